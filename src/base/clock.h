@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_BASE_CLOCK_H
+#define TENURE_BASE_CLOCK_H
+
+/*
+ * Two clocks, never mixed. Durations, time-outs and "since" are measured on CLOCK_MONOTONIC, so that a
+ * clock step changes nothing; the wall clock is only shown to people and written into records.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NS_PER_US 1000ULL
+#define NS_PER_MS 1000000ULL
+#define NS_PER_S  1000000000ULL
+
+uint64_t clock_mono_ns(void);
+uint64_t clock_wall_ns(void); /* since the epoch */
+
+#define CLOCK_TEXT_MAX 40
+
+/* "2026-11-21 04:17:44" local time, for people. buf holds CLOCK_TEXT_MAX bytes; returns buf. */
+const char *clock_format_local(uint64_t wall_ns, char *buf);
+/* "2026-11-21T04:17:44.123+01:00", for JSON and logs. buf holds CLOCK_TEXT_MAX bytes; returns buf. */
+const char *clock_format_iso(uint64_t wall_ns, char *buf);
+
+#endif

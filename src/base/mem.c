@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Noreturn void out_of_memory(void)
+{
+	static const char text[] = "tenure: out of memory\n";
+	ssize_t n = write(STDERR_FILENO, text, sizeof(text) - 1);
+
+	(void)n;
+	abort();
+}
+
+void *xmalloc(size_t size)
+{
+	void *p = malloc(size ? size : 1);
+
+	if (!p)
+		out_of_memory();
+	return p;
+}
+
+void *xcalloc(size_t n, size_t size)
+{
+	void *p = calloc(n ? n : 1, size ? size : 1);
+
+	if (!p)
+		out_of_memory();
+	return p;
+}
+
+void *xrealloc(void *p, size_t n, size_t size)
+{
+	void *q = reallocarray(p, n ? n : 1, size ? size : 1);
+
+	if (!q)
+		out_of_memory();
+	return q;
+}
+
+char *xstrdup(const char *s)
+{
+	char *p = strdup(s);
+
+	if (!p)
+		out_of_memory();
+	return p;
+}
+
+char *xasprintf(const char *fmt, ...)
+{
+	char *p = NULL;
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (vasprintf(&p, fmt, ap) < 0)
+		out_of_memory();
+	va_end(ap);
+	return p;
+}
+
+int fd_close(int fd)
+{
+	if (fd >= 0) {
+		int saved = errno;
+
+		(void)close(fd);
+		errno = saved;
+	}
+	return -1;
+}
