@@ -3,9 +3,9 @@
 #define TENURE_BASE_BANNED_H
 
 /*
- * Functions that are not used here, and what is used instead. This header is forced into every file of
- * the program by the build (-include), after the system headers it needs, so that a use of one of them
- * does not compile.
+ * Functions that are not used here, and what is used instead. This header is forced into every file
+ * of the program by the build (-include), after the system headers it needs, so that a use of one
+ * of them does not compile.
  */
 
 #include <stdio.h>

@@ -3,8 +3,9 @@
 #define TENURE_BASE_CLOCK_H
 
 /*
- * Two clocks, never mixed. Durations, time-outs and "since" are measured on CLOCK_MONOTONIC, so that a
- * clock step changes nothing; the wall clock is only shown to people and written into records.
+ * Two clocks, never mixed. Durations, time-outs and "since" are measured on CLOCK_MONOTONIC, so
+ * that a clock step changes nothing; the wall clock is only shown to people and written into
+ * records.
  */
 
 #include <stddef.h>
@@ -21,7 +22,8 @@ uint64_t clock_wall_ns(void); /* since the epoch */
 
 /* "2026-11-21 04:17:44" local time, for people. buf holds CLOCK_TEXT_MAX bytes; returns buf. */
 const char *clock_format_local(uint64_t wall_ns, char *buf);
-/* "2026-11-21T04:17:44.123+01:00", for JSON and logs. buf holds CLOCK_TEXT_MAX bytes; returns buf. */
+/* "2026-11-21T04:17:44.123+01:00", for JSON and logs. buf holds CLOCK_TEXT_MAX bytes; returns buf.
+ */
 const char *clock_format_iso(uint64_t wall_ns, char *buf);
 
 #endif

@@ -5,10 +5,10 @@
 /*
  * One error idiom for the whole program.
  *
- * A function that can fail returns int: 0, a negative errno, or a positive condition that its header
- * documents for the direct caller. What a person should read travels in a `struct err` that lives on
- * the caller's stack. The place that fails sets it; every layer on the way up adds its phrase in
- * front, so the reader sees "cannot hold GPU 2: open /dev/nvidia2: permission denied".
+ * A function that can fail returns int: 0, a negative errno, or a positive condition that its
+ * header documents for the direct caller. What a person should read travels in a `struct err` that
+ * lives on the caller's stack. The place that fails sets it; every layer on the way up adds its
+ * phrase in front, so the reader sees "cannot hold GPU 2: open /dev/nvidia2: permission denied".
  *
  * A `struct err *` argument may be NULL where the caller does not care for the text.
  * Libraries never print and never exit; only the command line does.

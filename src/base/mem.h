@@ -6,8 +6,8 @@
  * Allocation and ownership.
  *
  * x*() never return NULL: a process that is out of memory ends at once with a message. That is the
- * safe side for every process of ours: a dead guard or holder frees its devices (DESIGN.md, invariant
- * 2), a dead agent is replaced, and nothing half-built goes on.
+ * safe side for every process of ours: a dead guard or holder frees its devices (DESIGN.md,
+ * invariant 2), a dead agent is replaced, and nothing half-built goes on.
  *
  * Ownership is shown by the cleanup attributes: a constructor builds into a variable that is marked
  * with one of them and hands it over with take_ptr()/take_fd() when all has succeeded.

@@ -3,9 +3,9 @@
 #define TENURE_GPU_CUDA_ABI_H
 
 /*
- * The part of the CUDA driver interface (libcuda.so.1) that tenure calls and the simulator offers, in
- * our own words. Source: NVIDIA's "CUDA Driver API" reference for CUDA 11.0 to 13.0. Only documented
- * facts stand here: names, values, sizes.
+ * The part of the CUDA driver interface (libcuda.so.1) that tenure calls and the simulator offers,
+ * in our own words. Source: NVIDIA's "CUDA Driver API" reference for CUDA 11.0 to 13.0. Only
+ * documented facts stand here: names, values, sizes.
  *
  * Conventions of the library:
  *  - every call returns a CUresult; sizes are in bytes, clock rates in kHz, event times in ms;
@@ -142,17 +142,17 @@ typedef enum {
 } CUcomputemode;
 
 /* cuCtxCreate(), cuDevicePrimaryCtxSetFlags() */
-#define CU_CTX_SCHED_AUTO          0x00u
-#define CU_CTX_SCHED_SPIN          0x01u
-#define CU_CTX_SCHED_YIELD         0x02u
+#define CU_CTX_SCHED_AUTO	   0x00u
+#define CU_CTX_SCHED_SPIN	   0x01u
+#define CU_CTX_SCHED_YIELD	   0x02u
 #define CU_CTX_SCHED_BLOCKING_SYNC 0x04u
-#define CU_CTX_MAP_HOST            0x08u
+#define CU_CTX_MAP_HOST		   0x08u
 
 #define CU_STREAM_DEFAULT      0x0u
 #define CU_STREAM_NON_BLOCKING 0x1u /* no implicit order with the default stream */
 
-#define CU_EVENT_DEFAULT        0x0u
-#define CU_EVENT_BLOCKING_SYNC  0x1u
+#define CU_EVENT_DEFAULT	0x0u
+#define CU_EVENT_BLOCKING_SYNC	0x1u
 #define CU_EVENT_DISABLE_TIMING 0x2u
 
 /* cuMemHostAlloc() */
@@ -161,13 +161,13 @@ typedef enum {
 #define CU_MEMHOSTALLOC_WRITECOMBINED 0x04u
 
 /* The extra argument of cuLaunchKernel(): KEY, value, ..., END. */
-#define CU_LAUNCH_PARAM_END            ((void *)0x00)
+#define CU_LAUNCH_PARAM_END	       ((void *)0x00)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)0x01)
 #define CU_LAUNCH_PARAM_BUFFER_SIZE    ((void *)0x02)
 
 /* cuGetProcAddress_v2() */
-#define CU_GET_PROC_ADDRESS_DEFAULT                   0x0u
-#define CU_GET_PROC_ADDRESS_LEGACY_STREAM             0x1u
+#define CU_GET_PROC_ADDRESS_DEFAULT		      0x0u
+#define CU_GET_PROC_ADDRESS_LEGACY_STREAM	      0x1u
 #define CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM 0x2u
 
 typedef enum {
@@ -255,8 +255,8 @@ _Static_assert(sizeof(CUdeviceptr) == 8, "ABI");
  * cuMemsetD8_v2(CUdeviceptr, unsigned char, size_t)   cuMemsetD32_v2(CUdeviceptr, unsigned, size_t)
  * cuMemsetD8Async(.., CUstream)   cuMemsetD32Async(.., CUstream)
  * cuMemcpyHtoD_v2(CUdeviceptr, const void *, size_t)   cuMemcpyDtoH_v2(void *, CUdeviceptr, size_t)
- * cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, size_t)   cuMemcpy{HtoD,DtoH,DtoD}Async_v2(.., CUstream)
- * cuMemHostAlloc(void **, size_t, unsigned)   cuMemFreeHost(void *)
+ * cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, size_t)   cuMemcpy{HtoD,DtoH,DtoD}Async_v2(..,
+ * CUstream) cuMemHostAlloc(void **, size_t, unsigned)   cuMemFreeHost(void *)
  * cuMemHostGetDevicePointer_v2(CUdeviceptr *, void *, unsigned flags = 0)
  * cuMemGetAllocationGranularity(size_t *, const CUmemAllocationProp *,
  *                               CUmemAllocationGranularity_flags)
@@ -276,8 +276,9 @@ _Static_assert(sizeof(CUdeviceptr) == 8, "ABI");
  * cuStreamCreate(CUstream *, unsigned)   cuStreamCreateWithPriority(CUstream *, unsigned, int)
  * cuStreamDestroy_v2(CUstream)   cuStreamQuery(CUstream)   cuStreamSynchronize(CUstream)
  * cuStreamWaitEvent(CUstream, CUevent, unsigned)
- * cuEventCreate(CUevent *, unsigned)   cuEventDestroy_v2(CUevent)   cuEventRecord(CUevent, CUstream)
- * cuEventQuery(CUevent)   cuEventSynchronize(CUevent)   cuEventElapsedTime(float *, CUevent, CUevent)
+ * cuEventCreate(CUevent *, unsigned)   cuEventDestroy_v2(CUevent)   cuEventRecord(CUevent,
+ * CUstream) cuEventQuery(CUevent)   cuEventSynchronize(CUevent)   cuEventElapsedTime(float *,
+ * CUevent, CUevent)
  */
 
 #endif

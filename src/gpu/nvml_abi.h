@@ -64,28 +64,30 @@ typedef enum {
 #undef NVML_RETURN_ENUM_
 } nvmlReturn_t;
 
-typedef struct nvmlDevice_st *nvmlDevice_t;     /* valid from nvmlInit to the last nvmlShutdown */
+typedef struct nvmlDevice_st *nvmlDevice_t;	/* valid from nvmlInit to the last nvmlShutdown */
 typedef struct nvmlEventSet_st *nvmlEventSet_t; /* nvmlEventSetCreate() .. nvmlEventSetFree() */
 
-#define NVML_INIT_FLAG_NO_GPUS   1u /* do not fail when the host has no device */
+#define NVML_INIT_FLAG_NO_GPUS	 1u /* do not fail when the host has no device */
 #define NVML_INIT_FLAG_NO_ATTACH 2u /* do not attach devices */
 
-/* "This field is not available", in a 64-bit and in a 32-bit field (usedGpuMemory, gpuInstanceId). */
+/* "This field is not available", in a 64-bit and in a 32-bit field (usedGpuMemory, gpuInstanceId).
+ */
 #define NVML_VALUE_NOT_AVAILABLE    (-1)
 #define NVML_VALUE_NOT_AVAILABLE_64 0xffffffffffffffffULL
 #define NVML_VALUE_NOT_AVAILABLE_32 0xffffffffu
 
-#define NVML_DEVICE_UUID_BUFFER_SIZE           80
-#define NVML_DEVICE_UUID_V2_BUFFER_SIZE        96
-#define NVML_DEVICE_NAME_BUFFER_SIZE           64
-#define NVML_DEVICE_NAME_V2_BUFFER_SIZE        96
-#define NVML_DEVICE_SERIAL_BUFFER_SIZE         30
+#define NVML_DEVICE_UUID_BUFFER_SIZE	       80
+#define NVML_DEVICE_UUID_V2_BUFFER_SIZE	       96
+#define NVML_DEVICE_NAME_BUFFER_SIZE	       64
+#define NVML_DEVICE_NAME_V2_BUFFER_SIZE	       96
+#define NVML_DEVICE_SERIAL_BUFFER_SIZE	       30
 #define NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE     32
 #define NVML_DEVICE_PCI_BUS_ID_BUFFER_V2_SIZE  16
 #define NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE 80
 #define NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE   80
 
-/* Structures that carry a version field hold their own size in it, and the version in the top byte. */
+/* Structures that carry a version field hold their own size in it, and the version in the top byte.
+ */
 #define NVML_STRUCT_VERSION(data, ver)                                                             \
 	((unsigned int)(sizeof(nvml##data##_v##ver##_t) | ((unsigned int)(ver) << 24U)))
 
@@ -177,9 +179,9 @@ typedef struct {
 } nvmlProcessUtilizationSample_t;
 
 /*
- * The entry of the process lists. The unsuffixed calls write v1, _v2 writes v2. The _v3 calls write v2
- * (24 bytes) on today's drivers, but drivers were shipped whose _v3 wrote 16 or 32 bytes an entry:
- * who calls them fills the buffer with a pattern, looks what was written, and remembers it.
+ * The entry of the process lists. The unsuffixed calls write v1, _v2 writes v2. The _v3 calls write
+ * v2 (24 bytes) on today's drivers, but drivers were shipped whose _v3 wrote 16 or 32 bytes an
+ * entry: who calls them fills the buffer with a pattern, looks what was written, and remembers it.
  * usedGpuMemory may be NVML_VALUE_NOT_AVAILABLE_64. The instance ids are all-ones without MIG.
  */
 typedef struct {
@@ -229,16 +231,16 @@ typedef enum {
 } nvmlPstates_t;
 
 /* Bits of nvmlDeviceGetCurrentClocks{Throttle,Event}Reasons: two names for one call. */
-#define nvmlClocksEventReasonNone                   0x0ULL
-#define nvmlClocksEventReasonGpuIdle                0x1ULL
-#define nvmlClocksEventReasonApplicationsClocks     0x2ULL
-#define nvmlClocksEventReasonSwPowerCap             0x4ULL
-#define nvmlClocksThrottleReasonHwSlowdown          0x8ULL
-#define nvmlClocksEventReasonSyncBoost              0x10ULL
-#define nvmlClocksEventReasonSwThermalSlowdown      0x20ULL
-#define nvmlClocksThrottleReasonHwThermalSlowdown   0x40ULL
+#define nvmlClocksEventReasonNone		     0x0ULL
+#define nvmlClocksEventReasonGpuIdle		     0x1ULL
+#define nvmlClocksEventReasonApplicationsClocks	     0x2ULL
+#define nvmlClocksEventReasonSwPowerCap		     0x4ULL
+#define nvmlClocksThrottleReasonHwSlowdown	     0x8ULL
+#define nvmlClocksEventReasonSyncBoost		     0x10ULL
+#define nvmlClocksEventReasonSwThermalSlowdown	     0x20ULL
+#define nvmlClocksThrottleReasonHwThermalSlowdown    0x40ULL
 #define nvmlClocksThrottleReasonHwPowerBrakeSlowdown 0x80ULL
-#define nvmlClocksEventReasonDisplayClockSetting    0x100ULL
+#define nvmlClocksEventReasonDisplayClockSetting     0x100ULL
 
 typedef enum {
 	NVML_FEATURE_DISABLED = 0,
@@ -254,7 +256,7 @@ typedef enum {
 
 /* nvmlDeviceGetMigMode */
 #define NVML_DEVICE_MIG_DISABLE 0x0u
-#define NVML_DEVICE_MIG_ENABLE  0x1u
+#define NVML_DEVICE_MIG_ENABLE	0x1u
 
 /* nvmlDeviceGetAttributes_v2, of a MIG device */
 typedef struct {
@@ -270,19 +272,19 @@ typedef struct {
 } nvmlDeviceAttributes_t;
 
 /* Bits of nvmlDeviceRegisterEvents(); eventData of an XID event is the XID. */
-#define nvmlEventTypeNone              0x0ULL
+#define nvmlEventTypeNone	       0x0ULL
 #define nvmlEventTypeSingleBitEccError 0x1ULL
 #define nvmlEventTypeDoubleBitEccError 0x2ULL
-#define nvmlEventTypePState            0x4ULL
+#define nvmlEventTypePState	       0x4ULL
 #define nvmlEventTypeXidCriticalError  0x8ULL
-#define nvmlEventTypeClock             0x10ULL
+#define nvmlEventTypeClock	       0x10ULL
 
 /* nvmlEventSetWait_v2; the unsuffixed call writes only the first three fields. */
 typedef struct {
 	nvmlDevice_t device;
 	unsigned long long eventType;
 	unsigned long long eventData;
-	unsigned int gpuInstanceId;     /* all-ones where the event has none */
+	unsigned int gpuInstanceId;	/* all-ones where the event has none */
 	unsigned int computeInstanceId; /* the same */
 } nvmlEventData_t;
 
@@ -324,7 +326,7 @@ typedef struct {
 #define NVML_GPM_METRIC_ROOM 512
 
 typedef struct {
-	unsigned int version;    /* NVML_GPM_METRICS_GET_VERSION */
+	unsigned int version;	 /* NVML_GPM_METRICS_GET_VERSION */
 	unsigned int numMetrics; /* how many of metrics[] are asked for */
 	nvmlGpmSample_t sample1; /* the earlier one */
 	nvmlGpmSample_t sample2;
@@ -344,8 +346,8 @@ _Static_assert(sizeof(nvmlEventData_t) == 32, "ABI");
 _Static_assert(sizeof(nvmlGpmMetric_t) == 40, "ABI");
 
 /*
- * Prototypes (all return nvmlReturn_t unless said; d = nvmlDevice_t, u = unsigned int, ull = unsigned
- * long long). [a|b] are shapes of one call, newest last.
+ * Prototypes (all return nvmlReturn_t unless said; d = nvmlDevice_t, u = unsigned int, ull =
+ * unsigned long long). [a|b] are shapes of one call, newest last.
  *
  * nvmlInit[|_v2](void)   nvmlInitWithFlags(u flags)   nvmlShutdown(void)
  * const char *nvmlErrorString(nvmlReturn_t)

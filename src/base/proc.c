@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/proc.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+/* Read up to size - 1 bytes of /proc/pid/name; terminated. Bytes read, or -errno. */
+static ssize_t read_proc(pid_t pid, const char *name, char *buf, size_t size)
+{
+	char path[64];
+
+	(void)str_print(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+
+	ssize_t n = read(fd, buf, size - 1);
+
+	if (n < 0)
+		return -errno;
+	buf[n] = '\0';
+	return n;
+}
+
+struct proc_stat {
+	char state;
+	pid_t parent;
+	uint64_t start;
+};
+
+static int read_stat(pid_t pid, struct proc_stat *ret)
+{
+	char buf[1024];
+	ssize_t n = read_proc(pid, "stat", buf, sizeof(buf));
+
+	if (n < 0)
+		return (int)n;
+
+	/* The command in parentheses may hold spaces and parentheses: fields start after the last.
+	 */
+	char *p = strrchr(buf, ')');
+	int parent;
+	unsigned long long start;
+
+	if (!p ||
+	    sscanf(p + 1,
+		   " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &ret->state, &parent, &start) != 3)
+		return -EIO;
+	ret->parent = parent;
+	ret->start = start;
+	return 0;
+}
+
+int proc_identify(pid_t pid, struct proc_id *ret)
+{
+	struct proc_stat st;
+	int r = read_stat(pid, &st);
+
+	if (r < 0)
+		return r;
+	*ret = (struct proc_id){ .pid = pid, .start = st.start };
+	return 0;
+}
+
+bool proc_alive(const struct proc_id *id)
+{
+	struct proc_stat st;
+
+	return read_stat(id->pid, &st) == 0 && st.start == id->start && st.state != 'Z' &&
+	       st.state != 'X';
+}
+
+pid_t proc_parent(pid_t pid)
+{
+	struct proc_stat st;
+	int r = read_stat(pid, &st);
+
+	return r < 0 ? r : st.parent;
+}
+
+static void describe_user(pid_t pid, char *user, size_t size)
+{
+	char path[64], buf[4096];
+	struct stat st;
+	struct passwd pw, *found = NULL;
+
+	(void)str_print(path, sizeof(path), "/proc/%d", (int)pid);
+	user[0] = '\0';
+	if (stat(path, &st) < 0)
+		return;
+	if (getpwuid_r(st.st_uid, &pw, buf, sizeof(buf), &found) == 0 && found)
+		(void)str_copy(user, size, found->pw_name);
+	else
+		(void)str_print(user, size, "uid %u", (unsigned int)st.st_uid);
+}
+
+void proc_describe(pid_t pid, char *user, size_t user_size, char *command, size_t command_size)
+{
+	char buf[1024];
+	ssize_t n = read_proc(pid, "cmdline", buf, sizeof(buf));
+
+	if (n <= 0)
+		n = read_proc(pid, "comm", buf, sizeof(buf));
+	if (n < 0)
+		n = 0;
+	for (ssize_t i = 0; i < n; i++)
+		if (!isprint((unsigned char)buf[i]))
+			buf[i] = ' ';
+	while (n > 0 && buf[n - 1] == ' ')
+		n--;
+	buf[n] = '\0';
+	(void)str_copy(command, command_size, buf);
+	describe_user(pid, user, user_size);
+}
+
+int proc_cgroup(pid_t pid, char *buf, size_t size)
+{
+	char text[4096], *save = NULL;
+	ssize_t n = read_proc(pid, "cgroup", text, sizeof(text));
+
+	if (n < 0)
+		return (int)n;
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		if (str_has_prefix(line, "0::"))
+			return str_copy(buf, size, line + 3) ? 0 : -ENAMETOOLONG;
+	return -ENOENT;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/sock.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+static int make_address(const char *name, struct sockaddr_un *sa, socklen_t *len, struct err *e)
+{
+	size_t n = strlen(name);
+
+	if (n + 1 > sizeof(sa->sun_path))
+		return err_set(e, -ENAMETOOLONG, "socket name @%s is too long", name);
+	*sa = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	(void)memcpy(sa->sun_path + 1, name, n);
+	*len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+	return 0;
+}
+
+int sock_bind(const char *name, struct err *e)
+{
+	struct sockaddr_un sa;
+	socklen_t len;
+	int r = make_address(name, &sa, &len, e);
+
+	if (r < 0)
+		return r;
+
+	cleanup_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return err_sys(e, errno, "socket");
+	if (bind(fd, (struct sockaddr *)&sa, len) < 0)
+		return err_sys(e, errno, "bind @%s", name);
+	return take_fd(fd);
+}
+
+int sock_listen(const char *name, struct err *e)
+{
+	cleanup_fd int fd = sock_bind(name, e);
+
+	if (fd < 0)
+		return take_fd(fd);
+	if (listen(fd, 64) < 0)
+		return err_sys(e, errno, "listen on @%s", name);
+	return take_fd(fd);
+}
+
+static int peer_is_us(int fd, pid_t *ret_pid)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return -errno;
+	if (cred.uid != geteuid())
+		return -EPERM;
+	if (ret_pid)
+		*ret_pid = cred.pid;
+	return 0;
+}
+
+int sock_connect(const char *name, struct err *e)
+{
+	struct sockaddr_un sa;
+	socklen_t len;
+	int r = make_address(name, &sa, &len, e);
+
+	if (r < 0)
+		return r;
+
+	cleanup_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return err_sys(e, errno, "socket");
+	if (connect(fd, (struct sockaddr *)&sa, len) < 0)
+		return err_sys(e, errno, "connect to @%s", name);
+	r = peer_is_us(fd, NULL);
+	if (r < 0)
+		return err_set(e, r, "@%s belongs to another user", name);
+	return take_fd(fd);
+}
+
+int sock_accept(int listen_fd, pid_t *ret_pid)
+{
+	cleanup_fd int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+
+	int r = peer_is_us(fd, ret_pid);
+
+	return r < 0 ? r : take_fd(fd);
+}
+
+int sock_send(int fd, const void *buf, size_t size)
+{
+	ssize_t n;
+
+	do
+		n = send(fd, buf, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == ENOBUFS ? -EAGAIN : -errno;
+	return 0;
+}
+
+ssize_t sock_recv(int fd, void *buf, size_t size)
+{
+	ssize_t n;
+
+	do
+		n = recv(fd, buf, size, MSG_DONTWAIT | MSG_TRUNC);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == ECONNRESET ? 0 : -errno;
+	return (size_t)n > size ? -EMSGSIZE : n;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_BASE_SOCK_H
+#define TENURE_BASE_SOCK_H
+
+/*
+ * Abstract SOCK_SEQPACKET sockets: one packet is one message, nothing lies in a directory, and the
+ * name is the lock (the kernel frees it with the last descriptor). Names are given without the
+ * leading NUL, "tenure/1000/guard", and shown to people as "@tenure/1000/guard".
+ */
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/* Listen on name, non-blocking, CLOEXEC. The descriptor, or -EADDRINUSE (somebody has it), -errno.
+ */
+int sock_listen(const char *name, struct err *e);
+
+/* Take the name without listening. The descriptor that keeps it, or -EADDRINUSE, -errno. */
+int sock_bind(const char *name, struct err *e);
+
+/*
+ * Connect to name; the descriptor is non-blocking, CLOEXEC. -ECONNREFUSED: nobody listens there.
+ * -EPERM: the listener runs under another user than we do, so it is not to be trusted.
+ */
+int sock_connect(const char *name, struct err *e);
+
+/* Accept a client of our own user; others are dropped. The descriptor, or -EAGAIN, -EPERM, -errno.
+ */
+int sock_accept(int listen_fd, pid_t *ret_pid);
+
+/* 0; -EAGAIN: the other side is slow and the message was not sent; -EPIPE: gone; -errno. */
+int sock_send(int fd, const void *buf, size_t size);
+
+/* Bytes of one message; 0: the other side is gone; -EAGAIN: none; -EMSGSIZE: larger than buf. */
+ssize_t sock_recv(int fd, void *buf, size_t size);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold/proto.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static const uint32_t sizes[MSG_TYPE_MAX] = {
+	[MSG_HELLO] = sizeof(struct msg_hello),	      [MSG_WELCOME] = sizeof(struct msg_guard),
+	[MSG_REFUSED] = sizeof(struct msg_text),      [MSG_POLICY] = sizeof(struct msg_policy),
+	[MSG_POLICY_REPLY] = sizeof(struct msg_text), [MSG_DEVICE] = sizeof(struct msg_device),
+	[MSG_EVENT] = sizeof(struct msg_event),	      [MSG_GUARD] = sizeof(struct msg_guard),
+	[MSG_DROP] = sizeof(struct msg_plain),	      [MSG_DROPPED] = sizeof(struct msg_plain),
+};
+
+_Static_assert(sizeof(struct msg_event) <= PROTO_MSG_MAX &&
+		       sizeof(struct msg_device) <= PROTO_MSG_MAX,
+	       "the policy is the largest message");
+
+int proto_check(const void *buf, size_t n)
+{
+	struct msg_head head;
+
+	if (n < sizeof(head))
+		return -EPROTO;
+	(void)memcpy(&head, buf, sizeof(head));
+	if (head.version != PROTO_VERSION)
+		return -EPROTONOSUPPORT;
+	if (head.type >= MSG_TYPE_MAX || !sizes[head.type] || head.size != sizes[head.type] ||
+	    head.size != n)
+		return -EPROTO;
+	return 0;
+}
+
+static const char *const class_names[] = {
+	[PIDS_UNKNOWN] = "unknown", [PIDS_SAME] = "same", [PIDS_HOST] = "host",
+	[PIDS_OWN] = "own",	    [PIDS_NONE] = "none",
+};
+_Static_assert(ARRAY_LEN(class_names) == PID_CLASS_MAX, "a name for every class");
+
+const char *pid_class_name(uint32_t c)
+{
+	return c < PID_CLASS_MAX ? class_names[c] : "?";
+}
+
+static const char *const kind_names[] = {
+	[EVENT_NOTE] = "note",	 [EVENT_START] = "start",     [EVENT_HELD] = "held",
+	[EVENT_YIELD] = "yield", [EVENT_RELEASE] = "release", [EVENT_BLIND] = "blind",
+	[EVENT_GONE] = "gone",	 [EVENT_FAILED] = "failed",   [EVENT_LOST] = "lost",
+	[EVENT_BACK] = "back",	 [EVENT_STATE] = "state",
+};
+_Static_assert(ARRAY_LEN(kind_names) == EVENT_KIND_MAX, "a name for every kind");
+
+const char *event_kind_name(uint32_t kind)
+{
+	return kind < EVENT_KIND_MAX ? kind_names[kind] : "?";
+}
