@@ -90,25 +90,22 @@ pid_t proc_parent(pid_t pid)
 	return r < 0 ? r : st.parent;
 }
 
-static void describe_user(pid_t pid, char *user, size_t size)
+char *user_name(uid_t uid, char *buf, size_t size)
 {
-	char path[64], buf[4096];
-	struct stat st;
+	char scratch[4096];
 	struct passwd pw, *found = NULL;
 
-	(void)str_print(path, sizeof(path), "/proc/%d", (int)pid);
-	user[0] = '\0';
-	if (stat(path, &st) < 0)
-		return;
-	if (getpwuid_r(st.st_uid, &pw, buf, sizeof(buf), &found) == 0 && found)
-		(void)str_copy(user, size, found->pw_name);
+	if (getpwuid_r(uid, &pw, scratch, sizeof(scratch), &found) == 0 && found)
+		(void)str_copy(buf, size, found->pw_name);
 	else
-		(void)str_print(user, size, "uid %u", (unsigned int)st.st_uid);
+		(void)str_print(buf, size, "uid %u", (unsigned int)uid);
+	return buf;
 }
 
-void proc_describe(pid_t pid, char *user, size_t user_size, char *command, size_t command_size)
+uid_t proc_describe(pid_t pid, char *command, size_t command_size)
 {
-	char buf[1024];
+	char buf[1024], path[64];
+	struct stat st;
 	ssize_t n = read_proc(pid, "cmdline", buf, sizeof(buf));
 
 	if (n <= 0)
@@ -122,7 +119,8 @@ void proc_describe(pid_t pid, char *user, size_t user_size, char *command, size_
 		n--;
 	buf[n] = '\0';
 	(void)str_copy(command, command_size, buf);
-	describe_user(pid, user, user_size);
+	(void)str_print(path, sizeof(path), "/proc/%d", (int)pid);
+	return stat(path, &st) < 0 ? (uid_t)-1 : st.st_uid;
 }
 
 int proc_cgroup(pid_t pid, char *buf, size_t size)

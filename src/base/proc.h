@@ -27,10 +27,15 @@ bool proc_alive(const struct proc_id *id);
 pid_t proc_parent(pid_t pid);
 
 /*
- * The user name ("alice", or "uid 1234" where it has none) and the command line of a process, both
- * cut to size and with unprintable bytes replaced; empty where they cannot be read.
+ * The real user and the command line of a process, the latter cut to size and with unprintable
+ * bytes replaced; -1 and empty where they cannot be read. Names of users are not looked up here:
+ * that can hang on a directory service, which nothing in the guard may. Use user_name() where that
+ * is fine.
  */
-void proc_describe(pid_t pid, char *user, size_t user_size, char *command, size_t command_size);
+uid_t proc_describe(pid_t pid, char *command, size_t command_size);
+
+/* The name of a user, or "uid 1234". May block on the directory service. Returns buf. */
+char *user_name(uid_t uid, char *buf, size_t size);
 
 /* Path of the process in the unified cgroup hierarchy ("/user.slice/..."). 0, or -errno. */
 int proc_cgroup(pid_t pid, char *buf, size_t size);

@@ -24,6 +24,9 @@
  *
  * Bounded: neither side waits for the other. The guard drops DEVICE and GUARD messages that do not
  * fit (newest state wins, the next one tells), never EVENTs (kept in a ring of EVENT_RING).
+ * Where a text speaks of a user it says "uid 1234": the guard never looks names up, because that
+ * can hang on a directory service. The agent puts the name in where it shows or records the text.
+ *
  * Times named _ns are CLOCK_MONOTONIC of this node; wall_ns is since the epoch.
  */
 
