@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/config.h"
+
+#include <errno.h>
+#include <libfyaml.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+
+struct config_mark {
+	int line;
+	int column;
+};
+
+static int at(const char *file, struct config_mark mark, struct err *e)
+{
+	cleanup_free char *shown = fs_show_path(file);
+
+	return err_wrap(e, "%s:%d:%d", shown, mark.line, mark.column);
+}
+
+int config_at_key(const struct config_entry *entry, struct err *e)
+{
+	return at(entry->file, (struct config_mark){ entry->line, entry->column }, e);
+}
+
+int config_at_value(const struct config_entry *entry, struct err *e)
+{
+	return at(entry->file, (struct config_mark){ entry->value_line, entry->value_column }, e);
+}
+
+/* libfyaml counts from 0. A node that is empty has no token: its place is that of fall_back. */
+static struct config_mark mark_of(struct fy_node *node, struct config_mark fall_back)
+{
+	struct fy_token *token = NULL;
+
+	if (fy_node_is_scalar(node))
+		token = fy_node_get_scalar_token(node);
+
+	const struct fy_mark *mark = token ? fy_token_start_mark(token) : NULL;
+
+	if (!mark && fy_node_is_sequence(node)) {
+		struct fy_node *first = fy_node_sequence_get_by_index(node, 0);
+
+		return first ? mark_of(first, fall_back) : fall_back;
+	}
+	if (!mark)
+		return fall_back;
+	return (struct config_mark){ mark->line + 1, mark->column + 1 };
+}
+
+static int syntax_error(const char *file, struct fy_diag *diag, struct err *e)
+{
+	void *iter = NULL;
+	struct fy_diag_error *error = fy_diag_errors_iterate(diag, &iter);
+
+	if (!error) {
+		(void)err_set(e, -EINVAL, "not valid YAML or JSON");
+		return at(file, (struct config_mark){ 1, 1 }, e);
+	}
+	(void)err_set(e, -EINVAL, "%.*s", (int)strcspn(error->msg, "\n"), error->msg);
+	return at(file, (struct config_mark){ error->line, error->column }, e);
+}
+
+/* The text of a scalar; NULL with an error for anything else, and for text with a NUL in it. */
+static char *scalar_text(struct fy_node *node, struct err *e)
+{
+	size_t len = 0;
+	const char *text;
+
+	if (fy_node_is_alias(node)) {
+		(void)err_set(e, -EINVAL, "aliases are not supported here");
+		return NULL;
+	}
+	if (!fy_node_is_scalar(node)) {
+		(void)err_set(e, -EINVAL, "a mapping does not belong here");
+		return NULL;
+	}
+	text = fy_node_get_scalar(node, &len);
+	if (text && memchr(text, '\0', len)) {
+		(void)err_set(e, -EINVAL, "the text has a NUL character in it");
+		return NULL;
+	}
+	return xasprintf("%.*s", (int)len, text ? text : "");
+}
+
+static bool is_null(struct fy_node *node)
+{
+	static const char *const words[] = { "", "~", "null", "Null", "NULL" };
+	size_t len = 0;
+	const char *text;
+
+	if (!node || fy_node_is_null(node))
+		return true;
+	if (!fy_node_is_scalar(node) || fy_node_get_style(node) != FYNS_PLAIN)
+		return false;
+	text = fy_node_get_scalar(node, &len);
+	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+		if (strlen(words[i]) == len && memcmp(text ? text : "", words[i], len) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* An item may not hold what joins the items. */
+static int join_list(const char *file, struct fy_node *node, struct config_mark mark,
+		     struct strbuf *b, struct err *e)
+{
+	struct fy_node *item;
+	void *iter = NULL;
+
+	while ((item = fy_node_sequence_iterate(node, &iter))) {
+		cleanup_free char *text = scalar_text(item, e);
+
+		if (text && text[strcspn(text, ", \t\n")]) {
+			(void)err_set(e, -EINVAL, "\"%s\": an item of a list is one word", text);
+			return at(file, mark_of(item, mark), e);
+		}
+		if (!text)
+			return at(file, mark_of(item, mark), e);
+		if (b->len)
+			strbuf_addc(b, ',');
+		strbuf_adds(b, text);
+	}
+	return 0;
+}
+
+static int read_pair(const char *file, struct fy_node_pair *pair, config_fn fn, void *user,
+		     struct err *e)
+{
+	struct fy_node *key_node = fy_node_pair_key(pair), *node = fy_node_pair_value(pair);
+	struct config_mark key_mark = mark_of(key_node, (struct config_mark){ 1, 1 });
+	struct config_mark mark = node ? mark_of(node, key_mark) : key_mark;
+	cleanup_free char *key = scalar_text(key_node, e);
+	cleanup_strbuf struct strbuf value = STRBUF_INIT;
+	bool null = is_null(node), list = node && fy_node_is_sequence(node);
+
+	if (!key)
+		return at(file, key_mark, e);
+	if (list) {
+		int r = join_list(file, node, mark, &value, e);
+
+		if (r < 0)
+			return r;
+	} else if (!null) {
+		cleanup_free char *text = scalar_text(node, e);
+
+		if (!text) {
+			(void)err_wrap(e, "%s", key);
+			return at(file, mark, e);
+		}
+		strbuf_adds(&value, text);
+	}
+
+	struct config_entry entry = {
+		.key = key,
+		.text = strbuf_str(&value),
+		.is_list = list,
+		.is_null = null,
+		.file = file,
+		.line = key_mark.line,
+		.column = key_mark.column,
+		.value_line = mark.line,
+		.value_column = mark.column,
+	};
+
+	return fn(&entry, user, e);
+}
+
+static int read_document(const char *file, struct fy_document *doc, config_fn fn, void *user,
+			 struct err *e)
+{
+	struct fy_node *root = fy_document_root(doc);
+	struct fy_node_pair *pair;
+	void *iter = NULL;
+
+	if (is_null(root))
+		return 0;
+	if (!fy_node_is_mapping(root)) {
+		(void)err_set(e, -EINVAL, "this is not a mapping; write lines like memory: 38G");
+		return at(file, mark_of(root, (struct config_mark){ 1, 1 }), e);
+	}
+	while ((pair = fy_node_mapping_iterate(root, &iter))) {
+		int r = read_pair(file, pair, fn, user, e);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void discard_output(struct fy_diag *diag, void *user, const char *buf, size_t len)
+{
+}
+
+int config_parse(const char *file, const char *text, size_t len, config_fn fn, void *user,
+		 struct err *e)
+{
+	struct fy_diag_cfg diag_cfg;
+	int r;
+
+	fy_diag_cfg_default(&diag_cfg);
+	diag_cfg.fp = NULL;
+	diag_cfg.output_fn = discard_output;
+
+	struct fy_diag *diag = fy_diag_create(&diag_cfg);
+
+	if (!diag)
+		return err_set(e, -ENOMEM, "cannot read %s: out of memory", file);
+	fy_diag_set_collect_errors(diag, true);
+
+	struct fy_parse_cfg cfg = { .flags = FYPCF_QUIET, .diag = diag };
+	struct fy_document *doc = fy_document_build_from_string(&cfg, text, len);
+
+	/* An empty file, or one of comments only, gives no document and no error. */
+	if (doc)
+		r = read_document(file, doc, fn, user, e);
+	else if (fy_diag_got_error(diag))
+		r = syntax_error(file, diag, e);
+	else
+		r = 0;
+	fy_document_destroy(doc);
+	fy_diag_destroy(diag);
+	return r;
+}
+
+int config_read(const char *path, config_fn fn, void *user, struct err *e)
+{
+	cleanup_free char *text = NULL;
+	size_t len;
+	int r = fs_read_file(path, CONFIG_SIZE_MAX, &text, &len, e);
+
+	if (r < 0)
+		return r;
+	return config_parse(path, text, len, fn, user, e);
+}

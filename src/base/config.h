@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_BASE_CONFIG_H
+#define TENURE_BASE_CONFIG_H
+
+/*
+ * Config files: YAML, or JSON (which YAML contains). A file is one flat mapping of keys to scalars
+ * or to lists of scalars. What the keys mean is the caller's business (settings.c); this reads them
+ * and tells where they stand.
+ *
+ * Every error begins with "file:line:column: ".
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+#define CONFIG_SIZE_MAX (256UL * 1024)
+
+struct config_entry {
+	const char *key;
+	const char *text; /* the items of a list are joined by commas */
+	bool is_list;
+	bool is_null; /* "key:" with nothing behind it */
+	const char *file;
+	int line; /* of the key and of the value, from 1 */
+	int column;
+	int value_line;
+	int value_column;
+};
+
+/* Called for each key in the order of the file; a negative return ends the reading and is returned.
+ */
+typedef int (*config_fn)(const struct config_entry *entry, void *user, struct err *e);
+
+/* Parse text as the content of file. 0, -EINVAL, or what fn returned. */
+int config_parse(const char *file, const char *text, size_t len, config_fn fn, void *user,
+		 struct err *e);
+/* The same for a file on disk. -ENOENT when there is none; other errors of fs_read_file(). */
+int config_read(const char *path, config_fn fn, void *user, struct err *e);
+
+/* Put "file:line:column: " of the entry's key or value in front of the text. Returns e's code. */
+int config_at_key(const struct config_entry *entry, struct err *e);
+int config_at_value(const struct config_entry *entry, struct err *e);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+static int read_up_to(int fd, char *buf, size_t size, size_t *ret_len)
+{
+	size_t len = 0;
+
+	while (len < size) {
+		ssize_t n = read(fd, buf + len, size - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		len += (size_t)n;
+	}
+	*ret_len = len;
+	return 0;
+}
+
+int fs_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
+{
+	/* Not blocking: a FIFO of that name must not stop us. */
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	cleanup_free char *buf = NULL;
+	struct stat st;
+	size_t len;
+
+	if (fd < 0)
+		return err_sys(e, errno, "open %s", path);
+	if (fstat(fd, &st) < 0)
+		return err_sys(e, errno, "stat %s", path);
+	if (S_ISDIR(st.st_mode))
+		return err_sys(e, EISDIR, "read %s", path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, -EINVAL, "%s is not a regular file", path);
+
+	/* st_size is a hint only: /proc says 0. */
+	size_t size = (size_t)st.st_size + 1 > 4096 ? (size_t)st.st_size + 1 : 4096;
+
+	if (size > max + 1)
+		size = max + 1;
+	buf = xmalloc(size + 1);
+
+	int r = read_up_to(fd, buf, size, &len);
+
+	if (r < 0)
+		return err_sys(e, -r, "read %s", path);
+	while (len == size && size < max + 1) {
+		size_t more = 0, grown = 2 * size < max + 1 ? 2 * size : max + 1;
+
+		buf = xrealloc(buf, grown + 1, 1);
+		r = read_up_to(fd, buf + len, grown - len, &more);
+		if (r < 0)
+			return err_sys(e, -r, "read %s", path);
+		len += more;
+		size = grown;
+	}
+	if (len > max)
+		return err_set(e, -EFBIG, "%s is larger than %zu bytes", path, max);
+	buf[len] = '\0';
+	*ret = take_ptr(buf);
+	*ret_len = len;
+	return 0;
+}
+
+int fs_write_all(int fd, const void *data, size_t len)
+{
+	const char *p = data;
+
+	while (len) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static char *dir_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	if (!slash)
+		return xstrdup(".");
+	if (slash == path)
+		return xstrdup("/");
+	return xasprintf("%.*s", (int)(slash - path), path);
+}
+
+int fs_sync_dir(const char *path, struct err *e)
+{
+	cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, errno, "open %s", path);
+	/* Some network filesystems cannot; a rename is on the server there. */
+	if (fsync(fd) < 0 && errno != EINVAL && errno != ENOTSUP)
+		return err_sys(e, errno, "sync %s", path);
+	return 0;
+}
+
+static int write_synced(int fd, const void *data, size_t len, mode_t mode)
+{
+	int r = fs_write_all(fd, data, len);
+
+	if (r < 0)
+		return r;
+	if (fchmod(fd, mode) < 0 || fsync(fd) < 0)
+		return -errno;
+	return 0;
+}
+
+int fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+{
+	cleanup_free char *dir = dir_of(path);
+	cleanup_free char *tmp = xasprintf("%s.XXXXXX", path);
+	cleanup_fd int fd = mkostemp(tmp, O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, errno, "create %s", tmp);
+
+	int r = write_synced(fd, data, len, mode);
+
+	if (r < 0) {
+		(void)unlink(tmp);
+		return err_sys(e, -r, "write %s", tmp);
+	}
+	if (rename(tmp, path) < 0) {
+		r = err_sys(e, errno, "rename %s to %s", tmp, path);
+		(void)unlink(tmp);
+		return r;
+	}
+	return fs_sync_dir(dir, e);
+}
+
+int fs_mkdirs(const char *path, mode_t mode, struct err *e)
+{
+	cleanup_free char *copy = xstrdup(path);
+
+	for (char *p = copy + 1; copy[0]; p++) {
+		char c = *p;
+
+		if (c != '/' && c != '\0')
+			continue;
+		*p = '\0';
+		if (mkdir(copy, mode) < 0 && errno != EEXIST) {
+			int errnum = errno;
+			struct stat st;
+
+			/* A read-only root answers EROFS for directories that are there. */
+			if (stat(copy, &st) < 0 || !S_ISDIR(st.st_mode))
+				return err_sys(e, errnum, "make directory %s", copy);
+		}
+		*p = c;
+		if (!c)
+			break;
+	}
+
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return err_sys(e, errno, "make directory %s", path);
+	if (!S_ISDIR(st.st_mode))
+		return err_sys(e, ENOTDIR, "make directory %s", path);
+	return 0;
+}
+
+char *fs_home_dir(void)
+{
+	const char *home = getenv("HOME");
+	struct passwd pw, *found = NULL;
+	char buf[4096];
+
+	if (home && home[0] == '/')
+		return xstrdup(home);
+	if (getpwuid_r(getuid(), &pw, buf, sizeof(buf), &found) == 0 && found && pw.pw_dir)
+		return xstrdup(pw.pw_dir);
+	return xstrdup("/");
+}
+
+static char *xdg_dir(const char *variable, const char *fall_back)
+{
+	const char *base = getenv(variable);
+
+	/* The specification: a relative path is to be ignored. */
+	if (base && base[0] == '/')
+		return xasprintf("%s/tenure", base);
+
+	cleanup_free char *home = fs_home_dir();
+
+	return xasprintf("%s/%s/tenure", strcmp(home, "/") == 0 ? "" : home, fall_back);
+}
+
+char *fs_config_dir(void)
+{
+	return xdg_dir("XDG_CONFIG_HOME", ".config");
+}
+
+char *fs_state_dir(void)
+{
+	return xdg_dir("XDG_STATE_HOME", ".local/state");
+}
+
+char *fs_runtime_dir(void)
+{
+	return xdg_dir("XDG_RUNTIME_DIR", ".local/state");
+}
+
+char *fs_show_path(const char *path)
+{
+	cleanup_free char *home = fs_home_dir();
+	size_t len = strlen(home);
+
+	if (len > 1 && strncmp(path, home, len) == 0 && path[len] == '/')
+		return xasprintf("~%s", path + len);
+	return xstrdup(path);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_BASE_FS_H
+#define TENURE_BASE_FS_H
+
+/*
+ * Files: read with a bound, write so that a reader sees the old or the new content and a power loss
+ * leaves one of them, and the directories of the XDG base directory specification.
+ *
+ * Errors are negative errno with "open PATH: reason" in e. These calls can hang on a network
+ * filesystem: the guard makes none of them after its start.
+ */
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/*
+ * The whole of a regular file, terminated with a NUL that len does not count. -EFBIG when it is
+ * larger than max. The caller frees *ret.
+ */
+int fs_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
+
+/*
+ * Write a temporary file beside path, fsync it, rename it over path and fsync the directory. On
+ * error path is as it was and the temporary file is gone.
+ */
+int fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
+
+/* fsync a directory, so that names made or renamed in it survive a power loss. */
+int fs_sync_dir(const char *path, struct err *e);
+
+/* Make a directory with those above it; those that are made get the mode. One that exists is fine.
+ */
+int fs_mkdirs(const char *path, mode_t mode, struct err *e);
+
+/* All of the bytes, whatever write(2) takes at once. 0 or -errno. */
+int fs_write_all(int fd, const void *data, size_t len);
+
+/*
+ * $XDG_CONFIG_HOME/tenure and so on, with the specification's fall-backs under $HOME (of the
+ * password database when HOME is not set). The runtime directory falls back to the state directory.
+ * Never NULL; the caller frees it. Nothing is created.
+ */
+char *fs_config_dir(void);
+char *fs_state_dir(void);
+char *fs_runtime_dir(void);
+char *fs_home_dir(void);
+
+/* path with the home directory shown as ~, for people. The caller frees it. */
+char *fs_show_path(const char *path);
+
+#endif

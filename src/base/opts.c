@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The parser keeps one slot per row: whether it was given, its text and its value. Text of a
+ * repeated or many-worded list is joined with commas and parsed as a whole, so that checks see all
+ * of it at once. Values are parsed when the slot is complete, after the last word.
+ */
+
+#include "base/opts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+
+struct opt_slot {
+	const struct opt *row;
+	bool given;
+	bool has_value;
+	struct strbuf text;
+	struct value value;
+};
+
+struct opts {
+	size_t n;
+	struct opt_slot *slots;
+	size_t n_args;
+	char **args; /* ends with NULL once parsed */
+};
+
+struct opts *opts_new(void)
+{
+	return xcalloc(1, sizeof(struct opts));
+}
+
+struct opts *opts_free(struct opts *o)
+{
+	if (!o)
+		return NULL;
+	for (size_t i = 0; i < o->n; i++) {
+		if (o->slots[i].has_value)
+			value_clear(&o->slots[i].value);
+		strbuf_clear(&o->slots[i].text);
+	}
+	free(o->slots);
+	free(o->args);
+	free(o);
+	return NULL;
+}
+
+static struct opt_slot *find_long(const struct opts *o, const char *name, size_t len)
+{
+	for (size_t i = 0; i < o->n; i++) {
+		const char *have = o->slots[i].row->name;
+
+		if (strlen(have) == len && strncmp(have, name, len) == 0)
+			return &o->slots[i];
+	}
+	return NULL;
+}
+
+static struct opt_slot *find_short(const struct opts *o, char c)
+{
+	for (size_t i = 0; i < o->n; i++) {
+		if (o->slots[i].row->short_name == c)
+			return &o->slots[i];
+	}
+	return NULL;
+}
+
+void opts_add_row(struct opts *o, const struct opt *row)
+{
+	if (find_long(o, row->name, strlen(row->name)))
+		return;
+	o->slots = xrealloc(o->slots, o->n + 1, sizeof(*o->slots));
+	o->slots[o->n++] = (struct opt_slot){ .row = row };
+}
+
+void opts_add_rows(struct opts *o, const struct opt *rows)
+{
+	for (; rows && rows->name; rows++)
+		opts_add_row(o, rows);
+}
+
+static bool is_flag(const struct opt_slot *s)
+{
+	return s->row->spec.type == VALUE_FLAG;
+}
+
+static void slot_give(struct opt_slot *s, const char *text)
+{
+	bool join = s->given && value_is_list(s->row->spec.type);
+
+	if (!join)
+		strbuf_reset(&s->text);
+	else
+		strbuf_addc(&s->text, ',');
+	strbuf_adds(&s->text, text);
+	s->given = true;
+}
+
+static int unknown_option(const struct opts *o, const char *name, size_t len, struct err *e)
+{
+	cleanup_free const char **names = xcalloc(o->n + 2, sizeof(char *));
+	cleanup_free char *word = xasprintf("%.*s", (int)len, name);
+
+	for (size_t i = 0; i < o->n; i++)
+		names[i] = o->slots[i].row->name;
+	names[o->n] = "help";
+
+	const char *near = str_nearest(word, names);
+
+	if (near)
+		return err_set(e, -EINVAL, "unknown option --%s; did you mean --%s?", word, near);
+	return err_set(e, -EINVAL, "unknown option --%s", word);
+}
+
+static int needs_value(const struct opt_slot *s, struct err *e)
+{
+	return err_set(e, -EINVAL, "--%s needs a value: %s", s->row->name,
+		       value_hint(s->row->spec.type));
+}
+
+/* Take words from argv[*i] on for an option whose value was not attached to it. */
+static int take_words(struct opt_slot *s, int argc, char *const *argv, int *i, struct err *e)
+{
+	if (*i + 1 >= argc || strcmp(argv[*i + 1], "--") == 0)
+		return needs_value(s, e);
+	slot_give(s, argv[++*i]);
+	while (*i + 1 < argc && value_takes_word(s->row->spec.type, argv[*i + 1]))
+		slot_give(s, argv[++*i]);
+	return 0;
+}
+
+static int parse_long(struct opts *o, int argc, char *const *argv, int *i, struct err *e)
+{
+	const char *name = argv[*i] + 2, *eq = strchr(name, '=');
+	size_t len = eq ? (size_t)(eq - name) : strlen(name);
+	struct opt_slot *s = find_long(o, name, len);
+
+	if (!s && !eq && str_has_prefix(name, "no-")) {
+		s = find_long(o, name + 3, len - 3);
+		if (s && is_flag(s)) {
+			slot_give(s, "false");
+			return 0;
+		}
+		s = NULL;
+	}
+	if (!s)
+		return unknown_option(o, name, len, e);
+	if (eq) {
+		slot_give(s, eq + 1);
+		return 0;
+	}
+	if (is_flag(s)) {
+		slot_give(s, "true");
+		return 0;
+	}
+	return take_words(s, argc, argv, i, e);
+}
+
+static int parse_short(struct opts *o, int argc, char *const *argv, int *i, struct err *e)
+{
+	for (const char *p = argv[*i] + 1; *p; p++) {
+		struct opt_slot *s = find_short(o, *p);
+
+		if (!s)
+			return err_set(e, -EINVAL, "unknown option -%c", *p);
+		if (is_flag(s)) {
+			slot_give(s, "true");
+			continue;
+		}
+		if (!p[1])
+			return take_words(s, argc, argv, i, e);
+		slot_give(s, p + 1 + (p[1] == '='));
+		return 0;
+	}
+	return 0;
+}
+
+static void add_arg(struct opts *o, char *arg)
+{
+	o->args = xrealloc(o->args, o->n_args + 2, sizeof(char *));
+	o->args[o->n_args++] = arg;
+	o->args[o->n_args] = NULL;
+}
+
+static int parse_values(struct opts *o, struct err *e)
+{
+	for (size_t i = 0; i < o->n; i++) {
+		struct opt_slot *s = &o->slots[i];
+		const char *text = s->given ? strbuf_str(&s->text) : s->row->def;
+
+		if (!s->given && (s->row->flags & OPT_REQUIRED))
+			return err_set(e, -EINVAL, "--%s is needed", s->row->name);
+		if (!text)
+			continue;
+		if (value_parse(&s->row->spec, text, &s->value, e) < 0)
+			return err_wrap(e, "--%s", s->row->name);
+		s->has_value = true;
+	}
+	return 0;
+}
+
+int opts_parse(struct opts *o, int argc, char *const *argv, enum opts_mode mode, struct err *e)
+{
+	int i;
+
+	for (i = 1; i < argc; i++) {
+		char *word = argv[i];
+		int r = 0;
+
+		if (strcmp(word, "--") == 0) {
+			i++;
+			break;
+		}
+		if (str_has_prefix(word, "--"))
+			r = parse_long(o, argc, argv, &i, e);
+		else if (word[0] == '-' && word[1])
+			r = parse_short(o, argc, argv, &i, e);
+		else if (mode == OPTS_STOP_AT_WORD)
+			break;
+		else
+			add_arg(o, word);
+		if (r < 0)
+			return r;
+	}
+	for (; i < argc; i++)
+		add_arg(o, argv[i]);
+	return parse_values(o, e);
+}
+
+static const struct opt_slot *slot_of(const struct opts *o, const char *name)
+{
+	const struct opt_slot *s = find_long(o, name, strlen(name));
+
+	if (!s) {
+		(void)fprintf(stderr, "tenure: defect: no option is called --%s\n", name);
+		abort();
+	}
+	return s;
+}
+
+bool opts_given(const struct opts *o, const char *name)
+{
+	return slot_of(o, name)->given;
+}
+
+bool opts_flag(const struct opts *o, const char *name)
+{
+	const struct opt_slot *s = slot_of(o, name);
+
+	return s->has_value && s->value.flag;
+}
+
+const struct value *opts_value(const struct opts *o, const char *name)
+{
+	const struct opt_slot *s = slot_of(o, name);
+
+	return s->has_value ? &s->value : NULL;
+}
+
+const char *opts_text(const struct opts *o, const char *name)
+{
+	const struct opt_slot *s = slot_of(o, name);
+
+	return s->given ? strbuf_str(&s->text) : NULL;
+}
+
+size_t opts_argc(const struct opts *o)
+{
+	return o->n_args;
+}
+
+const char *opts_arg(const struct opts *o, size_t i)
+{
+	return i < o->n_args ? o->args[i] : NULL;
+}
+
+char *const *opts_argv(const struct opts *o)
+{
+	static char *const none[] = { NULL };
+
+	return o->args ? o->args : none;
+}
+
+size_t opts_n_rows(const struct opts *o)
+{
+	return o->n;
+}
+
+const struct opt *opts_row(const struct opts *o, size_t i)
+{
+	return o->slots[i].row;
+}
+
+#define HELP_COLUMN 28
+
+/* Words of text in lines of at most width columns; further lines begin at column indent. */
+static void add_wrapped(struct strbuf *b, const char *text, size_t indent, size_t width)
+{
+	size_t column = indent;
+
+	while (*text) {
+		size_t len = strcspn(text, " ");
+
+		if (column > indent && column + 1 + len > width) {
+			strbuf_addc(b, '\n');
+			strbuf_pad(b, ' ', indent);
+			column = indent;
+		} else if (column > indent) {
+			strbuf_addc(b, ' ');
+			column++;
+		}
+		strbuf_add(b, text, len);
+		column += len;
+		text += len;
+		text += strspn(text, " ");
+	}
+	strbuf_addc(b, '\n');
+}
+
+static void add_row_help(struct strbuf *b, const struct opt *row, size_t width)
+{
+	struct strbuf left = STRBUF_INIT, right = STRBUF_INIT;
+
+	if (row->short_name)
+		strbuf_addf(&left, "  -%c, --%s", row->short_name, row->name);
+	else
+		strbuf_addf(&left, "      --%s", row->name);
+	if (row->arg)
+		strbuf_addf(&left, " %s", row->arg);
+
+	strbuf_adds(&right, row->help);
+	for (size_t i = 0; row->spec.choices && row->spec.choices[i]; i++)
+		strbuf_addf(&right, "%s%s", i ? " | " : ": ", row->spec.choices[i]);
+	if (row->def && row->def[0] && row->spec.type != VALUE_FLAG)
+		strbuf_addf(&right, " (default %s)", row->def);
+
+	strbuf_add(b, strbuf_str(&left), left.len);
+	if (left.len + 2 > HELP_COLUMN) {
+		strbuf_addc(b, '\n');
+		strbuf_pad(b, ' ', HELP_COLUMN);
+	} else {
+		strbuf_pad(b, ' ', HELP_COLUMN - left.len);
+	}
+	add_wrapped(b, strbuf_str(&right), HELP_COLUMN, width);
+	strbuf_clear(&left);
+	strbuf_clear(&right);
+}
+
+static const char *group_of(const struct opt *row)
+{
+	return row->group ? row->group : "Options";
+}
+
+static bool group_seen(const struct opts *o, size_t before, const char *group)
+{
+	for (size_t i = 0; i < before; i++) {
+		const struct opt *row = o->slots[i].row;
+
+		if (!(row->flags & OPT_HIDDEN) && strcmp(group_of(row), group) == 0)
+			return true;
+	}
+	return false;
+}
+
+char *opts_help(const struct opts *o, size_t width)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	for (size_t i = 0; i < o->n; i++) {
+		const char *group = group_of(o->slots[i].row);
+
+		if ((o->slots[i].row->flags & OPT_HIDDEN) || group_seen(o, i, group))
+			continue;
+		strbuf_addf(&b, "%s%s:\n", b.len ? "\n" : "", group);
+		for (size_t j = i; j < o->n; j++) {
+			const struct opt *row = o->slots[j].row;
+
+			if (!(row->flags & OPT_HIDDEN) && strcmp(group_of(row), group) == 0)
+				add_row_help(&b, row, width);
+		}
+	}
+	return strbuf_take(&b);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_BASE_OPTS_H
+#define TENURE_BASE_OPTS_H
+
+/*
+ * Option tables. One row says everything about an option; the parser, `--help`, the man pages and
+ *the completions are all made from the rows.
+ *
+ *	static const struct opt rows[] = {
+ *		{ .name = "json", .short_name = 'j', .spec = { VALUE_FLAG }, .help = "print JSON" },
+ *		{ .name = "for", .arg = "DURATION", .spec = { VALUE_DURATION }, .help = "..." },
+ *		{ 0 },
+ *	};
+ *	struct opts *o = opts_new();
+ *	opts_add_rows(o, rows);
+ *	r = opts_parse(o, argc, argv, OPTS_DEFAULT, &e);
+ *	if (opts_flag(o, "json")) ...
+ *
+ * Understood: --name=v, --name v, -xv, -x v, -x=v, bundled flags (-jq), --no-name for flags, "--"
+ *(the rest are arguments). A list option takes further words while they belong to it (`--gpus 0 1
+ *2`), and may be repeated.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/value.h"
+
+#define OPT_REQUIRED (1u << 0) /* the command needs it */
+#define OPT_HIDDEN   (1u << 1) /* works, is not shown in --help */
+
+struct opt {
+	const char *name; /* long name without dashes; NULL ends a table */
+	char short_name;  /* 0: none */
+	struct value_spec spec;
+	const char *arg;   /* what --help calls the value; NULL for flags */
+	const char *def;   /* default as text; NULL: none (a flag: false) */
+	const char *env;   /* environment variable that sets it; NULL: none. For the help text only:
+			      settings.c reads the environment */
+	const char *group; /* heading in --help; NULL: "Options" */
+	const char *help;  /* one sentence without the default, which is added */
+	unsigned int flags;
+};
+
+enum opts_mode {
+	OPTS_DEFAULT,	   /* options and arguments may be mixed */
+	OPTS_STOP_AT_WORD, /* the first argument ends the options: `tenure sim --gpus 4 make test`
+			    */
+};
+
+struct opts;
+
+struct opts *opts_new(void);
+struct opts *opts_free(struct opts *o);
+/* The rows must outlive o; of two rows with one name the first added counts. */
+void opts_add_rows(struct opts *o, const struct opt *rows);
+void opts_add_row(struct opts *o, const struct opt *row);
+
+/*
+ * argv[0] is not looked at. 0, or -EINVAL/-ERANGE with the reason ("unknown option --utl; did you
+ * mean
+ * --util?"). The strings of argv must outlive o.
+ */
+int opts_parse(struct opts *o, int argc, char *const *argv, enum opts_mode mode, struct err *e);
+
+/* What was given. The names must be those of rows: anything else is a defect and aborts. */
+bool opts_given(const struct opts *o, const char *name);
+bool opts_flag(const struct opts *o, const char *name);
+/* The value that was given, else that of the default, else NULL. Owned by o. */
+const struct value *opts_value(const struct opts *o, const char *name);
+/* As text, the words of a list joined by commas; NULL when it was not given. Owned by o. */
+const char *opts_text(const struct opts *o, const char *name);
+
+/* The arguments that are no options. */
+size_t opts_argc(const struct opts *o);
+const char *opts_arg(const struct opts *o, size_t i); /* NULL behind the last */
+/* The same as a vector that ends with NULL, for exec; owned by o. */
+char *const *opts_argv(const struct opts *o);
+
+/* The rows in the order in which they were added, for generators. */
+size_t opts_n_rows(const struct opts *o);
+const struct opt *opts_row(const struct opts *o, size_t i);
+
+/* The options as `--help` shows them, in their groups, wrapped to width columns. The caller frees
+ * it. */
+char *opts_help(const struct opts *o, size_t width);
+
+#endif

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Each setting is a slot that remembers its text, its value and the layer it came from; a layer
+ * writes only into slots that no higher layer has written, so that the layers can be read in any
+ * order (the instance's file can only be found when `instance` is known, which the user's file may
+ * set).
+ *
+ * A limit keeps, beside the slot, what the site said. The limits are applied last.
+ */
+
+#include "base/settings.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/settings_table.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+
+#define SITE_FILE "/etc/tenure/config.yaml"
+
+struct slot {
+	struct value value;
+	bool has_value;
+	struct setting_origin origin; /* file is owned */
+};
+
+struct settings {
+	struct slot slots[SET_MAX];
+	struct slot limits[SET_MAX];
+	char *files[SETTING_LAYER_MAX];
+	struct strbuf notes;
+};
+
+static const char *const layer_names[] = {
+	[SETTING_FROM_DEFAULT] = "default",	    [SETTING_FROM_SITE] = "site config",
+	[SETTING_FROM_USER] = "user config",	    [SETTING_FROM_INSTANCE] = "instance config",
+	[SETTING_FROM_ENVIRONMENT] = "environment", [SETTING_FROM_COMMAND_LINE] = "command line",
+};
+_Static_assert(ARRAY_LEN(layer_names) == SETTING_LAYER_MAX, "every layer has a name");
+
+const struct setting *setting_row(enum setting_id id)
+{
+	return &settings_table[id];
+}
+
+const struct setting *setting_find(const char *key)
+{
+	for (size_t i = 0; i < SET_MAX; i++) {
+		if (strcmp(settings_table[i].key, key) == 0)
+			return &settings_table[i];
+	}
+	return NULL;
+}
+
+static void slot_clear(struct slot *slot)
+{
+	if (slot->has_value)
+		value_clear(&slot->value);
+	free((void *)(uintptr_t)slot->origin.file);
+	*slot = (struct slot){ 0 };
+}
+
+static void slot_put(struct slot *slot, struct value *value, const struct setting_origin *origin)
+{
+	char *file = origin->file ? xstrdup(origin->file) : NULL;
+
+	slot_clear(slot);
+	slot->value = *value;
+	slot->has_value = true;
+	slot->origin = *origin;
+	slot->origin.file = file;
+	*value = (struct value){ 0 };
+}
+
+struct settings *settings_new(void)
+{
+	static const struct setting_origin origin = { .layer = SETTING_FROM_DEFAULT };
+	struct settings *s = xcalloc(1, sizeof(*s));
+
+	for (int id = 0; id < SET_MAX; id++) {
+		const char *def = settings_table[id].opt.def;
+		struct err e;
+
+		s->slots[id].value.type = settings_table[id].opt.spec.type;
+		if (def && settings_set(s, (enum setting_id)id, def, &origin, &e) < 0) {
+			(void)fprintf(stderr, "tenure: defect in a default: %s\n", e.text);
+			abort();
+		}
+	}
+	return s;
+}
+
+struct settings *settings_free(struct settings *s)
+{
+	if (!s)
+		return NULL;
+	for (int i = 0; i < SET_MAX; i++) {
+		slot_clear(&s->slots[i]);
+		slot_clear(&s->limits[i]);
+	}
+	for (int i = 0; i < SETTING_LAYER_MAX; i++)
+		free(s->files[i]);
+	strbuf_clear(&s->notes);
+	free(s);
+	return NULL;
+}
+
+static int may_set(const struct setting *row, enum setting_layer layer, struct err *e)
+{
+	if ((row->flags & SETTING_SITE_ONLY) && layer > SETTING_FROM_SITE)
+		return err_set(e, -EPERM, "%s: only the site's config can set this", row->key);
+	if ((row->flags & SETTING_NOT_IN_INSTANCE) && layer == SETTING_FROM_INSTANCE)
+		return err_set(e, -EPERM, "%s: an instance's config cannot set this", row->key);
+	return 0;
+}
+
+int settings_set(struct settings *s, enum setting_id id, const char *text,
+		 const struct setting_origin *origin, struct err *e)
+{
+	const struct setting *row = &settings_table[id];
+	struct value value;
+	int r = may_set(row, origin->layer, e);
+
+	if (r < 0)
+		return r;
+	if (value_parse(&row->opt.spec, text, &value, e) < 0) {
+		if (origin->layer == SETTING_FROM_COMMAND_LINE)
+			return err_wrap(e, "--%s", row->opt.name);
+		if (origin->layer == SETTING_FROM_ENVIRONMENT)
+			return err_wrap(e, "%s", row->opt.env);
+		return err_wrap(e, "%s", row->key);
+	}
+	if (origin->layer == SETTING_FROM_SITE && (row->flags & SETTING_LIMIT)) {
+		struct value limit;
+
+		if (value_parse(&row->opt.spec, text, &limit, NULL) == 0)
+			slot_put(&s->limits[id], &limit, origin);
+	}
+	if (s->slots[id].has_value && s->slots[id].origin.layer > origin->layer)
+		value_clear(&value);
+	else
+		slot_put(&s->slots[id], &value, origin);
+	return 0;
+}
+
+int settings_set_from_opts(struct settings *s, const struct opts *o, struct err *e)
+{
+	static const struct setting_origin origin = { .layer = SETTING_FROM_COMMAND_LINE };
+
+	for (size_t i = 0; i < opts_n_rows(o); i++) {
+		const struct opt *opt = opts_row(o, i);
+
+		for (int id = 0; id < SET_MAX; id++) {
+			if (opt != &settings_table[id].opt || !opts_given(o, opt->name))
+				continue;
+
+			int r = settings_set(s, (enum setting_id)id, opts_text(o, opt->name),
+					     &origin, e);
+
+			if (r < 0)
+				return r;
+		}
+	}
+	return 0;
+}
+
+static int load_environment(struct settings *s, struct err *e)
+{
+	static const struct setting_origin origin = { .layer = SETTING_FROM_ENVIRONMENT };
+
+	for (int id = 0; id < SET_MAX; id++) {
+		const char *text = getenv(settings_table[id].opt.env);
+
+		/* Set but empty is how a script says "not set". */
+		if (!text || !text[0])
+			continue;
+
+		int r = settings_set(s, (enum setting_id)id, text, &origin, e);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+struct file_reader {
+	struct settings *s;
+	enum setting_layer layer;
+};
+
+static int unknown_key(const struct config_entry *entry, struct err *e)
+{
+	const char *keys[SET_MAX + 1] = { NULL };
+
+	for (int i = 0; i < SET_MAX; i++)
+		keys[i] = settings_table[i].key;
+
+	const char *near = str_nearest(entry->key, keys);
+
+	if (near)
+		(void)err_set(e, -EINVAL, "unknown key \"%s\"; did you mean %s?", entry->key, near);
+	else
+		(void)err_set(e, -EINVAL, "unknown key \"%s\"; `tenure config show` lists all keys",
+			      entry->key);
+	return config_at_key(entry, e);
+}
+
+static int read_entry(const struct config_entry *entry, void *user, struct err *e)
+{
+	struct file_reader *reader = user;
+	const struct setting *row = setting_find(entry->key);
+	struct setting_origin origin = {
+		.layer = reader->layer,
+		.file = entry->file,
+		.line = entry->line,
+	};
+
+	if (!row)
+		return unknown_key(entry, e);
+
+	enum value_type type = row->opt.spec.type;
+
+	if (entry->is_null) {
+		(void)err_set(e, -EINVAL, "%s: has no value; write %s", row->key, value_hint(type));
+		return config_at_value(entry, e);
+	}
+	if (entry->is_list && !value_is_list(type)) {
+		(void)err_set(e, -EINVAL, "%s: a list does not belong here; write %s", row->key,
+			      value_hint(type));
+		return config_at_value(entry, e);
+	}
+	if (settings_set(reader->s, (enum setting_id)(row - settings_table), entry->text, &origin,
+			 e) < 0)
+		return config_at_value(entry, e);
+	return 0;
+}
+
+/* Read a layer's file; takes path. */
+static int load_file(struct settings *s, enum setting_layer layer, char *path, struct err *e)
+{
+	struct file_reader reader = { .s = s, .layer = layer };
+	struct err tmp = ERR_INIT;
+
+	free(s->files[layer]);
+	s->files[layer] = path;
+
+	int r = config_read(path, read_entry, &reader, e ? e : &tmp);
+
+	if (r == -ENOENT)
+		return 0;
+	/* A home directory that is a file, or nobody's: nothing to read there. */
+	if (r == -ENOTDIR)
+		return 0;
+	return r;
+}
+
+/*
+ * TENURE_SITE_CONFIG names another file for tests and for trying a policy out. It is heeded only
+ * where the site has no file, so that it is no way around the site's limits.
+ */
+static char *site_file(const struct settings_files *files)
+{
+	const char *env = getenv("TENURE_SITE_CONFIG");
+
+	if (files && files->site)
+		return xstrdup(files->site);
+	if (env && env[0] && access(SITE_FILE, F_OK) < 0 && errno == ENOENT)
+		return xstrdup(env);
+	return xstrdup(SITE_FILE);
+}
+
+static int load_files(struct settings *s, const struct settings_files *files, struct err *e)
+{
+	cleanup_free char *dir = fs_config_dir();
+	int r = load_file(s, SETTING_FROM_SITE, site_file(files), e);
+
+	if (r == 0)
+		r = load_file(s, SETTING_FROM_USER,
+			      files && files->user ? xstrdup(files->user)
+						   : xasprintf("%s/config.yaml", dir),
+			      e);
+	if (r == 0)
+		r = load_environment(s, e);
+	if (r == 0)
+		r = load_file(s, SETTING_FROM_INSTANCE,
+			      files && files->instance ? xstrdup(files->instance)
+						       : xasprintf("%s/instances/%s.yaml", dir,
+								   settings_str(s, SET_INSTANCE)),
+			      e);
+	return r;
+}
+
+/* Whether a value asks for more than the limit of its setting. 0 of max_devices is no limit. */
+static bool over_limit(enum setting_id id, const struct value *v, const struct value *limit)
+{
+	if (id == SET_MAX_DEVICES)
+		return limit->num && (!v->num || v->num > limit->num);
+	return v->num > limit->num;
+}
+
+static int apply_limit(struct settings *s, enum setting_id id, struct err *e)
+{
+	const struct setting *row = &settings_table[id];
+	struct slot *slot = &s->slots[id], *limit = &s->limits[id];
+
+	if (!limit->has_value || row->flags & SETTING_SITE_ONLY ||
+	    !over_limit(id, &slot->value, &limit->value))
+		return 0;
+
+	enum setting_layer layer = slot->origin.layer;
+	cleanup_free char *asked = value_format(&row->opt.spec, &slot->value);
+	cleanup_free char *allowed = value_format(&row->opt.spec, &limit->value);
+	cleanup_free char *file = fs_show_path(limit->origin.file);
+	cleanup_free char *from = settings_origin_text(s, id);
+
+	/* 0 of max_devices asks for no limit, which is a default rather than a wish. */
+	if (layer >= SETTING_FROM_ENVIRONMENT)
+		return err_set(e, -EPERM, "%s: %s (%s) is more than this site allows: %s (%s:%d)",
+			       row->key, asked, from, allowed, file, limit->origin.line);
+	if (layer > SETTING_FROM_SITE)
+		strbuf_addf(&s->notes, "%s: %s (%s) was lowered to this site's limit, %s (%s:%d)\n",
+			    row->key, asked, from, allowed, file, limit->origin.line);
+
+	struct value value;
+
+	if (value_parse(&row->opt.spec, allowed, &value, NULL) == 0)
+		slot_put(slot, &value, &limit->origin);
+	return 0;
+}
+
+int settings_load(struct settings *s, const struct settings_files *files, struct err *e)
+{
+	int r = load_files(s, files, e);
+
+	for (int id = 0; id < SET_MAX && r == 0; id++)
+		r = apply_limit(s, (enum setting_id)id, e);
+	return r;
+}
+
+int settings_check_file(const char *path, struct err *e)
+{
+	struct settings *s = settings_new();
+	struct file_reader reader = { .s = s, .layer = SETTING_FROM_USER };
+	/* A site's file may be checked by whoever writes one. */
+	bool site = strcmp(path, SITE_FILE) == 0;
+
+	if (site)
+		reader.layer = SETTING_FROM_SITE;
+
+	int r = config_read(path, read_entry, &reader, e);
+
+	(void)settings_free(s);
+	return r;
+}
+
+static bool in_group(const char *name)
+{
+	struct group *gr = getgrnam(name);
+	gid_t gids[256];
+	int n = getgroups((int)ARRAY_LEN(gids), gids);
+
+	if (!gr)
+		return false;
+	if (gr->gr_gid == getgid())
+		return true;
+	for (int i = 0; i < n; i++) {
+		if (gids[i] == gr->gr_gid)
+			return true;
+	}
+	return false;
+}
+
+int settings_check_user(const struct settings *s, struct err *e)
+{
+	const struct slot *slot = &s->slots[SET_ALLOW_USERS];
+	const struct word_list *allowed = &slot->value.words;
+	const struct passwd *pw = getpwuid(getuid());
+
+	if (!slot->has_value || allowed->n == 0)
+		return 0;
+	for (size_t i = 0; i < allowed->n; i++) {
+		const char *word = allowed->words[i];
+
+		if (word[0] == '@' ? in_group(word + 1) : pw && strcmp(pw->pw_name, word) == 0)
+			return 0;
+	}
+	return err_set(
+		e, -EPERM,
+		"this site lets only some users hold GPUs, and %s is not among them (%s:%d); "
+		"ask whoever runs this machine",
+		pw ? pw->pw_name : "this user", slot->origin.file, slot->origin.line);
+}
+
+static const struct value *get(const struct settings *s, enum setting_id id, bool right_type)
+{
+	if (!right_type) {
+		(void)fprintf(stderr, "tenure: defect: %s is of another type\n",
+			      settings_table[id].key);
+		abort();
+	}
+	return &s->slots[id].value;
+}
+
+static enum value_type type_of(enum setting_id id)
+{
+	return settings_table[id].opt.spec.type;
+}
+
+const struct value *settings_value(const struct settings *s, enum setting_id id)
+{
+	return s->slots[id].has_value ? &s->slots[id].value : NULL;
+}
+
+bool settings_flag(const struct settings *s, enum setting_id id)
+{
+	return get(s, id, type_of(id) == VALUE_FLAG)->flag;
+}
+
+uint64_t settings_num(const struct settings *s, enum setting_id id)
+{
+	return get(s, id, type_of(id) >= VALUE_UINT && type_of(id) <= VALUE_CHOICE)->num;
+}
+
+const char *settings_str(const struct settings *s, enum setting_id id)
+{
+	return get(s, id, type_of(id) >= VALUE_STRING && type_of(id) <= VALUE_NAME)->str;
+}
+
+const struct mem_spec *settings_mem(const struct settings *s, enum setting_id id)
+{
+	return &get(s, id, type_of(id) == VALUE_MEM)->mem;
+}
+
+const struct gpu_list *settings_gpus(const struct settings *s, enum setting_id id)
+{
+	return &get(s, id, type_of(id) == VALUE_GPUS)->gpus;
+}
+
+struct util_band settings_util_band(const struct settings *s)
+{
+	struct util_band band = s->slots[SET_UTIL_BAND].value.band;
+	unsigned int aim = (unsigned int)(settings_num(s, SET_UTIL) + 5) / 10;
+
+	/* A band somebody chose stands; the default one follows an aim outside of it. */
+	if (s->slots[SET_UTIL_BAND].origin.layer >= s->slots[SET_UTIL].origin.layer ||
+	    (aim >= band.floor && aim <= band.ceiling))
+		return band;
+	band.low = aim > 25 ? aim - 25 : 0;
+	band.floor = aim > 5 ? aim - 5 : 0;
+	band.ceiling = aim + 10 < 100 ? aim + 10 : 100;
+	return band;
+}
+
+const struct setting_origin *settings_origin(const struct settings *s, enum setting_id id)
+{
+	return &s->slots[id].origin;
+}
+
+char *settings_origin_text(const struct settings *s, enum setting_id id)
+{
+	const struct setting_origin *origin = &s->slots[id].origin;
+	const char *layer = layer_names[origin->layer];
+
+	if (origin->file) {
+		cleanup_free char *file = fs_show_path(origin->file);
+
+		return xasprintf("%s %s:%d", layer, file, origin->line);
+	}
+	if (origin->layer == SETTING_FROM_COMMAND_LINE)
+		return xasprintf("%s --%s", layer, settings_table[id].opt.name);
+	if (origin->layer == SETTING_FROM_ENVIRONMENT)
+		return xasprintf("%s %s", layer, settings_table[id].opt.env);
+	return xstrdup(layer);
+}
+
+const char *settings_notes(const struct settings *s)
+{
+	return strbuf_str(&s->notes);
+}
+
+const char *settings_file(const struct settings *s, enum setting_layer layer)
+{
+	return s->files[layer];
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_BASE_SETTINGS_H
+#define TENURE_BASE_SETTINGS_H
+
+/*
+ * The settings: one table (settings_table.c) with a row for each, and the layers that set them. A
+ *higher layer wins:
+ *
+ *	command line > environment (TENURE_*) > instance > user > site > default
+ *
+ * A site's `allow_users`, `max_devices` and `load` are limits. What asks for more than a limit on
+ *the command line or in the environment is refused; what does so in a file is lowered to the limit,
+ *with a note, because one file often serves many machines.
+ *
+ *	struct settings *s = settings_new();
+ *	settings_set(s, SET_MEMORY, "38G", &(struct setting_origin){ SETTING_FROM_COMMAND_LINE },
+ *&e); settings_load(s, NULL, &e); ms = settings_num(s, SET_IDLE_FOR);
+ *
+ * The getters abort on a type that is not the setting's: that is a defect.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/opts.h"
+#include "base/value.h"
+
+enum setting_id {
+	SET_GPUS,	  /* gpus */
+	SET_LEAVE,	  /* num: devices, from the end, that are left to others */
+	SET_MEMORY,	  /* mem */
+	SET_IDLE_BELOW,	  /* num: bytes */
+	SET_IDLE_FOR,	  /* num: ms, 0 = at once */
+	SET_REFRESH,	  /* num: ms */
+	SET_TOGETHER,	  /* flag */
+	SET_WORK,	  /* num: ms, 0 = without a cycle */
+	SET_REST,	  /* num: ms, 0 = no rest */
+	SET_LOAD,	  /* num: 0 none, 1 light, 2 sm, 3 gemm */
+	SET_UTIL,	  /* num: permille */
+	SET_UTIL_BAND,	  /* band; use settings_util_band() */
+	SET_REHOLD_AFTER, /* num: ms after a yield */
+	SET_IGNORE_PID,	  /* uints */
+	SET_MY_CGROUP,	  /* flag */
+	SET_INSTANCE,	  /* str */
+	SET_STATE_DIR,	  /* str; NULL: fs_state_dir() */
+	SET_DEV_DIR,	  /* str */
+	SET_LOG_LEVEL,	  /* num: enum log_level */
+	SET_ALLOW_USERS,  /* words: user names and @groups; empty = everybody. Site only */
+	SET_MAX_DEVICES,  /* num: 0 = no limit */
+	SET_MAX
+};
+
+enum setting_layer {
+	SETTING_FROM_DEFAULT,
+	SETTING_FROM_SITE,
+	SETTING_FROM_USER,
+	SETTING_FROM_INSTANCE,
+	SETTING_FROM_ENVIRONMENT,
+	SETTING_FROM_COMMAND_LINE,
+	SETTING_LAYER_MAX
+};
+
+/* Which commands take a setting as an option. */
+#define SETTING_GROUP_HOLD (1u << 0)
+#define SETTING_GROUP_NODE (1u << 1) /* instance, directories, logging */
+#define SETTING_GROUP_SITE (1u << 2)
+#define SETTING_GROUP_GPUS (1u << 3) /* which devices */
+
+#define SETTING_LIMIT		(1u << 0) /* a site's value is a limit for all layers above */
+#define SETTING_SITE_ONLY	(1u << 1) /* no other layer may set it */
+#define SETTING_NOT_IN_INSTANCE (1u << 2) /* meaningless in an instance's file */
+
+struct setting {
+	const char *key; /* in files; the environment variable is opt.env, the option opt.name */
+	unsigned int groups;
+	unsigned int flags;
+	struct opt opt;
+};
+
+struct setting_origin {
+	enum setting_layer layer;
+	const char *file; /* of the layers that are files; NULL otherwise */
+	int line;	  /* from 1 */
+};
+
+struct settings;
+
+/* Where the files are. NULL fields: the usual place. */
+struct settings_files {
+	const char *site;     /* /etc/tenure/config.yaml */
+	const char *user;     /* $XDG_CONFIG_HOME/tenure/config.yaml */
+	const char *instance; /* $XDG_CONFIG_HOME/tenure/instances/NAME.yaml */
+};
+
+/* The row of a setting; of a key, or NULL. The table is in the order of enum setting_id. */
+const struct setting *setting_row(enum setting_id id);
+const struct setting *setting_find(const char *key);
+
+/* All settings at their defaults. */
+struct settings *settings_new(void);
+struct settings *settings_free(struct settings *s);
+
+/*
+ * Set one from a layer; nothing changes when a higher layer has set it already, but the value is
+ * checked all the same. origin->file is copied. 0, or -EINVAL/-ERANGE ("memory: ..."), -EPERM (not
+ * settable from there).
+ */
+int settings_set(struct settings *s, enum setting_id id, const char *text,
+		 const struct setting_origin *origin, struct err *e);
+/* Take over every setting that was given on the command line (rows of setting_row()->opt). */
+int settings_set_from_opts(struct settings *s, const struct opts *o, struct err *e);
+/*
+ * Read the site's, the user's and the instance's file and the environment, then apply the limits. A
+ * file that does not exist is no error; one that cannot be read, or has a mistake, is.
+ */
+int settings_load(struct settings *s, const struct settings_files *files, struct err *e);
+/* Check one file alone, as if it were the user's. */
+int settings_check_file(const char *path, struct err *e);
+/* -EPERM with the reason when the site's allow_users leaves this user out. */
+int settings_check_user(const struct settings *s, struct err *e);
+
+const struct value *settings_value(const struct settings *s, enum setting_id id);
+bool settings_flag(const struct settings *s, enum setting_id id);
+uint64_t settings_num(const struct settings *s, enum setting_id id);
+const char *settings_str(const struct settings *s, enum setting_id id);
+const struct mem_spec *settings_mem(const struct settings *s, enum setting_id id);
+const struct gpu_list *settings_gpus(const struct settings *s, enum setting_id id);
+/* The band to keep: util_band as set, else the default one moved so that it lies around `util`. */
+struct util_band settings_util_band(const struct settings *s);
+
+const struct setting_origin *settings_origin(const struct settings *s, enum setting_id id);
+/* "user config ~/.config/tenure/config.yaml:12", "command line --memory", "default". Caller frees.
+ */
+char *settings_origin_text(const struct settings *s, enum setting_id id);
+/* What was lowered to a limit, one sentence per line; "" when nothing was. */
+const char *settings_notes(const struct settings *s);
+/* The file that was (or would be) read for a layer that is a file; NULL for others. */
+const char *settings_file(const struct settings *s, enum setting_layer layer);
+
+#endif

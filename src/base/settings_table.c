@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/settings_table.h"
+
+#include "base/mem.h"
+
+/* By how much they take, as `enum load_kind` of the layer that holds. */
+static const char *const loads[] = { "none", "light", "sm", "gemm", NULL };
+/* In the order of enum log_level. */
+static const char *const levels[] = { "error", "warning", "info", "debug", NULL };
+
+static const char holding[] = "What to hold";
+static const char when[] = "When to hold";
+static const char loading[] = "Load";
+static const char others[] = "Other people's work";
+static const char node[] = "This node";
+
+#define UTIL_MIN 10 /* permille; below it NVML reads 0 for most windows */
+
+/* One setting: its key, then the members of struct setting that differ from zero. */
+#define ROW(key_, env_, name_, type_)                                                              \
+	.key = key_, .opt.env = "TENURE_" env_, .opt.name = name_, .opt.spec.type = type_
+
+const struct setting settings_table[] = {
+	[SET_GPUS] = { ROW("gpus", "GPUS", "gpus", VALUE_GPUS), .opt.short_name = 'g',
+		       .opt.arg = "LIST", .opt.def = "all", .opt.group = holding,
+		       .groups = SETTING_GROUP_HOLD | SETTING_GROUP_GPUS,
+		       .opt.help =
+			       "which GPUs: indices (0,1 or 0 1 or 0-3), UUIDs or the beginnings "
+			       "of UUIDs, or all" },
+	[SET_LEAVE] = { ROW("leave", "LEAVE", "leave", VALUE_UINT), .opt.arg = "N", .opt.def = "0",
+			.opt.group = holding, .groups = SETTING_GROUP_HOLD,
+			.opt.spec.max = GPU_PICKS_MAX,
+			.opt.help = "leave the last N of them to others; they are never touched" },
+	[SET_MEMORY] = { ROW("memory", "MEMORY", "memory", VALUE_MEM), .opt.short_name = 'm',
+			 .opt.arg = "AMOUNT", .opt.def = "88%", .opt.group = holding,
+			 .groups = SETTING_GROUP_HOLD,
+			 .opt.help =
+				 "memory to hold on each GPU: a size, a share of what is free, or "
+				 "all-SIZE" },
+	[SET_IDLE_BELOW] = { ROW("idle_below", "IDLE_BELOW", "idle-below", VALUE_SIZE),
+			     .opt.arg = "SIZE", .opt.def = "1G", .opt.group = when,
+			     .groups = SETTING_GROUP_HOLD,
+			     .opt.help =
+				     "a GPU is idle while less than this is used on it and nobody's "
+				     "process is there" },
+	[SET_IDLE_FOR] = { ROW("idle_for", "IDLE_FOR", "idle-for", VALUE_DURATION),
+			   .opt.arg = "DURATION", .opt.def = "5m", .opt.group = when,
+			   .groups = SETTING_GROUP_HOLD,
+			   .opt.help = "hold after it was idle for so long; 0: at once" },
+	[SET_REFRESH] = { ROW("refresh", "REFRESH", "refresh", VALUE_DURATION),
+			  .opt.arg = "DURATION", .opt.def = "1m", .opt.group = when,
+			  .opt.spec.min = 10, .groups = SETTING_GROUP_HOLD,
+			  .opt.help = "how often to look whether it is idle" },
+	[SET_TOGETHER] = { ROW("together", "TOGETHER", "together", VALUE_FLAG), .opt.def = "false",
+			   .opt.group = when, .groups = SETTING_GROUP_HOLD,
+			   .opt.help = "hold only when all the GPUs are idle for the whole time" },
+	[SET_REHOLD_AFTER] = { ROW("rehold_after", "REHOLD_AFTER", "rehold-after", VALUE_DURATION),
+			       .opt.arg = "DURATION", .opt.def = "1m", .opt.group = when,
+			       .groups = SETTING_GROUP_HOLD,
+			       .opt.help =
+				       "after a yield, wait so long before holding that GPU again" },
+	[SET_WORK] = { ROW("work", "WORK", "work", VALUE_DURATION), .opt.arg = "DURATION",
+		       .opt.def = "0", .opt.group = loading, .groups = SETTING_GROUP_HOLD,
+		       .opt.help =
+			       "with --rest: run the load for so long, then rest; 0: no cycle" },
+	[SET_REST] = { ROW("rest", "REST", "rest", VALUE_DURATION), .opt.arg = "DURATION",
+		       .opt.def = "0", .opt.group = loading, .groups = SETTING_GROUP_HOLD,
+		       .opt.help = "with --work: stop the load for so long, and keep the memory" },
+	[SET_LOAD] = { ROW("load", "LOAD", "load", VALUE_CHOICE), .opt.arg = "KIND",
+		       .opt.def = "light", .opt.group = loading, .opt.spec.choices = loads,
+		       .groups = SETTING_GROUP_HOLD, .flags = SETTING_LIMIT,
+		       .opt.help = "what a held GPU computes" },
+	[SET_UTIL] = { ROW("util", "UTIL", "util", VALUE_PERCENT), .opt.arg = "PERCENT",
+		       .opt.def = "75", .opt.group = loading, .opt.spec.min = UTIL_MIN,
+		       .groups = SETTING_GROUP_HOLD, .opt.help = "utilisation to aim at" },
+	[SET_UTIL_BAND] = { ROW("util_band", "UTIL_BAND", "util-band", VALUE_BAND),
+			    .opt.arg = "A,B,C", .opt.def = "50,70,85", .opt.group = loading,
+			    .groups = SETTING_GROUP_HOLD,
+			    .opt.help = "below A much faster, B to C is right, above C slower" },
+	[SET_IGNORE_PID] = { ROW("ignore_pid", "IGNORE_PID", "ignore-pid", VALUE_UINTS),
+			     .opt.arg = "PID", .opt.def = "", .opt.group = others,
+			     .groups = SETTING_GROUP_HOLD,
+			     .opt.help =
+				     "a process beside which to hold all the same; its memory may run "
+				     "short" },
+	[SET_MY_CGROUP] = { ROW("my_cgroup", "MY_CGROUP", "my-cgroup", VALUE_FLAG),
+			    .opt.def = "false", .opt.group = others, .groups = SETTING_GROUP_HOLD,
+			    .opt.help = "take the processes of this cgroup for our own" },
+	[SET_INSTANCE] = { ROW("instance", "INSTANCE", "instance", VALUE_NAME),
+			   .opt.short_name = 'i', .opt.arg = "NAME", .opt.def = "default",
+			   .opt.group = node, .flags = SETTING_NOT_IN_INSTANCE,
+			   .groups = SETTING_GROUP_NODE,
+			   .opt.help = "the queue and its agents that are meant" },
+	[SET_STATE_DIR] = { ROW("state_dir", "STATE_DIR", "state-dir", VALUE_PATH),
+			    .opt.arg = "DIR", .opt.group = node, .groups = SETTING_GROUP_NODE,
+			    .opt.help = "where logs and the state are kept (default "
+					"$XDG_STATE_HOME/tenure)" },
+	[SET_DEV_DIR] = { ROW("dev_dir", "DEV_DIR", "dev-dir", VALUE_PATH), .opt.arg = "DIR",
+			  .opt.def = "/dev", .opt.group = node, .groups = SETTING_GROUP_NODE,
+			  .opt.help = "the directory of the device nodes" },
+	[SET_LOG_LEVEL] = { ROW("log_level", "LOG_LEVEL", "log-level", VALUE_CHOICE),
+			    .opt.arg = "LEVEL", .opt.def = "info", .opt.group = node,
+			    .opt.spec.choices = levels, .groups = SETTING_GROUP_NODE,
+			    .opt.help = "what is logged" },
+	[SET_ALLOW_USERS] = { ROW("allow_users", "ALLOW_USERS", "allow-users", VALUE_WORDS),
+			      .opt.arg = "USERS", .opt.def = "",
+			      .flags = SETTING_LIMIT | SETTING_SITE_ONLY,
+			      .groups = SETTING_GROUP_SITE,
+			      .opt.help =
+				      "users and @groups who may hold GPUs here; empty: everybody" },
+	[SET_MAX_DEVICES] = { ROW("max_devices", "MAX_DEVICES", "max-devices", VALUE_UINT),
+			      .opt.arg = "N", .opt.def = "0", .opt.group = holding,
+			      .opt.spec.max = GPU_PICKS_MAX, .flags = SETTING_LIMIT,
+			      .groups = SETTING_GROUP_HOLD,
+			      .opt.help = "hold at most N GPUs; 0: no limit" },
+};
+
+_Static_assert(ARRAY_LEN(settings_table) == SET_MAX, "every setting has a row");

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/strbuf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static void strbuf_grow(struct strbuf *b, size_t more)
+{
+	size_t need = b->len + more + 1;
+
+	if (need <= b->size)
+		return;
+	b->size = need > 2 * b->size ? need : 2 * b->size;
+	b->data = xrealloc(b->data, b->size, 1);
+}
+
+void strbuf_add(struct strbuf *b, const void *data, size_t len)
+{
+	strbuf_grow(b, len);
+	if (len)
+		(void)memcpy(b->data + b->len, data, len);
+	b->len += len;
+	b->data[b->len] = '\0';
+}
+
+void strbuf_adds(struct strbuf *b, const char *s)
+{
+	strbuf_add(b, s, strlen(s));
+}
+
+void strbuf_addc(struct strbuf *b, char c)
+{
+	strbuf_add(b, &c, 1);
+}
+
+void strbuf_addv(struct strbuf *b, const char *fmt, va_list ap)
+{
+	va_list again;
+
+	va_copy(again, ap);
+
+	int n = vsnprintf(NULL, 0, fmt, ap);
+
+	if (n > 0) {
+		strbuf_grow(b, (size_t)n);
+		(void)vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+		b->len += (size_t)n;
+	}
+	va_end(again);
+}
+
+void strbuf_addf(struct strbuf *b, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	strbuf_addv(b, fmt, ap);
+	va_end(ap);
+}
+
+void strbuf_pad(struct strbuf *b, char c, size_t n)
+{
+	strbuf_grow(b, n);
+	(void)memset(b->data + b->len, c, n);
+	b->len += n;
+	b->data[b->len] = '\0';
+}
+
+void strbuf_reset(struct strbuf *b)
+{
+	b->len = 0;
+	if (b->data)
+		b->data[0] = '\0';
+}
+
+void strbuf_clear(struct strbuf *b)
+{
+	free(b->data);
+	*b = (struct strbuf)STRBUF_INIT;
+}
+
+const char *strbuf_str(const struct strbuf *b)
+{
+	return b->data ? b->data : "";
+}
+
+char *strbuf_take(struct strbuf *b)
+{
+	char *s = b->data ? b->data : xstrdup("");
+
+	*b = (struct strbuf)STRBUF_INIT;
+	return s;
+}

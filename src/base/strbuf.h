@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_BASE_STRBUF_H
+#define TENURE_BASE_STRBUF_H
+
+/*
+ * A string that grows. Start with STRBUF_INIT, end with strbuf_clear() or strbuf_take(), or mark it
+ * with cleanup_strbuf. The text is always terminated; it may hold NUL bytes, len counts.
+ */
+
+#include <stdarg.h>
+#include <stddef.h>
+
+struct strbuf {
+	char *data; /* NULL while empty: read through strbuf_str() */
+	size_t len;
+	size_t size;
+};
+
+#define STRBUF_INIT                                                                                \
+	{                                                                                          \
+		.data = NULL                                                                       \
+	}
+
+void strbuf_add(struct strbuf *b, const void *data, size_t len);
+void strbuf_adds(struct strbuf *b, const char *s);
+void strbuf_addc(struct strbuf *b, char c);
+void strbuf_addf(struct strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void strbuf_addv(struct strbuf *b, const char *fmt, va_list ap)
+	__attribute__((format(printf, 2, 0)));
+/* n times c; for padding. */
+void strbuf_pad(struct strbuf *b, char c, size_t n);
+
+/* Empty it and keep the memory. */
+void strbuf_reset(struct strbuf *b);
+void strbuf_clear(struct strbuf *b);
+/* The text, "" while empty; valid until the next change. */
+const char *strbuf_str(const struct strbuf *b);
+/* Hand the text over (never NULL; the caller frees it) and empty the buffer. */
+char *strbuf_take(struct strbuf *b);
+
+#define cleanup_strbuf __attribute__((cleanup(strbuf_clear)))
+
+#endif

@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Numbers are read as an integer part and nine digits of fraction and scaled with integers, so that
+ * "1.5G" is exact and nothing depends on the locale's decimal point. Every parser works on a cursor
+ * that it must bring to the end of the text; what is left over is the error.
+ */
+
+#include "base/units.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define FRACTION_ONE 1000000000ULL
+
+struct decimal {
+	uint64_t whole;
+	uint64_t fraction; /* of FRACTION_ONE */
+	size_t len;	   /* of the text that was read, for suggestions */
+};
+
+static const char *skip_blanks(const char *p)
+{
+	while (*p == ' ' || *p == '\t')
+		p++;
+	return p;
+}
+
+/* Digits with an optional fraction at *pp. Moves *pp behind them. */
+static int read_decimal(const char **pp, struct decimal *ret)
+{
+	const char *p = *pp;
+	struct decimal d = { 0 };
+	uint64_t place = FRACTION_ONE / 10;
+
+	if (!isdigit((unsigned char)*p))
+		return -EINVAL;
+	for (; isdigit((unsigned char)*p); p++) {
+		if (__builtin_mul_overflow(d.whole, 10, &d.whole) ||
+		    __builtin_add_overflow(d.whole, (uint64_t)(*p - '0'), &d.whole))
+			return -ERANGE;
+	}
+	if (*p == '.') {
+		p++;
+		if (!isdigit((unsigned char)*p))
+			return -EINVAL;
+		for (; isdigit((unsigned char)*p); p++, place /= 10)
+			d.fraction += place * (uint64_t)(*p - '0');
+	}
+	d.len = (size_t)(p - *pp);
+	*pp = p;
+	*ret = d;
+	return 0;
+}
+
+static int scale(const struct decimal *d, uint64_t unit, uint64_t *ret)
+{
+	unsigned __int128 v = (unsigned __int128)d->whole * unit +
+			      (unsigned __int128)d->fraction * unit / FRACTION_ONE;
+
+	if (v > INT64_MAX)
+		return -ERANGE;
+	*ret = (uint64_t)v;
+	return 0;
+}
+
+static bool is_zero(const struct decimal *d)
+{
+	return d->whole == 0 && d->fraction == 0;
+}
+
+static int not_a_size(const char *text, struct err *e)
+{
+	return err_set(e, -EINVAL, "\"%s\" is not a size; write it like 38G, 1.5G or 512M", text);
+}
+
+static int too_large(const char *text, struct err *e)
+{
+	return err_set(e, -ERANGE, "\"%s\" is too large", text);
+}
+
+/* K, M, G, T with an optional iB or B; B alone. 0 when there is no such unit. */
+static uint64_t read_size_unit(const char **pp)
+{
+	static const char letters[] = "KMGT";
+	const char *p = *pp, *at;
+	uint64_t unit = 1;
+
+	if (*p && (at = strchr(letters, toupper((unsigned char)*p)))) {
+		unit = 1ULL << (10 * (at - letters + 1));
+		p++;
+		if (p[0] == 'i' && (p[1] == 'B' || p[1] == 'b'))
+			p += 2;
+		else if (p[0] == 'B' || p[0] == 'b')
+			p++;
+	} else if (*p == 'B') {
+		p++;
+	} else {
+		return 0;
+	}
+	*pp = p;
+	return unit;
+}
+
+int unit_parse_size(const char *text, uint64_t *ret_bytes, struct err *e)
+{
+	const char *p = skip_blanks(text);
+	struct decimal d;
+	int r = read_decimal(&p, &d);
+
+	if (r == -ERANGE)
+		return too_large(text, e);
+	if (r < 0)
+		return not_a_size(text, e);
+	p = skip_blanks(p);
+
+	uint64_t unit = read_size_unit(&p);
+
+	if (!unit && !*p && is_zero(&d))
+		unit = 1;
+	if (!unit && !*p)
+		return err_set(e, -EINVAL, "\"%s\" has no unit; did you mean %.*sG?", text,
+			       (int)d.len, skip_blanks(text));
+	if (!unit || *skip_blanks(p))
+		return not_a_size(text, e);
+	if (scale(&d, unit, ret_bytes) < 0)
+		return too_large(text, e);
+	return 0;
+}
+
+uint64_t mem_spec_bytes(const struct mem_spec *spec, uint64_t free_bytes)
+{
+	switch (spec->kind) {
+	case MEM_SPEC_SHARE:
+		return free_bytes / 1000 * spec->permille +
+		       free_bytes % 1000 * spec->permille / 1000;
+	case MEM_SPEC_ALL_BUT:
+		return free_bytes > spec->bytes ? free_bytes - spec->bytes : 0;
+	case MEM_SPEC_BYTES:
+	case MEM_SPEC_MAX:
+		break;
+	}
+	return spec->bytes;
+}
+
+int unit_parse_mem(const char *text, struct mem_spec *ret, struct err *e)
+{
+	struct mem_spec spec = { .kind = MEM_SPEC_BYTES };
+	const char *p = skip_blanks(text);
+	int r;
+
+	if (strncasecmp(p, "all", 3) == 0) {
+		spec.kind = MEM_SPEC_ALL_BUT;
+		p = skip_blanks(p + 3);
+		if (*p && *p != '-')
+			return err_set(e, -EINVAL, "\"%s\" is not an amount; did you mean all-2G?",
+				       text);
+		r = *p ? unit_parse_size(p + 1, &spec.bytes, e) : 0;
+	} else if (strchr(p, '%')) {
+		spec.kind = MEM_SPEC_SHARE;
+		r = unit_parse_percent(p, &spec.permille, e);
+	} else if (isdigit((unsigned char)*p)) {
+		r = unit_parse_size(p, &spec.bytes, e);
+	} else {
+		r = err_set(e, -EINVAL,
+			    "\"%s\" is not an amount; write it like 38G, 88%% or all-2G", text);
+	}
+	if (r < 0)
+		return r;
+	*ret = spec;
+	return 0;
+}
+
+/* Longest first where one begins like the other. */
+static const struct duration_unit {
+	const char *name;
+	uint64_t ms;
+} duration_units[] = {
+	{ "ms", 1 },	       { "seconds", MS_PER_S }, { "sec", MS_PER_S }, { "s", MS_PER_S },
+	{ "min", MS_PER_MIN }, { "m", MS_PER_MIN },	{ "h", MS_PER_H },   { "days", MS_PER_DAY },
+	{ "day", MS_PER_DAY }, { "d", MS_PER_DAY },
+};
+
+static uint64_t read_duration_unit(const char **pp)
+{
+	size_t len = 0;
+
+	while (isalpha((unsigned char)(*pp)[len]))
+		len++;
+	for (size_t i = 0; i < ARRAY_LEN(duration_units); i++) {
+		const char *name = duration_units[i].name;
+
+		if (strlen(name) == len && strncmp(*pp, name, len) == 0) {
+			*pp += len;
+			return duration_units[i].ms;
+		}
+	}
+	return 0;
+}
+
+static int not_a_duration(const char *text, struct err *e)
+{
+	return err_set(e, -EINVAL, "\"%s\" is not a duration; write it like 90s, 5m, 1h30m or 2d",
+		       text);
+}
+
+int unit_parse_duration(const char *text, uint64_t *ret_ms, struct err *e)
+{
+	const char *p = skip_blanks(text);
+	uint64_t total = 0;
+
+	if (!*p)
+		return not_a_duration(text, e);
+	while (*p) {
+		const char *start = p;
+		struct decimal d;
+		uint64_t part;
+		int r = read_decimal(&p, &d);
+
+		if (r < 0)
+			return r == -ERANGE ? too_large(text, e) : not_a_duration(text, e);
+		p = skip_blanks(p);
+
+		uint64_t unit = read_duration_unit(&p);
+
+		if (!unit && !*p && is_zero(&d))
+			unit = 1;
+		if (!unit && !*p)
+			return err_set(e, -EINVAL, "\"%s\" has no unit; did you mean %.*s%.*sm?",
+				       text, (int)(start - skip_blanks(text)), skip_blanks(text),
+				       (int)d.len, start);
+		if (!unit)
+			return not_a_duration(text, e);
+		if (scale(&d, unit, &part) < 0 || __builtin_add_overflow(total, part, &total) ||
+		    total > INT64_MAX)
+			return too_large(text, e);
+		p = skip_blanks(p);
+	}
+	*ret_ms = total;
+	return 0;
+}
+
+int unit_parse_percent(const char *text, unsigned int *ret_permille, struct err *e)
+{
+	const char *p = skip_blanks(text);
+	struct decimal d;
+	uint64_t permille;
+
+	if (read_decimal(&p, &d) < 0)
+		return err_set(e, -EINVAL, "\"%s\" is not a percentage; write it like 75%%", text);
+	p = skip_blanks(p);
+	if (*p == '%')
+		p = skip_blanks(p + 1);
+	if (*p)
+		return err_set(e, -EINVAL, "\"%s\" is not a percentage; write it like 75%%", text);
+	if (scale(&d, 10, &permille) < 0 || permille > 1000)
+		return err_set(e, -ERANGE, "\"%s\" is more than 100%%", text);
+	*ret_permille = (unsigned int)permille;
+	return 0;
+}
+
+int unit_parse_band(const char *text, struct util_band *ret, struct err *e)
+{
+	unsigned int v[3];
+	const char *p = skip_blanks(text);
+
+	for (size_t i = 0; i < ARRAY_LEN(v); i++) {
+		struct decimal d;
+
+		if (read_decimal(&p, &d) < 0 || d.fraction || d.whole > 100)
+			goto bad;
+		v[i] = (unsigned int)d.whole;
+		p = skip_blanks(p);
+		if (*p == '%')
+			p = skip_blanks(p + 1);
+		if (i + 1 < ARRAY_LEN(v) && *p++ != ',')
+			goto bad;
+		p = skip_blanks(p);
+	}
+	if (*p || v[0] > v[1] || v[1] >= v[2])
+		goto bad;
+	*ret = (struct util_band){ .low = v[0], .floor = v[1], .ceiling = v[2] };
+	return 0;
+bad:
+	return err_set(e, -EINVAL,
+		       "\"%s\" is not a band; write three rising percentages like 50,70,85", text);
+}
+
+void gpu_list_clear(struct gpu_list *list)
+{
+	free(list->picks);
+	*list = (struct gpu_list){ 0 };
+}
+
+static bool is_uuid_word(const char *word)
+{
+	if (strncasecmp(word, "GPU-", 4) != 0 && strncasecmp(word, "MIG-", 4) != 0)
+		return false;
+	if (!isxdigit((unsigned char)word[4]) && strncasecmp(word + 4, "GPU-", 4) != 0)
+		return false;
+	return word[4 + strspn(word + 4, "0123456789abcdefABCDEFGPU-/")] == '\0' &&
+	       strlen(word) < GPU_PICK_UUID_MAX;
+}
+
+static int read_index(const char **pp, unsigned int *ret)
+{
+	struct decimal d;
+
+	if (!isdigit((unsigned char)**pp) || read_decimal(pp, &d) < 0 || d.fraction ||
+	    d.whole >= GPU_PICKS_MAX)
+		return -EINVAL;
+	*ret = (unsigned int)d.whole;
+	return 0;
+}
+
+/* "3" or "0-3". */
+static int read_index_range(const char *word, unsigned int *ret_first, unsigned int *ret_last)
+{
+	const char *p = word;
+	unsigned int first, last;
+
+	if (read_index(&p, &first) < 0)
+		return -EINVAL;
+	last = first;
+	if (*p == '-') {
+		p++;
+		if (read_index(&p, &last) < 0)
+			return -EINVAL;
+	}
+	if (*p || last < first)
+		return -EINVAL;
+	*ret_first = first;
+	*ret_last = last;
+	return 0;
+}
+
+static void gpu_list_add(struct gpu_list *list, const struct gpu_pick *pick)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		const struct gpu_pick *have = &list->picks[i];
+
+		if (have->by_uuid == pick->by_uuid && have->index == pick->index &&
+		    strcmp(have->uuid, pick->uuid) == 0)
+			return;
+	}
+	list->picks = xrealloc(list->picks, list->n + 1, sizeof(*list->picks));
+	list->picks[list->n++] = *pick;
+}
+
+static int gpu_list_add_word(struct gpu_list *list, const char *word, struct err *e)
+{
+	struct gpu_pick pick = { 0 };
+	unsigned int first, last;
+
+	if (strcasecmp(word, "all") == 0) {
+		list->all = true;
+		return 0;
+	}
+	if (is_uuid_word(word)) {
+		pick.by_uuid = true;
+		(void)str_copy(pick.uuid, sizeof(pick.uuid), word);
+		gpu_list_add(list, &pick);
+	} else if (read_index_range(word, &first, &last) == 0) {
+		for (pick.index = first; pick.index <= last; pick.index++)
+			gpu_list_add(list, &pick);
+	} else {
+		return err_set(
+			e, -EINVAL,
+			"\"%s\" names no GPU; write indices (0,1 or 0-3), a UUID that begins with "
+			"GPU- or MIG-, or all",
+			word);
+	}
+	if (list->n > GPU_PICKS_MAX)
+		return err_set(e, -ERANGE, "more than %d GPUs are named", GPU_PICKS_MAX);
+	return 0;
+}
+
+bool unit_is_gpu_word(const char *text)
+{
+	struct gpu_list list;
+
+	if (unit_parse_gpus(text, &list, NULL) < 0)
+		return false;
+	gpu_list_clear(&list);
+	return true;
+}
+
+int unit_parse_gpus(const char *text, struct gpu_list *ret, struct err *e)
+{
+	struct gpu_list list = { 0 };
+	cleanup_free char *copy = xstrdup(text);
+	char *save = NULL;
+	int r = 0;
+
+	for (char *w = strtok_r(copy, ", \t", &save); w && r == 0;
+	     w = strtok_r(NULL, ", \t", &save))
+		r = gpu_list_add_word(&list, w, e);
+	if (r == 0 && !list.all && list.n == 0)
+		r = err_set(e, -EINVAL, "no GPU is named; write 0,1 or all");
+	if (r == 0 && list.all && list.n > 0)
+		r = err_set(e, -EINVAL, "\"%s\": all says it already, name no others", text);
+	if (r < 0) {
+		gpu_list_clear(&list);
+		return r;
+	}
+	*ret = list;
+	return 0;
+}
+
+static const char *const time_formats[] = {
+	"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d",
+};
+
+/* "Z", "+01:00", "+0100" at p, nothing behind it. */
+static bool read_offset(const char *p, long *ret_s)
+{
+	int h, m, n = 0;
+	char sign;
+
+	if (strcmp(p, "Z") == 0) {
+		*ret_s = 0;
+		return true;
+	}
+	if (strlen(p) < 5 || (sscanf(p, "%c%2d:%2d%n", &sign, &h, &m, &n) != 3 &&
+			      sscanf(p, "%c%2d%2d%n", &sign, &h, &m, &n) != 3))
+		return false;
+	if ((sign != '+' && sign != '-') || p[n] || h < 0 || h > 14 || m < 0 || m > 59)
+		return false;
+	*ret_s = (h * 3600L + m * 60L) * (sign == '-' ? -1 : 1);
+	return true;
+}
+
+/* A date with a time of day. 0, or -EINVAL when the text is none or the day does not exist. */
+static int read_date(const char *text, time_t *ret)
+{
+	for (size_t i = 0; i < ARRAY_LEN(time_formats); i++) {
+		struct tm tm = { .tm_isdst = -1 };
+		const char *rest = strptime(text, time_formats[i], &tm);
+		long offset = 0;
+		int day = tm.tm_mday;
+
+		if (!rest)
+			continue;
+		if (rest[0] == '.' && isdigit((unsigned char)rest[1]))
+			rest += 1 + strspn(rest + 1, "0123456789");
+
+		bool zoned = *rest && read_offset(rest, &offset);
+
+		if (*rest && !zoned)
+			continue;
+
+		time_t t = zoned ? timegm(&tm) - offset : mktime(&tm);
+
+		if (t == (time_t)-1 || tm.tm_mday != day)
+			return -EINVAL;
+		*ret = t;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* "18:30": today's, or tomorrow's when that has passed. */
+static int read_clock(const char *text, time_t now, time_t *ret)
+{
+	struct tm tm;
+	const char *rest;
+
+	(void)localtime_r(&now, &tm);
+	tm.tm_sec = 0;
+	rest = strptime(text, "%H:%M:%S", &tm);
+	if (!rest || *rest)
+		rest = strptime(text, "%H:%M", &tm);
+	if (!rest || *rest)
+		return -EINVAL;
+	tm.tm_isdst = -1;
+	*ret = mktime(&tm);
+	if (*ret <= now) {
+		tm.tm_mday++;
+		tm.tm_isdst = -1;
+		*ret = mktime(&tm);
+	}
+	return 0;
+}
+
+int unit_parse_time(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns, struct err *e)
+{
+	time_t now = (time_t)(now_wall_ns / NS_PER_S), t;
+	const char *p = skip_blanks(text);
+
+	if (read_clock(p, now, &t) < 0 && read_date(p, &t) < 0)
+		return err_set(e, -EINVAL,
+			       "\"%s\" is not a time; write it like 18:30 or 2026-11-22 08:00",
+			       text);
+	if (t <= now)
+		return err_set(e, -ERANGE, "\"%s\" has passed", text);
+	*ret_wall_ns = (uint64_t)t * NS_PER_S;
+	return 0;
+}
+
+const char *unit_format_gib(uint64_t bytes, char *buf)
+{
+	if (bytes && bytes < 10 * MIB)
+		return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 " KiB",
+				 (uint64_t)((bytes + KIB - 1) / KIB));
+	return str_print(buf, UNIT_TEXT_MAX, "%.1f GiB", (double)bytes / (double)GIB);
+}
+
+const char *unit_format_duration(uint64_t ms, char *buf)
+{
+	uint64_t s = ms / MS_PER_S, m = s / 60, h = m / 60, d = h / 24;
+
+	if (ms && ms < MS_PER_S)
+		return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 "ms", ms);
+	if (!m)
+		return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 "s", s);
+	if (!h)
+		return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 "m %02" PRIu64 "s", m, s % 60);
+	if (!d)
+		return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 "h %02" PRIu64 "m", h, m % 60);
+	return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 "d %" PRIu64 "h", d, h % 24);
+}
+
+const char *unit_format_size_exact(uint64_t bytes, char *buf)
+{
+	static const char letters[] = "BKMGT";
+	size_t i = 0;
+
+	if (!bytes)
+		return str_print(buf, UNIT_TEXT_MAX, "0");
+	while (letters[i + 1] && bytes % 1024 == 0) {
+		bytes /= 1024;
+		i++;
+	}
+	return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 "%c", bytes, letters[i]);
+}
+
+const char *unit_format_duration_exact(uint64_t ms, char *buf)
+{
+	static const struct duration_unit units[] = {
+		{ "d", MS_PER_DAY }, { "h", MS_PER_H }, { "m", MS_PER_MIN },
+		{ "s", MS_PER_S },   { "ms", 1 },
+	};
+	size_t len = 0;
+
+	if (!ms)
+		return str_print(buf, UNIT_TEXT_MAX, "0");
+	for (size_t i = 0; i < ARRAY_LEN(units) && ms; i++) {
+		if (ms < units[i].ms)
+			continue;
+		(void)str_print(buf + len, UNIT_TEXT_MAX - len, "%" PRIu64 "%s", ms / units[i].ms,
+				units[i].name);
+		len = strlen(buf);
+		ms %= units[i].ms;
+	}
+	return buf;
+}
+
+const char *unit_format_permille(unsigned int permille, char *buf)
+{
+	if (permille % 10 == 0)
+		return str_print(buf, UNIT_TEXT_MAX, "%u%%", permille / 10);
+	return str_print(buf, UNIT_TEXT_MAX, "%u.%u%%", permille / 10, permille % 10);
+}
+
+const char *unit_format_mem(const struct mem_spec *spec, char *buf)
+{
+	char size[UNIT_TEXT_MAX];
+
+	switch (spec->kind) {
+	case MEM_SPEC_SHARE:
+		return unit_format_permille(spec->permille, buf);
+	case MEM_SPEC_ALL_BUT:
+		if (!spec->bytes)
+			return str_print(buf, UNIT_TEXT_MAX, "all");
+		return str_print(buf, UNIT_TEXT_MAX, "all-%s",
+				 unit_format_size_exact(spec->bytes, size));
+	case MEM_SPEC_BYTES:
+	case MEM_SPEC_MAX:
+		break;
+	}
+	return unit_format_size_exact(spec->bytes, buf);
+}
