@@ -192,6 +192,23 @@ static int read_document(const char *file, struct fy_document *doc, config_fn fn
 	return 0;
 }
 
+/* Blank lines and comments only: libfyaml calls that an error, people call it an empty config. */
+static bool is_empty(const char *text, size_t len)
+{
+	const char *p = text, *end = text + len;
+
+	while (p < end) {
+		p += strspn(p, " \t\r\n");
+		if (p < end && *p != '#')
+			return false;
+		p += strcspn(p, "\n");
+		/* A NUL ends strspn() but not the text. */
+		if (p < end && *p != '\n')
+			return false;
+	}
+	return true;
+}
+
 static void discard_output(struct fy_diag *diag, void *user, const char *buf, size_t len)
 {
 }
@@ -201,6 +218,9 @@ int config_parse(const char *file, const char *text, size_t len, config_fn fn, v
 {
 	struct fy_diag_cfg diag_cfg;
 	int r;
+
+	if (is_empty(text, len))
+		return 0;
 
 	fy_diag_cfg_default(&diag_cfg);
 	diag_cfg.fp = NULL;
@@ -215,13 +235,10 @@ int config_parse(const char *file, const char *text, size_t len, config_fn fn, v
 	struct fy_parse_cfg cfg = { .flags = FYPCF_QUIET, .diag = diag };
 	struct fy_document *doc = fy_document_build_from_string(&cfg, text, len);
 
-	/* An empty file, or one of comments only, gives no document and no error. */
 	if (doc)
 		r = read_document(file, doc, fn, user, e);
-	else if (fy_diag_got_error(diag))
-		r = syntax_error(file, diag, e);
 	else
-		r = 0;
+		r = syntax_error(file, diag, e);
 	fy_document_destroy(doc);
 	fy_diag_destroy(diag);
 	return r;

@@ -33,7 +33,8 @@ struct config_entry {
  */
 typedef int (*config_fn)(const struct config_entry *entry, void *user, struct err *e);
 
-/* Parse text as the content of file. 0, -EINVAL, or what fn returned. */
+/* Parse text, which ends with a NUL behind its len bytes, as the content of file. 0, -EINVAL, or
+ * what fn returned. */
 int config_parse(const char *file, const char *text, size_t len, config_fn fn, void *user,
 		 struct err *e);
 /* The same for a file on disk. -ENOENT when there is none; other errors of fs_read_file(). */

@@ -299,30 +299,6 @@ const struct opt *opts_row(const struct opts *o, size_t i)
 
 #define HELP_COLUMN 28
 
-/* Words of text in lines of at most width columns; further lines begin at column indent. */
-static void add_wrapped(struct strbuf *b, const char *text, size_t indent, size_t width)
-{
-	size_t column = indent;
-
-	while (*text) {
-		size_t len = strcspn(text, " ");
-
-		if (column > indent && column + 1 + len > width) {
-			strbuf_addc(b, '\n');
-			strbuf_pad(b, ' ', indent);
-			column = indent;
-		} else if (column > indent) {
-			strbuf_addc(b, ' ');
-			column++;
-		}
-		strbuf_add(b, text, len);
-		column += len;
-		text += len;
-		text += strspn(text, " ");
-	}
-	strbuf_addc(b, '\n');
-}
-
 static void add_row_help(struct strbuf *b, const struct opt *row, size_t width)
 {
 	struct strbuf left = STRBUF_INIT, right = STRBUF_INIT;
@@ -347,7 +323,7 @@ static void add_row_help(struct strbuf *b, const struct opt *row, size_t width)
 	} else {
 		strbuf_pad(b, ' ', HELP_COLUMN - left.len);
 	}
-	add_wrapped(b, strbuf_str(&right), HELP_COLUMN, width);
+	strbuf_add_wrapped(b, strbuf_str(&right), HELP_COLUMN, width);
 	strbuf_clear(&left);
 	strbuf_clear(&right);
 }

@@ -345,16 +345,10 @@ int settings_load(struct settings *s, const struct settings_files *files, struct
 	return r;
 }
 
-int settings_check_file(const char *path, struct err *e)
+int settings_check_file(const char *path, enum setting_layer layer, struct err *e)
 {
 	struct settings *s = settings_new();
-	struct file_reader reader = { .s = s, .layer = SETTING_FROM_USER };
-	/* A site's file may be checked by whoever writes one. */
-	bool site = strcmp(path, SITE_FILE) == 0;
-
-	if (site)
-		reader.layer = SETTING_FROM_SITE;
-
+	struct file_reader reader = { .s = s, .layer = layer };
 	int r = config_read(path, read_entry, &reader, e);
 
 	(void)settings_free(s);

@@ -115,8 +115,8 @@ int settings_set_from_opts(struct settings *s, const struct opts *o, struct err 
  * file that does not exist is no error; one that cannot be read, or has a mistake, is.
  */
 int settings_load(struct settings *s, const struct settings_files *files, struct err *e);
-/* Check one file alone, as if it were the user's. */
-int settings_check_file(const char *path, struct err *e);
+/* Check one file alone, as if it were that of the layer. */
+int settings_check_file(const char *path, enum setting_layer layer, struct err *e);
 /* -EPERM with the reason when the site's allow_users leaves this user out. */
 int settings_check_user(const struct settings *s, struct err *e);
 

@@ -68,6 +68,38 @@ void strbuf_pad(struct strbuf *b, char c, size_t n)
 	b->data[b->len] = '\0';
 }
 
+static void new_line(struct strbuf *b, size_t indent)
+{
+	strbuf_addc(b, '\n');
+	strbuf_pad(b, ' ', indent);
+}
+
+void strbuf_add_wrapped(struct strbuf *b, const char *text, size_t indent, size_t width)
+{
+	size_t column = indent;
+
+	while (*text) {
+		size_t len = strcspn(text, " \n");
+
+		if (column > indent && column + 1 + len > width) {
+			new_line(b, indent);
+			column = indent;
+		} else if (column > indent && len) {
+			strbuf_addc(b, ' ');
+			column++;
+		}
+		strbuf_add(b, text, len);
+		column += len;
+		text += len;
+		if (*text == '\n') {
+			new_line(b, indent);
+			column = indent;
+		}
+		text += *text != '\0';
+	}
+	strbuf_addc(b, '\n');
+}
+
 void strbuf_reset(struct strbuf *b)
 {
 	b->len = 0;

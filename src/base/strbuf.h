@@ -30,6 +30,12 @@ void strbuf_addv(struct strbuf *b, const char *fmt, va_list ap)
 /* n times c; for padding. */
 void strbuf_pad(struct strbuf *b, char c, size_t n);
 
+/*
+ * The words of text in lines of at most width columns, ended by a newline. The first line begins
+ * where the buffer is, at column indent; further lines are indented to it. "\n" in text is kept.
+ */
+void strbuf_add_wrapped(struct strbuf *b, const char *text, size_t indent, size_t width);
+
 /* Empty it and keep the memory. */
 void strbuf_reset(struct strbuf *b);
 void strbuf_clear(struct strbuf *b);

@@ -1,8 +1,62 @@
 /* SPDX-License-Identifier: MIT */
-#include <stdio.h>
 
-int main(void)
+/*
+ * One executable, several programs: `tenure` is the command line; the processes that it starts for
+ * itself are told apart by argv[0], because that is what process lists show to other people.
+ */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/cmd_help.h"
+#include "cli/commands.h"
+
+static int unknown_command(const char *name)
 {
-	puts("tenure " TENURE_VERSION);
-	return 0;
+	cleanup_free char *near = cmd_suggest(commands, name);
+	cleanup_free char *text =
+		xasprintf("there is no command \"%s\"%s (tenure --help lists them)", name, near);
+
+	return cmd_fail(CMD_USAGE, text);
+}
+
+static int run_command(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : NULL;
+
+	if (!name) {
+		help_overview(stderr);
+		return CMD_USAGE;
+	}
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+		help_overview(stdout);
+		return CMD_OK;
+	}
+	if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+		puts("tenure " TENURE_VERSION);
+		return CMD_OK;
+	}
+
+	const struct cmd *cmd = cmd_find(commands, name);
+
+	return cmd ? cmd_run(cmd, "tenure", argc - 1, argv + 1) : unknown_command(name);
+}
+
+int main(int argc, char **argv)
+{
+	const char *self = argc > 0 ? argv[0] : "";
+
+	for (const struct program *p = programs; p->argv0_prefix; p++) {
+		if (str_has_prefix(self, p->argv0_prefix))
+			return p->run(argc, argv);
+	}
+
+	int r = run_command(argc, argv);
+
+	/* A full disk or a closed pipe must not look like success. */
+	if (fflush(stdout) != 0 && r == CMD_OK)
+		return cmd_fail(CMD_FAILED, "cannot write to standard output");
+	return r;
 }

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/cmd.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "cli/term.h"
+
+static const struct opt help_row = {
+	.name = "help",
+	.short_name = 'h',
+	.spec = { VALUE_FLAG },
+	.group = "General",
+	.help = "show this help",
+};
+
+int cmd_fail(int code, const char *text)
+{
+	(void)fflush(stdout);
+	(void)fprintf(stderr, "%stenure:%s %s\n", term_on(STDERR_FILENO, TERM_RED),
+		      term_off(STDERR_FILENO), text);
+	return code;
+}
+
+const struct cmd *cmd_find(const struct cmd *const *list, const char *name)
+{
+	for (; list && *list; list++) {
+		if (strcmp((*list)->name, name) == 0)
+			return *list;
+	}
+	return NULL;
+}
+
+char *cmd_suggest(const struct cmd *const *list, const char *name)
+{
+	size_t n = 0;
+
+	while (list[n])
+		n++;
+
+	cleanup_free const char **names = xcalloc(n + 1, sizeof(char *));
+	size_t shown = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!(list[i]->flags & CMD_HIDDEN))
+			names[shown++] = list[i]->name;
+	}
+
+	const char *near = str_nearest(name, names);
+
+	return near ? xasprintf("; did you mean %s?", near) : xstrdup("");
+}
+
+static struct opts *cmd_opts(const struct cmd *cmd)
+{
+	struct opts *o = opts_new();
+
+	opts_add_rows(o, cmd->opts);
+	for (int id = 0; id < SET_MAX; id++) {
+		const struct setting *row = setting_row((enum setting_id)id);
+
+		if (row->groups & cmd->setting_groups)
+			opts_add_row(o, &row->opt);
+	}
+	opts_add_row(o, &help_row);
+	return o;
+}
+
+static void add_synopsis(struct strbuf *b, const struct cmd *cmd, const char *parent)
+{
+	if (cmd->run)
+		strbuf_addf(b, "  %s %s [OPTIONS]%s%s\n", parent, cmd->name, cmd->args ? " " : "",
+			    cmd->args ? cmd->args : "");
+	for (size_t i = 0; cmd->subs && cmd->subs[i]; i++) {
+		const struct cmd *sub = cmd->subs[i];
+
+		strbuf_addf(b, "  %s %s %s%s%s\n", parent, cmd->name, sub->name,
+			    sub->args ? " " : "", sub->args ? sub->args : "");
+	}
+}
+
+static void add_subs(struct strbuf *b, const struct cmd *const *subs)
+{
+	strbuf_adds(b, "\nCommands:\n");
+	for (; *subs; subs++) {
+		if (!((*subs)->flags & CMD_HIDDEN))
+			strbuf_addf(b, "  %-12s %s\n", (*subs)->name, (*subs)->summary);
+	}
+}
+
+static void add_examples(struct strbuf *b, const struct cmd_example *examples)
+{
+	strbuf_adds(b, "\nExamples:\n");
+	for (; examples->line; examples++)
+		strbuf_addf(b, "  $ %s\n      %s\n", examples->line, examples->what);
+}
+
+char *cmd_help_text(const struct cmd *cmd, const char *parent)
+{
+	struct opts *o = cmd_opts(cmd);
+	struct strbuf b = STRBUF_INIT;
+	size_t width = term_width(STDOUT_FILENO);
+
+	strbuf_addf(&b, "%s %s: %s\n\nUsage:\n", parent, cmd->name, cmd->summary);
+	add_synopsis(&b, cmd, parent);
+	if (cmd->description) {
+		strbuf_addc(&b, '\n');
+		strbuf_add_wrapped(&b, cmd->description, 0, width);
+	}
+	if (cmd->subs)
+		add_subs(&b, cmd->subs);
+	if (cmd->examples)
+		add_examples(&b, cmd->examples);
+
+	cleanup_free char *options = opts_help(o, width);
+
+	strbuf_addf(&b, "\n%s", options);
+	(void)opts_free(o);
+	return strbuf_take(&b);
+}
+
+static int check_args(const struct cmd *cmd, const char *parent, const struct opts *o,
+		      struct err *e)
+{
+	size_t n = opts_argc(o), max = cmd->args ? cmd->max_args : 0;
+	bool any = cmd->args && !cmd->max_args;
+
+	if (n < cmd->min_args)
+		return err_set(e, -EINVAL, "%s needs %s; see %s %s --help", cmd->name,
+			       cmd->args ? cmd->args : "more arguments", parent, cmd->name);
+	if (!any && n > max)
+		return err_set(e, -EINVAL, "%s: \"%s\" is one argument too many; see %s %s --help",
+			       cmd->name, opts_arg(o, max), parent, cmd->name);
+	return 0;
+}
+
+/* The settings for this command: 0, or an exit code with e set. */
+static int load_settings(const struct cmd *cmd, const struct opts *o, struct settings *s,
+			 struct err *e)
+{
+	int r = settings_set_from_opts(s, o, e);
+
+	if (r == 0)
+		r = settings_load(s, NULL, e);
+	if (r < 0)
+		return r == -EPERM ? CMD_DENIED : CMD_USAGE;
+	for (const char *p = settings_notes(s); *p; p += strcspn(p, "\n") + 1)
+		(void)fprintf(stderr, "tenure: note: %.*s\n", (int)strcspn(p, "\n"), p);
+	if ((cmd->flags & CMD_HOLDS) && settings_check_user(s, e) < 0)
+		return CMD_DENIED;
+	return 0;
+}
+
+static int exit_code_of(int r)
+{
+	if (r >= 0)
+		return r;
+	return r == -EPERM ? CMD_DENIED : CMD_FAILED;
+}
+
+static int run_loaded(const struct cmd *cmd, const struct opts *o, struct err *e)
+{
+	struct cmd_ctx ctx = { .cmd = cmd, .opts = o };
+	int r = 0;
+
+	if (!(cmd->flags & CMD_NO_SETTINGS)) {
+		ctx.settings = settings_new();
+		r = load_settings(cmd, o, ctx.settings, e);
+	}
+	if (r == 0)
+		r = exit_code_of(cmd->run(&ctx, e));
+	ctx.settings = settings_free(ctx.settings);
+	return r;
+}
+
+static int run_parsed(const struct cmd *cmd, const char *parent, struct opts *o, int argc,
+		      char **argv)
+{
+	enum opts_mode mode = cmd->flags & CMD_STOP_AT_WORD ? OPTS_STOP_AT_WORD : OPTS_DEFAULT;
+	struct err e = ERR_INIT;
+	int r = opts_parse(o, argc, argv, mode, &e);
+
+	if (r == 0 && opts_flag(o, "help")) {
+		cleanup_free char *text = cmd_help_text(cmd, parent);
+
+		(void)fputs(text, stdout);
+		return CMD_OK;
+	}
+	if (r == 0)
+		r = check_args(cmd, parent, o, &e);
+	if (r < 0)
+		return cmd_fail(CMD_USAGE, e.text);
+	r = run_loaded(cmd, o, &e);
+	return r != CMD_OK && e.text[0] ? cmd_fail(r, e.text) : r;
+}
+
+/* A command that has only subs, called without a good one. */
+static int needs_sub(const struct cmd *cmd, const char *parent, const char *given)
+{
+	if (!given || strcmp(given, "--help") == 0 || strcmp(given, "-h") == 0) {
+		cleanup_free char *text = cmd_help_text(cmd, parent);
+
+		(void)fputs(text, given ? stdout : stderr);
+		return given ? CMD_OK : CMD_USAGE;
+	}
+
+	cleanup_free char *near = cmd_suggest(cmd->subs, given);
+	cleanup_free char *text = xasprintf("%s has no command \"%s\"%s", cmd->name, given, near);
+
+	return cmd_fail(CMD_USAGE, text);
+}
+
+int cmd_run(const struct cmd *cmd, const char *parent, int argc, char **argv)
+{
+	const struct cmd *sub = argc > 1 ? cmd_find(cmd->subs, argv[1]) : NULL;
+
+	if (sub) {
+		cleanup_free char *words = xasprintf("%s %s", parent, cmd->name);
+
+		return cmd_run(sub, words, argc - 1, argv + 1);
+	}
+	if (!cmd->run)
+		return needs_sub(cmd, parent, argc > 1 ? argv[1] : NULL);
+
+	struct opts *o = cmd_opts(cmd);
+	int r = run_parsed(cmd, parent, o, argc, argv);
+
+	(void)opts_free(o);
+	return r;
+}

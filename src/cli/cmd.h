@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_CMD_H
+#define TENURE_CLI_CMD_H
+
+/*
+ * A command of `tenure` is a row: what it is called, what it is for, its options, examples and the
+ * function. The framework parses, loads the settings, answers --help, and prints what failed.
+ *
+ * To add a command: write cmd_NAME.c with a `const struct cmd cmd_NAME`, declare it in commands.h,
+ * add it to the table in commands.c.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/opts.h"
+#include "base/settings.h"
+
+/* Exit codes, the same for every command. Scripts rely on them; `tenure help exit-codes` shows
+ * them. */
+enum cmd_exit {
+	CMD_OK = 0,
+	CMD_FAILED = 1,	      /* it did not work; the reason is on stderr */
+	CMD_USAGE = 2,	      /* wrong option, argument, setting or config file */
+	CMD_NOTHING_RUNS = 3, /* there is no agent here */
+	CMD_DENIED = 4,	      /* this site does not allow it */
+};
+
+struct cmd_ctx {
+	const struct cmd *cmd;
+	const struct opts *opts;
+	struct settings *settings; /* loaded; NULL with CMD_NO_SETTINGS */
+};
+
+struct cmd_example {
+	const char *line; /* without "$ " */
+	const char *what; /* what it does */
+};
+
+#define CMD_HIDDEN	 (1u << 0) /* works, is not listed */
+#define CMD_STOP_AT_WORD (1u << 1) /* options end at the first argument: it is a command to run */
+#define CMD_NO_SETTINGS	 (1u << 2) /* works with a broken config, too */
+#define CMD_HOLDS	 (1u << 3) /* needs the site's leave (allow_users) */
+
+struct cmd {
+	const char *name;
+	const char *group;	   /* heading in `tenure --help` */
+	const char *summary;	   /* one line, no full stop */
+	const char *args;	   /* synopsis of the arguments: "[FILE]"; NULL: it takes none */
+	size_t min_args, max_args; /* max_args 0 with args: any number */
+	const char *description;   /* paragraphs separated by an empty line */
+	const struct cmd_example *examples; /* ends with a row without line */
+	const struct opt *opts;		    /* ends with a row without name */
+	unsigned int setting_groups;	    /* SETTING_GROUP_*: settings it takes as options */
+	unsigned int flags;
+	const struct cmd *const *subs; /* ends with NULL; the first argument chooses */
+	/*
+	 * An exit code, or a negative errno (= CMD_FAILED, -EPERM = CMD_DENIED). The text of e is
+	 * printed when it is not CMD_OK. NULL: only the subs do anything.
+	 */
+	int (*run)(const struct cmd_ctx *ctx, struct err *e);
+};
+
+/*
+ * Run cmd with its arguments (argv[0] is its name); parent is the words in front ("tenure").
+ * Returns the exit code.
+ */
+int cmd_run(const struct cmd *cmd, const char *parent, int argc, char **argv);
+
+/* --help of a command. The caller frees it. */
+char *cmd_help_text(const struct cmd *cmd, const char *parent);
+
+/* Find by name in a list that ends with NULL. */
+const struct cmd *cmd_find(const struct cmd *const *list, const char *name);
+/* " did you mean X?" among the list's names, or "". Caller frees. */
+char *cmd_suggest(const struct cmd *const *list, const char *name);
+
+/* Print "tenure: text" on stderr and return code. */
+int cmd_fail(int code, const char *text);
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "cli/commands.h"
+#include "cli/table.h"
+
+static int show_json(const struct settings *s)
+{
+	json_t *all = json_object();
+
+	for (int i = 0; i < SET_MAX; i++) {
+		enum setting_id id = (enum setting_id)i;
+		const struct setting *row = setting_row(id);
+		const struct setting_origin *origin = settings_origin(s, id);
+		const struct value *v = settings_value(s, id);
+		cleanup_free char *from = settings_origin_text(s, id);
+		cleanup_free char *text = v ? value_format(&row->opt.spec, v) : NULL;
+		json_t *value = v ? value_json(&row->opt.spec, v) : json_null();
+		json_t *one =
+			json_pack("{s:o, s:s?, s:s}", "value", value, "text", text, "origin", from);
+
+		if (origin->file)
+			(void)json_object_set_new(one, "file", json_string(origin->file));
+		if (origin->line)
+			(void)json_object_set_new(one, "line", json_integer(origin->line));
+		(void)json_object_set_new(all, row->key, one);
+	}
+	(void)json_dumpf(all, stdout, JSON_INDENT(2));
+	(void)putchar('\n');
+	json_decref(all);
+	return CMD_OK;
+}
+
+static int run_show(const struct cmd_ctx *ctx, struct err *e)
+{
+	static const struct table_column columns[] = { { "KEY" }, { "VALUE" }, { "FROM" }, { 0 } };
+
+	if (opts_flag(ctx->opts, "json"))
+		return show_json(ctx->settings);
+
+	struct table *t = table_new(columns);
+
+	for (int i = 0; i < SET_MAX; i++) {
+		enum setting_id id = (enum setting_id)i;
+		const struct setting *row = setting_row(id);
+		const struct value *v = settings_value(ctx->settings, id);
+		cleanup_free char *text = v ? value_format(&row->opt.spec, v) : NULL;
+		cleanup_free char *from = settings_origin_text(ctx->settings, id);
+		bool set = settings_origin(ctx->settings, id)->layer != SETTING_FROM_DEFAULT;
+
+		table_add(t, set ? TERM_BOLD : TABLE_PLAIN, row->key, text && text[0] ? text : NULL,
+			  from);
+	}
+	table_print(t, stdout);
+	(void)table_free(t);
+	return CMD_OK;
+}
+
+static int run_check(const struct cmd_ctx *ctx, struct err *e)
+{
+	bool site = opts_flag(ctx->opts, "site");
+
+	for (size_t i = 0; i < opts_argc(ctx->opts); i++) {
+		const char *path = opts_arg(ctx->opts, i);
+
+		if (settings_check_file(path, site ? SETTING_FROM_SITE : SETTING_FROM_USER, e) < 0)
+			return CMD_USAGE;
+		printf("%s: ok\n", path);
+	}
+	return CMD_OK;
+}
+
+static int run_path(const struct cmd_ctx *ctx, struct err *e)
+{
+	static const struct {
+		enum setting_layer layer;
+		const char *name;
+	} layers[] = {
+		{ SETTING_FROM_INSTANCE, "instance" },
+		{ SETTING_FROM_USER, "user" },
+		{ SETTING_FROM_SITE, "site" },
+	};
+	static const struct table_column columns[] = {
+		{ "LAYER" }, { "FILE" }, { "STATE" }, { 0 }
+	};
+	struct table *t = table_new(columns);
+
+	for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
+		const char *file = settings_file(ctx->settings, layers[i].layer);
+
+		table_add(t, TABLE_PLAIN, layers[i].name, file,
+			  file && access(file, F_OK) == 0 ? "read" : "none there");
+	}
+	table_print(t, stdout);
+	(void)table_free(t);
+	return CMD_OK;
+}
+
+static const struct opt show_opts[] = {
+	{ .name = "json", .spec = { VALUE_FLAG }, .group = "Output", .help = "print JSON" },
+	{ 0 },
+};
+
+static const struct opt check_opts[] = {
+	{ .name = "site",
+	  .spec = { VALUE_FLAG },
+	  .help = "check it as the site's file, which may set limits" },
+	{ 0 },
+};
+
+#define ALL_SETTINGS (SETTING_GROUP_HOLD | SETTING_GROUP_NODE)
+
+static const struct cmd_example show_examples[] = {
+	{ "tenure config show", "every setting, its value and where it comes from" },
+	{ "tenure config show --memory 38G", "how it would be with that option" },
+	{ "tenure config show --json | jq .memory.text", "for scripts" },
+	{ 0 },
+};
+
+static const struct cmd config_show = {
+	.name = "show",
+	.summary = "show every setting and where its value comes from",
+	.description =
+		"A value comes from the command line, else the environment, the instance's config, "
+		"the user's config, the site's config, or the default. A site's limits hold "
+		"for all of them.",
+	.examples = show_examples,
+	.opts = show_opts,
+	.setting_groups = ALL_SETTINGS,
+	.run = run_show,
+};
+
+static const struct cmd_example check_examples[] = {
+	{ "tenure config check ~/.config/tenure/config.yaml", "look for mistakes before using it" },
+	{ 0 },
+};
+
+static const struct cmd config_check = {
+	.name = "check",
+	.summary = "check config files",
+	.args = "FILE...",
+	.min_args = 1,
+	.description =
+		"Reads the files and says what is wrong with them, with line and column, or ok.",
+	.examples = check_examples,
+	.opts = check_opts,
+	.flags = CMD_NO_SETTINGS,
+	.run = run_check,
+};
+
+static const struct cmd_example path_examples[] = {
+	{ "tenure config path -i night",
+	  "where the files of the instance \"night\" are looked for" },
+	{ 0 },
+};
+
+static const struct cmd config_path = {
+	.name = "path",
+	.summary = "show which files are read",
+	.examples = path_examples,
+	.setting_groups = SETTING_GROUP_NODE,
+	.run = run_path,
+};
+
+static const struct cmd *const subs[] = { &config_show, &config_check, &config_path, NULL };
+
+static const struct cmd_example config_examples[] = {
+	{ "tenure config show", "every setting, its value and where it comes from" },
+	{ "tenure config check FILE", "look for mistakes in a file" },
+	{ 0 },
+};
+
+const struct cmd cmd_config = {
+	.name = "config",
+	.group = "Settings",
+	.summary = "show the settings, check config files",
+	.description =
+		"Settings are lines like `memory: 38G` in YAML (or JSON) in "
+		"$XDG_CONFIG_HOME/tenure/config.yaml. The same names work in the environment "
+		"(TENURE_MEMORY=38G) and as options (--memory 38G).",
+	.examples = config_examples,
+	.subs = subs,
+};

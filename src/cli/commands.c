@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/commands.h"
+
+const struct cmd *const commands[] = {
+	&cmd_config,
+	&cmd_help,
+	NULL,
+};
+
+const struct program programs[] = {
+	{ 0 },
+};

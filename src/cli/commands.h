@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_COMMANDS_H
+#define TENURE_CLI_COMMANDS_H
+
+/*
+ * The commands, and the programs that this executable is when it is called by another name. The
+ * list of a command's row is the order in `tenure --help`.
+ */
+
+#include "cli/cmd.h"
+
+extern const struct cmd cmd_config;
+extern const struct cmd cmd_help;
+
+/* Ends with NULL. */
+extern const struct cmd *const commands[];
+
+/* A program of its own inside this executable, chosen by the beginning of argv[0]. */
+struct program {
+	const char *argv0_prefix; /* NULL ends the table */
+	int (*run)(int argc, char **argv);
+};
+
+extern const struct program programs[];
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_TABLE_H
+#define TENURE_CLI_TABLE_H
+
+/*
+ * Aligned columns on standard output.
+ *
+ *	static const struct table_column columns[] = { { "GPU", true }, { "STATE" }, { 0 } };
+ *	struct table *t = table_new(columns);
+ *	table_add(t, TABLE_PLAIN, "0", "held");
+ *	table_print(t, stdout);
+ *	t = table_free(t);
+ *
+ * The last column is never padded. Widths count UTF-8 characters.
+ */
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "cli/term.h"
+
+struct table_column {
+	const char *title; /* NULL ends the columns */
+	bool right;	   /* numbers */
+};
+
+#define TABLE_PLAIN TERM_STYLE_MAX
+
+struct table;
+
+struct table *table_new(const struct table_column *columns);
+struct table *table_free(struct table *t);
+/* One text per column (copied; NULL is shown as "-"), the whole row in a style. */
+void table_add(struct table *t, enum term_style style, ...);
+void table_print(const struct table *t, FILE *out);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/term.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+static const char *const styles[] = {
+	[TERM_BOLD] = "\033[1m",   [TERM_DIM] = "\033[2m",     [TERM_RED] = "\033[31m",
+	[TERM_GREEN] = "\033[32m", [TERM_YELLOW] = "\033[33m",
+};
+_Static_assert(ARRAY_LEN(styles) == TERM_STYLE_MAX, "every style has a sequence");
+
+bool term_has_colour(int fd)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	return !(no && no[0]) && term && strcmp(term, "dumb") != 0 && isatty(fd);
+}
+
+const char *term_on(int fd, enum term_style style)
+{
+	return term_has_colour(fd) ? styles[style] : "";
+}
+
+const char *term_off(int fd)
+{
+	return term_has_colour(fd) ? "\033[0m" : "";
+}
+
+size_t term_width(int fd)
+{
+	struct winsize ws;
+	const char *columns = getenv("COLUMNS");
+	uint64_t width = 80;
+
+	if (ioctl(fd, TIOCGWINSZ, &ws) == 0 && ws.ws_col)
+		width = ws.ws_col;
+	else if (columns && str_to_u64(columns, &width) < 0)
+		width = 80;
+	return width < 40 ? 40 : (size_t)width;
+}

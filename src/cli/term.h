@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_TERM_H
+#define TENURE_CLI_TERM_H
+
+/*
+ * What the terminal can do. Colour only where the descriptor is a terminal that is not "dumb", and
+ * never when NO_COLOR is set to something.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum term_style { TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_YELLOW, TERM_STYLE_MAX };
+
+bool term_has_colour(int fd);
+/* The sequence that turns a style on (or everything off), "" without colour. Static text. */
+const char *term_on(int fd, enum term_style style);
+const char *term_off(int fd);
+/* Columns of the terminal, at least 40; $COLUMNS or 80 where it is none. */
+size_t term_width(int fd);
+
+#endif
