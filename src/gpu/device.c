@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+#include "gpu/device.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+static int identify(const struct nvml *n, struct gpu_device *d, struct err *e)
+{
+	nvmlPciInfo_t pci;
+	unsigned int minor;
+	int r = nvml_result(n, n->uuid(d->handle, d->uuid, sizeof(d->uuid)), e, "device UUID");
+
+	if (r < 0)
+		return r;
+	if (n->name(d->handle, d->name, sizeof(d->name)) != NVML_SUCCESS)
+		(void)str_copy(d->name, sizeof(d->name), "NVIDIA device");
+	d->minor = -1;
+	if (n->minor && n->minor(d->handle, &minor) == NVML_SUCCESS)
+		d->minor = (int32_t)minor;
+	if (n->pci && n->pci(d->handle, &pci) == NVML_SUCCESS)
+		(void)str_copy(d->bus_id, sizeof(d->bus_id), pci.busId);
+	return 0;
+}
+
+static int add_mig(const struct nvml *n, struct gpu_list *list, const struct gpu_device *card,
+		   struct err *e)
+{
+	unsigned int max = 0;
+
+	if (!n->mig_max || !n->mig_by_index || n->mig_max(card->handle, &max) != NVML_SUCCESS)
+		return 0;
+	for (unsigned int i = 0; i < max && list->n < GPU_DEVICES_MAX; i++) {
+		struct gpu_device *d = &list->d[list->n];
+
+		*d = (struct gpu_device){ .index = card->index, .mig = (int32_t)i };
+		if (n->mig_by_index(card->handle, i, &d->handle) != NVML_SUCCESS)
+			continue; /* instance numbers may have gaps */
+
+		int r = identify(n, d, e);
+
+		if (r < 0)
+			return r;
+		d->minor = card->minor;
+		(void)str_copy(d->bus_id, sizeof(d->bus_id), card->bus_id);
+		list->n++;
+	}
+	return 0;
+}
+
+static int add_card(const struct nvml *n, struct gpu_list *list, unsigned int index, struct err *e)
+{
+	struct gpu_device *d = &list->d[list->n];
+	unsigned int current = 0, pending = 0;
+
+	*d = (struct gpu_device){ .index = index, .mig = -1 };
+
+	nvmlReturn_t code = n->by_index(index, &d->handle);
+
+	if (code == NVML_ERROR_NO_PERMISSION)
+		return 0; /* a card of the host that this container does not have */
+
+	int r = nvml_result(n, code, e, "device handle");
+
+	if (r == 0)
+		r = identify(n, d, e);
+	if (r < 0)
+		return err_wrap(e, "GPU %u", index);
+	list->n++;
+	if (n->mig_mode && n->mig_mode(d->handle, &current, &pending) == NVML_SUCCESS &&
+	    current == NVML_DEVICE_MIG_ENABLE) {
+		d->mig_parent = true;
+		return add_mig(n, list, d, e);
+	}
+	return 0;
+}
+
+int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e)
+{
+	unsigned int count = 0;
+	int r = nvml_result(n, n->count(&count), e, "device count");
+
+	ret->n = 0;
+	for (unsigned int i = 0; r == 0 && i < count && ret->n < GPU_DEVICES_MAX; i++)
+		r = add_card(n, ret, i, e);
+	if (r < 0)
+		return r;
+	if (ret->n == 0)
+		return err_set(e, -ENODEV, "the NVIDIA driver is there, but no GPU is");
+	return 0;
+}
+
+static int look_memory(const struct nvml *n, struct gpu_device *dev, struct gpu_look *look,
+		       struct err *e)
+{
+	nvmlMemory_v2_t v2 = { .version = nvmlMemory_v2 };
+	nvmlMemory_t v1;
+
+	if (n->memory_v2 && n->memory_v2(dev->handle, &v2) == NVML_SUCCESS) {
+		look->total = v2.total;
+		look->used = v2.used;
+		look->free = v2.free;
+	} else {
+		int r = nvml_result(n, n->memory(dev->handle, &v1), e, "memory");
+
+		if (r < 0)
+			return r;
+		/* v1 counts the driver's reserve as used: what an empty card shows is no use. */
+		if (look->procs.n_total == 0 && (!dev->rest_bytes || v1.used < dev->rest_bytes))
+			dev->rest_bytes = v1.used;
+		look->total = v1.total;
+		look->used = v1.used > dev->rest_bytes ? v1.used - dev->rest_bytes : 0;
+		look->free = v1.free;
+	}
+	if (look->total == 0 || look->used > look->total || look->free > look->total)
+		return err_set(e, -EPROTO, "memory: the driver's struct looks wrong");
+	look->valid |= GPU_VALID_MEM;
+	return 0;
+}
+
+static void look_figures(const struct nvml *n, const struct gpu_device *dev, struct gpu_look *look)
+{
+	nvmlUtilization_t util;
+	nvmlEnableState_t on;
+
+	/* A MIG instance has no utilisation; its card's power and temperature are not its own. */
+	if (n->utilization && n->utilization(dev->handle, &util) == NVML_SUCCESS) {
+		look->util = util.gpu;
+		look->valid |= GPU_VALID_UTIL;
+	}
+	if (n->power && n->power(dev->handle, &look->power_mw) == NVML_SUCCESS)
+		look->valid |= GPU_VALID_POWER;
+	if (n->power_limit && n->power_limit(dev->handle, &look->power_limit_mw) == NVML_SUCCESS)
+		look->valid |= GPU_VALID_POWER_LIMIT;
+	if (n->temperature &&
+	    n->temperature(dev->handle, NVML_TEMPERATURE_GPU, &look->temp_c) == NVML_SUCCESS)
+		look->valid |= GPU_VALID_TEMP;
+	if (n->compute_mode && n->compute_mode(dev->handle, &look->mode) == NVML_SUCCESS)
+		look->valid |= GPU_VALID_MODE;
+	if (n->display_active && n->display_active(dev->handle, &on) == NVML_SUCCESS) {
+		look->display = on == NVML_FEATURE_ENABLED;
+		look->valid |= GPU_VALID_DISPLAY;
+	}
+	if (n->persistence && n->persistence(dev->handle, &on) == NVML_SUCCESS) {
+		look->persistence = on == NVML_FEATURE_ENABLED;
+		look->valid |= GPU_VALID_PERSISTENCE;
+	}
+}
+
+int gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_depth depth,
+		struct gpu_look *ret, struct err *e)
+{
+	ret->valid = 0;
+	ret->begin_ns = clock_mono_ns();
+
+	int r = gpu_procs_read(n, dev->handle, depth >= GPU_LOOK_PROCS, &ret->procs, e);
+
+	if (r == 0)
+		ret->valid |= GPU_VALID_PROCS;
+	else if (!(r == -EACCES || r == -ENOSYS) || !dev->mig_parent)
+		return r; /* a MIG card's own list may need privilege; nothing else's does */
+	r = look_memory(n, dev, ret, e);
+	if (r < 0)
+		return r;
+	if (depth >= GPU_LOOK_ALL)
+		look_figures(n, dev, ret);
+	ret->end_ns = clock_mono_ns();
+	return 0;
+}
+
+static int not_found(const struct gpu_list *list, const char *text, struct err *e)
+{
+	char there[256] = "";
+	size_t len = 0;
+
+	for (uint32_t i = 0; i < list->n && len < sizeof(there) - 16; i++)
+		if (list->d[i].mig < 0)
+			len += (size_t)snprintf(there + len, sizeof(there) - len, "%s%u",
+						len ? ", " : "", list->d[i].index);
+	return err_set(e, -ENOENT,
+		       "there is no GPU %s; there are: %s (`tenure devices` shows them)", text,
+		       there);
+}
+
+static bool names_device(const struct gpu_device *d, const char *text, bool is_index,
+			 uint64_t index)
+{
+	if (is_index)
+		return d->mig < 0 && d->index == index;
+	return strlen(text) >= 5 && str_has_prefix(d->uuid, text);
+}
+
+int gpu_find(const struct gpu_list *list, const char *text, struct err *e)
+{
+	uint64_t index = 0;
+	bool is_index = str_to_u64(text, &index) == 0;
+	int found = -ENOENT;
+
+	for (uint32_t i = 0; i < list->n; i++) {
+		if (!names_device(&list->d[i], text, is_index, index))
+			continue;
+		if (!strcmp(list->d[i].uuid, text))
+			return (int)i;
+		if (found >= 0)
+			return err_set(e, -ENOTUNIQ, "%s fits more than one GPU: %s and %s", text,
+				       list->d[found].uuid, list->d[i].uuid);
+		found = (int)i;
+	}
+	return found >= 0 ? found : not_found(list, text, e);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_GPU_DEVICE_H
+#define TENURE_GPU_DEVICE_H
+
+/*
+ * The devices of a machine: cards and MIG instances, identified by UUID. What does not change while
+ * NVML runs is in struct gpu_device; a struct gpu_look is one look at one device, each figure with
+ * a validity bit, because unknown is never 0.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gpu/nvml.h"
+#include "gpu/procs.h"
+
+#define GPU_DEVICES_MAX 128
+#define GPU_UUID_MAX	NVML_DEVICE_UUID_V2_BUFFER_SIZE
+#define GPU_NAME_MAX	NVML_DEVICE_NAME_V2_BUFFER_SIZE
+
+struct gpu_device {
+	nvmlDevice_t handle; /* valid until nvml_stop() */
+	char uuid[GPU_UUID_MAX];
+	char name[GPU_NAME_MAX];
+	char bus_id[NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE]; /* of the card; empty if unknown */
+	uint32_t index;					 /* NVML index of the card */
+	int32_t minor;					 /* N of /dev/nvidiaN, or -1 */
+	int32_t mig;	     /* MIG instance number on its card, or -1: a whole card */
+	bool mig_parent;     /* a card in MIG mode: its instances are the devices */
+	uint64_t rest_bytes; /* where only v1 memory info exists: used of the resting card */
+};
+
+struct gpu_list {
+	uint32_t n;
+	struct gpu_device d[GPU_DEVICES_MAX];
+};
+
+enum gpu_valid {
+	GPU_VALID_MEM = 1 << 0,
+	GPU_VALID_PROCS = 1 << 1,
+	GPU_VALID_UTIL = 1 << 2,
+	GPU_VALID_POWER = 1 << 3,
+	GPU_VALID_POWER_LIMIT = 1 << 4,
+	GPU_VALID_TEMP = 1 << 5,
+	GPU_VALID_MODE = 1 << 6,
+	GPU_VALID_DISPLAY = 1 << 7,
+	GPU_VALID_PERSISTENCE = 1 << 8,
+};
+
+struct gpu_look {
+	uint32_t valid;		    /* enum gpu_valid */
+	uint64_t begin_ns, end_ns;  /* CLOCK_MONOTONIC around the calls */
+	uint64_t total, used, free; /* bytes; used is without the driver's reserve */
+	struct gpu_procs procs;
+	uint32_t util; /* per cent */
+	uint32_t power_mw, power_limit_mw, temp_c;
+	nvmlComputeMode_t mode;
+	bool display, persistence;
+};
+
+enum gpu_depth {
+	GPU_LOOK_QUICK, /* compute processes and memory: what a verdict needs */
+	GPU_LOOK_PROCS, /* and graphics processes */
+	GPU_LOOK_ALL,	/* and utilisation, power, temperature, modes */
+};
+
+/*
+ * All devices, cards in NVML order with the instances of a MIG card behind it. 0; -ENODEV: the
+ * driver runs and has no device; -EIO. ret may be refilled after nvml_stop() and nvml_start().
+ */
+int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e);
+
+/*
+ * Look at one device. 0 when processes and memory were read (figures beyond those may be missing in
+ * valid); -ENODEV: lost; -EPROTO: a struct looks wrong; -EIO: cannot see. May learn
+ * dev->rest_bytes.
+ */
+int gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_depth depth,
+		struct gpu_look *ret, struct err *e);
+
+/* The device that text names: NVML index ("2"), UUID, or a prefix of one that fits one device only.
+ * The position in the list, or -ENOENT / -ENOTUNIQ with the devices there are in e. */
+int gpu_find(const struct gpu_list *list, const char *text, struct err *e);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_GPU_NVML_H
+#define TENURE_GPU_NVML_H
+
+/*
+ * NVML as a table of symbols, loaded by SONAME at run time. A table belongs to one thread at a
+ * time. Optional symbols that the driver lacks are NULL; nvml_load() fails when a required one is
+ * missing.
+ *
+ * Loading maps the library; nvml_start() and nvml_stop() are nvmlInit_v2 and nvmlShutdown and may
+ * be repeated, which is how NVML is tried again after the driver was lost.
+ */
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "gpu/nvml_abi.h"
+
+/* X(required, field, result, arguments, names to try, newest first) */
+#define NVML_SYMBOLS(X)                                                                            \
+	X(1, init, nvmlReturn_t, (void), "nvmlInit_v2", "nvmlInit")                                \
+	X(1, shutdown, nvmlReturn_t, (void), "nvmlShutdown")                                       \
+	X(0, error_string, const char *, (nvmlReturn_t), "nvmlErrorString")                        \
+	X(0, driver_version, nvmlReturn_t, (char *, unsigned int), "nvmlSystemGetDriverVersion")   \
+	X(0, nvml_version, nvmlReturn_t, (char *, unsigned int), "nvmlSystemGetNVMLVersion")       \
+	X(1, count, nvmlReturn_t, (unsigned int *), "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount") \
+	X(1, by_index, nvmlReturn_t, (unsigned int, nvmlDevice_t *),                               \
+	  "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")                           \
+	X(1, uuid, nvmlReturn_t, (nvmlDevice_t, char *, unsigned int), "nvmlDeviceGetUUID")        \
+	X(1, name, nvmlReturn_t, (nvmlDevice_t, char *, unsigned int), "nvmlDeviceGetName")        \
+	X(0, minor, nvmlReturn_t, (nvmlDevice_t, unsigned int *), "nvmlDeviceGetMinorNumber")      \
+	X(0, pci, nvmlReturn_t, (nvmlDevice_t, nvmlPciInfo_t *), "nvmlDeviceGetPciInfo_v3",        \
+	  "nvmlDeviceGetPciInfo_v2")                                                               \
+	X(1, memory, nvmlReturn_t, (nvmlDevice_t, nvmlMemory_t *), "nvmlDeviceGetMemoryInfo")      \
+	X(0, memory_v2, nvmlReturn_t, (nvmlDevice_t, nvmlMemory_v2_t *),                           \
+	  "nvmlDeviceGetMemoryInfo_v2")                                                            \
+	X(1, compute_procs, nvmlReturn_t, (nvmlDevice_t, unsigned int *, void *),                  \
+	  "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",    \
+	  "nvmlDeviceGetComputeRunningProcesses")                                                  \
+	X(0, graphics_procs, nvmlReturn_t, (nvmlDevice_t, unsigned int *, void *),                 \
+	  "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2",  \
+	  "nvmlDeviceGetGraphicsRunningProcesses")                                                 \
+	X(0, utilization, nvmlReturn_t, (nvmlDevice_t, nvmlUtilization_t *),                       \
+	  "nvmlDeviceGetUtilizationRates")                                                         \
+	X(0, power, nvmlReturn_t, (nvmlDevice_t, unsigned int *), "nvmlDeviceGetPowerUsage")       \
+	X(0, power_limit, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                            \
+	  "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit")                  \
+	X(0, temperature, nvmlReturn_t, (nvmlDevice_t, nvmlTemperatureSensors_t, unsigned int *),  \
+	  "nvmlDeviceGetTemperature")                                                              \
+	X(0, compute_mode, nvmlReturn_t, (nvmlDevice_t, nvmlComputeMode_t *),                      \
+	  "nvmlDeviceGetComputeMode")                                                              \
+	X(0, display_active, nvmlReturn_t, (nvmlDevice_t, nvmlEnableState_t *),                    \
+	  "nvmlDeviceGetDisplayActive")                                                            \
+	X(0, persistence, nvmlReturn_t, (nvmlDevice_t, nvmlEnableState_t *),                       \
+	  "nvmlDeviceGetPersistenceMode")                                                          \
+	X(0, mig_mode, nvmlReturn_t, (nvmlDevice_t, unsigned int *, unsigned int *),               \
+	  "nvmlDeviceGetMigMode")                                                                  \
+	X(0, mig_max, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                                \
+	  "nvmlDeviceGetMaxMigDeviceCount")                                                        \
+	X(0, mig_by_index, nvmlReturn_t, (nvmlDevice_t, unsigned int, nvmlDevice_t *),             \
+	  "nvmlDeviceGetMigDeviceHandleByIndex")
+
+#define NVML_DECLARE_FIELD_(required, field, result, arguments, ...) result(*field) arguments;
+
+struct nvml {
+	NVML_SYMBOLS(NVML_DECLARE_FIELD_)
+	void *library;
+	const char *procs_symbol; /* which version of the process list was found */
+	bool started;
+};
+
+/* 0; -ENOENT: no such library; -ENOSYS: a required symbol is missing. */
+int nvml_load(struct nvml *n, struct err *e);
+void nvml_unload(struct nvml *n);
+
+/* 0; -EIO with NVML's own words in e. Starting a started NVML does nothing. */
+int nvml_start(struct nvml *n, struct err *e);
+void nvml_stop(struct nvml *n);
+
+/* NVML's text for a code; a number where it has none. Valid until the next call in this thread. */
+const char *nvml_text(const struct nvml *n, nvmlReturn_t code);
+
+/* 0 for NVML_SUCCESS, else e set to "what: text" and -ENODEV (lost), -EACCES, -ENOSYS or -EIO. */
+int nvml_result(const struct nvml *n, nvmlReturn_t code, struct err *e, const char *what);
+
+#endif
