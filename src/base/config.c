@@ -49,7 +49,12 @@ static struct config_mark mark_of(struct fy_node *node, struct config_mark fall_
 	}
 	if (!mark)
 		return fall_back;
-	return (struct config_mark){ mark->line + 1, mark->column + 1 };
+
+	/* That of a quoted scalar is behind its quote. */
+	enum fy_node_style style = fy_node_get_style(node);
+	int quote = style == FYNS_SINGLE_QUOTED || style == FYNS_DOUBLE_QUOTED;
+
+	return (struct config_mark){ mark->line + 1, mark->column + 1 - quote };
 }
 
 static int syntax_error(const char *file, struct fy_diag *diag, struct err *e)

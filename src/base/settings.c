@@ -116,9 +116,9 @@ struct settings *settings_free(struct settings *s)
 static int may_set(const struct setting *row, enum setting_layer layer, struct err *e)
 {
 	if ((row->flags & SETTING_SITE_ONLY) && layer > SETTING_FROM_SITE)
-		return err_set(e, -EPERM, "%s: only the site's config can set this", row->key);
+		return err_set(e, -EINVAL, "%s: only the site's config can set this", row->key);
 	if ((row->flags & SETTING_NOT_IN_INSTANCE) && layer == SETTING_FROM_INSTANCE)
-		return err_set(e, -EPERM, "%s: an instance's config cannot set this", row->key);
+		return err_set(e, -EINVAL, "%s: an instance's config cannot set this", row->key);
 	return 0;
 }
 

@@ -103,8 +103,8 @@ struct settings *settings_free(struct settings *s);
 
 /*
  * Set one from a layer; nothing changes when a higher layer has set it already, but the value is
- * checked all the same. origin->file is copied. 0, or -EINVAL/-ERANGE ("memory: ..."), -EPERM (not
- * settable from there).
+ * checked all the same. origin->file is copied. 0, or -EINVAL (not understood, or
+ * not to be set from there) or -ERANGE, with "memory: ..." in e.
  */
 int settings_set(struct settings *s, enum setting_id id, const char *text,
 		 const struct setting_origin *origin, struct err *e);

@@ -312,12 +312,16 @@ static bool is_uuid_word(const char *word)
 
 static int read_index(const char **pp, unsigned int *ret)
 {
-	struct decimal d;
+	unsigned int index = 0;
 
-	if (!isdigit((unsigned char)**pp) || read_decimal(pp, &d) < 0 || d.fraction ||
-	    d.whole >= GPU_PICKS_MAX)
+	if (!isdigit((unsigned char)**pp))
 		return -EINVAL;
-	*ret = (unsigned int)d.whole;
+	for (; isdigit((unsigned char)**pp); (*pp)++) {
+		index = index * 10 + (unsigned int)(**pp - '0');
+		if (index >= GPU_PICKS_MAX)
+			return -EINVAL;
+	}
+	*ret = index;
 	return 0;
 }
 

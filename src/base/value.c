@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/enumstr.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -65,19 +66,15 @@ static int parse_time(const struct value_spec *spec, const char *text, struct va
 static int parse_choice(const struct value_spec *spec, const char *text, struct value *v,
 			struct err *e)
 {
-	struct strbuf all = STRBUF_INIT;
+	unsigned int i = 0;
+	size_t n = 0;
 
-	for (uint64_t i = 0; spec->choices[i]; i++) {
-		if (strcmp(spec->choices[i], text) == 0) {
-			v->num = i;
-			return 0;
-		}
-		strbuf_addf(&all, "%s%s", i ? ", " : "", spec->choices[i]);
-	}
+	while (spec->choices[n])
+		n++;
 
-	int r = err_set(e, -EINVAL, "\"%s\" is not one of %s", text, strbuf_str(&all));
+	int r = enum_parse(spec->choices, n, text, &i, e);
 
-	strbuf_clear(&all);
+	v->num = i;
 	return r;
 }
 

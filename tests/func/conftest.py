@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""Fixtures for the functional tests: the real program, started from outside, in a home of its own.
+
+TENURE_BUILD names the build directory.
+"""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("TENURE_BUILD", ROOT / "build")).resolve()
+
+
+@pytest.fixture(scope="session")
+def build():
+    """The build directory."""
+    if not (BUILD / "tenure").exists():
+        pytest.fail(f"{BUILD}/tenure does not exist; run ./bootstrap build")
+    return BUILD
+
+
+@pytest.fixture
+def home(tmp_path):
+    """An empty home directory."""
+    path = tmp_path / "home"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture
+def env(home):
+    """An environment in which nothing of the caller's settings is left."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TENURE_", "XDG_"))}
+    clean.update(HOME=str(home), LC_ALL="C.UTF-8", COLUMNS="80",
+                 TENURE_SITE_CONFIG=str(home / "site.yaml"))
+    return clean
+
+
+@pytest.fixture
+def tenure(build, env):
+    """Run tenure with arguments; returns the CompletedProcess with text."""
+    def run(*args, timeout=30, **more):
+        more_env = more.pop("env", {})
+        return subprocess.run([build / "tenure", *args], env={**env, **more_env}, text=True,
+                              capture_output=True, timeout=timeout, **more)
+    return run
+
+
+@pytest.fixture
+def user_config(home):
+    """Write the user's config file."""
+    def write(text, name="config.yaml"):
+        path = home / ".config/tenure" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+    return write

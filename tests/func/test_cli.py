@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""The command line itself: help, exit codes, settings and the errors of config files."""
+import json
+import os
+import pty
+import re
+import subprocess
+
+import pytest
+
+
+def commands(tenure):
+    out = tenure("--help").stdout
+    return re.findall(r"^  ([a-z][a-z-]+)  +\w", out, re.M)
+
+
+def test_without_arguments_shows_the_commands_and_fails(tenure):
+    r = tenure()
+    assert r.returncode == 2 and r.stdout == ""
+    assert "config" in r.stderr and "Usage:" in r.stderr
+
+
+def test_help_and_version(tenure):
+    r = tenure("--help")
+    assert r.returncode == 0 and "policy comes first" in r.stdout and r.stderr == ""
+    assert re.fullmatch(r"tenure \d+\.\d+\.\d+\n", tenure("--version").stdout)
+    assert tenure("help").stdout == r.stdout
+
+
+def test_every_command_teaches_by_example(tenure):
+    names = commands(tenure)
+    assert {"config", "help"} <= set(names)
+    for name in names:
+        r = tenure(name, "--help")
+        assert r.returncode == 0, name
+        assert "\nExamples:\n  $ tenure" in r.stdout, name
+        assert r.stdout == tenure("help", name).stdout
+        assert all(len(line) <= 100 for line in r.stdout.splitlines())
+
+
+@pytest.mark.parametrize("args, text", [
+    (["confg"], 'there is no command "confg"; did you mean config?'),
+    (["config", "shwo"], 'config has no command "shwo"; did you mean show?'),
+    (["config", "show", "--utl", "5"], "unknown option --utl; did you mean --util?"),
+    (["config", "show", "--memory", "38"], '--memory: "38" has no unit; did you mean 38G?'),
+    (["config", "show", "--memory"], "--memory needs a value: an amount like 38G"),
+    (["config", "show", "extra"], '"extra" is one argument too many'),
+    (["config", "check"], "check needs FILE"),
+    (["help", "nothing-like-it"], 'there is no command "nothing-like-it"'),
+])
+def test_usage_errors(tenure, args, text):
+    r = tenure(*args)
+    assert r.returncode == 2
+    assert r.stdout == ""
+    assert text in r.stderr and r.stderr.startswith("tenure: ")
+    assert len(r.stderr.splitlines()) == 1
+
+
+def show(tenure, *args, **more):
+    r = tenure("config", "show", "--json", *args, **more)
+    assert r.returncode == 0, r.stderr
+    return json.loads(r.stdout)
+
+
+def test_layers_from_outside(tenure, user_config, home):
+    user_config("memory: 1G\nidle_for: 2m\ninstance: night\n")
+    user_config("memory: 2G\n", "instances/night.yaml")
+    (home / "site.yaml").write_text("refresh: 30s\nmemory: 9G\n")
+    s = show(tenure, "--util", "80", env={"TENURE_LOAD": "none"})
+    assert s["memory"]["text"] == "2G"
+    assert s["memory"]["origin"] == "instance config ~/.config/tenure/instances/night.yaml:1"
+    assert s["idle_for"] == {"value": 120.0, "text": "2m", "line": 2,
+                             "origin": "user config ~/.config/tenure/config.yaml:2",
+                             "file": str(home / ".config/tenure/config.yaml")}
+    assert s["refresh"]["origin"] == "site config ~/site.yaml:1"
+    assert s["load"]["origin"] == "environment TENURE_LOAD"
+    assert s["util"]["value"] == 80 and s["util"]["origin"] == "command line --util"
+    assert s["leave"]["origin"] == "default"
+
+
+def test_gpus_as_several_words(tenure):
+    assert show(tenure, "--gpus", "0", "1", "2", "--leave", "1")["gpus"]["text"] == "0,1,2"
+
+
+@pytest.mark.parametrize("text, want", [
+    ("memroy: 38G\n", ':1:1: unknown key "memroy"; did you mean memory?'),
+    ("gpus: all\nmemory: 38\n", ':2:9: memory: "38" has no unit; did you mean 38G?'),
+    ("memory: [38G]\n", ":1:10: memory: a list does not belong here"),
+    ("idle_for: {}\n", "idle_for: a mapping does not belong here"),
+    ("together: perhaps\n", ':1:11: together: "perhaps" is neither true nor false'),
+    ("memory: 1G\nmemory: 2G\n", ":2:1: duplicate key"),
+    ("memory: 'x\n", "config.yaml:"),
+    ("allow_users: [me]\n", "only the site's config can set this"),
+    ('{"memory": 38}', ':1:12: memory: "38" has no unit'),
+])
+def test_config_errors(tenure, user_config, text, want):
+    path = user_config(text)
+    r = tenure("config", "show")
+    assert r.returncode == 2 and r.stdout == ""
+    assert r.stderr.startswith("tenure: ~/.config/tenure/config.yaml:") and want in r.stderr
+    r = tenure("config", "check", path)
+    assert r.returncode == 2 and want in r.stderr
+    # What is needed to find the mistake works with it.
+    assert tenure("help", "config").returncode == 0
+
+
+def test_unreadable_config(tenure, user_config):
+    path = user_config("memory: 1G\n")
+    path.unlink()
+    path.mkdir()
+    r = tenure("config", "show")
+    assert r.returncode == 2 and f"read {path}: Is a directory" in r.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_forbidden_config(tenure, user_config):
+    user_config("memory: 1G\n").chmod(0)
+    r = tenure("config", "show")
+    assert r.returncode == 2 and "config.yaml: Permission denied" in r.stderr
+
+
+def test_site_limits(tenure, user_config, home):
+    (home / "site.yaml").write_text("load: light\nmax_devices: 2\n")
+    r = tenure("config", "show", "--load", "gemm")
+    assert r.returncode == 4 and r.stdout == ""
+    assert "gemm (command line --load) is more than this site allows: light (~/site.yaml:1)" in r.stderr
+    user_config("load: gemm\n")
+    r = tenure("config", "show", "--json")
+    assert r.returncode == 0 and json.loads(r.stdout)["load"]["text"] == "light"
+    assert "was lowered to this site's limit" in r.stderr
+
+
+def test_check_accepts_a_good_file(tenure, user_config):
+    path = user_config("gpus: [0, 1]\nload: none\n")
+    r = tenure("config", "check", path)
+    assert (r.returncode, r.stdout) == (0, f"{path}: ok\n")
+    path.write_text("allow_users: [me]\n")
+    assert tenure("config", "check", "--site", path).returncode == 0
+
+
+def test_full_output_is_a_failure(build, env):
+    with open("/dev/full", "w") as full:
+        r = subprocess.run([build / "tenure", "config", "show"], env=env, stdout=full,
+                           stderr=subprocess.PIPE, text=True)
+    assert r.returncode == 1 and "cannot write" in r.stderr
+
+
+def on_terminal(build, env):
+    master, slave = pty.openpty()
+    subprocess.run([build / "tenure", "config", "show"], env=env, stdout=slave, check=True)
+    os.close(slave)
+    out = b""
+    try:
+        while chunk := os.read(master, 65536):
+            out += chunk
+    except OSError:
+        pass  # the other end is closed
+    os.close(master)
+    return out
+
+
+def test_colour_only_on_a_terminal(build, env, tenure):
+    env["TERM"] = "xterm"
+    env.pop("NO_COLOR", None)
+    assert b"\033[" in on_terminal(build, env)
+    assert b"\033[" not in on_terminal(build, {**env, "NO_COLOR": "1"})
+    assert b"\033[" not in on_terminal(build, {**env, "TERM": "dumb"})
+    assert "\033[" not in tenure("config", "show").stdout

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""The checks of the tree themselves: one that cannot fail would be worth nothing."""
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def layers(tree):
+    return subprocess.run([ROOT / "tools/layers", tree], text=True, capture_output=True)
+
+
+@pytest.mark.parametrize("path, text, want", [
+    ("src/base/a.h", '#include "gpu/x.h"\n', "a.h:1: base must not know gpu"),
+    ("src/gpu/a.h", '\n# include "cli/x.h"\n', "a.h:2: gpu must not know cli"),
+    ("src/base/a.h", '#include "../gpu/x.h"\n', "by its layer"),
+    ("src/base/a.c", "", "a.c: has no header"),
+    ("src/other/a.h", "", "src/other is not a layer"),
+    ("sim/a.c", '#include "base/real.h"\n', "sim may include only"),
+    ("src/cli/a.h", '#include "base/real.h"\n#include <stdio.h>\n', None),
+    ("src/cli/cmd_x.c", "", None),
+    ("sim/a.c", '#include "gpu/nvml_abi.h"\n#include "a.h"\n', None),
+])
+def test_layers(tmp_path, path, text, want):
+    for name in ("src/base/real.h", "src/gpu/nvml_abi.h", path):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / path).write_text(text)
+    r = layers(tmp_path)
+    assert r.returncode == (1 if want else 0), r.stdout + r.stderr
+    assert want is None or want in r.stdout
+
+
+def test_bootstrap_usage():
+    r = subprocess.run([ROOT / "bootstrap", "biuld"], text=True, capture_output=True)
+    assert r.returncode == 2 and 'there is no command "biuld"' in r.stderr
+    assert subprocess.run([ROOT / "bootstrap", "--help"], capture_output=True).returncode == 0
+
+
+def test_bootstrap_names_what_is_missing(tmp_path):
+    """Without packages and without a package manager: each is named, with what to do."""
+    for name in ("bash", "dirname", "id", "cat", "env"):
+        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    r = subprocess.run(["/bin/bash", ROOT / "bootstrap", "build"], text=True, capture_output=True,
+                       env={"PATH": str(tmp_path), "HOME": str(tmp_path)})
+    assert r.returncode == 1
+    for package in ("gcc", "meson", "ninja-build", "libuv1-dev", "libjansson-dev", "libfyaml-dev"):
+        assert f"    {package}\n" in r.stderr
+    assert "sudo apt-get install gcc" in r.stderr

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "unit.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+
+static char dir[] = "/tmp/tenure-test-XXXXXX";
+
+static size_t n_files(void)
+{
+	DIR *d = opendir(dir);
+	size_t n = 0;
+
+	assert_non_null(d);
+	for (struct dirent *de; (de = readdir(d));)
+		n += de->d_name[0] != '.';
+	(void)closedir(d);
+	return n;
+}
+
+static void test_atomic(void **state)
+{
+	cleanup_free char *path = xasprintf("%s/f", dir);
+	cleanup_free char *no_dir = xasprintf("%s/no/f", dir);
+	cleanup_free char *text = NULL;
+	struct err e = ERR_INIT;
+	struct stat st;
+	size_t len;
+
+	assert_int_equal(fs_write_atomic(path, "old", 3, 0640, &e), 0);
+	assert_int_equal(fs_write_atomic(path, "newer", 5, 0640, &e), 0);
+	assert_int_equal(fs_read_file(path, 100, &text, &len, &e), 0);
+	assert_int_equal(len, 5);
+	assert_string_equal(text, "newer");
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0640);
+	assert_int_equal(fs_write_atomic(no_dir, "x", 1, 0600, &e), -ENOENT);
+	assert_non_null(strstr(e.text, "create "));
+	/* A target that cannot be replaced: what was written beside it is gone again. */
+	assert_int_equal(fs_write_atomic(dir, "x", 1, 0600, &e) < 0, 1);
+	assert_int_equal(n_files(), 1);
+	(void)unlink(path);
+}
+
+static void test_read_bound(void **state)
+{
+	cleanup_free char *path = xasprintf("%s/f", dir);
+	cleanup_free char *text = NULL;
+	cleanup_free char *proc = NULL;
+	struct err e = ERR_INIT;
+	size_t len;
+
+	assert_int_equal(fs_write_atomic(path, "12345", 5, 0600, &e), 0);
+	assert_int_equal(fs_read_file(path, 4, &text, &len, &e), -EFBIG);
+	assert_int_equal(fs_read_file(path, 5, &text, &len, &e), 0);
+	/* Files of /proc say that they are empty. */
+	assert_int_equal(fs_read_file("/proc/self/status", 65536, &proc, &len, &e), 0);
+	assert_true(len > 100);
+	(void)unlink(path);
+}
+
+static void test_mkdirs(void **state)
+{
+	cleanup_free char *path = xasprintf("%s/a/b/c", dir);
+	cleanup_free char *up = xasprintf("%s/a/b", dir);
+	cleanup_free char *top = xasprintf("%s/a", dir);
+	cleanup_free char *file = xasprintf("%s/a/b/c/f", dir);
+	struct err e = ERR_INIT;
+
+	assert_int_equal(fs_mkdirs(path, 0700, &e), 0);
+	assert_int_equal(fs_mkdirs(path, 0700, &e), 0);
+	assert_int_equal(fs_write_atomic(file, "", 0, 0600, &e), 0);
+	assert_int_equal(fs_mkdirs(file, 0700, &e), -ENOTDIR);
+	assert_int_equal(unlink(file) | rmdir(path) | rmdir(up) | rmdir(top), 0);
+}
+
+static void test_xdg(void **state)
+{
+	(void)setenv("HOME", "/home/x", 1);
+	(void)setenv("XDG_CONFIG_HOME", "/cfg", 1);
+	(void)setenv("XDG_STATE_HOME", "relative", 1);
+
+	cleanup_free char *config = fs_config_dir();
+	cleanup_free char *state_dir = fs_state_dir();
+	cleanup_free char *shown = fs_show_path("/home/x/y");
+	cleanup_free char *other = fs_show_path("/home/xy");
+
+	assert_string_equal(config, "/cfg/tenure");
+	assert_string_equal(state_dir, "/home/x/.local/state/tenure");
+	assert_string_equal(shown, "~/y");
+	assert_string_equal(other, "/home/xy");
+}
+
+static int make_dir(void **state)
+{
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+	return rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_atomic),
+		cmocka_unit_test(test_read_bound),
+		cmocka_unit_test(test_mkdirs),
+		cmocka_unit_test(test_xdg),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit.h"
+
+#include "base/mem.h"
+#include "base/opts.h"
+#include "base/strbuf.h"
+
+static const struct opt rows[] = {
+	{ .name = "json", .short_name = 'j', .spec = { VALUE_FLAG }, .help = "print JSON" },
+	{ .name = "quiet", .short_name = 'q', .spec = { VALUE_FLAG }, .help = "say nothing" },
+	{ .name = "gpus",
+	  .short_name = 'g',
+	  .spec = { VALUE_GPUS },
+	  .arg = "LIST",
+	  .def = "all",
+	  .help = "which" },
+	{ .name = "util",
+	  .short_name = 'u',
+	  .spec = { VALUE_PERCENT },
+	  .arg = "PERCENT",
+	  .def = "75",
+	  .group = "Load",
+	  .help = "aim" },
+	{ .name = "name",
+	  .short_name = 'n',
+	  .spec = { VALUE_STRING },
+	  .arg = "TEXT",
+	  .help = "name" },
+	{ .name = "secret", .spec = { VALUE_FLAG }, .help = "not shown", .flags = OPT_HIDDEN },
+	{ 0 },
+};
+
+static char *all_args(const struct opts *o)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	for (size_t i = 0; i < opts_argc(o); i++)
+		strbuf_addf(&b, "%s|", opts_arg(o, i));
+	return strbuf_take(&b);
+}
+
+/* The words are one string, split at blanks. */
+static const struct {
+	const char *line;
+	enum opts_mode mode;
+	int r;
+	const char *error;
+	const char *gpus, *name, *args;
+	bool json, quiet;
+} cases[] = {
+	{ "", OPTS_DEFAULT, 0, NULL, NULL, NULL, "" },
+	{ "--json", OPTS_DEFAULT, 0, NULL, NULL, NULL, "", true },
+	{ "-jq x", OPTS_DEFAULT, 0, NULL, NULL, NULL, "x|", true, true },
+	{ "-j --no-json", OPTS_DEFAULT, 0, NULL, NULL, NULL, "", false },
+	{ "--json=false", OPTS_DEFAULT, 0, NULL, NULL, NULL, "", false },
+	{ "--gpus 0 1 2 x", OPTS_DEFAULT, 0, NULL, "0,1,2", NULL, "x|" },
+	{ "--gpus 0 --gpus=2 -g3", OPTS_DEFAULT, 0, NULL, "0,2,3", NULL, "" },
+	{ "--gpus=0 1", OPTS_DEFAULT, 0, NULL, "0", NULL, "1|" },
+	{ "-g=0,1 --json", OPTS_DEFAULT, 0, NULL, "0,1", NULL, "", true },
+	{ "-jn x y", OPTS_DEFAULT, 0, NULL, NULL, "x", "y|", true },
+	{ "--name a --name b", OPTS_DEFAULT, 0, NULL, NULL, "b", "" },
+	{ "--name=", OPTS_DEFAULT, 0, NULL, NULL, "", "" },
+	{ "-- --json -x", OPTS_DEFAULT, 0, NULL, NULL, NULL, "--json|-x|" },
+	{ "- x", OPTS_DEFAULT, 0, NULL, NULL, NULL, "-|x|" },
+	{ "-j make --json", OPTS_STOP_AT_WORD, 0, NULL, NULL, NULL, "make|--json|", true },
+	{ "--gpus 4 -- make -j2", OPTS_STOP_AT_WORD, 0, NULL, "4", NULL, "make|-j2|" },
+	{ "--utl 5", OPTS_DEFAULT, -EINVAL, "unknown option --utl; did you mean --util?" },
+	{ "--hlep", OPTS_DEFAULT, -EINVAL, "did you mean --help?" },
+	{ "--completely-else", OPTS_DEFAULT, -EINVAL, "unknown option --completely-else" },
+	{ "--no-util", OPTS_DEFAULT, -EINVAL, "unknown option" },
+	{ "-x", OPTS_DEFAULT, -EINVAL, "unknown option -x" },
+	{ "--gpus", OPTS_DEFAULT, -EINVAL, "--gpus needs a value: GPUs like" },
+	{ "--gpus -- 1", OPTS_DEFAULT, -EINVAL, "--gpus needs a value" },
+	{ "--gpus x", OPTS_DEFAULT, -EINVAL, "--gpus: \"x\" names no GPU" },
+	{ "--util 101", OPTS_DEFAULT, -ERANGE, "--util: \"101\" is more than 100%" },
+	{ "--json=perhaps", OPTS_DEFAULT, -EINVAL, "--json: " },
+};
+
+static int split(char *line, char **argv, int max)
+{
+	char *save = NULL;
+	int argc = 1;
+
+	argv[0] = line;
+	for (char *w = strtok_r(line, " ", &save); w && argc < max; w = strtok_r(NULL, " ", &save))
+		argv[argc++] = w;
+	return argc;
+}
+
+static void assert_text(const char *got, const char *want)
+{
+	if (want) {
+		assert_non_null(got);
+		assert_string_equal(got, want);
+	} else {
+		assert_null(got);
+	}
+}
+
+static void test_parse(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_free char *line = xstrdup(cases[i].line);
+		char *argv[16];
+		int argc = split(line, argv, 16);
+		struct opts *o = opts_new();
+		struct err e = ERR_INIT;
+
+		opts_add_rows(o, rows);
+
+		int r = opts_parse(o, argc, argv, cases[i].mode, &e);
+
+		if (r != cases[i].r || (r < 0 && !strstr(e.text, cases[i].error)))
+			fail_msg("\"%s\" gave %d: %s", cases[i].line, r, e.text);
+		if (r == 0) {
+			cleanup_free char *args = all_args(o);
+
+			assert_text(opts_text(o, "gpus"), cases[i].gpus);
+			assert_text(opts_text(o, "name"), cases[i].name);
+			assert_string_equal(args, cases[i].args);
+			assert_int_equal(opts_flag(o, "json"), cases[i].json);
+			assert_int_equal(opts_flag(o, "quiet"), cases[i].quiet);
+			assert_int_equal(opts_value(o, "util")->num, 750);
+		}
+		(void)opts_free(o);
+	}
+}
+
+static void test_help(void **state)
+{
+	struct opts *o = opts_new();
+
+	opts_add_rows(o, rows);
+
+	cleanup_free char *text = opts_help(o, 60);
+
+	assert_non_null(strstr(text, "  -j, --json                print JSON\n"));
+	assert_non_null(strstr(text, "\nLoad:\n  -u, --util PERCENT        aim (default 75)\n"));
+	assert_null(strstr(text, "secret"));
+	(void)opts_free(o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_help),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

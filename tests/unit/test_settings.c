@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/settings.h"
+
+/* Files of one test: written before, removed after. NULL content: the file does not exist. */
+struct layers {
+	const char *site, *user, *instance;
+	const char *env_name, *env_value;
+	const char *option; /* of `memory` or, with a "load=" in front, of `load` */
+};
+
+static char dir[] = "/tmp/tenure-test-XXXXXX";
+
+static char *write_layer(const char *name, const char *content)
+{
+	char *path = xasprintf("%s/%s", dir, name);
+
+	if (content)
+		assert_int_equal(fs_write_atomic(path, content, strlen(content), 0600, NULL), 0);
+	else
+		(void)unlink(path);
+	return path;
+}
+
+static int set_option(struct settings *s, const char *option, struct err *e)
+{
+	static const struct setting_origin origin = { .layer = SETTING_FROM_COMMAND_LINE };
+
+	if (!option)
+		return 0;
+	if (strncmp(option, "load=", 5) == 0)
+		return settings_set(s, SET_LOAD, option + 5, &origin, e);
+	return settings_set(s, SET_MEMORY, option, &origin, e);
+}
+
+static int load(struct settings *s, const struct layers *l, struct err *e)
+{
+	cleanup_free char *site = write_layer("site.yaml", l->site);
+	cleanup_free char *user = write_layer("user.yaml", l->user);
+	cleanup_free char *instance = write_layer("instance.yaml", l->instance);
+	struct settings_files files = { site, user, instance };
+
+	if (l->env_name)
+		(void)setenv(l->env_name, l->env_value, 1);
+
+	int r = set_option(s, l->option, e);
+
+	if (r == 0)
+		r = settings_load(s, &files, e);
+	if (l->env_name)
+		(void)unsetenv(l->env_name);
+	return r;
+}
+
+static const struct {
+	struct layers layers;
+	const char *memory;
+	const char *origin; /* the end of the text */
+} order[] = {
+	{ { 0 }, "88%", "default" },
+	{ { .site = "memory: 1G\n" }, "1G", "site.yaml:1" },
+	{ { .site = "memory: 1G\n", .user = "# x\nmemory: 2G\n" }, "2G", "user.yaml:2" },
+	{ { .user = "memory: 2G\n", .instance = "memory: 3G\n" }, "3G", "instance.yaml:1" },
+	{ { .instance = "memory: 3G\n", .env_name = "TENURE_MEMORY", .env_value = "4G" },
+	  "4G",
+	  "environment TENURE_MEMORY" },
+	{ { .instance = "memory: 3G\n", .env_name = "TENURE_MEMORY", .env_value = "" },
+	  "3G",
+	  "instance.yaml:1" },
+	{ { .site = "memory: 1G\n",
+	    .env_name = "TENURE_MEMORY",
+	    .env_value = "4G",
+	    .option = "5G" },
+	  "5G",
+	  "command line --memory" },
+};
+
+static void test_order(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(order); i++) {
+		struct settings *s = settings_new();
+		struct err e = ERR_INIT;
+
+		if (load(s, &order[i].layers, &e) < 0)
+			fail_msg("case %zu: %s", i, e.text);
+
+		cleanup_free char *memory = value_format(&setting_row(SET_MEMORY)->opt.spec,
+							 settings_value(s, SET_MEMORY));
+		cleanup_free char *origin = settings_origin_text(s, SET_MEMORY);
+		size_t a = strlen(origin), b = strlen(order[i].origin);
+
+		assert_string_equal(memory, order[i].memory);
+		assert_true(a >= b);
+		assert_string_equal(origin + a - b, order[i].origin);
+		(void)settings_free(s);
+	}
+}
+
+static const struct {
+	struct layers layers;
+	int r;
+	const char *error;
+} bad[] = {
+	{ { .user = "gpus: all\nmemroy: 2G\n" },
+	  -EINVAL,
+	  "user.yaml:2:1: unknown key \"memroy\"; did you mean memory?" },
+	{ { .user = "memory: 38\n" }, -EINVAL, "user.yaml:1:9: memory: \"38\" has no unit" },
+	{ { .user = "together: 5\n" }, -EINVAL, "user.yaml:1:11: together: \"5\" is neither" },
+	{ { .user = "memory: [1G]\n" }, -EINVAL, "memory: a list does not belong here" },
+	{ { .user = "memory:\n" }, -EINVAL, "memory: has no value; write an amount" },
+	{ { .user = "allow_users: [me]\n" }, -EINVAL, "only the site's config can set this" },
+	{ { .instance = "instance: x\n" }, -EINVAL, "an instance's config cannot set this" },
+	{ { .env_name = "TENURE_IDLE_FOR", .env_value = "5" },
+	  -EINVAL,
+	  "TENURE_IDLE_FOR: \"5\" has no unit; did you mean 5m?" },
+	{ { .env_name = "TENURE_ALLOW_USERS", .env_value = "me" }, -EINVAL, "only the site's" },
+	{ { .option = "12" }, -EINVAL, "--memory: \"12\" has no unit" },
+	/* Set by a higher layer: the lower one is checked all the same. */
+	{ { .user = "memory: 38\n", .option = "5G" }, -EINVAL, "has no unit" },
+	{ { .site = "load: sm\n", .option = "load=gemm" },
+	  -EPERM,
+	  "load: gemm (command line --load) is more than this site allows: sm (" },
+	{ { .site = "max_devices: 2\n", .env_name = "TENURE_MAX_DEVICES", .env_value = "3" },
+	  -EPERM,
+	  "max_devices: 3 (environment TENURE_MAX_DEVICES) is more than this site allows: 2" },
+	{ { .site = "max_devices: 2\n", .env_name = "TENURE_MAX_DEVICES", .env_value = "0" },
+	  -EPERM,
+	  "more than this site allows" },
+};
+
+static void test_errors(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		struct settings *s = settings_new();
+		struct err e = ERR_INIT;
+		int r = load(s, &bad[i].layers, &e);
+
+		if (r != bad[i].r || !strstr(e.text, bad[i].error))
+			fail_msg("case %zu gave %d: %s", i, r, e.text);
+		(void)settings_free(s);
+	}
+}
+
+static void test_limits(void **state)
+{
+	static const struct layers over = {
+		.site = "load: light\nmax_devices: 2\n",
+		.user = "load: gemm\nmax_devices: 4\n",
+	};
+	static const struct layers under = {
+		.site = "load: sm\nmax_devices: 4\n",
+		.user = "load: none\nmax_devices: 1\n",
+	};
+	struct settings *s = settings_new();
+	struct err e = ERR_INIT;
+
+	assert_int_equal(load(s, &over, &e), 0);
+	assert_int_equal(settings_num(s, SET_LOAD), 1);
+	assert_int_equal(settings_num(s, SET_MAX_DEVICES), 2);
+	assert_int_equal(settings_origin(s, SET_LOAD)->layer, SETTING_FROM_SITE);
+	assert_non_null(strstr(settings_notes(s), "was lowered to this site's limit, light"));
+	(void)settings_free(s);
+
+	s = settings_new();
+	assert_int_equal(load(s, &under, &e), 0);
+	assert_int_equal(settings_num(s, SET_LOAD), 0);
+	assert_int_equal(settings_num(s, SET_MAX_DEVICES), 1);
+	assert_string_equal(settings_notes(s), "");
+	(void)settings_free(s);
+}
+
+static void test_limit_below_default(void **state)
+{
+	static const struct layers l = { .site = "load: none\n" };
+	struct settings *s = settings_new();
+
+	assert_int_equal(load(s, &l, NULL), 0);
+	assert_int_equal(settings_num(s, SET_LOAD), 0);
+	(void)settings_free(s);
+}
+
+static void check_user(const char *site, int want)
+{
+	struct layers l = { .site = site };
+	struct settings *s = settings_new();
+	struct err e = ERR_INIT;
+
+	assert_int_equal(load(s, &l, &e), 0);
+	assert_int_equal(settings_check_user(s, &e), want);
+	assert_true(want == 0 || strstr(e.text, "site.yaml:1"));
+	(void)settings_free(s);
+}
+
+static void test_allow_users(void **state)
+{
+	const struct passwd *pw = getpwuid(getuid());
+	cleanup_free char *me = xasprintf("allow_users: [x, %s]\n", pw ? pw->pw_name : "root");
+
+	check_user(NULL, 0);
+	check_user("allow_users: []\n", 0);
+	check_user("allow_users: [nobody-here, \"@no-such-group\"]\n", -EPERM);
+	if (pw)
+		check_user(me, 0);
+}
+
+static void test_unreadable(void **state)
+{
+	struct settings_files files = { "/nowhere/a", dir, "/nowhere/b" };
+	struct settings *s = settings_new();
+	struct err e = ERR_INIT;
+
+	assert_int_equal(settings_load(s, &files, &e), -EISDIR);
+	assert_non_null(strstr(e.text, dir));
+	(void)settings_free(s);
+}
+
+static void test_util_band(void **state)
+{
+	static const struct {
+		const char *user;
+		unsigned int low, floor, ceiling;
+	} cases[] = {
+		{ "", 50, 70, 85 },
+		{ "util: 80\n", 50, 70, 85 },
+		{ "util: 30\n", 5, 25, 40 },
+		{ "util: 97\n", 72, 92, 100 },
+		{ "util: 30\nutil_band: 20,28,60\n", 20, 28, 60 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct layers l = { .user = cases[i].user };
+		struct settings *s = settings_new();
+
+		assert_int_equal(load(s, &l, NULL), 0);
+
+		struct util_band band = settings_util_band(s);
+
+		assert_int_equal(band.low, cases[i].low);
+		assert_int_equal(band.floor, cases[i].floor);
+		assert_int_equal(band.ceiling, cases[i].ceiling);
+		(void)settings_free(s);
+	}
+}
+
+static int make_dir(void **state)
+{
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+	static const char *const names[] = { "site.yaml", "user.yaml", "instance.yaml" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		free(write_layer(names[i], NULL));
+	return rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),	    cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_limits),	    cmocka_unit_test(test_limit_below_default),
+		cmocka_unit_test(test_allow_users), cmocka_unit_test(test_unreadable),
+		cmocka_unit_test(test_util_band),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

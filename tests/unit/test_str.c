@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit.h"
+
+#include "base/enumstr.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+
+static void test_nearest(void **state)
+{
+	static const char *const words[] = { "util", "util-band", "memory", "json", NULL };
+
+	assert_string_equal(str_nearest("utl", words), "util");
+	assert_string_equal(str_nearest("Memroy", words), "memory");
+	assert_string_equal(str_nearest("util-bnad", words), "util-band");
+	assert_null(str_nearest("something", words));
+}
+
+static void test_copy(void **state)
+{
+	char b[4];
+
+	assert_true(str_copy(b, sizeof(b), "abc"));
+	assert_string_equal(b, "abc");
+	assert_false(str_copy(b, sizeof(b), "abcd"));
+	assert_string_equal(b, "abc");
+}
+
+static void test_to_u64(void **state)
+{
+	uint64_t v = 7;
+
+	assert_int_equal(str_to_u64("18446744073709551615", &v), 0);
+	assert_int_equal(v, UINT64_MAX);
+	assert_int_equal(str_to_u64("18446744073709551616", &v), -ERANGE);
+	assert_int_equal(str_to_u64("-1", &v), -EINVAL);
+	assert_int_equal(str_to_u64(" 1", &v), -EINVAL);
+	assert_int_equal(str_to_u64("1x", &v), -EINVAL);
+	assert_int_equal(str_to_u64("", &v), -EINVAL);
+}
+
+static void test_strbuf(void **state)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	assert_string_equal(strbuf_str(&b), "");
+	for (int i = 0; i < 1000; i++)
+		strbuf_addf(&b, "%d,", i % 10);
+	assert_int_equal(b.len, 2000);
+	assert_int_equal(strlen(strbuf_str(&b)), 2000);
+	strbuf_reset(&b);
+	assert_string_equal(strbuf_str(&b), "");
+	strbuf_add(&b, "a\0b", 3);
+	assert_int_equal(b.len, 3);
+
+	char *taken = strbuf_take(&b);
+
+	assert_memory_equal(taken, "a\0b", 4);
+	free(taken);
+	assert_int_equal(b.len, 0);
+}
+
+static void test_wrap(void **state)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	strbuf_add_wrapped(&b, "one two three four", 2, 11);
+	assert_string_equal(strbuf_str(&b), "one two\n  three\n  four\n");
+	strbuf_reset(&b);
+	strbuf_add_wrapped(&b, "a\n\nb overlongword", 0, 6);
+	assert_string_equal(strbuf_str(&b), "a\n\nb\noverlongword\n");
+}
+
+static void test_enum(void **state)
+{
+	static const char *const names[] = { [0] = "idle", [2] = "held" };
+	unsigned int v = 9;
+	struct err e = ERR_INIT;
+
+	assert_string_equal(enum_name(names, 3, 2), "held");
+	assert_string_equal(enum_name(names, 3, 1), "?");
+	assert_string_equal(enum_name(names, 3, 99), "?");
+	assert_int_equal(enum_parse(names, 3, "held", &v, &e), 0);
+	assert_int_equal(v, 2);
+	assert_int_equal(enum_parse(names, 3, "hedl", &v, &e), -EINVAL);
+	assert_non_null(strstr(e.text, "did you mean held?"));
+}
+
+static void test_err(void **state)
+{
+	struct err e = ERR_INIT;
+
+	assert_int_equal(err_sys(&e, EACCES, "open %s", "/x"), -EACCES);
+	assert_int_equal(err_wrap(&e, "cannot hold GPU %d", 2), -EACCES);
+	assert_string_equal(e.text, "cannot hold GPU 2: open /x: Permission denied");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nearest), cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_to_u64),	cmocka_unit_test(test_strbuf),
+		cmocka_unit_test(test_wrap),	cmocka_unit_test(test_enum),
+		cmocka_unit_test(test_err),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "unit.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/units.h"
+
+struct num_case {
+	const char *text;
+	int r;
+	uint64_t num;
+	const char *error; /* part of the text */
+};
+
+static const struct num_case sizes[] = {
+	{ "38G", 0, 38 * GIB },
+	{ "1.5G", 0, 3 * GIB / 2 },
+	{ "0.5g", 0, GIB / 2 },
+	{ "512M", 0, 512 * MIB },
+	{ "512MiB", 0, 512 * MIB },
+	{ "512MB", 0, 512 * MIB },
+	{ " 2 T ", 0, 2 * TIB },
+	{ "7B", 0, 7 },
+	{ "0", 0, 0 },
+	{ "0.0", 0, 0 },
+	{ "38", -EINVAL, 0, "\"38\" has no unit; did you mean 38G?" },
+	{ "1.5", -EINVAL, 0, "did you mean 1.5G?" },
+	{ "", -EINVAL, 0, "not a size" },
+	{ "G", -EINVAL, 0, "not a size" },
+	{ "-1G", -EINVAL, 0, "not a size" },
+	{ "38X", -EINVAL, 0, "not a size" },
+	{ "38GG", -EINVAL, 0, "not a size" },
+	{ "38 G 2", -EINVAL, 0, "not a size" },
+	{ "1.G", -EINVAL, 0, "not a size" },
+	{ "1e9", -EINVAL, 0, "not a size" },
+	{ "8388608T", -ERANGE, 0, "too large" },
+	{ "99999999999999999999G", -ERANGE, 0, "too large" },
+};
+
+static const struct num_case durations[] = {
+	{ "90s", 0, 90000 },
+	{ "5m", 0, 300000 },
+	{ "2h", 0, 2 * MS_PER_H },
+	{ "1d", 0, MS_PER_DAY },
+	{ "250ms", 0, 250 },
+	{ "1.5h", 0, 90 * MS_PER_MIN },
+	{ "1h30m", 0, 90 * MS_PER_MIN },
+	{ "1h 05m", 0, 65 * MS_PER_MIN },
+	{ "10 min", 0, 10 * MS_PER_MIN },
+	{ "0", 0, 0 },
+	{ "5", -EINVAL, 0, "\"5\" has no unit; did you mean 5m?" },
+	{ "1h30", -EINVAL, 0, "did you mean 1h30m?" },
+	{ "", -EINVAL, 0, "not a duration" },
+	{ "m", -EINVAL, 0, "not a duration" },
+	{ "5x", -EINVAL, 0, "not a duration" },
+	{ "-5m", -EINVAL, 0, "not a duration" },
+	{ "5m,", -EINVAL, 0, "not a duration" },
+	{ "9999999999999999d", -ERANGE, 0, "too large" },
+};
+
+static void check_nums(const struct num_case *cases, size_t n,
+		       int (*parse)(const char *, uint64_t *, struct err *))
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct num_case *c = &cases[i];
+		struct err e = ERR_INIT;
+		uint64_t num = 12345;
+		int r = parse(c->text, &num, &e);
+
+		if (r != c->r || num != (c->r ? 12345 : c->num) ||
+		    (c->error && !strstr(e.text, c->error)))
+			fail_msg("\"%s\" gave %d, %llu, %s", c->text, r, (unsigned long long)num,
+				 e.text);
+	}
+}
+
+static void test_sizes(void **state)
+{
+	check_nums(sizes, ARRAY_LEN(sizes), unit_parse_size);
+}
+
+static void test_durations(void **state)
+{
+	check_nums(durations, ARRAY_LEN(durations), unit_parse_duration);
+}
+
+static void test_mem(void **state)
+{
+	static const struct {
+		const char *text;
+		int r;
+		struct mem_spec spec;
+		uint64_t of_100g;
+	} cases[] = {
+		{ "38G", 0, { MEM_SPEC_BYTES, 38 * GIB, 0 }, 38 * GIB },
+		{ "88%", 0, { MEM_SPEC_SHARE, 0, 880 }, 88 * GIB },
+		{ "87.5 %", 0, { MEM_SPEC_SHARE, 0, 875 }, 175 * GIB / 2 },
+		{ "all-2G", 0, { MEM_SPEC_ALL_BUT, 2 * GIB, 0 }, 98 * GIB },
+		{ "all - 2G", 0, { MEM_SPEC_ALL_BUT, 2 * GIB, 0 }, 98 * GIB },
+		{ "all-200G", 0, { MEM_SPEC_ALL_BUT, 200 * GIB, 0 }, 0 },
+		{ "all", 0, { MEM_SPEC_ALL_BUT, 0, 0 }, 100 * GIB },
+		{ "38", -EINVAL },
+		{ "101%", -ERANGE },
+		{ "all-2", -EINVAL },
+		{ "all+2G", -EINVAL },
+		{ "most", -EINVAL },
+		{ "", -EINVAL },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct mem_spec spec = { 0 };
+		struct err e = ERR_INIT;
+		int r = unit_parse_mem(cases[i].text, &spec, &e);
+
+		if (r != cases[i].r)
+			fail_msg("\"%s\" gave %d: %s", cases[i].text, r, e.text);
+		assert_true(r == 0 || e.text[0]);
+		assert_memory_equal(&spec, &cases[i].spec, sizeof(spec));
+		if (r == 0)
+			assert_in_range(mem_spec_bytes(&spec, 100 * GIB), cases[i].of_100g,
+					cases[i].of_100g + 1000);
+	}
+}
+
+static void test_percent_and_band(void **state)
+{
+	unsigned int permille = 1;
+	struct util_band band;
+
+	assert_int_equal(unit_parse_percent("75", &permille, NULL), 0);
+	assert_int_equal(permille, 750);
+	assert_int_equal(unit_parse_percent("87.5%", &permille, NULL), 0);
+	assert_int_equal(permille, 875);
+	assert_int_equal(unit_parse_percent("100.1", &permille, NULL), -ERANGE);
+	assert_int_equal(unit_parse_percent("75%%", &permille, NULL), -EINVAL);
+	assert_int_equal(unit_parse_percent("99999999999999999999", &permille, NULL), -EINVAL);
+
+	assert_int_equal(unit_parse_band("50,70,85", &band, NULL), 0);
+	assert_int_equal(band.low, 50);
+	assert_int_equal(band.floor, 70);
+	assert_int_equal(band.ceiling, 85);
+	assert_int_equal(unit_parse_band("50 %, 70%,85%", &band, NULL), 0);
+
+	static const char *const bad[] = { "",	       "50,70",	    "85,70,50", "50,70,101",
+					   "50,70,70", "50,70,85,", "50 70 85", "a,b,c" };
+
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		assert_int_equal(unit_parse_band(bad[i], &band, NULL), -EINVAL);
+}
+
+static void gpus_as_text(const struct gpu_list *list, char *buf, size_t size)
+{
+	size_t len = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < list->n; i++) {
+		const struct gpu_pick *p = &list->picks[i];
+
+		if (p->by_uuid)
+			(void)snprintf(buf + len, size - len, "%s;", p->uuid);
+		else
+			(void)snprintf(buf + len, size - len, "%u;", p->index);
+		len = strlen(buf);
+	}
+}
+
+static void test_gpus(void **state)
+{
+	static const struct {
+		const char *text;
+		int r;
+		const char *want; /* of the picks */
+	} cases[] = {
+		{ "0", 0, "0;" },
+		{ "0,1", 0, "0;1;" },
+		{ "0 1 2", 0, "0;1;2;" },
+		{ "3,0-2,1", 0, "3;0;1;2;" },
+		{ "all", 0, "" },
+		{ "GPU-1a2b", 0, "GPU-1a2b;" },
+		{ "MIG-41b35014-745b-5bc6-90b2-d5da4ca84b54, 1", 0,
+		  "MIG-41b35014-745b-5bc6-90b2-d5da4ca84b54;1;" },
+		{ "MIG-GPU-8932f937/1/0", 0, "MIG-GPU-8932f937/1/0;" },
+		{ "", -EINVAL },
+		{ ",", -EINVAL },
+		{ "all,0", -EINVAL },
+		{ "-1", -EINVAL },
+		{ "2-1", -EINVAL },
+		{ "256", -EINVAL },
+		{ "1.0", -EINVAL },
+		{ "0x1", -EINVAL },
+		{ "GPU-", -EINVAL },
+		{ "GPU-1;rm", -EINVAL },
+		{ "cuda:0", -EINVAL },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct gpu_list list = { 0 };
+		char got[256];
+		struct err e = ERR_INIT;
+		int r = unit_parse_gpus(cases[i].text, &list, &e);
+
+		if (r != cases[i].r)
+			fail_msg("\"%s\" gave %d: %s", cases[i].text, r, e.text);
+		if (r == 0) {
+			gpus_as_text(&list, got, sizeof(got));
+			assert_string_equal(got, cases[i].want);
+			assert_int_equal(list.all, strcmp(cases[i].text, "all") == 0);
+		}
+		gpu_list_clear(&list);
+	}
+	assert_true(unit_is_gpu_word("0-3"));
+	assert_false(unit_is_gpu_word("status"));
+	assert_false(unit_is_gpu_word("--json"));
+}
+
+/* 2026-11-21 12:00 in Berlin (TZ of the tests). */
+#define NOON (1795258800ULL * NS_PER_S)
+
+static void test_times(void **state)
+{
+	static const struct {
+		const char *text;
+		int r;
+		int64_t after_noon_s;
+	} cases[] = {
+		{ "18:30", 0, 6 * 3600 + 1800 },
+		{ "12:00", 0, 86400 },
+		{ "08:00", 0, 20 * 3600 },
+		{ "2026-11-22 08:00", 0, 20 * 3600 },
+		{ "2026-11-22T08:00:30", 0, 20 * 3600 + 30 },
+		{ "2026-11-22T08:00:00+01:00", 0, 20 * 3600 },
+		{ "2026-11-22T07:00:00Z", 0, 20 * 3600 },
+		{ "2026-11-22T07:00:00.250Z", 0, 20 * 3600 },
+		{ "2026-11-22", 0, 12 * 3600 },
+		/* The other side of a change of the clocks: one hour more than days * 24. */
+		{ "2027-07-01 12:00", 0, 222 * 86400 - 3600 },
+		{ "2026-11-21 08:00", -ERANGE },
+		{ "2027-02-30 08:00", -EINVAL },
+		{ "25:00", -EINVAL },
+		{ "tomorrow", -EINVAL },
+		{ "", -EINVAL },
+		{ "18:30x", -EINVAL },
+		{ "2026-11-22T08:00+99:00", -EINVAL },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		uint64_t ns = 0;
+		struct err e = ERR_INIT;
+		int r = unit_parse_time(cases[i].text, NOON, &ns, &e);
+		int64_t after = (int64_t)(ns / NS_PER_S) - (int64_t)(NOON / NS_PER_S);
+
+		if (r != cases[i].r || (r == 0 && after != cases[i].after_noon_s))
+			fail_msg("\"%s\" gave %d, %lld: %s", cases[i].text, r, (long long)after,
+				 e.text);
+	}
+}
+
+static void test_formats(void **state)
+{
+	char b[UNIT_TEXT_MAX];
+	static const uint64_t sizes_exact[] = { 0, 1, 1024, 1536 * MIB, 38 * GIB, 3 * TIB, 1025 };
+	static const uint64_t durations_exact[] = { 0, 1, 90000, 65 * MS_PER_MIN,
+						    2 * MS_PER_DAY + 1 };
+
+	assert_string_equal(unit_format_gib(38 * GIB, b), "38.0 GiB");
+	assert_string_equal(unit_format_gib(GIB / 2, b), "0.5 GiB");
+	assert_string_equal(unit_format_gib(12 * KIB, b), "12 KiB");
+	assert_string_equal(unit_format_gib(0, b), "0.0 GiB");
+	assert_string_equal(unit_format_duration(0, b), "0s");
+	assert_string_equal(unit_format_duration(250, b), "250ms");
+	assert_string_equal(unit_format_duration(303000, b), "5m 03s");
+	assert_string_equal(unit_format_duration(65 * MS_PER_MIN, b), "1h 05m");
+	assert_string_equal(unit_format_duration(51 * MS_PER_H, b), "2d 3h");
+	assert_string_equal(unit_format_size_exact(1536 * MIB, b), "1536M");
+	assert_string_equal(unit_format_duration_exact(90 * MS_PER_MIN, b), "1h30m");
+	for (size_t i = 0; i < ARRAY_LEN(sizes_exact); i++) {
+		uint64_t back = 1;
+
+		assert_int_equal(
+			unit_parse_size(unit_format_size_exact(sizes_exact[i], b), &back, NULL), 0);
+		assert_int_equal(back, sizes_exact[i]);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(durations_exact); i++) {
+		uint64_t back = 1;
+
+		assert_int_equal(
+			unit_parse_duration(unit_format_duration_exact(durations_exact[i], b),
+					    &back, NULL),
+			0);
+		assert_int_equal(back, durations_exact[i]);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes),	cmocka_unit_test(test_durations),
+		cmocka_unit_test(test_mem),	cmocka_unit_test(test_percent_and_band),
+		cmocka_unit_test(test_gpus),	cmocka_unit_test(test_times),
+		cmocka_unit_test(test_formats),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
