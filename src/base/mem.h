@@ -6,7 +6,7 @@
  * Allocation and ownership.
  *
  * x*() never return NULL: a process that is out of memory ends at once with a message. That is the
- * safe side for every process of ours: a dead guard or holder frees its devices (DESIGN.md,
+ * safe side for every process of ours: a dead guard or holder frees its devices (docs/design.md,
  * invariant 2), a dead agent is replaced, and nothing half-built goes on.
  *
  * Ownership is shown by the cleanup attributes: a constructor builds into a variable that is marked

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/enumstr.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -96,29 +97,40 @@ static int parse_gpus(const struct value_spec *spec, const char *text, struct va
 	return unit_parse_gpus(text, &v->gpus, e);
 }
 
-static int parse_string(const struct value_spec *spec, const char *text, struct value *v,
-			struct err *e)
+static int no_controls(const char *text, struct err *e)
 {
 	for (const char *p = text; *p; p++) {
 		if (iscntrl((unsigned char)*p))
 			return err_set(e, -EINVAL, "the text has a control character in it");
 	}
-	v->str = xstrdup(text);
 	return 0;
+}
+
+static int parse_string(const struct value_spec *spec, const char *text, struct value *v,
+			struct err *e)
+{
+	int r = no_controls(text, e);
+
+	if (r == 0)
+		v->str = xstrdup(text);
+	return r;
 }
 
 static int parse_path(const struct value_spec *spec, const char *text, struct value *v,
 		      struct err *e)
 {
-	const char *home = getenv("HOME");
+	bool in_home = text[0] == '~' && text[1] == '/';
+	int r = no_controls(text, e);
 
-	if (text[0] == '~' && text[1] == '/' && home) {
-		v->str = xasprintf("%s%s", home, text + 1);
-		return 0;
-	}
-	if (text[0] != '/')
+	if (r < 0)
+		return r;
+	if (!in_home && text[0] != '/')
 		return err_set(e, -EINVAL, "\"%s\" is not an absolute path", text);
-	return parse_string(spec, text, v, e);
+
+	cleanup_free char *home = fs_home_dir();
+
+	v->str = in_home ? xasprintf("%s%s", home, text + 1) : xstrdup(text);
+	return 0;
 }
 
 static int parse_name(const struct value_spec *spec, const char *text, struct value *v,

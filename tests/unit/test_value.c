@@ -37,6 +37,7 @@ static const struct {
 	{ { VALUE_STRING }, "a\033[31m", NULL, "control character" },
 	{ { VALUE_PATH }, "/dev", "/dev" },
 	{ { VALUE_PATH }, "dev", NULL, "not an absolute path" },
+	{ { VALUE_PATH }, "~/a\033", NULL, "control character" },
 	{ { VALUE_NAME }, "night-1.x", "night-1.x" },
 	{ { VALUE_NAME }, "../x", NULL, "not a name" },
 	{ { VALUE_NAME }, "a/b", NULL, "not a name" },
