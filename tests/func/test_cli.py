@@ -146,7 +146,10 @@ def test_full_output_is_a_failure(build, env):
 
 
 def on_terminal(build, env):
-    master, slave = pty.openpty()
+    try:
+        master, slave = pty.openpty()
+    except OSError as e:
+        pytest.skip(f"no terminals here: {e}")
     subprocess.run([build / "tenure", "config", "show"], env=env, stdout=slave, check=True)
     os.close(slave)
     out = b""

@@ -217,7 +217,7 @@ static void test_gpus(void **state)
 	assert_false(unit_is_gpu_word("--json"));
 }
 
-/* 2026-11-21 12:00 in Berlin (TZ of the tests). */
+/* 2026-11-21 12:00 in the zone that tests/meson.build sets: Central Europe, without tzdata. */
 #define NOON (1795258800ULL * NS_PER_S)
 
 static void test_times(void **state)
