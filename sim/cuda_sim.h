@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SIM_CUDA_SIM_H
+#define TENURE_SIM_CUDA_SIM_H
+
+/*
+ * Inside the simulated libcuda: what a process has, and how an exported function begins.
+ *
+ * Every exported function starts with CU_ENTER(needs): it refuses where CUDA would (not initialised,
+ * in a forked child, no context), and is where injected faults strike. Handles are pointers to the
+ * structures below; they are looked up before use, so that a stale one gives an error and no crash.
+ *
+ * cu.lock guards everything of the process and is never held over a sleep. It comes before the
+ * machine's data lock; the machine's driver lock is never taken with it held.
+ */
+
+#include "gpu/cuda_abi.h"
+#include "machine.h"
+
+#define CU_EXPORT __attribute__((visibility("default")))
+
+/* A second name for the same function. */
+#define CU_ALIAS(name, of)                                                                         \
+	extern CU_EXPORT __typeof__(of) name __attribute__((alias(#of), copy(of)))
+
+enum cu_needs { NEEDS_NOTHING, NEEDS_INIT, NEEDS_CONTEXT };
+
+#define CU_ENTER(needs)                                                                            \
+	do {                                                                                       \
+		CUresult enter_ = cu_enter(__func__, needs);                                       \
+		if (enter_ != CUDA_SUCCESS)                                                        \
+			return enter_;                                                             \
+	} while (0)
+
+#define CU_PAGE (2 * SIM_MIB) /* granularity of the card's memory */
+
+/* One kernel or marker in a stream. */
+struct cu_launch {
+	struct cu_launch *next;
+	uint64_t earliest_ns;
+	uint64_t duration_ns;
+	uint64_t start_ns, end_ns; /* as planned now */
+	uint64_t seq;              /* in the device's ring; 0 for a marker */
+	const volatile uint32_t *stop;
+	struct CUevent_st *event;
+};
+
+struct CUstream_st {
+	struct CUstream_st *next;
+	struct CUctx_st *ctx;
+	unsigned int flags;
+	int priority;
+	int queued;
+	uint64_t last_end_ns; /* of what has left the queue */
+	struct cu_launch *head, **tail;
+};
+
+struct CUevent_st {
+	struct CUevent_st *next;
+	unsigned int flags;
+	bool recorded;
+	struct cu_launch *pending; /* NULL when reached */
+	uint64_t reached_ns;
+};
+
+struct CUctx_st {
+	struct CUctx_st *next;
+	int ordinal;
+	int dev; /* the machine's number */
+	bool primary, dead;
+	unsigned int flags;
+	int refs; /* of a primary context */
+	struct CUstream_st standard;
+};
+
+struct CUfunc_st {
+	struct CUfunc_st *next;
+	struct CUmod_st *module;
+	char name[256];
+	int nparams;
+	size_t params_bytes;
+};
+
+struct CUmod_st {
+	struct CUmod_st *next;
+	struct CUctx_st *ctx;
+	struct CUfunc_st *functions;
+};
+
+/* A page of device memory: a repeated word until somebody writes less than a page into it. */
+struct cu_page {
+	uint8_t *data;
+	uint32_t word;
+};
+
+/* Device memory (dev >= 0) or pinned host memory (host != NULL). */
+struct cu_block {
+	struct cu_block *next;
+	CUdeviceptr addr;
+	size_t size;
+	uint64_t charged; /* what the card was charged; 0 for small pieces and host memory */
+	struct CUctx_st *ctx;
+	uint8_t *host;
+	bool is_small;
+	struct cu_page *pages;
+};
+
+struct cu_process {
+	pthread_mutex_t lock;
+	struct sim_machine *m;
+	pid_t pid; /* 0 until cuInit succeeded */
+	int nvisible;
+	int visible[SIM_DEV_MAX];
+	bool allocated[SIM_DEV_MAX];      /* the first allocation opens the node once more */
+	uint64_t small_bytes[SIM_DEV_MAX]; /* pieces that share pages */
+	uint64_t next_addr;
+	struct CUctx_st *contexts;
+	struct CUctx_st *primary[SIM_DEV_MAX];
+	struct CUstream_st *streams;
+	struct CUevent_st *events;
+	struct CUmod_st *modules;
+	struct cu_block *blocks;
+};
+
+extern struct cu_process cu;
+
+CUresult cu_enter(const char *function, enum cu_needs needs);
+
+/* Fill cu.visible from CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. */
+void cu_visible_devices(void);
+
+/*
+ * A part of a process's start: opens spread over ns, with short stretches of the driver's lock. dev is
+ * the one whose node is opened, -1 all cards.
+ */
+void cu_start_phase(uint64_t ns, int ctl_opens, int node_opens, int dev);
+
+/* The calling thread's context; NULL: none. */
+struct CUctx_st *cu_current(void);
+/* With cu.lock held. */
+bool cu_context_known(const struct CUctx_st *ctx);
+struct CUstream_st *cu_stream_find(CUstream stream); /* also the standard ones; NULL: unknown */
+struct CUfunc_st *cu_function_find(CUfunction function);
+struct cu_block *cu_block_find(CUdeviceptr addr, size_t size);
+
+/* Wait, without any lock, until all that was launched in ctx has ended. */
+void cu_context_wait(struct CUctx_st *ctx);
+
+/* Give back everything of ctx, with the cost of freeing it piece by piece. */
+void cu_context_clear(struct CUctx_st *ctx);
+void cu_streams_drop(struct CUctx_st *ctx);
+void cu_modules_drop(struct CUctx_st *ctx);
+
+/* Account size bytes on ctx's device and wait until they are clean. */
+CUresult cu_charge(struct CUctx_st *ctx, uint64_t bytes);
+void cu_uncharge(struct CUctx_st *ctx, uint64_t bytes);
+/* A fresh range of device addresses. */
+CUdeviceptr cu_address(size_t size);
+void cu_pages_free(struct cu_block *b);
+
+#endif
