@@ -52,8 +52,7 @@ static CUresult machine_add(int dev)
 	if (res == CUDA_SUCCESS) {
 		(void)sim_energy_mj(m, dev);
 		if (p->use[dev].contexts++ == 0)
-			p->use[dev].visible_ns =
-				sim_now_ns() + sim_cost_ns(m, SIM_T_PID_VISIBLE);
+			p->use[dev].visible_ns = sim_now_ns() + sim_cost_ns(m, SIM_T_PID_VISIBLE);
 	}
 	sim_unlock(&m->data);
 	return res;

@@ -2,9 +2,10 @@
 
 /*
  * Devices as CUDA sees them. The ordinals are an order of their own: fastest first unless
- * CUDA_DEVICE_ORDER=PCI_BUS_ID, and cut down by CUDA_VISIBLE_DEVICES, whose rules are the documented
- * ones: indexes into that order, UUIDs or prefixes of them, and the list ends at the first entry that
- * names nothing. A card in MIG mode is not a device; of MIG instances a process gets one.
+ * CUDA_DEVICE_ORDER=PCI_BUS_ID, and cut down by CUDA_VISIBLE_DEVICES, whose rules are the
+ * documented ones: indexes into that order, UUIDs or prefixes of them, and the list ends at the
+ * first entry that names nothing. A card in MIG mode is not a device; of MIG instances a process
+ * gets one.
  */
 #include "cuda_sim.h"
 

@@ -162,8 +162,8 @@ CU_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int 
 	(void)dlclose(self);
 	*function = found;
 	if (status)
-		*status = found ? CU_GET_PROC_ADDRESS_SUCCESS :
-				  CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+		*status =
+			found ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 	return found || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
@@ -178,14 +178,18 @@ CU_EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int ver
 
 /* Known to programs, not simulated: they say so and do nothing. */
 #define NOT_SIMULATED(X)                                                                           \
-	X(cuMemAllocManaged) X(cuMemAllocPitch_v2) X(cuMemAllocAsync) X(cuMemFreeAsync)            \
-	X(cuMemPoolCreate) X(cuDeviceGetDefaultMemPool) X(cuDeviceCanAccessPeer)                   \
-	X(cuCtxEnablePeerAccess) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle_v2)                     \
-	X(cuMemHostRegister_v2) X(cuMemHostUnregister) X(cuStreamBeginCapture_v2)                  \
-	X(cuGraphCreate) X(cuGraphLaunch) X(cuLaunchKernelEx) X(cuLaunchCooperativeKernel)         \
-	X(cuLibraryLoadData) X(cuModuleGetGlobal_v2) X(cuLinkCreate_v2) X(cuTexObjectCreate)       \
-	X(cuArrayCreate_v2) X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle)      \
-	X(cuMulticastCreate) X(cuStreamAddCallback) X(cuLaunchHostFunc) X(cuGetExportTable)
+	X(cuMemAllocManaged)                                                                       \
+	X(cuMemAllocPitch_v2) X(cuMemAllocAsync) X(cuMemFreeAsync) X(cuMemPoolCreate) X(           \
+		cuDeviceGetDefaultMemPool) X(cuDeviceCanAccessPeer) X(cuCtxEnablePeerAccess)       \
+		X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle_v2) X(cuMemHostRegister_v2) X(           \
+			cuMemHostUnregister) X(cuStreamBeginCapture_v2) X(cuGraphCreate)           \
+			X(cuGraphLaunch) X(cuLaunchKernelEx) X(cuLaunchCooperativeKernel) X(       \
+				cuLibraryLoadData) X(cuModuleGetGlobal_v2) X(cuLinkCreate_v2)      \
+				X(cuTexObjectCreate) X(cuArrayCreate_v2) X(                        \
+					cuMemExportToShareableHandle)                              \
+					X(cuMemImportFromShareableHandle) X(cuMulticastCreate)     \
+						X(cuStreamAddCallback) X(cuLaunchHostFunc)         \
+							X(cuGetExportTable)
 
 #define NOT_SIMULATED_STUB(name)                                                                   \
 	CU_EXPORT CUresult name(void);                                                             \

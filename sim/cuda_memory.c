@@ -3,10 +3,10 @@
 /*
  * Device memory and pinned host memory.
  *
- * The card is charged in pages of 2 MiB; pieces below 1 MiB share pages, as on the real thing. Device
- * addresses are numbers that no host mapping has, so a program that dereferences one crashes. What is
- * written there is kept: a page is one repeated word (so that filling 130 GiB costs nothing) until less
- * than a page is written into it; then it gets real memory.
+ * The card is charged in pages of 2 MiB; pieces below 1 MiB share pages, as on the real thing.
+ * Device addresses are numbers that no host mapping has, so a program that dereferences one
+ * crashes. What is written there is kept: a page is one repeated word (so that filling 130 GiB
+ * costs nothing) until less than a page is written into it; then it gets real memory.
  */
 #include "cuda_sim.h"
 
@@ -140,8 +140,8 @@ static uint64_t small_charge(int dev, uint64_t size, bool add)
 	uint64_t before = round_up(cu.small_bytes[dev], CU_PAGE);
 
 	cu.small_bytes[dev] = add ? cu.small_bytes[dev] + size : cu.small_bytes[dev] - size;
-	return add ? round_up(cu.small_bytes[dev], CU_PAGE) - before :
-		     before - round_up(cu.small_bytes[dev], CU_PAGE);
+	return add ? round_up(cu.small_bytes[dev], CU_PAGE) - before
+		   : before - round_up(cu.small_bytes[dev], CU_PAGE);
 }
 
 CU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t size)

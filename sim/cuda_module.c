@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Modules: the PTX text is read for what a launch needs, the names and parameters of its entries, and
- * for what a real load would refuse. Binary images (cubin, fat binary) are not simulated.
+ * Modules: the PTX text is read for what a launch needs, the names and parameters of its entries,
+ * and for what a real load would refuse. Binary images (cubin, fat binary) are not simulated.
  */
 #include "cuda_sim.h"
 
@@ -182,8 +182,8 @@ CU_EXPORT CUresult cuModuleLoadData(CUmodule *ret, const void *image)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	module = calloc(1, sizeof(*module));
 	text = without_comments(image);
-	res = module && text ? read_ptx(text, &cu.m->devs[ctx->dev], module) :
-			       CUDA_ERROR_OUT_OF_MEMORY;
+	res = module && text ? read_ptx(text, &cu.m->devs[ctx->dev], module)
+			     : CUDA_ERROR_OUT_OF_MEMORY;
 	free(text);
 	if (res != CUDA_SUCCESS) {
 		if (module)

@@ -5,9 +5,10 @@
 /*
  * Inside the simulated libcuda: what a process has, and how an exported function begins.
  *
- * Every exported function starts with CU_ENTER(needs): it refuses where CUDA would (not initialised,
- * in a forked child, no context), and is where injected faults strike. Handles are pointers to the
- * structures below; they are looked up before use, so that a stale one gives an error and no crash.
+ * Every exported function starts with CU_ENTER(needs): it refuses where CUDA would (not
+ * initialised, in a forked child, no context), and is where injected faults strike. Handles are
+ * pointers to the structures below; they are looked up before use, so that a stale one gives an
+ * error and no crash.
  *
  * cu.lock guards everything of the process and is never held over a sleep. It comes before the
  * machine's data lock; the machine's driver lock is never taken with it held.
@@ -39,7 +40,7 @@ struct cu_launch {
 	uint64_t earliest_ns;
 	uint64_t duration_ns;
 	uint64_t start_ns, end_ns; /* as planned now */
-	uint64_t seq;              /* in the device's ring; 0 for a marker */
+	uint64_t seq;		   /* in the device's ring; 0 for a marker */
 	const volatile uint32_t *stop;
 	struct CUevent_st *event;
 };
@@ -110,7 +111,7 @@ struct cu_process {
 	pid_t pid; /* 0 until cuInit succeeded */
 	int nvisible;
 	int visible[SIM_DEV_MAX];
-	bool allocated[SIM_DEV_MAX];      /* the first allocation opens the node once more */
+	bool allocated[SIM_DEV_MAX];	   /* the first allocation opens the node once more */
 	uint64_t small_bytes[SIM_DEV_MAX]; /* pieces that share pages */
 	uint64_t next_addr;
 	struct CUctx_st *contexts;
@@ -129,8 +130,8 @@ CUresult cu_enter(const char *function, enum cu_needs needs);
 void cu_visible_devices(void);
 
 /*
- * A part of a process's start: opens spread over ns, with short stretches of the driver's lock. dev is
- * the one whose node is opened, -1 all cards.
+ * A part of a process's start: opens spread over ns, with short stretches of the driver's lock. dev
+ * is the one whose node is opened, -1 all cards.
  */
 void cu_start_phase(uint64_t ns, int ctl_opens, int node_opens, int dev);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Streams, events, launches. Nothing runs: a launch is an interval of time, published in the machine so
- * that everybody's NVML sees the device busy. No thread keeps time. Each stream is a queue of planned
- * intervals, and whoever looks at it first brings it up to date (stream_advance): what has ended
- * leaves the queue; a kernel whose stop word has become non-zero ends now, and what is queued behind it
- * moves forward.
+ * Streams, events, launches. Nothing runs: a launch is an interval of time, published in the
+ * machine so that everybody's NVML sees the device busy. No thread keeps time. Each stream is a
+ * queue of planned intervals, and whoever looks at it first brings it up to date (stream_advance):
+ * what has ended leaves the queue; a kernel whose stop word has become non-zero ends now, and what
+ * is queued behind it moves forward.
  *
- * A kernel whose name begins with "tenure_" takes (stop word, nanoseconds, ...); any other takes the
- * machine's `kernel` time.
+ * A kernel whose name begins with "tenure_" takes (stop word, nanoseconds, ...); any other takes
+ * the machine's `kernel` time.
  *
  * Everything here is under cu.lock, except waiting.
  */
@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUEUE_MAX     1024    /* launches queued in a stream before a launch waits */
-#define POLL_NS       200000  /* how soon a set stop word is noticed by a waiter */
+#define QUEUE_MAX 1024	 /* launches queued in a stream before a launch waits */
+#define POLL_NS	  200000 /* how soon a set stop word is noticed by a waiter */
 
 struct CUstream_st *cu_stream_find(CUstream stream)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Virtual memory management: addresses, physical pieces and mappings are three things. A piece stays
- * charged to the card until it is released *and* mapped nowhere, as on the real thing. A mapping is a
- * cu_block without a context, so that copies and fills work on it and cuMemFree() refuses it.
+ * Virtual memory management: addresses, physical pieces and mappings are three things. A piece
+ * stays charged to the card until it is released *and* mapped nowhere, as on the real thing. A
+ * mapping is a cu_block without a context, so that copies and fills work on it and cuMemFree()
+ * refuses it.
  */
 #include "cuda_sim.h"
 
@@ -107,7 +108,8 @@ static struct piece *piece_find(CUmemGenericAllocationHandle handle)
 	return NULL;
 }
 
-/* Take p off the list if nothing needs it any more. cu.lock held; true: the caller gives it back. */
+/* Take p off the list if nothing needs it any more. cu.lock held; true: the caller gives it back.
+ */
 static bool piece_unused(struct piece *p)
 {
 	if (!p->released || p->mappings)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What a device of the simulated machine has: memory, launches, power. All functions want the data lock.
+ * What a device of the simulated machine has: memory, launches, power. All functions want the data
+ * lock.
  *
- * Memory is never stored as a sum: it is added up from the processes' entries whenever somebody looks,
- * so that forgetting a process cannot leave the sum wrong. Launches are intervals in a ring; what NVML
- * calls utilisation and what the meter calls power are both taken from it.
+ * Memory is never stored as a sum: it is added up from the processes' entries whenever somebody
+ * looks, so that forgetting a process cannot leave the sum wrong. Launches are intervals in a ring;
+ * what NVML calls utilisation and what the meter calls power are both taken from it.
  */
 #include "machine.h"
 

@@ -3,10 +3,10 @@
 /*
  * The machine's file, its locks and its processes.
  *
- * A process registers itself when it makes its first context. Nobody is told when a process dies; so
- * whoever looks at the machine first forgets the dead (sim_reap): a process is gone when its PID is
- * gone, when another process has it (start time), or when it is a zombie without living threads, since
- * the real driver also frees at exit and not at wait().
+ * A process registers itself when it makes its first context. Nobody is told when a process dies;
+ * so whoever looks at the machine first forgets the dead (sim_reap): a process is gone when its PID
+ * is gone, when another process has it (start time), or when it is a zombie without living threads,
+ * since the real driver also frees at exit and not at wait().
  */
 #include "machine.h"
 
@@ -296,8 +296,8 @@ static void proc_forget(struct sim_machine *m, struct sim_proc *p)
 	}
 	memset(p, 0, sizeof(*p));
 	if (bytes)
-		m->starting_until_ns =
-			sim_now_ns() + sim_cost_ns(m, SIM_T_EXIT_TEARDOWN) * (bytes / SIM_MIB) / 133120;
+		m->starting_until_ns = sim_now_ns() + sim_cost_ns(m, SIM_T_EXIT_TEARDOWN) *
+							      (bytes / SIM_MIB) / 133120;
 }
 
 void sim_reap(struct sim_machine *m, bool force)

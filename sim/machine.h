@@ -5,17 +5,19 @@
 /*
  * The simulated machine: one file, mapped by every process that uses it.
  *
- * `tenure sim` creates it, the simulated libcuda and libnvidia-ml map it (environment TENURE_SIM holds
- * its path), `tenure sim ctl` changes it while it runs. Nothing here allocates, prints or exits, and
- * nothing but libc and pthread is needed: the code is loaded into programs that are not ours.
+ * `tenure sim` creates it, the simulated libcuda and libnvidia-ml map it (environment TENURE_SIM
+ * holds its path), `tenure sim ctl` changes it while it runs. Nothing here allocates, prints or
+ * exits, and nothing but libc and pthread is needed: the code is loaded into programs that are not
+ * ours.
  *
  * Two process-shared robust mutexes:
  *   data    guards every field; held for microseconds, never over a sleep
- *   driver  stands for the driver's lock: a call that costs time sleeps with it held, so that the calls
- *           of all processes queue behind each other as they do on the real thing
- * A process that dies with one of them held leaves it to the next (EOWNERDEAD). driver before data.
+ *   driver  stands for the driver's lock: a call that costs time sleeps with it held, so that the
+ * calls of all processes queue behind each other as they do on the real thing A process that dies
+ * with one of them held leaves it to the next (EOWNERDEAD). driver before data.
  *
- * Times are CLOCK_MONOTONIC nanoseconds; sizes are bytes; functions that say "locked" want data held.
+ * Times are CLOCK_MONOTONIC nanoseconds; sizes are bytes; functions that say "locked" want data
+ * held.
  */
 
 #include <pthread.h>
@@ -41,7 +43,8 @@
 enum sim_pid_mode {
 	SIM_PIDS_SAME, /* one PID namespace: everybody sees everybody */
 	SIM_PIDS_HOST, /* the lists show the host's PIDs: real PID + SIM_PID_OFFSET */
-	SIM_PIDS_OWN,  /* processes of the other PID namespace are missing (TENURE_SIM_NEIGHBOUR=1) */
+	SIM_PIDS_OWN,  /* processes of the other PID namespace are missing (TENURE_SIM_NEIGHBOUR=1)
+			*/
 	SIM_PIDS_NONE, /* the lists are empty */
 	SIM_PIDS_MAX
 };
@@ -66,7 +69,7 @@ struct sim_dev {
 	char uuid[64];
 	char name[96];
 	int32_t parent; /* device number of the card, of a MIG instance; -1 for a card */
-	int32_t minor;  /* N of nvidiaN, of a card */
+	int32_t minor;	/* N of nvidiaN, of a card */
 	uint32_t gi_id, ci_id;
 	uint32_t sm_count;
 	int32_t cc_major, cc_minor;
@@ -89,7 +92,7 @@ struct sim_dev {
 /* What one process has on one device. */
 struct sim_use {
 	uint32_t contexts;
-	uint64_t bytes;      /* allocations, without what the contexts cost */
+	uint64_t bytes;	     /* allocations, without what the contexts cost */
 	uint64_t visible_ns; /* the PID is in the lists from then on; 0: no context */
 };
 
@@ -107,7 +110,7 @@ struct sim_xid {
 
 struct sim_fault {
 	char function[64]; /* "" is a free slot; matches with and without _vN */
-	int64_t after;     /* the after-th call fails; -1 every call */
+	int64_t after;	   /* the after-th call fails; -1 every call */
 	int32_t error;
 	bool hang; /* calls wait until the fault is gone */
 };
@@ -117,7 +120,7 @@ struct sim_machine {
 	uint32_t version;
 	uint32_t size; /* of this structure: another build's file is refused */
 	char dir[256];
-	char nodes[272];         /* directory of the device nodes */
+	char nodes[272];	 /* directory of the device nodes */
 	char nodes_private[272]; /* the same for TENURE_SIM_NODES=private */
 	char driver_version[32];
 	int32_t cuda_version;
@@ -131,7 +134,7 @@ struct sim_machine {
 	uint64_t reaped_ns;
 	uint64_t starting_until_ns; /* some process is starting: driver calls are slower */
 	uint64_t last_context_ns;   /* when the host last had a context: warm or cold */
-	uint32_t xid_seq;           /* futex; XID n is xids[n % SIM_XID_MAX] */
+	uint32_t xid_seq;	    /* futex; XID n is xids[n % SIM_XID_MAX] */
 	struct sim_xid xids[SIM_XID_MAX];
 	uint32_t nfaults;
 	struct sim_fault faults[SIM_FAULT_MAX];
@@ -155,12 +158,14 @@ void sim_unlock(pthread_mutex_t *mutex);
 
 /* The scaled length of a timing. */
 uint64_t sim_cost_ns(const struct sim_machine *m, enum sim_timing_id id);
-/* A driver call: queue behind the driver's lock and keep it for ns (scaled already) + `lock slow`. */
+/* A driver call: queue behind the driver's lock and keep it for ns (scaled already) + `lock slow`.
+ */
 void sim_driver_call(struct sim_machine *m, uint64_t ns);
 /* Somebody starts until now + ns: NVML calls made meanwhile are slower. */
 void sim_starting(struct sim_machine *m, uint64_t ns);
 
-/* Fault injection at the entry of every exported function. 0, or the error to return. Waits on hang. */
+/* Fault injection at the entry of every exported function. 0, or the error to return. Waits on
+ * hang. */
 int sim_fault(struct sim_machine *m, const char *function);
 
 /* Forget dead processes; their memory is free. At most once a millisecond unless force. Locked. */
@@ -177,8 +182,8 @@ bool sim_has_context(const struct sim_machine *m, int dev);
 bool sim_host_has_context(const struct sim_machine *m);
 
 /*
- * Account an allocation. 0 and *ret_wait_ns: how long the caller waits, unlocked, until what it got is
- * scrubbed. -ENOMEM: the card is full. Locked.
+ * Account an allocation. 0 and *ret_wait_ns: how long the caller waits, unlocked, until what it got
+ * is scrubbed. -ENOMEM: the card is full. Locked.
  */
 int sim_mem_take(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t bytes,
 		 uint64_t *ret_wait_ns);

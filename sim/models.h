@@ -11,7 +11,8 @@ struct sim_model {
 	const char *key;  /* --model KEY */
 	const char *name; /* as NVML shows it */
 	uint32_t mem_mib;
-	uint32_t reserved_mib; /* what the driver keeps: "used" of an empty card in v1 memory info */
+	uint32_t
+		reserved_mib; /* what the driver keeps: "used" of an empty card in v1 memory info */
 	uint32_t sm_count;
 	int cc_major, cc_minor;
 	uint32_t limit_w, idle_w, context_w;

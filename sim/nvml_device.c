@@ -11,7 +11,8 @@
 
 #define IDLE_CLOCK_MHZ 345
 
-static unsigned int util_percent(const struct sim_machine *m, int dev, uint64_t now, uint64_t window)
+static unsigned int util_percent(const struct sim_machine *m, int dev, uint64_t now,
+				 uint64_t window)
 {
 	uint64_t busy = sim_busy_ns(m, dev, now - window, now, 0);
 
@@ -98,8 +99,8 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t handle, nvmlPciInfo_
 	pci->pciDeviceId = m->devs[dev].pci_device_id << 16 | 0x10de;
 	pci->pciSubSystemId = 0x16be10de;
 	(void)snprintf(pci->busId, sizeof(pci->busId), "%08X:%02X:%02X.0", 0u, pci->bus, 0u);
-	(void)snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "%04X:%02X:%02X.0", 0u,
-		       pci->bus, 0u);
+	(void)snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "%04X:%02X:%02X.0", 0u, pci->bus,
+		       0u);
 	NV_RETURN(NVML_SUCCESS);
 }
 NV_ALIAS(nvmlDeviceGetPciInfo_v2, nvmlDeviceGetPciInfo_v3);
@@ -151,7 +152,8 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUt
 	NV_RETURN(NVML_SUCCESS);
 }
 
-NV_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t handle, nvmlTemperatureSensors_t sensor,
+NV_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t handle,
+						nvmlTemperatureSensors_t sensor,
 						unsigned int *value)
 {
 	NV_DEVICE(handle, NV_CARD);
@@ -209,7 +211,8 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t
 	NV_RETURN(NVML_SUCCESS);
 }
 
-NV_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t handle, int *major, int *minor)
+NV_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t handle, int *major,
+							  int *minor)
 {
 	NV_DEVICE(handle, NV_ANY);
 	if (!major || !minor)

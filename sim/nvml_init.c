@@ -60,8 +60,7 @@ nvmlReturn_t nv_device(struct sim_machine *m, nvmlDevice_t handle, enum nv_kind 
 	if (dev >= m->ndevs)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	sim_driver_call(m, sim_cost_ns(m, starting ? SIM_T_NVML_CALL_STARTING : SIM_T_NVML_CALL));
-	if (m->devs[dev].lost ||
-	    (m->devs[dev].parent >= 0 && m->devs[m->devs[dev].parent].lost))
+	if (m->devs[dev].lost || (m->devs[dev].parent >= 0 && m->devs[m->devs[dev].parent].lost))
 		return NVML_ERROR_GPU_IS_LOST;
 	if (!mig_has_it(m, dev, kind))
 		return NVML_ERROR_NOT_SUPPORTED;
@@ -107,7 +106,8 @@ uint64_t nv_mono_ns(unsigned long long wall_us)
 /* As nvidia-smi is seen to do: nodes are opened several times over the start, one of each stays. */
 static void open_all(struct sim_machine *m)
 {
-	uint64_t opens = m->timing[SIM_T_NVML_OPENS_CTL], node_opens = m->timing[SIM_T_NVML_OPENS_NODE];
+	uint64_t opens = m->timing[SIM_T_NVML_OPENS_CTL],
+		 node_opens = m->timing[SIM_T_NVML_OPENS_NODE];
 	uint64_t step = sim_cost_ns(m, SIM_T_NVML_INIT) / (opens ? opens : 1);
 	char node[32];
 	int fd;
@@ -291,18 +291,24 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevi
 NV_ALIAS(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2);
 
 /* Known to programs, not simulated: they say so and write nothing. */
-#define NOT_SIMULATED(X)                                                                           \
-	X(nvmlDeviceGetTopologyCommonAncestor) X(nvmlDeviceGetTopologyNearestGpus)                 \
-	X(nvmlDeviceGetP2PStatus) X(nvmlDeviceGetNvLinkState) X(nvmlDeviceGetNvLinkVersion)        \
-	X(nvmlDeviceGetNvLinkRemotePciInfo_v2) X(nvmlGpmQueryDeviceSupport) X(nvmlGpmSampleAlloc)  \
-	X(nvmlGpmSampleFree) X(nvmlGpmSampleGet) X(nvmlGpmMigSampleGet) X(nvmlGpmMetricsGet)       \
-	X(nvmlDeviceGetFanSpeed) X(nvmlDeviceGetEncoderUtilization)                                \
-	X(nvmlDeviceGetDecoderUtilization) X(nvmlDeviceGetPcieThroughput)                          \
-	X(nvmlDeviceGetAccountingMode) X(nvmlDeviceGetFieldValues) X(nvmlDeviceGetSerial)          \
-	X(nvmlDeviceGetVbiosVersion) X(nvmlDeviceGetEccMode) X(nvmlDeviceGetTotalEccErrors)        \
-	X(nvmlDeviceGetRetiredPages) X(nvmlDeviceGetRemappedRows) X(nvmlDeviceSetComputeMode)      \
-	X(nvmlDeviceSetPersistenceMode) X(nvmlDeviceSetPowerManagementLimit)                       \
-	X(nvmlDeviceSetMigMode) X(nvmlDeviceSetGpuLockedClocks)
+#define NOT_SIMULATED(X)                                                                             \
+	X(nvmlDeviceGetTopologyCommonAncestor)                                                       \
+	X(nvmlDeviceGetTopologyNearestGpus) X(nvmlDeviceGetP2PStatus) X(nvmlDeviceGetNvLinkState) X( \
+		nvmlDeviceGetNvLinkVersion) X(nvmlDeviceGetNvLinkRemotePciInfo_v2)                   \
+		X(nvmlGpmQueryDeviceSupport) X(nvmlGpmSampleAlloc) X(nvmlGpmSampleFree) X(           \
+			nvmlGpmSampleGet) X(nvmlGpmMigSampleGet) X(nvmlGpmMetricsGet)                \
+			X(nvmlDeviceGetFanSpeed) X(nvmlDeviceGetEncoderUtilization) X(               \
+				nvmlDeviceGetDecoderUtilization) X(nvmlDeviceGetPcieThroughput)      \
+				X(nvmlDeviceGetAccountingMode) X(nvmlDeviceGetFieldValues) X(        \
+					nvmlDeviceGetSerial) X(nvmlDeviceGetVbiosVersion)            \
+					X(nvmlDeviceGetEccMode) X(nvmlDeviceGetTotalEccErrors) X(    \
+						nvmlDeviceGetRetiredPages)                           \
+						X(nvmlDeviceGetRemappedRows) X(                      \
+							nvmlDeviceSetComputeMode)                    \
+							X(nvmlDeviceSetPersistenceMode) X(           \
+								nvmlDeviceSetPowerManagementLimit)   \
+								X(nvmlDeviceSetMigMode) X(           \
+									nvmlDeviceSetGpuLockedClocks)
 
 #define NOT_SIMULATED_STUB(name)                                                                   \
 	NV_EXPORT nvmlReturn_t name(void);                                                         \

@@ -50,7 +50,8 @@ static bool make_entry(const struct sim_machine *m, const struct sim_proc *p, in
 
 	e->gi = e->ci = NVML_VALUE_NOT_AVAILABLE_32;
 	for (int i = 0; i < m->ndevs; i++) {
-		if (!sim_is_card_of(m, dev, i) || !p->use[i].visible_ns || p->use[i].visible_ns > now)
+		if (!sim_is_card_of(m, dev, i) || !p->use[i].visible_ns ||
+		    p->use[i].visible_ns > now)
 			continue;
 		visible = true;
 		if (m->devs[i].parent >= 0) {
@@ -145,7 +146,8 @@ LIST_SUFFIXES(LIST_FUNCTIONS)
 /* Per process, over what was kept since the caller last looked, at most one second. */
 NV_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t handle,
 						       nvmlProcessUtilizationSample_t *samples,
-						       unsigned int *count, unsigned long long since)
+						       unsigned int *count,
+						       unsigned long long since)
 {
 	uint64_t now = sim_now_ns(), from;
 	unsigned int n = 0, room, pid;
@@ -202,8 +204,9 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t handle, nvmlSamplingTyp
 			continue;
 		samples[n].timeStamp = nv_wall_us(at);
 		samples[n].sampleValue.ullVal = 0;
-		samples[n].sampleValue.uiVal = (unsigned int)(
-			sim_busy_ns(m, dev, at - SAMPLE_NS, at, 0) * 100 / SAMPLE_NS);
+		samples[n].sampleValue.uiVal =
+			(unsigned int)(sim_busy_ns(m, dev, at - SAMPLE_NS, at, 0) * 100 /
+				       SAMPLE_NS);
 		n++;
 	}
 	*count = n;

@@ -5,10 +5,10 @@
 /*
  * Inside the simulated libnvidia-ml: how an exported function begins and ends.
  *
- * NV_DEVICE(handle, kind) refuses where NVML would (not initialised, bad handle, device lost, a call
- * that MIG does not have), lets injected faults strike, queues behind the driver's lock, and leaves
- * the machine in m, its device number in dev, and the machine's data locked: the function must end
- * with NV_RETURN(). NV_ENTER() is the same without device and without the data lock.
+ * NV_DEVICE(handle, kind) refuses where NVML would (not initialised, bad handle, device lost, a
+ * call that MIG does not have), lets injected faults strike, queues behind the driver's lock, and
+ * leaves the machine in m, its device number in dev, and the machine's data locked: the function
+ * must end with NV_RETURN(). NV_ENTER() is the same without device and without the data lock.
  */
 
 #include "gpu/nvml_abi.h"
@@ -21,7 +21,7 @@
 
 enum nv_kind {
 	NV_CARD,   /* NOT_SUPPORTED on a MIG instance */
-	NV_ANY,    /* on both */
+	NV_ANY,	   /* on both */
 	NV_NO_MIG, /* NOT_SUPPORTED also on a card in MIG mode */
 };
 

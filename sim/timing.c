@@ -5,9 +5,9 @@
 #define MS (1000ULL * US)
 
 /*
- * "measured" figures were taken on hosts with one and four H200, driver 580.159, Linux 6.18, with bare
- * C programs; docs/hardware.md tells how. A warm host is one that has a context somewhere. cuInit and
- * context together give a newcomer's start: 160-195 ms warm, 340-380 ms cold.
+ * "measured" figures were taken on hosts with one and four H200, driver 580.159, Linux 6.18, with
+ * bare C programs; docs/hardware.md tells how. A warm host is one that has a context somewhere.
+ * cuInit and context together give a newcomer's start: 160-195 ms warm, 340-380 ms cold.
  */
 const struct sim_timing sim_timings[SIM_T_MAX] = {
 	[SIM_T_INIT_WARM] = { "init-warm", 72 * MS, "ns", true,

@@ -3,9 +3,9 @@
 #define TENURE_SIM_TIMING_H
 
 /*
- * Every figure of the simulated driver's timing, in one table (timing.c): name, default, unit, whether
- * the machine's time scale applies, and where it comes from. The machine keeps its own copy, which
- * `tenure sim ctl timing NAME VALUE` changes.
+ * Every figure of the simulated driver's timing, in one table (timing.c): name, default, unit,
+ * whether the machine's time scale applies, and where it comes from. The machine keeps its own
+ * copy, which `tenure sim ctl timing NAME VALUE` changes.
  */
 
 #include <stdbool.h>

@@ -4,6 +4,7 @@
 const struct cmd *const commands[] = {
 	&cmd_config,
 	&cmd_help,
+	&cmd_sim,
 	NULL,
 };
 

@@ -11,6 +11,7 @@
 
 extern const struct cmd cmd_config;
 extern const struct cmd cmd_help;
+extern const struct cmd cmd_sim;
 
 /* Ends with NULL. */
 extern const struct cmd *const commands[];
