@@ -197,6 +197,52 @@ static int read_document(const char *file, struct fy_document *doc, config_fn fn
 	return 0;
 }
 
+/* Length of the UTF-8 character at p, 0 when it is none (overlong forms and surrogates are none).
+ */
+static size_t utf8_len(const unsigned char *p, size_t left)
+{
+	size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+
+	if (p[0] > 0xf4 || len > left)
+		return 0;
+	for (size_t i = 1; i < len; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	}
+	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+	    (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+		return 0;
+	return len;
+}
+
+/*
+ * What libfyaml must not see: on some bytes that are no text it never ends
+ * (tests/fuzz/corpus/config has one), and a config has no use for directives.
+ */
+static int check_text(const char *file, const char *text, size_t len, struct err *e)
+{
+	struct config_mark mark = { 1, 1 };
+
+	for (size_t i = 0; i < len;) {
+		const unsigned char *p = (const unsigned char *)text + i;
+		size_t n = utf8_len(p, len - i);
+
+		if (!n || p[0] == 0x7f || (p[0] < ' ' && !strchr("\t\r\n", p[0])) || !p[0]) {
+			(void)err_set(e, -EINVAL, "this is not text: byte 0x%02x", p[0]);
+			return at(file, mark, e);
+		}
+		if (p[0] == '%' && mark.column == 1) {
+			(void)err_set(e, -EINVAL, "directives are not supported");
+			return at(file, mark, e);
+		}
+		mark.column++;
+		if (p[0] == '\n' || (p[0] == '\r' && p[1] != '\n'))
+			mark = (struct config_mark){ mark.line + 1, 1 };
+		i += n;
+	}
+	return 0;
+}
+
 /* Blank lines and comments only: libfyaml calls that an error, people call it an empty config. */
 static bool is_empty(const char *text, size_t len)
 {
@@ -207,9 +253,6 @@ static bool is_empty(const char *text, size_t len)
 		if (p < end && *p != '#')
 			return false;
 		p += strcspn(p, "\n");
-		/* A NUL ends strspn() but not the text. */
-		if (p < end && *p != '\n')
-			return false;
 	}
 	return true;
 }
@@ -222,10 +265,10 @@ int config_parse(const char *file, const char *text, size_t len, config_fn fn, v
 		 struct err *e)
 {
 	struct fy_diag_cfg diag_cfg;
-	int r;
+	int r = check_text(file, text, len, e);
 
-	if (is_empty(text, len))
-		return 0;
+	if (r < 0 || is_empty(text, len))
+		return r;
 
 	fy_diag_cfg_default(&diag_cfg);
 	diag_cfg.fp = NULL;

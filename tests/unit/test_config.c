@@ -43,6 +43,12 @@ static const struct {
 	{ "a: 'open\n", NULL, "f:" },
 	{ "a: \"x\\0y\"\n", NULL, "f:1:4: " },
 	{ "? [x]\n: 1\n", NULL, "f:1:" },
+	{ "a: 1\n%YAML 1.2\n", NULL, "f:2:1: directives are not supported" },
+	{ "a: 1\nb: \xff\n", NULL, "f:2:4: this is not text: byte 0xff" },
+	{ "a: \xc3\xa4 \x01\n", NULL, "f:1:6: this is not text: byte 0x01" },
+	{ "a: \xed\xa0\x80\n", NULL, "f:1:4: this is not text: byte 0xed" },
+	{ "a: \xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\r\n",
+	  "a=\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80@1:4;" },
 	{ "{\"a\": 1,}}", NULL, "f:1:" },
 };
 
