@@ -177,19 +177,37 @@ CU_EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int ver
 }
 
 /* Known to programs, not simulated: they say so and do nothing. */
-#define NOT_SIMULATED(X)                                                                           \
-	X(cuMemAllocManaged)                                                                       \
-	X(cuMemAllocPitch_v2) X(cuMemAllocAsync) X(cuMemFreeAsync) X(cuMemPoolCreate) X(           \
-		cuDeviceGetDefaultMemPool) X(cuDeviceCanAccessPeer) X(cuCtxEnablePeerAccess)       \
-		X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle_v2) X(cuMemHostRegister_v2) X(           \
-			cuMemHostUnregister) X(cuStreamBeginCapture_v2) X(cuGraphCreate)           \
-			X(cuGraphLaunch) X(cuLaunchKernelEx) X(cuLaunchCooperativeKernel) X(       \
-				cuLibraryLoadData) X(cuModuleGetGlobal_v2) X(cuLinkCreate_v2)      \
-				X(cuTexObjectCreate) X(cuArrayCreate_v2) X(                        \
-					cuMemExportToShareableHandle)                              \
-					X(cuMemImportFromShareableHandle) X(cuMulticastCreate)     \
-						X(cuStreamAddCallback) X(cuLaunchHostFunc)         \
-							X(cuGetExportTable)
+/* clang-format off */
+#define NOT_SIMULATED(X) \
+	X(cuMemAllocManaged) \
+	X(cuMemAllocPitch_v2) \
+	X(cuMemAllocAsync) \
+	X(cuMemFreeAsync) \
+	X(cuMemPoolCreate) \
+	X(cuDeviceGetDefaultMemPool) \
+	X(cuDeviceCanAccessPeer) \
+	X(cuCtxEnablePeerAccess) \
+	X(cuIpcGetMemHandle) \
+	X(cuIpcOpenMemHandle_v2) \
+	X(cuMemHostRegister_v2) \
+	X(cuMemHostUnregister) \
+	X(cuStreamBeginCapture_v2) \
+	X(cuGraphCreate) \
+	X(cuGraphLaunch) \
+	X(cuLaunchKernelEx) \
+	X(cuLaunchCooperativeKernel) \
+	X(cuLibraryLoadData) \
+	X(cuModuleGetGlobal_v2) \
+	X(cuLinkCreate_v2) \
+	X(cuTexObjectCreate) \
+	X(cuArrayCreate_v2) \
+	X(cuMemExportToShareableHandle) \
+	X(cuMemImportFromShareableHandle) \
+	X(cuMulticastCreate) \
+	X(cuStreamAddCallback) \
+	X(cuLaunchHostFunc) \
+	X(cuGetExportTable)
+/* clang-format on */
 
 #define NOT_SIMULATED_STUB(name)                                                                   \
 	CU_EXPORT CUresult name(void);                                                             \

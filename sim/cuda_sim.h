@@ -19,9 +19,14 @@
 
 #define CU_EXPORT __attribute__((visibility("default")))
 
-/* A second name for the same function. */
-#define CU_ALIAS(name, of)                                                                         \
-	extern CU_EXPORT __typeof__(of) name __attribute__((alias(#of), copy(of)))
+/* A second name for the same function. gcc wants its attributes repeated, clang has no word for it.
+ */
+#if __has_attribute(copy)
+#define CU_ALIAS_OF(of) alias(#of), copy(of)
+#else
+#define CU_ALIAS_OF(of) alias(#of)
+#endif
+#define CU_ALIAS(name, of) extern CU_EXPORT __typeof__(of) name __attribute__((CU_ALIAS_OF(of)))
 
 enum cu_needs { NEEDS_NOTHING, NEEDS_INIT, NEEDS_CONTEXT };
 

@@ -291,24 +291,38 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevi
 NV_ALIAS(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2);
 
 /* Known to programs, not simulated: they say so and write nothing. */
-#define NOT_SIMULATED(X)                                                                             \
-	X(nvmlDeviceGetTopologyCommonAncestor)                                                       \
-	X(nvmlDeviceGetTopologyNearestGpus) X(nvmlDeviceGetP2PStatus) X(nvmlDeviceGetNvLinkState) X( \
-		nvmlDeviceGetNvLinkVersion) X(nvmlDeviceGetNvLinkRemotePciInfo_v2)                   \
-		X(nvmlGpmQueryDeviceSupport) X(nvmlGpmSampleAlloc) X(nvmlGpmSampleFree) X(           \
-			nvmlGpmSampleGet) X(nvmlGpmMigSampleGet) X(nvmlGpmMetricsGet)                \
-			X(nvmlDeviceGetFanSpeed) X(nvmlDeviceGetEncoderUtilization) X(               \
-				nvmlDeviceGetDecoderUtilization) X(nvmlDeviceGetPcieThroughput)      \
-				X(nvmlDeviceGetAccountingMode) X(nvmlDeviceGetFieldValues) X(        \
-					nvmlDeviceGetSerial) X(nvmlDeviceGetVbiosVersion)            \
-					X(nvmlDeviceGetEccMode) X(nvmlDeviceGetTotalEccErrors) X(    \
-						nvmlDeviceGetRetiredPages)                           \
-						X(nvmlDeviceGetRemappedRows) X(                      \
-							nvmlDeviceSetComputeMode)                    \
-							X(nvmlDeviceSetPersistenceMode) X(           \
-								nvmlDeviceSetPowerManagementLimit)   \
-								X(nvmlDeviceSetMigMode) X(           \
-									nvmlDeviceSetGpuLockedClocks)
+/* clang-format off */
+#define NOT_SIMULATED(X) \
+	X(nvmlDeviceGetTopologyCommonAncestor) \
+	X(nvmlDeviceGetTopologyNearestGpus) \
+	X(nvmlDeviceGetP2PStatus) \
+	X(nvmlDeviceGetNvLinkState) \
+	X(nvmlDeviceGetNvLinkVersion) \
+	X(nvmlDeviceGetNvLinkRemotePciInfo_v2) \
+	X(nvmlGpmQueryDeviceSupport) \
+	X(nvmlGpmSampleAlloc) \
+	X(nvmlGpmSampleFree) \
+	X(nvmlGpmSampleGet) \
+	X(nvmlGpmMigSampleGet) \
+	X(nvmlGpmMetricsGet) \
+	X(nvmlDeviceGetFanSpeed) \
+	X(nvmlDeviceGetEncoderUtilization) \
+	X(nvmlDeviceGetDecoderUtilization) \
+	X(nvmlDeviceGetPcieThroughput) \
+	X(nvmlDeviceGetAccountingMode) \
+	X(nvmlDeviceGetFieldValues) \
+	X(nvmlDeviceGetSerial) \
+	X(nvmlDeviceGetVbiosVersion) \
+	X(nvmlDeviceGetEccMode) \
+	X(nvmlDeviceGetTotalEccErrors) \
+	X(nvmlDeviceGetRetiredPages) \
+	X(nvmlDeviceGetRemappedRows) \
+	X(nvmlDeviceSetComputeMode) \
+	X(nvmlDeviceSetPersistenceMode) \
+	X(nvmlDeviceSetPowerManagementLimit) \
+	X(nvmlDeviceSetMigMode) \
+	X(nvmlDeviceSetGpuLockedClocks)
+/* clang-format on */
 
 #define NOT_SIMULATED_STUB(name)                                                                   \
 	NV_EXPORT nvmlReturn_t name(void);                                                         \

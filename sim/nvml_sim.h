@@ -16,8 +16,14 @@
 
 #define NV_EXPORT __attribute__((visibility("default")))
 
-#define NV_ALIAS(name, of)                                                                         \
-	extern NV_EXPORT __typeof__(of) name __attribute__((alias(#of), copy(of)))
+/* A second name for the same function. gcc wants its attributes repeated, clang has no word for it.
+ */
+#if __has_attribute(copy)
+#define NV_ALIAS_OF(of) alias(#of), copy(of)
+#else
+#define NV_ALIAS_OF(of) alias(#of)
+#endif
+#define NV_ALIAS(name, of) extern NV_EXPORT __typeof__(of) name __attribute__((NV_ALIAS_OF(of)))
 
 enum nv_kind {
 	NV_CARD,   /* NOT_SUPPORTED on a MIG instance */

@@ -19,12 +19,14 @@ def layers(tree):
     ("src/base/a.c", "", "a.c: has no header"),
     ("src/other/a.h", "", "src/other is not a layer"),
     ("sim/a.c", '#include "base/real.h"\n', "sim may include only"),
+    ("sim/cmd_a.c", '#include "base/real.h"\n', None),
+    ("sim/cmd_a.c", '#include "hold/real.h"\n', "sim may include only"),
     ("src/cli/a.h", '#include "base/real.h"\n#include <stdio.h>\n', None),
     ("src/cli/cmd_x.c", "", None),
     ("sim/a.c", '#include "gpu/nvml_abi.h"\n#include "a.h"\n', None),
 ])
 def test_layers(tmp_path, path, text, want):
-    for name in ("src/base/real.h", "src/gpu/nvml_abi.h", path):
+    for name in ("src/base/real.h", "src/hold/real.h", "src/gpu/nvml_abi.h", path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     (tmp_path / path).write_text(text)
