@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The holder.
+ *
+ * Letting go is what it is built for. Memory is taken in a few large pieces, because each driver
+ * call queues behind a starting newcomer for the driver's lock: 400 pieces take most of a second to
+ * free, four take some 45 ms (GPU-FACTS.md). It is freed in place and the context stays: ending the
+ * process would take longer and slow the newcomer's start. Between the order and the memory being
+ * free nothing is allocated, logged or read.
+ *
+ * An order to let go may come at any time, also while the context is made or the memory is taken:
+ * pending orders are looked at between any two driver calls.
+ *
+ * The main thread owns the socket and the memory; the load has a thread of its own (load.c).
+ */
+#include "hold/holder.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sock.h"
+#include "base/str.h"
+#include "gpu/cuda.h"
+#include "hold/hproto.h"
+#include "hold/load.h"
+
+#define PIECES_FIRST 4		    /* into so many pieces a hold is cut */
+#define PIECES_MAX   24		    /* growing included; more pieces would make freeing slow */
+#define PIECE_ALIGN  (2ULL << 20)   /* the driver's own granule */
+#define PIECE_MIN    (256ULL << 20) /* a smaller piece is not worth a driver call */
+
+struct piece {
+	CUdeviceptr at;
+	uint64_t bytes;
+};
+
+struct holder {
+	struct cuda cu;
+	CUcontext ctx;
+	struct load *load;
+	struct piece pieces[PIECES_MAX];
+	size_t n_pieces;
+	uint64_t held, wanted;
+	struct holder_msg hold; /* the order that is being carried out */
+	bool holding;
+};
+
+static _Noreturn void end(void)
+{
+	/* No clean-up: the driver takes everything back, and does it faster than we could. */
+	_exit(0);
+}
+
+static void tell(struct holder_msg *m)
+{
+	m->version = HPROTO_VERSION;
+	m->at_ns = clock_mono_ns();
+	if (sock_send(HOLDER_FD, m, sizeof(*m)) < 0)
+		end();
+}
+
+static void tell_state(const struct holder *h, enum holder_type type, const char *remark)
+{
+	struct holder_msg m = { .type = type, .bytes = h->held, .wanted = h->wanted };
+
+	(void)str_copy(m.text, sizeof(m.text), remark);
+	tell(&m);
+}
+
+static _Noreturn void fail(int code, const struct err *e)
+{
+	struct holder_msg m = { .type = HOLDER_FAILED, .code = code };
+
+	(void)str_copy(m.text, sizeof(m.text), e->text);
+	tell(&m);
+	end();
+}
+
+/* Wait up to timeout_ms (-1: for ever) for an order. True when there is one. */
+static bool next_order(struct holder_msg *m, int timeout_ms)
+{
+	struct pollfd p = { .fd = HOLDER_FD, .events = POLLIN };
+	ssize_t n = sock_recv(HOLDER_FD, m, sizeof(*m));
+
+	if (n == -EAGAIN && timeout_ms != 0) {
+		(void)poll(&p, 1, timeout_ms);
+		n = sock_recv(HOLDER_FD, m, sizeof(*m));
+	}
+	if (n == -EAGAIN)
+		return false;
+	if (n != (ssize_t)sizeof(*m) || m->version != HPROTO_VERSION)
+		end(); /* the guard is gone, or is not our guard */
+	return true;
+}
+
+static void release(struct holder *h)
+{
+	struct holder_msg m = { .type = HOLDER_FREED, .bytes = h->held };
+
+	if (h->load)
+		load_stop(h->load);
+	while (h->n_pieces > 0)
+		(void)h->cu.mem_free(h->pieces[--h->n_pieces].at);
+	h->held = 0;
+	h->holding = false;
+	tell(&m);
+	if (h->load)
+		load_set_memory(h->load, 0, 0);
+}
+
+/*
+ * Look whether we were told to let go while a hold is being built. True when we were, and did.
+ * Other orders that come meanwhile only change what the load will be.
+ */
+static bool told_to_release(struct holder *h)
+{
+	struct holder_msg m;
+
+	while (next_order(&m, 0)) {
+		if (m.type == HOLDER_RELEASE) {
+			release(h);
+			return true;
+		}
+		if (m.type == HOLDER_END)
+			end();
+		if (m.type == HOLDER_LOAD) {
+			h->hold.load = m.load;
+			h->hold.duty_permille = m.duty_permille;
+		}
+	}
+	return false;
+}
+
+static void take_piece(struct holder *h, uint64_t bytes)
+{
+	struct piece *p = &h->pieces[h->n_pieces];
+
+	/* What is free may shrink under our hands: ask for less until the driver agrees. */
+	for (; bytes >= PIECE_MIN; bytes = (bytes - bytes / 8) / PIECE_ALIGN * PIECE_ALIGN) {
+		if (h->cu.mem_alloc(&p->at, bytes) != CUDA_SUCCESS)
+			continue;
+		p->bytes = bytes;
+		h->held += bytes;
+		h->n_pieces++;
+		return;
+	}
+}
+
+/* Take up to what is wanted in at most n pieces. False: told to let go meanwhile. */
+static bool take_memory(struct holder *h, size_t n)
+{
+	for (; n > 0 && h->n_pieces < PIECES_MAX && h->held < h->wanted; n--) {
+		uint64_t bytes = (h->wanted - h->held) / n / PIECE_ALIGN * PIECE_ALIGN;
+
+		if (bytes < PIECE_MIN && h->n_pieces == 0)
+			bytes = (h->wanted + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN;
+		if (told_to_release(h))
+			return false;
+		if (bytes < PIECE_MIN && h->n_pieces == 0) {
+			/* A hold smaller than a piece is one piece of that size, or nothing. */
+			if (h->cu.mem_alloc(&h->pieces[0].at, bytes) == CUDA_SUCCESS) {
+				h->pieces[0].bytes = h->held = bytes;
+				h->n_pieces = 1;
+			}
+			return true;
+		}
+		take_piece(h, bytes);
+	}
+	return true;
+}
+
+static void start_load(struct holder *h)
+{
+	if (h->n_pieces > 0)
+		load_set_memory(h->load, h->pieces[0].at, h->pieces[0].bytes);
+	load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
+}
+
+static void make_context(struct holder *h)
+{
+	struct err e = ERR_INIT;
+	CUdevice dev;
+	int r = cuda_load(&h->cu, &e);
+
+	if (r == 0)
+		r = cuda_result(&h->cu, h->cu.init(0), &e, "CUDA does not start");
+	if (r == 0)
+		r = cuda_result(&h->cu, h->cu.device_get(&dev, 0), &e, "device");
+	if (r == 0)
+		r = cuda_result(&h->cu,
+				h->cu.ctx_create(&h->ctx,
+						 CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST, dev),
+				&e, "context");
+	if (r < 0)
+		fail(r, &e);
+}
+
+static void do_hold(struct holder *h, const struct holder_msg *order)
+{
+	struct err e = ERR_INIT;
+	size_t free_bytes = 0, total = 0;
+
+	h->hold = *order;
+	if (!h->ctx) {
+		make_context(h);
+		tell_state(h, HOLDER_READY, "");
+	}
+	if (told_to_release(h))
+		return;
+
+	int r = cuda_result(&h->cu, h->cu.mem_info(&free_bytes, &total), &e, "memory info");
+
+	if (r < 0)
+		fail(r, &e);
+	h->holding = true;
+	h->wanted = mem_amount_bytes(&order->amount, free_bytes);
+	if (!take_memory(h, PIECES_FIRST))
+		return;
+	if (h->held == 0)
+		fail(-ENOMEM, &(struct err){ .text = "no memory to be had" });
+	tell_state(h, HOLDER_HELD, "");
+	if (!h->load) {
+		r = load_create(&h->cu, h->ctx, &h->load, &e);
+		if (r < 0)
+			fail(r, &e);
+	}
+	start_load(h);
+}
+
+static void do_grow(struct holder *h)
+{
+	uint64_t before = h->held;
+
+	if (!h->holding || !take_memory(h, 1))
+		return;
+	if (h->held != before)
+		tell_state(h, HOLDER_HELD, "");
+}
+
+static void obey(struct holder *h, const struct holder_msg *m)
+{
+	switch (m->type) {
+	case HOLDER_HOLD:
+		do_hold(h, m);
+		break;
+	case HOLDER_RELEASE:
+		release(h);
+		break;
+	case HOLDER_LOAD:
+		h->hold.load = m->load;
+		h->hold.duty_permille = m->duty_permille;
+		if (h->holding && h->load)
+			load_run(h->load, (enum load_kind)m->load, m->duty_permille);
+		break;
+	case HOLDER_GROW:
+		do_grow(h);
+		break;
+	default:
+		end();
+	}
+}
+
+int holder_main(int argc, char **argv)
+{
+	struct holder h = { 0 };
+	struct holder_msg m;
+	struct err e = ERR_INIT;
+	pid_t guard = getppid();
+
+	/* The kernel ends us with the guard, should it die between now and the first read as well.
+	 */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != guard || guard == 1)
+		return 1;
+	(void)prctl(PR_SET_NAME, "tenure-hold");
+	(void)signal(SIGINT, SIG_IGN);
+	for (;;) {
+		if (next_order(&m, 500))
+			obey(&h, &m);
+		if (h.load && h.holding && load_error(h.load, &e) < 0)
+			fail(-EIO, &e);
+	}
+}
