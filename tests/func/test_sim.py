@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: MIT
+"""The simulated machine, by real programs that run on it."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+@pytest.fixture
+def sim(build, env, tmp_path):
+    """Run CMD on a simulated machine; returns the CompletedProcess."""
+    def run(*cmd, options=(), timeout=60, check=True, **more):
+        full = {**env, "TMPDIR": str(tmp_path), **more}
+        full.pop("XDG_RUNTIME_DIR", None)
+        done = subprocess.run([build / "tenure", "sim", *map(str, options), "--", *map(str, cmd)],
+                              env=full, text=True, capture_output=True, timeout=timeout)
+        if check:
+            assert done.returncode == 0, done.stdout + done.stderr
+        return done
+    return run
+
+
+@pytest.fixture
+def script(sim, build):
+    """Run Python lines on a simulated machine, with simlib at hand. What they print is returned."""
+    def run(text, options=("--speed", "0"), **more):
+        prelude = f"import sys; sys.path.insert(0, {str(HERE)!r})\nfrom simlib import *\n"
+        return sim(sys.executable, "-c", prelude + text, options=options,
+                   TEST_TENURE=str(build / "tenure"), **more).stdout
+    return run
+
+
+@pytest.fixture
+def newcomer(build):
+    return build / "sim" / "newcomer"
+
+
+def test_exit_code_and_cleanup(sim, tmp_path):
+    done = sim("sh", "-c", "ls $TENURE_DEV_DIR; test -f $TENURE_SIM; exit 7", check=False)
+    assert done.returncode == 7
+    assert done.stdout.split() == ["nvidia-uvm", "nvidia0", "nvidiactl"]
+    assert not list(tmp_path.glob("tenure-sim-*"))
+
+
+def test_missing_command_is_127(sim):
+    done = sim("/nowhere/at-all", check=False)
+    assert done.returncode == 127
+    assert "cannot run" in done.stderr
+
+
+@pytest.mark.parametrize("options, reason", [
+    (["--model", "h2000"], "there are h200"),
+    (["--mig", "1g"], "looks like 1g.18gb"),
+    (["--model", "v100", "--mig", "1g.5gb"], "has no MIG"),
+    (["--mig", "3g.71gb:3"], "no room"),
+    (["--speed", "fast"], "speed is"),
+])
+def test_wrong_options_are_refused(sim, tmp_path, options, reason):
+    done = sim("true", options=options, check=False)
+    assert done.returncode != 0
+    assert reason in done.stderr
+    assert not list(tmp_path.glob("tenure-sim-*"))
+
+
+def test_signals_are_passed_on(build, env, tmp_path):
+    p = subprocess.Popen([build / "tenure", "sim", "--", "sh", "-c",
+                          "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done"],
+                         env={**env, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True)
+    assert p.stdout.readline() == "ready\n"
+    p.send_signal(signal.SIGTERM)
+    assert p.wait(10) == 9
+    assert not list(tmp_path.glob("tenure-sim-*"))
+
+
+def test_show_tells_the_models(sim, build):
+    out = sim(build / "tenure", "sim", "ctl", "show", "--json",
+              options=["--gpus", "2", "--model", "h200,rtx4090"]).stdout
+    devices = json.loads(out)["devices"]
+    assert [d["name"] for d in devices] == ["NVIDIA H200", "NVIDIA GeForce RTX 4090"]
+    assert devices[0]["total_bytes"] == 143771 << 20
+    assert devices[0]["power_mw"] == 80000
+
+
+def test_ctl_outside_a_machine_says_so(tenure):
+    done = tenure("sim", "ctl", "show")
+    assert done.returncode != 0
+    assert "no simulated machine" in done.stderr
+
+
+def test_card_is_shared_by_processes(script):
+    script("""
+a = subprocess.Popen([SIM + "/newcomer", "--take", "90%", "--stay", "30"], stdout=subprocess.PIPE)
+a.stdout.readline()
+second = subprocess.run([SIM + "/newcomer", "--take", "20%"], capture_output=True)
+assert second.returncode == 1 and b"CUDA_ERROR_OUT_OF_MEMORY" in second.stdout, second.stdout
+small = subprocess.run([SIM + "/newcomer", "--take", "2G", "--touch"], capture_output=True)
+assert small.returncode == 0, small.stdout
+a.kill()
+a.wait()
+third = subprocess.run([SIM + "/newcomer", "--take", "90%", "--touch"], capture_output=True)
+assert third.returncode == 0, third.stdout
+""")
+
+
+def test_retry_gets_the_memory_of_the_killed(script):
+    script("""
+a = subprocess.Popen([SIM + "/newcomer", "--stay", "30"], stdout=subprocess.PIPE)
+a.stdout.readline()
+b = subprocess.Popen([SIM + "/newcomer", "--retry"], stdout=subprocess.PIPE)
+time.sleep(0.3)
+a.kill()
+line = b.stdout.readline()
+assert b.wait(10) == 0 and b'"last_result": 0' in line and b'"result": 2' in line, line
+a.wait()
+""")
+
+
+@pytest.mark.parametrize("warm, least, most", [(True, 150, 300), (False, 330, 550)])
+def test_start_takes_as_long_as_measured(sim, newcomer, warm, least, most):
+    first = f"{newcomer} --device 1 --take 1G --stay 2 >/dev/null & sleep 0.7; " if warm else ""
+    out = sim("sh", "-c", f"{first}{newcomer}", options=["--gpus", "2"]).stdout
+    assert least <= json.loads(out)["alloc_ms"] <= most
+
+
+def test_freed_memory_is_scrubbed_for_others(sim, newcomer, build):
+    out = sim("sh", "-c", f"{newcomer} >/dev/null; {newcomer} --take 90%; ",
+              options=["--model", "h200"]).stdout
+    slow = json.loads(out)["alloc_ms"]
+    out = sim("sh", "-c", f"{newcomer} --take 1G >/dev/null; {build}/tenure sim ctl timing "
+              f"scrub-per-gib 20000000; {newcomer} >/dev/null; {newcomer} --take 90%",
+              options=["--model", "h200"]).stdout
+    assert json.loads(out)["alloc_ms"] > slow + 500
+
+
+def test_foreign_memory_has_no_process(script):
+    script("""
+n = Nvml(); h = n.handle()
+before = n.used(h)
+ctl("foreign-memory", 0, "10G")
+assert n.used(h) == before + (10 << 30)
+assert n.pids(h) == []
+r, p = Cuda().alloc(135 << 30)
+assert r == 2
+""")
+
+
+def test_faults_strike_the_nth_call_only(script):
+    script("""
+cu = Cuda()
+ctl("fail", "cuMemAlloc", 2, "CUDA_ERROR_OUT_OF_MEMORY")
+assert [cu.alloc(1 << 21)[0] for _ in range(3)] == [0, 2, 0]
+n = Nvml(); h = n.handle()
+ctl("fail", "nvmlDeviceGetMemoryInfo", "all", "NVML_ERROR_UNKNOWN")
+v = (c.c_ulonglong * 3)()
+assert [n.lib.nvmlDeviceGetMemoryInfo(h, v) for _ in range(3)] == [999, 999, 999]
+ctl("clear")
+assert n.lib.nvmlDeviceGetMemoryInfo(h, v) == 0
+""")
+
+
+def test_hang_holds_a_call_until_unhang(script):
+    script("""
+import threading
+n = Nvml(); h = n.handle()
+ctl("hang", "nvmlDeviceGetPowerUsage")
+t = threading.Thread(target=lambda: n.uint("nvmlDeviceGetPowerUsage", h))
+t.start(); t.join(0.3)
+assert t.is_alive()
+ctl("unhang"); t.join(5)
+assert not t.is_alive()
+""")
+
+
+def test_xid_reaches_a_waiter(script):
+    script("""
+n = Nvml(); h = n.handle(1)
+s = c.c_void_p(); data = (c.c_ulonglong * 4)()
+assert n.lib.nvmlEventSetCreate(c.byref(s)) == 0
+assert n.lib.nvmlDeviceRegisterEvents(h, c.c_ulonglong(8), s) == 0
+ctl("xid", 0, 31)
+assert n.lib.nvmlEventSetWait_v2(s, data, 100) == 10
+ctl("xid", 1, 79)
+assert n.lib.nvmlEventSetWait_v2(s, data, 2000) == 0
+assert (data[0], data[1], data[2]) == (h.value, 8, 79)
+""", options=["--gpus", "2", "--speed", "0"])
+
+
+@pytest.mark.parametrize("size", [16, 24, 32])
+def test_layouts_of_the_process_list(script, size):
+    script(f"""
+cu = Cuda(); n = Nvml(); h = n.handle()
+ctl("layout", {size})
+assert n.pids(h, size={size}) == [os.getpid()]
+assert n.pids(h, "_v2", 24) == [os.getpid()] and n.pids(h, "", 16) == [os.getpid()]
+""")
+
+
+def test_pid_modes(script):
+    script("""
+other = subprocess.Popen([SIM + "/newcomer", "--take", "1G", "--stay", "30"],
+                         stdout=subprocess.PIPE, env={**os.environ, "TENURE_SIM_NEIGHBOUR": "1"})
+other.stdout.readline()
+cu = Cuda(); n = Nvml(); h = n.handle()
+me, them = os.getpid(), other.pid
+for mode, expected in (("same", {me, them}), ("host", {me + 1000000, them + 1000000}),
+                       ("own", {me}), ("none", set())):
+    ctl("pid-mode", mode)
+    assert set(n.pids(h)) == expected, mode
+other.kill(); other.wait()
+""")
+
+
+def test_exclusive_mode_refuses_the_second(script):
+    script("""
+ctl("compute-mode", 0, "exclusive")
+cu = Cuda()
+second = subprocess.run([SIM + "/newcomer"], capture_output=True, text=True)
+assert '"result": 46' in second.stdout, second.stdout
+""")
+
+
+def test_lost_cards_and_lost_nvml(script):
+    script("""
+n = Nvml(); h = n.handle(); v = c.c_uint()
+ctl("lose", 0)
+assert n.lib.nvmlDeviceGetPowerUsage(h, c.byref(v)) == 15
+ctl("restore", 0)
+assert n.lib.nvmlDeviceGetPowerUsage(h, c.byref(v)) == 0
+ctl("nvml", "lost")
+assert n.lib.nvmlDeviceGetPowerUsage(h, c.byref(v)) == 999
+ctl("nvml", "back")
+assert n.lib.nvmlDeviceGetPowerUsage(h, c.byref(v)) == 0
+""")
+
+
+def test_mig_instances_are_devices(script):
+    script("""
+n = Nvml(); h = n.handle(); mig = c.c_void_p()
+cur, pend = c.c_uint(), c.c_uint()
+assert n.lib.nvmlDeviceGetMigMode(h, c.byref(cur), c.byref(pend)) == 0 and cur.value == 1
+assert n.lib.nvmlDeviceGetMigDeviceHandleByIndex(h, 6, c.byref(mig)) == 0
+assert n.lib.nvmlDeviceGetMigDeviceHandleByIndex(h, 7, c.byref(mig)) == 6
+assert n.lib.nvmlDeviceGetMigDeviceHandleByIndex(h, 2, c.byref(mig)) == 0
+buf = c.create_string_buffer(96)
+assert n.lib.nvmlDeviceGetUUID(mig, buf, 96) == 0 and buf.value.startswith(b"MIG-")
+assert n.util(mig)[0] == 3 and n.util(h)[0] == 3
+assert n.uint("nvmlDeviceGetGpuInstanceId", mig) == 3
+os.environ["CUDA_VISIBLE_DEVICES"] = buf.value.decode()
+cu = Cuda()
+assert cu.alloc(1 << 30)[0] == 0 and cu.alloc(20 << 30)[0] == 2
+assert n.pids(mig) == [os.getpid()] and n.pids(h) == [os.getpid()]
+""", options=["--mig", "1g.18gb:7", "--speed", "0"])
+
+
+def test_load_shows_as_utilisation_and_power(script):
+    script("""
+cu = Cuda(); n = Nvml(); h = n.handle()
+assert n.uint("nvmlDeviceGetPowerUsage", h) < 125000
+f = cu.function(b"tenure_spin")
+for _ in range(20):
+    cu.launch(f, 0, 37500000, grid=1)
+    cu.check("cuCtxSynchronize"); time.sleep(0.0125)
+r, util = n.util(h)
+assert r == 0 and 65 <= util <= 78, util
+assert n.uint("nvmlDeviceGetPowerUsage", h) < 130000
+cu.launch(f, 0, 400000000, grid=132, block=1024); cu.check("cuCtxSynchronize")
+assert 230000 < n.uint("nvmlDeviceGetPowerUsage", h) < 300000
+cu.launch(cu.function(b"tenure_gemm"), 0, 400000000, grid=500); cu.check("cuCtxSynchronize")
+assert 600000 < n.uint("nvmlDeviceGetPowerUsage", h) <= 700000
+""")
+
+
+def test_stop_word_ends_a_kernel(script):
+    script("""
+cu = Cuda(); n = Nvml(); h = n.handle()
+word, dev = cu.stop_word()
+f = cu.function(b"tenure_spin")
+t0 = time.monotonic()
+for _ in range(5):
+    cu.launch(f, dev.value, 10_000_000_000)
+assert cu.call("cuStreamQuery", None) == 600
+time.sleep(0.2)
+word[0] = 1
+cu.check("cuCtxSynchronize")
+assert 0.2 <= time.monotonic() - t0 < 1
+time.sleep(0.6)
+assert n.util(h) == (0, 0)
+""")
+
+
+def test_freeing_waits_for_what_runs(script):
+    script("""
+cu = Cuda()
+r, p = cu.alloc(1 << 30)
+cu.launch(cu.function(b"tenure_spin"), 0, 300_000_000)
+t0 = time.monotonic()
+cu.check("cuMemFree_v2", p)
+assert time.monotonic() - t0 > 0.25
+""")
+
+
+def test_opens_are_seen_unless_private(script):
+    script("""
+import select
+libc = c.CDLL(None)
+def opens(**env):
+    fd = libc.inotify_init1(0o2004000)
+    for node in ("nvidiactl", "nvidia0"):
+        assert libc.inotify_add_watch(fd, f"{os.environ['TENURE_DEV_DIR']}/{node}".encode(), 0x20) > 0
+    subprocess.run([SIM + "/newcomer", "--take", "1G"], check=True, env={**os.environ, **env},
+                   stdout=subprocess.DEVNULL)
+    seen = bool(select.select([fd], [], [], 0)[0])
+    os.close(fd)
+    return seen
+assert opens()
+assert not opens(TENURE_SIM_NODES="private")
+""")
+
+
+def test_a_slow_lock_slows_every_call(script):
+    script("""
+n = Nvml(); h = n.handle()
+ctl("lock", "slow", 50)
+t0 = time.monotonic()
+n.pids(h); n.used(h)
+assert time.monotonic() - t0 >= 0.1
+""")
+
+
+def test_a_fork_has_no_cuda(script):
+    script("""
+cu = Cuda()
+pid = os.fork()
+if pid == 0:
+    os._exit(cu.alloc(1 << 21)[0])
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+""")
+
+
+def test_threads_share_a_context(script):
+    script("""
+import threading
+cu = Cuda()
+bad = []
+def work():
+    cu.check("cuCtxSetCurrent", cu.ctx)
+    for _ in range(50):
+        r, p = cu.alloc(64 << 20)
+        if r or cu.call("cuMemFree_v2", p):
+            bad.append(r)
+threads = [threading.Thread(target=work) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+assert not bad
+n = Nvml()
+assert n.used(n.handle()) == (615 + 512) << 20
+""")
+
+
+def test_ordinals_are_not_indexes(script):
+    script("""
+def first(**env):
+    out = subprocess.run([SIM + "/newcomer", "--take", "1G"], capture_output=True, text=True,
+                         env={**os.environ, **env}).stdout
+    return out.split('"uuid": "')[1][:40]
+n = Nvml(); buf = c.create_string_buffer(96); names = []
+for i in (0, 1):
+    n.lib.nvmlDeviceGetUUID(n.handle(i), buf, 96)
+    names.append(buf.value.decode())
+assert first() == names[1] and first(CUDA_DEVICE_ORDER="PCI_BUS_ID") == names[0]
+""", options=["--gpus", "2", "--model", "a10,h100", "--speed", "0"])
