@@ -350,6 +350,12 @@ CU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr addr, unsigned char byte, size_t n)
 	return fill(addr, byte * 0x01010101u, n);
 }
 
+CU_EXPORT CUresult cuMemsetD16_v2(CUdeviceptr addr, unsigned short word, size_t n)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	return addr % 2 ? CUDA_ERROR_INVALID_VALUE : fill(addr, word * 0x00010001u, n * 2);
+}
+
 CU_EXPORT CUresult cuMemsetD32_v2(CUdeviceptr addr, unsigned int word, size_t n)
 {
 	CU_ENTER(NEEDS_CONTEXT);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The driver libraries for test scripts that run inside `tenure sim`, by ctypes."""
 import ctypes as c
+import json
 import os
 import subprocess
 import sys
@@ -96,3 +97,29 @@ class Cuda:
         a, b = c.c_ulonglong(stop), c.c_ulonglong(ns)
         params = (c.c_void_p * 2)(c.addressof(a), c.addressof(b))
         self.check("cuLaunchKernel", f, grid, 1, 1, block, 1, 1, 0, None, params, None)
+
+
+def hold_and_yield(pieces, share=0.9):
+    """What a holder does: share of the card in pieces, freed when somebody else is in the list.
+
+    Returns the newcomer's result and how long the freeing took, in seconds.
+    """
+    cu, n = Cuda(), Nvml()
+    h = n.handle()
+    avail, total = c.c_size_t(), c.c_size_t()
+    cu.check("cuMemGetInfo_v2", c.byref(avail), c.byref(total))
+    size = int(avail.value * share) // pieces // (2 << 20) * (2 << 20)
+    held = []
+    for _ in range(pieces):
+        r, p = cu.alloc(size)
+        assert r == 0
+        held.append(p)
+    time.sleep(1)
+    new = subprocess.Popen([SIM + "/newcomer", "--take", "90%"], stdout=subprocess.PIPE, text=True)
+    while n.pids(h) == [os.getpid()]:
+        time.sleep(0.005)
+    t0 = time.monotonic()
+    for p in held:
+        cu.check("cuMemFree_v2", p)
+    took = time.monotonic() - t0
+    return json.loads(new.communicate(timeout=30)[0]), took

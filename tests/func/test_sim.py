@@ -376,3 +376,31 @@ for i in (0, 1):
     names.append(buf.value.decode())
 assert first() == names[1] and first(CUDA_DEVICE_ORDER="PCI_BUS_ID") == names[0]
 """, options=["--gpus", "2", "--model", "a10,h100", "--speed", "0"])
+
+
+@pytest.mark.parametrize("pieces, in_time", [(1, True), (4, True), (17, True), (264, False)])
+def test_yielding_in_time_is_a_matter_of_few_pieces(script, pieces, in_time):
+    """The measured fact that the product's way of holding rests on."""
+    script(f"""
+result, took = hold_and_yield({pieces})
+assert (result["result"] == 0) == {in_time}, (result, took)
+if {in_time}:
+    assert took < 0.15 and 180 < result["alloc_ms"] < 700, (result, took)
+else:
+    assert took > 0.4, took
+""", options=["--speed", "1"])
+
+
+def test_a_process_killed_with_the_lock_leaves_it_to_the_next(script):
+    script("""
+n = Nvml(); h = n.handle()
+ctl("lock", "slow", 20)
+for i in range(12):
+    p = subprocess.Popen([SIM + "/newcomer", "--stay", "9"], stdout=subprocess.DEVNULL)
+    time.sleep(0.05 + 0.013 * i)
+    p.kill(); p.wait()
+ctl("lock", "slow", 0)
+time.sleep(0.01)
+assert n.pids(h) == [] and n.used(h) == 615 << 20
+assert subprocess.run([SIM + "/newcomer"], stdout=subprocess.DEVNULL).returncode == 0
+""")
