@@ -33,13 +33,7 @@ static ssize_t read_proc(pid_t pid, const char *name, char *buf, size_t size)
 	return n;
 }
 
-struct proc_stat {
-	char state;
-	pid_t parent;
-	uint64_t start;
-};
-
-static int read_stat(pid_t pid, struct proc_stat *ret)
+static int read_stat(pid_t pid, struct proc_peek *ret)
 {
 	char buf[1024];
 	ssize_t n = read_proc(pid, "stat", buf, sizeof(buf));
@@ -49,23 +43,36 @@ static int read_stat(pid_t pid, struct proc_stat *ret)
 
 	/* The command in parentheses may hold spaces and parentheses: fields start after the last.
 	 */
-	char *p = strrchr(buf, ')');
+	char *open_paren = strchr(buf, '('), *p = strrchr(buf, ')');
 	int parent;
 	unsigned long long start;
 
-	if (!p ||
+	if (!p || !open_paren ||
 	    sscanf(p + 1,
 		   " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
 		   &ret->state, &parent, &start) != 3)
 		return -EIO;
+	*p = '\0';
+	(void)str_copy(ret->comm, sizeof(ret->comm), open_paren + 1);
 	ret->parent = parent;
 	ret->start = start;
 	return 0;
 }
 
+int proc_peek(pid_t pid, struct proc_peek *ret)
+{
+	char path[64];
+	struct stat st;
+	int r = read_stat(pid, ret);
+
+	(void)str_print(path, sizeof(path), "/proc/%d", (int)pid);
+	ret->uid = stat(path, &st) < 0 ? (uid_t)-1 : st.st_uid;
+	return r;
+}
+
 int proc_identify(pid_t pid, struct proc_id *ret)
 {
-	struct proc_stat st;
+	struct proc_peek st;
 	int r = read_stat(pid, &st);
 
 	if (r < 0)
@@ -76,7 +83,7 @@ int proc_identify(pid_t pid, struct proc_id *ret)
 
 bool proc_alive(const struct proc_id *id)
 {
-	struct proc_stat st;
+	struct proc_peek st;
 
 	return read_stat(id->pid, &st) == 0 && st.start == id->start && st.state != 'Z' &&
 	       st.state != 'X';
@@ -84,7 +91,7 @@ bool proc_alive(const struct proc_id *id)
 
 pid_t proc_parent(pid_t pid)
 {
-	struct proc_stat st;
+	struct proc_peek st;
 	int r = read_stat(pid, &st);
 
 	return r < 0 ? r : st.parent;

@@ -26,6 +26,18 @@ bool proc_alive(const struct proc_id *id);
 /* Parent of pid, or -ESRCH / -errno. */
 pid_t proc_parent(pid_t pid);
 
+struct proc_peek {
+	char comm[16]; /* the program's short name */
+	char state;    /* R, S, D, Z, ... */
+	pid_t parent;
+	uint64_t start;
+	uid_t uid;
+};
+
+/* What /proc says without touching the process's memory, so that it never waits for its page
+ * faults. 0 and *ret, or -ESRCH / -errno. */
+int proc_peek(pid_t pid, struct proc_peek *ret);
+
 /*
  * The real user and the command line of a process, the latter cut to size and with unprintable
  * bytes replaced; -1 and empty where they cannot be read. Names of users are not looked up here:

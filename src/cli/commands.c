@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/commands.h"
 
+#include "hold/guard.h"
+#include "hold/holder.h"
+
 const struct cmd *const commands[] = {
 	&cmd_config,
 	&cmd_help,
@@ -9,5 +12,7 @@ const struct cmd *const commands[] = {
 };
 
 const struct program programs[] = {
+	{ .argv0_prefix = "tenure-hold:", .run = holder_main },
+	{ .verb = "guard", .run = guard_main },
 	{ 0 },
 };

@@ -16,9 +16,13 @@ extern const struct cmd cmd_sim;
 /* Ends with NULL. */
 extern const struct cmd *const commands[];
 
-/* A program of its own inside this executable, chosen by the beginning of argv[0]. */
+/*
+ * A program of its own inside this executable, chosen by the beginning of argv[0], or, for one that
+ * only we start, by the word behind it. A row with neither ends the table.
+ */
 struct program {
-	const char *argv0_prefix; /* NULL ends the table */
+	const char *argv0_prefix;
+	const char *verb;
 	int (*run)(int argc, char **argv);
 };
 

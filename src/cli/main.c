@@ -48,9 +48,11 @@ int main(int argc, char **argv)
 {
 	const char *self = argc > 0 ? argv[0] : "";
 
-	for (const struct program *p = programs; p->argv0_prefix; p++) {
-		if (str_has_prefix(self, p->argv0_prefix))
+	for (const struct program *p = programs; p->run; p++) {
+		if (p->argv0_prefix && str_has_prefix(self, p->argv0_prefix))
 			return p->run(argc, argv);
+		if (p->verb && argc > 1 && strcmp(argv[1], p->verb) == 0)
+			return p->run(argc - 1, argv + 1);
 	}
 
 	int r = run_command(argc, argv);

@@ -138,6 +138,8 @@ struct dev_status {
 	uint32_t util;				/* per cent, as NVML says */
 	uint32_t power_mw, power_limit_mw;
 	uint32_t temp_c;
+	int32_t who_pid;	/* the foreign process the reason speaks of, or 0 */
+	uint32_t who_uid;	/* its user, or UINT32_MAX */
 	uint32_t n_procs;	/* compute processes listed, ours included */
 	int32_t holder_pid;	/* 0: none */
 	uint32_t load;		/* enum load_kind that runs now; LOAD_NONE while resting */
@@ -178,7 +180,7 @@ struct guard_event {
 	char text[PROTO_TEXT_MAX]; /* the sentence; complete without the figures below */
 	/* EVENT_YIELD: */
 	int32_t pid;		      /* the newcomer, or 0 where only memory showed */
-	char user[32];		      /* its user name, or empty */
+	char user[32];		      /* its user as "uid 1000", or empty */
 	char command[64];	      /* its command, or empty */
 	uint64_t hint_to_verdict_ns;  /* first open of a node -> verdict; 0 = there was no hint */
 	uint64_t verdict_to_freed_ns; /* verdict -> the holder had let go */

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The eyes' thread.
+ *
+ * The mutex guards everything but NVML itself, which only the thread touches; no driver call is
+ * made with it held. What was seen is copied under it, newest wins: the guard wakes within
+ * microseconds, and a process that came and went between two of its looks is gone.
+ *
+ * When every device fails, NVML itself is lost (driver upgrade, container after daemon-reload): it
+ * is shut down and started again every RESTART_NS, and slots are found again by UUID. A single
+ * device that fails is tried again every RETRY_NS.
+ */
+#include "hold/eyes.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define RESTART_NS  (2 * NS_PER_S)   /* between two tries to start NVML */
+#define RETRY_NS    (2 * NS_PER_S)   /* between two looks at a device that failed */
+#define DEEP_NS	    NS_PER_S	     /* utilisation, power and so on are read so often */
+#define FAST_NS	    (10 * NS_PER_MS) /* a period below this is a hint: no figures then */
+#define MOVED_BYTES (8ULL << 20)     /* memory that moved by less is not told at once */
+#define MISSES_MAX  2		     /* looks that fail in a row before we say that we cannot see */
+
+struct slot {
+	struct gpu_device device;
+	bool present;
+	uint64_t period_ns, due_ns;
+	uint64_t deep_ns; /* when the figures were last read */
+	bool deep_now;
+	unsigned int misses;
+	struct sight sight;
+};
+
+struct eyes {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	int fd;
+	_Atomic uint64_t look_began_ns; /* 0: no look is going on */
+	/* under lock: */
+	bool stop, ready;
+	int code;
+	char trouble[200], driver[64];
+	uint32_t n;
+	struct slot slots[EYES_SLOTS_MAX];
+	/* of the thread alone: */
+	struct nvml nvml;
+	struct gpu_list list;
+	uint64_t restart_ns;
+	struct gpu_look look;
+};
+
+static void notify(struct eyes *eyes)
+{
+	uint64_t one = 1;
+	ssize_t n = write(eyes->fd, &one, sizeof(one));
+
+	(void)n; /* full means that the guard is being woken already */
+}
+
+static void set_trouble(struct eyes *eyes, int code, const char *text)
+{
+	eyes->code = code;
+	(void)str_copy(eyes->trouble, sizeof(eyes->trouble), text);
+	eyes->ready = true;
+	notify(eyes);
+}
+
+static struct slot *slot_of(struct eyes *eyes, const struct gpu_device *d)
+{
+	for (uint32_t i = 0; i < eyes->n; i++)
+		if (!strcmp(eyes->slots[i].device.uuid, d->uuid))
+			return &eyes->slots[i];
+	if (eyes->n == EYES_SLOTS_MAX)
+		return NULL;
+
+	struct slot *s = &eyes->slots[eyes->n++];
+
+	*s = (struct slot){ .period_ns = DEEP_NS };
+	return s;
+}
+
+/* NVML has started and eyes->list is filled: give every device its slot. */
+static void take_list(struct eyes *eyes)
+{
+	for (uint32_t i = 0; i < eyes->n; i++)
+		eyes->slots[i].present = false;
+	for (uint32_t i = 0; i < eyes->list.n; i++) {
+		struct slot *s = slot_of(eyes, &eyes->list.d[i]);
+
+		if (!s)
+			continue;
+
+		uint64_t rest_bytes = s->device.rest_bytes;
+
+		s->device = eyes->list.d[i];
+		s->device.rest_bytes = rest_bytes;
+		s->present = true;
+		s->due_ns = 0;
+		s->misses = 0;
+	}
+}
+
+/* (Re)start NVML, called without the lock. */
+static void start_nvml(struct eyes *eyes)
+{
+	struct err e = ERR_INIT;
+	char driver[64] = "";
+	int r = eyes->nvml.library ? 0 : nvml_load(&eyes->nvml, &e);
+
+	if (r == 0) {
+		nvml_stop(&eyes->nvml);
+		r = nvml_start(&eyes->nvml, &e);
+	}
+	if (r == 0)
+		r = gpu_enumerate(&eyes->nvml, &eyes->list, &e);
+	if (r == 0 && eyes->nvml.driver_version)
+		(void)eyes->nvml.driver_version(driver, sizeof(driver));
+
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (r == 0) {
+		take_list(eyes);
+		(void)str_copy(eyes->driver, sizeof(eyes->driver), driver);
+	}
+	set_trouble(eyes, r, r < 0 ? e.text : "");
+	(void)pthread_mutex_unlock(&eyes->lock);
+	eyes->restart_ns = clock_mono_ns() + RESTART_NS;
+}
+
+static bool same_procs(const struct gpu_procs *a, const struct gpu_procs *b)
+{
+	if (a->n != b->n)
+		return false;
+	for (uint32_t i = 0; i < a->n; i++)
+		if (a->p[i].pid != b->p[i].pid)
+			return false;
+	return true;
+}
+
+static bool is_news(const struct slot *s, int code, const struct gpu_look *look, bool deep)
+{
+	const struct gpu_look *old = &s->sight.look;
+	uint64_t moved;
+
+	if (deep || code != s->sight.code || !s->sight.seq)
+		return true;
+	if (code < 0)
+		return false;
+	moved = look->used > old->used ? look->used - old->used : old->used - look->used;
+	return moved > MOVED_BYTES || !same_procs(&look->procs, &old->procs);
+}
+
+/* A quick look keeps the figures of the last deep one. */
+static void keep_figures(struct gpu_look *look, const struct gpu_look *old)
+{
+	look->valid |= old->valid & ~(uint32_t)(GPU_VALID_MEM | GPU_VALID_PROCS);
+	look->util = old->util;
+	look->power_mw = old->power_mw;
+	look->power_limit_mw = old->power_limit_mw;
+	look->temp_c = old->temp_c;
+	look->mode = old->mode;
+	look->display = old->display;
+	look->persistence = old->persistence;
+}
+
+/* Take in one look, with the lock held. */
+static void take_look(struct eyes *eyes, struct slot *s, int code, bool deep, const char *trouble)
+{
+	struct gpu_look *look = &eyes->look;
+
+	if (code < 0 && ++s->misses < MISSES_MAX) {
+		s->due_ns = 0; /* once may be chance: look again at once */
+		return;
+	}
+	if (code == 0) {
+		s->misses = 0;
+		if (!deep)
+			keep_figures(look, &s->sight.look);
+	}
+
+	bool news = is_news(s, code, look, deep);
+
+	s->sight.code = code;
+	if (code == 0) {
+		s->sight.look = *look;
+		if (deep)
+			s->deep_ns = look->end_ns;
+	} else {
+		(void)str_copy(s->sight.trouble, sizeof(s->sight.trouble), trouble);
+		s->due_ns = clock_mono_ns() + RETRY_NS;
+	}
+	if (news) {
+		s->sight.complete = deep;
+		s->sight.seq++;
+		notify(eyes);
+	}
+}
+
+/* Look at one slot: called with the lock held, which is let go of for the driver calls. */
+static void look_at(struct eyes *eyes, struct slot *s)
+{
+	uint64_t now = clock_mono_ns();
+	struct gpu_device device = s->device;
+	bool deep = s->deep_now || (s->period_ns >= FAST_NS && now - s->deep_ns >= DEEP_NS);
+	struct err e = ERR_INIT;
+
+	s->deep_now = false;
+	s->due_ns = now + s->period_ns;
+	(void)pthread_mutex_unlock(&eyes->lock);
+	atomic_store(&eyes->look_began_ns, now);
+
+	/* Graphics processes are read with every second quick look at most: they cost a call. */
+	enum gpu_depth depth = deep		  ? GPU_LOOK_ALL
+			       : s->sight.seq % 2 ? GPU_LOOK_PROCS
+						  : GPU_LOOK_QUICK;
+	int code = gpu_look_at(&eyes->nvml, &device, depth, &eyes->look, &e);
+
+	atomic_store(&eyes->look_began_ns, 0);
+	(void)pthread_mutex_lock(&eyes->lock);
+	s->device.rest_bytes = device.rest_bytes;
+	take_look(eyes, s, code, deep, e.text);
+}
+
+static struct slot *most_due(struct eyes *eyes)
+{
+	struct slot *due = NULL;
+
+	for (uint32_t i = 0; i < eyes->n; i++) {
+		struct slot *s = &eyes->slots[i];
+
+		if (s->present && (!due || s->due_ns < due->due_ns))
+			due = s;
+	}
+	return due;
+}
+
+static bool all_fail(const struct eyes *eyes)
+{
+	for (uint32_t i = 0; i < eyes->n; i++)
+		if (eyes->slots[i].present && eyes->slots[i].sight.code == 0)
+			return false;
+	return true;
+}
+
+static void wait_until(struct eyes *eyes, uint64_t at_ns)
+{
+	struct timespec ts = { .tv_sec = (time_t)(at_ns / NS_PER_S),
+			       .tv_nsec = (long)(at_ns % NS_PER_S) };
+
+	(void)pthread_cond_timedwait(&eyes->wake, &eyes->lock, &ts);
+}
+
+static void *eyes_thread(void *arg)
+{
+	struct eyes *eyes = arg;
+
+	(void)prctl(PR_SET_NAME, "tenure-eyes");
+	start_nvml(eyes);
+	(void)pthread_mutex_lock(&eyes->lock);
+	while (!eyes->stop) {
+		uint64_t now = clock_mono_ns();
+		struct slot *s = eyes->code == 0 ? most_due(eyes) : NULL;
+
+		if (!s || (all_fail(eyes) && now >= eyes->restart_ns)) {
+			if (now < eyes->restart_ns) {
+				wait_until(eyes, eyes->restart_ns);
+				continue;
+			}
+			(void)pthread_mutex_unlock(&eyes->lock);
+			start_nvml(eyes);
+			(void)pthread_mutex_lock(&eyes->lock);
+		} else if (s->due_ns > now) {
+			wait_until(eyes, s->due_ns);
+		} else {
+			look_at(eyes, s);
+		}
+	}
+	(void)pthread_mutex_unlock(&eyes->lock);
+	nvml_stop(&eyes->nvml);
+	return NULL;
+}
+
+int eyes_open(struct eyes **ret, struct err *e)
+{
+	cleanup_free struct eyes *eyes = xcalloc(1, sizeof(*eyes));
+	pthread_condattr_t attr;
+
+	eyes->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (eyes->fd < 0)
+		return err_sys(e, errno, "eventfd");
+	(void)pthread_mutex_init(&eyes->lock, NULL);
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&eyes->wake, &attr);
+	(void)pthread_condattr_destroy(&attr);
+
+	int errnum = pthread_create(&eyes->thread, NULL, eyes_thread, eyes);
+
+	if (errnum) {
+		(void)fd_close(eyes->fd);
+		return err_sys(e, errnum, "thread for NVML");
+	}
+	*ret = take_ptr(eyes);
+	return 0;
+}
+
+void eyes_close(struct eyes *eyes)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	eyes->stop = true;
+	(void)pthread_cond_signal(&eyes->wake);
+	(void)pthread_mutex_unlock(&eyes->lock);
+	(void)pthread_join(eyes->thread, NULL);
+	nvml_unload(&eyes->nvml);
+	(void)fd_close(eyes->fd);
+	free(eyes);
+}
+
+int eyes_fd(const struct eyes *eyes)
+{
+	return eyes->fd;
+}
+
+void eyes_ack(struct eyes *eyes)
+{
+	uint64_t count;
+	ssize_t n = read(eyes->fd, &count, sizeof(count));
+
+	(void)n; /* nothing new: somebody was quicker */
+}
+
+bool eyes_wait_ready(struct eyes *eyes, uint64_t timeout_ms)
+{
+	uint64_t limit = clock_mono_ns() + timeout_ms * NS_PER_MS;
+	bool ready = false;
+
+	while (!ready && clock_mono_ns() < limit) {
+		(void)pthread_mutex_lock(&eyes->lock);
+		ready = eyes->ready;
+		(void)pthread_mutex_unlock(&eyes->lock);
+		if (!ready)
+			(void)usleep(2000);
+	}
+	return ready;
+}
+
+int eyes_trouble(struct eyes *eyes, char *text, size_t size)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	int code = eyes->code;
+
+	(void)str_copy(text, size, eyes->trouble);
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return code;
+}
+
+void eyes_driver(struct eyes *eyes, char *text, size_t size)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	(void)str_copy(text, size, eyes->driver);
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+uint32_t eyes_count(struct eyes *eyes)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	uint32_t n = eyes->n;
+
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return n;
+}
+
+bool eyes_device(struct eyes *eyes, uint32_t slot, struct gpu_device *ret)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	bool present = slot < eyes->n && eyes->slots[slot].present;
+
+	if (slot < eyes->n)
+		*ret = eyes->slots[slot].device;
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return present;
+}
+
+bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *ret)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	bool newer = slot < eyes->n && eyes->slots[slot].sight.seq > seq;
+
+	if (newer)
+		*ret = eyes->slots[slot].sight;
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return newer;
+}
+
+void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (slot < eyes->n && eyes->slots[slot].period_ns != period_ns) {
+		struct slot *s = &eyes->slots[slot];
+		uint64_t due = clock_mono_ns() + period_ns;
+
+		s->period_ns = period_ns;
+		if (s->due_ns > due)
+			s->due_ns = due;
+		(void)pthread_cond_signal(&eyes->wake);
+	}
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+void eyes_look_now(struct eyes *eyes, uint32_t slot)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (slot < eyes->n) {
+		eyes->slots[slot].deep_now = true;
+		eyes->slots[slot].due_ns = 0;
+		(void)pthread_cond_signal(&eyes->wake);
+	}
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+uint64_t eyes_stuck_ns(const struct eyes *eyes)
+{
+	uint64_t began = atomic_load(&eyes->look_began_ns);
+	uint64_t now = clock_mono_ns();
+
+	return began && now > began ? now - began : 0;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_EYES_H
+#define TENURE_HOLD_EYES_H
+
+/*
+ * The guard's eyes: a thread that does all talking to NVML, so that the guard itself never stands
+ * in a driver call. Any such call may queue for the driver's lock behind a starting program, or
+ * hang.
+ *
+ * The guard says how often each device is to be looked at; the eyes look at one device at a time,
+ * at the one that is due longest, and tell by eventfd when something is new: other processes,
+ * memory that moved, an error, or a second has passed. They start NVML, start it again when it was
+ * lost, and number the devices: a slot belongs to one UUID for as long as the guard lives.
+ *
+ * All calls below are for the guard's thread.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "gpu/device.h"
+
+#define EYES_SLOTS_MAX 128
+
+struct eyes;
+
+/* What was last seen of one device. */
+struct sight {
+	uint64_t seq;  /* raised with every look that is told; 0: never looked at */
+	int code;      /* 0, or why there is no look: -ENODEV lost, -EPROTO, -EIO */
+	bool complete; /* the look went as deep as GPU_LOOK_ALL */
+	struct gpu_look look;
+	char trouble[200]; /* with code: what a person should read */
+};
+
+/* Start the thread. 0 and *ret, or -errno. NVML that does not start is no error here:
+ * eyes_trouble().
+ */
+int eyes_open(struct eyes **ret, struct err *e);
+
+/* End the thread and free. Not called while a look hangs: the process then ends instead. */
+void eyes_close(struct eyes *eyes);
+
+/* Readable when there is something new; eyes_ack() before looking. */
+int eyes_fd(const struct eyes *eyes);
+void eyes_ack(struct eyes *eyes);
+
+/* Wait until NVML was first tried; false when timeout_ms pass. */
+bool eyes_wait_ready(struct eyes *eyes, uint64_t timeout_ms);
+
+/* 0 while NVML works; else what is wrong, in text. */
+int eyes_trouble(struct eyes *eyes, char *text, size_t size);
+
+/* Driver version, empty when unknown. */
+void eyes_driver(struct eyes *eyes, char *text, size_t size);
+
+/* Slots in use; a slot's device (false: it is not there just now). */
+uint32_t eyes_count(struct eyes *eyes);
+bool eyes_device(struct eyes *eyes, uint32_t slot, struct gpu_device *ret);
+
+/* Copy what was last seen of slot. False: nothing newer than seq. */
+bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *ret);
+
+/* Look at slot every period_ns from now on; the first look not later than in period_ns. */
+void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns);
+
+/* Look at slot as soon as possible, as deep as possible. */
+void eyes_look_now(struct eyes *eyes, uint32_t slot);
+
+/* How long the look that is going on has taken, 0 when none is. */
+uint64_t eyes_stuck_ns(const struct eyes *eyes);
+
+#endif

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Clients and policies.
+ *
+ * A policy selects devices in an order; the last `leave` of them are left for others; the rest are
+ * the instance's. Where several instances select one device, the one that asked first has it.
+ *
+ * The refresh clock: once per `refresh` every device of an instance that is not held is checked,
+ * and only such a check starts an idle clock or leads to a hold, while anything foreign that is
+ * seen at any other time resets it. With `together` all of them have to be idle.
+ */
+#include "hold/gclient.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sock.h"
+#include "base/str.h"
+#include "hold/gdev.h"
+#include "hold/gevent.h"
+
+static void send_text(struct gclient *c, enum msg_type type, int code, const char *text)
+{
+	struct msg_text m = { .head = PROTO_HEAD(MSG_REFUSED, struct msg_text), .code = code };
+
+	m.head.type = (uint16_t)type;
+	(void)str_copy(m.text, sizeof(m.text), text);
+	if (c->fd >= 0)
+		(void)sock_send(c->fd, &m, sizeof(m));
+}
+
+static void forget(struct guard *g, struct gclient *c)
+{
+	(void)fd_close(c->fd);
+	*c = (struct gclient){ .fd = -1 };
+	gclient_assign_all(g);
+}
+
+/* The agent is gone. With a policy it is waited for; without one there is nothing to keep. */
+static void on_gone(struct guard *g, struct gclient *c)
+{
+	c->fd = fd_close(c->fd);
+	if (!c->has_policy || c->dropping) {
+		forget(g, c);
+		return;
+	}
+	c->orphan_until_ns = clock_mono_ns() + GUARD_ORPHAN_MS * NS_PER_MS;
+	(void)gevent_add(g, NULL, EVENT_NOTE,
+			 "the agent of %s (PID %d) is gone; its holds are kept for %u s",
+			 c->instance, (int)c->pid, GUARD_ORPHAN_MS / 1000);
+}
+
+void gclient_accept(struct guard *g)
+{
+	pid_t pid = 0;
+	int fd = sock_accept(g->listen_fd, &pid);
+
+	if (fd < 0)
+		return;
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
+		struct gclient *c = &g->clients[i];
+
+		if (c->used)
+			continue;
+		*c = (struct gclient){ .used = true, .fd = fd, .pid = pid };
+		return;
+	}
+	(void)fd_close(fd);
+}
+
+/* --- selection --- */
+
+struct selection {
+	uint32_t n;
+	uint32_t slots[EYES_SLOTS_MAX];
+};
+
+static bool selected(const struct selection *sel, uint32_t slot)
+{
+	for (uint32_t i = 0; i < sel->n; i++)
+		if (sel->slots[i] == slot)
+			return true;
+	return false;
+}
+
+static void list_devices(const struct guard *g, struct gpu_list *list)
+{
+	list->n = 0;
+	for (uint32_t i = 0; i < g->n_devs && list->n < GPU_DEVICES_MAX; i++)
+		list->d[list->n++] = g->devs[i].id;
+}
+
+/* Add a device; a card in MIG mode stands for its instances. */
+static void select_slot(const struct guard *g, struct selection *sel, uint32_t slot)
+{
+	const struct gpu_device *id = &g->devs[slot].id;
+
+	if (!selected(sel, slot) && sel->n < EYES_SLOTS_MAX)
+		sel->slots[sel->n++] = slot;
+	for (uint32_t i = 0; id->mig_parent && i < g->n_devs; i++)
+		if (g->devs[i].id.mig >= 0 && g->devs[i].id.index == id->index &&
+		    !selected(sel, i) && sel->n < EYES_SLOTS_MAX)
+			sel->slots[sel->n++] = i;
+}
+
+static int select_devices(const struct guard *g, const struct hold_policy *p, struct selection *sel,
+			  struct err *e)
+{
+	cleanup_free struct gpu_list *list = xmalloc(sizeof(*list));
+
+	sel->n = 0;
+	if (p->all) {
+		for (uint32_t i = 0; i < g->n_devs; i++)
+			select_slot(g, sel, i);
+		return 0;
+	}
+	list_devices(g, list);
+	for (uint32_t i = 0; i < p->n_gpus; i++) {
+		int slot = gpu_find(list, p->gpus[i], e);
+
+		if (slot < 0)
+			return slot;
+		select_slot(g, sel, (uint32_t)slot);
+	}
+	return 0;
+}
+
+/* Position of slot among those that can be held, counted from the end; leave is over these. */
+static bool is_left(const struct guard *g, const struct selection *sel, uint32_t slot,
+		    uint32_t leave)
+{
+	uint32_t from_end = 0;
+
+	for (uint32_t i = sel->n; i-- > 0;) {
+		if (sel->slots[i] == slot)
+			return from_end < leave;
+		from_end += !g->devs[sel->slots[i]].id.mig_parent;
+	}
+	return false;
+}
+
+void gclient_assign_all(struct guard *g)
+{
+	int owner[EYES_SLOTS_MAX];
+	bool left[EYES_SLOTS_MAX];
+
+	for (uint32_t i = 0; i < EYES_SLOTS_MAX; i++) {
+		owner[i] = -1;
+		left[i] = true;
+	}
+	for (int i = 0; i < GUARD_CLIENTS_MAX; i++) {
+		const struct gclient *c = &g->clients[i];
+		struct selection sel;
+
+		if (!c->used || !c->has_policy || select_devices(g, &c->policy, &sel, NULL) < 0)
+			continue;
+		for (uint32_t k = 0; k < sel.n; k++) {
+			uint32_t slot = sel.slots[k];
+
+			if (owner[slot] >= 0)
+				continue;
+			owner[slot] = i;
+			left[slot] = is_left(g, &sel, slot, c->policy.leave);
+		}
+	}
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (g->devs[i].known)
+			gdev_assign(g, &g->devs[i], owner[i], left[i]);
+}
+
+/* --- messages --- */
+
+static struct gclient *find_instance(struct guard *g, const char *instance,
+				     const struct gclient *except)
+{
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
+		struct gclient *c = &g->clients[i];
+
+		if (c->used && c != except && !strcmp(c->instance, instance))
+			return c;
+	}
+	return NULL;
+}
+
+/* A new agent of an instance that is waited for takes its place, holds and all. */
+static struct gclient *adopt(struct gclient *orphan, struct gclient *c)
+{
+	orphan->fd = c->fd;
+	orphan->pid = c->pid;
+	orphan->orphan_until_ns = 0;
+	orphan->dropping = false;
+	*c = (struct gclient){ .fd = -1 };
+	return orphan;
+}
+
+static void on_hello(struct guard *g, struct gclient *c, struct msg_hello *m)
+{
+	struct gclient *other;
+
+	m->instance[PROTO_INSTANCE_MAX - 1] = '\0';
+	other = find_instance(g, m->instance, c);
+	if (other && other->fd >= 0) {
+		char text[128];
+
+		send_text(c, MSG_REFUSED, -EBUSY,
+			  str_print(text, sizeof(text), "an agent of %s runs already (PID %d)",
+				    m->instance, (int)other->pid));
+		forget(g, c);
+		return;
+	}
+	if (other)
+		c = adopt(other, c);
+	(void)str_copy(c->instance, sizeof(c->instance), m->instance);
+	c->next_event = m->guard_pid == getpid() ? m->last_event + 1 : 1;
+	gevent_tell_guard(g, c, MSG_WELCOME);
+	gevent_tell_devices(g, c, true);
+	gevent_tell(g, c);
+}
+
+static int check_selection(struct guard *g, struct hold_policy *p, struct err *e)
+{
+	struct selection sel;
+	int r = policy_check(p, e);
+
+	if (r < 0)
+		return r;
+	if (g->n_devs == 0)
+		return err_set(e, -ENODEV, "%s", g->trouble[0] ? g->trouble : "no GPU can be seen");
+	r = select_devices(g, p, &sel, e);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; p->hold && p->memory.kind == MEM_BYTES && i < sel.n; i++) {
+		const struct gdev *d = &g->devs[sel.slots[i]];
+
+		if (!d->id.mig_parent && d->sight.seq && p->memory.bytes > d->sight.look.total)
+			return err_set(
+				e, -ERANGE, "memory: %.1f GiB asked for, GPU %u (%s) has %.1f GiB",
+				(double)p->memory.bytes / (double)(1ULL << 30), d->id.index,
+				d->id.name, (double)d->sight.look.total / (double)(1ULL << 30));
+	}
+	return 0;
+}
+
+static void on_policy(struct guard *g, struct gclient *c, const struct msg_policy *m)
+{
+	struct hold_policy policy = m->policy;
+	struct err e = ERR_INIT;
+	int r = check_selection(g, &policy, &e);
+
+	send_text(c, MSG_POLICY_REPLY, r, r < 0 ? e.text : "");
+	if (r < 0)
+		return;
+	c->policy = policy;
+	c->has_policy = true;
+	c->dropping = false;
+	c->cgroup[0] = '\0';
+	if (policy.my_cgroup)
+		(void)proc_cgroup(c->pid, c->cgroup, sizeof(c->cgroup));
+	gclient_assign_all(g);
+	c->tick_ns = 0;
+}
+
+static void on_drop(struct guard *g, struct gclient *c)
+{
+	c->dropping = true;
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (gdev_owner(g, &g->devs[i]) == c)
+			gdev_unwant(g, &g->devs[i], "told to let go");
+}
+
+static void on_message(struct guard *g, struct gclient *c, void *buf)
+{
+	const struct msg_head *head = buf;
+
+	if (head->type == MSG_HELLO)
+		on_hello(g, c, buf);
+	else if (!c->instance[0])
+		forget(g, c); /* must introduce itself first */
+	else if (head->type == MSG_POLICY)
+		on_policy(g, c, buf);
+	else if (head->type == MSG_DROP)
+		on_drop(g, c);
+	else
+		on_gone(g, c);
+}
+
+void gclient_on_readable(struct guard *g, struct gclient *c)
+{
+	char buf[PROTO_MSG_MAX] __attribute__((aligned(8)));
+	ssize_t n = sock_recv(c->fd, buf, sizeof(buf));
+
+	if (n == -EAGAIN)
+		return;
+	if (n <= 0) {
+		on_gone(g, c);
+		return;
+	}
+
+	int r = proto_check(buf, (size_t)n);
+
+	if (r == 0) {
+		on_message(g, c, buf);
+		return;
+	}
+	send_text(c, MSG_REFUSED, r,
+		  r == -EPROTONOSUPPORT
+			  ? "this guard is of another version; it ends when its agents do"
+			  : "not a message of ours");
+	on_gone(g, c);
+}
+
+/* --- what time brings --- */
+
+static bool owns(const struct guard *g, const struct gclient *c, const struct gdev *d)
+{
+	return d->owner == (int)(c - g->clients) && d->known && !d->id.mig_parent;
+}
+
+static unsigned int count_held(const struct guard *g)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		n += gdev_occupied(&g->devs[i]);
+	return n;
+}
+
+/* With `together`: one that is busy sets all clocks back. True: all are idle or held. */
+static bool all_ripe(struct guard *g, struct gclient *c, uint64_t now)
+{
+	bool ripe = true, busy = false;
+
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		struct gdev *d = &g->devs[i];
+
+		if (!owns(g, c, d) || d->state == DEV_LEFT || gdev_occupied(d))
+			continue;
+		busy = busy || d->state == DEV_BUSY;
+		ripe = ripe && gdev_ripe(g, d, now);
+	}
+	for (uint32_t i = 0; busy && i < g->n_devs; i++)
+		if (owns(g, c, &g->devs[i]) && g->devs[i].state == DEV_IDLE)
+			gdev_reset_idle(&g->devs[i], now);
+	return ripe && !busy;
+}
+
+void gclient_consider(struct guard *g, struct gclient *c)
+{
+	uint64_t now = clock_mono_ns();
+
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (owns(g, c, &g->devs[i]) && g->devs[i].check)
+			return; /* not all of them were looked at yet */
+	if (c->policy.together && !all_ripe(g, c, now))
+		return;
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		struct gdev *d = &g->devs[i];
+
+		if (!owns(g, c, d) || !gdev_ripe(g, d, now))
+			continue;
+		if (c->policy.max_devices && count_held(g) >= c->policy.max_devices) {
+			gdev_say(d, "idle; this site allows %u devices at a time",
+				 c->policy.max_devices);
+			continue;
+		}
+		gdev_hold(g, d);
+	}
+}
+
+static void check_devices(struct guard *g, struct gclient *c)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		struct gdev *d = &g->devs[i];
+
+		if (!owns(g, c, d) || gdev_occupied(d) || d->state == DEV_LEFT)
+			continue;
+		d->check = true;
+		eyes_look_now(g->eyes, d->slot);
+	}
+}
+
+static bool any_holder(const struct guard *g, const struct gclient *c)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (owns(g, c, &g->devs[i]) && g->devs[i].holder.pid)
+			return true;
+	return false;
+}
+
+void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns)
+{
+	if (c->dropping && !any_holder(g, c)) {
+		struct msg_plain m = { .head = PROTO_HEAD(MSG_DROPPED, struct msg_plain) };
+
+		gevent_tell(g, c);
+		if (c->fd >= 0)
+			(void)sock_send(c->fd, &m, sizeof(m));
+		c->dropping = false;
+		c->has_policy = false;
+		gclient_assign_all(g);
+		if (c->fd < 0)
+			forget(g, c);
+		return;
+	}
+	if (c->orphan_until_ns && now_ns >= c->orphan_until_ns) {
+		c->orphan_until_ns = 0;
+		on_drop(g, c);
+		return;
+	}
+	if (c->has_policy && !c->dropping && now_ns >= c->tick_ns) {
+		c->tick_ns = now_ns + c->policy.refresh_ms * NS_PER_MS;
+		check_devices(g, c);
+	}
+	if (c->guard_dirty)
+		gevent_tell_guard(g, c, MSG_GUARD);
+}
+
+bool gclient_any(const struct guard *g)
+{
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		if (g->clients[i].used)
+			return true;
+	return false;
+}

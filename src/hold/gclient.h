@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GCLIENT_H
+#define TENURE_HOLD_GCLIENT_H
+
+/* The guard's clients: agents, one per instance, and what their policies select. See proto.h. */
+
+#include "hold/gstate.h"
+
+/* Take in a new connection. */
+void gclient_accept(struct guard *g);
+
+/* A client's socket is readable or ended. */
+void gclient_on_readable(struct guard *g, struct gclient *c);
+
+/* Give every device its owner by the policies there are; call when devices or policies changed. */
+void gclient_assign_all(struct guard *g);
+
+/* Checks by the refresh clocks, holds that have become ripe, orphans that ran out, DROPPED. */
+void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns);
+
+/* A check of one of c's devices was seen: hold what is ripe once all of them were. */
+void gclient_consider(struct guard *g, struct gclient *c);
+
+/* Some client, connected or awaited, is there. */
+bool gclient_any(const struct guard *g);
+
+#endif

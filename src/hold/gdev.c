@@ -1,0 +1,667 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One device in the guard.
+ *
+ * Everything that happens to it becomes an event of the state table (state.c); step() does what the
+ * table says. The yield path is: gdev_on_sight() -> judge() -> step(EV_FOREIGN) -> RELEASE is on
+ * its way to the holder. Nothing else is done before that: no look-up of names, no record, no
+ * socket but the holder's. What there is to tell is told when the memory is free.
+ *
+ * Memory as a witness. Process lists can be blind (containers), but memory in use is visible
+ * everywhere. Once a hold has settled its figure is taken; RISE_BYTES above it is foreign: at once
+ * where processes may be hidden from us, after RISE_NS where they are not (there a process in the
+ * list is the better witness, and comes first). While our own holder takes or frees memory there is
+ * no figure and the detector is off.
+ */
+#include "hold/gdev.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sock.h"
+#include "base/str.h"
+#include "hold/gevent.h"
+#include "hold/gholder.h"
+#include "hold/loadctl.h"
+#include "hold/own.h"
+
+#define RISE_BYTES    (16ULL << 20)
+#define RISE_NS	      NS_PER_S
+#define SETTLE_NS     (700 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
+#define LINGER_NS     (3 * NS_PER_S) /* context kept after a yield: the newcomer starts undisturbed */
+#define HOLDING_LIMIT (30 * NS_PER_S) /* to make a context and take the memory */
+#define FREEING_LIMIT NS_PER_S	      /* to free it; seen: 40-330 ms */
+#define ENDING_LIMIT  (2 * NS_PER_S)  /* to end the process */
+#define GROW_NS	      (5 * NS_PER_S)  /* between two tries to take what is missing */
+#define BLOCK_NS      (60 * NS_PER_S) /* after a failed hold, doubled up to 16 times that */
+
+void gdev_say(struct gdev *d, const char *fmt, ...)
+{
+	char text[PROTO_TEXT_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!strcmp(text, d->reason))
+		return;
+	(void)str_copy(d->reason, sizeof(d->reason), text);
+	d->dirty = true;
+}
+
+static double gib(uint64_t bytes)
+{
+	return (double)bytes / (double)(1ULL << 30);
+}
+
+/* Up to a quarter of ms more, so that two of us on two accounts never answer each other in step. */
+static uint64_t with_jitter(uint64_t ms)
+{
+	uint16_t random = 0;
+
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+		random = (uint16_t)clock_mono_ns();
+	return (ms + ms * random / (4 * UINT16_MAX)) * NS_PER_MS;
+}
+
+void gdev_reset_idle(struct gdev *d, uint64_t now_ns)
+{
+	d->idle_since_ns = now_ns;
+	d->dirty = true;
+}
+
+static void set_wait(struct guard *g, struct gdev *d)
+{
+	const struct gclient *owner = gdev_owner(g, d);
+
+	if (!owner)
+		d->wait_ns = 0;
+	else if (d->yielded)
+		d->wait_ns = with_jitter(owner->policy.rehold_ms);
+	else
+		d->wait_ns = owner->policy.idle_for_ms * NS_PER_MS;
+}
+
+static void enter(struct guard *g, struct gdev *d, enum dev_state next)
+{
+	uint64_t now = clock_mono_ns();
+
+	if (next == d->state)
+		return;
+
+	bool quiet = d->state == DEV_LEFT && next == DEV_BUSY;
+
+	d->state = next;
+	d->since_ns = now;
+	d->dirty = true;
+	if (next == DEV_IDLE) {
+		d->who_pid = 0;
+		d->idle_since_ns = now;
+		set_wait(g, d);
+		gdev_say(d, "nothing foreign");
+	}
+	if ((next == DEV_IDLE || next == DEV_BUSY || next == DEV_LEFT) && !quiet)
+		(void)gevent_add(g, d, EVENT_STATE, "%s: %s", dev_state_name(next), d->reason);
+}
+
+static void act(struct gdev *d, enum dev_action action)
+{
+	uint64_t now = clock_mono_ns();
+
+	switch (action) {
+	case ACT_RELEASE:
+		gholder_tell(d, HOLDER_RELEASE);
+		d->holder.asked_ns = now;
+		d->settled_used = 0;
+		d->settle_at_ns = 0;
+		break;
+	case ACT_SETTLE:
+		/* A newcomer's start would wait for our context's end; nobody's does otherwise. */
+		d->holder.end_at_ns = now + (d->letting_go.kind == EVENT_YIELD ? LINGER_NS : 0);
+		break;
+	case ACT_KILL:
+		gholder_kill(d);
+		break;
+	case ACT_START:
+	case ACT_NONE:
+	case ACT_MAX:
+		break;
+	}
+}
+
+/* Apply one event. True when the table had a step for it. */
+static bool step(struct guard *g, struct gdev *d, enum dev_event event)
+{
+	enum dev_state before = d->state;
+	struct dev_step s = dev_state_step(d->state, event);
+
+	act(d, s.action);
+	enter(g, d, s.next);
+	return s.next != before || s.action != ACT_NONE;
+}
+
+static void unlock_device(struct gdev *d)
+{
+	d->lock_fd = fd_close(d->lock_fd);
+}
+
+/* Take @tenure/dev/UUID, so that two tenures never hold one device. False: somebody has it. */
+static bool lock_device(struct gdev *d)
+{
+	struct err e = ERR_INIT;
+	char name[108];
+
+	if (d->lock_fd >= 0)
+		return true;
+	d->lock_fd = sock_bind(str_print(name, sizeof(name), "tenure/dev/%s", d->id.uuid), &e);
+	if (d->lock_fd >= 0)
+		return true;
+	gdev_say(d, "tenure of another user or instance holds it");
+	return false;
+}
+
+/* --- what is seen --- */
+
+enum verdict {
+	SEEN_CLEAR,
+	SEEN_FOREIGN, /* process, or memory of one */
+	SEEN_UNFIT,   /* not to be held, whoever uses it */
+};
+
+static const char *unfit_reason(const struct gdev *d)
+{
+	const struct gpu_look *look = &d->sight.look;
+
+	if (d->id.mig_parent)
+		return "in MIG mode: its instances are held, not the card";
+	if (look->valid & GPU_VALID_MODE && look->mode == NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
+		return "compute mode EXCLUSIVE_PROCESS: a newcomer could not start beside a holder";
+	if (look->valid & GPU_VALID_MODE && look->mode == NVML_COMPUTEMODE_PROHIBITED)
+		return "compute mode PROHIBITED";
+	if (look->valid & GPU_VALID_DISPLAY && look->display)
+		return "a display uses it";
+	return NULL;
+}
+
+/* The first process that is not ours; counts those that may be. NULL: none. */
+static const struct gpu_proc *find_foreign(struct guard *g, const struct gdev *d,
+					   uint64_t *ret_ours_bytes)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+	unsigned int maybes = 0;
+
+	*ret_ours_bytes = 0;
+	for (uint32_t i = 0; i < procs->n; i++) {
+		const struct gpu_proc *p = &procs->p[i];
+		enum ownership own = own_classify(g, d, p);
+
+		if (own == OWN_FOREIGN && p->graphics && !gdev_occupied(d))
+			continue; /* a desktop: its memory decides */
+		if (own == OWN_FOREIGN || (own == OWN_MAYBE && ++maybes > 1))
+			return p;
+		if (!p->graphics)
+			*ret_ours_bytes += p->used_bytes;
+	}
+	return NULL;
+}
+
+static bool memory_rises(struct guard *g, struct gdev *d)
+{
+	uint64_t now = d->sight.look.end_ns;
+
+	if (!d->settled_used || d->sight.look.used <= d->settled_used + RISE_BYTES) {
+		d->rise_since_ns = 0;
+		return false;
+	}
+	if (!d->rise_since_ns)
+		d->rise_since_ns = now;
+	return g->hidden_possible || g->pid_class == PIDS_NONE || g->pid_class == PIDS_HOST ||
+	       now - d->rise_since_ns >= RISE_NS;
+}
+
+static enum verdict judge_memory(struct guard *g, struct gdev *d, uint64_t ours)
+{
+	const struct gclient *owner = gdev_owner(g, d);
+	uint64_t used = d->sight.look.used, limit = owner ? owner->policy.idle_below_bytes : 0;
+
+	if (gdev_occupied(d)) {
+		if (!memory_rises(g, d))
+			return SEEN_CLEAR;
+		gdev_say(d, "%.2f GiB came into use by a process that is not listed",
+			 gib(used - d->settled_used));
+		return SEEN_FOREIGN;
+	}
+	if (d->holder.pid)
+		return SEEN_UNFIT; /* our own context is still on its way out */
+	used = used > ours ? used - ours : 0;
+	if (used <= limit)
+		return SEEN_CLEAR;
+	gdev_say(d, "%.1f GiB in use by processes that are not listed", gib(used));
+	return SEEN_FOREIGN;
+}
+
+/* The reason is set for everything but SEEN_CLEAR, except where a process is the cause. */
+static enum verdict judge(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who)
+{
+	uint64_t ours;
+	const char *unfit = unfit_reason(d);
+
+	*ret_who = NULL;
+	if (unfit) {
+		gdev_say(d, "%s", unfit);
+		return SEEN_UNFIT;
+	}
+	*ret_who = find_foreign(g, d, &ours);
+	return *ret_who ? SEEN_FOREIGN : judge_memory(g, d, ours);
+}
+
+static void name_who(struct gdev *d, const struct gpu_proc *who)
+{
+	struct proc_peek peek = { .uid = (uid_t)-1 };
+
+	if (who->pid == d->who_pid)
+		return;
+	d->who_pid = who->pid;
+	d->who_uid = UINT32_MAX;
+	if (proc_peek(who->pid, &peek) < 0 && peek.uid == (uid_t)-1) {
+		gdev_say(d, "PID %d", (int)who->pid);
+		return;
+	}
+	d->who_uid = peek.uid;
+	(void)str_copy(d->who_comm, sizeof(d->who_comm), peek.comm);
+	gdev_say(d, "PID %d (uid %u, %s)%s", (int)who->pid, (unsigned int)peek.uid, peek.comm,
+		 who->used_known && who->used_bytes ? "" : " just started");
+	if (who->used_known && who->used_bytes)
+		gdev_say(d, "PID %d (uid %u, %s), %.1f GiB", (int)who->pid, (unsigned int)peek.uid,
+			 peek.comm, gib(who->used_bytes));
+}
+
+/* Begin the record of letting go; told when the memory is free. */
+static void begin_record(struct guard *g, struct gdev *d, enum event_kind kind, uint64_t verdict_ns)
+{
+	d->letting_go = (struct guard_event){ .kind = kind };
+	d->verdict_ns = verdict_ns;
+	if (g->hint_on && g->hints.first_ns && verdict_ns > g->hints.first_ns)
+		d->letting_go.hint_to_verdict_ns = verdict_ns - g->hints.first_ns;
+}
+
+static void on_foreign(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+{
+	enum event_kind kind = v == SEEN_UNFIT ? EVENT_RELEASE : EVENT_YIELD;
+
+	if (d->state == DEV_HOLDING || d->state == DEV_HELD) {
+		act(d, ACT_RELEASE); /* first of all */
+		begin_record(g, d, kind, d->sight.look.end_ns);
+		if (v == SEEN_FOREIGN) {
+			d->yields++;
+			d->yielded = true;
+		}
+	}
+	if (who)
+		name_who(d, who);
+	else
+		d->who_pid = 0;
+	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
+		enter(g, d, DEV_YIELDING);
+	else
+		(void)step(g, d, EV_FOREIGN);
+}
+
+static void note_settled(struct gdev *d)
+{
+	if (d->state != DEV_HELD || !d->settle_at_ns || d->sight.look.begin_ns < d->settle_at_ns)
+		return;
+	d->settled_used = d->sight.look.used;
+	d->settle_at_ns = 0;
+}
+
+static void on_clear(struct guard *g, struct gdev *d)
+{
+	struct gclient *owner = gdev_owner(g, d);
+
+	if (d->state == DEV_HELD) {
+		own_learn(g, d, &d->sight.look);
+		note_settled(d);
+	}
+	/* The idle clock starts at a check; a rise is seen at any look. */
+	if (d->state == DEV_BUSY && d->check) {
+		d->who_pid = 0;
+		(void)step(g, d, EV_CLEAR);
+		if (owner && !owner->policy.hold)
+			gdev_say(d, "nothing foreign; watched only");
+	}
+}
+
+static void control_load(struct guard *g, struct gdev *d)
+{
+	const struct hold_policy *p = &gdev_owner(g, d)->policy;
+
+	if (d->state != DEV_HELD || d->owner < 0 || !d->sight.complete || d->load.resting ||
+	    !(d->sight.look.valid & GPU_VALID_UTIL) || clock_mono_ns() - d->since_ns < 3 * NS_PER_S)
+		return;
+	d->load.duty_permille = loadctl_step(d->load.duty_permille, d->sight.look.util, p->util_low,
+					     p->util, p->util_high);
+	gholder_tell_load(d, (enum load_kind)p->load, d->load.duty_permille);
+}
+
+void gdev_on_sight(struct guard *g, struct gdev *d)
+{
+	const struct gpu_proc *who;
+
+	if (d->sight.code < 0) {
+		if (!d->failing)
+			(void)gevent_add(g, d, EVENT_LOST, "cannot see it: %s", d->sight.trouble);
+		d->failing = true;
+		gdev_blind(g, d, d->sight.trouble);
+		return;
+	}
+	if (d->failing)
+		(void)gevent_add(g, d, EVENT_BACK, "can be seen again");
+	d->failing = false;
+	if (d->state == DEV_LEFT) {
+		d->dirty = true;
+		return;
+	}
+
+	enum verdict v = judge(g, d, &who);
+
+	if (v == SEEN_CLEAR)
+		on_clear(g, d);
+	else
+		on_foreign(g, d, v, who);
+	if (d->owner >= 0)
+		control_load(g, d);
+	d->dirty = true;
+}
+
+void gdev_blind(struct guard *g, struct gdev *d, const char *reason)
+{
+	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
+		begin_record(g, d, EVENT_BLIND, clock_mono_ns());
+	if (d->state == DEV_LEFT)
+		return;
+	d->yielded = d->yielded || gdev_occupied(d);
+	d->who_pid = 0;
+	gdev_say(d, "cannot be seen: %s", reason);
+	if (d->state == DEV_IDLE || gdev_occupied(d))
+		(void)step(g, d, EV_BLIND);
+}
+
+/* --- what the policies want --- */
+
+void gdev_unwant(struct guard *g, struct gdev *d, const char *reason)
+{
+	if (d->state != DEV_HOLDING && d->state != DEV_HELD)
+		return;
+	begin_record(g, d, EVENT_RELEASE, clock_mono_ns());
+	gdev_say(d, "%s", reason);
+	(void)step(g, d, EV_UNWANTED);
+}
+
+void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left)
+{
+	bool changed = d->owner != owner;
+
+	if (left && d->state != DEV_LEFT) {
+		gdev_unwant(g, d, "left for others");
+		if (!gdev_occupied(d)) {
+			gdev_say(d, owner >= 0 ? "left for others" : "not selected");
+			(void)step(g, d, EV_LEAVE);
+		}
+	}
+	if (changed) {
+		d->owner = owner;
+		d->yielded = false;
+		d->dirty = true;
+	}
+	if (!left && d->state == DEV_LEFT) {
+		gdev_say(d, "not looked at yet");
+		(void)step(g, d, EV_TAKE);
+	}
+	if (d->state == DEV_IDLE)
+		set_wait(g, d);
+}
+
+bool gdev_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)
+{
+	const struct gclient *owner = gdev_owner(g, d);
+
+	return owner && owner->policy.hold && !owner->dropping && d->state == DEV_IDLE &&
+	       !d->holder.pid && now_ns >= d->blocked_until_ns &&
+	       now_ns - d->idle_since_ns >= d->wait_ns;
+}
+
+static void hold_failed(struct guard *g, struct gdev *d, const char *why)
+{
+	unsigned int doubled = d->failures < 4 ? d->failures : 4;
+
+	d->failures++;
+	d->blocked_until_ns = clock_mono_ns() + (BLOCK_NS << doubled);
+	(void)gevent_add(g, d, EVENT_FAILED, "not held: %s (next try in %u min)", why,
+			 (unsigned int)((BLOCK_NS << doubled) / NS_PER_S / 60));
+	gdev_say(d, "could not be held: %s", why);
+}
+
+void gdev_hold(struct guard *g, struct gdev *d)
+{
+	struct err e = ERR_INIT;
+
+	if (!lock_device(d))
+		return;
+	d->before = d->sight.look.procs;
+	if (gholder_start(g, d, &e) < 0) {
+		unlock_device(d);
+		hold_failed(g, d, e.text);
+		return;
+	}
+	d->settled_used = 0;
+	d->settle_at_ns = 0;
+	gdev_say(d, "holder PID %d starts", (int)d->holder.pid);
+	(void)step(g, d, EV_READY);
+}
+
+/* --- what the holder says --- */
+
+static void tell_let_go(struct guard *g, struct gdev *d, uint64_t freed_ns, uint64_t bytes)
+{
+	static const char *const words[EVENT_KIND_MAX] = {
+		[EVENT_YIELD] = "yielded to", [EVENT_RELEASE] = "let go:", [EVENT_BLIND] = "let go:"
+	};
+	struct guard_event *rec = &d->letting_go;
+	uint64_t took = freed_ns > d->verdict_ns ? freed_ns - d->verdict_ns : 0;
+	struct guard_event *ev =
+		gevent_add(g, d, (enum event_kind)rec->kind, "%s %s",
+			   words[rec->kind] ? words[rec->kind] : "let go:", d->reason);
+
+	ev->bytes = bytes;
+	ev->pid = rec->kind == EVENT_YIELD ? d->who_pid : 0;
+	if (ev->pid && d->who_uid != UINT32_MAX) {
+		(void)str_print(ev->user, sizeof(ev->user), "uid %u", d->who_uid);
+		(void)str_copy(ev->command, sizeof(ev->command), d->who_comm);
+	}
+	ev->hint_to_verdict_ns = rec->hint_to_verdict_ns;
+	ev->verdict_to_freed_ns = took;
+}
+
+static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
+{
+	struct guard_event *ev;
+	bool first = d->state == DEV_HOLDING;
+
+	d->holder.held = m->bytes;
+	d->holder.wanted = m->wanted;
+	d->settled_used = 0;
+	d->settle_at_ns = m->at_ns + SETTLE_NS;
+	d->grow_at_ns = m->at_ns + GROW_NS;
+	d->failures = 0;
+	(void)step(g, d, EV_HELD);
+	if (d->state != DEV_HELD)
+		return;
+	gdev_say(d, "held for %s", gdev_owner(g, d) ? gdev_owner(g, d)->instance : "nobody");
+	ev = gevent_add(g, d, EVENT_HELD, first ? "held %.1f GiB" : "grew to %.1f GiB",
+			gib(m->bytes));
+	ev->bytes = m->bytes;
+	ev->took_ns = first ? m->at_ns - d->holder.started_ns : 0;
+	d->dirty = true;
+}
+
+static void on_freed(struct guard *g, struct gdev *d, const struct holder_msg *m)
+{
+	if (d->state != DEV_YIELDING)
+		return;
+	d->holder.held = 0;
+	tell_let_go(g, d, m->at_ns, m->bytes);
+	(void)step(g, d, EV_FREED);
+}
+
+static void on_message(struct guard *g, struct gdev *d, const struct holder_msg *m)
+{
+	switch (m->type) {
+	case HOLDER_READY:
+		d->holder.ready = true;
+		break;
+	case HOLDER_HELD:
+		on_held(g, d, m);
+		break;
+	case HOLDER_FREED:
+		on_freed(g, d, m);
+		break;
+	case HOLDER_FAILED:
+		hold_failed(g, d, m->text);
+		break;
+	default:
+		gholder_kill(d);
+	}
+}
+
+void gdev_on_holder(struct guard *g, struct gdev *d)
+{
+	struct holder_msg m;
+	ssize_t n;
+
+	while ((n = sock_recv(d->holder.fd, &m, sizeof(m))) == (ssize_t)sizeof(m))
+		on_message(g, d, &m);
+	if (n == -EAGAIN)
+		return;
+	/* Its end of the socket is closed: the process is on its way out, or is not what we
+	 * started. */
+	d->holder.fd = fd_close(d->holder.fd);
+	gholder_kill(d);
+}
+
+static void describe_end(char *buf, size_t size, int status)
+{
+	if (WIFSIGNALED(status))
+		(void)str_print(buf, size, "its holder was ended by signal %d", WTERMSIG(status));
+	else
+		(void)str_print(buf, size, "its holder ended (exit code %d)", WEXITSTATUS(status));
+}
+
+void gdev_on_child(struct guard *g, struct gdev *d)
+{
+	char how[96];
+	int status;
+	uint64_t now = clock_mono_ns();
+
+	/* What it said before it ended comes first. */
+	if (d->holder.fd >= 0)
+		gdev_on_holder(g, d);
+	if (!gholder_reap(d, &status))
+		return;
+	unlock_device(d);
+	d->settled_used = 0;
+	describe_end(how, sizeof(how), status);
+	if (d->state == DEV_YIELDING)
+		tell_let_go(g, d, clock_mono_ns(), 0);
+	if (d->state == DEV_HOLDING && now >= d->blocked_until_ns)
+		hold_failed(g, d, how);
+	if (d->state == DEV_HELD) {
+		/* Somebody ended it: that is a wish to have the device, so wait as after a yield.
+		 */
+		d->yielded = true;
+		gdev_say(d, "%s", how);
+		(void)gevent_add(g, d, EVENT_FAILED, "%s", how);
+	}
+	(void)gevent_add(g, d, EVENT_GONE, "holder and context are gone");
+	(void)step(g, d, EV_GONE);
+	eyes_look_now(g->eyes, d->slot);
+}
+
+/* --- what time brings --- */
+
+static void check_limits(struct guard *g, struct gdev *d, uint64_t now)
+{
+	uint64_t limit = 0, since = d->since_ns;
+
+	if (d->holder.ending && now > d->holder.end_at_ns + ENDING_LIMIT) {
+		gholder_kill(d);
+		return;
+	}
+	if (d->state == DEV_HOLDING)
+		limit = HOLDING_LIMIT;
+	else if (d->state == DEV_YIELDING)
+		limit = FREEING_LIMIT;
+	if (!limit || now - since < limit || !d->holder.pid)
+		return;
+	if (d->state == DEV_HOLDING)
+		begin_record(g, d, EVENT_FAILED, now);
+	if (!d->blocked_until_ns || now > d->blocked_until_ns)
+		hold_failed(g, d,
+			    d->state == DEV_HOLDING ? "its holder hangs in the driver"
+						    : "its holder did not let go in time");
+	(void)step(g, d, EV_STUCK);
+}
+
+static void turn_cycle(struct guard *g, struct gdev *d, uint64_t now)
+{
+	const struct hold_policy *p = &gdev_owner(g, d)->policy;
+
+	if (d->state != DEV_HELD)
+		return;
+	if (p->rest_ms) {
+		uint64_t phase_ms = d->load.resting ? p->rest_ms : p->work_ms;
+
+		if (now - d->load.phase_ns >= phase_ms * NS_PER_MS) {
+			d->load.resting = !d->load.resting;
+			d->load.phase_ns = now;
+		}
+	} else {
+		d->load.resting = false;
+	}
+	gholder_tell_load(d, d->load.resting ? LOAD_NONE : (enum load_kind)p->load,
+			  d->load.duty_permille);
+}
+
+/* Take what could not be had at first. Never while anything foreign is there, or may be. */
+static void grow(struct guard *g, struct gdev *d, uint64_t now)
+{
+	const uint64_t worth_it = 512ULL << 20;
+
+	if (d->state != DEV_HELD || now < d->grow_at_ns || g->hint_on || d->rise_since_ns ||
+	    !d->settled_used || d->holder.held + worth_it > d->holder.wanted ||
+	    d->sight.look.free < worth_it)
+		return;
+	d->grow_at_ns = now + GROW_NS;
+	d->settled_used = 0;
+	d->settle_at_ns = now + SETTLE_NS;
+	gholder_tell(d, HOLDER_GROW);
+}
+
+void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
+{
+	if (d->holder.pid && d->holder.end_at_ns && now_ns >= d->holder.end_at_ns &&
+	    !d->holder.ending)
+		gholder_tell(d, HOLDER_END);
+	if (d->holder.pid)
+		check_limits(g, d, now_ns);
+	if (d->owner >= 0) {
+		turn_cycle(g, d, now_ns);
+		grow(g, d, now_ns);
+	}
+}

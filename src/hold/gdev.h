@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GDEV_H
+#define TENURE_HOLD_GDEV_H
+
+/* One device in the guard: what is seen of it, what its holder says, and what follows. See gdev.c.
+ */
+
+#include "hold/gstate.h"
+
+/* The eyes saw something new of d (d->sight is filled). */
+void gdev_on_sight(struct guard *g, struct gdev *d);
+
+/* d's holder said something (or its socket ended: n <= 0). */
+void gdev_on_holder(struct guard *g, struct gdev *d);
+
+/* d's holder process may have ended. */
+void gdev_on_child(struct guard *g, struct gdev *d);
+
+/* The policies changed: d belongs to client owner (-1: nobody) and is left for others or not. */
+void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left);
+
+/* Let go of d because nobody wants it held any more. */
+void gdev_unwant(struct guard *g, struct gdev *d, const char *reason);
+
+/* We cannot see any more: let go of d if it is held. */
+void gdev_blind(struct guard *g, struct gdev *d, const char *reason);
+
+/* Idle for long enough by its owner's policy, looking at this device alone. */
+bool gdev_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns);
+
+/* Hold it now. Does nothing when something stands in the way; d->reason then says what. */
+void gdev_hold(struct guard *g, struct gdev *d);
+
+/* Start the idle clock again from now. */
+void gdev_reset_idle(struct gdev *d, uint64_t now_ns);
+
+/* What time brings: limits of holders, contexts to drop, load cycle, growing. */
+void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns);
+
+void gdev_say(struct gdev *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GHOLDER_H
+#define TENURE_HOLD_GHOLDER_H
+
+/* The guard's side of a holder: starting, telling and ending the process of one device. */
+
+#include "hold/gstate.h"
+
+/* Start a holder for d with its owner's policy. 0, or -errno; d->holder is filled on success. */
+int gholder_start(struct guard *g, struct gdev *d, struct err *e);
+
+/* Tell it something. A holder that cannot be told is killed: its memory must not depend on it. */
+void gholder_tell(struct gdev *d, enum holder_type type);
+
+/* Tell it the load that its owner's policy wants now, if that is news. */
+void gholder_tell_load(struct gdev *d, enum load_kind kind, uint32_t duty_permille);
+
+/* SIGKILL; the process is ours until it was waited for. */
+void gholder_kill(struct gdev *d);
+
+/* Wait for it without blocking. True when it has ended: d->holder is empty then, *ret_status as
+ * from waitpid(). */
+bool gholder_reap(struct gdev *d, int *ret_status);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GSTATE_H
+#define TENURE_HOLD_GSTATE_H
+
+/*
+ * What the guard knows: its devices, its clients (one per instance), and the events it has told.
+ * All of it belongs to the guard's one thread. The files gdev.c, gclient.c, gevent.c and gholder.c
+ * work on it; guard.c has the loop.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/proc.h"
+#include "hold/eyes.h"
+#include "hold/hints.h"
+#include "hold/hproto.h"
+#include "hold/policy.h"
+#include "hold/proto.h"
+#include "hold/state.h"
+
+#define GUARD_CLIENTS_MAX 64
+
+struct holder_proc {
+	pid_t pid;	       /* 0: there is none */
+	int fd;		       /* our end of its socket, or -1 */
+	pid_t listed_pid;      /* its number in NVML's list where that is not pid; 0: not known */
+	bool ready;	       /* its context is there */
+	bool ending;	       /* it was told to end */
+	uint64_t started_ns;   /* decision to hold */
+	uint64_t asked_ns;     /* told to let go; 0: not */
+	uint64_t end_at_ns;    /* when the context is to be dropped; 0: not planned */
+	uint64_t held, wanted; /* bytes */
+};
+
+struct load_state {
+	uint32_t duty_permille;
+	bool resting;
+	uint64_t phase_ns;   /* the work or rest phase began */
+	enum load_kind told; /* what the holder was told last */
+	uint32_t told_duty;
+};
+
+struct gdev {
+	uint32_t slot;
+	struct gpu_device id;
+	bool known;
+	enum dev_state state;
+	uint64_t since_ns;
+	char reason[PROTO_TEXT_MAX];
+	int32_t who_pid;
+	uint32_t who_uid;
+	char who_comm[16];
+	struct sight sight;
+	int owner;    /* client that selects it, or -1 */
+	bool check;   /* the next look is a check of the owner's refresh clock */
+	bool failing; /* its last look failed */
+	uint64_t idle_since_ns;
+	uint64_t wait_ns; /* the idle time that is asked of it now */
+	bool yielded;	  /* wait_ns is that after a yield */
+	struct holder_proc holder;
+	int lock_fd;		       /* @tenure/dev/UUID while held, or -1 */
+	uint64_t settled_used;	       /* memory in use with our hold alone; 0: not known yet */
+	uint64_t settle_at_ns;	       /* when to take that figure; 0: taken or off */
+	uint64_t rise_since_ns;	       /* memory above it since; 0: not */
+	struct gpu_procs before;       /* the list when the holder was started */
+	struct guard_event letting_go; /* the record of the yield that is going on */
+	uint64_t verdict_ns;
+	uint64_t blocked_until_ns; /* no new hold before */
+	unsigned int failures;	   /* holds that failed in a row */
+	struct load_state load;
+	uint64_t grow_at_ns;
+	uint64_t yields;
+	bool dirty; /* clients have not been told of the last change */
+};
+
+struct gclient {
+	bool used;
+	int fd; /* -1: its agent is gone, the policy is kept until orphan_until_ns */
+	pid_t pid;
+	char instance[PROTO_INSTANCE_MAX];
+	bool has_policy, dropping;
+	struct hold_policy policy;
+	char cgroup[256]; /* of its agent, with policy.my_cgroup */
+	uint64_t orphan_until_ns;
+	uint64_t next_event; /* sequence number of the next event to tell */
+	uint64_t tick_ns;    /* next check of its devices */
+	bool guard_dirty;
+};
+
+struct guard {
+	char dev_dir[256];
+	int listen_fd, signal_fd;
+	int self_fd; /* the executable, from which holders are started */
+	uint32_t flags;
+	enum pid_class pid_class;
+	bool hidden_possible; /* we are in a PID namespace: neighbours may not be listed */
+	uint64_t started_wall_ns;
+	uint64_t quit_ns; /* told to end: at the latest then */
+	struct eyes *eyes;
+	char trouble[PROTO_TEXT_MAX];
+	int trouble_code;
+	struct hints hints;
+	bool hint_on;
+	uint64_t rescan_ns;
+	uint32_t n_devs;
+	struct gdev devs[EYES_SLOTS_MAX];
+	struct gclient clients[GUARD_CLIENTS_MAX];
+	uint64_t last_event;
+	struct guard_event events[EVENT_RING]; /* event seq is at seq % EVENT_RING */
+};
+
+static inline struct gclient *gdev_owner(struct guard *g, const struct gdev *d)
+{
+	return d->owner >= 0 ? &g->clients[d->owner] : NULL;
+}
+
+static inline bool gdev_occupied(const struct gdev *d)
+{
+	return d->state == DEV_HOLDING || d->state == DEV_HELD || d->state == DEV_YIELDING;
+}
+
+#endif

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The guard: its loop.
+ *
+ * One thread, one poll(); the eyes are another (eyes.c), so that nothing here ever stands in a
+ * driver call. What can be slow is somewhere else: names of users are the agent's business, logs
+ * are the agent's, files are nobody's. The executable is a copy in memory, the working directory is
+ * /, memory is locked where the limit allows it: a file system that hangs does not stop a yield.
+ *
+ * How often the eyes look:
+ *   held, and a hint is on   every HINT_LOOK_NS in turn over the held devices
+ *   held                     every HELD_LOOK_NS, each: a newcomer through a node that inotify does
+ *                            not see is noticed in time as well
+ *   otherwise                every IDLE_LOOK_NS, for the figures; the refresh clock checks besides
+ *
+ * Eyes that are stuck in one look for STUCK_NS see nothing, so everything is let go (invariant 3).
+ */
+#include "hold/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sock.h"
+#include "base/str.h"
+#include "hold/gclient.h"
+#include "hold/gdev.h"
+#include "hold/gevent.h"
+#include "hold/gholder.h"
+#include "hold/gstate.h"
+#include "hold/names.h"
+#include "hold/own.h"
+
+#define HINT_LOOK_NS  (2 * NS_PER_MS)
+#define HELD_LOOK_NS  (20 * NS_PER_MS)
+#define IDLE_LOOK_NS  (2 * NS_PER_S)
+#define STUCK_NS      (500 * NS_PER_MS)
+#define RESCAN_NS     (10 * NS_PER_S) /* for device nodes that have come */
+#define TELL_NS	      NS_PER_S	      /* every client hears of every device so often */
+#define TURN_BUSY_MS  50 /* the loop turns at least so often while something is under way */
+#define TURN_QUIET_MS 250
+#define FIRST_WAIT_MS 5000 /* for NVML at the start; seconds without persistence mode */
+#define QUIT_NS	      (900 * NS_PER_MS)
+#define LONELY_NS     (2 * NS_PER_S) /* a guard that no agent has greeted ends after that */
+
+/* Where each descriptor of the poll set belongs. */
+enum { POLL_LISTEN, POLL_SIGNAL, POLL_EYES, POLL_HINTS, POLL_FIRST };
+
+struct poll_set {
+	struct pollfd p[POLL_FIRST + GUARD_CLIENTS_MAX + EYES_SLOTS_MAX];
+	struct gclient *client[POLL_FIRST + GUARD_CLIENTS_MAX + EYES_SLOTS_MAX];
+	struct gdev *dev[POLL_FIRST + GUARD_CLIENTS_MAX + EYES_SLOTS_MAX];
+	nfds_t n;
+};
+
+static void guard_changed(struct guard *g)
+{
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		g->clients[i].guard_dirty = g->clients[i].used;
+}
+
+/* --- devices come, go and are seen --- */
+
+/* Pick up devices that the eyes have numbered since; true when there are new ones. */
+static bool take_devices(struct guard *g)
+{
+	uint32_t n = eyes_count(g->eyes);
+	bool news = n != g->n_devs;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct gdev *d = &g->devs[i];
+
+		if (i >= g->n_devs)
+			*d = (struct gdev){ .slot = i,
+					    .owner = -1,
+					    .lock_fd = -1,
+					    .holder = { .fd = -1 },
+					    .state = DEV_LEFT,
+					    .since_ns = clock_mono_ns(),
+					    .who_uid = UINT32_MAX,
+					    .reason = "not selected" };
+		(void)eyes_device(g->eyes, i, &d->id);
+		d->known = true;
+	}
+	g->n_devs = n;
+	return news;
+}
+
+static void note_trouble(struct guard *g)
+{
+	char text[PROTO_TEXT_MAX];
+	int code = eyes_trouble(g->eyes, text, sizeof(text));
+
+	if (code == g->trouble_code)
+		return;
+	g->trouble_code = code;
+	(void)str_copy(g->trouble, sizeof(g->trouble), text);
+	g->flags = code < 0 ? g->flags & ~(uint32_t)GUARD_SEES : g->flags | GUARD_SEES;
+	if (code < 0)
+		(void)gevent_add(g, NULL, EVENT_LOST, "NVML was lost: %s", text);
+	else
+		(void)gevent_add(g, NULL, EVENT_BACK, "NVML works");
+	guard_changed(g);
+}
+
+static void on_eyes(struct guard *g)
+{
+	eyes_ack(g->eyes);
+	/* First what is urgent: verdicts on devices that we know. */
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		struct gdev *d = &g->devs[i];
+
+		if (!eyes_sight(g->eyes, i, d->sight.seq, &d->sight))
+			continue;
+		gdev_on_sight(g, d);
+		if (d->check && (d->sight.complete || d->sight.code < 0)) {
+			d->check = false;
+			if (d->owner >= 0)
+				gclient_consider(g, gdev_owner(g, d));
+		}
+	}
+	note_trouble(g);
+	if (take_devices(g)) {
+		gclient_assign_all(g);
+		guard_changed(g);
+	}
+}
+
+static void check_stuck(struct guard *g)
+{
+	if (eyes_stuck_ns(g->eyes) < STUCK_NS)
+		return;
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (g->devs[i].state == DEV_HOLDING || g->devs[i].state == DEV_HELD)
+			gdev_blind(g, &g->devs[i], "NVML does not answer");
+}
+
+static uint64_t look_period(const struct guard *g, const struct gdev *d, unsigned int n_held)
+{
+	if (!gdev_occupied(d))
+		return IDLE_LOOK_NS;
+	return g->hint_on ? HINT_LOOK_NS * (n_held > 2 ? n_held : 2) : HELD_LOOK_NS;
+}
+
+static void set_periods(struct guard *g)
+{
+	unsigned int n_held = 0;
+
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		n_held += gdev_occupied(&g->devs[i]);
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		eyes_set_period(g->eyes, i, look_period(g, &g->devs[i], n_held));
+}
+
+static void update_hint(struct guard *g, uint64_t now)
+{
+	bool on = hints_active(&g->hints, now);
+
+	if (g->hint_on && !on)
+		for (uint32_t i = 0; i < g->n_devs; i++)
+			if (!gdev_occupied(&g->devs[i]))
+				eyes_look_now(g->eyes, i); /* whoever came is listed by now */
+	g->hint_on = on;
+}
+
+/* --- signals --- */
+
+static void begin_quit(struct guard *g)
+{
+	if (g->quit_ns)
+		return;
+	g->quit_ns = clock_mono_ns() + QUIT_NS;
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		gdev_unwant(g, &g->devs[i], "the guard was told to end");
+		gholder_tell(&g->devs[i], HOLDER_END);
+		g->devs[i].holder.end_at_ns = clock_mono_ns();
+	}
+}
+
+static void on_signal(struct guard *g)
+{
+	struct signalfd_siginfo info;
+
+	while (read(g->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo != SIGCHLD) {
+			begin_quit(g);
+			continue;
+		}
+		for (uint32_t i = 0; i < g->n_devs; i++)
+			if (g->devs[i].holder.pid)
+				gdev_on_child(g, &g->devs[i]);
+	}
+}
+
+/* --- the loop --- */
+
+static void add_poll(struct poll_set *set, int fd, struct gclient *c, struct gdev *d)
+{
+	set->p[set->n] = (struct pollfd){ .fd = fd, .events = POLLIN };
+	set->client[set->n] = c;
+	set->dev[set->n++] = d;
+}
+
+static void fill_poll(struct guard *g, struct poll_set *set)
+{
+	set->n = 0;
+	add_poll(set, g->listen_fd, NULL, NULL);
+	add_poll(set, g->signal_fd, NULL, NULL);
+	add_poll(set, eyes_fd(g->eyes), NULL, NULL);
+	add_poll(set, g->hints.fd, NULL, NULL);
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (g->devs[i].holder.fd >= 0)
+			add_poll(set, g->devs[i].holder.fd, NULL, &g->devs[i]);
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		if (g->clients[i].used && g->clients[i].fd >= 0)
+			add_poll(set, g->clients[i].fd, &g->clients[i], NULL);
+}
+
+static void dispatch(struct guard *g, const struct poll_set *set)
+{
+	/* In the order of urgency. A client or device may have gone meanwhile: its fd says so. */
+	if (set->p[POLL_EYES].revents)
+		on_eyes(g);
+	if (set->p[POLL_HINTS].revents && hints_read(&g->hints, clock_mono_ns()) && !g->hint_on) {
+		g->hint_on = true;
+		set_periods(g);
+	}
+	for (nfds_t i = POLL_FIRST; i < set->n; i++) {
+		if (!set->p[i].revents)
+			continue;
+		if (set->dev[i] && set->dev[i]->holder.fd == set->p[i].fd)
+			gdev_on_holder(g, set->dev[i]);
+		if (set->client[i] && set->client[i]->used && set->client[i]->fd == set->p[i].fd)
+			gclient_on_readable(g, set->client[i]);
+	}
+	if (set->p[POLL_SIGNAL].revents)
+		on_signal(g);
+	if (set->p[POLL_LISTEN].revents)
+		gclient_accept(g);
+}
+
+static void tell_clients(struct guard *g, uint64_t now, uint64_t *tell_ns)
+{
+	bool all = now >= *tell_ns;
+	bool dirty = false;
+
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		dirty = dirty || g->devs[i].dirty;
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
+		struct gclient *c = &g->clients[i];
+
+		if (!c->used || c->fd < 0 || !c->instance[0])
+			continue;
+		if (all || dirty)
+			gevent_tell_devices(g, c, all);
+		gevent_tell(g, c);
+	}
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		g->devs[i].dirty = false;
+	if (all)
+		*tell_ns = now + TELL_NS;
+}
+
+static bool under_way(const struct guard *g)
+{
+	if (g->hint_on || g->quit_ns)
+		return true;
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		const struct gdev *d = &g->devs[i];
+
+		if (d->state == DEV_HOLDING || d->state == DEV_YIELDING || d->holder.end_at_ns ||
+		    d->settle_at_ns)
+			return true;
+	}
+	return false;
+}
+
+static void on_time(struct guard *g)
+{
+	uint64_t now = clock_mono_ns();
+
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		gdev_on_time(g, &g->devs[i], now);
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		if (g->clients[i].used)
+			gclient_on_time(g, &g->clients[i], now);
+	if (now >= g->rescan_ns) {
+		hints_rescan(&g->hints, g->dev_dir);
+		g->rescan_ns = now + RESCAN_NS;
+	}
+	check_stuck(g);
+	update_hint(g, now);
+	set_periods(g);
+}
+
+static bool any_holder(const struct guard *g)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (g->devs[i].holder.pid)
+			return true;
+	return false;
+}
+
+static bool finished(const struct guard *g, uint64_t born_ns)
+{
+	if (g->quit_ns)
+		return !any_holder(g) || clock_mono_ns() >= g->quit_ns;
+	return !gclient_any(g) && !any_holder(g) && clock_mono_ns() - born_ns > LONELY_NS;
+}
+
+static void loop(struct guard *g)
+{
+	struct poll_set set;
+	uint64_t tell_ns = 0, born_ns = clock_mono_ns();
+
+	while (!finished(g, born_ns)) {
+		fill_poll(g, &set);
+		if (poll(set.p, set.n, under_way(g) ? TURN_BUSY_MS : TURN_QUIET_MS) > 0)
+			dispatch(g, &set);
+		on_time(g);
+		tell_clients(g, clock_mono_ns(), &tell_ns);
+	}
+}
+
+/* --- start --- */
+
+static int open_signals(struct err *e)
+{
+	sigset_t set;
+
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGTERM);
+	(void)sigaddset(&set, SIGINT);
+	(void)sigaddset(&set, SIGHUP);
+	(void)sigaddset(&set, SIGCHLD);
+	/* Before any thread is started: threads inherit the mask. */
+	(void)sigprocmask(SIG_BLOCK, &set, NULL);
+
+	int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+
+	return fd < 0 ? err_sys(e, errno, "signalfd") : fd;
+}
+
+/* Pages of ours must not have to be read back from a file system that hangs. */
+static void lock_memory(struct guard *g)
+{
+	if (mlockall(MCL_CURRENT | MCL_ONFAULT) == 0)
+		g->flags |= GUARD_LOCKED;
+}
+
+static int guard_open(struct guard *g, struct err *e)
+{
+	char name[SOCKET_NAME_MAX];
+	struct err hint_err = ERR_INIT;
+
+	g->listen_fd = sock_listen(guard_socket_name(name, sizeof(name), g->dev_dir), e);
+	if (g->listen_fd < 0)
+		return g->listen_fd;
+	g->self_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	if (g->self_fd < 0)
+		return err_sys(e, errno, "open /proc/self/exe");
+	g->signal_fd = open_signals(e);
+	if (g->signal_fd < 0)
+		return g->signal_fd;
+	g->started_wall_ns = clock_wall_ns();
+	g->hidden_possible = own_in_namespace();
+	hints_open(&g->hints, g->dev_dir, &hint_err);
+	if (g->hints.n_watches)
+		g->flags |= GUARD_INOTIFY;
+
+	int r = eyes_open(&g->eyes, e);
+
+	if (r < 0)
+		return r;
+	(void)eyes_wait_ready(g->eyes, FIRST_WAIT_MS);
+	g->trouble_code = eyes_trouble(g->eyes, g->trouble, sizeof(g->trouble));
+	if (g->trouble_code == 0)
+		g->flags |= GUARD_SEES;
+	(void)take_devices(g);
+	lock_memory(g);
+	return 0;
+}
+
+static void parse_arguments(struct guard *g, int argc, char **argv)
+{
+	(void)str_copy(g->dev_dir, sizeof(g->dev_dir), "/dev");
+	for (int i = 1; i + 1 < argc; i++)
+		if (!strcmp(argv[i], "--dev-dir"))
+			(void)str_copy(g->dev_dir, sizeof(g->dev_dir), argv[i + 1]);
+}
+
+int guard_main(int argc, char **argv)
+{
+	/* On the heap and never freed: it is large, and lives as long as the process. */
+	struct guard *g = xcalloc(1, sizeof(*g));
+	struct err e = ERR_INIT;
+
+	(void)prctl(PR_SET_NAME, "tenure-guard");
+	if (chdir("/") < 0)
+		return 1;
+	parse_arguments(g, argc, argv);
+
+	int r = guard_open(g, &e);
+
+	if (r < 0) {
+		(void)fprintf(stderr, "tenure guard: %s\n", e.text);
+		return r == -EADDRINUSE ? 3 : 1;
+	}
+	loop(g);
+	/* Holders that are left end with us; eyes that hang in a call are not waited for. */
+	return 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold/own.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/proc.h"
+#include "base/str.h"
+
+/* Inode of the first PID namespace, fixed in the kernel (PROC_PID_INIT_INO). */
+#define FIRST_PID_NAMESPACE 0xEFFFFFFCU
+
+bool own_in_namespace(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != FIRST_PID_NAMESPACE;
+}
+
+static bool is_holder(const struct guard *g, pid_t pid)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		const struct holder_proc *h = &g->devs[i].holder;
+
+		if (h->pid && (h->pid == pid || h->listed_pid == pid))
+			return true;
+	}
+	return false;
+}
+
+/* Left over from a guard that was killed: the kernel ends it with its parent, which takes a moment.
+ */
+static bool is_dying_holder(pid_t pid)
+{
+	struct proc_peek holder, parent;
+
+	if (proc_peek(pid, &holder) < 0 || holder.uid != geteuid() ||
+	    strcmp(holder.comm, "tenure-hold"))
+		return false;
+	return proc_peek(holder.parent, &parent) < 0 || strcmp(parent.comm, "tenure-guard");
+}
+
+static bool is_ignored(const struct gclient *owner, pid_t pid)
+{
+	char cgroup[256];
+
+	if (!owner)
+		return false;
+	for (uint32_t i = 0; i < owner->policy.n_ignore; i++)
+		if (owner->policy.ignore_pids[i] == pid)
+			return true;
+	return owner->policy.my_cgroup && owner->cgroup[0] &&
+	       proc_cgroup(pid, cgroup, sizeof(cgroup)) == 0 && !strcmp(cgroup, owner->cgroup);
+}
+
+static bool was_before(const struct gdev *d, pid_t pid)
+{
+	for (uint32_t i = 0; i < d->before.n; i++)
+		if (d->before.p[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* A number that means nothing here, on a device where our holder is not listed yet. */
+static bool may_be_ours(const struct guard *g, const struct gdev *d, pid_t pid)
+{
+	struct proc_peek peek;
+
+	if (!d->holder.pid || d->holder.listed_pid || g->pid_class == PIDS_SAME ||
+	    g->pid_class == PIDS_OWN || was_before(d, pid))
+		return false;
+	return proc_peek(pid, &peek) < 0 || g->pid_class == PIDS_HOST;
+}
+
+enum ownership own_classify(struct guard *g, const struct gdev *d, const struct gpu_proc *p)
+{
+	if (is_holder(g, p->pid))
+		return OWN_HOLDER;
+	if (is_ignored(gdev_owner(g, d), p->pid))
+		return OWN_IGNORED;
+	if (is_dying_holder(p->pid))
+		return OWN_DYING;
+	if (may_be_ours(g, d, p->pid))
+		return OWN_MAYBE;
+	return OWN_FOREIGN;
+}
+
+void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look)
+{
+	pid_t candidate = 0;
+	unsigned int candidates = 0;
+
+	if (d->holder.listed_pid)
+		return;
+	for (uint32_t i = 0; i < look->procs.n; i++) {
+		pid_t pid = look->procs.p[i].pid;
+
+		if (pid == d->holder.pid) {
+			d->holder.listed_pid = pid;
+			g->pid_class = g->hidden_possible ? PIDS_OWN : PIDS_SAME;
+			return;
+		}
+		if (!was_before(d, pid) && pid != candidate) {
+			candidate = pid;
+			candidates++;
+		}
+	}
+	if (candidates == 1 && (g->pid_class == PIDS_UNKNOWN || g->pid_class == PIDS_HOST)) {
+		d->holder.listed_pid = candidate;
+		g->pid_class = PIDS_HOST;
+	} else if (candidates == 0) {
+		g->pid_class = PIDS_NONE;
+	}
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_OWN_H
+#define TENURE_HOLD_OWN_H
+
+/*
+ * Whose process is this: ours, the owner's explicit exception, or foreign. Reads nothing but
+ * /proc/PID/stat and the like, so that it never waits for another process's memory.
+ */
+
+#include "hold/gstate.h"
+
+enum ownership {
+	OWN_FOREIGN,
+	OWN_HOLDER,  /* one of this guard's holders */
+	OWN_DYING,   /* a holder of ours whose guard is gone: it is on its way out */
+	OWN_IGNORED, /* --ignore-pid, --my-cgroup */
+	OWN_MAYBE,   /* may be the holder that is just starting, under another number */
+};
+
+enum ownership own_classify(struct guard *g, const struct gdev *d, const struct gpu_proc *p);
+
+/*
+ * A holder of d has its context and look was taken after that: learn under which number it is
+ * listed, and with that how process lists work here (enum pid_class).
+ */
+void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look);
+
+/* We are in a PID namespace of our own: processes of others may be missing from the lists. */
+bool own_in_namespace(void);
+
+#endif
