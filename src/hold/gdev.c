@@ -34,7 +34,7 @@
 #define RISE_BYTES    (16ULL << 20)
 #define RISE_NS	      NS_PER_S
 #define SETTLE_NS     (700 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
-#define LINGER_NS     (3 * NS_PER_S) /* context kept after a yield: the newcomer starts undisturbed */
+#define LINGER_NS     (2 * NS_PER_S) /* context kept after a yield: the newcomer starts undisturbed */
 #define HOLDING_LIMIT (30 * NS_PER_S) /* to make a context and take the memory */
 #define FREEING_LIMIT NS_PER_S	      /* to free it; seen: 40-330 ms */
 #define ENDING_LIMIT  (2 * NS_PER_S)  /* to end the process */
@@ -95,7 +95,8 @@ static void enter(struct guard *g, struct gdev *d, enum dev_state next)
 	if (next == d->state)
 		return;
 
-	bool quiet = d->state == DEV_LEFT && next == DEV_BUSY;
+	/* What nobody selects is nobody's news. */
+	bool quiet = d->state == DEV_LEFT || (next == DEV_LEFT && d->owner < 0);
 
 	d->state = next;
 	d->since_ns = now;
@@ -287,8 +288,8 @@ static void begin_record(struct guard *g, struct gdev *d, enum event_kind kind, 
 {
 	d->letting_go = (struct guard_event){ .kind = kind };
 	d->verdict_ns = verdict_ns;
-	if (g->hint_on && g->hints.first_ns && verdict_ns > g->hints.first_ns)
-		d->letting_go.hint_to_verdict_ns = verdict_ns - g->hints.first_ns;
+	if (g->hint_on && verdict_ns > g->hints.burst_ns)
+		d->letting_go.hint_to_verdict_ns = verdict_ns - g->hints.burst_ns;
 }
 
 static void on_foreign(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
@@ -404,22 +405,28 @@ void gdev_unwant(struct guard *g, struct gdev *d, const char *reason)
 	(void)step(g, d, EV_UNWANTED);
 }
 
+/* Let go of it if need be, and then leave it alone; called again until that is done. */
+static void leave(struct guard *g, struct gdev *d)
+{
+	gdev_unwant(g, d, "left for others");
+	if (gdev_occupied(d) || d->state == DEV_LEFT)
+		return;
+	gdev_say(d, d->owner >= 0 ? "left for others" : "not selected");
+	(void)step(g, d, EV_LEAVE);
+}
+
 void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left)
 {
 	bool changed = d->owner != owner;
 
-	if (left && d->state != DEV_LEFT) {
-		gdev_unwant(g, d, "left for others");
-		if (!gdev_occupied(d)) {
-			gdev_say(d, owner >= 0 ? "left for others" : "not selected");
-			(void)step(g, d, EV_LEAVE);
-		}
-	}
 	if (changed) {
 		d->owner = owner;
 		d->yielded = false;
 		d->dirty = true;
 	}
+	d->left = left;
+	if (left)
+		leave(g, d);
 	if (!left && d->state == DEV_LEFT) {
 		gdev_say(d, "not looked at yet");
 		(void)step(g, d, EV_TAKE);
@@ -660,6 +667,8 @@ void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 		gholder_tell(d, HOLDER_END);
 	if (d->holder.pid)
 		check_limits(g, d, now_ns);
+	if (d->left)
+		leave(g, d);
 	if (d->owner >= 0) {
 		turn_cycle(g, d, now_ns);
 		grow(g, d, now_ns);

@@ -53,6 +53,7 @@ struct gdev {
 	char who_comm[16];
 	struct sight sight;
 	int owner;    /* client that selects it, or -1 */
+	bool left;    /* the policies leave it for others, or nobody selects it */
 	bool check;   /* the next look is a check of the owner's refresh clock */
 	bool failing; /* its last look failed */
 	uint64_t idle_since_ns;

@@ -69,6 +69,8 @@ void hints_count(struct hints *h, uint32_t mask, uint64_t now_ns)
 	if (mask & IN_OPEN) {
 		if (!h->first_ns)
 			h->first_ns = now_ns;
+		if (now_ns - h->last_ns > HINT_GAP_NS)
+			h->burst_ns = now_ns;
 		h->last_ns = now_ns;
 		h->balance++;
 	} else if (mask & (IN_CLOSE_WRITE | IN_CLOSE_NOWRITE) && h->first_ns) {

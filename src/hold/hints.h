@@ -19,12 +19,14 @@
 
 #define HINT_TAIL_NS	 3000000000ULL
 #define HINT_BALANCED_NS 300000000ULL
+#define HINT_GAP_NS	 400000000ULL /* opens further apart than this are of different starts */
 
 struct hints {
 	int fd;		   /* inotify, or -1: there is none here */
 	int n_watches;	   /* nodes that are watched; 0: opens are not seen */
 	uint64_t first_ns; /* first open of the hint that is on, 0 while none is */
 	uint64_t last_ns;  /* last open */
+	uint64_t burst_ns; /* first open after a gap: when the start that is going on began */
 	int64_t balance;   /* opens less closes since first_ns */
 };
 

@@ -86,6 +86,15 @@ enum ownership own_classify(struct guard *g, const struct gdev *d, const struct 
 	return OWN_FOREIGN;
 }
 
+static void set_class(struct guard *g, enum pid_class c)
+{
+	if (g->pid_class == c)
+		return;
+	g->pid_class = c;
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		g->clients[i].guard_dirty = g->clients[i].used;
+}
+
 void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look)
 {
 	pid_t candidate = 0;
@@ -98,7 +107,7 @@ void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look)
 
 		if (pid == d->holder.pid) {
 			d->holder.listed_pid = pid;
-			g->pid_class = g->hidden_possible ? PIDS_OWN : PIDS_SAME;
+			set_class(g, g->hidden_possible ? PIDS_OWN : PIDS_SAME);
 			return;
 		}
 		if (!was_before(d, pid) && pid != candidate) {
@@ -108,8 +117,8 @@ void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look)
 	}
 	if (candidates == 1 && (g->pid_class == PIDS_UNKNOWN || g->pid_class == PIDS_HOST)) {
 		d->holder.listed_pid = candidate;
-		g->pid_class = PIDS_HOST;
+		set_class(g, PIDS_HOST);
 	} else if (candidates == 0) {
-		g->pid_class = PIDS_NONE;
+		set_class(g, PIDS_NONE);
 	}
 }
