@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -95,6 +97,23 @@ pid_t proc_parent(pid_t pid)
 	int r = read_stat(pid, &st);
 
 	return r < 0 ? r : st.parent;
+}
+
+uint64_t proc_start_mono_ns(uint64_t start)
+{
+	struct timespec boot, mono;
+	long hz = sysconf(_SC_CLK_TCK);
+	int64_t tick = (int64_t)NS_PER_S / (hz > 0 ? hz : 100);
+
+	(void)clock_gettime(CLOCK_BOOTTIME, &boot);
+	(void)clock_gettime(CLOCK_MONOTONIC, &mono);
+
+	/* The two clocks differ by the time that the machine was suspended. */
+	int64_t suspended =
+		(boot.tv_sec - mono.tv_sec) * (int64_t)NS_PER_S + boot.tv_nsec - mono.tv_nsec;
+	int64_t at = (int64_t)start * tick - suspended;
+
+	return at > 0 ? (uint64_t)at : 0;
 }
 
 char *user_name(uid_t uid, char *buf, size_t size)

@@ -38,6 +38,9 @@ struct proc_peek {
  * faults. 0 and *ret, or -ESRCH / -errno. */
 int proc_peek(pid_t pid, struct proc_peek *ret);
 
+/* When a process began, from its start field, on CLOCK_MONOTONIC; exact to 10 ms, never late. */
+uint64_t proc_start_mono_ns(uint64_t start);
+
 /*
  * The real user and the command line of a process, the latter cut to size and with unprintable
  * bytes replaced; -1 and empty where they cannot be read. Names of users are not looked up here:

@@ -262,7 +262,16 @@ static enum verdict judge(struct guard *g, struct gdev *d, const struct gpu_proc
 	return *ret_who ? SEEN_FOREIGN : judge_memory(g, d, ours);
 }
 
-static void name_who(struct gdev *d, const struct gpu_proc *who)
+/* How long the newcomer had been opening device nodes before the verdict. */
+static void note_hint(const struct guard *g, struct gdev *d, const struct proc_peek *who)
+{
+	uint64_t opened = hints_open_since(&g->hints, proc_start_mono_ns(who->start));
+
+	if (opened && opened < d->verdict_ns)
+		d->letting_go.hint_to_verdict_ns = d->verdict_ns - opened;
+}
+
+static void name_who(struct guard *g, struct gdev *d, const struct gpu_proc *who)
 {
 	struct proc_peek peek = { .uid = (uid_t)-1 };
 
@@ -274,6 +283,7 @@ static void name_who(struct gdev *d, const struct gpu_proc *who)
 		gdev_say(d, "PID %d", (int)who->pid);
 		return;
 	}
+	note_hint(g, d, &peek);
 	d->who_uid = peek.uid;
 	(void)str_copy(d->who_comm, sizeof(d->who_comm), peek.comm);
 	gdev_say(d, "PID %d (uid %u, %s)%s", (int)who->pid, (unsigned int)peek.uid, peek.comm,
@@ -284,12 +294,10 @@ static void name_who(struct gdev *d, const struct gpu_proc *who)
 }
 
 /* Begin the record of letting go; told when the memory is free. */
-static void begin_record(struct guard *g, struct gdev *d, enum event_kind kind, uint64_t verdict_ns)
+static void begin_record(struct gdev *d, enum event_kind kind, uint64_t verdict_ns)
 {
 	d->letting_go = (struct guard_event){ .kind = kind };
 	d->verdict_ns = verdict_ns;
-	if (g->hint_on && verdict_ns > g->hints.burst_ns)
-		d->letting_go.hint_to_verdict_ns = verdict_ns - g->hints.burst_ns;
 }
 
 static void on_foreign(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
@@ -298,14 +306,14 @@ static void on_foreign(struct guard *g, struct gdev *d, enum verdict v, const st
 
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD) {
 		act(d, ACT_RELEASE); /* first of all */
-		begin_record(g, d, kind, d->sight.look.end_ns);
+		begin_record(d, kind, d->sight.look.end_ns);
 		if (v == SEEN_FOREIGN) {
 			d->yields++;
 			d->yielded = true;
 		}
 	}
 	if (who)
-		name_who(d, who);
+		name_who(g, d, who);
 	else
 		d->who_pid = 0;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
@@ -384,7 +392,7 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 void gdev_blind(struct guard *g, struct gdev *d, const char *reason)
 {
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
-		begin_record(g, d, EVENT_BLIND, clock_mono_ns());
+		begin_record(d, EVENT_BLIND, clock_mono_ns());
 	if (d->state == DEV_LEFT)
 		return;
 	d->yielded = d->yielded || gdev_occupied(d);
@@ -400,7 +408,7 @@ void gdev_unwant(struct guard *g, struct gdev *d, const char *reason)
 {
 	if (d->state != DEV_HOLDING && d->state != DEV_HELD)
 		return;
-	begin_record(g, d, EVENT_RELEASE, clock_mono_ns());
+	begin_record(d, EVENT_RELEASE, clock_mono_ns());
 	gdev_say(d, "%s", reason);
 	(void)step(g, d, EV_UNWANTED);
 }
@@ -617,7 +625,7 @@ static void check_limits(struct guard *g, struct gdev *d, uint64_t now)
 	if (!limit || now - since < limit || !d->holder.pid)
 		return;
 	if (d->state == DEV_HOLDING)
-		begin_record(g, d, EVENT_FAILED, now);
+		begin_record(d, EVENT_FAILED, now);
 	if (!d->blocked_until_ns || now > d->blocked_until_ns)
 		hold_failed(g, d,
 			    d->state == DEV_HOLDING ? "its holder hangs in the driver"

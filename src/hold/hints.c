@@ -69,13 +69,25 @@ void hints_count(struct hints *h, uint32_t mask, uint64_t now_ns)
 	if (mask & IN_OPEN) {
 		if (!h->first_ns)
 			h->first_ns = now_ns;
-		if (now_ns - h->last_ns > HINT_GAP_NS)
-			h->burst_ns = now_ns;
+		h->opens_ns[h->n_opens++ % HINT_OPENS] = now_ns;
 		h->last_ns = now_ns;
 		h->balance++;
 	} else if (mask & (IN_CLOSE_WRITE | IN_CLOSE_NOWRITE) && h->first_ns) {
 		h->balance--;
 	}
+}
+
+uint64_t hints_open_since(const struct hints *h, uint64_t since_ns)
+{
+	uint64_t first = 0;
+
+	for (uint64_t i = 0; i < HINT_OPENS && i < h->n_opens; i++) {
+		uint64_t at = h->opens_ns[i];
+
+		if (at >= since_ns && (!first || at < first))
+			first = at;
+	}
+	return first;
 }
 
 bool hints_read(struct hints *h, uint64_t now_ns)

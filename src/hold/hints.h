@@ -19,15 +19,16 @@
 
 #define HINT_TAIL_NS	 3000000000ULL
 #define HINT_BALANCED_NS 300000000ULL
-#define HINT_GAP_NS	 400000000ULL /* opens further apart than this are of different starts */
+#define HINT_OPENS	 256U /* opens whose times are remembered */
 
 struct hints {
-	int fd;		   /* inotify, or -1: there is none here */
-	int n_watches;	   /* nodes that are watched; 0: opens are not seen */
-	uint64_t first_ns; /* first open of the hint that is on, 0 while none is */
-	uint64_t last_ns;  /* last open */
-	uint64_t burst_ns; /* first open after a gap: when the start that is going on began */
-	int64_t balance;   /* opens less closes since first_ns */
+	int fd;			       /* inotify, or -1: there is none here */
+	int n_watches;		       /* nodes that are watched; 0: opens are not seen */
+	uint64_t first_ns;	       /* first open of the hint that is on, 0 while none is */
+	uint64_t last_ns;	       /* last open */
+	uint64_t opens_ns[HINT_OPENS]; /* the last opens, a ring; n_opens is the number of all */
+	uint64_t n_opens;
+	int64_t balance; /* opens less closes since first_ns */
 };
 
 /* Watch the nodes in dir. Never fails: without inotify n_watches stays 0 and e says why. */
@@ -42,6 +43,9 @@ bool hints_read(struct hints *h, uint64_t now_ns);
 
 /* A hint is on. Ends one that is over. */
 bool hints_active(struct hints *h, uint64_t now_ns);
+
+/* The first open at or after since_ns of those that are remembered; 0: there was none. */
+uint64_t hints_open_since(const struct hints *h, uint64_t since_ns);
 
 /* Pure: count one event. Exposed for the tests. */
 void hints_count(struct hints *h, uint32_t mask, uint64_t now_ns);
