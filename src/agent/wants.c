@@ -23,7 +23,7 @@ static void take_memory(const struct mem_spec *spec, struct mem_amount *ret)
 	};
 }
 
-static int take_gpus(const struct gpu_list *list, struct hold_policy *p, struct err *e)
+static int take_gpus(const struct gpu_picks *list, struct hold_policy *p, struct err *e)
 {
 	p->all = list->all;
 	p->n_gpus = 0;
