@@ -433,7 +433,7 @@ const struct mem_spec *settings_mem(const struct settings *s, enum setting_id id
 	return &get(s, id, type_of(id) == VALUE_MEM)->mem;
 }
 
-const struct gpu_list *settings_gpus(const struct settings *s, enum setting_id id)
+const struct gpu_picks *settings_gpus(const struct settings *s, enum setting_id id)
 {
 	return &get(s, id, type_of(id) == VALUE_GPUS)->gpus;
 }

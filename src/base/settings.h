@@ -125,7 +125,7 @@ bool settings_flag(const struct settings *s, enum setting_id id);
 uint64_t settings_num(const struct settings *s, enum setting_id id);
 const char *settings_str(const struct settings *s, enum setting_id id);
 const struct mem_spec *settings_mem(const struct settings *s, enum setting_id id);
-const struct gpu_list *settings_gpus(const struct settings *s, enum setting_id id);
+const struct gpu_picks *settings_gpus(const struct settings *s, enum setting_id id);
 /* The band to keep: util_band as set, else the default one moved so that it lies around `util`. */
 struct util_band settings_util_band(const struct settings *s);
 

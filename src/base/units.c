@@ -294,10 +294,10 @@ bad:
 		       "\"%s\" is not a band; write three rising percentages like 50,70,85", text);
 }
 
-void gpu_list_clear(struct gpu_list *list)
+void gpu_picks_clear(struct gpu_picks *list)
 {
 	free(list->picks);
-	*list = (struct gpu_list){ 0 };
+	*list = (struct gpu_picks){ 0 };
 }
 
 static bool is_uuid_word(const char *word)
@@ -346,7 +346,7 @@ static int read_index_range(const char *word, unsigned int *ret_first, unsigned 
 	return 0;
 }
 
-static void gpu_list_add(struct gpu_list *list, const struct gpu_pick *pick)
+static void gpu_list_add(struct gpu_picks *list, const struct gpu_pick *pick)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		const struct gpu_pick *have = &list->picks[i];
@@ -359,7 +359,7 @@ static void gpu_list_add(struct gpu_list *list, const struct gpu_pick *pick)
 	list->picks[list->n++] = *pick;
 }
 
-static int gpu_list_add_word(struct gpu_list *list, const char *word, struct err *e)
+static int gpu_list_add_word(struct gpu_picks *list, const char *word, struct err *e)
 {
 	struct gpu_pick pick = { 0 };
 	unsigned int first, last;
@@ -389,17 +389,17 @@ static int gpu_list_add_word(struct gpu_list *list, const char *word, struct err
 
 bool unit_is_gpu_word(const char *text)
 {
-	struct gpu_list list;
+	struct gpu_picks list;
 
 	if (unit_parse_gpus(text, &list, NULL) < 0)
 		return false;
-	gpu_list_clear(&list);
+	gpu_picks_clear(&list);
 	return true;
 }
 
-int unit_parse_gpus(const char *text, struct gpu_list *ret, struct err *e)
+int unit_parse_gpus(const char *text, struct gpu_picks *ret, struct err *e)
 {
-	struct gpu_list list = { 0 };
+	struct gpu_picks list = { 0 };
 	cleanup_free char *copy = xstrdup(text);
 	char *save = NULL;
 	int r = 0;
@@ -412,7 +412,7 @@ int unit_parse_gpus(const char *text, struct gpu_list *ret, struct err *e)
 	if (r == 0 && list.all && list.n > 0)
 		r = err_set(e, -EINVAL, "\"%s\": all says it already, name no others", text);
 	if (r < 0) {
-		gpu_list_clear(&list);
+		gpu_picks_clear(&list);
 		return r;
 	}
 	*ret = list;

@@ -67,14 +67,14 @@ struct gpu_pick {
 	char uuid[GPU_PICK_UUID_MAX]; /* when by_uuid; "GPU-" or "MIG-" in front */
 };
 
-/* Owned by whoever holds the struct; gpu_list_clear() frees what is inside. Order as written. */
-struct gpu_list {
+/* Owned by whoever holds the struct; gpu_picks_clear() frees what is inside. Order as written. */
+struct gpu_picks {
 	bool all;
 	size_t n;
 	struct gpu_pick *picks;
 };
 
-void gpu_list_clear(struct gpu_list *list);
+void gpu_picks_clear(struct gpu_picks *list);
 
 int unit_parse_size(const char *text, uint64_t *ret_bytes, struct err *e);
 int unit_parse_mem(const char *text, struct mem_spec *ret, struct err *e);
@@ -84,7 +84,7 @@ int unit_parse_percent(const char *text, unsigned int *ret_permille, struct err 
 /* "50,70,85": three rising whole percentages. */
 int unit_parse_band(const char *text, struct util_band *ret, struct err *e);
 /* "0,1", "0 1 2", "0-3", "GPU-1a2b", "all"; repeated devices are taken once. */
-int unit_parse_gpus(const char *text, struct gpu_list *ret, struct err *e);
+int unit_parse_gpus(const char *text, struct gpu_picks *ret, struct err *e);
 /* One word of such a list: what `--gpus 0 1 2` goes on taking. */
 bool unit_is_gpu_word(const char *text);
 /*

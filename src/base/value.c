@@ -195,7 +195,7 @@ static int parse_uints(const struct value_spec *spec, const char *text, struct v
 
 static void clear_gpus(struct value *v)
 {
-	gpu_list_clear(&v->gpus);
+	gpu_picks_clear(&v->gpus);
 }
 
 static void clear_str(struct value *v)

@@ -61,7 +61,7 @@ struct value {
 		uint64_t num;
 		struct mem_spec mem;
 		struct util_band band;
-		struct gpu_list gpus;
+		struct gpu_picks gpus;
 		char *str;
 		struct word_list words;
 		struct uint_list uints;

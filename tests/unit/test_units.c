@@ -152,7 +152,7 @@ static void test_percent_and_band(void **state)
 		assert_int_equal(unit_parse_band(bad[i], &band, NULL), -EINVAL);
 }
 
-static void gpus_as_text(const struct gpu_list *list, char *buf, size_t size)
+static void gpus_as_text(const struct gpu_picks *list, char *buf, size_t size)
 {
 	size_t len = 0;
 
@@ -198,7 +198,7 @@ static void test_gpus(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct gpu_list list = { 0 };
+		struct gpu_picks list = { 0 };
 		char got[256];
 		struct err e = ERR_INIT;
 		int r = unit_parse_gpus(cases[i].text, &list, &e);
@@ -210,7 +210,7 @@ static void test_gpus(void **state)
 			assert_string_equal(got, cases[i].want);
 			assert_int_equal(list.all, strcmp(cases[i].text, "all") == 0);
 		}
-		gpu_list_clear(&list);
+		gpu_picks_clear(&list);
 	}
 	assert_true(unit_is_gpu_word("0-3"));
 	assert_false(unit_is_gpu_word("status"));

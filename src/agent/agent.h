@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_AGENT_H
+#define TENURE_AGENT_AGENT_H
+
+/*
+ * The agent of one instance on this node: it tells the guard what to hold, writes down what
+ * happens, and answers on its own socket, whose name is the lock. `hold`, `agent` and `on` are this
+ * with a different audience.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "hold/policy.h"
+
+struct agent_config {
+	const char *instance; /* strings must outlive agent_run() */
+	const char *dev_dir;
+	const char *state_dir;
+	enum log_level log_level;
+	struct hold_policy policy;
+	uint64_t for_ms;	/* end after so long; 0: do not */
+	uint64_t until_wall_ns; /* end at that time; 0: do not */
+	bool show_json;		/* events are shown as JSON lines, not as sentences */
+	bool ignore_hangup;	/* SIGHUP does not end it: it has no terminal */
+	/* One line for who watches; on a pool thread; NULL: nobody does. */
+	void (*show)(const char *line);
+	/*
+	 * Once, when the guard has taken the policy: what a person should know (sentence ends
+	 * without a newline). On the loop's thread; NULL: nobody waits for it.
+	 */
+	void (*ready)(void *user, const char *sentence);
+	void *user;
+};
+
+enum agent_end {
+	AGENT_ENDED,	/* told to, or the time was up; everything is free */
+	AGENT_REFUSED,	/* the guard does not take the policy: a mistake in the options */
+	AGENT_RUNNING,	/* another one serves this instance here; e says which */
+	AGENT_NO_GPUS,	/* nothing to hold on this node: no driver, no devices */
+	AGENT_FAILED,
+};
+
+/*
+ * Run until told to end (SIGINT, SIGTERM, the off request, the time). Everything but AGENT_ENDED
+ * sets e. The calling process must have no other libuv loop.
+ */
+enum agent_end agent_run(const struct agent_config *config, struct err *e);
+
+#endif

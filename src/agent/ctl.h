@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_CTL_H
+#define TENURE_AGENT_CTL_H
+
+/*
+ * The agent's own socket (hold/names.h). Its name is the lock: one agent per instance and node. A
+ * client sends one request of fixed size; the answer is a JSON document in packets of up to
+ * CTL_CHUNK bytes, the last one marked.
+ *
+ * Server: all on the loop, never waits for a client; a slow one is sent what fits, one that does
+ * not read for CTL_SLOW_MS is cut off, more than CTL_CLIENTS_MAX at a time are turned away.
+ */
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/err.h"
+
+#define CTL_MAGIC	0x746e7263U /* "tnrc" */
+#define CTL_VERSION	1U
+#define CTL_CHUNK	16384U
+#define CTL_CLIENTS_MAX 32
+#define CTL_SLOW_MS	5000
+
+enum ctl_verb {
+	CTL_PING = 1, /* {pid, since, instance, ready}: at once */
+	CTL_STATUS,   /* the whole status */
+	CTL_OFF,      /* ends the agent; answered when all is free */
+	CTL_VERB_MAX
+};
+
+struct ctl_request {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t verb; /* enum ctl_verb */
+};
+
+struct ctl_chunk {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t last; /* 1: the document is complete */
+	uint32_t size; /* bytes in data */
+	char data[CTL_CHUNK];
+};
+
+#define CTL_CHUNK_HEAD offsetof(struct ctl_chunk, data)
+
+struct ctl;
+struct ctl_client;
+
+/*
+ * The verb's answer: ctl_answer() now or later. client stays valid until it is answered or `gone`
+ * was called for it.
+ */
+struct ctl_ops {
+	void (*request)(void *user, struct ctl_client *client, enum ctl_verb verb);
+	void (*gone)(void *user, struct ctl_client *client);
+};
+
+/* Take the name and listen. 0; -EADDRINUSE: an agent of this instance runs; -errno. */
+int ctl_listen(uv_loop_t *loop, const char *name, const struct ctl_ops *ops, void *user,
+	       struct ctl **ret, struct err *e);
+/* Takes the reference to doc over. */
+void ctl_answer(struct ctl_client *client, json_t *doc);
+/* Give the name back: from now on another agent can have it. Clients stay. */
+void ctl_unlisten(struct ctl *ctl);
+/* Whether every answer has been sent. */
+bool ctl_is_quiet(const struct ctl *ctl);
+/* Cut off who is there; ctl is freed when the loop has closed the handles. */
+void ctl_close(struct ctl *ctl);
+
+/*
+ * Client, blocking up to timeout_ms. 0 and the document (the caller's reference);
+ * -ECONNREFUSED: no agent runs; -ETIMEDOUT, -EPROTO, -errno. ret_fd (may be NULL) receives the
+ * socket, whose end of file is the end of the agent.
+ */
+int ctl_ask(const char *name, enum ctl_verb verb, int timeout_ms, json_t **ret, int *ret_fd,
+	    struct err *e);
+
+#endif

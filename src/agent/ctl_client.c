@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/ctl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sock.h"
+#include "base/strbuf.h"
+
+#define ANSWER_MAX (8UL * 1024 * 1024)
+
+/* Wait for one packet. Its size; 0: the agent is gone; -ETIMEDOUT; -errno. */
+static ssize_t wait_packet(int fd, struct ctl_chunk *chunk, uint64_t deadline_ns)
+{
+	for (;;) {
+		ssize_t n = sock_recv(fd, chunk, sizeof(*chunk));
+		uint64_t now = clock_mono_ns();
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+
+		if (n != -EAGAIN)
+			return n;
+		if (now >= deadline_ns)
+			return -ETIMEDOUT;
+		if (poll(&p, 1, (int)((deadline_ns - now) / NS_PER_MS) + 1) < 0 && errno != EINTR)
+			return -errno;
+	}
+}
+
+static int read_answer(int fd, uint64_t deadline_ns, struct strbuf *text, struct err *e)
+{
+	struct ctl_chunk chunk = { .last = 0 };
+
+	while (!chunk.last) {
+		ssize_t n = wait_packet(fd, &chunk, deadline_ns);
+
+		if (n == -ETIMEDOUT)
+			return err_set(e, -ETIMEDOUT, "the agent does not answer");
+		if (n == 0)
+			return err_set(e, -EPIPE, "the agent ended while it was asked");
+		if (n < (ssize_t)CTL_CHUNK_HEAD || chunk.magic != CTL_MAGIC ||
+		    chunk.version != CTL_VERSION || (size_t)n != CTL_CHUNK_HEAD + chunk.size ||
+		    text->len + chunk.size > ANSWER_MAX)
+			return err_set(e, -EPROTO,
+				       "the agent speaks another version of tenure; end it with "
+				       "the program that started it");
+		strbuf_add(text, chunk.data, chunk.size);
+	}
+	return 0;
+}
+
+int ctl_ask(const char *name, enum ctl_verb verb, int timeout_ms, json_t **ret, int *ret_fd,
+	    struct err *e)
+{
+	struct ctl_request req = { .magic = CTL_MAGIC, .version = CTL_VERSION, .verb = verb };
+	uint64_t deadline = clock_mono_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+	cleanup_fd int fd = sock_connect(name, e);
+
+	if (fd < 0)
+		return fd;
+
+	int r = sock_send(fd, &req, sizeof(req));
+
+	if (r < 0)
+		return err_sys(e, -r, "ask the agent");
+	r = read_answer(fd, deadline, &text, e);
+	if (r < 0)
+		return r;
+
+	json_t *doc = json_loadb(strbuf_str(&text), text.len, 0, NULL);
+
+	if (!doc)
+		return err_set(e, -EPROTO, "the agent's answer is not JSON");
+	*ret = doc;
+	if (ret_fd)
+		*ret_fd = take_fd(fd);
+	return 0;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/journal.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/outq.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+
+#define QUEUE_BYTES (1024UL * 1024) /* half an hour of a busy node */
+
+enum channel { CHANNEL_LOG, CHANNEL_EVENTS, CHANNEL_MAX };
+
+/* Touched on the pool's thread only, one job at a time, except for what is atomic. */
+struct file {
+	char *path;
+	struct log *log;
+	_Atomic uint64_t lost;
+};
+
+struct journal {
+	struct outq *files_q, *show_q;
+	struct file files[CHANNEL_MAX];
+	enum log_level level;
+	void (*show)(const char *line);
+	char *tail[JOURNAL_TAIL];
+	size_t n_tail; /* lines ever added */
+};
+
+static void open_file(struct file *f)
+{
+	cleanup_free char *copy = xstrdup(f->path);
+
+	(void)fs_mkdirs(dirname(copy), 0700, NULL); /* what fails here shows in log_open() */
+	(void)log_open(f->path, LOG_FILE_BYTES, LOG_FILES, &f->log, NULL);
+}
+
+static void put_line(void *user, unsigned int channel, const char *line, size_t len)
+{
+	struct journal *j = user;
+	struct file *f = &j->files[channel];
+
+	if (!f->log)
+		open_file(f);
+
+	uint64_t before = log_dropped(f->log);
+
+	log_line(f->log, line, len);
+	if (log_dropped(f->log) > before)
+		atomic_fetch_add(&f->lost, 1);
+}
+
+static void put_lost(void *user, uint64_t lines)
+{
+	char time[CLOCK_TEXT_MAX];
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	strbuf_addf(&b, "%s warning %llu lines are missing here: the disk did not answer",
+		    clock_format_iso(clock_wall_ns(), time), (unsigned long long)lines);
+	put_line(user, CHANNEL_LOG, b.data, b.len);
+}
+
+static void show_line(void *user, unsigned int channel, const char *line, size_t len)
+{
+	struct journal *j = user;
+
+	j->show(line);
+}
+
+static void show_lost(void *user, uint64_t lines)
+{
+	struct journal *j = user;
+	cleanup_free char *text = xasprintf("(%llu lines are not shown)", (unsigned long long)lines);
+
+	j->show(text);
+}
+
+struct journal *journal_new(uv_loop_t *loop, const struct journal_config *c)
+{
+	static const struct outq_ops file_ops = { .put = put_line, .lost = put_lost };
+	static const struct outq_ops show_ops = { .put = show_line, .lost = show_lost };
+	struct journal *j = xcalloc(1, sizeof(*j));
+
+	j->level = c->level;
+	j->show = c->show;
+	j->files[CHANNEL_LOG].path =
+		xasprintf("%s/%s/logs/agent-%s.log", c->state_dir, c->instance, c->host);
+	j->files[CHANNEL_EVENTS].path =
+		xasprintf("%s/%s/events/%s.jsonl", c->state_dir, c->instance, c->host);
+	j->files_q = outq_new(loop, QUEUE_BYTES, &file_ops, j);
+	j->show_q = outq_new(loop, QUEUE_BYTES, &show_ops, j);
+	return j;
+}
+
+/* Takes the line over. */
+static void keep_in_tail(struct journal *j, char *line)
+{
+	char **slot = &j->tail[j->n_tail++ % JOURNAL_TAIL];
+
+	free(*slot);
+	*slot = line;
+}
+
+void journal_log(struct journal *j, enum log_level level, const char *fmt, ...)
+{
+	char time[CLOCK_TEXT_MAX];
+	struct strbuf b = STRBUF_INIT;
+	va_list ap;
+
+	if (level > j->level)
+		return;
+	strbuf_addf(&b, "%s %s ", clock_format_iso(clock_wall_ns(), time), log_level_name(level));
+
+	size_t start = b.len;
+
+	va_start(ap, fmt);
+	strbuf_addv(&b, fmt, ap);
+	va_end(ap);
+	/* What others wrote (a process's name) must not forge a line. */
+	for (size_t i = start; i < b.len; i++)
+		if ((unsigned char)b.data[i] < ' ')
+			b.data[i] = ' ';
+	outq_add(j->files_q, CHANNEL_LOG, b.data, b.len);
+	keep_in_tail(j, strbuf_take(&b));
+}
+
+void journal_event(struct journal *j, const json_t *event)
+{
+	cleanup_free char *line = json_dumps(event, JSON_COMPACT);
+
+	if (line)
+		outq_add(j->files_q, CHANNEL_EVENTS, line, strlen(line));
+}
+
+void journal_show(struct journal *j, const char *line)
+{
+	if (j->show)
+		outq_add(j->show_q, 0, line, strlen(line));
+}
+
+const char *journal_log_path(const struct journal *j)
+{
+	return j->files[CHANNEL_LOG].path;
+}
+
+const char *journal_event_path(const struct journal *j)
+{
+	return j->files[CHANNEL_EVENTS].path;
+}
+
+const char *journal_tail(const struct journal *j, size_t i)
+{
+	size_t n = j->n_tail < JOURNAL_TAIL ? j->n_tail : JOURNAL_TAIL;
+
+	return i < n ? j->tail[(j->n_tail - n + i) % JOURNAL_TAIL] : NULL;
+}
+
+uint64_t journal_lost(const struct journal *j)
+{
+	uint64_t n = outq_lost(j->files_q);
+
+	for (size_t i = 0; i < CHANNEL_MAX; i++)
+		n += atomic_load(&j->files[i].lost);
+	return n;
+}
+
+bool journal_is_flushed(const struct journal *j)
+{
+	return outq_is_empty(j->files_q) && outq_is_empty(j->show_q);
+}
+
+int journal_free(struct journal *j)
+{
+	if (!j)
+		return 0;
+	if (!journal_is_flushed(j))
+		return -EBUSY;
+	(void)outq_free(j->files_q);
+	(void)outq_free(j->show_q);
+	for (size_t i = 0; i < CHANNEL_MAX; i++) {
+		free(j->files[i].path);
+		j->files[i].log = log_close(j->files[i].log);
+	}
+	for (size_t i = 0; i < JOURNAL_TAIL; i++)
+		free(j->tail[i]);
+	free(j);
+	return 0;
+}

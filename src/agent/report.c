@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/report.h"
+
+#include "agent/sentence.h"
+#include "agent/wants.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "base/units.h"
+#include "hold/state.h"
+
+static json_t *bytes_json(uint64_t bytes)
+{
+	return json_integer((json_int_t)bytes);
+}
+
+static json_t *age_json(uint64_t then_ns, uint64_t now_ns)
+{
+	if (!then_ns)
+		return json_null();
+	return json_real(now_ns > then_ns ? (double)((now_ns - then_ns) / NS_PER_MS) / 1e3 : 0.0);
+}
+
+static json_t *time_json(uint64_t wall_ns)
+{
+	char text[CLOCK_TEXT_MAX];
+
+	return wall_ns ? json_string(clock_format_iso(wall_ns, text)) : json_null();
+}
+
+static json_t *text_json(const char *text)
+{
+	return text[0] ? json_string(text) : json_null();
+}
+
+static void set(json_t *o, const char *key, json_t *value)
+{
+	(void)json_object_set_new(o, key, value);
+}
+
+/* -------- the phase in a sentence -------- */
+
+static void say_blind(const struct view *v, struct strbuf *b)
+{
+	strbuf_addf(b, "cannot see the GPUs, so nothing is held: %s",
+		    v->guard.trouble[0] ? v->guard.trouble : "reason unknown");
+}
+
+static void say_starting(const struct view *v, struct strbuf *b)
+{
+	strbuf_addf(b, "no guard yet%s%s", v->trouble[0] ? ": " : "", v->trouble);
+}
+
+static void say_watching(const struct view *v, struct strbuf *b)
+{
+	strbuf_adds(b, "watching; told to hold nothing");
+}
+
+static void say_releasing(const struct view *v, struct strbuf *b)
+{
+	strbuf_adds(b, "letting go of everything");
+}
+
+/* "3 of 4 GPUs held (351.9 GiB); 1 busy" and its like. */
+static void say_counts(const struct view *v, struct strbuf *b)
+{
+	static const enum dev_state others[] = { DEV_HOLDING, DEV_YIELDING, DEV_IDLE, DEV_BUSY,
+						 DEV_LEFT };
+	char size[UNIT_TEXT_MAX];
+	unsigned int held = view_count(v, DEV_HELD);
+
+	if (held)
+		strbuf_addf(b, "%u of %u GPUs held (%s)", held, v->guard.n_devices,
+			    unit_format_gib(view_held_bytes(v), size));
+	else
+		strbuf_adds(b, "nothing held");
+	for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+		unsigned int n = view_count(v, others[i]);
+
+		if (n)
+			strbuf_addf(b, "; %u %s", n, dev_state_name(others[i]));
+	}
+}
+
+char *report_phase_sentence(const struct view *v, char *buf)
+{
+	static void (*const say[])(const struct view *v, struct strbuf *b) = {
+		[PHASE_STARTING] = say_starting, [PHASE_BLIND] = say_blind,
+		[PHASE_WATCHING] = say_watching, [PHASE_WAITING] = say_counts,
+		[PHASE_HOLDING] = say_counts,	 [PHASE_RELEASING] = say_releasing,
+	};
+	_Static_assert(ARRAY_LEN(say) == PHASE_MAX, "a sentence for every phase");
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	say[view_phase(v)](v, &b);
+	(void)str_copy(buf, PROTO_TEXT_MAX, strbuf_str(&b));
+	return buf;
+}
+
+/* -------- the parts of the document -------- */
+
+static json_t *agent_json(const struct view *v, uint64_t now)
+{
+	json_t *o = json_object();
+
+	set(o, "pid", json_integer(v->pid));
+	set(o, "version", json_string(TENURE_VERSION));
+	set(o, "since", time_json(v->started_wall_ns));
+	set(o, "uptime_s", age_json(v->started_ns, now));
+	set(o, "until", time_json(v->until_wall_ns));
+	set(o, "dev_dir", json_string(v->dev_dir));
+	set(o, "log", json_string(v->log_path));
+	set(o, "events", json_string(v->event_path));
+	return o;
+}
+
+static json_t *guard_json(const struct view *v, uint64_t now)
+{
+	const struct msg_guard *g = &v->guard;
+	json_t *o = json_object();
+
+	set(o, "connected", json_boolean(v->guard_up));
+	set(o, "trouble", text_json(v->guard_up ? g->trouble : v->trouble));
+	if (!v->guard_up)
+		return o;
+	set(o, "pid", json_integer(g->pid));
+	set(o, "since", time_json(g->started_wall_ns));
+	set(o, "sees", json_boolean(g->flags & GUARD_SEES));
+	set(o, "inotify", json_boolean(g->flags & GUARD_INOTIFY));
+	set(o, "memory_locked", json_boolean(g->flags & GUARD_LOCKED));
+	set(o, "pid_class", json_string(pid_class_name(g->pid_class)));
+	set(o, "driver", text_json(g->driver));
+	set(o, "devices", json_integer(g->n_devices));
+	set(o, "age_s", age_json(v->heard_ns, now));
+	return o;
+}
+
+static json_t *known(const struct dev_status *d, uint32_t what, json_t *value)
+{
+	if (d->known & what)
+		return value;
+	json_decref(value);
+	return json_null();
+}
+
+static void add_figures(json_t *o, const struct dev_status *d)
+{
+	set(o, "memory_total_bytes", known(d, KNOWN_MEM, bytes_json(d->mem_total)));
+	set(o, "memory_used_bytes", known(d, KNOWN_MEM, bytes_json(d->mem_used)));
+	set(o, "memory_free_bytes", known(d, KNOWN_MEM, bytes_json(d->mem_free)));
+	set(o, "utilisation", known(d, KNOWN_UTIL, json_integer(d->util)));
+	set(o, "power_w", known(d, KNOWN_POWER, json_real((double)d->power_mw / 1e3)));
+	set(o, "power_limit_w",
+	    known(d, KNOWN_POWER_LIMIT, json_real((double)d->power_limit_mw / 1e3)));
+	set(o, "temperature_c", known(d, KNOWN_TEMP, json_integer(d->temp_c)));
+	set(o, "processes", known(d, KNOWN_PROCS, json_integer(d->n_procs)));
+}
+
+static json_t *device_json(const struct dev_status *d, struct users *u, uint64_t now)
+{
+	char reason[PROTO_TEXT_MAX];
+	json_t *o = json_object();
+
+	(void)users_put_names(u, d->reason, reason, sizeof(reason));
+	set(o, "gpu", json_integer(d->index));
+	set(o, "mig", d->mig >= 0 ? json_integer(d->mig) : json_null());
+	set(o, "uuid", json_string(d->uuid));
+	set(o, "name", json_string(d->name));
+	set(o, "state", json_string(dev_state_name(d->state)));
+	set(o, "reason", text_json(reason));
+	set(o, "for_s", age_json(d->since_ns, now));
+	set(o, "hold_in_s", d->state == DEV_IDLE && d->hold_at_ns > now
+				    ? age_json(now, d->hold_at_ns)
+				    : json_null());
+	set(o, "instance", text_json(d->instance));
+	set(o, "held_bytes", bytes_json(d->held_bytes));
+	set(o, "target_bytes", bytes_json(d->target_bytes));
+	add_figures(o, d);
+	set(o, "holder_pid", d->holder_pid ? json_integer(d->holder_pid) : json_null());
+	set(o, "load", json_string(load_kind_name(d->load)));
+	set(o, "duty", json_real((double)d->duty_permille / 10.0));
+	set(o, "yields", bytes_json(d->yields));
+	set(o, "age_s", age_json(d->looked_ns, now));
+	return o;
+}
+
+static json_t *devices_json(const struct view *v, struct users *u, uint64_t now)
+{
+	json_t *a = json_array();
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		if (v->seen[i])
+			(void)json_array_append_new(a, device_json(&v->devices[i], u, now));
+	return a;
+}
+
+static json_t *yields_json(const struct view *v)
+{
+	json_t *a = json_array();
+	size_t n = v->n_yields < VIEW_YIELDS ? v->n_yields : VIEW_YIELDS;
+
+	for (size_t i = v->n_yields - n; i < v->n_yields; i++) {
+		const struct view_yield *y = &v->yields[i % VIEW_YIELDS];
+
+		(void)json_array_append_new(
+			a, sentence_event_json(&y->event, y->mig, v->guard.pid, y->line));
+	}
+	return a;
+}
+
+static json_t *tail_json(const struct journal *j)
+{
+	json_t *a = json_array();
+	const char *line;
+
+	for (size_t i = 0; (line = journal_tail(j, i)); i++)
+		(void)json_array_append_new(a, json_string(line));
+	return a;
+}
+
+json_t *report_status(const struct view *v, const struct journal *j, struct users *u)
+{
+	uint64_t now = clock_mono_ns();
+	char sentence[PROTO_TEXT_MAX];
+	cleanup_strbuf struct strbuf policy = STRBUF_INIT;
+	json_t *o = json_object();
+
+	wants_describe(&v->policy, &policy);
+	set(o, "format", json_integer(REPORT_FORMAT));
+	set(o, "instance", json_string(v->instance));
+	set(o, "host", json_string(v->host));
+	set(o, "time", time_json(clock_wall_ns()));
+	set(o, "phase", json_string(phase_name(view_phase(v))));
+	set(o, "sentence", json_string(report_phase_sentence(v, sentence)));
+	set(o, "policy", json_string(strbuf_str(&policy)));
+	set(o, "agent", agent_json(v, now));
+	set(o, "guard", guard_json(v, now));
+	set(o, "devices", devices_json(v, u, now));
+	set(o, "yields", yields_json(v));
+	set(o, "log", tail_json(j));
+	set(o, "lines_lost", bytes_json(journal_lost(j)));
+	return o;
+}
+
+json_t *report_ping(const struct view *v)
+{
+	json_t *o = json_object();
+
+	set(o, "pid", json_integer(v->pid));
+	set(o, "instance", json_string(v->instance));
+	set(o, "since", time_json(v->started_wall_ns));
+	set(o, "since_ns", bytes_json(v->started_wall_ns));
+	set(o, "phase", json_string(phase_name(view_phase(v))));
+	return o;
+}

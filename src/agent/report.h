@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_REPORT_H
+#define TENURE_AGENT_REPORT_H
+
+/* The status as JSON, which is what `tenure status --json` prints. Pure but for the clocks. */
+
+#include <jansson.h>
+
+#include "agent/journal.h"
+#include "agent/users.h"
+#include "agent/view.h"
+
+#define REPORT_FORMAT 1
+
+/* New reference. */
+json_t *report_status(const struct view *v, const struct journal *j, struct users *u);
+/* What `on` and a second `on` want to know at once. */
+json_t *report_ping(const struct view *v);
+
+/* One sentence: "holding 3 of 4 GPUs (351.9 GiB); 1 busy". buf of PROTO_TEXT_MAX; returns it. */
+char *report_phase_sentence(const struct view *v, char *buf);
+
+#endif

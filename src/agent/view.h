@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_VIEW_H
+#define TENURE_AGENT_VIEW_H
+
+/*
+ * What an agent knows, as plain data: the agent writes it, the status is made from it. Nothing in
+ * it is owned but what the agent keeps anyway.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "hold/proto.h"
+
+#define VIEW_YIELDS 10
+
+struct view_yield {
+	struct guard_event event; /* with names of users */
+	int32_t mig;
+	char line[PROTO_TEXT_MAX];
+};
+
+struct view {
+	const char *instance;
+	const char *host;
+	const char *dev_dir;
+	const char *log_path;
+	const char *event_path;
+	pid_t pid;
+	uint64_t started_wall_ns;
+	uint64_t started_ns;	/* monotonic */
+	uint64_t until_wall_ns; /* ends itself then; 0: does not */
+	struct hold_policy policy;
+	bool ready;    /* the guard has taken the policy */
+	bool stopping; /* letting go of all */
+
+	bool guard_up;
+	struct msg_guard guard; /* of the last guard; zero before the first */
+	uint64_t heard_ns;	/* its last message, monotonic */
+	char trouble[PROTO_TEXT_MAX]; /* why there is no guard, or why it refused */
+
+	uint32_t n_slots; /* devices the guard has spoken of */
+	bool seen[PROTO_DEVICES_MAX];
+	struct dev_status devices[PROTO_DEVICES_MAX];
+
+	size_t n_yields; /* ever; the last VIEW_YIELDS are kept, at [i % VIEW_YIELDS] */
+	struct view_yield yields[VIEW_YIELDS];
+};
+
+/* Devices in a state. */
+unsigned int view_count(const struct view *v, unsigned int state);
+/* Bytes that our holders have. */
+uint64_t view_held_bytes(const struct view *v);
+
+enum phase {
+	PHASE_STARTING,	 /* no guard yet, or none any more */
+	PHASE_BLIND,	 /* the guard cannot see the devices */
+	PHASE_WATCHING,	 /* told to hold nothing */
+	PHASE_WAITING,	 /* nothing is idle for long enough */
+	PHASE_HOLDING,	 /* at least one device is held */
+	PHASE_RELEASING, /* ending */
+	PHASE_MAX
+};
+
+enum phase view_phase(const struct view *v);
+const char *phase_name(unsigned int phase);
+
+#endif

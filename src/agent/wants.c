@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/wants.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+static const uint32_t mem_kinds[MEM_SPEC_MAX] = {
+	[MEM_SPEC_BYTES] = MEM_BYTES,
+	[MEM_SPEC_SHARE] = MEM_PERMILLE,
+	[MEM_SPEC_ALL_BUT] = MEM_ALL_BUT,
+};
+
+static void take_memory(const struct mem_spec *spec, struct mem_amount *ret)
+{
+	*ret = (struct mem_amount){
+		.kind = mem_kinds[spec->kind],
+		.permille = spec->permille,
+		.bytes = spec->bytes,
+	};
+}
+
+static int take_gpus(const struct gpu_picks *list, struct hold_policy *p, struct err *e)
+{
+	p->all = list->all;
+	p->n_gpus = 0;
+	if (list->all)
+		return 0;
+	if (list->n > POLICY_GPUS_MAX)
+		return err_set(e, -EINVAL, "gpus: %zu devices are named, %d can be", list->n,
+			       POLICY_GPUS_MAX);
+	for (size_t i = 0; i < list->n; i++) {
+		const struct gpu_pick *pick = &list->picks[i];
+		char *to = p->gpus[p->n_gpus++];
+
+		if (!pick->by_uuid)
+			(void)str_print(to, POLICY_GPU_TEXT, "%u", pick->index);
+		else if (!str_copy(to, POLICY_GPU_TEXT, pick->uuid))
+			return err_set(e, -EINVAL, "gpus: \"%s\" is too long for a UUID",
+				       pick->uuid);
+	}
+	return 0;
+}
+
+static int take_pids(const struct uint_list *list, struct hold_policy *p, struct err *e)
+{
+	if (list->n > POLICY_IGNORE_MAX)
+		return err_set(e, -EINVAL, "ignore_pid: %zu processes are named, %d can be",
+			       list->n, POLICY_IGNORE_MAX);
+	p->n_ignore = (uint32_t)list->n;
+	for (size_t i = 0; i < list->n; i++) {
+		if (!list->nums[i] || list->nums[i] > INT_MAX)
+			return err_set(e, -EINVAL, "ignore_pid: %" PRIu64 " is not a PID",
+				       list->nums[i]);
+		p->ignore_pids[i] = (int32_t)list->nums[i];
+	}
+	return 0;
+}
+
+/*
+ * The band may be set without a target: then its right part's middle is aimed at, so that
+ * `--util-band 20,30,40` alone does what it says.
+ */
+static void take_band(const struct settings *s, struct hold_policy *p)
+{
+	struct util_band band = settings_util_band(s);
+	unsigned int util = (unsigned int)(settings_num(s, SET_UTIL) + 5) / 10;
+	bool util_set = settings_origin(s, SET_UTIL)->layer != SETTING_FROM_DEFAULT;
+	bool band_set = settings_origin(s, SET_UTIL_BAND)->layer != SETTING_FROM_DEFAULT;
+
+	if (band_set && !util_set)
+		util = (band.floor + band.ceiling) / 2;
+	p->util_low = (uint8_t)band.low;
+	p->util = (uint8_t)util;
+	p->util_high = (uint8_t)band.ceiling;
+}
+
+int wants_from_settings(const struct settings *s, bool hold, struct hold_policy *ret,
+			struct err *e)
+{
+	struct hold_policy p;
+
+	policy_defaults(&p);
+	p.hold = hold;
+	p.together = settings_flag(s, SET_TOGETHER);
+	p.my_cgroup = settings_flag(s, SET_MY_CGROUP);
+	p.load = (uint8_t)settings_num(s, SET_LOAD);
+	p.leave = (uint32_t)settings_num(s, SET_LEAVE);
+	p.max_devices = (uint32_t)settings_num(s, SET_MAX_DEVICES);
+	p.idle_below_bytes = settings_num(s, SET_IDLE_BELOW);
+	p.idle_for_ms = settings_num(s, SET_IDLE_FOR);
+	p.refresh_ms = settings_num(s, SET_REFRESH);
+	p.work_ms = settings_num(s, SET_WORK);
+	p.rest_ms = settings_num(s, SET_REST);
+	p.rehold_ms = settings_num(s, SET_REHOLD_AFTER);
+	take_memory(settings_mem(s, SET_MEMORY), &p.memory);
+	take_band(s, &p);
+
+	int r = take_gpus(settings_gpus(s, SET_GPUS), &p, e);
+
+	if (r == 0)
+		r = take_pids(&settings_value(s, SET_IGNORE_PID)->uints, &p, e);
+	if (r == 0)
+		r = policy_check(&p, e);
+	if (r < 0)
+		return r;
+	*ret = p;
+	return 0;
+}
+
+/* -------- in words -------- */
+
+static void describe_memory(const struct mem_amount *m, struct strbuf *out)
+{
+	char text[UNIT_TEXT_MAX];
+
+	if (m->kind == MEM_BYTES)
+		strbuf_addf(out, "%s on", unit_format_gib(m->bytes, text));
+	else if (m->kind == MEM_PERMILLE)
+		strbuf_addf(out, "%s of the free memory of",
+			    unit_format_permille(m->permille, text));
+	else if (m->bytes)
+		strbuf_addf(out, "all but %s of the free memory of",
+			    unit_format_gib(m->bytes, text));
+	else
+		strbuf_adds(out, "all free memory of");
+}
+
+static void describe_gpus(const struct hold_policy *p, struct strbuf *out)
+{
+	if (p->all)
+		strbuf_adds(out, "all GPUs");
+	else
+		strbuf_adds(out, p->n_gpus == 1 ? "GPU " : "GPUs ");
+	for (uint32_t i = 0; !p->all && i < p->n_gpus; i++)
+		strbuf_addf(out, "%s%s", i ? ", " : "", p->gpus[i]);
+	if (p->leave == 1)
+		strbuf_adds(out, " but the last");
+	else if (p->leave)
+		strbuf_addf(out, " but the last %u", p->leave);
+	if (p->max_devices)
+		strbuf_addf(out, ", at most %u at a time", p->max_devices);
+}
+
+static void describe_when(const struct hold_policy *p, struct strbuf *out)
+{
+	char time[UNIT_TEXT_MAX], size[UNIT_TEXT_MAX];
+
+	strbuf_adds(out, p->together ? ", when all of them are idle" : ", each when it is idle");
+	if (p->idle_for_ms)
+		strbuf_addf(out, " for %s", unit_format_duration_exact(p->idle_for_ms, time));
+	strbuf_addf(out, " (nobody's process, under %s used)",
+		    unit_format_gib(p->idle_below_bytes, size));
+}
+
+void wants_describe_load(const struct hold_policy *p, struct strbuf *out)
+{
+	if (p->load == LOAD_NONE)
+		strbuf_adds(out, "no load");
+	else
+		strbuf_addf(out, "%s load, %u %%", load_kind_name(p->load), p->util);
+}
+
+void wants_describe(const struct hold_policy *p, struct strbuf *out)
+{
+	char work[UNIT_TEXT_MAX], rest[UNIT_TEXT_MAX];
+
+	if (!p->hold) {
+		strbuf_adds(out, "Watching ");
+		describe_gpus(p, out);
+		strbuf_adds(out, " and holding nothing.");
+		return;
+	}
+	strbuf_adds(out, "Holding ");
+	describe_memory(&p->memory, out);
+	strbuf_addc(out, ' ');
+	describe_gpus(p, out);
+	describe_when(p, out);
+	strbuf_adds(out, "; ");
+	wants_describe_load(p, out);
+	if (p->rest_ms)
+		strbuf_addf(out, ", %s of work and %s of rest in turn",
+			    unit_format_duration_exact(p->work_ms, work),
+			    unit_format_duration_exact(p->rest_ms, rest));
+	strbuf_adds(out, ". Whoever else starts on one gets it at once.");
+}

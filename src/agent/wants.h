@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_WANTS_H
+#define TENURE_AGENT_WANTS_H
+
+/* From the settings to what the guard is told, and that in words. */
+
+#include "base/settings.h"
+#include "base/strbuf.h"
+#include "hold/policy.h"
+
+/* 0, or -EINVAL with the reason. hold: whether to hold, or only to watch. */
+int wants_from_settings(const struct settings *s, bool hold, struct hold_policy *ret,
+			struct err *e);
+
+/*
+ * What this policy does, in one or two sentences for people: "Holding 88% of the free memory of
+ * all GPUs, each once it has been idle for 5m (under 1.0 GiB used, nobody's process). Load: ..."
+ */
+void wants_describe(const struct hold_policy *p, struct strbuf *out);
+
+/* "light load, 75 %", "no load". */
+void wants_describe_load(const struct hold_policy *p, struct strbuf *out);
+
+#endif
