@@ -35,8 +35,8 @@
 #include "base/units.h"
 #include "hold/names.h"
 
-#define STOP_LIMIT_MS	1000  /* DROPPED is due; then we end without it */
-#define FLUSH_LIMIT_MS	500   /* the last lines get so long */
+#define STOP_LIMIT_MS	1000 /* DROPPED is due; then we end without it */
+#define FLUSH_LIMIT_MS	500  /* the last lines get so long */
 #define FLUSH_STEP_MS	5
 #define SEE_LIMIT_MS	20000 /* a guard that starts may have to wake the driver up */
 #define TABLE_WAIT_MS	1500  /* all devices are due; then those that came are shown */
@@ -296,7 +296,8 @@ static void on_welcome(void *user, const struct msg_guard *g, bool started)
 	a->view.trouble[0] = '\0';
 	(void)memset(a->view.seen, 0, sizeof(a->view.seen));
 	if (a->view.ready)
-		news_say(a->news, LOG_LEVEL_INFO, "%s guard (PID %d); it is told again what to hold",
+		news_say(a->news, LOG_LEVEL_INFO,
+			 "%s guard (PID %d); it is told again what to hold",
 			 started ? "started a new" : "found a", (int)g->pid);
 	else
 		journal_log(a->journal, LOG_LEVEL_INFO, "%s guard: PID %d, driver %s",
@@ -439,7 +440,7 @@ static void take_off(struct agent *a, struct ctl_client *client)
 
 static void on_request(void *user, struct ctl_client *client, enum ctl_verb verb)
 {
-	static void (*const verbs[CTL_VERB_MAX])(struct agent *a, struct ctl_client *client) = {
+	static void (*const verbs[CTL_VERB_MAX])(struct agent * a, struct ctl_client * client) = {
 		[CTL_PING] = answer_ping,
 		[CTL_STATUS] = answer_status,
 		[CTL_OFF] = take_off,
@@ -523,26 +524,34 @@ static void start_timers(struct agent *a)
 static void start_parts(struct agent *a)
 {
 	struct view *v = &a->view;
-	struct journal_config jc = { .state_dir = a->c->state_dir, .instance = a->c->instance,
-				     .host = a->host, .level = a->c->log_level,
+	struct journal_config jc = { .state_dir = a->c->state_dir,
+				     .instance = a->c->instance,
+				     .host = a->host,
+				     .level = a->c->log_level,
 				     .show = a->c->show };
-	struct guardlink_config lc = { .instance = a->c->instance, .dev_dir = a->c->dev_dir,
+	struct guardlink_config lc = { .instance = a->c->instance,
+				       .dev_dir = a->c->dev_dir,
 				       .program_fd = a->program_fd };
 
 	a->journal = journal_new(&a->loop, &jc);
 	a->users = users_new(&a->loop, on_names_found, a);
-	a->news = news_new(&a->loop, &(struct news_config){ .view = v, .journal = a->journal,
+	a->news = news_new(&a->loop, &(struct news_config){ .view = v,
+							    .journal = a->journal,
 							    .users = a->users,
 							    .json = a->c->show_json });
 	a->link = guardlink_new(&a->loop, &lc, &link_ops, a);
-	*v = (struct view){ .instance = a->c->instance, .host = a->host, .dev_dir = a->c->dev_dir,
+	*v = (struct view){ .instance = a->c->instance,
+			    .host = a->host,
+			    .dev_dir = a->c->dev_dir,
 			    .log_path = journal_log_path(a->journal),
-			    .event_path = journal_event_path(a->journal), .pid = getpid(),
-			    .started_wall_ns = clock_wall_ns(), .started_ns = clock_mono_ns(),
+			    .event_path = journal_event_path(a->journal),
+			    .pid = getpid(),
+			    .started_wall_ns = clock_wall_ns(),
+			    .started_ns = clock_mono_ns(),
 			    .policy = a->c->policy };
 	v->until_wall_ns = a->c->until_wall_ns;
-	if (a->c->for_ms && (!v->until_wall_ns ||
-			     v->started_wall_ns + a->c->for_ms * NS_PER_MS < v->until_wall_ns))
+	if (a->c->for_ms &&
+	    (!v->until_wall_ns || v->started_wall_ns + a->c->for_ms * NS_PER_MS < v->until_wall_ns))
 		v->until_wall_ns = v->started_wall_ns + a->c->for_ms * NS_PER_MS;
 	journal_log(a->journal, LOG_LEVEL_INFO, "tenure %s, agent of instance %s on %s, PID %d",
 		    TENURE_VERSION, v->instance, v->host, (int)v->pid);
@@ -586,8 +595,9 @@ static enum agent_end run_parts(struct agent *a)
 	guardlink_start(a->link);
 	(void)uv_run(&a->loop, UV_RUN_DEFAULT);
 	/*
-	 * libuv waits at exit for the threads of its pool; one that hangs in a dead filesystem would
-	 * keep us here for ever. The error, if there is one, has been logged where that works.
+	 * libuv waits at exit for the threads of its pool; one that hangs in a dead filesystem
+	 * would keep us here for ever. The error, if there is one, has been logged where that
+	 * works.
 	 */
 	if (!close_parts(a))
 		_exit(a->end == AGENT_ENDED ? EXIT_SUCCESS : EXIT_FAILURE);

@@ -36,10 +36,10 @@ struct agent_config {
 };
 
 enum agent_end {
-	AGENT_ENDED,	/* told to, or the time was up; everything is free */
-	AGENT_REFUSED,	/* the guard does not take the policy: a mistake in the options */
-	AGENT_RUNNING,	/* another one serves this instance here; e says which */
-	AGENT_NO_GPUS,	/* nothing to hold on this node: no driver, no devices */
+	AGENT_ENDED,   /* told to, or the time was up; everything is free */
+	AGENT_REFUSED, /* the guard does not take the policy: a mistake in the options */
+	AGENT_RUNNING, /* another one serves this instance here; e says which */
+	AGENT_NO_GPUS, /* nothing to hold on this node: no driver, no devices */
 	AGENT_FAILED,
 };
 

@@ -25,13 +25,14 @@
 #include "base/str.h"
 #include "hold/names.h"
 
-#define RETRY_MS	10	/* between two tries to reach a guard that is starting */
-#define START_LIMIT_MS	5000	/* a guard that does not listen by then does not come */
-#define RESPAWN_MS	500	/* a guard that ended at once is not started more often */
-#define GREETING_MS	3000	/* an answer to HELLO is due */
-#define REST_MIN_MS	1000	/* after a failure, doubled each time ... */
-#define REST_MAX_MS	15000	/* ... up to this */
-#define PACKETS_A_TURN	64	/* before other handles of the loop have their turn */
+#define RETRY_MS       10    /* between two tries to reach a guard that is starting */
+#define START_LIMIT_MS 5000  /* a guard that does not listen by then does not come */
+#define RESPAWN_MS     500   /* a guard that ended at once is not started more often */
+#define GREETING_MS    3000  /* an answer to HELLO is due */
+#define REST_MIN_MS    1000  /* after a failure, doubled each time ... */
+#define REST_MAX_MS    15000 /* ... up to this */
+#define STAYED_MS      5000  /* a guard that was up for so long was not a broken one */
+#define PACKETS_A_TURN 64    /* before other handles of the loop have their turn */
 
 enum link_state { LINK_RESTING, LINK_CONNECTING, LINK_GREETING, LINK_UP, LINK_CLOSING };
 
@@ -49,11 +50,11 @@ struct guardlink {
 	uv_poll_t *poll; /* NULL while there is no socket; freed in its close callback */
 	int fd;
 
-	pid_t child; /* the guard that we started and did not reap, or 0 */
+	pid_t child;  /* the guard that we started and did not reap, or 0 */
 	bool started; /* since the last failure */
 	char child_end[64];
 	uint64_t round_ns, spawn_ns; /* monotonic: start of this round of tries, last start */
-	uint64_t rest_ms;
+	uint64_t rest_ms, again_ms, up_ns;
 
 	struct hold_policy policy;
 	bool has_policy, policy_due, drop_due, drop_asked;
@@ -64,6 +65,13 @@ struct guardlink {
 
 	void (*closed)(void *user);
 };
+
+static const char guard_gone[] = "is gone";
+
+static uint64_t round_ms(const struct guardlink *l)
+{
+	return (clock_mono_ns() - l->round_ns) / NS_PER_MS;
+}
 
 static void on_timer(uv_timer_t *timer);
 static void on_poll(uv_poll_t *poll, int status, int events);
@@ -120,17 +128,45 @@ static void fail(struct guardlink *l, const struct err *why)
 		l->ops->failed(l->user, why);
 }
 
+/*
+ * How soon to look for a guard again after one was lost: at once, because nothing is held
+ * meanwhile, but ever later when guards do not stay, so that a broken one does not keep two
+ * processes busy.
+ */
+static uint64_t again_ms(struct guardlink *l)
+{
+	bool stayed = clock_mono_ns() - l->up_ns > STAYED_MS * NS_PER_MS;
+
+	l->again_ms = stayed || !l->again_ms ? RETRY_MS : l->again_ms * 2;
+	if (l->again_ms > REST_MAX_MS)
+		l->again_ms = REST_MAX_MS;
+	return l->again_ms;
+}
+
+/* A guard that was just ending took our connection to its grave: another one has to be started. */
+static bool was_ending(const struct guardlink *l, const char *why)
+{
+	return l->state == LINK_GREETING && why == guard_gone && l->round_ns &&
+	       round_ms(l) <= START_LIMIT_MS;
+}
+
 static void lose(struct guardlink *l, const char *why)
 {
 	bool was_up = l->state == LINK_UP;
 	struct err e = ERR_INIT;
+
+	if (was_ending(l, why)) {
+		drop_socket(l);
+		enter(l, LINK_CONNECTING, RETRY_MS);
+		return;
+	}
 
 	if (!was_up) {
 		(void)err_set(&e, -EPROTO, "the guard: %s", why);
 		fail(l, &e);
 		return;
 	}
-	begin_round(l, RETRY_MS);
+	begin_round(l, again_ms(l));
 	l->policy_due = l->has_policy;
 	finish_drop(l);
 	if (l->state != LINK_CLOSING)
@@ -203,15 +239,10 @@ static void greet(struct guardlink *l, int fd)
 	enter(l, LINK_GREETING, GREETING_MS);
 	want_events(l);
 	if (say_hello(l) < 0)
-		lose(l, "went away during the greeting");
+		lose(l, guard_gone);
 }
 
 /* -------- finding or starting a guard -------- */
-
-static uint64_t round_ms(const struct guardlink *l)
-{
-	return (clock_mono_ns() - l->round_ns) / NS_PER_MS;
-}
 
 static void reap(struct guardlink *l)
 {
@@ -295,6 +326,7 @@ static void take_welcome(struct guardlink *l, void *msg)
 		l->last_event = 0;
 	l->guard_pid = m->pid;
 	l->rest_ms = 0;
+	l->up_ns = clock_mono_ns();
 	enter(l, LINK_UP, UINT64_MAX);
 
 	bool started = l->started;
@@ -357,12 +389,9 @@ static void take_dropped(struct guardlink *l, void *msg)
 }
 
 static void (*const takers[MSG_TYPE_MAX])(struct guardlink *l, void *msg) = {
-	[MSG_WELCOME] = take_welcome,
-	[MSG_GUARD] = take_welcome,
-	[MSG_REFUSED] = take_refused,
-	[MSG_POLICY_REPLY] = take_policy_reply,
-	[MSG_DEVICE] = take_device,
-	[MSG_EVENT] = take_event,
+	[MSG_WELCOME] = take_welcome, [MSG_GUARD] = take_welcome,
+	[MSG_REFUSED] = take_refused, [MSG_POLICY_REPLY] = take_policy_reply,
+	[MSG_DEVICE] = take_device,   [MSG_EVENT] = take_event,
 	[MSG_DROPPED] = take_dropped,
 };
 
@@ -405,7 +434,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 		if (n == -EMSGSIZE)
 			lose(l, "sent a message that makes no sense");
 		else if (n <= 0)
-			lose(l, "is gone");
+			lose(l, guard_gone);
 		else
 			take_packet(l, buf, (size_t)n);
 	}

@@ -76,7 +76,8 @@ static void show_line(void *user, unsigned int channel, const char *line, size_t
 static void show_lost(void *user, uint64_t lines)
 {
 	struct journal *j = user;
-	cleanup_free char *text = xasprintf("(%llu lines are not shown)", (unsigned long long)lines);
+	cleanup_free char *text =
+		xasprintf("(%llu lines are not shown)", (unsigned long long)lines);
 
 	j->show(text);
 }

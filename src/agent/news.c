@@ -173,8 +173,7 @@ static json_t *own_json(const char *kind, const char *text)
 	char time[CLOCK_TEXT_MAX];
 	json_t *o = json_object();
 
-	(void)json_object_set_new(o, "time",
-				  json_string(clock_format_iso(clock_wall_ns(), time)));
+	(void)json_object_set_new(o, "time", json_string(clock_format_iso(clock_wall_ns(), time)));
 	(void)json_object_set_new(o, "event", json_string(kind));
 	(void)json_object_set_new(o, "text", json_string(text));
 	return o;

@@ -87,11 +87,11 @@ static const struct {
 	tell_fn tell; /* NULL: the guard's own text */
 	bool news;
 } kinds[] = {
-	[EVENT_NOTE] = { NULL, true },	      [EVENT_START] = { NULL, false },
-	[EVENT_HELD] = { tell_held, true },   [EVENT_YIELD] = { tell_yield, true },
-	[EVENT_RELEASE] = { NULL, true },     [EVENT_BLIND] = { NULL, true },
-	[EVENT_GONE] = { NULL, false },	      [EVENT_FAILED] = { NULL, true },
-	[EVENT_LOST] = { NULL, true },	      [EVENT_BACK] = { NULL, true },
+	[EVENT_NOTE] = { NULL, true },	    [EVENT_START] = { NULL, false },
+	[EVENT_HELD] = { tell_held, true }, [EVENT_YIELD] = { tell_yield, true },
+	[EVENT_RELEASE] = { NULL, true },   [EVENT_BLIND] = { NULL, true },
+	[EVENT_GONE] = { NULL, false },	    [EVENT_FAILED] = { NULL, true },
+	[EVENT_LOST] = { NULL, true },	    [EVENT_BACK] = { NULL, true },
 	[EVENT_STATE] = { NULL, true },
 };
 _Static_assert(ARRAY_LEN(kinds) == EVENT_KIND_MAX, "a way to tell every kind of event");

@@ -36,8 +36,8 @@ struct view {
 	bool stopping; /* letting go of all */
 
 	bool guard_up;
-	struct msg_guard guard; /* of the last guard; zero before the first */
-	uint64_t heard_ns;	/* its last message, monotonic */
+	struct msg_guard guard;	      /* of the last guard; zero before the first */
+	uint64_t heard_ns;	      /* its last message, monotonic */
 	char trouble[PROTO_TEXT_MAX]; /* why there is no guard, or why it refused */
 
 	uint32_t n_slots; /* devices the guard has spoken of */

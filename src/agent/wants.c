@@ -78,8 +78,7 @@ static void take_band(const struct settings *s, struct hold_policy *p)
 	p->util_high = (uint8_t)band.ceiling;
 }
 
-int wants_from_settings(const struct settings *s, bool hold, struct hold_policy *ret,
-			struct err *e)
+int wants_from_settings(const struct settings *s, bool hold, struct hold_policy *ret, struct err *e)
 {
 	struct hold_policy p;
 

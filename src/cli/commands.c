@@ -5,6 +5,11 @@
 #include "hold/holder.h"
 
 const struct cmd *const commands[] = {
+	&cmd_hold,
+	&cmd_on,
+	&cmd_off,
+	&cmd_status,
+	&cmd_agent,
 	&cmd_config,
 	&cmd_help,
 	&cmd_sim,

@@ -9,9 +9,14 @@
 
 #include "cli/cmd.h"
 
+extern const struct cmd cmd_agent;
 extern const struct cmd cmd_config;
 extern const struct cmd cmd_help;
+extern const struct cmd cmd_hold;
+extern const struct cmd cmd_off;
+extern const struct cmd cmd_on;
 extern const struct cmd cmd_sim;
+extern const struct cmd cmd_status;
 
 /* Ends with NULL. */
 extern const struct cmd *const commands[];

@@ -417,6 +417,10 @@ int guard_main(int argc, char **argv)
 		return r == -EADDRINUSE ? 3 : 1;
 	}
 	loop(g);
-	/* Holders that are left end with us; eyes that hang in a call are not waited for. */
-	return 0;
+	/*
+	 * From here on a new agent has to start a new guard. Holders that are left end with us.
+	 * NVML is not shut down in order: that takes a while, and hangs where the driver does.
+	 */
+	(void)fd_close(g->listen_fd);
+	_exit(0);
 }

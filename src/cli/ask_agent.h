@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_ASK_AGENT_H
+#define TENURE_CLI_ASK_AGENT_H
+
+#include <jansson.h>
+
+#include "agent/ctl.h"
+#include "cli/cmd.h"
+
+/*
+ * Ask the agent of the instance that the settings name. 0 and the document; CMD_NOTHING_RUNS or
+ * CMD_FAILED with e set to what to do. ret_fd as in ctl_ask().
+ */
+int ask_agent(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, json_t **ret,
+	      int *ret_fd, struct err *e);
+
+#endif

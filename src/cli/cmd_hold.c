@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+
+/* `hold` and `agent`: the agent in the foreground. */
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "cli/commands.h"
+#include "cli/run_agent.h"
+
+/*
+ * On a thread of the agent's pool, so nothing else of stdio may be used meanwhile. A reader that
+ * went away is no reason to stop holding.
+ */
+static void show_line(const char *line)
+{
+	cleanup_free char *text = xasprintf("%s\n", line);
+
+	(void)fs_write_all(STDOUT_FILENO, text, strlen(text));
+}
+
+static int run_hold(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct run_agent r = { 0 };
+	int code = run_agent_prepare(ctx, &r, e);
+
+	if (code == CMD_OK) {
+		r.config.show = show_line;
+		code = run_agent_exit_code(agent_run(&r.config, e));
+	}
+	run_agent_clear(&r);
+	return code;
+}
+
+static const struct cmd_example hold_examples[] = {
+	{ "tenure hold", "hold every GPU once it has been idle for 5 minutes; Ctrl-C lets go" },
+	{ "tenure hold --gpus 0,1 --memory 38G --idle-for 0", "two of them, 38 GiB on each, now" },
+	{ "tenure hold --leave 1 --until 18:30", "all but the last one, until the evening" },
+	{ "tenure hold --load none --json", "memory only; events as JSON lines" },
+	{ 0 },
+};
+
+const struct cmd cmd_hold = {
+	.name = "hold",
+	.group = "Holding GPUs",
+	.summary = "hold idle GPUs in the foreground; Ctrl-C lets go of all",
+	.description = "Holds the GPUs that are idle and lets go of one as soon as somebody else's "
+		       "process appears on it, before that process asks for memory. Prints one line "
+		       "per event. Ctrl-C, or a closed terminal, frees everything within a second.\n"
+		       "\n"
+		       "`tenure on` does the same in the background.",
+	.examples = hold_examples,
+	.opts = run_opts,
+	.setting_groups = RUN_SETTING_GROUPS,
+	.flags = CMD_HOLDS,
+	.run = run_hold,
+};
+
+static const struct cmd_example agent_examples[] = {
+	{ "tenure agent", "what `tenure on` does, without going to the background" },
+	{ "tenure agent --no-hold", "watch the GPUs, and hold none" },
+	{ 0 },
+};
+
+const struct cmd cmd_agent = {
+	.name = "agent",
+	.group = "Holding GPUs",
+	.summary = "the agent of this node in the foreground, for service managers",
+	.description = "One agent serves an instance on a node. It is what `tenure on` starts in the "
+		       "background; a service manager, or a job of a cluster, runs it like this.",
+	.examples = agent_examples,
+	.opts = run_opts_no_hold,
+	.setting_groups = RUN_SETTING_GROUPS,
+	.flags = CMD_HOLDS,
+	.run = run_hold,
+};

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/sock.h"
+#include "cli/ask_agent.h"
+#include "cli/commands.h"
+
+#define OFF_LIMIT_MS 10000 /* the agent itself gives up after one second */
+#define END_LIMIT_MS 3000  /* it writes its last lines */
+
+static const struct opt off_opts[] = {
+	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
+	{ 0 },
+};
+
+/* The socket ends with the process. */
+static void wait_end(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	char rest[64];
+
+	while (poll(&p, 1, END_LIMIT_MS) > 0 && sock_recv(fd, rest, sizeof(rest)) > 0)
+		;
+}
+
+static int run_off(const struct cmd_ctx *ctx, struct err *e)
+{
+	json_t *doc = NULL;
+	cleanup_fd int fd = -1;
+	int code = ask_agent(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
+
+	if (code != CMD_OK)
+		return code;
+	wait_end(fd);
+
+	int pid = (int)json_integer_value(json_object_get(doc, "pid"));
+	double ms = json_real_value(json_object_get(doc, "took_ms"));
+
+	if (!json_is_true(json_object_get(doc, "released"))) {
+		(void)err_set(e, -ETIMEDOUT,
+			      "the agent (PID %d) has ended, and the guard did not confirm that all "
+			      "is free; it lets go by itself in at most 10 s",
+			      pid);
+		code = CMD_FAILED;
+	} else if (opts_flag(ctx->opts, "json")) {
+		(void)json_dumpf(doc, stdout, JSON_COMPACT);
+		(void)putchar('\n');
+	} else {
+		printf("Everything is free after %.0f ms; the agent (PID %d) has ended.\n", ms, pid);
+	}
+	json_decref(doc);
+	return code;
+}
+
+static const struct cmd_example off_examples[] = {
+	{ "tenure off", "let go of everything and end the agent" },
+	{ "tenure off --instance night", "the same for another instance" },
+	{ 0 },
+};
+
+const struct cmd cmd_off = {
+	.name = "off",
+	.group = "Holding GPUs",
+	.summary = "let go of everything and end the agent of this node",
+	.description = "Comes back when all memory is free and the agent has ended. Also ends a "
+		       "`tenure hold` in another terminal.",
+	.examples = off_examples,
+	.opts = off_opts,
+	.setting_groups = SETTING_GROUP_NODE,
+	.run = run_off,
+};

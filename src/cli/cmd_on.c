@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * `on`: the agent in the background. The caller gets its answer through a pipe: one struct news,
+ * sent when the guard has taken the policy or when it is clear that nothing comes of it. A pipe
+ * that ends without one means that the agent died.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/ctl.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/commands.h"
+#include "cli/run_agent.h"
+#include "hold/names.h"
+
+#define START_LIMIT_MS 40000 /* longer than any limit inside the agent */
+
+struct news {
+	int32_t code; /* enum cmd_exit */
+	int32_t pid;
+	char text[ERR_TEXT_MAX];
+};
+
+/* -------- the agent's side -------- */
+
+static void send_news(int fd, int code, const char *text)
+{
+	struct news n = { .code = code, .pid = (int32_t)getpid() };
+
+	(void)str_copy(n.text, sizeof(n.text), text);
+	(void)fs_write_all(fd, &n, sizeof(n)); /* smaller than PIPE_BUF: whole, or nobody is there */
+}
+
+struct waiter {
+	int fd;
+};
+
+static void on_ready(void *user, const char *sentence)
+{
+	struct waiter *w = user;
+
+	send_news(w->fd, CMD_OK, sentence);
+	w->fd = fd_close(w->fd);
+}
+
+/* What our own code never prints there, a crash does; it should be found. */
+static int open_output(const struct run_agent *r)
+{
+	cleanup_free char *dir = xasprintf("%s/%s/logs", r->state_dir, r->config.instance);
+	cleanup_free char *path = xasprintf("%s/agent.out", dir);
+	int fd = -1;
+
+	if (fs_mkdirs(dir, 0700, NULL) == 0)
+		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
+			  0600);
+	return fd >= 0 ? fd : open("/dev/null", O_WRONLY | O_CLOEXEC);
+}
+
+static void __attribute__((noreturn)) be_agent(struct run_agent *r, int news_fd)
+{
+	struct waiter w = { .fd = news_fd };
+	struct err e = ERR_INIT;
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), out = open_output(r);
+
+	if (chdir("/") < 0 || null < 0 || out < 0 || dup2(null, STDIN_FILENO) < 0 ||
+	    dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
+		_exit(CMD_FAILED);
+	(void)fd_close(null);
+	(void)fd_close(out);
+	r->config.ignore_hangup = true;
+	r->config.ready = on_ready;
+	r->config.user = &w;
+
+	int code = run_agent_exit_code(agent_run(&r->config, &e));
+
+	if (w.fd >= 0)
+		send_news(w.fd, code, code == CMD_OK ? "it was told to end while it started" : e.text);
+	_exit(code);
+}
+
+/* In the first child: a session of its own, and a parent that is gone. */
+static void __attribute__((noreturn)) leave_terminal(struct run_agent *r, int news_fd)
+{
+	if (setsid() < 0)
+		_exit(CMD_FAILED);
+
+	pid_t pid = fork();
+
+	if (pid == 0)
+		be_agent(r, news_fd);
+	_exit(pid < 0 ? CMD_FAILED : CMD_OK);
+}
+
+/* -------- the caller's side -------- */
+
+static int wait_news(int fd, struct news *ret, struct err *e)
+{
+	uint64_t end = clock_mono_ns() + START_LIMIT_MS * NS_PER_MS;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	for (;;) {
+		uint64_t now = clock_mono_ns();
+		int r = now < end ? poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1) : 0;
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r <= 0)
+			return err_set(e, -ETIMEDOUT,
+				       "the agent did not come up; it goes on trying. tenure status "
+				       "shows what it does, tenure off ends it");
+
+		ssize_t n = read(fd, ret, sizeof(*ret));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n != sizeof(*ret))
+			return err_set(e, -EPIPE,
+				       "the agent ended while it started; its log may tell why");
+		ret->text[sizeof(ret->text) - 1] = '\0';
+		return 0;
+	}
+}
+
+static int start_background(struct run_agent *r, struct news *ret, struct err *e)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_sys(e, errno, "pipe");
+	(void)fflush(NULL);
+
+	cleanup_fd int read_end = ends[0];
+	pid_t pid = fork();
+
+	if (pid < 0) {
+		(void)fd_close(ends[1]);
+		return err_sys(e, errno, "start the agent");
+	}
+	if (pid == 0) {
+		(void)fd_close(read_end);
+		leave_terminal(r, ends[1]);
+	}
+	(void)fd_close(ends[1]);
+
+	int status = 0;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return wait_news(read_end, ret, e);
+}
+
+static void print_news(const struct cmd_ctx *ctx, const struct run_agent *r, const struct news *n)
+{
+	if (opts_flag(ctx->opts, "json")) {
+		json_t *o = json_pack("{s:i, s:s, s:s}", "pid", (int)n->pid, "instance",
+				      r->config.instance, "text", n->text);
+
+		(void)json_dumpf(o, stdout, JSON_COMPACT);
+		(void)putchar('\n');
+		json_decref(o);
+		return;
+	}
+
+	cleanup_free char *dir = fs_show_path(r->state_dir);
+
+	printf("%s\nThe agent runs in the background: PID %d, instance %s, logs in %s/%s/logs.\n"
+	       "tenure status shows what it does, tenure off ends it.\n",
+	       n->text, (int)n->pid, r->config.instance, dir, r->config.instance);
+}
+
+static int run_on(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct run_agent r = { 0 };
+	struct news n = { 0 };
+	int code = run_agent_prepare(ctx, &r, e);
+
+	if (code == CMD_OK)
+		code = start_background(&r, &n, e);
+	if (code == CMD_OK && n.code != CMD_OK)
+		(void)err_set(e, -EIO, "%s", n.text);
+	if (code == CMD_OK)
+		code = n.code;
+	if (code == CMD_OK)
+		print_news(ctx, &r, &n);
+	run_agent_clear(&r);
+	return code;
+}
+
+static const struct cmd_example on_examples[] = {
+	{ "tenure on", "hold what is idle, in the background" },
+	{ "tenure on --gpus 0,1 --memory all-2G", "two GPUs, all of their memory but 2 GiB" },
+	{ "tenure on --together --idle-for 10m", "all at once when all were idle for 10 minutes" },
+	{ "tenure on --no-hold", "the agent alone; nothing is held" },
+	{ 0 },
+};
+
+const struct cmd cmd_on = {
+	.name = "on",
+	.group = "Holding GPUs",
+	.summary = "start the agent of this node in the background: it holds idle GPUs",
+	.description = "Starts the agent and comes back when it is at work, or with the reason why it "
+		       "is not. It stays when you log out, where the system lets it (tenure doctor "
+		       "looks at that).",
+	.examples = on_examples,
+	.opts = run_opts_no_hold,
+	.setting_groups = RUN_SETTING_GROUPS,
+	.flags = CMD_HOLDS,
+	.run = run_on,
+};

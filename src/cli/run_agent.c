@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/run_agent.h"
+
+#include <errno.h>
+
+#include "agent/wants.h"
+#include "base/fs.h"
+#include "base/mem.h"
+
+#define ENDING "When to end"
+
+#define OPT_FOR                                                                                    \
+	{                                                                                          \
+		.name = "for", .spec = { VALUE_DURATION, .min = 1 }, .arg = "DURATION",            \
+		.group = ENDING, .help = "let go of everything and end after so long"              \
+	}
+#define OPT_UNTIL                                                                                  \
+	{                                                                                          \
+		.name = "until", .spec = { VALUE_TIME }, .arg = "TIME", .group = ENDING,           \
+		.help = "the same at a time: 18:30, or 2026-11-22 08:00"                           \
+	}
+#define OPT_JSON                                                                                   \
+	{                                                                                          \
+		.name = "json", .spec = { VALUE_FLAG }, .help = "print JSON, one object per line"  \
+	}
+#define OPT_NO_HOLD                                                                                \
+	{                                                                                          \
+		.name = "no-hold", .spec = { VALUE_FLAG }, .help = "only watch, hold nothing"      \
+	}
+
+const struct opt run_opts[] = { OPT_FOR, OPT_UNTIL, OPT_JSON, { 0 } };
+const struct opt run_opts_no_hold[] = { OPT_NO_HOLD, OPT_FOR, OPT_UNTIL, OPT_JSON, { 0 } };
+
+char *run_agent_state_dir(const struct settings *s)
+{
+	const char *dir = settings_str(s, SET_STATE_DIR);
+
+	return dir ? xstrdup(dir) : fs_state_dir();
+}
+
+static bool may_hold(const struct cmd_ctx *ctx)
+{
+	return ctx->cmd->opts != run_opts_no_hold || !opts_flag(ctx->opts, "no-hold");
+}
+
+int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err *e)
+{
+	const struct settings *s = ctx->settings;
+	const struct value *limit = opts_value(ctx->opts, "for");
+	const struct value *until = opts_value(ctx->opts, "until");
+	struct hold_policy policy;
+
+	if (wants_from_settings(s, may_hold(ctx), &policy, e) < 0)
+		return CMD_USAGE;
+	r->state_dir = run_agent_state_dir(s);
+	r->config = (struct agent_config){
+		.instance = settings_str(s, SET_INSTANCE),
+		.dev_dir = settings_str(s, SET_DEV_DIR),
+		.state_dir = r->state_dir,
+		.log_level = (enum log_level)settings_num(s, SET_LOG_LEVEL),
+		.policy = policy,
+		.for_ms = limit ? limit->num : 0,
+		.until_wall_ns = until ? until->num : 0,
+		.show_json = opts_flag(ctx->opts, "json"),
+	};
+	return 0;
+}
+
+void run_agent_clear(struct run_agent *r)
+{
+	free(take_ptr(r->state_dir));
+}
+
+int run_agent_exit_code(enum agent_end end)
+{
+	static const enum cmd_exit codes[] = {
+		[AGENT_ENDED] = CMD_OK,	      [AGENT_REFUSED] = CMD_USAGE,
+		[AGENT_RUNNING] = CMD_FAILED, [AGENT_NO_GPUS] = CMD_FAILED,
+		[AGENT_FAILED] = CMD_FAILED,
+	};
+
+	return (int)codes[end];
+}

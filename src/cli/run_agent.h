@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_RUN_AGENT_H
+#define TENURE_CLI_RUN_AGENT_H
+
+/* What `hold`, `agent` and `on` share: from options and settings to an agent, and back to an exit
+ * code. */
+
+#include <sys/types.h>
+
+#include "agent/agent.h"
+#include "cli/cmd.h"
+
+#define RUN_SETTING_GROUPS (SETTING_GROUP_HOLD | SETTING_GROUP_NODE)
+
+/* --for, --until, --json. */
+extern const struct opt run_opts[];
+/* The same with --no-hold. */
+extern const struct opt run_opts_no_hold[];
+
+/* An agent_config and the string that it borrows; run_agent_clear() frees. */
+struct run_agent {
+	struct agent_config config;
+	char *state_dir;
+};
+
+/* 0, or CMD_USAGE with e. ctx must outlive r. */
+int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err *e);
+void run_agent_clear(struct run_agent *r);
+
+int run_agent_exit_code(enum agent_end end);
+
+/*
+ * The directory of logs and state: the setting, or that of the XDG specification. The caller frees
+ * it.
+ */
+char *run_agent_state_dir(const struct settings *s);
+
+#endif

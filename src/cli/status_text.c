@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Everything comes from the JSON document, so that what people see and what programs read cannot
+ * differ. A field that is missing or null is unknown and shown as "-": the agent may be of another
+ * version.
+ */
+
+#include "cli/status_text.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/units.h"
+#include "cli/table.h"
+#include "cli/term.h"
+
+#define CELL 32
+
+static const char *text_of(const json_t *o, const char *key, const char *otherwise)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+
+	return s ? s : otherwise;
+}
+
+/* "-" for what is unknown. */
+static const char *number(const json_t *o, const char *key, const char *format, char *buf)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (!json_is_number(v))
+		return "-";
+	return str_print(buf, CELL, format, json_number_value(v));
+}
+
+static const char *seconds(const json_t *o, const char *key, char *buf)
+{
+	const json_t *v = json_object_get(o, key);
+	char text[UNIT_TEXT_MAX];
+
+	if (!json_is_number(v))
+		return "-";
+	return str_print(buf, CELL, "%s",
+			 unit_format_duration((uint64_t)(json_number_value(v) * 1e3) / 1000 * 1000,
+					      text));
+}
+
+/* "117.3/123.0" in GiB; the unit is in the title. */
+static const char *gib_pair(const json_t *o, const char *a, const char *b, char *buf)
+{
+	const json_t *x = json_object_get(o, a), *y = json_object_get(o, b);
+	double gib = (double)GIB;
+
+	if (!json_is_number(x) || !json_is_number(y) || json_number_value(y) <= 0)
+		return "-";
+	return str_print(buf, CELL, "%.1f/%.1f", json_number_value(x) / gib,
+			 json_number_value(y) / gib);
+}
+
+static const char *label(const json_t *d, char *buf)
+{
+	const json_t *mig = json_object_get(d, "mig");
+	int gpu = (int)json_integer_value(json_object_get(d, "gpu"));
+
+	if (json_is_integer(mig))
+		return str_print(buf, CELL, "%d/%d", gpu, (int)json_integer_value(mig));
+	return str_print(buf, CELL, "%d", gpu);
+}
+
+static const struct {
+	const char *state;
+	enum term_style style;
+} state_styles[] = {
+	{ "held", TERM_GREEN }, { "holding", TERM_GREEN }, { "yielding", TERM_YELLOW },
+	{ "left", TERM_DIM },	{ "busy", TERM_YELLOW },
+};
+
+static enum term_style style_of(const char *state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(state_styles); i++)
+		if (strcmp(state_styles[i].state, state) == 0)
+			return state_styles[i].style;
+	return TABLE_PLAIN;
+}
+
+static void print_devices(const json_t *devices, FILE *out)
+{
+	static const struct table_column columns[] = {
+		{ "GPU", true },  { "STATE" },	   { "FOR", true }, { "HELD GiB", true },
+		{ "USED GiB", true }, { "UTIL", true }, { "WATTS", true }, { "\302\260C", true },
+		{ "LOAD" },	  { 0 },
+	};
+	struct table *t = table_new(columns);
+	size_t i;
+	json_t *d;
+
+	json_array_foreach(devices, i, d) {
+		char gpu[CELL], time[CELL], held[CELL], used[CELL], util[CELL], watts[CELL],
+			temp[CELL];
+		const char *state = text_of(d, "state", "?");
+
+		table_add(t, style_of(state), label(d, gpu), state, seconds(d, "for_s", time),
+			  gib_pair(d, "held_bytes", "target_bytes", held),
+			  gib_pair(d, "memory_used_bytes", "memory_total_bytes", used),
+			  number(d, "utilisation", "%.0f %%", util),
+			  number(d, "power_w", "%.0f", watts),
+			  number(d, "temperature_c", "%.0f", temp), text_of(d, "load", "-"));
+	}
+	table_print(t, out);
+	(void)table_free(t);
+}
+
+static void print_reasons(const json_t *devices, FILE *out)
+{
+	size_t i;
+	json_t *d;
+
+	json_array_foreach(devices, i, d) {
+		char gpu[CELL], time[CELL];
+		const char *reason = text_of(d, "reason", NULL);
+		bool soon = json_is_number(json_object_get(d, "hold_in_s"));
+
+		fprintf(out, "  gpu %s  %s%s%s", label(d, gpu), text_of(d, "name", "?"),
+			reason ? ": " : "", reason ? reason : "");
+		if (soon)
+			fprintf(out, "%s to be held in %s", reason ? ";" : ":",
+				seconds(d, "hold_in_s", time));
+		fputc('\n', out);
+	}
+}
+
+static void print_guard(const json_t *g, FILE *out)
+{
+	char age[CELL];
+
+	if (!json_is_true(json_object_get(g, "connected"))) {
+		fprintf(out, "guard   none: %s\n", text_of(g, "trouble", "it is being started"));
+		return;
+	}
+	fprintf(out, "guard   PID %d, driver %s, %s, PIDs seen: %s%s\n",
+		(int)json_integer_value(json_object_get(g, "pid")),
+		text_of(g, "driver", "unknown"),
+		json_is_true(json_object_get(g, "sees")) ? "sees" : "does NOT see",
+		text_of(g, "pid_class", "unknown"),
+		json_is_true(json_object_get(g, "inotify")) ? "" : ", no inotify (polling)");
+	if (text_of(g, "trouble", NULL))
+		fprintf(out, "        %s\n", text_of(g, "trouble", ""));
+	fprintf(out, "        last word %s s ago\n", number(g, "age_s", "%.1f", age));
+}
+
+/* "2026-11-21T14:02:11.123+01:00 info text" without what only programs need. */
+static void print_log_line(const char *line, FILE *out)
+{
+	size_t time = strcspn(line, " ");
+
+	if (time > 19 && line[10] == 'T')
+		fprintf(out, "  %.10s %.8s%s\n", line, line + 11, line + time);
+	else
+		fprintf(out, "  %s\n", line);
+}
+
+static void print_yields(const json_t *yields, FILE *out)
+{
+	size_t i;
+	json_t *y;
+
+	if (!json_array_size(yields))
+		return;
+	fprintf(out, "\nLast yields:\n");
+	json_array_foreach(yields, i, y) {
+		const char *time = text_of(y, "time", "");
+
+		fprintf(out, "  %.8s  %s\n", strlen(time) > 19 ? time + 11 : "?",
+			text_of(y, "text", ""));
+	}
+}
+
+static void print_log(const json_t *doc, FILE *out)
+{
+	size_t i;
+	json_t *line;
+	json_int_t lost = json_integer_value(json_object_get(doc, "lines_lost"));
+
+	fprintf(out, "\nLast lines of %s:\n",
+		text_of(json_object_get(doc, "agent"), "log", "the log"));
+	json_array_foreach(json_object_get(doc, "log"), i, line) {
+		print_log_line(json_string_value(line) ? json_string_value(line) : "", out);
+	}
+	if (lost)
+		fprintf(out, "  (%lld lines could not be written)\n", (long long)lost);
+}
+
+void status_text_print(json_t *doc, FILE *out)
+{
+	const json_t *agent = json_object_get(doc, "agent");
+	const json_t *devices = json_object_get(doc, "devices");
+	const char *until = text_of(agent, "until", NULL);
+	char time[CELL];
+	int fd = fileno(out);
+
+	fprintf(out, "tenure %s on %s: %s%s%s: %s\n", text_of(doc, "instance", "?"),
+		text_of(doc, "host", "?"), term_on(fd, TERM_BOLD), text_of(doc, "phase", "?"),
+		term_off(fd), text_of(doc, "sentence", ""));
+	fprintf(out, "%s\n", text_of(doc, "policy", ""));
+	fprintf(out, "agent   PID %d, for %s%s%.16s\n",
+		(int)json_integer_value(json_object_get(agent, "pid")),
+		seconds(agent, "uptime_s", time), until ? ", until " : "", until ? until : "");
+	print_guard(json_object_get(doc, "guard"), out);
+	if (json_array_size(devices)) {
+		fputc('\n', out);
+		print_devices(devices, out);
+		print_reasons(devices, out);
+	}
+	print_yields(json_object_get(doc, "yields"), out);
+	print_log(doc, out);
+}
