@@ -47,11 +47,12 @@ const struct cmd cmd_hold = {
 	.name = "hold",
 	.group = "Holding GPUs",
 	.summary = "hold idle GPUs in the foreground; Ctrl-C lets go of all",
-	.description = "Holds the GPUs that are idle and lets go of one as soon as somebody else's "
-		       "process appears on it, before that process asks for memory. Prints one line "
-		       "per event. Ctrl-C, or a closed terminal, frees everything within a second.\n"
-		       "\n"
-		       "`tenure on` does the same in the background.",
+	.description =
+		"Holds the GPUs that are idle and lets go of one as soon as somebody else's "
+		"process appears on it, before that process asks for memory. Prints one line "
+		"per event. Ctrl-C, or a closed terminal, frees everything within a second.\n"
+		"\n"
+		"`tenure on` does the same in the background.",
 	.examples = hold_examples,
 	.opts = run_opts,
 	.setting_groups = RUN_SETTING_GROUPS,
@@ -69,8 +70,9 @@ const struct cmd cmd_agent = {
 	.name = "agent",
 	.group = "Holding GPUs",
 	.summary = "the agent of this node in the foreground, for service managers",
-	.description = "One agent serves an instance on a node. It is what `tenure on` starts in the "
-		       "background; a service manager, or a job of a cluster, runs it like this.",
+	.description =
+		"One agent serves an instance on a node. It is what `tenure on` starts in the "
+		"background; a service manager, or a job of a cluster, runs it like this.",
 	.examples = agent_examples,
 	.opts = run_opts_no_hold,
 	.setting_groups = RUN_SETTING_GROUPS,

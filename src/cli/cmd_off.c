@@ -41,16 +41,18 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	double ms = json_real_value(json_object_get(doc, "took_ms"));
 
 	if (!json_is_true(json_object_get(doc, "released"))) {
-		(void)err_set(e, -ETIMEDOUT,
-			      "the agent (PID %d) has ended, and the guard did not confirm that all "
-			      "is free; it lets go by itself in at most 10 s",
-			      pid);
+		(void)err_set(
+			e, -ETIMEDOUT,
+			"the agent (PID %d) has ended, and the guard did not confirm that all "
+			"is free; it lets go by itself in at most 10 s",
+			pid);
 		code = CMD_FAILED;
 	} else if (opts_flag(ctx->opts, "json")) {
 		(void)json_dumpf(doc, stdout, JSON_COMPACT);
 		(void)putchar('\n');
 	} else {
-		printf("Everything is free after %.0f ms; the agent (PID %d) has ended.\n", ms, pid);
+		printf("Everything is free after %.0f ms; the agent (PID %d) has ended.\n", ms,
+		       pid);
 	}
 	json_decref(doc);
 	return code;

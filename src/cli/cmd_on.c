@@ -39,7 +39,8 @@ static void send_news(int fd, int code, const char *text)
 	struct news n = { .code = code, .pid = (int32_t)getpid() };
 
 	(void)str_copy(n.text, sizeof(n.text), text);
-	(void)fs_write_all(fd, &n, sizeof(n)); /* smaller than PIPE_BUF: whole, or nobody is there */
+	(void)fs_write_all(fd, &n,
+			   sizeof(n)); /* smaller than PIPE_BUF: whole, or nobody is there */
 }
 
 struct waiter {
@@ -85,7 +86,8 @@ static void __attribute__((noreturn)) be_agent(struct run_agent *r, int news_fd)
 	int code = run_agent_exit_code(agent_run(&r->config, &e));
 
 	if (w.fd >= 0)
-		send_news(w.fd, code, code == CMD_OK ? "it was told to end while it started" : e.text);
+		send_news(w.fd, code,
+			  code == CMD_OK ? "it was told to end while it started" : e.text);
 	_exit(code);
 }
 
@@ -116,9 +118,10 @@ static int wait_news(int fd, struct news *ret, struct err *e)
 		if (r < 0 && errno == EINTR)
 			continue;
 		if (r <= 0)
-			return err_set(e, -ETIMEDOUT,
-				       "the agent did not come up; it goes on trying. tenure status "
-				       "shows what it does, tenure off ends it");
+			return err_set(
+				e, -ETIMEDOUT,
+				"the agent did not come up; it goes on trying. tenure status "
+				"shows what it does, tenure off ends it");
 
 		ssize_t n = read(fd, ret, sizeof(*ret));
 
@@ -209,9 +212,10 @@ const struct cmd cmd_on = {
 	.name = "on",
 	.group = "Holding GPUs",
 	.summary = "start the agent of this node in the background: it holds idle GPUs",
-	.description = "Starts the agent and comes back when it is at work, or with the reason why it "
-		       "is not. It stays when you log out, where the system lets it (tenure doctor "
-		       "looks at that).",
+	.description =
+		"Starts the agent and comes back when it is at work, or with the reason why it "
+		"is not. It stays when you log out, where the system lets it (tenure doctor "
+		"looks at that).",
 	.examples = on_examples,
 	.opts = run_opts_no_hold,
 	.setting_groups = RUN_SETTING_GROUPS,

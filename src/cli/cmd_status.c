@@ -40,9 +40,10 @@ const struct cmd cmd_status = {
 	.name = "status",
 	.group = "Holding GPUs",
 	.summary = "what the agent of this node does: devices, reasons, yields, log",
-	.description = "Each device with its state and the reason for it, how long it has been in it, "
-		       "the memory held, what the GPU reports, then the last yields with their "
-		       "latencies and the end of the log. Exit code 3 when no agent runs.",
+	.description =
+		"Each device with its state and the reason for it, how long it has been in it, "
+		"the memory held, what the GPU reports, then the last yields with their "
+		"latencies and the end of the log. Exit code 3 when no agent runs.",
 	.examples = status_examples,
 	.opts = status_opts,
 	.setting_groups = SETTING_GROUP_NODE,

@@ -42,9 +42,9 @@ static const char *seconds(const json_t *o, const char *key, char *buf)
 
 	if (!json_is_number(v))
 		return "-";
-	return str_print(buf, CELL, "%s",
-			 unit_format_duration((uint64_t)(json_number_value(v) * 1e3) / 1000 * 1000,
-					      text));
+	return str_print(
+		buf, CELL, "%s",
+		unit_format_duration((uint64_t)(json_number_value(v) * 1e3) / 1000 * 1000, text));
 }
 
 /* "117.3/123.0" in GiB; the unit is in the title. */
@@ -88,15 +88,18 @@ static enum term_style style_of(const char *state)
 static void print_devices(const json_t *devices, FILE *out)
 {
 	static const struct table_column columns[] = {
-		{ "GPU", true },  { "STATE" },	   { "FOR", true }, { "HELD GiB", true },
-		{ "USED GiB", true }, { "UTIL", true }, { "WATTS", true }, { "\302\260C", true },
-		{ "LOAD" },	  { 0 },
+		{ "GPU", true },      { "STATE" },
+		{ "FOR", true },      { "HELD GiB", true },
+		{ "USED GiB", true }, { "UTIL", true },
+		{ "WATTS", true },    { "\302\260C", true },
+		{ "LOAD" },	      { 0 },
 	};
 	struct table *t = table_new(columns);
 	size_t i;
 	json_t *d;
 
-	json_array_foreach(devices, i, d) {
+	json_array_foreach(devices, i, d)
+	{
 		char gpu[CELL], time[CELL], held[CELL], used[CELL], util[CELL], watts[CELL],
 			temp[CELL];
 		const char *state = text_of(d, "state", "?");
@@ -117,7 +120,8 @@ static void print_reasons(const json_t *devices, FILE *out)
 	size_t i;
 	json_t *d;
 
-	json_array_foreach(devices, i, d) {
+	json_array_foreach(devices, i, d)
+	{
 		char gpu[CELL], time[CELL];
 		const char *reason = text_of(d, "reason", NULL);
 		bool soon = json_is_number(json_object_get(d, "hold_in_s"));
@@ -140,8 +144,7 @@ static void print_guard(const json_t *g, FILE *out)
 		return;
 	}
 	fprintf(out, "guard   PID %d, driver %s, %s, PIDs seen: %s%s\n",
-		(int)json_integer_value(json_object_get(g, "pid")),
-		text_of(g, "driver", "unknown"),
+		(int)json_integer_value(json_object_get(g, "pid")), text_of(g, "driver", "unknown"),
 		json_is_true(json_object_get(g, "sees")) ? "sees" : "does NOT see",
 		text_of(g, "pid_class", "unknown"),
 		json_is_true(json_object_get(g, "inotify")) ? "" : ", no inotify (polling)");
@@ -169,7 +172,8 @@ static void print_yields(const json_t *yields, FILE *out)
 	if (!json_array_size(yields))
 		return;
 	fprintf(out, "\nLast yields:\n");
-	json_array_foreach(yields, i, y) {
+	json_array_foreach(yields, i, y)
+	{
 		const char *time = text_of(y, "time", "");
 
 		fprintf(out, "  %.8s  %s\n", strlen(time) > 19 ? time + 11 : "?",
@@ -185,7 +189,8 @@ static void print_log(const json_t *doc, FILE *out)
 
 	fprintf(out, "\nLast lines of %s:\n",
 		text_of(json_object_get(doc, "agent"), "log", "the log"));
-	json_array_foreach(json_object_get(doc, "log"), i, line) {
+	json_array_foreach(json_object_get(doc, "log"), i, line)
+	{
 		print_log_line(json_string_value(line) ? json_string_value(line) : "", out);
 	}
 	if (lost)
