@@ -19,6 +19,7 @@
 #include <uv.h>
 
 #include "agent/ctl.h"
+#include "agent/ctl_client.h"
 #include "agent/guardlink.h"
 #include "agent/guardspawn.h"
 #include "agent/journal.h"

@@ -72,12 +72,4 @@ bool ctl_is_quiet(const struct ctl *ctl);
 /* Cut off who is there; ctl is freed when the loop has closed the handles. */
 void ctl_close(struct ctl *ctl);
 
-/*
- * Client, blocking up to timeout_ms. 0 and the document (the caller's reference);
- * -ECONNREFUSED: no agent runs; -ETIMEDOUT, -EPROTO, -errno. ret_fd (may be NULL) receives the
- * socket, whose end of file is the end of the agent.
- */
-int ctl_ask(const char *name, enum ctl_verb verb, int timeout_ms, json_t **ret, int *ret_fd,
-	    struct err *e);
-
 #endif

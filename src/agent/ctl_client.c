@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/ctl.h"
+#include "agent/ctl_client.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "agent/ctl.h"
+#include "agent/ctl_client.h"
 #include "cli/cmd.h"
 
 /*

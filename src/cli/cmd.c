@@ -170,6 +170,9 @@ static int run_loaded(const struct cmd *cmd, const struct opts *o, struct err *e
 	if (!(cmd->flags & CMD_NO_SETTINGS)) {
 		ctx.settings = settings_new();
 		r = load_settings(cmd, o, ctx.settings, e);
+		if (r == 0)
+			*e = (struct err)
+				ERR_INIT; /* files that need not be there leave their text */
 	}
 	if (r == 0)
 		r = exit_code_of(cmd->run(&ctx, e));

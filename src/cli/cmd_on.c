@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/ctl.h"
+#include "agent/ctl_client.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"

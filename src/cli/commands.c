@@ -5,8 +5,8 @@
 #include "hold/holder.h"
 
 const struct cmd *const commands[] = {
-	&cmd_hold,   &cmd_on,	&cmd_off, &cmd_status, &cmd_agent,
-	&cmd_config, &cmd_help, &cmd_sim, NULL,
+	&cmd_hold,   &cmd_on,	  &cmd_off,  &cmd_status, &cmd_agent, &cmd_devices,
+	&cmd_doctor, &cmd_config, &cmd_help, &cmd_sim,	  NULL,
 };
 
 const struct program programs[] = {

@@ -11,6 +11,8 @@
 
 extern const struct cmd cmd_agent;
 extern const struct cmd cmd_config;
+extern const struct cmd cmd_devices;
+extern const struct cmd cmd_doctor;
 extern const struct cmd cmd_help;
 extern const struct cmd cmd_hold;
 extern const struct cmd cmd_off;

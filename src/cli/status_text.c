@@ -209,9 +209,12 @@ void status_text_print(json_t *doc, FILE *out)
 		text_of(doc, "host", "?"), term_on(fd, TERM_BOLD), text_of(doc, "phase", "?"),
 		term_off(fd), text_of(doc, "sentence", ""));
 	fprintf(out, "%s\n", text_of(doc, "policy", ""));
-	fprintf(out, "agent   PID %d, for %s%s%.16s\n",
+	fprintf(out, "agent   PID %d, for %s",
 		(int)json_integer_value(json_object_get(agent, "pid")),
-		seconds(agent, "uptime_s", time), until ? ", until " : "", until ? until : "");
+		seconds(agent, "uptime_s", time));
+	if (until && strlen(until) > 16)
+		fprintf(out, ", until %.10s %.5s", until, until + 11);
+	fputc('\n', out);
 	print_guard(json_object_get(doc, "guard"), out);
 	if (json_array_size(devices)) {
 		fputc('\n', out);

@@ -212,3 +212,16 @@ int gpu_find(const struct gpu_list *list, const char *text, struct err *e)
 	}
 	return found >= 0 ? found : not_found(list, text, e);
 }
+
+const char *gpu_unfit(const struct gpu_device *dev, const struct gpu_look *look)
+{
+	if (dev->mig_parent)
+		return "in MIG mode: its instances are held, not the card";
+	if (look->valid & GPU_VALID_MODE && look->mode == NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
+		return "compute mode EXCLUSIVE_PROCESS: a newcomer could not start beside a holder";
+	if (look->valid & GPU_VALID_MODE && look->mode == NVML_COMPUTEMODE_PROHIBITED)
+		return "compute mode PROHIBITED";
+	if (look->valid & GPU_VALID_DISPLAY && look->display)
+		return "a display uses it";
+	return NULL;
+}

@@ -78,6 +78,9 @@ int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e);
 int gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_depth depth,
 		struct gpu_look *ret, struct err *e);
 
+/* Pure: why this device is not to be held, whoever uses it; NULL: it may be. */
+const char *gpu_unfit(const struct gpu_device *dev, const struct gpu_look *look);
+
 /* The device that text names: NVML index ("2"), UUID, or a prefix of one that fits one device only.
  * The position in the list, or -ENOENT / -ENOTUNIQ with the devices there are in e. */
 int gpu_find(const struct gpu_list *list, const char *text, struct err *e);

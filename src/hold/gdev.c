@@ -175,21 +175,6 @@ enum verdict {
 	SEEN_UNFIT,   /* not to be held, whoever uses it */
 };
 
-static const char *unfit_reason(const struct gdev *d)
-{
-	const struct gpu_look *look = &d->sight.look;
-
-	if (d->id.mig_parent)
-		return "in MIG mode: its instances are held, not the card";
-	if (look->valid & GPU_VALID_MODE && look->mode == NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
-		return "compute mode EXCLUSIVE_PROCESS: a newcomer could not start beside a holder";
-	if (look->valid & GPU_VALID_MODE && look->mode == NVML_COMPUTEMODE_PROHIBITED)
-		return "compute mode PROHIBITED";
-	if (look->valid & GPU_VALID_DISPLAY && look->display)
-		return "a display uses it";
-	return NULL;
-}
-
 /* The first process that is not ours; counts those that may be. NULL: none. */
 static const struct gpu_proc *find_foreign(struct guard *g, const struct gdev *d,
 					   uint64_t *ret_ours_bytes)
@@ -251,7 +236,7 @@ static enum verdict judge_memory(struct guard *g, struct gdev *d, uint64_t ours)
 static enum verdict judge(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who)
 {
 	uint64_t ours;
-	const char *unfit = unfit_reason(d);
+	const char *unfit = gpu_unfit(&d->id, &d->sight.look);
 
 	*ret_who = NULL;
 	if (unfit) {

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/machine.h"
+#include "cli/table.h"
+
+#define CELL 48
+
+static const struct opt devices_opts[] = {
+	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
+	{ 0 },
+};
+
+static const char *cell(char *buf, const struct gpu_look *l, uint32_t what, const char *format,
+			double value)
+{
+	return l->valid & what ? str_print(buf, CELL, format, value) : "-";
+}
+
+static const char *label(const struct gpu_device *dev, char *buf)
+{
+	if (dev->mig >= 0)
+		return str_print(buf, CELL, "%u/%d", (unsigned int)dev->index, (int)dev->mig);
+	return str_print(buf, CELL, "%u", (unsigned int)dev->index);
+}
+
+static const char *word_of(const struct machine_device *d)
+{
+	if (d->reason[0])
+		return "busy";
+	return d->ours ? "held" : "idle";
+}
+
+static void add_row(struct table *t, const struct gpu_device *dev, const struct machine_device *d)
+{
+	const struct gpu_look *l = &d->look;
+	char gpu[CELL], used[CELL], util[CELL], watts[CELL], temp[CELL];
+
+	(void)str_print(used, CELL, "%.1f/%.1f", (double)l->used / (double)GIB,
+			(double)l->total / (double)GIB);
+	table_add(t, d->reason[0] ? TERM_YELLOW : TERM_GREEN, label(dev, gpu), dev->name,
+		  l->valid & GPU_VALID_MEM ? used : "-",
+		  cell(util, l, GPU_VALID_UTIL, "%.0f %%", l->util),
+		  cell(watts, l, GPU_VALID_POWER, "%.0f", l->power_mw / 1e3),
+		  cell(temp, l, GPU_VALID_TEMP, "%.0f", l->temp_c), word_of(d));
+}
+
+static void print_table(const struct machine *m)
+{
+	static const struct table_column columns[] = {
+		{ "GPU", true },      { "NAME" },
+		{ "USED GiB", true }, { "UTIL", true },
+		{ "WATTS", true },    { "\302\260C", true },
+		{ "STATE" },	      { 0 },
+	};
+	struct table *t = table_new(columns);
+
+	for (uint32_t i = 0; i < m->list.n; i++)
+		add_row(t, &m->list.d[i], &m->devices[i]);
+	table_print(t, stdout);
+	(void)table_free(t);
+}
+
+static void print_process(const struct gpu_proc *p)
+{
+	struct machine_process who;
+	char size[UNIT_TEXT_MAX];
+
+	machine_describe(p, &who);
+	printf("         PID %d, %s, %.60s, %s%s%s\n", (int)p->pid, who.user, who.command,
+	       p->used_known ? unit_format_gib(p->used_bytes, size) : "memory unknown",
+	       p->graphics ? ", graphics" : "", who.ours ? " (ours)" : "");
+}
+
+static void print_details(const struct gpu_device *dev, const struct machine_device *d)
+{
+	const struct gpu_look *l = &d->look;
+	char gpu[CELL];
+
+	printf("  gpu %s  %s", label(dev, gpu), dev->uuid);
+	if (l->valid & GPU_VALID_MODE)
+		printf(", mode %s", machine_mode_name(l->mode));
+	if (dev->mig_parent)
+		printf(", MIG");
+	printf("\n         %s%s%s\n", word_of(d), d->reason[0] ? ": " : "", d->reason);
+	for (uint32_t i = 0; i < l->procs.n; i++)
+		print_process(&l->procs.p[i]);
+}
+
+static int run_devices(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct machine *m = NULL;
+	int r = machine_look(settings_num(ctx->settings, SET_IDLE_BELOW), &m, e);
+
+	if (r < 0)
+		return err_wrap(e, "cannot see any GPU (tenure doctor tells more)");
+	if (opts_flag(ctx->opts, "json")) {
+		json_t *doc = machine_json(m);
+
+		(void)json_dumpf(doc, stdout, JSON_INDENT(2));
+		(void)putchar('\n');
+		json_decref(doc);
+	} else {
+		print_table(m);
+		for (uint32_t i = 0; i < m->list.n; i++)
+			print_details(&m->list.d[i], &m->devices[i]);
+		printf("Driver %s, NVML %s\n", m->driver[0] ? m->driver : "unknown",
+		       m->version[0] ? m->version : "unknown");
+	}
+	(void)machine_free(m);
+	return CMD_OK;
+}
+
+static const struct cmd_example devices_examples[] = {
+	{ "tenure devices", "the GPUs of this machine, who is on them, and which are idle" },
+	{ "tenure devices --json", "the same for programs" },
+	{ 0 },
+};
+
+const struct cmd cmd_devices = {
+	.name = "devices",
+	.group = "This machine",
+	.summary = "the GPUs of this machine: use, processes, and which are idle",
+	.description = "Asks the driver itself; no agent is needed. A GPU with anybody's compute "
+		       "process on it is not idle, however little it uses.",
+	.examples = devices_examples,
+	.opts = devices_opts,
+	.setting_groups = SETTING_GROUP_NODE,
+	.run = run_devices,
+};

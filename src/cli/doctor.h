@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_DOCTOR_H
+#define TENURE_CLI_DOCTOR_H
+
+/*
+ * What `tenure doctor` collects. A check looks at one thing and adds findings; a finding that is
+ * not ok says what to do about it.
+ */
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "cli/cmd.h"
+#include "cli/machine.h"
+#include "hold/proto.h"
+
+enum finding_level { FINDING_OK, FINDING_WARN, FINDING_FAIL, FINDING_LEVEL_MAX };
+
+struct doctor {
+	const struct cmd_ctx *ctx;
+	const char *dev_dir;
+	struct machine *machine; /* NULL: no GPU can be seen, and why is in trouble */
+	struct err trouble;
+	bool opens_seen; /* inotify on the device nodes works */
+	bool hidden;	 /* we are in a PID namespace: neighbours may not be listed */
+	enum pid_class pid_class;
+	json_t *findings;
+	bool failed;
+};
+
+/* "ok", "warn", "FAIL". */
+const char *finding_level_name(unsigned int level);
+
+/* check: a few words; advice: what to do, or NULL. */
+void doctor_find(struct doctor *d, enum finding_level level, const char *check, const char *advice,
+		 const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/doctor_node.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "base/units.h"
+#include "hold/hints.h"
+#include "hold/own.h"
+
+#define OPEN_SEEN_MS 500
+#define MEMLOCK_WANT (64UL * MIB) /* the guard with its libraries */
+
+/* -------- device nodes and inotify -------- */
+
+/* Open the control node, as every start of a program does, and see whether that is told. */
+static bool open_is_seen(struct hints *h, const char *dev_dir)
+{
+	cleanup_free char *path = xasprintf("%s/nvidiactl", dev_dir);
+	struct pollfd p = { .fd = h->fd, .events = POLLIN };
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	return fd >= 0 && poll(&p, 1, OPEN_SEEN_MS) > 0 && hints_read(h, clock_mono_ns());
+}
+
+static bool check_access(struct doctor *d)
+{
+	static const char *const names[] = { "nvidiactl", "nvidia-uvm", "nvidia0" };
+	cleanup_strbuf struct strbuf bad = STRBUF_INIT;
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		cleanup_free char *path = xasprintf("%s/%s", d->dev_dir, names[i]);
+
+		if (access(path, R_OK | W_OK) < 0)
+			strbuf_addf(&bad, "%s%s (%s)", bad.len ? ", " : "", names[i],
+				    strerror(errno));
+	}
+	if (!bad.len) {
+		doctor_find(d, FINDING_OK, "device nodes", NULL,
+			    "there, readable and writable in %s", d->dev_dir);
+		return true;
+	}
+	doctor_find(d, d->machine ? FINDING_WARN : FINDING_FAIL, "device nodes",
+		    "in a container, pass the GPUs in (--gpus all); elsewhere nvidia-smi, run once "
+		    "as root, makes the nodes",
+		    "not usable in %s: %s", d->dev_dir, strbuf_str(&bad));
+	return false;
+}
+
+void doctor_check_nodes(struct doctor *d)
+{
+	struct hints h;
+	struct err e = ERR_INIT;
+	bool usable = check_access(d);
+
+	hints_open(&h, d->dev_dir, &e);
+	d->opens_seen = h.n_watches > 0 && open_is_seen(&h, d->dev_dir);
+	if (d->opens_seen)
+		doctor_find(d, FINDING_OK, "inotify", NULL, "opens of %d device nodes are seen",
+			    h.n_watches);
+	else if (usable || h.n_watches)
+		doctor_find(
+			d, FINDING_WARN, "inotify",
+			"sysctl fs.inotify.max_user_watches, or the node is a copy of the host's: "
+			"bind-mount it instead. tenure polls all the time meanwhile",
+			"opens of the device nodes are not seen%s%s", e.text[0] ? ": " : "",
+			e.text);
+	hints_close(&h);
+}
+
+/* -------- limits and sessions -------- */
+
+void doctor_check_memlock(struct doctor *d)
+{
+	struct rlimit l;
+	char have[UNIT_TEXT_MAX], want[UNIT_TEXT_MAX];
+
+	if (getrlimit(RLIMIT_MEMLOCK, &l) < 0)
+		return;
+	if (l.rlim_cur == RLIM_INFINITY || l.rlim_cur >= MEMLOCK_WANT || geteuid() == 0)
+		doctor_find(d, FINDING_OK, "memlock", NULL, "enough for the guard");
+	else
+		doctor_find(d, FINDING_WARN, "memlock",
+			    "raise it in /etc/security/limits.conf (memlock), so that the guard is "
+			    "never paged out",
+			    "%s may be locked, the guard takes up to %s",
+			    unit_format_gib(l.rlim_cur, have), unit_format_gib(MEMLOCK_WANT, want));
+}
+
+/* The last KillUserProcesses= in one file: 1, 0, or what it was. */
+static int read_kill_setting(const char *path, int before)
+{
+	char *text = NULL, *save = NULL;
+	size_t len;
+
+	if (fs_read_file(path, 256 * KIB, &text, &len, NULL) < 0)
+		return before;
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		static const char key[] = "KillUserProcesses=";
+
+		line += strspn(line, " \t");
+		if (str_has_prefix(line, key))
+			before = strchr("yY1tT", line[sizeof(key) - 1]) && line[sizeof(key) - 1];
+	}
+	free(text);
+	return before;
+}
+
+static bool kills_user_processes(void)
+{
+	static const char *const patterns[] = {
+		"/usr/lib/systemd/logind.conf",	     "/usr/lib/systemd/logind.conf.d/*.conf",
+		"/etc/systemd/logind.conf",	     "/etc/systemd/logind.conf.d/*.conf",
+		"/run/systemd/logind.conf.d/*.conf",
+	};
+	int kills = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(patterns); i++) {
+		glob_t found;
+
+		if (glob(patterns[i], 0, NULL, &found) != 0)
+			continue;
+		for (size_t k = 0; k < found.gl_pathc; k++)
+			kills = read_kill_setting(found.gl_pathv[k], kills);
+		globfree(&found);
+	}
+	return kills;
+}
+
+void doctor_check_logind(struct doctor *d)
+{
+	char user[64];
+	cleanup_free char *linger =
+		xasprintf("/var/lib/systemd/linger/%s", user_name(geteuid(), user, sizeof(user)));
+
+	if (access("/run/systemd/system", F_OK) < 0)
+		doctor_find(d, FINDING_OK, "logging out", NULL,
+			    "no systemd here that would end the agent");
+	else if (!kills_user_processes())
+		doctor_find(d, FINDING_OK, "logging out", NULL,
+			    "the agent stays (KillUserProcesses is off)");
+	else if (access(linger, F_OK) == 0)
+		doctor_find(d, FINDING_OK, "logging out", NULL,
+			    "KillUserProcesses is on, and %s may linger", user);
+	else
+		doctor_find(
+			d, FINDING_WARN, "logging out",
+			"loginctl enable-linger, and start it with: systemd-run --user tenure agent",
+			"ends the agent: KillUserProcesses is on");
+}
+
+/* -------- neighbours -------- */
+
+void doctor_check_container(struct doctor *d)
+{
+	bool box = access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
+		   getenv("container") || getenv("KUBERNETES_SERVICE_HOST");
+
+	d->hidden = own_in_namespace();
+	if (d->hidden)
+		doctor_find(
+			d, FINDING_WARN, "container",
+			"run tenure on the host, or in its PID namespace (--pid=host), where that "
+			"is allowed",
+			"a PID namespace of its own: processes of neighbours may not be listed, "
+			"and only their memory shows");
+	else
+		doctor_find(d, FINDING_OK, "container", NULL, "%s",
+			    box ? "yes, with the host's PIDs" : "no");
+}
+
+/* Our sockets are abstract, and this file lists everybody's: "@tenure/1000/guard". */
+void doctor_check_tenants(struct doctor *d)
+{
+	FILE *f = fopen("/proc/net/unix", "re");
+	cleanup_strbuf struct strbuf who = STRBUF_INIT;
+	char line[512];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		const char *name = strstr(line, "@tenure/");
+		unsigned int uid;
+		char user[64];
+
+		line[strcspn(line, "\n")] = '\0';
+		if (!name || sscanf(name, "@tenure/%u/", &uid) != 1 || uid == geteuid() ||
+		    !strstr(name, "/guard") || strstr(strbuf_str(&who), user_name(uid, user, 64)))
+			continue;
+		strbuf_addf(&who, "%s%s", who.len ? ", " : "", user);
+	}
+	if (f)
+		(void)fclose(f);
+	if (who.len)
+		doctor_find(d, FINDING_OK, "other tenures", NULL,
+			    "on this node: %s; what they hold shows as busy", strbuf_str(&who));
+	else
+		doctor_find(d, FINDING_OK, "other tenures", NULL, "none of other users");
+}

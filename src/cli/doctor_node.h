@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_DOCTOR_NODE_H
+#define TENURE_CLI_DOCTOR_NODE_H
+
+#include "cli/doctor.h"
+
+/* Checks of what is true of the node without asking a GPU. */
+void doctor_check_nodes(struct doctor *d);
+void doctor_check_memlock(struct doctor *d);
+void doctor_check_logind(struct doctor *d);
+void doctor_check_container(struct doctor *d);
+void doctor_check_tenants(struct doctor *d);
+
+#endif

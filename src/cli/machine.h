@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_MACHINE_H
+#define TENURE_CLI_MACHINE_H
+
+/*
+ * One look at the GPUs of this machine, for the commands that need no agent. NVML is asked from
+ * here, so a driver that hangs keeps the command waiting; nothing else waits for it.
+ */
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "gpu/device.h"
+
+struct machine_device {
+	struct gpu_look look;
+	int code; /* 0, or why there is no look */
+	char trouble[200];
+	bool ours;	  /* a holder of this user is on it */
+	char reason[200]; /* why it is not idle; empty: it is */
+};
+
+struct machine {
+	struct nvml nvml;
+	struct gpu_list list;
+	struct machine_device devices[GPU_DEVICES_MAX]; /* in the order of list */
+	char driver[80], version[80];			/* of the driver, of NVML; may be empty */
+};
+
+/*
+ * Load NVML and look at everything; a device uses more than idle_below bytes = not idle. 0 and
+ * *ret; -ENOENT (no library), -ENODEV (no GPU), -EIO and so on with e.
+ */
+int machine_look(uint64_t idle_below, struct machine **ret, struct err *e);
+struct machine *machine_free(struct machine *m);
+
+/* Whose process this is, for people. */
+struct machine_process {
+	char user[64];
+	char command[128];
+	bool holder; /* one of tenure's, of whatever user */
+	bool ours;   /* and of this user */
+};
+
+void machine_describe(const struct gpu_proc *p, struct machine_process *ret);
+
+json_t *machine_json(const struct machine *m);
+
+const char *machine_mode_name(nvmlComputeMode_t mode);
+
+#endif
