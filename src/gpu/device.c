@@ -110,7 +110,8 @@ static int look_memory(const struct nvml *n, struct gpu_device *dev, struct gpu_
 		if (r < 0)
 			return r;
 		/* v1 counts the driver's reserve as used: what an empty card shows is no use. */
-		if (look->procs.n_total == 0 && (!dev->rest_bytes || v1.used < dev->rest_bytes))
+		if (look->valid & GPU_VALID_PROCS && look->procs.n_total == 0 &&
+		    (!dev->rest_bytes || v1.used < dev->rest_bytes))
 			dev->rest_bytes = v1.used;
 		look->total = v1.total;
 		look->used = v1.used > dev->rest_bytes ? v1.used - dev->rest_bytes : 0;
@@ -125,7 +126,6 @@ static int look_memory(const struct nvml *n, struct gpu_device *dev, struct gpu_
 static void look_figures(const struct nvml *n, const struct gpu_device *dev, struct gpu_look *look)
 {
 	nvmlUtilization_t util;
-	nvmlEnableState_t on;
 
 	/* A MIG instance has no utilisation; its card's power and temperature are not its own. */
 	if (n->utilization && n->utilization(dev->handle, &util) == NVML_SUCCESS) {
@@ -139,6 +139,12 @@ static void look_figures(const struct nvml *n, const struct gpu_device *dev, str
 	if (n->temperature &&
 	    n->temperature(dev->handle, NVML_TEMPERATURE_GPU, &look->temp_c) == NVML_SUCCESS)
 		look->valid |= GPU_VALID_TEMP;
+}
+
+static void look_modes(const struct nvml *n, const struct gpu_device *dev, struct gpu_look *look)
+{
+	nvmlEnableState_t on;
+
 	if (n->compute_mode && n->compute_mode(dev->handle, &look->mode) == NVML_SUCCESS)
 		look->valid |= GPU_VALID_MODE;
 	if (n->display_active && n->display_active(dev->handle, &on) == NVML_SUCCESS) {
@@ -157,17 +163,21 @@ int gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_depth dep
 	ret->valid = 0;
 	ret->begin_ns = clock_mono_ns();
 
-	int r = gpu_procs_read(n, dev->handle, depth >= GPU_LOOK_PROCS, &ret->procs, e);
+	int r = 0;
 
-	if (r == 0)
+	if (depth >= GPU_LOOK_QUICK)
+		r = gpu_procs_read(n, dev->handle, depth >= GPU_LOOK_PROCS, &ret->procs, e);
+	if (r == 0 && depth >= GPU_LOOK_QUICK)
 		ret->valid |= GPU_VALID_PROCS;
-	else if (!(r == -EACCES || r == -ENOSYS) || !dev->mig_parent)
+	else if (r < 0 && (!(r == -EACCES || r == -ENOSYS) || !dev->mig_parent))
 		return r; /* a MIG card's own list may need privilege; nothing else's does */
 	r = look_memory(n, dev, ret, e);
 	if (r < 0)
 		return r;
-	if (depth >= GPU_LOOK_ALL)
+	if (depth >= GPU_LOOK_FIGURES)
 		look_figures(n, dev, ret);
+	if (depth >= GPU_LOOK_ALL)
+		look_modes(n, dev, ret);
 	ret->end_ns = clock_mono_ns();
 	return 0;
 }

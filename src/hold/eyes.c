@@ -25,19 +25,25 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#define RESTART_NS  (2 * NS_PER_S)   /* between two tries to start NVML */
-#define RETRY_NS    (2 * NS_PER_S)   /* between two looks at a device that failed */
-#define DEEP_NS	    NS_PER_S	     /* utilisation, power and so on are read so often */
-#define FAST_NS	    (10 * NS_PER_MS) /* a period below this is a hint: no figures then */
-#define MOVED_BYTES (8ULL << 20)     /* memory that moved by less is not told at once */
-#define MISSES_MAX  2		     /* looks that fail in a row before we say that we cannot see */
+#define RESTART_NS    (2 * NS_PER_S)	/* between two tries to start NVML */
+#define RETRY_NS      (2 * NS_PER_S)	/* between two looks at a device that failed */
+#define DEEP_NS	      NS_PER_S		/* utilisation, power and so on are read so often */
+#define MODES_NS      (10 * NS_PER_S)	/* compute mode, display */
+#define LIST_NS	      (100 * NS_PER_MS) /* the process list at rest; memory is read at every look */
+#define ALERT_NS      (400 * NS_PER_MS) /* after its memory moved a device is looked at ... */
+#define ALERT_LOOK_NS (2 * NS_PER_MS)	/* ... so often, with its list */
+#define FAST_NS	      (10 * NS_PER_MS)	/* a period below this is a hint: no figures then */
+#define MOVED_BYTES   (8ULL << 20)	/* memory that moved by less is not told at once */
+#define MISSES_MAX    2 /* looks that fail in a row before we say that we cannot see */
 
 struct slot {
 	struct gpu_device device;
 	bool present;
 	uint64_t period_ns, due_ns;
-	uint64_t deep_ns; /* when the figures were last read */
+	uint64_t deep_ns, modes_ns, list_ns; /* when those were last read */
+	uint64_t alert_until_ns;	     /* its memory moved just now */
 	bool deep_now;
+	unsigned int looks;
 	unsigned int misses;
 	struct sight sight;
 };
@@ -148,36 +154,50 @@ static bool same_procs(const struct gpu_procs *a, const struct gpu_procs *b)
 	return true;
 }
 
+static bool memory_moved(const struct slot *s, const struct gpu_look *look)
+{
+	uint64_t was = s->sight.look.used;
+
+	return (look->used > was ? look->used - was : was - look->used) > MOVED_BYTES;
+}
+
 static bool is_news(const struct slot *s, int code, const struct gpu_look *look, bool deep)
 {
-	const struct gpu_look *old = &s->sight.look;
-	uint64_t moved;
-
 	if (deep || code != s->sight.code || !s->sight.seq)
 		return true;
 	if (code < 0)
 		return false;
-	moved = look->used > old->used ? look->used - old->used : old->used - look->used;
-	return moved > MOVED_BYTES || !same_procs(&look->procs, &old->procs);
+	return memory_moved(s, look) || !same_procs(&look->procs, &s->sight.look.procs);
 }
 
-/* A quick look keeps the figures of the last deep one. */
-static void keep_figures(struct gpu_look *look, const struct gpu_look *old)
+/* What this look did not read is still as the last one that did read it says. */
+static void keep_figures(struct gpu_look *look, const struct gpu_look *old, enum gpu_depth depth)
 {
-	look->valid |= old->valid & ~(uint32_t)(GPU_VALID_MEM | GPU_VALID_PROCS);
-	look->util = old->util;
-	look->power_mw = old->power_mw;
-	look->power_limit_mw = old->power_limit_mw;
-	look->temp_c = old->temp_c;
-	look->mode = old->mode;
-	look->display = old->display;
-	look->persistence = old->persistence;
+	const uint32_t figures =
+		GPU_VALID_UTIL | GPU_VALID_POWER | GPU_VALID_POWER_LIMIT | GPU_VALID_TEMP;
+	const uint32_t modes = GPU_VALID_MODE | GPU_VALID_DISPLAY | GPU_VALID_PERSISTENCE;
+
+	if (depth < GPU_LOOK_FIGURES) {
+		look->valid |= old->valid & figures;
+		look->util = old->util;
+		look->power_mw = old->power_mw;
+		look->power_limit_mw = old->power_limit_mw;
+		look->temp_c = old->temp_c;
+	}
+	if (depth < GPU_LOOK_ALL) {
+		look->valid |= old->valid & modes;
+		look->mode = old->mode;
+		look->display = old->display;
+		look->persistence = old->persistence;
+	}
 }
 
 /* Take in one look, with the lock held. */
-static void take_look(struct eyes *eyes, struct slot *s, int code, bool deep, const char *trouble)
+static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_depth depth,
+		      const char *trouble)
 {
 	struct gpu_look *look = &eyes->look;
+	bool deep = depth >= GPU_LOOK_FIGURES;
 
 	if (code < 0 && ++s->misses < MISSES_MAX) {
 		s->due_ns = 0; /* once may be chance: look again at once */
@@ -185,8 +205,7 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, bool deep, co
 	}
 	if (code == 0) {
 		s->misses = 0;
-		if (!deep)
-			keep_figures(look, &s->sight.look);
+		keep_figures(look, &s->sight.look, depth);
 	}
 
 	bool news = is_news(s, code, look, deep);
@@ -194,42 +213,79 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, bool deep, co
 	s->sight.code = code;
 	if (code == 0) {
 		s->sight.look = *look;
+		s->list_ns = look->end_ns;
 		if (deep)
 			s->deep_ns = look->end_ns;
+		if (depth >= GPU_LOOK_ALL)
+			s->modes_ns = look->end_ns;
 	} else {
 		(void)str_copy(s->sight.trouble, sizeof(s->sight.trouble), trouble);
 		s->due_ns = clock_mono_ns() + RETRY_NS;
 	}
 	if (news) {
 		s->sight.complete = deep;
+		s->sight.checked = depth >= GPU_LOOK_ALL;
 		s->sight.seq++;
 		notify(eyes);
 	}
 }
 
-/* Look at one slot: called with the lock held, which is let go of for the driver calls. */
+static enum gpu_depth choose_depth(const struct slot *s, uint64_t now)
+{
+	bool fast = s->period_ns < FAST_NS || now < s->alert_until_ns;
+
+	if (s->deep_now || (!fast && now - s->modes_ns >= MODES_NS))
+		return GPU_LOOK_ALL;
+	if (!fast && now - s->deep_ns >= DEEP_NS)
+		return GPU_LOOK_FIGURES;
+	if (fast || now - s->list_ns >= LIST_NS)
+		return s->looks % 8 ? GPU_LOOK_QUICK : GPU_LOOK_PROCS;
+	return GPU_LOOK_MEMORY;
+}
+
+/* All devices of one period come due together: one wake-up serves them all. */
+static uint64_t next_due(const struct slot *s, uint64_t now)
+{
+	uint64_t period = now < s->alert_until_ns && s->period_ns > ALERT_LOOK_NS ? ALERT_LOOK_NS
+										  : s->period_ns;
+
+	return (now / period + 1) * period;
+}
+
+/*
+ * Look at one slot: called with the lock held, which is let go of for the driver calls. Memory is
+ * the earliest witness: it moves some 16 ms before a newcomer's process is listed (H200, driver
+ * 580). So at rest it alone is read, and when it moved the list is, at once and then every
+ * ALERT_LOOK_NS.
+ */
 static void look_at(struct eyes *eyes, struct slot *s)
 {
 	uint64_t now = clock_mono_ns();
 	struct gpu_device device = s->device;
-	bool deep = s->deep_now || (s->period_ns >= FAST_NS && now - s->deep_ns >= DEEP_NS);
+	enum gpu_depth depth = choose_depth(s, now);
 	struct err e = ERR_INIT;
 
 	s->deep_now = false;
-	s->due_ns = now + s->period_ns;
+	s->looks++;
 	(void)pthread_mutex_unlock(&eyes->lock);
 	atomic_store(&eyes->look_began_ns, now);
 
-	/* Graphics processes are read with every second quick look at most: they cost a call. */
-	enum gpu_depth depth = deep		  ? GPU_LOOK_ALL
-			       : s->sight.seq % 2 ? GPU_LOOK_PROCS
-						  : GPU_LOOK_QUICK;
 	int code = gpu_look_at(&eyes->nvml, &device, depth, &eyes->look, &e);
+	/* Only this thread writes sights, so that it may read them without the lock. */
+	bool moved = code == 0 && s->sight.seq && memory_moved(s, &eyes->look);
 
+	if (moved && depth == GPU_LOOK_MEMORY) {
+		depth = GPU_LOOK_PROCS;
+		code = gpu_look_at(&eyes->nvml, &device, depth, &eyes->look, &e);
+	}
 	atomic_store(&eyes->look_began_ns, 0);
 	(void)pthread_mutex_lock(&eyes->lock);
 	s->device.rest_bytes = device.rest_bytes;
-	take_look(eyes, s, code, deep, e.text);
+	if (moved)
+		s->alert_until_ns = now + ALERT_NS;
+	s->due_ns = next_due(s, now);
+	if (code < 0 || depth > GPU_LOOK_MEMORY)
+		take_look(eyes, s, code, depth, e.text);
 }
 
 static struct slot *most_due(struct eyes *eyes)

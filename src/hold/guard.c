@@ -9,9 +9,9 @@
  *
  * How often the eyes look:
  *   held, and a hint is on   every HINT_LOOK_NS in turn over the held devices
- *   held                     every HELD_LOOK_NS, each: a newcomer through a node that inotify does
- *                            not see is noticed in time as well
- *   otherwise                every IDLE_LOOK_NS, for the figures; the refresh clock checks besides
+ *   held                     every HELD_LOOK_NS, each, at its memory: a newcomer through a node
+ * that inotify does not see is noticed in time as well (eyes.c) otherwise                every
+ * IDLE_LOOK_NS, for the figures; the refresh clock checks besides
  *
  * Eyes that are stuck in one look for STUCK_NS see nothing, so everything is let go (invariant 3).
  */
@@ -42,7 +42,7 @@
 #include "hold/own.h"
 
 #define HINT_LOOK_NS  (2 * NS_PER_MS)
-#define HELD_LOOK_NS  (20 * NS_PER_MS)
+#define HELD_LOOK_NS  (25 * NS_PER_MS)
 #define IDLE_LOOK_NS  (2 * NS_PER_S)
 #define STUCK_NS      (500 * NS_PER_MS)
 #define RESCAN_NS     (10 * NS_PER_S) /* for device nodes that have come */
@@ -123,7 +123,7 @@ static void on_eyes(struct guard *g)
 		if (!eyes_sight(g->eyes, i, d->sight.seq, &d->sight))
 			continue;
 		gdev_on_sight(g, d);
-		if (d->check && (d->sight.complete || d->sight.code < 0)) {
+		if (d->check && (d->sight.checked || d->sight.code < 0)) {
 			d->check = false;
 			if (d->owner >= 0)
 				gclient_consider(g, gdev_owner(g, d));
