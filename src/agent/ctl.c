@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Handles are freed by libuv after their close callback, so a client and the server each own one
+ * libuv gives a handle back in its close callback, so a client and the server each own one
  * uv_poll_t (and a client a timer) and count those that are open; the last callback frees the
  * struct. Nobody reads more of a client than its one request.
  */
@@ -264,4 +264,5 @@ void ctl_close(struct ctl *ctl)
 		next = c->next;
 		close_client(c);
 	}
+	free_ctl_if_done(ctl);
 }

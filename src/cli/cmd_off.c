@@ -2,10 +2,10 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/pidfd.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/sock.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 
@@ -17,13 +17,16 @@ static const struct opt off_opts[] = {
 	{ 0 },
 };
 
-/* The socket ends with the process. */
-static void wait_end(int fd)
+/*
+ * The agent answers while it still writes its last lines. Its end is that of the process, or, where
+ * its PID means nothing here (another PID namespace), that of the socket.
+ */
+static void wait_end(int pid, int sock)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	char rest[64];
+	cleanup_fd int pidfd = pid > 0 ? pidfd_open(pid, 0) : -1;
+	struct pollfd p = { .fd = pidfd >= 0 ? pidfd : sock, .events = POLLIN };
 
-	while (poll(&p, 1, END_LIMIT_MS) > 0 && sock_recv(fd, rest, sizeof(rest)) > 0)
+	while (poll(&p, 1, END_LIMIT_MS) < 0 && errno == EINTR)
 		;
 }
 
@@ -35,10 +38,11 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 
 	if (code != CMD_OK)
 		return code;
-	wait_end(fd);
 
 	int pid = (int)json_integer_value(json_object_get(doc, "pid"));
 	double ms = json_real_value(json_object_get(doc, "took_ms"));
+
+	wait_end(pid, fd);
 
 	if (!json_is_true(json_object_get(doc, "released"))) {
 		(void)err_set(

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""A scripted guard: speaks src/hold/proto.h on the guard's socket, and says what a test wants."""
+import ctypes as c
+import os
+import socket
+import threading
+import time
+
+VERSION = 1
+(HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED) = range(1, 11)
+SEES, INOTIFY, LOCKED = 1, 2, 4
+BUSY, IDLE, HOLDING, HELD, YIELDING, LEFT = range(6)
+NOTE, START, E_HELD, YIELD = 0, 1, 2, 3
+GIB = 1 << 30
+
+
+class Head(c.Structure):
+    _fields_ = [("version", c.c_uint16), ("type", c.c_uint16), ("size", c.c_uint32)]
+
+
+class Hello(c.Structure):
+    _fields_ = [("head", Head), ("instance", c.c_char * 64), ("last_event", c.c_uint64),
+                ("guard_pid", c.c_int32)]
+
+
+class Guard(c.Structure):
+    _fields_ = [("head", Head), ("pid", c.c_int32), ("n_devices", c.c_uint32),
+                ("flags", c.c_uint32), ("pid_class", c.c_uint32),
+                ("started_wall_ns", c.c_uint64), ("driver", c.c_char * 64),
+                ("trouble", c.c_char * 256)]
+
+
+class Text(c.Structure):
+    _fields_ = [("head", Head), ("code", c.c_int32), ("text", c.c_char * 256)]
+
+
+class Amount(c.Structure):
+    _fields_ = [("kind", c.c_uint32), ("permille", c.c_uint32), ("bytes", c.c_uint64)]
+
+
+class Policy(c.Structure):
+    _fields_ = [("head", Head)] + [(n, c.c_uint8) for n in (
+        "hold", "all", "together", "my_cgroup", "load", "util_low", "util", "util_high")] + [
+        ("leave", c.c_uint32), ("max_devices", c.c_uint32), ("memory", Amount),
+        ("idle_below_bytes", c.c_uint64), ("idle_for_ms", c.c_uint64),
+        ("refresh_ms", c.c_uint64), ("work_ms", c.c_uint64), ("rest_ms", c.c_uint64),
+        ("rehold_ms", c.c_uint64), ("n_gpus", c.c_uint32), ("n_ignore", c.c_uint32),
+        ("ignore_pids", c.c_int32 * 32), ("gpus", (c.c_char * 64) * 64)]
+
+
+class Device(c.Structure):
+    _fields_ = [("head", Head), ("slot", c.c_uint32), ("pad", c.c_uint32),
+                ("uuid", c.c_char * 96),
+                ("name", c.c_char * 96), ("instance", c.c_char * 64), ("reason", c.c_char * 256),
+                ("index", c.c_uint32), ("mig", c.c_int32), ("state", c.c_uint32),
+                ("known", c.c_uint32), ("since_ns", c.c_uint64), ("idle_since_ns", c.c_uint64),
+                ("hold_at_ns", c.c_uint64), ("looked_ns", c.c_uint64),
+                ("mem_total", c.c_uint64), ("mem_used", c.c_uint64), ("mem_free", c.c_uint64),
+                ("held_bytes", c.c_uint64), ("target_bytes", c.c_uint64), ("util", c.c_uint32),
+                ("power_mw", c.c_uint32), ("power_limit_mw", c.c_uint32), ("temp_c", c.c_uint32),
+                ("who_pid", c.c_int32), ("who_uid", c.c_uint32),
+                ("n_procs", c.c_uint32), ("holder_pid", c.c_int32), ("load", c.c_uint32),
+                ("duty_permille", c.c_uint32), ("yields", c.c_uint64)]
+
+
+class Event(c.Structure):
+    _fields_ = [("head", Head), ("seq", c.c_uint64), ("wall_ns", c.c_uint64),
+                ("kind", c.c_uint32), ("slot", c.c_int32), ("index", c.c_uint32),
+                ("state", c.c_uint32), ("uuid", c.c_char * 96), ("instance", c.c_char * 64),
+                ("text", c.c_char * 256), ("pid", c.c_int32), ("user", c.c_char * 32),
+                ("command", c.c_char * 64), ("hint_to_verdict_ns", c.c_uint64),
+                ("verdict_to_freed_ns", c.c_uint64), ("bytes", c.c_uint64),
+                ("took_ns", c.c_uint64)]
+
+
+def hash_of(path):
+    h = 0xcbf29ce484222325
+    for b in os.fsencode(path):
+        h = ((h ^ b) * 0x100000001b3) & (2 ** 64 - 1)
+    return f"{h:016x}"
+
+
+def address(dev_dir, what="guard"):
+    return f"\0tenure/{os.geteuid()}/{hash_of(str(dev_dir))}/{what}"
+
+
+def message(cls, msg_type, **fields):
+    m = cls(**{k: v.encode() if isinstance(v, str) else v for k, v in fields.items()})
+    m.head = Head(VERSION, msg_type, c.sizeof(cls))
+    return m
+
+
+class FakeGuard:
+    """Listens until close(). The behaviour is in attributes that a test may change."""
+
+    def __init__(self, dev_dir, pid=4711):
+        self.dev_dir, self.pid = dev_dir, pid
+        self.flags, self.trouble, self.n_devices = SEES | INOTIFY, "", 2
+        self.refuse = None          # (code, text) instead of WELCOME
+        self.policy_reply = (0, "")
+        self.answer_hello = True
+        self.answer_drop = True
+        self.policies, self.hellos, self.drops = [], [], 0
+        self.devices = [dict(index=0, state=IDLE, reason="nothing foreign"),
+                        dict(index=1, state=BUSY,
+                             reason=f"PID 4242, uid {os.geteuid()}, python train.py, 0.5 GiB")]
+        self.conn = None
+        self.seq = 0
+        self.lock = threading.Lock()
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.bind(address(dev_dir))
+        self.sock.listen(8)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                conn, _ = self.sock.accept()
+            except OSError:
+                return
+            self.conn = conn
+            threading.Thread(target=self.talk, args=(conn,), daemon=True).start()
+
+    def send(self, m, conn=None):
+        """To the client that came last, unless told to which."""
+        with self.lock:
+            (conn or self.conn).send(bytes(m))
+
+    def talk(self, conn):
+        try:
+            while True:
+                buf = conn.recv(65536)
+                if not buf:
+                    return
+                head = Head.from_buffer_copy(buf)
+                assert head.version == VERSION and head.size == len(buf)
+                self.take(conn, head.type, buf)
+        except OSError:
+            return
+
+    def take(self, conn, kind, buf):
+        if kind == HELLO:
+            self.hellos.append(Hello.from_buffer_copy(buf))
+            if not self.answer_hello:
+                return
+            if self.refuse:
+                self.send(message(Text, REFUSED, code=self.refuse[0], text=self.refuse[1]), conn)
+            else:
+                self.send(self.guard(WELCOME), conn)
+        elif kind == POLICY:
+            self.policies.append(Policy.from_buffer_copy(buf))
+            self.send(message(Text, POLICY_REPLY, code=self.policy_reply[0],
+                              text=self.policy_reply[1]), conn)
+            if self.policy_reply[0] == 0:
+                self.tell_devices(conn)
+        elif kind == DROP:
+            self.drops += 1
+            if self.answer_drop:
+                m = Head(VERSION, DROPPED, c.sizeof(Head))
+                self.send(m, conn)
+
+    def guard(self, kind):
+        return message(Guard, kind, pid=self.pid, n_devices=self.n_devices, flags=self.flags,
+                       driver="580.0", trouble=self.trouble, pid_class=1,
+                       started_wall_ns=time.time_ns())
+
+    def tell_devices(self, conn=None):
+        now = time.monotonic_ns()
+        for slot, d in enumerate(self.devices[:self.n_devices]):
+            more = dict(uuid=f"GPU-{slot}", name="NVIDIA H200", mig=-1, since_ns=now,
+                        looked_ns=now, known=7, mem_total=139 * GIB, mem_used=GIB,
+                        mem_free=138 * GIB, util=3, power_mw=80000, instance="default")
+            more.update(d)
+            self.send(message(Device, DEVICE, slot=slot, **more), conn)
+
+    def event(self, kind, slot=0, **fields):
+        self.seq += 1
+        fields.setdefault("instance", "default")
+        self.send(message(Event, EVENT, seq=self.seq, wall_ns=time.time_ns(), kind=kind,
+                          slot=slot, index=max(slot, 0), **fields))
+
+    def hang_up(self):
+        self.conn.shutdown(socket.SHUT_RDWR)
+        self.conn.close()
+
+    def close(self):
+        # A thread in accept() keeps the name until it has returned.
+        self.sock.shutdown(socket.SHUT_RDWR)
+        self.sock.close()
+        if self.conn:
+            try:
+                self.hang_up()
+            except OSError:
+                pass

@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: MIT
+"""The agent against a scripted guard: what it shows and writes, and what a bad line does to it."""
+import json
+import os
+import pathlib
+import pwd
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+import pytest
+
+import fakeguard as fg
+from fakeguard import FakeGuard, GIB
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+
+def wait_for(what, limit=5.0):
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        r = what()
+        if r:
+            return r
+        time.sleep(0.01)
+    raise AssertionError(f"not within {limit} s")
+
+
+def ended(pid):
+    """Gone, or waiting for a parent that does not look."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.fixture
+def dev(tmp_path):
+    path = tmp_path / "dev"
+    path.mkdir()
+    yield path
+    for cmdline in pathlib.Path("/proc").glob("[0-9]*/cmdline"):  # what a failed test left
+        try:
+            if os.fsencode(path) in cmdline.read_bytes():
+                os.kill(int(cmdline.parent.name), signal.SIGKILL)
+        except OSError:
+            pass
+
+
+@pytest.fixture
+def guard(dev):
+    g = FakeGuard(dev)
+    yield g
+    g.close()
+
+
+class Agent:
+    """`tenure hold` or `agent` in the foreground, its lines collected."""
+
+    def __init__(self, build, env, dev, *args, command="hold"):
+        self.p = subprocess.Popen([build / "tenure", command, "--dev-dir", dev, *args], env=env,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.lines, self.buffer = [], b""
+
+    def read_line(self, end):
+        """One line, or None when it does not come before end."""
+        fd = self.p.stdout.fileno()
+        while b"\n" not in self.buffer:
+            if not select.select([fd], [], [], max(0, end - time.monotonic()))[0]:
+                return None
+            data = os.read(fd, 65536)
+            if not data:
+                raise AssertionError(f"ended: {self.lines} {self.p.stderr.read()}")
+            self.buffer += data
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return line.decode()
+
+    def line(self, pattern, limit=5.0):
+        """The next line that the pattern is found in."""
+        end = time.monotonic() + limit
+        while (text := self.read_line(end)) is not None:
+            self.lines.append(text)
+            if re.search(pattern, text):
+                return text
+        raise AssertionError(self.lines)
+
+    def stop(self, sig=signal.SIGINT, code=0):
+        self.p.send_signal(sig)
+        assert self.p.wait(5) == code, self.p.stderr.read()
+
+    def kill(self):
+        if self.p.poll() is None:
+            self.p.kill()
+            self.p.wait()
+
+
+@pytest.fixture
+def agent(build, env, dev):
+    started = []
+
+    def start(*args, **more):
+        started.append(Agent(build, {**env, **more.pop("env", {})}, dev, *args, **more))
+        return started[-1]
+    yield start
+    for a in started:
+        a.kill()
+
+
+def log_of(home):
+    return next((home / ".local/state/tenure/default/logs").glob("agent-*.log"))
+
+
+def events_of(home):
+    path = next((home / ".local/state/tenure/default/events").glob("*.jsonl"))
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_tells_the_policy_and_shows_devices_and_events(guard, agent, home):
+    a = agent("--idle-for", "0", "--memory", "38G", "--gpus", "0,1", "--leave", "1",
+              "--load", "sm", "--util", "60", "--ignore-pid", "77", "--work", "30m",
+              "--rest", "5m")
+    assert "Holding 38.0 GiB on GPUs 0, 1 but the last" in a.line("Holding")
+    assert a.line("gpu 0") == "gpu 0  idle: nothing foreign"
+    assert a.line("gpu 1") == f"gpu 1  busy: PID 4242, {ME}, python train.py, 0.5 GiB"
+    p = guard.policies[0]
+    assert (p.hold, p.all, p.n_gpus, p.gpus[0].value, p.gpus[1].value) == (1, 0, 2, b"0", b"1")
+    assert (p.leave, p.load, p.util, p.n_ignore, p.ignore_pids[0]) == (1, 2, 60, 1, 77)
+    assert (p.memory.kind, p.memory.bytes, p.idle_for_ms) == (0, 38 * GIB, 0)
+    assert (p.work_ms, p.rest_ms) == (1800000, 300000)
+
+    guard.event(fg.E_HELD, state=fg.HELD, bytes=int(117.3 * GIB), took_ns=460_000_000)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d  gpu 0  held 117.3 GiB in 0.46 s \(sm load, 60 %\)",
+                        a.line("held"))
+    guard.event(fg.YIELD, pid=4242, user=f"uid {os.geteuid()}", command="python train.py",
+                hint_to_verdict_ns=78_000_000, verdict_to_freed_ns=43_000_000)
+    assert a.line("yielded").endswith(
+        f"gpu 0  yielded to PID 4242 ({ME}, python train.py): seen after 78 ms, "
+        "free after 43 ms more")
+    t = time.monotonic()
+    a.stop()
+    assert time.monotonic() - t < 1 and guard.drops == 1
+    written = log_of(home).read_text()
+    assert "yielded to PID 4242" in written and "all is free after" in written
+    e = [e for e in events_of(home) if e["event"] == "yield"][0]
+    assert (e["gpu"], e["pid"], e["user"]) == (0, 4242, ME)
+    assert (e["hint_to_verdict_ms"], e["verdict_to_freed_ms"]) == (78, 43)
+
+
+def test_json_lines(guard, agent):
+    a = agent("--json")
+    first = json.loads(a.line("start"))
+    assert first["event"] == "start"
+    guard.event(fg.NOTE, text="hello", slot=-1)
+    note = json.loads(a.line("hello"))
+    assert note["event"] == "note" and note["text"] == "hello" and "gpu" not in note
+    a.stop()
+
+
+def test_events_of_other_instances_are_not_told(guard, agent):
+    a = agent()
+    a.line("gpu 1")
+    guard.event(fg.NOTE, text="theirs", instance="night")
+    guard.event(fg.NOTE, text="ours")
+    a.line("ours")
+    assert not any("theirs" in line for line in a.lines)
+    a.stop()
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_let_go(guard, agent, sig):
+    a = agent()
+    a.line("gpu 1")
+    a.stop(sig)
+    assert guard.drops == 1
+
+
+def test_second_signal_ends_at_once(guard, agent):
+    guard.answer_drop = False
+    a = agent()
+    a.line("gpu 1")
+    a.p.send_signal(signal.SIGINT)
+    wait_for(lambda: guard.drops)
+    a.stop(signal.SIGINT, code=130)
+
+
+def test_guard_that_does_not_confirm(guard, agent):
+    guard.answer_drop = False
+    a = agent()
+    a.line("gpu 1")
+    t = time.monotonic()
+    a.stop(code=1)
+    assert 0.9 < time.monotonic() - t < 2.5
+    assert "did not confirm" in a.p.stderr.read()
+
+
+def test_policy_refused(guard, agent):
+    guard.policy_reply = (-22, "gpus: there is no GPU 9; there are 0 and 1")
+    a = agent("--gpus", "9")
+    assert a.p.wait(5) == 2
+    assert "there is no GPU 9; there are 0 and 1" in a.p.stderr.read()
+
+
+@pytest.mark.parametrize("trouble,n,said", [
+    ("libnvidia-ml.so.1: no such library", 0, "cannot see any GPU: libnvidia-ml.so.1"),
+    ("", 0, "no GPUs on this node"),
+])
+def test_nothing_to_hold(guard, agent, trouble, n, said):
+    guard.trouble, guard.n_devices = trouble, n
+    guard.flags = 0 if trouble else fg.SEES
+    a = agent()
+    assert a.p.wait(5) == 1
+    assert said in a.p.stderr.read()
+
+
+def test_refused_by_the_guard(guard, agent):
+    guard.refuse = (-16, "an agent of this instance is there")
+    a = agent()
+    assert a.p.wait(5) == 1
+    assert "an agent of this instance is there" in a.p.stderr.read()
+
+
+def test_silent_guard(guard, agent):
+    guard.answer_hello = False
+    a = agent()
+    assert a.p.wait(8) == 1
+    assert "did not answer the greeting" in a.p.stderr.read()
+
+
+@pytest.mark.parametrize("packet,said", [
+    (b"x", "no sense"),
+    (b"\0" * 65000, "no sense"),
+    (struct.pack("<HHI", 1, fg.DROPPED, 9), "no sense"),
+    (struct.pack("<HHI", 1, 200, 8), "no sense"),
+    (struct.pack("<HHI", 2, fg.DROPPED, 8), "another version"),
+    (struct.pack("<HHI", 1, fg.DROP, 8), "no sense"),
+    (bytes(fg.message(fg.Guard, fg.WELCOME, pid=1)), "no sense"),
+], ids=["short", "long", "size", "type", "version", "ours", "late-welcome"])
+def test_garbage_ends_the_line_and_a_new_one_is_made(guard, agent, packet, said):
+    a = agent()
+    a.line("gpu 1")
+    with guard.lock:
+        guard.conn.send(packet)
+    assert said in a.line("guard \\(PID 4711\\)")
+    a.line("told again what to hold")
+    wait_for(lambda: len(guard.policies) == 2)
+    guard.event(fg.NOTE, text="still here")
+    a.line("still here")
+    a.stop()
+
+
+def test_unterminated_strings_and_wild_numbers(guard, agent):
+    a = agent()
+    a.line("gpu 1")
+    m = fg.message(fg.Event, fg.EVENT, seq=1, kind=99, slot=77, index=5)
+    raw = bytearray(bytes(m))
+    off = fg.Event.text.offset
+    raw[off:off + 256] = b"A" * 256
+    off = fg.Event.instance.offset
+    raw[off:off + 8] = b"default\0"
+    with guard.lock:
+        guard.conn.send(bytes(raw))
+    assert "gpu 5  AAAA" in a.line("AAAA")
+    with guard.lock:
+        guard.conn.send(bytes(fg.message(fg.Device, fg.DEVICE, slot=2 ** 32 - 1, state=99)))
+    guard.seq = 1
+    guard.event(fg.NOTE, text="fine")
+    a.line("fine")
+    a.stop()
+
+
+def test_lost_guard_is_replaced_and_events_go_on(dev, agent):
+    first = FakeGuard(dev)
+    a = agent()
+    a.line("gpu 1")
+    first.event(fg.NOTE, text="one")
+    a.line("one")
+    first.close()
+    a.line("is gone: nothing is held")
+    second = FakeGuard(dev, pid=4712)
+    try:
+        a.line("guard .PID 4712.; it is told again", limit=20)
+        wait_for(lambda: second.policies)
+        assert second.hellos[0].guard_pid == 4711 and second.hellos[0].last_event == 1
+        second.event(fg.NOTE, text="first of the second")  # its numbers start anew
+        a.line("first of the second")
+        a.stop()
+    finally:
+        second.close()
+
+
+def test_events_told_twice_are_shown_once(guard, agent, home):
+    a = agent()
+    a.line("gpu 1")
+    guard.event(fg.NOTE, text="echo")
+    guard.seq = 0
+    guard.event(fg.NOTE, text="echo")
+    guard.event(fg.NOTE, text="then")
+    a.line("then")
+    assert sum("echo" in line for line in a.lines) == 1
+    a.stop()
+
+
+def test_for_ends_it(guard, agent):
+    a = agent("--for", "300ms")
+    a.line("the time is up")
+    assert a.p.wait(3) == 0 and guard.drops == 1
+
+
+def test_until_ends_it(guard, agent):
+    at = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 2))
+    a = agent("--until", at)
+    a.line("the time has come")
+    assert a.p.wait(3) == 0
+
+
+def test_status_on_off(guard, tenure, dev, home):
+    d = ("--dev-dir", str(dev))
+    r = tenure("status", *d)
+    assert r.returncode == 3
+    assert "not running for instance default; start it with: tenure on" in r.stderr
+    assert tenure("off", *d).returncode == 3
+    r = tenure("on", *d)
+    assert r.returncode == 0, r.stderr
+    pid = int(re.search(r"PID (\d+)", r.stdout).group(1))
+    again = tenure("on", *d)
+    assert again.returncode == 1
+    assert f"already running for instance default: PID {pid}, since " in again.stderr
+    assert tenure("hold", *d).returncode == 1
+    wait_for(lambda: len(json.loads(tenure("status", "--json", *d).stdout)["devices"]) == 2)
+    guard.event(fg.YIELD, pid=1, verdict_to_freed_ns=5_000_000)
+    s = wait_for(lambda: (lambda s: s if s["yields"] else None)(
+        json.loads(tenure("status", "--json", *d).stdout)))
+    assert s["phase"] == "waiting" and s["agent"]["pid"] == pid
+    assert s["guard"]["pid"] == 4711 and s["guard"]["pid_class"] == "same"
+    assert s["devices"][1]["reason"] == f"PID 4242, {ME}, python train.py, 0.5 GiB"
+    assert s["devices"][0]["power_w"] == 80 and s["devices"][0]["temperature_c"] is None
+    assert s["log"][-1].endswith("yielded to PID 1: free after 5.0 ms")
+    text = tenure("status", *d).stdout
+    assert "waiting" in text and "Last yields:" in text and "gpu 1  NVIDIA H200: PID 4242" in text
+    assert "\033" not in text
+    table = text[text.index("\nGPU"):text.index("\n  gpu 0")]
+    assert all(len(line) <= 80 for line in table.splitlines()), table
+    r = tenure("off", *d)
+    assert r.returncode == 0 and f"PID {pid}" in r.stdout and guard.drops == 1
+    assert ended(pid)
+    assert tenure("status", *d).returncode == 3
+
+
+def test_on_tells_why_it_did_not_come_up(guard, tenure, dev):
+    guard.policy_reply = (-22, "no such GPU")
+    r = tenure("on", "--dev-dir", str(dev))
+    assert r.returncode == 2 and "no such GPU" in r.stderr
+    assert tenure("status", "--dev-dir", str(dev)).returncode == 3
+
+
+def test_instances_are_apart(guard, tenure, dev):
+    d = ("--dev-dir", str(dev))
+    assert tenure("on", "--instance", "one", *d).returncode == 0
+    assert tenure("on", "--no-hold", "--instance", "two", *d).returncode == 0
+    assert [p.hold for p in guard.policies] == [1, 0]
+    assert tenure("status", *d).returncode == 3
+    s = json.loads(tenure("status", "--json", "--instance", "one", *d).stdout)
+    assert s["instance"] == "one"
+    assert tenure("off", "--instance", "one", *d).returncode == 0
+    assert tenure("off", "--instance", "two", *d).returncode == 0
+
+
+@pytest.mark.parametrize("packet", [b"", b"x", b"\0" * 8, struct.pack("<IHH", 0x746e7263, 2, 1),
+                                    struct.pack("<IHH", 0x746e7263, 1, 99), b"z" * 100000],
+                         ids=["empty", "short", "magic", "version", "verb", "long"])
+def test_garbage_on_the_agents_socket(guard, agent, tenure, dev, packet):
+    a = agent()
+    a.line("gpu 1")
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect(fg.address(dev, "default/agent"))
+    s.send(packet)
+    s.settimeout(2)
+    assert s.recv(10) == b""
+    assert tenure("status", "--dev-dir", str(dev)).returncode == 0
+    a.stop()
+
+
+def test_many_idle_clients_do_not_shut_others_out_for_ever(guard, agent, tenure, dev):
+    a = agent()
+    a.line("gpu 1")
+    idle = []
+    for _ in range(40):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.connect(fg.address(dev, "default/agent"))
+        idle.append(s)
+    wait_for(lambda: tenure("status", "--dev-dir", str(dev)).returncode == 0, limit=10)
+    a.stop()
+
+
+def test_files_that_cannot_be_written_stop_nothing(guard, agent, home, tenure, dev):
+    state = home / ".local/state/tenure/default"
+    state.mkdir(parents=True)
+    (state / "logs").write_text("not a directory")
+    a = agent()
+    a.line("gpu 1")
+    guard.event(fg.NOTE, text="still told")
+    a.line("still told")
+    s = json.loads(tenure("status", "--json", "--dev-dir", str(dev)).stdout)
+    assert s["lines_lost"] > 0 and s["log"][-1].endswith("still told")
+    assert any(e["text"].endswith("still told") for e in events_of(home))
+    a.stop()
+
+
+def test_unwritable_state_directory(guard, agent, home):
+    a = agent("--state-dir", "/proc/nowhere")
+    a.line("gpu 1")
+    a.stop()
+
+
+def test_stopped_reader_of_the_terminal_stops_nothing(guard, agent, tenure, dev):
+    a = agent()  # nobody reads its output: the pipe fills
+    wait_for(lambda: guard.policies)
+    for i in range(2000):
+        guard.event(fg.NOTE, text=f"event {i} " + "x" * 200)
+    assert tenure("status", "--dev-dir", str(dev)).returncode == 0
+    t = time.monotonic()
+    a.p.send_signal(signal.SIGTERM)
+    assert a.p.wait(5) == 0
+    assert time.monotonic() - t < 2 and guard.drops == 1
+
+
+def test_bad_options(tenure, dev):
+    for args, said in ((("--memory", "38"), "38G"), (("--idle-for", "5"), "5m"),
+                       (("--util-band", "80,70,60"), "util"), (("--rest", "5m"), "work"),
+                       (("--ignore-pid", "0"), "PID"), (("--for", "0"), "for")):
+        r = tenure("hold", "--dev-dir", str(dev), *args)
+        assert r.returncode == 2 and said in r.stderr, (args, r.stderr)
