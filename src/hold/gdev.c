@@ -402,10 +402,11 @@ void gdev_unwant(struct guard *g, struct gdev *d, const char *reason)
 static void leave(struct guard *g, struct gdev *d)
 {
 	gdev_unwant(g, d, "left for others");
-	if (gdev_occupied(d) || d->state == DEV_LEFT)
+	if (gdev_occupied(d))
 		return;
 	gdev_say(d, d->owner >= 0 ? "left for others" : "not selected");
-	(void)step(g, d, EV_LEAVE);
+	if (d->state != DEV_LEFT)
+		(void)step(g, d, EV_LEAVE);
 }
 
 void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left)
@@ -655,6 +656,9 @@ static void grow(struct guard *g, struct gdev *d, uint64_t now)
 
 void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 {
+	/* A newcomer's quiet start is not worth more than an agent that was told to end at once. */
+	if (d->holder.end_at_ns > now_ns && d->owner >= 0 && gdev_owner(g, d)->dropping)
+		d->holder.end_at_ns = now_ns;
 	if (d->holder.pid && d->holder.end_at_ns && now_ns >= d->holder.end_at_ns &&
 	    !d->holder.ending)
 		gholder_tell(d, HOLDER_END);
