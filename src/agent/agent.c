@@ -35,6 +35,7 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "hold/names.h"
+#include "hold/state.h"
 
 #define STOP_LIMIT_MS	1000 /* DROPPED is due; then we end without it */
 #define FLUSH_LIMIT_MS	500  /* the last lines get so long */
@@ -71,7 +72,8 @@ struct agent {
 	uv_timer_t watch_timer;
 	uint64_t end_ns; /* monotonic, --for */
 
-	bool fresh[PROTO_DEVICES_MAX]; /* told since the policy was taken */
+	uint64_t told_ns;	       /* the policy was given to the link */
+	bool fresh[PROTO_DEVICES_MAX]; /* looked at since */
 	bool table_due, silent;
 	uint64_t stop_ns, flush_ns;
 	struct ctl_client *off_clients[OFF_CLIENTS_MAX];
@@ -266,6 +268,12 @@ static void become_ready(struct agent *a)
 
 /* -------- what the guard says -------- */
 
+static void tell_policy(struct agent *a)
+{
+	a->told_ns = clock_mono_ns();
+	guardlink_set_policy(a->link, &a->view.policy);
+}
+
 static void look_at_guard(struct agent *a, const struct msg_guard *g)
 {
 	char text[PROTO_TEXT_MAX + 128];
@@ -279,7 +287,7 @@ static void look_at_guard(struct agent *a, const struct msg_guard *g)
 				"there are no GPUs on this node; to try tenure without one: tenure "
 				"sim --gpus 4 -- tenure hold");
 		else
-			guardlink_set_policy(a->link, &a->view.policy);
+			tell_policy(a);
 		return;
 	}
 	if (g->trouble[0])
@@ -343,7 +351,9 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 	struct agent *a = user;
 
 	a->view.devices[slot] = *dev;
-	a->view.seen[slot] = a->fresh[slot] = true;
+	a->view.seen[slot] = true;
+	/* What is left for others is not looked at for us. */
+	a->fresh[slot] = dev->looked_ns >= a->told_ns || dev->state == DEV_LEFT;
 	if (slot >= a->view.n_slots)
 		a->view.n_slots = slot + 1;
 	(void)users_put_names(a->users, dev->reason, NULL, 0); /* so that it is known when asked */
