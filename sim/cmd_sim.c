@@ -356,10 +356,10 @@ static int run_sim(const struct cmd_ctx *ctx, struct err *e)
 static const struct opt options[] = {
 	{ .name = "gpus",
 	  .short_name = 'n',
-	  .spec = { VALUE_UINT, 1, 16 },
+	  .spec = { VALUE_UINT, 0, 16 },
 	  .arg = "N",
 	  .def = "1",
-	  .help = "how many cards" },
+	  .help = "how many cards; 0: a driver that finds none" },
 	{ .name = "model",
 	  .spec = { VALUE_WORDS },
 	  .arg = "NAME",
