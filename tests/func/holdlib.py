@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: MIT
+"""A simulated machine that stays while a test works on it, and holds on it by the real program.
+
+Everything that is waited for has a limit, and close() ends whatever still runs on the machine.
+"""
+import json
+import os
+import pathlib
+import queue
+import re
+import signal
+import subprocess
+import threading
+import time
+
+GIB = 1 << 30
+# No waiting between the looks: a test is not patient.
+QUICK = ("--idle-for", "0", "--refresh", "200ms", "--rehold-after", "1s")
+
+
+def wait_for(what, limit=10.0, step=0.02):
+    """What what() returns, once that is true."""
+    end = time.monotonic() + limit
+    while True:
+        r = what()
+        if r:
+            return r
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {limit} s; the last answer was {r!r}")
+        time.sleep(step)
+
+
+def alive(pid):
+    """A process of that number runs; a zombie does not."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Hold:
+    """`tenure hold --json` (or another command): events as they come, from a thread."""
+
+    def __init__(self, machine, args, command="hold", quick=True):
+        self.process = subprocess.Popen(
+            [machine.tenure, command, "--json", *(QUICK if quick else ()), *map(str, args)],
+            env=machine.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.pid = self.process.pid
+        self.events, self.queue = [], queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.queue.put(json.loads(line))
+        self.queue.put(None)
+
+    def next(self, kind, limit=10.0, **fields):
+        """The next event of that kind with these fields; those before it are kept in events."""
+        end = time.monotonic() + limit
+        while True:
+            try:
+                e = self.queue.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"no {kind} {fields} within {limit} s: {self.texts()}")
+            if e is None:
+                raise AssertionError(f"ended without {kind} {fields}: {self.texts()} "
+                                     + self.process.stderr.read())
+            self.events.append(e)
+            if e["event"] == kind and all(e.get(k) == v for k, v in fields.items()):
+                return e
+
+    def texts(self):
+        return [e.get("text") for e in self.events]
+
+    def held(self, *gpus, limit=15.0):
+        """Wait until these are held, in any order; the events by gpu."""
+        found = {}
+        while set(found) != set(gpus):
+            e = self.next("held", limit)
+            found[e["gpu"]] = e
+        return found
+
+    def seen(self, kind, **fields):
+        """All events of that kind until now."""
+        while not self.queue.empty():
+            e = self.queue.get()
+            if e is not None:
+                self.events.append(e)
+        return [e for e in self.events
+                if e["event"] == kind and all(e.get(k) == v for k, v in fields.items())]
+
+    def end(self, sig=signal.SIGINT, limit=5.0):
+        """Its exit code after that signal."""
+        self.process.send_signal(sig)
+        return self.process.wait(limit)
+
+
+class Machine:
+    """`tenure sim` around a process that only waits; everything else gets its environment."""
+
+    def __init__(self, build, env, tmp_path, gpus=2, speed=0.2, options=()):
+        self.tenure, self.newcomer_path = build / "tenure", build / "sim/newcomer"
+        self.started = []
+        # A neighbour's settings, and its CUDA_VISIBLE_DEVICES, are none of ours.
+        env = {k: v for k, v in env.items() if k != "CUDA_VISIBLE_DEVICES"}
+        self.sim = subprocess.Popen(
+            [self.tenure, "sim", "--gpus", str(gpus), "--speed", str(speed), *map(str, options),
+             "--", "sh", "-c", "env; echo .; read line"],
+            env={**env, "TMPDIR": str(tmp_path)}, text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE)
+        self.env = {}
+        for line in iter(self.sim.stdout.readline, ".\n"):
+            assert line, "tenure sim ended"
+            name, is_set, value = line.rstrip("\n").partition("=")
+            if is_set:
+                self.env[name] = value
+        self.dev_dir = self.env["TENURE_DEV_DIR"]
+
+    # --- programs on it ---
+
+    def run(self, *args, timeout=20, **more_env):
+        return subprocess.run([self.tenure, *map(str, args)], env={**self.env, **more_env},
+                              text=True, capture_output=True, timeout=timeout)
+
+    def ctl(self, *args):
+        r = self.run("sim", "ctl", *args)
+        assert r.returncode == 0, r.stderr
+        return r.stdout
+
+    def hold(self, *args, **more):
+        self.started.append(Hold(self, args, **more))
+        return self.started[-1]
+
+    def newcomer(self, *args, wait=True, **more_env):
+        """Start it; with wait, its report."""
+        p = subprocess.Popen([self.newcomer_path, *map(str, args)], text=True,
+                             env={**self.env, **more_env}, stdout=subprocess.PIPE)
+        return json.loads(p.communicate(timeout=20)[0]) if wait else p
+
+    def status(self, *args):
+        r = self.run("status", "--json", *args)
+        assert r.returncode == 0, r.stderr
+        return json.loads(r.stdout)
+
+    def device(self, gpu, *args):
+        """Its part of the status; the card's own where it has MIG instances."""
+        return wait_for(lambda: next((d for d in self.status(*args)["devices"]
+                                      if d["gpu"] == gpu and d["mig"] is None), None))
+
+    def wait_state(self, gpu, state, *args, reason="", limit=10.0):
+        def there():
+            d = self.device(gpu, *args)
+            return d if d["state"] == state and re.search(reason, d["reason"] or "") else None
+        return wait_for(there, limit, 0.1)
+
+    # --- what is there ---
+
+    def used(self):
+        """Bytes in use on each card, as the machine itself counts."""
+        return [d["used_bytes"] for d in self.show()["devices"]]
+
+    def show(self):
+        return json.loads(self.ctl("show", "--json"))
+
+    def pids(self, name=None):
+        """Live processes on this machine, by the environment that they were started with; with a
+        name, those whose command line begins with it."""
+        mark = f"TENURE_DEV_DIR={self.dev_dir}\0".encode()
+        found = []
+        for p in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (p / "environ").read_bytes() + b"\0" and alive(p.name):
+                    found.append((int(p.name), (p / "cmdline").read_bytes()))
+            except OSError:
+                pass
+        return [pid for pid, line in found if name is None or re.match(name.encode(), line)]
+
+    def holders(self):
+        return self.pids("tenure-hold:")
+
+    def guards(self):
+        return self.pids("tenure\0guard")
+
+    def empty(self):
+        """Nothing of tenure is left, and no memory is in use."""
+        return not self.holders() and not any(self.used())
+
+    def close(self):
+        for h in self.started:
+            if h.process.poll() is None:
+                h.process.kill()
+            h.process.wait()
+        own = {self.sim.pid, *map(int, self.children(self.sim.pid))}
+        for pid in self.pids():
+            if pid not in own:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        self.sim.stdin.close()
+        try:
+            self.sim.wait(5)
+        except subprocess.TimeoutExpired:
+            self.sim.kill()
+            self.sim.wait()
+
+    @staticmethod
+    def children(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except OSError:
+            return []
