@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * `occupy on | off | status`: the commands, options and files of gpu-occupy, with tenure below.
+ *
+ * Exit codes: 0; 1 it failed, or runs already; 2 usage; 3 `status` when it does not run.
+ */
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/pidfd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/opts.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "compat/hold_child.h"
+#include "compat/occupy_daemon.h"
+#include "compat/occupy_files.h"
+#include "gpu/device.h"
+
+#define OFF_LIMIT_MS 5000
+#define LOG_LINES    10
+#define LOG_MAX	     (64UL << 20)
+#define HELP_WIDTH   80
+#define DEFAULT_GPUS 4 /* 0-3, of those that exist */
+
+enum exit_code { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_RUNNING };
+
+static const struct opt on_opts[] = {
+	{ .name = "gpus",
+	  .spec = { VALUE_GPUS },
+	  .arg = "0 1 2",
+	  .help = "which GPUs (default 0 1 2 3, those that exist)" },
+	{ .name = "memory",
+	  .spec = { VALUE_STRING },
+	  .arg = "GB",
+	  .def = "38",
+	  .help = "memory to occupy on each GPU" },
+	{ .name = "mem_threshold",
+	  .spec = { VALUE_STRING },
+	  .arg = "GB",
+	  .def = "1",
+	  .help = "start when all of the GPUs use less than this; 0: at once" },
+	{ .name = "wait_minutes",
+	  .spec = { VALUE_STRING },
+	  .arg = "MIN",
+	  .def = "5",
+	  .help = "and have done so for so long; 0: at once" },
+	{ .name = "refresh_minutes",
+	  .spec = { VALUE_STRING },
+	  .arg = "MIN",
+	  .def = "1",
+	  .help = "how often to look" },
+	{ .name = "compute_min",
+	  .spec = { VALUE_STRING },
+	  .arg = "MIN",
+	  .def = "30",
+	  .help = "length of a period of load" },
+	{ .name = "sleep_min",
+	  .spec = { VALUE_STRING },
+	  .arg = "MIN",
+	  .def = "5",
+	  .help = "pause between two of them; the memory is kept" },
+	{ .name = "no_compute", .spec = { VALUE_FLAG }, .help = "memory only, no load" },
+	{ .name = "help", .short_name = 'h', .spec = { VALUE_FLAG }, .help = "show this help" },
+	{ 0 },
+};
+
+static int fail(enum exit_code code, const char *text)
+{
+	(void)fprintf(stderr, "occupy: %s\n", text);
+	return (int)code;
+}
+
+static void help(FILE *out)
+{
+	struct opts *o = opts_new();
+
+	opts_add_rows(o, on_opts);
+
+	cleanup_free char *options = opts_help(o, HELP_WIDTH);
+
+	(void)fprintf(
+		out,
+		"Usage:\n"
+		"  occupy on [options]   start to occupy GPUs, in the background\n"
+		"  occupy off            stop, or cancel the waiting\n"
+		"  occupy status         what it does, and the end of its log\n"
+		"\n"
+		"Waits until all of the GPUs have been idle for the whole time (one that is used\n"
+		"sets the clock back), then occupies memory on each and computes now and then.\n"
+		"\n"
+		"This is tenure with the commands of gpu-occupy, and it does better in one thing: as\n"
+		"soon as somebody else's process starts on an occupied GPU, everything on that GPU is\n"
+		"free for it, before it asks for memory. When it has gone, the GPU is occupied again.\n"
+		"A GPU on which somebody's process is already is not touched, whatever the threshold.\n"
+		"\n"
+		"%s\n"
+		"Examples:\n"
+		"  $ occupy on\n"
+		"  $ occupy on --gpus 0 1 --memory 20 --no_compute\n"
+		"  $ occupy on --mem_threshold 0.5 --wait_minutes 2\n"
+		"\n"
+		"Files: ~/.config/gpu_occupy/occupy.log (emptied by \"on\") and occupy.pid.\n"
+		"\"tenure status --instance occupy\" tells more. What has no option here, such as the\n"
+		"kind of load, is a setting of tenure: see tenure help hold, tenure config show.\n",
+		options);
+	(void)opts_free(o);
+}
+
+/* -------- what is asked for -------- */
+
+/* A number as the original took it: "20", "0.5", "1e-2"; not negative. */
+static int get_number(const struct opts *o, const char *name, double max, double *ret,
+		      struct err *e)
+{
+	const char *text = opts_value(o, name)->str;
+	char *end;
+	double v = strtod(text, &end);
+
+	if (end == text || *end || !isfinite(v) || v < 0)
+		return err_set(e, -EINVAL, "--%s \"%s\": it wants a number, such as 2 or 0.5", name,
+			       text);
+	if (v > max)
+		return err_set(e, -ERANGE, "--%s %s: at most %g", name, text, max);
+	*ret = v;
+	return 0;
+}
+
+static int get_minutes(const struct opts *o, const char *name, uint64_t *ret_ms, struct err *e)
+{
+	double minutes;
+	int r = get_number(o, name, 1e6, &minutes, e);
+
+	if (r == 0)
+		*ret_ms = (uint64_t)llround(minutes * 60e3);
+	return r;
+}
+
+static int get_wants(const struct opts *o, struct occupy_wants *w, struct err *e)
+{
+	const uint64_t refresh_min_ms = 100;
+
+	if (get_number(o, "memory", 1e6, &w->memory_gb, e) < 0 ||
+	    get_number(o, "mem_threshold", 1e6, &w->threshold_gb, e) < 0 ||
+	    get_minutes(o, "wait_minutes", &w->wait_ms, e) < 0 ||
+	    get_minutes(o, "refresh_minutes", &w->refresh_ms, e) < 0 ||
+	    get_minutes(o, "compute_min", &w->compute_ms, e) < 0 ||
+	    get_minutes(o, "sleep_min", &w->sleep_ms, e) < 0)
+		return e->code;
+	if (w->memory_gb <= 0)
+		return err_set(e, -EINVAL, "--memory 0: nothing would be occupied");
+	if (w->refresh_ms < refresh_min_ms)
+		w->refresh_ms = refresh_min_ms;
+	w->at_once = w->wait_ms == 0 || w->threshold_gb <= 0;
+	w->no_compute = opts_flag(o, "no_compute");
+	return 0;
+}
+
+/* -------- which GPUs -------- */
+
+static bool has_card(const struct gpu_list *list, uint32_t index)
+{
+	for (uint32_t i = 0; i < list->n; i++)
+		if (list->d[i].index == index)
+			return true;
+	return false;
+}
+
+static int pick_default(const struct gpu_list *list, struct strbuf *ret)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < DEFAULT_GPUS; i++) {
+		if (!has_card(list, i))
+			continue;
+		strbuf_addf(ret, "%s%u", n ? "," : "", (unsigned int)i);
+		n++;
+	}
+	if (n < DEFAULT_GPUS)
+		printf("Note: of the default GPUs 0-3 there are %u here: %s\n", n, strbuf_str(ret));
+	return 0;
+}
+
+static int check_given(const struct gpu_list *list, const struct gpu_picks *picks, struct err *e)
+{
+	for (size_t i = 0; i < picks->n; i++) {
+		const struct gpu_pick *p = &picks->picks[i];
+		cleanup_free char *text = p->by_uuid ? xstrdup(p->uuid) : xasprintf("%u", p->index);
+
+		if (!p->by_uuid && has_card(list, p->index))
+			continue;
+		if (gpu_find(list, text, e) < 0)
+			return e->code;
+	}
+	return 0;
+}
+
+static int pick_gpus(const struct opts *o, struct strbuf *ret, struct err *e)
+{
+	struct gpu_list *list = xcalloc(1, sizeof(*list));
+	struct nvml nvml = { 0 };
+	int r = nvml_load(&nvml, e);
+
+	if (r == 0)
+		r = nvml_start(&nvml, e);
+	if (r == 0)
+		r = gpu_enumerate(&nvml, list, e);
+	if (r == 0 && opts_given(o, "gpus")) {
+		r = check_given(list, &opts_value(o, "gpus")->gpus, e);
+		strbuf_adds(ret, opts_text(o, "gpus"));
+	} else if (r == 0) {
+		r = pick_default(list, ret);
+	}
+	nvml_stop(&nvml);
+	nvml_unload(&nvml);
+	free(list);
+	return r;
+}
+
+/* -------- on -------- */
+
+static void say_started(const struct occupy_wants *w, const struct occupy_files *f, pid_t pid)
+{
+	printf("Occupy started (PID: %d)\n", (int)pid);
+	if (w->at_once)
+		printf("Occupying %gGB on each of GPU(s) %s, each as soon as nobody is on it\n",
+		       w->memory_gb, w->gpus);
+	else
+		printf("Waiting until GPU(s) %s have all used less than %gGB for %g minutes, then "
+		       "occupying %gGB on each\n",
+		       w->gpus, w->threshold_gb, (double)w->wait_ms / 60e3, w->memory_gb);
+	printf("Log file: %s\n"
+	       "Use 'occupy status' to check, 'occupy off' to stop\n",
+	       f->log);
+}
+
+static int start(const struct opts *o, const struct occupy_files *f, struct err *e)
+{
+	cleanup_strbuf struct strbuf gpus = STRBUF_INIT;
+	struct occupy_wants w = { 0 };
+	pid_t pid = 0;
+
+	if (get_wants(o, &w, e) < 0)
+		return EXIT_USAGE;
+
+	cleanup_fd int lock = occupy_files_lock(f, e);
+
+	if (lock < 0 || pick_gpus(o, &gpus, e) < 0)
+		return EXIT_FAILED;
+	w.gpus = strbuf_str(&gpus);
+	if (occupy_daemon_start(&w, f, &pid, e) < 0)
+		return EXIT_FAILED;
+	say_started(&w, f, pid);
+	return EXIT_OK;
+}
+
+static int run_on(const struct opts *o, const struct occupy_files *f)
+{
+	char host[OCCUPY_HOST_MAX];
+	struct err e = ERR_INIT;
+	struct proc_id id;
+
+	switch (occupy_files_look(f, &id, host)) {
+	case OCCUPY_ON:
+		printf("Occupy is already running (PID: %d)\nUse 'occupy off' to stop it first\n",
+		       (int)id.pid);
+		return EXIT_FAILED;
+	case OCCUPY_ELSEWHERE:
+		printf("Note: the log and the PID file were those of host %s (PID: %d); from here "
+		       "on they are this host's\n",
+		       host, (int)id.pid);
+		break;
+	case OCCUPY_STALE:
+		printf("Note: the PID file is left over from a process that has ended\n");
+		occupy_files_unclaim(f);
+		break;
+	case OCCUPY_OFF:
+		break;
+	}
+
+	int code = start(o, f, &e);
+
+	return code == EXIT_OK ? code : fail((enum exit_code)code, e.text);
+}
+
+/* -------- off -------- */
+
+static bool is_waiting(void)
+{
+	struct hold_child *h = hold_child_new(OCCUPY_INSTANCE, NULL);
+	json_t *status = h ? hold_child_status(h) : NULL;
+	const char *phase = json_string_value(json_object_get(status, "phase"));
+	bool waiting = phase && strcmp(phase, "waiting") == 0;
+
+	json_decref(status);
+	(void)hold_child_free(h);
+	return waiting;
+}
+
+/* By descriptor: a PID that is given away meanwhile gets no signal. */
+static int end_process(const struct proc_id *id, struct err *e)
+{
+	cleanup_fd int fd = pidfd_open(id->pid, 0);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	if (fd < 0 || !proc_alive(id))
+		return 0;
+	if (pidfd_send_signal(fd, SIGTERM, NULL, 0) < 0)
+		return err_sys(e, errno, "end PID %d", (int)id->pid);
+	if (poll(&p, 1, OFF_LIMIT_MS) == 0)
+		return err_set(e, -ETIMEDOUT, "PID %d has not ended within %d s", (int)id->pid,
+			       OFF_LIMIT_MS / 1000);
+	return 0;
+}
+
+static int run_off(const struct opts *o, const struct occupy_files *f)
+{
+	char host[OCCUPY_HOST_MAX];
+	struct err e = ERR_INIT;
+	struct proc_id id;
+	bool waiting;
+
+	switch (occupy_files_look(f, &id, host)) {
+	case OCCUPY_ELSEWHERE:
+		printf("Occupy was started on host %s (PID: %d); stop it there\n", host,
+		       (int)id.pid);
+		return EXIT_FAILED;
+	case OCCUPY_STALE:
+		occupy_files_unclaim(f);
+		__attribute__((fallthrough));
+	case OCCUPY_OFF:
+		printf("Occupy is not running\n");
+		return EXIT_OK;
+	case OCCUPY_ON:
+		break;
+	}
+	waiting = is_waiting();
+	if (end_process(&id, &e) < 0)
+		return fail(EXIT_FAILED, e.text);
+	printf(waiting ? "Waiting cancelled, occupy has ended (PID: %d)\n"
+		       : "Occupy stopped (PID: %d), all of its GPU memory is free\n",
+	       (int)id.pid);
+	return EXIT_OK;
+}
+
+/* -------- status -------- */
+
+static void show_log(const struct occupy_files *f)
+{
+	cleanup_free char *text = NULL;
+	size_t len, at;
+	int lines = 0;
+
+	printf("Log file: %s\n", f->log);
+	if (fs_read_file(f->log, LOG_MAX, &text, &len, NULL) < 0 || len == 0)
+		return;
+	for (at = len - 1; at > 0; at--)
+		if (text[at - 1] == '\n' && ++lines == LOG_LINES)
+			break;
+	printf("\nLast %d log entries:\n", LOG_LINES);
+	for (char *save, *line = strtok_r(text + at, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save))
+		printf("  %s\n", line);
+}
+
+static void show_phase(void)
+{
+	static const char *const off = "Use 'occupy off' to stop occupying and exit";
+	static const struct {
+		const char *phase, *text, *hint;
+	} phases[] = {
+		{ "waiting", "Currently in waiting phase - monitoring GPU usage",
+		  "Use 'occupy off' to cancel waiting and exit" },
+		{ "holding", "Currently occupying GPU(s)", off },
+		{ "releasing", "Stopping, freeing the GPU(s)", NULL },
+		{ "blind", "Currently unable to see the GPU(s), so none is occupied", off },
+	};
+	struct hold_child *h = hold_child_new(OCCUPY_INSTANCE, NULL);
+	json_t *status = h ? hold_child_status(h) : NULL;
+	const char *phase = json_string_value(json_object_get(status, "phase"));
+	const char *sentence = json_string_value(json_object_get(status, "sentence"));
+	size_t i = 0;
+
+	while (phase && i < ARRAY_LEN(phases) && strcmp(phase, phases[i].phase) != 0)
+		i++;
+	if (!phase || i == ARRAY_LEN(phases))
+		printf("\n[Status: Starting]\n%s\n", off);
+	else if (strcmp(phase, "holding") == 0 && sentence)
+		printf("\n[Status: %s - %s]\n%s\n", phases[i].text, sentence, phases[i].hint);
+	else
+		printf("\n[Status: %s]\n%s%s", phases[i].text, phases[i].hint ? phases[i].hint : "",
+		       phases[i].hint ? "\n" : "");
+	json_decref(status);
+	(void)hold_child_free(h);
+}
+
+static int run_status(const struct opts *o, const struct occupy_files *f)
+{
+	char host[OCCUPY_HOST_MAX];
+	struct proc_id id;
+	enum occupy_state state = occupy_files_look(f, &id, host);
+
+	if (state == OCCUPY_ON)
+		printf("Occupy is running (PID: %d)\n", (int)id.pid);
+	else if (state == OCCUPY_ELSEWHERE)
+		printf("Occupy was started on host %s (PID: %d); ask there\n", host, (int)id.pid);
+	else
+		printf("Occupy is not running%s\n",
+		       state == OCCUPY_STALE ? " (the PID file is left over)" : "");
+	show_log(f);
+	if (state == OCCUPY_ON) {
+		show_phase();
+		return EXIT_OK;
+	}
+	if (state != OCCUPY_ELSEWHERE)
+		printf("\n[Status: Not running]\nUse 'occupy on' to start\n");
+	return EXIT_NOT_RUNNING;
+}
+
+/* -------- main -------- */
+
+static const struct {
+	const char *name;
+	bool options;
+	int (*run)(const struct opts *o, const struct occupy_files *f);
+} commands[] = {
+	{ "on", true, run_on },
+	{ "off", false, run_off },
+	{ "status", false, run_status },
+};
+
+static int run_command(size_t i, int argc, char **argv)
+{
+	struct opts *o = opts_new();
+	struct occupy_files f;
+	struct err e = ERR_INIT;
+	int code;
+
+	occupy_files_init(&f);
+	opts_add_rows(o, commands[i].options ? on_opts : on_opts + ARRAY_LEN(on_opts) - 2);
+	if (opts_parse(o, argc, argv, OPTS_DEFAULT, &e) < 0) {
+		code = fail(EXIT_USAGE, e.text);
+	} else if (opts_flag(o, "help")) {
+		help(stdout);
+		code = EXIT_OK;
+	} else if (opts_argc(o) > 0) {
+		(void)err_set(&e, -EINVAL, "there is nothing called \"%s\" (see occupy --help)",
+			      opts_arg(o, 0));
+		code = fail(EXIT_USAGE, e.text);
+	} else {
+		code = commands[i].run(o, &f);
+	}
+	(void)opts_free(o);
+	occupy_files_clear(&f);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+		help(stdout);
+		return EXIT_OK;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		if (strcmp(name, commands[i].name) == 0)
+			return run_command(i, argc - 1, argv + 1);
+	if (name[0])
+		(void)fprintf(stderr, "occupy: there is no command \"%s\"\n", name);
+	help(stderr);
+	return EXIT_USAGE;
+}

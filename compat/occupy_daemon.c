@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * `occupy on` forks twice and waits at a pipe for one struct news: tenure has begun, or why not. A
+ * pipe that ends without one means that the daemon died.
+ *
+ * The log keeps the lines of the original while it waits for GPUs: what each of them uses, and
+ * whether they are ready. What happens to a GPU later is told in tenure's words behind "GPU N:".
+ */
+#include "compat/occupy_daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "base/units.h"
+#include "compat/hold_child.h"
+
+#define ARGS_MAX       32
+#define GRANULE	       (2ULL * MIB) /* memory comes in these; never less than what was asked for */
+#define FIRST_LOOK_MS  300	    /* the guard has looked at every GPU by then */
+#define NEWS_FD	       3
+#define START_LIMIT_MS 30000
+
+struct daemon {
+	const struct occupy_wants *wants;
+	struct hold_child *child;
+	int log, news;
+	bool stopping;
+	char trouble[512]; /* the last line that was no event */
+};
+
+struct news {
+	int32_t pid; /* 0: it did not start */
+	char text[512];
+};
+
+static void __attribute__((format(printf, 3, 4)))
+say(struct daemon *d, const char *level, const char *fmt, ...)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char time[CLOCK_TEXT_MAX];
+	va_list ap;
+
+	strbuf_addf(&b, "%s - %s - ", clock_format_local(clock_wall_ns(), time), level);
+	va_start(ap, fmt);
+	strbuf_addv(&b, fmt, ap);
+	va_end(ap);
+	strbuf_addc(&b, '\n');
+	/* A full disk is no reason to hold any longer or shorter. */
+	(void)fs_write_all(d->log, b.data, b.len);
+}
+
+static void send_news(struct daemon *d, pid_t pid, const char *text)
+{
+	struct news n = { .pid = (int32_t)pid };
+
+	if (d->news < 0)
+		return;
+	(void)str_copy(n.text, sizeof(n.text), text);
+	(void)fs_write_all(d->news, &n, sizeof(n));
+	d->news = fd_close(d->news);
+}
+
+/* -------- what tenure says -------- */
+
+static void on_event(void *user, const char *kind, const char *text, const json_t *event)
+{
+	static const char *const warnings[] = { "failed", "lost", "blind" };
+	const json_t *gpu = json_object_get(event, "gpu");
+	const char *level = "INFO", *what = strstr(text, "  ");
+	struct daemon *d = user;
+
+	if (strcmp(kind, "start") == 0) {
+		say(d, level, "%s", text);
+		hold_child_tick_in(d->child, d->wants->refresh_ms < FIRST_LOOK_MS
+						     ? d->wants->refresh_ms
+						     : FIRST_LOOK_MS);
+		send_news(d, getpid(), "");
+		return;
+	}
+	if (strcmp(kind, "device") == 0 || strcmp(kind, "gone") == 0 ||
+	    (strcmp(kind, "state") == 0 && d->stopping))
+		return;
+	for (size_t i = 0; i < ARRAY_LEN(warnings); i++)
+		if (strcmp(kind, warnings[i]) == 0)
+			level = "WARNING";
+	if (gpu && what) /* "gpu 0  held ..." */
+		say(d, level, "GPU %.*s: %s", (int)(what - text - 4), text + 4, what + 2);
+	else
+		say(d, level, "%s", text);
+}
+
+static void on_line(void *user, const char *line)
+{
+	struct daemon *d = user;
+
+	(void)str_copy(d->trouble, sizeof(d->trouble), line);
+	say(d, "ERROR", "%s", line);
+}
+
+static void on_stop(void *user)
+{
+	struct daemon *d = user;
+
+	d->stopping = true;
+	say(d, "INFO", "Told to stop, freeing everything");
+}
+
+/* -------- the look at every refresh -------- */
+
+static bool is_held(const char *state)
+{
+	return strcmp(state, "held") == 0 || strcmp(state, "holding") == 0;
+}
+
+/* One GPU that is not held. True: it is ready. */
+static bool say_device(struct daemon *d, const json_t *dev, const char *state)
+{
+	const char *reason = json_string_value(json_object_get(dev, "reason"));
+	const json_t *used = json_object_get(dev, "memory_used_bytes");
+	const json_t *mig = json_object_get(dev, "mig");
+	double gb = (double)json_integer_value(used) / (double)GIB;
+	bool idle = strcmp(state, "idle") == 0;
+	char label[UNIT_TEXT_MAX];
+
+	(void)str_print(label, sizeof(label), "GPU %d",
+			(int)json_integer_value(json_object_get(dev, "gpu")));
+	if (json_is_integer(mig))
+		(void)str_print(label + strlen(label), sizeof(label) - strlen(label), "/%d",
+				(int)json_integer_value(mig));
+	if (!json_is_null(used))
+		say(d, "INFO", "%s: %.2fGB used (threshold: %gGB)", label, gb,
+		    d->wants->threshold_gb);
+	if (!idle && (json_is_null(used) || gb < d->wants->threshold_gb))
+		say(d, "INFO", "%s: %s", label, reason ? reason : state);
+	return idle;
+}
+
+static void say_ready(struct daemon *d, bool ready, double wait_s)
+{
+	char time[UNIT_TEXT_MAX];
+
+	say(d, "INFO", "GPU ready check result: %s", ready ? "True" : "False");
+	if (!ready)
+		say(d, "INFO", "GPU(s) not ready (high usage detected), waiting...");
+	else if (wait_s > 0)
+		say(d, "INFO", "GPU(s) ready, occupying in %s unless that changes",
+		    unit_format_duration((uint64_t)(wait_s * 1e3), time));
+}
+
+static void on_tick(void *user)
+{
+	struct daemon *d = user;
+	json_t *status = hold_child_status(d->child), *dev;
+	bool ready = true, waits = false;
+	double wait_s = 0;
+	size_t i;
+
+	hold_child_tick_in(d->child, d->wants->refresh_ms);
+	json_array_foreach(json_object_get(status, "devices"), i, dev)
+	{
+		const char *state = json_string_value(json_object_get(dev, "state"));
+		const char *instance = json_string_value(json_object_get(dev, "instance"));
+
+		if (!state || !instance || strcmp(instance, OCCUPY_INSTANCE) != 0 || is_held(state))
+			continue;
+		waits = true;
+		ready = say_device(d, dev, state) && ready;
+		wait_s = fmax(wait_s, json_real_value(json_object_get(dev, "hold_in_s")));
+	}
+	if (waits)
+		say_ready(d, ready, wait_s);
+	json_decref(status);
+}
+
+/* -------- its life -------- */
+
+struct args {
+	size_t n;
+	char *v[ARGS_MAX];
+};
+
+static void add(struct args *a, const char *name, char *value)
+{
+	a->v[a->n++] = xstrdup(name);
+	if (value)
+		a->v[a->n++] = value;
+}
+
+static char *ms_text(uint64_t ms)
+{
+	return xasprintf("%" PRIu64 "ms", ms);
+}
+
+static void fill_args(const struct occupy_wants *w, struct args *a)
+{
+	uint64_t bytes = (uint64_t)ceil(w->memory_gb * (double)GIB);
+	double threshold = w->threshold_gb > 0 ? w->threshold_gb : 1;
+
+	bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
+	add(a, "--gpus", xstrdup(w->gpus));
+	add(a, "--memory", xasprintf("%" PRIu64 "M", (uint64_t)(bytes / MIB)));
+	add(a, "--idle-below", xasprintf("%" PRIu64 "K", (uint64_t)ceil(threshold * (double)MIB)));
+	add(a, "--idle-for", ms_text(w->at_once ? 0 : w->wait_ms));
+	add(a, "--refresh", ms_text(w->refresh_ms));
+	if (!w->at_once) {
+		add(a, "--together", NULL);
+		add(a, "--rehold-after", ms_text(w->wait_ms));
+	}
+	if (w->no_compute || w->compute_ms == 0) {
+		add(a, "--load", xstrdup("none"));
+	} else if (w->sleep_ms > 0) {
+		add(a, "--work", ms_text(w->compute_ms));
+		add(a, "--rest", ms_text(w->sleep_ms));
+	}
+}
+
+static void args_clear(struct args *a)
+{
+	for (size_t i = 0; i < a->n; i++)
+		free(a->v[i]);
+}
+
+static int open_std(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || chdir("/") < 0)
+		return -errno;
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (dup2(null, fd) < 0)
+			return -errno;
+	return 0;
+}
+
+/* Nothing of the caller's stays open, its lock included, but the pipe for the news. */
+static int close_others(int news)
+{
+	int fd = dup3(news, NEWS_FD, O_CLOEXEC);
+
+	if (news == NEWS_FD)
+		fd = news;
+	(void)close_range(NEWS_FD + 1, ~0U, 0);
+	return fd;
+}
+
+static int run(struct daemon *d, const struct occupy_files *f, struct err *e)
+{
+	static const struct hold_child_ops ops = { on_event, on_line, on_tick, on_stop, true };
+	struct args a = { 0 };
+	int r = open_std();
+
+	if (r < 0)
+		return err_sys(e, -r, "/dev/null");
+	d->log = open(f->log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+	if (d->log < 0)
+		return err_sys(e, errno, "open %s", f->log);
+	d->child = hold_child_new(OCCUPY_INSTANCE, e);
+	if (!d->child)
+		return e->code;
+	r = occupy_files_claim(f, e);
+	if (r == 0) {
+		fill_args(d->wants, &a);
+		r = hold_child_run(d->child, a.v, &ops, d, e);
+		args_clear(&a);
+		occupy_files_unclaim(f);
+	}
+	(void)hold_child_free(d->child);
+	return r;
+}
+
+static void __attribute__((noreturn))
+be_daemon(const struct occupy_wants *w, const struct occupy_files *f, int news)
+{
+	struct daemon d = { .wants = w, .log = -1, .news = close_others(news) };
+	struct err e = ERR_INIT;
+	int r = run(&d, f, &e);
+
+	if (r < 0)
+		(void)str_copy(d.trouble, sizeof(d.trouble), e.text);
+	if (r == 0 || d.stopping)
+		say(&d, "INFO", "Stopped; all GPU memory is free");
+	else
+		say(&d, "ERROR", "Stopped: %s", d.trouble[0] ? d.trouble : "tenure ended");
+	send_news(&d, 0, d.trouble[0] ? d.trouble : "tenure ended while it started");
+	_exit(r == 0 ? 0 : 1);
+}
+
+static int wait_news(int fd, pid_t *ret_pid, struct err *e)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct news n;
+	ssize_t got;
+
+	if (poll(&p, 1, START_LIMIT_MS) == 0)
+		return err_set(
+			e, -ETIMEDOUT,
+			"tenure does not come up; it goes on trying. \"occupy status\" shows "
+			"how far it is, \"occupy off\" ends it");
+	do
+		got = read(fd, &n, sizeof(n));
+	while (got < 0 && errno == EINTR);
+	if (got != sizeof(n))
+		return err_set(e, -EPIPE, "it ended while it started; its log may tell why");
+	if (!n.pid)
+		return err_set(e, -EIO, "%s", n.text);
+	*ret_pid = n.pid;
+	return 0;
+}
+
+int occupy_daemon_start(const struct occupy_wants *w, const struct occupy_files *f, pid_t *ret_pid,
+			struct err *e)
+{
+	int ends[2], status;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_sys(e, errno, "pipe");
+	(void)fflush(NULL);
+
+	cleanup_fd int read_end = ends[0];
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		(void)fd_close(read_end);
+		if (setsid() < 0)
+			_exit(1);
+		pid = fork();
+		if (pid == 0)
+			be_daemon(w, f, ends[1]);
+		_exit(pid < 0);
+	}
+	(void)fd_close(ends[1]);
+	if (pid < 0)
+		return err_sys(e, errno, "fork");
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return wait_news(read_end, ret_pid, e);
+}

@@ -1,0 +1,480 @@
+# SPDX-License-Identifier: MIT
+"""The commands of the two older tools, and the demonstration, on simulated machines.
+
+The scripts run inside the machine, with the helpers of PRELUDE at hand.
+"""
+import os
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PRELUDE = """
+import json, os, pathlib, re, signal, subprocess, sys, time
+BUILD = pathlib.Path(os.environ["TEST_BUILD"])
+HOME = pathlib.Path(os.environ["HOME"])
+FILES = HOME / ".config/gpu_occupy"
+LOG, PID = FILES / "occupy.log", FILES / "occupy.pid"
+QUICK = ("--wait_minutes", "0.02", "--refresh_minutes", "0.005")
+
+def run(*cmd, code=0, **more):
+    done = subprocess.run([str(c) for c in cmd], text=True, capture_output=True, timeout=20, **more)
+    assert code is None or done.returncode == code, (cmd, done)
+    return done.stdout + done.stderr
+
+def occupy(*args, **more):
+    return run(BUILD / "compat/occupy", *args, **more)
+
+def devices():
+    return json.loads(run(BUILD / "tenure", "devices", "--json"))["devices"]
+
+def used():
+    return [d["memory_used_bytes"] / 2**30 for d in devices()]
+
+def ctl(*args):
+    run(BUILD / "tenure", "sim", "ctl", *args)
+
+def newcomer(*args):
+    out = run(BUILD / "sim/newcomer", *args)
+    return json.loads(out.splitlines()[0])
+
+def wait(condition, limit=10):
+    end = time.monotonic() + limit
+    while not (result := condition()):
+        assert time.monotonic() < end, ("waited in vain", LOG.exists() and LOG.read_text())
+        time.sleep(0.02)
+    return result
+
+def wait_log(pattern, limit=10):
+    return wait(lambda: re.search(pattern, LOG.read_text(), re.M), limit)
+
+def occupied(gpus):
+    return wait_log("".join(f"(?=[^$]*GPU {g}: held)" for g in gpus))
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+"""
+
+
+@pytest.fixture
+def inside(build, env, tmp_path):
+    """Run a script on a simulated machine of so many GPUs; its output."""
+    def run(script, gpus=2, options=("--speed", "0.1"), timeout=60, **more):
+        full = {**env, "TMPDIR": str(tmp_path), "TEST_BUILD": str(build), **more}
+        full.pop("XDG_RUNTIME_DIR", None)
+        full.pop("CUDA_VISIBLE_DEVICES", None)
+        path = tmp_path / "script.py"
+        path.write_text(PRELUDE + textwrap.dedent(script))
+        done = subprocess.run(
+            [build / "tenure", "sim", "--gpus", str(gpus), *options, "--", sys.executable, path],
+            env=full, text=True, capture_output=True, timeout=timeout)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+    return run
+
+
+# -------- occupy --------
+
+def test_occupy_from_on_to_off(inside):
+    inside("""
+        out = occupy("on", "--gpus", "0", "1", "--memory", "20.3", "--mem_threshold", "0.5", *QUICK)
+        pid = int(re.search(r"^Occupy started \\(PID: (\\d+)\\)$", out, re.M)[1])
+        assert PID.read_text().strip() == str(pid) and alive(pid)
+        wait(lambda: min(used()) > 20.3)
+        status = occupy("status")
+        lines = status.splitlines()
+        assert lines[:4] == [f"Occupy is running (PID: {pid})", f"Log file: {LOG}", "",
+                             "Last 10 log entries:"]
+        assert re.match(r"  \\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d - INFO - ", lines[4])
+        assert "[Status: Currently occupying GPU(s) - 2 of 2 GPUs held" in status
+        assert lines[-1] == "Use 'occupy off' to stop occupying and exit"
+        held = [d["held_bytes"] for d in json.loads(
+            run(BUILD / "tenure", "status", "--json", "--instance", "occupy"))["devices"]]
+        assert min(held) >= 20.3 * 2**30
+        begin = time.monotonic()
+        out = occupy("off")
+        assert time.monotonic() - begin < 1.5
+        assert f"Occupy stopped (PID: {pid})" in out
+        assert max(used()) < 0.1, used()
+        assert not alive(pid) and not PID.exists()
+        out = occupy("status", code=3)
+        assert out.startswith("Occupy is not running") and "[Status: Not running]" in out
+        assert "Occupy is not running" in occupy("off")
+    """)
+
+
+def test_occupy_waits_for_all_gpus_and_a_rise_resets_the_timer(inside):
+    inside("""
+        ctl("foreign-memory", 1, "75.26G")
+        occupy("on", "--gpus", "0", "1", "--wait_minutes", "0.03", "--refresh_minutes", "0.005")
+        wait_log(r"^[-0-9]{10} [:0-9]{8} - INFO - GPU 1: 75.26GB used \\(threshold: 1GB\\)$")
+        wait_log(r" - INFO - GPU ready check result: False$")
+        wait_log(r" - INFO - GPU\\(s\\) not ready \\(high usage detected\\), waiting...$")
+        assert LOG.read_text().count("GPU 0: 0.00GB used (threshold: 1GB)") >= 1
+        status = occupy("status")
+        assert status.endswith("[Status: Currently in waiting phase - monitoring GPU usage]\\n"
+                               "Use 'occupy off' to cancel waiting and exit\\n")
+        time.sleep(2.2)                     # longer than the wait: only GPU 0 was idle for it
+        assert used()[0] < 0.1
+        ctl("foreign-memory", 1, 0)
+        wait_log(r"GPU ready check result: True$")
+        ctl("foreign-memory", 0, "2G")      # a rise on the other one
+        log = len(LOG.read_text())
+        wait(lambda: "result: False" in LOG.read_text()[log:])
+        begin = time.monotonic()
+        ctl("foreign-memory", 0, 0)
+        wait(lambda: min(used()) > 30)
+        assert time.monotonic() - begin > 1.7
+        assert "Occupy stopped" in occupy("off")
+    """)
+
+
+def test_occupy_off_cancels_waiting(inside):
+    inside("""
+        occupy("on", "--gpus", "0")
+        assert "Waiting cancelled" in occupy("off")
+        assert not PID.exists()
+    """)
+
+
+@pytest.mark.parametrize("options", [("--wait_minutes", "0"), ("--mem_threshold", "0")])
+def test_occupy_at_once(inside, options):
+    inside(f"""
+        ctl("foreign-memory", 1, "9G")
+        begin = time.monotonic()
+        occupy("on", "--gpus", "0", "1", "--refresh_minutes", "0.005", *{options!r})
+        wait(lambda: used()[0] > 37)        # without waiting for GPU 1
+        assert time.monotonic() - begin < 3
+        assert used()[1] < 10
+        occupy("off")
+    """)
+
+
+def test_occupy_yields_and_comes_back(inside):
+    inside("""
+        occupy("on", "--gpus", "0", "1", "--memory", "100", "--no_compute", *QUICK)
+        wait(lambda: min(used()) > 99)
+        assert newcomer("--device", "0", "--take", "90%", "--stay", "1")["result"] == 0
+        wait_log(r" - INFO - GPU 0: yielded to PID \\d+ \\(.*newcomer\\)")
+        assert used()[1] > 99
+        wait(lambda: min(used()) > 99)
+        occupy("off")
+    """, options=("--speed", "1"))
+
+
+@pytest.mark.parametrize("gpus, picked", [(2, "0,1"), (6, "0,1,2,3")])
+def test_occupy_default_gpus(inside, gpus, picked):
+    inside(f"""
+        out = occupy("on", *QUICK)
+        assert ("Note: of the default GPUs 0-3 there are {gpus} here" in out) == ({gpus} < 4)
+        assert "GPU(s) {picked} " in out
+        wait(lambda: sum(u > 37 for u in used()) == min({gpus}, 4))
+        assert max(used()[4:], default=0) < 0.1
+        occupy("off")
+    """, gpus=gpus)
+
+
+def test_occupy_load_cycle(inside):
+    inside("""
+        def load():
+            return json.loads(run(BUILD / "tenure", "status", "--json", "--instance",
+                                  "occupy"))["devices"][0]["load"]
+        occupy("on", "--gpus", "0", "--compute_min", "0.02", "--sleep_min", "0.02", *QUICK)
+        wait(lambda: used()[0] > 37)
+        for kind in ["light", "none", "light", "none"]:
+            wait(lambda: load() == kind, 4)
+            assert used()[0] > 37
+        occupy("off")
+        occupy("on", "--gpus", "0", "--no_compute", *QUICK)
+        wait(lambda: used()[0] > 37)
+        assert load() == "none"
+        occupy("off")
+    """)
+
+
+def test_occupy_twice(inside):
+    inside("""
+        occupy("on", "--gpus", "0")
+        pid = PID.read_text().strip()
+        assert f"Occupy is already running (PID: {pid})" in occupy("on", code=1)
+        assert PID.read_text().strip() == pid
+        occupy("off")
+        FILES.joinpath("occupy.log").write_text("a line of before\\n")
+        occupy("on", "--gpus", "0")
+        assert "of before" not in LOG.read_text()             # emptied
+        occupy("off")
+        both = [subprocess.Popen([BUILD / "compat/occupy", "on", "--gpus", "0"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in "12"]
+        for p in both:
+            p.communicate(timeout=20)
+        assert sorted(p.returncode for p in both) == [0, 1]
+        occupy("off")
+    """)
+
+
+def test_occupy_stale_pid_file_of_a_recycled_pid(inside):
+    inside("""
+        occupy("on", "--gpus", "0")
+        pid = int(PID.read_text())
+        state = FILES / "occupy.state"
+        text = state.read_text()
+        os.kill(pid, signal.SIGKILL)
+        wait(lambda: not alive(pid))
+        other = subprocess.Popen(["sleep", "60"])       # it has got that PID
+        PID.write_text(f"{other.pid}\\n")
+        state.write_text(text.replace(str(pid), str(other.pid), 1))
+        assert "Occupy is not running (the PID file is left over)" in occupy("status", code=3)
+        assert "Occupy is not running" in occupy("off")
+        assert other.poll() is None and not PID.exists()
+        PID.write_text(f"{other.pid}\\n")               # and one without our own file
+        out = wait(lambda: "Occupy started" in occupy("on", "--gpus", "0", code=None))
+        assert other.poll() is None
+        occupy("off")
+        other.kill()
+    """)
+
+
+def test_occupy_killed_leaves_nothing_held(inside):
+    inside("""
+        occupy("on", "--gpus", "0", *QUICK)
+        wait(lambda: used()[0] > 37)
+        os.kill(int(PID.read_text()), signal.SIGKILL)
+        wait(lambda: used()[0] < 0.1, 2)
+    """)
+
+
+def test_occupy_restarts_a_killed_agent(inside):
+    inside("""
+        occupy("on", "--gpus", "0", *QUICK)
+        wait(lambda: used()[0] > 37)
+        def agent():
+            out = run(BUILD / "tenure", "status", "--json", "--instance", "occupy", code=None)
+            return json.loads(out)["agent"]["pid"] if out.startswith("{") else 0
+        pid = agent()
+        os.kill(pid, signal.SIGKILL)
+        wait_log("tenure was killed; it is started again")
+        wait(lambda: agent() not in (0, pid))
+        assert used()[0] > 37
+        assert "Occupy stopped" in occupy("off")
+        assert used()[0] < 0.1
+    """)
+
+
+def test_occupy_sigterm_by_the_pid_file(inside):
+    inside("""
+        occupy("on", "--gpus", "0", *QUICK)
+        wait(lambda: used()[0] > 37)
+        pid = int(PID.read_text())
+        begin = time.monotonic()
+        os.kill(pid, signal.SIGTERM)
+        wait(lambda: not alive(pid))
+        assert time.monotonic() - begin < 1
+        assert used()[0] < 0.1 and not PID.exists()
+    """)
+
+
+def test_occupy_of_another_host(inside):
+    inside("""
+        FILES.mkdir(parents=True)
+        PID.write_text("4242\\n")
+        (FILES / "occupy.state").write_text("4242 17 elsewhere\\n")
+        assert "Occupy was started on host elsewhere (PID: 4242)" in occupy("status", code=3)
+        assert "stop it there" in occupy("off", code=1)
+        assert "Note: the log and the PID file were those of host elsewhere" in occupy(
+            "on", "--gpus", "0")
+        occupy("off")
+    """)
+
+
+@pytest.mark.parametrize("args, code, text", [
+    (["--help"], 0, "--mem_threshold GB"),
+    (["on", "--help"], 0, "--refresh_minutes MIN"),
+    ([], 2, "Usage:"),
+    (["of"], 2, 'there is no command "of"'),
+    (["on", "--gpu_s"], 2, "unknown option --gpu_s"),
+    (["on", "--memory", "much"], 2, '--memory "much": it wants a number'),
+    (["on", "--memory", "0"], 2, "nothing would be occupied"),
+    (["on", "--wait_minutes=-1"], 2, "it wants a number"),
+    (["on", "--gpus", "0", "7"], 1, "there is no GPU 7"),
+    (["off", "now"], 2, 'nothing called "now"'),
+])
+def test_occupy_usage(inside, args, code, text):
+    inside(f"""
+        out = occupy(*{args!r}, code={code})
+        assert {text!r} in out, out
+        assert not PID.exists()
+    """)
+
+
+def test_occupy_without_a_driver(build, env):
+    done = subprocess.run([build / "compat/occupy", "on"], env=env, text=True, capture_output=True,
+                          timeout=20)
+    if done.returncode == 0:
+        subprocess.run([build / "compat/occupy", "off"], env=env, check=True, timeout=20)
+        pytest.skip("there is a driver here")
+    assert done.returncode == 1
+    assert "libnvidia-ml.so.1" in done.stderr
+
+
+# -------- gpu-sentinel --------
+
+SENTINEL = """
+class Sentinel:
+    def __init__(self, *args, **env):
+        self.out = HOME / f"sentinel-{time.monotonic_ns()}"
+        self.p = subprocess.Popen([BUILD / "compat/gpu-sentinel", *args], env={**os.environ, **env},
+                                  stdout=self.out.open("w"), stderr=subprocess.STDOUT)
+    def lines(self):
+        return self.out.read_text().splitlines()
+    def wait(self, pattern, n=1, limit=10):
+        def found():
+            return len([l for l in self.lines() if re.fullmatch(pattern, l)]) >= n
+        try:
+            return wait(found, limit)
+        except AssertionError:
+            raise AssertionError((pattern, self.lines())) from None
+    def end(self, number=signal.SIGINT):
+        begin = time.monotonic()
+        self.p.send_signal(number)
+        assert self.p.wait(5) == 0, self.lines()
+        assert time.monotonic() - begin < 1
+        assert max(used()) < 0.1
+        return self.lines()
+"""
+
+
+def test_sentinel_lines(inside):
+    inside(SENTINEL + textwrap.dedent("""
+        busy = subprocess.Popen([BUILD / "sim/newcomer", "--device", "1", "--take", "1G", "--stay", "30"],
+                                stdout=subprocess.DEVNULL)
+        wait(lambda: used()[1] > 1)
+        s = Sentinel()
+        s.wait(r"\\[GPU 1\\] In use. No stressor running.")
+        s.wait(r"\\[GPU 0\\] Allocated [0-9.]+ GB in \\d+ chunks")
+        lines = s.lines()
+        assert lines[0] == "[Supervisor] Watching GPUs..."
+        mine = [l for l in lines if l.startswith("[GPU 0]")]
+        assert mine[0] == "[GPU 0] Free. Launching stressor."
+        # 88 % of what is free, in GB of 1e9
+        assert mine[1] == "[GPU 0] Attempting to allocate 131.62 GB", mine
+        assert re.fullmatch(r"\\[GPU 0\\] Allocated 131.6\\d GB in 246 chunks", mine[2]), mine
+        assert newcomer("--device", "0", "--take", "90%", "--stay", "1")["result"] == 0
+        s.wait(r"\\[GPU 0\\] In use by other processes. Killing stressor.")
+        s.wait(r"\\[GPU 0\\] Free. Launching stressor.", 2)
+        s.wait(r"\\[GPU 0\\] Allocated .*", 2)
+        busy.kill()
+        s.wait(r"\\[GPU 1\\] Allocated .*")
+        assert s.lines().count("[GPU 1] In use. No stressor running.") == 1
+        assert s.end()[-1] == "[Supervisor] All GPUs are released."
+    """), options=("--speed", "1"))
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
+def test_sentinel_signals(inside, number):
+    inside(SENTINEL + textwrap.dedent(f"""
+        s = Sentinel()
+        s.wait(r"\\[GPU 0\\] Allocated .*")
+        s.wait(r"\\[GPU 1\\] Allocated .*")
+        s.end(signal.{number})
+    """))
+
+
+def test_sentinel_visible_devices(inside):
+    # CUDA puts the H100s first: NVML 1 and 3.
+    inside(SENTINEL + textwrap.dedent("""
+        uuids = [d["uuid"] for d in devices()]
+        for choice, order, want in [("1,0", "", [3, 1]), ("2,1", "PCI_BUS_ID", [2, 1]),
+                                    (uuids[2], "", [2]), (f"{uuids[3][:12]},{uuids[0]}", "", [3, 0]),
+                                    ("0,9,1", "", [1])]:
+            env = {"CUDA_VISIBLE_DEVICES": choice}
+            if order:
+                env["CUDA_DEVICE_ORDER"] = order
+            s = Sentinel(**env)
+            for i in range(len(want)):
+                s.wait(rf"\\[GPU {i}\\] Allocated .*")
+            took = [i for i, u in enumerate(used()) if u > 1]
+            assert took == sorted(want), (choice, took, want)
+            for i, nvml in enumerate(want):
+                size = 20 if nvml % 2 == 0 else 74
+                assert any(l.startswith(f"[GPU {i}] Allocated {size}.") for l in s.lines()), s.lines()
+            s.end()
+        s = Sentinel(CUDA_VISIBLE_DEVICES="")
+        assert s.p.wait(10) == 1 and "CUDA_VISIBLE_DEVICES=" in s.lines()[0]
+    """), gpus=4, options=("--speed", "0.1", "--model", "a10,h100"))
+
+
+def test_two_sentinels_side_by_side(inside):
+    inside(SENTINEL + textwrap.dedent("""
+        a, b = Sentinel(CUDA_VISIBLE_DEVICES="0"), Sentinel(CUDA_VISIBLE_DEVICES="1")
+        for s in (a, b):
+            s.wait(r"\\[GPU 0\\] Allocated .*")
+        again = Sentinel(CUDA_VISIBLE_DEVICES="1")
+        assert again.p.wait(10) == 1
+        b.p.send_signal(signal.SIGTERM)
+        assert b.p.wait(5) == 0
+        assert used()[0] > 100
+        a.end()
+    """))
+
+
+def test_sentinel_killed_leaves_nothing_held(inside):
+    inside(SENTINEL + textwrap.dedent("""
+        s = Sentinel()
+        s.wait(r"\\[GPU 0\\] Allocated .*")
+        s.p.kill()
+        wait(lambda: max(used()) < 0.1, 2)
+    """))
+
+
+def test_sentinel_options(inside):
+    inside(SENTINEL + textwrap.dedent("""
+        help = run(BUILD / "compat/gpu-sentinel", "--help")
+        assert "CUDA_VISIBLE_DEVICES" in help and "--memory AMOUNT" in help
+        assert "unknown option" in run(BUILD / "compat/gpu-sentinel", "--foo", code=2)
+        s = Sentinel("--memory", "10G", "--load", "none")
+        s.wait(r"\\[GPU 0\\] Allocated 10.74 GB in 20 chunks")
+        s.end()
+    """))
+
+
+# -------- installed, and the demonstration --------
+
+def test_installed(build, env, tmp_path):
+    bin_dir = tmp_path / "bin"
+    bin_dir.mkdir()
+    for name in ["tenure", "compat/occupy"]:
+        (bin_dir / os.path.basename(name)).write_bytes((build / name).read_bytes())
+        (bin_dir / os.path.basename(name)).chmod(0o755)
+    script = f"""
+        set -e
+        PATH={bin_dir}:$PATH
+        cd /
+        occupy on --gpus 0 --wait_minutes 0 --refresh_minutes 0.005
+        sleep 1
+        readlink /proc/$(pgrep -P $(cat ~/.config/gpu_occupy/occupy.pid))/exe
+        occupy off
+    """
+    done = subprocess.run([build / "tenure", "sim", "--speed", "0.1", "--", "sh", "-c", script],
+                          env={**env, "TMPDIR": str(tmp_path)}, text=True, capture_output=True,
+                          timeout=30)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{bin_dir}/tenure" in done.stdout
+    assert "Occupy stopped" in done.stdout
+
+
+def test_demonstration(build, env, tmp_path):
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    done = subprocess.run(
+        [build / "tenure", "sim", "--gpus", "4", "--", f"{root}/tools/demo", "simulated"],
+        env={**env, "TENURE_BUILD": str(build), "TMPDIR": str(tmp_path)}, text=True,
+        capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line in [r"gpu 0  held .* in .* s", r"gpu 0  yielded to PID \d+ \(.*newcomer\)",
+                 r"  newcomer's start -> its first allocation: CUDA_SUCCESS +\d+ ms",
+                 r"  newcomer gone -> held again .* [0-9.]+ s", r"all is free after \d+ ms"]:
+        assert re.search(line, done.stdout), (line, done.stdout)
