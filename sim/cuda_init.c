@@ -60,10 +60,21 @@ void cu_start_phase(uint64_t ns, int ctl_opens, int node_opens, int dev)
 	}
 }
 
+/* A card on which nobody has a context has to be woken first. */
+static enum sim_timing_id init_cost(struct sim_machine *m)
+{
+	if (!sim_host_has_context(m))
+		return SIM_T_INIT_COLD;
+	for (int i = 0; i < cu.nvisible; i++)
+		if (!sim_has_context(m, cu.visible[i]))
+			return SIM_T_INIT_CARD_COLD;
+	return SIM_T_INIT_WARM;
+}
+
 CU_EXPORT CUresult cuInit(unsigned int flags)
 {
 	struct sim_machine *m = sim_machine_get();
-	bool warm;
+	enum sim_timing_id cost;
 
 	cu.m = m;
 	CU_ENTER(NEEDS_NOTHING);
@@ -75,15 +86,14 @@ CU_EXPORT CUresult cuInit(unsigned int flags)
 		return CUDA_SUCCESS;
 	if (cu.pid)
 		return CUDA_ERROR_NOT_INITIALIZED;
+	cu_visible_devices();
 	if (sim_lock(&m->data) < 0)
 		return CUDA_ERROR_UNKNOWN;
 	sim_reap(m, false);
-	warm = sim_host_has_context(m);
+	cost = init_cost(m);
 	sim_unlock(&m->data);
-	cu_start_phase(sim_cost_ns(m, warm ? SIM_T_INIT_WARM : SIM_T_INIT_COLD),
-		       (int)m->timing[SIM_T_INIT_OPENS_CTL], (int)m->timing[SIM_T_INIT_OPENS_NODE],
-		       -1);
-	cu_visible_devices();
+	cu_start_phase(sim_cost_ns(m, cost), (int)m->timing[SIM_T_INIT_OPENS_CTL],
+		       (int)m->timing[SIM_T_INIT_OPENS_NODE], -1);
 	if (cu.nvisible == 0)
 		return CUDA_ERROR_NO_DEVICE;
 	cu.pid = getpid();

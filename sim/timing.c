@@ -7,17 +7,20 @@
 /*
  * "measured" figures were taken on hosts with one and four H200, driver 580.159, Linux 6.18, with
  * bare C programs; docs/hardware.md tells how. A warm host is one that has a context somewhere.
- * cuInit and context together give a newcomer's start: 160-195 ms warm, 340-380 ms cold.
+ * cuInit and context together give a newcomer's start: 156-160 ms on a card that is held or has
+ * another context, 300-400 ms on one without while others are held, 340-380 ms on a cold host.
  */
 const struct sim_timing sim_timings[SIM_T_MAX] = {
-	[SIM_T_INIT_WARM] = { "init-warm", 72 * MS, "ns", true,
-			      "newcomer's first allocation after 160-195 ms, less the context" },
+	[SIM_T_INIT_WARM] = { "init-warm", 57 * MS, "ns", true,
+			      "measured: 56-57 ms on a card with a context, four-card host" },
+	[SIM_T_INIT_CARD_COLD] = { "init-card-cold", 240 * MS, "ns", true,
+				   "measured: 220-307 ms on a card without, others held" },
 	[SIM_T_INIT_COLD] = { "init-cold", 205 * MS, "ns", true, "measured: cuInit 110-210 ms" },
 	[SIM_T_CTX_WARM] = { "context-warm", 105 * MS, "ns", true, "measured: 103-118 ms" },
 	[SIM_T_CTX_COLD] = { "context-cold", 150 * MS, "ns", true,
 			     "first allocation on a cold host after 340-380 ms, less cuInit" },
-	[SIM_T_PID_VISIBLE] = { "pid-visible", 12 * MS, "ns", true,
-				"first open to PID in the list: 30-115 ms warm, 216 ms cold" },
+	[SIM_T_PID_VISIBLE] = { "pid-visible", 16 * MS, "ns", true,
+				"measured: its memory shows 16 ms before its PID" },
 	[SIM_T_START_SLICE] = { "start-slice", 400 * US, "ns", true,
 				"NVML lists take 90-440 us, up to 7 ms, while a process starts" },
 	[SIM_T_ALLOC_CALL] = { "alloc-call", 300 * US, "ns", true,

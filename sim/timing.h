@@ -13,6 +13,7 @@
 
 enum sim_timing_id {
 	SIM_T_INIT_WARM,
+	SIM_T_INIT_CARD_COLD,
 	SIM_T_INIT_COLD,
 	SIM_T_CTX_WARM,
 	SIM_T_CTX_COLD,
