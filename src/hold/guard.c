@@ -41,9 +41,11 @@
 #include "hold/names.h"
 #include "hold/own.h"
 
-#define HINT_LOOK_NS  (2 * NS_PER_MS)
-#define HELD_LOOK_NS  (25 * NS_PER_MS)
-#define IDLE_LOOK_NS  (2 * NS_PER_S)
+#define HINT_LOOK_NS (2 * NS_PER_MS)
+#define HELD_LOOK_NS (25 * NS_PER_MS)
+#define IDLE_LOOK_NS (2 * NS_PER_S)
+#define YIELDING_LOOK_NS                                                                           \
+	(250 * NS_PER_MS) /* every call of ours would queue in front of the release */
 #define STUCK_NS      (500 * NS_PER_MS)
 #define RESCAN_NS     (10 * NS_PER_S) /* for device nodes that have come */
 #define TELL_NS	      NS_PER_S	      /* every client hears of every device so often */
@@ -147,6 +149,8 @@ static void check_stuck(struct guard *g)
 
 static uint64_t look_period(const struct guard *g, const struct gdev *d, unsigned int n_held)
 {
+	if (d->state == DEV_YIELDING)
+		return YIELDING_LOOK_NS;
 	if (!gdev_occupied(d))
 		return IDLE_LOOK_NS;
 	return g->hint_on ? HINT_LOOK_NS * (n_held > 2 ? n_held : 2) : HELD_LOOK_NS;
