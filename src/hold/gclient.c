@@ -213,7 +213,11 @@ static void on_hello(struct guard *g, struct gclient *c, struct msg_hello *m)
 	if (other)
 		c = adopt(other, c);
 	(void)str_copy(c->instance, sizeof(c->instance), m->instance);
-	c->next_event = m->guard_pid == getpid() ? m->last_event + 1 : 1;
+	/* One that knows no guard yet goes on where the agent before it was told last. */
+	if (m->guard_pid == getpid())
+		c->next_event = m->last_event + 1;
+	else if (!other)
+		c->next_event = 1;
 	gevent_tell_guard(g, c, MSG_WELCOME);
 	gevent_tell_devices(g, c, true);
 	gevent_tell(g, c);
@@ -267,7 +271,7 @@ static void on_drop(struct guard *g, struct gclient *c)
 	c->dropping = true;
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (gdev_owner(g, &g->devs[i]) == c)
-			gdev_unwant(g, &g->devs[i], "told to let go");
+			gdev_unwant(g, &g->devs[i], "as it was told to");
 }
 
 static void on_message(struct guard *g, struct gclient *c, void *buf)

@@ -96,7 +96,8 @@ static void enter(struct guard *g, struct gdev *d, enum dev_state next)
 		return;
 
 	/* What nobody selects is nobody's news. */
-	bool quiet = d->state == DEV_LEFT || (next == DEV_LEFT && d->owner < 0);
+	bool quiet = d->state == DEV_LEFT || (next == DEV_LEFT && d->owner < 0) ||
+		     (d->state == DEV_YIELDING && d->letting_go.kind == EVENT_RELEASE);
 
 	d->state = next;
 	d->since_ns = now;
