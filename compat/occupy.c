@@ -6,14 +6,14 @@
  * Exit codes: 0; 1 it failed, or runs already; 2 usage; 3 `status` when it does not run.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 
-#include "base/clock.h"
-#include "base/fs.h"
 #include "base/mem.h"
 #include "base/opts.h"
 #include "base/str.h"
@@ -25,7 +25,7 @@
 
 #define OFF_LIMIT_MS 5000
 #define LOG_LINES    10
-#define LOG_MAX	     (64UL << 20)
+#define LOG_TAIL     16384 /* bytes of the log that hold its last lines */
 #define HELP_WIDTH   80
 #define DEFAULT_GPUS 4 /* 0-3, of those that exist */
 
@@ -351,15 +351,30 @@ static int run_off(const struct opts *o, const struct occupy_files *f)
 
 /* -------- status -------- */
 
+/* The last bytes of a file, which may be long. How many, or -errno. */
+static ssize_t read_tail(const char *path, char *buf, size_t size)
+{
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+
+	ssize_t n = pread(fd, buf, size, st.st_size > (off_t)size ? st.st_size - (off_t)size : 0);
+
+	return n < 0 ? -errno : n;
+}
+
 static void show_log(const struct occupy_files *f)
 {
-	cleanup_free char *text = NULL;
-	size_t len, at;
+	char text[LOG_TAIL + 1];
+	ssize_t len = read_tail(f->log, text, LOG_TAIL), at;
 	int lines = 0;
 
 	printf("Log file: %s\n", f->log);
-	if (fs_read_file(f->log, LOG_MAX, &text, &len, NULL) < 0 || len == 0)
+	if (len <= 0)
 		return;
+	text[len] = '\0';
 	for (at = len - 1; at > 0; at--)
 		if (text[at - 1] == '\n' && ++lines == LOG_LINES)
 			break;
