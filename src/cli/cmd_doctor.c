@@ -28,7 +28,7 @@
 static const struct opt doctor_opts[] = {
 	{ .name = "launch",
 	  .spec = { VALUE_FLAG },
-	  .help = "also hold 256 MiB on one idle GPU for three seconds" },
+	  .help = "also hold 1 GiB on an idle GPU, send a newcomer there, and let go" },
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
 	{ 0 },
 };
@@ -110,7 +110,7 @@ static void check_layout(struct doctor *d)
 			    "%s, %u bytes an entry (measured)", d->machine->nvml.procs_symbol,
 			    (unsigned int)stride);
 	else
-		doctor_find(d, FINDING_OK, "process lists", NULL,
+		doctor_find(d, FINDING_NOTE, "process lists", NULL,
 			    "%s; no process runs, so that the size of an entry is measured later",
 			    d->machine->nvml.procs_symbol);
 }
@@ -132,7 +132,7 @@ static void check_devices(struct doctor *d)
 		if (!why || dev->mig_parent)
 			continue;
 		unfit++;
-		doctor_find(d, FINDING_WARN, "devices", "it is left alone; nothing has to be done",
+		doctor_find(d, FINDING_NOTE, "devices", "it is left alone; nothing has to be done",
 			    "gpu %u is never held: %s", (unsigned int)dev->index, why);
 	}
 	if (!d->machine)
@@ -189,7 +189,7 @@ static void check_pids(struct doctor *d)
 	if (!d->machine)
 		return;
 	if (d->pid_class == PIDS_UNKNOWN)
-		doctor_find(d, FINDING_OK, "PIDs", "tenure doctor --launch finds out", "%s",
+		doctor_find(d, FINDING_NOTE, "PIDs", "tenure doctor --launch finds out", "%s",
 			    texts[d->pid_class]);
 	else
 		doctor_find(d, fine ? FINDING_OK : FINDING_WARN, "PIDs",
@@ -216,6 +216,9 @@ static const char *promise(const struct doctor *d)
 		return "A newcomer is noticed by the memory it takes: its start is seen, its first "
 		       "allocation can fail if it is larger than what is left free, and succeeds when "
 		       "asked again.";
+	if (d->late)
+		return "A newcomer is noticed, and late: its first allocation can fail if it is larger "
+		       "than what is left free, and succeeds when asked again.";
 	if (d->hidden)
 		return "A newcomer in this container is noticed before its first allocation; one in "
 		       "another container perhaps only by the memory that it takes.";
@@ -240,7 +243,8 @@ static void print_wrapped(const char *text, size_t indent)
 
 static void print_findings(const struct doctor *d)
 {
-	static const enum term_style styles[] = { TERM_GREEN, TERM_YELLOW, TERM_RED };
+	static const enum term_style styles[FINDING_LEVEL_MAX] = { TERM_GREEN, TERM_DIM,
+								   TERM_YELLOW, TERM_RED };
 	size_t i;
 	json_t *f;
 
@@ -302,7 +306,7 @@ const struct cmd cmd_doctor = {
 	.group = "This machine",
 	.summary = "check this machine, and say what a newcomer can count on",
 	.description =
-		"Each line is a check: ok, warn or FAIL, with advice where there is something to "
+		"Each line is a check: ok, note, warn or FAIL, with advice where there is something to "
 		"do. The last sentence says what kind of yield this machine allows.",
 	.examples = doctor_examples,
 	.opts = doctor_opts,

@@ -9,6 +9,7 @@
 
 static const char *const level_names[] = {
 	[FINDING_OK] = "ok",
+	[FINDING_NOTE] = "note",
 	[FINDING_WARN] = "warn",
 	[FINDING_FAIL] = "FAIL",
 };

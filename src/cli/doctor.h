@@ -14,7 +14,13 @@
 #include "cli/machine.h"
 #include "hold/proto.h"
 
-enum finding_level { FINDING_OK, FINDING_WARN, FINDING_FAIL, FINDING_LEVEL_MAX };
+enum finding_level {
+	FINDING_OK,
+	FINDING_NOTE, /* good to know; nothing is wrong */
+	FINDING_WARN, /* works, less well than it could */
+	FINDING_FAIL, /* does not work: exit code 1 */
+	FINDING_LEVEL_MAX
+};
 
 struct doctor {
 	const struct cmd_ctx *ctx;
@@ -23,12 +29,13 @@ struct doctor {
 	struct err trouble;
 	bool opens_seen; /* inotify on the device nodes works */
 	bool hidden;	 /* we are in a PID namespace: neighbours may not be listed */
+	bool late;	 /* --launch: a newcomer asked for memory before all was free */
 	enum pid_class pid_class;
 	json_t *findings;
 	bool failed;
 };
 
-/* "ok", "warn", "FAIL". */
+/* "ok", "note", "warn", "FAIL". */
 const char *finding_level_name(unsigned int level);
 
 /* check: a few words; advice: what to do, or NULL. */

@@ -2,12 +2,14 @@
 
 /*
  * A real hold through all the parts: an agent of an instance of its own, started from this program,
- * that holds 256 MiB for two seconds. Its events come as JSON lines.
+ * that holds 1 GiB; a second later a newcomer (doctor_newcomer.h), to whom it has to yield; then it
+ * is told to end. Its events come as JSON lines.
  */
 
 #include "cli/doctor_launch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,20 +23,35 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/units.h"
+#include "cli/doctor_newcomer.h"
 #include "hold/names.h"
 
-#define LAUNCH_LIMIT_MS 30000
-#define ADVICE		"tenure status --instance doctor, and the agent's log, tell more"
+#define LAUNCH_LIMIT_MS	  30000
+#define SETTLED_MS	  1200 /* after the hold: then memory in use is a witness, too */
+#define NEWCOMER_LIMIT_MS 10000
+#define NOTICE_LIMIT_MS	  2000 /* the newcomer has ended by then */
+#define TURN_MS		  50
+#define ADVICE		  "tenure status --instance doctor, and the agent's log, tell more"
 
 struct launch {
 	char uuid[GPU_UUID_MAX];
 	char instance[32];
 	char name[SOCKET_NAME_MAX];
 	pid_t pid;
-	FILE *out;
+	int out_fd;
+	char buf[8192]; /* of what it says, the line that is not complete yet */
+	size_t len;
 	double held_ms;
-	uint64_t bytes;
-	char last[256]; /* the last thing it said */
+	uint64_t bytes, held_ns;
+	struct newcomer newcomer;
+	struct newcomer_report report;
+	int newcomer_code;    /* of newcomer_start() or newcomer_end() */
+	uint64_t newcomer_ns; /* it has ended; 0: it has not been there */
+	bool yielded, failed, told;
+	double seen_ms, freed_ms; /* seen_ms < 0: there was no hint */
+	uint64_t freed_wall_ns;
+	char last[256]; /* the last thing it said; after a failure, that */
 };
 
 static const struct gpu_device *find_idle(const struct machine *m)
@@ -47,10 +64,29 @@ static const struct gpu_device *find_idle(const struct machine *m)
 
 static int spawn(struct launch *l, const char *dev_dir, int out_fd)
 {
-	const char *const words[] = { "tenure",	    "hold",	"--instance", l->instance, "--gpus",
-				      l->uuid,	    "--memory", "256M",	      "--leave",   "0",
-				      "--idle-for", "0",	"--refresh",  "100ms",	   "--for",
-				      "3s",	    "--json",	"--dev-dir",  dev_dir,	   NULL };
+	const char *const words[] = { "tenure",
+				      "hold",
+				      "--instance",
+				      l->instance,
+				      "--gpus",
+				      l->uuid,
+				      "--memory",
+				      "1G",
+				      "--leave",
+				      "0",
+				      "--idle-for",
+				      "0",
+				      "--refresh",
+				      "100ms",
+				      "--for",
+				      "20s",
+				      "--rehold-after",
+				      "1h",
+				      "--no-my-cgroup",
+				      "--json",
+				      "--dev-dir",
+				      dev_dir,
+				      NULL };
 	char *argv[ARRAY_LEN(words)];
 	posix_spawn_file_actions_t fa;
 	int r;
@@ -87,57 +123,156 @@ static void learn_class(struct doctor *d, const struct launch *l)
 	}
 }
 
+/* "2026-11-21T04:17:44.123+01:00": the reader of options takes no milliseconds. */
+static uint64_t wall_of(const char *iso)
+{
+	char text[64];
+	uint64_t ns = 0;
+	unsigned int ms;
+
+	if (!iso || strlen(iso) < 24 || sscanf(iso + 19, ".%3u", &ms) != 1)
+		return 0;
+	(void)str_print(text, sizeof(text), "%.19s%s", iso, iso + 23);
+	return unit_parse_time(text, 0, &ns, NULL) < 0 ? 0 : ns + ms * NS_PER_MS;
+}
+
+static void take_yield(struct launch *l, const json_t *o)
+{
+	const json_t *seen = json_object_get(o, "hint_to_verdict_ms");
+
+	l->yielded = true;
+	l->seen_ms = json_is_number(seen) ? json_number_value(seen) : -1;
+	l->freed_ms = json_number_value(json_object_get(o, "verdict_to_freed_ms"));
+	l->freed_wall_ns = wall_of(json_string_value(json_object_get(o, "time")));
+}
+
 static void take_line(struct doctor *d, struct launch *l, const char *line)
 {
 	json_t *o = json_loads(line, 0, NULL);
 	const char *kind = json_string_value(json_object_get(o, "event"));
 	const char *text = json_string_value(json_object_get(o, "text"));
 
-	(void)str_copy(l->last, sizeof(l->last), text ? text : line);
-	l->last[strcspn(l->last, "\n")] = '\0';
-	if (kind && strcmp(kind, "held") == 0) {
+	if (!l->failed)
+		(void)str_copy(l->last, sizeof(l->last), text ? text : line);
+	l->failed = l->failed || (kind && strcmp(kind, "failed") == 0);
+	if (kind && strcmp(kind, "held") == 0 && !l->bytes) {
 		l->held_ms = json_number_value(json_object_get(o, "took_ms"));
 		l->bytes = (uint64_t)json_integer_value(json_object_get(o, "bytes"));
+		l->held_ns = clock_mono_ns();
 		learn_class(d, l);
 	}
+	if (kind && strcmp(kind, "yield") == 0 && !l->yielded)
+		take_yield(l, o);
 	json_decref(o);
 }
 
-/* Its exit status, or -1 when it had to be killed. Ends by itself: --for. */
+/* False: it has closed its end. */
+static bool read_lines(struct doctor *d, struct launch *l)
+{
+	ssize_t n = read(l->out_fd, l->buf + l->len, sizeof(l->buf) - 1 - l->len);
+	char *line = l->buf, *end;
+
+	if (n <= 0)
+		return n < 0 && errno == EINTR;
+	l->len += (size_t)n;
+	l->buf[l->len] = '\0';
+	for (; (end = strchr(line, '\n')); line = end + 1) {
+		*end = '\0';
+		take_line(d, l, line);
+	}
+	l->len -= (size_t)(line - l->buf);
+	(void)memmove(l->buf, line, l->len);
+	if (l->len == sizeof(l->buf) - 1)
+		l->len = 0; /* no line of ours is that long */
+	return true;
+}
+
+/* Send the newcomer when the hold has settled, and the agent home when both have been seen. */
+static void take_turn(struct launch *l, uint64_t end_ns)
+{
+	uint64_t now = clock_mono_ns();
+	struct err e = ERR_INIT;
+
+	if (l->held_ns && !l->newcomer_ns && !l->yielded &&
+	    now - l->held_ns >= SETTLED_MS * NS_PER_MS) {
+		l->newcomer_code = newcomer_start(l->uuid, l->bytes, &l->newcomer, &e);
+		if (l->newcomer_code == 0)
+			l->newcomer_code =
+				newcomer_end(&l->newcomer, NEWCOMER_LIMIT_MS, &l->report);
+		l->newcomer_ns = clock_mono_ns();
+	}
+
+	bool over = l->yielded || l->failed ||
+		    (l->newcomer_ns && now > l->newcomer_ns &&
+		     now - l->newcomer_ns >= NOTICE_LIMIT_MS * NS_PER_MS);
+
+	if (!l->told && (over || now >= end_ns)) {
+		l->told = true;
+		(void)kill(l->pid, SIGTERM);
+	}
+}
+
+/* Its exit status, or -1 when a signal ended it. It ends by itself at the latest: --for. */
 static int follow(struct doctor *d, struct launch *l)
 {
 	uint64_t end = clock_mono_ns() + LAUNCH_LIMIT_MS * NS_PER_MS;
-	char line[2048];
+	struct pollfd p = { .fd = l->out_fd, .events = POLLIN };
 	int status = 0;
 
-	for (;;) {
-		struct pollfd p = { .fd = fileno(l->out), .events = POLLIN };
-		uint64_t now = clock_mono_ns();
-
-		/* Lines come one write each, so that fgets() finds a whole one or waits briefly. */
-		if (now >= end || poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1) <= 0) {
-			(void)kill(l->pid, SIGTERM);
-			break;
-		}
-		if (!fgets(line, sizeof(line), l->out))
-			break;
-		take_line(d, l, line);
-	}
+	while (poll(&p, 1, TURN_MS) <= 0 || read_lines(d, l))
+		take_turn(l, end);
 	while (waitpid(l->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+static void report_yield(struct doctor *d, const struct launch *l)
+{
+	double left_ms = ((double)l->report.alloc_wall_ns - (double)l->freed_wall_ns) / 1e6;
+	char seen[64] = "";
+
+	if (l->seen_ms >= 0)
+		(void)str_print(seen, sizeof(seen), "seen %.0f ms after its first open, ",
+				l->seen_ms);
+	if (!l->newcomer_ns) {
+		doctor_find(d, FINDING_NOTE, "yield", "try again when nobody is about to start",
+			    "not measured: it yielded to somebody else before the test");
+	} else if (l->newcomer_code < 0 || l->report.code < 0) {
+		doctor_find(d, FINDING_FAIL, "yield", ADVICE, "the test's newcomer failed: %s",
+			    l->report.text[0] ? l->report.text : strerror(-l->newcomer_code));
+	} else if (!l->yielded) {
+		doctor_find(d, FINDING_FAIL, "yield", ADVICE,
+			    "a newcomer started, took %.0f ms to its first allocation, and was not "
+			    "noticed",
+			    (double)l->report.start_ns / 1e6);
+	} else if (left_ms < 0) {
+		d->late = true;
+		doctor_find(d, FINDING_WARN, "yield",
+			    "newcomers that take nearly all of a GPU may have to ask twice",
+			    "a newcomer was %sand all was free %.0f ms after its first allocation "
+			    "began",
+			    seen, -left_ms);
+	} else {
+		doctor_find(d, FINDING_OK, "yield", NULL,
+			    "a newcomer was %sall was free %.1f ms later, %.0f ms before its first "
+			    "allocation",
+			    seen, l->freed_ms, left_ms);
+	}
+}
+
 static void report(struct doctor *d, const struct launch *l, int status)
 {
-	if (l->bytes && status == CMD_OK)
-		doctor_find(d, FINDING_OK, "launch", NULL,
-			    "held %.0f MiB on %s in %.0f ms, and let go of it",
-			    (double)l->bytes / (1024.0 * 1024.0), l->uuid, l->held_ms);
-	else
+	char size[UNIT_TEXT_MAX];
+
+	if (!l->bytes || status != CMD_OK) {
 		doctor_find(d, FINDING_FAIL, "launch", ADVICE,
 			    "a hold on %s did not come about: %s", l->uuid,
 			    l->last[0] ? l->last : "it said nothing");
+		return;
+	}
+	doctor_find(d, FINDING_OK, "launch", NULL, "held %s on %s in %.0f ms, and let go of it",
+		    unit_format_gib(l->bytes, size), l->uuid, l->held_ms);
+	report_yield(d, l);
 }
 
 void doctor_check_launch(struct doctor *d)
@@ -154,19 +289,17 @@ void doctor_check_launch(struct doctor *d)
 	(void)str_copy(l.uuid, sizeof(l.uuid), dev->uuid);
 	(void)str_print(l.instance, sizeof(l.instance), "doctor-%d", (int)getpid());
 	(void)agent_socket_name(l.name, sizeof(l.name), l.instance, d->dev_dir);
-	if (pipe(ends) < 0)
+	if (pipe2(ends, O_CLOEXEC) < 0)
 		return;
 
 	int r = spawn(&l, d->dev_dir, ends[1]);
 
 	(void)fd_close(ends[1]);
-	l.out = fdopen(ends[0], "r");
-	if (r < 0 || !l.out) {
+	l.out_fd = ends[0];
+	if (r < 0)
 		doctor_find(d, FINDING_FAIL, "launch", ADVICE, "cannot start tenure hold: %s",
 			    strerror(-r));
-		return;
-	}
-	r = follow(d, &l);
-	(void)fclose(l.out);
-	report(d, &l, r);
+	else
+		report(d, &l, follow(d, &l));
+	(void)fd_close(l.out_fd);
 }

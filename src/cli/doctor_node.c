@@ -183,6 +183,23 @@ void doctor_check_container(struct doctor *d)
 			    box ? "yes, with the host's PIDs" : "no");
 }
 
+/* Holders of other users: they show even where their sockets do not (another network namespace). */
+static void add_holders(const struct machine *m, struct strbuf *who)
+{
+	for (uint32_t i = 0; m && i < m->list.n; i++) {
+		const struct gpu_procs *procs = &m->devices[i].look.procs;
+
+		for (uint32_t k = 0; k < procs->n; k++) {
+			struct machine_process p;
+
+			machine_describe(&procs->p[k], &p);
+			if (p.holder && !p.ours)
+				strbuf_addf(who, "%sa holder of %s on gpu %u", who->len ? ", " : "",
+					    p.user, (unsigned int)m->list.d[i].index);
+		}
+	}
+}
+
 /* Our sockets are abstract, and this file lists everybody's: "@tenure/1000/guard". */
 void doctor_check_tenants(struct doctor *d)
 {
@@ -203,6 +220,7 @@ void doctor_check_tenants(struct doctor *d)
 	}
 	if (f)
 		(void)fclose(f);
+	add_holders(d->machine, &who);
 	if (who.len)
 		doctor_find(d, FINDING_OK, "other tenures", NULL,
 			    "on this node: %s; what they hold shows as busy", strbuf_str(&who));

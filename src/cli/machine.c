@@ -26,7 +26,10 @@ const char *machine_mode_name(nvmlComputeMode_t mode)
 void machine_describe(const struct gpu_proc *p, struct machine_process *ret)
 {
 	uid_t uid = proc_describe(p->pid, ret->command, sizeof(ret->command));
+	struct proc_peek peek = { 0 };
 
+	(void)proc_peek(p->pid, &peek);
+	(void)str_copy(ret->program, sizeof(ret->program), peek.comm[0] ? peek.comm : "unknown");
 	if (uid == (uid_t)-1)
 		(void)str_copy(ret->user, sizeof(ret->user), "unknown user");
 	else
@@ -58,8 +61,10 @@ static void judge(const struct gpu_device *dev, struct machine_device *d, uint64
 		if (who.holder)
 			(void)str_print(d->reason, sizeof(d->reason), "tenure of %s", who.user);
 		else
-			(void)str_print(d->reason, sizeof(d->reason), "PID %d, %s, %s", (int)p->pid,
-					who.user, who.command);
+			(void)str_print(d->reason, sizeof(d->reason), "PID %d (%s, %s)%s%s",
+					(int)p->pid, who.user, who.program,
+					p->used_known ? ", " : "",
+					p->used_known ? unit_format_gib(p->used_bytes, size) : "");
 	}
 	if (!d->reason[0] && !d->ours && d->look.used > idle_below)
 		(void)str_print(d->reason, sizeof(d->reason),

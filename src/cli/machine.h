@@ -38,6 +38,7 @@ struct machine *machine_free(struct machine *m);
 /* Whose process this is, for people. */
 struct machine_process {
 	char user[64];
+	char program[16]; /* its short name, as the guard says it */
 	char command[128];
 	bool holder; /* one of tenure's, of whatever user */
 	bool ours;   /* and of this user */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`tenure devices` and `tenure doctor`, on simulated machines and where there is no driver."""
 import json
+import re
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_devices_names_who_is_there(sim):
     out = sim(line).stdout
     text, pid = out.rsplit("\n", 2)[0], out.split()[-1]
     zero = json.loads(text)["devices"][0]
-    assert zero["reason"].startswith(f"PID {pid}, ") and "newcomer" in zero["reason"]
+    assert zero["reason"].startswith(f"PID {pid} (") and "newcomer" in zero["reason"]
     assert zero["processes"][0]["pid"] == int(pid) and not zero["idle"]
 
 
@@ -85,9 +86,54 @@ def test_doctor_on_a_good_machine(sim):
 def test_doctor_launch_holds_and_learns(sim):
     out = sim("$T doctor --launch --json; $T devices --json >$HOME/after").stdout
     f = findings(out)
-    assert f["launch"]["result"] == "ok" and "held 256 MiB" in f["launch"]["text"]
+    assert f["launch"]["result"] == "ok" and "held 1.0 GiB" in f["launch"]["text"]
     assert "listed under its PID" in f["PIDs"]["text"]
     assert "before its first allocation" in json.loads(out)["promise"]
+
+
+def test_doctor_launch_measures_a_yield(sim):
+    y = findings(sim("$T doctor --launch --json").stdout)["yield"]
+    assert y["result"] == "ok", y
+    m = re.fullmatch(r"a newcomer was seen (\d+) ms after its first open, all was free ([0-9.]+) ms "
+                     r"later, (\d+) ms before its first allocation", y["text"])
+    assert m and 0 < int(m[1]) < 5000 and 0 < float(m[2]) < 1000 and int(m[3]) < 5000
+
+
+def test_doctor_launch_with_a_newcomer_that_is_seen_late(sim):
+    r = sim("$T sim ctl lock slow 15; $T doctor --launch --json", check=False)
+    f = findings(r.stdout)
+    assert f["yield"]["result"] in ("ok", "warn") and "newcomer was" in f["yield"]["text"]
+
+
+def test_doctor_launch_without_cuda(sim, build, tmp_path):
+    part = tmp_path / "part"
+    part.mkdir()
+    (part / "libnvidia-ml.so.1").symlink_to(build / "sim/libnvidia-ml.so.1")
+    r = sim(f"LD_LIBRARY_PATH={part} $T doctor --launch --json", check=False)
+    f = findings(r.stdout)
+    assert r.returncode == 1 and f["CUDA"]["result"] == f["launch"]["result"] == "FAIL"
+    assert "libcuda" in f["launch"]["text"]
+
+
+@pytest.mark.parametrize("fault, said", [
+    ("nvml lost", "NVML does not start"),
+    ("fail nvmlDeviceGetMemoryInfo_v2 all; $T sim ctl fail nvmlDeviceGetMemoryInfo all", "memory")])
+def test_devices_and_doctor_when_nvml_fails(sim, fault, said):
+    r = sim(f"$T sim ctl {fault}; $T devices; echo rc $?; $T doctor; echo rc $?", check=False)
+    assert said in r.stdout + r.stderr
+    assert r.stdout.rstrip().endswith("rc 1")
+
+
+def test_devices_says_what_the_guard_says(sim):
+    line = ("$N --device 0 --take 2G --stay 20 >/dev/null & P=$!; sleep 1.5; "
+            "$T on --refresh 100ms --idle-for 0 >/dev/null; sleep 1; "
+            "$T devices --json >$HOME/d; $T status --json >$HOME/s; $T off >/dev/null; kill $P; "
+            "cat $HOME/d; echo; cat $HOME/s")
+    decoder, out = json.JSONDecoder(), sim(line).stdout
+    devices, end = decoder.raw_decode(out)
+    status = decoder.raw_decode(out[end:].lstrip())[0]
+    assert devices["devices"][0]["reason"] == status["devices"][0]["reason"]
+    assert status["devices"][0]["reason"].endswith("GiB")
 
 
 def test_doctor_launch_leaves_a_busy_device_alone(sim):
