@@ -103,7 +103,8 @@ def test_idle_context_that_was_there_first_is_not_held_beside(machine):
     new = m.newcomer("--no-alloc", "--stay", "20", wait=False)
     wait_for(lambda: m.show()["devices"][0]["processes"])
     h = m.hold()
-    d = m.wait_state(0, "busy")
+    h.next("start")
+    d = m.wait_state(0, "busy", reason="PID")
     assert f"PID {new.pid} " in d["reason"]
     time.sleep(1)
     assert not h.seen("held")
