@@ -32,7 +32,7 @@
 #define LIST_NS	      (100 * NS_PER_MS) /* the process list at rest; memory is read at every look */
 #define ALERT_NS      (400 * NS_PER_MS) /* after its memory moved a device is looked at ... */
 #define ALERT_LOOK_NS (2 * NS_PER_MS)	/* ... so often, with its list */
-#define FAST_NS	      (10 * NS_PER_MS)	/* a period below this is a hint: no figures then */
+#define FAST_NS	      (10 * NS_PER_MS)	/* a period below this is a hint: lists at every look */
 #define MOVED_BYTES   (8ULL << 20)	/* memory that moved by less is not told at once */
 #define MISSES_MAX    2 /* looks that fail in a row before we say that we cannot see */
 
@@ -234,9 +234,10 @@ static enum gpu_depth choose_depth(const struct slot *s, uint64_t now)
 {
 	bool fast = s->period_ns < FAST_NS || now < s->alert_until_ns;
 
-	if (s->deep_now || (!fast && now - s->modes_ns >= MODES_NS))
+	/* The figures are due in a hint as well: somebody's monitor may keep one on for ever. */
+	if (s->deep_now || now - s->modes_ns >= MODES_NS)
 		return GPU_LOOK_ALL;
-	if (!fast && now - s->deep_ns >= DEEP_NS)
+	if (now - s->deep_ns >= DEEP_NS)
 		return GPU_LOOK_FIGURES;
 	if (fast || now - s->list_ns >= LIST_NS)
 		return s->looks % 8 ? GPU_LOOK_QUICK : GPU_LOOK_PROCS;

@@ -33,7 +33,7 @@
 
 #define RISE_BYTES    (16ULL << 20)
 #define RISE_NS	      NS_PER_S
-#define SETTLE_NS     (700 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
+#define SETTLE_NS     (300 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
 #define LINGER_NS     (2 * NS_PER_S) /* context kept after a yield: the newcomer starts undisturbed */
 #define HOLDING_LIMIT (30 * NS_PER_S) /* to make a context and take the memory */
 #define FREEING_LIMIT NS_PER_S	      /* to free it; seen: 40-330 ms */
@@ -103,6 +103,7 @@ static void enter(struct guard *g, struct gdev *d, enum dev_state next)
 	d->since_ns = now;
 	d->dirty = true;
 	if (next == DEV_IDLE) {
+		d->announced = true;
 		d->who_pid = 0;
 		d->idle_since_ns = now;
 		set_wait(g, d);
@@ -370,6 +371,10 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 		on_clear(g, d);
 	else
 		on_foreign(g, d, v, who);
+	if (!d->announced && d->state == DEV_BUSY && v != SEEN_CLEAR) {
+		d->announced = true;
+		(void)gevent_add(g, d, EVENT_STATE, "busy: %s", d->reason);
+	}
 	if (d->owner >= 0)
 		control_load(g, d);
 	d->dirty = true;
@@ -423,6 +428,7 @@ void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left)
 	if (left)
 		leave(g, d);
 	if (!left && d->state == DEV_LEFT) {
+		d->announced = false;
 		gdev_say(d, "not looked at yet");
 		(void)step(g, d, EV_TAKE);
 	}
@@ -465,6 +471,7 @@ void gdev_hold(struct guard *g, struct gdev *d)
 	d->settled_used = 0;
 	d->settle_at_ns = 0;
 	gdev_say(d, "holder PID %d starts", (int)d->holder.pid);
+	(void)gevent_add(g, d, EVENT_START, "%s", d->reason);
 	(void)step(g, d, EV_READY);
 }
 
@@ -500,6 +507,7 @@ static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
 	d->holder.wanted = m->wanted;
 	d->settled_used = 0;
 	d->settle_at_ns = m->at_ns + SETTLE_NS;
+	d->settle_asked = false;
 	d->grow_at_ns = m->at_ns + GROW_NS;
 	d->failures = 0;
 	(void)step(g, d, EV_HELD);
@@ -652,6 +660,7 @@ static void grow(struct guard *g, struct gdev *d, uint64_t now)
 	d->grow_at_ns = now + GROW_NS;
 	d->settled_used = 0;
 	d->settle_at_ns = now + SETTLE_NS;
+	d->settle_asked = false;
 	gholder_tell(d, HOLDER_GROW);
 }
 
@@ -667,6 +676,10 @@ void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 		check_limits(g, d, now_ns);
 	if (d->left)
 		leave(g, d);
+	if (d->settle_at_ns && now_ns >= d->settle_at_ns && !d->settle_asked) {
+		d->settle_asked = true;
+		eyes_look_now(g->eyes, d->slot);
+	}
 	if (d->owner >= 0) {
 		turn_cycle(g, d, now_ns);
 		grow(g, d, now_ns);

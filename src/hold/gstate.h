@@ -62,6 +62,8 @@ struct gdev {
 	struct holder_proc holder;
 	int lock_fd;		       /* @tenure/dev/UUID while held, or -1 */
 	uint64_t settled_used;	       /* memory in use with our hold alone; 0: not known yet */
+	bool announced;		       /* its state was told since it was selected */
+	bool settle_asked;	       /* the look that takes it was asked for */
 	uint64_t settle_at_ns;	       /* when to take that figure; 0: taken or off */
 	uint64_t rise_since_ns;	       /* memory above it since; 0: not */
 	struct gpu_procs before;       /* the list when the holder was started */
