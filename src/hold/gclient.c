@@ -21,6 +21,8 @@
 #include "hold/gdev.h"
 #include "hold/gevent.h"
 
+#define START_TURN_NS (2 * NS_PER_S) /* a holder that starts has its turn for so long */
+
 static void send_text(struct gclient *c, enum msg_type type, int code, const char *text)
 {
 	struct msg_text m = { .head = PROTO_HEAD(MSG_REFUSED, struct msg_text), .code = code };
@@ -350,6 +352,20 @@ static bool all_ripe(struct guard *g, struct gclient *c, uint64_t now)
 	return ripe && !busy;
 }
 
+/*
+ * Holders start one at a time: each start queues for the driver's lock, so four at once are no
+ * sooner there (1.1 s on four H200, as one after another) and would slow everybody else's start
+ * meanwhile. One that hangs is not waited for.
+ */
+static bool any_starting(const struct guard *g, uint64_t now)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (g->devs[i].state == DEV_HOLDING &&
+		    now < g->devs[i].holder.started_ns + START_TURN_NS)
+			return true;
+	return false;
+}
+
 void gclient_consider(struct guard *g, struct gclient *c)
 {
 	uint64_t now = clock_mono_ns();
@@ -368,6 +384,10 @@ void gclient_consider(struct guard *g, struct gclient *c)
 			gdev_say(d, "idle; this site allows %u devices at a time",
 				 c->policy.max_devices);
 			continue;
+		}
+		if (any_starting(g, now)) {
+			c->waiting = true;
+			return;
 		}
 		gdev_hold(g, d);
 	}
@@ -416,6 +436,10 @@ void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns)
 	if (c->has_policy && !c->dropping && now_ns >= c->tick_ns) {
 		c->tick_ns = now_ns + c->policy.refresh_ms * NS_PER_MS;
 		check_devices(g, c);
+	}
+	if (c->waiting && !any_starting(g, now_ns)) {
+		c->waiting = false;
+		check_devices(g, c); /* what was seen before the wait is old */
 	}
 	if (c->guard_dirty)
 		gevent_tell_guard(g, c, MSG_GUARD);

@@ -83,6 +83,7 @@ struct gclient {
 	pid_t pid;
 	char instance[PROTO_INSTANCE_MAX];
 	bool has_policy, dropping;
+	bool waiting; /* a device of it is ripe and waits for its turn */
 	struct hold_policy policy;
 	char cgroup[256]; /* of its agent, with policy.my_cgroup */
 	uint64_t orphan_until_ns;
