@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 
@@ -533,4 +534,21 @@ def test_every_layout_of_the_process_list(machine, size):
     new = m.newcomer("--take", "90%", wait=False)
     assert h.next("yield")["pid"] == new.pid
     assert json.loads(new.communicate(timeout=15)[0])["result"] == 0
+    assert h.end() == 0
+
+
+# --- who else is there ---
+
+
+def test_device_that_another_tenure_holds(machine):
+    m = machine()
+    uuid = m.show()["devices"][0]["uuid"]
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    lock.bind(f"\0tenure/dev/{uuid}")  # as the guard of another user does before it holds
+    h = m.hold()
+    h.held(1)
+    assert "another user" in m.wait_state(0, "idle", reason="tenure")["reason"]
+    assert not h.seen("held", gpu=0)
+    lock.close()
+    h.held(0)
     assert h.end() == 0
