@@ -265,6 +265,8 @@ static void on_policy(struct guard *g, struct gclient *c, const struct msg_polic
 	if (policy.my_cgroup)
 		(void)proc_cgroup(c->pid, c->cgroup, sizeof(c->cgroup));
 	gclient_assign_all(g);
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		g->devs[i].dirty = true; /* somebody wants to know how all of them stand now */
 	c->tick_ns = 0;
 }
 

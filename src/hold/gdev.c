@@ -258,26 +258,35 @@ static void note_hint(const struct guard *g, struct gdev *d, const struct proc_p
 		d->letting_go.hint_to_verdict_ns = d->verdict_ns - opened;
 }
 
-static void name_who(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+/* Once per process: whose it is, and since when it was on its way. */
+static void identify_who(struct guard *g, struct gdev *d, pid_t pid)
 {
 	struct proc_peek peek = { .uid = (uid_t)-1 };
 
-	if (who->pid == d->who_pid)
+	if (pid == d->who_pid)
 		return;
-	d->who_pid = who->pid;
+	d->who_pid = pid;
 	d->who_uid = UINT32_MAX;
-	if (proc_peek(who->pid, &peek) < 0 && peek.uid == (uid_t)-1) {
-		gdev_say(d, "PID %d", (int)who->pid);
+	d->who_comm[0] = '\0';
+	if (proc_peek(pid, &peek) < 0 && peek.uid == (uid_t)-1)
 		return;
-	}
 	note_hint(g, d, &peek);
 	d->who_uid = peek.uid;
 	(void)str_copy(d->who_comm, sizeof(d->who_comm), peek.comm);
-	gdev_say(d, "PID %d (uid %u, %s)%s", (int)who->pid, (unsigned int)peek.uid, peek.comm,
-		 who->used_known && who->used_bytes ? "" : " just started");
+}
+
+static void name_who(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+{
+	char name[64] = "", used[32] = "";
+
+	identify_who(g, d, who->pid);
+	if (d->who_uid != UINT32_MAX)
+		(void)str_print(name, sizeof(name), " (uid %u, %s)", d->who_uid, d->who_comm);
+	/* What it uses grows; what it uses when it is first seen is its context at most. */
 	if (who->used_known && who->used_bytes)
-		gdev_say(d, "PID %d (uid %u, %s), %.1f GiB", (int)who->pid, (unsigned int)peek.uid,
-			 peek.comm, gib(who->used_bytes));
+		(void)str_print(used, sizeof(used), ", %.1f GiB", gib(who->used_bytes));
+	gdev_say(d, "PID %d%s%s", (int)who->pid, name,
+		 used[0] || !who->used_known ? used : " just started");
 }
 
 /* Begin the record of letting go; told when the memory is free. */

@@ -68,7 +68,8 @@ def test_the_newcomer_keeps_the_device_while_it_stays(machine):
     h.next("yield")
     time.sleep(2.5)  # more than --rehold-after
     d = m.device(0)
-    assert d["state"] == "busy" and f"PID {new.pid} " in d["reason"] + " "
+    assert d["state"] == "busy" and f"PID {new.pid} " in d["reason"]
+    assert d["reason"].endswith(", 2.5 GiB")  # with its context, and not as when it was first seen
     new.wait(10)
     h.held(0)
     assert h.end() == 0
@@ -218,6 +219,9 @@ def test_told_to_end_just_after_a_yield(machine):
 def test_leave(machine):
     m = machine(gpus=3)
     h = m.hold("--leave", "1")
+    start = time.monotonic()
+    assert "left for others" in h.next("device", text="gpu 2  left: left for others")["text"]
+    assert time.monotonic() - start < 0.7  # not when the guard next tells of everything
     h.held(0, 1)
     d = m.device(2)
     assert (d["state"], d["holder_pid"]) == ("left", None) and "left for others" in d["reason"]
