@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -8,7 +10,8 @@
 #include "cli/machine.h"
 #include "cli/table.h"
 
-#define CELL 48
+#define CELL	    48
+#define COMMAND_MIN 16
 
 static const struct opt devices_opts[] = {
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
@@ -68,12 +71,19 @@ static void print_table(const struct machine *m)
 static void print_process(const struct gpu_proc *p)
 {
 	struct machine_process who;
-	char size[UNIT_TEXT_MAX];
+	char size[UNIT_TEXT_MAX], head[128], tail[CELL * 2];
 
 	machine_describe(p, &who);
-	printf("         PID %d, %s, %.60s, %s%s%s\n", (int)p->pid, who.user, who.command,
-	       p->used_known ? unit_format_gib(p->used_bytes, size) : "memory unknown",
-	       p->graphics ? ", graphics" : "", who.ours ? " (ours)" : "");
+	(void)str_print(head, sizeof(head), "         PID %d, %s, ", (int)p->pid, who.user);
+	(void)str_print(tail, sizeof(tail), ", %s%s%s",
+			p->used_known ? unit_format_gib(p->used_bytes, size) : "memory unknown",
+			p->graphics ? ", graphics" : "", who.ours ? " (ours)" : "");
+
+	size_t taken = strlen(head) + strlen(tail), width = term_width(STDOUT_FILENO);
+
+	/* What the terminal leaves for the command. */
+	printf("%s%.*s%s\n", head, width > taken + COMMAND_MIN ? (int)(width - taken) : COMMAND_MIN,
+	       who.command, tail);
 }
 
 static void print_details(const struct gpu_device *dev, const struct machine_device *d)

@@ -51,6 +51,15 @@ def test_devices_names_who_is_there(sim):
     assert zero["processes"][0]["pid"] == int(pid) and not zero["idle"]
 
 
+def test_devices_fits_the_terminal(sim):
+    line = ("$T on --gpus 1 --refresh 100ms --idle-for 0 >/dev/null; sleep 1.5; "
+            "$N --device 0 --take 2G --stay 20 --touch --retry >/dev/null & P=$!; sleep 1.5; "
+            "$T devices; kill $P; $T off >/dev/null")
+    out = sim(line, "--gpus", "2").stdout
+    assert "tenure-hold: idle, start your job" in out and "(ours)" in out and "newcomer" in out
+    assert all(len(row) <= 80 for row in out.splitlines()), out
+
+
 def test_devices_memory_of_the_unseen(sim):
     doc = json.loads(sim("$T sim ctl foreign-memory 0 10G; $T devices --json").stdout)
     assert "in use by processes that are not listed" in doc["devices"][0]["reason"]
