@@ -57,6 +57,30 @@ static int check_memory(const struct mem_amount *m, struct err *e)
 	return 0;
 }
 
+/* Ten years: in nanoseconds, and with the jitter of a wait, it still fits 64 bits. */
+#define TIME_MAX_MS (10ULL * 366 * 24 * 3600 * 1000)
+
+static int check_times(const struct hold_policy *p, struct err *e)
+{
+	const struct {
+		const char *name;
+		uint64_t ms;
+	} times[] = { { "idle_for", p->idle_for_ms },
+		      { "refresh", p->refresh_ms },
+		      { "rehold_after", p->rehold_ms },
+		      { "work", p->work_ms },
+		      { "rest", p->rest_ms } };
+
+	for (size_t i = 0; i < ARRAY_LEN(times); i++)
+		if (times[i].ms > TIME_MAX_MS)
+			return err_set(e, -EINVAL, "%s: at most ten years", times[i].name);
+	if (p->refresh_ms == 0)
+		return err_set(e, -EINVAL, "refresh: must be more than 0");
+	if (p->rest_ms && !p->work_ms)
+		return err_set(e, -EINVAL, "rest without work: give both, or neither");
+	return 0;
+}
+
 static int check_texts(const struct hold_policy *p, struct err *e)
 {
 	for (uint32_t i = 0; i < p->n_gpus; i++)
@@ -78,13 +102,11 @@ int policy_check(const struct hold_policy *p, struct err *e)
 		return err_set(e, -EINVAL,
 			       "util_band: low <= target <= high <= 100 expected, got %u,%u,%u",
 			       p->util_low, p->util, p->util_high);
-	if (p->refresh_ms == 0)
-		return err_set(e, -EINVAL, "refresh: must be more than 0");
-	if (p->rest_ms && !p->work_ms)
-		return err_set(e, -EINVAL, "rest without work: give both, or neither");
 
-	int r = check_memory(&p->memory, e);
+	int r = check_times(p, e);
 
+	if (r == 0)
+		r = check_memory(&p->memory, e);
 	return r < 0 ? r : check_texts(p, e);
 }
 
