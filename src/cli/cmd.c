@@ -148,8 +148,14 @@ static int load_settings(const struct cmd *cmd, const struct opts *o, struct set
 		r = settings_load(s, NULL, e);
 	if (r < 0)
 		return r == -EPERM ? CMD_DENIED : CMD_USAGE;
-	for (const char *p = settings_notes(s); *p; p += strcspn(p, "\n") + 1)
-		(void)fprintf(stderr, "tenure: note: %.*s\n", (int)strcspn(p, "\n"), p);
+	for (const char *p = settings_notes(s); *p;) {
+		size_t n = strcspn(p, "\n");
+
+		(void)fputs("tenure: note: ", stderr);
+		(void)fwrite(p, 1, n, stderr);
+		(void)fputc('\n', stderr);
+		p += n + (p[n] == '\n');
+	}
 	if ((cmd->flags & CMD_HOLDS) && settings_check_user(s, e) < 0)
 		return CMD_DENIED;
 	return 0;

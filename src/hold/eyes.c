@@ -192,6 +192,17 @@ static void keep_figures(struct gpu_look *look, const struct gpu_look *old, enum
 	}
 }
 
+/* A look that did not ask for them keeps the graphics processes, or they would come and go. */
+static void keep_graphics(struct gpu_procs *procs, const struct gpu_procs *old)
+{
+	for (uint32_t i = 0; i < old->n && procs->n < GPU_PROCS_MAX; i++) {
+		if (!old->p[i].graphics)
+			continue;
+		procs->p[procs->n++] = old->p[i];
+		procs->n_total++;
+	}
+}
+
 /* Take in one look, with the lock held. */
 static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_depth depth,
 		      const char *trouble)
@@ -201,6 +212,7 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 
 	if (code < 0 && ++s->misses < MISSES_MAX) {
 		s->due_ns = 0; /* once may be chance: look again at once */
+		s->deep_now = deep;
 		return;
 	}
 	if (code == 0) {
@@ -285,6 +297,8 @@ static void look_at(struct eyes *eyes, struct slot *s)
 	if (moved)
 		s->alert_until_ns = now + ALERT_NS;
 	s->due_ns = next_due(s, now);
+	if (code == 0 && depth == GPU_LOOK_QUICK)
+		keep_graphics(&eyes->look.procs, &s->sight.look.procs);
 	if (code < 0 || depth > GPU_LOOK_MEMORY)
 		take_look(eyes, s, code, depth, e.text);
 }

@@ -201,6 +201,11 @@ static void on_hello(struct guard *g, struct gclient *c, struct msg_hello *m)
 {
 	struct gclient *other;
 
+	if (c->instance[0]) {
+		on_gone(g, c); /* once is enough, and its devices are those of its first name */
+		return;
+	}
+
 	m->instance[PROTO_INSTANCE_MAX - 1] = '\0';
 	other = find_instance(g, m->instance, c);
 	if (other && other->fd >= 0) {
@@ -249,6 +254,37 @@ static int check_selection(struct guard *g, struct hold_policy *p, struct err *e
 	return 0;
 }
 
+/* In a container of its own everything is in "/": that would make every newcomer ours. */
+static void take_cgroup(struct guard *g, struct gclient *c)
+{
+	if (proc_cgroup(c->pid, c->cgroup, sizeof(c->cgroup)) == 0 && strcmp(c->cgroup, "/") != 0)
+		return;
+	c->cgroup[0] = '\0';
+	(void)gevent_add(
+		g, NULL, EVENT_NOTE,
+		"my_cgroup: %s is in no cgroup of its own here, so it is left out of account",
+		c->instance);
+}
+
+/* A new policy of an instance whose devices are held under another: they follow at once. */
+static void apply_to_held(struct guard *g, struct gclient *c, const struct hold_policy *before)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		struct gdev *d = &g->devs[i];
+
+		if (gdev_owner(g, d) != c || (d->state != DEV_HOLDING && d->state != DEV_HELD))
+			continue;
+		if (!c->policy.hold)
+			gdev_unwant(g, d, "watched only from now on");
+		else if (c->policy.max_devices && ++n > c->policy.max_devices)
+			gdev_unwant(g, d, "fewer devices are wanted");
+		else
+			gdev_adapt(g, d, before);
+	}
+}
+
 static void on_policy(struct guard *g, struct gclient *c, const struct msg_policy *m)
 {
 	struct hold_policy policy = m->policy;
@@ -258,16 +294,20 @@ static void on_policy(struct guard *g, struct gclient *c, const struct msg_polic
 	send_text(c, MSG_POLICY_REPLY, r, r < 0 ? e.text : "");
 	if (r < 0)
 		return;
+
+	const struct hold_policy before = c->policy;
+
 	c->policy = policy;
 	c->has_policy = true;
 	c->dropping = false;
 	c->cgroup[0] = '\0';
 	if (policy.my_cgroup)
-		(void)proc_cgroup(c->pid, c->cgroup, sizeof(c->cgroup));
+		take_cgroup(g, c);
 	gclient_assign_all(g);
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		g->devs[i].dirty = true; /* somebody wants to know how all of them stand now */
 	c->tick_ns = 0;
+	apply_to_held(g, c, &before);
 }
 
 static void on_drop(struct guard *g, struct gclient *c)
@@ -400,7 +440,7 @@ static void check_devices(struct guard *g, struct gclient *c)
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
 
-		if (!owns(g, c, d) || gdev_occupied(d) || d->state == DEV_LEFT)
+		if (!owns(g, c, d) || !d->present || gdev_occupied(d) || d->state == DEV_LEFT)
 			continue;
 		d->check = true;
 		eyes_look_now(g->eyes, d->slot);
@@ -421,8 +461,8 @@ void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns)
 		struct msg_plain m = { .head = PROTO_HEAD(MSG_DROPPED, struct msg_plain) };
 
 		gevent_tell(g, c);
-		if (c->fd >= 0)
-			(void)sock_send(c->fd, &m, sizeof(m));
+		if (c->fd >= 0 && sock_send(c->fd, &m, sizeof(m)) == -EAGAIN)
+			return; /* it has not read what went before: the next turn tells */
 		c->dropping = false;
 		c->has_policy = false;
 		gclient_assign_all(g);

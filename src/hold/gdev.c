@@ -35,11 +35,12 @@
 #define RISE_NS	      NS_PER_S
 #define SETTLE_NS     (300 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
 #define LINGER_NS     (2 * NS_PER_S) /* context kept after a yield: the newcomer starts undisturbed */
-#define HOLDING_LIMIT (30 * NS_PER_S) /* to make a context and take the memory */
-#define FREEING_LIMIT NS_PER_S	      /* to free it; seen: 40-330 ms */
-#define ENDING_LIMIT  (2 * NS_PER_S)  /* to end the process */
-#define GROW_NS	      (5 * NS_PER_S)  /* between two tries to take what is missing */
-#define BLOCK_NS      (60 * NS_PER_S) /* after a failed hold, doubled up to 16 times that */
+#define HOLDING_LIMIT (30 * NS_PER_S)	/* to make a context and take the memory */
+#define FREEING_LIMIT NS_PER_S		/* to free it; seen: 40-330 ms */
+#define HURRY_LIMIT   (500 * NS_PER_MS) /* the same where all has to be gone within a second */
+#define ENDING_LIMIT  (2 * NS_PER_S)	/* to end the process */
+#define GROW_NS	      (5 * NS_PER_S)	/* between two tries to take what is missing */
+#define BLOCK_NS      (60 * NS_PER_S)	/* after a failed hold, doubled up to 16 times that */
 
 void gdev_say(struct gdev *d, const char *fmt, ...)
 {
@@ -107,7 +108,10 @@ static void enter(struct guard *g, struct gdev *d, enum dev_state next)
 		d->who_pid = 0;
 		d->idle_since_ns = now;
 		set_wait(g, d);
-		gdev_say(d, "nothing foreign");
+		if (now < d->blocked_until_ns)
+			gdev_say(d, "could not be held: %s", d->blocked_why);
+		else
+			gdev_say(d, "nothing foreign");
 	}
 	if ((next == DEV_IDLE || next == DEV_BUSY || next == DEV_LEFT) && !quiet)
 		(void)gevent_add(g, d, EVENT_STATE, "%s: %s", dev_state_name(next), d->reason);
@@ -189,7 +193,8 @@ static const struct gpu_proc *find_foreign(struct guard *g, const struct gdev *d
 		const struct gpu_proc *p = &procs->p[i];
 		enum ownership own = own_classify(g, d, p);
 
-		if (own == OWN_FOREIGN && p->graphics && !gdev_occupied(d))
+		if (own == OWN_FOREIGN && p->graphics &&
+		    (!gdev_occupied(d) || own_was_before(d, p->pid)))
 			continue; /* a desktop: its memory decides */
 		if (own == OWN_FOREIGN || (own == OWN_MAYBE && ++maybes > 1))
 			return p;
@@ -285,8 +290,11 @@ static void name_who(struct guard *g, struct gdev *d, const struct gpu_proc *who
 	/* What it uses grows; what it uses when it is first seen is its context at most. */
 	if (who->used_known && who->used_bytes)
 		(void)str_print(used, sizeof(used), ", %.1f GiB", gib(who->used_bytes));
-	gdev_say(d, "PID %d%s%s", (int)who->pid, name,
-		 used[0] || !who->used_known ? used : " just started");
+	if (!strcmp(d->who_comm, HOLDER_COMM))
+		gdev_say(d, "tenure of uid %u (PID %d)", d->who_uid, (int)who->pid);
+	else
+		gdev_say(d, "PID %d%s%s", (int)who->pid, name,
+			 used[0] || !who->used_known ? used : " just started");
 }
 
 /* Begin the record of letting go; told when the memory is free. */
@@ -347,8 +355,13 @@ static void control_load(struct guard *g, struct gdev *d)
 {
 	const struct hold_policy *p = &gdev_owner(g, d)->policy;
 
-	if (d->state != DEV_HELD || d->owner < 0 || !d->sight.complete || d->load.resting ||
-	    !(d->sight.look.valid & GPU_VALID_UTIL) || clock_mono_ns() - d->since_ns < 3 * NS_PER_S)
+	uint64_t now = clock_mono_ns(), begun = d->since_ns;
+
+	/* The figure trails: what it says just after a rest is still about the rest. */
+	if (d->load.phase_ns > begun)
+		begun = d->load.phase_ns;
+	if (d->state != DEV_HELD || !d->sight.complete || d->load.resting || p->load == LOAD_NONE ||
+	    !(d->sight.look.valid & GPU_VALID_UTIL) || now - begun < 3 * NS_PER_S)
 		return;
 	d->load.duty_permille = loadctl_step(d->load.duty_permille, d->sight.look.util, p->util_low,
 					     p->util, p->util_high);
@@ -404,6 +417,44 @@ void gdev_blind(struct guard *g, struct gdev *d, const char *reason)
 
 /* --- what the policies want --- */
 
+static void turn_cycle(struct guard *g, struct gdev *d, uint64_t now)
+{
+	const struct hold_policy *p = &gdev_owner(g, d)->policy;
+
+	if (d->state != DEV_HELD)
+		return;
+	if (p->rest_ms) {
+		uint64_t phase_ms = d->load.resting ? p->rest_ms : p->work_ms;
+
+		if (now - d->load.phase_ns >= phase_ms * NS_PER_MS) {
+			d->load.resting = !d->load.resting;
+			d->load.phase_ns = now;
+		}
+	} else {
+		d->load.resting = false;
+	}
+	gholder_tell_load(d, d->load.resting ? LOAD_NONE : (enum load_kind)p->load,
+			  d->load.duty_permille);
+}
+
+void gdev_adapt(struct guard *g, struct gdev *d, const struct hold_policy *before)
+{
+	const struct hold_policy *p = &gdev_owner(g, d)->policy;
+
+	if (p->util != before->util)
+		d->load.duty_permille = p->util * 10U;
+	if (p->load != before->load || p->util != before->util)
+		d->load.phase_ns = clock_mono_ns();
+	if (!p->rest_ms)
+		d->load.resting = false;
+	if (memcmp(&p->memory, &before->memory, sizeof(p->memory)) != 0) {
+		d->settled_used = 0;
+		d->settle_at_ns = 0;
+		gholder_tell_amount(d, &p->memory);
+	}
+	turn_cycle(g, d, clock_mono_ns());
+}
+
 void gdev_unwant(struct guard *g, struct gdev *d, const char *reason)
 {
 	if (d->state != DEV_HOLDING && d->state != DEV_HELD)
@@ -437,8 +488,10 @@ void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left)
 	if (left)
 		leave(g, d);
 	if (!left && d->state == DEV_LEFT) {
+		const char *unfit = gpu_unfit(&d->id, &d->sight.look);
+
 		d->announced = false;
-		gdev_say(d, "not looked at yet");
+		gdev_say(d, "%s", unfit ? unfit : "not looked at yet");
 		(void)step(g, d, EV_TAKE);
 	}
 	if (d->state == DEV_IDLE)
@@ -449,8 +502,8 @@ bool gdev_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)
 {
 	const struct gclient *owner = gdev_owner(g, d);
 
-	return owner && owner->policy.hold && !owner->dropping && d->state == DEV_IDLE &&
-	       !d->holder.pid && now_ns >= d->blocked_until_ns &&
+	return owner && !g->quit_ns && d->present && owner->policy.hold && !owner->dropping &&
+	       d->state == DEV_IDLE && !d->holder.pid && now_ns >= d->blocked_until_ns &&
 	       now_ns - d->idle_since_ns >= d->wait_ns;
 }
 
@@ -462,6 +515,8 @@ static void hold_failed(struct guard *g, struct gdev *d, const char *why)
 	d->blocked_until_ns = clock_mono_ns() + (BLOCK_NS << doubled);
 	(void)gevent_add(g, d, EVENT_FAILED, "not held: %s (next try in %u min)", why,
 			 (unsigned int)((BLOCK_NS << doubled) / NS_PER_S / 60));
+	(void)str_copy(d->blocked_why, sizeof(d->blocked_why), why);
+	d->who_pid = 0; /* whoever is there is named again by the next look */
 	gdev_say(d, "could not be held: %s", why);
 }
 
@@ -511,6 +566,9 @@ static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
 {
 	struct guard_event *ev;
 	bool first = d->state == DEV_HOLDING;
+	const char *how = first			      ? "held %.1f GiB"
+			  : m->bytes > d->holder.held ? "grew to %.1f GiB"
+						      : "holds %.1f GiB now";
 
 	d->holder.held = m->bytes;
 	d->holder.wanted = m->wanted;
@@ -518,13 +576,14 @@ static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
 	d->settle_at_ns = m->at_ns + SETTLE_NS;
 	d->settle_asked = false;
 	d->grow_at_ns = m->at_ns + GROW_NS;
-	d->failures = 0;
 	(void)step(g, d, EV_HELD);
 	if (d->state != DEV_HELD)
 		return;
+	d->failures = 0;
+	d->yielded = false;
+	eyes_look_now(g->eyes, d->slot);
 	gdev_say(d, "held for %s", gdev_owner(g, d) ? gdev_owner(g, d)->instance : "nobody");
-	ev = gevent_add(g, d, EVENT_HELD, first ? "held %.1f GiB" : "grew to %.1f GiB",
-			gib(m->bytes));
+	ev = gevent_add(g, d, EVENT_HELD, how, gib(m->bytes));
 	ev->bytes = m->bytes;
 	ev->took_ns = first ? m->at_ns - d->holder.started_ns : 0;
 	d->dirty = true;
@@ -604,8 +663,10 @@ void gdev_on_child(struct guard *g, struct gdev *d)
 		/* Somebody ended it: that is a wish to have the device, so wait as after a yield.
 		 */
 		d->yielded = true;
-		gdev_say(d, "%s", how);
-		(void)gevent_add(g, d, EVENT_FAILED, "%s", how);
+		if (now >= d->blocked_until_ns) {
+			gdev_say(d, "%s", how);
+			(void)gevent_add(g, d, EVENT_FAILED, "%s", how);
+		}
 	}
 	(void)gevent_add(g, d, EVENT_GONE, "holder and context are gone");
 	(void)step(g, d, EV_GONE);
@@ -617,6 +678,7 @@ void gdev_on_child(struct guard *g, struct gdev *d)
 static void check_limits(struct guard *g, struct gdev *d, uint64_t now)
 {
 	uint64_t limit = 0, since = d->since_ns;
+	bool hurry = g->quit_ns || (d->owner >= 0 && gdev_owner(g, d)->dropping);
 
 	if (d->holder.ending && now > d->holder.end_at_ns + ENDING_LIMIT) {
 		gholder_kill(d);
@@ -625,7 +687,7 @@ static void check_limits(struct guard *g, struct gdev *d, uint64_t now)
 	if (d->state == DEV_HOLDING)
 		limit = HOLDING_LIMIT;
 	else if (d->state == DEV_YIELDING)
-		limit = FREEING_LIMIT;
+		limit = hurry ? HURRY_LIMIT : FREEING_LIMIT;
 	if (!limit || now - since < limit || !d->holder.pid)
 		return;
 	if (d->state == DEV_HOLDING)
@@ -635,26 +697,6 @@ static void check_limits(struct guard *g, struct gdev *d, uint64_t now)
 			    d->state == DEV_HOLDING ? "its holder hangs in the driver"
 						    : "its holder did not let go in time");
 	(void)step(g, d, EV_STUCK);
-}
-
-static void turn_cycle(struct guard *g, struct gdev *d, uint64_t now)
-{
-	const struct hold_policy *p = &gdev_owner(g, d)->policy;
-
-	if (d->state != DEV_HELD)
-		return;
-	if (p->rest_ms) {
-		uint64_t phase_ms = d->load.resting ? p->rest_ms : p->work_ms;
-
-		if (now - d->load.phase_ns >= phase_ms * NS_PER_MS) {
-			d->load.resting = !d->load.resting;
-			d->load.phase_ns = now;
-		}
-	} else {
-		d->load.resting = false;
-	}
-	gholder_tell_load(d, d->load.resting ? LOAD_NONE : (enum load_kind)p->load,
-			  d->load.duty_permille);
 }
 
 /* Take what could not be had at first. Never while anything foreign is there, or may be. */
@@ -673,6 +715,14 @@ static void grow(struct guard *g, struct gdev *d, uint64_t now)
 	gholder_tell(d, HOLDER_GROW);
 }
 
+/* Looks that wait for a moment and not for news: a figure to take, a rise that has lasted. */
+static void look_when_due(struct guard *g, struct gdev *d, uint64_t now)
+{
+	if (d->state == DEV_HELD && ((d->settle_at_ns && now >= d->settle_at_ns) ||
+				     (d->rise_since_ns && now - d->rise_since_ns >= RISE_NS)))
+		eyes_look_now(g->eyes, d->slot);
+}
+
 void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 {
 	/* A newcomer's quiet start is not worth more than an agent that was told to end at once. */
@@ -683,6 +733,7 @@ void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 		gholder_tell(d, HOLDER_END);
 	if (d->holder.pid)
 		check_limits(g, d, now_ns);
+	look_when_due(g, d, now_ns);
 	if (d->left)
 		leave(g, d);
 	if (d->settle_at_ns && now_ns >= d->settle_at_ns && !d->settle_asked) {

@@ -22,6 +22,9 @@ void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left);
 /* Let go of d because nobody wants it held any more. */
 void gdev_unwant(struct guard *g, struct gdev *d, const char *reason);
 
+/* Its owner, under whose policy `before` it is held, has another policy now. */
+void gdev_adapt(struct guard *g, struct gdev *d, const struct hold_policy *before);
+
 /* We cannot see any more: let go of d if it is held. */
 void gdev_blind(struct guard *g, struct gdev *d, const char *reason);
 

@@ -105,6 +105,8 @@ static void fill_status(struct guard *g, const struct gdev *d, struct dev_status
 	if (d->state == DEV_IDLE) {
 		s->idle_since_ns = d->idle_since_ns;
 		s->hold_at_ns = owner && owner->policy.hold ? d->idle_since_ns + d->wait_ns : 0;
+		if (s->hold_at_ns && s->hold_at_ns < d->blocked_until_ns)
+			s->hold_at_ns = d->blocked_until_ns;
 	}
 	s->held_bytes = d->state == DEV_HELD ? d->holder.held : 0;
 	s->target_bytes = d->state == DEV_HELD ? d->holder.wanted : 0;

@@ -140,6 +140,16 @@ void gholder_tell_load(struct gdev *d, enum load_kind kind, uint32_t duty_permil
 	send_msg(d, &m);
 }
 
+void gholder_tell_amount(struct gdev *d, const struct mem_amount *amount)
+{
+	struct holder_msg m = { .version = HPROTO_VERSION,
+				.type = HOLDER_AMOUNT,
+				.amount = *amount };
+
+	if (d->holder.pid && !d->holder.ending)
+		send_msg(d, &m);
+}
+
 void gholder_kill(struct gdev *d)
 {
 	/* Not yet waited for, so the number is still that of our child. */

@@ -15,6 +15,9 @@ void gholder_tell(struct gdev *d, enum holder_type type);
 /* Tell it the load that its owner's policy wants now, if that is news. */
 void gholder_tell_load(struct gdev *d, enum load_kind kind, uint32_t duty_permille);
 
+/* Tell it to hold another amount from now on. */
+void gholder_tell_amount(struct gdev *d, const struct mem_amount *amount);
+
 /* SIGKILL; the process is ours until it was waited for. */
 void gholder_kill(struct gdev *d);
 

@@ -45,6 +45,7 @@ struct gdev {
 	uint32_t slot;
 	struct gpu_device id;
 	bool known;
+	bool present; /* NVML has it; a MIG instance may go while NVML is restarted */
 	enum dev_state state;
 	uint64_t since_ns;
 	char reason[PROTO_TEXT_MAX];
@@ -70,6 +71,7 @@ struct gdev {
 	struct guard_event letting_go; /* the record of the yield that is going on */
 	uint64_t verdict_ns;
 	uint64_t blocked_until_ns; /* no new hold before */
+	char blocked_why[160];	   /* and why */
 	unsigned int failures;	   /* holds that failed in a row */
 	struct load_state load;
 	uint64_t grow_at_ns;

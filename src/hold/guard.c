@@ -91,8 +91,12 @@ static bool take_devices(struct guard *g)
 					    .since_ns = clock_mono_ns(),
 					    .who_uid = UINT32_MAX,
 					    .reason = "not selected" };
-		(void)eyes_device(g->eyes, i, &d->id);
+		d->present = eyes_device(g->eyes, i, &d->id);
 		d->known = true;
+		if (!d->present && d->state != DEV_LEFT) {
+			d->check = false; /* nobody will look, so nothing may wait for it */
+			gdev_blind(g, d, "it is not there any more");
+		}
 	}
 	g->n_devs = n;
 	return news;
@@ -300,6 +304,10 @@ static void on_time(struct guard *g)
 			gclient_on_time(g, &g->clients[i], now);
 	if (now >= g->rescan_ns) {
 		hints_rescan(&g->hints, g->dev_dir);
+		if (!(g->flags & GUARD_INOTIFY) != !g->hints.n_watches) {
+			g->flags ^= GUARD_INOTIFY;
+			guard_changed(g);
+		}
 		g->rescan_ns = now + RESCAN_NS;
 	}
 	check_stuck(g);

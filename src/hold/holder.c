@@ -50,6 +50,7 @@ struct holder {
 	uint64_t held, wanted;
 	struct holder_msg hold; /* the order that is being carried out */
 	bool holding;
+	bool amount_due; /* hold.amount has changed since the memory was taken */
 };
 
 static _Noreturn void end(void)
@@ -100,15 +101,20 @@ static bool next_order(struct holder_msg *m, int timeout_ms)
 	return true;
 }
 
-static void release(struct holder *h)
+static void free_pieces(struct holder *h)
 {
-	struct holder_msg m = { .type = HOLDER_FREED, .bytes = h->held };
-
 	if (h->load)
 		load_stop(h->load);
 	while (h->n_pieces > 0)
 		(void)h->cu.mem_free(h->pieces[--h->n_pieces].at);
 	h->held = 0;
+}
+
+static void release(struct holder *h)
+{
+	struct holder_msg m = { .type = HOLDER_FREED, .bytes = h->held };
+
+	free_pieces(h);
 	h->holding = false;
 	tell(&m);
 	if (h->load)
@@ -130,6 +136,10 @@ static bool told_to_release(struct holder *h)
 		}
 		if (m.type == HOLDER_END)
 			end();
+		if (m.type == HOLDER_AMOUNT) {
+			h->hold.amount = m.amount;
+			h->amount_due = true;
+		}
 		if (m.type == HOLDER_LOAD) {
 			h->hold.load = m.load;
 			h->hold.duty_permille = m.duty_permille;
@@ -234,6 +244,33 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 	start_load(h);
 }
 
+/*
+ * Another amount: everything is freed and taken anew, so that it is a few large pieces again and
+ * quick to free when it matters. The share of a card is of what is free without us.
+ */
+static void do_amount(struct holder *h)
+{
+	struct err e = ERR_INIT;
+	size_t free_bytes = 0, total = 0;
+
+	h->amount_due = false;
+	free_pieces(h);
+	if (h->load)
+		load_set_memory(h->load, 0, 0);
+
+	int r = cuda_result(&h->cu, h->cu.mem_info(&free_bytes, &total), &e, "memory info");
+
+	if (r < 0)
+		fail(r, &e);
+	h->wanted = mem_amount_bytes(&h->hold.amount, free_bytes);
+	if (!take_memory(h, PIECES_FIRST))
+		return;
+	if (h->held == 0)
+		fail(-ENOMEM, &(struct err){ .text = "no memory to be had" });
+	tell_state(h, HOLDER_HELD, "");
+	start_load(h);
+}
+
 static void do_grow(struct holder *h)
 {
 	uint64_t before = h->held;
@@ -262,6 +299,10 @@ static void obey(struct holder *h, const struct holder_msg *m)
 	case HOLDER_GROW:
 		do_grow(h);
 		break;
+	case HOLDER_AMOUNT:
+		h->hold.amount = m->amount;
+		h->amount_due = true;
+		break;
 	default:
 		end();
 	}
@@ -278,11 +319,13 @@ int holder_main(int argc, char **argv)
 	 */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != guard || guard == 1)
 		return 1;
-	(void)prctl(PR_SET_NAME, "tenure-hold");
+	(void)prctl(PR_SET_NAME, HOLDER_COMM);
 	(void)signal(SIGINT, SIG_IGN);
 	for (;;) {
 		if (next_order(&m, 500))
 			obey(&h, &m);
+		if (h.holding && h.amount_due)
+			do_amount(&h);
 		if (h.load && h.holding && load_error(h.load, &e) < 0)
 			fail(-EIO, &e);
 	}

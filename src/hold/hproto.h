@@ -12,6 +12,7 @@
  *                                  HELD     {bytes held, bytes wanted}; again after each GROW
  *     LOAD {load, duty}                     load on, off (LOAD_NONE) or of another strength
  *     GROW                                  take what is still missing, if it is there
+ *     AMOUNT {amount}                       hold that much instead; HELD answers
  *     RELEASE                               stop the load, free the memory in place
  *                                  FREED    {bytes}; the context stays
  *     END                                   end the process, the context goes with it
@@ -27,6 +28,8 @@
 #define HOLDER_FD      3
 #define HPROTO_VERSION 1
 /* What nvidia-smi shows to a colleague. */
+/* And what its name in /proc is. */
+#define HOLDER_COMM  "tenure-hold"
 #define HOLDER_ARGV0 "tenure-hold: idle, start your job, it yields"
 
 enum holder_type {
@@ -39,6 +42,7 @@ enum holder_type {
 	HOLDER_HELD,
 	HOLDER_FREED,
 	HOLDER_FAILED,
+	HOLDER_AMOUNT,
 };
 
 struct holder_msg {

@@ -5,8 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "hold/hproto.h"
+
+/* A holder that holds for so long and is in no list will not be in one; it takes 30-115 ms. */
+#define LISTED_NS (500 * NS_PER_MS)
 
 /* Inode of the first PID namespace, fixed in the kernel (PROC_PID_INIT_INO). */
 #define FIRST_PID_NAMESPACE 0xEFFFFFFCU
@@ -23,7 +28,8 @@ static bool is_holder(const struct guard *g, pid_t pid)
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		const struct holder_proc *h = &g->devs[i].holder;
 
-		if (h->pid && (h->pid == pid || h->listed_pid == pid))
+		/* Where it is listed under another number, its own may be somebody else's there. */
+		if (h->pid && pid == (h->listed_pid ? h->listed_pid : h->pid))
 			return true;
 	}
 	return false;
@@ -36,7 +42,7 @@ static bool is_dying_holder(pid_t pid)
 	struct proc_peek holder, parent;
 
 	if (proc_peek(pid, &holder) < 0 || holder.uid != geteuid() ||
-	    strcmp(holder.comm, "tenure-hold"))
+	    strcmp(holder.comm, HOLDER_COMM))
 		return false;
 	return proc_peek(holder.parent, &parent) < 0 || strcmp(parent.comm, "tenure-guard");
 }
@@ -54,7 +60,7 @@ static bool is_ignored(const struct gclient *owner, pid_t pid)
 	       proc_cgroup(pid, cgroup, sizeof(cgroup)) == 0 && !strcmp(cgroup, owner->cgroup);
 }
 
-static bool was_before(const struct gdev *d, pid_t pid)
+bool own_was_before(const struct gdev *d, pid_t pid)
 {
 	for (uint32_t i = 0; i < d->before.n; i++)
 		if (d->before.p[i].pid == pid)
@@ -68,7 +74,7 @@ static bool may_be_ours(const struct guard *g, const struct gdev *d, pid_t pid)
 	struct proc_peek peek;
 
 	if (!d->holder.pid || d->holder.listed_pid || g->pid_class == PIDS_SAME ||
-	    g->pid_class == PIDS_OWN || was_before(d, pid))
+	    g->pid_class == PIDS_OWN || own_was_before(d, pid))
 		return false;
 	return proc_peek(pid, &peek) < 0 || g->pid_class == PIDS_HOST;
 }
@@ -110,7 +116,7 @@ void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look)
 			set_class(g, g->hidden_possible ? PIDS_OWN : PIDS_SAME);
 			return;
 		}
-		if (!was_before(d, pid) && pid != candidate) {
+		if (!own_was_before(d, pid) && pid != candidate) {
 			candidate = pid;
 			candidates++;
 		}
@@ -118,7 +124,7 @@ void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look)
 	if (candidates == 1 && (g->pid_class == PIDS_UNKNOWN || g->pid_class == PIDS_HOST)) {
 		d->holder.listed_pid = candidate;
 		set_class(g, PIDS_HOST);
-	} else if (candidates == 0) {
+	} else if (candidates == 0 && look->begin_ns > d->since_ns + LISTED_NS) {
 		set_class(g, PIDS_NONE);
 	}
 }

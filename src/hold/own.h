@@ -19,6 +19,9 @@ enum ownership {
 
 enum ownership own_classify(struct guard *g, const struct gdev *d, const struct gpu_proc *p);
 
+/* It was in d's list when d's holder was started. */
+bool own_was_before(const struct gdev *d, pid_t pid);
+
 /*
  * A holder of d has its context and look was taken after that: learn under which number it is
  * listed, and with that how process lists work here (enum pid_class).

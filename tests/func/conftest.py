@@ -13,6 +13,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TENURE_BUILD", ROOT / "build")).resolve()
 
 
+def pytest_addoption(parser):
+    parser.addoption("--cycles", type=int, default=24, help="hold/yield cycles of test_soak.py")
+
+
 @pytest.fixture(scope="session")
 def build():
     """The build directory."""

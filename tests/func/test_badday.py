@@ -1,0 +1,521 @@
+# SPDX-License-Identifier: MIT
+"""Bad days: what must go right when everything else goes wrong. The real program on simulated GPUs."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from machine import Machine, proc_exists, wait_for
+
+HERE = pathlib.Path(__file__).resolve().parent
+GIB = 1 << 30
+
+
+@pytest.fixture
+def machine(build, env, tmp_path):
+    """Start a simulated machine; everything on it is ended with the test."""
+    started = []
+
+    def start(*options):
+        started.append(Machine(build, env, tmp_path, options))
+        return started[-1]
+
+    yield start
+    for m in started:
+        m.close()
+
+
+def compile_c(source, out, *flags):
+    done = subprocess.run(["cc", "-O1", "-o", out, source, *flags], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+# --- newcomers ------------------------------------------------------------------------------------
+
+def test_newcomer_comes_and_goes_within_50_ms(machine):
+    m = machine("--gpus", 1, "--speed", 0.1)
+    h = m.hold()
+    h.wait("held")
+    pids = []
+    for i in range(5):
+        t0 = time.monotonic()
+        p = m.start("--no-alloc")
+        assert p.wait(5) == 0
+        assert time.monotonic() - t0 < 0.5
+        pids.append(p.pid)
+        time.sleep(0.3)
+    h.wait_state("held")
+    time.sleep(0.3)
+    assert {e["pid"] for e in h.events("yield")} <= set(pids)
+    assert len(m.show()["devices"][0]["processes"]) == 1
+    assert m.newcomer("--take", "90%")["result"] == 0
+
+
+def test_ten_newcomers_at_once(machine):
+    m = machine("--gpus", 2)
+    h = m.hold()
+    h.wait("held", 2)
+    guard = h.guard()
+    time.sleep(1)
+    many = [m.start("--take", "8%", "--stay", 2) for _ in range(10)]
+    results = [json.loads(p.communicate(timeout=60)[0]) for p in many]
+    assert [r["result"] for r in results] == [0] * 10
+    assert len(h.events("yield", 0)) == 1
+    assert not h.events("yield", 1)
+    h.wait("held", 3, 15)
+    assert h.guard() == guard
+    assert [len(d["processes"]) for d in m.show()["devices"]] == [1, 1]
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.2, 0.3])
+def test_newcomer_while_we_allocate(machine, delay):
+    m = machine("--gpus", 1)
+    m.hold("--load", "none")
+    time.sleep(delay)
+    assert m.newcomer("--take", "90%")["result"] == 0
+
+
+def test_idle_process_that_was_there_first(machine):
+    m = machine("--gpus", 2, "--speed", 0.2)
+    there = m.start("--no-alloc", "--stay", 60)
+    wait_for(lambda: m.show()["devices"][0]["processes"])
+    h = m.hold()
+    h.wait("held", gpu=1)
+    time.sleep(1)
+    assert not h.events("held", 0)
+    assert f"PID {there.pid}" in h.device(0)["reason"]
+    assert "0.5 GiB" in h.device(0)["reason"]
+    there.kill()
+    h.wait("held", gpu=0)
+
+
+def test_newcomer_through_a_node_of_its_own(machine):
+    m = machine("--gpus", 2)
+    h = m.hold()
+    h.wait("held", 2)
+    time.sleep(4)  # the hint of our own start is over
+    assert m.newcomer("--take", "90%", TENURE_SIM_NODES="private")["result"] == 0
+    assert "hint_to_verdict_ms" not in h.wait("yield") or h.wait("yield")["hint_to_verdict_ms"] == 0
+
+
+def test_monitors_never_cause_a_yield(machine):
+    m = machine("--gpus", 2, "--speed", 0.5)
+    h = m.hold()
+    h.wait("held", 2)
+    looks = 0
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        m.run(m.sim / "nvsmi")
+        looks += 1
+        time.sleep(0.1)
+    assert looks > 20
+    assert not h.events("yield")
+    # Nor do they keep us from reading what the devices do.
+    assert h.device(0)["age_s"] < 6
+    assert m.newcomer("--take", "90%")["result"] == 0
+
+
+# --- processes that are hidden, or listed under other numbers -------------------------------------
+
+def test_hidden_processes_show_as_memory(machine):
+    m = machine("--gpus", 2, "--speed", 0.3)
+    m.ctl("hide-pids", "on")
+    h = m.hold()
+    h.wait("held", 2)
+    time.sleep(2)
+    assert not h.events("yield")
+    p = m.start("--take", "5%", "--stay", 3, TENURE_SIM_NEIGHBOUR="1")
+    e = h.wait("yield", gpu=0)
+    assert not e.get("pid")
+    assert "memory" in e["text"]
+    assert "not listed" in h.device(0)["reason"]
+    assert not h.events("yield", 1)
+    p.wait()
+    h.wait("held", 3, 15)
+    m.ctl("foreign-memory", 1, "1G")
+    assert "memory" in h.wait("yield", gpu=1)["text"]
+    assert "not listed" in h.device(1)["reason"]
+
+
+@pytest.mark.parametrize("mode, learnt", [("host", "host"), ("own", "same"), ("none", "none")])
+def test_pid_modes(machine, mode, learnt):
+    m = machine("--gpus", 2)
+    m.ctl("pid-mode", mode)
+    h = m.hold()
+    h.wait("held", 2)
+    time.sleep(2)
+    assert not h.events("yield")
+    assert h.status()["guard"]["pid_class"] == learnt
+    assert m.newcomer("--take", "90%", "--stay", 0.5)["result"] == 0
+    h.wait("yield", gpu=0)
+    h.wait("held", 3, 15)
+    time.sleep(1)
+    assert len(h.events("yield")) == 1
+
+
+def test_layouts_of_the_process_list(machine):
+    m = machine("--gpus", 2, "--speed", 0.3)
+    h = m.hold()
+    h.wait("held", 2)
+    for i, layout in enumerate([16, 32, 24, 16]):
+        m.ctl("layout", layout)
+        time.sleep(0.4)
+        assert len(h.events("yield")) == i
+        p = m.start("--take", "50%")
+        assert json.loads(p.communicate()[0])["result"] == 0
+        assert h.wait("yield", i + 1)["pid"] == p.pid
+        h.wait("held", 3 + i)
+    assert not h.events("blind")
+
+
+# --- a driver that fails, or hangs ----------------------------------------------------------------
+
+LIST = "nvmlDeviceGetComputeRunningProcesses_v3"
+
+
+def test_one_call_that_fails(machine):
+    m = machine("--gpus", 2, "--speed", 0.3)
+    h = m.hold()
+    h.wait("held", 2)
+    for n in (1, 2, 7):
+        m.ctl("fail", LIST, n)
+        time.sleep(0.4)
+    m.ctl("fail", "nvmlDeviceGetMemoryInfo_v2", 1)
+    time.sleep(0.4)
+    assert not h.events("blind") and not h.events("yield")
+    assert [d["state"] for d in h.status()["devices"]] == ["held", "held"]
+
+
+def test_all_calls_fail(machine):
+    m = machine("--gpus", 2, "--speed", 0.3)
+    h = m.hold()
+    h.wait("held", 2)
+    m.ctl("fail", LIST, "all")
+    h.wait("blind", 2, 2)
+    assert wait_for(lambda: all(d["used_bytes"] < GIB for d in m.show()["devices"]), 2)
+    assert "cannot be seen" in h.device(0)["reason"]
+    m.ctl("clear")
+    h.wait("held", 4, 15)
+
+
+def test_one_device_is_lost(machine):
+    m = machine("--gpus", 3, "--speed", 0.3)
+    h = m.hold()
+    h.wait("held", 3)
+    m.ctl("lose", 1)
+    h.wait("blind", gpu=1)
+    # The others are held, and held again after a yield, as if nothing were.
+    assert m.newcomer("--take", "50%")["result"] == 0
+    h.wait("held", 2, 10, gpu=0)
+    assert not h.events("blind", 0) and not h.events("blind", 2)
+    m.ctl("restore", 1)
+    h.wait("held", 2, 15, gpu=1)
+
+
+def test_nvml_hangs(machine):
+    m = machine("--gpus", 2, "--speed", 0.3)
+    h = m.hold()
+    h.wait("held", 2)
+    t0 = time.monotonic()
+    m.ctl("hang", LIST)
+    h.wait("blind", 2, 3)
+    assert time.monotonic() - t0 < 1.6
+    assert m.newcomer("--take", "90%")["result"] == 0
+    m.ctl("unhang")
+    h.wait("held", 4, 15)
+
+
+def test_holder_hangs_while_it_frees(machine):
+    m = machine("--gpus", 2, "--speed", 0.3)
+    h = m.hold("--load", "none")
+    h.wait("held", 2)
+    pids = [h.device(i)["holder_pid"] for i in (0, 1)]
+    m.ctl("hang", "cuMemFree_v2")
+    t0 = time.monotonic()
+    p = m.start("--take", "50%", "--retry")
+    e = h.wait("failed", timeout=5)
+    assert "did not let go in time" in e["text"]
+    assert json.loads(p.communicate()[0])["last_result"] == 0
+    assert time.monotonic() - t0 < 3
+    assert wait_for(lambda: not proc_exists(pids[0]), 3)
+    assert proc_exists(pids[1]) and h.device(1)["state"] == "held"
+    m.ctl("unhang")
+    time.sleep(2)
+    assert h.device(0)["state"] != "held"
+    assert "did not let go in time" in h.device(0)["reason"]
+
+
+def test_holder_hangs_while_it_allocates(machine):
+    m = machine("--gpus", 1, "--speed", 0.3)
+    m.ctl("hang", "cuMemAlloc_v2")
+    h = m.hold("--load", "none")
+    h.wait("device")
+    pid = wait_for(lambda: h.device()["holder_pid"])
+    t0 = time.monotonic()
+    e = h.wait("failed", timeout=40)
+    assert "hangs in the driver" in e["text"]
+    assert 25 < time.monotonic() - t0 < 36
+    assert wait_for(lambda: not proc_exists(pid), 3)
+    assert "hangs in the driver" in h.device()["reason"]
+
+
+def test_stop_while_a_holder_hangs(machine):
+    m = machine("--gpus", 2, "--speed", 0.3)
+    h = m.hold("--load", "none")
+    h.wait("held", 2)
+    m.ctl("hang", "cuMemFree_v2")
+    assert h.stop() < 1.5
+    assert wait_for(lambda: not any(d["processes"] for d in m.show()["devices"]), 1)
+
+
+# --- devices that must be left alone --------------------------------------------------------------
+
+def test_modes_in_which_nothing_is_held(machine):
+    m = machine("--gpus", 3, "--speed", 0.2)
+    m.ctl("compute-mode", 0, "exclusive")
+    m.ctl("display", 1, "on")
+    h = m.hold()
+    h.wait("held", gpu=2)
+    time.sleep(1)
+    assert len(h.events("held")) == 1
+    assert "EXCLUSIVE_PROCESS" in h.device(0)["reason"]
+    assert "display" in h.device(1)["reason"]
+    # Set while it is held.
+    m.ctl("compute-mode", 2, "exclusive")
+    assert "EXCLUSIVE_PROCESS" in h.wait("release", gpu=2, timeout=15)["text"]
+    m.ctl("compute-mode", 0, "default")
+    h.wait("held", gpu=0)
+
+
+def test_mig(machine):
+    m = machine("--gpus", 2, "--mig", "1g.18gb:2", "--speed", 0.2)
+    h = m.hold()
+    h.wait("held", 3)
+    assert "MIG" in h.device(0)["reason"]
+    assert h.device(0)["state"] != "held"
+    for mig in (0, 1):
+        assert h.device(0, mig)["state"] == "held"
+
+
+# --- clocks, files, users, signals ----------------------------------------------------------------
+
+SHIM = r"""
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+/* The wall clock jumps a day to and fro with every reading; other clocks are left alone. */
+static int n;
+static long jump(void) { return __atomic_fetch_add(&n, 1, __ATOMIC_RELAXED) % 2 ? 86400 : -86400; }
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	long r = syscall(SYS_clock_gettime, id, ts);
+	if (id == CLOCK_REALTIME)
+		ts->tv_sec += jump();
+	return (int)r;
+}
+time_t time(time_t *t)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_REALTIME, &ts);
+	if (t)
+		*t = ts.tv_sec;
+	return ts.tv_sec;
+}
+int gettimeofday(struct timeval *tv, void *tz)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_REALTIME, &ts);
+	tv->tv_sec = ts.tv_sec;
+	tv->tv_usec = ts.tv_nsec / 1000;
+	return 0;
+}
+"""
+
+
+def test_clock_steps_while_we_wait(machine, tmp_path, build):
+    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
+        pytest.skip("the sanitizer wants to be first")
+    (tmp_path / "shim.c").write_text(SHIM)
+    shim = compile_c(tmp_path / "shim.c", tmp_path / "shim.so", "-shared", "-fPIC")
+    m = machine("--gpus", 1, "--speed", 0.2)
+    t0 = time.monotonic()
+    h = m.hold("--idle-for", "2s", LD_PRELOAD=str(shim))
+    h.wait("held")
+    assert 2 <= time.monotonic() - t0 < 4
+    times = {e["time"][:10] for e in h.events()}
+    assert len(times) > 1  # it did step
+    assert m.newcomer("--take", "5%")["result"] == 0
+    t0 = time.monotonic()
+    h.wait("held", 2)
+    assert 0.8 < time.monotonic() - t0 < 4
+    assert h.stop() < 1.5
+
+
+def test_file_system_that_hangs(machine, tmp_path, build):
+    """Program, home and logs on a file system whose server has stopped."""
+    if not os.access("/dev/fuse", os.W_OK) or not shutil.which("fusermount3"):
+        pytest.skip("needs FUSE")
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True,
+                           text=True)
+    if flags.returncode:
+        pytest.skip("needs libfuse3-dev")
+    passfs = compile_c(HERE / "passfs.c", tmp_path / "passfs", *flags.stdout.split())
+    below, mnt = tmp_path / "below", tmp_path / "mnt"
+    below.mkdir()
+    mnt.mkdir()
+    (below / "home").mkdir(mode=0o700)
+    shutil.copy(build / "tenure", below / "tenure")
+    server = subprocess.Popen([passfs, below, mnt])
+    try:
+        if not wait_for(lambda: (mnt / "tenure").exists()):
+            pytest.skip("cannot mount")
+        m = machine("--gpus", 2)
+        h = m.hold(tenure=str(mnt / "tenure"), HOME=str(mnt / "home"))
+        h.wait("held", 2)
+        time.sleep(1)
+        server.send_signal(signal.SIGSTOP)
+        try:
+            for i in (0, 1):
+                got = m.newcomer("--take", "90%", "--device", i)
+                assert got["result"] == 0
+            time.sleep(0.5)
+        finally:
+            server.send_signal(signal.SIGCONT)
+        h.wait("yield", gpu=0)
+        e = h.wait("yield", gpu=1)
+        assert e["hint_to_verdict_ms"] < 160 and e["verdict_to_freed_ms"] < 300
+        assert h.stop() < 2
+    finally:
+        server.send_signal(signal.SIGCONT)
+        subprocess.run(["fusermount3", "-u", "-z", mnt], check=False)
+        server.kill()
+        server.wait()
+
+
+def test_disk_full(machine, tmp_path):
+    state = tmp_path / "state"
+    state.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", state],
+                      capture_output=True, check=False).returncode:
+        pytest.skip("needs to mount a tmpfs")
+    try:
+        m = machine("--gpus", 1, "--speed", 0.3)
+        h = m.hold("--state-dir", state)
+        h.wait("held")
+        with open(state / "fill", "wb", buffering=0) as f:
+            try:
+                while f.write(b"x" * 4096):
+                    pass
+            except OSError:
+                pass
+        for i in range(2):
+            assert m.newcomer("--take", "50%")["result"] == 0
+            h.wait("yield", i + 1)
+            h.wait("held", i + 2)
+        assert h.stop() < 1.5
+        assert h.code == 0
+    finally:
+        subprocess.run(["umount", "-l", state], check=False)
+
+
+def test_two_users(machine, tmp_path, build):
+    if os.getuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("needs root, to be two users")
+    m = machine("--gpus", 1, "--speed", 0.3)
+    for d in (tmp_path, *tmp_path.parents[:2]):
+        os.chmod(d, 0o755)
+    for root, dirs, files in os.walk(m.env["TENURE_DEV_DIR"] + "/.."):
+        for name in [*dirs, *files]:
+            os.chmod(os.path.join(root, name), 0o777)
+    os.chmod(pathlib.Path(m.env["TENURE_SIM"]).parent, 0o777)
+    other = tmp_path / "other"
+    other.mkdir()
+    os.chown(other, 65534, 65534)
+    h = m.hold()
+    h.wait("held")
+    prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if m.run(*prefix, m.tenure, "--version", check=False).returncode:
+        pytest.skip("the other user cannot run the program")
+    h2 = m.hold(prefix=prefix, HOME=str(other), TENURE_SITE_CONFIG=str(other / "none"))
+    h2.wait("device")
+    end = time.monotonic() + 8
+    while time.monotonic() < end:
+        time.sleep(0.5)
+        assert h.p.poll() is None and h2.p.poll() is None, h2.out.read_text()
+    assert not h2.events("held")
+    assert not h.events("yield")
+    busy = [e for e in h2.events("device") + h2.events("state") if "tenure of" in e["text"]]
+    assert busy, h2.out.read_text()
+
+
+def end_guard(h, signum):
+    pid = h.guard()
+    holders = [d["holder_pid"] for d in h.status()["devices"]]
+    os.kill(pid, signum)
+    assert wait_for(lambda: not any(map(proc_exists, [pid, *holders])), 1)
+    h.wait("held", 4, 15)
+    assert h.guard() != pid
+    assert not h.events("yield")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_guard_is_ended(machine, signum):
+    m = machine("--gpus", 2, "--speed", 0.3)
+    h = m.hold()
+    h.wait("held", 2)
+    end_guard(h, signum)
+    assert m.newcomer("--take", "50%")["result"] == 0
+
+
+def test_guard_is_killed_while_we_wait(machine):
+    m = machine("--gpus", 1, "--speed", 0.3)
+    h = m.hold("--idle-for", "3s")
+    h.wait("device")
+    h.wait_state("idle")
+    first = h.guard()
+    os.kill(first, signal.SIGKILL)
+    assert wait_for(lambda: h.status()["guard"].get("pid") not in (None, first))
+    assert not h.events("held")
+    h.wait("held")
+
+
+def test_stop_just_after_a_yield(machine):
+    """The context that lingers for the newcomer's sake goes with us, within the second."""
+    m = machine("--gpus", 2, "--speed", 0.3)
+    h = m.hold()
+    h.wait("held", 2)
+    m.start("--take", "50%", "--stay", 5)
+    h.wait("yield")
+    assert h.stop() < 0.9
+    assert h.code == 0
+    assert len(m.show()["devices"][0]["processes"]) == 1
+
+
+def test_policy_of_a_new_agent_applies_to_what_is_held(machine):
+    """An agent that is killed, and another that finds its holds and wants less."""
+    m = machine("--gpus", 2, "--speed", 0.3)
+    h = m.hold("--memory", "50%")
+    h.wait("held", 2)
+    holders = [h.device(i)["holder_pid"] for i in (0, 1)]
+    h.p.kill()
+    h.p.wait()
+    h2 = m.hold("--memory", "20G", "--load", "none")
+    assert wait_for(lambda: all(d["used_bytes"] < 22 * GIB for d in m.show()["devices"]))
+    assert [h2.device(i)["holder_pid"] for i in (0, 1)] == holders
+    assert h2.device()["load"] == "none"
+    h2.p.kill()
+    h2.p.wait()
+    h3 = m.hold("--memory", "60%", "--max-devices", 1)
+    assert wait_for(lambda: m.show()["devices"][0]["used_bytes"] > 70 * GIB)
+    assert wait_for(lambda: m.show()["devices"][1]["used_bytes"] == 0)
+    assert h3.device(0)["holder_pid"] == holders[0]
+    assert m.newcomer("--take", "90%")["result"] == 0
