@@ -650,8 +650,11 @@ void gdev_on_child(struct guard *g, struct gdev *d)
 	/* What it said before it ended comes first. */
 	if (d->holder.fd >= 0)
 		gdev_on_holder(g, d);
+	pid_t listed = d->holder.listed_pid ? d->holder.listed_pid : d->holder.pid;
+
 	if (!gholder_reap(d, &status))
 		return;
+	d->gone_pid = listed;
 	unlock_device(d);
 	d->settled_used = 0;
 	describe_end(how, sizeof(how), status);

@@ -61,13 +61,14 @@ struct gdev {
 	uint64_t wait_ns; /* the idle time that is asked of it now */
 	bool yielded;	  /* wait_ns is that after a yield */
 	struct holder_proc holder;
-	int lock_fd;		       /* @tenure/dev/UUID while held, or -1 */
-	uint64_t settled_used;	       /* memory in use with our hold alone; 0: not known yet */
-	bool announced;		       /* its state was told since it was selected */
-	bool settle_asked;	       /* the look that takes it was asked for */
-	uint64_t settle_at_ns;	       /* when to take that figure; 0: taken or off */
-	uint64_t rise_since_ns;	       /* memory above it since; 0: not */
-	struct gpu_procs before;       /* the list when the holder was started */
+	pid_t gone_pid;		 /* its last holder, ended: a list may show it a little longer */
+	int lock_fd;		 /* @tenure/dev/UUID while held, or -1 */
+	uint64_t settled_used;	 /* memory in use with our hold alone; 0: not known yet */
+	bool announced;		 /* its state was told since it was selected */
+	bool settle_asked;	 /* the look that takes it was asked for */
+	uint64_t settle_at_ns;	 /* when to take that figure; 0: taken or off */
+	uint64_t rise_since_ns;	 /* memory above it since; 0: not */
+	struct gpu_procs before; /* the list when the holder was started */
 	struct guard_event letting_go; /* the record of the yield that is going on */
 	uint64_t verdict_ns;
 	uint64_t blocked_until_ns; /* no new hold before */

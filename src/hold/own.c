@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "hold/own.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -85,6 +86,8 @@ enum ownership own_classify(struct guard *g, const struct gdev *d, const struct 
 		return OWN_HOLDER;
 	if (is_ignored(gdev_owner(g, d), p->pid))
 		return OWN_IGNORED;
+	if (p->pid == d->gone_pid && proc_parent(p->pid) == -ESRCH)
+		return OWN_DYING;
 	if (is_dying_holder(p->pid))
 		return OWN_DYING;
 	if (may_be_ours(g, d, p->pid))
