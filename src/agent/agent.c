@@ -113,6 +113,7 @@ static void finish(struct agent *a, enum agent_end end)
 		return;
 	a->ended = true;
 	a->end = end;
+	a->table_due = false; /* its timer is ours from now on */
 	answer_off(a);
 	a->flush_ns = clock_mono_ns();
 	(void)uv_timer_start(&a->phase_timer, on_flush_step, 0, FLUSH_STEP_MS);
@@ -142,6 +143,7 @@ static void stop(struct agent *a, const char *why)
 	if (a->view.stopping || a->ended)
 		return;
 	a->view.stopping = true;
+	a->table_due = false; /* its timer is ours from now on */
 	a->stop_ns = clock_mono_ns();
 	news_say(a->news, LOG_LEVEL_INFO, "%s: letting go of everything", why);
 	(void)uv_timer_start(&a->phase_timer, on_stop_late, STOP_LIMIT_MS, 0);

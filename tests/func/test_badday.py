@@ -500,6 +500,16 @@ def test_stop_just_after_a_yield(machine):
     assert len(m.show()["devices"][0]["processes"]) == 1
 
 
+@pytest.mark.parametrize("delay", [0.0, 0.05])
+def test_stop_just_after_the_start(machine, delay):
+    m = machine("--gpus", 4, "--speed", 0.2)
+    h = m.hold()
+    h.wait("start")
+    time.sleep(delay)
+    assert h.stop() < 2
+    assert wait_for(lambda: not any(d["processes"] for d in m.show()["devices"]), 1)
+
+
 def test_policy_of_a_new_agent_applies_to_what_is_held(machine):
     """An agent that is killed, and another that finds its holds and wants less."""
     m = machine("--gpus", 2, "--speed", 0.3)
