@@ -721,8 +721,11 @@ static void grow(struct guard *g, struct gdev *d, uint64_t now)
 /* Looks that wait for a moment and not for news: a figure to take, a rise that has lasted. */
 static void look_when_due(struct guard *g, struct gdev *d, uint64_t now)
 {
-	if (d->state == DEV_HELD && ((d->settle_at_ns && now >= d->settle_at_ns) ||
-				     (d->rise_since_ns && now - d->rise_since_ns >= RISE_NS)))
+	if (d->settle_at_ns && now >= d->settle_at_ns && !d->settle_asked) {
+		d->settle_asked = true;
+		eyes_look_now(g->eyes, d->slot);
+	}
+	if (d->state == DEV_HELD && d->rise_since_ns && now - d->rise_since_ns >= RISE_NS)
 		eyes_look_now(g->eyes, d->slot);
 }
 
@@ -739,10 +742,6 @@ void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 	look_when_due(g, d, now_ns);
 	if (d->left)
 		leave(g, d);
-	if (d->settle_at_ns && now_ns >= d->settle_at_ns && !d->settle_asked) {
-		d->settle_asked = true;
-		eyes_look_now(g->eyes, d->slot);
-	}
 	if (d->owner >= 0) {
 		turn_cycle(g, d, now_ns);
 		grow(g, d, now_ns);
