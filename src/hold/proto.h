@@ -30,6 +30,7 @@
  * Times named _ns are CLOCK_MONOTONIC of this node; wall_ns is since the epoch.
  */
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "hold/policy.h"
