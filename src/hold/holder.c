@@ -227,6 +227,9 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 
 	int r = cuda_result(&h->cu, h->cu.mem_info(&free_bytes, &total), &e, "memory info");
 
+	/* The kernels are loaded before there is anything to let go of. */
+	if (r == 0 && !h->load)
+		r = load_create(&h->cu, h->ctx, &h->load, &e);
 	if (r < 0)
 		fail(r, &e);
 	h->holding = true;
@@ -236,11 +239,6 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 	if (h->held == 0)
 		fail(-ENOMEM, &(struct err){ .text = "no memory to be had" });
 	tell_state(h, HOLDER_HELD, "");
-	if (!h->load) {
-		r = load_create(&h->cu, h->ctx, &h->load, &e);
-		if (r < 0)
-			fail(r, &e);
-	}
 	start_load(h);
 }
 

@@ -45,7 +45,7 @@ struct load {
 	uint32_t duty_permille;
 	CUdeviceptr work;
 	uint32_t gemm_n; /* 0: no memory for it */
-	bool gemm_filled;
+	bool gemm_filled, gemm_tried;
 	int code; /* the first error */
 	struct err error;
 };
@@ -147,6 +147,38 @@ static void nap_until(uint64_t at_ns)
 		;
 }
 
+/*
+ * Compiling gemm takes the driver a while (tens of ms): only where it is wanted, by this thread,
+ * and without the lock, so that letting go never waits for it. Below compute capability 7.0 it
+ * stays NULL.
+ */
+static void prepare(struct load *l)
+{
+	const struct cuda *cu = l->cu;
+	CUmodule module;
+	CUfunction fill, gemm;
+
+	if (l->kind != LOAD_GEMM || l->gemm_tried)
+		return;
+	l->gemm_tried = true;
+	(void)pthread_mutex_unlock(&l->lock);
+
+	bool ok = cu->module_load(&module, kernel_gemm) == CUDA_SUCCESS &&
+		  cu->module_function(&fill, module, "tenure_fill") == CUDA_SUCCESS &&
+		  cu->module_function(&gemm, module, "tenure_gemm") == CUDA_SUCCESS;
+
+	(void)pthread_mutex_lock(&l->lock);
+	if (ok) {
+		l->fill = fill;
+		l->gemm = gemm;
+	}
+}
+
+static bool wanted(const struct load *l)
+{
+	return l->kind != LOAD_NONE && l->duty_permille;
+}
+
 static void *load_thread(void *arg)
 {
 	struct load *l = arg;
@@ -156,10 +188,11 @@ static void *load_thread(void *arg)
 		return NULL;
 	for (;;) {
 		(void)pthread_mutex_lock(&l->lock);
-		while (l->kind == LOAD_NONE || !l->duty_permille)
+		while (!wanted(l))
 			(void)pthread_cond_wait(&l->wake, &l->lock);
+		prepare(l);
 
-		bool launched = turn(l);
+		bool launched = wanted(l) && turn(l);
 
 		(void)pthread_mutex_unlock(&l->lock);
 
@@ -196,19 +229,6 @@ static int load_kernels(struct load *l, CUdevice dev, struct err *e)
 		r = cuda_result(cu, cu->module_function(&l->nap, module, "tenure_nap"), e,
 				"kernel tenure_nap");
 	return r;
-}
-
-/* Compiling gemm takes the driver a while: only where it is wanted. Below 7.0 it stays NULL. */
-static void load_gemm_kernels(struct load *l)
-{
-	const struct cuda *cu = l->cu;
-	CUmodule module;
-
-	if (l->gemm || cu->module_load(&module, kernel_gemm) != CUDA_SUCCESS)
-		return;
-	if (cu->module_function(&l->fill, module, "tenure_fill") == CUDA_SUCCESS &&
-	    cu->module_function(&l->gemm, module, "tenure_gemm") != CUDA_SUCCESS)
-		l->gemm = NULL;
 }
 
 static int map_stop_word(struct load *l, struct err *e)
@@ -280,8 +300,6 @@ void load_run(struct load *l, enum load_kind kind, uint32_t duty_permille)
 		load_stop(l);
 		return;
 	}
-	if (kind == LOAD_GEMM)
-		load_gemm_kernels(l);
 	(void)pthread_mutex_lock(&l->lock);
 	if (!l->code) {
 		l->kind = kind;
