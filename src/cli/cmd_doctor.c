@@ -137,6 +137,11 @@ static void check_devices(struct doctor *d)
 	}
 	if (!d->machine)
 		return;
+	if (d->machine->list.n_failed)
+		doctor_find(d, FINDING_FAIL, "devices",
+			    "look at the kernel's log (dmesg, XID); the others are used without it",
+			    "%u not to be seen: %s", d->machine->list.n_failed,
+			    d->machine->list.trouble);
 	doctor_find(d, FINDING_OK, "devices", NULL, "%u can be held now, %u never%s", idle, unfit,
 		    mig ? "; MIG instances are devices of their own, without a measured utilisation"
 			: "");

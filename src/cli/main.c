@@ -5,8 +5,10 @@
  * itself are told apart by argv[0], because that is what process lists show to other people.
  */
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -44,8 +46,18 @@ static int run_command(int argc, char **argv)
 	return cmd ? cmd_run(cmd, "tenure", argc - 1, argv + 1) : unknown_command(name);
 }
 
+/* A file that we open must never become somebody's standard output. */
+static void fill_standard_fds(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+			_exit(CMD_FAILED);
+}
+
 int main(int argc, char **argv)
 {
+	fill_standard_fds();
+
 	const char *self = argc > 0 ? argv[0] : "";
 
 	for (const struct program *p = programs; p->run; p++) {

@@ -82,13 +82,23 @@ static int add_card(const struct nvml *n, struct gpu_list *list, unsigned int in
 int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e)
 {
 	unsigned int count = 0;
-	int r = nvml_result(n, n->count(&count), e, "device count");
+	struct err one = ERR_INIT;
+	int failed = 0, r = nvml_result(n, n->count(&count), e, "device count");
 
-	ret->n = 0;
-	for (unsigned int i = 0; r == 0 && i < count && ret->n < GPU_DEVICES_MAX; i++)
-		r = add_card(n, ret, i, e);
 	if (r < 0)
 		return r;
+	ret->n = ret->n_failed = 0;
+	/* A card that is lost must not hide the others. */
+	for (unsigned int i = 0; i < count && ret->n < GPU_DEVICES_MAX; i++) {
+		r = add_card(n, ret, i, &one);
+		if (r == 0)
+			continue;
+		failed = r;
+		ret->n_failed++;
+		(void)str_copy(ret->trouble, sizeof(ret->trouble), one.text);
+	}
+	if (ret->n == 0 && failed)
+		return err_set(e, failed, "%s", one.text);
 	if (ret->n == 0)
 		return err_set(e, -ENODEV, "the NVIDIA driver is there, but no GPU is");
 	return 0;

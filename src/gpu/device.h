@@ -32,6 +32,8 @@ struct gpu_device {
 
 struct gpu_list {
 	uint32_t n;
+	uint32_t n_failed; /* cards that could not be asked and are not in d[] */
+	char trouble[160]; /* why, of the last one of them */
 	struct gpu_device d[GPU_DEVICES_MAX];
 };
 
@@ -68,7 +70,8 @@ enum gpu_depth {
 
 /*
  * All devices, cards in NVML order with the instances of a MIG card behind it. 0; -ENODEV: the
- * driver runs and has no device; -EIO. ret may be refilled after nvml_stop() and nvml_start().
+ * driver runs and has no device; -EIO. Cards that cannot be asked are left out, unless all are. ret
+ * may be refilled after nvml_stop() and nvml_start().
  */
 int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e);
 

@@ -223,8 +223,8 @@ static void on_hello(struct guard *g, struct gclient *c, struct msg_hello *m)
 	/* One that knows no guard yet goes on where the agent before it was told last. */
 	if (m->guard_pid == getpid())
 		c->next_event = m->last_event + 1;
-	else if (!other)
-		c->next_event = 1;
+	else if (!other) /* what was before it came is not its business */
+		c->next_event = m->guard_pid ? 1 : g->last_event + 1;
 	gevent_tell_guard(g, c, MSG_WELCOME);
 	gevent_tell_devices(g, c, true);
 	gevent_tell(g, c);

@@ -182,13 +182,14 @@ enum verdict {
 };
 
 /* The first process that is not ours; counts those that may be. NULL: none. */
-static const struct gpu_proc *find_foreign(struct guard *g, const struct gdev *d,
+static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
 					   uint64_t *ret_ours_bytes)
 {
 	const struct gpu_procs *procs = &d->sight.look.procs;
 	unsigned int maybes = 0;
 
 	*ret_ours_bytes = 0;
+	d->excused_bytes = 0;
 	for (uint32_t i = 0; i < procs->n; i++) {
 		const struct gpu_proc *p = &procs->p[i];
 		enum ownership own = own_classify(g, d, p);
@@ -200,6 +201,8 @@ static const struct gpu_proc *find_foreign(struct guard *g, const struct gdev *d
 			return p;
 		if (!p->graphics)
 			*ret_ours_bytes += p->used_bytes;
+		if (own == OWN_IGNORED)
+			d->excused_bytes += p->used_bytes;
 	}
 	return NULL;
 }
@@ -208,7 +211,8 @@ static bool memory_rises(struct guard *g, struct gdev *d)
 {
 	uint64_t now = d->sight.look.end_ns;
 
-	if (!d->settled_used || d->sight.look.used <= d->settled_used + RISE_BYTES) {
+	if (!d->settled_used ||
+	    d->sight.look.used <= d->settled_used + d->excused_bytes + RISE_BYTES) {
 		d->rise_since_ns = 0;
 		return false;
 	}
@@ -330,7 +334,8 @@ static void note_settled(struct gdev *d)
 {
 	if (d->state != DEV_HELD || !d->settle_at_ns || d->sight.look.begin_ns < d->settle_at_ns)
 		return;
-	d->settled_used = d->sight.look.used;
+	d->settled_used =
+		d->sight.look.used - (d->excused_bytes < d->sight.look.used ? d->excused_bytes : 0);
 	d->settle_at_ns = 0;
 }
 

@@ -67,6 +67,7 @@ struct gdev {
 	bool announced;		 /* its state was told since it was selected */
 	bool settle_asked;	 /* the look that takes it was asked for */
 	uint64_t settle_at_ns;	 /* when to take that figure; 0: taken or off */
+	uint64_t excused_bytes;	 /* in use by processes that the owner told us to ignore */
 	uint64_t rise_since_ns;	 /* memory above it since; 0: not */
 	struct gpu_procs before; /* the list when the holder was started */
 	struct guard_event letting_go; /* the record of the yield that is going on */

@@ -212,6 +212,12 @@ static void make_context(struct holder *h)
 		fail(r, &e);
 }
 
+/* A size that was asked for stays asked for when less is free just now: the hold grows later. */
+static uint64_t wanted_bytes(const struct mem_amount *m, uint64_t free_bytes)
+{
+	return m->kind == MEM_BYTES ? m->bytes : mem_amount_bytes(m, free_bytes);
+}
+
 static void do_hold(struct holder *h, const struct holder_msg *order)
 {
 	struct err e = ERR_INIT;
@@ -233,7 +239,7 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 	if (r < 0)
 		fail(r, &e);
 	h->holding = true;
-	h->wanted = mem_amount_bytes(&order->amount, free_bytes);
+	h->wanted = wanted_bytes(&order->amount, free_bytes);
 	if (!take_memory(h, PIECES_FIRST))
 		return;
 	if (h->held == 0)
@@ -260,7 +266,7 @@ static void do_amount(struct holder *h)
 
 	if (r < 0)
 		fail(r, &e);
-	h->wanted = mem_amount_bytes(&h->hold.amount, free_bytes);
+	h->wanted = wanted_bytes(&h->hold.amount, free_bytes);
 	if (!take_memory(h, PIECES_FIRST))
 		return;
 	if (h->held == 0)

@@ -12,7 +12,7 @@
 #include "hold/hproto.h"
 
 /* A holder that holds for so long and is in no list will not be in one; it takes 30-115 ms. */
-#define LISTED_NS (500 * NS_PER_MS)
+#define LISTED_NS (200 * NS_PER_MS) /* a holder with its memory was listed long before */
 
 /* Inode of the first PID namespace, fixed in the kernel (PROC_PID_INIT_INO). */
 #define FIRST_PID_NAMESPACE 0xEFFFFFFCU
