@@ -92,8 +92,11 @@ int wants_from_settings(const struct settings *s, bool hold, struct hold_policy 
 	p.idle_below_bytes = settings_num(s, SET_IDLE_BELOW);
 	p.idle_for_ms = settings_num(s, SET_IDLE_FOR);
 	p.refresh_ms = settings_num(s, SET_REFRESH);
-	p.work_ms = settings_num(s, SET_WORK);
-	p.rest_ms = settings_num(s, SET_REST);
+	/* Either of them 0 says: no cycle. */
+	if (settings_num(s, SET_WORK) && settings_num(s, SET_REST)) {
+		p.work_ms = settings_num(s, SET_WORK);
+		p.rest_ms = settings_num(s, SET_REST);
+	}
 	p.rehold_ms = settings_num(s, SET_REHOLD_AFTER);
 	take_memory(settings_mem(s, SET_MEMORY), &p.memory);
 	take_band(s, &p);

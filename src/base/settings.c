@@ -24,7 +24,8 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 
-#define SITE_FILE "/etc/tenure/config.yaml"
+#define VARIABLE_PREFIX "TENURE_"
+#define SITE_FILE	"/etc/tenure/config.yaml"
 
 struct slot {
 	struct value value;
@@ -191,6 +192,48 @@ static int load_environment(struct settings *s, struct err *e)
 	return 0;
 }
 
+/* Names of ours in the environment that are no settings; the simulator's begin with SIM. */
+static const char *const other_variables[] = { "TENURE_SITE_CONFIG", "TENURE_BUILD", NULL };
+
+static bool is_known_variable(const char *name)
+{
+	for (int id = 0; id < SET_MAX; id++)
+		if (strcmp(settings_table[id].opt.env, name) == 0)
+			return true;
+	for (size_t i = 0; other_variables[i]; i++)
+		if (strcmp(other_variables[i], name) == 0)
+			return true;
+	return strcmp(name, "TENURE_SIM") == 0 || str_has_prefix(name, "TENURE_SIM_");
+}
+
+void settings_environment_notes(struct strbuf *out)
+{
+	const char *names[SET_MAX + 1] = { NULL };
+
+	for (int id = 0; id < SET_MAX; id++)
+		names[id] = settings_table[id].opt.env + strlen(VARIABLE_PREFIX);
+	for (char **v = environ; *v; v++) {
+		cleanup_free char *name = xstrdup(*v);
+
+		name[strcspn(name, "=")] = '\0';
+		if (!str_has_prefix(name, VARIABLE_PREFIX) || is_known_variable(name))
+			continue;
+
+		const char *near = str_nearest(name + strlen(VARIABLE_PREFIX), names);
+
+		if (near)
+			strbuf_addf(out,
+				    "%s in the environment is no setting and does nothing; did you "
+				    "mean " VARIABLE_PREFIX "%s?\n",
+				    name, near);
+		else
+			strbuf_addf(out,
+				    "%s in the environment is no setting and does nothing; "
+				    "`tenure config show` lists them\n",
+				    name);
+	}
+}
+
 struct file_reader {
 	struct settings *s;
 	enum setting_layer layer;
@@ -345,12 +388,62 @@ int settings_load(struct settings *s, const struct settings_files *files, struct
 	return r;
 }
 
+static bool is_set(const struct settings *s, enum setting_id id)
+{
+	return s->slots[id].origin.layer != SETTING_FROM_DEFAULT;
+}
+
+/* A part of the cycle that was asked for while the other part is nowhere: it would do nothing. */
+static int check_half_cycle(const struct settings *s, enum setting_id id, enum setting_id other,
+			    struct err *e)
+{
+	const struct setting *row = &settings_table[id], *missing = &settings_table[other];
+
+	if (!settings_num(s, id) || is_set(s, other))
+		return 0;
+
+	cleanup_free char *text = value_format(&row->opt.spec, &s->slots[id].value);
+	cleanup_free char *from = settings_origin_text(s, id);
+
+	return err_set(e, -EINVAL,
+		       "%s: %s (%s) does nothing without %s; set that, too, like %s: 5m or --%s 5m",
+		       row->key, text, from, missing->key, missing->key, missing->opt.name);
+}
+
+static int check_band(const struct settings *s, struct err *e)
+{
+	struct util_band band = settings_util_band(s);
+	unsigned int aim = (unsigned int)(settings_num(s, SET_UTIL) + 5) / 10;
+
+	if (!is_set(s, SET_UTIL) || (band.low <= aim && aim <= band.ceiling))
+		return 0;
+
+	cleanup_free char *util = settings_origin_text(s, SET_UTIL);
+	cleanup_free char *from = settings_origin_text(s, SET_UTIL_BAND);
+
+	return err_set(e, -EINVAL,
+		       "util: %u (%s) is outside of util_band, %u,%u,%u (%s); one of the two alone "
+		       "is enough",
+		       aim, util, band.low, band.floor, band.ceiling, from);
+}
+
+int settings_check(const struct settings *s, struct err *e)
+{
+	int r = check_half_cycle(s, SET_WORK, SET_REST, e);
+
+	if (r == 0)
+		r = check_half_cycle(s, SET_REST, SET_WORK, e);
+	return r == 0 ? check_band(s, e) : r;
+}
+
 int settings_check_file(const char *path, enum setting_layer layer, struct err *e)
 {
 	struct settings *s = settings_new();
 	struct file_reader reader = { .s = s, .layer = layer };
 	int r = config_read(path, read_entry, &reader, e);
 
+	if (r == 0)
+		r = settings_check(s, e);
 	(void)settings_free(s);
 	return r;
 }

@@ -24,6 +24,7 @@
 
 #include "base/err.h"
 #include "base/opts.h"
+#include "base/strbuf.h"
 #include "base/value.h"
 
 enum setting_id {
@@ -115,7 +116,12 @@ int settings_set_from_opts(struct settings *s, const struct opts *o, struct err 
  * file that does not exist is no error; one that cannot be read, or has a mistake, is.
  */
 int settings_load(struct settings *s, const struct settings_files *files, struct err *e);
-/* Check one file alone, as if it were that of the layer. */
+/*
+ * What no row can check alone: settings that only make sense together, after all layers have been
+ * read. -EINVAL with the settings and where they come from in e.
+ */
+int settings_check(const struct settings *s, struct err *e);
+/* Check one file alone, settings_check() included, as if it were that of the layer. */
 int settings_check_file(const char *path, enum setting_layer layer, struct err *e);
 /* -EPERM with the reason when the site's allow_users leaves this user out. */
 int settings_check_user(const struct settings *s, struct err *e);
@@ -135,6 +141,8 @@ const struct setting_origin *settings_origin(const struct settings *s, enum sett
 char *settings_origin_text(const struct settings *s, enum setting_id id);
 /* What was lowered to a limit, one sentence per line; "" when nothing was. */
 const char *settings_notes(const struct settings *s);
+/* Variables TENURE_* that are no setting, misspelt ones most likely: one sentence per line. */
+void settings_environment_notes(struct strbuf *out);
 /* The file that was (or would be) read for a layer that is a file; NULL for others. */
 const char *settings_file(const struct settings *s, enum setting_layer layer);
 

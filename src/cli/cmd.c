@@ -26,6 +26,17 @@ int cmd_fail(int code, const char *text)
 	return code;
 }
 
+void cmd_warn(const char *kind, const char *lines)
+{
+	while (*lines) {
+		int n = (int)strcspn(lines, "\n");
+
+		(void)fprintf(stderr, "%stenure: %s:%s %.*s\n", term_on(STDERR_FILENO, TERM_YELLOW),
+			      kind, term_off(STDERR_FILENO), n, lines);
+		lines += n + (lines[n] == '\n');
+	}
+}
+
 const struct cmd *cmd_find(const struct cmd *const *list, const char *name)
 {
 	for (; list && *list; list++) {
@@ -142,20 +153,19 @@ static int check_args(const struct cmd *cmd, const char *parent, const struct op
 static int load_settings(const struct cmd *cmd, const struct opts *o, struct settings *s,
 			 struct err *e)
 {
+	cleanup_strbuf struct strbuf unknown = STRBUF_INIT;
 	int r = settings_set_from_opts(s, o, e);
 
 	if (r == 0)
 		r = settings_load(s, NULL, e);
+	/* Who only asks or ends something is not kept from it by how it would be held. */
+	if (r == 0 && cmd->setting_groups & SETTING_GROUP_HOLD)
+		r = settings_check(s, e);
 	if (r < 0)
 		return r == -EPERM ? CMD_DENIED : CMD_USAGE;
-	for (const char *p = settings_notes(s); *p;) {
-		size_t n = strcspn(p, "\n");
-
-		(void)fputs("tenure: note: ", stderr);
-		(void)fwrite(p, 1, n, stderr);
-		(void)fputc('\n', stderr);
-		p += n + (p[n] == '\n');
-	}
+	cmd_warn("note", settings_notes(s));
+	settings_environment_notes(&unknown);
+	cmd_warn("warning", strbuf_str(&unknown));
 	if ((cmd->flags & CMD_HOLDS) && settings_check_user(s, e) < 0)
 		return CMD_DENIED;
 	return 0;

@@ -78,5 +78,7 @@ char *cmd_suggest(const struct cmd *const *list, const char *name);
 
 /* Print "tenure: text" on stderr and return code. */
 int cmd_fail(int code, const char *text);
+/* Print each line on stderr as "tenure: KIND: line"; kind is "note" or "warning". */
+void cmd_warn(const char *kind, const char *lines);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/strbuf.h"
 #include "cli/commands.h"
 #include "cli/table.h"
 
@@ -64,7 +65,10 @@ static int run_show(const struct cmd_ctx *ctx, struct err *e)
 static int run_check(const struct cmd_ctx *ctx, struct err *e)
 {
 	bool site = opts_flag(ctx->opts, "site");
+	cleanup_strbuf struct strbuf unknown = STRBUF_INIT;
 
+	settings_environment_notes(&unknown);
+	cmd_warn("warning", strbuf_str(&unknown));
 	for (size_t i = 0; i < opts_argc(ctx->opts); i++) {
 		const char *path = opts_arg(ctx->opts, i);
 

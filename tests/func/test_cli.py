@@ -138,6 +138,34 @@ def test_check_accepts_a_good_file(tenure, user_config):
     assert tenure("config", "check", "--site", path).returncode == 0
 
 
+@pytest.mark.parametrize("args, text", [
+    (["--work", "30m"], "work: 30m (command line --work) does nothing without rest"),
+    (["--rest", "5m"], "rest: 5m (command line --rest) does nothing without work"),
+    (["--util", "20", "--util-band", "50,70,85"], "util: 20 (command line --util) is outside of"),
+])
+def test_settings_that_need_each_other(tenure, user_config, args, text):
+    for command in (["hold"], ["on"], ["config", "show"]):
+        r = tenure(*command, *args)
+        assert (r.returncode, r.stdout) == (2, "") and text in r.stderr
+    path = user_config("".join(f"{k[2:].replace('-', '_')}: {v}\n" for k, v in
+                               zip(args[::2], args[1::2])))
+    r = tenure("config", "check", path)
+    assert (r.returncode, r.stdout) == (2, "") and text.split("(")[0] in r.stderr
+    # Such a file keeps nobody from asking, or from ending what runs.
+    assert tenure("off").returncode == 3 and tenure("status").returncode == 3
+
+
+def test_misspelt_variables_are_told(tenure, user_config):
+    path = user_config("memory: 1G\n")
+    env = {"TENURE_MEMROY": "38G", "TENURE_SIM_NEIGHBOUR": "1"}
+    for args, code in ((["config", "show"], 0), (["config", "check", path], 0), (["status"], 3)):
+        r = tenure(*args, env=env)
+        assert r.returncode == code
+        warnings = [line for line in r.stderr.splitlines() if "warning" in line]
+        assert warnings == ["tenure: warning: TENURE_MEMROY in the environment is no setting and "
+                            "does nothing; did you mean TENURE_MEMORY?"]
+
+
 def test_full_output_is_a_failure(build, env):
     with open("/dev/full", "w") as full:
         r = subprocess.run([build / "tenure", "config", "show"], env=env, stdout=full,

@@ -251,6 +251,74 @@ static void test_util_band(void **state)
 	}
 }
 
+static const struct {
+	const char *user, *instance;
+	const char *error; /* NULL: fine */
+} together[] = {
+	{ "work: 30m\n", NULL, "work: 30m (user config" },
+	{ "work: 30m\n", NULL, "does nothing without rest; set that, too, like rest: 5m" },
+	{ "rest: 5m\n", NULL, "does nothing without work" },
+	{ "work: 30m\n", "rest: 5m\n", NULL },
+	{ "work: 30m\nrest: 0\n", NULL, NULL },
+	{ "work: 30m\nrest: 5m\n", "work: 0\n", NULL },
+	{ "util: 20\nutil_band: 50,70,85\n", NULL, "util: 20 (user config" },
+	{ "util: 90\nutil_band: 50,70,85\n", NULL, "is outside of util_band, 50,70,85" },
+	{ "util: 60\nutil_band: 50,70,85\n", NULL, NULL },
+	{ "util_band: 10,20,30\n", "util: 90\n", NULL }, /* it moves along */
+	{ "util: 90\n", "util_band: 10,20,30\n", "is outside of util_band" },
+	{ "util_band: 10,20,30\n", NULL, NULL },
+};
+
+static void test_together(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(together); i++) {
+		struct layers l = { .user = together[i].user, .instance = together[i].instance };
+		struct settings *s = settings_new();
+		struct err e = ERR_INIT;
+		int want = together[i].error ? -EINVAL : 0;
+
+		assert_int_equal(load(s, &l, NULL), 0);
+		if (settings_check(s, &e) != want ||
+		    (together[i].error && !strstr(e.text, together[i].error)))
+			fail_msg("case %zu: %s", i, e.text);
+		(void)settings_free(s);
+
+		/* The file alone is checked by the same rules. */
+		if (together[i].instance)
+			continue;
+
+		cleanup_free char *path = write_layer("user.yaml", together[i].user);
+
+		assert_int_equal(settings_check_file(path, SETTING_FROM_USER, NULL), want);
+	}
+}
+
+static void test_unknown_variables(void **state)
+{
+	struct strbuf notes = STRBUF_INIT;
+
+	(void)setenv("TENURE_MEMROY", "38G", 1);
+	(void)setenv("TENURE_XYZZY", "1", 1);
+	(void)setenv("TENURE_MEMORY", "38G", 1);
+	(void)setenv("TENURE_SIM_NODES", "/x", 1);
+	(void)setenv("TENURED", "yes", 1);
+	settings_environment_notes(&notes);
+	assert_non_null(strstr(strbuf_str(&notes),
+			       "TENURE_MEMROY in the environment is no setting "
+			       "and does nothing; did you mean TENURE_MEMORY?"));
+	assert_non_null(strstr(strbuf_str(&notes), "TENURE_XYZZY in the environment is no setting "
+						   "and does nothing; `tenure config show`"));
+	assert_null(strstr(strbuf_str(&notes), "SIM_NODES"));
+	assert_null(strstr(strbuf_str(&notes), "TENURED"));
+	assert_null(strstr(strbuf_str(&notes), "TENURE_MEMORY in"));
+	(void)unsetenv("TENURE_MEMROY");
+	(void)unsetenv("TENURE_XYZZY");
+	(void)unsetenv("TENURE_MEMORY");
+	(void)unsetenv("TENURE_SIM_NODES");
+	(void)unsetenv("TENURED");
+	strbuf_clear(&notes);
+}
+
 static int make_dir(void **state)
 {
 	return mkdtemp(dir) ? 0 : -1;
@@ -268,10 +336,15 @@ static int remove_dir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),	    cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_limits),	    cmocka_unit_test(test_limit_below_default),
-		cmocka_unit_test(test_allow_users), cmocka_unit_test(test_unreadable),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_limit_below_default),
+		cmocka_unit_test(test_allow_users),
+		cmocka_unit_test(test_unreadable),
 		cmocka_unit_test(test_util_band),
+		cmocka_unit_test(test_together),
+		cmocka_unit_test(test_unknown_variables),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
