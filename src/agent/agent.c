@@ -41,7 +41,9 @@
 #define FLUSH_LIMIT_MS	500  /* the last lines get so long */
 #define FLUSH_STEP_MS	5
 #define SEE_LIMIT_MS	20000 /* a guard that starts may have to wake the driver up */
-#define TABLE_WAIT_MS	1500  /* all devices are due; then those that came are shown */
+#define FILES_LIMIT_MS	200
+#define FILES_STEP_MS	2
+#define TABLE_WAIT_MS	1500 /* all devices are due; then those that came are shown */
 #define WATCH_MS	5000
 #define SILENCE_MS	10000 /* the guard speaks once a second */
 #define REFUSED_WAIT_MS 30000 /* a policy that was refused later is sent again */
@@ -69,10 +71,12 @@ struct agent {
 	uv_signal_t signals[SLOT_MAX];
 	uv_timer_t end_timer;	/* --for, --until */
 	uv_timer_t phase_timer; /* what is due in this part of the life */
+	uv_timer_t files_timer; /* until it is known whether the files can be written */
 	uv_timer_t watch_timer;
 	uint64_t end_ns; /* monotonic, --for */
 
 	uint64_t told_ns;	       /* the policy was given to the link */
+	uint64_t ready_ns;	       /* the guard took it */
 	bool fresh[PROTO_DEVICES_MAX]; /* looked at since */
 	bool table_due, silent;
 	uint64_t stop_ns, flush_ns;
@@ -226,14 +230,19 @@ static void show_table(struct agent *a)
 	(void)uv_timer_stop(&a->phase_timer);
 	for (uint32_t i = 0; i < a->view.n_slots; i++) {
 		cleanup_strbuf struct strbuf line = STRBUF_INIT;
+		const struct dev_status *dev = &a->view.devices[i];
 		char named[PROTO_TEXT_MAX * 2];
 
 		if (!a->view.seen[i])
 			continue;
-		sentence_device(&a->view.devices[i], now, &line);
+		/* A person who picked some does not want to read about the others. */
+		if (!a->c->show_json && dev->state == DEV_LEFT && !dev->instance[0])
+			continue;
+		sentence_device(dev, now, &line);
 		(void)users_put_names(a->users, strbuf_str(&line), named, sizeof(named));
-		news_show(a->news, "device", named);
+		news_show(a->news, "device", named, report_device(dev, a->users, now));
 	}
+	news_states_from(a->news, clock_wall_ns());
 }
 
 static void on_table_late(uv_timer_t *timer)
@@ -250,16 +259,63 @@ static bool table_complete(struct agent *a)
 	return true;
 }
 
+/* What somebody should know before they go away, one sentence per line. */
+static void collect_warnings(struct agent *a, struct strbuf *out)
+{
+	char trouble[ERR_TEXT_MAX];
+
+	wants_warn(&a->view.policy, a->view.guard.n_devices, out);
+	if (out->len)
+		journal_log(a->journal, LOG_LEVEL_WARNING, "%s", strbuf_str(out));
+	if (journal_trouble(a->journal, trouble, sizeof(trouble))[0])
+		strbuf_addf(out,
+			    "log and events are not written: %s; it goes on without. --state-dir "
+			    "names another place for them\n",
+			    trouble);
+}
+
+static void warn(struct agent *a, const char *lines)
+{
+	while (*lines) {
+		size_t n = strcspn(lines, "\n");
+		cleanup_free char *line = xasprintf("%.*s", (int)n, lines);
+
+		journal_warn(a->journal, line);
+		lines += n + (lines[n] == '\n');
+	}
+}
+
+/*
+ * Whether the files can be written is known when something has been; a disk that hangs is not
+ * waited for.
+ */
+static void on_files_step(uv_timer_t *timer)
+{
+	struct agent *a = timer->data;
+	cleanup_strbuf struct strbuf text = STRBUF_INIT, warnings = STRBUF_INIT;
+
+	if (!journal_is_flushed(a->journal) &&
+	    clock_mono_ns() - a->ready_ns < FILES_LIMIT_MS * NS_PER_MS)
+		return;
+	(void)uv_timer_stop(timer);
+	collect_warnings(a, &warnings);
+	warn(a, strbuf_str(&warnings));
+	wants_describe(&a->view.policy, &text);
+	if (a->c->ready)
+		a->c->ready(a->c->user, strbuf_str(&text), strbuf_str(&warnings));
+}
+
 static void become_ready(struct agent *a)
 {
 	cleanup_strbuf struct strbuf text = STRBUF_INIT;
 
 	a->view.ready = true;
+	a->ready_ns = clock_mono_ns();
 	wants_describe(&a->view.policy, &text);
 	journal_log(a->journal, LOG_LEVEL_INFO, "%s", strbuf_str(&text));
-	news_show(a->news, "start", strbuf_str(&text));
-	if (a->c->ready)
-		a->c->ready(a->c->user, strbuf_str(&text));
+	news_show(a->news, "start", strbuf_str(&text), report_agent(&a->view));
+	news_states_from(a->news, UINT64_MAX);
+	(void)uv_timer_start(&a->files_timer, on_files_step, 0, FILES_STEP_MS);
 	(void)memset(a->fresh, 0, sizeof(a->fresh));
 	a->table_due = true;
 	(void)uv_timer_start(&a->phase_timer, on_table_late, TABLE_WAIT_MS, 0);
@@ -524,7 +580,7 @@ static void start_signals(struct agent *a)
 
 static void start_timers(struct agent *a)
 {
-	uv_timer_t *timers[] = { &a->end_timer, &a->phase_timer, &a->watch_timer };
+	uv_timer_t *timers[] = { &a->end_timer, &a->phase_timer, &a->files_timer, &a->watch_timer };
 
 	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
 		(void)uv_timer_init(&a->loop, timers[i]);
@@ -541,7 +597,8 @@ static void start_parts(struct agent *a)
 				     .instance = a->c->instance,
 				     .host = a->host,
 				     .level = a->c->log_level,
-				     .show = a->c->show };
+				     .show = a->c->show,
+				     .warn = a->c->warn };
 	struct guardlink_config lc = { .instance = a->c->instance,
 				       .dev_dir = a->c->dev_dir,
 				       .program_fd = a->program_fd };
@@ -580,7 +637,7 @@ static void on_link_closed(void *user)
 /* True when all is freed; false: something hangs in a thread of the pool. */
 static bool close_parts(struct agent *a)
 {
-	uv_timer_t *timers[] = { &a->end_timer, &a->phase_timer, &a->watch_timer };
+	uv_timer_t *timers[] = { &a->end_timer, &a->phase_timer, &a->files_timer, &a->watch_timer };
 
 	news_close(a->news);
 	guardlink_close(a->link, on_link_closed);

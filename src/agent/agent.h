@@ -27,11 +27,15 @@ struct agent_config {
 	bool ignore_hangup;	/* SIGHUP does not end it: it has no terminal */
 	/* One line for who watches; on a pool thread; NULL: nobody does. */
 	void (*show)(const char *line);
+	/* The same for what somebody should look at: settings that hold nothing, an unwritable log.
+	 */
+	void (*warn)(const char *line);
 	/*
 	 * Once, when the guard has taken the policy: what a person should know (sentence ends
-	 * without a newline). On the loop's thread; NULL: nobody waits for it.
+	 * without a newline), and the warnings, one per line. On the loop's thread; NULL: nobody
+	 * waits for it.
 	 */
-	void (*ready)(void *user, const char *sentence);
+	void (*ready)(void *user, const char *sentence, const char *warnings);
 	void *user;
 };
 

@@ -5,17 +5,20 @@
 #include <libgen.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/outq.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/strbuf.h"
 
 #define QUEUE_BYTES (1024UL * 1024) /* half an hour of a busy node */
 
 enum channel { CHANNEL_LOG, CHANNEL_EVENTS, CHANNEL_MAX };
+enum show_channel { CHANNEL_SHOW, CHANNEL_WARN };
 
 /* Touched on the pool's thread only, one job at a time, except for what is atomic. */
 struct file {
@@ -29,16 +32,35 @@ struct journal {
 	struct file files[CHANNEL_MAX];
 	enum log_level level;
 	void (*show)(const char *line);
+	void (*warn)(const char *line);
+	uv_mutex_t lock; /* of trouble */
+	char trouble[ERR_TEXT_MAX];
 	char *tail[JOURNAL_TAIL];
 	size_t n_tail; /* lines ever added */
 };
 
-static void open_file(struct file *f)
+static int open_file(struct file *f, struct err *e)
 {
 	cleanup_free char *copy = xstrdup(f->path);
+	int made = fs_mkdirs(dirname(copy), 0700, e);
+	int opened = log_open(f->path, LOG_FILE_BYTES, LOG_FILES, &f->log, made < 0 ? NULL : e);
 
-	(void)fs_mkdirs(dirname(copy), 0700, NULL); /* what fails here shows in log_open() */
-	(void)log_open(f->path, LOG_FILE_BYTES, LOG_FILES, &f->log, NULL);
+	return made < 0 ? made : opened;
+}
+
+/* Both, so that what is wrong with one is known when the agent has started. */
+static void open_files(struct journal *j)
+{
+	for (size_t i = 0; i < CHANNEL_MAX; i++) {
+		struct err e = ERR_INIT;
+
+		if (open_file(&j->files[i], &e) == 0)
+			continue;
+		uv_mutex_lock(&j->lock);
+		if (!j->trouble[0])
+			(void)str_copy(j->trouble, sizeof(j->trouble), e.text);
+		uv_mutex_unlock(&j->lock);
+	}
 }
 
 static void put_line(void *user, unsigned int channel, const char *line, size_t len)
@@ -47,7 +69,7 @@ static void put_line(void *user, unsigned int channel, const char *line, size_t 
 	struct file *f = &j->files[channel];
 
 	if (!f->log)
-		open_file(f);
+		open_files(j);
 
 	uint64_t before = log_dropped(f->log);
 
@@ -70,7 +92,7 @@ static void show_line(void *user, unsigned int channel, const char *line, size_t
 {
 	struct journal *j = user;
 
-	j->show(line);
+	(channel == CHANNEL_WARN ? j->warn : j->show)(line);
 }
 
 static void show_lost(void *user, uint64_t lines)
@@ -90,6 +112,9 @@ struct journal *journal_new(uv_loop_t *loop, const struct journal_config *c)
 
 	j->level = c->level;
 	j->show = c->show;
+	j->warn = c->warn;
+	if (uv_mutex_init(&j->lock) != 0)
+		abort();
 	j->files[CHANNEL_LOG].path =
 		xasprintf("%s/%s/logs/agent-%s.log", c->state_dir, c->instance, c->host);
 	j->files[CHANNEL_EVENTS].path =
@@ -142,7 +167,13 @@ void journal_event(struct journal *j, const json_t *event)
 void journal_show(struct journal *j, const char *line)
 {
 	if (j->show)
-		outq_add(j->show_q, 0, line, strlen(line));
+		outq_add(j->show_q, CHANNEL_SHOW, line, strlen(line));
+}
+
+void journal_warn(struct journal *j, const char *line)
+{
+	if (j->warn)
+		outq_add(j->show_q, CHANNEL_WARN, line, strlen(line));
 }
 
 const char *journal_log_path(const struct journal *j)
@@ -171,6 +202,14 @@ uint64_t journal_lost(const struct journal *j)
 	return n;
 }
 
+char *journal_trouble(struct journal *j, char *buf, size_t size)
+{
+	uv_mutex_lock(&j->lock);
+	(void)str_copy(buf, size, j->trouble);
+	uv_mutex_unlock(&j->lock);
+	return buf;
+}
+
 bool journal_is_flushed(const struct journal *j)
 {
 	return outq_is_empty(j->files_q) && outq_is_empty(j->show_q);
@@ -190,6 +229,7 @@ int journal_free(struct journal *j)
 	}
 	for (size_t i = 0; i < JOURNAL_TAIL; i++)
 		free(j->tail[i]);
+	uv_mutex_destroy(&j->lock);
 	free(j);
 	return 0;
 }

@@ -31,6 +31,7 @@ struct journal_config {
 	enum log_level level;
 	/* Lines for somebody who watches, on a pool thread; NULL: nobody does. */
 	void (*show)(const char *line);
+	void (*warn)(const char *line); /* the same for warnings */
 };
 
 struct journal *journal_new(uv_loop_t *loop, const struct journal_config *config);
@@ -39,8 +40,9 @@ void journal_log(struct journal *j, enum log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* One line of the event file; j keeps nothing of it. */
 void journal_event(struct journal *j, const json_t *event);
-/* One line for who watches (config.show). */
+/* One line for who watches (config.show, config.warn). They come out in this order. */
 void journal_show(struct journal *j, const char *line);
+void journal_warn(struct journal *j, const char *line);
 
 const char *journal_log_path(const struct journal *j);
 const char *journal_event_path(const struct journal *j);
@@ -48,6 +50,11 @@ const char *journal_event_path(const struct journal *j);
 const char *journal_tail(const struct journal *j, size_t i);
 /* Lines that were lost: files that could not be written, queues that ran over. */
 uint64_t journal_lost(const struct journal *j);
+/*
+ * Why a file could not be opened, "" when both could or nothing was written yet. Both are opened
+ * with the first line. Returns buf.
+ */
+char *journal_trouble(struct journal *j, char *buf, size_t size);
 
 bool journal_is_flushed(const struct journal *j);
 /* -EBUSY: a write hangs; nothing is freed, the process is expected to end. */

@@ -19,6 +19,7 @@ struct waiting {
 
 struct news {
 	struct news_config c;
+	uint64_t states_from_ns;
 	uv_timer_t timer;
 	struct waiting *first, **last;
 	size_t n_waiting;
@@ -109,7 +110,8 @@ static void tell(struct news *n, struct guard_event *ev)
 		keep_yield(n->c.view, &named, mig, strbuf_str(&line));
 	if (n->c.json)
 		show_json(n, o);
-	else if (sentence_is_news(ev->kind))
+	else if (sentence_is_news(ev->kind) &&
+		 !(ev->kind == EVENT_STATE && ev->wall_ns < n->states_from_ns))
 		show_sentence(n, ev->wall_ns, strbuf_str(&line));
 	json_decref(o);
 }
@@ -168,13 +170,14 @@ void news_names_found(struct news *n)
 	tell_due(n);
 }
 
-static json_t *own_json(const char *kind, const char *text)
+static json_t *own_json(const struct news *n, const char *kind, const char *text)
 {
 	char time[CLOCK_TEXT_MAX];
 	json_t *o = json_object();
 
 	(void)json_object_set_new(o, "time", json_string(clock_format_iso(clock_wall_ns(), time)));
 	(void)json_object_set_new(o, "event", json_string(kind));
+	(void)json_object_set_new(o, "instance", json_string(n->c.view->instance));
 	(void)json_object_set_new(o, "text", json_string(text));
 	return o;
 }
@@ -188,7 +191,9 @@ void news_say(struct news *n, enum log_level level, const char *fmt, ...)
 	strbuf_addv(&line, fmt, ap);
 	va_end(ap);
 
-	json_t *o = own_json("agent", strbuf_str(&line));
+	json_t *o = own_json(n, "agent", strbuf_str(&line));
+
+	(void)json_object_set_new(o, "level", json_string(log_level_name(level)));
 
 	journal_log(n->c.journal, level, "%s", strbuf_str(&line));
 	journal_event(n->c.journal, o);
@@ -199,17 +204,22 @@ void news_say(struct news *n, enum log_level level, const char *fmt, ...)
 	json_decref(o);
 }
 
-void news_show(struct news *n, const char *kind, const char *line)
+void news_show(struct news *n, const char *kind, const char *line, json_t *more)
 {
-	if (!n->c.json) {
-		journal_show(n->c.journal, line);
-		return;
-	}
+	json_t *o = own_json(n, kind, line);
 
-	json_t *o = own_json(kind, line);
-
-	show_json(n, o);
+	(void)json_object_update_missing(o, more);
+	json_decref(more);
+	if (n->c.json)
+		show_json(n, o);
+	else
+		show_sentence(n, clock_wall_ns(), line);
 	json_decref(o);
+}
+
+void news_states_from(struct news *n, uint64_t wall_ns)
+{
+	n->states_from_ns = wall_ns;
 }
 
 static void on_closed(uv_handle_t *h)

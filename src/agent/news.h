@@ -33,8 +33,16 @@ void news_names_found(struct news *n);
 /* A sentence of the agent's own. */
 void news_say(struct news *n, enum log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Only for who watches: a line without a time, or in JSON an object of that kind. */
-void news_show(struct news *n, const char *kind, const char *line);
+/*
+ * Only for who watches: a line, or in JSON an object of that kind with the members of more, whose
+ * reference is taken over.
+ */
+void news_show(struct news *n, const char *kind, const char *line, json_t *more);
+/*
+ * For who watches, the states before this time (CLOCK_REALTIME) have been told otherwise: a table
+ * of the devices comes, or came.
+ */
+void news_states_from(struct news *n, uint64_t wall_ns);
 /* Tell what waits, and free n when the loop has closed its timer. */
 void news_close(struct news *n);
 

@@ -100,8 +100,9 @@ char *report_phase_sentence(const struct view *v, char *buf)
 
 /* -------- the parts of the document -------- */
 
-static json_t *agent_json(const struct view *v, uint64_t now)
+json_t *report_agent(const struct view *v)
 {
+	uint64_t now = clock_mono_ns();
 	json_t *o = json_object();
 
 	set(o, "pid", json_integer(v->pid));
@@ -157,7 +158,7 @@ static void add_figures(json_t *o, const struct dev_status *d)
 	set(o, "processes", known(d, KNOWN_PROCS, json_integer(d->n_procs)));
 }
 
-static json_t *device_json(const struct dev_status *d, struct users *u, uint64_t now)
+json_t *report_device(const struct dev_status *d, struct users *u, uint64_t now)
 {
 	char reason[PROTO_TEXT_MAX];
 	json_t *o = json_object();
@@ -191,7 +192,7 @@ static json_t *devices_json(const struct view *v, struct users *u, uint64_t now)
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
 		if (v->seen[i])
-			(void)json_array_append_new(a, device_json(&v->devices[i], u, now));
+			(void)json_array_append_new(a, report_device(&v->devices[i], u, now));
 	return a;
 }
 
@@ -219,8 +220,9 @@ static json_t *tail_json(const struct journal *j)
 	return a;
 }
 
-json_t *report_status(const struct view *v, const struct journal *j, struct users *u)
+json_t *report_status(const struct view *v, struct journal *j, struct users *u)
 {
+	char trouble[ERR_TEXT_MAX];
 	uint64_t now = clock_mono_ns();
 	char sentence[PROTO_TEXT_MAX];
 	cleanup_strbuf struct strbuf policy = STRBUF_INIT;
@@ -234,12 +236,13 @@ json_t *report_status(const struct view *v, const struct journal *j, struct user
 	set(o, "phase", json_string(phase_name(view_phase(v))));
 	set(o, "sentence", json_string(report_phase_sentence(v, sentence)));
 	set(o, "policy", json_string(strbuf_str(&policy)));
-	set(o, "agent", agent_json(v, now));
+	set(o, "agent", report_agent(v));
 	set(o, "guard", guard_json(v, now));
 	set(o, "devices", devices_json(v, u, now));
 	set(o, "yields", yields_json(v));
 	set(o, "log", tail_json(j));
 	set(o, "lines_lost", bytes_json(journal_lost(j)));
+	set(o, "log_trouble", text_json(journal_trouble(j, trouble, sizeof(trouble))));
 	return o;
 }
 

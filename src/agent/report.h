@@ -2,7 +2,8 @@
 #ifndef TENURE_AGENT_REPORT_H
 #define TENURE_AGENT_REPORT_H
 
-/* The status as JSON, which is what `tenure status --json` prints. Pure but for the clocks. */
+/* The status as JSON, which is what `tenure status --json` prints (docs/json.md). Pure but for the
+ * clocks. */
 
 #include <jansson.h>
 
@@ -13,7 +14,11 @@
 #define REPORT_FORMAT 1
 
 /* New reference. */
-json_t *report_status(const struct view *v, const struct journal *j, struct users *u);
+json_t *report_status(const struct view *v, struct journal *j, struct users *u);
+/* One device, as in the status. */
+json_t *report_device(const struct dev_status *d, struct users *u, uint64_t now_ns);
+/* Who speaks: the instance, its agent and where it writes. */
+json_t *report_agent(const struct view *v);
 /* What `on` and a second `on` want to know at once. */
 json_t *report_ping(const struct view *v);
 

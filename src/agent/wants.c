@@ -140,7 +140,7 @@ static void describe_gpus(const struct hold_policy *p, struct strbuf *out)
 	for (uint32_t i = 0; !p->all && i < p->n_gpus; i++)
 		strbuf_addf(out, "%s%s", i ? ", " : "", p->gpus[i]);
 	if (p->leave == 1)
-		strbuf_adds(out, " but the last");
+		strbuf_adds(out, " but the last one");
 	else if (p->leave)
 		strbuf_addf(out, " but the last %u", p->leave);
 	if (p->max_devices)
@@ -151,7 +151,11 @@ static void describe_when(const struct hold_policy *p, struct strbuf *out)
 {
 	char time[UNIT_TEXT_MAX], size[UNIT_TEXT_MAX];
 
-	strbuf_adds(out, p->together ? ", when all of them are idle" : ", each when it is idle");
+	if (!p->all && p->n_gpus == 1)
+		strbuf_adds(out, " when it is idle");
+	else
+		strbuf_adds(out,
+			    p->together ? ", when all of them are idle" : ", each when it is idle");
 	if (p->idle_for_ms)
 		strbuf_addf(out, " for %s", unit_format_duration_exact(p->idle_for_ms, time));
 	strbuf_addf(out, " (nobody's process, under %s used)",
@@ -188,4 +192,14 @@ void wants_describe(const struct hold_policy *p, struct strbuf *out)
 			    unit_format_duration_exact(p->work_ms, work),
 			    unit_format_duration_exact(p->rest_ms, rest));
 	strbuf_adds(out, ". Whoever else starts on one gets it at once.");
+}
+
+void wants_warn(const struct hold_policy *p, uint32_t n_devices, struct strbuf *out)
+{
+	uint32_t n = p->all ? n_devices : p->n_gpus;
+
+	if (p->hold && p->leave && p->leave >= n)
+		strbuf_addf(out,
+			    "nothing will be held: leave %u leaves %s selected GPU%s to others\n",
+			    p->leave, n == 1 ? "the only" : "all", n == 1 ? "" : "s");
 }

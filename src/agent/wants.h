@@ -18,6 +18,12 @@ int wants_from_settings(const struct settings *s, bool hold, struct hold_policy 
  */
 void wants_describe(const struct hold_policy *p, struct strbuf *out);
 
+/*
+ * What this policy, on a node with so many devices, will most likely not do as it was meant: one
+ * sentence per line, nothing when all is well.
+ */
+void wants_warn(const struct hold_policy *p, uint32_t n_devices, struct strbuf *out);
+
 /* "light load, 75 %", "no load". */
 void wants_describe_load(const struct hold_policy *p, struct strbuf *out);
 

@@ -12,14 +12,19 @@
 #include "cli/run_agent.h"
 
 /*
- * On a thread of the agent's pool, so nothing else of stdio may be used meanwhile. A reader that
- * went away is no reason to stop holding.
+ * On a thread of the agent's pool, as warn() is, so nothing else of stdio may be used meanwhile. A
+ * reader that went away is no reason to stop holding.
  */
 static void show_line(const char *line)
 {
 	cleanup_free char *text = xasprintf("%s\n", line);
 
 	(void)fs_write_all(STDOUT_FILENO, text, strlen(text));
+}
+
+static void warn(const char *line)
+{
+	cmd_warn("warning", line);
 }
 
 static int run_hold(const struct cmd_ctx *ctx, struct err *e)
@@ -29,6 +34,7 @@ static int run_hold(const struct cmd_ctx *ctx, struct err *e)
 
 	if (code == CMD_OK) {
 		r.config.show = show_line;
+		r.config.warn = warn;
 		code = run_agent_exit_code(agent_run(&r.config, e));
 	}
 	run_agent_clear(&r);

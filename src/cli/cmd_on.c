@@ -24,21 +24,24 @@
 #include "cli/run_agent.h"
 #include "hold/names.h"
 
+#define WARNINGS_MAX   1024
 #define START_LIMIT_MS 40000 /* longer than any limit inside the agent */
 
 struct news {
 	int32_t code; /* enum cmd_exit */
 	int32_t pid;
 	char text[ERR_TEXT_MAX];
+	char warnings[WARNINGS_MAX]; /* one per line */
 };
 
 /* -------- the agent's side -------- */
 
-static void send_news(int fd, int code, const char *text)
+static void send_news(int fd, int code, const char *text, const char *warnings)
 {
 	struct news n = { .code = code, .pid = (int32_t)getpid() };
 
 	(void)str_copy(n.text, sizeof(n.text), text);
+	(void)str_copy(n.warnings, sizeof(n.warnings), warnings);
 	(void)fs_write_all(fd, &n,
 			   sizeof(n)); /* smaller than PIPE_BUF: whole, or nobody is there */
 }
@@ -47,11 +50,11 @@ struct waiter {
 	int fd;
 };
 
-static void on_ready(void *user, const char *sentence)
+static void on_ready(void *user, const char *sentence, const char *warnings)
 {
 	struct waiter *w = user;
 
-	send_news(w->fd, CMD_OK, sentence);
+	send_news(w->fd, CMD_OK, sentence, warnings);
 	w->fd = fd_close(w->fd);
 }
 
@@ -87,7 +90,7 @@ static void __attribute__((noreturn)) be_agent(struct run_agent *r, int news_fd)
 
 	if (w.fd >= 0)
 		send_news(w.fd, code,
-			  code == CMD_OK ? "it was told to end while it started" : e.text);
+			  code == CMD_OK ? "it was told to end while it started" : e.text, "");
 	_exit(code);
 }
 
@@ -131,6 +134,7 @@ static int wait_news(int fd, struct news *ret, struct err *e)
 			return err_set(e, -EPIPE,
 				       "the agent ended while it started; its log may tell why");
 		ret->text[sizeof(ret->text) - 1] = '\0';
+		ret->warnings[sizeof(ret->warnings) - 1] = '\0';
 		return 0;
 	}
 }
@@ -165,6 +169,7 @@ static int start_background(struct run_agent *r, struct news *ret, struct err *e
 
 static void print_news(const struct cmd_ctx *ctx, const struct run_agent *r, const struct news *n)
 {
+	cmd_warn("warning", n->warnings);
 	if (opts_flag(ctx->opts, "json")) {
 		json_t *o = json_pack("{s:i, s:s, s:s}", "pid", (int)n->pid, "instance",
 				      r->config.instance, "text", n->text);

@@ -194,7 +194,9 @@ static void print_log(const json_t *doc, FILE *out)
 		print_log_line(json_string_value(line) ? json_string_value(line) : "", out);
 	}
 	if (lost)
-		fprintf(out, "  (%lld lines could not be written)\n", (long long)lost);
+		fprintf(out, "  (%lld lines could not be written%s%s)\n", (long long)lost,
+			text_of(doc, "log_trouble", NULL) ? ": " : "",
+			text_of(doc, "log_trouble", ""));
 }
 
 void status_text_print(json_t *doc, FILE *out)

@@ -125,8 +125,8 @@ def test_tells_the_policy_and_shows_devices_and_events(guard, agent, home):
               "--load", "sm", "--util", "60", "--ignore-pid", "77", "--work", "30m",
               "--rest", "5m")
     assert "Holding 38.0 GiB on GPUs 0, 1 but the last" in a.line("Holding")
-    assert a.line("gpu 0") == "gpu 0  idle: nothing foreign"
-    assert a.line("gpu 1") == f"gpu 1  busy: PID 4242, {ME}, python train.py, 0.5 GiB"
+    assert a.line("gpu 0").endswith("  gpu 0  idle: nothing foreign")
+    assert a.line("gpu 1").endswith(f"  gpu 1  busy: PID 4242, {ME}, python train.py, 0.5 GiB")
     p = guard.policies[0]
     assert (p.hold, p.all, p.n_gpus, p.gpus[0].value, p.gpus[1].value) == (1, 0, 2, b"0", b"1")
     assert (p.leave, p.load, p.util, p.n_ignore, p.ignore_pids[0]) == (1, 2, 60, 1, 77)
@@ -411,10 +411,28 @@ def test_files_that_cannot_be_written_stop_nothing(guard, agent, home, tenure, d
     a.stop()
 
 
-def test_unwritable_state_directory(guard, agent, home):
+def test_unwritable_state_directory(guard, agent, tenure, dev):
     a = agent("--state-dir", "/proc/nowhere")
     a.line("gpu 1")
+    s = json.loads(tenure("status", "--json", "--dev-dir", str(dev)).stdout)
+    assert "/proc/nowhere" in s["log_trouble"] and s["lines_lost"] > 0
+    assert "could not be written: " in tenure("status", "--dev-dir", str(dev)).stdout
     a.stop()
+    said = a.p.stderr.read()
+    assert said.count("\n") == 1 and said.startswith("tenure: warning: log and events are not ")
+    assert "/proc/nowhere" in said and "--state-dir" in said
+    r = tenure("on", "--dev-dir", str(dev), "--state-dir", "/proc/nowhere")
+    assert r.returncode == 0 and r.stderr == said
+    tenure("off", "--dev-dir", str(dev))
+
+
+def test_writable_state_directory_is_no_news(guard, agent, tenure, dev):
+    a = agent()
+    a.line("gpu 1")
+    s = json.loads(tenure("status", "--json", "--dev-dir", str(dev)).stdout)
+    assert s["log_trouble"] is None and s["lines_lost"] == 0
+    a.stop()
+    assert a.p.stderr.read() == ""
 
 
 def test_stopped_reader_of_the_terminal_stops_nothing(guard, agent, tenure, dev):

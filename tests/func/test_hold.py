@@ -75,6 +75,52 @@ def test_the_newcomer_keeps_the_device_while_it_stays(machine):
     assert h.end() == 0
 
 
+def person(m, *args):
+    """What somebody sees who runs `tenure hold` for a second."""
+    return subprocess.run([m.tenure, "hold", "--for", "1s", "--idle-for", "0", *map(str, args)],
+                          env=m.env, capture_output=True, text=True, timeout=20)
+
+
+def test_the_start_as_a_person_sees_it(machine):
+    m = machine(gpus=4)
+    r = person(m, "--gpus", 1)
+    lines = r.stdout.splitlines()
+    assert r.returncode == 0 and r.stderr == ""
+    assert all(re.match(r"\d\d:\d\d:\d\d  \S", line) for line in lines), r.stdout
+    assert "memory of GPU 1 when it is idle (" in lines[0]
+    assert "gpu 1  holding" in lines[1] or "gpu 1  held" in lines[1] or "gpu 1  idle" in lines[1]
+    assert not re.search("gpu [023]|not selected", r.stdout)
+    assert len([line for line in lines if "nothing foreign" in line]) <= 1
+
+
+def test_leave_that_leaves_nothing_is_told(machine):
+    m = machine(gpus=2)
+    for args, text in ((["--leave", 2], "nothing will be held: leave 2 leaves all selected GPUs"),
+                       (["--leave", 3, "--gpus", 1], "leave 3 leaves the only selected GPU to")):
+        r = person(m, *args)
+        assert r.returncode == 0 and r.stderr.startswith("tenure: warning: ") and text in r.stderr
+    assert person(m, "--leave", 1).stderr == ""
+    r = m.run("on", "--leave", "2")
+    assert r.stderr.startswith("tenure: warning: nothing will be held")
+    m.run("off")
+
+
+def test_json_tells_all_about_a_start(machine):
+    m = machine(gpus=2)
+    r = person(m, "--gpus", 1, "--json")
+    events = [json.loads(line) for line in r.stdout.splitlines()]
+    assert all({"time", "event", "instance", "text"} <= set(e) for e in events
+               if e["event"] in ("start", "device", "agent"))
+    start = [e for e in events if e["event"] == "start"][0]
+    assert start["pid"] and start["log"] and start["events"] and start["version"]
+    devices = [e for e in events if e["event"] == "device"]
+    assert [d["gpu"] for d in devices] == [0, 1]
+    assert {"uuid", "state", "reason", "name", "memory_total_bytes", "held_bytes", "load",
+            "hold_in_s", "holder_pid"} <= set(devices[1])
+    assert devices[0]["state"] == "left" and devices[0]["reason"] == "not selected"
+    assert all(e["level"] == "info" for e in events if e["event"] == "agent")
+
+
 def test_monitoring_tools_cause_no_yield(machine, build):
     m = machine()
     h = m.hold()
