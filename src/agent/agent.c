@@ -7,6 +7,9 @@
  * Life: lock (the socket's name) -> guard -> policy taken = ready -> ... -> stop -> DROPPED or one
  * second -> flush for half a second -> end. Before it is ready anything that fails ends the agent,
  * because somebody waits for the answer; after it nothing does, what fails is told and tried again.
+ *
+ * Ctrl-Z: what is held would stay so with nobody to ask for it back. So everything is let go of
+ * first, then we stop as any program does, and the guard is told anew when we are continued.
  */
 
 #include "agent/agent.h"
@@ -31,6 +34,7 @@
 #include "agent/wants.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
@@ -43,8 +47,8 @@
 #define SEE_LIMIT_MS	20000 /* a guard that starts may have to wake the driver up */
 #define FILES_LIMIT_MS	200
 #define FILES_STEP_MS	2
-#define TABLE_WAIT_MS	1500 /* all devices are due; then those that came are shown */
-#define WATCH_MS	5000
+#define TABLE_WAIT_MS	1500  /* all devices are due; then those that came are shown */
+#define WATCH_MS	1000  /* also how often the guard hears from us: hold/proto.h */
 #define SILENCE_MS	10000 /* the guard speaks once a second */
 #define REFUSED_WAIT_MS 30000 /* a policy that was refused later is sent again */
 #define CLOCK_CHECK_MS	10000 /* the wall clock may be stepped while we wait for --until */
@@ -53,7 +57,7 @@
 /* Files, terminal, names: each may hang, and the spool will want some, too. */
 #define POOL_THREADS "8"
 
-enum signal_slot { SLOT_INT, SLOT_TERM, SLOT_HUP, SLOT_MAX };
+enum signal_slot { SLOT_INT, SLOT_TERM, SLOT_HUP, SLOT_TSTP, SLOT_MAX };
 
 struct agent {
 	const struct agent_config *c;
@@ -79,7 +83,11 @@ struct agent {
 	uint64_t ready_ns;	       /* the guard took it */
 	bool fresh[PROTO_DEVICES_MAX]; /* looked at since */
 	bool table_due, silent;
+	uint64_t watched_ns;
 	uint64_t stop_ns, flush_ns;
+	uv_timer_t pause_timer; /* Ctrl-Z */
+	uint64_t pause_ns;
+	bool pausing, dropped;
 	struct ctl_client *off_clients[OFF_CLIENTS_MAX];
 	size_t n_off;
 
@@ -156,6 +164,8 @@ static void stop(struct agent *a, const char *why)
 
 /* -------- timers and signals -------- */
 
+static void on_pause(uv_signal_t *handle, int signum);
+
 static void on_signal(uv_signal_t *handle, int signum)
 {
 	struct agent *a = handle->data;
@@ -164,6 +174,59 @@ static void on_signal(uv_signal_t *handle, int signum)
 	if (a->view.stopping)
 		_exit(128 + signum);
 	stop(a, signum == SIGINT ? "interrupted" : signum == SIGTERM ? "terminated" : "hung up");
+}
+
+static void tell_policy(struct agent *a);
+static void on_see_late(uv_timer_t *timer);
+
+/* Stop as the terminal wants it; back when we are continued, or at once where no shell waits. */
+static void stop_here(struct agent *a)
+{
+	uv_signal_t *tstp = &a->signals[SLOT_TSTP];
+
+	(void)uv_timer_stop(&a->pause_timer);
+	(void)uv_signal_stop(tstp); /* with it the default comes back */
+	(void)raise(SIGTSTP);
+	(void)uv_signal_start(tstp, on_pause, SIGTSTP);
+	a->pausing = false;
+	uv_update_time(&a->loop);
+	if (!a->view.ready) {
+		(void)uv_timer_start(&a->phase_timer, on_see_late, SEE_LIMIT_MS, 0);
+		return;
+	}
+	news_say(a->news, LOG_LEVEL_INFO, "continued: holding as before");
+	tell_policy(a);
+}
+
+static void on_pause_step(uv_timer_t *timer)
+{
+	struct agent *a = timer->data;
+	uint64_t waited = clock_mono_ns() - a->pause_ns;
+
+	if (a->view.stopping || a->ended) {
+		a->pausing = false;
+		(void)uv_timer_stop(timer);
+	} else if ((a->dropped && journal_is_flushed(a->journal)) ||
+		   waited > STOP_LIMIT_MS * NS_PER_MS) {
+		stop_here(a);
+	}
+}
+
+static void on_pause(uv_signal_t *handle, int signum)
+{
+	struct agent *a = handle->data;
+
+	if (a->view.stopping || a->ended || a->pausing)
+		return;
+	a->pausing = true;
+	a->pause_ns = clock_mono_ns();
+	a->dropped = !a->view.ready || !guardlink_is_up(a->link); /* nothing is held then */
+	if (a->view.ready)
+		news_say(a->news, LOG_LEVEL_INFO,
+			 "stopped (Ctrl-Z): letting go of everything until it is continued (fg)");
+	if (!a->dropped)
+		guardlink_drop(a->link);
+	(void)uv_timer_start(&a->pause_timer, on_pause_step, FLUSH_STEP_MS, FLUSH_STEP_MS);
 }
 
 static void arm_end(struct agent *a);
@@ -202,10 +265,24 @@ static void on_watch(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
 	uint64_t heard = guardlink_heard_ns(a->link), now = clock_mono_ns();
+
+	guardlink_beat(a->link);
+
+	bool slept = now - a->watched_ns > 2 * WATCH_MS * NS_PER_MS; /* what it said waits still */
 	bool silent = guardlink_is_up(a->link) && now - heard > SILENCE_MS * NS_PER_MS;
+	struct proc_peek guard = { .state = '?' };
+
+	a->watched_ns = now;
+	if (slept)
+		return;
+	if (silent && !a->silent)
+		(void)proc_peek(a->view.guard.pid, &guard);
 
 	if (silent && !a->silent)
-		news_say(a->news, LOG_LEVEL_WARNING, "the guard (PID %d) has not spoken for %llu s",
+		news_say(a->news, LOG_LEVEL_WARNING,
+			 guard.state == 'T' ? "the guard (PID %d) has been stopped for %llu s, so "
+					      "nothing is held; kill -CONT lets it go on"
+					    : "the guard (PID %d) has not spoken for %llu s",
 			 (int)a->view.guard.pid, (unsigned long long)((now - heard) / NS_PER_S));
 	else if (!silent && a->silent)
 		news_say(a->news, LOG_LEVEL_INFO, "the guard speaks again");
@@ -432,6 +509,10 @@ static void on_dropped(void *user)
 
 	if (a->ended)
 		return;
+	if (a->pausing && !a->view.stopping) {
+		a->dropped = true;
+		return;
+	}
 	news_say(a->news, LOG_LEVEL_INFO, "all is free after %.0f ms",
 		 (double)(clock_mono_ns() - a->stop_ns) / (double)NS_PER_MS);
 	finish(a, AGENT_ENDED);
@@ -563,24 +644,39 @@ static enum agent_end take_lock(struct agent *a)
 	return AGENT_RUNNING;
 }
 
+/* Not where nobody could continue us: in the background, or where Ctrl-Z is ignored on purpose. */
+static void start_pause_signal(struct agent *a)
+{
+	uv_signal_t *tstp = &a->signals[SLOT_TSTP];
+	struct sigaction now;
+
+	(void)uv_signal_init(&a->loop, tstp);
+	tstp->data = a;
+	if (!a->c->ignore_hangup && sigaction(SIGTSTP, NULL, &now) == 0 &&
+	    now.sa_handler != SIG_IGN)
+		(void)uv_signal_start(tstp, on_pause, SIGTSTP);
+}
+
 static void start_signals(struct agent *a)
 {
-	static const int numbers[SLOT_MAX] = { SIGINT, SIGTERM, SIGHUP };
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
 
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (a->c->ignore_hangup)
 		(void)signal(SIGHUP, SIG_IGN);
-	for (int i = 0; i < SLOT_MAX; i++) {
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
 		(void)uv_signal_init(&a->loop, &a->signals[i]);
 		a->signals[i].data = a;
 		if (numbers[i] != SIGHUP || !a->c->ignore_hangup)
 			(void)uv_signal_start(&a->signals[i], on_signal, numbers[i]);
 	}
+	start_pause_signal(a);
 }
 
 static void start_timers(struct agent *a)
 {
-	uv_timer_t *timers[] = { &a->end_timer, &a->phase_timer, &a->files_timer, &a->watch_timer };
+	uv_timer_t *timers[] = { &a->end_timer, &a->phase_timer, &a->files_timer, &a->watch_timer,
+				 &a->pause_timer };
 
 	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
 		(void)uv_timer_init(&a->loop, timers[i]);
@@ -637,7 +733,8 @@ static void on_link_closed(void *user)
 /* True when all is freed; false: something hangs in a thread of the pool. */
 static bool close_parts(struct agent *a)
 {
-	uv_timer_t *timers[] = { &a->end_timer, &a->phase_timer, &a->files_timer, &a->watch_timer };
+	uv_timer_t *timers[] = { &a->end_timer, &a->phase_timer, &a->files_timer, &a->watch_timer,
+				 &a->pause_timer };
 
 	news_close(a->news);
 	guardlink_close(a->link, on_link_closed);

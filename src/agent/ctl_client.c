@@ -5,13 +5,32 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/sock.h"
 #include "base/strbuf.h"
 
-#define ANSWER_MAX (8UL * 1024 * 1024)
+#define ANSWER_MAX  (8UL * 1024 * 1024)
+#define PATIENCE_MS 1000 /* then it may be that the agent cannot answer */
+
+/* The process that listens at the other end, as far as it can be seen from here; 0: unknown. */
+static pid_t agent_pid(int fd)
+{
+	struct ucred cred = { .pid = 0 };
+	socklen_t len = sizeof(cred);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 ? cred.pid : 0;
+}
+
+static bool is_stopped(pid_t pid)
+{
+	struct proc_peek peek;
+
+	return pid > 0 && proc_peek(pid, &peek) == 0 && (peek.state == 'T' || peek.state == 't');
+}
 
 /* Wait for one packet. Its size; 0: the agent is gone; -ETIMEDOUT; -errno. */
 static ssize_t wait_packet(int fd, struct ctl_chunk *chunk, uint64_t deadline_ns)
@@ -23,11 +42,28 @@ static ssize_t wait_packet(int fd, struct ctl_chunk *chunk, uint64_t deadline_ns
 
 		if (n != -EAGAIN)
 			return n;
-		if (now >= deadline_ns)
+		if (now >= deadline_ns || is_stopped(agent_pid(fd)))
 			return -ETIMEDOUT;
-		if (poll(&p, 1, (int)((deadline_ns - now) / NS_PER_MS) + 1) < 0 && errno != EINTR)
+
+		uint64_t wait_ms = (deadline_ns - now) / NS_PER_MS + 1;
+
+		if (poll(&p, 1, (int)(wait_ms < PATIENCE_MS ? wait_ms : PATIENCE_MS)) < 0 &&
+		    errno != EINTR)
 			return -errno;
 	}
+}
+
+static int does_not_answer(pid_t pid, struct err *e)
+{
+	if (is_stopped(pid))
+		return err_set(
+			e, -ETIMEDOUT,
+			"the agent (PID %d) is stopped (Ctrl-Z, or SIGSTOP), and holds nothing "
+			"after 10 s; fg in its terminal or kill -CONT %d lets it go on and do "
+			"what it was asked, kill -KILL %d ends it",
+			(int)pid, (int)pid, (int)pid);
+	return err_set(e, -ETIMEDOUT, "the agent (PID %d) does not answer; kill %d ends it",
+		       (int)pid, (int)pid);
 }
 
 static int read_answer(int fd, uint64_t deadline_ns, struct strbuf *text, struct err *e)
@@ -38,7 +74,7 @@ static int read_answer(int fd, uint64_t deadline_ns, struct strbuf *text, struct
 		ssize_t n = wait_packet(fd, &chunk, deadline_ns);
 
 		if (n == -ETIMEDOUT)
-			return err_set(e, -ETIMEDOUT, "the agent does not answer");
+			return does_not_answer(agent_pid(fd), e);
 		if (n == 0)
 			return err_set(e, -EPIPE, "the agent ended while it was asked");
 		if (n < (ssize_t)CTL_CHUNK_HEAD || chunk.magic != CTL_MAGIC ||

@@ -471,7 +471,16 @@ void guardlink_set_policy(struct guardlink *l, const struct hold_policy *policy)
 {
 	l->policy = *policy;
 	l->has_policy = l->policy_due = true;
+	l->drop_asked = l->drop_due = false;
 	send_due(l);
+}
+
+void guardlink_beat(struct guardlink *l)
+{
+	static const struct msg_plain beat = { .head = PROTO_HEAD(MSG_BEAT, struct msg_plain) };
+
+	if (l->state == LINK_UP)
+		(void)sock_send(l->fd, &beat, sizeof(beat)); /* full: what is in it says as much */
 }
 
 static void on_drop_without_guard(uv_timer_t *timer)

@@ -53,7 +53,10 @@ struct guardlink_ops {
 struct guardlink *guardlink_new(uv_loop_t *loop, const struct guardlink_config *config,
 				const struct guardlink_ops *ops, void *user);
 void guardlink_start(struct guardlink *link);
+/* Also ends a drop that was not confirmed yet. */
 void guardlink_set_policy(struct guardlink *link, const struct hold_policy *policy);
+/* Say that we are there; once a second. */
+void guardlink_beat(struct guardlink *link);
 /* Where there is no guard, nothing is held: ops->dropped comes all the same. */
 void guardlink_drop(struct guardlink *link);
 bool guardlink_is_up(const struct guardlink *link);

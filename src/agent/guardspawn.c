@@ -72,7 +72,8 @@ static pid_t fork_clean(void)
 	int errnum = errno;
 
 	if (pid == 0) {
-		static const int reset[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD, SIGQUIT };
+		static const int reset[] = { SIGINT,  SIGTERM, SIGHUP, SIGPIPE,
+					     SIGCHLD, SIGQUIT, SIGTSTP };
 
 		for (size_t i = 0; i < ARRAY_LEN(reset); i++)
 			(void)signal(reset[i], SIG_DFL);

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/sock.h"
 #include "base/str.h"
 #include "hold/gdev.h"
@@ -66,7 +67,9 @@ void gclient_accept(struct guard *g)
 
 		if (c->used)
 			continue;
-		*c = (struct gclient){ .used = true, .fd = fd, .pid = pid };
+		*c = (struct gclient){
+			.used = true, .fd = fd, .pid = pid, .listened_ns = clock_mono_ns()
+		};
 		return;
 	}
 	(void)fd_close(fd);
@@ -193,6 +196,8 @@ static struct gclient *adopt(struct gclient *orphan, struct gclient *c)
 	orphan->pid = c->pid;
 	orphan->orphan_until_ns = 0;
 	orphan->dropping = false;
+	orphan->silent = false;
+	orphan->silent_ns = 0;
 	*c = (struct gclient){ .fd = -1 };
 	return orphan;
 }
@@ -318,9 +323,48 @@ static void on_drop(struct guard *g, struct gclient *c)
 			gdev_unwant(g, &g->devs[i], "as it was told to");
 }
 
+/*
+ * An agent that is stopped can neither be told nor end its holds, so for the time being it is as
+ * good as dead (invariant 2). Time that we were stopped ourselves is nobody's silence.
+ */
+static void listen_to(struct guard *g, struct gclient *c, uint64_t now)
+{
+	uint64_t turn = now - c->listened_ns;
+	struct proc_peek agent = { .state = '?' };
+
+	c->listened_ns = now;
+	c->silent_ns += turn < NS_PER_S ? turn : NS_PER_S;
+	if (c->fd < 0 || !c->has_policy || c->dropping || c->silent ||
+	    c->silent_ns < GUARD_ORPHAN_MS * NS_PER_MS)
+		return;
+	c->silent = true;
+	(void)proc_peek(c->pid, &agent);
+	(void)gevent_add(g, NULL, EVENT_NOTE,
+			 "the agent of %s (PID %d) %s; nothing is held until it goes on",
+			 c->instance, (int)c->pid,
+			 agent.state == 'T' || agent.state == 't' ? "is stopped"
+								  : "does not answer");
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (gdev_owner(g, &g->devs[i]) == c)
+			gdev_unwant(g, &g->devs[i], "its agent does not answer");
+}
+
+static void on_heard(struct guard *g, struct gclient *c)
+{
+	c->silent_ns = 0;
+	if (!c->silent)
+		return;
+	c->silent = false;
+	c->tick_ns = 0;
+	(void)gevent_add(g, NULL, EVENT_NOTE, "the agent of %s (PID %d) goes on", c->instance,
+			 (int)c->pid);
+}
+
 static void on_message(struct guard *g, struct gclient *c, void *buf)
 {
 	const struct msg_head *head = buf;
+
+	on_heard(g, c);
 
 	if (head->type == MSG_HELLO)
 		on_hello(g, c, buf);
@@ -330,6 +374,8 @@ static void on_message(struct guard *g, struct gclient *c, void *buf)
 		on_policy(g, c, buf);
 	else if (head->type == MSG_DROP)
 		on_drop(g, c);
+	else if (head->type == MSG_BEAT)
+		return;
 	else
 		on_gone(g, c);
 }
@@ -475,6 +521,7 @@ void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns)
 		on_drop(g, c);
 		return;
 	}
+	listen_to(g, c, now_ns);
 	if (c->has_policy && !c->dropping && now_ns >= c->tick_ns) {
 		c->tick_ns = now_ns + c->policy.refresh_ms * NS_PER_MS;
 		check_devices(g, c);

@@ -38,6 +38,7 @@
 #define HOLDING_LIMIT (30 * NS_PER_S)	/* to make a context and take the memory */
 #define FREEING_LIMIT NS_PER_S		/* to free it; seen: 40-330 ms */
 #define HURRY_LIMIT   (500 * NS_PER_MS) /* the same where all has to be gone within a second */
+#define BEATS_LIMIT   10		/* of a holder that holds, unanswered: 5 s */
 #define ENDING_LIMIT  (2 * NS_PER_S)	/* to end the process */
 #define GROW_NS	      (5 * NS_PER_S)	/* between two tries to take what is missing */
 #define BLOCK_NS      (60 * NS_PER_S)	/* after a failed hold, doubled up to 16 times that */
@@ -508,8 +509,8 @@ bool gdev_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)
 	const struct gclient *owner = gdev_owner(g, d);
 
 	return owner && !g->quit_ns && d->present && owner->policy.hold && !owner->dropping &&
-	       d->state == DEV_IDLE && !d->holder.pid && now_ns >= d->blocked_until_ns &&
-	       now_ns - d->idle_since_ns >= d->wait_ns;
+	       !owner->silent && d->state == DEV_IDLE && !d->holder.pid &&
+	       now_ns >= d->blocked_until_ns && now_ns - d->idle_since_ns >= d->wait_ns;
 }
 
 static void hold_failed(struct guard *g, struct gdev *d, const char *why)
@@ -605,7 +606,10 @@ static void on_freed(struct guard *g, struct gdev *d, const struct holder_msg *m
 
 static void on_message(struct guard *g, struct gdev *d, const struct holder_msg *m)
 {
+	d->holder.unanswered = 0;
 	switch (m->type) {
+	case HOLDER_BEAT:
+		break;
 	case HOLDER_READY:
 		d->holder.ready = true;
 		break;
@@ -642,6 +646,8 @@ static void describe_end(char *buf, size_t size, int status)
 {
 	if (WIFSIGNALED(status))
 		(void)str_print(buf, size, "its holder was ended by signal %d", WTERMSIG(status));
+	else if (WEXITSTATUS(status) == HOLDER_EXIT_ALONE)
+		(void)str_print(buf, size, "its holder let go, because the guard was stopped");
 	else
 		(void)str_print(buf, size, "its holder ended (exit code %d)", WEXITSTATUS(status));
 }
@@ -683,27 +689,36 @@ void gdev_on_child(struct guard *g, struct gdev *d)
 
 /* --- what time brings --- */
 
+/* What its holder is killed for just now, or NULL. */
+static const char *overdue(struct guard *g, const struct gdev *d, uint64_t now)
+{
+	bool hurry = g->quit_ns || (d->owner >= 0 && gdev_owner(g, d)->dropping);
+	uint64_t took = now - d->since_ns;
+
+	if (d->state == DEV_HOLDING && took >= HOLDING_LIMIT)
+		return "its holder hangs in the driver";
+	if (d->state == DEV_HELD && d->holder.unanswered > BEATS_LIMIT)
+		return "its holder did not answer any more";
+	if (d->state == DEV_YIELDING && took >= (hurry ? HURRY_LIMIT : FREEING_LIMIT))
+		return "its holder did not let go in time";
+	return NULL;
+}
+
 static void check_limits(struct guard *g, struct gdev *d, uint64_t now)
 {
-	uint64_t limit = 0, since = d->since_ns;
-	bool hurry = g->quit_ns || (d->owner >= 0 && gdev_owner(g, d)->dropping);
+	const char *why;
 
 	if (d->holder.ending && now > d->holder.end_at_ns + ENDING_LIMIT) {
 		gholder_kill(d);
 		return;
 	}
-	if (d->state == DEV_HOLDING)
-		limit = HOLDING_LIMIT;
-	else if (d->state == DEV_YIELDING)
-		limit = hurry ? HURRY_LIMIT : FREEING_LIMIT;
-	if (!limit || now - since < limit || !d->holder.pid)
+	why = overdue(g, d, now);
+	if (!why)
 		return;
-	if (d->state == DEV_HOLDING)
+	if (d->state != DEV_YIELDING)
 		begin_record(d, EVENT_FAILED, now);
 	if (!d->blocked_until_ns || now > d->blocked_until_ns)
-		hold_failed(g, d,
-			    d->state == DEV_HOLDING ? "its holder hangs in the driver"
-						    : "its holder did not let go in time");
+		hold_failed(g, d, why);
 	(void)step(g, d, EV_STUCK);
 }
 
@@ -742,8 +757,10 @@ void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 	if (d->holder.pid && d->holder.end_at_ns && now_ns >= d->holder.end_at_ns &&
 	    !d->holder.ending)
 		gholder_tell(d, HOLDER_END);
-	if (d->holder.pid)
+	if (d->holder.pid) {
+		gholder_beat(d, now_ns);
 		check_limits(g, d, now_ns);
+	}
 	look_when_due(g, d, now_ns);
 	if (d->left)
 		leave(g, d);

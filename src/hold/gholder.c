@@ -150,6 +150,18 @@ void gholder_tell_amount(struct gdev *d, const struct mem_amount *amount)
 		send_msg(d, &m);
 }
 
+void gholder_beat(struct gdev *d, uint64_t now_ns)
+{
+	struct holder_msg m = { .version = HPROTO_VERSION, .type = HOLDER_BEAT };
+
+	if (d->holder.fd < 0 || d->holder.ending ||
+	    now_ns - d->holder.beat_ns < HOLDER_BEAT_MS * NS_PER_MS)
+		return;
+	d->holder.beat_ns = now_ns;
+	d->holder.unanswered++;
+	(void)sock_send(d->holder.fd, &m, sizeof(m)); /* full: those before it wait there */
+}
+
 void gholder_kill(struct gdev *d)
 {
 	/* Not yet waited for, so the number is still that of our child. */

@@ -18,6 +18,9 @@ void gholder_tell_load(struct gdev *d, enum load_kind kind, uint32_t duty_permil
 /* Tell it to hold another amount from now on. */
 void gholder_tell_amount(struct gdev *d, const struct mem_amount *amount);
 
+/* Ask it whether it is there, twice a second. Never kills: what is not answered is counted. */
+void gholder_beat(struct gdev *d, uint64_t now_ns);
+
 /* SIGKILL; the process is ours until it was waited for. */
 void gholder_kill(struct gdev *d);
 

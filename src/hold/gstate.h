@@ -22,15 +22,17 @@
 #define GUARD_CLIENTS_MAX 64
 
 struct holder_proc {
-	pid_t pid;	       /* 0: there is none */
-	int fd;		       /* our end of its socket, or -1 */
-	pid_t listed_pid;      /* its number in NVML's list where that is not pid; 0: not known */
-	bool ready;	       /* its context is there */
-	bool ending;	       /* it was told to end */
-	uint64_t started_ns;   /* decision to hold */
-	uint64_t asked_ns;     /* told to let go; 0: not */
-	uint64_t end_at_ns;    /* when the context is to be dropped; 0: not planned */
-	uint64_t held, wanted; /* bytes */
+	pid_t pid;		 /* 0: there is none */
+	int fd;			 /* our end of its socket, or -1 */
+	pid_t listed_pid;	 /* its number in NVML's list where that is not pid; 0: not known */
+	bool ready;		 /* its context is there */
+	bool ending;		 /* it was told to end */
+	uint64_t started_ns;	 /* decision to hold */
+	uint64_t asked_ns;	 /* told to let go; 0: not */
+	uint64_t end_at_ns;	 /* when the context is to be dropped; 0: not planned */
+	uint64_t held, wanted;	 /* bytes */
+	uint64_t beat_ns;	 /* the last beat was sent */
+	unsigned int unanswered; /* beats since it spoke last */
 };
 
 struct load_state {
@@ -94,6 +96,9 @@ struct gclient {
 	uint64_t next_event; /* sequence number of the next event to tell */
 	uint64_t tick_ns;    /* next check of its devices */
 	bool guard_dirty;
+	bool silent;	      /* its agent does not answer: nothing is held for it */
+	uint64_t silent_ns;   /* for how long it has not spoken, by turns of our loop */
+	uint64_t listened_ns; /* when that was last counted */
 };
 
 struct guard {

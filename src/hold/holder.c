@@ -84,6 +84,13 @@ static _Noreturn void fail(int code, const struct err *e)
 	end();
 }
 
+static void answer_beat(void)
+{
+	struct holder_msg m = { .type = HOLDER_BEAT };
+
+	tell(&m);
+}
+
 /* Wait up to timeout_ms (-1: for ever) for an order. True when there is one. */
 static bool next_order(struct holder_msg *m, int timeout_ms)
 {
@@ -136,6 +143,8 @@ static bool told_to_release(struct holder *h)
 		}
 		if (m.type == HOLDER_END)
 			end();
+		if (m.type == HOLDER_BEAT)
+			answer_beat();
 		if (m.type == HOLDER_AMOUNT) {
 			h->hold.amount = m.amount;
 			h->amount_due = true;
@@ -307,6 +316,9 @@ static void obey(struct holder *h, const struct holder_msg *m)
 		h->hold.amount = m->amount;
 		h->amount_due = true;
 		break;
+	case HOLDER_BEAT:
+		answer_beat();
+		break;
 	default:
 		end();
 	}
@@ -325,9 +337,14 @@ int holder_main(int argc, char **argv)
 		return 1;
 	(void)prctl(PR_SET_NAME, HOLDER_COMM);
 	(void)signal(SIGINT, SIG_IGN);
-	for (;;) {
-		if (next_order(&m, 500))
+	/* Waits are counted, not time: while we were stopped ourselves nobody was silent. */
+	for (unsigned int quiet = 0;;) {
+		if (next_order(&m, HOLDER_BEAT_MS)) {
+			quiet = 0;
 			obey(&h, &m);
+		} else if (++quiet >= HOLDER_ALONE_MS / HOLDER_BEAT_MS) {
+			_exit(HOLDER_EXIT_ALONE);
+		}
 		if (h.holding && h.amount_due)
 			do_amount(&h);
 		if (h.load && h.holding && load_error(h.load, &e) < 0)

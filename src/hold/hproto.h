@@ -16,9 +16,13 @@
  *     RELEASE                               stop the load, free the memory in place
  *                                  FREED    {bytes}; the context stays
  *     END                                   end the process, the context goes with it
+ *     BEAT                                  twice a second
+ *                                  BEAT     the answer: it is no driver call that it stands in
  *                                  FAILED   {code, text}; the holder ends by itself
  *
- * At the end of file, in either direction, the other side is gone: the holder ends at once.
+ * At the end of file, in either direction, the other side is gone: the holder ends at once. A guard
+ * that was stopped is as good as gone, because it yields to nobody: a holder that hears nothing for
+ * HOLDER_ALONE_MS ends as well.
  */
 
 #include <stdint.h>
@@ -26,7 +30,12 @@
 #include "hold/policy.h"
 
 #define HOLDER_FD      3
-#define HPROTO_VERSION 1
+#define HPROTO_VERSION 2
+
+#define HOLDER_BEAT_MS	  500U
+#define HOLDER_ALONE_MS	  2000U
+#define HOLDER_EXIT_ALONE 3 /* exit code of one that heard nothing any more */
+
 /* What nvidia-smi shows to a colleague. */
 /* And what its name in /proc is. */
 #define HOLDER_COMM  "tenure-hold"
@@ -43,6 +52,7 @@ enum holder_type {
 	HOLDER_FREED,
 	HOLDER_FAILED,
 	HOLDER_AMOUNT,
+	HOLDER_BEAT,
 };
 
 struct holder_msg {

@@ -13,6 +13,7 @@ static const uint32_t sizes[MSG_TYPE_MAX] = {
 	[MSG_POLICY_REPLY] = sizeof(struct msg_text), [MSG_DEVICE] = sizeof(struct msg_device),
 	[MSG_EVENT] = sizeof(struct msg_event),	      [MSG_GUARD] = sizeof(struct msg_guard),
 	[MSG_DROP] = sizeof(struct msg_plain),	      [MSG_DROPPED] = sizeof(struct msg_plain),
+	[MSG_BEAT] = sizeof(struct msg_plain),
 };
 
 _Static_assert(sizeof(struct msg_event) <= PROTO_MSG_MAX &&

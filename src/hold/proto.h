@@ -16,11 +16,14 @@
  *                                          DEVICE x n   after every change and once a second
  *                                          EVENT        each once, in order, kept for a new agent
  *                                          GUARD        when what is true of the whole node changed
+ *     BEAT {}      every second             without it for GUARD_ORPHAN_MS nothing stays held
  *     DROP {}                              lets go of all that this instance holds
  *                                          DROPPED      when all of it is free and holders are gone
  *
  * An agent that disconnects without DROP has died: its policy is kept for GUARD_ORPHAN_MS, so that
- * a new agent of the same instance finds its holds as they were (invariant 2).
+ * a new agent of the same instance finds its holds as they were (invariant 2). One that is
+ * connected and says nothing for as long (stopped, or hanging) is treated the same, but keeps its
+ * place: its policy counts again with its next word.
  *
  * Bounded: neither side waits for the other. The guard drops DEVICE and GUARD messages that do not
  * fit (newest state wins, the next one tells), never EVENTs (kept in a ring of EVENT_RING).
@@ -35,7 +38,7 @@
 
 #include "hold/policy.h"
 
-#define PROTO_VERSION	   1U
+#define PROTO_VERSION	   2U
 #define GUARD_ORPHAN_MS	   10000U
 #define EVENT_RING	   512U
 #define PROTO_INSTANCE_MAX 64
@@ -53,6 +56,7 @@ enum msg_type {
 	MSG_GUARD,
 	MSG_DROP,
 	MSG_DROPPED,
+	MSG_BEAT,
 	MSG_TYPE_MAX
 };
 
@@ -107,7 +111,7 @@ struct msg_policy {
 	struct hold_policy policy;
 };
 
-struct msg_plain { /* MSG_DROP, MSG_DROPPED */
+struct msg_plain { /* MSG_DROP, MSG_DROPPED, MSG_BEAT */
 	struct msg_head head;
 };
 

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 
-VERSION = 1
+VERSION = 2
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED) = range(1, 11)
 SEES, INOTIFY, LOCKED = 1, 2, 4
 BUSY, IDLE, HOLDING, HELD, YIELDING, LEFT = range(6)

@@ -234,10 +234,10 @@ def test_silent_guard(guard, agent):
 @pytest.mark.parametrize("packet,said", [
     (b"x", "no sense"),
     (b"\0" * 65000, "no sense"),
-    (struct.pack("<HHI", 1, fg.DROPPED, 9), "no sense"),
-    (struct.pack("<HHI", 1, 200, 8), "no sense"),
-    (struct.pack("<HHI", 2, fg.DROPPED, 8), "another version"),
-    (struct.pack("<HHI", 1, fg.DROP, 8), "no sense"),
+    (struct.pack("<HHI", fg.VERSION, fg.DROPPED, 9), "no sense"),
+    (struct.pack("<HHI", fg.VERSION, 200, 8), "no sense"),
+    (struct.pack("<HHI", fg.VERSION + 1, fg.DROPPED, 8), "another version"),
+    (struct.pack("<HHI", fg.VERSION, fg.DROP, 8), "no sense"),
     (bytes(fg.message(fg.Guard, fg.WELCOME, pid=1)), "no sense"),
 ], ids=["short", "long", "size", "type", "version", "ours", "late-welcome"])
 def test_garbage_ends_the_line_and_a_new_one_is_made(guard, agent, packet, said):

@@ -107,12 +107,15 @@ static void see_holder(struct world *w, uint64_t used)
 	see(w, used, &w->holder, 1, 0);
 }
 
-/* What the holder was told next; 0: nothing. */
+/* What the holder was told next but whether it is there; 0: nothing. */
 static uint16_t told(struct world *w)
 {
 	struct holder_msg m;
 
-	return sock_recv(w->far, &m, sizeof(m)) == (ssize_t)sizeof(m) ? m.type : 0;
+	while (sock_recv(w->far, &m, sizeof(m)) == (ssize_t)sizeof(m))
+		if (m.type != HOLDER_BEAT)
+			return m.type;
+	return 0;
 }
 
 static void says(struct world *w, enum holder_type type, uint64_t bytes)
@@ -463,6 +466,69 @@ static void test_unfit(void **state)
 	assert_int_equal(w->d->yields, 0);
 }
 
+/* A holder that stands in the driver, or is stopped, is found before somebody needs the device. */
+static void test_holder_does_not_answer(void **state)
+{
+	struct world *w = *state;
+	uint64_t now;
+
+	hold(w);
+	now = clock_mono_ns();
+	for (int i = 0; i < 60; i++) {
+		gdev_on_time(w->g, w->d, now += NS_PER_S / 2);
+		says(w, HOLDER_BEAT, 0);
+	}
+	/* The guard itself slept: it asked nothing meanwhile. */
+	gdev_on_time(w->g, w->d, now += 3600 * NS_PER_S);
+	for (int i = 0; i < 9; i++) {
+		gdev_on_time(w->g, w->d, now += NS_PER_S / 2);
+		assert_int_equal(w->d->state, DEV_HELD);
+	}
+	gdev_on_time(w->g, w->d, now += NS_PER_S / 2);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(last_event(w)->kind, EVENT_FAILED);
+	assert_int_equal(waitpid(w->holder, NULL, 0), w->holder); /* killed */
+	w->holder = 0;
+}
+
+/* An agent that is stopped: its holds go, and come back with it; our own sleep is not its. */
+static void test_silent_agent(void **state)
+{
+	struct world *w = *state;
+	struct gclient *c = &w->g->clients[0];
+	struct msg_plain beat = { .head = PROTO_HEAD(MSG_BEAT, struct msg_plain) };
+	uint64_t now = clock_mono_ns();
+	int pair[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	c->fd = pair[0];
+	c->pid = getpid();
+	c->tick_ns = UINT64_MAX;
+	c->listened_ns = now;
+	hold(w);
+	for (int i = 0; i < 9; i++)
+		gclient_on_time(w->g, c, now += NS_PER_S);
+	gclient_on_time(w->g, c, now += 3600 * NS_PER_S / 4000);
+	assert_int_equal(w->d->state, DEV_HELD);
+	assert_int_equal(sock_send(pair[1], &beat, sizeof(beat)), 0);
+	gclient_on_readable(w->g, c);
+	gclient_on_time(w->g, c, now += 3600 * NS_PER_S);
+	for (int i = 0; i < 8; i++)
+		gclient_on_time(w->g, c, now += NS_PER_S);
+	assert_int_equal(w->d->state, DEV_HELD);
+	gclient_on_time(w->g, c, now += NS_PER_S);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(told(w), HOLDER_RELEASE);
+	assert_false(gdev_ripe(w->g, w->d, now));
+	assert_true(c->silent);
+	assert_int_equal(sock_send(pair[1], &beat, sizeof(beat)), 0);
+	gclient_on_readable(w->g, c);
+	assert_false(c->silent);
+	assert_int_equal(c->tick_ns, 0); /* looked at anew at once */
+	(void)close(pair[1]);
+	c->fd = fd_close(c->fd);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -483,6 +549,8 @@ int main(void)
 		TEST(test_load_is_left_alone_after_a_rest),
 		TEST(test_no_hold_while_ending),
 		TEST(test_unfit),
+		TEST(test_holder_does_not_answer),
+		TEST(test_silent_agent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -126,7 +126,8 @@ static void test_proto(void **state)
 		drop.head = (struct msg_head){ .version = PROTO_VERSION,
 					       .type = (uint16_t)type,
 					       .size = sizeof(drop) };
-		bool plain = (uint16_t)type == MSG_DROP || (uint16_t)type == MSG_DROPPED;
+		bool plain = (uint16_t)type == MSG_DROP || (uint16_t)type == MSG_DROPPED ||
+			     (uint16_t)type == MSG_BEAT;
 
 		assert_int_equal(proto_check(&drop, sizeof(drop)), plain ? 0 : -EPROTO);
 	}

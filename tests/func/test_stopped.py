@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""Processes of ours that are stopped: by Ctrl-Z, by SIGSTOP. Nothing may stay held that nobody can
+yield or end (invariant 2)."""
+import os
+import pathlib
+import signal
+import time
+
+import pytest
+
+from holdlib import Machine, alive, wait_for
+
+
+@pytest.fixture
+def machine(build, env, tmp_path):
+    """Start a simulated machine; everything on it is ended with the test."""
+    started = []
+
+    def start(**more):
+        started.append(Machine(build, env, tmp_path, **more))
+        return started[-1]
+
+    yield start
+    for m in started:
+        for pid in m.pids():
+            os.kill(pid, signal.SIGCONT)
+        m.close()
+
+
+def state(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def test_ctrl_z_lets_go_and_fg_holds_again(machine):
+    m = machine()
+    # As in a terminal: in an orphaned process group the kernel would not stop it.
+    h = m.hold("--load", "none")
+    h.held(0, 1)
+    h.process.send_signal(signal.SIGTSTP)
+    t0 = time.monotonic()
+    wait_for(lambda: state(h.pid) == "T", 2)
+    assert time.monotonic() - t0 < 1.2
+    assert m.empty()
+    time.sleep(1)
+    assert m.empty()
+    h.process.send_signal(signal.SIGCONT)
+    h.held(0, 1)
+    # Again, and it ends as ever.
+    h.process.send_signal(signal.SIGTSTP)
+    wait_for(lambda: state(h.pid) == "T", 2)
+    h.process.send_signal(signal.SIGCONT)
+    h.held(0, 1)
+    assert not h.seen("yield")
+    assert h.end() == 0
+    assert m.empty()
+
+
+def test_off_says_that_the_agent_is_stopped(machine):
+    m = machine(gpus=1)
+    h = m.hold("--load", "none")
+    h.held(0)
+    h.process.send_signal(signal.SIGSTOP)
+    t0 = time.monotonic()
+    r = m.run("off")
+    assert r.returncode == 1 and time.monotonic() - t0 < 2
+    assert f"PID {h.pid}" in r.stderr and "stopped" in r.stderr and "kill -CONT" in r.stderr
+    h.process.send_signal(signal.SIGCONT)
+    assert h.process.wait(5) == 0  # as it was asked to
+    assert m.empty()
+
+
+def test_stopped_agent_holds_nothing_after_ten_seconds(machine):
+    m = machine()
+    h = m.hold("--load", "none")
+    h.held(0, 1)
+    h.process.send_signal(signal.SIGSTOP)
+    t0 = time.monotonic()
+    time.sleep(5)
+    assert len(m.holders()) == 2
+    wait_for(m.empty, 10)
+    assert 8.5 < time.monotonic() - t0 < 13
+    time.sleep(1)
+    assert m.empty()
+    h.process.send_signal(signal.SIGCONT)
+    h.held(0, 1)
+    assert any("stopped" in t for t in h.texts() if t)
+    assert h.end() == 0
+
+
+def test_stopped_guard_holds_nothing_after_two_seconds(machine):
+    m = machine()
+    h = m.hold("--load", "none")
+    h.held(0, 1)
+    guard = m.guards()[0]
+    os.kill(guard, signal.SIGSTOP)
+    t0 = time.monotonic()
+    wait_for(m.empty, 5)
+    assert time.monotonic() - t0 < 3.5
+    assert m.newcomer("--take", "90%")["result"] == 0
+    os.kill(guard, signal.SIGCONT)
+    h.held(0, 1)
+    assert any("guard was stopped" in t for t in h.texts() if t)
+    assert h.end() == 0
+
+
+def test_stopped_holder_is_noticed(machine):
+    m = machine()
+    h = m.hold("--load", "none")
+    h.held(0, 1)
+    holder = m.device(0)["holder_pid"]
+    os.kill(holder, signal.SIGSTOP)
+    e = h.next("failed", 8)
+    assert e["gpu"] == 0 and "answer" in e["text"]
+    wait_for(lambda: not alive(holder), 2)
+    assert m.device(1)["state"] == "held"
+    assert m.newcomer("--take", "90%")["result"] == 0
+
+
+def test_newcomer_of_a_holder_that_was_just_stopped(machine):
+    m = machine(gpus=1)
+    h = m.hold("--load", "none")
+    h.held(0)
+    holder = m.device(0)["holder_pid"]
+    os.kill(holder, signal.SIGSTOP)
+    assert m.newcomer("--take", "90%", "--retry")["last_result"] == 0
+    assert not alive(holder)
