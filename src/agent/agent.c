@@ -15,9 +15,11 @@
 #include "agent/agent.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -82,7 +84,7 @@ struct agent {
 	uint64_t told_ns;	       /* the policy was given to the link */
 	uint64_t ready_ns;	       /* the guard took it */
 	bool fresh[PROTO_DEVICES_MAX]; /* looked at since */
-	bool table_due, silent;
+	bool table_due, silent, unread;
 	uint64_t watched_ns;
 	uint64_t stop_ns, flush_ns;
 	uv_timer_t pause_timer; /* Ctrl-Z */
@@ -261,12 +263,27 @@ static void arm_end(struct agent *a)
 		(void)uv_timer_start(&a->end_timer, on_end_timer, wait, 0);
 }
 
+/* `tenure hold | head -1`: whoever watched it is gone, and would not know what it still holds. */
+static bool reader_is_gone(const struct agent *a)
+{
+	struct pollfd p = { .fd = a->c->show_fd };
+	struct stat st;
+
+	return a->c->show && fstat(p.fd, &st) == 0 &&
+	       (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)) && poll(&p, 1, 0) == 1 &&
+	       (p.revents & (POLLERR | POLLHUP));
+}
+
 static void on_watch(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
 	uint64_t heard = guardlink_heard_ns(a->link), now = clock_mono_ns();
 
 	guardlink_beat(a->link);
+	if (!a->view.stopping && !a->ended && reader_is_gone(a)) {
+		a->unread = true;
+		stop(a, "nobody reads what it prints any more");
+	}
 
 	bool slept = now - a->watched_ns > 2 * WATCH_MS * NS_PER_MS; /* what it said waits still */
 	bool silent = guardlink_is_up(a->link) && now - heard > SILENCE_MS * NS_PER_MS;
@@ -768,7 +785,7 @@ static enum agent_end run_parts(struct agent *a)
 	 */
 	if (!close_parts(a))
 		_exit(a->end == AGENT_ENDED ? EXIT_SUCCESS : EXIT_FAILURE);
-	return a->end;
+	return a->end == AGENT_ENDED && a->unread ? AGENT_UNREAD : a->end;
 }
 
 enum agent_end agent_run(const struct agent_config *config, struct err *e)

@@ -27,6 +27,8 @@ struct agent_config {
 	bool ignore_hangup;	/* SIGHUP does not end it: it has no terminal */
 	/* One line for who watches; on a pool thread; NULL: nobody does. */
 	void (*show)(const char *line);
+	/* Where show() writes: a pipe that nobody reads any more ends the agent. */
+	int show_fd;
 	/* The same for what somebody should look at: settings that hold nothing, an unwritable log.
 	 */
 	void (*warn)(const char *line);
@@ -44,12 +46,13 @@ enum agent_end {
 	AGENT_REFUSED, /* the guard does not take the policy: a mistake in the options */
 	AGENT_RUNNING, /* another one serves this instance here; e says which */
 	AGENT_NO_GPUS, /* nothing to hold on this node: no driver, no devices */
+	AGENT_UNREAD,  /* all is free, but it ended because nobody read its output any more */
 	AGENT_FAILED,
 };
 
 /*
  * Run until told to end (SIGINT, SIGTERM, the off request, the time). Everything but AGENT_ENDED
- * sets e. The calling process must have no other libuv loop.
+ * and AGENT_UNREAD sets e. The calling process must have no other libuv loop.
  */
 enum agent_end agent_run(const struct agent_config *config, struct err *e);
 

@@ -25,6 +25,7 @@ enum cmd_exit {
 	CMD_USAGE = 2,	      /* wrong option, argument, setting or config file */
 	CMD_NOTHING_RUNS = 3, /* there is no agent here */
 	CMD_DENIED = 4,	      /* this site does not allow it */
+	CMD_UNREAD = 141,     /* the reader of its output went away; what SIGPIPE looks like */
 };
 
 struct cmd_ctx {

@@ -16,6 +16,7 @@ static const struct {
 	{ CMD_USAGE, "wrong option, argument, setting or config file" },
 	{ CMD_NOTHING_RUNS, "no agent runs here" },
 	{ CMD_DENIED, "this site does not allow it, or the system denies it" },
+	{ CMD_UNREAD, "hold: whoever read its output through a pipe went away; all is free" },
 };
 
 static bool group_shown_before(size_t i)

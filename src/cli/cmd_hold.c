@@ -12,8 +12,8 @@
 #include "cli/run_agent.h"
 
 /*
- * On a thread of the agent's pool, as warn() is, so nothing else of stdio may be used meanwhile. A
- * reader that went away is no reason to stop holding.
+ * On a thread of the agent's pool, as warn() is, so nothing else of stdio may be used meanwhile.
+ * The agent itself notices a reader that went away.
  */
 static void show_line(const char *line)
 {
@@ -34,6 +34,7 @@ static int run_hold(const struct cmd_ctx *ctx, struct err *e)
 
 	if (code == CMD_OK) {
 		r.config.show = show_line;
+		r.config.show_fd = STDOUT_FILENO;
 		r.config.warn = warn;
 		code = run_agent_exit_code(agent_run(&r.config, e));
 	}
@@ -56,7 +57,9 @@ const struct cmd cmd_hold = {
 	.description =
 		"Holds the GPUs that are idle and lets go of one as soon as somebody else's "
 		"process appears on it, before that process asks for memory. Prints one line "
-		"per event. Ctrl-C, or a closed terminal, frees everything within a second.\n"
+		"per event. Ctrl-C, or a closed terminal, frees everything within a second. Ctrl-Z "
+		"does so as well until it is continued; so does the end of whoever reads its "
+		"output through a pipe, with exit code 141.\n"
 		"\n"
 		"`tenure on` does the same in the background.",
 	.examples = hold_examples,

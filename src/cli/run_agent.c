@@ -76,7 +76,7 @@ int run_agent_exit_code(enum agent_end end)
 	static const enum cmd_exit codes[] = {
 		[AGENT_ENDED] = CMD_OK,	      [AGENT_REFUSED] = CMD_USAGE,
 		[AGENT_RUNNING] = CMD_FAILED, [AGENT_NO_GPUS] = CMD_FAILED,
-		[AGENT_FAILED] = CMD_FAILED,
+		[AGENT_FAILED] = CMD_FAILED,  [AGENT_UNREAD] = CMD_UNREAD,
 	};
 
 	return (int)codes[end];

@@ -190,6 +190,18 @@ def test_signal_while_it_takes_the_memory(machine):
     assert time.monotonic() - start < 2
 
 
+@pytest.mark.parametrize("options", [("--idle-for", "0"), ("--idle-for", "1h")])
+def test_reader_that_goes_away(machine, options):
+    """`tenure hold | head -1`, also where nothing more would be printed."""
+    m = machine()
+    r = subprocess.run(["bash", "-c", 'set -o pipefail; "$@" | head -1', "-", m.tenure, "hold",
+                        "--refresh", "200ms", *options], env=m.env, text=True,
+                       capture_output=True, timeout=8)
+    assert r.returncode == 141
+    assert r.stdout.count("\n") == 1 and not r.stderr
+    wait_for(m.empty, 2)
+
+
 def test_for(machine):
     m = machine(gpus=1)
     start = time.monotonic()
