@@ -393,6 +393,12 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 		return;
 	}
 
+	/* What was seen while its last holder lived is about that: the memory, too. */
+	if (d->gone_ns && d->sight.look.begin_ns <= d->gone_ns && !d->holder.pid) {
+		d->dirty = true;
+		return;
+	}
+
 	enum verdict v = judge(g, d, &who);
 
 	if (v == SEEN_CLEAR)
@@ -666,6 +672,7 @@ void gdev_on_child(struct guard *g, struct gdev *d)
 	if (!gholder_reap(d, &status))
 		return;
 	d->gone_pid = listed;
+	d->gone_ns = clock_mono_ns();
 	unlock_device(d);
 	d->settled_used = 0;
 	describe_end(how, sizeof(how), status);

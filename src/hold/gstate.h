@@ -63,7 +63,8 @@ struct gdev {
 	uint64_t wait_ns; /* the idle time that is asked of it now */
 	bool yielded;	  /* wait_ns is that after a yield */
 	struct holder_proc holder;
-	pid_t gone_pid;		 /* its last holder, ended: a list may show it a little longer */
+	pid_t gone_pid;		 /* its last holder, under the number that it was listed with */
+	uint64_t gone_ns;	 /* when that was waited for */
 	int lock_fd;		 /* @tenure/dev/UUID while held, or -1 */
 	uint64_t settled_used;	 /* memory in use with our hold alone; 0: not known yet */
 	bool announced;		 /* its state was told since it was selected */

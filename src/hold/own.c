@@ -86,7 +86,9 @@ enum ownership own_classify(struct guard *g, const struct gdev *d, const struct 
 		return OWN_HOLDER;
 	if (is_ignored(gdev_owner(g, d), p->pid))
 		return OWN_IGNORED;
-	if (p->pid == d->gone_pid && proc_parent(p->pid) == -ESRCH)
+	/* Seen before it was waited for; or where the driver forgets it later than the kernel. */
+	if (d->gone_pid && p->pid == d->gone_pid &&
+	    (d->sight.look.begin_ns <= d->gone_ns || proc_parent(p->pid) == -ESRCH))
 		return OWN_DYING;
 	if (is_dying_holder(p->pid))
 		return OWN_DYING;

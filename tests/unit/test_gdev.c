@@ -466,6 +466,38 @@ static void test_unfit(void **state)
 	assert_int_equal(w->d->yields, 0);
 }
 
+/* A look that was begun while the last holder lived still shows it, and its memory. */
+static void test_look_from_before_the_end(void **state)
+{
+	struct world *w = *state;
+	struct sight *s = &w->d->sight;
+	uint64_t before;
+	pid_t listed =
+		getpid(); /* where lists show other numbers, that one may be somebody's here */
+
+	w->g->pid_class = PIDS_HOST;
+	hold(w);
+	w->d->holder.listed_pid = listed;
+	see(w, 71 * GIBS, &listed, 1, 0);
+	assert_int_equal(w->d->state, DEV_HELD);
+	before = clock_mono_ns();
+	assert_int_equal(kill(w->holder, SIGKILL), 0);
+	while (w->d->holder.pid)
+		gdev_on_child(w->g, w->d);
+	w->holder = 0;
+	assert_int_equal(w->d->state, DEV_BUSY);
+	s->seq++;
+	s->look.begin_ns = before;
+	s->look.end_ns = clock_mono_ns();
+	w->d->check = true;
+	gdev_on_sight(w->g, w->d);
+	assert_int_equal(w->d->who_pid, 0);
+	assert_non_null(strstr(w->d->reason, "holder"));
+	/* And one that was begun later is about somebody else. */
+	see(w, 71 * GIBS, &listed, 1, 0);
+	assert_int_equal(w->d->who_pid, listed);
+}
+
 /* A holder that stands in the driver, or is stopped, is found before somebody needs the device. */
 static void test_holder_does_not_answer(void **state)
 {
@@ -549,6 +581,7 @@ int main(void)
 		TEST(test_load_is_left_alone_after_a_rest),
 		TEST(test_no_hold_while_ending),
 		TEST(test_unfit),
+		TEST(test_look_from_before_the_end),
 		TEST(test_holder_does_not_answer),
 		TEST(test_silent_agent),
 	};
