@@ -724,7 +724,9 @@ static void check_limits(struct guard *g, struct gdev *d, uint64_t now)
 		return;
 	if (d->state != DEV_YIELDING)
 		begin_record(d, EVENT_FAILED, now);
-	if (!d->blocked_until_ns || now > d->blocked_until_ns)
+	/* Without a context it holds nothing yet: a slow start of CUDA is no failure of its. */
+	if ((d->state != DEV_YIELDING || d->holder.ready) &&
+	    (!d->blocked_until_ns || now > d->blocked_until_ns))
 		hold_failed(g, d, why);
 	(void)step(g, d, EV_STUCK);
 }

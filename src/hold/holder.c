@@ -202,14 +202,22 @@ static void start_load(struct holder *h)
 	load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
 }
 
-static void make_context(struct holder *h)
+/*
+ * Starting CUDA takes 0.1 s, or seconds where the driver sleeps, and a context is a burden to a
+ * newcomer who came meanwhile. False: told to let go between two steps; there is no context then.
+ */
+static bool make_context(struct holder *h)
 {
 	struct err e = ERR_INIT;
 	CUdevice dev;
 	int r = cuda_load(&h->cu, &e);
 
+	if (r == 0 && told_to_release(h))
+		return false;
 	if (r == 0)
 		r = cuda_result(&h->cu, h->cu.init(0), &e, "CUDA does not start");
+	if (r == 0 && told_to_release(h))
+		return false;
 	if (r == 0)
 		r = cuda_result(&h->cu, h->cu.device_get(&dev, 0), &e, "device");
 	if (r == 0)
@@ -219,6 +227,7 @@ static void make_context(struct holder *h)
 				&e, "context");
 	if (r < 0)
 		fail(r, &e);
+	return true;
 }
 
 /* A size that was asked for stays asked for when less is free just now: the hold grows later. */
@@ -234,7 +243,8 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 
 	h->hold = *order;
 	if (!h->ctx) {
-		make_context(h);
+		if (!make_context(h))
+			return;
 		tell_state(h, HOLDER_READY, "");
 	}
 	if (told_to_release(h))

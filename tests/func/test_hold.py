@@ -146,6 +146,30 @@ def test_all_at_once(machine):
     assert h.end() == 0
 
 
+@pytest.mark.parametrize("init_ms", [700, 4000])
+def test_newcomer_while_cuda_starts(machine, init_ms):
+    """The holder leaves between two steps of its start; where one step takes too long it is ended.
+    Neither is a failure that keeps us from holding later."""
+    m = machine(gpus=1, speed=1)
+    m.ctl("hang", "cuDevicePrimaryCtxRetain")
+    new = m.newcomer("--take", "50%", "--stay", 3, wait=False)
+    time.sleep(1)  # it stands before its context
+    for name in ("init-warm", "init-cold", "init-card-cold"):
+        m.ctl("timing", name, init_ms * 1000000)
+    h = m.hold("--load", "none")
+    h.next("start")
+    m.ctl("unhang")
+    h.next("yield", pid=new.pid)
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        assert [p["pid"] for p in m.show()["devices"][0]["processes"]] == [new.pid]
+    assert json.loads(new.communicate(timeout=10)[0])["result"] == 0
+    for name in ("init-warm", "init-cold", "init-card-cold"):
+        m.ctl("timing", name, 1000000)
+    h.held(0, limit=10)
+    assert not h.seen("failed")
+
+
 def test_idle_context_that_was_there_first_is_not_held_beside(machine):
     m = machine(gpus=1)
     new = m.newcomer("--no-alloc", "--stay", "20", wait=False)
