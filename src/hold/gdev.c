@@ -110,7 +110,7 @@ static void enter(struct guard *g, struct gdev *d, enum dev_state next)
 		d->idle_since_ns = now;
 		set_wait(g, d);
 		if (now < d->blocked_until_ns)
-			gdev_say(d, "could not be held: %s", d->blocked_why);
+			gdev_say(d, "%s", d->blocked_why);
 		else
 			gdev_say(d, "nothing foreign");
 	}
@@ -522,14 +522,18 @@ bool gdev_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)
 static void hold_failed(struct guard *g, struct gdev *d, const char *why)
 {
 	unsigned int doubled = d->failures < 4 ? d->failures : 4;
+	bool held = d->holder.held > 0; /* it had the memory, and said so */
 
 	d->failures++;
 	d->blocked_until_ns = clock_mono_ns() + (BLOCK_NS << doubled);
-	(void)gevent_add(g, d, EVENT_FAILED, "not held: %s (next try in %u min)", why,
-			 (unsigned int)((BLOCK_NS << doubled) / NS_PER_S / 60));
-	(void)str_copy(d->blocked_why, sizeof(d->blocked_why), why);
+	(void)gevent_add(g, d, EVENT_FAILED,
+			 held ? "%s, and is ended (held again in %u min at the earliest)"
+			      : "not held: %s (next try in %u min)",
+			 why, (unsigned int)((BLOCK_NS << doubled) / NS_PER_S / 60));
+	(void)str_print(d->blocked_why, sizeof(d->blocked_why), "%s: %s",
+			held ? "was held, and is not held again yet" : "could not be held", why);
 	d->who_pid = 0; /* whoever is there is named again by the next look */
-	gdev_say(d, "could not be held: %s", why);
+	gdev_say(d, "%s", d->blocked_why);
 }
 
 void gdev_hold(struct guard *g, struct gdev *d)

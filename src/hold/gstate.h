@@ -76,7 +76,7 @@ struct gdev {
 	struct guard_event letting_go; /* the record of the yield that is going on */
 	uint64_t verdict_ns;
 	uint64_t blocked_until_ns; /* no new hold before */
-	char blocked_why[160];	   /* and why */
+	char blocked_why[224];	   /* and why: a whole phrase */
 	unsigned int failures;	   /* holds that failed in a row */
 	struct load_state load;
 	uint64_t grow_at_ns;

@@ -249,6 +249,7 @@ def test_holder_hangs_while_it_frees(machine):
     m.ctl("unhang")
     time.sleep(2)
     assert h.device(0)["state"] != "held"
+    assert "was held" in h.device(0)["reason"] and "could not" not in h.device(0)["reason"]
     assert "did not let go in time" in h.device(0)["reason"]
 
 
@@ -264,6 +265,20 @@ def test_holder_hangs_while_it_allocates(machine):
     assert 25 < time.monotonic() - t0 < 36
     assert wait_for(lambda: not proc_exists(pid), 3)
     assert "hangs in the driver" in h.device()["reason"]
+
+
+def test_holder_hangs_while_it_grows(machine):
+    """Noticed when it hangs, not when somebody needs the device."""
+    m = machine("--gpus", 1, "--speed", 0.3)
+    m.ctl("foreign-memory", 0, "900M")
+    h = m.hold("--load", "none", "--memory", "139G")
+    h.wait("held")
+    m.ctl("hang", "cuMemAlloc_v2")
+    m.ctl("foreign-memory", 0, "0")  # now there is something to take
+    e = h.wait("failed", timeout=15)
+    assert "did not answer" in e["text"]
+    assert wait_for(lambda: not any(d["processes"] for d in m.show()["devices"]), 3)
+    assert "was held" in h.device()["reason"]
 
 
 def test_stop_while_a_holder_hangs(machine):
