@@ -11,7 +11,8 @@
  * everywhere. Once a hold has settled its figure is taken; RISE_BYTES above it is foreign: at once
  * where processes may be hidden from us, after RISE_NS where they are not (there a process in the
  * list is the better witness, and comes first). While our own holder takes or frees memory there is
- * no figure and the detector is off.
+ * no figure and the detector is off; who came in that time is found by what explains the figure
+ * (settle.h).
  */
 #include "hold/gdev.h"
 
@@ -31,7 +32,7 @@
 #include "hold/loadctl.h"
 #include "hold/own.h"
 
-#define RISE_BYTES    (16ULL << 20)
+#define RISE_BYTES    SETTLE_RISE_BYTES
 #define RISE_NS	      NS_PER_S
 #define SETTLE_NS     (300 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
 #define LINGER_NS     (2 * NS_PER_S) /* context kept after a yield: the newcomer starts undisturbed */
@@ -208,6 +209,12 @@ static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
 	return NULL;
 }
 
+/* Somebody may be here who is in no list. */
+static bool may_hide(const struct guard *g)
+{
+	return g->hidden_possible || g->pid_class == PIDS_NONE || g->pid_class == PIDS_HOST;
+}
+
 static bool memory_rises(struct guard *g, struct gdev *d)
 {
 	uint64_t now = d->sight.look.end_ns;
@@ -219,8 +226,7 @@ static bool memory_rises(struct guard *g, struct gdev *d)
 	}
 	if (!d->rise_since_ns)
 		d->rise_since_ns = now;
-	return g->hidden_possible || g->pid_class == PIDS_NONE || g->pid_class == PIDS_HOST ||
-	       now - d->rise_since_ns >= RISE_NS;
+	return may_hide(g) || now - d->rise_since_ns >= RISE_NS;
 }
 
 static enum verdict judge_memory(struct guard *g, struct gdev *d, uint64_t ours)
@@ -331,13 +337,37 @@ static void on_foreign(struct guard *g, struct gdev *d, enum verdict v, const st
 		(void)step(g, d, EV_FOREIGN);
 }
 
-static void note_settled(struct gdev *d)
+/* What is in use but for the owner's exceptions. */
+static uint64_t used_but_excused(const struct gdev *d)
 {
+	uint64_t used = d->sight.look.used;
+
+	return used - (d->excused_bytes < used ? d->excused_bytes : used);
+}
+
+/* Memory of our holder as the driver lists it; 0: it does not say. */
+static uint64_t listed_bytes(const struct gdev *d)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+
+	for (uint32_t i = 0; i < procs->n; i++)
+		if (procs->p[i].pid == d->holder.listed_pid && !procs->p[i].graphics &&
+		    procs->p[i].used_known)
+			return procs->p[i].used_bytes;
+	return 0;
+}
+
+static void note_settled(struct guard *g, struct gdev *d)
+{
+	uint64_t seen = used_but_excused(d), excess;
+
 	if (d->state != DEV_HELD || !d->settle_at_ns || d->sight.look.begin_ns < d->settle_at_ns)
 		return;
-	d->settled_used =
-		d->sight.look.used - (d->excused_bytes < d->sight.look.used ? d->excused_bytes : 0);
+	excess = settle_excess(&d->settle, seen, listed_bytes(d), d->holder.held);
+	d->settled_used = may_hide(g) ? seen - excess : seen;
 	d->settle_at_ns = 0;
+	if (d->settled_used < seen)
+		eyes_look_now(g->eyes, d->slot); /* that one is the verdict */
 }
 
 static void on_clear(struct guard *g, struct gdev *d)
@@ -346,7 +376,7 @@ static void on_clear(struct guard *g, struct gdev *d)
 
 	if (d->state == DEV_HELD) {
 		own_learn(g, d, &d->sight.look);
-		note_settled(d);
+		note_settled(g, d);
 	}
 	/* The idle clock starts at a check; a rise is seen at any look. */
 	if (d->state == DEV_BUSY && d->check) {
@@ -550,6 +580,7 @@ void gdev_hold(struct guard *g, struct gdev *d)
 	}
 	d->settled_used = 0;
 	d->settle_at_ns = 0;
+	settle_begin(&d->settle, used_but_excused(d));
 	gdev_say(d, "holder PID %d starts", (int)d->holder.pid);
 	(void)gevent_add(g, d, EVENT_START, "%s", d->reason);
 	(void)step(g, d, EV_READY);

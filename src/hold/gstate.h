@@ -17,6 +17,7 @@
 #include "hold/hproto.h"
 #include "hold/policy.h"
 #include "hold/proto.h"
+#include "hold/settle.h"
 #include "hold/state.h"
 
 #define GUARD_CLIENTS_MAX 64
@@ -69,6 +70,7 @@ struct gdev {
 	uint64_t settled_used;	 /* memory in use with our hold alone; 0: not known yet */
 	bool announced;		 /* its state was told since it was selected */
 	bool settle_asked;	 /* the look that takes it was asked for */
+	struct settle settle;	 /* what explains that figure */
 	uint64_t settle_at_ns;	 /* when to take that figure; 0: taken or off */
 	uint64_t excused_bytes;	 /* in use by processes that the owner told us to ignore */
 	uint64_t rise_since_ns;	 /* memory above it since; 0: not */

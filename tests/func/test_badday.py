@@ -144,6 +144,22 @@ def test_hidden_processes_show_as_memory(machine):
     assert "not listed" in h.device(1)["reason"]
 
 
+@pytest.mark.parametrize("mode", ["none", "host"])
+def test_hidden_newcomer_in_the_first_moments_of_a_hold(machine, mode):
+    """Its memory must not become part of the hold's figure."""
+    m = machine("--gpus", 1, "--speed", 0.1)
+    m.ctl("pid-mode", mode)
+    h = m.hold("--load", "none", "--memory", "50%")
+    for i in range(2):
+        h.wait("held", i + 1)
+        m.ctl("foreign-memory", 0, "2G")
+        assert "memory" in h.wait("yield", i + 1, 3)["text"]
+        m.ctl("foreign-memory", 0, "0")
+    h.wait("held", 3)
+    time.sleep(1.5)
+    assert len(h.events("yield")) == 2 and h.device()["state"] == "held"
+
+
 @pytest.mark.parametrize("mode, learnt", [("host", "host"), ("own", "same"), ("none", "none")])
 def test_pid_modes(machine, mode, learnt):
     m = machine("--gpus", 2)

@@ -98,6 +98,10 @@ static void see(struct world *w, uint64_t used, const pid_t *pids, uint32_t n, u
 							.graphics = i >= n - n_graphics,
 							.used_known = true,
 							.used_bytes = GIBS };
+	/* What the holder uses is what it took, and its context. */
+	for (uint32_t i = 0; i < n; i++)
+		if (pids[i] == w->holder || pids[i] == w->d->holder.listed_pid)
+			s->look.procs.p[i].used_bytes += w->d->holder.held;
 	gdev_on_sight(w->g, w->d);
 	w->d->check = false;
 }

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+#include "unit.h"
+
+#include "hold/settle.h"
+
+#define MIBS (1ULL << 20)
+#define GIBS (1ULL << 30)
+
+/* The driver lists our holder with its memory: everything is known. */
+static void test_listed(void **state)
+{
+	struct settle s = { 0 };
+
+	settle_begin(&s, 100 * MIBS);
+	assert_int_equal(
+		settle_excess(&s, 70 * GIBS + 600 * MIBS, 70 * GIBS + 500 * MIBS, 70 * GIBS), 0);
+	/* Growing: from what was in use by others then. */
+	assert_int_equal(
+		settle_excess(&s, 75 * GIBS + 610 * MIBS, 75 * GIBS + 500 * MIBS, 75 * GIBS), 0);
+	assert_int_equal(
+		settle_excess(&s, 76 * GIBS + 640 * MIBS, 76 * GIBS + 500 * MIBS, 76 * GIBS),
+		30 * MIBS);
+}
+
+/* It does not: a context is allowed for, and its real price is known from then on. */
+static void test_unlisted(void **state)
+{
+	struct settle s = { 0 };
+
+	settle_begin(&s, 0);
+	assert_int_equal(settle_excess(&s, 73 * GIBS, 0, 70 * GIBS), 2 * GIBS);
+	settle_begin(&s, 0);
+	assert_int_equal(settle_excess(&s, 70 * GIBS + 500 * MIBS, 0, 70 * GIBS), 0);
+	assert_int_equal(s.context, 500 * MIBS);
+	settle_begin(&s, 200 * MIBS);
+	assert_int_equal(settle_excess(&s, 70 * GIBS + 600 * MIBS, 0, 70 * GIBS),
+			 0); /* some left */
+	settle_begin(&s, 0);
+	assert_int_equal(settle_excess(&s, 70 * GIBS + 520 * MIBS, 0, 70 * GIBS), 20 * MIBS);
+}
+
+/* What the driver itself uses for us is taken for somebody's once, and never again. */
+static void test_rest_that_comes_back(void **state)
+{
+	struct settle s = { 0 };
+	uint64_t own = 70 * GIBS + 500 * MIBS;
+
+	settle_begin(&s, 0);
+	assert_int_equal(settle_excess(&s, own + 90 * MIBS, own, 70 * GIBS), 90 * MIBS);
+	settle_begin(&s, 0);
+	assert_int_equal(settle_excess(&s, own + 94 * MIBS, own, 70 * GIBS), 0);
+	settle_begin(&s, 0);
+	assert_int_equal(settle_excess(&s, own + 90 * MIBS, own, 70 * GIBS), 0);
+	settle_begin(&s, 0);
+	assert_int_equal(settle_excess(&s, own + 194 * MIBS, own, 70 * GIBS), 100 * MIBS);
+	/* The same program started twice is none of that. */
+	for (int i = 0; i < 3; i++) {
+		settle_begin(&s, 0);
+		assert_int_equal(settle_excess(&s, own + 94 * MIBS + 2 * GIBS, own, 70 * GIBS),
+				 2 * GIBS);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_listed),
+		cmocka_unit_test(test_unlisted),
+		cmocka_unit_test(test_rest_that_comes_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
