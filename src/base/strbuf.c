@@ -79,23 +79,23 @@ void strbuf_add_wrapped(struct strbuf *b, const char *text, size_t indent, size_
 	size_t column = indent;
 
 	while (*text) {
-		size_t len = strcspn(text, " \n");
+		size_t gap = strspn(text, " "), len = strcspn(text + gap, " \n");
 
-		if (column > indent && column + 1 + len > width) {
+		if (column > indent && column + gap + len > width) {
 			new_line(b, indent);
 			column = indent;
 		} else if (column > indent && len) {
-			strbuf_addc(b, ' ');
-			column++;
+			strbuf_pad(b, ' ', gap);
+			column += gap;
 		}
-		strbuf_add(b, text, len);
+		strbuf_add(b, text + gap, len);
 		column += len;
-		text += len;
+		text += gap + len;
 		if (*text == '\n') {
 			new_line(b, indent);
 			column = indent;
+			text++;
 		}
-		text += *text != '\0';
 	}
 	strbuf_addc(b, '\n');
 }

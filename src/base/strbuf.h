@@ -32,7 +32,8 @@ void strbuf_pad(struct strbuf *b, char c, size_t n);
 
 /*
  * The words of text in lines of at most width columns, ended by a newline. The first line begins
- * where the buffer is, at column indent; further lines are indented to it. "\n" in text is kept.
+ * where the buffer is, at column indent; further lines are indented to it. "\n" in text is kept,
+ * and so are several spaces between two words of a line.
  */
 void strbuf_add_wrapped(struct strbuf *b, const char *text, size_t indent, size_t width);
 

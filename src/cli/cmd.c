@@ -10,6 +10,8 @@
 #include "base/strbuf.h"
 #include "cli/term.h"
 
+#define PREFIX strlen("tenure: ")
+
 static const struct opt help_row = {
 	.name = "help",
 	.short_name = 'h',
@@ -21,18 +23,21 @@ static const struct opt help_row = {
 int cmd_fail(int code, const char *text)
 {
 	(void)fflush(stdout);
-	(void)fprintf(stderr, "%stenure:%s %s\n", term_on(STDERR_FILENO, TERM_RED),
-		      term_off(STDERR_FILENO), text);
+	(void)fprintf(stderr, "%stenure:%s ", term_on(STDERR_FILENO, TERM_RED),
+		      term_off(STDERR_FILENO));
+	term_print_wrapped(stderr, text, PREFIX);
 	return code;
 }
 
 void cmd_warn(const char *kind, const char *lines)
 {
 	while (*lines) {
-		int n = (int)strcspn(lines, "\n");
+		size_t n = strcspn(lines, "\n");
+		cleanup_free char *line = xasprintf("%s: %.*s", kind, (int)n, lines);
 
-		(void)fprintf(stderr, "%stenure: %s:%s %.*s\n", term_on(STDERR_FILENO, TERM_YELLOW),
-			      kind, term_off(STDERR_FILENO), n, lines);
+		(void)fprintf(stderr, "%stenure:%s ", term_on(STDERR_FILENO, TERM_YELLOW),
+			      term_off(STDERR_FILENO));
+		term_print_wrapped(stderr, line, PREFIX);
 		lines += n + (lines[n] == '\n');
 	}
 }

@@ -90,15 +90,15 @@ static int run_path(const struct cmd_ctx *ctx, struct err *e)
 		{ SETTING_FROM_SITE, "site" },
 	};
 	static const struct table_column columns[] = {
-		{ "LAYER" }, { "FILE" }, { "STATE" }, { 0 }
+		{ "LAYER" }, { "STATE" }, { "FILE" }, { 0 }
 	};
 	struct table *t = table_new(columns);
 
 	for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
 		const char *file = settings_file(ctx->settings, layers[i].layer);
 
-		table_add(t, TABLE_PLAIN, layers[i].name, file,
-			  file && access(file, F_OK) == 0 ? "read" : "none there");
+		table_add(t, TABLE_PLAIN, layers[i].name,
+			  file && access(file, F_OK) == 0 ? "read" : "none there", file);
 	}
 	table_print(t, stdout);
 	(void)table_free(t);

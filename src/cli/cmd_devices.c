@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/machine.h"
@@ -79,24 +80,29 @@ static void print_process(const struct gpu_proc *p)
 			p->used_known ? unit_format_gib(p->used_bytes, size) : "memory unknown",
 			p->graphics ? ", graphics" : "", who.ours ? " (ours)" : "");
 
-	size_t taken = strlen(head) + strlen(tail), width = term_width(STDOUT_FILENO);
+	size_t taken = strlen(head) + strlen(tail), width = term_columns(STDOUT_FILENO);
+	size_t room = width > taken + COMMAND_MIN ? width - taken : COMMAND_MIN;
 
 	/* What the terminal leaves for the command. */
-	printf("%s%.*s%s\n", head, width > taken + COMMAND_MIN ? (int)(width - taken) : COMMAND_MIN,
-	       who.command, tail);
+	if (strlen(who.command) > room)
+		(void)str_copy(who.command + room - 2, 3, "..");
+	printf("%s%s%s\n", head, who.command, tail);
 }
 
 static void print_details(const struct gpu_device *dev, const struct machine_device *d)
 {
 	const struct gpu_look *l = &d->look;
 	char gpu[CELL];
+	int indent = printf("  gpu %s  ", label(dev, gpu));
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
-	printf("  gpu %s  %s", label(dev, gpu), dev->uuid);
+	strbuf_adds(&b, dev->uuid);
 	if (l->valid & GPU_VALID_MODE)
-		printf(", mode %s", machine_mode_name(l->mode));
+		strbuf_addf(&b, ", mode %s", machine_mode_name(l->mode));
 	if (dev->mig_parent)
-		printf(", MIG");
-	printf("\n         %s%s%s\n", word_of(d), d->reason[0] ? ": " : "", d->reason);
+		strbuf_adds(&b, ", MIG");
+	strbuf_addf(&b, "\n%s%s%s", word_of(d), d->reason[0] ? ": " : "", d->reason);
+	term_print_wrapped(stdout, strbuf_str(&b), (size_t)indent);
 	for (uint32_t i = 0; i < l->procs.n; i++)
 		print_process(&l->procs.p[i]);
 }

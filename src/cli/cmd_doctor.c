@@ -15,7 +15,6 @@
 #include "agent/ctl_client.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "base/strbuf.h"
 #include "cli/commands.h"
 #include "cli/doctor_launch.h"
 #include "cli/doctor_node.h"
@@ -237,15 +236,6 @@ static const char *promise(const struct doctor *d)
 	       "first allocation, which succeeds.";
 }
 
-/* The cursor is at column indent. */
-static void print_wrapped(const char *text, size_t indent)
-{
-	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-
-	strbuf_add_wrapped(&b, text, indent, term_width(STDOUT_FILENO));
-	printf("%s", strbuf_str(&b));
-}
-
 static void print_findings(const struct doctor *d)
 {
 	static const enum term_style styles[FINDING_LEVEL_MAX] = { TERM_GREEN, TERM_DIM,
@@ -263,14 +253,14 @@ static void print_findings(const struct doctor *d)
 			level++;
 		printf("%s%-4s%s  %-13s  ", term_on(STDOUT_FILENO, styles[level]), result,
 		       term_off(STDOUT_FILENO), json_string_value(json_object_get(f, "check")));
-		print_wrapped(json_string_value(json_object_get(f, "text")), INDENT);
+		term_print_wrapped(stdout, json_string_value(json_object_get(f, "text")), INDENT);
 		if (advice) {
 			printf("%*s", INDENT, "");
-			print_wrapped(advice, INDENT);
+			term_print_wrapped(stdout, advice, INDENT);
 		}
 	}
 	(void)putchar('\n');
-	print_wrapped(promise(d), 0);
+	term_print_wrapped(stdout, promise(d), 0);
 }
 
 static int run_doctor(const struct cmd_ctx *ctx, struct err *e)

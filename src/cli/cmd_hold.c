@@ -2,14 +2,14 @@
 
 /* `hold` and `agent`: the agent in the foreground. */
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "base/mem.h"
+#include "base/strbuf.h"
 #include "cli/commands.h"
 #include "cli/run_agent.h"
+#include "cli/term.h"
 
 /*
  * On a thread of the agent's pool, as warn() is, so nothing else of stdio may be used meanwhile.
@@ -17,9 +17,24 @@
  */
 static void show_line(const char *line)
 {
-	cleanup_free char *text = xasprintf("%s\n", line);
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
 
-	(void)fs_write_all(STDOUT_FILENO, text, strlen(text));
+	strbuf_addf(&text, "%s\n", line);
+	(void)fs_write_all(STDOUT_FILENO, text.data, text.len);
+}
+
+/* "14:02:11  text": what does not fit goes under the text. */
+static void show_sentence(const char *line)
+{
+	size_t indent = strlen("14:02:11  ");
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+
+	if (strlen(line) > indent) {
+		strbuf_add(&text, line, indent);
+		line += indent;
+	}
+	strbuf_add_wrapped(&text, line, indent, term_columns(STDOUT_FILENO));
+	(void)fs_write_all(STDOUT_FILENO, text.data, text.len);
 }
 
 static void warn(const char *line)
@@ -33,7 +48,7 @@ static int run_hold(const struct cmd_ctx *ctx, struct err *e)
 	int code = run_agent_prepare(ctx, &r, e);
 
 	if (code == CMD_OK) {
-		r.config.show = show_line;
+		r.config.show = r.config.show_json ? show_line : show_sentence;
 		r.config.show_fd = STDOUT_FILENO;
 		r.config.warn = warn;
 		code = run_agent_exit_code(agent_run(&r.config, e));

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
+#include "cli/term.h"
 
 #define OFF_LIMIT_MS 10000 /* the agent itself gives up after one second */
 #define END_LIMIT_MS 3000  /* it writes its last lines */
@@ -55,8 +56,10 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 		(void)json_dumpf(doc, stdout, JSON_COMPACT);
 		(void)putchar('\n');
 	} else {
-		printf("Everything is free after %.0f ms; the agent (PID %d) has ended.\n", ms,
-		       pid);
+		cleanup_free char *text = xasprintf(
+			"Everything is free after %.0f ms; the agent (PID %d) has ended.", ms, pid);
+
+		term_print_wrapped(stdout, text, 0);
 	}
 	json_decref(doc);
 	return code;

@@ -22,6 +22,7 @@
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/run_agent.h"
+#include "cli/term.h"
 #include "hold/names.h"
 
 #define WARNINGS_MAX   1024
@@ -182,9 +183,13 @@ static void print_news(const struct cmd_ctx *ctx, const struct run_agent *r, con
 
 	cleanup_free char *dir = fs_show_path(r->state_dir);
 
-	printf("%s\nThe agent runs in the background: PID %d, instance %s, logs in %s/%s/logs.\n"
-	       "tenure status shows what it does, tenure off ends it.\n",
-	       n->text, (int)n->pid, r->config.instance, dir, r->config.instance);
+	cleanup_free char *where =
+		xasprintf("The agent runs in the background: PID %d, instance %s, logs in "
+			  "%s/%s/logs.\ntenure status shows what it does, tenure off ends it.",
+			  (int)n->pid, r->config.instance, dir, r->config.instance);
+
+	term_print_wrapped(stdout, n->text, 0);
+	term_print_wrapped(stdout, where, 0);
 }
 
 static int run_on(const struct cmd_ctx *ctx, struct err *e)

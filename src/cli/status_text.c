@@ -10,13 +10,17 @@
 
 #include <string.h>
 
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "base/units.h"
 #include "cli/table.h"
 #include "cli/term.h"
 
-#define CELL 32
+#define CELL	  32
+#define TITLE_MAX 400
+#define GUARD	  "guard   "
 
 static const char *text_of(const json_t *o, const char *key, const char *otherwise)
 {
@@ -115,6 +119,13 @@ static void print_devices(const json_t *devices, FILE *out)
 	(void)table_free(t);
 }
 
+/* What does not fit on a terminal goes under the text. */
+static void print_item(FILE *out, const char *head, const char *text)
+{
+	(void)fputs(head, out);
+	term_print_wrapped(out, text, strlen(head));
+}
+
 static void print_reasons(const json_t *devices, FILE *out)
 {
 	size_t i;
@@ -122,46 +133,53 @@ static void print_reasons(const json_t *devices, FILE *out)
 
 	json_array_foreach(devices, i, d)
 	{
-		char gpu[CELL], time[CELL];
+		char gpu[CELL], time[CELL], head[CELL * 2];
+		cleanup_strbuf struct strbuf b = STRBUF_INIT;
 		const char *reason = text_of(d, "reason", NULL);
 		bool soon = json_is_number(json_object_get(d, "hold_in_s"));
 
-		fprintf(out, "  gpu %s  %s%s%s", label(d, gpu), text_of(d, "name", "?"),
-			reason ? ": " : "", reason ? reason : "");
+		strbuf_addf(&b, "%s%s%s", text_of(d, "name", "?"), reason ? ": " : "",
+			    reason ? reason : "");
 		if (soon)
-			fprintf(out, "%s to be held in %s", reason ? ";" : ":",
-				seconds(d, "hold_in_s", time));
-		fputc('\n', out);
+			strbuf_addf(&b, "%s to be held in %s", reason ? ";" : ":",
+				    seconds(d, "hold_in_s", time));
+		print_item(out, str_print(head, sizeof(head), "  gpu %s  ", label(d, gpu)),
+			   strbuf_str(&b));
 	}
 }
 
 static void print_guard(const json_t *g, FILE *out)
 {
 	char age[CELL];
+	const char *trouble = text_of(g, "trouble", NULL);
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
 	if (!json_is_true(json_object_get(g, "connected"))) {
-		fprintf(out, "guard   none: %s\n", text_of(g, "trouble", "it is being started"));
+		strbuf_addf(&b, "none: %s", trouble ? trouble : "it is being started");
+		print_item(out, GUARD, strbuf_str(&b));
 		return;
 	}
-	fprintf(out, "guard   PID %d, driver %s, %s, PIDs seen: %s%s\n",
-		(int)json_integer_value(json_object_get(g, "pid")), text_of(g, "driver", "unknown"),
-		json_is_true(json_object_get(g, "sees")) ? "sees" : "does NOT see",
-		text_of(g, "pid_class", "unknown"),
-		json_is_true(json_object_get(g, "inotify")) ? "" : ", no inotify (polling)");
-	if (text_of(g, "trouble", NULL))
-		fprintf(out, "        %s\n", text_of(g, "trouble", ""));
-	fprintf(out, "        last word %s s ago\n", number(g, "age_s", "%.1f", age));
+	strbuf_addf(&b, "PID %d, driver %s, %s, PIDs seen: %s%s%s%s\nlast word %s s ago",
+		    (int)json_integer_value(json_object_get(g, "pid")),
+		    text_of(g, "driver", "unknown"),
+		    json_is_true(json_object_get(g, "sees")) ? "sees" : "does NOT see",
+		    text_of(g, "pid_class", "unknown"),
+		    json_is_true(json_object_get(g, "inotify")) ? "" : ", no inotify (polling)",
+		    trouble ? "\n" : "", trouble ? trouble : "", number(g, "age_s", "%.1f", age));
+	print_item(out, GUARD, strbuf_str(&b));
 }
 
 /* "2026-11-21T14:02:11.123+01:00 info text" without what only programs need. */
 static void print_log_line(const char *line, FILE *out)
 {
 	size_t time = strcspn(line, " ");
+	char head[CELL] = "  ";
 
-	if (time > 19 && line[10] == 'T')
-		fprintf(out, "  %.10s %.8s%s\n", line, line + 11, line + time);
-	else
-		fprintf(out, "  %s\n", line);
+	if (time > 19 && line[10] == 'T') {
+		(void)str_print(head, sizeof(head), "  %.10s %.8s ", line, line + 11);
+		line += time + (line[time] == ' ');
+	}
+	print_item(out, head, line);
 }
 
 static void print_yields(const json_t *yields, FILE *out)
@@ -175,9 +193,12 @@ static void print_yields(const json_t *yields, FILE *out)
 	json_array_foreach(yields, i, y)
 	{
 		const char *time = text_of(y, "time", "");
+		char head[CELL];
 
-		fprintf(out, "  %.8s  %s\n", strlen(time) > 19 ? time + 11 : "?",
-			text_of(y, "text", ""));
+		print_item(out,
+			   str_print(head, sizeof(head), "  %.8s  ",
+				     strlen(time) > 19 ? time + 11 : "?"),
+			   text_of(y, "text", ""));
 	}
 }
 
@@ -187,8 +208,12 @@ static void print_log(const json_t *doc, FILE *out)
 	json_t *line;
 	json_int_t lost = json_integer_value(json_object_get(doc, "lines_lost"));
 
-	fprintf(out, "\nLast lines of %s:\n",
-		text_of(json_object_get(doc, "agent"), "log", "the log"));
+	cleanup_free char *log = fs_show_path(text_of(json_object_get(doc, "agent"), "log", "?"));
+
+	cleanup_free char *title = xasprintf("Last lines of %s:", log);
+
+	(void)fputc('\n', out);
+	term_print_wrapped(out, title, 0);
 	json_array_foreach(json_object_get(doc, "log"), i, line)
 	{
 		print_log_line(json_string_value(line) ? json_string_value(line) : "", out);
@@ -199,18 +224,34 @@ static void print_log(const json_t *doc, FILE *out)
 			text_of(doc, "log_trouble", ""));
 }
 
+static void print_title(const json_t *doc, FILE *out)
+{
+	const char *phase = text_of(doc, "phase", "?");
+	char head[TITLE_MAX];
+	int fd = fileno(out);
+
+	(void)str_print(head, sizeof(head), "tenure %s on %s: ", text_of(doc, "instance", "?"),
+			text_of(doc, "host", "?"));
+	fprintf(out, "%s%s%s%s: ", head, term_on(fd, TERM_BOLD), phase, term_off(fd));
+
+	size_t column = strlen(head) + strlen(phase) + strlen(": ");
+
+	if (column > term_columns(fd) / 2) {
+		column = strlen(GUARD);
+		fprintf(out, "\n%*s", (int)column, "");
+	}
+	term_print_wrapped(out, text_of(doc, "sentence", ""), column);
+}
+
 void status_text_print(json_t *doc, FILE *out)
 {
 	const json_t *agent = json_object_get(doc, "agent");
 	const json_t *devices = json_object_get(doc, "devices");
 	const char *until = text_of(agent, "until", NULL);
 	char time[CELL];
-	int fd = fileno(out);
 
-	fprintf(out, "tenure %s on %s: %s%s%s: %s\n", text_of(doc, "instance", "?"),
-		text_of(doc, "host", "?"), term_on(fd, TERM_BOLD), text_of(doc, "phase", "?"),
-		term_off(fd), text_of(doc, "sentence", ""));
-	fprintf(out, "%s\n", text_of(doc, "policy", ""));
+	print_title(doc, out);
+	print_item(out, "policy  ", text_of(doc, "policy", ""));
 	fprintf(out, "agent   PID %d, for %s",
 		(int)json_integer_value(json_object_get(agent, "pid")),
 		seconds(agent, "uptime_s", time));

@@ -7,6 +7,8 @@
 
 #include "base/mem.h"
 
+#define OWN_LINE_INDENT 5
+
 struct table_row {
 	enum term_style style;
 	char **cells;
@@ -80,24 +82,71 @@ static size_t column_width(const struct table *t, size_t column)
 	return width;
 }
 
-static void print_cell(const struct table *t, size_t column, const char *text, FILE *out)
+/* How a table is laid out where it is printed. */
+struct layout {
+	size_t gap;    /* between columns: two spaces, one where that makes it fit */
+	size_t indent; /* where the last column begins */
+};
+
+static struct layout layout_of(const struct table *t, size_t columns)
+{
+	struct layout l = { .gap = 2 };
+	size_t last = t->n_columns - 1, width = 0;
+
+	for (size_t i = 0; i < last; i++)
+		width += column_width(t, i);
+	if (width + last * l.gap + column_width(t, last) > columns)
+		l.gap = 1;
+	l.indent = width + last * l.gap;
+	return l;
+}
+
+static size_t longest_word(const char *text)
+{
+	size_t longest = 0;
+
+	while (*text) {
+		size_t len = strcspn(text, " ");
+
+		longest = len > longest ? len : longest;
+		text += len + strspn(text + len, " ");
+	}
+	return longest;
+}
+
+/* What does not fit is continued below its column, or, where a word alone does not, on a line. */
+static void print_last(const struct layout *l, const char *text, FILE *out)
+{
+	size_t columns = term_columns(fileno(out)), indent = l->indent;
+
+	if (shown_width(text) > columns - indent && longest_word(text) > columns - indent) {
+		indent = OWN_LINE_INDENT;
+		(void)fprintf(out, "\n%*s", (int)indent, "");
+	}
+	term_print_wrapped(out, text, indent);
+}
+
+static void print_cell(const struct table *t, const struct layout *l, size_t column,
+		       const char *text, FILE *out)
 {
 	int pad = (int)(column_width(t, column) - shown_width(text));
-	bool last = column + 1 == t->n_columns;
+	bool last = column + 1 == t->n_columns, right = t->columns[column].right;
 
-	if (t->columns[column].right)
-		(void)fprintf(out, "%*s%s%s", pad, "", text, last ? "\n" : "  ");
+	(void)fprintf(out, "%*s", right ? pad : 0, "");
+	if (last)
+		print_last(l, text, out);
 	else
-		(void)fprintf(out, "%s%*s%s", text, last ? 0 : pad, "", last ? "\n" : "  ");
+		(void)fprintf(out, "%s%*s", text, (right ? 0 : pad) + (int)l->gap, "");
 }
 
 void table_print(const struct table *t, FILE *out)
 {
 	int fd = fileno(out);
+	struct layout l = layout_of(t, term_columns(fd));
 
 	(void)fputs(term_on(fd, TERM_BOLD), out);
 	for (size_t i = 0; i < t->n_columns; i++)
-		print_cell(t, i, t->columns[i].title, out);
+		print_cell(t, &l, i, t->columns[i].title, out);
 	(void)fputs(term_off(fd), out);
 	for (size_t i = 0; i < t->n_rows; i++) {
 		bool styled = t->rows[i].style < TERM_STYLE_MAX;
@@ -105,7 +154,7 @@ void table_print(const struct table *t, FILE *out)
 		if (styled)
 			(void)fputs(term_on(fd, t->rows[i].style), out);
 		for (size_t j = 0; j < t->n_columns; j++)
-			print_cell(t, j, t->rows[i].cells[j], out);
+			print_cell(t, &l, j, t->rows[i].cells[j], out);
 		if (styled)
 			(void)fputs(term_off(fd), out);
 	}

@@ -11,7 +11,8 @@
  *	table_print(t, stdout);
  *	t = table_free(t);
  *
- * The last column is never padded. Widths count UTF-8 characters.
+ * The last column is never padded. Widths count UTF-8 characters. On a terminal that is too narrow
+ * the columns move together, and the last one, which should be the one that is text, is wrapped.
  */
 
 #include <stdbool.h>

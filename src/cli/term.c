@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 
 static const char *const styles[] = {
 	[TERM_BOLD] = "\033[1m",   [TERM_DIM] = "\033[2m",     [TERM_RED] = "\033[31m",
@@ -43,4 +44,20 @@ size_t term_width(int fd)
 	else if (columns && str_to_u64(columns, &width) < 0)
 		width = 80;
 	return width < 40 ? 40 : (size_t)width;
+}
+
+size_t term_columns(int fd)
+{
+	const char *columns = getenv("COLUMNS");
+
+	return isatty(fd) || (fd == STDOUT_FILENO && columns && columns[0]) ? term_width(fd)
+									    : SIZE_MAX;
+}
+
+void term_print_wrapped(FILE *out, const char *text, size_t indent)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	strbuf_add_wrapped(&b, text, indent, term_columns(fileno(out)));
+	(void)fputs(strbuf_str(&b), out);
 }

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 enum term_style { TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_YELLOW, TERM_STYLE_MAX };
 
@@ -18,5 +19,13 @@ const char *term_on(int fd, enum term_style style);
 const char *term_off(int fd);
 /* Columns of the terminal, at least 40; $COLUMNS or 80 where it is none. */
 size_t term_width(int fd);
+/* The same for what is cut or wrapped only for eyes: SIZE_MAX where it is no terminal,
+ * unless $COLUMNS is exported for standard output: errors are lines that programs look for. */
+size_t term_columns(int fd);
+/*
+ * The words of text and a newline, wrapped on a terminal and indented to the column `indent`, where
+ * the cursor is.
+ */
+void term_print_wrapped(FILE *out, const char *text, size_t indent);
 
 #endif

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The command line itself: help, exit codes, settings and the errors of config files."""
+import fcntl
 import json
 import os
 import pty
 import re
+import struct
 import subprocess
+import termios
 
 import pytest
 
@@ -173,12 +176,14 @@ def test_full_output_is_a_failure(build, env):
     assert r.returncode == 1 and "cannot write" in r.stderr
 
 
-def on_terminal(build, env):
+def on_terminal(cmd, env, columns=80):
+    """What the command prints on a terminal."""
     try:
         master, slave = pty.openpty()
     except OSError as e:
         pytest.skip(f"no terminals here: {e}")
-    subprocess.run([build / "tenure", "config", "show"], env=env, stdout=slave, check=True)
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    p = subprocess.Popen(cmd, env=env, stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
     out = b""
     try:
@@ -187,13 +192,52 @@ def on_terminal(build, env):
     except OSError:
         pass  # the other end is closed
     os.close(master)
+    p.wait(10)
     return out
+
+
+SCREENS = """
+tenure on --idle-for 0 --rehold-after 1s || exit 9
+newcomer --take 50% --stay 2 >/dev/null &
+sleep 1.5
+for c in devices status doctor "config show" "config path" "sim ctl show" "sim ctl timing"; do
+    tenure $c
+done
+tenure off
+tenure hold --idle-for 0 --for 1s --leave 2
+tenure config show --memory 38
+"""
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_screens_fit_the_terminal(build, env, columns):
+    env = {**env, "PATH": f"{build}:{build}/sim:{env['PATH']}", "TERM": "xterm", "NO_COLOR": "1"}
+    cmd = [build / "tenure", "sim", "--gpus", "2", "--", "sh", "-c", SCREENS]
+    lines = on_terminal(cmd, env, columns).decode().replace("\r", "").splitlines()
+    # What has no space in it stands alone; nothing can be done about it.
+    wide = [line for line in lines if len(line) > columns and " " in line.strip()[:columns - 25]
+            and str(build) not in line and "nvmlDeviceGet" not in line]
+    assert not wide and len(lines) > 80
+    text = " ".join(" ".join(lines).split())
+    for part in ("Whoever else starts on one gets it at once.", "yielded to PID",
+                 "nothing will be held", "did you mean 38G?", "UUID", "tenure-hold"):
+        assert part in text, part
+
+
+def test_pipes_get_whole_lines(build, env):
+    env = {**env, "PATH": f"{build}:{build}/sim:{env['PATH']}"}
+    del env["COLUMNS"]
+    out = subprocess.run([build / "tenure", "sim", "--gpus", "2", "--", "sh", "-c", SCREENS],
+                         env=env, capture_output=True, text=True, timeout=30).stdout
+    assert max(len(line) for line in out.splitlines()) > 160
+    assert re.search(r"^policy  Holding .* at once\.$", out, re.M)
+    assert re.search(r"^ +PID \d+, .*start your job, it yields, .* GiB \(ours\)$", out, re.M)
 
 
 def test_colour_only_on_a_terminal(build, env, tenure):
     env["TERM"] = "xterm"
     env.pop("NO_COLOR", None)
-    assert b"\033[" in on_terminal(build, env)
-    assert b"\033[" not in on_terminal(build, {**env, "NO_COLOR": "1"})
-    assert b"\033[" not in on_terminal(build, {**env, "TERM": "dumb"})
+    assert b"\033[" in on_terminal([build / "tenure", "config", "show"], env)
+    assert b"\033[" not in on_terminal([build / "tenure", "config", "show"], {**env, "NO_COLOR": "1"})
+    assert b"\033[" not in on_terminal([build / "tenure", "config", "show"], {**env, "TERM": "dumb"})
     assert "\033[" not in tenure("config", "show").stdout
