@@ -96,7 +96,7 @@ static void slot_give(struct opt_slot *s, const char *text)
 
 	if (!join)
 		strbuf_reset(&s->text);
-	else
+	else if (s->text.len && s->text.data[s->text.len - 1] != ',')
 		strbuf_addc(&s->text, ',');
 	strbuf_adds(&s->text, text);
 	s->given = true;

@@ -319,28 +319,47 @@ static int read_index(const char **pp, unsigned int *ret)
 	for (; isdigit((unsigned char)**pp); (*pp)++) {
 		index = index * 10 + (unsigned int)(**pp - '0');
 		if (index >= GPU_PICKS_MAX)
-			return -EINVAL;
+			return -ERANGE;
 	}
 	*ret = index;
 	return 0;
 }
 
+static int no_gpu(const char *word, struct err *e)
+{
+	const char *digits = word + strcspn(word, "0123456789");
+	bool number = *digits && digits != word && !digits[strspn(digits, "0123456789")];
+
+	/* "gpu0", "cuda:0" */
+	if (number && (strncasecmp(word, "gpu", 3) == 0 || strncasecmp(word, "cuda", 4) == 0))
+		return err_set(e, -EINVAL, "\"%s\" names no GPU; did you mean %s?", word, digits);
+	return err_set(e, -EINVAL,
+		       "\"%s\" names no GPU; write indices (0,1 or 0-3), a UUID that begins with "
+		       "GPU- or MIG-, or all",
+		       word);
+}
+
 /* "3" or "0-3". */
-static int read_index_range(const char *word, unsigned int *ret_first, unsigned int *ret_last)
+static int read_index_range(const char *word, unsigned int *ret_first, unsigned int *ret_last,
+			    struct err *e)
 {
 	const char *p = word;
 	unsigned int first, last;
+	int r = read_index(&p, &first);
 
-	if (read_index(&p, &first) < 0)
-		return -EINVAL;
 	last = first;
-	if (*p == '-') {
+	if (r == 0 && *p == '-') {
 		p++;
-		if (read_index(&p, &last) < 0)
-			return -EINVAL;
+		r = read_index(&p, &last);
 	}
-	if (*p || last < first)
-		return -EINVAL;
+	if (r == -ERANGE)
+		return err_set(e, r, "\"%s\": GPUs are numbered from 0 to at most %d", word,
+			       GPU_PICKS_MAX - 1);
+	if (r < 0 || *p)
+		return no_gpu(word, e);
+	if (last < first)
+		return err_set(e, -EINVAL, "\"%s\" runs backwards; did you mean %u-%u?", word, last,
+			       first);
 	*ret_first = first;
 	*ret_last = last;
 	return 0;
@@ -362,7 +381,7 @@ static void gpu_list_add(struct gpu_picks *list, const struct gpu_pick *pick)
 static int gpu_list_add_word(struct gpu_picks *list, const char *word, struct err *e)
 {
 	struct gpu_pick pick = { 0 };
-	unsigned int first, last;
+	unsigned int first = 0, last = 0;
 
 	if (strcasecmp(word, "all") == 0) {
 		list->all = true;
@@ -372,26 +391,43 @@ static int gpu_list_add_word(struct gpu_picks *list, const char *word, struct er
 		pick.by_uuid = true;
 		(void)str_copy(pick.uuid, sizeof(pick.uuid), word);
 		gpu_list_add(list, &pick);
-	} else if (read_index_range(word, &first, &last) == 0) {
+	} else {
+		int r = read_index_range(word, &first, &last, e);
+
+		if (r < 0)
+			return r;
 		for (pick.index = first; pick.index <= last; pick.index++)
 			gpu_list_add(list, &pick);
-	} else {
-		return err_set(
-			e, -EINVAL,
-			"\"%s\" names no GPU; write indices (0,1 or 0-3), a UUID that begins with "
-			"GPU- or MIG-, or all",
-			word);
 	}
 	if (list->n > GPU_PICKS_MAX)
 		return err_set(e, -ERANGE, "more than %d GPUs are named", GPU_PICKS_MAX);
 	return 0;
 }
 
+/* Nothing between two commas, or before or behind one, is most likely a variable that was empty. */
+static bool has_empty_item(const char *text)
+{
+	bool item = false, comma = false;
+
+	for (; *text; text++) {
+		if (*text == ',' && !item)
+			return true;
+		comma = *text == ',' || (comma && (*text == ' ' || *text == '\t'));
+		item = *text != ',' && (item || (*text != ' ' && *text != '\t'));
+	}
+	return comma;
+}
+
 bool unit_is_gpu_word(const char *text)
 {
 	struct gpu_picks list;
+	cleanup_free char *word = xstrdup(text);
+	size_t len = strlen(word);
 
-	if (unit_parse_gpus(text, &list, NULL) < 0)
+	/* "0, 1, 2" that a shell has taken apart. */
+	if (len > 1 && word[len - 1] == ',')
+		word[len - 1] = '\0';
+	if (unit_parse_gpus(word, &list, NULL) < 0)
 		return false;
 	gpu_picks_clear(&list);
 	return true;
@@ -409,6 +445,8 @@ int unit_parse_gpus(const char *text, struct gpu_picks *ret, struct err *e)
 		r = gpu_list_add_word(&list, w, e);
 	if (r == 0 && !list.all && list.n == 0)
 		r = err_set(e, -EINVAL, "no GPU is named; write 0,1 or all");
+	else if (r == 0 && has_empty_item(text))
+		r = err_set(e, -EINVAL, "\"%s\" has a comma with no GPU beside it", text);
 	if (r == 0 && list.all && list.n > 0)
 		r = err_set(e, -EINVAL, "\"%s\": all says it already, name no others", text);
 	if (r < 0) {

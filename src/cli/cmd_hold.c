@@ -2,6 +2,7 @@
 
 /* `hold` and `agent`: the agent in the foreground. */
 
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,7 +24,10 @@ static void show_line(const char *line)
 	(void)fs_write_all(STDOUT_FILENO, text.data, text.len);
 }
 
-/* "14:02:11  text": what does not fit goes under the text. */
+/*
+ * "14:02:11  text": what does not fit a terminal goes under the text. In a pipe an event is a line,
+ * whatever $COLUMNS says.
+ */
 static void show_sentence(const char *line)
 {
 	size_t indent = strlen("14:02:11  ");
@@ -33,7 +37,8 @@ static void show_sentence(const char *line)
 		strbuf_add(&text, line, indent);
 		line += indent;
 	}
-	strbuf_add_wrapped(&text, line, indent, term_columns(STDOUT_FILENO));
+	strbuf_add_wrapped(&text, line, indent,
+			   isatty(STDOUT_FILENO) ? term_columns(STDOUT_FILENO) : SIZE_MAX);
 	(void)fs_write_all(STDOUT_FILENO, text.data, text.len);
 }
 

@@ -59,6 +59,8 @@ static const struct {
 	{ "--json=false", OPTS_DEFAULT, 0, NULL, NULL, NULL, "", false },
 	{ "--gpus 0 1 2 x", OPTS_DEFAULT, 0, NULL, "0,1,2", NULL, "x|" },
 	{ "--gpus 0 --gpus=2 -g3", OPTS_DEFAULT, 0, NULL, "0,2,3", NULL, "" },
+	{ "--gpus 0, 1, 2", OPTS_DEFAULT, 0, NULL, "0,1,2", NULL, "" },
+	{ "--gpus 0,,1", OPTS_DEFAULT, -EINVAL, "comma with no GPU beside it" },
 	{ "--gpus=0 1", OPTS_DEFAULT, 0, NULL, "0", NULL, "1|" },
 	{ "-g=0,1 --json", OPTS_DEFAULT, 0, NULL, "0,1", NULL, "", true },
 	{ "-jn x y", OPTS_DEFAULT, 0, NULL, NULL, "x", "y|", true },

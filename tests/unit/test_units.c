@@ -173,7 +173,7 @@ static void test_gpus(void **state)
 	static const struct {
 		const char *text;
 		int r;
-		const char *want; /* of the picks */
+		const char *want; /* of the picks, or in the error */
 	} cases[] = {
 		{ "0", 0, "0;" },
 		{ "0,1", 0, "0;1;" },
@@ -187,9 +187,19 @@ static void test_gpus(void **state)
 		{ "", -EINVAL },
 		{ ",", -EINVAL },
 		{ "all,0", -EINVAL },
+		{ "0 , 1", 0, "0;1;" },
+		{ "0,,1", -EINVAL, "\"0,,1\" has a comma with no GPU beside it" },
+		{ "0, ,1", -EINVAL, "comma with no GPU" },
+		{ ",0", -EINVAL, "comma with no GPU" },
+		{ "0, ", -EINVAL, "comma with no GPU" },
+		{ "3-1", -EINVAL, "\"3-1\" runs backwards; did you mean 1-3?" },
+		{ "0-999", -ERANGE, "numbered from 0 to at most 255" },
+		{ "gpu0", -EINVAL, "did you mean 0?" },
+		{ "0,cuda:12", -EINVAL, "\"cuda:12\" names no GPU; did you mean 12?" },
+		{ "0-", -EINVAL, "write indices" },
 		{ "-1", -EINVAL },
 		{ "2-1", -EINVAL },
-		{ "256", -EINVAL },
+		{ "256", -ERANGE },
 		{ "1.0", -EINVAL },
 		{ "0x1", -EINVAL },
 		{ "GPU-", -EINVAL },
@@ -203,7 +213,7 @@ static void test_gpus(void **state)
 		struct err e = ERR_INIT;
 		int r = unit_parse_gpus(cases[i].text, &list, &e);
 
-		if (r != cases[i].r)
+		if (r != cases[i].r || (r < 0 && cases[i].want && !strstr(e.text, cases[i].want)))
 			fail_msg("\"%s\" gave %d: %s", cases[i].text, r, e.text);
 		if (r == 0) {
 			gpus_as_text(&list, got, sizeof(got));
@@ -213,6 +223,8 @@ static void test_gpus(void **state)
 		gpu_picks_clear(&list);
 	}
 	assert_true(unit_is_gpu_word("0-3"));
+	assert_true(unit_is_gpu_word("0,"));
+	assert_false(unit_is_gpu_word(","));
 	assert_false(unit_is_gpu_word("status"));
 	assert_false(unit_is_gpu_word("--json"));
 }
