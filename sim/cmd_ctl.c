@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/print_json.h"
 #include "cli/table.h"
 #include "cmd_sim.h"
 #include "gpu/cuda_abi.h"
@@ -522,9 +523,7 @@ static int run_show(const struct cmd_ctx *ctx, struct err *e)
 	if (opts_flag(ctx->opts, "json")) {
 		all = json_pack("{s:s, s:s, s:f, s:O}", "dir", m->dir, "nodes", m->nodes, "speed",
 				m->scale, "devices", devices);
-		(void)json_dumpf(all, stdout, JSON_INDENT(2));
-		(void)putchar('\n');
-		json_decref(all);
+		print_json(all);
 	} else {
 		show_table(devices);
 	}

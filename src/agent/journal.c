@@ -158,7 +158,7 @@ void journal_log(struct journal *j, enum log_level level, const char *fmt, ...)
 
 void journal_event(struct journal *j, const json_t *event)
 {
-	cleanup_free char *line = json_dumps(event, JSON_COMPACT);
+	cleanup_free char *line = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
 
 	if (line)
 		outq_add(j->files_q, CHANNEL_EVENTS, line, strlen(line));

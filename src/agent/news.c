@@ -60,7 +60,7 @@ static void show_sentence(struct news *n, uint64_t wall_ns, const char *line)
 
 static void show_json(struct news *n, const json_t *o)
 {
-	cleanup_free char *text = json_dumps(o, JSON_COMPACT);
+	cleanup_free char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
 
 	if (text)
 		journal_show(n->c.journal, text);

@@ -164,6 +164,11 @@ static int parse_long(struct opts *o, int argc, char *const *argv, int *i, struc
 
 static int parse_short(struct opts *o, int argc, char *const *argv, int *i, struct err *e)
 {
+	size_t len = strcspn(argv[*i] + 1, "=");
+
+	if (len > 1 && find_long(o, argv[*i] + 1, len))
+		return err_set(e, -EINVAL, "unknown option %.*s; did you mean -%.*s?", (int)len + 1,
+			       argv[*i], (int)len + 1, argv[*i]);
 	for (const char *p = argv[*i] + 1; *p; p++) {
 		struct opt_slot *s = find_short(o, *p);
 

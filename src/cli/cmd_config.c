@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cli/commands.h"
+#include "cli/print_json.h"
 #include "cli/table.h"
 
 static int show_json(const struct settings *s)
@@ -31,9 +32,7 @@ static int show_json(const struct settings *s)
 			(void)json_object_set_new(one, "line", json_integer(origin->line));
 		(void)json_object_set_new(all, row->key, one);
 	}
-	(void)json_dumpf(all, stdout, JSON_INDENT(2));
-	(void)putchar('\n');
-	json_decref(all);
+	print_json(all);
 	return CMD_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/machine.h"
+#include "cli/print_json.h"
 #include "cli/table.h"
 
 #define CELL	    48
@@ -32,13 +33,6 @@ static const char *label(const struct gpu_device *dev, char *buf)
 	return str_print(buf, CELL, "%u", (unsigned int)dev->index);
 }
 
-static const char *word_of(const struct machine_device *d)
-{
-	if (d->reason[0])
-		return "busy";
-	return d->ours ? "held" : "idle";
-}
-
 static void add_row(struct table *t, const struct gpu_device *dev, const struct machine_device *d)
 {
 	const struct gpu_look *l = &d->look;
@@ -50,16 +44,14 @@ static void add_row(struct table *t, const struct gpu_device *dev, const struct 
 		  l->valid & GPU_VALID_MEM ? used : "-",
 		  cell(util, l, GPU_VALID_UTIL, "%.0f %%", l->util),
 		  cell(watts, l, GPU_VALID_POWER, "%.0f", l->power_mw / 1e3),
-		  cell(temp, l, GPU_VALID_TEMP, "%.0f", l->temp_c), word_of(d));
+		  cell(temp, l, GPU_VALID_TEMP, "%.0f C", l->temp_c), machine_state_name(d));
 }
 
 static void print_table(const struct machine *m)
 {
 	static const struct table_column columns[] = {
-		{ "GPU", true },      { "NAME" },
-		{ "USED GiB", true }, { "UTIL", true },
-		{ "WATTS", true },    { "\302\260C", true },
-		{ "STATE" },	      { 0 },
+		{ "GPU", true },   { "NAME" },	     { "USED GiB", true }, { "UTIL", true },
+		{ "WATTS", true }, { "TEMP", true }, { "STATE" },	   { 0 },
 	};
 	struct table *t = table_new(columns);
 
@@ -101,7 +93,7 @@ static void print_details(const struct gpu_device *dev, const struct machine_dev
 		strbuf_addf(&b, ", mode %s", machine_mode_name(l->mode));
 	if (dev->mig_parent)
 		strbuf_adds(&b, ", MIG");
-	strbuf_addf(&b, "\n%s%s%s", word_of(d), d->reason[0] ? ": " : "", d->reason);
+	strbuf_addf(&b, "\n%s%s%s", machine_state_name(d), d->reason[0] ? ": " : "", d->reason);
 	term_print_wrapped(stdout, strbuf_str(&b), (size_t)indent);
 	for (uint32_t i = 0; i < l->procs.n; i++)
 		print_process(&l->procs.p[i]);
@@ -117,9 +109,7 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 	if (opts_flag(ctx->opts, "json")) {
 		json_t *doc = machine_json(m);
 
-		(void)json_dumpf(doc, stdout, JSON_INDENT(2));
-		(void)putchar('\n');
-		json_decref(doc);
+		print_json(doc);
 	} else {
 		print_table(m);
 		for (uint32_t i = 0; i < m->list.n; i++)

@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/doctor_launch.h"
 #include "cli/doctor_node.h"
+#include "cli/print_json.h"
 #include "cli/term.h"
 #include "gpu/cuda.h"
 #include "hold/names.h"
@@ -277,9 +278,7 @@ static int run_doctor(const struct cmd_ctx *ctx, struct err *e)
 		json_t *doc = json_pack("{s:O, s:b, s:s}", "findings", d.findings, "ok", !d.failed,
 					"promise", promise(&d));
 
-		(void)json_dumpf(doc, stdout, JSON_INDENT(2));
-		(void)putchar('\n');
-		json_decref(doc);
+		print_json(doc);
 	} else {
 		print_findings(&d);
 	}

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
+#include "cli/print_json.h"
 #include "cli/term.h"
 
 #define OFF_LIMIT_MS 10000 /* the agent itself gives up after one second */
@@ -53,8 +54,7 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 			pid);
 		code = CMD_FAILED;
 	} else if (opts_flag(ctx->opts, "json")) {
-		(void)json_dumpf(doc, stdout, JSON_COMPACT);
-		(void)putchar('\n');
+		print_json_line(json_incref(doc));
 	} else {
 		cleanup_free char *text = xasprintf(
 			"Everything is free after %.0f ms; the agent (PID %d) has ended.", ms, pid);

@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/commands.h"
+#include "cli/print_json.h"
 #include "cli/run_agent.h"
 #include "cli/term.h"
 #include "hold/names.h"
@@ -172,12 +173,11 @@ static void print_news(const struct cmd_ctx *ctx, const struct run_agent *r, con
 {
 	cmd_warn("warning", n->warnings);
 	if (opts_flag(ctx->opts, "json")) {
-		json_t *o = json_pack("{s:i, s:s, s:s}", "pid", (int)n->pid, "instance",
-				      r->config.instance, "text", n->text);
+		json_t *o = json_pack("{s:i, s:s, s:s, s:s*}", "pid", (int)n->pid, "instance",
+				      r->config.instance, "text", n->text, "warnings",
+				      n->warnings[0] ? n->warnings : NULL);
 
-		(void)json_dumpf(o, stdout, JSON_COMPACT);
-		(void)putchar('\n');
-		json_decref(o);
+		print_json_line(o);
 		return;
 	}
 

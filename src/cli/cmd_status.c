@@ -3,6 +3,7 @@
 
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
+#include "cli/print_json.h"
 #include "cli/status_text.h"
 
 #define STATUS_LIMIT_MS 5000
@@ -20,8 +21,7 @@ static int run_status(const struct cmd_ctx *ctx, struct err *e)
 	if (code != CMD_OK)
 		return code;
 	if (opts_flag(ctx->opts, "json")) {
-		(void)json_dumpf(doc, stdout, JSON_INDENT(2));
-		(void)putchar('\n');
+		print_json(json_incref(doc));
 	} else {
 		status_text_print(doc, stdout);
 	}

@@ -184,6 +184,13 @@ static void add_figures(json_t *o, const struct gpu_look *l)
 	set_known(o, "processes", l, GPU_VALID_PROCS, processes_json(&l->procs));
 }
 
+const char *machine_state_name(const struct machine_device *d)
+{
+	if (d->reason[0])
+		return "busy";
+	return d->ours ? "held" : "idle";
+}
+
 static json_t *device_json(const struct gpu_device *dev, const struct machine_device *d)
 {
 	json_t *o = json_object();
@@ -196,6 +203,7 @@ static json_t *device_json(const struct gpu_device *dev, const struct machine_de
 	set(o, "bus_id", dev->bus_id[0] ? json_string(dev->bus_id) : json_null());
 	set(o, "minor", dev->minor >= 0 ? json_integer(dev->minor) : json_null());
 	add_figures(o, &d->look);
+	set(o, "state", json_string(machine_state_name(d)));
 	set(o, "held", json_boolean(d->ours));
 	set(o, "idle", json_boolean(!d->reason[0] && !d->ours));
 	set(o, "reason", d->reason[0] ? json_string(d->reason) : json_null());
@@ -208,6 +216,7 @@ json_t *machine_json(const struct machine *m)
 
 	for (uint32_t i = 0; i < m->list.n; i++)
 		(void)json_array_append_new(a, device_json(&m->list.d[i], &m->devices[i]));
+	set(o, "format", json_integer(MACHINE_FORMAT));
 	set(o, "driver", m->driver[0] ? json_string(m->driver) : json_null());
 	set(o, "nvml", m->version[0] ? json_string(m->version) : json_null());
 	set(o, "devices", a);

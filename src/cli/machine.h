@@ -46,6 +46,11 @@ struct machine_process {
 
 void machine_describe(const struct gpu_proc *p, struct machine_process *ret);
 
+/* "busy", "held", "idle". */
+const char *machine_state_name(const struct machine_device *d);
+
+#define MACHINE_FORMAT 1
+
 json_t *machine_json(const struct machine *m);
 
 const char *machine_mode_name(nvmlComputeMode_t mode);

@@ -15,11 +15,41 @@
 #include "cli/cmd_help.h"
 #include "cli/commands.h"
 
+/* What other programs call what we have. */
+static const struct {
+	const char *word, *command;
+} synonyms[] = {
+	{ "start", "on" },     { "stop", "off" },     { "release", "off" },
+	{ "list", "devices" }, { "ls", "devices" },   { "gpus", "devices" },
+	{ "check", "doctor" }, { "info", "devices" }, { "settings", "config" },
+};
+
+static char *suggestion(const char *name)
+{
+	static const char *const options[] = { "--help", "--version", NULL };
+
+	if (name[0] == '-') {
+		const char *near = str_nearest(name, options);
+
+		return near ? xasprintf("there is no option %s; did you mean %s?", name, near)
+			    : xasprintf("%s: options come after the command, like tenure status "
+					"--json; tenure --help lists the commands",
+					name);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(synonyms); i++)
+		if (strcmp(synonyms[i].word, name) == 0)
+			return xasprintf("there is no command \"%s\"; did you mean %s? (tenure "
+					 "--help lists them)",
+					 name, synonyms[i].command);
+
+	cleanup_free char *near = cmd_suggest(commands, name);
+
+	return xasprintf("there is no command \"%s\"%s (tenure --help lists them)", name, near);
+}
+
 static int unknown_command(const char *name)
 {
-	cleanup_free char *near = cmd_suggest(commands, name);
-	cleanup_free char *text =
-		xasprintf("there is no command \"%s\"%s (tenure --help lists them)", name, near);
+	cleanup_free char *text = suggestion(name);
 
 	return cmd_fail(CMD_USAGE, text);
 }

@@ -95,7 +95,7 @@ static void print_devices(const json_t *devices, FILE *out)
 		{ "GPU", true },      { "STATE" },
 		{ "FOR", true },      { "HELD GiB", true },
 		{ "USED GiB", true }, { "UTIL", true },
-		{ "WATTS", true },    { "\302\260C", true },
+		{ "WATTS", true },    { "TEMP", true },
 		{ "LOAD" },	      { 0 },
 	};
 	struct table *t = table_new(columns);
@@ -113,7 +113,7 @@ static void print_devices(const json_t *devices, FILE *out)
 			  gib_pair(d, "memory_used_bytes", "memory_total_bytes", used),
 			  number(d, "utilisation", "%.0f %%", util),
 			  number(d, "power_w", "%.0f", watts),
-			  number(d, "temperature_c", "%.0f", temp), text_of(d, "load", "-"));
+			  number(d, "temperature_c", "%.0f C", temp), text_of(d, "load", "-"));
 	}
 	table_print(t, out);
 	(void)table_free(t);

@@ -43,6 +43,13 @@ def test_every_command_teaches_by_example(tenure):
 
 @pytest.mark.parametrize("args, text", [
     (["confg"], 'there is no command "confg"; did you mean config?'),
+    (["start"], 'there is no command "start"; did you mean on?'),
+    (["--verison"], "there is no option --verison; did you mean --version?"),
+    (["--json", "status"], "options come after the command"),
+    (["hold", "-gpus", "0"], "unknown option -gpus; did you mean --gpus?"),
+    (["hold", "-memory=1G"], "unknown option -memory; did you mean --memory?"),
+    (["hold", "--gpus", "3-1"], '"3-1" runs backwards; did you mean 1-3?'),
+    (["hold", "--gpus", "0,,1"], "comma with no GPU beside it"),
     (["config", "shwo"], 'config has no command "shwo"; did you mean show?'),
     (["config", "show", "--utl", "5"], "unknown option --utl; did you mean --util?"),
     (["config", "show", "--memory", "38"], '--memory: "38" has no unit; did you mean 38G?'),

@@ -2,6 +2,7 @@
 """Holding and yielding by the real program on simulated machines, good days and bad."""
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -638,3 +639,33 @@ def test_device_that_another_tenure_holds(machine):
     lock.close()
     h.held(0)
     assert h.end() == 0
+
+
+def keys_of(value):
+    if isinstance(value, list):
+        return set().union(*map(keys_of, value)) if value else set()
+    if isinstance(value, dict):
+        return set(value) | set().union(*map(keys_of, value.values())) if value else set()
+    return set()
+
+
+def test_all_json_is_documented(machine):
+    """Nothing is printed that docs/json.md does not name, and no event lacks what it promises."""
+    m = machine(gpus=2)
+    text = (pathlib.Path(__file__).parents[2] / "docs/json.md").read_text()
+    named = set(re.findall(r"`([a-z_]+)`", text))
+    on = json.loads(m.run("on", "--json", "--idle-for", "0", "--gpus", "1").stdout)
+    wait_for(lambda: m.device(1)["state"] == "held")
+    new = m.newcomer("--device", 1, "--take", "50%", "--stay", "1", wait=False)
+    wait_for(lambda: m.device(1)["yields"])
+    documents = [on, *(json.loads(m.run(c, "--json").stdout) for c in
+                       ("status", "devices", "doctor", "off"))]
+    new.wait(10)
+    settings = json.loads(m.run("config", "show", "--json").stdout)
+    events = [json.loads(line) for line in person(m, "--json", "--gpus", 0).stdout.splitlines()]
+    for o in [*documents, *settings.values(), *events]:
+        assert keys_of(o) <= named, keys_of(o) - named
+    assert {e["event"] for e in events} >= {"start", "device", "held", "release", "agent", "state"}
+    assert all({"time", "event", "instance", "text"} <= set(e) for e in events), events
+    assert documents[2]["format"] == documents[1]["format"] == 1
+    assert [d["state"] for d in documents[2]["devices"]] == ["idle", "busy"]
