@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+
+/* CUDA in this process: kernels, streams, memory in pieces, the end of the context. */
+#include "facts.h"
+
+#include <time.h>
+
+static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+			  "// an entry that does nothing\n"
+			  ".visible .entry facts_nothing(.param .u64 p)\n{\n\tret;\n}\n";
+
+void fact_modules(void)
+{
+	uint64_t arg = 0;
+	void *params[] = { &arg };
+	CUfunction f = NULL;
+	CUmodule m = NULL;
+	CUresult r;
+
+	r = cuda.cuModuleLoadData(&m, "this is no program");
+	ok(r == CUDA_ERROR_INVALID_IMAGE || r == CUDA_ERROR_INVALID_PTX ||
+		   r == CUDA_ERROR_NO_BINARY_FOR_GPU,
+	   "garbage is refused (%d)", (int)r);
+	r = cuda.cuModuleLoadData(&m, ptx);
+	if (r != CUDA_SUCCESS) {
+		ok(false, "PTX loads (%d)", (int)r);
+		return;
+	}
+	ok(cuda.cuModuleGetFunction(&f, m, "facts_nobody") == CUDA_ERROR_NOT_FOUND,
+	   "an unknown function is NOT_FOUND");
+	ok(cuda.cuModuleGetFunction(&f, m, "facts_nothing") == CUDA_SUCCESS,
+	   "a known one is found");
+	r = cuda.cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
+	ok(r == CUDA_SUCCESS && cuda.cuCtxSynchronize() == CUDA_SUCCESS, "it runs (%d)", (int)r);
+	r = cuda.cuLaunchKernel(f, 1, 1, 1, 2048, 1, 1, 0, NULL, params, NULL);
+	ok(r == CUDA_ERROR_INVALID_VALUE, "2048 threads in a block are INVALID_VALUE (%d)", (int)r);
+	ok(cuda.cuModuleUnload(m) == CUDA_SUCCESS, "the module unloads");
+}
+
+void fact_streams(void)
+{
+	CUstream s = NULL;
+	CUevent a = NULL, b = NULL;
+	float ms = -1;
+	bool good = cuda.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
+		    cuda.cuEventCreate(&a, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
+		    cuda.cuEventCreate(&b, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
+
+	good = good && cuda.cuEventRecord(a, s) == CUDA_SUCCESS &&
+	       cuda.cuEventRecord(b, s) == CUDA_SUCCESS &&
+	       cuda.cuStreamSynchronize(s) == CUDA_SUCCESS;
+	ok(good && cuda.cuStreamQuery(s) == CUDA_SUCCESS &&
+		   cuda.cuEventElapsedTime(&ms, a, b) == CUDA_SUCCESS && ms >= 0 && ms < 100,
+	   "streams and events work (%.3f ms apart)", (double)ms);
+	(void)cuda.cuEventDestroy_v2(a);
+	(void)cuda.cuEventDestroy_v2(b);
+	ok(cuda.cuStreamDestroy_v2(s) == CUDA_SUCCESS, "and can be destroyed");
+}
+
+void fact_vmm(void)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED };
+	CUmemAccessDesc access = { .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle h = 0;
+	unsigned long long before = used_bytes(), with;
+	size_t unit = 0, size;
+	CUdeviceptr p = 0;
+	bool good;
+
+	prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	prop.location.id = ordinal;
+	access.location = prop.location;
+	good = cuda.cuMemGetAllocationGranularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ==
+		       CUDA_SUCCESS &&
+	       unit > 0;
+	ok(good, "the granularity of pieces is %zu KiB", unit / 1024);
+	size = (256 * (size_t)MIB + unit - 1) / unit * unit;
+	good = good && cuda.cuMemCreate(&h, size, &prop, 0) == CUDA_SUCCESS &&
+	       cuda.cuMemAddressReserve(&p, size, 0, 0, 0) == CUDA_SUCCESS &&
+	       cuda.cuMemMap(p, size, 0, h, 0) == CUDA_SUCCESS &&
+	       cuda.cuMemSetAccess(p, size, &access, 1) == CUDA_SUCCESS &&
+	       cuda.cuMemsetD8_v2(p, 1, size) == CUDA_SUCCESS;
+	ok(good, "a piece can be created, mapped and written");
+	good = good && cuda.cuMemRelease(h) == CUDA_SUCCESS;
+	with = used_bytes();
+	ok(good && with >= before + 256 * MIB, "a released piece stays while it is mapped");
+	good = good && cuda.cuMemUnmap(p, size) == CUDA_SUCCESS;
+	ok(good && used_bytes() < before + 64 * MIB, "unmapped, it is free");
+	ok(good && cuda.cuMemAddressFree(p, size) == CUDA_SUCCESS, "the address can be given back");
+}
+
+/* Milliseconds for freeing n pieces of size; negative: they cannot be had. */
+static double free_time(int n, size_t size)
+{
+	static CUdeviceptr p[256];
+	double t0;
+	int got = 0;
+
+	while (got < n && cuda.cuMemAlloc_v2(&p[got], size) == CUDA_SUCCESS)
+		got++;
+	(void)cuda.cuCtxSynchronize();
+	t0 = now_ms();
+	for (int i = 0; i < got; i++)
+		(void)cuda.cuMemFree_v2(p[i]);
+	return got == n ? now_ms() - t0 : -1;
+}
+
+void fact_few_pieces(void)
+{
+	size_t avail = 0, total = 0, all;
+	double few, many;
+
+	(void)cuda.cuMemGetInfo_v2(&avail, &total);
+	all = avail / 2 < 16 * GIB ? avail / 2 : 16 * GIB;
+	few = free_time(4, all / 4);
+	many = free_time(256, all / 256);
+	if (few < 0 || many < 0)
+		skip("few pieces are freed faster",
+		     avail ? "the pieces cannot be had" : "no context, or no free memory");
+	else if (many < 5)
+		skip("few pieces are freed faster", "too quick to tell");
+	else
+		ok(many > 1.5 * few,
+		   "freeing 4 pieces of %zu MiB takes %.1f ms, 256 pieces %.1f ms",
+		   all / 4 / (size_t)MIB, few, many);
+}
+
+void fact_proc_address(void)
+{
+	CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+	void *f = NULL;
+
+	ok(cuda.cuGetProcAddress_v2("cuMemAlloc", &f, 12000, 0, &status) == CUDA_SUCCESS && f &&
+		   status == CU_GET_PROC_ADDRESS_SUCCESS,
+	   "cuGetProcAddress finds cuMemAlloc");
+	f = (void *)&f;
+	(void)cuda.cuGetProcAddress_v2("cuNobodyHasThis", &f, 12000, 0, &status);
+	ok(!f || status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "and says what it does not find");
+}
+
+void fact_release(void)
+{
+	unsigned int flags;
+	int active = -1;
+
+	ok(cuda.cuDevicePrimaryCtxRelease_v2(ordinal) == CUDA_SUCCESS &&
+		   cuda.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS &&
+		   active == 0,
+	   "a released primary context is gone");
+}
