@@ -172,74 +172,71 @@ static int locked_device(const struct cmd_ctx *ctx, struct sim_machine **ret, st
 	return r < 0 ? r : dev;
 }
 
-static int run_compute_mode(const struct cmd_ctx *ctx, struct err *e)
+static int parse_xid(const char *text, uint64_t *ret, struct err *e)
 {
-	struct sim_machine *m;
-	unsigned int mode;
-	int r = choose(compute_modes, "compute-mode", opts_arg(ctx->opts, 1), &mode, e);
+	return number(text, "an XID", 1000, ret, e);
+}
 
+static void set_mode(struct sim_machine *m, int dev, uint64_t value)
+{
+	m->devs[dev].compute_mode = (uint32_t)value;
+}
+
+static void set_display(struct sim_machine *m, int dev, uint64_t value)
+{
+	m->devs[dev].display = value;
+}
+
+static void set_lost(struct sim_machine *m, int dev, uint64_t value)
+{
+	m->devs[dev].lost = value;
+}
+
+static void set_foreign(struct sim_machine *m, int dev, uint64_t value)
+{
+	m->devs[dev].mem_foreign = value;
+}
+
+static void add_xid(struct sim_machine *m, int dev, uint64_t value)
+{
+	sim_xid_add(m, dev, (uint32_t)value);
+}
+
+/* The verbs that do one thing to a device, with one of a few words, a number, or the row's value.
+ */
+static int run_device(const struct cmd_ctx *ctx, struct err *e)
+{
+	static const struct {
+		const char *verb;
+		void (*apply)(struct sim_machine *m, int dev, uint64_t value);
+		const struct choice *choices;
+		int (*parse)(const char *text, uint64_t *ret, struct err *e);
+		uint64_t value;
+	} rows[] = {
+		{ "compute-mode", set_mode, .choices = compute_modes },
+		{ "display", set_display, .choices = on_off },
+		{ "foreign-memory", set_foreign, .parse = unit_parse_size },
+		{ "xid", add_xid, .parse = parse_xid },
+		{ "lose", set_lost, .value = true },
+		{ "restore", set_lost, .value = false },
+	}, *row = rows;
+	const char *text = opts_arg(ctx->opts, 1);
+	struct sim_machine *m;
+	unsigned int word = 0;
+	uint64_t value = 0;
+	int r = 0;
+
+	while (strcmp(row->verb, ctx->cmd->name) != 0)
+		row++;
+	if (row->choices)
+		r = choose(row->choices, row->verb, text, &word, e);
+	else if (row->parse)
+		r = row->parse(text, &value, e);
 	if (r == 0)
 		r = locked_device(ctx, &m, e);
 	if (r < 0)
 		return r;
-	m->devs[r].compute_mode = mode;
-	sim_unlock(&m->data);
-	return 0;
-}
-
-static int run_display(const struct cmd_ctx *ctx, struct err *e)
-{
-	struct sim_machine *m;
-	unsigned int on;
-	int r = choose(on_off, "display", opts_arg(ctx->opts, 1), &on, e);
-
-	if (r == 0)
-		r = locked_device(ctx, &m, e);
-	if (r < 0)
-		return r;
-	m->devs[r].display = on;
-	sim_unlock(&m->data);
-	return 0;
-}
-
-static int run_lose(const struct cmd_ctx *ctx, struct err *e)
-{
-	struct sim_machine *m;
-	int r = locked_device(ctx, &m, e);
-
-	if (r < 0)
-		return r;
-	m->devs[r].lost = strcmp(ctx->cmd->name, "lose") == 0;
-	sim_unlock(&m->data);
-	return 0;
-}
-
-static int run_foreign_memory(const struct cmd_ctx *ctx, struct err *e)
-{
-	struct sim_machine *m;
-	uint64_t bytes;
-	int r = unit_parse_size(opts_arg(ctx->opts, 1), &bytes, e);
-
-	if (r == 0)
-		r = locked_device(ctx, &m, e);
-	if (r < 0)
-		return r;
-	m->devs[r].mem_foreign = bytes;
-	sim_unlock(&m->data);
-	return 0;
-}
-
-static int run_xid(const struct cmd_ctx *ctx, struct err *e)
-{
-	struct sim_machine *m;
-	uint64_t xid;
-	int r = number(opts_arg(ctx->opts, 1), "an XID", 1000, &xid, e);
-
-	if (r == 0)
-		r = locked_device(ctx, &m, e);
-	if (r < 0)
-		return r;
-	sim_xid_add(m, r, (uint32_t)xid);
+	row->apply(m, r, value + word + row->value);
 	sim_unlock(&m->data);
 	return 0;
 }
@@ -534,15 +531,15 @@ static int run_show(const struct cmd_ctx *ctx, struct err *e)
 /* X(identifier, name, args, least, most, function, summary) */
 #define VERBS(X)                                                                                   \
 	X(show, "show", NULL, 0, 0, run_show, "list devices and processes")                        \
-	X(foreign, "foreign-memory", "DEV SIZE", 2, 2, run_foreign_memory,                         \
+	X(foreign, "foreign-memory", "DEV SIZE", 2, 2, run_device,                                 \
 	  "memory in use by nobody who can be seen")                                               \
-	X(xid, "xid", "DEV N", 2, 2, run_xid, "report the XID N")                                  \
+	X(xid, "xid", "DEV N", 2, 2, run_device, "report the XID N")                               \
 	X(nvml, "nvml", "lost|back", 1, 1, run_machine_choice, "every NVML call fails, or works")  \
 	X(hide, "hide-pids", "on|off", 1, 1, run_machine_choice,                                   \
 	  "processes started with TENURE_SIM_NEIGHBOUR=1 are missing from the lists")              \
 	X(pids, "pid-mode", "same|host|own|none", 1, 1, run_machine_choice,                        \
 	  "which PIDs the lists show")                                                             \
-	X(mode, "compute-mode", "DEV default|exclusive|prohibited", 2, 2, run_compute_mode,        \
+	X(mode, "compute-mode", "DEV default|exclusive|prohibited", 2, 2, run_device,              \
 	  "who may have contexts")                                                                 \
 	X(lock, "lock", "slow MS", 2, 2, run_lock, "every driver call keeps the lock so long")     \
 	X(layout, "layout", "16|24|32", 1, 1, run_machine_choice,                                  \
@@ -552,9 +549,9 @@ static int run_show(const struct cmd_ctx *ctx, struct err *e)
 	X(hang, "hang", "FUNCTION", 1, 1, run_hang, "calls do not return")                         \
 	X(unhang, "unhang", "[FUNCTION]", 0, 1, run_clear, "they return")                          \
 	X(clear, "clear", "[FUNCTION]", 0, 1, run_clear, "remove all faults")                      \
-	X(display, "display", "DEV on|off", 2, 2, run_display, "a screen is attached")             \
-	X(lose, "lose", "DEV", 1, 1, run_lose, "the card falls off the bus")                       \
-	X(restore, "restore", "DEV", 1, 1, run_lose, "it comes back")                              \
+	X(display, "display", "DEV on|off", 2, 2, run_device, "a screen is attached")              \
+	X(lose, "lose", "DEV", 1, 1, run_device, "the card falls off the bus")                     \
+	X(restore, "restore", "DEV", 1, 1, run_device, "it comes back")                            \
 	X(timing, "timing", "[NAME VALUE]", 0, 2, run_timing, "list or set the timing figures")    \
 	X(speed, "speed", "X", 1, 1, run_speed, "time scale: 0 at once, 1 as measured")
 

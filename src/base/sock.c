@@ -10,7 +10,8 @@
 
 #include "base/mem.h"
 
-static int make_address(const char *name, struct sockaddr_un *sa, socklen_t *len, struct err *e)
+/* A new socket, and the abstract name as its address. */
+static int new_socket(const char *name, struct sockaddr_un *sa, socklen_t *len, struct err *e)
 {
 	size_t n = strlen(name);
 
@@ -19,23 +20,19 @@ static int make_address(const char *name, struct sockaddr_un *sa, socklen_t *len
 	*sa = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	(void)memcpy(sa->sun_path + 1, name, n);
 	*len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-	return 0;
+
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	return fd < 0 ? err_sys(e, errno, "socket") : fd;
 }
 
 int sock_bind(const char *name, struct err *e)
 {
 	struct sockaddr_un sa;
 	socklen_t len;
-	int r = make_address(name, &sa, &len, e);
+	cleanup_fd int fd = new_socket(name, &sa, &len, e);
 
-	if (r < 0)
-		return r;
-
-	cleanup_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	if (fd < 0)
-		return err_sys(e, errno, "socket");
-	if (bind(fd, (struct sockaddr *)&sa, len) < 0)
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&sa, len) < 0)
 		return err_sys(e, errno, "bind @%s", name);
 	return take_fd(fd);
 }
@@ -44,9 +41,7 @@ int sock_listen(const char *name, struct err *e)
 {
 	cleanup_fd int fd = sock_bind(name, e);
 
-	if (fd < 0)
-		return take_fd(fd);
-	if (listen(fd, 64) < 0)
+	if (fd >= 0 && listen(fd, 64) < 0)
 		return err_sys(e, errno, "listen on @%s", name);
 	return take_fd(fd);
 }
@@ -69,21 +64,16 @@ int sock_connect(const char *name, struct err *e)
 {
 	struct sockaddr_un sa;
 	socklen_t len;
-	int r = make_address(name, &sa, &len, e);
-
-	if (r < 0)
-		return r;
-
-	cleanup_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	cleanup_fd int fd = new_socket(name, &sa, &len, e);
 
 	if (fd < 0)
-		return err_sys(e, errno, "socket");
+		return take_fd(fd);
 	if (connect(fd, (struct sockaddr *)&sa, len) < 0)
 		return err_sys(e, errno, "connect to @%s", name);
-	r = peer_is_us(fd, NULL);
-	if (r < 0)
-		return err_set(e, r, "@%s belongs to another user", name);
-	return take_fd(fd);
+
+	int r = peer_is_us(fd, NULL);
+
+	return r < 0 ? err_set(e, r, "@%s belongs to another user", name) : take_fd(fd);
 }
 
 int sock_accept(int listen_fd, pid_t *ret_pid)

@@ -15,6 +15,12 @@ struct row {
 		.set = true, .step = {.next = (next_), .action = (act_) }                          \
 	}
 
+/* What DEV_HOLDING and DEV_HELD have in common: there is a holder, and it may have to go. */
+#define LETS_GO                                                                                    \
+	[EV_FOREIGN] = TO(DEV_YIELDING, ACT_RELEASE), [EV_BLIND] = TO(DEV_YIELDING, ACT_RELEASE),  \
+	[EV_UNWANTED] = TO(DEV_YIELDING, ACT_RELEASE), [EV_LEAVE] = TO(DEV_YIELDING, ACT_RELEASE), \
+	[EV_GONE] = TO(DEV_BUSY, ACT_NONE), [EV_STUCK] = TO(DEV_YIELDING, ACT_KILL)
+
 static const struct row table[][DEV_EVENT_MAX] = {
 	[DEV_BUSY] = {
 		[EV_CLEAR] = TO(DEV_IDLE, ACT_NONE),
@@ -28,20 +34,10 @@ static const struct row table[][DEV_EVENT_MAX] = {
 	},
 	[DEV_HOLDING] = {
 		[EV_HELD] = TO(DEV_HELD, ACT_NONE),
-		[EV_FOREIGN] = TO(DEV_YIELDING, ACT_RELEASE),
-		[EV_BLIND] = TO(DEV_YIELDING, ACT_RELEASE),
-		[EV_UNWANTED] = TO(DEV_YIELDING, ACT_RELEASE),
-		[EV_LEAVE] = TO(DEV_YIELDING, ACT_RELEASE),
-		[EV_GONE] = TO(DEV_BUSY, ACT_NONE),
-		[EV_STUCK] = TO(DEV_YIELDING, ACT_KILL),
+		LETS_GO,
 	},
 	[DEV_HELD] = {
-		[EV_FOREIGN] = TO(DEV_YIELDING, ACT_RELEASE),
-		[EV_BLIND] = TO(DEV_YIELDING, ACT_RELEASE),
-		[EV_UNWANTED] = TO(DEV_YIELDING, ACT_RELEASE),
-		[EV_LEAVE] = TO(DEV_YIELDING, ACT_RELEASE),
-		[EV_GONE] = TO(DEV_BUSY, ACT_NONE),
-		[EV_STUCK] = TO(DEV_YIELDING, ACT_KILL),
+		LETS_GO,
 	},
 	[DEV_YIELDING] = {
 		/* It had just finished taking the memory when the order to let go was on its way. */
