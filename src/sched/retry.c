@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * One table says for each kind of end whether it counts as a try and whether the task goes back to
+ * the queue whatever its number of retries; the rest is arithmetic. A streak of fast failures ends
+ * with an attempt that succeeds or lasts; ends that do not count leave it as it is.
+ */
+#include "sched/retry.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/enumstr.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/units.h"
+
+struct kind_row {
+	const char *name;
+	const char *phrase; /* %d is the code, where there is one */
+	bool counts;
+	bool requeues; /* goes back without being a try */
+};
+
+static const struct kind_row kinds[] = {
+	[END_EXIT] = { "exit", "exit code %d", true, false },
+	[END_SIGNAL] = { "signal", "ended by signal %d", true, false },
+	[END_OOM] = { "oom", "out of GPU memory (exit code %d)", true, false },
+	[END_TIMEOUT] = { "timeout", "over its time limit", true, false },
+	[END_TAKEN] = { "taken", "a newcomer took its device before it could start", false, true },
+	[END_PREEMPTED] = { "preempted", "preempted", false, true },
+	[END_NODE_LOST] = { "node-lost", "its node was lost", false, true },
+	[END_STOPPED] = { "stopped", "stopped by its owner", false, false },
+};
+_Static_assert(ARRAY_LEN(kinds) == END_MAX, "a row for every kind of end");
+
+const char *end_kind_name(unsigned int kind)
+{
+	return kind < END_MAX ? kinds[kind].name : "?";
+}
+
+void retry_defaults(struct retry_policy *p)
+{
+	*p = (struct retry_policy){
+		.retry_every = 3,
+		.backoff_ms = 10 * MS_PER_MIN,
+		.fast_ms = 10 * MS_PER_S,
+		.fast_limit = 3,
+	};
+}
+
+static uint64_t add_sat(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t ms_to_ns(uint64_t ms)
+{
+	return ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX : ms * NS_PER_MS;
+}
+
+static void scale_memory(uint64_t *bytes, uint32_t permille)
+{
+	if (permille > 1000)
+		*bytes = *bytes / 1000 * permille + *bytes % 1000 * permille / 1000;
+}
+
+static bool fails_at_once(const struct retry_policy *p, struct retry_streak *streak,
+			  const struct retry_end *end)
+{
+	if (!p->fast_ms || !p->fast_limit || p->retries == RETRY_FOREVER)
+		return false;
+	if (end->ran_ms >= p->fast_ms) {
+		streak->fast = 0;
+		return false;
+	}
+	return ++streak->fast >= p->fast_limit;
+}
+
+static void say_try(struct retry_verdict *v, const char *how, const struct retry_policy *p,
+		    uint32_t tries, uint64_t wait_ms)
+{
+	char wait[UNIT_TEXT_MAX];
+
+	if (p->retries == RETRY_FOREVER)
+		str_print(v->text, sizeof(v->text), "%s, try %u", how, tries);
+	else
+		str_print(v->text, sizeof(v->text), "%s, try %u of %llu", how, tries,
+			  (unsigned long long)p->retries + 1);
+	if (v->what == RETRY_AGAIN) {
+		size_t len = strlen(v->text);
+
+		str_print(v->text + len, sizeof(v->text) - len, wait_ms ? "; next in %s" : "%s",
+			  wait_ms ? unit_format_duration(wait_ms, wait) : "; next at once");
+	}
+}
+
+static void say_pause(struct retry_verdict *v, const struct retry_policy *p,
+		      const struct retry_streak *streak)
+{
+	char within[UNIT_TEXT_MAX];
+	size_t len = strlen(v->text);
+
+	str_print(v->text + len, sizeof(v->text) - len,
+		  "; paused: %u failures in a row, each within %s of its start", streak->fast,
+		  unit_format_duration(p->fast_ms, within));
+}
+
+static void decide_failure(struct retry_verdict *v, const char *how, const struct retry_policy *p,
+			   struct retry_state *state, struct retry_streak *streak,
+			   const struct retry_end *end, uint64_t now_ns)
+{
+	bool more = p->retries == RETRY_FOREVER || state->tries < p->retries;
+	uint64_t wait_ms = 0;
+
+	v->counted = true;
+	if (state->tries < UINT32_MAX)
+		state->tries++;
+	if (p->retry_every && state->tries % p->retry_every == 0)
+		wait_ms = p->backoff_ms;
+	v->what = more ? RETRY_AGAIN : RETRY_FAILED;
+	v->at_ns = more ? add_sat(now_ns, ms_to_ns(wait_ms)) : 0;
+	if (more && end->kind == END_OOM)
+		scale_memory(&state->mem_bytes, p->oom_permille);
+	v->pause = fails_at_once(p, streak, end);
+	say_try(v, how, p, state->tries, wait_ms);
+	if (v->pause)
+		say_pause(v, p, streak);
+}
+
+struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_state *state,
+				  struct retry_streak *streak, const struct retry_end *end,
+				  uint64_t now_ns)
+{
+	struct retry_verdict v = { .what = RETRY_DONE };
+	const struct kind_row *row = end->kind < END_MAX ? &kinds[end->kind] : &kinds[END_EXIT];
+	char how[80];
+
+	str_print(how, sizeof(how), row->phrase, end->code);
+	if (end->kind == END_EXIT && end->code == 0) {
+		*streak = (struct retry_streak){ 0 };
+		str_copy(v.text, sizeof(v.text), "done");
+	} else if (row->counts) {
+		decide_failure(&v, how, p, state, streak, end, now_ns);
+	} else {
+		bool again = row->requeues && (!p->no_requeue || end->kind == END_TAKEN);
+
+		v.what = again ? RETRY_AGAIN : row->requeues ? RETRY_FAILED : RETRY_CANCELLED;
+		v.at_ns = again ? now_ns : 0;
+		str_print(v.text, sizeof(v.text), "%s%s", how,
+			  again ? "; back in the queue, not counted as a try" : "");
+	}
+	return v;
+}

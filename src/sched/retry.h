@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SCHED_RETRY_H
+#define TENURE_SCHED_RETRY_H
+
+/*
+ * What becomes of a task after an attempt has ended: done, failed, or again at time T. Pure.
+ *
+ * A back-off comes after every retry_every-th counted attempt; before that a retry may start at
+ * once. An attempt that a newcomer, a preemption, a lost node or the owner's order ended says
+ * nothing about the task and does not count as a try. Attempts that end at once (fast_ms), one
+ * after another (fast_limit), mean that something is wrong which trying again does not mend: then
+ * the lane, or the task where it has none, is to be paused. The streak is counted where the pause
+ * would be, so a lane whose tasks fail one after the other is stopped before all have been wasted.
+ * Tasks that retry for ever are never paused for it, their back-off is what protects the node.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RETRY_FOREVER UINT32_MAX
+
+enum end_kind {
+	END_EXIT,      /* code is the exit status */
+	END_SIGNAL,    /* code is the signal */
+	END_OOM,       /* ran out of GPU memory; code is the exit status */
+	END_TIMEOUT,   /* its own time limit */
+	END_TAKEN,     /* a newcomer took its device before it could start */
+	END_PREEMPTED, /* yielded, or its agent's lifetime ended: requeue */
+	END_NODE_LOST, /* the node rebooted, or its claim expired */
+	END_STOPPED,   /* by the owner */
+	END_MAX
+};
+
+struct retry_policy {
+	uint32_t retries;     /* after the first attempt; RETRY_FOREVER */
+	uint32_t retry_every; /* counted attempts before a back-off; 0 = no back-off */
+	uint64_t backoff_ms;
+	uint32_t oom_permille; /* memory of the next attempt after END_OOM: 1500 is x1.5; 0 = as is
+				*/
+	bool no_requeue;       /* a lost node or a preemption is a failure */
+	uint64_t fast_ms;      /* a failure within this is one "at once"; 0 = never pause */
+	uint32_t fast_limit;   /* so many in a row pause; 0 = never */
+};
+
+/* Kept by the caller for each task, and written into its record. */
+struct retry_state {
+	uint32_t tries;	    /* counted attempts that failed; of this task */
+	uint64_t mem_bytes; /* what the next attempt asks for, per device */
+};
+
+/* Kept by the caller for each lane, and for each task without a lane. */
+struct retry_streak {
+	uint32_t fast; /* failures at once, in a row */
+};
+
+struct retry_end {
+	enum end_kind kind;
+	int code;
+	uint64_t ran_ms; /* from the start of the command to its end */
+};
+
+enum retry_what { RETRY_DONE, RETRY_FAILED, RETRY_AGAIN, RETRY_CANCELLED, RETRY_WHAT_MAX };
+
+#define RETRY_TEXT_MAX 200
+
+struct retry_verdict {
+	enum retry_what what;
+	bool counted;
+	bool pause;	/* pause the lane, or the task where it has none; text says why */
+	uint64_t at_ns; /* RETRY_AGAIN: monotonic, not before this */
+	char text[RETRY_TEXT_MAX]; /* "out of GPU memory (exit code 1), try 2 of 4; next in 10m" */
+};
+
+/* 3 attempts before a back-off of 10 minutes, no retries; 3 failures within 10 s pause. */
+void retry_defaults(struct retry_policy *p);
+
+/* Updates state and streak; now_ns is monotonic, when the attempt ended. */
+struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_state *state,
+				  struct retry_streak *streak, const struct retry_end *end,
+				  uint64_t now_ns);
+
+/* "exit", "signal", "oom", "timeout", "taken", "preempted", "node-lost", "stopped" */
+const char *end_kind_name(unsigned int kind);
+
+#endif

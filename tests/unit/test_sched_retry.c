@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What becomes of a task after an attempt: tries, back-off, ends that do not count, fast failures.
+ */
+
+#include <string.h>
+
+#include "unit.h"
+
+#include "base/clock.h"
+#include "sched/retry.h"
+
+#define MINUTE (60 * NS_PER_S)
+
+static struct retry_policy policy(uint32_t retries)
+{
+	struct retry_policy p;
+
+	retry_defaults(&p);
+	p.retries = retries;
+	return p;
+}
+
+static struct retry_verdict end(const struct retry_policy *p, struct retry_state *s,
+				enum end_kind kind, int code, uint64_t ran_ms)
+{
+	struct retry_streak streak = { 0 };
+	struct retry_end e = { .kind = kind, .code = code, .ran_ms = ran_ms };
+
+	return retry_decide(p, s, &streak, &e, 1000 * NS_PER_S);
+}
+
+static void test_kinds(void **state)
+{
+	static const struct {
+		enum end_kind kind;
+		int code;
+		bool no_requeue;
+		enum retry_what what; /* with one retry left */
+		bool counted;
+	} cases[] = {
+		{ END_EXIT, 0, false, RETRY_DONE, false },
+		{ END_EXIT, 1, false, RETRY_AGAIN, true },
+		{ END_SIGNAL, 11, false, RETRY_AGAIN, true },
+		{ END_OOM, 1, false, RETRY_AGAIN, true },
+		{ END_TIMEOUT, 0, false, RETRY_AGAIN, true },
+		{ END_TAKEN, 0, false, RETRY_AGAIN, false },
+		{ END_TAKEN, 0, true, RETRY_AGAIN, false },
+		{ END_PREEMPTED, 15, false, RETRY_AGAIN, false },
+		{ END_PREEMPTED, 15, true, RETRY_FAILED, false },
+		{ END_NODE_LOST, 0, false, RETRY_AGAIN, false },
+		{ END_NODE_LOST, 0, true, RETRY_FAILED, false },
+		{ END_STOPPED, 15, false, RETRY_CANCELLED, false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct retry_policy p = policy(1);
+		struct retry_state s = { 0 };
+
+		p.no_requeue = cases[i].no_requeue;
+
+		struct retry_verdict v = end(&p, &s, cases[i].kind, cases[i].code, MINUTE);
+
+		assert_int_equal(v.what, cases[i].what);
+		assert_int_equal(v.counted, cases[i].counted);
+		assert_int_equal(s.tries, cases[i].counted);
+		assert_true(v.text[0] != '\0');
+	}
+}
+
+static void test_limited(void **state)
+{
+	struct retry_policy p = policy(2);
+	struct retry_state s = { 0 };
+
+	assert_int_equal(end(&p, &s, END_EXIT, 1, 60000).what, RETRY_AGAIN);
+	assert_int_equal(end(&p, &s, END_TAKEN, 0, 0).what, RETRY_AGAIN);
+
+	struct retry_verdict v = end(&p, &s, END_EXIT, 1, 60000);
+
+	assert_int_equal(v.what, RETRY_AGAIN);
+	assert_string_equal(v.text, "exit code 1, try 2 of 3; next at once");
+	v = end(&p, &s, END_EXIT, 7, 60000);
+	assert_int_equal(v.what, RETRY_FAILED);
+	assert_string_equal(v.text, "exit code 7, try 3 of 3");
+}
+
+static void test_backoff_after_every_third(void **state)
+{
+	struct retry_policy p = policy(RETRY_FOREVER);
+	struct retry_state s = { 0 };
+
+	for (int i = 1; i <= 30; i++) {
+		struct retry_verdict v = end(&p, &s, END_EXIT, 1, 5);
+
+		assert_int_equal(v.what, RETRY_AGAIN);
+		assert_false(v.pause);
+		assert_int_equal(v.at_ns - 1000 * NS_PER_S, i % 3 ? 0 : 10 * MINUTE);
+	}
+	p.backoff_ms = UINT64_MAX;
+	s.tries = 2;
+	assert_int_equal(end(&p, &s, END_EXIT, 1, 5).at_ns, UINT64_MAX);
+	p.retry_every = 0;
+	assert_int_equal(end(&p, &s, END_EXIT, 1, 5).at_ns, 1000 * NS_PER_S);
+}
+
+static void test_memory_grows_after_oom_only(void **state)
+{
+	struct retry_policy p = policy(5);
+	struct retry_state s = { .mem_bytes = 20000 };
+
+	(void)end(&p, &s, END_OOM, 1, 60000);
+	assert_int_equal(s.mem_bytes, 20000);
+	p.oom_permille = 1500;
+	(void)end(&p, &s, END_EXIT, 1, 60000);
+	assert_int_equal(s.mem_bytes, 20000);
+	(void)end(&p, &s, END_OOM, 1, 60000);
+	assert_int_equal(s.mem_bytes, 30000);
+	s.mem_bytes = 1ULL << 40;
+	(void)end(&p, &s, END_OOM, 1, 60000);
+	assert_int_equal(s.mem_bytes, 3ULL << 39);
+}
+
+static void test_fast_failures_pause(void **state)
+{
+	struct retry_policy p = policy(0);
+	struct retry_streak lane = { 0 };
+	struct retry_end fast = { .kind = END_EXIT, .code = 127, .ran_ms = 20 };
+	struct retry_end slow = { .kind = END_EXIT, .code = 1, .ran_ms = 20000 };
+	struct retry_end good = { .kind = END_EXIT, .ran_ms = 1 };
+	struct retry_end taken = { .kind = END_TAKEN };
+	const struct {
+		const struct retry_end *end;
+		bool pause;
+	} steps[] = { { &fast, false },	 { &fast, false }, { &slow, false }, { &fast, false },
+		      { &fast, false },	 { &good, false }, { &fast, false }, { &fast, false },
+		      { &taken, false }, { &fast, true } };
+
+	/* Each is another task of the lane, none is retried. */
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		struct retry_state s = { 0 };
+		struct retry_verdict v = retry_decide(&p, &s, &lane, steps[i].end, 0);
+
+		assert_int_equal(v.pause, steps[i].pause);
+		if (v.pause)
+			assert_non_null(strstr(v.text, "paused: 3 failures in a row"));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_limited),
+		cmocka_unit_test(test_backoff_after_every_third),
+		cmocka_unit_test(test_memory_grows_after_oom_only),
+		cmocka_unit_test(test_fast_failures_pause),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
