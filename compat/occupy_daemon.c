@@ -91,7 +91,7 @@ static void on_event(void *user, const char *kind, const char *text, const json_
 		return;
 	}
 	if (strcmp(kind, "device") == 0 || strcmp(kind, "gone") == 0 ||
-	    (strcmp(kind, "state") == 0 && d->stopping))
+	    strcmp(kind, "starting") == 0 || (strcmp(kind, "state") == 0 && d->stopping))
 		return;
 	for (size_t i = 0; i < ARRAY_LEN(warnings); i++)
 		if (strcmp(kind, warnings[i]) == 0)

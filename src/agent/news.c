@@ -170,7 +170,8 @@ void news_names_found(struct news *n)
 	tell_due(n);
 }
 
-static json_t *own_json(const struct news *n, const char *kind, const char *text)
+/* The sentence is the last member of every event. Takes the reference to more over. */
+static json_t *own_json(const struct news *n, const char *kind, json_t *more, const char *text)
 {
 	char time[CLOCK_TEXT_MAX];
 	json_t *o = json_object();
@@ -178,6 +179,8 @@ static json_t *own_json(const struct news *n, const char *kind, const char *text
 	(void)json_object_set_new(o, "time", json_string(clock_format_iso(clock_wall_ns(), time)));
 	(void)json_object_set_new(o, "event", json_string(kind));
 	(void)json_object_set_new(o, "instance", json_string(n->c.view->instance));
+	(void)json_object_update_missing(o, more);
+	json_decref(more);
 	(void)json_object_set_new(o, "text", json_string(text));
 	return o;
 }
@@ -191,9 +194,8 @@ void news_say(struct news *n, enum log_level level, const char *fmt, ...)
 	strbuf_addv(&line, fmt, ap);
 	va_end(ap);
 
-	json_t *o = own_json(n, "agent", strbuf_str(&line));
-
-	(void)json_object_set_new(o, "level", json_string(log_level_name(level)));
+	json_t *o = own_json(n, "agent", json_pack("{s:s}", "level", log_level_name(level)),
+			     strbuf_str(&line));
 
 	journal_log(n->c.journal, level, "%s", strbuf_str(&line));
 	journal_event(n->c.journal, o);
@@ -206,10 +208,8 @@ void news_say(struct news *n, enum log_level level, const char *fmt, ...)
 
 void news_show(struct news *n, const char *kind, const char *line, json_t *more)
 {
-	json_t *o = own_json(n, kind, line);
+	json_t *o = own_json(n, kind, more, line);
 
-	(void)json_object_update_missing(o, more);
-	json_decref(more);
 	if (n->c.json)
 		show_json(n, o);
 	else

@@ -47,7 +47,7 @@ const char *pid_class_name(uint32_t c)
 }
 
 static const char *const kind_names[] = {
-	[EVENT_NOTE] = "note",	 [EVENT_START] = "start",     [EVENT_HELD] = "held",
+	[EVENT_NOTE] = "note",	 [EVENT_START] = "starting",  [EVENT_HELD] = "held",
 	[EVENT_YIELD] = "yield", [EVENT_RELEASE] = "release", [EVENT_BLIND] = "blind",
 	[EVENT_GONE] = "gone",	 [EVENT_FAILED] = "failed",   [EVENT_LOST] = "lost",
 	[EVENT_BACK] = "back",	 [EVENT_STATE] = "state",

@@ -665,7 +665,9 @@ def test_all_json_is_documented(machine):
     events = [json.loads(line) for line in person(m, "--json", "--gpus", 0).stdout.splitlines()]
     for o in [*documents, *settings.values(), *events]:
         assert keys_of(o) <= named, keys_of(o) - named
-    assert {e["event"] for e in events} >= {"start", "device", "held", "release", "agent", "state"}
-    assert all({"time", "event", "instance", "text"} <= set(e) for e in events), events
+    assert {e["event"] for e in events} >= {"start", "device", "starting", "held", "release", "agent",
+                                            "state", "gone"}
+    assert all({"time", "event", "instance"} <= set(e) and list(e)[-1] == "text" for e in events)
+    assert len([e for e in events if e["event"] == "start"]) == 1
     assert documents[2]["format"] == documents[1]["format"] == 1
     assert [d["state"] for d in documents[2]["devices"]] == ["idle", "busy"]
