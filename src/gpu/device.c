@@ -133,15 +133,19 @@ static int look_memory(const struct nvml *n, struct gpu_device *dev, struct gpu_
 	return 0;
 }
 
-static void look_figures(const struct nvml *n, const struct gpu_device *dev, struct gpu_look *look)
+/* A MIG instance has no utilisation; its card's power and temperature are not its own. */
+static void look_util(const struct nvml *n, const struct gpu_device *dev, struct gpu_look *look)
 {
 	nvmlUtilization_t util;
 
-	/* A MIG instance has no utilisation; its card's power and temperature are not its own. */
 	if (n->utilization && n->utilization(dev->handle, &util) == NVML_SUCCESS) {
 		look->util = util.gpu;
 		look->valid |= GPU_VALID_UTIL;
 	}
+}
+
+static void look_figures(const struct nvml *n, const struct gpu_device *dev, struct gpu_look *look)
+{
 	if (n->power && n->power(dev->handle, &look->power_mw) == NVML_SUCCESS)
 		look->valid |= GPU_VALID_POWER;
 	if (n->power_limit && n->power_limit(dev->handle, &look->power_limit_mw) == NVML_SUCCESS)
@@ -184,6 +188,8 @@ int gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_depth dep
 	r = look_memory(n, dev, ret, e);
 	if (r < 0)
 		return r;
+	if (depth >= GPU_LOOK_UTIL)
+		look_util(n, dev, ret);
 	if (depth >= GPU_LOOK_FIGURES)
 		look_figures(n, dev, ret);
 	if (depth >= GPU_LOOK_ALL)

@@ -64,7 +64,8 @@ enum gpu_depth {
 	GPU_LOOK_MEMORY,  /* memory alone: 25 us of processor time on an H200, a list is 40-65 */
 	GPU_LOOK_QUICK,	  /* compute processes and memory: what a verdict needs */
 	GPU_LOOK_PROCS,	  /* and graphics processes */
-	GPU_LOOK_FIGURES, /* and utilisation, power, temperature */
+	GPU_LOOK_UTIL,	  /* and utilisation, which the load control wants */
+	GPU_LOOK_FIGURES, /* and power, temperature: slow on cards with a firmware of their own */
 	GPU_LOOK_ALL,	  /* and compute mode, display, persistence: 250 us */
 };
 

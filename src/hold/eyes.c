@@ -27,12 +27,14 @@
 
 #define RESTART_NS    (2 * NS_PER_S)	/* between two tries to start NVML */
 #define RETRY_NS      (2 * NS_PER_S)	/* between two looks at a device that failed */
-#define DEEP_NS	      NS_PER_S		/* utilisation, power and so on are read so often */
+#define DEEP_NS	      NS_PER_S		/* utilisation is read, and the guard told, so often */
+#define FIGURES_NS    (5 * NS_PER_S)	/* power, temperature */
 #define MODES_NS      (10 * NS_PER_S)	/* compute mode, display */
-#define LIST_NS	      (100 * NS_PER_MS) /* the process list at rest; memory is read at every look */
+#define LIST_NS	      (500 * NS_PER_MS) /* the process list at rest; memory is read at every look */
+#define HINT_LIST_NS  (20 * NS_PER_MS)	/* the same while a hint is on */
 #define ALERT_NS      (400 * NS_PER_MS) /* after its memory moved a device is looked at ... */
 #define ALERT_LOOK_NS (2 * NS_PER_MS)	/* ... so often, with its list */
-#define FAST_NS	      (10 * NS_PER_MS)	/* a period below this is a hint: lists at every look */
+#define FAST_NS	      (10 * NS_PER_MS)	/* a period below this is a hint */
 #define MOVED_BYTES   (8ULL << 20)	/* memory that moved by less is not told at once */
 #define MISSES_MAX    2 /* looks that fail in a row before we say that we cannot see */
 
@@ -40,8 +42,8 @@ struct slot {
 	struct gpu_device device;
 	bool present;
 	uint64_t period_ns, due_ns;
-	uint64_t deep_ns, modes_ns, list_ns; /* when those were last read */
-	uint64_t alert_until_ns;	     /* its memory moved just now */
+	uint64_t deep_ns, figures_ns, modes_ns, list_ns; /* when those were last read */
+	uint64_t alert_until_ns;			 /* its memory moved just now */
 	bool deep_now;
 	unsigned int looks;
 	unsigned int misses;
@@ -173,13 +175,15 @@ static bool is_news(const struct slot *s, int code, const struct gpu_look *look,
 /* What this look did not read is still as the last one that did read it says. */
 static void keep_figures(struct gpu_look *look, const struct gpu_look *old, enum gpu_depth depth)
 {
-	const uint32_t figures =
-		GPU_VALID_UTIL | GPU_VALID_POWER | GPU_VALID_POWER_LIMIT | GPU_VALID_TEMP;
+	const uint32_t figures = GPU_VALID_POWER | GPU_VALID_POWER_LIMIT | GPU_VALID_TEMP;
 	const uint32_t modes = GPU_VALID_MODE | GPU_VALID_DISPLAY | GPU_VALID_PERSISTENCE;
 
+	if (depth < GPU_LOOK_UTIL) {
+		look->valid |= old->valid & GPU_VALID_UTIL;
+		look->util = old->util;
+	}
 	if (depth < GPU_LOOK_FIGURES) {
 		look->valid |= old->valid & figures;
-		look->util = old->util;
 		look->power_mw = old->power_mw;
 		look->power_limit_mw = old->power_limit_mw;
 		look->temp_c = old->temp_c;
@@ -208,7 +212,7 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 		      const char *trouble)
 {
 	struct gpu_look *look = &eyes->look;
-	bool deep = depth >= GPU_LOOK_FIGURES;
+	bool deep = depth >= GPU_LOOK_UTIL;
 
 	if (code < 0 && ++s->misses < MISSES_MAX) {
 		s->due_ns = 0; /* once may be chance: look again at once */
@@ -228,6 +232,8 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 		s->list_ns = look->end_ns;
 		if (deep)
 			s->deep_ns = look->end_ns;
+		if (depth >= GPU_LOOK_FIGURES)
+			s->figures_ns = look->end_ns;
 		if (depth >= GPU_LOOK_ALL)
 			s->modes_ns = look->end_ns;
 	} else {
@@ -244,14 +250,16 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 
 static enum gpu_depth choose_depth(const struct slot *s, uint64_t now)
 {
-	bool fast = s->period_ns < FAST_NS || now < s->alert_until_ns;
+	uint64_t list_every = now < s->alert_until_ns  ? 0
+			      : s->period_ns < FAST_NS ? HINT_LIST_NS
+						       : LIST_NS;
 
 	/* The figures are due in a hint as well: somebody's monitor may keep one on for ever. */
 	if (s->deep_now || now - s->modes_ns >= MODES_NS)
 		return GPU_LOOK_ALL;
 	if (now - s->deep_ns >= DEEP_NS)
-		return GPU_LOOK_FIGURES;
-	if (fast || now - s->list_ns >= LIST_NS)
+		return now - s->figures_ns >= FIGURES_NS ? GPU_LOOK_FIGURES : GPU_LOOK_UTIL;
+	if (now - s->list_ns >= list_every)
 		return s->looks % 8 ? GPU_LOOK_QUICK : GPU_LOOK_PROCS;
 	return GPU_LOOK_MEMORY;
 }
@@ -268,8 +276,9 @@ static uint64_t next_due(const struct slot *s, uint64_t now)
 /*
  * Look at one slot: called with the lock held, which is let go of for the driver calls. Memory is
  * the earliest witness: it moves some 16 ms before a newcomer's process is listed (H200, driver
- * 580). So at rest it alone is read, and when it moved the list is, at once and then every
- * ALERT_LOOK_NS.
+ * 580), and costs half of a list. So it alone is read at most looks, at rest and in a hint; when it
+ * moved the list is, at once and then every ALERT_LOOK_NS. A list of its own now and then is for
+ * drivers that do it the other way round.
  */
 static void look_at(struct eyes *eyes, struct slot *s)
 {

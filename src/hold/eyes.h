@@ -29,7 +29,7 @@ struct eyes;
 struct sight {
 	uint64_t seq;  /* raised with every look that is told; 0: never looked at */
 	int code;      /* 0, or why there is no look: -ENODEV lost, -EPROTO, -EIO */
-	bool complete; /* figures were read: GPU_LOOK_FIGURES at least */
+	bool complete; /* its utilisation was read: GPU_LOOK_UTIL at least */
 	bool checked;  /* and modes: GPU_LOOK_ALL */
 	struct gpu_look look;
 	char trouble[200]; /* with code: what a person should read */

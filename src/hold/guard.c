@@ -42,7 +42,7 @@
 #include "hold/own.h"
 
 #define HINT_LOOK_NS (2 * NS_PER_MS)
-#define HELD_LOOK_NS (25 * NS_PER_MS)
+#define HELD_LOOK_NS (30 * NS_PER_MS)
 #define IDLE_LOOK_NS (2 * NS_PER_S)
 #define YIELDING_LOOK_NS                                                                           \
 	(250 * NS_PER_MS) /* every call of ours would queue in front of the release */
