@@ -235,6 +235,27 @@ static void on_hello(struct guard *g, struct gclient *c, struct msg_hello *m)
 	gevent_tell(g, c);
 }
 
+/* What can be known of it before a hold: more than the device has, or nothing left of it. */
+static int check_fits(const struct gdev *d, const struct mem_amount *m, struct err *e)
+{
+	const double gib = (double)(1ULL << 30);
+	uint64_t total = d->sight.look.total;
+
+	if (d->id.mig_parent || !d->sight.seq)
+		return 0;
+	if (m->kind == MEM_BYTES && m->bytes > total)
+		return err_set(e, -ERANGE, "memory: %.1f GiB asked for, GPU %u (%s) has %.1f GiB",
+			       (double)m->bytes / gib, d->id.index, d->id.name,
+			       (double)total / gib);
+	if (m->kind == MEM_ALL_BUT && m->bytes >= total)
+		return err_set(e, -ERANGE,
+			       "memory: all but %.1f GiB leaves nothing to hold, GPU %u (%s) has "
+			       "%.1f GiB",
+			       (double)m->bytes / gib, d->id.index, d->id.name,
+			       (double)total / gib);
+	return 0;
+}
+
 static int check_selection(struct guard *g, struct hold_policy *p, struct err *e)
 {
 	struct selection sel;
@@ -247,16 +268,9 @@ static int check_selection(struct guard *g, struct hold_policy *p, struct err *e
 	r = select_devices(g, p, &sel, e);
 	if (r < 0)
 		return r;
-	for (uint32_t i = 0; p->hold && p->memory.kind == MEM_BYTES && i < sel.n; i++) {
-		const struct gdev *d = &g->devs[sel.slots[i]];
-
-		if (!d->id.mig_parent && d->sight.seq && p->memory.bytes > d->sight.look.total)
-			return err_set(
-				e, -ERANGE, "memory: %.1f GiB asked for, GPU %u (%s) has %.1f GiB",
-				(double)p->memory.bytes / (double)(1ULL << 30), d->id.index,
-				d->id.name, (double)d->sight.look.total / (double)(1ULL << 30));
-	}
-	return 0;
+	for (uint32_t i = 0; p->hold && r == 0 && i < sel.n; i++)
+		r = check_fits(&g->devs[sel.slots[i]], &p->memory, e);
+	return r;
 }
 
 /* In a container of its own everything is in "/": that would make every newcomer ours. */

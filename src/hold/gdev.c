@@ -566,11 +566,26 @@ static void hold_failed(struct guard *g, struct gdev *d, const char *why)
 	gdev_say(d, "%s", d->blocked_why);
 }
 
+/* The amount may come to nothing with what is free just now. True, and the reason, when it does. */
+static bool nothing_to_take(struct guard *g, struct gdev *d)
+{
+	const struct mem_amount *m = &gdev_owner(g, d)->policy.memory;
+
+	if (!(d->sight.look.valid & GPU_VALID_MEM) || mem_amount_bytes(m, d->sight.look.free) > 0)
+		return false;
+	if (m->kind == MEM_ALL_BUT)
+		gdev_say(d, "idle; nothing to hold: %.1f GiB are free, and %.1f GiB are to stay so",
+			 gib(d->sight.look.free), gib(m->bytes));
+	else
+		gdev_say(d, "idle; nothing to hold: no memory is free");
+	return true;
+}
+
 void gdev_hold(struct guard *g, struct gdev *d)
 {
 	struct err e = ERR_INIT;
 
-	if (!lock_device(d))
+	if (nothing_to_take(g, d) || !lock_device(d))
 		return;
 	d->before = d->sight.look.procs;
 	if (gholder_start(g, d, &e) < 0) {

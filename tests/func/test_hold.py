@@ -337,6 +337,22 @@ def test_memory_larger_than_the_card(machine):
     assert r.returncode == 2 and "500.0 GiB asked for" in r.stderr and "has 140.4" in r.stderr
 
 
+def test_memory_of_which_nothing_is_left(machine):
+    m = machine(gpus=1)
+    r = m.run("hold", "--memory", "all-200G", "--idle-for", "0")
+    assert r.returncode == 2
+    assert re.search(r"all but 200\.0 GiB leaves nothing .*has 1[34]\d\.\d GiB", r.stderr)
+    # It would fit, but not just now: no holder is started to find that out.
+    m.ctl("foreign-memory", 0, "6G")
+    total = m.show()["devices"][0]["total_bytes"]
+    h = m.hold("--memory", f"all-{total // GIB - 6}G", "--idle-below", "10G")
+    h.next("start")
+    m.wait_state(0, "idle", reason="nothing to hold")
+    assert not h.seen("start", gpu=0) and not h.seen("failed")
+    m.ctl("foreign-memory", 0, "0")
+    assert h.held(0)[0]["bytes"] < 7 * GIB
+
+
 @pytest.mark.parametrize("amount, low, high", [
     ("38G", 38, 38.1), ("50%", 69, 70.5), ("all-2G", 136, 138.1), ("0.5G", 0.5, 0.51)])
 def test_memory(machine, amount, low, high):
