@@ -6,7 +6,9 @@
 #include <limits.h>
 
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
+#include "hold/own.h"
 
 static const uint32_t mem_kinds[MEM_SPEC_MAX] = {
 	[MEM_SPEC_BYTES] = MEM_BYTES,
@@ -56,6 +58,15 @@ static int take_pids(const struct uint_list *list, struct hold_policy *p, struct
 			return err_set(e, -EINVAL, "ignore_pid: %" PRIu64 " is not a PID",
 				       list->nums[i]);
 		p->ignore_pids[i] = (int32_t)list->nums[i];
+
+		/* In a container the lists may show numbers that mean nothing here. */
+		struct proc_id id = { .start = 0 };
+		int r = proc_identify(p->ignore_pids[i], &id);
+
+		if (r < 0 && !own_in_namespace())
+			return err_set(e, -ESRCH, "ignore_pid: there is no process %d",
+				       p->ignore_pids[i]);
+		p->ignore_starts[i] = id.start;
 	}
 	return 0;
 }

@@ -48,15 +48,27 @@ static bool is_dying_holder(pid_t pid)
 	return proc_peek(holder.parent, &parent) < 0 || strcmp(parent.comm, "tenure-guard");
 }
 
+/* pid is the very process that the owner named, and not the next one of that number. */
+static bool is_named(const struct hold_policy *p, pid_t pid)
+{
+	struct proc_id id;
+
+	for (uint32_t i = 0; i < p->n_ignore; i++)
+		if (p->ignore_pids[i] == pid &&
+		    (!p->ignore_starts[i] ||
+		     (proc_identify(pid, &id) == 0 && id.start == p->ignore_starts[i])))
+			return true;
+	return false;
+}
+
 static bool is_ignored(const struct gclient *owner, pid_t pid)
 {
 	char cgroup[256];
 
 	if (!owner)
 		return false;
-	for (uint32_t i = 0; i < owner->policy.n_ignore; i++)
-		if (owner->policy.ignore_pids[i] == pid)
-			return true;
+	if (is_named(&owner->policy, pid))
+		return true;
 	return owner->policy.my_cgroup && owner->cgroup[0] &&
 	       proc_cgroup(pid, cgroup, sizeof(cgroup)) == 0 && !strcmp(cgroup, owner->cgroup);
 }

@@ -58,6 +58,9 @@ struct hold_policy {
 	uint32_t n_gpus;	   /* 0..POLICY_GPUS_MAX */
 	uint32_t n_ignore;	   /* 0..POLICY_IGNORE_MAX */
 	int32_t ignore_pids[POLICY_IGNORE_MAX]; /* the owner's explicit exceptions */
+	/* Their start times (base/proc.h): the next one of that number is not meant. 0: a number of
+	 * another PID namespace, of which no more can be known. */
+	uint64_t ignore_starts[POLICY_IGNORE_MAX];
 	char gpus[POLICY_GPUS_MAX][POLICY_GPU_TEXT];
 };
 

@@ -38,7 +38,7 @@
 
 #include "hold/policy.h"
 
-#define PROTO_VERSION	   2U
+#define PROTO_VERSION	   3U
 #define GUARD_ORPHAN_MS	   10000U
 #define EVENT_RING	   512U
 #define PROTO_INSTANCE_MAX 64

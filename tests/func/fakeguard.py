@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 
-VERSION = 2
+VERSION = 3
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED) = range(1, 11)
 SEES, INOTIFY, LOCKED = 1, 2, 4
 BUSY, IDLE, HOLDING, HELD, YIELDING, LEFT = range(6)
@@ -45,7 +45,8 @@ class Policy(c.Structure):
         ("idle_below_bytes", c.c_uint64), ("idle_for_ms", c.c_uint64),
         ("refresh_ms", c.c_uint64), ("work_ms", c.c_uint64), ("rest_ms", c.c_uint64),
         ("rehold_ms", c.c_uint64), ("n_gpus", c.c_uint32), ("n_ignore", c.c_uint32),
-        ("ignore_pids", c.c_int32 * 32), ("gpus", (c.c_char * 64) * 64)]
+        ("ignore_pids", c.c_int32 * 32), ("ignore_starts", c.c_uint64 * 32),
+        ("gpus", (c.c_char * 64) * 64)]
 
 
 class Device(c.Structure):

@@ -122,14 +122,16 @@ def events_of(home):
 
 def test_tells_the_policy_and_shows_devices_and_events(guard, agent, home):
     a = agent("--idle-for", "0", "--memory", "38G", "--gpus", "0,1", "--leave", "1",
-              "--load", "sm", "--util", "60", "--ignore-pid", "77", "--work", "30m",
+              "--load", "sm", "--util", "60", "--ignore-pid", str(os.getpid()), "--work", "30m",
               "--rest", "5m")
     assert "Holding 38.0 GiB on GPUs 0, 1 but the last" in a.line("Holding")
     assert a.line("gpu 0").endswith("  gpu 0  idle: nothing foreign")
     assert a.line("gpu 1").endswith(f"  gpu 1  busy: PID 4242, {ME}, python train.py, 0.5 GiB")
     p = guard.policies[0]
     assert (p.hold, p.all, p.n_gpus, p.gpus[0].value, p.gpus[1].value) == (1, 0, 2, b"0", b"1")
-    assert (p.leave, p.load, p.util, p.n_ignore, p.ignore_pids[0]) == (1, 2, 60, 1, 77)
+    assert (p.leave, p.load, p.util, p.n_ignore, p.ignore_pids[0]) == (1, 2, 60, 1, os.getpid())
+    stat = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    assert p.ignore_starts[0] == int(stat[19])
     assert (p.memory.kind, p.memory.bytes, p.idle_for_ms) == (0, 38 * GIB, 0)
     assert (p.work_ms, p.rest_ms) == (1800000, 300000)
 

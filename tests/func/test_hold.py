@@ -391,6 +391,14 @@ def test_ignore_pid(machine):
     assert h.end() == 0
 
 
+def test_ignore_pid_that_does_not_exist(machine):
+    m = machine(gpus=1)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    r = m.run("hold", "--ignore-pid", gone.pid)
+    assert r.returncode == 2 and f"there is no process {gone.pid}" in r.stderr
+
+
 def test_together(machine):
     m = machine()
     new = m.newcomer("--device", 1, "--take", "2G", "--stay", "20", wait=False)

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/sock.h"
 #include "hold/gclient.h"
 #include "hold/gdev.h"
@@ -470,6 +471,29 @@ static void test_unfit(void **state)
 	assert_int_equal(w->d->yields, 0);
 }
 
+/* The next process of a number that was named is not meant. */
+static void test_ignored_process(void **state)
+{
+	struct world *w = *state;
+	struct hold_policy *p = &w->g->clients[0].policy;
+	struct proc_id self;
+	pid_t pids[2];
+
+	assert_int_equal(proc_identify(getpid(), &self), 0);
+	p->n_ignore = 1;
+	p->ignore_pids[0] = self.pid;
+	p->ignore_starts[0] = self.start;
+	hold(w);
+	pids[0] = w->holder;
+	pids[1] = self.pid;
+	see(w, 72 * GIBS, pids, 2, 0);
+	assert_int_equal(w->d->state, DEV_HELD);
+	p->ignore_starts[0]--;
+	see(w, 72 * GIBS, pids, 2, 0);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(w->d->who_pid, self.pid);
+}
+
 /* A look that was begun while the last holder lived still shows it, and its memory. */
 static void test_look_from_before_the_end(void **state)
 {
@@ -586,6 +610,7 @@ int main(void)
 		TEST(test_no_hold_while_ending),
 		TEST(test_unfit),
 		TEST(test_look_from_before_the_end),
+		TEST(test_ignored_process),
 		TEST(test_holder_does_not_answer),
 		TEST(test_silent_agent),
 	};
