@@ -56,6 +56,10 @@ static void tell_held(const struct guard_event *ev, const struct hold_policy *p,
 {
 	char size[UNIT_TEXT_MAX];
 
+	if (!ev->took_ns) { /* it was held before, and holds another amount now */
+		tell_text(ev, p, out);
+		return;
+	}
 	strbuf_addf(out, "held %s in %.2f s (", unit_format_gib(ev->bytes, size),
 		    (double)ev->took_ns / (double)NS_PER_S);
 	wants_describe_load(p, out);
@@ -143,7 +147,7 @@ static void set_figures(json_t *o, const struct guard_event *ev)
 {
 	if (ev->bytes)
 		(void)json_object_set_new(o, "bytes", json_integer((json_int_t)ev->bytes));
-	if (ev->kind == EVENT_HELD)
+	if (ev->kind == EVENT_HELD && ev->took_ns)
 		set_ms(o, "took_ms", ev->took_ns);
 	if (ev->kind != EVENT_YIELD)
 		return;

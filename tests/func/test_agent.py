@@ -138,6 +138,8 @@ def test_tells_the_policy_and_shows_devices_and_events(guard, agent, home):
     guard.event(fg.E_HELD, state=fg.HELD, bytes=int(117.3 * GIB), took_ns=460_000_000)
     assert re.fullmatch(r"\d\d:\d\d:\d\d  gpu 0  held 117.3 GiB in 0.46 s \(sm load, 60 %\)",
                         a.line("held"))
+    guard.event(fg.E_HELD, state=fg.HELD, bytes=120 * GIB, text="grew to 120.0 GiB")
+    assert a.line("grew").endswith("gpu 0  grew to 120.0 GiB")
     guard.event(fg.YIELD, pid=4242, user=f"uid {os.geteuid()}", command="python train.py",
                 hint_to_verdict_ns=78_000_000, verdict_to_freed_ns=43_000_000)
     assert a.line("yielded").endswith(
