@@ -72,8 +72,9 @@ static int take_pids(const struct uint_list *list, struct hold_policy *p, struct
 }
 
 /*
- * The band may be set without a target: then its right part's middle is aimed at, so that
- * `--util-band 20,30,40` alone does what it says.
+ * Aimed at is util, which settings_check() has found where the band A,B,C is right, from B to C. A
+ * band alone is aimed at in the middle of that part, so that `--util-band 20,30,40` does what it
+ * says.
  */
 static void take_band(const struct settings *s, struct hold_policy *p)
 {

@@ -415,16 +415,17 @@ static int check_band(const struct settings *s, struct err *e)
 	struct util_band band = settings_util_band(s);
 	unsigned int aim = (unsigned int)(settings_num(s, SET_UTIL) + 5) / 10;
 
-	if (!is_set(s, SET_UTIL) || (band.low <= aim && aim <= band.ceiling))
+	if (!is_set(s, SET_UTIL) || (band.floor <= aim && aim <= band.ceiling))
 		return 0;
 
 	cleanup_free char *util = settings_origin_text(s, SET_UTIL);
 	cleanup_free char *from = settings_origin_text(s, SET_UTIL_BAND);
 
-	return err_set(e, -EINVAL,
-		       "util: %u (%s) is outside of util_band, %u,%u,%u (%s); one of the two alone "
-		       "is enough",
-		       aim, util, band.low, band.floor, band.ceiling, from);
+	return err_set(
+		e, -EINVAL,
+		"util: %u (%s) is outside of util_band, %u,%u,%u (%s), which is right from %u to "
+		"%u; one of the two alone is enough",
+		aim, util, band.low, band.floor, band.ceiling, from, band.floor, band.ceiling);
 }
 
 int settings_check(const struct settings *s, struct err *e)

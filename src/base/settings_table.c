@@ -72,11 +72,14 @@ const struct setting settings_table[] = {
 		       .opt.help = "what a held GPU computes" },
 	[SET_UTIL] = { ROW("util", "UTIL", "util", VALUE_PERCENT), .opt.arg = "PERCENT",
 		       .opt.def = "75", .opt.group = loading, .opt.spec.min = UTIL_MIN,
-		       .groups = SETTING_GROUP_HOLD, .opt.help = "utilisation to aim at" },
+		       .groups = SETTING_GROUP_HOLD,
+		       .opt.help = "utilisation to aim at; a band that is not set goes along" },
 	[SET_UTIL_BAND] = { ROW("util_band", "UTIL_BAND", "util-band", VALUE_BAND),
 			    .opt.arg = "A,B,C", .opt.def = "50,70,85", .opt.group = loading,
 			    .groups = SETTING_GROUP_HOLD,
-			    .opt.help = "below A much faster, B to C is right, above C slower" },
+			    .opt.help =
+				    "below A much faster, B to C is right, above C much slower; "
+				    "--util, or else the middle of B and C, is aimed at" },
 	[SET_IGNORE_PID] = { ROW("ignore_pid", "IGNORE_PID", "ignore-pid", VALUE_UINTS),
 			     .opt.arg = "PID", .opt.def = "", .opt.group = others,
 			     .groups = SETTING_GROUP_HOLD,

@@ -155,6 +155,20 @@ def test_tells_the_policy_and_shows_devices_and_events(guard, agent, home):
     assert (e["hint_to_verdict_ms"], e["verdict_to_freed_ms"]) == (78, 43)
 
 
+@pytest.mark.parametrize("options,band", [
+    (("--util-band", "20,30,40"), (20, 35, 40)),
+    (("--util-band", "20,30,40", "--util", "31"), (20, 31, 40)),
+    (("--util", "40"), (15, 40, 50)),
+    ((), (50, 75, 85)),
+])
+def test_band_and_what_is_aimed_at(guard, agent, options, band):
+    a = agent(*options)
+    a.line("Holding")
+    p = guard.policies[0]
+    assert (p.util_low, p.util, p.util_high) == band
+    a.stop()
+
+
 def test_json_lines(guard, agent):
     a = agent("--json")
     first = json.loads(a.line("start"))

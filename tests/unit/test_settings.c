@@ -263,7 +263,10 @@ static const struct {
 	{ "work: 30m\nrest: 5m\n", "work: 0\n", NULL },
 	{ "util: 20\nutil_band: 50,70,85\n", NULL, "util: 20 (user config" },
 	{ "util: 90\nutil_band: 50,70,85\n", NULL, "is outside of util_band, 50,70,85" },
-	{ "util: 60\nutil_band: 50,70,85\n", NULL, NULL },
+	{ "util: 60\nutil_band: 50,70,85\n", NULL, "which is right from 70 to 85" },
+	{ "util: 70\nutil_band: 50,70,85\n", NULL, NULL },
+	{ "util: 85\nutil_band: 50,70,85\n", NULL, NULL },
+	{ "util: 60\n", NULL, NULL },			 /* the default band moves along */
 	{ "util_band: 10,20,30\n", "util: 90\n", NULL }, /* it moves along */
 	{ "util: 90\n", "util_band: 10,20,30\n", "is outside of util_band" },
 	{ "util_band: 10,20,30\n", NULL, NULL },
