@@ -389,6 +389,10 @@ def test_clock_steps_while_we_wait(machine, tmp_path, build):
     h.wait("held", 2)
     assert 0.8 < time.monotonic() - t0 < 4
     assert h.stop() < 1.5
+    t0 = time.monotonic()
+    h = m.hold("--for", "2s", LD_PRELOAD=str(shim))
+    assert h.p.wait(8) == 0
+    assert 2 <= time.monotonic() - t0 < 4.5
 
 
 def test_file_system_that_hangs(machine, tmp_path, build):

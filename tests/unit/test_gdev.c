@@ -3,6 +3,8 @@
 /*
  * One device in the guard, from what is seen to what its holder is told. There is no driver: looks
  * are made up, the holder is a child that waits and the other end of its socket is ours.
+ *
+ * All of it happens while the wall clock jumps about: no state, wait or back-off may depend on it.
  */
 
 #include <errno.h>
@@ -11,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -27,6 +31,25 @@
 
 #define GIBS	(1ULL << 30)
 #define STRANGE 4100000 /* above the kernel's limit of PIDs, plausible to a driver */
+
+/* In place of the C library's: every reading of the wall clock is a year off, to and fro. */
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	static _Atomic unsigned int n;
+	const time_t year = (time_t)365 * 24 * 3600;
+	long r = syscall(SYS_clock_gettime, id, ts);
+
+	if (id == CLOCK_REALTIME)
+		ts->tv_sec += n++ % 2 ? year : -year;
+	return (int)r;
+}
+
+static void test_wall_clock_jumps(void **state)
+{
+	uint64_t a = clock_wall_ns(), b = clock_wall_ns();
+
+	assert_true((a > b ? a - b : b - a) > NS_PER_S * 3600);
+}
 
 struct world {
 	struct guard *g;
@@ -609,6 +632,7 @@ int main(void)
 		TEST(test_load_is_left_alone_after_a_rest),
 		TEST(test_no_hold_while_ending),
 		TEST(test_unfit),
+		cmocka_unit_test(test_wall_clock_jumps),
 		TEST(test_look_from_before_the_end),
 		TEST(test_ignored_process),
 		TEST(test_holder_does_not_answer),
