@@ -441,9 +441,10 @@ static json_t *processes_json(const struct sim_machine *m, int dev)
 		uint64_t bytes = p->pid ? sim_proc_bytes(m, p, dev) : 0;
 
 		if (bytes)
-			(void)json_array_append_new(
-				list, json_pack("{s:i, s:I, s:b}", "pid", p->pid, "bytes",
-						(json_int_t)bytes, "neighbour", p->neighbour));
+			(void)json_array_append_new(list, json_pack("{s:i, s:I, s:b}", "pid",
+								    (int)sim_proc_pid(m, p),
+								    "bytes", (json_int_t)bytes,
+								    "neighbour", p->neighbour));
 	}
 	return list;
 }

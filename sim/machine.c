@@ -7,6 +7,11 @@
  * so whoever looks at the machine first forgets the dead (sim_reap): a process is gone when its PID
  * is gone, when another process has it (start time), or when it is a zombie without living threads,
  * since the real driver also frees at exit and not at wait().
+ *
+ * That reads /proc, which tells nothing of a process in another PID namespace. So each has a lock
+ * on its byte of the file `locks` (POSIX: the kernel lets go of it with the process, a fork does
+ * not have it, and it says whose it is in the reader's own numbers). Nobody ever closes that file,
+ * since that would drop the lock as well.
  */
 #include "machine.h"
 
@@ -241,7 +246,10 @@ static int proc_stat_read(pid_t pid, struct proc_stat *ret)
 	ssize_t n;
 	int fd;
 
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (pid == getpid()) /* the mounted /proc may be that of another PID namespace */
+		(void)snprintf(path, sizeof(path), "/proc/self/stat");
+	else
+		(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -260,11 +268,81 @@ static int proc_stat_read(pid_t pid, struct proc_stat *ret)
 	return 0;
 }
 
-static bool proc_alive(const struct sim_proc *p)
+/* Where the caller is. */
+struct world {
+	uint64_t pid_ns;
+	bool proc_fits; /* /proc shows this namespace */
+};
+
+static struct world world_here(void)
+{
+	struct world w = { 0 };
+	struct stat st;
+	char self[32], pid[32];
+	ssize_t n = readlink("/proc/self", self, sizeof(self) - 1);
+
+	if (stat("/proc/self/ns/pid", &st) == 0)
+		w.pid_ns = st.st_ino;
+	self[n > 0 ? n : 0] = '\0';
+	(void)snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	w.proc_fits = strcmp(self, pid) == 0;
+	return w;
+}
+
+/* The file of the locks, opened once and never closed. Negative: there is none. */
+static int locks_fd(const struct sim_machine *m)
+{
+	static int fd = -1;
+	char path[300];
+
+	if (fd < 0) {
+		(void)snprintf(path, sizeof(path), "%s/locks", m->dir);
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	}
+	return fd;
+}
+
+static struct flock lock_of(const struct sim_machine *m, const struct sim_proc *p)
+{
+	return (struct flock){
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = p - m->procs, .l_len = 1
+	};
+}
+
+/* Somebody has p's lock. *ret_pid: who, 0 where that cannot be said here. */
+static bool is_locked(const struct sim_machine *m, const struct sim_proc *p, pid_t *ret_pid)
+{
+	struct flock lock = lock_of(m, p);
+
+	*ret_pid = 0;
+	if (fcntl(locks_fd(m), F_GETLK, &lock) < 0)
+		return true; /* nobody can say that it is gone */
+	if (lock.l_type == F_UNLCK)
+		return false;
+	*ret_pid = lock.l_pid > 0 ? lock.l_pid : 0;
+	return true;
+}
+
+pid_t sim_proc_pid(const struct sim_machine *m, const struct sim_proc *p)
+{
+	struct world here = world_here();
+	pid_t pid;
+
+	if (p->pid_ns == here.pid_ns)
+		return p->pid;
+	return is_locked(m, p, &pid) ? pid : 0;
+}
+
+static bool proc_alive(const struct sim_machine *m, const struct sim_proc *p,
+		       const struct world *here)
 {
 	struct proc_stat st;
-	int r = proc_stat_read(p->pid, &st);
+	pid_t pid;
+	int r;
 
+	if (p->pid_ns != here->pid_ns || (!here->proc_fits && p->pid != getpid()))
+		return is_locked(m, p, &pid);
+	r = proc_stat_read(p->pid, &st);
 	if (r < 0)
 		return r != -ENOENT && r != -ESRCH;
 	if (st.start_ticks != p->start_ticks)
@@ -303,14 +381,16 @@ static void proc_forget(struct sim_machine *m, struct sim_proc *p)
 void sim_reap(struct sim_machine *m, bool force)
 {
 	uint64_t now = sim_now_ns();
+	struct world here;
 
 	if (!force && now - m->reaped_ns < 1000000)
 		return;
 	m->reaped_ns = now;
+	here = world_here();
 	for (int i = 0; i < SIM_PROC_MAX; i++) {
 		struct sim_proc *p = &m->procs[i];
 
-		if (p->pid && !proc_alive(p))
+		if (p->pid && !proc_alive(m, p, &here))
 			proc_forget(m, p);
 	}
 }
@@ -318,11 +398,13 @@ void sim_reap(struct sim_machine *m, bool force)
 struct sim_proc *sim_proc(struct sim_machine *m, pid_t pid, bool create)
 {
 	struct sim_proc *spare = NULL;
+	struct world here = world_here();
 	struct proc_stat st;
+	struct flock lock;
 	const char *neighbour;
 
 	for (int i = 0; i < SIM_PROC_MAX; i++) {
-		if (m->procs[i].pid == pid)
+		if (m->procs[i].pid == pid && m->procs[i].pid_ns == here.pid_ns)
 			return &m->procs[i];
 		if (!m->procs[i].pid && !spare)
 			spare = &m->procs[i];
@@ -331,7 +413,10 @@ struct sim_proc *sim_proc(struct sim_machine *m, pid_t pid, bool create)
 		return NULL;
 	neighbour = getenv("TENURE_SIM_NEIGHBOUR");
 	memset(spare, 0, sizeof(*spare));
+	lock = lock_of(m, spare);
+	(void)fcntl(locks_fd(m), F_SETLK, &lock);
 	spare->pid = (int32_t)pid;
+	spare->pid_ns = here.pid_ns;
 	spare->start_ticks = st.start_ticks;
 	spare->neighbour = neighbour && *neighbour == '1';
 	return spare;

@@ -28,7 +28,7 @@
 #include "timing.h"
 
 #define SIM_MAGIC     0x6d69736572756e74ULL /* "tnuresim" */
-#define SIM_VERSION   1
+#define SIM_VERSION   2
 #define SIM_DEV_MAX   64 /* cards and MIG instances together */
 #define SIM_PROC_MAX  256
 #define SIM_BUSY_MAX  4096 /* remembered launches of one device: over 1 s of 1 ms kernels */
@@ -97,7 +97,8 @@ struct sim_use {
 };
 
 struct sim_proc {
-	int32_t pid; /* 0: free slot */
+	int32_t pid;	 /* 0: free slot; as its own PID namespace has it */
+	uint64_t pid_ns; /* which that is: inode of /proc/self/ns/pid */
 	bool neighbour;
 	uint64_t start_ticks; /* field 22 of /proc/PID/stat */
 	struct sim_use use[SIM_DEV_MAX];
@@ -172,6 +173,9 @@ int sim_fault(struct sim_machine *m, const char *function);
 void sim_reap(struct sim_machine *m, bool force);
 /* The slot of pid, NULL where it has none. With create: registered, NULL only when full. Locked. */
 struct sim_proc *sim_proc(struct sim_machine *m, pid_t pid, bool create);
+
+/* Its PID as the caller's PID namespace has it; 0: it has none there. Locked. */
+pid_t sim_proc_pid(const struct sim_machine *m, const struct sim_proc *p);
 
 /* Devices by number. A card's figures include its MIG instances. All locked. */
 bool sim_is_card_of(const struct sim_machine *m, int dev, int member);

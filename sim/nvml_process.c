@@ -22,7 +22,7 @@ bool nv_pid_seen(const struct sim_machine *m, const struct sim_proc *p, unsigned
 	const char *env = getenv("TENURE_SIM_NEIGHBOUR");
 	bool neighbour = env && *env == '1';
 
-	*ret_pid = (unsigned int)p->pid;
+	*ret_pid = (unsigned int)sim_proc_pid(m, p);
 	switch (m->pid_mode) {
 	case SIM_PIDS_HOST:
 		*ret_pid += SIM_PID_OFFSET;
@@ -32,7 +32,7 @@ bool nv_pid_seen(const struct sim_machine *m, const struct sim_proc *p, unsigned
 	case SIM_PIDS_NONE:
 		return false;
 	default:
-		return true;
+		return *ret_pid > 0; /* the driver shows each namespace its own numbers */
 	}
 }
 

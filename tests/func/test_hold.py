@@ -61,6 +61,21 @@ def test_hold_and_yield(machine):
     assert m.empty()
 
 
+def test_newcomer_in_a_pid_namespace_of_its_own(machine):
+    unshare = ["unshare", "-pf", "--kill-child"]
+    if subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        pytest.skip("needs unshare -p")
+    m = machine(gpus=1)
+    h = m.hold()
+    h.held(0)
+    new = subprocess.Popen([*unshare, m.newcomer_path, "--take", "90%", "--stay", "2"], env=m.env,
+                           stdout=subprocess.PIPE, text=True)
+    e = h.next("yield", gpu=0)
+    assert str(e["pid"]) in m.children(new.pid)
+    assert json.loads(new.communicate(timeout=10)[0])["result"] == 0
+    h.held(0)
+
+
 def test_the_newcomer_keeps_the_device_while_it_stays(machine):
     m = machine(gpus=1)
     h = m.hold()

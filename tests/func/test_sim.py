@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from holdlib import GIB, Machine, wait_for
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -410,3 +412,30 @@ time.sleep(0.01)
 assert n.pids(h) == [] and n.used(h) == 615 << 20
 assert subprocess.run([SIM + "/newcomer"], stdout=subprocess.DEVNULL).returncode == 0
 """)
+
+
+@pytest.mark.parametrize("proc", [(), ("--mount-proc",)], ids=["proc of outside", "proc of its own"])
+def test_process_of_another_pid_namespace(build, env, tmp_path, proc):
+    """Its memory stays until it dies, whoever looks, and lists show it under the reader's number."""
+    unshare = ["unshare", "-pf", "--kill-child", *proc]
+    if subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        pytest.skip("needs unshare -p")
+    m = Machine(build, env, tmp_path, gpus=1, speed=0)
+    try:
+        p = subprocess.Popen([*unshare, m.newcomer_path, "--take", "10G", "--stay", "60"],
+                             env=m.env, stdout=subprocess.DEVNULL)
+        wait_for(lambda: m.used()[0] > 10 * GIB)
+        m.newcomer("--take", "1G")  # one that looks, too
+        assert m.used()[0] > 10 * GIB
+        inner = int(m.children(p.pid)[0])
+        assert [q["pid"] for q in m.show()["devices"][0]["processes"]] == [inner]
+        # From inside another one, which sees neither.
+        r = subprocess.run([*unshare, m.tenure, "sim", "ctl", "show", "--json"], env=m.env,
+                           capture_output=True, text=True, timeout=20)
+        d = json.loads(r.stdout)["devices"][0]
+        assert d["used_bytes"] > 10 * GIB and [q["pid"] for q in d["processes"]] == [0]
+        os.kill(inner, signal.SIGKILL)
+        p.wait(5)
+        wait_for(lambda: m.used()[0] == 0, 2)
+    finally:
+        m.close()
