@@ -173,7 +173,7 @@ def test_newcomer_while_cuda_starts(machine, init_ms):
     for name in ("init-warm", "init-cold", "init-card-cold"):
         m.ctl("timing", name, init_ms * 1000000)
     h = m.hold("--load", "none")
-    h.next("start")
+    h.next("starting")
     m.ctl("unhang")
     h.next("yield", pid=new.pid)
     end = time.monotonic() + 0.5
@@ -363,7 +363,7 @@ def test_memory_of_which_nothing_is_left(machine):
     h = m.hold("--memory", f"all-{total // GIB - 6}G", "--idle-below", "10G")
     h.next("start")
     m.wait_state(0, "idle", reason="nothing to hold")
-    assert not h.seen("start", gpu=0) and not h.seen("failed")
+    assert not h.seen("starting") and not h.seen("failed")
     m.ctl("foreign-memory", 0, "0")
     assert h.held(0)[0]["bytes"] < 7 * GIB
 
