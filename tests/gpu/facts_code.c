@@ -3,6 +3,7 @@
 /* CUDA in this process: kernels, streams, memory in pieces, the end of the context. */
 #include "facts.h"
 
+#include <stdio.h>
 #include <time.h>
 
 static const char ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
@@ -89,14 +90,14 @@ void fact_vmm(void)
 	ok(good && cuda.cuMemAddressFree(p, size) == CUDA_SUCCESS, "the address can be given back");
 }
 
-/* Milliseconds for freeing n pieces of size; negative: they cannot be had. */
-static double free_time(int n, size_t size)
+/* Milliseconds for freeing n pieces of size; negative: they cannot be had, and *why. */
+static double free_time(int n, size_t size, CUresult *why)
 {
 	static CUdeviceptr p[256];
 	double t0;
 	int got = 0;
 
-	while (got < n && cuda.cuMemAlloc_v2(&p[got], size) == CUDA_SUCCESS)
+	while (got < n && (*why = cuda.cuMemAlloc_v2(&p[got], size)) == CUDA_SUCCESS)
 		got++;
 	(void)cuda.cuCtxSynchronize();
 	t0 = now_ms();
@@ -108,15 +109,18 @@ static double free_time(int n, size_t size)
 void fact_few_pieces(void)
 {
 	size_t avail = 0, total = 0, all;
+	CUresult info = cuda.cuMemGetInfo_v2(&avail, &total), why = CUDA_SUCCESS;
+	char reason[96];
 	double few, many;
 
-	(void)cuda.cuMemGetInfo_v2(&avail, &total);
 	all = avail / 2 < 16 * GIB ? avail / 2 : 16 * GIB;
-	few = free_time(4, all / 4);
-	many = free_time(256, all / 256);
+	few = free_time(4, all / 4, &why);
+	many = few < 0 ? few : free_time(256, all / 256, &why);
+	(void)snprintf(reason, sizeof(reason),
+		       "the pieces cannot be had: error %d, info %d, %zu of %zu MiB free", why,
+		       info, avail / (size_t)MIB, total / (size_t)MIB);
 	if (few < 0 || many < 0)
-		skip("few pieces are freed faster",
-		     avail ? "the pieces cannot be had" : "no context, or no free memory");
+		skip("few pieces are freed faster", reason);
 	else if (many < 5)
 		skip("few pieces are freed faster", "too quick to tell");
 	else
