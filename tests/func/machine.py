@@ -88,7 +88,7 @@ class Machine:
         values = tmp / f"env-{time.monotonic_ns()}"
         self.p = subprocess.Popen(
             [self.tenure, "sim", *map(str, options), "--", "sh", "-c",
-             f"env -0 > {values}.new && mv {values}.new {values}; exec sleep 600"],
+             f"env -0 > {values}.new && mv {values}.new {values}; exec sleep 7200"],
             env={**env, "TMPDIR": str(tmp)}, start_new_session=True)
         assert wait_for(values.exists)
         self.env = dict(v.split("=", 1) for v in values.read_text().split("\0") if v)
