@@ -79,17 +79,6 @@ void treap_remove(struct treap *t, struct treap_node *n)
 	*n = (struct treap_node){ 0 };
 }
 
-void treap_reweigh(struct treap *t, struct treap_node *n, uint32_t weight)
-{
-	uint64_t change = (uint64_t)weight - n->weight;
-
-	for (struct treap_node *at = t->root; at != n;
-	     at = t->cmp(n, at) < 0 ? at->left : at->right)
-		at->sum += change;
-	n->weight = weight;
-	update(n);
-}
-
 struct treap_node *treap_first(const struct treap *t)
 {
 	struct treap_node *n = t->root;

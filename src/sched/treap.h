@@ -38,8 +38,6 @@ static inline bool treap_linked(const struct treap_node *n)
 void treap_insert(struct treap *t, struct treap_node *n, uint32_t weight);
 /* n is in t. */
 void treap_remove(struct treap *t, struct treap_node *n);
-/* n is in t: change what it weighs. */
-void treap_reweigh(struct treap *t, struct treap_node *n, uint32_t weight);
 struct treap_node *treap_first(const struct treap *t);
 /* The nearest node after or before key, which need not be in the tree; NULL when there is none. */
 struct treap_node *treap_after(const struct treap *t, const struct treap_node *key);
@@ -47,6 +45,8 @@ struct treap_node *treap_before(const struct treap *t, const struct treap_node *
 /* The weight of all nodes before key. */
 uint64_t treap_sum_before(const struct treap *t, const struct treap_node *key);
 
-#define treap_item(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
+/* The struct that the node is in; a const node gives a struct that may be written, as in memchr().
+ */
+#define treap_item(node, type, member) ((type *)((uintptr_t)(node)-offsetof(type, member)))
 
 #endif

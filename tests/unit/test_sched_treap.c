@@ -53,8 +53,6 @@ static void step(struct treap *t, struct item *it, unsigned int r)
 
 	if (!it->in)
 		treap_insert(t, &it->node, weight);
-	else if (r % 3 == 0)
-		treap_reweigh(t, &it->node, weight);
 	else
 		treap_remove(t, &it->node);
 	it->in = treap_linked(&it->node);

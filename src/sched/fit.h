@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SCHED_FIT_H
+#define TENURE_SCHED_FIT_H
+
+/*
+ * Whether what a task asks of one device is there. The rules are one table, looked through in
+ * order; the first that is broken is the cause that people are shown.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sched_cause {
+	CAUSE_NONE,	/* it fits */
+	CAUSE_EXCLUDED, /* not selected */
+	CAUSE_LEFT,	/* left for others */
+	CAUSE_UNSEEN,
+	CAUSE_MODEL,
+	CAUSE_SMALL,   /* it never has so much memory */
+	CAUSE_FOREIGN, /* somebody else uses it */
+	CAUSE_LENT,    /* lent by the guard to something that this queue does not know */
+	CAUSE_OURS,    /* our tasks are there, and it or they want to be alone */
+	CAUSE_PYTHON,  /* another Python process of the owner's */
+	CAUSE_PROCESS, /* one process at a time, and there is one */
+	CAUSE_BLIND,   /* how much memory is free is not known */
+	CAUSE_MEMORY,  /* not enough is free */
+	CAUSE_KEPT,    /* it would fit, but an earlier task waits for the device */
+	CAUSE_MAX
+};
+
+/* A device, as it is or as it would be without some of our tasks. */
+struct fit_dev {
+	enum sched_cause shut; /* EXCLUDED, LEFT, UNSEEN or NONE */
+	bool foreign;
+	bool lent; /* to something that is not ours */
+	bool one_process, own_python, mem_known;
+	uint64_t total_bytes;
+	int64_t room_bytes; /* free now, without our holder, less what is promised; negative where
+			       others took what we had promised */
+	unsigned int runs;  /* of our tasks there */
+	unsigned int alone; /* of them, that want to be alone */
+};
+
+struct shape;
+
+/* model_ok: the device's model is one that the shape asks for. */
+enum sched_cause fit_check(const struct shape *s, const struct fit_dev *d, bool model_ok);
+/* Whether a cause lasts as long as the machine is as it is, whoever uses it. */
+bool fit_is_fixed(enum sched_cause cause);
+/* One of the names or patterns, separated by commas, matches; a name matches as a part of the
+ * model, capitals or not. "" matches everything. */
+bool fit_model(const char *patterns, const char *model);
+
+#endif

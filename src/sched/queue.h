@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SCHED_QUEUE_H
+#define TENURE_SCHED_QUEUE_H
+
+/*
+ * The tasks that wait and those that run, indexed so that a plan costs the same however many wait.
+ *
+ *	q = sched_queue_new();
+ *	lane = sched_lane(q, "train");
+ *	sched_add(q, &task, &e); ...           from the spool; sched_adopt() what runs already
+ *	sched_plan(q, &view, &out);            plan.h: what it says is in force at once
+ *	    carry out out.actions
+ *	sched_started(), sched_used()          as it becomes known
+ *	sched_end() or sched_requeue()         when the task's tree is gone and its devices are free
+ *
+ * A START makes the task a running one in the queue; when it cannot be carried out, requeue it.
+ * Nothing here reads a clock or allocates for a plan, beyond what the first plans leave for the
+ * next ones. Changing one task costs O(log n). Not for several threads.
+ *
+ * Errors: 0 or a negative errno; -ENOENT where the ref is not waiting or not running, as the
+ * function's comment says.
+ */
+
+#include "base/err.h"
+#include "sched/types.h"
+
+struct sched_queue;
+
+struct sched_queue *sched_queue_new(void);
+struct sched_queue *sched_queue_free(struct sched_queue *q);
+
+/* The handle of a lane, made on first use; never 0, valid as long as the queue. */
+uint32_t sched_lane(struct sched_queue *q, const char *name);
+/* So many of its tasks run at once: 1 unless set; 0 is taken as 1. */
+void sched_lane_width(struct sched_queue *q, uint32_t lane, uint32_t width);
+/* Nothing of the lane starts; reason is what `why` shows, NULL ends the pause. */
+void sched_lane_pause(struct sched_queue *q, uint32_t lane, const char *reason);
+
+/* The task, whose strings are copied, waits. -EEXIST, -EINVAL with the reason in e. */
+int sched_add(struct sched_queue *q, const struct sched_task *t, struct err *e);
+/* A waiting task has other values now; what a batch has started already stays started, so element
+ * and n_elements of a batch are not looked at. -ENOENT when it does not wait, -EINVAL. */
+int sched_change(struct sched_queue *q, const struct sched_task *t, struct err *e);
+/* A waiting task, or all that waits of a batch. -ENOENT */
+int sched_remove(struct sched_queue *q, struct sched_ref ref);
+/* One element that waits in a batch is taken out of it. -ENOENT */
+int sched_remove_element(struct sched_queue *q, struct sched_ref ref);
+/* The note is shown by `why` behind the reason ("taken by bob (PID 9)"); NULL removes it. -ENOENT
+ */
+int sched_note(struct sched_queue *q, struct sched_ref ref, const char *note);
+/* The task as it waits or runs. Its model is valid until the next change of the queue. -ENOENT */
+int sched_get(const struct sched_queue *q, struct sched_ref ref, struct sched_task *ret);
+
+/* A task that runs already, after a restart. started_ns may be in the past. -EEXIST, -EINVAL */
+int sched_adopt(struct sched_queue *q, const struct sched_task *t, struct devset devices,
+		uint64_t started_ns, struct err *e);
+/* It runs since now, so that its time-out counts from here. -ENOENT when it does not run. */
+int sched_started(struct sched_queue *q, struct sched_ref ref, uint64_t now_ns, uint64_t grace_ms);
+/*
+ * What a running task has allocated on a device; what it was promised beyond that is kept for it.
+ * UINT64_MAX: all that it will ever take (where nobody can see whose memory is whose). -ENOENT
+ */
+int sched_used(struct sched_queue *q, struct sched_ref ref, unsigned int slot, uint64_t bytes);
+/* A running task is gone for good, and its devices are free. -ENOENT */
+int sched_end(struct sched_queue *q, struct sched_ref ref);
+/*
+ * A running task is gone and waits again at its old place: not before then (0 = at once), with so
+ * much memory (0 = as before). note as in sched_note(). -ENOENT
+ */
+int sched_requeue(struct sched_queue *q, struct sched_ref ref, uint64_t not_before_ns,
+		  uint64_t mem_bytes, const char *note);
+
+struct sched_counts {
+	size_t entries;	  /* waiting; a batch is one */
+	uint64_t waiting; /* its elements counted */
+	size_t running;
+	size_t shapes; /* what a plan looks at */
+};
+
+struct sched_counts sched_count(const struct sched_queue *q);
+
+#endif

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The planner's rules, one by one, in virtual time. */
+
+#include "sched_bench.h"
+
+#define T(...) ((struct sched_task){ __VA_ARGS__ })
+
+static struct bench b;
+
+static void expect(const char *actions)
+{
+	assert_string_equal(bench_plan(&b), actions);
+}
+
+static void test_order(void **state)
+{
+	bench_open(&b, 1);
+	bench_add(&b, T(.id = 1, .gpus = 1));
+	bench_add(&b, T(.id = 2, .gpus = 1, .priority = -5));
+	bench_add(&b, T(.id = 3, .gpus = 1));
+	bench_add(&b, T(.id = 4, .gpus = 1, .preemptible = true, .priority = -9));
+	expect("start 2 0");
+	expect("");
+	for (uint64_t done = 2, next = 1; next <= 4; next += next == 1 ? 2 : 1) {
+		char text[32];
+
+		assert_int_equal(sched_end(b.q, ref(done)), 0);
+		snprintf(text, sizeof(text), "start %llu 0", (unsigned long long)next);
+		expect(text);
+		done = next;
+	}
+	bench_close(&b);
+}
+
+static void test_ten_on_ten_at_once(void **state)
+{
+	bench_open(&b, 10);
+	for (uint64_t i = 1; i <= 12; i++)
+		bench_add(&b, T(.id = i, .gpus = 1));
+	(void)bench_plan(&b);
+	assert_int_equal(b.out.n, 10);
+	assert_int_equal(sched_count(b.q).waiting, 2);
+	bench_close(&b);
+}
+
+static void test_batch_is_one_entry(void **state)
+{
+	bench_open(&b, 3);
+	bench_add(&b, T(.id = 1, .element = 1, .n_elements = 100000, .gpus = 1));
+	assert_int_equal(sched_count(b.q).entries, 1);
+	expect("start 1.1 0; start 1.2 1; start 1.3 2");
+	assert_int_equal(sched_count(b.q).waiting, 99997);
+	assert_int_equal(sched_remove_element(b.q, (struct sched_ref){ 1, 4 }), 0);
+	assert_int_equal(sched_remove_element(b.q, (struct sched_ref){ 1, 6 }), 0);
+	assert_int_equal(sched_remove_element(b.q, (struct sched_ref){ 1, 6 }), -ENOENT);
+	assert_int_equal(sched_requeue(b.q, (struct sched_ref){ 1, 2 }, 0, 0, NULL), 0);
+	expect("start 1.2 1");
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 1 }), 0);
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 3 }), 0);
+	expect("start 1.5 0; start 1.7 2");
+	assert_int_equal(sched_remove(b.q, ref(1)), 0);
+	assert_int_equal(sched_count(b.q).waiting, 0);
+	bench_close(&b);
+}
+
+static void test_array_limit(void **state)
+{
+	bench_open(&b, 4);
+	bench_add(&b, T(.id = 1, .element = 1, .n_elements = 9, .gpus = 1, .array_limit = 2));
+	bench_add(&b, T(.id = 2, .gpus = 1));
+	expect("start 1.1 0; start 1.2 1; start 2 2");
+	/* An element in its back-off is not in the way of the others. */
+	assert_int_equal(sched_requeue(b.q, (struct sched_ref){ 1, 1 }, 5 * NS_PER_S, 0, NULL), 0);
+	expect("start 1.3 0");
+	assert_int_equal(b.out.next_ns, 5 * NS_PER_S);
+	b.view.now_ns = 5 * NS_PER_S;
+	expect("");
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 2 }), 0);
+	expect("start 1.1 1");
+	bench_close(&b);
+}
+
+static void test_lane_is_serial(void **state)
+{
+	bench_open(&b, 4);
+
+	uint32_t lane = sched_lane(b.q, "train");
+
+	assert_int_equal(sched_lane(b.q, "train"), lane);
+	for (uint64_t i = 1; i <= 4; i++)
+		bench_add(&b, T(.id = i, .gpus = 1, .lane = lane));
+	expect("start 1 0");
+	sched_lane_width(b.q, lane, 2);
+	expect("start 2 1");
+	/* The lane waits for a head in its back-off; a paused task is passed. */
+	assert_int_equal(sched_requeue(b.q, ref(1), 9 * NS_PER_S, 0, NULL), 0);
+	expect("");
+	b.view.now_ns = 9 * NS_PER_S;
+	sched_lane_pause(b.q, lane, "by hand");
+	expect("");
+	sched_lane_pause(b.q, lane, NULL);
+	expect("start 1 0");
+	assert_int_equal(sched_end(b.q, ref(1)), 0);
+	assert_int_equal(
+		sched_change(b.q, &T(.id = 3, .order = 3, .lane = lane, .paused = true), NULL), 0);
+	expect("start 4 0");
+	bench_close(&b);
+}
+
+/* Lanes take turns; what has no lane keeps its age. */
+static void test_lanes_rotate(void **state)
+{
+	static const char *const expected[] = { "start 1 0", "start 11 0", "start 21 0",
+						"start 2 0", "start 12 0", "start 22 0",
+						"start 3 0", "start 13 0", "start 23 0",
+						"start 40 0" };
+	uint64_t last = 0;
+
+	bench_open(&b, 1);
+	for (uint64_t i = 1; i <= 3; i++)
+		for (uint64_t lane = 0; lane < 3; lane++)
+			bench_add(&b,
+				  T(.id = lane * 10 + i, .gpus = 1,
+				    .lane = sched_lane(b.q, lane ? lane > 1 ? "c" : "b" : "a")));
+	bench_add(&b, T(.id = 40, .gpus = 1));
+	for (size_t i = 0; i < 10; i++) {
+		if (last)
+			assert_int_equal(sched_end(b.q, ref(last)), 0);
+		expect(expected[i]);
+		last = b.out.actions[0].ref.id;
+	}
+	bench_close(&b);
+}
+
+static void test_aside(void **state)
+{
+	struct sched_task waits = T(.id = 2, .order = 2, .gpus = 1, .dep = SCHED_DEP_WAIT);
+
+	bench_open(&b, 4);
+	bench_add(&b, T(.id = 1, .gpus = 1, .begin_wall_ns = 100));
+	bench_add(&b, waits);
+	bench_add(&b, T(.id = 3, .gpus = 1, .dep = SCHED_DEP_NEVER));
+	expect("");
+	assert_int_equal(b.out.next_wall_ns, 100);
+	waits.dep = SCHED_DEP_READY;
+	assert_int_equal(sched_change(b.q, &waits, NULL), 0);
+	expect("start 2 0");
+	/* The monotonic clock has no say in it, and a step back does not undo it. */
+	b.view.now_ns = UINT64_MAX / 2;
+	expect("");
+	b.view.now_wall_ns = 100;
+	expect("start 1 1");
+	assert_int_equal(sched_requeue(b.q, ref(1), 0, 0, NULL), 0);
+	b.view.now_wall_ns = 0;
+	expect("start 1 1");
+	bench_close(&b);
+}
+
+static void test_devices_that_are_not_used(void **state)
+{
+	bench_open(&b, 6);
+	b.d[0].state = SCHED_DEV_LEFT;
+	b.d[1].state = SCHED_DEV_UNSEEN;
+	b.d[2].state = SCHED_DEV_EXCLUDED;
+	b.d[3].foreign = "alice (PID 77)";
+	b.d[4].state = SCHED_DEV_LENT;
+	b.view.policy.leave = 1;
+	bench_add(&b, T(.id = 1, .gpus = 1));
+	bench_add(&b, T(.id = 2, .gpus = 1, .rules = SCHED_RULES_COMPETE, .mem_bytes = GIB));
+	expect("start 2 3");
+	b.view.policy.leave = 0;
+	expect("start 1 5");
+	bench_close(&b);
+}
+
+static void test_shared_memory(void **state)
+{
+	bench_open(&b, 2);
+	for (uint64_t i = 1; i <= 5; i++)
+		bench_add(&b, T(.id = i, .gpus = 1, .shared = true, .mem_bytes = 30 * GIB));
+	/* Promised counts at once; the first device is filled before the next is opened. */
+	expect("start 1 0; start 2 0; start 3 1; start 4 1");
+	assert_int_equal(sched_end(b.q, ref(1)), 0);
+	/* What 2 has allocated is seen as not free, and not counted twice. */
+	b.d[0].free_bytes = 52 * GIB;
+	assert_int_equal(sched_used(b.q, ref(2), 0, 28 * GIB), 0);
+	expect("start 5 0");
+	bench_add(&b, T(.id = 6, .gpus = 1, .shared = true, .mem_bytes = 25 * GIB));
+	expect("");
+	b.d[1].exclusive_process = true;
+	assert_int_equal(sched_end(b.q, ref(3)), 0);
+	expect("");
+	bench_close(&b);
+}
+
+static void test_held_memory_counts_as_free(void **state)
+{
+	bench_open(&b, 1);
+	b.d[0].state = SCHED_DEV_HELD;
+	b.d[0].free_bytes = 2 * GIB;
+	b.d[0].hold_bytes = 70 * GIB;
+	bench_add(&b, T(.id = 1, .gpus = 1, .mem_bytes = 75 * GIB));
+	expect("");
+	bench_add(&b, T(.id = 2, .priority = -1, .gpus = 1, .mem_bytes = 72 * GIB));
+	expect("start 2 0");
+	bench_close(&b);
+}
+
+static void test_compete_rules(void **state)
+{
+	bench_open(&b, 2);
+	b.d[0].foreign = "bob";
+	b.d[0].free_bytes = 30 * GIB;
+	b.d[1].own_python = true;
+	for (uint64_t i = 1; i <= 2; i++)
+		bench_add(&b, T(.id = i, .gpus = 1, .mem_bytes = 10 * GIB, .shared = true,
+				.rules = SCHED_RULES_COMPETE, .no_own_python = true));
+	/* Bob does not matter, my own Python does, and so does the first of the two. */
+	expect("start 1 0");
+	bench_close(&b);
+}
+
+static void test_collecting(void **state)
+{
+	bench_open(&b, 4);
+	bench_add(&b, T(.id = 1, .gpus = 1));
+	expect("start 1 0");
+	bench_add(&b, T(.id = 2, .gpus = 4));
+	bench_add(&b, T(.id = 3, .gpus = 1));
+	bench_add(&b, T(.id = 4));
+	/* Nothing passes on a device that the large one needs; what needs none passes. */
+	expect("start 4; reserve 2 1; reserve 2 2; reserve 2 3");
+	expect("");
+	/* A more urgent one takes a reserved device, which ends the reservation. */
+	bench_add(&b, T(.id = 5, .gpus = 1, .priority = -1));
+	expect("start 5 1");
+	assert_int_equal(sched_remove(b.q, ref(2)), 0);
+	expect("start 3 2; unreserve 2 3");
+	bench_close(&b);
+}
+
+static void test_backfill_elsewhere(void **state)
+{
+	bench_open(&b, 3);
+	b.d[2].model = "NVIDIA A10";
+	bench_add(&b, T(.id = 1, .gpus = 1, .model = "h200"));
+	expect("start 1 0");
+	bench_add(&b, T(.id = 2, .gpus = 2, .model = "H200, *B200*"));
+	bench_add(&b, T(.id = 3, .gpus = 1));
+	bench_add(&b, T(.id = 4, .gpus = 8, .model = "H200"));
+	/* 3 may have the A10; 4 is too large for this machine and keeps nothing from anybody. */
+	expect("start 3 2; reserve 2 1");
+	bench_close(&b);
+}
+
+static void test_backfill_by_timeout(void **state)
+{
+	bench_open(&b, 2);
+	bench_add(&b, T(.id = 1, .gpus = 1, .timeout_ms = 60000));
+	expect("start 1 0");
+	bench_add(&b, T(.id = 2, .gpus = 2));
+	bench_add(&b, T(.id = 3, .gpus = 1, .timeout_ms = 60001));
+	bench_add(&b, T(.id = 4, .gpus = 1, .timeout_ms = 60000));
+	/* 1 may end before its time-out, so strictly nothing may pass. */
+	expect("reserve 2 1");
+	b.view.policy.backfill_timeout = true;
+	expect("start 4 1");
+	bench_close(&b);
+}
+
+static void test_preempt(void **state)
+{
+	bench_open(&b, 3);
+	for (uint64_t i = 1; i <= 3; i++)
+		bench_add(&b, T(.id = i, .gpus = 1, .preemptible = true));
+	expect("start 1 0; start 2 1; start 3 2");
+	bench_add(&b, T(.id = 4, .gpus = 1));
+	bench_add(&b, T(.id = 5, .gpus = 1));
+	expect("preempt 1; preempt 2");
+	expect("");
+	assert_int_equal(sched_requeue(b.q, ref(2), 0, 0, "preempted"), 0);
+	expect("start 4 1");
+	/* One that was preempted does not come back before the one that it made room for. */
+	assert_int_equal(sched_requeue(b.q, ref(1), 0, 0, "preempted"), 0);
+	expect("start 5 0");
+	/* A preemptible one pushes nobody aside; nor does one that would not have enough. */
+	bench_add(&b, T(.id = 6, .gpus = 1, .preemptible = true));
+	bench_add(&b, T(.id = 7, .gpus = 2));
+	expect("");
+	assert_int_equal(sched_end(b.q, ref(4)), 0);
+	expect("preempt 3; reserve 7 1");
+	bench_close(&b);
+}
+
+static void link_pair(unsigned int x, unsigned int y)
+{
+	devset_add(&b.d[x].peers, y);
+	devset_add(&b.d[y].peers, x);
+}
+
+static void test_groups(void **state)
+{
+	bench_open(&b, 8);
+	for (unsigned int i = 0; i < 4; i++)
+		for (unsigned int j = 0; j < i; j++)
+			link_pair(i, j);
+	link_pair(4, 5);
+	link_pair(6, 7);
+	bench_add(&b, T(.id = 1, .gpus = 1));
+	expect("start 1 4");
+	bench_add(&b, T(.id = 2, .gpus = 1));
+	expect("start 2 5");
+	bench_add(&b, T(.id = 3, .gpus = 2));
+	expect("start 3 6 7");
+	bench_add(&b, T(.id = 4, .gpus = 4));
+	expect("start 4 0 1 2 3");
+	bench_close(&b);
+}
+
+static void test_all_gpus(void **state)
+{
+	bench_open(&b, 4);
+	b.d[3].state = SCHED_DEV_LEFT;
+	bench_add(&b, T(.id = 1, .gpus = SCHED_ALL_GPUS));
+	expect("start 1 0 1 2");
+	bench_close(&b);
+	bench_open(&b, 1);
+	bench_add(&b, T(.id = 1, .gpus = SCHED_ALL_GPUS, .model = "a100"));
+	expect("");
+	bench_close(&b);
+}
+
+static void test_cpu_slots(void **state)
+{
+	bench_open(&b, 0);
+	b.view.policy.cpu_slots = 2;
+	for (uint64_t i = 1; i <= 4; i++)
+		bench_add(&b, T(.id = i));
+	expect("start 1; start 2");
+	assert_int_equal(sched_end(b.q, ref(1)), 0);
+	expect("start 3");
+	bench_close(&b);
+}
+
+static void test_small_output(void **state)
+{
+	bench_open(&b, 4);
+	b.out.cap = 1;
+	for (uint64_t i = 1; i <= 2; i++)
+		bench_add(&b, T(.id = i, .gpus = 1));
+	bench_add(&b, T(.id = 3, .gpus = 4));
+	expect("start 1 0");
+	assert_true(b.out.more);
+	expect("start 2 1");
+	expect("reserve 3 2");
+	expect("reserve 3 3");
+	expect("");
+	assert_false(b.out.more);
+	bench_close(&b);
+}
+
+static void test_refused(void **state)
+{
+	struct err e = ERR_INIT;
+
+	bench_open(&b, 1);
+	bench_add(&b, T(.id = 1, .gpus = 1));
+	assert_int_equal(sched_add(b.q, &T(.id = 1), &e), -EEXIST);
+	assert_int_equal(sched_add(b.q, &T(.gpus = 1), &e), -EINVAL);
+	assert_int_equal(sched_add(b.q, &T(.id = 2, .gpus = 129), &e), -EINVAL);
+	assert_int_equal(sched_add(b.q, &T(.id = 2, .lane = 1), &e), -EINVAL);
+	assert_int_equal(sched_add(b.q, &T(.id = 2, .n_elements = 2), &e), -EINVAL);
+	assert_int_equal(sched_change(b.q, &T(.id = 2), &e), -ENOENT);
+	assert_int_equal(sched_end(b.q, ref(1)), -ENOENT);
+	assert_int_equal(sched_remove(b.q, ref(9)), -ENOENT);
+	expect("start 1 0");
+	assert_int_equal(sched_adopt(b.q, &T(.id = 1), (struct devset){ { 0 } }, 0, &e), -EEXIST);
+	bench_close(&b);
+}
+
+static void test_adopted(void **state)
+{
+	struct devset one = { { 0 } };
+
+	bench_open(&b, 2);
+	devset_add(&one, 1);
+
+	uint32_t lane = sched_lane(b.q, "x");
+
+	b.d[1].state = SCHED_DEV_LENT;
+	assert_int_equal(sched_adopt(b.q, &T(.id = 1, .gpus = 1, .lane = lane), one, 0, NULL), 0);
+	bench_add(&b, T(.id = 2, .gpus = 1, .lane = lane));
+	bench_add(&b, T(.id = 3, .gpus = 2));
+	expect("reserve 3 0");
+	assert_int_equal(sched_end(b.q, ref(1)), 0);
+	b.d[1].state = SCHED_DEV_IDLE;
+	expect("start 2 0; reserve 3 1");
+	bench_close(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_ten_on_ten_at_once),
+		cmocka_unit_test(test_batch_is_one_entry),
+		cmocka_unit_test(test_array_limit),
+		cmocka_unit_test(test_lane_is_serial),
+		cmocka_unit_test(test_lanes_rotate),
+		cmocka_unit_test(test_aside),
+		cmocka_unit_test(test_devices_that_are_not_used),
+		cmocka_unit_test(test_shared_memory),
+		cmocka_unit_test(test_held_memory_counts_as_free),
+		cmocka_unit_test(test_compete_rules),
+		cmocka_unit_test(test_collecting),
+		cmocka_unit_test(test_backfill_elsewhere),
+		cmocka_unit_test(test_backfill_by_timeout),
+		cmocka_unit_test(test_preempt),
+		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_all_gpus),
+		cmocka_unit_test(test_cpu_slots),
+		cmocka_unit_test(test_small_output),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_adopted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
