@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+#include "task/shproto.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/enumstr.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+/* What version 1 began with: less than this was never sent. */
+struct shape {
+	uint32_t least;
+	uint32_t size;
+};
+
+#define SHAPE(struct_)                                                                             \
+	{                                                                                          \
+		sizeof(struct_), sizeof(struct_)                                                   \
+	}
+
+static const struct shape shapes[SHMSG_TYPE_MAX] = {
+	[SHMSG_START] = SHAPE(struct shmsg_plain),    [SHMSG_PREPARED] = SHAPE(struct shmsg_status),
+	[SHMSG_GO] = SHAPE(struct shmsg_go),	      [SHMSG_CANCEL] = SHAPE(struct shmsg_plain),
+	[SHMSG_STARTED] = SHAPE(struct shmsg_status), [SHMSG_STOP] = SHAPE(struct shmsg_stop),
+	[SHMSG_ENDED] = SHAPE(struct shmsg_ended),    [SHMSG_ACK] = SHAPE(struct shmsg_plain),
+	[SHMSG_ASK] = SHAPE(struct shmsg_plain),      [SHMSG_STATUS] = SHAPE(struct shmsg_status),
+	[SHMSG_GPU] = SHAPE(struct shmsg_gpu),
+};
+
+static void terminate(union shmsg *m)
+{
+	switch (m->head.type) {
+	case SHMSG_PREPARED:
+	case SHMSG_STARTED:
+	case SHMSG_STATUS:
+		m->status.boot_id[BOOT_ID_MAX - 1] = '\0';
+		m->status.token[TASK_TOKEN_MAX - 1] = '\0';
+		break;
+	case SHMSG_GO:
+		m->go.devices[SHPROTO_DEV_MAX - 1] = '\0';
+		m->go.env[SHPROTO_ENV_MAX - 1] = '\0';
+		break;
+	case SHMSG_ENDED:
+		m->ended.end.text[TASK_TEXT_MAX - 1] = '\0';
+		break;
+	default:
+		break;
+	}
+}
+
+int shmsg_take(union shmsg *m, size_t n)
+{
+	if (n < sizeof(m->head) || m->head.size != n)
+		return -EPROTO;
+	if (m->head.version != SHPROTO_VERSION)
+		return -EPROTONOSUPPORT;
+	if (m->head.type == 0)
+		return -EPROTO;
+	if (m->head.type >= SHMSG_TYPE_MAX)
+		return -ENOMSG;
+
+	const struct shape *s = &shapes[m->head.type];
+
+	if (n < s->least)
+		return -EPROTO;
+	if (n < s->size)
+		(void)memset((char *)m + n, 0, s->size - n);
+	if (m->head.type == SHMSG_GO && m->go.env_bytes > SHPROTO_ENV_MAX)
+		return -EPROTO;
+	terminate(m);
+	return 0;
+}
+
+char *shim_socket_name(char *buf, const char *token)
+{
+	return str_print(buf, SHPROTO_NAME_MAX, "tenure/%u/shim/%s", (unsigned int)geteuid(),
+			 token);
+}
+
+static const char *const state_names[] = {
+	[SHIM_PREPARED] = "prepared", [SHIM_RUNNING] = "running", [SHIM_TRAILING] = "trailing",
+	[SHIM_STOPPING] = "stopping", [SHIM_KILLING] = "killing", [SHIM_ENDED] = "ended",
+};
+_Static_assert(ARRAY_LEN(state_names) == SHIM_STATE_MAX, "a name for every state");
+
+const char *shim_state_name(uint32_t state)
+{
+	return enum_name(state_names, ARRAY_LEN(state_names), state);
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * One scan reads /proc/PID/stat of every process: parent, session and start time in one line that
+ * never waits for the process. Everything else is done on that picture. It is sorted, so that a
+ * parent is found by bisection, and each process is judged once (the marks), however deep the tree.
+ *
+ * Callers: the shim (its own descendants), the agent (orphans of a shim that was killed), sweep.
+ */
+
+#include "task/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "task/shproto.h"
+
+#define ENVIRON_BYTES_MAX (4UL * 1024 * 1024)
+
+static ssize_t read_at(int proc_fd, const char *path, char *buf, size_t size)
+{
+	cleanup_fd int fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+
+	ssize_t n = read(fd, buf, size - 1);
+
+	if (n < 0)
+		return -errno;
+	buf[n] = '\0';
+	return n;
+}
+
+static int read_stat(int proc_fd, pid_t pid, struct tree_proc *ret)
+{
+	char path[32], buf[1024];
+	unsigned long long start;
+
+	(void)str_print(path, sizeof(path), "%d/stat", (int)pid);
+
+	ssize_t n = read_at(proc_fd, path, buf, sizeof(buf));
+
+	if (n < 0)
+		return (int)n;
+
+	/* The name in parentheses may hold spaces and parentheses: fields start after the last. */
+	char *name = strchr(buf, '('), *p = strrchr(buf, ')');
+
+	if (!name || !p ||
+	    sscanf(p + 1,
+		   " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &ret->state, &ret->parent, &ret->session, &start) != 4)
+		return -EIO;
+	*p = '\0';
+	(void)str_copy(ret->comm, sizeof(ret->comm), name + 1);
+	ret->id = (struct proc_id){ .pid = pid, .start = start };
+	return 0;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	pid_t x = ((const struct tree_proc *)a)->id.pid, y = ((const struct tree_proc *)b)->id.pid;
+
+	return (x > y) - (x < y);
+}
+
+static void add(struct tree *t, const struct tree_proc *p)
+{
+	if (t->n == t->room) {
+		t->room = t->room ? 2 * t->room : 256;
+		t->procs = xrealloc(t->procs, t->room, sizeof(*t->procs));
+	}
+	t->procs[t->n++] = *p;
+}
+
+int tree_scan(struct tree *t)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *d;
+
+	if (!dir)
+		return -errno;
+	t->n = 0;
+	while ((d = readdir(dir))) {
+		uint64_t pid;
+		struct tree_proc p;
+
+		if (str_to_u64(d->d_name, &pid) == 0 && read_stat(dirfd(dir), (pid_t)pid, &p) == 0)
+			add(t, &p);
+	}
+	(void)closedir(dir);
+	if (t->n)
+		qsort(t->procs, t->n, sizeof(*t->procs), by_pid);
+	return 0;
+}
+
+const struct tree_proc *tree_find(const struct tree *t, pid_t pid)
+{
+	struct tree_proc key = { .id.pid = pid };
+
+	return t->n ? bsearch(&key, t->procs, t->n, sizeof(key), by_pid) : NULL;
+}
+
+bool tree_descends(const struct tree *t, const struct tree_proc *p, pid_t root)
+{
+	/* The picture is not of one moment: parents may seem to go in a circle. */
+	for (size_t steps = 0; p && steps <= t->n; steps++) {
+		if (p->id.pid == root)
+			return true;
+		p = tree_find(t, p->parent);
+	}
+	return false;
+}
+
+enum mark { MARK_NONE, MARK_OPEN, MARK_IN, MARK_OUT };
+
+/* Whether i is in: by its own mark, or as its nearest marked ancestor. All on the way get it. */
+static enum mark settle(const struct tree *t, enum mark *marks, size_t i)
+{
+	enum mark m = MARK_OUT;
+	size_t at = i;
+
+	for (;;) {
+		if (marks[at] != MARK_NONE) {
+			m = marks[at] == MARK_IN ? MARK_IN : MARK_OUT;
+			break;
+		}
+		marks[at] = MARK_OPEN;
+
+		const struct tree_proc *up = tree_find(t, t->procs[at].parent);
+
+		if (!up)
+			break;
+		at = (size_t)(up - t->procs);
+	}
+	for (at = i; marks[at] == MARK_OPEN || marks[at] == MARK_NONE;) {
+		marks[at] = m;
+
+		const struct tree_proc *up = tree_find(t, t->procs[at].parent);
+
+		if (!up)
+			break;
+		at = (size_t)(up - t->procs);
+	}
+	return m;
+}
+
+/* Keep what is marked or descends from what is. */
+static void keep_marked(struct tree *t, enum mark *marks)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < t->n; i++)
+		marks[i] = settle(t, marks, i);
+	for (size_t i = 0; i < t->n; i++)
+		if (marks[i] == MARK_IN)
+			t->procs[kept++] = t->procs[i];
+	t->n = kept;
+}
+
+void tree_keep_below(struct tree *t, pid_t root)
+{
+	cleanup_free enum mark *marks = xcalloc(t->n + 1, sizeof(*marks));
+	size_t kept = 0;
+
+	for (size_t i = 0; i < t->n; i++)
+		if (t->procs[i].id.pid == root)
+			marks[i] = MARK_IN;
+	keep_marked(t, marks);
+	for (size_t i = 0; i < t->n; i++)
+		if (t->procs[i].id.pid != root)
+			t->procs[kept++] = t->procs[i];
+	t->n = kept;
+}
+
+/* Real user of a process, or -1. Its directory's owner would be root where it must not be read. */
+static uid_t real_uid(pid_t pid)
+{
+	char path[48], buf[1024];
+	unsigned int uid;
+
+	(void)str_print(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (read_at(AT_FDCWD, path, buf, sizeof(buf)) < 0)
+		return (uid_t)-1;
+
+	const char *p = strstr(buf, "\nUid:");
+
+	return p && sscanf(p + 5, "%u", &uid) == 1 ? (uid_t)uid : (uid_t)-1;
+}
+
+bool tree_has_env(pid_t pid, const char *name_value)
+{
+	char path[48];
+	cleanup_free char *env = NULL;
+	size_t len;
+
+	(void)str_print(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	if (fs_read_file(path, ENVIRON_BYTES_MAX, &env, &len, NULL) < 0)
+		return false;
+	for (const char *p = env; p < env + len; p += strlen(p) + 1)
+		if (strcmp(p, name_value) == 0)
+			return true;
+	return false;
+}
+
+/* Everything in a session that a process of the task is in; sessions of others cannot be: the shim
+ * makes one for each task. The session of a process that only inherited the token by hand is told
+ * by its leader, which is older than the task and has no token. */
+static bool session_is_ours(const struct tree *t, const bool *has, const struct tree_proc *p)
+{
+	const struct tree_proc *leader = tree_find(t, p->session);
+
+	if (leader)
+		return has[leader - t->procs];
+	for (size_t i = 0; i < t->n; i++)
+		if (has[i] && t->procs[i].session == p->session)
+			return true;
+	return false;
+}
+
+static void mark_ancestors_out(const struct tree *t, enum mark *marks)
+{
+	const struct tree_proc *p = tree_find(t, getpid());
+
+	for (size_t steps = 0; p && steps <= t->n; steps++) {
+		marks[p - t->procs] = MARK_OUT;
+		p = tree_find(t, p->parent);
+	}
+}
+
+void tree_keep_token(struct tree *t, const char *token)
+{
+	cleanup_free enum mark *marks = xcalloc(t->n + 1, sizeof(*marks));
+	cleanup_free bool *has = xcalloc(t->n + 1, sizeof(*has));
+	cleanup_free char *name_value = xasprintf("%s=%s", TASK_TOKEN_ENV, token);
+	uid_t us = getuid();
+
+	for (size_t i = 0; i < t->n; i++)
+		has[i] = real_uid(t->procs[i].id.pid) == us &&
+			 tree_has_env(t->procs[i].id.pid, name_value);
+	for (size_t i = 0; i < t->n; i++)
+		if (has[i] ||
+		    (session_is_ours(t, has, &t->procs[i]) && real_uid(t->procs[i].id.pid) == us))
+			marks[i] = MARK_IN;
+	mark_ancestors_out(t, marks);
+	keep_marked(t, marks);
+}
+
+void tree_clear(struct tree *t)
+{
+	free(t->procs);
+	*t = (struct tree){ 0 };
+}
+
+int tree_signal(const struct tree_proc *p, int sig)
+{
+	if (p->id.pid <= 1 || p->id.pid == getpid())
+		return -EPERM;
+
+	cleanup_fd int fd = (int)syscall(SYS_pidfd_open, p->id.pid, 0);
+
+	if (fd < 0)
+		return errno == EINVAL ? -ESRCH : -errno;
+	/* From here the descriptor is one process; that it is the right one is seen now. */
+	if (!proc_alive(&p->id))
+		return -ESRCH;
+	if (real_uid(p->id.pid) != getuid())
+		return -EPERM;
+	if (syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+void ender_begin(struct ender *en)
+{
+	ender_clear(en);
+}
+
+void ender_clear(struct ender *en)
+{
+	free(en->told);
+	*en = (struct ender){ 0 };
+}
+
+static bool was_told(const struct ender *en, const struct proc_id *id)
+{
+	for (size_t i = 0; i < en->n_told; i++)
+		if (en->told[i].pid == id->pid && en->told[i].start == id->start)
+			return true;
+	return false;
+}
+
+static void note_told(struct ender *en, const struct proc_id *id)
+{
+	if (en->n_told == en->room) {
+		en->room = en->room ? 2 * en->room : 16;
+		en->told = xrealloc(en->told, en->room, sizeof(*en->told));
+	}
+	en->told[en->n_told++] = *id;
+}
+
+static void end_one(struct ender *en, const struct tree_proc *p, int sig)
+{
+	bool first = !was_told(en, &p->id);
+	int r = first || sig == SIGKILL ? tree_signal(p, sig) : 0;
+
+	if (r == -ESRCH)
+		return;
+	if (r < 0) {
+		en->others++;
+		return;
+	}
+	en->ours++;
+	if (!first)
+		return;
+	note_told(en, &p->id);
+	if (sig == SIGKILL)
+		en->kills++;
+	else
+		(void)tree_signal(p, SIGCONT);
+}
+
+void ender_pass(struct ender *en, const struct tree *t, int sig)
+{
+	/* KILL is counted afresh: it is another thing to be told. */
+	if (sig != en->last_sig)
+		en->n_told = 0;
+	en->last_sig = sig;
+	en->ours = 0;
+	en->others = 0;
+	for (size_t i = 0; i < t->n; i++)
+		if (t->procs[i].state != 'Z' && t->procs[i].state != 'X')
+			end_one(en, &t->procs[i], sig);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_TASK_TREE_H
+#define TENURE_TASK_TREE_H
+
+/*
+ * Find the processes of a task, and signal them, without any privilege.
+ *
+ * A living shim is a child subreaper, so *descent* from it is the whole truth: a child that makes a
+ * session of its own or forks twice comes back to it as its child. Where the shim was killed, its
+ * task's processes hang on init, and are found by the *token* in the environment they were started
+ * with, and then by their descent and their session from there.
+ *
+ *	struct tree t = { 0 };
+ *	r = tree_scan(&t);                     every process of the node, once
+ *	tree_keep_below(&t, pid);              or tree_keep_token(&t, token)
+ *	for (...) tree_signal(&t.procs[i], SIGTERM);
+ *	tree_clear(&t);
+ *
+ * A scan is a picture that is old when it is done: whoever ends a tree repeats scan and signal
+ *until nobody is found (struct ender does it). tree_keep_token() reads environments, which can wait
+ *for the memory of a process that hangs: not for an event loop's thread.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/proc.h"
+
+struct tree_proc {
+	struct proc_id id;
+	pid_t parent;
+	pid_t session;
+	char state; /* R, S, D, Z, ... */
+	char comm[16];
+};
+
+/* Sorted by PID. */
+struct tree {
+	struct tree_proc *procs;
+	size_t n;
+	size_t room;
+};
+
+/* Replace what is in t by all processes of the node, threads not counted. 0 or -errno. */
+int tree_scan(struct tree *t);
+
+/* Keep what descends from root; root itself is not kept. */
+void tree_keep_below(struct tree *t, pid_t root);
+
+/* Keep the processes of our user with TENURE_TASK_TOKEN=token in their environment, what descends
+ * from them, and what of our user is in a session of theirs. Never ourselves or our ancestors. */
+void tree_keep_token(struct tree *t, const char *token);
+
+/* The process of that PID, or NULL. */
+const struct tree_proc *tree_find(const struct tree *t, pid_t pid);
+
+/* p is root or descends from it, in this picture. */
+bool tree_descends(const struct tree *t, const struct tree_proc *p, pid_t root);
+
+/* The process was started with NAME=VALUE; false also where that cannot be read. */
+bool tree_has_env(pid_t pid, const char *name_value);
+
+void tree_clear(struct tree *t);
+
+/*
+ * Signal that very process through a pidfd. 0; -ESRCH: it is gone, or a zombie, or its PID belongs
+ * to another now; -EPERM: it runs as another user, so it is not ours to signal (sudo, a daemon).
+ */
+int tree_signal(const struct tree_proc *p, int sig);
+
+/*
+ * End a tree: first a signal and a grace, then KILL, each as often as somebody new appears.
+ *
+ *	ender_begin(&en);
+ *	every few ms: scan, keep; ender_pass(&en, &t, SIGTERM or SIGKILL); done when en.ours is 0
+ *
+ * The first signal goes once to each process, with SIGCONT behind it, so that a stopped one gets
+ * it. KILL goes to everybody in every pass: a process that has it pending cannot fork any more, so
+ * even one that forks as fast as it can runs out of parents.
+ */
+struct ender {
+	struct proc_id *told; /* have had the first signal */
+	size_t n_told;
+	size_t room;
+	uint32_t kills;	 /* sent in all passes, once for each process */
+	uint32_t ours;	 /* of the last pass: still run and are ours to end */
+	uint32_t others; /* of the last pass: not ours to signal */
+	int last_sig;
+};
+
+void ender_begin(struct ender *en);
+void ender_pass(struct ender *en, const struct tree *t, int sig);
+void ender_clear(struct ender *en);
+
+#endif

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What travels and what is kept: records, descriptions, messages. */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "task/record.h"
+#include "task/shproto.h"
+#include "task/spec.h"
+
+static struct task_record example(void)
+{
+	struct task_record r = { .token = "default-42.1",
+				 .boot_id = "598a7758-31c0-4078-bbe6-54be9c958fe0",
+				 .shim = { 4711, 1ULL << 40 },
+				 .end = { .outcome = TASK_SIGNALLED,
+					  .cause = CAUSE_TIMEOUT,
+					  .signal = 15,
+					  .exit_code = -1,
+					  .leftovers = 4000000000U,
+					  .started_wall_ns = 1795266619820233099ULL,
+					  .run_ns = 1,
+					  .log_cut_bytes = 1ULL << 50,
+					  .gpu_util_permille = 853,
+					  .task_pid = 4712,
+					  .text = "a \"quoted\" \\ text" } };
+
+	return r;
+}
+
+static void record_survives_its_text(void **state)
+{
+	struct task_record r = example(), back;
+	struct err e = ERR_INIT;
+	size_t len;
+	cleanup_free char *text = record_format(&r, &len);
+
+	assert_int_equal(record_parse(text, len, &back, &e), 0);
+	assert_memory_equal(&r, &back, sizeof(r));
+}
+
+static void record_text_with_odd_bytes_stays_json(void **state)
+{
+	struct task_record r = example(), back;
+	struct err e = ERR_INIT;
+	size_t len;
+
+	(void)str_copy(r.end.text, sizeof(r.end.text), "run \xff\xfe\n/x: \x01");
+
+	cleanup_free char *text = record_format(&r, &len);
+
+	assert_int_equal(record_parse(text, len, &back, &e), 0);
+	assert_string_equal(back.end.text, "run ???"
+					   "/x: ?");
+}
+
+static void bad_records_say_what_is_wrong(void **state)
+{
+	static const struct {
+		const char *text, *says;
+	} cases[] = {
+		{ "", "line" },
+		{ "[]", "format 1" },
+		{ "{\"format\": 2}", "format 1" },
+		{ "{\"format\": 1}", "token" },
+		{ "{\"format\": 1, \"token\": \"../x\"}", "token" },
+		{ "{\"format\": 1, \"token\": \"a\", \"exit_code\": \"0\"}", "exit_code" },
+		{ "{\"format\": 1, \"token\": \"a\", \"exit_code\": 4294967296}", "range" },
+		{ "{\"format\": 1, \"token\": \"a\", \"run_ns\": -1}", "range" },
+		{ "{\"format\": 1, \"token\": \"a\", \"outcome\": \"flown\"}", "outcome" },
+		{ "{\"format\": 1, \"token\": \"a\", \"text\": 5}", "text" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct task_record r;
+		struct err e = ERR_INIT;
+
+		assert_true(record_parse(cases[i].text, strlen(cases[i].text), &r, &e) < 0);
+		assert_non_null(strstr(e.text, cases[i].says));
+	}
+}
+
+static void record_files(void **state)
+{
+	char dir[] = "/tmp/tenure-record.XXXXXX";
+	struct task_record r = example(), back;
+	struct err e = ERR_INIT;
+
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(record_read(dir, r.token, &back, &e), -ENOENT);
+	assert_false(record_exists(dir, r.token));
+	for (int sync = 0; sync < 2; sync++) {
+		assert_int_equal(record_write(dir, &r, sync, &e), 0);
+		assert_int_equal(record_read(dir, r.token, &back, &e), 0);
+		assert_memory_equal(&r, &back, sizeof(r));
+	}
+	assert_true(record_exists(dir, r.token));
+
+	/* A file of another name is another task's. */
+	cleanup_free char *from = xasprintf("%s/%s.json", dir, r.token);
+	cleanup_free char *to = xasprintf("%s/b.json", dir);
+
+	assert_int_equal(rename(from, to), 0);
+	assert_int_equal(record_read(dir, "b", &back, &e), -EINVAL);
+	assert_int_equal(record_read(dir, "../b", &back, &e), -EINVAL);
+	assert_int_equal(record_remove(dir, "b"), 0);
+	assert_int_equal(record_remove(dir, "b"), 0);
+	assert_int_equal(record_remove(dir, "../b"), -EINVAL);
+	assert_int_equal(record_write("/no/such/dir", &r, false, &e), -ENOENT);
+	assert_int_equal(rmdir(dir), 0);
+}
+
+static void tokens(void **state)
+{
+	char longest[TASK_TOKEN_MAX + 1];
+
+	assert_true(token_valid("default-42.1_A"));
+	assert_false(token_valid(""));
+	assert_false(token_valid(".x"));
+	assert_false(token_valid("a/b"));
+	assert_false(token_valid("a b"));
+	(void)memset(longest, 'a', TASK_TOKEN_MAX);
+	longest[TASK_TOKEN_MAX] = '\0';
+	assert_false(token_valid(longest));
+	longest[TASK_TOKEN_MAX - 1] = '\0';
+	assert_true(token_valid(longest));
+}
+
+static const char *const argv[] = { "-x", "", "b c", NULL };
+static const char *const env[] = { "A=1", "B=", NULL };
+
+static struct task_spec example_spec(void)
+{
+	struct task_spec s = { .token = "t-1",
+			       .title = "task 1",
+			       .cwd = "/",
+			       .run_dir = "/r",
+			       .record_dir = "/d",
+			       .argv = argv,
+			       .n_argv = 3,
+			       .env = env,
+			       .n_env = 2,
+			       .script = "#!/bin/sh\n\0x",
+			       .script_bytes = 12,
+			       .timeout_ms = 5,
+			       .log_limit = 1 << 30,
+			       .umask = 027,
+			       .flags = SPEC_GO };
+
+	return s;
+}
+
+static void description_survives_its_file(void **state)
+{
+	struct task_spec s = example_spec(), back;
+	struct err e = ERR_INIT;
+	cleanup_fd int fd = spec_encode(&s, &e);
+
+	assert_true(fd >= 0);
+	assert_int_equal(spec_read(fd, &back, &e), 0);
+	assert_string_equal(back.token, "t-1");
+	assert_string_equal(back.shown, "");
+	assert_string_equal(back.cwd, "/");
+	assert_int_equal(back.n_argv, 3);
+	assert_string_equal(back.argv[1], "");
+	assert_string_equal(back.argv[2], "b c");
+	assert_null(back.argv[3]);
+	assert_string_equal(back.env[1], "B=");
+	assert_null(back.env[2]);
+	assert_int_equal(back.script_bytes, 12);
+	assert_memory_equal(back.script, s.script, 12);
+	assert_int_equal(back.umask, 027);
+	assert_int_equal(back.log_limit, 1 << 30);
+	spec_clear(&back);
+	spec_clear(&back);
+}
+
+/* Every shorter file is refused, and so is one that is longer. */
+static void cut_descriptions_are_refused(void **state)
+{
+	struct task_spec s = example_spec(), back;
+	struct err e = ERR_INIT;
+	cleanup_fd int fd = spec_encode(&s, &e);
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+
+	size_t size = (size_t)st.st_size;
+
+	for (size_t n = 0; n <= size + 1; n++) {
+		char *part = xcalloc(1, size + 2);
+
+		assert_true(pread(fd, part, n, 0) >= 0);
+		if (n == size) {
+			free(part);
+			continue;
+		}
+		assert_int_equal(spec_parse(part, n, &back, &e), -EPROTO);
+	}
+}
+
+static void what_cannot_be_run_is_not_encoded(void **state)
+{
+	struct task_spec cases[7];
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		cases[i] = example_spec();
+	cases[0].token = "a/b";
+	cases[1].cwd = "relative";
+	cases[2].record_dir = NULL;
+	cases[3].script = NULL;
+	cases[3].n_argv = 0;
+	cases[4].stop_signal = 1000;
+	cases[5].log_limit = 1;
+	cases[6].n_env = SPEC_WORDS_MAX + 1;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct err e = ERR_INIT;
+
+		assert_true(spec_encode(&cases[i], &e) < 0);
+		assert_true(e.text[0]);
+	}
+}
+
+static void messages_of_other_sizes(void **state)
+{
+	union shmsg m = { .stop = { .head = SHMSG_HEAD(SHMSG_STOP, struct shmsg_stop) } };
+
+	assert_int_equal(shmsg_take(&m, sizeof(m.stop)), 0);
+	assert_int_equal(shmsg_take(&m, sizeof(m.stop) - 1), -EPROTO);
+	assert_int_equal(shmsg_take(&m, 3), -EPROTO);
+	/* A newer side's message has more behind it. */
+	m.head.size += 8;
+	assert_int_equal(shmsg_take(&m, sizeof(m.stop) + 8), 0);
+	m.head.type = SHMSG_TYPE_MAX;
+	assert_int_equal(shmsg_take(&m, sizeof(m.stop) + 8), -ENOMSG);
+	m.head.type = 0;
+	assert_int_equal(shmsg_take(&m, sizeof(m.stop) + 8), -EPROTO);
+	m.head.version++;
+	assert_int_equal(shmsg_take(&m, sizeof(m.stop) + 8), -EPROTONOSUPPORT);
+}
+
+static void message_texts_end(void **state)
+{
+	union shmsg m;
+
+	(void)memset(&m, 'x', sizeof(m));
+	m.head = (struct shmsg_head)SHMSG_HEAD(SHMSG_ENDED, struct shmsg_ended);
+	assert_int_equal(shmsg_take(&m, sizeof(m.ended)), 0);
+	assert_int_equal(strlen(m.ended.end.text), TASK_TEXT_MAX - 1);
+	m.head = (struct shmsg_head)SHMSG_HEAD(SHMSG_GO, struct shmsg_go);
+	assert_int_equal(shmsg_take(&m, sizeof(m.go)), -EPROTO);
+	m.go.env_bytes = SHPROTO_ENV_MAX;
+	assert_int_equal(shmsg_take(&m, sizeof(m.go)), 0);
+	assert_int_equal(strnlen(m.go.env, SHPROTO_ENV_MAX), SHPROTO_ENV_MAX - 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(record_survives_its_text),
+		cmocka_unit_test(record_text_with_odd_bytes_stays_json),
+		cmocka_unit_test(bad_records_say_what_is_wrong),
+		cmocka_unit_test(record_files),
+		cmocka_unit_test(tokens),
+		cmocka_unit_test(description_survives_its_file),
+		cmocka_unit_test(cut_descriptions_are_refused),
+		cmocka_unit_test(what_cannot_be_run_is_not_encoded),
+		cmocka_unit_test(messages_of_other_sizes),
+		cmocka_unit_test(message_texts_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "task/tree.h"
+
+static struct tree picture(const struct tree_proc *procs, size_t n)
+{
+	struct tree t = { .procs = xcalloc(n, sizeof(*procs)), .n = n, .room = n };
+
+	(void)memcpy(t.procs, procs, n * sizeof(*procs));
+	return t;
+}
+
+#define PROC(pid_, parent_)                                                                        \
+	{                                                                                          \
+		.id = { (pid_), 1 }, .parent = (parent_), .state = 'S'                             \
+	}
+
+static void descent_is_found_whatever_the_order(void **state)
+{
+	/* 9 -> 20 -> 3 -> 50; 7 is a sibling; 60 and 61 go in a circle. */
+	static const struct tree_proc procs[] = { PROC(1, 0),	PROC(3, 20), PROC(7, 1),
+						  PROC(9, 1),	PROC(20, 9), PROC(50, 3),
+						  PROC(60, 61), PROC(61, 60) };
+	struct tree t = picture(procs, ARRAY_LEN(procs));
+
+	assert_true(tree_descends(&t, tree_find(&t, 50), 9));
+	assert_false(tree_descends(&t, tree_find(&t, 7), 9));
+	assert_false(tree_descends(&t, tree_find(&t, 60), 9));
+	tree_keep_below(&t, 9);
+	assert_int_equal(t.n, 3);
+	assert_int_equal(t.procs[0].id.pid, 3);
+	assert_int_equal(t.procs[1].id.pid, 20);
+	assert_int_equal(t.procs[2].id.pid, 50);
+	tree_clear(&t);
+}
+
+static void nobody_descends_from_who_is_gone(void **state)
+{
+	static const struct tree_proc procs[] = { PROC(1, 0), PROC(3, 2) };
+	struct tree t = picture(procs, ARRAY_LEN(procs));
+
+	tree_keep_below(&t, 99);
+	assert_int_equal(t.n, 0);
+	tree_clear(&t);
+	tree_keep_below(&t, 1);
+	assert_int_equal(t.n, 0);
+}
+
+static pid_t child(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		(void)pause();
+		_exit(0);
+	}
+	return pid;
+}
+
+static void a_signal_goes_to_that_process_only(void **state)
+{
+	pid_t pid = child();
+	struct tree t = { 0 };
+
+	assert_int_equal(tree_scan(&t), 0);
+
+	struct tree_proc p = *tree_find(&t, pid), wrong = p;
+
+	assert_int_equal(p.parent, getpid());
+	wrong.id.start++;
+	assert_int_equal(tree_signal(&wrong, SIGKILL), -ESRCH);
+	assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+	assert_int_equal(tree_signal(&p, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(tree_signal(&p, SIGKILL), -ESRCH);
+	p.id.pid = 1;
+	assert_int_equal(tree_signal(&p, 0), -EPERM);
+	assert_true(proc_identify(getpid(), &p.id) == 0);
+	assert_int_equal(tree_signal(&p, 0), -EPERM);
+	tree_clear(&t);
+}
+
+static void an_ender_tells_each_once(void **state)
+{
+	pid_t pid = child();
+	struct tree t = { 0 };
+	struct ender en = { 0 };
+
+	ender_begin(&en);
+	assert_int_equal(tree_scan(&t), 0);
+	tree_keep_below(&t, getpid());
+	assert_int_equal(t.n, 1);
+	ender_pass(&en, &t, SIGWINCH);
+	ender_pass(&en, &t, SIGWINCH);
+	assert_int_equal(en.n_told, 1);
+	assert_int_equal(en.ours, 1);
+	assert_int_equal(en.kills, 0);
+	ender_pass(&en, &t, SIGKILL);
+	assert_int_equal(en.kills, 1);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	ender_pass(&en, &t, SIGKILL);
+	assert_int_equal(en.ours, 0);
+	assert_int_equal(en.kills, 1);
+	ender_clear(&en);
+	tree_clear(&t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(descent_is_found_whatever_the_order),
+		cmocka_unit_test(nobody_descends_from_who_is_gone),
+		cmocka_unit_test(a_signal_goes_to_that_process_only),
+		cmocka_unit_test(an_ender_tells_each_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
