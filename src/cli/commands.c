@@ -3,6 +3,7 @@
 
 #include "hold/guard.h"
 #include "hold/holder.h"
+#include "task/mother.h"
 
 const struct cmd *const commands[] = {
 	&cmd_hold,   &cmd_on,	  &cmd_off,  &cmd_status, &cmd_agent, &cmd_devices,
@@ -11,6 +12,7 @@ const struct cmd *const commands[] = {
 
 const struct program programs[] = {
 	{ .argv0_prefix = "tenure-hold:", .run = holder_main },
+	{ .argv0_prefix = "tenure-shims:", .run = mother_main },
 	{ .verb = "guard", .run = guard_main },
 	{ 0 },
 };

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+#include "task/adopt.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sock.h"
+#include "base/str.h"
+#include "task/shproto.h"
+#include "task/talk.h"
+#include "task/tree.h"
+
+/* The process that listens is the one we think of. */
+static bool is_that_shim(int fd, const struct shim_id *id, pid_t *ret_pid)
+{
+	char boot_id[BOOT_ID_MAX];
+	struct proc_id now;
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return false;
+	*ret_pid = cred.pid;
+	if (id->boot_id[0] && boot_id_read(boot_id, sizeof(boot_id)) == 0 &&
+	    strcmp(boot_id, id->boot_id) != 0)
+		return false;
+	if (id->proc.pid && id->proc.pid != cred.pid)
+		return false;
+	return !id->proc.start ||
+	       (proc_identify(cred.pid, &now) == 0 && now.start == id->proc.start);
+}
+
+static int find_record(const char *token, const char *record_dir, struct adopted *ret,
+		       struct err *e)
+{
+	int r = record_read(record_dir, token, &ret->record, e);
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	ret->found = r == 0 ? ADOPT_ENDED : ADOPT_LOST;
+	return 0;
+}
+
+int adopt_find(const char *token, const struct shim_id *id, const char *record_dir,
+	       struct adopted *ret, struct err *e)
+{
+	char name[SHPROTO_NAME_MAX];
+
+	*ret = (struct adopted){ .fd = -1 };
+	if (!token_valid(token))
+		return err_set(e, -EINVAL, "\"%s\" is not a token", token);
+
+	cleanup_fd int fd = sock_connect(shim_socket_name(name, token), e);
+
+	if (fd == -ECONNREFUSED)
+		return find_record(token, record_dir, ret, e);
+	if (fd == -EPERM) {
+		ret->found = ADOPT_OTHER;
+		return 0;
+	}
+	if (fd < 0)
+		return fd;
+	if (!is_that_shim(fd, id, &ret->pid)) {
+		ret->found = ADOPT_OTHER;
+		return 0;
+	}
+
+	int r = talk_ask(fd);
+
+	/* It ended in this moment, after its record. */
+	if (r == -EPIPE)
+		return find_record(token, record_dir, ret, e);
+	if (r < 0)
+		return err_sys(e, -r, "ask the shim of %s", token);
+	ret->found = ADOPT_LIVES;
+	ret->fd = take_fd(fd);
+	return 0;
+}
+
+int adopt_each(void (*fn)(void *data, const char *token), void *data)
+{
+	char prefix[64], line[512];
+	FILE *f = fopen("/proc/net/unix", "re");
+
+	if (!f)
+		return -errno;
+	(void)str_print(prefix, sizeof(prefix), " @tenure/%u/shim/", (unsigned int)geteuid());
+	while (fgets(line, sizeof(line), f)) {
+		char *at = strstr(line, prefix);
+		unsigned int flags = 0;
+
+		/* Listening ones only: a connection has its listener's name. */
+		if (!at || sscanf(line, "%*s %*s %*s %x", &flags) != 1 || !(flags & 0x10000))
+			continue;
+		at += strlen(prefix);
+		at[strcspn(at, "\n")] = '\0';
+		if (token_valid(at))
+			fn(data, at);
+	}
+	(void)fclose(f);
+	return 0;
+}
+
+struct orphans {
+	char token[TASK_TOKEN_MAX];
+	struct ender ender;
+	struct tree tree;
+	int signal;
+	uint64_t kill_at_ns;
+};
+
+struct orphans *orphans_begin(const char *token, int stop_signal, uint32_t grace_ms)
+{
+	struct orphans *o = xcalloc(1, sizeof(*o));
+
+	(void)str_copy(o->token, sizeof(o->token), token);
+	o->signal = stop_signal ? stop_signal : SIGTERM;
+	o->kill_at_ns = clock_mono_ns() + grace_ms * NS_PER_MS;
+	ender_begin(&o->ender);
+	return o;
+}
+
+int orphans_step(struct orphans *o)
+{
+	int r = tree_scan(&o->tree);
+
+	if (r < 0)
+		return r;
+	tree_keep_token(&o->tree, o->token);
+	ender_pass(&o->ender, &o->tree, clock_mono_ns() < o->kill_at_ns ? o->signal : SIGKILL);
+	return (int)o->ender.ours;
+}
+
+struct orphans *orphans_free(struct orphans *o)
+{
+	if (!o)
+		return NULL;
+	tree_clear(&o->tree);
+	ender_clear(&o->ender);
+	free(o);
+	return NULL;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_TASK_ADOPT_H
+#define TENURE_TASK_ADOPT_H
+
+/*
+ * What is left of a task that another agent started, or whose connection broke.
+ *
+ * The order makes it certain: a shim writes its record before it frees its name, so a name that
+ * nobody has means that the record is there or never will be.
+ */
+
+#include "base/err.h"
+#include "base/proc.h"
+#include "task/record.h"
+
+enum adopt_found {
+	ADOPT_LIVES, /* fd: its STATUS, or its ENDED, comes next */
+	ADOPT_ENDED, /* record */
+	ADOPT_LOST,  /* the shim was killed, or never was: look for orphans (orphans_begin()) */
+	ADOPT_OTHER, /* a process that is not this shim has its name: neither start nor end it */
+	ADOPT_FOUND_MAX
+};
+
+/* As SHMSG_PREPARED told; zeros and empty are not compared. */
+struct shim_id {
+	struct proc_id proc;
+	char boot_id[BOOT_ID_MAX];
+};
+
+struct adopted {
+	enum adopt_found found;
+	int fd; /* ADOPT_LIVES: the caller's, non-blocking; else -1 */
+	pid_t pid;
+	struct task_record record; /* ADOPT_ENDED */
+};
+
+/* 0 and *ret, or -errno: it cannot be told now (a record that cannot be read: text says why). */
+int adopt_find(const char *token, const struct shim_id *id, const char *record_dir,
+	       struct adopted *ret, struct err *e);
+
+/* Call fn with the token of each shim of this user on this node, from the kernel's list of names.
+ * 0 or -errno. */
+int adopt_each(void (*fn)(void *data, const char *token), void *data);
+
+/*
+ * End the orphans of a shim that was killed, by their token. Calls of orphans_step() some ms apart:
+ * it returns how many still run and are ours; 0: done; -errno. It reads environments: not on an
+ * event loop's thread (task/tree.h).
+ */
+struct orphans;
+struct orphans *orphans_begin(const char *token, int stop_signal, uint32_t grace_ms);
+int orphans_step(struct orphans *o);
+struct orphans *orphans_free(struct orphans *o);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+#include "task/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/proc.h"
+
+#define CGROUP_ROOT	     "/sys/fs/cgroup"
+#define CGROUP2_MAGIC_NUMBER 0x63677270
+
+int cgroup_find(char **ret)
+{
+	struct statfs fs;
+	char path[2048];
+
+	if (statfs(CGROUP_ROOT, &fs) < 0 || fs.f_type != CGROUP2_MAGIC_NUMBER)
+		return -ENOENT;
+
+	int r = proc_cgroup(getpid(), path, sizeof(path));
+
+	if (r < 0)
+		return r;
+
+	cleanup_free char *dir = xasprintf("%s%s", CGROUP_ROOT, path[1] ? path : "");
+	cleanup_free char *procs = xasprintf("%s/cgroup.procs", dir);
+
+	if (access(dir, W_OK) < 0 || access(procs, W_OK) < 0)
+		return -errno;
+	*ret = take_ptr(dir);
+	return 0;
+}
+
+int cgroup_make(struct cgroup *cg, const char *parent, const char *token)
+{
+	cleanup_free char *dir = xasprintf("%s/tenure-%s", parent, token);
+	cleanup_free char *procs = xasprintf("%s/cgroup.procs", dir);
+
+	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+		return -errno;
+
+	int fd = open(procs, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0) {
+		fd = -errno;
+		(void)rmdir(dir);
+		return fd;
+	}
+	cg->dir = take_ptr(dir);
+	return fd;
+}
+
+void cgroup_kill(const struct cgroup *cg)
+{
+	if (!cg->dir)
+		return;
+
+	cleanup_free char *path = xasprintf("%s/cgroup.kill", cg->dir);
+	cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	/* Kernels before 5.14 have no such file; the passes over the tree do it then. */
+	if (fd >= 0)
+		(void)!write(fd, "1", 1);
+}
+
+void cgroup_remove(struct cgroup *cg)
+{
+	if (cg->dir)
+		(void)rmdir(cg->dir);
+	free(cg->dir);
+	cg->dir = NULL;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_TASK_CGROUP_H
+#define TENURE_TASK_CGROUP_H
+
+/*
+ * Where the user owns a cgroup v2 (systemd's Delegate=yes, a container of his own), each task gets
+ * one in it: KILL is then a single write that no fork can escape. It is a help, never needed: a
+ * cgroup that cannot be made is done without.
+ */
+
+#include "base/err.h"
+
+struct cgroup {
+	char *dir; /* NULL: none */
+};
+
+/*
+ * The cgroup v2 directory of this process, if cgroups can be made in it and processes moved there.
+ * 0 and *ret (the caller frees it); -ENOENT: there is no unified hierarchy; -EACCES: it is not
+ * ours; -errno. Asked once, by the agent.
+ */
+int cgroup_find(char **ret);
+
+/* Make parent/tenure-TOKEN. The descriptor of its cgroup.procs, or -errno. */
+int cgroup_make(struct cgroup *cg, const char *parent, const char *token);
+
+/* KILL to everybody in it, at once. */
+void cgroup_kill(const struct cgroup *cg);
+
+/* Once everybody has left it. */
+void cgroup_remove(struct cgroup *cg);
+
+#endif

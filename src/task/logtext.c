@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+#include "task/logtext.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+static void line(struct strbuf *b, const char *name, const char *text)
+{
+	if (!text || !text[0])
+		return;
+	strbuf_addf(b, "=== %-9s ", name);
+	/* A command of several lines stays one line here. */
+	for (const char *p = text; *p; p++)
+		strbuf_addc(b, (unsigned char)*p < 0x20 ? ' ' : *p);
+	strbuf_addc(b, '\n');
+}
+
+static void shown_command(struct strbuf *b, const struct task_spec *s)
+{
+	if (s->shown && s->shown[0]) {
+		strbuf_adds(b, s->shown);
+		return;
+	}
+	if (s->script)
+		strbuf_adds(b, s->script_name ? s->script_name : "script");
+	for (uint32_t i = 0; i < s->n_argv; i++) {
+		if (b->len)
+			strbuf_addc(b, ' ');
+		strbuf_adds(b, s->argv[i]);
+	}
+}
+
+void logtext_header(struct strbuf *b, const struct task_spec *spec, const char *devices,
+		    uint64_t started_wall_ns)
+{
+	cleanup_strbuf struct strbuf command = STRBUF_INIT;
+	char when[CLOCK_TEXT_MAX];
+
+	shown_command(&command, spec);
+	line(b, "tenure", spec->title);
+	line(b, "command", strbuf_str(&command));
+	line(b, "node", spec->node);
+	line(b, "devices", devices);
+	line(b, "directory", spec->cwd);
+	line(b, "started", clock_format_local(started_wall_ns, when));
+}
+
+static const char *const because[] = {
+	[CAUSE_SELF] = "",
+	[CAUSE_STOP] = ", because it was told to stop",
+	[CAUSE_TIMEOUT] = ", because its time was over",
+	[CAUSE_TERM] = ", because its shim was told to end (a shutdown?)",
+	[CAUSE_ALONE] = ", because its agent was gone",
+};
+_Static_assert(ARRAY_LEN(because) == TASK_CAUSE_MAX, "a phrase for every cause");
+
+void logtext_how(struct strbuf *b, const struct task_end *end)
+{
+	switch (end->outcome) {
+	case TASK_EXITED:
+		strbuf_addf(b, "exit code %d", end->exit_code);
+		break;
+	case TASK_SIGNALLED:
+		strbuf_addf(b, "signal %d (%s)", end->signal, strsignal(end->signal));
+		break;
+	case TASK_NOT_STARTED:
+		strbuf_adds(b, "not started");
+		break;
+	default:
+		strbuf_adds(b, task_outcome_name(end->outcome));
+		break;
+	}
+	if (end->cause < TASK_CAUSE_MAX)
+		strbuf_adds(b, because[end->cause]);
+	if (end->text[0])
+		strbuf_addf(b, ": %s", end->text);
+}
+
+/* "1d 2h 3m 4s", or with milliseconds while it is short. */
+static void add_duration(struct strbuf *b, uint64_t ns)
+{
+	unsigned long long s = ns / NS_PER_S;
+
+	if (s < 60) {
+		strbuf_addf(b, "%llu.%03llus", s, ns % NS_PER_S / NS_PER_MS);
+		return;
+	}
+	if (s >= 86400)
+		strbuf_addf(b, "%llud ", s / 86400);
+	if (s >= 3600)
+		strbuf_addf(b, "%lluh ", s / 3600 % 24);
+	strbuf_addf(b, "%llum %llus", s / 60 % 60, s % 60);
+}
+
+static void gpu_line(struct strbuf *b, const struct task_end *end)
+{
+	if (end->gpu_peak_bytes)
+		strbuf_addf(b, "=== gpu       peak memory %.1f GiB, mean utilisation %.0f%%\n",
+			    (double)end->gpu_peak_bytes / (1 << 30),
+			    (double)end->gpu_util_permille / 10);
+}
+
+void logtext_trailer(struct strbuf *b, const struct task_end *end)
+{
+	char when[CLOCK_TEXT_MAX];
+
+	strbuf_adds(b, "=== ended     ");
+	strbuf_adds(b, clock_format_local(end->ended_wall_ns, when));
+	strbuf_adds(b, ", ");
+	logtext_how(b, end);
+	strbuf_adds(b, "\n=== ran       ");
+	add_duration(b, end->run_ns);
+	strbuf_adds(b, ", processor ");
+	add_duration(b, end->user_ns + end->system_ns);
+	strbuf_addf(b, ", largest process %.1f MiB\n", (double)end->max_rss_bytes / (1 << 20));
+	gpu_line(b, end);
+	if (end->leftovers)
+		strbuf_addf(b, "=== left      %u processes of other users still run\n",
+			    end->leftovers);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_TASK_LOGTEXT_H
+#define TENURE_TASK_LOGTEXT_H
+
+/*
+ * The header and the trailer that a shim writes around a task's output. Lines begin with "=== ", so
+ * that they are easily told and filtered; times are local, as everywhere on screens.
+ */
+
+#include "base/strbuf.h"
+#include "task/record.h"
+#include "task/spec.h"
+
+/* devices: as GO has it, may be empty. */
+void logtext_header(struct strbuf *b, const struct task_spec *spec, const char *devices,
+		    uint64_t started_wall_ns);
+void logtext_trailer(struct strbuf *b, const struct task_end *end);
+
+/* "exit code 0", "signal 9 (Killed), because its time was over": one phrase. */
+void logtext_how(struct strbuf *b, const struct task_end *end);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_TASK_MOTHER_H
+#define TENURE_TASK_MOTHER_H
+
+/*
+ * The shim mother: a small process, one for each agent, that forks a shim for each task.
+ *
+ * An agent is large, has threads and open files; to fork it costs more than a short task takes. The
+ * mother is executed once, opens nothing and starts no thread, so a fork of it is cheap, and what
+ * it forks has nothing to undo. It reads nothing of what it passes on, so no task can break it.
+ *
+ * It ends when its agent has gone (end of file); its shims run on. When it ends first, the agent
+ * sees the end of file and starts another (task/launch.h).
+ */
+
+/* argv[0] of the process, which process lists show. */
+#define MOTHER_ARGV0 "tenure-shims: starts tasks"
+/* Name of shims in /proc/PID/comm: how sweep knows what is under one. */
+#define SHIM_COMM   "tenure-shim"
+#define MOTHER_COMM "tenure-shims"
+/* The agent's end is this descriptor. */
+#define MOTHER_FD 3
+
+/* A row of programs[], for argv[0] that begins with "tenure-shims:". */
+int mother_main(int argc, char **argv);
+
+#endif

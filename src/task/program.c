@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The start is one clone(CLONE_VM | CLONE_VFORK): no page tables are copied, and the child's errors
+ * come back through shared memory with the step that failed, before the shim goes on. Between clone
+ * and exec the child uses this process's memory, so it makes system calls only and writes nothing
+ * but the result.
+ */
+
+#include "task/program.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "task/shproto.h"
+
+#define CHILD_STACK    (64 * 1024)
+#define LINE_MAX_BYTES 4096
+#define DEFAULT_PATH   "/usr/local/bin:/usr/bin:/bin"
+#define DEFAULT_SHELL  "/bin/sh"
+#define ELF_MAGIC      "\177ELF"
+
+/* A base name that stays in its directory. */
+static const char *safe_name(const char *name)
+{
+	if (!name || !name[0] || strchr(name, '/') || strcmp(name, ".") == 0 ||
+	    strcmp(name, "..") == 0 || strlen(name) > NAME_MAX)
+		return "script";
+	return name;
+}
+
+static int write_script(struct program *p, const struct task_spec *s, struct err *e)
+{
+	p->dir = xasprintf("%s/%s", s->run_dir, s->token);
+	if (mkdir(p->dir, 0700) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make directory %s for the script", p->dir);
+	p->file = xasprintf("%s/%s", p->dir, safe_name(s->script_name));
+	/* One that is there is of a shim that was killed: its name is ours now. */
+	(void)unlink(p->file);
+
+	cleanup_fd int fd =
+		open(p->file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700);
+
+	if (fd < 0)
+		return err_sys(e, errno, "write the script to %s", p->file);
+
+	int r = fs_write_all(fd, s->script, s->script_bytes);
+
+	return r < 0 ? err_sys(e, -r, "write the script to %s", p->file) : 0;
+}
+
+static char *trim(char *s)
+{
+	while (*s == ' ' || *s == '\t')
+		s++;
+
+	size_t n = strlen(s);
+
+	while (n && isspace((unsigned char)s[n - 1]))
+		s[--n] = '\0';
+	return s;
+}
+
+/* "#!/usr/bin/env python3": the interpreter and, as the kernel does it, one word of the rest. */
+static int first_line(struct program *p, const struct task_spec *s, const char **words,
+		      struct err *e)
+{
+	const char *text = s->script, *end = memchr(text, '\n', s->script_bytes);
+	size_t len = end ? (size_t)(end - text) : s->script_bytes;
+
+	if (len > LINE_MAX_BYTES)
+		return err_set(e, -EINVAL, "the script's first line is longer than %d bytes",
+			       LINE_MAX_BYTES);
+	if (len > 2 && text[len - 1] == '\r')
+		return err_set(e, -EINVAL,
+			       "the script's lines end in CR LF, as on Windows, so its interpreter "
+			       "would not be found (sed -i 's/\\r$//' FILE mends it)");
+	p->line = xasprintf("%.*s", (int)(len - 2), text + 2);
+
+	char *name = trim(p->line), *rest = name + strcspn(name, " \t");
+
+	if (*rest)
+		*rest++ = '\0';
+	if (!*name)
+		return err_set(e, -EINVAL, "the script's first line names no interpreter");
+	words[0] = name;
+	rest = trim(rest);
+	if (*rest)
+		words[1] = rest;
+	if (access(name, F_OK) < 0 && errno == ENOENT)
+		return err_set(e, -ENOENT, "the script's interpreter %s does not exist here", name);
+	return 0;
+}
+
+static bool begins(const struct task_spec *s, const char *with)
+{
+	size_t n = strlen(with);
+
+	return s->script_bytes >= n && memcmp(s->script, with, n) == 0;
+}
+
+/* What stands in front of the script's file. */
+static int interpreter(struct program *p, const struct task_spec *s, const char **words,
+		       struct err *e)
+{
+	if (begins(s, "#!"))
+		return first_line(p, s, words, e);
+	if (!begins(s, ELF_MAGIC))
+		words[0] = s->shell && s->shell[0] ? s->shell : DEFAULT_SHELL;
+	return 0;
+}
+
+static void set_argv(struct program *p, const struct task_spec *s, const char *const *front)
+{
+	size_t n = 0;
+
+	p->argv = xcalloc((size_t)s->n_argv + 4, sizeof(*p->argv));
+	for (; front[n]; n++)
+		p->argv[n] = front[n];
+	for (uint32_t i = 0; i < s->n_argv; i++)
+		p->argv[n++] = s->argv[i];
+	/* sh PATH words: PATH is filled in where the file was found. */
+	p->sh_argv = xcalloc((size_t)s->n_argv + 5, sizeof(*p->sh_argv));
+	p->sh_argv[0] = DEFAULT_SHELL;
+	for (size_t i = 1; i < n; i++)
+		p->sh_argv[i + 1] = p->argv[i];
+}
+
+int program_prepare(struct program *p, const struct task_spec *s, struct err *e)
+{
+	const char *front[4] = { NULL };
+
+	*p = (struct program){ .exit_code = EXIT_CANNOT_RUN };
+	if (s->script) {
+		int r = write_script(p, s, e);
+
+		if (r == 0)
+			r = interpreter(p, s, front, e);
+		if (r == -ENOENT)
+			p->exit_code = EXIT_NOT_FOUND;
+		if (r < 0)
+			return r;
+		front[front[0] ? (front[1] ? 2 : 1) : 0] = p->file;
+	}
+	set_argv(p, s, front);
+	return 0;
+}
+
+static bool same_name(const char *a, const char *b)
+{
+	size_t n = strcspn(a, "=");
+
+	return strncmp(a, b, n + 1) == 0;
+}
+
+static bool overridden(const char *entry, const char *const *more, size_t n_more)
+{
+	for (size_t i = 0; i < n_more; i++)
+		if (same_name(entry, more[i]))
+			return true;
+	return same_name(entry, TASK_TOKEN_ENV "=");
+}
+
+void program_set_env(struct program *p, const struct task_spec *s, const char *const *more,
+		     size_t n_more)
+{
+	size_t n = 0;
+
+	free(p->envp);
+	free(p->token_env);
+	p->envp = xcalloc(s->n_env + n_more + 2, sizeof(*p->envp));
+	p->token_env = xasprintf("%s=%s", TASK_TOKEN_ENV, s->token);
+	for (uint32_t i = 0; i < s->n_env; i++)
+		if (!overridden(s->env[i], more, n_more))
+			p->envp[n++] = s->env[i];
+	for (size_t i = 0; i < n_more; i++)
+		if (!same_name(more[i], TASK_TOKEN_ENV "="))
+			p->envp[n++] = more[i];
+	p->envp[n++] = p->token_env;
+	p->path_env = DEFAULT_PATH;
+	for (size_t i = 0; i < n; i++)
+		if (str_has_prefix(p->envp[i], "PATH="))
+			p->path_env = p->envp[i] + strlen("PATH=");
+}
+
+/* The steps of a start, in the words for its owner. */
+enum step { STEP_SETUP, STEP_CWD, STEP_EXEC };
+
+struct child {
+	struct program *p;
+	const struct task_spec *spec;
+	int log_fd;
+	int cgroup_fd;
+	volatile enum step step;
+	volatile int errnum;
+	char path[PATH_MAX];
+};
+
+static char *const *as_words(const char **v)
+{
+	return (char *const *)(uintptr_t)v;
+}
+
+static void exec_file(struct child *c, const char *path)
+{
+	(void)execve(path, as_words(c->p->argv), as_words(c->p->envp));
+	if (errno != ENOEXEC)
+		return;
+	c->p->sh_argv[1] = path;
+	(void)execve(DEFAULT_SHELL, as_words(c->p->sh_argv), as_words(c->p->envp));
+}
+
+/* Along PATH, as a shell does it: "permission denied" only if nothing better comes. */
+static void exec_search(struct child *c)
+{
+	const char *name = c->p->argv[0];
+	size_t name_len = strlen(name);
+	int errnum = ENOENT;
+
+	if (strchr(name, '/')) {
+		exec_file(c, name);
+		return;
+	}
+	for (const char *dir = c->p->path_env;; dir += 1) {
+		size_t len = strcspn(dir, ":");
+
+		if (len + name_len + 2 <= sizeof(c->path)) {
+			(void)memcpy(c->path, dir, len);
+			c->path[len] = '/';
+			/* An empty entry is the working directory. */
+			(void)memcpy(c->path + (len ? len + 1 : 0), name, name_len + 1);
+			exec_file(c, c->path);
+			if (errno != ENOENT && errno != ENOTDIR)
+				errnum = errno;
+		}
+		dir += len;
+		if (!*dir)
+			break;
+	}
+	errno = errnum;
+}
+
+static bool set_up(const struct child *c)
+{
+	int null = open("/dev/null", O_RDONLY);
+
+	/* 0 to 2 are open in every shim, so null is above them. */
+	if (null < 0 || dup2(null, 0) < 0 || dup2(c->log_fd, 1) < 0 || dup2(c->log_fd, 2) < 0)
+		return false;
+	(void)close(null);
+	(void)umask((mode_t)c->spec->umask);
+	return setsid() >= 0;
+}
+
+static int run_child(void *arg)
+{
+	struct child *c = arg;
+	sigset_t none;
+
+	c->step = STEP_SETUP;
+	if (!set_up(c))
+		goto fail;
+	/* A help, not a need: a hierarchy that takes no processes here is done without. */
+	if (c->cgroup_fd >= 0)
+		(void)!write(c->cgroup_fd, "0", 1);
+	c->step = STEP_CWD;
+	if (chdir(c->spec->cwd) < 0)
+		goto fail;
+	c->step = STEP_EXEC;
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	exec_search(c);
+fail:
+	c->errnum = errno ? errno : EIO;
+	_exit(127);
+}
+
+static int say_exec(struct program *p, int errnum, struct err *e)
+{
+	const char *name = p->argv[0];
+	struct stat st;
+
+	if (errnum == ENOENT)
+		p->exit_code = EXIT_NOT_FOUND;
+	if (errnum == ENOENT && !strchr(name, '/'))
+		return err_set(e, -errnum, "there is no command \"%s\" in PATH (%s)", name,
+			       p->path_env);
+	if (errnum == ENOENT && stat(name, &st) == 0)
+		return err_set(e, -errnum, "%s exists, but not its interpreter or dynamic loader",
+			       name);
+	if (errnum == EACCES)
+		return err_sys(e, errnum,
+			       "run %s (is it a file, executable, on a filesystem not "
+			       "mounted noexec?)",
+			       name);
+	return err_sys(e, errnum, "run %s", name);
+}
+
+static int say(struct child *c, struct err *e)
+{
+	int errnum = c->errnum;
+
+	switch (c->step) {
+	case STEP_CWD:
+		return err_sys(e, errnum, "enter the working directory %s", c->spec->cwd);
+	case STEP_EXEC:
+		return say_exec(c->p, errnum, e);
+	case STEP_SETUP:
+		break;
+	}
+	return err_sys(e, errnum, "prepare the task's first process");
+}
+
+pid_t program_start(struct program *p, const struct task_spec *spec, int log_fd, int cgroup_fd,
+		    struct err *e)
+{
+	cleanup_free char *stack = xmalloc(CHILD_STACK);
+	struct child c = { .p = p, .spec = spec, .log_fd = log_fd, .cgroup_fd = cgroup_fd };
+	char *top = stack + CHILD_STACK;
+
+	top -= (uintptr_t)top % 16;
+	p->exit_code = EXIT_CANNOT_RUN;
+
+	pid_t pid = clone(run_child, top, CLONE_VM | CLONE_VFORK | SIGCHLD, &c);
+
+	if (pid < 0)
+		return err_sys(e, errno, "start a process");
+	if (!c.errnum)
+		return pid;
+	(void)waitpid(pid, NULL, 0);
+	return say(&c, e);
+}
+
+void program_clear(struct program *p)
+{
+	if (p->file)
+		(void)unlink(p->file);
+	if (p->dir)
+		(void)rmdir(p->dir);
+	free(p->argv);
+	free(p->sh_argv);
+	free(p->envp);
+	free(p->dir);
+	free(p->file);
+	free(p->line);
+	free(p->token_env);
+	*p = (struct program){ 0 };
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_TASK_PROGRAM_H
+#define TENURE_TASK_PROGRAM_H
+
+/*
+ * From a description to a running first process.
+ *
+ *	program_prepare(&p, &spec, &e);      the script's file, its interpreter, the words
+ *	program_set_env(&p, &spec, ...);     with what GO brings
+ *	pid = program_start(&p, ..., &e);
+ *	program_clear(&p);                   after the end: the script's file is removed
+ *
+ * A script is a file of its own name in a directory of its own, because scripts look at $0, shells
+ * read them piece by piece, and Python opens its main file again in each worker. It is run as
+ * `interpreter [argument] FILE words`, taken from its first line here and not by the kernel, so it
+ * also works on a filesystem mounted noexec, and an interpreter that is missing can be named. A
+ * binary is run as it is.
+ */
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "task/spec.h"
+
+#define EXIT_CANNOT_RUN 126
+#define EXIT_NOT_FOUND	127
+
+struct program {
+	const char **argv;    /* ends with NULL; argv[0] is what to run */
+	const char **sh_argv; /* the same through /bin/sh, for a command file without first line */
+	const char **envp;
+	const char *path_env; /* where to look for argv[0] */
+	char *dir;	      /* the script's directory and file, to be removed; or NULL */
+	char *file;
+	char *line; /* the interpreter line, cut into words */
+	char *token_env;
+	int exit_code; /* after a failure: EXIT_NOT_FOUND or EXIT_CANNOT_RUN, as a shell says */
+};
+
+/* 0; -EINVAL and others with a text for the task's owner, and p->exit_code. spec must outlive p. */
+int program_prepare(struct program *p, const struct task_spec *spec, struct err *e);
+
+/* The description's environment, n_more NAME=VALUE over it, and the token over all. */
+void program_set_env(struct program *p, const struct task_spec *spec, const char *const *more,
+		     size_t n_more);
+
+/*
+ * Start it in a session of its own with log_fd as standard output and error, /dev/null as input.
+ * cgroup_fd: cgroup.procs to enter first, or -1. Returns when its program has begun: the PID (a
+ * child of ours, not reaped), or -errno with a text for the task's owner and p->exit_code.
+ */
+pid_t program_start(struct program *p, const struct task_spec *spec, int log_fd, int cgroup_fd,
+		    struct err *e);
+
+void program_clear(struct program *p);
+
+#endif

@@ -1,0 +1,514 @@
+# SPDX-License-Identifier: MIT
+"""Shims: a task's life in a real shim, and its bad days. The agent is tests/func/taskdrv.c."""
+import json
+import os
+import pathlib
+import queue
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+GO, SYNC, END_TREE, BARE = 1, 2, 4, 8
+TREE, LEADER = 0, 1
+PATH = "PATH=/usr/local/bin:/usr/bin:/bin"
+
+
+def alive(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def until(what, timeout=10):
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError("it did not come about")
+
+
+class Driver:
+    """One agent: a taskdrv process, its news by event and token."""
+
+    def __init__(self, build, root):
+        self.root = root
+        self.proc = subprocess.Popen([build / "tests/taskdrv", build / "tenure"], text=True,
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.news = queue.Queue()
+        self.seen = []
+        threading.Thread(target=self._read, daemon=True).start()
+        self.mother = self.wait("mother", "")["code"]
+
+    def _read(self):
+        for line in self.proc.stdout:
+            self.news.put(json.loads(line))
+
+    def say(self, text):
+        self.proc.stdin.write(text + "\n")
+        self.proc.stdin.flush()
+
+    def wait(self, event, token, timeout=10):
+        """The first such news that nobody waited for yet; "gone" without "ended" is a failure."""
+        end = time.monotonic() + timeout
+        while True:
+            for i, m in enumerate(self.seen):
+                if m["event"] == event and m["token"] == token:
+                    return self.seen.pop(i)
+            try:
+                self.seen.append(self.news.get(timeout=max(0, end - time.monotonic())))
+            except queue.Empty:
+                raise AssertionError(f"no {event} of {token}; heard {self.seen}") from None
+
+    def start(self, token, *argv, script=None, env=(PATH,), go=True, log=None, **more):
+        spec = {"token": token, "title": f"task {token}", "cwd": "/", "run_dir": str(self.root / "run"),
+                "record_dir": str(self.root / "records"), "argv": list(argv), "env": list(env),
+                "log": str(log or self.log_path(token)), "flags": 0, **more}
+        if script is not None:
+            spec["script"] = script
+        if go:
+            spec["flags"] |= GO
+        self.say("start " + json.dumps(spec))
+
+    def run(self, token, *argv, timeout=15, **more):
+        self.start(token, *argv, **more)
+        return self.wait("ended", token, timeout)
+
+    def log_path(self, token):
+        return self.root / f"{token}.log"
+
+    def log(self, token):
+        return self.log_path(token).read_text()
+
+    def record(self, token):
+        return json.loads((self.root / "records" / f"{token}.json").read_text())
+
+    def kill(self):
+        self.proc.kill()
+        self.proc.wait()
+
+    def close(self):
+        self.proc.stdin.close()
+        self.proc.wait(timeout=5)
+
+
+@pytest.fixture
+def drivers(build, tmp_path):
+    """Make drivers over the same directories; what they left running is ended."""
+    (tmp_path / "run").mkdir(mode=0o700)
+    (tmp_path / "records").mkdir(mode=0o700)
+    made = []
+
+    def make():
+        made.append(Driver(build, tmp_path))
+        return made[-1]
+    yield make
+    for d in made:
+        if d.proc.poll() is None:
+            d.close()
+
+
+@pytest.fixture
+def drv(drivers):
+    return drivers()
+
+
+def pid_in(path):
+    return int(until(lambda: path.exists() and path.read_text().strip()))
+
+
+def unique(name):
+    return f"{name}-{os.getpid()}-{time.monotonic_ns() % 10**9}"
+
+
+def test_exit_codes_log_and_record(drv):
+    t = unique("exit")
+    end = drv.run(t, "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (end["outcome"], end["exit_code"], end["cause"]) == ("exited", 3, "self")
+    log = drv.log(t)
+    assert "=== command   sh -c" in log and "\nout\nerr\n=== ended" in log and "exit code 3" in log
+    rec = drv.record(t)
+    assert rec["outcome"] == "exited" and rec["exit_code"] == 3 and rec["token"] == t
+    assert rec["boot_id"] == pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert 0 < rec["run_ns"] < 5e9 and rec["max_rss_bytes"] > 100000
+    t = unique("sig")
+    end = drv.run(t, "sh", "-c", "kill -SEGV $$")
+    assert (end["outcome"], end["signal"]) == ("signalled", 11)
+    assert "Segmentation fault" in drv.log(t)
+
+
+def test_go_comes_with_environment_and_devices(drv):
+    t = unique("go")
+    drv.start(t, "sh", "-c", 'echo "<$CUDA_VISIBLE_DEVICES> <$A> <$TENURE_TASK_TOKEN>"; umask; pwd; '
+              'ps -o sid= -p $$ | tr -d " " >&2; echo $$', go=False, umask=0o027, cwd="/usr",
+              env=(PATH, "A=old", "CUDA_VISIBLE_DEVICES=9", "TENURE_TASK_TOKEN=forged"))
+    prepared = drv.wait("prepared", t)
+    assert pathlib.Path(f"/proc/{prepared['pid']}/stat").read_text().split()[21] == str(prepared["start"])
+    cmdline = pathlib.Path(f"/proc/{prepared['pid']}/cmdline").read_bytes().rstrip(b"\0").decode()
+    assert cmdline == f"tenure-shim: task {t}"
+    time.sleep(0.1)
+    assert not drv.log(t)
+    drv.say(f"go {t} CUDA_VISIBLE_DEVICES=1,2")
+    assert drv.wait("started", t)["task"] > 0
+    drv.wait("ended", t)
+    log = drv.log(t)
+    assert f"<1,2> <old> <{t}>" in log and "\n0027\n/usr\n" in log and "=== devices   GPU 0 (test)" in log
+    sid, pid = log.split("0027\n/usr\n")[1].split()[:2]
+    assert sid == pid
+
+
+def test_cancel_before_go_runs_nothing(drv, tmp_path):
+    t = unique("cancel")
+    drv.start(t, "touch", str(tmp_path / "ran"), go=False)
+    drv.wait("prepared", t)
+    drv.say(f"cancel {t}")
+    assert drv.wait("ended", t)["outcome"] == "cancelled"
+    drv.wait("gone", t)
+    assert not (tmp_path / "ran").exists() and drv.record(t)["outcome"] == "cancelled"
+
+
+def test_script_sees_its_name(drv, tmp_path):
+    t = unique("script")
+    end = drv.run(t, "a", "b c", script='#!/bin/bash -e\necho "$0" "$2" "$#"; cat "$0" | tail -1\n# last\n',
+                  script_name="train.sh")
+    assert end["exit_code"] == 0
+    log = drv.log(t)
+    assert f"{tmp_path}/run/{t}/train.sh b c 2\n" in log and "# last\n" in log
+    assert not list((tmp_path / "run").iterdir())
+    end = drv.run(unique("plain"), script="echo no first line; exit 4\n")
+    assert end["exit_code"] == 4
+    end = drv.run(unique("py"), script="#!/usr/bin/env python3\nimport sys\nsys.exit(7)\n")
+    assert end["exit_code"] == 7
+    end = drv.run(unique("evil"), script="#!/bin/sh\nexit 5\n", script_name="../../evil")
+    assert end["exit_code"] == 5 and not (tmp_path.parent / "evil").exists()
+
+
+@pytest.mark.parametrize("case", [
+    (dict(script="#!/no/such/python\n"), 127, "interpreter /no/such/python does not exist"),
+    (dict(script="#!/bin/sh\r\necho\r\n"), 126, "CR LF"),
+    (dict(argv=["no-such-command-at-all"]), 127, 'no command "no-such-command-at-all" in PATH'),
+    (dict(argv=["/etc/passwd"]), 126, "run /etc/passwd"),
+    (dict(argv=["/no/such/file"]), 127, "run /no/such/file"),
+    (dict(argv=["true"], cwd="/no/such/dir"), 126, "enter the working directory /no/such/dir"),
+])
+def test_what_cannot_start_says_why(drv, case):
+    how, code, text = case
+    t = unique("bad")
+    end = drv.run(t, *how.pop("argv", ()), **how)
+    assert (end["outcome"], end["exit_code"]) == ("not-started", code)
+    assert text in end["text"] and text in drv.log(t) and text in drv.record(t)["text"]
+
+
+def test_command_file_without_first_line_runs_as_in_a_shell(drv, tmp_path):
+    file = tmp_path / "cmd"
+    file.write_text("exit 9\n")
+    file.chmod(0o755)
+    assert drv.run(unique("noexec"), str(file))["exit_code"] == 9
+
+
+def test_a_token_runs_once(drv, drivers, tmp_path):
+    t = unique("once")
+    drv.start(t, "sleep", "0.5")
+    drv.wait("started", t)
+    other = drivers()
+    other.start(t, "touch", str(tmp_path / "twice"))
+    end = other.wait("ended", t)
+    assert end["outcome"] == "refused" and "another shim has this task" in end["text"]
+    drv.wait("ended", t)
+    drv.wait("gone", t)
+    other.start(t, "touch", str(tmp_path / "twice"))
+    end = other.wait("ended", t)
+    assert end["outcome"] == "refused" and "ended already" in end["text"]
+    assert drv.record(t)["outcome"] == "exited" and not (tmp_path / "twice").exists()
+
+
+def test_stop_reaches_setsid_double_fork_and_deaf_ones(drv, tmp_path):
+    t = unique("tree")
+    pids = tmp_path / "pids"
+    drv.start(t, "sh", "-c", f"""
+trap '' TERM
+(setsid sh -c 'trap "" TERM; echo $$ >>{pids}; while :; do sleep 60; done' &)
+(setsid setsid sh -c 'echo $$ >>{pids}; env -i sleep 1000' &)
+env -i sh -c 'echo $$ >>{pids}; kill -STOP $$; sleep 1000' &
+echo $$ >>{pids}
+while :; do sleep 60; done""")
+    drv.wait("started", t)
+    until(lambda: pids.exists() and len(pids.read_text().split()) == 4)
+    drv.say(f"stop {t} 15 300 {TREE}")
+    end = drv.wait("ended", t)
+    assert end["cause"] == "stop" and end["killed"] >= 2 and end["leftovers"] == 0
+    assert end["run_ns"] > 0.3e9
+    assert not any(alive(int(p)) for p in pids.read_text().split())
+
+
+def test_stop_of_the_leader_lets_it_tell_its_own(drv, tmp_path):
+    t = unique("leader")
+    drv.start(t, "sh", "-c", "trap 'echo saved; exit 0' USR1; sh -c \"trap 'echo CHILD-GOT-IT' USR1; echo up; "
+              "while :; do sleep 0.1; done\" & while :; do sleep 0.05; done", flags=END_TREE)
+    drv.wait("started", t)
+    until(lambda: "up\n" in drv.log(t))
+    drv.say(f"stop {t} {int(signal.SIGUSR1)} 300 {LEADER}")
+    end = drv.wait("ended", t)
+    assert end["outcome"] == "exited" and "saved" in drv.log(t)
+
+
+def test_fork_bomb_ends(drv):
+    t = unique("bomb")
+    drv.start(t, "python3", "-c", """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+n = 0
+while n < 200:
+    if os.fork() == 0:
+        while True:   # each is replaced by another, for ever
+            if os.fork():
+                os._exit(0)
+            os.setsid()
+            time.sleep(0.01)
+    n += 1
+time.sleep(1000)
+""")
+    drv.wait("started", t)
+    time.sleep(1.0)
+    drv.say(f"stop {t} 15 100 {TREE}")
+    end = drv.wait("ended", t, 60)
+    assert end["killed"] >= 100
+    drv.say("each")
+    drv.wait("each-done", "")
+
+
+def test_timeout(drv):
+    t = unique("timeout")
+    end = drv.run(t, "sleep", "100", timeout_ms=200)
+    assert (end["cause"], end["signal"]) == ("timeout", 15) and "its time was over" in drv.log(t)
+
+
+def test_ends_only_with_its_tree(drv):
+    t = unique("pipeline")
+    end = drv.run(t, "sh", "-c", "(setsid sh -c 'sleep 0.5; echo late' &) ; exit 6")
+    assert end["exit_code"] == 6 and end["run_ns"] > 0.45e9 > end["leader_ns"]
+    assert "late\n=== ended" in drv.log(t)
+    t = unique("cut")
+    end = drv.run(t, "sh", "-c", "(setsid sleep 1000 &) ; exit 0", flags=END_TREE)
+    assert end["exit_code"] == 0 and end["cause"] == "self" and end["run_ns"] < 5e9
+
+
+def test_zombies_do_not_keep_it(drv):
+    t = unique("zombie")
+    end = drv.run(t, "python3", "-c", "import os,time\nif os.fork()==0: os._exit(0)\ntime.sleep(.2)")
+    assert end["exit_code"] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_other_users_processes_are_left_alone(drv, tmp_path):
+    t = unique("other")
+    pid = tmp_path / "pid"
+    drv.start(t, "sh", "-c", f"python3 -c \"import os; os.setresuid(65534,65534,65534); "
+              f"os.execvp('sleep', ['sleep', '20'])\" & echo $! > {pid}; sleep 20")
+    other = pid_in(pid)
+    until(lambda: "Uid:\t65534" in pathlib.Path(f"/proc/{other}/status").read_text())
+    drv.say(f"stop {t} 15 200 {TREE}")
+    end = drv.wait("ended", t)
+    try:
+        assert end["leftovers"] == 1 and alive(other)
+        assert "1 processes of other users still run" in drv.log(t)
+    finally:
+        os.kill(other, signal.SIGKILL)
+
+
+def test_agent_dies_and_another_adopts(drv, drivers):
+    t = unique("adopt")
+    drv.start(t, "sh", "-c", "sleep 1; echo done")
+    m = drv.wait("started", t)
+    drv.kill()
+    time.sleep(0.2)
+    assert alive(m["pid"]) and not alive(drv.mother)
+    new = drivers()
+    new.say("each")
+    assert new.wait("each", t)
+    new.say(f"adopt {t} {new.root}/records {m['pid']} {m['start']}")
+    assert new.wait("adopt", t)["text"] == "lives"
+    assert new.wait("status", t)["state"] == "running"
+    assert new.wait("ended", t)["exit_code"] == 0
+    assert "done\n=== ended" in new.log(t)
+
+
+def test_recycled_pid_is_not_adopted_nor_signalled(drv, drivers):
+    t = unique("recycled")
+    drv.start(t, "sleep", "1")
+    m = drv.wait("started", t)
+    new = drivers()
+    for pid, start in ((m["pid"], m["start"] + 1), (m["pid"] + 1, m["start"])):
+        new.say(f"adopt {t} {new.root}/records {pid} {start}")
+        assert new.wait("adopt", t)["text"] == "other"
+    assert drv.wait("ended", t)["exit_code"] == 0
+
+
+def test_agent_dies_before_go(drv, drivers, tmp_path):
+    t = unique("alone")
+    drv.start(t, "touch", str(tmp_path / "ran"), go=False)
+    m = drv.wait("prepared", t)
+    drv.kill()
+    until(lambda: not alive(m["pid"]))
+    new = drivers()
+    new.say(f"adopt {t} {new.root}/records {m['pid']} {m['start']}")
+    assert new.wait("adopt", t)["text"] == "ended"
+    rec = new.record(t)
+    assert (rec["outcome"], rec["cause"]) == ("cancelled", "alone") and not (tmp_path / "ran").exists()
+
+
+def test_agent_dies_after_go_or_after_the_end(drv, drivers):
+    t = unique("after")
+    drv.start(t, "sleep", "0.3", go=False)
+    m = drv.wait("prepared", t)
+    drv.say(f"go {t}")
+    drv.wait("started", t)
+    drv.kill()
+    until(lambda: not alive(m["pid"]))
+    new = drivers()
+    new.say(f"adopt {t} {new.root}/records {m['pid']} {m['start']}")
+    assert new.wait("adopt", t)["text"] == "ended"
+    assert new.record(t)["exit_code"] == 0
+
+
+def test_killed_mother_is_replaced(drv):
+    t = unique("mother")
+    drv.start(t, "sleep", "0.5")
+    drv.wait("started", t)
+    os.kill(drv.mother, signal.SIGKILL)
+    until(lambda: not alive(drv.mother))
+    none = unique("none")
+    drv.start(none, "true")
+    assert drv.wait("failed", none)["code"] == -32
+    drv.say("mother")
+    drv.wait("mother", "")
+    assert drv.run(unique("next"), "true")["exit_code"] == 0
+    assert drv.wait("ended", t)["exit_code"] == 0
+
+
+def test_killed_shim_leaves_orphans_that_are_found(drv, tmp_path):
+    t = unique("orphans")
+    pids = tmp_path / "pids"
+    drv.start(t, "sh", "-c", f"echo $$ >>{pids}; (setsid sh -c 'trap \"\" TERM; echo $$ >>{pids}; "
+              f"while :; do sleep 60; done' &); env -i sh -c 'echo $$ >>{pids}; sleep 60; :' & wait")
+    m = drv.wait("started", t)
+    until(lambda: pids.exists() and len(pids.read_text().split()) == 3)
+    bystander = subprocess.Popen(["sleep", "60"], env={"TENURE_TASK_TOKEN": t + "x"})
+    os.kill(m["pid"], signal.SIGKILL)
+    drv.wait("gone", t)
+    drv.say(f"adopt {t} {drv.root}/records {m['pid']} {m['start']}")
+    assert drv.wait("adopt", t)["text"] == "lost"
+    drv.say(f"orphans {t} 15 300")
+    orphans = drv.wait("orphans", t)
+    assert orphans["text"] == "gone" and orphans["code"] >= 3
+    assert not any(alive(int(p)) for p in pids.read_text().split())
+    assert bystander.poll() is None
+    bystander.kill()
+    bystander.wait()
+
+
+def test_shim_told_to_end_stops_its_task(drv):
+    t = unique("term")
+    drv.start(t, "sleep", "100")
+    m = drv.wait("started", t)
+    os.kill(m["pid"], signal.SIGTERM)
+    end = drv.wait("ended", t)
+    assert (end["cause"], end["signal"]) == ("term", 15)
+
+
+def test_full_log_disk_does_not_stop_it(drv):
+    t = unique("full")
+    end = drv.run(t, "sh", "-c", "echo lost; exit 2", log="/dev/full")
+    assert end["exit_code"] == 2 and end["log_errno"] == 28
+    assert drv.record(t)["log_errno"] == 28
+
+
+def test_record_that_cannot_be_written_is_kept_by_the_shim(drv, drivers, tmp_path):
+    t = unique("norecord")
+    (tmp_path / "records").rmdir()
+    (tmp_path / "records").write_text("in the way")
+    drv.start(t, "sh", "-c", "exit 4", go=False)
+    end = drv.wait("ended", t)
+    assert end["outcome"] == "refused"
+    (tmp_path / "records").unlink()
+    (tmp_path / "records").mkdir()
+    drv.start(t, "sh", "-c", "sleep 0.3; exit 4")
+    m = drv.wait("started", t)
+    (tmp_path / "records").rmdir()
+    end = drv.wait("ended", t)
+    assert end["exit_code"] == 4 and end["record_errno"] == 2 and alive(m["pid"])
+    drv.kill()
+    (tmp_path / "records").mkdir()
+    until(lambda: not alive(m["pid"]))
+    assert drv.record(t)["exit_code"] == 4
+
+
+def test_acknowledged_end_without_record_lets_the_shim_go(drv, tmp_path):
+    t = unique("ack")
+    drv.start(t, "sh", "-c", "sleep 0.3; exit 4")
+    m = drv.wait("started", t)
+    (tmp_path / "records").rmdir()
+    drv.wait("ended", t)
+    drv.say(f"ack {t}")
+    drv.wait("gone", t)
+    until(lambda: not alive(m["pid"]))
+    (tmp_path / "records").mkdir()
+
+
+def test_task_that_closes_its_output_or_daemonises(drv):
+    assert drv.run(unique("closed"), "sh", "-c", "exec >&- 2>&- <&-; sleep 0.2; exit 3")["exit_code"] == 3
+    t = unique("daemon")
+    end = drv.run(t, "python3", "-c", """
+import os, time
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+time.sleep(0.4); print("daemon was here", flush=True)""")
+    assert end["exit_code"] == 0 and end["run_ns"] > 0.4e9 and "daemon was here" in drv.log(t)
+
+
+def test_figures_come_into_the_trailer(drv):
+    t = unique("gpu")
+    drv.start(t, "sleep", "0.4")
+    drv.wait("started", t)
+    drv.say(f"gpu {t} {30 << 30} 853")
+    drv.wait("ended", t)
+    assert "peak memory 30.0 GiB, mean utilisation 85%" in drv.log(t)
+
+
+@pytest.mark.parametrize("where", ["disk", "/dev/shm"])
+def test_log_limit_keeps_head_and_tail(drv, tmp_path, where):
+    """600 MB through a log of 8 MiB: what it takes on the disk stays bounded."""
+    t = unique("big")
+    log = drv.log_path(t) if where == "disk" else pathlib.Path(where) / f"{t}.log"
+    drv.start(t, "python3", "-c", """
+import sys, time
+line = "x" * 990
+for i in range(600000):
+    sys.stdout.write(f"{i:08d} {line}\\n")
+    if i % 1000 == 0: sys.stdout.flush(); time.sleep(0.002)
+""", log=log, log_limit=8 << 20)
+    most = 0
+    try:
+        while True:
+            try:
+                end = drv.wait("ended", t, 0.02)
+                break
+            except AssertionError:
+                most = max(most, log.stat().st_blocks * 512)
+        text = log.read_text()
+        lines = text.splitlines()
+        assert "\0" not in text and len(text) < 12 << 20
+        assert any(line.startswith("00000000 xxx") for line in lines)
+        assert any(line.startswith("00599999 xxx") for line in lines)
+        assert sum("MiB of output are left out here" in line for line in lines) == 1
+        assert end["cut"] > 500e6 and end["log_errno"] == 0
+        assert most < 120 << 20, most
+    finally:
+        log.unlink()
