@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * One byte per element, and a short list of those that were requeued. An element is over, or has a
+ * new epoch, from the moment in which the line is in the journal; its file in running/ goes after
+ * that. So a claim is: create running/ID.ELEMENT,eEPOCH exclusively, then read what is new in the
+ * journals. If the element is over or has a later epoch by then, or the batch's file is gone from
+ * pending/ (stopped), the claim is given up. Whoever had created that file before us had written
+ * the journal before he removed it, so that a stale view of ours is found out.
+ *
+ * Readers remember how far they have read each journal. A journal's lines are JSON; a cut line at
+ * its end is left for the next time.
+ */
+
+#include "spool/batch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/transit.h"
+
+struct journal {
+	char agent[NAME_AGENT_MAX + 1];
+	off_t offset;
+};
+
+struct requeued {
+	uint64_t element, epoch, not_before_ns;
+	unsigned int attempts;
+};
+
+struct batch {
+	const struct spool *sp;
+	struct task_name name;
+	char dir[SPOOL_PATH_MAX]; /* ends/ID */
+	char own[SPOOL_PATH_MAX]; /* "": to read only */
+	int own_fd;
+	uint8_t *states; /* enum batch_state, from element 1 */
+	uint64_t counts[BATCH_CANCELLED + 1];
+	uint64_t next; /* no element below it waits, but requeued ones */
+	size_t n_requeued;
+	struct requeued *requeued;
+	size_t n_journals;
+	struct journal *journals;
+};
+
+static void set_state(struct batch *b, uint64_t element, enum batch_state state)
+{
+	b->counts[b->states[element]]--;
+	b->counts[state]++;
+	b->states[element] = (uint8_t)state;
+}
+
+static struct requeued *find_requeued(const struct batch *b, uint64_t element)
+{
+	for (size_t i = 0; i < b->n_requeued; i++)
+		if (b->requeued[i].element == element)
+			return &b->requeued[i];
+	return NULL;
+}
+
+static uint64_t epoch_of(const struct batch *b, uint64_t element)
+{
+	const struct requeued *q = find_requeued(b, element);
+
+	return q ? q->epoch : 0;
+}
+
+/* ---- journals ---------------------------------------------------------------------------------
+ */
+
+static void learn_end(struct batch *b, uint64_t element, const struct task_end *end)
+{
+	if (end->epoch >= epoch_of(b, element))
+		set_state(b, element, BATCH_DONE + (enum batch_state)end->result);
+}
+
+static void learn_requeue(struct batch *b, const struct requeued *q)
+{
+	struct requeued *have = find_requeued(b, q->element);
+
+	if (have ? q->epoch <= have->epoch : b->states[q->element] >= BATCH_DONE)
+		return;
+	if (!have) {
+		b->requeued = xrealloc(b->requeued, b->n_requeued + 1, sizeof(*b->requeued));
+		have = &b->requeued[b->n_requeued++];
+	}
+	*have = *q;
+	set_state(b, q->element, BATCH_WAITING);
+}
+
+static void learn(struct batch *b, const json_t *o)
+{
+	const char *event = json_string_value(json_object_get(o, "event"));
+	uint64_t element = (uint64_t)json_integer_value(json_object_get(o, "element"));
+	struct task_end end;
+
+	if (!event || !element || element > b->name.count)
+		return;
+	if (strcmp(event, "end") == 0 && end_from_json(o, &end))
+		learn_end(b, element, &end);
+	else if (strcmp(event, "requeue") == 0)
+		learn_requeue(
+			b,
+			&(struct requeued){
+				element, (uint64_t)json_integer_value(json_object_get(o, "epoch")),
+				record_ns(json_object_get(o, "not_before")),
+				(unsigned int)json_integer_value(json_object_get(o, "attempts")) });
+}
+
+static int read_tail(struct batch *b, struct journal *j, int fd, off_t size)
+{
+	size_t want = (size_t)(size - j->offset), len = 0;
+	cleanup_free char *text = xmalloc(want + 1);
+
+	while (len < want) {
+		ssize_t n = pread(fd, text + len, want - len, j->offset + (off_t)len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		len += (size_t)n;
+	}
+
+	char *line = text, *stop;
+
+	while ((stop = memchr(line, '\n', len - (size_t)(line - text)))) {
+		json_t *o = json_loadb(line, (size_t)(stop - line), 0, NULL);
+
+		learn(b, o);
+		json_decref(o);
+		line = stop + 1;
+	}
+	j->offset += line - text;
+	return 0;
+}
+
+static struct journal *journal_of(struct batch *b, const char *agent)
+{
+	for (size_t i = 0; i < b->n_journals; i++)
+		if (strcmp(b->journals[i].agent, agent) == 0)
+			return &b->journals[i];
+	b->journals = xrealloc(b->journals, b->n_journals + 1, sizeof(*b->journals));
+
+	struct journal *j = &b->journals[b->n_journals++];
+
+	*j = (struct journal){ .offset = 0 };
+	(void)str_copy(j->agent, sizeof(j->agent), agent);
+	return j;
+}
+
+static int read_journal(void *data, const char *file, unsigned char type)
+{
+	struct batch *b = data;
+	char path[SPOOL_PATH_MAX];
+	struct stat st;
+
+	if (!spec_is_name(file) || strlen(file) > NAME_AGENT_MAX)
+		return 0;
+	(void)str_print(path, sizeof(path), "%.60s/%s", b->dir, file);
+
+	struct journal *j = journal_of(b, file);
+
+	if (fstatat(b->sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || !spool_trusts(b->sp, st.st_uid) || st.st_size <= j->offset)
+		return 0;
+
+	cleanup_fd int fd = openat(b->sp->fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 ? -errno : read_tail(b, j, fd, st.st_size);
+}
+
+int batch_refresh(struct batch *b, struct err *e)
+{
+	struct err why = ERR_INIT;
+	int r = spool_each(b->sp, b->dir, read_journal, b, &why);
+
+	if (r == -ENOENT)
+		return 0; /* nothing has started */
+	if (r < 0)
+		return why.text[0] ? err_set(e, r, "%s", why.text)
+				   : err_sys(e, -r, "read %s/%s", b->sp->path, b->dir);
+	return 0;
+}
+
+static int open_own(struct batch *b, struct err *e)
+{
+	if (b->own_fd >= 0)
+		return 0;
+	if (mkdirat(b->sp->fd, b->dir, 0700) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make directory %s/%s", b->sp->path, b->dir);
+	b->own_fd = openat(b->sp->fd, b->own, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+			   0600);
+	return b->own_fd < 0 ? err_sys(e, errno, "open %s/%s", b->sp->path, b->own) : 0;
+}
+
+/* One line of ours, which is learnt with everything that the others have written. */
+static int write_own(struct batch *b, json_t *record, uint64_t element, struct err *e)
+{
+	(void)json_object_set_new(record, "element", json_integer((json_int_t)element));
+
+	cleanup_free char *line = record_line(record);
+	int r = open_own(b, e);
+
+	if (r < 0)
+		return r;
+	r = spool_append(b->own_fd, line, strlen(line));
+	if (r < 0)
+		return err_sys(e, -r, "append to %s/%s", b->sp->path, b->own);
+	return 0;
+}
+
+/* ---- the batch --------------------------------------------------------------------------------
+ */
+
+int batch_open(const struct spool *sp, const struct task_name *n, const char *agent,
+	       struct batch **ret, struct err *e)
+{
+	struct batch *b = xcalloc(1, sizeof(*b));
+
+	b->sp = sp;
+	b->name = *n;
+	b->own_fd = -1;
+	b->next = 1;
+	b->states = xcalloc(n->count + 1, 1);
+	b->counts[BATCH_WAITING] = n->count;
+	(void)str_print(b->dir, sizeof(b->dir), "ends/%" PRIu64, n->id);
+	if (agent)
+		(void)str_print(b->own, sizeof(b->own), "ends/%" PRIu64 "/%s", n->id, agent);
+
+	int r = batch_refresh(b, e);
+
+	if (r < 0)
+		b = batch_close(b);
+	*ret = b;
+	return r;
+}
+
+struct batch *batch_close(struct batch *b)
+{
+	if (!b)
+		return NULL;
+	(void)fd_close(b->own_fd);
+	free(b->states);
+	free(b->requeued);
+	free(b->journals);
+	free(b);
+	return NULL;
+}
+
+void batch_set_name(struct batch *b, const struct task_name *n)
+{
+	b->name = *n;
+}
+
+void batch_mark_running(struct batch *b, uint64_t element, uint64_t epoch)
+{
+	if (element && element <= b->name.count && b->states[element] == BATCH_WAITING &&
+	    epoch == epoch_of(b, element))
+		set_state(b, element, BATCH_RUNNING);
+}
+
+uint64_t batch_next(struct batch *b, uint64_t now_wall_ns)
+{
+	for (size_t i = 0; i < b->n_requeued; i++)
+		if (b->states[b->requeued[i].element] == BATCH_WAITING &&
+		    b->requeued[i].not_before_ns <= now_wall_ns)
+			return b->requeued[i].element;
+	/* Requeued ones are passed over: they were looked at above, and may have to wait. */
+	while (b->next <= b->name.count &&
+	       (b->states[b->next] != BATCH_WAITING || find_requeued(b, b->next)))
+		b->next++;
+	return b->next <= b->name.count ? b->next : 0;
+}
+
+static bool still_ours(struct batch *b, uint64_t element, uint64_t epoch)
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+
+	return b->states[element] == BATCH_WAITING && epoch_of(b, element) == epoch &&
+	       spool_exists(b->sp, spool_path(SPOOL_PENDING, name_format(&b->name, file), path));
+}
+
+int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, struct claim *ret,
+		struct err *e)
+{
+	const struct requeued *q = find_requeued(b, element);
+	struct claim c = { .name = { .id = b->name.id, .element = element },
+			   .who = *who,
+			   .attempt = (q ? q->attempts : 0) + 1,
+			   .claimed_ns = clock_wall_ns() };
+	char file[NAME_FILE_MAX];
+
+	c.name.epoch = q ? q->epoch : 0;
+	(void)spool_path(SPOOL_RUNNING, name_format(&c.name, file), c.path);
+
+	cleanup_free char *line =
+		record_line(record_claim(who, c.name.epoch, c.attempt, c.claimed_ns));
+	int r = spool_write_new(b->sp, c.path, line, strlen(line), false, e);
+
+	if (r == -EEXIST) {
+		batch_mark_running(b, element, c.name.epoch);
+		return CLAIM_LOST;
+	}
+	if (r < 0)
+		return r;
+	r = batch_refresh(b, e);
+	if (r == 0 && still_ours(b, element, c.name.epoch)) {
+		set_state(b, element, BATCH_RUNNING);
+		*ret = c;
+		return 0;
+	}
+
+	int undone = spool_unlink(b->sp, c.path, r < 0 ? NULL : e);
+
+	if (r < 0)
+		return r;
+	return undone < 0 ? undone : CLAIM_LOST;
+}
+
+int batch_end(struct batch *b, struct events *ev, const struct claim *c, const struct task_end *end,
+	      struct err *e)
+{
+	int r = write_own(b, record_end(end), c->name.element, e);
+
+	if (r == 0)
+		learn_end(b, c->name.element, end);
+	if (r == 0 && ev)
+		r = events_add_end(ev, b->name.id, c->name.element, end, e);
+	return r == 0 ? spool_unlink(b->sp, c->path, e) : r;
+}
+
+int batch_requeue(struct batch *b, struct events *ev, const struct claim *c, unsigned int attempts,
+		  uint64_t not_before_ns, const char *reason, struct err *e)
+{
+	struct requeued q = { c->name.element, c->name.epoch + 1, not_before_ns, attempts };
+	json_t *record = record_requeue(q.epoch, attempts, not_before_ns, reason, clock_wall_ns());
+	int r = write_own(b, record, q.element, e);
+
+	if (r == 0)
+		learn_requeue(b, &q);
+	if (r == 0 && ev)
+		r = events_add_requeue(ev, b->name.id, q.element, q.epoch, attempts, not_before_ns,
+				       reason, e);
+	return r == 0 ? spool_unlink(b->sp, c->path, e) : r;
+}
+
+struct batch_counts batch_counts(const struct batch *b)
+{
+	return (struct batch_counts){ b->counts[BATCH_WAITING], b->counts[BATCH_RUNNING],
+				      b->counts[BATCH_DONE], b->counts[BATCH_FAILED],
+				      b->counts[BATCH_CANCELLED] };
+}
+
+bool batch_is_over(const struct batch *b)
+{
+	return b->counts[BATCH_WAITING] + b->counts[BATCH_RUNNING] == 0;
+}
+
+enum batch_state batch_state(const struct batch *b, uint64_t element, uint64_t *ret_epoch,
+			     unsigned int *ret_attempts)
+{
+	const struct requeued *q = find_requeued(b, element);
+
+	*ret_epoch = q ? q->epoch : 0;
+	*ret_attempts = q ? q->attempts : 0;
+	return (enum batch_state)b->states[element];
+}
+
+int batch_file(struct batch *b, struct err *e)
+{
+	char from[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	enum task_result result = b->counts[BATCH_FAILED]      ? RESULT_FAILED
+				  : b->counts[BATCH_CANCELLED] ? RESULT_CANCELLED
+							       : RESULT_DONE;
+	int r = transit_file(b->sp, spool_path(SPOOL_PENDING, name_format(&b->name, file), from),
+			     &b->name, result, clock_wall_ns(), b->counts[BATCH_FAILED] ? 1 : 0, e);
+
+	return r == -ENOENT ? TRANSIT_GONE : r;
+}
+
+struct forgetting {
+	const struct spool *sp;
+	const char *dir;
+};
+
+static int forget_journal(void *data, const char *file, unsigned char type)
+{
+	const struct forgetting *f = data;
+	char path[SPOOL_PATH_MAX];
+
+	return spool_unlink(f->sp, str_print(path, sizeof(path), "%.60s/%s", f->dir, file), NULL);
+}
+
+int batch_forget(const struct spool *sp, uint64_t id, struct err *e)
+{
+	char dir[SPOOL_PATH_MAX];
+	struct forgetting f = { sp, str_print(dir, sizeof(dir), "ends/%" PRIu64, id) };
+	int r = spool_each(sp, dir, forget_journal, &f, e);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r == 0 && unlinkat(sp->fd, dir, AT_REMOVEDIR) < 0)
+		r = err_sys(e, errno, "remove %s/%s", sp->path, dir);
+	return r;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_BATCH_H
+#define TENURE_SPOOL_BATCH_H
+
+/*
+ * Arrays, sweeps and lists of commands: one file in pending/ until every element has ended. What
+ * happened to elements is in ends/ID/AGENT, one file per agent that ran some, a line per end or
+ * requeue. Cost and memory per element do not grow with their number.
+ *
+ *	r = batch_open(sp, &name, "node7", &b, &e);
+ *	batch_mark_running(b, element, epoch)		for each that scan.h finds in running/
+ *	while ((element = batch_next(b, now)))
+ *		r = batch_claim(b, element, &who, &claim, &e);
+ *	batch_end() or batch_requeue(); when batch_is_over(): batch_file()
+ */
+
+#include "spool/claim.h"
+#include "spool/events.h"
+
+struct batch;
+
+struct batch_counts {
+	uint64_t waiting, running, done, failed, cancelled;
+};
+
+/* n: the batch as it is in pending/ (or, to read only, anywhere). agent NULL: to read only. */
+int batch_open(const struct spool *sp, const struct task_name *n, const char *agent,
+	       struct batch **ret, struct err *e);
+struct batch *batch_close(struct batch *b);
+/* Its file was renamed (priority, pause, edit). */
+void batch_set_name(struct batch *b, const struct task_name *n);
+
+/* Read what other agents have written since. */
+int batch_refresh(struct batch *b, struct err *e);
+void batch_mark_running(struct batch *b, uint64_t element, uint64_t epoch);
+
+/* An element that waits and may start now, in order; those to be tried again first. 0: none. */
+uint64_t batch_next(struct batch *b, uint64_t now_wall_ns);
+/* 0, CLAIM_LOST (the element or the whole batch: refresh, look at the queue), or negative. */
+int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, struct claim *ret,
+		struct err *e);
+
+/* ev may be NULL. To be repeated on error. */
+int batch_end(struct batch *b, struct events *ev, const struct claim *c, const struct task_end *end,
+	      struct err *e);
+int batch_requeue(struct batch *b, struct events *ev, const struct claim *c, unsigned int attempts,
+		  uint64_t not_before_ns, const char *reason, struct err *e);
+
+struct batch_counts batch_counts(const struct batch *b);
+bool batch_is_over(const struct batch *b);
+/* The batch's file to done/, or failed/ or cancelled/ if some element did not do well. */
+int batch_file(struct batch *b, struct err *e);
+
+/* What is known of an element: where it stands, its epoch, attempts that count. */
+enum batch_state { BATCH_WAITING, BATCH_RUNNING, BATCH_DONE, BATCH_FAILED, BATCH_CANCELLED };
+enum batch_state batch_state(const struct batch *b, uint64_t element, uint64_t *ret_epoch,
+			     unsigned int *ret_attempts);
+
+/* ends/ID and what is in it. */
+int batch_forget(const struct spool *sp, uint64_t id, struct err *e);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+#include "spool/claim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+int claimer_self(const struct spool *sp, const char *agent, struct claimer *ret, struct err *e)
+{
+	struct claimer c = { .host = "" };
+
+	if (!spec_is_name(agent) || strlen(agent) > NAME_AGENT_MAX)
+		return err_set(e, -EINVAL, "\"%.80s\" is no name of an agent", agent);
+	(void)str_copy(c.agent, sizeof(c.agent), agent);
+	(void)str_copy(c.host, sizeof(c.host), sp->host);
+	(void)str_copy(c.boot, sizeof(c.boot), sp->boot);
+
+	int r = proc_identify(getpid(), &c.proc);
+
+	if (r < 0)
+		return err_sys(e, -r, "identify this process");
+	*ret = c;
+	return 0;
+}
+
+/* Back to where it was; the file stays claimed where that fails, and e keeps its first reason. */
+static int give_back(const struct spool *sp, const char *running, const char *pending, int r)
+{
+	(void)spool_rename(sp, running, pending, NULL);
+	return r;
+}
+
+static bool file_is_bad(int r)
+{
+	return r == -EINVAL || r == -ERANGE || r == -EFBIG || r == -EPERM || r == -EILSEQ ||
+	       r == -ELOOP;
+}
+
+/* The name decides until the file is read; then they must agree, or one of them lies. */
+static int check_name(const struct task_name *n, const struct task_spec *spec, struct err *e)
+{
+	struct task_name want;
+
+	name_of_spec(spec, n->id, &want);
+	if (want.gpus != n->gpus || want.count != n->count || strcmp(want.lane, n->lane) != 0 ||
+	    strcmp(want.name, n->name) != 0)
+		return err_set(e, -EINVAL,
+			       "the file's name does not agree with the task in it (gpus, number "
+			       "of elements, lane and name must)");
+	return 0;
+}
+
+static int sync_claim(const struct spool *sp, struct err *e)
+{
+	int r = spool_sync(sp, "running", e);
+
+	return r == 0 ? spool_sync(sp, "pending", e) : r;
+}
+
+static int read_claimed(const struct spool *sp, const struct task_name *n, const char *path,
+			struct task_file *ret, struct err *e)
+{
+	int r = task_file_read(sp, path, ret, e);
+
+	if (r < 0)
+		return r;
+	r = check_name(n, ret->spec, e);
+	if (r < 0)
+		task_file_clear(ret);
+	return r;
+}
+
+int claim_task(const struct spool *sp, const struct task_name *n, const struct claimer *who,
+	       struct task_file *ret_file, struct claim *ret, struct err *e)
+{
+	char file[NAME_FILE_MAX], from[SPOOL_PATH_MAX];
+	struct claim c = { .name = *n, .who = *who, .claimed_ns = clock_wall_ns() };
+	struct task_file t;
+
+	(void)spool_path(SPOOL_PENDING, name_format(n, file), from);
+	(void)str_copy(c.name.agent, sizeof(c.name.agent), who->agent);
+	(void)spool_path(SPOOL_RUNNING, name_format(&c.name, file), c.path);
+
+	if (n->flags & (NAME_EDITED | NAME_PAUSED))
+		return CLAIM_LOST;
+	/* An old view of ours: without this look, the one after a failed rename would find it. */
+	if (spool_exists(sp, c.path))
+		return CLAIM_LOST;
+
+	int r = spool_rename(sp, from, c.path, e);
+
+	if (r < 0)
+		return r == -ENOENT ? CLAIM_LOST : r;
+	r = read_claimed(sp, n, c.path, &t, e);
+	if (r < 0 && file_is_bad(r)) {
+		cleanup_free char *why = xstrdup(e ? e->text : "it cannot be read");
+
+		return spool_refuse(sp, c.path, why, NULL) < 0 ? give_back(sp, c.path, from, r)
+							       : CLAIM_REFUSED;
+	}
+	if (r < 0)
+		return give_back(sp, c.path, from, r);
+	c.attempt = t.history.attempts + 1;
+	/* Where a second run would be wrong, the first must be known after a power loss. */
+	r = record_append(sp, c.path, record_claim(who, n->epoch, c.attempt, c.claimed_ns),
+			  t.spec->no_requeue, e);
+	if (r == 0 && t.spec->no_requeue)
+		r = sync_claim(sp, e);
+	if (r < 0) {
+		task_file_clear(&t);
+		return give_back(sp, c.path, from, r);
+	}
+	*ret_file = t;
+	*ret = c;
+	return 0;
+}
+
+int claim_started(const struct spool *sp, struct claim *c, const struct proc_id *shim,
+		  struct err *e)
+{
+	int r = record_append(sp, c->path, record_start(shim, c->name.epoch, clock_wall_ns()),
+			      false, e);
+
+	if (r == 0)
+		c->who.proc = *shim;
+	return r;
+}

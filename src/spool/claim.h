@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_CLAIM_H
+#define TENURE_SPOOL_CLAIM_H
+
+/*
+ * The right to run a task once. A single task is claimed by renaming its file into running/ to a
+ *name that holds the claimer and the epoch, an element by creating running/ID.ELEMENT,eEPOCH
+ *exclusively (batch.h). The claimer's PID, start time and boot are recorded in the file.
+ *
+ *	claim_task() -> start the shim -> claim_started() -> transit_end() or transit_requeue()
+ */
+
+#include "spool/record.h"
+
+/* Somebody else has it, or it has changed, or is paused: look at the queue again. */
+#define CLAIM_LOST 1
+/* What the file says is no task: it is in bad/ now, e says why. */
+#define CLAIM_REFUSED 2
+
+struct claim {
+	struct task_name name; /* of the file in running/ */
+	char path[SPOOL_PATH_MAX];
+	struct claimer who;
+	unsigned int attempt; /* from 1 */
+	uint64_t claimed_ns;  /* wall */
+};
+
+/* This process as a claimer. */
+int claimer_self(const struct spool *sp, const char *agent, struct claimer *ret, struct err *e);
+
+/*
+ * n as it is in pending/. 0 with both results (task_file_clear() the file), CLAIM_LOST,
+ * CLAIM_REFUSED, or negative: the task is where it was, or, when even that fails, in running/ under
+ * this claimer's name, where recovery finds it.
+ */
+int claim_task(const struct spool *sp, const struct task_name *n, const struct claimer *who,
+	       struct task_file *ret_file, struct claim *ret, struct err *e);
+
+/* From now on the claim lives as long as that process (the shim). To be called before it starts
+ * anything. */
+int claim_started(const struct spool *sp, struct claim *c, const struct proc_id *shim,
+		  struct err *e);
+
+#endif

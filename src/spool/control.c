@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+#include "spool/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/enumstr.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define CONTROL_FILE  "control.json"
+#define ORDER_SUFFIX  ".json"
+#define ANSWER_SUFFIX ".answer"
+#define NUMBER_OF_TMP 17 /* ",%016x" at the end of a name in tmp/ */
+
+static int write_json(const struct spool *sp, const char *path, const json_t *doc, struct err *e)
+{
+	cleanup_free char *text = json_dumps(doc, JSON_COMPACT);
+
+	if (!text)
+		return err_set(e, -EINVAL, "the order cannot be written as JSON");
+	return spool_replace(sp, path, text, strlen(text), e);
+}
+
+static char *answer_path(const char *sent, char *buf)
+{
+	size_t len = strlen(sent) - strlen(ORDER_SUFFIX);
+
+	return str_print(buf, SPOOL_PATH_MAX, "%.*s" ANSWER_SUFFIX, (int)len, sent);
+}
+
+int control_send(const struct spool *sp, const char *agent, const json_t *order, char *ret,
+		 struct err *e)
+{
+	char tmp[SPOOL_PATH_MAX];
+
+	(void)spool_tmp_path(sp, "order", 0, tmp);
+	(void)str_print(ret, SPOOL_PATH_MAX, "control/%.64s%s" ORDER_SUFFIX, agent,
+			tmp + strlen(tmp) - NUMBER_OF_TMP);
+	return write_json(sp, ret, order, e);
+}
+
+static int read_json(const struct spool *sp, const char *path, json_t **ret, struct err *e)
+{
+	cleanup_free char *text = NULL;
+	json_error_t je;
+	size_t len;
+	int r = spool_read(sp, path, CONTROL_MAX, &text, &len, e);
+
+	if (r < 0)
+		return r;
+
+	json_t *doc = json_loadb(text, len, 0, &je);
+
+	if (!json_is_object(doc)) {
+		json_decref(doc);
+		return err_set(e, -EINVAL, "%s: not a JSON object: line %d: %s", path, je.line,
+			       doc ? "another value" : je.text);
+	}
+	*ret = doc;
+	return 0;
+}
+
+int control_answer_read(const struct spool *sp, const char *sent, json_t **ret, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+	int r = read_json(sp, answer_path(sent, path), ret, e);
+
+	if (r == -ENOENT)
+		return 1;
+	(void)unlinkat(sp->fd, path, 0);
+	return r;
+}
+
+void control_give_up(const struct spool *sp, const char *sent)
+{
+	char path[SPOOL_PATH_MAX];
+
+	(void)unlinkat(sp->fd, sent, 0);
+	(void)unlinkat(sp->fd, answer_path(sent, path), 0);
+}
+
+struct finding {
+	const char *agent;
+	char file[NAME_FILE_MAX];
+};
+
+static int is_for(void *data, const char *file, unsigned char type)
+{
+	struct finding *f = data;
+	size_t n = strlen(f->agent), len = strlen(file), tail = strlen(ORDER_SUFFIX);
+
+	if (strncmp(file, f->agent, n) != 0 || file[n] != ',' || len < tail ||
+	    strcmp(file + len - tail, ORDER_SUFFIX) != 0)
+		return 0;
+	(void)str_copy(f->file, sizeof(f->file), file);
+	return 1;
+}
+
+/* Takes path away and reads it: 0; 1 with e: it was bad, or gone. */
+static int take_json(const struct spool *sp, const char *path, json_t **ret, struct err *e)
+{
+	char tmp[SPOOL_PATH_MAX];
+	struct err why = ERR_INIT;
+	int r = spool_rename(sp, path, spool_tmp_path(sp, "control", 0, tmp), &why);
+
+	if (r == -ENOENT)
+		return 1;
+	if (r == 0)
+		r = read_json(sp, tmp, ret, &why);
+	if (r < 0 && e)
+		*e = why;
+	if (r == -EINVAL || r == -EFBIG || r == -EPERM || r == -ELOOP)
+		return spool_refuse(sp, tmp, why.text, NULL) < 0 ? r : 1;
+	return r < 0 ? r : spool_unlink(sp, tmp, e);
+}
+
+int control_next(const struct spool *sp, const char *agent, json_t **ret, char *ret_sent,
+		 struct err *e)
+{
+	int r;
+
+	do {
+		struct finding f = { .agent = agent };
+
+		r = spool_each(sp, "control", is_for, &f, e);
+		if (r <= 0)
+			return r < 0 ? r : 1;
+		r = take_json(sp, spool_path(SPOOL_CONTROL, f.file, ret_sent), ret, e);
+	} while (r == 1);
+	return r;
+}
+
+int control_answer(const struct spool *sp, const char *sent, const json_t *answer, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+
+	return write_json(sp, answer_path(sent, path), answer, e);
+}
+
+int control_file_take(const struct spool *sp, enum control_command *ret, char **ret_task,
+		      struct err *e)
+{
+	static const char *const names[] = {
+		[CONTROL_STOP] = "stop",
+		[CONTROL_STOP_ALL] = "stop_all",
+		[CONTROL_SHUTDOWN] = "shutdown",
+	};
+	unsigned int command;
+	json_t *doc = NULL;
+
+	if (!spool_exists(sp, CONTROL_FILE))
+		return 1;
+
+	int r = take_json(sp, CONTROL_FILE, &doc, e);
+
+	if (r != 0)
+		return r;
+
+	const char *name = json_string_value(json_object_get(doc, "command"));
+	const char *task = json_string_value(json_object_get(doc, "task"));
+
+	r = enum_parse(names, ARRAY_LEN(names), name ? name : "", &command, e);
+	if (r == 0 && command == CONTROL_STOP && !task)
+		r = err_set(e, -EINVAL, "stop needs a task");
+	if (r == 0) {
+		*ret = (enum control_command)command;
+		*ret_task = command == CONTROL_STOP ? xstrdup(task) : NULL;
+	} else {
+		(void)err_wrap(e, CONTROL_FILE);
+		r = 1;
+	}
+	json_decref(doc);
+	return r;
+}

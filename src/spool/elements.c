@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A sweep is read anew for each question: it is one short text per parameter, and nothing has to be
+ * kept beside the spec. A parameter is NAME=A,B,C or NAME=FROM..TO with whole numbers.
+ */
+
+#include "spool/elements.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+struct parameter {
+	size_t name_len;
+	const char *values;
+	bool range;
+	uint64_t from, n; /* n values; a range begins with from */
+};
+
+static int parse_part(const char *text, size_t len, uint64_t *ret)
+{
+	char part[24];
+
+	if (!len || len >= sizeof(part))
+		return -EINVAL;
+	(void)str_copy(part, len + 1, text);
+	return str_to_u64(part, ret);
+}
+
+int array_parse(const char *text, struct task_array *ret, struct err *e)
+{
+	struct task_array a = { .set = true };
+	size_t percent = strcspn(text, "%");
+	size_t dash = strcspn(text, "-%");
+	bool single = text[dash] != '-';
+	int r = parse_part(text, dash, &a.from);
+
+	a.to = a.from;
+	if (r == 0 && !single)
+		r = parse_part(text + dash + 1, percent - dash - 1, &a.to);
+	if (r == 0 && text[percent])
+		r = str_to_u64(text + percent + 1, &a.limit) < 0 || !a.limit ? -EINVAL : 0;
+	if (r < 0)
+		return err_set(
+			e, -EINVAL,
+			"\"%.80s\" is no range of indices; write 1-100, or 1-100%%4 for four "
+			"at once",
+			text);
+	if (a.to < a.from)
+		return err_set(e, -EINVAL, "\"%.80s\" ends before it begins", text);
+	if (a.to - a.from >= SPEC_ELEMENTS_MAX || a.to > UINT32_MAX)
+		return err_set(e, -ERANGE, "\"%.80s\" has more than %d elements", text,
+			       SPEC_ELEMENTS_MAX);
+	*ret = a;
+	return 0;
+}
+
+char *array_format(const struct task_array *a, char buf[ARRAY_TEXT_MAX])
+{
+	int n = snprintf(buf, ARRAY_TEXT_MAX, "%" PRIu64 "-%" PRIu64, a->from, a->to);
+
+	if (a->limit)
+		(void)snprintf(buf + n, ARRAY_TEXT_MAX - (size_t)n, "%%%" PRIu64, a->limit);
+	return buf;
+}
+
+static bool parse_range(const char *values, struct parameter *p)
+{
+	const char *dots = strstr(values, "..");
+	uint64_t to;
+
+	if (!dots || parse_part(values, (size_t)(dots - values), &p->from) < 0 ||
+	    str_to_u64(dots + 2, &to) < 0 || to < p->from || to - p->from >= SPEC_ELEMENTS_MAX)
+		return false;
+	p->range = true;
+	p->n = to - p->from + 1;
+	return true;
+}
+
+static int parse_parameter(const char *text, struct parameter *ret, struct err *e)
+{
+	struct parameter p = { .name_len = strcspn(text, "=") };
+	char name[SPEC_NAME_MAX + 1];
+	bool fits = p.name_len <= SPEC_NAME_MAX && text[p.name_len] == '=';
+
+	if (fits)
+		(void)str_copy(name, p.name_len + 1, text);
+	if (!fits || !spec_is_name(name))
+		return err_set(e, -EINVAL,
+			       "sweep: \"%.80s\" is not NAME=VALUE,VALUE or NAME=FROM..TO", text);
+	p.values = text + p.name_len + 1;
+	if (!parse_range(p.values, &p)) {
+		p.n = 1;
+		for (const char *c = p.values; *c; c++)
+			p.n += *c == ',';
+	}
+	*ret = p;
+	return 0;
+}
+
+static int sweep_count(const struct task_spec *s, uint64_t *ret, struct err *e)
+{
+	uint64_t n = 1;
+
+	for (size_t i = 0; i < s->sweep.n; i++) {
+		struct parameter p;
+		int r = parse_parameter(s->sweep.texts[i], &p, e);
+
+		if (r < 0)
+			return r;
+		n *= p.n; /* both at most a million */
+		if (p.n > SPEC_ELEMENTS_MAX || n > SPEC_ELEMENTS_MAX)
+			return err_set(e, -ERANGE, "sweep: more than %d combinations",
+				       SPEC_ELEMENTS_MAX);
+	}
+	*ret = n;
+	return 0;
+}
+
+int elements_count(const struct task_spec *s, uint64_t *ret, struct err *e)
+{
+	if (s->sweep.n)
+		return sweep_count(s, ret, e);
+	*ret = s->array.set ? s->array.to - s->array.from + 1 : s->commands.n;
+	return 0;
+}
+
+uint64_t element_index(const struct task_spec *s, uint64_t element)
+{
+	return s->array.set ? s->array.from + element - 1 : element;
+}
+
+static void copy_value(const struct parameter *p, uint64_t k, char *value, size_t size)
+{
+	const char *v = p->values;
+
+	if (p->range) {
+		(void)snprintf(value, size, "%" PRIu64, p->from + k);
+		return;
+	}
+	for (; k; k--)
+		v += strcspn(v, ",") + 1;
+
+	size_t len = strcspn(v, ",");
+
+	(void)str_copy(value, len + 1 < size ? len + 1 : size, v);
+}
+
+bool element_parameter(const struct task_spec *s, uint64_t element, size_t i,
+		       char name[SPEC_NAME_MAX + 1], char *value, size_t value_size)
+{
+	uint64_t k = element - 1;
+	struct parameter p;
+
+	if (i >= s->sweep.n)
+		return false;
+	for (size_t j = s->sweep.n; j-- > i;) {
+		if (parse_parameter(s->sweep.texts[j], &p, NULL) < 0)
+			return false;
+		if (j > i)
+			k /= p.n;
+	}
+	(void)str_copy(name, p.name_len + 1, s->sweep.texts[i]);
+	copy_value(&p, k % p.n, value, value_size);
+	return true;
+}

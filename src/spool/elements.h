@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_ELEMENTS_H
+#define TENURE_SPOOL_ELEMENTS_H
+
+/*
+ * Tasks that are many: arrays, sweeps and lists of commands. The elements of task 42 are 42.1 to
+ * 42.N, whatever the array's indices are; which index, parameters or command an element has is
+ * computed from the spec and never stored.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "spool/spec.h"
+
+#define ARRAY_TEXT_MAX	     72
+#define SWEEP_PARAMETERS_MAX 16
+
+/* "5", "1-100", "1-100%4". */
+int array_parse(const char *text, struct task_array *ret, struct err *e);
+char *array_format(const struct task_array *a, char buf[ARRAY_TEXT_MAX]);
+
+/* 0 in *ret: a single task. -EINVAL: a sweep that cannot be read; -ERANGE: too many. */
+int elements_count(const struct task_spec *s, uint64_t *ret, struct err *e);
+
+/* The array's index of an element (from 1); the element itself where there is no array. */
+uint64_t element_index(const struct task_spec *s, uint64_t element);
+
+/*
+ * The i-th parameter of a sweep for an element: its name and value, both terminated. false behind
+ * the last. The last parameter changes fastest.
+ */
+bool element_parameter(const struct task_spec *s, uint64_t element, size_t i,
+		       char name[SPEC_NAME_MAX + 1], char *value, size_t value_size);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * An import must neither lose a file nor make two tasks of it, wherever it is interrupted. The id
+ * is taken first and becomes part of the name under which the file waits in tmp/; whoever goes on
+ * submits it with that same id, unless a task of that id is there.
+ */
+
+#include "spool/raw.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/submit.h"
+
+#define RAW_PREFIX "tmp/raw,"
+
+/* "001_train.sh": 1, and *rest is "train.sh"; 500 and all of it without a number. */
+static uint64_t leading_number(const char *file, const char **rest)
+{
+	size_t digits = strspn(file, "0123456789");
+	const char *tail = file + digits + strspn(file + digits, "_-. ");
+	char text[8];
+	uint64_t v;
+
+	*rest = file;
+	if (!digits || digits >= sizeof(text))
+		return SPEC_PRIORITY;
+	(void)str_copy(text, digits + 1, file);
+	if (str_to_u64(text, &v) < 0 || v > SPEC_PRIORITY_MAX)
+		return SPEC_PRIORITY;
+	/* "42.sh" is called that way; "42_train.sh" is train.sh at 42. */
+	if (isalnum((unsigned char)*tail) && file[digits] != '.')
+		*rest = tail;
+	return v;
+}
+
+static int parse_script(const char *file, const char *text, size_t len, struct task_spec **ret,
+			struct err *e)
+{
+	char name[SPEC_NAME_MAX + 1];
+	const char *rest;
+
+	if (!len)
+		return err_set(e, -EINVAL, "the file is empty");
+	if (memchr(text, '\0', len))
+		return err_set(e, -EINVAL, "the file is no script: it has a NUL byte in it");
+
+	struct task_spec *s = spec_new();
+
+	s->priority = leading_number(file, &rest);
+	s->raw = true;
+	spec_make_name(rest, name);
+	s->name = xstrdup(name);
+
+	int r = spec_set_text(s, "script", text, e);
+
+	if (r == 0)
+		r = spec_check(s, e);
+	if (r == 0)
+		*ret = take_ptr(s);
+	(void)spec_free(s);
+	return r;
+}
+
+static int parse_json(const char *file, const char *text, size_t len, struct task_spec **ret,
+		      struct err *e)
+{
+	size_t used;
+	int r = spec_parse(text, len, ret, &used, e);
+
+	if (r < 0)
+		return r;
+	if (text[used + strspn(text + used, " \t\r\n")]) {
+		*ret = spec_free(*ret);
+		return err_set(e, -EINVAL, "there is more behind the task's JSON object");
+	}
+	(*ret)->raw = true;
+	return 0;
+}
+
+int raw_parse(const char *file, const char *text, size_t len, struct task_spec **ret, struct err *e)
+{
+	size_t n = strlen(file);
+	bool json = n > 5 && strcmp(file + n - 5, ".json") == 0;
+
+	return (json ? parse_json : parse_script)(file, text, len, ret, e);
+}
+
+static bool is_transient(int r)
+{
+	return r == -EIO || r == -ENOSPC || r == -EDQUOT || r == -ENOMEM || r == -ESTALE ||
+	       r == -EROFS || r == -EMFILE || r == -ENFILE;
+}
+
+/* The file is ours, in tmp/. */
+static int finish(const struct spool *sp, const char *tmp, const char *file, uint64_t id,
+		  struct err *e)
+{
+	struct task_spec *spec = NULL;
+	char *text = NULL;
+	size_t len = 0;
+	struct err why = ERR_INIT;
+	int r = spool_read(sp, tmp, SPEC_FILE_MAX, &text, &len, &why);
+
+	if (r == 0)
+		r = raw_parse(file, text, len, &spec, &why);
+	if (r == 0)
+		r = submit_task_as(sp, spec, id, &why);
+	free(text);
+	(void)spec_free(spec);
+	if (e)
+		*e = why;
+	if (r >= 0)
+		return spool_unlink(sp, tmp, e);
+	if (is_transient(r)) /* raw_resume() tries again */
+		return r;
+	r = spool_refuse(sp, tmp, why.text, e);
+	if (r == 0 && e)
+		*e = why;
+	return r == 0 ? RAW_REFUSED : r;
+}
+
+int raw_import(const struct spool *sp, const char *file, const char *agent, uint64_t *ret_id,
+	       struct err *e)
+{
+	char from[SPOOL_PATH_MAX], tmp[SPOOL_PATH_MAX];
+	uint64_t id;
+	int r = submit_new_id(sp, &id, e);
+
+	if (r < 0)
+		return r;
+	(void)spool_path(SPOOL_PENDING, file, from);
+	/* The name is cut where it is too long; the JSON suffix is at its end. */
+	(void)str_print(tmp, sizeof(tmp), RAW_PREFIX "%" PRIu64 ",%s,%s", id, agent,
+			file + (strlen(file) > 180 ? strlen(file) - 180 : 0));
+	r = spool_rename(sp, from, tmp, e);
+	if (r == 0)
+		r = finish(sp, tmp, file, id, e);
+	if (r == 0)
+		*ret_id = id;
+	return r < 0 || r == RAW_REFUSED ? err_wrap(e, "%s", file), r : r;
+}
+
+int raw_resume(const struct spool *sp, const char *tmp_file, const char *agent,
+	       bool (*known)(void *data, uint64_t id), void *data, uint64_t *ret_id, struct err *e)
+{
+	char tmp[SPOOL_PATH_MAX], owner[NAME_AGENT_MAX + 1];
+	int used = 0;
+	uint64_t id;
+
+	*ret_id = 0;
+	(void)spool_path(SPOOL_TMP, tmp_file, tmp);
+	if (sscanf(tmp, RAW_PREFIX "%" SCNu64 ",%40[^,],%n", &id, owner, &used) != 2 || !used ||
+	    strcmp(owner, agent) != 0)
+		return 0;
+	*ret_id = id;
+	return known(data, id) ? spool_unlink(sp, tmp, e) : finish(sp, tmp, tmp + used, id, e);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A task file is folded from its first line to its last into what holds now. A table has a function
+ * for each kind of event; what it does not know is passed over, so that a newer tenure may add
+ * some. Records carry the epoch, so that a late one of a claim that was taken away changes nothing.
+ */
+
+#include "spool/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/enumstr.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+static const char *const result_names[] = {
+	[RESULT_DONE] = "done",
+	[RESULT_FAILED] = "failed",
+	[RESULT_CANCELLED] = "cancelled",
+};
+_Static_assert(ARRAY_LEN(result_names) == RESULT_MAX, "every result has a name");
+
+const char *result_name(enum task_result result)
+{
+	return enum_name(result_names, ARRAY_LEN(result_names), result);
+}
+
+int result_parse(const char *name, enum task_result *ret)
+{
+	for (unsigned int i = 0; name && i < RESULT_MAX; i++) {
+		if (strcmp(name, result_names[i]) == 0) {
+			*ret = (enum task_result)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+double record_seconds(uint64_t ns)
+{
+	return (double)(ns / NS_PER_US) / 1e6;
+}
+
+uint64_t record_ns(const json_t *seconds)
+{
+	double v = json_number_value(seconds);
+
+	return v > 0 && v < 9e9 ? (uint64_t)llround(v * 1e6) * NS_PER_US : 0;
+}
+
+static uint64_t get_num(const json_t *object, const char *key)
+{
+	json_int_t v = json_integer_value(json_object_get(object, key));
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+static void get_text(const json_t *object, const char *key, char *dst, size_t size)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	(void)str_copy(dst, size, text ? text : "");
+}
+
+/* ---- folding ----------------------------------------------------------------------------------
+ */
+
+static void on_claim(struct task_history *h, struct task_spec *spec, const json_t *o)
+{
+	h->claimed = true;
+	h->ended = false;
+	h->attempts = (unsigned int)get_num(o, "attempt");
+	h->claimed_ns = record_ns(json_object_get(o, "time"));
+	h->claimer.proc.pid = (pid_t)get_num(o, "pid");
+	h->claimer.proc.start = get_num(o, "start");
+	get_text(o, "agent", h->claimer.agent, sizeof(h->claimer.agent));
+	get_text(o, "host", h->claimer.host, sizeof(h->claimer.host));
+	get_text(o, "boot", h->claimer.boot, sizeof(h->claimer.boot));
+}
+
+static void on_start(struct task_history *h, struct task_spec *spec, const json_t *o)
+{
+	h->claimer.proc.pid = (pid_t)get_num(o, "pid");
+	h->claimer.proc.start = get_num(o, "start");
+}
+
+bool end_from_json(const json_t *o, struct task_end *ret)
+{
+	struct task_end end = { .epoch = get_num(o, "epoch"),
+				.exit = (unsigned int)get_num(o, "exit"),
+				.attempt = (unsigned int)get_num(o, "attempt"),
+				.begun_ns = record_ns(json_object_get(o, "begun")),
+				.ended_ns = record_ns(json_object_get(o, "time")) };
+
+	if (result_parse(json_string_value(json_object_get(o, "result")), &end.result) < 0)
+		return false;
+	get_text(o, "reason", end.reason, sizeof(end.reason));
+	*ret = end;
+	return true;
+}
+
+static void on_end(struct task_history *h, struct task_spec *spec, const json_t *o)
+{
+	struct task_end end;
+
+	if (!end_from_json(o, &end) || end.epoch < h->epoch)
+		return;
+	h->end = end;
+	h->ended = true;
+	h->claimed = false;
+}
+
+static void on_requeue(struct task_history *h, struct task_spec *spec, const json_t *o)
+{
+	h->claimed = false;
+	h->ended = false;
+	h->attempts = (unsigned int)get_num(o, "attempts");
+	h->not_before_ns = record_ns(json_object_get(o, "not_before"));
+	get_text(o, "reason", h->reason, sizeof(h->reason));
+}
+
+static void on_edit(struct task_history *h, struct task_spec *spec, const json_t *o)
+{
+	const char *key;
+	json_t *value, *set = json_object_get(o, "set");
+
+	/* It was checked before it was written; one that is wrong all the same changes nothing. */
+	if (spec)
+		json_object_foreach(set, key, value)(void) spec_set_json(spec, key, value, NULL);
+}
+
+static const struct {
+	const char *event;
+	void (*fold)(struct task_history *h, struct task_spec *spec, const json_t *object);
+} folds[] = {
+	{ "claim", on_claim },	   { "start", on_start }, { "end", on_end },
+	{ "requeue", on_requeue }, { "edit", on_edit },
+};
+
+static bool fold_line(struct task_history *h, struct task_spec *spec, const json_t *o)
+{
+	const char *event = json_string_value(json_object_get(o, "event"));
+	uint64_t epoch = get_num(o, "epoch");
+
+	if (!event)
+		return false;
+	for (size_t i = 0; i < ARRAY_LEN(folds); i++) {
+		if (strcmp(folds[i].event, event) != 0)
+			continue;
+		if (epoch >= h->epoch || !json_object_get(o, "epoch"))
+			folds[i].fold(h, spec, o);
+		h->epoch = epoch > h->epoch ? epoch : h->epoch;
+	}
+	return true;
+}
+
+void history_read(const char *text, size_t len, struct task_history *ret, struct task_spec *spec)
+{
+	const char *end = text + len;
+
+	while (text < end) {
+		const char *stop = memchr(text, '\n', (size_t)(end - text));
+		size_t n = (size_t)((stop ? stop : end) - text);
+
+		if (n && strspn(text, " \t\r") < n) {
+			json_t *o = json_loadb(text, n, 0, NULL);
+
+			ret->unread += !fold_line(ret, spec, o);
+			json_decref(o);
+		}
+		text += n + 1;
+	}
+}
+
+int task_file_parse(const char *text, size_t len, struct task_file *ret, struct err *e)
+{
+	struct task_file t = { .spec = NULL };
+	size_t used;
+	int r = spec_parse(text, len, &t.spec, &used, e);
+
+	if (r < 0)
+		return r;
+	history_read(text + used, len - used, &t.history, t.spec);
+	*ret = t;
+	return 0;
+}
+
+int task_file_read(const struct spool *sp, const char *path, struct task_file *ret, struct err *e)
+{
+	cleanup_free char *text = NULL;
+	size_t len;
+	int r = spool_read(sp, path, SPEC_FILE_MAX, &text, &len, e);
+
+	if (r < 0)
+		return r;
+	r = task_file_parse(text, len, ret, e);
+	return r < 0 ? err_wrap(e, "%s", path) : 0;
+}
+
+void task_file_clear(struct task_file *t)
+{
+	t->spec = spec_free(t->spec);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------
+ */
+
+json_t *record_claim(const struct claimer *c, uint64_t epoch, unsigned int attempt, uint64_t now_ns)
+{
+	return json_pack("{s:s, s:I, s:i, s:s, s:s, s:s, s:i, s:I, s:f}", "event", "claim", "epoch",
+			 (json_int_t)epoch, "attempt", (int)attempt, "agent", c->agent, "host",
+			 c->host, "boot", c->boot, "pid", (int)c->proc.pid, "start",
+			 (json_int_t)c->proc.start, "time", record_seconds(now_ns));
+}
+
+json_t *record_start(const struct proc_id *proc, uint64_t epoch, uint64_t now_ns)
+{
+	return json_pack("{s:s, s:I, s:i, s:I, s:f}", "event", "start", "epoch", (json_int_t)epoch,
+			 "pid", (int)proc->pid, "start", (json_int_t)proc->start, "time",
+			 record_seconds(now_ns));
+}
+
+json_t *record_end(const struct task_end *end)
+{
+	json_t *o = json_pack("{s:s, s:I, s:i, s:s, s:i, s:f, s:f}", "event", "end", "epoch",
+			      (json_int_t)end->epoch, "attempt", (int)end->attempt, "result",
+			      result_name(end->result), "exit", (int)end->exit, "begun",
+			      record_seconds(end->begun_ns), "time", record_seconds(end->ended_ns));
+
+	/* A reason that is not UTF-8 is not worth losing the end. */
+	if (end->reason[0])
+		(void)json_object_set_new(o, "reason", json_string(end->reason));
+	return o;
+}
+
+json_t *record_requeue(uint64_t epoch, unsigned int attempts, uint64_t not_before_ns,
+		       const char *reason, uint64_t now_ns)
+{
+	json_t *o =
+		json_pack("{s:s, s:I, s:i, s:f}", "event", "requeue", "epoch", (json_int_t)epoch,
+			  "attempts", (int)attempts, "time", record_seconds(now_ns));
+
+	if (reason && reason[0])
+		(void)json_object_set_new(o, "reason", json_string(reason));
+	if (not_before_ns)
+		(void)json_object_set_new(o, "not_before",
+					  json_real(record_seconds(not_before_ns)));
+	return o;
+}
+
+json_t *record_edit(json_t *set, uint64_t now_ns)
+{
+	return json_pack("{s:s, s:O, s:f}", "event", "edit", "set", set, "time",
+			 record_seconds(now_ns));
+}
+
+char *record_line(json_t *record)
+{
+	cleanup_free char *text = json_dumps(record, JSON_COMPACT | JSON_REAL_PRECISION(16));
+
+	json_decref(record);
+	return text ? xasprintf("%s\n", text) : xstrdup("\n");
+}
+
+int record_append(const struct spool *sp, const char *path, json_t *record, bool durable,
+		  struct err *e)
+{
+	cleanup_free char *line = record_line(record);
+	cleanup_fd int fd = openat(sp->fd, path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return err_sys(e, errno, "open %s/%s", sp->path, path);
+
+	int r = spool_append(fd, line, strlen(line));
+
+	if (r == 0 && durable && fdatasync(fd) < 0)
+		r = -errno;
+	return r < 0 ? err_sys(e, -r, "append to %s/%s", sp->path, path) : 0;
+}

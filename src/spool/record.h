@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_RECORD_H
+#define TENURE_SPOOL_RECORD_H
+
+/*
+ * What a task file says: the spec, and behind it one JSON object per line for each thing that
+ * happened. A line that cannot be read (cut by a power loss) is passed over.
+ *
+ *	{"event":"claim","epoch":0,"attempt":1,"agent":..,"host":..,"boot":..,"pid":..,"start":..,"time":..}
+ *	{"event":"start","epoch":0,"pid":..,"start":..,"time":..}		who keeps the claim
+ *from now on
+ *	{"event":"end","epoch":0,"attempt":1,"result":"done","exit":0,"begun":..,"time":..}
+ *	{"event":"requeue","epoch":1,"attempts":1,"reason":..,"not_before":..,"time":..}
+ *	{"event":"edit","set":{"memory":"30G"},"time":..}
+ *
+ * Times are seconds of the wall clock with a fraction.
+ */
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/proc.h"
+#include "spool/name.h"
+#include "spool/spool.h"
+
+#define RECORD_REASON_MAX 256
+
+enum task_result { RESULT_DONE, RESULT_FAILED, RESULT_CANCELLED, RESULT_MAX };
+
+/* Who has a claim. The process is the agent's at first and the shim's from "start" on. */
+struct claimer {
+	char agent[NAME_AGENT_MAX + 1];
+	char host[SPOOL_HOST_MAX];
+	char boot[SPOOL_BOOT_MAX];
+	struct proc_id proc;
+};
+
+/* How an attempt ended. */
+struct task_end {
+	enum task_result result;
+	unsigned int exit; /* status, or NAME_SIGNALLED + signal */
+	uint64_t epoch;
+	unsigned int attempt;
+	uint64_t begun_ns, ended_ns; /* wall */
+	char reason[RECORD_REASON_MAX];
+};
+
+struct task_history {
+	uint64_t epoch;	       /* the highest that a record names */
+	unsigned int attempts; /* begun ones that count */
+	uint64_t not_before_ns;
+	bool claimed; /* the last claim is not over */
+	struct claimer claimer;
+	uint64_t claimed_ns;
+	bool ended;
+	struct task_end end;		/* with ended */
+	char reason[RECORD_REASON_MAX]; /* of the last requeue */
+	unsigned int unread;		/* lines that were passed over */
+};
+
+struct task_file {
+	struct task_spec *spec; /* edits applied */
+	struct task_history history;
+};
+
+/* Of bytes, for tests and fuzzing; of a file. -EINVAL with the key, -EFBIG, -ENOENT, -EPERM. */
+int task_file_parse(const char *text, size_t len, struct task_file *ret, struct err *e);
+int task_file_read(const struct spool *sp, const char *path, struct task_file *ret, struct err *e);
+void task_file_clear(struct task_file *t);
+/* Records alone, each line one: what an element's file in running/ holds. */
+void history_read(const char *text, size_t len, struct task_history *ret, struct task_spec *spec);
+
+const char *result_name(enum task_result result);
+int result_parse(const char *name, enum task_result *ret);
+
+/* Records. New references. */
+json_t *record_claim(const struct claimer *c, uint64_t epoch, unsigned int attempt,
+		     uint64_t now_ns);
+json_t *record_start(const struct proc_id *proc, uint64_t epoch, uint64_t now_ns);
+json_t *record_end(const struct task_end *end);
+json_t *record_requeue(uint64_t epoch, unsigned int attempts, uint64_t not_before_ns,
+		       const char *reason, uint64_t now_ns);
+json_t *record_edit(json_t *set, uint64_t now_ns);
+/* As a line; the record is released. The caller frees it. */
+char *record_line(json_t *record);
+/* Opens path for appending (it must be there) and appends the record, which is released. */
+int record_append(const struct spool *sp, const char *path, json_t *record, bool durable,
+		  struct err *e);
+
+/* Reads an "end" object; false: it is none. */
+bool end_from_json(const json_t *object, struct task_end *ret);
+double record_seconds(uint64_t ns);
+uint64_t record_ns(const json_t *seconds);
+
+#endif

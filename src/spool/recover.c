@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Everything here is found by names and records, so that an interrupted recovery is simply run
+ * again. Before a dead claim is changed it is taken over: renamed to our own name with the same
+ * epoch, which one of several recoverers wins. Of an element nothing has to be won: its new epoch
+ * is in the journal before its old file goes, and the new claim has another name.
+ *
+ * Events of an earlier boot are what a power loss left of ends whose renames it took back. They are
+ * matched by id, element and epoch with what lies in pending/ and running/.
+ */
+
+#include "spool/recover.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/batch.h"
+#include "spool/raw.h"
+#include "spool/scan.h"
+#include "spool/submit.h"
+#include "spool/transit.h"
+
+#define EDIT_LIMIT_S	 60    /* an edit takes milliseconds */
+#define TMP_LIMIT_S	 86400 /* so does a submission; a suspended client may wake up late */
+#define ELEMENT_FILE_MAX 65536
+#define LOST_REASON	 "its node or agent went away"
+
+struct recovery {
+	const struct spool *sp;
+	const struct claimer *self;
+	struct events *ev;
+	const struct recover_calls *calls;
+	struct recover_counts counts;
+	size_t n_events;
+	struct event *events; /* sorted by id and element */
+	struct scan *scan;
+	struct batch *batch; /* of the last element */
+	uint64_t batch_id;
+	bool batch_no_requeue;
+};
+
+static void tell(struct recovery *rc, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void tell(struct recovery *rc, const char *fmt, ...)
+{
+	char text[ERR_TEXT_MAX + NAME_FILE_MAX];
+	va_list ap;
+
+	if (!rc->calls || !rc->calls->tell)
+		return;
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	rc->calls->tell(rc->calls->data, text);
+}
+
+static void problem(struct recovery *rc, const char *path, const struct err *e)
+{
+	rc->counts.problems++;
+	tell(rc, "%s could not be recovered: %s", path, e->text);
+}
+
+enum recover_life recover_life_here(const struct spool *sp, const struct claimer *c)
+{
+	if (strcmp(c->boot, sp->boot) == 0)
+		return proc_alive(&c->proc) ? RECOVER_ALIVE : RECOVER_DEAD;
+	return strcmp(c->host, sp->host) == 0 ? RECOVER_DEAD : RECOVER_UNKNOWN;
+}
+
+/* ---- events of an earlier boot ----------------------------------------------------------------
+ */
+
+/* Of the claim that it is about. */
+static uint64_t epoch_before(const struct event *ev)
+{
+	return ev->requeue ? ev->epoch - 1 : ev->end.epoch;
+}
+
+static int by_task(const void *a, const void *b)
+{
+	const struct event *x = a, *y = b;
+
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	if (x->element != y->element)
+		return x->element < y->element ? -1 : 1;
+	return epoch_before(x) < epoch_before(y) ? -1 : epoch_before(x) > epoch_before(y);
+}
+
+static void keep_event(void *data, const struct event *ev)
+{
+	struct recovery *rc = data;
+
+	if ((rc->n_events & (rc->n_events - 1)) == 0)
+		rc->events = xrealloc(rc->events, rc->n_events ? 2 * rc->n_events : 1, sizeof(*ev));
+	rc->events[rc->n_events++] = *ev;
+}
+
+/* What became of the claim with that epoch; NULL: nothing is known. */
+static const struct event *find_event(const struct recovery *rc, uint64_t id, uint64_t element,
+				      uint64_t epoch)
+{
+	struct event key = { .id = id, .element = element, .end = { .epoch = epoch } };
+
+	return rc->n_events ? bsearch(&key, rc->events, rc->n_events, sizeof(key), by_task) : NULL;
+}
+
+/* ---- single tasks -----------------------------------------------------------------------------
+ */
+
+static struct task_end lost_end(const struct claim *c)
+{
+	struct task_end end = { .result = RESULT_FAILED,
+				.exit = NAME_SIGNALLED,
+				.epoch = c->name.epoch,
+				.attempt = c->attempt,
+				.begun_ns = c->claimed_ns,
+				.ended_ns = clock_wall_ns() };
+
+	(void)str_copy(end.reason, sizeof(end.reason), LOST_REASON);
+	return end;
+}
+
+/* The claim becomes ours, unless it is already. CLAIM_LOST: another recoverer has it. */
+static int take_over(struct recovery *rc, struct claim *c, struct err *e)
+{
+	char file[NAME_FILE_MAX], to[SPOOL_PATH_MAX];
+	struct task_name n = c->name;
+
+	if (strcmp(n.agent, rc->self->agent) == 0)
+		return 0;
+	(void)str_copy(n.agent, sizeof(n.agent), rc->self->agent);
+	(void)spool_path(SPOOL_RUNNING, name_format(&n, file), to);
+
+	int r = spool_rename(rc->sp, c->path, to, e);
+
+	if (r < 0)
+		return r == -ENOENT ? CLAIM_LOST : r;
+	c->name = n;
+	(void)str_copy(c->path, sizeof(c->path), to);
+	return 0;
+}
+
+static int settle_dead(struct recovery *rc, struct claim *c, const struct task_file *t,
+		       struct err *e)
+{
+	const struct event *known = find_event(rc, c->name.id, 0, c->name.epoch);
+	struct task_end end = lost_end(c);
+	int r = take_over(rc, c, e);
+
+	if (r != 0)
+		return r < 0 ? r : 0;
+	if (t->history.ended)
+		end = t->history.end;
+	else if (known && !known->requeue)
+		end = known->end;
+	if (t->history.ended || (known && !known->requeue)) {
+		rc->counts.filed++;
+		return transit_end(rc->sp, rc->ev, c, &end, e);
+	}
+	if (t->spec->no_requeue && t->history.claimed && !known) {
+		rc->counts.failed++;
+		tell(rc, "task %" PRIu64 " (%s) failed: " LOST_REASON, c->name.id, c->name.name);
+		return transit_end(rc->sp, rc->ev, c, &end, e);
+	}
+	rc->counts.requeued++;
+	tell(rc, "task %" PRIu64 " (%s) waits again: " LOST_REASON, c->name.id, c->name.name);
+	/* Being interrupted is no failure of the task: the attempt does not count. */
+	if (known)
+		return transit_requeue(rc->sp, rc->ev, c, known->attempts, known->not_before_ns,
+				       known->reason, e);
+	return transit_requeue(rc->sp, rc->ev, c, c->attempt ? c->attempt - 1 : 0, 0, LOST_REASON,
+			       e);
+}
+
+static enum recover_life life_of(struct recovery *rc, const struct claimer *c)
+{
+	/* A claim of our own that this process has not made is one of an agent before it. */
+	if (!c->proc.pid && strcmp(c->agent, rc->self->agent) == 0)
+		return RECOVER_DEAD;
+	if (rc->calls && rc->calls->life)
+		return rc->calls->life(rc->calls->data, c);
+	return recover_life_here(rc->sp, c);
+}
+
+/* 0: it is dead; 1: it has been dealt with. */
+static int look_at_holder(struct recovery *rc, const struct claim *c, const struct task_spec *spec)
+{
+	enum recover_life life = life_of(rc, &c->who);
+
+	if (life == RECOVER_UNKNOWN)
+		rc->counts.unknown++;
+	if (life == RECOVER_ALIVE) {
+		rc->counts.adopted++;
+		if (rc->calls && rc->calls->adopt)
+			rc->calls->adopt(rc->calls->data, c, spec);
+	}
+	return life != RECOVER_DEAD;
+}
+
+static void make_claim(const struct task_name *n, const struct task_history *h, const char *path,
+		       struct claim *ret)
+{
+	*ret = (struct claim){ .name = *n, .attempt = h->attempts, .claimed_ns = h->claimed_ns };
+	/* A claim without a record was interrupted before it was written. */
+	if (h->claimed || h->ended)
+		ret->who = h->claimer;
+	if (!ret->who.agent[0])
+		(void)str_copy(ret->who.agent, sizeof(ret->who.agent), n->agent);
+	(void)str_copy(ret->path, sizeof(ret->path), path);
+}
+
+static int recover_task(struct recovery *rc, const struct task_name *n, const char *path,
+			struct err *e)
+{
+	struct task_file t;
+	struct claim c;
+	int r = task_file_read(rc->sp, path, &t, e);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r == -EINVAL) {
+		cleanup_free char *why = xstrdup(e->text);
+
+		tell(rc, "%s was refused: %s", path, why);
+		return spool_refuse(rc->sp, path, why, e);
+	}
+	if (r < 0)
+		return r;
+	make_claim(n, &t.history, path, &c);
+	if (t.history.ended || !look_at_holder(rc, &c, t.spec))
+		r = settle_dead(rc, &c, &t, e);
+	task_file_clear(&t);
+	return r;
+}
+
+/* ---- elements ---------------------------------------------------------------------------------
+ */
+
+static struct batch *batch_of(struct recovery *rc, uint64_t id, struct err *e)
+{
+	const struct scan_task *t = scan_find(rc->scan, id, 0);
+
+	if (rc->batch && rc->batch_id == id)
+		return rc->batch;
+	rc->batch = batch_close(rc->batch);
+	rc->batch_id = id;
+	if (!t || t->dir != SPOOL_PENDING || !t->name.count)
+		return NULL;
+
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct task_file f;
+
+	if (task_file_read(rc->sp, spool_path(SPOOL_PENDING, name_format(&t->name, file), path), &f,
+			   e) < 0)
+		return NULL;
+	rc->batch_no_requeue = f.spec->no_requeue;
+	task_file_clear(&f);
+	(void)batch_open(rc->sp, &t->name, rc->self->agent, &rc->batch, e);
+	return rc->batch;
+}
+
+static int settle_element(struct recovery *rc, struct batch *b, struct claim *c, struct err *e)
+{
+	const struct event *known = find_event(rc, c->name.id, c->name.element, c->name.epoch);
+	unsigned int attempts;
+	uint64_t epoch;
+	enum batch_state state = batch_state(b, c->name.element, &epoch, &attempts);
+
+	/* The journal has what became of it: only its file was left. */
+	if (state >= BATCH_DONE || epoch > c->name.epoch)
+		return spool_unlink(rc->sp, c->path, e);
+	if (known && !known->requeue) {
+		rc->counts.filed++;
+		return batch_end(b, rc->ev, c, &known->end, e);
+	}
+	if (rc->batch_no_requeue && !known) {
+		struct task_end end = lost_end(c);
+
+		rc->counts.failed++;
+		return batch_end(b, rc->ev, c, &end, e);
+	}
+	rc->counts.requeued++;
+	if (known)
+		return batch_requeue(b, rc->ev, c, known->attempts, known->not_before_ns,
+				     known->reason, e);
+	return batch_requeue(b, rc->ev, c, c->attempt ? c->attempt - 1 : 0, 0, LOST_REASON, e);
+}
+
+static int recover_element(struct recovery *rc, const struct task_name *n, const char *path,
+			   struct err *e)
+{
+	struct task_history h = { .epoch = 0 };
+	struct err why = ERR_INIT;
+	cleanup_free char *text = NULL;
+	struct claim c;
+	size_t len;
+	int r = spool_read(rc->sp, path, ELEMENT_FILE_MAX, &text, &len, e);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	history_read(text, len, &h, NULL);
+	make_claim(n, &h, path, &c);
+	if (!h.claimed) /* empty: nobody lives who could fill it, but for a moment */
+		(void)str_copy(c.who.agent, sizeof(c.who.agent), rc->self->agent);
+	if (look_at_holder(rc, &c, NULL))
+		return 0;
+
+	struct batch *b = batch_of(rc, n->id, &why);
+
+	if (why.code) {
+		if (e)
+			*e = why;
+		return why.code;
+	}
+	/* The batch was stopped or is over. */
+	return b ? settle_element(rc, b, &c, e) : spool_unlink(rc->sp, path, e);
+}
+
+static int recover_running(void *data, const char *file, unsigned char type)
+{
+	struct recovery *rc = data;
+	char path[SPOOL_PATH_MAX];
+	struct err e = ERR_INIT;
+	struct task_name n;
+
+	if (!name_parse(file, &n))
+		return 0;
+	(void)spool_path(SPOOL_RUNNING, file, path);
+	if ((n.element ? recover_element : recover_task)(rc, &n, path, &e) < 0)
+		problem(rc, path, &e);
+	return 0;
+}
+
+/* ---- pending ----------------------------------------------------------------------------------
+ */
+
+/* A power loss took the claims back, and what came of them is known from the events. */
+static int replay(struct recovery *rc, const struct task_name *n, struct err *e)
+{
+	struct claim c = { .name = *n };
+	const struct event *known;
+	char file[NAME_FILE_MAX];
+
+	while ((known = find_event(rc, n->id, 0, c.name.epoch))) {
+		(void)spool_path(SPOOL_PENDING, name_format(&c.name, file), c.path);
+		if (!known->requeue) {
+			rc->counts.filed++;
+			return transit_end(rc->sp, rc->ev, &c, &known->end, e);
+		}
+		rc->counts.requeued++;
+
+		int r = transit_requeue(rc->sp, rc->ev, &c, known->attempts, known->not_before_ns,
+					known->reason, e);
+
+		if (r < 0)
+			return r;
+		transit_requeued_name(&c.name, known->not_before_ns);
+	}
+	return 0;
+}
+
+/* A client was ended in the middle of an edit. */
+static int forgotten_edit(const struct spool *sp, const struct task_name *n, struct err *e)
+{
+	char file[NAME_FILE_MAX], from[SPOOL_PATH_MAX];
+	struct task_name name = *n;
+	struct stat st;
+
+	(void)spool_path(SPOOL_PENDING, name_format(n, file), from);
+	/* The rename set the time of change. */
+	if (fstatat(sp->fd, from, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    clock_wall_ns() / NS_PER_S < (uint64_t)st.st_ctim.tv_sec + EDIT_LIMIT_S)
+		return 0;
+	return transit_free_edit(sp, &name, e);
+}
+
+static void recover_pending(struct recovery *rc)
+{
+	const struct scan_task *t;
+	size_t iter = 0;
+
+	while ((t = scan_next(rc->scan, &iter))) {
+		struct err e = ERR_INIT;
+		char file[NAME_FILE_MAX];
+		int r;
+
+		if (t->dir != SPOOL_PENDING)
+			continue;
+		if (t->name.flags & NAME_EDITED)
+			r = forgotten_edit(rc->sp, &t->name, &e);
+		else
+			r = replay(rc, &t->name, &e);
+		if (r < 0 && r != -ENOENT)
+			problem(rc, name_format(&t->name, file), &e);
+	}
+}
+
+/* Ends of elements whose journal a power loss cut, while their files in running/ are gone, too. */
+static void recover_journals(struct recovery *rc)
+{
+	for (size_t i = 0; i < rc->n_events; i++) {
+		const struct event *ev = &rc->events[i];
+		struct err e = ERR_INIT;
+		struct batch *b = ev->element ? batch_of(rc, ev->id, &e) : NULL;
+		struct claim c = { .name = { .id = ev->id, .element = ev->element } };
+		char file[NAME_FILE_MAX];
+		unsigned int attempts;
+		uint64_t epoch;
+
+		if (!b || batch_state(b, ev->element, &epoch, &attempts) >= BATCH_DONE ||
+		    epoch != epoch_before(ev))
+			continue;
+		c.name.epoch = epoch;
+		(void)spool_path(SPOOL_RUNNING, name_format(&c.name, file), c.path);
+		rc->counts.filed++;
+		if ((ev->requeue ? batch_requeue(b, rc->ev, &c, ev->attempts, ev->not_before_ns,
+						 ev->reason, &e)
+				 : batch_end(b, rc->ev, &c, &ev->end, &e)) < 0)
+			problem(rc, c.path, &e);
+	}
+}
+
+/* ---- tmp/ -------------------------------------------------------------------------------------
+ */
+
+struct id_search {
+	uint64_t id;
+};
+
+static int is_id(void *data, const struct task_name *n, const char *dir)
+{
+	return n->id == ((const struct id_search *)data)->id;
+}
+
+static bool id_is_known(void *data, uint64_t id)
+{
+	const struct recovery *rc = data;
+	struct id_search search = { id };
+
+	return scan_find(rc->scan, id, 0) ||
+	       scan_dir(rc->sp, "failed", is_id, &search, NULL) == 1 ||
+	       scan_dir(rc->sp, "cancelled", is_id, &search, NULL) == 1 ||
+	       scan_done(rc->sp, is_id, &search, NULL) == 1;
+}
+
+static int clear_tmp(void *data, const char *file, unsigned char type)
+{
+	struct recovery *rc = data;
+	char path[SPOOL_PATH_MAX];
+	struct err e = ERR_INIT;
+	struct stat st;
+	uint64_t id;
+	int r = raw_resume(rc->sp, file, rc->self->agent, id_is_known, rc, &id, &e);
+
+	(void)spool_path(SPOOL_TMP, file, path);
+	if (r < 0)
+		problem(rc, path, &e);
+	else if (!id && !str_has_prefix(file, "raw,") &&
+		 fstatat(rc->sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		 clock_wall_ns() / NS_PER_S > (uint64_t)st.st_ctim.tv_sec + TMP_LIMIT_S)
+		(void)unlinkat(rc->sp->fd, path, 0);
+	return 0;
+}
+
+/* A power loss may have taken the last files of ids/ back. */
+static int reserve_ids(struct recovery *rc, struct err *e)
+{
+	const struct scan_task *t;
+	uint64_t largest = 0;
+	size_t iter = 0;
+
+	while ((t = scan_next(rc->scan, &iter)))
+		largest = t->name.id > largest ? t->name.id : largest;
+	return largest ? submit_reserve_id(rc->sp, largest, e) : 0;
+}
+
+int recover_run(const struct spool *sp, const struct claimer *self, struct events *ev,
+		const struct recover_calls *calls, struct recover_counts *ret, struct err *e)
+{
+	struct recovery rc = { .sp = sp, .self = self, .ev = ev, .calls = calls };
+	int r = events_read_old(sp, keep_event, &rc, e);
+
+	rc.scan = scan_new(sp, 0);
+	if (rc.n_events)
+		qsort(rc.events, rc.n_events, sizeof(*rc.events), by_task);
+	if (r == 0)
+		r = scan_update(rc.scan, NULL, NULL, e);
+	if (r == 0)
+		r = reserve_ids(&rc, e);
+	if (r == 0)
+		r = spool_each(sp, "running", recover_running, &rc, e);
+	if (r == 0) /* what went back to pending may have gone on from there */
+		r = scan_update(rc.scan, NULL, NULL, e);
+	if (r == 0) {
+		recover_pending(&rc);
+		recover_journals(&rc);
+		r = spool_each(sp, "tmp", clear_tmp, &rc, e);
+	}
+	(void)batch_close(rc.batch);
+	(void)scan_free(rc.scan);
+	free(rc.events);
+	if (r == 0)
+		*ret = rc.counts;
+	return r;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_RECOVER_H
+#define TENURE_SPOOL_RECOVER_H
+
+/*
+ * After a crash, a kill -9, a reboot or a power loss: brings every task to where its records say
+ * that it is. An agent calls it when it starts, and whenever another agent's claims have expired.
+ * It may be interrupted and run at once by several.
+ *
+ * What it does: ends that the events of an earlier boot tell are filed; a claim with an end in it
+ * is filed; a claim whose holder is dead goes back to pending/ with the next epoch, or to failed/
+ * with no_requeue; a holder that lives is told to the caller; imports of bare files that were
+ * interrupted are finished; forgotten edits and temporary files are cleared away.
+ */
+
+#include "spool/claim.h"
+#include "spool/events.h"
+
+enum recover_life { RECOVER_ALIVE, RECOVER_DEAD, RECOVER_UNKNOWN };
+
+struct recover_calls {
+	/* Whether the holder of a claim lives. A NULL slot: recover_life_here(). */
+	enum recover_life (*life)(void *data, const struct claimer *c);
+	/* A claim whose holder lives; spec is NULL for an element. May be NULL. */
+	void (*adopt)(void *data, const struct claim *c, const struct task_spec *spec);
+	/* One sentence about what was done or could not be. May be NULL. */
+	void (*tell)(void *data, const char *text);
+	void *data;
+};
+
+struct recover_counts {
+	unsigned int filed, requeued, failed, adopted, unknown, problems;
+};
+
+/* PID, start time and boot where the claim is of this host; of others it is unknown. */
+enum recover_life recover_life_here(const struct spool *sp, const struct claimer *c);
+
+/*
+ * self: the caller as a claimer. ev: where what is done is noted, may be NULL. One task that cannot
+ * be brought on (disk full) does not stop the others: it is told and counted in problems.
+ */
+int recover_run(const struct spool *sp, const struct claimer *self, struct events *ev,
+		const struct recover_calls *calls, struct recover_counts *ret, struct err *e);
+
+#endif

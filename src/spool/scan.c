@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A hash table of tasks by id and element, and a generation: what an update does not meet again is
+ * gone. running/ is read after pending/, because tasks mostly go that way: what is met in both is
+ * running. A task that goes back to pending/ meanwhile is missed in both and comes with the next
+ * update; therefore one is only gone when two updates in a row did not meet it.
+ *
+ * Files of other users are looked at one by one only where others can write: in a directory that is
+ * its owner's alone every file was put there by him.
+ */
+
+#include "spool/scan.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+
+#define NOTES_MAX 4096
+
+struct entry {
+	struct scan_task t;
+	uint32_t seen; /* generation */
+};
+
+struct raw {
+	char *file;
+	int64_t size;
+	uint64_t mtime_ns;
+	uint64_t since_ns; /* mono: so since then */
+	uint32_t seen;
+	bool given;
+};
+
+struct scan {
+	const struct spool *sp;
+	unsigned int flags;
+	size_t n, size; /* size: a power of two, or 0 */
+	struct entry **slots;
+	size_t counts[SPOOL_DIR_MAX];
+	uint32_t generation;
+	uint64_t settle_ns;
+	size_t n_raws;
+	struct raw *raws;
+	struct strbuf notes;
+};
+
+struct scan *scan_new(const struct spool *sp, unsigned int flags)
+{
+	struct scan *s = xcalloc(1, sizeof(*s));
+
+	s->sp = sp;
+	s->flags = flags;
+	s->settle_ns = NS_PER_S;
+	return s;
+}
+
+struct scan *scan_free(struct scan *s)
+{
+	if (!s)
+		return NULL;
+	for (size_t i = 0; i < s->size; i++)
+		free(s->slots[i]);
+	for (size_t i = 0; i < s->n_raws; i++)
+		free(s->raws[i].file);
+	free(s->slots);
+	free(s->raws);
+	strbuf_clear(&s->notes);
+	free(s);
+	return NULL;
+}
+
+/* ---- the table: open addressing, removal moves the followers back -----------------------------
+ */
+
+static size_t slot_of(const struct scan *s, uint64_t id, uint64_t element)
+{
+	uint64_t h = (id * 0x9e3779b97f4a7c15ULL) ^ (element * 0xc2b2ae3d27d4eb4fULL);
+
+	return (size_t)(h ^ h >> 32) & (s->size - 1);
+}
+
+static size_t find_slot(const struct scan *s, uint64_t id, uint64_t element)
+{
+	size_t i = slot_of(s, id, element);
+
+	while (s->slots[i] &&
+	       (s->slots[i]->t.name.id != id || s->slots[i]->t.name.element != element))
+		i = (i + 1) & (s->size - 1);
+	return i;
+}
+
+static void grow(struct scan *s)
+{
+	struct entry **old = s->slots;
+	size_t old_size = s->size;
+
+	s->size = old_size ? 2 * old_size : 256;
+	s->slots = xcalloc(s->size, sizeof(*s->slots));
+	for (size_t i = 0; i < old_size; i++)
+		if (old[i])
+			s->slots[find_slot(s, old[i]->t.name.id, old[i]->t.name.element)] = old[i];
+	free(old);
+}
+
+static void remove_slot(struct scan *s, size_t hole)
+{
+	s->counts[s->slots[hole]->t.dir]--;
+	s->n--;
+	free(take_ptr(s->slots[hole]));
+	for (size_t i = (hole + 1) & (s->size - 1); s->slots[i]; i = (i + 1) & (s->size - 1)) {
+		struct entry *e = s->slots[i];
+
+		s->slots[i] = NULL;
+		s->slots[find_slot(s, e->t.name.id, e->t.name.element)] = e;
+	}
+}
+
+static struct entry *insert(struct scan *s, enum spool_dir dir, const struct task_name *n)
+{
+	struct entry *entry = xcalloc(1, sizeof(*entry));
+
+	if (2 * (s->n + 1) > s->size)
+		grow(s);
+	entry->t = (struct scan_task){ .name = *n, .dir = dir };
+	s->slots[find_slot(s, n->id, n->element)] = entry;
+	s->counts[dir]++;
+	s->n++;
+	return entry;
+}
+
+const struct scan_task *scan_find(const struct scan *s, uint64_t id, uint64_t element)
+{
+	const struct entry *entry = s->size ? s->slots[find_slot(s, id, element)] : NULL;
+
+	return entry ? &entry->t : NULL;
+}
+
+size_t scan_count(const struct scan *s, enum spool_dir dir)
+{
+	return s->counts[dir];
+}
+
+const struct scan_task *scan_next(const struct scan *s, size_t *iter)
+{
+	while (*iter < s->size) {
+		const struct entry *entry = s->slots[(*iter)++];
+
+		if (entry)
+			return &entry->t;
+	}
+	return NULL;
+}
+
+static bool same_name(const struct task_name *a, const struct task_name *b)
+{
+	char one[NAME_FILE_MAX], other[NAME_FILE_MAX];
+
+	return strcmp(name_format(a, one), name_format(b, other)) == 0;
+}
+
+void scan_note(struct scan *s, enum spool_dir dir, const struct task_name *n, bool there)
+{
+	struct entry *entry = s->size ? s->slots[find_slot(s, n->id, n->element)] : NULL;
+
+	if (there && entry) {
+		s->counts[entry->t.dir]--;
+		s->counts[dir]++;
+		entry->t = (struct scan_task){ .name = *n, .dir = dir };
+		entry->seen = s->generation;
+	} else if (there) {
+		insert(s, dir, n)->seen = s->generation;
+	} else if (entry && entry->t.dir == dir && same_name(&entry->t.name, n)) {
+		remove_slot(s, find_slot(s, n->id, n->element));
+	}
+}
+
+/* ---- bare files -------------------------------------------------------------------------------
+ */
+
+/* What programs call a file that they still write, or an editor's copy. */
+static bool is_unfinished(const char *file)
+{
+	static const char *const tails[] = { "~", ".tmp", ".part", ".swp", ".filepart" };
+	size_t len = strlen(file);
+
+	for (size_t i = 0; i < ARRAY_LEN(tails); i++) {
+		size_t n = strlen(tails[i]);
+
+		if (len >= n && strcmp(file + len - n, tails[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int by_file(const void *a, const void *b)
+{
+	return strcmp(((const struct raw *)a)->file, ((const struct raw *)b)->file);
+}
+
+static void saw_raw(struct scan *s, const char *file, size_t n_known)
+{
+	struct raw key = { .file = (char *)(uintptr_t)file };
+	struct raw *raw = n_known ? bsearch(&key, s->raws, n_known, sizeof(key), by_file) : NULL;
+	char path[SPOOL_PATH_MAX];
+	struct stat st;
+
+	if (is_unfinished(file) ||
+	    fstatat(s->sp->fd, spool_path(SPOOL_PENDING, file, path), &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return;
+
+	uint64_t mtime = (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
+
+	if (!raw) {
+		if ((s->n_raws & (s->n_raws - 1)) == 0)
+			s->raws = xrealloc(s->raws, s->n_raws ? 2 * s->n_raws : 1, sizeof(*raw));
+		raw = &s->raws[s->n_raws++];
+		*raw = (struct raw){ .file = xstrdup(file), .size = -1 };
+	}
+	if (raw->size != st.st_size || raw->mtime_ns != mtime) {
+		raw->size = st.st_size;
+		raw->mtime_ns = mtime;
+		raw->since_ns = clock_mono_ns();
+		raw->given = false;
+	}
+	raw->seen = s->generation;
+}
+
+static void drop_unseen_raws(struct scan *s)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < s->n_raws; i++) {
+		if (s->raws[i].seen == s->generation)
+			s->raws[kept++] = s->raws[i];
+		else
+			free(s->raws[i].file);
+	}
+	/* The room for them grows at powers of two. */
+	if (kept != s->n_raws) {
+		size_t size = 1;
+
+		while (size < kept)
+			size *= 2;
+		s->raws = xrealloc(s->raws, size, sizeof(*s->raws));
+	}
+	s->n_raws = kept;
+	if (kept)
+		qsort(s->raws, kept, sizeof(*s->raws), by_file);
+}
+
+const char *scan_raw_ripe(struct scan *s)
+{
+	uint64_t now = clock_mono_ns();
+
+	for (size_t i = 0; i < s->n_raws; i++) {
+		struct raw *raw = &s->raws[i];
+
+		if (raw->given || raw->seen != s->generation || now - raw->since_ns < s->settle_ns)
+			continue;
+		raw->given = true;
+		return raw->file;
+	}
+	return NULL;
+}
+
+void scan_set_settle(struct scan *s, uint64_t settle_ns)
+{
+	s->settle_ns = settle_ns;
+}
+
+const char *scan_notes(const struct scan *s)
+{
+	return strbuf_str(&s->notes);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------
+ */
+
+struct update {
+	struct scan *s;
+	enum spool_dir dir;
+	bool check_owner;
+	size_t n_raws; /* known before, sorted */
+	scan_change_fn fn;
+	void *data;
+};
+
+static void tell(const struct update *u, enum scan_change change, const struct scan_task *t)
+{
+	if (u->fn)
+		u->fn(u->data, change, t);
+}
+
+static bool others_can_write(const struct spool *sp, const char *dir)
+{
+	struct stat st;
+
+	return fstatat(sp->fd, dir, &st, 0) < 0 || st.st_mode & 0022 ||
+	       !spool_trusts(sp, st.st_uid);
+}
+
+static bool counts_here(const struct update *u, const char *file)
+{
+	struct scan *s = u->s;
+	char path[SPOOL_PATH_MAX];
+	struct stat st;
+
+	if (!u->check_owner)
+		return true;
+	(void)spool_path(u->dir, file, path);
+	if (fstatat(s->sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	if (spool_trusts(s->sp, st.st_uid))
+		return true;
+	if (s->notes.len < NOTES_MAX)
+		strbuf_addf(&s->notes,
+			    "%s is ignored: it belongs to user %u, who is not trusted here (trust "
+			    "in instance.json)\n",
+			    path, (unsigned int)st.st_uid);
+	return false;
+}
+
+static void saw_task(struct update *u, const struct task_name *n)
+{
+	struct scan *s = u->s;
+	struct entry *entry = s->size ? s->slots[find_slot(s, n->id, n->element)] : NULL;
+
+	if (!entry) {
+		entry = insert(s, u->dir, n);
+		entry->seen = s->generation;
+		tell(u, SCAN_ADDED, &entry->t);
+		return;
+	}
+	/* Of two the later one counts: a rename that happened between the readings. */
+	if (entry->seen == s->generation && entry->t.dir == u->dir &&
+	    n->epoch < entry->t.name.epoch)
+		return;
+	entry->seen = s->generation;
+	if (entry->t.dir == u->dir && same_name(&entry->t.name, n))
+		return;
+	s->counts[entry->t.dir]--;
+	s->counts[u->dir]++;
+	entry->t = (struct scan_task){ .name = *n, .dir = u->dir };
+	tell(u, SCAN_CHANGED, &entry->t);
+}
+
+static int saw_file(void *data, const char *file, unsigned char type)
+{
+	struct update *u = data;
+	bool maybe_file = type == DT_REG || type == DT_UNKNOWN;
+	struct task_name n;
+
+	if (maybe_file && name_parse(file, &n)) {
+		if (counts_here(u, file))
+			saw_task(u, &n);
+	} else if (u->dir == SPOOL_PENDING && u->s->flags & SCAN_RAW) {
+		if (counts_here(u, file))
+			saw_raw(u->s, file, u->n_raws);
+	}
+	return 0;
+}
+
+static void drop_unseen(struct update *u)
+{
+	struct scan *s = u->s;
+
+	for (size_t i = 0; i < s->size; i++) {
+		/* The follower that moves into the hole is looked at, too. */
+		while (s->slots[i] && s->generation - s->slots[i]->seen > 1) {
+			struct scan_task gone = s->slots[i]->t;
+
+			remove_slot(s, i);
+			tell(u, SCAN_REMOVED, &gone);
+		}
+	}
+}
+
+int scan_update(struct scan *s, scan_change_fn fn, void *data, struct err *e)
+{
+	static const enum spool_dir dirs[] = { SPOOL_PENDING, SPOOL_RUNNING };
+	struct update u = { .s = s, .n_raws = s->n_raws, .fn = fn, .data = data };
+	int r = 0;
+
+	s->generation++;
+	strbuf_reset(&s->notes);
+	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
+		u.dir = dirs[i];
+		u.check_owner = others_can_write(s->sp, spool_dir_name(u.dir));
+		r = spool_each(s->sp, spool_dir_name(u.dir), saw_file, &u, e);
+	}
+	if (r < 0) {
+		s->generation--; /* nothing is gone because it could not be read */
+		return r;
+	}
+	drop_unseen(&u);
+	drop_unseen_raws(s);
+	return 0;
+}
+
+struct each_name {
+	scan_name_fn fn;
+	void *data;
+	const char *dir;
+	const struct spool *sp;
+	struct err *e;
+};
+
+static int pass_name(void *data, const char *file, unsigned char type)
+{
+	const struct each_name *each = data;
+	struct task_name n;
+
+	return name_parse(file, &n) ? each->fn(each->data, &n, each->dir) : 0;
+}
+
+int scan_dir(const struct spool *sp, const char *dir, scan_name_fn fn, void *data, struct err *e)
+{
+	struct each_name each = { .fn = fn, .data = data, .dir = dir };
+
+	return spool_each(sp, dir, pass_name, &each, e);
+}
+
+static int pass_day(void *data, const char *file, unsigned char type)
+{
+	const struct each_name *each = data;
+	char dir[SPOOL_PATH_MAX];
+
+	if (type != DT_DIR && type != DT_UNKNOWN)
+		return 0;
+	return scan_dir(each->sp, spool_path(SPOOL_DONE, file, dir), each->fn, each->data, each->e);
+}
+
+int scan_done(const struct spool *sp, scan_name_fn fn, void *data, struct err *e)
+{
+	struct each_name each = { .fn = fn, .data = data, .sp = sp, .e = e };
+
+	return spool_each(sp, spool_dir_name(SPOOL_DONE), pass_day, &each, e);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_SCAN_H
+#define TENURE_SPOOL_SCAN_H
+
+/*
+ * What is in the queue, from the names in pending/ and running/ alone. An index is built by the
+ *first scan_update() and brought up to date by the next ones; each change is told. What its owner
+ *does itself it notes with scan_note(), so that a task costs no reading of the directory.
+ *
+ *	struct scan *s = scan_new(sp, SCAN_RAW);
+ *	r = scan_update(s, on_change, data, &e);	now and then: other hosts submit, too
+ *	while ((file = scan_raw_ripe(s)))
+ *		raw_import(sp, file, agent, &id, &e);
+ */
+
+#include "spool/spool.h"
+
+enum scan_change { SCAN_ADDED, SCAN_CHANGED, SCAN_REMOVED };
+
+struct scan_task {
+	struct task_name name;
+	enum spool_dir dir;
+};
+
+/* The task is valid during the call; of SCAN_REMOVED it is how it was. */
+typedef void (*scan_change_fn)(void *data, enum scan_change change, const struct scan_task *t);
+
+#define SCAN_RAW (1u << 0) /* look for bare files in pending/, too */
+
+struct scan;
+
+struct scan *scan_new(const struct spool *sp, unsigned int flags);
+struct scan *scan_free(struct scan *s);
+
+/* Read the directories. fn may be NULL. On error the index is as before, or partly newer. */
+int scan_update(struct scan *s, scan_change_fn fn, void *data, struct err *e);
+/* A file that is there now, or, with there false, is not: what we did ourselves, or inotify told.
+ */
+void scan_note(struct scan *s, enum spool_dir dir, const struct task_name *n, bool there);
+
+/* element 0: the task itself. NULL: not there. Valid until the next update or note. */
+const struct scan_task *scan_find(const struct scan *s, uint64_t id, uint64_t element);
+size_t scan_count(const struct scan *s, enum spool_dir dir);
+/* All, in no order: *iter begins with 0. NULL behind the last. */
+const struct scan_task *scan_next(const struct scan *s, size_t *iter);
+
+/*
+ * A bare file of pending/ whose size and time of change stood still over two updates that were at
+ * least settle_ns apart (scan_set_settle(), 1 s by default). It is given once; NULL: none.
+ */
+const char *scan_raw_ripe(struct scan *s);
+void scan_set_settle(struct scan *s, uint64_t settle_ns);
+/* Files that do not count, one sentence per line; "" when there are none. */
+const char *scan_notes(const struct scan *s);
+
+/* Any directory of task files, without an index: "failed", "done/2026-11-21". */
+typedef int (*scan_name_fn)(void *data, const struct task_name *n, const char *dir);
+int scan_dir(const struct spool *sp, const char *dir, scan_name_fn fn, void *data, struct err *e);
+/* All days of done/. */
+int scan_done(const struct spool *sp, scan_name_fn fn, void *data, struct err *e);
+
+#endif

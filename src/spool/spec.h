@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_SPEC_H
+#define TENURE_SPOOL_SPEC_H
+
+/*
+ * What a submission says. One table (spec.c) has a row for every key: its name, type, range,
+ *default and help. JSON, the options of `tenure submit` and docs/spool.md follow it.
+ *
+ *	struct task_spec *s = spec_new();
+ *	r = spec_set_text(s, "memory", "20G", &e);	an option of a person
+ *	r = spec_parse(text, len, &s, &used, &e);	a file of another program
+ *	r = spec_check(s, &e);				what no key can check alone
+ *	line = spec_text(s);				one line of JSON, without what is default
+ *
+ * An unknown key, a wrong type or a value out of range is refused by the name of its key. Units:
+ * bytes, milliseconds, nanoseconds of the wall clock; in JSON sizes are bytes or "20G", durations
+ *are seconds or "10m", times are ISO 8601 texts or seconds since the epoch.
+ */
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define SPEC_VERSION	  1
+#define SPEC_FILE_MAX	  (64UL << 20) /* bytes of a task file that is read */
+#define SPEC_SCRIPT_MAX	  (8UL << 20)
+#define SPEC_TEXT_MAX	  (256UL << 10) /* any other text; what exec takes for one argument is less */
+#define SPEC_LIST_MAX	  65536
+#define SPEC_ELEMENTS_MAX 1000000
+#define SPEC_NAME_MAX	  64
+#define SPEC_PRIORITY_MAX 99999
+#define SPEC_PRIORITY	  500
+#define SPEC_GPUS_MAX	  1024
+#define SPEC_ALL	  UINT64_MAX /* of gpus: every device of the node */
+#define SPEC_FOREVER	  UINT64_MAX /* of retries */
+
+enum spec_clean { SPEC_CLEAN_NONE, SPEC_CLEAN_GPU, SPEC_CLEAN_PYTHON, SPEC_CLEAN_MAX };
+enum spec_rules { SPEC_RULES_TENURE, SPEC_RULES_COMPETE, SPEC_RULES_MAX };
+
+struct text_list {
+	size_t n;
+	char **texts;
+};
+
+struct id_list {
+	size_t n;
+	uint64_t *ids;
+};
+
+struct task_array {
+	bool set;
+	uint64_t from, to; /* both included */
+	uint64_t limit;	   /* at once; 0: no limit */
+};
+
+/* All pointers are owned by the struct; a text that was not given is NULL. */
+struct task_spec {
+	uint64_t version;
+	/* What it needs. */
+	uint64_t gpus;	 /* 0, a number or SPEC_ALL */
+	uint64_t memory; /* bytes per GPU; 0: not said */
+	bool shared;	 /* others may be on its devices: free memory is the condition */
+	char *model;	 /* pattern of the device's name */
+	/* When and in which order. */
+	uint64_t priority; /* lower first */
+	char *lane, *name;
+	struct id_list after, after_any; /* done well / ended in any way */
+	uint64_t begin;			 /* wall ns; 0: at once */
+	bool paused;
+	/* What a failure means. */
+	uint64_t retries;      /* further attempts, or SPEC_FOREVER */
+	uint64_t retry_every;  /* failures before the back-off */
+	uint64_t backoff;      /* ms */
+	uint64_t retry_memory; /* permille by which memory grows after it ran out; 0: not */
+	bool no_requeue;       /* failed, not requeued, when its node went away */
+	/* How it ends. */
+	uint64_t timeout; /* ms; 0: none */
+	bool preemptible;
+	char *signal;	/* first signal, NULL: TERM */
+	uint64_t grace; /* ms until KILL */
+	uint64_t clean; /* enum spec_clean */
+	/* What is run: exactly one of script, argv, commands. */
+	char *script; /* text; args are its arguments */
+	struct text_list args, argv, commands;
+	struct task_array array;
+	struct text_list sweep; /* "lr=0.1,0.01", "seed=1..5" */
+	struct text_list env;	/* "K=V" */
+	char *cwd;
+	/* Who submitted it, and by which rules others' use counts. */
+	char *host, *user;
+	uint64_t uid;
+	uint64_t submitted; /* wall ns */
+	uint64_t rules;	    /* enum spec_rules */
+	bool raw;	    /* came as a bare script */
+};
+
+struct task_spec *spec_new(void); /* all defaults */
+struct task_spec *spec_free(struct task_spec *s);
+
+/* The rows, for help texts and the documentation's test; NULL behind the last. */
+struct spec_key {
+	const char *name, *type, *help;
+};
+bool spec_key_at(size_t i, struct spec_key *ret);
+
+/* A key as a person writes it; a list is added to. -EINVAL or -ERANGE, "KEY: ..." in e. */
+int spec_set_text(struct task_spec *s, const char *key, const char *text, struct err *e);
+int spec_set_json(struct task_spec *s, const char *key, const json_t *value, struct err *e);
+
+/*
+ * The first JSON value of text; *used is where it ends. spec_check() included. -EINVAL: no JSON, or
+ * no good task.
+ */
+int spec_parse(const char *text, size_t len, struct task_spec **ret, size_t *used, struct err *e);
+/* What no key can check alone; a missing name is made from what is run. */
+int spec_check(struct task_spec *s, struct err *e);
+
+json_t *spec_json(const struct task_spec *s);
+/* One line with its newline. NULL with e when a text is not UTF-8. The caller frees it. */
+char *spec_text(const struct task_spec *s, struct err *e);
+
+/* [A-Za-z0-9._+-], 1 to 64 of them, the first one no dot or dash. */
+bool spec_is_name(const char *text);
+/* Any text as such a name (a path's last part, other characters as _); never empty. */
+void spec_make_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
+
+void text_list_add(struct text_list *l, const char *text);
+void text_list_clear(struct text_list *l);
+
+#endif

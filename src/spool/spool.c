@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The instance's directory and the file calls that everything else here is made of. All paths are
+ * relative to one descriptor. Nothing is kept in memory but what instance.json says.
+ *
+ * spool_rename() is the transition: on a network filesystem its answer can get lost after it
+ * happened, so that an error alone says nothing; what counts is which of the two names is there.
+ * That works because every target is a name that only its maker uses.
+ */
+
+#include "spool/spool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define INSTANCE_FILE	  "instance.json"
+#define INSTANCE_FILE_MAX 65536
+
+static const char *const dir_names[] = {
+	[SPOOL_PENDING] = "pending",
+	[SPOOL_RUNNING] = "running",
+	[SPOOL_FAILED] = "failed",
+	[SPOOL_DONE] = "done",
+	[SPOOL_CANCELLED] = "cancelled",
+	[SPOOL_ENDS] = "ends",
+	[SPOOL_IDS] = "ids",
+	[SPOOL_LANES] = "lanes",
+	[SPOOL_LOGS] = "logs",
+	[SPOOL_CONTROL] = "control",
+	[SPOOL_AGENTS] = "agents",
+	[SPOOL_EVENTS] = "events",
+	[SPOOL_TMP] = "tmp",
+	[SPOOL_BAD] = "bad",
+};
+_Static_assert(ARRAY_LEN(dir_names) == SPOOL_DIR_MAX, "every directory has a name");
+
+const char *spool_dir_name(enum spool_dir dir)
+{
+	return dir_names[dir];
+}
+
+char *spool_path(enum spool_dir dir, const char *file, char *buf)
+{
+	return str_print(buf, SPOOL_PATH_MAX, "%s/%s", dir_names[dir], file);
+}
+
+char *spool_day_path(uint64_t wall_ns, char *buf)
+{
+	time_t sec = (time_t)(wall_ns / NS_PER_S);
+	char day[16];
+	struct tm tm;
+
+	(void)localtime_r(&sec, &tm);
+	(void)strftime(day, sizeof(day), "%Y-%m-%d", &tm);
+	return spool_path(SPOOL_DONE, day, buf);
+}
+
+char *spool_root(const char *setting)
+{
+	return setting && setting[0] ? xstrdup(setting) : fs_state_dir();
+}
+
+static void read_boot_id(char *buf)
+{
+	cleanup_free char *text = NULL;
+	size_t len;
+
+	buf[0] = '\0';
+	if (fs_read_file("/proc/sys/kernel/random/boot_id", 64, &text, &len, NULL) < 0)
+		return;
+	text[strcspn(text, "\n")] = '\0';
+	(void)str_copy(buf, SPOOL_BOOT_MAX, text);
+}
+
+/* ---- instance.json ----------------------------------------------------------------------------
+ */
+
+static int write_instance(struct spool *sp, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+	json_t *doc = json_pack("{s:i, s:s, s:I, s:s}", "format", SPOOL_FORMAT, "name",
+				sp->instance, "owner", (json_int_t)geteuid(), "trust", "owner");
+	cleanup_free char *text = json_dumps(doc, JSON_INDENT(2));
+	int r;
+
+	json_decref(doc);
+	(void)spool_tmp_path(sp, "instance", 0, path);
+	r = spool_write_new(sp, path, text, strlen(text), true, e);
+	if (r < 0)
+		return r;
+	/* Two that make it at once write the same. */
+	r = spool_rename(sp, path, INSTANCE_FILE, e);
+	if (r < 0)
+		(void)unlinkat(sp->fd, path, 0);
+	return r == 0 ? spool_sync(sp, ".", e) : r;
+}
+
+static int take_instance(struct spool *sp, const char *text, struct err *e)
+{
+	json_error_t je;
+	json_t *doc = json_loads(text, 0, &je);
+	json_t *owner = json_object_get(doc, "owner");
+	json_int_t format = json_integer_value(json_object_get(doc, "format"));
+	const char *trust = json_string_value(json_object_get(doc, "trust"));
+	bool known = !trust || strcmp(trust, "owner") == 0 || strcmp(trust, "directory") == 0;
+	int r = 0;
+
+	if (!doc)
+		r = err_set(e, -EINVAL, "%s/" INSTANCE_FILE ": line %d: %s", sp->path, je.line,
+			    je.text);
+	else if (format != SPOOL_FORMAT)
+		r = err_set(e, -EPROTO,
+			    "%s is of format %" JSON_INTEGER_FORMAT
+			    "; this tenure works with format %d: use the tenure that made it, or "
+			    "another instance (--instance NAME)",
+			    sp->path, format, SPOOL_FORMAT);
+	else if (!known || (owner && !json_is_integer(owner)))
+		r = err_set(e, -EINVAL,
+			    "%s/" INSTANCE_FILE
+			    ": owner is a user's number, trust is \"owner\" or \"directory\"",
+			    sp->path);
+	sp->trust_directory = trust && strcmp(trust, "directory") == 0;
+	sp->owner = owner ? (uid_t)json_integer_value(owner) : geteuid();
+	json_decref(doc);
+	return r;
+}
+
+static int read_instance(struct spool *sp, struct err *e)
+{
+	cleanup_free char *text = NULL;
+	struct stat st;
+	size_t len;
+
+	/* Its own owner says who is trusted; nothing is known yet about the file's. */
+	if (fstatat(sp->fd, INSTANCE_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? -ENOENT
+				       : err_sys(e, errno, "stat %s/" INSTANCE_FILE, sp->path);
+	sp->owner = st.st_uid;
+
+	int r = spool_read(sp, INSTANCE_FILE, INSTANCE_FILE_MAX, &text, &len, e);
+
+	return r < 0 ? r : take_instance(sp, text, e);
+}
+
+static int make_dirs(const struct spool *sp, struct err *e)
+{
+	for (size_t i = 0; i < SPOOL_DIR_MAX; i++)
+		if (mkdirat(sp->fd, dir_names[i], 0700) < 0 && errno != EEXIST)
+			return err_sys(e, errno, "make directory %s/%s", sp->path, dir_names[i]);
+	return 0;
+}
+
+static int open_instance(struct spool *sp, unsigned int flags, struct err *e)
+{
+	int r = flags & SPOOL_CREATE ? fs_mkdirs(sp->path, 0700, e) : 0;
+
+	if (r < 0)
+		return r;
+	sp->fd = open(sp->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (sp->fd < 0)
+		return err_sys(e, errno, "open %s", sp->path);
+	r = read_instance(sp, e);
+	if (r != -ENOENT)
+		return r;
+	if (!(flags & SPOOL_CREATE))
+		return err_set(e, -ENOENT, "%s has no " INSTANCE_FILE, sp->path);
+	r = make_dirs(sp, e);
+	if (r == 0)
+		r = write_instance(sp, e);
+	return r == 0 ? read_instance(sp, e) : r;
+}
+
+int spool_open(const char *root, const char *instance, unsigned int flags, struct spool **ret,
+	       struct err *e)
+{
+	if (!spec_is_name(instance))
+		return err_set(e, -EINVAL,
+			       "\"%.80s\" is no name of an instance; use up to %d letters, digits "
+			       "and . _ + -",
+			       instance, SPEC_NAME_MAX);
+
+	struct spool *sp = xcalloc(1, sizeof(*sp));
+
+	sp->path = xasprintf("%s/%s", root, instance);
+	sp->instance = xstrdup(instance);
+	read_boot_id(sp->boot);
+	if (gethostname(sp->host, sizeof(sp->host) - 1) < 0)
+		(void)str_copy(sp->host, sizeof(sp->host), "localhost");
+	sp->fd = -1;
+
+	int r = open_instance(sp, flags, e);
+
+	if (r == -ENOENT && !(flags & SPOOL_CREATE))
+		(void)err_set(e, r,
+			      "there is no instance \"%s\" in %s yet (tenure submit makes it; "
+			      "tenure instances lists them)",
+			      instance, root);
+	if (r < 0)
+		sp = spool_close(sp);
+	*ret = sp;
+	return r;
+}
+
+struct spool *spool_close(struct spool *sp)
+{
+	if (!sp)
+		return NULL;
+	(void)fd_close(sp->fd);
+	free(sp->path);
+	free(sp->instance);
+	free(sp);
+	return NULL;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int spool_instances(const char *root, struct text_list *ret, struct err *e)
+{
+	DIR *d = opendir(root);
+
+	if (!d)
+		return errno == ENOENT ? 0 : err_sys(e, errno, "open %s", root);
+	for (struct dirent *de; (de = readdir(d));) {
+		char path[SPOOL_PATH_MAX + NAME_FILE_MAX];
+
+		(void)str_print(path, sizeof(path), "%s/" INSTANCE_FILE, de->d_name);
+		if (spec_is_name(de->d_name) && faccessat(dirfd(d), path, F_OK, 0) == 0)
+			text_list_add(ret, de->d_name);
+	}
+	(void)closedir(d);
+	if (ret->n)
+		qsort(ret->texts, ret->n, sizeof(char *), by_text);
+	return 0;
+}
+
+int spool_use(const char *instance, struct err *e)
+{
+	cleanup_free char *dir = fs_config_dir();
+	cleanup_free char *path = xasprintf("%s/use", dir);
+	cleanup_free char *line = xasprintf("%s\n", instance);
+	int r = fs_mkdirs(dir, 0700, e);
+
+	return r == 0 ? fs_write_atomic(path, line, strlen(line), 0600, e) : r;
+}
+
+/* ---- file calls -------------------------------------------------------------------------------
+ */
+
+bool spool_exists(const struct spool *sp, const char *path)
+{
+	return faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int rename_failed(const struct spool *sp, int errnum, const char *from, const char *to,
+			 struct err *e)
+{
+	return err_sys(e, errnum, "rename %s to %s in %s", from, to, sp->path);
+}
+
+int spool_take(const struct spool *sp, const char *from, const char *to, struct err *e)
+{
+	return renameat(sp->fd, from, sp->fd, to) < 0 ? rename_failed(sp, errno, from, to, e) : 0;
+}
+
+int spool_rename(const struct spool *sp, const char *from, const char *to, struct err *e)
+{
+	if (renameat(sp->fd, from, sp->fd, to) == 0)
+		return 0;
+
+	int errnum = errno;
+
+	if (spool_exists(sp, to) && !spool_exists(sp, from))
+		return 0;
+	return rename_failed(sp, errnum, from, to, e);
+}
+
+int spool_unlink(const struct spool *sp, const char *path, struct err *e)
+{
+	if (unlinkat(sp->fd, path, 0) < 0 && errno != ENOENT)
+		return err_sys(e, errno, "remove %s/%s", sp->path, path);
+	return 0;
+}
+
+int spool_sync(const struct spool *sp, const char *dir, struct err *e)
+{
+	cleanup_fd int fd = openat(sp->fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, errno, "open %s/%s", sp->path, dir);
+	/* Some network filesystems cannot; a rename is on the server there. */
+	if (fsync(fd) < 0 && errno != EINVAL && errno != ENOTSUP)
+		return err_sys(e, errno, "sync %s/%s", sp->path, dir);
+	return 0;
+}
+
+int spool_write_new(const struct spool *sp, const char *path, const void *data, size_t len,
+		    bool durable, struct err *e)
+{
+	cleanup_fd int fd =
+		openat(sp->fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0)
+		return err_sys(e, errno, "create %s/%s", sp->path, path);
+
+	int r = fs_write_all(fd, data, len);
+
+	if (r == 0 && durable && fsync(fd) < 0)
+		r = -errno;
+	if (r < 0) {
+		(void)unlinkat(sp->fd, path, 0);
+		return err_sys(e, -r, "write %s/%s", sp->path, path);
+	}
+	return 0;
+}
+
+int spool_replace(const struct spool *sp, const char *path, const void *data, size_t len,
+		  struct err *e)
+{
+	char tmp[SPOOL_PATH_MAX];
+	int r = spool_write_new(sp, spool_tmp_path(sp, "write", 0, tmp), data, len, false, e);
+
+	if (r == 0) {
+		r = spool_rename(sp, tmp, path, e);
+		if (r < 0)
+			(void)unlinkat(sp->fd, tmp, 0);
+	}
+	return r;
+}
+
+/* A record that a power loss cut must not swallow the next one. */
+static bool ends_in_line(int fd, off_t size)
+{
+	char last;
+
+	return size == 0 || pread(fd, &last, 1, size - 1) != 1 || last == '\n';
+}
+
+int spool_append(int fd, const void *data, size_t len)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+
+	int r = ends_in_line(fd, st.st_size) ? 0 : fs_write_all(fd, "\n", 1);
+
+	if (r == 0)
+		r = fs_write_all(fd, data, len);
+	/* Where even that fails, the reader passes over the half line. */
+	if (r < 0 && ftruncate(fd, st.st_size) < 0)
+		return r;
+	return r;
+}
+
+bool spool_trusts(const struct spool *sp, uid_t owner)
+{
+	return sp->trust_directory || owner == sp->owner || owner == geteuid();
+}
+
+int spool_read(const struct spool *sp, const char *path, size_t max, char **ret, size_t *ret_len,
+	       struct err *e)
+{
+	/* Not blocking: a FIFO of that name must not stop us. */
+	cleanup_fd int fd = openat(sp->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	struct stat st;
+	size_t len = 0;
+
+	if (fd < 0)
+		return err_sys(e, errno, "open %s/%s", sp->path, path);
+	if (fstat(fd, &st) < 0)
+		return err_sys(e, errno, "stat %s/%s", sp->path, path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, -EINVAL, "%s/%s is not a regular file", sp->path, path);
+	if (!spool_trusts(sp, st.st_uid))
+		return err_set(e, -EPERM,
+			       "%s/%s belongs to user %u, who is not trusted here (trust in "
+			       "instance.json)",
+			       sp->path, path, (unsigned int)st.st_uid);
+	if ((uint64_t)st.st_size > max)
+		return err_set(e, -EFBIG, "%s/%s is larger than %zu bytes", sp->path, path, max);
+
+	cleanup_free char *buf = xmalloc((size_t)st.st_size + 1);
+
+	while (len < (size_t)st.st_size) {
+		ssize_t n = read(fd, buf + len, (size_t)st.st_size - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return err_sys(e, errno, "read %s/%s", sp->path, path);
+		if (n == 0)
+			break;
+		len += (size_t)n;
+	}
+	buf[len] = '\0';
+	*ret = take_ptr(buf);
+	*ret_len = len;
+	return 0;
+}
+
+char *spool_tmp_path(const struct spool *sp, const char *what, uint64_t id, char *buf)
+{
+	uint64_t random = 0;
+
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != (ssize_t)sizeof(random))
+		random = clock_wall_ns() ^ (uint64_t)getpid() << 40;
+	return str_print(buf, SPOOL_PATH_MAX, "tmp/%s,%" PRIu64 ",%016" PRIx64, what, id, random);
+}
+
+int spool_refuse(const struct spool *sp, const char *path, const char *reason, struct err *e)
+{
+	const char *slash = strrchr(path, '/');
+	cleanup_free char *line = xasprintf("%s\n", reason);
+	char to[SPOOL_PATH_MAX], note[SPOOL_PATH_MAX + 8];
+
+	/* Room for the suffix; what is cut off is the tail of a name that is bad anyway. */
+	(void)str_print(to, sizeof(to), "bad/%.240s", slash ? slash + 1 : path);
+	(void)str_print(note, sizeof(note), "%s.reason", to);
+
+	int r = spool_rename(sp, path, to, e);
+
+	return r == 0 ? spool_replace(sp, note, line, strlen(line), e) : r;
+}
+
+int spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
+	       struct err *e)
+{
+	int fd = openat(sp->fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *de;
+	int r = 0;
+
+	if (!d) {
+		r = err_sys(e, errno, "open %s/%s", sp->path, dir);
+		(void)fd_close(fd);
+		return r;
+	}
+	while (r == 0 && (errno = 0, de = readdir(d)))
+		if (de->d_name[0] != '.')
+			r = fn(data, de->d_name, de->d_type);
+	if (r == 0 && errno)
+		r = err_sys(e, errno, "read %s/%s", sp->path, dir);
+	(void)closedir(d);
+	return r;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_SPOOL_H
+#define TENURE_SPOOL_SPOOL_H
+
+/*
+ * An instance's directory (docs/spool.md). Everything is reached from one descriptor, so that an
+ *open spool goes on working when the root is renamed. There is no lock: what must happen once is a
+ * rename or an O_EXCL create that only one can win.
+ *
+ *	root = spool_root(settings_str(s, SET_ROOT));
+ *	r = spool_open(root, "default", SPOOL_CREATE, &sp, &e);
+ *	... submit_task(), scan_update(), claim_task(), transit_end() ...
+ *	sp = spool_close(sp);
+ *
+ * A struct spool may be used by one thread at a time. All calls can hang on a network filesystem.
+ * Errors are negative errno; the text names what was being done and the path below the instance.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/proc.h"
+#include "spool/name.h"
+
+#define SPOOL_FORMAT   1
+#define SPOOL_PATH_MAX (NAME_FILE_MAX + 64)
+#define SPOOL_BOOT_MAX 40
+#define SPOOL_HOST_MAX 64
+
+enum spool_dir {
+	SPOOL_PENDING,
+	SPOOL_RUNNING,
+	SPOOL_FAILED,
+	SPOOL_CANCELLED,
+	SPOOL_DONE, /* one directory per day below it */
+	SPOOL_ENDS, /* what happened to elements: one file per batch and agent */
+	SPOOL_IDS,
+	SPOOL_LANES,
+	SPOOL_LOGS,
+	SPOOL_CONTROL,
+	SPOOL_AGENTS,
+	SPOOL_EVENTS,
+	SPOOL_TMP,
+	SPOOL_BAD,
+	SPOOL_DIR_MAX
+};
+
+struct spool {
+	int fd; /* the instance's directory */
+	char *path, *instance;
+	uid_t owner;	      /* of the instance */
+	bool trust_directory; /* whoever can write there is trusted */
+	char host[SPOOL_HOST_MAX];
+	char boot[SPOOL_BOOT_MAX]; /* /proc/sys/kernel/random/boot_id */
+};
+
+#define SPOOL_CREATE (1u << 0) /* make the instance when it is not there */
+
+/*
+ * -ENOENT: no such instance (without SPOOL_CREATE); -EPROTO: another format version; -EINVAL: the
+ * name is none; -errno.
+ */
+int spool_open(const char *root, const char *instance, unsigned int flags, struct spool **ret,
+	       struct err *e);
+struct spool *spool_close(struct spool *sp);
+
+/* Where instances are: the setting, else $XDG_STATE_HOME/tenure. The caller frees it. */
+char *spool_root(const char *setting);
+/* Names of the instances below root, sorted; none is no error. */
+int spool_instances(const char *root, struct text_list *ret, struct err *e);
+
+/*
+ * Make an instance the one that commands mean where neither an option nor the environment names
+ * another: the file `use` in the config directory, which the settings read.
+ */
+int spool_use(const char *instance, struct err *e);
+
+/* "pending" and so on. */
+const char *spool_dir_name(enum spool_dir dir);
+/* "pending/FILE" in buf (SPOOL_PATH_MAX bytes). */
+char *spool_path(enum spool_dir dir, const char *file, char *buf);
+/* "done/2026-11-21" of a moment, local time. */
+char *spool_day_path(uint64_t wall_ns, char *buf);
+
+/* ---- file calls, all relative to the instance ---- */
+
+/* Renames, and after any error looks whether it happened all the same (lost answers of a network
+ * filesystem): 0, or -errno; -ENOENT: from is not there (any more), somebody else was first. */
+int spool_rename(const struct spool *sp, const char *from, const char *to, struct err *e);
+/* The same to a name that others may take, too: then an error is an error, because what is there
+ * may be theirs. */
+int spool_take(const struct spool *sp, const char *from, const char *to, struct err *e);
+int spool_unlink(const struct spool *sp, const char *path, struct err *e);
+bool spool_exists(const struct spool *sp, const char *path);
+int spool_sync(const struct spool *sp, const char *dir, struct err *e);
+/* Creates path exclusively with the data, fsynced if asked. On error nothing is left. -EEXIST. */
+int spool_write_new(const struct spool *sp, const char *path, const void *data, size_t len,
+		    bool durable, struct err *e);
+/* Over path, through tmp/ and a rename; not fsynced: for what can be made again. */
+int spool_replace(const struct spool *sp, const char *path, const void *data, size_t len,
+		  struct err *e);
+/* Appends with one write; a part that was written before an error is taken away again. */
+int spool_append(int fd, const void *data, size_t len);
+/* The whole of a regular file of a trusted owner; terminated. -EFBIG, -EPERM, -ENOENT. */
+int spool_read(const struct spool *sp, const char *path, size_t max, char **ret, size_t *ret_len,
+	       struct err *e);
+/* A file of that owner counts here. */
+bool spool_trusts(const struct spool *sp, uid_t owner);
+/* A name in tmp/ that nobody else uses. buf: SPOOL_PATH_MAX bytes. */
+char *spool_tmp_path(const struct spool *sp, const char *what, uint64_t id, char *buf);
+/* Puts path into bad/ with a file FILE.reason beside it. */
+int spool_refuse(const struct spool *sp, const char *path, const char *reason, struct err *e);
+
+/*
+ * Calls fn for each entry of a directory but those that begin with a dot. A value other than 0 ends
+ * it and is returned.
+ */
+typedef int (*spool_entry_fn)(void *data, const char *file, unsigned char type);
+int spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
+	       struct err *e);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Ids are files in ids/: N+1 is created exclusively, N being the largest there. Old ones are
+ * removed, but never the largest IDS_KEPT, and who created one looks again: a slow client that has
+ * seen a listing from before a removal would otherwise be given a number for the second time. It
+ * would take IDS_KEPT submissions between its two calls, and a listing that misses the larger ones,
+ * to fool both.
+ */
+
+#include "spool/submit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#define IDS_KEPT  100
+#define IDS_PRUNE (2 * IDS_KEPT) /* removed in bulk, so that a submission costs no removal */
+#define IDS_TRIES 10000
+
+struct ids {
+	uint64_t largest;
+	uint64_t n;
+};
+
+static int note_id(void *data, const char *file, unsigned char type)
+{
+	struct ids *ids = data;
+	uint64_t id;
+
+	if (str_to_u64(file, &id) == 0 && id <= NAME_ID_MAX) {
+		ids->largest = id > ids->largest ? id : ids->largest;
+		ids->n++;
+	}
+	return 0;
+}
+
+struct pruning {
+	const struct spool *sp;
+	uint64_t below;
+};
+
+static int prune_id(void *data, const char *file, unsigned char type)
+{
+	const struct pruning *p = data;
+	char path[SPOOL_PATH_MAX];
+	uint64_t id;
+
+	if (str_to_u64(file, &id) == 0 && id < p->below)
+		(void)unlinkat(p->sp->fd, spool_path(SPOOL_IDS, file, path), 0);
+	return 0;
+}
+
+static int create_id(const struct spool *sp, uint64_t id)
+{
+	char path[SPOOL_PATH_MAX], file[24];
+
+	(void)str_print(file, sizeof(file), "%" PRIu64, id);
+
+	cleanup_fd int fd = openat(sp->fd, spool_path(SPOOL_IDS, file, path),
+				   O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	return fd < 0 ? -errno : 0;
+}
+
+static int no_id(const struct spool *sp, int r, struct err *e)
+{
+	return err_sys(e, -r, "take an id in %s/ids", sp->path);
+}
+
+int submit_new_id(const struct spool *sp, uint64_t *ret, struct err *e)
+{
+	struct ids ids = { .largest = 0 };
+	int r = spool_each(sp, "ids", note_id, &ids, e);
+	uint64_t id = ids.largest + 1;
+
+	for (int i = 0; r == 0; i++, id++) {
+		int made = create_id(sp, id);
+
+		if (made == -EEXIST && i < IDS_TRIES)
+			continue;
+		if (made < 0)
+			return no_id(sp, made, e);
+		ids = (struct ids){ .largest = 0 };
+		r = spool_each(sp, "ids", note_id, &ids, e);
+		if (r == 0 && ids.largest > id + IDS_KEPT / 2) {
+			id = ids.largest; /* we were asleep meanwhile */
+			continue;
+		}
+		break;
+	}
+	if (r < 0)
+		return r;
+	if (ids.n > IDS_PRUNE) {
+		struct pruning p = { sp, ids.largest - IDS_KEPT };
+
+		(void)spool_each(sp, "ids", prune_id, &p, NULL);
+	}
+	*ret = id;
+	return 0;
+}
+
+int submit_reserve_id(const struct spool *sp, uint64_t id, struct err *e)
+{
+	struct ids ids = { .largest = 0 };
+	int r = spool_each(sp, "ids", note_id, &ids, e);
+
+	if (r < 0 || ids.largest >= id)
+		return r;
+	r = create_id(sp, id);
+	return r == 0 || r == -EEXIST ? 0 : no_id(sp, r, e);
+}
+
+/* The directory could not be synced: take the task back, unless somebody has it by now. */
+static int take_back(const struct spool *sp, const char *path, struct err *e)
+{
+	char tmp[SPOOL_PATH_MAX];
+
+	if (spool_rename(sp, path, spool_tmp_path(sp, "back", 0, tmp), NULL) < 0)
+		return SUBMIT_NOT_DURABLE;
+	(void)unlinkat(sp->fd, tmp, 0);
+	return e ? e->code : -EIO;
+}
+
+int submit_task_as(const struct spool *sp, const struct task_spec *spec, uint64_t id, struct err *e)
+{
+	char tmp[SPOOL_PATH_MAX], path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	cleanup_free char *text = spec_text(spec, e);
+	struct err sync = ERR_INIT;
+	struct task_name name;
+
+	if (!text)
+		return e ? e->code : -EINVAL;
+	if (strlen(text) > SPEC_FILE_MAX)
+		return err_set(e, -EFBIG, "the task is larger than %lu MiB", SPEC_FILE_MAX >> 20);
+	name_of_spec(spec, id, &name);
+	(void)spool_path(SPOOL_PENDING, name_format(&name, file), path);
+
+	int r = spool_write_new(sp, spool_tmp_path(sp, "submit", id, tmp), text, strlen(text), true,
+				e);
+
+	if (r < 0)
+		return r;
+	r = spool_sync(sp, "ids", e);
+	if (r == 0)
+		r = spool_rename(sp, tmp, path, e);
+	if (r < 0) {
+		(void)unlinkat(sp->fd, tmp, 0);
+		return r;
+	}
+	if (spool_sync(sp, "pending", &sync) == 0)
+		return 0;
+	if (e)
+		*e = sync;
+	return take_back(sp, path, &sync);
+}
+
+int submit_task(const struct spool *sp, const struct task_spec *spec, uint64_t *ret_id,
+		struct err *e)
+{
+	uint64_t id;
+	int r = submit_new_id(sp, &id, e);
+
+	if (r == 0)
+		r = submit_task_as(sp, spec, id, e);
+	if (r >= 0)
+		*ret_id = id;
+	return r;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_SUBMIT_H
+#define TENURE_SPOOL_SUBMIT_H
+
+/*
+ * Into the queue: an id of its own, a file in tmp/, fsync, a rename, fsync of the directory. When
+ * submit_task() returns 0 the task survives kill -9 and a power loss; when it fails, it is not
+ * there. Works with no agent, from any number of hosts.
+ */
+
+#include "spool/spool.h"
+
+/* It is in the queue, but the disk would not say that it survives a power loss; e says why. */
+#define SUBMIT_NOT_DURABLE 1
+
+/* 0 or SUBMIT_NOT_DURABLE and *ret_id; negative: it is not in the queue. */
+int submit_task(const struct spool *sp, const struct task_spec *spec, uint64_t *ret_id,
+		struct err *e);
+/* The same with an id that is the caller's already (what was dropped into pending/ by hand). */
+int submit_task_as(const struct spool *sp, const struct task_spec *spec, uint64_t id,
+		   struct err *e);
+
+/* An id that nobody else has. */
+int submit_new_id(const struct spool *sp, uint64_t *ret, struct err *e);
+/* Ids up to this one are taken, wherever they came from. */
+int submit_reserve_id(const struct spool *sp, uint64_t id, struct err *e);
+
+#endif

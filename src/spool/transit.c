@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The record comes first, then the line in the events, then the rename: who finds a file in
+ * running/ with an end in it only has to rename it. Clients own a pending file for the moment of an
+ * edit by renaming it to a name with the flag h, which nobody claims; recovery takes a forgotten
+ * one away.
+ */
+
+#include "spool/transit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+static int make_day(const struct spool *sp, const char *day, struct err *e)
+{
+	if (mkdirat(sp->fd, day, 0700) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make directory %s/%s", sp->path, day);
+	return 0;
+}
+
+int transit_file(const struct spool *sp, const char *from, struct task_name *n,
+		 enum task_result result, uint64_t ended_ns, unsigned int exit, struct err *e)
+{
+	char day[SPOOL_PATH_MAX], to[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct task_name ended = *n;
+
+	ended.agent[0] = '\0';
+	ended.begin_s = 0;
+	ended.flags &= ~(NAME_PAUSED | NAME_EDITED);
+	ended.ended_s = ended_ns / NS_PER_S;
+	ended.exit = exit;
+	if (result == RESULT_DONE)
+		(void)spool_day_path(ended_ns, day);
+	else
+		(void)str_copy(
+			day, sizeof(day),
+			spool_dir_name(result == RESULT_FAILED ? SPOOL_FAILED : SPOOL_CANCELLED));
+	(void)str_print(to, sizeof(to), "%.40s/%s", day, name_format(&ended, file));
+
+	int r = spool_rename(sp, from, to, e);
+
+	if (r == -ENOENT && result == RESULT_DONE && spool_exists(sp, from) &&
+	    make_day(sp, day, e) == 0)
+		r = spool_rename(sp, from, to, e);
+	if (r == 0)
+		*n = ended;
+	return r;
+}
+
+int transit_end(const struct spool *sp, struct events *ev, const struct claim *c,
+		const struct task_end *end, struct err *e)
+{
+	struct task_name n = c->name;
+	int r = record_append(sp, c->path, record_end(end), false, e);
+
+	if (r == 0 && ev)
+		r = events_add_end(ev, n.id, 0, end, e);
+	return r == 0 ? transit_file(sp, c->path, &n, end->result, end->ended_ns, end->exit, e) : r;
+}
+
+void transit_requeued_name(struct task_name *n, uint64_t not_before_ns)
+{
+	n->epoch++;
+	n->agent[0] = '\0';
+	n->begin_s = (not_before_ns + NS_PER_S - 1) / NS_PER_S;
+}
+
+int transit_requeue(const struct spool *sp, struct events *ev, const struct claim *c,
+		    unsigned int attempts, uint64_t not_before_ns, const char *reason,
+		    struct err *e)
+{
+	char to[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct task_name n = c->name;
+	json_t *record;
+	int r;
+
+	transit_requeued_name(&n, not_before_ns);
+	record = record_requeue(n.epoch, attempts, not_before_ns, reason, clock_wall_ns());
+	r = record_append(sp, c->path, record, false, e);
+	if (r == 0 && ev)
+		r = events_add_requeue(ev, n.id, 0, n.epoch, attempts, not_before_ns, reason, e);
+	return r == 0 ? spool_rename(sp, c->path,
+				     spool_path(SPOOL_PENDING, name_format(&n, file), to), e)
+		      : r;
+}
+
+/* ---- clients ----------------------------------------------------------------------------------
+ */
+
+static char *pending_path(const struct task_name *n, char *buf)
+{
+	char file[NAME_FILE_MAX];
+
+	return spool_path(SPOOL_PENDING, name_format(n, file), buf);
+}
+
+static int gone_or(int r)
+{
+	return r == -ENOENT ? TRANSIT_GONE : r;
+}
+
+static int change_name(const struct spool *sp, struct task_name *n, const struct task_name *to,
+		       struct err *e)
+{
+	char from_path[SPOOL_PATH_MAX], to_path[SPOOL_PATH_MAX];
+	int r;
+
+	(void)pending_path(n, from_path);
+	(void)pending_path(to, to_path);
+	if (strcmp(from_path, to_path) == 0)
+		return spool_exists(sp, from_path) ? 0 : TRANSIT_GONE;
+	/* Of two that begin an edit one must lose. */
+	r = (to->flags & NAME_EDITED ? spool_take : spool_rename)(sp, from_path, to_path, e);
+	if (r == 0)
+		*n = *to;
+	return gone_or(r);
+}
+
+int transit_cancel(const struct spool *sp, const struct task_name *n, const char *reason,
+		   struct err *e)
+{
+	char from[SPOOL_PATH_MAX], to[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct task_end end = { .result = RESULT_CANCELLED,
+				.epoch = n->epoch,
+				.begun_ns = clock_wall_ns(),
+				.ended_ns = clock_wall_ns() };
+	struct task_name ended = *n;
+	int r = transit_file(sp, pending_path(n, from), &ended, RESULT_CANCELLED, end.ended_ns, 0,
+			     e);
+
+	if (r < 0)
+		return gone_or(r);
+	/* Where it lies says that it was cancelled; the record only says why. */
+	(void)str_copy(end.reason, sizeof(end.reason), reason);
+	(void)record_append(sp, spool_path(SPOOL_CANCELLED, name_format(&ended, file), to),
+			    record_end(&end), false, NULL);
+	return 0;
+}
+
+int transit_priority(const struct spool *sp, struct task_name *n, uint64_t priority, struct err *e)
+{
+	struct task_name to = *n;
+
+	if (priority > SPEC_PRIORITY_MAX)
+		return err_set(e, -ERANGE, "a priority is at most %d", SPEC_PRIORITY_MAX);
+	to.priority = priority;
+	return change_name(sp, n, &to, e);
+}
+
+int transit_pause(const struct spool *sp, struct task_name *n, bool paused, struct err *e)
+{
+	struct task_name to = *n;
+
+	to.flags = paused ? n->flags | NAME_PAUSED : n->flags & ~NAME_PAUSED;
+	return change_name(sp, n, &to, e);
+}
+
+static int check_edit(struct task_file *t, json_t *set, struct err *e)
+{
+	static const char *const of_names[] = { "priority", "paused", "begin" };
+	const char *key;
+	json_t *value;
+
+	for (size_t i = 0; i < ARRAY_LEN(of_names); i++)
+		if (json_object_get(set, of_names[i]))
+			return err_set(e, -EINVAL,
+				       "%s: not part of an edit; tenure priority, pause and resume "
+				       "change what a file's name says",
+				       of_names[i]);
+	json_object_foreach(set, key, value)
+	{
+		int r = spec_set_json(t->spec, key, value, e);
+
+		if (r < 0)
+			return r;
+	}
+	return spec_check(t->spec, e);
+}
+
+/* The file is ours, under the name `held`. */
+static int edit_held(const struct spool *sp, const struct task_name *held, json_t *set,
+		     struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+	struct task_file t;
+	int r = task_file_read(sp, pending_path(held, path), &t, e);
+
+	if (r < 0)
+		return r;
+	r = check_edit(&t, set, e);
+	if (r == 0)
+		r = record_append(sp, path, record_edit(set, clock_wall_ns()), true, e);
+	task_file_clear(&t);
+	return r;
+}
+
+int transit_free_edit(const struct spool *sp, struct task_name *n, struct err *e)
+{
+	struct task_name to = *n;
+	char path[SPOOL_PATH_MAX];
+	struct task_file t;
+
+	int r = task_file_read(sp, pending_path(n, path), &t, e);
+
+	if (r < 0 && r != -EINVAL) /* stays held; recovery comes by */
+		return gone_or(r);
+	/* Whatever was appended, the name must agree with what the file says now. */
+	if (r == 0) {
+		name_of_spec(t.spec, n->id, &to);
+		to.epoch = n->epoch;
+		to.priority = n->priority;
+		to.begin_s = n->begin_s;
+		to.flags = (to.flags & ~NAME_PAUSED) | (n->flags & NAME_PAUSED);
+		task_file_clear(&t);
+	}
+	to.flags &= ~NAME_EDITED;
+	return change_name(sp, n, &to, e);
+}
+
+int transit_edit(const struct spool *sp, struct task_name *n, json_t *set, struct err *e)
+{
+	struct task_name held = *n;
+
+	held.flags |= NAME_EDITED;
+
+	int r = change_name(sp, n, &held, e);
+
+	if (r)
+		return r;
+	r = edit_held(sp, n, set, e);
+
+	int freed = transit_free_edit(sp, n, r < 0 ? NULL : e);
+
+	return r < 0 ? r : freed;
+}
+
+int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, struct err *e)
+{
+	char file[NAME_FILE_MAX], from[SPOOL_PATH_MAX], held_path[SPOOL_PATH_MAX];
+	struct task_name to = *n;
+
+	to.epoch++;
+	to.ended_s = 0;
+	to.exit = 0;
+	to.flags |= NAME_EDITED;
+	(void)str_print(from, sizeof(from), "%.40s/%s", dir, name_format(n, file));
+
+	int r = spool_take(sp, from, pending_path(&to, held_path), e);
+
+	if (r < 0)
+		return gone_or(r);
+	*n = to;
+	r = record_append(sp, held_path,
+			  record_requeue(to.epoch, 0, 0, "asked for again", clock_wall_ns()), true,
+			  e);
+
+	int freed = transit_free_edit(sp, n, r < 0 ? NULL : e);
+
+	return r < 0 ? r : freed;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_TRANSIT_H
+#define TENURE_SPOOL_TRANSIT_H
+
+/*
+ * What a single task goes through after its claim, and what clients change while it waits. Each is
+ * a record in the file followed by a rename; when it is interrupted between them, recovery goes on.
+ * On error the call can be repeated.
+ */
+
+#include "spool/claim.h"
+#include "spool/events.h"
+
+/* It is not there any more: started, ended or changed meanwhile. Look at the queue again. */
+#define TRANSIT_GONE 1
+
+/* ---- by who has the claim ---- */
+
+/* To done/, failed/ or cancelled/. ev may be NULL: then the end is not made durable later. */
+int transit_end(const struct spool *sp, struct events *ev, const struct claim *c,
+		const struct task_end *end, struct err *e);
+/*
+ * Back to pending/ with the next epoch. attempts: those that count so far; not_before_ns: wall, 0 =
+ * at once.
+ */
+int transit_requeue(const struct spool *sp, struct events *ev, const struct claim *c,
+		    unsigned int attempts, uint64_t not_before_ns, const char *reason,
+		    struct err *e);
+
+/* ---- by clients, on a task in pending/; *n is changed with the name. 0, TRANSIT_GONE, or negative
+ */
+
+int transit_cancel(const struct spool *sp, const struct task_name *n, const char *reason,
+		   struct err *e);
+int transit_priority(const struct spool *sp, struct task_name *n, uint64_t priority, struct err *e);
+int transit_pause(const struct spool *sp, struct task_name *n, bool paused, struct err *e);
+/* set: an object of keys of the spec. -EINVAL: the task would not be one, or the key is one that
+ * only the name decides (priority, paused, begin). */
+int transit_edit(const struct spool *sp, struct task_name *n, json_t *set, struct err *e);
+
+/* An ended one again, with the next epoch; dir as scan_dir() told it. */
+int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, struct err *e);
+
+/* ---- shared with batch.c and recover.c ---- */
+
+/* Ends an edit that was interrupted. */
+int transit_free_edit(const struct spool *sp, struct task_name *n, struct err *e);
+/* What a requeue makes of the name of a claim. */
+void transit_requeued_name(struct task_name *n, uint64_t not_before_ns);
+/* Moves a file to where its result belongs; *n is its name without claimer. */
+int transit_file(const struct spool *sp, const char *from, struct task_name *n,
+		 enum task_result result, uint64_t ended_ns, unsigned int exit, struct err *e);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+
+#include "unit.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/units.h"
+#include "spool/elements.h"
+#include "spool/name.h"
+#include "spool/raw.h"
+#include "spool/spec.h"
+
+static int parse(const char *text, struct task_spec **ret, struct err *e)
+{
+	size_t used;
+
+	*e = (struct err)ERR_INIT;
+	return spec_parse(text, strlen(text), ret, &used, e);
+}
+
+static void test_round_trip(void **state)
+{
+	static const char text[] =
+		"{\n \"name\": \"train.sh\", \"gpus\": \"all\", \"memory\": \"20G\",\n"
+		" \"shared\": true, \"priority\": 7, \"lane\": \"week\", \"retries\": \"forever\",\n"
+		" \"backoff\": 90, \"timeout\": \"1h30m\", \"after\": [3, 4], \"after_any\": [5],\n"
+		" \"array\": \"1-100%4\", \"env\": [\"A=1,2\", \"B=\"], \"cwd\": \"/tmp\",\n"
+		" \"begin\": \"2026-11-22T08:00:00+01:00\", \"retry_memory\": 1.5,\n"
+		" \"clean\": \"gpu\", \"rules\": \"compete\", \"script\": \"echo \\u00e9\\n\"}\n{\"x\":1}";
+	struct task_spec *s = NULL, *again = NULL;
+	struct err e = ERR_INIT;
+	size_t used = 0;
+
+	assert_int_equal(spec_parse(text, strlen(text), &s, &used, &e), 0);
+	assert_string_equal(text + used, "\n{\"x\":1}");
+	assert_true(s->gpus == SPEC_ALL && s->memory == 20 * GIB && s->shared);
+	assert_true(s->retries == SPEC_FOREVER && s->backoff == 90000 && s->timeout == 5400000);
+	assert_int_equal(s->retry_every, 3);
+	assert_int_equal(s->after.n, 2);
+	assert_int_equal(s->array.limit, 4);
+	assert_int_equal(s->retry_memory, 1500);
+	assert_string_equal(s->env.texts[0], "A=1,2");
+	assert_true(s->begin == 1795330800ULL * NS_PER_S);
+
+	cleanup_free char *line = spec_text(s, &e);
+
+	assert_non_null(line);
+	assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
+	assert_int_equal(parse(line, &again, &e), 0);
+
+	cleanup_free char *twice = spec_text(again, &e);
+
+	assert_string_equal(line, twice);
+	(void)spec_free(s);
+	(void)spec_free(again);
+}
+
+static void test_refused(void **state)
+{
+	static const struct {
+		const char *text, *says;
+	} cases[] = {
+		{ "", "not JSON" },
+		{ "[1]", "JSON object" },
+		{ "{\"script\":\"x\",\"version\":2}", "version" },
+		{ "{\"script\":\"x\",\"gpu\":2}", "did you mean \"gpus\"" },
+		{ "{\"script\":\"x\",\"gpus\":-1}", "gpus: " },
+		{ "{\"script\":\"x\",\"gpus\":5000}", "gpus: 5000 is out of range" },
+		{ "{\"script\":\"x\",\"gpus\":\"some\"}", "gpus: must be a whole number or all" },
+		{ "{\"script\":\"x\",\"name\":\"../x\"}", "name: \"../x\" is not a name" },
+		{ "{\"script\":\"x\",\"name\":\"a,b\"}", "is not a name" },
+		{ "{\"script\":\"x\",\"name\":\"\"}", "is not a name" },
+		{ "{\"script\":\"x\",\"lane\":\".\"}", "lane: " },
+		{ "{\"script\":\"x\",\"memory\":\"20\"}", "memory: " },
+		{ "{\"script\":\"x\",\"shared\":1}", "shared: must be true or false" },
+		{ "{\"script\":\"x\",\"shared\":true}", "shared: say with memory" },
+		{ "{\"script\":\"x\",\"after\":[0]}", "after: entry 1" },
+		{ "{\"script\":\"x\",\"array\":\"9-1\"}", "array: \"9-1\" ends before" },
+		{ "{\"script\":\"x\",\"array\":\"1-9%0\"}", "array: " },
+		{ "{\"script\":\"x\",\"array\":\"0-1000000\"}", "more than 1000000 elements" },
+		{ "{\"script\":\"x\",\"sweep\":[\"lr\"]}", "sweep: \"lr\" is not NAME=" },
+		{ "{\"script\":\"x\",\"sweep\":[\"a=1..2000\",\"b=1..2000\"]}", "combinations" },
+		{ "{\"script\":\"x\",\"array\":\"1-2\",\"sweep\":[\"a=1\"]}", "only one of array" },
+		{ "{\"script\":\"x\",\"env\":[\"=v\"]}", "env: " },
+		{ "{\"script\":\"x\",\"cwd\":\"here\"}", "cwd: \"here\" is not an absolute path" },
+		{ "{\"script\":\"x\",\"clean\":\"all\"}", "clean: must be one of none, gpu" },
+		{ "{\"script\":\"x\",\"argv\":[\"y\"]}", "more than once what to run" },
+		{ "{\"gpus\":1}", "does not say what to run" },
+		{ "{\"argv\":[\"\"]}", "argv: " },
+		{ "{\"argv\":[1]}", "argv: entry 1 must be a text" },
+		{ "{\"argv\":[\"x\"],\"args\":[\"x\"]}", "args: " },
+		{ "{\"script\":\"a\\u0000b\"}", "not JSON" },
+		{ "{\"script\":\"x\",\"script\":\"y\"}", "not JSON" },
+		{ "{\"script\":\"x\",\"backoff\":1e300}", "backoff: " },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct task_spec *s = NULL;
+		struct err e;
+		int r = parse(cases[i].text, &s, &e);
+
+		if (r >= 0 || !strstr(e.text, cases[i].says))
+			fail_msg("%s: %d \"%s\", not \"%s\"", cases[i].text, r, e.text,
+				 cases[i].says);
+	}
+}
+
+static void test_text(void **state)
+{
+	struct task_spec *s = spec_new();
+	struct err e = ERR_INIT;
+
+	assert_int_equal(spec_set_text(s, "env", "A=1,2", &e), 0);
+	assert_int_equal(spec_set_text(s, "env", "B=x=y", &e), 0);
+	assert_int_equal(spec_set_text(s, "after", "3,4 5", &e), 0);
+	assert_int_equal(spec_set_text(s, "retries", "forever", &e), 0);
+	assert_int_equal(spec_set_text(s, "retry_memory", "x1.5", &e), 0);
+	assert_int_equal(spec_set_text(s, "preemptible", "true", &e), 0);
+	assert_int_equal(s->env.n, 2);
+	assert_string_equal(s->env.texts[1], "B=x=y");
+	assert_int_equal(s->after.n, 3);
+	assert_int_equal(s->retry_memory, 1500);
+	assert_true(s->preemptible);
+	assert_int_equal(spec_set_text(s, "priority", "low", &e), -EINVAL);
+	assert_int_equal(spec_set_text(s, "env", "\xff=1", &e), -EINVAL);
+	s->script = xstrdup("\xff");
+	assert_null(spec_text(s, &e));
+	assert_non_null(strstr(e.text, "script: not UTF-8"));
+	(void)spec_free(s);
+}
+
+static void test_elements(void **state)
+{
+	struct task_spec *s = NULL;
+	char name[SPEC_NAME_MAX + 1], value[16];
+	struct err e;
+	uint64_t n;
+
+	assert_int_equal(
+		parse("{\"script\":\"x\",\"sweep\":[\"lr=0.1,0.01,\",\"seed=5..6\"]}", &s, &e), 0);
+	assert_int_equal(elements_count(s, &n, &e), 0);
+	assert_int_equal(n, 6);
+	assert_true(element_parameter(s, 4, 0, name, value, sizeof(value)));
+	assert_string_equal(name, "lr");
+	assert_string_equal(value, "0.01");
+	assert_true(element_parameter(s, 4, 1, name, value, sizeof(value)));
+	assert_string_equal(value, "6");
+	assert_true(element_parameter(s, 5, 0, name, value, sizeof(value)));
+	assert_string_equal(value, "");
+	assert_false(element_parameter(s, 5, 2, name, value, sizeof(value)));
+	(void)spec_free(s);
+	assert_int_equal(parse("{\"script\":\"x\",\"array\":\"10-19\"}", &s, &e), 0);
+	assert_int_equal(elements_count(s, &n, &e), 0);
+	assert_int_equal(n, 10);
+	assert_int_equal(element_index(s, 1), 10);
+	(void)spec_free(s);
+}
+
+static void test_names(void **state)
+{
+	static const char *const good[] = {
+		"00500,42,ntrain.sh",
+		"00100,43,g2,x100000,fpd,t1763730000,lweek,nsweep",
+		"99999,9999999999,e999999,gall,fs,n_",
+		"00500,42,e1,g0,ntrain.sh,cnode7",
+		"00500,42,ntrain.sh,u1763730000,z0",
+		"00500,42,ntrain.sh,u1763730000,z265",
+		"42.7,e1",
+	};
+	static const char *const bad[] = {
+		"",
+		"train.sh",
+		"500,42,nx",
+		"00500,42",
+		"00500,0,nx",
+		"00500,42,n",
+		"00500,42,nx,",
+		"00500,42,g1,nx",
+		"00500,42,e0,nx",
+		"00500,42,ly,g2,nx",
+		"00500,42,na/b",
+		"00500,42,n.x",
+		"00500,42,fzp,nx",
+		"00500,42,fdp,nx",
+		"00500,042,nx",
+		"00500,42,x1000001,nx",
+		"42.0,e0",
+		"42.7",
+		"42.7,e1x",
+		"00500,42,nx,z1",
+		"00500,42,g,nx",
+		"00500,42,nx,u5",
+		"00500,99999999999,nx",
+		"00500,42,nx,qy",
+	};
+	struct task_name n, longest = { .priority = 99999,
+					.id = NAME_ID_MAX,
+					.epoch = NAME_EPOCH_MAX,
+					.gpus = SPEC_GPUS_MAX,
+					.count = SPEC_ELEMENTS_MAX,
+					.begin_s = NAME_ID_MAX,
+					.flags = 0xff };
+	char buf[NAME_FILE_MAX];
+
+	for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+		if (!name_parse(good[i], &n))
+			fail_msg("%s is a name", good[i]);
+		assert_string_equal(name_format(&n, buf), good[i]);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		if (name_parse(bad[i], &n))
+			fail_msg("%s is no name", bad[i]);
+	(void)memset(longest.lane, 'l', SPEC_NAME_MAX);
+	(void)memset(longest.name, 'n', SPEC_NAME_MAX);
+	(void)memset(longest.agent, 'a', NAME_AGENT_MAX);
+	assert_true(strlen(name_format(&longest, buf)) < NAME_FILE_MAX - 1);
+	assert_true(name_parse(buf, &n));
+	longest.agent[0] = '\0';
+	longest.begin_s = 0;
+	longest.ended_s = NAME_ID_MAX;
+	longest.exit = 300;
+	assert_true(name_parse(name_format(&longest, buf), &n));
+	assert_int_equal(n.exit, 300);
+}
+
+static void test_made_names(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "/a/b/train.sh", "train.sh" },
+		{ "..", "task" },
+		{ "", "task" },
+		{ "a,b c", "a_b_c" },
+		{ "-x", "x" },
+		{ "\xc3\xa9", "__" },
+		{ "python3", "python3" },
+		{ "/a/b/", "_a_b_" },
+	};
+	char name[SPEC_NAME_MAX + 1];
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		spec_make_name(cases[i][0], name);
+		assert_true(spec_is_name(name));
+		if (i < 7)
+			assert_string_equal(name, cases[i][1]);
+	}
+}
+
+static void test_raw(void **state)
+{
+	static const struct {
+		const char *file, *text, *name;
+		uint64_t priority;
+	} cases[] = {
+		{ "001_train.sh", "echo", "train.sh", 1 },
+		{ "train.sh", "echo", "train.sh", 500 },
+		{ "42.sh", "echo", "42.sh", 42 },
+		{ "7", "echo", "7", 7 },
+		{ "20261121_run.sh", "echo", "20261121_run.sh", 500 },
+		{ "my task.sh", "echo", "my_task.sh", 500 },
+		{ "x.json", "{\"argv\":[\"true\"],\"priority\":3}\n", "true", 3 },
+	};
+	struct task_spec *s = NULL;
+	struct err e = ERR_INIT;
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		assert_int_equal(
+			raw_parse(cases[i].file, cases[i].text, strlen(cases[i].text), &s, &e), 0);
+		assert_string_equal(s->name, cases[i].name);
+		assert_int_equal(s->priority, cases[i].priority);
+		assert_true(s->raw);
+		(void)spec_free(s);
+	}
+	assert_int_equal(raw_parse("a", "", 0, &s, &e), -EINVAL);
+	assert_int_equal(raw_parse("a",
+				   "\x7f"
+				   "ELF\0",
+				   5, &s, &e),
+			 -EINVAL);
+	assert_int_equal(raw_parse("a.json", "{\"argv\":[\"x\"]} x", 17, &s, &e), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_text),	   cmocka_unit_test(test_elements),
+		cmocka_unit_test(test_names),	   cmocka_unit_test(test_made_names),
+		cmocka_unit_test(test_raw),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Every file call of the spool (the linker wraps them: tests/meson.build) fails once, or from some
+ * call on all that write do, or is the last one of its process, for every N. Afterwards the spool
+ * is opened again and recovered, and the rest is run: what was acknowledged has ended exactly once,
+ * what was not acknowledged at most once, and nothing was claimed again after it had ended.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/batch.h"
+#include "spool/raw.h"
+#include "spool/recover.h"
+#include "spool/scan.h"
+#include "spool/submit.h"
+#include "spool/transit.h"
+
+enum fault { FAULT_NONE, FAULT_ONCE, FAULT_FULL, FAULT_EXIT };
+
+#define IDS_MAX	     16
+#define ELEMENTS_MAX 4
+#define EXIT_CODE    99
+
+/* Shared with the process that is ended. */
+struct ledger {
+	bool acknowledged[IDS_MAX];
+	unsigned int ended[IDS_MAX][ELEMENTS_MAX];
+	unsigned int again[IDS_MAX][ELEMENTS_MAX]; /* claims after an end */
+	bool raw_taken;
+};
+
+static struct ledger *ledger;
+static char root[64];
+static enum fault fault;
+static unsigned int calls, fail_at, fail_errno;
+
+static bool fails(bool writes)
+{
+	calls++;
+	if (fault == FAULT_NONE || calls < fail_at)
+		return false;
+	if (fault == FAULT_EXIT)
+		_exit(EXIT_CODE);
+	if (fault == FAULT_FULL ? !writes : calls != fail_at)
+		return false;
+	errno = (int)fail_errno;
+	return true;
+}
+
+#define WRAP(type, name, writes, params, args)                                                     \
+	type __real_##name params;                                                                 \
+	type __wrap_##name params;                                                                 \
+	type __wrap_##name params                                                                  \
+	{                                                                                          \
+		return fails(writes) ? (type)-1 : __real_##name args;                              \
+	}
+
+WRAP(int, openat64, flags &O_CREAT, (int fd, const char *path, int flags, mode_t mode),
+     (fd, path, flags, mode))
+WRAP(ssize_t, write, true, (int fd, const void *data, size_t len), (fd, data, len))
+WRAP(ssize_t, read, false, (int fd, void *data, size_t len), (fd, data, len))
+WRAP(ssize_t, pread64, false, (int fd, void *data, size_t len, off_t at), (fd, data, len, at))
+WRAP(int, fsync, true, (int fd), (fd))
+WRAP(int, fdatasync, true, (int fd), (fd))
+WRAP(int, renameat, false, (int fd, const char *from, int to_fd, const char *to),
+     (fd, from, to_fd, to))
+WRAP(int, unlinkat, false, (int fd, const char *path, int flags), (fd, path, flags))
+WRAP(int, mkdirat, true, (int fd, const char *path, mode_t mode), (fd, path, mode))
+WRAP(int, fstatat64, false, (int fd, const char *path, struct stat *st, int flags),
+     (fd, path, st, flags))
+WRAP(int, faccessat, false, (int fd, const char *path, int mode, int flags),
+     (fd, path, mode, flags))
+WRAP(int, ftruncate64, false, (int fd, off_t size), (fd, size))
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+static struct spool *open_spool(struct err *e)
+{
+	struct spool *sp = NULL;
+
+	(void)spool_open(root, "default", SPOOL_CREATE, &sp, e);
+	return sp;
+}
+
+static void submit(const struct spool *sp, const char *json)
+{
+	struct task_spec *s = NULL;
+	struct err e = ERR_INIT;
+	uint64_t id = 0;
+	size_t used;
+
+	assert_int_equal(spec_parse(json, strlen(json), &s, &used, &e), 0);
+	if (submit_task(sp, s, &id, &e) >= 0)
+		ledger->acknowledged[id] = true;
+	(void)spec_free(s);
+}
+
+static void ended(const struct claim *c)
+{
+	ledger->ended[c->name.id][c->name.element]++;
+}
+
+static void began(const struct claim *c)
+{
+	if (ledger->ended[c->name.id][c->name.element])
+		ledger->again[c->name.id][c->name.element]++;
+}
+
+static struct task_end end_of(const struct claim *c)
+{
+	return (struct task_end){ .result = RESULT_DONE,
+				  .epoch = c->name.epoch,
+				  .attempt = c->attempt,
+				  .ended_ns = clock_wall_ns() };
+}
+
+/* As an agent would: what fails is tried once more, then left to the next recovery. */
+static void run_task(const struct spool *sp, struct events *ev, const struct task_name *n,
+		     const struct claimer *me)
+{
+	struct err e = ERR_INIT;
+	struct task_file f;
+	struct claim c;
+	int r;
+
+	if (claim_task(sp, n, me, &f, &c, &e) != 0)
+		return;
+	began(&c);
+	task_file_clear(&f);
+	(void)claim_started(sp, &c, &me->proc, &e);
+	if (c.attempt == 1) {
+		if (transit_requeue(sp, ev, &c, 1, 0, "again", &e) < 0)
+			(void)transit_requeue(sp, ev, &c, 1, 0, "again", &e);
+		return;
+	}
+
+	struct task_end end = end_of(&c);
+
+	r = transit_end(sp, ev, &c, &end, &e);
+	if (r < 0)
+		r = transit_end(sp, ev, &c, &end, &e);
+	if (r == 0)
+		ended(&c);
+}
+
+static void run_element(struct batch *b, struct events *ev, const struct claim *c)
+{
+	struct task_end end = end_of(c);
+	struct err e = ERR_INIT;
+	int r;
+
+	began(c);
+	if (c->name.element == 2 && c->attempt == 1) {
+		if (batch_requeue(b, ev, c, 1, 0, "again", &e) < 0)
+			(void)batch_requeue(b, ev, c, 1, 0, "again", &e);
+		return;
+	}
+	r = batch_end(b, ev, c, &end, &e);
+	if (r < 0)
+		r = batch_end(b, ev, c, &end, &e);
+	if (r == 0)
+		ended(c);
+}
+
+static void run_batch(const struct spool *sp, struct events *ev, const struct task_name *n,
+		      const struct claimer *me)
+{
+	struct batch *b = NULL;
+	struct err e = ERR_INIT;
+	uint64_t element;
+	struct claim c;
+
+	if (batch_open(sp, n, me->agent, &b, &e) < 0)
+		return;
+	for (int i = 0; i < 20 && (element = batch_next(b, 0)); i++)
+		if (batch_claim(b, element, me, &c, &e) == 0)
+			run_element(b, ev, &c);
+	if (batch_is_over(b))
+		(void)batch_file(b, &e);
+	(void)batch_close(b);
+}
+
+static void run_all(const struct spool *sp, const char *agent)
+{
+	struct claimer me;
+	struct events *ev = NULL;
+	struct err e = ERR_INIT;
+	struct scan *s = scan_new(sp, 0);
+	uint64_t id;
+
+	if (claimer_self(sp, agent, &me, &e) < 0 || events_open(sp, agent, &ev, &e) < 0) {
+		(void)events_close(ev);
+		(void)scan_free(s);
+		return;
+	}
+	if (raw_import(sp, "5_raw.sh", agent, &id, &e) == 0)
+		ledger->raw_taken = true;
+	for (int round = 0; round < 4; round++) {
+		const struct scan_task *t;
+		size_t iter = 0;
+
+		(void)scan_update(s, NULL, NULL, &e);
+		while ((t = scan_next(s, &iter)))
+			if (t->dir == SPOOL_PENDING)
+				(t->name.count ? run_batch : run_task)(sp, ev, &t->name, &me);
+		(void)events_sync(ev, &e);
+	}
+	(void)events_close(ev);
+	(void)scan_free(s);
+}
+
+/* What may go wrong at each call. */
+static void scenario(void)
+{
+	struct err e = ERR_INIT;
+	struct spool *sp = open_spool(&e);
+	struct scan_task t;
+	struct scan *s;
+
+	if (!sp)
+		return;
+	submit(sp, "{\"script\":\"a\",\"no_requeue\":true,\"retries\":1}");
+	submit(sp, "{\"script\":\"b\",\"array\":\"1-3\"}");
+	submit(sp, "{\"script\":\"c\",\"name\":\"c\"}");
+	s = scan_new(sp, 0);
+	(void)scan_update(s, NULL, NULL, &e);
+	if (scan_find(s, 3, 0)) {
+		json_t *set = json_pack("{s:i}", "gpus", 2);
+
+		t = *scan_find(s, 3, 0);
+		(void)transit_edit(sp, &t.name, set, &e);
+		(void)transit_priority(sp, &t.name, 9, &e);
+		json_decref(set);
+	}
+	(void)scan_free(s);
+	run_all(sp, "node1");
+	(void)spool_close(sp);
+}
+
+static enum recover_life all_dead(void *data, const struct claimer *c)
+{
+	return RECOVER_DEAD;
+}
+
+static int count_id(void *data, const struct task_name *n, const char *dir)
+{
+	((unsigned int *)data)[n->id < IDS_MAX ? n->id : 0]++;
+	return 0;
+}
+
+/* An edit that was cut off is freed after a minute; here at once. */
+static void free_edits(const struct spool *sp)
+{
+	struct scan *s = scan_new(sp, 0);
+	const struct scan_task *t;
+	size_t iter = 0;
+
+	assert_int_equal(scan_update(s, NULL, NULL, NULL), 0);
+	while ((t = scan_next(s, &iter))) {
+		struct task_name n = t->name;
+
+		if (n.flags & NAME_EDITED)
+			assert_int_equal(transit_free_edit(sp, &n, NULL), 0);
+	}
+	(void)scan_free(s);
+}
+
+static void check(unsigned int n)
+{
+	static const struct recover_calls hooks = { .life = all_dead };
+	unsigned int found[IDS_MAX] = { 0 }, left = 0;
+	struct err e = ERR_INIT;
+	struct recover_counts counts;
+	struct claimer me;
+	struct spool *sp;
+
+	fault = FAULT_NONE;
+	sp = open_spool(&e);
+	if (!sp)
+		fail_msg("call %u: %s", n, e.text);
+	assert_int_equal(claimer_self(sp, "node1", &me, &e), 0);
+	if (recover_run(sp, &me, NULL, &hooks, &counts, &e) < 0 || counts.problems)
+		fail_msg("call %u: recovery: %s", n, e.text);
+	free_edits(sp);
+	run_all(sp, "node1");
+
+	struct scan *s = scan_new(sp, 0);
+
+	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
+	left = (unsigned int)(scan_count(s, SPOOL_PENDING) + scan_count(s, SPOOL_RUNNING));
+	(void)scan_free(s);
+	assert_int_equal(scan_done(sp, count_id, found, &e), 0);
+	assert_int_equal(scan_dir(sp, "failed", count_id, found, &e), 0);
+	assert_int_equal(scan_dir(sp, "cancelled", count_id, found, &e), 0);
+	if (left)
+		fail_msg("call %u: %u files are left", n, left);
+	for (unsigned int id = 1; id < IDS_MAX; id++) {
+		if (found[id] > 1 || (ledger->acknowledged[id] && !found[id]))
+			fail_msg("call %u: task %u ended %u times", n, id, found[id]);
+		for (unsigned int i = 0; i < ELEMENTS_MAX; i++)
+			if (ledger->again[id][i])
+				fail_msg("call %u: %u.%u was run again after its end", n, id, i);
+	}
+	if (spool_exists(sp, "pending/5_raw.sh"))
+		fail_msg("call %u: the bare file was not taken", n);
+	(void)spool_close(sp);
+}
+
+static void prepare(void)
+{
+	struct err e = ERR_INIT;
+	struct spool *sp;
+
+	(void)memset(ledger, 0, sizeof(*ledger));
+	/* Thousands of fsyncs: in memory where that is possible. */
+	(void)str_print(root, sizeof(root), "%s/tenure-fault-XXXXXX",
+			access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+	assert_non_null(mkdtemp(root));
+	fault = FAULT_NONE;
+	sp = open_spool(&e);
+	assert_non_null(sp);
+	assert_int_equal(spool_write_new(sp, "pending/5_raw.sh", "echo\n", 5, false, &e), 0);
+	(void)spool_close(sp);
+}
+
+/* How many calls the scenario makes. */
+static unsigned int count_calls(void)
+{
+	prepare();
+	calls = 0;
+	scenario();
+
+	unsigned int n = calls;
+
+	check(0);
+	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	assert_true(n > 150);
+	return n;
+}
+
+static void each_call(enum fault what, unsigned int errnum)
+{
+	unsigned int total = count_calls();
+
+	for (unsigned int n = 1; n <= total; n++) {
+		int status = 0;
+
+		prepare();
+		fault = what;
+		fail_at = n;
+		fail_errno = errnum;
+		calls = 0;
+		if (what == FAULT_EXIT) {
+			pid_t pid = fork();
+
+			if (pid == 0) {
+				scenario();
+				_exit(0);
+			}
+			assert_int_equal(waitpid(pid, &status, 0), pid);
+			assert_int_equal(WEXITSTATUS(status), EXIT_CODE);
+		} else {
+			scenario();
+		}
+		check(n);
+		(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	}
+}
+
+static void test_eio(void **state)
+{
+	each_call(FAULT_ONCE, EIO);
+}
+
+static void test_nospace_once(void **state)
+{
+	each_call(FAULT_ONCE, ENOSPC);
+}
+
+static void test_full(void **state)
+{
+	each_call(FAULT_FULL, ENOSPC);
+}
+
+static void test_killed(void **state)
+{
+	each_call(FAULT_EXIT, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_eio),
+		cmocka_unit_test(test_nospace_once),
+		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_killed),
+	};
+
+	ledger = mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	return ledger == MAP_FAILED ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+}
