@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The reasons are a table of functions, the most lasting one first; the first that has something to
+ * say ends the search. For devices each gets a phrase, and those with the same one are named
+ * together.
+ */
+#include "sched/why.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "base/units.h"
+#include "sched/line.h"
+#include "sched/state.h"
+
+struct why {
+	const struct sched_queue *q;
+	const struct sched_view *view;
+	const struct entry *e;
+	struct strbuf text;
+	bool noted; /* the note is part of the text already */
+};
+
+#define PHRASE_MAX 160
+
+static void add_ref(struct strbuf *text, const struct sched_task *t)
+{
+	strbuf_addf(text, t->element ? "task %llu.%u" : "task %llu", (unsigned long long)t->id,
+		    t->element);
+}
+
+static const char *note_or(struct why *w, const char *otherwise)
+{
+	w->noted = true;
+	return w->e->note ? w->e->note : otherwise;
+}
+
+static bool says_never(struct why *w)
+{
+	if (w->e->t.dep != SCHED_DEP_NEVER)
+		return false;
+	strbuf_addf(&w->text, "can never run: %s", note_or(w, "a task that it needs has failed"));
+	return true;
+}
+
+static bool says_paused(struct why *w)
+{
+	if (!w->e->t.paused)
+		return false;
+	strbuf_addf(&w->text, "is paused; `tenure resume %llu` lets it go on",
+		    (unsigned long long)w->e->t.id);
+	return true;
+}
+
+static bool says_dependency(struct why *w)
+{
+	if (w->e->t.dep != SCHED_DEP_WAIT)
+		return false;
+	strbuf_adds(&w->text, note_or(w, "waits for another task to end"));
+	return true;
+}
+
+static bool says_begin(struct why *w)
+{
+	char when[CLOCK_TEXT_MAX];
+
+	if (!w->e->early || w->e->t.begin_wall_ns <= w->view->now_wall_ns)
+		return false;
+	strbuf_addf(&w->text, "is not to begin before %s",
+		    clock_format_local(w->e->t.begin_wall_ns, when));
+	return true;
+}
+
+static bool says_lane_paused(struct why *w)
+{
+	if (!w->e->lane || !w->e->lane->pause)
+		return false;
+	strbuf_addf(&w->text, "its lane %s is paused: %s", w->e->lane->name, w->e->lane->pause);
+	return true;
+}
+
+static bool says_backoff(struct why *w)
+{
+	char left[UNIT_TEXT_MAX];
+	uint64_t at = w->e->t.not_before_ns;
+
+	if (!w->e->late || at <= w->view->now_ns)
+		return false;
+	strbuf_addf(&w->text, "waits %s before its next attempt",
+		    unit_format_duration((at - w->view->now_ns + NS_PER_MS - 1) / NS_PER_MS, left));
+	return true;
+}
+
+static const struct run *run_in(const struct why *w, const struct gate *lane)
+{
+	const struct run *r = w->q->first_run;
+
+	while (r && r->lane != lane)
+		r = r->next;
+	return r;
+}
+
+static bool says_lane(struct why *w)
+{
+	const struct gate *g = w->e->lane;
+
+	if (!g || g->ready == w->e)
+		return false;
+
+	const struct run *r = run_in(w, g);
+	const struct treap_node *first = treap_first(&g->waiting);
+	const struct entry *head = first ? treap_item(first, struct entry, gate_node) : NULL;
+
+	if (r && g->running >= g->width) {
+		strbuf_addf(&w->text, "waits in lane %s until ", g->name);
+		add_ref(&w->text, &r->t);
+		strbuf_adds(&w->text, " has ended");
+	} else if (head && head != w->e) {
+		strbuf_addf(&w->text, "waits in lane %s behind ", g->name);
+		add_ref(&w->text, &head->t);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static bool says_array(struct why *w)
+{
+	const struct gate *g = w->e->array;
+
+	if (!g || g->running < g->width)
+		return false;
+	strbuf_addf(&w->text, "waits until one of its array has ended: %u run, which is its limit",
+		    g->running);
+	return true;
+}
+
+static bool says_slots(struct why *w)
+{
+	uint32_t slots = w->view->policy.cpu_slots;
+
+	if (w->e->t.gpus || !slots || w->q->cpu_running < slots)
+		return false;
+	strbuf_addf(&w->text, "waits until one of %zu tasks without a GPU has ended",
+		    w->q->cpu_running);
+	return true;
+}
+
+/* Devices */
+
+struct devices {
+	unsigned int usable; /* by this task, if nobody was there */
+	unsigned int want;
+	unsigned int free;
+	char phrase[SCHED_DEVICES_MAX][PHRASE_MAX]; /* why not; "" = free, or not worth a word */
+};
+
+typedef void (*phrase_fn)(const struct why *w, unsigned int slot, char *buf);
+
+static void phrase_foreign(const struct why *w, unsigned int slot, char *buf)
+{
+	const char *who = w->view->devices[slot].foreign;
+
+	str_print(buf, PHRASE_MAX, "taken by %s", who ? who : "somebody else");
+}
+
+static void phrase_ours(const struct why *w, unsigned int slot, char *buf)
+{
+	for (const struct run *r = w->q->first_run; r; r = r->next) {
+		if (!devset_has(r->devices, slot))
+			continue;
+		str_print(buf, PHRASE_MAX,
+			  r->t.element ? "used by task %llu.%u" : "used by task %llu",
+			  (unsigned long long)r->t.id, r->t.element);
+		return;
+	}
+	str_copy(buf, PHRASE_MAX, "used by another task");
+}
+
+static void phrase_memory(const struct why *w, unsigned int slot, char *buf)
+{
+	int64_t room = w->q->board.d[slot].now.room_bytes;
+	char size[UNIT_TEXT_MAX];
+
+	str_print(buf, PHRASE_MAX, "with only %s to give",
+		  unit_format_gib(room > 0 ? (uint64_t)room : 0, size));
+}
+
+static void phrase_small(const struct why *w, unsigned int slot, char *buf)
+{
+	char size[UNIT_TEXT_MAX];
+
+	str_print(buf, PHRASE_MAX, "with only %s of memory",
+		  unit_format_gib(w->view->devices[slot].total_bytes, size));
+}
+
+static void phrase_kept(const struct why *w, unsigned int slot, char *buf)
+{
+	struct sched_ref k = w->q->board.d[slot].keeper;
+
+	str_print(buf, PHRASE_MAX, k.element ? "kept for task %llu.%u" : "kept for task %llu",
+		  (unsigned long long)k.id, k.element);
+}
+
+static void phrase_model(const struct why *w, unsigned int slot, char *buf)
+{
+	str_print(buf, PHRASE_MAX, "not of its model (%s)", w->view->devices[slot].model);
+}
+
+static const struct {
+	const char *text;
+	phrase_fn say; /* instead of text */
+} phrases[] = {
+	[CAUSE_NONE] = { "", NULL },
+	[CAUSE_EXCLUDED] = { "", NULL },
+	[CAUSE_LEFT] = { "left for others", NULL },
+	[CAUSE_UNSEEN] = { "not to be seen", NULL },
+	[CAUSE_MODEL] = { NULL, phrase_model },
+	[CAUSE_SMALL] = { NULL, phrase_small },
+	[CAUSE_FOREIGN] = { NULL, phrase_foreign },
+	[CAUSE_LENT] = { "lent to another instance", NULL },
+	[CAUSE_OURS] = { NULL, phrase_ours },
+	[CAUSE_PYTHON] = { "used by another Python process of yours", NULL },
+	[CAUSE_PROCESS] = { "in use, and for one process at a time", NULL },
+	[CAUSE_BLIND] = { "of which the free memory is not known", NULL },
+	[CAUSE_MEMORY] = { NULL, phrase_memory },
+	[CAUSE_KEPT] = { NULL, phrase_kept },
+};
+_Static_assert(ARRAY_LEN(phrases) == CAUSE_MAX, "a phrase for every cause");
+
+static enum sched_cause cause_on(const struct why *w, unsigned int slot)
+{
+	const struct board *b = &w->q->board;
+	struct shape *s = w->e->shape;
+	bool model_ok = devset_has(board_models(b, s, w->view), slot);
+	enum sched_cause cause = fit_check(s, &b->d[slot].now, model_ok);
+	struct sched_ref k = b->d[slot].keeper;
+	bool mine = k.id == w->e->t.id && k.element == w->e->t.element;
+
+	if (cause == CAUSE_NONE && !mine && !board_is_open(b, slot, s, w->view->policy.grace_ms))
+		return CAUSE_KEPT;
+	return cause;
+}
+
+static void look_at_devices(const struct why *w, struct devices *d)
+{
+	*d = (struct devices){ .want = w->e->t.gpus };
+	for (unsigned int i = 0; i < w->q->board.n && i < w->view->n_devices; i++) {
+		enum sched_cause cause = cause_on(w, i);
+
+		d->usable += !fit_is_fixed(cause);
+		d->free += cause == CAUSE_NONE;
+		if (phrases[cause].say)
+			phrases[cause].say(w, i, d->phrase[i]);
+		else
+			str_copy(d->phrase[i], PHRASE_MAX, phrases[cause].text);
+	}
+	if (d->want == SCHED_ALL_GPUS)
+		d->want = d->usable;
+}
+
+/* "GPU 1, 3 and 4": those from `first` on with the same phrase, which are then done. */
+static void add_indices(struct why *w, struct devices *d, unsigned int first)
+{
+	char phrase[PHRASE_MAX];
+	unsigned int left = 0, n = 0;
+
+	str_copy(phrase, sizeof(phrase), d->phrase[first]);
+	for (unsigned int i = first; i < w->q->board.n; i++)
+		left += !strcmp(d->phrase[i], phrase);
+	for (unsigned int i = first; i < w->q->board.n; i++) {
+		if (strcmp(d->phrase[i], phrase) != 0)
+			continue;
+		strbuf_addf(&w->text, "%s%u",
+			    !n		  ? ", GPU "
+			    : --left == 1 ? " and "
+					  : ", ",
+			    w->view->devices[i].index);
+		d->phrase[i][0] = '\0';
+		n++;
+	}
+	strbuf_addf(&w->text, " %s", phrase);
+}
+
+static bool says_devices(struct why *w)
+{
+	struct devices d;
+
+	if (!w->e->t.gpus)
+		return false;
+	look_at_devices(w, &d);
+	if (d.want && d.usable >= d.want && d.free >= d.want)
+		return false;
+	if (!d.want || d.usable < d.want)
+		strbuf_addf(&w->text,
+			    "cannot run on this node as it is: it needs %u GPU%s, %u of %u "
+			    "would do",
+			    d.want ? d.want : 1, d.want > 1 ? "s" : "", d.usable, w->q->board.n);
+	else
+		strbuf_addf(&w->text, "waits for %u GPU%s: %u of %u free", d.want,
+			    d.want > 1 ? "s" : "", d.free, d.usable);
+	for (unsigned int i = 0; i < w->q->board.n; i++)
+		if (d.phrase[i][0])
+			add_indices(w, &d, i);
+	return true;
+}
+
+static bool says_soon(struct why *w)
+{
+	strbuf_adds(&w->text, "can start, and will with the next plan");
+	return true;
+}
+
+static bool (*const reasons[])(struct why *w) = {
+	says_never, says_paused, says_dependency, says_begin,	says_lane_paused, says_backoff,
+	says_lane,  says_array,	 says_slots,	  says_devices, says_soon,
+};
+
+static void add_place(struct why *w)
+{
+	uint64_t place = line_position(w->q, w->e);
+	uint64_t ten = place % 100 / 10, one = place % 10;
+	const char *th = ten == 1 || one > 3 || !one ? "th"
+			 : one == 1		     ? "st"
+			 : one == 2		     ? "nd"
+						     : "rd";
+
+	if (w->e->note && !w->noted)
+		strbuf_addf(&w->text, " (%s)", w->e->note);
+	if (place)
+		strbuf_addf(&w->text, "; %llu%s in order", (unsigned long long)place, th);
+}
+
+static void say_run(struct strbuf *text, const struct run *r, const struct sched_view *view)
+{
+	char ran[UNIT_TEXT_MAX];
+	uint64_t ns = view->now_ns > r->started_ns ? view->now_ns - r->started_ns : 0;
+
+	strbuf_addf(text, "has run for %s%s", unit_format_duration(ns / NS_PER_MS, ran),
+		    r->preempting ? ", and was told to make room for another task" : "");
+}
+
+int sched_why(const struct sched_queue *q, struct sched_ref ref, const struct sched_view *view,
+	      char *buf)
+{
+	struct why w = { .q = q, .view = view, .e = queue_find_entry(q, ref) };
+	const struct run *r = w.e ? NULL : queue_find_run(q, ref);
+	size_t i = 0;
+
+	if (!w.e && !r)
+		return -ENOENT;
+	if (r) {
+		say_run(&w.text, r, view);
+	} else {
+		while (!reasons[i](&w))
+			i++;
+		add_place(&w);
+	}
+	(void)str_copy(buf, SCHED_WHY_MAX, strbuf_str(&w.text));
+	strbuf_clear(&w.text);
+	return 0;
+}

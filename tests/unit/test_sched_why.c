@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Every reason, as the sentence that people read. */
+
+#include "sched_bench.h"
+
+#include "sched/why.h"
+
+#define T(...) ((struct sched_task){ __VA_ARGS__ })
+
+static struct bench b;
+
+static void expect_why(uint64_t id, const char *text)
+{
+	char buf[SCHED_WHY_MAX];
+
+	(void)bench_plan(&b);
+	assert_int_equal(sched_why(b.q, ref(id), &b.view, buf), 0);
+	assert_string_equal(buf, text);
+}
+
+static void test_devices(void **state)
+{
+	bench_open(&b, 4);
+	b.d[1].foreign = b.d[3].foreign = "alice (PID 77)";
+	bench_add(&b, T(.id = 1, .gpus = 1));
+	bench_add(&b, T(.id = 2, .gpus = 2));
+	bench_add(&b, T(.id = 3, .gpus = 1));
+	expect_why(1, "has run for 0s");
+	expect_why(2, "waits for 2 GPUs: 1 of 4 free, GPU 0 used by task 1, GPU 1 and 3 taken by "
+		      "alice (PID 77); 1st in order");
+	expect_why(3, "waits for 1 GPU: 0 of 4 free, GPU 0 used by task 1, GPU 1 and 3 taken by "
+		      "alice (PID 77), GPU 2 kept for task 2; 2nd in order");
+	b.d[2].state = SCHED_DEV_LEFT;
+	b.d[3].foreign = NULL;
+	b.d[3].free_bytes = 10 * GIB;
+	bench_add(&b, T(.id = 4, .gpus = 1, .shared = true, .mem_bytes = 20 * GIB, .priority = -1));
+	b.d[1].free_bytes = 0;
+	expect_why(4,
+		   "waits for 1 GPU: 0 of 3 free, GPU 0 used by task 1, GPU 1 with only 0.0 GiB to "
+		   "give, GPU 2 left for others, GPU 3 with only 10.0 GiB to give; 1st in order");
+	bench_add(&b, T(.id = 5, .gpus = 1, .model = "a100"));
+	expect_why(5, "cannot run on this node as it is: it needs 1 GPU, 0 of 4 would do, GPU 0, 1 "
+		      "and 3 not of its model (NVIDIA H200), GPU 2 left for others; 4th in order");
+	bench_close(&b);
+}
+
+static void test_lanes_and_arrays(void **state)
+{
+	bench_open(&b, 8);
+
+	uint32_t lane = sched_lane(b.q, "train");
+
+	bench_add(&b, T(.id = 1, .gpus = 1, .lane = lane));
+	bench_add(&b, T(.id = 2, .gpus = 1, .lane = lane));
+	bench_add(&b, T(.id = 3, .element = 1, .n_elements = 5, .gpus = 1, .array_limit = 2));
+	expect_why(2, "waits in lane train until task 1 has ended; 1st in order");
+	expect_why(3, "waits until one of its array has ended: 2 run, which is its limit; 2nd in "
+		      "order");
+	assert_int_equal(sched_requeue(b.q, ref(1), 601 * NS_PER_S, 0, "exit code 1, try 3"), 0);
+	expect_why(1, "waits 10m 00s before its next attempt (exit code 1, try 3); 1st in order");
+	expect_why(2, "waits in lane train behind task 1; 2nd in order");
+	sched_lane_pause(b.q, lane, "3 failures in a row");
+	expect_why(2, "its lane train is paused: 3 failures in a row; 2nd in order");
+	bench_close(&b);
+}
+
+static void test_aside(void **state)
+{
+	char buf[SCHED_WHY_MAX];
+
+	bench_open(&b, 1);
+	b.view.policy.cpu_slots = 1;
+	bench_add(&b, T(.id = 1, .paused = true));
+	bench_add(&b, T(.id = 2, .dep = SCHED_DEP_WAIT));
+	bench_add(&b, T(.id = 3, .dep = SCHED_DEP_NEVER));
+	bench_add(&b, T(.id = 4, .begin_wall_ns = 1785000000 * NS_PER_S));
+	bench_add(&b, T(.id = 5));
+	bench_add(&b, T(.id = 6));
+	assert_int_equal(sched_note(b.q, ref(2), "waits for task 1 to succeed"), 0);
+	expect_why(1, "is paused; `tenure resume 1` lets it go on");
+	expect_why(2, "waits for task 1 to succeed");
+	expect_why(3, "can never run: a task that it needs has failed");
+	expect_why(4, "is not to begin before 2026-07-25 19:20:00");
+	expect_why(6, "waits until one of 1 tasks without a GPU has ended; 1st in order");
+	assert_int_equal(sched_why(b.q, ref(9), &b.view, buf), -ENOENT);
+	bench_add(&b, T(.id = 7, .gpus = 1));
+	assert_int_equal(sched_why(b.q, ref(7), &b.view, buf), 0);
+	assert_string_equal(buf, "can start, and will with the next plan; 2nd in order");
+	bench_close(&b);
+}
+
+static void test_taken_by_newcomer(void **state)
+{
+	bench_open(&b, 1);
+	bench_add(&b, T(.id = 1, .gpus = 1));
+	(void)bench_plan(&b);
+	assert_int_equal(sched_requeue(b.q, ref(1), 0, 0, "bob (PID 9) came before it could start"),
+			 0);
+	b.d[0].foreign = "bob (PID 9)";
+	expect_why(1, "waits for 1 GPU: 0 of 1 free, GPU 0 taken by bob (PID 9) (bob (PID 9) came "
+		      "before it could start); 1st in order");
+	bench_close(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_lanes_and_arrays),
+		cmocka_unit_test(test_aside),
+		cmocka_unit_test(test_taken_by_newcomer),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
