@@ -714,7 +714,9 @@ void gdev_on_child(struct guard *g, struct gdev *d)
 	int status;
 	uint64_t now = clock_mono_ns();
 
-	/* What it said before it ended comes first. */
+	/* What it said before it ended comes first, and it may say it until it has. */
+	if (!gholder_has_ended(d))
+		return;
 	if (d->holder.fd >= 0)
 		gdev_on_holder(g, d);
 	pid_t listed = d->holder.listed_pid ? d->holder.listed_pid : d->holder.pid;

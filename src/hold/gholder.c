@@ -169,6 +169,15 @@ void gholder_kill(struct gdev *d)
 		(void)kill(d->holder.pid, SIGKILL);
 }
 
+bool gholder_has_ended(const struct gdev *d)
+{
+	siginfo_t info = { .si_pid = 0 };
+
+	return d->holder.pid > 0 &&
+	       waitid(P_PID, (id_t)d->holder.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid == d->holder.pid;
+}
+
 bool gholder_reap(struct gdev *d, int *ret_status)
 {
 	if (d->holder.pid <= 0 || waitpid(d->holder.pid, ret_status, WNOHANG) != d->holder.pid)

@@ -24,6 +24,9 @@ void gholder_beat(struct gdev *d, uint64_t now_ns);
 /* SIGKILL; the process is ours until it was waited for. */
 void gholder_kill(struct gdev *d);
 
+/* It has ended and says nothing more than what is in its socket; it is still to be reaped. */
+bool gholder_has_ended(const struct gdev *d);
+
 /* Wait for it without blocking. True when it has ended: d->holder is empty then, *ret_status as
  * from waitpid(). */
 bool gholder_reap(struct gdev *d, int *ret_status);

@@ -456,7 +456,8 @@ def test_installed(build, env, tmp_path):
         cd /
         occupy on --gpus 0 --wait_minutes 0 --refresh_minutes 0.005
         sleep 1
-        readlink /proc/$(pgrep -P $(cat ~/.config/gpu_occupy/occupy.pid))/exe
+        pid=$(cat ~/.config/gpu_occupy/occupy.pid)
+        readlink /proc/$(cut -d' ' -f1 /proc/$pid/task/$pid/children)/exe
         occupy off
     """
     done = subprocess.run([build / "tenure", "sim", "--speed", "0.1", "--", "sh", "-c", script],
