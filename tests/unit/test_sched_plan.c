@@ -293,6 +293,25 @@ static void test_preempt(void **state)
 	bench_close(&b);
 }
 
+/* The lane would start the one that made room first again. */
+static void test_no_preemption_in_the_own_lane(void **state)
+{
+	bench_open(&b, 1);
+
+	uint32_t lane = sched_lane(b.q, "x");
+
+	sched_lane_width(b.q, lane, 2);
+	bench_add(&b, T(.id = 1, .gpus = 1, .lane = lane, .preemptible = true));
+	bench_add(&b, T(.id = 2, .gpus = 1, .lane = lane));
+	expect("start 1 0");
+	expect("");
+	bench_add(&b, T(.id = 3, .gpus = 1));
+	expect("");
+	assert_int_equal(sched_remove(b.q, ref(2)), 0);
+	expect("preempt 1");
+	bench_close(&b);
+}
+
 static void link_pair(unsigned int x, unsigned int y)
 {
 	devset_add(&b.d[x].peers, y);
@@ -417,6 +436,7 @@ int main(void)
 		cmocka_unit_test(test_backfill_elsewhere),
 		cmocka_unit_test(test_backfill_by_timeout),
 		cmocka_unit_test(test_preempt),
+		cmocka_unit_test(test_no_preemption_in_the_own_lane),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_all_gpus),
 		cmocka_unit_test(test_cpu_slots),

@@ -18,7 +18,7 @@
 
 #define TASKS  60
 #define STEPS  60
-#define SEEDS  3000
+#define SEEDS  2000
 #define LANES  3
 #define WIDTH2 2 /* the last lane's width; the others are serial */
 
