@@ -379,22 +379,12 @@ static void (*const handlers[SHMSG_TYPE_MAX])(struct shim *sh, const union shmsg
 static bool hear(struct shim *sh, int fd)
 {
 	union shmsg m;
+	int type;
 
-	for (;;) {
-		ssize_t n = sock_recv(fd, &m, sizeof(m));
-
-		if (n == -EAGAIN)
-			return true;
-		if (n <= 0)
-			return false;
-
-		int r = shmsg_take(&m, (size_t)n);
-
-		if (r < 0 && r != -ENOMSG)
-			return false;
-		if (r == 0 && handlers[m.head.type])
-			handlers[m.head.type](sh, &m);
-	}
+	while ((type = shmsg_recv(fd, &m)) > 0)
+		if (handlers[type])
+			handlers[type](sh, &m);
+	return type == -EAGAIN;
 }
 
 static void accept_conn(struct shim *sh)
@@ -648,6 +638,8 @@ static void finish(struct shim *sh)
 	tell_ended(sh);
 	if (!kept)
 		stay(sh);
+	for (size_t i = 0; i < sh->n_conns; i++)
+		shmsg_close(sh->conns[i]);
 }
 
 /* ---- the beginning ---- */
@@ -656,6 +648,7 @@ static void refuse(struct shim *sh, const struct err *e)
 {
 	end_not_run(sh, TASK_REFUSED, e);
 	tell_ended(sh);
+	shmsg_close(sh->conns[0]);
 }
 
 static int take_name(struct shim *sh, struct err *e)

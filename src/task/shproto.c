@@ -2,11 +2,14 @@
 #include "task/shproto.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/enumstr.h"
 #include "base/mem.h"
+#include "base/sock.h"
 #include "base/str.h"
 
 /* What version 1 began with: less than this was never sent. */
@@ -71,6 +74,44 @@ int shmsg_take(union shmsg *m, size_t n)
 		return -EPROTO;
 	terminate(m);
 	return 0;
+}
+
+int shmsg_recv(int fd, union shmsg *m)
+{
+	/*
+	 * A side that closes with something unread resets the connection, and the kernel tells that
+	 * before it gives what the side had said; told once, it goes on.
+	 */
+	bool reset = false;
+
+	for (;;) {
+		ssize_t n = sock_recv(fd, m, sizeof(*m));
+
+		if (n == 0 && !reset) {
+			reset = true;
+			continue;
+		}
+		if (n <= 0)
+			return (int)n;
+
+		int r = shmsg_take(m, (size_t)n);
+
+		if (r == 0)
+			return m->head.type;
+		if (r != -ENOMSG)
+			return r;
+	}
+}
+
+void shmsg_close(int fd)
+{
+	union shmsg m;
+
+	/* Nothing more comes in after this; what is there is read, so that there is no reset. */
+	(void)shutdown(fd, SHUT_RD);
+	while (sock_recv(fd, &m, sizeof(m)) > 0)
+		continue;
+	(void)fd_close(fd);
 }
 
 char *shim_socket_name(char *buf, const char *token)

@@ -156,6 +156,15 @@ union shmsg {
  */
 int shmsg_take(union shmsg *m, size_t n);
 
+/*
+ * The next message on fd: its type, and it in m; 0: the other side is gone, and all that it said
+ * was read; -EAGAIN: none yet; -EPROTO, -EPROTONOSUPPORT. Types that are not known are skipped.
+ */
+int shmsg_recv(int fd, union shmsg *m);
+
+/* Close a connection so that what was sent before arrives, whatever the other side still says. */
+void shmsg_close(int fd);
+
 /* The name of a shim's socket, without '@'. buf holds SHPROTO_NAME_MAX bytes; returns buf. */
 char *shim_socket_name(char *buf, const char *token);
 

@@ -9,19 +9,7 @@
 
 int talk_recv(int conn, union shmsg *m)
 {
-	for (;;) {
-		ssize_t n = sock_recv(conn, m, sizeof(*m));
-
-		if (n <= 0)
-			return (int)n;
-
-		int r = shmsg_take(m, (size_t)n);
-
-		if (r == 0)
-			return m->head.type;
-		if (r != -ENOMSG)
-			return r;
-	}
+	return shmsg_recv(conn, m);
 }
 
 int talk_go(int conn, const char *devices, const char *const *env, size_t n_env)

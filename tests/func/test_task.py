@@ -283,6 +283,16 @@ time.sleep(1000)
     drv.wait("each-done", "")
 
 
+def test_the_end_is_heard_whatever_is_said_meanwhile(drv):
+    """A socket closed with something unread is reset, which must not swallow what was said before."""
+    for i in range(40):
+        t = unique(f"chat{i}")
+        drv.start(t, "true")
+        for _ in range(8):
+            drv.say(f"gpu {t} 1 1")
+        assert drv.wait("ended", t)["exit_code"] == 0
+
+
 def test_timeout(drv):
     t = unique("timeout")
     end = drv.run(t, "sleep", "100", timeout_ms=200)
