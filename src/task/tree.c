@@ -59,8 +59,8 @@ static int read_stat(int proc_fd, pid_t pid, struct tree_proc *ret)
 
 	if (!name || !p ||
 	    sscanf(p + 1,
-		   " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		   &ret->state, &ret->parent, &ret->session, &start) != 4)
+		   " %c %d %*d %d %d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &ret->state, &ret->parent, &ret->session, &ret->tty, &start) != 5)
 		return -EIO;
 	*p = '\0';
 	(void)str_copy(ret->comm, sizeof(ret->comm), name + 1);

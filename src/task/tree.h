@@ -32,6 +32,7 @@ struct tree_proc {
 	struct proc_id id;
 	pid_t parent;
 	pid_t session;
+	int tty;    /* controlling terminal of its session as a device number, 0: none */
 	char state; /* R, S, D, Z, ... */
 	char comm[16];
 };

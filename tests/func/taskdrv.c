@@ -11,6 +11,7 @@
  *	  stop TOKEN SIGNAL GRACE_MS SCOPE                gpu TOKEN BYTES PERMILLE
  *	  adopt TOKEN RECORD_DIR PID START                each
  *	  orphans TOKEN SIGNAL GRACE_MS   ends them, and says when
+ *	  sweep gpu|python list|end PATTERN|- [PID ..]
  *	taskdrv EXE bench N WIDE PROGRAM DIR [go]   microseconds per task, beside posix_spawn
  */
 
@@ -31,6 +32,7 @@
 #include "base/str.h"
 #include "task/adopt.h"
 #include "task/launch.h"
+#include "task/sweep.h"
 #include "task/talk.h"
 
 #define TASKS_MAX 256
@@ -183,6 +185,34 @@ static void end_orphans(const char *token, char *const *w)
 	orphans_free(o);
 }
 
+/* sweep gpu|python list|end PATTERN|- [PID ..] */
+static void sweep(char *const *w)
+{
+	pid_t pids[32];
+	const char *spare[] = { w[2] };
+	struct sweep_rules rules = { .what = strcmp(w[0], "gpu") == 0 ? SWEEP_GPU : SWEEP_PYTHON,
+				     .pids = pids,
+				     .spare = spare,
+				     .n_spare = strcmp(w[2], "-") != 0 };
+	struct sweep_list list = { 0 };
+
+	for (size_t i = 3; w[i] && rules.n_pids < ARRAY_LEN(pids); i++)
+		pids[rules.n_pids++] = (pid_t)strtol(w[i], NULL, 10);
+	(void)sweep_look(&rules, &list, NULL);
+	for (size_t i = 0; i < list.n; i++)
+		say("sweep", "", list.items[i].proc.id.pid,
+		    sweep_verdict_text(list.items[i].verdict));
+	sweep_list_clear(&list);
+	if (strcmp(w[1], "end") == 0) {
+		struct sweeper *s = sweep_begin(&rules, SIGTERM, 300);
+
+		while (sweep_step(s) > 0)
+			(void)usleep(5000);
+		sweep_free(s);
+	}
+	say("swept", "", 0, "");
+}
+
 static size_t count(char *const *w)
 {
 	size_t n = 0;
@@ -242,6 +272,8 @@ static void order(struct driver *d, char *line)
 	} else if (strcmp(w[0], "each") == 0) {
 		(void)adopt_each(put_each, NULL);
 		say("each-done", "", 0, "");
+	} else if (n >= 4 && strcmp(w[0], "sweep") == 0) {
+		sweep(w + 1);
 	} else if (n >= 5 && strcmp(w[0], "adopt") == 0) {
 		adopt(d, w[1], w + 2);
 	} else if (n >= 4 && strcmp(w[0], "orphans") == 0) {

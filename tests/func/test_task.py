@@ -6,6 +6,7 @@ import pathlib
 import queue
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -522,3 +523,58 @@ for i in range(600000):
         assert most < 120 << 20, most
     finally:
         log.unlink()
+
+
+def swept(drv, text, pids):
+    """What a sweep says of these processes, by PID. Other processes of this machine are not ours to judge."""
+    drv.say(text)
+    found = {}
+    while True:
+        m = drv.news.get(timeout=20)
+        if m["event"] == "swept":
+            return found
+        if m["event"] == "sweep" and m["code"] in pids:
+            found[m["code"]] = m["text"]
+
+
+def test_sweep_gpu_ends_what_stays_and_spares_tasks(drv):
+    t = unique("keep")
+    drv.start(t, "sleep", "30")
+    task = drv.wait("started", t)["task"]
+    with subprocess.Popen(["sh", "-c", "trap '' TERM; while :; do sleep 1; done"], start_new_session=True) as stray:
+        pids = [stray.pid, task, os.getpid()]
+        listed = " ".join(map(str, pids))
+        found = swept(drv, f"sweep gpu list - {listed}", pids)
+        assert found[stray.pid] == "to be ended" and "under tenure" in found[task]
+        assert "started it" in found[os.getpid()] and stray.poll() is None
+        assert "pattern" in swept(drv, f"sweep gpu list trap {listed}", pids)[stray.pid]
+        swept(drv, f"sweep gpu end - {listed}", pids)
+        assert stray.wait(5) == -signal.SIGKILL
+    drv.say(f"stop {t} 15 500 0")
+    assert drv.wait("ended", t)["signal"] == 15
+
+
+def test_sweep_python_lists_who_is_spared(drv):
+    """Only listed: a real sweep would end the Python processes of whoever runs the tests."""
+    t = unique("py")
+    code = "import time; time.sleep(30)"
+    drv.start(t, sys.executable, "-c", code)
+    task = drv.wait("started", t)["task"]
+    stray = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    lead, follow = os.openpty()
+    seated = subprocess.Popen([sys.executable, "-c", code], stdin=follow, start_new_session=True,
+                              preexec_fn=lambda: __import__("fcntl").ioctl(0, 0x540E, 0))
+    try:
+        pids = [task, stray.pid, seated.pid, os.getpid()]
+        found = swept(drv, "sweep python list -", pids)
+        assert found[stray.pid] == "to be ended"
+        assert "under tenure" in found[task] and "terminal" in found[seated.pid]
+        assert found[os.getpid()].startswith("spared")
+    finally:
+        for p in (stray, seated):
+            p.kill()
+            p.wait()
+        os.close(lead)
+        os.close(follow)
+        drv.say(f"stop {t} 9 0 0")
+        drv.wait("ended", t)

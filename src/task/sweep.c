@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * One picture of the node (task/tree.h), and for each process the rules concern the first verdict
+ * of a table that spares it. What is expensive, or can wait (environment, command line, program
+ * file), is read only for processes that got that far.
+ */
+
+#include "task/sweep.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "task/adopt.h"
+#include "task/mother.h"
+#include "task/shproto.h"
+
+/* Tokens of the shims that live. */
+struct tokens {
+	char (*v)[TASK_TOKEN_MAX];
+	size_t n;
+};
+
+struct look {
+	const struct sweep_rules *rules;
+	struct tree tree;
+	struct tokens live;
+	bool *tenure; /* by index in tree: a process of this program, of our user */
+};
+
+/* Whether the program that pid runs is called so: by its file, that cannot be set by itself. */
+static void exe_name(pid_t pid, char *buf, size_t size)
+{
+	char path[48], target[4096];
+
+	(void)str_print(path, sizeof(path), "/proc/%d/exe", (int)pid);
+
+	ssize_t n = readlink(path, target, sizeof(target) - 1);
+
+	target[n < 0 ? 0 : n] = '\0';
+
+	const char *slash = strrchr(target, '/');
+
+	(void)str_copy(buf, size, slash ? slash + 1 : target);
+}
+
+static bool is_python(const struct tree_proc *p)
+{
+	char name[256];
+
+	exe_name(p->id.pid, name, sizeof(name));
+	return str_has_prefix(name, "python") || str_has_prefix(name, "pypy") ||
+	       str_has_prefix(p->comm, "python");
+}
+
+/* Guards and mothers run from a copy in memory; replaced files have " (deleted)" behind. */
+static bool is_tenure(const struct tree_proc *p)
+{
+	char name[256];
+
+	exe_name(p->id.pid, name, sizeof(name));
+	if (str_has_prefix(name, "memfd:tenure"))
+		return true;
+	return strcmp(name, "tenure") == 0 || strcmp(name, "tenure (deleted)") == 0;
+}
+
+static uid_t owner(pid_t pid)
+{
+	struct proc_peek peek;
+
+	return proc_peek(pid, &peek) < 0 ? (uid_t)-1 : peek.uid;
+}
+
+static bool concerns(const struct look *l, const struct tree_proc *p)
+{
+	if (p->state == 'Z' || p->state == 'X')
+		return false;
+	if (l->rules->what == SWEEP_PYTHON)
+		return is_python(p);
+	for (size_t i = 0; i < l->rules->n_pids; i++)
+		if (l->rules->pids[i] == p->id.pid)
+			return true;
+	return false;
+}
+
+static bool of_another(const struct look *l, const struct sweep_item *it)
+{
+	return owner(it->proc.id.pid) != getuid();
+}
+
+static bool of_ourselves(const struct look *l, const struct sweep_item *it)
+{
+	return tree_descends(&l->tree, tree_find(&l->tree, getpid()), it->proc.id.pid);
+}
+
+static bool of_tenure(const struct look *l, const struct sweep_item *it)
+{
+	const struct tree_proc *p = tree_find(&l->tree, it->proc.id.pid);
+	char name_value[TASK_TOKEN_MAX + 32];
+
+	for (size_t steps = 0; p && steps <= l->tree.n; steps++) {
+		if (l->tenure[p - l->tree.procs])
+			return true;
+		p = tree_find(&l->tree, p->parent);
+	}
+	for (size_t i = 0; i < l->live.n; i++) {
+		(void)str_print(name_value, sizeof(name_value), "%s=%s", TASK_TOKEN_ENV,
+				l->live.v[i]);
+		if (tree_has_env(it->proc.id.pid, name_value))
+			return true;
+	}
+	return false;
+}
+
+static bool of_terminal(const struct look *l, const struct sweep_item *it)
+{
+	return l->rules->what == SWEEP_PYTHON && it->proc.tty != 0;
+}
+
+static bool of_pattern(const struct look *l, const struct sweep_item *it)
+{
+	for (size_t i = 0; i < l->rules->n_spare; i++) {
+		const char *pattern = l->rules->spare[i];
+
+		if (strpbrk(pattern, "*?[") ? fnmatch(pattern, it->command, 0) == 0
+					    : strstr(it->command, pattern) != NULL)
+			return true;
+	}
+	return false;
+}
+
+static const struct rule {
+	enum sweep_verdict verdict;
+	bool (*spares)(const struct look *l, const struct sweep_item *it);
+} rules_in_order[] = {
+	{ SWEEP_USER, of_another },	 { SWEEP_SELF, of_ourselves },
+	{ SWEEP_TERMINAL, of_terminal }, { SWEEP_PATTERN, of_pattern },
+	{ SWEEP_TENURE, of_tenure },
+};
+
+static const char *const verdict_texts[] = {
+	[SWEEP_END] = "to be ended",
+	[SWEEP_SELF] = "spared: it is this program or started it",
+	[SWEEP_TENURE] = "spared: it runs under tenure",
+	[SWEEP_TERMINAL] = "spared: its session has a terminal",
+	[SWEEP_PATTERN] = "spared: it matches a pattern to be spared",
+	[SWEEP_USER] = "left alone: another user's",
+};
+_Static_assert(ARRAY_LEN(verdict_texts) == SWEEP_VERDICT_MAX, "a text for every verdict");
+
+const char *sweep_verdict_text(enum sweep_verdict v)
+{
+	return v < SWEEP_VERDICT_MAX ? verdict_texts[v] : "?";
+}
+
+static enum sweep_verdict judge(const struct look *l, const struct sweep_item *it)
+{
+	for (size_t i = 0; i < ARRAY_LEN(rules_in_order); i++)
+		if (rules_in_order[i].spares(l, it))
+			return rules_in_order[i].verdict;
+	return SWEEP_END;
+}
+
+static void add_token(void *data, const char *token)
+{
+	struct tokens *t = data;
+
+	t->v = xrealloc(t->v, t->n + 1, sizeof(*t->v));
+	(void)str_copy(t->v[t->n++], sizeof(*t->v), token);
+}
+
+static void add_item(struct sweep_list *list, const struct sweep_item *it)
+{
+	if (list->n == list->room) {
+		list->room = list->room ? 2 * list->room : 32;
+		list->items = xrealloc(list->items, list->room, sizeof(*list->items));
+	}
+	list->items[list->n++] = *it;
+}
+
+static void look_clear(struct look *l)
+{
+	tree_clear(&l->tree);
+	free(l->live.v);
+	free(l->tenure);
+}
+
+/* The picture, and in it the processes of this program. */
+static int look_begin(struct look *l)
+{
+	int r = tree_scan(&l->tree);
+
+	if (r < 0)
+		return r;
+	l->tenure = xcalloc(l->tree.n + 1, sizeof(*l->tenure));
+	for (size_t i = 0; i < l->tree.n; i++) {
+		const struct tree_proc *p = &l->tree.procs[i];
+
+		l->tenure[i] =
+			p->id.pid != getpid() && owner(p->id.pid) == getuid() && is_tenure(p);
+	}
+	return adopt_each(add_token, &l->live);
+}
+
+int sweep_look(const struct sweep_rules *rules, struct sweep_list *ret, struct err *e)
+{
+	struct look l = { .rules = rules };
+	int r = look_begin(&l);
+
+	ret->n = 0;
+	for (size_t i = 0; r == 0 && i < l.tree.n; i++) {
+		struct sweep_item it = { .proc = l.tree.procs[i] };
+
+		if (!concerns(&l, &it.proc))
+			continue;
+		(void)proc_describe(it.proc.id.pid, it.command, sizeof(it.command));
+		it.verdict = judge(&l, &it);
+		add_item(ret, &it);
+	}
+	look_clear(&l);
+	return r < 0 ? err_sys(e, -r, "list the processes") : 0;
+}
+
+void sweep_list_clear(struct sweep_list *l)
+{
+	free(l->items);
+	*l = (struct sweep_list){ 0 };
+}
+
+struct sweeper {
+	const struct sweep_rules *rules;
+	struct sweep_list list;
+	struct ender ender;
+	int signal;
+	uint64_t kill_at_ns;
+};
+
+struct sweeper *sweep_begin(const struct sweep_rules *rules, int stop_signal, uint32_t grace_ms)
+{
+	struct sweeper *s = xcalloc(1, sizeof(*s));
+
+	s->rules = rules;
+	s->signal = stop_signal ? stop_signal : SIGTERM;
+	s->kill_at_ns = clock_mono_ns() + grace_ms * NS_PER_MS;
+	ender_begin(&s->ender);
+	return s;
+}
+
+int sweep_step(struct sweeper *s)
+{
+	struct tree t = { 0 };
+	int r = sweep_look(s->rules, &s->list, NULL);
+
+	if (r < 0)
+		return r;
+	t.procs = xcalloc(s->list.n + 1, sizeof(*t.procs));
+	for (size_t i = 0; i < s->list.n; i++)
+		if (s->list.items[i].verdict == SWEEP_END)
+			t.procs[t.n++] = s->list.items[i].proc;
+	ender_pass(&s->ender, &t, clock_mono_ns() < s->kill_at_ns ? s->signal : SIGKILL);
+	tree_clear(&t);
+	return (int)s->ender.ours;
+}
+
+struct sweeper *sweep_free(struct sweeper *s)
+{
+	if (!s)
+		return NULL;
+	sweep_list_clear(&s->list);
+	ender_clear(&s->ender);
+	free(s);
+	return NULL;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_TASK_SWEEP_H
+#define TENURE_TASK_SWEEP_H
+
+/*
+ * Clear away what its owner does not want to keep: a broader broom than a task's tree, so it can
+ * always show first what it would do.
+ *
+ *	SWEEP_GPU     what stays on the given PIDs' list (the processes on a task's devices)
+ *	SWEEP_PYTHON  every Python process on this node
+ *
+ * Both only ever end processes of our own user. Always spared are we and our ancestors, what runs
+ * under a tenure process (below an agent, a guard or a shim, or with the token of a shim that
+ * lives), and what matches a pattern; SWEEP_PYTHON also spares sessions with a terminal, in which
+ * somebody works. Orphans of a shim that was killed are not spared.
+ *
+ *	sweep_look(&rules, &list, &e);   shows; nothing is signalled
+ *	s = sweep_begin(&rules, SIGTERM, 5000);
+ *	every few ms: sweep_step(s), until it says 0
+ *
+ * It reads environments and command lines, which can wait for a process that hangs: not on an event
+ * loop's thread.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "task/tree.h"
+
+enum sweep_what { SWEEP_GPU, SWEEP_PYTHON };
+
+struct sweep_rules {
+	enum sweep_what what;
+	const pid_t *pids; /* SWEEP_GPU */
+	size_t n_pids;
+	const char *const *spare; /* shell patterns for the command line; without any of *?[ a part
+				     of it is enough */
+	size_t n_spare;
+};
+
+enum sweep_verdict {
+	SWEEP_END,
+	SWEEP_SELF,	/* we, or an ancestor of ours */
+	SWEEP_TENURE,	/* under a tenure process */
+	SWEEP_TERMINAL, /* in a session with a terminal */
+	SWEEP_PATTERN,	/* matches rules.spare */
+	SWEEP_USER,	/* another user's */
+	SWEEP_VERDICT_MAX
+};
+
+struct sweep_item {
+	struct tree_proc proc;
+	enum sweep_verdict verdict;
+	char command[160];
+};
+
+struct sweep_list {
+	struct sweep_item *items;
+	size_t n;
+	size_t room;
+};
+
+/* Everything that the rules are about, with what would be done. 0 or -errno. */
+int sweep_look(const struct sweep_rules *rules, struct sweep_list *ret, struct err *e);
+void sweep_list_clear(struct sweep_list *l);
+/* "would end", "spared: in a session with a terminal", ... */
+const char *sweep_verdict_text(enum sweep_verdict v);
+
+/* The rules are not copied. */
+struct sweeper;
+struct sweeper *sweep_begin(const struct sweep_rules *rules, int stop_signal, uint32_t grace_ms);
+/* How many still run; 0: done; -errno. */
+int sweep_step(struct sweeper *s);
+struct sweeper *sweep_free(struct sweeper *s);
+
+#endif
