@@ -6,7 +6,9 @@
  * What is left of a task that another agent started, or whose connection broke.
  *
  * The order makes it certain: a shim writes its record before it frees its name, so a name that
- * nobody has means that the record is there or never will be.
+ * nobody has means that the record is there or never will be. A shim that ends in the very moment
+ * may still be connected to: then the end of file comes without STATUS or ENDED, as it does when a
+ * shim is killed, and adopt_find() is to be asked again.
  */
 
 #include "base/err.h"

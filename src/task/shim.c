@@ -714,9 +714,11 @@ int shim_run(const struct shim_start *start)
 		return 1;
 	}
 	set_title(&sh);
-	tell_status(&sh, SHMSG_PREPARED);
+	/* One message and one waking of the agent less, for tasks that wait for nothing. */
 	if (sh.spec.flags & SPEC_GO)
 		event(&sh, EV_GO);
+	else
+		tell_status(&sh, SHMSG_PREPARED);
 	live(&sh);
 	finish(&sh);
 	return 0;

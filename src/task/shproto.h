@@ -19,6 +19,8 @@
  *                                                          ENDED {struct task_end}, end of file
  *     ACK {}                      needed only where ENDED has record_errno
  *
+ * With SPEC_GO in the description there is neither PREPARED nor GO: STARTED, or ENDED, comes first.
+ *
  * A shim's connection is the descriptor from START, or one made to its name by an agent that
  * adopts it (task/adopt.h); there may be several, all are told. Before GO the end of file on the
  * last connection is a CANCEL. After GO an end of file means nothing: the task runs on. ENDED is
