@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "task/logfile.h"
+
+#define LIMIT (1UL << 20)
+#define LINE  64
+
+static int open_log(const char *dir)
+{
+	char path[64];
+
+	(void)str_print(path, sizeof(path), "%s/tenure-log.XXXXXX", dir);
+
+	int fd = mkostemp(path, O_APPEND | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	(void)unlink(path);
+	return fd;
+}
+
+static void write_lines(int fd, unsigned int from, unsigned int to)
+{
+	char line[LINE + 1];
+
+	for (unsigned int i = from; i < to; i++) {
+		(void)snprintf(line, sizeof(line), "%08u%*s\n", i, LINE - 9, "x");
+		assert_int_equal(write(fd, line, LINE), LINE);
+	}
+}
+
+static char *content(int fd, size_t *ret)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+
+	char *text = xcalloc(1, (size_t)st.st_size + 1);
+
+	assert_int_equal(pread(fd, text, (size_t)st.st_size, 0), st.st_size);
+	*ret = (size_t)st.st_size;
+	return text;
+}
+
+/* 16 times the limit, looked at after each eighth of it, in each way there is. */
+static void keeps_head_and_tail(const char *dir, enum log_cut first)
+{
+	cleanup_fd int fd = open_log(dir);
+	struct logfile l;
+	unsigned int step = LIMIT / 8 / LINE, n = 0;
+	size_t len;
+
+	logfile_init(&l, fd, LIMIT, 1);
+	l.how = first;
+	for (int i = 0; i < 128; i++, n += step) {
+		struct stat st;
+
+		write_lines(fd, n, n + step);
+		logfile_look(&l, (uint64_t)(i + 2) * NS_PER_MS);
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_true((uint64_t)st.st_blocks * 512 <= LIMIT + LIMIT / 4);
+	}
+	logfile_finish(&l);
+
+	cleanup_free char *text = content(fd, &len);
+
+	assert_int_equal(l.errnum, 0);
+	assert_int_equal(strlen(text), len);
+	assert_true(len <= LIMIT);
+	assert_int_equal(strncmp(text, "00000000 ", 9), 0);
+	assert_int_equal(len + l.cut, (uint64_t)n * LINE);
+
+	char last[16];
+
+	(void)snprintf(last, sizeof(last), "%08u ", n - 1);
+	assert_int_equal(strncmp(text + len - LINE, last, 9), 0);
+
+	const char *mark = strstr(text, "\n[tenure: ");
+
+	assert_non_null(mark);
+	assert_null(strstr(mark + 1, "\n[tenure: "));
+	assert_ptr_equal(mark + 128, text + LIMIT / 4);
+}
+
+static void each_way_keeps_head_and_tail(void **state)
+{
+	for (uint32_t how = LOG_COLLAPSE; how < LOG_CUT_MAX; how++) {
+		keeps_head_and_tail("/dev/shm", (enum log_cut)how);
+		keeps_head_and_tail("/var/tmp", (enum log_cut)how);
+	}
+}
+
+static void under_the_limit_nothing_is_touched(void **state)
+{
+	cleanup_fd int fd = open_log("/var/tmp");
+	struct logfile l;
+
+	logfile_init(&l, fd, LIMIT, 1);
+	write_lines(fd, 0, LIMIT / LINE);
+	logfile_look(&l, NS_PER_S);
+	assert_int_equal(l.cut, 0);
+	assert_int_equal(l.edit_fd, -1);
+	assert_true(l.next_ns <= NS_PER_S + 20 * NS_PER_MS);
+	/* Nothing more comes: the looks become rare. */
+	logfile_look(&l, 2 * NS_PER_S);
+	assert_int_equal(l.next_ns, 3 * NS_PER_S);
+}
+
+static void what_is_no_file_has_no_limit(void **state)
+{
+	cleanup_fd int fd = open("/dev/null", O_RDWR | O_APPEND | O_CLOEXEC);
+	struct logfile l;
+
+	logfile_init(&l, fd, LIMIT, 1);
+	logfile_look(&l, NS_PER_S);
+	assert_true(l.next_ns == UINT64_MAX);
+	logfile_finish(&l);
+	assert_int_equal(l.errnum, 0);
+}
+
+static void a_log_made_shorter_by_its_owner(void **state)
+{
+	cleanup_fd int fd = open_log("/dev/shm");
+	struct logfile l;
+
+	logfile_init(&l, fd, LIMIT, 1);
+	l.how = LOG_PUNCH;
+	write_lines(fd, 0, 2 * LIMIT / LINE);
+	logfile_look(&l, NS_PER_S);
+	assert_true(l.hole > 0);
+	assert_int_equal(ftruncate(fd, 0), 0);
+	write_lines(fd, 0, 10);
+	logfile_finish(&l);
+
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_size, 10 * LINE);
+	assert_int_equal(l.errnum, 0);
+}
+
+static void a_failed_write_is_kept(void **state)
+{
+	cleanup_fd int fd = open("/dev/full", O_RDWR | O_APPEND | O_CLOEXEC);
+	struct logfile l;
+
+	logfile_init(&l, fd, 0, 1);
+	logfile_write(&l, "x", 1);
+	assert_int_equal(l.errnum, ENOSPC);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_way_keeps_head_and_tail),
+		cmocka_unit_test(under_the_limit_nothing_is_touched),
+		cmocka_unit_test(what_is_no_file_has_no_limit),
+		cmocka_unit_test(a_log_made_shorter_by_its_owner),
+		cmocka_unit_test(a_failed_write_is_kept),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
