@@ -11,15 +11,26 @@
 #include "base/mem.h"
 #include "base/proc.h"
 
-#define CGROUP_ROOT	     "/sys/fs/cgroup"
 #define CGROUP2_MAGIC_NUMBER 0x63677270
+
+/* Where the unified hierarchy is: alone, or beside the old ones. */
+static const char *root(void)
+{
+	static const char *const roots[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
+	struct statfs fs;
+
+	for (size_t i = 0; i < ARRAY_LEN(roots); i++)
+		if (statfs(roots[i], &fs) == 0 && fs.f_type == CGROUP2_MAGIC_NUMBER)
+			return roots[i];
+	return NULL;
+}
 
 int cgroup_find(char **ret)
 {
-	struct statfs fs;
+	const char *top = root();
 	char path[2048];
 
-	if (statfs(CGROUP_ROOT, &fs) < 0 || fs.f_type != CGROUP2_MAGIC_NUMBER)
+	if (!top)
 		return -ENOENT;
 
 	int r = proc_cgroup(getpid(), path, sizeof(path));
@@ -27,7 +38,7 @@ int cgroup_find(char **ret)
 	if (r < 0)
 		return r;
 
-	cleanup_free char *dir = xasprintf("%s%s", CGROUP_ROOT, path[1] ? path : "");
+	cleanup_free char *dir = xasprintf("%s%s", top, path[1] ? path : "");
 	cleanup_free char *procs = xasprintf("%s/cgroup.procs", dir);
 
 	if (access(dir, W_OK) < 0 || access(procs, W_OK) < 0)

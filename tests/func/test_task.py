@@ -352,6 +352,32 @@ def test_other_users_processes_are_left_alone(drv, tmp_path):
         os.kill(other, signal.SIGKILL)
 
 
+@pytest.fixture
+def cgroup(tmp_path):
+    """A cgroup v2 directory that is ours."""
+    mount = tmp_path / "cgroup"
+    mount.mkdir()
+    if subprocess.run(["mount", "-t", "cgroup2", "none", mount], capture_output=True).returncode:
+        pytest.skip("cgroup v2 cannot be mounted here")
+    own = mount / f"tenure-test-{os.getpid()}"
+    own.mkdir()
+    yield own
+    until(lambda: not list(own.glob("*/")) or time.sleep(0.1))
+    own.rmdir()
+    subprocess.run(["umount", mount], check=True)
+
+
+def test_a_delegated_cgroup_is_used_and_removed(drv, cgroup):
+    t = unique("cgroup")
+    drv.start(t, "sh", "-c", "trap '' TERM; setsid sleep 60 & while :; do sleep 0.1; done", cgroup=str(cgroup))
+    m = drv.wait("started", t)
+    assert str(m["task"]) in (cgroup / f"tenure-{t}/cgroup.procs").read_text().split()
+    drv.say(f"stop {t} 15 200 0")
+    assert drv.wait("ended", t)["killed"] >= 1
+    until(lambda: not (cgroup / f"tenure-{t}").exists())
+    assert drv.run(unique("nocgroup"), "true", cgroup="/no/such/cgroup")["exit_code"] == 0
+
+
 def test_agent_dies_and_another_adopts(drv, drivers):
     t = unique("adopt")
     drv.start(t, "sh", "-c", "sleep 1; echo done")
