@@ -17,6 +17,22 @@ TREE, LEADER = 0, 1
 PATH = "PATH=/usr/local/bin:/usr/bin:/bin"
 
 
+CLOCK_THAT_JUMPS = r"""
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static int n;
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	long r = syscall(SYS_clock_gettime, id, ts);
+	if (id == CLOCK_REALTIME)
+		ts->tv_sec += n++ % 2 ? 86400 : -86400;
+	return (int)r;
+}
+"""
+
+
 def alive(pid):
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
@@ -317,6 +333,21 @@ def test_timeout(drv):
     t = unique("timeout")
     end = drv.run(t, "sleep", "100", timeout_ms=200)
     assert (end["cause"], end["signal"]) == ("timeout", 15) and "its time was over" in drv.log(t)
+
+
+def test_wall_clock_that_jumps_changes_no_duration(build, tmp_path, drivers, monkeypatch):
+    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
+        pytest.skip("the sanitizer wants to be first")
+    (tmp_path / "jump.c").write_text(CLOCK_THAT_JUMPS)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "jump.so", tmp_path / "jump.c"], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "jump.so"))
+    drv = drivers()
+    monkeypatch.delenv("LD_PRELOAD")
+    t = unique("jump")
+    end = drv.run(t, "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", timeout_ms=400, grace_ms=300)
+    assert (end["cause"], end["signal"]) == ("timeout", 9) and 0.7e9 < end["run_ns"] < 5e9
+    rec = drv.record(t)
+    assert abs(rec["ended_wall_ns"] - rec["started_wall_ns"]) > 86400e9 / 2
 
 
 def test_ends_only_with_its_tree(drv):
