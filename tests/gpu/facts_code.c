@@ -80,7 +80,8 @@ void fact_vmm(void)
 	       cuda.cuMemAddressReserve(&p, size, 0, 0, 0) == CUDA_SUCCESS &&
 	       cuda.cuMemMap(p, size, 0, h, 0) == CUDA_SUCCESS &&
 	       cuda.cuMemSetAccess(p, size, &access, 1) == CUDA_SUCCESS &&
-	       cuda.cuMemsetD8_v2(p, 1, size) == CUDA_SUCCESS;
+	       cuda.cuMemsetD8_v2(p, 1, size) == CUDA_SUCCESS &&
+	       cuda.cuCtxSynchronize() == CUDA_SUCCESS; /* else it writes after the unmapping */
 	ok(good, "a piece can be created, mapped and written");
 	good = good && cuda.cuMemRelease(h) == CUDA_SUCCESS;
 	with = used_bytes();
