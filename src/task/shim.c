@@ -461,7 +461,10 @@ static void read_signals(struct shim *sh)
 	while (read(sh->start->sig_fd, &si, sizeof(si)) == sizeof(si))
 		term = term || si.ssi_signo != SIGCHLD;
 	reap(sh);
-	if (term)
+	/* After the end: whoever says so wants no record of it (stay()). */
+	if (term && sh->state == SHIM_ENDED)
+		sh->acked = true;
+	else if (term)
 		stop(sh, CAUSE_TERM, 0, STOP_TREE, STOP_GRACE_DEF);
 }
 
@@ -647,6 +650,8 @@ static void finish(struct shim *sh)
 static void refuse(struct shim *sh, const struct err *e)
 {
 	end_not_run(sh, TASK_REFUSED, e);
+	/* Whoever hears it may try again at once. */
+	sh->listen_fd = fd_close(sh->listen_fd);
 	tell_ended(sh);
 	shmsg_close(sh->conns[0]);
 }

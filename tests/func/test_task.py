@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Shims: a task's life in a real shim, and its bad days. The agent is tests/func/taskdrv.c."""
+import contextlib
 import json
 import os
 import pathlib
@@ -60,6 +61,7 @@ class Driver:
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.news = queue.Queue()
         self.seen = []
+        self.tokens = set()
         threading.Thread(target=self._read, daemon=True).start()
         self.mother = self.wait("mother", "")["code"]
 
@@ -84,6 +86,7 @@ class Driver:
                 raise AssertionError(f"no {event} of {token}; heard {self.seen}") from None
 
     def start(self, token, *argv, script=None, env=(PATH,), go=True, log=None, **more):
+        self.tokens.add(token)
         spec = {"token": token, "title": f"task {token}", "cwd": "/", "run_dir": str(self.root / "run"),
                 "record_dir": str(self.root / "records"), "argv": list(argv), "env": list(env),
                 "log": str(log or self.log_path(token)), "flags": 0, **more}
@@ -134,6 +137,19 @@ class Driver:
         self.proc.wait(timeout=5)
 
 
+def running_shims(tokens):
+    """PIDs of the shims that these tests started, by their title."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            title = path.read_bytes().rstrip(b"\0").decode(errors="replace")
+        except OSError:
+            continue
+        if title.removeprefix("tenure-shim: task ") in tokens:
+            found.append(int(path.parent.name))
+    return found
+
+
 @pytest.fixture
 def drivers(build, tmp_path):
     """Make drivers over the same directories; what they left running is ended."""
@@ -145,9 +161,14 @@ def drivers(build, tmp_path):
         made.append(Driver(build, tmp_path))
         return made[-1]
     yield make
+    left = running_shims(set().union(*(d.tokens for d in made)))
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
     for d in made:
         if d.proc.poll() is None:
             d.close()
+    until(lambda: not any(alive(pid) for pid in left))
 
 
 @pytest.fixture
@@ -531,6 +552,16 @@ def test_record_that_cannot_be_written_is_kept_by_the_shim(drv, drivers, tmp_pat
     assert drv.record(t)["exit_code"] == 4
 
 
+def test_shim_that_keeps_an_end_goes_when_told_to(drv, tmp_path):
+    t = unique("keeps")
+    drv.start(t, "sleep", "0.3")
+    m = drv.wait("started", t)
+    (tmp_path / "records").rmdir()
+    assert drv.wait("ended", t)["record_errno"] == 2
+    os.kill(m["pid"], signal.SIGTERM)
+    drv.wait("gone", t)
+
+
 def test_acknowledged_end_without_record_lets_the_shim_go(drv, tmp_path):
     t = unique("ack")
     drv.start(t, "sh", "-c", "sleep 0.3; exit 4")
@@ -612,7 +643,9 @@ def test_sweep_gpu_ends_what_stays_and_spares_tasks(drv):
     t = unique("keep")
     drv.start(t, "sleep", "30")
     task = drv.wait("started", t)["task"]
-    with subprocess.Popen(["sh", "-c", "trap '' TERM; while :; do sleep 1; done"], start_new_session=True) as stray:
+    with subprocess.Popen(["sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"], start_new_session=True,
+                          stdout=subprocess.PIPE) as stray:
+        stray.stdout.readline()
         pids = [stray.pid, task, os.getpid()]
         listed = " ".join(map(str, pids))
         found = swept(drv, f"sweep gpu list - {listed}", pids)
