@@ -29,6 +29,7 @@ struct opts {
 	struct opt_slot *slots;
 	size_t n_args;
 	char **args; /* ends with NULL once parsed */
+	bool dashes;
 };
 
 struct opts *opts_new(void)
@@ -97,7 +98,8 @@ static void slot_give(struct opt_slot *s, const char *text)
 	if (!join)
 		strbuf_reset(&s->text);
 	else if (s->text.len && s->text.data[s->text.len - 1] != ',')
-		strbuf_addc(&s->text, ',');
+		strbuf_addc(&s->text,
+			    s->row->spec.type == VALUE_TEXTS ? VALUE_TEXT_SEPARATOR : ',');
 	strbuf_adds(&s->text, text);
 	s->given = true;
 }
@@ -219,6 +221,7 @@ int opts_parse(struct opts *o, int argc, char *const *argv, enum opts_mode mode,
 		int r = 0;
 
 		if (strcmp(word, "--") == 0) {
+			o->dashes = true;
 			i++;
 			break;
 		}
@@ -290,6 +293,11 @@ char *const *opts_argv(const struct opts *o)
 	static char *const none[] = { NULL };
 
 	return o->args ? o->args : none;
+}
+
+bool opts_dashes(const struct opts *o)
+{
+	return o->dashes;
 }
 
 size_t opts_n_rows(const struct opts *o)

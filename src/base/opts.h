@@ -78,6 +78,9 @@ const char *opts_arg(const struct opts *o, size_t i); /* NULL behind the last */
 /* The same as a vector that ends with NULL, for exec; owned by o. */
 char *const *opts_argv(const struct opts *o);
 
+/* "--" ended the options: what follows is a command as it is. */
+bool opts_dashes(const struct opts *o);
+
 /* The rows in the order in which they were added, for generators. */
 size_t opts_n_rows(const struct opts *o);
 const struct opt *opts_row(const struct opts *o, size_t i);

@@ -41,9 +41,13 @@ struct settings {
 };
 
 static const char *const layer_names[] = {
-	[SETTING_FROM_DEFAULT] = "default",	    [SETTING_FROM_SITE] = "site config",
-	[SETTING_FROM_USER] = "user config",	    [SETTING_FROM_INSTANCE] = "instance config",
-	[SETTING_FROM_ENVIRONMENT] = "environment", [SETTING_FROM_COMMAND_LINE] = "command line",
+	[SETTING_FROM_DEFAULT] = "default",
+	[SETTING_FROM_SITE] = "site config",
+	[SETTING_FROM_USER] = "user config",
+	[SETTING_FROM_INSTANCE] = "instance config",
+	[SETTING_FROM_USE] = "tenure use",
+	[SETTING_FROM_ENVIRONMENT] = "environment",
+	[SETTING_FROM_COMMAND_LINE] = "command line",
 };
 _Static_assert(ARRAY_LEN(layer_names) == SETTING_LAYER_MAX, "every layer has a name");
 
@@ -320,6 +324,26 @@ static char *site_file(const struct settings_files *files)
 	return xstrdup(SITE_FILE);
 }
 
+#define USE_MAX 4096
+
+/* The instance that `tenure use` chose; a missing file chooses none. Takes path over. */
+static int load_use(struct settings *s, char *path, struct err *e)
+{
+	struct setting_origin origin = { .layer = SETTING_FROM_USE, .file = path, .line = 1 };
+	cleanup_free char *text = NULL;
+	size_t len;
+	int r;
+
+	free(s->files[SETTING_FROM_USE]);
+	s->files[SETTING_FROM_USE] = path;
+	r = fs_read_file(path, USE_MAX, &text, &len, e);
+	if (r < 0)
+		return r == -ENOENT || r == -ENOTDIR ? 0 : r;
+	text[strcspn(text, "\n")] = '\0';
+	r = settings_set(s, SET_INSTANCE, text, &origin, e);
+	return r < 0 ? err_wrap(e, "%s", path) : 0;
+}
+
 static int load_files(struct settings *s, const struct settings_files *files, struct err *e)
 {
 	cleanup_free char *dir = fs_config_dir();
@@ -330,6 +354,9 @@ static int load_files(struct settings *s, const struct settings_files *files, st
 			      files && files->user ? xstrdup(files->user)
 						   : xasprintf("%s/config.yaml", dir),
 			      e);
+	if (r == 0)
+		r = load_use(
+			s, files && files->use ? xstrdup(files->use) : xasprintf("%s/use", dir), e);
 	if (r == 0)
 		r = load_environment(s, e);
 	if (r == 0)

@@ -6,7 +6,7 @@
  * The settings: one table (settings_table.c) with a row for each, and the layers that set them. A
  *higher layer wins:
  *
- *	command line > environment (TENURE_*) > instance > user > site > default
+ *	command line > environment (TENURE_*) > tenure use > instance > user > site > default
  *
  * A site's `allow_users`, `max_devices` and `load` are limits. What asks for more than a limit on
  *the command line or in the environment is refused; what does so in a file is lowered to the limit,
@@ -44,6 +44,7 @@ enum setting_id {
 	SET_IGNORE_PID,	  /* uints */
 	SET_MY_CGROUP,	  /* flag */
 	SET_INSTANCE,	  /* str */
+	SET_ROOT,	  /* str; NULL: fs_state_dir() */
 	SET_STATE_DIR,	  /* str; NULL: fs_state_dir() */
 	SET_DEV_DIR,	  /* str */
 	SET_LOG_LEVEL,	  /* num: enum log_level */
@@ -57,16 +58,18 @@ enum setting_layer {
 	SETTING_FROM_SITE,
 	SETTING_FROM_USER,
 	SETTING_FROM_INSTANCE,
+	SETTING_FROM_USE, /* `tenure use NAME`: the instance alone */
 	SETTING_FROM_ENVIRONMENT,
 	SETTING_FROM_COMMAND_LINE,
 	SETTING_LAYER_MAX
 };
 
 /* Which commands take a setting as an option. */
-#define SETTING_GROUP_HOLD (1u << 0)
-#define SETTING_GROUP_NODE (1u << 1) /* instance, directories, logging */
-#define SETTING_GROUP_SITE (1u << 2)
-#define SETTING_GROUP_GPUS (1u << 3) /* which devices */
+#define SETTING_GROUP_HOLD  (1u << 0)
+#define SETTING_GROUP_NODE  (1u << 1) /* instance, directories, logging */
+#define SETTING_GROUP_SITE  (1u << 2)
+#define SETTING_GROUP_GPUS  (1u << 3) /* which devices */
+#define SETTING_GROUP_QUEUE (1u << 4) /* which queue */
 
 #define SETTING_LIMIT		(1u << 0) /* a site's value is a limit for all layers above */
 #define SETTING_SITE_ONLY	(1u << 1) /* no other layer may set it */
@@ -92,6 +95,7 @@ struct settings_files {
 	const char *site;     /* /etc/tenure/config.yaml */
 	const char *user;     /* $XDG_CONFIG_HOME/tenure/config.yaml */
 	const char *instance; /* $XDG_CONFIG_HOME/tenure/instances/NAME.yaml */
+	const char *use;      /* $XDG_CONFIG_HOME/tenure/use */
 };
 
 /* The row of a setting; of a key, or NULL. The table is in the order of enum setting_id. */

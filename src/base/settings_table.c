@@ -92,8 +92,12 @@ const struct setting settings_table[] = {
 	[SET_INSTANCE] = { ROW("instance", "INSTANCE", "instance", VALUE_NAME),
 			   .opt.short_name = 'i', .opt.arg = "NAME", .opt.def = "default",
 			   .opt.group = node, .flags = SETTING_NOT_IN_INSTANCE,
-			   .groups = SETTING_GROUP_NODE,
+			   .groups = SETTING_GROUP_NODE | SETTING_GROUP_QUEUE,
 			   .opt.help = "the queue and its agents that are meant" },
+	[SET_ROOT] = { ROW("root", "ROOT", "root", VALUE_PATH), .opt.arg = "DIR", .opt.group = node,
+		       .groups = SETTING_GROUP_QUEUE,
+		       .opt.help = "the directory that the queues are in (default "
+				   "$XDG_STATE_HOME/tenure)" },
 	[SET_STATE_DIR] = { ROW("state_dir", "STATE_DIR", "state-dir", VALUE_PATH),
 			    .opt.arg = "DIR", .opt.group = node, .groups = SETTING_GROUP_NODE,
 			    .opt.help = "where logs and the state are kept (default "

@@ -173,6 +173,20 @@ static int parse_words(const struct value_spec *spec, const char *text, struct v
 	return 0;
 }
 
+static int parse_texts(const struct value_spec *spec, const char *text, struct value *v,
+		       struct err *e)
+{
+	for (const char *p = text;;) {
+		const char *stop = strchrnul(p, VALUE_TEXT_SEPARATOR);
+
+		v->words.words = xrealloc(v->words.words, v->words.n + 1, sizeof(char *));
+		v->words.words[v->words.n++] = xasprintf("%.*s", (int)(stop - p), p);
+		if (!*stop)
+			return 0;
+		p = stop + 1;
+	}
+}
+
 static int parse_uints(const struct value_spec *spec, const char *text, struct value *v,
 		       struct err *e)
 {
@@ -297,6 +311,15 @@ static void format_words(const struct value_spec *spec, const struct value *v, s
 		strbuf_addf(b, "%s%s", i ? "," : "", v->words.words[i]);
 }
 
+static void format_texts(const struct value_spec *spec, const struct value *v, struct strbuf *b)
+{
+	for (size_t i = 0; i < v->words.n; i++) {
+		if (i)
+			strbuf_addc(b, VALUE_TEXT_SEPARATOR);
+		strbuf_adds(b, v->words.words[i]);
+	}
+}
+
 static void format_uints(const struct value_spec *spec, const struct value *v, struct strbuf *b)
 {
 	for (size_t i = 0; i < v->uints.n; i++)
@@ -374,6 +397,7 @@ static const struct value_ops {
 			  true },
 	[VALUE_UINTS] = { "a list of numbers", parse_uints, format_uints, json_uints, clear_uints,
 			  true },
+	[VALUE_TEXTS] = { "text", parse_texts, format_texts, json_words, clear_words, true },
 };
 _Static_assert(ARRAY_LEN(ops) == VALUE_TYPE_MAX, "every type of value has a row");
 

@@ -32,6 +32,7 @@ enum value_type {
 	VALUE_NAME,	/* str: letters, digits, - _ . ; fit for a file name */
 	VALUE_WORDS,	/* words: separated by commas or blanks */
 	VALUE_UINTS,	/* uints: whole numbers, separated likewise */
+	VALUE_TEXTS,	/* words: one per time it is given, kept as it is */
 	VALUE_TYPE_MAX
 };
 
@@ -42,6 +43,9 @@ struct value_spec {
 	uint64_t max;		    /* 0: no bound */
 	const char *const *choices; /* VALUE_CHOICE: ends with NULL */
 };
+
+/* Between the texts of a VALUE_TEXTS where they travel as one; opts.c joins with it. */
+#define VALUE_TEXT_SEPARATOR '\x1e'
 
 struct word_list {
 	size_t n;
