@@ -57,7 +57,9 @@ void table_add(struct table *t, enum term_style style, ...)
 		row.cells[i] = xstrdup(text ? text : "-");
 	}
 	va_end(ap);
-	t->rows = xrealloc(t->rows, t->n_rows + 1, sizeof(*t->rows));
+	/* Doubled at every power of two: a list may have very many rows. */
+	if ((t->n_rows & (t->n_rows - 1)) == 0)
+		t->rows = xrealloc(t->rows, t->n_rows ? 2 * t->n_rows : 1, sizeof(*t->rows));
 	t->rows[t->n_rows++] = row;
 }
 
@@ -84,18 +86,24 @@ static size_t column_width(const struct table *t, size_t column)
 
 /* How a table is laid out where it is printed. */
 struct layout {
-	size_t gap;    /* between columns: two spaces, one where that makes it fit */
-	size_t indent; /* where the last column begins */
+	size_t gap;	/* between columns: two spaces, one where that makes it fit */
+	size_t indent;	/* where the last column begins */
+	size_t columns; /* of the output */
+	size_t *widths; /* of the table's columns, looked at once: it may have very many rows */
 };
 
 static struct layout layout_of(const struct table *t, size_t columns)
 {
-	struct layout l = { .gap = 2 };
+	struct layout l = { .gap = 2,
+			    .columns = columns,
+			    .widths = xcalloc(t->n_columns, sizeof(size_t)) };
 	size_t last = t->n_columns - 1, width = 0;
 
+	for (size_t i = 0; i <= last; i++)
+		l.widths[i] = column_width(t, i);
 	for (size_t i = 0; i < last; i++)
-		width += column_width(t, i);
-	if (width + last * l.gap + column_width(t, last) > columns)
+		width += l.widths[i];
+	if (width + last * l.gap + l.widths[last] > columns)
 		l.gap = 1;
 	l.indent = width + last * l.gap;
 	return l;
@@ -117,7 +125,7 @@ static size_t longest_word(const char *text)
 /* What does not fit is continued below its column, or, where a word alone does not, on a line. */
 static void print_last(const struct layout *l, const char *text, FILE *out)
 {
-	size_t columns = term_columns(fileno(out)), indent = l->indent;
+	size_t columns = l->columns, indent = l->indent;
 
 	if (shown_width(text) > columns - indent && longest_word(text) > columns - indent) {
 		indent = OWN_LINE_INDENT;
@@ -129,7 +137,7 @@ static void print_last(const struct layout *l, const char *text, FILE *out)
 static void print_cell(const struct table *t, const struct layout *l, size_t column,
 		       const char *text, FILE *out)
 {
-	int pad = (int)(column_width(t, column) - shown_width(text));
+	int pad = (int)(l->widths[column] - shown_width(text));
 	bool last = column + 1 == t->n_columns, right = t->columns[column].right;
 
 	(void)fprintf(out, "%*s", right ? pad : 0, "");
@@ -158,4 +166,5 @@ void table_print(const struct table *t, FILE *out)
 		if (styled)
 			(void)fputs(term_off(fd), out);
 	}
+	free(l.widths);
 }
