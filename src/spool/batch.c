@@ -77,7 +77,7 @@ static uint64_t epoch_of(const struct batch *b, uint64_t element)
 /* ---- journals ---------------------------------------------------------------------------------
  */
 
-static void learn_end(struct batch *b, uint64_t element, const struct task_end *end)
+static void learn_end(struct batch *b, uint64_t element, const struct spool_end *end)
 {
 	if (end->epoch >= epoch_of(b, element))
 		set_state(b, element, BATCH_DONE + (enum batch_state)end->result);
@@ -101,7 +101,7 @@ static void learn(struct batch *b, const json_t *o)
 {
 	const char *event = json_string_value(json_object_get(o, "event"));
 	uint64_t element = (uint64_t)json_integer_value(json_object_get(o, "element"));
-	struct task_end end;
+	struct spool_end end;
 
 	if (!event || !element || element > b->name.count)
 		return;
@@ -330,8 +330,8 @@ int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, st
 	return undone < 0 ? undone : CLAIM_LOST;
 }
 
-int batch_end(struct batch *b, struct events *ev, const struct claim *c, const struct task_end *end,
-	      struct err *e)
+int batch_end(struct batch *b, struct events *ev, const struct claim *c,
+	      const struct spool_end *end, struct err *e)
 {
 	int r = write_own(b, record_end(end), c->name.element, e);
 

@@ -41,8 +41,8 @@ int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, st
 		struct err *e);
 
 /* ev may be NULL. To be repeated on error. */
-int batch_end(struct batch *b, struct events *ev, const struct claim *c, const struct task_end *end,
-	      struct err *e);
+int batch_end(struct batch *b, struct events *ev, const struct claim *c,
+	      const struct spool_end *end, struct err *e);
 int batch_requeue(struct batch *b, struct events *ev, const struct claim *c, unsigned int attempts,
 		  uint64_t not_before_ns, const char *reason, struct err *e);
 

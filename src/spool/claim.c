@@ -41,7 +41,7 @@ static bool file_is_bad(int r)
 }
 
 /* The name decides until the file is read; then they must agree, or one of them lies. */
-static int check_name(const struct task_name *n, const struct task_spec *spec, struct err *e)
+static int check_name(const struct task_name *n, const struct spool_spec *spec, struct err *e)
 {
 	struct task_name want;
 

@@ -103,7 +103,7 @@ static int parse_parameter(const char *text, struct parameter *ret, struct err *
 	return 0;
 }
 
-static int sweep_count(const struct task_spec *s, uint64_t *ret, struct err *e)
+static int sweep_count(const struct spool_spec *s, uint64_t *ret, struct err *e)
 {
 	uint64_t n = 1;
 
@@ -122,7 +122,7 @@ static int sweep_count(const struct task_spec *s, uint64_t *ret, struct err *e)
 	return 0;
 }
 
-int elements_count(const struct task_spec *s, uint64_t *ret, struct err *e)
+int elements_count(const struct spool_spec *s, uint64_t *ret, struct err *e)
 {
 	if (s->sweep.n)
 		return sweep_count(s, ret, e);
@@ -130,7 +130,7 @@ int elements_count(const struct task_spec *s, uint64_t *ret, struct err *e)
 	return 0;
 }
 
-uint64_t element_index(const struct task_spec *s, uint64_t element)
+uint64_t element_index(const struct spool_spec *s, uint64_t element)
 {
 	return s->array.set ? s->array.from + element - 1 : element;
 }
@@ -151,7 +151,7 @@ static void copy_value(const struct parameter *p, uint64_t k, char *value, size_
 	(void)str_copy(value, len + 1 < size ? len + 1 : size, v);
 }
 
-bool element_parameter(const struct task_spec *s, uint64_t element, size_t i,
+bool element_parameter(const struct spool_spec *s, uint64_t element, size_t i,
 		       char name[SPEC_NAME_MAX + 1], char *value, size_t value_size)
 {
 	uint64_t k = element - 1;

@@ -22,16 +22,16 @@ int array_parse(const char *text, struct task_array *ret, struct err *e);
 char *array_format(const struct task_array *a, char buf[ARRAY_TEXT_MAX]);
 
 /* 0 in *ret: a single task. -EINVAL: a sweep that cannot be read; -ERANGE: too many. */
-int elements_count(const struct task_spec *s, uint64_t *ret, struct err *e);
+int elements_count(const struct spool_spec *s, uint64_t *ret, struct err *e);
 
 /* The array's index of an element (from 1); the element itself where there is no array. */
-uint64_t element_index(const struct task_spec *s, uint64_t element);
+uint64_t element_index(const struct spool_spec *s, uint64_t element);
 
 /*
  * The i-th parameter of a sweep for an element: its name and value, both terminated. false behind
  * the last. The last parameter changes fastest.
  */
-bool element_parameter(const struct task_spec *s, uint64_t element, size_t i,
+bool element_parameter(const struct spool_spec *s, uint64_t element, size_t i,
 		       char name[SPEC_NAME_MAX + 1], char *value, size_t value_size);
 
 #endif

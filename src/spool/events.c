@@ -64,7 +64,7 @@ static int add(struct events *ev, json_t *record, uint64_t id, uint64_t element,
 	return 0;
 }
 
-int events_add_end(struct events *ev, uint64_t id, uint64_t element, const struct task_end *end,
+int events_add_end(struct events *ev, uint64_t id, uint64_t element, const struct spool_end *end,
 		   struct err *e)
 {
 	return add(ev, record_end(end), id, element, e);

@@ -17,7 +17,7 @@ int events_open(const struct spool *sp, const char *agent, struct events **ret, 
 struct events *events_close(struct events *ev);
 
 /* element 0: the task itself. Not durable until events_sync(). */
-int events_add_end(struct events *ev, uint64_t id, uint64_t element, const struct task_end *end,
+int events_add_end(struct events *ev, uint64_t id, uint64_t element, const struct spool_end *end,
 		   struct err *e);
 int events_add_requeue(struct events *ev, uint64_t id, uint64_t element, uint64_t epoch,
 		       unsigned int attempts, uint64_t not_before_ns, const char *reason,
@@ -32,7 +32,7 @@ int events_checkpoint(struct events *ev, struct err *e);
 struct event {
 	uint64_t id, element;
 	bool requeue; /* else an end */
-	struct task_end end;
+	struct spool_end end;
 	uint64_t epoch; /* after a requeue */
 	unsigned int attempts;
 	uint64_t not_before_ns;

@@ -52,7 +52,7 @@ static const struct field fields[] = {
 	{ 'z', offsetof(struct task_name, exit), 0, 0 },
 };
 
-void name_of_spec(const struct task_spec *s, uint64_t id, struct task_name *ret)
+void name_of_spec(const struct spool_spec *s, uint64_t id, struct task_name *ret)
 {
 	const struct {
 		bool set;
@@ -78,6 +78,29 @@ void name_of_spec(const struct task_spec *s, uint64_t id, struct task_name *ret)
 	(void)str_copy(ret->name, sizeof(ret->name), s->name ? s->name : "task");
 }
 
+/* Lists of a hundred thousand names are read and checked with these: printf() took half of it. */
+static char *put_num(char *p, uint64_t v)
+{
+	char digits[24];
+	size_t n = 0;
+
+	do
+		digits[n++] = (char)('0' + v % 10);
+	while (v /= 10);
+	while (n)
+		*p++ = digits[--n];
+	*p = '\0';
+	return p;
+}
+
+static char *put_text(char *p, const char *text)
+{
+	size_t len = strlen(text);
+
+	(void)memcpy(p, text, len + 1);
+	return p + len;
+}
+
 static char *format_flags(unsigned int flags, char *p)
 {
 	for (size_t i = 0; flag_letters[i]; i++)
@@ -87,13 +110,19 @@ static char *format_flags(unsigned int flags, char *p)
 	return p;
 }
 
-static char *format_field(const struct task_name *n, const struct field *f, char *p, char *end)
+/* No name is longer than NAME_FILE_MAX: every text in it is bounded (test_spec has the longest). */
+static char *format_field(const struct task_name *n, const struct field *f, char *p)
 {
 	const char *at = (const char *)n + f->offset;
 	uint64_t num;
 
-	if (f->size)
-		return *at ? p + snprintf(p, (size_t)(end - p), ",%c%s", f->letter, at) : p;
+	if (f->size && !*at)
+		return p;
+	if (f->size) {
+		*p++ = ',';
+		*p++ = f->letter;
+		return put_text(p, at);
+	}
 	if (f->letter == 'f' || f->letter == 'z')
 		num = *(const unsigned int *)(const void *)at;
 	else
@@ -105,22 +134,26 @@ static char *format_field(const struct task_name *n, const struct field *f, char
 	if (f->letter == 'f')
 		return format_flags(n->flags, p);
 	if (f->letter == 'g' && num == SPEC_ALL)
-		return p + snprintf(p, (size_t)(end - p), ALL_TEXT);
-	return p + snprintf(p, (size_t)(end - p), "%" PRIu64, num);
+		return put_text(p, ALL_TEXT);
+	return put_num(p, num);
 }
 
 char *name_format(const struct task_name *n, char buf[NAME_FILE_MAX])
 {
-	char *p = buf, *end = buf + NAME_FILE_MAX;
+	char *p = buf;
 
 	if (n->element) {
 		(void)snprintf(buf, NAME_FILE_MAX, "%" PRIu64 ".%" PRIu64 ",e%" PRIu64, n->id,
 			       n->element, n->epoch);
 		return buf;
 	}
-	p += snprintf(p, (size_t)(end - p), "%05" PRIu64 ",%" PRIu64, n->priority, n->id);
+	for (uint64_t least = 10000; least > 1 && n->priority < least; least /= 10)
+		*p++ = '0';
+	p = put_num(p, n->priority);
+	*p++ = ',';
+	p = put_num(p, n->id);
 	for (size_t i = 0; i < ARRAY_LEN(fields); i++)
-		p = format_field(n, &fields[i], p, end);
+		p = format_field(n, &fields[i], p);
 	return buf;
 }
 

@@ -42,7 +42,7 @@ static uint64_t leading_number(const char *file, const char **rest)
 	return v;
 }
 
-static int parse_script(const char *file, const char *text, size_t len, struct task_spec **ret,
+static int parse_script(const char *file, const char *text, size_t len, struct spool_spec **ret,
 			struct err *e)
 {
 	char name[SPEC_NAME_MAX + 1];
@@ -53,7 +53,7 @@ static int parse_script(const char *file, const char *text, size_t len, struct t
 	if (memchr(text, '\0', len))
 		return err_set(e, -EINVAL, "the file is no script: it has a NUL byte in it");
 
-	struct task_spec *s = spec_new();
+	struct spool_spec *s = spec_new();
 
 	s->priority = leading_number(file, &rest);
 	s->raw = true;
@@ -70,11 +70,11 @@ static int parse_script(const char *file, const char *text, size_t len, struct t
 	return r;
 }
 
-static int parse_json(const char *file, const char *text, size_t len, struct task_spec **ret,
+static int parse_json(const char *file, const char *text, size_t len, struct spool_spec **ret,
 		      struct err *e)
 {
 	size_t used;
-	int r = spec_parse(text, len, ret, &used, e);
+	int r = spec_read(text, len, ret, &used, e);
 
 	if (r < 0)
 		return r;
@@ -86,7 +86,8 @@ static int parse_json(const char *file, const char *text, size_t len, struct tas
 	return 0;
 }
 
-int raw_parse(const char *file, const char *text, size_t len, struct task_spec **ret, struct err *e)
+int raw_parse(const char *file, const char *text, size_t len, struct spool_spec **ret,
+	      struct err *e)
 {
 	size_t n = strlen(file);
 	bool json = n > 5 && strcmp(file + n - 5, ".json") == 0;
@@ -104,7 +105,7 @@ static bool is_transient(int r)
 static int finish(const struct spool *sp, const char *tmp, const char *file, uint64_t id,
 		  struct err *e)
 {
-	struct task_spec *spec = NULL;
+	struct spool_spec *spec = NULL;
 	char *text = NULL;
 	size_t len = 0;
 	struct err why = ERR_INIT;

@@ -24,7 +24,7 @@ int raw_resume(const struct spool *sp, const char *tmp_file, const char *agent,
 	       bool (*known)(void *data, uint64_t id), void *data, uint64_t *ret_id, struct err *e);
 
 /* For tests and fuzzing: what a file of that name and content says. -EINVAL. */
-int raw_parse(const char *file, const char *text, size_t len, struct task_spec **ret,
+int raw_parse(const char *file, const char *text, size_t len, struct spool_spec **ret,
 	      struct err *e);
 
 #endif

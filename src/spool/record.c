@@ -71,7 +71,7 @@ static void get_text(const json_t *object, const char *key, char *dst, size_t si
 /* ---- folding ----------------------------------------------------------------------------------
  */
 
-static void on_claim(struct task_history *h, struct task_spec *spec, const json_t *o)
+static void on_claim(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
 	h->claimed = true;
 	h->ended = false;
@@ -84,19 +84,19 @@ static void on_claim(struct task_history *h, struct task_spec *spec, const json_
 	get_text(o, "boot", h->claimer.boot, sizeof(h->claimer.boot));
 }
 
-static void on_start(struct task_history *h, struct task_spec *spec, const json_t *o)
+static void on_start(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
 	h->claimer.proc.pid = (pid_t)get_num(o, "pid");
 	h->claimer.proc.start = get_num(o, "start");
 }
 
-bool end_from_json(const json_t *o, struct task_end *ret)
+bool end_from_json(const json_t *o, struct spool_end *ret)
 {
-	struct task_end end = { .epoch = get_num(o, "epoch"),
-				.exit = (unsigned int)get_num(o, "exit"),
-				.attempt = (unsigned int)get_num(o, "attempt"),
-				.begun_ns = record_ns(json_object_get(o, "begun")),
-				.ended_ns = record_ns(json_object_get(o, "time")) };
+	struct spool_end end = { .epoch = get_num(o, "epoch"),
+				 .exit = (unsigned int)get_num(o, "exit"),
+				 .attempt = (unsigned int)get_num(o, "attempt"),
+				 .begun_ns = record_ns(json_object_get(o, "begun")),
+				 .ended_ns = record_ns(json_object_get(o, "time")) };
 
 	if (result_parse(json_string_value(json_object_get(o, "result")), &end.result) < 0)
 		return false;
@@ -105,9 +105,9 @@ bool end_from_json(const json_t *o, struct task_end *ret)
 	return true;
 }
 
-static void on_end(struct task_history *h, struct task_spec *spec, const json_t *o)
+static void on_end(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
-	struct task_end end;
+	struct spool_end end;
 
 	if (!end_from_json(o, &end) || end.epoch < h->epoch)
 		return;
@@ -116,7 +116,7 @@ static void on_end(struct task_history *h, struct task_spec *spec, const json_t 
 	h->claimed = false;
 }
 
-static void on_requeue(struct task_history *h, struct task_spec *spec, const json_t *o)
+static void on_requeue(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
 	h->claimed = false;
 	h->ended = false;
@@ -125,7 +125,7 @@ static void on_requeue(struct task_history *h, struct task_spec *spec, const jso
 	get_text(o, "reason", h->reason, sizeof(h->reason));
 }
 
-static void on_edit(struct task_history *h, struct task_spec *spec, const json_t *o)
+static void on_edit(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
 	const char *key;
 	json_t *value, *set = json_object_get(o, "set");
@@ -137,13 +137,13 @@ static void on_edit(struct task_history *h, struct task_spec *spec, const json_t
 
 static const struct {
 	const char *event;
-	void (*fold)(struct task_history *h, struct task_spec *spec, const json_t *object);
+	void (*fold)(struct task_history *h, struct spool_spec *spec, const json_t *object);
 } folds[] = {
 	{ "claim", on_claim },	   { "start", on_start }, { "end", on_end },
 	{ "requeue", on_requeue }, { "edit", on_edit },
 };
 
-static bool fold_line(struct task_history *h, struct task_spec *spec, const json_t *o)
+static bool fold_line(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
 	const char *event = json_string_value(json_object_get(o, "event"));
 	uint64_t epoch = get_num(o, "epoch");
@@ -160,7 +160,7 @@ static bool fold_line(struct task_history *h, struct task_spec *spec, const json
 	return true;
 }
 
-void history_read(const char *text, size_t len, struct task_history *ret, struct task_spec *spec)
+void history_read(const char *text, size_t len, struct task_history *ret, struct spool_spec *spec)
 {
 	const char *end = text + len;
 
@@ -182,7 +182,7 @@ int task_file_parse(const char *text, size_t len, struct task_file *ret, struct 
 {
 	struct task_file t = { .spec = NULL };
 	size_t used;
-	int r = spec_parse(text, len, &t.spec, &used, e);
+	int r = spec_read(text, len, &t.spec, &used, e);
 
 	if (r < 0)
 		return r;
@@ -226,7 +226,7 @@ json_t *record_start(const struct proc_id *proc, uint64_t epoch, uint64_t now_ns
 			 record_seconds(now_ns));
 }
 
-json_t *record_end(const struct task_end *end)
+json_t *record_end(const struct spool_end *end)
 {
 	json_t *o = json_pack("{s:s, s:I, s:i, s:s, s:i, s:f, s:f}", "event", "end", "epoch",
 			      (json_int_t)end->epoch, "attempt", (int)end->attempt, "result",

@@ -38,7 +38,7 @@ struct claimer {
 };
 
 /* How an attempt ended. */
-struct task_end {
+struct spool_end {
 	enum task_result result;
 	unsigned int exit; /* status, or NAME_SIGNALLED + signal */
 	uint64_t epoch;
@@ -55,13 +55,13 @@ struct task_history {
 	struct claimer claimer;
 	uint64_t claimed_ns;
 	bool ended;
-	struct task_end end;		/* with ended */
+	struct spool_end end;		/* with ended */
 	char reason[RECORD_REASON_MAX]; /* of the last requeue */
 	unsigned int unread;		/* lines that were passed over */
 };
 
 struct task_file {
-	struct task_spec *spec; /* edits applied */
+	struct spool_spec *spec; /* edits applied */
 	struct task_history history;
 };
 
@@ -70,7 +70,7 @@ int task_file_parse(const char *text, size_t len, struct task_file *ret, struct 
 int task_file_read(const struct spool *sp, const char *path, struct task_file *ret, struct err *e);
 void task_file_clear(struct task_file *t);
 /* Records alone, each line one: what an element's file in running/ holds. */
-void history_read(const char *text, size_t len, struct task_history *ret, struct task_spec *spec);
+void history_read(const char *text, size_t len, struct task_history *ret, struct spool_spec *spec);
 
 const char *result_name(enum task_result result);
 int result_parse(const char *name, enum task_result *ret);
@@ -79,7 +79,7 @@ int result_parse(const char *name, enum task_result *ret);
 json_t *record_claim(const struct claimer *c, uint64_t epoch, unsigned int attempt,
 		     uint64_t now_ns);
 json_t *record_start(const struct proc_id *proc, uint64_t epoch, uint64_t now_ns);
-json_t *record_end(const struct task_end *end);
+json_t *record_end(const struct spool_end *end);
 json_t *record_requeue(uint64_t epoch, unsigned int attempts, uint64_t not_before_ns,
 		       const char *reason, uint64_t now_ns);
 json_t *record_edit(json_t *set, uint64_t now_ns);
@@ -90,7 +90,7 @@ int record_append(const struct spool *sp, const char *path, json_t *record, bool
 		  struct err *e);
 
 /* Reads an "end" object; false: it is none. */
-bool end_from_json(const json_t *object, struct task_end *ret);
+bool end_from_json(const json_t *object, struct spool_end *ret);
 double record_seconds(uint64_t ns);
 uint64_t record_ns(const json_t *seconds);
 

@@ -118,14 +118,14 @@ static const struct event *find_event(const struct recovery *rc, uint64_t id, ui
 /* ---- single tasks -----------------------------------------------------------------------------
  */
 
-static struct task_end lost_end(const struct claim *c)
+static struct spool_end lost_end(const struct claim *c)
 {
-	struct task_end end = { .result = RESULT_FAILED,
-				.exit = NAME_SIGNALLED,
-				.epoch = c->name.epoch,
-				.attempt = c->attempt,
-				.begun_ns = c->claimed_ns,
-				.ended_ns = clock_wall_ns() };
+	struct spool_end end = { .result = RESULT_FAILED,
+				 .exit = NAME_SIGNALLED,
+				 .epoch = c->name.epoch,
+				 .attempt = c->attempt,
+				 .begun_ns = c->claimed_ns,
+				 .ended_ns = clock_wall_ns() };
 
 	(void)str_copy(end.reason, sizeof(end.reason), LOST_REASON);
 	return end;
@@ -155,7 +155,7 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 		       struct err *e)
 {
 	const struct event *known = find_event(rc, c->name.id, 0, c->name.epoch);
-	struct task_end end = lost_end(c);
+	struct spool_end end = lost_end(c);
 	int r = take_over(rc, c, e);
 
 	if (r != 0)
@@ -194,7 +194,7 @@ static enum recover_life life_of(struct recovery *rc, const struct claimer *c)
 }
 
 /* 0: it is dead; 1: it has been dealt with. */
-static int look_at_holder(struct recovery *rc, const struct claim *c, const struct task_spec *spec)
+static int look_at_holder(struct recovery *rc, const struct claim *c, const struct spool_spec *spec)
 {
 	enum recover_life life = life_of(rc, &c->who);
 
@@ -285,7 +285,7 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 		return batch_end(b, rc->ev, c, &known->end, e);
 	}
 	if (rc->batch_no_requeue && !known) {
-		struct task_end end = lost_end(c);
+		struct spool_end end = lost_end(c);
 
 		rc->counts.failed++;
 		return batch_end(b, rc->ev, c, &end, e);

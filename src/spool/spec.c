@@ -2,7 +2,7 @@
 
 /*
  * The table of keys, and the types that its rows are of. A type reads a JSON value into a field of
- * struct task_spec and writes the field as JSON; a person's text becomes the JSON value first, so
+ * struct spool_spec and writes the field as JSON; a person's text becomes the JSON value first, so
  * that "20G" of an option and of a file are read by the same code. What equals its default is not
  * written, so that a file says what its submitter said.
  *
@@ -55,7 +55,9 @@ struct row {
 static const char *const cleans[] = { "none", "gpu", "python", NULL };
 static const char *const rule_names[] = { "tenure", "compete", NULL };
 
-#define AT(field) offsetof(struct task_spec, field)
+#define DATE_MIN_S 1000000000ULL /* 2001: a time of day alone lies before it */
+
+#define AT(field) offsetof(struct spool_spec, field)
 
 static const struct row rows[] = {
 	{ "version", KIND_UINT, AT(version), SPEC_VERSION, 1, SPEC_VERSION,
@@ -269,8 +271,16 @@ static int get_duration(const struct row *row, const json_t *v, void *field, str
 static int get_time(const struct row *row, const json_t *v, void *field, struct err *e)
 {
 	/* A moment that has passed since it was written down is no mistake. */
-	if (json_is_string(v))
-		return unit_parse_time(json_string_value(v), 0, field, e);
+	if (json_is_string(v)) {
+		uint64_t ns;
+		int r = unit_parse_time(json_string_value(v), 0, &ns, e);
+
+		if (r == 0 && ns < DATE_MIN_S * NS_PER_S)
+			r = err_set(e, -EINVAL, "\"%.80s\" has no date", json_string_value(v));
+		if (r == 0)
+			*(uint64_t *)field = ns;
+		return r;
+	}
 	return get_scaled(row, v, (double)NS_PER_S, "a time like \"2026-11-22T08:00:00+01:00\"",
 			  field, e);
 }
@@ -561,7 +571,7 @@ static const struct kind_ops {
 };
 _Static_assert(ARRAY_LEN(kinds) == KIND_MAX, "every kind of key has a row");
 
-static void *field_of(struct task_spec *s, const struct row *row)
+static void *field_of(struct spool_spec *s, const struct row *row)
 {
 	return (char *)s + row->offset;
 }
@@ -571,9 +581,9 @@ static bool is_number(enum kind kind)
 	return kind >= KIND_UINT && kind <= KIND_CHOICE;
 }
 
-struct task_spec *spec_new(void)
+struct spool_spec *spec_new(void)
 {
-	struct task_spec *s = xcalloc(1, sizeof(*s));
+	struct spool_spec *s = xcalloc(1, sizeof(*s));
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (is_number(rows[i].kind))
@@ -581,7 +591,7 @@ struct task_spec *spec_new(void)
 	return s;
 }
 
-struct task_spec *spec_free(struct task_spec *s)
+struct spool_spec *spec_free(struct spool_spec *s)
 {
 	if (!s)
 		return NULL;
@@ -615,7 +625,7 @@ static int unknown_key(const char *key, struct err *e)
 	return err_set(e, -EINVAL, "unknown key \"%.80s\"; docs/spool.md lists them", key);
 }
 
-int spec_set_json(struct task_spec *s, const char *key, const json_t *value, struct err *e)
+int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, struct err *e)
 {
 	const struct row *row = row_find(key);
 	struct err why = ERR_INIT;
@@ -628,7 +638,7 @@ int spec_set_json(struct task_spec *s, const char *key, const json_t *value, str
 	return r < 0 ? err_set(e, r, "%s: %s", key, why.text) : 0;
 }
 
-static json_t *json_of_text(const struct task_spec *s, const struct row *row, const char *text)
+static json_t *json_of_text(const struct spool_spec *s, const struct row *row, const char *text)
 {
 	if (row->kind != KIND_TEXTS)
 		return kinds[row->kind].text ? kinds[row->kind].text(text) : json_string(text);
@@ -644,7 +654,7 @@ static json_t *json_of_text(const struct task_spec *s, const struct row *row, co
 	return list;
 }
 
-int spec_set_text(struct task_spec *s, const char *key, const char *text, struct err *e)
+int spec_set_text(struct spool_spec *s, const char *key, const char *text, struct err *e)
 {
 	const struct row *row = row_find(key);
 
@@ -662,7 +672,7 @@ int spec_set_text(struct task_spec *s, const char *key, const char *text, struct
 	return r;
 }
 
-static int check_env(const struct task_spec *s, struct err *e)
+static int check_env(const struct spool_spec *s, struct err *e)
 {
 	for (size_t i = 0; i < s->env.n; i++) {
 		const char *eq = strchr(s->env.texts[i], '=');
@@ -674,7 +684,7 @@ static int check_env(const struct task_spec *s, struct err *e)
 	return 0;
 }
 
-static int check_what(const struct task_spec *s, struct err *e)
+static int check_what(const struct spool_spec *s, struct err *e)
 {
 	int n = (s->script != NULL) + (s->argv.n > 0) + (s->commands.n > 0);
 
@@ -689,7 +699,7 @@ static int check_what(const struct task_spec *s, struct err *e)
 	return 0;
 }
 
-int spec_check(struct task_spec *s, struct err *e)
+int spec_check(struct spool_spec *s, struct err *e)
 {
 	int many = (s->commands.n > 0) + s->array.set + (s->sweep.n > 0);
 	uint64_t count;
@@ -712,7 +722,7 @@ int spec_check(struct task_spec *s, struct err *e)
 	return r;
 }
 
-static int from_object(struct task_spec *s, const json_t *object, struct err *e)
+static int from_object(struct spool_spec *s, const json_t *object, struct err *e)
 {
 	const json_t *version = json_object_get(object, "version");
 	const char *key;
@@ -734,7 +744,7 @@ static int from_object(struct task_spec *s, const json_t *object, struct err *e)
 	return spec_check(s, e);
 }
 
-int spec_parse(const char *text, size_t len, struct task_spec **ret, size_t *used, struct err *e)
+int spec_read(const char *text, size_t len, struct spool_spec **ret, size_t *used, struct err *e)
 {
 	json_error_t je;
 	json_t *object =
@@ -744,7 +754,7 @@ int spec_parse(const char *text, size_t len, struct task_spec **ret, size_t *use
 		return err_set(e, -EINVAL, "not JSON: line %d, column %d: %s", je.line, je.column,
 			       je.text);
 
-	struct task_spec *s = spec_new();
+	struct spool_spec *s = spec_new();
 	int r = from_object(s, object, e);
 
 	json_decref(object);
@@ -757,7 +767,7 @@ int spec_parse(const char *text, size_t len, struct task_spec **ret, size_t *use
 	return 0;
 }
 
-json_t *spec_json(const struct task_spec *s)
+json_t *spec_json(const struct spool_spec *s)
 {
 	json_t *object = json_object();
 
@@ -773,7 +783,7 @@ json_t *spec_json(const struct task_spec *s)
 }
 
 /* jansson makes no string of bytes that are not UTF-8; say which key it is about. */
-static int find_not_utf8(const struct task_spec *s, const json_t *object, struct err *e)
+static int find_not_utf8(const struct spool_spec *s, const json_t *object, struct err *e)
 {
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		const void *field = (const char *)s + rows[i].offset;
@@ -790,7 +800,7 @@ static int find_not_utf8(const struct task_spec *s, const json_t *object, struct
 	return 0;
 }
 
-char *spec_text(const struct task_spec *s, struct err *e)
+char *spec_text(const struct spool_spec *s, struct err *e)
 {
 	json_t *object = spec_json(s);
 	char *line = NULL;

@@ -6,9 +6,9 @@
  * What a submission says. One table (spec.c) has a row for every key: its name, type, range,
  *default and help. JSON, the options of `tenure submit` and docs/spool.md follow it.
  *
- *	struct task_spec *s = spec_new();
+ *	struct spool_spec *s = spec_new();
  *	r = spec_set_text(s, "memory", "20G", &e);	an option of a person
- *	r = spec_parse(text, len, &s, &used, &e);	a file of another program
+ *	r = spec_read(text, len, &s, &used, &e);	a file of another program
  *	r = spec_check(s, &e);				what no key can check alone
  *	line = spec_text(s);				one line of JSON, without what is default
  *
@@ -57,7 +57,7 @@ struct task_array {
 };
 
 /* All pointers are owned by the struct; a text that was not given is NULL. */
-struct task_spec {
+struct spool_spec {
 	uint64_t version;
 	/* What it needs. */
 	uint64_t gpus;	 /* 0, a number or SPEC_ALL */
@@ -97,8 +97,8 @@ struct task_spec {
 	bool raw;	    /* came as a bare script */
 };
 
-struct task_spec *spec_new(void); /* all defaults */
-struct task_spec *spec_free(struct task_spec *s);
+struct spool_spec *spec_new(void); /* all defaults */
+struct spool_spec *spec_free(struct spool_spec *s);
 
 /* The rows, for help texts and the documentation's test; NULL behind the last. */
 struct spec_key {
@@ -107,20 +107,20 @@ struct spec_key {
 bool spec_key_at(size_t i, struct spec_key *ret);
 
 /* A key as a person writes it; a list is added to. -EINVAL or -ERANGE, "KEY: ..." in e. */
-int spec_set_text(struct task_spec *s, const char *key, const char *text, struct err *e);
-int spec_set_json(struct task_spec *s, const char *key, const json_t *value, struct err *e);
+int spec_set_text(struct spool_spec *s, const char *key, const char *text, struct err *e);
+int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, struct err *e);
 
 /*
  * The first JSON value of text; *used is where it ends. spec_check() included. -EINVAL: no JSON, or
  * no good task.
  */
-int spec_parse(const char *text, size_t len, struct task_spec **ret, size_t *used, struct err *e);
+int spec_read(const char *text, size_t len, struct spool_spec **ret, size_t *used, struct err *e);
 /* What no key can check alone; a missing name is made from what is run. */
-int spec_check(struct task_spec *s, struct err *e);
+int spec_check(struct spool_spec *s, struct err *e);
 
-json_t *spec_json(const struct task_spec *s);
+json_t *spec_json(const struct spool_spec *s);
 /* One line with its newline. NULL with e when a text is not UTF-8. The caller frees it. */
-char *spec_text(const struct task_spec *s, struct err *e);
+char *spec_text(const struct spool_spec *s, struct err *e);
 
 /* [A-Za-z0-9._+-], 1 to 64 of them, the first one no dot or dash. */
 bool spec_is_name(const char *text);

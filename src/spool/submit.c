@@ -128,7 +128,8 @@ static int take_back(const struct spool *sp, const char *path, struct err *e)
 	return e ? e->code : -EIO;
 }
 
-int submit_task_as(const struct spool *sp, const struct task_spec *spec, uint64_t id, struct err *e)
+int submit_task_as(const struct spool *sp, const struct spool_spec *spec, uint64_t id,
+		   struct err *e)
 {
 	char tmp[SPOOL_PATH_MAX], path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 	cleanup_free char *text = spec_text(spec, e);
@@ -161,7 +162,7 @@ int submit_task_as(const struct spool *sp, const struct task_spec *spec, uint64_
 	return take_back(sp, path, &sync);
 }
 
-int submit_task(const struct spool *sp, const struct task_spec *spec, uint64_t *ret_id,
+int submit_task(const struct spool *sp, const struct spool_spec *spec, uint64_t *ret_id,
 		struct err *e)
 {
 	uint64_t id;

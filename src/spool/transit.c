@@ -55,7 +55,7 @@ int transit_file(const struct spool *sp, const char *from, struct task_name *n,
 }
 
 int transit_end(const struct spool *sp, struct events *ev, const struct claim *c,
-		const struct task_end *end, struct err *e)
+		const struct spool_end *end, struct err *e)
 {
 	struct task_name n = c->name;
 	int r = record_append(sp, c->path, record_end(end), false, e);
@@ -127,10 +127,10 @@ int transit_cancel(const struct spool *sp, const struct task_name *n, const char
 		   struct err *e)
 {
 	char from[SPOOL_PATH_MAX], to[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
-	struct task_end end = { .result = RESULT_CANCELLED,
-				.epoch = n->epoch,
-				.begun_ns = clock_wall_ns(),
-				.ended_ns = clock_wall_ns() };
+	struct spool_end end = { .result = RESULT_CANCELLED,
+				 .epoch = n->epoch,
+				 .begun_ns = clock_wall_ns(),
+				 .ended_ns = clock_wall_ns() };
 	struct task_name ended = *n;
 	int r = transit_file(sp, pending_path(n, from), &ended, RESULT_CANCELLED, end.ended_ns, 0,
 			     e);

@@ -18,7 +18,7 @@
 
 /* To done/, failed/ or cancelled/. ev may be NULL: then the end is not made durable later. */
 int transit_end(const struct spool *sp, struct events *ev, const struct claim *c,
-		const struct task_end *end, struct err *e);
+		const struct spool_end *end, struct err *e);
 /*
  * Back to pending/ with the next epoch. attempts: those that count so far; not_before_ns: wall, 0 =
  * at once.

@@ -13,12 +13,12 @@
 #include "spool/raw.h"
 #include "spool/spec.h"
 
-static int parse(const char *text, struct task_spec **ret, struct err *e)
+static int parse(const char *text, struct spool_spec **ret, struct err *e)
 {
 	size_t used;
 
 	*e = (struct err)ERR_INIT;
-	return spec_parse(text, strlen(text), ret, &used, e);
+	return spec_read(text, strlen(text), ret, &used, e);
 }
 
 static void test_round_trip(void **state)
@@ -30,11 +30,11 @@ static void test_round_trip(void **state)
 		" \"array\": \"1-100%4\", \"env\": [\"A=1,2\", \"B=\"], \"cwd\": \"/tmp\",\n"
 		" \"begin\": \"2026-11-22T08:00:00+01:00\", \"retry_memory\": 1.5,\n"
 		" \"clean\": \"gpu\", \"rules\": \"compete\", \"script\": \"echo \\u00e9\\n\"}\n{\"x\":1}";
-	struct task_spec *s = NULL, *again = NULL;
+	struct spool_spec *s = NULL, *again = NULL;
 	struct err e = ERR_INIT;
 	size_t used = 0;
 
-	assert_int_equal(spec_parse(text, strlen(text), &s, &used, &e), 0);
+	assert_int_equal(spec_read(text, strlen(text), &s, &used, &e), 0);
 	assert_string_equal(text + used, "\n{\"x\":1}");
 	assert_true(s->gpus == SPEC_ALL && s->memory == 20 * GIB && s->shared);
 	assert_true(s->retries == SPEC_FOREVER && s->backoff == 90000 && s->timeout == 5400000);
@@ -98,7 +98,7 @@ static void test_refused(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct task_spec *s = NULL;
+		struct spool_spec *s = NULL;
 		struct err e;
 		int r = parse(cases[i].text, &s, &e);
 
@@ -110,7 +110,7 @@ static void test_refused(void **state)
 
 static void test_text(void **state)
 {
-	struct task_spec *s = spec_new();
+	struct spool_spec *s = spec_new();
 	struct err e = ERR_INIT;
 
 	assert_int_equal(spec_set_text(s, "env", "A=1,2", &e), 0);
@@ -134,7 +134,7 @@ static void test_text(void **state)
 
 static void test_elements(void **state)
 {
-	struct task_spec *s = NULL;
+	struct spool_spec *s = NULL;
 	char name[SPEC_NAME_MAX + 1], value[16];
 	struct err e;
 	uint64_t n;
@@ -262,7 +262,7 @@ static void test_raw(void **state)
 		{ "my task.sh", "echo", "my_task.sh", 500 },
 		{ "x.json", "{\"argv\":[\"true\"],\"priority\":3}\n", "true", 3 },
 	};
-	struct task_spec *s = NULL;
+	struct spool_spec *s = NULL;
 	struct err e = ERR_INIT;
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -56,12 +56,12 @@ static struct spool *open_spool(void)
 
 static uint64_t submit(const struct spool *sp, const char *json)
 {
-	struct task_spec *s = NULL;
+	struct spool_spec *s = NULL;
 	struct err e = ERR_INIT;
 	uint64_t id = 0;
 	size_t used;
 
-	if (spec_parse(json, strlen(json), &s, &used, &e) < 0 || submit_task(sp, s, &id, &e) < 0)
+	if (spec_read(json, strlen(json), &s, &used, &e) < 0 || submit_task(sp, s, &id, &e) < 0)
 		fail_msg("%s", e.text);
 	(void)spec_free(s);
 	return id;
@@ -111,13 +111,13 @@ static struct claim claim(const struct spool *sp, uint64_t id, const struct clai
 	return c;
 }
 
-static struct task_end done(const struct claim *c)
+static struct spool_end done(const struct claim *c)
 {
-	return (struct task_end){ .result = RESULT_DONE,
-				  .epoch = c->name.epoch,
-				  .attempt = c->attempt,
-				  .begun_ns = clock_wall_ns(),
-				  .ended_ns = clock_wall_ns() };
+	return (struct spool_end){ .result = RESULT_DONE,
+				   .epoch = c->name.epoch,
+				   .attempt = c->attempt,
+				   .begun_ns = clock_wall_ns(),
+				   .ended_ns = clock_wall_ns() };
 }
 
 static int count_id(void *data, const struct task_name *n, const char *dir)
@@ -192,7 +192,7 @@ static void test_life(void **state)
 	assert_int_equal(c.attempt, 2);
 	assert_int_equal(claim_started(sp, &c, &me.proc, &e), 0);
 
-	struct task_end end = done(&c);
+	struct spool_end end = done(&c);
 
 	assert_int_equal(transit_end(sp, ev, &c, &end, &e), 0);
 	assert_int_equal(events_sync(ev, &e), 0);
@@ -268,7 +268,7 @@ static void test_retry(void **state)
 	struct claimer me = self(sp, "node1");
 	uint64_t id = submit(sp, "{\"argv\":[\"false\"]}");
 	struct claim c = claim(sp, id, &me);
-	struct task_end end = done(&c);
+	struct spool_end end = done(&c);
 	struct err e = ERR_INIT;
 	struct task_name n;
 
@@ -337,7 +337,7 @@ static void test_scan(void **state)
 	assert_int_equal(ch.n[SCAN_CHANGED], 1);
 	assert_int_equal(scan_count(s, SPOOL_RUNNING), 1);
 
-	struct task_end end = done(&c);
+	struct spool_end end = done(&c);
 
 	assert_int_equal(transit_end(sp, NULL, &c, &end, &e), 0);
 	scan_note(s, SPOOL_RUNNING, &c.name, false);
@@ -413,7 +413,7 @@ static void test_batch(void **state)
 	}
 	assert_int_equal(batch_next(b2, 0), 2);
 
-	struct task_end end = done(&c);
+	struct spool_end end = done(&c);
 
 	assert_int_equal(batch_end(b1, NULL, &c, &end, &e), 0);
 	/* The file is gone again, and the other still believes that element 1 waits. */
@@ -507,7 +507,7 @@ static void test_recover(void **state)
 	(void)claim(sp, once, &me);
 	c = claim(sp, ended, &me);
 
-	struct task_end end = done(&c);
+	struct spool_end end = done(&c);
 
 	/* Killed between the record and the rename. */
 	assert_int_equal(record_append(sp, c.path, record_end(&end), false, &e), 0);
@@ -538,7 +538,7 @@ static void test_late_end(void **state)
 	struct claimer me = self(sp, "node2");
 	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
 	struct claim old = claim(sp, id, &me), now;
-	struct task_end end = done(&old);
+	struct spool_end end = done(&old);
 	struct recover_counts n;
 	struct err e = ERR_INIT;
 	struct scan_task t;
@@ -565,8 +565,8 @@ static void test_power_loss(void **state)
 	struct err e = ERR_INIT;
 	struct batch *b = NULL;
 	struct scan_task t;
-	struct task_end end = { .result = RESULT_DONE, .attempt = 1, .ended_ns = clock_wall_ns() };
-	struct task_end second = end;
+	struct spool_end end = { .result = RESULT_DONE, .attempt = 1, .ended_ns = clock_wall_ns() };
+	struct spool_end second = end;
 
 	second.epoch = 1;
 	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
@@ -603,7 +603,7 @@ static void test_torn_record(void **state)
 	struct claimer me = self(sp, "node1");
 	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
 	struct claim c = claim(sp, id, &me);
-	struct task_end end = done(&c);
+	struct spool_end end = done(&c);
 	struct err e = ERR_INIT;
 	struct task_file f;
 	int fd = openat(sp->fd, c.path, O_WRONLY | O_APPEND);

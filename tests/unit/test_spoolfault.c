@@ -101,12 +101,12 @@ static struct spool *open_spool(struct err *e)
 
 static void submit(const struct spool *sp, const char *json)
 {
-	struct task_spec *s = NULL;
+	struct spool_spec *s = NULL;
 	struct err e = ERR_INIT;
 	uint64_t id = 0;
 	size_t used;
 
-	assert_int_equal(spec_parse(json, strlen(json), &s, &used, &e), 0);
+	assert_int_equal(spec_read(json, strlen(json), &s, &used, &e), 0);
 	if (submit_task(sp, s, &id, &e) >= 0)
 		ledger->acknowledged[id] = true;
 	(void)spec_free(s);
@@ -123,12 +123,12 @@ static void began(const struct claim *c)
 		ledger->again[c->name.id][c->name.element]++;
 }
 
-static struct task_end end_of(const struct claim *c)
+static struct spool_end end_of(const struct claim *c)
 {
-	return (struct task_end){ .result = RESULT_DONE,
-				  .epoch = c->name.epoch,
-				  .attempt = c->attempt,
-				  .ended_ns = clock_wall_ns() };
+	return (struct spool_end){ .result = RESULT_DONE,
+				   .epoch = c->name.epoch,
+				   .attempt = c->attempt,
+				   .ended_ns = clock_wall_ns() };
 }
 
 /* As an agent would: what fails is tried once more, then left to the next recovery. */
@@ -151,7 +151,7 @@ static void run_task(const struct spool *sp, struct events *ev, const struct tas
 		return;
 	}
 
-	struct task_end end = end_of(&c);
+	struct spool_end end = end_of(&c);
 
 	r = transit_end(sp, ev, &c, &end, &e);
 	if (r < 0)
@@ -162,7 +162,7 @@ static void run_task(const struct spool *sp, struct events *ev, const struct tas
 
 static void run_element(struct batch *b, struct events *ev, const struct claim *c)
 {
-	struct task_end end = end_of(c);
+	struct spool_end end = end_of(c);
 	struct err e = ERR_INIT;
 	int r;
 
