@@ -116,7 +116,7 @@ static const struct opt check_opts[] = {
 	{ 0 },
 };
 
-#define ALL_SETTINGS (SETTING_GROUP_HOLD | SETTING_GROUP_NODE)
+#define ALL_SETTINGS (SETTING_GROUP_HOLD | SETTING_GROUP_NODE | SETTING_GROUP_QUEUE)
 
 static const struct cmd_example show_examples[] = {
 	{ "tenure config show", "every setting, its value and where it comes from" },

@@ -15,10 +15,20 @@ extern const struct cmd cmd_devices;
 extern const struct cmd cmd_doctor;
 extern const struct cmd cmd_help;
 extern const struct cmd cmd_hold;
+extern const struct cmd cmd_instances;
+extern const struct cmd cmd_list;
 extern const struct cmd cmd_off;
 extern const struct cmd cmd_on;
+extern const struct cmd cmd_pause;
+extern const struct cmd cmd_priority;
+extern const struct cmd cmd_prune;
+extern const struct cmd cmd_resume;
+extern const struct cmd cmd_show;
 extern const struct cmd cmd_sim;
 extern const struct cmd cmd_status;
+extern const struct cmd cmd_stop;
+extern const struct cmd cmd_submit;
+extern const struct cmd cmd_use;
 
 /* Ends with NULL. */
 extern const struct cmd *const commands[];

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/commands.h"
+#include "cli/queue.h"
+#include "cli/table.h"
+#include "spool/batch.h"
+
+/* ---- instances --------------------------------------------------------------------------------
+ */
+
+static const struct opt instances_opts[] = {
+	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON, one object per line" },
+	{ 0 },
+};
+
+static void instance_row(struct table *t, const char *root, const char *name, bool current)
+{
+	struct spool *sp = NULL;
+	struct scan *s = NULL;
+	struct err e = ERR_INIT;
+	char waiting[24] = "?", running[24] = "?";
+	size_t n[2] = { 0 };
+	bool known = false;
+
+	if (spool_open(root, name, 0, &sp, &e) == 0) {
+		s = scan_new(sp, 0);
+		known = scan_update(s, NULL, NULL, &e) == 0;
+		n[0] = scan_count(s, SPOOL_PENDING);
+		n[1] = scan_count(s, SPOOL_RUNNING);
+		s = scan_free(s);
+	}
+	sp = spool_close(sp);
+	if (!t) {
+		json_t *o = json_pack("{s:s, s:b, s:I, s:I}", "name", name, "current", current,
+				      "waiting", (json_int_t)n[0], "running", (json_int_t)n[1]);
+
+		(void)json_dumpf(o, stdout, JSON_COMPACT);
+		(void)putchar('\n');
+		json_decref(o);
+		return;
+	}
+	if (known) {
+		(void)str_print(waiting, sizeof(waiting), "%zu", n[0]);
+		(void)str_print(running, sizeof(running), "%zu", n[1]);
+	}
+	table_add(t, current ? TERM_BOLD : TABLE_PLAIN, current ? "*" : "", name, waiting, running,
+		  known ? "" : e.text);
+}
+
+static int run_instances(const struct cmd_ctx *ctx, struct err *e)
+{
+	static const struct table_column columns[] = {
+		{ "" }, { "NAME" }, { "WAITING", true }, { "RUNNING", true }, { "" }, { 0 }
+	};
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	const char *now = settings_str(ctx->settings, SET_INSTANCE);
+	struct text_list names = { .n = 0 };
+	bool json = opts_flag(ctx->opts, "json");
+	struct table *t = json ? NULL : table_new(columns);
+	int r = spool_instances(root, &names, e);
+
+	for (size_t i = 0; i < names.n && r == 0; i++)
+		instance_row(t, root, names.texts[i], strcmp(names.texts[i], now) == 0);
+	if (r == 0 && t && names.n)
+		table_print(t, stdout);
+	else if (r == 0 && t)
+		printf("There is none in %s yet; tenure submit makes one.\n", root);
+	text_list_clear(&names);
+	(void)table_free(t);
+	return r;
+}
+
+static const struct cmd_example instances_examples[] = {
+	{ "tenure instances", "all queues, and which one commands mean now" },
+	{ 0 },
+};
+
+const struct cmd cmd_instances = {
+	.name = "instances",
+	.group = QUEUE_GROUP,
+	.summary = "the queues that there are",
+	.examples = instances_examples,
+	.opts = instances_opts,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_instances,
+};
+
+/* ---- use --------------------------------------------------------------------------------------
+ */
+
+static int run_use(const struct cmd_ctx *ctx, struct err *e)
+{
+	const char *name = opts_arg(ctx->opts, 0);
+	struct value v;
+
+	if (!name) {
+		cleanup_free char *from = settings_origin_text(ctx->settings, SET_INSTANCE);
+
+		printf("%s (%s)\n", settings_str(ctx->settings, SET_INSTANCE), from);
+		return CMD_OK;
+	}
+	if (value_parse(&setting_row(SET_INSTANCE)->opt.spec, name, &v, e) < 0)
+		return CMD_USAGE;
+	value_clear(&v);
+
+	int r = spool_use(name, e);
+
+	if (r == 0 && getenv("TENURE_INSTANCE"))
+		cmd_warn("warning", "TENURE_INSTANCE is set in this shell and goes before it");
+	return r;
+}
+
+static const struct cmd_example use_examples[] = {
+	{ "tenure use train-exp1", "from now on commands mean this queue" },
+	{ "tenure use", "which one they mean, and why" },
+	{ 0 },
+};
+
+const struct cmd cmd_use = {
+	.name = "use",
+	.group = QUEUE_GROUP,
+	.summary = "choose the queue that commands mean",
+	.args = "[NAME]",
+	.max_args = 1,
+	.description =
+		"The option --instance and TENURE_INSTANCE go before it. The queue need not be "
+		"there yet.",
+	.examples = use_examples,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_use,
+};
+
+/* ---- prune ------------------------------------------------------------------------------------
+ */
+
+static const struct opt prune_opts[] = {
+	{ .name = "older-than",
+	  .spec = { VALUE_DURATION, .min = 1 },
+	  .arg = "DURATION",
+	  .help = "what ended longer ago than that" },
+	{ 0 },
+};
+
+struct pruning {
+	const struct spool *sp;
+	uint64_t before_s;
+	size_t n;
+	uint64_t *ids;
+	struct err *e;
+};
+
+static int prune_one(void *data, const struct task_name *n, const char *dir)
+{
+	struct pruning *p = data;
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+
+	if (!n->ended_s || n->ended_s >= p->before_s)
+		return 0;
+	(void)str_print(path, sizeof(path), "%.40s/%s", dir, name_format(n, file));
+
+	/* The task's file last: what is left of an interrupted prune is found again by it. */
+	int r = n->count ? batch_forget(p->sp, n->id, p->e) : 0;
+
+	if (r == 0)
+		r = spool_unlink(p->sp, path, p->e);
+	if (r < 0)
+		return r;
+	if ((p->n & (p->n - 1)) == 0)
+		p->ids = xrealloc(p->ids, p->n ? 2 * p->n : 1, sizeof(*p->ids));
+	p->ids[p->n++] = n->id;
+	return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Logs are called ID-NAME.ATTEMPT.log, ID.ELEMENT-... */
+static int prune_log(void *data, const char *file, unsigned char type)
+{
+	struct pruning *p = data;
+	size_t digits = strspn(file, "0123456789");
+	char path[SPOOL_PATH_MAX], text[24];
+	uint64_t id;
+
+	if (!digits || digits >= sizeof(text) || !strchr("-.", file[digits]))
+		return 0;
+	(void)str_copy(text, digits + 1, file);
+	if (str_to_u64(text, &id) < 0 || !bsearch(&id, p->ids, p->n, sizeof(id), by_number))
+		return 0;
+	return spool_unlink(p->sp, spool_path(SPOOL_LOGS, file, path), p->e);
+}
+
+static int run_prune(const struct cmd_ctx *ctx, struct err *e)
+{
+	const struct value *age = opts_value(ctx->opts, "older-than");
+	uint64_t age_s = age ? age->num / MS_PER_S : 0, now_s = clock_wall_ns() / NS_PER_S;
+	struct spool *sp = NULL;
+
+	if (!age) {
+		(void)err_set(e, -EINVAL, "say with --older-than 30d what may go");
+		return CMD_USAGE;
+	}
+
+	int r = queue_open(ctx, 0, &sp, e);
+	struct pruning p = { .sp = sp,
+			     .before_s = now_s - (age_s < now_s ? age_s : now_s),
+			     .e = e };
+
+	if (r == 0)
+		r = scan_dir(sp, spool_dir_name(SPOOL_FAILED), prune_one, &p, e);
+	if (r == 0)
+		r = scan_dir(sp, spool_dir_name(SPOOL_CANCELLED), prune_one, &p, e);
+	if (r == 0)
+		r = scan_done(sp, prune_one, &p, e);
+	if (p.n)
+		qsort(p.ids, p.n, sizeof(*p.ids), by_number);
+	if (r == 0 && p.n)
+		r = spool_each(sp, spool_dir_name(SPOOL_LOGS), prune_log, &p, e);
+	if (r == 0)
+		printf("%zu task%s removed\n", p.n, p.n == 1 ? "" : "s");
+	free(p.ids);
+	sp = spool_close(sp);
+	return r;
+}
+
+static const struct cmd_example prune_examples[] = {
+	{ "tenure prune --older-than 30d", "forget what ended over a month ago, and its logs" },
+	{ 0 },
+};
+
+const struct cmd cmd_prune = {
+	.name = "prune",
+	.group = QUEUE_GROUP,
+	.summary = "remove what ended long ago, with its logs",
+	.examples = prune_examples,
+	.opts = prune_opts,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_prune,
+};

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Everything here comes from names of files; none is opened. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "cli/commands.h"
+#include "cli/queue.h"
+#include "cli/table.h"
+
+static const struct opt list_opts[] = {
+	{ .name = "all", .short_name = 'a', .spec = { VALUE_FLAG }, .help = "also what has ended" },
+	{ .name = "state",
+	  .short_name = 's',
+	  .spec = { VALUE_WORDS },
+	  .arg = "STATE,..",
+	  .help = "only these: pending, paused, running, done, failed, cancelled" },
+	{ .name = "lane",
+	  .short_name = 'l',
+	  .spec = { VALUE_STRING },
+	  .arg = "NAME",
+	  .help = "only this lane" },
+	{ .name = "name",
+	  .short_name = 'n',
+	  .spec = { VALUE_STRING },
+	  .arg = "NAME",
+	  .help = "only names that begin so" },
+	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON, one object per line" },
+	{ 0 },
+};
+
+static const char *const states[] = { "pending", "paused",    "running", "done",
+				      "failed",	 "cancelled", NULL };
+
+struct list {
+	const struct cmd_ctx *ctx;
+	struct table *table; /* NULL: JSON */
+	size_t shown;
+	struct queue_match ended;
+	enum spool_dir dir;
+};
+
+static bool wanted_state(const struct cmd_ctx *ctx, const char *state)
+{
+	const struct value *v = opts_value(ctx->opts, "state");
+
+	for (size_t i = 0; v && i < v->words.n; i++)
+		if (strcmp(v->words.words[i], state) == 0)
+			return true;
+	return !v;
+}
+
+static bool wanted(const struct cmd_ctx *ctx, const struct task_name *n, const char *state)
+{
+	const char *lane = opts_text(ctx->opts, "lane"), *name = opts_text(ctx->opts, "name");
+
+	return wanted_state(ctx, state) && (!lane || strcmp(lane, n->lane) == 0) &&
+	       (!name || str_has_prefix(n->name, name));
+}
+
+static void format_id(const struct task_name *n, char *buf, size_t size)
+{
+	if (n->element)
+		(void)str_print(buf, size, "%" PRIu64 ".%" PRIu64, n->id, n->element);
+	else
+		(void)str_print(buf, size, "%" PRIu64, n->id);
+}
+
+static void format_note(const struct task_name *n, struct strbuf *b)
+{
+	char when[CLOCK_TEXT_MAX];
+
+	if (n->count)
+		strbuf_addf(b, "%" PRIu64 " elements", n->count);
+	if (n->agent[0])
+		strbuf_addf(b, "%son %s", b->len ? ", " : "", n->agent);
+	if (n->epoch)
+		strbuf_addf(b, "%staken back %" PRIu64 "x", b->len ? ", " : "", n->epoch);
+	if (n->begin_s)
+		strbuf_addf(b, "%snot before %s", b->len ? ", " : "",
+			    clock_format_local(n->begin_s * NS_PER_S, when));
+	if (n->flags & NAME_DEPENDS)
+		strbuf_addf(b, "%safter others", b->len ? ", " : "");
+	if (n->ended_s)
+		strbuf_addf(b, "%s%s", b->len ? ", " : "",
+			    clock_format_local(n->ended_s * NS_PER_S, when));
+	if (n->ended_s && n->exit)
+		strbuf_addf(b, ", %s %u", n->exit >= NAME_SIGNALLED ? "signal" : "exit",
+			    n->exit & (NAME_SIGNALLED - 1));
+}
+
+static void show_row(struct list *l, const struct task_name *n, const char *state)
+{
+	cleanup_strbuf struct strbuf note = STRBUF_INIT;
+	char id[48], priority[24], gpus[24];
+	enum term_style style = strcmp(state, "running") == 0  ? TERM_GREEN
+				: strcmp(state, "failed") == 0 ? TERM_RED
+							       : TABLE_PLAIN;
+
+	format_id(n, id, sizeof(id));
+	(void)str_print(priority, sizeof(priority), "%" PRIu64, n->priority);
+	(void)str_print(gpus, sizeof(gpus), "%" PRIu64, n->gpus);
+	format_note(n, &note);
+	table_add(l->table, style, id, state, n->element ? "-" : priority,
+		  n->element		? "-"
+		  : n->gpus == SPEC_ALL ? "all"
+					: gpus,
+		  n->lane[0] ? n->lane : "-", n->name[0] ? n->name : "-",
+		  note.len ? strbuf_str(&note) : "");
+}
+
+static void show_json(const struct task_name *n, const char *state)
+{
+	char when[CLOCK_TEXT_MAX];
+	json_t *o = json_pack("{s:I, s:s}", "id", (json_int_t)n->id, "state", state);
+
+	if (n->element) {
+		(void)json_object_set_new(o, "element", json_integer((json_int_t)n->element));
+	} else {
+		(void)json_object_set_new(o, "name", json_string(n->name));
+		(void)json_object_set_new(o, "lane",
+					  n->lane[0] ? json_string(n->lane) : json_null());
+		(void)json_object_set_new(o, "priority", json_integer((json_int_t)n->priority));
+		(void)json_object_set_new(o, "gpus",
+					  n->gpus == SPEC_ALL ? json_string("all")
+							      : json_integer((json_int_t)n->gpus));
+		(void)json_object_set_new(o, "elements", json_integer((json_int_t)n->count));
+	}
+	if (n->agent[0])
+		(void)json_object_set_new(o, "agent", json_string(n->agent));
+	if (n->begin_s)
+		(void)json_object_set_new(
+			o, "not_before",
+			json_string(clock_format_iso(n->begin_s * NS_PER_S, when)));
+	if (n->ended_s) {
+		(void)json_object_set_new(
+			o, "ended", json_string(clock_format_iso(n->ended_s * NS_PER_S, when)));
+		(void)json_object_set_new(o, "exit", json_integer((json_int_t)n->exit));
+	}
+
+	cleanup_free char *line = json_dumps(o, JSON_COMPACT);
+
+	if (line)
+		puts(line);
+	json_decref(o);
+}
+
+static void show(struct list *l, const struct scan_task *t)
+{
+	const char *state = queue_state(&t->name, t->dir);
+
+	if (!wanted(l->ctx, &t->name, state))
+		return;
+	l->shown++;
+	if (l->table)
+		show_row(l, &t->name, state);
+	else
+		show_json(&t->name, state);
+}
+
+static int add_ended(void *data, const struct task_name *n, const char *dir)
+{
+	struct list *l = data;
+	struct queue_match *m = &l->ended;
+
+	if ((m->n & (m->n - 1)) == 0)
+		m->tasks = xrealloc(m->tasks, m->n ? 2 * m->n : 1, sizeof(*m->tasks));
+	m->tasks[m->n++] = (struct scan_task){ .name = *n, .dir = l->dir };
+	return 0;
+}
+
+static int by_end(const void *a, const void *b)
+{
+	const struct scan_task *x = a, *y = b;
+
+	if (x->name.ended_s != y->name.ended_s)
+		return x->name.ended_s < y->name.ended_s ? -1 : 1;
+	return x->name.id < y->name.id ? -1 : x->name.id > y->name.id;
+}
+
+static int list_ended(const struct spool *sp, struct list *l, struct err *e)
+{
+	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED, SPOOL_DONE };
+	bool all = opts_flag(l->ctx->opts, "all"), chosen = opts_given(l->ctx->opts, "state");
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
+		const char *name = spool_dir_name(dirs[i]);
+
+		l->dir = dirs[i];
+		if (chosen ? !wanted_state(l->ctx, name) : !all)
+			continue;
+		r = dirs[i] == SPOOL_DONE ? scan_done(sp, add_ended, l, e)
+					  : scan_dir(sp, name, add_ended, l, e);
+	}
+	if (l->ended.n)
+		qsort(l->ended.tasks, l->ended.n, sizeof(*l->ended.tasks), by_end);
+	for (size_t i = 0; i < l->ended.n && r == 0; i++)
+		show(l, &l->ended.tasks[i]);
+	free(l->ended.tasks);
+	return r;
+}
+
+static int check_states(const struct cmd_ctx *ctx, struct err *e)
+{
+	const struct value *v = opts_value(ctx->opts, "state");
+
+	for (size_t i = 0; v && i < v->words.n; i++) {
+		size_t j = 0;
+
+		while (states[j] && strcmp(states[j], v->words.words[i]) != 0)
+			j++;
+		if (!states[j])
+			return err_set(e, -EINVAL,
+				       "--state: \"%s\" is none of pending, paused, running, done, "
+				       "failed, cancelled",
+				       v->words.words[i]);
+	}
+	return 0;
+}
+
+static int run_list(const struct cmd_ctx *ctx, struct err *e)
+{
+	static const struct table_column columns[] = { { "ID", true },	 { "STATE" },
+						       { "PRIO", true }, { "GPUS", true },
+						       { "LANE" },	 { "NAME" },
+						       { "" },		 { 0 } };
+	struct list l = { .ctx = ctx };
+	struct spool *sp = NULL;
+	struct queue_match m;
+	int r;
+
+	if (check_states(ctx, e) < 0)
+		return CMD_USAGE;
+	r = queue_open(ctx, 0, &sp, e);
+	if (r < 0)
+		return r;
+	l.table = opts_flag(ctx->opts, "json") ? NULL : table_new(columns);
+	r = list_ended(sp, &l, e);
+	if (r == 0)
+		r = queue_all(sp, &m, e);
+	if (r == 0) {
+		for (size_t i = 0; i < m.n; i++)
+			show(&l, &m.tasks[i]);
+		free(m.tasks);
+	}
+	if (r == 0 && l.table && l.shown)
+		table_print(l.table, stdout);
+	else if (r == 0 && l.table)
+		printf("Nothing in instance \"%s\"%s.\n", sp->instance,
+		       opts_flag(ctx->opts, "all") ? ""
+						   : " waits or runs (-a: also what has ended)");
+	(void)table_free(l.table);
+	sp = spool_close(sp);
+	return r;
+}
+
+static const struct cmd_example list_examples[] = {
+	{ "tenure list", "what waits and what runs" },
+	{ "tenure list -s failed", "what has failed" },
+	{ "tenure list -a --json | jq 'select(.lane == \"week\")'", "for scripts" },
+	{ 0 },
+};
+
+const struct cmd cmd_list = {
+	.name = "list",
+	.group = QUEUE_GROUP,
+	.summary = "the tasks of the queue",
+	.description = "In the order in which they start. Works without an agent.",
+	.examples = list_examples,
+	.opts = list_opts,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_list,
+};

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/commands.h"
+#include "cli/queue.h"
+#include "spool/batch.h"
+
+static const struct opt show_opts[] = {
+	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
+	{ 0 },
+};
+
+struct found {
+	uint64_t id;
+	enum spool_dir dir;
+	struct task_name name;
+	char path[SPOOL_PATH_MAX];
+};
+
+static int is_it(void *data, const struct task_name *n, const char *dir)
+{
+	struct found *f = data;
+	char file[NAME_FILE_MAX];
+
+	if (n->id != f->id)
+		return 0;
+	f->name = *n;
+	(void)str_print(f->path, sizeof(f->path), "%.40s/%s", dir, name_format(n, file));
+	return 1;
+}
+
+static int find_ended(const struct spool *sp, struct found *f, struct err *e)
+{
+	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED, SPOOL_DONE };
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
+		f->dir = dirs[i];
+		r = dirs[i] == SPOOL_DONE ? scan_done(sp, is_it, f, e)
+					  : scan_dir(sp, spool_dir_name(dirs[i]), is_it, f, e);
+	}
+	if (r == 0)
+		return err_set(e, -ENOENT,
+			       "there is no task %" PRIu64 " in instance \"%s\" (tenure list -a "
+			       "shows them all)",
+			       f->id, sp->instance);
+	return r < 0 ? r : 0;
+}
+
+/* Where it is now; an element's batch is meant where it has no file of its own. */
+static int find(const struct spool *sp, const char *word, struct found *ret, struct err *e)
+{
+	struct queue_match m;
+	uint64_t element;
+	char file[NAME_FILE_MAX];
+	bool by_id = name_parse_id(word, &ret->id, &element) == 0;
+	cleanup_free char *whole = by_id ? xasprintf("%" PRIu64, ret->id) : xstrdup(word);
+	int r = queue_find(sp, whole, 0, &m, e);
+
+	if (r < 0)
+		return r == -ENOENT && by_id ? find_ended(sp, ret, e) : r;
+	if (m.n > 1 && !by_id) {
+		r = err_set(e, -EINVAL, "%zu tasks are called \"%s\"; say which by its id", m.n,
+			    word);
+		free(m.tasks);
+		return r;
+	}
+	/* Of a batch with running elements, its own file, which comes last. */
+	ret->name = m.tasks[m.n - 1].name;
+	ret->dir = m.tasks[m.n - 1].dir;
+	ret->id = ret->name.id;
+	free(m.tasks);
+	(void)spool_path(ret->dir, name_format(&ret->name, file), ret->path);
+	return 0;
+}
+
+static int add_counts(const struct spool *sp, const struct found *f, json_t *doc, struct err *e)
+{
+	struct batch *b = NULL;
+	int r = f->name.count ? batch_open(sp, &f->name, NULL, &b, e) : 0;
+
+	if (b) {
+		struct batch_counts n = batch_counts(b);
+
+		(void)json_object_set_new(doc, "elements",
+					  json_pack("{s:I, s:I, s:I, s:I}", "waiting_or_running",
+						    (json_int_t)(n.waiting + n.running), "done",
+						    (json_int_t)n.done, "failed",
+						    (json_int_t)n.failed, "cancelled",
+						    (json_int_t)n.cancelled));
+	}
+	(void)batch_close(b);
+	return r;
+}
+
+/* The commands of a large batch and the environment are in the file for who wants them. */
+static json_t *describe(const struct spool *sp, const struct found *f, const struct task_file *t)
+{
+	char when[CLOCK_TEXT_MAX];
+	json_t *doc = json_pack("{s:I, s:s, s:s, s:I, s:i, s:I, s:o}", "id", (json_int_t)f->name.id,
+				"state", queue_state(&f->name, f->dir), "file", f->path, "priority",
+				(json_int_t)f->name.priority, "attempts", (int)t->history.attempts,
+				"epoch", (json_int_t)f->name.epoch, "task", spec_json(t->spec));
+
+	if (f->name.agent[0])
+		(void)json_object_set_new(doc, "agent", json_string(f->name.agent));
+	if (f->name.begin_s)
+		(void)json_object_set_new(
+			doc, "not_before",
+			json_string(clock_format_iso(f->name.begin_s * NS_PER_S, when)));
+	if (t->history.reason[0])
+		(void)json_object_set_new(doc, "again_because", json_string(t->history.reason));
+	if (t->history.ended)
+		(void)json_object_set_new(doc, "end", record_end(&t->history.end));
+	return doc;
+}
+
+static void print_value(const char *key, json_t *value)
+{
+	cleanup_free char *text = json_is_string(value) ? xstrdup(json_string_value(value))
+							: json_dumps(value, JSON_ENCODE_ANY);
+
+	if (text && strchr(text, '\n'))
+		printf("%s:\n%s%s", key, text, text[strlen(text) - 1] == '\n' ? "" : "\n");
+	else
+		printf("%-13s %s\n", key, text ? text : "?");
+}
+
+static void print_text(json_t *doc)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(doc, key, value) if (strcmp(key, "task") != 0) print_value(key, value);
+	json_object_foreach(json_object_get(doc, "task"), key, value)
+	{
+		if (strcmp(key, "env") == 0)
+			printf("%-13s %zu variables (--json shows them)\n", key,
+			       json_array_size(value));
+		else if (strcmp(key, "commands") == 0)
+			printf("%-13s %zu (--json shows them)\n", key, json_array_size(value));
+		else if (strcmp(key, "priority") != 0 && strcmp(key, "version") != 0)
+			print_value(key, value);
+	}
+}
+
+static int show_found(const struct cmd_ctx *ctx, const struct spool *sp, const struct found *f,
+		      struct err *e)
+{
+	struct task_file t;
+	int r = task_file_read(sp, f->path, &t, e);
+
+	if (r < 0)
+		return r;
+
+	json_t *doc = describe(sp, f, &t);
+
+	r = add_counts(sp, f, doc, e);
+	if (r == 0 && opts_flag(ctx->opts, "json")) {
+		(void)json_dumpf(doc, stdout, JSON_INDENT(2));
+		(void)putchar('\n');
+	} else if (r == 0) {
+		print_text(doc);
+	}
+	json_decref(doc);
+	task_file_clear(&t);
+	return r;
+}
+
+static int run_show(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct found f = { .id = 0 };
+	struct spool *sp = NULL;
+	int r = queue_open(ctx, 0, &sp, e);
+
+	if (r == 0)
+		r = find(sp, opts_arg(ctx->opts, 0), &f, e);
+	if (r == 0)
+		r = show_found(ctx, sp, &f, e);
+	sp = spool_close(sp);
+	return r;
+}
+
+static const struct cmd_example show_examples[] = {
+	{ "tenure show 42", "what task 42 is and how it stands" },
+	{ "tenure show 42 --json | jq -r .task.script", "the script that was taken along" },
+	{ 0 },
+};
+
+const struct cmd cmd_show = {
+	.name = "show",
+	.group = QUEUE_GROUP,
+	.summary = "what a task is and how it stands",
+	.args = "ID|NAME",
+	.min_args = 1,
+	.max_args = 1,
+	.description = "Also of ended ones, by their id. Works without an agent.",
+	.examples = show_examples,
+	.opts = show_opts,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_show,
+};

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What is done to tasks that wait: each is this process's own rename, so that no agent is needed.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/commands.h"
+#include "cli/queue.h"
+#include "spool/transit.h"
+
+struct change {
+	const struct spool *sp;
+	uint64_t priority;
+	bool paused;
+	unsigned int changed, running;
+};
+
+typedef int (*change_fn)(const struct change *c, struct task_name *n, struct err *e);
+
+static int do_stop(const struct change *c, struct task_name *n, struct err *e)
+{
+	return transit_cancel(c->sp, n, "stopped by tenure stop", e);
+}
+
+static int do_priority(const struct change *c, struct task_name *n, struct err *e)
+{
+	return transit_priority(c->sp, n, c->priority, e);
+}
+
+static int do_pause(const struct change *c, struct task_name *n, struct err *e)
+{
+	return transit_pause(c->sp, n, c->paused, e);
+}
+
+static int change_one(struct change *c, change_fn fn, struct scan_task *t, struct err *e)
+{
+	int r = t->dir == SPOOL_PENDING ? fn(c, &t->name, e) : TRANSIT_GONE;
+
+	if (r == 0) {
+		c->changed++;
+		printf("%" PRIu64 " %s\n", t->name.id, t->name.name);
+	}
+	c->running += r == TRANSIT_GONE;
+	return r < 0 ? r : 0;
+}
+
+static int change_word(struct change *c, change_fn fn, const char *word, struct err *e)
+{
+	struct queue_match m;
+	int r = queue_find(c->sp, word, QUEUE_LANES, &m, e);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < m.n && r == 0; i++)
+		r = change_one(c, fn, &m.tasks[i], e);
+	free(m.tasks);
+	return r;
+}
+
+static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first, change_fn fn,
+		      struct err *e)
+{
+	struct spool *sp = NULL;
+	int r = queue_open(ctx, 0, &sp, e);
+
+	c->sp = sp;
+	for (size_t i = first; i < opts_argc(ctx->opts) && r == 0; i++)
+		r = change_word(c, fn, opts_arg(ctx->opts, i), e);
+	sp = spool_close(sp);
+	if (r == 0 && c->running)
+		r = err_set(e, -EBUSY,
+			    "%u of them run%s or changed just now; only tasks that wait can be "
+			    "changed without their agent",
+			    c->running, c->running == 1 ? "s" : "");
+	return r;
+}
+
+static int run_stop(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct change c = { .changed = 0 };
+
+	return change_all(ctx, &c, 0, do_stop, e);
+}
+
+static int run_priority(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct change c = { .changed = 0 };
+	const char *text = opts_arg(ctx->opts, 0);
+
+	if (str_to_u64(text, &c.priority) < 0 || c.priority > SPEC_PRIORITY_MAX) {
+		(void)err_set(e, -EINVAL, "\"%s\" is no priority; it is a number from 0 to %d",
+			      text, SPEC_PRIORITY_MAX);
+		return CMD_USAGE;
+	}
+	return change_all(ctx, &c, 1, do_priority, e);
+}
+
+static int run_pause(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct change c = { .paused = true };
+
+	return change_all(ctx, &c, 0, do_pause, e);
+}
+
+static int run_resume(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct change c = { .paused = false };
+
+	return change_all(ctx, &c, 0, do_pause, e);
+}
+
+static const struct cmd_example stop_examples[] = {
+	{ "tenure stop 42", "task 42 is not run" },
+	{ "tenure stop week", "nor is anything of the lane \"week\"" },
+	{ "tenure stop all", "nor anything that waits" },
+	{ 0 },
+};
+
+const struct cmd cmd_stop = {
+	.name = "stop",
+	.group = QUEUE_GROUP,
+	.summary = "take tasks that wait out of the queue",
+	.args = "ID|NAME|LANE|all..",
+	.min_args = 1,
+	.description =
+		"They go to cancelled/. The ids are printed. Exit code 1 when one of them has "
+		"started already.",
+	.examples = stop_examples,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_stop,
+};
+
+static const struct cmd_example priority_examples[] = {
+	{ "tenure priority 1 42", "task 42 is next" },
+	{ 0 },
+};
+
+const struct cmd cmd_priority = {
+	.name = "priority",
+	.group = QUEUE_GROUP,
+	.summary = "give tasks that wait another priority (lower first)",
+	.args = "N ID|NAME|LANE|all..",
+	.min_args = 2,
+	.examples = priority_examples,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_priority,
+};
+
+static const struct cmd_example pause_examples[] = {
+	{ "tenure pause week", "nothing of the lane \"week\" is started" },
+	{ 0 },
+};
+
+const struct cmd cmd_pause = {
+	.name = "pause",
+	.group = QUEUE_GROUP,
+	.summary = "do not start tasks that wait",
+	.args = "ID|NAME|LANE|all..",
+	.min_args = 1,
+	.examples = pause_examples,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_pause,
+};
+
+static const struct cmd_example resume_examples[] = {
+	{ "tenure resume week", "undo tenure pause week" },
+	{ 0 },
+};
+
+const struct cmd cmd_resume = {
+	.name = "resume",
+	.group = QUEUE_GROUP,
+	.summary = "let paused tasks start",
+	.args = "ID|NAME|LANE|all..",
+	.min_args = 1,
+	.examples = resume_examples,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_resume,
+};

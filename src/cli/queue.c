@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/queue.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+
+	return spool_open(root, settings_str(ctx->settings, SET_INSTANCE), flags, ret, e);
+}
+
+static int by_order(const void *a, const void *b)
+{
+	const struct scan_task *x = *(const struct scan_task *const *)a,
+			       *y = *(const struct scan_task *const *)b;
+
+	if (x->dir != y->dir)
+		return x->dir == SPOOL_RUNNING ? -1 : 1;
+	return name_compare(&x->name, &y->name);
+}
+
+int queue_all(const struct spool *sp, struct queue_match *ret, struct err *e)
+{
+	struct scan *s = scan_new(sp, 0);
+	int r = scan_update(s, NULL, NULL, e);
+	const struct scan_task *t;
+	size_t iter = 0;
+
+	*ret = (struct queue_match){ .n = 0 };
+	if (r == 0) {
+		cmd_warn("warning", scan_notes(s));
+
+		size_t n = scan_count(s, SPOOL_PENDING) + scan_count(s, SPOOL_RUNNING);
+		cleanup_free const struct scan_task **order = xcalloc(n + 1, sizeof(*order));
+
+		while ((t = scan_next(s, &iter)))
+			order[ret->n++] = t;
+		qsort(order, n, sizeof(*order), by_order);
+		ret->tasks = xcalloc(n + 1, sizeof(*ret->tasks));
+		for (size_t i = 0; i < n; i++)
+			ret->tasks[i] = *order[i];
+	}
+	(void)scan_free(s);
+	return r;
+}
+
+static bool is_id(const struct task_name *n, uint64_t id, uint64_t element)
+{
+	return n->id == id && (!element || n->element == element);
+}
+
+/* How well a word means a task: 0 not at all, 1 by the beginning of its name, 2 exactly. */
+static int means(const struct task_name *n, const char *word, unsigned int flags)
+{
+	uint64_t id, element;
+
+	if (name_parse_id(word, &id, &element) == 0)
+		return is_id(n, id, element) ? 2 : 0;
+	if (strcmp(n->name, word) == 0)
+		return 2;
+	if (flags & QUEUE_LANES && (strcmp(word, "all") == 0 || strcmp(n->lane, word) == 0))
+		return 2;
+	return str_has_prefix(n->name, word) ? 1 : 0;
+}
+
+static int nothing_found(const struct spool *sp, const char *word, const struct queue_match *all,
+			 struct err *e)
+{
+	cleanup_free const char **names = xcalloc(all->n + 1, sizeof(char *));
+	const char *near;
+
+	if (strcmp(word, "all") == 0)
+		return err_set(e, -ENOENT, "nothing waits or runs in instance \"%s\"",
+			       sp->instance);
+	for (size_t i = 0; i < all->n; i++)
+		names[i] = all->tasks[i].name.name;
+	near = str_nearest(word, names);
+	return err_set(e, -ENOENT,
+		       "no task that waits or runs in instance \"%s\" is \"%s\"%s%s (tenure list "
+		       "shows them)",
+		       sp->instance, word, near ? "; did you mean " : "", near ? near : "");
+}
+
+int queue_find(const struct spool *sp, const char *word, unsigned int flags,
+	       struct queue_match *ret, struct err *e)
+{
+	struct queue_match all;
+	size_t n[3] = { 0 };
+	int best, r = queue_all(sp, &all, e);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < all.n; i++)
+		n[means(&all.tasks[i].name, word, flags)]++;
+	best = n[2] ? 2 : 1;
+	if (!n[2] && n[1] != 1) {
+		r = n[1] ? err_set(e, -EINVAL, "%zu tasks have names that begin with \"%s\"", n[1],
+				   word)
+			 : nothing_found(sp, word, &all, e);
+		free(all.tasks);
+		return r;
+	}
+
+	size_t kept = 0;
+
+	for (size_t i = 0; i < all.n; i++)
+		if (means(&all.tasks[i].name, word, flags) == best)
+			all.tasks[kept++] = all.tasks[i];
+	all.n = kept;
+	*ret = all;
+	return 0;
+}
+
+const char *queue_state(const struct task_name *n, enum spool_dir dir)
+{
+	return dir == SPOOL_PENDING && n->flags & NAME_PAUSED ? "paused" : spool_dir_name(dir);
+}

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""The queue's commands that need no agent, and another program that submits by docs/spool.md alone."""
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+from conftest import ROOT
+
+# What docs/spool.md says, in shell: an id of its own, durable before it is told.
+SUBMITTER = r"""
+set -eu
+cd "$1"
+name=$2
+n=$(ls ids | sort -n | tail -n 1)
+n=$((${n:-0} + 1))
+set -C
+until { : > "ids/$n"; } 2>/dev/null; do
+	n=$((n + 1))
+done
+cat > "tmp/sh.$n" <<EOT
+{
+  "name": "$name",
+  "script": "#!/bin/sh\necho hello\n"
+}
+EOT
+sync "tmp/sh.$n" ids
+mv "tmp/sh.$n" "pending/00500,$n,n$name"
+sync pending
+echo "$n"
+"""
+
+
+@pytest.fixture
+def spool(home):
+    """Where the default instance is."""
+    return home / ".local/state/tenure/default"
+
+
+def rows(tenure, *args):
+    done = tenure("list", "--json", *args)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def submit(tenure, *args, **more):
+    done = tenure("submit", *args, **more)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def test_submit_and_change(tenure, home, spool):
+    script = home / "train.sh"
+    script.write_text("#!/bin/sh\necho one\n")
+    first = submit(tenure, "-g", "2", "-m", "20G", "-l", "week", "--env", "A=1,2", str(script), "--epochs", "3")
+    script.write_text("later changes do not matter")
+    shown = json.loads(tenure("show", str(first), "--json").stdout)
+    assert shown["task"]["script"] == "#!/bin/sh\necho one\n"
+    assert shown["task"]["args"] == ["--epochs", "3"]
+    assert shown["task"]["memory"] == "20G"
+    assert "A=1,2" in shown["task"]["env"]
+    second = submit(tenure, "-p", "3", "--", "python", "eval.py")
+    assert [r["id"] for r in rows(tenure)] == [second, first]
+    assert tenure("priority", "1", "train").returncode == 0
+    assert tenure("pause", "week").returncode == 0
+    assert [(r["id"], r["state"]) for r in rows(tenure)] == [(first, "paused"), (second, "pending")]
+    assert tenure("resume", str(first)).returncode == 0
+    assert tenure("stop", "all").returncode == 0
+    assert rows(tenure) == []
+    assert {r["state"] for r in rows(tenure, "-a")} == {"cancelled"}
+    missing = tenure("stop", "trian.sh")
+    assert missing.returncode == 1 and "no task" in missing.stderr
+    assert (spool.stat().st_mode & 0o777) == 0o700
+
+
+def test_many_at_once(tenure, home):
+    lines = home / "commands.txt"
+    lines.write_text("# two\necho 1\n\n[\"echo\", \"it's\"]\n{\"command\": \"echo 3\"}\n")
+    batch = submit(tenure, "--from", str(lines))
+    shown = json.loads(tenure("show", str(batch), "--json").stdout)
+    assert shown["task"]["commands"] == ["echo 1", "'echo' 'it'\\''s'", "echo 3"]
+    assert shown["elements"]["waiting_or_running"] == 3
+    lines.write_text("echo 1\n{\"comand\": \"echo 2\"}\n")
+    bad = tenure("submit", "--from", str(lines))
+    assert bad.returncode == 2 and f"{lines}:2" in bad.stderr
+    assert len(rows(tenure)) == 1
+    sweep = submit(tenure, "--sweep", "lr=0.1,0.01", "--sweep", "seed=1..5", "--", "true")
+    assert [r["elements"] for r in rows(tenure) if r["id"] == sweep] == [10]
+
+
+@pytest.mark.parametrize("args, says", [
+    (["-g", "some", "--", "x"], "gpus: must be a whole number or all"),
+    (["-n", "../x", "--", "x"], 'name: "../x" is not a name'),
+    (["-l", "a b", "--", "x"], "lane: "),
+    (["-m", "20", "--", "x"], "memory: "),
+    (["--shared", "--", "x"], "shared: say with memory"),
+    (["--array", "9-1", "--", "x"], "array: "),
+    (["--after", "x", "--", "x"], "after: entry 1"),
+    (["--env", "novalue", "--", "x"], "env: "),
+    (["--array", "1-2", "--sweep", "a=1", "--", "x"], "only one of array"),
+    (["/does/not/exist.sh"], "/does/not/exist.sh: No such file"),
+    (["/bin/true"], "tenure submit -- /bin/true"),
+    ([], "say what to run"),
+])
+def test_bad_specs(tenure, spool, args, says):
+    done = tenure("submit", *args)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert not spool.exists()
+
+
+def test_other_program(tenure, spool):
+    submit(tenure, "--", "true")
+    done = subprocess.run(["sh", "-c", SUBMITTER, "sh", str(spool), "from-shell"], text=True, capture_output=True,
+                          timeout=30)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(tenure("show", done.stdout.strip(), "--json").stdout)
+    assert shown["task"]["script"] == "#!/bin/sh\necho hello\n"
+    assert submit(tenure, "--", "true") == int(done.stdout) + 1
+
+
+def test_200_clients(tenure):
+    with concurrent.futures.ThreadPoolExecutor(200) as pool:
+        ids = list(pool.map(lambda _: submit(tenure, "--no-env", "--", "true", timeout=120), range(200)))
+    assert len(set(ids)) == 200
+    assert {r["id"] for r in rows(tenure)} == set(ids)
+
+
+def test_instances(tenure, home):
+    assert "none" in tenure("instances").stdout
+    submit(tenure, "-i", "night", "--", "true")
+    assert tenure("use", "night").returncode == 0
+    assert "tenure use" in tenure("config", "show").stdout
+    assert len(rows(tenure)) == 1
+    assert tenure("list", env={"TENURE_INSTANCE": "other"}).returncode == 1
+    assert json.loads(tenure("instances", "--json").stdout)["current"] is True
+    other = home / "elsewhere"
+    submit(tenure, "--", "true", env={"TENURE_ROOT": str(other)})
+    assert (other / "night/instance.json").exists()
+    shown = json.loads(tenure("config", "show", "--json", env={"TENURE_ROOT": str(other)}).stdout)
+    assert shown["root"]["text"] == str(other)
+    assert shown["root"]["origin"] == "environment TENURE_ROOT"
+
+
+def test_other_format(tenure, spool):
+    submit(tenure, "--", "true")
+    (spool / "instance.json").write_text('{"format": 2}')
+    done = tenure("submit", "--", "true")
+    assert done.returncode == 1 and "format 2" in done.stderr
+
+
+def test_prune(tenure, spool):
+    task = submit(tenure, "-n", "old", "--", "true")
+    kept = submit(tenure, "--", "true")
+    day = spool / "done/2020-01-01"
+    day.mkdir()
+    (spool / f"pending/00500,{task},nold").rename(day / f"00500,{task},nold,u1577880000,z0")
+    (spool / f"logs/{task}-old.1.log").write_text("x")
+    (spool / f"logs/{kept}-true.1.log").write_text("x")
+    assert tenure("prune").returncode == 2
+    assert "1 task removed" in tenure("prune", "--older-than", "30d").stdout
+    assert os.listdir(spool / "logs") == [f"{kept}-true.1.log"]
+    assert [r["id"] for r in rows(tenure, "-a")] == [kept]
+
+
+def mounted(path, options):
+    path.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tenure-test", path],
+                                           capture_output=True).returncode != 0:
+        pytest.skip("cannot mount a tmpfs here")
+
+
+def test_disk_full_and_read_only(tenure, home):
+    root = home / "small"
+    mounted(root, "size=1m")
+    try:
+        where = {"TENURE_ROOT": str(root)}
+        kept = submit(tenure, "--no-env", "--", "true", env=where)
+        big = home / "big.sh"
+        big.write_text("#" * 2_000_000)
+        done = tenure("submit", str(big), env=where)
+        assert done.returncode == 1 and "No space left" in done.stderr
+        assert os.listdir(root / "default/tmp") == []
+        subprocess.run(["mount", "-o", "remount,ro", root], check=True)
+        done = tenure("submit", "--", "true", env=where)
+        assert done.returncode == 1 and "Read-only file system" in done.stderr
+        listed = tenure("list", "--json", env=where)
+        assert json.loads(listed.stdout)["id"] == kept
+    finally:
+        subprocess.run(["umount", root], check=True)
+
+
+def test_list_is_quick(tenure, spool):
+    submit(tenure, "--", "true")
+    for i in range(2, 10001):
+        (spool / f"pending/00500,{i},lweek,ntrain.sh").write_text("")
+    took = []
+    for _ in range(5):
+        start = time.monotonic()
+        assert tenure("list").stdout.count("train.sh") == 9999
+        took.append(time.monotonic() - start)
+    # 20 ms is the aim (docs/benchmarks.md); a busy machine is given more here.
+    assert min(took) < 0.2, took
+
+
+def test_keys_are_documented(build):
+    source = (ROOT / "src/spool/spec.c").read_text()
+    table = source[source.index("rows[] = {"):source.index("\n};", source.index("rows[] = {"))]
+    doc = (ROOT / "docs/spool.md").read_text()
+    keys = re.findall(r'\{ "(\w+)", KIND_', table)
+    assert len(keys) > 30
+    assert [k for k in keys if f"| `{k}` |" not in doc] == []
