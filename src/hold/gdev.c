@@ -3,16 +3,9 @@
  * One device in the guard.
  *
  * Everything that happens to it becomes an event of the state table (state.c); step() does what the
- * table says. The yield path is: gdev_on_sight() -> judge() -> step(EV_FOREIGN) -> RELEASE is on
+ * table says. The yield path is: gdev_on_sight() -> gjudge() -> step(EV_FOREIGN) -> RELEASE is on
  * its way to the holder. Nothing else is done before that: no look-up of names, no record, no
  * socket but the holder's. What there is to tell is told when the memory is free.
- *
- * Memory as a witness. Process lists can be blind (containers), but memory in use is visible
- * everywhere. Once a hold has settled its figure is taken; RISE_BYTES above it is foreign: at once
- * where processes may be hidden from us, after RISE_NS where they are not (there a process in the
- * list is the better witness, and comes first). While our own holder takes or frees memory there is
- * no figure and the detector is off; who came in that time is found by what explains the figure
- * (settle.h).
  */
 #include "hold/gdev.h"
 
@@ -29,11 +22,10 @@
 #include "base/str.h"
 #include "hold/gevent.h"
 #include "hold/gholder.h"
+#include "hold/gjudge.h"
 #include "hold/loadctl.h"
 #include "hold/own.h"
 
-#define RISE_BYTES    SETTLE_RISE_BYTES
-#define RISE_NS	      NS_PER_S
 #define SETTLE_NS     (300 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
 #define LINGER_NS     (2 * NS_PER_S) /* context kept after a yield: the newcomer starts undisturbed */
 #define HOLDING_LIMIT (30 * NS_PER_S)	/* to make a context and take the memory */
@@ -56,11 +48,6 @@ void gdev_say(struct gdev *d, const char *fmt, ...)
 		return;
 	(void)str_copy(d->reason, sizeof(d->reason), text);
 	d->dirty = true;
-}
-
-static double gib(uint64_t bytes)
-{
-	return (double)bytes / (double)(1ULL << 30);
 }
 
 /* Up to a quarter of ms more, so that two of us on two accounts never answer each other in step. */
@@ -177,137 +164,6 @@ static bool lock_device(struct gdev *d)
 
 /* --- what is seen --- */
 
-enum verdict {
-	SEEN_CLEAR,
-	SEEN_FOREIGN, /* process, or memory of one */
-	SEEN_UNFIT,   /* not to be held, whoever uses it */
-};
-
-/* The first process that is not ours; counts those that may be. NULL: none. */
-static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
-					   uint64_t *ret_ours_bytes)
-{
-	const struct gpu_procs *procs = &d->sight.look.procs;
-	unsigned int maybes = 0;
-
-	*ret_ours_bytes = 0;
-	d->excused_bytes = 0;
-	for (uint32_t i = 0; i < procs->n; i++) {
-		const struct gpu_proc *p = &procs->p[i];
-		enum ownership own = own_classify(g, d, p);
-
-		if (own == OWN_FOREIGN && p->graphics &&
-		    (!gdev_occupied(d) || own_was_before(d, p->pid)))
-			continue; /* a desktop: its memory decides */
-		if (own == OWN_FOREIGN || (own == OWN_MAYBE && ++maybes > 1))
-			return p;
-		if (!p->graphics)
-			*ret_ours_bytes += p->used_bytes;
-		if (own == OWN_IGNORED)
-			d->excused_bytes += p->used_bytes;
-	}
-	return NULL;
-}
-
-/* Somebody may be here who is in no list. */
-static bool may_hide(const struct guard *g)
-{
-	return g->hidden_possible || g->pid_class == PIDS_NONE || g->pid_class == PIDS_HOST;
-}
-
-static bool memory_rises(struct guard *g, struct gdev *d)
-{
-	uint64_t now = d->sight.look.end_ns;
-
-	if (!d->settled_used ||
-	    d->sight.look.used <= d->settled_used + d->excused_bytes + RISE_BYTES) {
-		d->rise_since_ns = 0;
-		return false;
-	}
-	if (!d->rise_since_ns)
-		d->rise_since_ns = now;
-	return may_hide(g) || now - d->rise_since_ns >= RISE_NS;
-}
-
-static enum verdict judge_memory(struct guard *g, struct gdev *d, uint64_t ours)
-{
-	const struct gclient *owner = gdev_owner(g, d);
-	uint64_t used = d->sight.look.used, limit = owner ? owner->policy.idle_below_bytes : 0;
-
-	if (gdev_occupied(d)) {
-		if (!memory_rises(g, d))
-			return SEEN_CLEAR;
-		gdev_say(d, "%.2f GiB came into use by a process that is not listed",
-			 gib(used - d->settled_used));
-		return SEEN_FOREIGN;
-	}
-	if (d->holder.pid)
-		return SEEN_UNFIT; /* our own context is still on its way out */
-	used = used > ours ? used - ours : 0;
-	if (used <= limit)
-		return SEEN_CLEAR;
-	gdev_say(d, "%.1f GiB in use by processes that are not listed", gib(used));
-	return SEEN_FOREIGN;
-}
-
-/* The reason is set for everything but SEEN_CLEAR, except where a process is the cause. */
-static enum verdict judge(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who)
-{
-	uint64_t ours;
-	const char *unfit = gpu_unfit(&d->id, &d->sight.look);
-
-	*ret_who = NULL;
-	if (unfit) {
-		gdev_say(d, "%s", unfit);
-		return SEEN_UNFIT;
-	}
-	*ret_who = find_foreign(g, d, &ours);
-	return *ret_who ? SEEN_FOREIGN : judge_memory(g, d, ours);
-}
-
-/* How long the newcomer had been opening device nodes before the verdict. */
-static void note_hint(const struct guard *g, struct gdev *d, const struct proc_peek *who)
-{
-	uint64_t opened = hints_open_since(&g->hints, proc_start_mono_ns(who->start));
-
-	if (opened && opened < d->verdict_ns)
-		d->letting_go.hint_to_verdict_ns = d->verdict_ns - opened;
-}
-
-/* Once per process: whose it is, and since when it was on its way. */
-static void identify_who(struct guard *g, struct gdev *d, pid_t pid)
-{
-	struct proc_peek peek = { .uid = (uid_t)-1 };
-
-	if (pid == d->who_pid)
-		return;
-	d->who_pid = pid;
-	d->who_uid = UINT32_MAX;
-	d->who_comm[0] = '\0';
-	if (proc_peek(pid, &peek) < 0 && peek.uid == (uid_t)-1)
-		return;
-	note_hint(g, d, &peek);
-	d->who_uid = peek.uid;
-	(void)str_copy(d->who_comm, sizeof(d->who_comm), peek.comm);
-}
-
-static void name_who(struct guard *g, struct gdev *d, const struct gpu_proc *who)
-{
-	char name[64] = "", used[32] = "";
-
-	identify_who(g, d, who->pid);
-	if (d->who_uid != UINT32_MAX)
-		(void)str_print(name, sizeof(name), " (uid %u, %s)", d->who_uid, d->who_comm);
-	/* What it uses grows; what it uses when it is first seen is its context at most. */
-	if (who->used_known && who->used_bytes)
-		(void)str_print(used, sizeof(used), ", %.1f GiB", gib(who->used_bytes));
-	if (!strcmp(d->who_comm, HOLDER_COMM))
-		gdev_say(d, "tenure of uid %u (PID %d)", d->who_uid, (int)who->pid);
-	else
-		gdev_say(d, "PID %d%s%s", (int)who->pid, name,
-			 used[0] || !who->used_known ? used : " just started");
-}
-
 /* Begin the record of letting go; told when the memory is free. */
 static void begin_record(struct gdev *d, enum event_kind kind, uint64_t verdict_ns)
 {
@@ -328,7 +184,7 @@ static void on_foreign(struct guard *g, struct gdev *d, enum verdict v, const st
 		}
 	}
 	if (who)
-		name_who(g, d, who);
+		gjudge_name(g, d, who);
 	else
 		d->who_pid = 0;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
@@ -364,7 +220,7 @@ static void note_settled(struct guard *g, struct gdev *d)
 	if (d->state != DEV_HELD || !d->settle_at_ns || d->sight.look.begin_ns < d->settle_at_ns)
 		return;
 	excess = settle_excess(&d->settle, seen, listed_bytes(d), d->holder.held);
-	d->settled_used = may_hide(g) ? seen - excess : seen;
+	d->settled_used = gjudge_may_hide(g) ? seen - excess : seen;
 	d->settle_at_ns = 0;
 	if (d->settled_used < seen)
 		eyes_look_now(g->eyes, d->slot); /* that one is the verdict */
@@ -429,7 +285,7 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 		return;
 	}
 
-	enum verdict v = judge(g, d, &who);
+	enum verdict v = gjudge(g, d, &who);
 
 	if (v == SEEN_CLEAR)
 		on_clear(g, d);
@@ -575,7 +431,7 @@ static bool nothing_to_take(struct guard *g, struct gdev *d)
 		return false;
 	if (m->kind == MEM_ALL_BUT)
 		gdev_say(d, "idle; nothing to hold: %.1f GiB are free, and %.1f GiB are to stay so",
-			 gib(d->sight.look.free), gib(m->bytes));
+			 in_gib(d->sight.look.free), in_gib(m->bytes));
 	else
 		gdev_say(d, "idle; nothing to hold: no memory is free");
 	return true;
@@ -645,7 +501,7 @@ static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
 	d->yielded = false;
 	eyes_look_now(g->eyes, d->slot);
 	gdev_say(d, "held for %s", gdev_owner(g, d) ? gdev_owner(g, d)->instance : "nobody");
-	ev = gevent_add(g, d, EVENT_HELD, how, gib(m->bytes));
+	ev = gevent_add(g, d, EVENT_HELD, how, in_gib(m->bytes));
 	ev->bytes = m->bytes;
 	ev->took_ns = first ? m->at_ns - d->holder.started_ns : 0;
 	d->dirty = true;
@@ -806,7 +662,7 @@ static void look_when_due(struct guard *g, struct gdev *d, uint64_t now)
 		d->settle_asked = true;
 		eyes_look_now(g->eyes, d->slot);
 	}
-	if (d->state == DEV_HELD && d->rise_since_ns && now - d->rise_since_ns >= RISE_NS)
+	if (d->state == DEV_HELD && d->rise_since_ns && now - d->rise_since_ns >= GJUDGE_RISE_NS)
 		eyes_look_now(g->eyes, d->slot);
 }
 

@@ -136,4 +136,10 @@ static inline bool gdev_occupied(const struct gdev *d)
 	return d->state == DEV_HOLDING || d->state == DEV_HELD || d->state == DEV_YIELDING;
 }
 
+/* For sentences. */
+static inline double in_gib(uint64_t bytes)
+{
+	return (double)bytes / (double)(1ULL << 30);
+}
+
 #endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a look at one device means.
+
+ * Memory as a witness. Process lists can be blind (containers), but memory in use is visible
+ * everywhere. Once a hold has settled its figure is taken; RISE_BYTES above it is foreign: at once
+ * where processes may be hidden from us, after GJUDGE_RISE_NS where they are not (there a process
+ in the
+ * list is the better witness, and comes first). While our own holder takes or frees memory there is
+ * no figure and the detector is off; who came in that time is found by what explains the figure
+ * (settle.h).
+ */
+#include "hold/gjudge.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "hold/gdev.h"
+#include "hold/own.h"
+
+#define RISE_BYTES SETTLE_RISE_BYTES
+
+/* The first process that is not ours; counts those that may be. NULL: none. */
+static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
+					   uint64_t *ret_ours_bytes)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+	unsigned int maybes = 0;
+
+	*ret_ours_bytes = 0;
+	d->excused_bytes = 0;
+	for (uint32_t i = 0; i < procs->n; i++) {
+		const struct gpu_proc *p = &procs->p[i];
+		enum ownership own = own_classify(g, d, p);
+
+		if (own == OWN_FOREIGN && p->graphics &&
+		    (!gdev_occupied(d) || own_was_before(d, p->pid)))
+			continue; /* a desktop: its memory decides */
+		if (own == OWN_FOREIGN || (own == OWN_MAYBE && ++maybes > 1))
+			return p;
+		if (!p->graphics)
+			*ret_ours_bytes += p->used_bytes;
+		if (own == OWN_IGNORED)
+			d->excused_bytes += p->used_bytes;
+	}
+	return NULL;
+}
+
+bool gjudge_may_hide(const struct guard *g)
+{
+	return g->hidden_possible || g->pid_class == PIDS_NONE || g->pid_class == PIDS_HOST;
+}
+
+static bool memory_rises(struct guard *g, struct gdev *d)
+{
+	uint64_t now = d->sight.look.end_ns;
+
+	if (!d->settled_used ||
+	    d->sight.look.used <= d->settled_used + d->excused_bytes + RISE_BYTES) {
+		d->rise_since_ns = 0;
+		return false;
+	}
+	if (!d->rise_since_ns)
+		d->rise_since_ns = now;
+	return gjudge_may_hide(g) || now - d->rise_since_ns >= GJUDGE_RISE_NS;
+}
+
+static enum verdict judge_memory(struct guard *g, struct gdev *d, uint64_t ours)
+{
+	const struct gclient *owner = gdev_owner(g, d);
+	uint64_t used = d->sight.look.used, limit = owner ? owner->policy.idle_below_bytes : 0;
+
+	if (gdev_occupied(d)) {
+		if (!memory_rises(g, d))
+			return SEEN_CLEAR;
+		gdev_say(d, "%.2f GiB came into use by a process that is not listed",
+			 in_gib(used - d->settled_used));
+		return SEEN_FOREIGN;
+	}
+	if (d->holder.pid)
+		return SEEN_UNFIT; /* our own context is still on its way out */
+	used = used > ours ? used - ours : 0;
+	if (used <= limit)
+		return SEEN_CLEAR;
+	gdev_say(d, "%.1f GiB in use by processes that are not listed", in_gib(used));
+	return SEEN_FOREIGN;
+}
+
+enum verdict gjudge(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who)
+{
+	uint64_t ours;
+	const char *unfit = gpu_unfit(&d->id, &d->sight.look);
+
+	*ret_who = NULL;
+	if (unfit) {
+		gdev_say(d, "%s", unfit);
+		return SEEN_UNFIT;
+	}
+	*ret_who = find_foreign(g, d, &ours);
+	return *ret_who ? SEEN_FOREIGN : judge_memory(g, d, ours);
+}
+
+/* How long the newcomer had been opening device nodes before the verdict. */
+static void note_hint(const struct guard *g, struct gdev *d, const struct proc_peek *who)
+{
+	uint64_t opened = hints_open_since(&g->hints, proc_start_mono_ns(who->start));
+
+	if (opened && opened < d->verdict_ns)
+		d->letting_go.hint_to_verdict_ns = d->verdict_ns - opened;
+}
+
+/* Once per process: whose it is, and since when it was on its way. */
+static void identify_who(struct guard *g, struct gdev *d, pid_t pid)
+{
+	struct proc_peek peek = { .uid = (uid_t)-1 };
+
+	if (pid == d->who_pid)
+		return;
+	d->who_pid = pid;
+	d->who_uid = UINT32_MAX;
+	d->who_comm[0] = '\0';
+	if (proc_peek(pid, &peek) < 0 && peek.uid == (uid_t)-1)
+		return;
+	note_hint(g, d, &peek);
+	d->who_uid = peek.uid;
+	(void)str_copy(d->who_comm, sizeof(d->who_comm), peek.comm);
+}
+
+void gjudge_name(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+{
+	char name[64] = "", used[32] = "";
+
+	identify_who(g, d, who->pid);
+	if (d->who_uid != UINT32_MAX)
+		(void)str_print(name, sizeof(name), " (uid %u, %s)", d->who_uid, d->who_comm);
+	/* What it uses grows; what it uses when it is first seen is its context at most. */
+	if (who->used_known && who->used_bytes)
+		(void)str_print(used, sizeof(used), ", %.1f GiB", in_gib(who->used_bytes));
+	if (!strcmp(d->who_comm, HOLDER_COMM))
+		gdev_say(d, "tenure of uid %u (PID %d)", d->who_uid, (int)who->pid);
+	else
+		gdev_say(d, "PID %d%s%s", (int)who->pid, name,
+			 used[0] || !who->used_known ? used : " just started");
+}
