@@ -66,7 +66,7 @@ static void say_releasing(const struct view *v, struct strbuf *b)
 static void say_counts(const struct view *v, struct strbuf *b)
 {
 	static const enum dev_state others[] = { DEV_HOLDING, DEV_YIELDING, DEV_IDLE, DEV_BUSY,
-						 DEV_LEFT };
+						 DEV_LEFT,    DEV_LENDING,  DEV_LENT };
 	char size[UNIT_TEXT_MAX];
 	unsigned int held = view_count(v, DEV_HELD);
 

@@ -96,7 +96,8 @@ static const struct {
 	[EVENT_RELEASE] = { NULL, true },   [EVENT_BLIND] = { NULL, true },
 	[EVENT_GONE] = { NULL, false },	    [EVENT_FAILED] = { NULL, true },
 	[EVENT_LOST] = { NULL, true },	    [EVENT_BACK] = { NULL, true },
-	[EVENT_STATE] = { NULL, true },
+	[EVENT_STATE] = { NULL, true },	    [EVENT_LENT] = { NULL, true },
+	[EVENT_RETURNED] = { NULL, false },
 };
 _Static_assert(ARRAY_LEN(kinds) == EVENT_KIND_MAX, "a way to tell every kind of event");
 

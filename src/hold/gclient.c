@@ -21,6 +21,7 @@
 #include "base/str.h"
 #include "hold/gdev.h"
 #include "hold/gevent.h"
+#include "hold/glease.h"
 
 #define START_TURN_NS (2 * NS_PER_S) /* a holder that starts has its turn for so long */
 
@@ -36,8 +37,13 @@ static void send_text(struct gclient *c, enum msg_type type, int code, const cha
 
 static void forget(struct guard *g, struct gclient *c)
 {
+	char instance[PROTO_INSTANCE_MAX];
+
+	(void)str_copy(instance, sizeof(instance), c->instance);
 	(void)fd_close(c->fd);
 	*c = (struct gclient){ .fd = -1 };
+	if (instance[0] && !gclient_find(g, instance))
+		glease_drop_promises(g, instance);
 	gclient_assign_all(g);
 }
 
@@ -45,7 +51,7 @@ static void forget(struct guard *g, struct gclient *c)
 static void on_gone(struct guard *g, struct gclient *c)
 {
 	c->fd = fd_close(c->fd);
-	if (!c->has_policy || c->dropping) {
+	if ((!c->has_policy && !glease_count(g, c->instance)) || c->dropping) {
 		forget(g, c);
 		return;
 	}
@@ -177,6 +183,14 @@ void gclient_assign_all(struct guard *g)
 
 /* --- messages --- */
 
+struct gclient *gclient_find(struct guard *g, const char *instance)
+{
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		if (g->clients[i].used && !strcmp(g->clients[i].instance, instance))
+			return &g->clients[i];
+	return NULL;
+}
+
 static struct gclient *find_instance(struct guard *g, const char *instance,
 				     const struct gclient *except)
 {
@@ -198,6 +212,7 @@ static struct gclient *adopt(struct gclient *orphan, struct gclient *c)
 	orphan->dropping = false;
 	orphan->silent = false;
 	orphan->silent_ns = 0;
+	orphan->listened_ns = clock_mono_ns();
 	*c = (struct gclient){ .fd = -1 };
 	return orphan;
 }
@@ -231,6 +246,7 @@ static void on_hello(struct guard *g, struct gclient *c, struct msg_hello *m)
 	else if (!other) /* what was before it came is not its business */
 		c->next_event = m->guard_pid ? 1 : g->last_event + 1;
 	gevent_tell_guard(g, c, MSG_WELCOME);
+	glease_tell_all(g, c);
 	gevent_tell_devices(g, c, true);
 	gevent_tell(g, c);
 }
@@ -332,6 +348,7 @@ static void on_policy(struct guard *g, struct gclient *c, const struct msg_polic
 static void on_drop(struct guard *g, struct gclient *c)
 {
 	c->dropping = true;
+	glease_client_changed(g, c);
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (gdev_owner(g, &g->devs[i]) == c)
 			gdev_unwant(g, &g->devs[i], "as it was told to");
@@ -348,8 +365,8 @@ static void listen_to(struct guard *g, struct gclient *c, uint64_t now)
 
 	c->listened_ns = now;
 	c->silent_ns += turn < NS_PER_S ? turn : NS_PER_S;
-	if (c->fd < 0 || !c->has_policy || c->dropping || c->silent ||
-	    c->silent_ns < GUARD_ORPHAN_MS * NS_PER_MS)
+	if (c->fd < 0 || (!c->has_policy && !glease_count(g, c->instance)) || c->dropping ||
+	    c->silent || c->silent_ns < GUARD_ORPHAN_MS * NS_PER_MS)
 		return;
 	c->silent = true;
 	(void)proc_peek(c->pid, &agent);
@@ -361,6 +378,7 @@ static void listen_to(struct guard *g, struct gclient *c, uint64_t now)
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (gdev_owner(g, &g->devs[i]) == c)
 			gdev_unwant(g, &g->devs[i], "its agent does not answer");
+	glease_client_changed(g, c);
 }
 
 static void on_heard(struct guard *g, struct gclient *c)
@@ -370,9 +388,50 @@ static void on_heard(struct guard *g, struct gclient *c)
 		return;
 	c->silent = false;
 	c->tick_ns = 0;
+	glease_client_changed(g, c);
 	(void)gevent_add(g, NULL, EVENT_NOTE, "the agent of %s (PID %d) goes on", c->instance,
 			 (int)c->pid);
 }
+
+static void take_hello(struct guard *g, struct gclient *c, void *m)
+{
+	on_hello(g, c, m);
+}
+
+static void take_policy(struct guard *g, struct gclient *c, void *m)
+{
+	on_policy(g, c, m);
+}
+
+static void take_drop(struct guard *g, struct gclient *c, void *m)
+{
+	on_drop(g, c);
+}
+
+static void take_beat(struct guard *g, struct gclient *c, void *m)
+{
+}
+
+static void take_lease(struct guard *g, struct gclient *c, void *m)
+{
+	glease_on_lease(g, c, m);
+}
+
+static void take_grant(struct guard *g, struct gclient *c, void *m)
+{
+	glease_on_grant(g, c, m);
+}
+
+static void take_unlease(struct guard *g, struct gclient *c, void *m)
+{
+	glease_on_unlease(g, c, m);
+}
+
+static void (*const takers[MSG_TYPE_MAX])(struct guard *g, struct gclient *c, void *m) = {
+	[MSG_HELLO] = take_hello,     [MSG_POLICY] = take_policy, [MSG_DROP] = take_drop,
+	[MSG_BEAT] = take_beat,	      [MSG_LEASE] = take_lease,	  [MSG_GRANT] = take_grant,
+	[MSG_UNLEASE] = take_unlease,
+};
 
 static void on_message(struct guard *g, struct gclient *c, void *buf)
 {
@@ -380,16 +439,10 @@ static void on_message(struct guard *g, struct gclient *c, void *buf)
 
 	on_heard(g, c);
 
-	if (head->type == MSG_HELLO)
-		on_hello(g, c, buf);
-	else if (!c->instance[0])
+	if (!c->instance[0] && head->type != MSG_HELLO)
 		forget(g, c); /* must introduce itself first */
-	else if (head->type == MSG_POLICY)
-		on_policy(g, c, buf);
-	else if (head->type == MSG_DROP)
-		on_drop(g, c);
-	else if (head->type == MSG_BEAT)
-		return;
+	else if (takers[head->type])
+		takers[head->type](g, c, buf);
 	else
 		on_gone(g, c);
 }
@@ -443,7 +496,8 @@ static bool all_ripe(struct guard *g, struct gclient *c, uint64_t now)
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
 
-		if (!owns(g, c, d) || d->state == DEV_LEFT || gdev_occupied(d))
+		if (!owns(g, c, d) || d->state == DEV_LEFT || d->state == DEV_LENT ||
+		    gdev_occupied(d))
 			continue;
 		busy = busy || d->state == DEV_BUSY;
 		ripe = ripe && gdev_ripe(g, d, now);
@@ -500,7 +554,8 @@ static void check_devices(struct guard *g, struct gclient *c)
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
 
-		if (!owns(g, c, d) || !d->present || gdev_occupied(d) || d->state == DEV_LEFT)
+		if (!owns(g, c, d) || !d->present || gdev_occupied(d) || d->state == DEV_LEFT ||
+		    d->state == DEV_LENT)
 			continue;
 		d->check = true;
 		eyes_look_now(g->eyes, d->slot);

@@ -20,21 +20,24 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
+#include "hold/gclient.h"
 #include "hold/gevent.h"
 #include "hold/gholder.h"
 #include "hold/gjudge.h"
+#include "hold/glease.h"
 #include "hold/loadctl.h"
 #include "hold/own.h"
 
-#define SETTLE_NS     (300 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
-#define LINGER_NS     (2 * NS_PER_S) /* context kept after a yield: the newcomer starts undisturbed */
-#define HOLDING_LIMIT (30 * NS_PER_S)	/* to make a context and take the memory */
-#define FREEING_LIMIT NS_PER_S		/* to free it; seen: 40-330 ms */
-#define HURRY_LIMIT   (500 * NS_PER_MS) /* the same where all has to be gone within a second */
-#define BEATS_LIMIT   10		/* of a holder that holds, unanswered: 5 s */
-#define ENDING_LIMIT  (2 * NS_PER_S)	/* to end the process */
-#define GROW_NS	      (5 * NS_PER_S)	/* between two tries to take what is missing */
-#define BLOCK_NS      (60 * NS_PER_S)	/* after a failed hold, doubled up to 16 times that */
+#define SETTLE_NS      (300 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
+#define LINGER_NS      (2 * NS_PER_S) /* context kept after a yield: the newcomer starts undisturbed */
+#define HOLDING_LIMIT  (30 * NS_PER_S)	 /* to make a context and take the memory */
+#define FREEING_LIMIT  NS_PER_S		 /* to free it; seen: 40-330 ms */
+#define HURRY_LIMIT    (500 * NS_PER_MS) /* the same where all has to be gone within a second */
+#define BEATS_LIMIT    10		 /* of a holder that holds, unanswered: 5 s */
+#define ENDING_LIMIT   (2 * NS_PER_S)	 /* to end the process */
+#define GROW_NS	       (5 * NS_PER_S)	 /* between two tries to take what is missing */
+#define WHILE_CHECK_NS NS_PER_S		 /* looks at a device that a promise wants held */
+#define BLOCK_NS       (60 * NS_PER_S)	 /* after a failed hold, doubled up to 16 times that */
 
 void gdev_say(struct gdev *d, const char *fmt, ...)
 {
@@ -68,14 +71,14 @@ void gdev_reset_idle(struct gdev *d, uint64_t now_ns)
 
 static void set_wait(struct guard *g, struct gdev *d)
 {
-	const struct gclient *owner = gdev_owner(g, d);
+	const struct hold_policy *p = gdev_policy(g, d);
 
-	if (!owner)
+	if (d->yielded)
+		d->wait_ns = with_jitter(p->rehold_ms);
+	else if (d->owner < 0 || d->came_home || d->hold_while)
 		d->wait_ns = 0;
-	else if (d->yielded)
-		d->wait_ns = with_jitter(owner->policy.rehold_ms);
 	else
-		d->wait_ns = owner->policy.idle_for_ms * NS_PER_MS;
+		d->wait_ns = p->idle_for_ms * NS_PER_MS;
 }
 
 static void enter(struct guard *g, struct gdev *d, enum dev_state next)
@@ -87,11 +90,13 @@ static void enter(struct guard *g, struct gdev *d, enum dev_state next)
 
 	/* What nobody selects is nobody's news. */
 	bool quiet = d->state == DEV_LEFT || (next == DEV_LEFT && d->owner < 0) ||
-		     (d->state == DEV_YIELDING && d->letting_go.kind == EVENT_RELEASE);
+		     (d->state == DEV_YIELDING && d->letting_go.kind == EVENT_RELEASE) ||
+		     (d->state == DEV_LENT && next == DEV_IDLE);
 
 	d->state = next;
 	d->since_ns = now;
 	d->dirty = true;
+	d->came_home = d->came_home && next == DEV_IDLE;
 	if (next == DEV_IDLE) {
 		d->announced = true;
 		d->who_pid = 0;
@@ -121,6 +126,9 @@ static void act(struct gdev *d, enum dev_action action)
 		/* A newcomer's start would wait for our context's end; nobody's does otherwise. */
 		d->holder.end_at_ns = now + (d->letting_go.kind == EVENT_YIELD ? LINGER_NS : 0);
 		break;
+	case ACT_KEEP:
+		d->holder.kept = true;
+		break;
 	case ACT_KILL:
 		gholder_kill(d);
 		break;
@@ -142,23 +150,23 @@ static bool step(struct guard *g, struct gdev *d, enum dev_event event)
 	return s.next != before || s.action != ACT_NONE;
 }
 
-static void unlock_device(struct gdev *d)
+void gdev_unlock(struct gdev *d)
 {
-	d->lock_fd = fd_close(d->lock_fd);
+	if (!d->holder.pid && !d->n_leases)
+		d->lock_fd = fd_close(d->lock_fd);
 }
 
-/* Take @tenure/dev/UUID, so that two tenures never hold one device. False: somebody has it. */
-static bool lock_device(struct gdev *d)
+bool gdev_lock(struct gdev *d, struct err *e)
 {
-	struct err e = ERR_INIT;
+	struct err other = ERR_INIT;
 	char name[108];
 
 	if (d->lock_fd >= 0)
 		return true;
-	d->lock_fd = sock_bind(str_print(name, sizeof(name), "tenure/dev/%s", d->id.uuid), &e);
+	d->lock_fd = sock_bind(str_print(name, sizeof(name), "tenure/dev/%s", d->id.uuid), &other);
 	if (d->lock_fd >= 0)
 		return true;
-	gdev_say(d, "tenure of another user or instance holds it");
+	(void)err_set(e, -EBUSY, "tenure of another user or instance holds it");
 	return false;
 }
 
@@ -191,6 +199,113 @@ static void on_foreign(struct guard *g, struct gdev *d, enum verdict v, const st
 		enter(g, d, DEV_YIELDING);
 	else
 		(void)step(g, d, EV_FOREIGN);
+}
+
+/*
+ * Somebody foreign on a device that is lent. While the task itself was not seen there it was they
+ * who came, and the record says so.
+ */
+static void on_neighbour(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+{
+	if (!who)
+		return;
+	gjudge_name(g, d, who);
+	if (d->state == DEV_LENDING && d->n_awaited && d->letting_go.kind == EVENT_LENT) {
+		d->letting_go.kind = EVENT_YIELD;
+		d->yields++;
+	}
+}
+
+void gdev_lend(struct guard *g, struct gdev *d)
+{
+	const struct glease *l = glease_first(g, d);
+	char id[LEASE_TEXT_MAX];
+	struct guard_event *ev;
+
+	if (gdev_occupied(d) || d->state == DEV_LENT || !l)
+		return;
+	d->before = d->sight.look.procs;
+	d->check = false;
+	gdev_say(d, "lent to task %s", lease_id_text(&l->id, id));
+	(void)step(g, d, EV_LEND);
+	ev = gevent_add(g, d, EVENT_LENT, "%s", d->reason);
+	ev->lease = l->id;
+}
+
+static bool wants_hold(const struct gclient *owner)
+{
+	return owner && owner->policy.hold && !owner->dropping && !owner->silent;
+}
+
+/* Its owner, or a lease, wants it held, so that a context of ours on it has a future. */
+static bool has_future(struct guard *g, const struct gdev *d)
+{
+	return !g->quit_ns && (d->hold_while || (wants_hold(gdev_owner(g, d)) && !d->left));
+}
+
+/* Our context beside the task is there until the task shows, or for the hold that follows. */
+static void drop_placeholder(struct guard *g, struct gdev *d)
+{
+	const struct glease *l = glease_first(g, d);
+
+	bool hurry = d->owner < 0 || gdev_owner(g, d)->dropping;
+
+	if (!d->holder.kept || d->holder.end_at_ns || (d->n_awaited && !hurry) ||
+	    (has_future(g, d) && !(l && l->flags & LEASE_ALONE)))
+		return;
+	d->holder.end_at_ns = clock_mono_ns();
+}
+
+/* The last task on it is over. With nobody else there it is idle and, if wanted, held at once. */
+static void come_home(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+{
+	struct guard_event *ev;
+	char id[LEASE_TEXT_MAX];
+
+	ev = gevent_add(g, d, EVENT_RETURNED, "back from task %s", lease_id_text(&d->last, id));
+	ev->lease = d->last;
+	ev->took_ns = clock_mono_ns() - d->last_over_ns;
+	if (v == SEEN_CLEAR) {
+		d->came_home = true;
+		d->yielded = false;
+		d->who_pid = 0;
+		(void)step(g, d, EV_RETURNED);
+		if (d->owner >= 0)
+			gclient_consider(g, gdev_owner(g, d));
+		return;
+	}
+	if (v == SEEN_FOREIGN && who)
+		gjudge_name(g, d, who);
+	(void)step(g, d, EV_AWAY);
+	if (d->holder.kept) /* a newcomer's start would wait for its end */
+		d->holder.end_at_ns = clock_mono_ns() + LINGER_NS;
+}
+
+static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *neighbour)
+{
+	const struct glease *l = glease_first(g, d);
+	char id[LEASE_TEXT_MAX], beside[96] = "", text[64] = "";
+
+	if (!l)
+		return;
+	if (neighbour)
+		(void)str_print(beside, sizeof(beside), "; beside it PID %d", (int)neighbour->pid);
+	if (l->stage == LEASE_OVER)
+		(void)str_print(text, sizeof(text),
+				l->n_procs ? ", which is over; PID %d of it is left"
+					   : ", which is over",
+				(int)l->proc);
+	gdev_say(d, "lent to task %s%s%s", lease_id_text(&l->id, id), text, beside);
+}
+
+static void on_lent(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+{
+	if (!d->n_leases) {
+		come_home(g, d, v, who);
+		return;
+	}
+	drop_placeholder(g, d);
+	say_lent(g, d, v == SEEN_FOREIGN ? who : NULL);
 }
 
 /* What is in use but for the owner's exceptions. */
@@ -260,6 +375,39 @@ static void control_load(struct guard *g, struct gdev *d)
 	gholder_tell_load(d, (enum load_kind)p->load, d->load.duty_permille);
 }
 
+/* A task of ours came: let go as for a newcomer, and record it as what it is. */
+static void on_ours(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+{
+	const struct glease *l;
+	char id[LEASE_TEXT_MAX];
+
+	if (!gdev_holds(d))
+		return;
+	act(d, ACT_RELEASE); /* first of all */
+	begin_record(d, EVENT_LENT, d->sight.look.end_ns);
+	enter(g, d, DEV_LENDING);
+	l = glease_first(g, d);
+	if (l)
+		d->letting_go.lease = l->id;
+	if (who)
+		gjudge_name(g, d, who);
+	else
+		gjudge_note_hint(g, d, l ? l->asked_ns : 0);
+	gdev_say(d, "lent to task %s", l ? lease_id_text(&l->id, id) : "?");
+}
+
+static void on_verdict(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+{
+	if (v == SEEN_OURS)
+		on_ours(g, d, who);
+	else if (v == SEEN_CLEAR)
+		on_clear(g, d);
+	else if (d->state == DEV_LENDING || d->state == DEV_LENT)
+		on_neighbour(g, d, who);
+	else
+		on_foreign(g, d, v, who);
+}
+
 void gdev_on_sight(struct guard *g, struct gdev *d)
 {
 	const struct gpu_proc *who;
@@ -274,7 +422,7 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 	if (d->failing)
 		(void)gevent_add(g, d, EVENT_BACK, "can be seen again");
 	d->failing = false;
-	if (d->state == DEV_LEFT) {
+	if (d->state == DEV_LEFT && !d->n_leases) {
 		d->dirty = true;
 		return;
 	}
@@ -287,10 +435,13 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 
 	enum verdict v = gjudge(g, d, &who);
 
-	if (v == SEEN_CLEAR)
-		on_clear(g, d);
-	else
-		on_foreign(g, d, v, who);
+	on_verdict(g, d, v, who);
+	if (d->n_leases)
+		glease_on_sight(g, d, v);
+	if (d->state == DEV_LENT)
+		on_lent(g, d, v, who);
+	else if (d->n_running)
+		gdev_lend(g, d);
 	if (!d->announced && d->state == DEV_BUSY && v != SEEN_CLEAR) {
 		d->announced = true;
 		(void)gevent_add(g, d, EVENT_STATE, "busy: %s", d->reason);
@@ -304,6 +455,8 @@ void gdev_blind(struct guard *g, struct gdev *d, const char *reason)
 {
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
 		begin_record(d, EVENT_BLIND, clock_mono_ns());
+	if (d->holder.kept && !d->holder.end_at_ns)
+		d->holder.end_at_ns = clock_mono_ns();
 	if (d->state == DEV_LEFT)
 		return;
 	d->yielded = d->yielded || gdev_occupied(d);
@@ -365,12 +518,26 @@ void gdev_unwant(struct guard *g, struct gdev *d, const char *reason)
 /* Let go of it if need be, and then leave it alone; called again until that is done. */
 static void leave(struct guard *g, struct gdev *d)
 {
+	if (d->hold_while || d->state == DEV_LENDING || d->state == DEV_LENT)
+		return;
 	gdev_unwant(g, d, "left for others");
 	if (gdev_occupied(d))
 		return;
 	gdev_say(d, d->owner >= 0 ? "left for others" : "not selected");
 	if (d->state != DEV_LEFT)
 		(void)step(g, d, EV_LEAVE);
+}
+
+/* It is somebody's business again. */
+static void take(struct guard *g, struct gdev *d)
+{
+	const char *unfit = gpu_unfit(&d->id, &d->sight.look);
+
+	if (d->state != DEV_LEFT)
+		return;
+	d->announced = false;
+	gdev_say(d, "%s", unfit ? unfit : "not looked at yet");
+	(void)step(g, d, EV_TAKE);
 }
 
 void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left)
@@ -385,13 +552,8 @@ void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left)
 	d->left = left;
 	if (left)
 		leave(g, d);
-	if (!left && d->state == DEV_LEFT) {
-		const char *unfit = gpu_unfit(&d->id, &d->sight.look);
-
-		d->announced = false;
-		gdev_say(d, "%s", unfit ? unfit : "not looked at yet");
-		(void)step(g, d, EV_TAKE);
-	}
+	if (!left)
+		take(g, d);
 	if (d->state == DEV_IDLE)
 		set_wait(g, d);
 }
@@ -400,8 +562,10 @@ bool gdev_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)
 {
 	const struct gclient *owner = gdev_owner(g, d);
 
-	return owner && !g->quit_ns && d->present && owner->policy.hold && !owner->dropping &&
-	       !owner->silent && d->state == DEV_IDLE && !d->holder.pid &&
+	bool wanted = d->hold_while || wants_hold(owner);
+
+	return wanted && !g->quit_ns && d->present && d->state == DEV_IDLE &&
+	       (!d->holder.pid || (d->holder.kept && !d->holder.ending)) &&
 	       now_ns >= d->blocked_until_ns && now_ns - d->idle_since_ns >= d->wait_ns;
 }
 
@@ -425,7 +589,7 @@ static void hold_failed(struct guard *g, struct gdev *d, const char *why)
 /* The amount may come to nothing with what is free just now. True, and the reason, when it does. */
 static bool nothing_to_take(struct guard *g, struct gdev *d)
 {
-	const struct mem_amount *m = &gdev_owner(g, d)->policy.memory;
+	const struct mem_amount *m = &gdev_policy(g, d)->memory;
 
 	if (!(d->sight.look.valid & GPU_VALID_MEM) || mem_amount_bytes(m, d->sight.look.free) > 0)
 		return false;
@@ -441,17 +605,24 @@ void gdev_hold(struct guard *g, struct gdev *d)
 {
 	struct err e = ERR_INIT;
 
-	if (nothing_to_take(g, d) || !lock_device(d))
+	if (nothing_to_take(g, d))
 		return;
+	if (!gdev_lock(d, &e)) {
+		gdev_say(d, "%s", e.text);
+		return;
+	}
 	d->before = d->sight.look.procs;
-	if (gholder_start(g, d, &e) < 0) {
-		unlock_device(d);
+	/* A context that is there already is ours, and not what was before. */
+	settle_begin(&d->settle, used_but_excused(d) - listed_bytes(d));
+	if (d->holder.kept) {
+		gholder_again(g, d);
+	} else if (gholder_start(g, d, &e) < 0) {
+		gdev_unlock(d);
 		hold_failed(g, d, e.text);
 		return;
 	}
 	d->settled_used = 0;
 	d->settle_at_ns = 0;
-	settle_begin(&d->settle, used_but_excused(d));
 	gdev_say(d, "holder PID %d starts", (int)d->holder.pid);
 	(void)gevent_add(g, d, EVENT_START, "%s", d->reason);
 	(void)step(g, d, EV_READY);
@@ -461,9 +632,10 @@ void gdev_hold(struct guard *g, struct gdev *d)
 
 static void tell_let_go(struct guard *g, struct gdev *d, uint64_t freed_ns, uint64_t bytes)
 {
-	static const char *const words[EVENT_KIND_MAX] = {
-		[EVENT_YIELD] = "yielded to", [EVENT_RELEASE] = "let go:", [EVENT_BLIND] = "let go:"
-	};
+	static const char *const words[EVENT_KIND_MAX] = { [EVENT_YIELD] = "yielded to",
+							   [EVENT_RELEASE] = "let go:",
+							   [EVENT_BLIND] = "let go:",
+							   [EVENT_LENT] = "handed over:" };
 	struct guard_event *rec = &d->letting_go;
 	uint64_t took = freed_ns > d->verdict_ns ? freed_ns - d->verdict_ns : 0;
 	struct guard_event *ev =
@@ -471,13 +643,27 @@ static void tell_let_go(struct guard *g, struct gdev *d, uint64_t freed_ns, uint
 			   words[rec->kind] ? words[rec->kind] : "let go:", d->reason);
 
 	ev->bytes = bytes;
-	ev->pid = rec->kind == EVENT_YIELD ? d->who_pid : 0;
+	ev->pid = rec->kind == EVENT_YIELD || rec->kind == EVENT_LENT ? d->who_pid : 0;
+	if (rec->kind == EVENT_LENT)
+		ev->lease = rec->lease;
 	if (ev->pid && d->who_uid != UINT32_MAX) {
 		(void)str_print(ev->user, sizeof(ev->user), "uid %u", d->who_uid);
 		(void)str_copy(ev->command, sizeof(ev->command), d->who_comm);
 	}
 	ev->hint_to_verdict_ns = rec->hint_to_verdict_ns;
 	ev->verdict_to_freed_ns = took;
+}
+
+static void say_held(struct guard *g, struct gdev *d)
+{
+	const struct glease *l = glease_first(g, d);
+	char id[LEASE_TEXT_MAX];
+
+	if (l)
+		gdev_say(d, "held for task %s of %s", lease_id_text(&l->id, id), l->instance);
+	else
+		gdev_say(d, "held for %s",
+			 gdev_owner(g, d) ? gdev_owner(g, d)->instance : "nobody");
 }
 
 static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
@@ -500,7 +686,7 @@ static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
 	d->failures = 0;
 	d->yielded = false;
 	eyes_look_now(g->eyes, d->slot);
-	gdev_say(d, "held for %s", gdev_owner(g, d) ? gdev_owner(g, d)->instance : "nobody");
+	say_held(g, d);
 	ev = gevent_add(g, d, EVENT_HELD, how, in_gib(m->bytes));
 	ev->bytes = m->bytes;
 	ev->took_ns = first ? m->at_ns - d->holder.started_ns : 0;
@@ -509,7 +695,7 @@ static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
 
 static void on_freed(struct guard *g, struct gdev *d, const struct holder_msg *m)
 {
-	if (d->state != DEV_YIELDING)
+	if (!gdev_letting_go(d))
 		return;
 	d->holder.held = 0;
 	tell_let_go(g, d, m->at_ns, m->bytes);
@@ -581,10 +767,10 @@ void gdev_on_child(struct guard *g, struct gdev *d)
 		return;
 	d->gone_pid = listed;
 	d->gone_ns = clock_mono_ns();
-	unlock_device(d);
+	gdev_unlock(d);
 	d->settled_used = 0;
 	describe_end(how, sizeof(how), status);
-	if (d->state == DEV_YIELDING)
+	if (gdev_letting_go(d))
 		tell_let_go(g, d, clock_mono_ns(), 0);
 	if (d->state == DEV_HOLDING && now >= d->blocked_until_ns)
 		hold_failed(g, d, how);
@@ -612,9 +798,9 @@ static const char *overdue(struct guard *g, const struct gdev *d, uint64_t now)
 
 	if (d->state == DEV_HOLDING && took >= HOLDING_LIMIT)
 		return "its holder hangs in the driver";
-	if (d->state == DEV_HELD && d->holder.unanswered > BEATS_LIMIT)
+	if ((d->state == DEV_HELD || d->holder.kept) && d->holder.unanswered > BEATS_LIMIT)
 		return "its holder did not answer any more";
-	if (d->state == DEV_YIELDING && took >= (hurry ? HURRY_LIMIT : FREEING_LIMIT))
+	if (gdev_letting_go(d) && took >= (hurry ? HURRY_LIMIT : FREEING_LIMIT))
 		return "its holder did not let go in time";
 	return NULL;
 }
@@ -630,10 +816,14 @@ static void check_limits(struct guard *g, struct gdev *d, uint64_t now)
 	why = overdue(g, d, now);
 	if (!why)
 		return;
-	if (d->state != DEV_YIELDING)
+	if (d->holder.kept) {
+		gholder_kill(d); /* it holds nothing */
+		return;
+	}
+	if (!gdev_letting_go(d))
 		begin_record(d, EVENT_FAILED, now);
 	/* Without a context it holds nothing yet: a slow start of CUDA is no failure of its. */
-	if ((d->state != DEV_YIELDING || d->holder.ready) &&
+	if ((!gdev_letting_go(d) || d->holder.ready) &&
 	    (!d->blocked_until_ns || now > d->blocked_until_ns))
 		hold_failed(g, d, why);
 	(void)step(g, d, EV_STUCK);
@@ -666,6 +856,36 @@ static void look_when_due(struct guard *g, struct gdev *d, uint64_t now)
 		eyes_look_now(g->eyes, d->slot);
 }
 
+/* A device that is held for a promise has no refresh clock. */
+static void hold_while(struct guard *g, struct gdev *d, uint64_t now)
+{
+	if (!d->hold_while || gdev_occupied(d) || d->state == DEV_LENT)
+		return;
+	if (gdev_ripe(g, d, now)) {
+		gdev_hold(g, d);
+	} else if (now >= d->while_check_ns) {
+		d->while_check_ns = now + WHILE_CHECK_NS;
+		d->check = true;
+		eyes_look_now(g->eyes, d->slot);
+	}
+}
+
+void gdev_want_while(struct guard *g, struct gdev *d, bool wanted)
+{
+	if (wanted == d->hold_while)
+		return;
+	d->hold_while = wanted;
+	d->while_check_ns = 0;
+	if (wanted)
+		take(g, d);
+	if (d->state == DEV_IDLE)
+		set_wait(g, d);
+	if (wanted)
+		hold_while(g, d, clock_mono_ns());
+	else if (gdev_holds(d) && !has_future(g, d) && !d->n_awaited)
+		gdev_unwant(g, d, "the task that it was held for does not come");
+}
+
 void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 {
 	/* A newcomer's quiet start is not worth more than an agent that was told to end at once. */
@@ -679,8 +899,11 @@ void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 		check_limits(g, d, now_ns);
 	}
 	look_when_due(g, d, now_ns);
+	hold_while(g, d, now_ns);
 	if (d->left)
 		leave(g, d);
+	if (d->state == DEV_LENT || d->state == DEV_IDLE)
+		drop_placeholder(g, d);
 	if (d->owner >= 0) {
 		turn_cycle(g, d, now_ns);
 		grow(g, d, now_ns);

@@ -40,6 +40,18 @@ void gdev_reset_idle(struct gdev *d, uint64_t now_ns);
 /* What time brings: limits of holders, contexts to drop, load cycle, growing. */
 void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns);
 
+/* Take @tenure/dev/UUID, so that two tenures never hold or lend one device. False: somebody has it,
+ * and e says who. */
+bool gdev_lock(struct gdev *d, struct err *e);
+/* Give it back where neither a holder nor a lease needs it. */
+void gdev_unlock(struct gdev *d);
+
+/* A task was granted. A device that is held stays so until the task comes; another is lent now. */
+void gdev_lend(struct guard *g, struct gdev *d);
+
+/* The ledger wants d held for a promise, or does not any more. */
+void gdev_want_while(struct guard *g, struct gdev *d, bool wanted);
+
 void gdev_say(struct gdev *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/sock.h"
 #include "base/str.h"
+#include "hold/glease.h"
 
 struct guard_event *gevent_add(struct guard *g, const struct gdev *d, enum event_kind kind,
 			       const char *fmt, ...)
@@ -89,6 +90,22 @@ static void fill_figures(struct dev_status *s, const struct sight *sight)
 		s->n_procs += !look->procs.p[i].graphics;
 }
 
+static void fill_lease(struct guard *g, const struct gdev *d, struct dev_status *s)
+{
+	const struct glease *first = glease_first(g, d);
+
+	if (!first)
+		return;
+	s->n_leases = d->n_leases;
+	s->promised = glease_promised(g, d);
+	s->lease = first->id;
+	s->lease_stage = first->stage;
+	(void)str_copy(s->lease_instance, sizeof(s->lease_instance), first->instance);
+	for (size_t i = 0; i < GUARD_LEASES_MAX; i++)
+		if (g->leases[i].used && g->leases[i].slot == d->slot)
+			s->n_lease_procs += g->leases[i].n_procs;
+}
+
 static void fill_status(struct guard *g, const struct gdev *d, struct dev_status *s)
 {
 	struct gclient *owner = gdev_owner(g, d);
@@ -116,6 +133,7 @@ static void fill_status(struct guard *g, const struct gdev *d, struct dev_status
 	s->load = d->state == DEV_HELD ? d->load.told : LOAD_NONE;
 	s->duty_permille = s->load ? d->load.told_duty : 0;
 	s->yields = d->yields;
+	fill_lease(g, d, s);
 	fill_figures(s, &d->sight);
 }
 
@@ -141,6 +159,7 @@ void gevent_tell_guard(struct guard *g, struct gclient *c, enum msg_type type)
 			       .n_devices = g->n_devs,
 			       .flags = g->flags,
 			       .pid_class = g->pid_class,
+			       .n_leases = glease_count(g, c->instance),
 			       .started_wall_ns = g->started_wall_ns };
 
 	m.head.type = (uint16_t)type;

@@ -78,9 +78,17 @@ static void send_hold(struct gdev *d, const struct hold_policy *p)
 		gholder_kill(d);
 }
 
+static void begin_hold(struct gdev *d, const struct hold_policy *p)
+{
+	d->load.resting = false;
+	d->load.phase_ns = d->holder.started_ns;
+	d->load.duty_permille = p->util * 10U;
+	send_hold(d, p);
+}
+
 int gholder_start(struct guard *g, struct gdev *d, struct err *e)
 {
-	const struct hold_policy *p = &gdev_owner(g, d)->policy;
+	const struct hold_policy *p = gdev_policy(g, d);
 	cleanup_free char *visible = xasprintf("CUDA_VISIBLE_DEVICES=%s", d->id.uuid);
 	const char *env[ENV_MAX + 1];
 	int pair[2];
@@ -103,11 +111,17 @@ int gholder_start(struct guard *g, struct gdev *d, struct err *e)
 	}
 	d->holder =
 		(struct holder_proc){ .pid = pid, .fd = pair[0], .started_ns = clock_mono_ns() };
-	d->load.resting = false;
-	d->load.phase_ns = d->holder.started_ns;
-	d->load.duty_permille = p->util * 10U;
-	send_hold(d, p);
+	begin_hold(d, p);
 	return 0;
+}
+
+void gholder_again(struct guard *g, struct gdev *d)
+{
+	d->holder.kept = false;
+	d->holder.end_at_ns = 0;
+	d->holder.asked_ns = 0;
+	d->holder.started_ns = clock_mono_ns();
+	begin_hold(d, gdev_policy(g, d));
 }
 
 static void send_msg(struct gdev *d, const struct holder_msg *m)

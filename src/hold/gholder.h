@@ -9,6 +9,9 @@
 /* Start a holder for d with its owner's policy. 0, or -errno; d->holder is filled on success. */
 int gholder_start(struct guard *g, struct gdev *d, struct err *e);
 
+/* Have the one that was kept hold again, with its context as it is. */
+void gholder_again(struct guard *g, struct gdev *d);
+
 /* Tell it something. A holder that cannot be told is killed: its memory must not depend on it. */
 void gholder_tell(struct gdev *d, enum holder_type type);
 

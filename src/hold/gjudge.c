@@ -25,12 +25,14 @@
 
 /* The first process that is not ours; counts those that may be. NULL: none. */
 static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
-					   uint64_t *ret_ours_bytes)
+					   uint64_t *ret_ours_bytes,
+					   const struct gpu_proc **ret_task)
 {
 	const struct gpu_procs *procs = &d->sight.look.procs;
 	unsigned int maybes = 0;
 
 	*ret_ours_bytes = 0;
+	*ret_task = NULL;
 	d->excused_bytes = 0;
 	for (uint32_t i = 0; i < procs->n; i++) {
 		const struct gpu_proc *p = &procs->p[i];
@@ -43,6 +45,8 @@ static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
 			return p;
 		if (!p->graphics)
 			*ret_ours_bytes += p->used_bytes;
+		if (own == OWN_TASK)
+			*ret_task = p;
 		if (own == OWN_IGNORED)
 			d->excused_bytes += p->used_bytes;
 	}
@@ -65,48 +69,73 @@ static bool memory_rises(struct guard *g, struct gdev *d)
 	}
 	if (!d->rise_since_ns)
 		d->rise_since_ns = now;
-	return gjudge_may_hide(g) || now - d->rise_since_ns >= GJUDGE_RISE_NS;
+	return d->n_awaited || gjudge_may_hide(g) || now - d->rise_since_ns >= GJUDGE_RISE_NS;
 }
 
-static enum verdict judge_memory(struct guard *g, struct gdev *d, uint64_t ours)
+/* Unlisted memory on a device that is not held. Beside a task it says nothing. */
+static enum verdict judge_rest(struct guard *g, struct gdev *d, uint64_t ours)
 {
-	const struct gclient *owner = gdev_owner(g, d);
-	uint64_t used = d->sight.look.used, limit = owner ? owner->policy.idle_below_bytes : 0;
+	uint64_t used = d->sight.look.used;
 
-	if (gdev_occupied(d)) {
-		if (!memory_rises(g, d))
-			return SEEN_CLEAR;
-		gdev_say(d, "%.2f GiB came into use by a process that is not listed",
-			 in_gib(used - d->settled_used));
-		return SEEN_FOREIGN;
-	}
-	if (d->holder.pid)
-		return SEEN_UNFIT; /* our own context is still on its way out */
 	used = used > ours ? used - ours : 0;
-	if (used <= limit)
+	if (d->n_running || used <= gdev_policy(g, d)->idle_below_bytes)
 		return SEEN_CLEAR;
 	gdev_say(d, "%.1f GiB in use by processes that are not listed", in_gib(used));
 	return SEEN_FOREIGN;
 }
 
+static enum verdict judge_memory(struct guard *g, struct gdev *d, uint64_t ours)
+{
+	uint64_t used = d->sight.look.used;
+
+	if (gdev_occupied(d)) {
+		if (!memory_rises(g, d))
+			return SEEN_CLEAR;
+		if (d->n_awaited)
+			return SEEN_OURS; /* who it is shows some ms later, with the memory free */
+		gdev_say(d, "%.2f GiB came into use by a process that is not listed",
+			 in_gib(used - d->settled_used));
+		return SEEN_FOREIGN;
+	}
+	if (d->holder.pid && !d->holder.kept)
+		return SEEN_UNFIT; /* our own context is still on its way out */
+	return judge_rest(g, d, ours);
+}
+
+enum verdict gjudge_foreign(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who)
+{
+	const struct gpu_proc *task;
+	uint64_t ours;
+
+	*ret_who = find_foreign(g, d, &ours, &task);
+	return *ret_who ? SEEN_FOREIGN : judge_rest(g, d, ours);
+}
+
 enum verdict gjudge(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who)
 {
+	const struct gpu_proc *task;
 	uint64_t ours;
 	const char *unfit = gpu_unfit(&d->id, &d->sight.look);
 
 	*ret_who = NULL;
-	if (unfit) {
+	if (unfit && !d->n_running) {
 		gdev_say(d, "%s", unfit);
 		return SEEN_UNFIT;
 	}
-	*ret_who = find_foreign(g, d, &ours);
-	return *ret_who ? SEEN_FOREIGN : judge_memory(g, d, ours);
+	*ret_who = find_foreign(g, d, &ours, &task);
+	if (*ret_who)
+		return SEEN_FOREIGN;
+	if (task && gdev_holds(d)) {
+		*ret_who = task;
+		return SEEN_OURS;
+	}
+	return judge_memory(g, d, ours);
 }
 
 /* How long the newcomer had been opening device nodes before the verdict. */
-static void note_hint(const struct guard *g, struct gdev *d, const struct proc_peek *who)
+void gjudge_note_hint(const struct guard *g, struct gdev *d, uint64_t since_ns)
 {
-	uint64_t opened = hints_open_since(&g->hints, proc_start_mono_ns(who->start));
+	uint64_t opened = hints_open_since(&g->hints, since_ns);
 
 	if (opened && opened < d->verdict_ns)
 		d->letting_go.hint_to_verdict_ns = d->verdict_ns - opened;
@@ -124,7 +153,7 @@ static void identify_who(struct guard *g, struct gdev *d, pid_t pid)
 	d->who_comm[0] = '\0';
 	if (proc_peek(pid, &peek) < 0 && peek.uid == (uid_t)-1)
 		return;
-	note_hint(g, d, &peek);
+	gjudge_note_hint(g, d, proc_start_mono_ns(peek.start));
 	d->who_uid = peek.uid;
 	(void)str_copy(d->who_comm, sizeof(d->who_comm), peek.comm);
 }

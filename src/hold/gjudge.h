@@ -9,24 +9,32 @@
 
 #include "hold/gstate.h"
 
-#define GJUDGE_RISE_NS NS_PER_S /* memory that rose is foreign after that, whatever the lists say  \
-				 */
+/* Memory that rose is foreign after that, whatever the lists say. */
+#define GJUDGE_RISE_NS NS_PER_S
 
 enum verdict {
 	SEEN_CLEAR,
 	SEEN_FOREIGN, /* process, or memory of one */
 	SEEN_UNFIT,   /* not to be held, whoever uses it */
+	SEEN_OURS,    /* a task that was granted uses it while it is held */
 };
 
 /*
  * The verdict on d's last look. *ret_who is the foreign process, or NULL where only memory shows.
  * The reason is set for everything but SEEN_CLEAR, except where a process is the cause:
- * gjudge_name() does that later, because it reads /proc.
+ * gjudge_name() does that later, because it reads /proc. With SEEN_OURS *ret_who is the task's
+ * process; foreign ones come before it.
  */
 enum verdict gjudge(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who);
 
+/* The same but for what is unfit to be held, and for holds: is anybody in the way of a task? */
+enum verdict gjudge_foreign(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who);
+
 /* Set d->who_* and the reason to that process; how long it was on its way goes to the record. */
 void gjudge_name(struct guard *g, struct gdev *d, const struct gpu_proc *who);
+
+/* Where who came is not known: how long device nodes had been opened since_ns on. */
+void gjudge_note_hint(const struct guard *g, struct gdev *d, uint64_t since_ns);
 
 /* Somebody may be here who is in no list. */
 bool gjudge_may_hide(const struct guard *g);

@@ -21,18 +21,21 @@
 #include "hold/state.h"
 
 #define GUARD_CLIENTS_MAX 64
+#define GUARD_LEASES_MAX  256
+#define LEASE_KIN_MAX	  32
 
 struct holder_proc {
-	pid_t pid;		 /* 0: there is none */
-	int fd;			 /* our end of its socket, or -1 */
-	pid_t listed_pid;	 /* its number in NVML's list where that is not pid; 0: not known */
-	bool ready;		 /* its context is there */
-	bool ending;		 /* it was told to end */
-	uint64_t started_ns;	 /* decision to hold */
-	uint64_t asked_ns;	 /* told to let go; 0: not */
-	uint64_t end_at_ns;	 /* when the context is to be dropped; 0: not planned */
-	uint64_t held, wanted;	 /* bytes */
-	uint64_t beat_ns;	 /* the last beat was sent */
+	pid_t pid;	       /* 0: there is none */
+	int fd;		       /* our end of its socket, or -1 */
+	pid_t listed_pid;      /* its number in NVML's list where that is not pid; 0: not known */
+	bool ready;	       /* its context is there */
+	bool ending;	       /* it was told to end */
+	bool kept;	       /* its memory is free; its context is a placeholder beside a task */
+	uint64_t started_ns;   /* decision to hold */
+	uint64_t asked_ns;     /* told to let go; 0: not */
+	uint64_t end_at_ns;    /* when the context is to be dropped; 0: not planned */
+	uint64_t held, wanted; /* bytes */
+	uint64_t beat_ns;      /* the last beat was sent */
 	unsigned int unanswered; /* beats since it spoke last */
 };
 
@@ -42,6 +45,40 @@ struct load_state {
 	uint64_t phase_ns;   /* the work or rest phase began */
 	enum load_kind told; /* what the holder was told last */
 	uint32_t told_duty;
+};
+
+enum lease_due {
+	DUE_GRANTED = 1 << 0,
+	DUE_TAKEN = 1 << 1,
+	DUE_UNLEASED = 1 << 2,
+	DUE_STATE = 1 << 3
+};
+
+/* One entry of the ledger: one device for one task. See glease.h. */
+struct glease {
+	bool used; /* the entry is */
+	struct lease_id id;
+	char instance[PROTO_INSTANCE_MAX];
+	uint32_t slot;
+	uint32_t flags; /* enum lease_flags */
+	enum lease_stage stage;
+	uint64_t bytes;	     /* declared */
+	uint64_t used_bytes; /* by its processes, in the last look */
+	uint32_t n_procs;    /* of its processes, in the last look */
+	pid_t proc;	     /* one of them */
+	struct proc_id shim; /* pid 0: not granted */
+	int pidfd;	     /* of the shim, or -1 */
+	uint64_t asked_ns;   /* GRANT, and the look that decides is later */
+	bool decided;	     /* that look was; code and text are the outcome for this device */
+	int code;
+	char text[128];
+	uint64_t over_ns;		   /* LEASE_OVER since */
+	bool unleased;			   /* by UNLEASE, and not by itself */
+	bool taken;			   /* somebody foreign is there, and the agent was told */
+	uint32_t due;			   /* enum lease_due: what the agent is to be told yet */
+	uint64_t took_ns;		   /* DUE_UNLEASED: from over to gone */
+	struct proc_id kin[LEASE_KIN_MAX]; /* processes found to be its, a ring */
+	uint32_t n_kin;
 };
 
 struct gdev {
@@ -83,7 +120,17 @@ struct gdev {
 	struct load_state load;
 	uint64_t grow_at_ns;
 	uint64_t yields;
-	bool dirty; /* clients have not been told of the last change */
+	/* What the ledger says of it, counted whenever that changes. */
+	uint32_t n_leases, n_granted; /* all; with a shim */
+	uint32_t n_awaited;	      /* granted, and not seen on the device yet */
+	uint32_t n_running;	      /* awaited ones and those that were seen */
+	uint32_t n_over;
+	uint64_t while_check_ns; /* next look whether hold_while can be had */
+	bool hold_while;	 /* to be held while a lease is promised, policy or not */
+	bool came_home;		 /* idle since a task of ours ended: held again at once */
+	struct lease_id last;	 /* the lease that ended last */
+	uint64_t last_over_ns;	 /* when its task was over */
+	bool dirty;		 /* clients have not been told of the last change */
 };
 
 struct gclient {
@@ -122,6 +169,8 @@ struct guard {
 	uint32_t n_devs;
 	struct gdev devs[EYES_SLOTS_MAX];
 	struct gclient clients[GUARD_CLIENTS_MAX];
+	struct glease leases[GUARD_LEASES_MAX];
+	struct hold_policy plain; /* the defaults: for a device that no policy selects */
 	uint64_t last_event;
 	struct guard_event events[EVENT_RING]; /* event seq is at seq % EVENT_RING */
 };
@@ -131,9 +180,26 @@ static inline struct gclient *gdev_owner(struct guard *g, const struct gdev *d)
 	return d->owner >= 0 ? &g->clients[d->owner] : NULL;
 }
 
+/* The policy by which d is held: its owner's, or the defaults where only a lease wants it. */
+static inline const struct hold_policy *gdev_policy(const struct guard *g, const struct gdev *d)
+{
+	return d->owner >= 0 ? &g->clients[d->owner].policy : &g->plain;
+}
+
+static inline bool gdev_letting_go(const struct gdev *d)
+{
+	return d->state == DEV_YIELDING || d->state == DEV_LENDING;
+}
+
+static inline bool gdev_holds(const struct gdev *d)
+{
+	return d->state == DEV_HOLDING || d->state == DEV_HELD;
+}
+
+/* A holder of ours has memory there, or had just now. */
 static inline bool gdev_occupied(const struct gdev *d)
 {
-	return d->state == DEV_HOLDING || d->state == DEV_HELD || d->state == DEV_YIELDING;
+	return gdev_holds(d) || gdev_letting_go(d);
 }
 
 /* For sentences. */

@@ -37,6 +37,7 @@
 #include "hold/gdev.h"
 #include "hold/gevent.h"
 #include "hold/gholder.h"
+#include "hold/glease.h"
 #include "hold/gstate.h"
 #include "hold/names.h"
 #include "hold/own.h"
@@ -45,7 +46,8 @@
 #define HELD_LOOK_NS (30 * NS_PER_MS)
 #define IDLE_LOOK_NS (2 * NS_PER_S)
 #define YIELDING_LOOK_NS                                                                           \
-	(250 * NS_PER_MS) /* every call of ours would queue in front of the release */
+	(250 * NS_PER_MS)	      /* every call of ours would queue in front of the release */
+#define OVER_LOOK_NS  (5 * NS_PER_MS) /* a task is over and its processes are listed yet */
 #define STUCK_NS      (500 * NS_PER_MS)
 #define RESCAN_NS     (10 * NS_PER_S) /* for device nodes that have come */
 #define TELL_NS	      NS_PER_S	      /* every client hears of every device so often */
@@ -57,11 +59,13 @@
 
 /* Where each descriptor of the poll set belongs. */
 enum { POLL_LISTEN, POLL_SIGNAL, POLL_EYES, POLL_HINTS, POLL_FIRST };
+#define POLL_MAX (POLL_FIRST + GUARD_CLIENTS_MAX + EYES_SLOTS_MAX + GUARD_LEASES_MAX)
 
 struct poll_set {
-	struct pollfd p[POLL_FIRST + GUARD_CLIENTS_MAX + EYES_SLOTS_MAX];
-	struct gclient *client[POLL_FIRST + GUARD_CLIENTS_MAX + EYES_SLOTS_MAX];
-	struct gdev *dev[POLL_FIRST + GUARD_CLIENTS_MAX + EYES_SLOTS_MAX];
+	struct pollfd p[POLL_MAX];
+	struct gclient *client[POLL_MAX];
+	struct gdev *dev[POLL_MAX];
+	struct glease *lease[POLL_MAX];
 	nfds_t n;
 };
 
@@ -151,11 +155,19 @@ static void check_stuck(struct guard *g)
 			gdev_blind(g, &g->devs[i], "NVML does not answer");
 }
 
+/* Somebody may come, or a task of ours that has not yet. */
+static bool watched(const struct gdev *d)
+{
+	return gdev_occupied(d) || d->n_awaited;
+}
+
 static uint64_t look_period(const struct guard *g, const struct gdev *d, unsigned int n_held)
 {
-	if (d->state == DEV_YIELDING)
+	if (gdev_letting_go(d))
 		return YIELDING_LOOK_NS;
-	if (!gdev_occupied(d))
+	if (d->n_over)
+		return OVER_LOOK_NS;
+	if (!watched(d))
 		return IDLE_LOOK_NS;
 	return g->hint_on ? HINT_LOOK_NS * (n_held > 2 ? n_held : 2) : HELD_LOOK_NS;
 }
@@ -165,7 +177,7 @@ static void set_periods(struct guard *g)
 	unsigned int n_held = 0;
 
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		n_held += gdev_occupied(&g->devs[i]);
+		n_held += watched(&g->devs[i]);
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		eyes_set_period(g->eyes, i, look_period(g, &g->devs[i], n_held));
 }
@@ -215,6 +227,7 @@ static void on_signal(struct guard *g)
 static void add_poll(struct poll_set *set, int fd, struct gclient *c, struct gdev *d)
 {
 	set->p[set->n] = (struct pollfd){ .fd = fd, .events = POLLIN };
+	set->lease[set->n] = NULL;
 	set->client[set->n] = c;
 	set->dev[set->n++] = d;
 }
@@ -232,6 +245,12 @@ static void fill_poll(struct guard *g, struct poll_set *set)
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
 		if (g->clients[i].used && g->clients[i].fd >= 0)
 			add_poll(set, g->clients[i].fd, &g->clients[i], NULL);
+	for (size_t i = 0; i < GUARD_LEASES_MAX; i++) {
+		if (!g->leases[i].used || g->leases[i].pidfd < 0)
+			continue;
+		add_poll(set, g->leases[i].pidfd, NULL, NULL);
+		set->lease[set->n - 1] = &g->leases[i];
+	}
 }
 
 static void dispatch(struct guard *g, const struct poll_set *set)
@@ -250,6 +269,8 @@ static void dispatch(struct guard *g, const struct poll_set *set)
 			gdev_on_holder(g, set->dev[i]);
 		if (set->client[i] && set->client[i]->used && set->client[i]->fd == set->p[i].fd)
 			gclient_on_readable(g, set->client[i]);
+		if (set->lease[i] && set->lease[i]->used && set->lease[i]->pidfd == set->p[i].fd)
+			glease_on_shim(g, set->lease[i]);
 	}
 	if (set->p[POLL_SIGNAL].revents)
 		on_signal(g);
@@ -272,6 +293,7 @@ static void tell_clients(struct guard *g, uint64_t now, uint64_t *tell_ns)
 		if (all || dirty)
 			gevent_tell_devices(g, c, all);
 		gevent_tell(g, c);
+		glease_tell(g, c);
 	}
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		g->devs[i].dirty = false;
@@ -286,8 +308,8 @@ static bool under_way(const struct guard *g)
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		const struct gdev *d = &g->devs[i];
 
-		if (d->state == DEV_HOLDING || d->state == DEV_YIELDING || d->holder.end_at_ns ||
-		    d->settle_at_ns)
+		if (d->state == DEV_HOLDING || gdev_letting_go(d) || d->holder.end_at_ns ||
+		    d->settle_at_ns || d->n_awaited || d->n_over || d->hold_while)
 			return true;
 	}
 	return false;
@@ -327,7 +349,8 @@ static bool finished(const struct guard *g, uint64_t born_ns)
 {
 	if (g->quit_ns)
 		return !any_holder(g) || clock_mono_ns() >= g->quit_ns;
-	return !gclient_any(g) && !any_holder(g) && clock_mono_ns() - born_ns > LONELY_NS;
+	return !gclient_any(g) && !any_holder(g) && !glease_count(g, NULL) &&
+	       clock_mono_ns() - born_ns > LONELY_NS;
 }
 
 static void loop(struct guard *g)
@@ -384,6 +407,7 @@ static int guard_open(struct guard *g, struct err *e)
 	g->signal_fd = open_signals(e);
 	if (g->signal_fd < 0)
 		return g->signal_fd;
+	policy_defaults(&g->plain);
 	g->started_wall_ns = clock_wall_ns();
 	g->hidden_possible = own_in_namespace();
 	hints_open(&g->hints, g->dev_dir, &hint_err);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "hold/gkin.h"
 #include "hold/hproto.h"
 
 /* A holder that holds for so long and is in no list will not be in one; it takes 30-115 ms. */
@@ -96,6 +97,8 @@ enum ownership own_classify(struct guard *g, const struct gdev *d, const struct 
 {
 	if (is_holder(g, p->pid))
 		return OWN_HOLDER;
+	if (gkin_find(g, d, p->pid))
+		return OWN_TASK;
 	if (is_ignored(gdev_owner(g, d), p->pid))
 		return OWN_IGNORED;
 	/* Seen before it was waited for; or where the driver forgets it later than the kernel. */

@@ -14,6 +14,7 @@ enum ownership {
 	OWN_HOLDER,  /* one of this guard's holders */
 	OWN_DYING,   /* a holder of ours whose guard is gone: it is on its way out */
 	OWN_IGNORED, /* --ignore-pid, --my-cgroup */
+	OWN_TASK,    /* of a task to which the device is lent */
 	OWN_MAYBE,   /* may be the holder that is just starting, under another number */
 };
 

@@ -6,14 +6,28 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 
 static const uint32_t sizes[MSG_TYPE_MAX] = {
-	[MSG_HELLO] = sizeof(struct msg_hello),	      [MSG_WELCOME] = sizeof(struct msg_guard),
-	[MSG_REFUSED] = sizeof(struct msg_text),      [MSG_POLICY] = sizeof(struct msg_policy),
-	[MSG_POLICY_REPLY] = sizeof(struct msg_text), [MSG_DEVICE] = sizeof(struct msg_device),
-	[MSG_EVENT] = sizeof(struct msg_event),	      [MSG_GUARD] = sizeof(struct msg_guard),
-	[MSG_DROP] = sizeof(struct msg_plain),	      [MSG_DROPPED] = sizeof(struct msg_plain),
+	[MSG_HELLO] = sizeof(struct msg_hello),
+	[MSG_WELCOME] = sizeof(struct msg_guard),
+	[MSG_REFUSED] = sizeof(struct msg_text),
+	[MSG_POLICY] = sizeof(struct msg_policy),
+	[MSG_POLICY_REPLY] = sizeof(struct msg_text),
+	[MSG_DEVICE] = sizeof(struct msg_device),
+	[MSG_EVENT] = sizeof(struct msg_event),
+	[MSG_GUARD] = sizeof(struct msg_guard),
+	[MSG_DROP] = sizeof(struct msg_plain),
+	[MSG_DROPPED] = sizeof(struct msg_plain),
 	[MSG_BEAT] = sizeof(struct msg_plain),
+	[MSG_LEASE] = sizeof(struct msg_lease),
+	[MSG_LEASE_REPLY] = sizeof(struct msg_lease_reply),
+	[MSG_GRANT] = sizeof(struct msg_grant),
+	[MSG_GRANTED] = sizeof(struct msg_lease_reply),
+	[MSG_LEASE_TAKEN] = sizeof(struct msg_lease_taken),
+	[MSG_UNLEASE] = sizeof(struct msg_unlease),
+	[MSG_UNLEASED] = sizeof(struct msg_unleased),
+	[MSG_LEASE_STATE] = sizeof(struct msg_lease_state),
 };
 
 _Static_assert(sizeof(struct msg_event) <= PROTO_MSG_MAX &&
@@ -47,14 +61,38 @@ const char *pid_class_name(uint32_t c)
 }
 
 static const char *const kind_names[] = {
-	[EVENT_NOTE] = "note",	 [EVENT_START] = "starting",  [EVENT_HELD] = "held",
-	[EVENT_YIELD] = "yield", [EVENT_RELEASE] = "release", [EVENT_BLIND] = "blind",
-	[EVENT_GONE] = "gone",	 [EVENT_FAILED] = "failed",   [EVENT_LOST] = "lost",
-	[EVENT_BACK] = "back",	 [EVENT_STATE] = "state",
+	[EVENT_NOTE] = "note",	       [EVENT_START] = "starting",  [EVENT_HELD] = "held",
+	[EVENT_YIELD] = "yield",       [EVENT_RELEASE] = "release", [EVENT_BLIND] = "blind",
+	[EVENT_GONE] = "gone",	       [EVENT_FAILED] = "failed",   [EVENT_LOST] = "lost",
+	[EVENT_BACK] = "back",	       [EVENT_STATE] = "state",	    [EVENT_LENT] = "lent",
+	[EVENT_RETURNED] = "returned",
 };
 _Static_assert(ARRAY_LEN(kind_names) == EVENT_KIND_MAX, "a name for every kind");
 
 const char *event_kind_name(uint32_t kind)
 {
 	return kind < EVENT_KIND_MAX ? kind_names[kind] : "?";
+}
+
+static const char *const stage_names[] = {
+	[LEASE_PROMISED] = "promised", [LEASE_ASKED] = "asked", [LEASE_GRANTED] = "granted",
+	[LEASE_USED] = "used",	       [LEASE_OVER] = "over",
+};
+_Static_assert(ARRAY_LEN(stage_names) == LEASE_STAGE_MAX, "a name for every stage");
+
+const char *lease_stage_name(uint32_t stage)
+{
+	return stage < LEASE_STAGE_MAX ? stage_names[stage] : "?";
+}
+
+char *lease_id_text(const struct lease_id *id, char buf[LEASE_TEXT_MAX])
+{
+	char element[16] = "", attempt[24] = "";
+
+	if (id->element)
+		(void)str_print(element, sizeof(element), ".%u", id->element);
+	if (id->attempt > 1)
+		(void)str_print(attempt, sizeof(attempt), " (attempt %u)", id->attempt);
+	return str_print(buf, LEASE_TEXT_MAX, "%llu%s%s", (unsigned long long)id->task, element,
+			 attempt);
 }

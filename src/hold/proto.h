@@ -19,6 +19,19 @@
  *     BEAT {}      every second             without it for GUARD_ORPHAN_MS nothing stays held
  *     DROP {}                              lets go of all that this instance holds
  *                                          DROPPED      when all of it is free and holders are gone
+ *     LEASE {id, device, flags, bytes}     the device is promised to that task, or was already
+ *                                          LEASE_REPLY {id, slot, code, text}
+ *     GRANT {id, shim}                     what descends from that process is the task's
+ *                                          GRANTED      {id, code, text}: start it now, or do not
+ *                                          LEASE_TAKEN  somebody foreign came before the task
+ *     UNLEASE {id}                         the task is over, or is not to come
+ *                                          UNLEASED     once a device: its processes are gone
+ *
+ * Leases. The guard's ledger is the only truth on a node, and outlives agents: WELCOME says how
+ * many leases of the instance there are, and as many LEASE_STATE follow. A lease that was granted
+ * lives as long as its shim and what descends from it; one that was only promised goes with the
+ * orphan's time. LEASE, GRANT and UNLEASE may be repeated: the answer is what is true then. A task
+ * on several devices has a lease of one id on each, and GRANT and UNLEASE are about all of them.
  *
  * An agent that disconnects without DROP has died: its policy is kept for GUARD_ORPHAN_MS, so that
  * a new agent of the same instance finds its holds as they were (invariant 2). One that is
@@ -38,7 +51,7 @@
 
 #include "hold/policy.h"
 
-#define PROTO_VERSION	   3U
+#define PROTO_VERSION	   4U
 #define GUARD_ORPHAN_MS	   10000U
 #define EVENT_RING	   512U
 #define PROTO_INSTANCE_MAX 64
@@ -57,6 +70,14 @@ enum msg_type {
 	MSG_DROP,
 	MSG_DROPPED,
 	MSG_BEAT,
+	MSG_LEASE,
+	MSG_LEASE_REPLY,
+	MSG_GRANT,
+	MSG_GRANTED,
+	MSG_LEASE_TAKEN,
+	MSG_UNLEASE,
+	MSG_UNLEASED,
+	MSG_LEASE_STATE,
 	MSG_TYPE_MAX
 };
 
@@ -95,6 +116,8 @@ struct msg_guard { /* MSG_WELCOME and MSG_GUARD */
 	uint32_t n_devices;
 	uint32_t flags; /* enum guard_flags */
 	uint32_t pid_class;
+	uint32_t n_leases; /* WELCOME: of this instance; as many MSG_LEASE_STATE follow */
+	uint32_t pad;
 	uint64_t started_wall_ns;
 	char driver[64];	      /* "580.159.03", or empty */
 	char trouble[PROTO_TEXT_MAX]; /* why it does not see, or empty */
@@ -113,6 +136,97 @@ struct msg_policy {
 
 struct msg_plain { /* MSG_DROP, MSG_DROPPED, MSG_BEAT */
 	struct msg_head head;
+};
+
+/* Names a lease within its instance: an attempt at an element of a task. */
+struct lease_id {
+	uint64_t task;	  /* 1.. */
+	uint32_t element; /* 0: the task has none */
+	uint32_t attempt;
+};
+
+enum lease_flags {
+	LEASE_SHARED = 1 << 0,	  /* beside others that are shared, as far as their bytes fit */
+	LEASE_OTHERS_OK = 1 << 1, /* foreign processes there do not matter, only free memory does */
+	LEASE_HOLD_WHILE = 1 << 2, /* while it is promised the device is held, policy or not */
+	LEASE_ALONE = 1 << 3,	   /* our context goes when the task's first process is listed */
+	LEASE_FLAGS = (1 << 4) - 1,
+};
+
+enum lease_stage {
+	LEASE_PROMISED, /* no process yet */
+	LEASE_ASKED,	/* GRANT came, and the look that decides is on its way */
+	LEASE_GRANTED,	/* the task runs and was not seen on the device yet */
+	LEASE_USED,	/* and was */
+	LEASE_OVER,	/* the task is over; NVML has not agreed yet */
+	LEASE_STAGE_MAX
+};
+
+struct msg_lease {
+	struct msg_head head;
+	struct lease_id id;
+	char uuid[96];
+	uint32_t flags; /* enum lease_flags */
+	uint32_t pad;
+	uint64_t bytes; /* what the task says that it needs here; 0: it does not say */
+	/* The shim of a task that runs already, told to a guard that is new; else 0. Granted then.
+	 */
+	uint64_t start;
+	int32_t pid;
+	uint32_t pad2;
+};
+
+struct msg_lease_reply { /* MSG_LEASE_REPLY, MSG_GRANTED (slot -1) */
+	struct msg_head head;
+	struct lease_id id;
+	int32_t slot;  /* or -1: there is no such device */
+	int32_t code;  /* 0; -EBUSY taken or leased; -ENOMEM; -ENODEV; -EPERM left; -ESRCH */
+	uint32_t held; /* a hold stands there until the task comes */
+	char text[PROTO_TEXT_MAX]; /* why not; or, with code 0, a remark or nothing */
+};
+
+struct msg_grant {
+	struct msg_head head;
+	struct lease_id id;
+	int32_t pid; /* the shim: subreaper of all that the task starts */
+	uint32_t pad;
+	uint64_t start; /* its start time (base/proc.h) */
+};
+
+struct msg_unlease {
+	struct msg_head head;
+	struct lease_id id;
+};
+
+struct msg_lease_taken {
+	struct msg_head head;
+	struct lease_id id;
+	int32_t slot;
+	int32_t pid;	  /* who came; 0: only memory shows */
+	uint32_t uid;	  /* or UINT32_MAX */
+	uint32_t started; /* the task was granted already */
+	char comm[16];
+	char text[PROTO_TEXT_MAX]; /* "taken by PID 77 (uid 1000, python)" */
+};
+
+struct msg_unleased {
+	struct msg_head head;
+	struct lease_id id;
+	int32_t slot;
+	uint32_t by_itself; /* there was no UNLEASE: the shim and all its processes are gone */
+	uint64_t took_ns;   /* the task's end -> NVML agreed */
+};
+
+struct msg_lease_state { /* after WELCOME */
+	struct msg_head head;
+	struct lease_id id;
+	int32_t slot;
+	uint32_t stage; /* enum lease_stage */
+	uint32_t flags;
+	int32_t pid; /* its shim, or 0 */
+	uint64_t start;
+	uint64_t bytes;
+	char uuid[96];
 };
 
 /* Which of the figures of a dev_status are known; the others are 0 and mean nothing. */
@@ -150,6 +264,13 @@ struct dev_status {
 	uint32_t load;		/* enum load_kind that runs now; LOAD_NONE while resting */
 	uint32_t duty_permille; /* what the load control asks for */
 	uint64_t yields;	/* since the guard started */
+	uint32_t n_leases;	/* on this device, of any instance */
+	uint32_t n_lease_procs; /* listed processes that are theirs */
+	uint64_t promised;	/* bytes of theirs that are not in use yet */
+	struct lease_id lease;	/* the one that is furthest, or zeroes */
+	uint32_t lease_stage;	/* of that one */
+	uint32_t pad;
+	char lease_instance[PROTO_INSTANCE_MAX];
 };
 
 struct msg_device {
@@ -159,17 +280,19 @@ struct msg_device {
 };
 
 enum event_kind {
-	EVENT_NOTE,    /* a sentence for the log */
-	EVENT_START,   /* a holder was started */
-	EVENT_HELD,    /* it holds; took_ns, bytes */
-	EVENT_YIELD,   /* let go for something foreign: all the latencies */
-	EVENT_RELEASE, /* let go because it was told to, or nobody wants it */
-	EVENT_BLIND,   /* let go because we could not see */
-	EVENT_GONE,    /* the holder and its context are gone */
-	EVENT_FAILED,  /* a hold did not come about, or a holder had to be killed */
-	EVENT_LOST,    /* NVML or a device was lost */
-	EVENT_BACK,    /* and is back */
-	EVENT_STATE,   /* a device changed between busy, idle and left */
+	EVENT_NOTE,	/* a sentence for the log */
+	EVENT_START,	/* a holder was started */
+	EVENT_HELD,	/* it holds; took_ns, bytes */
+	EVENT_YIELD,	/* let go for something foreign: all the latencies */
+	EVENT_RELEASE,	/* let go because it was told to, or nobody wants it */
+	EVENT_BLIND,	/* let go because we could not see */
+	EVENT_GONE,	/* the holder and its context are gone */
+	EVENT_FAILED,	/* a hold did not come about, or a holder had to be killed */
+	EVENT_LOST,	/* NVML or a device was lost */
+	EVENT_BACK,	/* and is back */
+	EVENT_STATE,	/* a device changed between busy, idle, left and lent */
+	EVENT_LENT,	/* handed over to our own task: the same latencies as of a yield */
+	EVENT_RETURNED, /* the last task on it is over and NVML agrees; took_ns since it was over */
 	EVENT_KIND_MAX
 };
 
@@ -183,14 +306,15 @@ struct guard_event {
 	char uuid[96];
 	char instance[PROTO_INSTANCE_MAX];
 	char text[PROTO_TEXT_MAX]; /* the sentence; complete without the figures below */
-	/* EVENT_YIELD: */
-	int32_t pid;		      /* the newcomer, or 0 where only memory showed */
+	/* EVENT_YIELD, EVENT_LENT: */
+	int32_t pid;		      /* the newcomer or the task, or 0 where only memory showed */
 	char user[32];		      /* its user as "uid 1000", or empty */
 	char command[64];	      /* its command, or empty */
 	uint64_t hint_to_verdict_ns;  /* first open of a node -> verdict; 0 = there was no hint */
 	uint64_t verdict_to_freed_ns; /* verdict -> the holder had let go */
 	uint64_t bytes;		      /* EVENT_HELD: held; EVENT_YIELD, EVENT_RELEASE: freed */
 	uint64_t took_ns;	      /* EVENT_HELD: decision -> held */
+	struct lease_id lease;	      /* EVENT_LENT, EVENT_RETURNED: whose; else zeroes */
 };
 
 struct msg_event {
@@ -214,5 +338,10 @@ int proto_check(const void *buf, size_t n);
 
 const char *pid_class_name(uint32_t c);
 const char *event_kind_name(uint32_t kind);
+const char *lease_stage_name(uint32_t stage);
+
+#define LEASE_TEXT_MAX 48
+/* "42", "42.7"; with the attempt where it is not the first: "42.7 (attempt 3)". Returns buf. */
+char *lease_id_text(const struct lease_id *id, char buf[LEASE_TEXT_MAX]);
 
 #endif

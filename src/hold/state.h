@@ -7,7 +7,12 @@
  * driver. The actions are idempotent and look only at the device, so that repeating one is
  * harmless.
  *
- *     busy -> idle -> holding -> held -> yielding -> busy
+ *     busy -> idle -> holding -> held -> yielding -> busy         for somebody else
+ *                                  +--> lending -> lent -> idle   for a task of ours
+ *
+ * A promise is no state of its own: it is an entry of the ledger (glease.h), and a device that is
+ * promised is busy, idle or held like any other. That it is to be held meanwhile changes who wants
+ * the hold and not how it is held.
  *
  * An event that a state has no row for leaves the state as it is and does nothing.
  */
@@ -19,6 +24,8 @@ enum dev_state {
 	DEV_HELD,     /* our holder has the memory */
 	DEV_YIELDING, /* the holder was told to let go and has not said that it did */
 	DEV_LEFT,     /* left for others, or not selected: never touched */
+	DEV_LENDING,  /* the holder was told to let go for a task of ours, and has not yet */
+	DEV_LENT,     /* a task has it; our context may stay beside it as a placeholder */
 	DEV_STATE_MAX
 };
 
@@ -34,6 +41,10 @@ enum dev_event {
 	EV_FREED,    /* the holder has let go of the memory */
 	EV_GONE,     /* the holder process has ended */
 	EV_STUCK,    /* the holder did not answer within its limit */
+	EV_LEND,     /* a task that was granted runs there and nothing is held */
+	EV_OURS,     /* a task that was granted uses a device that is held */
+	EV_RETURNED, /* all tasks on it are over and a look found nothing foreign */
+	EV_AWAY,     /* all tasks on it are over and somebody foreign is there */
 	DEV_EVENT_MAX
 };
 
@@ -42,6 +53,7 @@ enum dev_action {
 	ACT_START,   /* start a holder */
 	ACT_RELEASE, /* tell the holder to let go of the memory in place */
 	ACT_SETTLE,  /* memory is free: drop the context gently, a little later */
+	ACT_KEEP,    /* memory is free: the context stays, it is seen while the task's is not */
 	ACT_KILL,    /* end the holder process now */
 	ACT_MAX
 };

@@ -6,10 +6,11 @@ import socket
 import threading
 import time
 
-VERSION = 3
-(HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED) = range(1, 11)
+VERSION = 4
+(HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, BEAT, LEASE,
+ LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE) = range(1, 20)
 SEES, INOTIFY, LOCKED = 1, 2, 4
-BUSY, IDLE, HOLDING, HELD, YIELDING, LEFT = range(6)
+BUSY, IDLE, HOLDING, HELD, YIELDING, LEFT, LENDING, LENT = range(8)
 NOTE, START, E_HELD, YIELD = 0, 1, 2, 3
 GIB = 1 << 30
 
@@ -25,7 +26,8 @@ class Hello(c.Structure):
 
 class Guard(c.Structure):
     _fields_ = [("head", Head), ("pid", c.c_int32), ("n_devices", c.c_uint32),
-                ("flags", c.c_uint32), ("pid_class", c.c_uint32),
+                ("flags", c.c_uint32), ("pid_class", c.c_uint32), ("n_leases", c.c_uint32),
+                ("pad", c.c_uint32),
                 ("started_wall_ns", c.c_uint64), ("driver", c.c_char * 64),
                 ("trouble", c.c_char * 256)]
 
@@ -49,6 +51,47 @@ class Policy(c.Structure):
         ("gpus", (c.c_char * 64) * 64)]
 
 
+class LeaseId(c.Structure):
+    _fields_ = [("task", c.c_uint64), ("element", c.c_uint32), ("attempt", c.c_uint32)]
+
+
+class Lease(c.Structure):
+    _fields_ = [("head", Head), ("id", LeaseId), ("uuid", c.c_char * 96), ("flags", c.c_uint32),
+                ("pad", c.c_uint32), ("bytes", c.c_uint64), ("start", c.c_uint64),
+                ("pid", c.c_int32), ("pad2", c.c_uint32)]
+
+
+class LeaseReply(c.Structure):
+    _fields_ = [("head", Head), ("id", LeaseId), ("slot", c.c_int32), ("code", c.c_int32),
+                ("held", c.c_uint32), ("text", c.c_char * 256)]
+
+
+class Grant(c.Structure):
+    _fields_ = [("head", Head), ("id", LeaseId), ("pid", c.c_int32), ("pad", c.c_uint32),
+                ("start", c.c_uint64)]
+
+
+class Unlease(c.Structure):
+    _fields_ = [("head", Head), ("id", LeaseId)]
+
+
+class LeaseTaken(c.Structure):
+    _fields_ = [("head", Head), ("id", LeaseId), ("slot", c.c_int32), ("pid", c.c_int32),
+                ("uid", c.c_uint32), ("started", c.c_uint32), ("comm", c.c_char * 16),
+                ("text", c.c_char * 256)]
+
+
+class Unleased(c.Structure):
+    _fields_ = [("head", Head), ("id", LeaseId), ("slot", c.c_int32), ("by_itself", c.c_uint32),
+                ("took_ns", c.c_uint64)]
+
+
+class LeaseState(c.Structure):
+    _fields_ = [("head", Head), ("id", LeaseId), ("slot", c.c_int32), ("stage", c.c_uint32),
+                ("flags", c.c_uint32), ("pid", c.c_int32), ("start", c.c_uint64),
+                ("bytes", c.c_uint64), ("uuid", c.c_char * 96)]
+
+
 class Device(c.Structure):
     _fields_ = [("head", Head), ("slot", c.c_uint32), ("pad", c.c_uint32),
                 ("uuid", c.c_char * 96),
@@ -61,7 +104,10 @@ class Device(c.Structure):
                 ("power_mw", c.c_uint32), ("power_limit_mw", c.c_uint32), ("temp_c", c.c_uint32),
                 ("who_pid", c.c_int32), ("who_uid", c.c_uint32),
                 ("n_procs", c.c_uint32), ("holder_pid", c.c_int32), ("load", c.c_uint32),
-                ("duty_permille", c.c_uint32), ("yields", c.c_uint64)]
+                ("duty_permille", c.c_uint32), ("yields", c.c_uint64),
+                ("n_leases", c.c_uint32), ("n_lease_procs", c.c_uint32),
+                ("promised", c.c_uint64), ("lease", LeaseId), ("lease_stage", c.c_uint32),
+                ("pad2", c.c_uint32), ("lease_instance", c.c_char * 64)]
 
 
 class Event(c.Structure):
@@ -71,7 +117,7 @@ class Event(c.Structure):
                 ("text", c.c_char * 256), ("pid", c.c_int32), ("user", c.c_char * 32),
                 ("command", c.c_char * 64), ("hint_to_verdict_ns", c.c_uint64),
                 ("verdict_to_freed_ns", c.c_uint64), ("bytes", c.c_uint64),
-                ("took_ns", c.c_uint64)]
+                ("took_ns", c.c_uint64), ("lease", LeaseId)]
 
 
 def hash_of(path):

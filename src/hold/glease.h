@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GLEASE_H
+#define TENURE_HOLD_GLEASE_H
+
+/*
+ * The ledger: which device is promised or lent to which task (proto.h has the messages). It is the
+ * only truth on a node: no device ever has two leases unless all of them are shared.
+ *
+ *	promised --GRANT--> asked --look--> granted --listed--> used --UNLEASE, shim gone--> over
+ *	    ^                  |                                                             |
+ *	    +---- refused -----+                       NVML lists none of its processes: no entry
+ *
+ * Entries belong to an instance and not to a connection: agents come and go. All calls are for the
+ * guard's thread. Device states are gdev.c's business; what the ledger means for them is counted in
+ * d->n_leases and the like.
+ */
+
+#include "hold/gjudge.h"
+#include "hold/gstate.h"
+
+/* Messages of a client that has introduced itself. */
+void glease_on_lease(struct guard *g, struct gclient *c, struct msg_lease *m);
+void glease_on_grant(struct guard *g, struct gclient *c, const struct msg_grant *m);
+void glease_on_unlease(struct guard *g, struct gclient *c, const struct msg_unlease *m);
+
+/*
+ * d, which has leases, was looked at, and this is the verdict. Whose processes are listed, what was
+ * asked and is decided by this look, who came before the task, and which leases end with it.
+ */
+void glease_on_sight(struct guard *g, struct gdev *d, enum verdict v);
+
+/* The pidfd of l's shim is readable: the shim has ended. */
+void glease_on_shim(struct guard *g, struct glease *l);
+
+/* Tell c what it is to know of its leases and was not told yet, as far as its socket takes it. */
+void glease_tell(struct guard *g, struct gclient *c);
+
+/* c has just been welcomed: tell it of all leases that its instance has. */
+void glease_tell_all(struct guard *g, struct gclient *c);
+
+/* c answers no more, or again, or its agent ends: what is held for its promises follows. */
+void glease_client_changed(struct guard *g, const struct gclient *c);
+
+/* Nobody speaks for this instance any more: what was only promised to it is not. */
+void glease_drop_promises(struct guard *g, const char *instance);
+
+/* Leases of that instance, or of all (NULL). */
+uint32_t glease_count(const struct guard *g, const char *instance);
+
+/* The lease of d that is furthest in its life; NULL: there is none. */
+const struct glease *glease_first(const struct guard *g, const struct gdev *d);
+
+/* Bytes that were promised on d and are not in use yet. */
+uint64_t glease_promised(const struct guard *g, const struct gdev *d);
+
+/* Who is there, for people: "taken by PID 77 (uid 1000, python)". Returns buf. */
+char *glease_taken_text(const struct gdev *d, char *buf, size_t size);
+
+#endif
