@@ -159,7 +159,6 @@ void gevent_tell_guard(struct guard *g, struct gclient *c, enum msg_type type)
 			       .n_devices = g->n_devs,
 			       .flags = g->flags,
 			       .pid_class = g->pid_class,
-			       .n_leases = glease_count(g, c->instance),
 			       .started_wall_ns = g->started_wall_ns };
 
 	m.head.type = (uint16_t)type;

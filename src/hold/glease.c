@@ -684,24 +684,48 @@ static const struct {
 	{ DUE_UNLEASED, tell_unleased },
 };
 
-void glease_tell(struct guard *g, struct gclient *c)
+/* The end of the list. */
+static void tell_all_known(struct gclient *c)
+{
+	struct msg_lease_state m = { .head = PROTO_HEAD(MSG_LEASE_STATE, struct msg_lease_state),
+				     .slot = -1 };
+
+	if (c->states_due && sock_send(c->fd, &m, sizeof(m)) == 0)
+		c->states_due = false;
+}
+
+/* False: the socket is full. */
+static bool tell_lease(struct guard *g, struct gclient *c, struct glease *l, uint32_t kinds)
+{
+	for (size_t i = 0; i < ARRAY_LEN(tellers) && l->used; i++) {
+		if (!(l->due & kinds & tellers[i].due))
+			continue;
+		if (tellers[i].tell(g, c, l) == -EAGAIN)
+			return false;
+		l->due &= ~tellers[i].due;
+	}
+	return true;
+}
+
+static bool tell_kinds(struct guard *g, struct gclient *c, uint32_t kinds)
 {
 	EACH_LEASE(g, l)
-	{
-		if (!l->due || strcmp(l->instance, c->instance) != 0)
-			continue;
-		for (size_t i = 0; i < ARRAY_LEN(tellers) && l->used; i++) {
-			if (!(l->due & tellers[i].due))
-				continue;
-			if (tellers[i].tell(g, c, l) == -EAGAIN)
-				return;
-			l->due &= ~tellers[i].due;
-		}
-	}
+	if (l->due && !strcmp(l->instance, c->instance) && !tell_lease(g, c, l, kinds))
+		return false;
+	return true;
+}
+
+void glease_tell(struct guard *g, struct gclient *c)
+{
+	if (!tell_kinds(g, c, DUE_STATE))
+		return;
+	tell_all_known(c);
+	(void)tell_kinds(g, c, ~0U);
 }
 
 void glease_tell_all(struct guard *g, struct gclient *c)
 {
+	c->states_due = true;
 	EACH_LEASE(g, l)
 	{
 		if (strcmp(l->instance, c->instance) != 0)

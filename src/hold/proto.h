@@ -27,11 +27,12 @@
  *     UNLEASE {id}                         the task is over, or is not to come
  *                                          UNLEASED     once a device: its processes are gone
  *
- * Leases. The guard's ledger is the only truth on a node, and outlives agents: WELCOME says how
- * many leases of the instance there are, and as many LEASE_STATE follow. A lease that was granted
- * lives as long as its shim and what descends from it; one that was only promised goes with the
- * orphan's time. LEASE, GRANT and UNLEASE may be repeated: the answer is what is true then. A task
- * on several devices has a lease of one id on each, and GRANT and UNLEASE are about all of them.
+ * Leases. The guard's ledger is the only truth on a node, and outlives agents: after
+ * WELCOME a LEASE_STATE tells of each lease of the instance, and one of slot -1 ends that. A lease
+ * that was granted lives as long as its shim and what descends from it; one that was only promised
+ * goes with the orphan's time. LEASE, GRANT and UNLEASE may be repeated: the answer is what is true
+ * then. A task on several devices has a lease of one id on each, and GRANT and UNLEASE are about
+ * all of them.
  *
  * An agent that disconnects without DROP has died: its policy is kept for GUARD_ORPHAN_MS, so that
  * a new agent of the same instance finds its holds as they were (invariant 2). One that is
@@ -116,8 +117,6 @@ struct msg_guard { /* MSG_WELCOME and MSG_GUARD */
 	uint32_t n_devices;
 	uint32_t flags; /* enum guard_flags */
 	uint32_t pid_class;
-	uint32_t n_leases; /* WELCOME: of this instance; as many MSG_LEASE_STATE follow */
-	uint32_t pad;
 	uint64_t started_wall_ns;
 	char driver[64];	      /* "580.159.03", or empty */
 	char trouble[PROTO_TEXT_MAX]; /* why it does not see, or empty */
@@ -217,7 +216,7 @@ struct msg_unleased {
 	uint64_t took_ns;   /* the task's end -> NVML agreed */
 };
 
-struct msg_lease_state { /* after WELCOME */
+struct msg_lease_state { /* after WELCOME; slot -1 and no id: that was all */
 	struct msg_head head;
 	struct lease_id id;
 	int32_t slot;

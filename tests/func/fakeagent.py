@@ -46,9 +46,14 @@ class Agent:
     def __init__(self, machine, instance="default", last_event=0):
         self.machine, self.instance = machine, instance
         self.messages, self.devices, self.events = [], {}, []
-        self.sock = self.connect()
-        self.send(message(Hello, HELLO, instance=instance, last_event=last_event))
-        self.welcome = self.next(WELCOME)
+        self.welcome = None
+        while not self.welcome:
+            self.sock = self.connect()
+            try:
+                self.send(message(Hello, HELLO, instance=instance, last_event=last_event))
+                self.welcome = self.next(WELCOME)
+            except (ConnectionResetError, BrokenPipeError):
+                self.sock.close()  # a guard that was just ending took it to its grave
         self.beating = threading.Event()
         threading.Thread(target=self.beat, daemon=True).start()
 
@@ -65,7 +70,7 @@ class Agent:
                 assert time.monotonic() < end
                 if not guard:
                     guard = subprocess.Popen(
-                        [self.machine.tenure, "guard", "--dev-dir", self.machine.dev_dir],
+                        ["tenure", "guard", "--dev-dir", self.machine.dev_dir],
                         env=self.machine.env, executable=str(self.machine.tenure))
                     self.machine.guard = guard
                 time.sleep(0.01)

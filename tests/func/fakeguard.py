@@ -26,8 +26,7 @@ class Hello(c.Structure):
 
 class Guard(c.Structure):
     _fields_ = [("head", Head), ("pid", c.c_int32), ("n_devices", c.c_uint32),
-                ("flags", c.c_uint32), ("pid_class", c.c_uint32), ("n_leases", c.c_uint32),
-                ("pad", c.c_uint32),
+                ("flags", c.c_uint32), ("pid_class", c.c_uint32),
                 ("started_wall_ns", c.c_uint64), ("driver", c.c_char * 64),
                 ("trouble", c.c_char * 256)]
 

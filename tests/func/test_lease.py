@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Leases: a real guard, simulated cards, and an agent that a test scripts."""
 import json
+import os
+import signal
 import subprocess
+import time
 
 import pytest
 
-from fakeagent import Agent, Shim
-from holdlib import Machine
+from fakeagent import (ALONE, GRANTED_STAGE, HOLD_WHILE, LEASE_STATE, LEASE_TAKEN, OTHERS_OK,
+                       PROMISED, SHARED, UNLEASED, USED, Agent, Shim, start_of)
+from fakeguard import GRANTED
+from holdlib import GIB, Machine, alive, wait_for
 
 
 @pytest.fixture
@@ -103,3 +108,385 @@ def test_a_thief_that_goes_by_memory_comes_after_the_task(machine):
     shim.wait()
     assert not a.seen("yield")
     assert not [x for x in a.messages if getattr(x, "text", b"").startswith(b"taken")]
+
+
+def start(machine, hold=True, instance="default", **more):
+    m = machine(**more)
+    a = Agent(m, instance)
+    if hold:
+        a.policy()
+        a.held(*range(more.get("gpus", 1)))
+    return m, a
+
+
+def leases(a):
+    """What the guard told after WELCOME: {task: stage}."""
+    found = {}
+    while True:
+        s = a.next(LEASE_STATE)
+        if s.slot < 0:
+            return found
+        found[s.id.task] = s.stage
+
+
+# --- the ledger ---
+
+
+def test_no_device_has_two_leases(machine):
+    m, a = start(machine, hold=False)
+    b = Agent(m, "other")
+    assert a.lease(1, 0).code == 0
+    assert a.lease(1, 0).code == 0  # asked again
+    r = a.lease(2, 0)
+    assert r.code < 0 and r.text == b"leased to task 1 of default"
+    r = b.lease(1, 0, SHARED)
+    assert r.code < 0 and r.text == b"leased to task 1 of default"
+    assert a.unlease(1).slot == 0
+    assert a.unlease(1).slot == -1
+    assert b.lease((7, 3, 2), 0).code == 0
+    assert a.lease(1, 0).text == b"leased to task 7.3 (attempt 2) of other"
+    assert a.lease(1, 0, uuid="GPU-nobody").slot == -1
+    assert a.lease(0, 0).code < 0 and a.lease(5, 0, 1 << 9).code < 0
+
+
+def test_held_for_another_instance(machine):
+    m, a = start(machine)
+    b = Agent(m, "other")
+    assert b.lease(1, 0).text == b"held for instance default"
+    a.policy(leave=1)
+    a.wait_state(0, "left")
+    assert "left for others by the policy" in a.lease(1, 0).text.decode()
+
+
+def test_shared(machine):
+    m, a = start(machine)
+    assert a.lease(1, 0, SHARED, 80 * GIB).code == 0
+    r = a.lease(2, 0, SHARED, 80 * GIB)
+    assert r.code < 0 and r.text.startswith(b"needs 80.0 GiB; "), r.text
+    assert a.lease(3, 0, SHARED, 40 * GIB).code == 0
+    assert a.lease(4, 0).code < 0
+    a.wait(lambda: a.devices[0].promised == 120 * GIB and a.devices[0].n_leases == 2)
+    one, two = Shim(m), Shim(m)
+    assert a.grant(1, one.pid).code == 0 and a.grant(3, two.pid).code == 0
+    one.start("--take", "60G", "--stay", "1")
+    assert one.report()["result"] == 0
+    a.wait_state(0, "lent")
+    two.start("--take", "38G", "--stay", "1")
+    assert two.report()["result"] == 0
+    a.wait(lambda: a.devices[0].n_lease_procs == 2)
+    one.wait()
+    assert a.unlease(1).slot == 0
+    assert a.lease(2, 0, SHARED, 80 * GIB).code == 0  # there is room again
+    two.wait()
+    a.unlease(3)
+    a.unlease(2)
+    a.held(0)
+    assert not a.seen("yield")
+
+
+def test_hold_while_promised(machine):
+    m, a = start(machine, hold=False)
+    assert a.lease(1, 0, HOLD_WHILE).code == 0
+    a.held(0)
+    assert a.reason(0) == "held for task 1 of default"
+    shim = Shim(m)
+    assert a.grant(1, shim.pid).code == 0
+    assert shim.run("--take", "90%")["result"] == 0
+    assert a.lease(2, 0).code < 0
+    a.unlease(1)
+    a.wait_state(0, "left")
+    wait_for(m.empty)
+    assert a.lease(2, 0, HOLD_WHILE).code == 0
+    a.held(0)
+    a.unlease(2)
+    a.wait_state(0, "left")
+    wait_for(m.empty)
+
+
+def test_exclusive_mode_has_no_hold_before_a_task(machine):
+    m, a = start(machine, hold=False)
+    m.ctl("compute-mode", "0", "exclusive")
+    a.policy()
+    a.wait(lambda: 0 in a.devices and "EXCLUSIVE" in a.reason(0))
+    r = a.lease(1, 0)
+    assert r.code == 0 and r.held == 0 and b"there is no hold before a task" in r.text
+    shim = Shim(m)
+    assert a.grant(1, shim.pid).code == 0
+    a.wait_state(0, "lent")
+    assert shim.run("--take", "90%")["result"] == 0
+    a.unlease(1)
+    a.wait_state(0, "busy")
+
+
+# --- the task ---
+
+
+def test_a_task_that_never_uses_the_gpu_leaves_it_held(machine):
+    m, a = start(machine)
+    holder = a.devices[0].holder_pid
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    shim.shell("sleep 0.3")
+    shim.wait()
+    a.listen(0.2)
+    assert a.state(0) == "held"
+    assert a.unlease(1).took_ns < 1e9
+    a.listen(0.3)
+    assert a.state(0) == "held" and a.devices[0].holder_pid == holder
+    assert not a.seen("lent") and not a.seen("returned")
+
+
+def test_a_task_without_a_hold(machine):
+    m, a = start(machine, hold=False)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    a.wait_state(0, "lent")
+    assert shim.run("--take", "90%")["result"] == 0
+    assert a.unlease(1).slot == 0
+    a.event("returned")
+    a.wait_state(0, "left")
+
+
+def test_two_cards(machine):
+    m, a = start(machine, gpus=2)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.lease(1, 1).code == 0
+    assert a.grant(1, shim.pid).code == 0
+    shim.start("--all-devices", "--take", "90%", "--stay", "0.3")
+    assert shim.report()["result"] == 0 and shim.report()["result"] == 0
+    shim.wait()
+    a.end(1)
+    assert {a.next(UNLEASED).slot, a.next(UNLEASED).slot} == {0, 1}
+    a.held(0, 1)
+    assert not a.seen("yield")
+
+
+def test_a_task_in_a_session_of_its_own(machine):
+    m, a = start(machine)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    shim.shell(f"setsid sh -c '(exec {m.newcomer_path} --take 90% --stay 1 > /dev/null) &'")
+    a.wait_state(0, "lent")
+    shim.wait()
+    a.end(1)  # too early: something of it is there yet
+    a.wait(lambda: "which is over" in a.reason(0))
+    assert a.lease(2, 0).text.endswith(b"which is just ending")
+    assert a.next(UNLEASED, task=1).took_ns > 3e8
+    a.held(0)
+    assert not a.seen("yield")
+
+
+def test_alone(machine):
+    m, a = start(machine)
+    shim = Shim(m)
+    assert a.lease(1, 0, ALONE).code == 0 and a.grant(1, shim.pid).code == 0
+    shim.start("--take", "90%", "--stay", "1")
+    assert shim.report()["result"] == 0
+    a.wait(lambda: a.state(0) == "lent" and a.devices[0].holder_pid == 0)
+    assert not m.holders()
+    shim.wait()
+    a.unlease(1)
+    a.held(0)
+
+
+# --- somebody else ---
+
+
+def test_foreign_between_promise_and_grant(machine):
+    m, a = start(machine)
+    assert a.lease(1, 0).code == 0
+    new = m.newcomer("--take", "90%", "--stay", "1", wait=False)
+    t = a.next(LEASE_TAKEN, task=1)
+    assert t.pid == new.pid and t.comm == b"newcomer" and not t.started
+    assert t.text == f"taken by PID {new.pid} (uid {os.getuid()}, newcomer)".encode()
+    shim = Shim(m)
+    r = a.grant(1, shim.pid)
+    assert r.code < 0 and t.text in r.text
+    assert json.loads(new.communicate(timeout=10)[0])["result"] == 0
+    a.event("yield")
+    a.held(0)
+    assert a.grant(1, shim.pid).code == 0  # the promise stood
+    assert shim.run("--take", "90%")["result"] == 0
+    a.unlease(1)
+    a.held(0)
+
+
+def test_foreign_before_the_first_use(machine):
+    m, a = start(machine)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    new = m.newcomer("--take", "90%", "--stay", "1", wait=False)
+    t = a.next(LEASE_TAKEN, task=1)
+    assert t.pid == new.pid and t.started
+    assert json.loads(new.communicate(timeout=10)[0])["result"] == 0
+    a.wait(lambda: a.seen("yield") or a.seen("lent"))
+    assert a.unlease(1).slot == 0
+    a.held(0)
+
+
+def test_foreign_beside_the_task_is_a_neighbour(machine):
+    m, a = start(machine)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    shim.start("--take", "50%", "--stay", "1.5")
+    assert shim.report()["result"] == 0
+    a.wait_state(0, "lent")
+    new = m.newcomer("--take", "10G", "--stay", "2", wait=False)
+    a.wait(lambda: f"beside it PID {new.pid}" in a.reason(0))
+    shim.wait()
+    assert a.unlease(1).slot == 0
+    a.wait_state(0, "busy")
+    assert f"PID {new.pid} " in a.reason(0)
+    new.wait(10)
+    a.held(0)
+    assert not any(isinstance(x, type(None)) or x.head.type == LEASE_TAKEN for x in a.messages)
+
+
+def test_foreign_on_a_device_that_is_not_held(machine):
+    m, a = start(machine, hold=False)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0
+    new = m.newcomer("--take", "10G", "--stay", "1.5", wait=False)
+    assert new.stdout.readline()
+    r = a.grant(1, shim.pid)
+    assert r.code < 0 and f"GPU 0: taken by PID {new.pid} (".encode() in r.text
+    a.unlease(1)
+    assert a.lease(2, 0).text.startswith(b"taken by PID")
+    assert a.lease(2, 0, OTHERS_OK, 200 * GIB).code < 0
+    assert a.lease(2, 0, OTHERS_OK, 90 * GIB).code == 0
+    assert a.grant(2, shim.pid).code == 0
+    assert shim.run("--take", "90G")["result"] == 0
+    assert a.unlease(2).slot == 0
+    new.wait(10)
+
+
+# --- bad days ---
+
+
+def kill_guard(m):
+    for pid in m.guards():
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not m.guards() and not m.holders())
+
+
+@pytest.mark.parametrize("step", ["promised", "granted", "used", "over"])
+def test_agent_killed(machine, step):
+    m, a = start(machine)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0
+    if step != "promised":
+        assert a.grant(1, shim.pid).code == 0
+    if step in ("used", "over"):
+        shim.start("--take", "90%", "--stay", "1.5")
+        assert shim.report()["result"] == 0
+        a.wait_state(0, "lent")
+    if step == "over":
+        shim.wait()
+        shim.end()
+    a.die()
+    time.sleep(0.5)
+    a = Agent(m)
+    want = {"promised": {1: PROMISED}, "granted": {1: GRANTED_STAGE}, "used": {1: USED}, "over": {}}
+    assert leases(a) == want[step]
+    a.policy()
+    if step == "promised":
+        assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    if step in ("promised", "granted"):
+        assert shim.run("--take", "90%")["result"] == 0
+    if step == "used":
+        assert a.grant(1, shim.pid).code == 0  # asked again
+        shim.wait()
+    if step != "over":
+        assert a.unlease(1).slot == 0
+    a.held(0)
+    assert not a.seen("yield") and not a.seen("failed")
+
+
+def test_shim_killed(machine):
+    m, a = start(machine)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    shim.start("--take", "90%", "--stay", "1.5")
+    report = shim.report()
+    a.wait_state(0, "lent")
+    a.wait(lambda: a.devices[0].n_lease_procs == 1)
+    shim.kill()
+    a.wait(lambda: "which is over; PID" in a.reason(0))
+    assert alive(report["pid"])
+    u = a.next(UNLEASED, task=1)
+    assert u.by_itself and not alive(report["pid"])
+    a.held(0)
+    assert not a.seen("yield")
+
+
+def test_shim_that_is_gone(machine):
+    m, a = start(machine)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0
+    r = a.grant(1, shim.pid, start_of(shim.pid) + 1)
+    assert r.code < 0 and b"is gone" in r.text
+    assert a.grant(2, shim.pid).text == b"it has no lease"
+    other = Shim(m)
+    assert a.grant(1, shim.pid).code == 0
+    assert b"it was granted to PID" in a.grant(1, other.pid).text
+    shim.kill()
+    u = a.next(UNLEASED, task=1)
+    assert u.by_itself and a.state(0) == "held"
+
+
+def test_guard_killed_and_the_task_told_to_the_next(machine):
+    m, a = start(machine)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    shim.start("--take", "90%", "--stay", "1.5")
+    assert shim.report()["result"] == 0
+    a.wait_state(0, "lent")
+    kill_guard(m)
+    a = Agent(m)
+    assert leases(a) == {}
+    r = a.lease(1, 0, shim=shim.pid)
+    assert r.code == 0, r.text
+    a.policy()
+    a.wait_state(0, "lent")
+    a.wait(lambda: a.devices[0].n_lease_procs == 1)
+    shim.wait()
+    assert a.unlease(1).slot == 0
+    a.held(0)
+
+
+def test_nvml_lost_beside_a_task(machine):
+    m, a = start(machine)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    shim.start("--take", "90%", "--stay", "3")
+    assert shim.report()["result"] == 0
+    a.wait_state(0, "lent")
+    m.ctl("nvml", "lost")
+    a.event("lost")
+    wait_for(lambda: not m.holders())
+    m.ctl("nvml", "back")
+    a.event("back")
+    assert a.state(0) == "lent" and a.devices[0].n_leases == 1
+    shim.wait()
+    assert a.unlease(1).slot == 0
+    a.held(0)
+
+
+def test_no_agent_for_long(machine):
+    m, a = start(machine, gpus=2)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    assert a.lease(2, 1).code == 0
+    shim.start("--take", "90%", "--stay", "14")
+    assert shim.report()["result"] == 0
+    a.wait_state(0, "lent")
+    a.die()
+    wait_for(lambda: not m.holders(), 13)
+    time.sleep(1)
+    assert m.guards()
+    b = Agent(m)
+    assert leases(b) == {1: USED}
+    b.die()
+    shim.wait()
+    shim.end()
+    wait_for(lambda: not m.guards(), 15)
