@@ -8,8 +8,10 @@
  *	   +------- failed ----+--------------------------------------+       |
  *	                       ^----------------- lost -----------------------+
  *
- * What is to be said is kept as wishes (the policy, the drop) and not as a queue: a message that
- * the guard does not take now is sent when the socket is writable again, in the newest version.
+ * What is to be said of holding is kept as wishes (the policy, the drop) and not as a queue: a
+ *message that the guard does not take now is sent when the socket is writable again, in the newest
+ *version. Orders about leases are a queue, bounded, and dropped with the line: the ledger is the
+ *guard's, and what it says after a WELCOME is where the agent goes on.
  */
 
 #include "agent/guardlink.h"
@@ -36,6 +38,13 @@
 
 enum link_state { LINK_RESTING, LINK_CONNECTING, LINK_GREETING, LINK_UP, LINK_CLOSING };
 
+union order {
+	struct msg_head head;
+	struct msg_lease lease;
+	struct msg_grant grant;
+	struct msg_unlease unlease;
+};
+
 struct guardlink {
 	uv_loop_t *loop;
 	const struct guardlink_ops *ops;
@@ -58,6 +67,9 @@ struct guardlink {
 
 	struct hold_policy policy;
 	bool has_policy, policy_due, drop_due, drop_asked;
+
+	union order *orders; /* a ring; NULL until the first one */
+	uint32_t orders_at, n_orders;
 
 	int32_t guard_pid;   /* whose events these are */
 	uint64_t last_event; /* the last one seen of it */
@@ -155,6 +167,8 @@ static void lose(struct guardlink *l, const char *why)
 	bool was_up = l->state == LINK_UP;
 	struct err e = ERR_INIT;
 
+	l->n_orders = 0;
+
 	if (was_ending(l, why)) {
 		drop_socket(l);
 		enter(l, LINK_CONNECTING, RETRY_MS);
@@ -177,7 +191,7 @@ static void want_events(struct guardlink *l)
 {
 	int events = UV_READABLE;
 
-	if (l->policy_due || l->drop_due)
+	if (l->policy_due || l->drop_due || l->n_orders)
 		events |= UV_WRITABLE;
 	(void)uv_poll_start(l->poll, events, on_poll);
 }
@@ -191,6 +205,18 @@ static bool send_one(struct guardlink *l, bool *due, const void *msg, size_t siz
 		*due = false;
 	/* Other errors show on the reading side as well, which tells them once. */
 	return r == 0;
+}
+
+static void send_orders(struct guardlink *l)
+{
+	while (l->n_orders) {
+		const union order *o = &l->orders[l->orders_at];
+
+		if (sock_send(l->fd, o, o->head.size) < 0)
+			return;
+		l->orders_at = (l->orders_at + 1) % LEASE_ORDERS_MAX;
+		l->n_orders--;
+	}
 }
 
 static void send_due(struct guardlink *l)
@@ -207,6 +233,7 @@ static void send_due(struct guardlink *l)
 		(void)send_one(l, &l->policy_due, m, sizeof(*m));
 		free(m);
 	}
+	send_orders(l);
 	if (l->drop_due && !l->policy_due)
 		(void)send_one(l, &l->drop_due, &drop, sizeof(drop));
 	want_events(l);
@@ -364,6 +391,7 @@ static void take_device(struct guardlink *l, void *msg)
 	END(m->dev.name);
 	END(m->dev.instance);
 	END(m->dev.reason);
+	END(m->dev.lease_instance);
 	if (m->slot < PROTO_DEVICES_MAX)
 		l->ops->device(l->user, m->slot, &m->dev);
 }
@@ -383,16 +411,63 @@ static void take_event(struct guardlink *l, void *msg)
 	l->ops->event(l->user, ev);
 }
 
+static void take_lease_reply(struct guardlink *l, void *msg)
+{
+	struct msg_lease_reply *m = msg;
+
+	END(m->text);
+	if (l->ops->lease_reply)
+		l->ops->lease_reply(l->user, m);
+}
+
+static void take_granted(struct guardlink *l, void *msg)
+{
+	struct msg_lease_reply *m = msg;
+
+	END(m->text);
+	if (l->ops->granted)
+		l->ops->granted(l->user, m);
+}
+
+static void take_lease_taken(struct guardlink *l, void *msg)
+{
+	struct msg_lease_taken *m = msg;
+
+	END(m->text);
+	END(m->comm);
+	if (l->ops->lease_taken)
+		l->ops->lease_taken(l->user, m);
+}
+
+static void take_unleased(struct guardlink *l, void *msg)
+{
+	if (l->ops->unleased)
+		l->ops->unleased(l->user, msg);
+}
+
+static void take_lease_state(struct guardlink *l, void *msg)
+{
+	struct msg_lease_state *m = msg;
+
+	END(m->uuid);
+	if (m->slot >= 0 && l->ops->lease_state)
+		l->ops->lease_state(l->user, m);
+	if (m->slot < 0 && l->ops->leases_known)
+		l->ops->leases_known(l->user);
+}
+
 static void take_dropped(struct guardlink *l, void *msg)
 {
 	finish_drop(l);
 }
 
 static void (*const takers[MSG_TYPE_MAX])(struct guardlink *l, void *msg) = {
-	[MSG_WELCOME] = take_welcome, [MSG_GUARD] = take_welcome,
-	[MSG_REFUSED] = take_refused, [MSG_POLICY_REPLY] = take_policy_reply,
-	[MSG_DEVICE] = take_device,   [MSG_EVENT] = take_event,
-	[MSG_DROPPED] = take_dropped,
+	[MSG_WELCOME] = take_welcome,	[MSG_GUARD] = take_welcome,
+	[MSG_REFUSED] = take_refused,	[MSG_POLICY_REPLY] = take_policy_reply,
+	[MSG_DEVICE] = take_device,	[MSG_EVENT] = take_event,
+	[MSG_DROPPED] = take_dropped,	[MSG_LEASE_REPLY] = take_lease_reply,
+	[MSG_GRANTED] = take_granted,	[MSG_LEASE_TAKEN] = take_lease_taken,
+	[MSG_UNLEASED] = take_unleased, [MSG_LEASE_STATE] = take_lease_state,
 };
 
 /* Before WELCOME only an answer to HELLO makes sense; after it, no second one does. */
@@ -498,6 +573,44 @@ void guardlink_drop(struct guardlink *l)
 		(void)uv_timer_start(&l->timer, on_drop_without_guard, 0, 0);
 }
 
+static int add_order(struct guardlink *l, const void *msg, size_t size)
+{
+	if (l->state != LINK_UP)
+		return -ENOTCONN;
+	if (l->n_orders == LEASE_ORDERS_MAX)
+		return -ENOBUFS;
+	if (!l->orders)
+		l->orders = xcalloc(LEASE_ORDERS_MAX, sizeof(*l->orders));
+	(void)memcpy(&l->orders[(l->orders_at + l->n_orders++) % LEASE_ORDERS_MAX], msg, size);
+	send_due(l);
+	return 0;
+}
+
+int guardlink_lease(struct guardlink *l, const struct msg_lease *lease)
+{
+	struct msg_lease m = *lease;
+
+	m.head = (struct msg_head)PROTO_HEAD(MSG_LEASE, struct msg_lease);
+	return add_order(l, &m, sizeof(m));
+}
+
+int guardlink_grant(struct guardlink *l, const struct lease_id *id, const struct proc_id *shim)
+{
+	struct msg_grant m = { .head = PROTO_HEAD(MSG_GRANT, struct msg_grant),
+			       .id = *id,
+			       .pid = shim->pid,
+			       .start = shim->start };
+
+	return add_order(l, &m, sizeof(m));
+}
+
+int guardlink_unlease(struct guardlink *l, const struct lease_id *id)
+{
+	struct msg_unlease m = { .head = PROTO_HEAD(MSG_UNLEASE, struct msg_unlease), .id = *id };
+
+	return add_order(l, &m, sizeof(m));
+}
+
 bool guardlink_is_up(const struct guardlink *l)
 {
 	return l->state == LINK_UP;
@@ -515,6 +628,7 @@ static void on_timer_closed(uv_handle_t *h)
 	void *user = l->user;
 
 	free(l->dev_dir);
+	free(l->orders);
 	free(l);
 	closed(user);
 }

@@ -12,6 +12,15 @@
  *	guardlink_drop(link);                   -> ops->dropped
  *	guardlink_close(link, closed);          -> closed(user), and link is freed
  *
+ *	guardlink_lease(link, &lease);          -> ops->lease_reply, per device
+ *	guardlink_grant(link, &id, &shim);      -> ops->granted; start the task then, if code is 0
+ *	guardlink_unlease(link, &id);           -> ops->unleased, per device
+ *
+ * Leases are the guard's to keep and not the link's. After each welcome ops->lease_state tells of
+ * every lease that the guard has for the instance, then ops->leases_known comes: what was missing
+ * is gone, and a task that runs all the same is leased again with its shim in the message.
+ * What was asked and not answered when the line was lost is never answered: ask again after that.
+ *
  * The link keeps itself up: where nobody listens it starts a guard, where the guard dies it starts
  * the next one and tells it the policy again. What goes wrong is told through ops->failed and tried
  * again for ever; the owner closes the link when that is not what it wants.
@@ -23,6 +32,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "base/proc.h"
 #include "hold/proto.h"
 
 struct guardlink;
@@ -43,6 +53,19 @@ struct guardlink_ops {
 	void (*guard)(void *user, const struct msg_guard *guard);
 	/* All that this instance held is free. */
 	void (*dropped)(void *user);
+	/*
+	 * Leases; all of them may be NULL. Code 0, or a negative errno with its reason in text, as
+	 * in msg_lease_reply. granted: for all devices of the task, or none; slot is -1.
+	 */
+	void (*lease_reply)(void *user, const struct msg_lease_reply *reply);
+	void (*granted)(void *user, const struct msg_lease_reply *reply);
+	/* Somebody foreign came first; the lease stays until it is given back. */
+	void (*lease_taken)(void *user, const struct msg_lease_taken *taken);
+	/* Free, and NVML agrees. slot -1: there was no such lease. */
+	void (*unleased)(void *user, const struct msg_unleased *unleased);
+	/* One lease that the guard has, and the end of that list.*/
+	void (*lease_state)(void *user, const struct msg_lease_state *lease);
+	void (*leases_known)(void *user);
 	/* The line was up and is gone; the next try is on its way. */
 	void (*lost)(void *user, const char *why);
 	/* A try failed; the next one comes in a while. */
@@ -59,6 +82,14 @@ void guardlink_set_policy(struct guardlink *link, const struct hold_policy *poli
 void guardlink_beat(struct guardlink *link);
 /* Where there is no guard, nothing is held: ops->dropped comes all the same. */
 void guardlink_drop(struct guardlink *link);
+/*
+ * Orders about leases, sent in their order. -ENOTCONN: the line is down, and nothing was asked;
+ * wait for ops->leases_known. -ENOBUFS: the guard has not taken the last LEASE_ORDERS_MAX ones.
+ */
+#define LEASE_ORDERS_MAX 1024
+int guardlink_lease(struct guardlink *link, const struct msg_lease *lease); /* its head is set */
+int guardlink_grant(struct guardlink *link, const struct lease_id *id, const struct proc_id *shim);
+int guardlink_unlease(struct guardlink *link, const struct lease_id *id);
 bool guardlink_is_up(const struct guardlink *link);
 /* Monotonic ns of the last message from the guard; 0: none yet. */
 uint64_t guardlink_heard_ns(const struct guardlink *link);
