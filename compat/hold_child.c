@@ -78,6 +78,7 @@ static int find_socket(struct hold_child *h, struct err *e)
 	struct settings *s = settings_new();
 	int r = settings_set(s, SET_INSTANCE, h->instance, &here, e);
 
+	settings_need(s, SETTING_GROUP_AGENT);
 	if (r == 0)
 		r = settings_load(s, NULL, e);
 	if (r == 0)

@@ -7,6 +7,9 @@
  * set).
  *
  * A limit keeps, beside the slot, what the site said. The limits are applied last.
+ *
+ * Who only asks or lets go must not be kept from it by how things would be held: what such a
+ * command does not need may be wrong, and is then as if it were not set.
  */
 
 #include "base/settings.h"
@@ -38,6 +41,8 @@ struct settings {
 	struct slot limits[SET_MAX];
 	char *files[SETTING_LAYER_MAX];
 	struct strbuf notes;
+	unsigned int needed; /* groups */
+	struct strbuf faults;
 };
 
 static const char *const layer_names[] = {
@@ -90,6 +95,7 @@ struct settings *settings_new(void)
 	static const struct setting_origin origin = { .layer = SETTING_FROM_DEFAULT };
 	struct settings *s = xcalloc(1, sizeof(*s));
 
+	s->needed = SETTING_GROUP_ALL;
 	for (int id = 0; id < SET_MAX; id++) {
 		const char *def = settings_table[id].opt.def;
 		struct err e;
@@ -114,6 +120,7 @@ struct settings *settings_free(struct settings *s)
 	for (int i = 0; i < SETTING_LAYER_MAX; i++)
 		free(s->files[i]);
 	strbuf_clear(&s->notes);
+	strbuf_clear(&s->faults);
 	free(s);
 	return NULL;
 }
@@ -177,6 +184,27 @@ int settings_set_from_opts(struct settings *s, const struct opts *o, struct err 
 	return 0;
 }
 
+void settings_need(struct settings *s, unsigned int groups)
+{
+	s->needed = groups;
+}
+
+const char *settings_faults(const struct settings *s)
+{
+	return strbuf_str(&s->faults);
+}
+
+/* The fault in e, of a setting or (NULL) of a whole file, where it does not matter: 0; else r. */
+static int pass_over(struct settings *s, const struct setting *row, int r, struct err *e)
+{
+	if (s->needed == SETTING_GROUP_ALL || (row && row->groups & s->needed))
+		return r;
+	strbuf_addf(&s->faults, "%s; %s\n", e->text,
+		    row ? "it counts as not set" : "that file does not count");
+	*e = (struct err)ERR_INIT;
+	return 0;
+}
+
 static int load_environment(struct settings *s, struct err *e)
 {
 	static const struct setting_origin origin = { .layer = SETTING_FROM_ENVIRONMENT };
@@ -190,6 +218,8 @@ static int load_environment(struct settings *s, struct err *e)
 
 		int r = settings_set(s, (enum setting_id)id, text, &origin, e);
 
+		if (r < 0)
+			r = pass_over(s, &settings_table[id], r, e);
 		if (r < 0)
 			return r;
 	}
@@ -241,6 +271,7 @@ void settings_environment_notes(struct strbuf *out)
 struct file_reader {
 	struct settings *s;
 	enum setting_layer layer;
+	bool failed; /* over an entry that matters */
 };
 
 static int unknown_key(const struct config_entry *entry, struct err *e)
@@ -260,10 +291,9 @@ static int unknown_key(const struct config_entry *entry, struct err *e)
 	return config_at_key(entry, e);
 }
 
-static int read_entry(const struct config_entry *entry, void *user, struct err *e)
+static int take_entry(const struct file_reader *reader, const struct setting *row,
+		      const struct config_entry *entry, struct err *e)
 {
-	struct file_reader *reader = user;
-	const struct setting *row = setting_find(entry->key);
 	struct setting_origin origin = {
 		.layer = reader->layer,
 		.file = entry->file,
@@ -290,22 +320,35 @@ static int read_entry(const struct config_entry *entry, void *user, struct err *
 	return 0;
 }
 
+static int read_entry(const struct config_entry *entry, void *user, struct err *e)
+{
+	static const struct setting none = { .groups = 0 }; /* an unknown key is needed by nobody */
+	struct file_reader *reader = user;
+	const struct setting *row = setting_find(entry->key);
+	int r = take_entry(reader, row, entry, e);
+
+	if (r < 0)
+		r = pass_over(reader->s, row ? row : &none, r, e);
+	reader->failed = r < 0;
+	return r;
+}
+
 /* Read a layer's file; takes path. */
 static int load_file(struct settings *s, enum setting_layer layer, char *path, struct err *e)
 {
 	struct file_reader reader = { .s = s, .layer = layer };
-	struct err tmp = ERR_INIT;
 
 	free(s->files[layer]);
 	s->files[layer] = path;
 
-	int r = config_read(path, read_entry, &reader, e ? e : &tmp);
+	int r = config_read(path, read_entry, &reader, e);
 
-	if (r == -ENOENT)
-		return 0;
 	/* A home directory that is a file, or nobody's: nothing to read there. */
-	if (r == -ENOTDIR)
+	if (r == -ENOENT || r == -ENOTDIR)
 		return 0;
+	/* An entry that matters has ended it, rather than the file as a whole. */
+	if (r < 0 && !reader.failed)
+		r = pass_over(s, NULL, r, e);
 	return r;
 }
 
@@ -341,7 +384,7 @@ static int load_use(struct settings *s, char *path, struct err *e)
 		return r == -ENOENT || r == -ENOTDIR ? 0 : r;
 	text[strcspn(text, "\n")] = '\0';
 	r = settings_set(s, SET_INSTANCE, text, &origin, e);
-	return r < 0 ? err_wrap(e, "%s", path) : 0;
+	return r < 0 ? pass_over(s, setting_row(SET_INSTANCE), err_wrap(e, "%s", path), e) : 0;
 }
 
 static int load_files(struct settings *s, const struct settings_files *files, struct err *e)
@@ -408,9 +451,10 @@ static int apply_limit(struct settings *s, enum setting_id id, struct err *e)
 
 int settings_load(struct settings *s, const struct settings_files *files, struct err *e)
 {
-	int r = load_files(s, files, e);
+	struct err tmp = ERR_INIT;
+	int r = load_files(s, files, e ? e : &tmp);
 
-	for (int id = 0; id < SET_MAX && r == 0; id++)
+	for (int id = 0; s->needed == SETTING_GROUP_ALL && id < SET_MAX && r == 0; id++)
 		r = apply_limit(s, (enum setting_id)id, e);
 	return r;
 }

@@ -19,6 +19,7 @@
  * The getters abort on a type that is not the setting's: that is a defect.
  */
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -70,6 +71,8 @@ enum setting_layer {
 #define SETTING_GROUP_SITE  (1u << 2)
 #define SETTING_GROUP_GPUS  (1u << 3) /* which devices */
 #define SETTING_GROUP_QUEUE (1u << 4) /* which queue */
+#define SETTING_GROUP_AGENT (1u << 5) /* which agent */
+#define SETTING_GROUP_ALL   UINT_MAX
 
 #define SETTING_LIMIT		(1u << 0) /* a site's value is a limit for all layers above */
 #define SETTING_SITE_ONLY	(1u << 1) /* no other layer may set it */
@@ -120,6 +123,15 @@ int settings_set_from_opts(struct settings *s, const struct opts *o, struct err 
  * file that does not exist is no error; one that cannot be read, or has a mistake, is.
  */
 int settings_load(struct settings *s, const struct settings_files *files, struct err *e);
+/*
+ * Before settings_load(): only settings of these groups are needed. A mistake in another one, or a
+ * file that cannot be read at all, is then no error but a fault; limits, which are about holding,
+ * are not applied.
+ */
+void settings_need(struct settings *s, unsigned int groups);
+/* The faults that settings_load() went on without, one sentence per line; "" when there are none.
+ */
+const char *settings_faults(const struct settings *s);
 /*
  * What no row can check alone: settings that only make sense together, after all layers have been
  * read. -EINVAL with the settings and where they come from in e.

@@ -92,7 +92,7 @@ const struct setting settings_table[] = {
 	[SET_INSTANCE] = { ROW("instance", "INSTANCE", "instance", VALUE_NAME),
 			   .opt.short_name = 'i', .opt.arg = "NAME", .opt.def = "default",
 			   .opt.group = node, .flags = SETTING_NOT_IN_INSTANCE,
-			   .groups = SETTING_GROUP_NODE | SETTING_GROUP_QUEUE,
+			   .groups = SETTING_GROUP_NODE | SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 			   .opt.help = "the queue and its agents that are meant" },
 	[SET_ROOT] = { ROW("root", "ROOT", "root", VALUE_PATH), .opt.arg = "DIR", .opt.group = node,
 		       .groups = SETTING_GROUP_QUEUE,
@@ -103,7 +103,8 @@ const struct setting settings_table[] = {
 			    .opt.help = "where logs and the state are kept (default "
 					"$XDG_STATE_HOME/tenure)" },
 	[SET_DEV_DIR] = { ROW("dev_dir", "DEV_DIR", "dev-dir", VALUE_PATH), .opt.arg = "DIR",
-			  .opt.def = "/dev", .opt.group = node, .groups = SETTING_GROUP_NODE,
+			  .opt.def = "/dev", .opt.group = node,
+			  .groups = SETTING_GROUP_NODE | SETTING_GROUP_AGENT,
 			  .opt.help = "the directory of the device nodes" },
 	[SET_LOG_LEVEL] = { ROW("log_level", "LOG_LEVEL", "log-level", VALUE_CHOICE),
 			    .opt.arg = "LEVEL", .opt.def = "info", .opt.group = node,

@@ -159,15 +159,19 @@ static int load_settings(const struct cmd *cmd, const struct opts *o, struct set
 			 struct err *e)
 {
 	cleanup_strbuf struct strbuf unknown = STRBUF_INIT;
+	bool holds = cmd->setting_groups & SETTING_GROUP_HOLD;
 	int r = settings_set_from_opts(s, o, e);
 
+	/* Who only asks or ends something is not kept from it by how it would be held. */
+	if (!holds)
+		settings_need(s, cmd->setting_groups);
 	if (r == 0)
 		r = settings_load(s, NULL, e);
-	/* Who only asks or ends something is not kept from it by how it would be held. */
-	if (r == 0 && cmd->setting_groups & SETTING_GROUP_HOLD)
+	if (r == 0 && holds)
 		r = settings_check(s, e);
 	if (r < 0)
 		return r == -EPERM ? CMD_DENIED : CMD_USAGE;
+	cmd_warn("warning", settings_faults(s));
 	cmd_warn("note", settings_notes(s));
 	settings_environment_notes(&unknown);
 	cmd_warn("warning", strbuf_str(&unknown));

@@ -53,7 +53,11 @@ struct cmd {
 	const char *description;   /* paragraphs separated by an empty line */
 	const struct cmd_example *examples; /* ends with a row without line */
 	const struct opt *opts;		    /* ends with a row without name */
-	unsigned int setting_groups;	    /* SETTING_GROUP_*: settings it takes as options */
+	/*
+	 * SETTING_GROUP_*: settings it takes as options. Without SETTING_GROUP_HOLD, a mistake in
+	 * any other setting is a warning: letting go and looking work with a broken config.
+	 */
+	unsigned int setting_groups;
 	unsigned int flags;
 	const struct cmd *const *subs; /* ends with NULL; the first argument chooses */
 	/*

@@ -135,6 +135,5 @@ const struct cmd cmd_devices = {
 		       "process on it is not idle, however little it uses.",
 	.examples = devices_examples,
 	.opts = devices_opts,
-	.setting_groups = SETTING_GROUP_NODE,
 	.run = run_devices,
 };

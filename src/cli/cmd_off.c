@@ -79,6 +79,6 @@ const struct cmd cmd_off = {
 		       "`tenure hold` in another terminal.",
 	.examples = off_examples,
 	.opts = off_opts,
-	.setting_groups = SETTING_GROUP_NODE,
+	.setting_groups = SETTING_GROUP_AGENT,
 	.run = run_off,
 };

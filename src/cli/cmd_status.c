@@ -46,6 +46,6 @@ const struct cmd cmd_status = {
 		"latencies and the end of the log. Exit code 3 when no agent runs.",
 	.examples = status_examples,
 	.opts = status_opts,
-	.setting_groups = SETTING_GROUP_NODE,
+	.setting_groups = SETTING_GROUP_AGENT,
 	.run = run_status,
 };

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The command line itself: help, exit codes, settings and the errors of config files."""
+import contextlib
 import fcntl
 import json
 import os
@@ -10,6 +11,23 @@ import subprocess
 import termios
 
 import pytest
+
+
+@contextlib.contextmanager
+def simulated(build, env, *options):
+    """The variables of a machine that is there as long as the block."""
+    p = subprocess.Popen([build / "tenure", "sim", "--gpus", "2", *options, "--", "sh", "-c",
+                          "env; echo .; read line"], env=env, text=True, stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE)
+    lines = iter(p.stdout.readline, ".\n")
+    variables = dict(line.rstrip("\n").split("=", 1) for line in lines if "=" in line)
+    try:
+        yield {k: v for k, v in variables.items() if k not in env}
+    finally:
+        subprocess.run([build / "tenure", "off"], env={**variables, **env}, capture_output=True,
+                       timeout=20)
+        p.stdin.close()
+        p.wait(10)
 
 
 def commands(tenure):
@@ -127,6 +145,43 @@ def test_forbidden_config(tenure, user_config):
     user_config("memory: 1G\n").chmod(0)
     r = tenure("config", "show")
     assert r.returncode == 2 and "config.yaml: Permission denied" in r.stderr
+
+
+@pytest.mark.parametrize("name, text, fault", [
+    ("config.yaml", "memory: 38\n", 'memory: "38" has no unit'),
+    ("config.yaml", "memory: 'x\n", "that file does not count"),
+    ("instances/default.yaml", "memroy: 38G\n", 'unknown key "memroy"'),
+    ("site", "load: {}\n", "load: a mapping does not belong here"),
+    ("TENURE_MEMORY", "abc", "TENURE_MEMORY"),
+    ("TENURE_LOG_LEVEL", "abc", "TENURE_LOG_LEVEL"),
+])
+def test_letting_go_and_looking_work_with_a_broken_setting(build, env, home, user_config, name, text,
+                                                           fault):
+    broken = dict(env)
+    if name == "site":
+        broken["TENURE_SITE_CONFIG"] = str(home / "broken.yaml")
+        (home / "broken.yaml").write_text(text)
+    elif name.startswith("TENURE"):
+        broken[name] = text
+    with simulated(build, env) as sim:
+        def run(*args, env=broken):
+            return subprocess.run([build / "tenure", *args], env={**sim, **env}, text=True,
+                                  capture_output=True, timeout=20)
+        assert run("on", "--idle-for", "0", env=env).returncode == 0
+        if not name.startswith("TENURE") and name != "site":
+            user_config(text, name)
+        assert run("on").returncode == run("config", "show").returncode == 2
+        for command in ("devices", "status", "off"):
+            r = run(command)
+            # An instance's file is not for who needs no instance; it may be read all the same.
+            assert r.returncode == 0 and r.stdout, r.stderr
+            assert "tenure: warning: " in r.stderr and fault in " ".join(r.stderr.split()), r.stderr
+        assert run("status").returncode == 3
+
+
+def test_a_broken_instance_is_not_guessed(tenure):
+    r = tenure("off", env={"TENURE_INSTANCE": "a/b"})
+    assert r.returncode == 2 and "TENURE_INSTANCE" in r.stderr
 
 
 def test_site_limits(tenure, user_config, home):

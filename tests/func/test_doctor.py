@@ -23,7 +23,7 @@ def findings(text):
 
 
 def test_devices_without_a_driver(tenure, tmp_path):
-    r = tenure("devices", "--dev-dir", str(tmp_path))
+    r = tenure("devices")
     assert r.returncode == 1 and r.stdout == ""
     assert "cannot see any GPU" in r.stderr and "libnvidia-ml.so.1" in r.stderr
 

@@ -223,6 +223,47 @@ static void test_unreadable(void **state)
 	(void)settings_free(s);
 }
 
+/* What is not needed may be wrong: it is told, and what is right beside it counts. */
+static void test_needed(void **state)
+{
+	static const struct {
+		struct layers layers;
+		int r;
+		const char *fault, *instance;
+	} cases[] = {
+		{ { .user = "memory: 38\ninstance: night\nidle_forr: 1\n" },
+		  0,
+		  ":1:9: memory",
+		  "night" },
+		{ { .user = "instance: night\nmemory: 'x\n" },
+		  0,
+		  "that file does not count",
+		  "default" },
+		{ { .user = "instance: a/b\n" }, -EINVAL, "", "default" },
+		{ { .env_name = "TENURE_MEMORY", .env_value = "abc" },
+		  0,
+		  "TENURE_MEMORY",
+		  "default" },
+		{ { .env_name = "TENURE_DEV_DIR", .env_value = "dev" }, -EINVAL, "", "default" },
+		{ { .env_name = "TENURE_LOAD", .env_value = "gemm", .site = "load: none\n" },
+		  0,
+		  "",
+		  "default" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct settings *s = settings_new();
+		struct err e = ERR_INIT;
+
+		settings_need(s, SETTING_GROUP_AGENT);
+		assert_int_equal(load(s, &cases[i].layers, &e), cases[i].r);
+		assert_non_null(strstr(settings_faults(s), cases[i].fault));
+		assert_int_equal(!settings_faults(s)[0], !cases[i].fault[0]);
+		assert_string_equal(settings_str(s, SET_INSTANCE), cases[i].instance);
+		(void)settings_free(s);
+	}
+}
+
 static void test_util_band(void **state)
 {
 	static const struct {
@@ -339,15 +380,11 @@ static int remove_dir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_limit_below_default),
-		cmocka_unit_test(test_allow_users),
-		cmocka_unit_test(test_unreadable),
-		cmocka_unit_test(test_util_band),
-		cmocka_unit_test(test_together),
-		cmocka_unit_test(test_unknown_variables),
+		cmocka_unit_test(test_order),	    cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_limits),	    cmocka_unit_test(test_limit_below_default),
+		cmocka_unit_test(test_allow_users), cmocka_unit_test(test_unreadable),
+		cmocka_unit_test(test_needed),	    cmocka_unit_test(test_util_band),
+		cmocka_unit_test(test_together),    cmocka_unit_test(test_unknown_variables),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
