@@ -31,6 +31,7 @@
 #include "agent/news.h"
 #include "agent/report.h"
 #include "agent/sentence.h"
+#include "agent/tasks.h"
 #include "agent/users.h"
 #include "agent/view.h"
 #include "agent/wants.h"
@@ -42,6 +43,7 @@
 #include "base/units.h"
 #include "hold/names.h"
 #include "hold/state.h"
+#include "spool/name.h"
 
 #define STOP_LIMIT_MS	1000 /* DROPPED is due; then we end without it */
 #define FLUSH_LIMIT_MS	500  /* the last lines get so long */
@@ -66,8 +68,10 @@ struct agent {
 	uv_loop_t loop;
 	struct view view;
 	char host[256];
+	char name[NAME_AGENT_MAX + 1]; /* in the spool: the host, as far as it is a name */
 
 	struct guardlink *link;
+	struct tasks *queue; /* NULL: it runs no tasks */
 	struct journal *journal;
 	struct users *users;
 	struct news *news;
@@ -161,6 +165,8 @@ static void stop(struct agent *a, const char *why)
 	a->stop_ns = clock_mono_ns();
 	news_say(a->news, LOG_LEVEL_INFO, "%s: letting go of everything", why);
 	(void)uv_timer_start(&a->phase_timer, on_stop_late, STOP_LIMIT_MS, 0);
+	if (a->queue)
+		tasks_end(a->queue);
 	guardlink_drop(a->link);
 }
 
@@ -413,6 +419,8 @@ static void become_ready(struct agent *a)
 	(void)memset(a->fresh, 0, sizeof(a->fresh));
 	a->table_due = true;
 	(void)uv_timer_start(&a->phase_timer, on_table_late, TABLE_WAIT_MS, 0);
+	if (a->queue)
+		tasks_start(a->queue);
 	if (a->c->for_ms)
 		a->end_ns = clock_mono_ns() + a->c->for_ms * NS_PER_MS;
 	arm_end(a);
@@ -511,6 +519,8 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 	(void)users_put_names(a->users, dev->reason, NULL, 0); /* so that it is known when asked */
 	if (a->table_due && table_complete(a))
 		show_table(a);
+	if (a->queue)
+		tasks_look(a->queue);
 }
 
 static void on_event(void *user, const struct guard_event *ev)
@@ -561,7 +571,61 @@ static void on_failed(void *user, const struct err *why)
 		news_say(a->news, LOG_LEVEL_WARNING, "%s; trying again", why->text);
 }
 
+static void on_lease_reply(void *user, const struct msg_lease_reply *m)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_promise(a->queue, m);
+}
+
+static void on_granted(void *user, const struct msg_lease_reply *m)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_granted(a->queue, m);
+}
+
+static void on_lease_taken(void *user, const struct msg_lease_taken *m)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_taken(a->queue, m);
+}
+
+static void on_unleased(void *user, const struct msg_unleased *m)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_unleased(a->queue, m);
+}
+
+static void on_lease_state(void *user, const struct msg_lease_state *m)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_lease_state(a->queue, m);
+}
+
+static void on_leases_known(void *user)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_leases_known(a->queue);
+}
+
 static const struct guardlink_ops link_ops = {
+	.lease_reply = on_lease_reply,
+	.granted = on_granted,
+	.lease_taken = on_lease_taken,
+	.unleased = on_unleased,
+	.lease_state = on_lease_state,
+	.leases_known = on_leases_known,
 	.welcome = on_welcome,
 	.policy_reply = on_policy_reply,
 	.device = on_device,
@@ -583,18 +647,66 @@ static void on_names_found(void *user)
 
 /* -------- what clients ask -------- */
 
-static void answer_ping(struct agent *a, struct ctl_client *client)
+static void answer_ping(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
 	ctl_answer(client, report_ping(&a->view));
 }
 
-static void answer_status(struct agent *a, struct ctl_client *client)
+static void answer_status(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
+	json_t *doc;
+
 	a->view.heard_ns = guardlink_heard_ns(a->link);
-	ctl_answer(client, report_status(&a->view, a->journal, a->users));
+	doc = report_status(&a->view, a->journal, a->users);
+	if (a->queue)
+		(void)json_object_set_new(doc, "queue", tasks_report(a->queue));
+	ctl_answer(client, doc);
 }
 
-static void take_off(struct agent *a, struct ctl_client *client)
+static void answer_result(struct ctl_client *client, int code, const struct err *e)
+{
+	ctl_answer(client, code < 0 ? json_pack("{s:i, s:s}", "code", code, "error", e->text)
+				    : json_pack("{s:i}", "code", code));
+}
+
+static int no_queue(struct err *e)
+{
+	return err_set(e, -ENOENT,
+		       "the agent here runs no tasks (a `tenure hold`); tenure on starts one that "
+		       "does");
+}
+
+static void rescan(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
+{
+	struct err e = ERR_INIT;
+
+	if (a->queue)
+		tasks_rescan(a->queue);
+	answer_result(client, a->queue ? 0 : no_queue(&e), &e);
+}
+
+static void stop_task(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
+{
+	struct err e = ERR_INIT;
+	int r = a->queue ? tasks_stop(a->queue, req->task, req->element, req->now, &e)
+			 : no_queue(&e);
+
+	answer_result(client, r, &e);
+}
+
+static void answer_why(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
+{
+	struct err e = ERR_INIT;
+	cleanup_free char *why = NULL;
+	int r = a->queue ? tasks_why(a->queue, req->task, req->element, &why, &e) : no_queue(&e);
+
+	if (r < 0)
+		answer_result(client, r, &e);
+	else
+		ctl_answer(client, json_pack("{s:i, s:s}", "code", 0, "why", why));
+}
+
+static void take_off(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
 	if (a->ended) { /* it came while we were flushing */
 		ctl_answer(client, json_pack("{s:i, s:b}", "pid", (int)a->view.pid, "released",
@@ -605,15 +717,15 @@ static void take_off(struct agent *a, struct ctl_client *client)
 	stop(a, "told to end (tenure off)");
 }
 
-static void on_request(void *user, struct ctl_client *client, enum ctl_verb verb)
+static void on_request(void *user, struct ctl_client *client, const struct ctl_request *req)
 {
-	static void (*const verbs[CTL_VERB_MAX])(struct agent * a, struct ctl_client * client) = {
-		[CTL_PING] = answer_ping,
-		[CTL_STATUS] = answer_status,
-		[CTL_OFF] = take_off,
+	static void (*const verbs[CTL_VERB_MAX])(struct agent * a, struct ctl_client * client,
+						 const struct ctl_request *req) = {
+		[CTL_PING] = answer_ping, [CTL_STATUS] = answer_status, [CTL_OFF] = take_off,
+		[CTL_RESCAN] = rescan,	  [CTL_STOP] = stop_task,	[CTL_WHY] = answer_why,
 	};
 
-	verbs[verb](user, client);
+	verbs[req->verb](user, client, req);
 }
 
 static void on_client_gone(void *user, struct ctl_client *client)
@@ -732,6 +844,16 @@ static void start_parts(struct agent *a)
 			    .started_wall_ns = clock_wall_ns(),
 			    .started_ns = clock_mono_ns(),
 			    .policy = a->c->policy };
+	if (a->c->root)
+		a->queue = tasks_new(&a->loop, &(struct tasks_config){ .root = a->c->root,
+								       .instance = a->c->instance,
+								       .agent = a->name,
+								       .state_dir = a->c->state_dir,
+								       .program_fd = a->program_fd,
+								       .log_limit = a->c->log_limit,
+								       .view = v,
+								       .news = a->news,
+								       .link = a->link });
 	v->until_wall_ns = a->c->until_wall_ns;
 	if (a->c->for_ms &&
 	    (!v->until_wall_ns || v->started_wall_ns + a->c->for_ms * NS_PER_MS < v->until_wall_ns))
@@ -753,6 +875,8 @@ static bool close_parts(struct agent *a)
 	uv_timer_t *timers[] = { &a->end_timer, &a->phase_timer, &a->files_timer, &a->watch_timer,
 				 &a->pause_timer };
 
+	bool spool_closed = !a->queue || tasks_free(a->queue) == 0;
+
 	news_close(a->news);
 	guardlink_close(a->link, on_link_closed);
 	ctl_close(a->ctl);
@@ -767,7 +891,7 @@ static bool close_parts(struct agent *a)
 	       clock_mono_ns() - start < FLUSH_LIMIT_MS * NS_PER_MS)
 		(void)usleep(1000);
 	a->program_fd = fd_close(a->program_fd);
-	return journal_free(a->journal) == 0 && users_free(a->users) == 0 &&
+	return spool_closed && journal_free(a->journal) == 0 && users_free(a->users) == 0 &&
 	       uv_loop_close(&a->loop) == 0;
 }
 
@@ -788,6 +912,14 @@ static enum agent_end run_parts(struct agent *a)
 	return a->end == AGENT_ENDED && a->unread ? AGENT_UNREAD : a->end;
 }
 
+static void name_agent(const char *host, char name[NAME_AGENT_MAX + 1])
+{
+	char made[SPEC_NAME_MAX + 1];
+
+	spec_make_name(host, made);
+	(void)str_print(name, NAME_AGENT_MAX + 1, "%.40s", made);
+}
+
 enum agent_end agent_run(const struct agent_config *config, struct err *e)
 {
 	struct agent *a = xcalloc(1, sizeof(*a));
@@ -797,6 +929,7 @@ enum agent_end agent_run(const struct agent_config *config, struct err *e)
 	a->e = e;
 	if (gethostname(a->host, sizeof(a->host) - 1) < 0 || !a->host[0])
 		(void)str_copy(a->host, sizeof(a->host), "localhost");
+	name_agent(a->host, a->name);
 	(void)setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 0);
 	a->program_fd = guardspawn_copy_self(e);
 	if (a->program_fd < 0 || uv_loop_init(&a->loop) < 0) {

@@ -21,6 +21,8 @@ struct agent_config {
 	const char *state_dir;
 	enum log_level log_level;
 	struct hold_policy policy;
+	const char *root;	/* of the spool whose tasks are run here; NULL: none are */
+	uint64_t log_limit;	/* bytes of a task's log; 0: no limit */
 	uint64_t for_ms;	/* end after so long; 0: do not */
 	uint64_t until_wall_ns; /* end at that time; 0: do not */
 	bool show_json;		/* events are shown as JSON lines, not as sentences */

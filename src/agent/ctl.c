@@ -139,7 +139,7 @@ static void take_request(struct ctl_client *c)
 	}
 	c->asked = true;
 	(void)uv_timer_stop(&c->timer);
-	c->ctl->ops->request(c->ctl->user, c, req.verb);
+	c->ctl->ops->request(c->ctl->user, c, &req);
 }
 
 static void on_client(uv_poll_t *poll, int status, int events)

@@ -20,7 +20,7 @@
 #include "base/err.h"
 
 #define CTL_MAGIC	0x746e7263U /* "tnrc" */
-#define CTL_VERSION	1U
+#define CTL_VERSION	2U
 #define CTL_CHUNK	16384U
 #define CTL_CLIENTS_MAX 32
 #define CTL_SLOW_MS	5000
@@ -29,13 +29,19 @@ enum ctl_verb {
 	CTL_PING = 1, /* {pid, since, instance, ready}: at once */
 	CTL_STATUS,   /* the whole status */
 	CTL_OFF,      /* ends the agent; answered when all is free */
+	CTL_RESCAN,   /* the spool has changed */
+	CTL_STOP,     /* task and element: ends it where it runs here */
+	CTL_WHY,      /* task and element: {why} */
 	CTL_VERB_MAX
 };
 
 struct ctl_request {
 	uint32_t magic;
 	uint16_t version;
-	uint16_t verb; /* enum ctl_verb */
+	uint16_t verb;	  /* enum ctl_verb */
+	uint64_t task;	  /* where the verb is about one; else 0 */
+	uint32_t element; /* 0: all of it */
+	uint32_t now;	  /* CTL_STOP: without grace */
 };
 
 struct ctl_chunk {
@@ -56,7 +62,7 @@ struct ctl_client;
  * was called for it.
  */
 struct ctl_ops {
-	void (*request)(void *user, struct ctl_client *client, enum ctl_verb verb);
+	void (*request)(void *user, struct ctl_client *client, const struct ctl_request *req);
 	void (*gone)(void *user, struct ctl_client *client);
 };
 

@@ -91,13 +91,23 @@ static int read_answer(int fd, uint64_t deadline_ns, struct strbuf *text, struct
 int ctl_ask(const char *name, enum ctl_verb verb, int timeout_ms, json_t **ret, int *ret_fd,
 	    struct err *e)
 {
-	struct ctl_request req = { .magic = CTL_MAGIC, .version = CTL_VERSION, .verb = verb };
+	const struct ctl_request req = { .verb = verb };
+
+	return ctl_ask_about(name, &req, timeout_ms, ret, ret_fd, e);
+}
+
+int ctl_ask_about(const char *name, const struct ctl_request *asked, int timeout_ms, json_t **ret,
+		  int *ret_fd, struct err *e)
+{
+	struct ctl_request req = *asked;
 	uint64_t deadline = clock_mono_ns() + (uint64_t)timeout_ms * NS_PER_MS;
 	cleanup_strbuf struct strbuf text = STRBUF_INIT;
 	cleanup_fd int fd = sock_connect(name, e);
 
 	if (fd < 0)
 		return fd;
+	req.magic = CTL_MAGIC;
+	req.version = CTL_VERSION;
 
 	int r = sock_send(fd, &req, sizeof(req));
 

@@ -14,5 +14,8 @@
  */
 int ctl_ask(const char *name, enum ctl_verb verb, int timeout_ms, json_t **ret, int *ret_fd,
 	    struct err *e);
+/* The same about a task: req has the verb and what is asked. */
+int ctl_ask_about(const char *name, const struct ctl_request *req, int timeout_ms, json_t **ret,
+		  int *ret_fd, struct err *e);
 
 #endif

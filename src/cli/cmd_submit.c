@@ -286,12 +286,25 @@ static int set_options(struct spool_spec *s, const struct opts *o, struct err *e
 extern char **environ;
 
 /* In front of what --env sets, so that that counts. Variables that are not UTF-8 cannot go. */
+/* What another task was told of itself, where `submit` is called by one. */
+static bool is_of_a_task(const char *variable)
+{
+	static const char *const names[] = { "TENURE_TASK_",
+					     "TENURE_ATTEMPT=", "TENURE_ARRAY_INDEX=",
+					     "TENURE_GPU_MEMORY=", "CUDA_VISIBLE_DEVICES=" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (str_has_prefix(variable, names[i]))
+			return true;
+	return false;
+}
+
 static void take_environment(struct spool_spec *s)
 {
 	for (char **v = environ; *v; v++) {
 		json_t *text = json_string(*v);
 
-		if (text && strchr(*v, '=') > *v && !str_has_prefix(*v, "TENURE_"))
+		if (text && strchr(*v, '=') > *v && !is_of_a_task(*v))
 			text_list_add(&s->env, *v);
 		json_decref(text);
 	}

@@ -6,6 +6,7 @@
 #include "agent/wants.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "spool/spool.h"
 
 #define ENDING "When to end"
 
@@ -53,12 +54,16 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 	if (wants_from_settings(s, may_hold(ctx), &policy, e) < 0)
 		return CMD_USAGE;
 	r->state_dir = run_agent_state_dir(s);
+	/* `hold` is for holding alone. */
+	r->root = ctx->cmd->opts == run_opts_no_hold ? spool_root(settings_str(s, SET_ROOT)) : NULL;
 	r->config = (struct agent_config){
 		.instance = settings_str(s, SET_INSTANCE),
 		.dev_dir = settings_str(s, SET_DEV_DIR),
 		.state_dir = r->state_dir,
 		.log_level = (enum log_level)settings_num(s, SET_LOG_LEVEL),
 		.policy = policy,
+		.root = r->root,
+		.log_limit = 1ULL << 30,
 		.for_ms = limit ? limit->num : 0,
 		.until_wall_ns = until ? until->num : 0,
 		.show_json = opts_flag(ctx->opts, "json"),
@@ -69,6 +74,7 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 void run_agent_clear(struct run_agent *r)
 {
 	free(take_ptr(r->state_dir));
+	free(take_ptr(r->root));
 }
 
 int run_agent_exit_code(enum agent_end end)

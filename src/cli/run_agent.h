@@ -21,6 +21,7 @@ extern const struct opt run_opts_no_hold[];
 struct run_agent {
 	struct agent_config config;
 	char *state_dir;
+	char *root; /* of the spool, or NULL */
 };
 
 /* 0, or CMD_USAGE with e. ctx must outlive r. */

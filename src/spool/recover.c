@@ -183,20 +183,20 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 			       e);
 }
 
-static enum recover_life life_of(struct recovery *rc, const struct claimer *c)
+static enum recover_life life_of(struct recovery *rc, const struct claim *c)
 {
-	/* A claim of our own that this process has not made is one of an agent before it. */
-	if (!c->proc.pid && strcmp(c->agent, rc->self->agent) == 0)
-		return RECOVER_DEAD;
 	if (rc->calls && rc->calls->life)
 		return rc->calls->life(rc->calls->data, c);
-	return recover_life_here(rc->sp, c);
+	/* A claim of our own that this process has not made is one of an agent before it. */
+	if (!c->who.proc.pid && strcmp(c->who.agent, rc->self->agent) == 0)
+		return RECOVER_DEAD;
+	return recover_life_here(rc->sp, &c->who);
 }
 
 /* 0: it is dead; 1: it has been dealt with. */
 static int look_at_holder(struct recovery *rc, const struct claim *c, const struct spool_spec *spec)
 {
-	enum recover_life life = life_of(rc, &c->who);
+	enum recover_life life = life_of(rc, c);
 
 	if (life == RECOVER_UNKNOWN)
 		rc->counts.unknown++;

@@ -20,7 +20,7 @@ enum recover_life { RECOVER_ALIVE, RECOVER_DEAD, RECOVER_UNKNOWN };
 
 struct recover_calls {
 	/* Whether the holder of a claim lives. A NULL slot: recover_life_here(). */
-	enum recover_life (*life)(void *data, const struct claimer *c);
+	enum recover_life (*life)(void *data, const struct claim *c);
 	/* A claim whose holder lives; spec is NULL for an element. May be NULL. */
 	void (*adopt)(void *data, const struct claim *c, const struct spool_spec *spec);
 	/* One sentence about what was done or could not be. May be NULL. */

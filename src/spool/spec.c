@@ -602,6 +602,56 @@ struct spool_spec *spec_free(struct spool_spec *s)
 	return NULL;
 }
 
+static char *copy_text(const char *text)
+{
+	return text ? xstrdup(text) : NULL;
+}
+
+static struct text_list copy_texts(const struct text_list *l)
+{
+	struct text_list copy = { 0 };
+
+	for (size_t i = 0; i < l->n; i++)
+		text_list_add(&copy, l->texts[i]);
+	return copy;
+}
+
+static struct id_list copy_ids(const struct id_list *l)
+{
+	struct id_list copy = { .n = l->n };
+
+	if (l->n) {
+		copy.ids = xrealloc(NULL, l->n, sizeof(*copy.ids));
+		(void)memcpy(copy.ids, l->ids, l->n * sizeof(*l->ids));
+	}
+	return copy;
+}
+
+struct spool_spec *spec_for_element(const struct spool_spec *s, uint64_t element)
+{
+	struct spool_spec *c = xcalloc(1, sizeof(*c));
+
+	*c = *s;
+	c->model = copy_text(s->model);
+	c->lane = copy_text(s->lane);
+	c->name = copy_text(s->name);
+	c->signal = copy_text(s->signal);
+	c->script = copy_text(s->script);
+	c->cwd = copy_text(s->cwd);
+	c->host = copy_text(s->host);
+	c->user = copy_text(s->user);
+	c->after = copy_ids(&s->after);
+	c->after_any = copy_ids(&s->after_any);
+	c->args = copy_texts(&s->args);
+	c->argv = copy_texts(&s->argv);
+	c->sweep = copy_texts(&s->sweep);
+	c->env = copy_texts(&s->env);
+	c->commands = (struct text_list){ 0 };
+	if (element >= 1 && element <= s->commands.n)
+		text_list_add(&c->commands, s->commands.texts[element - 1]);
+	return c;
+}
+
 bool spec_key_at(size_t i, struct spec_key *ret)
 {
 	if (i >= ARRAY_LEN(rows))

@@ -100,6 +100,10 @@ struct spool_spec {
 struct spool_spec *spec_new(void); /* all defaults */
 struct spool_spec *spec_free(struct spool_spec *s);
 
+/* A copy of what one element (from 1) is: its own command alone where there are many. The caller
+ * frees it. */
+struct spool_spec *spec_for_element(const struct spool_spec *s, uint64_t element);
+
 /* The rows, for help texts and the documentation's test; NULL behind the last. */
 struct spec_key {
 	const char *name, *type, *help;

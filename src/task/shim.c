@@ -672,7 +672,7 @@ static int take_name(struct shim *sh, struct err *e)
 
 static int prepare(struct shim *sh, struct err *e)
 {
-	int r = spec_read(sh->start->spec_fd, &sh->spec, e);
+	int r = spec_load(sh->start->spec_fd, &sh->spec, e);
 
 	if (r < 0)
 		return r;

@@ -216,7 +216,7 @@ int spec_parse(char *memory, size_t n, struct task_spec *ret, struct err *e)
 	return 0;
 }
 
-int spec_read(int fd, struct task_spec *ret, struct err *e)
+int spec_load(int fd, struct task_spec *ret, struct err *e)
 {
 	struct stat st;
 

@@ -5,7 +5,7 @@
 /*
  * The description of a task as a shim gets it: what to run, where, with which environment, and how
  * it is to end. The agent builds it with spec_encode() into a memory file; the shim reads it with
- * spec_read(). Both are the same executable, or two versions of it only where an upgraded agent
+ * spec_load(). Both are the same executable, or two versions of it only where an upgraded agent
  * still has its old mother, so the format has a version and no compatibility.
  *
  *	struct task_spec s = { .token = "default-42.1", .argv = argv, .n_argv = 2, ... };
@@ -65,7 +65,7 @@ struct task_spec {
 int spec_encode(const struct task_spec *s, struct err *e);
 
 /* Read and check a description. 0, -EPROTO (it is none), -EINVAL, -errno. */
-int spec_read(int fd, struct task_spec *ret, struct err *e);
+int spec_load(int fd, struct task_spec *ret, struct err *e);
 void spec_clear(struct task_spec *s);
 
 /* The same from memory of n bytes, which ret then owns (malloc'ed; freed on error as well). */

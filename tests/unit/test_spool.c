@@ -472,7 +472,7 @@ static void test_stopped_batch(void **state)
 	sp = spool_close(sp);
 }
 
-static enum recover_life all_dead(void *data, const struct claimer *c)
+static enum recover_life all_dead(void *data, const struct claim *c)
 {
 	return RECOVER_DEAD;
 }

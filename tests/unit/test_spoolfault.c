@@ -254,7 +254,7 @@ static void scenario(void)
 	(void)spool_close(sp);
 }
 
-static enum recover_life all_dead(void *data, const struct claimer *c)
+static enum recover_life all_dead(void *data, const struct claim *c)
 {
 	return RECOVER_DEAD;
 }

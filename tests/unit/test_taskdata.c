@@ -167,7 +167,7 @@ static void description_survives_its_file(void **state)
 	cleanup_fd int fd = spec_encode(&s, &e);
 
 	assert_true(fd >= 0);
-	assert_int_equal(spec_read(fd, &back, &e), 0);
+	assert_int_equal(spec_load(fd, &back, &e), 0);
 	assert_string_equal(back.token, "t-1");
 	assert_string_equal(back.shown, "");
 	assert_string_equal(back.cwd, "/");

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A dependency is settled by where the file of the other task lies: as long as it is in pending/ or
+ * running/ it is open, then the name in done/, failed/ or cancelled/ says how it went. Those
+ * directories may be large, so they are read only when a task that was waited for has left the
+ * queue, and once for all that wait.
+ */
+
+#include "agent/backlog.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/raw.h"
+
+/* A task that depends on others; belongs to the spooler's jobs. */
+struct place_wait {
+	struct place_wait *next;
+	uint64_t id;
+	struct id_list after, after_any;
+	enum sched_dep dep;
+};
+
+struct seen {
+	struct task_name name;
+	bool waits;
+};
+
+struct worker {
+	struct backlog *b;
+	struct spool_place *place;
+	size_t n_seen;
+	struct seen *seen; /* what the scan told, looked at when it is over */
+};
+
+/* ---- dependencies ---- */
+
+struct ended {
+	uint64_t id;
+	bool found, good;
+};
+
+struct endings {
+	struct ended *all;
+	size_t n;
+};
+
+static int take_ending(struct endings *en, const struct task_name *n, bool good)
+{
+	for (size_t i = 0; i < en->n; i++)
+		if (en->all[i].id == n->id && !n->element) {
+			en->all[i].found = true;
+			en->all[i].good = good;
+		}
+	return 0;
+}
+
+static int on_good(void *data, const struct task_name *n, const char *dir)
+{
+	return take_ending(data, n, true);
+}
+
+static int on_bad(void *data, const struct task_name *n, const char *dir)
+{
+	return take_ending(data, n, false);
+}
+
+static void want(struct endings *en, const struct spool_place *p, const struct id_list *ids)
+{
+	for (size_t i = 0; i < ids->n; i++) {
+		if (scan_find(p->scan, ids->ids[i], 0))
+			continue;
+		en->all = xrealloc(en->all, en->n + 1, sizeof(*en->all));
+		en->all[en->n++] = (struct ended){ .id = ids->ids[i] };
+	}
+}
+
+static enum sched_dep judge_list(const struct spool_place *p, const struct endings *en,
+				 const struct id_list *ids, bool must_be_good)
+{
+	enum sched_dep dep = SCHED_DEP_READY;
+
+	for (size_t i = 0; i < ids->n; i++) {
+		if (scan_find(p->scan, ids->ids[i], 0)) {
+			dep = SCHED_DEP_WAIT;
+			continue;
+		}
+		for (size_t k = 0; k < en->n; k++)
+			if (en->all[k].id == ids->ids[i] &&
+			    (!en->all[k].found || (must_be_good && !en->all[k].good)))
+				return SCHED_DEP_NEVER;
+	}
+	return dep;
+}
+
+static enum sched_dep judge(const struct spool_place *p, const struct endings *en,
+			    const struct place_wait *w)
+{
+	enum sched_dep a = judge_list(p, en, &w->after, true);
+	enum sched_dep b = judge_list(p, en, &w->after_any, false);
+
+	return a == SCHED_DEP_NEVER || b == SCHED_DEP_NEVER ? SCHED_DEP_NEVER
+	       : a == SCHED_DEP_WAIT || b == SCHED_DEP_WAIT ? SCHED_DEP_WAIT
+							    : SCHED_DEP_READY;
+}
+
+static void look_at_endings(struct spool_place *p, struct endings *en)
+{
+	if (!en->n)
+		return;
+	(void)scan_done(p->spool, on_good, en, NULL);
+	(void)scan_dir(p->spool, "failed", on_bad, en, NULL);
+	(void)scan_dir(p->spool, "cancelled", on_bad, en, NULL);
+}
+
+static void free_wait(struct place_wait *w)
+{
+	free(w->after.ids);
+	free(w->after_any.ids);
+	free(w);
+}
+
+static struct place_wait *find_wait(const struct spool_place *p, uint64_t id)
+{
+	struct place_wait *w = p->waits;
+
+	while (w && w->id != id)
+		w = w->next;
+	return w;
+}
+
+static void forget_wait(struct spool_place *p, uint64_t id)
+{
+	for (struct place_wait **w = &p->waits; *w; w = &(*w)->next)
+		if ((*w)->id == id) {
+			struct place_wait *gone = *w;
+
+			*w = gone->next;
+			free_wait(gone);
+			return;
+		}
+}
+
+void backlog_forget_waits(struct spool_place *p)
+{
+	while (p->waits)
+		forget_wait(p, p->waits->id);
+}
+
+static struct id_list copy_ids(const struct id_list *l)
+{
+	struct id_list copy = { .n = l->n };
+
+	copy.ids = xrealloc(NULL, l->n ? l->n : 1, sizeof(*copy.ids));
+	if (l->n)
+		(void)memcpy(copy.ids, l->ids, l->n * sizeof(*l->ids));
+	return copy;
+}
+
+static void add_wait(struct spool_place *p, uint64_t id, const struct spool_spec *spec)
+{
+	const struct place_wait *old = find_wait(p, id);
+	enum sched_dep dep = old ? old->dep : SCHED_DEP_WAIT;
+	struct place_wait *w;
+
+	forget_wait(p, id);
+	if (!spec->after.n && !spec->after_any.n)
+		return;
+	w = xcalloc(1, sizeof(*w));
+	w->id = id;
+	w->after = copy_ids(&spec->after);
+	w->after_any = copy_ids(&spec->after_any);
+	w->dep = dep;
+	w->next = p->waits;
+	p->waits = w;
+}
+
+/* ---- changes ---- */
+
+static struct backlog_change *add_change(struct backlog *b, uint64_t id)
+{
+	struct backlog_change *c;
+
+	b->changes = xrealloc(b->changes, b->n_changes + 1, sizeof(*b->changes));
+	c = &b->changes[b->n_changes++];
+	*c = (struct backlog_change){ .task = { .id = id } };
+	return c;
+}
+
+static uint32_t count_of(uint64_t n)
+{
+	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+static void fill_task(struct sched_task *t, const struct task_name *n, const struct spool_spec *s)
+{
+	*t = (struct sched_task){
+		.id = n->id,
+		.element = n->count ? 1 : 0,
+		.n_elements = count_of(n->count),
+		.priority = (int32_t)n->priority,
+		.order = n->id,
+		.array_limit = count_of(s->array.limit),
+		.gpus = s->gpus == SPEC_ALL ? SCHED_ALL_GPUS : count_of(s->gpus),
+		.mem_bytes = s->memory,
+		.shared = s->shared,
+		.preemptible = s->preemptible,
+		.no_own_python = s->rules == SPEC_RULES_COMPETE,
+		.paused = n->flags & NAME_PAUSED,
+		.rules = s->rules == SPEC_RULES_COMPETE ? SCHED_RULES_COMPETE : SCHED_RULES_OWN,
+		.timeout_ms = s->timeout,
+		.begin_wall_ns = n->begin_s * NS_PER_S,
+	};
+}
+
+/* What of a batch does not wait as it is written. */
+static void look_into_batch(struct worker *w, struct backlog_change *c, uint64_t count)
+{
+	struct place_batch *p = place_batch(w->place, c->task.id, NULL);
+	unsigned int attempts;
+	uint64_t epoch;
+
+	for (uint64_t i = 1; p && i <= count; i++) {
+		if (batch_state(p->batch, i, &epoch, &attempts) == BATCH_WAITING)
+			continue;
+		if ((c->n_out & (c->n_out - 1)) == 0)
+			c->out = xrealloc(c->out, c->n_out ? c->n_out * 2 : 1, sizeof(*c->out));
+		c->out[c->n_out++] = (uint32_t)i;
+	}
+}
+
+static void note_bad(struct backlog *b, const struct task_name *n, const char *why)
+{
+	strbuf_addf(&b->notes, "task %llu cannot be read: %s\n", (unsigned long long)n->id, why);
+}
+
+static void add_waiting(struct worker *w, const struct task_name *n)
+{
+	char file[NAME_FILE_MAX], path[SPOOL_PATH_MAX];
+	struct backlog_change *c;
+	struct err e = ERR_INIT;
+	struct task_file t;
+
+	(void)spool_path(SPOOL_PENDING, name_format(n, file), path);
+
+	int r = task_file_read(w->place->spool, path, &t, &e);
+
+	if (r < 0) {
+		if (r != -ENOENT)
+			note_bad(w->b, n, e.text);
+		return;
+	}
+	c = add_change(w->b, n->id);
+	c->waits = true;
+	fill_task(&c->task, n, t.spec);
+	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
+	(void)str_copy(c->note, sizeof(c->note), t.history.reason);
+	c->model = t.spec->model ? xstrdup(t.spec->model) : NULL;
+	if (t.history.not_before_ns > w->b->now_wall_ns)
+		c->task.not_before_ns =
+			w->b->now_ns + (t.history.not_before_ns - w->b->now_wall_ns);
+	add_wait(w->place, n->id, t.spec);
+	if (n->count)
+		look_into_batch(w, c, n->count);
+	task_file_clear(&t);
+}
+
+static void on_change(void *data, enum scan_change change, const struct scan_task *t)
+{
+	struct worker *w = data;
+
+	if (t->name.element)
+		return; /* of a batch, which its journals speak for */
+	if ((w->n_seen & (w->n_seen - 1)) == 0)
+		w->seen = xrealloc(w->seen, w->n_seen ? 2 * w->n_seen : 1, sizeof(*w->seen));
+	w->seen[w->n_seen++] =
+		(struct seen){ .name = t->name,
+			       .waits = t->dir == SPOOL_PENDING && change != SCAN_REMOVED };
+}
+
+static void look_at_seen(struct worker *w)
+{
+	for (size_t i = 0; i < w->n_seen; i++) {
+		const struct seen *s = &w->seen[i];
+
+		if (s->waits) {
+			add_waiting(w, &s->name);
+			continue;
+		}
+		forget_wait(w->place, s->name.id);
+		place_forget_batch(w->place, s->name.id);
+		(void)add_change(w->b, s->name.id);
+	}
+	free(w->seen);
+}
+
+/* Every dependency, with what is known now; those that came out otherwise than before change. */
+static void settle_waits(struct worker *w)
+{
+	struct endings en = { 0 };
+
+	for (struct place_wait *p = w->place->waits; p; p = p->next) {
+		want(&en, w->place, &p->after);
+		want(&en, w->place, &p->after_any);
+	}
+	look_at_endings(w->place, &en);
+	for (struct place_wait *p = w->place->waits; p; p = p->next) {
+		enum sched_dep dep = judge(w->place, &en, p);
+		if (dep == p->dep)
+			continue;
+		p->dep = dep;
+		add_change(w->b, p->id)->dep_only = true;
+	}
+	free(en.all);
+}
+
+static void set_deps(struct worker *w)
+{
+	for (size_t i = 0; i < w->b->n_changes; i++) {
+		const struct place_wait *p = find_wait(w->place, w->b->changes[i].task.id);
+
+		w->b->changes[i].task.dep = p ? p->dep : SCHED_DEP_READY;
+	}
+}
+
+/* ---- other tools ---- */
+
+static void import_raw(struct worker *w)
+{
+	const char *file;
+
+	while ((file = scan_raw_ripe(w->place->scan))) {
+		struct err e = ERR_INIT;
+		uint64_t id = 0;
+		int r = raw_import(w->place->spool, file, w->place->self.agent, &id, &e);
+
+		if (r == 0)
+			strbuf_addf(&w->b->notes, "%s in pending/ is task %llu now\n", file,
+				    (unsigned long long)id);
+		else if (r == RAW_REFUSED || r != -ENOENT)
+			strbuf_addf(&w->b->notes, "%s in pending/ is no task: %s\n", file, e.text);
+	}
+}
+
+static void take_orders(struct worker *w)
+{
+	struct backlog *b = w->b;
+	enum control_command command;
+	char *task = NULL;
+	struct err e = ERR_INIT;
+	int r = control_file_take(w->place->spool, &command, &task, &e);
+
+	if (r == 0) {
+		b->orders = xrealloc(b->orders, b->n_orders + 1, sizeof(*b->orders));
+		b->orders[b->n_orders++] = (struct backlog_order){ command, task };
+	} else if (e.code) {
+		strbuf_addf(&b->notes, "control.json: %s\n", e.text);
+	}
+}
+
+void backlog_work(struct backlog *b, struct spool_place *place)
+{
+	struct worker w = { .b = b, .place = place };
+
+	b->now_ns = clock_mono_ns();
+	b->now_wall_ns = clock_wall_ns();
+	b->code = scan_update(place->scan, on_change, &w, &b->e);
+	look_at_seen(&w);
+	if (b->code < 0)
+		return;
+	import_raw(&w);
+	take_orders(&w);
+	settle_waits(&w);
+	set_deps(&w);
+	strbuf_adds(&b->notes, scan_notes(place->scan));
+}
+
+void backlog_clear(struct backlog *b)
+{
+	for (size_t i = 0; i < b->n_changes; i++) {
+		free(b->changes[i].model);
+		free(b->changes[i].out);
+	}
+	for (size_t i = 0; i < b->n_orders; i++)
+		free(b->orders[i].task);
+	free(b->changes);
+	free(b->orders);
+	strbuf_clear(&b->notes);
+}

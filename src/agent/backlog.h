@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_BACKLOG_H
+#define TENURE_AGENT_BACKLOG_H
+
+/*
+ * What has changed in the spool, read off the loop's thread in one job and applied on the loop:
+ * tasks that came, changed or went, bare files that became tasks, dependencies that are settled,
+ * orders of other tools.
+ *
+ *	backlog_work(b, place)		in a spooler job
+ *	for (i ...) b->changes[i]	on the loop
+ *	backlog_clear(b)
+ */
+
+#include "agent/spooler.h"
+#include "base/strbuf.h"
+#include "sched/types.h"
+#include "spool/control.h"
+
+struct backlog_change {
+	bool waits;		/* false: it does not wait any more; only the id counts */
+	bool dep_only;		/* only id and task.dep count */
+	struct sched_task task; /* but for lane, which is a name here */
+	char *model;
+	char lane[SPEC_NAME_MAX + 1];
+	char note[RECORD_REASON_MAX];
+	/* Of a batch: elements that do not wait, ended or running. */
+	size_t n_out;
+	uint32_t *out;
+};
+
+struct backlog_order {
+	enum control_command command;
+	char *task; /* its name, or NULL */
+};
+
+struct backlog {
+	size_t n_changes;
+	struct backlog_change *changes;
+	size_t n_orders;
+	struct backlog_order *orders;
+	struct strbuf notes; /* lines to be told */
+	struct err e;	     /* with code: the spool could not be read */
+	int code;
+	uint64_t now_ns, now_wall_ns;
+};
+
+void backlog_work(struct backlog *b, struct spool_place *place);
+void backlog_clear(struct backlog *b);
+/* What the place remembers for it. */
+void backlog_forget_waits(struct spool_place *place);
+
+#endif

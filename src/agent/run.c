@@ -1,0 +1,961 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A run is moved on by three sources: jobs on the spool (claim, note the shim, file the end), the
+ * guard's words on its lease, and its shim's messages. Each handler looks at the state it is in, so
+ * a word that comes late does nothing.
+ *
+ * The claim names the agent until the shim is noted in it, so that a crash between the two leaves
+ * a claim whose token leads to the shim, if there is one (runjob_token()).
+ *
+ * The end: the shim's word gives `end`, the guard's gives `freed`. Both are needed before the task
+ * is filed, so that nobody is told that it is over while its devices are still in use (invariant
+ * 7).
+ */
+
+#include "agent/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "sched/oom.h"
+#include "spool/transit.h"
+#include "task/adopt.h"
+#include "task/talk.h"
+
+#define LOG_TAIL	(64UL * 1024)
+#define RETRY_FIRST_MS	1000  /* a file that could not be written is tried again after this, ... */
+#define RETRY_LAST_MS	60000 /* ... twice as long each time, and this at most */
+#define LAUNCH_RETRY_MS 5
+
+/* A connection to a shim, and its handle, which the loop gives back later than we let go of it. */
+struct ear {
+	uv_poll_t poll;
+	int fd;
+	struct run *run; /* NULL: let go of */
+};
+
+struct run {
+	struct run_place *place;
+	struct sched_ref ref;
+	struct devset devices;
+	enum run_state state;
+	struct claim claim;
+	struct spool_spec *spec;
+	unsigned int tries; /* counted failures before this attempt */
+	char token[TASK_TOKEN_MAX];
+	char log_path[SPOOL_PATH_MAX];
+	char devices_text[SHPROTO_DEV_MAX];
+	struct devset promised; /* devices of which the guard said so, and that are not free yet */
+	int log_fd;
+	struct ear *ear; /* NULL: not connected */
+	uv_timer_t timer;
+	bool adopted;
+	uint64_t retry_ms;
+	struct proc_id shim;
+	uint64_t started_ns;
+	/* The end. */
+	bool leased, freed, gone;
+	enum end_kind kind; /* what we ended it for; END_MAX: it ended by itself */
+	char why[RECORD_REASON_MAX];
+	bool failed_early; /* it never ran */
+	struct task_end end;
+	struct retry_verdict verdict;
+	bool over;
+};
+
+static const char *const state_names[] = {
+	[RUN_CLAIMING] = "claiming", [RUN_LEASING] = "leasing", [RUN_STARTING] = "starting",
+	[RUN_GRANTING] = "granting", [RUN_RUNNING] = "running", [RUN_FREEING] = "freeing",
+	[RUN_FILING] = "filing",
+};
+
+_Static_assert(ARRAY_LEN(state_names) == RUN_STATE_MAX, "every state has a name");
+
+const char *run_state_name(unsigned int state)
+{
+	return state < RUN_STATE_MAX ? state_names[state] : "?";
+}
+
+/* ---- life of the struct ---- */
+
+static void on_ear_closed(uv_handle_t *h)
+{
+	struct ear *ear = h->data;
+
+	(void)fd_close(ear->fd);
+	free(ear);
+}
+
+static void disconnect(struct run *r)
+{
+	struct ear *ear = take_ptr(r->ear);
+
+	if (!ear)
+		return;
+	ear->run = NULL;
+	uv_close((uv_handle_t *)&ear->poll, on_ear_closed);
+}
+
+static void on_timer_closed(uv_handle_t *h)
+{
+	struct run *r = h->data;
+
+	r->log_fd = fd_close(r->log_fd);
+	spec_free(r->spec);
+	free(r);
+}
+
+static void release(struct run *r)
+{
+	disconnect(r);
+	uv_close((uv_handle_t *)&r->timer, on_timer_closed);
+}
+
+static struct run *run_new(struct run_place *place)
+{
+	struct run *r = xcalloc(1, sizeof(*r));
+
+	r->place = place;
+	r->log_fd = -1;
+	r->kind = END_MAX;
+	(void)uv_timer_init(place->loop, &r->timer);
+	r->timer.data = r;
+	return r;
+}
+
+struct run *run_forget(struct run *r)
+{
+	if (r)
+		release(r);
+	return NULL;
+}
+
+/* ---- the end ---- */
+
+static void finish(struct run *r)
+{
+	r->place->over(r->place->user, r, &r->verdict);
+	release(r);
+}
+
+/* It never came to run, and is in the spool as it was: again after a while. */
+static void put_off(struct run *r, uint64_t wait_ms, const char *why)
+{
+	r->verdict = (struct retry_verdict){ .what = RETRY_AGAIN,
+					     .at_ns = clock_mono_ns() + wait_ms * NS_PER_MS };
+	(void)str_copy(r->verdict.text, sizeof(r->verdict.text), why);
+	finish(r);
+}
+
+struct file_job {
+	struct spool_job job;
+	struct run *r;
+	struct retry_policy policy;
+	struct retry_state state;
+	struct retry_streak streak;
+	struct retry_end ended;
+	uint64_t now_ns, now_wall_ns;
+	struct retry_verdict verdict;
+	struct err e;
+	int code;
+	bool has_oom;
+	char log_path[SPOOL_PATH_MAX];
+};
+
+/* The last of the log, for the words of a framework that ran out of memory. */
+static const char *find_oom(int fd)
+{
+	static struct oom_patterns *patterns;
+	cleanup_free char *text = xmalloc(LOG_TAIL);
+	off_t size = lseek(fd, 0, SEEK_END);
+	ssize_t n;
+
+	if (!patterns)
+		patterns = oom_patterns_default();
+	n = pread(fd, text, LOG_TAIL, size > (off_t)LOG_TAIL ? size - (off_t)LOG_TAIL : 0);
+	return n > 0 ? oom_match(patterns, text, (size_t)n) : NULL;
+}
+
+static void fill_end(const struct run *r, const struct retry_verdict *v, struct spool_end *end)
+{
+	static const enum task_result results[] = {
+		[RETRY_DONE] = RESULT_DONE,
+		[RETRY_FAILED] = RESULT_FAILED,
+		[RETRY_AGAIN] = RESULT_FAILED,
+		[RETRY_CANCELLED] = RESULT_CANCELLED,
+	};
+
+	*end = (struct spool_end){
+		.result = results[v->what],
+		.exit = r->end.outcome == TASK_SIGNALLED
+				? NAME_SIGNALLED + (unsigned int)r->end.signal
+				: (unsigned int)r->end.exit_code,
+		.epoch = r->claim.name.epoch,
+		.attempt = r->claim.attempt,
+		.begun_ns = r->end.started_wall_ns,
+		.ended_ns = r->end.ended_wall_ns ? r->end.ended_wall_ns : clock_wall_ns(),
+	};
+	(void)str_copy(end->reason, sizeof(end->reason), r->end.text[0] ? r->end.text : v->text);
+}
+
+static int file_single(struct file_job *f, struct spool_place *p)
+{
+	struct run *r = f->r;
+	struct task_name waiting = r->claim.name;
+	struct spool_end end;
+	uint64_t wall = f->now_wall_ns;
+	int code;
+
+	scan_note(p->scan, SPOOL_RUNNING, &r->claim.name, false);
+	if (f->verdict.what != RETRY_AGAIN) {
+		fill_end(r, &f->verdict, &end);
+		return transit_end(p->spool, p->events, &r->claim, &end, &f->e);
+	}
+	if (f->verdict.at_ns > f->now_ns)
+		wall += f->verdict.at_ns - f->now_ns;
+	code = transit_requeue(p->spool, p->events, &r->claim, f->state.tries, wall,
+			       f->verdict.text, &f->e);
+	waiting.agent[0] = '\0';
+	waiting.epoch++;
+	if (code == 0)
+		scan_note(p->scan, SPOOL_PENDING, &waiting, true);
+	return code;
+}
+
+static int file_element(struct file_job *f, struct spool_place *p)
+{
+	struct run *r = f->r;
+	struct place_batch *b = place_batch(p, r->ref.id, &f->e);
+	struct spool_end end;
+	uint64_t wall = f->now_wall_ns;
+	int code;
+
+	if (!b)
+		return -ENOENT;
+	if (f->verdict.what == RETRY_AGAIN) {
+		if (f->verdict.at_ns > f->now_ns)
+			wall += f->verdict.at_ns - f->now_ns;
+		return batch_requeue(b->batch, p->events, &r->claim, f->state.tries, wall,
+				     f->verdict.text, &f->e);
+	}
+	fill_end(r, &f->verdict, &end);
+	code = batch_end(b->batch, p->events, &r->claim, &end, &f->e);
+	if (code == 0 && batch_is_over(b->batch)) {
+		code = batch_file(b->batch, &f->e);
+		if (code == 0)
+			place_forget_batch(p, r->ref.id);
+	}
+	return code;
+}
+
+static void file_work(struct spool_job *job, struct spool_place *p)
+{
+	struct file_job *f = (struct file_job *)job;
+	struct run *r = f->r;
+
+	if (f->ended.kind == END_EXIT && f->ended.code != 0 && r->log_fd >= 0 &&
+	    find_oom(r->log_fd))
+		f->ended.kind = END_OOM;
+	f->verdict = retry_decide(&f->policy, &f->state, &f->streak, &f->ended, f->now_ns);
+	f->code = r->claim.name.element ? file_element(f, p) : file_single(f, p);
+	if (f->code >= 0)
+		(void)record_remove(r->place->run_dir, r->token);
+}
+
+static void file_it(struct run *r);
+
+static void on_file_again(uv_timer_t *timer)
+{
+	file_it(timer->data);
+}
+
+static void file_done(struct spool_job *job)
+{
+	struct file_job *f = (struct file_job *)job;
+	struct run *r = f->r;
+
+	if (f->code < 0 && f->code != -ENOENT) {
+		if (!r->retry_ms)
+			news_say(r->place->news, LOG_LEVEL_ERROR,
+				 "the end of task %llu cannot be written: %s; trying again",
+				 (unsigned long long)r->ref.id, f->e.text);
+		r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
+		r->retry_ms = r->retry_ms < RETRY_LAST_MS ? r->retry_ms : RETRY_LAST_MS;
+		(void)uv_timer_start(&r->timer, on_file_again, r->retry_ms, 0);
+	} else {
+		r->verdict = f->verdict;
+		r->tries = f->state.tries;
+		*r->place->streak(r->place->user, r) = f->streak;
+		if (r->end.record_errno && r->ear)
+			(void)talk_ack(r->ear->fd);
+		finish(r);
+	}
+	free(f);
+}
+
+/* What the shim said, in the words of the rules for retries. */
+static struct retry_end judge_end(const struct run *r)
+{
+	struct retry_end e = { .kind = END_EXIT,
+			       .code = r->end.exit_code,
+			       .ran_ms = r->end.run_ns / NS_PER_MS };
+
+	if (r->kind != END_MAX)
+		e.kind = r->kind;
+	else if (r->end.cause == CAUSE_TIMEOUT)
+		e.kind = END_TIMEOUT;
+	else if (r->end.cause == CAUSE_TERM)
+		e.kind = END_NODE_LOST;
+	else if (r->end.cause == CAUSE_STOP)
+		e.kind = END_STOPPED;
+	else if (r->end.outcome == TASK_SIGNALLED)
+		e = (struct retry_end){ END_SIGNAL, r->end.signal, e.ran_ms };
+	else if (r->end.outcome == TASK_UNKNOWN || r->end.outcome == TASK_CANCELLED)
+		e.kind = END_NODE_LOST;
+	return e;
+}
+
+static struct retry_policy policy_of(const struct spool_spec *s)
+{
+	struct retry_policy p;
+
+	retry_defaults(&p);
+	p.retries = s->retries < RETRY_FOREVER ? (uint32_t)s->retries : RETRY_FOREVER;
+	p.retry_every = (uint32_t)s->retry_every;
+	p.backoff_ms = s->backoff;
+	p.oom_permille = (uint32_t)s->retry_memory;
+	p.no_requeue = s->no_requeue;
+	return p;
+}
+
+static void file_it(struct run *r)
+{
+	struct file_job *f = xcalloc(1, sizeof(*f));
+
+	r->state = RUN_FILING;
+	f->job = (struct spool_job){ .work = file_work, .done = file_done };
+	f->r = r;
+	f->policy = policy_of(r->spec);
+	f->state = (struct retry_state){ .tries = r->tries, .mem_bytes = r->spec->memory };
+	f->streak = *r->place->streak(r->place->user, r);
+	f->ended = judge_end(r);
+	f->now_ns = clock_mono_ns();
+	f->now_wall_ns = clock_wall_ns();
+	spooler_do(r->place->spooler, &f->job);
+}
+
+static void tell_unlease(struct run *r)
+{
+	const struct lease_id id = run_lease_id(r);
+
+	(void)guardlink_unlease(r->place->link, &id);
+}
+
+/* The tree is gone; are the devices free as well? */
+static void settle(struct run *r)
+{
+	if (!r->gone || r->state == RUN_FILING)
+		return;
+	if (r->leased && !r->freed) {
+		r->state = RUN_FREEING;
+		tell_unlease(r);
+		return;
+	}
+	file_it(r);
+}
+
+static void ended(struct run *r, const struct task_end *end)
+{
+	if (r->gone)
+		return;
+	if (!end->record_errno)
+		disconnect(r);
+	r->end = *end;
+	r->gone = true;
+	settle(r);
+}
+
+static void ended_unknown(struct run *r, const char *why)
+{
+	struct task_end end = { .outcome = TASK_UNKNOWN, .ended_wall_ns = clock_wall_ns() };
+
+	(void)str_copy(end.text, sizeof(end.text), why);
+	ended(r, &end);
+}
+
+/* The shim's connection broke without its last word: was it killed, and what is left of the task?
+ */
+struct lost_job {
+	struct spool_job job;
+	struct run *r;
+	struct adopted found;
+	struct err e;
+	int code;
+};
+
+static void lost_work(struct spool_job *job, struct spool_place *p)
+{
+	struct lost_job *l = (struct lost_job *)job;
+	const struct shim_id id = { .proc = l->r->shim };
+
+	l->code = adopt_find(l->r->token, &id, l->r->place->run_dir, &l->found, &l->e);
+	if (l->code < 0 || l->found.found != ADOPT_LOST)
+		return;
+
+	struct orphans *o = orphans_begin(l->r->token, SIGTERM, (uint32_t)l->r->spec->grace);
+
+	while (orphans_step(o) > 0)
+		(void)usleep(10000);
+	orphans_free(o);
+}
+
+static void listen_to(struct run *r, int fd);
+
+static void lost_done(struct spool_job *job)
+{
+	struct lost_job *l = (struct lost_job *)job;
+	struct run *r = l->r;
+
+	if (l->code == 0 && l->found.found == ADOPT_LIVES) {
+		r->shim.pid = l->found.pid;
+		r->state = RUN_RUNNING;
+		listen_to(r, l->found.fd);
+	} else if (l->code == 0 && l->found.found == ADOPT_ENDED) {
+		ended(r, &l->found.record.end);
+	} else {
+		ended_unknown(r, "its shim was killed; what was left of it has been ended");
+	}
+	free(l);
+}
+
+static void look_for_shim(struct run *r)
+{
+	struct lost_job *l = xcalloc(1, sizeof(*l));
+
+	disconnect(r);
+	l->job = (struct spool_job){ .work = lost_work, .done = lost_done };
+	l->r = r;
+	spooler_do(r->place->spooler, &l->job);
+}
+
+/* ---- the shim speaks ---- */
+
+struct note_job {
+	struct spool_job job;
+	struct run *r;
+	struct claim claim;
+	struct err e;
+};
+
+static void note_work(struct spool_job *job, struct spool_place *p)
+{
+	struct note_job *n = (struct note_job *)job;
+
+	(void)claim_started(p->spool, &n->claim, &n->r->shim, &n->e);
+}
+
+static void go(struct run *r);
+
+static void tell_grant(struct run *r)
+{
+	const struct lease_id id = run_lease_id(r);
+
+	(void)guardlink_grant(r->place->link, &id, &r->shim);
+}
+
+static void note_done(struct spool_job *job)
+{
+	struct note_job *n = (struct note_job *)job;
+	struct run *r = n->r;
+
+	r->claim = n->claim;
+	if (!r->gone && r->state == RUN_STARTING) {
+		r->state = RUN_GRANTING;
+		if (r->leased)
+			tell_grant(r);
+		else
+			go(r);
+	}
+	free(n);
+}
+
+/* From now on the claim lives as long as its shim. */
+static void note_shim(struct run *r, const union shmsg *m)
+{
+	struct note_job *n = xcalloc(1, sizeof(*n));
+
+	r->shim = (struct proc_id){ .pid = m->status.shim_pid, .start = m->status.shim_start };
+	n->job = (struct spool_job){ .work = note_work, .done = note_done };
+	n->r = r;
+	n->claim = r->claim;
+	spooler_do(r->place->spooler, &n->job);
+}
+
+static void on_prepared(struct run *r, const union shmsg *m)
+{
+	if (r->state == RUN_STARTING && !r->shim.pid)
+		note_shim(r, m);
+}
+
+/* A task that waited for nothing was started without PREPARED. */
+static void on_started(struct run *r, const union shmsg *m)
+{
+	if (!r->shim.pid)
+		note_shim(r, m);
+	if (r->state != RUN_RUNNING || !r->started_ns) {
+		r->state = RUN_RUNNING;
+		r->started_ns = clock_mono_ns();
+		r->place->started(r->place->user, r);
+	}
+}
+
+static void take_message(struct run *r, int type, const union shmsg *m)
+{
+	if (type == SHMSG_PREPARED)
+		on_prepared(r, m);
+	else if (type == SHMSG_STARTED || type == SHMSG_STATUS)
+		on_started(r, m);
+	else if (type == SHMSG_ENDED)
+		ended(r, &m->ended.end);
+}
+
+static void on_shim(uv_poll_t *poll, int status, int events)
+{
+	struct ear *ear = poll->data;
+	cleanup_free union shmsg *m = xmalloc(sizeof(*m));
+
+	while (ear->run) {
+		int type = talk_recv(ear->fd, m);
+
+		if (type == -EAGAIN)
+			break;
+		if (type <= 0) {
+			look_for_shim(ear->run);
+			break;
+		}
+		take_message(ear->run, type, m);
+	}
+}
+
+static void listen_to(struct run *r, int fd)
+{
+	struct ear *ear = xcalloc(1, sizeof(*ear));
+
+	ear->fd = fd;
+	ear->run = r;
+	ear->poll.data = ear;
+	(void)uv_poll_init(r->place->loop, &ear->poll, fd);
+	(void)uv_poll_start(&ear->poll, UV_READABLE, on_shim);
+	r->ear = ear;
+}
+
+/* ---- the start ---- */
+
+static void go(struct run *r)
+{
+	if (r->ear && talk_go(r->ear->fd, r->devices_text, NULL, 0) < 0)
+		look_for_shim(r);
+}
+
+/* CUDA_VISIBLE_DEVICES, and the same in words. */
+static void name_devices(struct run *r, struct strbuf *visible, bool *by_index)
+{
+	struct strbuf text = STRBUF_INIT;
+
+	*by_index = true;
+	devset_each(slot, r->devices) *by_index =
+		*by_index && r->place->view->devices[slot].mig < 0;
+	devset_each(slot, r->devices)
+	{
+		const struct dev_status *d = &r->place->view->devices[slot];
+
+		if (*by_index)
+			strbuf_addf(visible, "%s%u", visible->len ? "," : "", d->index);
+		else
+			strbuf_addf(visible, "%s%s", visible->len ? "," : "", d->uuid);
+		strbuf_addf(&text, "%s%u", text.len ? ", " : "GPU ", d->index);
+	}
+	(void)str_copy(r->devices_text, sizeof(r->devices_text), strbuf_str(&text));
+	strbuf_clear(&text);
+}
+
+static int signal_number(const char *name)
+{
+	for (int i = 1; name && i < NSIG; i++) {
+		const char *known = sigabbrev_np(i);
+
+		if (known && strcmp(known, name) == 0)
+			return i;
+	}
+	return 0;
+}
+
+static void launch(struct run *r);
+
+static void on_launch_again(uv_timer_t *timer)
+{
+	launch(timer->data);
+}
+
+static void refused(struct run *r, const char *why)
+{
+	struct task_end end = { .outcome = TASK_NOT_STARTED,
+				.exit_code = 126,
+				.ended_wall_ns = clock_wall_ns() };
+
+	(void)str_copy(end.text, sizeof(end.text), why);
+	ended(r, &end);
+}
+
+static int ask_for_shim(struct run *r, struct err *e)
+{
+	cleanup_strbuf struct strbuf visible = STRBUF_INIT;
+	struct runjob_with with = { .instance = r->place->instance,
+				    .node = r->place->node,
+				    .run_dir = r->place->run_dir,
+				    .id = r->ref.id,
+				    .element = r->ref.element,
+				    .attempt = r->claim.attempt,
+				    .memory = r->spec->memory,
+				    .log_limit = r->place->log_limit,
+				    .stop_signal = signal_number(r->spec->signal),
+				    .go = !r->leased };
+	struct runjob *j;
+	int code;
+
+	name_devices(r, &visible, &with.by_index);
+	with.visible = strbuf_str(&visible);
+	code = runjob_make(r->spec, r->token, &with, &j, e);
+	if (code < 0)
+		return code;
+	code = launch_shim(&r->place->mother, runjob_get(j), r->log_fd, e);
+	runjob_free(j);
+	return code;
+}
+
+static void launch(struct run *r)
+{
+	struct err e = ERR_INIT;
+	int fd;
+
+	if (r->place->mother.fd < 0 &&
+	    launch_mother(&r->place->mother, r->place->program_fd, &e) < 0) {
+		refused(r, e.text);
+		return;
+	}
+	r->state = RUN_STARTING;
+	fd = ask_for_shim(r, &e);
+	if (fd == -EPIPE)
+		launch_mother_close(&r->place->mother);
+	if (fd == -EPIPE || fd == -EAGAIN)
+		(void)uv_timer_start(&r->timer, on_launch_again, LAUNCH_RETRY_MS, 0);
+	else if (fd < 0)
+		refused(r, e.text);
+	else
+		listen_to(r, fd);
+}
+
+/* What cannot be said now, because the line is down, is said by run_on_guard(). */
+static void tell_lease(struct run *r, const struct proc_id *shim)
+{
+	struct msg_lease m = { .id = run_lease_id(r), .bytes = r->spec->memory };
+
+	m.flags = (r->spec->shared ? LEASE_SHARED : 0) |
+		  (r->spec->rules == SPEC_RULES_COMPETE ? LEASE_OTHERS_OK : 0);
+	if (shim) {
+		m.pid = shim->pid;
+		m.start = shim->start;
+	}
+	devset_each(slot, r->devices)
+	{
+		(void)str_copy(m.uuid, sizeof(m.uuid), r->place->view->devices[slot].uuid);
+		(void)guardlink_lease(r->place->link, &m);
+	}
+}
+
+static void ask_for_devices(struct run *r)
+{
+	if (!devset_count(r->devices)) {
+		launch(r);
+		return;
+	}
+	r->state = RUN_LEASING;
+	r->leased = true;
+	r->promised = (struct devset){ 0 };
+	tell_lease(r, NULL);
+}
+
+/* ---- the guard speaks ---- */
+
+/* The device is not to be had after all: the task waits again, and this was no try. */
+static void taken(struct run *r, const char *why)
+{
+	if (r->kind == END_MAX) {
+		r->kind = END_TAKEN;
+		(void)str_copy(r->why, sizeof(r->why), why);
+	}
+	if (r->ear)
+		(void)talk_cancel(r->ear->fd); /* its ENDED comes */
+	else
+		refused(r, why);
+}
+
+void run_on_promise(struct run *r, const struct msg_lease_reply *m)
+{
+	if (r->state != RUN_LEASING)
+		return;
+	if (m->code < 0) {
+		taken(r, m->text);
+		return;
+	}
+	devset_each(slot, r->devices) if (m->slot == (int32_t)slot) devset_add(&r->promised, slot);
+	if (devset_count(r->promised) == devset_count(r->devices))
+		launch(r);
+}
+
+void run_on_granted(struct run *r, const struct msg_lease_reply *m)
+{
+	if (r->state != RUN_GRANTING)
+		return;
+	if (m->code < 0)
+		taken(r, m->text);
+	else
+		go(r);
+}
+
+/* Who comes before the task wins; it is ended where it was started already, and comes again. */
+void run_on_taken(struct run *r, const struct msg_lease_taken *m)
+{
+	if (!r->gone)
+		run_stop(r, END_TAKEN, UINT32_MAX, m->text);
+}
+
+void run_on_unleased(struct run *r, const struct msg_unleased *m)
+{
+	if (m->slot < 0)
+		r->promised = (struct devset){ 0 };
+	else
+		devset_del(&r->promised, (unsigned int)m->slot);
+	if (devset_count(r->promised))
+		return;
+	r->freed = true;
+	settle(r);
+}
+
+void run_on_guard(struct run *r)
+{
+	if (!r->leased || r->freed)
+		return;
+	if (r->state == RUN_LEASING) {
+		r->promised = (struct devset){ 0 };
+		tell_lease(r, NULL);
+	} else if (r->state == RUN_GRANTING) {
+		tell_lease(r, NULL);
+		tell_grant(r);
+	} else if (r->state == RUN_RUNNING) {
+		tell_lease(r, &r->shim);
+	} else if (r->state == RUN_FREEING) {
+		tell_unlease(r);
+	}
+}
+
+/* ---- the claim ---- */
+
+struct claim_job {
+	struct spool_job job;
+	struct run *r;
+	struct claim claim;
+	struct spool_spec *spec;
+	unsigned int tries;
+	int code, log_fd;
+	char log_path[SPOOL_PATH_MAX];
+	struct err e;
+};
+
+static int claim_single(struct claim_job *c, struct spool_place *p)
+{
+	const struct scan_task *t = scan_find(p->scan, c->r->ref.id, 0);
+	struct task_name was;
+	struct task_file file;
+	int code;
+
+	if (!t || t->dir != SPOOL_PENDING)
+		return CLAIM_LOST;
+	was = t->name;
+	code = claim_task(p->spool, &was, &p->self, &file, &c->claim, &c->e);
+	if (code != 0)
+		return code;
+	scan_note(p->scan, SPOOL_PENDING, &was, false);
+	scan_note(p->scan, SPOOL_RUNNING, &c->claim.name, true);
+	c->spec = take_ptr(file.spec);
+	c->tries = file.history.attempts;
+	task_file_clear(&file);
+	return 0;
+}
+
+static int claim_element(struct claim_job *c, struct spool_place *p)
+{
+	struct place_batch *b = place_batch(p, c->r->ref.id, &c->e);
+	uint64_t epoch;
+	int code;
+
+	if (!b)
+		return CLAIM_LOST;
+	code = batch_claim(b->batch, c->r->ref.element, &p->self, &c->claim, &c->e);
+	if (code != 0)
+		return code;
+	(void)batch_state(b->batch, c->r->ref.element, &epoch, &c->tries);
+	c->spec = spec_for_element(b->spec, c->r->ref.element);
+	return 0;
+}
+
+/* Its log, or nothing: a full disk must not keep a task from running. */
+static int open_log(struct claim_job *c, struct spool_place *p)
+{
+	int fd;
+
+	(void)runjob_log_path(&c->claim.name, c->spec->name, c->claim.attempt, c->log_path);
+	fd = openat(p->spool->fd, c->log_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+static void claim_work(struct spool_job *job, struct spool_place *p)
+{
+	struct claim_job *c = (struct claim_job *)job;
+
+	c->code = c->r->ref.element ? claim_element(c, p) : claim_single(c, p);
+	if (c->code == 0)
+		c->log_fd = open_log(c, p);
+}
+
+static void claim_done(struct spool_job *job)
+{
+	struct claim_job *c = (struct claim_job *)job;
+	struct run *r = c->r;
+	int code = c->code;
+
+	if (code == 0) {
+		r->claim = c->claim;
+		r->spec = take_ptr(c->spec);
+		r->tries = c->tries;
+		r->log_fd = c->log_fd;
+		(void)str_copy(r->log_path, sizeof(r->log_path), c->log_path);
+		(void)runjob_token(r->place->key, &r->claim.name, r->token);
+		if (r->kind != END_MAX)
+			refused(r, r->why); /* stopped meanwhile */
+		else
+			ask_for_devices(r);
+	} else if (code > 0) { /* not ours any more, or in bad/ */
+		r->verdict.what = RETRY_CANCELLED;
+		(void)str_copy(r->verdict.text, sizeof(r->verdict.text), c->e.text);
+		finish(r);
+	} else {
+		put_off(r, RETRY_FIRST_MS * 10, c->e.text);
+	}
+	free(c);
+}
+
+struct run *run_start(struct run_place *place, struct sched_ref ref, struct devset devices)
+{
+	struct run *r = run_new(place);
+	struct claim_job *c = xcalloc(1, sizeof(*c));
+
+	r->ref = ref;
+	r->devices = devices;
+	c->job = (struct spool_job){ .work = claim_work, .done = claim_done };
+	c->r = r;
+	spooler_do(place->spooler, &c->job);
+	return r;
+}
+
+struct run *run_adopt(struct run_place *place, const struct claim *claim, struct spool_spec *spec,
+		      unsigned int tries, struct devset devices)
+{
+	struct run *r = run_new(place);
+
+	r->ref = (struct sched_ref){ claim->name.id, (uint32_t)claim->name.element };
+	r->claim = *claim;
+	r->spec = spec;
+	r->tries = tries;
+	r->devices = devices;
+	r->promised = devices;
+	r->leased = devset_count(devices) > 0;
+	r->adopted = true;
+	r->state = RUN_RUNNING;
+	(void)runjob_token(place->key, &claim->name, r->token);
+	look_for_shim(r);
+	return r;
+}
+
+/* ---- from outside ---- */
+
+void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *why)
+{
+	if (r->kind == END_MAX) {
+		r->kind = kind;
+		(void)str_copy(r->why, sizeof(r->why), why);
+	}
+	if (r->gone || r->state == RUN_CLAIMING)
+		return;
+	if (r->state == RUN_LEASING) {
+		refused(r, why);
+	} else if (r->ear) {
+		if (r->state == RUN_RUNNING)
+			(void)talk_stop(r->ear->fd, 0, STOP_TREE, grace_ms);
+		else
+			(void)talk_cancel(r->ear->fd);
+	}
+}
+
+struct sched_ref run_ref(const struct run *r)
+{
+	return r->ref;
+}
+
+struct devset run_devices(const struct run *r)
+{
+	return r->devices;
+}
+
+enum run_state run_state(const struct run *r)
+{
+	return r->state;
+}
+
+const struct spool_spec *run_spec(const struct run *r)
+{
+	return r->spec;
+}
+
+unsigned int run_tries(const struct run *r)
+{
+	return r->tries;
+}
+
+/* Of this claim, and so of no other attempt of the task. */
+struct lease_id run_lease_id(const struct run *r)
+{
+	return (struct lease_id){ r->ref.id, r->ref.element, (uint32_t)r->claim.name.epoch + 1 };
+}
+
+json_t *run_report(const struct run *r)
+{
+	json_t *devices = json_array();
+
+	devset_each(slot, r->devices)(void) json_array_append_new(
+		devices, json_integer((json_int_t)r->place->view->devices[slot].index));
+	return json_pack("{sI sI ss ss* si si sI so ss}", "id", (json_int_t)r->ref.id, "element",
+			 (json_int_t)r->ref.element, "state", run_state_name(r->state), "name",
+			 r->spec ? r->spec->name : NULL, "attempt", (int)r->claim.attempt, "pid",
+			 (int)r->shim.pid, "started_ns", (json_int_t)r->started_ns, "gpus", devices,
+			 "log", r->log_path);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_RUN_H
+#define TENURE_AGENT_RUN_H
+
+/*
+ * One attempt of one task on this node, from the plan's START until its end is in the spool.
+ *
+ *	claim in the spool -> lease of its devices -> shim -> grant -> GO -> runs -> tree gone
+ *	   -> devices free -> filed: done, failed, or waiting again
+ *
+ * Each step waits for the one before it; what can fail leads to the last one, with the reason, so
+ * that every start ends in exactly one of run_ops.over's outcomes.
+ */
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <uv.h>
+
+#include "agent/guardlink.h"
+#include "agent/news.h"
+#include "agent/runjob.h"
+#include "agent/spooler.h"
+#include "agent/view.h"
+#include "sched/retry.h"
+#include "sched/types.h"
+#include "spool/batch.h"
+#include "task/launch.h"
+
+enum run_state {
+	RUN_CLAIMING,
+	RUN_LEASING,  /* the guard was asked for the devices */
+	RUN_STARTING, /* the shim was asked for */
+	RUN_GRANTING, /* the guard is told of the shim */
+	RUN_RUNNING,
+	RUN_FREEING, /* the tree is gone; the devices are not free yet */
+	RUN_FILING,
+	RUN_STATE_MAX
+};
+
+struct run;
+
+/* What is the same for all runs of an agent. */
+struct run_place {
+	uv_loop_t *loop;
+	struct spooler *spooler;
+	struct guardlink *link;
+	struct news *news;
+	const struct view *view;
+	struct mother mother;
+	int program_fd;
+	const char *instance, *node, *run_dir;
+	const char *key; /* of the spool: runjob_token() */
+	uint64_t log_limit;
+	void *user;
+	/* The attempt is over and r is freed after this. again: it waits again, by verdict. */
+	void (*over)(void *user, struct run *r, const struct retry_verdict *verdict);
+	/* It runs since now. */
+	void (*started)(void *user, struct run *r);
+	/* The streak of failures of its lane, or of the task where it has none. */
+	struct retry_streak *(*streak)(void *user, const struct run *r);
+};
+
+/* ref and devices as the plan says. slots are those of the view. */
+struct run *run_start(struct run_place *place, struct sched_ref ref, struct devset devices);
+/* What an earlier agent started, as recovery tells. spec is r's from now on; devices as the guard's
+ * ledger says. */
+struct run *run_adopt(struct run_place *place, const struct claim *claim, struct spool_spec *spec,
+		      unsigned int tries, struct devset devices);
+
+/* kind: END_STOPPED, END_PREEMPTED, END_TAKEN. grace_ms UINT32_MAX: as the task says. */
+void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *why);
+/* The guard's words on its lease. */
+void run_on_promise(struct run *r, const struct msg_lease_reply *m);
+void run_on_granted(struct run *r, const struct msg_lease_reply *m);
+void run_on_taken(struct run *r, const struct msg_lease_taken *m);
+void run_on_unleased(struct run *r, const struct msg_unleased *m);
+/* The guard is a new one, or its line was down: tell it again. */
+void run_on_guard(struct run *r);
+
+struct sched_ref run_ref(const struct run *r);
+struct devset run_devices(const struct run *r);
+enum run_state run_state(const struct run *r);
+/* NULL before it is claimed. */
+const struct spool_spec *run_spec(const struct run *r);
+/* Failures that count, after `over` this one included. */
+unsigned int run_tries(const struct run *r);
+struct lease_id run_lease_id(const struct run *r);
+json_t *run_report(const struct run *r);
+const char *run_state_name(unsigned int state);
+
+/* Let go of it without a word to anybody: it runs on. */
+struct run *run_forget(struct run *r);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/runjob.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "spool/elements.h"
+
+#define VALUE_MAX 4096
+
+struct runjob {
+	struct task_spec job;
+	struct text_list env, argv;
+	char title[160];
+	char token[TASK_TOKEN_MAX];
+	char *shown;
+};
+
+char *runjob_token(const char *key, const struct task_name *n, char *buf)
+{
+	char element[24] = "";
+	uint32_t sum = 2166136261U; /* FNV-1a: long names are cut, and stay apart */
+
+	for (const char *p = key; *p; p++)
+		sum = (sum ^ (unsigned char)*p) * 16777619U;
+	if (n->element)
+		(void)str_print(element, sizeof(element), ".%llu", (unsigned long long)n->element);
+	(void)str_print(buf, TASK_TOKEN_MAX, "%.32s-%08x-%llu%s-e%llu", key, sum,
+			(unsigned long long)n->id, element, (unsigned long long)n->epoch);
+	for (char *p = buf; *p; p++)
+		if (*p == '+')
+			*p = '_';
+	return buf;
+}
+
+char *runjob_log_path(const struct task_name *n, const char *name, unsigned int attempt, char *buf)
+{
+	char element[24] = "";
+
+	if (n->element)
+		(void)str_print(element, sizeof(element), ".%llu", (unsigned long long)n->element);
+	return str_print(buf, SPOOL_PATH_MAX, "logs/%llu%s-%s.%u.log", (unsigned long long)n->id,
+			 element, name, attempt);
+}
+
+static void add(struct text_list *l, const char *name, const char *value)
+{
+	cleanup_free char *text = xasprintf("%s=%s", name, value);
+
+	text_list_add(l, text);
+}
+
+static void add_number(struct text_list *l, const char *name, uint64_t value)
+{
+	char text[24];
+
+	add(l, name, str_print(text, sizeof(text), "%llu", (unsigned long long)value));
+}
+
+static bool sets(const char *assignment, const struct text_list *names)
+{
+	const char *eq = strchr(assignment, '=');
+
+	for (size_t i = 0; eq && i < names->n; i++) {
+		size_t len = (size_t)(eq - assignment) + 1;
+
+		if (strncmp(names->texts[i], assignment, len) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The parameters of a sweep, by their names; a task's own variables win over the submitter's. */
+static void add_parameters(struct text_list *l, const struct spool_spec *spec, uint64_t element)
+{
+	cleanup_free char *value = xmalloc(VALUE_MAX);
+	char name[SPEC_NAME_MAX + 1];
+
+	for (size_t i = 0; element_parameter(spec, element, i, name, value, VALUE_MAX); i++)
+		add(l, name, value);
+}
+
+static void make_env(struct runjob *j, const struct spool_spec *spec, uint64_t id,
+		     const struct runjob_with *w)
+{
+	struct text_list own = { 0 };
+	char full[48];
+
+	if (w->element)
+		(void)str_print(full, sizeof(full), "%llu.%llu", (unsigned long long)id,
+				(unsigned long long)w->element);
+	else
+		(void)str_print(full, sizeof(full), "%llu", (unsigned long long)id);
+	add(&own, "TENURE_TASK_ID", full);
+	add(&own, "TENURE_INSTANCE", w->instance);
+	add_number(&own, "TENURE_ATTEMPT", w->attempt);
+	add_number(&own, "TENURE_GPU_MEMORY", w->memory);
+	if (w->element)
+		add_number(&own, "TENURE_ARRAY_INDEX", element_index(spec, w->element));
+	add_parameters(&own, spec, w->element);
+	if (w->by_index)
+		add(&own, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+	add(&own, "CUDA_VISIBLE_DEVICES", w->visible);
+	for (size_t i = 0; i < spec->env.n; i++)
+		if (!sets(spec->env.texts[i], &own))
+			text_list_add(&j->env, spec->env.texts[i]);
+	for (size_t i = 0; i < own.n; i++)
+		text_list_add(&j->env, own.texts[i]);
+	text_list_clear(&own);
+}
+
+static void copy_list(struct text_list *to, const struct text_list *from)
+{
+	for (size_t i = 0; i < from->n; i++)
+		text_list_add(to, from->texts[i]);
+}
+
+static int make_command(struct runjob *j, const struct spool_spec *spec, struct err *e)
+{
+	if (spec->script) {
+		j->job.script = spec->script;
+		j->job.script_bytes = strlen(spec->script);
+		j->job.script_name = spec->name;
+		copy_list(&j->argv, &spec->args);
+	} else if (spec->argv.n) {
+		copy_list(&j->argv, &spec->argv);
+	} else if (spec->commands.n == 1) { /* spec_for_element() */
+		text_list_add(&j->argv, "/bin/sh");
+		text_list_add(&j->argv, "-c");
+		text_list_add(&j->argv, spec->commands.texts[0]);
+	} else {
+		return err_set(e, -EINVAL, "there is nothing to run for this element");
+	}
+	return 0;
+}
+
+static char *show_command(const struct runjob *j, const struct spool_spec *spec)
+{
+	struct strbuf text = STRBUF_INIT;
+
+	if (spec->script)
+		strbuf_adds(&text, spec->name);
+	for (size_t i = 0; i < j->argv.n; i++)
+		strbuf_addf(&text, "%s%s", text.len ? " " : "", j->argv.texts[i]);
+	return strbuf_take(&text);
+}
+
+static const char *const *texts(const struct text_list *l)
+{
+	return (const char *const *)l->texts;
+}
+
+int runjob_make(const struct spool_spec *spec, const char *token, const struct runjob_with *w,
+		struct runjob **ret, struct err *e)
+{
+	struct runjob *j = xcalloc(1, sizeof(*j));
+	int r = make_command(j, spec, e);
+
+	if (r < 0) {
+		runjob_free(j);
+		return r;
+	}
+	(void)str_copy(j->token, sizeof(j->token), token);
+	j->shown = show_command(j, spec);
+	(void)str_print(j->title, sizeof(j->title), "%s, attempt %u", spec->name, w->attempt);
+	make_env(j, spec, w->id, w);
+	j->job.token = j->token;
+	j->job.title = j->title;
+	j->job.shown = j->shown;
+	j->job.node = w->node;
+	j->job.cwd = spec->cwd ? spec->cwd : "/";
+	j->job.run_dir = w->run_dir;
+	j->job.record_dir = w->run_dir;
+	j->job.argv = texts(&j->argv);
+	j->job.n_argv = (uint32_t)j->argv.n;
+	j->job.env = texts(&j->env);
+	j->job.n_env = (uint32_t)j->env.n;
+	j->job.log_limit = w->log_limit;
+	j->job.timeout_ms = spec->timeout;
+	j->job.grace_ms = (uint32_t)(spec->grace < UINT32_MAX ? spec->grace : UINT32_MAX - 1);
+	j->job.stop_signal = w->stop_signal;
+	j->job.umask = 022;
+	j->job.flags = w->go ? SPEC_GO : 0;
+	*ret = j;
+	return 0;
+}
+
+struct runjob *runjob_free(struct runjob *j)
+{
+	if (!j)
+		return NULL;
+	text_list_clear(&j->env);
+	text_list_clear(&j->argv);
+	free(j->shown);
+	free(j);
+	return NULL;
+}
+
+const struct task_spec *runjob_get(const struct runjob *j)
+{
+	return &j->job;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_RUNJOB_H
+#define TENURE_AGENT_RUNJOB_H
+
+/*
+ * From a task as it was submitted, and the devices that it got, to what its shim is told: command,
+ * environment, log. No I/O.
+ */
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "spool/claim.h"
+#include "task/record.h"
+#include "task/spec.h"
+
+/* What this attempt got. The texts are the caller's. */
+struct runjob_with {
+	const char *instance, *node, *run_dir;
+	const char *visible;  /* for CUDA_VISIBLE_DEVICES; "" where the task has none */
+	bool by_index;	      /* they are indices, so CUDA is to number them as we do */
+	uint64_t id, element; /* element 0: no element */
+	int stop_signal;      /* first; 0: SIGTERM */
+	unsigned int attempt; /* from 1 */
+	uint64_t memory;      /* bytes per GPU that it asked for; 0: not said */
+	uint64_t log_limit;   /* bytes; 0: none */
+	bool go;	      /* start at once: there is no lease to wait for */
+};
+
+struct runjob;
+
+/*
+ * token: runjob_token(). 0 and *ret, or -EINVAL: the spec cannot be run (which `submit` would have
+ * refused).
+ */
+int runjob_make(const struct spool_spec *spec, const char *token, const struct runjob_with *with,
+		struct runjob **ret, struct err *e);
+struct runjob *runjob_free(struct runjob *j);
+/* Valid as long as j. */
+const struct task_spec *runjob_get(const struct runjob *j);
+
+/*
+ * The name of a claim's shim: the same for every agent that asks. key tells this spool from all
+ * others, earlier ones of the same name included. buf: TASK_TOKEN_MAX.
+ */
+char *runjob_token(const char *key, const struct task_name *n, char *buf);
+/* "logs/42.7-train.2.log". buf: SPOOL_PATH_MAX. */
+char *runjob_log_path(const struct task_name *n, const char *name, unsigned int attempt, char *buf);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_SPOOLER_H
+#define TENURE_AGENT_SPOOLER_H
+
+/*
+ * Work on the spool, which may hang with its filesystem, off the loop's thread: jobs that are run
+ * one after another in the order in which they were given, and then told on the loop.
+ *
+ *	struct my_job { struct spool_job job; ... };
+ *	spooler_do(s, &mine->job);	-> mine->job.work(job, place)	on a pool thread
+ *					-> mine->job.done(job)		on the loop; frees it
+ *
+ * The place (the spool with what belongs to it) belongs to the jobs alone: nobody else may use it.
+ */
+
+#include <stdbool.h>
+#include <uv.h>
+
+#include "spool/batch.h"
+#include "spool/claim.h"
+#include "spool/events.h"
+#include "spool/scan.h"
+#include "spool/spool.h"
+
+/* A batch of which elements are started here; kept open, because claiming one reads its journals.
+ */
+struct place_batch {
+	struct place_batch *next;
+	struct batch *batch;
+	struct spool_spec *spec;
+	uint64_t id;
+};
+
+struct place_wait; /* backlog.c */
+
+struct spool_place {
+	struct place_wait *waits;
+	struct place_batch *batches;
+	struct spool *spool;
+	struct scan *scan;
+	struct events *events;
+	struct claimer self;
+};
+
+struct spool_job {
+	void (*work)(struct spool_job *job, struct spool_place *place);
+	void (*done)(struct spool_job *job);
+	void *user;
+	struct spool_job *next;
+};
+
+struct spooler;
+
+/* The batch that waits under this id, opened if need be. NULL with e: it is not there, or cannot be
+ * read. For jobs. */
+struct place_batch *place_batch(struct spool_place *place, uint64_t id, struct err *e);
+/* It is over, or gone. */
+void place_forget_batch(struct spool_place *place, uint64_t id);
+
+/* The place is closed with the spooler. */
+struct spooler *spooler_new(uv_loop_t *loop, const struct spool_place *place);
+void spooler_do(struct spooler *s, struct spool_job *job);
+bool spooler_is_idle(const struct spooler *s);
+/* -EBUSY: a job hangs; nothing is freed, the process is expected to end. */
+int spooler_free(struct spooler *s);
+
+#endif

@@ -1,0 +1,909 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Three things make the queue think again: the spool has changed (a scan: doorbell, inotify on
+ * pending/, or every few seconds), the devices have, a run is over. All of them end in one plan per
+ * turn of the loop; what the plan says is carried out by runs.
+ *
+ * What waits lives in the planner alone. Names, lanes and specs are read from the spool when a task
+ * is claimed, so that a hundred thousand of them cost little here.
+ */
+
+#include "agent/tasks.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/backlog.h"
+#include "agent/run.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "hold/state.h"
+#include "sched/plan.h"
+#include "sched/why.h"
+#include "spool/recover.h"
+#include "task/adopt.h"
+
+#define SCAN_MS		2000 /* inotify does not see what other nodes write */
+#define SYNC_MS		200  /* ends of tasks are made durable in groups */
+#define ACTIONS_MAX	64
+#define ORPHAN_GRACE_MS 10000 /* of a task whose shim was killed while no agent was there */
+#define ORPHAN_STEP_US	10000
+
+struct streak {
+	struct streak *next;
+	char lane[SPEC_NAME_MAX + 1]; /* "": the task of that id */
+	uint64_t id;
+	struct retry_streak streak;
+};
+
+struct running {
+	struct running *next;
+	struct run *run;
+};
+
+struct tasks {
+	uv_loop_t *loop;
+	char key[SPEC_NAME_MAX + 64]; /* of the spool, once it is open */
+	char *root, *instance, *agent, *state_dir, *run_dir;
+	struct run_place place;
+	struct spooler *spooler;
+	struct sched_queue *plan;
+	struct running *runs;
+	struct streak *streaks;
+	struct retry_streak no_streak;
+	uv_timer_t plan_timer, scan_timer, sync_timer;
+	uv_fs_event_t watch;
+	unsigned int handles;
+	size_t n_leases;
+	struct msg_lease_state *leases; /* as the guard told them when the line came up */
+	bool leases_known;
+	bool open, scanning, again, syncing, ending, watching;
+	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
+	uint64_t n_done, n_failed, n_retried;
+};
+
+static void plan_soon(struct tasks *q);
+static void scan(struct tasks *q);
+
+/* ---- the plan ---- */
+
+static enum sched_dev_state planned_state(const struct dev_status *d)
+{
+	static const enum sched_dev_state states[DEV_STATE_MAX] = {
+		[DEV_BUSY] = SCHED_DEV_BUSY,	 [DEV_IDLE] = SCHED_DEV_IDLE,
+		[DEV_HOLDING] = SCHED_DEV_HELD,	 [DEV_HELD] = SCHED_DEV_HELD,
+		[DEV_YIELDING] = SCHED_DEV_BUSY, [DEV_LEFT] = SCHED_DEV_LEFT,
+		[DEV_LENT] = SCHED_DEV_LENT,
+	};
+
+	return d->state < DEV_STATE_MAX ? states[d->state] : SCHED_DEV_UNSEEN;
+}
+
+static struct sched_device planned_device(const struct tasks *q, uint32_t slot)
+{
+	const struct dev_status *d = &q->place.view->devices[slot];
+	bool ours = strcmp(d->instance, q->instance) == 0;
+	struct sched_device s = { .index = d->index,
+				  .model = d->name,
+				  .state = planned_state(d),
+				  .mem_known = d->known & KNOWN_MEM,
+				  .total_bytes = d->mem_total,
+				  .free_bytes = d->mem_free,
+				  .hold_bytes = d->held_bytes,
+				  .foreign = d->who_pid > 0 ? d->reason : NULL };
+
+	if (!q->place.view->seen[slot])
+		s.state = SCHED_DEV_UNSEEN;
+	else if (!ours && d->instance[0])
+		s.state = SCHED_DEV_EXCLUDED; /* another instance's */
+	return s;
+}
+
+static void make_view(const struct tasks *q, struct sched_device *devices, struct sched_view *v)
+{
+	for (uint32_t i = 0; i < q->place.view->n_slots; i++)
+		devices[i] = planned_device(q, i);
+	*v = (struct sched_view){ .devices = devices,
+				  .n_devices = q->place.view->n_slots,
+				  .now_ns = clock_mono_ns(),
+				  .now_wall_ns = clock_wall_ns() };
+}
+
+static struct running *find_running(const struct tasks *q, struct sched_ref ref)
+{
+	struct running *r = q->runs;
+
+	while (r && (run_ref(r->run).id != ref.id || run_ref(r->run).element != ref.element))
+		r = r->next;
+	return r;
+}
+
+static void add_running(struct tasks *q, struct run *run)
+{
+	struct running *r = xcalloc(1, sizeof(*r));
+
+	r->run = run;
+	r->next = q->runs;
+	q->runs = r;
+}
+
+static void remove_running(struct tasks *q, const struct run *run)
+{
+	for (struct running **r = &q->runs; *r; r = &(*r)->next)
+		if ((*r)->run == run) {
+			struct running *gone = *r;
+
+			*r = gone->next;
+			free(gone);
+			return;
+		}
+}
+
+static void carry_out(struct tasks *q, const struct sched_action *a)
+{
+	struct running *r;
+
+	switch (a->kind) {
+	case SCHED_START:
+		add_running(q, run_start(&q->place, a->ref, a->devices));
+		break;
+	case SCHED_PREEMPT:
+		r = find_running(q, a->ref);
+		if (r)
+			run_stop(r->run, END_PREEMPTED, UINT32_MAX,
+				 "gave way to a task that is not preemptible");
+		break;
+	case SCHED_RESERVE:
+	case SCHED_UNRESERVE:
+	case SCHED_ACTION_MAX:
+		break;
+	}
+}
+
+static uint64_t ms_until(uint64_t at_ns, uint64_t now_ns)
+{
+	return at_ns <= now_ns ? 0 : (at_ns - now_ns) / NS_PER_MS + 1;
+}
+
+static void on_plan(uv_timer_t *timer)
+{
+	struct tasks *q = timer->data;
+	struct sched_device devices[PROTO_DEVICES_MAX];
+	struct sched_action actions[ACTIONS_MAX];
+	struct sched_out out = { .actions = actions, .cap = ACTIONS_MAX };
+	struct sched_view view;
+	uint64_t wait = UINT64_MAX;
+
+	if (!q->open || q->ending)
+		return;
+	make_view(q, devices, &view);
+	do {
+		sched_plan(q->plan, &view, &out);
+		for (size_t i = 0; i < out.n; i++)
+			carry_out(q, &actions[i]);
+	} while (out.more);
+	if (out.next_ns != UINT64_MAX)
+		wait = ms_until(out.next_ns, view.now_ns);
+	if (out.next_wall_ns != UINT64_MAX && ms_until(out.next_wall_ns, view.now_wall_ns) < wait)
+		wait = ms_until(out.next_wall_ns, view.now_wall_ns);
+	if (wait != UINT64_MAX) /* the wall clock may be stepped */
+		(void)uv_timer_start(&q->plan_timer, on_plan, wait < 10000 ? wait : 10000, 0);
+}
+
+static void plan_soon(struct tasks *q)
+{
+	if (q->open && !q->ending)
+		(void)uv_timer_start(&q->plan_timer, on_plan, 0, 0);
+}
+
+void tasks_look(struct tasks *q)
+{
+	plan_soon(q);
+}
+
+/* ---- runs tell ---- */
+
+static struct streak *find_streak(struct tasks *q, const struct run *r)
+{
+	const struct spool_spec *spec = run_spec(r);
+	const char *lane = spec && spec->lane ? spec->lane : "";
+	struct streak *s = q->streaks;
+
+	while (s && (strcmp(s->lane, lane) != 0 || (!lane[0] && s->id != run_ref(r).id)))
+		s = s->next;
+	if (s)
+		return s;
+	s = xcalloc(1, sizeof(*s));
+	(void)str_copy(s->lane, sizeof(s->lane), lane);
+	s->id = run_ref(r).id;
+	s->next = q->streaks;
+	q->streaks = s;
+	return s;
+}
+
+static struct retry_streak *streak_of(void *user, const struct run *r)
+{
+	return &find_streak(user, r)->streak;
+}
+
+/* Of a task that has ended well there is nothing to remember. */
+static void drop_streak(struct tasks *q, const struct run *r)
+{
+	for (struct streak **s = &q->streaks; *s; s = &(*s)->next)
+		if (!(*s)->lane[0] && (*s)->id == run_ref(r).id) {
+			struct streak *gone = *s;
+
+			*s = gone->next;
+			free(gone);
+			return;
+		}
+}
+
+static void run_started(void *user, struct run *r)
+{
+	struct tasks *q = user;
+
+	(void)sched_started(q->plan, run_ref(r), clock_mono_ns(),
+			    run_spec(r) ? run_spec(r)->grace : 0);
+}
+
+static void tell_over(struct tasks *q, const struct run *r, const struct retry_verdict *v)
+{
+	static const char *const words[RETRY_WHAT_MAX] = {
+		[RETRY_DONE] = "is done",
+		[RETRY_FAILED] = "has failed",
+		[RETRY_AGAIN] = "waits again",
+		[RETRY_CANCELLED] = "was stopped",
+	};
+	char id[40];
+
+	if (run_ref(r).element)
+		(void)str_print(id, sizeof(id), "%llu.%u", (unsigned long long)run_ref(r).id,
+				run_ref(r).element);
+	else
+		(void)str_print(id, sizeof(id), "%llu", (unsigned long long)run_ref(r).id);
+	news_say(q->place.news, v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
+		 "task %s %s%s%s", id, words[v->what], v->text[0] ? ": " : "", v->text);
+}
+
+static void on_sync(uv_timer_t *timer);
+
+static void run_over(void *user, struct run *r, const struct retry_verdict *v)
+{
+	struct tasks *q = user;
+	const struct spool_spec *spec = run_spec(r);
+
+	tell_over(q, r, v);
+	if (v->what == RETRY_AGAIN) {
+		q->n_retried++;
+		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, 0, v->text);
+	} else {
+		q->n_done += v->what == RETRY_DONE;
+		q->n_failed += v->what == RETRY_FAILED;
+		(void)sched_end(q->plan, run_ref(r));
+		drop_streak(q, r);
+	}
+	if (v->pause && spec && spec->lane)
+		sched_lane_pause(q->plan, sched_lane(q->plan, spec->lane), v->text);
+	remove_running(q, r);
+	if (!q->syncing && !q->ending) {
+		q->syncing = true;
+		(void)uv_timer_start(&q->sync_timer, on_sync, SYNC_MS, 0);
+	}
+	plan_soon(q);
+}
+
+/* ---- durability of ends, in groups ---- */
+
+struct sync_job {
+	struct spool_job job;
+	struct err e;
+	int code;
+};
+
+static void sync_work(struct spool_job *job, struct spool_place *p)
+{
+	struct sync_job *s = (struct sync_job *)job;
+
+	s->code = events_sync(p->events, &s->e);
+}
+
+static void sync_done(struct spool_job *job)
+{
+	struct sync_job *s = (struct sync_job *)job;
+	struct tasks *q = job->user;
+
+	if (s->code < 0)
+		news_say(q->place.news, LOG_LEVEL_ERROR,
+			 "the ends of tasks are not safe from a power loss yet: %s", s->e.text);
+	free(s);
+	scan(q); /* somebody may have waited for one of them */
+}
+
+static void on_sync(uv_timer_t *timer)
+{
+	struct tasks *q = timer->data;
+	struct sync_job *s = xcalloc(1, sizeof(*s));
+
+	q->syncing = false;
+	s->job = (struct spool_job){ .work = sync_work, .done = sync_done, .user = q };
+	spooler_do(q->spooler, &s->job);
+}
+
+/* ---- the spool has changed ---- */
+
+struct scan_job {
+	struct spool_job job;
+	struct backlog b;
+};
+
+static void scan_work(struct spool_job *job, struct spool_place *p)
+{
+	backlog_work(&((struct scan_job *)job)->b, p);
+}
+
+static void tell_lines(struct tasks *q, const char *lines)
+{
+	while (*lines) {
+		size_t n = strcspn(lines, "\n");
+
+		news_say(q->place.news, LOG_LEVEL_WARNING, "%.*s", (int)n, lines);
+		lines += n + (lines[n] == '\n');
+	}
+}
+
+static void apply_waiting(struct tasks *q, struct backlog_change *c)
+{
+	struct sched_ref ref = { c->task.id, c->task.element };
+	struct err e = ERR_INIT;
+	int r;
+
+	c->task.model = c->model;
+	c->task.lane = c->lane[0] ? sched_lane(q->plan, c->lane) : 0;
+	r = sched_add(q->plan, &c->task, &e);
+	if (r == -EEXIST)
+		r = sched_change(q->plan, &c->task, &e);
+	if (r < 0) {
+		news_say(q->place.news, LOG_LEVEL_ERROR, "task %llu cannot be planned: %s",
+			 (unsigned long long)c->task.id, e.text);
+		return;
+	}
+	for (size_t i = 0; i < c->n_out; i++)
+		(void)sched_remove_element(q->plan, (struct sched_ref){ c->task.id, c->out[i] });
+	if (c->note[0])
+		(void)sched_note(q->plan, ref, c->note);
+}
+
+static void apply_dep(struct tasks *q, const struct backlog_change *c)
+{
+	struct sched_task t;
+
+	for (uint32_t element = 0; element < 2; element++)
+		if (sched_get(q->plan, (struct sched_ref){ c->task.id, element }, &t) == 0) {
+			t.dep = c->task.dep;
+			(void)sched_change(q->plan, &t, NULL);
+			return;
+		}
+}
+
+static void apply(struct tasks *q, struct backlog_change *c)
+{
+	if (c->dep_only)
+		apply_dep(q, c);
+	else if (c->waits)
+		apply_waiting(q, c);
+	else if (sched_remove(q->plan, (struct sched_ref){ c->task.id, 0 }) < 0)
+		(void)sched_remove(q->plan, (struct sched_ref){ c->task.id, 1 });
+}
+
+/* What the client of an older tool asked for by its control.json. */
+static void obey(struct tasks *q, const struct backlog_order *o)
+{
+	for (struct running *r = q->runs; r; r = r->next) {
+		const struct spool_spec *spec = run_spec(r->run);
+		bool meant = o->command != CONTROL_STOP ||
+			     (spec && o->task && strcmp(spec->name, o->task) == 0);
+
+		if (meant)
+			run_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
+	}
+	if (o->command == CONTROL_SHUTDOWN)
+		(void)kill(getpid(), SIGTERM);
+}
+
+static void scan_done_(struct spool_job *job)
+{
+	struct scan_job *s = (struct scan_job *)job;
+	struct tasks *q = job->user;
+	struct backlog *b = &s->b;
+
+	q->scanning = false;
+	if (b->code < 0) {
+		if (strcmp(q->trouble, b->e.text) != 0)
+			news_say(q->place.news, LOG_LEVEL_ERROR, "the queue cannot be read: %s",
+				 b->e.text);
+		(void)str_copy(q->trouble, sizeof(q->trouble), b->e.text);
+	} else {
+		q->trouble[0] = '\0';
+	}
+	for (size_t i = 0; i < b->n_changes; i++)
+		apply(q, &b->changes[i]);
+	for (size_t i = 0; i < b->n_orders; i++)
+		obey(q, &b->orders[i]);
+	tell_lines(q, strbuf_str(&b->notes));
+	if (b->n_changes || b->n_orders)
+		plan_soon(q);
+	backlog_clear(b);
+	free(s);
+	if (q->again)
+		scan(q);
+}
+
+static void scan(struct tasks *q)
+{
+	struct scan_job *s;
+
+	q->again = q->scanning;
+	if (!q->open || q->scanning || q->ending)
+		return;
+	q->scanning = true;
+	s = xcalloc(1, sizeof(*s));
+	s->job = (struct spool_job){ .work = scan_work, .done = scan_done_, .user = q };
+	spooler_do(q->spooler, &s->job);
+}
+
+void tasks_rescan(struct tasks *q)
+{
+	scan(q);
+}
+
+static void on_scan(uv_timer_t *timer)
+{
+	scan(timer->data);
+}
+
+static void on_watch(uv_fs_event_t *handle, const char *file, int events, int status)
+{
+	scan(handle->data);
+}
+
+static struct run *by_lease(const struct tasks *q, const struct lease_id *id)
+{
+	for (struct running *r = q->runs; r; r = r->next) {
+		struct lease_id its = run_lease_id(r->run);
+
+		if (its.task == id->task && its.element == id->element &&
+		    its.attempt == id->attempt)
+			return r->run;
+	}
+	return NULL;
+}
+
+/* A lease of a task that we know nothing of: it ended while nobody was there. */
+static void drop_stray_leases(struct tasks *q)
+{
+	for (size_t i = 0; i < q->n_leases; i++)
+		if (!by_lease(q, &q->leases[i].id))
+			(void)guardlink_unlease(q->place.link, &q->leases[i].id);
+	q->n_leases = 0;
+}
+
+/* ---- opening: recovery, and what runs already ---- */
+
+struct adoptee {
+	struct claim claim;
+	struct spool_spec *spec;
+	unsigned int tries;
+};
+
+struct open_job {
+	struct spool_job job;
+	struct tasks *q;
+	struct spool_place *place;
+	size_t n;
+	struct adoptee *all;
+	struct strbuf notes;
+	char *pending;
+	struct err e;
+	int code;
+};
+
+static void end_orphans(const char *token)
+{
+	struct orphans * or = orphans_begin(token, SIGTERM, ORPHAN_GRACE_MS);
+
+	while (orphans_step(or) > 0)
+		(void)usleep(ORPHAN_STEP_US);
+	orphans_free(or);
+}
+
+/*
+ * The claim's process is the shim, or the agent where the shim was not noted yet; both may be gone
+ * and the shim's record there, which is to be filed. What only its children are left of is ended.
+ */
+static enum recover_life life_of(void *data, const struct claim *c)
+{
+	struct open_job *o = data;
+	enum recover_life life = recover_life_here(o->place->spool, &c->who);
+	struct err e = ERR_INIT;
+	char token[TASK_TOKEN_MAX];
+	struct adopted found;
+
+	if (c->who.proc.pid && life != RECOVER_DEAD)
+		return life;
+	if (strcmp(c->who.agent, o->place->self.agent) != 0)
+		return life;
+	(void)runjob_token(o->q->key, &c->name, token);
+	if (adopt_find(token, &(struct shim_id){ 0 }, o->q->run_dir, &found, &e) < 0) {
+		strbuf_addf(&o->notes, "task %llu: %s\n", (unsigned long long)c->name.id, e.text);
+		return RECOVER_UNKNOWN;
+	}
+	(void)fd_close(found.fd);
+	if (found.found == ADOPT_LOST)
+		end_orphans(token);
+	return found.found == ADOPT_LIVES || found.found == ADOPT_ENDED ? RECOVER_ALIVE
+									: RECOVER_DEAD;
+}
+
+static void adopt_one(void *data, const struct claim *c, const struct spool_spec *spec)
+{
+	struct open_job *o = data;
+
+	o->all = xrealloc(o->all, o->n + 1, sizeof(*o->all));
+	o->all[o->n++] = (struct adoptee){ .claim = *c,
+					   .tries = c->attempt ? c->attempt - 1 : 0,
+					   .spec = spec ? spec_for_element(spec, 0) : NULL };
+}
+
+static void tell_one(void *data, const char *text)
+{
+	strbuf_addf(&((struct open_job *)data)->notes, "%s\n", text);
+}
+
+/* A spool that was removed and made anew has the ids of the old one again. */
+static int name_spool(struct tasks *q, const struct spool *sp, struct err *e)
+{
+	struct stat st;
+
+	if (fstatat(sp->fd, "instance.json", &st, 0) < 0)
+		return err_sys(e, errno, "instance.json");
+	(void)str_print(q->key, sizeof(q->key), "%s.%llx.%llx", q->instance,
+			(unsigned long long)st.st_ino, (unsigned long long)st.st_mtim.tv_nsec);
+	return 0;
+}
+
+static int open_place(struct open_job *o, struct spool_place *p)
+{
+	struct tasks *q = o->q;
+	int r = spool_open(q->root, q->instance, SPOOL_CREATE, &p->spool, &o->e);
+
+	if (r == 0)
+		r = name_spool(q, p->spool, &o->e);
+	if (r == 0)
+		r = claimer_self(p->spool, q->agent, &p->self, &o->e);
+	if (r == 0)
+		r = events_open(p->spool, q->agent, &p->events, &o->e);
+	if (r == 0)
+		r = fs_mkdirs(q->run_dir, 0700, &o->e);
+	return r;
+}
+
+/* Of elements recovery knows no spec: it is their batch's. */
+static void find_specs(struct open_job *o, struct spool_place *p)
+{
+	struct scan *s = scan_new(p->spool, 0);
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+
+	(void)scan_update(s, NULL, NULL, NULL);
+	for (size_t i = 0; i < o->n; i++) {
+		struct adoptee *a = &o->all[i];
+		const struct scan_task *t = scan_find(s, a->claim.name.id, 0);
+		struct task_file read;
+
+		if (a->spec || !t)
+			continue;
+		(void)spool_path(t->dir, name_format(&t->name, file), path);
+		if (task_file_read(p->spool, path, &read, NULL) < 0)
+			continue;
+		a->spec = spec_for_element(read.spec, a->claim.name.element);
+		task_file_clear(&read);
+	}
+	scan_free(s);
+}
+
+static void open_work(struct spool_job *job, struct spool_place *p)
+{
+	struct open_job *o = (struct open_job *)job;
+	struct recover_calls calls = {
+		.life = life_of, .adopt = adopt_one, .tell = tell_one, .data = o
+	};
+	struct recover_counts counts;
+
+	o->place = p;
+	o->code = open_place(o, p);
+	if (o->code < 0)
+		return;
+	o->code = recover_run(p->spool, &p->self, p->events, &calls, &counts, &o->e);
+	if (o->code < 0)
+		return;
+	find_specs(o, p);
+	p->scan = scan_new(p->spool, SCAN_RAW);
+	o->pending = xasprintf("%s/pending", p->spool->path);
+}
+
+static struct devset devices_of(const struct tasks *q, const struct claim *c)
+{
+	struct devset devices = { 0 };
+
+	for (size_t i = 0; i < q->n_leases; i++) {
+		const struct msg_lease_state *m = &q->leases[i];
+
+		if (m->id.task == c->name.id && m->id.element == c->name.element && m->slot >= 0 &&
+		    m->id.attempt == (uint32_t)c->name.epoch + 1)
+			devset_add(&devices, (unsigned int)m->slot);
+	}
+	return devices;
+}
+
+static void adopt(struct tasks *q, struct adoptee *a)
+{
+	const struct spool_spec *s = a->spec;
+	struct devset devices = devices_of(q, &a->claim);
+	struct sched_task t = { .id = a->claim.name.id,
+				.element = (uint32_t)a->claim.name.element,
+				.priority = (int32_t)s->priority,
+				.order = a->claim.name.id,
+				.lane = s->lane ? sched_lane(q->plan, s->lane) : 0,
+				.gpus = s->gpus == SPEC_ALL ? SCHED_ALL_GPUS : (uint32_t)s->gpus,
+				.mem_bytes = s->memory,
+				.shared = s->shared,
+				.preemptible = s->preemptible,
+				.timeout_ms = s->timeout };
+
+	(void)sched_adopt(q->plan, &t, devices, clock_mono_ns(), NULL);
+	news_say(q->place.news, LOG_LEVEL_INFO, "task %llu runs on (%s)", (unsigned long long)t.id,
+		 s->name);
+	add_running(q, run_adopt(&q->place, &a->claim, take_ptr(a->spec), a->tries, devices));
+}
+
+static void open_done(struct spool_job *job)
+{
+	struct open_job *o = (struct open_job *)job;
+	struct tasks *q = o->q;
+
+	if (o->code < 0) {
+		(void)str_copy(q->trouble, sizeof(q->trouble), o->e.text);
+		news_say(q->place.news, LOG_LEVEL_ERROR, "there is no queue: %s", o->e.text);
+	} else {
+		q->open = true;
+		tell_lines(q, strbuf_str(&o->notes));
+		for (size_t i = 0; i < o->n; i++)
+			if (o->all[i].spec)
+				adopt(q, &o->all[i]);
+		drop_stray_leases(q);
+		q->watching = uv_fs_event_start(&q->watch, on_watch, o->pending, 0) == 0;
+		(void)uv_timer_start(&q->scan_timer, on_scan, SCAN_MS, SCAN_MS);
+		scan(q);
+	}
+	strbuf_clear(&o->notes);
+	free(o->pending);
+	free(o->all);
+	free(o);
+}
+
+/* Where shims leave their records: a disk of this node, so that no network stands in the way. */
+static char *choose_run_dir(const struct tasks_config *c)
+{
+	char *dir = xasprintf("/var/tmp/tenure-%u", (unsigned int)getuid());
+	struct stat st;
+	bool ours = (mkdir(dir, 0700) == 0 || errno == EEXIST) && lstat(dir, &st) == 0 &&
+		    S_ISDIR(st.st_mode) && st.st_uid == getuid() && (st.st_mode & 077) == 0;
+	char *full = ours ? xasprintf("%s/%s", dir, c->instance)
+			  : xasprintf("%s/%s/run", c->state_dir, c->instance);
+
+	free(dir);
+	return full;
+}
+
+struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
+{
+	struct tasks *q = xcalloc(1, sizeof(*q));
+	uv_timer_t *timers[] = { &q->plan_timer, &q->scan_timer, &q->sync_timer };
+
+	q->loop = loop;
+	q->root = xstrdup(c->root);
+	q->instance = xstrdup(c->instance);
+	q->agent = xstrdup(c->agent);
+	q->run_dir = choose_run_dir(c);
+	q->plan = sched_queue_new();
+	q->spooler = spooler_new(loop, &(struct spool_place){ 0 });
+	q->place = (struct run_place){ .loop = loop,
+				       .spooler = q->spooler,
+				       .link = c->link,
+				       .news = c->news,
+				       .view = c->view,
+				       .mother = MOTHER_NONE,
+				       .program_fd = c->program_fd,
+				       .instance = q->instance,
+				       .key = q->key,
+				       .node = c->view->host,
+				       .run_dir = q->run_dir,
+				       .log_limit = c->log_limit,
+				       .user = q,
+				       .over = run_over,
+				       .started = run_started,
+				       .streak = streak_of };
+	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
+		(void)uv_timer_init(loop, timers[i]);
+		timers[i]->data = q;
+	}
+	(void)uv_fs_event_init(loop, &q->watch);
+	q->watch.data = q;
+	q->handles = ARRAY_LEN(timers) + 1;
+	return q;
+}
+
+void tasks_start(struct tasks *q)
+{
+	struct open_job *o = xcalloc(1, sizeof(*o));
+
+	o->job = (struct spool_job){ .work = open_work, .done = open_done, .user = q };
+	o->q = q;
+	spooler_do(q->spooler, &o->job);
+}
+
+/* ---- what the guard and clients say ---- */
+
+void tasks_on_promise(struct tasks *q, const struct msg_lease_reply *m)
+{
+	struct run *r = by_lease(q, &m->id);
+
+	if (r)
+		run_on_promise(r, m);
+}
+
+void tasks_on_granted(struct tasks *q, const struct msg_lease_reply *m)
+{
+	struct run *r = by_lease(q, &m->id);
+
+	if (r)
+		run_on_granted(r, m);
+}
+
+void tasks_on_taken(struct tasks *q, const struct msg_lease_taken *m)
+{
+	struct run *r = by_lease(q, &m->id);
+
+	if (r)
+		run_on_taken(r, m);
+}
+
+void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m)
+{
+	struct run *r = by_lease(q, &m->id);
+
+	if (r)
+		run_on_unleased(r, m);
+}
+
+void tasks_on_lease_state(struct tasks *q, const struct msg_lease_state *m)
+{
+	if (q->leases_known)
+		q->n_leases = 0;
+	q->leases_known = false;
+	q->leases = xrealloc(q->leases, q->n_leases + 1, sizeof(*q->leases));
+	q->leases[q->n_leases++] = *m;
+}
+
+void tasks_on_leases_known(struct tasks *q)
+{
+	q->leases_known = true;
+	if (!q->open)
+		return;
+	for (struct running *r = q->runs; r; r = r->next)
+		run_on_guard(r->run);
+	drop_stray_leases(q);
+}
+
+int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, struct err *e)
+{
+	unsigned int n = 0;
+
+	for (struct running *r = q->runs; r; r = r->next) {
+		struct sched_ref ref = run_ref(r->run);
+
+		if (ref.id != id || (element && ref.element != element))
+			continue;
+		run_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, "stopped by its owner");
+		n++;
+	}
+	return n ? 0
+		 : err_set(e, -ENOENT, "task %llu does not run on this node",
+			   (unsigned long long)id);
+}
+
+int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct err *e)
+{
+	struct sched_device devices[PROTO_DEVICES_MAX];
+	char buf[SCHED_WHY_MAX];
+	struct sched_view view;
+
+	make_view(q, devices, &view);
+	if (sched_why(q->plan, (struct sched_ref){ id, element }, &view, buf) < 0 &&
+	    (element || sched_why(q->plan, (struct sched_ref){ id, 1 }, &view, buf) < 0))
+		return err_set(e, -ENOENT, "task %llu is not in the queue of this node",
+			       (unsigned long long)id);
+	*ret = xstrdup(buf);
+	return 0;
+}
+
+json_t *tasks_report(const struct tasks *q)
+{
+	struct sched_counts c = sched_count(q->plan);
+	json_t *runs = json_array();
+
+	for (struct running *r = q->runs; r; r = r->next)
+		(void)json_array_append_new(runs, run_report(r->run));
+	return json_pack("{sb sI sI sI sI sI ss so}", "open", q->open, "waiting",
+			 (json_int_t)c.waiting, "running", (json_int_t)c.running, "done",
+			 (json_int_t)q->n_done, "failed", (json_int_t)q->n_failed, "retried",
+			 (json_int_t)q->n_retried, "trouble", q->trouble, "tasks", runs);
+}
+
+/* ---- the end ---- */
+
+void tasks_end(struct tasks *q)
+{
+	q->ending = true;
+	(void)uv_timer_stop(&q->plan_timer);
+	(void)uv_timer_stop(&q->scan_timer);
+	(void)uv_fs_event_stop(&q->watch);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+	struct tasks *q = h->data;
+
+	if (--q->handles)
+		return;
+	sched_queue_free(q->plan);
+	free(q->root);
+	free(q->instance);
+	free(q->agent);
+	free(q->run_dir);
+	free(q->leases);
+	free(q);
+}
+
+int tasks_free(struct tasks *q)
+{
+	if (!spooler_is_idle(q->spooler))
+		return -EBUSY;
+	while (q->runs) {
+		struct running *r = q->runs;
+
+		q->runs = r->next;
+		(void)run_forget(r->run);
+		free(r);
+	}
+	while (q->streaks) {
+		struct streak *s = q->streaks;
+
+		q->streaks = s->next;
+		free(s);
+	}
+	launch_mother_close(&q->place.mother);
+	(void)spooler_free(take_ptr(q->spooler));
+	uv_close((uv_handle_t *)&q->plan_timer, on_closed);
+	uv_close((uv_handle_t *)&q->scan_timer, on_closed);
+	uv_close((uv_handle_t *)&q->sync_timer, on_closed);
+	uv_close((uv_handle_t *)&q->watch, on_closed);
+	return 0;
+}

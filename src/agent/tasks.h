@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_TASKS_H
+#define TENURE_AGENT_TASKS_H
+
+/*
+ * The instance's tasks on this node: what the spool says waits, what the planner starts, what runs
+ * (agent/run.h), what ended. All of it on the loop; the spool's files are read and written by
+ * spooler jobs, one after another.
+ *
+ *	q = tasks_new(&loop, &config);
+ *	tasks_start(q);			opens the spool, recovers, adopts what runs, begins to plan
+ *	tasks_look(q);			the devices have changed
+ *	tasks_end(q);			nothing more is started; what runs runs on, without us
+ *	tasks_free(q);
+ */
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <uv.h>
+
+#include "agent/guardlink.h"
+#include "agent/news.h"
+#include "agent/view.h"
+#include "sched/types.h"
+
+struct tasks;
+
+struct tasks_config {
+	const char *root; /* of the spool; strings are copied */
+	const char *instance;
+	const char *agent;     /* this agent's name in the spool */
+	const char *state_dir; /* where there is no local directory of ours */
+	int program_fd;	       /* the executable; stays the caller's */
+	uint64_t log_limit;    /* bytes of a task's log; 0: no limit */
+	const struct view *view;
+	struct news *news;
+	struct guardlink *link;
+};
+
+struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *config);
+void tasks_start(struct tasks *q);
+
+/* The view's devices have changed, or may have. Cheap; the planning is done once per turn. */
+void tasks_look(struct tasks *q);
+/* Somebody put something into the spool (doorbell of a client on this node). */
+void tasks_rescan(struct tasks *q);
+
+/* What the guard says about leases: ops of the guardlink, passed on. */
+void tasks_on_promise(struct tasks *q, const struct msg_lease_reply *m);
+void tasks_on_granted(struct tasks *q, const struct msg_lease_reply *m);
+void tasks_on_taken(struct tasks *q, const struct msg_lease_taken *m);
+void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m);
+/* The line to the guard is up again: it tells the leases that it has, and then that these are all.
+ */
+void tasks_on_lease_state(struct tasks *q, const struct msg_lease_state *m);
+void tasks_on_leases_known(struct tasks *q);
+
+/* End a waiting or running task, or element; element 0: all of it. 0, or -ENOENT with e. */
+int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, struct err *e);
+/* One sentence: what it waits for. -ENOENT with e. The caller frees it. */
+int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct err *e);
+
+/* For the status: counts, and what runs. */
+json_t *tasks_report(const struct tasks *q);
+
+void tasks_end(struct tasks *q);
+/* -EBUSY: a file hangs; nothing is freed, the process is expected to end. */
+int tasks_free(struct tasks *q);
+
+#endif

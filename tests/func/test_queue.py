@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: MIT
+"""The queue from outside: submit, run on held devices, retry, adopt, and hand over without a gap."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from machine import Machine, wait_for
+
+
+class Queue:
+    """A simulated machine, an agent on it, and the commands."""
+
+    def __init__(self, build, env, tmp, gpus=2):
+        self.m = Machine(build, env, tmp, ["--gpus", gpus, "--speed", "0.3"])
+        self.newcomer = str(build / "sim/newcomer")
+        self.home = env["HOME"]
+        self.spool = os.path.join(self.home, ".local/state/tenure/default")
+        self.out = tmp / "agent.out"
+        self.agent = None
+
+    def start(self, *args):
+        with open(self.out, "ab") as out:
+            self.agent = subprocess.Popen(
+                [self.m.tenure, "agent", "--idle-for", "0", "--refresh", "300ms", "--load", "none",
+                 *args], env=self.m.env, stdout=out, stderr=subprocess.STDOUT, cwd="/")
+        assert wait_for(lambda: self.status() is not None), self.out.read_text()
+        return self.agent
+
+    def status(self):
+        done = self.m.run(self.m.tenure, "status", "--json", check=False)
+        doc = json.loads(done.stdout) if done.returncode == 0 else {}
+        return doc if doc.get("queue", {}).get("open") else None
+
+    def submit(self, *args):
+        return int(self.m.run(self.m.tenure, "submit", *args).stdout)
+
+    def rows(self, *args):
+        return [json.loads(line) for line in
+                self.m.run(self.m.tenure, "list", "--json", "-a", *args).stdout.splitlines()]
+
+    def task(self, i):
+        return next(r for r in self.rows() if r["id"] == i)
+
+    def wait(self, i, state, timeout=15.0):
+        assert wait_for(lambda: self.task(i)["state"] == state, timeout), \
+            (self.task(i), self.out.read_text())
+        return self.task(i)
+
+    def log(self, i, attempt=1, element=None):
+        own = f"{i}.{element}-" if element else f"{i}-"
+        for name in os.listdir(os.path.join(self.spool, "logs")):
+            if name.startswith(own) and name.endswith(f".{attempt}.log"):
+                with open(os.path.join(self.spool, "logs", name), encoding="utf-8") as f:
+                    return f.read()
+        return None
+
+    def held(self):
+        doc = self.status()
+        return [d["gpu"] for d in doc["devices"] if d["state"] == "held"] if doc else []
+
+    def kill(self):
+        self.agent.kill()
+        self.agent.wait()
+
+    def close(self):
+        if self.agent and self.agent.poll() is None:
+            self.agent.terminate()
+            self.agent.wait(timeout=10)
+        for row in self.rows("-s", "running"):
+            self.m.run(self.m.tenure, "stop", str(row["id"]), check=False)
+        self.m.close()
+
+
+@pytest.fixture
+def queue(build, env, tmp_path):
+    made = []
+
+    def make(**more):
+        made.append(Queue(build, env, tmp_path, **more))
+        return made[-1]
+    yield make
+    for q in made:
+        q.close()
+
+
+def test_runs_retries_and_batches(queue, tmp_path):
+    q = queue()
+    before = q.submit("-g", "0", "-n", "early", "--", "sh", "-c", "echo early $TENURE_TASK_ID")
+    q.start("--no-hold")
+    bad = q.submit("-g", "0", "-n", "bad", "-r", "1", "--", "sh", "-c", "exit 3")
+    lines = tmp_path / "commands"
+    lines.write_text("echo one\necho two\nexit 4\n")
+    batch = int(q.m.run(q.m.tenure, "submit", "-g", "0", "-n", "batch", "--from", str(lines)).stdout)
+    sweep = q.submit("-g", "0", "-n", "sweep", "--sweep", "lr=0.1,0.01", "--", "sh", "-c", "echo lr $lr")
+    q.wait(before, "done")
+    assert f"early {before}" in q.log(before)
+    q.wait(bad, "failed")
+    assert "exit code 3" in q.log(bad, 1) and "exit code 3" in q.log(bad, 2) and not q.log(bad, 3)
+    q.wait(batch, "failed")
+    assert "two" in q.log(batch, 1, 2) and "exit code 4" in q.log(batch, 1, 3)
+    q.wait(sweep, "done")
+    assert "lr 0.1" in q.log(sweep, 1, 1) and "lr 0.01" in q.log(sweep, 1, 2)
+
+
+def test_lane_is_serial_and_dependencies_hold(queue, tmp_path):
+    q = queue()
+    q.start("--no-hold")
+    mark = tmp_path / "marks"
+    say = f"echo $TENURE_TASK_ID >> {mark}; sleep 0.3; echo $TENURE_TASK_ID >> {mark}"
+    lane = [q.submit("-g", "0", "-l", "one", "--", "sh", "-c", say) for _ in range(3)]
+    last = q.submit("-g", "0", "--after", str(lane[2]), "--", "sh", "-c", say)
+    bad = q.submit("-g", "0", "--", "false")
+    never = q.submit("-g", "0", "--after", str(bad), "--", "true")
+    anyway = q.submit("-g", "0", "--after-any", str(bad), "--", "true")
+    q.wait(last, "done")
+    assert mark.read_text().split() == [str(i) for i in [*lane, last] for _ in range(2)]
+    q.wait(anyway, "done")
+    assert q.task(never)["state"] == "pending"
+
+
+def test_runs_on_without_the_agent(queue):
+    q = queue()
+    q.start("--no-hold")
+    ends = q.submit("-g", "0", "--", "sh", "-c", "sleep 1; echo alone")
+    lives = q.submit("-g", "0", "--", "sh", "-c", "sleep 4; echo both")
+    assert wait_for(lambda: all(q.task(i)["state"] == "running" for i in (ends, lives)))
+    time.sleep(0.3)
+    q.kill()
+    time.sleep(1.2)
+    q.start("--no-hold")
+    q.wait(ends, "done")
+    q.wait(lives, "done")
+    assert q.log(ends).count("\nalone\n") == 1 and q.log(lives).count("\nboth\n") == 1
+    assert not q.log(ends, 2) and not q.log(lives, 2)
+
+
+def test_shim_killed(queue):
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--", "sh", "-c", "echo $$; setsid sleep 60 & sleep 60")
+    q.wait(i, "running")
+    assert wait_for(lambda: q.status()["queue"]["tasks"] and q.status()["queue"]["tasks"][0]["pid"])
+    os.kill(q.status()["queue"]["tasks"][0]["pid"], signal.SIGKILL)
+    # Its end is not known, so it comes again; what was left of it has been ended.
+    assert wait_for(lambda: q.log(i, 1) and q.status()["queue"]["retried"] == 1, 15)
+    q.m.run(q.m.tenure, "stop", str(i), check=False)
+
+
+def test_bare_file_and_control_json(queue):
+    q = queue()
+    q.start("--no-hold")
+    tmp = os.path.join(q.spool, "tmp/x")
+    with open(tmp, "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\necho from a file\nsleep 30\n")
+    os.rename(tmp, os.path.join(q.spool, "pending/001_hello.sh"))
+    assert wait_for(lambda: [r for r in q.rows() if r["state"] == "running"], 15)
+    row = q.rows()[0]
+    assert row["priority"] == 1
+    with open(tmp, "w", encoding="utf-8") as f:
+        json.dump({"command": "stop_all"}, f)
+    os.rename(tmp, os.path.join(q.spool, "control.json"))
+    q.wait(row["id"], "cancelled")
+
+
+def test_hold_is_handed_over_and_comes_back(queue):
+    q = queue()
+    q.start("--memory", "95%")
+    assert wait_for(lambda: q.held() == [0, 1])
+    one = q.submit("--", q.newcomer, "--take", "90%", "--stay", "0.5")
+    both = q.submit("-g", "2", "--", q.newcomer, "--take", "80%", "--all-devices", "--stay", "0.3")
+    idle = q.submit("--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    for i in (one, both, idle):
+        q.wait(i, "done")
+    for i in (one, both):
+        met = [json.loads(line) for line in q.log(i).splitlines() if line.startswith("{")]
+        assert met and all(r["result"] == 0 and r["retries"] == 0 for r in met), met
+    assert "\n0\n" in q.log(idle)
+    assert wait_for(lambda: q.held() == [0, 1])
+
+
+def test_newcomer_wins_before_a_task(queue):
+    q = queue(gpus=1)
+    q.start()
+    assert wait_for(lambda: q.held() == [0])
+    other = q.m.start("--take", "50%", "--stay", "3")
+    assert wait_for(lambda: q.status()["devices"][0]["state"] == "busy")
+    i = q.submit("--", q.newcomer, "--take", "90%")
+    time.sleep(1)
+    assert q.task(i)["state"] == "pending"
+    assert json.loads(other.communicate(timeout=30)[0])["result"] == 0
+    q.wait(i, "done", 30)
+    assert not q.log(i, 2)
