@@ -20,6 +20,7 @@
 #include "agent/ctl_client.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/settings.h"
 #include "base/strbuf.h"
 #include "hold/names.h"
@@ -282,12 +283,14 @@ static int take_signals_over(struct hold_child *h, struct err *e)
 	sigset_t set;
 
 	(void)sigemptyset(&set);
-	(void)sigaddset(&set, SIGINT);
 	(void)sigaddset(&set, SIGTERM);
 	if (h->ops->ignore_hangup)
 		(void)signal(SIGHUP, SIG_IGN);
-	else
+	/* What nohup or a shell's `&` has ignored stays so. */
+	if (!proc_ignores(SIGHUP))
 		(void)sigaddset(&set, SIGHUP);
+	if (!proc_ignores(SIGINT))
+		(void)sigaddset(&set, SIGINT);
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return err_sys(e, errno, "sigprocmask");

@@ -777,12 +777,10 @@ static enum agent_end take_lock(struct agent *a)
 static void start_pause_signal(struct agent *a)
 {
 	uv_signal_t *tstp = &a->signals[SLOT_TSTP];
-	struct sigaction now;
 
 	(void)uv_signal_init(&a->loop, tstp);
 	tstp->data = a;
-	if (!a->c->ignore_hangup && sigaction(SIGTSTP, NULL, &now) == 0 &&
-	    now.sa_handler != SIG_IGN)
+	if (!a->c->ignore_hangup && !proc_ignores(SIGTSTP))
 		(void)uv_signal_start(tstp, on_pause, SIGTSTP);
 }
 
@@ -796,7 +794,8 @@ static void start_signals(struct agent *a)
 	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
 		(void)uv_signal_init(&a->loop, &a->signals[i]);
 		a->signals[i].data = a;
-		if (numbers[i] != SIGHUP || !a->c->ignore_hangup)
+		/* What nohup or a shell's `&` has ignored stays so; SIGTERM always ends it. */
+		if (numbers[i] == SIGTERM || !proc_ignores(numbers[i]))
 			(void)uv_signal_start(&a->signals[i], on_signal, numbers[i]);
 	}
 	start_pause_signal(a);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -147,6 +148,13 @@ uid_t proc_describe(pid_t pid, char *command, size_t command_size)
 	(void)str_copy(command, command_size, buf);
 	(void)str_print(path, sizeof(path), "/proc/%d", (int)pid);
 	return stat(path, &st) < 0 ? (uid_t)-1 : st.st_uid;
+}
+
+bool proc_ignores(int signum)
+{
+	struct sigaction now;
+
+	return sigaction(signum, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
 int proc_cgroup(pid_t pid, char *buf, size_t size)

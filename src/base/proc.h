@@ -52,6 +52,10 @@ uid_t proc_describe(pid_t pid, char *command, size_t command_size);
 /* The name of a user, or "uid 1234". May block on the directory service. Returns buf. */
 char *user_name(uid_t uid, char *buf, size_t size);
 
+/* Whether this process was started with the signal ignored (nohup, a shell's `&`), which it is to
+ * keep. */
+bool proc_ignores(int signum);
+
 /* Path of the process in the unified cgroup hierarchy ("/user.slice/..."). 0, or -errno. */
 int proc_cgroup(pid_t pid, char *buf, size_t size);
 

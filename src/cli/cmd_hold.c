@@ -79,7 +79,8 @@ const struct cmd cmd_hold = {
 		"process appears on it, before that process asks for memory. Prints one line "
 		"per event. Ctrl-C, or a closed terminal, frees everything within a second. Ctrl-Z "
 		"does so as well until it is continued; so does the end of whoever reads its "
-		"output through a pipe, with exit code 141.\n"
+		"output through a pipe, with exit code 141. Started with nohup it stays when the "
+		"terminal is closed.\n"
 		"\n"
 		"`tenure on` does the same in the background.",
 	.examples = hold_examples,

@@ -5,11 +5,15 @@ TENURE_BUILD names the build directory.
 """
 import os
 import pathlib
+import signal
 import subprocess
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Tests that a shell has put into the background ignore SIGINT, and so would what they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 BUILD = pathlib.Path(os.environ.get("TENURE_BUILD", ROOT / "build")).resolve()
 
 

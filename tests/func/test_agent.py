@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pty
 import pwd
 import re
 import select
@@ -195,6 +196,39 @@ def test_signals_let_go(guard, agent, sig):
     a.line("gpu 1")
     a.stop(sig)
     assert guard.drops == 1
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGHUP])
+def test_signals_ignored_from_the_start_stay_so(guard, agent, sig):
+    before = signal.signal(sig, signal.SIG_IGN)  # what is ignored stays so through exec
+    try:
+        a = agent()
+    finally:
+        signal.signal(sig, before)
+    a.line("gpu 1")
+    a.p.send_signal(sig)
+    guard.event(fg.NOTE, text="still there")
+    a.line("still there")
+    with pytest.raises(subprocess.TimeoutExpired):
+        a.p.wait(0.5)
+    assert guard.drops == 0
+    a.stop(signal.SIGTERM)
+    assert guard.drops == 1
+
+
+def test_nohup_outlives_the_terminal(guard, build, env, dev, tmp_path):
+    master, slave = pty.openpty()
+    with open(tmp_path / "out", "w") as out:
+        p = subprocess.Popen(["setsid", "-c", "nohup", build / "tenure", "hold", "--dev-dir", dev],
+                             env=env, stdin=slave, stdout=out, stderr=out)
+    os.close(slave)
+    wait_for(lambda: "gpu 1" in (tmp_path / "out").read_text())
+    os.close(master)  # hangs up the session
+    with pytest.raises(subprocess.TimeoutExpired):
+        p.wait(0.5)
+    assert guard.drops == 0
+    p.terminate()
+    assert p.wait(5) == 0
 
 
 def test_second_signal_ends_at_once(guard, agent):

@@ -384,6 +384,18 @@ def test_sentinel_signals(inside, number):
     """))
 
 
+def test_sentinel_with_nohup(inside):
+    inside(SENTINEL + textwrap.dedent("""
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        s = Sentinel()
+        s.wait(r"\\[GPU 1\\] Allocated .*")
+        s.p.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        assert s.p.poll() is None and not any("released" in l for l in s.lines())
+        s.end(signal.SIGTERM)
+    """))
+
+
 def test_sentinel_visible_devices(inside):
     # CUDA puts the H100s first: NVML 1 and 3.
     inside(SENTINEL + textwrap.dedent("""
