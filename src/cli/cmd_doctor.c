@@ -184,9 +184,11 @@ static void check_pids(struct doctor *d)
 {
 	static const char *const texts[PID_CLASS_MAX] = {
 		[PIDS_UNKNOWN] = "not known before the first hold",
-		[PIDS_SAME] = "every process is listed under its PID",
+		[PIDS_SAME] = "ours is listed under its PID, and nobody who is not was seen so far",
 		[PIDS_HOST] = "processes are listed under the host's PIDs, without their names",
-		[PIDS_OWN] = "only our own processes are listed",
+		[PIDS_OWN] =
+			"ours are listed; those of others may be missing, as in a container or "
+			"as was seen here",
 		[PIDS_NONE] = "no processes are listed",
 	};
 	bool fine = d->pid_class == PIDS_SAME || d->pid_class == PIDS_HOST;
@@ -198,7 +200,7 @@ static void check_pids(struct doctor *d)
 			    texts[d->pid_class]);
 	else
 		doctor_find(d, fine ? FINDING_OK : FINDING_WARN, "PIDs",
-			    fine ? NULL : "newcomers show as memory in use only", "%s",
+			    fine ? NULL : "who is not listed is noticed by the memory in use", "%s",
 			    texts[d->pid_class]);
 }
 
@@ -218,9 +220,10 @@ static const char *promise(const struct doctor *d)
 	if (!d->machine)
 		return "Nothing can be held on this machine.";
 	if (d->pid_class == PIDS_NONE || d->pid_class == PIDS_OWN)
-		return "A newcomer is noticed by the memory it takes: its start is seen, its first "
-		       "allocation can fail if it is larger than what is left free, and succeeds when "
-		       "asked again.";
+		return "A newcomer that is not listed is noticed by the memory of its context, at once, "
+		       "and what is held is let go. Mostly that is before its first allocation; where it "
+		       "is not, one that is larger than what is left free fails, and succeeds when asked "
+		       "again.";
 	if (d->late)
 		return "A newcomer is noticed, and late: its first allocation can fail if it is larger "
 		       "than what is left free, and succeeds when asked again.";

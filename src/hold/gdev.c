@@ -189,6 +189,8 @@ static void on_foreign(struct guard *g, struct gdev *d, enum verdict v, const st
 		if (v == SEEN_FOREIGN) {
 			d->yields++;
 			d->yielded = true;
+			d->unlisted_yield = !who;
+			d->unlisted_ns = d->sight.look.end_ns;
 		}
 	}
 	if (who)
@@ -436,6 +438,7 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 	enum verdict v = gjudge(g, d, &who);
 
 	on_verdict(g, d, v, who);
+	gjudge_note_hidden(g, d, v, who);
 	if (d->n_leases)
 		glease_on_sight(g, d, v);
 	if (d->state == DEV_LENT)
@@ -852,8 +855,14 @@ static void look_when_due(struct guard *g, struct gdev *d, uint64_t now)
 		d->settle_asked = true;
 		eyes_look_now(g->eyes, d->slot);
 	}
-	if (d->state == DEV_HELD && d->rise_since_ns && now - d->rise_since_ns >= GJUDGE_RISE_NS)
-		eyes_look_now(g->eyes, d->slot);
+	/* The eyes look at what moves every 2 ms and tell what is new: that nothing is has no news.
+	 */
+	if (d->state == DEV_HELD && now >= gjudge_rise_due(g, d)) {
+		if (eyes_sight(g->eyes, d->slot, 0, &d->sight))
+			gdev_on_sight(g, d);
+		if (d->state == DEV_HELD && d->rise_since_ns)
+			eyes_look_now(g->eyes, d->slot); /* or they do not look so often any more */
+	}
 }
 
 /* A device that is held for a promise has no refresh clock. */

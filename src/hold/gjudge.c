@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a look at one device means.
-
+ *
  * Memory as a witness. Process lists can be blind (containers), but memory in use is visible
  * everywhere. Once a hold has settled its figure is taken; RISE_BYTES above it is foreign: at once
- * where processes may be hidden from us, after GJUDGE_RISE_NS where they are not (there a process
- in the
- * list is the better witness, and comes first). While our own holder takes or frees memory there is
- * no figure and the detector is off; who came in that time is found by what explains the figure
- * (settle.h).
+ * where processes may be hidden from us, a little later where they are not (there a process in the
+ * list is the better witness, and comes first; gjudge.h has the times). While our own holder takes
+ * or frees memory there is no figure and the detector is off; who came in that time is found by
+ * what explains the figure (settle.h).
+ *
+ * That nobody is hidden cannot be known beforehand: the own holder is listed everywhere. What shows
+ * it is memory that somebody uses who is not listed for a while, or who came and went like that.
  */
 #include "hold/gjudge.h"
 
@@ -19,9 +21,12 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "hold/gdev.h"
+#include "hold/gevent.h"
 #include "hold/own.h"
 
-#define RISE_BYTES SETTLE_RISE_BYTES
+#define RISE_BYTES     SETTLE_RISE_BYTES
+#define HIDDEN_REST_NS NS_PER_S /* who ends is not listed any more, and is cleaned up after */
+#define HIDDEN_HELD_NS (200 * NS_PER_MS) /* listed after 16 ms; later where many start at once */
 
 /* The first process that is not ours; counts those that may be. NULL: none. */
 static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
@@ -55,21 +60,38 @@ static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
 
 bool gjudge_may_hide(const struct guard *g)
 {
-	return g->hidden_possible || g->pid_class == PIDS_NONE || g->pid_class == PIDS_HOST;
+	return g->hidden_possible || g->hidden_seen || g->pid_class == PIDS_NONE ||
+	       g->pid_class == PIDS_HOST;
+}
+
+static uint64_t risen(const struct gdev *d)
+{
+	uint64_t ours = d->settled_used + d->excused_bytes;
+
+	return d->settled_used && d->sight.look.used > ours ? d->sight.look.used - ours : 0;
+}
+
+uint64_t gjudge_rise_due(const struct guard *g, const struct gdev *d)
+{
+	if (!d->rise_since_ns)
+		return UINT64_MAX;
+	if (d->n_awaited || gjudge_may_hide(g))
+		return d->rise_since_ns;
+	return d->rise_since_ns +
+	       (risen(d) >= GJUDGE_CONTEXT_BYTES ? GJUDGE_UNLISTED_NS : GJUDGE_RISE_NS);
 }
 
 static bool memory_rises(struct guard *g, struct gdev *d)
 {
 	uint64_t now = d->sight.look.end_ns;
 
-	if (!d->settled_used ||
-	    d->sight.look.used <= d->settled_used + d->excused_bytes + RISE_BYTES) {
+	if (risen(d) <= RISE_BYTES) {
 		d->rise_since_ns = 0;
 		return false;
 	}
 	if (!d->rise_since_ns)
 		d->rise_since_ns = now;
-	return d->n_awaited || gjudge_may_hide(g) || now - d->rise_since_ns >= GJUDGE_RISE_NS;
+	return now >= gjudge_rise_due(g, d);
 }
 
 /* Unlisted memory on a device that is not held. Beside a task it says nothing. */
@@ -173,4 +195,44 @@ void gjudge_name(struct guard *g, struct gdev *d, const struct gpu_proc *who)
 	else
 		gdev_say(d, "PID %d%s%s", (int)who->pid, name,
 			 used[0] || !who->used_known ? used : " just started");
+}
+
+/* Memory in use on a device without a holder that listed processes do not explain, or 0. */
+static uint64_t unexplained(const struct gdev *d)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+	uint64_t left = d->sight.look.used;
+
+	if (d->holder.pid || procs->n_total > procs->n)
+		return 0;
+	for (uint32_t i = 0; i < procs->n; i++) {
+		if (!procs->p[i].used_known)
+			return 0;
+		left -= procs->p[i].used_bytes < left ? procs->p[i].used_bytes : left;
+	}
+	return left;
+}
+
+void gjudge_note_hidden(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+{
+	uint64_t now = d->sight.look.begin_ns;
+	bool rest = !gdev_occupied(d) && !d->n_leases && v == SEEN_FOREIGN &&
+		    unexplained(d) > gdev_policy(g, d)->idle_below_bytes;
+
+	if (g->hidden_seen)
+		return;
+	if (who || (!rest && !d->unlisted_yield)) {
+		d->unlisted_ns = 0;
+		d->unlisted_yield = false;
+		return;
+	}
+	if (!d->unlisted_ns)
+		d->unlisted_ns = now;
+	if (now < d->unlisted_ns + (d->unlisted_yield ? HIDDEN_HELD_NS : HIDDEN_REST_NS))
+		return;
+	g->hidden_seen = true;
+	own_lower_class(g);
+	(void)gevent_add(g, d, EVENT_NOTE,
+			 "a process that is not listed uses its memory: processes are hidden from "
+			 "us here, so memory that rises is the verdict from now on");
 }

@@ -9,8 +9,15 @@
 
 #include "hold/gstate.h"
 
-/* Memory that rose is foreign after that, whatever the lists say. */
-#define GJUDGE_RISE_NS NS_PER_S
+/*
+ * Memory that rose is foreign after a while, whatever the lists say. A newcomer is listed 16 ms
+ * after its context's memory moved (H200), and nothing but a program makes a context: tools that
+ * only look take no memory of the device. So what is as large as a context waits GJUDGE_UNLISTED_NS
+ * for its PID, which leaves the time to let go before it allocates; less than that a second.
+ */
+#define GJUDGE_RISE_NS	     NS_PER_S
+#define GJUDGE_UNLISTED_NS   (30 * NS_PER_MS)
+#define GJUDGE_CONTEXT_BYTES (32ULL << 20)
 
 enum verdict {
 	SEEN_CLEAR,
@@ -38,5 +45,15 @@ void gjudge_note_hint(const struct guard *g, struct gdev *d, uint64_t since_ns);
 
 /* Somebody may be here who is in no list. */
 bool gjudge_may_hide(const struct guard *g);
+
+/* When the rise that is going on is the verdict; UINT64_MAX: nothing rises on d. */
+uint64_t gjudge_rise_due(const struct guard *g, const struct gdev *d);
+
+/*
+ * d was looked at, and this is the verdict: was memory in use, on and on, that no listed process
+ * explains? Then processes are hidden from us here, and memory is the witness from now on.
+ */
+void gjudge_note_hidden(struct guard *g, struct gdev *d, enum verdict v,
+			const struct gpu_proc *who);
 
 #endif

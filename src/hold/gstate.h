@@ -111,6 +111,8 @@ struct gdev {
 	uint64_t settle_at_ns;	 /* when to take that figure; 0: taken or off */
 	uint64_t excused_bytes;	 /* in use by processes that the owner told us to ignore */
 	uint64_t rise_since_ns;	 /* memory above it since; 0: not */
+	uint64_t unlisted_ns;	 /* memory that no listed process explains since; 0: none */
+	bool unlisted_yield;	 /* that was the reason to let go */
 	struct gpu_procs before; /* the list when the holder was started */
 	struct guard_event letting_go; /* the record of the yield that is going on */
 	uint64_t verdict_ns;
@@ -159,6 +161,7 @@ struct guard {
 	uint32_t flags;
 	enum pid_class pid_class;
 	bool hidden_possible; /* we are in a PID namespace: neighbours may not be listed */
+	bool hidden_seen;     /* somebody who is not listed was here (gjudge_note_hidden()) */
 	uint64_t started_wall_ns;
 	uint64_t quit_ns; /* told to end: at the latest then */
 	struct eyes *eyes;

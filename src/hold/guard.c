@@ -37,6 +37,7 @@
 #include "hold/gdev.h"
 #include "hold/gevent.h"
 #include "hold/gholder.h"
+#include "hold/gjudge.h"
 #include "hold/glease.h"
 #include "hold/gstate.h"
 #include "hold/names.h"
@@ -316,6 +317,22 @@ static bool under_way(const struct guard *g)
 	return false;
 }
 
+/* How long the loop may wait: until something is due that no descriptor tells of. */
+static int turn_ms(const struct guard *g)
+{
+	uint64_t now = clock_mono_ns();
+	uint64_t wait_ms = under_way(g) ? TURN_BUSY_MS : TURN_QUIET_MS;
+
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		uint64_t due =
+			g->devs[i].state == DEV_HELD ? gjudge_rise_due(g, &g->devs[i]) : UINT64_MAX;
+
+		if (due < now + wait_ms * NS_PER_MS)
+			wait_ms = due > now ? (due - now) / NS_PER_MS + 1 : 1;
+	}
+	return (int)wait_ms;
+}
+
 static void on_time(struct guard *g)
 {
 	uint64_t now = clock_mono_ns();
@@ -361,7 +378,7 @@ static void loop(struct guard *g)
 
 	while (!finished(g, born_ns)) {
 		fill_poll(g, &set);
-		if (poll(set.p, set.n, under_way(g) ? TURN_BUSY_MS : TURN_QUIET_MS) > 0)
+		if (poll(set.p, set.n, turn_ms(g)) > 0)
 			dispatch(g, &set);
 		on_time(g);
 		tell_clients(g, clock_mono_ns(), &tell_ns);

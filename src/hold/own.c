@@ -121,6 +121,12 @@ static void set_class(struct guard *g, enum pid_class c)
 		g->clients[i].guard_dirty = g->clients[i].used;
 }
 
+void own_lower_class(struct guard *g)
+{
+	if (g->pid_class == PIDS_SAME)
+		set_class(g, PIDS_OWN);
+}
+
 void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look)
 {
 	pid_t candidate = 0;
@@ -133,7 +139,7 @@ void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look)
 
 		if (pid == d->holder.pid) {
 			d->holder.listed_pid = pid;
-			set_class(g, g->hidden_possible ? PIDS_OWN : PIDS_SAME);
+			set_class(g, g->hidden_possible || g->hidden_seen ? PIDS_OWN : PIDS_SAME);
 			return;
 		}
 		if (!own_was_before(d, pid) && pid != candidate) {

@@ -97,6 +97,7 @@ def test_doctor_launch_holds_and_learns(sim):
     f = findings(out)
     assert f["launch"]["result"] == "ok" and "held 1.0 GiB" in f["launch"]["text"]
     assert "listed under its PID" in f["PIDs"]["text"]
+    assert "nobody who is not was seen so far" in f["PIDs"]["text"]  # nobody can know that it is never so
     assert "before its first allocation" in json.loads(out)["promise"]
 
 

@@ -76,6 +76,27 @@ def test_newcomer_in_a_pid_namespace_of_its_own(machine):
     h.held(0)
 
 
+@pytest.mark.parametrize("mode", [("pid-mode", "own"), ("hide-pids", "on")])
+def test_newcomer_that_is_in_no_list(machine, mode):
+    m = machine(gpus=1, speed=1)
+    m.ctl(*mode)
+    h = m.hold("--memory", "95%")
+    results = []
+    for _ in range(3):
+        h.held(0)
+        time.sleep(1)  # the figure is taken
+        results.append(m.newcomer("--take", "90%", TENURE_SIM_NEIGHBOUR="1"))
+        assert h.next("yield")["pid"] in (None, 0)
+    h.held(0)
+    # The first comes to a machine where nothing tells that somebody can be hidden.
+    assert [r["result"] for r in results] == [0, 0, 0]
+    assert m.status()["guard"]["pid_class"] == "own"
+    assert any("not listed uses its memory" in t for t in h.texts())
+    doctor = json.loads(m.run("doctor", "--json").stdout)
+    assert "may be missing" in {f["check"]: f for f in doctor["findings"]}["PIDs"]["text"]
+    assert "noticed by the memory" in doctor["promise"]
+
+
 def test_the_newcomer_keeps_the_device_while_it_stays(machine):
     m = machine(gpus=1)
     h = m.hold()

@@ -27,6 +27,7 @@
 #include "hold/gclient.h"
 #include "hold/gdev.h"
 #include "hold/gholder.h"
+#include "hold/gjudge.h"
 #include "hold/own.h"
 
 #define GIBS	(1ULL << 30)
@@ -279,13 +280,81 @@ static void test_memory(void **state)
 	settle(w);
 	see_holder(w, 71 * GIBS + (8 << 20));
 	assert_int_equal(w->d->rise_since_ns, 0);
-	see_holder(w, 71 * GIBS + (64 << 20));
+	see_holder(w, 71 * GIBS + (24 << 20));
 	assert_int_equal(w->d->state, DEV_HELD); /* processes are visible: give it a second */
 	w->d->rise_since_ns -= NS_PER_S;
-	see_holder(w, 71 * GIBS + (64 << 20));
+	see_holder(w, 71 * GIBS + (24 << 20));
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(told(w), HOLDER_RELEASE);
 	assert_int_equal(w->d->who_pid, 0);
+}
+
+/* A context's memory without a PID: nothing but a program makes that, so it gets no second. */
+static void test_context_that_is_not_listed(void **state)
+{
+	struct world *w = *state;
+
+	hold(w);
+	settle(w);
+	assert_int_equal(w->g->pid_class, PIDS_SAME);
+	see_holder(w, 71 * GIBS + GIBS / 2);
+	assert_int_equal(w->d->state, DEV_HELD);
+	assert_int_equal(gjudge_rise_due(w->g, w->d), w->d->rise_since_ns + GJUDGE_UNLISTED_NS);
+	w->d->rise_since_ns -= GJUDGE_UNLISTED_NS;
+	see_holder(w, 71 * GIBS + GIBS / 2);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(told(w), HOLDER_RELEASE);
+	/* It may be listed late; only who stays without a PID, or went without one, is hidden. */
+	see_holder(w, 71 * GIBS + GIBS / 2);
+	assert_false(w->g->hidden_seen);
+	w->d->unlisted_ns -= NS_PER_S / 2;
+	see_holder(w, 71 * GIBS);
+	assert_true(w->g->hidden_seen);
+	assert_int_equal(w->g->pid_class, PIDS_OWN);
+	assert_true(gjudge_may_hide(w->g));
+}
+
+static void test_context_that_is_listed_late(void **state)
+{
+	struct world *w = *state;
+	pid_t pids[2];
+
+	hold(w);
+	settle(w);
+	see_holder(w, 71 * GIBS + GIBS / 2);
+	w->d->rise_since_ns -= GJUDGE_UNLISTED_NS;
+	see_holder(w, 71 * GIBS + GIBS / 2);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	pids[0] = w->holder;
+	pids[1] = getpid();
+	see(w, 71 * GIBS + GIBS / 2, pids, 2, 0);
+	assert_int_equal(w->d->who_pid, getpid());
+	see_holder(w, 71 * GIBS);
+	w->d->unlisted_ns -= w->d->unlisted_ns ? NS_PER_S : 0;
+	see_holder(w, 71 * GIBS);
+	assert_false(w->g->hidden_seen);
+	assert_int_equal(w->g->pid_class, PIDS_SAME);
+}
+
+/* Memory on a device that is not held, which no listed process explains. */
+static void test_hidden_before_the_first_hold(void **state)
+{
+	struct world *w = *state;
+	pid_t desktop[1] = { getpid() };
+
+	/* A desktop's is explained, and who ends is cleaned up after it was listed last. */
+	see(w, GIBS, desktop, 1, 1);
+	w->d->unlisted_ns -= w->d->unlisted_ns ? NS_PER_S : 0;
+	see(w, GIBS, desktop, 1, 1);
+	assert_false(w->g->hidden_seen);
+	see(w, 9 * GIBS, NULL, 0, 0);
+	assert_false(w->g->hidden_seen);
+	w->d->unlisted_ns -= NS_PER_S;
+	see(w, 9 * GIBS, NULL, 0, 0);
+	assert_true(w->g->hidden_seen);
+	see(w, 0, NULL, 0, 0);
+	hold(w);
+	assert_int_equal(w->g->pid_class, PIDS_OWN);
 }
 
 static void test_memory_where_processes_are_hidden(void **state)
@@ -621,6 +690,9 @@ int main(void)
 		TEST(test_newcomer_while_holding),
 		TEST(test_desktop),
 		TEST(test_memory),
+		TEST(test_context_that_is_not_listed),
+		TEST(test_context_that_is_listed_late),
+		TEST(test_hidden_before_the_first_hold),
 		TEST(test_memory_where_processes_are_hidden),
 		TEST(test_numbers_of_the_host),
 		TEST(test_class_none_takes_time),
