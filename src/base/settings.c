@@ -464,18 +464,34 @@ static bool is_set(const struct settings *s, enum setting_id id)
 	return s->slots[id].origin.layer != SETTING_FROM_DEFAULT;
 }
 
-/* A part of the cycle that was asked for while the other part is nowhere: it would do nothing. */
+/* Whether the cycle is switched off by `work: 0` of a higher layer than the one that set rest. */
+static bool cycle_is_off(const struct settings *s)
+{
+	return !settings_num(s, SET_WORK) &&
+	       s->slots[SET_WORK].origin.layer > s->slots[SET_REST].origin.layer;
+}
+
+/*
+ * A part of the cycle that was asked for while the other part is nowhere: it would do nothing.
+ * `rest: 0` beside work is work without an end; `work: 0` beside rest is nothing that could be
+ * done.
+ */
 static int check_half_cycle(const struct settings *s, enum setting_id id, enum setting_id other,
 			    struct err *e)
 {
 	const struct setting *row = &settings_table[id], *missing = &settings_table[other];
 
-	if (!settings_num(s, id) || is_set(s, other))
+	if (!settings_num(s, id) ||
+	    (is_set(s, other) && (id == SET_WORK || settings_num(s, other))) || cycle_is_off(s))
 		return 0;
 
 	cleanup_free char *text = value_format(&row->opt.spec, &s->slots[id].value);
 	cleanup_free char *from = settings_origin_text(s, id);
+	cleanup_free char *zero = settings_origin_text(s, other);
 
+	if (is_set(s, other))
+		return err_set(e, -EINVAL, "%s: %s (%s) does nothing with %s: 0 (%s)", row->key,
+			       text, from, missing->key, zero);
 	return err_set(e, -EINVAL,
 		       "%s: %s (%s) does nothing without %s; set that, too, like %s: 5m or --%s 5m",
 		       row->key, text, from, missing->key, missing->key, missing->opt.name);

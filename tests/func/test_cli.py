@@ -206,6 +206,7 @@ def test_check_accepts_a_good_file(tenure, user_config):
 @pytest.mark.parametrize("args, text", [
     (["--work", "30m"], "work: 30m (command line --work) does nothing without rest"),
     (["--rest", "5m"], "rest: 5m (command line --rest) does nothing without work"),
+    (["--work", "0", "--rest", "5m"], "rest: 5m (command line --rest) does nothing with work: 0 ("),
     (["--util", "20", "--util-band", "50,70,85"], "util: 20 (command line --util) is outside of"),
 ])
 def test_settings_that_need_each_other(tenure, user_config, args, text):
