@@ -74,11 +74,9 @@ void doctor_check_nodes(struct doctor *d)
 			    h.n_watches);
 	else if (usable || h.n_watches)
 		doctor_find(
-			d, FINDING_WARN, "inotify",
-			"sysctl fs.inotify.max_user_watches, or the node is a copy of the host's: "
-			"bind-mount it instead. tenure polls all the time meanwhile",
-			"opens of the device nodes are not seen%s%s", e.text[0] ? ": " : "",
-			e.text);
+			d, FINDING_WARN, "inotify", hints_advice(&h),
+			"opens of the device nodes are not seen, so that all is found by polling%s%s",
+			e.text[0] ? ": " : "", e.text);
 	hints_close(&h);
 }
 

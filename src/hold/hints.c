@@ -25,10 +25,14 @@ static bool is_node(const char *name)
 
 void hints_rescan(struct hints *h, const char *dir)
 {
-	DIR *d = h->fd < 0 ? NULL : opendir(dir);
 	struct dirent *entry;
 	int n = 0;
+	DIR *d;
 
+	if (h->fd < 0)
+		h->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	h->errnum = h->fd < 0 ? errno : 0;
+	d = h->fd < 0 ? NULL : opendir(dir);
 	if (!d)
 		return;
 	while ((entry = readdir(d))) {
@@ -40,6 +44,8 @@ void hints_rescan(struct hints *h, const char *dir)
 		/* A node that is watched already keeps its watch. */
 		if (inotify_add_watch(h->fd, path, WATCHED) >= 0)
 			n++;
+		else
+			h->errnum = errno;
 	}
 	(void)closedir(d);
 	h->n_watches = n;
@@ -47,14 +53,23 @@ void hints_rescan(struct hints *h, const char *dir)
 
 void hints_open(struct hints *h, const char *dir, struct err *e)
 {
-	*h = (struct hints){ .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC) };
-	if (h->fd < 0) {
-		(void)err_sys(e, errno, "inotify");
-		return;
-	}
+	*h = (struct hints){ .fd = -1 };
 	hints_rescan(h, dir);
-	if (h->n_watches == 0)
+	if (h->n_watches == 0 && h->errnum == EMFILE)
+		(void)err_set(e, -EMFILE, "no inotify instance is left for this user");
+	else if (h->n_watches == 0 && h->errnum)
+		(void)err_sys(e, h->errnum, "inotify");
+	else if (h->n_watches == 0)
 		(void)err_set(e, -ENOENT, "no device nodes to watch in %s", dir);
+}
+
+const char *hints_advice(const struct hints *h)
+{
+	if (h->errnum == EMFILE)
+		return "raise sysctl fs.inotify.max_user_instances, or end programs that use them up";
+	if (h->errnum == ENOSPC)
+		return "raise sysctl fs.inotify.max_user_watches";
+	return "if the nodes are a copy of the host's, bind-mount those instead";
 }
 
 void hints_close(struct hints *h)

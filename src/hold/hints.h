@@ -24,6 +24,7 @@
 struct hints {
 	int fd;			       /* inotify, or -1: there is none here */
 	int n_watches;		       /* nodes that are watched; 0: opens are not seen */
+	int errnum;		       /* EMFILE: no instance was left; ENOSPC: no watch; or 0 */
 	uint64_t first_ns;	       /* first open of the hint that is on, 0 while none is */
 	uint64_t last_ns;	       /* last open */
 	uint64_t opens_ns[HINT_OPENS]; /* the last opens, a ring; n_opens is the number of all */
@@ -35,7 +36,7 @@ struct hints {
 void hints_open(struct hints *h, const char *dir, struct err *e);
 void hints_close(struct hints *h);
 
-/* Watch nodes that have come since; call now and then. */
+/* Watch nodes that have come since, or could not be watched before; call now and then. */
 void hints_rescan(struct hints *h, const char *dir);
 
 /* Take in what happened; call when fd is readable. True when there was an open. */
@@ -46,6 +47,9 @@ bool hints_active(struct hints *h, uint64_t now_ns);
 
 /* The first open at or after since_ns of those that are remembered; 0: there was none. */
 uint64_t hints_open_since(const struct hints *h, uint64_t since_ns);
+
+/* What to do where opens are not seen: a sentence. */
+const char *hints_advice(const struct hints *h);
 
 /* Pure: count one event. Exposed for the tests. */
 void hints_count(struct hints *h, uint32_t mask, uint64_t now_ns);

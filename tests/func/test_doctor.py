@@ -2,6 +2,8 @@
 """`tenure devices` and `tenure doctor`, on simulated machines and where there is no driver."""
 import json
 import re
+import shlex
+import subprocess
 
 import pytest
 
@@ -162,3 +164,20 @@ def test_doctor_says_what_hidden_processes_mean(sim):
 def test_doctor_sees_a_lost_device(sim):
     r = sim("$T sim ctl lose 1; $T doctor", "--gpus", "2", check=False)
     assert r.returncode == 1 and "FAIL" in r.stdout
+
+
+def test_doctor_without_inotify_instances(tenure, build):
+    # In a user namespace of its own the limit is nobody else's.
+    own = ["unshare", "-Ur", "sh", "-c",
+           'echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"', "sh"]
+    if subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("needs unshare -U")
+    line = " ".join(map(shlex.quote, own)) + " $T doctor %s --json"
+    for options in ("", "--launch"):
+        r = tenure("sim", "--", "sh", "-c", line % options, env={"T": str(build / "tenure")},
+                   timeout=60)
+        f = findings(r.stdout)["inotify"]
+        assert f["result"] == "warn" and "no inotify instance is left" in f["text"]
+        assert "max_user_instances" in f["advice"] and "watches" not in f["advice"]
+        promise = json.loads(r.stdout)["promise"]
+        assert "not seen here" in promise and "mostly before" in promise
