@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/proc.h"
@@ -182,6 +184,25 @@ void wants_describe_load(const struct hold_policy *p, struct strbuf *out)
 		strbuf_addf(out, "%s load, %u %%", load_kind_name(p->load), p->util);
 }
 
+/* In the root of all cgroups everybody is, so that one is nobody's own. */
+static bool in_own_cgroup(void)
+{
+	char cgroup[256];
+
+	return proc_cgroup(getpid(), cgroup, sizeof(cgroup)) == 0 && strcmp(cgroup, "/") != 0;
+}
+
+static void describe_others(const struct hold_policy *p, struct strbuf *out)
+{
+	if (p->my_cgroup && in_own_cgroup())
+		strbuf_adds(out,
+			    ". Whoever else starts on one gets it at once, but for processes of "
+			    "this cgroup, which count as our own.");
+	else
+		strbuf_addf(out, ". Whoever else starts on one gets it at once%s.",
+			    p->my_cgroup ? " (my_cgroup has no effect here)" : "");
+}
+
 void wants_describe(const struct hold_policy *p, struct strbuf *out)
 {
 	char work[UNIT_TEXT_MAX], rest[UNIT_TEXT_MAX];
@@ -203,7 +224,7 @@ void wants_describe(const struct hold_policy *p, struct strbuf *out)
 		strbuf_addf(out, ", %s of work and %s of rest in turn",
 			    unit_format_duration_exact(p->work_ms, work),
 			    unit_format_duration_exact(p->rest_ms, rest));
-	strbuf_adds(out, ". Whoever else starts on one gets it at once.");
+	describe_others(p, out);
 }
 
 void wants_warn(const struct hold_policy *p, uint32_t n_devices, struct strbuf *out)
@@ -214,4 +235,9 @@ void wants_warn(const struct hold_policy *p, uint32_t n_devices, struct strbuf *
 		strbuf_addf(out,
 			    "nothing will be held: leave %u leaves %s selected GPU%s to others\n",
 			    p->leave, n == 1 ? "the only" : "all", n == 1 ? "" : "s");
+	if (p->hold && p->my_cgroup && !in_own_cgroup())
+		strbuf_adds(out,
+			    "my_cgroup has no effect: this agent is in no cgroup of its own "
+			    "(/proc/self/cgroup says 0::/), so that other processes of yours are "
+			    "newcomers like any; --ignore-pid names single ones\n");
 }

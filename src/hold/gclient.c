@@ -294,11 +294,7 @@ static void take_cgroup(struct guard *g, struct gclient *c)
 {
 	if (proc_cgroup(c->pid, c->cgroup, sizeof(c->cgroup)) == 0 && strcmp(c->cgroup, "/") != 0)
 		return;
-	c->cgroup[0] = '\0';
-	(void)gevent_add(
-		g, NULL, EVENT_NOTE,
-		"my_cgroup: %s is in no cgroup of its own here, so it is left out of account",
-		c->instance);
+	c->cgroup[0] = '\0'; /* the agent says so (wants.c) */
 }
 
 /* A new policy of an instance whose devices are held under another: they follow at once. */

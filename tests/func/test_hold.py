@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from holdlib import GIB, Machine, alive, wait_for
+from holdlib import GIB, QUICK, Machine, alive, wait_for
 
 
 @pytest.fixture
@@ -478,6 +478,65 @@ def test_two_instances(machine):
     assert m.used()[0] == 0
     assert m.run("off", "--instance", "two").returncode == 0
     assert two.process.wait(5) == 0 and m.empty()
+
+
+def test_my_cgroup_where_there_is_none(machine):
+    line = pathlib.Path("/proc/self/cgroup").read_text().splitlines()
+    if "0::/" not in line:
+        pytest.skip("this is a cgroup of its own")
+    m = machine(gpus=1)
+    r = person(m, "--my-cgroup")
+    assert "my_cgroup has no effect: this agent is in no cgroup of its own" in r.stderr
+    assert "(my_cgroup has no effect here)" in r.stdout
+    assert "my_cgroup" not in person(m).stdout
+
+
+@pytest.fixture
+def cgroup(tmp_path):
+    """A cgroup of the test's own: `sh -c 'echo $$ >DIR/cgroup.procs; exec ...'` goes there."""
+    roots = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text()
+             .splitlines() if " - cgroup2 " in line]
+    for root in roots:
+        path = pathlib.Path(root) / f"tenure-test-{os.getpid()}"
+        try:
+            path.mkdir()
+            break
+        except OSError:
+            continue
+    else:
+        pytest.skip("no cgroup can be made here")
+    yield path
+
+    def gone():
+        try:
+            path.rmdir()
+        except OSError:
+            return False
+        return True
+    wait_for(gone, 20)
+
+
+def test_my_cgroup(cgroup, machine):
+    m = machine(gpus=1)
+    inside = ["sh", "-c", f'echo $$ >{cgroup}/cgroup.procs && exec "$@"', "sh"]
+    if subprocess.run([*inside, "true"], capture_output=True).returncode:
+        pytest.skip("nothing may be moved into the cgroup")
+    h = subprocess.Popen([*inside, m.tenure, "hold", "--my-cgroup", *QUICK, "--memory", "50%"],
+                         env=m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: m.run("status").returncode == 0)
+    m.wait_state(0, "held")
+    new = subprocess.Popen([*inside, m.newcomer_path, "--take", "2G", "--stay", "3"], env=m.env,
+                           stdout=subprocess.DEVNULL)
+    wait_for(lambda: new.pid in {p["pid"] for d in m.show()["devices"]
+                                 for p in d.get("processes", [])} or new.poll() is not None)
+    time.sleep(1.5)
+    assert m.device(0)["state"] == "held" and m.device(0)["yields"] == 0
+    m.newcomer("--take", "1G", "--stay", "1")  # of another cgroup
+    assert m.device(0)["yields"] == 1
+    new.wait(10)
+    h.send_signal(signal.SIGINT)
+    out, err = h.communicate(timeout=10)
+    assert "processes of this cgroup, which count as our own" in out and "no effect" not in err
 
 
 # --- deaths ---
