@@ -14,6 +14,7 @@
 #include <sys/pidfd.h>
 #include <sys/stat.h>
 
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/opts.h"
 #include "base/str.h"
@@ -476,7 +477,7 @@ static int run_command(size_t i, int argc, char **argv)
 	return code;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 
@@ -491,4 +492,16 @@ int main(int argc, char **argv)
 		(void)fprintf(stderr, "occupy: there is no command \"%s\"\n", name);
 	help(stderr);
 	return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	struct err e = ERR_INIT;
+	int code = run(argc, argv);
+
+	if (fs_close_stdout(&e) < 0 && code == EXIT_OK) {
+		(void)fprintf(stderr, "occupy: %s\n", e.text);
+		return EXIT_FAILED;
+	}
+	return code;
 }

@@ -319,7 +319,7 @@ static int start(const struct opts *o)
 	return code == 0 ? EXIT_OK : code == EXIT_USAGE ? EXIT_USAGE : EXIT_FAILED;
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
 	struct opts *o = opts_new();
 	struct err e = ERR_INIT;
@@ -335,5 +335,17 @@ int main(int argc, char **argv)
 	else
 		code = start(o);
 	(void)opts_free(o);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	struct err e = ERR_INIT;
+	int code = run_command(argc, argv);
+
+	if (fs_close_stdout(&e) < 0 && code == EXIT_OK) {
+		(void)fprintf(stderr, "gpu-sentinel: %s\n", e.text);
+		return EXIT_FAILED;
+	}
 	return code;
 }

@@ -94,6 +94,19 @@ int fs_write_all(int fd, const void *data, size_t len)
 	return 0;
 }
 
+int fs_close_stdout(struct err *e)
+{
+	bool failed = ferror(stdout);
+
+	/* Also what only closing tells, on some network filesystems. */
+	errno = 0;
+	if (fclose(stdout) == 0 && !failed)
+		return 0;
+	if (!errno) /* an earlier write has failed, and why is forgotten */
+		return err_set(e, -EIO, "cannot write to standard output");
+	return err_sys(e, errno, "write to standard output");
+}
+
 static char *dir_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -36,6 +36,11 @@ int fs_mkdirs(const char *path, mode_t mode, struct err *e);
 
 /* All of the bytes, whatever write(2) takes at once. 0 or -errno. */
 int fs_write_all(int fd, const void *data, size_t len);
+/*
+ * At the end of main(): close stdout, so that a full disk or a closed pipe does not look like
+ * success. 0, or -errno when anything written to it since the start has been lost.
+ */
+int fs_close_stdout(struct err *e);
 
 /*
  * $XDG_CONFIG_HOME/tenure and so on, with the specification's fall-backs under $HOME (of the

@@ -3,10 +3,10 @@
 /* `hold` and `agent`: the agent in the foreground. */
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fs.h"
 #include "base/strbuf.h"
 #include "cli/commands.h"
 #include "cli/run_agent.h"
@@ -14,14 +14,21 @@
 
 /*
  * On a thread of the agent's pool, as warn() is, so nothing else of stdio may be used meanwhile.
- * The agent itself notices a reader that went away.
+ * The agent itself notices a reader that went away. A disk that is full ends nothing; stdio
+ * remembers it, and main() tells it at the end.
  */
+static void put(const struct strbuf *text)
+{
+	(void)fwrite(text->data, 1, text->len, stdout);
+	(void)fflush(stdout);
+}
+
 static void show_line(const char *line)
 {
 	cleanup_strbuf struct strbuf text = STRBUF_INIT;
 
 	strbuf_addf(&text, "%s\n", line);
-	(void)fs_write_all(STDOUT_FILENO, text.data, text.len);
+	put(&text);
 }
 
 /*
@@ -39,7 +46,7 @@ static void show_sentence(const char *line)
 	}
 	strbuf_add_wrapped(&text, line, indent,
 			   isatty(STDOUT_FILENO) ? term_columns(STDOUT_FILENO) : SIZE_MAX);
-	(void)fs_write_all(STDOUT_FILENO, text.data, text.len);
+	put(&text);
 }
 
 static void warn(const char *line)

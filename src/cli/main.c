@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cmd_help.h"
@@ -97,10 +98,10 @@ int main(int argc, char **argv)
 			return p->run(argc - 1, argv + 1);
 	}
 
+	struct err e = ERR_INIT;
 	int r = run_command(argc, argv);
 
-	/* A full disk or a closed pipe must not look like success. */
-	if (fflush(stdout) != 0 && r == CMD_OK)
-		return cmd_fail(CMD_FAILED, "cannot write to standard output");
+	if (fs_close_stdout(&e) < 0 && r == CMD_OK)
+		return cmd_fail(CMD_FAILED, e.text);
 	return r;
 }

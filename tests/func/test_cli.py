@@ -232,11 +232,32 @@ def test_misspelt_variables_are_told(tenure, user_config):
                             "does nothing; did you mean TENURE_MEMORY?"]
 
 
-def test_full_output_is_a_failure(build, env):
+def into_full(args, env):
     with open("/dev/full", "w") as full:
-        r = subprocess.run([build / "tenure", "config", "show"], env=env, stdout=full,
-                           stderr=subprocess.PIPE, text=True)
-    assert r.returncode == 1 and "cannot write" in r.stderr
+        return subprocess.run(args, env=env, stdout=full, stderr=subprocess.PIPE, text=True,
+                              timeout=20)
+
+
+@pytest.mark.parametrize("args", ["--help", "--version", "help submit", "help exit-codes", "config show",
+                                  "config show --json", "config path", "help config show"])
+def test_full_output_is_a_failure(build, env, args):
+    r = into_full([build / "tenure", *args.split()], env)
+    assert r.returncode == 1 and "write to standard output" in r.stderr
+    assert len(r.stderr.splitlines()) == 1
+
+
+def test_full_output_is_a_failure_on_a_machine(build, env):
+    with simulated(build, env) as sim:
+        env = {**sim, **env}
+        subprocess.run([build / "tenure", "submit", "--", "true"], env=env, check=True, capture_output=True)
+        for args in ("list", "list --json", "show 1", "hold --idle-for 0 --for 500ms", "hold --json --for 500ms", "on", "status",
+                     "status --json", "devices", "devices --json", "doctor", "off --json",
+                     "sim ctl show"):
+            r = into_full([build / "tenure", *args.split()], env)
+            assert r.returncode == 1 and "write to standard output" in r.stderr, args
+        for name in ("occupy", "gpu-sentinel"):
+            r = into_full([build / "compat" / name, "--help"], env)
+            assert r.returncode == 1 and f"{name}: write to standard output" in r.stderr
 
 
 def on_terminal(cmd, env, columns=80):
