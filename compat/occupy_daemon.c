@@ -264,7 +264,7 @@ static int run(struct daemon *d, const struct occupy_files *f, struct err *e)
 
 	if (r < 0)
 		return err_sys(e, -r, "/dev/null");
-	d->log = open(f->log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+	d->log = open(f->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (d->log < 0)
 		return err_sys(e, errno, "open %s", f->log);
 	d->child = hold_child_new(OCCUPY_INSTANCE, e);

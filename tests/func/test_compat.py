@@ -208,6 +208,8 @@ def test_occupy_twice(inside):
         occupy("on", "--gpus", "0")
         assert "of before" not in LOG.read_text()             # emptied
         occupy("off")
+        occupy("on", "--gpus", "7", code=1)                   # refused: nothing of before either
+        assert LOG.read_text() == "" and "entries" not in occupy("status", code=3)
         both = [subprocess.Popen([BUILD / "compat/occupy", "on", "--gpus", "0"],
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in "12"]
         for p in both:
