@@ -393,6 +393,7 @@ static void on_files_step(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
 	cleanup_strbuf struct strbuf text = STRBUF_INIT, warnings = STRBUF_INIT;
+	char trouble[ERR_TEXT_MAX];
 
 	if (!journal_is_flushed(a->journal) &&
 	    clock_mono_ns() - a->ready_ns < FILES_LIMIT_MS * NS_PER_MS)
@@ -402,7 +403,8 @@ static void on_files_step(uv_timer_t *timer)
 	warn(a, strbuf_str(&warnings));
 	wants_describe(&a->view.policy, &text);
 	if (a->c->ready)
-		a->c->ready(a->c->user, strbuf_str(&text), strbuf_str(&warnings));
+		a->c->ready(a->c->user, strbuf_str(&text), strbuf_str(&warnings),
+			    !journal_trouble(a->journal, trouble, sizeof(trouble))[0]);
 }
 
 static void become_ready(struct agent *a)

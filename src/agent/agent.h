@@ -36,10 +36,10 @@ struct agent_config {
 	void (*warn)(const char *line);
 	/*
 	 * Once, when the guard has taken the policy: what a person should know (sentence ends
-	 * without a newline), and the warnings, one per line. On the loop's thread; NULL: nobody
-	 * waits for it.
+	 * without a newline), the warnings, one per line, and whether log and events are written.
+	 * On the loop's thread; NULL: nobody waits for it.
 	 */
-	void (*ready)(void *user, const char *sentence, const char *warnings);
+	void (*ready)(void *user, const char *sentence, const char *warnings, bool logs);
 	void *user;
 };
 

@@ -48,18 +48,23 @@ static int open_file(struct file *f, struct err *e)
 	return made < 0 ? made : opened;
 }
 
+/* The first reason stays: what follows is most likely the same. */
+static void keep_trouble(struct journal *j, const char *text)
+{
+	uv_mutex_lock(&j->lock);
+	if (!j->trouble[0])
+		(void)str_copy(j->trouble, sizeof(j->trouble), text);
+	uv_mutex_unlock(&j->lock);
+}
+
 /* Both, so that what is wrong with one is known when the agent has started. */
 static void open_files(struct journal *j)
 {
 	for (size_t i = 0; i < CHANNEL_MAX; i++) {
 		struct err e = ERR_INIT;
 
-		if (open_file(&j->files[i], &e) == 0)
-			continue;
-		uv_mutex_lock(&j->lock);
-		if (!j->trouble[0])
-			(void)str_copy(j->trouble, sizeof(j->trouble), e.text);
-		uv_mutex_unlock(&j->lock);
+		if (open_file(&j->files[i], &e) < 0)
+			keep_trouble(j, e.text);
 	}
 }
 
@@ -74,8 +79,13 @@ static void put_line(void *user, unsigned int channel, const char *line, size_t 
 	uint64_t before = log_dropped(f->log);
 
 	log_line(f->log, line, len);
-	if (log_dropped(f->log) > before)
+	if (log_dropped(f->log) > before) {
+		struct err e;
+
 		atomic_fetch_add(&f->lost, 1);
+		(void)err_sys(&e, log_drop_errno(f->log), "write %s", f->path);
+		keep_trouble(j, e.text);
+	}
 }
 
 static void put_lost(void *user, uint64_t lines)

@@ -93,6 +93,11 @@ uint64_t log_dropped(const struct log *log)
 	return log ? log->dropped : 0;
 }
 
+int log_drop_errno(const struct log *log)
+{
+	return log && log->dropped ? log->drop_errno : 0;
+}
+
 /* PATH.3 becomes PATH.4 and so on; the last falls off. */
 static void rotate(struct log *log)
 {

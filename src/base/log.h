@@ -54,5 +54,7 @@ void log_line(struct log *log, const char *line, size_t len);
 
 /* Lines that are missing and not yet reported in the file. */
 uint64_t log_dropped(const struct log *log);
+/* Why the last of them could not: an errno, 0 when none was dropped. */
+int log_drop_errno(const struct log *log);
 
 #endif

@@ -32,15 +32,16 @@
 struct news {
 	int32_t code; /* enum cmd_exit */
 	int32_t pid;
+	int32_t logs; /* they are written */
 	char text[ERR_TEXT_MAX];
 	char warnings[WARNINGS_MAX]; /* one per line */
 };
 
 /* -------- the agent's side -------- */
 
-static void send_news(int fd, int code, const char *text, const char *warnings)
+static void send_news(int fd, int code, const char *text, const char *warnings, bool logs)
 {
-	struct news n = { .code = code, .pid = (int32_t)getpid() };
+	struct news n = { .code = code, .pid = (int32_t)getpid(), .logs = logs };
 
 	(void)str_copy(n.text, sizeof(n.text), text);
 	(void)str_copy(n.warnings, sizeof(n.warnings), warnings);
@@ -52,11 +53,11 @@ struct waiter {
 	int fd;
 };
 
-static void on_ready(void *user, const char *sentence, const char *warnings)
+static void on_ready(void *user, const char *sentence, const char *warnings, bool logs)
 {
 	struct waiter *w = user;
 
-	send_news(w->fd, CMD_OK, sentence, warnings);
+	send_news(w->fd, CMD_OK, sentence, warnings, logs);
 	w->fd = fd_close(w->fd);
 }
 
@@ -92,7 +93,8 @@ static void __attribute__((noreturn)) be_agent(struct run_agent *r, int news_fd)
 
 	if (w.fd >= 0)
 		send_news(w.fd, code,
-			  code == CMD_OK ? "it was told to end while it started" : e.text, "");
+			  code == CMD_OK ? "it was told to end while it started" : e.text, "",
+			  true);
 	_exit(code);
 }
 
@@ -182,11 +184,12 @@ static void print_news(const struct cmd_ctx *ctx, const struct run_agent *r, con
 	}
 
 	cleanup_free char *dir = fs_show_path(r->state_dir);
-
+	cleanup_free char *logs = n->logs ? xasprintf("logs in %s/%s/logs", dir, r->config.instance)
+					  : xstrdup("without a log");
 	cleanup_free char *where =
-		xasprintf("The agent runs in the background: PID %d, instance %s, logs in "
-			  "%s/%s/logs.\ntenure status shows what it does, tenure off ends it.",
-			  (int)n->pid, r->config.instance, dir, r->config.instance);
+		xasprintf("The agent runs in the background: PID %d, instance %s, %s.\n"
+			  "tenure status shows what it does, tenure off ends it.",
+			  (int)n->pid, r->config.instance, logs);
 
 	term_print_wrapped(stdout, n->text, 0);
 	term_print_wrapped(stdout, where, 0);

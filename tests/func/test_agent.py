@@ -478,6 +478,13 @@ def test_unwritable_state_directory(guard, agent, tenure, dev):
     tenure("off", "--dev-dir", str(dev))
 
 
+def test_on_without_a_log_names_none(guard, tenure, dev):
+    r = tenure("on", "--dev-dir", str(dev), env={"HOME": "/proc"})
+    assert r.returncode == 0 and "are not written: " in r.stderr
+    assert "without a log" in r.stdout and "logs in" not in r.stdout
+    assert tenure("off", "--dev-dir", str(dev)).returncode == 0
+
+
 def test_writable_state_directory_is_no_news(guard, agent, tenure, dev):
     a = agent()
     a.line("gpu 1")

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -434,6 +435,30 @@ def test_file_system_that_hangs(machine, tmp_path, build):
         subprocess.run(["fusermount3", "-u", "-z", mnt], check=False)
         server.kill()
         server.wait()
+
+
+def test_disk_full_at_the_start(machine, tmp_path, build):
+    state = tmp_path / "state"
+    tenure = build / "tenure"
+    state.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", state],
+                      capture_output=True, check=False).returncode:
+        pytest.skip("needs to mount a tmpfs")
+    try:
+        for sub in ("logs", "events"):
+            (state / "default" / sub).mkdir(parents=True)
+        with pytest.raises(OSError):
+            (state / "rest").write_bytes(bytes(1 << 20))
+        m = machine("--gpus", 1, "--speed", 0.3)
+        r = m.run(tenure, "on", "--idle-for", "0", "--state-dir", state)
+        said, out = " ".join(r.stderr.split()), " ".join(r.stdout.split())
+        assert "log and events are not written: " in said and "No space left on device" in said
+        assert "without a log" in out and "logs in" not in out
+        text = m.run(tenure, "status", env={**m.env, "COLUMNS": "300"}).stdout
+        assert re.search(r"\(\d+ lines could not be written: .*No space left on device\)", text)
+        m.run(tenure, "off")
+    finally:
+        subprocess.run(["umount", "-l", state], check=False)
 
 
 def test_disk_full(machine, tmp_path):
