@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import termios
@@ -140,11 +141,30 @@ def test_unreadable_config(tenure, user_config):
     assert r.returncode == 2 and f"read {path}: Is a directory" in r.stderr
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_forbidden_config(tenure, user_config):
-    user_config("memory: 1G\n").chmod(0)
-    r = tenure("config", "show")
+def as_somebody(tmp_path):
+    """A prefix for a command, so that it is run by somebody who may not read everything."""
+    if os.geteuid() != 0:
+        return []
+    for path in (tmp_path, *tmp_path.parents[:-1]):
+        path.chmod(path.stat().st_mode | 0o011)  # pass through, no more
+    prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    assert subprocess.run([*prefix, "ls", tmp_path / "home"], capture_output=True,
+                          check=False).returncode == 0
+    return prefix
+
+
+def test_forbidden_config(build, env, home, tmp_path, user_config):
+    path = user_config("memory: 1G\n")
+    home.chmod(0o755)
+    prefix = as_somebody(tmp_path)
+    run = [*prefix, shutil.copy(build / "tenure", tmp_path)]  # the tree may be out of their reach
+    assert subprocess.run([*run, "config", "show"], env=env, capture_output=True).returncode == 0
+    path.chmod(0)
+    r = subprocess.run([*run, "config", "show"], env=env, text=True, capture_output=True)
     assert r.returncode == 2 and "config.yaml: Permission denied" in r.stderr
+    # To let go, it is not needed.
+    r = subprocess.run([*run, "off"], env=env, text=True, capture_output=True)
+    assert r.returncode == 3 and "config.yaml: Permission denied" in r.stderr
 
 
 @pytest.mark.parametrize("name, text, fault", [
