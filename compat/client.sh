@@ -1,0 +1,274 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+#
+# The commands of perpetual-motion.md's client over tenure: source this in bash or zsh.
+#
+#	export JOB_ID=train-exp1		which instance; gpu_use changes it
+#	export GPU_QUEUE_ROOT=/mnt/queue	where the queues are (or TENURE_ROOT)
+#	source client.sh
+#	gpu_submit train.sh
+#
+# What is submitted here runs one after another, with all GPUs of the node: one lane. Everything else
+# is tenure's, whose commands see the same queue. zsh: "path" and "status" are its own variables, words
+# are not split, a pattern that matches nothing is an error.
+
+_gpu_lane=gpu_queue
+
+# Beside this file, in a build directory, or installed; else on PATH.
+_gpu_find() {
+	local here candidate
+	if [ -n "${ZSH_VERSION-}" ]; then
+		eval 'here=${(%):-%x}'
+	else
+		here=${BASH_SOURCE[0]}
+	fi
+	here=$(cd "$(dirname "$here")" 2>/dev/null && pwd)
+	for candidate in "$here/tenure" "$here/../tenure" "$here/../build/tenure" "$here/../../bin/tenure"; do
+		if [ -f "$candidate" ] && [ -x "$candidate" ]; then
+			printf '%s\n' "$candidate"
+			return
+		fi
+	done
+	command -v tenure || printf '%s\n' tenure
+}
+_gpu_program=$(_gpu_find)
+
+_gpu_say() {
+	printf '%s\n' "$*" >&2
+}
+
+# tenure, for the instance and the root that are meant.
+_gpu_tenure() {
+	(
+		if [ -n "${GPU_QUEUE_ROOT-}" ]; then
+			export TENURE_ROOT="$GPU_QUEUE_ROOT"
+		fi
+		if [ -n "${JOB_ID-}" ]; then
+			export TENURE_INSTANCE="$JOB_ID"
+		fi
+		exec "$_gpu_program" "$@"
+	)
+}
+
+_gpu_instance() {
+	_gpu_tenure use | sed -n '1s/ (.*//p'
+}
+
+_gpu_root() {
+	local root
+	root=$(_gpu_tenure config show --json 2>/dev/null |
+		sed -n '/^ *"root": {/,/}/s/^ *"value": "\(.*\)",*$/\1/p')
+	printf '%s\n' "${root:-${XDG_STATE_HOME:-$HOME/.local/state}/tenure}"
+}
+
+_gpu_dir() {
+	printf '%s/%s\n' "$(_gpu_root)" "$(_gpu_instance)"
+}
+
+gpu_help() {
+	cat <<HELP
+GPU queue over tenure. Instance: $(_gpu_instance)
+
+  gpu_use [NAME]            show the instance, or change to another one (JOB_ID)
+  gpu_list                  all instances
+  gpu_submit FILE [PRIO]    submit a script; a lower number runs first (001)
+  gpu_run 'CMD'             submit a command
+  gpu_status                what waits and what runs
+  gpu_logs [NAME]           the list of logs, or the last one of a task (name or id)
+  gpu_tail [NAME]           follow a log: of that task, or of the one that runs
+  gpu_stop NAME|all         stop a task, or all that wait or run
+  gpu_shutdown              end the agent of this instance
+
+Tasks run one after another, each with all GPUs of the node. JOB_ID is the instance, GPU_QUEUE_ROOT
+the directory of the queues. tenure's own commands work on the same queue: tenure help
+HELP
+}
+
+gpu_use() {
+	if [ $# -gt 0 ]; then
+		# The name is checked by asking for it.
+		JOB_ID=$1 _gpu_tenure use >/dev/null || return
+		export JOB_ID="$1"
+	fi
+	printf 'Current instance: %s (%s)\n' "$(_gpu_instance)" "$(_gpu_dir)"
+}
+
+gpu_list() {
+	_gpu_tenure instances
+}
+
+gpu_submit() {
+	local id file=${1-}
+	if [ $# -lt 1 ] || [ $# -gt 2 ]; then
+		_gpu_say "Usage: gpu_submit FILE [PRIO]"
+		return 2
+	fi
+	case $file in -*) file=./$file ;; esac
+	id=$(_gpu_tenure submit -g all -l "$_gpu_lane" -p "${2:-500}" "$file") || return
+	printf 'Submitted: %s as task %s of %s\n' "${1##*/}" "$id" "$(_gpu_instance)"
+}
+
+gpu_run() {
+	local id name
+	if [ $# -lt 1 ] || [ -z "$1" ]; then
+		_gpu_say "Usage: gpu_run 'CMD'"
+		return 2
+	fi
+	name=run_$(date +%Y%m%d_%H%M%S)
+	id=$(_gpu_tenure submit -g all -l "$_gpu_lane" -n "$name" -- bash -c "$*") || return
+	printf 'Submitted: %s as task %s of %s\n' "$name" "$id" "$(_gpu_instance)"
+}
+
+# How many tasks are in that state.
+_gpu_count() {
+	_gpu_tenure list --json -a -s "$1" 2>/dev/null | grep -c '"name"'
+}
+
+gpu_status() {
+	local state
+	printf 'Instance: %s (%s)\n' "$(_gpu_instance)" "$(_gpu_dir)"
+	for state in pending running 'done' failed cancelled; do
+		printf '%s: %s  ' "$state" "$(_gpu_count "$state")"
+	done
+	printf '\n'
+	_gpu_tenure list
+}
+
+# The newest log of a task, by its id or the beginning of its name; of any task without a word.
+_gpu_log_of() {
+	local dir file rest
+	dir=$(_gpu_dir)/logs
+	# Names of logs have no blanks: ID[.ELEMENT]-NAME.ATTEMPT.log
+	# shellcheck disable=SC2012
+	ls -1t "$dir" 2>/dev/null | while IFS= read -r file; do
+		rest=${file#*-}
+		case $file in *.log) ;; *) continue ;; esac
+		if [ $# -eq 0 ] || [ "${file%%-*}" = "$1" ] || [ "${rest#"$1"}" != "$rest" ]; then
+			printf '%s/%s\n' "$dir" "$file"
+			break
+		fi
+	done
+}
+
+gpu_logs() {
+	local file
+	if [ $# -eq 0 ]; then
+		printf 'Logs in %s/logs, the newest first:\n' "$(_gpu_dir)"
+		# shellcheck disable=SC2010,SC2012
+		ls -1t "$(_gpu_dir)/logs" 2>/dev/null | grep '\.log$' | head -n 20
+		return 0
+	fi
+	file=$(_gpu_log_of "$1")
+	if [ -z "$file" ]; then
+		_gpu_say "No log of \"$1\" in $(_gpu_dir)/logs"
+		return 1
+	fi
+	cat -- "$file"
+}
+
+# The id of what runs, the first one.
+_gpu_running_id() {
+	_gpu_tenure list --json -s running 2>/dev/null | sed -n 's/.*"id":\([0-9]*\),.*/\1/p' | head -n 1
+}
+
+gpu_tail() {
+	local file='' word=${1-}
+	[ -n "$word" ] || word=$(_gpu_running_id)
+	if [ -n "$word" ]; then
+		file=$(_gpu_log_of "$word")
+	elif [ $# -eq 0 ]; then
+		file=$(_gpu_log_of)
+	fi
+	if [ -z "$file" ]; then
+		_gpu_say "No log${word:+ of \"$word\"} in $(_gpu_dir)/logs yet"
+		return 1
+	fi
+	printf '==> %s <==\n' "$file"
+	tail -n 50 -F -- "$file" 2>/dev/null
+}
+
+# Names of what runs and is meant by a word.
+_gpu_running_names() {
+	_gpu_tenure list --json -s running 2>/dev/null |
+		sed -n 's/.*"id":\([0-9]*\),.*"name":"\([^"]*\)".*/\1 \2/p' |
+		while read -r id name; do
+			if [ "$1" = all ] || [ "$id" = "$1" ] || [ "${name#"$1"}" != "$name" ]; then
+				printf '%s\n' "$name"
+			fi
+		done
+}
+
+# An order to the agent as the older client writes it; false: nobody took it within so many seconds.
+_gpu_order() {
+	local dir left=$(($2 * 10))
+	dir=$(_gpu_dir)
+	printf '%s\n' "$1" >"$dir/tmp/order.$$" && mv -f "$dir/tmp/order.$$" "$dir/control.json" || return
+	while [ -e "$dir/control.json" ]; do
+		left=$((left - 1))
+		if [ "$left" -lt 0 ]; then
+			rm -f "$dir/control.json"
+			return 1
+		fi
+		sleep 0.1
+	done
+}
+
+# Ends what runs; true once nothing of it does any more.
+_gpu_stop_running() {
+	local left=300 order
+	while [ -n "$(_gpu_running_names "$1")" ]; do
+		if [ "$left" = 300 ]; then
+			order='{"command":"stop_all"}'
+			[ "$1" = all ] ||
+				order="{\"command\":\"stop\",\"task\":\"$(_gpu_running_names "$1" | head -n 1)\"}"
+			if ! _gpu_order "$order" 10; then
+				_gpu_say "It runs on: no agent of $(_gpu_instance) took the order to stop it."
+				return 1
+			fi
+		fi
+		left=$((left - 1))
+		if [ "$left" -lt 0 ]; then
+			_gpu_say "It was told to stop and still runs; gpu_status shows it."
+			return 1
+		fi
+		sleep 0.1
+	done
+}
+
+# The older tool ended every other Python process of the user on the node; here they are only shown.
+_gpu_show_python() {
+	local list
+	list=$(ps -u "$(id -u)" -o pid=,tty=,args= 2>/dev/null |
+		awk '$2 == "?" && $3 ~ /(^|\/)python[0-9.]*$/ { $2 = ""; print "  " $0 }' | cut -c -100)
+	if [ -n "$list" ]; then
+		_gpu_say "Other Python processes of yours on this host are left alone:"
+		_gpu_say "$list"
+	fi
+}
+
+gpu_stop() {
+	local said
+	if [ $# -ne 1 ]; then
+		_gpu_say "Usage: gpu_stop NAME|all"
+		return 2
+	fi
+	if [ -z "$(_gpu_running_names "$1")" ]; then
+		_gpu_tenure stop "$1" || return
+	else
+		# It says of what runs that it runs: that is next.
+		said=$(_gpu_tenure stop "$1" 2>/dev/null)
+		[ -z "$said" ] || printf '%s\n' "$said"
+		_gpu_stop_running "$1" || return
+	fi
+	printf 'Stopped: %s\n' "$1"
+	_gpu_show_python
+}
+
+gpu_shutdown() {
+	if _gpu_order '{"command":"shutdown"}' 10; then
+		printf 'Shutting down: %s\n' "$(_gpu_instance)"
+		return 0
+	fi
+	_gpu_say "No agent of $(_gpu_instance) is running."
+	return 1
+}
