@@ -126,3 +126,12 @@ int ctl_ask_about(const char *name, const struct ctl_request *asked, int timeout
 		*ret_fd = take_fd(fd);
 	return 0;
 }
+
+void ctl_ring(const char *name, enum ctl_verb verb)
+{
+	const struct ctl_request req = { .magic = CTL_MAGIC, .version = CTL_VERSION, .verb = verb };
+	cleanup_fd int fd = sock_connect(name, NULL);
+
+	if (fd >= 0)
+		(void)sock_send(fd, &req, sizeof(req));
+}

@@ -17,5 +17,8 @@ int ctl_ask(const char *name, enum ctl_verb verb, int timeout_ms, json_t **ret, 
 /* The same about a task: req has the verb and what is asked. */
 int ctl_ask_about(const char *name, const struct ctl_request *req, int timeout_ms, json_t **ret,
 		  int *ret_fd, struct err *e);
+/* Say it and do not wait for the answer: a doorbell. Nobody there, or nobody who listens, is no
+ * error worth a word. */
+void ctl_ring(const char *name, enum ctl_verb verb);
 
 #endif

@@ -231,6 +231,24 @@ static int file_single(struct file_job *f, struct spool_place *p)
 	return code;
 }
 
+/* Its batch was cancelled while it ran: only its own end is left to be written down. */
+static int file_stray(struct file_job *f, struct spool_place *p)
+{
+	struct run *r = f->r;
+	struct task_name n = { .id = r->ref.id, .count = SPEC_ELEMENTS_MAX };
+	struct batch *b = NULL;
+	struct spool_end end;
+	int code = batch_open(p->spool, &n, p->self.agent, &b, &f->e);
+
+	if (f->verdict.what == RETRY_AGAIN) /* there is nothing for it to wait in */
+		f->verdict.what = RETRY_CANCELLED;
+	fill_end(r, &f->verdict, &end);
+	if (code == 0)
+		code = batch_end(b, p->events, &r->claim, &end, &f->e);
+	(void)batch_close(b);
+	return code;
+}
+
 static int file_element(struct file_job *f, struct spool_place *p)
 {
 	struct run *r = f->r;
@@ -240,7 +258,7 @@ static int file_element(struct file_job *f, struct spool_place *p)
 	int code;
 
 	if (!b)
-		return -ENOENT;
+		return f->e.code == -ENOENT ? file_stray(f, p) : f->e.code;
 	if (f->verdict.what == RETRY_AGAIN) {
 		if (f->verdict.at_ns > f->now_ns)
 			wall += f->verdict.at_ns - f->now_ns;
@@ -811,6 +829,9 @@ static int claim_element(struct claim_job *c, struct spool_place *p)
 	if (!b)
 		return CLAIM_LOST;
 	code = batch_claim(b->batch, c->r->ref.element, &p->self, &c->claim, &c->e);
+	/* It was the last one, and who ended it did not see that the others are over. */
+	if (code == CLAIM_LOST && batch_is_over(b->batch) && batch_file(b->batch, NULL) == 0)
+		place_forget_batch(p, c->r->ref.id);
 	if (code != 0)
 		return code;
 	(void)batch_state(b->batch, c->r->ref.element, &epoch, &c->tries);

@@ -5,6 +5,14 @@
 
 #include "hold/names.h"
 
+#define ABOUT_LIMIT_MS 3000
+
+static const char *socket_name(const struct cmd_ctx *ctx, char name[SOCKET_NAME_MAX])
+{
+	return agent_socket_name(name, SOCKET_NAME_MAX, settings_str(ctx->settings, SET_INSTANCE),
+				 settings_str(ctx->settings, SET_DEV_DIR));
+}
+
 int ask_agent(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, json_t **ret,
 	      int *ret_fd, struct err *e)
 {
@@ -12,9 +20,7 @@ int ask_agent(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, jso
 	char name[SOCKET_NAME_MAX];
 	int r;
 
-	(void)agent_socket_name(name, sizeof(name), instance,
-				settings_str(ctx->settings, SET_DEV_DIR));
-	r = ctl_ask(name, verb, timeout_ms, ret, ret_fd, e);
+	r = ctl_ask(socket_name(ctx, name), verb, timeout_ms, ret, ret_fd, e);
 	if (r == -ECONNREFUSED) {
 		(void)err_set(e, r,
 			      "tenure is not running for instance %s; start it with: tenure on",
@@ -22,4 +28,31 @@ int ask_agent(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, jso
 		return CMD_NOTHING_RUNS;
 	}
 	return r < 0 ? CMD_FAILED : CMD_OK;
+}
+
+int ask_agent_about(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,
+		    struct err *e)
+{
+	char name[SOCKET_NAME_MAX];
+	json_t *doc = NULL;
+	int r = ctl_ask_about(socket_name(ctx, name), req, ABOUT_LIMIT_MS, &doc, NULL, e);
+	const char *why;
+
+	if (r < 0)
+		return r;
+	r = (int)json_integer_value(json_object_get(doc, "code"));
+	why = json_string_value(json_object_get(doc, "error"));
+	if (r < 0)
+		(void)err_set(e, r, "%s", why ? why : "the agent refused");
+	if (r >= 0 && ret)
+		*ret = json_incref(doc);
+	json_decref(doc);
+	return r < 0 ? r : 0;
+}
+
+void ask_agent_to_look(const struct cmd_ctx *ctx)
+{
+	char name[SOCKET_NAME_MAX];
+
+	ctl_ring(socket_name(ctx, name), CTL_RESCAN);
 }

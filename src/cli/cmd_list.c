@@ -66,14 +66,6 @@ static bool wanted(const struct cmd_ctx *ctx, const struct task_name *n, const c
 	       (!name || str_has_prefix(n->name, name));
 }
 
-static void format_id(const struct task_name *n, char *buf, size_t size)
-{
-	if (n->element)
-		(void)str_print(buf, size, "%" PRIu64 ".%" PRIu64, n->id, n->element);
-	else
-		(void)str_print(buf, size, "%" PRIu64, n->id);
-}
-
 static void format_note(const struct task_name *n, struct strbuf *b)
 {
 	char when[CLOCK_TEXT_MAX];
@@ -100,12 +92,12 @@ static void format_note(const struct task_name *n, struct strbuf *b)
 static void show_row(struct list *l, const struct task_name *n, const char *state)
 {
 	cleanup_strbuf struct strbuf note = STRBUF_INIT;
-	char id[48], priority[24], gpus[24];
+	char id[QUEUE_ID_MAX], priority[24], gpus[24];
 	enum term_style style = strcmp(state, "running") == 0  ? TERM_GREEN
 				: strcmp(state, "failed") == 0 ? TERM_RED
 							       : TABLE_PLAIN;
 
-	format_id(n, id, sizeof(id));
+	(void)queue_format_id(n->id, n->element, id);
 	(void)str_print(priority, sizeof(priority), "%" PRIu64, n->priority);
 	(void)str_print(gpus, sizeof(gpus), "%" PRIu64, n->gpus);
 	format_note(n, &note);

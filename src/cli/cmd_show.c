@@ -17,71 +17,8 @@ static const struct opt show_opts[] = {
 	{ 0 },
 };
 
-struct found {
-	uint64_t id;
-	enum spool_dir dir;
-	struct task_name name;
-	char path[SPOOL_PATH_MAX];
-};
-
-static int is_it(void *data, const struct task_name *n, const char *dir)
-{
-	struct found *f = data;
-	char file[NAME_FILE_MAX];
-
-	if (n->id != f->id)
-		return 0;
-	f->name = *n;
-	(void)str_print(f->path, sizeof(f->path), "%.40s/%s", dir, name_format(n, file));
-	return 1;
-}
-
-static int find_ended(const struct spool *sp, struct found *f, struct err *e)
-{
-	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED, SPOOL_DONE };
-	int r = 0;
-
-	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
-		f->dir = dirs[i];
-		r = dirs[i] == SPOOL_DONE ? scan_done(sp, is_it, f, e)
-					  : scan_dir(sp, spool_dir_name(dirs[i]), is_it, f, e);
-	}
-	if (r == 0)
-		return err_set(e, -ENOENT,
-			       "there is no task %" PRIu64 " in instance \"%s\" (tenure list -a "
-			       "shows them all)",
-			       f->id, sp->instance);
-	return r < 0 ? r : 0;
-}
-
-/* Where it is now; an element's batch is meant where it has no file of its own. */
-static int find(const struct spool *sp, const char *word, struct found *ret, struct err *e)
-{
-	struct queue_match m;
-	uint64_t element;
-	char file[NAME_FILE_MAX];
-	bool by_id = name_parse_id(word, &ret->id, &element) == 0;
-	cleanup_free char *whole = by_id ? xasprintf("%" PRIu64, ret->id) : xstrdup(word);
-	int r = queue_find(sp, whole, 0, &m, e);
-
-	if (r < 0)
-		return r == -ENOENT && by_id ? find_ended(sp, ret, e) : r;
-	if (m.n > 1 && !by_id) {
-		r = err_set(e, -EINVAL, "%zu tasks are called \"%s\"; say which by its id", m.n,
-			    word);
-		free(m.tasks);
-		return r;
-	}
-	/* Of a batch with running elements, its own file, which comes last. */
-	ret->name = m.tasks[m.n - 1].name;
-	ret->dir = m.tasks[m.n - 1].dir;
-	ret->id = ret->name.id;
-	free(m.tasks);
-	(void)spool_path(ret->dir, name_format(&ret->name, file), ret->path);
-	return 0;
-}
-
-static int add_counts(const struct spool *sp, const struct found *f, json_t *doc, struct err *e)
+static int add_counts(const struct spool *sp, const struct queue_place *f, json_t *doc,
+		      struct err *e)
 {
 	struct batch *b = NULL;
 	int r = f->name.count ? batch_open(sp, &f->name, NULL, &b, e) : 0;
@@ -101,7 +38,8 @@ static int add_counts(const struct spool *sp, const struct found *f, json_t *doc
 }
 
 /* The commands of a large batch and the environment are in the file for who wants them. */
-static json_t *describe(const struct spool *sp, const struct found *f, const struct task_file *t)
+static json_t *describe(const struct spool *sp, const struct queue_place *f,
+			const struct task_file *t)
 {
 	char when[CLOCK_TEXT_MAX];
 	json_t *doc = json_pack("{s:I, s:s, s:s, s:I, s:i, s:I, s:o}", "id", (json_int_t)f->name.id,
@@ -151,8 +89,8 @@ static void print_text(json_t *doc)
 	}
 }
 
-static int show_found(const struct cmd_ctx *ctx, const struct spool *sp, const struct found *f,
-		      struct err *e)
+static int show_found(const struct cmd_ctx *ctx, const struct spool *sp,
+		      const struct queue_place *f, struct err *e)
 {
 	struct task_file t;
 	int r = task_file_read(sp, f->path, &t, e);
@@ -176,12 +114,12 @@ static int show_found(const struct cmd_ctx *ctx, const struct spool *sp, const s
 
 static int run_show(const struct cmd_ctx *ctx, struct err *e)
 {
-	struct found f = { .id = 0 };
+	struct queue_place f;
 	struct spool *sp = NULL;
 	int r = queue_open(ctx, 0, &sp, e);
 
 	if (r == 0)
-		r = find(sp, opts_arg(ctx->opts, 0), &f, e);
+		r = queue_locate(sp, opts_arg(ctx->opts, 0), &f, e);
 	if (r == 0)
 		r = show_found(ctx, sp, &f, e);
 	sp = spool_close(sp);

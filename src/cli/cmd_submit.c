@@ -18,6 +18,7 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/queue.h"
 #include "spool/elements.h"
@@ -507,10 +508,12 @@ static int run_submit(const struct cmd_ctx *ctx, struct err *e)
 		take_submitter(s, sp);
 		r = submit_task(sp, s, &id, e);
 	}
-	if (r >= 0)
+	if (r >= 0) {
 		print_id(ctx, s, id);
-	else
+		ask_agent_to_look(ctx);
+	} else {
 		(void)err_wrap(e, "not submitted");
+	}
 	if (r == SUBMIT_NOT_DURABLE) {
 		cmd_warn("warning", e->text);
 		cmd_warn("warning", "it is in the queue, but may not survive a power loss");
@@ -543,7 +546,7 @@ const struct cmd cmd_submit = {
 		"agent has to run.",
 	.examples = submit_examples,
 	.opts = submit_opts,
-	.setting_groups = SETTING_GROUP_QUEUE,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.flags = CMD_STOP_AT_WORD,
 	.run = run_submit,
 };

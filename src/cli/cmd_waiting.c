@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/queue.h"
 #include "spool/transit.h"
@@ -22,11 +23,6 @@ struct change {
 };
 
 typedef int (*change_fn)(const struct change *c, struct task_name *n, struct err *e);
-
-static int do_stop(const struct change *c, struct task_name *n, struct err *e)
-{
-	return transit_cancel(c->sp, n, "stopped by tenure stop", e);
-}
 
 static int do_priority(const struct change *c, struct task_name *n, struct err *e)
 {
@@ -73,19 +69,14 @@ static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first,
 	for (size_t i = first; i < opts_argc(ctx->opts) && r == 0; i++)
 		r = change_word(c, fn, opts_arg(ctx->opts, i), e);
 	sp = spool_close(sp);
+	if (c->changed)
+		ask_agent_to_look(ctx);
 	if (r == 0 && c->running)
 		r = err_set(e, -EBUSY,
 			    "%u of them run%s or changed just now; only tasks that wait can be "
-			    "changed without their agent",
+			    "changed",
 			    c->running, c->running == 1 ? "s" : "");
 	return r;
-}
-
-static int run_stop(const struct cmd_ctx *ctx, struct err *e)
-{
-	struct change c = { .changed = 0 };
-
-	return change_all(ctx, &c, 0, do_stop, e);
 }
 
 static int run_priority(const struct cmd_ctx *ctx, struct err *e)
@@ -115,27 +106,6 @@ static int run_resume(const struct cmd_ctx *ctx, struct err *e)
 	return change_all(ctx, &c, 0, do_pause, e);
 }
 
-static const struct cmd_example stop_examples[] = {
-	{ "tenure stop 42", "task 42 is not run" },
-	{ "tenure stop week", "nor is anything of the lane \"week\"" },
-	{ "tenure stop all", "nor anything that waits" },
-	{ 0 },
-};
-
-const struct cmd cmd_stop = {
-	.name = "stop",
-	.group = QUEUE_GROUP,
-	.summary = "take tasks that wait out of the queue",
-	.args = "ID|NAME|LANE|all..",
-	.min_args = 1,
-	.description =
-		"They go to cancelled/. The ids are printed. Exit code 1 when one of them has "
-		"started already.",
-	.examples = stop_examples,
-	.setting_groups = SETTING_GROUP_QUEUE,
-	.run = run_stop,
-};
-
 static const struct cmd_example priority_examples[] = {
 	{ "tenure priority 1 42", "task 42 is next" },
 	{ 0 },
@@ -148,7 +118,7 @@ const struct cmd cmd_priority = {
 	.args = "N ID|NAME|LANE|all..",
 	.min_args = 2,
 	.examples = priority_examples,
-	.setting_groups = SETTING_GROUP_QUEUE,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_priority,
 };
 
@@ -164,7 +134,7 @@ const struct cmd cmd_pause = {
 	.args = "ID|NAME|LANE|all..",
 	.min_args = 1,
 	.examples = pause_examples,
-	.setting_groups = SETTING_GROUP_QUEUE,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_pause,
 };
 
@@ -180,6 +150,6 @@ const struct cmd cmd_resume = {
 	.args = "ID|NAME|LANE|all..",
 	.min_args = 1,
 	.examples = resume_examples,
-	.setting_groups = SETTING_GROUP_QUEUE,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_resume,
 };

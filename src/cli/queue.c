@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/batch.h"
 
 int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e)
 {
@@ -120,4 +121,125 @@ int queue_find(const struct spool *sp, const char *word, unsigned int flags,
 const char *queue_state(const struct task_name *n, enum spool_dir dir)
 {
 	return dir == SPOOL_PENDING && n->flags & NAME_PAUSED ? "paused" : spool_dir_name(dir);
+}
+
+/* ---- one task, wherever it is ---- */
+
+struct search {
+	uint64_t id; /* 0: by name */
+	const char *name;
+	enum spool_dir dir;
+	struct queue_place *ret;
+	bool found;
+};
+
+static int is_it(void *data, const struct task_name *n, const char *dir)
+{
+	struct search *s = data;
+	char file[NAME_FILE_MAX];
+
+	if (s->id ? n->id != s->id
+		  : strcmp(n->name, s->name) != 0 || (s->found && n->id < s->ret->name.id))
+		return 0;
+	s->found = true;
+	s->ret->name = *n;
+	s->ret->dir = s->dir;
+	(void)str_print(s->ret->path, sizeof(s->ret->path), "%.40s/%s", dir, name_format(n, file));
+	return s->id != 0;
+}
+
+static int find_ended(const struct spool *sp, struct search *s, struct err *e)
+{
+	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED, SPOOL_DONE };
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
+		s->dir = dirs[i];
+		r = dirs[i] == SPOOL_DONE ? scan_done(sp, is_it, s, e)
+					  : scan_dir(sp, spool_dir_name(dirs[i]), is_it, s, e);
+	}
+	return r < 0 ? r : s->found ? 0 : -ENOENT;
+}
+
+static int find_active(const struct spool *sp, const char *word, struct queue_place *ret,
+		       struct err *e)
+{
+	struct queue_match m;
+	uint64_t id, element;
+	char file[NAME_FILE_MAX];
+	int r = queue_find(sp, word, 0, &m, e);
+
+	if (r < 0)
+		return r;
+	if (m.n > 1 && name_parse_id(word, &id, &element) < 0) {
+		r = err_set(e, -EINVAL, "%zu tasks are called \"%s\"; say which by its id", m.n,
+			    word);
+		free(m.tasks);
+		return r;
+	}
+	/* Of a batch with running elements, its own file, which comes last. */
+	ret->name = m.tasks[m.n - 1].name;
+	ret->dir = m.tasks[m.n - 1].dir;
+	free(m.tasks);
+	(void)spool_path(ret->dir, name_format(&ret->name, file), ret->path);
+	return 0;
+}
+
+int queue_locate_id(const struct spool *sp, uint64_t id, uint64_t element, struct queue_place *ret,
+		    struct err *e)
+{
+	cleanup_free char *word = xasprintf("%" PRIu64, id);
+	struct search s = { .id = id, .ret = ret };
+	int r = find_active(sp, word, ret, e);
+
+	if (r == -ENOENT)
+		r = find_ended(sp, &s, e);
+	if (r == -ENOENT) /* it may have moved while we looked */
+		r = find_active(sp, word, ret, NULL);
+	if (r == -ENOENT)
+		return err_set(e, -ENOENT,
+			       "there is no task %" PRIu64 " in instance \"%s\" (tenure list -a "
+			       "shows them all)",
+			       id, sp->instance);
+	ret->element = element;
+	if (r == 0 && element && element > ret->name.count && !ret->name.element)
+		return err_set(e, -ENOENT, "task %" PRIu64 " has %" PRIu64 " elements, no %" PRIu64,
+			       id, ret->name.count, element);
+	return r;
+}
+
+int queue_locate(const struct spool *sp, const char *word, struct queue_place *ret, struct err *e)
+{
+	struct search s = { .name = word, .ret = ret };
+	uint64_t id, element;
+	int r;
+
+	*ret = (struct queue_place){ .element = 0 };
+	if (name_parse_id(word, &id, &element) == 0)
+		return queue_locate_id(sp, id, element, ret, e);
+	r = find_active(sp, word, ret, e);
+	if (r == -ENOENT && find_ended(sp, &s, NULL) == 0)
+		r = 0;
+	return r;
+}
+
+int queue_element_state(const struct spool *sp, const struct queue_place *place, uint64_t element,
+			struct err *e)
+{
+	struct batch *b = NULL;
+	unsigned int attempts;
+	uint64_t epoch;
+	int r = batch_open(sp, &place->name, NULL, &b, e);
+
+	if (r == 0)
+		r = (int)batch_state(b, element, &epoch, &attempts);
+	(void)batch_close(b);
+	return r;
+}
+
+char *queue_format_id(uint64_t id, uint64_t element, char buf[QUEUE_ID_MAX])
+{
+	if (element)
+		return str_print(buf, QUEUE_ID_MAX, "%" PRIu64 ".%" PRIu64, id, element);
+	return str_print(buf, QUEUE_ID_MAX, "%" PRIu64, id);
 }

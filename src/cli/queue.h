@@ -29,6 +29,31 @@ int queue_find(const struct spool *sp, const char *word, unsigned int flags,
 /* Everything that waits or runs, in the planner's order. */
 int queue_all(const struct spool *sp, struct queue_match *ret, struct err *e);
 
+/* Where a task is now, or where it has ended. */
+struct queue_place {
+	uint64_t element; /* as asked for; 0: the whole task */
+	enum spool_dir dir;
+	struct task_name name; /* of an element that has no file of its own: its batch's */
+	char path[SPOOL_PATH_MAX];
+};
+
+/*
+ * The one task that a word means, ended ones included: of several ended ones with a name the last.
+ * -ENOENT, or -EINVAL where several wait or run under that name. The same by its id.
+ */
+int queue_locate(const struct spool *sp, const char *word, struct queue_place *ret, struct err *e);
+int queue_locate_id(const struct spool *sp, uint64_t id, uint64_t element, struct queue_place *ret,
+		    struct err *e);
+
+/* What an element of a batch is doing; place as of queue_locate(). BATCH_WAITING, ... or negative.
+ */
+int queue_element_state(const struct spool *sp, const struct queue_place *place, uint64_t element,
+			struct err *e);
+
+/* "42" or "42.7". buf: QUEUE_ID_MAX. */
+#define QUEUE_ID_MAX 48
+char *queue_format_id(uint64_t id, uint64_t element, char buf[QUEUE_ID_MAX]);
+
 /* "pending", "running", "paused", "done", ... */
 const char *queue_state(const struct task_name *n, enum spool_dir dir);
 
