@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -95,6 +96,8 @@ static int ask(struct answer *ret, struct err *e)
 		;
 	if (n != sizeof(*ret))
 		return err_set(e, -EIO, "CUDA broke down when it was asked for the GPUs");
+	if (ret->code == -ENODEV && getenv("CUDA_VISIBLE_DEVICES"))
+		return err_set(e, ret->code, "no GPU is left to hold; unset it, or name one");
 	return ret->code < 0 ? err_set(e, ret->code, "%s", ret->text) : 0;
 }
 

@@ -17,6 +17,7 @@
 
 static const struct opt devices_opts[] = {
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
+	{ .name = "uuids", .spec = { VALUE_FLAG }, .help = "print the UUIDs, which --gpus takes" },
 	{ 0 },
 };
 
@@ -50,8 +51,14 @@ static void add_row(struct table *t, const struct gpu_device *dev, const struct 
 static void print_table(const struct machine *m)
 {
 	static const struct table_column columns[] = {
-		{ "GPU", true },   { "NAME" },	     { "USED GiB", true }, { "UTIL", true },
-		{ "WATTS", true }, { "TEMP", true }, { "STATE" },	   { 0 },
+		{ "GPU", true },
+		{ "NAME", .drop = 2 },
+		{ "USED GiB", true },
+		{ "UTIL", true, .drop = 1 },
+		{ "WATTS", true, .drop = 3 },
+		{ "TEMP", true, .drop = 4 },
+		{ "STATE" },
+		{ 0 },
 	};
 	struct table *t = table_new(columns);
 
@@ -81,20 +88,25 @@ static void print_process(const struct gpu_proc *p)
 	printf("%s%s%s\n", head, who.command, tail);
 }
 
-static void print_details(const struct gpu_device *dev, const struct machine_device *d)
+/* Only what the table has no place for. */
+static void print_details(const struct gpu_device *dev, const struct machine_device *d, bool uuids)
 {
 	const struct gpu_look *l = &d->look;
 	char gpu[CELL];
-	int indent = printf("  gpu %s  ", label(dev, gpu));
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
-	strbuf_adds(&b, dev->uuid);
-	if (l->valid & GPU_VALID_MODE)
-		strbuf_addf(&b, ", mode %s", machine_mode_name(l->mode));
-	if (dev->mig_parent)
-		strbuf_adds(&b, ", MIG");
-	strbuf_addf(&b, "\n%s%s%s", machine_state_name(d), d->reason[0] ? ": " : "", d->reason);
-	term_print_wrapped(stdout, strbuf_str(&b), (size_t)indent);
+	if (uuids)
+		strbuf_adds(&b, dev->uuid);
+	if (l->valid & GPU_VALID_MODE && l->mode != NVML_COMPUTEMODE_DEFAULT)
+		strbuf_addf(&b, "%smode %s", b.len ? ", " : "", machine_mode_name(l->mode));
+	if (d->reason[0])
+		strbuf_addf(&b, "%s%s", b.len ? ", " : "", d->reason);
+	if (b.len || l->procs.n) {
+		int indent = printf("  gpu %s  ", label(dev, gpu));
+
+		strbuf_adds(&b, b.len ? "" : machine_state_name(d));
+		term_print_wrapped(stdout, strbuf_str(&b), (size_t)indent);
+	}
 	for (uint32_t i = 0; i < l->procs.n; i++)
 		print_process(&l->procs.p[i]);
 }
@@ -113,7 +125,7 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 	} else {
 		print_table(m);
 		for (uint32_t i = 0; i < m->list.n; i++)
-			print_details(&m->list.d[i], &m->devices[i]);
+			print_details(&m->list.d[i], &m->devices[i], opts_flag(ctx->opts, "uuids"));
 		printf("Driver %s, NVML %s\n", m->driver[0] ? m->driver : "unknown",
 		       m->version[0] ? m->version : "unknown");
 	}
@@ -123,6 +135,7 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 
 static const struct cmd_example devices_examples[] = {
 	{ "tenure devices", "the GPUs of this machine, who is on them, and which are idle" },
+	{ "tenure devices --uuids", "also the UUIDs" },
 	{ "tenure devices --json", "the same for programs" },
 	{ 0 },
 };

@@ -229,11 +229,11 @@ static int follow(struct doctor *d, struct launch *l)
 static void report_yield(struct doctor *d, const struct launch *l)
 {
 	double left_ms = ((double)l->report.alloc_wall_ns - (double)l->freed_wall_ns) / 1e6;
-	char seen[64] = "";
+	char seen[80] = "a newcomer was seen, ";
 
 	if (l->seen_ms >= 0)
-		(void)str_print(seen, sizeof(seen), "seen %.0f ms after its first open, ",
-				l->seen_ms);
+		(void)str_print(seen, sizeof(seen),
+				"a newcomer was seen %.0f ms after its first open, ", l->seen_ms);
 	if (!l->newcomer_ns) {
 		doctor_find(d, FINDING_NOTE, "yield", "try again when nobody is about to start",
 			    "not measured: it yielded to somebody else before the test");
@@ -249,13 +249,11 @@ static void report_yield(struct doctor *d, const struct launch *l)
 		d->late = true;
 		doctor_find(d, FINDING_WARN, "yield",
 			    "newcomers that take nearly all of a GPU may have to ask twice",
-			    "a newcomer was %sand all was free %.0f ms after its first allocation "
-			    "began",
-			    seen, -left_ms);
+			    "%sand all was free %.0f ms after its first allocation began", seen,
+			    -left_ms);
 	} else {
 		doctor_find(d, FINDING_OK, "yield", NULL,
-			    "a newcomer was %sall was free %.1f ms later, %.0f ms before its first "
-			    "allocation",
+			    "%sall was free %.1f ms later, %.0f ms before its first allocation",
 			    seen, l->freed_ms, left_ms);
 	}
 }

@@ -92,11 +92,16 @@ static enum term_style style_of(const char *state)
 static void print_devices(const json_t *devices, FILE *out)
 {
 	static const struct table_column columns[] = {
-		{ "GPU", true },      { "STATE" },
-		{ "FOR", true },      { "HELD GiB", true },
-		{ "USED GiB", true }, { "UTIL", true },
-		{ "WATTS", true },    { "TEMP", true },
-		{ "LOAD" },	      { 0 },
+		{ "GPU", true },
+		{ "STATE" },
+		{ "FOR", true },
+		{ "HELD GiB", true },
+		{ "USED GiB", true, .drop = 2 },
+		{ "UTIL", true, .drop = 3 },
+		{ "WATTS", true, .drop = 4 },
+		{ "TEMP", true, .drop = 5 },
+		{ "LOAD", .drop = 1 },
+		{ 0 },
 	};
 	struct table *t = table_new(columns);
 	size_t i;
@@ -126,7 +131,8 @@ static void print_item(FILE *out, const char *head, const char *text)
 	term_print_wrapped(out, text, strlen(head));
 }
 
-static void print_reasons(const json_t *devices, FILE *out)
+/* Only what the table has no place for. */
+static void print_reasons(const json_t *devices, const char *instance, FILE *out)
 {
 	size_t i;
 	json_t *d;
@@ -138,10 +144,17 @@ static void print_reasons(const json_t *devices, FILE *out)
 		const char *reason = text_of(d, "reason", NULL);
 		bool soon = json_is_number(json_object_get(d, "hold_in_s"));
 
-		strbuf_addf(&b, "%s%s%s", text_of(d, "name", "?"), reason ? ": " : "",
-			    reason ? reason : "");
+		/* That it is held for this instance is what the table says. */
+		if (reason && strcmp(text_of(d, "state", ""), "held") == 0 &&
+		    strcmp(text_of(d, "instance", ""), instance) == 0 &&
+		    str_has_prefix(reason, "held for ") &&
+		    strcmp(reason + strlen("held for "), instance) == 0)
+			reason = NULL;
+		if (!reason && !soon)
+			continue;
+		strbuf_adds(&b, reason ? reason : "");
 		if (soon)
-			strbuf_addf(&b, "%s to be held in %s", reason ? ";" : ":",
+			strbuf_addf(&b, "%sto be held in %s", reason ? "; " : "",
 				    seconds(d, "hold_in_s", time));
 		print_item(out, str_print(head, sizeof(head), "  gpu %s  ", label(d, gpu)),
 			   strbuf_str(&b));
@@ -262,7 +275,7 @@ void status_text_print(json_t *doc, FILE *out)
 	if (json_array_size(devices)) {
 		fputc('\n', out);
 		print_devices(devices, out);
-		print_reasons(devices, out);
+		print_reasons(devices, text_of(doc, "instance", ""), out);
 	}
 	print_yields(json_object_get(doc, "yields"), out);
 	print_log(doc, out);

@@ -89,23 +89,56 @@ struct layout {
 	size_t gap;	/* between columns: two spaces, one where that makes it fit */
 	size_t indent;	/* where the last column begins */
 	size_t columns; /* of the output */
+	size_t last;	/* the last column that is shown */
 	size_t *widths; /* of the table's columns, looked at once: it may have very many rows */
+	bool *dropped;	/* the column is not shown */
 };
+
+/* Where the last column begins, of those that are shown. */
+static size_t find_indent(const struct table *t, struct layout *l)
+{
+	size_t indent = 0;
+
+	for (size_t i = 0; i < t->n_columns; i++)
+		if (!l->dropped[i])
+			l->last = i;
+	for (size_t i = 0; i < l->last; i++)
+		if (!l->dropped[i])
+			indent += l->widths[i] + l->gap;
+	return indent;
+}
+
+/* The next column to be left out, or n_columns. */
+static size_t find_droppable(const struct table *t, const struct layout *l)
+{
+	size_t found = t->n_columns;
+
+	for (size_t i = 0; i < t->n_columns; i++)
+		if (!l->dropped[i] && t->columns[i].drop &&
+		    (found == t->n_columns || t->columns[i].drop > t->columns[found].drop))
+			found = i;
+	return found;
+}
 
 static struct layout layout_of(const struct table *t, size_t columns)
 {
 	struct layout l = { .gap = 2,
 			    .columns = columns,
-			    .widths = xcalloc(t->n_columns, sizeof(size_t)) };
-	size_t last = t->n_columns - 1, width = 0;
+			    .widths = xcalloc(t->n_columns, sizeof(size_t)),
+			    .dropped = xcalloc(t->n_columns, sizeof(bool)) };
+	size_t next;
 
-	for (size_t i = 0; i <= last; i++)
+	for (size_t i = 0; i < t->n_columns; i++)
 		l.widths[i] = column_width(t, i);
-	for (size_t i = 0; i < last; i++)
-		width += l.widths[i];
-	if (width + last * l.gap + l.widths[last] > columns)
+	l.indent = find_indent(t, &l);
+	if (l.indent + l.widths[l.last] > columns)
 		l.gap = 1;
-	l.indent = width + last * l.gap;
+	l.indent = find_indent(t, &l);
+	while (l.indent + l.widths[l.last] > columns &&
+	       (next = find_droppable(t, &l)) < t->n_columns) {
+		l.dropped[next] = true;
+		l.indent = find_indent(t, &l);
+	}
 	return l;
 }
 
@@ -138,8 +171,10 @@ static void print_cell(const struct table *t, const struct layout *l, size_t col
 		       const char *text, FILE *out)
 {
 	int pad = (int)(l->widths[column] - shown_width(text));
-	bool last = column + 1 == t->n_columns, right = t->columns[column].right;
+	bool last = column == l->last, right = t->columns[column].right;
 
+	if (l->dropped[column])
+		return;
 	(void)fprintf(out, "%*s", right ? pad : 0, "");
 	if (last)
 		print_last(l, text, out);
@@ -167,4 +202,5 @@ void table_print(const struct table *t, FILE *out)
 			(void)fputs(term_off(fd), out);
 	}
 	free(l.widths);
+	free(l.dropped);
 }

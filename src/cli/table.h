@@ -12,7 +12,8 @@
  *	t = table_free(t);
  *
  * The last column is never padded. Widths count UTF-8 characters. On a terminal that is too narrow
- * the columns move together, and the last one, which should be the one that is text, is wrapped.
+ * the columns move together, those that may be dropped go, and the last one, which should be the
+ *one that is text, is wrapped.
  */
 
 #include <stdbool.h>
@@ -23,6 +24,8 @@
 struct table_column {
 	const char *title; /* NULL ends the columns */
 	bool right;	   /* numbers */
+	unsigned int
+		drop; /* what is left out where it is too narrow, the highest first; 0: never */
 };
 
 #define TABLE_PLAIN TERM_STYLE_MAX

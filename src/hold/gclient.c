@@ -533,8 +533,8 @@ void gclient_consider(struct guard *g, struct gclient *c)
 		if (!owns(g, c, d) || !gdev_ripe(g, d, now))
 			continue;
 		if (c->policy.max_devices && count_held(g) >= c->policy.max_devices) {
-			gdev_say(d, "idle; this site allows %u devices at a time",
-				 c->policy.max_devices);
+			gdev_say(d, "max_devices allows %u GPU%s at a time", c->policy.max_devices,
+				 c->policy.max_devices == 1 ? "" : "s");
 			continue;
 		}
 		if (any_starting(g, now)) {

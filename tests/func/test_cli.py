@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import termios
+import time
 
 import pytest
 
@@ -304,13 +305,46 @@ SCREENS = """
 tenure on --idle-for 0 --rehold-after 1s || exit 9
 newcomer --take 50% --stay 2 >/dev/null &
 sleep 1.5
-for c in devices status doctor "config show" "config path" "sim ctl show" "sim ctl timing"; do
+for c in "devices --uuids" status doctor "config show" "config path" "sim ctl show" "sim ctl timing"; do
     tenure $c
 done
 tenure off
 tenure hold --idle-for 0 --for 1s --leave 2
 tenure config show --memory 38
 """
+
+
+def test_devices_are_listed_where_there_is_something_to_say(build, env):
+    with simulated(build, env, "--mig", "1/1g.18gb:2") as sim:
+        env = {**sim, **env}
+
+        def run(*args, **more):
+            return subprocess.run([build / "tenure", *args], env={**env, **more}, text=True,
+                                  capture_output=True, check=True, timeout=20).stdout
+        out = run("devices")
+        assert [line.split()[1] for line in out.splitlines() if line.startswith("  gpu")] == ["1"]
+        assert "UUID" not in out and out.count("MIG mode") == 1
+        assert len(re.findall(r"^  gpu \S+  (GPU|MIG)-", run("devices", "--uuids"), re.M)) == 4
+        run("on", "--gpus", "0", "--idle-for", "0")
+        end = time.monotonic() + 10
+        while "  gpu 0" in (out := run("status")) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert "  gpu 0  " not in out and "  gpu 1  not selected" in out
+        for command in ("status", "devices"):
+            out = "\n" + run(command, COLUMNS="40")
+            table = out[out.index("\nGPU ") + 1:out.index("  gpu 1 ")].splitlines()
+            assert max(map(len, table)) <= 40 and "STATE" in table[0]
+
+
+def test_config_show_keeps_its_columns(tenure, user_config, home):
+    user_config("memory: all-2G\nutil: 60\n")
+    (home / "site.yaml").write_text("refresh: 30s\n")
+    lines = tenure("config", "show").stdout.splitlines()
+    column = lines[0].index("FROM")
+    rows = [line for line in lines if not line.endswith(".yaml")]
+    assert all(line[column - 1] == " " != line[column] for line in rows)
+    assert "user config line 2" in "\n".join(rows)
+    assert lines[-2:] == ["user config: ~/.config/tenure/config.yaml", "site config: ~/site.yaml"]
 
 
 @pytest.mark.parametrize("columns", [80, 60])
@@ -324,7 +358,7 @@ def test_screens_fit_the_terminal(build, env, columns):
     assert not wide and len(lines) > 80
     text = " ".join(" ".join(lines).split())
     for part in ("Whoever else starts on one gets it at once.", "yielded to PID",
-                 "nothing will be held", "did you mean 38G?", "UUID", "tenure-hold"):
+                 "nothing will be held", "did you mean 38G?", "GPU-", "tenure-hold"):
         assert part in text, part
 
 

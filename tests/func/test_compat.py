@@ -386,6 +386,13 @@ def test_sentinel_signals(inside, number):
     """))
 
 
+def test_sentinel_without_a_choice(inside):
+    inside("""
+        out = run(BUILD / "compat/gpu-sentinel", code=1, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+        assert "no GPU is left to hold" in out and "CUDA_ERROR" not in out
+    """)
+
+
 def test_sentinel_with_nohup(inside):
     inside(SENTINEL + textwrap.dedent("""
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

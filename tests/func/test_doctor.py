@@ -111,6 +111,16 @@ def test_doctor_launch_measures_a_yield(sim):
     assert m and 0 < int(m[1]) < 5000 and 0 < float(m[2]) < 1000 and int(m[3]) < 5000
 
 
+def test_doctor_launch_without_inotify(sim):
+    with_none = ("unshare -rU sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && "
+                 "exec \"$@\"' sh $T doctor --launch --json")
+    if subprocess.run(["unshare", "-rU", "true"], capture_output=True).returncode:
+        pytest.skip("no user namespaces here")
+    f = findings(sim(with_none, check=False).stdout)
+    assert f["inotify"]["result"] == "warn"
+    assert re.match(r"a newcomer was seen, (and )?all was free ", f["yield"]["text"]), f["yield"]
+
+
 def test_doctor_launch_with_a_newcomer_that_is_seen_late(sim):
     r = sim("$T sim ctl lock slow 15; $T doctor --launch --json", check=False)
     f = findings(r.stdout)
