@@ -26,7 +26,7 @@ static int new_socket(const char *name, struct sockaddr_un *sa, socklen_t *len, 
 	return fd < 0 ? err_sys(e, errno, "socket") : fd;
 }
 
-int sock_bind(const char *name, struct err *e)
+static int sock_bind(const char *name, struct err *e)
 {
 	struct sockaddr_un sa;
 	socklen_t len;
@@ -74,6 +74,22 @@ int sock_connect(const char *name, struct err *e)
 	int r = peer_is_us(fd, NULL);
 
 	return r < 0 ? err_set(e, r, "@%s belongs to another user", name) : take_fd(fd);
+}
+
+int sock_listener_uid(const char *name, uid_t *ret)
+{
+	struct sockaddr_un sa;
+	struct ucred cred;
+	socklen_t len, cred_len = sizeof(cred);
+	cleanup_fd int fd = new_socket(name, &sa, &len, NULL);
+
+	if (fd < 0)
+		return fd;
+	if (connect(fd, (struct sockaddr *)&sa, len) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) < 0)
+		return -errno;
+	*ret = cred.uid;
+	return 0;
 }
 
 int sock_accept(int listen_fd, pid_t *ret_pid)

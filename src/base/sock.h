@@ -17,14 +17,14 @@
  */
 int sock_listen(const char *name, struct err *e);
 
-/* Take the name without listening. The descriptor that keeps it, or -EADDRINUSE, -errno. */
-int sock_bind(const char *name, struct err *e);
-
 /*
  * Connect to name; the descriptor is non-blocking, CLOEXEC. -ECONNREFUSED: nobody listens there.
  * -EPERM: the listener runs under another user than we do, so it is not to be trusted.
  */
 int sock_connect(const char *name, struct err *e);
+
+/* Who listens on name: 0 and *ret, or -errno (-ECONNREFUSED: nobody does). Sends nothing. */
+int sock_listener_uid(const char *name, uid_t *ret);
 
 /* Accept a client of our own user; others are dropped. The descriptor, or -EAGAIN, -EPERM, -errno.
  */

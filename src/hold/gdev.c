@@ -160,13 +160,19 @@ bool gdev_lock(struct gdev *d, struct err *e)
 {
 	struct err other = ERR_INIT;
 	char name[108];
+	uid_t uid;
 
 	if (d->lock_fd >= 0)
 		return true;
-	d->lock_fd = sock_bind(str_print(name, sizeof(name), "tenure/dev/%s", d->id.uuid), &other);
+	(void)str_print(name, sizeof(name), "tenure/dev/%s", d->id.uuid);
+	/* Nobody is ever accepted there: whoever connects learns whose it is, and goes. */
+	d->lock_fd = sock_listen(name, &other);
 	if (d->lock_fd >= 0)
 		return true;
-	(void)err_set(e, -EBUSY, "tenure of another user or instance holds it");
+	if (sock_listener_uid(name, &uid) == 0)
+		(void)err_set(e, -EBUSY, "tenure of uid %u has it", (unsigned int)uid);
+	else
+		(void)err_set(e, -EBUSY, "tenure of another user has it");
 	return false;
 }
 
