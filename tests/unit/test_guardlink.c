@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The agent's calls about leases, with a guard that is this test: same thread, same loop. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "unit.h"
+
+#include "agent/guardlink.h"
+#include "base/mem.h"
+#include "base/sock.h"
+#include "hold/names.h"
+
+struct world {
+	uv_loop_t loop;
+	struct guardlink *link;
+	int listen_fd, fd;
+	unsigned int welcomes, states, known, lost, closed;
+	struct msg_lease_reply reply, granted;
+	struct msg_lease_taken taken;
+	struct msg_unleased unleased;
+};
+
+static void on_welcome(void *user, const struct msg_guard *guard, bool started)
+{
+	((struct world *)user)->welcomes++;
+}
+
+static void on_lost(void *user, const char *why)
+{
+	((struct world *)user)->lost++;
+}
+
+static void on_failed(void *user, const struct err *why)
+{
+	fail_msg("%s", why->text);
+}
+
+static void on_reply(void *user, const struct msg_lease_reply *m)
+{
+	((struct world *)user)->reply = *m;
+}
+
+static void on_granted(void *user, const struct msg_lease_reply *m)
+{
+	((struct world *)user)->granted = *m;
+}
+
+static void on_taken(void *user, const struct msg_lease_taken *m)
+{
+	((struct world *)user)->taken = *m;
+}
+
+static void on_unleased(void *user, const struct msg_unleased *m)
+{
+	((struct world *)user)->unleased = *m;
+}
+
+static void on_state(void *user, const struct msg_lease_state *m)
+{
+	struct world *w = user;
+
+	assert_int_equal(w->known, 0);
+	w->states++;
+}
+
+static void on_known(void *user)
+{
+	((struct world *)user)->known++;
+}
+
+static const struct guardlink_ops ops = {
+	.welcome = on_welcome,
+	.lost = on_lost,
+	.failed = on_failed,
+	.lease_reply = on_reply,
+	.granted = on_granted,
+	.lease_taken = on_taken,
+	.unleased = on_unleased,
+	.lease_state = on_state,
+	.leases_known = on_known,
+};
+
+static void turn(struct world *w)
+{
+	for (int i = 0; i < 5; i++)
+		(void)uv_run(&w->loop, UV_RUN_NOWAIT);
+}
+
+/* The next message of the agent, which is to be of that type. */
+static void hear(struct world *w, uint16_t type, void *buf, size_t size)
+{
+	turn(w);
+	assert_int_equal(sock_recv(w->fd, buf, size), size);
+	assert_int_equal(((struct msg_head *)buf)->type, type);
+	assert_int_equal(proto_check(buf, size), 0);
+}
+
+static void say(struct world *w, const void *m, size_t size)
+{
+	assert_int_equal(sock_send(w->fd, m, size), 0);
+	turn(w);
+}
+
+/* Take the connection that the link makes, up to its HELLO. */
+static void take_hello(struct world *w)
+{
+	struct msg_hello hello;
+
+	w->fd = -1;
+	for (int i = 0; i < 200 && w->fd < 0; i++) {
+		turn(w);
+		w->fd = sock_accept(w->listen_fd, NULL);
+		(void)usleep(1000);
+	}
+	assert_true(w->fd >= 0);
+	hear(w, MSG_HELLO, &hello, sizeof(hello));
+}
+
+static void welcome(struct world *w)
+{
+	struct msg_guard m = { .head = PROTO_HEAD(MSG_WELCOME, struct msg_guard), .pid = 1 };
+
+	say(w, &m, sizeof(m));
+}
+
+static int setup(void **state)
+{
+	struct world *w = xcalloc(1, sizeof(*w));
+	char dir[64], name[SOCKET_NAME_MAX];
+	struct err e = ERR_INIT;
+	struct guardlink_config config = { .instance = "test", .dev_dir = dir, .program_fd = -1 };
+
+	(void)snprintf(dir, sizeof(dir), "/nowhere/%d", (int)getpid());
+	w->listen_fd = sock_listen(guard_socket_name(name, sizeof(name), dir), &e);
+	assert_true(w->listen_fd >= 0);
+	assert_int_equal(uv_loop_init(&w->loop), 0);
+	w->link = guardlink_new(&w->loop, &config, &ops, w);
+	guardlink_start(w->link);
+	take_hello(w);
+	*state = w;
+	return 0;
+}
+
+static void on_closed(void *user)
+{
+	((struct world *)user)->closed++;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+
+	guardlink_close(w->link, on_closed);
+	turn(w);
+	assert_int_equal(w->closed, 1);
+	assert_int_equal(uv_loop_close(&w->loop), 0);
+	(void)fd_close(w->fd);
+	(void)fd_close(w->listen_fd);
+	free(w);
+	return 0;
+}
+
+static const struct lease_id id = { .task = 42, .element = 7, .attempt = 2 };
+
+static void test_calls_and_answers(void **state)
+{
+	struct world *w = *state;
+	struct msg_lease lease = { .id = id, .uuid = "GPU-1", .flags = LEASE_SHARED, .bytes = 5 };
+	struct proc_id shim = { .pid = 77, .start = 88 };
+	struct msg_grant grant;
+	struct msg_unlease unlease;
+	struct msg_lease_reply reply = {
+		.head = PROTO_HEAD(MSG_LEASE_REPLY, struct msg_lease_reply), .id = id
+	};
+	struct msg_lease_taken taken = {
+		.head = PROTO_HEAD(MSG_LEASE_TAKEN, struct msg_lease_taken), .pid = 99
+	};
+	struct msg_unleased unleased = { .head = PROTO_HEAD(MSG_UNLEASED, struct msg_unleased),
+					 .took_ns = 3 };
+
+	assert_int_equal(guardlink_lease(w->link, &lease), -ENOTCONN);
+	welcome(w);
+	assert_int_equal(w->welcomes, 1);
+	assert_int_equal(guardlink_lease(w->link, &lease), 0);
+	assert_int_equal(guardlink_grant(w->link, &id, &shim), 0);
+	assert_int_equal(guardlink_unlease(w->link, &id), 0);
+	(void)memset(&lease, 0, sizeof(lease));
+	hear(w, MSG_LEASE, &lease, sizeof(lease));
+	assert_string_equal(lease.uuid, "GPU-1");
+	assert_memory_equal(&lease.id, &id, sizeof(id));
+	hear(w, MSG_GRANT, &grant, sizeof(grant));
+	assert_true(grant.pid == 77 && grant.start == 88);
+	hear(w, MSG_UNLEASE, &unlease, sizeof(unlease));
+	assert_memory_equal(&unlease.id, &id, sizeof(id));
+
+	(void)memset(reply.text, 'x', sizeof(reply.text)); /* not terminated */
+	say(w, &reply, sizeof(reply));
+	assert_int_equal(strlen(w->reply.text), sizeof(reply.text) - 1);
+	reply.head.type = MSG_GRANTED;
+	reply.code = -EBUSY;
+	say(w, &reply, sizeof(reply));
+	assert_int_equal(w->granted.code, -EBUSY);
+	(void)memset(taken.comm, 'x', sizeof(taken.comm));
+	say(w, &taken, sizeof(taken));
+	assert_true(w->taken.pid == 99 && strlen(w->taken.comm) == sizeof(taken.comm) - 1);
+	say(w, &unleased, sizeof(unleased));
+	assert_int_equal(w->unleased.took_ns, 3);
+}
+
+/* After each welcome the guard's list; orders to the guard before it are not told to the next. */
+static void test_list_after_each_welcome(void **state)
+{
+	struct world *w = *state;
+	struct msg_lease_state s = { .head = PROTO_HEAD(MSG_LEASE_STATE, struct msg_lease_state) };
+	struct msg_unlease unlease;
+	unsigned int n = 0;
+	int r;
+
+	welcome(w);
+	say(w, &s, sizeof(s));
+	s.slot = 1;
+	say(w, &s, sizeof(s));
+	assert_true(w->states == 2 && w->known == 0);
+	s.slot = -1;
+	say(w, &s, sizeof(s));
+	assert_true(w->states == 2 && w->known == 1);
+
+	/* A guard that does not read: bounded. */
+	while ((r = guardlink_unlease(w->link, &id)) == 0)
+		n++;
+	assert_int_equal(r, -ENOBUFS);
+	assert_true(n >= LEASE_ORDERS_MAX);
+	(void)fd_close(w->fd);
+	take_hello(w);
+	assert_int_equal(w->lost, 1);
+	welcome(w);
+	assert_int_equal(sock_recv(w->fd, &unlease, sizeof(unlease)), -EAGAIN);
+	assert_int_equal(guardlink_unlease(w->link, &id), 0);
+	hear(w, MSG_UNLEASE, &unlease, sizeof(unlease));
+}
+
+/* In order, and all of them, when the guard reads on. */
+static void test_orders_wait_for_the_socket(void **state)
+{
+	struct world *w = *state;
+	struct lease_id many = { 0 };
+	struct msg_unlease m;
+
+	welcome(w);
+	while (guardlink_unlease(w->link, &(struct lease_id){ .task = many.task + 1 }) == 0)
+		many.task++;
+	for (uint64_t i = 1; i <= many.task; i++) {
+		hear(w, MSG_UNLEASE, &m, sizeof(m));
+		assert_int_equal(m.id.task, i);
+	}
+	turn(w);
+	assert_int_equal(sock_recv(w->fd, &m, sizeof(m)), -EAGAIN);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_calls_and_answers),
+		TEST(test_list_after_each_welcome),
+		TEST(test_orders_wait_for_the_socket),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
