@@ -344,6 +344,7 @@ static void on_policy(struct guard *g, struct gclient *c, const struct msg_polic
 static void on_drop(struct guard *g, struct gclient *c)
 {
 	c->dropping = true;
+	glease_drop_promises(g, c->instance);
 	glease_client_changed(g, c);
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (gdev_owner(g, &g->devs[i]) == c)

@@ -613,6 +613,7 @@ static bool nothing_to_take(struct guard *g, struct gdev *d)
 void gdev_hold(struct guard *g, struct gdev *d)
 {
 	struct err e = ERR_INIT;
+	bool again = d->holder.kept;
 
 	if (nothing_to_take(g, d))
 		return;
@@ -623,7 +624,7 @@ void gdev_hold(struct guard *g, struct gdev *d)
 	d->before = d->sight.look.procs;
 	/* A context that is there already is ours, and not what was before. */
 	settle_begin(&d->settle, used_but_excused(d) - listed_bytes(d));
-	if (d->holder.kept) {
+	if (again) {
 		gholder_again(g, d);
 	} else if (gholder_start(g, d, &e) < 0) {
 		gdev_unlock(d);
@@ -632,7 +633,8 @@ void gdev_hold(struct guard *g, struct gdev *d)
 	}
 	d->settled_used = 0;
 	d->settle_at_ns = 0;
-	gdev_say(d, "holder PID %d starts", (int)d->holder.pid);
+	gdev_say(d, again ? "holder PID %d takes the memory again" : "holder PID %d starts",
+		 (int)d->holder.pid);
 	(void)gevent_add(g, d, EVENT_START, "%s", d->reason);
 	(void)step(g, d, EV_READY);
 }

@@ -157,10 +157,10 @@ static void check_stuck(struct guard *g)
 			gdev_blind(g, &g->devs[i], "NVML does not answer");
 }
 
-/* Somebody may come, or a task of ours that has not yet. */
+/* Somebody may come, or a task of ours that our context waits for. */
 static bool watched(const struct gdev *d)
 {
-	return gdev_occupied(d) || d->n_awaited;
+	return gdev_occupied(d) || (d->n_awaited && d->holder.kept);
 }
 
 static uint64_t look_period(const struct guard *g, const struct gdev *d, unsigned int n_held)
@@ -311,7 +311,7 @@ static bool under_way(const struct guard *g)
 		const struct gdev *d = &g->devs[i];
 
 		if (d->state == DEV_HOLDING || gdev_letting_go(d) || d->holder.end_at_ns ||
-		    d->settle_at_ns || d->n_awaited || d->n_over || d->hold_while)
+		    d->settle_at_ns || d->n_over)
 			return true;
 	}
 	return false;

@@ -17,7 +17,8 @@
  *                                          EVENT        each once, in order, kept for a new agent
  *                                          GUARD        when what is true of the whole node changed
  *     BEAT {}      every second             without it for GUARD_ORPHAN_MS nothing stays held
- *     DROP {}                              lets go of all that this instance holds
+ *     DROP {}                              lets go of all that this instance holds, and of
+ *                                          what was only promised to it; its tasks run on
  *                                          DROPPED      when all of it is free and holders are gone
  *     LEASE {id, device, flags, bytes}     the device is promised to that task, or was already
  *                                          LEASE_REPLY {id, slot, code, text}
