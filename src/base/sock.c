@@ -2,6 +2,7 @@
 #include "base/sock.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -118,12 +119,21 @@ int sock_send(int fd, const void *buf, size_t size)
 
 ssize_t sock_recv(int fd, void *buf, size_t size)
 {
+	bool reset = false;
 	ssize_t n;
 
-	do
+	/*
+	 * A side that ends with messages of ours unread resets the line, and the kernel tells that
+	 * before what it had sent. It tells it once, so the next call has the message.
+	 */
+	for (;;) {
 		n = recv(fd, buf, size, MSG_DONTWAIT | MSG_TRUNC);
-	while (n < 0 && errno == EINTR);
+		if (n < 0 && errno == ECONNRESET && !reset)
+			reset = true;
+		else if (n >= 0 || errno != EINTR)
+			break;
+	}
 	if (n < 0)
-		return errno == ECONNRESET ? 0 : -errno;
+		return reset || errno == ECONNRESET ? 0 : -errno;
 	return (size_t)n > size ? -EMSGSIZE : n;
 }

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What the kernel does to a line whose other side ends. */
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+#include "base/mem.h"
+#include "base/sock.h"
+
+/* Its last words count, whether or not it had read ours. */
+static void test_last_words(void **state)
+{
+	for (int unread = 0; unread < 2; unread++) {
+		int pair[2];
+		uint32_t word = 0;
+
+		assert_int_equal(
+			socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
+			0);
+		assert_int_equal(sock_recv(pair[0], &word, sizeof(word)), -EAGAIN);
+		if (unread)
+			assert_int_equal(sock_send(pair[0], &(uint32_t){ 1 }, 4), 0);
+		assert_int_equal(sock_send(pair[1], &(uint32_t){ 2 }, 4), 0);
+		assert_int_equal(sock_send(pair[1], &(uint32_t){ 3 }, 4), 0);
+		(void)close(pair[1]);
+		assert_int_equal(sock_recv(pair[0], &word, sizeof(word)), 4);
+		assert_int_equal(word, 2);
+		assert_int_equal(sock_recv(pair[0], &word, sizeof(word)), 4);
+		assert_int_equal(word, 3);
+		assert_int_equal(sock_recv(pair[0], &word, sizeof(word)), 0);
+		assert_int_equal(sock_recv(pair[0], &word, sizeof(word)), 0);
+		(void)close(pair[0]);
+	}
+}
+
+static void test_who_listens(void **state)
+{
+	struct err e = ERR_INIT;
+	char name[64];
+	uid_t uid = (uid_t)-1;
+
+	(void)snprintf(name, sizeof(name), "tenure/test/%d", (int)getpid());
+	assert_int_equal(sock_listener_uid(name, &uid), -ECONNREFUSED);
+
+	int fd = sock_listen(name, &e);
+
+	assert_true(fd >= 0);
+	assert_int_equal(sock_listen(name, &e), -EADDRINUSE);
+	assert_int_equal(sock_listener_uid(name, &uid), 0);
+	assert_int_equal(uid, geteuid());
+	(void)close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_last_words),
+		cmocka_unit_test(test_who_listens),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
