@@ -366,8 +366,10 @@ static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
 	if (r < 0 && l)
 		*l = (struct glease){ .pidfd = -1 };
 	recount(g, d);
-	if (r == 0 && m->pid)
+	if (r == 0 && m->pid) {
 		gdev_lend(g, d);
+		eyes_look_now(g->eyes, d->slot); /* what runs there is whose? */
+	}
 	gdev_unlock(d);
 	return r;
 }
