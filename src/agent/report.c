@@ -171,9 +171,7 @@ json_t *report_device(const struct dev_status *d, struct users *u, uint64_t now)
 	set(o, "state", json_string(dev_state_name(d->state)));
 	set(o, "reason", text_json(reason));
 	set(o, "for_s", age_json(d->since_ns, now));
-	set(o, "hold_in_s",
-	    d->state == DEV_IDLE && d->hold_at_ns > now ? age_json(now, d->hold_at_ns)
-							: json_null());
+	set(o, "hold_in_s", d->hold_at_ns > now ? age_json(now, d->hold_at_ns) : json_null());
 	set(o, "instance", text_json(d->instance));
 	set(o, "held_bytes", bytes_json(d->held_bytes));
 	set(o, "target_bytes", bytes_json(d->target_bytes));

@@ -128,7 +128,7 @@ void sentence_device(const struct dev_status *dev, uint64_t now_ns, struct strbu
 		strbuf_addf(out, " %s", unit_format_gib(dev->held_bytes, size));
 	if (dev->reason[0])
 		strbuf_addf(out, ": %s", dev->reason);
-	if (dev->state == DEV_IDLE && dev->hold_at_ns > now_ns)
+	if (dev->hold_at_ns > now_ns)
 		strbuf_addf(out, "%s in %s", dev->reason[0] ? "; to be held" : ": to be held",
 			    unit_format_duration((dev->hold_at_ns - now_ns) / NS_PER_MS, time));
 }

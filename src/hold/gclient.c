@@ -6,8 +6,9 @@
  * the instance's. Where several instances select one device, the one that asked first has it.
  *
  * The refresh clock: once per `refresh` every device of an instance that is not held is checked,
- * and only such a check starts an idle clock or leads to a hold, while anything foreign that is
- * seen at any other time resets it. With `together` all of them have to be idle.
+ * and only such a check starts an idle clock, while anything foreign that is seen at any other time
+ * resets it. When the idle clock has run out the device is checked again and held. With `together`
+ * all of them have to be idle.
  */
 #include "hold/gclient.h"
 
@@ -559,6 +560,26 @@ static void check_devices(struct guard *g, struct gclient *c)
 	}
 }
 
+/* What is due is held then, and not only at the next turn of the refresh clock. */
+static void check_due(struct guard *g, struct gclient *c, uint64_t now)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		struct gdev *d = &g->devs[i];
+		uint64_t due = owns(g, c, d) && d->state == DEV_IDLE ? gdev_hold_at(g, d) : 0;
+
+		if (!due || now < due || d->due_ns == due || d->check || !d->present)
+			continue;
+		any = true;
+		d->due_ns = due; /* once: what else stands in the way takes its time */
+		d->check = true;
+		eyes_look_now(g->eyes, d->slot);
+	}
+	if (any && c->policy.together)
+		check_devices(g, c);
+}
+
 static bool any_holder(const struct guard *g, const struct gclient *c)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++)
@@ -592,6 +613,8 @@ void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns)
 		c->tick_ns = now_ns + c->policy.refresh_ms * NS_PER_MS;
 		check_devices(g, c);
 	}
+	if (c->has_policy && !c->dropping)
+		check_due(g, c, now_ns);
 	if (c->waiting && !any_starting(g, now_ns)) {
 		c->waiting = false;
 		check_devices(g, c); /* what was seen before the wait is old */

@@ -50,17 +50,20 @@ void gdev_say(struct gdev *d, const char *fmt, ...)
 	if (!strcmp(text, d->reason))
 		return;
 	(void)str_copy(d->reason, sizeof(d->reason), text);
+	d->reason_pid = 0;
 	d->dirty = true;
 }
 
 /* Up to a quarter of ms more, so that two of us on two accounts never answer each other in step. */
-static uint64_t with_jitter(uint64_t ms)
+static uint64_t with_jitter(uint64_t ms, uint16_t random)
 {
-	uint16_t random = 0;
-
-	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
-		random = (uint16_t)clock_mono_ns();
 	return (ms + ms * random / (4 * UINT16_MAX)) * NS_PER_MS;
+}
+
+static void draw_jitter(struct gdev *d)
+{
+	if (getrandom(&d->jitter, sizeof(d->jitter), GRND_NONBLOCK) != sizeof(d->jitter))
+		d->jitter = (uint16_t)clock_mono_ns();
 }
 
 void gdev_reset_idle(struct gdev *d, uint64_t now_ns)
@@ -69,16 +72,21 @@ void gdev_reset_idle(struct gdev *d, uint64_t now_ns)
 	d->dirty = true;
 }
 
-static void set_wait(struct guard *g, struct gdev *d)
+/* The idle time that is asked of d before it is held. */
+static uint64_t wait_for(const struct guard *g, const struct gdev *d)
 {
 	const struct hold_policy *p = gdev_policy(g, d);
 
 	if (d->yielded)
-		d->wait_ns = with_jitter(p->rehold_ms);
-	else if (d->owner < 0 || d->came_home || d->hold_while)
-		d->wait_ns = 0;
-	else
-		d->wait_ns = p->idle_for_ms * NS_PER_MS;
+		return with_jitter(p->rehold_ms, d->jitter);
+	if (d->owner < 0 || d->came_home || d->hold_while)
+		return 0;
+	return p->idle_for_ms * NS_PER_MS;
+}
+
+static void set_wait(struct guard *g, struct gdev *d)
+{
+	d->wait_ns = wait_for(g, d);
 }
 
 static void enter(struct guard *g, struct gdev *d, enum dev_state next)
@@ -97,6 +105,8 @@ static void enter(struct guard *g, struct gdev *d, enum dev_state next)
 	d->since_ns = now;
 	d->dirty = true;
 	d->came_home = d->came_home && next == DEV_IDLE;
+	if (next == DEV_BUSY)
+		draw_jitter(d);
 	if (next == DEV_IDLE) {
 		d->announced = true;
 		d->who_pid = 0;
@@ -203,6 +213,8 @@ static void on_foreign(struct guard *g, struct gdev *d, enum verdict v, const st
 		gjudge_name(g, d, who);
 	else
 		d->who_pid = 0;
+	if (!who && v == SEEN_FOREIGN)
+		d->reason_pid = -1;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
 		enter(g, d, DEV_YIELDING);
 	else
@@ -349,6 +361,16 @@ static void note_settled(struct guard *g, struct gdev *d)
 		eyes_look_now(g->eyes, d->slot); /* that one is the verdict */
 }
 
+/* Until the refresh clock turns the device stays busy; its reason must not. */
+static void say_gone(struct gdev *d)
+{
+	if (d->reason_pid > 0)
+		gdev_say(d, "PID %d is gone", (int)d->reason_pid);
+	else if (d->reason_pid < 0)
+		gdev_say(d, "who used its memory is gone");
+	d->who_pid = 0;
+}
+
 static void on_clear(struct guard *g, struct gdev *d)
 {
 	struct gclient *owner = gdev_owner(g, d);
@@ -357,6 +379,8 @@ static void on_clear(struct guard *g, struct gdev *d)
 		own_learn(g, d, &d->sight.look);
 		note_settled(g, d);
 	}
+	if (d->state == DEV_BUSY && !d->check)
+		say_gone(d);
 	/* The idle clock starts at a check; a rise is seen at any look. */
 	if (d->state == DEV_BUSY && d->check) {
 		d->who_pid = 0;
@@ -443,6 +467,7 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 
 	enum verdict v = gjudge(g, d, &who);
 
+	d->clear = v == SEEN_CLEAR;
 	on_verdict(g, d, v, who);
 	gjudge_note_hidden(g, d, v, who);
 	if (d->n_leases)
@@ -576,6 +601,22 @@ bool gdev_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)
 	return wanted && !g->quit_ns && d->present && d->state == DEV_IDLE &&
 	       (!d->holder.pid || (d->holder.kept && !d->holder.ending)) &&
 	       now_ns >= d->blocked_until_ns && now_ns - d->idle_since_ns >= d->wait_ns;
+}
+
+uint64_t gdev_hold_at(struct guard *g, const struct gdev *d)
+{
+	const struct gclient *owner = gdev_owner(g, d);
+	uint64_t at;
+
+	if (!wants_hold(owner) || d->left || g->quit_ns)
+		return 0;
+	if (d->state == DEV_IDLE)
+		at = d->idle_since_ns + d->wait_ns;
+	else if (d->state == DEV_BUSY && d->clear)
+		at = owner->tick_ns + wait_for(g, d);
+	else
+		return 0;
+	return at > d->blocked_until_ns ? at : d->blocked_until_ns;
 }
 
 static void hold_failed(struct guard *g, struct gdev *d, const char *why)
@@ -761,6 +802,21 @@ static void describe_end(char *buf, size_t size, int status)
 		(void)str_print(buf, size, "its holder ended (exit code %d)", WEXITSTATUS(status));
 }
 
+/* Somebody ended it: that is a wish to have the device, so wait as after a yield. */
+static void on_holder_lost(struct guard *g, struct gdev *d, const char *how)
+{
+	uint64_t now = clock_mono_ns();
+
+	d->yielded = true;
+	d->check = true; /* who wanted it is seen at any time; the wait begins now */
+	if (now < d->blocked_until_ns)
+		return;
+	gdev_say(d, "%s", how);
+	(void)gevent_add(g, d, EVENT_FAILED, "%s", how);
+	d->blocked_until_ns = now + gdev_policy(g, d)->rehold_ms * NS_PER_MS;
+	(void)str_copy(d->blocked_why, sizeof(d->blocked_why), how);
+}
+
 void gdev_on_child(struct guard *g, struct gdev *d)
 {
 	char how[96];
@@ -785,15 +841,8 @@ void gdev_on_child(struct guard *g, struct gdev *d)
 		tell_let_go(g, d, clock_mono_ns(), 0);
 	if (d->state == DEV_HOLDING && now >= d->blocked_until_ns)
 		hold_failed(g, d, how);
-	if (d->state == DEV_HELD) {
-		/* Somebody ended it: that is a wish to have the device, so wait as after a yield.
-		 */
-		d->yielded = true;
-		if (now >= d->blocked_until_ns) {
-			gdev_say(d, "%s", how);
-			(void)gevent_add(g, d, EVENT_FAILED, "%s", how);
-		}
-	}
+	if (d->state == DEV_HELD)
+		on_holder_lost(g, d, how);
 	(void)gevent_add(g, d, EVENT_GONE, "holder and context are gone");
 	(void)step(g, d, EV_GONE);
 	eyes_look_now(g->eyes, d->slot);

@@ -31,6 +31,9 @@ void gdev_blind(struct guard *g, struct gdev *d, const char *reason);
 /* Idle for long enough by its owner's policy, looking at this device alone. */
 bool gdev_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns);
 
+/* When it is to be held as far as can be told now; 0: that depends on others. */
+uint64_t gdev_hold_at(struct guard *g, const struct gdev *d);
+
 /* Hold it now. Does nothing when something stands in the way; d->reason then says what. */
 void gdev_hold(struct guard *g, struct gdev *d);
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/sock.h"
 #include "base/str.h"
+#include "hold/gdev.h"
 #include "hold/glease.h"
 
 struct guard_event *gevent_add(struct guard *g, const struct gdev *d, enum event_kind kind,
@@ -119,12 +120,8 @@ static void fill_status(struct guard *g, const struct gdev *d, struct dev_status
 	s->mig = d->id.mig;
 	s->state = d->state;
 	s->since_ns = d->since_ns;
-	if (d->state == DEV_IDLE) {
-		s->idle_since_ns = d->idle_since_ns;
-		s->hold_at_ns = owner && owner->policy.hold ? d->idle_since_ns + d->wait_ns : 0;
-		if (s->hold_at_ns && s->hold_at_ns < d->blocked_until_ns)
-			s->hold_at_ns = d->blocked_until_ns;
-	}
+	s->idle_since_ns = d->state == DEV_IDLE ? d->idle_since_ns : 0;
+	s->hold_at_ns = gdev_hold_at(g, d);
 	s->held_bytes = d->state == DEV_HELD ? d->holder.held : 0;
 	s->target_bytes = d->state == DEV_HELD ? d->holder.wanted : 0;
 	s->who_pid = d->who_pid;

@@ -195,6 +195,7 @@ void gjudge_name(struct guard *g, struct gdev *d, const struct gpu_proc *who)
 	else
 		gdev_say(d, "PID %d%s%s", (int)who->pid, name,
 			 used[0] || !who->used_known ? used : " just started");
+	d->reason_pid = who->pid;
 }
 
 /* Memory in use on a device without a holder that listed processes do not explain, or 0. */

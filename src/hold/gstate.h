@@ -90,6 +90,7 @@ struct gdev {
 	uint64_t since_ns;
 	char reason[PROTO_TEXT_MAX];
 	int32_t who_pid;
+	int32_t reason_pid; /* of whom the reason speaks; -1: of memory; 0: of something else */
 	uint32_t who_uid;
 	char who_comm[16];
 	struct sight sight;
@@ -100,6 +101,9 @@ struct gdev {
 	uint64_t idle_since_ns;
 	uint64_t wait_ns; /* the idle time that is asked of it now */
 	bool yielded;	  /* wait_ns is that after a yield */
+	uint16_t jitter;  /* of that wait */
+	bool clear;	  /* the last look found nothing foreign */
+	uint64_t due_ns;  /* the moment to hold it for which it was looked at */
 	struct holder_proc holder;
 	pid_t gone_pid;		 /* its last holder, under the number that it was listed with */
 	uint64_t gone_ns;	 /* when that was waited for */

@@ -135,7 +135,8 @@ static void on_eyes(struct guard *g)
 		if (!eyes_sight(g->eyes, i, d->sight.seq, &d->sight))
 			continue;
 		gdev_on_sight(g, d);
-		if (d->check && (d->sight.checked || d->sight.code < 0)) {
+		if (d->check && (d->sight.checked || d->sight.code < 0) &&
+		    (d->holder.pid || d->sight.look.begin_ns > d->gone_ns)) {
 			d->check = false;
 			if (d->owner >= 0)
 				gclient_consider(g, gdev_owner(g, d));

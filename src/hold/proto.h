@@ -250,7 +250,7 @@ struct dev_status {
 	uint32_t known;		     /* enum dev_known */
 	uint64_t since_ns;	     /* in this state since */
 	uint64_t idle_since_ns;	     /* while DEV_IDLE: the idle clock's start */
-	uint64_t hold_at_ns;	     /* while DEV_IDLE and wanted: when it will be held, or 0 */
+	uint64_t hold_at_ns;	     /* with nobody there and wanted: when it will be held, or 0 */
 	uint64_t looked_ns;	     /* when the figures were read */
 	uint64_t mem_total, mem_used, mem_free; /* bytes; without the driver's reserve */
 	uint64_t held_bytes, target_bytes;	/* by our holder */

@@ -603,6 +603,29 @@ def test_killed_holder(machine):
     assert h.end() == 0
 
 
+def test_held_again_when_it_is_due(machine):
+    m = machine(gpus=1)
+    h = m.hold("--refresh", "5s", "--rehold-after", "2s")
+    h.held(0)
+    os.kill(pids_of_holders(m)[0], signal.SIGKILL)
+    h.next("failed", gpu=0)
+    since = time.monotonic()
+    d = m.wait_state(0, "idle", reason="ended by signal 9")
+    told = time.monotonic() + d["hold_in_s"]
+    h.held(0)
+    assert abs(time.monotonic() - told) < 1 and time.monotonic() - since < 2 * 1.25 + 1
+    # After a yield: one refresh, and the wait.
+    m.newcomer("--take", "1G", "--stay", "0.3")
+    h.next("yield", gpu=0)
+    since = time.monotonic()
+    d = wait_for(lambda: next((d for d in [m.device(0)] if d["hold_in_s"]), None), step=0.1)
+    assert "is gone" in d["reason"] or d["state"] == "idle"
+    told = time.monotonic() + d["hold_in_s"]
+    h.held(0)
+    assert abs(time.monotonic() - told) < 1 and time.monotonic() - since < 5 + 2 * 1.25 + 1
+    assert h.end() == 0
+
+
 def test_everything_killed_and_started_again(machine, home):
     m = machine(gpus=1)
     h = m.hold()
