@@ -596,7 +596,8 @@ bool gdev_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)
 {
 	const struct gclient *owner = gdev_owner(g, d);
 
-	bool wanted = d->hold_while || wants_hold(owner);
+	/* What an orphan holds is kept for its next agent; nothing new is held for nobody. */
+	bool wanted = d->hold_while || (wants_hold(owner) && !owner->orphan_until_ns);
 
 	return wanted && !g->quit_ns && d->present && d->state == DEV_IDLE &&
 	       (!d->holder.pid || (d->holder.kept && !d->holder.ending)) &&
@@ -608,7 +609,7 @@ uint64_t gdev_hold_at(struct guard *g, const struct gdev *d)
 	const struct gclient *owner = gdev_owner(g, d);
 	uint64_t at;
 
-	if (!wants_hold(owner) || d->left || g->quit_ns)
+	if (!wants_hold(owner) || owner->orphan_until_ns || d->left || g->quit_ns)
 		return 0;
 	if (d->state == DEV_IDLE)
 		at = d->idle_since_ns + d->wait_ns;

@@ -576,6 +576,20 @@ def test_killed_agent_without_another(machine):
     wait_for(lambda: not m.guards(), 5)
 
 
+def test_killed_agent_starts_no_hold(machine):
+    m = machine()
+    h = m.hold("--idle-for", "2s")
+    wait_for(lambda: m.run("status").returncode == 0)
+    m.wait_state(0, "idle")
+    h.process.kill()
+    for _ in range(50):
+        assert not any(m.used())
+        time.sleep(0.1)
+    again = m.hold()
+    again.held(0, 1)
+    assert again.end() == 0
+
+
 def test_killed_guard(machine):
     m = machine()
     h = m.hold()
