@@ -322,6 +322,20 @@ static void on_see_late(uv_timer_t *timer)
 
 static void on_table_late(uv_timer_t *timer);
 
+/*
+ * A person who picked some does not want to read about the others, nor twice about one whose hold
+ * has been told before the last device was looked at.
+ */
+static bool is_no_news(const struct agent *a, uint32_t slot)
+{
+	const struct dev_status *dev = &a->view.devices[slot];
+	bool ours = strcmp(dev->instance, a->view.instance) == 0;
+
+	if (dev->state == DEV_HELD && ours)
+		return dev->since_ns >= a->told_ns;
+	return (dev->state == DEV_LEFT && !dev->instance[0]) || !view_is_selected(&a->view, slot);
+}
+
 static void show_table(struct agent *a)
 {
 	uint64_t now = clock_mono_ns();
@@ -335,10 +349,9 @@ static void show_table(struct agent *a)
 
 		if (!a->view.seen[i])
 			continue;
-		/* A person who picked some does not want to read about the others. */
-		if (!a->c->show_json && dev->state == DEV_LEFT && !dev->instance[0])
+		if (!a->c->show_json && is_no_news(a, i))
 			continue;
-		sentence_device(dev, now, &line);
+		sentence_device(dev, a->view.instance, now, &line);
 		(void)users_put_names(a->users, strbuf_str(&line), named, sizeof(named));
 		news_show(a->news, "device", named, report_device(dev, a->users, now));
 	}
@@ -401,7 +414,8 @@ static void on_files_step(uv_timer_t *timer)
 	(void)uv_timer_stop(timer);
 	collect_warnings(a, &warnings);
 	warn(a, strbuf_str(&warnings));
-	wants_describe(&a->view.policy, &text);
+	wants_describe(&a->view.policy, &a->view, &text);
+	wants_describe_end(a->view.until_wall_ns, &text);
 	if (a->c->ready)
 		a->c->ready(a->c->user, strbuf_str(&text), strbuf_str(&warnings),
 			    !journal_trouble(a->journal, trouble, sizeof(trouble))[0]);
@@ -413,7 +427,8 @@ static void become_ready(struct agent *a)
 
 	a->view.ready = true;
 	a->ready_ns = clock_mono_ns();
-	wants_describe(&a->view.policy, &text);
+	wants_describe(&a->view.policy, &a->view, &text);
+	wants_describe_end(a->view.until_wall_ns, &text);
 	journal_log(a->journal, LOG_LEVEL_INFO, "%s", strbuf_str(&text));
 	news_show(a->news, "start", strbuf_str(&text), report_agent(&a->view));
 	news_states_from(a->news, UINT64_MAX);

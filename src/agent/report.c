@@ -71,7 +71,7 @@ static void say_counts(const struct view *v, struct strbuf *b)
 	unsigned int held = view_count(v, DEV_HELD);
 
 	if (held)
-		strbuf_addf(b, "%u of %u GPUs held (%s)", held, v->guard.n_devices,
+		strbuf_addf(b, "%u of %u GPUs held (%s)", held, view_devices(v),
 			    unit_format_gib(view_held_bytes(v), size));
 	else
 		strbuf_adds(b, "nothing held");
@@ -226,7 +226,7 @@ json_t *report_status(const struct view *v, struct journal *j, struct users *u)
 	cleanup_strbuf struct strbuf policy = STRBUF_INIT;
 	json_t *o = json_object();
 
-	wants_describe(&v->policy, &policy);
+	wants_describe(&v->policy, v, &policy);
 	set(o, "format", json_integer(REPORT_FORMAT));
 	set(o, "instance", json_string(v->instance));
 	set(o, "host", json_string(v->host));

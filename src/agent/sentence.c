@@ -118,11 +118,16 @@ void sentence_event(const struct guard_event *ev, int32_t mig, const struct hold
 	(tell ? tell : tell_text)(ev, policy, out);
 }
 
-void sentence_device(const struct dev_status *dev, uint64_t now_ns, struct strbuf *out)
+void sentence_device(const struct dev_status *dev, const char *own, uint64_t now_ns,
+		     struct strbuf *out)
 {
 	char time[UNIT_TEXT_MAX], size[UNIT_TEXT_MAX];
 
 	sentence_label(dev->index, dev->mig, out);
+	if (dev->state == DEV_HELD && dev->instance[0] && strcmp(dev->instance, own) != 0) {
+		strbuf_addf(out, "  not ours: held for instance %s", dev->instance);
+		return;
+	}
 	strbuf_addf(out, "  %s", dev_state_name(dev->state));
 	if (dev->held_bytes)
 		strbuf_addf(out, " %s", unit_format_gib(dev->held_bytes, size));

@@ -20,7 +20,8 @@ void sentence_event(const struct guard_event *ev, int32_t mig, const struct hold
 		    struct strbuf *out);
 
 /* "gpu 1  busy: PID 4242, alice, python train.py, 0.5 GiB". now_ns is CLOCK_MONOTONIC. */
-void sentence_device(const struct dev_status *dev, uint64_t now_ns, struct strbuf *out);
+void sentence_device(const struct dev_status *dev, const char *own, uint64_t now_ns,
+		     struct strbuf *out);
 
 /* The event for programs; line is the sentence. New reference. */
 json_t *sentence_event_json(const struct guard_event *ev, int32_t mig, int32_t guard_pid,

@@ -1,15 +1,76 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/view.h"
 
+#include <string.h>
+#include <strings.h>
+
 #include "base/mem.h"
+#include "base/str.h"
 #include "hold/state.h"
+
+bool view_is_mig_card(const struct view *v, uint32_t slot)
+{
+	for (uint32_t i = 0; v->devices[slot].mig < 0 && i < v->n_slots; i++)
+		if (v->seen[i] && v->devices[i].mig >= 0 &&
+		    v->devices[i].index == v->devices[slot].index)
+			return true;
+	return false;
+}
+
+/* By its index, or by its UUID or the beginning of it, as gpu_find() does. */
+static bool is_named(const struct dev_status *dev, const char *name)
+{
+	uint64_t index;
+
+	if (str_to_u64(name, &index) == 0)
+		return index == dev->index;
+	return strncasecmp(dev->uuid, name, strlen(name)) == 0;
+}
+
+bool view_is_selected(const struct view *v, uint32_t slot)
+{
+	const struct dev_status *dev = &v->devices[slot];
+
+	for (uint32_t i = 0; !v->policy.all && i < v->n_slots; i++) {
+		bool same =
+			i == slot || (v->devices[i].index == dev->index && v->devices[i].mig < 0);
+
+		for (uint32_t j = 0; same && v->seen[i] && j < v->policy.n_gpus; j++)
+			if (is_named(&v->devices[i], v->policy.gpus[j]))
+				return true;
+	}
+	return v->policy.all;
+}
+
+int view_index_of(const struct view *v, const char *name)
+{
+	int found = -1;
+
+	for (uint32_t i = 0; i < v->n_slots; i++) {
+		if (!v->seen[i] || !is_named(&v->devices[i], name))
+			continue;
+		if (found >= 0)
+			return -1;
+		found = (int)v->devices[i].index;
+	}
+	return found;
+}
+
+unsigned int view_devices(const struct view *v)
+{
+	unsigned int n = v->guard.n_devices;
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		n -= n && v->seen[i] && view_is_mig_card(v, i);
+	return n;
+}
 
 unsigned int view_count(const struct view *v, unsigned int state)
 {
 	unsigned int n = 0;
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
-		n += v->seen[i] && v->devices[i].state == state;
+		n += v->seen[i] && v->devices[i].state == state && !view_is_mig_card(v, i);
 	return n;
 }
 

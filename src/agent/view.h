@@ -48,6 +48,14 @@ struct view {
 	struct view_yield yields[VIEW_YIELDS];
 };
 
+/* A card in MIG mode, for which its instances stand: it is not counted. */
+bool view_is_mig_card(const struct view *v, uint32_t slot);
+/* The policy names it, be it or its card. */
+bool view_is_selected(const struct view *v, uint32_t slot);
+/* The index of the one device that is named so, or -1: more than one, or not known yet. */
+int view_index_of(const struct view *v, const char *name);
+/* Devices that the guard has spoken of; all that it has, before. */
+unsigned int view_devices(const struct view *v);
 /* Devices in a state. */
 unsigned int view_count(const struct view *v, unsigned int state);
 /* Bytes that our holders have. */

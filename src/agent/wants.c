@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/wants.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -145,14 +147,26 @@ static void describe_memory(const struct mem_amount *m, struct strbuf *out)
 		strbuf_adds(out, "all free memory of");
 }
 
-static void describe_gpus(const struct hold_policy *p, struct strbuf *out)
+/* "GPU-1a2b (GPU 3)". */
+static void describe_gpu(const char *name, const struct view *v, struct strbuf *out)
+{
+	int index = v && !isdigit((unsigned char)name[0]) ? view_index_of(v, name) : -1;
+
+	strbuf_adds(out, name);
+	if (index >= 0)
+		strbuf_addf(out, " (gpu %d)", index);
+}
+
+static void describe_gpus(const struct hold_policy *p, const struct view *v, struct strbuf *out)
 {
 	if (p->all)
 		strbuf_adds(out, "all GPUs");
 	else
 		strbuf_adds(out, p->n_gpus == 1 ? "GPU " : "GPUs ");
-	for (uint32_t i = 0; !p->all && i < p->n_gpus; i++)
-		strbuf_addf(out, "%s%s", i ? ", " : "", p->gpus[i]);
+	for (uint32_t i = 0; !p->all && i < p->n_gpus; i++) {
+		strbuf_adds(out, i ? ", " : "");
+		describe_gpu(p->gpus[i], v, out);
+	}
 	if (p->leave == 1)
 		strbuf_adds(out, " but the last one");
 	else if (p->leave)
@@ -203,20 +217,35 @@ static void describe_others(const struct hold_policy *p, struct strbuf *out)
 			    p->my_cgroup ? " (my_cgroup has no effect here)" : "");
 }
 
-void wants_describe(const struct hold_policy *p, struct strbuf *out)
+void wants_describe_end(uint64_t until_wall_ns, struct strbuf *out)
+{
+	char now[CLOCK_TEXT_MAX], end[CLOCK_TEXT_MAX];
+	const size_t day = strlen("2026-11-22");
+
+	if (!until_wall_ns)
+		return;
+	(void)clock_format_local(clock_wall_ns(), now);
+	(void)clock_format_local(until_wall_ns, end);
+	if (strncmp(now, end, day) == 0)
+		strbuf_addf(out, " It ends at %s.", end + day + 1);
+	else
+		strbuf_addf(out, " It ends on %.*s at %s.", (int)day, end, end + day + 1);
+}
+
+void wants_describe(const struct hold_policy *p, const struct view *v, struct strbuf *out)
 {
 	char work[UNIT_TEXT_MAX], rest[UNIT_TEXT_MAX];
 
 	if (!p->hold) {
 		strbuf_adds(out, "Watching ");
-		describe_gpus(p, out);
+		describe_gpus(p, v, out);
 		strbuf_adds(out, " and holding nothing.");
 		return;
 	}
 	strbuf_adds(out, "Holding ");
 	describe_memory(&p->memory, out);
 	strbuf_addc(out, ' ');
-	describe_gpus(p, out);
+	describe_gpus(p, v, out);
 	describe_when(p, out);
 	strbuf_adds(out, "; ");
 	wants_describe_load(p, out);

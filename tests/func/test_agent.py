@@ -393,9 +393,9 @@ def test_status_on_off(guard, tenure, dev, home):
     assert s["devices"][0]["power_w"] == 80 and s["devices"][0]["temperature_c"] is None
     assert s["log"][-1].endswith("yielded to PID 1: free after 5.0 ms")
     text = tenure("status", *d).stdout
-    assert "waiting" in text and "Last yields:" in text and "gpu 1  NVIDIA H200: PID 4242" in text
+    assert "waiting" in text and "Last yields:" in text and "gpu 1  PID 4242" in text
     assert "\033" not in text
-    table = text[text.index("\nGPU"):text.index("\n  gpu 0")]
+    table = text[text.index("\nGPU"):text.index("\n  gpu ")]
     assert all(len(line) <= 80 for line in table.splitlines()), table
     r = tenure("off", *d)
     assert r.returncode == 0 and f"PID {pid}" in r.stdout and guard.drops == 1

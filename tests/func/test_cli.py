@@ -336,6 +336,31 @@ def test_devices_are_listed_where_there_is_something_to_say(build, env):
             assert max(map(len, table)) <= 40 and "STATE" in table[0]
 
 
+def test_hold_says_each_thing_once_and_whose(build, env):
+    with simulated(build, env, "--mig", "1/1g.18gb:2") as sim:
+        env = {**sim, **env}
+
+        def run(*args):
+            r = subprocess.run([build / "tenure", *args], env=env, text=True, capture_output=True,
+                               timeout=20, check=True)
+            return " ".join(r.stdout.split())
+        out = run("hold", "--idle-for", "0", "--for", "2s")
+        held = re.findall(r"gpu (\S+) held", out)
+        assert sorted(held) == ["0", "1/0", "1/1"], out  # each once
+        assert re.search(r" It ends at \d\d:\d\d:\d\d\.", out)
+        out = run("on", "--idle-for", "0", "--until", "2090-01-02 08:00")
+        assert "It ends on 2090-01-02 at 08:00:00." in out
+        end = time.monotonic() + 10
+        while "3 of 3 GPUs held" not in (out := run("status")) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert "3 of 3 GPUs held" in out and "; 1 busy" not in out  # a card in MIG mode is none
+        uuid = json.loads(run("devices", "--json"))["devices"][0]["uuid"]
+        out = run("hold", "-i", "other", "--gpus", uuid[:8], "--for", "2s")
+        assert f"GPU {uuid[:8]} (gpu 0) when" in out
+        assert "gpu 0 not ours: held for instance default" in out
+        assert "GiB: held for" not in out and "gpu 1" not in out
+
+
 def test_config_show_keeps_its_columns(tenure, user_config, home):
     user_config("memory: all-2G\nutil: 60\n")
     (home / "site.yaml").write_text("refresh: 30s\n")
