@@ -71,7 +71,7 @@ char *cmd_suggest(const struct cmd *const *list, const char *name)
 	return near ? xasprintf("; did you mean %s?", near) : xstrdup("");
 }
 
-static struct opts *cmd_opts(const struct cmd *cmd)
+struct opts *cmd_opts(const struct cmd *cmd)
 {
 	struct opts *o = opts_new();
 

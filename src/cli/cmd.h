@@ -73,6 +73,9 @@ struct cmd {
  */
 int cmd_run(const struct cmd *cmd, const char *parent, int argc, char **argv);
 
+/* Its options and the settings that it takes, for a parser or a generator. opts_free() it. */
+struct opts *cmd_opts(const struct cmd *cmd);
+
 /* --help of a command. The caller frees it. */
 char *cmd_help_text(const struct cmd *cmd, const char *parent);
 

@@ -7,16 +7,14 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 
-static const struct {
-	enum cmd_exit code;
-	const char *what;
-} exit_codes[] = {
+const struct exit_code exit_codes[] = {
 	{ CMD_OK, "it worked" },
 	{ CMD_FAILED, "it did not work; the reason is on standard error" },
 	{ CMD_USAGE, "wrong option, argument, setting or config file" },
 	{ CMD_NOTHING_RUNS, "no agent runs here" },
 	{ CMD_DENIED, "this site does not allow it, or the system denies it" },
 	{ CMD_UNREAD, "hold: whoever read its output through a pipe went away; all is free" },
+	{ 0 },
 };
 
 static bool group_shown_before(size_t i)
@@ -55,7 +53,7 @@ void help_overview(FILE *out)
 static int show_exit_codes(void)
 {
 	puts("Exit codes of all commands:");
-	for (size_t i = 0; i < ARRAY_LEN(exit_codes); i++)
+	for (size_t i = 0; exit_codes[i].what; i++)
 		printf("  %d  %s\n", exit_codes[i].code, exit_codes[i].what);
 	return CMD_OK;
 }

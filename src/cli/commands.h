@@ -17,6 +17,7 @@ extern const struct cmd cmd_help;
 extern const struct cmd cmd_hold;
 extern const struct cmd cmd_instances;
 extern const struct cmd cmd_list;
+extern const struct cmd cmd_man;
 extern const struct cmd cmd_off;
 extern const struct cmd cmd_on;
 extern const struct cmd cmd_pause;
