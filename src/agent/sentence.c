@@ -66,11 +66,9 @@ static void tell_held(const struct guard_event *ev, const struct hold_policy *p,
 	strbuf_addc(out, ')');
 }
 
-static void tell_yield(const struct guard_event *ev, const struct hold_policy *p,
-		       struct strbuf *out)
+/* How long the holder was in the way. */
+static void add_times(const struct guard_event *ev, struct strbuf *out)
 {
-	strbuf_adds(out, "yielded to ");
-	add_who(ev, out);
 	strbuf_adds(out, ": ");
 	if (ev->hint_to_verdict_ns) {
 		strbuf_adds(out, "seen after ");
@@ -81,6 +79,22 @@ static void tell_yield(const struct guard_event *ev, const struct hold_policy *p
 	add_ms(ev->verdict_to_freed_ns, out);
 	if (ev->hint_to_verdict_ns)
 		strbuf_adds(out, " more");
+}
+
+static void tell_yield(const struct guard_event *ev, const struct hold_policy *p,
+		       struct strbuf *out)
+{
+	strbuf_adds(out, "yielded to ");
+	add_who(ev, out);
+	add_times(ev, out);
+}
+
+/* Where nothing was held there was nothing to wait for. */
+static void tell_lent(const struct guard_event *ev, const struct hold_policy *p, struct strbuf *out)
+{
+	tell_text(ev, p, out);
+	if (ev->bytes)
+		add_times(ev, out);
 }
 
 typedef void (*tell_fn)(const struct guard_event *ev, const struct hold_policy *p,
@@ -96,7 +110,7 @@ static const struct {
 	[EVENT_RELEASE] = { NULL, true },   [EVENT_BLIND] = { NULL, true },
 	[EVENT_GONE] = { NULL, false },	    [EVENT_FAILED] = { NULL, true },
 	[EVENT_LOST] = { NULL, true },	    [EVENT_BACK] = { NULL, true },
-	[EVENT_STATE] = { NULL, true },	    [EVENT_LENT] = { NULL, true },
+	[EVENT_STATE] = { NULL, true },	    [EVENT_LENT] = { tell_lent, true },
 	[EVENT_RETURNED] = { NULL, false },
 };
 _Static_assert(ARRAY_LEN(kinds) == EVENT_KIND_MAX, "a way to tell every kind of event");
@@ -149,13 +163,22 @@ static void set_ms(json_t *o, const char *key, uint64_t ns)
 	(void)json_object_set_new(o, key, json_real((double)ns / (double)NS_PER_MS));
 }
 
+static void set_task(json_t *o, const struct lease_id *id)
+{
+	(void)json_object_set_new(o, "task", json_integer((json_int_t)id->task));
+	if (id->element)
+		(void)json_object_set_new(o, "element", json_integer(id->element));
+}
+
 static void set_figures(json_t *o, const struct guard_event *ev)
 {
 	if (ev->bytes)
 		(void)json_object_set_new(o, "bytes", json_integer((json_int_t)ev->bytes));
-	if (ev->kind == EVENT_HELD && ev->took_ns)
+	if ((ev->kind == EVENT_HELD || ev->kind == EVENT_RETURNED) && ev->took_ns)
 		set_ms(o, "took_ms", ev->took_ns);
-	if (ev->kind != EVENT_YIELD)
+	if (ev->lease.task)
+		set_task(o, &ev->lease);
+	if (ev->kind != EVENT_YIELD && ev->kind != EVENT_LENT)
 		return;
 	(void)json_object_set_new(o, "pid", ev->pid ? json_integer(ev->pid) : json_null());
 	if (ev->hint_to_verdict_ns)

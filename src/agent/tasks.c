@@ -80,7 +80,7 @@ static enum sched_dev_state planned_state(const struct dev_status *d)
 		[DEV_BUSY] = SCHED_DEV_BUSY,	 [DEV_IDLE] = SCHED_DEV_IDLE,
 		[DEV_HOLDING] = SCHED_DEV_HELD,	 [DEV_HELD] = SCHED_DEV_HELD,
 		[DEV_YIELDING] = SCHED_DEV_BUSY, [DEV_LEFT] = SCHED_DEV_LEFT,
-		[DEV_LENT] = SCHED_DEV_LENT,
+		[DEV_LENT] = SCHED_DEV_LENT,	 [DEV_LENDING] = SCHED_DEV_LENT,
 	};
 
 	return d->state < DEV_STATE_MAX ? states[d->state] : SCHED_DEV_UNSEEN;
