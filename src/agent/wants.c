@@ -105,6 +105,7 @@ int wants_from_settings(const struct settings *s, bool hold, struct hold_policy 
 	p.load = (uint8_t)settings_num(s, SET_LOAD);
 	p.leave = (uint32_t)settings_num(s, SET_LEAVE);
 	p.max_devices = (uint32_t)settings_num(s, SET_MAX_DEVICES);
+	p.site_devices = (uint32_t)settings_limit_num(s, SET_MAX_DEVICES);
 	p.idle_below_bytes = settings_num(s, SET_IDLE_BELOW);
 	p.idle_for_ms = settings_num(s, SET_IDLE_FOR);
 	p.refresh_ms = settings_num(s, SET_REFRESH);

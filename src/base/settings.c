@@ -599,6 +599,11 @@ bool settings_flag(const struct settings *s, enum setting_id id)
 	return get(s, id, type_of(id) == VALUE_FLAG)->flag;
 }
 
+uint64_t settings_limit_num(const struct settings *s, enum setting_id id)
+{
+	return s->limits[id].has_value ? s->limits[id].value.num : 0;
+}
+
 uint64_t settings_num(const struct settings *s, enum setting_id id)
 {
 	return get(s, id, type_of(id) >= VALUE_UINT && type_of(id) <= VALUE_CHOICE)->num;

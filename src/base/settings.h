@@ -145,6 +145,8 @@ int settings_check_user(const struct settings *s, struct err *e);
 const struct value *settings_value(const struct settings *s, enum setting_id id);
 bool settings_flag(const struct settings *s, enum setting_id id);
 uint64_t settings_num(const struct settings *s, enum setting_id id);
+/* The site's limit of it, where it has one; 0: none. */
+uint64_t settings_limit_num(const struct settings *s, enum setting_id id);
 const char *settings_str(const struct settings *s, enum setting_id id);
 const struct mem_spec *settings_mem(const struct settings *s, enum setting_id id);
 const struct gpu_picks *settings_gpus(const struct settings *s, enum setting_id id);

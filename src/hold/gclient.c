@@ -3,7 +3,9 @@
  * Clients and policies.
  *
  * A policy selects devices in an order; the last `leave` of them are left for others; the rest are
- * the instance's. Where several instances select one device, the one that asked first has it.
+ * the instance's. Where several instances select one device, the one that asked first has it; what
+ * one of them leaves for others, none of them touches: others are other people, and "leave" is a
+ * promise to them.
  *
  * The refresh clock: once per `refresh` every device of an instance that is not held is checked,
  * and only such a check starts an idle clock, while anything foreign that is seen at any other time
@@ -156,12 +158,10 @@ static bool is_left(const struct guard *g, const struct selection *sel, uint32_t
 void gclient_assign_all(struct guard *g)
 {
 	int owner[EYES_SLOTS_MAX];
-	bool left[EYES_SLOTS_MAX];
+	int leaver[EYES_SLOTS_MAX];
 
-	for (uint32_t i = 0; i < EYES_SLOTS_MAX; i++) {
-		owner[i] = -1;
-		left[i] = true;
-	}
+	for (uint32_t i = 0; i < EYES_SLOTS_MAX; i++)
+		owner[i] = leaver[i] = -1;
 	for (int i = 0; i < GUARD_CLIENTS_MAX; i++) {
 		const struct gclient *c = &g->clients[i];
 		struct selection sel;
@@ -171,15 +171,15 @@ void gclient_assign_all(struct guard *g)
 		for (uint32_t k = 0; k < sel.n; k++) {
 			uint32_t slot = sel.slots[k];
 
-			if (owner[slot] >= 0)
-				continue;
-			owner[slot] = i;
-			left[slot] = is_left(g, &sel, slot, c->policy.leave);
+			if (owner[slot] < 0)
+				owner[slot] = i;
+			if (leaver[slot] < 0 && is_left(g, &sel, slot, c->policy.leave))
+				leaver[slot] = i;
 		}
 	}
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (g->devs[i].known)
-			gdev_assign(g, &g->devs[i], owner[i], left[i]);
+			gdev_assign(g, &g->devs[i], owner[i], leaver[i]);
 }
 
 /* --- messages --- */
@@ -477,13 +477,31 @@ static bool owns(const struct guard *g, const struct gclient *c, const struct gd
 	return d->owner == (int)(c - g->clients) && d->known && !d->id.mig_parent;
 }
 
-static unsigned int count_held(const struct guard *g)
+/* For c, or for all instances (NULL). */
+static unsigned int count_held(const struct guard *g, const struct gclient *c)
 {
 	unsigned int n = 0;
 
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		n += gdev_occupied(&g->devs[i]);
+		n += gdev_occupied(&g->devs[i]) && (!c || owns(g, c, &g->devs[i]));
 	return n;
+}
+
+/* An instance's limit is about its own devices, the site's about those of all. True: it is reached,
+ * and d's reason says which. */
+static bool at_limit(const struct guard *g, const struct gclient *c, struct gdev *d)
+{
+	const struct hold_policy *p = &c->policy;
+
+	if (p->site_devices && count_held(g, NULL) >= p->site_devices)
+		gdev_say(d, "this site's max_devices allows %u GPU%s at a time, for all instances",
+			 p->site_devices, p->site_devices == 1 ? "" : "s");
+	else if (p->max_devices && count_held(g, c) >= p->max_devices)
+		gdev_say(d, "max_devices of %s allows %u GPU%s at a time", c->instance,
+			 p->max_devices, p->max_devices == 1 ? "" : "s");
+	else
+		return false;
+	return true;
 }
 
 /* With `together`: one that is busy sets all clocks back. True: all are idle or held. */
@@ -534,11 +552,8 @@ void gclient_consider(struct guard *g, struct gclient *c)
 
 		if (!owns(g, c, d) || !gdev_ripe(g, d, now))
 			continue;
-		if (c->policy.max_devices && count_held(g) >= c->policy.max_devices) {
-			gdev_say(d, "max_devices allows %u GPU%s at a time", c->policy.max_devices,
-				 c->policy.max_devices == 1 ? "" : "s");
+		if (at_limit(g, c, d))
 			continue;
-		}
 		if (any_starting(g, now)) {
 			c->waiting = true;
 			return;

@@ -549,15 +549,29 @@ void gdev_unwant(struct guard *g, struct gdev *d, const char *reason)
 	(void)step(g, d, EV_UNWANTED);
 }
 
+static void describe_left(const struct guard *g, const struct gdev *d, char *buf, size_t size)
+{
+	const struct gclient *c = d->leaver >= 0 ? &g->clients[d->leaver] : NULL;
+
+	if (c)
+		(void)str_print(buf, size, "left for others by %s (leave %u)", c->instance,
+				c->policy.leave);
+	else
+		(void)str_copy(buf, size, "not selected");
+}
+
 /* Let go of it if need be, and then leave it alone; called again until that is done. */
 static void leave(struct guard *g, struct gdev *d)
 {
+	char why[PROTO_TEXT_MAX];
+
 	if (d->hold_while || d->state == DEV_LENDING || d->state == DEV_LENT)
 		return;
-	gdev_unwant(g, d, "left for others");
+	describe_left(g, d, why, sizeof(why));
+	gdev_unwant(g, d, why);
 	if (gdev_occupied(d))
 		return;
-	gdev_say(d, d->owner >= 0 ? "left for others" : "not selected");
+	gdev_say(d, "%s", why);
 	if (d->state != DEV_LEFT)
 		(void)step(g, d, EV_LEAVE);
 }
@@ -574,8 +588,9 @@ static void take(struct guard *g, struct gdev *d)
 	(void)step(g, d, EV_TAKE);
 }
 
-void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left)
+void gdev_assign(struct guard *g, struct gdev *d, int owner, int leaver)
 {
+	bool left = owner < 0 || leaver >= 0;
 	bool changed = d->owner != owner;
 
 	if (changed) {
@@ -584,6 +599,7 @@ void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left)
 		d->dirty = true;
 	}
 	d->left = left;
+	d->leaver = leaver;
 	if (left)
 		leave(g, d);
 	if (!left)

@@ -16,8 +16,10 @@ void gdev_on_holder(struct guard *g, struct gdev *d);
 /* d's holder process may have ended. */
 void gdev_on_child(struct guard *g, struct gdev *d);
 
-/* The policies changed: d belongs to client owner (-1: nobody) and is left for others or not. */
-void gdev_assign(struct guard *g, struct gdev *d, int owner, bool left);
+/* The policies changed: d belongs to client owner (-1: nobody); leaver's policy leaves it for
+ * others
+ * (-1: nobody's does). */
+void gdev_assign(struct guard *g, struct gdev *d, int owner, int leaver);
 
 /* Let go of d because nobody wants it held any more. */
 void gdev_unwant(struct guard *g, struct gdev *d, const char *reason);

@@ -227,8 +227,9 @@ static int check_policies(struct guard *g, const struct gdev *d, const struct gc
 {
 	const struct gclient *owner = gdev_owner(g, d);
 
-	if (owner && d->left)
-		return err_set(e, -EPERM, "left for others by the policy of %s", owner->instance);
+	if (d->leaver >= 0)
+		return err_set(e, -EPERM, "left for others by the policy of %s",
+			       g->clients[d->leaver].instance);
 	if (owner && owner != c && gdev_holds(d))
 		return err_set(e, -EBUSY, "held for instance %s", owner->instance);
 	return 0;

@@ -96,6 +96,7 @@ struct gdev {
 	struct sight sight;
 	int owner;    /* client that selects it, or -1 */
 	bool left;    /* the policies leave it for others, or nobody selects it */
+	int leaver;   /* client whose policy leaves it, or -1 */
 	bool check;   /* the next look is a check of the owner's refresh clock */
 	bool failing; /* its last look failed */
 	uint64_t idle_since_ns;

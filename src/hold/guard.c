@@ -90,6 +90,7 @@ static bool take_devices(struct guard *g)
 		if (i >= g->n_devs)
 			*d = (struct gdev){ .slot = i,
 					    .owner = -1,
+					    .leaver = -1,
 					    .left = true,
 					    .lock_fd = -1,
 					    .holder = { .fd = -1 },

@@ -48,7 +48,10 @@ struct hold_policy {
 	uint8_t util;	   /* per cent; aimed at */
 	uint8_t util_high; /* per cent; above: less load */
 	uint32_t leave; /* this many of the selected devices, the last ones, are left for others */
-	uint32_t max_devices; /* at most this many are held at a time; 0 = no limit */
+	uint32_t max_devices;  /* at most this many are held for this instance at a time; 0 = no
+				  limit */
+	uint32_t site_devices; /* the same for all instances together: the site's limit */
+	uint32_t pad;
 	struct mem_amount memory;
 	uint64_t idle_below_bytes; /* a device that uses more than this is not idle */
 	uint64_t idle_for_ms;	   /* idle for so long before it is held; 0 = at once */

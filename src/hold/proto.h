@@ -53,7 +53,7 @@
 
 #include "hold/policy.h"
 
-#define PROTO_VERSION	   4U
+#define PROTO_VERSION	   5U
 #define GUARD_ORPHAN_MS	   10000U
 #define EVENT_RING	   512U
 #define PROTO_INSTANCE_MAX 64

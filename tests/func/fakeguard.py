@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 
-VERSION = 4
+VERSION = 5
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, BEAT, LEASE,
  LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE) = range(1, 20)
 SEES, INOTIFY, LOCKED = 1, 2, 4
@@ -42,7 +42,8 @@ class Amount(c.Structure):
 class Policy(c.Structure):
     _fields_ = [("head", Head)] + [(n, c.c_uint8) for n in (
         "hold", "all", "together", "my_cgroup", "load", "util_low", "util", "util_high")] + [
-        ("leave", c.c_uint32), ("max_devices", c.c_uint32), ("memory", Amount),
+        ("leave", c.c_uint32), ("max_devices", c.c_uint32),
+        ("site_devices", c.c_uint32), ("pad", c.c_uint32), ("memory", Amount),
         ("idle_below_bytes", c.c_uint64), ("idle_for_ms", c.c_uint64),
         ("refresh_ms", c.c_uint64), ("work_ms", c.c_uint64), ("rest_ms", c.c_uint64),
         ("rehold_ms", c.c_uint64), ("n_gpus", c.c_uint32), ("n_ignore", c.c_uint32),

@@ -339,7 +339,7 @@ def test_leave(machine):
     m = machine(gpus=3)
     h = m.hold("--leave", "1")
     start = time.monotonic()
-    assert "left for others" in h.next("device", text="gpu 2  left: left for others")["text"]
+    assert "left for others" in h.next("device", text="gpu 2  left: left for others by default (leave 1)")["text"]
     assert time.monotonic() - start < 0.7  # not when the guard next tells of everything
     h.held(0, 1)
     d = m.device(2)
@@ -461,6 +461,36 @@ def test_work_and_rest(machine):
         time.sleep(0.1)
     assert loads == {"sm", "none"}
     assert h.end() == 0
+
+
+def test_limits_of_an_instance_are_its_own(machine, home):
+    m = machine(gpus=3)
+    one = m.hold("--instance", "one", "--gpus", "0,1", "--max-devices", "1")
+    one.held(0)
+    two = m.hold("--instance", "two", "--gpus", "2")
+    two.held(2)
+    m.wait_state(1, "idle", "--instance", "one", reason="max_devices of one allows 1 GPU at a")
+    assert one.end() == 0 and two.end() == 0
+    (home / "site.yaml").write_text("max_devices: 1\n")
+    m.env["TENURE_SITE_CONFIG"] = str(home / "site.yaml")
+    one = m.hold("--instance", "one", "--gpus", "0")
+    one.held(0)
+    m.hold("--instance", "two", "--gpus", "2")
+    wait_for(lambda: m.run("status", "--instance", "two").returncode == 0)
+    m.wait_state(2, "idle", "--instance", "two", reason="this site's max_devices allows 1 GPU")
+
+
+def test_what_one_instance_leaves_no_other_takes(machine):
+    m = machine(gpus=2)
+    one = m.hold("--instance", "one")
+    one.held(0, 1)
+    two = m.hold("--instance", "two", "--leave", "1")
+    assert "left for others by two (leave 1)" in one.next("release", gpu=1)["text"]
+    m.wait_state(1, "left", "--instance", "one", reason=r"by two \(leave 1\)")
+    assert m.used()[0] and not m.used()[1]
+    assert two.end() == 0
+    one.held(1)
+    assert one.end() == 0
 
 
 def test_two_instances(machine):
