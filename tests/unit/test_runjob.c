@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+#include "unit.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "agent/runjob.h"
+
+static struct runjob_with with_one(void)
+{
+	return (struct runjob_with){ .instance = "default",
+				     .node = "here",
+				     .run_dir = "/run",
+				     .visible = "1,3",
+				     .by_index = true,
+				     .id = 42,
+				     .attempt = 2,
+				     .memory = 20ULL << 30 };
+}
+
+static struct spool_spec *make_spec(const char *text)
+{
+	struct spool_spec *s;
+	struct err e = ERR_INIT;
+	size_t used;
+
+	assert_int_equal(spec_read(text, strlen(text), &s, &used, &e), 0);
+	return s;
+}
+
+/* The value of a variable that is there exactly once; NULL: it is not there. */
+static const char *variable(const struct runjob *j, const char *name)
+{
+	const struct task_spec *t = runjob_get(j);
+	const char *found = NULL;
+
+	for (uint32_t i = 0; i < t->n_env; i++)
+		if (strncmp(t->env[i], name, strlen(name)) == 0 && t->env[i][strlen(name)] == '=') {
+			assert_null(found);
+			found = t->env[i] + strlen(name) + 1;
+		}
+	return found;
+}
+
+static void test_environment(void **state)
+{
+	struct spool_spec *s = make_spec("{\"name\":\"t\",\"argv\":[\"true\"],\"env\":[\"A=1\","
+					 "\"CUDA_VISIBLE_DEVICES=7\",\"TENURE_TASK_ID=1\"]}");
+	struct runjob_with w = with_one();
+	struct runjob *j;
+
+	assert_int_equal(runjob_make(s, "tok", &w, &j, NULL), 0);
+	assert_string_equal(variable(j, "A"), "1");
+	assert_string_equal(variable(j, "CUDA_VISIBLE_DEVICES"), "1,3");
+	assert_string_equal(variable(j, "CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
+	assert_string_equal(variable(j, "TENURE_TASK_ID"), "42");
+	assert_string_equal(variable(j, "TENURE_ATTEMPT"), "2");
+	assert_string_equal(variable(j, "TENURE_GPU_MEMORY"), "21474836480");
+	assert_null(variable(j, "TENURE_ARRAY_INDEX"));
+	runjob_free(j);
+
+	w.by_index = false; /* UUIDs: the order does not matter, and may be the user's */
+	assert_int_equal(runjob_make(s, "tok", &w, &j, NULL), 0);
+	assert_null(variable(j, "CUDA_DEVICE_ORDER"));
+	runjob_free(j);
+	spec_free(s);
+}
+
+static void test_elements(void **state)
+{
+	struct spool_spec *all = make_spec("{\"name\":\"t\",\"commands\":[\"one\",\"two\"]}");
+	struct spool_spec *two = spec_for_element(all, 2);
+	struct runjob_with w = with_one();
+	struct runjob *j;
+
+	w.element = 2;
+	assert_int_equal(runjob_make(two, "tok", &w, &j, NULL), 0);
+	assert_string_equal(runjob_get(j)->argv[2], "two");
+	assert_string_equal(variable(j, "TENURE_TASK_ID"), "42.2");
+	assert_string_equal(variable(j, "TENURE_ARRAY_INDEX"), "2");
+	runjob_free(j);
+	/* The whole of a batch is nothing that can be run. */
+	assert_int_equal(runjob_make(all, "tok", &w, &j, NULL), -EINVAL);
+	spec_free(two);
+	spec_free(all);
+}
+
+static void test_sweep(void **state)
+{
+	struct spool_spec *s = make_spec("{\"name\":\"t\",\"argv\":[\"x\"],\"env\":[\"lr=9\"],"
+					 "\"sweep\":[\"lr=0.1,0.01\",\"seed=1..2\"]}");
+	struct runjob_with w = with_one();
+	struct runjob *j;
+
+	w.element = 4;
+	assert_int_equal(runjob_make(s, "tok", &w, &j, NULL), 0);
+	assert_string_equal(variable(j, "lr"), "0.01");
+	assert_string_equal(variable(j, "seed"), "2");
+	runjob_free(j);
+	spec_free(s);
+}
+
+static void test_tokens(void **state)
+{
+	struct task_name n = { .id = 7, .epoch = 1 };
+	char a[TASK_TOKEN_MAX], b[TASK_TOKEN_MAX], path[SPOOL_PATH_MAX];
+
+	(void)runjob_token("default.1.2", &n, a);
+	assert_true(token_valid(a));
+	n.epoch = 2;
+	assert_string_not_equal(a, runjob_token("default.1.2", &n, b));
+	n.epoch = 1;
+	assert_string_not_equal(a, runjob_token("default.1.3", &n, b)); /* made anew */
+	n.element = 3;
+	assert_string_not_equal(a, runjob_token("default.1.2", &n, b));
+	/* Names that are cut to the same beginning stay apart. */
+	assert_string_not_equal(runjob_token("a-name-of-more-than-thirty-two-characters-1", &n, a),
+				runjob_token("a-name-of-more-than-thirty-two-characters-2", &n, b));
+	assert_true(token_valid(runjob_token("with+plus", &n, a)));
+	assert_string_equal(runjob_log_path(&n, "train", 2, path), "logs/7.3-train.2.log");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_environment),
+		cmocka_unit_test(test_elements),
+		cmocka_unit_test(test_sweep),
+		cmocka_unit_test(test_tokens),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
