@@ -17,6 +17,7 @@ extern const struct cmd cmd_help;
 extern const struct cmd cmd_hold;
 extern const struct cmd cmd_instances;
 extern const struct cmd cmd_list;
+extern const struct cmd cmd_logs;
 extern const struct cmd cmd_man;
 extern const struct cmd cmd_off;
 extern const struct cmd cmd_on;
@@ -24,12 +25,15 @@ extern const struct cmd cmd_pause;
 extern const struct cmd cmd_priority;
 extern const struct cmd cmd_prune;
 extern const struct cmd cmd_resume;
+extern const struct cmd cmd_run_task;
 extern const struct cmd cmd_show;
 extern const struct cmd cmd_sim;
 extern const struct cmd cmd_status;
 extern const struct cmd cmd_stop;
 extern const struct cmd cmd_submit;
 extern const struct cmd cmd_use;
+extern const struct cmd cmd_wait;
+extern const struct cmd cmd_why;
 
 /* Ends with NULL. */
 extern const struct cmd *const commands[];

@@ -81,3 +81,81 @@ def test_doorbell(queue):  # noqa: F811
     q.submit("-g", "0", "--", "true")
     assert time.monotonic() - begun < 1
     os.kill(q.agent.pid, signal.SIGCONT)
+
+
+def test_why(queue):  # noqa: F811
+    q = queue()
+
+    def why(i):
+        return " ".join(q.m.run(q.m.tenure, "why", str(i)).stdout.split())
+    first = q.submit("-g", "0", "-n", "first", "--", "sleep", "60")
+    paused = q.submit("-g", "0", "--paused", "--", "true")
+    later = q.submit("-g", "0", "--begin", "2099-01-01 08:00", "--after", str(first), "--", "true")
+    many = q.submit("-g", "7", "--array", "1-3", "--", "true")
+    assert "ready to start; no agent" in why(first) and "tenure on" in why(first)
+    assert f"tenure resume {paused}" in why(paused)
+    assert "2099-01-01" in why(later) and f"until task {first} has ended well" in why(later)
+    q.start("--no-hold")
+    q.wait(first, "running")
+    assert f"{first} first: runs on" in why(first)
+    assert wait_for(lambda: "waits for 7 GPUs" in why(many) or "GPU" in why(many)), why(many)
+    assert "is paused" in why(paused) and why(f"{many}.2").startswith(f"{many}.2 ")
+    q.m.run(q.m.tenure, "stop", "first")
+    q.wait(first, "cancelled")
+    assert "was stopped" in why(first)
+    assert "no task 99" in q.m.run(q.m.tenure, "why", "99", check=False).stderr
+
+
+def test_logs_and_wait(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "-n", "talk", "-r", "1", "--", "sh", "-c",
+                 "echo try $TENURE_ATTEMPT; sleep 0.5; echo end; [ $TENURE_ATTEMPT = 2 ] && exit 7; exit 3")
+    follow = subprocess.Popen([q.m.tenure, "logs", "-f", "talk"], env=q.m.env, text=True,
+                              stdout=subprocess.PIPE)
+    waited = q.m.run(q.m.tenure, "wait", str(i), check=False)
+    assert waited.returncode == 7 and waited.stdout == f"{i} talk failed\n"
+    out = follow.communicate(timeout=10)[0]
+    assert follow.returncode == 0
+    assert "\ntry 1\nend\n" in out and "\ntry 2\nend\n" in out and "exit code 7" in out
+    assert "try 2" in q.m.run(q.m.tenure, "logs", str(i)).stdout
+    assert q.m.run(q.m.tenure, "logs", "talk", "--attempt", "1", "--plain").stdout == "try 1\nend\n"
+    none = q.m.run(q.m.tenure, "logs", "talk", "--attempt", "9", check=False)
+    assert none.returncode == 1 and "no log of attempt 9" in none.stderr
+    many = q.submit("-g", "0", "--array", "0-2", "--", "sh", "-c",
+                    "echo n $TENURE_ARRAY_INDEX; exit $TENURE_ARRAY_INDEX")
+    assert q.m.run(q.m.tenure, "wait", f"{many}.1").stdout.endswith("done\n")
+    assert q.m.run(q.m.tenure, "wait", f"{many}.3", check=False).returncode == 2
+    assert q.m.run(q.m.tenure, "wait", str(many), str(i), check=False).returncode == 1
+    assert "\nn 1\n" in q.m.run(q.m.tenure, "logs", f"{many}.2").stdout
+    assert f"logs {many}.1" in q.m.run(q.m.tenure, "logs", str(many), check=False).stderr
+    killed = q.submit("-g", "0", "--", "sh", "-c", "kill -9 $$")
+    assert q.m.run(q.m.tenure, "wait", str(killed), check=False).returncode == 128 + 9
+    waits = q.submit("-g", "0", "--paused", "--", "true")
+    late = q.m.run(q.m.tenure, "wait", str(waits), "--timeout", "300ms", check=False)
+    assert late.returncode == 1 and "time is up" in late.stderr
+    assert "has not run yet" in q.m.run(q.m.tenure, "logs", str(waits), check=False).stderr
+
+
+def test_run(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    done = q.m.run(q.m.tenure, "run", "-g", "0", "--", "sh", "-c", "echo one; echo two >&2; exit 5",
+                   check=False)
+    assert done.returncode == 5 and done.stdout == "one\ntwo\n", done
+    p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "long", "--", "sh", "-c",
+                          "echo begun; sleep 60"], env=q.m.env, text=True, stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert p.stdout.readline() == "begun\n"
+    p.send_signal(signal.SIGINT)
+    err = p.communicate(timeout=10)[1]
+    assert p.returncode == 1 and "told to end" in err and "cancelled" in err
+    p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "deaf", "--", "sh", "-c",
+                          "trap '' TERM; echo begun; sleep 3; sleep 60"], env=q.m.env, text=True,
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert p.stdout.readline() == "begun\n"
+    p.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    p.send_signal(signal.SIGINT)
+    assert "runs on" in p.communicate(timeout=10)[1] and p.returncode == 130
+    q.m.run(q.m.tenure, "stop", "deaf", "--now")

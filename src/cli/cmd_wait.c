@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/commands.h"
+#include "cli/taskwatch.h"
+
+static const struct opt wait_opts[] = {
+	{ .name = "timeout",
+	  .spec = { VALUE_DURATION },
+	  .arg = "DURATION",
+	  .help = "give up after so long, with exit code 1" },
+	{ .name = "quiet",
+	  .short_name = 'q',
+	  .spec = { VALUE_FLAG },
+	  .help = "print nothing as they end" },
+	{ 0 },
+};
+
+static void tell(const struct taskwatch *w)
+{
+	const struct queue_place *p = taskwatch_place(w);
+	char id[QUEUE_ID_MAX];
+
+	printf("%s %s %s\n", queue_format_id(p->name.id, p->element, id), p->name.name,
+	       taskwatch_state(w));
+	(void)fflush(stdout);
+}
+
+static int wait_one(struct taskwatch *w, uint64_t end_ns, struct err *e)
+{
+	int r;
+
+	while ((r = taskwatch_look(w, e)) == 0) {
+		if (clock_mono_ns() >= end_ns)
+			return err_set(e, -ETIMEDOUT, "the time is up; they wait or run still");
+		taskwatch_pause(w);
+	}
+	return r < 0 ? r : 0;
+}
+
+/* Each in its turn: the last one to end is what is waited for. */
+static int wait_all(const struct cmd_ctx *ctx, struct taskwatch **all, size_t n, struct err *e)
+{
+	const struct value *limit = opts_value(ctx->opts, "timeout");
+	uint64_t end_ns = limit ? clock_mono_ns() + limit->num * NS_PER_MS : UINT64_MAX;
+	int code = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int r = wait_one(all[i], end_ns, e);
+
+		if (r < 0)
+			return r;
+		if (!opts_flag(ctx->opts, "quiet"))
+			tell(all[i]);
+		r = taskwatch_exit_code(all[i]);
+		code = n == 1 ? r : r ? CMD_FAILED : code;
+	}
+	return code;
+}
+
+static int run_wait(const struct cmd_ctx *ctx, struct err *e)
+{
+	size_t n = opts_argc(ctx->opts);
+	cleanup_free struct taskwatch **all = xcalloc(n, sizeof(struct taskwatch *));
+	struct spool *sp = NULL;
+	int r = queue_open(ctx, 0, &sp, e);
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		struct queue_place p;
+
+		r = queue_locate(sp, opts_arg(ctx->opts, i), &p, e);
+		if (r == 0)
+			r = taskwatch_open(sp, &p, &all[i], e);
+	}
+	if (r == 0)
+		r = wait_all(ctx, all, n, e);
+	for (size_t i = 0; i < n; i++)
+		(void)taskwatch_close(all[i]);
+	sp = spool_close(sp);
+	return r;
+}
+
+static const struct cmd_example wait_examples[] = {
+	{ "tenure wait 42 && tenure submit eval.sh", "go on when it has ended well" },
+	{ "tenure wait 42 43 44", "until all of them have ended" },
+	{ 0 },
+};
+
+const struct cmd cmd_wait = {
+	.name = "wait",
+	.group = QUEUE_GROUP,
+	.summary = "wait until tasks have ended",
+	.args = "ID|NAME..",
+	.min_args = 1,
+	.description =
+		"The exit code is that of the task (128 and the signal where one ended it, 1 when it "
+		"was stopped); of several 0 when all are done, else 1. Works without an agent.",
+	.examples = wait_examples,
+	.opts = wait_opts,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_wait,
+};

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What waits is taken away by this process's own rename (an element by a claim that is ended at
+ * once), what runs is ended by the agent that runs it. A task may start between the look and the
+ * rename, so what has moved is looked for again.
+ */
+
+#include "cli/stopping.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/ask_agent.h"
+#include "spool/batch.h"
+#include "spool/transit.h"
+
+#define LOOKS	5
+#define LOOK_US 50000
+#define REASON	"stopped by tenure stop"
+
+static void tell(const struct task_name *n, uint64_t element, const char *more)
+{
+	char id[QUEUE_ID_MAX];
+
+	printf("%s%s%s%s\n", queue_format_id(n->id, element, id), n->name[0] ? " " : "", n->name,
+	       more);
+}
+
+/* The agent that has the claim; of an element only its file says so. */
+static void find_agent(const struct spool *sp, const struct task_name *n,
+		       char agent[NAME_AGENT_MAX + 1])
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	cleanup_free char *text = NULL;
+	struct task_history h;
+	size_t len;
+
+	(void)str_copy(agent, NAME_AGENT_MAX + 1, n->agent);
+	(void)spool_path(SPOOL_RUNNING, name_format(n, file), path);
+	if (agent[0] || spool_read(sp, path, SPEC_TEXT_MAX, &text, &len, NULL) < 0)
+		return;
+	history_read(text, len, &h, NULL);
+	if (h.claimed)
+		(void)str_copy(agent, NAME_AGENT_MAX + 1, h.claimer.agent);
+}
+
+static bool is_ours(const struct spool *sp, const char *agent)
+{
+	char name[SPEC_NAME_MAX + 1];
+
+	spec_make_name(sp->host, name);
+	return strncmp(name, agent, NAME_AGENT_MAX) == 0;
+}
+
+/* 0, TRANSIT_GONE: it runs no more, or negative. */
+static int stop_running(const struct stopping *s, const struct task_name *n, struct err *e)
+{
+	struct ctl_request req = {
+		.verb = CTL_STOP, .task = n->id, .element = (uint32_t)n->element, .now = s->now
+	};
+	char agent[NAME_AGENT_MAX + 1], id[QUEUE_ID_MAX];
+	int r = ask_agent_about(s->ctx, &req, NULL, e);
+
+	if (r == 0)
+		tell(n, n->element, s->now ? " is killed" : " is told to end");
+	if (r != -ENOENT && r != -ECONNREFUSED)
+		return r;
+	find_agent(s->sp, n, agent);
+	(void)queue_format_id(n->id, n->element, id);
+	if (!agent[0] || (r == -ENOENT && is_ours(s->sp, agent)))
+		return TRANSIT_GONE; /* it has ended meanwhile, or is being filed */
+	return err_set(e, -EHOSTUNREACH,
+		       "task %s runs, but not under an agent of this node that answers: it was "
+		       "started by that of %s; tenure on there starts one, which takes it over",
+		       id, agent);
+}
+
+/* ---- an element that waits ---- */
+
+static int end_element(struct batch *b, const struct spool *sp, uint64_t element, struct err *e)
+{
+	struct spool_end end = { .result = RESULT_CANCELLED, .begun_ns = clock_wall_ns() };
+	struct claimer self;
+	struct claim c;
+	cleanup_free char *who = xasprintf("stop-%.30s", sp->host);
+	char name[SPEC_NAME_MAX + 1];
+	int r;
+
+	spec_make_name(who, name);
+	r = claimer_self(sp, name, &self, e);
+	if (r == 0)
+		r = batch_claim(b, element, &self, &c, e);
+	if (r != 0)
+		return r;
+	end.epoch = c.name.epoch;
+	end.ended_ns = clock_wall_ns();
+	(void)str_copy(end.reason, sizeof(end.reason), REASON);
+	r = batch_end(b, NULL, &c, &end, e);
+	if (r == 0 && batch_is_over(b))
+		r = batch_file(b, e);
+	return r < 0 ? r : 0;
+}
+
+/* 0, CLAIM_LOST, or negative. */
+static int stop_waiting_element(struct stopping *s, const struct queue_place *p, struct err *e)
+{
+	cleanup_free char *who = xasprintf("stop-%.30s", s->sp->host);
+	char name[SPEC_NAME_MAX + 1];
+	struct batch *b = NULL;
+	int r;
+
+	spec_make_name(who, name);
+	r = batch_open(s->sp, &p->name, name, &b, e);
+	if (r == 0)
+		r = end_element(b, s->sp, p->element, e);
+	(void)batch_close(b);
+	if (r == 0) {
+		s->changed = true;
+		tell(&p->name, p->element, "");
+	}
+	return r;
+}
+
+static bool find_running_element(const struct spool *sp, uint64_t id, uint64_t element,
+				 struct task_name *ret)
+{
+	cleanup_free char *word = xasprintf("%" PRIu64 ".%" PRIu64, id, element);
+	struct queue_match m;
+
+	if (queue_find(sp, word, 0, &m, NULL) < 0)
+		return false;
+	*ret = m.tasks[0].name;
+	free(m.tasks);
+	return true;
+}
+
+static int stop_element(struct stopping *s, uint64_t id, uint64_t element, struct err *e)
+{
+	struct queue_place p;
+	struct task_name n;
+	int r = CLAIM_LOST;
+
+	for (int look = 0; look < LOOKS; look++) {
+		if (find_running_element(s->sp, id, element, &n)) {
+			r = stop_running(s, &n, e);
+			if (r <= 0)
+				return r;
+			(void)usleep(LOOK_US);
+		}
+		r = queue_locate_id(s->sp, id, element, &p, e);
+		if (r < 0)
+			return r;
+		if (p.dir != SPOOL_PENDING)
+			break;
+		r = queue_element_state(s->sp, &p, element, e);
+		if (r > BATCH_RUNNING)
+			break;
+		r = r < 0 ? r : stop_waiting_element(s, &p, e);
+		if (r <= 0)
+			return r;
+	}
+	return err_set(e, -ENOENT, "%" PRIu64 ".%" PRIu64 " has ended already", id, element);
+}
+
+/* ---- tasks ---- */
+
+/* 0, TRANSIT_GONE: it is not where it was, or negative. */
+static int stop_one(struct stopping *s, const struct scan_task *t, struct err *e)
+{
+	int r;
+
+	if (t->dir != SPOOL_PENDING)
+		return stop_running(s, &t->name, e);
+	r = transit_cancel(s->sp, &t->name, REASON, e);
+	if (r == 0) {
+		s->changed = true;
+		tell(&t->name, 0, "");
+	}
+	return r;
+}
+
+/* Elements have neither name nor lane: those of a batch that is meant go with it. */
+static int stop_elements_of(struct stopping *s, uint64_t id, struct err *e)
+{
+	struct queue_match all;
+	int r = queue_all(s->sp, &all, e);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < all.n && r >= 0; i++)
+		if (all.tasks[i].name.id == id && all.tasks[i].name.element)
+			r = stop_one(s, &all.tasks[i], e);
+	free(all.tasks);
+	return r < 0 ? r : 0;
+}
+
+/* One look: how many have moved, or negative. */
+static int stop_matching(struct stopping *s, const char *word, struct err *e)
+{
+	struct queue_match m;
+	uint64_t id, element;
+	bool by_name = strcmp(word, "all") != 0 && name_parse_id(word, &id, &element) < 0;
+	int moved = 0, first = 0, r = queue_find(s->sp, word, QUEUE_LANES, &m, e);
+
+	if (r < 0)
+		return r;
+	/* What waits first, or it would start in the place of what is ended. */
+	for (size_t i = m.n; i-- > 0;) {
+		r = stop_one(s, &m.tasks[i], e);
+		if (r == 0 && m.tasks[i].name.count && by_name)
+			r = stop_elements_of(s, m.tasks[i].name.id, e);
+		moved += r > 0;
+		if (r < 0 && first == 0) {
+			first = r;
+			e = NULL; /* the others are stopped all the same */
+		}
+	}
+	free(m.tasks);
+	return first < 0 ? first : moved;
+}
+
+int stop_word(struct stopping *s, const char *word, struct err *e)
+{
+	uint64_t id, element;
+	int r = 1;
+
+	if (name_parse_id(word, &id, &element) == 0 && element)
+		return stop_element(s, id, element, e);
+	for (int look = 0; look < LOOKS && r > 0; look++) {
+		if (look)
+			(void)usleep(LOOK_US);
+		r = stop_matching(s, word, e);
+		if (look && r == -ENOENT)
+			return 0; /* what was left has ended by itself */
+	}
+	return r > 0 ? err_set(e, -EBUSY, "%d of them changed just now; try again", r) : r;
+}

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The options are the keys of a task (spool/spec.h) with dashes: a row is handed to the spec as it
+ * is, which checks it. What is done here is what only a client can know: the script's text, the
+ * directory, the environment, the lines of a file.
+ */
+
+#include "cli/submission.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "cli/ask_agent.h"
+#include "cli/queue.h"
+#include "spool/elements.h"
+#include "spool/submit.h"
+
+#define NEEDS  "What it needs"
+#define ORDER  "When and in which order"
+#define MANY   "Many at once"
+#define FAILS  "When it fails or is stopped"
+#define OTHERS "How it runs"
+
+const struct opt submit_opts[] = {
+	{ "gpus",
+	  'g',
+	  { VALUE_STRING },
+	  "N",
+	  NULL,
+	  NULL,
+	  NEEDS,
+	  "GPUs: a number (0 too) or all (default 1)" },
+	{ "memory",
+	  'm',
+	  { VALUE_STRING },
+	  "SIZE",
+	  NULL,
+	  NULL,
+	  NEEDS,
+	  "memory that it needs on each GPU: 20G" },
+	{ "shared",
+	  0,
+	  { VALUE_FLAG },
+	  NULL,
+	  NULL,
+	  NULL,
+	  NEEDS,
+	  "others may be on its GPUs while that memory is free" },
+	{ "model",
+	  0,
+	  { VALUE_STRING },
+	  "PATTERN",
+	  NULL,
+	  NULL,
+	  NEEDS,
+	  "only on GPUs with such a name: '*H200*'" },
+	{ "priority",
+	  'p',
+	  { VALUE_STRING },
+	  "N",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "lower runs first (default 500)" },
+	{ "lane",
+	  'l',
+	  { VALUE_STRING },
+	  "NAME",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "tasks of a lane run one after another" },
+	{ "name",
+	  'n',
+	  { VALUE_STRING },
+	  "NAME",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "what to call it (default: the script's name)" },
+	{ "after", 0, { VALUE_STRING }, "ID,..", NULL, NULL, ORDER, "when these are done" },
+	{ "after-any",
+	  0,
+	  { VALUE_STRING },
+	  "ID,..",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "when these have ended, well or not" },
+	{ "begin",
+	  0,
+	  { VALUE_TIME },
+	  "TIME",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "not before: 18:30, or 2026-11-22 08:00" },
+	{ "paused", 0, { VALUE_FLAG }, NULL, NULL, NULL, ORDER, "wait for tenure resume" },
+	{ "array",
+	  0,
+	  { VALUE_STRING },
+	  "A-B%N",
+	  NULL,
+	  NULL,
+	  MANY,
+	  "once per index, N at once: 1-100%4" },
+	{ "sweep",
+	  0,
+	  { VALUE_TEXTS },
+	  "NAME=A,B",
+	  NULL,
+	  NULL,
+	  MANY,
+	  "once per combination: lr=0.1,0.01 or seed=1..5; may be repeated" },
+	{ "from",
+	  0,
+	  { VALUE_STRING },
+	  "FILE",
+	  NULL,
+	  NULL,
+	  MANY,
+	  "a command per line, or JSON lines; - is the standard input" },
+	{ "retries",
+	  'r',
+	  { VALUE_STRING },
+	  "N",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "attempts after a failure: a number or forever (default 0)" },
+	{ "retry-every",
+	  0,
+	  { VALUE_STRING },
+	  "N",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "failures before the back-off (default 3)" },
+	{ "backoff",
+	  0,
+	  { VALUE_STRING },
+	  "DURATION",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "pause after so many failures (default 10m)" },
+	{ "retry-memory",
+	  0,
+	  { VALUE_STRING },
+	  "FACTOR",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "ask for so much more memory after it ran out: x1.5" },
+	{ "no-requeue",
+	  0,
+	  { VALUE_FLAG },
+	  NULL,
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "failed, not run again, when its node goes away" },
+	{ "timeout",
+	  0,
+	  { VALUE_STRING },
+	  "DURATION",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "end an attempt after that time" },
+	{ "preemptible",
+	  0,
+	  { VALUE_FLAG },
+	  NULL,
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "may be stopped for others and run again" },
+	{ "signal",
+	  0,
+	  { VALUE_STRING },
+	  "NAME",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "the first signal when it is stopped (default TERM)" },
+	{ "grace",
+	  0,
+	  { VALUE_STRING },
+	  "DURATION",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "from that signal to KILL (default 30s)" },
+	{ "clean",
+	  0,
+	  { VALUE_STRING },
+	  "WHAT",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "what else of ours is ended with it: none, gpu, python" },
+	{ "env",
+	  0,
+	  { VALUE_TEXTS },
+	  "NAME=VALUE",
+	  NULL,
+	  NULL,
+	  OTHERS,
+	  "set a variable; may be repeated" },
+	{ "no-env",
+	  0,
+	  { VALUE_FLAG },
+	  NULL,
+	  NULL,
+	  NULL,
+	  OTHERS,
+	  "do not take this environment along" },
+	{ "cwd",
+	  0,
+	  { VALUE_STRING },
+	  "DIR",
+	  NULL,
+	  NULL,
+	  OTHERS,
+	  "directory to run in (default: this one)" },
+	{ "rules",
+	  0,
+	  { VALUE_STRING },
+	  "RULES",
+	  NULL,
+	  NULL,
+	  OTHERS,
+	  "compete: free memory is the only condition on others' use",
+	  OPT_HIDDEN },
+	{ "json", 0, { VALUE_FLAG }, NULL, NULL, NULL, "Output", "print JSON" },
+	{ 0 },
+};
+
+static const char *const no_keys[] = { "from", "no-env", "json", NULL };
+
+static bool is_key(const char *option)
+{
+	for (size_t i = 0; no_keys[i]; i++)
+		if (strcmp(no_keys[i], option) == 0)
+			return false;
+	return true;
+}
+
+static int set_one(struct spool_spec *s, const struct opts *o, const struct opt *row, struct err *e)
+{
+	cleanup_free char *key = xstrdup(row->name);
+	const struct value *v = opts_value(o, row->name);
+	char time[CLOCK_TEXT_MAX];
+	int r = 0;
+
+	for (char *p = key; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	if (row->spec.type == VALUE_TIME)
+		return spec_set_text(s, key, clock_format_iso(v->num, time), e);
+	if (row->spec.type != VALUE_TEXTS)
+		return spec_set_text(s, key, opts_text(o, row->name), e);
+	for (size_t i = 0; i < v->words.n && r == 0; i++)
+		r = spec_set_text(s, key, v->words.words[i], e);
+	return r;
+}
+
+static int set_options(struct spool_spec *s, const struct opts *o, struct err *e)
+{
+	int r = 0;
+
+	for (const struct opt *row = submit_opts; row->name && r == 0; row++)
+		if (is_key(row->name) && opts_given(o, row->name))
+			r = set_one(s, o, row, e);
+	return r;
+}
+
+extern char **environ;
+
+/* In front of what --env sets, so that that counts. Variables that are not UTF-8 cannot go. */
+/* What another task was told of itself, where `submit` is called by one. */
+static bool is_of_a_task(const char *variable)
+{
+	static const char *const names[] = { "TENURE_TASK_",
+					     "TENURE_ATTEMPT=", "TENURE_ARRAY_INDEX=",
+					     "TENURE_GPU_MEMORY=", "CUDA_VISIBLE_DEVICES=" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (str_has_prefix(variable, names[i]))
+			return true;
+	return false;
+}
+
+static void take_environment(struct spool_spec *s)
+{
+	for (char **v = environ; *v; v++) {
+		json_t *text = json_string(*v);
+
+		if (text && strchr(*v, '=') > *v && !is_of_a_task(*v))
+			text_list_add(&s->env, *v);
+		json_decref(text);
+	}
+}
+
+static int take_script(struct spool_spec *s, const char *path, struct err *e)
+{
+	char name[SPEC_NAME_MAX + 1];
+	size_t len;
+	int r = fs_read_file(path, SPEC_SCRIPT_MAX, &s->script, &len, e);
+
+	if (r < 0)
+		return err_wrap(e, "script");
+	if (memchr(s->script, '\0', len))
+		return err_set(e, -EINVAL,
+			       "%s is a program, not a script; submit it as a command: tenure "
+			       "submit -- %s",
+			       path, path);
+	if (!len)
+		return err_set(e, -EINVAL, "%s is empty", path);
+	if (!s->name) {
+		spec_make_name(path, name);
+		s->name = xstrdup(name);
+	}
+	return 0;
+}
+
+/* A word as the shell reads it back. */
+static void quote(struct strbuf *b, const char *word)
+{
+	if (b->len)
+		strbuf_addc(b, ' ');
+	strbuf_addc(b, '\'');
+	for (const char *p = word; *p; p++) {
+		if (*p == '\'')
+			strbuf_adds(b, "'\\''");
+		else
+			strbuf_addc(b, *p);
+	}
+	strbuf_addc(b, '\'');
+}
+
+static int add_argv(struct spool_spec *s, const json_t *argv, struct err *e)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	for (size_t i = 0; i < json_array_size(argv); i++) {
+		const char *word = json_string_value(json_array_get(argv, i));
+
+		if (!word)
+			return err_set(e, -EINVAL, "word %zu must be a text", i + 1);
+		quote(&b, word);
+	}
+	if (!b.len)
+		return err_set(e, -EINVAL, "the list of words is empty");
+	text_list_add(&s->commands, strbuf_str(&b));
+	return 0;
+}
+
+static int add_json(struct spool_spec *s, const char *line, struct err *e)
+{
+	json_error_t je;
+	json_t *o = json_loads(line, 0, &je);
+	const json_t *argv = json_is_array(o) ? o : json_object_get(o, "argv");
+	const char *command = json_string_value(json_object_get(o, "command"));
+	int r;
+
+	if (!o)
+		r = err_set(e, -EINVAL, "not JSON: %s", je.text);
+	else if (json_is_object(o) && json_object_size(o) != 1)
+		r = err_set(e, -EINVAL, "an element has one key, command or argv");
+	else if (argv)
+		r = add_argv(s, argv, e);
+	else if (command && command[0])
+		r = (text_list_add(&s->commands, command), 0);
+	else
+		r = err_set(e, -EINVAL, "an element has the key command or argv");
+	json_decref(o);
+	return r;
+}
+
+static int add_line(struct spool_spec *s, char *line, struct err *e)
+{
+	line += strspn(line, " \t");
+	line[strcspn(line, "\r")] = '\0';
+	if (!line[0] || line[0] == '#')
+		return 0;
+	/* No command of a shell begins so. */
+	if (str_has_prefix(line, "{\"") || str_has_prefix(line, "[\""))
+		return add_json(s, line, e);
+	text_list_add(&s->commands, line);
+	return 0;
+}
+
+static int take_lines(struct spool_spec *s, const char *path, struct err *e)
+{
+	FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+	char *line = NULL;
+	size_t size = 0, n = 0;
+	ssize_t len;
+	int r = 0;
+
+	if (!f)
+		return err_sys(e, errno, "open %s", path);
+	while (r == 0 && (len = getline(&line, &size, f)) >= 0) {
+		line[strcspn(line, "\n")] = '\0';
+		n++;
+		r = strlen(line) + 1 < (size_t)len ? err_set(e, -EINVAL, "a NUL byte is in it")
+						   : add_line(s, line, e);
+		if (r < 0)
+			(void)err_wrap(e, "%s:%zu", path, n);
+	}
+	if (r == 0 && ferror(f))
+		r = err_sys(e, errno, "read %s", path);
+	if (r == 0 && !s->commands.n)
+		r = err_set(e, -EINVAL, "%s has no command in it", path);
+	free(line);
+	if (f != stdin)
+		(void)fclose(f);
+	return r;
+}
+
+static int take_what(struct spool_spec *s, const struct opts *o, struct err *e)
+{
+	const char *from = opts_text(o, "from");
+	size_t n = opts_argc(o);
+	int r = 0;
+
+	if (from && n)
+		return err_set(e, -EINVAL, "with --from nothing else can be given to run");
+	if (from)
+		return take_lines(s, from, e);
+	if (!n)
+		return err_set(e, -EINVAL,
+			       "say what to run: a script, or -- and a command, or --from FILE");
+	if (!opts_dashes(o))
+		r = take_script(s, opts_arg(o, 0), e);
+	for (size_t i = opts_dashes(o) ? 0 : 1; i < n && r == 0; i++)
+		r = spec_set_text(s, opts_dashes(o) ? "argv" : "args", opts_arg(o, i), e);
+	return r;
+}
+
+static void take_submitter(struct spool_spec *s, const struct spool *sp)
+{
+	char user[64];
+
+	s->host = xstrdup(sp->host);
+	s->user = xstrdup(user_name(getuid(), user, sizeof(user)));
+	s->uid = getuid();
+	s->submitted = clock_wall_ns();
+}
+
+static int make_spec(const struct cmd_ctx *ctx, struct spool_spec *s, struct err *e)
+{
+	char cwd[4096];
+	int r;
+
+	if (!opts_flag(ctx->opts, "no-env"))
+		take_environment(s);
+	if (!opts_given(ctx->opts, "cwd") && getcwd(cwd, sizeof(cwd)))
+		(void)spec_set_text(s, "cwd", cwd, NULL);
+	r = set_options(s, ctx->opts, e);
+	if (r == 0)
+		r = take_what(s, ctx->opts, e);
+	return r == 0 ? spec_check(s, e) : r;
+}
+
+int submit_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e)
+{
+	struct spool *sp = NULL;
+	int r;
+
+	*ret = (struct submitted){ .spec = spec_new() };
+	r = make_spec(ctx, ret->spec, e);
+	if (r < 0)
+		return CMD_USAGE;
+	r = queue_open(ctx, SPOOL_CREATE, &sp, e);
+	if (r == 0) {
+		take_submitter(ret->spec, sp);
+		r = submit_task(sp, ret->spec, &ret->id, e);
+	}
+	sp = spool_close(sp);
+	if (r < 0)
+		return err_wrap(e, "not submitted");
+	ask_agent_to_look(ctx);
+	if (r == SUBMIT_NOT_DURABLE) {
+		cmd_warn("warning", e->text);
+		cmd_warn("warning", "it is in the queue, but may not survive a power loss");
+	}
+	return 0;
+}
+
+void submitted_clear(struct submitted *s)
+{
+	s->spec = spec_free(s->spec);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_SUBMISSION_H
+#define TENURE_CLI_SUBMISSION_H
+
+/* From the options of `submit`, which are those of `run`, too, to a task in the queue. */
+
+#include "cli/cmd.h"
+#include "spool/spec.h"
+
+extern const struct opt submit_opts[];
+
+#define SUBMIT_ARGS "SCRIPT [ARG..] | -- COMMAND.."
+
+struct submitted {
+	uint64_t id;
+	struct spool_spec *spec;
+};
+
+/* 0, CMD_USAGE with e, or negative. submitted_clear() in each case. */
+int submit_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e);
+void submitted_clear(struct submitted *s);
+
+#endif

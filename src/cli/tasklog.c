@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The latest attempt is that whose log was written to last: when a task is asked for again, its
+ * attempts are counted from 1 again.
+ */
+
+#include "cli/tasklog.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define MARK	    "=== "
+#define SEARCHES    20
+#define QUIET_TURNS 8
+
+struct finding {
+	const struct tasklog *t;
+	char own[QUEUE_ID_MAX + 1]; /* "42.7-" */
+	char path[SPOOL_PATH_MAX];
+	struct timespec written;
+};
+
+struct reader {
+	const struct tasklog *t;
+	int fd;
+	char path[SPOOL_PATH_MAX];
+	off_t at;
+	size_t mark; /* bytes of MARK that this line began with */
+	bool line, dropped;
+};
+
+/* "42.7-train.sh.2.log": 2 */
+static unsigned int attempt_of(const char *file)
+{
+	size_t len = strlen(file), tail = strlen(".log");
+	char number[16];
+	uint64_t n;
+	const char *dot;
+
+	if (len < tail || strcmp(file + len - tail, ".log") != 0)
+		return 0;
+	dot = file + len - tail;
+	while (dot > file && dot[-1] != '.')
+		dot--;
+	(void)str_print(number, sizeof(number), "%.*s", (int)(file + len - tail - dot), dot);
+	return str_to_u64(number, &n) < 0 ? 0 : (unsigned int)n;
+}
+
+static bool is_newer(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
+}
+
+static int look_at_log(void *data, const char *file, unsigned char type)
+{
+	struct finding *f = data;
+	char path[SPOOL_PATH_MAX];
+	unsigned int attempt = attempt_of(file);
+	struct stat st;
+
+	if (!attempt || !str_has_prefix(file, f->own) ||
+	    (f->t->attempt && f->t->attempt != attempt))
+		return 0;
+	(void)spool_path(SPOOL_LOGS, file, path);
+	if (fstatat(f->t->sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+	    !is_newer(&st.st_mtim, &f->written))
+		return 0;
+	f->written = st.st_mtim;
+	(void)str_copy(f->path, sizeof(f->path), path);
+	return 0;
+}
+
+/* 1: it has (another) one now. */
+static int find_log(struct reader *r, struct err *e)
+{
+	struct finding f = { .t = r->t };
+	char id[QUEUE_ID_MAX];
+	int code;
+
+	(void)str_print(f.own, sizeof(f.own), "%s-", queue_format_id(r->t->id, r->t->element, id));
+	code = spool_each(r->t->sp, spool_dir_name(SPOOL_LOGS), look_at_log, &f, e);
+	if (code < 0 || !f.path[0] || strcmp(f.path, r->path) == 0)
+		return code < 0 ? code : 0;
+	r->fd = fd_close(r->fd);
+	r->fd = openat(r->t->sp->fd, f.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (r->fd < 0)
+		return err_sys(e, errno, "%s/%s", r->t->sp->path, f.path);
+	(void)str_copy(r->path, sizeof(r->path), f.path);
+	r->at = 0;
+	r->mark = 0;
+	r->line = r->dropped = false;
+	return 1;
+}
+
+/* A byte of the log where lines of ours are left out. */
+static void put_plain(struct reader *r, char c)
+{
+	if (!r->line && !r->dropped && r->mark < strlen(MARK) && c == MARK[r->mark]) {
+		r->mark++;
+		r->dropped = r->mark == strlen(MARK);
+		return;
+	}
+	if (!r->dropped) {
+		(void)fwrite(MARK, 1, r->line ? 0 : r->mark, r->t->out);
+		(void)fputc(c, r->t->out);
+	}
+	r->line = true;
+	if (c == '\n') {
+		r->line = r->dropped = false;
+		r->mark = 0;
+	}
+}
+
+static int copy_more(struct reader *r, struct err *e)
+{
+	char buf[65536];
+	struct stat st;
+	ssize_t n;
+
+	if (r->fd < 0)
+		return 0;
+	if (fstat(r->fd, &st) == 0 && st.st_size < r->at)
+		r->at = st.st_size; /* cut where log_limit was reached */
+	while ((n = pread(r->fd, buf, sizeof(buf), r->at)) > 0) {
+		r->at += n;
+		if (!r->t->plain)
+			(void)fwrite(buf, 1, (size_t)n, r->t->out);
+		for (ssize_t i = 0; r->t->plain && i < n; i++)
+			put_plain(r, buf[i]);
+		if (ferror(r->t->out))
+			return err_sys(e, EPIPE, "write");
+	}
+	if (n < 0)
+		return err_sys(e, errno, "read %s/%s", r->t->sp->path, r->path);
+	(void)fflush(r->t->out);
+	return 0;
+}
+
+static int no_log(const struct tasklog *t, struct err *e)
+{
+	char id[QUEUE_ID_MAX];
+
+	(void)queue_format_id(t->id, t->element, id);
+	if (t->attempt)
+		return err_set(e, -ENOENT, "task %s has no log of attempt %u", id, t->attempt);
+	return err_set(
+		e, -ENOENT,
+		"task %s has no log, as it has not run yet (tenure why %s tells why; -f waits "
+		"for it)",
+		id, id);
+}
+
+int tasklog_show(const struct tasklog *t, struct err *e)
+{
+	struct reader r = { .t = t, .fd = -1 };
+	int code = find_log(&r, e);
+
+	if (code == 0)
+		code = no_log(t, e);
+	if (code > 0)
+		code = copy_more(&r, e);
+	r.fd = fd_close(r.fd);
+	return code;
+}
+
+/* When to read the directory, which may be large: for a while after the task has moved, and where
+ * its log stands still. */
+struct pace {
+	char path[SPOOL_PATH_MAX], state[16];
+	unsigned int searches, quiet;
+	off_t at;
+};
+
+static bool is_time_to_search(struct pace *p, const struct reader *r, const struct taskwatch *w)
+{
+	const struct queue_place *place = taskwatch_place(w);
+
+	p->quiet = r->at == p->at ? p->quiet + 1 : 0;
+	p->at = r->at;
+	if (strcmp(p->path, place->path) != 0 || strcmp(p->state, taskwatch_state(w)) != 0) {
+		(void)str_copy(p->path, sizeof(p->path), place->path);
+		(void)str_copy(p->state, sizeof(p->state), taskwatch_state(w));
+		p->searches = SEARCHES;
+	}
+	if (p->searches)
+		p->searches--;
+	return p->searches || p->quiet % QUIET_TURNS == QUIET_TURNS - 1;
+}
+
+int tasklog_follow(const struct tasklog *t, struct taskwatch *w, struct err *e)
+{
+	struct reader r = { .t = t, .fd = -1 };
+	struct pace pace = { .searches = SEARCHES };
+	int code = 0, ended = 0;
+
+	while (code == 0 && !ended) {
+		ended = taskwatch_look(w, e); /* before the last read */
+		if (ended < 0)
+			break;
+		code = copy_more(&r, e);
+		if (code == 0 && (ended || is_time_to_search(&pace, &r, w))) {
+			code = find_log(&r, e);
+			code = code > 0 ? copy_more(&r, e) : code;
+		}
+		if (code == 0 && !ended) {
+			taskwatch_pause(w);
+			code = t->turn ? t->turn(t->data) : 0;
+		}
+	}
+	r.fd = fd_close(r.fd);
+	return ended < 0 ? ended : code;
+}

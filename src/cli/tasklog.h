@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_TASKLOG_H
+#define TENURE_CLI_TASKLOG_H
+
+/* The logs of a task's attempts, shown as they are or followed while they grow. */
+
+#include <stdio.h>
+
+#include "cli/taskwatch.h"
+
+struct tasklog {
+	const struct spool *sp;
+	uint64_t id, element;
+	unsigned int attempt; /* 0: the latest */
+	bool plain;	      /* without the lines "=== ..." of tenure around the output */
+	FILE *out;
+	/* Asked between two looks; other than 0 ends tasklog_follow() with that. NULL: never. */
+	int (*turn)(void *data);
+	void *data;
+};
+
+/* What is there now. -ENOENT: it has no log. */
+int tasklog_show(const struct tasklog *t, struct err *e);
+/* Until the task has ended and all is shown: 0; what turn() said; or negative. */
+int tasklog_follow(const struct tasklog *t, struct taskwatch *w, struct err *e);
+
+#endif
