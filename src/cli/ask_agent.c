@@ -38,6 +38,8 @@ int ask_agent_about(const struct cmd_ctx *ctx, const struct ctl_request *req, js
 	int r = ctl_ask_about(socket_name(ctx, name), req, ABOUT_LIMIT_MS, &doc, NULL, e);
 	const char *why;
 
+	if (r == -EPIPE) /* it ended at that moment; there may be another one, or none */
+		r = ctl_ask_about(socket_name(ctx, name), req, ABOUT_LIMIT_MS, &doc, NULL, e);
 	if (r < 0)
 		return r;
 	r = (int)json_integer_value(json_object_get(doc, "code"));
