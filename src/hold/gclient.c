@@ -227,6 +227,7 @@ static void on_hello(struct guard *g, struct gclient *c, struct msg_hello *m)
 		return;
 	}
 
+	g->greeted = true;
 	m->instance[PROTO_INSTANCE_MAX - 1] = '\0';
 	other = find_instance(g, m->instance, c);
 	if (other && other->fd >= 0) {

@@ -174,6 +174,7 @@ struct guard {
 	int trouble_code;
 	struct hints hints;
 	bool hint_on;
+	bool greeted; /* an agent was here */
 	uint64_t rescan_ns;
 	uint32_t n_devs;
 	struct gdev devs[EYES_SLOTS_MAX];

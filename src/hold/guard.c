@@ -369,8 +369,10 @@ static bool finished(const struct guard *g, uint64_t born_ns)
 {
 	if (g->quit_ns)
 		return !any_holder(g) || clock_mono_ns() >= g->quit_ns;
-	return !gclient_any(g) && !any_holder(g) && !glease_count(g, NULL) &&
-	       clock_mono_ns() - born_ns > LONELY_NS;
+	if (gclient_any(g) || any_holder(g) || glease_count(g, NULL))
+		return false;
+	/* One that cannot see may be so by its environment: the next agent starts another. */
+	return (g->greeted && g->trouble_code < 0) || clock_mono_ns() - born_ns > LONELY_NS;
 }
 
 static void loop(struct guard *g)

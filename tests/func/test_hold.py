@@ -706,6 +706,22 @@ def test_no_driver(tenure, tmp_path):
         assert "cannot see any GPU" in r.stderr and "libnvidia-ml" in r.stderr
 
 
+def test_guard_that_cannot_see_is_nobody_elses(machine):
+    m = machine(gpus=1)
+    blind = {k: v for k, v in m.env.items() if k != "LD_LIBRARY_PATH"}
+    for _ in range(3):
+        r = subprocess.run([m.tenure, "on", "--idle-for", "0"], env=blind, text=True,
+                           capture_output=True, timeout=20)
+        if r.returncode == 0:
+            m.run("off")
+            pytest.skip("this machine has a driver of its own")
+        assert "libnvidia-ml.so.1" in r.stderr
+        r = m.run("on", "--idle-for", "0")
+        assert r.returncode == 0, r.stderr
+        assert m.run("off").returncode == 0
+        wait_for(lambda: not m.guards(), 5)
+
+
 def test_libcuda_without_nvml(machine, build, tmp_path):
     m = machine(gpus=1)
     part = tmp_path / "part"
