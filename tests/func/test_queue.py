@@ -194,3 +194,46 @@ def test_newcomer_wins_before_a_task(queue):
     assert json.loads(other.communicate(timeout=30)[0])["result"] == 0
     q.wait(i, "done", 30)
     assert not q.log(i, 2)
+
+
+def test_agent_killed_again_and_again(queue, tmp_path):
+    """Nothing is lost and nothing runs twice, wherever in a task's life the agent is killed."""
+    q = queue(gpus=2)
+    marks = tmp_path / "marks"
+    say = f"echo $TENURE_TASK_ID >> {marks}; sleep 0.05"
+    tasks = [q.submit("-g", str(n % 3 % 2), "--", "sh", "-c", say) for n in range(24)]
+    lines = tmp_path / "commands"
+    lines.write_text(f"{say}\n" * 30)
+    batch = int(q.m.run(q.m.tenure, "submit", "-g", "0", "--from", str(lines)).stdout)
+    for n in range(6):
+        q.start("--no-hold")
+        time.sleep(0.11 * n)
+        q.kill()
+    q.start("--no-hold")
+    for i in [*tasks, batch]:
+        q.wait(i, "done", 40)
+    said = sorted(marks.read_text().split())
+    assert said == sorted([*map(str, tasks), *(f"{batch}.{n}" for n in range(1, 31))])
+    assert wait_for(lambda: not q.status()["queue"]["tasks"])
+    assert all(d["state"] == "idle" for d in q.status()["devices"]), q.status()["devices"]
+
+
+def test_guard_killed_under_a_task(queue):
+    q = queue(gpus=1)
+    q.start()
+    assert wait_for(lambda: q.held() == [0])
+    i = q.submit("--", q.newcomer, "--take", "60%", "--stay", "4")
+    assert wait_for(lambda: q.status()["devices"][0]["state"] == "lent", 15)
+    guard = q.status()["guard"]["pid"]
+    os.kill(guard, signal.SIGKILL)
+    assert wait_for(lambda: (q.status() or {}).get("guard", {}).get("pid") not in (guard, None), 15)
+    # The new guard is told of the lease again, so nobody else's task gets the card meanwhile.
+    other = q.submit("--", q.newcomer, "--take", "60%")
+    time.sleep(0.5)
+    assert q.task(i)["state"] == "running" and q.task(other)["state"] == "pending"
+    q.wait(i, "done")
+    q.wait(other, "done")
+    for t in (i, other):
+        assert all(json.loads(line)["result"] == 0 for line in q.log(t).splitlines()
+                   if line.startswith("{"))
+    assert wait_for(lambda: q.held() == [0])
