@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define IDLE_CLOCK_MHZ 345
+#define PCIE_LANES     16
 
 static unsigned int util_percent(const struct sim_machine *m, int dev, uint64_t now,
 				 uint64_t window)
@@ -28,6 +29,34 @@ static unsigned int temperature(struct sim_machine *m, int dev)
 static bool running(const struct sim_machine *m, int dev)
 {
 	return sim_has_context(m, dev);
+}
+
+/* nvmlBrandType_t */
+static unsigned int brand(const struct sim_dev *d)
+{
+	enum { TESLA = 2, GEFORCE = 5, NVIDIA = 14 };
+
+	if (strstr(d->name, "GeForce"))
+		return GEFORCE;
+	return strncmp(d->name, "Tesla", strlen("Tesla")) == 0 ? TESLA : NVIDIA;
+}
+
+/* NVML_DEVICE_ARCH_*, by the compute capability */
+static unsigned int architecture(const struct sim_dev *d)
+{
+	enum { VOLTA = 5, TURING, AMPERE, ADA, HOPPER };
+
+	if (d->cc_major == 7)
+		return d->cc_minor >= 5 ? TURING : VOLTA;
+	if (d->cc_major == 8)
+		return d->cc_minor == 9 ? ADA : AMPERE;
+	return d->cc_major == 9 ? HOPPER : UINT32_MAX;
+}
+
+/* The data sheets': 3 up to Turing, 4 for Ampere and Ada, 5 for Hopper. */
+static unsigned int pcie_generation(const struct sim_dev *d)
+{
+	return d->cc_major >= 9 ? 5 : d->cc_major == 8 ? 4 : 3;
 }
 
 #define GETTERS(X)                                                                                 \
@@ -52,6 +81,14 @@ static bool running(const struct sim_machine *m, int dev)
 	X(nvmlDeviceGetSupportedClocksThrottleReasons, unsigned long long,                         \
 	  nvmlClocksEventReasonGpuIdle, NV_CARD)                                                   \
 	X(nvmlDeviceGetMaxMigDeviceCount, unsigned int, d->mig_capable ? 7 : 0, NV_CARD)           \
+	X(nvmlDeviceGetBrand, unsigned int, brand(d), NV_ANY)                                      \
+	X(nvmlDeviceGetArchitecture, unsigned int, architecture(d), NV_ANY)                        \
+	X(nvmlDeviceGetBoardId, unsigned int, (unsigned int)d->pci_bus << 8, NV_CARD)              \
+	X(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, pcie_generation(d), NV_CARD)           \
+	X(nvmlDeviceGetGpuMaxPcieLinkGeneration, unsigned int, pcie_generation(d), NV_CARD)        \
+	X(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, pcie_generation(d), NV_CARD)          \
+	X(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, PCIE_LANES, NV_CARD)                        \
+	X(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, PCIE_LANES, NV_CARD)                       \
 	X(nvmlDeviceIsMigDeviceHandle, unsigned int, d->parent >= 0, NV_ANY)
 
 #define GETTER_FUNCTION(name, type, expression, kind)                                              \

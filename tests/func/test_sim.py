@@ -96,6 +96,27 @@ def test_ctl_outside_a_machine_says_so(tenure):
     assert "no simulated machine" in done.stderr
 
 
+@pytest.mark.parametrize("model, brand, architecture, pcie", [
+    ("h200", 14, 9, 5), ("rtx4090", 5, 8, 4), ("a100-40", 14, 7, 4), ("v100", 2, 5, 3)])
+def test_what_is_not_simulated_is_there_and_says_so(sim, build, model, brand, architecture, pcie):
+    out = sim(build / "tests/simlinked", options=("--model", model, "--speed", "0")).stdout
+    got = {}
+    for line in out.splitlines():
+        name = line[:line.index("(")] if "(" in line else line.split()[0]
+        rest = line[line.rindex(")") + 1:].split() if "(" in line else line.split()[1:]
+        got[name] = tuple(map(int, rest))
+    assert got["nvmlDeviceGetBrand"] == (0, brand)
+    assert got["nvmlDeviceGetArchitecture"] == (0, architecture)
+    assert got["nvmlDeviceGetMaxPcieLinkGeneration"] == (0, pcie)
+    assert got["nvmlDeviceGetCurrPcieLinkGeneration"] == (0, pcie)
+    assert got["nvmlDeviceGetMaxPcieLinkWidth"] == (0, 16)
+    assert got["nvmlDeviceGetBoardId"][0] == 0 and got["nvmlDeviceGetBoardId"][1] > 0
+    rest = {k: v for k, v in got.items() if len(v) == 1}
+    assert len(rest) == 7
+    for name, (code,) in rest.items():
+        assert code == (3 if name.startswith("nvml") else 801), name
+
+
 def test_card_is_shared_by_processes(script):
     script("""
 a = subprocess.Popen([SIM + "/newcomer", "--take", "90%", "--stay", "30"], stdout=subprocess.PIPE)
