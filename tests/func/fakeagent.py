@@ -20,7 +20,7 @@ import subprocess
 import threading
 import time
 
-from fakeguard import (BEAT, DEVICE, DROP, DROPPED, EVENT, GRANT, GRANTED, GUARD, HELLO, LEASE,
+from fakeguard import (VERSION, BEAT, DEVICE, DROP, DROPPED, EVENT, GRANT, GRANTED, GUARD, HELLO, LEASE,
                        LEASE_REPLY, LEASE_STATE, LEASE_TAKEN, POLICY, POLICY_REPLY, REFUSED,
                        UNLEASE, UNLEASED, WELCOME, Device, Event, Grant, Guard, Head, Hello, Lease,
                        LeaseId, LeaseReply, LeaseState, LeaseTaken, Policy, Text, Unlease, Unleased,
@@ -78,7 +78,7 @@ class Agent:
     def beat(self):
         while not self.beating.wait(0.5):
             try:
-                self.send(Head(4, BEAT, 8))
+                self.send(Head(VERSION, BEAT, 8))
             except OSError:
                 return
 
@@ -157,7 +157,7 @@ class Agent:
         p.memory.kind, p.memory.permille = 1, 880
         for name, value in fields.items():
             setattr(p, name, value)
-        p.head = Head(4, POLICY, len(bytes(p)))
+        p.head = Head(VERSION, POLICY, len(bytes(p)))
         self.send(p)
         r = self.next(POLICY_REPLY)
         assert r.code == 0, r.text
@@ -197,7 +197,7 @@ class Agent:
         return self.next(UNLEASED, limit, task=self.id(task).task)
 
     def drop(self):
-        self.send(Head(4, DROP, 8))
+        self.send(Head(VERSION, DROP, 8))
         self.next(DROPPED)
 
     def die(self):
