@@ -688,7 +688,7 @@ static void tell_lease(struct run *r, const struct proc_id *shim)
 	struct msg_lease m = { .id = run_lease_id(r), .bytes = r->spec->memory };
 
 	m.flags = (r->spec->shared ? LEASE_SHARED : 0) |
-		  (r->spec->rules == SPEC_RULES_COMPETE ? LEASE_OTHERS_OK : 0);
+		  (r->spec->rules != SPEC_RULES_TENURE ? LEASE_OTHERS_OK : 0);
 	if (shim) {
 		m.pid = shim->pid;
 		m.start = shim->start;

@@ -133,23 +133,47 @@ static int join_list(const char *file, struct fy_node *node, struct config_mark 
 	return 0;
 }
 
-static int read_pair(const char *file, struct fy_node_pair *pair, config_fn fn, void *user,
-		     struct err *e)
+/* Who is told of the keys, and whether a mapping may hold mappings. */
+struct reader {
+	const char *file;
+	config_fn fn;
+	void *user;
+	bool nested;
+	const char *prefix; /* of the keys: "", or "outer." */
+};
+
+static int read_mapping(const struct reader *r, struct fy_node *node, struct err *e);
+
+static int read_inner(const struct reader *r, const char *key, struct fy_node *node, struct err *e)
 {
+	cleanup_free char *prefix = xasprintf("%s.", key);
+	struct reader inner = *r;
+
+	inner.nested = false;
+	inner.prefix = prefix;
+	return read_mapping(&inner, node, e);
+}
+
+static int read_pair(const struct reader *r, struct fy_node_pair *pair, struct err *e)
+{
+	const char *file = r->file;
 	struct fy_node *key_node = fy_node_pair_key(pair), *node = fy_node_pair_value(pair);
 	struct config_mark key_mark = mark_of(key_node, (struct config_mark){ 1, 1 });
 	struct config_mark mark = node ? mark_of(node, key_mark) : key_mark;
-	cleanup_free char *key = scalar_text(key_node, e);
+	cleanup_free char *word = scalar_text(key_node, e);
+	cleanup_free char *key = word ? xasprintf("%s%s", r->prefix, word) : NULL;
 	cleanup_strbuf struct strbuf value = STRBUF_INIT;
 	bool null = is_null(node), list = node && fy_node_is_sequence(node);
 
 	if (!key)
 		return at(file, key_mark, e);
+	if (r->nested && node && fy_node_is_mapping(node))
+		return read_inner(r, key, node, e);
 	if (list) {
-		int r = join_list(file, node, mark, &value, e);
+		int bad = join_list(file, node, mark, &value, e);
 
-		if (r < 0)
-			return r;
+		if (bad < 0)
+			return bad;
 	} else if (!null) {
 		cleanup_free char *text = scalar_text(node, e);
 
@@ -172,29 +196,34 @@ static int read_pair(const char *file, struct fy_node_pair *pair, config_fn fn, 
 		.value_column = mark.column,
 	};
 
-	return fn(&entry, user, e);
+	return r->fn(&entry, r->user, e);
 }
 
-static int read_document(const char *file, struct fy_document *doc, config_fn fn, void *user,
-			 struct err *e)
+static int read_mapping(const struct reader *r, struct fy_node *node, struct err *e)
 {
-	struct fy_node *root = fy_document_root(doc);
 	struct fy_node_pair *pair;
 	void *iter = NULL;
+
+	while ((pair = fy_node_mapping_iterate(node, &iter))) {
+		int bad = read_pair(r, pair, e);
+
+		if (bad < 0)
+			return bad;
+	}
+	return 0;
+}
+
+static int read_document(const struct reader *r, struct fy_document *doc, struct err *e)
+{
+	struct fy_node *root = fy_document_root(doc);
 
 	if (is_null(root))
 		return 0;
 	if (!fy_node_is_mapping(root)) {
 		(void)err_set(e, -EINVAL, "this is not a mapping; write lines like memory: 38G");
-		return at(file, mark_of(root, (struct config_mark){ 1, 1 }), e);
+		return at(r->file, mark_of(root, (struct config_mark){ 1, 1 }), e);
 	}
-	while ((pair = fy_node_mapping_iterate(root, &iter))) {
-		int r = read_pair(file, pair, fn, user, e);
-
-		if (r < 0)
-			return r;
-	}
-	return 0;
+	return read_mapping(r, root, e);
 }
 
 /* Length of the UTF-8 character at p, 0 when it is none (overlong forms and surrogates are none).
@@ -261,9 +290,9 @@ static void discard_output(struct fy_diag *diag, void *user, const char *buf, si
 {
 }
 
-int config_parse(const char *file, const char *text, size_t len, config_fn fn, void *user,
-		 struct err *e)
+static int parse(const struct reader *reader, const char *text, size_t len, struct err *e)
 {
+	const char *file = reader->file;
 	struct fy_diag_cfg diag_cfg;
 	int r = check_text(file, text, len, e);
 
@@ -284,12 +313,28 @@ int config_parse(const char *file, const char *text, size_t len, config_fn fn, v
 	struct fy_document *doc = fy_document_build_from_string(&cfg, text, len);
 
 	if (doc)
-		r = read_document(file, doc, fn, user, e);
+		r = read_document(reader, doc, e);
 	else
 		r = syntax_error(file, diag, e);
 	fy_document_destroy(doc);
 	fy_diag_destroy(diag);
 	return r;
+}
+
+int config_parse(const char *file, const char *text, size_t len, config_fn fn, void *user,
+		 struct err *e)
+{
+	struct reader r = { .file = file, .fn = fn, .user = user, .prefix = "" };
+
+	return parse(&r, text, len, e);
+}
+
+int config_parse_nested(const char *file, const char *text, size_t len, config_fn fn, void *user,
+			struct err *e)
+{
+	struct reader r = { .file = file, .fn = fn, .user = user, .nested = true, .prefix = "" };
+
+	return parse(&r, text, len, e);
 }
 
 int config_read(const char *path, config_fn fn, void *user, struct err *e)

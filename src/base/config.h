@@ -37,6 +37,9 @@ typedef int (*config_fn)(const struct config_entry *entry, void *user, struct er
  * what fn returned. */
 int config_parse(const char *file, const char *text, size_t len, config_fn fn, void *user,
 		 struct err *e);
+/* The same where a value may be a mapping itself: its keys are told as "outer.inner". */
+int config_parse_nested(const char *file, const char *text, size_t len, config_fn fn, void *user,
+			struct err *e);
 /* The same for a file on disk. -ENOENT when there is none; other errors of fs_read_file(). */
 int config_read(const char *path, config_fn fn, void *user, struct err *e);
 

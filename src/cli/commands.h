@@ -15,6 +15,7 @@ extern const struct cmd cmd_devices;
 extern const struct cmd cmd_doctor;
 extern const struct cmd cmd_help;
 extern const struct cmd cmd_hold;
+extern const struct cmd cmd_import;
 extern const struct cmd cmd_instances;
 extern const struct cmd cmd_list;
 extern const struct cmd cmd_logs;

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +21,7 @@
 #include "base/strbuf.h"
 #include "cli/ask_agent.h"
 #include "cli/queue.h"
+#include "cli/submitter.h"
 #include "spool/elements.h"
 #include "spool/submit.h"
 
@@ -285,33 +285,6 @@ static int set_options(struct spool_spec *s, const struct opts *o, struct err *e
 	return r;
 }
 
-extern char **environ;
-
-/* In front of what --env sets, so that that counts. Variables that are not UTF-8 cannot go. */
-/* What another task was told of itself, where `submit` is called by one. */
-static bool is_of_a_task(const char *variable)
-{
-	static const char *const names[] = { "TENURE_TASK_",
-					     "TENURE_ATTEMPT=", "TENURE_ARRAY_INDEX=",
-					     "TENURE_GPU_MEMORY=", "CUDA_VISIBLE_DEVICES=" };
-
-	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (str_has_prefix(variable, names[i]))
-			return true;
-	return false;
-}
-
-static void take_environment(struct spool_spec *s)
-{
-	for (char **v = environ; *v; v++) {
-		json_t *text = json_string(*v);
-
-		if (text && strchr(*v, '=') > *v && !is_of_a_task(*v))
-			text_list_add(&s->env, *v);
-		json_decref(text);
-	}
-}
-
 static int take_script(struct spool_spec *s, const char *path, struct err *e)
 {
 	char name[SPEC_NAME_MAX + 1];
@@ -449,23 +422,13 @@ static int take_what(struct spool_spec *s, const struct opts *o, struct err *e)
 	return r;
 }
 
-static void take_submitter(struct spool_spec *s, const struct spool *sp)
-{
-	char user[64];
-
-	s->host = xstrdup(sp->host);
-	s->user = xstrdup(user_name(getuid(), user, sizeof(user)));
-	s->uid = getuid();
-	s->submitted = clock_wall_ns();
-}
-
 static int make_spec(const struct cmd_ctx *ctx, struct spool_spec *s, struct err *e)
 {
 	char cwd[4096];
 	int r;
 
 	if (!opts_flag(ctx->opts, "no-env"))
-		take_environment(s);
+		submitter_environment(s);
 	if (!opts_given(ctx->opts, "cwd") && getcwd(cwd, sizeof(cwd)))
 		(void)spec_set_text(s, "cwd", cwd, NULL);
 	r = set_options(s, ctx->opts, e);
@@ -485,7 +448,7 @@ int submit_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct
 		return CMD_USAGE;
 	r = queue_open(ctx, SPOOL_CREATE, &sp, e);
 	if (r == 0) {
-		take_submitter(ret->spec, sp);
+		submitter_name(ret->spec, sp);
 		r = submit_task(sp, ret->spec, &ret->id, e);
 	}
 	sp = spool_close(sp);

@@ -62,7 +62,7 @@ void name_of_spec(const struct spool_spec *s, uint64_t id, struct task_name *ret
 		{ s->after.n || s->after_any.n, NAME_DEPENDS },
 		{ s->shared, NAME_SHARED },
 		{ s->preemptible, NAME_PREEMPTIBLE },
-		{ s->rules == SPEC_RULES_COMPETE, NAME_COMPETE },
+		{ s->rules != SPEC_RULES_TENURE, NAME_COMPETE },
 		{ s->model != NULL, NAME_MODEL },
 		{ s->array.limit != 0, NAME_LIMIT },
 	};

@@ -53,7 +53,7 @@ struct row {
 };
 
 static const char *const cleans[] = { "none", "gpu", "python", NULL };
-static const char *const rule_names[] = { "tenure", "compete", NULL };
+static const char *const rule_names[] = { "tenure", "compete", "compete-max", NULL };
 
 #define DATE_MIN_S 1000000000ULL /* 2001: a time of day alone lies before it */
 

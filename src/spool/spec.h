@@ -38,7 +38,12 @@
 #define SPEC_FOREVER	  UINT64_MAX /* of retries */
 
 enum spec_clean { SPEC_CLEAN_NONE, SPEC_CLEAN_GPU, SPEC_CLEAN_PYTHON, SPEC_CLEAN_MAX };
-enum spec_rules { SPEC_RULES_TENURE, SPEC_RULES_COMPETE, SPEC_RULES_MAX };
+enum spec_rules {
+	SPEC_RULES_TENURE,
+	SPEC_RULES_COMPETE,	/* free memory counts, and no other Python of ours is there */
+	SPEC_RULES_COMPETE_MAX, /* free memory alone */
+	SPEC_RULES_MAX
+};
 
 struct text_list {
 	size_t n;

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_IMPORT_H
+#define TENURE_SPOOL_IMPORT_H
+
+/* Several tasks into the queue: all of them, or none. */
+
+#include "spool/commandfile.h"
+#include "spool/commandset.h"
+#include "spool/submit.h"
+
+/*
+ * A block as a task by the older scheduler's rules: its queue is the lane, free memory the
+ * condition on others' use, and it is tried again for ever. noter and state as in
+ * command_block_script(). The caller frees it and adds the environment.
+ */
+struct spool_spec *import_spec(const struct command_block *b, const struct command_set *set,
+			       const char *work_dir, const char *noter, const char *state);
+
+/*
+ * ret_ids has room for n. None of them may start before all are in: they wait paused until then. 0,
+ * SUBMIT_NOT_DURABLE, or negative, and then none is there.
+ */
+int import_submit(const struct spool *sp, struct spool_spec *const *specs, size_t n,
+		  uint64_t *ret_ids, struct err *e);
+
+#endif

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""`tenure import`: compete.md's command.txt and config.yaml become tasks."""
+import json
+import os
+
+import pytest
+
+from test_queue import queue  # noqa: F401  (a fixture)
+
+CONFIG = """
+check_time: 5  # seconds
+maximize_resource_utilization: {maximize}
+compete_gpus: [0, 1]
+use_all_gpus: true
+gpu_left: 1
+retry_config:
+  max_retry_before_backoff: 3
+  backoff_duration: 1
+work_dir: null
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    def make(commands, maximize="false"):
+        d = tmp_path / "scripts/compete_gpu_retry"
+        d.mkdir(parents=True, exist_ok=True)
+        (d / "command.txt").write_text(commands)
+        (d / "config.yaml").write_text(CONFIG.format(maximize=maximize))
+        return [str(d / "command.txt"), "--config", str(d / "config.yaml")]
+    return make
+
+
+def test_runs_both_formats(queue, files, tmp_path):  # noqa: F811
+    q = queue()
+    marks = tmp_path / "marks"
+    out = q.m.run(q.m.tenure, "import", *files(f"""
+# standard
+pwd >> {marks}
+echo {{uni_id}} >> {marks}
+1,2
+
+# fails twice, then goes on; the lane waits
+1 #queue
+"echo try >> {tmp_path}/tries"
+"test $(wc -l < {tmp_path}/tries) -ge 3"
+"echo second {{work_dir}} >> {marks}"
+2 # GB
+3
+"echo other >> {tmp_path}/other"
+0
+"""))
+    assert out.stdout.splitlines() == ["1 q1-line3", "2 q1-line8", "3 q3-line13"]
+    assert "--gpus all --leave 1" in out.stderr
+    with open(os.path.join(q.spool, "pending", "00500,2,fsc,l1,nq1-line8"), encoding="utf-8") as f:
+        spec = json.loads(f.readline())
+    assert spec["lane"] == "1" and spec["rules"] == "compete" and spec["retries"] == "forever"
+    q.start("--no-hold", "--leave", "1")
+    for i in (1, 2, 3):
+        q.wait(i, "done", 30)
+    work = str(tmp_path / "scripts")
+    lines = marks.read_text().splitlines()
+    assert lines[0] == work and lines[1].startswith("1-1-") and lines[2] == f"second {work}"
+    assert (tmp_path / "tries").read_text() == "try\n" * 3
+    assert "GPU 0\n" in q.log(2, 3)
+
+
+def test_all_or_nothing(queue, files, tmp_path):  # noqa: F811
+    q = queue()
+    q.submit("--paused", "-g", "0", "--", "true")
+    for commands, error in [("a\n1,2\n\nb\n", ":4: this task has no last line"),
+                            ("", "there is no task")]:
+        done = q.m.run(q.m.tenure, "import", *files(commands), check=False)
+        assert done.returncode == 2 and error in done.stderr, done
+    args = files("true\n1,2\n")
+    (tmp_path / "scripts/compete_gpu_retry/config.yaml").write_text("\ngpu_lef: 1\n")
+    done = q.m.run(q.m.tenure, "import", *args, check=False)
+    assert done.returncode == 2 and "config.yaml:2:1: there is no key" in done.stderr
+    assert len(q.rows()) == 1
+    done = q.m.run(q.m.tenure, "import", "-n", args[0])
+    assert "run 'true'" in done.stdout and len(q.rows()) == 1
+
+
+
+def test_maximise(queue, files):  # noqa: F811
+    q = queue()
+    q.m.run(q.m.tenure, "import", *files("true\n1,2\n", maximize="true"))
+    assert '"rules":"compete-max"' in open(os.path.join(
+        q.spool, "pending", os.listdir(os.path.join(q.spool, "pending"))[0]), encoding="utf-8").read()
