@@ -159,3 +159,35 @@ def test_run(queue):  # noqa: F811
     p.send_signal(signal.SIGINT)
     assert "runs on" in p.communicate(timeout=10)[1] and p.returncode == 130
     q.m.run(q.m.tenure, "stop", "deaf", "--now")
+
+
+def test_retry_edit_history(queue):  # noqa: F811
+    q = queue()
+    mark = os.path.join(q.home, "mark")
+    i = q.submit("-g", "0", "-n", "second", "-l", "week", "--", "sh", "-c", f"sleep 1; [ -e {mark} ]")
+    edited = q.submit("-g", "7", "-n", "edited", "--", "sh", "-c", "sleep 0.2")
+    q.m.run(q.m.tenure, "edit", str(edited), "gpus=1", "memory=1G", "timeout=10m", "name=other")
+    shown = json.loads(q.m.run(q.m.tenure, "show", str(edited), "--json").stdout)["task"]
+    assert shown["name"] == "other" and shown["memory"] in (1 << 30, "1G") and q.task(edited)["gpus"] == 1
+    for bad, words in (("nokey=3", "nokey"), ("memory=lots", "memory"), ("gpus", "KEY=VALUE")):
+        failed = q.m.run(q.m.tenure, "edit", str(edited), bad, check=False)
+        assert failed.returncode == 2 and words in failed.stderr, failed
+    named = q.m.run(q.m.tenure, "edit", str(edited), "priority=3", check=False)
+    assert named.returncode == 1 and "tenure priority" in named.stderr
+    assert "has not ended" in q.m.run(q.m.tenure, "retry", str(i), check=False).stderr
+    q.start("--no-hold")
+    q.wait(i, "failed")
+    q.wait(edited, "done")
+    late = q.m.run(q.m.tenure, "edit", "other", "gpus=2", check=False)
+    assert late.returncode == 1 and "only a task that waits" in late.stderr
+    open(mark, "w", encoding="utf-8").close()
+    assert q.m.run(q.m.tenure, "retry", str(i)).stdout == f"{i} second\n"
+    q.wait(i, "done")
+    doc = json.loads(q.m.run(q.m.tenure, "history", "--json").stdout)
+    rows = {t["id"]: t for t in doc["tasks"]}
+    assert 2 <= rows[i]["ran_s"] < 4 and rows[i]["gpu_hours"] == 0 and rows[i]["lane"] == "week"
+    assert 0.2 / 3600 <= rows[edited]["gpu_hours"] < 2 / 3600
+    assert doc["gpu_hours_by_name"]["other"] == pytest.approx(rows[edited]["gpu_hours"])
+    assert set(doc["gpu_hours_by_lane"]) == {"week", "-"}
+    text = q.m.run(q.m.tenure, "history", "--since", "1h").stdout
+    assert "GPU-H" in text and "other" in text
