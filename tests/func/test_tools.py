@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The checks of the tree themselves: one that cannot fail would be worth nothing."""
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -51,3 +52,23 @@ def test_bootstrap_names_what_is_missing(tmp_path):
     for package in ("gcc", "meson", "ninja-build", "libuv1-dev", "libjansson-dev", "libfyaml-dev"):
         assert f"    {package}\n" in r.stderr
     assert "sudo apt-get install gcc" in r.stderr
+
+
+def shape(text):
+    """What translations of a page have in common: headings, code blocks, links to files, rows of tables."""
+    blocks = re.findall(r"^```.*?^```$", text, re.M | re.S)
+    rest = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    return {"headings": re.findall(r"^(#+) ", rest, re.M), "blocks": blocks,
+            "links": sorted(re.findall(r"\]\((docs/[^)]*|CONTRIBUTING[^)]*)\)", rest)),
+            "rows": len(re.findall(r"^\|", rest, re.M)), "points": len(re.findall(r"^(?:-|\d+\.) ", rest, re.M))}
+
+
+def test_readmes_are_in_step():
+    en, zh = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh-CN.md"))
+    assert shape(en) == shape(zh)
+    assert len(shape(en)["blocks"]) >= 4 and len(shape(en)["headings"]) >= 6
+    assert shape(en) != shape(zh.replace("tenure status", "tenure stats", 1))
+    for target in re.findall(r"\]\(([^)#:]+)\)", en + zh):
+        assert (ROOT / target).exists(), target
+    for anchor in re.findall(r"\]\(#([^)]+)\)", en + zh):
+        assert f"\n## {anchor}\n" in (en + zh).lower(), anchor
