@@ -120,8 +120,9 @@ static void answer_off(struct agent *a)
 	ctl_unlisten(a->ctl); /* from here on the next agent may come */
 	for (size_t i = 0; i < a->n_off; i++)
 		ctl_answer(a->off_clients[i],
-			   json_pack("{s:i, s:b, s:f}", "pid", (int)a->view.pid, "released",
-				     a->end == AGENT_ENDED, "took_ms", ms));
+			   json_pack("{s:i, s:b, s:f, s:I}", "pid", (int)a->view.pid, "released",
+				     a->end == AGENT_ENDED, "took_ms", ms, "tasks_running",
+				     (json_int_t)(a->queue ? tasks_running(a->queue) : 0)));
 	a->n_off = 0;
 }
 
@@ -702,6 +703,15 @@ static void rescan(struct agent *a, struct ctl_client *client, const struct ctl_
 	answer_result(client, a->queue ? 0 : no_queue(&e), &e);
 }
 
+static void drain(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
+{
+	struct err e = ERR_INIT;
+
+	if (a->queue)
+		tasks_drain(a->queue);
+	answer_result(client, a->queue ? 0 : no_queue(&e), &e);
+}
+
 static void stop_task(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
 	struct err e = ERR_INIT;
@@ -739,7 +749,8 @@ static void on_request(void *user, struct ctl_client *client, const struct ctl_r
 	static void (*const verbs[CTL_VERB_MAX])(struct agent * a, struct ctl_client * client,
 						 const struct ctl_request *req) = {
 		[CTL_PING] = answer_ping, [CTL_STATUS] = answer_status, [CTL_OFF] = take_off,
-		[CTL_RESCAN] = rescan,	  [CTL_STOP] = stop_task,	[CTL_WHY] = answer_why,
+		[CTL_DRAIN] = drain,	  [CTL_RESCAN] = rescan,	[CTL_STOP] = stop_task,
+		[CTL_WHY] = answer_why,
 	};
 
 	verbs[req->verb](user, client, req);

@@ -32,6 +32,7 @@ enum ctl_verb {
 	CTL_RESCAN,   /* the spool has changed */
 	CTL_STOP,     /* task and element: ends it where it runs here */
 	CTL_WHY,      /* task and element: {why} */
+	CTL_DRAIN,    /* starts no more tasks; what runs runs on */
 	CTL_VERB_MAX
 };
 

@@ -974,9 +974,15 @@ json_t *run_report(const struct run *r)
 
 	devset_each(slot, r->devices)(void) json_array_append_new(
 		devices, json_integer((json_int_t)r->place->view->devices[slot].index));
-	return json_pack("{sI sI ss ss* si si sI so ss}", "id", (json_int_t)r->ref.id, "element",
-			 (json_int_t)r->ref.element, "state", run_state_name(r->state), "name",
-			 r->spec ? r->spec->name : NULL, "attempt", (int)r->claim.attempt, "pid",
-			 (int)r->shim.pid, "started_ns", (json_int_t)r->started_ns, "gpus", devices,
-			 "log", r->log_path);
+	json_t *o =
+		json_pack("{sI sI ss ss* si si sI so ss}", "id", (json_int_t)r->ref.id, "element",
+			  (json_int_t)r->ref.element, "state", run_state_name(r->state), "name",
+			  r->spec ? r->spec->name : NULL, "attempt", (int)r->claim.attempt, "pid",
+			  (int)r->shim.pid, "started_ns", (json_int_t)r->started_ns, "gpus",
+			  devices, "log", r->log_path);
+	double for_s = (double)(clock_mono_ns() - r->started_ns) / (double)NS_PER_S;
+
+	/* When an adopted one began is known by the wall clock alone, and not asked for here. */
+	(void)json_object_set_new(o, "for_s", r->started_ns ? json_real(for_s) : json_null());
+	return o;
 }

@@ -64,7 +64,7 @@ struct tasks {
 	size_t n_leases;
 	struct msg_lease_state *leases; /* as the guard told them when the line came up */
 	bool leases_known;
-	bool open, scanning, again, syncing, ending, watching;
+	bool open, scanning, again, syncing, ending, draining, watching;
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
 	uint64_t n_done, n_failed, n_retried;
 };
@@ -181,7 +181,7 @@ static void on_plan(uv_timer_t *timer)
 	struct sched_view view;
 	uint64_t wait = UINT64_MAX;
 
-	if (!q->open || q->ending)
+	if (!q->open || q->ending || q->draining)
 		return;
 	make_view(q, devices, &view);
 	do {
@@ -844,6 +844,22 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 	return 0;
 }
 
+void tasks_drain(struct tasks *q)
+{
+	if (!q->draining)
+		news_say(q->place.news, LOG_LEVEL_INFO, "told to start no more tasks");
+	q->draining = true;
+}
+
+size_t tasks_running(const struct tasks *q)
+{
+	size_t n = 0;
+
+	for (struct running *r = q->runs; r; r = r->next)
+		n++;
+	return n;
+}
+
 json_t *tasks_report(const struct tasks *q)
 {
 	struct sched_counts c = sched_count(q->plan);
@@ -851,8 +867,8 @@ json_t *tasks_report(const struct tasks *q)
 
 	for (struct running *r = q->runs; r; r = r->next)
 		(void)json_array_append_new(runs, run_report(r->run));
-	return json_pack("{sb sI sI sI sI sI ss so}", "open", q->open, "waiting",
-			 (json_int_t)c.waiting, "running", (json_int_t)c.running, "done",
+	return json_pack("{sb sb sI sI sI sI sI ss so}", "open", q->open, "draining", q->draining,
+			 "waiting", (json_int_t)c.waiting, "running", (json_int_t)c.running, "done",
 			 (json_int_t)q->n_done, "failed", (json_int_t)q->n_failed, "retried",
 			 (json_int_t)q->n_retried, "trouble", q->trouble, "tasks", runs);
 }

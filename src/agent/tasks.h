@@ -57,6 +57,10 @@ void tasks_on_leases_known(struct tasks *q);
 
 /* End a waiting or running task, or element; element 0: all of it. 0, or -ENOENT with e. */
 int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, struct err *e);
+/* Start nothing more; what runs runs on. */
+void tasks_drain(struct tasks *q);
+/* Those that run, or are about to. */
+size_t tasks_running(const struct tasks *q);
 /* One sentence: what it waits for. -ENOENT with e. The caller frees it. */
 int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct err *e);
 

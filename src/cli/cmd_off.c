@@ -14,7 +14,15 @@
 #define OFF_LIMIT_MS 10000 /* the agent itself gives up after one second */
 #define END_LIMIT_MS 3000  /* it writes its last lines */
 
+#define LOOK_US 100000
+
 static const struct opt off_opts[] = {
+	{ .name = "stop-tasks",
+	  .spec = { VALUE_FLAG },
+	  .help = "end the tasks that run here first, as tenure stop does" },
+	{ .name = "drain",
+	  .spec = { VALUE_FLAG },
+	  .help = "start no more tasks, and wait until those that run have ended" },
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
 	{ 0 },
 };
@@ -32,12 +40,78 @@ static void wait_end(int pid, int sock)
 		;
 }
 
+static int stop_tasks(const struct cmd_ctx *ctx, const json_t *tasks, struct err *e)
+{
+	size_t i;
+	json_t *o;
+
+	json_array_foreach(tasks, i, o)
+	{
+		struct ctl_request req = {
+			.verb = CTL_STOP,
+			.task = (uint64_t)json_integer_value(json_object_get(o, "id")),
+			.element = (uint32_t)json_integer_value(json_object_get(o, "element")),
+		};
+		int r = ask_agent_about(ctx, &req, NULL, e);
+
+		if (r < 0 && r != -ENOENT) /* it has ended by itself */
+			return CMD_FAILED;
+	}
+	return CMD_OK;
+}
+
+/* Nothing more is started, and what runs ends: by itself, or because it is told to. */
+static int end_tasks(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct ctl_request req = { .verb = CTL_DRAIN };
+	bool told = !opts_flag(ctx->opts, "stop-tasks");
+	int r = ask_agent_about(ctx, &req, NULL, e);
+
+	if (r == -ENOENT ||
+	    r == -ECONNREFUSED) /* it runs none; or CTL_OFF says that none is here */
+		return CMD_OK;
+	r = r < 0 ? CMD_FAILED : CMD_OK;
+	for (bool running = true; r == CMD_OK && running;) {
+		json_t *doc = NULL, *queue;
+
+		r = ask_agent(ctx, CTL_STATUS, OFF_LIMIT_MS, &doc, NULL, e);
+		queue = json_object_get(doc, "queue");
+		running = json_array_size(json_object_get(queue, "tasks")) > 0;
+		if (r == CMD_OK && running && !told)
+			r = stop_tasks(ctx, json_object_get(queue, "tasks"), e);
+		told = true;
+		json_decref(doc);
+		if (r == CMD_OK && running)
+			(void)usleep(LOOK_US);
+	}
+	return r;
+}
+
+static void print_end(int pid, double ms, json_int_t running)
+{
+	cleanup_free char *text = xasprintf(
+		"Everything is free after %.0f ms; the agent (PID %d) has ended.", ms, pid);
+	cleanup_free char *more = xasprintf(
+		"%lld task%s on by %s; the next tenure on takes %s over (tenure off --stop-tasks "
+		"would have ended %s).",
+		(long long)running, running == 1 ? " runs" : "s run",
+		running == 1 ? "itself" : "themselves", running == 1 ? "it" : "them",
+		running == 1 ? "it" : "them");
+
+	term_print_wrapped(stdout, text, 0);
+	if (running)
+		term_print_wrapped(stdout, more, 0);
+}
+
 static int run_off(const struct cmd_ctx *ctx, struct err *e)
 {
 	json_t *doc = NULL;
 	cleanup_fd int fd = -1;
-	int code = ask_agent(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
+	bool end = opts_flag(ctx->opts, "stop-tasks") || opts_flag(ctx->opts, "drain");
+	int code = end ? end_tasks(ctx, e) : CMD_OK;
 
+	if (code == CMD_OK)
+		code = ask_agent(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
 	if (code != CMD_OK)
 		return code;
 
@@ -56,10 +130,7 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	} else if (opts_flag(ctx->opts, "json")) {
 		print_json_line(json_incref(doc));
 	} else {
-		cleanup_free char *text = xasprintf(
-			"Everything is free after %.0f ms; the agent (PID %d) has ended.", ms, pid);
-
-		term_print_wrapped(stdout, text, 0);
+		print_end(pid, ms, json_integer_value(json_object_get(doc, "tasks_running")));
 	}
 	json_decref(doc);
 	return code;
@@ -67,6 +138,8 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 
 static const struct cmd_example off_examples[] = {
 	{ "tenure off", "let go of everything and end the agent" },
+	{ "tenure off --stop-tasks", "end its tasks, too" },
+	{ "tenure off --drain", "when the tasks that run have ended" },
 	{ "tenure off --instance night", "the same for another instance" },
 	{ 0 },
 };
@@ -75,8 +148,10 @@ const struct cmd cmd_off = {
 	.name = "off",
 	.group = "Holding GPUs",
 	.summary = "let go of everything and end the agent of this node",
-	.description = "Comes back when all memory is free and the agent has ended. Also ends a "
-		       "`tenure hold` in another terminal.",
+	.description =
+		"Comes back when all memory is free and the agent has ended. Also ends a "
+		"`tenure hold` in another terminal. Tasks that run go on, and the next `tenure on` "
+		"takes them over.",
 	.examples = off_examples,
 	.opts = off_opts,
 	.setting_groups = SETTING_GROUP_AGENT,

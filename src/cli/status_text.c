@@ -195,6 +195,63 @@ static void print_log_line(const char *line, FILE *out)
 	print_item(out, head, line);
 }
 
+static void add_gpus(const json_t *gpus, struct strbuf *b)
+{
+	size_t i;
+	json_t *g;
+
+	json_array_foreach(gpus, i, g)
+	{
+		strbuf_addf(b, "%s%d", i ? "," : " on gpu ", (int)json_integer_value(g));
+	}
+}
+
+static void print_task(const json_t *t, FILE *out)
+{
+	char head[CELL * 2], time[CELL];
+	long long element = (long long)json_integer_value(json_object_get(t, "element"));
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	(void)str_print(head, sizeof(head), element ? "  task %lld.%lld  " : "  task %lld  ",
+			(long long)json_integer_value(json_object_get(t, "id")), element);
+	strbuf_addf(&b, "%s: %s", text_of(t, "name", "?"), text_of(t, "state", "?"));
+	add_gpus(json_object_get(t, "gpus"), &b);
+	if (json_is_number(json_object_get(t, "for_s")))
+		strbuf_addf(&b, " for %s", seconds(t, "for_s", time));
+	strbuf_addf(&b, ", attempt %d, %s", (int)json_integer_value(json_object_get(t, "attempt")),
+		    text_of(t, "log", "no log"));
+	print_item(out, head, strbuf_str(&b));
+}
+
+static void print_queue(const json_t *q, FILE *out)
+{
+	static const char *const counts[][2] = { { "waiting", "wait" },
+						 { "running", "run" },
+						 { "done", "done" },
+						 { "failed", "failed" },
+						 { "retried", "attempts to be repeated" } };
+	const char *trouble = text_of(q, "trouble", "");
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	size_t i;
+	json_t *t;
+
+	if (!q)
+		return;
+	for (i = 0; i < ARRAY_LEN(counts); i++)
+		strbuf_addf(&b, "%s%lld %s", i ? ", " : "",
+			    (long long)json_integer_value(json_object_get(q, counts[i][0])),
+			    counts[i][1]);
+	if (json_is_true(json_object_get(q, "draining")))
+		strbuf_adds(&b, "; no more are started (tenure off --drain)");
+	if (trouble[0])
+		strbuf_addf(&b, "\n%s", trouble);
+	print_item(out, "queue   ", strbuf_str(&b));
+	json_array_foreach(json_object_get(q, "tasks"), i, t)
+	{
+		print_task(t, out);
+	}
+}
+
 static void print_yields(const json_t *yields, FILE *out)
 {
 	size_t i;
@@ -272,6 +329,7 @@ void status_text_print(json_t *doc, FILE *out)
 		fprintf(out, ", until %.10s %.5s", until, until + 11);
 	fputc('\n', out);
 	print_guard(json_object_get(doc, "guard"), out);
+	print_queue(json_object_get(doc, "queue"), out);
 	if (json_array_size(devices)) {
 		fputc('\n', out);
 		print_devices(devices, out);

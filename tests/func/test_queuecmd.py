@@ -191,3 +191,35 @@ def test_retry_edit_history(queue):  # noqa: F811
     assert set(doc["gpu_hours_by_lane"]) == {"week", "-"}
     text = q.m.run(q.m.tenure, "history", "--since", "1h").stdout
     assert "GPU-H" in text and "other" in text
+
+
+def test_status_and_off(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "1", "-n", "shown", "--", "sleep", "60")
+    q.submit("-g", "7", "--", "true")
+    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"])
+    task = q.status()["queue"]["tasks"][0]
+    assert task["for_s"] >= 0 and task["gpus"] in ([0], [1]) and task["log"].startswith("logs/")
+    text = q.m.run(q.m.tenure, "status").stdout
+    assert "queue   1 wait, 1 run, 0 done" in text and f"task {i}  shown: running on gpu" in text
+    said = " ".join(q.m.run(q.m.tenure, "off").stdout.split())
+    assert "1 task runs on by itself; the next tenure on takes it over" in said
+    q.agent.wait(10)
+    q.start("--no-hold")
+    assert q.task(i)["state"] == "running"
+    said = q.m.run(q.m.tenure, "off", "--stop-tasks").stdout
+    assert "on by itself" not in said
+    q.wait(i, "cancelled", 1)
+
+
+def test_off_drain(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--", "sh", "-c", "sleep 1; echo drained")
+    q.wait(i, "running")
+    off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, stdout=subprocess.DEVNULL)
+    assert wait_for(lambda: q.status()["queue"]["draining"])
+    late = q.submit("-g", "0", "--", "true")
+    assert off.wait(10) == 0 and q.task(i)["state"] == "done" and q.task(late)["state"] == "pending"
+    assert q.m.run(q.m.tenure, "off", "--drain", check=False).returncode == 3
