@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/raw.h"
+#include "spool/transit.h"
 
 /* A task that depends on others; belongs to the spooler's jobs. */
 struct place_wait {
@@ -347,6 +348,22 @@ static void import_raw(struct worker *w)
 	}
 }
 
+/* What waits and is meant by a stop. The next scan tells the planner. */
+static void cancel_waiting(struct worker *w, enum control_command command, const char *task)
+{
+	const struct scan_task *t;
+	size_t iter = 0;
+
+	while ((t = scan_next(w->place->scan, &iter))) {
+		bool meant = command == CONTROL_STOP_ALL ||
+			     (command == CONTROL_STOP && task && !strcmp(t->name.name, task));
+
+		if (meant && t->dir == SPOOL_PENDING)
+			(void)transit_cancel(w->place->spool, &t->name, "stopped by control.json",
+					     NULL);
+	}
+}
+
 static void take_orders(struct worker *w)
 {
 	struct backlog *b = w->b;
@@ -356,6 +373,7 @@ static void take_orders(struct worker *w)
 	int r = control_file_take(w->place->spool, &command, &task, &e);
 
 	if (r == 0) {
+		cancel_waiting(w, command, task);
 		b->orders = xrealloc(b->orders, b->n_orders + 1, sizeof(*b->orders));
 		b->orders[b->n_orders++] = (struct backlog_order){ command, task };
 	} else if (e.code) {

@@ -160,10 +160,12 @@ def test_bare_file_and_control_json(queue):
     assert wait_for(lambda: [r for r in q.rows() if r["state"] == "running"], 15)
     row = q.rows()[0]
     assert row["priority"] == 1
+    waits = q.submit("--after", str(row["id"]), "-g", "0", "--", "true")
     with open(tmp, "w", encoding="utf-8") as f:
         json.dump({"command": "stop_all"}, f)
     os.rename(tmp, os.path.join(q.spool, "control.json"))
     q.wait(row["id"], "cancelled")
+    q.wait(waits, "cancelled")
 
 
 def test_hold_is_handed_over_and_comes_back(queue):
