@@ -270,7 +270,9 @@ static void tell_over(struct tasks *q, const struct run *r, const struct retry_v
 	else
 		(void)str_print(id, sizeof(id), "%llu", (unsigned long long)run_ref(r).id);
 	news_say(q->place.news, v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
-		 "task %s %s%s%s", id, words[v->what], v->text[0] ? ": " : "", v->text);
+		 "task %s %s%s%s", id, words[v->what],
+		 v->text[0] && v->what != RETRY_DONE ? ": " : "",
+		 v->what == RETRY_DONE ? "" : v->text);
 }
 
 static void on_sync(uv_timer_t *timer);
