@@ -381,6 +381,36 @@ static void take_orders(struct worker *w)
 	}
 }
 
+/* Of clients on other nodes: taken, answered, and carried out on the loop. */
+static void take_sent_orders(struct worker *w)
+{
+	const struct spool_place *p = w->place;
+	char sent[SPOOL_PATH_MAX];
+	struct err e = ERR_INIT;
+	json_t *order = NULL;
+
+	while (control_next(p->spool, p->self.agent, &order, sent, &e) == 0) {
+		const char *command = json_string_value(json_object_get(order, "command"));
+		bool known = command && strcmp(command, "shutdown") == 0;
+		json_t *answer = known ? json_pack("{s:i}", "code", 0)
+				       : json_pack("{s:i, s:s}", "code", -EINVAL, "error",
+						   "this agent knows no such order");
+
+		if (control_answer(p->spool, sent, answer, &e) < 0)
+			strbuf_addf(&w->b->notes, "answer an order: %s\n", e.text);
+		if (known) {
+			struct backlog *b = w->b;
+
+			b->orders = xrealloc(b->orders, b->n_orders + 1, sizeof(*b->orders));
+			b->orders[b->n_orders++] =
+				(struct backlog_order){ .command = CONTROL_SHUTDOWN,
+							.tasks_run_on = true };
+		}
+		json_decref(answer);
+		json_decref(order);
+	}
+}
+
 void backlog_work(struct backlog *b, struct spool_place *place)
 {
 	struct worker w = { .b = b, .place = place };
@@ -393,6 +423,7 @@ void backlog_work(struct backlog *b, struct spool_place *place)
 		return;
 	import_raw(&w);
 	take_orders(&w);
+	take_sent_orders(&w);
 	settle_waits(&w);
 	set_deps(&w);
 	strbuf_adds(&b->notes, scan_notes(place->scan));

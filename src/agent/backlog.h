@@ -31,7 +31,8 @@ struct backlog_change {
 
 struct backlog_order {
 	enum control_command command;
-	char *task; /* its name, or NULL */
+	char *task;	   /* its name, or NULL */
+	bool tasks_run_on; /* CONTROL_SHUTDOWN of the agent alone */
 };
 
 struct backlog {

@@ -405,7 +405,7 @@ static void apply(struct tasks *q, struct backlog_change *c)
 		(void)sched_remove(q->plan, (struct sched_ref){ c->task.id, 1 });
 }
 
-/* What the client of an older tool asked for by its control.json. */
+/* What the client of an older tool asked for by its control.json, or one of another node. */
 static void obey(struct tasks *q, const struct backlog_order *o)
 {
 	for (struct running *r = q->runs; r; r = r->next) {
@@ -413,7 +413,7 @@ static void obey(struct tasks *q, const struct backlog_order *o)
 		bool meant = o->command != CONTROL_STOP ||
 			     (spec && o->task && strcmp(spec->name, o->task) == 0);
 
-		if (meant)
+		if (meant && !o->tasks_run_on)
 			run_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
 	}
 	if (o->command == CONTROL_SHUTDOWN)

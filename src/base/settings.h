@@ -48,6 +48,7 @@ enum setting_id {
 	SET_ROOT,	  /* str; NULL: fs_state_dir() */
 	SET_STATE_DIR,	  /* str; NULL: fs_state_dir() */
 	SET_DEV_DIR,	  /* str */
+	SET_LOG_LIMIT,	  /* num: bytes of a task's log, 0 = no limit */
 	SET_LOG_LEVEL,	  /* num: enum log_level */
 	SET_ALLOW_USERS,  /* words: user names and @groups; empty = everybody. Site only */
 	SET_MAX_DEVICES,  /* num: 0 = no limit */

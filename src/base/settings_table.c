@@ -106,6 +106,11 @@ const struct setting settings_table[] = {
 			  .opt.def = "/dev", .opt.group = node,
 			  .groups = SETTING_GROUP_NODE | SETTING_GROUP_AGENT,
 			  .opt.help = "the directory of the device nodes" },
+	[SET_LOG_LIMIT] = { ROW("log_limit", "LOG_LIMIT", "log-limit", VALUE_SIZE),
+			    .opt.arg = "SIZE", .opt.def = "1G", .opt.group = node,
+			    .groups = SETTING_GROUP_NODE,
+			    .opt.help = "keep the beginning and the end of a task's log when it is "
+					"larger; 0: all of it" },
 	[SET_LOG_LEVEL] = { ROW("log_level", "LOG_LEVEL", "log-level", VALUE_CHOICE),
 			    .opt.arg = "LEVEL", .opt.def = "info", .opt.group = node,
 			    .opt.spec.choices = levels, .groups = SETTING_GROUP_NODE,

@@ -31,6 +31,7 @@ extern const struct cmd cmd_resume;
 extern const struct cmd cmd_retry;
 extern const struct cmd cmd_run_task;
 extern const struct cmd cmd_show;
+extern const struct cmd cmd_shutdown;
 extern const struct cmd cmd_sim;
 extern const struct cmd cmd_status;
 extern const struct cmd cmd_stop;

@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "spool/spool.h"
+#include "task/spec.h"
 
 #define ENDING "When to end"
 
@@ -51,6 +52,16 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 	const struct value *until = opts_value(ctx->opts, "until");
 	struct hold_policy policy;
 
+	uint64_t log_limit = settings_num(s, SET_LOG_LIMIT);
+
+	if (log_limit && log_limit < SPEC_LOG_LEAST) {
+		(void)err_set(
+			e, -EINVAL,
+			"log_limit: %llu bytes are too few for a beginning and an end; it is at "
+			"least %llu, or 0 for no limit",
+			(unsigned long long)log_limit, (unsigned long long)SPEC_LOG_LEAST);
+		return CMD_USAGE;
+	}
 	if (wants_from_settings(s, may_hold(ctx), &policy, e) < 0)
 		return CMD_USAGE;
 	r->state_dir = run_agent_state_dir(s);
@@ -63,7 +74,7 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 		.log_level = (enum log_level)settings_num(s, SET_LOG_LEVEL),
 		.policy = policy,
 		.root = r->root,
-		.log_limit = 1ULL << 30,
+		.log_limit = log_limit,
 		.for_ms = limit ? limit->num : 0,
 		.until_wall_ns = until ? until->num : 0,
 		.show_json = opts_flag(ctx->opts, "json"),

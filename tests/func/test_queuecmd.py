@@ -223,3 +223,23 @@ def test_off_drain(queue):  # noqa: F811
     late = q.submit("-g", "0", "--", "true")
     assert off.wait(10) == 0 and q.task(i)["state"] == "done" and q.task(late)["state"] == "pending"
     assert q.m.run(q.m.tenure, "off", "--drain", check=False).returncode == 3
+
+
+def test_shutdown_and_log_limit(queue):  # noqa: F811
+    q = queue()
+    few = q.m.run(q.m.tenure, "agent", "--log-limit", "1K", check=False)
+    assert few.returncode == 2 and "log_limit" in few.stderr
+    q.start("--no-hold", "--log-limit", "1M")
+    big = q.submit("-g", "0", "--", "sh", "-c", "yes | head -c 5000000; echo the end")
+    q.wait(big, "done")
+    assert len(q.log(big)) < 1_100_000 and "the end" in q.log(big)
+    i = q.submit("-g", "0", "--", "sleep", "60")
+    q.wait(i, "running")
+    assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("lets go and ends\n")
+    assert q.agent.wait(10) == 0 and q.task(i)["state"] == "running"
+    none = q.m.run(q.m.tenure, "shutdown", "--timeout", "300ms", check=False)
+    assert none.returncode == 3 and "no agent" in none.stderr
+    assert not os.listdir(os.path.join(q.spool, "control"))
+    q.start("--no-hold")
+    q.m.run(q.m.tenure, "stop", str(i), "--now")
+    q.wait(i, "cancelled")
