@@ -28,7 +28,7 @@ struct place_wait {
 };
 
 struct seen {
-	struct task_name name;
+	uint64_t id;
 	bool waits;
 };
 
@@ -260,7 +260,7 @@ static void add_waiting(struct worker *w, const struct task_name *n)
 	c->waits = true;
 	fill_task(&c->task, n, t.spec);
 	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
-	(void)str_copy(c->note, sizeof(c->note), t.history.reason);
+	c->note = t.history.reason[0] ? xstrdup(t.history.reason) : NULL;
 	c->model = t.spec->model ? xstrdup(t.spec->model) : NULL;
 	if (t.history.not_before_ns > w->b->now_wall_ns)
 		c->task.not_before_ns =
@@ -280,7 +280,7 @@ static void on_change(void *data, enum scan_change change, const struct scan_tas
 	if ((w->n_seen & (w->n_seen - 1)) == 0)
 		w->seen = xrealloc(w->seen, w->n_seen ? 2 * w->n_seen : 1, sizeof(*w->seen));
 	w->seen[w->n_seen++] =
-		(struct seen){ .name = t->name,
+		(struct seen){ .id = t->name.id,
 			       .waits = t->dir == SPOOL_PENDING && change != SCAN_REMOVED };
 }
 
@@ -288,14 +288,15 @@ static void look_at_seen(struct worker *w)
 {
 	for (size_t i = 0; i < w->n_seen; i++) {
 		const struct seen *s = &w->seen[i];
+		const struct scan_task *t = scan_find(w->place->scan, s->id, 0);
 
-		if (s->waits) {
-			add_waiting(w, &s->name);
+		if (s->waits && t) {
+			add_waiting(w, &t->name);
 			continue;
 		}
-		forget_wait(w->place, s->name.id);
-		place_forget_batch(w->place, s->name.id);
-		(void)add_change(w->b, s->name.id);
+		forget_wait(w->place, s->id);
+		place_forget_batch(w->place, s->id);
+		(void)add_change(w->b, s->id);
 	}
 	free(w->seen);
 }
@@ -411,33 +412,59 @@ static void take_sent_orders(struct worker *w)
 	}
 }
 
+/* What inotify told, one by one; where that does not say it all, everything. */
+static void look_at_names(struct worker *w)
+{
+	struct backlog_want *want = &w->b->want;
+
+	for (size_t i = 0; i < want->names.n && !want->all; i++)
+		want->all = scan_look(w->place->scan, want->names.texts[i], on_change, w) != 0;
+}
+
+static void read_all(struct worker *w)
+{
+	uint64_t begun = clock_mono_ns();
+
+	w->b->code = scan_update(w->place->scan, on_change, w, &w->b->e);
+	w->b->read_ms = (clock_mono_ns() - begun) / NS_PER_MS;
+}
+
 void backlog_work(struct backlog *b, struct spool_place *place)
 {
 	struct worker w = { .b = b, .place = place };
 
 	b->now_ns = clock_mono_ns();
 	b->now_wall_ns = clock_wall_ns();
-	b->code = scan_update(place->scan, on_change, &w, &b->e);
+	look_at_names(&w);
+	if (b->want.all)
+		read_all(&w);
+	if (w.n_seen || b->want.all)
+		b->want.settle = true;
 	look_at_seen(&w);
 	if (b->code < 0)
 		return;
-	import_raw(&w);
-	take_orders(&w);
-	take_sent_orders(&w);
-	settle_waits(&w);
+	if (b->want.all) {
+		import_raw(&w);
+		take_orders(&w);
+		take_sent_orders(&w);
+		strbuf_adds(&b->notes, scan_notes(place->scan));
+	}
+	if (b->want.settle)
+		settle_waits(&w);
 	set_deps(&w);
-	strbuf_adds(&b->notes, scan_notes(place->scan));
 }
 
 void backlog_clear(struct backlog *b)
 {
 	for (size_t i = 0; i < b->n_changes; i++) {
 		free(b->changes[i].model);
+		free(b->changes[i].note);
 		free(b->changes[i].out);
 	}
 	for (size_t i = 0; i < b->n_orders; i++)
 		free(b->orders[i].task);
 	free(b->changes);
 	free(b->orders);
+	text_list_clear(&b->want.names);
 	strbuf_clear(&b->notes);
 }

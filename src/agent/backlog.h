@@ -7,6 +7,7 @@
  * tasks that came, changed or went, bare files that became tasks, dependencies that are settled,
  * orders of other tools.
  *
+ *	b->want = ...			what to look at
  *	backlog_work(b, place)		in a spooler job
  *	for (i ...) b->changes[i]	on the loop
  *	backlog_clear(b)
@@ -23,7 +24,7 @@ struct backlog_change {
 	struct sched_task task; /* but for lane, which is a name here */
 	char *model;
 	char lane[SPEC_NAME_MAX + 1];
-	char note[RECORD_REASON_MAX];
+	char *note; /* or NULL */
 	/* Of a batch: elements that do not wait, ended or running. */
 	size_t n_out;
 	uint32_t *out;
@@ -35,7 +36,15 @@ struct backlog_order {
 	bool tasks_run_on; /* CONTROL_SHUTDOWN of the agent alone */
 };
 
+struct backlog_want {
+	bool all;		/* read the directories anew */
+	bool settle;		/* tasks have ended that others may depend on */
+	struct text_list names; /* files of pending/ that inotify told */
+};
+
 struct backlog {
+	struct backlog_want want;
+	uint64_t read_ms; /* how long the directories took, where they were read */
 	size_t n_changes;
 	struct backlog_change *changes;
 	size_t n_orders;

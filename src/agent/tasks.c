@@ -31,6 +31,8 @@
 #include "task/adopt.h"
 
 #define SCAN_MS		2000 /* inotify does not see what other nodes write */
+#define SCAN_SHARE	50   /* reading all takes at most this part of the time */
+#define NAMES_MAX	1000 /* more of them at once, and all is read */
 #define SYNC_MS		200  /* ends of tasks are made durable in groups */
 #define ACTIONS_MAX	64
 #define ORPHAN_GRACE_MS 10000 /* of a task whose shim was killed while no agent was there */
@@ -64,13 +66,15 @@ struct tasks {
 	size_t n_leases;
 	struct msg_lease_state *leases; /* as the guard told them when the line came up */
 	bool leases_known;
-	bool open, scanning, again, syncing, ending, draining, watching;
+	struct backlog_want want; /* what to look at in the spool */
+	bool open, scanning, syncing, ending, draining, watching;
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
 	uint64_t n_done, n_failed, n_retried;
 };
 
 static void plan_soon(struct tasks *q);
 static void scan(struct tasks *q);
+static void on_scan(uv_timer_t *timer);
 
 /* ---- the plan ---- */
 
@@ -326,7 +330,8 @@ static void sync_done(struct spool_job *job)
 		news_say(q->place.news, LOG_LEVEL_ERROR,
 			 "the ends of tasks are not safe from a power loss yet: %s", s->e.text);
 	free(s);
-	scan(q); /* somebody may have waited for one of them */
+	q->want.settle = true; /* somebody may have waited for one of them */
+	scan(q);
 }
 
 static void on_sync(uv_timer_t *timer)
@@ -379,7 +384,7 @@ static void apply_waiting(struct tasks *q, struct backlog_change *c)
 	}
 	for (size_t i = 0; i < c->n_out; i++)
 		(void)sched_remove_element(q->plan, (struct sched_ref){ c->task.id, c->out[i] });
-	if (c->note[0])
+	if (c->note)
 		(void)sched_note(q->plan, ref, c->note);
 }
 
@@ -442,38 +447,57 @@ static void scan_done_(struct spool_job *job)
 	tell_lines(q, strbuf_str(&b->notes));
 	if (b->n_changes || b->n_orders)
 		plan_soon(q);
+	if (b->want.all && !q->ending) {
+		uint64_t rest = b->read_ms * SCAN_SHARE;
+
+		(void)uv_timer_start(&q->scan_timer, on_scan, rest > SCAN_MS ? rest : SCAN_MS, 0);
+	}
 	backlog_clear(b);
 	free(s);
-	if (q->again)
-		scan(q);
+	scan(q);
 }
 
+/* Looks at what is wanted, if anything is and nobody does already. */
 static void scan(struct tasks *q)
 {
 	struct scan_job *s;
 
-	q->again = q->scanning;
-	if (!q->open || q->scanning || q->ending)
+	if (!q->open || q->scanning || q->ending ||
+	    !(q->want.all || q->want.settle || q->want.names.n))
 		return;
 	q->scanning = true;
 	s = xcalloc(1, sizeof(*s));
+	s->b.want = q->want;
+	q->want = (struct backlog_want){ 0 };
 	s->job = (struct spool_job){ .work = scan_work, .done = scan_done_, .user = q };
 	spooler_do(q->spooler, &s->job);
 }
 
 void tasks_rescan(struct tasks *q)
 {
+	q->want.all = true;
 	scan(q);
 }
 
 static void on_scan(uv_timer_t *timer)
 {
-	scan(timer->data);
+	tasks_rescan(timer->data);
 }
 
+/* Our own claims are heard here, too; with many waiting, reading all for each would be the cost of
+ * a task. */
 static void on_watch(uv_fs_event_t *handle, const char *file, int events, int status)
 {
-	scan(handle->data);
+	struct tasks *q = handle->data;
+	struct task_name n;
+
+	if (file && name_parse(file, &n) && n.id && find_running(q, (struct sched_ref){ n.id, 0 }))
+		return;
+	if (!file || q->want.names.n >= NAMES_MAX)
+		q->want.all = true;
+	else
+		text_list_add(&q->want.names, file);
+	scan(q);
 }
 
 static struct run *by_lease(const struct tasks *q, const struct lease_id *id)
@@ -691,8 +715,7 @@ static void open_done(struct spool_job *job)
 				adopt(q, &o->all[i]);
 		drop_stray_leases(q);
 		q->watching = uv_fs_event_start(&q->watch, on_watch, o->pending, 0) == 0;
-		(void)uv_timer_start(&q->scan_timer, on_scan, SCAN_MS, SCAN_MS);
-		scan(q);
+		tasks_rescan(q);
 	}
 	strbuf_clear(&o->notes);
 	free(o->pending);
@@ -897,6 +920,7 @@ static void on_closed(uv_handle_t *h)
 	free(q->agent);
 	free(q->run_dir);
 	free(q->leases);
+	text_list_clear(&q->want.names);
 	free(q);
 }
 

@@ -406,6 +406,31 @@ int scan_update(struct scan *s, scan_change_fn fn, void *data, struct err *e)
 	return 0;
 }
 
+int scan_look(struct scan *s, const char *file, scan_change_fn fn, void *data)
+{
+	struct update u = { .s = s, .dir = SPOOL_PENDING, .fn = fn, .data = data };
+	char path[SPOOL_PATH_MAX];
+	const struct scan_task *t;
+	struct task_name n;
+	bool known, there;
+
+	if (file[0] == '.')
+		return 0;
+	if (!name_parse(file, &n))
+		return s->flags & SCAN_RAW ? SCAN_UNSURE : 0;
+	t = scan_find(s, n.id, n.element);
+	known = t && t->dir == SPOOL_PENDING && same_name(&t->name, &n);
+	there = spool_exists(s->sp, spool_path(SPOOL_PENDING, file, path));
+	if (known == there)
+		return 0;
+	if (known)
+		return SCAN_UNSURE;
+	u.check_owner = others_can_write(s->sp, spool_dir_name(SPOOL_PENDING));
+	if (counts_here(&u, file))
+		saw_task(&u, &n);
+	return 0;
+}
+
 struct each_name {
 	scan_name_fn fn;
 	void *data;

@@ -34,8 +34,13 @@ struct scan *scan_free(struct scan *s);
 
 /* Read the directories. fn may be NULL. On error the index is as before, or partly newer. */
 int scan_update(struct scan *s, scan_change_fn fn, void *data, struct err *e);
-/* A file that is there now, or, with there false, is not: what we did ourselves, or inotify told.
+/*
+ * inotify told of that file in pending/. 0; SCAN_UNSURE: only an update can tell what happened (it
+ * has gone elsewhere, or is a bare file). Costs the same however many wait.
  */
+#define SCAN_UNSURE 1
+int scan_look(struct scan *s, const char *file, scan_change_fn fn, void *data);
+/* A file that is there now, or, with there false, is not: what we did ourselves. */
 void scan_note(struct scan *s, enum spool_dir dir, const struct task_name *n, bool there);
 
 /* element 0: the task itself. NULL: not there. Valid until the next update or note. */
