@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/strbuf.h"
 
 #define OWN_LINE_INDENT 5
 
@@ -164,22 +165,35 @@ static void print_last(const struct layout *l, const char *text, FILE *out)
 		indent = OWN_LINE_INDENT;
 		(void)fprintf(out, "\n%*s", (int)indent, "");
 	}
-	term_print_wrapped(out, text, indent);
+
+	/* Where the table goes is looked at once, not for each of its rows. */
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	strbuf_add_wrapped(&b, text, indent, columns);
+	(void)fputs(strbuf_str(&b), out);
+}
+
+static void print_spaces(size_t n, FILE *out)
+{
+	while (n--)
+		(void)putc_unlocked(' ', out);
 }
 
 static void print_cell(const struct table *t, const struct layout *l, size_t column,
 		       const char *text, FILE *out)
 {
-	int pad = (int)(l->widths[column] - shown_width(text));
+	size_t pad = l->widths[column] - shown_width(text);
 	bool last = column == l->last, right = t->columns[column].right;
 
 	if (l->dropped[column])
 		return;
-	(void)fprintf(out, "%*s", right ? pad : 0, "");
-	if (last)
+	print_spaces(right ? pad : 0, out);
+	if (last) {
 		print_last(l, text, out);
-	else
-		(void)fprintf(out, "%s%*s", text, (right ? 0 : pad) + (int)l->gap, "");
+		return;
+	}
+	(void)fputs(text, out);
+	print_spaces((right ? 0 : pad) + l->gap, out);
 }
 
 void table_print(const struct table *t, FILE *out)
