@@ -136,8 +136,10 @@ static void on_eyes(struct guard *g)
 		if (!eyes_sight(g->eyes, i, d->sight.seq, &d->sight))
 			continue;
 		gdev_on_sight(g, d);
-		if (d->check && (d->sight.checked || d->sight.code < 0) &&
-		    (d->holder.pid || d->sight.look.begin_ns > d->gone_ns)) {
+		/* A look that failed has no times, and nothing else will come of it. */
+		if (d->check && (d->sight.code < 0 ||
+				 (d->sight.checked &&
+				  (d->holder.pid || d->sight.look.begin_ns > d->gone_ns)))) {
 			d->check = false;
 			if (d->owner >= 0)
 				gclient_consider(g, gdev_owner(g, d));
