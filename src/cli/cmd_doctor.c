@@ -198,8 +198,7 @@ static void check_pids(struct doctor *d)
 		[PIDS_SAME] = "ours is listed under its PID, and nobody who is not was seen so far",
 		[PIDS_HOST] = "processes are listed under the host's PIDs, without their names",
 		[PIDS_OWN] =
-			"ours are listed; those of others may be missing, as in a container or "
-			"as was seen here",
+			"ours are listed; others' may be missing, as in a container or seen here",
 		[PIDS_NONE] = "no processes are listed",
 	};
 	bool fine = d->pid_class == PIDS_SAME || d->pid_class == PIDS_HOST;

@@ -33,7 +33,7 @@ static int open_log(const char *dir)
 
 static void write_lines(int fd, unsigned int from, unsigned int to)
 {
-	char line[LINE + 1];
+	char line[LINE + 8]; /* the compiler allows for longer numbers */
 
 	for (unsigned int i = from; i < to; i++) {
 		(void)snprintf(line, sizeof(line), "%08u%*s\n", i, LINE - 9, "x");
