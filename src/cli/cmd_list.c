@@ -178,7 +178,30 @@ static int by_end(const void *a, const void *b)
 	return x->name.id < y->name.id ? -1 : x->name.id > y->name.id;
 }
 
-static int list_ended(const struct spool *sp, struct list *l, struct err *e)
+static int by_id(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* What has ended since the queue was read, and so is in both, has ended. */
+static void drop_ended(const struct list *l, struct queue_match *active)
+{
+	cleanup_free uint64_t *ids = xcalloc(l->ended.n + 1, sizeof(*ids));
+	size_t kept = 0;
+
+	for (size_t i = 0; i < l->ended.n; i++)
+		ids[i] = l->ended.tasks[i].name.id;
+	qsort(ids, l->ended.n, sizeof(*ids), by_id);
+	for (size_t i = 0; i < active->n; i++)
+		if (!bsearch(&active->tasks[i].name.id, ids, l->ended.n, sizeof(*ids), by_id))
+			active->tasks[kept++] = active->tasks[i];
+	active->n = kept;
+}
+
+/* Read after the queue, so that nothing is missed on its way from one to the other. */
+static int read_ended(const struct spool *sp, struct list *l, struct err *e)
 {
 	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED, SPOOL_DONE };
 	bool all = opts_flag(l->ctx->opts, "all"), chosen = opts_given(l->ctx->opts, "state");
@@ -195,9 +218,18 @@ static int list_ended(const struct spool *sp, struct list *l, struct err *e)
 	}
 	if (l->ended.n)
 		qsort(l->ended.tasks, l->ended.n, sizeof(*l->ended.tasks), by_end);
-	for (size_t i = 0; i < l->ended.n && r == 0; i++)
-		show(l, &l->ended.tasks[i]);
-	free(l->ended.tasks);
+	return r;
+}
+
+static int read_all(const struct spool *sp, struct list *l, struct queue_match *active,
+		    struct err *e)
+{
+	int r = queue_all(sp, active, e);
+
+	if (r == 0)
+		r = read_ended(sp, l, e);
+	if (r == 0 && l->ended.n)
+		drop_ended(l, active);
 	return r;
 }
 
@@ -227,7 +259,7 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 						       { "" },		 { 0 } };
 	struct list l = { .ctx = ctx };
 	struct spool *sp = NULL;
-	struct queue_match m;
+	struct queue_match active = { .n = 0 };
 	int r;
 
 	if (check_states(ctx, e) < 0)
@@ -236,14 +268,13 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 	if (r < 0)
 		return r;
 	l.table = opts_flag(ctx->opts, "json") ? NULL : table_new(columns);
-	r = list_ended(sp, &l, e);
-	if (r == 0)
-		r = queue_all(sp, &m, e);
-	if (r == 0) {
-		for (size_t i = 0; i < m.n; i++)
-			show(&l, &m.tasks[i]);
-		free(m.tasks);
-	}
+	r = read_all(sp, &l, &active, e);
+	for (size_t i = 0; i < l.ended.n && r == 0; i++)
+		show(&l, &l.ended.tasks[i]);
+	for (size_t i = 0; i < active.n && r == 0; i++)
+		show(&l, &active.tasks[i]);
+	free(l.ended.tasks);
+	free(active.tasks);
 	if (r == 0 && l.table && l.shown)
 		table_print(l.table, stdout);
 	else if (r == 0 && l.table)

@@ -2,9 +2,10 @@
 
 /*
  * A hash table of tasks by id and element, and a generation: what an update does not meet again is
- * gone. running/ is read after pending/, because tasks mostly go that way: what is met in both is
- * running. A task that goes back to pending/ meanwhile is missed in both and comes with the next
- * update; therefore one is only gone when two updates in a row did not meet it.
+ * gone. running/, which is small, is read before and after pending/, so that a task is met
+ * whichever way it goes meanwhile; where it was met last is where it is. What a directory hides for
+ * a moment, as a name that changes while it is read, comes with the next update; therefore one is
+ * only gone when two updates in a row did not meet it.
  *
  * Files of other users are looked at one by one only where others can write: in a directory that is
  * its owner's alone every file was put there by him.
@@ -386,14 +387,15 @@ static void drop_unseen(struct update *u)
 
 int scan_update(struct scan *s, scan_change_fn fn, void *data, struct err *e)
 {
-	static const enum spool_dir dirs[] = { SPOOL_PENDING, SPOOL_RUNNING };
+	static const enum spool_dir dirs[] = { SPOOL_RUNNING, SPOOL_PENDING, SPOOL_RUNNING };
 	struct update u = { .s = s, .n_raws = s->n_raws, .fn = fn, .data = data };
 	int r = 0;
 
 	s->generation++;
-	strbuf_reset(&s->notes);
 	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
 		u.dir = dirs[i];
+		if (u.dir == SPOOL_PENDING) /* of running/ once is enough */
+			strbuf_reset(&s->notes);
 		u.check_owner = others_can_write(s->sp, spool_dir_name(u.dir));
 		r = spool_each(s->sp, spool_dir_name(u.dir), saw_file, &u, e);
 	}

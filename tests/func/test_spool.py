@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 
 import pytest
@@ -192,6 +193,43 @@ def test_disk_full_and_read_only(tenure, home):
         assert json.loads(listed.stdout)["id"] == kept
     finally:
         subprocess.run(["umount", root], check=True)
+
+
+MOVER = """
+import os, sys, time
+os.chdir(sys.argv[1])
+os.makedirs("done/2026-01-01", exist_ok=True)
+for i in range(2, 400):
+    here = f"pending/00500,{i},nmove"
+    for epoch in range(1, 4):
+        there = f"running/{here[8:]},cnode"
+        os.rename(here, there)
+        time.sleep(0.0005)
+        here = f"pending/00500,{i},e{epoch},nmove"
+        os.rename(there, here)
+        time.sleep(0.0005)
+    there = f"running/{here[8:]},cnode"
+    os.rename(here, there)
+    os.rename(there, f"done/2026-01-01/{here[8:]},u{1767225600 + i},z0")
+"""
+
+
+def test_list_misses_nothing_that_moves(tenure, spool):
+    """From pending/ to running/ and back, and to done/: each task is listed, once."""
+    submit(tenure, "--", "true")
+    for i in range(2, 400):
+        (spool / f"pending/00500,{i},nmove").write_text("")
+    mover = subprocess.Popen([sys.executable, "-c", MOVER, str(spool)])
+    lists = 0
+    try:
+        while mover.poll() is None:
+            listed = sorted(r["id"] for r in rows(tenure, "-a"))
+            assert listed == list(range(1, 400)), set(range(1, 400)) ^ set(listed)
+            lists += 1
+    finally:
+        mover.kill()
+        mover.wait()
+    assert lists > 10 and mover.returncode == 0
 
 
 def test_list_is_quick(tenure, spool):
