@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/heard.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "agent/ending.h"
+#include "agent/ready.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "hold/state.h"
+
+#define REFUSED_WAIT_MS 30000 /* a policy that was refused later is sent again */
+
+void heard_tell_policy(struct agent *a)
+{
+	a->told_ns = clock_mono_ns();
+	guardlink_set_policy(a->link, &a->view.policy);
+}
+
+static void look_at_guard(struct agent *a, const struct msg_guard *g)
+{
+	char text[PROTO_TEXT_MAX + 128];
+
+	a->view.guard = *g;
+	if (a->view.ready || a->view.stopping)
+		return;
+	if (g->flags & GUARD_SEES) {
+		if (!g->n_devices)
+			ending_give_up(
+				a, AGENT_NO_GPUS, -ENODEV,
+				"there are no GPUs on this node; to try tenure without one: tenure "
+				"sim --gpus 4 -- tenure hold");
+		else
+			heard_tell_policy(a);
+		return;
+	}
+	if (g->trouble[0])
+		ending_give_up(a, AGENT_NO_GPUS, -ENODEV,
+			       str_print(text, sizeof(text),
+					 "cannot see any GPU: %s; tenure doctor tells more",
+					 g->trouble));
+}
+
+static void on_welcome(void *user, const struct msg_guard *g, bool started)
+{
+	struct agent *a = user;
+
+	a->view.guard_up = true;
+	a->view.n_slots = 0;
+	a->view.trouble[0] = '\0';
+	(void)memset(a->view.seen, 0, sizeof(a->view.seen));
+	if (a->view.ready)
+		news_say(a->news, LOG_LEVEL_INFO,
+			 "%s guard (PID %d); it is told again what to hold",
+			 started ? "started a new" : "found a", (int)g->pid);
+	else
+		journal_log(a->journal, LOG_LEVEL_INFO, "%s guard: PID %d, driver %s",
+			    started ? "started a" : "found a", (int)g->pid,
+			    g->driver[0] ? g->driver : "unknown");
+	look_at_guard(a, g);
+}
+
+static void on_guard(void *user, const struct msg_guard *g)
+{
+	look_at_guard(user, g);
+}
+
+static void on_resend(uv_timer_t *timer)
+{
+	struct agent *a = timer->data;
+
+	if (!a->view.stopping)
+		guardlink_set_policy(a->link, &a->view.policy);
+}
+
+static void on_policy_reply(void *user, int code, const char *text)
+{
+	struct agent *a = user;
+
+	if (a->view.stopping || a->ended)
+		return;
+	if (code == 0 && !a->view.ready)
+		ready_become(a);
+	if (code == 0)
+		return;
+	if (!a->view.ready) {
+		ending_give_up(a, AGENT_REFUSED, code < 0 ? code : -EINVAL, text);
+		return;
+	}
+	news_say(a->news, LOG_LEVEL_ERROR, "the guard does not take the policy: %s", text);
+	(void)uv_timer_start(&a->phase_timer, on_resend, REFUSED_WAIT_MS, 0);
+}
+
+static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
+{
+	struct agent *a = user;
+
+	a->view.devices[slot] = *dev;
+	a->view.seen[slot] = true;
+	/* What is left for others is not looked at for us. */
+	a->fresh[slot] = dev->looked_ns >= a->told_ns || dev->state == DEV_LEFT;
+	if (slot >= a->view.n_slots)
+		a->view.n_slots = slot + 1;
+	(void)users_put_names(a->users, dev->reason, NULL, 0); /* so that it is known when asked */
+	ready_look(a);
+	if (a->queue)
+		tasks_look(a->queue);
+}
+
+static void on_event(void *user, const struct guard_event *ev)
+{
+	struct agent *a = user;
+
+	news_take(a->news, ev);
+}
+
+static void on_dropped(void *user)
+{
+	struct agent *a = user;
+
+	if (a->ended)
+		return;
+	if (a->pausing && !a->view.stopping) {
+		a->dropped = true;
+		return;
+	}
+	news_say(a->news, LOG_LEVEL_INFO, "all is free after %.0f ms",
+		 (double)(clock_mono_ns() - a->stop_ns) / (double)NS_PER_MS);
+	ending_finish(a, AGENT_ENDED);
+}
+
+static void on_lost(void *user, const char *why)
+{
+	struct agent *a = user;
+
+	a->view.guard_up = false;
+	(void)str_print(a->view.trouble, sizeof(a->view.trouble), "the guard (PID %d) %s",
+			(int)a->view.guard.pid, why);
+	for (uint32_t i = 0; i < a->view.n_slots; i++)
+		a->view.seen[i] = false;
+	news_say(a->news, LOG_LEVEL_WARNING, "%s: nothing is held until the next one is up",
+		 a->view.trouble);
+}
+
+static void on_failed(void *user, const struct err *why)
+{
+	struct agent *a = user;
+	bool again = strcmp(a->view.trouble, why->text) == 0;
+
+	a->view.guard_up = false;
+	(void)str_copy(a->view.trouble, sizeof(a->view.trouble), why->text);
+	if (!a->view.ready)
+		ending_give_up(a, AGENT_FAILED, why->code, why->text);
+	else if (!again && !a->ended)
+		news_say(a->news, LOG_LEVEL_WARNING, "%s; trying again", why->text);
+}
+
+static void on_lease_reply(void *user, const struct msg_lease_reply *m)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_promise(a->queue, m);
+}
+
+static void on_granted(void *user, const struct msg_lease_reply *m)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_granted(a->queue, m);
+}
+
+static void on_lease_taken(void *user, const struct msg_lease_taken *m)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_taken(a->queue, m);
+}
+
+static void on_unleased(void *user, const struct msg_unleased *m)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_unleased(a->queue, m);
+}
+
+static void on_lease_state(void *user, const struct msg_lease_state *m)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_lease_state(a->queue, m);
+}
+
+static void on_leases_known(void *user)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_leases_known(a->queue);
+}
+
+const struct guardlink_ops heard_ops = {
+	.lease_reply = on_lease_reply,
+	.granted = on_granted,
+	.lease_taken = on_lease_taken,
+	.unleased = on_unleased,
+	.lease_state = on_lease_state,
+	.leases_known = on_leases_known,
+	.welcome = on_welcome,
+	.policy_reply = on_policy_reply,
+	.device = on_device,
+	.event = on_event,
+	.guard = on_guard,
+	.dropped = on_dropped,
+	.lost = on_lost,
+	.failed = on_failed,
+};

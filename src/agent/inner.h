@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_INNER_H
+#define TENURE_AGENT_INNER_H
+
+/*
+ * The inside of the agent, for the files that make it up: agent.c (start and teardown), ready.c
+ * (from the guard's first word to the answer for who started it), heard.c (what the guard says),
+ * asked.c (what clients ask), pause.c (Ctrl-Z), ending.c. All of it on the loop.
+ */
+
+#include <uv.h>
+
+#include "agent/agent.h"
+#include "agent/ctl.h"
+#include "agent/guardlink.h"
+#include "agent/journal.h"
+#include "agent/news.h"
+#include "agent/tasks.h"
+#include "agent/users.h"
+#include "agent/view.h"
+#include "spool/name.h"
+
+#define STOP_LIMIT_MS	1000 /* DROPPED is due; then we go on without it */
+#define FLUSH_STEP_MS	5
+#define SEE_LIMIT_MS	20000 /* a guard that starts may have to wake the driver up */
+#define OFF_CLIENTS_MAX CTL_CLIENTS_MAX
+
+enum signal_slot { SLOT_INT, SLOT_TERM, SLOT_HUP, SLOT_TSTP, SLOT_MAX };
+
+struct agent {
+	const struct agent_config *c;
+	uv_loop_t loop;
+	struct view view;
+	char host[256];
+	char name[NAME_AGENT_MAX + 1]; /* in the spool: the host, as far as it is a name */
+
+	struct guardlink *link;
+	struct tasks *queue; /* NULL: it runs no tasks */
+	struct journal *journal;
+	struct users *users;
+	struct news *news;
+	struct ctl *ctl;
+	int program_fd;
+
+	uv_signal_t signals[SLOT_MAX];
+	uv_timer_t end_timer;	/* --for, --until */
+	uv_timer_t phase_timer; /* what is due in this part of the life */
+	uv_timer_t files_timer; /* until it is known whether the files can be written */
+	uv_timer_t watch_timer;
+	uint64_t end_ns; /* monotonic, --for */
+
+	uint64_t told_ns;	       /* the policy was given to the link */
+	uint64_t ready_ns;	       /* the guard took it */
+	bool fresh[PROTO_DEVICES_MAX]; /* looked at since */
+	bool table_due, silent, unread;
+	uint64_t watched_ns;
+	uint64_t stop_ns, flush_ns;
+	uv_timer_t pause_timer; /* Ctrl-Z */
+	uint64_t pause_ns;
+	bool pausing, dropped;
+	struct ctl_client *off_clients[OFF_CLIENTS_MAX];
+	size_t n_off;
+
+	bool ended;
+	enum agent_end end;
+	struct err *e;
+};
+
+#endif
