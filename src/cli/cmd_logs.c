@@ -43,30 +43,27 @@ static int follow(const struct spool *sp, const struct tasklog *log, const struc
 	return r;
 }
 
-static int run_logs(const struct cmd_ctx *ctx, struct err *e)
+static int logs_found(const struct cmd_ctx *ctx, const struct spool *sp,
+		      const struct queue_place *p, struct err *e)
 {
 	const struct value *attempt = opts_value(ctx->opts, "attempt");
-	struct tasklog log = { .attempt = attempt ? (unsigned int)attempt->num : 0,
+	struct tasklog log = { .sp = sp,
+			       .id = p->name.id,
+			       .element = p->element,
+			       .attempt = attempt ? (unsigned int)attempt->num : 0,
 			       .plain = opts_flag(ctx->opts, "plain"),
 			       .out = stdout };
-	struct queue_place p;
-	struct spool *sp = NULL;
-	int r = queue_open(ctx, 0, &sp, e);
+	int r = which_element(p, e);
 
-	if (r == 0)
-		r = queue_locate(sp, opts_arg(ctx->opts, 0), &p, e);
-	if (r == 0)
-		r = which_element(&p, e);
-	if (r == 0) {
-		log.sp = sp;
-		log.id = p.name.id;
-		log.element = p.element;
-		/* An attempt that is asked for by its number grows no more, or is the last one. */
-		r = opts_flag(ctx->opts, "follow") ? follow(sp, &log, &p, e)
-						   : tasklog_show(&log, e);
-	}
-	sp = spool_close(sp);
-	return r;
+	if (r < 0)
+		return r;
+	/* An attempt that is asked for by its number grows no more, or is the last one. */
+	return opts_flag(ctx->opts, "follow") ? follow(sp, &log, p, e) : tasklog_show(&log, e);
+}
+
+static int run_logs(const struct cmd_ctx *ctx, struct err *e)
+{
+	return queue_with_task(ctx, logs_found, e);
 }
 
 static const struct cmd_example logs_examples[] = {

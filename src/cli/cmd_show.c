@@ -114,16 +114,7 @@ static int show_found(const struct cmd_ctx *ctx, const struct spool *sp,
 
 static int run_show(const struct cmd_ctx *ctx, struct err *e)
 {
-	struct queue_place f;
-	struct spool *sp = NULL;
-	int r = queue_open(ctx, 0, &sp, e);
-
-	if (r == 0)
-		r = queue_locate(sp, opts_arg(ctx->opts, 0), &f, e);
-	if (r == 0)
-		r = show_found(ctx, sp, &f, e);
-	sp = spool_close(sp);
-	return r;
+	return queue_with_task(ctx, show_found, e);
 }
 
 static const struct cmd_example show_examples[] = {

@@ -92,19 +92,27 @@ static int run_priority(const struct cmd_ctx *ctx, struct err *e)
 	return change_all(ctx, &c, 1, do_priority, e);
 }
 
-static int run_pause(const struct cmd_ctx *ctx, struct err *e)
+static int set_paused(const struct cmd_ctx *ctx, bool paused, struct err *e)
 {
-	struct change c = { .paused = true };
+	struct change c = { .paused = paused };
 
 	return change_all(ctx, &c, 0, do_pause, e);
+}
+
+static int run_pause(const struct cmd_ctx *ctx, struct err *e)
+{
+	return set_paused(ctx, true, e);
 }
 
 static int run_resume(const struct cmd_ctx *ctx, struct err *e)
 {
-	struct change c = { .paused = false };
-
-	return change_all(ctx, &c, 0, do_pause, e);
+	return set_paused(ctx, false, e);
 }
+
+#define WORDS "ID|NAME|LANE|all.."
+#define COMMAND(name_, args_, min_args_, summary_)                                                 \
+	.name = (name_), .group = QUEUE_GROUP, .summary = (summary_), .args = (args_),             \
+	.min_args = (min_args_), .setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT
 
 static const struct cmd_example priority_examples[] = {
 	{ "tenure priority 1 42", "task 42 is next" },
@@ -112,13 +120,8 @@ static const struct cmd_example priority_examples[] = {
 };
 
 const struct cmd cmd_priority = {
-	.name = "priority",
-	.group = QUEUE_GROUP,
-	.summary = "give tasks that wait another priority (lower first)",
-	.args = "N ID|NAME|LANE|all..",
-	.min_args = 2,
+	COMMAND("priority", "N " WORDS, 2, "give tasks that wait another priority (lower first)"),
 	.examples = priority_examples,
-	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_priority,
 };
 
@@ -128,13 +131,8 @@ static const struct cmd_example pause_examples[] = {
 };
 
 const struct cmd cmd_pause = {
-	.name = "pause",
-	.group = QUEUE_GROUP,
-	.summary = "do not start tasks that wait",
-	.args = "ID|NAME|LANE|all..",
-	.min_args = 1,
+	COMMAND("pause", WORDS, 1, "do not start tasks that wait"),
 	.examples = pause_examples,
-	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_pause,
 };
 
@@ -144,12 +142,7 @@ static const struct cmd_example resume_examples[] = {
 };
 
 const struct cmd cmd_resume = {
-	.name = "resume",
-	.group = QUEUE_GROUP,
-	.summary = "let paused tasks start",
-	.args = "ID|NAME|LANE|all..",
-	.min_args = 1,
+	COMMAND("resume", WORDS, 1, "let paused tasks start"),
 	.examples = resume_examples,
-	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_resume,
 };

@@ -162,21 +162,20 @@ static void print(const struct cmd_ctx *ctx, const struct queue_place *p, const 
 	term_print_wrapped(stdout, text, 0);
 }
 
-static int run_why(const struct cmd_ctx *ctx, struct err *e)
+static int why_found(const struct cmd_ctx *ctx, const struct spool *sp, const struct queue_place *p,
+		     struct err *e)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	struct queue_place p;
-	struct spool *sp = NULL;
-	int r = queue_open(ctx, 0, &sp, e);
+	int r = tell_state(ctx, sp, p, &b, e);
 
 	if (r == 0)
-		r = queue_locate(sp, opts_arg(ctx->opts, 0), &p, e);
-	if (r == 0)
-		r = tell_state(ctx, sp, &p, &b, e);
-	if (r == 0)
-		print(ctx, &p, strbuf_str(&b));
-	sp = spool_close(sp);
+		print(ctx, p, strbuf_str(&b));
 	return r;
+}
+
+static int run_why(const struct cmd_ctx *ctx, struct err *e)
+{
+	return queue_with_task(ctx, why_found, e);
 }
 
 static const struct cmd_example why_examples[] = {

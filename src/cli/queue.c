@@ -223,6 +223,20 @@ int queue_locate(const struct spool *sp, const char *word, struct queue_place *r
 	return r;
 }
 
+int queue_with_task(const struct cmd_ctx *ctx, queue_task_fn fn, struct err *e)
+{
+	struct queue_place p;
+	struct spool *sp = NULL;
+	int r = queue_open(ctx, 0, &sp, e);
+
+	if (r == 0)
+		r = queue_locate(sp, opts_arg(ctx->opts, 0), &p, e);
+	if (r == 0)
+		r = fn(ctx, sp, &p, e);
+	sp = spool_close(sp);
+	return r;
+}
+
 int queue_element_state(const struct spool *sp, const struct queue_place *place, uint64_t element,
 			struct err *e)
 {

@@ -45,6 +45,11 @@ int queue_locate(const struct spool *sp, const char *word, struct queue_place *r
 int queue_locate_id(const struct spool *sp, uint64_t id, uint64_t element, struct queue_place *ret,
 		    struct err *e);
 
+/* What a command does with the one task that its first argument means. */
+typedef int (*queue_task_fn)(const struct cmd_ctx *ctx, const struct spool *sp,
+			     const struct queue_place *p, struct err *e);
+int queue_with_task(const struct cmd_ctx *ctx, queue_task_fn fn, struct err *e);
+
 /* What an element of a batch is doing; place as of queue_locate(). BATCH_WAITING, ... or negative.
  */
 int queue_element_state(const struct spool *sp, const struct queue_place *place, uint64_t element,

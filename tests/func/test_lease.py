@@ -122,6 +122,17 @@ def start(machine, hold=True, instance="default", **more):
     return m, a
 
 
+def lent(machine, *use, **more):
+    """A task that uses its device; `use` is what it runs."""
+    m, a = start(machine, **more)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    shim.start(*use)
+    assert shim.report()["result"] == 0
+    a.wait_state(0, "lent")
+    return m, a, shim
+
+
 def leases(a):
     """What the guard told after WELCOME: {task: stage}."""
     found = {}
@@ -376,12 +387,7 @@ def test_foreign_before_the_first_use(machine):
 
 
 def test_foreign_beside_the_task_is_a_neighbour(machine):
-    m, a = start(machine)
-    shim = Shim(m)
-    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
-    shim.start("--take", "50%", "--stay", "1.5")
-    assert shim.report()["result"] == 0
-    a.wait_state(0, "lent")
+    m, a, shim = lent(machine, "--take", "50%", "--stay", "1.5")
     new = m.newcomer("--take", "10G", "--stay", "2", wait=False)
     a.wait(lambda: f"beside it PID {new.pid}" in a.reason(0))
     shim.wait()
@@ -486,12 +492,7 @@ def test_shim_that_is_gone(machine):
 
 
 def test_guard_killed_and_the_task_told_to_the_next(machine):
-    m, a = start(machine)
-    shim = Shim(m)
-    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
-    shim.start("--take", "90%", "--stay", "1.5")
-    assert shim.report()["result"] == 0
-    a.wait_state(0, "lent")
+    m, a, shim = lent(machine, "--take", "90%", "--stay", "1.5")
     kill_guard(m)
     a = Agent(m)
     assert leases(a) == {}
@@ -506,12 +507,7 @@ def test_guard_killed_and_the_task_told_to_the_next(machine):
 
 
 def test_nvml_lost_beside_a_task(machine):
-    m, a = start(machine)
-    shim = Shim(m)
-    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
-    shim.start("--take", "90%", "--stay", "3")
-    assert shim.report()["result"] == 0
-    a.wait_state(0, "lent")
+    m, a, shim = lent(machine, "--take", "90%", "--stay", "3")
     m.ctl("nvml", "lost")
     a.event("lost")
     wait_for(lambda: not m.holders())
@@ -524,13 +520,8 @@ def test_nvml_lost_beside_a_task(machine):
 
 
 def test_no_agent_for_long(machine):
-    m, a = start(machine, gpus=2)
-    shim = Shim(m)
-    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    m, a, shim = lent(machine, "--take", "90%", "--stay", "14", gpus=2)
     assert a.lease(2, 1).code == 0
-    shim.start("--take", "90%", "--stay", "14")
-    assert shim.report()["result"] == 0
-    a.wait_state(0, "lent")
     a.die()
     wait_for(lambda: not m.holders(), 13)
     time.sleep(1)

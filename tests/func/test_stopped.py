@@ -32,6 +32,19 @@ def state(pid):
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
+def holding(machine):
+    m = machine()
+    h = m.hold("--load", "none")
+    h.held(0, 1)
+    return m, h
+
+
+def holds_again(h, said):
+    h.held(0, 1)
+    assert any(said in t for t in h.texts() if t)
+    assert h.end() == 0
+
+
 def stop_outside_of_driver(m, pid):
     """A process that is stopped within a call of the simulated driver takes the whole machine with
     it; the real one runs in the kernel, where nothing is stopped."""
@@ -85,9 +98,7 @@ def test_off_says_that_the_agent_is_stopped(machine):
 
 
 def test_stopped_agent_holds_nothing_after_ten_seconds(machine):
-    m = machine()
-    h = m.hold("--load", "none")
-    h.held(0, 1)
+    m, h = holding(machine)
     h.process.send_signal(signal.SIGSTOP)
     t0 = time.monotonic()
     time.sleep(5)
@@ -97,15 +108,11 @@ def test_stopped_agent_holds_nothing_after_ten_seconds(machine):
     time.sleep(1)
     assert m.empty()
     h.process.send_signal(signal.SIGCONT)
-    h.held(0, 1)
-    assert any("stopped" in t for t in h.texts() if t)
-    assert h.end() == 0
+    holds_again(h, "stopped")
 
 
 def test_stopped_guard_holds_nothing_after_two_seconds(machine):
-    m = machine()
-    h = m.hold("--load", "none")
-    h.held(0, 1)
+    m, h = holding(machine)
     guard = m.guards()[0]
     stop_outside_of_driver(m, guard)
     t0 = time.monotonic()
@@ -116,15 +123,11 @@ def test_stopped_guard_holds_nothing_after_two_seconds(machine):
     e = h.next("agent", 14)
     assert f"the guard (PID {guard}) has been stopped" in e["text"] and "kill -CONT" in e["text"]
     os.kill(guard, signal.SIGCONT)
-    h.held(0, 1)
-    assert any("guard was stopped" in t for t in h.texts() if t)
-    assert h.end() == 0
+    holds_again(h, "guard was stopped")
 
 
 def test_stopped_holder_is_noticed(machine):
-    m = machine()
-    h = m.hold("--load", "none")
-    h.held(0, 1)
+    m, h = holding(machine)
     holder = m.device(0)["holder_pid"]
     stop_outside_of_driver(m, holder)
     e = h.next("failed", 8)

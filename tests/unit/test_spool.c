@@ -390,6 +390,19 @@ static void test_raw(void **state)
 	sp = spool_close(sp);
 }
 
+/* As it lies in the queue now; who NULL: to read only. */
+static struct batch *open_batch(const struct spool *sp, uint64_t id, const char *who)
+{
+	struct batch *b = NULL;
+	struct err e = ERR_INIT;
+	struct scan_task t;
+
+	assert_true(get(sp, id, &t));
+	if (batch_open(sp, &t.name, who, &b, &e) < 0)
+		fail_msg("%s", e.text);
+	return b;
+}
+
 static void test_batch(void **state)
 {
 	struct spool *sp = open_spool();
@@ -458,13 +471,12 @@ static void test_stopped_batch(void **state)
 	struct spool *sp = open_spool();
 	struct claimer one = self(sp, "one");
 	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}");
-	struct batch *b = NULL;
+	struct batch *b = open_batch(sp, id, "one");
 	struct err e = ERR_INIT;
 	struct scan_task t;
 	struct claim c;
 
 	assert_true(get(sp, id, &t));
-	assert_int_equal(batch_open(sp, &t.name, "one", &b, &e), 0);
 	assert_int_equal(transit_cancel(sp, &t.name, "asked for", &e), 0);
 	assert_int_equal(batch_claim(b, 1, &one, &c, &e), CLAIM_LOST);
 	assert_false(spool_exists(sp, "running/1.1,e0"));
@@ -511,8 +523,7 @@ static void test_recover(void **state)
 
 	/* Killed between the record and the rename. */
 	assert_int_equal(record_append(sp, c.path, record_end(&end), false, &e), 0);
-	assert_true(get(sp, many, &t));
-	assert_int_equal(batch_open(sp, &t.name, "node2", &b, &e), 0);
+	b = open_batch(sp, many, "node2");
 	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
 	b = batch_close(b);
 
@@ -523,8 +534,7 @@ static void test_recover(void **state)
 	assert_true(get(sp, plain, &t) && t.dir == SPOOL_PENDING && t.name.epoch == 1);
 	assert_int_equal(ended_times(sp, once), 1);
 	assert_int_equal(ended_times(sp, ended), 1);
-	assert_true(get(sp, many, &t));
-	assert_int_equal(batch_open(sp, &t.name, "node1", &b, &e), 0);
+	b = open_batch(sp, many, "node1");
 	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
 	assert_true(c.name.epoch == 1 && c.attempt == 1);
 	b = batch_close(b);
@@ -586,8 +596,7 @@ static void test_power_loss(void **state)
 	assert_false(get(sp, id, &t));
 	assert_int_equal(ended_times(sp, id), 1);
 	assert_int_equal(ended_times(sp, again), 1);
-	assert_true(get(sp, many, &t));
-	assert_int_equal(batch_open(sp, &t.name, NULL, &b, &e), 0);
+	b = open_batch(sp, many, NULL);
 	assert_int_equal(batch_counts(b).done, 1);
 	b = batch_close(b);
 	assert_int_equal(submit(sp, "{\"argv\":[\"true\"]}"), 4);
