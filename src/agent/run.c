@@ -22,16 +22,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/filing.h"
+#include "agent/taking.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "sched/oom.h"
-#include "spool/transit.h"
 #include "task/adopt.h"
 #include "task/talk.h"
 
-#define LOG_TAIL	(64UL * 1024)
 #define RETRY_FIRST_MS	1000  /* a file that could not be written is tried again after this, ... */
 #define RETRY_LAST_MS	60000 /* ... twice as long each time, and this at most */
 #define LAUNCH_RETRY_MS 5
@@ -159,134 +158,12 @@ static void put_off(struct run *r, uint64_t wait_ms, const char *why)
 struct file_job {
 	struct spool_job job;
 	struct run *r;
-	struct retry_policy policy;
-	struct retry_state state;
-	struct retry_streak streak;
-	struct retry_end ended;
-	uint64_t now_ns, now_wall_ns;
-	struct retry_verdict verdict;
-	struct err e;
-	int code;
-	bool has_oom;
-	char log_path[SPOOL_PATH_MAX];
+	struct filing f;
 };
-
-/* The last of the log, for the words of a framework that ran out of memory. */
-static const char *find_oom(int fd)
-{
-	static struct oom_patterns *patterns;
-	cleanup_free char *text = xmalloc(LOG_TAIL);
-	off_t size = lseek(fd, 0, SEEK_END);
-	ssize_t n;
-
-	if (!patterns)
-		patterns = oom_patterns_default();
-	n = pread(fd, text, LOG_TAIL, size > (off_t)LOG_TAIL ? size - (off_t)LOG_TAIL : 0);
-	return n > 0 ? oom_match(patterns, text, (size_t)n) : NULL;
-}
-
-static void fill_end(const struct run *r, const struct retry_verdict *v, struct spool_end *end)
-{
-	static const enum task_result results[] = {
-		[RETRY_DONE] = RESULT_DONE,
-		[RETRY_FAILED] = RESULT_FAILED,
-		[RETRY_AGAIN] = RESULT_FAILED,
-		[RETRY_CANCELLED] = RESULT_CANCELLED,
-	};
-
-	*end = (struct spool_end){
-		.result = results[v->what],
-		.exit = r->end.outcome == TASK_SIGNALLED
-				? NAME_SIGNALLED + (unsigned int)r->end.signal
-				: (unsigned int)r->end.exit_code,
-		.epoch = r->claim.name.epoch,
-		.attempt = r->claim.attempt,
-		.begun_ns = r->end.started_wall_ns,
-		.ended_ns = r->end.ended_wall_ns ? r->end.ended_wall_ns : clock_wall_ns(),
-	};
-	(void)str_copy(end->reason, sizeof(end->reason), r->end.text[0] ? r->end.text : v->text);
-}
-
-static int file_single(struct file_job *f, struct spool_place *p)
-{
-	struct run *r = f->r;
-	struct task_name waiting = r->claim.name;
-	struct spool_end end;
-	uint64_t wall = f->now_wall_ns;
-	int code;
-
-	scan_note(p->scan, SPOOL_RUNNING, &r->claim.name, false);
-	if (f->verdict.what != RETRY_AGAIN) {
-		fill_end(r, &f->verdict, &end);
-		return transit_end(p->spool, p->events, &r->claim, &end, &f->e);
-	}
-	if (f->verdict.at_ns > f->now_ns)
-		wall += f->verdict.at_ns - f->now_ns;
-	code = transit_requeue(p->spool, p->events, &r->claim, f->state.tries, wall,
-			       f->verdict.text, &f->e);
-	waiting.agent[0] = '\0';
-	waiting.epoch++;
-	if (code == 0)
-		scan_note(p->scan, SPOOL_PENDING, &waiting, true);
-	return code;
-}
-
-/* Its batch was cancelled while it ran: only its own end is left to be written down. */
-static int file_stray(struct file_job *f, struct spool_place *p)
-{
-	struct run *r = f->r;
-	struct task_name n = { .id = r->ref.id, .count = SPEC_ELEMENTS_MAX };
-	struct batch *b = NULL;
-	struct spool_end end;
-	int code = batch_open(p->spool, &n, p->self.agent, &b, &f->e);
-
-	if (f->verdict.what == RETRY_AGAIN) /* there is nothing for it to wait in */
-		f->verdict.what = RETRY_CANCELLED;
-	fill_end(r, &f->verdict, &end);
-	if (code == 0)
-		code = batch_end(b, p->events, &r->claim, &end, &f->e);
-	(void)batch_close(b);
-	return code;
-}
-
-static int file_element(struct file_job *f, struct spool_place *p)
-{
-	struct run *r = f->r;
-	struct place_batch *b = place_batch(p, r->ref.id, &f->e);
-	struct spool_end end;
-	uint64_t wall = f->now_wall_ns;
-	int code;
-
-	if (!b)
-		return f->e.code == -ENOENT ? file_stray(f, p) : f->e.code;
-	if (f->verdict.what == RETRY_AGAIN) {
-		if (f->verdict.at_ns > f->now_ns)
-			wall += f->verdict.at_ns - f->now_ns;
-		return batch_requeue(b->batch, p->events, &r->claim, f->state.tries, wall,
-				     f->verdict.text, &f->e);
-	}
-	fill_end(r, &f->verdict, &end);
-	code = batch_end(b->batch, p->events, &r->claim, &end, &f->e);
-	if (code == 0 && batch_is_over(b->batch)) {
-		code = batch_file(b->batch, &f->e);
-		if (code == 0)
-			place_forget_batch(p, r->ref.id);
-	}
-	return code;
-}
 
 static void file_work(struct spool_job *job, struct spool_place *p)
 {
-	struct file_job *f = (struct file_job *)job;
-	struct run *r = f->r;
-
-	if (f->ended.kind == END_EXIT && f->ended.code != 0 && r->log_fd >= 0 &&
-	    find_oom(r->log_fd))
-		f->ended.kind = END_OOM;
-	f->verdict = retry_decide(&f->policy, &f->state, &f->streak, &f->ended, f->now_ns);
-	f->code = r->claim.name.element ? file_element(f, p) : file_single(f, p);
-	if (f->code >= 0)
-		(void)record_remove(r->place->run_dir, r->token);
+	filing_work(&((struct file_job *)job)->f, p);
 }
 
 static void file_it(struct run *r);
@@ -298,8 +175,8 @@ static void on_file_again(uv_timer_t *timer)
 
 static void file_done(struct spool_job *job)
 {
-	struct file_job *f = (struct file_job *)job;
-	struct run *r = f->r;
+	struct run *r = ((struct file_job *)job)->r;
+	struct filing *f = &((struct file_job *)job)->f;
 
 	if (f->code < 0 && f->code != -ENOENT) {
 		if (!r->retry_ms)
@@ -317,7 +194,7 @@ static void file_done(struct spool_job *job)
 			(void)talk_ack(r->ear->fd);
 		finish(r);
 	}
-	free(f);
+	free(job);
 }
 
 /* What the shim said, in the words of the rules for retries. */
@@ -342,33 +219,27 @@ static struct retry_end judge_end(const struct run *r)
 	return e;
 }
 
-static struct retry_policy policy_of(const struct spool_spec *s)
-{
-	struct retry_policy p;
-
-	retry_defaults(&p);
-	p.retries = s->retries < RETRY_FOREVER ? (uint32_t)s->retries : RETRY_FOREVER;
-	p.retry_every = (uint32_t)s->retry_every;
-	p.backoff_ms = s->backoff;
-	p.oom_permille = (uint32_t)s->retry_memory;
-	p.no_requeue = s->no_requeue;
-	return p;
-}
-
 static void file_it(struct run *r)
 {
-	struct file_job *f = xcalloc(1, sizeof(*f));
+	struct file_job *j = xcalloc(1, sizeof(*j));
 
 	r->state = RUN_FILING;
-	f->job = (struct spool_job){ .work = file_work, .done = file_done };
-	f->r = r;
-	f->policy = policy_of(r->spec);
-	f->state = (struct retry_state){ .tries = r->tries, .mem_bytes = r->spec->memory };
-	f->streak = *r->place->streak(r->place->user, r);
-	f->ended = judge_end(r);
-	f->now_ns = clock_mono_ns();
-	f->now_wall_ns = clock_wall_ns();
-	spooler_do(r->place->spooler, &f->job);
+	j->job = (struct spool_job){ .work = file_work, .done = file_done };
+	j->r = r;
+	j->f = (struct filing){
+		.claim = r->claim,
+		.spec = r->spec,
+		.end = &r->end,
+		.ended = judge_end(r),
+		.token = r->token,
+		.run_dir = r->place->run_dir,
+		.log_fd = r->log_fd,
+		.state = { .tries = r->tries, .mem_bytes = r->spec->memory },
+		.streak = *r->place->streak(r->place->user, r),
+		.now_ns = clock_mono_ns(),
+		.now_wall_ns = clock_wall_ns(),
+	};
+	spooler_do(r->place->spooler, &j->job);
 }
 
 static void tell_unlease(struct run *r)
@@ -791,98 +662,38 @@ void run_on_guard(struct run *r)
 struct claim_job {
 	struct spool_job job;
 	struct run *r;
-	struct claim claim;
-	struct spool_spec *spec;
-	unsigned int tries;
-	int code, log_fd;
-	char log_path[SPOOL_PATH_MAX];
-	struct err e;
+	struct taking t;
 };
-
-static int claim_single(struct claim_job *c, struct spool_place *p)
-{
-	const struct scan_task *t = scan_find(p->scan, c->r->ref.id, 0);
-	struct task_name was;
-	struct task_file file;
-	int code;
-
-	if (!t || t->dir != SPOOL_PENDING)
-		return CLAIM_LOST;
-	was = t->name;
-	code = claim_task(p->spool, &was, &p->self, &file, &c->claim, &c->e);
-	if (code != 0)
-		return code;
-	scan_note(p->scan, SPOOL_PENDING, &was, false);
-	scan_note(p->scan, SPOOL_RUNNING, &c->claim.name, true);
-	c->spec = take_ptr(file.spec);
-	c->tries = file.history.attempts;
-	task_file_clear(&file);
-	return 0;
-}
-
-static int claim_element(struct claim_job *c, struct spool_place *p)
-{
-	struct place_batch *b = place_batch(p, c->r->ref.id, &c->e);
-	uint64_t epoch;
-	int code;
-
-	if (!b)
-		return CLAIM_LOST;
-	code = batch_claim(b->batch, c->r->ref.element, &p->self, &c->claim, &c->e);
-	/* It was the last one, and who ended it did not see that the others are over. */
-	if (code == CLAIM_LOST && batch_is_over(b->batch) && batch_file(b->batch, NULL) == 0)
-		place_forget_batch(p, c->r->ref.id);
-	if (code != 0)
-		return code;
-	(void)batch_state(b->batch, c->r->ref.element, &epoch, &c->tries);
-	c->spec = spec_for_element(b->spec, c->r->ref.element);
-	return 0;
-}
-
-/* Its log, or nothing: a full disk must not keep a task from running. */
-static int open_log(struct claim_job *c, struct spool_place *p)
-{
-	int fd;
-
-	(void)runjob_log_path(&c->claim.name, c->spec->name, c->claim.attempt, c->log_path);
-	fd = openat(p->spool->fd, c->log_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
-}
 
 static void claim_work(struct spool_job *job, struct spool_place *p)
 {
-	struct claim_job *c = (struct claim_job *)job;
-
-	c->code = c->r->ref.element ? claim_element(c, p) : claim_single(c, p);
-	if (c->code == 0)
-		c->log_fd = open_log(c, p);
+	taking_work(&((struct claim_job *)job)->t, p);
 }
 
 static void claim_done(struct spool_job *job)
 {
-	struct claim_job *c = (struct claim_job *)job;
-	struct run *r = c->r;
-	int code = c->code;
+	struct run *r = ((struct claim_job *)job)->r;
+	struct taking *t = &((struct claim_job *)job)->t;
 
-	if (code == 0) {
-		r->claim = c->claim;
-		r->spec = take_ptr(c->spec);
-		r->tries = c->tries;
-		r->log_fd = c->log_fd;
-		(void)str_copy(r->log_path, sizeof(r->log_path), c->log_path);
+	if (t->code == 0) {
+		r->claim = t->claim;
+		r->spec = take_ptr(t->spec);
+		r->tries = t->tries;
+		r->log_fd = t->log_fd;
+		(void)str_copy(r->log_path, sizeof(r->log_path), t->log_path);
 		(void)runjob_token(r->place->key, &r->claim.name, r->token);
 		if (r->kind != END_MAX)
 			refused(r, r->why); /* stopped meanwhile */
 		else
 			ask_for_devices(r);
-	} else if (code > 0) { /* not ours any more, or in bad/ */
+	} else if (t->code > 0) {
 		r->verdict.what = RETRY_CANCELLED;
-		(void)str_copy(r->verdict.text, sizeof(r->verdict.text), c->e.text);
+		(void)str_copy(r->verdict.text, sizeof(r->verdict.text), t->e.text);
 		finish(r);
 	} else {
-		put_off(r, RETRY_FIRST_MS * 10, c->e.text);
+		put_off(r, RETRY_FIRST_MS * 10, t->e.text);
 	}
-	free(c);
+	free(job);
 }
 
 struct run *run_start(struct run_place *place, struct sched_ref ref, struct devset devices)
@@ -894,6 +705,7 @@ struct run *run_start(struct run_place *place, struct sched_ref ref, struct devs
 	r->devices = devices;
 	c->job = (struct spool_job){ .work = claim_work, .done = claim_done };
 	c->r = r;
+	c->t.ref = ref;
 	spooler_do(place->spooler, &c->job);
 	return r;
 }

@@ -19,31 +19,21 @@
 #include <unistd.h>
 
 #include "agent/backlog.h"
+#include "agent/opening.h"
+#include "agent/planview.h"
 #include "agent/run.h"
+#include "agent/streaks.h"
 #include "base/clock.h"
-#include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "hold/state.h"
 #include "sched/plan.h"
 #include "sched/why.h"
-#include "spool/recover.h"
-#include "task/adopt.h"
 
-#define SCAN_MS		2000 /* inotify does not see what other nodes write */
-#define SCAN_SHARE	50   /* reading all takes at most this part of the time */
-#define NAMES_MAX	1000 /* more of them at once, and all is read */
-#define SYNC_MS		200  /* ends of tasks are made durable in groups */
-#define ACTIONS_MAX	64
-#define ORPHAN_GRACE_MS 10000 /* of a task whose shim was killed while no agent was there */
-#define ORPHAN_STEP_US	10000
-
-struct streak {
-	struct streak *next;
-	char lane[SPEC_NAME_MAX + 1]; /* "": the task of that id */
-	uint64_t id;
-	struct retry_streak streak;
-};
+#define SCAN_MS	    2000 /* inotify does not see what other nodes write */
+#define SCAN_SHARE  50	 /* reading all takes at most this part of the time */
+#define NAMES_MAX   1000 /* more of them at once, and all is read */
+#define SYNC_MS	    200	 /* ends of tasks are made durable in groups */
+#define ACTIONS_MAX 64
 
 struct running {
 	struct running *next;
@@ -52,14 +42,13 @@ struct running {
 
 struct tasks {
 	uv_loop_t *loop;
-	char key[SPEC_NAME_MAX + 64]; /* of the spool, once it is open */
-	char *root, *instance, *agent, *state_dir, *run_dir;
+	char key[OPENING_KEY_MAX]; /* of the spool, once it is open */
+	char *root, *instance, *agent, *run_dir;
 	struct run_place place;
 	struct spooler *spooler;
 	struct sched_queue *plan;
 	struct running *runs;
-	struct streak *streaks;
-	struct retry_streak no_streak;
+	struct streaks streaks;
 	uv_timer_t plan_timer, scan_timer, sync_timer;
 	uv_fs_event_t watch;
 	unsigned int handles;
@@ -77,48 +66,6 @@ static void scan(struct tasks *q);
 static void on_scan(uv_timer_t *timer);
 
 /* ---- the plan ---- */
-
-static enum sched_dev_state planned_state(const struct dev_status *d)
-{
-	static const enum sched_dev_state states[DEV_STATE_MAX] = {
-		[DEV_BUSY] = SCHED_DEV_BUSY,	 [DEV_IDLE] = SCHED_DEV_IDLE,
-		[DEV_HOLDING] = SCHED_DEV_HELD,	 [DEV_HELD] = SCHED_DEV_HELD,
-		[DEV_YIELDING] = SCHED_DEV_BUSY, [DEV_LEFT] = SCHED_DEV_LEFT,
-		[DEV_LENT] = SCHED_DEV_LENT,	 [DEV_LENDING] = SCHED_DEV_LENT,
-	};
-
-	return d->state < DEV_STATE_MAX ? states[d->state] : SCHED_DEV_UNSEEN;
-}
-
-static struct sched_device planned_device(const struct tasks *q, uint32_t slot)
-{
-	const struct dev_status *d = &q->place.view->devices[slot];
-	bool ours = strcmp(d->instance, q->instance) == 0;
-	struct sched_device s = { .index = d->index,
-				  .model = d->name,
-				  .state = planned_state(d),
-				  .mem_known = d->known & KNOWN_MEM,
-				  .total_bytes = d->mem_total,
-				  .free_bytes = d->mem_free,
-				  .hold_bytes = d->held_bytes,
-				  .foreign = d->who_pid > 0 ? d->reason : NULL };
-
-	if (!q->place.view->seen[slot])
-		s.state = SCHED_DEV_UNSEEN;
-	else if (!ours && d->instance[0])
-		s.state = SCHED_DEV_EXCLUDED; /* another instance's */
-	return s;
-}
-
-static void make_view(const struct tasks *q, struct sched_device *devices, struct sched_view *v)
-{
-	for (uint32_t i = 0; i < q->place.view->n_slots; i++)
-		devices[i] = planned_device(q, i);
-	*v = (struct sched_view){ .devices = devices,
-				  .n_devices = q->place.view->n_slots,
-				  .now_ns = clock_mono_ns(),
-				  .now_wall_ns = clock_wall_ns() };
-}
 
 static struct running *find_running(const struct tasks *q, struct sched_ref ref)
 {
@@ -187,7 +134,7 @@ static void on_plan(uv_timer_t *timer)
 
 	if (!q->open || q->ending || q->draining)
 		return;
-	make_view(q, devices, &view);
+	planview_make(q->place.view, q->instance, devices, &view);
 	do {
 		sched_plan(q->plan, &view, &out);
 		for (size_t i = 0; i < out.n; i++)
@@ -214,40 +161,12 @@ void tasks_look(struct tasks *q)
 
 /* ---- runs tell ---- */
 
-static struct streak *find_streak(struct tasks *q, const struct run *r)
-{
-	const struct spool_spec *spec = run_spec(r);
-	const char *lane = spec && spec->lane ? spec->lane : "";
-	struct streak *s = q->streaks;
-
-	while (s && (strcmp(s->lane, lane) != 0 || (!lane[0] && s->id != run_ref(r).id)))
-		s = s->next;
-	if (s)
-		return s;
-	s = xcalloc(1, sizeof(*s));
-	(void)str_copy(s->lane, sizeof(s->lane), lane);
-	s->id = run_ref(r).id;
-	s->next = q->streaks;
-	q->streaks = s;
-	return s;
-}
-
 static struct retry_streak *streak_of(void *user, const struct run *r)
 {
-	return &find_streak(user, r)->streak;
-}
+	struct tasks *q = user;
+	const struct spool_spec *spec = run_spec(r);
 
-/* Of a task that has ended well there is nothing to remember. */
-static void drop_streak(struct tasks *q, const struct run *r)
-{
-	for (struct streak **s = &q->streaks; *s; s = &(*s)->next)
-		if (!(*s)->lane[0] && (*s)->id == run_ref(r).id) {
-			struct streak *gone = *s;
-
-			*s = gone->next;
-			free(gone);
-			return;
-		}
+	return streaks_get(&q->streaks, spec ? spec->lane : NULL, run_ref(r).id);
 }
 
 static void run_started(void *user, struct run *r)
@@ -294,7 +213,7 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 		q->n_done += v->what == RETRY_DONE;
 		q->n_failed += v->what == RETRY_FAILED;
 		(void)sched_end(q->plan, run_ref(r));
-		drop_streak(q, r);
+		streaks_drop(&q->streaks, run_ref(r).id);
 	}
 	if (v->pause && spec && spec->lane)
 		sched_lane_pause(q->plan, sched_lane(q->plan, spec->lane), v->text);
@@ -523,145 +442,14 @@ static void drop_stray_leases(struct tasks *q)
 
 /* ---- opening: recovery, and what runs already ---- */
 
-struct adoptee {
-	struct claim claim;
-	struct spool_spec *spec;
-	unsigned int tries;
-};
-
 struct open_job {
 	struct spool_job job;
-	struct tasks *q;
-	struct spool_place *place;
-	size_t n;
-	struct adoptee *all;
-	struct strbuf notes;
-	char *pending;
-	struct err e;
-	int code;
+	struct opening o;
 };
-
-static void end_orphans(const char *token)
-{
-	struct orphans * or = orphans_begin(token, SIGTERM, ORPHAN_GRACE_MS);
-
-	while (orphans_step(or) > 0)
-		(void)usleep(ORPHAN_STEP_US);
-	orphans_free(or);
-}
-
-/*
- * The claim's process is the shim, or the agent where the shim was not noted yet; both may be gone
- * and the shim's record there, which is to be filed. What only its children are left of is ended.
- */
-static enum recover_life life_of(void *data, const struct claim *c)
-{
-	struct open_job *o = data;
-	enum recover_life life = recover_life_here(o->place->spool, &c->who);
-	struct err e = ERR_INIT;
-	char token[TASK_TOKEN_MAX];
-	struct adopted found;
-
-	if (c->who.proc.pid && life != RECOVER_DEAD)
-		return life;
-	if (strcmp(c->who.agent, o->place->self.agent) != 0)
-		return life;
-	(void)runjob_token(o->q->key, &c->name, token);
-	if (adopt_find(token, &(struct shim_id){ 0 }, o->q->run_dir, &found, &e) < 0) {
-		strbuf_addf(&o->notes, "task %llu: %s\n", (unsigned long long)c->name.id, e.text);
-		return RECOVER_UNKNOWN;
-	}
-	(void)fd_close(found.fd);
-	if (found.found == ADOPT_LOST)
-		end_orphans(token);
-	return found.found == ADOPT_LIVES || found.found == ADOPT_ENDED ? RECOVER_ALIVE
-									: RECOVER_DEAD;
-}
-
-static void adopt_one(void *data, const struct claim *c, const struct spool_spec *spec)
-{
-	struct open_job *o = data;
-
-	o->all = xrealloc(o->all, o->n + 1, sizeof(*o->all));
-	o->all[o->n++] = (struct adoptee){ .claim = *c,
-					   .tries = c->attempt ? c->attempt - 1 : 0,
-					   .spec = spec ? spec_for_element(spec, 0) : NULL };
-}
-
-static void tell_one(void *data, const char *text)
-{
-	strbuf_addf(&((struct open_job *)data)->notes, "%s\n", text);
-}
-
-/* A spool that was removed and made anew has the ids of the old one again. */
-static int name_spool(struct tasks *q, const struct spool *sp, struct err *e)
-{
-	struct stat st;
-
-	if (fstatat(sp->fd, "instance.json", &st, 0) < 0)
-		return err_sys(e, errno, "instance.json");
-	(void)str_print(q->key, sizeof(q->key), "%s.%llx.%llx", q->instance,
-			(unsigned long long)st.st_ino, (unsigned long long)st.st_mtim.tv_nsec);
-	return 0;
-}
-
-static int open_place(struct open_job *o, struct spool_place *p)
-{
-	struct tasks *q = o->q;
-	int r = spool_open(q->root, q->instance, SPOOL_CREATE, &p->spool, &o->e);
-
-	if (r == 0)
-		r = name_spool(q, p->spool, &o->e);
-	if (r == 0)
-		r = claimer_self(p->spool, q->agent, &p->self, &o->e);
-	if (r == 0)
-		r = events_open(p->spool, q->agent, &p->events, &o->e);
-	if (r == 0)
-		r = fs_mkdirs(q->run_dir, 0700, &o->e);
-	return r;
-}
-
-/* Of elements recovery knows no spec: it is their batch's. */
-static void find_specs(struct open_job *o, struct spool_place *p)
-{
-	struct scan *s = scan_new(p->spool, 0);
-	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
-
-	(void)scan_update(s, NULL, NULL, NULL);
-	for (size_t i = 0; i < o->n; i++) {
-		struct adoptee *a = &o->all[i];
-		const struct scan_task *t = scan_find(s, a->claim.name.id, 0);
-		struct task_file read;
-
-		if (a->spec || !t)
-			continue;
-		(void)spool_path(t->dir, name_format(&t->name, file), path);
-		if (task_file_read(p->spool, path, &read, NULL) < 0)
-			continue;
-		a->spec = spec_for_element(read.spec, a->claim.name.element);
-		task_file_clear(&read);
-	}
-	scan_free(s);
-}
 
 static void open_work(struct spool_job *job, struct spool_place *p)
 {
-	struct open_job *o = (struct open_job *)job;
-	struct recover_calls calls = {
-		.life = life_of, .adopt = adopt_one, .tell = tell_one, .data = o
-	};
-	struct recover_counts counts;
-
-	o->place = p;
-	o->code = open_place(o, p);
-	if (o->code < 0)
-		return;
-	o->code = recover_run(p->spool, &p->self, p->events, &calls, &counts, &o->e);
-	if (o->code < 0)
-		return;
-	find_specs(o, p);
-	p->scan = scan_new(p->spool, SCAN_RAW);
-	o->pending = xasprintf("%s/pending", p->spool->path);
+	opening_work(&((struct open_job *)job)->o, p);
 }
 
 static struct devset devices_of(const struct tasks *q, const struct claim *c)
@@ -701,14 +489,15 @@ static void adopt(struct tasks *q, struct adoptee *a)
 
 static void open_done(struct spool_job *job)
 {
-	struct open_job *o = (struct open_job *)job;
-	struct tasks *q = o->q;
+	struct opening *o = &((struct open_job *)job)->o;
+	struct tasks *q = job->user;
 
 	if (o->code < 0) {
 		(void)str_copy(q->trouble, sizeof(q->trouble), o->e.text);
 		news_say(q->place.news, LOG_LEVEL_ERROR, "there is no queue: %s", o->e.text);
 	} else {
 		q->open = true;
+		(void)str_copy(q->key, sizeof(q->key), o->key);
 		tell_lines(q, strbuf_str(&o->notes));
 		for (size_t i = 0; i < o->n; i++)
 			if (o->all[i].spec)
@@ -717,10 +506,8 @@ static void open_done(struct spool_job *job)
 		q->watching = uv_fs_event_start(&q->watch, on_watch, o->pending, 0) == 0;
 		tasks_rescan(q);
 	}
-	strbuf_clear(&o->notes);
-	free(o->pending);
-	free(o->all);
-	free(o);
+	opening_clear(o);
+	free(job);
 }
 
 /* Where shims leave their records: a disk of this node, so that no network stands in the way. */
@@ -780,7 +567,10 @@ void tasks_start(struct tasks *q)
 	struct open_job *o = xcalloc(1, sizeof(*o));
 
 	o->job = (struct spool_job){ .work = open_work, .done = open_done, .user = q };
-	o->q = q;
+	o->o.root = q->root;
+	o->o.instance = q->instance;
+	o->o.agent = q->agent;
+	o->o.run_dir = q->run_dir;
 	spooler_do(q->spooler, &o->job);
 }
 
@@ -860,7 +650,7 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 	char buf[SCHED_WHY_MAX];
 	struct sched_view view;
 
-	make_view(q, devices, &view);
+	planview_make(q->place.view, q->instance, devices, &view);
 	if (sched_why(q->plan, (struct sched_ref){ id, element }, &view, buf) < 0 &&
 	    (element || sched_why(q->plan, (struct sched_ref){ id, 1 }, &view, buf) < 0))
 		return err_set(e, -ENOENT, "task %llu is not in the queue of this node",
@@ -935,12 +725,7 @@ int tasks_free(struct tasks *q)
 		(void)run_forget(r->run);
 		free(r);
 	}
-	while (q->streaks) {
-		struct streak *s = q->streaks;
-
-		q->streaks = s->next;
-		free(s);
-	}
+	streaks_clear(&q->streaks);
 	launch_mother_close(&q->place.mother);
 	(void)spooler_free(take_ptr(q->spooler));
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/filing.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "sched/oom.h"
+#include "spool/transit.h"
+
+#define LOG_TAIL (64UL * 1024)
+
+/* The last of the log, for the words of a framework that ran out of memory. */
+static const char *find_oom(int fd)
+{
+	static struct oom_patterns *patterns;
+	cleanup_free char *text = xmalloc(LOG_TAIL);
+	off_t size = lseek(fd, 0, SEEK_END);
+	ssize_t n;
+
+	if (!patterns)
+		patterns = oom_patterns_default();
+	n = pread(fd, text, LOG_TAIL, size > (off_t)LOG_TAIL ? size - (off_t)LOG_TAIL : 0);
+	return n > 0 ? oom_match(patterns, text, (size_t)n) : NULL;
+}
+
+static void fill_end(const struct filing *f, struct spool_end *end)
+{
+	static const enum task_result results[] = {
+		[RETRY_DONE] = RESULT_DONE,
+		[RETRY_FAILED] = RESULT_FAILED,
+		[RETRY_AGAIN] = RESULT_FAILED,
+		[RETRY_CANCELLED] = RESULT_CANCELLED,
+	};
+
+	*end = (struct spool_end){
+		.result = results[f->verdict.what],
+		.exit = f->end->outcome == TASK_SIGNALLED
+				? NAME_SIGNALLED + (unsigned int)f->end->signal
+				: (unsigned int)f->end->exit_code,
+		.epoch = f->claim.name.epoch,
+		.attempt = f->claim.attempt,
+		.begun_ns = f->end->started_wall_ns,
+		.ended_ns = f->end->ended_wall_ns ? f->end->ended_wall_ns : clock_wall_ns(),
+	};
+	(void)str_copy(end->reason, sizeof(end->reason),
+		       f->end->text[0] ? f->end->text : f->verdict.text);
+}
+
+static int file_single(struct filing *f, struct spool_place *p)
+{
+	struct task_name waiting = f->claim.name;
+	struct spool_end end;
+	uint64_t wall = f->now_wall_ns;
+	int code;
+
+	scan_note(p->scan, SPOOL_RUNNING, &f->claim.name, false);
+	if (f->verdict.what != RETRY_AGAIN) {
+		fill_end(f, &end);
+		return transit_end(p->spool, p->events, &f->claim, &end, &f->e);
+	}
+	if (f->verdict.at_ns > f->now_ns)
+		wall += f->verdict.at_ns - f->now_ns;
+	code = transit_requeue(p->spool, p->events, &f->claim, f->state.tries, wall,
+			       f->verdict.text, &f->e);
+	waiting.agent[0] = '\0';
+	waiting.epoch++;
+	if (code == 0)
+		scan_note(p->scan, SPOOL_PENDING, &waiting, true);
+	return code;
+}
+
+/* Its batch was cancelled while it ran: only its own end is left to be written down. */
+static int file_stray(struct filing *f, struct spool_place *p)
+{
+	struct task_name n = { .id = f->claim.name.id, .count = SPEC_ELEMENTS_MAX };
+	struct batch *b = NULL;
+	struct spool_end end;
+	int code = batch_open(p->spool, &n, p->self.agent, &b, &f->e);
+
+	if (f->verdict.what == RETRY_AGAIN) /* there is nothing for it to wait in */
+		f->verdict.what = RETRY_CANCELLED;
+	fill_end(f, &end);
+	if (code == 0)
+		code = batch_end(b, p->events, &f->claim, &end, &f->e);
+	(void)batch_close(b);
+	return code;
+}
+
+static int file_element(struct filing *f, struct spool_place *p)
+{
+	struct place_batch *b = place_batch(p, f->claim.name.id, &f->e);
+	struct spool_end end;
+	uint64_t wall = f->now_wall_ns;
+	int code;
+
+	if (!b)
+		return f->e.code == -ENOENT ? file_stray(f, p) : f->e.code;
+	if (f->verdict.what == RETRY_AGAIN) {
+		if (f->verdict.at_ns > f->now_ns)
+			wall += f->verdict.at_ns - f->now_ns;
+		return batch_requeue(b->batch, p->events, &f->claim, f->state.tries, wall,
+				     f->verdict.text, &f->e);
+	}
+	fill_end(f, &end);
+	code = batch_end(b->batch, p->events, &f->claim, &end, &f->e);
+	if (code == 0 && batch_is_over(b->batch)) {
+		code = batch_file(b->batch, &f->e);
+		if (code == 0)
+			place_forget_batch(p, f->claim.name.id);
+	}
+	return code;
+}
+
+static struct retry_policy policy_of(const struct spool_spec *s)
+{
+	struct retry_policy p;
+
+	retry_defaults(&p);
+	p.retries = s->retries < RETRY_FOREVER ? (uint32_t)s->retries : RETRY_FOREVER;
+	p.retry_every = (uint32_t)s->retry_every;
+	p.backoff_ms = s->backoff;
+	p.oom_permille = (uint32_t)s->retry_memory;
+	p.no_requeue = s->no_requeue;
+	return p;
+}
+
+void filing_work(struct filing *f, struct spool_place *p)
+{
+	struct retry_policy policy = policy_of(f->spec);
+
+	if (f->ended.kind == END_EXIT && f->ended.code != 0 && f->log_fd >= 0 &&
+	    find_oom(f->log_fd))
+		f->ended.kind = END_OOM;
+	f->verdict = retry_decide(&policy, &f->state, &f->streak, &f->ended, f->now_ns);
+	f->code = f->claim.name.element ? file_element(f, p) : file_single(f, p);
+	if (f->code >= 0)
+		(void)record_remove(f->run_dir, f->token);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_FILING_H
+#define TENURE_AGENT_FILING_H
+
+/*
+ * The end of an attempt goes into the spool: done, failed, or waiting again, as the rules for
+ * retries say. One job off the loop's thread; to be repeated where it could not be written.
+ */
+
+#include "agent/spooler.h"
+#include "sched/retry.h"
+#include "task/record.h"
+
+struct filing {
+	/* What is known. The texts and the spec are the caller's, as long as the job runs. */
+	struct claim claim;
+	const struct spool_spec *spec;
+	const struct task_end *end;
+	struct retry_end ended;
+	const char *token, *run_dir; /* the shim's record, which is removed at last */
+	int log_fd;		     /* or -1 */
+	struct retry_state state;    /* in: before this attempt; out: with it */
+	struct retry_streak streak;  /* the same */
+	uint64_t now_ns, now_wall_ns;
+	/* What came of it. */
+	struct retry_verdict verdict;
+	struct err e;
+	int code; /* 0; -ENOENT: somebody else has filed it; negative: it is not in the spool yet */
+};
+
+void filing_work(struct filing *f, struct spool_place *place);
+
+#endif

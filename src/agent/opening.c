@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/opening.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/runjob.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/recover.h"
+#include "task/adopt.h"
+
+#define ORPHAN_GRACE_MS 10000 /* of a task whose shim was killed while no agent was there */
+#define ORPHAN_STEP_US	10000
+
+/* What the calls of recovery are about. */
+struct finder {
+	struct opening *o;
+	struct spool_place *place;
+};
+
+static void end_orphans(const char *token)
+{
+	struct orphans * or = orphans_begin(token, SIGTERM, ORPHAN_GRACE_MS);
+
+	while (orphans_step(or) > 0)
+		(void)usleep(ORPHAN_STEP_US);
+	orphans_free(or);
+}
+
+/*
+ * The claim's process is the shim, or the agent where the shim was not noted yet; both may be gone
+ * and the shim's record there, which is to be filed. What only its children are left of is ended.
+ */
+static enum recover_life life_of(void *data, const struct claim *c)
+{
+	struct finder *f = data;
+	enum recover_life life = recover_life_here(f->place->spool, &c->who);
+	struct err e = ERR_INIT;
+	char token[TASK_TOKEN_MAX];
+	struct adopted found;
+
+	if (c->who.proc.pid && life != RECOVER_DEAD)
+		return life;
+	if (strcmp(c->who.agent, f->place->self.agent) != 0)
+		return life;
+	(void)runjob_token(f->o->key, &c->name, token);
+	if (adopt_find(token, &(struct shim_id){ 0 }, f->o->run_dir, &found, &e) < 0) {
+		strbuf_addf(&f->o->notes, "task %llu: %s\n", (unsigned long long)c->name.id,
+			    e.text);
+		return RECOVER_UNKNOWN;
+	}
+	(void)fd_close(found.fd);
+	if (found.found == ADOPT_LOST)
+		end_orphans(token);
+	return found.found == ADOPT_LIVES || found.found == ADOPT_ENDED ? RECOVER_ALIVE
+									: RECOVER_DEAD;
+}
+
+static void adopt_one(void *data, const struct claim *c, const struct spool_spec *spec)
+{
+	struct opening *o = ((struct finder *)data)->o;
+
+	o->all = xrealloc(o->all, o->n + 1, sizeof(*o->all));
+	o->all[o->n++] = (struct adoptee){ .claim = *c,
+					   .tries = c->attempt ? c->attempt - 1 : 0,
+					   .spec = spec ? spec_for_element(spec, 0) : NULL };
+}
+
+static void tell_one(void *data, const char *text)
+{
+	strbuf_addf(&((struct finder *)data)->o->notes, "%s\n", text);
+}
+
+/* A spool that was removed and made anew has the ids of the old one again. */
+static int name_spool(struct opening *o, const struct spool *sp)
+{
+	struct stat st;
+
+	if (fstatat(sp->fd, "instance.json", &st, 0) < 0)
+		return err_sys(&o->e, errno, "instance.json");
+	(void)str_print(o->key, sizeof(o->key), "%s.%llx.%llx", o->instance,
+			(unsigned long long)st.st_ino, (unsigned long long)st.st_mtim.tv_nsec);
+	return 0;
+}
+
+static int open_place(struct opening *o, struct spool_place *p)
+{
+	int r = spool_open(o->root, o->instance, SPOOL_CREATE, &p->spool, &o->e);
+
+	if (r == 0)
+		r = name_spool(o, p->spool);
+	if (r == 0)
+		r = claimer_self(p->spool, o->agent, &p->self, &o->e);
+	if (r == 0)
+		r = events_open(p->spool, o->agent, &p->events, &o->e);
+	if (r == 0)
+		r = fs_mkdirs(o->run_dir, 0700, &o->e);
+	return r;
+}
+
+/* Of elements recovery knows no spec: it is their batch's. */
+static void find_specs(struct opening *o, struct spool_place *p)
+{
+	struct scan *s = scan_new(p->spool, 0);
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+
+	(void)scan_update(s, NULL, NULL, NULL);
+	for (size_t i = 0; i < o->n; i++) {
+		struct adoptee *a = &o->all[i];
+		const struct scan_task *t = scan_find(s, a->claim.name.id, 0);
+		struct task_file read;
+
+		if (a->spec || !t)
+			continue;
+		(void)spool_path(t->dir, name_format(&t->name, file), path);
+		if (task_file_read(p->spool, path, &read, NULL) < 0)
+			continue;
+		a->spec = spec_for_element(read.spec, a->claim.name.element);
+		task_file_clear(&read);
+	}
+	scan_free(s);
+}
+
+void opening_work(struct opening *o, struct spool_place *p)
+{
+	struct finder f = { .o = o, .place = p };
+	struct recover_calls calls = {
+		.life = life_of, .adopt = adopt_one, .tell = tell_one, .data = &f
+	};
+	struct recover_counts counts;
+
+	o->code = open_place(o, p);
+	if (o->code == 0)
+		o->code = recover_run(p->spool, &p->self, p->events, &calls, &counts, &o->e);
+	if (o->code < 0)
+		return;
+	find_specs(o, p);
+	p->scan = scan_new(p->spool, SCAN_RAW);
+	o->pending = xasprintf("%s/pending", p->spool->path);
+}
+
+void opening_clear(struct opening *o)
+{
+	for (size_t i = 0; i < o->n; i++)
+		spec_free(o->all[i].spec);
+	free(o->all);
+	free(o->pending);
+	strbuf_clear(&o->notes);
+}

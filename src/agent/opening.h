@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_OPENING_H
+#define TENURE_AGENT_OPENING_H
+
+/*
+ * The spool is opened, what an earlier agent of this name left is recovered, and what still runs is
+ * found: one job off the loop's thread, whose findings the loop then takes.
+ *
+ *	opening_work(&o, place)		in a spooler job; fills in place
+ *	for (i ...) o.all[i]		on the loop; take_ptr() the spec
+ *	opening_clear(&o)
+ */
+
+#include "agent/spooler.h"
+#include "base/strbuf.h"
+
+/* What an earlier agent started, and what lives still or left the record of its end. */
+struct adoptee {
+	struct claim claim;
+	struct spool_spec *spec; /* NULL: its batch cannot be read */
+	unsigned int tries;
+};
+
+#define OPENING_KEY_MAX (SPEC_NAME_MAX + 64)
+
+struct opening {
+	/* The caller's, as long as the job runs. */
+	const char *root, *instance, *agent, *run_dir;
+	/* Found. */
+	char key[OPENING_KEY_MAX]; /* of the spool, for runjob_token() */
+	size_t n;
+	struct adoptee *all;
+	struct strbuf notes; /* lines to be told */
+	char *pending;	     /* the directory to watch */
+	struct err e;	     /* with code: there is no queue */
+	int code;
+};
+
+void opening_work(struct opening *o, struct spool_place *place);
+void opening_clear(struct opening *o);
+
+#endif

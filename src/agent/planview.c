@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/planview.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "hold/state.h"
+
+static enum sched_dev_state planned_state(const struct dev_status *d)
+{
+	static const enum sched_dev_state states[DEV_STATE_MAX] = {
+		[DEV_BUSY] = SCHED_DEV_BUSY,	 [DEV_IDLE] = SCHED_DEV_IDLE,
+		[DEV_HOLDING] = SCHED_DEV_HELD,	 [DEV_HELD] = SCHED_DEV_HELD,
+		[DEV_YIELDING] = SCHED_DEV_BUSY, [DEV_LEFT] = SCHED_DEV_LEFT,
+		[DEV_LENT] = SCHED_DEV_LENT,	 [DEV_LENDING] = SCHED_DEV_LENT,
+	};
+
+	return d->state < DEV_STATE_MAX ? states[d->state] : SCHED_DEV_UNSEEN;
+}
+
+static struct sched_device planned_device(const struct view *view, const char *instance,
+					  uint32_t slot)
+{
+	const struct dev_status *d = &view->devices[slot];
+	bool ours = strcmp(d->instance, instance) == 0;
+	struct sched_device s = { .index = d->index,
+				  .model = d->name,
+				  .state = planned_state(d),
+				  .mem_known = d->known & KNOWN_MEM,
+				  .total_bytes = d->mem_total,
+				  .free_bytes = d->mem_free,
+				  .hold_bytes = d->held_bytes,
+				  .foreign = d->who_pid > 0 ? d->reason : NULL };
+
+	if (!view->seen[slot])
+		s.state = SCHED_DEV_UNSEEN;
+	else if (!ours && d->instance[0])
+		s.state = SCHED_DEV_EXCLUDED; /* another instance's */
+	return s;
+}
+
+void planview_make(const struct view *view, const char *instance, struct sched_device *devices,
+		   struct sched_view *ret)
+{
+	for (uint32_t i = 0; i < view->n_slots; i++)
+		devices[i] = planned_device(view, instance, i);
+	*ret = (struct sched_view){ .devices = devices,
+				    .n_devices = view->n_slots,
+				    .now_ns = clock_mono_ns(),
+				    .now_wall_ns = clock_wall_ns() };
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_PLANVIEW_H
+#define TENURE_AGENT_PLANVIEW_H
+
+/* The node's devices as the guard tells them, in the words of the planner. */
+
+#include "agent/view.h"
+#include "sched/plan.h"
+
+/* devices: room for PROTO_DEVICES_MAX; ret points into it and into view. instance: whose tasks are
+ * planned; devices of other instances are not theirs to use. */
+void planview_make(const struct view *view, const char *instance, struct sched_device *devices,
+		   struct sched_view *ret);
+
+#endif

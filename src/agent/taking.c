@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/taking.h"
+
+#include <fcntl.h>
+
+#include "agent/runjob.h"
+#include "base/mem.h"
+
+static int claim_single(struct taking *k, struct spool_place *p)
+{
+	const struct scan_task *t = scan_find(p->scan, k->ref.id, 0);
+	struct task_name was;
+	struct task_file file;
+	int code;
+
+	if (!t || t->dir != SPOOL_PENDING)
+		return CLAIM_LOST;
+	was = t->name;
+	code = claim_task(p->spool, &was, &p->self, &file, &k->claim, &k->e);
+	if (code != 0)
+		return code;
+	scan_note(p->scan, SPOOL_PENDING, &was, false);
+	scan_note(p->scan, SPOOL_RUNNING, &k->claim.name, true);
+	k->spec = take_ptr(file.spec);
+	k->tries = file.history.attempts;
+	task_file_clear(&file);
+	return 0;
+}
+
+static int claim_element(struct taking *k, struct spool_place *p)
+{
+	struct place_batch *b = place_batch(p, k->ref.id, &k->e);
+	uint64_t epoch;
+	int code;
+
+	if (!b)
+		return CLAIM_LOST;
+	code = batch_claim(b->batch, k->ref.element, &p->self, &k->claim, &k->e);
+	/* It was the last one, and who ended it did not see that the others are over. */
+	if (code == CLAIM_LOST && batch_is_over(b->batch) && batch_file(b->batch, NULL) == 0)
+		place_forget_batch(p, k->ref.id);
+	if (code != 0)
+		return code;
+	(void)batch_state(b->batch, k->ref.element, &epoch, &k->tries);
+	k->spec = spec_for_element(b->spec, k->ref.element);
+	return 0;
+}
+
+/* Its log, or nothing: a full disk must not keep a task from running. */
+static int open_log(struct taking *k, struct spool_place *p)
+{
+	int fd;
+
+	(void)runjob_log_path(&k->claim.name, k->spec->name, k->claim.attempt, k->log_path);
+	fd = openat(p->spool->fd, k->log_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+void taking_work(struct taking *k, struct spool_place *p)
+{
+	k->code = k->ref.element ? claim_element(k, p) : claim_single(k, p);
+	if (k->code == 0)
+		k->log_fd = open_log(k, p);
+}
