@@ -24,6 +24,7 @@
 #include "base/str.h"
 #include "hold/gdev.h"
 #include "hold/gevent.h"
+#include "hold/ghold.h"
 #include "hold/glease.h"
 
 #define START_TURN_NS (2 * NS_PER_S) /* a holder that starts has its turn for so long */
@@ -517,7 +518,7 @@ static bool all_ripe(struct guard *g, struct gclient *c, uint64_t now)
 		    gdev_occupied(d))
 			continue;
 		busy = busy || d->state == DEV_BUSY;
-		ripe = ripe && gdev_ripe(g, d, now);
+		ripe = ripe && ghold_ripe(g, d, now);
 	}
 	for (uint32_t i = 0; busy && i < g->n_devs; i++)
 		if (owns(g, c, &g->devs[i]) && g->devs[i].state == DEV_IDLE)
@@ -551,7 +552,7 @@ void gclient_consider(struct guard *g, struct gclient *c)
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
 
-		if (!owns(g, c, d) || !gdev_ripe(g, d, now))
+		if (!owns(g, c, d) || !ghold_ripe(g, d, now))
 			continue;
 		if (at_limit(g, c, d))
 			continue;
@@ -559,7 +560,7 @@ void gclient_consider(struct guard *g, struct gclient *c)
 			c->waiting = true;
 			return;
 		}
-		gdev_hold(g, d);
+		ghold_begin(g, d);
 	}
 }
 
@@ -583,7 +584,7 @@ static void check_due(struct guard *g, struct gclient *c, uint64_t now)
 
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
-		uint64_t due = owns(g, c, d) && d->state == DEV_IDLE ? gdev_hold_at(g, d) : 0;
+		uint64_t due = owns(g, c, d) && d->state == DEV_IDLE ? ghold_at(g, d) : 0;
 
 		if (!due || now < due || d->due_ns == due || d->check || !d->present)
 			continue;

@@ -2,24 +2,20 @@
 #ifndef TENURE_HOLD_GDEV_H
 #define TENURE_HOLD_GDEV_H
 
-/* One device in the guard: what is seen of it, what its holder says, and what follows. See gdev.c.
- */
+/* One device in the guard: what is seen of it, what the policies want, and what follows. */
 
 #include "hold/gstate.h"
 
 /* The eyes saw something new of d (d->sight is filled). */
 void gdev_on_sight(struct guard *g, struct gdev *d);
 
-/* d's holder said something (or its socket ended: n <= 0). */
-void gdev_on_holder(struct guard *g, struct gdev *d);
-
-/* d's holder process may have ended. */
-void gdev_on_child(struct guard *g, struct gdev *d);
-
 /* The policies changed: d belongs to client owner (-1: nobody); leaver's policy leaves it for
  * others
  * (-1: nobody's does). */
 void gdev_assign(struct guard *g, struct gdev *d, int owner, int leaver);
+
+/* d, which nobody wanted, is somebody's business again. */
+void gdev_take(struct guard *g, struct gdev *d);
 
 /* Let go of d because nobody wants it held any more. */
 void gdev_unwant(struct guard *g, struct gdev *d, const char *reason);
@@ -29,15 +25,6 @@ void gdev_adapt(struct guard *g, struct gdev *d, const struct hold_policy *befor
 
 /* We cannot see any more: let go of d if it is held. */
 void gdev_blind(struct guard *g, struct gdev *d, const char *reason);
-
-/* Idle for long enough by its owner's policy, looking at this device alone. */
-bool gdev_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns);
-
-/* When it is to be held as far as can be told now; 0: that depends on others. */
-uint64_t gdev_hold_at(struct guard *g, const struct gdev *d);
-
-/* Hold it now. Does nothing when something stands in the way; d->reason then says what. */
-void gdev_hold(struct guard *g, struct gdev *d);
 
 /* Start the idle clock again from now. */
 void gdev_reset_idle(struct gdev *d, uint64_t now_ns);
@@ -50,12 +37,6 @@ void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns);
 bool gdev_lock(struct gdev *d, struct err *e);
 /* Give it back where neither a holder nor a lease needs it. */
 void gdev_unlock(struct gdev *d);
-
-/* A task was granted. A device that is held stays so until the task comes; another is lent now. */
-void gdev_lend(struct guard *g, struct gdev *d);
-
-/* The ledger wants d held for a promise, or does not any more. */
-void gdev_want_while(struct guard *g, struct gdev *d, bool wanted);
 
 void gdev_say(struct gdev *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

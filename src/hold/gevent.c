@@ -11,6 +11,7 @@
 #include "base/sock.h"
 #include "base/str.h"
 #include "hold/gdev.h"
+#include "hold/ghold.h"
 #include "hold/glease.h"
 
 struct guard_event *gevent_add(struct guard *g, const struct gdev *d, enum event_kind kind,
@@ -121,7 +122,7 @@ static void fill_status(struct guard *g, const struct gdev *d, struct dev_status
 	s->state = d->state;
 	s->since_ns = d->since_ns;
 	s->idle_since_ns = d->state == DEV_IDLE ? d->idle_since_ns : 0;
-	s->hold_at_ns = gdev_hold_at(g, d);
+	s->hold_at_ns = ghold_at(g, d);
 	s->held_bytes = d->state == DEV_HELD ? d->holder.held : 0;
 	s->target_bytes = d->state == DEV_HELD ? d->holder.wanted : 0;
 	s->who_pid = d->who_pid;

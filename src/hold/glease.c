@@ -32,7 +32,9 @@
 #include "base/str.h"
 #include "hold/gclient.h"
 #include "hold/gdev.h"
+#include "hold/ghold.h"
 #include "hold/gkin.h"
+#include "hold/glend.h"
 #include "hold/own.h"
 
 #define REST_WAIT_NS                                                                               \
@@ -83,7 +85,7 @@ static void recount(struct guard *g, struct gdev *d)
 		wanted = wanted || (l->flags & LEASE_HOLD_WHILE && l->stage <= LEASE_GRANTED &&
 				    spoken_for(g, l));
 	}
-	gdev_want_while(g, d, wanted);
+	ghold_want_while(g, d, wanted);
 	d->dirty = true;
 }
 
@@ -368,7 +370,7 @@ static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
 		*l = (struct glease){ .pidfd = -1 };
 	recount(g, d);
 	if (r == 0 && m->pid) {
-		gdev_lend(g, d);
+		glend_begin(g, d);
 		eyes_look_now(g->eyes, d->slot); /* what runs there is whose? */
 	}
 	gdev_unlock(d);
@@ -485,7 +487,7 @@ static void conclude(struct guard *g, struct glease *of)
 		}
 		l->stage = LEASE_GRANTED;
 		recount(g, device_of(g, l));
-		gdev_lend(g, device_of(g, l));
+		glend_begin(g, device_of(g, l));
 	}
 }
 

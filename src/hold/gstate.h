@@ -4,8 +4,8 @@
 
 /*
  * What the guard knows: its devices, its clients (one per instance), and the events it has told.
- * All of it belongs to the guard's one thread. The files gdev.c, gclient.c, gevent.c and gholder.c
- * work on it; guard.c has the loop.
+ * All of it belongs to the guard's one thread. The files that begin with g work on it; guard.c has
+ * the loop.
  */
 
 #include <stdbool.h>

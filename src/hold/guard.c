@@ -36,6 +36,7 @@
 #include "hold/gclient.h"
 #include "hold/gdev.h"
 #include "hold/gevent.h"
+#include "hold/ghold.h"
 #include "hold/gholder.h"
 #include "hold/gjudge.h"
 #include "hold/glease.h"
@@ -224,7 +225,7 @@ static void on_signal(struct guard *g)
 		}
 		for (uint32_t i = 0; i < g->n_devs; i++)
 			if (g->devs[i].holder.pid)
-				gdev_on_child(g, &g->devs[i]);
+				ghold_on_child(g, &g->devs[i]);
 	}
 }
 
@@ -272,7 +273,7 @@ static void dispatch(struct guard *g, const struct poll_set *set)
 		if (!set->p[i].revents)
 			continue;
 		if (set->dev[i] && set->dev[i]->holder.fd == set->p[i].fd)
-			gdev_on_holder(g, set->dev[i]);
+			ghold_on_holder(g, set->dev[i]);
 		if (set->client[i] && set->client[i]->used && set->client[i]->fd == set->p[i].fd)
 			gclient_on_readable(g, set->client[i]);
 		if (set->lease[i] && set->lease[i]->used && set->lease[i]->pidfd == set->p[i].fd)

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold/ghold.h"
+
+#include <errno.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sock.h"
+#include "base/str.h"
+#include "hold/gdev.h"
+#include "hold/gevent.h"
+#include "hold/gholder.h"
+#include "hold/gjudge.h"
+#include "hold/glease.h"
+#include "hold/gstep.h"
+
+#define SETTLE_NS      (300 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
+#define HOLDING_LIMIT  (30 * NS_PER_S)	 /* to make a context and take the memory */
+#define FREEING_LIMIT  NS_PER_S		 /* to free it; seen: 40-330 ms */
+#define HURRY_LIMIT    (500 * NS_PER_MS) /* the same where all has to be gone within a second */
+#define BEATS_LIMIT    10		 /* of a holder that holds, unanswered: 5 s */
+#define ENDING_LIMIT   (2 * NS_PER_S)	 /* to end the process */
+#define GROW_NS	       (5 * NS_PER_S)	 /* between two tries to take what is missing */
+#define WHILE_CHECK_NS NS_PER_S		 /* looks at a device that a promise wants held */
+#define BLOCK_NS       (60 * NS_PER_S)	 /* after a failed hold, doubled up to 16 times that */
+/* --- wanted, and when --- */
+
+static bool wants_hold(const struct gclient *owner)
+{
+	return owner && owner->policy.hold && !owner->dropping && !owner->silent;
+}
+
+bool ghold_has_future(struct guard *g, const struct gdev *d)
+{
+	return !g->quit_ns && (d->hold_while || (wants_hold(gdev_owner(g, d)) && !d->left));
+}
+
+bool ghold_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)
+{
+	const struct gclient *owner = gdev_owner(g, d);
+
+	/* What an orphan holds is kept for its next agent; nothing new is held for nobody. */
+	bool wanted = d->hold_while || (wants_hold(owner) && !owner->orphan_until_ns);
+
+	return wanted && !g->quit_ns && d->present && d->state == DEV_IDLE &&
+	       (!d->holder.pid || (d->holder.kept && !d->holder.ending)) &&
+	       now_ns >= d->blocked_until_ns && now_ns - d->idle_since_ns >= d->wait_ns;
+}
+
+uint64_t ghold_at(struct guard *g, const struct gdev *d)
+{
+	const struct gclient *owner = gdev_owner(g, d);
+	uint64_t at;
+
+	if (!wants_hold(owner) || owner->orphan_until_ns || d->left || g->quit_ns)
+		return 0;
+	if (d->state == DEV_IDLE)
+		at = d->idle_since_ns + d->wait_ns;
+	else if (d->state == DEV_BUSY && d->clear)
+		at = owner->tick_ns + gstep_wait(g, d);
+	else
+		return 0;
+	return at > d->blocked_until_ns ? at : d->blocked_until_ns;
+}
+
+/* --- the memory figure of a hold --- */
+
+/* What is in use but for the owner's exceptions. */
+static uint64_t used_but_excused(const struct gdev *d)
+{
+	uint64_t used = d->sight.look.used;
+
+	return used - (d->excused_bytes < used ? d->excused_bytes : used);
+}
+
+/* Memory of our holder as the driver lists it; 0: it does not say. */
+static uint64_t listed_bytes(const struct gdev *d)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+
+	for (uint32_t i = 0; i < procs->n; i++)
+		if (procs->p[i].pid == d->holder.listed_pid && !procs->p[i].graphics &&
+		    procs->p[i].used_known)
+			return procs->p[i].used_bytes;
+	return 0;
+}
+
+void ghold_note_settled(struct guard *g, struct gdev *d)
+{
+	uint64_t seen = used_but_excused(d), excess;
+
+	if (d->state != DEV_HELD || !d->settle_at_ns || d->sight.look.begin_ns < d->settle_at_ns)
+		return;
+	excess = settle_excess(&d->settle, seen, listed_bytes(d), d->holder.held);
+	d->settled_used = gjudge_may_hide(g) ? seen - excess : seen;
+	d->settle_at_ns = 0;
+	if (d->settled_used < seen)
+		eyes_look_now(g->eyes, d->slot); /* that one is the verdict */
+}
+
+/* --- the start --- */
+
+static void hold_failed(struct guard *g, struct gdev *d, const char *why)
+{
+	unsigned int doubled = d->failures < 4 ? d->failures : 4;
+	bool held = d->holder.held > 0; /* it had the memory, and said so */
+
+	d->failures++;
+	d->blocked_until_ns = clock_mono_ns() + (BLOCK_NS << doubled);
+	(void)gevent_add(g, d, EVENT_FAILED,
+			 held ? "%s, and is ended (held again in %u min at the earliest)"
+			      : "not held: %s (next try in %u min)",
+			 why, (unsigned int)((BLOCK_NS << doubled) / NS_PER_S / 60));
+	(void)str_print(d->blocked_why, sizeof(d->blocked_why), "%s: %s",
+			held ? "was held, and is not held again yet" : "could not be held", why);
+	d->who_pid = 0; /* whoever is there is named again by the next look */
+	gdev_say(d, "%s", d->blocked_why);
+}
+
+/* The amount may come to nothing with what is free just now. True, and the reason, when it does. */
+static bool nothing_to_take(struct guard *g, struct gdev *d)
+{
+	const struct mem_amount *m = &gdev_policy(g, d)->memory;
+
+	if (!(d->sight.look.valid & GPU_VALID_MEM) || mem_amount_bytes(m, d->sight.look.free) > 0)
+		return false;
+	if (m->kind == MEM_ALL_BUT)
+		gdev_say(d, "idle; nothing to hold: %.1f GiB are free, and %.1f GiB are to stay so",
+			 in_gib(d->sight.look.free), in_gib(m->bytes));
+	else
+		gdev_say(d, "idle; nothing to hold: no memory is free");
+	return true;
+}
+
+void ghold_begin(struct guard *g, struct gdev *d)
+{
+	struct err e = ERR_INIT;
+	bool again = d->holder.kept;
+
+	if (nothing_to_take(g, d))
+		return;
+	if (!gdev_lock(d, &e)) {
+		gdev_say(d, "%s", e.text);
+		return;
+	}
+	d->before = d->sight.look.procs;
+	/* A context that is there already is ours, and not what was before. */
+	settle_begin(&d->settle, used_but_excused(d) - listed_bytes(d));
+	if (again) {
+		gholder_again(g, d);
+	} else if (gholder_start(g, d, &e) < 0) {
+		gdev_unlock(d);
+		hold_failed(g, d, e.text);
+		return;
+	}
+	d->settled_used = 0;
+	d->settle_at_ns = 0;
+	gdev_say(d, again ? "holder PID %d takes the memory again" : "holder PID %d starts",
+		 (int)d->holder.pid);
+	(void)gevent_add(g, d, EVENT_START, "%s", d->reason);
+	(void)gstep(g, d, EV_READY);
+}
+
+/* --- what the holder says --- */
+
+static void tell_let_go(struct guard *g, struct gdev *d, uint64_t freed_ns, uint64_t bytes)
+{
+	static const char *const words[EVENT_KIND_MAX] = { [EVENT_YIELD] = "yielded to",
+							   [EVENT_RELEASE] = "let go:",
+							   [EVENT_BLIND] = "let go:",
+							   [EVENT_LENT] = "handed over:" };
+	struct guard_event *rec = &d->letting_go;
+	uint64_t took = freed_ns > d->verdict_ns ? freed_ns - d->verdict_ns : 0;
+	struct guard_event *ev =
+		gevent_add(g, d, (enum event_kind)rec->kind, "%s %s",
+			   words[rec->kind] ? words[rec->kind] : "let go:", d->reason);
+
+	ev->bytes = bytes;
+	ev->pid = rec->kind == EVENT_YIELD || rec->kind == EVENT_LENT ? d->who_pid : 0;
+	if (rec->kind == EVENT_LENT)
+		ev->lease = rec->lease;
+	if (ev->pid && d->who_uid != UINT32_MAX) {
+		(void)str_print(ev->user, sizeof(ev->user), "uid %u", d->who_uid);
+		(void)str_copy(ev->command, sizeof(ev->command), d->who_comm);
+	}
+	ev->hint_to_verdict_ns = rec->hint_to_verdict_ns;
+	ev->verdict_to_freed_ns = took;
+}
+
+static void say_held(struct guard *g, struct gdev *d)
+{
+	const struct glease *l = glease_first(g, d);
+	char id[LEASE_TEXT_MAX];
+
+	if (l)
+		gdev_say(d, "held for task %s of %s", lease_id_text(&l->id, id), l->instance);
+	else
+		gdev_say(d, "held for %s",
+			 gdev_owner(g, d) ? gdev_owner(g, d)->instance : "nobody");
+}
+
+static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
+{
+	struct guard_event *ev;
+	bool first = d->state == DEV_HOLDING;
+	const char *how = first			      ? "held %.1f GiB"
+			  : m->bytes > d->holder.held ? "grew to %.1f GiB"
+						      : "holds %.1f GiB now";
+
+	d->holder.held = m->bytes;
+	d->holder.wanted = m->wanted;
+	d->settled_used = 0;
+	d->settle_at_ns = m->at_ns + SETTLE_NS;
+	d->settle_asked = false;
+	d->grow_at_ns = m->at_ns + GROW_NS;
+	(void)gstep(g, d, EV_HELD);
+	if (d->state != DEV_HELD)
+		return;
+	d->failures = 0;
+	d->yielded = false;
+	eyes_look_now(g->eyes, d->slot);
+	say_held(g, d);
+	ev = gevent_add(g, d, EVENT_HELD, how, in_gib(m->bytes));
+	ev->bytes = m->bytes;
+	ev->took_ns = first ? m->at_ns - d->holder.started_ns : 0;
+	d->dirty = true;
+}
+
+static void on_freed(struct guard *g, struct gdev *d, const struct holder_msg *m)
+{
+	if (!gdev_letting_go(d))
+		return;
+	d->holder.held = 0;
+	tell_let_go(g, d, m->at_ns, m->bytes);
+	(void)gstep(g, d, EV_FREED);
+}
+
+static void on_message(struct guard *g, struct gdev *d, const struct holder_msg *m)
+{
+	d->holder.unanswered = 0;
+	switch (m->type) {
+	case HOLDER_BEAT:
+		break;
+	case HOLDER_READY:
+		d->holder.ready = true;
+		break;
+	case HOLDER_HELD:
+		on_held(g, d, m);
+		break;
+	case HOLDER_FREED:
+		on_freed(g, d, m);
+		break;
+	case HOLDER_FAILED:
+		hold_failed(g, d, m->text);
+		break;
+	default:
+		gholder_kill(d);
+	}
+}
+
+void ghold_on_holder(struct guard *g, struct gdev *d)
+{
+	struct holder_msg m;
+	ssize_t n;
+
+	while ((n = sock_recv(d->holder.fd, &m, sizeof(m))) == (ssize_t)sizeof(m))
+		on_message(g, d, &m);
+	if (n == -EAGAIN)
+		return;
+	/* Its end of the socket is closed: the process is on its way out, or is not what we
+	 * started. */
+	d->holder.fd = fd_close(d->holder.fd);
+	gholder_kill(d);
+}
+
+static void describe_end(char *buf, size_t size, int status)
+{
+	if (WIFSIGNALED(status))
+		(void)str_print(buf, size, "its holder was ended by signal %d", WTERMSIG(status));
+	else if (WEXITSTATUS(status) == HOLDER_EXIT_ALONE)
+		(void)str_print(buf, size, "its holder let go, because the guard was stopped");
+	else
+		(void)str_print(buf, size, "its holder ended (exit code %d)", WEXITSTATUS(status));
+}
+
+/* Somebody ended it: that is a wish to have the device, so wait as after a yield. */
+static void on_holder_lost(struct guard *g, struct gdev *d, const char *how)
+{
+	uint64_t now = clock_mono_ns();
+
+	d->yielded = true;
+	d->check = true; /* who wanted it is seen at any time; the wait begins now */
+	if (now < d->blocked_until_ns)
+		return;
+	gdev_say(d, "%s", how);
+	(void)gevent_add(g, d, EVENT_FAILED, "%s", how);
+	d->blocked_until_ns = now + gdev_policy(g, d)->rehold_ms * NS_PER_MS;
+	(void)str_copy(d->blocked_why, sizeof(d->blocked_why), how);
+}
+
+void ghold_on_child(struct guard *g, struct gdev *d)
+{
+	char how[96];
+	int status;
+	uint64_t now = clock_mono_ns();
+
+	/* What it said before it ended comes first, and it may say it until it has. */
+	if (!gholder_has_ended(d))
+		return;
+	if (d->holder.fd >= 0)
+		ghold_on_holder(g, d);
+	pid_t listed = d->holder.listed_pid ? d->holder.listed_pid : d->holder.pid;
+
+	if (!gholder_reap(d, &status))
+		return;
+	d->gone_pid = listed;
+	d->gone_ns = clock_mono_ns();
+	gdev_unlock(d);
+	d->settled_used = 0;
+	describe_end(how, sizeof(how), status);
+	if (gdev_letting_go(d))
+		tell_let_go(g, d, clock_mono_ns(), 0);
+	if (d->state == DEV_HOLDING && now >= d->blocked_until_ns)
+		hold_failed(g, d, how);
+	if (d->state == DEV_HELD)
+		on_holder_lost(g, d, how);
+	(void)gevent_add(g, d, EVENT_GONE, "holder and context are gone");
+	(void)gstep(g, d, EV_GONE);
+	eyes_look_now(g->eyes, d->slot);
+}
+
+/* --- what time brings --- */
+
+/* What its holder is killed for just now, or NULL. */
+static const char *overdue(struct guard *g, const struct gdev *d, uint64_t now)
+{
+	bool hurry = g->quit_ns || (d->owner >= 0 && gdev_owner(g, d)->dropping);
+	uint64_t took = now - d->since_ns;
+
+	if (d->state == DEV_HOLDING && took >= HOLDING_LIMIT)
+		return "its holder hangs in the driver";
+	if ((d->state == DEV_HELD || d->holder.kept) && d->holder.unanswered > BEATS_LIMIT)
+		return "its holder did not answer any more";
+	if (gdev_letting_go(d) && took >= (hurry ? HURRY_LIMIT : FREEING_LIMIT))
+		return "its holder did not let go in time";
+	return NULL;
+}
+
+void ghold_check_limits(struct guard *g, struct gdev *d, uint64_t now)
+{
+	const char *why;
+
+	if (d->holder.ending && now > d->holder.end_at_ns + ENDING_LIMIT) {
+		gholder_kill(d);
+		return;
+	}
+	why = overdue(g, d, now);
+	if (!why)
+		return;
+	if (d->holder.kept) {
+		gholder_kill(d); /* it holds nothing */
+		return;
+	}
+	if (!gdev_letting_go(d))
+		gstep_record(d, EVENT_FAILED, now);
+	/* Without a context it holds nothing yet: a slow start of CUDA is no failure of its. */
+	if ((!gdev_letting_go(d) || d->holder.ready) &&
+	    (!d->blocked_until_ns || now > d->blocked_until_ns))
+		hold_failed(g, d, why);
+	(void)gstep(g, d, EV_STUCK);
+}
+
+void ghold_grow(struct guard *g, struct gdev *d, uint64_t now)
+{
+	const uint64_t worth_it = 512ULL << 20;
+
+	if (d->state != DEV_HELD || now < d->grow_at_ns || g->hint_on || d->rise_since_ns ||
+	    !d->settled_used || d->holder.held + worth_it > d->holder.wanted ||
+	    d->sight.look.free < worth_it)
+		return;
+	d->grow_at_ns = now + GROW_NS;
+	d->settled_used = 0;
+	d->settle_at_ns = now + SETTLE_NS;
+	d->settle_asked = false;
+	gholder_tell(d, HOLDER_GROW);
+}
+
+void ghold_while(struct guard *g, struct gdev *d, uint64_t now)
+{
+	if (!d->hold_while || gdev_occupied(d) || d->state == DEV_LENT)
+		return;
+	if (ghold_ripe(g, d, now)) {
+		ghold_begin(g, d);
+	} else if (now >= d->while_check_ns) {
+		d->while_check_ns = now + WHILE_CHECK_NS;
+		d->check = true;
+		eyes_look_now(g->eyes, d->slot);
+	}
+}
+
+void ghold_want_while(struct guard *g, struct gdev *d, bool wanted)
+{
+	if (wanted == d->hold_while)
+		return;
+	d->hold_while = wanted;
+	d->while_check_ns = 0;
+	if (wanted)
+		gdev_take(g, d);
+	if (d->state == DEV_IDLE)
+		gstep_set_wait(g, d);
+	if (wanted)
+		ghold_while(g, d, clock_mono_ns());
+	else if (gdev_holds(d) && !ghold_has_future(g, d) && !d->n_awaited)
+		gdev_unwant(g, d, "the task that it was held for does not come");
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold/glend.h"
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "hold/gclient.h"
+#include "hold/gdev.h"
+#include "hold/gevent.h"
+#include "hold/ghold.h"
+#include "hold/glease.h"
+#include "hold/gstep.h"
+
+/* While the task itself was not seen there it was they who came, and the record says so. */
+void glend_on_neighbour(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+{
+	if (!who)
+		return;
+	gjudge_name(g, d, who);
+	if (d->state == DEV_LENDING && d->n_awaited && d->letting_go.kind == EVENT_LENT) {
+		d->letting_go.kind = EVENT_YIELD;
+		d->yields++;
+	}
+}
+
+void glend_begin(struct guard *g, struct gdev *d)
+{
+	const struct glease *l = glease_first(g, d);
+	char id[LEASE_TEXT_MAX];
+	struct guard_event *ev;
+
+	if (gdev_occupied(d) || d->state == DEV_LENT || !l)
+		return;
+	d->before = d->sight.look.procs;
+	d->check = false;
+	gdev_say(d, "lent to task %s", lease_id_text(&l->id, id));
+	(void)gstep(g, d, EV_LEND);
+	ev = gevent_add(g, d, EVENT_LENT, "%s", d->reason);
+	ev->lease = l->id;
+}
+
+/* It is there until the task shows, or for the hold that follows. */
+void glend_drop_placeholder(struct guard *g, struct gdev *d)
+{
+	const struct glease *l = glease_first(g, d);
+
+	bool hurry = d->owner < 0 || gdev_owner(g, d)->dropping;
+
+	if (!d->holder.kept || d->holder.end_at_ns || (d->n_awaited && !hurry) ||
+	    (ghold_has_future(g, d) && !(l && l->flags & LEASE_ALONE)))
+		return;
+	d->holder.end_at_ns = clock_mono_ns();
+}
+
+/* The last task on it is over. With nobody else there it is idle and, if wanted, held at once. */
+static void come_home(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+{
+	struct guard_event *ev;
+	char id[LEASE_TEXT_MAX];
+
+	ev = gevent_add(g, d, EVENT_RETURNED, "back from task %s", lease_id_text(&d->last, id));
+	ev->lease = d->last;
+	ev->took_ns = clock_mono_ns() - d->last_over_ns;
+	if (v == SEEN_CLEAR) {
+		d->came_home = true;
+		d->yielded = false;
+		d->who_pid = 0;
+		(void)gstep(g, d, EV_RETURNED);
+		if (d->owner >= 0)
+			gclient_consider(g, gdev_owner(g, d));
+		return;
+	}
+	if (v == SEEN_FOREIGN && who)
+		gjudge_name(g, d, who);
+	(void)gstep(g, d, EV_AWAY);
+	if (d->holder.kept) /* a newcomer's start would wait for its end */
+		d->holder.end_at_ns = clock_mono_ns() + GSTEP_LINGER_NS;
+}
+
+static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *neighbour)
+{
+	const struct glease *l = glease_first(g, d);
+	char id[LEASE_TEXT_MAX], beside[96] = "", text[64] = "";
+
+	if (!l)
+		return;
+	if (neighbour)
+		(void)str_print(beside, sizeof(beside), "; beside it PID %d", (int)neighbour->pid);
+	if (l->stage == LEASE_OVER)
+		(void)str_print(text, sizeof(text),
+				l->n_procs ? ", which is over; PID %d of it is left"
+					   : ", which is over",
+				(int)l->proc);
+	gdev_say(d, "lent to task %s%s%s", lease_id_text(&l->id, id), text, beside);
+}
+
+void glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+{
+	if (!d->n_leases) {
+		come_home(g, d, v, who);
+		return;
+	}
+	glend_drop_placeholder(g, d);
+	say_lent(g, d, v == SEEN_FOREIGN ? who : NULL);
+}
+
+void glend_on_ours(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+{
+	const struct glease *l;
+	char id[LEASE_TEXT_MAX];
+
+	if (!gdev_holds(d))
+		return;
+	gstep_act(d, ACT_RELEASE); /* first of all */
+	gstep_record(d, EVENT_LENT, d->sight.look.end_ns);
+	gstep_enter(g, d, DEV_LENDING);
+	l = glease_first(g, d);
+	if (l)
+		d->letting_go.lease = l->id;
+	if (who)
+		gjudge_name(g, d, who);
+	else
+		gjudge_note_hint(g, d, l ? l->asked_ns : 0);
+	gdev_say(d, "lent to task %s", l ? lease_id_text(&l->id, id) : "?");
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Leases on one device in the guard: promised, handed over, taken, returned (gdev_world.h). */
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+#include "base/clock.h"
+#include "base/proc.h"
+#include "gdev_world.h"
+#include "hold/gdev.h"
+#include "hold/gkin.h"
+#include "hold/glease.h"
+
+static struct glease *promise(struct world *w, uint32_t flags)
+{
+	struct msg_lease m = { .head = PROTO_HEAD(MSG_LEASE, struct msg_lease),
+			       .id = { .task = 1, .attempt = 1 },
+			       .uuid = "GPU-1",
+			       .flags = flags };
+
+	glease_on_lease(w->g, &w->g->clients[0], &m);
+	return w->d->n_leases ? &w->g->leases[0] : NULL;
+}
+
+/* This process is the shim, so it and its children are the task's. */
+static struct glease *grant(struct world *w)
+{
+	struct glease *l = promise(w, 0);
+	struct msg_grant m = { .head = PROTO_HEAD(MSG_GRANT, struct msg_grant),
+			       .id = { .task = 1, .attempt = 1 },
+			       .pid = getpid() };
+	struct proc_id self;
+
+	assert_non_null(l);
+	assert_int_equal(proc_identify(getpid(), &self), 0);
+	m.start = self.start;
+	glease_on_grant(w->g, &w->g->clients[0], &m);
+	assert_int_equal(l->stage, LEASE_GRANTED);
+	return l;
+}
+
+static void unlease(struct world *w)
+{
+	struct msg_unlease m = { .head = PROTO_HEAD(MSG_UNLEASE, struct msg_unlease),
+				 .id = { .task = 1, .attempt = 1 } };
+
+	glease_on_unlease(w->g, &w->g->clients[0], &m);
+}
+
+static void see_with(struct world *w, uint64_t used, pid_t other)
+{
+	pid_t pids[] = { w->holder, other };
+
+	see(w, used, pids, 2, 0);
+}
+
+static void test_hand_over(void **state)
+{
+	struct world *w = *state;
+	struct glease *l;
+
+	hold(w);
+	l = grant(w);
+	assert_int_equal(w->d->state, DEV_HELD);
+	see_with(w, 72 * GIBS, getpid());
+	assert_int_equal(w->d->state, DEV_LENDING);
+	assert_int_equal(told(w), HOLDER_RELEASE);
+	assert_int_equal(l->stage, LEASE_USED);
+	says(w, HOLDER_FREED, 70 * GIBS);
+	assert_int_equal(w->d->state, DEV_LENT);
+	assert_int_equal(last_event(w)->kind, EVENT_LENT);
+	assert_int_equal(last_event(w)->pid, getpid());
+	assert_int_equal(w->d->yields, 0);
+	/* The context stays, and a neighbour changes nothing. */
+	see_with(w, 40 * GIBS, getpid());
+	gdev_on_time(w->g, w->d, clock_mono_ns() + NS_PER_S / 4);
+	assert_int_equal(told(w), 0);
+	assert_true(w->d->holder.kept && !w->d->holder.end_at_ns);
+
+	/* Over: not while it is listed; then held again at once, in the same process. */
+	unlease(w);
+	see_with(w, 40 * GIBS, getpid());
+	assert_int_equal(w->d->state, DEV_LENT);
+	assert_int_equal(w->d->n_over, 1);
+	see_holder(w, GIBS / 2);
+	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->state, DEV_HOLDING);
+	assert_int_equal(told(w), HOLDER_HOLD);
+	assert_false(w->d->holder.kept);
+}
+
+/* Memory moves before anybody is listed; who it was shows later, and may be somebody else. */
+static void test_memory_while_a_task_is_awaited(void **state)
+{
+	struct world *w = *state;
+	struct glease *l;
+
+	hold(w);
+	settle(w);
+	l = grant(w);
+	see_holder(w, 71 * GIBS + (17 << 20));
+	assert_int_equal(w->d->state, DEV_LENDING);
+	assert_int_equal(told(w), HOLDER_RELEASE);
+	see_with(w, 72 * GIBS, 1);
+	assert_true(l->taken);
+	says(w, HOLDER_FREED, 70 * GIBS);
+	assert_int_equal(last_event(w)->kind, EVENT_YIELD);
+	assert_int_equal(last_event(w)->pid, 1);
+	assert_int_equal(w->d->yields, 1);
+}
+
+static void test_foreign_wins_over_a_promise(void **state)
+{
+	struct world *w = *state;
+	struct glease *l;
+
+	hold(w);
+	l = promise(w, 0);
+	see_with(w, 72 * GIBS, 1);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(told(w), HOLDER_RELEASE);
+	assert_true(l->taken && l->stage == LEASE_PROMISED);
+	says(w, HOLDER_FREED, 70 * GIBS);
+	assert_int_equal(w->d->state, DEV_BUSY);
+	assert_int_equal(w->d->n_leases, 1);
+}
+
+static void test_foreign_with_the_task(void **state)
+{
+	struct world *w = *state;
+	pid_t pids[] = { 0, 1, getpid() };
+
+	hold(w);
+	(void)grant(w);
+	pids[0] = w->holder;
+	see(w, 72 * GIBS, pids, 3, 0);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(w->d->who_pid, 1);
+	says(w, HOLDER_FREED, 70 * GIBS);
+	see(w, 2 * GIBS, pids, 3, 0);
+	assert_int_equal(w->d->state, DEV_LENT);
+}
+
+/* NVML is lost: the hold goes, the lease stays, and the task has the device when it is back. */
+static void test_blind_with_a_lease(void **state)
+{
+	struct world *w = *state;
+
+	hold(w);
+	(void)grant(w);
+	w->d->sight.code = -EIO;
+	gdev_on_sight(w->g, w->d);
+	assert_int_equal(told(w), HOLDER_RELEASE);
+	says(w, HOLDER_FREED, 70 * GIBS);
+	assert_int_equal(w->d->n_leases, 1);
+	see_holder(w, GIBS / 2);
+	assert_int_equal(w->d->state, DEV_LENT);
+}
+
+/* A shim is a PID and a start time; what it starts is the task's, and stays so without it. */
+static void test_kin(void **state)
+{
+	struct world *w = *state;
+	struct glease *l;
+	pid_t child;
+
+	hold(w);
+	l = grant(w);
+	child = fork();
+	if (child == 0) {
+		for (;;)
+			(void)pause();
+	}
+	assert_ptr_equal(gkin_find(w->g, w->d, child), l);
+	assert_null(gkin_find(w->g, w->d, 1));
+	l->shim.start++;
+	assert_null(gkin_find(w->g, w->d, getpid()));
+	assert_ptr_equal(gkin_find(w->g, w->d, child), l);
+	(void)kill(child, SIGKILL);
+	(void)waitpid(child, NULL, 0);
+	assert_ptr_equal(gkin_find(w->g, w->d, child), l); /* listed for a moment yet */
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_hand_over),
+		TEST(test_memory_while_a_task_is_awaited),
+		TEST(test_foreign_wins_over_a_promise),
+		TEST(test_foreign_with_the_task),
+		TEST(test_blind_with_a_lease),
+		TEST(test_kin),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
