@@ -453,12 +453,14 @@ static void run_free(struct sched_queue *q, struct run *r)
 	if (r->next)
 		r->next->prev = r->prev;
 	q->cpu_running -= r->t.gpus == 0;
-	if (r->lane) {
+	/* Both are told before either is asked: the head of a lane may be of a limited array. */
+	if (r->lane)
 		r->lane->running--;
-		line_refresh(q, r->lane);
-	}
-	if (r->array) {
+	if (r->array)
 		r->array->running--;
+	if (r->lane)
+		line_refresh(q, r->lane);
+	if (r->array) {
 		line_refresh(q, r->array);
 		array_put(q, r->array);
 	}

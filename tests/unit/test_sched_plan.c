@@ -81,6 +81,25 @@ static void test_array_limit(void **state)
 	bench_close(&b);
 }
 
+static void test_array_limit_in_a_lane(void **state)
+{
+	bench_open(&b, 4);
+
+	uint32_t lane = sched_lane(b.q, "train");
+
+	bench_add(&b, T(.id = 1, .element = 1, .n_elements = 3, .gpus = 1, .array_limit = 1,
+			.lane = lane));
+	bench_add(&b, T(.id = 2, .gpus = 1, .lane = lane));
+	expect("start 1.1 0");
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 1 }), 0);
+	expect("start 1.2 0");
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 2 }), 0);
+	expect("start 1.3 0");
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 3 }), 0);
+	expect("start 2 0");
+	bench_close(&b);
+}
+
 static void test_lane_is_serial(void **state)
 {
 	bench_open(&b, 4);
@@ -425,6 +444,7 @@ int main(void)
 		cmocka_unit_test(test_ten_on_ten_at_once),
 		cmocka_unit_test(test_batch_is_one_entry),
 		cmocka_unit_test(test_array_limit),
+		cmocka_unit_test(test_array_limit_in_a_lane),
 		cmocka_unit_test(test_lane_is_serial),
 		cmocka_unit_test(test_lanes_rotate),
 		cmocka_unit_test(test_aside),
