@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Everything here comes from names of files; none is opened. */
+/*
+ * Everything here comes from names of files. Only of batches that are not over the journals are
+ * read, for the counts of their elements, and of running elements who runs them.
+ */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -44,8 +47,18 @@ struct list {
 	const struct cmd_ctx *ctx;
 	struct table *table; /* NULL: JSON */
 	size_t shown;
-	struct queue_match ended;
+	const struct spool *sp;
+	struct queue_match active, ended;
 	enum spool_dir dir;
+	size_t n_batches;
+	const struct scan_task **batches; /* by their ids, from both */
+};
+
+struct row {
+	struct task_name name; /* of an element with what its batch says */
+	const char *state;
+	bool counted;
+	struct batch_counts counts;
 };
 
 static bool wanted_state(const struct cmd_ctx *ctx, const char *state)
@@ -58,20 +71,41 @@ static bool wanted_state(const struct cmd_ctx *ctx, const char *state)
 	return !v;
 }
 
-static bool wanted(const struct cmd_ctx *ctx, const struct task_name *n, const char *state)
+static bool wanted(const struct cmd_ctx *ctx, const struct task_name *n)
 {
 	const char *lane = opts_text(ctx->opts, "lane"), *name = opts_text(ctx->opts, "name");
 
-	return wanted_state(ctx, state) && (!lane || strcmp(lane, n->lane) == 0) &&
-	       (!name || str_has_prefix(n->name, name));
+	return (!lane || strcmp(lane, n->lane) == 0) && (!name || str_has_prefix(n->name, name));
 }
 
-static void format_note(const struct task_name *n, struct strbuf *b)
+static void add_counts(const struct row *r, struct strbuf *b)
 {
+	const struct {
+		uint64_t n;
+		const char *word;
+	} parts[] = {
+		{ r->counts.done, "done" },	      { r->counts.failed, "failed" },
+		{ r->counts.cancelled, "cancelled" }, { r->counts.running, "running" },
+		{ r->counts.waiting, "left" },
+	};
+	const char *between = ": ";
+
+	strbuf_addf(b, "%" PRIu64 " element%s", r->name.count, r->name.count == 1 ? "" : "s");
+	for (size_t i = 0; r->counted && i < ARRAY_LEN(parts); i++) {
+		if (!parts[i].n)
+			continue;
+		strbuf_addf(b, "%s%" PRIu64 " %s", between, parts[i].n, parts[i].word);
+		between = ", ";
+	}
+}
+
+static void format_note(const struct row *r, struct strbuf *b)
+{
+	const struct task_name *n = &r->name;
 	char when[CLOCK_TEXT_MAX];
 
 	if (n->count)
-		strbuf_addf(b, "%" PRIu64 " elements", n->count);
+		add_counts(r, b);
 	if (n->agent[0])
 		strbuf_addf(b, "%son %s", b->len ? ", " : "", n->agent);
 	if (n->epoch)
@@ -89,54 +123,53 @@ static void format_note(const struct task_name *n, struct strbuf *b)
 			    n->exit & (NAME_SIGNALLED - 1));
 }
 
-static void show_row(struct list *l, const struct task_name *n, const char *state)
+static void show_row(struct list *l, const struct row *r)
 {
+	const struct task_name *n = &r->name;
 	cleanup_strbuf struct strbuf note = STRBUF_INIT;
 	char id[QUEUE_ID_MAX], priority[24], gpus[24];
-	enum term_style style = strcmp(state, "running") == 0  ? TERM_GREEN
-				: strcmp(state, "failed") == 0 ? TERM_RED
-							       : TABLE_PLAIN;
+	enum term_style style = strcmp(r->state, "running") == 0  ? TERM_GREEN
+				: strcmp(r->state, "failed") == 0 ? TERM_RED
+								  : TABLE_PLAIN;
 
 	(void)queue_format_id(n->id, n->element, id);
 	(void)str_print(priority, sizeof(priority), "%" PRIu64, n->priority);
 	(void)str_print(gpus, sizeof(gpus), "%" PRIu64, n->gpus);
-	format_note(n, &note);
-	table_add(l->table, style, id, state, n->element ? "-" : priority,
-		  n->element		? "-"
-		  : n->gpus == SPEC_ALL ? "all"
-					: gpus,
+	format_note(r, &note);
+	table_add(l->table, style, id, r->state, priority, n->gpus == SPEC_ALL ? "all" : gpus,
 		  n->lane[0] ? n->lane : "-", n->name[0] ? n->name : "-",
 		  note.len ? strbuf_str(&note) : "");
 }
 
-static void show_json(const struct task_name *n, const char *state)
+static void set_time(json_t *o, const char *key, uint64_t s)
 {
 	char when[CLOCK_TEXT_MAX];
-	json_t *o = json_pack("{s:I, s:s}", "id", (json_int_t)n->id, "state", state);
 
-	if (n->element) {
+	if (s)
+		(void)json_object_set_new(o, key,
+					  json_string(clock_format_iso(s * NS_PER_S, when)));
+}
+
+static void show_json(const struct row *r)
+{
+	const struct task_name *n = &r->name;
+	json_t *o = json_pack(
+		"{s:I, s:s, s:s, s:s?, s:I, s:o, s:I}", "id", (json_int_t)n->id, "state", r->state,
+		"name", n->name, "lane", n->lane[0] ? n->lane : NULL, "priority",
+		(json_int_t)n->priority, "gpus",
+		n->gpus == SPEC_ALL ? json_string("all") : json_integer((json_int_t)n->gpus),
+		"elements", (json_int_t)n->count);
+
+	if (n->element)
 		(void)json_object_set_new(o, "element", json_integer((json_int_t)n->element));
-	} else {
-		(void)json_object_set_new(o, "name", json_string(n->name));
-		(void)json_object_set_new(o, "lane",
-					  n->lane[0] ? json_string(n->lane) : json_null());
-		(void)json_object_set_new(o, "priority", json_integer((json_int_t)n->priority));
-		(void)json_object_set_new(o, "gpus",
-					  n->gpus == SPEC_ALL ? json_string("all")
-							      : json_integer((json_int_t)n->gpus));
-		(void)json_object_set_new(o, "elements", json_integer((json_int_t)n->count));
-	}
+	if (r->counted)
+		(void)json_object_set_new(o, "counts", queue_counts_json(&r->counts));
 	if (n->agent[0])
 		(void)json_object_set_new(o, "agent", json_string(n->agent));
-	if (n->begin_s)
-		(void)json_object_set_new(
-			o, "not_before",
-			json_string(clock_format_iso(n->begin_s * NS_PER_S, when)));
-	if (n->ended_s) {
-		(void)json_object_set_new(
-			o, "ended", json_string(clock_format_iso(n->ended_s * NS_PER_S, when)));
+	set_time(o, "not_before", n->begin_s);
+	set_time(o, "ended", n->ended_s);
+	if (n->ended_s)
 		(void)json_object_set_new(o, "exit", json_integer((json_int_t)n->exit));
-	}
 
 	cleanup_free char *line = json_dumps(o, JSON_COMPACT);
 
@@ -145,17 +178,66 @@ static void show_json(const struct task_name *n, const char *state)
 	json_decref(o);
 }
 
+static int compare_batches(const void *a, const void *b)
+{
+	const struct scan_task *x = *(const struct scan_task *const *)a,
+			       *y = *(const struct scan_task *const *)b;
+
+	return x->name.id < y->name.id ? -1 : x->name.id > y->name.id;
+}
+
+static void find_batches(struct list *l)
+{
+	const struct queue_match *both[] = { &l->active, &l->ended };
+
+	l->batches = xcalloc(l->active.n + l->ended.n + 1, sizeof(const struct scan_task *));
+	for (size_t k = 0; k < ARRAY_LEN(both); k++)
+		for (size_t i = 0; i < both[k]->n; i++)
+			if (both[k]->tasks[i].name.count)
+				l->batches[l->n_batches++] = &both[k]->tasks[i];
+	if (l->n_batches)
+		qsort(l->batches, l->n_batches, sizeof(const struct scan_task *), compare_batches);
+}
+
+/* An element's own file has nothing but its number for a name. */
+static void name_element(const struct list *l, struct task_name *n)
+{
+	const struct scan_task key = { .name = { .id = n->id } }, *wanted_batch = &key;
+	const struct scan_task **found = bsearch(&wanted_batch, l->batches, l->n_batches,
+						 sizeof(const struct scan_task *), compare_batches);
+	struct queue_place p = { .element = 0 };
+	struct task_name of = { .count = 0 };
+
+	if (found)
+		of = (*found)->name;
+	else if (queue_locate_id(l->sp, n->id, 0, &p, NULL) == 0) /* was stopped; they end yet */
+		of = p.name;
+	queue_agent_of(l->sp, n, of.agent);
+	of.id = n->id;
+	of.element = n->element;
+	of.epoch = n->epoch;
+	of.count = of.begin_s = of.ended_s = 0;
+	of.flags &= ~(NAME_DEPENDS | NAME_PAUSED);
+	*n = of;
+}
+
 static void show(struct list *l, const struct scan_task *t)
 {
-	const char *state = queue_state(&t->name, t->dir);
+	struct row r = { .name = t->name, .state = queue_state(&t->name, t->dir) };
 
-	if (!wanted(l->ctx, &t->name, state))
+	if (!wanted_state(l->ctx, r.state))
 		return;
+	if (t->name.element)
+		name_element(l, &r.name);
+	if (!wanted(l->ctx, &r.name))
+		return;
+	r.counted = t->name.count && t->dir == SPOOL_PENDING &&
+		    queue_counts(l->sp, &t->name, &l->active, &r.counts, NULL) == 0;
 	l->shown++;
 	if (l->table)
-		show_row(l, &t->name, state);
+		show_row(l, &r);
 	else
-		show_json(&t->name, state);
+		show_json(&r);
 }
 
 static int add_ended(void *data, const struct task_name *n, const char *dir)
@@ -185,7 +267,8 @@ static int by_id(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* What has ended since the queue was read, and so is in both, has ended. */
+/* What has ended since the queue was read, and so is in both, has ended. Elements of a batch that
+ * was stopped may run on for a while. */
 static void drop_ended(const struct list *l, struct queue_match *active)
 {
 	cleanup_free uint64_t *ids = xcalloc(l->ended.n + 1, sizeof(*ids));
@@ -195,7 +278,8 @@ static void drop_ended(const struct list *l, struct queue_match *active)
 		ids[i] = l->ended.tasks[i].name.id;
 	qsort(ids, l->ended.n, sizeof(*ids), by_id);
 	for (size_t i = 0; i < active->n; i++)
-		if (!bsearch(&active->tasks[i].name.id, ids, l->ended.n, sizeof(*ids), by_id))
+		if (active->tasks[i].name.element ||
+		    !bsearch(&active->tasks[i].name.id, ids, l->ended.n, sizeof(*ids), by_id))
 			active->tasks[kept++] = active->tasks[i];
 	active->n = kept;
 }
@@ -221,15 +305,16 @@ static int read_ended(const struct spool *sp, struct list *l, struct err *e)
 	return r;
 }
 
-static int read_all(const struct spool *sp, struct list *l, struct queue_match *active,
-		    struct err *e)
+static int read_all(struct list *l, struct err *e)
 {
-	int r = queue_all(sp, active, e);
+	int r = queue_all(l->sp, &l->active, e);
 
 	if (r == 0)
-		r = read_ended(sp, l, e);
+		r = read_ended(l->sp, l, e);
 	if (r == 0 && l->ended.n)
-		drop_ended(l, active);
+		drop_ended(l, &l->active);
+	if (r == 0)
+		find_batches(l);
 	return r;
 }
 
@@ -259,7 +344,6 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 						       { "" },		 { 0 } };
 	struct list l = { .ctx = ctx };
 	struct spool *sp = NULL;
-	struct queue_match active = { .n = 0 };
 	int r;
 
 	if (check_states(ctx, e) < 0)
@@ -268,13 +352,15 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 	if (r < 0)
 		return r;
 	l.table = opts_flag(ctx->opts, "json") ? NULL : table_new(columns);
-	r = read_all(sp, &l, &active, e);
+	l.sp = sp;
+	r = read_all(&l, e);
 	for (size_t i = 0; i < l.ended.n && r == 0; i++)
 		show(&l, &l.ended.tasks[i]);
-	for (size_t i = 0; i < active.n && r == 0; i++)
-		show(&l, &active.tasks[i]);
+	for (size_t i = 0; i < l.active.n && r == 0; i++)
+		show(&l, &l.active.tasks[i]);
 	free(l.ended.tasks);
-	free(active.tasks);
+	free(l.active.tasks);
+	free(l.batches);
 	if (r == 0 && l.table && l.shown)
 		table_print(l.table, stdout);
 	else if (r == 0 && l.table)
@@ -297,7 +383,10 @@ const struct cmd cmd_list = {
 	.name = "list",
 	.group = QUEUE_GROUP,
 	.summary = "the tasks of the queue",
-	.description = "In the order in which they start. Works without an agent.",
+	.description =
+		"In the order in which they start. Of an array or another batch there is a row "
+		"for each element that runs, and one for all of them. Works without an "
+		"agent.",
 	.examples = list_examples,
 	.opts = list_opts,
 	.setting_groups = SETTING_GROUP_QUEUE,

@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/queue.h"
-#include "spool/batch.h"
+#include "spool/record.h"
 
 static const struct opt show_opts[] = {
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
@@ -20,20 +20,15 @@ static const struct opt show_opts[] = {
 static int add_counts(const struct spool *sp, const struct queue_place *f, json_t *doc,
 		      struct err *e)
 {
-	struct batch *b = NULL;
-	int r = f->name.count ? batch_open(sp, &f->name, NULL, &b, e) : 0;
+	struct queue_match active = { .n = 0 };
+	struct batch_counts n;
+	int r = f->name.count ? queue_all(sp, &active, e) : 0;
 
-	if (b) {
-		struct batch_counts n = batch_counts(b);
-
-		(void)json_object_set_new(doc, "elements",
-					  json_pack("{s:I, s:I, s:I, s:I}", "waiting_or_running",
-						    (json_int_t)(n.waiting + n.running), "done",
-						    (json_int_t)n.done, "failed",
-						    (json_int_t)n.failed, "cancelled",
-						    (json_int_t)n.cancelled));
-	}
-	(void)batch_close(b);
+	if (r == 0 && f->name.count)
+		r = queue_counts(sp, &f->name, &active, &n, e);
+	if (r == 0 && f->name.count)
+		(void)json_object_set_new(doc, "elements", queue_counts_json(&n));
+	free(active.tasks);
 	return r;
 }
 

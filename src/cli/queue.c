@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "spool/batch.h"
+#include "spool/record.h"
 
 int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e)
 {
@@ -249,6 +249,52 @@ int queue_element_state(const struct spool *sp, const struct queue_place *place,
 		r = (int)batch_state(b, element, &epoch, &attempts);
 	(void)batch_close(b);
 	return r;
+}
+
+int queue_counts(const struct spool *sp, const struct task_name *batch,
+		 const struct queue_match *active, struct batch_counts *ret, struct err *e)
+{
+	struct batch *b = NULL;
+	int r = batch_open(sp, batch, NULL, &b, e);
+
+	if (r < 0)
+		return r;
+	/* What runs comes first. */
+	for (size_t i = 0; i < active->n && active->tasks[i].dir == SPOOL_RUNNING; i++)
+		if (active->tasks[i].name.id == batch->id && active->tasks[i].name.element)
+			batch_mark_running(b, active->tasks[i].name.element,
+					   active->tasks[i].name.epoch);
+	*ret = batch_counts(b);
+	if (batch->ended_s) { /* stopped as a whole */
+		ret->cancelled += ret->waiting;
+		ret->waiting = 0;
+	}
+	(void)batch_close(b);
+	return 0;
+}
+
+json_t *queue_counts_json(const struct batch_counts *n)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "waiting", (json_int_t)n->waiting, "running",
+			 (json_int_t)n->running, "done", (json_int_t)n->done, "failed",
+			 (json_int_t)n->failed, "cancelled", (json_int_t)n->cancelled);
+}
+
+void queue_agent_of(const struct spool *sp, const struct task_name *n,
+		    char agent[NAME_AGENT_MAX + 1])
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	cleanup_free char *text = NULL;
+	struct task_history h = { .claimed = false };
+	size_t len;
+
+	(void)str_copy(agent, NAME_AGENT_MAX + 1, n->agent);
+	(void)spool_path(SPOOL_RUNNING, name_format(n, file), path);
+	if (agent[0] || spool_read(sp, path, SPEC_TEXT_MAX, &text, &len, NULL) < 0)
+		return;
+	history_read(text, len, &h, NULL);
+	if (h.claimed)
+		(void)str_copy(agent, NAME_AGENT_MAX + 1, h.claimer.agent);
 }
 
 char *queue_format_id(uint64_t id, uint64_t element, char buf[QUEUE_ID_MAX])

@@ -8,6 +8,7 @@
  */
 
 #include "cli/cmd.h"
+#include "spool/batch.h"
 #include "spool/scan.h"
 
 #define QUEUE_GROUP "Running tasks"
@@ -54,6 +55,14 @@ int queue_with_task(const struct cmd_ctx *ctx, queue_task_fn fn, struct err *e);
  */
 int queue_element_state(const struct spool *sp, const struct queue_place *place, uint64_t element,
 			struct err *e);
+
+/* How the elements of a batch stand; active: queue_all(). 0 or negative. */
+int queue_counts(const struct spool *sp, const struct task_name *batch,
+		 const struct queue_match *active, struct batch_counts *ret, struct err *e);
+json_t *queue_counts_json(const struct batch_counts *n);
+/* The agent that runs it; "" where that is not known. Of an element only its file says so. */
+void queue_agent_of(const struct spool *sp, const struct task_name *n,
+		    char agent[NAME_AGENT_MAX + 1]);
 
 /* "42" or "42.7". buf: QUEUE_ID_MAX. */
 #define QUEUE_ID_MAX 48

@@ -33,24 +33,6 @@ static void tell(const struct task_name *n, uint64_t element, const char *more)
 	       more);
 }
 
-/* The agent that has the claim; of an element only its file says so. */
-static void find_agent(const struct spool *sp, const struct task_name *n,
-		       char agent[NAME_AGENT_MAX + 1])
-{
-	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
-	cleanup_free char *text = NULL;
-	struct task_history h;
-	size_t len;
-
-	(void)str_copy(agent, NAME_AGENT_MAX + 1, n->agent);
-	(void)spool_path(SPOOL_RUNNING, name_format(n, file), path);
-	if (agent[0] || spool_read(sp, path, SPEC_TEXT_MAX, &text, &len, NULL) < 0)
-		return;
-	history_read(text, len, &h, NULL);
-	if (h.claimed)
-		(void)str_copy(agent, NAME_AGENT_MAX + 1, h.claimer.agent);
-}
-
 static bool is_ours(const struct spool *sp, const char *agent)
 {
 	char name[SPEC_NAME_MAX + 1];
@@ -72,7 +54,7 @@ static int stop_running(const struct stopping *s, const struct task_name *n, str
 		tell(n, n->element, s->now ? " is killed" : " is told to end");
 	if (r != -ENOENT && r != -ECONNREFUSED)
 		return r;
-	find_agent(s->sp, n, agent);
+	queue_agent_of(s->sp, n, agent);
 	(void)queue_format_id(n->id, n->element, id);
 	if (!agent[0] || (r == -ENOENT && is_ours(s->sp, agent)))
 		return TRANSIT_GONE; /* it has ended meanwhile, or is being filed */

@@ -2,6 +2,7 @@
 """The commands of the queue: with an agent that is asked, and without one."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -81,6 +82,28 @@ def test_doorbell(queue):  # noqa: F811
     q.submit("-g", "0", "--", "true")
     assert time.monotonic() - begun < 1
     os.kill(q.agent.pid, signal.SIGCONT)
+
+
+def test_list_elements(queue):  # noqa: F811
+    """A row of an element says what its batch says, and the batch's how far it has come."""
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "-n", "many", "-l", "week", "-p", "7", "--array", "1-5%1", "--", "sh", "-c",
+                 "[ $TENURE_ARRAY_INDEX = 1 ] && exit; [ $TENURE_ARRAY_INDEX = 2 ] && exit 3; sleep 60")
+    assert wait_for(lambda: [r["element"] for r in q.rows("-s", "running")] == [3]), (q.rows(), q.out.read_text())
+    runs, batch = q.rows()
+    assert (runs["name"], runs["lane"], runs["priority"], runs["gpus"]) == ("many", "week", 7, 0)
+    assert runs["agent"] and runs["elements"] == 0 and batch["elements"] == 5
+    assert batch["counts"] == {"waiting": 2, "running": 1, "done": 1, "failed": 1, "cancelled": 0}
+    assert [r["id"] for r in q.rows("-l", "week", "-n", "ma")] == [i, i] and not q.rows("-l", "other")
+    text = q.m.run(q.m.tenure, "list").stdout
+    assert re.search(rf"{i}\.3 +running +7 +0 +week +many +on ", text), text
+    assert "5 elements: 1 done, 1 failed, 1 running, 2 left" in text
+    # Stopped as a whole, while one of them takes its time.
+    q.m.run(q.m.tenure, "stop", str(i), "--now")
+    q.wait(i, "cancelled")
+    assert wait_for(lambda: elements(q, i) == {"waiting": 0, "running": 0, "done": 1, "failed": 1,
+                                               "cancelled": 3}), elements(q, i)
 
 
 def test_why(queue):  # noqa: F811

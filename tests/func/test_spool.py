@@ -84,7 +84,7 @@ def test_many_at_once(tenure, home):
     batch = submit(tenure, "--from", str(lines))
     shown = json.loads(tenure("show", str(batch), "--json").stdout)
     assert shown["task"]["commands"] == ["echo 1", "'echo' 'it'\\''s'", "echo 3"]
-    assert shown["elements"]["waiting_or_running"] == 3
+    assert shown["elements"]["waiting"] == 3
     lines.write_text("echo 1\n{\"comand\": \"echo 2\"}\n")
     bad = tenure("submit", "--from", str(lines))
     assert bad.returncode == 2 and f"{lines}:2" in bad.stderr
