@@ -140,3 +140,26 @@ void filing_work(struct filing *f, struct spool_place *p)
 	if (f->code >= 0)
 		(void)record_remove(f->run_dir, f->token);
 }
+
+struct retry_end filing_judge(const struct task_end *end, enum end_kind ours)
+{
+	struct retry_end e = { .kind = END_EXIT,
+			       .code = end->exit_code,
+			       .ran_ms = end->run_ns / NS_PER_MS };
+
+	if (ours != END_MAX)
+		e.kind = ours;
+	else if (end->cause == CAUSE_TIMEOUT)
+		e.kind = END_TIMEOUT;
+	else if (end->cause == CAUSE_TERM)
+		e.kind = END_NODE_LOST;
+	else if (end->cause == CAUSE_STOP)
+		e.kind = END_STOPPED;
+	else if (end->cause == CAUSE_REQUEUE)
+		e.kind = END_PREEMPTED;
+	else if (end->outcome == TASK_SIGNALLED)
+		e = (struct retry_end){ END_SIGNAL, end->signal, e.ran_ms };
+	else if (end->outcome == TASK_UNKNOWN || end->outcome == TASK_CANCELLED)
+		e.kind = END_NODE_LOST;
+	return e;
+}

@@ -197,28 +197,6 @@ static void file_done(struct spool_job *job)
 	free(job);
 }
 
-/* What the shim said, in the words of the rules for retries. */
-static struct retry_end judge_end(const struct run *r)
-{
-	struct retry_end e = { .kind = END_EXIT,
-			       .code = r->end.exit_code,
-			       .ran_ms = r->end.run_ns / NS_PER_MS };
-
-	if (r->kind != END_MAX)
-		e.kind = r->kind;
-	else if (r->end.cause == CAUSE_TIMEOUT)
-		e.kind = END_TIMEOUT;
-	else if (r->end.cause == CAUSE_TERM)
-		e.kind = END_NODE_LOST;
-	else if (r->end.cause == CAUSE_STOP)
-		e.kind = END_STOPPED;
-	else if (r->end.outcome == TASK_SIGNALLED)
-		e = (struct retry_end){ END_SIGNAL, r->end.signal, e.ran_ms };
-	else if (r->end.outcome == TASK_UNKNOWN || r->end.outcome == TASK_CANCELLED)
-		e.kind = END_NODE_LOST;
-	return e;
-}
-
 static void file_it(struct run *r)
 {
 	struct file_job *j = xcalloc(1, sizeof(*j));
@@ -230,7 +208,7 @@ static void file_it(struct run *r)
 		.claim = r->claim,
 		.spec = r->spec,
 		.end = &r->end,
-		.ended = judge_end(r),
+		.ended = filing_judge(&r->end, r->kind),
 		.token = r->token,
 		.run_dir = r->place->run_dir,
 		.log_fd = r->log_fd,
@@ -308,6 +286,7 @@ static void lost_work(struct spool_job *job, struct spool_place *p)
 }
 
 static void listen_to(struct run *r, int fd);
+static void tell_stop(struct run *r, uint32_t grace_ms);
 
 static void lost_done(struct spool_job *job)
 {
@@ -318,6 +297,8 @@ static void lost_done(struct spool_job *job)
 		r->shim.pid = l->found.pid;
 		r->state = RUN_RUNNING;
 		listen_to(r, l->found.fd);
+		if (r->kind != END_MAX) /* it could not be told before */
+			tell_stop(r, UINT32_MAX);
 	} else if (l->code == 0 && l->found.found == ADOPT_ENDED) {
 		ended(r, &l->found.record.end);
 	} else {
@@ -731,9 +712,20 @@ struct run *run_adopt(struct run_place *place, const struct claim *claim, struct
 
 /* ---- from outside ---- */
 
+static void tell_stop(struct run *r, uint32_t grace_ms)
+{
+	if (r->state != RUN_RUNNING)
+		(void)talk_cancel(r->ear->fd);
+	else if (r->kind == END_STOPPED)
+		(void)talk_stop(r->ear->fd, 0, STOP_TREE, grace_ms);
+	else
+		(void)talk_requeue(r->ear->fd, grace_ms);
+}
+
 void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *why)
 {
-	if (r->kind == END_MAX) {
+	/* What its owner says is the last word: a task that is about to wait again does not. */
+	if (r->kind == END_MAX || kind == END_STOPPED) {
 		r->kind = kind;
 		(void)str_copy(r->why, sizeof(r->why), why);
 	}
@@ -742,10 +734,7 @@ void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *
 	if (r->state == RUN_LEASING) {
 		refused(r, why);
 	} else if (r->ear) {
-		if (r->state == RUN_RUNNING)
-			(void)talk_stop(r->ear->fd, 0, STOP_TREE, grace_ms);
-		else
-			(void)talk_cancel(r->ear->fd);
+		tell_stop(r, grace_ms);
 	}
 }
 

@@ -53,6 +53,7 @@ static const char *const because[] = {
 	[CAUSE_TIMEOUT] = ", because its time was over",
 	[CAUSE_TERM] = ", because its shim was told to end (a shutdown?)",
 	[CAUSE_ALONE] = ", because its agent was gone",
+	[CAUSE_REQUEUE] = ", because it was told to stop and to wait again",
 };
 _Static_assert(ARRAY_LEN(because) == TASK_CAUSE_MAX, "a phrase for every cause");
 

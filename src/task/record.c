@@ -37,7 +37,7 @@ _Static_assert(ARRAY_LEN(outcome_names) == TASK_OUTCOME_MAX, "a name for every o
 
 static const char *const cause_names[] = {
 	[CAUSE_SELF] = "self", [CAUSE_STOP] = "stop",	[CAUSE_TIMEOUT] = "timeout",
-	[CAUSE_TERM] = "term", [CAUSE_ALONE] = "alone",
+	[CAUSE_TERM] = "term", [CAUSE_ALONE] = "alone", [CAUSE_REQUEUE] = "requeue",
 };
 _Static_assert(ARRAY_LEN(cause_names) == TASK_CAUSE_MAX, "a name for every cause");
 

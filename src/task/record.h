@@ -46,6 +46,7 @@ enum task_cause {
 	CAUSE_TIMEOUT, /* its time was over */
 	CAUSE_TERM,    /* the shim was told by SIGTERM, as at a shutdown of the node */
 	CAUSE_ALONE,   /* the agent went before GO */
+	CAUSE_REQUEUE, /* SHMSG_STOP that says so: it is to wait again */
 	TASK_CAUSE_MAX
 };
 

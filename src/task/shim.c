@@ -348,7 +348,8 @@ static void on_cancel(struct shim *sh, const union shmsg *m)
 
 static void on_stop(struct shim *sh, const union shmsg *m)
 {
-	stop(sh, CAUSE_STOP, m->stop.signal, m->stop.scope, m->stop.grace_ms);
+	stop(sh, m->stop.requeue ? CAUSE_REQUEUE : CAUSE_STOP, m->stop.signal, m->stop.scope,
+	     m->stop.grace_ms);
 }
 
 static void on_gpu(struct shim *sh, const union shmsg *m)

@@ -118,7 +118,7 @@ struct shmsg_stop {
 	int32_t signal;	   /* first; 0: the description's */
 	uint32_t scope;	   /* enum stop_scope */
 	uint32_t grace_ms; /* until KILL; UINT32_MAX: the description's */
-	uint32_t unused;
+	uint32_t requeue;  /* 1: for the record, where an agent that is not there yet reads it */
 };
 
 struct shmsg_gpu {

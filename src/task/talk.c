@@ -50,6 +50,16 @@ int talk_ack(int conn)
 	return send_plain(conn, SHMSG_ACK);
 }
 
+int talk_requeue(int conn, uint32_t grace_ms)
+{
+	struct shmsg_stop m = { .head = SHMSG_HEAD(SHMSG_STOP, struct shmsg_stop),
+				.scope = STOP_TREE,
+				.grace_ms = grace_ms,
+				.requeue = 1 };
+
+	return sock_send(conn, &m, sizeof(m));
+}
+
 int talk_stop(int conn, int signal, enum stop_scope scope, uint32_t grace_ms)
 {
 	struct shmsg_stop m = { .head = SHMSG_HEAD(SHMSG_STOP, struct shmsg_stop),

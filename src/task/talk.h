@@ -19,6 +19,8 @@ int talk_go(int conn, const char *devices, const char *const *env, size_t n_env)
 int talk_cancel(int conn);
 /* signal 0 and grace_ms UINT32_MAX: as the description says. A second stop can only hurry. */
 int talk_stop(int conn, int signal, enum stop_scope scope, uint32_t grace_ms);
+/* The same, and the task waits again: its record says so to whoever files it. */
+int talk_requeue(int conn, uint32_t grace_ms);
 int talk_gpu(int conn, uint64_t peak_bytes, uint32_t util_permille);
 int talk_ask(int conn);
 int talk_ack(int conn);
