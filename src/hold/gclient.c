@@ -26,6 +26,7 @@
 #include "hold/gevent.h"
 #include "hold/ghold.h"
 #include "hold/glease.h"
+#include "hold/gorder.h"
 
 #define START_TURN_NS (2 * NS_PER_S) /* a holder that starts has its turn for so long */
 
@@ -414,17 +415,17 @@ static void take_beat(struct guard *g, struct gclient *c, void *m)
 
 static void take_lease(struct guard *g, struct gclient *c, void *m)
 {
-	glease_on_lease(g, c, m);
+	gorder_on_lease(g, c, m);
 }
 
 static void take_grant(struct guard *g, struct gclient *c, void *m)
 {
-	glease_on_grant(g, c, m);
+	gorder_on_grant(g, c, m);
 }
 
 static void take_unlease(struct guard *g, struct gclient *c, void *m)
 {
-	glease_on_unlease(g, c, m);
+	gorder_on_unlease(g, c, m);
 }
 
 static void (*const takers[MSG_TYPE_MAX])(struct guard *g, struct gclient *c, void *m) = {

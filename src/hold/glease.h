@@ -3,7 +3,7 @@
 #define TENURE_HOLD_GLEASE_H
 
 /*
- * The ledger: which device is promised or lent to which task (proto.h has the messages). It is the
+ * The ledger: which device is promised or lent to which task (gorder.h has who asks). It is the
  * only truth on a node: no device ever has two leases unless all of them are shared.
  *
  *	promised --GRANT--> asked --look--> granted --listed--> used --UNLEASE, shim gone--> over
@@ -18,10 +18,23 @@
 #include "hold/gjudge.h"
 #include "hold/gstate.h"
 
-/* Messages of a client that has introduced itself. */
-void glease_on_lease(struct guard *g, struct gclient *c, struct msg_lease *m);
-void glease_on_grant(struct guard *g, struct gclient *c, const struct msg_grant *m);
-void glease_on_unlease(struct guard *g, struct gclient *c, const struct msg_unlease *m);
+#define GLEASE_EACH(g_, l_)                                                                        \
+	for (struct glease *l_ = (g_)->leases; l_ < (g_)->leases + GUARD_LEASES_MAX; l_++)         \
+		if (l_->used)
+
+/* l is an entry, and that instance's of that id. */
+bool glease_is_of(const struct glease *l, const char *instance, const struct lease_id *id);
+
+/* An entry of d has changed: count anew what the ledger says of the device. */
+void glease_recount(struct guard *g, struct gdev *d);
+
+/* Its task is over; the entry ends when NVML agrees. unleased: the agent said so. */
+void glease_set_over(struct guard *g, struct glease *l, bool unleased);
+
+/* Out of the ledger at once; the agent is not told. */
+void glease_end(struct guard *g, struct glease *l);
+
+void glease_close_shim(struct glease *l);
 
 /*
  * d, which has leases, was looked at, and this is the verdict. Whose processes are listed, what was

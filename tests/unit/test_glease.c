@@ -16,6 +16,7 @@
 #include "hold/gdev.h"
 #include "hold/gkin.h"
 #include "hold/glease.h"
+#include "hold/gorder.h"
 
 static struct glease *promise(struct world *w, uint32_t flags)
 {
@@ -24,7 +25,7 @@ static struct glease *promise(struct world *w, uint32_t flags)
 			       .uuid = "GPU-1",
 			       .flags = flags };
 
-	glease_on_lease(w->g, &w->g->clients[0], &m);
+	gorder_on_lease(w->g, &w->g->clients[0], &m);
 	return w->d->n_leases ? &w->g->leases[0] : NULL;
 }
 
@@ -40,7 +41,7 @@ static struct glease *grant(struct world *w)
 	assert_non_null(l);
 	assert_int_equal(proc_identify(getpid(), &self), 0);
 	m.start = self.start;
-	glease_on_grant(w->g, &w->g->clients[0], &m);
+	gorder_on_grant(w->g, &w->g->clients[0], &m);
 	assert_int_equal(l->stage, LEASE_GRANTED);
 	return l;
 }
@@ -50,7 +51,7 @@ static void unlease(struct world *w)
 	struct msg_unlease m = { .head = PROTO_HEAD(MSG_UNLEASE, struct msg_unlease),
 				 .id = { .task = 1, .attempt = 1 } };
 
-	glease_on_unlease(w->g, &w->g->clients[0], &m);
+	gorder_on_unlease(w->g, &w->g->clients[0], &m);
 }
 
 static void see_with(struct world *w, uint64_t used, pid_t other)
