@@ -43,6 +43,7 @@ union order {
 	struct msg_lease lease;
 	struct msg_grant grant;
 	struct msg_unlease unlease;
+	struct msg_reserve reserve;
 };
 
 struct guardlink {
@@ -608,6 +609,14 @@ int guardlink_unlease(struct guardlink *l, const struct lease_id *id)
 {
 	struct msg_unlease m = { .head = PROTO_HEAD(MSG_UNLEASE, struct msg_unlease), .id = *id };
 
+	return add_order(l, &m, sizeof(m));
+}
+
+int guardlink_reserve(struct guardlink *l, const struct lease_id *id, const char *uuid)
+{
+	struct msg_reserve m = { .head = PROTO_HEAD(MSG_RESERVE, struct msg_reserve), .id = *id };
+
+	(void)str_copy(m.uuid, sizeof(m.uuid), uuid);
 	return add_order(l, &m, sizeof(m));
 }
 

@@ -15,6 +15,7 @@
  *	guardlink_lease(link, &lease);          -> ops->lease_reply, per device
  *	guardlink_grant(link, &id, &shim);      -> ops->granted; start the task then, if code is 0
  *	guardlink_unlease(link, &id);           -> ops->unleased, per device
+ *	guardlink_reserve(link, &id, uuid);     -> ops->lease_reply, if id.task is not 0
  *
  * Leases are the guard's to keep and not the link's. After each welcome ops->lease_state tells of
  * every lease that the guard has for the instance, then ops->leases_known comes: what was missing
@@ -90,6 +91,8 @@ void guardlink_drop(struct guardlink *link);
 int guardlink_lease(struct guardlink *link, const struct msg_lease *lease); /* its head is set */
 int guardlink_grant(struct guardlink *link, const struct lease_id *id, const struct proc_id *shim);
 int guardlink_unlease(struct guardlink *link, const struct lease_id *id);
+/* id.attempt is 0; id.task 0 ends the reservation of that device. */
+int guardlink_reserve(struct guardlink *link, const struct lease_id *id, const char *uuid);
 bool guardlink_is_up(const struct guardlink *link);
 /* Monotonic ns of the last message from the guard; 0: none yet. */
 uint64_t guardlink_heard_ns(const struct guardlink *link);

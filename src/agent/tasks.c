@@ -21,6 +21,7 @@
 #include "agent/backlog.h"
 #include "agent/opening.h"
 #include "agent/planview.h"
+#include "agent/reserving.h"
 #include "agent/run.h"
 #include "agent/streaks.h"
 #include "base/clock.h"
@@ -55,7 +56,9 @@ struct tasks {
 	size_t n_leases;
 	struct msg_lease_state *leases; /* as the guard told them when the line came up */
 	bool leases_known;
+	struct reserving reserving;
 	struct backlog_want want; /* what to look at in the spool */
+	bool known;		  /* what waits has been read */
 	bool open, scanning, syncing, ending, draining, watching;
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
 	uint64_t n_done, n_failed, n_retried;
@@ -101,6 +104,7 @@ static void carry_out(struct tasks *q, const struct sched_action *a)
 {
 	struct running *r;
 
+	reserving_plan(&q->reserving, a);
 	switch (a->kind) {
 	case SCHED_START:
 		add_running(q, run_start(&q->place, a->ref, a->devices));
@@ -118,6 +122,22 @@ static void carry_out(struct tasks *q, const struct sched_action *a)
 	}
 }
 
+static struct devset busy_devices(const struct tasks *q)
+{
+	struct devset busy = { { 0 } };
+
+	for (const struct running *r = q->runs; r; r = r->next)
+		busy = devset_or(busy, run_devices(r->run));
+	return busy;
+}
+
+/* What an agent before us had reserved stays so until it is known what waits. */
+static void tell_reservations(struct tasks *q)
+{
+	if (q->known)
+		reserving_tell(&q->reserving, q->place.link, q->place.view, busy_devices(q));
+}
+
 static uint64_t ms_until(uint64_t at_ns, uint64_t now_ns)
 {
 	return at_ns <= now_ns ? 0 : (at_ns - now_ns) / NS_PER_MS + 1;
@@ -132,14 +152,19 @@ static void on_plan(uv_timer_t *timer)
 	struct sched_view view;
 	uint64_t wait = UINT64_MAX;
 
-	if (!q->open || q->ending || q->draining)
+	if (!q->open || q->ending)
 		return;
+	if (q->draining) {
+		tell_reservations(q);
+		return;
+	}
 	planview_make(q->place.view, q->instance, devices, &view);
 	do {
 		sched_plan(q->plan, &view, &out);
 		for (size_t i = 0; i < out.n; i++)
 			carry_out(q, &actions[i]);
 	} while (out.more);
+	tell_reservations(q);
 	if (out.next_ns != UINT64_MAX)
 		wait = ms_until(out.next_ns, view.now_ns);
 	if (out.next_wall_ns != UINT64_MAX && ms_until(out.next_wall_ns, view.now_wall_ns) < wait)
@@ -349,6 +374,7 @@ static void scan_done_(struct spool_job *job)
 	struct scan_job *s = (struct scan_job *)job;
 	struct tasks *q = job->user;
 	struct backlog *b = &s->b;
+	bool first = false;
 
 	q->scanning = false;
 	if (b->code < 0) {
@@ -358,13 +384,15 @@ static void scan_done_(struct spool_job *job)
 		(void)str_copy(q->trouble, sizeof(q->trouble), b->e.text);
 	} else {
 		q->trouble[0] = '\0';
+		first = b->want.all && !q->known;
+		q->known = q->known || b->want.all;
 	}
 	for (size_t i = 0; i < b->n_changes; i++)
 		apply(q, &b->changes[i]);
 	for (size_t i = 0; i < b->n_orders; i++)
 		obey(q, &b->orders[i]);
 	tell_lines(q, strbuf_str(&b->notes));
-	if (b->n_changes || b->n_orders)
+	if (b->n_changes || b->n_orders || first)
 		plan_soon(q);
 	if (b->want.all && !q->ending) {
 		uint64_t rest = b->read_ms * SCAN_SHARE;
@@ -434,9 +462,12 @@ static struct run *by_lease(const struct tasks *q, const struct lease_id *id)
 /* A lease of a task that we know nothing of: it ended while nobody was there. */
 static void drop_stray_leases(struct tasks *q)
 {
-	for (size_t i = 0; i < q->n_leases; i++)
-		if (!by_lease(q, &q->leases[i].id))
+	for (size_t i = 0; i < q->n_leases; i++) {
+		if (q->leases[i].flags & LEASE_RESERVED)
+			reserving_on_state(&q->reserving, &q->leases[i]);
+		else if (!by_lease(q, &q->leases[i].id))
 			(void)guardlink_unlease(q->place.link, &q->leases[i].id);
+	}
 	q->n_leases = 0;
 }
 
@@ -582,6 +613,8 @@ void tasks_on_promise(struct tasks *q, const struct msg_lease_reply *m)
 
 	if (r)
 		run_on_promise(r, m);
+	else
+		reserving_on_reply(&q->reserving, m);
 }
 
 void tasks_on_granted(struct tasks *q, const struct msg_lease_reply *m)
@@ -624,7 +657,9 @@ void tasks_on_leases_known(struct tasks *q)
 		return;
 	for (struct running *r = q->runs; r; r = r->next)
 		run_on_guard(r->run);
+	reserving_forget_told(&q->reserving);
 	drop_stray_leases(q);
+	plan_soon(q);
 }
 
 int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, struct err *e)
@@ -664,6 +699,8 @@ void tasks_drain(struct tasks *q)
 	if (!q->draining)
 		news_say(q->place.news, LOG_LEVEL_INFO, "told to start no more tasks");
 	q->draining = true;
+	reserving_clear(&q->reserving);
+	plan_soon(q);
 }
 
 size_t tasks_running(const struct tasks *q)

@@ -311,9 +311,9 @@ static void apply_to_held(struct guard *g, struct gclient *c, const struct hold_
 
 		if (gdev_owner(g, d) != c || (d->state != DEV_HOLDING && d->state != DEV_HELD))
 			continue;
-		if (!c->policy.hold)
+		if (!c->policy.hold && !d->hold_while)
 			gdev_unwant(g, d, "watched only from now on");
-		else if (c->policy.max_devices && ++n > c->policy.max_devices)
+		else if (c->policy.max_devices && ++n > c->policy.max_devices && !d->hold_while)
 			gdev_unwant(g, d, "fewer devices are wanted");
 		else
 			gdev_adapt(g, d, before);
@@ -428,10 +428,15 @@ static void take_unlease(struct guard *g, struct gclient *c, void *m)
 	gorder_on_unlease(g, c, m);
 }
 
+static void take_reserve(struct guard *g, struct gclient *c, void *m)
+{
+	gorder_on_reserve(g, c, m);
+}
+
 static void (*const takers[MSG_TYPE_MAX])(struct guard *g, struct gclient *c, void *m) = {
-	[MSG_HELLO] = take_hello,     [MSG_POLICY] = take_policy, [MSG_DROP] = take_drop,
-	[MSG_BEAT] = take_beat,	      [MSG_LEASE] = take_lease,	  [MSG_GRANT] = take_grant,
-	[MSG_UNLEASE] = take_unlease,
+	[MSG_HELLO] = take_hello,     [MSG_POLICY] = take_policy,   [MSG_DROP] = take_drop,
+	[MSG_BEAT] = take_beat,	      [MSG_LEASE] = take_lease,	    [MSG_GRANT] = take_grant,
+	[MSG_UNLEASE] = take_unlease, [MSG_RESERVE] = take_reserve,
 };
 
 static void on_message(struct guard *g, struct gclient *c, void *buf)

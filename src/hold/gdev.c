@@ -287,7 +287,7 @@ static void leave(struct guard *g, struct gdev *d)
 {
 	char why[PROTO_TEXT_MAX];
 
-	if (d->hold_while || d->state == DEV_LENDING || d->state == DEV_LENT)
+	if ((d->hold_while && d->leaver < 0) || d->state == DEV_LENDING || d->state == DEV_LENT)
 		return;
 	describe_left(g, d, why, sizeof(why));
 	gdev_unwant(g, d, why);

@@ -188,13 +188,16 @@ static void tell_let_go(struct guard *g, struct gdev *d, uint64_t freed_ns, uint
 	ev->verdict_to_freed_ns = took;
 }
 
-static void say_held(struct guard *g, struct gdev *d)
+void ghold_say_held(struct guard *g, struct gdev *d)
 {
 	const struct glease *l = glease_first(g, d);
 	char id[LEASE_TEXT_MAX];
 
+	if (d->state != DEV_HELD)
+		return;
 	if (l)
-		gdev_say(d, "held for task %s of %s", lease_id_text(&l->id, id), l->instance);
+		gdev_say(d, "held for task %s of %s%s", lease_id_text(&l->id, id), l->instance,
+			 l->flags & LEASE_RESERVED ? ", which waits for more" : "");
 	else
 		gdev_say(d, "held for %s",
 			 gdev_owner(g, d) ? gdev_owner(g, d)->instance : "nobody");
@@ -220,7 +223,7 @@ static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
 	d->failures = 0;
 	d->yielded = false;
 	eyes_look_now(g->eyes, d->slot);
-	say_held(g, d);
+	ghold_say_held(g, d);
 	ev = gevent_add(g, d, EVENT_HELD, how, in_gib(m->bytes));
 	ev->bytes = m->bytes;
 	ev->took_ns = first ? m->at_ns - d->holder.started_ns : 0;

@@ -21,6 +21,9 @@ bool ghold_has_future(struct guard *g, const struct gdev *d);
 /* Hold it now. Does nothing when something stands in the way; d->reason then says what. */
 void ghold_begin(struct guard *g, struct gdev *d);
 
+/* The reason of a device that is held: for whom. */
+void ghold_say_held(struct guard *g, struct gdev *d);
+
 /* d's holder said something, or its socket ended. */
 void ghold_on_holder(struct guard *g, struct gdev *d);
 

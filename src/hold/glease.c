@@ -69,6 +69,7 @@ void glease_recount(struct guard *g, struct gdev *d)
 				    spoken_for(g, l));
 	}
 	ghold_want_while(g, d, wanted);
+	ghold_say_held(g, d);
 	d->dirty = true;
 }
 
@@ -126,8 +127,10 @@ void glease_end(struct guard *g, struct glease *l)
 	struct gdev *d = device_of(g, l);
 
 	glease_close_shim(l);
-	d->last = l->id;
-	d->last_over_ns = l->over_ns;
+	if (!(l->flags & LEASE_RESERVED)) {
+		d->last = l->id;
+		d->last_over_ns = l->over_ns;
+	}
 	*l = (struct glease){ .pidfd = -1 };
 	glease_recount(g, d);
 }

@@ -6,6 +6,9 @@
  * Grant. A device that is held needs no question: had anybody come it would not be held. On another
  * one a look decides that was begun after the question, and the task starts only after its answer.
  * All devices of a task are granted, or none.
+ *
+ * Reservation. Of one device for a task that waits for others. A lease of the same instance takes
+ * over what is held for it, so that between the two the device is never anybody's.
  */
 #include "hold/gorder.h"
 
@@ -30,14 +33,18 @@ static struct gdev *device_of(struct guard *g, const struct glease *l)
 
 /* --- may a device be leased? --- */
 
-static int check_ledger(struct guard *g, const struct gdev *d, uint32_t flags, struct err *e)
+static int check_ledger(struct guard *g, const struct gdev *d, const struct gclient *c,
+			uint32_t flags, struct err *e)
 {
 	char id[LEASE_TEXT_MAX];
 
 	GLEASE_EACH(g, l)
 	{
-		if (l->slot == d->slot && !(l->flags & flags & LEASE_SHARED))
-			return err_set(e, -EBUSY, "leased to task %s of %s%s",
+		bool reserved = l->flags & LEASE_RESERVED && !strcmp(l->instance, c->instance);
+
+		if (l->slot == d->slot && !reserved && !(l->flags & flags & LEASE_SHARED))
+			return err_set(e, -EBUSY, "%s task %s of %s%s",
+				       l->flags & LEASE_RESERVED ? "reserved for" : "leased to",
 				       lease_id_text(&l->id, id), l->instance,
 				       l->stage == LEASE_OVER ? ", which is just ending" : "");
 	}
@@ -116,7 +123,7 @@ static int check_lease(struct guard *g, struct gdev *d, const struct gclient *c,
 	if (r == 0 && (!m->id.task || m->flags & ~(uint32_t)LEASE_FLAGS))
 		r = err_set(e, -EINVAL, "a lease without a task, or with unknown flags");
 	if (r == 0)
-		r = check_ledger(g, d, m->flags, e);
+		r = check_ledger(g, d, c, m->flags, e);
 	if (r == 0 && !m->pid)
 		r = check_policies(g, d, c, e);
 	if (r == 0 && !m->pid)
@@ -175,6 +182,32 @@ static struct glease *new_lease(struct guard *g, const struct gclient *c, const 
 	return NULL;
 }
 
+static int no_room(struct err *e)
+{
+	return err_set(e, -ENOSPC, "the ledger is full (%d leases)", GUARD_LEASES_MAX);
+}
+
+static struct glease *reservation_on(struct guard *g, const struct gclient *c, const struct gdev *d)
+{
+	GLEASE_EACH(g, l)
+	if (l->slot == d->slot && l->flags & LEASE_RESERVED && !strcmp(l->instance, c->instance))
+		return l;
+	return NULL;
+}
+
+/* What is held for the reservation is held for the task now. */
+static void take_reservation(struct guard *g, const struct gclient *c, struct glease *l)
+{
+	struct gdev *d = device_of(g, l);
+	struct glease *r = reservation_on(g, c, d);
+
+	if (!r)
+		return;
+	if (gdev_holds(d))
+		l->flags |= LEASE_HOLD_WHILE;
+	glease_end(g, r);
+}
+
 static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
 		       const struct msg_lease *m, struct err *e)
 {
@@ -182,13 +215,15 @@ static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
 	struct glease *l = r == 0 ? new_lease(g, c, d, m) : NULL;
 
 	if (r == 0 && !l)
-		r = err_set(e, -ENOSPC, "the ledger is full (%d leases)", GUARD_LEASES_MAX);
+		r = no_room(e);
 	if (r == 0 && m->pid)
 		r = take_shim(l, m->pid, m->start, e);
 	if (r == 0 && m->pid)
 		l->stage = LEASE_GRANTED;
 	if (r < 0 && l)
 		*l = (struct glease){ .pidfd = -1 };
+	if (r == 0)
+		take_reservation(g, c, l);
 	glease_recount(g, d);
 	if (r == 0 && m->pid) {
 		glend_begin(g, d);
@@ -245,6 +280,55 @@ void gorder_on_lease(struct guard *g, struct gclient *c, struct msg_lease *m)
 				unfit);
 	reply(c, MSG_LEASE_REPLY, &m->id, (int32_t)d->slot, r, gdev_holds(d),
 	      r < 0 ? e.text : remark);
+}
+
+/* --- RESERVE --- */
+
+/* In place of what was reserved there before, so that the hold stays. */
+static int enter_reservation(struct guard *g, struct gclient *c, struct gdev *d,
+			     const struct lease_id *id, struct err *e)
+{
+	struct glease *l = reservation_on(g, c, d);
+	struct msg_lease m = { .id = *id };
+	int r = l ? 0 : check_lease(g, d, c, &m, e);
+
+	if (r == 0 && !l)
+		l = new_lease(g, c, d, &m);
+	if (r == 0 && !l)
+		r = no_room(e);
+	if (r == 0) {
+		l->id = *id;
+		l->flags = LEASE_RESERVED | LEASE_HOLD_WHILE;
+		l->taken = false;
+	}
+	glease_recount(g, d);
+	gdev_unlock(d);
+	return r;
+}
+
+void gorder_on_reserve(struct guard *g, struct gclient *c, struct msg_reserve *m)
+{
+	struct err e = ERR_INIT;
+	struct gdev *d;
+	struct glease *l;
+	int r;
+
+	m->uuid[sizeof(m->uuid) - 1] = '\0';
+	d = find_device(g, m->uuid);
+	if (!m->id.task) {
+		l = d ? reservation_on(g, c, d) : NULL;
+		if (l)
+			glease_end(g, l);
+		return;
+	}
+	if (!d)
+		r = err_set(&e, -ENODEV, "there is no device %s", m->uuid);
+	else if (m->id.attempt)
+		r = err_set(&e, -EINVAL, "a reservation is for no attempt yet");
+	else
+		r = enter_reservation(g, c, d, &m->id, &e);
+	reply(c, MSG_LEASE_REPLY, &m->id, d ? (int32_t)d->slot : -1, r, d && gdev_holds(d),
+	      r < 0 ? e.text : "");
 }
 
 /* --- GRANT --- */
@@ -350,7 +434,7 @@ void gorder_on_grant(struct guard *g, struct gclient *c, const struct msg_grant 
 
 	GLEASE_EACH(g, l)
 	{
-		if (r < 0 || !glease_is_of(l, c->instance, &m->id))
+		if (r < 0 || !glease_is_of(l, c->instance, &m->id) || l->flags & LEASE_RESERVED)
 			continue;
 		some = l;
 		if (l->shim.pid && l->shim.pid == m->pid && l->shim.start == m->start)

@@ -13,6 +13,7 @@
 void gorder_on_lease(struct guard *g, struct gclient *c, struct msg_lease *m);
 void gorder_on_grant(struct guard *g, struct gclient *c, const struct msg_grant *m);
 void gorder_on_unlease(struct guard *g, struct gclient *c, const struct msg_unlease *m);
+void gorder_on_reserve(struct guard *g, struct gclient *c, struct msg_reserve *m);
 
 /* The device of l, which was asked about, was looked at: decide, and answer when that was the last
  * of the task's devices. */

@@ -27,6 +27,8 @@
  *                                          LEASE_TAKEN  somebody foreign came before the task
  *     UNLEASE {id}                         the task is over, or is not to come
  *                                          UNLEASED     once a device: its processes are gone
+ *     RESERVE {id, device}                 held for that task, which waits; id.task 0: for none
+ *                                          LEASE_REPLY {id, slot, code, text}, but for none
  *
  * Leases. The guard's ledger is the only truth on a node, and outlives agents: after
  * WELCOME a LEASE_STATE tells of each lease of the instance, and one of slot -1 ends that. A lease
@@ -34,6 +36,11 @@
  * goes with the orphan's time. LEASE, GRANT and UNLEASE may be repeated: the answer is what is true
  * then. A task on several devices has a lease of one id on each, and GRANT and UNLEASE are about
  * all of them.
+ *
+ * A reservation is an entry of the ledger as well (LEASE_RESERVED), but nobody is to come yet: the
+ * agent collects devices for a task that waits for others. It keeps other instances off and has the
+ * device held, policy or not. Its own instance it keeps from nothing: a LEASE of that takes its
+ * place and its hold, and another RESERVE on the device replaces it. Its ids have attempt 0.
  *
  * An agent that disconnects without DROP has died: its policy is kept for GUARD_ORPHAN_MS, so that
  * a new agent of the same instance finds its holds as they were (invariant 2). One that is
@@ -53,7 +60,7 @@
 
 #include "hold/policy.h"
 
-#define PROTO_VERSION	   5U
+#define PROTO_VERSION	   6U
 #define GUARD_ORPHAN_MS	   10000U
 #define EVENT_RING	   512U
 #define PROTO_INSTANCE_MAX 64
@@ -80,6 +87,7 @@ enum msg_type {
 	MSG_UNLEASE,
 	MSG_UNLEASED,
 	MSG_LEASE_STATE,
+	MSG_RESERVE,
 	MSG_TYPE_MAX
 };
 
@@ -151,6 +159,7 @@ enum lease_flags {
 	LEASE_HOLD_WHILE = 1 << 2, /* while it is promised the device is held, policy or not */
 	LEASE_ALONE = 1 << 3,	   /* our context goes when the task's first process is listed */
 	LEASE_FLAGS = (1 << 4) - 1,
+	LEASE_RESERVED = 1 << 8, /* in LEASE_STATE: by RESERVE */
 };
 
 enum lease_stage {
@@ -196,6 +205,13 @@ struct msg_grant {
 struct msg_unlease {
 	struct msg_head head;
 	struct lease_id id;
+};
+
+struct msg_reserve {
+	struct msg_head head;
+	struct lease_id
+		id; /* attempt 0; task 0: what was reserved there for this instance is not */
+	char uuid[96];
 };
 
 struct msg_lease_taken {

@@ -247,6 +247,14 @@ static enum sched_cause cause_on(const struct why *w, unsigned int slot)
 	return cause;
 }
 
+/* Free, and collected for this one, which waits for others. */
+static bool is_held_for(const struct why *w, unsigned int slot)
+{
+	const struct board_dev *d = &w->q->board.d[slot];
+
+	return d->collected && d->keeper.id == w->e->t.id && d->keeper.element == w->e->t.element;
+}
+
 static void look_at_devices(const struct why *w, struct devices *d)
 {
 	*d = (struct devices){ .want = w->e->t.gpus };
@@ -255,7 +263,9 @@ static void look_at_devices(const struct why *w, struct devices *d)
 
 		d->usable += !fit_is_fixed(cause);
 		d->free += cause == CAUSE_NONE;
-		if (phrases[cause].say)
+		if (cause == CAUSE_NONE && is_held_for(w, i))
+			str_copy(d->phrase[i], PHRASE_MAX, "held for it");
+		else if (phrases[cause].say)
 			phrases[cause].say(w, i, d->phrase[i]);
 		else
 			str_copy(d->phrase[i], PHRASE_MAX, phrases[cause].text);

@@ -22,12 +22,13 @@ import time
 
 from fakeguard import (VERSION, BEAT, DEVICE, DROP, DROPPED, EVENT, GRANT, GRANTED, GUARD, HELLO, LEASE,
                        LEASE_REPLY, LEASE_STATE, LEASE_TAKEN, POLICY, POLICY_REPLY, REFUSED,
-                       UNLEASE, UNLEASED, WELCOME, Device, Event, Grant, Guard, Head, Hello, Lease,
-                       LeaseId, LeaseReply, LeaseState, LeaseTaken, Policy, Text, Unlease, Unleased,
+                       RESERVE, UNLEASE, UNLEASED, WELCOME, Device, Event, Grant, Guard, Head, Hello, Lease,
+                       LeaseId, LeaseReply, LeaseState, LeaseTaken, Policy, Reserve, Text, Unlease, Unleased,
                        address, message)
 from holdlib import GIB, wait_for
 
 SHARED, OTHERS_OK, HOLD_WHILE, ALONE = 1, 2, 4, 8
+RESERVED = 1 << 8
 PROMISED, ASKED, GRANTED_STAGE, USED, OVER = range(5)
 STATES = ("busy", "idle", "holding", "held", "yielding", "left", "lending", "lent")
 KINDS = ("note", "starting", "held", "yield", "release", "blind", "gone", "failed", "lost", "back",
@@ -177,6 +178,14 @@ class Agent:
             m.pid, m.start = shim, start_of(shim)
         self.send(m)
         return self.next(LEASE_REPLY, task=m.id.task)
+
+    def reserve(self, task, slot):
+        """Task 0: for nobody any more; no answer then."""
+        self.wait(lambda: slot in self.devices)
+        m = message(Reserve, RESERVE, uuid=self.devices[slot].uuid.decode())
+        m.id = LeaseId(task, 0, 0)
+        self.send(m)
+        return self.next(LEASE_REPLY, task=task) if task else None
 
     def ask(self, task, pid, start=None):
         m = message(Grant, GRANT, pid=pid, start=start_of(pid) if start is None else start)

@@ -6,9 +6,9 @@ import socket
 import threading
 import time
 
-VERSION = 5
+VERSION = 6
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, BEAT, LEASE,
- LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE) = range(1, 20)
+ LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE) = range(1, 21)
 SEES, INOTIFY, LOCKED = 1, 2, 4
 BUSY, IDLE, HOLDING, HELD, YIELDING, LEFT, LENDING, LENT = range(8)
 NOTE, START, E_HELD, YIELD = 0, 1, 2, 3
@@ -73,6 +73,10 @@ class Grant(c.Structure):
 
 class Unlease(c.Structure):
     _fields_ = [("head", Head), ("id", LeaseId)]
+
+
+class Reserve(c.Structure):
+    _fields_ = [("head", Head), ("id", LeaseId), ("uuid", c.c_char * 96)]
 
 
 class LeaseTaken(c.Structure):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from fakeagent import (ALONE, GRANTED_STAGE, HOLD_WHILE, LEASE_STATE, LEASE_TAKEN, OTHERS_OK,
-                       PROMISED, SHARED, UNLEASED, USED, Agent, Shim, start_of)
+                       PROMISED, RESERVED, SHARED, UNLEASED, USED, Agent, Shim, start_of)
 from fakeguard import GRANTED
 from holdlib import GIB, Machine, alive, wait_for
 
@@ -217,6 +217,58 @@ def test_hold_while_promised(machine):
         a.wait_state(0, "left")
         wait_for(m.empty)
     assert a.lease(3, 0).code == 0
+
+
+def test_reserved(machine):
+    """Collected for a task that waits: held without a policy, until its lease or another's comes."""
+    m, a = start(machine, hold=False, gpus=2)
+    b = Agent(m, "other")
+    assert a.reserve(7, 0).code == 0
+    a.held(0)
+    assert a.reason(0) == "held for task 7 of default, which waits for more"
+    r = b.lease(1, 0, SHARED)
+    assert r.code < 0 and r.text == b"reserved for task 7 of default"
+    assert b.reserve(1, 0).text == b"reserved for task 7 of default"
+    holder = a.devices[0].holder_pid
+    # For another task, and again for the first: the hold stays.
+    assert a.reserve(8, 0).code == 0
+    a.wait(lambda: "task 8" in a.reason(0))
+    assert a.reserve(7, 0).code == 0
+    # The task's own lease takes the hold with it.
+    assert a.lease(7, 0).code == 0
+    a.wait(lambda: a.reason(0) == "held for task 7 of default")
+    assert a.reserve(9, 0).text == b"leased to task 7 of default"
+    shim = Shim(m)
+    assert a.grant(7, shim.pid).code == 0
+    assert shim.run("--take", "90%")["result"] == 0
+    assert a.event("lent").bytes > 0 and not a.seen("release") and not a.seen("yield")
+    assert {e.index for e in a.seen("held")} == {0} and len(a.seen("held")) == 1 and holder
+    a.unlease(7)
+    a.wait_state(0, "left")
+    wait_for(m.empty)
+    # Ended for nobody, and by an agent's end.
+    for end in lambda: a.reserve(0, 0), a.drop:
+        assert a.reserve(7, 0).code == 0
+        a.held(0)
+        end()
+        a.wait_state(0, "left")
+        wait_for(m.empty)
+    assert a.reserve(7, 1).code == 0
+    a.die()
+    a = Agent(m)
+    state = a.next(LEASE_STATE)
+    assert (state.id.task, state.id.attempt, state.slot) == (7, 0, 1) and state.flags & RESERVED
+
+
+def test_a_newcomer_wins_over_a_reservation(machine):
+    m, a = start(machine, hold=False)
+    a.policy(hold=0)  # when it is held again after a newcomer is the policy's to say
+    assert a.reserve(7, 0).code == 0
+    a.held(0)
+    assert m.newcomer("--take", "90%", "--stay", "0.3")["result"] == 0
+    a.event("yield")
+    a.held(0)
+    assert a.reason(0).startswith("held for task 7")
 
 
 def test_exclusive_mode_has_no_hold_before_a_task(machine):

@@ -28,7 +28,7 @@ static void test_devices(void **state)
 	bench_add(&b, T(.id = 3, .gpus = 1));
 	expect_why(1, "has run for 0s");
 	expect_why(2, "waits for 2 GPUs: 1 of 4 free, GPU 0 used by task 1, GPU 1 and 3 taken by "
-		      "alice (PID 77); 1st in order");
+		      "alice (PID 77), GPU 2 held for it; 1st in order");
 	expect_why(3, "waits for 1 GPU: 0 of 4 free, GPU 0 used by task 1, GPU 1 and 3 taken by "
 		      "alice (PID 77), GPU 2 kept for task 2; 2nd in order");
 	b.d[2].state = SCHED_DEV_LEFT;
