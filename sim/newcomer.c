@@ -4,10 +4,11 @@
  * A newcomer: what a bare CUDA program does in its first moments, timed from its start.
  *
  * It is the worst case for whoever holds the card: cuInit, a context, and at once most of the card
- * in one cuMemAlloc, which it does not repeat unless told. Result: one JSON object per device on
- * stdout, times in ms since the process started (from the kernel's record of it, so the loader's
- * time counts). It finds libcuda.so.1 like any program and needs nothing else, on real machines
- * too.
+ * in one cuMemAlloc, which it does not repeat unless told: with --retry every 5 ms, with --spin
+ * without a pause, from a line on stdin on (it says "ready" when its context is there). Result: one
+ * JSON object per device on stdout, times in ms since the process started (from the kernel's record
+ * of it, so the loader's time counts). It finds libcuda.so.1 like any program and needs nothing
+ * else, on real machines too.
  *
  * Exit code: 0 all allocations succeeded, 1 one did not, 2 usage, 3 no driver or no device.
  */
@@ -45,7 +46,7 @@ struct want {
 	double share;	    /* of what is free; 0: bytes */
 	size_t bytes;
 	double stay_s;
-	bool retry, touch, all, no_alloc;
+	bool retry, spin, touch, all, no_alloc;
 };
 
 static double start_offset_ms;
@@ -103,7 +104,7 @@ static const char *error_name(CUresult r)
 static int usage(void)
 {
 	(void)fputs("usage: newcomer [--device I|UUID] [--take 90%|2G] [--stay SECONDS] [--retry]\n"
-		    "                [--touch] [--all-devices] [--no-alloc]\n",
+		    "                [--spin] [--touch] [--all-devices] [--no-alloc]\n",
 		    stderr);
 	return 2;
 }
@@ -142,6 +143,7 @@ static int parse(int argc, char **argv, struct want *w)
 		{ "take", required_argument, NULL, 't' },
 		{ "stay", required_argument, NULL, 's' },
 		{ "retry", no_argument, NULL, 'r' },
+		{ "spin", no_argument, NULL, 'S' },
 		{ "touch", no_argument, NULL, 'T' },
 		{ "all-devices", no_argument, NULL, 'a' },
 		{ "no-alloc", no_argument, NULL, 'n' },
@@ -158,7 +160,8 @@ static int parse(int argc, char **argv, struct want *w)
 			w->stay_s = strtod(optarg, NULL);
 		else if (c == '?')
 			return usage();
-		w->retry |= c == 'r';
+		w->retry |= c == 'r' || c == 'S';
+		w->spin |= c == 'S';
 		w->touch |= c == 'T';
 		w->all |= c == 'a';
 		w->no_alloc |= c == 'n';
@@ -220,15 +223,28 @@ struct result {
 	bool touched;
 };
 
+/* The context is there; the first allocation comes when a line does. */
+static void wait_for_word(void)
+{
+	char line[8];
+
+	(void)puts("ready");
+	(void)fflush(stdout);
+	(void)!fgets(line, sizeof(line), stdin);
+}
+
 static void allocate(const struct want *w, struct result *r)
 {
 	CUdeviceptr p = 0;
 
 	r->bytes = w->share > 0 ? (size_t)((double)r->total_bytes * w->share) : w->bytes;
+	if (w->spin)
+		wait_for_word();
 	r->first = r->last = cuda.cuMemAlloc_v2(&p, r->bytes);
 	r->alloc_ms = since_start_ms();
 	while (r->last != CUDA_SUCCESS && w->retry && since_start_ms() < 60000) {
-		(void)usleep(5000);
+		if (!w->spin)
+			(void)usleep(5000);
 		r->retries++;
 		r->last = cuda.cuMemAlloc_v2(&p, r->bytes);
 	}

@@ -12,7 +12,8 @@
  * one that exits with 0 has been successful. Ends after S seconds or with SIGTERM or SIGINT, then
  * prints one JSON object: polls, the longest pause between two of them, and how often, how long at
  * most and how long in all the card looked empty, and free. A line "ready" comes before the first
- * poll. Runs on real machines too.
+ * poll. With SIGUSR1 it looks away, a line "away" says so, and with SIGUSR2 it looks again: stopped
+ * by SIGSTOP it might have a lock of the driver. Runs on real machines too.
  *
  * Exit code: 0, 2 usage, 3 no driver or no device.
  */
@@ -63,12 +64,14 @@ struct thief {
 	pid_t child;
 };
 
-static volatile sig_atomic_t stopped;
+static volatile sig_atomic_t stopped, away;
 
 static void on_signal(int sig)
 {
-	(void)sig;
-	stopped = 1;
+	if (sig == SIGUSR1 || sig == SIGUSR2)
+		away = sig == SIGUSR1;
+	else
+		stopped = 1;
 }
 
 static double now_ms(void)
@@ -196,11 +199,27 @@ static void try_it(struct thief *t)
 	}
 }
 
+static double look_away(struct thief *t, double last)
+{
+	note(&t->empty, false, last);
+	note(&t->free, false, last);
+	(void)puts("away");
+	(void)fflush(stdout);
+	while (away && !stopped) {
+		(void)usleep(500);
+		reap(t, WNOHANG);
+	}
+	return now_ms();
+}
+
 static void watch(struct thief *t)
 {
 	double begun = now_ms(), last = begun;
 
 	while (!stopped && (t->for_s <= 0 || last - begun < t->for_s * 1e3)) {
+		if (away)
+			last = look_away(t, last);
+
 		double now = now_ms();
 		bool mine = looks_free(t, now);
 
@@ -238,6 +257,8 @@ int main(int argc, char **argv)
 		return r;
 	(void)sigaction(SIGTERM, &stop, NULL);
 	(void)sigaction(SIGINT, &stop, NULL);
+	(void)sigaction(SIGUSR1, &stop, NULL);
+	(void)sigaction(SIGUSR2, &stop, NULL);
 	if (load() < 0 || nvml.nvmlInit_v2() != NVML_SUCCESS ||
 	    nvml.nvmlDeviceGetHandleByIndex_v2(t.device, &t.handle) != NVML_SUCCESS)
 		return 3;
