@@ -30,6 +30,7 @@ static struct sched_device planned_device(const struct view *view, const char *i
 				  .total_bytes = d->mem_total,
 				  .free_bytes = d->mem_free,
 				  .hold_bytes = d->held_bytes,
+				  .own_python = d->own_python > 0,
 				  .foreign = d->who_pid > 0 ? d->reason : NULL };
 
 	if (!view->seen[slot])

@@ -100,6 +100,34 @@ pid_t proc_parent(pid_t pid)
 	return r < 0 ? r : st.parent;
 }
 
+char *proc_program(pid_t pid, char *buf, size_t size)
+{
+	char path[48], target[4096];
+
+	(void)str_print(path, sizeof(path), "/proc/%d/exe", (int)pid);
+
+	ssize_t n = readlink(path, target, sizeof(target) - 1);
+
+	target[n < 0 ? 0 : n] = '\0';
+
+	const char *slash = strrchr(target, '/');
+
+	(void)str_copy(buf, size, slash ? slash + 1 : target);
+	return buf;
+}
+
+bool proc_is_python(pid_t pid, const char *comm)
+{
+	static const char *const names[] = { "python", "pypy" };
+	char program[256];
+
+	(void)proc_program(pid, program, sizeof(program));
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (str_has_prefix(program, names[i]) || str_has_prefix(comm, names[i]))
+			return true;
+	return false;
+}
+
 uint64_t proc_start_mono_ns(uint64_t start)
 {
 	struct timespec boot, mono;

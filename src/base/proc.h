@@ -38,6 +38,14 @@ struct proc_peek {
  * faults. 0 and *ret, or -ESRCH / -errno. */
 int proc_peek(pid_t pid, struct proc_peek *ret);
 
+/*
+ * Whether it runs Python: by its program file, or its name where that cannot be read. (PyTorch's
+ * processes rename themselves.)
+ */
+bool proc_is_python(pid_t pid, const char *comm);
+/* The last part of the path of its program file; empty where it cannot be read. Returns buf. */
+char *proc_program(pid_t pid, char *buf, size_t size);
+
 /* When a process began, from its start field, on CLOCK_MONOTONIC; exact to 10 ms, never late. */
 uint64_t proc_start_mono_ns(uint64_t start);
 

@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/proc.h"
 #include "base/sock.h"
 #include "base/str.h"
 #include "hold/gdev.h"
 #include "hold/ghold.h"
 #include "hold/glease.h"
+#include "hold/own.h"
 
 struct guard_event *gevent_add(struct guard *g, const struct gdev *d, enum event_kind kind,
 			       const char *fmt, ...)
@@ -108,6 +110,25 @@ static void fill_lease(struct guard *g, const struct gdev *d, struct dev_status 
 			s->n_lease_procs += g->leases[i].n_procs;
 }
 
+/* Of interest to tasks by the rules of compete (sched/fit.c). */
+static uint32_t count_python(struct guard *g, const struct gdev *d)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+	struct proc_peek peek;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < procs->n; i++) {
+		const struct gpu_proc *p = &procs->p[i];
+		enum ownership own = own_classify(g, d, p);
+
+		if (own != OWN_FOREIGN && own != OWN_IGNORED)
+			continue;
+		n += proc_peek(p->pid, &peek) == 0 && peek.uid == geteuid() &&
+		     proc_is_python(p->pid, peek.comm);
+	}
+	return n;
+}
+
 static void fill_status(struct guard *g, const struct gdev *d, struct dev_status *s)
 {
 	struct gclient *owner = gdev_owner(g, d);
@@ -131,6 +152,7 @@ static void fill_status(struct guard *g, const struct gdev *d, struct dev_status
 	s->load = d->state == DEV_HELD ? d->load.told : LOAD_NONE;
 	s->duty_permille = s->load ? d->load.told_duty : 0;
 	s->yields = d->yields;
+	s->own_python = count_python(g, d);
 	fill_lease(g, d, s);
 	fill_figures(s, &d->sight);
 }

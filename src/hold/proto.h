@@ -285,7 +285,7 @@ struct dev_status {
 	uint64_t promised;	/* bytes of theirs that are not in use yet */
 	struct lease_id lease;	/* the one that is furthest, or zeroes */
 	uint32_t lease_stage;	/* of that one */
-	uint32_t pad;
+	uint32_t own_python;	/* listed Python processes of this user that are not tasks */
 	char lease_instance[PROTO_INSTANCE_MAX];
 };
 

@@ -35,37 +35,12 @@ struct look {
 	bool *tenure; /* by index in tree: a process of this program, of our user */
 };
 
-/* Whether the program that pid runs is called so: by its file, that cannot be set by itself. */
-static void exe_name(pid_t pid, char *buf, size_t size)
-{
-	char path[48], target[4096];
-
-	(void)str_print(path, sizeof(path), "/proc/%d/exe", (int)pid);
-
-	ssize_t n = readlink(path, target, sizeof(target) - 1);
-
-	target[n < 0 ? 0 : n] = '\0';
-
-	const char *slash = strrchr(target, '/');
-
-	(void)str_copy(buf, size, slash ? slash + 1 : target);
-}
-
-static bool is_python(const struct tree_proc *p)
-{
-	char name[256];
-
-	exe_name(p->id.pid, name, sizeof(name));
-	return str_has_prefix(name, "python") || str_has_prefix(name, "pypy") ||
-	       str_has_prefix(p->comm, "python");
-}
-
 /* Guards and mothers run from a copy in memory; replaced files have " (deleted)" behind. */
 static bool is_tenure(const struct tree_proc *p)
 {
 	char name[256];
 
-	exe_name(p->id.pid, name, sizeof(name));
+	(void)proc_program(p->id.pid, name, sizeof(name));
 	if (str_has_prefix(name, "memfd:tenure"))
 		return true;
 	return strcmp(name, "tenure") == 0 || strcmp(name, "tenure (deleted)") == 0;
@@ -83,7 +58,7 @@ static bool concerns(const struct look *l, const struct tree_proc *p)
 	if (p->state == 'Z' || p->state == 'X')
 		return false;
 	if (l->rules->what == SWEEP_PYTHON)
-		return is_python(p);
+		return proc_is_python(p->id.pid, p->comm);
 	for (size_t i = 0; i < l->rules->n_pids; i++)
 		if (l->rules->pids[i] == p->id.pid)
 			return true;

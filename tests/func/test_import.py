@@ -2,9 +2,11 @@
 """`tenure import`: compete.md's command.txt and config.yaml become tasks."""
 import json
 import os
+import subprocess
 
 import pytest
 
+from machine import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
 CONFIG = """
@@ -87,3 +89,36 @@ def test_maximise(queue, files):  # noqa: F811
     q.m.run(q.m.tenure, "import", *files("true\n1,2\n", maximize="true"))
     assert '"rules":"compete-max"' in open(os.path.join(
         q.spool, "pending", os.listdir(os.path.join(q.spool, "pending"))[0]), encoding="utf-8").read()
+
+
+PYTHON = """
+import ctypes, sys, time
+ctypes.CDLL(None).prctl(15, b"pt_main_thread")  # as PyTorch does: the program file tells
+sys.path.insert(0, sys.argv[1])
+import simlib
+assert simlib.Cuda(0).alloc(1 << 30)[0] == 0
+print("there", flush=True)
+time.sleep(300)
+"""
+
+
+def test_not_beside_another_python_process_of_mine(queue, files, tmp_path):  # noqa: F811
+    """compete.md: without maximize_resource_utilization the user has no other Python process there."""
+    q = queue(gpus=1)
+    (tmp_path / "mine.py").write_text(PYTHON)
+    mine = subprocess.Popen(["/usr/bin/python3", tmp_path / "mine.py", os.path.dirname(__file__)],
+                            env={**q.m.env, "TEST_TENURE": q.m.tenure}, stdout=subprocess.PIPE)
+    try:
+        assert mine.stdout.readline() == b"there\n"
+        q.start("--no-hold")
+        q.m.run(q.m.tenure, "import", *files("echo greedy\n1,2\n", maximize="true"))
+        q.wait(1, "done")
+        q.m.run(q.m.tenure, "import", *files("echo modest\n2,2\n"))
+        why = wait_for(lambda: "another Python process of yours" in " ".join(
+                q.m.run(q.m.tenure, "why", "2", check=False).stdout.split()))
+        assert why, q.m.run(q.m.tenure, "why", "2", check=False)
+        assert q.task(2)["state"] == "pending"
+    finally:
+        mine.kill()
+        mine.wait()
+    q.wait(2, "done")
