@@ -50,11 +50,16 @@ static void fill_end(const struct filing *f, struct spool_end *end)
 		       f->end->text[0] ? f->end->text : f->verdict.text);
 }
 
+/* On the wall clock; 0: at once. */
+static uint64_t not_before(const struct filing *f)
+{
+	return f->verdict.at_ns > f->now_ns ? f->now_wall_ns + (f->verdict.at_ns - f->now_ns) : 0;
+}
+
 static int file_single(struct filing *f, struct spool_place *p)
 {
 	struct task_name waiting = f->claim.name;
 	struct spool_end end;
-	uint64_t wall = f->now_wall_ns;
 	int code;
 
 	scan_note(p->scan, SPOOL_RUNNING, &f->claim.name, false);
@@ -62,12 +67,9 @@ static int file_single(struct filing *f, struct spool_place *p)
 		fill_end(f, &end);
 		return transit_end(p->spool, p->events, &f->claim, &end, &f->e);
 	}
-	if (f->verdict.at_ns > f->now_ns)
-		wall += f->verdict.at_ns - f->now_ns;
-	code = transit_requeue(p->spool, p->events, &f->claim, f->state.tries, wall,
+	code = transit_requeue(p->spool, p->events, &f->claim, f->state.tries, not_before(f),
 			       f->verdict.text, &f->e);
-	waiting.agent[0] = '\0';
-	waiting.epoch++;
+	transit_requeued_name(&waiting, not_before(f));
 	if (code == 0)
 		scan_note(p->scan, SPOOL_PENDING, &waiting, true);
 	return code;
@@ -94,17 +96,13 @@ static int file_element(struct filing *f, struct spool_place *p)
 {
 	struct place_batch *b = place_batch(p, f->claim.name.id, &f->e);
 	struct spool_end end;
-	uint64_t wall = f->now_wall_ns;
 	int code;
 
 	if (!b)
 		return f->e.code == -ENOENT ? file_stray(f, p) : f->e.code;
-	if (f->verdict.what == RETRY_AGAIN) {
-		if (f->verdict.at_ns > f->now_ns)
-			wall += f->verdict.at_ns - f->now_ns;
-		return batch_requeue(b->batch, p->events, &f->claim, f->state.tries, wall,
+	if (f->verdict.what == RETRY_AGAIN)
+		return batch_requeue(b->batch, p->events, &f->claim, f->state.tries, not_before(f),
 				     f->verdict.text, &f->e);
-	}
 	fill_end(f, &end);
 	code = batch_end(b->batch, p->events, &f->claim, &end, &f->e);
 	if (code == 0 && batch_is_over(b->batch)) {

@@ -239,3 +239,15 @@ def test_guard_killed_under_a_task(queue):
         assert all(json.loads(line)["result"] == 0 for line in q.log(t).splitlines()
                    if line.startswith("{"))
     assert wait_for(lambda: q.held() == [0])
+
+
+def test_next_at_once_means_at_once(queue, tmp_path):
+    q = queue()
+    q.start("--no-hold")
+    times = tmp_path / "times"
+    i = q.submit("-g", "1", "-r", "4", "--retry-every", "9", "--", "sh", "-c",
+                 f"date +%s.%N >> {times}; test $(wc -l < {times}) -ge 5")
+    q.wait(i, "done", 30)
+    assert len(times.read_text().split()) == 5
+    said = q.out.read_text()
+    assert "next at once" in said and "was stopped" not in said, said
