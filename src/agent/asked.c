@@ -5,7 +5,9 @@
 
 #include "agent/ending.h"
 #include "agent/report.h"
+#include "agent/users.h"
 #include "base/mem.h"
+#include "sched/why.h"
 
 static void answer_ping(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
@@ -67,12 +69,15 @@ static void answer_why(struct agent *a, struct ctl_client *client, const struct 
 {
 	struct err e = ERR_INIT;
 	cleanup_free char *why = NULL;
+	char named[SCHED_WHY_MAX];
 	int r = a->queue ? tasks_why(a->queue, req->task, req->element, &why, &e) : no_queue(&e);
 
-	if (r < 0)
+	if (r < 0) {
 		answer_result(client, r, &e);
-	else
-		ctl_answer(client, json_pack("{s:i, s:s}", "code", 0, "why", why));
+		return;
+	}
+	(void)users_put_names(a->users, why, named, sizeof(named));
+	ctl_answer(client, json_pack("{s:i, s:s}", "code", 0, "why", named));
 }
 
 static void take_off(struct agent *a, struct ctl_client *client, const struct ctl_request *req)

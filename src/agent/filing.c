@@ -139,11 +139,12 @@ void filing_work(struct filing *f, struct spool_place *p)
 		(void)record_remove(f->run_dir, f->token);
 }
 
-struct retry_end filing_judge(const struct task_end *end, enum end_kind ours)
+struct retry_end filing_judge(const struct task_end *end, enum end_kind ours, const char *why)
 {
 	struct retry_end e = { .kind = END_EXIT,
 			       .code = end->exit_code,
-			       .ran_ms = end->run_ns / NS_PER_MS };
+			       .ran_ms = end->run_ns / NS_PER_MS,
+			       .why = ours != END_MAX ? why : NULL };
 
 	if (ours != END_MAX)
 		e.kind = ours;
@@ -156,7 +157,7 @@ struct retry_end filing_judge(const struct task_end *end, enum end_kind ours)
 	else if (end->cause == CAUSE_REQUEUE)
 		e.kind = END_PREEMPTED;
 	else if (end->outcome == TASK_SIGNALLED)
-		e = (struct retry_end){ END_SIGNAL, end->signal, e.ran_ms };
+		e = (struct retry_end){ END_SIGNAL, end->signal, e.ran_ms, NULL };
 	else if (end->outcome == TASK_UNKNOWN || end->outcome == TASK_CANCELLED)
 		e.kind = END_NODE_LOST;
 	return e;

@@ -31,7 +31,7 @@ struct filing {
 void filing_work(struct filing *f, struct spool_place *place);
 
 /* What the shim said, in the words of the rules for retries. ours: what we ended it for, or
- * END_MAX. */
-struct retry_end filing_judge(const struct task_end *end, enum end_kind ours);
+ * END_MAX; why: that in words. */
+struct retry_end filing_judge(const struct task_end *end, enum end_kind ours, const char *why);
 
 #endif

@@ -436,7 +436,7 @@ static void take_lease_taken(struct guardlink *l, void *msg)
 
 	END(m->text);
 	END(m->comm);
-	if (l->ops->lease_taken)
+	if (l->ops->lease_taken && m->slot >= 0 && m->slot < PROTO_DEVICES_MAX)
 		l->ops->lease_taken(l->user, m);
 }
 

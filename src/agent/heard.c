@@ -156,28 +156,35 @@ static void on_failed(void *user, const struct err *why)
 		news_say(a->news, LOG_LEVEL_WARNING, "%s; trying again", why->text);
 }
 
+/* What a task waits again for is told with the user's name. */
 static void on_lease_reply(void *user, const struct msg_lease_reply *m)
 {
+	struct msg_lease_reply named = *m;
 	struct agent *a = user;
 
+	(void)users_put_names(a->users, m->text, named.text, sizeof(named.text));
 	if (a->queue)
-		tasks_on_promise(a->queue, m);
+		tasks_on_promise(a->queue, &named);
 }
 
 static void on_granted(void *user, const struct msg_lease_reply *m)
 {
+	struct msg_lease_reply named = *m;
 	struct agent *a = user;
 
+	(void)users_put_names(a->users, m->text, named.text, sizeof(named.text));
 	if (a->queue)
-		tasks_on_granted(a->queue, m);
+		tasks_on_granted(a->queue, &named);
 }
 
 static void on_lease_taken(void *user, const struct msg_lease_taken *m)
 {
+	struct msg_lease_taken named = *m;
 	struct agent *a = user;
 
+	(void)users_put_names(a->users, m->text, named.text, sizeof(named.text));
 	if (a->queue)
-		tasks_on_taken(a->queue, m);
+		tasks_on_taken(a->queue, &named);
 }
 
 static void on_unleased(void *user, const struct msg_unleased *m)

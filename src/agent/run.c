@@ -208,7 +208,7 @@ static void file_it(struct run *r)
 		.claim = r->claim,
 		.spec = r->spec,
 		.end = &r->end,
-		.ended = filing_judge(&r->end, r->kind),
+		.ended = filing_judge(&r->end, r->kind, r->why),
 		.token = r->token,
 		.run_dir = r->place->run_dir,
 		.log_fd = r->log_fd,
@@ -534,13 +534,22 @@ static void launch(struct run *r)
 		listen_to(r, fd);
 }
 
+/* Who shares asks for memory alone, before and beside others; nobody else has to be gone for it,
+ * and it has not to go for them. */
+static uint32_t lease_flags(const struct spool_spec *s)
+{
+	bool others = s->shared || s->rules != SPEC_RULES_TENURE;
+
+	return (s->shared ? LEASE_SHARED : 0) | (others ? LEASE_OTHERS_OK : 0) |
+	       (s->preemptible && !others ? LEASE_GIVES_WAY : 0);
+}
+
 /* What cannot be said now, because the line is down, is said by run_on_guard(). */
 static void tell_lease(struct run *r, const struct proc_id *shim)
 {
 	struct msg_lease m = { .id = run_lease_id(r), .bytes = r->spec->memory };
 
-	m.flags = (r->spec->shared ? LEASE_SHARED : 0) |
-		  (r->spec->rules != SPEC_RULES_TENURE ? LEASE_OTHERS_OK : 0);
+	m.flags = lease_flags(r->spec);
 	if (shim) {
 		m.pid = shim->pid;
 		m.start = shim->start;
@@ -602,11 +611,21 @@ void run_on_granted(struct run *r, const struct msg_lease_reply *m)
 		go(r);
 }
 
-/* Who comes before the task wins; it is ended where it was started already, and comes again. */
+/* Who comes before the task wins, and beside one that gives way; it is ended where it was started
+ * already, and comes again. */
 void run_on_taken(struct run *r, const struct msg_lease_taken *m)
 {
-	if (!r->gone)
+	char why[RECORD_REASON_MAX];
+
+	if (r->gone)
+		return;
+	if (r->state != RUN_RUNNING || !r->spec->preemptible) {
 		run_stop(r, END_TAKEN, UINT32_MAX, m->text);
+		return;
+	}
+	(void)str_print(why, sizeof(why), "gave way, GPU %u was %s",
+			r->place->view->devices[m->slot].index, m->text);
+	run_stop(r, END_PREEMPTED, UINT32_MAX, why);
 }
 
 void run_on_unleased(struct run *r, const struct msg_unleased *m)

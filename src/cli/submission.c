@@ -185,7 +185,7 @@ const struct opt submit_opts[] = {
 	  NULL,
 	  NULL,
 	  FAILS,
-	  "may be stopped for others and run again" },
+	  "gives way to people and other tasks: ended, and run again" },
 	{ "signal",
 	  0,
 	  { VALUE_STRING },

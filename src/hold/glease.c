@@ -55,7 +55,7 @@ void glease_recount(struct guard *g, struct gdev *d)
 {
 	bool wanted = false;
 
-	d->n_leases = d->n_granted = d->n_awaited = d->n_running = d->n_over = 0;
+	d->n_leases = d->n_granted = d->n_awaited = d->n_running = d->n_over = d->n_giving = 0;
 	GLEASE_EACH(g, l)
 	{
 		if (l->slot != d->slot)
@@ -65,6 +65,7 @@ void glease_recount(struct guard *g, struct gdev *d)
 		d->n_awaited += l->stage == LEASE_GRANTED;
 		d->n_running += l->stage == LEASE_GRANTED || l->stage == LEASE_USED;
 		d->n_over += l->stage == LEASE_OVER;
+		d->n_giving += l->flags & LEASE_GIVES_WAY && l->stage < LEASE_OVER;
 		wanted = wanted || (l->flags & LEASE_HOLD_WHILE && l->stage <= LEASE_GRANTED &&
 				    spoken_for(g, l));
 	}
@@ -215,12 +216,21 @@ static bool memory_lingers(struct guard *g, struct gdev *d, const struct glease 
 	return gjudge_foreign(g, d, &who) == SEEN_FOREIGN && !who;
 }
 
-static void note_taken(struct glease *l, enum verdict v)
+/* Beside a task memory says nothing of who it is, so there only a process does. */
+static bool is_for_newcomer(const struct gdev *d, const struct glease *l)
+{
+	if (l->flags & LEASE_OTHERS_OK || l->stage == LEASE_OVER)
+		return false;
+	if (l->stage <= LEASE_GRANTED && !l->n_procs)
+		return true;
+	return l->flags & LEASE_GIVES_WAY && d->who_pid;
+}
+
+static void note_taken(const struct gdev *d, struct glease *l, enum verdict v)
 {
 	if (v == SEEN_CLEAR && l->stage == LEASE_PROMISED)
 		l->taken = false;
-	if (v != SEEN_FOREIGN || l->taken || l->stage > LEASE_GRANTED ||
-	    (l->flags & LEASE_OTHERS_OK) || l->n_procs)
+	if (v != SEEN_FOREIGN || l->taken || !is_for_newcomer(d, l))
 		return;
 	l->taken = true;
 	l->due |= DUE_TAKEN;
@@ -230,7 +240,7 @@ static void on_look(struct guard *g, struct gdev *d, struct glease *l, enum verd
 {
 	uint64_t began = d->sight.look.begin_ns;
 
-	note_taken(l, v);
+	note_taken(d, l, v);
 	if (l->stage == LEASE_GRANTED && l->n_procs) {
 		l->stage = LEASE_USED;
 		glease_recount(g, d);
@@ -361,6 +371,7 @@ void glease_tell_all(struct guard *g, struct gclient *c)
 		if (strcmp(l->instance, c->instance) != 0)
 			continue;
 		l->due = DUE_STATE;
+		l->taken = false; /* the one before it was told, and may not have done anything */
 		/* It asked, and the answer went to the one before it: it asks again. */
 		if (l->stage == LEASE_ASKED)
 			gorder_ungrant(g, l);

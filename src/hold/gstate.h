@@ -132,6 +132,7 @@ struct gdev {
 	uint32_t n_awaited;	      /* granted, and not seen on the device yet */
 	uint32_t n_running;	      /* awaited ones and those that were seen */
 	uint32_t n_over;
+	uint32_t n_giving;	 /* that give way to whoever comes beside them */
 	uint64_t while_check_ns; /* next look whether hold_while can be had */
 	bool hold_while;	 /* to be held while a lease is promised, policy or not */
 	bool came_home;		 /* idle since a task of ours ended: held again at once */

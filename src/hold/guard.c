@@ -48,16 +48,18 @@
 #define HELD_LOOK_NS (30 * NS_PER_MS)
 #define IDLE_LOOK_NS (2 * NS_PER_S)
 #define YIELDING_LOOK_NS                                                                           \
-	(250 * NS_PER_MS)	      /* every call of ours would queue in front of the release */
-#define OVER_LOOK_NS  (5 * NS_PER_MS) /* a task is over and its processes are listed yet */
-#define STUCK_NS      (500 * NS_PER_MS)
-#define RESCAN_NS     (10 * NS_PER_S) /* for device nodes that have come */
-#define TELL_NS	      NS_PER_S	      /* every client hears of every device so often */
-#define TURN_BUSY_MS  50 /* the loop turns at least so often while something is under way */
-#define TURN_QUIET_MS 250
-#define FIRST_WAIT_MS 5000 /* for NVML at the start; seconds without persistence mode */
-#define QUIT_NS	      (900 * NS_PER_MS)
-#define LONELY_NS     (2 * NS_PER_S) /* a guard that no agent has greeted ends after that */
+	(250 * NS_PER_MS)	/* every call of ours would queue in front of the release */
+#define GIVING_LOOK_NS NS_PER_S /* a task that gives way is there: who comes beside it? */
+#define GIVING_HINT_NS (100 * NS_PER_MS) /* the same while a hint is on */
+#define OVER_LOOK_NS   (5 * NS_PER_MS)	 /* a task is over and its processes are listed yet */
+#define STUCK_NS       (500 * NS_PER_MS)
+#define RESCAN_NS      (10 * NS_PER_S) /* for device nodes that have come */
+#define TELL_NS	       NS_PER_S	       /* every client hears of every device so often */
+#define TURN_BUSY_MS   50 /* the loop turns at least so often while something is under way */
+#define TURN_QUIET_MS  250
+#define FIRST_WAIT_MS  5000 /* for NVML at the start; seconds without persistence mode */
+#define QUIT_NS	       (900 * NS_PER_MS)
+#define LONELY_NS      (2 * NS_PER_S) /* a guard that no agent has greeted ends after that */
 
 /* Where each descriptor of the poll set belongs. */
 enum { POLL_LISTEN, POLL_SIGNAL, POLL_EYES, POLL_HINTS, POLL_FIRST };
@@ -174,6 +176,8 @@ static uint64_t look_period(const struct guard *g, const struct gdev *d, unsigne
 		return YIELDING_LOOK_NS;
 	if (d->n_over)
 		return OVER_LOOK_NS;
+	if (!watched(d) && d->n_giving)
+		return g->hint_on ? GIVING_HINT_NS : GIVING_LOOK_NS;
 	if (!watched(d))
 		return IDLE_LOOK_NS;
 	return g->hint_on ? HINT_LOOK_NS * (n_held > 2 ? n_held : 2) : HELD_LOOK_NS;

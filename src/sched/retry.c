@@ -147,7 +147,7 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 
 		v.what = again ? RETRY_AGAIN : row->requeues ? RETRY_FAILED : RETRY_CANCELLED;
 		v.at_ns = again ? now_ns : 0;
-		str_print(v.text, sizeof(v.text), "%s%s", how,
+		str_print(v.text, sizeof(v.text), "%s%s", end->why && *end->why ? end->why : how,
 			  again ? "; back in the queue, not counted as a try" : "");
 	}
 	return v;

@@ -57,6 +57,7 @@ struct retry_end {
 	enum end_kind kind;
 	int code;
 	uint64_t ran_ms; /* from the start of the command to its end */
+	const char *why; /* in place of the kind's phrase where it does not count; or NULL */
 };
 
 enum retry_what { RETRY_DONE, RETRY_FAILED, RETRY_AGAIN, RETRY_CANCELLED, RETRY_WHAT_MAX };

@@ -11,6 +11,7 @@
 #include "unit.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/proc.h"
 #include "gdev_world.h"
 #include "hold/gdev.h"
@@ -30,9 +31,9 @@ static struct glease *promise(struct world *w, uint32_t flags)
 }
 
 /* This process is the shim, so it and its children are the task's. */
-static struct glease *grant(struct world *w)
+static struct glease *grant_with(struct world *w, uint32_t flags)
 {
-	struct glease *l = promise(w, 0);
+	struct glease *l = promise(w, flags);
 	struct msg_grant m = { .head = PROTO_HEAD(MSG_GRANT, struct msg_grant),
 			       .id = { .task = 1, .attempt = 1 },
 			       .pid = getpid() };
@@ -42,6 +43,13 @@ static struct glease *grant(struct world *w)
 	assert_int_equal(proc_identify(getpid(), &self), 0);
 	m.start = self.start;
 	gorder_on_grant(w->g, &w->g->clients[0], &m);
+	return l;
+}
+
+static struct glease *grant(struct world *w)
+{
+	struct glease *l = grant_with(w, 0);
+
 	assert_int_equal(l->stage, LEASE_GRANTED);
 	return l;
 }
@@ -148,6 +156,47 @@ static void test_foreign_with_the_task(void **state)
 	assert_int_equal(w->d->state, DEV_LENT);
 }
 
+/* Beside a task that gives way whoever comes is told to the agent; beside another nobody is. */
+static void test_foreign_beside_one_that_gives_way(void **state)
+{
+	static const uint32_t flags[] = { 0, LEASE_GIVES_WAY, LEASE_GIVES_WAY | LEASE_OTHERS_OK };
+	struct world *w = *state;
+
+	w->g->clients[0].policy.hold = 0;
+	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
+		bool tells = flags[i] == LEASE_GIVES_WAY;
+		pid_t pids[] = { getpid(), 1 };
+		struct glease *l;
+
+		w->d->check = true;
+		see(w, 0, NULL, 0, 0);
+		l = grant_with(w, flags[i]);
+		see(w, 0, NULL, 0, 0); /* nothing is held, so a look decides */
+		assert_int_equal(l->stage, LEASE_GRANTED);
+
+		assert_int_equal(w->d->n_giving, (flags[i] & LEASE_GIVES_WAY) != 0);
+		see(w, 40 * GIBS, pids, 1, 0);
+		assert_int_equal(l->stage, LEASE_USED);
+		assert_false(l->taken);
+		/* Memory is its own business: it may be the task's. */
+		see(w, 60 * GIBS, pids, 1, 0);
+		assert_false(l->taken);
+		see(w, 60 * GIBS, pids, 2, 0);
+		assert_int_equal(l->taken, tells);
+		assert_int_equal(w->d->who_pid, 1);
+		/* Told once; an agent that comes then may not know. */
+		l->due = 0;
+		see(w, 60 * GIBS, pids, 2, 0);
+		assert_int_equal(l->due, 0);
+		glease_tell_all(w->g, &w->g->clients[0]);
+		see(w, 60 * GIBS, pids, 2, 0);
+		assert_int_equal(l->taken, tells);
+		unlease(w);
+		see(w, 0, NULL, 0, 0);
+		assert_int_equal(w->d->n_leases, 0);
+	}
+}
+
 /* NVML is lost: the hold goes, the lease stays, and the task has the device when it is back. */
 static void test_blind_with_a_lease(void **state)
 {
@@ -197,6 +246,7 @@ int main(void)
 		TEST(test_memory_while_a_task_is_awaited),
 		TEST(test_foreign_wins_over_a_promise),
 		TEST(test_foreign_with_the_task),
+		TEST(test_foreign_beside_one_that_gives_way),
 		TEST(test_blind_with_a_lease),
 		TEST(test_kin),
 	};

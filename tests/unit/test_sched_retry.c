@@ -147,6 +147,21 @@ static void test_fast_failures_pause(void **state)
 	}
 }
 
+static void test_what_does_not_count_says_why(void **state)
+{
+	struct retry_policy p = policy(1);
+	struct retry_state s = { 0 };
+	struct retry_streak streak = { 0 };
+	struct retry_end e = { .kind = END_TAKEN, .why = "taken by PID 77 (bob, python)" };
+	struct retry_verdict v = retry_decide(&p, &s, &streak, &e, 0);
+
+	assert_string_equal(v.text, "taken by PID 77 (bob, python); back in the queue, not counted "
+				    "as a try");
+	e = (struct retry_end){ .kind = END_EXIT, .code = 3, .why = "nobody asks" };
+	v = retry_decide(&p, &s, &streak, &e, 0);
+	assert_string_equal(v.text, "exit code 3, try 1 of 2; next at once");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -155,6 +170,7 @@ int main(void)
 		cmocka_unit_test(test_backoff_after_every_third),
 		cmocka_unit_test(test_memory_grows_after_oom_only),
 		cmocka_unit_test(test_fast_failures_pause),
+		cmocka_unit_test(test_what_does_not_count_says_why),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
