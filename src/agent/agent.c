@@ -26,6 +26,8 @@
 #include "agent/guardspawn.h"
 #include "agent/heard.h"
 #include "agent/inner.h"
+#include "agent/leaving.h"
+#include "agent/lifetime.h"
 #include "agent/pause.h"
 #include "agent/ready.h"
 #include "base/clock.h"
@@ -35,7 +37,8 @@
 #include "hold/names.h"
 
 #define CLOSE_LIMIT_MS 500
-#define WATCH_MS       1000  /* also how often the guard hears from us: hold/proto.h */
+#define WATCH_MS       1000 /* also how often the guard hears from us: hold/proto.h */
+#define TIMERS	       6
 #define SILENCE_MS     10000 /* the guard speaks once a second */
 
 /* Files, terminal, names: each may hang, and the spool will want some, too. */
@@ -114,19 +117,26 @@ static void say_running(const struct agent_config *c, const char *name, struct e
 {
 	json_t *doc = NULL;
 	char time[CLOCK_TEXT_MAX] = "an unknown time";
+	bool draining = false;
 	int pid = 0;
 
 	if (ctl_ask(name, CTL_PING, 1000, &doc, NULL, NULL) == 0) {
 		json_t *since = json_object_get(doc, "since_ns");
 
+		const char *phase = json_string_value(json_object_get(doc, "phase"));
+
+		draining = phase && strcmp(phase, phase_name(PHASE_DRAINING)) == 0;
 		pid = (int)json_integer_value(json_object_get(doc, "pid"));
 		if (json_integer_value(since) > 0)
 			(void)clock_format_local((uint64_t)json_integer_value(since), time);
 	}
 	json_decref(doc);
 	(void)err_set(e, -EADDRINUSE,
-		      "tenure is already running for instance %s: PID %d, since %s "
-		      "(tenure status shows it, tenure off ends it)",
+		      draining ? "tenure is still running for instance %s: PID %d, since %s; it "
+				 "ends when its tasks have (tenure status shows them, tenure off "
+				 "ends it now and lets them run on)"
+			       : "tenure is already running for instance %s: PID %d, since %s "
+				 "(tenure status shows it, tenure off ends it)",
 		      c->instance, pid, time);
 }
 
@@ -160,17 +170,31 @@ static void start_signals(struct agent *a)
 	pause_start(a);
 }
 
+static size_t list_timers(struct agent *a, uv_timer_t *ret[TIMERS])
+{
+	uv_timer_t *all[TIMERS] = { &a->end_timer,   &a->phase_timer, &a->files_timer,
+				    &a->watch_timer, &a->pause_timer, &a->life_timer };
+
+	(void)memcpy(ret, all, sizeof(all));
+	return TIMERS;
+}
+
 static void start_timers(struct agent *a)
 {
-	uv_timer_t *timers[] = { &a->end_timer, &a->phase_timer, &a->files_timer, &a->watch_timer,
-				 &a->pause_timer };
+	uv_timer_t *timers[TIMERS];
+	size_t n = list_timers(a, timers);
 
-	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
+	for (size_t i = 0; i < n; i++) {
 		(void)uv_timer_init(&a->loop, timers[i]);
 		timers[i]->data = a;
 	}
 	ready_wait(a);
 	(void)uv_timer_start(&a->watch_timer, on_watch, WATCH_MS, WATCH_MS);
+}
+
+static void on_task_over(void *user)
+{
+	leaving_look(user);
 }
 
 static void start_parts(struct agent *a)
@@ -211,7 +235,10 @@ static void start_parts(struct agent *a)
 								       .log_limit = a->c->log_limit,
 								       .view = v,
 								       .news = a->news,
-								       .link = a->link });
+								       .link = a->link,
+								       .over = on_task_over,
+								       .user = a });
+	lifetime_begin(a);
 	v->until_wall_ns = a->c->until_wall_ns;
 	if (a->c->for_ms &&
 	    (!v->until_wall_ns || v->started_wall_ns + a->c->for_ms * NS_PER_MS < v->until_wall_ns))
@@ -230,15 +257,15 @@ static void on_link_closed(void *user)
 /* True when all is freed; false: something hangs in a thread of the pool. */
 static bool close_parts(struct agent *a)
 {
-	uv_timer_t *timers[] = { &a->end_timer, &a->phase_timer, &a->files_timer, &a->watch_timer,
-				 &a->pause_timer };
+	uv_timer_t *timers[TIMERS];
+	size_t n = list_timers(a, timers);
 
 	bool spool_closed = !a->queue || tasks_free(a->queue) == 0;
 
 	news_close(a->news);
 	guardlink_close(a->link, on_link_closed);
 	ctl_close(a->ctl);
-	for (size_t i = 0; i < ARRAY_LEN(timers); i++)
+	for (size_t i = 0; i < n; i++)
 		uv_close((uv_handle_t *)timers[i], NULL);
 	for (int i = 0; i < SLOT_MAX; i++)
 		uv_close((uv_handle_t *)&a->signals[i], NULL);

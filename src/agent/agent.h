@@ -23,6 +23,9 @@ struct agent_config {
 	struct hold_policy policy;
 	const char *root;	/* of the spool whose tasks are run here; NULL: none are */
 	uint64_t log_limit;	/* bytes of a task's log; 0: no limit */
+	uint64_t lifetime_ms;	/* be done with all tasks after so long, then end; 0: do not */
+	bool lifetime_stops;	/* stop them then, so that they wait again; else wait for them */
+	uint64_t notice_ms;	/* so long before it is told; 0: not */
 	uint64_t for_ms;	/* end after so long; 0: do not */
 	uint64_t until_wall_ns; /* end at that time; 0: do not */
 	bool show_json;		/* events are shown as JSON lines, not as sentences */

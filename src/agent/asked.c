@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "agent/ending.h"
+#include "agent/leaving.h"
 #include "agent/report.h"
 #include "agent/users.h"
 #include "base/mem.h"
@@ -47,13 +48,15 @@ static void rescan(struct agent *a, struct ctl_client *client, const struct ctl_
 	answer_result(client, a->queue ? 0 : no_queue(&e), &e);
 }
 
+/* Answered when the tasks have ended, all is free, and so on: as with take_off(). */
 static void drain(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
-	struct err e = ERR_INIT;
-
-	if (a->queue)
-		tasks_drain(a->queue);
-	answer_result(client, a->queue ? 0 : no_queue(&e), &e);
+	ending_add_client(a, client);
+	if (a->queue && req->now)
+		tasks_stop_all(a->queue);
+	leaving_begin(a, LEAVING_DRAIN,
+		      req->now ? "told to stop its tasks (tenure off --stop-tasks)"
+			       : "told to drain (tenure off --drain)");
 }
 
 static void stop_task(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
@@ -83,6 +86,7 @@ static void answer_why(struct agent *a, struct ctl_client *client, const struct 
 static void take_off(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
 	ending_add_client(a, client);
+	ending_stop(a, "told to end (tenure off)");
 }
 
 static void on_request(void *user, struct ctl_client *client, const struct ctl_request *req)

@@ -32,7 +32,7 @@ enum ctl_verb {
 	CTL_RESCAN,   /* the spool has changed */
 	CTL_STOP,     /* task and element: ends it where it runs here */
 	CTL_WHY,      /* task and element: {why} */
-	CTL_DRAIN,    /* starts no more tasks; what runs runs on */
+	CTL_DRAIN,    /* starts and holds nothing more, ends when what runs has; answered then */
 	CTL_VERB_MAX
 };
 
@@ -42,7 +42,7 @@ struct ctl_request {
 	uint16_t verb;	  /* enum ctl_verb */
 	uint64_t task;	  /* where the verb is about one; else 0 */
 	uint32_t element; /* 0: all of it */
-	uint32_t now;	  /* CTL_STOP: without grace */
+	uint32_t now;	  /* CTL_STOP: without grace; CTL_DRAIN: what runs is stopped */
 };
 
 struct ctl_chunk {

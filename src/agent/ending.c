@@ -119,7 +119,6 @@ void ending_add_client(struct agent *a, struct ctl_client *client)
 		return;
 	}
 	a->off_clients[a->n_off++] = client; /* no more clients than there is room for */
-	ending_stop(a, "told to end (tenure off)");
 }
 
 void ending_forget_client(struct agent *a, struct ctl_client *client)

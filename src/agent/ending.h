@@ -15,7 +15,7 @@ void ending_give_up(struct agent *a, enum agent_end end, int code, const char *t
 /* Wait for the time at which it ends by itself, if there is one. */
 void ending_arm(struct agent *a);
 
-/* `tenure off`: answered when all is free. */
+/* It waits for the end, and is answered when all is free. */
 void ending_add_client(struct agent *a, struct ctl_client *client);
 void ending_forget_client(struct agent *a, struct ctl_client *client);
 

@@ -5,7 +5,8 @@
 /*
  * The inside of the agent, for the files that make it up: agent.c (start and teardown), ready.c
  * (from the guard's first word to the answer for who started it), heard.c (what the guard says),
- * asked.c (what clients ask), pause.c (Ctrl-Z), ending.c. All of it on the loop.
+ * asked.c (what clients ask), pause.c (Ctrl-Z), lifetime.c, leaving.c (first the tasks, then the
+ * agent), ending.c. All of it on the loop.
  */
 
 #include <uv.h>
@@ -47,7 +48,9 @@ struct agent {
 	uv_timer_t phase_timer; /* what is due in this part of the life */
 	uv_timer_t files_timer; /* until it is known whether the files can be written */
 	uv_timer_t watch_timer;
-	uint64_t end_ns; /* monotonic, --for */
+	uint64_t end_ns;       /* monotonic, --for */
+	uv_timer_t life_timer; /* --lifetime */
+	bool life_noticed;
 
 	uint64_t told_ns;	       /* the policy was given to the link */
 	uint64_t ready_ns;	       /* the guard took it */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/ending.h"
+#include "agent/lifetime.h"
 #include "agent/report.h"
 #include "agent/sentence.h"
 #include "agent/wants.h"
@@ -129,6 +130,7 @@ static void on_files_step(uv_timer_t *timer)
 	warn(a, strbuf_str(&warnings));
 	wants_describe(&a->view.policy, &a->view, &text);
 	wants_describe_end(a->view.until_wall_ns, &text);
+	lifetime_describe(&a->view, &text);
 	if (a->c->ready)
 		a->c->ready(a->c->user, strbuf_str(&text), strbuf_str(&warnings),
 			    !journal_trouble(a->journal, trouble, sizeof(trouble))[0]);
@@ -142,9 +144,11 @@ void ready_become(struct agent *a)
 	a->ready_ns = clock_mono_ns();
 	wants_describe(&a->view.policy, &a->view, &text);
 	wants_describe_end(a->view.until_wall_ns, &text);
+	lifetime_describe(&a->view, &text);
 	journal_log(a->journal, LOG_LEVEL_INFO, "%s", strbuf_str(&text));
 	news_show(a->news, "start", strbuf_str(&text), report_agent(&a->view));
 	news_states_from(a->news, UINT64_MAX);
+	lifetime_announce(a);
 	(void)uv_timer_start(&a->files_timer, on_files_step, 0, FILES_STEP_MS);
 	(void)memset(a->fresh, 0, sizeof(a->fresh));
 	a->table_due = true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/report.h"
 
+#include "agent/lifetime.h"
 #include "agent/sentence.h"
 #include "agent/wants.h"
 #include "base/clock.h"
@@ -57,6 +58,12 @@ static void say_watching(const struct view *v, struct strbuf *b)
 	strbuf_adds(b, "watching; told to hold nothing");
 }
 
+static void say_draining(const struct view *v, struct strbuf *b)
+{
+	strbuf_addf(b, "%s: nothing more is started or held; it ends when the tasks that run have",
+		    v->leaving_why);
+}
+
 static void say_releasing(const struct view *v, struct strbuf *b)
 {
 	strbuf_adds(b, "letting go of everything");
@@ -86,9 +93,10 @@ static void say_counts(const struct view *v, struct strbuf *b)
 char *report_phase_sentence(const struct view *v, char *buf)
 {
 	static void (*const say[])(const struct view *v, struct strbuf *b) = {
-		[PHASE_STARTING] = say_starting, [PHASE_BLIND] = say_blind,
-		[PHASE_WATCHING] = say_watching, [PHASE_WAITING] = say_counts,
-		[PHASE_HOLDING] = say_counts,	 [PHASE_RELEASING] = say_releasing,
+		[PHASE_STARTING] = say_starting,   [PHASE_BLIND] = say_blind,
+		[PHASE_WATCHING] = say_watching,   [PHASE_WAITING] = say_counts,
+		[PHASE_HOLDING] = say_counts,	   [PHASE_DRAINING] = say_draining,
+		[PHASE_RELEASING] = say_releasing,
 	};
 	_Static_assert(ARRAY_LEN(say) == PHASE_MAX, "a sentence for every phase");
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
@@ -100,6 +108,24 @@ char *report_phase_sentence(const struct view *v, char *buf)
 
 /* -------- the parts of the document -------- */
 
+static json_t *lifetime_json(const struct view *v)
+{
+	static const char *const hows[LEAVING_MAX] = {
+		[LEAVING_DRAIN] = "drain", [LEAVING_STOP] = "stop"
+	};
+	json_t *o = json_object();
+
+	if (!v->lifetime_ms) {
+		json_decref(o);
+		return json_null();
+	}
+	set(o, "whole_s", json_real((double)v->lifetime_ms / 1e3));
+	set(o, "left_s", json_real((double)lifetime_left_ms(v) / 1e3));
+	set(o, "ends", time_json(lifetime_end_wall_ns(v)));
+	set(o, "then", json_string(hows[v->lifetime_how]));
+	return o;
+}
+
 json_t *report_agent(const struct view *v)
 {
 	uint64_t now = clock_mono_ns();
@@ -110,6 +136,7 @@ json_t *report_agent(const struct view *v)
 	set(o, "since", time_json(v->started_wall_ns));
 	set(o, "uptime_s", age_json(v->started_ns, now));
 	set(o, "until", time_json(v->until_wall_ns));
+	set(o, "lifetime", lifetime_json(v));
 	set(o, "dev_dir", json_string(v->dev_dir));
 	set(o, "log", json_string(v->log_path));
 	set(o, "events", json_string(v->event_path));

@@ -62,6 +62,8 @@ struct tasks {
 	bool open, scanning, syncing, ending, draining, watching;
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
 	uint64_t n_done, n_failed, n_retried;
+	void (*over)(void *user);
+	void *user;
 };
 
 static void plan_soon(struct tasks *q);
@@ -248,6 +250,7 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 		(void)uv_timer_start(&q->sync_timer, on_sync, SYNC_MS, 0);
 	}
 	plan_soon(q);
+	q->over(q->user);
 }
 
 /* ---- durability of ends, in groups ---- */
@@ -561,6 +564,8 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	uv_timer_t *timers[] = { &q->plan_timer, &q->scan_timer, &q->sync_timer };
 
 	q->loop = loop;
+	q->over = c->over;
+	q->user = c->user;
 	q->root = xstrdup(c->root);
 	q->instance = xstrdup(c->instance);
 	q->agent = xstrdup(c->agent);
@@ -685,6 +690,11 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 	char buf[SCHED_WHY_MAX];
 	struct sched_view view;
 
+	if (q->draining && !find_running(q, (struct sched_ref){ id, element })) {
+		*ret = xasprintf("the agent on %s starts nothing more: %s", q->place.node,
+				 q->place.view->leaving_why);
+		return 0;
+	}
 	planview_make(q->place.view, q->instance, devices, &view);
 	if (sched_why(q->plan, (struct sched_ref){ id, element }, &view, buf) < 0 &&
 	    (element || sched_why(q->plan, (struct sched_ref){ id, 1 }, &view, buf) < 0))
@@ -696,11 +706,25 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 
 void tasks_drain(struct tasks *q)
 {
-	if (!q->draining)
-		news_say(q->place.news, LOG_LEVEL_INFO, "told to start no more tasks");
 	q->draining = true;
 	reserving_clear(&q->reserving);
 	plan_soon(q);
+}
+
+static void stop_all(struct tasks *q, enum end_kind kind, const char *why)
+{
+	for (struct running *r = q->runs; r; r = r->next)
+		run_stop(r->run, kind, UINT32_MAX, why);
+}
+
+void tasks_stop_all(struct tasks *q)
+{
+	stop_all(q, END_STOPPED, "stopped by its owner");
+}
+
+void tasks_requeue_all(struct tasks *q)
+{
+	stop_all(q, END_LIFETIME, "stopped at the end of its agent's lifetime");
 }
 
 size_t tasks_running(const struct tasks *q)

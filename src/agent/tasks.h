@@ -35,6 +35,9 @@ struct tasks_config {
 	const struct view *view;
 	struct news *news;
 	struct guardlink *link;
+	/* A task is over, after it is filed. */
+	void (*over)(void *user);
+	void *user;
 };
 
 struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *config);
@@ -59,6 +62,10 @@ void tasks_on_leases_known(struct tasks *q);
 int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, struct err *e);
 /* Start nothing more; what runs runs on. */
 void tasks_drain(struct tasks *q);
+/* What runs is stopped, as its owner orders. */
+void tasks_stop_all(struct tasks *q);
+/* What runs is stopped and waits again, because our lifetime is over. */
+void tasks_requeue_all(struct tasks *q);
 /* Those that run, or are about to. */
 size_t tasks_running(const struct tasks *q);
 /* One sentence: what it waits for. -ENOENT with e. The caller frees it. */

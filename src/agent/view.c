@@ -88,6 +88,8 @@ enum phase view_phase(const struct view *v)
 {
 	if (v->stopping)
 		return PHASE_RELEASING;
+	if (v->leaving)
+		return PHASE_DRAINING;
 	if (!v->guard_up || !v->ready)
 		return PHASE_STARTING;
 	if (!(v->guard.flags & GUARD_SEES))
@@ -98,8 +100,10 @@ enum phase view_phase(const struct view *v)
 }
 
 static const char *const phase_names[] = {
-	[PHASE_STARTING] = "starting", [PHASE_BLIND] = "blind",	    [PHASE_WATCHING] = "watching",
-	[PHASE_WAITING] = "waiting",   [PHASE_HOLDING] = "holding", [PHASE_RELEASING] = "releasing",
+	[PHASE_STARTING] = "starting",	 [PHASE_BLIND] = "blind",
+	[PHASE_WATCHING] = "watching",	 [PHASE_WAITING] = "waiting",
+	[PHASE_DRAINING] = "draining",	 [PHASE_HOLDING] = "holding",
+	[PHASE_RELEASING] = "releasing",
 };
 _Static_assert(ARRAY_LEN(phase_names) == PHASE_MAX, "a name for every phase");
 

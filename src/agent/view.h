@@ -21,6 +21,14 @@ struct view_yield {
 	char line[PROTO_TEXT_MAX];
 };
 
+/* What the agent is about to do with its tasks, and then with itself. */
+enum leaving {
+	LEAVING_NOT,
+	LEAVING_DRAIN, /* what runs may end; nothing more is started */
+	LEAVING_STOP,  /* what runs is stopped and waits again */
+	LEAVING_MAX
+};
+
 struct view {
 	const char *instance;
 	const char *host;
@@ -32,6 +40,11 @@ struct view {
 	uint64_t started_ns;	/* monotonic */
 	uint64_t until_wall_ns; /* ends itself then; 0: does not */
 	struct hold_policy policy;
+	uint64_t lifetime_ms;	  /* 0: none */
+	uint64_t lifetime_end_ns; /* clock_boot_ns() */
+	enum leaving lifetime_how;
+	enum leaving leaving; /* nothing more is started, and nothing held */
+	char leaving_why[PROTO_TEXT_MAX];
 	bool ready;    /* the guard has taken the policy */
 	bool stopping; /* letting go of all */
 
@@ -67,6 +80,7 @@ enum phase {
 	PHASE_WATCHING,	 /* told to hold nothing */
 	PHASE_WAITING,	 /* nothing is idle for long enough */
 	PHASE_HOLDING,	 /* at least one device is held */
+	PHASE_DRAINING,	 /* ends when its tasks have */
 	PHASE_RELEASING, /* ending */
 	PHASE_MAX
 };

@@ -16,6 +16,7 @@
 #define NS_PER_S  1000000000ULL
 
 uint64_t clock_mono_ns(void);
+uint64_t clock_boot_ns(void); /* monotonic too, and goes on while the machine is suspended */
 uint64_t clock_wall_ns(void); /* since the epoch */
 
 #define CLOCK_TEXT_MAX 40

@@ -29,29 +29,32 @@
 #include "base/value.h"
 
 enum setting_id {
-	SET_GPUS,	  /* gpus */
-	SET_LEAVE,	  /* num: devices, from the end, that are left to others */
-	SET_MEMORY,	  /* mem */
-	SET_IDLE_BELOW,	  /* num: bytes */
-	SET_IDLE_FOR,	  /* num: ms, 0 = at once */
-	SET_REFRESH,	  /* num: ms */
-	SET_TOGETHER,	  /* flag */
-	SET_WORK,	  /* num: ms, 0 = without a cycle */
-	SET_REST,	  /* num: ms, 0 = no rest */
-	SET_LOAD,	  /* num: 0 none, 1 light, 2 sm, 3 gemm */
-	SET_UTIL,	  /* num: permille */
-	SET_UTIL_BAND,	  /* band; use settings_util_band() */
-	SET_REHOLD_AFTER, /* num: ms after a yield */
-	SET_IGNORE_PID,	  /* uints */
-	SET_MY_CGROUP,	  /* flag */
-	SET_INSTANCE,	  /* str */
-	SET_ROOT,	  /* str; NULL: fs_state_dir() */
-	SET_STATE_DIR,	  /* str; NULL: fs_state_dir() */
-	SET_DEV_DIR,	  /* str */
-	SET_LOG_LIMIT,	  /* num: bytes of a task's log, 0 = no limit */
-	SET_LOG_LEVEL,	  /* num: enum log_level */
-	SET_ALLOW_USERS,  /* words: user names and @groups; empty = everybody. Site only */
-	SET_MAX_DEVICES,  /* num: 0 = no limit */
+	SET_GPUS,	     /* gpus */
+	SET_LEAVE,	     /* num: devices, from the end, that are left to others */
+	SET_MEMORY,	     /* mem */
+	SET_IDLE_BELOW,	     /* num: bytes */
+	SET_IDLE_FOR,	     /* num: ms, 0 = at once */
+	SET_REFRESH,	     /* num: ms */
+	SET_TOGETHER,	     /* flag */
+	SET_WORK,	     /* num: ms, 0 = without a cycle */
+	SET_REST,	     /* num: ms, 0 = no rest */
+	SET_LOAD,	     /* num: 0 none, 1 light, 2 sm, 3 gemm */
+	SET_UTIL,	     /* num: permille */
+	SET_UTIL_BAND,	     /* band; use settings_util_band() */
+	SET_REHOLD_AFTER,    /* num: ms after a yield */
+	SET_IGNORE_PID,	     /* uints */
+	SET_MY_CGROUP,	     /* flag */
+	SET_INSTANCE,	     /* str */
+	SET_ROOT,	     /* str; NULL: fs_state_dir() */
+	SET_STATE_DIR,	     /* str; NULL: fs_state_dir() */
+	SET_DEV_DIR,	     /* str */
+	SET_LOG_LIMIT,	     /* num: bytes of a task's log, 0 = no limit */
+	SET_LOG_LEVEL,	     /* num: enum log_level */
+	SET_LIFETIME,	     /* num: ms, 0 = for ever */
+	SET_LIFETIME_END,    /* num: 0 drain, 1 stop */
+	SET_LIFETIME_NOTICE, /* num: ms before its end */
+	SET_ALLOW_USERS,     /* words: user names and @groups; empty = everybody. Site only */
+	SET_MAX_DEVICES,     /* num: 0 = no limit */
 	SET_MAX
 };
 
@@ -73,6 +76,7 @@ enum setting_layer {
 #define SETTING_GROUP_GPUS  (1u << 3) /* which devices */
 #define SETTING_GROUP_QUEUE (1u << 4) /* which queue */
 #define SETTING_GROUP_AGENT (1u << 5) /* which agent */
+#define SETTING_GROUP_LIFE  (1u << 6) /* of an agent that runs tasks */
 #define SETTING_GROUP_ALL   UINT_MAX
 
 #define SETTING_LIMIT		(1u << 0) /* a site's value is a limit for all layers above */

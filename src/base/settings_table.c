@@ -8,11 +8,15 @@ static const char *const loads[] = { "none", "light", "sm", "gemm", NULL };
 /* In the order of enum log_level. */
 static const char *const levels[] = { "error", "warning", "info", "debug", NULL };
 
+/* In the order of `enum leaving`, without its first. */
+static const char *const lifetime_ends[] = { "drain", "stop", NULL };
+
 static const char holding[] = "What to hold";
 static const char when[] = "When to hold";
 static const char loading[] = "Load";
 static const char others[] = "Other people's work";
 static const char node[] = "This node";
+static const char ending[] = "When to end";
 
 #define UTIL_MIN 10 /* permille; below it NVML reads 0 for most windows */
 
@@ -115,6 +119,25 @@ const struct setting settings_table[] = {
 			    .opt.arg = "LEVEL", .opt.def = "info", .opt.group = node,
 			    .opt.spec.choices = levels, .groups = SETTING_GROUP_NODE,
 			    .opt.help = "what is logged" },
+	[SET_LIFETIME] = { ROW("lifetime", "LIFETIME", "lifetime", VALUE_DURATION),
+			   .opt.arg = "DURATION", .opt.def = "0", .opt.group = ending,
+			   .groups = SETTING_GROUP_LIFE,
+			   .opt.help = "end so long after the start, and say so then, in tenure "
+				       "status, and shortly before; 0: do not" },
+	[SET_LIFETIME_END] = { ROW("lifetime_end", "LIFETIME_END", "lifetime-end", VALUE_CHOICE),
+			       .opt.arg = "HOW", .opt.def = "drain", .opt.group = ending,
+			       .opt.spec.choices = lifetime_ends, .groups = SETTING_GROUP_LIFE,
+			       .opt.help =
+				       "what becomes of the tasks that run at the end of the "
+				       "lifetime: drain waits for them, stop ends them, and they "
+				       "wait again, which does not count as a try" },
+	[SET_LIFETIME_NOTICE] = { ROW("lifetime_notice", "LIFETIME_NOTICE", "lifetime-notice",
+				      VALUE_DURATION),
+				  .opt.arg = "DURATION", .opt.def = "10m", .opt.group = ending,
+				  .groups = SETTING_GROUP_LIFE,
+				  .opt.help =
+					  "so long before the end of the lifetime it is told; 0: "
+					  "not" },
 	[SET_ALLOW_USERS] = { ROW("allow_users", "ALLOW_USERS", "allow-users", VALUE_WORDS),
 			      .opt.arg = "USERS", .opt.def = "",
 			      .flags = SETTING_LIMIT | SETTING_SITE_ONLY,

@@ -2,6 +2,7 @@
 #include "cli/ask_agent.h"
 
 #include <errno.h>
+#include <limits.h>
 
 #include "hold/names.h"
 
@@ -13,14 +14,14 @@ static const char *socket_name(const struct cmd_ctx *ctx, char name[SOCKET_NAME_
 				 settings_str(ctx->settings, SET_DEV_DIR));
 }
 
-int ask_agent(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, json_t **ret,
-	      int *ret_fd, struct err *e)
+static int ask(const struct cmd_ctx *ctx, const struct ctl_request *req, int timeout_ms,
+	       json_t **ret, int *ret_fd, struct err *e)
 {
 	const char *instance = settings_str(ctx->settings, SET_INSTANCE);
 	char name[SOCKET_NAME_MAX];
 	int r;
 
-	r = ctl_ask(socket_name(ctx, name), verb, timeout_ms, ret, ret_fd, e);
+	r = ctl_ask_about(socket_name(ctx, name), req, timeout_ms, ret, ret_fd, e);
 	if (r == -ECONNREFUSED) {
 		(void)err_set(e, r,
 			      "tenure is not running for instance %s; start it with: tenure on",
@@ -28,6 +29,18 @@ int ask_agent(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, jso
 		return CMD_NOTHING_RUNS;
 	}
 	return r < 0 ? CMD_FAILED : CMD_OK;
+}
+
+int ask_agent(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, json_t **ret,
+	      int *ret_fd, struct err *e)
+{
+	return ask(ctx, &(struct ctl_request){ .verb = verb }, timeout_ms, ret, ret_fd, e);
+}
+
+int ask_agent_long(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,
+		   int *ret_fd, struct err *e)
+{
+	return ask(ctx, req, INT_MAX, ret, ret_fd, e);
 }
 
 int ask_agent_about(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,

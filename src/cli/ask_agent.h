@@ -14,6 +14,10 @@
 int ask_agent(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, json_t **ret,
 	      int *ret_fd, struct err *e);
 
+/* The same with an answer that comes when it comes: after tasks have ended. */
+int ask_agent_long(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,
+		   int *ret_fd, struct err *e);
+
 /* The same about a task: req has the verb and what is asked. The agent's own refusal is the text of
  * e; its code (-ENOENT) is returned. -ECONNREFUSED: no agent runs here. */
 int ask_agent_about(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,

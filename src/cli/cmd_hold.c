@@ -112,7 +112,7 @@ const struct cmd cmd_agent = {
 		"background; a service manager, or a job of a cluster, runs it like this.",
 	.examples = agent_examples,
 	.opts = run_opts_no_hold,
-	.setting_groups = RUN_SETTING_GROUPS,
+	.setting_groups = AGENT_SETTING_GROUPS,
 	.flags = CMD_HOLDS,
 	.run = run_hold,
 };

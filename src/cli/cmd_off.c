@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/strbuf.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/print_json.h"
@@ -13,16 +14,13 @@
 
 #define OFF_LIMIT_MS 10000 /* the agent itself gives up after one second */
 #define END_LIMIT_MS 3000  /* it writes its last lines */
-
-#define LOOK_US 100000
-
 static const struct opt off_opts[] = {
 	{ .name = "stop-tasks",
 	  .spec = { VALUE_FLAG },
-	  .help = "end the tasks that run here first, as tenure stop does" },
+	  .help = "the same, and end them first, as tenure stop does" },
 	{ .name = "drain",
 	  .spec = { VALUE_FLAG },
-	  .help = "start no more tasks, and wait until those that run have ended" },
+	  .help = "start no more tasks, and end when those that run have" },
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
 	{ 0 },
 };
@@ -40,51 +38,42 @@ static void wait_end(int pid, int sock)
 		;
 }
 
-static int stop_tasks(const struct cmd_ctx *ctx, const json_t *tasks, struct err *e)
+/* Whoever waits wants to know for what. */
+static void tell_wait(const struct cmd_ctx *ctx)
 {
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+	json_t *doc = NULL, *tasks, *o;
 	size_t i;
-	json_t *o;
 
+	if (!isatty(STDERR_FILENO) ||
+	    ask_agent(ctx, CTL_STATUS, OFF_LIMIT_MS, &doc, NULL, NULL) != CMD_OK)
+		return;
+	tasks = json_object_get(json_object_get(doc, "queue"), "tasks");
+	strbuf_addf(&text, "waiting for %zu task%s:", json_array_size(tasks),
+		    json_array_size(tasks) == 1 ? "" : "s");
 	json_array_foreach(tasks, i, o)
 	{
-		struct ctl_request req = {
-			.verb = CTL_STOP,
-			.task = (uint64_t)json_integer_value(json_object_get(o, "id")),
-			.element = (uint32_t)json_integer_value(json_object_get(o, "element")),
-		};
-		int r = ask_agent_about(ctx, &req, NULL, e);
+		const char *name = json_string_value(json_object_get(o, "name"));
 
-		if (r < 0 && r != -ENOENT) /* it has ended by itself */
-			return CMD_FAILED;
+		strbuf_addf(&text, "%s %lld (%s)", i ? "," : "",
+			    (long long)json_integer_value(json_object_get(o, "id")),
+			    name ? name : "?");
 	}
-	return CMD_OK;
+	strbuf_adds(&text, ". Ctrl-C ends the waiting alone: no more tasks are started, and the "
+			   "agent ends when these have.");
+	if (json_array_size(tasks))
+		term_print_wrapped(stderr, strbuf_str(&text), 0);
+	json_decref(doc);
 }
 
 /* Nothing more is started, and what runs ends: by itself, or because it is told to. */
-static int end_tasks(const struct cmd_ctx *ctx, struct err *e)
+static int drain(const struct cmd_ctx *ctx, json_t **ret, int *ret_fd, struct err *e)
 {
-	struct ctl_request req = { .verb = CTL_DRAIN };
-	bool told = !opts_flag(ctx->opts, "stop-tasks");
-	int r = ask_agent_about(ctx, &req, NULL, e);
+	struct ctl_request req = { .verb = CTL_DRAIN, .now = opts_flag(ctx->opts, "stop-tasks") };
 
-	if (r == -ENOENT ||
-	    r == -ECONNREFUSED) /* it runs none; or CTL_OFF says that none is here */
-		return CMD_OK;
-	r = r < 0 ? CMD_FAILED : CMD_OK;
-	for (bool running = true; r == CMD_OK && running;) {
-		json_t *doc = NULL, *queue;
-
-		r = ask_agent(ctx, CTL_STATUS, OFF_LIMIT_MS, &doc, NULL, e);
-		queue = json_object_get(doc, "queue");
-		running = json_array_size(json_object_get(queue, "tasks")) > 0;
-		if (r == CMD_OK && running && !told)
-			r = stop_tasks(ctx, json_object_get(queue, "tasks"), e);
-		told = true;
-		json_decref(doc);
-		if (r == CMD_OK && running)
-			(void)usleep(LOOK_US);
-	}
-	return r;
+	if (!req.now)
+		tell_wait(ctx);
+	return ask_agent_long(ctx, &req, ret, ret_fd, e);
 }
 
 static void print_end(int pid, double ms, json_int_t running)
@@ -107,11 +96,10 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 {
 	json_t *doc = NULL;
 	cleanup_fd int fd = -1;
-	bool end = opts_flag(ctx->opts, "stop-tasks") || opts_flag(ctx->opts, "drain");
-	int code = end ? end_tasks(ctx, e) : CMD_OK;
+	bool drains = opts_flag(ctx->opts, "stop-tasks") || opts_flag(ctx->opts, "drain");
+	int code = drains ? drain(ctx, &doc, &fd, e)
+			  : ask_agent(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
 
-	if (code == CMD_OK)
-		code = ask_agent(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
 	if (code != CMD_OK)
 		return code;
 
@@ -151,7 +139,11 @@ const struct cmd cmd_off = {
 	.description =
 		"Comes back when all memory is free and the agent has ended. Also ends a "
 		"`tenure hold` in another terminal. Tasks that run go on, and the next `tenure on` "
-		"takes them over.",
+		"takes them over.\n"
+		"\n"
+		"With --drain or --stop-tasks GPUs that no task uses are let go of at once, nothing "
+		"more is started, and the agent ends when the last task has; it does so also when "
+		"this command is ended before. Then `tenure off` ends it without waiting any longer.",
 	.examples = off_examples,
 	.opts = off_opts,
 	.setting_groups = SETTING_GROUP_AGENT,

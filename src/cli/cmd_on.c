@@ -217,6 +217,8 @@ static const struct cmd_example on_examples[] = {
 	{ "tenure on", "hold what is idle, in the background" },
 	{ "tenure on --gpus 0,1 --memory all-2G", "two GPUs, all of their memory but 2 GiB" },
 	{ "tenure on --together --idle-for 10m", "all at once when all were idle for 10 minutes" },
+	{ "tenure on --lifetime 24h --lifetime-end stop",
+	  "for a day; what still runs then waits for the next one" },
 	{ "tenure on --no-hold", "the agent alone; nothing is held" },
 	{ 0 },
 };
@@ -231,7 +233,7 @@ const struct cmd cmd_on = {
 		"looks at that).",
 	.examples = on_examples,
 	.opts = run_opts_no_hold,
-	.setting_groups = RUN_SETTING_GROUPS,
+	.setting_groups = AGENT_SETTING_GROUPS,
 	.flags = CMD_HOLDS,
 	.run = run_on,
 };

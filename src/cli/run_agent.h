@@ -11,6 +11,8 @@
 #include "cli/cmd.h"
 
 #define RUN_SETTING_GROUPS (SETTING_GROUP_HOLD | SETTING_GROUP_NODE)
+/* Of an agent that runs tasks. */
+#define AGENT_SETTING_GROUPS (RUN_SETTING_GROUPS | SETTING_GROUP_LIFE)
 
 /* --for, --until, --json. */
 extern const struct opt run_opts[];

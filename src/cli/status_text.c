@@ -242,7 +242,7 @@ static void print_queue(const json_t *q, FILE *out)
 			    (long long)json_integer_value(json_object_get(q, counts[i][0])),
 			    counts[i][1]);
 	if (json_is_true(json_object_get(q, "draining")))
-		strbuf_adds(&b, "; no more are started (tenure off --drain)");
+		strbuf_adds(&b, "; no more are started");
 	if (trouble[0])
 		strbuf_addf(&b, "\n%s", trouble);
 	print_item(out, "queue   ", strbuf_str(&b));
@@ -294,6 +294,17 @@ static void print_log(const json_t *doc, FILE *out)
 			text_of(doc, "log_trouble", ""));
 }
 
+/* "auto-shutdown at 2026-11-22 16:00 (in 23h, drains)" */
+static void print_lifetime(const json_t *life, FILE *out)
+{
+	const char *ends = text_of(life, "ends", "");
+	char left[CELL];
+
+	if (strlen(ends) > 16)
+		fprintf(out, ", auto-shutdown at %.10s %.5s (in %s, %ss)", ends, ends + 11,
+			seconds(life, "left_s", left), text_of(life, "then", "?"));
+}
+
 static void print_title(const json_t *doc, FILE *out)
 {
 	const char *phase = text_of(doc, "phase", "?");
@@ -327,6 +338,7 @@ void status_text_print(json_t *doc, FILE *out)
 		seconds(agent, "uptime_s", time));
 	if (until && strlen(until) > 16)
 		fprintf(out, ", until %.10s %.5s", until, until + 11);
+	print_lifetime(json_object_get(agent, "lifetime"), out);
 	fputc('\n', out);
 	print_guard(json_object_get(doc, "guard"), out);
 	print_queue(json_object_get(doc, "queue"), out);

@@ -29,6 +29,7 @@ static const struct kind_row kinds[] = {
 	[END_TIMEOUT] = { "timeout", "over its time limit", true, false },
 	[END_TAKEN] = { "taken", "a newcomer took its device before it could start", false, true },
 	[END_PREEMPTED] = { "preempted", "preempted", false, true },
+	[END_LIFETIME] = { "lifetime", "the lifetime of its agent was over", false, true },
 	[END_NODE_LOST] = { "node-lost", "its node was lost", false, true },
 	[END_STOPPED] = { "stopped", "stopped by its owner", false, false },
 };

@@ -25,7 +25,8 @@ enum end_kind {
 	END_OOM,       /* ran out of GPU memory; code is the exit status */
 	END_TIMEOUT,   /* its own time limit */
 	END_TAKEN,     /* a newcomer took its device before it could start */
-	END_PREEMPTED, /* yielded, or its agent's lifetime ended: requeue */
+	END_PREEMPTED, /* yielded: requeue */
+	END_LIFETIME,  /* its agent's lifetime is over: requeue */
 	END_NODE_LOST, /* the node rebooted, or its claim expired */
 	END_STOPPED,   /* by the owner */
 	END_MAX
@@ -80,7 +81,7 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 				  struct retry_streak *streak, const struct retry_end *end,
 				  uint64_t now_ns);
 
-/* "exit", "signal", "oom", "timeout", "taken", "preempted", "node-lost", "stopped" */
+/* "exit", "signal", "oom", "timeout", "taken", "preempted", "lifetime", "node-lost", "stopped" */
 const char *end_kind_name(unsigned int kind);
 
 #endif

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """How long an agent lives, and what it does with its tasks and its GPUs at the end of it."""
 
+import re
+import subprocess
 import sys
 
 from machine import wait_for
@@ -61,3 +63,97 @@ def test_owners_word_is_the_last(queue, tmp_path):  # noqa: F811
     q.wait(strong, "done")
     q.wait(weak, "cancelled")
     assert marks.read_text().count("begun") == 1
+
+
+def phase(q):
+    return (q.status() or {}).get("phase")
+
+
+def until(path, begun):
+    """A task that says that it runs, and does so until the file is there."""
+    return ["sh", "-c", f"echo >> {begun}; while [ ! -e {path} ]; do sleep 0.1; done"]
+
+
+def shown(q, i):
+    return q.m.run(q.m.tenure, "show", str(i)).stdout
+
+
+def test_lifetime_stops_and_requeues(queue, tmp_path):  # noqa: F811
+    q = queue(gpus=1)
+    marks = tmp_path / "marks"
+    q.start("--lifetime", "4s", "--lifetime-end", "stop", "--lifetime-notice", "2s")
+    i = q.submit("-r", "0", "--", *slow_to_end(marks, 0.2))
+    assert wait_for(has(marks, "begun"))
+    life = q.status()["agent"]["lifetime"]
+    assert (life["whole_s"], life["then"]) == (4, "stop") and 0 < life["left_s"] <= 4
+    assert re.search(r"auto-shutdown at [-0-9]{10} [0-9:]{5} \(in [0-9]+s, stops\)",
+                     q.m.run(q.m.tenure, "status").stdout)
+    assert q.agent.wait(15) == 0
+    out = q.out.read_text()
+    assert re.search(r"Started at: [-0-9]{10} [0-9:]{8}\n", out), out
+    assert re.search(r"Auto-shutdown at: [-0-9]{10} [0-9:]{8} \(4s\)\n", out), out
+    assert out.count("auto-shutdown in 2s, at ") == 1, out
+    assert "the lifetime of 4s is over: nothing more is started or held" in out
+    assert marks.read_text().split() == ["begun", "told", "over"]
+    assert q.task(i)["state"] == "pending"
+    assert "the lifetime of its agent was over" in shown(q, i) and "not counted" in shown(q, i)
+    q.start()
+    assert wait_for(lambda: marks.read_text().count("begun") == 2), q.out.read_text()
+
+
+def test_lifetime_drains(queue, tmp_path):  # noqa: F811
+    q = queue(gpus=2)
+    q.start("--lifetime", "6s", "--lifetime-notice", "0")
+    end = tmp_path / "end"
+    i = q.submit("--", *until(end, tmp_path / "begun"))
+    assert wait_for((tmp_path / "begun").exists)
+    assert wait_for(lambda: len(q.held()) == 1), q.status()["devices"]
+    assert wait_for(lambda: phase(q) == "draining", 10)
+    doc = q.status()
+    assert "the lifetime of 6s is over" in doc["sentence"] and doc["queue"]["draining"]
+    assert wait_for(lambda: not q.held())
+    late = q.submit("--", "true")
+    said = " ".join(q.m.run(q.m.tenure, "why", str(late)).stdout.split())
+    assert "starts nothing more: the lifetime of 6s is over" in said
+    other = q.m.run(q.m.tenure, "on", check=False)
+    assert other.returncode == 1 and "ends when its tasks have" in " ".join(other.stderr.split())
+    end.touch()
+    assert q.agent.wait(10) == 0
+    assert q.task(i)["state"] == "done" and q.task(late)["state"] == "pending"
+    assert "auto-shutdown in" not in q.out.read_text()
+
+
+def test_lifetime_from_a_file(queue, user_config):  # noqa: F811
+    q = queue(gpus=1)
+    user_config("lifetime: 24h\nlifetime_end: stop\n")
+    said = " ".join(q.m.run(q.m.tenure, "on", "--idle-for", "1h").stdout.split())
+    assert re.search(r"Auto-shutdown at: \S+ \S+ \(1d\): what runs then is stopped and waits again\.",
+                     said), said
+    assert q.status()["agent"]["lifetime"]["whole_s"] == 86400
+    q.m.run(q.m.tenure, "off")
+    user_config("lifetime: soon\n")
+    bad = q.m.run(q.m.tenure, "agent", check=False)
+    assert bad.returncode == 2 and "lifetime" in bad.stderr
+    user_config("lifetime_end: wait\n")
+    bad = q.m.run(q.m.tenure, "agent", check=False)
+    assert bad.returncode == 2 and "drain" in bad.stderr and "stop" in bad.stderr
+
+
+def test_drain_goes_on_without_who_asked_for_it(queue, tmp_path):  # noqa: F811
+    q = queue(gpus=1)
+    q.start()
+    end = tmp_path / "end"
+    i = q.submit("--", *until(end, tmp_path / "begun"))
+    assert wait_for((tmp_path / "begun").exists)
+    off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, stdout=subprocess.PIPE,
+                           text=True)
+    assert wait_for(lambda: phase(q) == "draining")
+    off.kill()
+    off.communicate()
+    assert q.agent.poll() is None
+    second = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, stdout=subprocess.PIPE,
+                              text=True)
+    end.touch()
+    said = " ".join(second.communicate(timeout=15)[0].split())
+    assert second.returncode == 0 and "the agent (PID" in said and "on by itself" not in said
+    assert q.agent.wait(10) == 0 and q.task(i)["state"] == "done", q.out.read_text()

@@ -48,6 +48,8 @@ static void test_kinds(void **state)
 		{ END_TAKEN, 0, true, RETRY_AGAIN, false },
 		{ END_PREEMPTED, 15, false, RETRY_AGAIN, false },
 		{ END_PREEMPTED, 15, true, RETRY_FAILED, false },
+		{ END_LIFETIME, 15, false, RETRY_AGAIN, false },
+		{ END_LIFETIME, 15, true, RETRY_FAILED, false },
 		{ END_NODE_LOST, 0, false, RETRY_AGAIN, false },
 		{ END_NODE_LOST, 0, true, RETRY_FAILED, false },
 		{ END_STOPPED, 15, false, RETRY_CANCELLED, false },

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/leaving.h"
+
+#include "agent/ending.h"
+#include "agent/heard.h"
+#include "base/str.h"
+
+static void tell(struct agent *a, size_t running)
+{
+	static const char *const what[LEAVING_MAX] = {
+		[LEAVING_DRAIN] = "may end first",
+		[LEAVING_STOP] = "is stopped and waits again",
+	};
+
+	news_say(a->news, LOG_LEVEL_INFO,
+		 running ? "%s: nothing more is started or held; what runs (%zu task%s) %s"
+			 : "%s: nothing more is started or held",
+		 a->view.leaving_why, running, running == 1 ? "" : "s", what[a->view.leaving]);
+}
+
+void leaving_begin(struct agent *a, enum leaving how, const char *why)
+{
+	size_t running = a->queue ? tasks_running(a->queue) : 0;
+
+	if (a->view.stopping || a->ended || a->view.leaving >= how)
+		return;
+	a->view.leaving = how;
+	(void)str_copy(a->view.leaving_why, sizeof(a->view.leaving_why), why);
+	tell(a, running);
+	if (a->queue)
+		tasks_drain(a->queue);
+	if (a->queue && how == LEAVING_STOP)
+		tasks_requeue_all(a->queue);
+	if (a->view.ready && !a->pausing) /* else it is told then */
+		heard_tell_policy(a);
+	leaving_look(a);
+}
+
+void leaving_look(struct agent *a)
+{
+	if (a->view.leaving && !(a->queue && tasks_running(a->queue)))
+		ending_stop(a, a->view.leaving_why);
+}

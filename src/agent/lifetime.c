@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/lifetime.h"
+
+#include "agent/leaving.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "base/units.h"
+
+#define CHECK_MS 10000 /* the loop's clock stands still while the machine is suspended */
+
+uint64_t lifetime_left_ms(const struct view *v)
+{
+	uint64_t now = clock_boot_ns();
+
+	return v->lifetime_end_ns > now ? (v->lifetime_end_ns - now + NS_PER_MS - 1) / NS_PER_MS
+					: 0;
+}
+
+uint64_t lifetime_end_wall_ns(const struct view *v)
+{
+	uint64_t now = clock_boot_ns();
+
+	if (!v->lifetime_ms)
+		return 0;
+	return clock_wall_ns() + v->lifetime_end_ns - now;
+}
+
+static const char *what_then(const struct view *v)
+{
+	return v->lifetime_how == LEAVING_STOP
+		       ? "what runs then is stopped and waits again"
+		       : "what runs then may end, and nothing more is started";
+}
+
+/* In the words that perpetual-motion's users know, and may search for. */
+static const char *auto_shutdown(const struct view *v, char *buf, size_t size)
+{
+	char end[CLOCK_TEXT_MAX], whole[UNIT_TEXT_MAX];
+
+	return str_print(buf, size, "Auto-shutdown at: %s (%s)",
+			 clock_format_local(lifetime_end_wall_ns(v), end),
+			 unit_format_duration_exact(v->lifetime_ms, whole));
+}
+
+void lifetime_describe(const struct view *v, struct strbuf *out)
+{
+	char text[PROTO_TEXT_MAX];
+
+	if (v->lifetime_ms)
+		strbuf_addf(out, " %s: %s.", auto_shutdown(v, text, sizeof(text)), what_then(v));
+}
+
+static void arm(struct agent *a);
+
+static void on_life(uv_timer_t *timer)
+{
+	struct agent *a = timer->data;
+	uint64_t left = lifetime_left_ms(&a->view);
+	char end[CLOCK_TEXT_MAX], time[UNIT_TEXT_MAX], why[PROTO_TEXT_MAX];
+
+	if (!left) {
+		leaving_begin(a, a->view.lifetime_how,
+			      str_print(why, sizeof(why), "the lifetime of %s is over",
+					unit_format_duration_exact(a->view.lifetime_ms, time)));
+		return;
+	}
+	if (!a->life_noticed && left <= a->c->notice_ms) {
+		a->life_noticed = true;
+		news_say(a->news, LOG_LEVEL_WARNING, "auto-shutdown in %s, at %s: %s",
+			 unit_format_duration((left + 999) / 1000 * 1000, time),
+			 clock_format_local(lifetime_end_wall_ns(&a->view), end),
+			 what_then(&a->view));
+	}
+	arm(a);
+}
+
+static void arm(struct agent *a)
+{
+	uint64_t left = lifetime_left_ms(&a->view);
+	uint64_t wait = left < CHECK_MS ? left : CHECK_MS;
+
+	if (!a->life_noticed && left > a->c->notice_ms && left - a->c->notice_ms < wait)
+		wait = left - a->c->notice_ms;
+	(void)uv_timer_start(&a->life_timer, on_life, wait, 0);
+}
+
+void lifetime_begin(struct agent *a)
+{
+	a->view.lifetime_ms = a->c->lifetime_ms;
+	a->view.lifetime_how = a->c->lifetime_stops ? LEAVING_STOP : LEAVING_DRAIN;
+	a->view.lifetime_end_ns = clock_boot_ns() + a->c->lifetime_ms * NS_PER_MS;
+	/* Just told. */
+	a->life_noticed = !a->c->notice_ms || a->c->notice_ms >= a->c->lifetime_ms;
+}
+
+void lifetime_announce(struct agent *a)
+{
+	char text[PROTO_TEXT_MAX], start[CLOCK_TEXT_MAX];
+
+	if (!a->view.lifetime_ms)
+		return;
+	news_say(a->news, LOG_LEVEL_INFO, "Started at: %s",
+		 clock_format_local(a->view.started_wall_ns, start));
+	news_say(a->news, LOG_LEVEL_INFO, "%s", auto_shutdown(&a->view, text, sizeof(text)));
+	arm(a);
+}
