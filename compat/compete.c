@@ -4,8 +4,7 @@
  * `compete`: what main.py did, with tenure below. `tenure import` makes tasks of command.txt,
  * `tenure agent --no-hold` runs them, this tells in between how the queues stand. The instance
  * belongs to the directory, so one that was killed goes on where it was. Tasks call it as well,
- * with
- * --begin and --end, to keep logs/uni_id.json.
+ * with --begin and --end, to keep logs/uni_id.json.
  *
  * Exit codes: 0 all is done, or told to end; 1 it could not begin, or broke down; 2 usage.
  */
@@ -18,9 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -30,6 +27,8 @@
 #include "base/settings.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "compat/compete_child.h"
+#include "compat/compete_gpus.h"
 #include "compat/unistate.h"
 #include "spool/commandset.h"
 #include "spool/scan.h"
@@ -38,7 +37,9 @@
 
 #define LOG_MAX	      (10UL << 20)
 #define LOGS_KEPT     5
-#define STOP_LIMIT_MS 30000
+#define STOP_LIMIT_MS 60000 /* a task has 30 s to end by itself */
+#define LOOK_MS	      200   /* from a word of the agent to a look at the queue */
+#define CLOCK_LEN     10    /* "15:04:05  " in front of an agent's line */
 
 enum exit_code { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 
@@ -52,12 +53,16 @@ struct lane {
 struct compete {
 	struct command_set set;
 	char *self, *tenure, *dir, *log, *state;
+	char *reading; /* the file that is there while the command file is being read */
 	char instance[SPEC_NAME_MAX + 1];
 	char *root;
 	struct spool *sp;
-	pid_t agent;
+	struct child agent;
 	uint64_t first; /* id of this run */
 	size_t done, failed;
+	uint64_t head;	/* of what waits, while nothing runs */
+	char *head_why; /* as last told */
+	bool shown;	/* how it stands, at least once */
 };
 
 /* ---- the log ---- */
@@ -100,49 +105,47 @@ static void __attribute__((format(printf, 2, 3))) say(const struct compete *c, c
 
 /* ---- tenure as a child ---- */
 
-static pid_t start(const struct compete *c, char *const *argv)
+/* What it prints goes the way of our own lines; those of an agent begin with the time. */
+static void on_line(void *user, const char *line)
 {
-	pid_t self = getpid(), pid;
+	static const char form[] = "00:00:00  ";
+	bool timed = strlen(line) > CLOCK_LEN;
 
-	(void)fflush(NULL);
-	pid = fork();
-	if (pid)
-		return pid;
-	/* A Ctrl-C reaches us, and we end it. */
-	if (setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != self)
-		_exit(1);
-	(void)setenv("TENURE_ROOT", c->root, 1);
-	(void)setenv("TENURE_INSTANCE", c->instance, 1);
-	(void)execvp(c->tenure, argv);
-	(void)fprintf(stderr, "compete: cannot run %s: %s\n", c->tenure, strerror(errno));
-	_exit(127);
+	for (size_t i = 0; timed && i < CLOCK_LEN; i++)
+		timed = form[i] == '0' ? line[i] >= '0' && line[i] <= '9' : line[i] == form[i];
+	say(user, "%s", timed ? line + CLOCK_LEN : line);
 }
 
-static int wait_code(pid_t pid)
+static void on_text(void *user, const char *line)
 {
-	int status = 0;
-
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return 1;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+	strbuf_addf(user, "%s\n", line);
 }
 
-static int import(const struct compete *c, const char *commands, const char *config)
+/* Its exit code; what it prints is told, or kept in ret. */
+static int run_tenure(struct compete *c, char *const *argv, struct strbuf *ret)
+{
+	struct child ch;
+
+	if (child_start(&ch, c->tenure, argv) < 0)
+		return EXIT_FAILED;
+	return ret ? child_wait(&ch, on_text, ret) : child_wait(&ch, on_line, c);
+}
+
+static int import(struct compete *c, const char *commands, const char *config)
 {
 	char *argv[] = { (char[]){ "tenure" },
 			 (char[]){ "import" },
-			 (char *)(uintptr_t)commands,
 			 (char[]){ "--state" },
 			 c->state,
 			 (char[]){ "--noter" },
 			 c->self,
-			 config ? (char[]){ "--config" } : NULL,
-			 (char *)(uintptr_t)config,
+			 config ? (char[]){ "--config" } : (char[]){ "--" },
+			 (char *)(uintptr_t)(config ? config : commands),
+			 config ? (char[]){ "--" } : NULL,
+			 (char *)(uintptr_t)commands,
 			 NULL };
-	pid_t pid = start(c, argv);
 
-	return pid < 0 ? EXIT_FAILED : wait_code(pid);
+	return run_tenure(c, argv, NULL);
 }
 
 static bool start_agent(struct compete *c)
@@ -159,8 +162,30 @@ static bool start_agent(struct compete *c)
 			 c->set.all_gpus ? (char[]){ "all" } : c->set.gpus,
 			 NULL };
 
-	c->agent = start(c, argv);
-	return c->agent > 0;
+	return child_start(&c->agent, c->tenure, argv) == 0;
+}
+
+/* The older tool passed over what its list named and the machine had not. */
+static int pick_gpus(struct compete *c, struct err *e)
+{
+	char *argv[] = { (char[]){ "tenure" }, (char[]){ "devices" }, (char[]){ "--json" }, NULL };
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+	cleanup_free char *out = NULL;
+	char *here;
+	int r;
+
+	if (c->set.all_gpus)
+		return 0;
+	if (run_tenure(c, argv, &text) != 0)
+		return err_set(e, -ENODEV, "%s", strbuf_str(&text));
+	r = compete_gpus_here(c->set.gpus, strbuf_str(&text), &here, &out, e);
+	if (r < 0)
+		return r;
+	free(c->set.gpus);
+	c->set.gpus = here;
+	if (out)
+		say(c, "compete_gpus: GPU %s is not here", out);
+	return 0;
 }
 
 /* ---- how it stands ---- */
@@ -199,6 +224,7 @@ static size_t look(struct compete *c, bool stop, struct lane **lanes, size_t *n_
 	const struct scan_task *t;
 	size_t iter = 0, n = 0;
 
+	c->head = 0;
 	if (scan_update(s, NULL, NULL, NULL) < 0)
 		n = 1; /* not known: it goes on */
 	while ((t = scan_next(s, &iter))) {
@@ -210,9 +236,32 @@ static size_t look(struct compete *c, bool stop, struct lane **lanes, size_t *n_
 		l->running += t->dir == SPOOL_RUNNING;
 		n += t->dir == SPOOL_RUNNING || !stop;
 		c->first = c->first && c->first < t->name.id ? c->first : t->name.id;
+		if (t->dir == SPOOL_PENDING && (!c->head || t->name.id < c->head))
+			c->head = t->name.id;
 	}
 	(void)scan_free(s);
 	return n;
+}
+
+/* Why nothing runs, whenever that changes. */
+static void show_why(struct compete *c, size_t running)
+{
+	char id[24];
+	char *argv[] = { (char[]){ "tenure" }, (char[]){ "why" },
+			 str_print(id, sizeof(id), "%" PRIu64, c->head), NULL };
+	struct strbuf text = STRBUF_INIT;
+	cleanup_free char *why = NULL;
+
+	if (c->shown && !running && c->head && run_tenure(c, argv, &text) == 0) {
+		for (char *p = text.data; *p; p++)
+			*p = *p == '\n' && p[1] ? ' ' : *p == '\n' ? '\0' : *p;
+		why = strbuf_take(&text);
+	}
+	strbuf_clear(&text);
+	if (why && (!c->head_why || strcmp(why, c->head_why) != 0))
+		say(c, "%s", why);
+	free(c->head_why);
+	c->head_why = take_ptr(why);
 }
 
 static size_t show(struct compete *c)
@@ -233,6 +282,8 @@ static size_t show(struct compete *c)
 	say(c, "pending: %zu, running: %zu, completed: %zu, failed: %zu", waiting, running, c->done,
 	    c->failed);
 	free(lanes);
+	show_why(c, running);
+	c->shown = true; /* at first there is no agent yet that could say why */
 	return n;
 }
 
@@ -240,57 +291,106 @@ static size_t show(struct compete *c)
 
 static void on_signal(int number)
 {
-	told = 1;
+	told = told < 2 ? told + 1 : told;
 }
 
-static void pause_ms(uint64_t ms)
+/* Whether nothing waits or runs any more. */
+static bool is_over(struct compete *c)
 {
-	for (uint64_t end = clock_mono_ns() + ms * NS_PER_MS; !told && clock_mono_ns() < end;)
-		(void)poll(NULL, 0, 50);
+	struct lane *lanes = NULL;
+	size_t n_lanes = 0, n = look(c, false, &lanes, &n_lanes);
+
+	free(lanes);
+	return n == 0;
+}
+
+/* Until then, or until the agent has told the end of the last task. */
+static void pause_ms(struct compete *c, uint64_t ms)
+{
+	uint64_t now = clock_mono_ns(), end = now + ms * NS_PER_MS, look_ns = UINT64_MAX;
+
+	for (; !told && now < end; now = clock_mono_ns()) {
+		struct pollfd p = { .fd = c->agent.pid ? c->agent.fd : -1, .events = POLLIN };
+
+		(void)poll(&p, 1, 50);
+		if (child_hear(&c->agent, on_line, c))
+			look_ns = now + LOOK_MS * NS_PER_MS;
+		if (now < look_ns)
+			continue;
+		look_ns = UINT64_MAX;
+		if (is_over(c))
+			return;
+	}
 }
 
 static void end_agent(struct compete *c)
 {
-	if (c->agent <= 0)
+	if (!c->agent.pid)
 		return;
-	(void)kill(c->agent, SIGTERM);
-	(void)wait_code(c->agent);
-	c->agent = 0;
+	(void)kill(c->agent.pid, SIGTERM);
+	(void)child_wait(&c->agent, on_line, c);
 }
 
+/* False: it cannot be had. */
+static bool keep_agent(struct compete *c)
+{
+	int code;
+
+	if (!child_ended(&c->agent, &code))
+		return true;
+	c->agent.pid = 0;
+	(void)child_wait(&c->agent, on_line, c);
+	if (code == 2) {
+		say(c, "there can be no agent; what waits is run by the next start");
+		return false;
+	}
+	say(c, "the agent has ended; it is started again");
+	pause_ms(c, 1000);
+	return told || start_agent(c);
+}
+
+static void stop_all(struct compete *c, bool now)
+{
+	char *argv[] = { (char[]){ "tenure" }, (char[]){ "stop" }, (char[]){ "all" },
+			 now ? (char[]){ "--now" } : NULL, NULL };
+
+	(void)run_tenure(c, argv, NULL);
+}
+
+/* A second signal takes the grace time away. */
 static void stop_tasks(struct compete *c)
 {
-	static const char order[] = "{\"command\":\"stop_all\"}";
 	uint64_t end = clock_mono_ns() + STOP_LIMIT_MS * NS_PER_MS;
 	struct lane *lanes = NULL;
-	size_t n_lanes = 0;
+	size_t n_lanes = 0, n;
+	int obeyed = 0;
 
 	say(c, "told to end: tasks are stopped");
-	for (bool first = true; look(c, true, &lanes, &n_lanes) && clock_mono_ns() < end;
-	     first = false) {
-		if (first)
-			(void)spool_replace(c->sp, "control.json", order, strlen(order), NULL);
+	while ((n = look(c, true, &lanes, &n_lanes)) && clock_mono_ns() < end) {
+		if (!keep_agent(c))
+			break;
+		if (obeyed < told)
+			stop_all(c, told > 1);
+		obeyed = told;
 		(void)poll(NULL, 0, 100);
+		(void)child_hear(&c->agent, on_line, c);
 	}
 	free(lanes);
+	if (n)
+		say(c, "%zu task%s still run%s; tenure list -i %s shows them", n, n == 1 ? "" : "s",
+		    n == 1 ? "s" : "", c->instance);
 }
 
 static int run(struct compete *c)
 {
 	while (!told) {
-		int status;
-
 		if (!show(c)) {
 			say(c, "all tasks have ended");
 			break;
 		}
-		pause_ms(c->set.check_ms);
-		if (!told && waitpid(c->agent, &status, WNOHANG) == c->agent) {
-			say(c, "the agent has ended; it is started again");
-			pause_ms(1000);
-			if (!told && !start_agent(c))
-				return EXIT_FAILED;
-		}
+		pause_ms(c, c->set.check_ms);
+		if (!told && !keep_agent(c))
+			return EXIT_FAILED;
 	}
 	if (told)
 		stop_tasks(c);
@@ -344,6 +444,8 @@ static int find_spool(struct compete *c, struct err *e)
 	if (r == 0) {
 		c->root = spool_root(settings_str(s, SET_ROOT));
 		r = spool_open(c->root, c->instance, SPOOL_CREATE, &c->sp, e);
+		(void)setenv("TENURE_ROOT", c->root, 1);
+		(void)setenv("TENURE_INSTANCE", c->instance, 1);
 	}
 	(void)settings_free(s);
 	return r;
@@ -355,14 +457,19 @@ static int prepare(struct compete *c, const char *commands, struct err *e)
 	cleanup_free char *logs = NULL, *lock = NULL;
 	int fd;
 
-	if (!full)
+	struct stat st;
+
+	if (!full || stat(full, &st) < 0)
 		return err_sys(e, errno, "%s", commands);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, -EINVAL, "%s is no file", commands);
 	*strrchr(full, '/') = '\0';
 	c->dir = xstrdup(full[0] ? full : "/");
 	logs = xasprintf("%s/logs", c->dir);
 	lock = xasprintf("%s/.compete.lock", logs);
 	c->log = xasprintf("%s/compete_gpu.log", logs);
 	c->state = xasprintf("%s/uni_id.json", logs);
+	c->reading = xasprintf("%s/.compete.reading", logs);
 	if (fs_mkdirs(logs, 0755, e) < 0)
 		return e->code;
 	fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* ours to the end */
@@ -373,29 +480,70 @@ static int prepare(struct compete *c, const char *commands, struct err *e)
 	return find_spool(c, e);
 }
 
+/* How many tasks wait or run. One that was killed while it read leaves some that wait paused. */
+static size_t left_over(struct compete *c)
+{
+	bool half = access(c->reading, F_OK) == 0;
+	struct lane *lanes = NULL;
+	size_t n_lanes = 0, n;
+
+	if (half)
+		(void)look(c, true, &lanes, &n_lanes);
+	if (half)
+		(void)unlink(c->reading);
+	n = look(c, false, &lanes, &n_lanes);
+	free(lanes);
+	return n;
+}
+
+/* All of its tasks, or none: also where this is killed half-way. */
+static int read_commands(struct compete *c, const char *commands, const char *config)
+{
+	struct err e = ERR_INIT;
+	int code = EXIT_FAILED;
+
+	(void)submit_new_id(c->sp, &c->first, NULL); /* what ended before is not counted */
+	if (fs_write_atomic(c->reading, "", 0, 0600, &e) < 0)
+		say(c, "%s", e.text);
+	else
+		code = import(c, commands, config);
+	(void)unlink(c->reading);
+	return code;
+}
+
+static void say_begin(struct compete *c)
+{
+	cleanup_free char *left =
+		c->set.left ? xasprintf(", the last %" PRIu64 " left to others", c->set.left)
+			    : xstrdup("");
+
+	say(c, "instance %s, gpus %s%s", c->instance, c->set.all_gpus ? "all" : c->set.gpus, left);
+}
+
 static int work(struct compete *c, const char *commands, const char *config)
 {
 	const struct sigaction sa = { .sa_handler = on_signal };
-	struct lane *lanes = NULL;
-	size_t n_lanes = 0, n = look(c, false, &lanes, &n_lanes);
+	struct err e = ERR_INIT;
+	size_t n;
 
-	free(lanes);
 	(void)sigaction(SIGTERM, &sa, NULL);
 	if (!proc_ignores(SIGINT))
 		(void)sigaction(SIGINT, &sa, NULL);
+	if (pick_gpus(c, &e) < 0) {
+		say(c, "%s", e.text);
+		return EXIT_FAILED;
+	}
+	n = left_over(c);
 	if (n) {
 		say(c, "going on with %zu task%s of a run that was not ended; %s is not read", n,
 		    n == 1 ? "" : "s", commands);
 	} else {
-		int code;
+		int code = read_commands(c, commands, config);
 
-		(void)submit_new_id(c->sp, &c->first, NULL); /* what ended before is not counted */
-		code = import(c, commands, config);
 		if (code)
 			return code;
 	}
-	say(c, "instance %s, gpus %s, the last %" PRIu64 " left to others", c->instance,
-	    c->set.all_gpus ? "all" : c->set.gpus, c->set.left);
+	say_begin(c);
 	return start_agent(c) ? run(c) : EXIT_FAILED;
 }
 
@@ -404,8 +552,8 @@ static int note(int argc, char **argv)
 	struct err e = ERR_INIT;
 	uint64_t code;
 
-	if (strcmp(argv[1], "--end") == 0 && argc == 5 && str_to_u64(argv[4], &code) == 0)
-		return unistate_end(argv[2], argv[3], (int)(code & 255));
+	if (strcmp(argv[1], "--end") == 0 && argc >= 5 && str_to_u64(argv[4], &code) == 0)
+		return unistate_end(argv[2], argv[3], (int)(code & 255), argc > 5);
 	if (argc != 4)
 		return EXIT_USAGE;
 	if (unistate_begin(argv[2], argv[3], getppid(), &e) < 0)
@@ -427,7 +575,7 @@ static int usage(void)
 int main(int argc, char **argv)
 {
 	const char *commands = argc > 1 ? argv[1] : "command.txt";
-	struct compete c = { .agent = 0 };
+	struct compete c = { .first = 0 };
 	struct err e = ERR_INIT;
 	int code = EXIT_FAILED;
 
@@ -450,6 +598,8 @@ int main(int argc, char **argv)
 		r = read_config(&c, config, &e);
 	if (r == 0)
 		code = work(&c, commands, config);
+	else if (c.sp) /* the log is ours */
+		say(&c, "%s", e.text);
 	else
 		(void)fprintf(stderr, "compete: %s\n", e.text);
 	c.sp = spool_close(c.sp);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "compat/unistate.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,28 +16,50 @@
 #include "base/proc.h"
 #include "base/str.h"
 
-#define STATE_MAX (64UL << 20)
-#define LOOK_US	  200000
-#define LATE_LOOK 10 /* looks after its process has gone: what it said last may still come */
+#define STATE_MAX  (64UL << 20)
+#define LOOK_US	   200000
+#define LATE_LOOK  10 /* looks after its process has gone: what it said last may still come */
+#define WRITING_US 20000
+#define WRITING_N  50 /* looks at a file that a script is just writing in place */
+#define SHIM_COMM  "tenure-shim"
 
-static int read_all(const char *path, json_t **ret, struct err *e)
+/* 0; 1: it is empty or no JSON, *ret is what it means then: no entries, or NULL; negative. */
+static int read_once(const char *path, json_t **ret, struct err *e)
 {
 	cleanup_free char *text = NULL;
 	json_error_t je;
 	size_t len;
 	int r = fs_read_file(path, STATE_MAX, &text, &len, e);
 
+	*ret = NULL;
 	if (r == -ENOENT || (r == 0 && !text[strspn(text, " \t\r\n")])) {
 		*ret = json_object();
-		return 0;
+		return r == 0;
 	}
 	if (r < 0)
 		return r;
-	*ret = json_loadb(text, len, 0, &je);
-	if (json_is_object(*ret))
+
+	json_t *doc = json_loadb(text, len, 0, &je);
+
+	if (json_is_object(doc)) {
+		*ret = doc;
 		return 0;
-	json_decref(*ret);
-	return err_set(e, -EINVAL, "%s:%d: not a JSON object", path, je.line);
+	}
+	(void)err_set(e, -EINVAL, "%s:%d: not a JSON object", path, doc ? 1 : je.line);
+	json_decref(doc);
+	return 1;
+}
+
+/* Many a script empties the file and then writes it: what cannot be read is looked at again. */
+static int read_all(const char *path, json_t **ret, struct err *e)
+{
+	int r;
+
+	for (int look = 0; (r = read_once(path, ret, e)) == 1 && look < WRITING_N; look++) {
+		json_decref(*ret);
+		(void)usleep(WRITING_US);
+	}
+	return r == 1 && !*ret ? -EINVAL : r < 0 ? r : 0;
 }
 
 static int change(const char *path, const char *uni_id, json_t *keys, struct err *e)
@@ -114,6 +138,49 @@ static bool goes_on(struct seen *s, const json_t *entry)
 	return s->gone < LATE_LOOK;
 }
 
+static bool descends(pid_t pid, pid_t from)
+{
+	for (int steps = 0; pid > 1 && steps < 1000; steps++) {
+		if (pid == from)
+			return true;
+		pid = proc_parent(pid);
+	}
+	return false;
+}
+
+/*
+ * Whether anything but this process is left of the task: what a script has put into the background
+ * stays below the shim, which is the parent of us all.
+ */
+static bool others_run(pid_t shim)
+{
+	DIR *dir = shim > 1 ? opendir("/proc") : NULL;
+	struct dirent *de;
+	bool found = false;
+
+	while (dir && !found && (de = readdir(dir))) {
+		pid_t pid = isdigit((unsigned char)de->d_name[0])
+				    ? (pid_t)strtol(de->d_name, NULL, 10)
+				    : 0;
+		struct proc_peek peek;
+
+		found = pid > 1 && pid != shim && pid != getpid() && proc_peek(pid, &peek) == 0 &&
+			peek.state != 'Z' && descends(peek.parent, shim);
+	}
+	if (dir)
+		(void)closedir(dir);
+	return found;
+}
+
+/* 0: this was not called by a task. */
+static pid_t find_shim(void)
+{
+	struct proc_peek peek;
+	pid_t parent = getppid();
+
+	return proc_peek(parent, &peek) == 0 && strcmp(peek.comm, SHIM_COMM) == 0 ? parent : 0;
+}
+
 static int by_state(const json_t *entry, const char *state, int code)
 {
 	const char *type = json_string_value(json_object_get(entry, "error_type"));
@@ -126,32 +193,48 @@ static int by_state(const json_t *entry, const char *state, int code)
 	return code ? code : 1;
 }
 
-int unistate_end(const char *path, const char *uni_id, int code)
+struct last_word {
+	json_t *entry;	   /* a new reference, or NULL */
+	const char *state; /* in it, unless it is "running"; NULL: none was said */
+	bool died;	   /* the process that it names is gone without one */
+};
+
+/* Waits for it, unless told to end. What goes on is looked at before what it says. */
+static struct last_word last_word(const char *path, const char *uni_id, bool told)
 {
 	struct seen s = { .gone = 0 };
-	struct err e = ERR_INIT;
-	bool died = false;
+	pid_t shim = find_shim();
 
 	for (;; (void)usleep(LOOK_US)) {
+		bool others = !told && others_run(shim);
 		json_t *entry = unistate_get(path, uni_id);
 		const char *state = json_string_value(json_object_get(entry, "state"));
-		bool over = state && strcmp(state, "running") != 0;
-		int result = over ? by_state(entry, state, code) : code;
-		bool waits = !over && entry && goes_on(&s, entry);
 
-		died = !over && !waits && s.proc.pid;
+		if (state && strcmp(state, "running") != 0)
+			return (struct last_word){ .entry = entry, .state = state };
+		if (told || (!others && !goes_on(&s, entry)))
+			return (struct last_word){ .entry = entry, .died = !told && s.proc.pid };
 		json_decref(entry);
-		if (over)
-			return result;
-		if (!waits)
-			break;
 	}
-	code = died && !code ? 1 : code;
-	if (unistate_set(path, uni_id,
-			 code ? json_pack("{s:s, s:s}", "state", "abnormal_exit", "error_type",
-					  died ? "died" : "runtime_error")
-			      : json_pack("{s:s}", "state", "normal_exit"),
-			 &e) < 0)
+}
+
+int unistate_end(const char *path, const char *uni_id, int code, bool told)
+{
+	struct last_word w = last_word(path, uni_id, told);
+	struct err e = ERR_INIT;
+
+	if (w.state)
+		code = by_state(w.entry, w.state, code);
+	json_decref(w.entry);
+	if (w.state)
+		return code;
+	code = (w.died || told) && !code ? 1 : code;
+
+	const char *type = told ? "stopped" : w.died ? "died" : "runtime_error";
+	json_t *keys = code ? json_pack("{s:s, s:s}", "state", "abnormal_exit", "error_type", type)
+			    : json_pack("{s:s}", "state", "normal_exit");
+
+	if (unistate_set(path, uni_id, keys, &e) < 0)
 		(void)fprintf(stderr, "compete: %s\n", e.text);
 	return code;
 }

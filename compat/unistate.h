@@ -9,6 +9,7 @@
  */
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "base/err.h"
 
@@ -19,10 +20,11 @@ json_t *unistate_get(const char *path, const char *uni_id);
 
 /*
  * What a task's script calls. Begin: it runs, as that process. End: its commands are over with that
- * exit code; waits while a process that the script has named goes on, and returns what the task
- * ends with: what the state says, or the code where nobody has said anything.
+ * exit code; waits while anything of the task goes on, or a process that the script has named, and
+ * returns what the task ends with: what the state says, or the code where nobody has said anything.
+ * told: it was told to end, so nothing is waited for.
  */
 int unistate_begin(const char *path, const char *uni_id, pid_t pid, struct err *e);
-int unistate_end(const char *path, const char *uni_id, int code);
+int unistate_end(const char *path, const char *uni_id, int code, bool told);
 
 #endif

@@ -310,7 +310,8 @@ char *command_block_script(const struct command_block *b, const char *work_dir, 
 			"run() {\n\tprintf '+ %s\\n' \"$1\"\n\tsh -c \"$1\" || exit\n}\n");
 	if (state) {
 		add_note(&s, noter, "--begin", state);
-		strbuf_adds(&s, "\n");
+		/* Told to end, it still says so. */
+		strbuf_adds(&s, "\ntold=\ntrap 'told=stopped' TERM\n");
 	}
 	strbuf_adds(&s, "(\n");
 	for (size_t i = 0; i < b->commands.n; i++) {
@@ -322,7 +323,7 @@ char *command_block_script(const struct command_block *b, const char *work_dir, 
 	if (state) {
 		strbuf_adds(&s, "code=$?\nexec ");
 		add_note(&s, noter, "--end", state);
-		strbuf_adds(&s, " $code\n");
+		strbuf_adds(&s, " $code $told\n");
 	}
 	return strbuf_take(&s);
 }

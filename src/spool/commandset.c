@@ -136,14 +136,22 @@ static int unknown(const struct config_entry *entry, struct err *e)
 	return config_at_key(entry, e);
 }
 
+struct parse {
+	struct command_set *set;
+	bool all_said; /* use_all_gpus was in it */
+};
+
 static int on_entry(const struct config_entry *entry, void *user, struct err *e)
 {
+	struct parse *p = user;
+
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		if (strcmp(rows[i].key, entry->key) != 0)
 			continue;
 		if (entry->is_null) /* the default */
 			return 0;
-		if (read_value(&rows[i], entry, (char *)user + rows[i].at, e) == 0)
+		p->all_said = p->all_said || rows[i].at == AT(all_gpus);
+		if (read_value(&rows[i], entry, (char *)p->set + rows[i].at, e) == 0)
 			return 0;
 		(void)err_wrap(e, "%s", entry->key);
 		return config_at_value(entry, e);
@@ -156,10 +164,13 @@ static int on_entry(const struct config_entry *entry, void *user, struct err *e)
 int command_set_parse(const char *file, const char *text, size_t len, struct command_set *ret,
 		      struct err *e)
 {
+	struct parse p = { .set = ret };
 	int r;
 
 	command_set_default(ret);
-	r = config_parse_nested(file, text, len, on_entry, ret, e);
+	r = config_parse_nested(file, text, len, on_entry, &p, e);
+	if (!p.all_said)
+		ret->all_gpus = !ret->gpus;
 	if (r == 0 && !ret->all_gpus && !ret->gpus)
 		r = err_set(e, -EINVAL, "%s: use_all_gpus is false, and compete_gpus names none",
 			    file);

@@ -17,11 +17,11 @@
 #include "base/err.h"
 
 struct command_set {
-	uint64_t check_ms;    /* between two looks */
-	bool maximize;	      /* other Python processes of ours on a GPU do not matter */
-	bool all_gpus;	      /* gpus does not count */
-	char *gpus;	      /* "0,1,2"; NULL: none are named */
-	uint64_t left;	      /* the last so many are for others */
+	uint64_t check_ms; /* between two looks */
+	bool maximize;	   /* other Python processes of ours on a GPU do not matter */
+	bool all_gpus;	   /* gpus does not count; where it is not said: whether none are named */
+	char *gpus;	   /* "0,1,2"; NULL: none are named */
+	uint64_t left;	   /* the last so many are for others */
 	uint64_t retry_every; /* failures before the pause; 0: no pause */
 	uint64_t backoff_ms;
 	char *work_dir; /* as written; NULL: the directory above */

@@ -2,8 +2,10 @@
 """compat/compete: the older scheduler's files in its directory, run in the foreground."""
 import json
 import os
+import pathlib
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -22,22 +24,28 @@ work_dir: "work"
 
 
 class Compete:
-    def __init__(self, build, env, tmp):
-        self.m = Machine(build, env, tmp, ["--gpus", 4, "--speed", "0.3"])
-        self.program = str(build / "compat/compete")
+    def __init__(self, build, env, tmp, gpus=4):
         self.dir = tmp / "compete_gpu_retry"
         (self.dir / "work").mkdir(parents=True)
+        self.m = Machine(build, env, tmp, ["--gpus", gpus, "--speed", "0.3"])
+        self.program = str(build / "compat/compete")
         (self.dir / "config.yaml").write_text(CONFIG)
         self.p = None
 
-    def start(self, commands):
-        (self.dir / "command.txt").write_text(commands)
+    def start(self, commands=None):
+        if commands is not None:
+            (self.dir / "command.txt").write_text(commands)
         with open(self.dir / "out", "ab") as out:
             self.p = subprocess.Popen([self.program], env=self.m.env, cwd=self.dir, stdout=out,
                                       stderr=out)
 
     def out(self):
         return (self.dir / "out").read_text()
+
+    def logs(self):
+        """What its tasks have printed."""
+        home = pathlib.Path(self.m.env["HOME"])
+        return "".join(f.read_text() for f in home.glob(".local/state/tenure/*/logs/*.log"))
 
     def state(self):
         return json.loads((self.dir / "logs/uni_id.json").read_text())
@@ -109,6 +117,164 @@ else:
 """
 
 
+# compete.md's own config.yaml and command_bk.txt.
+MANUAL_CONFIG = """\
+# 调度配置
+check_time: 5  # 调度间隔（秒）
+maximize_resource_utilization: false  # 极限利用资源模式
+
+# GPU 配置
+compete_gpus: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]  # 手动指定的 GPU 列表
+use_all_gpus: true  # 是否自动探测所有 GPU
+gpu_left: 1  # 剩余几张卡给其他用户
+
+# 重试配置
+retry_config:
+  max_retry_before_backoff: 3  # 每 3 次重试后进入退避
+  backoff_duration: 600         # 退避时间 10 分钟
+
+# 工作目录配置
+# 支持以下格式：
+# - null: 自动设置为脚本父目录（默认）
+# - "../": 相对于脚本的父目录
+# - "/absolute/path": 绝对路径
+# - "relative/path": 相对于脚本的路径
+work_dir: null  # 默认：脚本父目录
+"""
+MANUAL_COMMANDS = """\
+# 注释行（以 # 开头）
+# 空行分隔不同任务
+
+# 任务1：队列1
+1 #队列ID
+"rm -rf {work_dir}/experiments/car196/knowledge_base"
+"bash {work_dir}/scripts/set_hyperparameters.sh --experience_number 8"
+"bash {work_dir}/scripts/run_pipeline.sh car --uni_id {uni_id}"
+20 #剩余显存
+
+# 任务2：队列2
+2
+"rm -rf {work_dir}/experiments/flower102/knowledge_base"
+"bash {work_dir}/scripts/set_hyperparameters.sh --experience_number 5"
+"bash {work_dir}/scripts/run_pipeline.sh flower --uni_id {uni_id}"
+20
+"""
+# Starts the pipeline in the background and is gone; what it says comes much later.
+RUN_PIPELINE = """\
+#!/bin/bash
+cd "$(dirname "$0")/.."
+echo "$1 $2 $3 gpu $CUDA_VISIBLE_DEVICES" >> calls
+setsid nohup bash -c '
+sleep 1.5
+/usr/bin/python3 scripts/note.py '"$3"' pid=$$ state=running retry_count=0
+sleep 1
+[ '"$1"' = car ] || sleep 3
+if [ '"$1"' = car ] && [ ! -e failed ]; then
+    touch failed
+    exec /usr/bin/python3 scripts/note.py '"$3"' state=abnormal_exit error_type=runtime_error
+fi
+exec /usr/bin/python3 scripts/note.py '"$3"' state=normal_exit
+' > /dev/null 2>&1 &
+"""
+# As many do it: the file is emptied and then written.
+NOTE = """\
+import json, sys, time
+path = "compete_gpu_retry/logs/uni_id.json"
+entry = dict(word.split("=", 1) for word in sys.argv[2:])
+entry = {k: int(v) if v.isdigit() else v for k, v in entry.items()}
+doc = json.load(open(path))
+doc.setdefault(sys.argv[1], {}).update(entry)
+with open(path, "w") as f:
+    f.flush()
+    time.sleep(0.1)
+    json.dump(doc, f)
+"""
+
+
+def test_runs_the_manuals_examples_unchanged(build, env, tmp_path):
+    project = tmp_path / "scripts"
+    c = Compete(build, env, project, gpus=10)
+    (c.dir / "config.yaml").write_text(MANUAL_CONFIG)
+    (c.dir / "command_bk.txt").write_text(MANUAL_COMMANDS)
+    (project / "experiments/car196/knowledge_base").mkdir(parents=True)
+    (project / "scripts").mkdir()
+    (project / "scripts/set_hyperparameters.sh").write_text('echo "hyper $*" >> "${0%/*}/../calls"')
+    (project / "scripts/run_pipeline.sh").write_text(RUN_PIPELINE)
+    (project / "scripts/note.py").write_text(NOTE)
+    try:
+        done = subprocess.run(
+            ["bash", "-c", f"cd {c.dir}; nohup {c.program} command_bk.txt > /dev/null 2>&1 & wait"],
+            env=c.m.env, timeout=60)
+        log = (c.dir / "logs/compete_gpu.log").read_text()
+        assert done.returncode == 0 and "all tasks have ended" in log, log
+        assert "gpus all, the last 1 left to others" in log and "gpu 9  left" in log
+        assert "queue 1: busy, 0 pending" in log and "running: 2" in log
+        assert "task 2 waits again" in log and "runtime_error" in c.logs()
+    finally:
+        c.close()
+    calls = (project / "calls").read_text().splitlines()
+    assert [x for x in calls if "hyper" in x].count("hyper --experience_number 8") == 2
+    assert [x for x in calls if "hyper" in x].count("hyper --experience_number 5") == 1
+    runs = [x.split() for x in calls if "hyper" not in x]
+    assert sorted(r[0] for r in runs) == ["car", "car", "flower"]
+    assert len({r[2] for r in runs}) == 3 and all(int(r[4]) < 9 for r in runs)
+    assert not (project / "experiments/car196/knowledge_base").exists()
+    shown = subprocess.run(["sh", "-c", "cat logs/uni_id.json | /usr/bin/python3 -m json.tool"],
+                           cwd=c.dir, text=True, capture_output=True, check=True)
+    state = json.loads(shown.stdout)
+    assert {r[2] for r in runs} == set(state)
+    assert sorted(e["state"] for e in state.values()) == ["abnormal_exit"] + ["normal_exit"] * 2
+    assert all(e["pid"] > 0 and "retry_count" in e for e in state.values())
+
+
+@pytest.mark.parametrize("work_dir", ['"../"', '"../../"', '"work"', '"{tmp}"', "null"])
+def test_forms_of_work_dir(compete, work_dir):
+    c = compete
+    tmp = c.dir.parent
+    (c.dir / "config.yaml").write_text(f"work_dir: {work_dir.format(tmp=tmp)}\ncheck_time: 0.2\n")
+    c.start(f"echo $PWD {{work_dir}} > {tmp}/where\n1,1\n")
+    assert c.p.wait(40) == 0, c.out()
+    place = {'"../"': tmp, '"../../"': tmp.parent, '"work"': c.dir / "work"}.get(work_dir, tmp)
+    assert (tmp / "where").read_text() == f"{place} {place}\n"
+
+
+def test_which_gpus(compete):
+    """The last of the list as it is written are left; what is not there is passed over."""
+    c = compete
+    (c.dir / "config.yaml").write_text("compete_gpus: [3, 2, 9, 1]\ngpu_left: 2\ncheck_time: 0.2\n")
+    c.start("echo $CUDA_VISIBLE_DEVICES > {work_dir}/gpu\n1,1\n")
+    assert c.p.wait(40) == 0, c.out()
+    assert (c.dir.parent / "gpu").read_text() == "3\n" and "GPU 9 is not here" in c.out()
+    (c.dir / "config.yaml").write_text("compete_gpus: [7]\n")
+    c.start()
+    assert c.p.wait(20) == 1 and "none of the GPUs in compete_gpus (7) is here" in c.out()
+    (c.dir / "config.yaml").write_text("gpu_left: 4\ncheck_time: 0.2\n")
+    c.start()
+    assert wait_for(lambda: "left for others; 1st in order" in c.out()), c.out()
+
+
+def test_pauses_after_so_many_failures(compete):
+    c = compete
+    c.start('1\n"date +%s.%N >> tries"\n"test $(wc -l < tries) -ge 5"\n1\n')
+    assert c.p.wait(40) == 0, c.out()
+    t = [float(x) for x in (c.dir / "work/tries").read_text().split()]
+    gaps = [b - a for a, b in zip(t, t[1:])]
+    assert len(t) == 5 and max(gaps) == gaps[2] and gaps[2] >= 0.95, gaps
+
+
+def test_log_is_rotated(compete):
+    c = compete
+    logs = c.dir / "logs"
+    logs.mkdir()
+    (logs / "compete_gpu.log").write_bytes(b"old\n" * (10 << 18))
+    (logs / "compete_gpu.log.1").write_text("older")
+    c.start("true\n1,1\n")
+    assert c.p.wait(40) == 0, c.out()
+    assert (logs / "compete_gpu.log.2").read_text() == "older"
+    assert (logs / "compete_gpu.log.1").stat().st_size == 10 << 20
+    assert "old\n" not in (logs / "compete_gpu.log").read_text()
+
+
 def test_states_of_scripts_count(compete):
     c = compete
     (c.dir / "work/pipeline.py").write_text(PIPELINE)
@@ -141,6 +307,60 @@ def test_sigint_stops_all(compete):
     assert not proc_exists(int(pid.read_text()))
 
 
+def test_stopped_is_written_down(compete):
+    c = compete
+    c.start("exec sleep 300\n1,20\n")
+    assert wait_for(lambda: (c.dir / "logs/uni_id.json").exists(), 20), c.out()
+    assert wait_for(lambda: "running: 1" in c.out(), 20), c.out()
+    c.p.send_signal(signal.SIGTERM)
+    assert c.p.wait(30) == 0, c.out()
+    entry, = c.state().values()
+    assert (entry["state"], entry["error_type"]) == ("abnormal_exit", "stopped")
+
+
+def test_second_signal_takes_the_grace_away(compete):
+    c = compete
+    c.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done\n1,20\n")
+    pid = c.dir / "work/pid"
+    assert wait_for(lambda: pid.exists() and pid.read_text().strip(), 20), c.out()
+    c.p.send_signal(signal.SIGINT)
+    assert wait_for(lambda: "is told to end" in c.out()), c.out()
+    assert proc_exists(int(pid.read_text()))
+    c.p.send_signal(signal.SIGINT)
+    assert c.p.wait(20) == 0, c.out()
+    assert not proc_exists(int(pid.read_text())) and "is killed" in c.out()
+
+
+def test_killed_while_it_reads(compete):
+    """Nothing of a command file that was taken in half is run."""
+    c = compete
+    c.start("".join(f"echo {i} >> marks\n1,1\n" for i in range(3000)))
+    home = pathlib.Path(c.m.env["HOME"]) / ".local/state/tenure"
+    assert wait_for(lambda: len(list(home.glob("*/pending/*"))) > 20, 20, 0.005), c.out()
+    c.p.kill()
+    c.p.wait()
+    time.sleep(0.5)  # its child is told by the kernel
+    assert 20 < len(list(home.glob("*/pending/*"))) < 3000
+    c.start("echo new >> marks\n1,1\n")
+    assert c.p.wait(60) == 0, c.out()
+    assert (c.dir / "work/marks").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[1]", '{"theirs": '])
+def test_state_file_that_cannot_be_read(compete, text):
+    c = compete
+    (c.dir / "logs").mkdir()
+    (c.dir / "logs/uni_id.json").write_text(text)
+    c.start("echo there > mark\n1,1\n")
+    assert c.p.wait(40) == 0, c.out()
+    assert (c.dir / "work/mark").exists()
+    if text:  # whatever it is, it is not ours
+        assert (c.dir / "logs/uni_id.json").read_text() == text
+        assert "not a JSON object" in c.logs()
+    else:
+        assert [e["state"] for e in c.state().values()] == ["normal_exit"]
+
+
 def test_killed_goes_on(compete):
     c = compete
     c.start("echo one >> marks; sleep 2\n1,20\n\necho two >> marks\n1,20\n")
@@ -159,3 +379,18 @@ def test_mistakes(compete):
     (c.dir / "config.yaml").write_text("check_tim: 3\n")
     c.start("a\n1,20\n")
     assert c.p.wait(20) == 1 and "config.yaml:1:1: there is no key" in c.out()
+    assert "there is no key" in (c.dir / "logs/compete_gpu.log").read_text()
+    (c.dir / "config.yaml").write_text("work_dir: nowhere\n")
+    c.start()
+    assert c.p.wait(20) == 1 and "nowhere" in c.out()
+    (c.dir / "config.yaml").unlink()
+    (c.dir / "nul").write_bytes(b"true\n\0\n1,1\n")
+    (c.dir / "empty").write_text("")
+    for args, code, error in [(["missing.txt"], 1, "missing.txt: No such file"),
+                              (["."], 1, ". is no file"), (["-x"], 2, "it takes a command file"),
+                              (["a", "b", "c"], 2, "it takes a command file"),
+                              (["command.txt", "missing.yaml"], 1, "missing.yaml"),
+                              (["nul"], 2, "NUL byte"), (["empty"], 2, "no task in it")]:
+        done = subprocess.run([c.program, *args], env=c.m.env, cwd=c.dir, text=True,
+                              capture_output=True, timeout=20)
+        assert done.returncode == code and error in done.stdout + done.stderr, (args, done)

@@ -202,6 +202,21 @@ static void test_set(void **state)
 	assert_true(c.check_ms == 500 && c.all_gpus && !c.left && c.retry_every == 3);
 	assert_true(c.backoff_ms == 600000 && !c.gpus && !c.work_dir);
 	command_set_clear(&c);
+
+	/* A list alone counts; "all" is to be said to go beyond it. */
+	static const struct {
+		const char *text;
+		bool all;
+	} lists[] = { { "compete_gpus: [1]\n", false },
+		      { "compete_gpus: []\n", true },
+		      { "use_all_gpus: true\ncompete_gpus: [1]\n", true } };
+
+	for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+		assert_int_equal(
+			command_set_parse("c", lists[i].text, strlen(lists[i].text), &c, &e), 0);
+		assert_int_equal(c.all_gpus, lists[i].all);
+		command_set_clear(&c);
+	}
 }
 
 static void test_set_mistakes(void **state)
