@@ -28,7 +28,7 @@ struct place_wait {
 };
 
 struct seen {
-	uint64_t id;
+	uint64_t id, count;
 	bool waits;
 };
 
@@ -235,6 +235,17 @@ static void look_into_batch(struct worker *w, struct backlog_change *c, uint64_t
 	}
 }
 
+/* All its elements have ended, and who ended the last one did not come to file it. */
+static bool file_if_over(struct worker *w, uint64_t id)
+{
+	struct place_batch *p = place_batch(w->place, id, NULL);
+
+	if (!p || !batch_is_over(p->batch) || batch_file(p->batch, NULL) < 0)
+		return false;
+	place_forget_batch(w->place, id);
+	return true;
+}
+
 static void note_bad(struct backlog *b, const struct task_name *n, const char *why)
 {
 	strbuf_addf(&b->notes, "task %llu cannot be read: %s\n", (unsigned long long)n->id, why);
@@ -247,6 +258,8 @@ static void add_waiting(struct worker *w, const struct task_name *n)
 	struct err e = ERR_INIT;
 	struct task_file t;
 
+	if (n->count && file_if_over(w, n->id))
+		return;
 	(void)spool_path(SPOOL_PENDING, name_format(n, file), path);
 
 	int r = task_file_read(w->place->spool, path, &t, &e);
@@ -281,6 +294,7 @@ static void on_change(void *data, enum scan_change change, const struct scan_tas
 		w->seen = xrealloc(w->seen, w->n_seen ? 2 * w->n_seen : 1, sizeof(*w->seen));
 	w->seen[w->n_seen++] =
 		(struct seen){ .id = t->name.id,
+			       .count = t->name.count,
 			       .waits = t->dir == SPOOL_PENDING && change != SCAN_REMOVED };
 }
 
@@ -296,7 +310,7 @@ static void look_at_seen(struct worker *w)
 		}
 		forget_wait(w->place, s->id);
 		place_forget_batch(w->place, s->id);
-		(void)add_change(w->b, s->id);
+		add_change(w->b, s->id)->task.n_elements = count_of(s->count);
 	}
 	free(w->seen);
 }

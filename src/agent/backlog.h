@@ -19,7 +19,7 @@
 #include "spool/control.h"
 
 struct backlog_change {
-	bool waits;		/* false: it does not wait any more; only the id counts */
+	bool waits;		/* false: it does not wait any more; only id and n_elements count */
 	bool dep_only;		/* only id and task.dep count */
 	struct sched_task task; /* but for lane, which is a name here */
 	char *model;

@@ -353,8 +353,10 @@ static void apply(struct tasks *q, struct backlog_change *c)
 		apply_dep(q, c);
 	else if (c->waits)
 		apply_waiting(q, c);
-	else if (sched_remove(q->plan, (struct sched_ref){ c->task.id, 0 }) < 0)
-		(void)sched_remove(q->plan, (struct sched_ref){ c->task.id, 1 });
+	else if (c->task.n_elements)
+		(void)sched_remove_batch(q->plan, c->task.id, c->task.n_elements);
+	else
+		(void)sched_remove(q->plan, (struct sched_ref){ c->task.id, 0 });
 }
 
 /* What the client of an older tool asked for by its control.json, or one of another node. */

@@ -289,48 +289,92 @@ static bool is_known(const struct sched_queue *q, const struct sched_task *t)
 	return queue_find_entry(q, ref) || queue_find_run(q, ref);
 }
 
+/* What a batch is in the queue, from *element on, which begins with 0; NULL behind the last. */
+static struct entry *next_of_batch(const struct sched_queue *q, const struct sched_task *t,
+				   uint32_t *element)
+{
+	while (*element < t->element + t->n_elements) {
+		struct entry *e = queue_find_entry(q, (struct sched_ref){ t->id, ++*element });
+
+		if (!e)
+			continue;
+		if (e->batch)
+			*element = e->t.element + e->t.n_elements - 1;
+		return e;
+	}
+	return NULL;
+}
+
+static bool waits_already(const struct sched_queue *q, const struct sched_task *t)
+{
+	uint32_t element = 0;
+
+	return t->n_elements > 1 ? next_of_batch(q, t, &element) != NULL : is_known(q, t);
+}
+
 int sched_add(struct sched_queue *q, const struct sched_task *t, struct err *e)
 {
 	int r = check_task(q, t, e);
 
 	if (r < 0)
 		return r;
-	if (is_known(q, t))
+	if (waits_already(q, t))
 		return err_set(e, -EEXIST, "task %llu is in the queue already",
 			       (unsigned long long)t->id);
 	(void)entry_new(q, t);
+	for (struct run *run = q->first_run; run && t->n_elements > 1; run = run->next)
+		if (run->t.id == t->id)
+			(void)sched_remove_element(q, ref_of(&run->t));
 	return 0;
+}
+
+static void change_entry(struct sched_queue *q, struct entry *old, const struct sched_task *t)
+{
+	struct sched_task now = *t;
+	char *note = take_ptr(old->note);
+
+	now.element = old->t.element;
+	now.n_elements = old->t.n_elements;
+	if (t->n_elements > 1 && !old->batch) /* its own back-off */
+		now.not_before_ns = old->t.not_before_ns;
+	/* model may be the old shape's own text, so the new entry comes first. */
+	line_displace(q, old);
+	entry_new(q, &now)->note = note;
+	entry_free(q, old);
 }
 
 int sched_change(struct sched_queue *q, const struct sched_task *t, struct err *e)
 {
-	struct entry *old = queue_find_entry(q, ref_of(t));
+	struct entry *old;
 	struct sched_task now = *t;
 	int r = check_task(q, t, e);
+	uint32_t element = 0, n = 0;
 
 	if (r < 0)
 		return r;
-	if (!old)
-		return err_set(e, -ENOENT, "task %llu does not wait", (unsigned long long)t->id);
-	now.element = old->t.element;
-	now.n_elements = old->t.n_elements;
-
-	char *note = take_ptr(old->note);
-	bool batch = old->batch;
-
-	/* model may be the old shape's own text, so the new entry comes first. */
-	line_displace(q, old);
-
-	struct entry *fresh = entry_new(q, &now);
-
-	entry_free(q, old);
-	fresh->note = note;
-	if (batch && !fresh->batch) {
-		hmap_remove(&q->entries, &fresh->hnode);
-		fresh->batch = true;
-		hmap_insert(&q->entries, &fresh->hnode, ref_hash(now.id, 0, true));
+	if (t->n_elements <= 1) {
+		old = queue_find_entry(q, ref_of(t));
+		if (!old)
+			return err_set(e, -ENOENT, "task %llu does not wait",
+				       (unsigned long long)t->id);
+		change_entry(q, old, t);
+		return 0;
 	}
-	return 0;
+
+	cleanup_free char *model = t->model ? xstrdup(t->model) : NULL;
+
+	now.model = model;
+	while ((old = next_of_batch(q, t, &element))) {
+		change_entry(q, old, &now);
+		n++;
+	}
+	return n ? 0 : err_set(e, -ENOENT, "task %llu does not wait", (unsigned long long)t->id);
+}
+
+static void drop(struct sched_queue *q, struct entry *e)
+{
+	line_displace(q, e);
+	entry_free(q, e);
 }
 
 int sched_remove(struct sched_queue *q, struct sched_ref ref)
@@ -339,11 +383,19 @@ int sched_remove(struct sched_queue *q, struct sched_ref ref)
 
 	if (!e)
 		return -ENOENT;
-	do {
-		line_displace(q, e);
-		entry_free(q, e);
-	} while (!ref.element && (e = queue_find_entry(q, ref)));
+	drop(q, e);
 	return 0;
+}
+
+int sched_remove_batch(struct sched_queue *q, uint64_t id, uint32_t n_elements)
+{
+	const struct sched_task t = { .id = id, .element = 1, .n_elements = n_elements };
+	uint32_t element = 0, n = 0;
+	struct entry *e;
+
+	for (; (e = next_of_batch(q, &t, &element)); n++)
+		drop(q, e);
+	return n ? 0 : -ENOENT;
 }
 
 int sched_remove_element(struct sched_queue *q, struct sched_ref ref)

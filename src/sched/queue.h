@@ -36,13 +36,17 @@ void sched_lane_width(struct sched_queue *q, uint32_t lane, uint32_t width);
 /* Nothing of the lane starts; reason is what `why` shows, NULL ends the pause. */
 void sched_lane_pause(struct sched_queue *q, uint32_t lane, const char *reason);
 
-/* The task, whose strings are copied, waits. -EEXIST, -EINVAL with the reason in e. */
+/* The task, whose strings are copied, waits; of a batch what does not run. -EEXIST, -EINVAL with
+ * the reason in e. */
 int sched_add(struct sched_queue *q, const struct sched_task *t, struct err *e);
-/* A waiting task has other values now; what a batch has started already stays started, so element
- * and n_elements of a batch are not looked at. -ENOENT when it does not wait, -EINVAL. */
+/* A waiting task has other values now; of a batch everything that waits within element and
+ * n_elements, and what it has started already stays started. -ENOENT when nothing of it waits,
+ * -EINVAL. */
 int sched_change(struct sched_queue *q, const struct sched_task *t, struct err *e);
-/* A waiting task, or all that waits of a batch. -ENOENT */
+/* What waits and contains ref: a task, or a part of a batch. -ENOENT */
 int sched_remove(struct sched_queue *q, struct sched_ref ref);
+/* All that waits of a batch of so many elements, those that were tried before included. -ENOENT */
+int sched_remove_batch(struct sched_queue *q, uint64_t id, uint32_t n_elements);
 /* One element that waits in a batch is taken out of it. -ENOENT */
 int sched_remove_element(struct sched_queue *q, struct sched_ref ref);
 /* The note is shown by `why` behind the reason ("taken by bob (PID 9)"); NULL removes it. -ENOENT

@@ -64,6 +64,39 @@ static void test_batch_is_one_entry(void **state)
 	bench_close(&b);
 }
 
+/* After a restart elements are adopted before the batch is read; and what is changed, or goes, is
+ * all that waits of it, also what was tried before. */
+static void test_batch_in_pieces(void **state)
+{
+	bench_open(&b, 3);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct sched_task running = T(.id = 1, .element = 1 + 2 * i, .gpus = 1);
+		struct devset devices = { 0 };
+
+		devset_add(&devices, i);
+		assert_int_equal(sched_adopt(b.q, &running, devices, 0, NULL), 0);
+	}
+	bench_add(&b, T(.id = 1, .element = 1, .n_elements = 6, .gpus = 1));
+	assert_int_equal(sched_count(b.q).waiting, 4);
+	assert_int_equal(sched_add(b.q, &T(.id = 1, .element = 1, .n_elements = 6), NULL), -EEXIST);
+	expect("start 1.2 2");
+	assert_int_equal(sched_requeue(b.q, (struct sched_ref){ 1, 1 }, 0, 0, NULL), 0);
+
+	struct sched_task t = T(.id = 1, .element = 1, .n_elements = 6, .gpus = 1, .paused = true);
+
+	assert_int_equal(sched_change(b.q, &t, NULL), 0);
+	expect("");
+	t.paused = false;
+	assert_int_equal(sched_change(b.q, &t, NULL), 0);
+	expect("start 1.1 0");
+	assert_int_equal(sched_requeue(b.q, (struct sched_ref){ 1, 3 }, 0, 0, NULL), 0);
+	assert_int_equal(sched_remove_batch(b.q, 1, 6), 0);
+	assert_int_equal(sched_count(b.q).waiting, 0);
+	expect("");
+	assert_int_equal(sched_remove_batch(b.q, 1, 6), -ENOENT);
+	bench_close(&b);
+}
+
 static void test_array_limit(void **state)
 {
 	bench_open(&b, 4);
@@ -443,6 +476,7 @@ int main(void)
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_ten_on_ten_at_once),
 		cmocka_unit_test(test_batch_is_one_entry),
+		cmocka_unit_test(test_batch_in_pieces),
 		cmocka_unit_test(test_array_limit),
 		cmocka_unit_test(test_array_limit_in_a_lane),
 		cmocka_unit_test(test_lane_is_serial),
