@@ -2,36 +2,27 @@
 #include "agent/opening.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/remains.h"
 #include "agent/runjob.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/recover.h"
-#include "task/adopt.h"
 
 #define ORPHAN_GRACE_MS 10000 /* of a task whose shim was killed while no agent was there */
-#define ORPHAN_STEP_US	10000
+#define VOID_LIFE_NS	(24 * 3600 * NS_PER_S)
 
 /* What the calls of recovery are about. */
 struct finder {
 	struct opening *o;
 	struct spool_place *place;
 };
-
-static void end_orphans(const char *token)
-{
-	struct orphans * or = orphans_begin(token, SIGTERM, ORPHAN_GRACE_MS);
-
-	while (orphans_step(or) > 0)
-		(void)usleep(ORPHAN_STEP_US);
-	orphans_free(or);
-}
 
 /*
  * The claim's process is the shim, or the agent where the shim was not noted yet; both may be gone
@@ -50,14 +41,13 @@ static enum recover_life life_of(void *data, const struct claim *c)
 	if (strcmp(c->who.agent, f->place->self.agent) != 0)
 		return life;
 	(void)runjob_token(f->o->key, &c->name, token);
-	if (adopt_find(token, &(struct shim_id){ 0 }, f->o->run_dir, &found, &e) < 0) {
+	if (remains_find(token, &(struct shim_id){ 0 }, f->o->run_dir, ORPHAN_GRACE_MS, &found,
+			 &e) < 0) {
 		strbuf_addf(&f->o->notes, "task %llu: %s\n", (unsigned long long)c->name.id,
 			    e.text);
 		return RECOVER_UNKNOWN;
 	}
 	(void)fd_close(found.fd);
-	if (found.found == ADOPT_LOST)
-		end_orphans(token);
 	return found.found == ADOPT_LIVES || found.found == ADOPT_ENDED ? RECOVER_ALIVE
 									: RECOVER_DEAD;
 }
@@ -101,6 +91,8 @@ static int open_place(struct opening *o, struct spool_place *p)
 		r = events_open(p->spool, o->agent, &p->events, &o->e);
 	if (r == 0)
 		r = fs_mkdirs(o->run_dir, 0700, &o->e);
+	if (r == 0)
+		record_clear_voids(o->run_dir, VOID_LIFE_NS);
 	return r;
 }
 

@@ -84,6 +84,17 @@ int adopt_find(const char *token, const struct shim_id *id, const char *record_d
 	return 0;
 }
 
+int adopt_settle(const char *token, const struct shim_id *id, const char *record_dir,
+		 struct adopted *ret, struct err *e)
+{
+	int r = adopt_find(token, id, record_dir, ret, e);
+
+	if (r < 0 || ret->found != ADOPT_LOST)
+		return r;
+	r = record_void(record_dir, token, e);
+	return r < 0 ? r : adopt_find(token, id, record_dir, ret, e);
+}
+
 int adopt_each(void (*fn)(void *data, const char *token), void *data)
 {
 	char prefix[64], line[512];

@@ -40,6 +40,13 @@ struct adopted {
 int adopt_find(const char *token, const struct shim_id *id, const char *record_dir,
 	       struct adopted *ret, struct err *e);
 
+/*
+ * The same, and where nobody is found it is made sure that nobody comes: a start that the agent
+ * before us asked for may still be on its way. After ADOPT_LOST nothing of the task will ever run.
+ */
+int adopt_settle(const char *token, const struct shim_id *id, const char *record_dir,
+		 struct adopted *ret, struct err *e);
+
 /* Call fn with the token of each shim of this user on this node, from the kernel's list of names.
  * 0 or -errno. */
 int adopt_each(void (*fn)(void *data, const char *token), void *data);

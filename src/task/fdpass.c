@@ -34,6 +34,8 @@ int fdpass_send(int sock, const void *buf, size_t size, const int *fds, size_t n
 	do
 		n = sendmsg(sock, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == ECONNRESET) /* it ended, and had not read all */
+		return -EPIPE;
 	if (n < 0)
 		return errno == ENOBUFS || errno == ETOOMANYREFS ? -EAGAIN : -errno;
 	return 0;

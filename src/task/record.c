@@ -12,13 +12,16 @@
 #include "task/record.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/enumstr.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -27,6 +30,7 @@
 
 #define RECORD_FORMAT	 1
 #define RECORD_BYTES_MAX (64UL * 1024)
+#define VOID_END	 ".void"
 
 static const char *const outcome_names[] = {
 	[TASK_UNKNOWN] = "unknown",	[TASK_EXITED] = "exited",
@@ -341,4 +345,46 @@ int record_remove(const char *dir, const char *token)
 	cleanup_free char *path = path_of(dir, token);
 
 	return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+static char *void_path(const char *dir, const char *token)
+{
+	return xasprintf("%s/%s" VOID_END, dir, token);
+}
+
+int record_void(const char *dir, const char *token, struct err *e)
+{
+	if (!token_valid(token))
+		return err_set(e, -EINVAL, "\"%s\" is not a token", token);
+
+	cleanup_free char *path = void_path(dir, token);
+	cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	return fd < 0 ? err_sys(e, errno, "create %s", path) : 0;
+}
+
+bool record_is_void(const char *dir, const char *token)
+{
+	cleanup_free char *path = void_path(dir, token);
+
+	return access(path, F_OK) == 0 || errno != ENOENT;
+}
+
+void record_clear_voids(const char *dir, uint64_t older_ns)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *entry;
+	uint64_t now = clock_wall_ns();
+	struct stat st;
+
+	while (d && (entry = readdir(d))) {
+		size_t n = strlen(entry->d_name), end = sizeof(VOID_END) - 1;
+
+		if (n > end && strcmp(entry->d_name + n - end, VOID_END) == 0 &&
+		    fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    (uint64_t)st.st_mtim.tv_sec * NS_PER_S + older_ns < now)
+			(void)unlinkat(dirfd(d), entry->d_name, 0);
+	}
+	if (d)
+		(void)closedir(d);
 }

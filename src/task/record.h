@@ -104,6 +104,16 @@ bool record_exists(const char *dir, const char *token);
 /* Once its content is safe elsewhere. 0, also where there is none; -errno. */
 int record_remove(const char *dir, const char *token);
 
+/*
+ * No shim for this token starts its task from now on: a shim takes its name first and looks for
+ * DIR/TOKEN.void then, so whoever finds nobody under the name after this knows that nothing of the
+ * task will ever run. 0, also where it was so; -errno.
+ */
+int record_void(const char *dir, const char *token, struct err *e);
+bool record_is_void(const char *dir, const char *token);
+/* Those made longer ago than this; a start that was asked for is not under way for so long. */
+void record_clear_voids(const char *dir, uint64_t older_ns);
+
 /* Parse the text of a record, as record_read() does. */
 int record_parse(const char *text, size_t len, struct task_record *ret, struct err *e);
 /* The text of a record; the caller frees it. */

@@ -7,7 +7,8 @@
  *
  * What is certain:
  * - The name @tenure/<uid>/shim/<token> and a look for an old record come first, so a token runs
- *   once: a second shim for it refuses, whatever its agent believes.
+ *   once: a second shim for it refuses, whatever its agent believes, and so does one that an agent
+ *   gave up waiting for (record_void()).
  * - Without GO nothing runs; where the last connection goes before GO, the task is cancelled, with
  *   a record, so that a new agent need not guess.
  * - The end of the tree is "no child left" of this subreaper, which the kernel knows; the process
@@ -668,6 +669,8 @@ static int take_name(struct shim *sh, struct err *e)
 		return sh->listen_fd;
 	if (record_exists(sh->spec.record_dir, sh->spec.token))
 		return err_set(e, -EEXIST, "there is a record that this task has ended already");
+	if (record_is_void(sh->spec.record_dir, sh->spec.token))
+		return err_set(e, -ECANCELED, "this start came too late: it was given up");
 	return 0;
 }
 
