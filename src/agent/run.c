@@ -17,18 +17,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/filing.h"
+#include "agent/remains.h"
 #include "agent/taking.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "task/adopt.h"
 #include "task/talk.h"
 
 #define RETRY_FIRST_MS	1000  /* a file that could not be written is tried again after this, ... */
@@ -274,15 +273,8 @@ static void lost_work(struct spool_job *job, struct spool_place *p)
 	struct lost_job *l = (struct lost_job *)job;
 	const struct shim_id id = { .proc = l->r->shim };
 
-	l->code = adopt_find(l->r->token, &id, l->r->place->run_dir, &l->found, &l->e);
-	if (l->code < 0 || l->found.found != ADOPT_LOST)
-		return;
-
-	struct orphans *o = orphans_begin(l->r->token, SIGTERM, (uint32_t)l->r->spec->grace);
-
-	while (orphans_step(o) > 0)
-		(void)usleep(10000);
-	orphans_free(o);
+	l->code = remains_find(l->r->token, &id, l->r->place->run_dir, (uint32_t)l->r->spec->grace,
+			       &l->found, &l->e);
 }
 
 static void listen_to(struct run *r, int fd);
@@ -392,6 +384,8 @@ static void take_message(struct run *r, int type, const union shmsg *m)
 {
 	if (type == SHMSG_PREPARED)
 		on_prepared(r, m);
+	else if (type == SHMSG_STATUS && m->status.state == SHIM_PREPARED)
+		(void)talk_cancel(r->ear->fd); /* of an agent before us, and its lease is gone */
 	else if (type == SHMSG_STARTED || type == SHMSG_STATUS)
 		on_started(r, m);
 	else if (type == SHMSG_ENDED)
@@ -458,17 +452,6 @@ static void name_devices(struct run *r, struct strbuf *visible, bool *by_index)
 	strbuf_clear(&text);
 }
 
-static int signal_number(const char *name)
-{
-	for (int i = 1; name && i < NSIG; i++) {
-		const char *known = sigabbrev_np(i);
-
-		if (known && strcmp(known, name) == 0)
-			return i;
-	}
-	return 0;
-}
-
 static void launch(struct run *r);
 
 static void on_launch_again(uv_timer_t *timer)
@@ -497,7 +480,6 @@ static int ask_for_shim(struct run *r, struct err *e)
 				    .attempt = r->claim.attempt,
 				    .memory = r->spec->memory,
 				    .log_limit = r->place->log_limit,
-				    .stop_signal = signal_number(r->spec->signal),
 				    .go = !r->leased };
 	struct runjob *j;
 	int code;
@@ -512,26 +494,41 @@ static int ask_for_shim(struct run *r, struct err *e)
 	return code;
 }
 
+/* Not the task's fault: again soon, with what it has already. */
+static void launch_later(struct run *r, const struct err *e)
+{
+	if (!r->retry_ms)
+		news_say(r->place->news, LOG_LEVEL_ERROR, "task %llu cannot start yet: %s",
+			 (unsigned long long)r->ref.id, e->text);
+	r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
+	r->retry_ms = r->retry_ms < RETRY_LAST_MS ? r->retry_ms : RETRY_LAST_MS;
+	(void)uv_timer_start(&r->timer, on_launch_again, r->retry_ms, 0);
+}
+
 static void launch(struct run *r)
 {
 	struct err e = ERR_INIT;
 	int fd;
 
+	r->state = RUN_STARTING;
 	if (r->place->mother.fd < 0 &&
 	    launch_mother(&r->place->mother, r->place->program_fd, &e) < 0) {
-		refused(r, e.text);
+		launch_later(r, &e);
 		return;
 	}
-	r->state = RUN_STARTING;
 	fd = ask_for_shim(r, &e);
 	if (fd == -EPIPE)
 		launch_mother_close(&r->place->mother);
-	if (fd == -EPIPE || fd == -EAGAIN)
+	if (fd == -EPIPE || fd == -EAGAIN) {
 		(void)uv_timer_start(&r->timer, on_launch_again, LAUNCH_RETRY_MS, 0);
-	else if (fd < 0)
+	} else if (fd == -EINVAL || fd == -E2BIG) {
 		refused(r, e.text);
-	else
+	} else if (fd < 0) {
+		launch_later(r, &e);
+	} else {
+		r->retry_ms = 0;
 		listen_to(r, fd);
+	}
 }
 
 /* Who shares asks for memory alone, before and beside others; nobody else has to be gone for it,
@@ -750,7 +747,8 @@ void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *
 	}
 	if (r->gone || r->state == RUN_CLAIMING)
 		return;
-	if (r->state == RUN_LEASING) {
+	if (r->state == RUN_LEASING || (uv_is_active((uv_handle_t *)&r->timer))) {
+		(void)uv_timer_stop(&r->timer);
 		refused(r, why);
 	} else if (r->ear) {
 		tell_stop(r, grace_ms);

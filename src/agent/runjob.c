@@ -155,6 +155,18 @@ static const char *const *texts(const struct text_list *l)
 	return (const char *const *)l->texts;
 }
 
+/* 0: none is named, so SIGTERM. */
+static int signal_number(const char *name)
+{
+	for (int i = 1; name && i < NSIG; i++) {
+		const char *known = sigabbrev_np(i);
+
+		if (known && strcmp(known, name) == 0)
+			return i;
+	}
+	return 0;
+}
+
 int runjob_make(const struct spool_spec *spec, const char *token, const struct runjob_with *w,
 		struct runjob **ret, struct err *e)
 {
@@ -183,7 +195,7 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 	j->job.log_limit = w->log_limit;
 	j->job.timeout_ms = spec->timeout;
 	j->job.grace_ms = (uint32_t)(spec->grace < UINT32_MAX ? spec->grace : UINT32_MAX - 1);
-	j->job.stop_signal = w->stop_signal;
+	j->job.stop_signal = signal_number(spec->signal);
 	j->job.umask = 022;
 	j->job.flags = w->go ? SPEC_GO : 0;
 	*ret = j;

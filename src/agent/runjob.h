@@ -20,7 +20,6 @@ struct runjob_with {
 	const char *visible;  /* for CUDA_VISIBLE_DEVICES; "" where the task has none */
 	bool by_index;	      /* they are indices, so CUDA is to number them as we do */
 	uint64_t id, element; /* element 0: no element */
-	int stop_signal;      /* first; 0: SIGTERM */
 	unsigned int attempt; /* from 1 */
 	uint64_t memory;      /* bytes per GPU that it asked for; 0: not said */
 	uint64_t log_limit;   /* bytes; 0: none */

@@ -8,71 +8,8 @@ import time
 
 import pytest
 
-from machine import Machine, wait_for
-
-
-class Queue:
-    """A simulated machine, an agent on it, and the commands."""
-
-    def __init__(self, build, env, tmp, gpus=2):
-        self.m = Machine(build, env, tmp, ["--gpus", gpus, "--speed", "0.3"])
-        self.newcomer = str(build / "sim/newcomer")
-        self.home = env["HOME"]
-        self.spool = os.path.join(self.home, ".local/state/tenure/default")
-        self.out = tmp / "agent.out"
-        self.agent = None
-
-    def start(self, *args):
-        with open(self.out, "ab") as out:
-            self.agent = subprocess.Popen(
-                [self.m.tenure, "agent", "--idle-for", "0", "--refresh", "300ms", "--load", "none",
-                 *args], env=self.m.env, stdout=out, stderr=subprocess.STDOUT, cwd="/")
-        assert wait_for(lambda: self.status() is not None), self.out.read_text()
-        return self.agent
-
-    def status(self):
-        done = self.m.run(self.m.tenure, "status", "--json", check=False)
-        doc = json.loads(done.stdout) if done.returncode == 0 else {}
-        return doc if doc.get("queue", {}).get("open") else None
-
-    def submit(self, *args):
-        return int(self.m.run(self.m.tenure, "submit", *args).stdout)
-
-    def rows(self, *args):
-        return [json.loads(line) for line in
-                self.m.run(self.m.tenure, "list", "--json", "-a", *args).stdout.splitlines()]
-
-    def task(self, i):
-        return next(r for r in self.rows() if r["id"] == i)
-
-    def wait(self, i, state, timeout=15.0):
-        assert wait_for(lambda: self.task(i)["state"] == state, timeout), \
-            (self.task(i), self.out.read_text())
-        return self.task(i)
-
-    def log(self, i, attempt=1, element=None):
-        own = f"{i}.{element}-" if element else f"{i}-"
-        for name in os.listdir(os.path.join(self.spool, "logs")):
-            if name.startswith(own) and name.endswith(f".{attempt}.log"):
-                with open(os.path.join(self.spool, "logs", name), encoding="utf-8") as f:
-                    return f.read()
-        return None
-
-    def held(self):
-        doc = self.status()
-        return [d["gpu"] for d in doc["devices"] if d["state"] == "held"] if doc else []
-
-    def kill(self):
-        self.agent.kill()
-        self.agent.wait()
-
-    def close(self):
-        if self.agent and self.agent.poll() is None:
-            self.agent.terminate()
-            self.agent.wait(timeout=10)
-        for row in self.rows("-s", "running"):
-            self.m.run(self.m.tenure, "stop", str(row["id"]), check=False)
-        self.m.close()
+from machine import wait_for
+from queuelib import Queue
 
 
 @pytest.fixture
