@@ -27,6 +27,13 @@ static const char *find_oom(int fd)
 	return n > 0 ? oom_match(patterns, text, (size_t)n) : NULL;
 }
 
+static struct spool_use use_of(const struct filing *f)
+{
+	return (struct spool_use){ .gpus = f->gpus,
+				   .gpu_peak_bytes = f->end->gpu_peak_bytes,
+				   .gpu_util_permille = f->end->gpu_util_permille };
+}
+
 static void fill_end(const struct filing *f, struct spool_end *end)
 {
 	static const enum task_result results[] = {
@@ -45,6 +52,7 @@ static void fill_end(const struct filing *f, struct spool_end *end)
 		.attempt = f->claim.attempt,
 		.begun_ns = f->end->started_wall_ns,
 		.ended_ns = f->end->ended_wall_ns ? f->end->ended_wall_ns : clock_wall_ns(),
+		.use = use_of(f),
 	};
 	(void)str_copy(end->reason, sizeof(end->reason),
 		       f->end->text[0] ? f->end->text : f->verdict.text);
@@ -56,9 +64,22 @@ static uint64_t not_before(const struct filing *f)
 	return f->verdict.at_ns > f->now_ns ? f->now_wall_ns + (f->verdict.at_ns - f->now_ns) : 0;
 }
 
+static void fill_again(const struct filing *f, struct spool_again *again)
+{
+	*again = (struct spool_again){
+		.attempts = f->state.tries,
+		.not_before_ns = not_before(f),
+		.memory = f->state.mem_bytes != f->spec->memory ? f->state.mem_bytes : 0,
+		.begun_ns = f->end->started_wall_ns,
+		.use = use_of(f),
+	};
+	(void)str_copy(again->reason, sizeof(again->reason), f->verdict.text);
+}
+
 static int file_single(struct filing *f, struct spool_place *p)
 {
 	struct task_name waiting = f->claim.name;
+	struct spool_again again;
 	struct spool_end end;
 	int code;
 
@@ -67,9 +88,9 @@ static int file_single(struct filing *f, struct spool_place *p)
 		fill_end(f, &end);
 		return transit_end(p->spool, p->events, &f->claim, &end, &f->e);
 	}
-	code = transit_requeue(p->spool, p->events, &f->claim, f->state.tries, not_before(f),
-			       f->verdict.text, &f->e);
-	transit_requeued_name(&waiting, not_before(f));
+	fill_again(f, &again);
+	code = transit_requeue(p->spool, p->events, &f->claim, &again, &f->e);
+	transit_requeued_name(&waiting, again.not_before_ns);
 	if (code == 0)
 		scan_note(p->scan, SPOOL_PENDING, &waiting, true);
 	return code;
@@ -95,14 +116,16 @@ static int file_stray(struct filing *f, struct spool_place *p)
 static int file_element(struct filing *f, struct spool_place *p)
 {
 	struct place_batch *b = place_batch(p, f->claim.name.id, &f->e);
+	struct spool_again again;
 	struct spool_end end;
 	int code;
 
 	if (!b)
 		return f->e.code == -ENOENT ? file_stray(f, p) : f->e.code;
-	if (f->verdict.what == RETRY_AGAIN)
-		return batch_requeue(b->batch, p->events, &f->claim, f->state.tries, not_before(f),
-				     f->verdict.text, &f->e);
+	if (f->verdict.what == RETRY_AGAIN) {
+		fill_again(f, &again);
+		return batch_requeue(b->batch, p->events, &f->claim, &again, &f->e);
+	}
 	fill_end(f, &end);
 	code = batch_end(b->batch, p->events, &f->claim, &end, &f->e);
 	if (code == 0 && batch_is_over(b->batch)) {

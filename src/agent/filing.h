@@ -16,6 +16,7 @@ struct filing {
 	struct claim claim;
 	const struct spool_spec *spec;
 	const struct task_end *end;
+	unsigned int gpus;
 	struct retry_end ended;
 	const char *token, *run_dir; /* the shim's record, which is removed at last */
 	int log_fd;		     /* or -1 */

@@ -446,6 +446,12 @@ static void take_unleased(struct guardlink *l, void *msg)
 		l->ops->unleased(l->user, msg);
 }
 
+static void take_lease_use(struct guardlink *l, void *msg)
+{
+	if (l->ops->lease_use)
+		l->ops->lease_use(l->user, msg);
+}
+
 static void take_lease_state(struct guardlink *l, void *msg)
 {
 	struct msg_lease_state *m = msg;
@@ -463,12 +469,13 @@ static void take_dropped(struct guardlink *l, void *msg)
 }
 
 static void (*const takers[MSG_TYPE_MAX])(struct guardlink *l, void *msg) = {
-	[MSG_WELCOME] = take_welcome,	[MSG_GUARD] = take_welcome,
-	[MSG_REFUSED] = take_refused,	[MSG_POLICY_REPLY] = take_policy_reply,
-	[MSG_DEVICE] = take_device,	[MSG_EVENT] = take_event,
-	[MSG_DROPPED] = take_dropped,	[MSG_LEASE_REPLY] = take_lease_reply,
-	[MSG_GRANTED] = take_granted,	[MSG_LEASE_TAKEN] = take_lease_taken,
-	[MSG_UNLEASED] = take_unleased, [MSG_LEASE_STATE] = take_lease_state,
+	[MSG_WELCOME] = take_welcome,	  [MSG_GUARD] = take_welcome,
+	[MSG_REFUSED] = take_refused,	  [MSG_POLICY_REPLY] = take_policy_reply,
+	[MSG_DEVICE] = take_device,	  [MSG_EVENT] = take_event,
+	[MSG_DROPPED] = take_dropped,	  [MSG_LEASE_REPLY] = take_lease_reply,
+	[MSG_GRANTED] = take_granted,	  [MSG_LEASE_TAKEN] = take_lease_taken,
+	[MSG_UNLEASED] = take_unleased,	  [MSG_LEASE_STATE] = take_lease_state,
+	[MSG_LEASE_USE] = take_lease_use,
 };
 
 /* Before WELCOME only an answer to HELLO makes sense; after it, no second one does. */

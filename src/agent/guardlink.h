@@ -64,6 +64,8 @@ struct guardlink_ops {
 	void (*lease_taken)(void *user, const struct msg_lease_taken *taken);
 	/* Free, and NVML agrees. slot -1: there was no such lease. */
 	void (*unleased)(void *user, const struct msg_unleased *unleased);
+	/* What a task uses of a device. */
+	void (*lease_use)(void *user, const struct msg_lease_use *use);
 	/* One lease that the guard has, and the end of that list.*/
 	void (*lease_state)(void *user, const struct msg_lease_state *lease);
 	void (*leases_known)(void *user);

@@ -196,6 +196,14 @@ static void on_unleased(void *user, const struct msg_unleased *m)
 		tasks_on_unleased(a->queue, m);
 }
 
+static void on_lease_use(void *user, const struct msg_lease_use *m)
+{
+	struct agent *a = user;
+
+	if (a->queue)
+		tasks_on_use(a->queue, m);
+}
+
 static void on_lease_state(void *user, const struct msg_lease_state *m)
 {
 	struct agent *a = user;
@@ -217,6 +225,7 @@ const struct guardlink_ops heard_ops = {
 	.granted = on_granted,
 	.lease_taken = on_lease_taken,
 	.unleased = on_unleased,
+	.lease_use = on_lease_use,
 	.lease_state = on_lease_state,
 	.leases_known = on_leases_known,
 	.welcome = on_welcome,

@@ -24,6 +24,7 @@
 #include "agent/filing.h"
 #include "agent/remains.h"
 #include "agent/taking.h"
+#include "agent/taskuse.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -60,6 +61,7 @@ struct run {
 	uint64_t retry_ms;
 	struct proc_id shim;
 	uint64_t started_ns;
+	struct taskuse use;
 	/* The end. */
 	bool leased, freed, gone;
 	enum end_kind kind; /* what we ended it for; END_MAX: it ended by itself */
@@ -109,6 +111,7 @@ static void on_timer_closed(uv_handle_t *h)
 
 	r->log_fd = fd_close(r->log_fd);
 	spec_free(r->spec);
+	taskuse_clear(&r->use);
 	free(r);
 }
 
@@ -196,17 +199,32 @@ static void file_done(struct spool_job *job)
 	free(job);
 }
 
+/* The guard's last word may have come after the shim's. */
+static void take_use(struct run *r)
+{
+	uint64_t peak_bytes;
+	uint32_t util_permille;
+
+	taskuse_sum(&r->use, &peak_bytes, &util_permille);
+	if (peak_bytes < r->end.gpu_peak_bytes || !r->use.n)
+		return;
+	r->end.gpu_peak_bytes = peak_bytes;
+	r->end.gpu_util_permille = util_permille;
+}
+
 static void file_it(struct run *r)
 {
 	struct file_job *j = xcalloc(1, sizeof(*j));
 
 	r->state = RUN_FILING;
+	take_use(r);
 	j->job = (struct spool_job){ .work = file_work, .done = file_done };
 	j->r = r;
 	j->f = (struct filing){
 		.claim = r->claim,
 		.spec = r->spec,
 		.end = &r->end,
+		.gpus = devset_count(r->devices),
 		.ended = filing_judge(&r->end, r->kind, r->why),
 		.token = r->token,
 		.run_dir = r->place->run_dir,
@@ -635,6 +653,17 @@ void run_on_unleased(struct run *r, const struct msg_unleased *m)
 		return;
 	r->freed = true;
 	settle(r);
+}
+
+void run_on_use(struct run *r, const struct msg_lease_use *m)
+{
+	uint64_t peak_bytes;
+	uint32_t util_permille;
+
+	taskuse_add(&r->use, m);
+	taskuse_sum(&r->use, &peak_bytes, &util_permille);
+	if (r->ear && r->state == RUN_RUNNING)
+		(void)talk_gpu(r->ear->fd, peak_bytes, util_permille);
 }
 
 void run_on_guard(struct run *r)

@@ -74,6 +74,7 @@ void run_on_promise(struct run *r, const struct msg_lease_reply *m);
 void run_on_granted(struct run *r, const struct msg_lease_reply *m);
 void run_on_taken(struct run *r, const struct msg_lease_taken *m);
 void run_on_unleased(struct run *r, const struct msg_unleased *m);
+void run_on_use(struct run *r, const struct msg_lease_use *m);
 /* The guard is a new one, or its line was down: tell it again. */
 void run_on_guard(struct run *r);
 

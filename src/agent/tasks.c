@@ -648,6 +648,17 @@ void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m)
 		run_on_unleased(r, m);
 }
 
+/* What was promised and is in use is not to be had twice by the next plan. */
+void tasks_on_use(struct tasks *q, const struct msg_lease_use *m)
+{
+	struct run *r = by_lease(q, &m->id);
+
+	if (!r || m->slot < 0)
+		return;
+	run_on_use(r, m);
+	(void)sched_used(q->plan, run_ref(r), (unsigned int)m->slot, m->bytes);
+}
+
 void tasks_on_lease_state(struct tasks *q, const struct msg_lease_state *m)
 {
 	if (q->leases_known)

@@ -53,6 +53,7 @@ void tasks_on_promise(struct tasks *q, const struct msg_lease_reply *m);
 void tasks_on_granted(struct tasks *q, const struct msg_lease_reply *m);
 void tasks_on_taken(struct tasks *q, const struct msg_lease_taken *m);
 void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m);
+void tasks_on_use(struct tasks *q, const struct msg_lease_use *m);
 /* The line to the guard is up again: it tells the leases that it has, and then that these are all.
  */
 void tasks_on_lease_state(struct tasks *q, const struct msg_lease_state *m);

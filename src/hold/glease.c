@@ -26,6 +26,7 @@
 #include "hold/ghold.h"
 #include "hold/gkin.h"
 #include "hold/gorder.h"
+#include "hold/guse.h"
 #include "hold/own.h"
 
 #define REST_WAIT_NS                                                                               \
@@ -193,7 +194,7 @@ static void count_processes(struct guard *g, const struct gdev *d)
 
 	GLEASE_EACH(g, l)
 	if (l->slot == d->slot)
-		l->n_procs = 0, l->used_bytes = 0, l->proc = 0;
+		l->n_procs = l->n_unknown = 0, l->used_bytes = 0, l->proc = 0;
 	for (uint32_t i = 0; i < procs->n; i++) {
 		bool holder = own_classify(g, d, &procs->p[i]) == OWN_HOLDER;
 		struct glease *l = holder ? NULL : gkin_find(g, d, procs->p[i].pid);
@@ -201,6 +202,7 @@ static void count_processes(struct guard *g, const struct gdev *d)
 		if (!l)
 			continue;
 		l->n_procs++;
+		l->n_unknown += !procs->p[i].used_known;
 		l->used_bytes += procs->p[i].used_known ? procs->p[i].used_bytes : 0;
 		l->proc = procs->p[i].pid;
 	}
@@ -241,6 +243,7 @@ static void on_look(struct guard *g, struct gdev *d, struct glease *l, enum verd
 	uint64_t began = d->sight.look.begin_ns;
 
 	note_taken(d, l, v);
+	guse_on_look(g, d, l);
 	if (l->stage == LEASE_GRANTED && l->n_procs) {
 		l->stage = LEASE_USED;
 		glease_recount(g, d);
@@ -314,13 +317,19 @@ static int tell_unleased(struct guard *g, struct gclient *c, struct glease *l)
 	return r;
 }
 
+static int tell_use(struct guard *g, struct gclient *c, struct glease *l)
+{
+	struct msg_lease_use m = guse_message(l);
+
+	return sock_send(c->fd, &m, sizeof(m));
+}
+
 static const struct {
 	uint32_t due;
 	int (*tell)(struct guard *g, struct gclient *c, struct glease *l);
 } tellers[] = {
-	{ DUE_STATE, tell_state },
-	{ DUE_GRANTED, tell_granted },
-	{ DUE_TAKEN, tell_taken },
+	{ DUE_STATE, tell_state },	 { DUE_GRANTED, tell_granted }, { DUE_TAKEN, tell_taken },
+	{ DUE_USE, tell_use }, /* before the end, which takes the entry away */
 	{ DUE_UNLEASED, tell_unleased },
 };
 

@@ -51,7 +51,16 @@ enum lease_due {
 	DUE_GRANTED = 1 << 0,
 	DUE_TAKEN = 1 << 1,
 	DUE_UNLEASED = 1 << 2,
-	DUE_STATE = 1 << 3
+	DUE_STATE = 1 << 3,
+	DUE_USE = 1 << 4
+};
+
+/* What a task uses of a device: guse.h. */
+struct guse {
+	uint64_t peak_bytes, bytes; /* bytes UINT64_MAX: not known */
+	uint64_t looked_ns;	    /* the last look that counted */
+	uint64_t busy_ns, util_ns;  /* utilisation times time, and that time */
+	uint64_t told_ns, told_peak_bytes;
 };
 
 /* One entry of the ledger: one device for one task. See glease.h. */
@@ -65,6 +74,8 @@ struct glease {
 	uint64_t bytes;	     /* declared */
 	uint64_t used_bytes; /* by its processes, in the last look */
 	uint32_t n_procs;    /* of its processes, in the last look */
+	uint32_t n_unknown;  /* of these, whose memory NVML does not tell */
+	struct guse use;
 	pid_t proc;	     /* one of them */
 	struct proc_id shim; /* pid 0: not granted */
 	int pidfd;	     /* of the shim, or -1 */

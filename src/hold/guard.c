@@ -10,8 +10,10 @@
  * How often the eyes look:
  *   held, and a hint is on   every HINT_LOOK_NS in turn over the held devices
  *   held                     every HELD_LOOK_NS, each, at its memory: a newcomer through a node
- * that inotify does not see is noticed in time as well (eyes.c) otherwise                every
- * IDLE_LOOK_NS, for the figures; the refresh clock checks besides
+ *                            that inotify does not see is noticed in time as well (eyes.c)
+ *   used by a task of ours   every USED_LOOK_NS, at its memory: how much that is (guse.c)
+ *   otherwise                every IDLE_LOOK_NS, for the figures; the refresh clock checks
+ *                            besides
  *
  * Eyes that are stuck in one look for STUCK_NS see nothing, so everything is let go (invariant 3).
  */
@@ -46,6 +48,7 @@
 
 #define HINT_LOOK_NS (2 * NS_PER_MS)
 #define HELD_LOOK_NS (30 * NS_PER_MS)
+#define USED_LOOK_NS (250 * NS_PER_MS)
 #define IDLE_LOOK_NS (2 * NS_PER_S)
 #define YIELDING_LOOK_NS                                                                           \
 	(250 * NS_PER_MS)	/* every call of ours would queue in front of the release */
@@ -179,7 +182,7 @@ static uint64_t look_period(const struct guard *g, const struct gdev *d, unsigne
 	if (!watched(d) && d->n_giving)
 		return g->hint_on ? GIVING_HINT_NS : GIVING_LOOK_NS;
 	if (!watched(d))
-		return IDLE_LOOK_NS;
+		return d->n_running ? USED_LOOK_NS : IDLE_LOOK_NS;
 	return g->hint_on ? HINT_LOOK_NS * (n_held > 2 ? n_held : 2) : HELD_LOOK_NS;
 }
 

@@ -29,6 +29,7 @@ static const uint32_t sizes[MSG_TYPE_MAX] = {
 	[MSG_UNLEASED] = sizeof(struct msg_unleased),
 	[MSG_LEASE_STATE] = sizeof(struct msg_lease_state),
 	[MSG_RESERVE] = sizeof(struct msg_reserve),
+	[MSG_LEASE_USE] = sizeof(struct msg_lease_use),
 };
 
 _Static_assert(sizeof(struct msg_event) <= PROTO_MSG_MAX &&

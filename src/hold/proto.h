@@ -28,6 +28,8 @@
  *                                                       to one that gives way
  *     UNLEASE {id}                         the task is over, or is not to come
  *                                          UNLEASED     once a device: its processes are gone
+ *                                          LEASE_USE    what the task uses there: when it needs
+ *                                                       more than ever, and once a second
  *     RESERVE {id, device}                 held for that task, which waits; id.task 0: for none
  *                                          LEASE_REPLY {id, slot, code, text}, but for none
  *
@@ -61,7 +63,7 @@
 
 #include "hold/policy.h"
 
-#define PROTO_VERSION	   6U
+#define PROTO_VERSION	   7U
 #define GUARD_ORPHAN_MS	   10000U
 #define EVENT_RING	   512U
 #define PROTO_INSTANCE_MAX 64
@@ -89,6 +91,7 @@ enum msg_type {
 	MSG_UNLEASED,
 	MSG_LEASE_STATE,
 	MSG_RESERVE,
+	MSG_LEASE_USE,
 	MSG_TYPE_MAX
 };
 
@@ -245,6 +248,22 @@ struct msg_lease_state { /* after WELCOME; slot -1 and no id: that was all */
 	uint64_t start;
 	uint64_t bytes;
 	char uuid[96];
+};
+
+/*
+ * What a task has used of one device since the guard knows of it; a guard that is new begins anew,
+ * which shows in util_ns. Memory is that of the task's processes; where NVML does not tell it, all
+ * that is in use there while the task is alone on the device. Utilisation is the device's, whoever
+ * shares it.
+ */
+struct msg_lease_use {
+	struct msg_head head;
+	struct lease_id id;
+	int32_t slot;
+	uint32_t util_permille; /* mean over util_ns */
+	uint64_t util_ns;	/* that was looked at; 0: the utilisation is not known */
+	uint64_t bytes;		/* at the last look; UINT64_MAX: not known */
+	uint64_t peak_bytes;	/* the most at any look */
 };
 
 /* Which of the figures of a dev_status are known; the others are 0 and mean nothing. */

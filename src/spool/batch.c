@@ -34,6 +34,7 @@ struct journal {
 
 struct requeued {
 	uint64_t element, epoch, not_before_ns;
+	uint64_t memory; /* that it asks for; 0: as the batch does */
 	unsigned int attempts;
 };
 
@@ -83,37 +84,41 @@ static void learn_end(struct batch *b, uint64_t element, const struct spool_end 
 		set_state(b, element, BATCH_DONE + (enum batch_state)end->result);
 }
 
-static void learn_requeue(struct batch *b, const struct requeued *q)
+static void learn_requeue(struct batch *b, uint64_t element, uint64_t epoch,
+			  const struct spool_again *again)
 {
-	struct requeued *have = find_requeued(b, q->element);
+	struct requeued *have = find_requeued(b, element);
 
-	if (have ? q->epoch <= have->epoch : b->states[q->element] >= BATCH_DONE)
+	if (have ? epoch <= have->epoch : b->states[element] >= BATCH_DONE)
 		return;
 	if (!have) {
 		b->requeued = xrealloc(b->requeued, b->n_requeued + 1, sizeof(*b->requeued));
 		have = &b->requeued[b->n_requeued++];
+		*have = (struct requeued){ .element = element };
 	}
-	*have = *q;
-	set_state(b, q->element, BATCH_WAITING);
+	have->epoch = epoch;
+	have->not_before_ns = again->not_before_ns;
+	have->attempts = again->attempts;
+	have->memory = again->memory ? again->memory : have->memory;
+	set_state(b, element, BATCH_WAITING);
 }
 
 static void learn(struct batch *b, const json_t *o)
 {
 	const char *event = json_string_value(json_object_get(o, "event"));
 	uint64_t element = (uint64_t)json_integer_value(json_object_get(o, "element"));
+	struct spool_again again;
 	struct spool_end end;
 
 	if (!event || !element || element > b->name.count)
 		return;
-	if (strcmp(event, "end") == 0 && end_from_json(o, &end))
+	if (strcmp(event, "end") == 0 && end_from_json(o, &end)) {
 		learn_end(b, element, &end);
-	else if (strcmp(event, "requeue") == 0)
-		learn_requeue(
-			b,
-			&(struct requeued){
-				element, (uint64_t)json_integer_value(json_object_get(o, "epoch")),
-				record_ns(json_object_get(o, "not_before")),
-				(unsigned int)json_integer_value(json_object_get(o, "attempts")) });
+	} else if (strcmp(event, "requeue") == 0) {
+		again_from_json(o, &again);
+		learn_requeue(b, element, (uint64_t)json_integer_value(json_object_get(o, "epoch")),
+			      &again);
+	}
 }
 
 static int read_tail(struct batch *b, struct journal *j, int fd, off_t size)
@@ -342,18 +347,16 @@ int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 	return r == 0 ? spool_unlink(b->sp, c->path, e) : r;
 }
 
-int batch_requeue(struct batch *b, struct events *ev, const struct claim *c, unsigned int attempts,
-		  uint64_t not_before_ns, const char *reason, struct err *e)
+int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,
+		  const struct spool_again *again, struct err *e)
 {
-	struct requeued q = { c->name.element, c->name.epoch + 1, not_before_ns, attempts };
-	json_t *record = record_requeue(q.epoch, attempts, not_before_ns, reason, clock_wall_ns());
-	int r = write_own(b, record, q.element, e);
+	uint64_t element = c->name.element, epoch = c->name.epoch + 1;
+	int r = write_own(b, record_requeue(again, epoch, clock_wall_ns()), element, e);
 
 	if (r == 0)
-		learn_requeue(b, &q);
+		learn_requeue(b, element, epoch, again);
 	if (r == 0 && ev)
-		r = events_add_requeue(ev, b->name.id, q.element, q.epoch, attempts, not_before_ns,
-				       reason, e);
+		r = events_add_requeue(ev, b->name.id, element, epoch, again, e);
 	return r == 0 ? spool_unlink(b->sp, c->path, e) : r;
 }
 
@@ -377,6 +380,13 @@ enum batch_state batch_state(const struct batch *b, uint64_t element, uint64_t *
 	*ret_epoch = q ? q->epoch : 0;
 	*ret_attempts = q ? q->attempts : 0;
 	return (enum batch_state)b->states[element];
+}
+
+uint64_t batch_memory(const struct batch *b, uint64_t element)
+{
+	const struct requeued *q = find_requeued(b, element);
+
+	return q ? q->memory : 0;
 }
 
 int batch_file(struct batch *b, struct err *e)

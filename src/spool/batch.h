@@ -43,8 +43,8 @@ int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, st
 /* ev may be NULL. To be repeated on error. */
 int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 	      const struct spool_end *end, struct err *e);
-int batch_requeue(struct batch *b, struct events *ev, const struct claim *c, unsigned int attempts,
-		  uint64_t not_before_ns, const char *reason, struct err *e);
+int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,
+		  const struct spool_again *again, struct err *e);
 
 struct batch_counts batch_counts(const struct batch *b);
 bool batch_is_over(const struct batch *b);
@@ -55,6 +55,8 @@ int batch_file(struct batch *b, struct err *e);
 enum batch_state { BATCH_WAITING, BATCH_RUNNING, BATCH_DONE, BATCH_FAILED, BATCH_CANCELLED };
 enum batch_state batch_state(const struct batch *b, uint64_t element, uint64_t *ret_epoch,
 			     unsigned int *ret_attempts);
+/* Memory that a requeued element asks for, in bytes per GPU; 0: as the batch does. */
+uint64_t batch_memory(const struct batch *b, uint64_t element);
 
 /* ends/ID and what is in it. */
 int batch_forget(const struct spool *sp, uint64_t id, struct err *e);

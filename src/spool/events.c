@@ -71,11 +71,9 @@ int events_add_end(struct events *ev, uint64_t id, uint64_t element, const struc
 }
 
 int events_add_requeue(struct events *ev, uint64_t id, uint64_t element, uint64_t epoch,
-		       unsigned int attempts, uint64_t not_before_ns, const char *reason,
-		       struct err *e)
+		       const struct spool_again *again, struct err *e)
 {
-	return add(ev, record_requeue(epoch, attempts, not_before_ns, reason, clock_wall_ns()), id,
-		   element, e);
+	return add(ev, record_requeue(again, epoch, clock_wall_ns()), id, element, e);
 }
 
 int events_sync(struct events *ev, struct err *e)
@@ -103,7 +101,6 @@ static bool event_from_json(const struct spool *sp, const json_t *o, struct even
 {
 	const char *boot = json_string_value(json_object_get(o, "boot"));
 	const char *what = json_string_value(json_object_get(o, "event"));
-	const char *reason = json_string_value(json_object_get(o, "reason"));
 	struct event ev = { .id = (uint64_t)json_integer_value(json_object_get(o, "id")),
 			    .element =
 				    (uint64_t)json_integer_value(json_object_get(o, "element")) };
@@ -112,9 +109,7 @@ static bool event_from_json(const struct spool *sp, const json_t *o, struct even
 		return false;
 	ev.requeue = strcmp(what, "requeue") == 0;
 	ev.epoch = (uint64_t)json_integer_value(json_object_get(o, "epoch"));
-	ev.attempts = (unsigned int)json_integer_value(json_object_get(o, "attempts"));
-	ev.not_before_ns = record_ns(json_object_get(o, "not_before"));
-	(void)str_copy(ev.reason, sizeof(ev.reason), reason ? reason : "");
+	again_from_json(o, &ev.again);
 	if (!ev.requeue && !end_from_json(o, &ev.end))
 		return false;
 	*ret = ev;

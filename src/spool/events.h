@@ -20,8 +20,7 @@ struct events *events_close(struct events *ev);
 int events_add_end(struct events *ev, uint64_t id, uint64_t element, const struct spool_end *end,
 		   struct err *e);
 int events_add_requeue(struct events *ev, uint64_t id, uint64_t element, uint64_t epoch,
-		       unsigned int attempts, uint64_t not_before_ns, const char *reason,
-		       struct err *e);
+		       const struct spool_again *again, struct err *e);
 /* 0 at once when nothing was added since the last one. */
 int events_sync(struct events *ev, struct err *e);
 /* Makes what the lines stand for durable (syncfs) and begins the file anew; after a recovery, and
@@ -34,9 +33,7 @@ struct event {
 	bool requeue; /* else an end */
 	struct spool_end end;
 	uint64_t epoch; /* after a requeue */
-	unsigned int attempts;
-	uint64_t not_before_ns;
-	char reason[RECORD_REASON_MAX];
+	struct spool_again again;
 };
 typedef void (*event_fn)(void *data, const struct event *ev);
 /* All agents' files. */

@@ -90,13 +90,22 @@ static void on_start(struct task_history *h, struct spool_spec *spec, const json
 	h->claimer.proc.start = get_num(o, "start");
 }
 
+static struct spool_use use_from_json(const json_t *o)
+{
+	return (struct spool_use){ .gpus = (unsigned int)get_num(o, "gpus"),
+				   .gpu_peak_bytes = get_num(o, "gpu_peak_bytes"),
+				   .gpu_util_permille =
+					   (unsigned int)get_num(o, "gpu_util_permille") };
+}
+
 bool end_from_json(const json_t *o, struct spool_end *ret)
 {
 	struct spool_end end = { .epoch = get_num(o, "epoch"),
 				 .exit = (unsigned int)get_num(o, "exit"),
 				 .attempt = (unsigned int)get_num(o, "attempt"),
 				 .begun_ns = record_ns(json_object_get(o, "begun")),
-				 .ended_ns = record_ns(json_object_get(o, "time")) };
+				 .ended_ns = record_ns(json_object_get(o, "time")),
+				 .use = use_from_json(o) };
 
 	if (result_parse(json_string_value(json_object_get(o, "result")), &end.result) < 0)
 		return false;
@@ -116,13 +125,29 @@ static void on_end(struct task_history *h, struct spool_spec *spec, const json_t
 	h->claimed = false;
 }
 
+void again_from_json(const json_t *o, struct spool_again *ret)
+{
+	*ret = (struct spool_again){ .attempts = (unsigned int)get_num(o, "attempts"),
+				     .not_before_ns = record_ns(json_object_get(o, "not_before")),
+				     .memory = get_num(o, "memory"),
+				     .begun_ns = record_ns(json_object_get(o, "begun")),
+				     .use = use_from_json(o) };
+	get_text(o, "reason", ret->reason, sizeof(ret->reason));
+}
+
 static void on_requeue(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
+	struct spool_again again;
+
+	again_from_json(o, &again);
 	h->claimed = false;
 	h->ended = false;
-	h->attempts = (unsigned int)get_num(o, "attempts");
-	h->not_before_ns = record_ns(json_object_get(o, "not_before"));
-	get_text(o, "reason", h->reason, sizeof(h->reason));
+	h->attempts = again.attempts;
+	h->not_before_ns = again.not_before_ns;
+	(void)str_copy(h->reason, sizeof(h->reason), again.reason);
+	/* Of an edit and a requeue the last one counts, as they stand in the file. */
+	if (again.memory && spec)
+		spec->memory = again.memory;
 }
 
 static void on_edit(struct task_history *h, struct spool_spec *spec, const json_t *o)
@@ -226,31 +251,50 @@ json_t *record_start(const struct proc_id *proc, uint64_t epoch, uint64_t now_ns
 			 record_seconds(now_ns));
 }
 
+static void add_use(json_t *o, const struct spool_use *use)
+{
+	if (use->gpus)
+		(void)json_object_set_new(o, "gpus", json_integer((json_int_t)use->gpus));
+	if (!use->gpu_peak_bytes)
+		return;
+	(void)json_object_set_new(o, "gpu_peak_bytes",
+				  json_integer((json_int_t)use->gpu_peak_bytes));
+	(void)json_object_set_new(o, "gpu_util_permille",
+				  json_integer((json_int_t)use->gpu_util_permille));
+}
+
 json_t *record_end(const struct spool_end *end)
 {
-	json_t *o = json_pack("{s:s, s:I, s:i, s:s, s:i, s:f, s:f}", "event", "end", "epoch",
+	json_t *o = json_pack("{s:s, s:I, s:i, s:s, s:i, s:f}", "event", "end", "epoch",
 			      (json_int_t)end->epoch, "attempt", (int)end->attempt, "result",
-			      result_name(end->result), "exit", (int)end->exit, "begun",
-			      record_seconds(end->begun_ns), "time", record_seconds(end->ended_ns));
+			      result_name(end->result), "exit", (int)end->exit, "time",
+			      record_seconds(end->ended_ns));
 
+	if (end->begun_ns)
+		(void)json_object_set_new(o, "begun", json_real(record_seconds(end->begun_ns)));
+	add_use(o, &end->use);
 	/* A reason that is not UTF-8 is not worth losing the end. */
 	if (end->reason[0])
 		(void)json_object_set_new(o, "reason", json_string(end->reason));
 	return o;
 }
 
-json_t *record_requeue(uint64_t epoch, unsigned int attempts, uint64_t not_before_ns,
-		       const char *reason, uint64_t now_ns)
+json_t *record_requeue(const struct spool_again *again, uint64_t epoch, uint64_t now_ns)
 {
 	json_t *o =
 		json_pack("{s:s, s:I, s:i, s:f}", "event", "requeue", "epoch", (json_int_t)epoch,
-			  "attempts", (int)attempts, "time", record_seconds(now_ns));
+			  "attempts", (int)again->attempts, "time", record_seconds(now_ns));
 
-	if (reason && reason[0])
-		(void)json_object_set_new(o, "reason", json_string(reason));
-	if (not_before_ns)
+	if (again->memory)
+		(void)json_object_set_new(o, "memory", json_integer((json_int_t)again->memory));
+	if (again->begun_ns)
+		(void)json_object_set_new(o, "begun", json_real(record_seconds(again->begun_ns)));
+	add_use(o, &again->use);
+	if (again->reason[0])
+		(void)json_object_set_new(o, "reason", json_string(again->reason));
+	if (again->not_before_ns)
 		(void)json_object_set_new(o, "not_before",
-					  json_real(record_seconds(not_before_ns)));
+					  json_real(record_seconds(again->not_before_ns)));
 	return o;
 }
 

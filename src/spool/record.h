@@ -10,7 +10,10 @@
  *	{"event":"start","epoch":0,"pid":..,"start":..,"time":..}		who keeps the claim
  *from now on
  *	{"event":"end","epoch":0,"attempt":1,"result":"done","exit":0,"begun":..,"time":..}
- *	{"event":"requeue","epoch":1,"attempts":1,"reason":..,"not_before":..,"time":..}
+ *	{"event":"requeue","epoch":1,"attempts":1,"memory":..,"reason":..,"begun":..,"not_before":..,"time":..}
+ *
+ * Both also say what the attempt had and used: "gpus", "gpu_peak_bytes", "gpu_util_permille".
+ *
  *	{"event":"edit","set":{"memory":"30G"},"time":..}
  *
  * Times are seconds of the wall clock with a fraction.
@@ -37,6 +40,13 @@ struct claimer {
 	struct proc_id proc;
 };
 
+/* What an attempt had and used; 0 is not known, or nothing. */
+struct spool_use {
+	unsigned int gpus;		/* devices that it had */
+	uint64_t gpu_peak_bytes;	/* the most that it used, of all of them together */
+	unsigned int gpu_util_permille; /* mean utilisation of them */
+};
+
 /* How an attempt ended. */
 struct spool_end {
 	enum task_result result;
@@ -44,6 +54,17 @@ struct spool_end {
 	uint64_t epoch;
 	unsigned int attempt;
 	uint64_t begun_ns, ended_ns; /* wall */
+	struct spool_use use;
+	char reason[RECORD_REASON_MAX];
+};
+
+/* How it goes back to the queue. */
+struct spool_again {
+	unsigned int attempts;	/* begun ones that count */
+	uint64_t not_before_ns; /* wall; 0: at once */
+	uint64_t memory;	/* bytes per GPU that it asks for from now on; 0: as before */
+	uint64_t begun_ns;	/* wall, of the attempt that is over; 0: none was begun */
+	struct spool_use use;
 	char reason[RECORD_REASON_MAX];
 };
 
@@ -80,8 +101,7 @@ json_t *record_claim(const struct claimer *c, uint64_t epoch, unsigned int attem
 		     uint64_t now_ns);
 json_t *record_start(const struct proc_id *proc, uint64_t epoch, uint64_t now_ns);
 json_t *record_end(const struct spool_end *end);
-json_t *record_requeue(uint64_t epoch, unsigned int attempts, uint64_t not_before_ns,
-		       const char *reason, uint64_t now_ns);
+json_t *record_requeue(const struct spool_again *again, uint64_t epoch, uint64_t now_ns);
 json_t *record_edit(json_t *set, uint64_t now_ns);
 /* As a line; the record is released. The caller frees it. */
 char *record_line(json_t *record);
@@ -91,6 +111,8 @@ int record_append(const struct spool *sp, const char *path, json_t *record, bool
 
 /* Reads an "end" object; false: it is none. */
 bool end_from_json(const json_t *object, struct spool_end *ret);
+/* The same of a "requeue". */
+void again_from_json(const json_t *object, struct spool_again *ret);
 double record_seconds(uint64_t ns);
 uint64_t record_ns(const json_t *seconds);
 

@@ -118,17 +118,25 @@ static const struct event *find_event(const struct recovery *rc, uint64_t id, ui
 /* ---- single tasks -----------------------------------------------------------------------------
  */
 
+/* When it was interrupted is not known, so nothing is said of how long it ran. */
 static struct spool_end lost_end(const struct claim *c)
 {
 	struct spool_end end = { .result = RESULT_FAILED,
 				 .exit = NAME_SIGNALLED,
 				 .epoch = c->name.epoch,
 				 .attempt = c->attempt,
-				 .begun_ns = c->claimed_ns,
 				 .ended_ns = clock_wall_ns() };
 
 	(void)str_copy(end.reason, sizeof(end.reason), LOST_REASON);
 	return end;
+}
+
+static struct spool_again lost_again(const struct claim *c)
+{
+	struct spool_again again = { .attempts = c->attempt ? c->attempt - 1 : 0 };
+
+	(void)str_copy(again.reason, sizeof(again.reason), LOST_REASON);
+	return again;
 }
 
 /* The claim becomes ours, unless it is already. CLAIM_LOST: another recoverer has it. */
@@ -156,6 +164,7 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 {
 	const struct event *known = find_event(rc, c->name.id, 0, c->name.epoch);
 	struct spool_end end = lost_end(c);
+	struct spool_again again;
 	int r = take_over(rc, c, e);
 
 	if (r != 0)
@@ -176,11 +185,8 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 	rc->counts.requeued++;
 	tell(rc, "task %" PRIu64 " (%s) waits again: " LOST_REASON, c->name.id, c->name.name);
 	/* Being interrupted is no failure of the task: the attempt does not count. */
-	if (known)
-		return transit_requeue(rc->sp, rc->ev, c, known->attempts, known->not_before_ns,
-				       known->reason, e);
-	return transit_requeue(rc->sp, rc->ev, c, c->attempt ? c->attempt - 1 : 0, 0, LOST_REASON,
-			       e);
+	again = lost_again(c);
+	return transit_requeue(rc->sp, rc->ev, c, known ? &known->again : &again, e);
 }
 
 static enum recover_life life_of(struct recovery *rc, const struct claim *c)
@@ -276,6 +282,7 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 	unsigned int attempts;
 	uint64_t epoch;
 	enum batch_state state = batch_state(b, c->name.element, &epoch, &attempts);
+	struct spool_again again;
 
 	/* The journal has what became of it: only its file was left. */
 	if (state >= BATCH_DONE || epoch > c->name.epoch)
@@ -291,10 +298,8 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 		return batch_end(b, rc->ev, c, &end, e);
 	}
 	rc->counts.requeued++;
-	if (known)
-		return batch_requeue(b, rc->ev, c, known->attempts, known->not_before_ns,
-				     known->reason, e);
-	return batch_requeue(b, rc->ev, c, c->attempt ? c->attempt - 1 : 0, 0, LOST_REASON, e);
+	again = lost_again(c);
+	return batch_requeue(b, rc->ev, c, known ? &known->again : &again, e);
 }
 
 static int recover_element(struct recovery *rc, const struct task_name *n, const char *path,
@@ -360,12 +365,11 @@ static int replay(struct recovery *rc, const struct task_name *n, struct err *e)
 		}
 		rc->counts.requeued++;
 
-		int r = transit_requeue(rc->sp, rc->ev, &c, known->attempts, known->not_before_ns,
-					known->reason, e);
+		int r = transit_requeue(rc->sp, rc->ev, &c, &known->again, e);
 
 		if (r < 0)
 			return r;
-		transit_requeued_name(&c.name, known->not_before_ns);
+		transit_requeued_name(&c.name, known->again.not_before_ns);
 	}
 	return 0;
 }
@@ -424,8 +428,7 @@ static void recover_journals(struct recovery *rc)
 		c.name.epoch = epoch;
 		(void)spool_path(SPOOL_RUNNING, name_format(&c.name, file), c.path);
 		rc->counts.filed++;
-		if ((ev->requeue ? batch_requeue(b, rc->ev, &c, ev->attempts, ev->not_before_ns,
-						 ev->reason, &e)
+		if ((ev->requeue ? batch_requeue(b, rc->ev, &c, &ev->again, &e)
 				 : batch_end(b, rc->ev, &c, &ev->end, &e)) < 0)
 			problem(rc, c.path, &e);
 	}

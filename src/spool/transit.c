@@ -73,19 +73,16 @@ void transit_requeued_name(struct task_name *n, uint64_t not_before_ns)
 }
 
 int transit_requeue(const struct spool *sp, struct events *ev, const struct claim *c,
-		    unsigned int attempts, uint64_t not_before_ns, const char *reason,
-		    struct err *e)
+		    const struct spool_again *again, struct err *e)
 {
 	char to[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 	struct task_name n = c->name;
-	json_t *record;
 	int r;
 
-	transit_requeued_name(&n, not_before_ns);
-	record = record_requeue(n.epoch, attempts, not_before_ns, reason, clock_wall_ns());
-	r = record_append(sp, c->path, record, false, e);
+	transit_requeued_name(&n, again->not_before_ns);
+	r = record_append(sp, c->path, record_requeue(again, n.epoch, clock_wall_ns()), false, e);
 	if (r == 0 && ev)
-		r = events_add_requeue(ev, n.id, 0, n.epoch, attempts, not_before_ns, reason, e);
+		r = events_add_requeue(ev, n.id, 0, n.epoch, again, e);
 	return r == 0 ? spool_rename(sp, c->path,
 				     spool_path(SPOOL_PENDING, name_format(&n, file), to), e)
 		      : r;
@@ -244,6 +241,7 @@ int transit_edit(const struct spool *sp, struct task_name *n, json_t *set, struc
 int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, struct err *e)
 {
 	char file[NAME_FILE_MAX], from[SPOOL_PATH_MAX], held_path[SPOOL_PATH_MAX];
+	const struct spool_again again = { .reason = "asked for again" };
 	struct task_name to = *n;
 
 	to.epoch++;
@@ -257,8 +255,7 @@ int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, 
 	if (r < 0)
 		return gone_or(r);
 	*n = to;
-	r = record_append(sp, held_path,
-			  record_requeue(to.epoch, 0, 0, "asked for again", clock_wall_ns()), true,
+	r = record_append(sp, held_path, record_requeue(&again, to.epoch, clock_wall_ns()), true,
 			  e);
 
 	int freed = transit_free_edit(sp, n, r < 0 ? NULL : e);

@@ -19,13 +19,9 @@
 /* To done/, failed/ or cancelled/. ev may be NULL: then the end is not made durable later. */
 int transit_end(const struct spool *sp, struct events *ev, const struct claim *c,
 		const struct spool_end *end, struct err *e);
-/*
- * Back to pending/ with the next epoch. attempts: those that count so far; not_before_ns: wall, 0 =
- * at once.
- */
+/* Back to pending/ with the next epoch. */
 int transit_requeue(const struct spool *sp, struct events *ev, const struct claim *c,
-		    unsigned int attempts, uint64_t not_before_ns, const char *reason,
-		    struct err *e);
+		    const struct spool_again *again, struct err *e);
 
 /* ---- by clients, on a task in pending/; *n is changed with the name. 0, TRANSIT_GONE, or negative
  */

@@ -21,9 +21,9 @@ import threading
 import time
 
 from fakeguard import (VERSION, BEAT, DEVICE, DROP, DROPPED, EVENT, GRANT, GRANTED, GUARD, HELLO, LEASE,
-                       LEASE_REPLY, LEASE_STATE, LEASE_TAKEN, POLICY, POLICY_REPLY, REFUSED,
+                       LEASE_REPLY, LEASE_STATE, LEASE_TAKEN, LEASE_USE, POLICY, POLICY_REPLY, REFUSED,
                        RESERVE, UNLEASE, UNLEASED, WELCOME, Device, Event, Grant, Guard, Head, Hello, Lease,
-                       LeaseId, LeaseReply, LeaseState, LeaseTaken, Policy, Reserve, Text, Unlease, Unleased,
+                       LeaseId, LeaseReply, LeaseState, LeaseTaken, LeaseUse, Policy, Reserve, Text, Unlease, Unleased,
                        address, message)
 from holdlib import GIB, wait_for
 
@@ -35,7 +35,7 @@ KINDS = ("note", "starting", "held", "yield", "release", "blind", "gone", "faile
          "state", "lent", "returned")
 TYPES = {WELCOME: Guard, GUARD: Guard, REFUSED: Text, POLICY_REPLY: Text, DEVICE: Device,
          EVENT: Event, LEASE_REPLY: LeaseReply, GRANTED: LeaseReply, LEASE_TAKEN: LeaseTaken,
-         UNLEASED: Unleased, LEASE_STATE: LeaseState, DROPPED: Head}
+         UNLEASED: Unleased, LEASE_STATE: LeaseState, LEASE_USE: LeaseUse, DROPPED: Head}
 
 
 def start_of(pid):

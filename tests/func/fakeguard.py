@@ -6,9 +6,10 @@ import socket
 import threading
 import time
 
-VERSION = 6
+VERSION = 7
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, BEAT, LEASE,
- LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE) = range(1, 21)
+ LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE, LEASE_USE) = \
+    range(1, 22)
 SEES, INOTIFY, LOCKED = 1, 2, 4
 BUSY, IDLE, HOLDING, HELD, YIELDING, LEFT, LENDING, LENT = range(8)
 NOTE, START, E_HELD, YIELD = 0, 1, 2, 3
@@ -53,6 +54,11 @@ class Policy(c.Structure):
 
 class LeaseId(c.Structure):
     _fields_ = [("task", c.c_uint64), ("element", c.c_uint32), ("attempt", c.c_uint32)]
+
+
+class LeaseUse(c.Structure):
+    _fields_ = [("head", Head), ("id", LeaseId), ("slot", c.c_int32), ("util_permille", c.c_uint32),
+                ("util_ns", c.c_uint64), ("bytes", c.c_uint64), ("peak_bytes", c.c_uint64)]
 
 
 class Lease(c.Structure):

@@ -216,6 +216,30 @@ def test_retry_edit_history(queue):  # noqa: F811
     assert "GPU-H" in text and "other" in text
 
 
+def test_gpu_figures(queue):  # noqa: F811
+    """What a task used of its GPUs is in the trailer of its log and in the spool, an agent later, too."""
+    q = queue()
+    q.start("--memory", "95%")
+    assert wait_for(lambda: q.held() == [0, 1])
+    i = q.submit("-g", "2", "--", q.newcomer, "--take", "60%", "--stay", "2", "--all-devices")
+    none = q.submit("-g", "0", "--", "true")
+    q.wait(i, "running")
+    assert wait_for(lambda: q.status()["devices"][0]["state"] == "lent")
+    time.sleep(0.5)
+    q.kill()
+    q.start("--memory", "95%")
+    q.wait(i, "done")
+    total = q.status()["devices"][0]["memory_total_bytes"]
+    end = json.loads(q.m.run(q.m.tenure, "show", str(i), "--json").stdout)["end"]
+    assert end["gpus"] == 2 and 1.15 * total < end["gpu_peak_bytes"] < 1.3 * total, end
+    assert 0 <= end["gpu_util_permille"] <= 1000
+    said = re.search(r"=== gpu +peak memory ([0-9.]+) GiB, mean utilisation [0-9]+%", q.log(i))
+    assert said and float(said[1]) == pytest.approx(end["gpu_peak_bytes"] / 2**30, abs=0.1), q.log(i)
+    q.wait(none, "done")
+    end = json.loads(q.m.run(q.m.tenure, "show", str(none), "--json").stdout)["end"]
+    assert "gpu_peak_bytes" not in end and "=== gpu" not in q.log(none)
+
+
 def test_status_and_off(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")

@@ -175,7 +175,13 @@ static void test_life(void **state)
 	struct err e = ERR_INIT;
 	struct events *ev = NULL;
 	struct scan_task t;
-	uint64_t id = submit(sp, "{\"script\":\"echo\",\"name\":\"a.sh\",\"gpus\":2}");
+	struct task_file f;
+	const struct spool_again again = { .attempts = 1,
+					   .not_before_ns = 5 * NS_PER_S,
+					   .memory = 3UL << 30,
+					   .reason = "exit 1" };
+	uint64_t id =
+		submit(sp, "{\"script\":\"echo\",\"name\":\"a.sh\",\"gpus\":2,\"memory\":\"2G\"}");
 
 	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
 
@@ -185,11 +191,14 @@ static void test_life(void **state)
 	assert_true(get(sp, id, &t) && t.dir == SPOOL_RUNNING && t.name.gpus == 2);
 	assert_string_equal(t.name.agent, "node1");
 	/* It fails, waits, and is claimed again. */
-	assert_int_equal(transit_requeue(sp, ev, &c, 1, 5 * NS_PER_S, "exit 1", &e), 0);
+	assert_int_equal(transit_requeue(sp, ev, &c, &again, &e), 0);
 	assert_true(get(sp, id, &t) && t.dir == SPOOL_PENDING);
 	assert_true(t.name.epoch == 1 && t.name.begin_s == 5);
 	c = claim(sp, id, &me);
 	assert_int_equal(c.attempt, 2);
+	assert_int_equal(task_file_read(sp, c.path, &f, &e), 0);
+	assert_true(f.spec->memory == 3UL << 30);
+	task_file_clear(&f);
 	assert_int_equal(claim_started(sp, &c, &me.proc, &e), 0);
 
 	struct spool_end end = done(&c);
@@ -405,6 +414,9 @@ static struct batch *open_batch(const struct spool *sp, uint64_t id, const char 
 
 static void test_batch(void **state)
 {
+	const struct spool_again later = {
+		.attempts = 1, .not_before_ns = 7, .memory = 5, .reason = "exit 1"
+	};
 	struct spool *sp = open_spool();
 	struct claimer one = self(sp, "one"), two = self(sp, "two");
 	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"0-9\"}"), element;
@@ -434,13 +446,14 @@ static void test_batch(void **state)
 	assert_int_equal(batch_open(sp, &t.name, "two", &b2, &e), 0);
 	assert_int_equal(batch_next(b2, 0), 2);
 	assert_int_equal(batch_claim(b1, 2, &one, &c, &e), 0);
-	assert_int_equal(batch_requeue(b1, NULL, &c, 1, 7, "exit 1", &e), 0);
+	assert_int_equal(batch_requeue(b1, NULL, &c, &later, &e), 0);
+	assert_true(batch_memory(b1, 2) == 5 && batch_memory(b1, 1) == 0);
 	assert_int_equal(batch_next(b1, 6), 3);
 	assert_int_equal(batch_next(b1, 7), 2);
 	/* Epoch 0 of element 2 is over, which the other finds out when it claims it. */
 	assert_int_equal(batch_claim(b2, 2, &two, &c, &e), CLAIM_LOST);
 	assert_int_equal(batch_claim(b2, 2, &two, &c, &e), 0);
-	assert_true(c.name.epoch == 1 && c.attempt == 2);
+	assert_true(c.name.epoch == 1 && c.attempt == 2 && batch_memory(b2, 2) == 5);
 	end = done(&c);
 	end.result = RESULT_FAILED;
 	assert_int_equal(batch_end(b2, NULL, &c, &end, &e), 0);
@@ -577,12 +590,13 @@ static void test_power_loss(void **state)
 	struct scan_task t;
 	struct spool_end end = { .result = RESULT_DONE, .attempt = 1, .ended_ns = clock_wall_ns() };
 	struct spool_end second = end;
+	const struct spool_again once = { .attempts = 1, .reason = "exit 1" };
 
 	second.epoch = 1;
 	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
 	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
 	assert_int_equal(events_add_end(ev, id, 0, &end, &e), 0);
-	assert_int_equal(events_add_requeue(ev, again, 0, 1, 1, 0, "exit 1", &e), 0);
+	assert_int_equal(events_add_requeue(ev, again, 0, 1, &once, &e), 0);
 	assert_int_equal(events_add_end(ev, again, 0, &second, &e), 0);
 	assert_int_equal(events_add_end(ev, many, 2, &end, &e), 0);
 	assert_int_equal(events_sync(ev, &e), 0);

@@ -132,6 +132,8 @@ static struct spool_end end_of(const struct claim *c)
 }
 
 /* As an agent would: what fails is tried once more, then left to the next recovery. */
+static const struct spool_again again = { .attempts = 1, .reason = "again" };
+
 static void run_task(const struct spool *sp, struct events *ev, const struct task_name *n,
 		     const struct claimer *me)
 {
@@ -146,8 +148,8 @@ static void run_task(const struct spool *sp, struct events *ev, const struct tas
 	task_file_clear(&f);
 	(void)claim_started(sp, &c, &me->proc, &e);
 	if (c.attempt == 1) {
-		if (transit_requeue(sp, ev, &c, 1, 0, "again", &e) < 0)
-			(void)transit_requeue(sp, ev, &c, 1, 0, "again", &e);
+		if (transit_requeue(sp, ev, &c, &again, &e) < 0)
+			(void)transit_requeue(sp, ev, &c, &again, &e);
 		return;
 	}
 
@@ -168,8 +170,8 @@ static void run_element(struct batch *b, struct events *ev, const struct claim *
 
 	began(c);
 	if (c->name.element == 2 && c->attempt == 1) {
-		if (batch_requeue(b, ev, c, 1, 0, "again", &e) < 0)
-			(void)batch_requeue(b, ev, c, 1, 0, "again", &e);
+		if (batch_requeue(b, ev, c, &again, &e) < 0)
+			(void)batch_requeue(b, ev, c, &again, &e);
 		return;
 	}
 	r = batch_end(b, ev, c, &end, &e);
