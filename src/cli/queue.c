@@ -177,7 +177,12 @@ static int find_active(const struct spool *sp, const char *word, struct queue_pl
 		free(m.tasks);
 		return r;
 	}
-	/* Of a batch with running elements, its own file, which comes last. */
+	/* Of a batch with running elements, its own file, which comes last; it has ended where only
+	 * they are left. */
+	if (m.tasks[m.n - 1].name.element) {
+		free(m.tasks);
+		return -ENOENT;
+	}
 	ret->name = m.tasks[m.n - 1].name;
 	ret->dir = m.tasks[m.n - 1].dir;
 	free(m.tasks);
