@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "hold/state.h"
 
+/* What has nobody foreign on it is free for a task, though a hold may have to wait for its clocks,
+ * or cannot be. */
 static enum sched_dev_state planned_state(const struct dev_status *d)
 {
 	static const enum sched_dev_state states[DEV_STATE_MAX] = {
@@ -15,7 +17,21 @@ static enum sched_dev_state planned_state(const struct dev_status *d)
 		[DEV_LENT] = SCHED_DEV_LENT,	 [DEV_LENDING] = SCHED_DEV_LENT,
 	};
 
+	if (d->flags & DEVICE_MIG_CARD)
+		return SCHED_DEV_EXCLUDED;
+	if (d->flags & DEVICE_PROHIBITED)
+		return SCHED_DEV_PROHIBITED;
+	if (d->state == DEV_BUSY && d->flags & DEVICE_VACANT)
+		return SCHED_DEV_IDLE;
 	return d->state < DEV_STATE_MAX ? states[d->state] : SCHED_DEV_UNSEEN;
+}
+
+/* Whoever is there and is not ours, or NULL. Beside a task the reason is about that. */
+static const char *foreign_on(const struct dev_status *d)
+{
+	if (d->flags & DEVICE_VACANT || d->who_pid <= 0)
+		return NULL;
+	return d->state == DEV_LENT ? "somebody else" : d->reason;
 }
 
 static struct sched_device planned_device(const struct view *view, const char *instance,
@@ -31,7 +47,8 @@ static struct sched_device planned_device(const struct view *view, const char *i
 				  .free_bytes = d->mem_free,
 				  .hold_bytes = d->held_bytes,
 				  .own_python = d->own_python > 0,
-				  .foreign = d->who_pid > 0 ? d->reason : NULL };
+				  .exclusive_process = d->flags & DEVICE_ONE_PROCESS,
+				  .foreign = foreign_on(d) };
 
 	if (!view->seen[slot])
 		s.state = SCHED_DEV_UNSEEN;

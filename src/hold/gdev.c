@@ -162,6 +162,16 @@ static void on_verdict(struct guard *g, struct gdev *d, enum verdict v, const st
 		on_foreign(g, d, v, who);
 }
 
+/* What is never held may have room for a task. Who is there instead is what people are shown. */
+static void look_for_tasks(struct guard *g, struct gdev *d)
+{
+	const struct gpu_proc *who;
+
+	d->vacant = gjudge_foreign(g, d, &who) == SEEN_CLEAR;
+	if (who)
+		gjudge_name(g, d, who);
+}
+
 void gdev_on_sight(struct guard *g, struct gdev *d)
 {
 	const struct gpu_proc *who;
@@ -190,7 +200,10 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 	enum verdict v = gjudge(g, d, &who);
 
 	d->clear = v == SEEN_CLEAR;
+	d->vacant = v == SEEN_CLEAR || v == SEEN_OURS;
 	on_verdict(g, d, v, who);
+	if (v == SEEN_UNFIT)
+		look_for_tasks(g, d);
 	gjudge_note_hidden(g, d, v, who);
 	if (d->n_leases)
 		glease_on_sight(g, d, v);
@@ -209,6 +222,7 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 
 void gdev_blind(struct guard *g, struct gdev *d, const char *reason)
 {
+	d->vacant = false;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
 		gstep_record(d, EVENT_BLIND, clock_mono_ns());
 	if (d->holder.kept && !d->holder.end_at_ns)

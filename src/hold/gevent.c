@@ -129,6 +129,17 @@ static uint32_t count_python(struct guard *g, const struct gdev *d)
 	return n;
 }
 
+static uint32_t flags_of(const struct gdev *d)
+{
+	const struct gpu_look *look = &d->sight.look;
+	bool known = d->sight.seq && look->valid & GPU_VALID_MODE;
+
+	return (d->vacant ? DEVICE_VACANT : 0) | (d->id.mig_parent ? DEVICE_MIG_CARD : 0) |
+	       (known && look->mode == NVML_COMPUTEMODE_EXCLUSIVE_PROCESS ? DEVICE_ONE_PROCESS
+									  : 0) |
+	       (known && look->mode == NVML_COMPUTEMODE_PROHIBITED ? DEVICE_PROHIBITED : 0);
+}
+
 static void fill_status(struct guard *g, const struct gdev *d, struct dev_status *s)
 {
 	struct gclient *owner = gdev_owner(g, d);
@@ -152,6 +163,7 @@ static void fill_status(struct guard *g, const struct gdev *d, struct dev_status
 	s->load = d->state == DEV_HELD ? d->load.told : LOAD_NONE;
 	s->duty_permille = s->load ? d->load.told_duty : 0;
 	s->yields = d->yields;
+	s->flags = flags_of(d);
 	s->own_python = count_python(g, d);
 	fill_lease(g, d, s);
 	fill_figures(s, &d->sight);

@@ -114,7 +114,8 @@ struct gdev {
 	uint64_t wait_ns; /* the idle time that is asked of it now */
 	bool yielded;	  /* wait_ns is that after a yield */
 	uint16_t jitter;  /* of that wait */
-	bool clear;	  /* the last look found nothing foreign */
+	bool clear;	  /* the last look found nothing foreign, and it may be held */
+	bool vacant;	  /* the last look found nothing foreign: a task may come */
 	uint64_t due_ns;  /* the moment to hold it for which it was looked at */
 	struct holder_proc holder;
 	pid_t gone_pid;		 /* its last holder, under the number that it was listed with */

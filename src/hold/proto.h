@@ -276,6 +276,14 @@ enum dev_known {
 	KNOWN_POWER_LIMIT = 1 << 5,
 };
 
+enum dev_flags {
+	DEVICE_VACANT = 1 << 0, /* the last look found nobody foreign: a task may come, whatever the
+				   clocks of a hold say */
+	DEVICE_ONE_PROCESS = 1 << 1, /* EXCLUSIVE_PROCESS: there is no hold before a task */
+	DEVICE_PROHIBITED = 1 << 2,  /* by its compute mode no program can use it */
+	DEVICE_MIG_CARD = 1 << 3,    /* in MIG mode: its instances are the devices */
+};
+
 struct dev_status {
 	char uuid[96]; /* a MIG instance's is longer than a card's */
 	char name[96];
@@ -308,6 +316,8 @@ struct dev_status {
 	uint32_t lease_stage;	/* of that one */
 	uint32_t own_python;	/* listed Python processes of this user that are not tasks */
 	char lease_instance[PROTO_INSTANCE_MAX];
+	uint32_t flags; /* enum dev_flags */
+	uint32_t pad;
 };
 
 struct msg_device {

@@ -8,6 +8,7 @@ static const enum sched_cause shut_by[SCHED_DEV_STATE_MAX] = {
 	[SCHED_DEV_LEFT] = CAUSE_LEFT,
 	[SCHED_DEV_UNSEEN] = CAUSE_UNSEEN,
 	[SCHED_DEV_EXCLUDED] = CAUSE_EXCLUDED,
+	[SCHED_DEV_PROHIBITED] = CAUSE_PROHIBITED,
 };
 
 /* Within 2^62, so that sums of a few stay in range whatever the driver says. */
@@ -31,7 +32,7 @@ static struct board_dev board_dev_of(const struct sched_device *d)
 	struct board_dev b = {
 		.now = f,
 		.open_until_ns = UINT64_MAX,
-		.held = d->state == SCHED_DEV_HELD || d->state == SCHED_DEV_RESERVED,
+		.held = d->state == SCHED_DEV_HELD,
 		.peers = d->peers,
 	};
 

@@ -15,11 +15,14 @@
 #include "base/str.h"
 #include "base/units.h"
 
+#define TAKEN_MS 1000
+
 struct kind_row {
 	const char *name;
 	const char *phrase; /* %d is the code, where there is one */
 	bool counts;
-	bool requeues; /* goes back without being a try */
+	bool requeues;	  /* goes back without being a try */
+	uint32_t wait_ms; /* then not before that */
 };
 
 static const struct kind_row kinds[] = {
@@ -27,7 +30,10 @@ static const struct kind_row kinds[] = {
 	[END_SIGNAL] = { "signal", "ended by signal %d", true, false },
 	[END_OOM] = { "oom", "out of GPU memory (exit code %d)", true, false },
 	[END_TIMEOUT] = { "timeout", "over its time limit", true, false },
-	[END_TAKEN] = { "taken", "a newcomer took its device before it could start", false, true },
+	/* Who keeps a device from us may not be visible to the planner, which would try it again at
+	 * once. */
+	[END_TAKEN] = { "taken", "a newcomer took its device before it could start", false, true,
+			TAKEN_MS },
 	[END_PREEMPTED] = { "preempted", "preempted", false, true },
 	[END_LIFETIME] = { "lifetime", "the lifetime of its agent was over", false, true },
 	[END_NODE_LOST] = { "node-lost", "its node was lost", false, true },
@@ -147,7 +153,7 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 		bool again = row->requeues && (!p->no_requeue || end->kind == END_TAKEN);
 
 		v.what = again ? RETRY_AGAIN : row->requeues ? RETRY_FAILED : RETRY_CANCELLED;
-		v.at_ns = again ? now_ns : 0;
+		v.at_ns = again ? add_sat(now_ns, ms_to_ns(row->wait_ms)) : 0;
 		str_print(v.text, sizeof(v.text), "%s%s", end->why && *end->why ? end->why : how,
 			  again ? "; back in the queue, not counted as a try" : "");
 	}

@@ -63,13 +63,13 @@ struct sched_task {
 
 enum sched_dev_state {
 	SCHED_DEV_IDLE,
-	SCHED_DEV_HELD,	    /* by our holder, which lets go when a task needs it */
-	SCHED_DEV_RESERVED, /* held because the plan said so */
-	SCHED_DEV_LENT,	    /* our task has it, or another instance's */
-	SCHED_DEV_BUSY,	    /* somebody else uses it */
-	SCHED_DEV_LEFT,	    /* for others */
-	SCHED_DEV_UNSEEN,   /* cannot be seen */
-	SCHED_DEV_EXCLUDED, /* not selected */
+	SCHED_DEV_HELD,	      /* by our holder, which lets go when a task needs it */
+	SCHED_DEV_LENT,	      /* our task has it, or another instance's */
+	SCHED_DEV_BUSY,	      /* somebody else uses it */
+	SCHED_DEV_LEFT,	      /* for others */
+	SCHED_DEV_UNSEEN,     /* cannot be seen */
+	SCHED_DEV_EXCLUDED,   /* not selected */
+	SCHED_DEV_PROHIBITED, /* no program can use it, by its compute mode */
 	SCHED_DEV_STATE_MAX
 };
 

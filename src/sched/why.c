@@ -154,7 +154,8 @@ static bool says_slots(struct why *w)
 /* Devices */
 
 struct devices {
-	unsigned int usable; /* by this task, if nobody was there */
+	struct devset could; /* usable by this task, if nobody was there */
+	unsigned int usable; /* so many of them */
 	unsigned int want;
 	unsigned int free;
 	char phrase[SCHED_DEVICES_MAX][PHRASE_MAX]; /* why not; "" = free, or not worth a word */
@@ -220,6 +221,7 @@ static const struct {
 	[CAUSE_EXCLUDED] = { "", NULL },
 	[CAUSE_LEFT] = { "left for others", NULL },
 	[CAUSE_UNSEEN] = { "not to be seen", NULL },
+	[CAUSE_PROHIBITED] = { "in compute mode PROHIBITED", NULL },
 	[CAUSE_MODEL] = { NULL, phrase_model },
 	[CAUSE_SMALL] = { NULL, phrase_small },
 	[CAUSE_FOREIGN] = { NULL, phrase_foreign },
@@ -261,7 +263,8 @@ static void look_at_devices(const struct why *w, struct devices *d)
 	for (unsigned int i = 0; i < w->q->board.n && i < w->view->n_devices; i++) {
 		enum sched_cause cause = cause_on(w, i);
 
-		d->usable += !fit_is_fixed(cause);
+		if (!fit_is_fixed(cause))
+			devset_add(&d->could, i);
 		d->free += cause == CAUSE_NONE;
 		if (cause == CAUSE_NONE && is_held_for(w, i))
 			str_copy(d->phrase[i], PHRASE_MAX, "held for it");
@@ -270,6 +273,7 @@ static void look_at_devices(const struct why *w, struct devices *d)
 		else
 			str_copy(d->phrase[i], PHRASE_MAX, phrases[cause].text);
 	}
+	d->usable = devset_count(d->could);
 	if (d->want == SCHED_ALL_GPUS)
 		d->want = d->usable;
 }
@@ -297,6 +301,21 @@ static void add_indices(struct why *w, struct devices *d, unsigned int first)
 	strbuf_addf(&w->text, " %s", phrase);
 }
 
+/* There is no room for a holder beside the task, so nobody keeps others from such a device. */
+static void add_one_process(struct why *w, const struct devices *d)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < w->q->board.n; i++) {
+		if (!w->view->devices[i].exclusive_process || !devset_has(d->could, i))
+			continue;
+		strbuf_addf(&w->text, n++ ? ", %u" : "; before a task nothing is held on GPU %u",
+			    w->view->devices[i].index);
+	}
+	if (n)
+		strbuf_adds(&w->text, " (compute mode EXCLUSIVE_PROCESS)");
+}
+
 static bool says_devices(struct why *w)
 {
 	struct devices d;
@@ -317,6 +336,7 @@ static bool says_devices(struct why *w)
 	for (unsigned int i = 0; i < w->q->board.n; i++)
 		if (d.phrase[i][0])
 			add_indices(w, &d, i);
+	add_one_process(w, &d);
 	return true;
 }
 

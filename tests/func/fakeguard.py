@@ -117,7 +117,8 @@ class Device(c.Structure):
                 ("duty_permille", c.c_uint32), ("yields", c.c_uint64),
                 ("n_leases", c.c_uint32), ("n_lease_procs", c.c_uint32),
                 ("promised", c.c_uint64), ("lease", LeaseId), ("lease_stage", c.c_uint32),
-                ("pad2", c.c_uint32), ("lease_instance", c.c_char * 64)]
+                ("own_python", c.c_uint32), ("lease_instance", c.c_char * 64),
+                ("flags", c.c_uint32), ("pad2", c.c_uint32)]
 
 
 class Event(c.Structure):

@@ -49,7 +49,7 @@ def test_those_that_do_not(queue):  # noqa: F811
                       "--stay", "60")
     begun(q, shares)
     for gpu in "0", "1":
-        other = q.m.start("--take", "10G", "--stay", "1.5", CUDA_VISIBLE_DEVICES=gpu)
+        other = q.m.start("--take", "10G", "--stay", "6", CUDA_VISIBLE_DEVICES=gpu)
         assert wait_for(lambda: f"beside it PID {other.pid}" in device(q, int(gpu))["reason"])
         assert json.loads(other.communicate(timeout=30)[0])["result"] == 0
     assert q.task(firm)["state"] == q.task(shares)["state"] == "running"
