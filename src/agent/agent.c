@@ -22,6 +22,7 @@
 
 #include "agent/asked.h"
 #include "agent/ctl_client.h"
+#include "agent/emptied.h"
 #include "agent/ending.h"
 #include "agent/guardspawn.h"
 #include "agent/heard.h"
@@ -77,6 +78,7 @@ static void on_watch(uv_timer_t *timer)
 	uint64_t heard = guardlink_heard_ns(a->link), now = clock_mono_ns();
 
 	guardlink_beat(a->link);
+	emptied_look(a);
 	if (!a->view.stopping && !a->ended && reader_is_gone(a)) {
 		a->unread = true;
 		ending_stop(a, "nobody reads what it prints any more");
@@ -195,6 +197,7 @@ static void start_timers(struct agent *a)
 static void on_task_over(void *user)
 {
 	leaving_look(user);
+	emptied_look(user);
 }
 
 static void start_parts(struct agent *a)
@@ -238,6 +241,8 @@ static void start_parts(struct agent *a)
 								       .link = a->link,
 								       .over = on_task_over,
 								       .user = a });
+	v->on_empty = a->c->on_empty;
+	v->empty_ms = a->c->empty_ms;
 	lifetime_begin(a);
 	v->until_wall_ns = a->c->until_wall_ns;
 	if (a->c->for_ms &&

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/view.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "hold/policy.h"
@@ -26,6 +27,8 @@ struct agent_config {
 	uint64_t lifetime_ms;	/* be done with all tasks after so long, then end; 0: do not */
 	bool lifetime_stops;	/* stop them then, so that they wait again; else wait for them */
 	uint64_t notice_ms;	/* so long before it is told; 0: not */
+	enum on_empty on_empty; /* when the queue has been empty ... */
+	uint64_t empty_ms;	/* ... for so long */
 	uint64_t for_ms;	/* end after so long; 0: do not */
 	uint64_t until_wall_ns; /* end at that time; 0: do not */
 	bool show_json;		/* events are shown as JSON lines, not as sentences */

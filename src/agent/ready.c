@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/emptied.h"
 #include "agent/ending.h"
 #include "agent/lifetime.h"
 #include "agent/report.h"
@@ -130,6 +131,7 @@ static void on_files_step(uv_timer_t *timer)
 	warn(a, strbuf_str(&warnings));
 	wants_describe(&a->view.policy, &a->view, &text);
 	wants_describe_end(a->view.until_wall_ns, &text);
+	emptied_describe(&a->view, &text);
 	lifetime_describe(&a->view, &text);
 	if (a->c->ready)
 		a->c->ready(a->c->user, strbuf_str(&text), strbuf_str(&warnings),
@@ -144,6 +146,7 @@ void ready_become(struct agent *a)
 	a->ready_ns = clock_mono_ns();
 	wants_describe(&a->view.policy, &a->view, &text);
 	wants_describe_end(a->view.until_wall_ns, &text);
+	emptied_describe(&a->view, &text);
 	lifetime_describe(&a->view, &text);
 	journal_log(a->journal, LOG_LEVEL_INFO, "%s", strbuf_str(&text));
 	news_show(a->news, "start", strbuf_str(&text), report_agent(&a->view));

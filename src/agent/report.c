@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/report.h"
 
+#include "agent/emptied.h"
 #include "agent/lifetime.h"
 #include "agent/sentence.h"
 #include "agent/wants.h"
@@ -55,7 +56,8 @@ static void say_starting(const struct view *v, struct strbuf *b)
 
 static void say_watching(const struct view *v, struct strbuf *b)
 {
-	strbuf_adds(b, "watching; told to hold nothing");
+	strbuf_adds(b, v->released ? "nothing is held until there are tasks: the queue is empty"
+				   : "watching; told to hold nothing");
 }
 
 static void say_draining(const struct view *v, struct strbuf *b)
@@ -137,6 +139,9 @@ json_t *report_agent(const struct view *v)
 	set(o, "uptime_s", age_json(v->started_ns, now));
 	set(o, "until", time_json(v->until_wall_ns));
 	set(o, "lifetime", lifetime_json(v));
+	set(o, "on_empty", json_string(on_empty_name(v->on_empty)));
+	set(o, "empty_for_s", json_real((double)v->empty_ms / 1e3));
+	set(o, "empty_s", age_json(v->empty_ns, now));
 	set(o, "dev_dir", json_string(v->dev_dir));
 	set(o, "log", json_string(v->log_path));
 	set(o, "events", json_string(v->event_path));

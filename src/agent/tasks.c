@@ -23,10 +23,13 @@
 #include "agent/planview.h"
 #include "agent/reserving.h"
 #include "agent/run.h"
+#include "agent/sentence.h"
 #include "agent/streaks.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
+#include "sched/empty.h"
 #include "sched/plan.h"
 #include "sched/why.h"
 
@@ -204,35 +207,17 @@ static void run_started(void *user, struct run *r)
 			    run_spec(r) ? run_spec(r)->grace : 0);
 }
 
-static void tell_over(struct tasks *q, const struct run *r, const struct retry_verdict *v)
-{
-	static const char *const words[RETRY_WHAT_MAX] = {
-		[RETRY_DONE] = "is done",
-		[RETRY_FAILED] = "has failed",
-		[RETRY_AGAIN] = "waits again",
-		[RETRY_CANCELLED] = "was stopped",
-	};
-	char id[40];
-
-	if (run_ref(r).element)
-		(void)str_print(id, sizeof(id), "%llu.%u", (unsigned long long)run_ref(r).id,
-				run_ref(r).element);
-	else
-		(void)str_print(id, sizeof(id), "%llu", (unsigned long long)run_ref(r).id);
-	news_say(q->place.news, v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
-		 "task %s %s%s%s", id, words[v->what],
-		 v->text[0] && v->what != RETRY_DONE ? ": " : "",
-		 v->what == RETRY_DONE ? "" : v->text);
-}
-
 static void on_sync(uv_timer_t *timer);
 
 static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 {
 	struct tasks *q = user;
 	const struct spool_spec *spec = run_spec(r);
+	cleanup_strbuf struct strbuf line = STRBUF_INIT;
 
-	tell_over(q, r, v);
+	sentence_task_over(run_ref(r), v, &line);
+	news_say(q->place.news, v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, "%s",
+		 strbuf_str(&line));
 	if (v->what == RETRY_AGAIN) {
 		q->n_retried++;
 		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, 0, v->text);
@@ -738,6 +723,20 @@ void tasks_stop_all(struct tasks *q)
 void tasks_requeue_all(struct tasks *q)
 {
 	stop_all(q, END_LIFETIME, "stopped at the end of its agent's lifetime");
+}
+
+bool tasks_are_known(const struct tasks *q)
+{
+	return q->known && !q->trouble[0];
+}
+
+bool tasks_is_empty(const struct tasks *q)
+{
+	struct sched_device devices[PROTO_DEVICES_MAX];
+	struct sched_view view;
+
+	planview_make(q->place.view, q->instance, devices, &view);
+	return !q->runs && sched_is_empty(q->plan, &view);
 }
 
 size_t tasks_running(const struct tasks *q)

@@ -67,6 +67,10 @@ void tasks_drain(struct tasks *q);
 void tasks_stop_all(struct tasks *q);
 /* What runs is stopped and waits again, because our lifetime is over. */
 void tasks_requeue_all(struct tasks *q);
+/* What waits has been read, and can be. */
+bool tasks_are_known(const struct tasks *q);
+/* As sched_is_empty() says. */
+bool tasks_is_empty(const struct tasks *q);
 /* Those that run, or are about to. */
 size_t tasks_running(const struct tasks *q);
 /* One sentence: what it waits for. -ENOENT with e. The caller frees it. */

@@ -29,6 +29,13 @@ enum leaving {
 	LEAVING_MAX
 };
 
+enum on_empty {
+	EMPTY_HOLD,    /* as otherwise */
+	EMPTY_RELEASE, /* nothing is held until there are tasks again */
+	EMPTY_EXIT,
+	EMPTY_MAX
+};
+
 struct view {
 	const char *instance;
 	const char *host;
@@ -43,6 +50,10 @@ struct view {
 	uint64_t lifetime_ms;	  /* 0: none */
 	uint64_t lifetime_end_ns; /* clock_boot_ns() */
 	enum leaving lifetime_how;
+	enum on_empty on_empty;
+	uint64_t empty_ms;    /* it has to be empty for so long */
+	uint64_t empty_ns;    /* monotonic: it is since then; 0: it is not */
+	bool released;	      /* nothing is held, because it is */
 	enum leaving leaving; /* nothing more is started, and nothing held */
 	char leaving_why[PROTO_TEXT_MAX];
 	bool ready;    /* the guard has taken the policy */

@@ -53,6 +53,8 @@ enum setting_id {
 	SET_LIFETIME,	     /* num: ms, 0 = for ever */
 	SET_LIFETIME_END,    /* num: 0 drain, 1 stop */
 	SET_LIFETIME_NOTICE, /* num: ms before its end */
+	SET_ON_EMPTY,	     /* num: 0 hold, 1 release, 2 exit */
+	SET_EMPTY_FOR,	     /* num: ms */
 	SET_ALLOW_USERS,     /* words: user names and @groups; empty = everybody. Site only */
 	SET_MAX_DEVICES,     /* num: 0 = no limit */
 	SET_MAX

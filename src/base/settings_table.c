@@ -11,6 +11,9 @@ static const char *const levels[] = { "error", "warning", "info", "debug", NULL 
 /* In the order of `enum leaving`, without its first. */
 static const char *const lifetime_ends[] = { "drain", "stop", NULL };
 
+/* In the order of enum on_empty. */
+static const char *const on_empties[] = { "hold", "release", "exit", NULL };
+
 static const char holding[] = "What to hold";
 static const char when[] = "When to hold";
 static const char loading[] = "Load";
@@ -138,6 +141,20 @@ const struct setting settings_table[] = {
 				  .opt.help =
 					  "so long before the end of the lifetime it is told; 0: "
 					  "not" },
+	[SET_ON_EMPTY] = { ROW("on_empty", "ON_EMPTY", "on-empty", VALUE_CHOICE), .opt.arg = "WHAT",
+			   .opt.def = "hold", .opt.group = ending, .opt.spec.choices = on_empties,
+			   .groups = SETTING_GROUP_LIFE,
+			   .opt.help =
+				   "with an empty queue: hold as otherwise, release what is held "
+				   "until there are tasks again, or exit. It is empty while nothing "
+				   "runs here and nothing waits that will start here by itself: what "
+				   "is paused will not, what waits for a time or a task will" },
+	[SET_EMPTY_FOR] = { ROW("empty_for", "EMPTY_FOR", "empty-for", VALUE_DURATION),
+			    .opt.arg = "DURATION", .opt.def = "5m", .opt.group = ending,
+			    .groups = SETTING_GROUP_LIFE,
+			    .opt.help =
+				    "it has to be empty for so long, counted from the start at the "
+				    "earliest, also where nothing was ever submitted" },
 	[SET_ALLOW_USERS] = { ROW("allow_users", "ALLOW_USERS", "allow-users", VALUE_WORDS),
 			      .opt.arg = "USERS", .opt.def = "",
 			      .flags = SETTING_LIMIT | SETTING_SITE_ONLY,

@@ -99,6 +99,7 @@ const struct cmd cmd_hold = {
 
 static const struct cmd_example agent_examples[] = {
 	{ "tenure agent", "what `tenure on` does, without going to the background" },
+	{ "tenure agent --on-empty exit --lifetime 12h", "in a job: until there is nothing to do" },
 	{ "tenure agent --no-hold", "watch the GPUs, and hold none" },
 	{ 0 },
 };

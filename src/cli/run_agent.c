@@ -78,6 +78,8 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 		.lifetime_ms = r->root ? settings_num(s, SET_LIFETIME) : 0,
 		.lifetime_stops = settings_num(s, SET_LIFETIME_END) == 1,
 		.notice_ms = settings_num(s, SET_LIFETIME_NOTICE),
+		.on_empty = r->root ? (enum on_empty)settings_num(s, SET_ON_EMPTY) : EMPTY_HOLD,
+		.empty_ms = settings_num(s, SET_EMPTY_FOR),
 		.for_ms = limit ? limit->num : 0,
 		.until_wall_ns = until ? until->num : 0,
 		.show_json = opts_flag(ctx->opts, "json"),

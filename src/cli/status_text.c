@@ -223,7 +223,17 @@ static void print_task(const json_t *t, FILE *out)
 	print_item(out, head, strbuf_str(&b));
 }
 
-static void print_queue(const json_t *q, FILE *out)
+/* "; empty for 3m, exit after 5m" */
+static void add_empty(const json_t *agent, struct strbuf *b)
+{
+	char since[CELL], whole[CELL];
+
+	if (json_is_number(json_object_get(agent, "empty_s")))
+		strbuf_addf(b, "; empty for %s, %s after %s", seconds(agent, "empty_s", since),
+			    text_of(agent, "on_empty", "?"), seconds(agent, "empty_for_s", whole));
+}
+
+static void print_queue(const json_t *q, const json_t *agent, FILE *out)
 {
 	static const char *const counts[][2] = { { "waiting", "wait" },
 						 { "running", "run" },
@@ -243,6 +253,8 @@ static void print_queue(const json_t *q, FILE *out)
 			    counts[i][1]);
 	if (json_is_true(json_object_get(q, "draining")))
 		strbuf_adds(&b, "; no more are started");
+	else
+		add_empty(agent, &b);
 	if (trouble[0])
 		strbuf_addf(&b, "\n%s", trouble);
 	print_item(out, "queue   ", strbuf_str(&b));
@@ -341,7 +353,7 @@ void status_text_print(json_t *doc, FILE *out)
 	print_lifetime(json_object_get(agent, "lifetime"), out);
 	fputc('\n', out);
 	print_guard(json_object_get(doc, "guard"), out);
-	print_queue(json_object_get(doc, "queue"), out);
+	print_queue(json_object_get(doc, "queue"), agent, out);
 	if (json_array_size(devices)) {
 		fputc('\n', out);
 		print_devices(devices, out);

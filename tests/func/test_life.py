@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """How long an agent lives, and what it does with its tasks and its GPUs at the end of it."""
 
+import datetime
 import re
 import subprocess
 import sys
@@ -63,6 +64,10 @@ def test_owners_word_is_the_last(queue, tmp_path):  # noqa: F811
     q.wait(strong, "done")
     q.wait(weak, "cancelled")
     assert marks.read_text().count("begun") == 1
+
+
+def soon(seconds):
+    return (datetime.datetime.now() + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def phase(q):
@@ -157,3 +162,41 @@ def test_drain_goes_on_without_who_asked_for_it(queue, tmp_path):  # noqa: F811
     said = " ".join(second.communicate(timeout=15)[0].split())
     assert second.returncode == 0 and "the agent (PID" in said and "on by itself" not in said
     assert q.agent.wait(10) == 0 and q.task(i)["state"] == "done", q.out.read_text()
+
+
+def test_empty_queue_exits(queue, tmp_path):  # noqa: F811
+    q = queue(gpus=1)
+    never = q.submit("--after", str(q.submit("-g", "0", "--", "false")), "--", "true")
+    q.start("--no-hold", "--on-empty", "exit", "--empty-for", "2s")
+    paused = q.submit("-g", "0", "--paused", "--", "true")
+    end, begun = tmp_path / "end", tmp_path / "begun"
+    later = q.submit("-g", "0", "--begin", soon(4), "--", *until(end, begun))
+    assert wait_for(begun.exists, 15), q.out.read_text()
+    assert not (q.status()["agent"]["empty_s"] or 0)
+    end.touch()
+    assert q.agent.wait(15) == 0
+    assert "the queue has been empty for 2s: nothing more is started" in q.out.read_text()
+    assert [q.task(i)["state"] for i in (later, paused, never)] == ["done", "paused", "pending"]
+    # Where nothing was ever submitted, too.
+    q.m.run(q.m.tenure, "stop", str(never), str(paused))
+    q.start("--on-empty", "exit", "--empty-for", "1s")
+    assert "When its queue has been empty for 1s, it ends." in " ".join(q.out.read_text().split())
+    assert q.agent.wait(15) == 0
+
+
+def test_empty_queue_releases(queue, tmp_path):  # noqa: F811
+    q = queue(gpus=2)
+    q.start("--on-empty", "release", "--empty-for", "3s")
+    assert wait_for(lambda: q.held() == [0, 1]), q.status()["devices"]
+    assert wait_for(lambda: not q.held(), 10)
+    doc = q.status()
+    assert "the queue is empty" in doc["sentence"] and doc["agent"]["empty_s"] >= 3
+    assert "; empty for " in " ".join(q.m.run(q.m.tenure, "status").stdout.split())
+    end, begun = tmp_path / "end", tmp_path / "begun"
+    i = q.submit("--", *until(end, begun))
+    assert wait_for(begun.exists)
+    assert wait_for(lambda: len(q.held()) == 1), q.status()["devices"]
+    end.touch()
+    q.wait(i, "done")
+    assert wait_for(lambda: not q.held() and "the queue is empty" in q.status()["sentence"], 10)
+    assert q.agent.poll() is None

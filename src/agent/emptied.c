@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/emptied.h"
+
+#include "agent/heard.h"
+#include "agent/leaving.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/units.h"
+
+static const char *const names[] = {
+	[EMPTY_HOLD] = "hold", [EMPTY_RELEASE] = "release", [EMPTY_EXIT] = "exit"
+};
+_Static_assert(ARRAY_LEN(names) == EMPTY_MAX, "a name for each");
+
+const char *on_empty_name(unsigned int on_empty)
+{
+	return on_empty < EMPTY_MAX ? names[on_empty] : "?";
+}
+
+void emptied_describe(const struct view *v, struct strbuf *out)
+{
+	static const char *const what[EMPTY_MAX] = {
+		[EMPTY_RELEASE] = "what it holds is released until there are tasks",
+		[EMPTY_EXIT] = "it ends",
+	};
+	char time[UNIT_TEXT_MAX];
+
+	if (v->on_empty != EMPTY_HOLD)
+		strbuf_addf(out, " When its queue has been empty for %s, %s.",
+			    unit_format_duration_exact(v->empty_ms, time), what[v->on_empty]);
+}
+
+static void set_released(struct agent *a, bool released)
+{
+	char time[UNIT_TEXT_MAX];
+
+	a->view.released = released;
+	if (!a->c->policy.hold)
+		return;
+	if (released)
+		news_say(a->news, LOG_LEVEL_INFO,
+			 "the queue has been empty for %s: nothing is held until there are tasks",
+			 unit_format_duration_exact(a->view.empty_ms, time));
+	else
+		news_say(a->news, LOG_LEVEL_INFO, "there are tasks again: holding as before");
+	heard_tell_policy(a);
+}
+
+static void act(struct agent *a)
+{
+	char why[PROTO_TEXT_MAX], time[UNIT_TEXT_MAX];
+
+	if (a->view.on_empty == EMPTY_RELEASE && !a->view.released)
+		set_released(a, true);
+	if (a->view.on_empty == EMPTY_EXIT)
+		leaving_begin(a, LEAVING_DRAIN,
+			      str_print(why, sizeof(why), "the queue has been empty for %s",
+					unit_format_duration_exact(a->view.empty_ms, time)));
+}
+
+/* What cannot be seen now is not empty, and not full again either. */
+static bool is_known(const struct agent *a)
+{
+	return a->view.ready && !a->view.stopping && !a->view.leaving && !a->pausing &&
+	       a->view.guard_up && (a->view.guard.flags & GUARD_SEES) && tasks_are_known(a->queue);
+}
+
+void emptied_look(struct agent *a)
+{
+	uint64_t now = clock_mono_ns();
+
+	if (!a->queue || a->view.on_empty == EMPTY_HOLD || !is_known(a))
+		return;
+	if (!tasks_is_empty(a->queue)) {
+		a->view.empty_ns = 0;
+		if (a->view.released)
+			set_released(a, false);
+		return;
+	}
+	if (!a->view.empty_ns)
+		a->view.empty_ns = now;
+	if (now - a->view.empty_ns >= a->view.empty_ms * NS_PER_MS)
+		act(a);
+}
