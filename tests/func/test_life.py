@@ -101,7 +101,7 @@ def test_lifetime_stops_and_requeues(queue, tmp_path):  # noqa: F811
     assert "the lifetime of 4s is over: nothing more is started or held" in out
     assert marks.read_text().split() == ["begun", "told", "over"]
     assert q.task(i)["state"] == "pending"
-    assert "the lifetime of its agent was over" in shown(q, i) and "not counted" in shown(q, i)
+    assert "stopped at the end of its agent's lifetime" in shown(q, i) and "not counted" in shown(q, i)
     q.start()
     assert wait_for(lambda: marks.read_text().count("begun") == 2), q.out.read_text()
 
