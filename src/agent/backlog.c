@@ -22,7 +22,7 @@
 /* A task that depends on others; belongs to the spooler's jobs. */
 struct place_wait {
 	struct place_wait *next;
-	uint64_t id;
+	uint64_t id, count;
 	struct id_list after, after_any;
 	enum sched_dep dep;
 };
@@ -163,7 +163,8 @@ static struct id_list copy_ids(const struct id_list *l)
 	return copy;
 }
 
-static void add_wait(struct spool_place *p, uint64_t id, const struct spool_spec *spec)
+static void add_wait(struct spool_place *p, uint64_t id, uint64_t count,
+		     const struct spool_spec *spec)
 {
 	const struct place_wait *old = find_wait(p, id);
 	enum sched_dep dep = old ? old->dep : SCHED_DEP_WAIT;
@@ -174,6 +175,7 @@ static void add_wait(struct spool_place *p, uint64_t id, const struct spool_spec
 		return;
 	w = xcalloc(1, sizeof(*w));
 	w->id = id;
+	w->count = count;
 	w->after = copy_ids(&spec->after);
 	w->after_any = copy_ids(&spec->after_any);
 	w->dep = dep;
@@ -219,6 +221,24 @@ static void fill_task(struct sched_task *t, const struct task_name *n, const str
 	};
 }
 
+static uint64_t to_mono(const struct backlog *b, uint64_t wall_ns)
+{
+	return wall_ns > b->now_wall_ns ? b->now_ns + (wall_ns - b->now_wall_ns) : 0;
+}
+
+static void add_again(struct worker *w, struct backlog_change *c, uint32_t element,
+		      const struct batch_again *again)
+{
+	if ((c->n_again & (c->n_again - 1)) == 0)
+		c->again = xrealloc(c->again, c->n_again ? c->n_again * 2 : 1, sizeof(*c->again));
+	c->again[c->n_again++] = (struct backlog_again){
+		.element = element,
+		.not_before_ns = to_mono(w->b, again->not_before_ns),
+		.mem_bytes = again->memory,
+		.reason = again->reason && again->reason[0] ? xstrdup(again->reason) : NULL,
+	};
+}
+
 /* What of a batch does not wait as it is written. */
 static void look_into_batch(struct worker *w, struct backlog_change *c, uint64_t count)
 {
@@ -227,23 +247,47 @@ static void look_into_batch(struct worker *w, struct backlog_change *c, uint64_t
 	uint64_t epoch;
 
 	for (uint64_t i = 1; p && i <= count; i++) {
-		if (batch_state(p->batch, i, &epoch, &attempts) == BATCH_WAITING)
+		bool waits = batch_state(p->batch, i, &epoch, &attempts) == BATCH_WAITING;
+		const struct batch_again *again = waits ? batch_again_of(p->batch, i) : NULL;
+
+		if (waits && !again)
 			continue;
+		if (again)
+			add_again(w, c, (uint32_t)i, again);
 		if ((c->n_out & (c->n_out - 1)) == 0)
 			c->out = xrealloc(c->out, c->n_out ? c->n_out * 2 : 1, sizeof(*c->out));
 		c->out[c->n_out++] = (uint32_t)i;
 	}
 }
 
-/* All its elements have ended, and who ended the last one did not come to file it. */
-static bool file_if_over(struct worker *w, uint64_t id)
+/*
+ * It is called otherwise than when it was opened, or was edited, or elements of it were asked for
+ * again. True: all its elements have ended, who ended the last one did not come to file it, and it
+ * is filed now.
+ */
+static bool renew_batch(struct worker *w, const struct task_name *n)
+{
+	struct place_batch *p = place_batch(w->place, n->id, NULL);
+
+	if (!p)
+		return false;
+	batch_set_name(p->batch, n);
+	(void)batch_refresh(p->batch, NULL);
+	if (!batch_is_over(p->batch) || batch_file(p->batch, NULL) < 0)
+		return false;
+	place_forget_batch(w->place, n->id);
+	return true;
+}
+
+/* Edits of a batch are for the elements that start from now on. */
+static void keep_spec(struct worker *w, uint64_t id, struct task_file *t)
 {
 	struct place_batch *p = place_batch(w->place, id, NULL);
 
-	if (!p || !batch_is_over(p->batch) || batch_file(p->batch, NULL) < 0)
-		return false;
-	place_forget_batch(w->place, id);
-	return true;
+	if (!p)
+		return;
+	spec_free(p->spec);
+	p->spec = take_ptr(t->spec);
 }
 
 static void note_bad(struct backlog *b, const struct task_name *n, const char *why)
@@ -258,7 +302,7 @@ static void add_waiting(struct worker *w, const struct task_name *n)
 	struct err e = ERR_INIT;
 	struct task_file t;
 
-	if (n->count && file_if_over(w, n->id))
+	if (n->count && renew_batch(w, n))
 		return;
 	(void)spool_path(SPOOL_PENDING, name_format(n, file), path);
 
@@ -275,12 +319,12 @@ static void add_waiting(struct worker *w, const struct task_name *n)
 	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
 	c->note = t.history.reason[0] ? xstrdup(t.history.reason) : NULL;
 	c->model = t.spec->model ? xstrdup(t.spec->model) : NULL;
-	if (t.history.not_before_ns > w->b->now_wall_ns)
-		c->task.not_before_ns =
-			w->b->now_ns + (t.history.not_before_ns - w->b->now_wall_ns);
-	add_wait(w->place, n->id, t.spec);
-	if (n->count)
+	c->task.not_before_ns = to_mono(w->b, t.history.not_before_ns);
+	add_wait(w->place, n->id, n->count, t.spec);
+	if (n->count) {
 		look_into_batch(w, c, n->count);
+		keep_spec(w, n->id, &t);
+	}
 	task_file_clear(&t);
 }
 
@@ -326,11 +370,14 @@ static void settle_waits(struct worker *w)
 	}
 	look_at_endings(w->place, &en);
 	for (struct place_wait *p = w->place->waits; p; p = p->next) {
+		struct backlog_change *c;
 		enum sched_dep dep = judge(w->place, &en, p);
 		if (dep == p->dep)
 			continue;
 		p->dep = dep;
-		add_change(w->b, p->id)->dep_only = true;
+		c = add_change(w->b, p->id);
+		c->dep_only = true;
+		c->task.n_elements = count_of(p->count);
 	}
 	free(en.all);
 }
@@ -474,6 +521,9 @@ void backlog_clear(struct backlog *b)
 		free(b->changes[i].model);
 		free(b->changes[i].note);
 		free(b->changes[i].out);
+		for (size_t k = 0; k < b->changes[i].n_again; k++)
+			free(b->changes[i].again[k].reason);
+		free(b->changes[i].again);
 	}
 	for (size_t i = 0; i < b->n_orders; i++)
 		free(b->orders[i].task);

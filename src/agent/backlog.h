@@ -18,9 +18,17 @@
 #include "sched/types.h"
 #include "spool/control.h"
 
+/* An element that was tried before and waits for itself. */
+struct backlog_again {
+	uint32_t element;
+	uint64_t not_before_ns; /* monotonic; 0: at once */
+	uint64_t mem_bytes;	/* 0: as its batch */
+	char *reason;
+};
+
 struct backlog_change {
 	bool waits;		/* false: it does not wait any more; only id and n_elements count */
-	bool dep_only;		/* only id and task.dep count */
+	bool dep_only;		/* only id, n_elements and task.dep count */
 	struct sched_task task; /* but for lane, which is a name here */
 	char *model;
 	char lane[SPEC_NAME_MAX + 1];
@@ -28,6 +36,8 @@ struct backlog_change {
 	/* Of a batch: elements that do not wait, ended or running. */
 	size_t n_out;
 	uint32_t *out;
+	size_t n_again; /* those are among n_out, too */
+	struct backlog_again *again;
 };
 
 struct backlog_order {

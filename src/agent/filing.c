@@ -136,8 +136,9 @@ static int file_element(struct filing *f, struct spool_place *p)
 	return code;
 }
 
-static struct retry_policy policy_of(const struct spool_spec *s)
+static struct retry_policy policy_of(const struct filing *f)
 {
+	const struct spool_spec *s = f->spec;
 	struct retry_policy p;
 
 	retry_defaults(&p);
@@ -145,13 +146,14 @@ static struct retry_policy policy_of(const struct spool_spec *s)
 	p.retry_every = (uint32_t)s->retry_every;
 	p.backoff_ms = s->backoff;
 	p.oom_permille = (uint32_t)s->retry_memory;
+	p.oom_cap_bytes = f->room_bytes;
 	p.no_requeue = s->no_requeue;
 	return p;
 }
 
 void filing_work(struct filing *f, struct spool_place *p)
 {
-	struct retry_policy policy = policy_of(f->spec);
+	struct retry_policy policy = policy_of(f);
 
 	if (f->ended.kind == END_EXIT && f->ended.code != 0 && f->log_fd >= 0 &&
 	    find_oom(f->log_fd))

@@ -17,6 +17,7 @@ struct filing {
 	const struct spool_spec *spec;
 	const struct task_end *end;
 	unsigned int gpus;
+	uint64_t room_bytes; /* the most memory that a device here has; 0: not known */
 	struct retry_end ended;
 	const char *token, *run_dir; /* the shim's record, which is removed at last */
 	int log_fd;		     /* or -1 */

@@ -96,6 +96,20 @@ static int open_place(struct opening *o, struct spool_place *p)
 	return r;
 }
 
+/* An element that was tried before may ask for more than its batch. */
+static void find_memory(const struct spool *sp, const struct task_name *n, struct adoptee *a)
+{
+	struct batch *b = NULL;
+	const struct batch_again *again;
+
+	if (a->claim.name.epoch == 0 || batch_open(sp, n, NULL, &b, NULL) < 0)
+		return;
+	again = batch_again_of(b, a->claim.name.element);
+	if (again && again->memory)
+		a->spec->memory = again->memory;
+	(void)batch_close(b);
+}
+
 /* Of elements recovery knows no spec: it is their batch's. */
 static void find_specs(struct opening *o, struct spool_place *p)
 {
@@ -114,6 +128,7 @@ static void find_specs(struct opening *o, struct spool_place *p)
 		if (task_file_read(p->spool, path, &read, NULL) < 0)
 			continue;
 		a->spec = spec_for_element(read.spec, a->claim.name.element);
+		find_memory(p->spool, &t->name, a);
 		task_file_clear(&read);
 	}
 	scan_free(s);

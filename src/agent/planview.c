@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "hold/state.h"
+#include "sched/fit.h"
 
 /* What has nobody foreign on it is free for a task, though a hold may have to wait for its clocks,
  * or cannot be. */
@@ -66,4 +67,20 @@ void planview_make(const struct view *view, const char *instance, struct sched_d
 				    .n_devices = view->n_slots,
 				    .now_ns = clock_mono_ns(),
 				    .now_wall_ns = clock_wall_ns() };
+}
+
+uint64_t planview_room(const struct view *view, const char *model)
+{
+	uint64_t room = 0;
+
+	for (uint32_t i = 0; i < view->n_slots; i++) {
+		const struct dev_status *d = &view->devices[i];
+		/* The driver keeps some of the total for itself. */
+		uint64_t bytes = d->mem_used + d->mem_free;
+
+		if (view->seen[i] && d->known & KNOWN_MEM && bytes > room &&
+		    fit_model(model ? model : "", d->name))
+			room = bytes;
+	}
+	return room;
 }

@@ -12,4 +12,8 @@
 void planview_make(const struct view *view, const char *instance, struct sched_device *devices,
 		   struct sched_view *ret);
 
+/* The most memory that a task could ever have on one of the devices of that model (NULL: any); 0:
+ * not known. */
+uint64_t planview_room(const struct view *view, const char *model);
+
 #endif

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "agent/filing.h"
+#include "agent/planview.h"
 #include "agent/remains.h"
 #include "agent/taking.h"
 #include "agent/taskuse.h"
@@ -62,6 +63,7 @@ struct run {
 	struct proc_id shim;
 	uint64_t started_ns;
 	struct taskuse use;
+	uint64_t next_memory; /* of the next attempt, bytes per GPU */
 	/* The end. */
 	bool leased, freed, gone;
 	enum end_kind kind; /* what we ended it for; END_MAX: it ended by itself */
@@ -191,6 +193,7 @@ static void file_done(struct spool_job *job)
 	} else {
 		r->verdict = f->verdict;
 		r->tries = f->state.tries;
+		r->next_memory = f->state.mem_bytes;
 		*r->place->streak(r->place->user, r) = f->streak;
 		if (r->end.record_errno && r->ear)
 			(void)talk_ack(r->ear->fd);
@@ -225,6 +228,7 @@ static void file_it(struct run *r)
 		.spec = r->spec,
 		.end = &r->end,
 		.gpus = devset_count(r->devices),
+		.room_bytes = planview_room(r->place->view, r->spec->model),
 		.ended = filing_judge(&r->end, r->kind, r->why),
 		.token = r->token,
 		.run_dir = r->place->run_dir,
@@ -283,7 +287,8 @@ struct lost_job {
 	struct run *r;
 	struct adopted found;
 	struct err e;
-	int code;
+	int code, log_fd;
+	char log_path[SPOOL_PATH_MAX];
 };
 
 static void lost_work(struct spool_job *job, struct spool_place *p)
@@ -291,6 +296,12 @@ static void lost_work(struct spool_job *job, struct spool_place *p)
 	struct lost_job *l = (struct lost_job *)job;
 	const struct shim_id id = { .proc = l->r->shim };
 
+	/* What an adopted one says at its end is in there. */
+	if (l->r->log_fd < 0)
+		l->log_fd = openat(p->spool->fd,
+				   runjob_log_path(&l->r->claim.name, l->r->spec->name,
+						   l->r->claim.attempt, l->log_path),
+				   O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	l->code = remains_find(l->r->token, &id, l->r->place->run_dir, (uint32_t)l->r->spec->grace,
 			       &l->found, &l->e);
 }
@@ -303,11 +314,16 @@ static void lost_done(struct spool_job *job)
 	struct lost_job *l = (struct lost_job *)job;
 	struct run *r = l->r;
 
+	if (l->log_fd >= 0) {
+		r->log_fd = l->log_fd;
+		(void)str_copy(r->log_path, sizeof(r->log_path), l->log_path);
+	}
 	if (l->code == 0 && l->found.found == ADOPT_LIVES) {
 		r->shim.pid = l->found.pid;
 		r->state = RUN_RUNNING;
 		listen_to(r, l->found.fd);
-		if (r->kind != END_MAX) /* it could not be told before */
+		(void)talk_ask(l->found.fd); /* since when */
+		if (r->kind != END_MAX)	     /* it could not be told before */
 			tell_stop(r, UINT32_MAX);
 	} else if (l->code == 0 && l->found.found == ADOPT_ENDED) {
 		ended(r, &l->found.record.end);
@@ -324,6 +340,7 @@ static void look_for_shim(struct run *r)
 	disconnect(r);
 	l->job = (struct spool_job){ .work = lost_work, .done = lost_done };
 	l->r = r;
+	l->log_fd = -1;
 	spooler_do(r->place->spooler, &l->job);
 }
 
@@ -393,7 +410,7 @@ static void on_started(struct run *r, const union shmsg *m)
 		note_shim(r, m);
 	if (r->state != RUN_RUNNING || !r->started_ns) {
 		r->state = RUN_RUNNING;
-		r->started_ns = clock_mono_ns();
+		r->started_ns = clock_mono_ns() - m->status.run_ns;
 		r->place->started(r->place->user, r);
 	}
 }
@@ -804,6 +821,16 @@ const struct spool_spec *run_spec(const struct run *r)
 	return r->spec;
 }
 
+uint64_t run_started_ns(const struct run *r)
+{
+	return r->started_ns;
+}
+
+uint64_t run_next_memory(const struct run *r)
+{
+	return r->next_memory;
+}
+
 unsigned int run_tries(const struct run *r)
 {
 	return r->tries;
@@ -829,7 +856,7 @@ json_t *run_report(const struct run *r)
 			  devices, "log", r->log_path);
 	double for_s = (double)(clock_mono_ns() - r->started_ns) / (double)NS_PER_S;
 
-	/* When an adopted one began is known by the wall clock alone, and not asked for here. */
+	/* When an adopted one began is known once its shim has answered. */
 	(void)json_object_set_new(o, "for_s", r->started_ns ? json_real(for_s) : json_null());
 	return o;
 }

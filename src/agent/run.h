@@ -85,6 +85,10 @@ enum run_state run_state(const struct run *r);
 const struct spool_spec *run_spec(const struct run *r);
 /* Failures that count, after `over` this one included. */
 unsigned int run_tries(const struct run *r);
+/* After `over`: what the next attempt asks for, in bytes per GPU; 0: nothing. */
+uint64_t run_next_memory(const struct run *r);
+/* Monotonic; 0: not known. */
+uint64_t run_started_ns(const struct run *r);
 struct lease_id run_lease_id(const struct run *r);
 json_t *run_report(const struct run *r);
 const char *run_state_name(unsigned int state);

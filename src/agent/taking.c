@@ -30,6 +30,7 @@ static int claim_single(struct taking *k, struct spool_place *p)
 static int claim_element(struct taking *k, struct spool_place *p)
 {
 	struct place_batch *b = place_batch(p, k->ref.id, &k->e);
+	const struct batch_again *again;
 	uint64_t epoch;
 	int code;
 
@@ -43,6 +44,9 @@ static int claim_element(struct taking *k, struct spool_place *p)
 		return code;
 	(void)batch_state(b->batch, k->ref.element, &epoch, &k->tries);
 	k->spec = spec_for_element(b->spec, k->ref.element);
+	again = batch_again_of(b->batch, k->ref.element);
+	if (again && again->memory)
+		k->spec->memory = again->memory;
 	return 0;
 }
 

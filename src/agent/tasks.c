@@ -203,7 +203,7 @@ static void run_started(void *user, struct run *r)
 {
 	struct tasks *q = user;
 
-	(void)sched_started(q->plan, run_ref(r), clock_mono_ns(),
+	(void)sched_started(q->plan, run_ref(r), run_started_ns(r),
 			    run_spec(r) ? run_spec(r)->grace : 0);
 }
 
@@ -220,7 +220,7 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 		 strbuf_str(&line));
 	if (v->what == RETRY_AGAIN) {
 		q->n_retried++;
-		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, 0, v->text);
+		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, run_next_memory(r), v->text);
 	} else {
 		q->n_done += v->what == RETRY_DONE;
 		q->n_failed += v->what == RETRY_FAILED;
@@ -298,38 +298,75 @@ static void tell_lines(struct tasks *q, const char *lines)
 	}
 }
 
+/* Each has its own back-off, its own memory and its own reason. */
+static void apply_again(struct tasks *q, const struct backlog_change *c)
+{
+	for (size_t i = 0; i < c->n_again; i++) {
+		const struct backlog_again *a = &c->again[i];
+		struct sched_ref ref = { c->task.id, a->element };
+		struct sched_task t = c->task;
+
+		t.element = a->element;
+		t.n_elements = 1;
+		t.not_before_ns = a->not_before_ns;
+		t.mem_bytes = a->mem_bytes ? a->mem_bytes : t.mem_bytes;
+		if (sched_add(q->plan, &t, NULL) == 0 && a->reason)
+			(void)sched_note(q->plan, ref, a->reason);
+	}
+}
+
+/*
+ * A batch is put in anew, without what does not wait: elements that are asked for again come back,
+ * and so do those whose claim was lost because the batch was called otherwise just then.
+ */
+static int plan_batch(struct tasks *q, const struct backlog_change *c, struct err *e)
+{
+	int r;
+
+	(void)sched_remove_batch(q->plan, c->task.id, c->task.n_elements);
+	r = sched_add(q->plan, &c->task, e);
+	for (size_t i = 0; i < c->n_out && r == 0; i++)
+		(void)sched_remove_element(q->plan, (struct sched_ref){ c->task.id, c->out[i] });
+	if (r == 0)
+		apply_again(q, c);
+	return r;
+}
+
+static int plan_task(struct tasks *q, const struct backlog_change *c, struct err *e)
+{
+	int r = sched_add(q->plan, &c->task, e);
+
+	if (r == -EEXIST)
+		r = sched_change(q->plan, &c->task, e);
+	if (r == 0 && c->note)
+		(void)sched_note(q->plan, (struct sched_ref){ c->task.id, 0 }, c->note);
+	return r;
+}
+
 static void apply_waiting(struct tasks *q, struct backlog_change *c)
 {
-	struct sched_ref ref = { c->task.id, c->task.element };
 	struct err e = ERR_INIT;
-	int r;
 
 	c->task.model = c->model;
 	c->task.lane = c->lane[0] ? sched_lane(q->plan, c->lane) : 0;
-	r = sched_add(q->plan, &c->task, &e);
-	if (r == -EEXIST)
-		r = sched_change(q->plan, &c->task, &e);
-	if (r < 0) {
+	if ((c->task.n_elements ? plan_batch : plan_task)(q, c, &e) < 0)
 		news_say(q->place.news, LOG_LEVEL_ERROR, "task %llu cannot be planned: %s",
 			 (unsigned long long)c->task.id, e.text);
-		return;
-	}
-	for (size_t i = 0; i < c->n_out; i++)
-		(void)sched_remove_element(q->plan, (struct sched_ref){ c->task.id, c->out[i] });
-	if (c->note)
-		(void)sched_note(q->plan, ref, c->note);
 }
 
+/* Of all that waits of it. */
 static void apply_dep(struct tasks *q, const struct backlog_change *c)
 {
+	uint32_t element = c->task.n_elements ? 1 : 0;
 	struct sched_task t;
 
-	for (uint32_t element = 0; element < 2; element++)
-		if (sched_get(q->plan, (struct sched_ref){ c->task.id, element }, &t) == 0) {
-			t.dep = c->task.dep;
-			(void)sched_change(q->plan, &t, NULL);
-			return;
-		}
+	do {
+		struct sched_ref ref = { c->task.id, element };
+
+		if (sched_depend(q->plan, ref, c->task.dep) == 0 &&
+		    sched_get(q->plan, ref, &t) == 0 && t.n_elements > 1)
+			element = t.element + t.n_elements - 1;
+	} while (++element <= c->task.n_elements);
 }
 
 static void apply(struct tasks *q, struct backlog_change *c)

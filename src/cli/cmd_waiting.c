@@ -49,12 +49,21 @@ static int change_one(struct change *c, change_fn fn, struct scan_task *t, struc
 static int change_word(struct change *c, change_fn fn, const char *word, struct err *e)
 {
 	struct queue_match m;
-	int r = queue_find(c->sp, word, QUEUE_LANES, &m, e);
+	uint64_t id, element;
+	int r;
 
+	if (name_parse_id(word, &id, &element) == 0 && element)
+		return err_set(e, -EINVAL,
+			       "%s is an element; its priority and pauses are those of task "
+			       "%" PRIu64 " as a whole",
+			       word, id);
+	r = queue_find(c->sp, word, QUEUE_LANES, &m, e);
 	if (r < 0)
 		return r;
+	/* Elements that run go on whatever becomes of those that wait. */
 	for (size_t i = 0; i < m.n && r == 0; i++)
-		r = change_one(c, fn, &m.tasks[i], e);
+		if (!m.tasks[i].name.element)
+			r = change_one(c, fn, &m.tasks[i], e);
 	free(m.tasks);
 	return r;
 }

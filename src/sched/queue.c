@@ -371,6 +371,18 @@ int sched_change(struct sched_queue *q, const struct sched_task *t, struct err *
 	return n ? 0 : err_set(e, -ENOENT, "task %llu does not wait", (unsigned long long)t->id);
 }
 
+int sched_depend(struct sched_queue *q, struct sched_ref ref, enum sched_dep dep)
+{
+	struct entry *e = queue_find_entry(q, ref);
+
+	if (!e)
+		return -ENOENT;
+	line_displace(q, e);
+	e->t.dep = dep;
+	line_place(q, e);
+	return 0;
+}
+
 static void drop(struct sched_queue *q, struct entry *e)
 {
 	line_displace(q, e);

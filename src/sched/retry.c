@@ -66,10 +66,32 @@ static uint64_t ms_to_ns(uint64_t ms)
 	return ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX : ms * NS_PER_MS;
 }
 
-static void scale_memory(uint64_t *bytes, uint32_t permille)
+static uint64_t scale(uint64_t bytes, uint32_t permille)
 {
-	if (permille > 1000)
-		*bytes = *bytes / 1000 * permille + *bytes % 1000 * permille / 1000;
+	return bytes / 1000 * permille + bytes % 1000 * permille / 1000;
+}
+
+/* Never less than it asked for, whatever the devices have. */
+static void raise_memory(struct retry_verdict *v, const struct retry_policy *p, uint64_t *bytes)
+{
+	char was[UNIT_TEXT_MAX], is[UNIT_TEXT_MAX];
+	uint64_t more = p->oom_permille > 1000 ? scale(*bytes, p->oom_permille) : *bytes;
+	bool capped = p->oom_cap_bytes && more > p->oom_cap_bytes;
+	size_t len = strlen(v->text);
+
+	if (more == *bytes)
+		return;
+	if (capped)
+		more = p->oom_cap_bytes > *bytes ? p->oom_cap_bytes : *bytes;
+	if (more == *bytes)
+		str_print(v->text + len, sizeof(v->text) - len,
+			  ", with %s per GPU as before, as no GPU here has more",
+			  unit_format_gib(more, is));
+	else
+		str_print(v->text + len, sizeof(v->text) - len, ", with %s per GPU instead of %s%s",
+			  unit_format_gib(more, is), unit_format_gib(*bytes, was),
+			  capped ? ", all that a GPU here has" : "");
+	*bytes = more;
 }
 
 static bool fails_at_once(const struct retry_policy *p, struct retry_streak *streak,
@@ -127,10 +149,10 @@ static void decide_failure(struct retry_verdict *v, const char *how, const struc
 		wait_ms = p->backoff_ms;
 	v->what = more ? RETRY_AGAIN : RETRY_FAILED;
 	v->at_ns = more ? add_sat(now_ns, ms_to_ns(wait_ms)) : 0;
-	if (more && end->kind == END_OOM)
-		scale_memory(&state->mem_bytes, p->oom_permille);
 	v->pause = fails_at_once(p, streak, end);
 	say_try(v, how, p, state->tries, wait_ms);
+	if (more && end->kind == END_OOM)
+		raise_memory(v, p, &state->mem_bytes);
 	if (v->pause)
 		say_pause(v, p, streak);
 }

@@ -33,9 +33,9 @@ struct journal {
 };
 
 struct requeued {
-	uint64_t element, epoch, not_before_ns;
-	uint64_t memory; /* that it asks for; 0: as the batch does */
-	unsigned int attempts;
+	uint64_t element;
+	struct batch_again again;
+	char *reason; /* the text of again.reason */
 };
 
 struct batch {
@@ -49,6 +49,7 @@ struct batch {
 	uint64_t next; /* no element below it waits, but requeued ones */
 	size_t n_requeued;
 	struct requeued *requeued;
+	uint32_t *which; /* of an element: its place among them, from 1; NULL before the first */
 	size_t n_journals;
 	struct journal *journals;
 };
@@ -62,44 +63,66 @@ static void set_state(struct batch *b, uint64_t element, enum batch_state state)
 
 static struct requeued *find_requeued(const struct batch *b, uint64_t element)
 {
-	for (size_t i = 0; i < b->n_requeued; i++)
-		if (b->requeued[i].element == element)
-			return &b->requeued[i];
-	return NULL;
+	return b->which && b->which[element] ? &b->requeued[b->which[element] - 1] : NULL;
+}
+
+const struct batch_again *batch_again_of(const struct batch *b, uint64_t element)
+{
+	const struct requeued *q = find_requeued(b, element);
+
+	return q ? &q->again : NULL;
 }
 
 static uint64_t epoch_of(const struct batch *b, uint64_t element)
 {
 	const struct requeued *q = find_requeued(b, element);
 
-	return q ? q->epoch : 0;
+	return q ? q->again.epoch : 0;
+}
+
+static struct requeued *add_requeued(struct batch *b, uint64_t element)
+{
+	if (!b->which)
+		b->which = xcalloc(b->name.count + 1, sizeof(*b->which));
+	if ((b->n_requeued & (b->n_requeued - 1)) == 0)
+		b->requeued = xrealloc(b->requeued, b->n_requeued ? 2 * b->n_requeued : 1,
+				       sizeof(*b->requeued));
+	b->requeued[b->n_requeued++] = (struct requeued){ .element = element };
+	b->which[element] = (uint32_t)b->n_requeued;
+	return &b->requeued[b->n_requeued - 1];
 }
 
 /* ---- journals ---------------------------------------------------------------------------------
  */
 
+/* The epoch decides, and not the order in which journals are read. */
 static void learn_end(struct batch *b, uint64_t element, const struct spool_end *end)
 {
-	if (end->epoch >= epoch_of(b, element))
-		set_state(b, element, BATCH_DONE + (enum batch_state)end->result);
+	if (end->epoch < epoch_of(b, element))
+		return;
+	if (end->epoch > epoch_of(b, element)) {
+		struct requeued *q = find_requeued(b, element);
+
+		q = q ? q : add_requeued(b, element);
+		q->again.epoch = end->epoch;
+	}
+	set_state(b, element, BATCH_DONE + (enum batch_state)end->result);
 }
 
 static void learn_requeue(struct batch *b, uint64_t element, uint64_t epoch,
 			  const struct spool_again *again)
 {
-	struct requeued *have = find_requeued(b, element);
+	struct requeued *q = find_requeued(b, element);
 
-	if (have ? epoch <= have->epoch : b->states[element] >= BATCH_DONE)
+	if (epoch <= epoch_of(b, element))
 		return;
-	if (!have) {
-		b->requeued = xrealloc(b->requeued, b->n_requeued + 1, sizeof(*b->requeued));
-		have = &b->requeued[b->n_requeued++];
-		*have = (struct requeued){ .element = element };
-	}
-	have->epoch = epoch;
-	have->not_before_ns = again->not_before_ns;
-	have->attempts = again->attempts;
-	have->memory = again->memory ? again->memory : have->memory;
+	q = q ? q : add_requeued(b, element);
+	q->again.epoch = epoch;
+	q->again.not_before_ns = again->not_before_ns;
+	q->again.attempts = again->attempts;
+	q->again.memory = again->memory ? again->memory : q->again.memory;
+	free(q->reason);
+	q->again.reason = q->reason = xstrdup(again->reason);
 	set_state(b, element, BATCH_WAITING);
 }
 
@@ -258,8 +281,11 @@ struct batch *batch_close(struct batch *b)
 	if (!b)
 		return NULL;
 	(void)fd_close(b->own_fd);
+	for (size_t i = 0; i < b->n_requeued; i++)
+		free(b->requeued[i].reason);
 	free(b->states);
 	free(b->requeued);
+	free(b->which);
 	free(b->journals);
 	free(b);
 	return NULL;
@@ -281,7 +307,7 @@ uint64_t batch_next(struct batch *b, uint64_t now_wall_ns)
 {
 	for (size_t i = 0; i < b->n_requeued; i++)
 		if (b->states[b->requeued[i].element] == BATCH_WAITING &&
-		    b->requeued[i].not_before_ns <= now_wall_ns)
+		    b->requeued[i].again.not_before_ns <= now_wall_ns)
 			return b->requeued[i].element;
 	/* Requeued ones are passed over: they were looked at above, and may have to wait. */
 	while (b->next <= b->name.count &&
@@ -304,11 +330,11 @@ int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, st
 	const struct requeued *q = find_requeued(b, element);
 	struct claim c = { .name = { .id = b->name.id, .element = element },
 			   .who = *who,
-			   .attempt = (q ? q->attempts : 0) + 1,
+			   .attempt = (q ? q->again.attempts : 0) + 1,
 			   .claimed_ns = clock_wall_ns() };
 	char file[NAME_FILE_MAX];
 
-	c.name.epoch = q ? q->epoch : 0;
+	c.name.epoch = q ? q->again.epoch : 0;
 	(void)spool_path(SPOOL_RUNNING, name_format(&c.name, file), c.path);
 
 	cleanup_free char *line =
@@ -377,16 +403,9 @@ enum batch_state batch_state(const struct batch *b, uint64_t element, uint64_t *
 {
 	const struct requeued *q = find_requeued(b, element);
 
-	*ret_epoch = q ? q->epoch : 0;
-	*ret_attempts = q ? q->attempts : 0;
+	*ret_epoch = q ? q->again.epoch : 0;
+	*ret_attempts = q ? q->again.attempts : 0;
 	return (enum batch_state)b->states[element];
-}
-
-uint64_t batch_memory(const struct batch *b, uint64_t element)
-{
-	const struct requeued *q = find_requeued(b, element);
-
-	return q ? q->memory : 0;
 }
 
 int batch_file(struct batch *b, struct err *e)

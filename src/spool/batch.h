@@ -55,8 +55,16 @@ int batch_file(struct batch *b, struct err *e);
 enum batch_state { BATCH_WAITING, BATCH_RUNNING, BATCH_DONE, BATCH_FAILED, BATCH_CANCELLED };
 enum batch_state batch_state(const struct batch *b, uint64_t element, uint64_t *ret_epoch,
 			     unsigned int *ret_attempts);
-/* Memory that a requeued element asks for, in bytes per GPU; 0: as the batch does. */
-uint64_t batch_memory(const struct batch *b, uint64_t element);
+/* How an element that was tried before waits, or runs, again; NULL: it has not been requeued. Valid
+ * until the next change of the batch. */
+struct batch_again {
+	uint64_t epoch;
+	unsigned int attempts;
+	uint64_t not_before_ns; /* wall; 0: at once */
+	uint64_t memory;	/* that it asks for, bytes per GPU; 0: as the batch does */
+	const char *reason;
+};
+const struct batch_again *batch_again_of(const struct batch *b, uint64_t element);
 
 /* ends/ID and what is in it. */
 int batch_forget(const struct spool *sp, uint64_t id, struct err *e);

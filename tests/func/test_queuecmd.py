@@ -240,6 +240,55 @@ def test_gpu_figures(queue):  # noqa: F811
     assert "gpu_peak_bytes" not in end and "=== gpu" not in q.log(none)
 
 
+def test_retry_memory(queue):  # noqa: F811
+    """Out of memory asks for more, up to what a GPU has, and an agent that is started then knows it."""
+    q = queue()
+    q.start("--no-hold")
+    room = max(d["memory_used_bytes"] + d["memory_free_bytes"] for d in q.status()["devices"])
+    say = ("echo asked $TENURE_GPU_MEMORY; [ $TENURE_ATTEMPT = 3 ] && exit; sleep 0.5;"
+           "echo 'RuntimeError: CUDA out of memory. Tried to allocate 2 GiB'; exit 1")
+    ask = ("-m", "80G", "-r", "2", "--retry-memory", "x1.5", "--retry-every", "1", "--backoff", "2s",
+           "--", "sh", "-c", say)
+    one = q.submit(*ask)
+    many = q.submit("--array", "1-2", *ask)
+    asked = [80 << 30, 120 << 30, room]
+    # In its back-off the agent is another one, and again under the second attempt.
+    assert wait_for(lambda: q.log(one) and q.log(many, 1, 1) and q.log(many, 1, 2) and
+                    not q.rows("-s", "running"))
+    q.kill()
+    why = " ".join(q.m.run(q.m.tenure, "why", str(one)).stdout.split())
+    assert "with 120.0 GiB per GPU instead of 80.0 GiB" in why
+    q.start("--no-hold")
+    assert wait_for(lambda: q.rows("-s", "running"))
+    q.kill()
+    q.start("--no-hold")
+    assert wait_for(lambda: "all that a GPU here has" in
+                    q.m.run(q.m.tenure, "show", str(one), "--json").stdout)
+    doc = json.loads(q.m.run(q.m.tenure, "show", str(one), "--json").stdout)
+    assert doc["task"]["memory"] == f"{room >> 20}M"
+    for i, element in ((one, None), (many, 1), (many, 2)):
+        q.wait(i, "done", 30)
+        for n in range(3):
+            assert f"\nasked {asked[n]}\n" in q.log(i, n + 1, element), (i, element, n)
+
+
+def test_batch_changed_while_it_runs(queue, tmp_path):  # noqa: F811
+    """A batch that is renamed and edited goes on with the rest, each of it once."""
+    q = queue()
+    q.start("--no-hold")
+    mark = tmp_path / "mark"
+    i = q.submit("-g", "0", "--array", "1-40%4", "--", "sh", "-c",
+                 f"echo $TENURE_ARRAY_INDEX >> {mark}; sleep 0.05")
+    for n in range(6):
+        q.m.run(q.m.tenure, "priority", str(n), str(i))
+        q.m.run(q.m.tenure, "pause", str(i))
+        q.m.run(q.m.tenure, "resume", str(i))
+    assert q.task(i)["state"] != "done"
+    q.m.run(q.m.tenure, "edit", str(i), "memory=3G")
+    q.wait(i, "done")
+    assert sorted(mark.read_text().split(), key=int) == [str(n) for n in range(1, 41)]
+
+
 def test_status_and_off(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")

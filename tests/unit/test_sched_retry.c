@@ -123,6 +123,38 @@ static void test_memory_grows_after_oom_only(void **state)
 	assert_int_equal(s.mem_bytes, 3ULL << 39);
 }
 
+static void test_memory_grows_to_what_is_there(void **state)
+{
+	static const struct {
+		uint64_t was_gib, cap_gib, is_gib;
+		const char *said;
+	} cases[] = {
+		{ 20, 0, 30, ", with 30.0 GiB per GPU instead of 20.0 GiB" },
+		{ 20, 30, 30, ", with 30.0 GiB per GPU instead of 20.0 GiB" },
+		{ 20, 24, 24,
+		  ", with 24.0 GiB per GPU instead of 20.0 GiB, all that a GPU here has" },
+		{ 24, 24, 24, ", with 24.0 GiB per GPU as before, as no GPU here has more" },
+		/* Another node's task: it asks for no less than it did. */
+		{ 40, 24, 40, ", with 40.0 GiB per GPU as before, as no GPU here has more" },
+		{ 0, 24, 0, NULL },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct retry_policy p = policy(3);
+		struct retry_state s = { .mem_bytes = cases[i].was_gib << 30 };
+		struct retry_verdict v;
+
+		p.oom_permille = 1500;
+		p.oom_cap_bytes = cases[i].cap_gib << 30;
+		v = end(&p, &s, END_OOM, 1, 60000);
+		assert_true(s.mem_bytes == cases[i].is_gib << 30);
+		if (cases[i].said)
+			assert_string_equal(strstr(v.text, ", with"), cases[i].said);
+		else
+			assert_null(strstr(v.text, "with"));
+	}
+}
+
 static void test_fast_failures_pause(void **state)
 {
 	struct retry_policy p = policy(0);
@@ -172,6 +204,7 @@ int main(void)
 		cmocka_unit_test(test_limited),
 		cmocka_unit_test(test_backoff_after_every_third),
 		cmocka_unit_test(test_memory_grows_after_oom_only),
+		cmocka_unit_test(test_memory_grows_to_what_is_there),
 		cmocka_unit_test(test_fast_failures_pause),
 		cmocka_unit_test(test_what_does_not_count_says_why),
 	};

@@ -447,13 +447,13 @@ static void test_batch(void **state)
 	assert_int_equal(batch_next(b2, 0), 2);
 	assert_int_equal(batch_claim(b1, 2, &one, &c, &e), 0);
 	assert_int_equal(batch_requeue(b1, NULL, &c, &later, &e), 0);
-	assert_true(batch_memory(b1, 2) == 5 && batch_memory(b1, 1) == 0);
+	assert_true(batch_again_of(b1, 2)->memory == 5 && !batch_again_of(b1, 1));
 	assert_int_equal(batch_next(b1, 6), 3);
 	assert_int_equal(batch_next(b1, 7), 2);
 	/* Epoch 0 of element 2 is over, which the other finds out when it claims it. */
 	assert_int_equal(batch_claim(b2, 2, &two, &c, &e), CLAIM_LOST);
 	assert_int_equal(batch_claim(b2, 2, &two, &c, &e), 0);
-	assert_true(c.name.epoch == 1 && c.attempt == 2 && batch_memory(b2, 2) == 5);
+	assert_true(c.name.epoch == 1 && c.attempt == 2 && batch_again_of(b2, 2)->memory == 5);
 	end = done(&c);
 	end.result = RESULT_FAILED;
 	assert_int_equal(batch_end(b2, NULL, &c, &end, &e), 0);
