@@ -85,6 +85,7 @@ static void add_card(struct sim_machine *m, const struct sim_model *model, uint6
 	d->mem_total = mem_bytes ? mem_bytes : model->mem_mib * SIM_MIB;
 	d->mem_reserved = model->reserved_mib * SIM_MIB;
 	d->mig_capable = model->mig;
+	d->nvlink_board = model->nvlink;
 	d->energy_ns = sim_now_ns();
 }
 
@@ -143,6 +144,48 @@ static int add_mig(struct sim_machine *m, const char *spec, struct err *e)
 	return r;
 }
 
+static void join(struct sim_machine *m, unsigned int a, unsigned int b)
+{
+	if (a == b)
+		return;
+	m->devs[a].nvlink |= 1ULL << b;
+	m->devs[b].nvlink |= 1ULL << a;
+}
+
+/* "FROM-TO": these cards are joined, each with each. */
+static int join_range(struct sim_machine *m, const char *spec, struct err *e)
+{
+	unsigned int from, to;
+	int used = 0;
+
+	if (sscanf(spec, "%u-%u%n", &from, &to, &used) != 2 || spec[used] || from >= to ||
+	    to >= (unsigned int)m->ncards)
+		return err_set(e, -EINVAL,
+			       "--nvlink %s: none, or FROM-TO with two of cards 0 to %d", spec,
+			       m->ncards - 1);
+	for (unsigned int a = from; a <= to; a++)
+		for (unsigned int b = from; b <= to; b++)
+			join(m, a, b);
+	return 0;
+}
+
+/* As their board has it, unless told otherwise. */
+static int add_nvlink(const struct cmd_ctx *ctx, struct sim_machine *m, struct err *e)
+{
+	const struct value *v = opts_value(ctx->opts, "nvlink");
+	int r = 0;
+
+	for (int i = 0; !v && i < m->ncards; i++)
+		for (int j = 0; m->devs[i].nvlink_board && j < m->ncards; j++)
+			if (!strcmp(m->devs[i].name, m->devs[j].name))
+				join(m, (unsigned int)i, (unsigned int)j);
+	if (!v || (v->words.n == 1 && !strcmp(v->words.words[0], "none")))
+		return 0;
+	for (size_t i = 0; r == 0 && i < v->words.n; i++)
+		r = join_range(m, v->words.words[i], e);
+	return r;
+}
+
 static const struct sim_model *model_of(const char *key, struct err *e)
 {
 	const struct sim_model *model = sim_model_find(key);
@@ -176,6 +219,7 @@ static int add_devices(const struct cmd_ctx *ctx, struct sim_machine *m, struct 
 			return err_set(e, -EINVAL, "--mem: a card needs at least 2G");
 		add_card(m, model, mem ? mem->num : 0);
 	}
+	r = add_nvlink(ctx, m, e);
 	for (size_t i = 0; r == 0 && mig && i < mig->words.n; i++)
 		r = add_mig(m, mig->words.words[i], e);
 	return r;
@@ -374,6 +418,11 @@ static const struct opt options[] = {
 	  .spec = { VALUE_WORDS },
 	  .arg = "SPEC",
 	  .help = "[CARD/]PROFILE[:COUNT]: card 0, or CARD, is in MIG mode with these instances" },
+	{ .name = "nvlink",
+	  .spec = { VALUE_WORDS },
+	  .arg = "FROM-TO",
+	  .help = "cards that NVLink joins, each with each: 0-1,2-3 are two pairs; none; without it "
+		  "as on the model's board" },
 	{ .name = "speed",
 	  .spec = { VALUE_STRING },
 	  .arg = "X",

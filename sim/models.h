@@ -20,6 +20,7 @@ struct sim_model {
 	uint32_t clock_sm_mhz, clock_mem_mhz;
 	uint32_t pci_device_id;
 	bool mig;
+	bool nvlink; /* joined with all of its kind, by a switch */
 };
 
 extern const struct sim_model sim_models[]; /* ends with key == NULL; the first is the default */

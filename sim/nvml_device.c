@@ -259,6 +259,23 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t handle, i
 	NV_RETURN(NVML_SUCCESS);
 }
 
+/* Whoever is joined by NVLink can do all the rest as well. */
+NV_EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other,
+					      nvmlGpuP2PCapsIndex_t index,
+					      nvmlGpuP2PStatus_t *status)
+{
+	int peer = other ? other->dev : -1;
+
+	NV_DEVICE(one, NV_NO_MIG);
+	if (!status || index > NVML_P2P_CAPS_INDEX_PROP || peer < 0 || peer == dev)
+		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
+	if (m->devs[peer].parent >= 0 || m->devs[peer].mig)
+		NV_RETURN(NVML_ERROR_NOT_SUPPORTED);
+	*status = m->devs[dev].nvlink >> peer & 1 ? NVML_P2P_STATUS_OK
+						  : NVML_P2P_STATUS_NOT_SUPPORTED;
+	NV_RETURN(NVML_SUCCESS);
+}
+
 NV_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t handle, unsigned int *current,
 					    unsigned int *pending)
 {

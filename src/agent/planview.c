@@ -35,6 +35,16 @@ static const char *foreign_on(const struct dev_status *d)
 	return d->state == DEV_LENT ? "somebody else" : d->reason;
 }
 
+static struct devset peers_of(const struct dev_status *d)
+{
+	struct devset peers = { { 0 } };
+
+	for (unsigned int i = 0; i < PROTO_DEVICES_MAX; i++)
+		if (d->peers[i / 64] >> (i % 64) & 1)
+			devset_add(&peers, i);
+	return peers;
+}
+
 static struct sched_device planned_device(const struct view *view, const char *instance,
 					  uint32_t slot)
 {
@@ -49,7 +59,8 @@ static struct sched_device planned_device(const struct view *view, const char *i
 				  .hold_bytes = d->held_bytes,
 				  .own_python = d->own_python > 0,
 				  .exclusive_process = d->flags & DEVICE_ONE_PROCESS,
-				  .foreign = foreign_on(d) };
+				  .foreign = foreign_on(d),
+				  .peers = peers_of(d) };
 
 	if (!view->seen[slot])
 		s.state = SCHED_DEV_UNSEEN;

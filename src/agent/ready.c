@@ -62,7 +62,7 @@ static void show_table(struct agent *a)
 			continue;
 		sentence_device(dev, a->view.instance, now, &line);
 		(void)users_put_names(a->users, strbuf_str(&line), named, sizeof(named));
-		news_show(a->news, "device", named, report_device(dev, a->users, now));
+		news_show(a->news, "device", named, report_device(&a->view, dev, a->users, now));
 	}
 	news_states_from(a->news, clock_wall_ns());
 }

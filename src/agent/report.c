@@ -190,7 +190,19 @@ static void add_figures(json_t *o, const struct dev_status *d)
 	set(o, "processes", known(d, KNOWN_PROCS, json_integer(d->n_procs)));
 }
 
-json_t *report_device(const struct dev_status *d, struct users *u, uint64_t now)
+/* Indices of the cards that NVLink joins with it. */
+static json_t *peers_json(const struct view *v, const struct dev_status *d)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		if (v->seen[i] && d->peers[i / 64] >> (i % 64) & 1)
+			(void)json_array_append_new(list, json_integer(v->devices[i].index));
+	return list;
+}
+
+json_t *report_device(const struct view *v, const struct dev_status *d, struct users *u,
+		      uint64_t now)
 {
 	char reason[PROTO_TEXT_MAX];
 	json_t *o = json_object();
@@ -212,6 +224,7 @@ json_t *report_device(const struct dev_status *d, struct users *u, uint64_t now)
 	set(o, "load", json_string(load_kind_name(d->load)));
 	set(o, "duty", json_real((double)d->duty_permille / 10.0));
 	set(o, "yields", bytes_json(d->yields));
+	set(o, "nvlink", peers_json(v, d));
 	set(o, "age_s", age_json(d->looked_ns, now));
 	return o;
 }
@@ -222,7 +235,7 @@ static json_t *devices_json(const struct view *v, struct users *u, uint64_t now)
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
 		if (v->seen[i])
-			(void)json_array_append_new(a, report_device(&v->devices[i], u, now));
+			(void)json_array_append_new(a, report_device(v, &v->devices[i], u, now));
 	return a;
 }
 

@@ -16,7 +16,8 @@
 /* New reference. */
 json_t *report_status(const struct view *v, struct journal *j, struct users *u);
 /* One device, as in the status. */
-json_t *report_device(const struct dev_status *d, struct users *u, uint64_t now_ns);
+json_t *report_device(const struct view *v, const struct dev_status *d, struct users *u,
+		      uint64_t now_ns);
 /* Who speaks: the instance, its agent and where it writes. */
 json_t *report_agent(const struct view *v);
 /* What `on` and a second `on` want to know at once. */

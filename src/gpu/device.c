@@ -239,6 +239,17 @@ int gpu_find(const struct gpu_list *list, const char *text, struct err *e)
 	return found >= 0 ? found : not_found(list, text, e);
 }
 
+bool gpu_nvlinked(const struct nvml *n, const struct gpu_device *a, const struct gpu_device *b)
+{
+	nvmlGpuP2PStatus_t status;
+
+	if (!n->p2p_status || a->mig >= 0 || b->mig >= 0 || a->mig_parent || b->mig_parent)
+		return false;
+	return n->p2p_status(a->handle, b->handle, NVML_P2P_CAPS_INDEX_NVLINK, &status) ==
+		       NVML_SUCCESS &&
+	       status == NVML_P2P_STATUS_OK;
+}
+
 const char *gpu_unfit(const struct gpu_device *dev, const struct gpu_look *look)
 {
 	if (dev->mig_parent)

@@ -84,6 +84,9 @@ int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e);
 int gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_depth depth,
 		struct gpu_look *ret, struct err *e);
 
+/* NVLink joins the two cards, directly or through a switch. Instances of MIG it does not join. */
+bool gpu_nvlinked(const struct nvml *n, const struct gpu_device *a, const struct gpu_device *b);
+
 /* Pure: why this device is not to be held, whoever uses it; NULL: it may be. */
 const char *gpu_unfit(const struct gpu_device *dev, const struct gpu_look *look);
 

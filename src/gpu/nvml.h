@@ -53,6 +53,9 @@
 	  "nvmlDeviceGetDisplayActive")                                                            \
 	X(0, persistence, nvmlReturn_t, (nvmlDevice_t, nvmlEnableState_t *),                       \
 	  "nvmlDeviceGetPersistenceMode")                                                          \
+	X(0, p2p_status, nvmlReturn_t,                                                             \
+	  (nvmlDevice_t, nvmlDevice_t, nvmlGpuP2PCapsIndex_t, nvmlGpuP2PStatus_t *),               \
+	  "nvmlDeviceGetP2PStatus")                                                                \
 	X(0, mig_mode, nvmlReturn_t, (nvmlDevice_t, unsigned int *, unsigned int *),               \
 	  "nvmlDeviceGetMigMode")                                                                  \
 	X(0, mig_max, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                                \

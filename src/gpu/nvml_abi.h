@@ -254,6 +254,20 @@ typedef enum {
 	NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3,
 } nvmlComputeMode_t;
 
+/* nvmlDeviceGetP2PStatus */
+typedef enum {
+	NVML_P2P_STATUS_OK = 0,
+	NVML_P2P_STATUS_NOT_SUPPORTED = 5,
+} nvmlGpuP2PStatus_t;
+
+typedef enum {
+	NVML_P2P_CAPS_INDEX_READ = 0,
+	NVML_P2P_CAPS_INDEX_WRITE = 1,
+	NVML_P2P_CAPS_INDEX_NVLINK = 2,
+	NVML_P2P_CAPS_INDEX_ATOMICS = 3,
+	NVML_P2P_CAPS_INDEX_PROP = 4,
+} nvmlGpuP2PCapsIndex_t;
+
 /* nvmlDeviceGetMigMode */
 #define NVML_DEVICE_MIG_DISABLE 0x0u
 #define NVML_DEVICE_MIG_ENABLE	0x1u
@@ -381,6 +395,7 @@ _Static_assert(sizeof(nvmlGpmMetric_t) == 40, "ABI");
  * nvmlDeviceGetDisplay{Mode,Active}(d, nvmlEnableState_t *)
  * nvmlDeviceGetCudaComputeCapability(d, int *major, int *minor)
  * nvmlDeviceGetNumGpuCores(d, u *)
+ * nvmlDeviceGetP2PStatus(d, d, nvmlGpuP2PCapsIndex_t, nvmlGpuP2PStatus_t *)
  * nvmlDeviceGetMigMode(d, u *current, u *pending)  NOT_SUPPORTED before Ampere
  * nvmlDeviceGetMaxMigDeviceCount(d, u *)
  * nvmlDeviceGetMigDeviceHandleByIndex(d, u, d *)   NOT_FOUND for a gap

@@ -47,6 +47,8 @@ struct slot {
 	bool deep_now;
 	unsigned int looks;
 	unsigned int misses;
+	bool joined; /* its peers are known */
+	struct eyes_peers peers;
 	struct sight sight;
 };
 
@@ -103,7 +105,7 @@ static struct slot *slot_of(struct eyes *eyes, const struct gpu_device *d)
 static void take_list(struct eyes *eyes)
 {
 	for (uint32_t i = 0; i < eyes->n; i++)
-		eyes->slots[i].present = false;
+		eyes->slots[i].present = eyes->slots[i].joined = false;
 	for (uint32_t i = 0; i < eyes->list.n; i++) {
 		struct slot *s = slot_of(eyes, &eyes->list.d[i]);
 
@@ -312,6 +314,40 @@ static void look_at(struct eyes *eyes, struct slot *s)
 		take_look(eyes, s, code, depth, e.text);
 }
 
+static struct slot *not_joined(struct eyes *eyes)
+{
+	for (uint32_t i = 0; i < eyes->n; i++)
+		if (eyes->slots[i].present && !eyes->slots[i].joined)
+			return &eyes->slots[i];
+	return NULL;
+}
+
+/*
+ * Whom NVLink joins with this one. Asked when no look is due, of one slot at a time, because nobody
+ * has measured on all machines what it costs. The lock as for look_at(); slots are only added, and
+ * only by this thread.
+ */
+static void join(struct eyes *eyes, struct slot *s)
+{
+	struct eyes_peers peers = { { 0 } };
+	uint32_t n = eyes->n;
+
+	(void)pthread_mutex_unlock(&eyes->lock);
+	atomic_store(&eyes->look_began_ns, clock_mono_ns());
+	for (uint32_t i = 0; i < n; i++) {
+		const struct slot *other = &eyes->slots[i];
+
+		if (other != s && other->present &&
+		    gpu_nvlinked(&eyes->nvml, &s->device, &other->device))
+			peers.w[i / 64] |= UINT64_C(1) << (i % 64);
+	}
+	atomic_store(&eyes->look_began_ns, 0);
+	(void)pthread_mutex_lock(&eyes->lock);
+	s->peers = peers;
+	s->joined = true;
+	notify(eyes);
+}
+
 static struct slot *most_due(struct eyes *eyes)
 {
 	struct slot *due = NULL;
@@ -360,6 +396,8 @@ static void *eyes_thread(void *arg)
 			(void)pthread_mutex_unlock(&eyes->lock);
 			start_nvml(eyes);
 			(void)pthread_mutex_lock(&eyes->lock);
+		} else if (s->due_ns > now && not_joined(eyes)) {
+			join(eyes, not_joined(eyes));
 		} else if (s->due_ns > now) {
 			wait_until(eyes, s->due_ns);
 		} else {
@@ -473,6 +511,17 @@ bool eyes_device(struct eyes *eyes, uint32_t slot, struct gpu_device *ret)
 		*ret = eyes->slots[slot].device;
 	(void)pthread_mutex_unlock(&eyes->lock);
 	return present;
+}
+
+struct eyes_peers eyes_peers(struct eyes *eyes, uint32_t slot)
+{
+	struct eyes_peers peers = { { 0 } };
+
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (slot < eyes->n)
+		peers = eyes->slots[slot].peers;
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return peers;
 }
 
 bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *ret)

@@ -60,6 +60,13 @@ void eyes_driver(struct eyes *eyes, char *text, size_t size);
 uint32_t eyes_count(struct eyes *eyes);
 bool eyes_device(struct eyes *eyes, uint32_t slot, struct gpu_device *ret);
 
+/* Slots whose cards NVLink joins with that one; empty until that was asked, soon after the start.
+ */
+struct eyes_peers {
+	uint64_t w[EYES_SLOTS_MAX / 64];
+};
+struct eyes_peers eyes_peers(struct eyes *eyes, uint32_t slot);
+
 /* Copy what was last seen of slot. False: nothing newer than seq. */
 bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *ret);
 

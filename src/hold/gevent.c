@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/proc.h"
 #include "base/sock.h"
 #include "base/str.h"
@@ -164,6 +165,8 @@ static void fill_status(struct guard *g, const struct gdev *d, struct dev_status
 	s->duty_permille = s->load ? d->load.told_duty : 0;
 	s->yields = d->yields;
 	s->flags = flags_of(d);
+	for (size_t i = 0; i < ARRAY_LEN(s->peers); i++)
+		s->peers[i] = d->peers.w[i];
 	s->own_python = count_python(g, d);
 	fill_lease(g, d, s);
 	fill_figures(s, &d->sight);

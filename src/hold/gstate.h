@@ -105,6 +105,7 @@ struct gdev {
 	uint32_t who_uid;
 	char who_comm[16];
 	struct sight sight;
+	struct eyes_peers peers;
 	int owner;    /* client that selects it, or -1 */
 	bool left;    /* the policies leave it for others, or nobody selects it */
 	int leaver;   /* client whose policy leaves it, or -1 */

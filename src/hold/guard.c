@@ -84,6 +84,16 @@ static void guard_changed(struct guard *g)
 
 /* --- devices come, go and are seen --- */
 
+static void take_peers(struct guard *g, struct gdev *d)
+{
+	struct eyes_peers peers = eyes_peers(g->eyes, d->slot);
+
+	if (!memcmp(&peers, &d->peers, sizeof(peers)))
+		return;
+	d->peers = peers;
+	d->dirty = true;
+}
+
 /* Pick up devices that the eyes have numbered since; true when there are new ones. */
 static bool take_devices(struct guard *g)
 {
@@ -106,6 +116,7 @@ static bool take_devices(struct guard *g)
 					    .reason = "not selected" };
 		d->present = eyes_device(g->eyes, i, &d->id);
 		d->known = true;
+		take_peers(g, d);
 		if (!d->present && d->state != DEV_LEFT) {
 			d->check = false; /* nobody will look, so nothing may wait for it */
 			gdev_blind(g, d, "it is not there any more");

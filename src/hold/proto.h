@@ -318,6 +318,7 @@ struct dev_status {
 	char lease_instance[PROTO_INSTANCE_MAX];
 	uint32_t flags; /* enum dev_flags */
 	uint32_t pad;
+	uint64_t peers[PROTO_DEVICES_MAX / 64]; /* slots that NVLink joins with it, a bit each */
 };
 
 struct msg_device {

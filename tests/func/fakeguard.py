@@ -118,7 +118,8 @@ class Device(c.Structure):
                 ("n_leases", c.c_uint32), ("n_lease_procs", c.c_uint32),
                 ("promised", c.c_uint64), ("lease", LeaseId), ("lease_stage", c.c_uint32),
                 ("own_python", c.c_uint32), ("lease_instance", c.c_char * 64),
-                ("flags", c.c_uint32), ("pad2", c.c_uint32)]
+                ("flags", c.c_uint32), ("pad2", c.c_uint32),
+                ("peers", c.c_uint64 * 2)]
 
 
 class Event(c.Structure):

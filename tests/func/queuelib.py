@@ -10,9 +10,9 @@ from machine import Machine, wait_for
 class Queue:
     """A simulated machine, an agent on it, and the commands."""
 
-    def __init__(self, build, env, tmp, gpus=2):
+    def __init__(self, build, env, tmp, gpus=2, options=()):
         self.more_env = {}  # of the agent
-        self.m = Machine(build, env, tmp, ["--gpus", gpus, "--speed", "0.3"])
+        self.m = Machine(build, env, tmp, ["--gpus", gpus, "--speed", "0.3", *options])
         self.newcomer = str(build / "sim/newcomer")
         self.home = env["HOME"]
         self.spool = os.path.join(self.home, ".local/state/tenure/default")
@@ -55,6 +55,18 @@ class Queue:
                 with open(os.path.join(self.spool, "logs", name), encoding="utf-8") as f:
                     return f.read()
         return None
+
+    def device(self, gpu):
+        return next(d for d in self.status()["devices"] if d["gpu"] == gpu)
+
+    def why(self, i):
+        """On one line."""
+        return " ".join(self.m.run(self.m.tenure, "why", str(i)).stdout.split())
+
+    def begun(self, i, times=1):
+        """Wait until the newcomer that it is has its memory, for that many times."""
+        assert wait_for(lambda: (self.log(i) or "").count('"result"') == times), \
+            (self.task(i), self.out.read_text())
 
     def held(self):
         doc = self.status()

@@ -8,18 +8,10 @@ from machine import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
 
-def device(q, gpu):
-    return next(d for d in q.status()["devices"] if d["gpu"] == gpu)
-
-
-def why(q, task):
-    return " ".join(q.m.run(q.m.tenure, "why", str(task)).stdout.split())
-
-
 def collects(q, big, gpu=1):
     """Wait until that device is held for the task; its status."""
-    assert wait_for(lambda: device(q, gpu)["state"] == "held"), device(q, gpu)
-    d = device(q, gpu)
+    assert wait_for(lambda: q.device(gpu)["state"] == "held"), q.device(gpu)
+    d = q.device(gpu)
     assert d["reason"] == f"held for task {big} of default, which waits for more"
     return d
 
@@ -42,25 +34,25 @@ def test_held_while_it_waits(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")
     busy = q.submit("--", q.newcomer, "--take", "50%", "--stay", "100")
-    assert wait_for(lambda: device(q, 0)["state"] == "lent")
+    assert wait_for(lambda: q.device(0)["state"] == "lent")
     big = q.submit("-g", "2", "--", q.newcomer, "--all-devices", "--take", "80%", "--stay", "0.5")
     collects(q, big)
     t = thief(q, 1, "empty")
     small = q.submit("--", q.newcomer, "--take", "10%")
     other = q.submit("-g", "0", "--", "true")
     q.wait(other, "done")
-    assert f"GPU 1 kept for task {big}" in why(q, small)
-    assert "1 of 2 free" in why(q, big) and "GPU 1 held for it" in why(q, big)
+    assert f"GPU 1 kept for task {big}" in q.why(small)
+    assert "1 of 2 free" in q.why(big) and "GPU 1 held for it" in q.why(big)
     assert q.task(small)["state"] == q.task(big)["state"] == "pending"
     # An agent that comes after this one finds it held, and goes on.
-    holder = device(q, 1)["holder_pid"]
+    holder = q.device(1)["holder_pid"]
     q.kill()
     q.start("--no-hold")
-    assert device(q, 1)["holder_pid"] == holder, (device(q, 1), q.out.read_text())
-    assert wait_for(lambda: "GPU 1 held for it" in why(q, big))
-    assert device(q, 1)["holder_pid"] == holder, (device(q, 1), q.out.read_text())
+    assert q.device(1)["holder_pid"] == holder, (q.device(1), q.out.read_text())
+    assert wait_for(lambda: "GPU 1 held for it" in q.why(big))
+    assert q.device(1)["holder_pid"] == holder, (q.device(1), q.out.read_text())
     q.m.run(q.m.tenure, "stop", str(busy), "--now")
-    assert wait_for(lambda: device(q, 1)["state"] == "lent")
+    assert wait_for(lambda: q.device(1)["state"] == "lent")
     r = caught(t)
     assert r["polls"] > 100 and r["tries"] == 0 and r["empty"]["times"] == 0, r
     q.wait(big, "done")
@@ -75,11 +67,11 @@ def test_let_go_when_nobody_waits_any_more(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")
     busy = q.submit("--", "sleep", "100")
-    assert wait_for(lambda: device(q, 0)["state"] == "lent")
+    assert wait_for(lambda: q.device(0)["state"] == "lent")
     big = q.submit("-g", "2", "--", "true")
     collects(q, big)
     q.m.run(q.m.tenure, "stop", str(big))
-    assert wait_for(lambda: device(q, 1)["state"] == "idle"), device(q, 1)
+    assert wait_for(lambda: q.device(1)["state"] == "idle"), q.device(1)
     big = q.submit("-g", "2", "--", "true")
     collects(q, big)
     # The guard is killed: the next one is told.

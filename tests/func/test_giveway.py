@@ -5,7 +5,6 @@ import os
 import pwd
 
 from machine import wait_for
-from test_collect import device, why
 from test_life import has, slow_to_end
 from test_queue import queue  # noqa: F401  (a fixture)
 
@@ -14,28 +13,22 @@ def name():
     return pwd.getpwuid(os.getuid()).pw_name
 
 
-def begun(q, i, times=1):
-    """Wait until it has its memory, for that many times."""
-    assert wait_for(lambda: (q.log(i) or "").count('"result"') == times), \
-        (q.task(i), q.out.read_text())
-
-
 def test_gives_way_to_a_newcomer(queue):  # noqa: F811
     q = queue(gpus=1)
     q.start()
     assert wait_for(lambda: q.held() == [0])
     weak = q.submit("--preemptible", "--grace", "5s", "--", q.newcomer, "--take", "50%",
                     "--stay", "60")
-    begun(q, weak)
+    q.begun(weak)
     other = q.m.start("--take", "10G", "--stay", "4")
     assert wait_for(lambda: q.task(weak)["state"] == "pending"), q.out.read_text()
     taken = f"gave way, GPU 0 was taken by PID {other.pid} ({name()}, newcomer)"
-    assert taken + "; back in the queue, not counted as a try" in why(q, weak), why(q, weak)
-    assert wait_for(lambda: device(q, 0)["state"] == "busy")
+    assert taken + "; back in the queue, not counted as a try" in q.why(weak), q.why(weak)
+    assert wait_for(lambda: q.device(0)["state"] == "busy")
     # The newcomer goes, and the task comes again; that was no failure of its.
     assert json.loads(other.communicate(timeout=30)[0])["result"] == 0
     q.wait(weak, "running", 30)
-    begun(q, weak, 2)
+    q.begun(weak, 2)
     assert not q.log(weak, 2)  # still its first attempt
 
 
@@ -44,13 +37,13 @@ def test_those_that_do_not(queue):  # noqa: F811
     q = queue(gpus=2)
     q.start("--no-hold")
     firm = q.submit("--", q.newcomer, "--take", "20%", "--stay", "60")
-    begun(q, firm)
+    q.begun(firm)
     shares = q.submit("--preemptible", "--shared", "-m", "30G", "--", q.newcomer, "--take", "20G",
                       "--stay", "60")
-    begun(q, shares)
+    q.begun(shares)
     for gpu in "0", "1":
         other = q.m.start("--take", "10G", "--stay", "6", CUDA_VISIBLE_DEVICES=gpu)
-        assert wait_for(lambda: f"beside it PID {other.pid}" in device(q, int(gpu))["reason"])
+        assert wait_for(lambda: f"beside it PID {other.pid}" in q.device(int(gpu))["reason"])
         assert json.loads(other.communicate(timeout=30)[0])["result"] == 0
     assert q.task(firm)["state"] == q.task(shares)["state"] == "running"
 
@@ -59,14 +52,14 @@ def test_shared_starts_beside_others(queue):  # noqa: F811
     q = queue(gpus=1)
     q.start("--no-hold")
     q.m.start("--take", "20G", "--stay", "60")
-    assert wait_for(lambda: device(q, 0)["state"] == "busy")
+    assert wait_for(lambda: q.device(0)["state"] == "busy")
     shares = q.submit("--shared", "-m", "30G", "--", q.newcomer, "--take", "20G")
     q.wait(shares, "done")
     assert q.status()["queue"]["retried"] == 0
     alone = q.submit("--", "true")
     large = q.submit("--shared", "-m", "130G", "--", "true")
-    assert f"taken by PID {q.m.others[-1].pid} ({name()}" in why(q, alone)
-    assert "GPU 0 with only" in why(q, large)
+    assert f"taken by PID {q.m.others[-1].pid} ({name()}" in q.why(alone)
+    assert "GPU 0 with only" in q.why(large)
 
 
 def test_newcomer_while_no_agent_is_there(queue, tmp_path):  # noqa: F811
@@ -78,8 +71,8 @@ def test_newcomer_while_no_agent_is_there(queue, tmp_path):  # noqa: F811
                     f"{q.newcomer} --take 10% --stay 60 & exec \"$@\"", "sh",
                     *slow_to_end(marks, 0.3))
     assert wait_for(has(marks, "begun"))
-    assert wait_for(lambda: device(q, 0)["state"] == "lent")
-    begun(q, weak)
+    assert wait_for(lambda: q.device(0)["state"] == "lent")
+    q.begun(weak)
     q.kill()
     other = q.m.start("--take", "10G", "--stay", "5")
     assert wait_for(lambda: json.loads(other.stdout.readline() or "{}"))
@@ -87,4 +80,4 @@ def test_newcomer_while_no_agent_is_there(queue, tmp_path):  # noqa: F811
     q.start("--no-hold")
     assert wait_for(has(marks, "over"), 15), q.out.read_text()
     assert wait_for(lambda: q.task(weak)["state"] == "pending")
-    assert f"PID {other.pid}" in why(q, weak)
+    assert f"PID {other.pid}" in q.why(weak)

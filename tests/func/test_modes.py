@@ -4,8 +4,7 @@ import subprocess
 import time
 
 from machine import wait_for
-from test_collect import device, why
-from test_giveway import begun, name
+from test_giveway import name
 from test_queue import queue  # noqa: F401  (a fixture)
 
 
@@ -15,20 +14,20 @@ def test_exclusive_mode(queue):  # noqa: F811
     q.m.ctl("compute-mode", "0", "exclusive")
     q.start()
     assert wait_for(lambda: q.held() == [1])
-    assert "EXCLUSIVE_PROCESS" in device(q, 0)["reason"]
+    assert "EXCLUSIVE_PROCESS" in q.device(0)["reason"]
     both = q.submit("-g", "2", "--", q.newcomer, "--all-devices", "--take", "80%", "--stay", "2")
-    begun(q, both, 2)
+    q.begun(both, 2)
     waits = q.submit("--", q.newcomer, "--take", "50%")
-    text = why(q, waits)
+    text = q.why(waits)
     assert f"GPU 0 and 1 used by task {both}" in text, text
     assert "before a task nothing is held on GPU 0 (compute mode EXCLUSIVE_PROCESS)" in text, text
     # Somebody who comes there first wins, and is named.
     q.m.run(q.m.tenure, "stop", str(both), "--now")
     q.wait(waits, "done")
     other = q.m.start("--take", "10G", "--stay", "60", CUDA_VISIBLE_DEVICES="0")
-    assert wait_for(lambda: f"PID {other.pid}" in device(q, 0)["reason"])
+    assert wait_for(lambda: f"PID {other.pid}" in q.device(0)["reason"])
     both = q.submit("-g", "2", "--", "true")
-    assert f"GPU 0 taken by PID {other.pid} ({name()}, newcomer)" in why(q, both)
+    assert f"GPU 0 taken by PID {other.pid} ({name()}, newcomer)" in q.why(both)
     other.kill()
     q.wait(both, "done")
 
@@ -42,7 +41,7 @@ def test_prohibited_mode(queue):  # noqa: F811
     assert "\n1\n" in q.log(one)
     two = q.submit("-g", "2", "--", "true")
     assert "cannot run on this node as it is: it needs 2 GPUs, 1 of 2 would do, GPU 0 in compute " \
-        "mode PROHIBITED" in why(q, two)
+        "mode PROHIBITED" in q.why(two)
 
 
 def test_a_task_waits_for_no_clock(queue):  # noqa: F811
@@ -50,9 +49,9 @@ def test_a_task_waits_for_no_clock(queue):  # noqa: F811
     q = queue(gpus=1)
     q.start("--refresh", "1h", "--idle-for", "1h")
     other = q.m.start("--take", "10G", "--stay", "60")
-    assert wait_for(lambda: f"PID {other.pid}" in device(q, 0)["reason"])
+    assert wait_for(lambda: f"PID {other.pid}" in q.device(0)["reason"])
     i = q.submit("--", q.newcomer, "--take", "50%")
-    assert "taken by PID" in why(q, i)
+    assert "taken by PID" in q.why(i)
     other.kill()
     q.wait(i, "done")
 
@@ -63,12 +62,12 @@ def test_what_another_tenure_has_is_not_tried_again_and_again(queue):  # noqa: F
     code = ("import socket, sys, time\ns = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
             "s.bind('\\0tenure/dev/' + sys.argv[1])\ns.listen()\nprint(flush=True)\n"
             "time.sleep(60)")
-    lock = subprocess.Popen(["/usr/bin/python3", "-c", code, device(q, 0)["uuid"]],
+    lock = subprocess.Popen(["/usr/bin/python3", "-c", code, q.device(0)["uuid"]],
                             stdout=subprocess.PIPE, text=True)
     q.m.others.append(lock)
     lock.stdout.readline()
     i = q.submit("--", "true")
-    assert wait_for(lambda: "has it" in why(q, i)), why(q, i)
+    assert wait_for(lambda: "has it" in q.why(i)), q.why(i)
     begun_at = q.status()["queue"]["retried"]
     time.sleep(2.5)
     assert 1 <= q.status()["queue"]["retried"] - begun_at <= 4
