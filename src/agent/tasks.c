@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/applying.h"
 #include "agent/backlog.h"
 #include "agent/opening.h"
 #include "agent/planview.h"
@@ -298,89 +299,6 @@ static void tell_lines(struct tasks *q, const char *lines)
 	}
 }
 
-/* Each has its own back-off, its own memory and its own reason. */
-static void apply_again(struct tasks *q, const struct backlog_change *c)
-{
-	for (size_t i = 0; i < c->n_again; i++) {
-		const struct backlog_again *a = &c->again[i];
-		struct sched_ref ref = { c->task.id, a->element };
-		struct sched_task t = c->task;
-
-		t.element = a->element;
-		t.n_elements = 1;
-		t.not_before_ns = a->not_before_ns;
-		t.mem_bytes = a->mem_bytes ? a->mem_bytes : t.mem_bytes;
-		if (sched_add(q->plan, &t, NULL) == 0 && a->reason)
-			(void)sched_note(q->plan, ref, a->reason);
-	}
-}
-
-/*
- * A batch is put in anew, without what does not wait: elements that are asked for again come back,
- * and so do those whose claim was lost because the batch was called otherwise just then.
- */
-static int plan_batch(struct tasks *q, const struct backlog_change *c, struct err *e)
-{
-	int r;
-
-	(void)sched_remove_batch(q->plan, c->task.id, c->task.n_elements);
-	r = sched_add(q->plan, &c->task, e);
-	for (size_t i = 0; i < c->n_out && r == 0; i++)
-		(void)sched_remove_element(q->plan, (struct sched_ref){ c->task.id, c->out[i] });
-	if (r == 0)
-		apply_again(q, c);
-	return r;
-}
-
-static int plan_task(struct tasks *q, const struct backlog_change *c, struct err *e)
-{
-	int r = sched_add(q->plan, &c->task, e);
-
-	if (r == -EEXIST)
-		r = sched_change(q->plan, &c->task, e);
-	if (r == 0 && c->note)
-		(void)sched_note(q->plan, (struct sched_ref){ c->task.id, 0 }, c->note);
-	return r;
-}
-
-static void apply_waiting(struct tasks *q, struct backlog_change *c)
-{
-	struct err e = ERR_INIT;
-
-	c->task.model = c->model;
-	c->task.lane = c->lane[0] ? sched_lane(q->plan, c->lane) : 0;
-	if ((c->task.n_elements ? plan_batch : plan_task)(q, c, &e) < 0)
-		news_say(q->place.news, LOG_LEVEL_ERROR, "task %llu cannot be planned: %s",
-			 (unsigned long long)c->task.id, e.text);
-}
-
-/* Of all that waits of it. */
-static void apply_dep(struct tasks *q, const struct backlog_change *c)
-{
-	uint32_t element = c->task.n_elements ? 1 : 0;
-	struct sched_task t;
-
-	do {
-		struct sched_ref ref = { c->task.id, element };
-
-		if (sched_depend(q->plan, ref, c->task.dep) == 0 &&
-		    sched_get(q->plan, ref, &t) == 0 && t.n_elements > 1)
-			element = t.element + t.n_elements - 1;
-	} while (++element <= c->task.n_elements);
-}
-
-static void apply(struct tasks *q, struct backlog_change *c)
-{
-	if (c->dep_only)
-		apply_dep(q, c);
-	else if (c->waits)
-		apply_waiting(q, c);
-	else if (c->task.n_elements)
-		(void)sched_remove_batch(q->plan, c->task.id, c->task.n_elements);
-	else
-		(void)sched_remove(q->plan, (struct sched_ref){ c->task.id, 0 });
-}
-
 /* What the client of an older tool asked for by its control.json, or one of another node. */
 static void obey(struct tasks *q, const struct backlog_order *o)
 {
@@ -415,7 +333,7 @@ static void scan_done_(struct spool_job *job)
 		q->known = q->known || b->want.all;
 	}
 	for (size_t i = 0; i < b->n_changes; i++)
-		apply(q, &b->changes[i]);
+		applying_change(q->plan, q->place.news, &b->changes[i]);
 	for (size_t i = 0; i < b->n_orders; i++)
 		obey(q, &b->orders[i]);
 	tell_lines(q, strbuf_str(&b->notes));
