@@ -214,7 +214,7 @@ static void fill_task(struct sched_task *t, const struct task_name *n, const str
 		.shared = s->shared,
 		.preemptible = s->preemptible,
 		.no_own_python = s->rules == SPEC_RULES_COMPETE,
-		.paused = n->flags & NAME_PAUSED,
+		.paused = n->flags & (NAME_PAUSED | NAME_EDITED),
 		.rules = s->rules != SPEC_RULES_TENURE ? SCHED_RULES_COMPETE : SCHED_RULES_OWN,
 		.timeout_ms = s->timeout,
 		.begin_wall_ns = n->begin_s * NS_PER_S,

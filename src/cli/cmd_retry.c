@@ -13,31 +13,117 @@
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/queue.h"
+#include "spool/revive.h"
 #include "spool/transit.h"
 
-static int retry_one(const struct spool *sp, const char *word, struct err *e)
+static const struct opt retry_opts[] = {
+	{ .name = "all",
+	  .short_name = 'a',
+	  .spec = { VALUE_FLAG },
+	  .help = "of a batch also the elements that are done" },
+	{ 0 },
+};
+
+/* "failed", "done/2026-11-21", "pending" */
+static void dir_of(const struct queue_place *p, char dir[SPOOL_PATH_MAX])
+{
+	(void)str_print(dir, SPOOL_PATH_MAX, "%.*s", (int)(strrchr(p->path, '/') - p->path),
+			p->path);
+}
+
+static int changed_now(uint64_t id, struct err *e)
+{
+	return err_set(e, -EAGAIN, "task %" PRIu64 " changed just now; try again", id);
+}
+
+static int retry_task(const struct spool *sp, struct queue_place *p, struct err *e)
 {
 	char dir[SPOOL_PATH_MAX];
+	int r;
+
+	if (p->dir == SPOOL_PENDING || p->dir == SPOOL_RUNNING)
+		return err_set(e, -EBUSY, "task %" PRIu64 " has not ended: it is %s", p->name.id,
+			       queue_state(&p->name, p->dir));
+	dir_of(p, dir);
+	r = transit_retry(sp, &p->name, dir, e);
+	if (r == 0)
+		printf("%" PRIu64 " %s\n", p->name.id, p->name.name);
+	return r == TRANSIT_GONE ? changed_now(p->name.id, e) : r;
+}
+
+struct choice {
+	uint64_t element; /* 0: all that did not end well, ... */
+	bool all;	  /* ... or simply all */
+};
+
+static bool is_chosen(void *data, uint64_t element, enum batch_state state)
+{
+	const struct choice *c = data;
+
+	return c->element ? element == c->element : c->all || state != BATCH_DONE;
+}
+
+static int check_batch(const struct spool *sp, const struct queue_place *p, struct err *e)
+{
+	struct queue_match active = { .n = 0 };
+	struct batch_counts n = { .running = 0 };
+	int r = p->element ? queue_element_state(sp, p, p->element, e) : BATCH_DONE;
+
+	if (r >= 0 && r < BATCH_DONE && p->dir == SPOOL_PENDING)
+		return err_set(e, -EBUSY, "%" PRIu64 ".%" PRIu64 " has not ended yet", p->name.id,
+			       p->element);
+	if (r >= 0 && p->dir != SPOOL_PENDING)
+		r = queue_all(sp, &active, e);
+	if (r >= 0)
+		r = queue_counts(sp, &p->name, &active, &n, e);
+	free(active.tasks);
+	if (r >= 0 && p->dir != SPOOL_PENDING && n.running)
+		r = err_set(e, -EBUSY,
+			    "%" PRIu64 " element%s of task %" PRIu64 " still end%s; try again",
+			    n.running, n.running == 1 ? "" : "s", p->name.id,
+			    n.running == 1 ? "s" : "");
+	if (r >= 0 && !p->element && n.failed + n.cancelled == 0)
+		return 1;
+	return r < 0 ? r : 0;
+}
+
+static int retry_batch(const struct spool *sp, struct queue_place *p, bool all, struct err *e)
+{
+	struct choice choice = { .element = p->element, .all = all };
+	cleanup_free char *host = xasprintf("retry-%.30s", sp->host);
+	char who[SPEC_NAME_MAX + 1], dir[SPOOL_PATH_MAX], id[QUEUE_ID_MAX];
+	uint64_t n = 0;
+	int r = check_batch(sp, p, e);
+
+	if (r < 0)
+		return r;
+	if (r > 0 && !all)
+		return err_set(e, -EINVAL,
+			       "no element of task %" PRIu64 " has failed or was stopped; tenure "
+			       "retry --all %" PRIu64 " runs all that have ended again",
+			       p->name.id, p->name.id);
+	spec_make_name(host, who);
+	dir_of(p, dir);
+	r = revive_batch(sp, &p->name, dir, who, is_chosen, &choice, &n, e);
+	if (r == TRANSIT_GONE)
+		return changed_now(p->name.id, e);
+	if (r < 0)
+		return r;
+	printf("%s %s", queue_format_id(p->name.id, p->element, id), p->name.name);
+	if (!p->element)
+		printf(": %" PRIu64 " element%s", n, n == 1 ? "" : "s");
+	(void)putchar('\n');
+	return 0;
+}
+
+static int retry_one(const struct spool *sp, const char *word, bool all, struct err *e)
+{
 	struct queue_place p;
 	int r = queue_locate(sp, word, &p, e);
 
 	if (r < 0)
 		return r;
-	if (p.dir == SPOOL_PENDING || p.dir == SPOOL_RUNNING)
-		return err_set(e, -EBUSY, "task %" PRIu64 " has not ended: it is %s", p.name.id,
-			       queue_state(&p.name, p.dir));
-	if (p.name.count)
-		return err_set(e, -EOPNOTSUPP,
-			       "task %" PRIu64 " is many (%" PRIu64
-			       " elements), of which none can be run again; submit it anew",
-			       p.name.id, p.name.count);
-	(void)str_print(dir, sizeof(dir), "%.*s", (int)(strrchr(p.path, '/') - p.path), p.path);
-	r = transit_retry(sp, &p.name, dir, e);
-	if (r == TRANSIT_GONE)
-		r = err_set(e, -EAGAIN, "task %" PRIu64 " changed just now; try again", p.name.id);
-	if (r == 0)
-		printf("%" PRIu64 " %s\n", p.name.id, p.name.name);
-	return r;
+	return p.name.count ? retry_batch(sp, &p, all, e) : retry_task(sp, &p, e);
 }
 
 static int run_retry(const struct cmd_ctx *ctx, struct err *e)
@@ -46,7 +132,7 @@ static int run_retry(const struct cmd_ctx *ctx, struct err *e)
 	int r = queue_open(ctx, 0, &sp, e);
 
 	for (size_t i = 0; i < opts_argc(ctx->opts) && r == 0; i++)
-		r = retry_one(sp, opts_arg(ctx->opts, i), e);
+		r = retry_one(sp, opts_arg(ctx->opts, i), opts_flag(ctx->opts, "all"), e);
 	sp = spool_close(sp);
 	ask_agent_to_look(ctx);
 	return r;
@@ -128,6 +214,8 @@ static int run_edit(const struct cmd_ctx *ctx, struct err *e)
 
 static const struct cmd_example retry_examples[] = {
 	{ "tenure retry 42", "run task 42 again, which has ended" },
+	{ "tenure retry 43", "of an array, the elements that failed or were stopped" },
+	{ "tenure retry 43.7", "one element of it, however it ended" },
 	{ 0 },
 };
 
@@ -137,9 +225,12 @@ const struct cmd cmd_retry = {
 	.summary = "put ended tasks back into the queue",
 	.args = "ID|NAME..",
 	.min_args = 1,
-	.description = "Under the same id, with attempts counted anew. Their logs are added to. "
-		       "Arrays and other batches are submitted anew instead.",
+	.description =
+		"Under the same id, with attempts counted anew. Their logs are added to. Of an "
+		"array or another batch the elements that failed or were stopped run again, "
+		"while others of it may still wait or run.",
 	.examples = retry_examples,
+	.opts = retry_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_retry,
 };

@@ -321,6 +321,7 @@ static bool still_ours(struct batch *b, uint64_t element, uint64_t epoch)
 	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 
 	return b->states[element] == BATCH_WAITING && epoch_of(b, element) == epoch &&
+	       !(b->name.flags & NAME_EDITED) &&
 	       spool_exists(b->sp, spool_path(SPOOL_PENDING, name_format(&b->name, file), path));
 }
 
@@ -386,6 +387,26 @@ int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,
 	return r == 0 ? spool_unlink(b->sp, c->path, e) : r;
 }
 
+int batch_revive(struct batch *b, uint64_t element, const char *reason, struct err *e)
+{
+	uint64_t epoch = epoch_of(b, element) + 1;
+	struct spool_again again = { .attempts = 0 };
+	int r;
+
+	(void)str_copy(again.reason, sizeof(again.reason), reason);
+	r = write_own(b, record_requeue(&again, epoch, clock_wall_ns()), element, e);
+	if (r == 0)
+		learn_requeue(b, element, epoch, &again);
+	return r;
+}
+
+int batch_sync(struct batch *b, struct err *e)
+{
+	if (b->own_fd >= 0 && fdatasync(b->own_fd) < 0)
+		return err_sys(e, errno, "sync %s/%s", b->sp->path, b->own);
+	return b->own_fd >= 0 ? spool_sync(b->sp, b->dir, e) : 0;
+}
+
 struct batch_counts batch_counts(const struct batch *b)
 {
 	return (struct batch_counts){ b->counts[BATCH_WAITING], b->counts[BATCH_RUNNING],
@@ -414,8 +435,12 @@ int batch_file(struct batch *b, struct err *e)
 	enum task_result result = b->counts[BATCH_FAILED]      ? RESULT_FAILED
 				  : b->counts[BATCH_CANCELLED] ? RESULT_CANCELLED
 							       : RESULT_DONE;
-	int r = transit_file(b->sp, spool_path(SPOOL_PENDING, name_format(&b->name, file), from),
-			     &b->name, result, clock_wall_ns(), b->counts[BATCH_FAILED] ? 1 : 0, e);
+	int r;
+
+	if (b->name.flags & NAME_EDITED) /* somebody asks for elements again */
+		return TRANSIT_GONE;
+	r = transit_file(b->sp, spool_path(SPOOL_PENDING, name_format(&b->name, file), from),
+			 &b->name, result, clock_wall_ns(), b->counts[BATCH_FAILED] ? 1 : 0, e);
 
 	return r == -ENOENT ? TRANSIT_GONE : r;
 }

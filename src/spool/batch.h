@@ -46,6 +46,11 @@ int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,
 		  const struct spool_again *again, struct err *e);
 
+/* An ended element waits again because its owner asks for it; while nobody claims any, that is,
+ * while the batch's file is held (transit.h). Safe on disk after batch_sync(). */
+int batch_revive(struct batch *b, uint64_t element, const char *reason, struct err *e);
+int batch_sync(struct batch *b, struct err *e);
+
 struct batch_counts batch_counts(const struct batch *b);
 bool batch_is_over(const struct batch *b);
 /* The batch's file to done/, or failed/ or cancelled/ if some element did not do well. */

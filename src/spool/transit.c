@@ -238,27 +238,33 @@ int transit_edit(const struct spool *sp, struct task_name *n, json_t *set, struc
 	return r < 0 ? r : freed;
 }
 
-int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, struct err *e)
+int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, struct err *e)
 {
-	char file[NAME_FILE_MAX], from[SPOOL_PATH_MAX], held_path[SPOOL_PATH_MAX];
-	const struct spool_again again = { .reason = "asked for again" };
+	char file[NAME_FILE_MAX], from[SPOOL_PATH_MAX], held[SPOOL_PATH_MAX];
 	struct task_name to = *n;
+	int r;
 
 	to.epoch++;
 	to.ended_s = 0;
 	to.exit = 0;
 	to.flags |= NAME_EDITED;
 	(void)str_print(from, sizeof(from), "%.40s/%s", dir, name_format(n, file));
+	r = spool_take(sp, from, pending_path(&to, held), e);
+	if (r == 0)
+		*n = to;
+	return gone_or(r);
+}
 
-	int r = spool_take(sp, from, pending_path(&to, held_path), e);
+int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, struct err *e)
+{
+	const struct spool_again again = { .reason = "asked for again" };
+	char path[SPOOL_PATH_MAX];
+	int freed, r = transit_hold(sp, n, dir, e);
 
-	if (r < 0)
-		return gone_or(r);
-	*n = to;
-	r = record_append(sp, held_path, record_requeue(&again, to.epoch, clock_wall_ns()), true,
-			  e);
-
-	int freed = transit_free_edit(sp, n, r < 0 ? NULL : e);
-
+	if (r != 0)
+		return r;
+	r = record_append(sp, pending_path(n, path),
+			  record_requeue(&again, n->epoch, clock_wall_ns()), true, e);
+	freed = transit_free_edit(sp, n, r < 0 ? NULL : e);
 	return r < 0 ? r : freed;
 }

@@ -37,6 +37,10 @@ int transit_edit(const struct spool *sp, struct task_name *n, json_t *set, struc
 /* An ended one again, with the next epoch; dir as scan_dir() told it. */
 int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, struct err *e);
 
+/* The file is this process's, in pending/ and with the next epoch, until transit_free_edit(); dir
+ * as scan_dir() told it, or "pending". */
+int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, struct err *e);
+
 /* ---- shared with batch.c and recover.c ---- */
 
 /* Ends an edit that was interrupted. */

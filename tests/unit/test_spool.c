@@ -22,6 +22,7 @@
 #include "spool/control.h"
 #include "spool/raw.h"
 #include "spool/recover.h"
+#include "spool/revive.h"
 #include "spool/scan.h"
 #include "spool/submit.h"
 #include "spool/transit.h"
@@ -479,6 +480,55 @@ static void test_batch(void **state)
 	sp = spool_close(sp);
 }
 
+static bool is_failed(void *data, uint64_t element, enum batch_state state)
+{
+	return state == BATCH_FAILED;
+}
+
+/* Who asks for elements again writes a journal of its own, and nobody knows which is read first. */
+static void test_revived_elements(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "mm");
+	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}"), n = 0;
+	struct batch *b = open_batch(sp, id, "mm");
+	const char *const who[] = { "aa", "zz" };
+	struct err e = ERR_INIT;
+	struct scan_task t;
+	struct claim c;
+
+	for (unsigned int i = 0; i < 4; i++) {
+		struct spool_end end;
+
+		assert_int_equal(batch_claim(b, i < 3 ? i + 1 : 2, &me, &c, &e), 0);
+		end = done(&c);
+		end.result = i == 1 || i == 3 ? RESULT_FAILED : RESULT_DONE;
+		assert_int_equal(batch_end(b, NULL, &c, &end, &e), 0);
+		if (i < 2)
+			continue;
+		assert_true(get(sp, id, &t) && batch_is_over(b));
+		b = batch_close(b);
+		assert_int_equal(
+			revive_batch(sp, &t.name, "pending", who[i - 2], is_failed, NULL, &n, &e),
+			0);
+		assert_int_equal(n, 1);
+		assert_true(get(sp, id, &t) && t.name.epoch == i - 1 && !t.name.flags);
+		b = open_batch(sp, id, "mm");
+		assert_int_equal(batch_next(b, 0), 2);
+		assert_int_equal(batch_counts(b).done, 2);
+		assert_string_equal(batch_again_of(b, 2)->reason, "asked for again");
+	}
+	/* The claim of an epoch before the last tells nothing any more. */
+	c.name.epoch = 0;
+
+	struct spool_end late = done(&c);
+
+	(void)batch_end(b, NULL, &c, &late, &e); /* its claim is gone */
+	assert_int_equal(batch_counts(b).waiting, 1);
+	b = batch_close(b);
+	sp = spool_close(sp);
+}
+
 static void test_stopped_batch(void **state)
 {
 	struct spool *sp = open_spool();
@@ -736,11 +786,14 @@ static void test_foreign(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_open),	  TEST(test_life),	  TEST(test_lost_claim),
-		TEST(test_clients),	  TEST(test_retry),	  TEST(test_refused_file),
-		TEST(test_scan),	  TEST(test_raw),	  TEST(test_batch),
-		TEST(test_stopped_batch), TEST(test_recover),	  TEST(test_late_end),
-		TEST(test_power_loss),	  TEST(test_torn_record), TEST(test_control),
+		TEST(test_open),	  TEST(test_life),
+		TEST(test_lost_claim),	  TEST(test_clients),
+		TEST(test_retry),	  TEST(test_refused_file),
+		TEST(test_scan),	  TEST(test_raw),
+		TEST(test_batch),	  TEST(test_revived_elements),
+		TEST(test_stopped_batch), TEST(test_recover),
+		TEST(test_late_end),	  TEST(test_power_loss),
+		TEST(test_torn_record),	  TEST(test_control),
 		TEST(test_many_clients),  TEST(test_foreign),
 	};
 

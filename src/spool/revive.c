@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#include "spool/revive.h"
+
+#include <string.h>
+
+#include "spool/transit.h"
+
+#define REASON "asked for again"
+
+static int revive_elements(struct batch *b, uint64_t count, revive_fn pick, void *data,
+			   uint64_t *ret_n, struct err *e)
+{
+	unsigned int attempts;
+	uint64_t epoch;
+	int r = 0;
+
+	for (uint64_t i = 1; i <= count && r == 0; i++) {
+		enum batch_state state = batch_state(b, i, &epoch, &attempts);
+
+		if (state < BATCH_DONE || !pick(data, i, state))
+			continue;
+		r = batch_revive(b, i, REASON, e);
+		*ret_n += r == 0;
+	}
+	return r == 0 ? batch_sync(b, e) : r;
+}
+
+int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, const char *who,
+		 revive_fn pick, void *data, uint64_t *ret_n, struct err *e)
+{
+	bool was_over = strcmp(dir, spool_dir_name(SPOOL_PENDING)) != 0;
+	struct batch *b = NULL;
+	uint64_t count = 0;
+	int freed, r = transit_hold(sp, n, dir, e);
+
+	if (r != 0)
+		return r;
+	r = batch_open(sp, n, who, &b, e);
+	if (r == 0 && was_over)
+		count = batch_counts(b).waiting;
+	if (r == 0)
+		r = revive_elements(b, n->count, pick, data, &count, e);
+	(void)batch_close(b);
+	freed = transit_free_edit(sp, n, r < 0 ? NULL : e);
+	if (r == 0 && freed == 0)
+		r = spool_sync(sp, spool_dir_name(SPOOL_PENDING), e);
+	if (r == 0)
+		*ret_n = count;
+	return r < 0 ? r : freed;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_REVIVE_H
+#define TENURE_SPOOL_REVIVE_H
+
+/*
+ * Elements of a batch that have ended are run again, as their owner asks, whether the batch is over
+ * or others of it wait or run still. What never ran of a batch that was stopped waits again with
+ * them. Where this is interrupted the batch is as it was, or some of the elements wait.
+ */
+
+#include "spool/batch.h"
+
+/* Whether an element that has ended is to run again. */
+typedef bool (*revive_fn)(void *data, uint64_t element, enum batch_state state);
+
+/*
+ * n: the batch's name in dir ("failed", "done/2026-11-21", "pending"), which is changed with it.
+ * who: a name that no other process writes under. 0, TRANSIT_GONE: it is not there any more, or
+ * negative; *ret_n: how many wait that had ended or were stopped.
+ */
+int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, const char *who,
+		 revive_fn pick, void *data, uint64_t *ret_n, struct err *e);
+
+#endif
