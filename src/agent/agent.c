@@ -236,6 +236,8 @@ static void start_parts(struct agent *a)
 								       .state_dir = a->c->state_dir,
 								       .program_fd = a->program_fd,
 								       .log_limit = a->c->log_limit,
+								       .lanes = a->c->lanes,
+								       .n_lanes = a->c->n_lanes,
 								       .view = v,
 								       .news = a->news,
 								       .link = a->link,

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/tasks.h"
 #include "agent/view.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -22,11 +23,13 @@ struct agent_config {
 	const char *state_dir;
 	enum log_level log_level;
 	struct hold_policy policy;
-	const char *root;	/* of the spool whose tasks are run here; NULL: none are */
-	uint64_t log_limit;	/* bytes of a task's log; 0: no limit */
-	uint64_t lifetime_ms;	/* be done with all tasks after so long, then end; 0: do not */
-	bool lifetime_stops;	/* stop them then, so that they wait again; else wait for them */
-	uint64_t notice_ms;	/* so long before it is told; 0: not */
+	const char *root;     /* of the spool whose tasks are run here; NULL: none are */
+	uint64_t log_limit;   /* bytes of a task's log; 0: no limit */
+	uint64_t lifetime_ms; /* be done with all tasks after so long, then end; 0: do not */
+	bool lifetime_stops;  /* stop them then, so that they wait again; else wait for them */
+	uint64_t notice_ms;   /* so long before it is told; 0: not */
+	const struct tasks_lane *lanes;
+	size_t n_lanes;
 	enum on_empty on_empty; /* when the queue has been empty ... */
 	uint64_t empty_ms;	/* ... for so long */
 	uint64_t for_ms;	/* end after so long; 0: do not */

@@ -513,6 +513,8 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	q->agent = xstrdup(c->agent);
 	q->run_dir = choose_run_dir(c);
 	q->plan = sched_queue_new();
+	for (size_t i = 0; i < c->n_lanes; i++)
+		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
 	q->spooler = spooler_new(loop, &(struct spool_place){ 0 });
 	q->place = (struct run_place){ .loop = loop,
 				       .spooler = q->spooler,

@@ -25,6 +25,12 @@
 
 struct tasks;
 
+/* So many tasks of a lane at once; those that are not named have a width of 1. */
+struct tasks_lane {
+	char *name;
+	uint32_t width;
+};
+
 struct tasks_config {
 	const char *root; /* of the spool; strings are copied */
 	const char *instance;
@@ -32,6 +38,8 @@ struct tasks_config {
 	const char *state_dir; /* where there is no local directory of ours */
 	int program_fd;	       /* the executable; stays the caller's */
 	uint64_t log_limit;    /* bytes of a task's log; 0: no limit */
+	const struct tasks_lane *lanes;
+	size_t n_lanes;
 	const struct view *view;
 	struct news *news;
 	struct guardlink *link;

@@ -515,9 +515,63 @@ static int check_band(const struct settings *s, struct err *e)
 		aim, util, band.low, band.floor, band.ceiling, from, band.floor, band.ceiling);
 }
 
+#define LANE_WIDTH_MAX 1024
+
+/* "week=2" */
+static int parse_lane_width(const char *word, char name[SETTINGS_LANE_MAX], uint32_t *width,
+			    struct err *e)
+{
+	static const struct value_spec name_spec = { VALUE_NAME };
+	static const struct value_spec width_spec = { VALUE_UINT, .min = 1, .max = LANE_WIDTH_MAX };
+	const char *eq = strrchr(word, '=');
+	struct value v = { 0 };
+	int r;
+
+	if (!eq || eq == word || eq - word >= SETTINGS_LANE_MAX)
+		return err_set(e, -EINVAL, "\"%s\" is not a lane and its width, like week=2", word);
+	(void)str_print(name, SETTINGS_LANE_MAX, "%.*s", (int)(eq - word), word);
+	r = value_parse(&name_spec, name, &v, e);
+	if (r == 0) {
+		value_clear(&v);
+		r = value_parse(&width_spec, eq + 1, &v, e);
+	}
+	if (r < 0)
+		return err_wrap(e, "\"%s\"", word);
+	*width = (uint32_t)v.num;
+	return 0;
+}
+
+bool settings_lane_width(const struct settings *s, size_t i, char *name, uint32_t *width)
+{
+	const struct word_list *words = &settings_value(s, SET_LANE_WIDTH)->words;
+
+	return i < words->n && parse_lane_width(words->words[i], name, width, NULL) == 0;
+}
+
+static int check_lane_widths(const struct settings *s, struct err *e)
+{
+	const struct word_list *words = &settings_value(s, SET_LANE_WIDTH)->words;
+	char name[SETTINGS_LANE_MAX];
+	uint32_t width;
+
+	for (size_t i = 0; i < words->n; i++) {
+		int r = parse_lane_width(words->words[i], name, &width, e);
+
+		if (r < 0) {
+			cleanup_free char *from = settings_origin_text(s, SET_LANE_WIDTH);
+
+			return err_wrap(e, "lane_width (%s)", from);
+		}
+	}
+	return 0;
+}
+
 int settings_check(const struct settings *s, struct err *e)
 {
 	int r = check_half_cycle(s, SET_WORK, SET_REST, e);
+
+	if (r == 0)
+		r = check_lane_widths(s, e);
 
 	if (r == 0)
 		r = check_half_cycle(s, SET_REST, SET_WORK, e);

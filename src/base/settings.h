@@ -55,6 +55,7 @@ enum setting_id {
 	SET_LIFETIME_NOTICE, /* num: ms before its end */
 	SET_ON_EMPTY,	     /* num: 0 hold, 1 release, 2 exit */
 	SET_EMPTY_FOR,	     /* num: ms */
+	SET_LANE_WIDTH,	     /* words; use settings_lane_width() */
 	SET_ALLOW_USERS,     /* words: user names and @groups; empty = everybody. Site only */
 	SET_MAX_DEVICES,     /* num: 0 = no limit */
 	SET_MAX
@@ -159,6 +160,10 @@ const struct mem_spec *settings_mem(const struct settings *s, enum setting_id id
 const struct gpu_picks *settings_gpus(const struct settings *s, enum setting_id id);
 /* The band to keep: util_band as set, else the default one moved so that it lies around `util`. */
 struct util_band settings_util_band(const struct settings *s);
+
+/* The i-th lane that has a width: false behind the last one. name: SETTINGS_LANE_MAX bytes. */
+#define SETTINGS_LANE_MAX 256
+bool settings_lane_width(const struct settings *s, size_t i, char *name, uint32_t *width);
 
 const struct setting_origin *settings_origin(const struct settings *s, enum setting_id id);
 /* "user config ~/.config/tenure/config.yaml:12", "command line --memory", "default". Caller frees.

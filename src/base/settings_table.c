@@ -20,6 +20,7 @@ static const char loading[] = "Load";
 static const char others[] = "Other people's work";
 static const char node[] = "This node";
 static const char ending[] = "When to end";
+static const char queue[] = "The queue";
 
 #define UTIL_MIN 10 /* permille; below it NVML reads 0 for most windows */
 
@@ -155,6 +156,12 @@ const struct setting settings_table[] = {
 			    .opt.help =
 				    "it has to be empty for so long, counted from the start at the "
 				    "earliest, also where nothing was ever submitted" },
+	[SET_LANE_WIDTH] = { ROW("lane_width", "LANE_WIDTH", "lane-width", VALUE_WORDS),
+			     .opt.arg = "LANE=N", .opt.def = "", .opt.group = queue,
+			     .groups = SETTING_GROUP_LIFE,
+			     .opt.help =
+				     "so many tasks of a lane run at once, like week=2; the others "
+				     "run one after another" },
 	[SET_ALLOW_USERS] = { ROW("allow_users", "ALLOW_USERS", "allow-users", VALUE_WORDS),
 			      .opt.arg = "USERS", .opt.def = "",
 			      .flags = SETTING_LIMIT | SETTING_SITE_ONLY,

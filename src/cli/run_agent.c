@@ -45,6 +45,18 @@ static bool may_hold(const struct cmd_ctx *ctx)
 	return ctx->cmd->opts != run_opts_no_hold || !opts_flag(ctx->opts, "no-hold");
 }
 
+static void take_lanes(struct run_agent *r, const struct settings *s)
+{
+	char name[SETTINGS_LANE_MAX];
+	uint32_t width;
+
+	while (settings_lane_width(s, r->n_lanes, name, &width)) {
+		r->lanes = xrealloc(r->lanes, r->n_lanes + 1, sizeof(*r->lanes));
+		r->lanes[r->n_lanes++] =
+			(struct tasks_lane){ .name = xstrdup(name), .width = width };
+	}
+}
+
 int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err *e)
 {
 	const struct settings *s = ctx->settings;
@@ -67,7 +79,10 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 	r->state_dir = run_agent_state_dir(s);
 	/* `hold` is for holding alone. */
 	r->root = ctx->cmd->opts == run_opts_no_hold ? spool_root(settings_str(s, SET_ROOT)) : NULL;
+	take_lanes(r, s);
 	r->config = (struct agent_config){
+		.lanes = r->lanes,
+		.n_lanes = r->n_lanes,
 		.instance = settings_str(s, SET_INSTANCE),
 		.dev_dir = settings_str(s, SET_DEV_DIR),
 		.state_dir = r->state_dir,
@@ -89,6 +104,9 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 
 void run_agent_clear(struct run_agent *r)
 {
+	for (size_t i = 0; i < r->n_lanes; i++)
+		free(r->lanes[i].name);
+	free(take_ptr(r->lanes));
 	free(take_ptr(r->state_dir));
 	free(take_ptr(r->root));
 }

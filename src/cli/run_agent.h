@@ -24,6 +24,8 @@ struct run_agent {
 	struct agent_config config;
 	char *state_dir;
 	char *root; /* of the spool, or NULL */
+	struct tasks_lane *lanes;
+	size_t n_lanes;
 };
 
 /* 0, or CMD_USAGE with e. ctx must outlive r. */

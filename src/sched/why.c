@@ -116,7 +116,12 @@ static bool says_lane(struct why *w)
 	const struct treap_node *first = treap_first(&g->waiting);
 	const struct entry *head = first ? treap_item(first, struct entry, gate_node) : NULL;
 
-	if (r && g->running >= g->width) {
+	if (r && g->running >= g->width && g->width > 1) {
+		strbuf_addf(
+			&w->text,
+			"waits in lane %s until one of it has ended: %u run, which is its width",
+			g->name, g->running);
+	} else if (r && g->running >= g->width) {
 		strbuf_addf(&w->text, "waits in lane %s until ", g->name);
 		add_ref(&w->text, &r->t);
 		strbuf_adds(&w->text, " has ended");

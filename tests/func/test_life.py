@@ -200,3 +200,23 @@ def test_empty_queue_releases(queue, tmp_path):  # noqa: F811
     q.wait(i, "done")
     assert wait_for(lambda: not q.held() and "the queue is empty" in q.status()["sentence"], 10)
     assert q.agent.poll() is None
+
+
+def test_lane_width(queue, tmp_path, user_config):  # noqa: F811
+    q = queue(gpus=1)
+    user_config("lane_width: [wide=2, other=3]\n")
+    q.start("--no-hold")
+    end = tmp_path / "end"
+    wide = [q.submit("-g", "0", "-l", "wide", "--", *until(end, tmp_path / f"w{n}")) for n in range(3)]
+    narrow = [q.submit("-g", "0", "-l", "narrow", "--", *until(end, tmp_path / f"n{n}")) for n in range(2)]
+    assert wait_for(lambda: all((tmp_path / n).exists() for n in ("w0", "w1", "n0")))
+    said = " ".join(q.m.run(q.m.tenure, "why", str(wide[2])).stdout.split())
+    assert "waits in lane wide until one of it has ended: 2 run, which is its width" in said
+    assert not (tmp_path / "w2").exists() and not (tmp_path / "n1").exists()
+    end.touch()
+    for i in (*wide, *narrow):
+        q.wait(i, "done")
+    for bad, said in (("wide", "like week=2"), ("=2", "like week=2"), ("a/b=2", "a/b=2"), ("wide=0", "wide=0"),
+                      ("wide=x", "wide=x")):
+        r = q.m.run(q.m.tenure, "agent", "--lane-width", bad, check=False)
+        assert r.returncode == 2 and said in r.stderr and "lane_width" in r.stderr, r.stderr

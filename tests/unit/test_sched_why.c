@@ -54,6 +54,15 @@ static void test_lanes_and_arrays(void **state)
 	bench_add(&b, T(.id = 1, .gpus = 1, .lane = lane));
 	bench_add(&b, T(.id = 2, .gpus = 1, .lane = lane));
 	bench_add(&b, T(.id = 3, .element = 1, .n_elements = 5, .gpus = 1, .array_limit = 2));
+
+	uint32_t wide = sched_lane(b.q, "wide");
+
+	sched_lane_width(b.q, wide, 2);
+	for (uint64_t i = 11; i <= 13; i++)
+		bench_add(&b, T(.id = i, .gpus = 0, .lane = wide));
+	expect_why(13,
+		   "waits in lane wide until one of it has ended: 2 run, which is its width; 5th "
+		   "in order");
 	expect_why(2, "waits in lane train until task 1 has ended; 1st in order");
 	expect_why(3, "waits until one of its array has ended: 2 run, which is its limit; 2nd in "
 		      "order");
