@@ -145,8 +145,11 @@ void opening_work(struct opening *o, struct spool_place *p)
 	o->code = open_place(o, p);
 	if (o->code == 0)
 		o->code = recover_run(p->spool, &p->self, p->events, &calls, &counts, &o->e);
-	if (o->code < 0)
+	if (o->code < 0) {
+		p->events = events_close(p->events);
+		p->spool = spool_close(p->spool);
 		return;
+	}
 	find_specs(o, p);
 	p->scan = scan_new(p->spool, SCAN_RAW);
 	o->pending = xasprintf("%s/pending", p->spool->path);

@@ -36,6 +36,7 @@ struct opening {
 	int code;
 };
 
+/* After an error the place is as before, and it may be tried again. */
 void opening_work(struct opening *o, struct spool_place *place);
 void opening_clear(struct opening *o);
 

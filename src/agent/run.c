@@ -49,6 +49,7 @@ struct run {
 	struct devset devices;
 	enum run_state state;
 	struct claim claim;
+	int claim_code; /* run_claim_code() */
 	struct spool_spec *spec;
 	unsigned int tries; /* counted failures before this attempt */
 	char token[TASK_TOKEN_MAX];
@@ -183,14 +184,16 @@ static void file_done(struct spool_job *job)
 	struct filing *f = &((struct file_job *)job)->f;
 
 	if (f->code < 0 && f->code != -ENOENT) {
-		if (!r->retry_ms)
+		if (r->place->file_code != f->code) /* once, not for each */
 			news_say(r->place->news, LOG_LEVEL_ERROR,
 				 "the end of task %llu cannot be written: %s; trying again",
 				 (unsigned long long)r->ref.id, f->e.text);
+		r->place->file_code = f->code;
 		r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
 		r->retry_ms = r->retry_ms < RETRY_LAST_MS ? r->retry_ms : RETRY_LAST_MS;
 		(void)uv_timer_start(&r->timer, on_file_again, r->retry_ms, 0);
 	} else {
+		r->place->file_code = 0;
 		r->verdict = f->verdict;
 		r->tries = f->state.tries;
 		r->next_memory = f->state.mem_bytes;
@@ -718,6 +721,7 @@ static void claim_done(struct spool_job *job)
 	struct run *r = ((struct claim_job *)job)->r;
 	struct taking *t = &((struct claim_job *)job)->t;
 
+	r->claim_code = t->code;
 	if (t->code == 0) {
 		r->claim = t->claim;
 		r->spec = take_ptr(t->spec);
@@ -814,6 +818,11 @@ struct devset run_devices(const struct run *r)
 enum run_state run_state(const struct run *r)
 {
 	return r->state;
+}
+
+int run_claim_code(const struct run *r)
+{
+	return r->claim_code;
 }
 
 const struct spool_spec *run_spec(const struct run *r)

@@ -51,6 +51,7 @@ struct run_place {
 	const char *instance, *node, *run_dir;
 	const char *key; /* of the spool: runjob_token() */
 	uint64_t log_limit;
+	int file_code; /* why an end could not be written last; 0 */
 	void *user;
 	/* The attempt is over and r is freed after this. again: it waits again, by verdict. */
 	void (*over)(void *user, struct run *r, const struct retry_verdict *verdict);
@@ -81,6 +82,8 @@ void run_on_guard(struct run *r);
 struct sched_ref run_ref(const struct run *r);
 struct devset run_devices(const struct run *r);
 enum run_state run_state(const struct run *r);
+/* 0: it was claimed; else it never was ours: CLAIM_LOST, CLAIM_REFUSED or negative. */
+int run_claim_code(const struct run *r);
 /* NULL before it is claimed. */
 const struct spool_spec *run_spec(const struct run *r);
 /* Failures that count, after `over` this one included. */

@@ -34,11 +34,12 @@
 #include "sched/plan.h"
 #include "sched/why.h"
 
-#define SCAN_MS	    2000 /* inotify does not see what other nodes write */
-#define SCAN_SHARE  50	 /* reading all takes at most this part of the time */
-#define NAMES_MAX   1000 /* more of them at once, and all is read */
-#define SYNC_MS	    200	 /* ends of tasks are made durable in groups */
-#define ACTIONS_MAX 64
+#define SCAN_MS	      2000 /* inotify does not see what other nodes write */
+#define SCAN_SHARE    50   /* reading all takes at most this part of the time */
+#define NAMES_MAX     1000 /* more of them at once, and all is read */
+#define SYNC_MS	      200  /* ends of tasks are made durable in groups */
+#define OPEN_AGAIN_MS 5000 /* the disk may come, or become writable */
+#define ACTIONS_MAX   64
 
 struct running {
 	struct running *next;
@@ -65,6 +66,7 @@ struct tasks {
 	bool known;		  /* what waits has been read */
 	bool open, scanning, syncing, ending, draining, watching;
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
+	int claim_code;		    /* why nothing could be claimed last; 0 */
 	uint64_t n_done, n_failed, n_retried;
 	void (*over)(void *user);
 	void *user;
@@ -204,8 +206,33 @@ static void run_started(void *user, struct run *r)
 {
 	struct tasks *q = user;
 
+	q->claim_code = 0;
 	(void)sched_started(q->plan, run_ref(r), run_started_ns(r),
 			    run_spec(r) ? run_spec(r)->grace : 0);
+}
+
+/* It never was ours. What cannot be claimed now is told once, not for each that waits. */
+static void tell_not_claimed(struct tasks *q, const struct run *r, const struct retry_verdict *v)
+{
+	int code = run_claim_code(r);
+
+	if (code == CLAIM_REFUSED)
+		news_say(q->place.news, LOG_LEVEL_WARNING, "task %llu is in bad/: %s",
+			 (unsigned long long)run_ref(r).id, v->text);
+	else if (code < 0 && code != q->claim_code)
+		news_say(q->place.news, LOG_LEVEL_ERROR,
+			 "what waits cannot be started now: %s; trying again", v->text);
+	if (code < 0)
+		q->claim_code = code;
+}
+
+static void tell_over(struct tasks *q, const struct run *r, const struct retry_verdict *v)
+{
+	cleanup_strbuf struct strbuf line = STRBUF_INIT;
+
+	sentence_task_over(run_ref(r), v, &line);
+	news_say(q->place.news, v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, "%s",
+		 strbuf_str(&line));
 }
 
 static void on_sync(uv_timer_t *timer);
@@ -214,13 +241,10 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 {
 	struct tasks *q = user;
 	const struct spool_spec *spec = run_spec(r);
-	cleanup_strbuf struct strbuf line = STRBUF_INIT;
 
-	sentence_task_over(run_ref(r), v, &line);
-	news_say(q->place.news, v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, "%s",
-		 strbuf_str(&line));
+	(run_claim_code(r) ? tell_not_claimed : tell_over)(q, r, v);
 	if (v->what == RETRY_AGAIN) {
-		q->n_retried++;
+		q->n_retried += !run_claim_code(r);
 		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, run_next_memory(r), v->text);
 	} else {
 		q->n_done += v->what == RETRY_DONE;
@@ -463,16 +487,26 @@ static void adopt(struct tasks *q, struct adoptee *a)
 	add_running(q, run_adopt(&q->place, &a->claim, take_ptr(a->spec), a->tries, devices));
 }
 
+static void on_open_again(uv_timer_t *timer)
+{
+	tasks_start(timer->data);
+}
+
 static void open_done(struct spool_job *job)
 {
 	struct opening *o = &((struct open_job *)job)->o;
 	struct tasks *q = job->user;
 
 	if (o->code < 0) {
+		if (strcmp(q->trouble, o->e.text) != 0)
+			news_say(q->place.news, LOG_LEVEL_ERROR,
+				 "there is no queue: %s; trying again", o->e.text);
 		(void)str_copy(q->trouble, sizeof(q->trouble), o->e.text);
-		news_say(q->place.news, LOG_LEVEL_ERROR, "there is no queue: %s", o->e.text);
+		if (!q->ending)
+			(void)uv_timer_start(&q->scan_timer, on_open_again, OPEN_AGAIN_MS, 0);
 	} else {
 		q->open = true;
+		q->trouble[0] = '\0';
 		(void)str_copy(q->key, sizeof(q->key), o->key);
 		tell_lines(q, strbuf_str(&o->notes));
 		for (size_t i = 0; i < o->n; i++)

@@ -21,6 +21,7 @@
 #include "spool/submit.h"
 
 #define RAW_PREFIX "tmp/raw,"
+#define JSON_END   ".json"
 
 /* "001_train.sh": 1, and *rest is "train.sh"; 500 and all of it without a number. */
 static uint64_t leading_number(const char *file, const char **rest)
@@ -73,11 +74,19 @@ static int parse_script(const char *file, const char *text, size_t len, struct s
 static int parse_json(const char *file, const char *text, size_t len, struct spool_spec **ret,
 		      struct err *e)
 {
-	size_t used;
+	size_t used, stem = strlen(file) - strlen(JSON_END);
+	char name[SPEC_NAME_MAX + 1];
 	int r = spec_read(text, len, ret, &used, e);
 
 	if (r < 0)
 		return r;
+	if ((*ret)->unnamed) {
+		cleanup_free char *called = xasprintf("%.*s", (int)stem, file);
+
+		free((*ret)->name);
+		spec_make_name(called, name);
+		(*ret)->name = xstrdup(name);
+	}
 	if (text[used + strspn(text + used, " \t\r\n")]) {
 		*ret = spec_free(*ret);
 		return err_set(e, -EINVAL, "there is more behind the task's JSON object");
@@ -89,8 +98,8 @@ static int parse_json(const char *file, const char *text, size_t len, struct spo
 int raw_parse(const char *file, const char *text, size_t len, struct spool_spec **ret,
 	      struct err *e)
 {
-	size_t n = strlen(file);
-	bool json = n > 5 && strcmp(file + n - 5, ".json") == 0;
+	size_t n = strlen(file), end = strlen(JSON_END);
+	bool json = n > end && strcmp(file + n - end, JSON_END) == 0;
 
 	return (json ? parse_json : parse_script)(file, text, len, ret, e);
 }

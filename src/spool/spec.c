@@ -304,6 +304,13 @@ static int get_choice(const struct row *row, const json_t *v, void *field, struc
 	return wrong(e, strbuf_str(&known));
 }
 
+static int too_long(uint64_t max, struct err *e)
+{
+	char text[UNIT_TEXT_MAX];
+
+	return err_set(e, -ERANGE, "longer than %s", unit_format_size_exact(max, text));
+}
+
 static int get_string(const struct row *row, const json_t *v, void *field, struct err *e)
 {
 	size_t max = row->max ? (size_t)row->max : SPEC_TEXT_MAX;
@@ -311,7 +318,7 @@ static int get_string(const struct row *row, const json_t *v, void *field, struc
 	if (!json_is_string(v))
 		return wrong(e, "a text");
 	if (json_string_length(v) > max)
-		return err_set(e, -ERANGE, "longer than %zu bytes", max);
+		return too_long(max, e);
 	free(*(char **)field);
 	*(char **)field = xstrdup(json_string_value(v));
 	return 0;
@@ -768,6 +775,7 @@ int spec_check(struct spool_spec *s, struct err *e)
 
 		spec_make_name(s->argv.n ? s->argv.texts[0] : "task", name);
 		s->name = xstrdup(name);
+		s->unnamed = true;
 	}
 	return r;
 }

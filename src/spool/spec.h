@@ -72,6 +72,7 @@ struct spool_spec {
 	/* When and in which order. */
 	uint64_t priority; /* lower first */
 	char *lane, *name;
+	bool unnamed;			 /* spec_check() made the name up */
 	struct id_list after, after_any; /* done well / ended in any way */
 	uint64_t begin;			 /* wall ns; 0: at once */
 	bool paused;

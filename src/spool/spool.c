@@ -27,6 +27,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/units.h"
 
 #define INSTANCE_FILE	  "instance.json"
 #define INSTANCE_FILE_MAX 65536
@@ -394,8 +395,12 @@ int spool_read(const struct spool *sp, const char *path, size_t max, char **ret,
 			       "%s/%s belongs to user %u, who is not trusted here (trust in "
 			       "instance.json)",
 			       sp->path, path, (unsigned int)st.st_uid);
-	if ((uint64_t)st.st_size > max)
-		return err_set(e, -EFBIG, "%s/%s is larger than %zu bytes", sp->path, path, max);
+	if ((uint64_t)st.st_size > max) {
+		char text[UNIT_TEXT_MAX];
+
+		return err_set(e, -EFBIG, "%s/%s is larger than %s", sp->path, path,
+			       unit_format_size_exact(max, text));
+	}
 
 	cleanup_free char *buf = xmalloc((size_t)st.st_size + 1);
 

@@ -18,13 +18,19 @@ class Queue:
         self.spool = os.path.join(self.home, ".local/state/tenure/default")
         self.out = tmp / "agent.out"
         self.agent = None
+        self.closed = False
 
-    def start(self, *args):
+    def start_unready(self, *args):
+        """Without waiting for its queue."""
         with open(self.out, "ab") as out:
             self.agent = subprocess.Popen(
                 [self.m.tenure, "agent", "--idle-for", "0", "--refresh", "300ms", "--load", "none",
                  *args], env={**self.m.env, **self.more_env}, stdout=out, stderr=subprocess.STDOUT,
                 cwd="/")
+        return self.agent
+
+    def start(self, *args):
+        self.start_unready(*args)
         assert wait_for(lambda: self.status() or self.agent.poll() is not None), self.out.read_text()
         return self.agent
 
@@ -77,6 +83,9 @@ class Queue:
         self.agent.wait()
 
     def close(self):
+        if self.closed:
+            return
+        self.closed = True
         if self.agent and self.agent.poll() is None:
             self.agent.terminate()
             self.agent.wait(timeout=10)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""Bad days of the queue: disks, files and clients that do what they should not."""
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+import pytest
+
+from machine import wait_for
+from test_queue import queue  # noqa: F401
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount, or to give files away")
+
+
+@pytest.fixture
+def disk(queue):  # noqa: F811
+    """A queue whose root is a small file system of its own."""
+    q = queue()
+    root = pathlib.Path(q.spool).parent
+    root.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tenure-test", root], capture_output=True)
+    if done.returncode != 0:
+        pytest.skip("cannot mount a tmpfs here")
+    yield q, root
+    q.close()
+    subprocess.run(["umount", "-l", root], check=True)
+
+
+def fill(path):
+    with open(path, "wb", buffering=0) as f:
+        try:
+            while True:
+                f.write(b"x" * 4096)
+        except OSError:
+            pass
+
+
+@AS_ROOT
+def test_disk_full_under_the_agent(disk, tmp_path):
+    q, root = disk
+    marks = tmp_path / "marks"
+    say = f"sleep 0.2; echo said; echo $TENURE_TASK_ID >> {marks}"
+    q.start("--no-hold")
+    runs = q.submit("-g", "0", "--", "sh", "-c", f"sleep 1; {say}")
+    q.wait(runs, "running")
+    waits = [q.submit("-g", "0", "-l", "lane", "--", "sh", "-c", say) for _ in range(4)]
+    batch = q.submit("-g", "0", "--array", "1-8", "--", "sh", "-c", say)
+    fill(root / "filler")
+    full = q.m.run(q.m.tenure, "submit", "--", "true", check=False)
+    assert full.returncode == 1 and "No space left" in full.stderr
+    assert wait_for(lambda: "No space left" in q.out.read_text(), 15), q.out.read_text()
+    time.sleep(3)
+    assert q.status()  # it still speaks, and not of each task
+    assert q.out.read_text().count("No space left") <= 3, q.out.read_text()
+    (root / "filler").unlink()
+    for i in [runs, *waits, batch]:
+        q.wait(i, "done", 30)
+    said = sorted(marks.read_text().split())
+    assert said == sorted([str(runs), *map(str, waits), *(f"{batch}.{n}" for n in range(1, 9))])
+
+
+@AS_ROOT
+def test_root_read_only_at_the_start(disk):
+    q, root = disk
+    i = q.submit("-g", "0", "--", "true")
+    subprocess.run(["mount", "-o", "remount,ro", root], check=True)
+    q.start_unready("--no-hold")
+    assert wait_for(lambda: "there is no queue" in q.out.read_text()), q.out.read_text()
+    assert "Read-only file system" in q.out.read_text()
+    # The reason is in status, and the agent does its other work.
+    assert "Read-only file system" in q.m.run(q.m.tenure, "status").stdout
+    subprocess.run(["mount", "-o", "remount,rw", root], check=True)
+    q.wait(i, "done", 30)
+
+
+def test_ten_thousand_files_at_once(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    first = q.submit("-g", "0", "--", "true")
+    pending = os.path.join(q.spool, "pending")
+    tmp = os.path.join(q.spool, "tmp")
+    for n in range(10000):
+        with open(f"{tmp}/f{n}", "w", encoding="utf-8") as f:
+            f.write(json.dumps({"argv": ["true"], "gpus": 0, "name": f"n{n}", "paused": n >= 100}))
+    for n in range(10000):
+        os.rename(f"{tmp}/f{n}", f"{pending}/f{n}.json")
+    assert wait_for(lambda: len(q.rows()) == 10001, 60, 0.5), len(q.rows())
+    rows = q.rows()
+    assert len({r["id"] for r in rows}) == 10001
+    assert {r["name"] for r in rows if r["id"] != first} == {f"n{n}" for n in range(10000)}
+    # The others are not in the way.
+    last = q.submit("-g", "0", "-p", "1", "--", "true")
+    q.wait(last, "done")
+    assert wait_for(lambda: sum(r["state"] == "done" for r in q.rows()) == 102, 60, 0.5)
+    assert not [f for f in os.listdir(pending) if f.startswith("f")]
+
+
+def test_file_that_is_still_being_copied(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    q.submit("-g", "0", "--", "true")
+    path = os.path.join(q.spool, "pending/slow.json")
+    text = json.dumps({"script": "#!/bin/sh\necho whole\n", "gpus": 0})
+    for n in range(0, len(text), 8):
+        with open(path, "a", encoding="utf-8") as f:
+            f.write(text[n:n + 8])
+        time.sleep(0.5)
+    row = wait_for(lambda: next(iter(q.rows("-n", "slow")), None), 15)
+    q.wait(row["id"], "done")
+    assert "\nwhole\n" in q.log(row["id"]) and os.listdir(os.path.join(q.spool, "bad")) == []
+
+
+@pytest.mark.parametrize("text, says", [
+    ("no JSON", "line 1"),
+    ('{"argv": ["true"], "gpu": 2}', "gpus"),
+    ('{"argv": ["true"], "name": "../x"}', '"../x" is not a name'),
+    ('{"argv": ["true"], "gpus": "many"}', "gpus"),
+    ('{"name": "empty"}', "script, argv"),
+    ('{"script": "' + "x" * (9 << 20) + '"}', "longer than 8M"),
+    ("x" * (65 << 20), "larger than 64M"),
+], ids=["no-json", "unknown-key", "path-in-name", "word-for-number", "nothing-to-run", "large-script", "large"])
+def test_files_that_are_refused(queue, text, says):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    good = q.submit("-g", "0", "--", "true")
+    tmp = os.path.join(q.spool, "tmp/x")
+    with open(tmp, "w", encoding="utf-8") as f:
+        f.write(text)
+    os.rename(tmp, os.path.join(q.spool, "pending/dropped.json"))
+    bad = pathlib.Path(q.spool) / "bad"
+    assert wait_for(lambda: len(list(bad.iterdir())) == 2, 20), q.out.read_text()
+    reason = next(p for p in bad.iterdir() if p.name.endswith(".reason")).read_text()
+    assert says in reason, reason
+    assert wait_for(lambda: "dropped.json" in q.out.read_text())
+    q.wait(good, "done")
+    assert [r["id"] for r in q.rows()] == [good]
+
+
+@AS_ROOT
+def test_files_of_others(queue):  # noqa: F811
+    """A task file that somebody else could put here is told and left alone; not so where the instance trusts."""
+    q = queue()
+    i = q.submit("-g", "0", "--paused", "--", "true")
+    spool = pathlib.Path(q.spool)
+    (spool / "pending").chmod(0o777)
+    theirs = spool / "pending/00001,900,g0,ntheirs"
+    theirs.write_text('{"argv": ["true"], "gpus": 0, "name": "theirs"}\n')
+    os.chown(theirs, 12345, 12345)
+    listed = q.m.run(q.m.tenure, "list")
+    assert "user 12345, who is not trusted" in listed.stderr and "theirs" not in listed.stdout
+    q.start("--no-hold")
+    assert wait_for(lambda: "user 12345, who is not trusted" in q.out.read_text()), q.out.read_text()
+    time.sleep(1)
+    assert theirs.exists() and [r["id"] for r in q.rows()] == [i]
+    q.kill()
+    doc = json.loads((spool / "instance.json").read_text())
+    (spool / "instance.json").write_text(json.dumps({**doc, "trust": "directory"}))
+    q.start("--no-hold")
+    q.wait(900, "done")
