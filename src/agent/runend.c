@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/runstate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "agent/filing.h"
+#include "agent/planview.h"
+
+struct file_job {
+	struct spool_job job;
+	struct run *r;
+	struct filing f;
+};
+
+static void file_work(struct spool_job *job, struct spool_place *p)
+{
+	filing_work(&((struct file_job *)job)->f, p);
+}
+
+static void file_it(struct run *r);
+
+static void on_file_again(uv_timer_t *timer)
+{
+	file_it(timer->data);
+}
+
+static void file_done(struct spool_job *job)
+{
+	struct run *r = ((struct file_job *)job)->r;
+	struct filing *f = &((struct file_job *)job)->f;
+
+	if (f->code < 0 && f->code != -ENOENT) {
+		if (r->place->file_code != f->code) /* once, not for each */
+			news_say(r->place->news, LOG_LEVEL_ERROR,
+				 "the end of task %llu cannot be written: %s; trying again",
+				 (unsigned long long)r->ref.id, f->e.text);
+		r->place->file_code = f->code;
+		r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
+		r->retry_ms = r->retry_ms < RETRY_LAST_MS ? r->retry_ms : RETRY_LAST_MS;
+		(void)uv_timer_start(&r->timer, on_file_again, r->retry_ms, 0);
+	} else {
+		r->place->file_code = 0;
+		r->verdict = f->verdict;
+		r->tries = f->state.tries;
+		r->next_memory = f->state.mem_bytes;
+		*r->place->streak(r->place->user, r) = f->streak;
+		if (r->end.record_errno && r->ear)
+			(void)talk_ack(r->ear->fd);
+		run_finish(r);
+	}
+	free(job);
+}
+
+/* The guard's last word may have come after the shim's. */
+static void take_use(struct run *r)
+{
+	uint64_t peak_bytes;
+	uint32_t util_permille;
+
+	taskuse_sum(&r->use, &peak_bytes, &util_permille);
+	if (peak_bytes < r->end.gpu_peak_bytes || !r->use.n)
+		return;
+	r->end.gpu_peak_bytes = peak_bytes;
+	r->end.gpu_util_permille = util_permille;
+}
+
+static void file_it(struct run *r)
+{
+	struct file_job *j = xcalloc(1, sizeof(*j));
+
+	r->state = RUN_FILING;
+	take_use(r);
+	j->job = (struct spool_job){ .work = file_work, .done = file_done };
+	j->r = r;
+	j->f = (struct filing){
+		.claim = r->claim,
+		.spec = r->spec,
+		.end = &r->end,
+		.gpus = devset_count(r->devices),
+		.room_bytes = planview_room(r->place->view, r->spec->model),
+		.ended = filing_judge(&r->end, r->kind, r->why),
+		.token = r->token,
+		.run_dir = r->place->run_dir,
+		.log_fd = r->log_fd,
+		.state = { .tries = r->tries, .mem_bytes = r->spec->memory },
+		.streak = *r->place->streak(r->place->user, r),
+		.now_ns = clock_mono_ns(),
+		.now_wall_ns = clock_wall_ns(),
+	};
+	spooler_do(r->place->spooler, &j->job);
+}
+
+/* The tree is gone; are the devices free as well? */
+void runend_settle(struct run *r)
+{
+	if (!r->gone || r->state == RUN_FILING)
+		return;
+	if (r->leased && !r->freed) {
+		r->state = RUN_FREEING;
+		runlease_give_back(r);
+		return;
+	}
+	file_it(r);
+}
+
+void runend_take(struct run *r, const struct task_end *end)
+{
+	if (r->gone)
+		return;
+	if (!end->record_errno)
+		runtalk_hang_up(r);
+	r->end = *end;
+	r->gone = true;
+	runend_settle(r);
+}
+
+void runend_not_started(struct run *r, const char *why)
+{
+	struct task_end end = { .outcome = TASK_NOT_STARTED,
+				.exit_code = 126,
+				.ended_wall_ns = clock_wall_ns() };
+
+	(void)str_copy(end.text, sizeof(end.text), why);
+	runend_take(r, &end);
+}

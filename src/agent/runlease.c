@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/runstate.h"
+
+/* Who shares asks for memory alone, before and beside others; nobody else has to be gone for it,
+ * and it has not to go for them. */
+static uint32_t lease_flags(const struct spool_spec *s)
+{
+	bool others = s->shared || s->rules != SPEC_RULES_TENURE;
+
+	return (s->shared ? LEASE_SHARED : 0) | (others ? LEASE_OTHERS_OK : 0) |
+	       (s->preemptible && !others ? LEASE_GIVES_WAY : 0);
+}
+
+/* What cannot be said now, because the line is down, is said by run_on_guard(). */
+static void tell_lease(struct run *r, const struct proc_id *shim)
+{
+	struct msg_lease m = { .id = run_lease_id(r), .bytes = r->spec->memory };
+
+	m.flags = lease_flags(r->spec);
+	if (shim) {
+		m.pid = shim->pid;
+		m.start = shim->start;
+	}
+	devset_each(slot, r->devices)
+	{
+		(void)str_copy(m.uuid, sizeof(m.uuid), r->place->view->devices[slot].uuid);
+		(void)guardlink_lease(r->place->link, &m);
+	}
+}
+
+void runlease_ask(struct run *r)
+{
+	if (!devset_count(r->devices)) {
+		run_launch(r);
+		return;
+	}
+	r->state = RUN_LEASING;
+	r->leased = true;
+	r->promised = (struct devset){ 0 };
+	tell_lease(r, NULL);
+}
+
+void runlease_give_back(struct run *r)
+{
+	const struct lease_id id = run_lease_id(r);
+
+	(void)guardlink_unlease(r->place->link, &id);
+}
+
+void runlease_grant(struct run *r)
+{
+	const struct lease_id id = run_lease_id(r);
+
+	(void)guardlink_grant(r->place->link, &id, &r->shim);
+}
+
+/* The device is not to be had after all: the task waits again, and this was no try. */
+static void taken(struct run *r, const char *why)
+{
+	if (r->kind == END_MAX) {
+		r->kind = END_TAKEN;
+		(void)str_copy(r->why, sizeof(r->why), why);
+	}
+	if (r->ear)
+		(void)talk_cancel(r->ear->fd); /* its ENDED comes */
+	else
+		runend_not_started(r, why);
+}
+
+void run_on_promise(struct run *r, const struct msg_lease_reply *m)
+{
+	if (r->state != RUN_LEASING)
+		return;
+	if (m->code < 0) {
+		taken(r, m->text);
+		return;
+	}
+	devset_each(slot, r->devices) if (m->slot == (int32_t)slot) devset_add(&r->promised, slot);
+	if (devset_count(r->promised) == devset_count(r->devices))
+		run_launch(r);
+}
+
+void run_on_granted(struct run *r, const struct msg_lease_reply *m)
+{
+	if (r->state != RUN_GRANTING)
+		return;
+	if (m->code < 0)
+		taken(r, m->text);
+	else
+		runtalk_go(r);
+}
+
+/* Who comes before the task wins, and beside one that gives way; it is ended where it was started
+ * already, and comes again. */
+void run_on_taken(struct run *r, const struct msg_lease_taken *m)
+{
+	char why[RECORD_REASON_MAX];
+
+	if (r->gone)
+		return;
+	if (r->state != RUN_RUNNING || !r->spec->preemptible) {
+		run_stop(r, END_TAKEN, UINT32_MAX, m->text);
+		return;
+	}
+	(void)str_print(why, sizeof(why), "gave way, GPU %u was %s",
+			r->place->view->devices[m->slot].index, m->text);
+	run_stop(r, END_PREEMPTED, UINT32_MAX, why);
+}
+
+void run_on_unleased(struct run *r, const struct msg_unleased *m)
+{
+	if (m->slot < 0)
+		r->promised = (struct devset){ 0 };
+	else
+		devset_del(&r->promised, (unsigned int)m->slot);
+	if (devset_count(r->promised))
+		return;
+	r->freed = true;
+	runend_settle(r);
+}
+
+void run_on_use(struct run *r, const struct msg_lease_use *m)
+{
+	uint64_t peak_bytes;
+	uint32_t util_permille;
+
+	taskuse_add(&r->use, m);
+	taskuse_sum(&r->use, &peak_bytes, &util_permille);
+	if (r->ear && r->state == RUN_RUNNING)
+		(void)talk_gpu(r->ear->fd, peak_bytes, util_permille);
+}
+
+void run_on_guard(struct run *r)
+{
+	if (!r->leased || r->freed)
+		return;
+	if (r->state == RUN_LEASING) {
+		r->promised = (struct devset){ 0 };
+		tell_lease(r, NULL);
+	} else if (r->state == RUN_GRANTING) {
+		tell_lease(r, NULL);
+		runlease_grant(r);
+	} else if (r->state == RUN_RUNNING) {
+		tell_lease(r, &r->shim);
+	} else if (r->state == RUN_FREEING) {
+		runlease_give_back(r);
+	}
+}

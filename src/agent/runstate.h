@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_RUNSTATE_H
+#define TENURE_AGENT_RUNSTATE_H
+
+/* What the files of a run share: run.c begins it and answers for it, runlease.c speaks with the
+ * guard, runtalk.c with the shim, runend.c files its end. Nobody else includes this. */
+
+#include "agent/run.h"
+#include "agent/taskuse.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "task/talk.h"
+
+#define RETRY_FIRST_MS 1000  /* a file that could not be written is tried again after this, ... */
+#define RETRY_LAST_MS  60000 /* ... twice as long each time, and this at most */
+
+/* A connection to a shim, and its handle, which the loop gives back later than we let go of it. */
+struct ear {
+	uv_poll_t poll;
+	int fd;
+	struct run *run; /* NULL: let go of */
+};
+
+struct run {
+	struct run_place *place;
+	struct sched_ref ref;
+	struct devset devices;
+	enum run_state state;
+	struct claim claim;
+	int claim_code; /* run_claim_code() */
+	struct spool_spec *spec;
+	unsigned int tries; /* counted failures before this attempt */
+	char token[TASK_TOKEN_MAX];
+	char log_path[SPOOL_PATH_MAX];
+	char devices_text[SHPROTO_DEV_MAX];
+	struct devset promised; /* devices of which the guard said so, and that are not free yet */
+	int log_fd;
+	struct ear *ear; /* NULL: not connected */
+	uv_timer_t timer;
+	bool adopted;
+	uint64_t retry_ms;
+	struct proc_id shim;
+	uint64_t started_ns;
+	struct taskuse use;
+	uint64_t next_memory; /* of the next attempt, bytes per GPU */
+	/* The end. */
+	bool leased, freed, gone;
+	enum end_kind kind; /* what we ended it for; END_MAX: it ended by itself */
+	char why[RECORD_REASON_MAX];
+	bool failed_early; /* it never ran */
+	struct task_end end;
+	struct retry_verdict verdict;
+	bool over;
+};
+
+/* run.c */
+/* Asks for the shim, now or as soon as it can be had. */
+void run_launch(struct run *r);
+/* Tells that it is over; r is gone after it. */
+void run_finish(struct run *r);
+
+/* runlease.c */
+/* All its devices; launches the task when they are promised, or at once where it needs none. */
+void runlease_ask(struct run *r);
+/* The shim that will have them. */
+void runlease_grant(struct run *r);
+/* Nothing of it runs; the guard tells when they are free. */
+void runlease_give_back(struct run *r);
+
+/* runtalk.c */
+/* fd is the run's from now on. */
+void runtalk_listen(struct run *r, int fd);
+void runtalk_hang_up(struct run *r);
+void runtalk_go(struct run *r);
+/* grace_ms UINT32_MAX: as the task says. */
+void runtalk_stop(struct run *r, uint32_t grace_ms);
+/* Its connection broke, or there was none: what has become of it? */
+void runtalk_look(struct run *r);
+
+/* runend.c */
+/* The tree is gone, this way. */
+void runend_take(struct run *r, const struct task_end *end);
+/* It never ran. */
+void runend_not_started(struct run *r, const char *why);
+/* Goes on with the end where what it waited for has come. */
+void runend_settle(struct run *r);
+
+#endif

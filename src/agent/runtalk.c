@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/runstate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "agent/remains.h"
+
+static void on_ear_closed(uv_handle_t *h)
+{
+	struct ear *ear = h->data;
+
+	(void)fd_close(ear->fd);
+	free(ear);
+}
+
+void runtalk_hang_up(struct run *r)
+{
+	struct ear *ear = take_ptr(r->ear);
+
+	if (!ear)
+		return;
+	ear->run = NULL;
+	uv_close((uv_handle_t *)&ear->poll, on_ear_closed);
+}
+
+static void ended_unknown(struct run *r, const char *why)
+{
+	struct task_end end = { .outcome = TASK_UNKNOWN, .ended_wall_ns = clock_wall_ns() };
+
+	(void)str_copy(end.text, sizeof(end.text), why);
+	runend_take(r, &end);
+}
+
+/* The shim's connection broke without its last word: was it killed, and what is left of the task?
+ */
+struct lost_job {
+	struct spool_job job;
+	struct run *r;
+	struct adopted found;
+	struct err e;
+	int code, log_fd;
+	char log_path[SPOOL_PATH_MAX];
+};
+
+static void lost_work(struct spool_job *job, struct spool_place *p)
+{
+	struct lost_job *l = (struct lost_job *)job;
+	const struct shim_id id = { .proc = l->r->shim };
+
+	/* What an adopted one says at its end is in there. */
+	if (l->r->log_fd < 0)
+		l->log_fd = openat(p->spool->fd,
+				   runjob_log_path(&l->r->claim.name, l->r->spec->name,
+						   l->r->claim.attempt, l->log_path),
+				   O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	l->code = remains_find(l->r->token, &id, l->r->place->run_dir, (uint32_t)l->r->spec->grace,
+			       &l->found, &l->e);
+}
+
+static void lost_done(struct spool_job *job)
+{
+	struct lost_job *l = (struct lost_job *)job;
+	struct run *r = l->r;
+
+	if (l->log_fd >= 0) {
+		r->log_fd = l->log_fd;
+		(void)str_copy(r->log_path, sizeof(r->log_path), l->log_path);
+	}
+	if (l->code == 0 && l->found.found == ADOPT_LIVES) {
+		r->shim.pid = l->found.pid;
+		r->state = RUN_RUNNING;
+		runtalk_listen(r, l->found.fd);
+		(void)talk_ask(l->found.fd); /* since when */
+		if (r->kind != END_MAX)	     /* it could not be told before */
+			runtalk_stop(r, UINT32_MAX);
+	} else if (l->code == 0 && l->found.found == ADOPT_ENDED) {
+		runend_take(r, &l->found.record.end);
+	} else {
+		ended_unknown(r, "its shim was killed; what was left of it has been ended");
+	}
+	free(l);
+}
+
+void runtalk_look(struct run *r)
+{
+	struct lost_job *l = xcalloc(1, sizeof(*l));
+
+	runtalk_hang_up(r);
+	l->job = (struct spool_job){ .work = lost_work, .done = lost_done };
+	l->r = r;
+	l->log_fd = -1;
+	spooler_do(r->place->spooler, &l->job);
+}
+
+struct note_job {
+	struct spool_job job;
+	struct run *r;
+	struct claim claim;
+	struct err e;
+};
+
+static void note_work(struct spool_job *job, struct spool_place *p)
+{
+	struct note_job *n = (struct note_job *)job;
+
+	(void)claim_started(p->spool, &n->claim, &n->r->shim, &n->e);
+}
+
+static void note_done(struct spool_job *job)
+{
+	struct note_job *n = (struct note_job *)job;
+	struct run *r = n->r;
+
+	r->claim = n->claim;
+	if (!r->gone && r->state == RUN_STARTING) {
+		r->state = RUN_GRANTING;
+		if (r->leased)
+			runlease_grant(r);
+		else
+			runtalk_go(r);
+	}
+	free(n);
+}
+
+/* From now on the claim lives as long as its shim. */
+static void note_shim(struct run *r, const union shmsg *m)
+{
+	struct note_job *n = xcalloc(1, sizeof(*n));
+
+	r->shim = (struct proc_id){ .pid = m->status.shim_pid, .start = m->status.shim_start };
+	n->job = (struct spool_job){ .work = note_work, .done = note_done };
+	n->r = r;
+	n->claim = r->claim;
+	spooler_do(r->place->spooler, &n->job);
+}
+
+static void on_prepared(struct run *r, const union shmsg *m)
+{
+	if (r->state == RUN_STARTING && !r->shim.pid)
+		note_shim(r, m);
+}
+
+/* A task that waited for nothing was started without PREPARED. */
+static void on_started(struct run *r, const union shmsg *m)
+{
+	if (!r->shim.pid)
+		note_shim(r, m);
+	if (r->state != RUN_RUNNING || !r->started_ns) {
+		r->state = RUN_RUNNING;
+		r->started_ns = clock_mono_ns() - m->status.run_ns;
+		r->place->started(r->place->user, r);
+	}
+}
+
+static void take_message(struct run *r, int type, const union shmsg *m)
+{
+	if (type == SHMSG_PREPARED)
+		on_prepared(r, m);
+	else if (type == SHMSG_STATUS && m->status.state == SHIM_PREPARED)
+		(void)talk_cancel(r->ear->fd); /* of an agent before us, and its lease is gone */
+	else if (type == SHMSG_STARTED || type == SHMSG_STATUS)
+		on_started(r, m);
+	else if (type == SHMSG_ENDED)
+		runend_take(r, &m->ended.end);
+}
+
+static void on_shim(uv_poll_t *poll, int status, int events)
+{
+	struct ear *ear = poll->data;
+	cleanup_free union shmsg *m = xmalloc(sizeof(*m));
+
+	while (ear->run) {
+		int type = talk_recv(ear->fd, m);
+
+		if (type == -EAGAIN)
+			break;
+		if (type <= 0) {
+			runtalk_look(ear->run);
+			break;
+		}
+		take_message(ear->run, type, m);
+	}
+}
+
+void runtalk_listen(struct run *r, int fd)
+{
+	struct ear *ear = xcalloc(1, sizeof(*ear));
+
+	ear->fd = fd;
+	ear->run = r;
+	ear->poll.data = ear;
+	(void)uv_poll_init(r->place->loop, &ear->poll, fd);
+	(void)uv_poll_start(&ear->poll, UV_READABLE, on_shim);
+	r->ear = ear;
+}
+
+void runtalk_go(struct run *r)
+{
+	if (r->ear && talk_go(r->ear->fd, r->devices_text, NULL, 0) < 0)
+		runtalk_look(r);
+}
+
+void runtalk_stop(struct run *r, uint32_t grace_ms)
+{
+	if (r->state != RUN_RUNNING)
+		(void)talk_cancel(r->ear->fd);
+	else if (r->kind == END_STOPPED)
+		(void)talk_stop(r->ear->fd, 0, STOP_TREE, grace_ms);
+	else
+		(void)talk_requeue(r->ear->fd, grace_ms);
+}
