@@ -13,13 +13,17 @@
  * 7).
  */
 
-#include "agent/runstate.h"
+#include "agent/run.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/runend.h"
+#include "agent/runlease.h"
+#include "agent/runstate.h"
+#include "agent/runtalk.h"
 #include "agent/taking.h"
 #include "base/strbuf.h"
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/runstate.h"
+#include "agent/runend.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "agent/filing.h"
 #include "agent/planview.h"
+#include "agent/runlease.h"
+#include "agent/runtalk.h"
 
 struct file_job {
 	struct spool_job job;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/runstate.h"
+#include "agent/runlease.h"
+
+#include "agent/runend.h"
+#include "agent/runtalk.h"
 
 /* Who shares asks for memory alone, before and beside others; nobody else has to be gone for it,
  * and it has not to go for them. */

@@ -60,30 +60,4 @@ void run_launch(struct run *r);
 /* Tells that it is over; r is gone after it. */
 void run_finish(struct run *r);
 
-/* runlease.c */
-/* All its devices; launches the task when they are promised, or at once where it needs none. */
-void runlease_ask(struct run *r);
-/* The shim that will have them. */
-void runlease_grant(struct run *r);
-/* Nothing of it runs; the guard tells when they are free. */
-void runlease_give_back(struct run *r);
-
-/* runtalk.c */
-/* fd is the run's from now on. */
-void runtalk_listen(struct run *r, int fd);
-void runtalk_hang_up(struct run *r);
-void runtalk_go(struct run *r);
-/* grace_ms UINT32_MAX: as the task says. */
-void runtalk_stop(struct run *r, uint32_t grace_ms);
-/* Its connection broke, or there was none: what has become of it? */
-void runtalk_look(struct run *r);
-
-/* runend.c */
-/* The tree is gone, this way. */
-void runend_take(struct run *r, const struct task_end *end);
-/* It never ran. */
-void runend_not_started(struct run *r, const char *why);
-/* Goes on with the end where what it waited for has come. */
-void runend_settle(struct run *r);
-
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/runstate.h"
+#include "agent/runtalk.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "agent/remains.h"
+#include "agent/runend.h"
+#include "agent/runlease.h"
 
 static void on_ear_closed(uv_handle_t *h)
 {

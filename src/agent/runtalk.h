@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_RUNTALK_H
+#define TENURE_AGENT_RUNTALK_H
+
+/* What a run and its shim say to each other. For the files of a run alone. */
+
+#include "agent/runstate.h"
+
+/* fd is the run's from now on. */
+void runtalk_listen(struct run *r, int fd);
+void runtalk_hang_up(struct run *r);
+void runtalk_go(struct run *r);
+/* grace_ms UINT32_MAX: as the task says. */
+void runtalk_stop(struct run *r, uint32_t grace_ms);
+/* Its connection broke, or there was none: what has become of it? */
+void runtalk_look(struct run *r);
+
+#endif
