@@ -157,7 +157,7 @@ static void finish(struct guard *g, struct glease *l)
 	struct msg_unleased m = unleased_of(l);
 
 	if (c && c->fd >= 0 && sock_send(c->fd, &m, sizeof(m)) == -EAGAIN) {
-		l->due |= DUE_UNLEASED;
+		l->due |= DUE_USE | DUE_UNLEASED; /* the figures of all of it, whoever hears them */
 		return;
 	}
 	glease_end(g, l);

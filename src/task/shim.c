@@ -355,6 +355,9 @@ static void on_stop(struct shim *sh, const union shmsg *m)
 
 static void on_gpu(struct shim *sh, const union shmsg *m)
 {
+	/* An agent that adopted us hears of the devices one after another. */
+	if (m->gpu.peak_bytes < sh->rec.end.gpu_peak_bytes)
+		return;
 	sh->rec.end.gpu_peak_bytes = m->gpu.peak_bytes;
 	sh->rec.end.gpu_util_permille = m->gpu.util_permille;
 }

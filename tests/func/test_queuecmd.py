@@ -236,6 +236,9 @@ def test_gpu_figures(queue):  # noqa: F811
     said = re.search(r"=== gpu +peak memory ([0-9.]+) GiB, mean utilisation [0-9]+%", q.log(i))
     assert said and float(said[1]) == pytest.approx(end["gpu_peak_bytes"] / 2**30, abs=0.1), q.log(i)
     q.wait(none, "done")
+    row = next(r for r in json.loads(q.m.run(q.m.tenure, "history", "--json").stdout)["tasks"]
+               if r["id"] == i)
+    assert row["gpu_peak_bytes"] == end["gpu_peak_bytes"] and 0 <= row["gpu_utilisation"] <= 100
     end = json.loads(q.m.run(q.m.tenure, "show", str(none), "--json").stdout)["end"]
     assert "gpu_peak_bytes" not in end and "=== gpu" not in q.log(none)
 
@@ -339,6 +342,40 @@ def test_retry_of_elements(queue, tmp_path):  # noqa: F811
     q.m.run(q.m.tenure, "stop", str(j))
     assert q.m.run(q.m.tenure, "retry", str(j)).stdout == f"{j} true: 3 elements\n"
     q.wait(j, "done")
+
+
+def test_history(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+
+    def history(*args):
+        doc = json.loads(q.m.run(q.m.tenure, "history", "--json", *args).stdout)
+        return {t["id"]: t for t in doc["tasks"]}, doc
+    every = q.submit("-g", "all", "-n", "every", "--", "sleep", "0.5")
+    q.wait(every, "done")
+    many = q.submit("-g", "1", "-n", "many", "-l", "week", "-r", "1", "--array", "1-3%1", "--", "sh", "-c",
+                    "sleep 0.5; [ $TENURE_ARRAY_INDEX = 3 ] && sleep 60; [ $TENURE_ATTEMPT = 2 ]")
+    assert wait_for(lambda: [r["element"] for r in q.rows("-s", "running")] == [3])
+    rows, doc = history()
+    # What all is was two, and of a batch all attempts count, also while it runs.
+    assert rows[every]["gpus"] == 2
+    assert rows[every]["gpu_hours"] == pytest.approx(2 * rows[every]["ran_s"] / 3600)
+    assert rows[many]["state"] == "pending" and 2 <= rows[many]["ran_s"] < 4
+    assert rows[many]["gpu_hours"] == pytest.approx(rows[many]["ran_s"] / 3600)
+    assert doc["gpu_hours_by_lane"] == {"-": rows[every]["gpu_hours"], "week": rows[many]["gpu_hours"]}
+    assert set(doc["gpu_hours_by_name"]) == {"every", "many"}
+    q.m.run(q.m.tenure, "stop", str(many), "--now")
+    q.wait(many, "cancelled")
+    assert wait_for(lambda: history()[0][many]["ran_s"] > rows[many]["ran_s"])
+    yesterday = time.strftime("%Y-%m-%d", time.localtime(time.time() - 86400))
+    for since, n in (("1h", 2), ("1ms", 0), (yesterday, 2), (f"{yesterday} 00:00", 2), ("2001-01-01", 2)):
+        assert len(history("--since", since)[0]) == n, since
+    assert list(history("-l", "week")[0]) == [many] and list(history("-n", "ev")[0]) == [every]
+    for bad, why in (("soon", "is no time"), ("2099-01-01", "yet to come")):
+        failed = q.m.run(q.m.tenure, "history", "--since", bad, check=False)
+        assert failed.returncode == 2 and why in failed.stderr, failed
+    text = q.m.run(q.m.tenure, "history").stdout
+    assert text.index(" every ") < text.index(" many ") and "PEAK" in text
 
 
 def test_status_and_off(queue):  # noqa: F811
