@@ -230,19 +230,22 @@ static void start_parts(struct agent *a)
 			    .started_ns = clock_mono_ns(),
 			    .policy = a->c->policy };
 	if (a->c->root)
-		a->queue = tasks_new(&a->loop, &(struct tasks_config){ .root = a->c->root,
-								       .instance = a->c->instance,
-								       .agent = a->name,
-								       .state_dir = a->c->state_dir,
-								       .program_fd = a->program_fd,
-								       .log_limit = a->c->log_limit,
-								       .lanes = a->c->lanes,
-								       .n_lanes = a->c->n_lanes,
-								       .view = v,
-								       .news = a->news,
-								       .link = a->link,
-								       .over = on_task_over,
-								       .user = a });
+		a->queue = tasks_new(&a->loop,
+				     &(struct tasks_config){ .root = a->c->root,
+							     .instance = a->c->instance,
+							     .agent = a->name,
+							     .state_dir = a->c->state_dir,
+							     .program_fd = a->program_fd,
+							     .log_limit = a->c->log_limit,
+							     .sweep = a->c->sweep,
+							     .sweep_spare = a->c->sweep_spare,
+							     .lanes = a->c->lanes,
+							     .n_lanes = a->c->n_lanes,
+							     .view = v,
+							     .news = a->news,
+							     .link = a->link,
+							     .over = on_task_over,
+							     .user = a });
 	v->on_empty = a->c->on_empty;
 	v->empty_ms = a->c->empty_ms;
 	lifetime_begin(a);

@@ -30,6 +30,8 @@ struct agent_config {
 	uint64_t notice_ms;   /* so long before it is told; 0: not */
 	const struct tasks_lane *lanes;
 	size_t n_lanes;
+	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */
+	const char *sweep_spare;
 	enum on_empty on_empty; /* when the queue has been empty ... */
 	uint64_t empty_ms;	/* ... for so long */
 	uint64_t for_ms;	/* end after so long; 0: do not */

@@ -62,7 +62,7 @@ static void drain(struct agent *a, struct ctl_client *client, const struct ctl_r
 static void stop_task(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
 	struct err e = ERR_INIT;
-	int r = a->queue ? tasks_stop(a->queue, req->task, req->element, req->now, &e)
+	int r = a->queue ? tasks_stop(a->queue, req->task, req->element, req->now, req->sweep, &e)
 			 : no_queue(&e);
 
 	answer_result(client, r, &e);

@@ -429,15 +429,14 @@ static void cancel_waiting(struct worker *w, enum control_command command, const
 static void take_orders(struct worker *w)
 {
 	struct backlog *b = w->b;
-	enum control_command command;
-	char *task = NULL;
+	struct control_order order;
 	struct err e = ERR_INIT;
-	int r = control_file_take(w->place->spool, &command, &task, &e);
+	int r = control_file_take(w->place->spool, &order, &e);
 
 	if (r == 0) {
-		cancel_waiting(w, command, task);
+		cancel_waiting(w, order.command, order.task);
 		b->orders = xrealloc(b->orders, b->n_orders + 1, sizeof(*b->orders));
-		b->orders[b->n_orders++] = (struct backlog_order){ command, task };
+		b->orders[b->n_orders++] = (struct backlog_order){ .order = order };
 	} else if (e.code) {
 		strbuf_addf(&b->notes, "control.json: %s\n", e.text);
 	}
@@ -465,7 +464,7 @@ static void take_sent_orders(struct worker *w)
 
 			b->orders = xrealloc(b->orders, b->n_orders + 1, sizeof(*b->orders));
 			b->orders[b->n_orders++] =
-				(struct backlog_order){ .command = CONTROL_SHUTDOWN,
+				(struct backlog_order){ .order.command = CONTROL_SHUTDOWN,
 							.tasks_run_on = true };
 		}
 		json_decref(answer);
@@ -526,7 +525,7 @@ void backlog_clear(struct backlog *b)
 		free(b->changes[i].again);
 	}
 	for (size_t i = 0; i < b->n_orders; i++)
-		free(b->orders[i].task);
+		free(b->orders[i].order.task);
 	free(b->changes);
 	free(b->orders);
 	text_list_clear(&b->want.names);

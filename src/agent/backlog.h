@@ -41,8 +41,7 @@ struct backlog_change {
 };
 
 struct backlog_order {
-	enum control_command command;
-	char *task;	   /* its name, or NULL */
+	struct control_order order;
 	bool tasks_run_on; /* CONTROL_SHUTDOWN of the agent alone */
 };
 

@@ -20,7 +20,7 @@
 #include "base/err.h"
 
 #define CTL_MAGIC	0x746e7263U /* "tnrc" */
-#define CTL_VERSION	2U
+#define CTL_VERSION	3U
 #define CTL_CHUNK	16384U
 #define CTL_CLIENTS_MAX 32
 #define CTL_SLOW_MS	5000
@@ -43,6 +43,8 @@ struct ctl_request {
 	uint64_t task;	  /* where the verb is about one; else 0 */
 	uint32_t element; /* 0: all of it */
 	uint32_t now;	  /* CTL_STOP: without grace; CTL_DRAIN: what runs is stopped */
+	uint32_t sweep;	  /* CTL_STOP: SWEEP_BIT()s, what else is ended with it */
+	uint32_t pad;
 };
 
 struct ctl_chunk {

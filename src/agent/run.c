@@ -56,6 +56,7 @@ static void on_timer_closed(uv_handle_t *h)
 
 static void release(struct run *r)
 {
+	r->sweeping = sweeping_forget(r->sweeping);
 	runtalk_hang_up(r);
 	uv_close((uv_handle_t *)&r->timer, on_timer_closed);
 }

@@ -20,6 +20,7 @@
 #include "agent/news.h"
 #include "agent/runjob.h"
 #include "agent/spooler.h"
+#include "agent/sweeping.h"
 #include "agent/view.h"
 #include "sched/retry.h"
 #include "sched/types.h"
@@ -44,6 +45,7 @@ struct run_place {
 	uv_loop_t *loop;
 	struct spooler *spooler;
 	struct guardlink *link;
+	const struct sweeping_place *sweeping;
 	struct news *news;
 	const struct view *view;
 	struct mother mother;
@@ -70,6 +72,9 @@ struct run *run_adopt(struct run_place *place, const struct claim *claim, struct
 
 /* kind: END_STOPPED, END_PREEMPTED, END_TAKEN. grace_ms UINT32_MAX: as the task says. */
 void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *why);
+/* What else is ended when it is over, SWEEP_BIT()s, besides what the task itself says. */
+void run_sweep(struct run *r, unsigned int what);
+unsigned int run_sweep_of(enum spec_clean clean);
 /* The guard's words on its lease. */
 void run_on_promise(struct run *r, const struct msg_lease_reply *m);
 void run_on_granted(struct run *r, const struct msg_lease_reply *m);

@@ -8,6 +8,8 @@
 #include "agent/planview.h"
 #include "agent/runlease.h"
 #include "agent/runtalk.h"
+#include "base/strbuf.h"
+#include "task/sweep.h"
 
 struct file_job {
 	struct spool_job job;
@@ -93,10 +95,54 @@ static void file_it(struct run *r)
 	spooler_do(r->place->spooler, &j->job);
 }
 
+static void on_swept(void *user)
+{
+	struct run *r = user;
+
+	r->sweeping = NULL;
+	runend_settle(r);
+}
+
+unsigned int run_sweep_of(enum spec_clean clean)
+{
+	static const unsigned int bits[SPEC_CLEAN_MAX] = {
+		[SPEC_CLEAN_GPU] = SWEEP_BIT(SWEEP_GPU),
+		[SPEC_CLEAN_PYTHON] = SWEEP_BIT(SWEEP_PYTHON),
+	};
+
+	return clean < SPEC_CLEAN_MAX ? bits[clean] : 0;
+}
+
+void run_sweep(struct run *r, unsigned int what)
+{
+	r->sweep |= what;
+}
+
+/*
+ * What else of its owner's is to end with it; true while that goes on. Who came before it, or made
+ * it give way, has won, and is not ended for it.
+ */
+static bool sweeps(struct run *r)
+{
+	cleanup_strbuf struct strbuf gpus = STRBUF_INIT;
+	unsigned int what = run_sweep_of((enum spec_clean)r->spec->clean);
+	bool gave_way = r->kind == END_TAKEN || r->kind == END_PREEMPTED;
+
+	if (r->swept || gave_way || (!r->started_ns && !r->adopted))
+		return r->sweeping;
+	r->swept = true;
+	if (r->kind == END_STOPPED)
+		what |= r->sweep | r->place->sweeping->on_stop;
+	devset_each(slot, r->devices)
+		strbuf_addf(&gpus, "%s%s", gpus.len ? "," : "", r->place->view->devices[slot].uuid);
+	r->sweeping = sweeping_start(r->place->sweeping, what, strbuf_str(&gpus), on_swept, r);
+	return r->sweeping;
+}
+
 /* The tree is gone; are the devices free as well? */
 void runend_settle(struct run *r)
 {
-	if (!r->gone || r->state == RUN_FILING)
+	if (!r->gone || r->state == RUN_FILING || sweeps(r))
 		return;
 	if (r->leased && !r->freed) {
 		r->state = RUN_FREEING;

@@ -52,6 +52,9 @@ struct run {
 	struct task_end end;
 	struct retry_verdict verdict;
 	bool over;
+	unsigned int sweep; /* SWEEP_BIT()s that were asked for with its stop */
+	bool swept;
+	struct sweeping *sweeping; /* under way: what comes after the tree waits for it */
 };
 
 /* run.c */

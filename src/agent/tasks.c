@@ -26,6 +26,7 @@
 #include "agent/run.h"
 #include "agent/sentence.h"
 #include "agent/streaks.h"
+#include "agent/sweeping.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -51,6 +52,8 @@ struct tasks {
 	char key[OPENING_KEY_MAX]; /* of the spool, once it is open */
 	char *root, *instance, *agent, *run_dir;
 	struct run_place place;
+	char *sweep_spare;
+	struct sweeping_place sweeping;
 	struct spooler *spooler;
 	struct sched_queue *plan;
 	struct running *runs;
@@ -324,16 +327,26 @@ static void tell_lines(struct tasks *q, const char *lines)
 }
 
 /* What the client of an older tool asked for by its control.json, or one of another node. */
-static void obey(struct tasks *q, const struct backlog_order *o)
+static void obey(struct tasks *q, const struct backlog_order *order)
 {
+	const struct control_order *o = &order->order;
+	unsigned int sweep = o->sweep < SPEC_CLEAN_MAX ? run_sweep_of((enum spec_clean)o->sweep)
+						       : q->sweeping.on_stop;
+	bool any = false;
+
 	for (struct running *r = q->runs; r; r = r->next) {
 		const struct spool_spec *spec = run_spec(r->run);
 		bool meant = o->command != CONTROL_STOP ||
 			     (spec && o->task && strcmp(spec->name, o->task) == 0);
 
-		if (meant && !o->tasks_run_on)
-			run_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
+		if (!meant || order->tasks_run_on)
+			continue;
+		any = true;
+		run_sweep(r->run, sweep);
+		run_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
 	}
+	if (o->command != CONTROL_SHUTDOWN && !any) /* else with the end of what was stopped */
+		(void)sweeping_start(&q->sweeping, sweep, "", NULL, NULL);
 	if (o->command == CONTROL_SHUTDOWN)
 		(void)kill(getpid(), SIGTERM);
 }
@@ -550,7 +563,14 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	for (size_t i = 0; i < c->n_lanes; i++)
 		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
 	q->spooler = spooler_new(loop, &(struct spool_place){ 0 });
+	q->sweep_spare = c->sweep_spare ? xstrdup(c->sweep_spare) : NULL;
+	q->sweeping = (struct sweeping_place){ .loop = loop,
+					       .news = c->news,
+					       .program_fd = c->program_fd,
+					       .on_stop = c->sweep,
+					       .spare = q->sweep_spare };
 	q->place = (struct run_place){ .loop = loop,
+				       .sweeping = &q->sweeping,
 				       .spooler = q->spooler,
 				       .link = c->link,
 				       .news = c->news,
@@ -656,7 +676,8 @@ void tasks_on_leases_known(struct tasks *q)
 	plan_soon(q);
 }
 
-int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, struct err *e)
+int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
+	       struct err *e)
 {
 	unsigned int n = 0;
 
@@ -665,6 +686,7 @@ int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, struct 
 
 		if (ref.id != id || (element && ref.element != element))
 			continue;
+		run_sweep(r->run, sweep);
 		run_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, "stopped by its owner");
 		n++;
 	}
@@ -769,6 +791,7 @@ static void on_closed(uv_handle_t *h)
 	if (--q->handles)
 		return;
 	sched_queue_free(q->plan);
+	free(q->sweep_spare);
 	free(q->root);
 	free(q->instance);
 	free(q->agent);

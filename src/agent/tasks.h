@@ -40,6 +40,8 @@ struct tasks_config {
 	uint64_t log_limit;    /* bytes of a task's log; 0: no limit */
 	const struct tasks_lane *lanes;
 	size_t n_lanes;
+	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */
+	const char *sweep_spare;
 	const struct view *view;
 	struct news *news;
 	struct guardlink *link;
@@ -68,7 +70,8 @@ void tasks_on_lease_state(struct tasks *q, const struct msg_lease_state *m);
 void tasks_on_leases_known(struct tasks *q);
 
 /* End a waiting or running task, or element; element 0: all of it. 0, or -ENOENT with e. */
-int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, struct err *e);
+int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
+	       struct err *e);
 /* Start nothing more; what runs runs on. */
 void tasks_drain(struct tasks *q);
 /* What runs is stopped, as its owner orders. */

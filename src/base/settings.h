@@ -56,6 +56,8 @@ enum setting_id {
 	SET_ON_EMPTY,	     /* num: 0 hold, 1 release, 2 exit */
 	SET_EMPTY_FOR,	     /* num: ms */
 	SET_LANE_WIDTH,	     /* words; use settings_lane_width() */
+	SET_SWEEP,	     /* num: 0 auto, 1 none, 2 gpu, 3 python */
+	SET_SWEEP_SPARE,     /* words: patterns of command lines */
 	SET_ALLOW_USERS,     /* words: user names and @groups; empty = everybody. Site only */
 	SET_MAX_DEVICES,     /* num: 0 = no limit */
 	SET_MAX
@@ -80,6 +82,8 @@ enum setting_layer {
 #define SETTING_GROUP_QUEUE (1u << 4) /* which queue */
 #define SETTING_GROUP_AGENT (1u << 5) /* which agent */
 #define SETTING_GROUP_LIFE  (1u << 6) /* of an agent that runs tasks */
+#define SETTING_GROUP_SWEEP (1u << 7) /* what is ended with stopped tasks */
+#define SETTING_GROUP_SPARE (1u << 8) /* what is not ended with them */
 #define SETTING_GROUP_ALL   UINT_MAX
 
 #define SETTING_LIMIT		(1u << 0) /* a site's value is a limit for all layers above */

@@ -13,6 +13,8 @@ static const char *const lifetime_ends[] = { "drain", "stop", NULL };
 
 /* In the order of enum on_empty. */
 static const char *const on_empties[] = { "hold", "release", "exit", NULL };
+/* In the order of enum sweep_setting. */
+static const char *const sweeps[] = { "auto", "none", "gpu", "python", NULL };
 
 static const char holding[] = "What to hold";
 static const char when[] = "When to hold";
@@ -21,6 +23,7 @@ static const char others[] = "Other people's work";
 static const char node[] = "This node";
 static const char ending[] = "When to end";
 static const char queue[] = "The queue";
+static const char stopping[] = "When tasks are stopped";
 
 #define UTIL_MIN 10 /* permille; below it NVML reads 0 for most windows */
 
@@ -162,6 +165,18 @@ const struct setting settings_table[] = {
 			     .opt.help =
 				     "so many tasks of a lane run at once, like week=2; the others "
 				     "run one after another" },
+	[SET_SWEEP] = { ROW("sweep", "SWEEP", "sweep", VALUE_CHOICE), .opt.arg = "WHAT",
+			.opt.def = "auto", .opt.group = stopping, .opt.spec.choices = sweeps,
+			.groups = SETTING_GROUP_SWEEP,
+			.opt.help = "what else of ours is ended when a task is stopped: gpu: what "
+				    "stays on its GPUs; python: every other Python process on this "
+				    "node; auto: python in a job of submit.sh, none elsewhere" },
+	[SET_SWEEP_SPARE] = { ROW("sweep_spare", "SWEEP_SPARE", "sweep-spare", VALUE_WORDS),
+			      .opt.arg = "PATTERNS", .opt.def = "", .opt.group = stopping,
+			      .groups = SETTING_GROUP_SPARE,
+			      .opt.help =
+				      "but not those with such a command line: a part of it, or "
+				      "a pattern: jupyter,*tensorboard*" },
 	[SET_ALLOW_USERS] = { ROW("allow_users", "ALLOW_USERS", "allow-users", VALUE_WORDS),
 			      .opt.arg = "USERS", .opt.def = "",
 			      .flags = SETTING_LIMIT | SETTING_SITE_ONLY,

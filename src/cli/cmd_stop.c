@@ -2,6 +2,8 @@
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/stopping.h"
+#include "cli/sweeper.h"
+#include "task/sweep.h"
 
 static const struct opt stop_opts[] = {
 	{ .name = "now",
@@ -12,7 +14,12 @@ static const struct opt stop_opts[] = {
 
 static int run_stop(const struct cmd_ctx *ctx, struct err *e)
 {
-	struct stopping s = { .ctx = ctx, .now = opts_flag(ctx->opts, "now") };
+	unsigned int sweep = sweep_of_setting((unsigned int)settings_num(ctx->settings, SET_SWEEP));
+	struct stopping s = {
+		.ctx = ctx,
+		.now = opts_flag(ctx->opts, "now"),
+		.sweep_gpus = sweep & SWEEP_BIT(SWEEP_GPU),
+	};
 	struct spool *sp = NULL;
 	int r = queue_open(ctx, 0, &sp, e);
 
@@ -22,6 +29,11 @@ static int run_stop(const struct cmd_ctx *ctx, struct err *e)
 	sp = spool_close(sp);
 	if (s.changed)
 		ask_agent_to_look(ctx);
+	/* What was told to end is under tenure, and so spared. */
+	if (r == 0 && sweep & SWEEP_BIT(SWEEP_PYTHON))
+		r = sweeper_run(
+			ctx, &(struct sweep_order){ .what = SWEEP_BIT(SWEEP_PYTHON), .end = true },
+			e);
 	return r;
 }
 
@@ -30,6 +42,7 @@ static const struct cmd_example stop_examples[] = {
 	{ "tenure stop 42.7", "one element of it" },
 	{ "tenure stop week", "everything in the lane \"week\"" },
 	{ "tenure stop all --now", "everything, without grace" },
+	{ "tenure stop all --sweep python", "and every other Python process of yours here" },
 	{ 0 },
 };
 
@@ -42,9 +55,13 @@ const struct cmd cmd_stop = {
 	.description =
 		"What waits goes to cancelled/ at once, with or without an agent. What runs is told "
 		"to end by its agent: its signal (TERM), its grace time (30s), then KILL, and the "
-		"whole process tree with it. tenure wait waits until it has ended.",
+		"whole process tree with it. tenure wait waits until it has ended.\n\n"
+		"--sweep python also ends every other Python process of yours on this node, which "
+		"tenure sweep python shows; --sweep gpu has the agent end what of yours stays on "
+		"the task's GPUs, but what its own sweep_spare says.",
 	.examples = stop_examples,
 	.opts = stop_opts,
-	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT | SETTING_GROUP_SWEEP |
+			  SETTING_GROUP_SPARE,
 	.run = run_stop,
 };

@@ -36,6 +36,7 @@ extern const struct cmd cmd_sim;
 extern const struct cmd cmd_status;
 extern const struct cmd cmd_stop;
 extern const struct cmd cmd_submit;
+extern const struct cmd cmd_sweep;
 extern const struct cmd cmd_use;
 extern const struct cmd cmd_wait;
 extern const struct cmd cmd_why;

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "spool/spool.h"
 #include "task/spec.h"
+#include "task/sweep.h"
 
 #define ENDING "When to end"
 
@@ -57,6 +58,15 @@ static void take_lanes(struct run_agent *r, const struct settings *s)
 	}
 }
 
+static char *join_words(const struct word_list *l)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	for (size_t i = 0; i < l->n; i++)
+		strbuf_addf(&b, "%s%s", i ? "," : "", l->words[i]);
+	return strbuf_take(&b);
+}
+
 int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err *e)
 {
 	const struct settings *s = ctx->settings;
@@ -80,6 +90,7 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 	/* `hold` is for holding alone. */
 	r->root = ctx->cmd->opts == run_opts_no_hold ? spool_root(settings_str(s, SET_ROOT)) : NULL;
 	take_lanes(r, s);
+	r->sweep_spare = join_words(&settings_value(s, SET_SWEEP_SPARE)->words);
 	r->config = (struct agent_config){
 		.lanes = r->lanes,
 		.n_lanes = r->n_lanes,
@@ -90,6 +101,8 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 		.policy = policy,
 		.root = r->root,
 		.log_limit = log_limit,
+		.sweep = sweep_of_setting((unsigned int)settings_num(s, SET_SWEEP)),
+		.sweep_spare = r->sweep_spare,
 		.lifetime_ms = r->root ? settings_num(s, SET_LIFETIME) : 0,
 		.lifetime_stops = settings_num(s, SET_LIFETIME_END) == 1,
 		.notice_ms = settings_num(s, SET_LIFETIME_NOTICE),
@@ -109,6 +122,7 @@ void run_agent_clear(struct run_agent *r)
 	free(take_ptr(r->lanes));
 	free(take_ptr(r->state_dir));
 	free(take_ptr(r->root));
+	free(take_ptr(r->sweep_spare));
 }
 
 int run_agent_exit_code(enum agent_end end)

@@ -12,7 +12,8 @@
 
 #define RUN_SETTING_GROUPS (SETTING_GROUP_HOLD | SETTING_GROUP_NODE)
 /* Of an agent that runs tasks. */
-#define AGENT_SETTING_GROUPS (RUN_SETTING_GROUPS | SETTING_GROUP_LIFE)
+#define AGENT_SETTING_GROUPS                                                                       \
+	(RUN_SETTING_GROUPS | SETTING_GROUP_LIFE | SETTING_GROUP_SWEEP | SETTING_GROUP_SPARE)
 
 /* --for, --until, --json. */
 extern const struct opt run_opts[];
@@ -26,6 +27,7 @@ struct run_agent {
 	char *root; /* of the spool, or NULL */
 	struct tasks_lane *lanes;
 	size_t n_lanes;
+	char *sweep_spare;
 };
 
 /* 0, or CMD_USAGE with e. ctx must outlive r. */

@@ -20,6 +20,7 @@
 #include "cli/ask_agent.h"
 #include "spool/batch.h"
 #include "spool/transit.h"
+#include "task/sweep.h"
 
 #define LOOKS	5
 #define LOOK_US 50000
@@ -44,9 +45,11 @@ static bool is_ours(const struct spool *sp, const char *agent)
 /* 0, TRANSIT_GONE: it runs no more, or negative. */
 static int stop_running(const struct stopping *s, const struct task_name *n, struct err *e)
 {
-	struct ctl_request req = {
-		.verb = CTL_STOP, .task = n->id, .element = (uint32_t)n->element, .now = s->now
-	};
+	struct ctl_request req = { .verb = CTL_STOP,
+				   .task = n->id,
+				   .element = (uint32_t)n->element,
+				   .now = s->now,
+				   .sweep = s->sweep_gpus ? SWEEP_BIT(SWEEP_GPU) : 0 };
 	char agent[NAME_AGENT_MAX + 1], id[QUEUE_ID_MAX];
 	int r = ask_agent_about(s->ctx, &req, NULL, e);
 

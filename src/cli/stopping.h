@@ -10,8 +10,9 @@
 struct stopping {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
-	bool now;     /* without grace */
-	bool changed; /* something that waited was taken away: the agent should look */
+	bool now;	 /* without grace */
+	bool sweep_gpus; /* the agent ends what else of ours is on its GPUs */
+	bool changed;	 /* something that waited was taken away: the agent should look */
 };
 
 /*

@@ -141,38 +141,60 @@ int control_answer(const struct spool *sp, const char *sent, const json_t *answe
 	return write_json(sp, answer_path(sent, path), answer, e);
 }
 
-int control_file_take(const struct spool *sp, enum control_command *ret, char **ret_task,
-		      struct err *e)
+/* A word of a table under a key; without it *ret stays. */
+static int read_word(const json_t *doc, const char *key, const char *const *names, size_t n,
+		     unsigned int *ret, struct err *e)
 {
-	static const char *const names[] = {
+	const json_t *value = json_object_get(doc, key);
+	const char *word = json_string_value(value);
+
+	if (!value)
+		return 0;
+	return enum_parse(names, n, word ? word : "", ret, e) < 0 ? err_wrap(e, "%s", key) : 0;
+}
+
+static int read_order(const json_t *doc, struct control_order *ret, struct err *e)
+{
+	static const char *const commands[] = {
 		[CONTROL_STOP] = "stop",
 		[CONTROL_STOP_ALL] = "stop_all",
 		[CONTROL_SHUTDOWN] = "shutdown",
 	};
-	unsigned int command;
+	static const char *const sweeps[] = {
+		[SPEC_CLEAN_NONE] = "none",
+		[SPEC_CLEAN_GPU] = "gpu",
+		[SPEC_CLEAN_PYTHON] = "python",
+	};
+	const char *task = json_string_value(json_object_get(doc, "task"));
+	unsigned int command = CONTROL_COMMAND_MAX, sweep = SPEC_CLEAN_MAX;
+	int r = read_word(doc, "command", commands, ARRAY_LEN(commands), &command, e);
+
+	if (r == 0)
+		r = read_word(doc, "sweep", sweeps, ARRAY_LEN(sweeps), &sweep, e);
+	if (r == 0 && command == CONTROL_COMMAND_MAX)
+		r = err_set(e, -EINVAL, "it has no command");
+	if (r == 0 && command == CONTROL_STOP && !task)
+		r = err_set(e, -EINVAL, "stop needs a task");
+	if (r == 0)
+		*ret = (struct control_order){
+			.command = (enum control_command)command,
+			.task = command == CONTROL_STOP ? xstrdup(task) : NULL,
+			.sweep = (enum spec_clean)sweep,
+		};
+	return r;
+}
+
+int control_file_take(const struct spool *sp, struct control_order *ret, struct err *e)
+{
 	json_t *doc = NULL;
+	int r;
 
 	if (!spool_exists(sp, CONTROL_FILE))
 		return 1;
-
-	int r = take_json(sp, CONTROL_FILE, &doc, e);
-
+	r = take_json(sp, CONTROL_FILE, &doc, e);
 	if (r != 0)
 		return r;
-
-	const char *name = json_string_value(json_object_get(doc, "command"));
-	const char *task = json_string_value(json_object_get(doc, "task"));
-
-	r = enum_parse(names, ARRAY_LEN(names), name ? name : "", &command, e);
-	if (r == 0 && command == CONTROL_STOP && !task)
-		r = err_set(e, -EINVAL, "stop needs a task");
-	if (r == 0) {
-		*ret = (enum control_command)command;
-		*ret_task = command == CONTROL_STOP ? xstrdup(task) : NULL;
-	} else {
-		(void)err_wrap(e, CONTROL_FILE);
-		r = 1;
-	}
+	r = read_order(doc, ret, e) < 0;
 	json_decref(doc);
 	return r;
 }

@@ -6,11 +6,13 @@
  * Orders to agents, through files, for clients on other nodes: control/AGENT,NUMBER.json is an
  * object that the agent takes and answers as control/AGENT,NUMBER.answer, which the client reads
  * and removes. And control.json beside instance.json, as older tools write it:
- * {"command":"stop|stop_all|shutdown","task":NAME}.
+ * {"command":"stop|stop_all|shutdown","task":NAME}, to which "sweep":"none|gpu|python" may be
+ * added.
  */
 
 #include <jansson.h>
 
+#include "spool/spec.h"
 #include "spool/spool.h"
 
 #define CONTROL_MAX 65536
@@ -30,9 +32,14 @@ int control_next(const struct spool *sp, const char *agent, json_t **ret, char *
 int control_answer(const struct spool *sp, const char *sent, const json_t *answer, struct err *e);
 
 enum control_command { CONTROL_STOP, CONTROL_STOP_ALL, CONTROL_SHUTDOWN, CONTROL_COMMAND_MAX };
-/* control.json, taken away. 0; 1: none, or one that was bad (e says why, it is in bad/). ret_task
- * (the caller frees it) is NULL but for CONTROL_STOP. */
-int control_file_take(const struct spool *sp, enum control_command *ret, char **ret_task,
-		      struct err *e);
+struct control_order {
+	enum control_command command;
+	char *task; /* the caller frees it; NULL but for CONTROL_STOP */
+	enum spec_clean
+		sweep; /* of stop and stop_all: what else is ended; as the agent says: MAX */
+};
+
+/* control.json, taken away. 0; 1: none, or one that was bad (e says why, it is in bad/). */
+int control_file_take(const struct spool *sp, struct control_order *ret, struct err *e);
 
 #endif

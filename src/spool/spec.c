@@ -98,7 +98,7 @@ static const struct row rows[] = {
 	  .help = "factor on memory after it ran out: 1.5" },
 	{ "no_requeue", KIND_FLAG, AT(no_requeue), .help = "failed when its node went away" },
 	{ "clean", KIND_CHOICE, AT(clean), .choices = cleans,
-	  .help = "what else of ours is ended with it" },
+	  .help = "what else of ours is ended with it: none, gpu, python" },
 	{ "script", KIND_TEXT, AT(script), .max = SPEC_SCRIPT_MAX, .help = "text of a script" },
 	{ "args", KIND_TEXTS, AT(args), .max = SPEC_LIST_MAX, .help = "the script's arguments" },
 	{ "argv", KIND_TEXTS, AT(argv), .max = SPEC_LIST_MAX,

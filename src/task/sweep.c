@@ -46,6 +46,32 @@ static bool is_tenure(const struct tree_proc *p)
 	return strcmp(name, "tenure") == 0 || strcmp(name, "tenure (deleted)") == 0;
 }
 
+static const char *const what_names[] = { [SWEEP_GPU] = "gpu", [SWEEP_PYTHON] = "python" };
+
+_Static_assert(ARRAY_LEN(what_names) == SWEEP_WHAT_MAX, "everything has a name");
+
+const char *sweep_what_name(unsigned int what)
+{
+	return what < SWEEP_WHAT_MAX ? what_names[what] : "?";
+}
+
+unsigned int sweep_of_setting(unsigned int setting)
+{
+	const char *job = getenv(SWEEP_JOB_ENV);
+
+	switch ((enum sweep_setting)setting) {
+	case SWEEP_SET_AUTO:
+		return job && *job ? SWEEP_BIT(SWEEP_PYTHON) : 0;
+	case SWEEP_SET_GPU:
+		return SWEEP_BIT(SWEEP_GPU);
+	case SWEEP_SET_PYTHON:
+		return SWEEP_BIT(SWEEP_PYTHON);
+	case SWEEP_SET_NONE:
+		break;
+	}
+	return 0;
+}
+
 static uid_t owner(pid_t pid)
 {
 	struct proc_peek peek;

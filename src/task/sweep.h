@@ -29,7 +29,23 @@
 #include "base/err.h"
 #include "task/tree.h"
 
-enum sweep_what { SWEEP_GPU, SWEEP_PYTHON };
+enum sweep_what { SWEEP_GPU, SWEEP_PYTHON, SWEEP_WHAT_MAX };
+
+/* The setting `sweep`; the same order. */
+enum sweep_setting { SWEEP_SET_AUTO, SWEEP_SET_NONE, SWEEP_SET_GPU, SWEEP_SET_PYTHON };
+
+/* Several at once, as bits. */
+#define SWEEP_BIT(what) (1u << (what))
+
+/*
+ * What the setting stands for. Auto is python inside of a job or container that submit.sh has made,
+ * which is told by this variable in the environment: there nothing else of the user's runs. Else it
+ * is nothing.
+ */
+#define SWEEP_JOB_ENV "TENURE_SUBMIT_JOB"
+unsigned int sweep_of_setting(unsigned int setting);
+/* "gpu", "python" */
+const char *sweep_what_name(unsigned int what);
 
 struct sweep_rules {
 	enum sweep_what what;

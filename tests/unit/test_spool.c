@@ -697,8 +697,7 @@ static void test_control(void **state)
 	struct err e = ERR_INIT;
 	json_t *order = json_pack("{s:s}", "do", "stop"), *got = NULL, *answer = NULL;
 	char sent[SPOOL_PATH_MAX], at[SPOOL_PATH_MAX];
-	enum control_command command;
-	char *task = NULL;
+	struct control_order file;
 
 	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
 	assert_int_equal(control_send(sp, "node1", order, sent, &e), 0);
@@ -717,15 +716,24 @@ static void test_control(void **state)
 	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
 	assert_true(spool_exists(sp, "bad") && !spool_exists(sp, "control/node1,x.json"));
 
-	assert_int_equal(control_file_take(sp, &command, &task, &e), 1);
+	assert_int_equal(control_file_take(sp, &file, &e), 1);
 	put(sp, "control.json", "{\"command\":\"stop\",\"task\":\"train.sh\"}");
-	assert_int_equal(control_file_take(sp, &command, &task, &e), 0);
-	assert_int_equal(command, CONTROL_STOP);
-	assert_string_equal(task, "train.sh");
-	free(task);
+	assert_int_equal(control_file_take(sp, &file, &e), 0);
+	assert_true(file.command == CONTROL_STOP && file.sweep == SPEC_CLEAN_MAX);
+	assert_string_equal(file.task, "train.sh");
+	free(file.task);
+	put(sp, "control.json", "{\"command\":\"stop_all\",\"sweep\":\"python\"}");
+	assert_int_equal(control_file_take(sp, &file, &e), 0);
+	assert_true(file.command == CONTROL_STOP_ALL && file.sweep == SPEC_CLEAN_PYTHON);
+	assert_null(file.task);
 	put(sp, "control.json", "{\"command\":\"stop_al\"}");
-	assert_int_equal(control_file_take(sp, &command, &task, &e), 1);
+	assert_int_equal(control_file_take(sp, &file, &e), 1);
 	assert_non_null(strstr(e.text, "stop_all"));
+	put(sp, "control.json", "{\"command\":\"stop_all\",\"sweep\":\"all\"}");
+	assert_int_equal(control_file_take(sp, &file, &e), 1);
+	assert_non_null(strstr(e.text, "sweep: "));
+	put(sp, "control.json", "{}");
+	assert_int_equal(control_file_take(sp, &file, &e), 1);
 	sp = spool_close(sp);
 }
 

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_SWEEPING_H
+#define TENURE_AGENT_SWEEPING_H
+
+/*
+ * What else of its owner's is ended with a task (task/sweep.h). `tenure sweep` does it, as a
+ * process of its own: it loads NVML, and reads what processes that hang may keep waiting. What it
+ * ends is told as news.
+ */
+
+#include <uv.h>
+
+#include "agent/news.h"
+
+struct sweeping_place {
+	uv_loop_t *loop;
+	struct news *news;
+	int program_fd;
+	unsigned int on_stop; /* SWEEP_BIT()s: with each task that is stopped */
+	const char *spare;    /* the setting sweep_spare */
+};
+
+struct sweeping;
+
+/*
+ * what: SWEEP_BIT()s; gpus: UUIDs with commas, for SWEEP_GPU. done is called from the loop, once,
+ * and then it is gone. NULL: there is nothing to do, or it cannot be done (which is told), and done
+ * is not called.
+ */
+struct sweeping *sweeping_start(const struct sweeping_place *place, unsigned int what,
+				const char *gpus, void (*done)(void *user), void *user);
+/* It goes on, and nobody is called. Returns NULL. */
+struct sweeping *sweeping_forget(struct sweeping *s);
+
+#endif

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+"""Sweeping: what else of its owner's ends with a task. In a PID namespace of its own, where nobody
+else's processes can be seen, or ended: this file is both the test and what runs in there."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from machine import proc_exists, wait_for
+from test_queue import Queue
+
+HERE = pathlib.Path(__file__)
+NAMESPACE = ["unshare", *([] if os.geteuid() == 0 else ["-r"]), "--pid", "--fork", "--mount-proc",
+             "--kill-child"]
+STRAY = "import sys, time; open(sys.argv[1], 'w').write('x'); time.sleep(300)"
+ON_GPU = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+import simlib
+assert simlib.Cuda(int(sys.argv[3])).alloc(1 << 30)[0] == 0
+open(sys.argv[1], "w").write("x")
+time.sleep(300)
+"""
+
+
+class Node(Queue):
+    """A queue, and Python processes that know nothing of it."""
+
+    def __init__(self, build, env, tmp):
+        super().__init__(build, env, tmp)
+        self.tmp, self.strays = tmp, []
+
+    def stray(self, code=STRAY, *args):
+        mark = self.tmp / f"stray{len(self.strays)}"
+        p = subprocess.Popen(["/usr/bin/python3", "-c", code, mark, HERE.parent, *map(str, args)],
+                             env={**self.m.env, "TEST_TENURE": self.m.tenure},
+                             start_new_session=True)
+        self.strays.append(p)
+        assert wait_for(mark.exists)
+        return p
+
+    def tenure(self, *args, code=0, **env):
+        done = self.m.run(self.m.tenure, *args, check=False, env={**self.m.env, **env})
+        assert done.returncode == code, done
+        return " ".join((done.stdout + done.stderr).split())
+
+    def run_task(self, *options, code=STRAY):
+        """Its id, once it runs a Python process of its own."""
+        mark = self.tmp / "task"
+        mark.unlink(missing_ok=True)
+        i = self.submit(*options, "--env", f"TEST_TENURE={self.m.tenure}", "--", "/usr/bin/python3",
+                        "-c", code, str(mark), str(HERE.parent), "0")
+        assert wait_for(mark.exists), self.out.read_text()
+        return i
+
+    def order(self, **order):
+        path = pathlib.Path(self.spool, "control.json")
+        path.with_name("tmp.json").write_text(json.dumps(order))
+        path.with_name("tmp.json").rename(path)
+
+
+def ends(p):
+    return p.wait(15) in (-15, -9)
+
+
+def lives(*all_of_them):
+    time.sleep(0.5)
+    return [p.poll() for p in all_of_them] == [None] * len(all_of_them)
+
+
+def shows_and_ends(n):
+    n.start("--no-hold")
+    stray, spared = n.stray(), n.stray(STRAY + "  # tensorboard")
+    i = n.run_task("-g", "0")
+    rows = [json.loads(x) for x in n.m.run(n.m.tenure, "sweep", "python", "--json",
+                                           "--sweep-spare", "tensorboard").stdout.splitlines()]
+    told = {r["pid"]: r for r in rows}
+    assert told[stray.pid]["end"] and told[stray.pid]["verdict"] == "to be ended"
+    assert told[spared.pid]["verdict"].endswith("to be spared") and not told[spared.pid]["end"]
+    assert told[os.getpid()]["verdict"].endswith("started it")
+    task = [r for r in rows if r["verdict"].endswith("under tenure")]
+    assert len(rows) == 4 and len(task) == 1, rows
+    assert f"PID {stray.pid} to be ended" in n.tenure("sweep", "python") and lives(stray)
+    out = n.tenure("sweep", "python", "--end", TENURE_SWEEP_SPARE="tensorboard")
+    assert f"PID {stray.pid} is ended" in out and ends(stray) and lives(spared)
+    assert n.task(i)["state"] == "running"
+    assert "cannot be swept" in n.tenure("sweep", "ruby", code=2)
+
+
+def stop_sweeps_when_told(n):
+    n.start("--no-hold")
+    stray = n.stray()
+    n.tenure("stop", str(n.run_task("-g", "0")))
+    assert lives(stray)
+    n.tenure("stop", str(n.run_task("-g", "0")), "--sweep", "none", TENURE_SUBMIT_JOB="9")
+    assert lives(stray)
+    other = n.run_task("-g", "0", "-n", "other")
+    out = n.tenure("stop", str(n.run_task("-g", "0")), "--sweep", "python")
+    assert f"PID {stray.pid} is ended" in out and ends(stray)
+    assert n.task(other)["state"] == "running"
+    stray = n.stray()
+    n.tenure("stop", "other", TENURE_SUBMIT_JOB="9")  # what submit.sh makes: by default
+    assert ends(stray)
+
+
+def control_file_sweeps(n):
+    n.start("--no-hold", "--sweep-spare", "tensorboard")
+    stray, spared = n.stray(), n.stray(STRAY + "  # tensorboard")
+    i = n.run_task("-g", "0", "-n", "train.sh")
+    n.order(command="stop", task="train.sh")
+    n.wait(i, "cancelled")
+    assert lives(stray)
+    i = n.run_task("-g", "0", "-n", "train.sh")
+    n.order(command="stop", task="train.sh", sweep="python")
+    assert ends(stray)
+    n.wait(i, "cancelled")
+    stray = n.stray()  # the sweep was over before that
+    n.order(command="stop_all", sweep="python")  # nothing runs: at once
+    assert ends(stray) and lives(spared)
+    assert f"sweep: PID {stray.pid} is ended" in n.out.read_text()
+
+
+def agent_in_a_job(n):
+    n.m.env["TENURE_SUBMIT_JOB"] = "train-exp1"
+    n.start("--no-hold")
+    del n.m.env["TENURE_SUBMIT_JOB"]
+    stray = n.stray()
+    i = n.run_task("-g", "0", "-n", "train.sh")
+    done = n.run_task("-g", "0", "-n", "done.sh")
+    n.tenure("stop", str(done))
+    assert ends(stray) and n.task(i)["state"] == "running"
+    n.wait(done, "cancelled")  # the sweep is over then
+    stray = n.stray()
+    n.order(command="stop_all")
+    assert ends(stray)
+
+
+def gpu_is_cleaned(n):
+    n.start("--no-hold")
+    i = n.run_task("-g", "1", "--clean", "gpu", code=ON_GPU)
+    beside, elsewhere, none = n.stray(ON_GPU, 0), n.stray(ON_GPU, 1), n.stray()
+    listed = n.tenure("sweep", "gpu", "--gpus", "1")
+    assert f"PID {elsewhere.pid} to be ended" in listed and str(beside.pid) not in listed
+    n.tenure("stop", str(i))
+    assert ends(beside) and lives(elsewhere, none)
+    n.wait(i, "cancelled")
+    assert f"sweep: PID {beside.pid} is ended" in n.out.read_text()
+    i = n.run_task("-g", "1", code=ON_GPU)  # and told so with the stop
+    beside = n.stray(ON_GPU, 0)
+    n.tenure("stop", str(i), "--sweep", "gpu")
+    assert ends(beside) and lives(elsewhere, none)
+    i = n.run_task("-g", "1", "--clean", "gpu")  # does not use it yet: who comes has won
+    beside = n.stray(ON_GPU, 0)
+    assert wait_for(lambda: "taken by PID" in n.tenure("why", str(i))), n.out.read_text()
+    assert lives(beside)
+    n.tenure("stop", str(i))
+    mark = n.tmp / "end"
+    i = n.submit("-g", "0", "--clean", "python", "--", "sh", "-c",
+                 f"until [ -e {mark} ]; do sleep 0.1; done")
+    n.wait(i, "running")
+    assert lives(none)
+    mark.touch()
+    n.wait(i, "done")
+    assert ends(none) and ends(elsewhere) and ends(beside)
+
+
+BODIES = {f.__name__: f for f in (shows_and_ends, stop_sweeps_when_told, control_file_sweeps,
+                                  agent_in_a_job, gpu_is_cleaned)}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_sweep(body, build, env, tmp_path):
+    probe = subprocess.run([*NAMESPACE, "true"], capture_output=True)
+    if probe.returncode:
+        pytest.skip(f"no PID namespace here: {probe.stderr.decode()}")
+    done = subprocess.run([*NAMESPACE, "/usr/bin/python3", HERE, body, build, tmp_path],
+                          env={**env, "PYTHONPATH": str(HERE.parent)}, text=True,
+                          capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def main():
+    assert os.getpid() == 1 and not proc_exists(os.getppid())
+    n = Node(pathlib.Path(sys.argv[2]), dict(os.environ), pathlib.Path(sys.argv[3]))
+    try:
+        BODIES[sys.argv[1]](n)
+    finally:
+        print(n.out.read_text() if n.out.exists() else "")
+        for p in n.strays:
+            p.kill()
+        n.close()
+
+
+if __name__ == "__main__":
+    main()
