@@ -226,8 +226,12 @@ static int load_environment(struct settings *s, struct err *e)
 	return 0;
 }
 
-/* Names of ours in the environment that are no settings; the simulator's begin with SIM. */
-static const char *const other_variables[] = { "TENURE_SITE_CONFIG", "TENURE_BUILD", NULL };
+/* Names of ours that are no settings: what a task is told, and a job of submit.sh. */
+static const char *const other_variables[] = {
+	"TENURE_SITE_CONFIG", "TENURE_BUILD",	   "TENURE_TASK_ID",
+	"TENURE_TASK_TOKEN",  "TENURE_ATTEMPT",	   "TENURE_ARRAY_INDEX",
+	"TENURE_GPU_MEMORY",  "TENURE_SUBMIT_JOB", NULL,
+};
 
 static bool is_known_variable(const char *name)
 {
@@ -237,6 +241,7 @@ static bool is_known_variable(const char *name)
 	for (size_t i = 0; other_variables[i]; i++)
 		if (strcmp(other_variables[i], name) == 0)
 			return true;
+	/* The simulator's. */
 	return strcmp(name, "TENURE_SIM") == 0 || str_has_prefix(name, "TENURE_SIM_");
 }
 

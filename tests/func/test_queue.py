@@ -178,6 +178,14 @@ def test_guard_killed_under_a_task(queue):
     assert wait_for(lambda: q.held() == [0])
 
 
+def test_commands_in_a_task_know_its_variables(queue):
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--array", "1-1", "--", q.m.tenure, "list")
+    q.wait(i, "done")
+    assert "running" in q.log(i, element=1) and "is no setting" not in q.log(i, element=1)
+
+
 def test_next_at_once_means_at_once(queue, tmp_path):
     q = queue()
     q.start("--no-hold")
