@@ -4,8 +4,12 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+
+#define GROUP_NS (20 * NS_PER_MS)
 
 struct line {
 	struct line *next;
@@ -26,6 +30,7 @@ struct outq {
 	uv_work_t work;
 	struct line *batch;
 	uint64_t batch_lost;
+	uint64_t written_ns;
 };
 
 struct outq *outq_new(uv_loop_t *loop, size_t max_bytes, const struct outq_ops *ops, void *user)
@@ -49,6 +54,10 @@ static void write_batch(uv_work_t *work)
 		q->ops->lost(q->user, q->batch_lost);
 	for (struct line *l = q->batch; l; l = l->next)
 		q->ops->put(q->user, l->channel, l->text, l->len);
+	/* Where lines come one after another the next ones are written together. */
+	if (clock_mono_ns() - q->written_ns < GROUP_NS)
+		(void)usleep(GROUP_NS / NS_PER_US);
+	q->written_ns = clock_mono_ns();
 }
 
 static void free_lines(struct line *l)

@@ -57,6 +57,9 @@ struct run_place {
 	void *user;
 	/* The attempt is over and r is freed after this. again: it waits again, by verdict. */
 	void (*over)(void *user, struct run *r, const struct retry_verdict *verdict);
+	/* Its tree and devices are free and it has succeeded, which is only to be written down:
+	 * what comes next can be planned, and is claimed by the same waking of the spooler. */
+	void (*succeeded)(void *user, struct run *r);
 	/* It runs since now. */
 	void (*started)(void *user, struct run *r);
 	/* The streak of failures of its lane, or of the task where it has none. */

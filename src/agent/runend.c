@@ -75,6 +75,8 @@ static void file_it(struct run *r)
 
 	r->state = RUN_FILING;
 	take_use(r);
+	if (r->note && spooler_take_back(r->place->spooler, r->note))
+		free(take_ptr(r->note)); /* who has it does not matter any more */
 	j->job = (struct spool_job){ .work = file_work, .done = file_done };
 	j->r = r;
 	j->f = (struct filing){
@@ -93,6 +95,8 @@ static void file_it(struct run *r)
 		.now_wall_ns = clock_wall_ns(),
 	};
 	spooler_do(r->place->spooler, &j->job);
+	if (j->f.ended.kind == END_EXIT && j->f.ended.code == 0 && !r->retry_ms)
+		r->place->succeeded(r->place->user, r);
 }
 
 static void on_swept(void *user)

@@ -40,6 +40,8 @@ struct run {
 	uv_timer_t timer;
 	bool adopted;
 	uint64_t retry_ms;
+	struct spool_job
+		*note; /* of the shim's process in the claim, not done yet; the spooler's */
 	struct proc_id shim;
 	uint64_t started_ns;
 	struct taskuse use;

@@ -114,6 +114,7 @@ static void note_done(struct spool_job *job)
 	struct note_job *n = (struct note_job *)job;
 	struct run *r = n->r;
 
+	r->note = NULL;
 	r->claim = n->claim;
 	if (!r->gone && r->state == RUN_STARTING) {
 		r->state = RUN_GRANTING;
@@ -134,7 +135,10 @@ static void note_shim(struct run *r, const union shmsg *m)
 	n->job = (struct spool_job){ .work = note_work, .done = note_done };
 	n->r = r;
 	n->claim = r->claim;
-	spooler_do(r->place->spooler, &n->job);
+	r->note = &n->job;
+	/* Nothing waits for it where the task has started; until then its token leads to the shim.
+	 */
+	(r->leased ? spooler_do : spooler_do_later)(r->place->spooler, &n->job);
 }
 
 static void on_prepared(struct run *r, const union shmsg *m)

@@ -1,18 +1,39 @@
 /* SPDX-License-Identifier: MIT */
+
+/*
+ * A thread of its own and not one of libuv's pool, whose threads wait for each other's lock at each
+ * job: with a job or two per task that was a fifth of the agent's time. What is asked for during
+ * one turn of the loop goes over at its end, in one piece, and comes back in one piece.
+ */
+
 #include "agent/spooler.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "base/mem.h"
 
+#define LATER_MS 10 /* of jobs that may wait for others to go with */
+
 struct spooler {
 	uv_loop_t *loop;
-	struct spool_place place;
-	struct spool_job *first, **last;
-	bool busy;
-	uv_work_t work;
-	struct spool_job *batch; /* the pool thread's while busy */
+	struct spool_place place; /* the thread's */
+	/* The loop's. */
+	struct spool_job *first, **last; /* not handed over yet */
+	bool busy;			 /* the thread has some */
+	uv_prepare_t handover;
+	uv_timer_t later;
+	uv_async_t back;
+	unsigned int handles;
+	pthread_t thread;
+	/* Of both. */
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct spool_job *batch; /* handed over, and given back when done is set */
+	bool done, stop;
 };
 
 struct place_batch *place_batch(struct spool_place *place, uint64_t id, struct err *e)
@@ -61,35 +82,81 @@ void place_forget_batch(struct spool_place *place, uint64_t id)
 		}
 }
 
-struct spooler *spooler_new(uv_loop_t *loop, const struct spool_place *place)
-{
-	struct spooler *s = xcalloc(1, sizeof(*s));
+/* ---- the thread ---- */
 
-	s->loop = loop;
-	s->place = *place;
+/* The next batch, or NULL: end. */
+static struct spool_job *await_batch(struct spooler *s)
+{
+	struct spool_job *batch;
+
+	(void)pthread_mutex_lock(&s->lock);
+	while ((!s->batch || s->done) && !s->stop)
+		(void)pthread_cond_wait(&s->wake, &s->lock);
+	batch = s->stop ? NULL : s->batch;
+	(void)pthread_mutex_unlock(&s->lock);
+	return batch;
+}
+
+static void *run(void *arg)
+{
+	struct spooler *s = arg;
+	struct spool_job *batch;
+
+	(void)prctl(PR_SET_NAME, "tenure-spool");
+	while ((batch = await_batch(s))) {
+		for (struct spool_job *job = batch; job; job = job->next)
+			job->work(job, &s->place);
+		(void)pthread_mutex_lock(&s->lock);
+		s->done = true;
+		(void)pthread_mutex_unlock(&s->lock);
+		(void)uv_async_send(&s->back);
+	}
+	return NULL;
+}
+
+/* ---- the loop ---- */
+
+/* Before the loop waits, so that all jobs of one turn go over with one waking. */
+static void hand_over(struct spooler *s)
+{
+	(void)uv_prepare_stop(&s->handover);
+	(void)uv_timer_stop(&s->later);
+	if (s->busy || !s->first)
+		return;
+	s->busy = true;
+	(void)pthread_mutex_lock(&s->lock);
+	s->batch = take_ptr(s->first);
+	s->done = false;
+	(void)pthread_mutex_unlock(&s->lock);
+	/* Without the lock: the thread would wake only to wait for it. */
+	(void)pthread_cond_signal(&s->wake);
 	s->last = &s->first;
-	s->work.data = s;
-	return s;
 }
 
-static void run_batch(uv_work_t *work)
+static void on_handover(uv_prepare_t *handle)
 {
-	struct spooler *s = work->data;
-
-	for (struct spool_job *job = s->batch; job; job = job->next)
-		job->work(job, &s->place);
+	hand_over(handle->data);
 }
 
-static void start_batch(struct spooler *s);
-
-static void batch_done(uv_work_t *work, int status)
+static void on_later(uv_timer_t *timer)
 {
-	struct spooler *s = work->data;
-	struct spool_job *job = take_ptr(s->batch);
+	hand_over(timer->data);
+}
 
+static void on_back(uv_async_t *handle)
+{
+	struct spooler *s = handle->data;
+	struct spool_job *job = NULL;
+
+	(void)pthread_mutex_lock(&s->lock);
+	if (s->done)
+		job = take_ptr(s->batch);
+	(void)pthread_mutex_unlock(&s->lock);
+	if (!job)
+		return;
 	s->busy = false;
 	if (s->first)
-		start_batch(s);
+		(void)uv_prepare_start(&s->handover, on_handover);
 	while (job) {
 		struct spool_job *next = job->next;
 
@@ -98,26 +165,93 @@ static void batch_done(uv_work_t *work, int status)
 	}
 }
 
-static void start_batch(struct spooler *s)
+static void start_thread(struct spooler *s)
 {
-	s->batch = s->first;
-	s->first = NULL;
-	s->last = &s->first;
-	s->busy = uv_queue_work(s->loop, &s->work, run_batch, batch_done) == 0;
+	sigset_t all, before;
+
+	/* Signals are the loop's. */
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (pthread_create(&s->thread, NULL, run, s) != 0)
+		abort();
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-void spooler_do(struct spooler *s, struct spool_job *job)
+struct spooler *spooler_new(uv_loop_t *loop, const struct spool_place *place)
+{
+	struct spooler *s = xcalloc(1, sizeof(*s));
+
+	s->loop = loop;
+	s->place = *place;
+	s->last = &s->first;
+	(void)uv_prepare_init(loop, &s->handover);
+	(void)uv_timer_init(loop, &s->later);
+	(void)uv_async_init(loop, &s->back, on_back);
+	s->handover.data = s->later.data = s->back.data = s;
+	uv_unref((uv_handle_t *)&s->back);
+	s->handles = 3;
+	(void)pthread_mutex_init(&s->lock, NULL);
+	(void)pthread_cond_init(&s->wake, NULL);
+	start_thread(s);
+	return s;
+}
+
+static void append(struct spooler *s, struct spool_job *job)
 {
 	job->next = NULL;
 	*s->last = job;
 	s->last = &job->next;
+}
+
+void spooler_do(struct spooler *s, struct spool_job *job)
+{
+	append(s, job);
 	if (!s->busy)
-		start_batch(s);
+		(void)uv_prepare_start(&s->handover, on_handover);
+}
+
+void spooler_do_later(struct spooler *s, struct spool_job *job)
+{
+	append(s, job);
+	if (!s->busy && !uv_is_active((uv_handle_t *)&s->later))
+		(void)uv_timer_start(&s->later, on_later, LATER_MS, 0);
+}
+
+bool spooler_take_back(struct spooler *s, struct spool_job *job)
+{
+	for (struct spool_job **at = &s->first; *at; at = &(*at)->next) {
+		if (*at != job)
+			continue;
+		*at = job->next;
+		if (!*at)
+			s->last = at;
+		return true;
+	}
+	return false;
 }
 
 bool spooler_is_idle(const struct spooler *s)
 {
 	return !s->busy && !s->first;
+}
+
+static void on_closed(uv_handle_t *h)
+{
+	struct spooler *s = h->data;
+
+	if (--s->handles == 0)
+		free(s);
+}
+
+static void end_thread(struct spooler *s)
+{
+	(void)pthread_mutex_lock(&s->lock);
+	s->stop = true;
+	(void)pthread_mutex_unlock(&s->lock);
+	(void)pthread_cond_signal(&s->wake);
+	(void)pthread_join(s->thread, NULL);
+	(void)pthread_cond_destroy(&s->wake);
+	(void)pthread_mutex_destroy(&s->lock);
 }
 
 int spooler_free(struct spooler *s)
@@ -126,11 +260,14 @@ int spooler_free(struct spooler *s)
 		return 0;
 	if (s->busy)
 		return -EBUSY;
+	end_thread(s);
 	while (s->place.batches)
 		place_forget_batch(&s->place, s->place.batches->id);
 	s->place.events = events_close(s->place.events);
 	s->place.scan = scan_free(s->place.scan);
 	s->place.spool = spool_close(s->place.spool);
-	free(s);
+	uv_close((uv_handle_t *)&s->handover, on_closed);
+	uv_close((uv_handle_t *)&s->later, on_closed);
+	uv_close((uv_handle_t *)&s->back, on_closed);
 	return 0;
 }

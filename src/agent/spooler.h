@@ -7,7 +7,7 @@
  * one after another in the order in which they were given, and then told on the loop.
  *
  *	struct my_job { struct spool_job job; ... };
- *	spooler_do(s, &mine->job);	-> mine->job.work(job, place)	on a pool thread
+ *	spooler_do(s, &mine->job);	-> mine->job.work(job, place)	on the spooler's thread
  *					-> mine->job.done(job)		on the loop; frees it
  *
  * The place (the spool with what belongs to it) belongs to the jobs alone: nobody else may use it.
@@ -57,9 +57,14 @@ struct place_batch *place_batch(struct spool_place *place, uint64_t id, struct e
 /* It is over, or gone. */
 void place_forget_batch(struct spool_place *place, uint64_t id);
 
-/* The place is closed with the spooler. */
+/* The place is closed with the spooler, the spooler's memory goes with its handles in the loop. */
 struct spooler *spooler_new(uv_loop_t *loop, const struct spool_place *place);
 void spooler_do(struct spooler *s, struct spool_job *job);
+/* The same, but it may wait some milliseconds for another job to go with. */
+void spooler_do_later(struct spooler *s, struct spool_job *job);
+/* True: it is the caller's again, and will not be done. False: it is with the thread, or is done.
+ */
+bool spooler_take_back(struct spooler *s, struct spool_job *job);
 bool spooler_is_idle(const struct spooler *s);
 /* -EBUSY: a job hangs; nothing is freed, the process is expected to end. */
 int spooler_free(struct spooler *s);

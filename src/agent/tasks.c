@@ -214,6 +214,14 @@ static void run_started(void *user, struct run *r)
 			    run_spec(r) ? run_spec(r)->grace : 0);
 }
 
+static void run_succeeded(void *user, struct run *r)
+{
+	struct tasks *q = user;
+
+	(void)sched_end(q->plan, run_ref(r));
+	plan_soon(q);
+}
+
 /* It never was ours. What cannot be claimed now is told once, not for each that waits. */
 static void tell_not_claimed(struct tasks *q, const struct run *r, const struct retry_verdict *v)
 {
@@ -584,6 +592,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .log_limit = c->log_limit,
 				       .user = q,
 				       .over = run_over,
+				       .succeeded = run_succeeded,
 				       .started = run_started,
 				       .streak = streak_of };
 	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
