@@ -237,6 +237,7 @@ static void start_parts(struct agent *a)
 							     .state_dir = a->c->state_dir,
 							     .program_fd = a->program_fd,
 							     .log_limit = a->c->log_limit,
+							     .by_uuid = a->c->by_uuid,
 							     .sweep = a->c->sweep,
 							     .sweep_spare = a->c->sweep_spare,
 							     .lanes = a->c->lanes,

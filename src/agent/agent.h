@@ -25,6 +25,7 @@ struct agent_config {
 	struct hold_policy policy;
 	const char *root;     /* of the spool whose tasks are run here; NULL: none are */
 	uint64_t log_limit;   /* bytes of a task's log; 0: no limit */
+	bool by_uuid;	      /* tasks' CUDA_VISIBLE_DEVICES names devices by UUID */
 	uint64_t lifetime_ms; /* be done with all tasks after so long, then end; 0: do not */
 	bool lifetime_stops;  /* stop them then, so that they wait again; else wait for them */
 	uint64_t notice_ms;   /* so long before it is told; 0: not */

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/recover.h"
+#include "task/cgroup.h"
 
 #define ORPHAN_GRACE_MS 10000 /* of a task whose shim was killed while no agent was there */
 #define VOID_LIFE_NS	(24 * 3600 * NS_PER_S)
@@ -151,6 +152,8 @@ void opening_work(struct opening *o, struct spool_place *p)
 		return;
 	}
 	find_specs(o, p);
+	if (cgroup_find(&o->cgroup) == 0)
+		cgroup_clear(o->cgroup);
 	p->scan = scan_new(p->spool, SCAN_RAW);
 	o->pending = xasprintf("%s/pending", p->spool->path);
 }
@@ -161,5 +164,6 @@ void opening_clear(struct opening *o)
 		spec_free(o->all[i].spec);
 	free(o->all);
 	free(o->pending);
+	free(o->cgroup);
 	strbuf_clear(&o->notes);
 }

@@ -32,6 +32,7 @@ struct opening {
 	struct adoptee *all;
 	struct strbuf notes; /* lines to be told */
 	char *pending;	     /* the directory to watch */
+	char *cgroup;	     /* to make tasks' own ones in; NULL: none is delegated */
 	struct err e;	     /* with code: there is no queue */
 	int code;
 };

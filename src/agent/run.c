@@ -93,7 +93,7 @@ static void name_devices(struct run *r, struct strbuf *visible, bool *by_index)
 {
 	struct strbuf text = STRBUF_INIT;
 
-	*by_index = true;
+	*by_index = !r->place->by_uuid;
 	devset_each(slot, r->devices) *by_index =
 		*by_index && r->place->view->devices[slot].mig < 0;
 	devset_each(slot, r->devices)
@@ -128,6 +128,7 @@ static int ask_for_shim(struct run *r, struct err *e)
 				    .attempt = r->claim.attempt,
 				    .memory = r->spec->memory,
 				    .log_limit = r->place->log_limit,
+				    .cgroup = r->place->cgroup,
 				    .go = !r->leased };
 	struct runjob *j;
 	int code;

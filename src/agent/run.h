@@ -53,7 +53,9 @@ struct run_place {
 	const char *instance, *node, *run_dir;
 	const char *key; /* of the spool: runjob_token() */
 	uint64_t log_limit;
-	int file_code; /* why an end could not be written last; 0 */
+	const char *cgroup; /* for those of tasks; NULL: none */
+	bool by_uuid;	    /* CUDA_VISIBLE_DEVICES */
+	int file_code;	    /* why an end could not be written last; 0 */
 	void *user;
 	/* The attempt is over and r is freed after this. again: it waits again, by verdict. */
 	void (*over)(void *user, struct run *r, const struct retry_verdict *verdict);

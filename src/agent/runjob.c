@@ -193,6 +193,7 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 	j->job.env = texts(&j->env);
 	j->job.n_env = (uint32_t)j->env.n;
 	j->job.log_limit = w->log_limit;
+	j->job.cgroup = w->cgroup;
 	j->job.timeout_ms = spec->timeout;
 	j->job.grace_ms = (uint32_t)(spec->grace < UINT32_MAX ? spec->grace : UINT32_MAX - 1);
 	j->job.stop_signal = signal_number(spec->signal);

@@ -50,7 +50,7 @@ struct running {
 struct tasks {
 	uv_loop_t *loop;
 	char key[OPENING_KEY_MAX]; /* of the spool, once it is open */
-	char *root, *instance, *agent, *run_dir;
+	char *root, *instance, *agent, *run_dir, *cgroup;
 	struct run_place place;
 	char *sweep_spare;
 	struct sweeping_place sweeping;
@@ -529,6 +529,8 @@ static void open_done(struct spool_job *job)
 		q->open = true;
 		q->trouble[0] = '\0';
 		(void)str_copy(q->key, sizeof(q->key), o->key);
+		q->cgroup = take_ptr(o->cgroup);
+		q->place.cgroup = q->cgroup;
 		tell_lines(q, strbuf_str(&o->notes));
 		for (size_t i = 0; i < o->n; i++)
 			if (o->all[i].spec)
@@ -590,6 +592,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .node = c->view->host,
 				       .run_dir = q->run_dir,
 				       .log_limit = c->log_limit,
+				       .by_uuid = c->by_uuid,
 				       .user = q,
 				       .over = run_over,
 				       .succeeded = run_succeeded,
@@ -805,6 +808,7 @@ static void on_closed(uv_handle_t *h)
 	free(q->instance);
 	free(q->agent);
 	free(q->run_dir);
+	free(q->cgroup);
 	free(q->leases);
 	text_list_clear(&q->want.names);
 	free(q);

@@ -38,6 +38,7 @@ struct tasks_config {
 	const char *state_dir; /* where there is no local directory of ours */
 	int program_fd;	       /* the executable; stays the caller's */
 	uint64_t log_limit;    /* bytes of a task's log; 0: no limit */
+	bool by_uuid;	       /* how tasks' CUDA_VISIBLE_DEVICES names devices */
 	const struct tasks_lane *lanes;
 	size_t n_lanes;
 	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */

@@ -49,6 +49,7 @@ enum setting_id {
 	SET_STATE_DIR,	     /* str; NULL: fs_state_dir() */
 	SET_DEV_DIR,	     /* str */
 	SET_LOG_LIMIT,	     /* num: bytes of a task's log, 0 = no limit */
+	SET_VISIBLE_DEVICES, /* num: 0 index, 1 uuid */
 	SET_LOG_LEVEL,	     /* num: enum log_level */
 	SET_LIFETIME,	     /* num: ms, 0 = for ever */
 	SET_LIFETIME_END,    /* num: 0 drain, 1 stop */

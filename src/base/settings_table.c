@@ -12,6 +12,7 @@ static const char *const levels[] = { "error", "warning", "info", "debug", NULL 
 static const char *const lifetime_ends[] = { "drain", "stop", NULL };
 
 /* In the order of enum on_empty. */
+static const char *const device_names[] = { "index", "uuid", NULL };
 static const char *const on_empties[] = { "hold", "release", "exit", NULL };
 /* In the order of enum sweep_setting. */
 static const char *const sweeps[] = { "auto", "none", "gpu", "python", NULL };
@@ -122,6 +123,14 @@ const struct setting settings_table[] = {
 			    .groups = SETTING_GROUP_NODE,
 			    .opt.help = "keep the beginning and the end of a task's log when it is "
 					"larger; 0: all of it" },
+	[SET_VISIBLE_DEVICES] = { ROW("visible_devices", "VISIBLE_DEVICES", "visible-devices",
+				      VALUE_CHOICE),
+				  .opt.arg = "HOW", .opt.def = "index", .opt.group = node,
+				  .opt.spec.choices = device_names, .groups = SETTING_GROUP_NODE,
+				  .opt.help =
+					  "how CUDA_VISIBLE_DEVICES of a task names its GPUs: index, "
+					  "in the order of their PCI addresses, or uuid. Instances of "
+					  "MIG are always named by UUID" },
 	[SET_LOG_LEVEL] = { ROW("log_level", "LOG_LEVEL", "log-level", VALUE_CHOICE),
 			    .opt.arg = "LEVEL", .opt.def = "info", .opt.group = node,
 			    .opt.spec.choices = levels, .groups = SETTING_GROUP_NODE,

@@ -97,6 +97,7 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 		.instance = settings_str(s, SET_INSTANCE),
 		.dev_dir = settings_str(s, SET_DEV_DIR),
 		.state_dir = r->state_dir,
+		.by_uuid = settings_num(s, SET_VISIBLE_DEVICES) != 0,
 		.log_level = (enum log_level)settings_num(s, SET_LOG_LEVEL),
 		.policy = policy,
 		.root = r->root,

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 #include "task/cgroup.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/proc.h"
+#include "base/str.h"
 
 #define CGROUP2_MAGIC_NUMBER 0x63677270
+
+#define PREFIX "tenure-"
 
 /* Where the unified hierarchy is: alone, or beside the old ones. */
 static const char *root(void)
@@ -23,6 +28,15 @@ static const char *root(void)
 		if (statfs(roots[i], &fs) == 0 && fs.f_type == CGROUP2_MAGIC_NUMBER)
 			return roots[i];
 	return NULL;
+}
+
+static bool is_delegated(const char *dir)
+{
+	char value[2];
+
+	return (getxattr(dir, "user.delegate", value, sizeof(value)) == 1 ||
+		getxattr(dir, "trusted.delegate", value, sizeof(value)) == 1) &&
+	       value[0] == '1';
 }
 
 int cgroup_find(char **ret)
@@ -43,13 +57,15 @@ int cgroup_find(char **ret)
 
 	if (access(dir, W_OK) < 0 || access(procs, W_OK) < 0)
 		return -errno;
+	if (geteuid() == 0 && !is_delegated(dir))
+		return -EACCES;
 	*ret = take_ptr(dir);
 	return 0;
 }
 
 int cgroup_make(struct cgroup *cg, const char *parent, const char *token)
 {
-	cleanup_free char *dir = xasprintf("%s/tenure-%s", parent, token);
+	cleanup_free char *dir = xasprintf("%s/" PREFIX "%s", parent, token);
 	cleanup_free char *procs = xasprintf("%s/cgroup.procs", dir);
 
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
@@ -64,6 +80,19 @@ int cgroup_make(struct cgroup *cg, const char *parent, const char *token)
 	}
 	cg->dir = take_ptr(dir);
 	return fd;
+}
+
+void cgroup_clear(const char *parent)
+{
+	DIR *d = opendir(parent);
+	const struct dirent *entry;
+
+	/* One that somebody is in stays: EBUSY. */
+	while (d && (entry = readdir(d)))
+		if (str_has_prefix(entry->d_name, PREFIX))
+			(void)unlinkat(dirfd(d), entry->d_name, AT_REMOVEDIR);
+	if (d)
+		(void)closedir(d);
 }
 
 void cgroup_kill(const struct cgroup *cg)

@@ -16,13 +16,18 @@ struct cgroup {
 
 /*
  * The cgroup v2 directory of this process, if cgroups can be made in it and processes moved there.
- * 0 and *ret (the caller frees it); -ENOENT: there is no unified hierarchy; -EACCES: it is not
- * ours; -errno. Asked once, by the agent.
+ * Root can everywhere, so there it has to be delegated as systemd marks it (user.delegate or
+ * trusted.delegate), because a manager's own cgroups are not ours to divide. 0 and *ret (the caller
+ * frees it); -ENOENT: there is no unified hierarchy; -EACCES: it is not ours; -errno. Asked once,
+ * by the agent.
  */
 int cgroup_find(char **ret);
 
 /* Make parent/tenure-TOKEN. The descriptor of its cgroup.procs, or -errno. */
 int cgroup_make(struct cgroup *cg, const char *parent, const char *token);
+
+/* Those that are left of shims that were killed, once nobody is in them. */
+void cgroup_clear(const char *parent);
 
 /* KILL to everybody in it, at once. */
 void cgroup_kill(const struct cgroup *cg);

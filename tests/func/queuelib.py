@@ -12,6 +12,7 @@ class Queue:
 
     def __init__(self, build, env, tmp, gpus=2, options=()):
         self.more_env = {}  # of the agent
+        self.prefix = []  # of its command
         self.m = Machine(build, env, tmp, ["--gpus", gpus, "--speed", "0.3", *options])
         self.newcomer = str(build / "sim/newcomer")
         self.home = env["HOME"]
@@ -24,7 +25,7 @@ class Queue:
         """Without waiting for its queue."""
         with open(self.out, "ab") as out:
             self.agent = subprocess.Popen(
-                [self.m.tenure, "agent", "--idle-for", "0", "--refresh", "300ms", "--load", "none",
+                [*self.prefix, self.m.tenure, "agent", "--idle-for", "0", "--refresh", "300ms", "--load", "none",
                  *args], env={**self.m.env, **self.more_env}, stdout=out, stderr=subprocess.STDOUT,
                 cwd="/")
         return self.agent

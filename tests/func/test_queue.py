@@ -196,3 +196,46 @@ def test_next_at_once_means_at_once(queue, tmp_path):
     assert len(times.read_text().split()) == 5
     said = q.out.read_text()
     assert "next at once" in said and "was stopped" not in said, said
+
+
+def test_devices_by_uuid(queue):
+    q = queue()
+    q.start("--no-hold", "--visible-devices", "uuid")
+    i = q.submit("--", "sh", "-c", "echo sees $CUDA_VISIBLE_DEVICES order ${CUDA_DEVICE_ORDER-none}; " + q.newcomer)
+    q.wait(i, "done")
+    sees = next(line.split() for line in q.log(i).splitlines() if line.startswith("sees "))
+    assert sees[1] in [d["uuid"] for d in q.status()["devices"]] and sees[3] == "none"
+
+
+@pytest.fixture
+def delegated():
+    """A cgroup v2 as systemd delegates it."""
+    top = next((d for d in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(f"{d}/cgroup.procs")), None)
+    own = f"{top}/test-tenure-{os.getpid()}"
+    try:
+        os.mkdir(own)
+        os.setxattr(own, "user.delegate", b"1")
+    except (OSError, TypeError):
+        pytest.skip("no cgroup v2 can be made here")
+    yield own
+    wait_for(lambda: not open(f"{own}/cgroup.procs", encoding="ascii").read())
+    assert [d for d in os.listdir(own) if os.path.isdir(f"{own}/{d}")] == []
+    os.rmdir(own)
+
+
+def test_delegated_cgroup_ends_all(queue, delegated):
+    q = queue()
+    # What a killed shim left behind, and what is still in use.
+    os.mkdir(f"{delegated}/tenure-left")
+    q.prefix = ["sh", "-c", f'echo $$ > {delegated}/cgroup.procs; exec "$@"', "sh"]
+    q.start("--no-hold")
+    assert not os.path.exists(f"{delegated}/tenure-left")
+    i = q.submit("-g", "0", "--", "sh", "-c", "trap '' TERM; (setsid sleep 60 &); while :; do sleep 1; done")
+    q.wait(i, "running")
+    assert wait_for(lambda: [d for d in os.listdir(delegated) if d.startswith("tenure-")])
+    own = next(d for d in os.listdir(delegated) if d.startswith("tenure-"))
+    assert wait_for(lambda: len(open(f"{delegated}/{own}/cgroup.procs", encoding="ascii").read().split()) >= 3)
+    q.m.run(q.m.tenure, "stop", str(i), "--now")
+    q.wait(i, "cancelled")
+    assert wait_for(lambda: not os.path.exists(f"{delegated}/{own}"))
+    q.close()
