@@ -330,7 +330,7 @@ int spec_check(struct spool_spec *s, struct err *e)
 
 		spec_make_name(s->argv.n ? s->argv.texts[0] : "task", name);
 		s->name = xstrdup(name);
-		s->unnamed = true;
+		s->unnamed = !s->argv.n;
 	}
 	return r;
 }
