@@ -36,6 +36,7 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "hold/names.h"
+#include "spool/beat.h"
 
 #define CLOSE_LIMIT_MS 500
 #define WATCH_MS       1000 /* also how often the guard hears from us: hold/proto.h */
@@ -236,6 +237,8 @@ static void start_parts(struct agent *a)
 							     .agent = a->name,
 							     .state_dir = a->c->state_dir,
 							     .program_fd = a->program_fd,
+							     .beat_ms = a->c->beat_ms,
+							     .expire_ms = a->c->expire_ms,
 							     .log_limit = a->c->log_limit,
 							     .by_uuid = a->c->by_uuid,
 							     .sweep = a->c->sweep,
@@ -308,14 +311,6 @@ static enum agent_end run_parts(struct agent *a)
 	return a->end == AGENT_ENDED && a->unread ? AGENT_UNREAD : a->end;
 }
 
-static void name_agent(const char *host, char name[NAME_AGENT_MAX + 1])
-{
-	char made[SPEC_NAME_MAX + 1];
-
-	spec_make_name(host, made);
-	(void)str_print(name, NAME_AGENT_MAX + 1, "%.40s", made);
-}
-
 enum agent_end agent_run(const struct agent_config *config, struct err *e)
 {
 	struct agent *a = xcalloc(1, sizeof(*a));
@@ -325,7 +320,7 @@ enum agent_end agent_run(const struct agent_config *config, struct err *e)
 	a->e = e;
 	if (gethostname(a->host, sizeof(a->host) - 1) < 0 || !a->host[0])
 		(void)str_copy(a->host, sizeof(a->host), "localhost");
-	name_agent(a->host, a->name);
+	(void)beat_agent_name(config->node_name, a->host, a->name);
 	(void)setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 0);
 	a->program_fd = guardspawn_copy_self(e);
 	if (a->program_fd < 0 || uv_loop_init(&a->loop) < 0) {

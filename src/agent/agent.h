@@ -23,12 +23,15 @@ struct agent_config {
 	const char *state_dir;
 	enum log_level log_level;
 	struct hold_policy policy;
-	const char *root;     /* of the spool whose tasks are run here; NULL: none are */
-	uint64_t log_limit;   /* bytes of a task's log; 0: no limit */
-	bool by_uuid;	      /* tasks' CUDA_VISIBLE_DEVICES names devices by UUID */
-	uint64_t lifetime_ms; /* be done with all tasks after so long, then end; 0: do not */
-	bool lifetime_stops;  /* stop them then, so that they wait again; else wait for them */
-	uint64_t notice_ms;   /* so long before it is told; 0: not */
+	const char *root;      /* of the spool whose tasks are run here; NULL: none are */
+	const char *node_name; /* in the spool; NULL: the host's */
+	uint64_t beat_ms;      /* between two signs of life */
+	uint64_t expire_ms;    /* without one for so long, others take the tasks over */
+	uint64_t log_limit;    /* bytes of a task's log; 0: no limit */
+	bool by_uuid;	       /* tasks' CUDA_VISIBLE_DEVICES names devices by UUID */
+	uint64_t lifetime_ms;  /* be done with all tasks after so long, then end; 0: do not */
+	bool lifetime_stops;   /* stop them then, so that they wait again; else wait for them */
+	uint64_t notice_ms;    /* so long before it is told; 0: not */
 	const struct tasks_lane *lanes;
 	size_t n_lanes;
 	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */

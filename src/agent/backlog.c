@@ -328,6 +328,20 @@ static void add_waiting(struct worker *w, const struct task_name *n)
 	task_file_clear(&t);
 }
 
+/*
+ * Another agent is gone. An element that it had claimed was none of ours then; if it waits again
+ * since, because it had failed there or the claim had expired, it is in nobody's plan.
+ */
+static void look_at_batches(struct worker *w)
+{
+	const struct scan_task *t;
+	size_t iter = 0;
+
+	while ((t = scan_next(w->place->scan, &iter)))
+		if (t->dir == SPOOL_PENDING && t->name.count)
+			add_waiting(w, &t->name);
+}
+
 static void on_change(void *data, enum scan_change change, const struct scan_task *t)
 {
 	struct worker *w = data;
@@ -509,6 +523,8 @@ void backlog_work(struct backlog *b, struct spool_place *place)
 		take_sent_orders(&w);
 		strbuf_adds(&b->notes, scan_notes(place->scan));
 	}
+	if (b->want.batches)
+		look_at_batches(&w);
 	if (b->want.settle)
 		settle_waits(&w);
 	set_deps(&w);

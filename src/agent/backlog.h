@@ -47,6 +47,7 @@ struct backlog_order {
 
 struct backlog_want {
 	bool all;		/* read the directories anew */
+	bool batches;		/* another agent is gone: elements that only it knew to wait */
 	bool settle;		/* tasks have ended that others may depend on */
 	struct text_list names; /* files of pending/ that inotify told */
 };

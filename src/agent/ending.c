@@ -17,7 +17,8 @@
 static void on_flush_step(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
-	bool done = journal_is_flushed(a->journal) && ctl_is_quiet(a->ctl);
+	bool done = journal_is_flushed(a->journal) && ctl_is_quiet(a->ctl) &&
+		    (!a->queue || tasks_are_quiet(a->queue));
 
 	if (done || clock_mono_ns() - a->flush_ns > FLUSH_LIMIT_MS * NS_PER_MS)
 		uv_stop(&a->loop);

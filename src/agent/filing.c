@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "sched/oom.h"
+#include "spool/beat.h"
 #include "spool/transit.h"
 
 #define LOG_TAIL (64UL * 1024)
@@ -151,6 +152,33 @@ static struct retry_policy policy_of(const struct filing *f)
 	return p;
 }
 
+static void remove_beats(const struct filing *f, const struct spool_place *p)
+{
+	char path[SPOOL_PATH_MAX];
+
+	(void)unlinkat(p->spool->fd, beat_claim_path(&f->claim.name, path), 0);
+	(void)unlinkat(p->spool->fd, beat_end_path(&f->claim.name, path), 0);
+}
+
+/* The file was not where we had it. */
+static void supersede(struct filing *f, struct spool_place *p)
+{
+	const struct scan_task *t = scan_find(p->scan, f->claim.name.id, 0);
+	struct spool_end end;
+
+	fill_end(f, &end);
+	f->superseded = transit_supersede(p->spool, &f->claim, &end, NULL) == 0;
+	if (!f->superseded)
+		return;
+	f->code = 0;
+	/* Told anew by the next scan: what came of it while we had it was not taken. */
+	if (t) {
+		struct task_name n = t->name;
+
+		scan_note(p->scan, t->dir, &n, false);
+	}
+}
+
 void filing_work(struct filing *f, struct spool_place *p)
 {
 	struct retry_policy policy = policy_of(f);
@@ -160,8 +188,13 @@ void filing_work(struct filing *f, struct spool_place *p)
 		f->ended.kind = END_OOM;
 	f->verdict = retry_decide(&policy, &f->state, &f->streak, &f->ended, f->now_ns);
 	f->code = f->claim.name.element ? file_element(f, p) : file_single(f, p);
+	if (f->code == -ENOENT && !f->claim.name.element)
+		supersede(f, p);
+	f->superseded = f->superseded || f->code == BATCH_SUPERSEDED;
 	if (f->code >= 0)
 		(void)record_remove(f->run_dir, f->token);
+	if ((f->code >= 0 || f->code == -ENOENT) && f->beats)
+		remove_beats(f, p);
 }
 
 struct retry_end filing_judge(const struct task_end *end, enum end_kind ours, const char *why)
@@ -175,7 +208,8 @@ struct retry_end filing_judge(const struct task_end *end, enum end_kind ours, co
 		e.kind = ours;
 	else if (end->cause == CAUSE_TIMEOUT)
 		e.kind = END_TIMEOUT;
-	else if (end->cause == CAUSE_TERM)
+	else if (end->cause == CAUSE_TERM || end->cause == CAUSE_FENCED ||
+		 end->cause == CAUSE_RECLAIMED)
 		e.kind = END_NODE_LOST;
 	else if (end->cause == CAUSE_STOP)
 		e.kind = END_STOPPED;

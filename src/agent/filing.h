@@ -21,11 +21,13 @@ struct filing {
 	struct retry_end ended;
 	const char *token, *run_dir; /* the shim's record, which is removed at last */
 	int log_fd;		     /* or -1 */
+	bool beats;		     /* its shim may have left signs of life */
 	struct retry_state state;    /* in: before this attempt; out: with it */
 	struct retry_streak streak;  /* the same */
 	uint64_t now_ns, now_wall_ns;
 	/* What came of it. */
 	struct retry_verdict verdict;
+	bool superseded; /* it came too late: somebody else has the task */
 	struct err e;
 	int code; /* 0; -ENOENT: somebody else has filed it; negative: it is not in the spool yet */
 };

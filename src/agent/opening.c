@@ -13,34 +13,28 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/beat.h"
 #include "spool/recover.h"
 #include "task/cgroup.h"
 
 #define ORPHAN_GRACE_MS 10000 /* of a task whose shim was killed while no agent was there */
+#define RECORD_MAX	65536
 #define VOID_LIFE_NS	(24 * 3600 * NS_PER_S)
 
 /* What the calls of recovery are about. */
 struct finder {
 	struct opening *o;
 	struct spool_place *place;
+	const struct text_list *dead; /* of opening_reclaim() */
 };
 
-/*
- * The claim's process is the shim, or the agent where the shim was not noted yet; both may be gone
- * and the shim's record there, which is to be filed. What only its children are left of is ended.
- */
-static enum recover_life life_of(void *data, const struct claim *c)
+/* What the shim of a claim of this node left: its process, its record, or the task's processes. */
+static enum recover_life look_for_shim(struct finder *f, const struct claim *c)
 {
-	struct finder *f = data;
-	enum recover_life life = recover_life_here(f->place->spool, &c->who);
 	struct err e = ERR_INIT;
 	char token[TASK_TOKEN_MAX];
 	struct adopted found;
 
-	if (c->who.proc.pid && life != RECOVER_DEAD)
-		return life;
-	if (strcmp(c->who.agent, f->place->self.agent) != 0)
-		return life;
 	(void)runjob_token(f->o->key, &c->name, token);
 	if (remains_find(token, &(struct shim_id){ 0 }, f->o->run_dir, ORPHAN_GRACE_MS, &found,
 			 &e) < 0) {
@@ -51,6 +45,78 @@ static enum recover_life life_of(void *data, const struct claim *c)
 	(void)fd_close(found.fd);
 	return found.found == ADOPT_LIVES || found.found == ADOPT_ENDED ? RECOVER_ALIVE
 									: RECOVER_DEAD;
+}
+
+/* An agent of this node with another name (other devices) speaks for its own claims. */
+static bool is_anothers(const struct finder *f, const struct claim *c)
+{
+	char path[SPOOL_PATH_MAX];
+	struct beat b;
+
+	return strcmp(c->who.agent, f->place->self.agent) != 0 &&
+	       beat_read(f->place->spool, beat_agent_path(c->who.agent, path), &b, NULL, NULL) ==
+		       0 &&
+	       strcmp(b.who.boot, f->place->spool->boot) == 0 && !b.ended &&
+	       proc_alive(&b.who.proc);
+}
+
+/*
+ * The claim's process is the shim, or the agent where the shim was not noted yet; both may be gone
+ * and the shim's record there, which is to be filed. What only its children are left of is ended.
+ */
+static enum recover_life life_of(void *data, const struct claim *c)
+{
+	struct finder *f = data;
+	enum recover_life life = recover_life_here(f->place->spool, &c->who);
+	bool ours = strcmp(c->who.agent, f->place->self.agent) == 0;
+
+	if (is_anothers(f, c))
+		return RECOVER_UNKNOWN;
+	/* Of an earlier boot of this node: nobody else has our name. */
+	if (ours && life == RECOVER_UNKNOWN)
+		life = RECOVER_DEAD;
+	if ((c->who.proc.pid && life != RECOVER_DEAD) || !ours)
+		return life;
+	return look_for_shim(f, c);
+}
+
+/* The record that a shim of another node left in the spool becomes one of ours. */
+static bool import_end(struct finder *f, const struct claim *c)
+{
+	char path[SPOOL_PATH_MAX];
+	cleanup_free char *text = NULL;
+	struct task_record r;
+	struct err e = ERR_INIT;
+	size_t len;
+	int code = spool_read(f->place->spool, beat_end_path(&c->name, path), RECORD_MAX, &text,
+			      &len, &e);
+
+	if (code == -ENOENT)
+		return false;
+	if (code == 0)
+		code = record_parse(text, len, &r, &e);
+	if (code == 0) {
+		(void)runjob_token(f->o->key, &c->name, r.token);
+		code = record_write(f->o->run_dir, &r, false, &e);
+	}
+	if (code < 0)
+		strbuf_addf(&f->o->notes, "task %llu: the record of its end: %s\n",
+			    (unsigned long long)c->name.id, e.text);
+	return code == 0;
+}
+
+static enum recover_life life_of_dead(void *data, const struct claim *c)
+{
+	struct finder *f = data;
+
+	for (size_t i = 0; i < f->dead->n; i++) {
+		if (strcmp(f->dead->texts[i], c->path) != 0)
+			continue;
+		if (strcmp(c->who.boot, f->place->spool->boot) == 0)
+			return look_for_shim(f, c);
+		return import_end(f, c) ? RECOVER_ALIVE : RECOVER_DEAD;
+	}
+	return RECOVER_UNKNOWN;
 }
 
 static void adopt_one(void *data, const struct claim *c, const struct spool_spec *spec)
@@ -156,6 +222,18 @@ void opening_work(struct opening *o, struct spool_place *p)
 		cgroup_clear(o->cgroup);
 	p->scan = scan_new(p->spool, SCAN_RAW);
 	o->pending = xasprintf("%s/pending", p->spool->path);
+}
+
+void opening_reclaim(struct opening *o, struct spool_place *p, const struct text_list *dead)
+{
+	struct finder f = { .o = o, .place = p, .dead = dead };
+	struct recover_calls calls = {
+		.life = life_of_dead, .adopt = adopt_one, .tell = tell_one, .data = &f
+	};
+	struct recover_counts counts;
+
+	o->code = recover_claims(p->spool, &p->self, p->events, &calls, &counts, &o->e);
+	find_specs(o, p);
 }
 
 void opening_clear(struct opening *o)

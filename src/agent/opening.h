@@ -39,6 +39,10 @@ struct opening {
 
 /* After an error the place is as before, and it may be tried again. */
 void opening_work(struct opening *o, struct spool_place *place);
+/* Later: claims of other agents (their paths) of which the holders are dead wait again; those of
+ * which the end is known are among all[]. The caller sets run_dir and key; there is no `pending`.
+ */
+void opening_reclaim(struct opening *o, struct spool_place *place, const struct text_list *dead);
 void opening_clear(struct opening *o);
 
 #endif

@@ -128,6 +128,11 @@ static int ask_for_shim(struct run *r, struct err *e)
 				    .attempt = r->claim.attempt,
 				    .memory = r->spec->memory,
 				    .log_limit = r->place->log_limit,
+				    .spool_dir = r->place->spool_dir,
+				    .agent = r->place->agent,
+				    .claim = &r->claim,
+				    .beat_ms = r->place->beat_ms,
+				    .promise_ms = beats_promise_ms(r->place->beats),
 				    .cgroup = r->place->cgroup,
 				    .go = !r->leased };
 	struct runjob *j;
@@ -313,6 +318,11 @@ uint64_t run_started_ns(const struct run *r)
 uint64_t run_next_memory(const struct run *r)
 {
 	return r->next_memory;
+}
+
+bool run_was_late(const struct run *r)
+{
+	return r->late;
 }
 
 unsigned int run_tries(const struct run *r)

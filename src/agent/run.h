@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "agent/beats.h"
 #include "agent/guardlink.h"
 #include "agent/news.h"
 #include "agent/runjob.h"
@@ -52,6 +53,9 @@ struct run_place {
 	int program_fd;
 	const char *instance, *node, *run_dir;
 	const char *key; /* of the spool: runjob_token() */
+	const char *spool_dir, *agent;
+	uint64_t beat_ms;
+	const struct beats *beats; /* what shims promise: beats_promise_ms() */
 	uint64_t log_limit;
 	const char *cgroup; /* for those of tasks; NULL: none */
 	bool by_uuid;	    /* CUDA_VISIBLE_DEVICES */
@@ -96,6 +100,8 @@ enum run_state run_state(const struct run *r);
 int run_claim_code(const struct run *r);
 /* NULL before it is claimed. */
 const struct spool_spec *run_spec(const struct run *r);
+/* It had been given to another node; what came of it here changes nothing. */
+bool run_was_late(const struct run *r);
 /* Failures that count, after `over` this one included. */
 unsigned int run_tries(const struct run *r);
 /* After `over`: what the next attempt asks for, in bytes per GPU; 0: nothing. */

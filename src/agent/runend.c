@@ -11,6 +11,8 @@
 #include "base/strbuf.h"
 #include "task/sweep.h"
 
+#define BEAT_SLACK_MS 1000 /* a shim begins before its task does */
+
 struct file_job {
 	struct spool_job job;
 	struct run *r;
@@ -46,6 +48,9 @@ static void file_done(struct spool_job *job)
 	} else {
 		r->place->file_code = 0;
 		r->verdict = f->verdict;
+		r->late = f->superseded;
+		if (r->late)
+			r->verdict.what = RETRY_CANCELLED;
 		r->tries = f->state.tries;
 		r->next_memory = f->state.mem_bytes;
 		*r->place->streak(r->place->user, r) = f->streak;
@@ -89,6 +94,8 @@ static void file_it(struct run *r)
 		.token = r->token,
 		.run_dir = r->place->run_dir,
 		.log_fd = r->log_fd,
+		.beats =
+			r->adopted || r->end.run_ns / NS_PER_MS + BEAT_SLACK_MS > r->place->beat_ms,
 		.state = { .tries = r->tries, .mem_bytes = r->spec->memory },
 		.streak = *r->place->streak(r->place->user, r),
 		.now_ns = clock_mono_ns(),

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "spool/beat.h"
 #include "spool/elements.h"
 
 #define VALUE_MAX 4096
@@ -18,6 +19,7 @@ struct runjob {
 	struct text_list env, argv;
 	char title[160];
 	char token[TASK_TOKEN_MAX];
+	char claim[SPOOL_PATH_MAX], beat[SPOOL_PATH_MAX];
 	char *shown;
 };
 
@@ -199,6 +201,15 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 	j->job.stop_signal = signal_number(spec->signal);
 	j->job.umask = 022;
 	j->job.flags = w->go ? SPEC_GO : 0;
+	if (w->claim) {
+		(void)str_copy(j->claim, sizeof(j->claim), w->claim->path);
+		j->job.beat_dir = w->spool_dir;
+		j->job.beat_agent = w->agent;
+		j->job.beat_file = beat_claim_path(&w->claim->name, j->beat);
+		j->job.claim = j->claim;
+		j->job.beat_ms = w->beat_ms;
+		j->job.promise_ms = w->promise_ms;
+	}
 	*ret = j;
 	return 0;
 }

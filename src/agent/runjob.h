@@ -23,8 +23,12 @@ struct runjob_with {
 	unsigned int attempt; /* from 1 */
 	uint64_t memory;      /* bytes per GPU that it asked for; 0: not said */
 	uint64_t log_limit;   /* bytes; 0: none */
-	const char *cgroup;   /* delegated, to make its own in; or NULL */
-	bool go;	      /* start at once: there is no lease to wait for */
+	/* How the shim keeps the claim alive: task/keep.h. */
+	const char *spool_dir, *agent;
+	const struct claim *claim;
+	uint64_t beat_ms, promise_ms;
+	const char *cgroup; /* delegated, to make its own in; or NULL */
+	bool go;	    /* start at once: there is no lease to wait for */
 };
 
 struct runjob;

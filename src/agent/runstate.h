@@ -53,6 +53,7 @@ struct run {
 	bool failed_early; /* it never ran */
 	struct task_end end;
 	struct retry_verdict verdict;
+	bool late; /* run_was_late() */
 	bool over;
 	unsigned int sweep; /* SWEEP_BIT()s that were asked for with its stop */
 	bool swept;

@@ -99,14 +99,14 @@ struct note_job {
 	struct spool_job job;
 	struct run *r;
 	struct claim claim;
-	struct err e;
+	int code;
 };
 
 static void note_work(struct spool_job *job, struct spool_place *p)
 {
 	struct note_job *n = (struct note_job *)job;
 
-	(void)claim_started(p->spool, &n->claim, &n->r->shim, &n->e);
+	n->code = claim_started(p->spool, &n->claim, &n->r->shim, NULL);
 }
 
 static void note_done(struct spool_job *job)
@@ -116,7 +116,10 @@ static void note_done(struct spool_job *job)
 
 	r->note = NULL;
 	r->claim = n->claim;
-	if (!r->gone && r->state == RUN_STARTING) {
+	if (n->code == -ENOENT) {
+		/* We were away for so long that others took it. */
+		run_stop(r, END_NODE_LOST, 0, "the task was given to another node");
+	} else if (!r->gone && r->state == RUN_STARTING) {
 		r->state = RUN_GRANTING;
 		if (r->leased)
 			runlease_grant(r);

@@ -15,18 +15,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/applying.h"
-#include "agent/backlog.h"
-#include "agent/opening.h"
+#include "agent/nodes.h"
 #include "agent/planview.h"
-#include "agent/reserving.h"
-#include "agent/run.h"
+#include "agent/resume.h"
 #include "agent/sentence.h"
-#include "agent/streaks.h"
 #include "agent/sweeping.h"
+#include "agent/tasksin.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -35,47 +32,12 @@
 #include "sched/plan.h"
 #include "sched/why.h"
 
-#define SCAN_MS	      2000 /* inotify does not see what other nodes write */
-#define SCAN_SHARE    50   /* reading all takes at most this part of the time */
-#define NAMES_MAX     1000 /* more of them at once, and all is read */
-#define SYNC_MS	      200  /* ends of tasks are made durable in groups */
-#define OPEN_AGAIN_MS 5000 /* the disk may come, or become writable */
-#define ACTIONS_MAX   64
+#define SCAN_MS	    2000 /* inotify does not see what other nodes write */
+#define SCAN_SHARE  50	 /* reading all takes at most this part of the time */
+#define NAMES_MAX   1000 /* more of them at once, and all is read */
+#define SYNC_MS	    200	 /* ends of tasks are made durable in groups */
+#define ACTIONS_MAX 64
 
-struct running {
-	struct running *next;
-	struct run *run;
-};
-
-struct tasks {
-	uv_loop_t *loop;
-	char key[OPENING_KEY_MAX]; /* of the spool, once it is open */
-	char *root, *instance, *agent, *run_dir, *cgroup;
-	struct run_place place;
-	char *sweep_spare;
-	struct sweeping_place sweeping;
-	struct spooler *spooler;
-	struct sched_queue *plan;
-	struct running *runs;
-	struct streaks streaks;
-	uv_timer_t plan_timer, scan_timer, sync_timer;
-	uv_fs_event_t watch;
-	unsigned int handles;
-	size_t n_leases;
-	struct msg_lease_state *leases; /* as the guard told them when the line came up */
-	bool leases_known;
-	struct reserving reserving;
-	struct backlog_want want; /* what to look at in the spool */
-	bool known;		  /* what waits has been read */
-	bool open, scanning, syncing, ending, draining, watching;
-	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
-	int claim_code;		    /* why nothing could be claimed last; 0 */
-	uint64_t n_done, n_failed, n_retried;
-	void (*over)(void *user);
-	void *user;
-};
-
-static void plan_soon(struct tasks *q);
 static void scan(struct tasks *q);
 static void on_scan(uv_timer_t *timer);
 
@@ -90,7 +52,7 @@ static struct running *find_running(const struct tasks *q, struct sched_ref ref)
 	return r;
 }
 
-static void add_running(struct tasks *q, struct run *run)
+void tasks_add_running(struct tasks *q, struct run *run)
 {
 	struct running *r = xcalloc(1, sizeof(*r));
 
@@ -118,7 +80,7 @@ static void carry_out(struct tasks *q, const struct sched_action *a)
 	reserving_plan(&q->reserving, a);
 	switch (a->kind) {
 	case SCHED_START:
-		add_running(q, run_start(&q->place, a->ref, a->devices));
+		tasks_add_running(q, run_start(&q->place, a->ref, a->devices));
 		break;
 	case SCHED_PREEMPT:
 		r = find_running(q, a->ref);
@@ -184,7 +146,7 @@ static void on_plan(uv_timer_t *timer)
 		(void)uv_timer_start(&q->plan_timer, on_plan, wait < 10000 ? wait : 10000, 0);
 }
 
-static void plan_soon(struct tasks *q)
+void tasks_plan_soon(struct tasks *q)
 {
 	if (q->open && !q->ending)
 		(void)uv_timer_start(&q->plan_timer, on_plan, 0, 0);
@@ -192,7 +154,7 @@ static void plan_soon(struct tasks *q)
 
 void tasks_look(struct tasks *q)
 {
-	plan_soon(q);
+	tasks_plan_soon(q);
 }
 
 /* ---- runs tell ---- */
@@ -219,7 +181,7 @@ static void run_succeeded(void *user, struct run *r)
 	struct tasks *q = user;
 
 	(void)sched_end(q->plan, run_ref(r));
-	plan_soon(q);
+	tasks_plan_soon(q);
 }
 
 /* It never was ours. What cannot be claimed now is told once, not for each that waits. */
@@ -246,6 +208,15 @@ static void tell_over(struct tasks *q, const struct run *r, const struct retry_v
 		 strbuf_str(&line));
 }
 
+/* What became of it meanwhile was told while it was ours. */
+static void tell_late(struct tasks *q, const struct run *r, const struct retry_verdict *v)
+{
+	news_say(q->place.news, LOG_LEVEL_WARNING,
+		 "the end of task %llu came too late: the task had been given to another node",
+		 (unsigned long long)run_ref(r).id);
+	tasks_rescan(q);
+}
+
 static void on_sync(uv_timer_t *timer);
 
 static void run_over(void *user, struct run *r, const struct retry_verdict *v)
@@ -253,7 +224,7 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 	struct tasks *q = user;
 	const struct spool_spec *spec = run_spec(r);
 
-	(run_claim_code(r) ? tell_not_claimed : tell_over)(q, r, v);
+	(run_was_late(r) ? tell_late : run_claim_code(r) ? tell_not_claimed : tell_over)(q, r, v);
 	if (v->what == RETRY_AGAIN) {
 		q->n_retried += !run_claim_code(r);
 		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, run_next_memory(r), v->text);
@@ -270,7 +241,7 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 		q->syncing = true;
 		(void)uv_timer_start(&q->sync_timer, on_sync, SYNC_MS, 0);
 	}
-	plan_soon(q);
+	tasks_plan_soon(q);
 	q->over(q->user);
 }
 
@@ -324,7 +295,7 @@ static void scan_work(struct spool_job *job, struct spool_place *p)
 	backlog_work(&((struct scan_job *)job)->b, p);
 }
 
-static void tell_lines(struct tasks *q, const char *lines)
+void tasks_tell_lines(struct tasks *q, const char *lines)
 {
 	while (*lines) {
 		size_t n = strcspn(lines, "\n");
@@ -381,9 +352,9 @@ static void scan_done_(struct spool_job *job)
 		applying_change(q->plan, q->place.news, &b->changes[i]);
 	for (size_t i = 0; i < b->n_orders; i++)
 		obey(q, &b->orders[i]);
-	tell_lines(q, strbuf_str(&b->notes));
+	tasks_tell_lines(q, strbuf_str(&b->notes));
 	if (b->n_changes || b->n_orders || first)
-		plan_soon(q);
+		tasks_plan_soon(q);
 	if (b->want.all && !q->ending) {
 		uint64_t rest = b->read_ms * SCAN_SHARE;
 
@@ -400,7 +371,7 @@ static void scan(struct tasks *q)
 	struct scan_job *s;
 
 	if (!q->open || q->scanning || q->ending ||
-	    !(q->want.all || q->want.settle || q->want.names.n))
+	    !(q->want.all || q->want.settle || q->want.batches || q->want.names.n))
 		return;
 	q->scanning = true;
 	s = xcalloc(1, sizeof(*s));
@@ -423,7 +394,7 @@ static void on_scan(uv_timer_t *timer)
 
 /* Our own claims are heard here, too; with many waiting, reading all for each would be the cost of
  * a task. */
-static void on_watch(uv_fs_event_t *handle, const char *file, int events, int status)
+void tasks_on_watch(uv_fs_event_t *handle, const char *file, int events, int status)
 {
 	struct tasks *q = handle->data;
 	struct task_name n;
@@ -449,8 +420,7 @@ static struct run *by_lease(const struct tasks *q, const struct lease_id *id)
 	return NULL;
 }
 
-/* A lease of a task that we know nothing of: it ended while nobody was there. */
-static void drop_stray_leases(struct tasks *q)
+void tasks_drop_stray_leases(struct tasks *q)
 {
 	for (size_t i = 0; i < q->n_leases; i++) {
 		if (q->leases[i].flags & LEASE_RESERVED)
@@ -459,102 +429,6 @@ static void drop_stray_leases(struct tasks *q)
 			(void)guardlink_unlease(q->place.link, &q->leases[i].id);
 	}
 	q->n_leases = 0;
-}
-
-/* ---- opening: recovery, and what runs already ---- */
-
-struct open_job {
-	struct spool_job job;
-	struct opening o;
-};
-
-static void open_work(struct spool_job *job, struct spool_place *p)
-{
-	opening_work(&((struct open_job *)job)->o, p);
-}
-
-static struct devset devices_of(const struct tasks *q, const struct claim *c)
-{
-	struct devset devices = { 0 };
-
-	for (size_t i = 0; i < q->n_leases; i++) {
-		const struct msg_lease_state *m = &q->leases[i];
-
-		if (m->id.task == c->name.id && m->id.element == c->name.element && m->slot >= 0 &&
-		    m->id.attempt == (uint32_t)c->name.epoch + 1)
-			devset_add(&devices, (unsigned int)m->slot);
-	}
-	return devices;
-}
-
-static void adopt(struct tasks *q, struct adoptee *a)
-{
-	const struct spool_spec *s = a->spec;
-	struct devset devices = devices_of(q, &a->claim);
-	struct sched_task t = { .id = a->claim.name.id,
-				.element = (uint32_t)a->claim.name.element,
-				.priority = (int32_t)s->priority,
-				.order = a->claim.name.id,
-				.lane = s->lane ? sched_lane(q->plan, s->lane) : 0,
-				.gpus = s->gpus == SPEC_ALL ? SCHED_ALL_GPUS : (uint32_t)s->gpus,
-				.mem_bytes = s->memory,
-				.shared = s->shared,
-				.preemptible = s->preemptible,
-				.timeout_ms = s->timeout };
-
-	(void)sched_adopt(q->plan, &t, devices, clock_mono_ns(), NULL);
-	news_say(q->place.news, LOG_LEVEL_INFO, "task %llu runs on (%s)", (unsigned long long)t.id,
-		 s->name);
-	add_running(q, run_adopt(&q->place, &a->claim, take_ptr(a->spec), a->tries, devices));
-}
-
-static void on_open_again(uv_timer_t *timer)
-{
-	tasks_start(timer->data);
-}
-
-static void open_done(struct spool_job *job)
-{
-	struct opening *o = &((struct open_job *)job)->o;
-	struct tasks *q = job->user;
-
-	if (o->code < 0) {
-		if (strcmp(q->trouble, o->e.text) != 0)
-			news_say(q->place.news, LOG_LEVEL_ERROR,
-				 "there is no queue: %s; trying again", o->e.text);
-		(void)str_copy(q->trouble, sizeof(q->trouble), o->e.text);
-		if (!q->ending)
-			(void)uv_timer_start(&q->scan_timer, on_open_again, OPEN_AGAIN_MS, 0);
-	} else {
-		q->open = true;
-		q->trouble[0] = '\0';
-		(void)str_copy(q->key, sizeof(q->key), o->key);
-		q->cgroup = take_ptr(o->cgroup);
-		q->place.cgroup = q->cgroup;
-		tell_lines(q, strbuf_str(&o->notes));
-		for (size_t i = 0; i < o->n; i++)
-			if (o->all[i].spec)
-				adopt(q, &o->all[i]);
-		drop_stray_leases(q);
-		q->watching = uv_fs_event_start(&q->watch, on_watch, o->pending, 0) == 0;
-		tasks_rescan(q);
-	}
-	opening_clear(o);
-	free(job);
-}
-
-/* Where shims leave their records: a disk of this node, so that no network stands in the way. */
-static char *choose_run_dir(const struct tasks_config *c)
-{
-	char *dir = xasprintf("/var/tmp/tenure-%u", (unsigned int)getuid());
-	struct stat st;
-	bool ours = (mkdir(dir, 0700) == 0 || errno == EEXIST) && lstat(dir, &st) == 0 &&
-		    S_ISDIR(st.st_mode) && st.st_uid == getuid() && (st.st_mode & 077) == 0;
-	char *full = ours ? xasprintf("%s/%s", dir, c->instance)
-			  : xasprintf("%s/%s/run", c->state_dir, c->instance);
-
-	free(dir);
-	return full;
 }
 
 struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
@@ -568,7 +442,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	q->root = xstrdup(c->root);
 	q->instance = xstrdup(c->instance);
 	q->agent = xstrdup(c->agent);
-	q->run_dir = choose_run_dir(c);
+	q->run_dir = resume_run_dir(c);
 	q->plan = sched_queue_new();
 	for (size_t i = 0; i < c->n_lanes; i++)
 		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
@@ -605,19 +479,26 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	(void)uv_fs_event_init(loop, &q->watch);
 	q->watch.data = q;
 	q->handles = ARRAY_LEN(timers) + 1;
+	q->beats = nodes_beats(q, c);
+	q->spool_dir = xasprintf("%s/%s", q->root, q->instance);
+	q->place.spool_dir = q->spool_dir;
+	q->place.agent = q->agent;
+	q->place.beat_ms = c->beat_ms;
+	q->place.beats = q->beats;
 	return q;
 }
 
 void tasks_start(struct tasks *q)
 {
-	struct open_job *o = xcalloc(1, sizeof(*o));
+	beats_start(q->beats);
+}
 
-	o->job = (struct spool_job){ .work = open_work, .done = open_done, .user = q };
-	o->o.root = q->root;
-	o->o.instance = q->instance;
-	o->o.agent = q->agent;
-	o->o.run_dir = q->run_dir;
-	spooler_do(q->spooler, &o->job);
+void tasks_no_queue(struct tasks *q, const char *why)
+{
+	if (strcmp(q->trouble, why) != 0)
+		news_say(q->place.news, LOG_LEVEL_ERROR, "there is no queue: %s; trying again",
+			 why);
+	(void)str_copy(q->trouble, sizeof(q->trouble), why);
 }
 
 /* ---- what the guard and clients say ---- */
@@ -684,8 +565,8 @@ void tasks_on_leases_known(struct tasks *q)
 	for (struct running *r = q->runs; r; r = r->next)
 		run_on_guard(r->run);
 	reserving_forget_told(&q->reserving);
-	drop_stray_leases(q);
-	plan_soon(q);
+	tasks_drop_stray_leases(q);
+	tasks_plan_soon(q);
 }
 
 int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
@@ -731,7 +612,7 @@ void tasks_drain(struct tasks *q)
 {
 	q->draining = true;
 	reserving_clear(&q->reserving);
-	plan_soon(q);
+	tasks_plan_soon(q);
 }
 
 static void stop_all(struct tasks *q, enum end_kind kind, const char *why)
@@ -780,10 +661,11 @@ json_t *tasks_report(const struct tasks *q)
 
 	for (struct running *r = q->runs; r; r = r->next)
 		(void)json_array_append_new(runs, run_report(r->run));
-	return json_pack("{sb sb sI sI sI sI sI ss so}", "open", q->open, "draining", q->draining,
-			 "waiting", (json_int_t)c.waiting, "running", (json_int_t)c.running, "done",
-			 (json_int_t)q->n_done, "failed", (json_int_t)q->n_failed, "retried",
-			 (json_int_t)q->n_retried, "trouble", q->trouble, "tasks", runs);
+	return json_pack("{sb sb sI sI sI sI sI ss so so}", "open", q->open, "draining",
+			 q->draining, "waiting", (json_int_t)c.waiting, "running",
+			 (json_int_t)c.running, "done", (json_int_t)q->n_done, "failed",
+			 (json_int_t)q->n_failed, "retried", (json_int_t)q->n_retried, "trouble",
+			 q->trouble, "tasks", runs, "others", beats_report(q->beats));
 }
 
 /* ---- the end ---- */
@@ -794,6 +676,12 @@ void tasks_end(struct tasks *q)
 	(void)uv_timer_stop(&q->plan_timer);
 	(void)uv_timer_stop(&q->scan_timer);
 	(void)uv_fs_event_stop(&q->watch);
+	beats_end(q->beats, q->runs != NULL);
+}
+
+bool tasks_are_quiet(const struct tasks *q)
+{
+	return spooler_is_idle(q->spooler) && beats_are_quiet(q->beats);
 }
 
 static void on_closed(uv_handle_t *h)
@@ -809,6 +697,7 @@ static void on_closed(uv_handle_t *h)
 	free(q->agent);
 	free(q->run_dir);
 	free(q->cgroup);
+	free(q->spool_dir);
 	free(q->leases);
 	text_list_clear(&q->want.names);
 	free(q);
@@ -816,7 +705,7 @@ static void on_closed(uv_handle_t *h)
 
 int tasks_free(struct tasks *q)
 {
-	if (!spooler_is_idle(q->spooler))
+	if (!spooler_is_idle(q->spooler) || beats_free(q->beats) < 0)
 		return -EBUSY;
 	while (q->runs) {
 		struct running *r = q->runs;

@@ -37,8 +37,9 @@ struct tasks_config {
 	const char *agent;     /* this agent's name in the spool */
 	const char *state_dir; /* where there is no local directory of ours */
 	int program_fd;	       /* the executable; stays the caller's */
-	uint64_t log_limit;    /* bytes of a task's log; 0: no limit */
-	bool by_uuid;	       /* how tasks' CUDA_VISIBLE_DEVICES names devices */
+	uint64_t beat_ms, expire_ms;
+	uint64_t log_limit; /* bytes of a task's log; 0: no limit */
+	bool by_uuid;	    /* how tasks' CUDA_VISIBLE_DEVICES names devices */
 	const struct tasks_lane *lanes;
 	size_t n_lanes;
 	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */
@@ -92,6 +93,8 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 json_t *tasks_report(const struct tasks *q);
 
 void tasks_end(struct tasks *q);
+/* What it had to write when it was told to end has been written. */
+bool tasks_are_quiet(const struct tasks *q);
 /* -EBUSY: a file hangs; nothing is freed, the process is expected to end. */
 int tasks_free(struct tasks *q);
 

@@ -48,6 +48,9 @@ enum setting_id {
 	SET_ROOT,	     /* str; NULL: fs_state_dir() */
 	SET_STATE_DIR,	     /* str; NULL: fs_state_dir() */
 	SET_DEV_DIR,	     /* str */
+	SET_NODE_NAME,	     /* str; NULL: the host's name */
+	SET_BEAT,	     /* num: ms */
+	SET_EXPIRE,	     /* num: ms */
 	SET_LOG_LIMIT,	     /* num: bytes of a task's log, 0 = no limit */
 	SET_VISIBLE_DEVICES, /* num: 0 index, 1 uuid */
 	SET_LOG_LEVEL,	     /* num: enum log_level */

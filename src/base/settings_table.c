@@ -118,6 +118,23 @@ const struct setting settings_table[] = {
 			  .opt.def = "/dev", .opt.group = node,
 			  .groups = SETTING_GROUP_NODE | SETTING_GROUP_AGENT,
 			  .opt.help = "the directory of the device nodes" },
+	[SET_NODE_NAME] = { ROW("node_name", "NODE_NAME", "node-name", VALUE_NAME),
+			    .opt.arg = "NAME", .opt.group = node, .flags = SETTING_NOT_IN_INSTANCE,
+			    .groups = SETTING_GROUP_NODE,
+			    .opt.help =
+				    "what this node is called in the queue (default: the host's "
+				    "name); no two nodes may have the same" },
+	[SET_BEAT] = { ROW("beat", "BEAT", "beat", VALUE_DURATION), .opt.arg = "DURATION",
+		       .opt.def = "10s", .opt.group = node, .opt.spec.min = 50,
+		       .groups = SETTING_GROUP_NODE,
+		       .opt.help = "how often to write a sign of life for other nodes" },
+	[SET_EXPIRE] = { ROW("expire", "EXPIRE", "expire", VALUE_DURATION), .opt.arg = "DURATION",
+			 .opt.def = "5m", .opt.group = node, .opt.spec.min = 500,
+			 .groups = SETTING_GROUP_NODE,
+			 .opt.help =
+				 "without a sign of life for so long, other nodes take a task over; "
+				 "it has ended itself after 4/5 of it. At least 60s and 3 beats on a "
+				 "network filesystem" },
 	[SET_LOG_LIMIT] = { ROW("log_limit", "LOG_LIMIT", "log-limit", VALUE_SIZE),
 			    .opt.arg = "SIZE", .opt.def = "1G", .opt.group = node,
 			    .groups = SETTING_GROUP_NODE,

@@ -12,6 +12,8 @@
 
 #define ENDING "When to end"
 
+#define BEATS_LEAST 5 /* so many in the time after which a claim expires */
+
 #define OPT_FOR                                                                                    \
 	{                                                                                          \
 		.name = "for", .spec = { VALUE_DURATION, .min = 1 }, .arg = "DURATION",            \
@@ -67,6 +69,21 @@ static char *join_words(const struct word_list *l)
 	return strbuf_take(&b);
 }
 
+static int check_settings(const struct settings *s, struct err *e)
+{
+	uint64_t log_limit = settings_num(s, SET_LOG_LIMIT);
+
+	if (log_limit && log_limit < SPEC_LOG_LEAST)
+		return err_set(
+			e, -EINVAL,
+			"log_limit: %llu bytes are too few for a beginning and an end; it is "
+			"at least %llu, or 0 for no limit",
+			(unsigned long long)log_limit, (unsigned long long)SPEC_LOG_LEAST);
+	if (settings_num(s, SET_EXPIRE) < BEATS_LEAST * settings_num(s, SET_BEAT))
+		return err_set(e, -EINVAL, "expire: it is at least %d times beat", BEATS_LEAST);
+	return 0;
+}
+
 int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err *e)
 {
 	const struct settings *s = ctx->settings;
@@ -74,16 +91,8 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 	const struct value *until = opts_value(ctx->opts, "until");
 	struct hold_policy policy;
 
-	uint64_t log_limit = settings_num(s, SET_LOG_LIMIT);
-
-	if (log_limit && log_limit < SPEC_LOG_LEAST) {
-		(void)err_set(
-			e, -EINVAL,
-			"log_limit: %llu bytes are too few for a beginning and an end; it is at "
-			"least %llu, or 0 for no limit",
-			(unsigned long long)log_limit, (unsigned long long)SPEC_LOG_LEAST);
+	if (check_settings(s, e) < 0)
 		return CMD_USAGE;
-	}
 	if (wants_from_settings(s, may_hold(ctx), &policy, e) < 0)
 		return CMD_USAGE;
 	r->state_dir = run_agent_state_dir(s);
@@ -101,7 +110,10 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 		.log_level = (enum log_level)settings_num(s, SET_LOG_LEVEL),
 		.policy = policy,
 		.root = r->root,
-		.log_limit = log_limit,
+		.node_name = settings_str(s, SET_NODE_NAME),
+		.beat_ms = settings_num(s, SET_BEAT),
+		.expire_ms = settings_num(s, SET_EXPIRE),
+		.log_limit = settings_num(s, SET_LOG_LIMIT),
 		.sweep = sweep_of_setting((unsigned int)settings_num(s, SET_SWEEP)),
 		.sweep_spare = r->sweep_spare,
 		.lifetime_ms = r->root ? settings_num(s, SET_LIFETIME) : 0,

@@ -371,7 +371,15 @@ int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 		learn_end(b, c->name.element, end);
 	if (r == 0 && ev)
 		r = events_add_end(ev, b->name.id, c->name.element, end, e);
-	return r == 0 ? spool_unlink(b->sp, c->path, e) : r;
+	if (r < 0)
+		return r;
+	if (unlinkat(b->sp->fd, c->path, 0) == 0)
+		return 0;
+	if (errno != ENOENT)
+		return err_sys(e, errno, "remove %s/%s", b->sp->path, c->path);
+	/* Taken away, or the answer to an earlier removal got lost: the journals know. */
+	r = batch_refresh(b, e);
+	return r == 0 && epoch_of(b, c->name.element) > c->name.epoch ? BATCH_SUPERSEDED : r;
 }
 
 int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,

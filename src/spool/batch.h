@@ -40,7 +40,9 @@ uint64_t batch_next(struct batch *b, uint64_t now_wall_ns);
 int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, struct claim *ret,
 		struct err *e);
 
-/* ev may be NULL. To be repeated on error. */
+/* The element has been taken back meanwhile: what is told of it here changes nothing. */
+#define BATCH_SUPERSEDED 1
+/* ev may be NULL. To be repeated on error. batch_end() may also be BATCH_SUPERSEDED. */
 int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 	      const struct spool_end *end, struct err *e);
 int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,

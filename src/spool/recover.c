@@ -25,6 +25,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/batch.h"
+#include "spool/beat.h"
 #include "spool/raw.h"
 #include "spool/scan.h"
 #include "spool/submit.h"
@@ -41,6 +42,7 @@ struct recovery {
 	struct events *ev;
 	const struct recover_calls *calls;
 	struct recover_counts counts;
+	bool others; /* claims of our own are left alone */
 	size_t n_events;
 	struct event *events; /* sorted by id and element */
 	struct scan *scan;
@@ -74,7 +76,9 @@ enum recover_life recover_life_here(const struct spool *sp, const struct claimer
 {
 	if (strcmp(c->boot, sp->boot) == 0)
 		return proc_alive(&c->proc) ? RECOVER_ALIVE : RECOVER_DEAD;
-	return strcmp(c->host, sp->host) == 0 ? RECOVER_DEAD : RECOVER_UNKNOWN;
+	/* What was before this kernel was started, on a disk that it has to itself. */
+	return !sp->network && !beat_same_kernel(c->boot, sp->boot) ? RECOVER_DEAD
+								    : RECOVER_UNKNOWN;
 }
 
 /* ---- events of an earlier boot ----------------------------------------------------------------
@@ -193,10 +197,15 @@ static enum recover_life life_of(struct recovery *rc, const struct claim *c)
 {
 	if (rc->calls && rc->calls->life)
 		return rc->calls->life(rc->calls->data, c);
-	/* A claim of our own that this process has not made is one of an agent before it. */
-	if (!c->who.proc.pid && strcmp(c->who.agent, rc->self->agent) == 0)
+
+	enum recover_life life = recover_life_here(rc->sp, &c->who);
+	bool ours = strcmp(c->who.agent, rc->self->agent) == 0;
+
+	/* A claim of our own that this process has not made is one of an agent before it; nobody
+	 * else has our name. */
+	if (ours && (!c->who.proc.pid || life == RECOVER_UNKNOWN))
 		return RECOVER_DEAD;
-	return recover_life_here(rc->sp, &c->who);
+	return life;
 }
 
 /* 0: it is dead; 1: it has been dealt with. */
@@ -212,6 +221,11 @@ static int look_at_holder(struct recovery *rc, const struct claim *c, const stru
 			rc->calls->adopt(rc->calls->data, c, spec);
 	}
 	return life != RECOVER_DEAD;
+}
+
+static bool is_own(const struct recovery *rc, const struct claim *c)
+{
+	return strcmp(c->who.agent, rc->self->agent) == 0;
 }
 
 static void make_claim(const struct task_name *n, const struct task_history *h, const char *path,
@@ -244,7 +258,11 @@ static int recover_task(struct recovery *rc, const struct task_name *n, const ch
 	if (r < 0)
 		return r;
 	make_claim(n, &t.history, path, &c);
-	if (t.history.ended || !look_at_holder(rc, &c, t.spec))
+
+	/* One of another agent with an end in it is being filed, while that agent lives. */
+	if (is_own(rc, &c) && rc->others)
+		r = 0;
+	else if ((is_own(rc, &c) && t.history.ended) || !look_at_holder(rc, &c, t.spec))
 		r = settle_dead(rc, &c, &t, e);
 	task_file_clear(&t);
 	return r;
@@ -316,8 +334,10 @@ static int recover_element(struct recovery *rc, const struct task_name *n, const
 		return r == -ENOENT ? 0 : r;
 	history_read(text, len, &h, NULL);
 	make_claim(n, &h, path, &c);
-	if (!h.claimed) /* empty: nobody lives who could fill it, but for a moment */
+	if (!h.claimed && !rc->others) /* empty: nobody lives who could fill it, but for a moment */
 		(void)str_copy(c.who.agent, sizeof(c.who.agent), rc->self->agent);
+	if (rc->others && is_own(rc, &c))
+		return 0;
 	if (look_at_holder(rc, &c, NULL))
 		return 0;
 
@@ -513,6 +533,23 @@ int recover_run(const struct spool *sp, const struct claimer *self, struct event
 	(void)batch_close(rc.batch);
 	(void)scan_free(rc.scan);
 	free(rc.events);
+	if (r == 0)
+		*ret = rc.counts;
+	return r;
+}
+
+int recover_claims(const struct spool *sp, const struct claimer *self, struct events *ev,
+		   const struct recover_calls *calls, struct recover_counts *ret, struct err *e)
+{
+	struct recovery rc = { .sp = sp, .self = self, .ev = ev, .calls = calls, .others = true };
+	int r;
+
+	rc.scan = scan_new(sp, 0);
+	r = scan_update(rc.scan, NULL, NULL, e);
+	if (r == 0)
+		r = spool_each(sp, "running", recover_running, &rc, e);
+	(void)batch_close(rc.batch);
+	(void)scan_free(rc.scan);
 	if (r == 0)
 		*ret = rc.counts;
 	return r;

@@ -32,7 +32,7 @@ struct recover_counts {
 	unsigned int filed, requeued, failed, adopted, unknown, problems;
 };
 
-/* PID, start time and boot where the claim is of this host; of others it is unknown. */
+/* PID and start time where the claim is of this boot; of others it is unknown. */
 enum recover_life recover_life_here(const struct spool *sp, const struct claimer *c);
 
 /*
@@ -41,5 +41,9 @@ enum recover_life recover_life_here(const struct spool *sp, const struct claimer
  */
 int recover_run(const struct spool *sp, const struct claimer *self, struct events *ev,
 		const struct recover_calls *calls, struct recover_counts *ret, struct err *e);
+
+/* The same for the claims of other agents alone, while we run: life is asked for each of them. */
+int recover_claims(const struct spool *sp, const struct claimer *self, struct events *ev,
+		   const struct recover_calls *calls, struct recover_counts *ret, struct err *e);
 
 #endif

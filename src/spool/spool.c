@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,9 +77,13 @@ char *spool_root(const char *setting)
 	return setting && setting[0] ? xstrdup(setting) : fs_state_dir();
 }
 
+/* Of the first namespace, in which PIDs are the kernel's own (linux/proc_ns.h). */
+#define FIRST_PID_NAMESPACE "4026531836"
+
 static void read_boot_id(char *buf)
 {
 	cleanup_free char *text = NULL;
+	char link[64] = "", number[24];
 	size_t len;
 
 	buf[0] = '\0';
@@ -86,6 +91,28 @@ static void read_boot_id(char *buf)
 		return;
 	text[strcspn(text, "\n")] = '\0';
 	(void)str_copy(buf, SPOOL_BOOT_MAX, text);
+	if (readlink("/proc/self/ns/pid", link, sizeof(link) - 1) < 0 ||
+	    sscanf(link, "pid:[%20[0-9]]", number) != 1 || strcmp(number, FIRST_PID_NAMESPACE) == 0)
+		return;
+	(void)str_print(buf, SPOOL_BOOT_MAX, "%.40s.%s", text, number);
+}
+
+/* Those that one kernel has to itself (linux/magic.h, and ZFS's own); all others may be shared. */
+static bool is_network(int fd)
+{
+	static const uint32_t local[] = {
+		0xef53 /* ext */,	0x58465342 /* xfs */,	  0x9123683e /* btrfs */,
+		0x01021994 /* tmpfs */, 0x794c7630 /* overlay */, 0xf2f52010 /* f2fs */,
+		0x2fc12fc1 /* zfs */,	0x858458f6 /* ramfs */,	  0xca451a4e /* bcachefs */,
+	};
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return true;
+	for (size_t i = 0; i < ARRAY_LEN(local); i++)
+		if ((uint32_t)fs.f_type == local[i])
+			return false;
+	return true;
 }
 
 /* ---- instance.json ----------------------------------------------------------------------------
@@ -175,6 +202,7 @@ static int open_instance(struct spool *sp, unsigned int flags, struct err *e)
 	sp->fd = open(sp->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (sp->fd < 0)
 		return err_sys(e, errno, "open %s", sp->path);
+	sp->network = is_network(sp->fd);
 	r = read_instance(sp, e);
 	if (r != -ENOENT)
 		return r;

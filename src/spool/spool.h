@@ -27,7 +27,7 @@
 
 #define SPOOL_FORMAT   1
 #define SPOOL_PATH_MAX (NAME_FILE_MAX + 64)
-#define SPOOL_BOOT_MAX 40
+#define SPOOL_BOOT_MAX 64
 #define SPOOL_HOST_MAX 64
 
 enum spool_dir {
@@ -54,7 +54,10 @@ struct spool {
 	uid_t owner;	      /* of the instance */
 	bool trust_directory; /* whoever can write there is trusted */
 	char host[SPOOL_HOST_MAX];
-	char boot[SPOOL_BOOT_MAX]; /* /proc/sys/kernel/random/boot_id */
+	/* What PIDs here belong to: /proc/sys/kernel/random/boot_id; in a container with processes
+	 * of its own, a dot and the number of their namespace behind it. */
+	char boot[SPOOL_BOOT_MAX];
+	bool network; /* several kernels may have this filesystem, each with caches of its own */
 };
 
 #define SPOOL_CREATE (1u << 0) /* make the instance when it is not there */

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/scan.h"
 
 static int make_day(const struct spool *sp, const char *day, struct err *e)
 {
@@ -86,6 +87,42 @@ int transit_requeue(const struct spool *sp, struct events *ev, const struct clai
 	return r == 0 ? spool_rename(sp, c->path,
 				     spool_path(SPOOL_PENDING, name_format(&n, file), to), e)
 		      : r;
+}
+
+struct later {
+	const struct claim *claim;
+	char path[SPOOL_PATH_MAX]; /* "": not found */
+};
+
+static int is_later(void *data, const struct task_name *n, const char *dir)
+{
+	struct later *l = data;
+	char file[NAME_FILE_MAX];
+
+	if (n->id != l->claim->name.id || n->element || n->epoch <= l->claim->name.epoch)
+		return 0;
+	(void)str_print(l->path, sizeof(l->path), "%.40s/%s", dir, name_format(n, file));
+	return 1;
+}
+
+int transit_supersede(const struct spool *sp, const struct claim *c, const struct spool_end *end,
+		      struct err *e)
+{
+	static const enum spool_dir dirs[] = { SPOOL_PENDING, SPOOL_RUNNING, SPOOL_FAILED,
+					       SPOOL_CANCELLED };
+	struct later l = { .claim = c };
+	json_t *record;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++)
+		r = scan_dir(sp, spool_dir_name(dirs[i]), is_later, &l, e);
+	if (r == 0)
+		r = scan_done(sp, is_later, &l, e);
+	if (r <= 0)
+		return r < 0 ? r : TRANSIT_GONE;
+	record = record_end(end);
+	(void)json_object_set_new(record, "superseded", json_true());
+	return record_append(sp, l.path, record, false, e);
 }
 
 /* ---- clients ----------------------------------------------------------------------------------

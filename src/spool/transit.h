@@ -23,6 +23,14 @@ int transit_end(const struct spool *sp, struct events *ev, const struct claim *c
 int transit_requeue(const struct spool *sp, struct events *ev, const struct claim *c,
 		    const struct spool_again *again, struct err *e);
 
+/*
+ * -ENOENT of the calls above: the claim was taken back meanwhile. The record is put behind those of
+ * the task, wherever it lies now; its epoch is a lower one, so it changes nothing. 0, or
+ * TRANSIT_GONE: no task of that id has a later epoch.
+ */
+int transit_supersede(const struct spool *sp, const struct claim *c, const struct spool_end *end,
+		      struct err *e);
+
 /* ---- by clients, on a task in pending/; *n is changed with the name. 0, TRANSIT_GONE, or negative
  */
 

@@ -54,6 +54,8 @@ static const char *const because[] = {
 	[CAUSE_TERM] = ", because its shim was told to end (a shutdown?)",
 	[CAUSE_ALONE] = ", because its agent was gone",
 	[CAUSE_REQUEUE] = ", because it was told to stop and to wait again",
+	[CAUSE_FENCED] = ", because its claim could not be kept alive in the spool",
+	[CAUSE_RECLAIMED] = ", because the task was taken from this node",
 };
 _Static_assert(ARRAY_LEN(because) == TASK_CAUSE_MAX, "a phrase for every cause");
 

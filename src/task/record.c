@@ -40,8 +40,9 @@ static const char *const outcome_names[] = {
 _Static_assert(ARRAY_LEN(outcome_names) == TASK_OUTCOME_MAX, "a name for every outcome");
 
 static const char *const cause_names[] = {
-	[CAUSE_SELF] = "self", [CAUSE_STOP] = "stop",	[CAUSE_TIMEOUT] = "timeout",
-	[CAUSE_TERM] = "term", [CAUSE_ALONE] = "alone", [CAUSE_REQUEUE] = "requeue",
+	[CAUSE_SELF] = "self",		 [CAUSE_STOP] = "stop",	      [CAUSE_TIMEOUT] = "timeout",
+	[CAUSE_TERM] = "term",		 [CAUSE_ALONE] = "alone",     [CAUSE_FENCED] = "fenced",
+	[CAUSE_RECLAIMED] = "reclaimed", [CAUSE_REQUEUE] = "requeue",
 };
 _Static_assert(ARRAY_LEN(cause_names) == TASK_CAUSE_MAX, "a name for every cause");
 

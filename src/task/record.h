@@ -41,12 +41,14 @@ enum task_outcome {
 
 /* Why it ended then. */
 enum task_cause {
-	CAUSE_SELF,    /* by itself */
-	CAUSE_STOP,    /* SHMSG_STOP */
-	CAUSE_TIMEOUT, /* its time was over */
-	CAUSE_TERM,    /* the shim was told by SIGTERM, as at a shutdown of the node */
-	CAUSE_ALONE,   /* the agent went before GO */
-	CAUSE_REQUEUE, /* SHMSG_STOP that says so: it is to wait again */
+	CAUSE_SELF,	 /* by itself */
+	CAUSE_STOP,	 /* SHMSG_STOP */
+	CAUSE_TIMEOUT,	 /* its time was over */
+	CAUSE_TERM,	 /* the shim was told by SIGTERM, as at a shutdown of the node */
+	CAUSE_ALONE,	 /* the agent went before GO */
+	CAUSE_REQUEUE,	 /* SHMSG_STOP that says so: it is to wait again */
+	CAUSE_FENCED,	 /* its claim could not be kept alive: others may take the task over */
+	CAUSE_RECLAIMED, /* others have */
 	TASK_CAUSE_MAX
 };
 

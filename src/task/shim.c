@@ -40,6 +40,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "task/cgroup.h"
+#include "task/keep.h"
 #include "task/logfile.h"
 #include "task/logtext.h"
 #include "task/mother.h"
@@ -75,6 +76,7 @@ struct shim {
 	struct logfile log;
 	struct ender ender;
 	struct cgroup cgroup;
+	struct keep keep;
 	struct shmsg_go go;
 	enum shim_state state;
 	enum task_cause why; /* of the EV_STOP that comes */
@@ -331,8 +333,12 @@ static void stop(struct shim *sh, enum task_cause why, int32_t sig, uint32_t sco
 
 /* ---- what is heard ---- */
 
+static void look_at_claim(struct shim *sh);
+
 static void on_go(struct shim *sh, const union shmsg *m)
 {
+	/* It may come after a long sleep of this machine, or of the agent. */
+	look_at_claim(sh);
 	if (sh->state != SHIM_PREPARED)
 		return;
 	sh->go = m->go;
@@ -524,9 +530,23 @@ static bool is_ending(const struct shim *sh)
 
 /* ---- the loop ---- */
 
+/* What others may run by now must not run here. */
+static void look_at_claim(struct shim *sh)
+{
+	enum keep_state state = keep_look(&sh->keep);
+
+	if (state == KEEP_LOST)
+		stop(sh, CAUSE_RECLAIMED, SIGKILL, STOP_TREE, 0);
+	else if (state == KEEP_LATE)
+		stop(sh, CAUSE_FENCED, 0, STOP_TREE, keep_grace_ms(&sh->keep));
+}
+
 static void timers(struct shim *sh)
 {
 	uint64_t now = clock_mono_ns();
+
+	if (now >= keep_at_ns(&sh->keep))
+		look_at_claim(sh);
 
 	if (now >= sh->timeout_at_ns)
 		stop(sh, CAUSE_TIMEOUT, 0, STOP_TREE, STOP_GRACE_DEF);
@@ -572,7 +592,7 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 
 static uint64_t next_deadline(const struct shim *sh)
 {
-	uint64_t at = sh->timeout_at_ns;
+	uint64_t at = min_u64(sh->timeout_at_ns, keep_at_ns(&sh->keep));
 
 	if (sh->state == SHIM_STOPPING)
 		at = min_u64(at, sh->grace_at_ns);
@@ -646,8 +666,14 @@ static void finish(struct shim *sh)
 	tell_ended(sh);
 	if (!kept)
 		stay(sh);
+	bool told = sh->n_conns > 0;
+
 	for (size_t i = 0; i < sh->n_conns; i++)
 		shmsg_close(sh->conns[i]);
+	/* Last of all, because it may take long: our name is free, and what is local is known. */
+	sh->listen_fd = fd_close(sh->listen_fd);
+	if (!told)
+		keep_leave_record(&sh->keep, &sh->rec);
 }
 
 /* ---- the beginning ---- */
@@ -726,6 +752,7 @@ int shim_run(const struct shim_start *start)
 		return 1;
 	}
 	set_title(&sh);
+	keep_init(&sh.keep, &sh.spec, &sh.rec.shim);
 	/* One message and one waking of the agent less, for tasks that wait for nothing. */
 	if (sh.spec.flags & SPEC_GO)
 		event(&sh, EV_GO);

@@ -24,7 +24,7 @@
 #include "base/strbuf.h"
 #include "task/record.h"
 
-#define SPEC_MAGIC 0x74736b32U /* changes with the format */
+#define SPEC_MAGIC 0x74736b33U /* changes with the format */
 
 struct spec_head {
 	uint32_t magic;
@@ -34,6 +34,8 @@ struct spec_head {
 	uint64_t script_bytes;
 	uint64_t log_limit;
 	uint64_t timeout_ms;
+	uint64_t beat_ms;
+	uint64_t promise_ms;
 	uint32_t grace_ms;
 	int32_t stop_signal;
 	uint32_t umask;
@@ -46,6 +48,8 @@ static const size_t texts[] = {
 	offsetof(struct task_spec, cwd),	offsetof(struct task_spec, run_dir),
 	offsetof(struct task_spec, record_dir), offsetof(struct task_spec, script_name),
 	offsetof(struct task_spec, shell),	offsetof(struct task_spec, cgroup),
+	offsetof(struct task_spec, beat_dir),	offsetof(struct task_spec, beat_file),
+	offsetof(struct task_spec, beat_agent), offsetof(struct task_spec, claim),
 };
 
 static const char **text_at(const struct task_spec *s, size_t i)
@@ -69,6 +73,9 @@ static int check(const struct task_spec *s, struct err *e)
 		return err_set(e, -E2BIG, "more than %u words", SPEC_WORDS_MAX);
 	if (s->stop_signal < 0 || s->stop_signal >= NSIG)
 		return err_set(e, -EINVAL, "%d is not a signal", s->stop_signal);
+	if (s->beat_ms && (!s->beat_dir || s->beat_dir[0] != '/' || !s->beat_file ||
+			   !s->beat_file[0] || !s->claim || !s->claim[0] || !s->beat_agent))
+		return err_set(e, -EINVAL, "its claim cannot be kept alive without its names");
 	if (s->log_limit && s->log_limit < SPEC_LOG_LEAST)
 		return err_set(e, -EINVAL, "a log limit of less than 1 MiB");
 	return 0;
@@ -84,6 +91,8 @@ static void encode(const struct task_spec *s, struct strbuf *b)
 		.script_bytes = s->script ? s->script_bytes : 0,
 		.log_limit = s->log_limit,
 		.timeout_ms = s->timeout_ms,
+		.beat_ms = s->beat_ms,
+		.promise_ms = s->promise_ms,
 		.grace_ms = s->grace_ms,
 		.stop_signal = s->stop_signal,
 		.umask = s->umask,
@@ -197,6 +206,8 @@ int spec_parse(char *memory, size_t n, struct task_spec *ret, struct err *e)
 		.script_bytes = h.script_bytes,
 		.log_limit = h.log_limit,
 		.timeout_ms = h.timeout_ms,
+		.beat_ms = h.beat_ms,
+		.promise_ms = h.promise_ms,
 		.grace_ms = h.grace_ms,
 		.stop_signal = h.stop_signal,
 		.umask = h.umask,

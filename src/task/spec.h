@@ -45,6 +45,11 @@ struct task_spec {
 	const char *script_name; /* the base name that $0 shows; may be NULL: "script" */
 	const char *shell;	 /* runs a script without interpreter line; may be NULL: /bin/sh */
 	const char *cgroup; /* delegated cgroup v2 directory to make the task's in; may be NULL */
+	/* How its claim is kept alive (task/keep.h); all may be NULL where beat_ms is 0. */
+	const char *beat_dir;	 /* the spool's directory */
+	const char *beat_file;	 /* in it, rewritten every beat_ms */
+	const char *beat_agent;	 /* who started it */
+	const char *claim;	 /* in it: as long as this file is there, the task is ours */
 	const char *const *argv; /* the command; with a script: its arguments, without its name */
 	const char *const *env;	 /* the task's whole environment, NAME=VALUE */
 	const char *script;	 /* text, may hold anything; NULL: argv is a command */
@@ -53,6 +58,8 @@ struct task_spec {
 	uint64_t script_bytes;
 	uint64_t log_limit;  /* bytes; at least SPEC_LOG_LEAST; 0: none */
 	uint64_t timeout_ms; /* from its start; SPEC_NO_TIMEOUT */
+	uint64_t beat_ms;    /* 0: nobody else could take the task */
+	uint64_t promise_ms; /* after so long without a beat others take it over */
 	uint32_t grace_ms;   /* between the first signal and KILL */
 	int32_t stop_signal; /* the first signal; 0: SIGTERM */
 	uint32_t umask;	     /* of the task */

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_TASKSIN_H
+#define TENURE_AGENT_TASKSIN_H
+
+/*
+ * The inside of the queue's agent, for the files that make it up: tasks.c (the plan and the spool),
+ * resume.c (what ran before), nodes.c (the agents of other nodes). All of it on the loop.
+ */
+
+#include "agent/backlog.h"
+#include "agent/beats.h"
+#include "agent/opening.h"
+#include "agent/reserving.h"
+#include "agent/run.h"
+#include "agent/streaks.h"
+#include "agent/sweeping.h"
+#include "agent/tasks.h"
+
+struct running {
+	struct running *next;
+	struct run *run;
+};
+
+struct tasks {
+	uv_loop_t *loop;
+	char key[OPENING_KEY_MAX]; /* of the spool, once it is open */
+	char *root, *instance, *agent, *run_dir, *spool_dir, *cgroup;
+	struct run_place place;
+	char *sweep_spare;
+	struct sweeping_place sweeping;
+	struct spooler *spooler;
+	struct beats *beats;
+	struct sched_queue *plan;
+	struct running *runs;
+	struct streaks streaks;
+	uv_timer_t plan_timer, scan_timer, sync_timer;
+	uv_fs_event_t watch;
+	unsigned int handles;
+	size_t n_leases;
+	struct msg_lease_state *leases; /* as the guard told them when the line came up */
+	bool leases_known;
+	struct reserving reserving;
+	struct backlog_want want; /* what to look at in the spool */
+	bool known;		  /* what waits has been read */
+	bool reclaiming;	  /* claims of dead agents are taken over */
+	bool open, scanning, syncing, ending, draining, watching;
+	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
+	int claim_code;		    /* why nothing could be claimed last; 0 */
+	uint64_t n_done, n_failed, n_retried;
+	void (*over)(void *user);
+	void *user;
+};
+
+/* A plan in the next turn of the loop. */
+void tasks_plan_soon(struct tasks *q);
+/* Why there is no queue; it is tried again. */
+void tasks_no_queue(struct tasks *q, const char *why);
+void tasks_add_running(struct tasks *q, struct run *run);
+/* What inotify says of pending/. */
+void tasks_on_watch(uv_fs_event_t *handle, const char *file, int events, int status);
+/* A lease of a task that we know nothing of: it ended while nobody was there. */
+void tasks_drop_stray_leases(struct tasks *q);
+/* Lines that end in a newline, as warnings. */
+void tasks_tell_lines(struct tasks *q, const char *lines);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+#include "spool/beat.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+char *beat_agent_path(const char *agent, char *buf)
+{
+	return spool_path(SPOOL_AGENTS, agent, buf);
+}
+
+static char *claim_path(const struct task_name *n, const char *suffix, char *buf)
+{
+	char element[24] = "";
+
+	if (n->element)
+		(void)str_print(element, sizeof(element), ".%" PRIu64, n->element);
+	return str_print(buf, SPOOL_PATH_MAX, "%s/%" PRIu64 "%s,e%" PRIu64 "%s",
+			 spool_dir_name(SPOOL_AGENTS), n->id, element, n->epoch, suffix);
+}
+
+char *beat_claim_path(const struct task_name *n, char *buf)
+{
+	return claim_path(n, "", buf);
+}
+
+char *beat_end_path(const struct task_name *n, char *buf)
+{
+	return claim_path(n, ",end", buf);
+}
+
+char *beat_gone_path(const char *agent, char *buf)
+{
+	return str_print(buf, SPOOL_PATH_MAX, "%s/%s,gone", spool_dir_name(SPOOL_AGENTS), agent);
+}
+
+/* The counter stands at the beginning and at the end: a reader between the two sees it. */
+static json_t *beat_json(const struct beat *b)
+{
+	const struct claimer *w = &b->who;
+	json_t *o = json_pack("{sI ss ss ss si sI sI sf sb sb}", "beat", (json_int_t)b->count,
+			      "agent", w->agent, "host", w->host, "boot", w->boot, "pid",
+			      (int)w->proc.pid, "start", (json_int_t)w->proc.start, "promise_ms",
+			      (json_int_t)b->promise_ms, "began", record_seconds(b->began_ns),
+			      "ended", b->ended, "draining", b->draining);
+	json_t *rest = json_pack("{si si si si si sI}", "devices", (int)b->devices, "held",
+				 (int)b->held, "idle", (int)b->idle, "lent", (int)b->lent,
+				 "running", (int)b->running, "same", (json_int_t)b->count);
+
+	(void)json_object_update(o, rest);
+	json_decref(rest);
+	return o;
+}
+
+int beat_write(int dir_fd, const char *path, const struct beat *b)
+{
+	char block[BEAT_BYTES];
+	json_t *o = beat_json(b);
+	cleanup_free char *text = json_dumps(o, JSON_COMPACT);
+	size_t len = text ? strlen(text) : BEAT_BYTES;
+
+	json_decref(o);
+	if (len >= BEAT_BYTES)
+		return -EINVAL;
+	(void)memset(block, ' ', sizeof(block));
+	(void)memcpy(block, text, len);
+	block[BEAT_BYTES - 1] = '\n';
+
+	int fd = openat(dir_fd, path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	ssize_t n = fd < 0 ? -1 : pwrite(fd, block, sizeof(block), 0);
+	int r = n == (ssize_t)sizeof(block) ? 0 : n < 0 ? -errno : -ENOSPC;
+
+	if (fd >= 0 && close(fd) < 0 && r == 0)
+		r = -errno;
+	return r;
+}
+
+static void copy_text(char *to, size_t size, const json_t *o, const char *key)
+{
+	const char *text = json_string_value(json_object_get(o, key));
+
+	(void)str_copy(to, size, text ? text : "");
+}
+
+static uint64_t number(const json_t *o, const char *key)
+{
+	json_int_t n = json_integer_value(json_object_get(o, key));
+
+	return n > 0 ? (uint64_t)n : 0;
+}
+
+static unsigned int small(const json_t *o, const char *key)
+{
+	uint64_t n = number(o, key);
+
+	return n < INT32_MAX ? (unsigned int)n : INT32_MAX;
+}
+
+static void take_beat(const json_t *o, struct beat *b)
+{
+	*b = (struct beat){
+		.count = number(o, "beat"),
+		.who.proc = { (pid_t)small(o, "pid"), number(o, "start") },
+		.promise_ms = number(o, "promise_ms"),
+		.ended = json_is_true(json_object_get(o, "ended")),
+		.draining = json_is_true(json_object_get(o, "draining")),
+		.devices = small(o, "devices"),
+		.held = small(o, "held"),
+		.idle = small(o, "idle"),
+		.lent = small(o, "lent"),
+		.running = small(o, "running"),
+		.began_ns = record_ns(json_object_get(o, "began")),
+	};
+	copy_text(b->who.agent, sizeof(b->who.agent), o, "agent");
+	copy_text(b->who.host, sizeof(b->who.host), o, "host");
+	copy_text(b->who.boot, sizeof(b->who.boot), o, "boot");
+}
+
+int beat_read(const struct spool *sp, const char *path, struct beat *ret, uint64_t *ret_mtime_ns,
+	      struct err *e)
+{
+	cleanup_free char *text = NULL;
+	struct stat st;
+	json_error_t je;
+	size_t len;
+	int r = spool_read(sp, path, BEAT_BYTES, &text, &len, e);
+
+	if (r < 0)
+		return r;
+
+	json_t *o = json_loadb(text, len, 0, &je);
+
+	if (!len || (o && number(o, "beat") != number(o, "same")))
+		r = err_set(e, -EAGAIN, "%s is being written", path);
+	else if (!json_is_object(o) || !number(o, "beat"))
+		r = err_set(e, -EINVAL, "%s is no sign of life: %s", path, o ? "no beat" : je.text);
+	else
+		take_beat(o, ret);
+	json_decref(o);
+	if (r == 0 && ret_mtime_ns) {
+		*ret_mtime_ns = 0;
+		if (fstatat(sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			*ret_mtime_ns = (uint64_t)st.st_mtim.tv_sec * NS_PER_S +
+					(uint64_t)st.st_mtim.tv_nsec;
+	}
+	return r;
+}
+
+struct each {
+	beat_agent_fn fn;
+	void *data;
+};
+
+static int look(void *data, const char *file, unsigned char type)
+{
+	const struct each *each = data;
+
+	/* Those of claims have a comma, which no name has. */
+	return spec_is_name(file) && strlen(file) <= NAME_AGENT_MAX ? each->fn(each->data, file)
+								    : 0;
+}
+
+int beat_each_agent(const struct spool *sp, beat_agent_fn fn, void *data, struct err *e)
+{
+	struct each each = { fn, data };
+
+	return spool_each(sp, spool_dir_name(SPOOL_AGENTS), look, &each, e);
+}
+
+char *beat_agent_name(const char *setting, const char *host, char *ret)
+{
+	char made[SPEC_NAME_MAX + 1];
+
+	spec_make_name(setting && setting[0] ? setting : host, made);
+	return str_print(ret, NAME_AGENT_MAX + 1, "%.*s", NAME_AGENT_MAX, made);
+}
+
+bool beat_same_kernel(const char *boot, const char *other)
+{
+	size_t n = strcspn(boot, "."), m = strcspn(other, ".");
+
+	return n && n == m && strncmp(boot, other, n) == 0;
+}

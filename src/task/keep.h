@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_TASK_KEEP_H
+#define TENURE_TASK_KEEP_H
+
+/*
+ * A shim keeps its claim alive: every beat a thread, which may hang with the spool's filesystem,
+ * rewrites agents/ID,eEPOCH (spool/beat.h). The thread begins with the first beat, so that a short
+ * task has none.
+ *
+ * With each beat it looks whether another agent serves the instance. While that is so, the beat
+ * promises that the task ends when no beat could be written for the fence time, which is 4/5 of the
+ * time after which others take the claim over. Alone, nothing is promised and nothing is ended.
+ * Before the first beat is written nobody has been told that we are alone, so it is not relied on.
+ *
+ *	keep_init(&k, &spec)
+ *	keep_at_ns(&k)			when to call keep_look() at the latest, monotonic
+ *	keep_look(&k)			in the shim's loop
+ *	keep_leave_record(&k, &record)	at the end, where no agent was there to be told
+ *
+ * Time is measured with CLOCK_BOOTTIME: a machine that sleeps cannot write.
+ */
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "task/record.h"
+#include "task/spec.h"
+
+enum keep_state {
+	KEEP_FINE,
+	KEEP_LATE, /* it could not be kept alive for the fence time */
+	KEEP_LOST, /* the claim is not there any more: somebody else has the task */
+};
+
+struct keep {
+	const struct task_spec *spec;
+	struct proc_id self;
+	uint64_t next_ns; /* monotonic */
+	bool begun;
+	_Atomic uint64_t kept_ns;    /* CLOCK_BOOTTIME: when the last beat that was written began */
+	_Atomic uint64_t promise_ms; /* that it carried */
+	_Atomic bool lost;
+};
+
+/* The spec must outlive k; without beats in it, nothing is kept. */
+void keep_init(struct keep *k, const struct task_spec *spec, const struct proc_id *self);
+uint64_t keep_at_ns(const struct keep *k);
+enum keep_state keep_look(struct keep *k);
+/* From the first signal to KILL, when it is ended for being late: in time for those who wait. */
+uint32_t keep_grace_ms(const struct keep *k);
+/* The record of the end into the spool, tried until it is there or the claim is not. May take as
+ * long as the filesystem is away. */
+void keep_leave_record(struct keep *k, const struct task_record *r);
+
+#endif

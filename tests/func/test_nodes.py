@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: MIT
+"""One instance served by the agents of several nodes.
+
+Each node is a simulated machine of its own and processes that believe to be on another host, in other PIDs
+(othernode.c), so that only the files of the spool tell them of each other.
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from machine import Machine, proc_exists, wait_for
+
+HERE = pathlib.Path(__file__).parent
+
+
+class Node:
+    """A simulated machine called `name`, and the commands as they are given there."""
+
+    def __init__(self, world, name, number, gpus=2):
+        self.name = name
+        self.m = Machine(world.build, world.env, world.tmp, ["--gpus", gpus, "--speed", "0.3"])
+        self.env = {**self.m.env, "LD_PRELOAD": str(world.preload), "OTHER_NODE": f"{name},{number}",
+                    "TENURE_BEAT": "100ms", "TENURE_EXPIRE": world.expire,
+                    "ASAN_OPTIONS": "verify_asan_link_order=0:abort_on_error=1"}
+        self.out = world.tmp / f"{name}.out"
+        self.agent = None
+        self.spool = pathlib.Path(world.env["HOME"]) / ".local/state/tenure/default"
+
+    def run(self, *args, check=True, timeout=60):
+        return self.m.run(self.m.tenure, *args, check=check, timeout=timeout, env=self.env)
+
+    def start(self, *args, wait=True):
+        with open(self.out, "ab") as out:
+            self.agent = subprocess.Popen(
+                [self.m.tenure, "agent", "--no-hold", "--refresh", "300ms", *args], env=self.env,
+                stdout=out, stderr=subprocess.STDOUT, cwd="/")
+        if wait:
+            assert wait_for(lambda: (self.queue() or {}).get("open")), self.out.read_text()
+        return self.agent
+
+    def queue(self):
+        done = self.run("status", "--json", check=False)
+        return json.loads(done.stdout).get("queue") if done.returncode == 0 else None
+
+    def others(self):
+        return {o["agent"]: o for o in (self.queue() or {}).get("others", [])}
+
+    def submit(self, *args):
+        return int(self.run("submit", *args).stdout)
+
+    def rows(self):
+        return [json.loads(line) for line in self.run("list", "--json", "-a").stdout.splitlines()]
+
+    def task(self, i):
+        return next(r for r in self.rows() if r["id"] == i)
+
+    def wait(self, i, state, timeout=20.0):
+        assert wait_for(lambda: self.task(i)["state"] == state, timeout, 0.1), \
+            (self.task(i), self.out.read_text())
+
+    def runs(self):
+        return {(t["id"], t["element"]): t for t in (self.queue() or {"tasks": []})["tasks"]}
+
+    def shims(self):
+        return [t["pid"] for t in self.runs().values() if t["pid"] > 0]
+
+    def freeze(self, pids):
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+
+    def wake(self, pids):
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+    def kill(self):
+        self.agent.kill()
+        self.agent.wait()
+
+    def end(self):
+        self.agent.terminate()
+        self.agent.wait(timeout=10)
+
+    def said(self, text):
+        return text in self.out.read_text()
+
+
+class World:
+    def __init__(self, build, env, tmp, expire="2s"):
+        self.build, self.env, self.tmp, self.expire = build, env, tmp, expire
+        self.preload = tmp / "othernode.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", self.preload, HERE / "othernode.c",
+                        "-ldl"], check=True)
+        self.nodes = []
+
+    def node(self, name, **more):
+        self.nodes.append(Node(self, name, 4026540001 + len(self.nodes), **more))
+        return self.nodes[-1]
+
+    def close(self):
+        for n in self.nodes:
+            if n.agent and n.agent.poll() is None:
+                n.agent.send_signal(signal.SIGCONT)
+                n.run("off", "--stop-tasks", check=False)
+                if n.agent.poll() is None:
+                    n.agent.terminate()
+                n.agent.wait(timeout=10)
+        for n in self.nodes:
+            n.m.close()
+
+
+@pytest.fixture
+def world(build, env, tmp_path):
+    w = World(build, env, tmp_path)
+    yield w
+    w.close()
+
+
+def marking(path, seconds):
+    """A task that says when it begins and when it ends, so that running twice at once is seen."""
+    return ["sh", "-c", f"echo begun $$ $TENURE_ATTEMPT >> {path}; sleep {seconds}; echo over $$ >> {path}"]
+
+
+def lines(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def two_that_know_each_other(world):
+    a, b = world.node("alpha"), world.node("beta")
+    a.start()
+    b.start()
+    assert wait_for(lambda: "beta" in a.others() and "alpha" in b.others())
+    return a, b
+
+
+def test_dead_node_gives_its_tasks_back(world, tmp_path):
+    """All of a node is killed: its task waits again, and the other node runs it, once."""
+    a, b = two_that_know_each_other(world)
+    mark = tmp_path / "marks"
+    b.run("off")
+    b.agent.wait(10)
+    i = a.submit("-g", "0", "--", *marking(mark, 3))
+    assert wait_for(lambda: lines(mark))
+    b.start()
+    shims = a.shims()
+    assert shims
+    task = int(lines(mark)[0].split()[1])
+    a.kill()
+    for pid in [*shims, task]:
+        os.kill(pid, signal.SIGKILL)
+    killed = time.monotonic()
+    b.wait(i, "done")
+    assert time.monotonic() - killed > 2 + 3 - 0.5, "it was taken before its claim had expired"
+    assert [line.split()[0] for line in lines(mark)] == ["begun", "begun", "over"]
+    # Being interrupted by a node's death is no failure of the task.
+    assert lines(mark)[1].split()[2] == "1"
+
+
+def test_shim_keeps_the_claim_of_a_dead_agent(world, tmp_path):
+    """The agent alone is killed: its tasks run on, and nobody takes them, for as long as they run."""
+    a, b = two_that_know_each_other(world)
+    mark = tmp_path / "marks"
+    tasks = []
+    while not a.runs():
+        tasks.append(a.submit("-g", "0", "--", *marking(mark, 6)))
+        assert wait_for(lambda: len(lines(mark)) == len(tasks))
+    a.kill()
+    for i in tasks:
+        b.wait(i, "done", 30)
+    # Its shim found no agent, and left the record of its end to whoever looks.
+    assert [line.split()[0] for line in lines(mark)] == ["begun"] * len(tasks) + ["over"] * len(tasks)
+    assert not [f for f in os.listdir(b.spool / "agents") if "," in f]
+
+
+def test_frozen_node_wakes_up_late(world, tmp_path):
+    """What comes of a claim that was taken over changes nothing, and what still runs of it is ended."""
+    a, b = two_that_know_each_other(world)
+    mark = tmp_path / "marks"
+    b.run("off")
+    b.agent.wait(10)
+    i = a.submit("-g", "0", "--", *marking(mark, 4))
+    assert wait_for(lambda: lines(mark))
+    b.start()
+    wait_for(lambda: "beta" in a.others())
+    task = int(lines(mark)[0].split()[1])
+    frozen = [a.agent.pid, *a.shims(), task]
+    a.freeze(frozen)
+    try:
+        assert wait_for(lambda: len(lines(mark)) == 2, 20), b.out.read_text()
+    finally:
+        a.wake(frozen)
+    assert wait_for(lambda: not proc_exists(task), 5), "the old one goes on beside the new one"
+    b.wait(i, "done")
+    assert wait_for(lambda: not a.runs())
+    assert a.said("came too late")
+    assert [line.split()[0] for line in lines(mark)] == ["begun", "begun", "over"]
+    done = next((b.spool / "done").glob(f"*/*,{i},*"))
+    records = [json.loads(line) for line in done.read_text().splitlines()[1:]]
+    assert [r["epoch"] for r in records if r.get("superseded")] == [0]
+    assert [r for r in records if r["event"] == "end" and r["result"] == "done"][-1]["epoch"] == 1
+
+
+def test_cut_off_from_the_spool(world, tmp_path):
+    """A task whose claim cannot be kept alive is ended in time; alone, it is left alone."""
+    a = world.node("alpha")
+    a.start()
+    mark = tmp_path / "marks"
+    alone = a.submit("-g", "0", "--", *marking(mark, 4))
+    assert wait_for(lambda: lines(mark))
+    time.sleep(0.5)  # a beat that says so
+    away = a.spool.with_name("away")
+    a.spool.rename(away)
+    time.sleep(2.5)
+    away.rename(a.spool)
+    a.wait(alone, "done")
+
+    b = world.node("beta")
+    b.start()
+    assert wait_for(lambda: "beta" in a.others())
+    b.run("off")  # an agent that has ended and left nothing is not there
+    b.agent.wait(10)
+    assert wait_for(lambda: "beta" not in a.others())
+    b.start()
+    assert wait_for(lambda: "beta" in a.others())
+    b.freeze([b.agent.pid])  # so that it takes nothing
+    try:
+        assert a.runs() == {}
+        i = a.submit("-g", "0", "-r", "3", "--", *marking(mark, 30))
+        assert wait_for(lambda: len(lines(mark)) == 3)
+        time.sleep(0.5)
+        task = int(lines(mark)[2].split()[1])
+        a.spool.rename(away)
+        cut = time.monotonic()
+        assert wait_for(lambda: not proc_exists(task), 5)
+        assert 1.0 < time.monotonic() - cut < 2.0, "fenced before others would take it, not at once"
+        away.rename(a.spool)
+        assert wait_for(lambda: len(lines(mark)) == 4, 20), (a.out.read_text(), lines(mark))
+        assert lines(mark)[3].split()[0] == "begun"
+    finally:
+        b.wake([b.agent.pid])
+    a.run("stop", str(i), "--now")
+
+
+def test_names_must_differ(world, tmp_path):
+    """Two hosts with one name, and two agents on one node with different devices."""
+    a, b = world.node("alpha"), world.node("alpha")
+    a.start()
+    b.start(wait=False)
+    assert wait_for(lambda: b.said("another node, with the host name alpha"), 15), b.out.read_text()
+    assert b.said("node_name")
+    assert not b.queue()["open"] and a.queue()["open"]
+    b.end()
+    b.start("--node-name", "beta")
+    assert wait_for(lambda: "beta" in a.others())
+    c = world.node("alpha")
+    c.env["OTHER_NODE"] = a.env["OTHER_NODE"]
+    c.start(wait=False)
+    assert wait_for(lambda: c.said(f"PID {a.agent.pid}"), 15), c.out.read_text()
+    assert not c.queue()["open"]
+
+
+def test_batch_of_a_dead_node(world, tmp_path):
+    """Elements of a node that died come back, also those that had failed there and waited for a retry."""
+    a, b = two_that_know_each_other(world)
+    mark = tmp_path / "marks"
+    (tmp_path / "commands").write_text(
+        "".join(f"echo begun {n} $TENURE_ATTEMPT >> {mark}; sleep 1.5; "
+                f"[ -e {tmp_path}/may_end ] && echo over {n} >> {mark}\n" for n in range(4)))
+    i = int(a.run("submit", "-g", "1", "-r", "forever", "--backoff", "1s", "--from",
+                  str(tmp_path / "commands")).stdout)
+    assert wait_for(lambda: len(lines(mark)) >= 4, 15)
+    assert wait_for(lambda: a.runs() and b.runs())
+    shims = a.shims()
+    pids = [t["pid"] for t in a.runs().values()]
+    a.kill()
+    for pid in {*shims, *pids}:
+        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True,
+                                  text=True, check=False).stdout.split()
+        for child in [pid, *map(int, children)]:
+            try:
+                os.kill(child, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+    (tmp_path / "may_end").touch()
+    b.wait(i, "done", 40)
+    over = sorted(line.split()[1] for line in lines(mark) if line.startswith("over"))
+    assert over == ["0", "1", "2", "3"]
