@@ -76,12 +76,25 @@ GPU queue over tenure. Instance: $(_gpu_instance)
   gpu_status                what waits and what runs
   gpu_logs [NAME]           the list of logs, or the last one of a task (name or id)
   gpu_tail [NAME]           follow a log: of that task, or of the one that runs
-  gpu_stop NAME|all         stop a task, or all that wait or run
-  gpu_shutdown              end the agent of this instance
+  gpu_stop NAME|all [--sweep]
+                            stop a task, or all that wait or run; with --sweep also
+                            every other Python process of yours on the agent's node
+  gpu_shutdown              end the agents of this instance
 
 Tasks run one after another, each with all GPUs of the node. JOB_ID is the instance, GPU_QUEUE_ROOT
 the directory of the queues. tenure's own commands work on the same queue: tenure help
 HELP
+}
+
+# Scripts that are put into pending/ by hand are tasks like those of gpu_submit.
+_gpu_defaults() {
+	local dir
+	dir=$(_gpu_dir)
+	if [ -f "$dir/instance.json" ] && [ -O "$dir/instance.json" ] && ! grep -q '"defaults"' "$dir/instance.json"; then
+		sed "s/}[[:space:]]*\$/,\"defaults\":{\"gpus\":\"all\",\"lane\":\"$_gpu_lane\"}}/" \
+			"$dir/instance.json" >"$dir/tmp/instance.$$" &&
+			mv -f "$dir/tmp/instance.$$" "$dir/instance.json"
+	fi
 }
 
 gpu_use() {
@@ -105,6 +118,7 @@ gpu_submit() {
 	fi
 	case $file in -*) file=./$file ;; esac
 	id=$(_gpu_tenure submit -g all -l "$_gpu_lane" -p "${2:-500}" "$file") || return
+	_gpu_defaults
 	printf 'Submitted: %s as task %s of %s\n' "${1##*/}" "$id" "$(_gpu_instance)"
 }
 
@@ -116,19 +130,16 @@ gpu_run() {
 	fi
 	name=run_$(date +%Y%m%d_%H%M%S)
 	id=$(_gpu_tenure submit -g all -l "$_gpu_lane" -n "$name" -- bash -c "$*") || return
+	_gpu_defaults
 	printf 'Submitted: %s as task %s of %s\n' "$name" "$id" "$(_gpu_instance)"
 }
 
-# How many tasks are in that state.
-_gpu_count() {
-	_gpu_tenure list --json -a -s "$1" 2>/dev/null | grep -c '"name"'
-}
-
 gpu_status() {
-	local state
+	local all state
+	all=$(_gpu_tenure list --json -a) || return
 	printf 'Instance: %s (%s)\n' "$(_gpu_instance)" "$(_gpu_dir)"
 	for state in pending running 'done' failed cancelled; do
-		printf '%s: %s  ' "$state" "$(_gpu_count "$state")"
+		printf '%s: %s  ' "$state" "$(printf '%s\n' "$all" | grep -c "\"state\":\"$state\"")"
 	done
 	printf '\n'
 	_gpu_tenure list
@@ -187,13 +198,13 @@ gpu_tail() {
 	tail -n 50 -F -- "$file" 2>/dev/null
 }
 
-# Names of what runs and is meant by a word.
-_gpu_running_names() {
+# "ID NAME" of what runs and is meant by a word, a line each.
+_gpu_running() {
 	_gpu_tenure list --json -s running 2>/dev/null |
-		sed -n 's/.*"id":\([0-9]*\),.*"name":"\([^"]*\)".*/\1 \2/p' |
+		sed -n 's/^{"id":\([0-9.]*\),.*"name":"\([^"]*\)".*/\1 \2/p' |
 		while read -r id name; do
 			if [ "$1" = all ] || [ "$id" = "$1" ] || [ "${name#"$1"}" != "$name" ]; then
-				printf '%s\n' "$name"
+				printf '%s %s\n' "$id" "$name"
 			fi
 		done
 }
@@ -213,19 +224,10 @@ _gpu_order() {
 	done
 }
 
-# Ends what runs; true once nothing of it does any more.
-_gpu_stop_running() {
-	local left=300 order
-	while [ -n "$(_gpu_running_names "$1")" ]; do
-		if [ "$left" = 300 ]; then
-			order='{"command":"stop_all"}'
-			[ "$1" = all ] ||
-				order="{\"command\":\"stop\",\"task\":\"$(_gpu_running_names "$1" | head -n 1)\"}"
-			if ! _gpu_order "$order" 10; then
-				_gpu_say "It runs on: no agent of $(_gpu_instance) took the order to stop it."
-				return 1
-			fi
-		fi
+# Waits until nothing of it runs any more.
+_gpu_wait_end() {
+	local left=400
+	while [ -n "$(_gpu_running "$1")" ]; do
 		left=$((left - 1))
 		if [ "$left" -lt 0 ]; then
 			_gpu_say "It was told to stop and still runs; gpu_status shows it."
@@ -235,40 +237,65 @@ _gpu_stop_running() {
 	done
 }
 
-# The older tool ended every other Python process of the user on the node; here they are only shown.
+# By the agent, wherever it runs: what runs, if anything does, and what else is to end with it.
+_gpu_stop_there() {
+	local order=stop_all more=''
+	if [ "$1" != all ]; then
+		order=$(_gpu_running "$1" | sed -n '1s/^[^ ]* //p')
+		order="stop\",\"task\":\"${order:-$1}"
+	fi
+	[ -z "$2" ] || more=",\"sweep\":\"$2\""
+	_gpu_order "{\"command\":\"$order\"$more}" 10
+}
+
+# The older tool ended every other Python process of the user on the node; here they are shown.
 _gpu_show_python() {
 	local list
-	list=$(ps -u "$(id -u)" -o pid=,tty=,args= 2>/dev/null |
-		awk '$2 == "?" && $3 ~ /(^|\/)python[0-9.]*$/ { $2 = ""; print "  " $0 }' | cut -c -100)
+	list=$(_gpu_tenure sweep python 2>/dev/null |
+		sed -n 's/^PID \([0-9]*\) to be ended: /  \1 /p' | cut -c -100)
 	if [ -n "$list" ]; then
-		_gpu_say "Other Python processes of yours on this host are left alone:"
+		_gpu_say "Other Python processes of yours on this host are left alone (gpu_stop all --sweep ends"
+		_gpu_say "those on the agent's node):"
 		_gpu_say "$list"
 	fi
 }
 
 gpu_stop() {
-	local said
-	if [ $# -ne 1 ]; then
-		_gpu_say "Usage: gpu_stop NAME|all"
+	local word what='' sweep='' said code
+	for word in "$@"; do
+		case $word in
+		--sweep) sweep=python ;;
+		-*) what='' && break ;;
+		*) [ -z "$what" ] && what=$word || what=' ' ;;
+		esac
+	done
+	if [ -z "${what# }" ]; then
+		_gpu_say "Usage: gpu_stop NAME|all [--sweep]"
 		return 2
 	fi
-	if [ -z "$(_gpu_running_names "$1")" ]; then
-		_gpu_tenure stop "$1" || return
-	else
-		# It says of what runs that it runs: that is next.
-		said=$(_gpu_tenure stop "$1" 2>/dev/null)
-		[ -z "$said" ] || printf '%s\n' "$said"
-		_gpu_stop_running "$1" || return
+	said=$(_gpu_tenure stop --sweep none -- "$what" 2>&1)
+	code=$?
+	# What runs under an agent of another node is that one's to end.
+	if [ $code -ne 0 ] && [ -n "$(_gpu_running "$what")" ] || [ -n "$sweep" ]; then
+		if ! _gpu_stop_there "$what" "$sweep"; then
+			_gpu_say "No agent of $(_gpu_instance) took the order to stop${sweep:+ and sweep}."
+			return 1
+		fi
+	elif [ $code -ne 0 ] && [ "$what" != all ]; then
+		_gpu_say "$said"
+		return $code
 	fi
-	printf 'Stopped: %s\n' "$1"
-	_gpu_show_python
+	_gpu_wait_end "$what" || return
+	printf 'Stopped: %s\n' "$what"
+	[ -n "$sweep" ] || _gpu_show_python
 }
 
 gpu_shutdown() {
-	if _gpu_order '{"command":"shutdown"}' 10; then
-		printf 'Shutting down: %s\n' "$(_gpu_instance)"
-		return 0
+	local running
+	if ! _gpu_tenure shutdown; then
+		return 1
 	fi
-	_gpu_say "No agent of $(_gpu_instance) is running."
-	return 1
+	printf 'Shutting down: %s\n' "$(_gpu_instance)"
+	running=$(_gpu_running all)
+	[ -z "$running" ] || _gpu_say "It runs on, for the next agent (gpu_stop ends it): $running"
 }

@@ -20,8 +20,9 @@
 #include "base/str.h"
 #include "spool/submit.h"
 
-#define RAW_PREFIX "tmp/raw,"
-#define JSON_END   ".json"
+#define RAW_PREFIX   "tmp/raw,"
+#define JSON_END     ".json"
+#define DEFAULTS_MAX 65536
 
 /* "001_train.sh": 1, and *rest is "train.sh"; 500 and all of it without a number. */
 static uint64_t leading_number(const char *file, const char **rest)
@@ -41,6 +42,13 @@ static uint64_t leading_number(const char *file, const char **rest)
 	if (isalnum((unsigned char)*tail) && file[digits] != '.')
 		*rest = tail;
 	return v;
+}
+
+static bool is_script(const char *file)
+{
+	size_t n = strlen(file), end = strlen(JSON_END);
+
+	return n <= end || strcmp(file + n - end, JSON_END) != 0;
 }
 
 static int parse_script(const char *file, const char *text, size_t len, struct spool_spec **ret,
@@ -98,16 +106,32 @@ static int parse_json(const char *file, const char *text, size_t len, struct spo
 int raw_parse(const char *file, const char *text, size_t len, struct spool_spec **ret,
 	      struct err *e)
 {
-	size_t n = strlen(file), end = strlen(JSON_END);
-	bool json = n > end && strcmp(file + n - end, JSON_END) == 0;
-
-	return (json ? parse_json : parse_script)(file, text, len, ret, e);
+	return (is_script(file) ? parse_script : parse_json)(file, text, len, ret, e);
 }
 
 static bool is_transient(int r)
 {
 	return r == -EIO || r == -ENOSPC || r == -EDQUOT || r == -ENOMEM || r == -ESTALE ||
 	       r == -EROFS || r == -EMFILE || r == -ENFILE;
+}
+
+/* What instance.json says of scripts, which say nothing: {"defaults":{"gpus":"all",..},..}. */
+static int add_defaults(const struct spool *sp, struct spool_spec *s, struct err *e)
+{
+	cleanup_free char *text = NULL;
+	const char *key;
+	json_t *doc, *value;
+	size_t len;
+	int r = spool_read(sp, "instance.json", DEFAULTS_MAX, &text, &len, e);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	doc = json_loadb(text, len, 0, NULL);
+	json_object_foreach(json_object_get(doc, "defaults"), key, value) if (r == 0) r =
+		spec_set_json(s, key, value, e);
+	json_decref(doc);
+	r = r == 0 ? spec_check(s, e) : r;
+	return r < 0 ? err_wrap(e, "defaults in instance.json") : 0;
 }
 
 /* The file is ours, in tmp/. */
@@ -122,6 +146,8 @@ static int finish(const struct spool *sp, const char *tmp, const char *file, uin
 
 	if (r == 0)
 		r = raw_parse(file, text, len, &spec, &why);
+	if (r == 0 && is_script(file))
+		r = add_defaults(sp, spec, &why);
 	if (r == 0)
 		r = submit_task_as(sp, spec, id, &why);
 	free(text);

@@ -110,7 +110,7 @@ def test_stop_tail_and_shutdown(client):
     assert "no task" in c("gpu_stop train.sh", code=1)
     assert "Shutting down: train-exp1" in c("gpu_shutdown")
     assert wait_for(lambda: c.agent.poll() is not None)
-    assert "No agent of train-exp1 is running" in c("gpu_shutdown", code=1)
+    assert "no agent of instance train-exp1 answers" in c("gpu_shutdown", code=1)
     assert not (c.dir / "control.json").exists()
 
 
@@ -130,6 +130,145 @@ def test_usage(client):
     c = client
     assert "Usage: gpu_submit" in c("gpu_submit", code=2)
     assert "Usage: gpu_run" in c("gpu_run", code=2)
-    assert "Usage: gpu_stop" in c("gpu_stop", code=2)
+    for args in ("", "a b", "--sweep", "-x", "a --now"):
+        assert "Usage: gpu_stop" in c(f"gpu_stop {args}", code=2)
     assert "missing.sh" in c("gpu_submit missing.sh", code=None)
     assert "priority" in c("touch empty.sh; echo true > a.sh; gpu_submit a.sh soon", code=2)
+
+
+# perpetual-motion.md's own train.sh.
+MANUAL_SCRIPT = """\
+#!/bin/bash
+set -e
+
+# 激活环境
+source /mnt/afs/00036/software/conda/bin/activate swift
+
+# 切换到代码目录
+cd /mnt/afs/00036/yzy/FuseOmni/ms-swift
+
+# 运行训练
+CUDA_VISIBLE_DEVICES=0,1 swift sft \\
+    --model /mnt/afs/00036/yzy/models/Qwen2.5-7B-Instruct \\
+    --dataset AI-ModelScope/alpaca-gpt4-data-zh \\
+    --output_dir /mnt/afs/00036/yzy/checkpoints/test
+"""
+# Its paths are not here: these stand for them, and get there with the submitter's environment.
+STAND_INS = "".join(f'{name}() {{ echo {name} $CUDA_VISIBLE_DEVICES "$@"; }}\n'
+                    for name in ("source", "cd", "swift"))
+
+
+def test_the_manuals_examples_unchanged(client):
+    c = client
+    script(c, "test_script.sh", "echo small")
+    script(c, "train_script.sh", "echo large")
+    (c.tmp / "train.sh").write_text(MANUAL_SCRIPT)
+    (c.tmp / "stand-ins").write_text(STAND_INS)
+    (c.tmp / "train.py").write_text("import sys\nprint('trained', sys.argv[1:])\n")
+    (c.tmp / "bin/python").symlink_to("/usr/bin/python3")
+    out = c("""
+# 客户端切换
+export JOB_ID=test-small
+source client.sh
+gpu_submit test_script.sh
+
+gpu_use train-large  # 切换到另一个实例
+gpu_submit train_script.sh
+""")
+    assert "task 1 of test-small" in out and "Current instance: train-large" in out
+    assert "task 1 of train-large" in out
+    c.start()
+    out = c("""
+export JOB_ID=train-exp1
+source client.sh
+gpu_help
+gpu_use
+gpu_list
+export BASH_ENV=$PWD/stand-ins
+gpu_submit ./train.sh
+gpu_run 'python train.py --epochs 10'
+# 指定优先级（数字越小越优先）
+gpu_submit train.sh 001
+gpu_status
+""")
+    assert out.count("Submitted: ") == 3 and "test-small" in out and "train-large" in out, out
+    assert c.has("done", 3), (c("gpu_status"), c("gpu_logs train"), c("gpu_logs run_"))
+    want = """source 0,1,2,3 /mnt/afs/00036/software/conda/bin/activate swift
+cd 0,1,2,3 /mnt/afs/00036/yzy/FuseOmni/ms-swift
+swift 0,1 sft --model /mnt/afs/00036/yzy/models/Qwen2.5-7B-Instruct --dataset \
+AI-ModelScope/alpaca-gpt4-data-zh --output_dir /mnt/afs/00036/yzy/checkpoints/test
+"""
+    assert want in c("gpu_logs train") and want in c("gpu_logs 1")
+    assert "trained ['--epochs', '10']" in c("gpu_logs run_")
+    assert len([x for x in c("gpu_logs").splitlines() if x.endswith(".log")]) == 3
+    script(c, "bad.sh", "echo why; exit 3")
+    c("gpu_submit bad.sh")
+    assert c.has("failed", 1)
+    assert "bad.sh" in c(f"ls '{c.root}'/train-exp1/failed/") and "why" in c("gpu_logs bad.sh")
+    script(c, "train.sh", "echo on its way; exec sleep 300")
+    c("gpu_submit train.sh; gpu_submit train.sh")
+    assert c.has("running", 1)
+    assert "on its way" in c.follow("gpu_tail") and "on its way" in c.follow("gpu_tail train")
+    assert "Stopped: train.sh" in c("gpu_stop train.sh")
+    c("gpu_submit train.sh; gpu_submit train.sh")
+    assert "Stopped: all" in c("gpu_stop all")
+    assert c.has("cancelled", 4) and c.has("pending", 0)
+    assert "Stopped: all" in c("gpu_stop all")  # there is nothing any more
+    assert "Shutting down: train-exp1" in c("gpu_shutdown")
+    assert wait_for(lambda: c.agent.poll() is not None)
+
+
+def test_files_by_hand(client):
+    """Scripts and control.json as the older client wrote them, without client.sh."""
+    c = client
+    c("gpu_run true")
+    c.start()
+    assert c.has("done", 1)
+    for name, text in [("500_later.sh", "echo later $CUDA_VISIBLE_DEVICES; exec sleep 300"),
+                       ("001_first.sh", "echo first $CUDA_VISIBLE_DEVICES; sleep 1")]:
+        script(c, name, text)
+        shutil.copy(c.tmp / name, c.dir / "pending" / name)
+    assert c.has("done", 2) and c.has("running", 1)  # one after another
+    assert "first 0,1,2,3" in c("gpu_logs first") and "later 0,1,2,3" in c("gpu_logs later.sh")
+    (c.dir / "control.json").write_text('{"command": "stop", "task": "later.sh"}')
+    assert c.has("cancelled", 1)
+    (c.dir / "pending/broken.sh").write_text("")
+    (c.dir / "control.json").write_text('{"command": "stop", "ta')
+    assert wait_for(lambda: list((c.dir / "bad").glob("*control*")))
+    c("gpu_run 'sleep 300'")
+    assert c.has("running", 1)
+    (c.dir / "control.json").write_text('{"command": "stop_all"}')
+    assert c.has("cancelled", 2)
+    (c.dir / "control.json").write_text('{"command": "shutdown"}')
+    assert wait_for(lambda: c.agent.poll() is not None)
+    assert wait_for(lambda: not (c.dir / "control.json").exists())
+
+
+def test_stop_with_nothing_there(client):
+    c = client
+    script(c, "train.sh", "sleep 300")
+    assert "there is no instance" in c("gpu_stop train.sh", code=1)
+    c("gpu_submit train.sh")
+    assert "Stopped: train.sh" in c("gpu_stop train.sh")  # no agent is needed for what waits
+    assert "pending: 0  running: 0  done: 0  failed: 0  cancelled: 1" in c("gpu_status")
+    assert "took the order to stop and sweep" in c("gpu_stop all --sweep", code=1)
+    assert not (c.dir / "control.json").exists()
+    assert "the odd one" in c("gpu_run 'echo \"the odd one\"' | cat; gpu_status; echo the odd one")
+
+
+def test_killed_agent_and_two_consoles(client):
+    c = client
+    c.start()
+    script(c, "train.sh", "exec sleep 300")
+    c("gpu_submit train.sh")
+    assert c.has("running", 1)
+    c.agent.kill()
+    c.agent.wait()
+    one, two = (subprocess.Popen([c.shell, "-c", f"source '{c.client}'; gpu_stop train.sh"],
+                                 env=c.env, text=True, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT) for _ in range(2))
+    out = [p.communicate(timeout=60)[0] for p in (one, two)]
+    assert "No agent of train-exp1 took the order to stop" in "".join(out), out
+    c.start()
+    assert c.has("running", 1) and "Stopped: train.sh" in c("gpu_stop train.sh")
+    assert c.has("cancelled", 1)

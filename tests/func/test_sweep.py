@@ -4,6 +4,7 @@ else's processes can be seen, or ended: this file is both the test and what runs
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -168,8 +169,28 @@ def gpu_is_cleaned(n):
     assert ends(none) and ends(elsewhere) and ends(beside)
 
 
+def gpu_stop_of_the_client(n):
+    client = HERE.parents[2] / "compat/client.sh"
+    n.m.env.update(JOB_ID="default", PATH=f"{pathlib.Path(n.m.tenure).parent}:{n.m.env['PATH']}")
+    n.start("--no-hold")
+    for shell in ("bash", "zsh"):
+        if not shutil.which(shell):
+            continue
+        stray = n.stray()
+        n.run_task("-g", "0", "-n", "train.sh")
+        said = n.m.run(shell, "-c", f"source {client}; gpu_stop train.sh")
+        assert "Stopped: train.sh" in said.stdout and f"\n  {stray.pid} /usr/bin/python3" in said.stderr
+        assert lives(stray)
+        n.run_task("-g", "0", "-n", "train.sh")
+        said = n.m.run(shell, "-c", f"source {client}; gpu_stop train.sh --sweep")
+        assert "Stopped: train.sh" in said.stdout and ends(stray)
+        stray = n.stray()
+        assert "Stopped: all" in n.m.run(shell, "-c", f"source {client}; gpu_stop all --sweep").stdout
+        assert ends(stray)
+
+
 BODIES = {f.__name__: f for f in (shows_and_ends, stop_sweeps_when_told, control_file_sweeps,
-                                  agent_in_a_job, gpu_is_cleaned)}
+                                  agent_in_a_job, gpu_is_cleaned, gpu_stop_of_the_client)}
 
 
 @pytest.mark.parametrize("body", BODIES)

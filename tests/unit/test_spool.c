@@ -396,6 +396,19 @@ static void test_raw(void **state)
 	assert_int_equal(raw_import(sp, "bad.json", "node1", &id, &e), RAW_REFUSED);
 	assert_non_null(strstr(e.text, "gpuz"));
 	assert_int_equal(raw_import(sp, "gone", "node1", &id, &e), -ENOENT);
+	put(sp, "instance.json",
+	    "{\"format\":1,\"defaults\":{\"gpus\":\"all\",\"lane\":\"week\"}}\n");
+	put(sp, "pending/7_a.sh", "#!/bin/sh\n");
+	put(sp, "pending/b.json", "{\"argv\":[\"x\"]}"); /* says itself what it needs */
+	assert_int_equal(raw_import(sp, "7_a.sh", "node1", &id, &e), 0);
+	assert_true(get(sp, id, &t) && t.name.priority == 7 && t.name.gpus == SPEC_ALL);
+	assert_string_equal(t.name.lane, "week");
+	assert_int_equal(raw_import(sp, "b.json", "node1", &id, &e), 0);
+	assert_true(get(sp, id, &t) && t.name.gpus == 1 && !t.name.lane[0]);
+	put(sp, "instance.json", "{\"format\":1,\"defaults\":{\"gpuz\":1}}\n");
+	put(sp, "pending/c.sh", "#!/bin/sh\n");
+	assert_int_equal(raw_import(sp, "c.sh", "node1", &id, &e), RAW_REFUSED);
+	assert_non_null(strstr(e.text, "defaults in instance.json: "));
 	s = scan_free(s);
 	sp = spool_close(sp);
 }
