@@ -260,7 +260,7 @@ static void test_raw(void **state)
 		{ "7", "echo", "7", 7 },
 		{ "20261121_run.sh", "echo", "20261121_run.sh", 500 },
 		{ "my task.sh", "echo", "my_task.sh", 500 },
-		{ "x.json", "{\"argv\":[\"true\"],\"priority\":3}\n", "x", 3 },
+		{ "x.json", "{\"argv\":[\"true\"],\"priority\":3}\n", "true", 3 },
 	};
 	struct spool_spec *s = NULL;
 	struct err e = ERR_INIT;
