@@ -28,6 +28,7 @@ static int plan_batch(struct sched_queue *plan, const struct backlog_change *c, 
 {
 	int r;
 
+	sched_change_running(plan, &c->task);
 	(void)sched_remove_batch(plan, c->task.id, c->task.n_elements);
 	r = sched_add(plan, &c->task, e);
 	for (size_t i = 0; i < c->n_out && r == 0; i++)
@@ -43,6 +44,9 @@ static int plan_task(struct sched_queue *plan, const struct backlog_change *c, s
 
 	if (r == -EEXIST)
 		r = sched_change(plan, &c->task, e);
+	/* It is being claimed, and will be looked for again where that fails. */
+	if (r == -ENOENT)
+		return 0;
 	if (r == 0 && c->note)
 		(void)sched_note(plan, (struct sched_ref){ c->task.id, 0 }, c->note);
 	return r;

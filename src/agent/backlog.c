@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/lanes.h"
 #include "spool/raw.h"
 #include "spool/transit.h"
 
@@ -356,6 +357,18 @@ static void on_change(void *data, enum scan_change change, const struct scan_tas
 			       .waits = t->dir == SPOOL_PENDING && change != SCAN_REMOVED };
 }
 
+static void look_at_ids(struct worker *w)
+{
+	const struct id_list *ids = &w->b->want.ids;
+
+	for (size_t i = 0; i < ids->n; i++) {
+		const struct scan_task *t = scan_find(w->place->scan, ids->ids[i], 0);
+
+		if (t)
+			on_change(w, SCAN_CHANGED, t);
+	}
+}
+
 static void look_at_seen(struct worker *w)
 {
 	for (size_t i = 0; i < w->n_seen; i++) {
@@ -486,6 +499,18 @@ static void take_sent_orders(struct worker *w)
 	}
 }
 
+static int add_lane(void *data, const char *lane)
+{
+	struct worker *w = data;
+	cleanup_free char *reason = lane_reason(w->place->spool, lane);
+
+	if (reason) {
+		text_list_add(&w->b->lanes, lane);
+		text_list_add(&w->b->reasons, reason);
+	}
+	return 0;
+}
+
 /* What inotify told, one by one; where that does not say it all, everything. */
 static void look_at_names(struct worker *w)
 {
@@ -512,6 +537,7 @@ void backlog_work(struct backlog *b, struct spool_place *place)
 	look_at_names(&w);
 	if (b->want.all)
 		read_all(&w);
+	look_at_ids(&w);
 	if (w.n_seen || b->want.all)
 		b->want.settle = true;
 	look_at_seen(&w);
@@ -521,6 +547,7 @@ void backlog_work(struct backlog *b, struct spool_place *place)
 		import_raw(&w);
 		take_orders(&w);
 		take_sent_orders(&w);
+		b->lanes_read = lanes_paused(place->spool, add_lane, &w, NULL) == 0;
 		strbuf_adds(&b->notes, scan_notes(place->scan));
 	}
 	if (b->want.batches)
@@ -545,5 +572,8 @@ void backlog_clear(struct backlog *b)
 	free(b->changes);
 	free(b->orders);
 	text_list_clear(&b->want.names);
+	free(b->want.ids.ids);
+	text_list_clear(&b->lanes);
+	text_list_clear(&b->reasons);
 	strbuf_clear(&b->notes);
 }

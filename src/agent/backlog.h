@@ -50,6 +50,7 @@ struct backlog_want {
 	bool batches;		/* another agent is gone: elements that only it knew to wait */
 	bool settle;		/* tasks have ended that others may depend on */
 	struct text_list names; /* files of pending/ that inotify told */
+	struct id_list ids;	/* tasks of which a claim was lost: they may wait all the same */
 };
 
 struct backlog {
@@ -60,7 +61,9 @@ struct backlog {
 	size_t n_orders;
 	struct backlog_order *orders;
 	struct strbuf notes; /* lines to be told */
-	struct err e;	     /* with code: the spool could not be read */
+	bool lanes_read;
+	struct text_list lanes, reasons; /* of those that are paused, where lanes_read */
+	struct err e;			 /* with code: the spool could not be read */
 	int code;
 	uint64_t now_ns, now_wall_ns;
 };

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "sched/oom.h"
 #include "spool/beat.h"
+#include "spool/lanes.h"
 #include "spool/transit.h"
 
 #define LOG_TAIL (64UL * 1024)
@@ -179,6 +180,23 @@ static void supersede(struct filing *f, struct spool_place *p)
 	}
 }
 
+/*
+ * What fails at once, again and again, is not tried on: its lane is paused, or, where it has none,
+ * what waits again of it.
+ */
+static int pause_what_fails(struct filing *f, struct spool_place *p)
+{
+	const struct scan_task *t = scan_find(p->scan, f->claim.name.id, 0);
+	struct task_name n;
+
+	if (f->spec->lane)
+		return lane_pause(p->spool, f->spec->lane, f->verdict.text, &f->e);
+	if (f->verdict.what != RETRY_AGAIN || !t || t->dir != SPOOL_PENDING)
+		return 0;
+	n = t->name; /* the next scan finds what it is called then, and tells the planner */
+	return transit_pause(p->spool, &n, true, &f->e);
+}
+
 void filing_work(struct filing *f, struct spool_place *p)
 {
 	struct retry_policy policy = policy_of(f);
@@ -191,6 +209,8 @@ void filing_work(struct filing *f, struct spool_place *p)
 	if (f->code == -ENOENT && !f->claim.name.element)
 		supersede(f, p);
 	f->superseded = f->superseded || f->code == BATCH_SUPERSEDED;
+	if (f->code >= 0 && f->verdict.pause && pause_what_fails(f, p) < 0)
+		f->verdict.pause = false;
 	if (f->code >= 0)
 		(void)record_remove(f->run_dir, f->token);
 	if ((f->code >= 0 || f->code == -ENOENT) && f->beats)

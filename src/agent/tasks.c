@@ -19,6 +19,7 @@
 
 #include "agent/applying.h"
 #include "agent/nodes.h"
+#include "agent/pauses.h"
 #include "agent/planview.h"
 #include "agent/resume.h"
 #include "agent/sentence.h"
@@ -219,12 +220,42 @@ static void tell_late(struct tasks *q, const struct run *r, const struct retry_v
 
 static void on_sync(uv_timer_t *timer);
 
+/* Somebody has it, or it is called otherwise since it was planned. */
+static void look_again(struct tasks *q, uint64_t id)
+{
+	struct id_list *ids = &q->want.ids;
+
+	if (!ids->n || ids->ids[ids->n - 1] != id) {
+		ids->ids = xrealloc(ids->ids, ids->n + 1, sizeof(*ids->ids));
+		ids->ids[ids->n++] = id;
+	}
+	scan(q);
+}
+
+/* It is in the spool so, too; there may be more of a batch than this. */
+static void pause_task(struct tasks *q, uint64_t id)
+{
+	news_say(q->place.news, LOG_LEVEL_WARNING,
+		 "task %llu is paused; tenure resume %llu lets it go on", (unsigned long long)id,
+		 (unsigned long long)id);
+	tasks_rescan(q);
+}
+
+static void pause_lane(struct tasks *q, const char *lane, const char *why)
+{
+	if (pauses_add(&q->pauses, q->plan, lane, why))
+		news_say(q->place.news, LOG_LEVEL_WARNING,
+			 "lane %s is paused; tenure resume %s lets it go on", lane, lane);
+}
+
 static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 {
 	struct tasks *q = user;
 	const struct spool_spec *spec = run_spec(r);
 
 	(run_was_late(r) ? tell_late : run_claim_code(r) ? tell_not_claimed : tell_over)(q, r, v);
+	if (run_claim_code(r) == CLAIM_LOST)
+		look_again(q, run_ref(r).id);
 	if (v->what == RETRY_AGAIN) {
 		q->n_retried += !run_claim_code(r);
 		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, run_next_memory(r), v->text);
@@ -235,7 +266,9 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 		streaks_drop(&q->streaks, run_ref(r).id);
 	}
 	if (v->pause && spec && spec->lane)
-		sched_lane_pause(q->plan, sched_lane(q->plan, spec->lane), v->text);
+		pause_lane(q, spec->lane, v->text);
+	else if (v->pause && v->what == RETRY_AGAIN)
+		pause_task(q, run_ref(r).id);
 	remove_running(q, r);
 	if (!q->syncing && !q->ending) {
 		q->syncing = true;
@@ -350,6 +383,8 @@ static void scan_done_(struct spool_job *job)
 	}
 	for (size_t i = 0; i < b->n_changes; i++)
 		applying_change(q->plan, q->place.news, &b->changes[i]);
+	if (b->lanes_read && pauses_set(&q->pauses, q->plan, &b->lanes, &b->reasons))
+		tasks_plan_soon(q);
 	for (size_t i = 0; i < b->n_orders; i++)
 		obey(q, &b->orders[i]);
 	tasks_tell_lines(q, strbuf_str(&b->notes));
@@ -371,7 +406,7 @@ static void scan(struct tasks *q)
 	struct scan_job *s;
 
 	if (!q->open || q->scanning || q->ending ||
-	    !(q->want.all || q->want.settle || q->want.batches || q->want.names.n))
+	    !(q->want.all || q->want.settle || q->want.batches || q->want.names.n || q->want.ids.n))
 		return;
 	q->scanning = true;
 	s = xcalloc(1, sizeof(*s));
@@ -700,6 +735,7 @@ static void on_closed(uv_handle_t *h)
 	free(q->spool_dir);
 	free(q->leases);
 	text_list_clear(&q->want.names);
+	free(q->want.ids.ids);
 	free(q);
 }
 
@@ -715,6 +751,7 @@ int tasks_free(struct tasks *q)
 		free(r);
 	}
 	streaks_clear(&q->streaks);
+	pauses_clear(&q->pauses);
 	launch_mother_close(&q->place.mother);
 	(void)spooler_free(take_ptr(q->spooler));
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);

@@ -10,6 +10,7 @@
 #include "agent/backlog.h"
 #include "agent/beats.h"
 #include "agent/opening.h"
+#include "agent/pauses.h"
 #include "agent/reserving.h"
 #include "agent/run.h"
 #include "agent/streaks.h"
@@ -33,6 +34,7 @@ struct tasks {
 	struct sched_queue *plan;
 	struct running *runs;
 	struct streaks streaks;
+	struct pauses pauses;
 	uv_timer_t plan_timer, scan_timer, sync_timer;
 	uv_fs_event_t watch;
 	unsigned int handles;

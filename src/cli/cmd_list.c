@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/queue.h"
 #include "cli/table.h"
+#include "spool/lanes.h"
 
 static const struct opt list_opts[] = {
 	{ .name = "all", .short_name = 'a', .spec = { VALUE_FLAG }, .help = "also what has ended" },
@@ -52,11 +53,13 @@ struct list {
 	enum spool_dir dir;
 	size_t n_batches;
 	const struct scan_task **batches; /* by their ids, from both */
+	struct text_list lanes;		  /* that are paused */
 };
 
 struct row {
 	struct task_name name; /* of an element with what its batch says */
 	const char *state;
+	bool lane_paused;
 	bool counted;
 	struct batch_counts counts;
 };
@@ -113,6 +116,8 @@ static void format_note(const struct row *r, struct strbuf *b)
 	if (n->begin_s)
 		strbuf_addf(b, "%snot before %s", b->len ? ", " : "",
 			    clock_format_local(n->begin_s * NS_PER_S, when));
+	if (r->lane_paused)
+		strbuf_addf(b, "%sits lane is paused", b->len ? ", " : "");
 	if (n->flags & NAME_DEPENDS)
 		strbuf_addf(b, "%safter others", b->len ? ", " : "");
 	if (n->ended_s)
@@ -164,6 +169,8 @@ static void show_json(const struct row *r)
 		(void)json_object_set_new(o, "element", json_integer((json_int_t)n->element));
 	if (r->counted)
 		(void)json_object_set_new(o, "counts", queue_counts_json(&r->counts));
+	if (r->lane_paused)
+		(void)json_object_set_new(o, "lane_paused", json_true());
 	if (n->agent[0])
 		(void)json_object_set_new(o, "agent", json_string(n->agent));
 	set_time(o, "not_before", n->begin_s);
@@ -221,10 +228,27 @@ static void name_element(const struct list *l, struct task_name *n)
 	*n = of;
 }
 
+static bool is_lane_paused(const struct list *l, const char *lane)
+{
+	for (size_t i = 0; lane[0] && i < l->lanes.n; i++)
+		if (strcmp(l->lanes.texts[i], lane) == 0)
+			return true;
+	return false;
+}
+
+static int add_lane(void *data, const char *lane)
+{
+	text_list_add(&((struct list *)data)->lanes, lane);
+	return 0;
+}
+
 static void show(struct list *l, const struct scan_task *t)
 {
 	struct row r = { .name = t->name, .state = queue_state(&t->name, t->dir) };
 
+	r.lane_paused = t->dir == SPOOL_PENDING && is_lane_paused(l, t->name.lane);
+	if (r.lane_paused)
+		r.state = "paused";
 	if (!wanted_state(l->ctx, r.state))
 		return;
 	if (t->name.element)
@@ -315,6 +339,8 @@ static int read_all(struct list *l, struct err *e)
 		drop_ended(l, &l->active);
 	if (r == 0)
 		find_batches(l);
+	if (r == 0)
+		r = lanes_paused(l->sp, add_lane, l, e);
 	return r;
 }
 
@@ -361,6 +387,7 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 	free(l.ended.tasks);
 	free(l.active.tasks);
 	free(l.batches);
+	text_list_clear(&l.lanes);
 	if (r == 0 && l.table && l.shown)
 		table_print(l.table, stdout);
 	else if (r == 0 && l.table)

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/units.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/queue.h"
@@ -138,17 +140,33 @@ static int run_retry(const struct cmd_ctx *ctx, struct err *e)
 	return r;
 }
 
-/* What was written as a value: a JSON one where the key takes that, else a text. */
+static json_t *begin_of(const char *text, struct err *e)
+{
+	char time[CLOCK_TEXT_MAX];
+	uint64_t ns;
+
+	if (strcmp(text, "now") == 0)
+		return json_integer(0);
+	return unit_parse_time(text, clock_wall_ns(), &ns, e) < 0
+		       ? NULL
+		       : json_string(clock_format_iso(ns, time));
+}
+
+/* A list may be written as JSON; everything else as an option of submit. */
 static json_t *value_of(const char *key, const char *text, struct err *e)
 {
-	struct spool_spec *scratch = spec_new();
-	json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
+	json_t *value = text[0] == '[' ? json_loads(text, 0, NULL) : NULL;
+	struct spool_spec *scratch;
+	int r;
 
-	if (!value || spec_set_json(scratch, key, value, NULL) < 0) {
-		json_decref(value);
-		value = json_string(text);
-	}
-	if (spec_set_json(scratch, key, value, e) < 0) {
+	if (strcmp(key, "begin") == 0)
+		return begin_of(text, e);
+	scratch = spec_new();
+	r = value ? spec_set_json(scratch, key, value, e) : 0;
+
+	if (!value) {
+		value = spec_value(key, text, e);
+	} else if (r < 0) {
 		json_decref(value);
 		value = NULL;
 	}
@@ -171,21 +189,56 @@ static int add_assignment(json_t *set, const char *text, struct err *e)
 	return value ? json_object_set_new(set, key, value) : -EINVAL;
 }
 
+/* What the name of the file says, and not the task in it. */
+static const char *const of_names[] = { "priority", "paused", "begin" };
+
+static int rename_it(const struct spool *sp, struct task_name *n, const json_t *set, struct err *e)
+{
+	struct spool_spec *spec = spec_new();
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(of_names) && r == 0; i++)
+		if (json_object_get(set, of_names[i]))
+			r = spec_set_json(spec, of_names[i], json_object_get(set, of_names[i]), e);
+	if (r == 0 && json_object_get(set, "priority"))
+		r = transit_priority(sp, n, (uint64_t)spec->priority, e);
+	if (r == 0 && json_object_get(set, "paused"))
+		r = transit_pause(sp, n, spec->paused, e);
+	if (r == 0 && json_object_get(set, "begin"))
+		r = transit_begin(sp, n, spec->begin / NS_PER_S, e);
+	(void)spec_free(spec);
+	return r;
+}
+
+static int edit_waiting(const struct spool *sp, struct task_name *n, json_t *set, struct err *e)
+{
+	json_t *rest = json_copy(set);
+	int r;
+
+	for (size_t i = 0; i < ARRAY_LEN(of_names); i++)
+		(void)json_object_del(rest, of_names[i]);
+	r = json_object_size(rest) ? transit_edit(sp, n, rest, e) : 0;
+	json_decref(rest);
+	return r == 0 ? rename_it(sp, n, set, e) : r;
+}
+
 static int edit(const struct spool *sp, const char *word, json_t *set, struct err *e)
 {
 	struct queue_place p;
 	int r = queue_locate(sp, word, &p, e);
 
-	if (r == 0 && p.dir == SPOOL_PENDING)
-		r = transit_edit(sp, &p.name, set, e);
-	else if (r == 0)
-		r = TRANSIT_GONE;
-	if (r == TRANSIT_GONE)
+	if (r == 0 && p.element)
+		return err_set(e, -EINVAL,
+			       "%s is an element; only task %" PRIu64 " as a whole can be edited",
+			       word, p.name.id);
+	if (r == 0 && p.dir != SPOOL_PENDING)
 		return err_set(e, -EBUSY,
-			       "task %" PRIu64
-			       " does not wait any more (it is %s), or changed just "
-			       "now; only a task that waits can be edited",
+			       "task %" PRIu64 " is %s; only a task that waits can be edited",
 			       p.name.id, queue_state(&p.name, p.dir));
+	if (r == 0)
+		r = edit_waiting(sp, &p.name, set, e);
+	if (r == TRANSIT_GONE)
+		return changed_now(p.name.id, e);
 	if (r == 0)
 		printf("%" PRIu64 " %s\n", p.name.id, p.name.name);
 	return r;
@@ -237,7 +290,7 @@ const struct cmd cmd_retry = {
 
 static const struct cmd_example edit_examples[] = {
 	{ "tenure edit 42 memory=30G gpus=2", "task 42 needs more than was said" },
-	{ "tenure edit 42 'after=[40,41]'", "lists are written as JSON" },
+	{ "tenure edit 42 after=40,41 begin=18:30", "when others are done, and not before" },
 	{ 0 },
 };
 
@@ -248,9 +301,10 @@ const struct cmd cmd_edit = {
 	.args = "ID|NAME KEY=VALUE..",
 	.min_args = 2,
 	.description =
-		"The keys are those of a task's file (docs/spool.md), which are mostly the options "
-		"of submit: gpus, memory, shared, lane, name, retries, timeout. tenure priority, "
-		"pause and resume change those.",
+		"The keys are those of a task's file (docs/spool.md), which are the options of submit "
+		"and what to run: gpus, memory, lane, name, priority, retries, timeout. Of an array "
+		"or another batch they are for the elements that have not started. Lists of texts "
+		"are written as JSON: 'args=[\"--epochs\", \"3\"]'.",
 	.examples = edit_examples,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_edit,

@@ -29,13 +29,23 @@ static void tell(const struct taskwatch *w)
 	(void)fflush(stdout);
 }
 
+static int time_is_up(const struct taskwatch *w, struct err *e)
+{
+	const struct queue_place *p = taskwatch_place(w);
+	char id[QUEUE_ID_MAX];
+
+	return err_set(e, -ETIMEDOUT, "the time is up: task %s %s is %s",
+		       queue_format_id(p->name.id, p->element, id), p->name.name,
+		       taskwatch_state(w));
+}
+
 static int wait_one(struct taskwatch *w, uint64_t end_ns, struct err *e)
 {
 	int r;
 
 	while ((r = taskwatch_look(w, e)) == 0) {
 		if (clock_mono_ns() >= end_ns)
-			return err_set(e, -ETIMEDOUT, "the time is up; they wait or run still");
+			return time_is_up(w, e);
 		taskwatch_pause(w);
 	}
 	return r < 0 ? r : 0;

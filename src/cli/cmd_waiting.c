@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What is done to tasks that wait: each is this process's own rename, so that no agent is needed.
- */
+/* What is done to tasks that wait: each is this process's own rename, so that no agent is needed. A
+ * lane is paused by a file. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,13 +13,15 @@
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/queue.h"
+#include "cli/submitter.h"
+#include "spool/lanes.h"
 #include "spool/transit.h"
 
 struct change {
 	const struct spool *sp;
 	uint64_t priority;
 	bool paused;
-	unsigned int changed, running;
+	unsigned int changed;
 };
 
 typedef int (*change_fn)(const struct change *c, struct task_name *n, struct err *e);
@@ -34,6 +36,7 @@ static int do_pause(const struct change *c, struct task_name *n, struct err *e)
 	return transit_pause(c->sp, n, c->paused, e);
 }
 
+/* 0, TRANSIT_GONE: it does not wait (any more), or negative. */
 static int change_one(struct change *c, change_fn fn, struct scan_task *t, struct err *e)
 {
 	int r = t->dir == SPOOL_PENDING ? fn(c, &t->name, e) : TRANSIT_GONE;
@@ -42,8 +45,36 @@ static int change_one(struct change *c, change_fn fn, struct scan_task *t, struc
 		c->changed++;
 		printf("%" PRIu64 " %s\n", t->name.id, t->name.name);
 	}
-	c->running += r == TRANSIT_GONE;
-	return r < 0 ? r : 0;
+	if (r == 0 && fn == do_pause && !c->paused && t->name.lane[0] &&
+	    lane_is_paused(c->sp, t->name.lane)) {
+		cleanup_free char *text =
+			xasprintf("its lane is paused, too: tenure resume %s", t->name.lane);
+
+		cmd_warn("note", text);
+	}
+	return r;
+}
+
+/* Those of a lane, or all, that run already are not meant; one that is named is. */
+static int change_found(struct change *c, change_fn fn, struct queue_match *m, struct err *e)
+{
+	unsigned int changed = c->changed;
+	const struct task_name *runs = NULL;
+	int r = 0;
+
+	/* Elements that run go on whatever becomes of those that wait. */
+	for (size_t i = 0; i < m->n && r >= 0; i++) {
+		if (m->tasks[i].name.element)
+			continue;
+		r = change_one(c, fn, &m->tasks[i], e);
+		if (r == TRANSIT_GONE)
+			runs = &m->tasks[i].name;
+	}
+	if (r < 0 || c->changed > changed || !runs)
+		return r < 0 ? r : 0;
+	return err_set(e, -EBUSY,
+		       "task %" PRIu64 " (%s)%s runs already; only what waits can be changed",
+		       runs->id, runs->name, m->n == 1 ? "" : ", as all others that are meant,");
 }
 
 static int change_word(struct change *c, change_fn fn, const char *word, struct err *e)
@@ -60,12 +91,93 @@ static int change_word(struct change *c, change_fn fn, const char *word, struct 
 	r = queue_find(c->sp, word, QUEUE_LANES, &m, e);
 	if (r < 0)
 		return r;
-	/* Elements that run go on whatever becomes of those that wait. */
-	for (size_t i = 0; i < m.n && r == 0; i++)
-		if (!m.tasks[i].name.element)
-			r = change_one(c, fn, &m.tasks[i], e);
+	r = change_found(c, fn, &m, e);
 	free(m.tasks);
 	return r;
+}
+
+/* ---- lanes: what is submitted to them later is paused as well ---- */
+
+static bool is_lane(const struct spool *sp, const char *word)
+{
+	struct queue_match all;
+	uint64_t id, element;
+	bool found = lane_is_paused(sp, word);
+
+	if (name_parse_id(word, &id, &element) == 0 || !spec_is_name(word) ||
+	    queue_all(sp, &all, NULL) < 0)
+		return false;
+	for (size_t i = 0; i < all.n && !found; i++)
+		found = strcmp(all.tasks[i].name.lane, word) == 0;
+	free(all.tasks);
+	return found;
+}
+
+static int pause_lane(struct change *c, const char *lane, struct err *e)
+{
+	struct spool_spec *who = spec_new();
+	cleanup_free char *reason = NULL;
+	int r;
+
+	submitter_name(who, c->sp);
+	reason = xasprintf("paused by %s", who->user ? who->user : "its owner");
+	(void)spec_free(who);
+	r = c->paused ? lane_pause(c->sp, lane, reason, e) : lane_resume(c->sp, lane, e);
+	if (r == 0) {
+		c->changed++;
+		printf("lane %s\n", lane);
+	}
+	return r;
+}
+
+static int resume_lane(void *data, const char *lane)
+{
+	return pause_lane(data, lane, NULL) < 0 ? -EIO : 0;
+}
+
+/* Tasks of a lane that were paused one by one are resumed with it. */
+static int resume_tasks_of(struct change *c, const char *lane, struct err *e)
+{
+	struct queue_match all;
+	int r = queue_all(c->sp, &all, e);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < all.n && r >= 0; i++)
+		if (strcmp(all.tasks[i].name.lane, lane) == 0 &&
+		    all.tasks[i].name.flags & NAME_PAUSED)
+			r = change_one(c, do_pause, &all.tasks[i], e);
+	free(all.tasks);
+	return r < 0 ? r : 0;
+}
+
+static int pause_named_lane(struct change *c, const char *lane, struct err *e)
+{
+	unsigned int changed = c->changed;
+	int r = 0;
+
+	if (c->paused || lane_is_paused(c->sp, lane))
+		r = pause_lane(c, lane, e);
+	if (r == 0 && !c->paused)
+		r = resume_tasks_of(c, lane, e);
+	if (r == 0 && c->changed == changed)
+		r = err_set(e, -EINVAL, "nothing of lane \"%s\" is paused", lane);
+	return r;
+}
+
+static int pause_word(struct change *c, const char *word, struct err *e)
+{
+	bool all = strcmp(word, "all") == 0;
+	unsigned int changed = c->changed;
+	int r = 0;
+
+	if (!all && is_lane(c->sp, word))
+		return pause_named_lane(c, word, e);
+	if (all && !c->paused)
+		r = lanes_paused(c->sp, resume_lane, c, e);
+	if (r == 0)
+		r = change_word(c, do_pause, word, e);
+	return r < 0 && all && c->changed > changed ? 0 : r;
 }
 
 static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first, change_fn fn,
@@ -76,15 +188,11 @@ static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first,
 
 	c->sp = sp;
 	for (size_t i = first; i < opts_argc(ctx->opts) && r == 0; i++)
-		r = change_word(c, fn, opts_arg(ctx->opts, i), e);
+		r = fn ? change_word(c, fn, opts_arg(ctx->opts, i), e)
+		       : pause_word(c, opts_arg(ctx->opts, i), e);
 	sp = spool_close(sp);
 	if (c->changed)
 		ask_agent_to_look(ctx);
-	if (r == 0 && c->running)
-		r = err_set(e, -EBUSY,
-			    "%u of them run%s or changed just now; only tasks that wait can be "
-			    "changed",
-			    c->running, c->running == 1 ? "s" : "");
 	return r;
 }
 
@@ -105,7 +213,7 @@ static int set_paused(const struct cmd_ctx *ctx, bool paused, struct err *e)
 {
 	struct change c = { .paused = paused };
 
-	return change_all(ctx, &c, 0, do_pause, e);
+	return change_all(ctx, &c, 0, NULL, e);
 }
 
 static int run_pause(const struct cmd_ctx *ctx, struct err *e)
@@ -141,6 +249,7 @@ static const struct cmd_example pause_examples[] = {
 
 const struct cmd cmd_pause = {
 	COMMAND("pause", WORDS, 1, "do not start tasks that wait"),
+	.description = "What runs runs on. Of a lane also what is submitted to it later waits.",
 	.examples = pause_examples,
 	.run = run_pause,
 };
@@ -151,7 +260,8 @@ static const struct cmd_example resume_examples[] = {
 };
 
 const struct cmd cmd_resume = {
-	COMMAND("resume", WORDS, 1, "let paused tasks start"),
+	COMMAND("resume", WORDS, 1, "let paused tasks and lanes go on"),
+	.description = "Also what was paused because it failed at once, again and again.",
 	.examples = resume_examples,
 	.run = run_resume,
 };

@@ -19,6 +19,7 @@
 #include "cli/queue.h"
 #include "cli/term.h"
 #include "spool/batch.h"
+#include "spool/lanes.h"
 #include "spool/record.h"
 
 static const struct opt why_opts[] = {
@@ -62,6 +63,14 @@ static void add_known(const struct spool *sp, const struct queue_place *p, struc
 	if (p->name.flags & NAME_PAUSED) {
 		cleanup_free char *text = xasprintf(
 			"is paused (tenure resume %" PRIu64 " lets it start)", p->name.id);
+
+		add(b, text);
+	}
+	if (p->name.lane[0] && lane_is_paused(sp, p->name.lane)) {
+		cleanup_free char *reason = lane_reason(sp, p->name.lane);
+		cleanup_free char *text =
+			xasprintf("its lane %s is paused: %s (tenure resume %s lets it go on)",
+				  p->name.lane, reason ? reason : "?", p->name.lane);
 
 		add(b, text);
 	}

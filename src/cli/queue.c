@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "spool/record.h"
 
 int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e)
@@ -88,6 +89,28 @@ static int nothing_found(const struct spool *sp, const char *word, const struct 
 		       sp->instance, word, near ? "; did you mean " : "", near ? near : "");
 }
 
+#define CANDIDATES 5
+
+/* What a word that is not clear may mean. */
+static int not_clear(const char *word, const struct queue_match *all, size_t n, struct err *e)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	size_t told = 0;
+
+	for (size_t i = 0; i < all->n && told < CANDIDATES; i++) {
+		const struct task_name *t = &all->tasks[i].name;
+
+		if (t->element || !str_has_prefix(t->name, word))
+			continue;
+		strbuf_addf(&b, "%s%" PRIu64 " %s", told ? ", " : "", t->id, t->name);
+		told++;
+	}
+	if (n > told)
+		strbuf_addf(&b, " and %zu more", n - told);
+	return err_set(e, -EINVAL, "\"%s\" may be %s; say which by its id or by more of its name",
+		       word, strbuf_str(&b));
+}
+
 int queue_find(const struct spool *sp, const char *word, unsigned int flags,
 	       struct queue_match *ret, struct err *e)
 {
@@ -101,9 +124,7 @@ int queue_find(const struct spool *sp, const char *word, unsigned int flags,
 		n[means(&all.tasks[i].name, word, flags)]++;
 	best = n[2] ? 2 : 1;
 	if (!n[2] && n[1] != 1) {
-		r = n[1] ? err_set(e, -EINVAL, "%zu tasks have names that begin with \"%s\"", n[1],
-				   word)
-			 : nothing_found(sp, word, &all, e);
+		r = n[1] ? not_clear(word, &all, n[1], e) : nothing_found(sp, word, &all, e);
 		free(all.tasks);
 		return r;
 	}
@@ -172,8 +193,7 @@ static int find_active(const struct spool *sp, const char *word, struct queue_pl
 	if (r < 0)
 		return r;
 	if (m.n > 1 && name_parse_id(word, &id, &element) < 0) {
-		r = err_set(e, -EINVAL, "%zu tasks are called \"%s\"; say which by its id", m.n,
-			    word);
+		r = not_clear(word, &m, m.n, e);
 		free(m.tasks);
 		return r;
 	}

@@ -371,6 +371,15 @@ int sched_change(struct sched_queue *q, const struct sched_task *t, struct err *
 	return n ? 0 : err_set(e, -ENOENT, "task %llu does not wait", (unsigned long long)t->id);
 }
 
+void sched_change_running(struct sched_queue *q, const struct sched_task *t)
+{
+	for (struct run *r = q->first_run; r; r = r->next)
+		if (r->t.id == t->id) {
+			r->t.paused = t->paused;
+			r->t.priority = t->priority;
+		}
+}
+
 int sched_depend(struct sched_queue *q, struct sched_ref ref, enum sched_dep dep)
 {
 	struct entry *e = queue_find_entry(q, ref);

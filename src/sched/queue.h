@@ -43,6 +43,8 @@ int sched_add(struct sched_queue *q, const struct sched_task *t, struct err *e);
  * n_elements, and what it has started already stays started. -ENOENT when nothing of it waits,
  * -EINVAL. */
 int sched_change(struct sched_queue *q, const struct sched_task *t, struct err *e);
+/* What runs of the task or batch waits so, when it waits again: paused, priority. */
+void sched_change_running(struct sched_queue *q, const struct sched_task *t);
 /* How it stands with what ref, or the part of a batch that contains it, depends on. -ENOENT */
 int sched_depend(struct sched_queue *q, struct sched_ref ref, enum sched_dep dep);
 /* What waits and contains ref: a task, or a part of a batch. -ENOENT */

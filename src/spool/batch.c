@@ -321,7 +321,7 @@ static bool still_ours(struct batch *b, uint64_t element, uint64_t epoch)
 	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 
 	return b->states[element] == BATCH_WAITING && epoch_of(b, element) == epoch &&
-	       !(b->name.flags & NAME_EDITED) &&
+	       !(b->name.flags & (NAME_EDITED | NAME_PAUSED)) &&
 	       spool_exists(b->sp, spool_path(SPOOL_PENDING, name_format(&b->name, file), path));
 }
 

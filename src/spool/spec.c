@@ -284,6 +284,27 @@ int spec_set_text(struct spool_spec *s, const char *key, const char *text, struc
 	return r;
 }
 
+json_t *spec_value(const char *key, const char *text, struct err *e)
+{
+	struct spool_spec *scratch = spec_new();
+	const struct spec_row *row = row_find(key);
+	json_t *value = row ? json_of_text(scratch, row, text) : NULL;
+	int r = 0;
+
+	if (!row)
+		r = unknown_key(key, e);
+	else if (!value)
+		r = err_set(e, -EINVAL, "%s: the text is not UTF-8", key);
+	else
+		r = spec_set_json(scratch, key, value, e);
+	if (r < 0) {
+		json_decref(value);
+		value = NULL;
+	}
+	(void)spec_free(scratch);
+	return value;
+}
+
 static int check_env(const struct spool_spec *s, struct err *e)
 {
 	for (size_t i = 0; i < s->env.n; i++) {

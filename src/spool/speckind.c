@@ -362,7 +362,16 @@ static json_t *put_array(const struct spec_row *row, const void *field)
 
 static json_t *text_flag(const char *text)
 {
-	return json_boolean(strcmp(text, "false") != 0);
+	static const char *const no[] = { "false", "no", "off", "0" };
+	static const char *const yes[] = { "true", "yes", "on", "1", "" };
+
+	for (size_t i = 0; i < ARRAY_LEN(no); i++)
+		if (strcmp(text, no[i]) == 0)
+			return json_false();
+	for (size_t i = 0; i < ARRAY_LEN(yes); i++)
+		if (strcmp(text, yes[i]) == 0)
+			return json_true();
+	return json_string(text);
 }
 
 static json_t *text_number(const char *text)

@@ -196,6 +196,14 @@ int transit_pause(const struct spool *sp, struct task_name *n, bool paused, stru
 	return change_name(sp, n, &to, e);
 }
 
+int transit_begin(const struct spool *sp, struct task_name *n, uint64_t begin_s, struct err *e)
+{
+	struct task_name to = *n;
+
+	to.begin_s = begin_s;
+	return change_name(sp, n, &to, e);
+}
+
 static int check_edit(struct task_file *t, json_t *set, struct err *e)
 {
 	static const char *const of_names[] = { "priority", "paused", "begin" };

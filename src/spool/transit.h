@@ -38,6 +38,8 @@ int transit_cancel(const struct spool *sp, const struct task_name *n, const char
 		   struct err *e);
 int transit_priority(const struct spool *sp, struct task_name *n, uint64_t priority, struct err *e);
 int transit_pause(const struct spool *sp, struct task_name *n, bool paused, struct err *e);
+/* Not before then, seconds; 0: at once. */
+int transit_begin(const struct spool *sp, struct task_name *n, uint64_t begin_s, struct err *e);
 /* set: an object of keys of the spec. -EINVAL: the task would not be one, or the key is one that
  * only the name decides (priority, paused, begin). */
 int transit_edit(const struct spool *sp, struct task_name *n, json_t *set, struct err *e);

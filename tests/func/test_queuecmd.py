@@ -106,6 +106,61 @@ def test_list_elements(queue):  # noqa: F811
                                                "cancelled": 3}), elements(q, i)
 
 
+def test_pause_of_a_lane(queue):  # noqa: F811
+    """It is the lane that is paused, with what comes later, and not for this agent alone."""
+    q = queue()
+    q.start("--no-hold")
+    runs = q.submit("-g", "0", "-l", "week", "--", "sleep", "60")
+    q.wait(runs, "running")
+    waits = q.submit("-g", "0", "-l", "week", "--", "true")
+    assert q.m.run(q.m.tenure, "pause", "week").stdout == "lane week\n"
+    later = q.submit("-g", "0", "-l", "week", "--", "true")
+    assert [q.task(i)["state"] for i in (runs, waits, later)] == ["running", "paused", "paused"]
+    assert "its lane is paused" in q.m.run(q.m.tenure, "list").stdout
+    q.m.run(q.m.tenure, "stop", str(runs), "--now")
+    q.wait(runs, "cancelled")
+
+    def why(i):
+        return " ".join(q.m.run(q.m.tenure, "why", str(i)).stdout.split())
+    assert wait_for(lambda: "lane week is paused: paused by" in why(later)), why(later)
+    q.kill()
+    assert "lane week is paused: paused by" in why(later) and "tenure resume week" in why(later)
+    q.start("--no-hold")
+    other = q.submit("-g", "0", "--", "true")
+    q.wait(other, "done")
+    assert q.task(waits)["state"] == "paused"
+    note = q.m.run(q.m.tenure, "resume", str(waits)).stderr
+    assert "tenure resume week" in " ".join(note.split())
+    assert q.m.run(q.m.tenure, "resume", "week").stdout == "lane week\n"
+    q.wait(later, "done")
+    none = q.m.run(q.m.tenure, "resume", "week", check=False)
+    assert none.returncode == 1, none
+
+
+def test_pause_of_what_fails_at_once(queue, tmp_path):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    mark = tmp_path / "mark"
+    lane = [q.submit("-g", "0", "-l", "bad", "--", "sh", "-c", f"[ -e {mark} ]") for _ in range(4)]
+    alone = q.submit("-g", "0", "-r", "9", "--retry-every", "9", "--", "sh", "-c", f"[ -e {mark} ]")
+    many = q.submit("-g", "0", "-r", "9", "--retry-every", "9", "--array", "1-2", "--", "sh", "-c",
+                    f"[ -e {mark} ]")
+    for i in (lane[3], alone, many):
+        q.wait(i, "paused")
+    assert [q.task(i)["state"] for i in lane[:3]] == ["failed"] * 3
+    assert "3 failures in a row" in " ".join(q.m.run(q.m.tenure, "why", str(lane[3])).stdout.split())
+    said = q.out.read_text()
+    assert "tenure resume bad" in said and f"tenure resume {alone}" in said, said
+    mark.touch()
+    q.kill()
+    q.start("--no-hold")
+    time.sleep(0.5)
+    assert all(q.task(i)["state"] == "paused" for i in (lane[3], alone, many))
+    q.m.run(q.m.tenure, "resume", "all")
+    for i in (lane[3], alone, many):
+        q.wait(i, "done")
+
+
 def test_why(queue):  # noqa: F811
     q = queue()
 
@@ -192,11 +247,15 @@ def test_retry_edit_history(queue):  # noqa: F811
     q.m.run(q.m.tenure, "edit", str(edited), "gpus=1", "memory=1G", "timeout=10m", "name=other")
     shown = json.loads(q.m.run(q.m.tenure, "show", str(edited), "--json").stdout)["task"]
     assert shown["name"] == "other" and shown["memory"] in (1 << 30, "1G") and q.task(edited)["gpus"] == 1
-    for bad, words in (("nokey=3", "nokey"), ("memory=lots", "memory"), ("gpus", "KEY=VALUE")):
+    for bad, words in (("nokey=3", "nokey"), ("memory=lots", "memory"), ("gpus", "KEY=VALUE"),
+                       ("memory=20", "has no unit"), ("shared=perhaps", "true or false")):
         failed = q.m.run(q.m.tenure, "edit", str(edited), bad, check=False)
         assert failed.returncode == 2 and words in failed.stderr, failed
-    named = q.m.run(q.m.tenure, "edit", str(edited), "priority=3", check=False)
-    assert named.returncode == 1 and "tenure priority" in named.stderr
+    q.m.run(q.m.tenure, "edit", str(edited), "priority=3", "begin=2099-01-01", "paused=yes")
+    row = q.task(edited)
+    assert (row["priority"], row["state"], row["not_before"][:10]) == (3, "paused", "2099-01-01"), row
+    q.m.run(q.m.tenure, "edit", "other", "paused=no", "begin=now")
+    assert q.task(edited)["state"] == "pending" and "not_before" not in q.task(edited)
     assert "has not ended" in q.m.run(q.m.tenure, "retry", str(i), check=False).stderr
     q.start("--no-hold")
     q.wait(i, "failed")
