@@ -69,13 +69,39 @@ static struct sched_device planned_device(const struct view *view, const char *i
 	return s;
 }
 
+/* Another instance holds it, or has a task there. */
+static bool is_others(const struct dev_status *d, const char *instance)
+{
+	bool held = d->state == DEV_HOLDING || d->state == DEV_HELD || d->state == DEV_YIELDING;
+
+	return (held && strcmp(d->instance, instance) != 0) ||
+	       (d->n_leases && strcmp(d->lease_instance, instance) != 0);
+}
+
+/* What an instance may have for tasks is its own limit, and what others leave of the site's. */
+static void limit_devices(const struct view *view, const char *instance, struct sched_policy *p)
+{
+	uint32_t own = view->policy.max_devices, site = view->policy.site_devices, others = 0;
+
+	for (uint32_t i = 0; site && i < view->n_slots; i++)
+		others += view->seen[i] && is_others(&view->devices[i], instance);
+	p->limits_devices = own || site;
+	p->max_devices = own ? own : UINT32_MAX;
+	if (site && (site > others ? site - others : 0) < p->max_devices)
+		p->max_devices = site > others ? site - others : 0;
+}
+
 void planview_make(const struct view *view, const char *instance, struct sched_device *devices,
 		   struct sched_view *ret)
 {
+	struct sched_policy policy = { 0 };
+
 	for (uint32_t i = 0; i < view->n_slots; i++)
 		devices[i] = planned_device(view, instance, i);
+	limit_devices(view, instance, &policy);
 	*ret = (struct sched_view){ .devices = devices,
 				    .n_devices = view->n_slots,
+				    .policy = policy,
 				    .now_ns = clock_mono_ns(),
 				    .now_wall_ns = clock_wall_ns() };
 }

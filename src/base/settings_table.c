@@ -213,7 +213,8 @@ const struct setting settings_table[] = {
 			      .opt.arg = "N", .opt.def = "0", .opt.group = holding,
 			      .opt.spec.max = GPU_PICKS_MAX, .flags = SETTING_LIMIT,
 			      .groups = SETTING_GROUP_HOLD,
-			      .opt.help = "hold at most N GPUs; 0: no limit" },
+			      .opt.help =
+				      "hold, and use for tasks, at most N GPUs at a time; 0: no limit" },
 };
 
 _Static_assert(ARRAY_LEN(settings_table) == SET_MAX, "every setting has a row");

@@ -26,6 +26,7 @@
 #include "hold/gevent.h"
 #include "hold/ghold.h"
 #include "hold/glease.h"
+#include "hold/glimit.h"
 #include "hold/gorder.h"
 
 #define START_TURN_NS (2 * NS_PER_S) /* a holder that starts has its turn for so long */
@@ -304,8 +305,6 @@ static void take_cgroup(struct guard *g, struct gclient *c)
 /* A new policy of an instance whose devices are held under another: they follow at once. */
 static void apply_to_held(struct guard *g, struct gclient *c, const struct hold_policy *before)
 {
-	unsigned int n = 0;
-
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
 
@@ -313,11 +312,10 @@ static void apply_to_held(struct guard *g, struct gclient *c, const struct hold_
 			continue;
 		if (!c->policy.hold && !d->hold_while)
 			gdev_unwant(g, d, "watched only from now on");
-		else if (c->policy.max_devices && ++n > c->policy.max_devices && !d->hold_while)
-			gdev_unwant(g, d, "fewer devices are wanted");
 		else
 			gdev_adapt(g, d, before);
 	}
+	glimit_trim(g, c);
 }
 
 static void on_policy(struct guard *g, struct gclient *c, const struct msg_policy *m)
@@ -485,33 +483,6 @@ static bool owns(const struct guard *g, const struct gclient *c, const struct gd
 	return d->owner == (int)(c - g->clients) && d->known && !d->id.mig_parent;
 }
 
-/* For c, or for all instances (NULL). */
-static unsigned int count_held(const struct guard *g, const struct gclient *c)
-{
-	unsigned int n = 0;
-
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		n += gdev_occupied(&g->devs[i]) && (!c || owns(g, c, &g->devs[i]));
-	return n;
-}
-
-/* An instance's limit is about its own devices, the site's about those of all. True: it is reached,
- * and d's reason says which. */
-static bool at_limit(const struct guard *g, const struct gclient *c, struct gdev *d)
-{
-	const struct hold_policy *p = &c->policy;
-
-	if (p->site_devices && count_held(g, NULL) >= p->site_devices)
-		gdev_say(d, "this site's max_devices allows %u GPU%s at a time, for all instances",
-			 p->site_devices, p->site_devices == 1 ? "" : "s");
-	else if (p->max_devices && count_held(g, c) >= p->max_devices)
-		gdev_say(d, "max_devices of %s allows %u GPU%s at a time", c->instance,
-			 p->max_devices, p->max_devices == 1 ? "" : "s");
-	else
-		return false;
-	return true;
-}
-
 /* With `together`: one that is busy sets all clocks back. True: all are idle or held. */
 static bool all_ripe(struct guard *g, struct gclient *c, uint64_t now)
 {
@@ -560,7 +531,7 @@ void gclient_consider(struct guard *g, struct gclient *c)
 
 		if (!owns(g, c, d) || !ghold_ripe(g, d, now))
 			continue;
-		if (at_limit(g, c, d))
+		if (glimit_hold(g, c, d))
 			continue;
 		if (any_starting(g, now)) {
 			c->waiting = true;

@@ -8,11 +8,13 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
+#include "hold/gclient.h"
 #include "hold/gdev.h"
 #include "hold/gevent.h"
 #include "hold/gholder.h"
 #include "hold/gjudge.h"
 #include "hold/glease.h"
+#include "hold/glimit.h"
 #include "hold/gstep.h"
 
 #define SETTLE_NS      (300 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
@@ -394,7 +396,10 @@ void ghold_while(struct guard *g, struct gdev *d, uint64_t now)
 	if (!d->hold_while || gdev_occupied(d) || d->state == DEV_LENT)
 		return;
 	if (ghold_ripe(g, d, now)) {
-		ghold_begin(g, d);
+		const struct gclient *c = gclient_find(g, glease_first(g, d)->instance);
+
+		if (!c || !c->has_policy || !glimit_hold(g, c, d))
+			ghold_begin(g, d);
 	} else if (now >= d->while_check_ns) {
 		d->while_check_ns = now + WHILE_CHECK_NS;
 		d->check = true;

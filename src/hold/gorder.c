@@ -25,6 +25,7 @@
 #include "hold/gdev.h"
 #include "hold/glease.h"
 #include "hold/glend.h"
+#include "hold/glimit.h"
 
 static struct gdev *device_of(struct guard *g, const struct glease *l)
 {
@@ -127,6 +128,8 @@ static int check_lease(struct guard *g, struct gdev *d, const struct gclient *c,
 	if (r == 0 && !m->pid)
 		r = check_policies(g, d, c, e);
 	if (r == 0 && !m->pid)
+		r = glimit_lease(g, c, d, e);
+	if (r == 0 && !m->pid)
 		r = check_foreign(g, d, m->flags, e);
 	if (r == 0 && !m->pid)
 		r = check_memory(g, d, m->bytes, e);
@@ -225,6 +228,8 @@ static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
 	if (r == 0)
 		take_reservation(g, c, l);
 	glease_recount(g, d);
+	if (r == 0)
+		glimit_trim(g, c);
 	if (r == 0 && m->pid) {
 		glend_begin(g, d);
 		eyes_look_now(g->eyes, d->slot); /* what runs there is whose? */

@@ -48,8 +48,8 @@ struct hold_policy {
 	uint8_t util;	   /* per cent; aimed at */
 	uint8_t util_high; /* per cent; above: less load */
 	uint32_t leave; /* this many of the selected devices, the last ones, are left for others */
-	uint32_t max_devices;  /* at most this many are held for this instance at a time; 0 = no
-				  limit */
+	uint32_t max_devices;  /* at most this many are held for this instance or used by its tasks
+				  at a time; 0 = no limit */
 	uint32_t site_devices; /* the same for all instances together: the site's limit */
 	uint32_t pad;
 	struct mem_amount memory;

@@ -145,6 +145,16 @@ void board_take(struct board *b, unsigned int slot, const struct run *r)
 	d->collected = false;
 }
 
+struct devset board_used(const struct board *b)
+{
+	struct devset used = { { 0 } };
+
+	for (unsigned int i = 0; i < b->n; i++)
+		if (b->d[i].now.runs)
+			devset_add(&used, i);
+	return used;
+}
+
 struct devset board_models(const struct board *b, struct shape *s, const struct sched_view *view)
 {
 	if (s->models_hash == b->models_hash)

@@ -31,6 +31,9 @@ struct board {
 	struct board_dev d[SCHED_DEVICES_MAX];
 };
 
+/* Those that have a task of ours. */
+struct devset board_used(const struct board *b);
+
 struct sched_queue;
 struct run;
 struct shape;

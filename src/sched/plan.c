@@ -12,6 +12,9 @@
  *      means held, for a task that collects several.
  *   3. If it can never run on this machine as it is, nothing is kept for it.
  *
+ * Where the number of devices is limited, the places that it needs are kept as well: a later task
+ * has none of them, on whatever device.
+ *
  * A device that is kept is not open to later tasks. So a later task passes a waiting one only where
  * it cannot delay it: on devices that the waiting one could not use even if all our tasks were gone
  * (another model, too little memory, somebody else is there), or without a device. When running
@@ -37,7 +40,8 @@ struct planning {
 	struct board *b;
 	const struct sched_view *view;
 	struct sched_out *out;
-	bool closed[SHAPES_MAX]; /* nothing more of these can start */
+	unsigned int kept_places; /* of those that max_devices allows, for those that wait */
+	bool closed[SHAPES_MAX];  /* nothing more of these can start */
 	bool begun[SHAPES_MAX];
 	struct sched_key cursor[SHAPES_MAX]; /* where begun: everything up to here was looked at */
 	struct entry *arranged[SCHED_DEVICES_MAX]; /* hidden until the end of the plan */
@@ -86,6 +90,23 @@ static struct fit_dev calm_for(const struct planning *p, const struct entry *e, 
 	return d;
 }
 
+static unsigned int max_places(const struct planning *p)
+{
+	const struct sched_policy *policy = &p->view->policy;
+
+	return policy->limits_devices ? policy->max_devices : SCHED_DEVICES_MAX;
+}
+
+/* So many devices more may have a task of ours. */
+static unsigned int places_left(const struct planning *p)
+{
+	unsigned int taken = devset_count(board_used(p->b)) + p->kept_places;
+
+	if (!p->view->policy.limits_devices)
+		return SCHED_DEVICES_MAX;
+	return max_places(p) > taken ? max_places(p) - taken : 0;
+}
+
 static struct options options_of(const struct planning *p, const struct entry *e)
 {
 	struct shape *s = e->shape;
@@ -110,6 +131,8 @@ static struct options options_of(const struct planning *p, const struct entry *e
 	}
 	if (s->gpus == SCHED_ALL_GPUS)
 		o.want = devset_count(o.fixed);
+	if (s->gpus == SCHED_ALL_GPUS && max_places(p) < o.want)
+		o.want = max_places(p);
 	return o;
 }
 
@@ -193,11 +216,33 @@ static uint64_t latest_start(const struct planning *p, const struct options *o)
 	return n < o->want || t[o->want - 1] == UINT64_MAX ? 0 : t[o->want - 1];
 }
 
+/* Of what fits now as much as there are places for; beside a task of ours there is one already. */
+static struct devset affordable(const struct planning *p, const struct entry *e,
+				const struct options *o)
+{
+	struct devset used = board_used(p->b);
+	struct devset fresh = devset_without(o->now, used);
+	unsigned int left = places_left(p);
+
+	if (devset_count(fresh) > left)
+		fresh = choose_devices(p->b, e->shape, fresh, left);
+	return devset_or(devset_and(o->now, used), fresh);
+}
+
+/* Those for the devices that are free; the others bring theirs when what is there ends. */
+static void keep_places(struct planning *p, const struct options *o)
+{
+	unsigned int fresh = devset_count(devset_without(o->now, board_used(p->b)));
+
+	p->kept_places += fresh < o->want ? fresh : o->want;
+}
+
 static void collect(struct planning *p, const struct entry *e, const struct options *o)
 {
 	uint64_t until = p->view->policy.backfill_timeout ? latest_start(p, o) : 0;
 
-	keep(p, e, o->empty, o->now, until);
+	keep(p, e, o->empty, affordable(p, e, o), until);
+	keep_places(p, o);
 }
 
 /* Preempting */
@@ -274,16 +319,16 @@ static struct devset cheapest(const struct planning *p, const struct entry *e,
 /* True when the entry will have its devices once those that were preempted are gone. */
 static bool arrange(struct planning *p, struct entry *e, const struct options *o)
 {
-	struct devset others = o->calm;
-	struct devset chosen = o->now;
+	struct devset others = devset_without(o->calm, o->now);
+	struct devset free = affordable(p, e, o);
+	unsigned int n = devset_count(free);
 
-	if (e->t.preemptible || devset_count(o->calm) < o->want)
+	if (e->t.preemptible || n >= o->want || devset_count(others) < o->want - n)
 		return false;
-	devset_each(slot, o->now) devset_del(&others, slot);
-	others = cheapest(p, e, others, o->want - devset_count(o->now));
+	others = cheapest(p, e, others, o->want - n);
 	devset_each(slot, others) if (!clear_device(p, e, slot)) return true;
-	chosen = devset_or(chosen, others);
-	keep(p, e, chosen, o->now, 0);
+	keep(p, e, devset_or(free, others), free, 0);
+	p->kept_places += devset_count(devset_without(free, board_used(p->b)));
 	return true;
 }
 
@@ -305,14 +350,27 @@ static void consider_cpu(struct planning *p, struct entry *e)
 		(void)start(p, e, (struct devset){ { 0 } });
 }
 
+/* Its devices, as many as it wants. Empty: it has to wait. */
+static struct devset choose(const struct planning *p, const struct entry *e,
+			    const struct options *o)
+{
+	struct devset candidates = places_left(p) < o->want ? affordable(p, e, o) : o->now;
+
+	if (devset_count(candidates) < o->want)
+		return (struct devset){ { 0 } };
+	return choose_devices(p->b, e->shape, candidates, o->want);
+}
+
 static void consider_gpu(struct planning *p, struct entry *e)
 {
 	struct options o = options_of(p, e);
+	struct devset devices;
 
-	if (!o.want || devset_count(o.fixed) < o.want)
+	if (!o.want || devset_count(o.fixed) < o.want || max_places(p) < o.want)
 		return;
-	if (devset_count(o.now) >= o.want) {
-		(void)start(p, e, choose_devices(p->b, e->shape, o.now, o.want));
+	devices = choose(p, e, &o);
+	if (devset_count(devices)) {
+		(void)start(p, e, devices);
 		return;
 	}
 	if (p->n_arranged < SCHED_DEVICES_MAX && arrange(p, e, &o))

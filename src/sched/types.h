@@ -90,9 +90,11 @@ struct sched_device {
 };
 
 struct sched_policy {
-	uint32_t leave;	    /* the last so many devices that are selected are left for others */
-	uint32_t cpu_slots; /* so many tasks without a GPU at once; 0 = no limit */
-	uint64_t grace_ms;  /* from a task's time-out to its end at the latest */
+	uint32_t leave;	      /* the last so many devices that are selected are left for others */
+	bool limits_devices;  /* max_devices counts, also 0 */
+	uint32_t max_devices; /* our tasks are on so many devices at a time */
+	uint32_t cpu_slots;   /* so many tasks without a GPU at once; 0 = no limit */
+	uint64_t grace_ms;    /* from a task's time-out to its end at the latest */
 	/*
 	 * A task may pass a waiting one on a device that it needs, if it ends by its time-out
 	 * before the waiting one could start *at the latest*, by the time-outs of all that run. It

@@ -160,6 +160,7 @@ static bool says_slots(struct why *w)
 
 struct devices {
 	struct devset could; /* usable by this task, if nobody was there */
+	struct devset fits;  /* now */
 	unsigned int usable; /* so many of them */
 	unsigned int want;
 	unsigned int free;
@@ -270,7 +271,8 @@ static void look_at_devices(const struct why *w, struct devices *d)
 
 		if (!fit_is_fixed(cause))
 			devset_add(&d->could, i);
-		d->free += cause == CAUSE_NONE;
+		if (cause == CAUSE_NONE)
+			devset_add(&d->fits, i);
 		if (cause == CAUSE_NONE && is_held_for(w, i))
 			str_copy(d->phrase[i], PHRASE_MAX, "held for it");
 		else if (phrases[cause].say)
@@ -279,8 +281,12 @@ static void look_at_devices(const struct why *w, struct devices *d)
 			str_copy(d->phrase[i], PHRASE_MAX, phrases[cause].text);
 	}
 	d->usable = devset_count(d->could);
+	d->free = devset_count(d->fits);
 	if (d->want == SCHED_ALL_GPUS)
 		d->want = d->usable;
+	if (w->e->t.gpus == SCHED_ALL_GPUS && w->view->policy.limits_devices &&
+	    w->view->policy.max_devices < d->want)
+		d->want = w->view->policy.max_devices;
 }
 
 /* "GPU 1, 3 and 4": those from `first` on with the same phrase, which are then done. */
@@ -321,6 +327,31 @@ static void add_one_process(struct why *w, const struct devices *d)
 		strbuf_adds(&w->text, " (compute mode EXCLUSIVE_PROCESS)");
 }
 
+/* There would be devices, but it may not have so many. */
+static bool says_limit(struct why *w, const struct devices *d)
+{
+	const struct sched_policy *p = &w->view->policy;
+	struct devset used = board_used(&w->q->board);
+	unsigned int beside = devset_count(devset_and(used, d->fits));
+	unsigned int more = d->want > beside ? d->want - beside : 0;
+
+	if (!p->limits_devices || !d->want)
+		return false;
+	if (d->want > p->max_devices)
+		strbuf_addf(&w->text,
+			    "cannot run on this node as it is: it needs %u GPU%s, max_devices "
+			    "leaves %u to this instance",
+			    d->want, d->want > 1 ? "s" : "", p->max_devices);
+	else if (d->free >= d->want && devset_count(used) + more > p->max_devices)
+		strbuf_addf(&w->text,
+			    "waits for %u GPU%s: max_devices leaves %u to this instance, and its "
+			    "tasks have %u",
+			    d->want, d->want > 1 ? "s" : "", p->max_devices, devset_count(used));
+	else
+		return false;
+	return true;
+}
+
 static bool says_devices(struct why *w)
 {
 	struct devices d;
@@ -328,6 +359,8 @@ static bool says_devices(struct why *w)
 	if (!w->e->t.gpus)
 		return false;
 	look_at_devices(w, &d);
+	if (says_limit(w, &d))
+		return true;
 	if (d.want && d.usable >= d.want && d.free >= d.want)
 		return false;
 	if (!d.want || d.usable < d.want)

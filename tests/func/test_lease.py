@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Leases: a real guard, simulated cards, and an agent that a test scripts."""
+import ctypes
 import json
 import os
 import signal
@@ -131,6 +132,14 @@ def lent(machine, *use, **more):
     assert shim.report()["result"] == 0
     a.wait_state(0, "lent")
     return m, a, shim
+
+
+def gpus(*names):
+    """A policy's selection."""
+    selection = ((ctypes.c_char * 64) * 64)()
+    for i, name in enumerate(names):
+        selection[i].value = name.encode()
+    return selection
 
 
 def leases(a):
@@ -269,6 +278,38 @@ def test_a_newcomer_wins_over_a_reservation(machine):
     a.event("yield")
     a.held(0)
     assert a.reason(0).startswith("held for task 7")
+
+
+def test_limits_are_for_tasks_too(machine):
+    m, a = start(machine, hold=False, gpus=3)
+    a.policy(max_devices=2)
+    a.held(0, 1)
+    # A task's place is as good as a hold's, and goes before it: the last hold is let go.
+    assert a.lease(1, 2).code == 0
+    a.wait_state(1, "idle")
+    assert a.state(0) == "held"
+    a.wait(lambda: "max_devices" in a.reason(1))
+    assert "max_devices" in a.event("release").text.decode()
+    assert a.lease(2, 0, SHARED).code == 0
+    assert a.lease(3, 0, SHARED).code == 0  # on one that counts already
+    r = a.lease(4, 1)
+    assert r.code < 0 and r.text == b"max_devices of default allows 2 GPUs at a time"
+    assert a.reserve(4, 1).code < 0
+    for task in 1, 2, 3:
+        a.unlease(task)
+    a.held(0)
+    # The site's is about all instances, and what another one holds is not this one's to let go.
+    b = Agent(m, "other")
+    a.policy(site_devices=1, n_gpus=1, all=0, gpus=gpus("0"))
+    a.wait(lambda: len(m.holders()) == 1)
+    b.policy(site_devices=1, n_gpus=1, all=0, gpus=gpus("1"))
+    r = b.lease(1, 1)
+    assert r.code < 0 and r.text.startswith(b"this site's max_devices allows 1 GPU at a time")
+    a.policy(hold=0, site_devices=1, n_gpus=1, all=0, gpus=gpus("0"))
+    b.wait_state(1, "held")
+    assert b.lease(1, 1).code == 0
+    r = a.lease(1, 0)
+    assert r.code < 0 and r.text.startswith(b"this site's max_devices allows 1 GPU at a time")
 
 
 def test_exclusive_mode_has_no_hold_before_a_task(machine):

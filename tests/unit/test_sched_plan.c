@@ -226,6 +226,51 @@ static void test_devices_that_are_not_used(void **state)
 	bench_close(&b);
 }
 
+static void test_limited_number_of_devices(void **state)
+{
+	bench_open(&b, 8);
+	b.view.policy.limits_devices = true;
+	b.view.policy.max_devices = 3;
+	bench_add(&b, T(.id = 1, .gpus = 2));
+	bench_add(&b, T(.id = 2, .gpus = 4)); /* never, so it keeps nothing from the others */
+	bench_add(&b, T(.id = 3, .gpus = 2));
+	bench_add(&b, T(.id = 4, .gpus = 1));
+	/* 3 waits for a place, not for a device: the one that is left is kept for it, and held. */
+	expect("start 1 0 1; reserve 3 2");
+	assert_int_equal(sched_end(b.q, ref(1)), 0);
+	expect("start 3 0 1; start 4 2");
+	assert_int_equal(sched_end(b.q, ref(4)), 0);
+	/* Beside one of ours there is a place already. */
+	bench_add(&b, T(.id = 5, .gpus = 1, .shared = true, .mem_bytes = 30 * GIB));
+	bench_add(&b, T(.id = 6, .gpus = 1, .shared = true, .mem_bytes = 60 * GIB));
+	bench_add(&b, T(.id = 7, .gpus = 1, .shared = true, .mem_bytes = 20 * GIB));
+	expect("start 5 2");
+	assert_int_equal(sched_end(b.q, ref(3)), 0);
+	expect("start 6 0; start 7 0");
+	/* All that it may have. */
+	bench_add(&b, T(.id = 8, .gpus = SCHED_ALL_GPUS));
+	for (uint64_t i = 5; i <= 7; i++)
+		assert_int_equal(sched_end(b.q, ref(i)), 0);
+	expect("start 8 0 1 2");
+	bench_close(&b);
+}
+
+/* A preemptible task's place is as good as its device. */
+static void test_limit_and_preemption(void **state)
+{
+	bench_open(&b, 4);
+	b.view.policy.limits_devices = true;
+	b.view.policy.max_devices = 2;
+	bench_add(&b, T(.id = 1, .gpus = 1, .preemptible = true));
+	bench_add(&b, T(.id = 2, .gpus = 1, .preemptible = true));
+	expect("start 1 0; start 2 1");
+	bench_add(&b, T(.id = 3, .gpus = 1));
+	expect("preempt 1");
+	assert_int_equal(sched_requeue(b.q, ref(1), 0, 0, NULL), 0);
+	expect("start 3 0");
+	bench_close(&b);
+}
+
 static void test_shared_memory(void **state)
 {
 	bench_open(&b, 2);
@@ -483,6 +528,8 @@ int main(void)
 		cmocka_unit_test(test_lanes_rotate),
 		cmocka_unit_test(test_aside),
 		cmocka_unit_test(test_devices_that_are_not_used),
+		cmocka_unit_test(test_limited_number_of_devices),
+		cmocka_unit_test(test_limit_and_preemption),
 		cmocka_unit_test(test_shared_memory),
 		cmocka_unit_test(test_held_memory_counts_as_free),
 		cmocka_unit_test(test_compete_rules),

@@ -99,6 +99,8 @@ static void open_sim(struct sim *s, uint64_t seed)
 	sched_lane_width(s->b.q, s->lanes[LANES - 1], WIDTH2);
 	s->b.view.policy.leave = (uint32_t)any(s, 2);
 	s->b.view.policy.cpu_slots = (uint32_t)any(s, 3);
+	s->b.view.policy.limits_devices = any(s, 3) == 0;
+	s->b.view.policy.max_devices = (uint32_t)any(s, s->b.view.n_devices + 1);
 }
 
 static struct sched_task random_task(struct sim *s)
@@ -220,13 +222,30 @@ static bool is_for(const struct sim *s, const struct sched_task *t, size_t dev)
 	       fit_model(t->model ? t->model : "", d->model) && t->mem_bytes <= d->total_bytes;
 }
 
+static uint32_t limit(const struct sim *s)
+{
+	return s->b.view.policy.limits_devices ? s->b.view.policy.max_devices : UINT32_MAX;
+}
+
+static uint32_t used_devices(const struct sim *s)
+{
+	struct devset used = { { 0 } };
+
+	for (size_t i = 0; i < TASKS; i++)
+		if (s->tasks[i].state == SIM_RUN)
+			used = devset_or(used, s->tasks[i].devices);
+	return devset_count(used);
+}
+
 static uint32_t wanted(const struct sim *s, const struct sched_task *t)
 {
 	uint32_t n = 0;
 
 	for (size_t i = 0; i < s->b.view.n_devices; i++)
 		n += is_for(s, t, i);
-	return t->gpus == SCHED_ALL_GPUS ? n : t->gpus;
+	if (t->gpus != SCHED_ALL_GPUS)
+		return t->gpus;
+	return n < limit(s) ? n : limit(s);
 }
 
 /* Whether t could run there beside those of our tasks that `beside` says. */
@@ -412,6 +431,9 @@ static void check_nothing_idle(struct sim *s)
 			CHECK(s->b.view.policy.cpu_slots && cpu >= s->b.view.policy.cpu_slots);
 			continue;
 		}
+		if (s->b.view.policy.limits_devices)
+			continue; /* places may be kept for others; drain() finds what is forgotten
+				   */
 		for (unsigned int d = 0; d < s->b.view.n_devices; d++) {
 			bool kept = false;
 
@@ -435,6 +457,32 @@ static bool lane_started(struct sim *s, uint32_t lane)
 	return false;
 }
 
+static bool is_used(const struct sim *s, unsigned int dev, const struct sim_task *but)
+{
+	for (size_t i = 0; i < TASKS; i++)
+		if (s->tasks[i].state == SIM_RUN && &s->tasks[i] != but &&
+		    devset_has(s->tasks[i].devices, dev))
+			return true;
+	return false;
+}
+
+/* Where devices are limited in number x did not get a place that w, which is the first one that
+ * waits, needs for a device that is free. */
+static void check_place(struct sim *s, const struct sim_task *w, const struct sim_task *x)
+{
+	uint32_t fresh = 0;
+
+	for (size_t i = 0; i < TASKS; i++)
+		if (&s->tasks[i] != w && s->tasks[i].t.gpus && is_ready(s, &s->tasks[i]) &&
+		    !surely_before(w, &s->tasks[i]))
+			return;
+	for (unsigned int d = 0; d < s->b.view.n_devices; d++)
+		fresh += !is_used(s, d, x) && fits(s, &w->t, d, all_of_ours, x->t.id);
+	if (fresh > wanted(s, &w->t))
+		fresh = wanted(s, &w->t);
+	CHECK(used_devices(s) + fresh <= limit(s));
+}
+
 /* No task started on a device that a task before it waits for and could use. */
 static void check_not_delayed(struct sim *s, uint64_t id)
 {
@@ -456,21 +504,26 @@ static void check_not_delayed(struct sim *s, uint64_t id)
 		/* One that gets its devices by preemption keeps only those. */
 		if (potential < wanted(s, &w->t) || (!w->t.preemptible && calm >= wanted(s, &w->t)))
 			continue;
+		if (wanted(s, &w->t) > limit(s))
+			continue;
 		devset_each(slot, x->devices) CHECK(!fits(s, &w->t, slot, none_of_ours, 0));
+		if (s->b.view.policy.limits_devices && x->t.gpus && !x->t.shared)
+			check_place(s, w, x);
 	}
 }
 
 static void plan_and_check(struct sim *s)
 {
 	size_t n_out;
-	bool more = false;
+	bool more = false, preempted = false;
 
 	see_devices(s);
 	for (int round = 0; round < 2; round++) {
 		sched_plan(s->b.q, &s->b.view, &s->b.out);
 		n_out = s->b.out.n;
-		/* A second plan of the same moment has nothing to add. */
-		CHECK(round == 0 || more || n_out == 0);
+		/* A second plan of the same moment has nothing to add, but that what was
+		 * preempted for one task may be as good for another. */
+		CHECK(round == 0 || more || n_out == 0 || preempted);
 		more = s->b.out.more;
 		round -= more;
 		for (size_t i = 0; i < n_out; i++) {
@@ -479,7 +532,7 @@ static void plan_and_check(struct sim *s)
 			if (a->kind == SCHED_START)
 				check_start(s, a);
 			else if (a->kind == SCHED_PREEMPT)
-				check_preempt(s, a);
+				check_preempt(s, a), preempted = true;
 			else
 				check_reserve(s, a);
 		}
@@ -488,6 +541,7 @@ static void plan_and_check(struct sim *s)
 				check_not_delayed(s, s->b.out.actions[i].ref.id);
 		if (!more)
 			check_reserved(s);
+		CHECK(used_devices(s) <= limit(s));
 	}
 	check_nothing_idle(s);
 }
@@ -522,8 +576,8 @@ static void drain(struct sim *s)
 
 			if (x->state == SIM_WAIT &&
 			    (x->t.paused || x->t.dep ||
-			     (x->t.gpus &&
-			      (!wanted(s, &x->t) || wanted(s, &x->t) > s->b.view.n_devices)))) {
+			     (x->t.gpus && (!wanted(s, &x->t) || wanted(s, &x->t) > limit(s) ||
+					    wanted(s, &x->t) > s->b.view.n_devices)))) {
 				CHECK(sched_remove(s->b.q, ref(x->t.id)) == 0);
 				x->state = SIM_NONE;
 			} else if (x->state == SIM_RUN && x->preempting) {
