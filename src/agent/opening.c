@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/beat.h"
+#include "spool/laneowner.h"
 #include "spool/recover.h"
 #include "task/cgroup.h"
 
@@ -201,6 +202,11 @@ static void find_specs(struct opening *o, struct spool_place *p)
 	scan_free(s);
 }
 
+static void found_lane(void *data, const char *key)
+{
+	text_list_add(&((struct opening *)data)->lanes, key);
+}
+
 void opening_work(struct opening *o, struct spool_place *p)
 {
 	struct finder f = { .o = o, .place = p };
@@ -218,6 +224,7 @@ void opening_work(struct opening *o, struct spool_place *p)
 		return;
 	}
 	find_specs(o, p);
+	(void)lane_each_of(p->spool, o->agent, found_lane, o, NULL);
 	if (cgroup_find(&o->cgroup) == 0)
 		cgroup_clear(o->cgroup);
 	p->scan = scan_new(p->spool, SCAN_RAW);
@@ -242,6 +249,7 @@ void opening_clear(struct opening *o)
 		spec_free(o->all[i].spec);
 	free(o->all);
 	free(o->pending);
+	text_list_clear(&o->lanes);
 	free(o->cgroup);
 	strbuf_clear(&o->notes);
 }

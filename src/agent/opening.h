@@ -30,10 +30,11 @@ struct opening {
 	char key[OPENING_KEY_MAX]; /* of the spool, for runjob_token() */
 	size_t n;
 	struct adoptee *all;
-	struct strbuf notes; /* lines to be told */
-	char *pending;	     /* the directory to watch */
-	char *cgroup;	     /* to make tasks' own ones in; NULL: none is delegated */
-	struct err e;	     /* with code: there is no queue */
+	struct text_list lanes; /* that are this agent's */
+	struct strbuf notes;	/* lines to be told */
+	char *pending;		/* the directory to watch */
+	char *cgroup;		/* to make tasks' own ones in; NULL: none is delegated */
+	struct err e;		/* with code: there is no queue */
 	int code;
 };
 

@@ -51,6 +51,9 @@ static void adopt(struct tasks *q, struct adoptee *a)
 				.mem_bytes = s->memory,
 				.shared = s->shared,
 				.preemptible = s->preemptible,
+				.array_limit = s->array.limit < UINT32_MAX
+						       ? (uint32_t)s->array.limit
+						       : UINT32_MAX,
 				.timeout_ms = s->timeout };
 
 	(void)sched_adopt(q->plan, &t, devices, clock_mono_ns(), NULL);
@@ -83,6 +86,8 @@ static void open_done(struct spool_job *job)
 		for (size_t i = 0; i < o->n; i++)
 			if (o->all[i].spec)
 				adopt(q, &o->all[i]);
+		for (size_t i = 0; i < o->lanes.n; i++)
+			lanes_found(q, o->lanes.texts[i]);
 		tasks_drop_stray_leases(q);
 		q->watching = uv_fs_event_start(&q->watch, tasks_on_watch, o->pending, 0) == 0;
 		tasks_rescan(q);

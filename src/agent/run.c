@@ -212,6 +212,7 @@ static void claim_done(struct spool_job *job)
 	struct taking *t = &((struct claim_job *)job)->t;
 
 	r->claim_code = t->code;
+	r->place->lanes(r->place->user, &t->lanes);
 	if (t->code == 0) {
 		r->claim = t->claim;
 		r->spec = take_ptr(t->spec);
@@ -223,6 +224,8 @@ static void claim_done(struct spool_job *job)
 			runend_not_started(r, r->why); /* stopped meanwhile */
 		else
 			runlease_ask(r);
+	} else if (t->code == TAKING_ELSEWHERE) {
+		put_off(r, 0, "");
 	} else if (t->code > 0) {
 		r->verdict.what = RETRY_CANCELLED;
 		(void)str_copy(r->verdict.text, sizeof(r->verdict.text), t->e.text);

@@ -18,6 +18,7 @@
 
 #include "agent/beats.h"
 #include "agent/guardlink.h"
+#include "agent/lanes.h"
 #include "agent/news.h"
 #include "agent/runjob.h"
 #include "agent/spooler.h"
@@ -68,6 +69,8 @@ struct run_place {
 	void (*succeeded)(void *user, struct run *r);
 	/* It runs since now. */
 	void (*started)(void *user, struct run *r);
+	/* What its start met of lanes. */
+	void (*lanes)(void *user, const struct lanes_met *met);
 	/* The streak of failures of its lane, or of the task where it has none. */
 	struct retry_streak *(*streak)(void *user, const struct run *r);
 };

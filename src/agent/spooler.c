@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
+#include "agent/lanes.h"
 #include "base/mem.h"
 
 #define LATER_MS 10 /* of jobs that may wait for others to go with */
@@ -261,6 +262,7 @@ int spooler_free(struct spooler *s)
 	if (s->busy)
 		return -EBUSY;
 	end_thread(s);
+	lanes_forget_epochs(&s->place);
 	while (s->place.batches)
 		place_forget_batch(&s->place, s->place.batches->id);
 	s->place.events = events_close(s->place.events);

@@ -32,9 +32,11 @@ struct place_batch {
 };
 
 struct place_wait; /* backlog.c */
+struct place_lane; /* lanes.c */
 
 struct spool_place {
 	struct place_wait *waits;
+	struct place_lane *lanes;
 	struct place_batch *batches;
 	struct spool *spool;
 	struct scan *scan;

@@ -60,9 +60,23 @@ static int open_log(struct taking *k, struct spool_place *p)
 	return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
+/* Whose turn it is to start tasks of its lane. */
+static int take_lanes(struct taking *k, struct spool_place *p)
+{
+	const struct scan_task *t = scan_find(p->scan, k->ref.id, 0);
+	int code;
+
+	if (!t || t->dir != SPOOL_PENDING)
+		return CLAIM_LOST;
+	code = lanes_take(p, &t->name, &k->lanes, &k->e);
+	return code == LANE_ELSEWHERE ? TAKING_ELSEWHERE : code;
+}
+
 void taking_work(struct taking *k, struct spool_place *p)
 {
-	k->code = k->ref.element ? claim_element(k, p) : claim_single(k, p);
+	k->code = take_lanes(k, p);
+	if (k->code == 0)
+		k->code = k->ref.element ? claim_element(k, p) : claim_single(k, p);
 	if (k->code == 0)
 		k->log_fd = open_log(k, p);
 }

@@ -5,8 +5,12 @@
 /* A task that the plan starts is claimed in the spool and its log is opened: one job off the loop's
  * thread. */
 
+#include "agent/lanes.h"
 #include "agent/spooler.h"
 #include "sched/types.h"
+
+/* Another agent starts the tasks of its lane or array. */
+#define TAKING_ELSEWHERE 100
 
 struct taking {
 	struct sched_ref ref;
@@ -16,8 +20,10 @@ struct taking {
 	unsigned int tries; /* failures that count, before this attempt */
 	int log_fd;
 	char log_path[SPOOL_PATH_MAX]; /* in the spool */
+	struct lanes_met lanes;	       /* known in any case */
 	struct err e;
-	int code; /* 0; > 0: it is not ours to run any more, or in bad/; negative */
+	int code; /* 0; TAKING_ELSEWHERE; > 0: it is not ours to run any more, or in bad/; negative
+		   */
 };
 
 void taking_work(struct taking *t, struct spool_place *place);

@@ -168,6 +168,11 @@ static struct retry_streak *streak_of(void *user, const struct run *r)
 	return streaks_get(&q->streaks, spec ? spec->lane : NULL, run_ref(r).id);
 }
 
+static void run_lanes(void *user, const struct lanes_met *met)
+{
+	lanes_met(user, met);
+}
+
 static void run_started(void *user, struct run *r)
 {
 	struct tasks *q = user;
@@ -397,6 +402,7 @@ static void scan_done_(struct spool_job *job)
 	}
 	backlog_clear(b);
 	free(s);
+	lanes_look(q);
 	scan(q);
 }
 
@@ -506,6 +512,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .over = run_over,
 				       .succeeded = run_succeeded,
 				       .started = run_started,
+				       .lanes = run_lanes,
 				       .streak = streak_of };
 	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
 		(void)uv_timer_init(loop, timers[i]);
@@ -752,6 +759,7 @@ int tasks_free(struct tasks *q)
 	}
 	streaks_clear(&q->streaks);
 	pauses_clear(&q->pauses);
+	lanes_clear(q);
 	launch_mother_close(&q->place.mother);
 	(void)spooler_free(take_ptr(q->spooler));
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);

@@ -9,6 +9,7 @@
 
 #include "agent/backlog.h"
 #include "agent/beats.h"
+#include "agent/lanes.h"
 #include "agent/opening.h"
 #include "agent/pauses.h"
 #include "agent/reserving.h"
@@ -35,6 +36,7 @@ struct tasks {
 	struct running *runs;
 	struct streaks streaks;
 	struct pauses pauses;
+	struct lanes_entry *lanes; /* lanes.c */
 	uv_timer_t plan_timer, scan_timer, sync_timer;
 	uv_fs_event_t watch;
 	unsigned int handles;

@@ -176,7 +176,10 @@ static bool gate_full(const struct gate *g)
 
 static bool may_pass(const struct gate *g, const struct entry *e)
 {
-	return !g->pause && !gate_full(g) && !e->late && !(e->array && gate_full(e->array));
+	const struct gate *a = e->array;
+
+	return !g->pause && !g->block && !gate_full(g) && !e->late &&
+	       !(a && (gate_full(a) || a->block));
 }
 
 void line_refresh(struct sched_queue *q, struct gate *g)

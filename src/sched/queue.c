@@ -97,6 +97,7 @@ static void gate_free(struct gate *g)
 {
 	free(g->name);
 	free(g->pause);
+	free(g->block);
 	free(g);
 }
 
@@ -149,17 +150,50 @@ void sched_lane_pause(struct sched_queue *q, uint32_t lane, const char *reason)
 	line_refresh(q, g);
 }
 
+static void block(struct sched_queue *q, struct gate *g, const char *reason)
+{
+	free(g->block);
+	g->block = reason ? xstrdup(reason) : NULL;
+	line_refresh(q, g);
+}
+
+void sched_lane_block(struct sched_queue *q, uint32_t lane, const char *reason)
+{
+	struct gate *g = lane_of(q, lane);
+
+	if (g)
+		block(q, g, reason);
+}
+
+static struct gate *find_array(const struct sched_queue *q, uint64_t id)
+{
+	for (struct hnode *n = hmap_find(&q->arrays, hash_u64(id, 0)); n; n = hmap_same(n))
+		if (treap_item(n, struct gate, hnode)->id == id)
+			return treap_item(n, struct gate, hnode);
+	return NULL;
+}
+
+void sched_array_block(struct sched_queue *q, uint64_t id, const char *reason)
+{
+	struct gate *g = find_array(q, id);
+
+	if (!g)
+		return;
+	block(q, g, reason);
+	/* One in a lane waits in that. */
+	for (size_t i = 0; i < q->n_lanes; i++)
+		line_refresh(q, q->lanes[i]);
+}
+
 /* The gate of the array's limit; NULL where there is none. */
 static struct gate *array_get(struct sched_queue *q, const struct sched_task *t)
 {
 	uint64_t hash = hash_u64(t->id, 0);
-	struct gate *g = NULL;
+	struct gate *g;
 
 	if (!t->array_limit)
 		return NULL;
-	for (struct hnode *n = hmap_find(&q->arrays, hash); n && !g; n = hmap_same(n))
-		if (treap_item(n, struct gate, hnode)->id == t->id)
-			g = treap_item(n, struct gate, hnode);
+	g = find_array(q, t->id);
 	if (!g) {
 		g = xcalloc(1, sizeof(*g));
 		g->kind = GATE_ARRAY;

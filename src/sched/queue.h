@@ -36,6 +36,11 @@ void sched_lane_width(struct sched_queue *q, uint32_t lane, uint32_t width);
 /* Nothing of the lane starts; reason is what `why` shows, NULL ends the pause. */
 void sched_lane_pause(struct sched_queue *q, uint32_t lane, const char *reason);
 
+/* Nothing of the lane, or of the array with that id, is started from here; as with a pause, beside
+ * which it stands. An array is known as long as something of it waits or runs. */
+void sched_lane_block(struct sched_queue *q, uint32_t lane, const char *reason);
+void sched_array_block(struct sched_queue *q, uint64_t id, const char *reason);
+
 /* The task, whose strings are copied, waits; of a batch what does not run. -EEXIST, -EINVAL with
  * the reason in e. */
 int sched_add(struct sched_queue *q, const struct sched_task *t, struct err *e);

@@ -59,6 +59,7 @@ struct gate {
 	uint64_t id;
 	char *name;
 	char *pause; /* the reason */
+	char *block; /* why nothing of it is started from here */
 	uint32_t handle;
 	uint32_t width; /* 0 = no limit */
 	uint32_t running;

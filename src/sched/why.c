@@ -84,6 +84,17 @@ static bool says_lane_paused(struct why *w)
 	return true;
 }
 
+static bool says_elsewhere(struct why *w)
+{
+	const struct gate *lane = w->e->lane, *array = w->e->array;
+
+	if (lane && lane->block)
+		strbuf_addf(&w->text, "waits for its lane %s: %s", lane->name, lane->block);
+	else if (array && array->block)
+		strbuf_addf(&w->text, "waits for its array: %s", array->block);
+	return (lane && lane->block) || (array && array->block);
+}
+
 static bool says_backoff(struct why *w)
 {
 	char left[UNIT_TEXT_MAX];
@@ -385,8 +396,8 @@ static bool says_soon(struct why *w)
 }
 
 static bool (*const reasons[])(struct why *w) = {
-	says_never, says_paused, says_dependency, says_begin,	says_lane_paused, says_backoff,
-	says_lane,  says_array,	 says_slots,	  says_devices, says_soon,
+	says_never,   says_paused, says_dependency, says_begin, says_lane_paused, says_elsewhere,
+	says_backoff, says_lane,   says_array,	    says_slots, says_devices,	  says_soon,
 };
 
 static void add_place(struct why *w)

@@ -289,3 +289,77 @@ def test_batch_of_a_dead_node(world, tmp_path):
     b.wait(i, "done", 40)
     over = sorted(line.split()[1] for line in lines(mark) if line.startswith("over"))
     assert over == ["0", "1", "2", "3"]
+
+
+def at_once(path):
+    """The most that ran at a time, by marks in the order in which they were made."""
+    now = most = 0
+    for line in lines(path):
+        now += 1 if line.startswith("begun") else -1
+        most = max(most, now)
+    return most
+
+
+def owner(node, key):
+    for name in os.listdir(node.spool / "lanes"):
+        if name.rpartition(",")[0] == key:
+            text = (node.spool / "lanes" / name).read_text()
+            return json.loads(text)["agent"] if text else ""
+    return None
+
+
+def test_lane_has_one_owner(world, tmp_path):
+    """A lane's tasks run one after another on whichever node; it passes on when its owner has nothing of it."""
+    a, b = two_that_know_each_other(world)
+    mark = tmp_path / "marks"
+    tasks = [a.submit("-l", "one", *more, "--", *marking(mark, 0.4))
+             for more in (["-g", "0"], ["-g", "1"], ["-g", "0"], ["-g", "2"], ["-g", "0"], ["-g", "1"])]
+    for i in tasks:
+        a.wait(i, "done", 30)
+    assert at_once(mark) == 1 and len(lines(mark)) == 12
+    assert wait_for(lambda: owner(a, "one") == "", 15), "a lane that is empty is let go of"
+    # One that only the other node can run: nobody waits for who had the lane.
+    b.run("off")
+    b.agent.wait(10)
+    first = a.submit("-l", "one", "-g", "0", "--", "true")
+    a.wait(first, "done")
+    assert owner(a, "one") == "alpha"
+    b.start()
+    a.run("off")
+    a.agent.wait(10)
+    last = b.submit("-l", "one", "-g", "0", "--", "true")
+    b.wait(last, "done")
+    assert owner(b, "one") == "beta"
+
+
+def test_lane_of_a_dead_node(world, tmp_path):
+    """The owner of a lane is killed with what it ran: the other goes on, in order and one at a time."""
+    a, b = two_that_know_each_other(world)
+    mark = tmp_path / "marks"
+    b.run("off")
+    b.agent.wait(10)
+    tasks = [a.submit("-l", "one", "-g", "0", "--", *marking(mark, 1)) for _ in range(3)]
+    assert wait_for(lambda: lines(mark))
+    b.start()
+    assert owner(b, "one") == "alpha"
+    why = " ".join(b.run("why", str(tasks[1])).stdout.split())
+    assert "lane one" in why, why
+    pid = int(lines(mark)[0].split()[1])
+    shims = a.shims()
+    a.kill()
+    for p in [*shims, pid]:
+        os.kill(p, signal.SIGKILL)
+    for i in tasks:
+        b.wait(i, "done", 30)
+    begun = [line for line in lines(mark) if line.startswith("begun")]
+    assert len(begun) == 4 and len(lines(mark)) == 7
+    assert owner(b, "one") == "beta"
+
+
+def test_limit_of_an_array_on_two_nodes(world, tmp_path):
+    a, b = two_that_know_each_other(world)
+    mark = tmp_path / "marks"
+    i = a.submit("-g", "0", "--array", "1-12%2", "--", *marking(mark, 0.3))
+    b.wait(i, "done", 40)
+    assert at_once(mark) == 2 and len(lines(mark)) == 24
+    assert wait_for(lambda: owner(a, f"%{i}") is None, 15), os.listdir(a.spool / "lanes")

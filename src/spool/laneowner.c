@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A file is never given to another owner: who takes a lane makes the file with the next epoch,
+ * which only one can, looks whether somebody had gone on from there meanwhile (his view may have
+ * been an old one), and removes the files below. A file that its owner released stays, for its
+ * number.
+ */
+
+#include "spool/laneowner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/beat.h"
+
+#define LANE_FILE_MAX 256
+#define TRIES	      8
+
+char *lane_of_array(uint64_t id, char *buf)
+{
+	return str_print(buf, LANE_KEY_MAX, "%%%" PRIu64, id);
+}
+
+static char *lane_path(const char *key, uint64_t epoch, char *buf)
+{
+	return str_print(buf, SPOOL_PATH_MAX, "%s/%s,e%" PRIu64, spool_dir_name(SPOOL_LANES), key,
+			 epoch);
+}
+
+/* KEY,eEPOCH; false: another file. */
+static bool split(const char *file, char key[LANE_KEY_MAX], uint64_t *epoch)
+{
+	const char *comma = strrchr(file, ',');
+
+	if (!comma || comma[1] != 'e' || comma == file || (size_t)(comma - file) >= LANE_KEY_MAX)
+		return false;
+	(void)str_print(key, LANE_KEY_MAX, "%.*s", (int)(comma - file), file);
+	return str_to_u64(comma + 2, epoch) == 0;
+}
+
+struct search {
+	const char *key;
+	uint64_t highest; /* LANE_NONE: there is none */
+};
+
+static int find_highest(void *data, const char *file, unsigned char type)
+{
+	struct search *s = data;
+	char key[LANE_KEY_MAX];
+	uint64_t epoch;
+
+	if (split(file, key, &epoch) && strcmp(key, s->key) == 0 &&
+	    (s->highest == LANE_NONE || epoch > s->highest))
+		s->highest = epoch;
+	return 0;
+}
+
+static int highest_of(const struct spool *sp, const char *key, uint64_t *ret, struct err *e)
+{
+	struct search s = { key, LANE_NONE };
+	int r = spool_each(sp, spool_dir_name(SPOOL_LANES), find_highest, &s, e);
+
+	*ret = s.highest;
+	return r;
+}
+
+/* 0 with the owner, "" when it is free; negative. */
+static int read_owner(const struct spool *sp, const char *path, char *ret, struct err *e)
+{
+	cleanup_free char *text = NULL;
+	const char *agent;
+	size_t len;
+	int r = spool_read(sp, path, LANE_FILE_MAX, &text, &len, e);
+	json_t *o;
+
+	if (r < 0)
+		return r;
+	o = json_loadb(text, len, 0, NULL);
+	agent = json_string_value(json_object_get(o, "agent"));
+	(void)str_copy(ret, NAME_AGENT_MAX + 1, agent ? agent : "");
+	json_decref(o);
+	return 0;
+}
+
+static char *owner_text(const char *agent)
+{
+	return xasprintf("{\"agent\":\"%s\"}\n", agent);
+}
+
+/* The file appears with its content, where the filesystem has links. */
+static int make_file(const struct spool *sp, const char *path, const char *agent, struct err *e)
+{
+	cleanup_free char *text = owner_text(agent);
+	char tmp[SPOOL_PATH_MAX];
+	int r = spool_write_new(sp, spool_tmp_path(sp, "lane", 0, tmp), text, strlen(text), false,
+				e);
+
+	if (r < 0)
+		return r;
+	r = linkat(sp->fd, tmp, sp->fd, path, 0) < 0 ? -errno : 0;
+	(void)unlinkat(sp->fd, tmp, 0);
+	if (r == -EPERM || r == -EOPNOTSUPP || r == -ENOSYS || r == -EMLINK)
+		return spool_write_new(sp, path, text, strlen(text), false, e);
+	return r < 0 ? err_sys(e, -r, "make %s/%s", sp->path, path) : 0;
+}
+
+static bool is_alive(const struct spool *sp, const char *agent)
+{
+	char path[SPOOL_PATH_MAX];
+
+	return spool_exists(sp, beat_agent_path(agent, path));
+}
+
+/* 0: the next one is ours; -EAGAIN: look again; negative. */
+static int take_next(const struct spool *sp, const char *key, const char *agent, uint64_t was,
+		     struct err *e)
+{
+	uint64_t next = was == LANE_NONE ? 0 : was + 1, highest;
+	char path[SPOOL_PATH_MAX];
+	int r = make_file(sp, lane_path(key, next, path), agent, e);
+
+	if (r == -EEXIST)
+		return -EAGAIN;
+	if (r == 0)
+		r = highest_of(sp, key, &highest, e);
+	if (r == 0 && highest != next)
+		r = -EAGAIN;
+	if (r < 0)
+		(void)unlinkat(sp->fd, lane_path(key, next, path), 0);
+	else if (was != LANE_NONE)
+		(void)unlinkat(sp->fd, lane_path(key, was, path), 0);
+	return r;
+}
+
+static int try_take(const struct spool *sp, const char *key, const char *agent, uint64_t *epoch,
+		    char *owner, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+	uint64_t highest;
+	int r = highest_of(sp, key, &highest, e);
+
+	owner[0] = '\0';
+	if (r == 0 && highest != LANE_NONE)
+		r = read_owner(sp, lane_path(key, highest, path), owner, e);
+	if (r < 0)
+		return r == -ENOENT ? -EAGAIN : r;
+	if (owner[0] && strcmp(owner, agent) != 0 && is_alive(sp, owner))
+		return LANE_ELSEWHERE;
+	if (owner[0] && strcmp(owner, agent) == 0) {
+		*epoch = highest;
+		return 0;
+	}
+	r = take_next(sp, key, agent, highest, e);
+	if (r == 0)
+		*epoch = highest == LANE_NONE ? 0 : highest + 1;
+	return r;
+}
+
+int lane_take(const struct spool *sp, const char *key, const char *agent, uint64_t *epoch,
+	      char *ret_owner, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+	int r = -EAGAIN;
+
+	ret_owner[0] = '\0';
+	if (*epoch != LANE_NONE && spool_exists(sp, lane_path(key, *epoch, path)))
+		return 0;
+	*epoch = LANE_NONE;
+	for (int i = 0; i < TRIES && r == -EAGAIN; i++)
+		r = try_take(sp, key, agent, epoch, ret_owner, e);
+	if (r == -EAGAIN)
+		ret_owner[0] = '\0';
+	return r == -EAGAIN ? LANE_ELSEWHERE : r;
+}
+
+int lane_release(const struct spool *sp, const char *key, const char *agent, uint64_t epoch,
+		 bool gone, struct err *e)
+{
+	char path[SPOOL_PATH_MAX], owner[NAME_AGENT_MAX + 1];
+	int r;
+
+	(void)lane_path(key, epoch, path);
+	r = read_owner(sp, path, owner, e);
+	if (r == -ENOENT || (r == 0 && strcmp(owner, agent) != 0))
+		return 0;
+	if (r < 0 || gone)
+		return r < 0 ? r : spool_unlink(sp, path, e);
+
+	/* In place: over a file that somebody has removed nothing may appear. */
+	cleanup_free char *text = owner_text("");
+	cleanup_fd int fd = openat(sp->fd, path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : err_sys(e, errno, "open %s/%s", sp->path, path);
+	return write(fd, text, strlen(text)) < 0 ? err_sys(e, errno, "write %s/%s", sp->path, path)
+						 : 0;
+}
+
+struct listing {
+	const struct spool *sp;
+	const char *agent;
+	lane_owned_fn fn;
+	void *data;
+};
+
+static int list_one(void *data, const char *file, unsigned char type)
+{
+	struct listing *l = data;
+	char key[LANE_KEY_MAX], path[SPOOL_PATH_MAX], owner[NAME_AGENT_MAX + 1];
+	uint64_t epoch;
+
+	if (split(file, key, &epoch) &&
+	    read_owner(l->sp, spool_path(SPOOL_LANES, file, path), owner, NULL) == 0 &&
+	    strcmp(owner, l->agent) == 0)
+		l->fn(l->data, key);
+	return 0;
+}
+
+int lane_each_of(const struct spool *sp, const char *agent, lane_owned_fn fn, void *data,
+		 struct err *e)
+{
+	struct listing l = { sp, agent, fn, data };
+
+	return spool_each(sp, spool_dir_name(SPOOL_LANES), list_one, &l, e);
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Who owns a lane, seen by several agents of one spool. */
+
+#include "unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "spool/beat.h"
+#include "spool/laneowner.h"
+
+static char root[] = "/tmp/tenure-lane-XXXXXX";
+static struct spool *sp;
+
+static void come(const char *agent)
+{
+	char path[SPOOL_PATH_MAX];
+	struct beat b = { .count = 1 };
+
+	assert_int_equal(beat_write(sp->fd, beat_agent_path(agent, path), &b), 0);
+}
+
+static void go(const char *agent)
+{
+	char path[SPOOL_PATH_MAX];
+
+	assert_int_equal(unlinkat(sp->fd, beat_agent_path(agent, path), 0), 0);
+}
+
+static int count_files(void *data, const char *file, unsigned char type)
+{
+	++*(int *)data;
+	return 0;
+}
+
+static int files(void)
+{
+	int n = 0;
+
+	assert_int_equal(spool_each(sp, "lanes", count_files, &n, NULL), 0);
+	return n;
+}
+
+static void test_one_owner(void **state)
+{
+	uint64_t a = LANE_NONE, b = LANE_NONE;
+	char owner[NAME_AGENT_MAX + 1];
+
+	come("a");
+	come("b");
+	assert_int_equal(lane_take(sp, "week", "a", &a, owner, NULL), 0);
+	assert_int_equal(a, 0);
+	assert_int_equal(lane_take(sp, "week", "b", &b, owner, NULL), LANE_ELSEWHERE);
+	assert_string_equal(owner, "a");
+	assert_int_equal(b, LANE_NONE);
+	/* Another one is another one, whatever its name begins with. */
+	assert_int_equal(lane_take(sp, "week2", "b", &b, owner, NULL), 0);
+	assert_int_equal(lane_release(sp, "week2", "b", b, true, NULL), 0);
+
+	/* A process of the same agent that comes after a crash knows no epoch. */
+	a = LANE_NONE;
+	assert_int_equal(lane_take(sp, "week", "a", &a, owner, NULL), 0);
+	assert_int_equal(a, 0);
+
+	assert_int_equal(lane_release(sp, "week", "a", a, false, NULL), 0);
+	b = LANE_NONE;
+	assert_int_equal(lane_take(sp, "week", "b", &b, owner, NULL), 0);
+	assert_int_equal(b, 1);
+	assert_int_equal(files(), 1);
+	/* Released twice, or by who has it no more: nothing happens to the other's. */
+	assert_int_equal(lane_release(sp, "week", "a", 0, false, NULL), 0);
+	assert_int_equal(lane_release(sp, "week", "a", 1, false, NULL), 0);
+	assert_int_equal(lane_take(sp, "week", "a", &a, owner, NULL), LANE_ELSEWHERE);
+	assert_string_equal(owner, "b");
+	assert_int_equal(a, LANE_NONE);
+	go("a");
+	go("b");
+}
+
+static void test_owner_is_gone(void **state)
+{
+	uint64_t a = LANE_NONE, b = LANE_NONE, c = LANE_NONE;
+	char owner[NAME_AGENT_MAX + 1];
+
+	come("a");
+	come("b");
+	come("c");
+	assert_int_equal(lane_take(sp, "gone", "a", &a, owner, NULL), 0);
+	go("a");
+	assert_int_equal(lane_take(sp, "gone", "b", &b, owner, NULL), 0);
+	assert_int_equal(b, a + 1);
+	assert_int_equal(lane_take(sp, "gone", "c", &c, owner, NULL), LANE_ELSEWHERE);
+	/* The one who was thought to be gone finds out. */
+	come("a");
+	assert_int_equal(lane_take(sp, "gone", "a", &a, owner, NULL), LANE_ELSEWHERE);
+	assert_string_equal(owner, "b");
+	go("a");
+	go("b");
+	go("c");
+}
+
+/* He makes the file that would be next by what he saw long ago. */
+static void test_old_view(void **state)
+{
+	uint64_t a = LANE_NONE, c = LANE_NONE;
+	char owner[NAME_AGENT_MAX + 1];
+
+	come("a");
+	come("c");
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(lane_take(sp, "old", "a", &a, owner, NULL), 0);
+		assert_int_equal(lane_release(sp, "old", "a", a, false, NULL), 0);
+		a = LANE_NONE;
+	}
+	assert_int_equal(lane_take(sp, "old", "a", &a, owner, NULL), 0);
+	assert_int_equal(a, 3);
+	assert_int_equal(
+		spool_write_new(sp, "lanes/old,e1", "{\"agent\":\"c\"}\n", 14, false, NULL), 0);
+	assert_int_equal(lane_take(sp, "old", "c", &c, owner, NULL), LANE_ELSEWHERE);
+	assert_string_equal(owner, "a");
+	go("a");
+	go("c");
+}
+
+static void note(void *data, const char *key)
+{
+	(void)strcat((char *)data, key);
+	(void)strcat((char *)data, " ");
+}
+
+static void test_what_was_left(void **state)
+{
+	uint64_t e = LANE_NONE;
+	char owner[NAME_AGENT_MAX + 1], key[LANE_KEY_MAX], found[256] = "";
+
+	come("x");
+	assert_int_equal(lane_take(sp, lane_of_array(42, key), "x", &e, owner, NULL), 0);
+	assert_string_equal(key, "%42");
+	assert_int_equal(lane_each_of(sp, "x", note, found, NULL), 0);
+	assert_string_equal(found, "%42 ");
+	assert_int_equal(lane_release(sp, key, "x", e, true, NULL), 0);
+	found[0] = '\0';
+	assert_int_equal(lane_each_of(sp, "x", note, found, NULL), 0);
+	assert_string_equal(found, "");
+}
+
+static int set_up(void **state)
+{
+	return mkdtemp(root) && spool_open(root, "default", SPOOL_CREATE, &sp, NULL) == 0 ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+	cleanup_free char *command = xasprintf("rm -r %s", root);
+
+	sp = spool_close(sp);
+	return system(command);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_owner),
+		cmocka_unit_test(test_owner_is_gone),
+		cmocka_unit_test(test_old_view),
+		cmocka_unit_test(test_what_was_left),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
