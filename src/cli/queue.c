@@ -19,8 +19,7 @@ int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret
 
 static int by_order(const void *a, const void *b)
 {
-	const struct scan_task *x = *(const struct scan_task *const *)a,
-			       *y = *(const struct scan_task *const *)b;
+	const struct scan_task *x = a, *y = b;
 
 	if (x->dir != y->dir)
 		return x->dir == SPOOL_RUNNING ? -1 : 1;
@@ -39,14 +38,11 @@ int queue_all(const struct spool *sp, struct queue_match *ret, struct err *e)
 		cmd_warn("warning", scan_notes(s));
 
 		size_t n = scan_count(s, SPOOL_PENDING) + scan_count(s, SPOOL_RUNNING);
-		cleanup_free const struct scan_task **order = xcalloc(n + 1, sizeof(*order));
 
-		while ((t = scan_next(s, &iter)))
-			order[ret->n++] = t;
-		qsort(order, n, sizeof(*order), by_order);
 		ret->tasks = xcalloc(n + 1, sizeof(*ret->tasks));
-		for (size_t i = 0; i < n; i++)
-			ret->tasks[i] = *order[i];
+		while ((t = scan_next(s, &iter)))
+			ret->tasks[ret->n++] = *t;
+		qsort(ret->tasks, n, sizeof(*ret->tasks), by_order);
 	}
 	(void)scan_free(s);
 	return r;

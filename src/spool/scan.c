@@ -27,9 +27,19 @@
 
 #define NOTES_MAX 4096
 
+/* A name's numbers as they are, and its texts one behind the other: most are short, and there may
+ * be very many. */
+#define NUMBERS offsetof(struct task_name, lane)
+_Static_assert(NUMBERS == 8 * sizeof(uint64_t) + 2 * sizeof(unsigned int), "nothing is between");
+
 struct entry {
-	struct scan_task t;
-	uint32_t seen; /* generation */
+	uint64_t id, element;
+	uint32_t seen;	/* generation */
+	uint8_t dir;	/* enum spool_dir */
+	uint8_t at[2];	/* of name and agent in texts; lane is first */
+	uint8_t n_text; /* bytes */
+	uint8_t numbers[NUMBERS];
+	char texts[];
 };
 
 struct raw {
@@ -41,8 +51,14 @@ struct raw {
 	bool given;
 };
 
+/* What scan_find() and scan_next() have given last. */
+struct given {
+	struct scan_task found, next;
+};
+
 struct scan {
 	const struct spool *sp;
+	struct given *given;
 	unsigned int flags;
 	size_t n, size; /* size: a power of two, or 0 */
 	struct entry **slots;
@@ -61,6 +77,7 @@ struct scan *scan_new(const struct spool *sp, unsigned int flags)
 	s->sp = sp;
 	s->flags = flags;
 	s->settle_ns = NS_PER_S;
+	s->given = xcalloc(1, sizeof(*s->given));
 	return s;
 }
 
@@ -72,6 +89,7 @@ struct scan *scan_free(struct scan *s)
 		free(s->slots[i]);
 	for (size_t i = 0; i < s->n_raws; i++)
 		free(s->raws[i].file);
+	free(s->given);
 	free(s->slots);
 	free(s->raws);
 	strbuf_clear(&s->notes);
@@ -93,10 +111,56 @@ static size_t find_slot(const struct scan *s, uint64_t id, uint64_t element)
 {
 	size_t i = slot_of(s, id, element);
 
-	while (s->slots[i] &&
-	       (s->slots[i]->t.name.id != id || s->slots[i]->t.name.element != element))
+	while (s->slots[i] && (s->slots[i]->id != id || s->slots[i]->element != element))
 		i = (i + 1) & (s->size - 1);
 	return i;
+}
+
+static struct entry *find(const struct scan *s, uint64_t id, uint64_t element)
+{
+	return s->size ? s->slots[find_slot(s, id, element)] : NULL;
+}
+
+static struct entry *pack(const struct task_name *n, enum spool_dir dir, uint32_t seen)
+{
+	const char *const texts[] = { n->lane, n->name, n->agent };
+	size_t lens[ARRAY_LEN(texts)], at = 0;
+	struct entry *entry;
+
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+		at += lens[i] = strlen(texts[i]) + 1;
+	entry = xmalloc(sizeof(*entry) + at);
+	*entry = (struct entry){ .id = n->id,
+				 .element = n->element,
+				 .seen = seen,
+				 .dir = (uint8_t)dir,
+				 .at = { (uint8_t)lens[0], (uint8_t)(lens[0] + lens[1]) },
+				 .n_text = (uint8_t)at };
+	(void)memcpy(entry->numbers, n, NUMBERS);
+	at = 0;
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		(void)memcpy(entry->texts + at, texts[i], lens[i]);
+		at += lens[i];
+	}
+	return entry;
+}
+
+static void unpack(const struct entry *entry, struct scan_task *ret)
+{
+	struct task_name *n = &ret->name;
+
+	(void)memcpy(n, entry->numbers, NUMBERS);
+	(void)str_copy(n->lane, sizeof(n->lane), entry->texts);
+	(void)str_copy(n->name, sizeof(n->name), entry->texts + entry->at[0]);
+	(void)str_copy(n->agent, sizeof(n->agent), entry->texts + entry->at[1]);
+	ret->dir = (enum spool_dir)entry->dir;
+}
+
+static bool is_named(const struct entry *entry, const struct task_name *n)
+{
+	return memcmp(entry->numbers, n, NUMBERS) == 0 && strcmp(entry->texts, n->lane) == 0 &&
+	       strcmp(entry->texts + entry->at[0], n->name) == 0 &&
+	       strcmp(entry->texts + entry->at[1], n->agent) == 0;
 }
 
 static void grow(struct scan *s)
@@ -108,41 +172,47 @@ static void grow(struct scan *s)
 	s->slots = xcalloc(s->size, sizeof(*s->slots));
 	for (size_t i = 0; i < old_size; i++)
 		if (old[i])
-			s->slots[find_slot(s, old[i]->t.name.id, old[i]->t.name.element)] = old[i];
+			s->slots[find_slot(s, old[i]->id, old[i]->element)] = old[i];
 	free(old);
 }
 
 static void remove_slot(struct scan *s, size_t hole)
 {
-	s->counts[s->slots[hole]->t.dir]--;
+	s->counts[s->slots[hole]->dir]--;
 	s->n--;
 	free(take_ptr(s->slots[hole]));
 	for (size_t i = (hole + 1) & (s->size - 1); s->slots[i]; i = (i + 1) & (s->size - 1)) {
 		struct entry *e = s->slots[i];
 
 		s->slots[i] = NULL;
-		s->slots[find_slot(s, e->t.name.id, e->t.name.element)] = e;
+		s->slots[find_slot(s, e->id, e->element)] = e;
 	}
 }
 
-static struct entry *insert(struct scan *s, enum spool_dir dir, const struct task_name *n)
+/* The new name of what is in the table, or something new. */
+static void put(struct scan *s, enum spool_dir dir, const struct task_name *n)
 {
-	struct entry *entry = xcalloc(1, sizeof(*entry));
+	struct entry **slot;
 
 	if (2 * (s->n + 1) > s->size)
 		grow(s);
-	entry->t = (struct scan_task){ .name = *n, .dir = dir };
-	s->slots[find_slot(s, n->id, n->element)] = entry;
+	slot = &s->slots[find_slot(s, n->id, n->element)];
+	if (*slot)
+		s->counts[(*slot)->dir]--;
+	else
+		s->n++;
+	free(*slot);
+	*slot = pack(n, dir, s->generation);
 	s->counts[dir]++;
-	s->n++;
-	return entry;
 }
 
 const struct scan_task *scan_find(const struct scan *s, uint64_t id, uint64_t element)
 {
-	const struct entry *entry = s->size ? s->slots[find_slot(s, id, element)] : NULL;
+	const struct entry *entry = find(s, id, element);
 
-	return entry ? &entry->t : NULL;
+	if (entry)
+		unpack(entry, &s->given->found);
+	return entry ? &s->given->found : NULL;
 }
 
 size_t scan_count(const struct scan *s, enum spool_dir dir)
@@ -155,33 +225,22 @@ const struct scan_task *scan_next(const struct scan *s, size_t *iter)
 	while (*iter < s->size) {
 		const struct entry *entry = s->slots[(*iter)++];
 
-		if (entry)
-			return &entry->t;
+		if (!entry)
+			continue;
+		unpack(entry, &s->given->next);
+		return &s->given->next;
 	}
 	return NULL;
 }
 
-static bool same_name(const struct task_name *a, const struct task_name *b)
-{
-	char one[NAME_FILE_MAX], other[NAME_FILE_MAX];
-
-	return strcmp(name_format(a, one), name_format(b, other)) == 0;
-}
-
 void scan_note(struct scan *s, enum spool_dir dir, const struct task_name *n, bool there)
 {
-	struct entry *entry = s->size ? s->slots[find_slot(s, n->id, n->element)] : NULL;
+	const struct entry *entry = find(s, n->id, n->element);
 
-	if (there && entry) {
-		s->counts[entry->t.dir]--;
-		s->counts[dir]++;
-		entry->t = (struct scan_task){ .name = *n, .dir = dir };
-		entry->seen = s->generation;
-	} else if (there) {
-		insert(s, dir, n)->seen = s->generation;
-	} else if (entry && entry->t.dir == dir && same_name(&entry->t.name, n)) {
+	if (there)
+		put(s, dir, n);
+	else if (entry && entry->dir == dir && is_named(entry, n))
 		remove_slot(s, find_slot(s, n->id, n->element));
-	}
 }
 
 /* ---- bare files -------------------------------------------------------------------------------
@@ -330,28 +389,33 @@ static bool counts_here(const struct update *u, const char *file)
 	return false;
 }
 
+static void tell_name(const struct update *u, enum scan_change change, const struct task_name *n)
+{
+	struct scan_task t = { .name = *n, .dir = u->dir };
+
+	tell(u, change, &t);
+}
+
 static void saw_task(struct update *u, const struct task_name *n)
 {
 	struct scan *s = u->s;
-	struct entry *entry = s->size ? s->slots[find_slot(s, n->id, n->element)] : NULL;
+	struct entry *entry = find(s, n->id, n->element);
+	struct scan_task was;
 
 	if (!entry) {
-		entry = insert(s, u->dir, n);
-		entry->seen = s->generation;
-		tell(u, SCAN_ADDED, &entry->t);
+		put(s, u->dir, n);
+		tell_name(u, SCAN_ADDED, n);
 		return;
 	}
+	unpack(entry, &was);
 	/* Of two the later one counts: a rename that happened between the readings. */
-	if (entry->seen == s->generation && entry->t.dir == u->dir &&
-	    n->epoch < entry->t.name.epoch)
+	if (entry->seen == s->generation && was.dir == u->dir && n->epoch < was.name.epoch)
 		return;
 	entry->seen = s->generation;
-	if (entry->t.dir == u->dir && same_name(&entry->t.name, n))
+	if (was.dir == u->dir && is_named(entry, n))
 		return;
-	s->counts[entry->t.dir]--;
-	s->counts[u->dir]++;
-	entry->t = (struct scan_task){ .name = *n, .dir = u->dir };
-	tell(u, SCAN_CHANGED, &entry->t);
+	put(s, u->dir, n);
+	tell_name(u, SCAN_CHANGED, n);
 }
 
 static int saw_file(void *data, const char *file, unsigned char type)
@@ -377,8 +441,9 @@ static void drop_unseen(struct update *u)
 	for (size_t i = 0; i < s->size; i++) {
 		/* The follower that moves into the hole is looked at, too. */
 		while (s->slots[i] && s->generation - s->slots[i]->seen > 1) {
-			struct scan_task gone = s->slots[i]->t;
+			struct scan_task gone;
 
+			unpack(s->slots[i], &gone);
 			remove_slot(s, i);
 			tell(u, SCAN_REMOVED, &gone);
 		}
@@ -412,7 +477,7 @@ int scan_look(struct scan *s, const char *file, scan_change_fn fn, void *data)
 {
 	struct update u = { .s = s, .dir = SPOOL_PENDING, .fn = fn, .data = data };
 	char path[SPOOL_PATH_MAX];
-	const struct scan_task *t;
+	const struct entry *entry;
 	struct task_name n;
 	bool known, there;
 
@@ -420,8 +485,8 @@ int scan_look(struct scan *s, const char *file, scan_change_fn fn, void *data)
 		return 0;
 	if (!name_parse(file, &n))
 		return s->flags & SCAN_RAW ? SCAN_UNSURE : 0;
-	t = scan_find(s, n.id, n.element);
-	known = t && t->dir == SPOOL_PENDING && same_name(&t->name, &n);
+	entry = find(s, n.id, n.element);
+	known = entry && entry->dir == SPOOL_PENDING && is_named(entry, &n);
 	there = spool_exists(s->sp, spool_path(SPOOL_PENDING, file, path));
 	if (known == there)
 		return 0;

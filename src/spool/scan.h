@@ -43,10 +43,10 @@ int scan_look(struct scan *s, const char *file, scan_change_fn fn, void *data);
 /* A file that is there now, or, with there false, is not: what we did ourselves. */
 void scan_note(struct scan *s, enum spool_dir dir, const struct task_name *n, bool there);
 
-/* element 0: the task itself. NULL: not there. Valid until the next update or note. */
+/* element 0: the task itself. NULL: not there. Valid until the next call of the same function. */
 const struct scan_task *scan_find(const struct scan *s, uint64_t id, uint64_t element);
 size_t scan_count(const struct scan *s, enum spool_dir dir);
-/* All, in no order: *iter begins with 0. NULL behind the last. */
+/* All, in no order: *iter begins with 0. NULL behind the last. Valid as above. */
 const struct scan_task *scan_next(const struct scan *s, size_t *iter);
 
 /*
