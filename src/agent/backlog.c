@@ -20,6 +20,9 @@
 #include "spool/raw.h"
 #include "spool/transit.h"
 
+#define PART_MAX 2000		  /* changes that are told at once, ... */
+#define PART_NS	 (50 * NS_PER_MS) /* ... and how long reading for them takes */
+
 /* A task that depends on others; belongs to the spooler's jobs. */
 struct place_wait {
 	struct place_wait *next;
@@ -30,14 +33,22 @@ struct place_wait {
 
 struct seen {
 	uint64_t id, count;
+	uint32_t priority;
 	bool waits;
+};
+
+/* What the scan told and nobody has looked at yet; belongs to the spooler's jobs. */
+struct place_todo {
+	size_t n, at;
+	bool settle; /* when all of it is done */
+	struct seen *seen;
 };
 
 struct worker {
 	struct backlog *b;
 	struct spool_place *place;
-	size_t n_seen;
-	struct seen *seen; /* what the scan told, looked at when it is over */
+	struct place_todo *todo;
+	size_t n_known; /* of todo, before this job */
 };
 
 /* ---- dependencies ---- */
@@ -148,10 +159,14 @@ static void forget_wait(struct spool_place *p, uint64_t id)
 		}
 }
 
-void backlog_forget_waits(struct spool_place *p)
+void backlog_forget(struct spool_place *p)
 {
 	while (p->waits)
 		forget_wait(p, p->waits->id);
+	if (p->todo)
+		free(p->todo->seen);
+	free(p->todo);
+	p->todo = NULL;
 }
 
 static struct id_list copy_ids(const struct id_list *l)
@@ -190,7 +205,9 @@ static struct backlog_change *add_change(struct backlog *b, uint64_t id)
 {
 	struct backlog_change *c;
 
-	b->changes = xrealloc(b->changes, b->n_changes + 1, sizeof(*b->changes));
+	if ((b->n_changes & (b->n_changes - 1)) == 0)
+		b->changes = xrealloc(b->changes, b->n_changes ? 2 * b->n_changes : 1,
+				      sizeof(*b->changes));
 	c = &b->changes[b->n_changes++];
 	*c = (struct backlog_change){ .task = { .id = id } };
 	return c;
@@ -296,6 +313,24 @@ static void note_bad(struct backlog *b, const struct task_name *n, const char *w
 	strbuf_addf(&b->notes, "task %llu cannot be read: %s\n", (unsigned long long)n->id, why);
 }
 
+/* Of a task without a device that was never tried there is nothing in the file that the planner
+ * wants: it is read, and checked, when it is claimed. */
+static bool name_says_all(const struct task_name *n)
+{
+	return n->gpus == 0 && n->count == 0 && n->epoch == 0 &&
+	       !(n->flags & ~(NAME_PAUSED | NAME_EDITED | NAME_PREEMPTIBLE | NAME_SHARED));
+}
+
+static void add_by_name(struct worker *w, const struct task_name *n)
+{
+	struct backlog_change *c = add_change(w->b, n->id);
+
+	c->waits = true;
+	fill_task(&c->task, n, &(struct spool_spec){ .preemptible = n->flags & NAME_PREEMPTIBLE });
+	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
+	forget_wait(w->place, n->id);
+}
+
 static void add_waiting(struct worker *w, const struct task_name *n)
 {
 	char file[NAME_FILE_MAX], path[SPOOL_PATH_MAX];
@@ -303,6 +338,10 @@ static void add_waiting(struct worker *w, const struct task_name *n)
 	struct err e = ERR_INIT;
 	struct task_file t;
 
+	if (name_says_all(n)) {
+		add_by_name(w, n);
+		return;
+	}
 	if (n->count && renew_batch(w, n))
 		return;
 	(void)spool_path(SPOOL_PENDING, name_format(n, file), path);
@@ -346,14 +385,16 @@ static void look_at_batches(struct worker *w)
 static void on_change(void *data, enum scan_change change, const struct scan_task *t)
 {
 	struct worker *w = data;
+	struct place_todo *todo = w->todo;
 
 	if (t->name.element)
 		return; /* of a batch, which its journals speak for */
-	if ((w->n_seen & (w->n_seen - 1)) == 0)
-		w->seen = xrealloc(w->seen, w->n_seen ? 2 * w->n_seen : 1, sizeof(*w->seen));
-	w->seen[w->n_seen++] =
+	if ((todo->n & (todo->n - 1)) == 0)
+		todo->seen = xrealloc(todo->seen, todo->n ? 2 * todo->n : 1, sizeof(*todo->seen));
+	todo->seen[todo->n++] =
 		(struct seen){ .id = t->name.id,
 			       .count = t->name.count,
+			       .priority = (uint32_t)t->name.priority,
 			       .waits = t->dir == SPOOL_PENDING && change != SCAN_REMOVED };
 }
 
@@ -369,21 +410,71 @@ static void look_at_ids(struct worker *w)
 	}
 }
 
+/* What is gone first, then as the planner would start them: a part of it may be all that is known
+ * for a moment. */
+static int by_turn(const void *a, const void *b)
+{
+	const struct seen *x = a, *y = b;
+
+	if (x->waits != y->waits)
+		return x->waits ? 1 : -1;
+	if (x->priority != y->priority)
+		return x->priority < y->priority ? -1 : 1;
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+static size_t room_for(size_t n)
+{
+	size_t room = 1;
+
+	while (room < n)
+		room *= 2;
+	return room;
+}
+
+static void sort_todo(struct place_todo *todo)
+{
+	if (todo->at) {
+		(void)memmove(todo->seen, todo->seen + todo->at,
+			      (todo->n - todo->at) * sizeof(*todo->seen));
+		todo->n -= todo->at;
+		todo->at = 0;
+		todo->seen = xrealloc(todo->seen, room_for(todo->n), sizeof(*todo->seen));
+	}
+	if (todo->n > 1)
+		qsort(todo->seen, todo->n, sizeof(*todo->seen), by_turn);
+}
+
+static void look_at(struct worker *w, const struct seen *s)
+{
+	const struct scan_task *t = scan_find(w->place->scan, s->id, 0);
+
+	if (s->waits && t) {
+		struct task_name n = t->name;
+
+		add_waiting(w, &n);
+		return;
+	}
+	forget_wait(w->place, s->id);
+	place_forget_batch(w->place, s->id);
+	add_change(w->b, s->id)->task.n_elements = count_of(s->count);
+}
+
+/* A part at a time: what is read can start while the rest is, and needs no room twice. */
 static void look_at_seen(struct worker *w)
 {
-	for (size_t i = 0; i < w->n_seen; i++) {
-		const struct seen *s = &w->seen[i];
-		const struct scan_task *t = scan_find(w->place->scan, s->id, 0);
+	struct place_todo *todo = w->todo;
 
-		if (s->waits && t) {
-			add_waiting(w, &t->name);
-			continue;
-		}
-		forget_wait(w->place, s->id);
-		place_forget_batch(w->place, s->id);
-		add_change(w->b, s->id)->task.n_elements = count_of(s->count);
-	}
-	free(w->seen);
+	if (todo->n > w->n_known)
+		sort_todo(todo);
+	while (todo->at < todo->n && w->b->n_changes < PART_MAX &&
+	       clock_mono_ns() - w->b->now_ns < PART_NS)
+		look_at(w, &todo->seen[todo->at++]);
+	w->b->more = todo->at < todo->n;
+	if (w->b->more)
+		return;
+	free(todo->seen);
+	*todo = (struct place_todo){ .settle = todo->settle };
 }
 
 /* Every dependency, with what is known now; those that came out otherwise than before change. */
@@ -528,33 +619,45 @@ static void read_all(struct worker *w)
 	w->b->read_ms = (clock_mono_ns() - begun) / NS_PER_MS;
 }
 
+/* What is done when there is nothing left to look at. */
+static void round_off(struct worker *w)
+{
+	struct backlog *b = w->b;
+
+	if (b->want.all) {
+		import_raw(w);
+		take_orders(w);
+		take_sent_orders(w);
+		b->lanes_read = lanes_paused(w->place->spool, add_lane, w, NULL) == 0;
+		strbuf_adds(&b->notes, scan_notes(w->place->scan));
+	}
+	if (b->want.batches)
+		look_at_batches(w);
+	if (!b->more && w->todo->settle) {
+		settle_waits(w);
+		w->todo->settle = false;
+	}
+	set_deps(w);
+}
+
 void backlog_work(struct backlog *b, struct spool_place *place)
 {
 	struct worker w = { .b = b, .place = place };
 
+	if (!place->todo)
+		place->todo = xcalloc(1, sizeof(*place->todo));
+	w.todo = place->todo;
+	w.n_known = w.todo->n;
 	b->now_ns = clock_mono_ns();
 	b->now_wall_ns = clock_wall_ns();
 	look_at_names(&w);
 	if (b->want.all)
 		read_all(&w);
 	look_at_ids(&w);
-	if (w.n_seen || b->want.all)
-		b->want.settle = true;
+	w.todo->settle = w.todo->settle || w.todo->n || b->want.all || b->want.settle;
 	look_at_seen(&w);
-	if (b->code < 0)
-		return;
-	if (b->want.all) {
-		import_raw(&w);
-		take_orders(&w);
-		take_sent_orders(&w);
-		b->lanes_read = lanes_paused(place->spool, add_lane, &w, NULL) == 0;
-		strbuf_adds(&b->notes, scan_notes(place->scan));
-	}
-	if (b->want.batches)
-		look_at_batches(&w);
-	if (b->want.settle)
-		settle_waits(&w);
-	set_deps(&w);
+	if (b->code >= 0)
+		round_off(&w);
 }
 
 void backlog_clear(struct backlog *b)

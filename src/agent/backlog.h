@@ -56,6 +56,7 @@ struct backlog_want {
 struct backlog {
 	struct backlog_want want;
 	uint64_t read_ms; /* how long the directories took, where they were read */
+	bool more;	  /* that is not all: the next job goes on, in the order of starting */
 	size_t n_changes;
 	struct backlog_change *changes;
 	size_t n_orders;
@@ -71,6 +72,6 @@ struct backlog {
 void backlog_work(struct backlog *b, struct spool_place *place);
 void backlog_clear(struct backlog *b);
 /* What the place remembers for it. */
-void backlog_forget_waits(struct spool_place *place);
+void backlog_forget(struct spool_place *place);
 
 #endif

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
+#include "agent/backlog.h"
 #include "agent/lanes.h"
 #include "base/mem.h"
 
@@ -265,6 +266,7 @@ int spooler_free(struct spooler *s)
 	lanes_forget_epochs(&s->place);
 	while (s->place.batches)
 		place_forget_batch(&s->place, s->place.batches->id);
+	backlog_forget(&s->place);
 	s->place.events = events_close(s->place.events);
 	s->place.scan = scan_free(s->place.scan);
 	s->place.spool = spool_close(s->place.spool);

@@ -383,8 +383,9 @@ static void scan_done_(struct spool_job *job)
 		(void)str_copy(q->trouble, sizeof(q->trouble), b->e.text);
 	} else {
 		q->trouble[0] = '\0';
-		first = b->want.all && !q->known;
-		q->known = q->known || b->want.all;
+		q->seen = q->seen || b->want.all;
+		first = q->seen && !b->more && !q->known;
+		q->known = q->known || first;
 	}
 	for (size_t i = 0; i < b->n_changes; i++)
 		applying_change(q->plan, q->place.news, &b->changes[i]);
@@ -400,6 +401,7 @@ static void scan_done_(struct spool_job *job)
 
 		(void)uv_timer_start(&q->scan_timer, on_scan, rest > SCAN_MS ? rest : SCAN_MS, 0);
 	}
+	q->unread = b->more;
 	backlog_clear(b);
 	free(s);
 	lanes_look(q);
@@ -412,7 +414,8 @@ static void scan(struct tasks *q)
 	struct scan_job *s;
 
 	if (!q->open || q->scanning || q->ending ||
-	    !(q->want.all || q->want.settle || q->want.batches || q->want.names.n || q->want.ids.n))
+	    !(q->want.all || q->want.settle || q->want.batches || q->want.names.n ||
+	      q->want.ids.n || q->unread))
 		return;
 	q->scanning = true;
 	s = xcalloc(1, sizeof(*s));

@@ -45,7 +45,9 @@ struct tasks {
 	bool leases_known;
 	struct reserving reserving;
 	struct backlog_want want; /* what to look at in the spool */
-	bool known;		  /* what waits has been read */
+	bool seen;		  /* the directories have been read */
+	bool unread;		  /* more of what was seen is to be looked at */
+	bool known;		  /* all that waits has been looked at once */
 	bool reclaiming;	  /* claims of dead agents are taken over */
 	bool open, scanning, syncing, ending, draining, watching;
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
