@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "base/mem.h"
+#include "base/str.h"
 #include "cli/commands.h"
 #include "cli/tasklog.h"
 
@@ -31,44 +33,92 @@ static int which_element(const struct queue_place *p, struct err *e)
 		       p->name.id, p->name.count, p->name.id);
 }
 
-static int follow(const struct spool *sp, const struct tasklog *log, const struct queue_place *p,
-		  struct err *e)
-{
-	struct taskwatch *w = NULL;
-	int r = taskwatch_open(sp, p, &w, e);
+/* What is asked for. */
+struct asked {
+	size_t n;
+	struct queue_place *places;
+	struct tasklog *logs;
+	char (*labels)[QUEUE_ID_MAX + SPEC_NAME_MAX + 2];
+	const char *shown;
+};
 
-	if (r == 0)
-		r = tasklog_follow(log, w, e);
-	(void)taskwatch_close(w);
+static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spool *sp,
+		   struct err *e)
+{
+	const struct value *attempt = opts_value(ctx->opts, "attempt");
+	int r = 0;
+
+	for (size_t i = 0; i < a->n && r == 0; i++) {
+		struct queue_place *p = &a->places[i];
+		char id[QUEUE_ID_MAX];
+
+		r = queue_locate(sp, opts_arg(ctx->opts, i), p, e);
+		if (r == 0)
+			r = which_element(p, e);
+		if (r < 0)
+			break;
+		(void)str_print(a->labels[i], sizeof(a->labels[i]), "%s %s",
+				queue_format_id(p->name.id, p->element, id), p->name.name);
+		a->logs[i] = (struct tasklog){
+			.sp = sp,
+			.id = p->name.id,
+			.element = p->element,
+			.attempt = attempt ? (unsigned int)attempt->num : 0,
+			.plain = opts_flag(ctx->opts, "plain"),
+			.out = stdout,
+			.label = a->n > 1 ? a->labels[i] : NULL,
+			.shown = &a->shown,
+		};
+	}
 	return r;
 }
 
-static int logs_found(const struct cmd_ctx *ctx, const struct spool *sp,
-		      const struct queue_place *p, struct err *e)
+static int follow(const struct asked *a, const struct spool *sp, struct err *e)
 {
-	const struct value *attempt = opts_value(ctx->opts, "attempt");
-	struct tasklog log = { .sp = sp,
-			       .id = p->name.id,
-			       .element = p->element,
-			       .attempt = attempt ? (unsigned int)attempt->num : 0,
-			       .plain = opts_flag(ctx->opts, "plain"),
-			       .out = stdout };
-	int r = which_element(p, e);
+	cleanup_free struct taskwatch **w = xcalloc(a->n, sizeof(struct taskwatch *));
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	/* An attempt that is asked for by its number grows no more, or is the last one. */
-	return opts_flag(ctx->opts, "follow") ? follow(sp, &log, p, e) : tasklog_show(&log, e);
+	for (size_t i = 0; i < a->n && r == 0; i++)
+		r = taskwatch_open(sp, &a->places[i], &w[i], e);
+	if (r == 0)
+		r = tasklog_follow_all(a->logs, w, a->n, e);
+	for (size_t i = 0; i < a->n; i++)
+		(void)taskwatch_close(w[i]);
+	return r;
+}
+
+/* An attempt that is asked for by its number grows no more, or is the last one. */
+static int show_all(const struct asked *a, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < a->n && r == 0; i++)
+		r = tasklog_show(&a->logs[i], e);
+	return r;
 }
 
 static int run_logs(const struct cmd_ctx *ctx, struct err *e)
 {
-	return queue_with_task(ctx, logs_found, e);
+	size_t n = opts_argc(ctx->opts);
+	cleanup_free struct queue_place *places = xcalloc(n, sizeof(*places));
+	cleanup_free struct tasklog *logs = xcalloc(n, sizeof(*logs));
+	cleanup_free char(*labels)[QUEUE_ID_MAX + SPEC_NAME_MAX + 2] = xcalloc(n, sizeof(*labels));
+	struct asked a = { .n = n, .places = places, .logs = logs, .labels = labels };
+	struct spool *sp = NULL;
+	int r = queue_open(ctx, 0, &sp, e);
+
+	if (r == 0)
+		r = ask_for(&a, ctx, sp, e);
+	if (r == 0)
+		r = opts_flag(ctx->opts, "follow") ? follow(&a, sp, e) : show_all(&a, e);
+	sp = spool_close(sp);
+	return r;
 }
 
 static const struct cmd_example logs_examples[] = {
 	{ "tenure logs 42", "what task 42 has printed in its latest attempt" },
 	{ "tenure logs -f train.sh", "and what it prints from now on, until it ends" },
+	{ "tenure logs -f 42 43.1 43.2", "several at once, until all have ended" },
 	{ "tenure logs 43.7 --attempt 1", "the first attempt of an element" },
 	{ 0 },
 };
@@ -77,10 +127,10 @@ const struct cmd cmd_logs = {
 	.name = "logs",
 	.group = QUEUE_GROUP,
 	.summary = "what a task has printed",
-	.args = "ID|NAME",
+	.args = "ID|NAME..",
 	.min_args = 1,
-	.max_args = 1,
-	.description = "Of the latest attempt; of ended tasks, too. Works without an agent.",
+	.description = "Of the latest attempt; of ended tasks, too. Of several, a line says whose "
+		       "output follows. Works without an agent.",
 	.examples = logs_examples,
 	.opts = logs_opts,
 	.setting_groups = SETTING_GROUP_QUEUE,

@@ -19,6 +19,7 @@
 #include "cli/stopping.h"
 #include "cli/submission.h"
 #include "cli/tasklog.h"
+#include "spool/record.h"
 
 #define DETACHED    130 /* as a program that Ctrl-C has ended */
 #define PING_MS	    1000
@@ -49,7 +50,7 @@ static void say(const char *kind, const char *format, const char *id)
 
 static void stop_it(struct watching *w)
 {
-	struct stopping s = { .ctx = w->ctx, .sp = w->sp };
+	struct stopping s = { .ctx = w->ctx, .sp = w->sp, .quiet = true };
 	struct err e = ERR_INIT;
 
 	w->asked = false;
@@ -112,6 +113,26 @@ static void look_for_agent(const struct watching *w)
 	json_decref(doc);
 }
 
+/* What is not in the log: why it did not end well. */
+static void say_end(const struct watching *w, const struct taskwatch *task)
+{
+	bool failed = strcmp(taskwatch_state(task), "failed") == 0;
+	cleanup_free char *text = NULL;
+	struct task_file t;
+
+	if (strcmp(taskwatch_state(task), "done") == 0)
+		return;
+	if (task_file_read(w->sp, taskwatch_place(task)->path, &t, NULL) < 0) {
+		say("note", failed ? "has failed" : "was stopped", w->id);
+		return;
+	}
+	text = xasprintf("%s%s%s", failed ? "has failed" : "was stopped",
+			 failed && t.history.end.reason[0] ? ": " : "",
+			 failed ? t.history.end.reason : "");
+	say("note", text, w->id);
+	task_file_clear(&t);
+}
+
 /* Its output until it has ended, and its exit code. */
 static int watch(struct watching *w, const struct queue_place *p, struct err *e)
 {
@@ -128,8 +149,7 @@ static int watch(struct watching *w, const struct queue_place *p, struct err *e)
 		if (e) /* where it was looked for among those that wait is no error */
 			*e = none;
 		r = taskwatch_exit_code(task);
-		if (strcmp(taskwatch_state(task), "done") != 0)
-			say("note", taskwatch_state(task), w->id);
+		say_end(w, task);
 	}
 	(void)taskwatch_close(task);
 	return r;

@@ -26,10 +26,13 @@
 #define LOOK_US 50000
 #define REASON	"stopped by tenure stop"
 
-static void tell(const struct task_name *n, uint64_t element, const char *more)
+static void tell(const struct stopping *s, const struct task_name *n, uint64_t element,
+		 const char *more)
 {
 	char id[QUEUE_ID_MAX];
 
+	if (s->quiet)
+		return;
 	printf("%s%s%s%s\n", queue_format_id(n->id, element, id), n->name[0] ? " " : "", n->name,
 	       more);
 }
@@ -54,7 +57,7 @@ static int stop_running(const struct stopping *s, const struct task_name *n, str
 	int r = ask_agent_about(s->ctx, &req, NULL, e);
 
 	if (r == 0)
-		tell(n, n->element, s->now ? " is killed" : " is told to end");
+		tell(s, n, n->element, s->now ? " is killed" : " is told to end");
 	if (r != -ENOENT && r != -ECONNREFUSED)
 		return r;
 	queue_agent_of(s->sp, n, agent);
@@ -108,7 +111,7 @@ static int stop_waiting_element(struct stopping *s, const struct queue_place *p,
 	(void)batch_close(b);
 	if (r == 0) {
 		s->changed = true;
-		tell(&p->name, p->element, "");
+		tell(s, &p->name, p->element, "");
 	}
 	return r;
 }
@@ -166,7 +169,7 @@ static int stop_one(struct stopping *s, const struct scan_task *t, struct err *e
 	r = transit_cancel(s->sp, &t->name, REASON, e);
 	if (r == 0) {
 		s->changed = true;
-		tell(&t->name, 0, "");
+		tell(s, &t->name, 0, "");
 	}
 	return r;
 }

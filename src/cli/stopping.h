@@ -12,12 +12,14 @@ struct stopping {
 	const struct spool *sp;
 	bool now;	 /* without grace */
 	bool sweep_gpus; /* the agent ends what else of ours is on its GPUs */
+	bool quiet;	 /* nothing is told */
 	bool changed;	 /* something that waited was taken away: the agent should look */
 };
 
 /*
  * What the word means (ID, ID.ELEMENT, NAME, LANE, all) is ended: taken out of the queue where it
- * waits, told to end where it runs; each is told on the standard output. 0 or negative.
+ * waits, told to end where it runs; each is told on the standard output, unless quiet. 0 or
+ * negative.
  */
 int stop_word(struct stopping *s, const char *word, struct err *e);
 

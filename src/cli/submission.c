@@ -285,12 +285,33 @@ static int set_options(struct spool_spec *s, const struct opts *o, struct err *e
 	return r;
 }
 
+/* A word that the shell would run. */
+static bool is_program(const char *word)
+{
+	cleanup_free char *path = xstrdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+	char *save = NULL;
+
+	for (char *dir = strtok_r(path, ":", &save); dir && !strchr(word, '/');
+	     dir = strtok_r(NULL, ":", &save)) {
+		cleanup_free char *file = xasprintf("%s/%s", dir, word);
+
+		if (access(file, X_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
 static int take_script(struct spool_spec *s, const char *path, struct err *e)
 {
 	char name[SPEC_NAME_MAX + 1];
 	size_t len;
 	int r = fs_read_file(path, SPEC_SCRIPT_MAX, &s->script, &len, e);
 
+	if (r == -ENOENT && is_program(path))
+		return err_set(
+			e, r,
+			"there is no script \"%s\" here; a command comes behind --: -- %s ...",
+			path, path);
 	if (r < 0)
 		return err_wrap(e, "script");
 	if (memchr(s->script, '\0', len))

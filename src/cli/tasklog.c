@@ -101,6 +101,14 @@ static int find_log(struct reader *r, struct err *e)
 	return 1;
 }
 
+static void show_label(const struct tasklog *t)
+{
+	if (!t->label || *t->shown == t->label)
+		return;
+	(void)fprintf(t->out, "%s==> %s <==\n", *t->shown ? "\n" : "", t->label);
+	*t->shown = t->label;
+}
+
 /* A byte of the log where lines of ours are left out. */
 static void put_plain(struct reader *r, char c)
 {
@@ -110,6 +118,7 @@ static void put_plain(struct reader *r, char c)
 		return;
 	}
 	if (!r->dropped) {
+		show_label(r->t);
 		(void)fwrite(MARK, 1, r->line ? 0 : r->mark, r->t->out);
 		(void)fputc(c, r->t->out);
 	}
@@ -132,8 +141,10 @@ static int copy_more(struct reader *r, struct err *e)
 		r->at = st.st_size; /* cut where log_limit was reached */
 	while ((n = pread(r->fd, buf, sizeof(buf), r->at)) > 0) {
 		r->at += n;
-		if (!r->t->plain)
+		if (!r->t->plain) {
+			show_label(r->t);
 			(void)fwrite(buf, 1, (size_t)n, r->t->out);
+		}
 		for (ssize_t i = 0; r->t->plain && i < n; i++)
 			put_plain(r, buf[i]);
 		if (ferror(r->t->out))
@@ -196,26 +207,75 @@ static bool is_time_to_search(struct pace *p, const struct reader *r, const stru
 	return p->searches || p->quiet % QUIET_TURNS == QUIET_TURNS - 1;
 }
 
+struct follower {
+	struct reader r;
+	struct pace pace;
+	struct taskwatch *w;
+	bool over;
+};
+
+static void begin_to_follow(struct follower *f, const struct tasklog *t, struct taskwatch *w)
+{
+	*f = (struct follower){ .r = { .t = t, .fd = -1 },
+				.pace = { .searches = SEARCHES },
+				.w = w };
+}
+
+/* One look: what is new is shown. 0 or negative. */
+static int follow_once(struct follower *f, struct err *e)
+{
+	int code, ended = taskwatch_look(f->w, e); /* before the last read */
+
+	if (ended < 0)
+		return ended;
+	code = copy_more(&f->r, e);
+	if (code == 0 && (ended || is_time_to_search(&f->pace, &f->r, f->w))) {
+		code = find_log(&f->r, e);
+		code = code > 0 ? copy_more(&f->r, e) : code;
+	}
+	f->over = ended;
+	return code;
+}
+
 int tasklog_follow(const struct tasklog *t, struct taskwatch *w, struct err *e)
 {
-	struct reader r = { .t = t, .fd = -1 };
-	struct pace pace = { .searches = SEARCHES };
-	int code = 0, ended = 0;
+	struct follower f;
+	int code = 0;
 
-	while (code == 0 && !ended) {
-		ended = taskwatch_look(w, e); /* before the last read */
-		if (ended < 0)
-			break;
-		code = copy_more(&r, e);
-		if (code == 0 && (ended || is_time_to_search(&pace, &r, w))) {
-			code = find_log(&r, e);
-			code = code > 0 ? copy_more(&r, e) : code;
-		}
-		if (code == 0 && !ended) {
+	begin_to_follow(&f, t, w);
+	while (code == 0 && !f.over) {
+		code = follow_once(&f, e);
+		if (code == 0 && !f.over) {
 			taskwatch_pause(w);
 			code = t->turn ? t->turn(t->data) : 0;
 		}
 	}
-	r.fd = fd_close(r.fd);
-	return ended < 0 ? ended : code;
+	f.r.fd = fd_close(f.r.fd);
+	return code;
+}
+
+int tasklog_follow_all(const struct tasklog *t, struct taskwatch **w, size_t n, struct err *e)
+{
+	cleanup_free struct follower *all = xcalloc(n, sizeof(*all));
+	size_t left = n;
+	int code = 0;
+
+	for (size_t i = 0; i < n; i++)
+		begin_to_follow(&all[i], &t[i], w[i]);
+	while (code == 0 && left) {
+		struct taskwatch *lives = NULL;
+
+		for (size_t i = 0; i < n && code == 0; i++) {
+			if (all[i].over)
+				continue;
+			code = follow_once(&all[i], e);
+			left -= all[i].over;
+			lives = all[i].over ? lives : w[i];
+		}
+		if (code == 0 && lives)
+			taskwatch_pause(lives);
+	}
+	for (size_t i = 0; i < n; i++)
+		all[i].r.fd = fd_close(all[i].r.fd);
+	return code;
 }

@@ -14,6 +14,8 @@ struct tasklog {
 	unsigned int attempt; /* 0: the latest */
 	bool plain;	      /* without the lines "=== ..." of tenure around the output */
 	FILE *out;
+	const char *label;  /* of several: shown where the output passes to this one */
+	const char **shown; /* the label that was shown last */
 	/* Asked between two looks; other than 0 ends tasklog_follow() with that. NULL: never. */
 	int (*turn)(void *data);
 	void *data;
@@ -23,5 +25,7 @@ struct tasklog {
 int tasklog_show(const struct tasklog *t, struct err *e);
 /* Until the task has ended and all is shown: 0; what turn() said; or negative. */
 int tasklog_follow(const struct tasklog *t, struct taskwatch *w, struct err *e);
+/* Of several at once, until all have ended. Their turn() is not asked. */
+int tasklog_follow_all(const struct tasklog *t, struct taskwatch **w, size_t n, struct err *e);
 
 #endif

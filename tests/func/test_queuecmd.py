@@ -215,9 +215,45 @@ def test_logs_and_wait(queue):  # noqa: F811
     assert "has not run yet" in q.m.run(q.m.tenure, "logs", str(waits), check=False).stderr
 
 
+def test_logs_of_several(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    one = q.submit("-g", "0", "-n", "one", "--", "sh", "-c", "echo 1a; sleep 1; echo 1b")
+    many = q.submit("-g", "0", "-n", "many", "--array", "1-2", "--", "sh", "-c",
+                    "sleep 0.5; echo m$TENURE_ARRAY_INDEX")
+    ids = [str(one), f"{many}.1", f"{many}.2"]
+    out = q.m.run(q.m.tenure, "logs", "-f", "--plain", *ids).stdout
+    parts = re.split(r"(?m)^==> (.*) <==\n", out)[1:]
+    said = {}
+    for label, text in zip(parts[::2], parts[1::2]):
+        said[label] = said.get(label, "") + text.strip("\n").replace("\n\n", "\n") + "\n"
+    assert said == {f"{one} one": "1a\n1b\n", f"{many}.1 many": "m1\n", f"{many}.2 many": "m2\n"}, out
+    out = q.m.run(q.m.tenure, "logs", "--plain", *ids).stdout
+    assert out == f"==> {one} one <==\n1a\n1b\n\n==> {many}.1 many <==\nm1\n\n==> {many}.2 many <==\nm2\n"
+    assert q.m.run(q.m.tenure, "logs", "--plain", str(one)).stdout == "1a\n1b\n"
+
+
+def test_ambiguous_names(queue):  # noqa: F811
+    q = queue()
+    ids = [q.submit("-g", "0", "-n", f"train-{n}", "--", "true") for n in ("a", "b", "b")]
+    for cmd in (["stop", "tra"], ["wait", "tra"], ["pause", "tra"], ["edit", "tra", "gpus=1"]):
+        failed = q.m.run(q.m.tenure, *cmd, check=False)
+        said = " ".join(failed.stderr.split())
+        assert failed.returncode == 1 and all(f"{i} train-" in said for i in ids), failed
+    said = " ".join(q.m.run(q.m.tenure, "show", "train-b", check=False).stderr.split())
+    assert f"{ids[1]} train-b, {ids[2]} train-b" in said and f"{ids[0]} train-a" not in said
+    assert q.m.run(q.m.tenure, "priority", "3", "train-a").stdout == f"{ids[0]} train-a\n"
+    late = q.m.run(q.m.tenure, "wait", "--timeout", "10ms", str(ids[1]), check=False)
+    assert f"task {ids[1]} train-b is pending" in late.stderr
+
+
 def test_run(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")
+    none = q.m.run(q.m.tenure, "run", "-g", "0", "--", "/no/such/program", check=False)
+    assert none.returncode == 127 and "No such file" in " ".join(none.stderr.split()), none
+    none = q.m.run(q.m.tenure, "run", "-g", "0", "sleep", "3", check=False)
+    assert none.returncode == 2 and "-- sleep" in " ".join(none.stderr.split()), none
     done = q.m.run(q.m.tenure, "run", "-g", "0", "--", "sh", "-c", "echo one; echo two >&2; exit 5",
                    check=False)
     assert done.returncode == 5 and done.stdout == "one\ntwo\n", done
@@ -227,7 +263,7 @@ def test_run(queue):  # noqa: F811
     assert p.stdout.readline() == "begun\n"
     p.send_signal(signal.SIGINT)
     err = p.communicate(timeout=10)[1]
-    assert p.returncode == 1 and "told to end" in err and "cancelled" in err
+    assert p.returncode == 1 and "told to end" in err and "was stopped" in err
     p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "deaf", "--", "sh", "-c",
                           "trap '' TERM; echo begun; sleep 3; sleep 60"], env=q.m.env, text=True,
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
