@@ -197,8 +197,35 @@ static void start_timers(struct agent *a)
 
 static void on_task_over(void *user)
 {
+	ending_look(user);
 	leaving_look(user);
 	emptied_look(user);
+}
+
+static struct tasks *make_queue(struct agent *a)
+{
+	return tasks_new(&a->loop,
+			 &(struct tasks_config){ .root = a->c->root,
+						 .instance = a->c->instance,
+						 .agent = a->name,
+						 .state_dir = a->c->state_dir,
+						 .program_fd = a->program_fd,
+						 .beat_ms = a->c->beat_ms,
+						 .expire_ms = a->c->expire_ms,
+						 .log_limit = a->c->log_limit,
+						 .by_uuid = a->c->by_uuid,
+						 .sweep = a->c->sweep,
+						 .sweep_spare = a->c->sweep_spare,
+						 .workload = a->c->workload,
+						 .workload_cwd = a->c->workload_cwd,
+						 .workload_grace_ms = a->c->workload_grace_ms,
+						 .lanes = a->c->lanes,
+						 .n_lanes = a->c->n_lanes,
+						 .view = &a->view,
+						 .news = a->news,
+						 .link = a->link,
+						 .over = on_task_over,
+						 .user = a });
 }
 
 static void start_parts(struct agent *a)
@@ -231,25 +258,9 @@ static void start_parts(struct agent *a)
 			    .started_ns = clock_mono_ns(),
 			    .policy = a->c->policy };
 	if (a->c->root)
-		a->queue = tasks_new(&a->loop,
-				     &(struct tasks_config){ .root = a->c->root,
-							     .instance = a->c->instance,
-							     .agent = a->name,
-							     .state_dir = a->c->state_dir,
-							     .program_fd = a->program_fd,
-							     .beat_ms = a->c->beat_ms,
-							     .expire_ms = a->c->expire_ms,
-							     .log_limit = a->c->log_limit,
-							     .by_uuid = a->c->by_uuid,
-							     .sweep = a->c->sweep,
-							     .sweep_spare = a->c->sweep_spare,
-							     .lanes = a->c->lanes,
-							     .n_lanes = a->c->n_lanes,
-							     .view = v,
-							     .news = a->news,
-							     .link = a->link,
-							     .over = on_task_over,
-							     .user = a });
+		a->queue = make_queue(a);
+	v->workload = a->c->workload;
+	v->workloads = a->queue ? tasks_workload_view(a->queue) : NULL;
 	v->on_empty = a->c->on_empty;
 	v->empty_ms = a->c->empty_ms;
 	lifetime_begin(a);

@@ -32,6 +32,9 @@ struct agent_config {
 	uint64_t lifetime_ms;  /* be done with all tasks after so long, then end; 0: do not */
 	bool lifetime_stops;   /* stop them then, so that they wait again; else wait for them */
 	uint64_t notice_ms;    /* so long before it is told; 0: not */
+	const char *workload;  /* command to run instead of holding; NULL: hold */
+	const char *workload_cwd;
+	uint64_t workload_grace_ms;
 	const struct tasks_lane *lanes;
 	size_t n_lanes;
 	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */

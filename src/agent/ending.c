@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * stop -> DROPPED or one second -> flush for half a second -> the loop ends. Who asked for it with
- * `tenure off` is answered between the last two.
+ * stop -> the workload, if there is one, has ended -> DROPPED or one second -> flush for half a
+ * second -> the loop ends. Who asked for it with `tenure off` is answered between the last two.
  */
 
 #include "agent/ending.h"
@@ -68,6 +68,19 @@ static void on_stop_late(uv_timer_t *timer)
 		"in at most 10 s (nvidia-smi shows what is left as tenure-hold)");
 }
 
+static void let_go(struct agent *a)
+{
+	a->workload_ends = false;
+	(void)uv_timer_start(&a->phase_timer, on_stop_late, STOP_LIMIT_MS, 0);
+	guardlink_drop(a->link);
+}
+
+/* Its shim goes on ending it. */
+static void on_workload_late(uv_timer_t *timer)
+{
+	let_go(timer->data);
+}
+
 void ending_stop(struct agent *a, const char *why)
 {
 	if (a->view.stopping || a->ended)
@@ -76,10 +89,21 @@ void ending_stop(struct agent *a, const char *why)
 	a->table_due = false; /* its timer is ours from now on */
 	a->stop_ns = clock_mono_ns();
 	news_say(a->news, LOG_LEVEL_INFO, "%s: letting go of everything", why);
-	(void)uv_timer_start(&a->phase_timer, on_stop_late, STOP_LIMIT_MS, 0);
 	if (a->queue)
 		tasks_end(a->queue);
-	guardlink_drop(a->link);
+	if (a->queue && tasks_workloads(a->queue)) {
+		a->workload_ends = true;
+		(void)uv_timer_start(&a->phase_timer, on_workload_late,
+				     a->c->workload_grace_ms + STOP_LIMIT_MS, 0);
+	} else {
+		let_go(a);
+	}
+}
+
+void ending_look(struct agent *a)
+{
+	if (a->workload_ends && !tasks_workloads(a->queue))
+		let_go(a);
 }
 
 static void on_end_timer(uv_timer_t *timer)

@@ -8,6 +8,8 @@
 
 /* Let go of everything, then end. Nothing when it ends already. */
 void ending_stop(struct agent *a, const char *why);
+/* The workload may have ended, for which ending_stop() waits first. */
+void ending_look(struct agent *a);
 /* All is free, or will not be: flush and end. */
 void ending_finish(struct agent *a, enum agent_end end);
 /* Before it is ready: end with this error. */

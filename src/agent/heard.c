@@ -14,7 +14,8 @@
 
 void heard_tell_policy(struct agent *a)
 {
-	a->view.policy.hold = a->c->policy.hold && !a->view.leaving && !a->view.released;
+	a->view.policy.hold =
+		a->c->policy.hold && !a->view.leaving && !a->view.released && !a->c->workload;
 	a->told_ns = clock_mono_ns();
 	guardlink_set_policy(a->link, &a->view.policy);
 }

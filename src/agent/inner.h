@@ -61,6 +61,7 @@ struct agent {
 	uv_timer_t pause_timer; /* Ctrl-Z */
 	uint64_t pause_ns;
 	bool pausing, dropped;
+	bool workload_ends; /* then the rest */
 	struct ctl_client *off_clients[OFF_CLIENTS_MAX];
 	size_t n_off;
 

@@ -26,6 +26,8 @@ static void stop_here(struct agent *a)
 	(void)raise(SIGTSTP);
 	(void)uv_signal_start(tstp, on_pause, SIGTSTP);
 	a->pausing = false;
+	if (a->queue)
+		tasks_pause_workload(a->queue, false);
 	uv_update_time(&a->loop);
 	if (!a->view.ready) {
 		ready_wait(a);
@@ -43,7 +45,8 @@ static void on_pause_step(uv_timer_t *timer)
 	if (a->view.stopping || a->ended) {
 		a->pausing = false;
 		(void)uv_timer_stop(timer);
-	} else if ((a->dropped && journal_is_flushed(a->journal)) ||
+	} else if ((a->dropped && journal_is_flushed(a->journal) &&
+		    !(a->queue && tasks_workloads(a->queue))) ||
 		   waited > STOP_LIMIT_MS * NS_PER_MS) {
 		stop_here(a);
 	}
@@ -63,6 +66,8 @@ static void on_pause(uv_signal_t *handle, int signum)
 			 "stopped (Ctrl-Z): letting go of everything until it is continued (fg)");
 	if (!a->dropped)
 		guardlink_drop(a->link);
+	if (a->queue)
+		tasks_pause_workload(a->queue, true);
 	(void)uv_timer_start(&a->pause_timer, on_pause_step, FLUSH_STEP_MS, FLUSH_STEP_MS);
 }
 

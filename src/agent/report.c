@@ -71,6 +71,11 @@ static void say_releasing(const struct view *v, struct strbuf *b)
 	strbuf_adds(b, "letting go of everything");
 }
 
+static unsigned int min_uint(unsigned int a, unsigned int b)
+{
+	return a < b ? a : b;
+}
+
 /* "3 of 4 GPUs held (351.9 GiB); 1 busy" and its like. */
 static void say_counts(const struct view *v, struct strbuf *b)
 {
@@ -79,7 +84,10 @@ static void say_counts(const struct view *v, struct strbuf *b)
 	char size[UNIT_TEXT_MAX];
 	unsigned int held = view_count(v, DEV_HELD);
 
-	if (held)
+	if (v->workload)
+		strbuf_addf(b, "the workload runs on %u of %u GPUs", view_workloads(v),
+			    view_devices(v));
+	else if (held)
 		strbuf_addf(b, "%u of %u GPUs held (%s)", held, view_devices(v),
 			    unit_format_gib(view_held_bytes(v), size));
 	else
@@ -87,6 +95,8 @@ static void say_counts(const struct view *v, struct strbuf *b)
 	for (size_t i = 0; i < ARRAY_LEN(others); i++) {
 		unsigned int n = view_count(v, others[i]);
 
+		if (others[i] == DEV_LENT)
+			n -= min_uint(n, view_workloads(v));
 		if (n)
 			strbuf_addf(b, "; %u %s", n, dev_state_name(others[i]));
 	}
@@ -229,13 +239,72 @@ json_t *report_device(const struct view *v, const struct dev_status *d, struct u
 	return o;
 }
 
+static const char *const workload_names[] = {
+	[WORKLOAD_OFF] = "off",		  [WORKLOAD_PREPARING] = "preparing",
+	[WORKLOAD_LEASING] = "leasing",	  [WORKLOAD_STARTING] = "starting",
+	[WORKLOAD_GRANTING] = "granting", [WORKLOAD_RUNNING] = "running",
+	[WORKLOAD_FREEING] = "freeing",	  [WORKLOAD_ADOPTING] = "adopting",
+};
+_Static_assert(ARRAY_LEN(workload_names) == WORKLOAD_STATE_MAX, "a name for every state");
+
+/* When it is started there, as far as that is known; 0. */
+static uint64_t workload_due(const struct view *v, uint32_t slot)
+{
+	const struct view_workload *w = &v->workloads[slot];
+	const struct dev_status *d = &v->devices[slot];
+	uint64_t due;
+
+	if (w->state != WORKLOAD_OFF || d->state != DEV_IDLE || !d->idle_since_ns)
+		return 0;
+	due = d->idle_since_ns + v->policy.idle_for_ms * NS_PER_MS;
+	return due > w->next_ns ? due : w->next_ns;
+}
+
+/* A device on which the workload runs is lent, as the guard sees it. */
+static void add_workload(json_t *o, const struct view *v, uint32_t slot, uint64_t now)
+{
+	const struct view_workload *w = &v->workloads[slot];
+	const char *reason = json_string_value(json_object_get(o, "reason"));
+	uint64_t due = workload_due(v, slot);
+	char text[PROTO_TEXT_MAX * 2], wait[UNIT_TEXT_MAX];
+	json_t *j = json_pack("{ss si ss}", "state", workload_names[w->state], "starts",
+			      (int)w->starts, "last_end", w->text);
+
+	set(j, "pid", w->pid ? json_integer(w->pid) : json_null());
+	set(j, "for_s", age_json(w->since_ns, now));
+	set(j, "next_in_s", due > now ? age_json(now, due) : json_null());
+	set(o, "workload", j);
+	if (w->state == WORKLOAD_RUNNING) {
+		set(o, "state", json_string("workload"));
+		set(o, "for_s", age_json(w->since_ns, now));
+		(void)str_print(text, sizeof(text), "the workload: PID %d, start %u", (int)w->pid,
+				w->starts);
+	} else if (due > now) {
+		(void)str_print(text, sizeof(text), "%s%sthe workload%s%s%s in %s",
+				reason ? reason : "", reason ? "; " : "",
+				w->next_ns > now ? " ended at once: " : "",
+				w->next_ns > now ? w->text : "", w->next_ns > now ? "; again" : "",
+				unit_format_duration((due - now) / NS_PER_MS + 999, wait));
+	} else {
+		return;
+	}
+	set(o, "reason", json_string(text));
+}
+
 static json_t *devices_json(const struct view *v, struct users *u, uint64_t now)
 {
 	json_t *a = json_array();
 
-	for (uint32_t i = 0; i < v->n_slots; i++)
-		if (v->seen[i])
-			(void)json_array_append_new(a, report_device(v, &v->devices[i], u, now));
+	for (uint32_t i = 0; i < v->n_slots; i++) {
+		json_t *o;
+
+		if (!v->seen[i])
+			continue;
+		o = report_device(v, &v->devices[i], u, now);
+		if (v->workload)
+			add_workload(o, v, i, now);
+		(void)json_array_append_new(a, o);
+	}
 	return a;
 }
 

@@ -98,7 +98,8 @@ static void make_env(struct runjob *j, const struct spool_spec *spec, uint64_t i
 				(unsigned long long)w->element);
 	else
 		(void)str_print(full, sizeof(full), "%llu", (unsigned long long)id);
-	add(&own, "TENURE_TASK_ID", full);
+	if (!w->filler)
+		add(&own, "TENURE_TASK_ID", full);
 	add(&own, "TENURE_INSTANCE", w->instance);
 	add_number(&own, "TENURE_ATTEMPT", w->attempt);
 	add_number(&own, "TENURE_GPU_MEMORY", w->memory);
@@ -181,7 +182,8 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 	}
 	(void)str_copy(j->token, sizeof(j->token), token);
 	j->shown = show_command(j, spec);
-	(void)str_print(j->title, sizeof(j->title), "%s, attempt %u", spec->name, w->attempt);
+	(void)str_print(j->title, sizeof(j->title), w->filler ? "%s" : "%s, attempt %u", spec->name,
+			w->attempt);
 	make_env(j, spec, w->id, w);
 	j->job.token = j->token;
 	j->job.title = j->title;
@@ -200,7 +202,7 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 	j->job.grace_ms = (uint32_t)(spec->grace < UINT32_MAX ? spec->grace : UINT32_MAX - 1);
 	j->job.stop_signal = signal_number(spec->signal);
 	j->job.umask = 022;
-	j->job.flags = w->go ? SPEC_GO : 0;
+	j->job.flags = (w->go ? SPEC_GO : 0) | (w->filler ? SPEC_ATTENDED : 0);
 	if (w->claim) {
 		(void)str_copy(j->claim, sizeof(j->claim), w->claim->path);
 		j->job.beat_dir = w->spool_dir;

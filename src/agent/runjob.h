@@ -28,6 +28,7 @@ struct runjob_with {
 	const struct claim *claim;
 	uint64_t beat_ms, promise_ms;
 	const char *cgroup; /* delegated, to make its own in; or NULL */
+	bool filler;	    /* of no task: id is not looked at, and it lives as long as an agent */
 	bool go;	    /* start at once: there is no lease to wait for */
 };
 

@@ -165,6 +165,10 @@ static void set_ms(json_t *o, const char *key, uint64_t ns)
 
 static void set_task(json_t *o, const struct lease_id *id)
 {
+	if (id->task == LEASE_WORKLOAD) {
+		(void)json_object_set_new(o, "workload", json_true());
+		return;
+	}
 	(void)json_object_set_new(o, "task", json_integer((json_int_t)id->task));
 	if (id->element)
 		(void)json_object_set_new(o, "element", json_integer(id->element));

@@ -25,6 +25,7 @@
 #include "agent/sentence.h"
 #include "agent/sweeping.h"
 #include "agent/tasksin.h"
+#include "agent/workload.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -84,6 +85,9 @@ static void carry_out(struct tasks *q, const struct sched_action *a)
 		tasks_add_running(q, run_start(&q->place, a->ref, a->devices));
 		break;
 	case SCHED_PREEMPT:
+		if (a->ref.id == LEASE_WORKLOAD)
+			fillers_stop(q->fillers, a->ref.element - 1, UINT32_MAX,
+				     "a task needs the GPU");
 		r = find_running(q, a->ref);
 		if (r)
 			run_stop(r->run, END_PREEMPTED, UINT32_MAX,
@@ -96,7 +100,7 @@ static void carry_out(struct tasks *q, const struct sched_action *a)
 	}
 }
 
-static struct devset busy_devices(const struct tasks *q)
+struct devset tasks_busy_devices(const struct tasks *q)
 {
 	struct devset busy = { { 0 } };
 
@@ -109,7 +113,8 @@ static struct devset busy_devices(const struct tasks *q)
 static void tell_reservations(struct tasks *q)
 {
 	if (q->known)
-		reserving_tell(&q->reserving, q->place.link, q->place.view, busy_devices(q));
+		reserving_tell(&q->reserving, q->place.link, q->place.view,
+			       devset_or(tasks_busy_devices(q), fillers_devices(q->fillers)));
 }
 
 static uint64_t ms_until(uint64_t at_ns, uint64_t now_ns)
@@ -130,6 +135,7 @@ static void on_plan(uv_timer_t *timer)
 		return;
 	if (q->draining) {
 		tell_reservations(q);
+		workload_look(q);
 		return;
 	}
 	planview_make(q->place.view, q->instance, devices, &view);
@@ -139,6 +145,7 @@ static void on_plan(uv_timer_t *timer)
 			carry_out(q, &actions[i]);
 	} while (out.more);
 	tell_reservations(q);
+	workload_look(q);
 	if (out.next_ns != UINT64_MAX)
 		wait = ms_until(out.next_ns, view.now_ns);
 	if (out.next_wall_ns != UINT64_MAX && ms_until(out.next_wall_ns, view.now_wall_ns) < wait)
@@ -469,6 +476,8 @@ void tasks_drop_stray_leases(struct tasks *q)
 	for (size_t i = 0; i < q->n_leases; i++) {
 		if (q->leases[i].flags & LEASE_RESERVED)
 			reserving_on_state(&q->reserving, &q->leases[i]);
+		else if (q->leases[i].id.task == LEASE_WORKLOAD)
+			fillers_on_state(q->fillers, &q->leases[i]);
 		else if (!by_lease(q, &q->leases[i].id))
 			(void)guardlink_unlease(q->place.link, &q->leases[i].id);
 	}
@@ -517,6 +526,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .started = run_started,
 				       .lanes = run_lanes,
 				       .streak = streak_of };
+	q->fillers = workload_new(q, c);
 	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
 		(void)uv_timer_init(loop, timers[i]);
 		timers[i]->data = q;
@@ -554,6 +564,8 @@ void tasks_on_promise(struct tasks *q, const struct msg_lease_reply *m)
 
 	if (r)
 		run_on_promise(r, m);
+	else if (m->id.task == LEASE_WORKLOAD)
+		fillers_on_promise(q->fillers, m);
 	else
 		reserving_on_reply(&q->reserving, m);
 }
@@ -564,6 +576,8 @@ void tasks_on_granted(struct tasks *q, const struct msg_lease_reply *m)
 
 	if (r)
 		run_on_granted(r, m);
+	else if (m->id.task == LEASE_WORKLOAD)
+		fillers_on_granted(q->fillers, m);
 }
 
 void tasks_on_taken(struct tasks *q, const struct msg_lease_taken *m)
@@ -572,6 +586,8 @@ void tasks_on_taken(struct tasks *q, const struct msg_lease_taken *m)
 
 	if (r)
 		run_on_taken(r, m);
+	else if (m->id.task == LEASE_WORKLOAD)
+		fillers_on_taken(q->fillers, m);
 }
 
 void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m)
@@ -580,6 +596,8 @@ void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m)
 
 	if (r)
 		run_on_unleased(r, m);
+	else if (m->id.task == LEASE_WORKLOAD)
+		fillers_on_unleased(q->fillers, m);
 }
 
 /* What was promised and is in use is not to be had twice by the next plan. */
@@ -609,6 +627,7 @@ void tasks_on_leases_known(struct tasks *q)
 		return;
 	for (struct running *r = q->runs; r; r = r->next)
 		run_on_guard(r->run);
+	fillers_on_guard(q->fillers);
 	reserving_forget_told(&q->reserving);
 	tasks_drop_stray_leases(q);
 	tasks_plan_soon(q);
@@ -722,6 +741,7 @@ void tasks_end(struct tasks *q)
 	(void)uv_timer_stop(&q->scan_timer);
 	(void)uv_fs_event_stop(&q->watch);
 	beats_end(q->beats, q->runs != NULL);
+	fillers_stop_all(q->fillers, UINT32_MAX, "the agent ends");
 }
 
 bool tasks_are_quiet(const struct tasks *q)
@@ -760,6 +780,7 @@ int tasks_free(struct tasks *q)
 		(void)run_forget(r->run);
 		free(r);
 	}
+	q->fillers = fillers_free(q->fillers);
 	streaks_clear(&q->streaks);
 	pauses_clear(&q->pauses);
 	lanes_clear(q);

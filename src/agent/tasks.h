@@ -10,8 +10,8 @@
  *	q = tasks_new(&loop, &config);
  *	tasks_start(q);			opens the spool, recovers, adopts what runs, begins to plan
  *	tasks_look(q);			the devices have changed
- *	tasks_end(q);			nothing more is started; what runs runs on, without us
- *	tasks_free(q);
+ *	tasks_end(q);			nothing more is started; what runs runs on, without us, and
+ *the workload is ended: tasks_workloads() tells when tasks_free(q);
  */
 
 #include <jansson.h>
@@ -38,8 +38,10 @@ struct tasks_config {
 	const char *state_dir; /* where there is no local directory of ours */
 	int program_fd;	       /* the executable; stays the caller's */
 	uint64_t beat_ms, expire_ms;
-	uint64_t log_limit; /* bytes of a task's log; 0: no limit */
-	bool by_uuid;	    /* how tasks' CUDA_VISIBLE_DEVICES names devices */
+	uint64_t log_limit;		     /* bytes of a task's log; 0: no limit */
+	bool by_uuid;			     /* how tasks' CUDA_VISIBLE_DEVICES names devices */
+	const char *workload, *workload_cwd; /* as in struct fillers_config */
+	uint64_t workload_grace_ms;
 	const struct tasks_lane *lanes;
 	size_t n_lanes;
 	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */
@@ -84,6 +86,12 @@ void tasks_requeue_all(struct tasks *q);
 bool tasks_are_known(const struct tasks *q);
 /* As sched_is_empty() says. */
 bool tasks_is_empty(const struct tasks *q);
+/* Devices that have the workload, or are not free of it yet; no task is counted. */
+size_t tasks_workloads(const struct tasks *q);
+/* By slot; valid as long as q. */
+const struct view_workload *tasks_workload_view(const struct tasks *q);
+/* While the agent is stopped (Ctrl-Z) nothing of the workload runs. */
+void tasks_pause_workload(struct tasks *q, bool pause);
 /* Those that run, or are about to. */
 size_t tasks_running(const struct tasks *q);
 /* One sentence: what it waits for. -ENOENT with e. The caller frees it. */

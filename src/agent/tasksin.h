@@ -4,11 +4,13 @@
 
 /*
  * The inside of the queue's agent, for the files that make it up: tasks.c (the plan and the spool),
- * resume.c (what ran before), nodes.c (the agents of other nodes). All of it on the loop.
+ * resume.c (what ran before), nodes.c (the agents of other nodes), workload.c (what runs where none
+ * of its tasks does). All of it on the loop.
  */
 
 #include "agent/backlog.h"
 #include "agent/beats.h"
+#include "agent/filler.h"
 #include "agent/lanes.h"
 #include "agent/opening.h"
 #include "agent/pauses.h"
@@ -44,6 +46,8 @@ struct tasks {
 	struct msg_lease_state *leases; /* as the guard told them when the line came up */
 	bool leases_known;
 	struct reserving reserving;
+	struct fillers *fillers;
+	bool workload_paused;
 	struct backlog_want want; /* what to look at in the spool */
 	bool seen;		  /* the directories have been read */
 	bool unread;		  /* more of what was seen is to be looked at */
@@ -57,6 +61,8 @@ struct tasks {
 	void *user;
 };
 
+/* Devices of runs. */
+struct devset tasks_busy_devices(const struct tasks *q);
 /* A plan in the next turn of the loop. */
 void tasks_plan_soon(struct tasks *q);
 /* Why there is no queue; it is tried again. */

@@ -74,6 +74,15 @@ unsigned int view_count(const struct view *v, unsigned int state)
 	return n;
 }
 
+unsigned int view_workloads(const struct view *v)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; v->workloads && i < v->n_slots; i++)
+		n += v->workloads[i].state == WORKLOAD_RUNNING;
+	return n;
+}
+
 uint64_t view_held_bytes(const struct view *v)
 {
 	uint64_t bytes = 0;
@@ -94,6 +103,8 @@ enum phase view_phase(const struct view *v)
 		return PHASE_STARTING;
 	if (!(v->guard.flags & GUARD_SEES))
 		return PHASE_BLIND;
+	if (v->workload && !v->released)
+		return view_workloads(v) ? PHASE_HOLDING : PHASE_WAITING;
 	if (!v->policy.hold)
 		return PHASE_WATCHING;
 	return view_count(v, DEV_HELD) + view_count(v, DEV_HOLDING) ? PHASE_HOLDING : PHASE_WAITING;

@@ -36,6 +36,28 @@ enum on_empty {
 	EMPTY_MAX
 };
 
+enum workload_state {
+	WORKLOAD_OFF,
+	WORKLOAD_PREPARING,
+	WORKLOAD_LEASING,
+	WORKLOAD_STARTING,
+	WORKLOAD_GRANTING,
+	WORKLOAD_RUNNING,
+	WORKLOAD_FREEING,
+	WORKLOAD_ADOPTING, /* of an agent before us */
+	WORKLOAD_STATE_MAX
+};
+
+/* The command that is run where the instance would hold (agent/filler.h), on one device. */
+struct view_workload {
+	enum workload_state state;
+	pid_t pid; /* of its shim */
+	uint64_t since_ns;
+	uint64_t next_ns; /* it ended at once, and is not started again before; or 0 */
+	unsigned int starts;
+	char text[PROTO_TEXT_MAX]; /* how it ended last */
+};
+
 struct view {
 	const char *instance;
 	const char *host;
@@ -47,8 +69,10 @@ struct view {
 	uint64_t started_ns;	/* monotonic */
 	uint64_t until_wall_ns; /* ends itself then; 0: does not */
 	struct hold_policy policy;
-	uint64_t lifetime_ms;	  /* 0: none */
-	uint64_t lifetime_end_ns; /* clock_boot_ns() */
+	const char *workload;		       /* run instead of holding; NULL: none */
+	const struct view_workload *workloads; /* by slot; NULL: there are none */
+	uint64_t lifetime_ms;		       /* 0: none */
+	uint64_t lifetime_end_ns;	       /* clock_boot_ns() */
 	enum leaving lifetime_how;
 	enum on_empty on_empty;
 	uint64_t empty_ms;    /* it has to be empty for so long */
@@ -82,6 +106,8 @@ int view_index_of(const struct view *v, const char *name);
 unsigned int view_devices(const struct view *v);
 /* Devices in a state. */
 unsigned int view_count(const struct view *v, unsigned int state);
+/* Devices on which the workload runs. */
+unsigned int view_workloads(const struct view *v);
 /* Bytes that our holders have. */
 uint64_t view_held_bytes(const struct view *v);
 

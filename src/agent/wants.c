@@ -237,6 +237,14 @@ void wants_describe(const struct hold_policy *p, const struct view *v, struct st
 {
 	char work[UNIT_TEXT_MAX], rest[UNIT_TEXT_MAX];
 
+	if (v && v->workload) {
+		strbuf_addf(out, "Running \"%s\" on ", v->workload);
+		describe_gpus(p, v, out);
+		describe_when(p, out);
+		strbuf_adds(out,
+			    ". It is ended where somebody else starts, or a task needs the GPU.");
+		return;
+	}
 	if (!p->hold) {
 		strbuf_adds(out, "Watching ");
 		describe_gpus(p, v, out);

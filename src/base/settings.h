@@ -59,6 +59,8 @@ enum setting_id {
 	SET_LIFETIME_NOTICE, /* num: ms before its end */
 	SET_ON_EMPTY,	     /* num: 0 hold, 1 release, 2 exit */
 	SET_EMPTY_FOR,	     /* num: ms */
+	SET_WORKLOAD,	     /* str; NULL: none */
+	SET_WORKLOAD_GRACE,  /* num: ms */
 	SET_LANE_WIDTH,	     /* words; use settings_lane_width() */
 	SET_SWEEP,	     /* num: 0 auto, 1 none, 2 gpu, 3 python */
 	SET_SWEEP_SPARE,     /* words: patterns of command lines */

@@ -26,7 +26,8 @@ static const char ending[] = "When to end";
 static const char queue[] = "The queue";
 static const char stopping[] = "When tasks are stopped";
 
-#define UTIL_MIN 10 /* permille; below it NVML reads 0 for most windows */
+#define WORKLOAD_GRACE_MAX 8000 /* tenure off, which waits for it, waits 10 s */
+#define UTIL_MIN	   10	/* permille; below it NVML reads 0 for most windows */
 
 /* One setting: its key, then the members of struct setting that differ from zero. */
 #define ROW(key_, env_, name_, type_)                                                              \
@@ -185,6 +186,19 @@ const struct setting settings_table[] = {
 			    .opt.help =
 				    "it has to be empty for so long, counted from the start at the "
 				    "earliest, also where nothing was ever submitted" },
+	[SET_WORKLOAD] = { ROW("workload", "WORKLOAD", "workload", VALUE_STRING), .opt.arg = "CMD",
+			   .opt.group = loading, .groups = SETTING_GROUP_LIFE,
+			   .opt.help =
+				   "instead of holding, run this command on each GPU that would be "
+				   "held, in /bin/sh and with CUDA_VISIBLE_DEVICES set. It is ended "
+				   "when a task needs the GPU or somebody else starts there, and "
+				   "started again when the GPU has been idle for --idle-for" },
+	[SET_WORKLOAD_GRACE] = { ROW("workload_grace", "WORKLOAD_GRACE", "workload-grace",
+				     VALUE_DURATION),
+				 .opt.arg = "DURATION", .opt.def = "2s", .opt.group = loading,
+				 .opt.spec.max = WORKLOAD_GRACE_MAX, .groups = SETTING_GROUP_LIFE,
+				 .opt.help =
+					 "between the SIGTERM for the workload and its SIGKILL" },
 	[SET_LANE_WIDTH] = { ROW("lane_width", "LANE_WIDTH", "lane-width", VALUE_WORDS),
 			     .opt.arg = "LANE=N", .opt.def = "", .opt.group = queue,
 			     .groups = SETTING_GROUP_LIFE,

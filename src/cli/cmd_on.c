@@ -219,6 +219,8 @@ static const struct cmd_example on_examples[] = {
 	{ "tenure on --together --idle-for 10m", "all at once when all were idle for 10 minutes" },
 	{ "tenure on --lifetime 24h --lifetime-end stop",
 	  "for a day; what still runs then waits for the next one" },
+	{ "tenure on --workload 'python burn.py'",
+	  "run that on idle GPUs instead of holding them" },
 	{ "tenure on --no-hold", "the agent alone; nothing is held" },
 	{ 0 },
 };

@@ -2,6 +2,7 @@
 #include "cli/run_agent.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "agent/wants.h"
 #include "base/fs.h"
@@ -100,7 +101,11 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 	r->root = ctx->cmd->opts == run_opts_no_hold ? spool_root(settings_str(s, SET_ROOT)) : NULL;
 	take_lanes(r, s);
 	r->sweep_spare = join_words(&settings_value(s, SET_SWEEP_SPARE)->words);
+	r->cwd = getcwd(NULL, 0);
 	r->config = (struct agent_config){
+		.workload = r->root && may_hold(ctx) ? settings_str(s, SET_WORKLOAD) : NULL,
+		.workload_cwd = r->cwd,
+		.workload_grace_ms = settings_num(s, SET_WORKLOAD_GRACE),
 		.lanes = r->lanes,
 		.n_lanes = r->n_lanes,
 		.instance = settings_str(s, SET_INSTANCE),
@@ -133,6 +138,7 @@ void run_agent_clear(struct run_agent *r)
 	for (size_t i = 0; i < r->n_lanes; i++)
 		free(r->lanes[i].name);
 	free(take_ptr(r->lanes));
+	free(take_ptr(r->cwd));
 	free(take_ptr(r->state_dir));
 	free(take_ptr(r->root));
 	free(take_ptr(r->sweep_spare));

@@ -25,6 +25,7 @@ struct run_agent {
 	struct agent_config config;
 	char *state_dir;
 	char *root; /* of the spool, or NULL */
+	char *cwd;  /* NULL: it has none */
 	struct tasks_lane *lanes;
 	size_t n_lanes;
 	char *sweep_spare;

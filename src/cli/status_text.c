@@ -77,8 +77,8 @@ static const struct {
 	const char *state;
 	enum term_style style;
 } state_styles[] = {
-	{ "held", TERM_GREEN }, { "holding", TERM_GREEN }, { "yielding", TERM_YELLOW },
-	{ "left", TERM_DIM },	{ "busy", TERM_YELLOW },
+	{ "workload", TERM_GREEN },  { "held", TERM_GREEN }, { "holding", TERM_GREEN },
+	{ "yielding", TERM_YELLOW }, { "left", TERM_DIM },   { "busy", TERM_YELLOW },
 };
 
 static enum term_style style_of(const char *state)

@@ -198,7 +198,7 @@ void ghold_say_held(struct guard *g, struct gdev *d)
 	if (d->state != DEV_HELD)
 		return;
 	if (l)
-		gdev_say(d, "held for task %s of %s%s", lease_id_text(&l->id, id), l->instance,
+		gdev_say(d, "held for %s of %s%s", lease_id_text(&l->id, id), l->instance,
 			 l->flags & LEASE_RESERVED ? ", which waits for more" : "");
 	else
 		gdev_say(d, "held for %s",

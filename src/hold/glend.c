@@ -32,7 +32,7 @@ void glend_begin(struct guard *g, struct gdev *d)
 		return;
 	d->before = d->sight.look.procs;
 	d->check = false;
-	gdev_say(d, "lent to task %s", lease_id_text(&l->id, id));
+	gdev_say(d, "lent to %s", lease_id_text(&l->id, id));
 	(void)gstep(g, d, EV_LEND);
 	ev = gevent_add(g, d, EVENT_LENT, "%s", d->reason);
 	ev->lease = l->id;
@@ -57,7 +57,7 @@ static void come_home(struct guard *g, struct gdev *d, enum verdict v, const str
 	struct guard_event *ev;
 	char id[LEASE_TEXT_MAX];
 
-	ev = gevent_add(g, d, EVENT_RETURNED, "back from task %s", lease_id_text(&d->last, id));
+	ev = gevent_add(g, d, EVENT_RETURNED, "back from %s", lease_id_text(&d->last, id));
 	ev->lease = d->last;
 	ev->took_ns = clock_mono_ns() - d->last_over_ns;
 	if (v == SEEN_CLEAR) {
@@ -90,7 +90,7 @@ static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *nei
 				l->n_procs ? ", which is over; PID %d of it is left"
 					   : ", which is over",
 				(int)l->proc);
-	gdev_say(d, "lent to task %s%s%s", lease_id_text(&l->id, id), text, beside);
+	gdev_say(d, "lent to %s%s%s", lease_id_text(&l->id, id), text, beside);
 }
 
 void glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
@@ -120,5 +120,5 @@ void glend_on_ours(struct guard *g, struct gdev *d, const struct gpu_proc *who)
 		gjudge_name(g, d, who);
 	else
 		gjudge_note_hint(g, d, l ? l->asked_ns : 0);
-	gdev_say(d, "lent to task %s", l ? lease_id_text(&l->id, id) : "?");
+	gdev_say(d, "lent to %s", l ? lease_id_text(&l->id, id) : "a task");
 }

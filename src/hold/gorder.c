@@ -44,7 +44,7 @@ static int check_ledger(struct guard *g, const struct gdev *d, const struct gcli
 		bool reserved = l->flags & LEASE_RESERVED && !strcmp(l->instance, c->instance);
 
 		if (l->slot == d->slot && !reserved && !(l->flags & flags & LEASE_SHARED))
-			return err_set(e, -EBUSY, "%s task %s of %s%s",
+			return err_set(e, -EBUSY, "%s %s of %s%s",
 				       l->flags & LEASE_RESERVED ? "reserved for" : "leased to",
 				       lease_id_text(&l->id, id), l->instance,
 				       l->stage == LEASE_OVER ? ", which is just ending" : "");

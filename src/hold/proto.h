@@ -150,9 +150,12 @@ struct msg_plain { /* MSG_DROP, MSG_DROPPED, MSG_BEAT */
 	struct msg_head head;
 };
 
+/* Of no task, but of the command that an agent runs where it would hold. */
+#define LEASE_WORKLOAD UINT64_MAX
+
 /* Names a lease within its instance: an attempt at an element of a task. */
 struct lease_id {
-	uint64_t task;	  /* 1.. */
+	uint64_t task;	  /* 1.., or LEASE_WORKLOAD */
 	uint32_t element; /* 0: the task has none */
 	uint32_t attempt;
 };
@@ -389,7 +392,8 @@ const char *event_kind_name(uint32_t kind);
 const char *lease_stage_name(uint32_t stage);
 
 #define LEASE_TEXT_MAX 48
-/* "42", "42.7"; with the attempt where it is not the first: "42.7 (attempt 3)". Returns buf. */
+/* "task 42", "task 42.7"; with the attempt where it is not the first: "task 42.7 (attempt 3)"; "the
+ * workload". Returns buf. */
 char *lease_id_text(const struct lease_id *id, char buf[LEASE_TEXT_MAX]);
 
 #endif

@@ -24,8 +24,9 @@ bool sched_is_empty(const struct sched_queue *q, const struct sched_view *view)
 	const struct shape *too_large = NULL; /* many entries have the same */
 	struct board b;
 
-	if (q->runs.n)
-		return false;
+	for (const struct run *r = q->first_run; r; r = r->next)
+		if (!r->t.filler)
+			return false;
 	if (!q->entries.n)
 		return true;
 	board_build(&b, q, view);

@@ -5,8 +5,9 @@
  * fits it is started, and the shape is looked at again with its next one; where it does not, the
  * whole shape waits. For the one that waits:
  *
- *   1. If it may push preemptible tasks aside, and that is enough, these are preempted and exactly
- *      the devices that it will get are kept for it. The next entry of the shape is looked at.
+ *   1. If it may push preemptible tasks aside, or fillers, which every task may, and that is
+ * enough, these are preempted and exactly the devices that it will get are kept for it. The next
+ * entry of the shape is looked at.
  *   2. Otherwise every device on which it would fit if our own tasks were gone is kept for it: any
  *      of them may be the one that becomes free first. What is free of these is reserved, which
  *      means held, for a task that collects several.
@@ -75,14 +76,15 @@ static bool emit(struct planning *p, enum sched_action_kind kind, struct sched_r
  */
 static bool gives_way(const struct run *r, const struct entry *e)
 {
-	return r->preempting || (r->t.preemptible && (!e->lane || r->lane != e->lane));
+	return r->preempting || r->t.filler ||
+	       (r->t.preemptible && !e->t.preemptible && (!e->lane || r->lane != e->lane));
 }
 
 static struct fit_dev calm_for(const struct planning *p, const struct entry *e, unsigned int slot)
 {
 	struct fit_dev d = p->b->d[slot].now;
 
-	if (!e->lane || !e->lane->running)
+	if (!e->t.preemptible && (!e->lane || !e->lane->running))
 		return p->b->d[slot].calm;
 	for (const struct run *r = p->q->first_run; r; r = r->next)
 		if (devset_has(r->devices, slot) && gives_way(r, e))
@@ -283,12 +285,16 @@ static bool clear_device(struct planning *p, const struct entry *e, unsigned int
 	return true;
 }
 
+/* However many fillers go, it costs less than one task. */
+#define TASK_COST (SCHED_DEVICES_MAX * 2)
+
 static unsigned int victims(const struct planning *p, const struct entry *e, unsigned int slot)
 {
 	unsigned int n = 0;
 
 	for (const struct run *r = p->q->first_run; r; r = r->next)
-		n += gives_way(r, e) && !r->preempting && devset_has(r->devices, slot);
+		if (gives_way(r, e) && !r->preempting && devset_has(r->devices, slot))
+			n += r->t.filler ? 1 : TASK_COST;
 	return n;
 }
 
@@ -323,7 +329,7 @@ static bool arrange(struct planning *p, struct entry *e, const struct options *o
 	struct devset free = affordable(p, e, o);
 	unsigned int n = devset_count(free);
 
-	if (e->t.preemptible || n >= o->want || devset_count(others) < o->want - n)
+	if (n >= o->want || devset_count(others) < o->want - n)
 		return false;
 	others = cheapest(p, e, others, o->want - n);
 	devset_each(slot, others) if (!clear_device(p, e, slot)) return true;

@@ -688,10 +688,14 @@ int sched_requeue(struct sched_queue *q, struct sched_ref ref, uint64_t not_befo
 
 struct sched_counts sched_count(const struct sched_queue *q)
 {
+	size_t fillers = 0;
+
+	for (const struct run *r = q->first_run; r; r = r->next)
+		fillers += r->t.filler;
 	return (struct sched_counts){
 		.entries = q->entries.n,
 		.waiting = q->waiting,
-		.running = q->runs.n,
+		.running = q->runs.n - fillers,
 		.shapes = q->shape_map.n,
 	};
 }

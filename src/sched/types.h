@@ -52,6 +52,8 @@ struct sched_task {
 	const char *model;    /* names, or glob patterns, separated by commas; NULL or "" = any */
 	bool shared;	      /* beside others, where mem_bytes are free */
 	bool preemptible;     /* gives way to tasks that are not */
+	bool filler;	      /* of what runs, and preemptible: gives way to every task, so that
+				 it is no more than a way to hold the device; not counted */
 	bool no_own_python;   /* not where another Python process of the same owner is */
 	bool paused;
 	enum sched_rules rules;

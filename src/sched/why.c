@@ -192,6 +192,10 @@ static void phrase_ours(const struct why *w, unsigned int slot, char *buf)
 	for (const struct run *r = w->q->first_run; r; r = r->next) {
 		if (!devset_has(r->devices, slot))
 			continue;
+		if (r->t.filler) {
+			str_copy(buf, PHRASE_MAX, "with the workload, which gives way");
+			return;
+		}
 		str_print(buf, PHRASE_MAX,
 			  r->t.element ? "used by task %llu.%u" : "used by task %llu",
 			  (unsigned long long)r->t.id, r->t.element);

@@ -93,6 +93,7 @@ struct shim {
 	uint64_t started_ns;
 	uint64_t timeout_at_ns; /* UINT64_MAX: none */
 	uint64_t grace_at_ns;
+	uint64_t alone_at_ns; /* ended then, for want of an agent; UINT64_MAX */
 	uint64_t pass_at_ns;
 	uint64_t pass_every_ns;
 };
@@ -550,6 +551,10 @@ static void timers(struct shim *sh)
 
 	if (now >= sh->timeout_at_ns)
 		stop(sh, CAUSE_TIMEOUT, 0, STOP_TREE, STOP_GRACE_DEF);
+	if (now >= sh->alone_at_ns) {
+		sh->alone_at_ns = UINT64_MAX;
+		stop(sh, CAUSE_ALONE, 0, STOP_TREE, STOP_GRACE_DEF);
+	}
 	if (sh->state == SHIM_STOPPING && now >= sh->grace_at_ns)
 		event(sh, EV_GRACE_OVER);
 	if (is_ending(sh) && now >= sh->pass_at_ns)
@@ -561,6 +566,18 @@ static void timers(struct shim *sh)
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
+}
+
+/* Some tasks are worth nothing without an agent; one that comes soon finds them as they were. */
+static void look_for_agents(struct shim *sh)
+{
+	bool alone =
+		sh->n_conns == 0 && sh->spec.flags & SPEC_ATTENDED && sh->leader && !is_ending(sh);
+
+	if (!alone)
+		sh->alone_at_ns = UINT64_MAX;
+	else if (sh->alone_at_ns == UINT64_MAX)
+		sh->alone_at_ns = clock_mono_ns() + SPEC_ALONE_MS * NS_PER_MS;
 }
 
 static void wait_and_hear(struct shim *sh, uint64_t until_ns)
@@ -588,11 +605,12 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 		sh->why = CAUSE_ALONE;
 		event(sh, EV_CANCEL);
 	}
+	look_for_agents(sh);
 }
 
 static uint64_t next_deadline(const struct shim *sh)
 {
-	uint64_t at = min_u64(sh->timeout_at_ns, keep_at_ns(&sh->keep));
+	uint64_t at = min_u64(min_u64(sh->timeout_at_ns, sh->alone_at_ns), keep_at_ns(&sh->keep));
 
 	if (sh->state == SHIM_STOPPING)
 		at = min_u64(at, sh->grace_at_ns);
@@ -742,7 +760,8 @@ int shim_run(const struct shim_start *start)
 			   .conns = { start->conn_fd },
 			   .n_conns = 1,
 			   .listen_fd = -1,
-			   .timeout_at_ns = UINT64_MAX };
+			   .timeout_at_ns = UINT64_MAX,
+			   .alone_at_ns = UINT64_MAX };
 	struct err e = ERR_INIT;
 
 	/* The mother ignores it. */

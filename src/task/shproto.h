@@ -23,7 +23,8 @@
  *
  * A shim's connection is the descriptor from START, or one made to its name by an agent that
  * adopts it (task/adopt.h); there may be several, all are told. Before GO the end of file on the
- * last connection is a CANCEL. After GO an end of file means nothing: the task runs on. ENDED is
+ * last connection is a CANCEL. After GO an end of file means nothing: the task runs on (with
+ * SPEC_ATTENDED for SPEC_ALONE_MS, then it is ended). ENDED is
  * sent after the record is on the disk (task/record.h), so it need not be answered, except where
  * the record could not be written: the shim then stays until ACK or until it could.
  *

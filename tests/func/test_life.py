@@ -2,9 +2,12 @@
 """How long an agent lives, and what it does with its tasks and its GPUs at the end of it."""
 
 import datetime
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
 from machine import wait_for
 from test_queue import queue  # noqa: F401
@@ -220,3 +223,116 @@ def test_lane_width(queue, tmp_path, user_config):  # noqa: F811
                       ("wide=x", "wide=x")):
         r = q.m.run(q.m.tenure, "agent", "--lane-width", bad, check=False)
         assert r.returncode == 2 and said in r.stderr and "lane_width" in r.stderr, r.stderr
+
+
+def workload(q, gpu):
+    devices = (q.status() or {"devices": []})["devices"]
+    return next((d for d in devices if d["gpu"] == gpu), {"state": None, "workload": {}})
+
+
+def runs_on(q):
+    devices = (q.status() or {"devices": []})["devices"]
+    return [d["gpu"] for d in devices if d["state"] == "workload"]
+
+
+FILL = "echo $$ $CUDA_VISIBLE_DEVICES $(pwd) >> {marks}; exec {newcomer} --take 40% --stay 600"
+
+
+def test_workload(queue, tmp_path):  # noqa: F811
+    """It runs where nobody is, gives way to tasks and people, and comes again; it is no task."""
+    q = queue(gpus=2)
+    marks = tmp_path / "marks"
+    q.start("--workload", FILL.format(marks=marks, newcomer=q.newcomer), "--rehold-after", "0")
+    assert wait_for(lambda: runs_on(q) == [0, 1]), (q.status()["devices"], q.out.read_text())
+    lines = sorted(line.split()[1:] for line in marks.read_text().splitlines())
+    assert lines == [["0", "/"], ["1", "/"]]
+    doc = q.status()
+    assert doc["phase"] == "holding" and "the workload runs on 2 of 2 GPUs" in doc["sentence"]
+    assert doc["queue"]["running"] == 0 and doc["queue"]["tasks"] == [] and q.rows() == []
+    assert wait_for(lambda: [d["processes"] for d in q.status()["devices"]] == [1, 1]), q.status()["devices"]
+    assert "workload" in q.m.run(q.m.tenure, "status").stdout
+    # A task, which may be preemptible itself.
+    i = q.submit("--preemptible", "--", "sh", "-c", f"echo task >> {marks}; sleep 1.5")
+    q.wait(i, "running")
+    assert wait_for(lambda: len(runs_on(q)) == 1)
+    q.wait(i, "done")
+    assert wait_for(lambda: runs_on(q) == [0, 1]), (q.status()["devices"], q.out.read_text())
+    # Somebody else.
+    other = subprocess.Popen([q.newcomer, "--take", "10%", "--stay", "3"],
+                             env={**q.m.env, "CUDA_VISIBLE_DEVICES": "1"}, stdout=subprocess.DEVNULL)
+    assert wait_for(lambda: runs_on(q) == [0]), (q.status()["devices"], q.out.read_text())
+    assert other.wait(10) == 0
+    assert wait_for(lambda: runs_on(q) == [0, 1], 10), (q.status()["devices"], q.out.read_text())
+    logs = os.path.join(q.home, ".local/state/tenure/default/logs")
+    assert len([n for n in os.listdir(logs) if n.startswith("workload-")]) == 2
+    assert "task needs the GPU" in q.out.read_text()
+    # The end of the agent is its end.
+    pids = [int(line.split()[0]) for line in marks.read_text().splitlines() if "task" not in line]
+    q.m.run(q.m.tenure, "off")
+    assert q.agent.wait(10) == 0
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+    assert q.rows() == [] or [r["id"] for r in q.rows()] == [i]
+
+
+def test_workload_that_ends_at_once(queue):  # noqa: F811
+    q = queue(gpus=1)
+    q.start("--workload", "echo never; exit 7")
+    assert wait_for(lambda: workload(q, 0)["workload"].get("next_in_s")), q.out.read_text()
+    d = workload(q, 0)
+    assert d["state"] == "idle" and d["workload"]["last_end"] == "exit code 7"
+    assert 0 < d["workload"]["next_in_s"] <= 5
+    assert "the workload ended at once: exit code 7; again in " in " ".join(q.m.run(q.m.tenure, "status").stdout.split())
+    assert wait_for(lambda: workload(q, 0)["workload"]["starts"] == 2, 10)
+    assert wait_for(lambda: (workload(q, 0)["workload"]["next_in_s"] or 0) > 5)
+    assert "2 times in a row" in workload(q, 0)["reason"]
+    assert q.out.read_text().count("ended at once") == 2
+
+
+def test_workload_and_an_agent_that_is_killed(queue, tmp_path):  # noqa: F811
+    """The next agent finds it; without one it is ended, as holds are."""
+    q = queue(gpus=1)
+    marks = tmp_path / "marks"
+    command = ["--workload", FILL.format(marks=marks, newcomer=q.newcomer)]
+    q.start(*command)
+    assert wait_for(lambda: runs_on(q) == [0]), q.out.read_text()
+    pid = int(marks.read_text().split()[0])
+    q.kill()
+    q.start(*command)
+    assert wait_for(lambda: runs_on(q) == [0]), (q.status()["devices"], q.out.read_text())
+    assert marks.read_text().count("\n") == 1
+    q.kill()
+    assert wait_for(lambda: not os.path.exists(f"/proc/{pid}"), 20)
+    q.start("--no-hold")
+    assert wait_for(lambda: workload(q, 0)["state"] == "idle")
+
+
+def test_workload_and_a_guard_that_is_killed(queue, tmp_path):  # noqa: F811
+    """The next guard is told what has the device; whoever came meanwhile is given way to."""
+    q = queue(gpus=1)
+    marks = tmp_path / "marks"
+    q.start("--workload", FILL.format(marks=marks, newcomer=q.newcomer))
+    assert wait_for(lambda: runs_on(q) == [0]), q.out.read_text()
+    guard = q.status()["guard"]["pid"]
+    os.kill(guard, signal.SIGKILL)
+    assert wait_for(lambda: (q.status() or {}).get("guard", {}).get("pid") not in (guard, None), 15)
+    assert wait_for(lambda: runs_on(q) == [0] and "lent" in q.out.read_text()), q.out.read_text()
+    time.sleep(1.5)
+    assert runs_on(q) == [0] and marks.read_text().count("\n") == 1, q.out.read_text()
+    i = q.submit("--", "true")
+    q.wait(i, "done")
+
+
+def test_workload_from_a_file_and_without_holding(queue, user_config):  # noqa: F811
+    q = queue(gpus=1)
+    user_config("workload: sleep 60\nworkload_grace: 1s\n")
+    q.start("--no-hold")
+    time.sleep(1)
+    assert runs_on(q) == [] and q.status()["phase"] == "watching"
+    q.m.run(q.m.tenure, "off")
+    said = " ".join(q.m.run(q.m.tenure, "on", "--idle-for", "0", "--refresh", "300ms").stdout.split())
+    assert 'Running "sleep 60" on all GPUs' in said
+    assert wait_for(lambda: runs_on(q) == [0])
+    q.m.run(q.m.tenure, "off")
+    user_config("workload_grace: 1h\n")
+    bad = q.m.run(q.m.tenure, "agent", check=False)
+    assert bad.returncode == 2 and "workload_grace" in bad.stderr

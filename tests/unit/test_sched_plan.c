@@ -515,6 +515,43 @@ static void test_adopted(void **state)
 	bench_close(&b);
 }
 
+/* What only fills a device gives way to every task, also to one that is preemptible itself. */
+static void test_fillers(void **state)
+{
+	struct err e = ERR_INIT;
+	struct devset on[2] = { { { 0 } }, { { 0 } } };
+	const uint64_t filler = 9000;
+
+	bench_open(&b, 3);
+	for (unsigned int i = 0; i < 2; i++) {
+		devset_add(&on[i], i);
+		b.d[i].state = SCHED_DEV_LENT;
+		b.d[i].free_bytes = GIB;
+		assert_int_equal(sched_adopt(b.q,
+					     &T(.id = filler, .element = i + 1, .gpus = 1,
+						.preemptible = true, .filler = true),
+					     on[i], 0, &e),
+				 0);
+		assert_int_equal(sched_used(b.q, (struct sched_ref){ filler, i + 1 }, i, 79 * GIB),
+				 0);
+	}
+	assert_int_equal(sched_count(b.q).running, 0);
+	bench_add(&b, T(.id = 1, .gpus = 1, .preemptible = true));
+	assert_string_equal(bench_plan(&b), "start 1 2"); /* one that is free first */
+	bench_add(&b, T(.id = 2, .gpus = 1, .preemptible = true, .mem_bytes = 40 * GIB));
+	assert_string_equal(bench_plan(&b), "preempt 9000.1");
+	assert_string_equal(bench_plan(&b), "");
+	/* A filler costs less than a task. */
+	bench_add(&b, T(.id = 3, .gpus = 1));
+	assert_string_equal(bench_plan(&b), "preempt 9000.2");
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ filler, 1 }), 0);
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ filler, 2 }), 0);
+	b.d[0] = b.d[1] = b.d[2];
+	(void)bench_plan(&b);
+	assert_int_equal(sched_count(b.q).running, 3);
+	bench_close(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -538,6 +575,7 @@ int main(void)
 		cmocka_unit_test(test_backfill_by_timeout),
 		cmocka_unit_test(test_preempt),
 		cmocka_unit_test(test_no_preemption_in_the_own_lane),
+		cmocka_unit_test(test_fillers),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_all_gpus),
 		cmocka_unit_test(test_cpu_slots),

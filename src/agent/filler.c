@@ -1,0 +1,765 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * One filler a device, each a small machine:
+ *
+ *	off -> preparing (log) -> leasing -> starting (shim) -> granting -> running -> freeing ->
+ *off
+ *
+ * Whatever goes wrong on the way leads to freeing, and from there to off with the reason and, where
+ * it ended at once by itself, a time before which it is not tried again. `gone` is the shim's word
+ * that nothing runs, `freed` the guard's that the device is free; off comes after both.
+ */
+
+#include "agent/filler.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/units.h"
+#include "hold/state.h"
+#include "task/adopt.h"
+#include "task/logtext.h"
+#include "task/talk.h"
+
+#define AT_ONCE_MS     10000  /* an end before this is one "at once" */
+#define WAIT_FIRST_MS  5000   /* after it; ... */
+#define WAIT_LAST_MS   600000 /* ... twice as long each time, and this at most */
+#define ORPHAN_STEP_US 10000
+
+struct filler_ear {
+	uv_poll_t poll;
+	int fd;
+	struct filler *filler; /* NULL: let go of */
+};
+
+struct filler {
+	struct fillers *all;
+	uint32_t slot;
+	struct view_workload *shown; /* its state, too */
+	struct lease_id id;
+	char uuid[96], token[TASK_TOKEN_MAX];
+	int log_fd;
+	struct filler_ear *ear;
+	struct proc_id shim;
+	bool leased, freed, gone, ending;
+	bool yielded; /* its device has to be idle for rehold_ms, then */
+	uint64_t over_ns;
+	char why[PROTO_TEXT_MAX];
+	unsigned int at_once; /* ends at once, in a row */
+};
+
+struct fillers {
+	struct fillers_config c;
+	struct spool_spec *spec; /* NULL: no command */
+	char *log_dir;
+	uint32_t attempts; /* over all devices */
+	struct filler fillers[PROTO_DEVICES_MAX];
+	struct view_workload shown[PROTO_DEVICES_MAX];
+};
+
+static void settle(struct filler *fl);
+static void look_for_shim(struct filler *fl);
+
+static enum workload_state state_of(const struct filler *fl)
+{
+	return fl->shown->state;
+}
+
+static void enter(struct filler *fl, enum workload_state state)
+{
+	fl->shown->state = state;
+	fl->shown->since_ns = clock_mono_ns();
+}
+
+static struct sched_ref ref_of(const struct filler *fl)
+{
+	return (struct sched_ref){ LEASE_WORKLOAD, fl->slot + 1 };
+}
+
+static struct news *news_of(const struct filler *fl)
+{
+	return fl->all->c.place->news;
+}
+
+static const struct dev_status *device_of(const struct filler *fl)
+{
+	return &fl->all->c.place->view->devices[fl->slot];
+}
+
+/* ---- the connection to its shim ---- */
+
+static void on_ear_closed(uv_handle_t *h)
+{
+	struct filler_ear *ear = h->data;
+
+	(void)fd_close(ear->fd);
+	free(ear);
+}
+
+static void disconnect(struct filler *fl)
+{
+	struct filler_ear *ear = take_ptr(fl->ear);
+
+	if (!ear)
+		return;
+	ear->filler = NULL;
+	uv_close((uv_handle_t *)&ear->poll, on_ear_closed);
+}
+
+static void ended(struct filler *fl, const struct task_end *end)
+{
+	cleanup_strbuf struct strbuf how = STRBUF_INIT;
+
+	if (fl->gone)
+		return;
+	if (end->record_errno && fl->ear)
+		(void)talk_ack(fl->ear->fd);
+	disconnect(fl);
+	fl->gone = true;
+	logtext_how(&how, end);
+	if (!fl->ending) {
+		(void)str_copy(fl->why, sizeof(fl->why),
+			       end->text[0] ? end->text : strbuf_str(&how));
+		if (end->run_ns < AT_ONCE_MS * NS_PER_MS)
+			fl->at_once++;
+		else
+			fl->at_once = 0;
+	}
+	settle(fl);
+}
+
+/* Nothing of it runs, nor will. */
+static void refused(struct filler *fl, const char *why)
+{
+	if (!fl->ending)
+		(void)str_copy(fl->why, sizeof(fl->why), why);
+	fl->gone = true;
+	settle(fl);
+}
+
+static void tell_grant(const struct filler *fl)
+{
+	(void)guardlink_grant(fl->all->c.place->link, &fl->id, &fl->shim);
+}
+
+static void on_prepared(struct filler *fl, const union shmsg *m)
+{
+	fl->shim = (struct proc_id){ .pid = m->status.shim_pid, .start = m->status.shim_start };
+	fl->shown->pid = fl->shim.pid;
+	enter(fl, WORKLOAD_GRANTING);
+	tell_grant(fl);
+}
+
+static void on_running(struct filler *fl, const union shmsg *m)
+{
+	const struct dev_status *d = device_of(fl);
+
+	fl->shim = (struct proc_id){ .pid = m->status.shim_pid, .start = m->status.shim_start };
+	fl->shown->pid = fl->shim.pid;
+	if (state_of(fl) == WORKLOAD_RUNNING)
+		return;
+	enter(fl, WORKLOAD_RUNNING);
+	fl->shown->starts++;
+	if (!fl->at_once)
+		news_say(news_of(fl), LOG_LEVEL_INFO, "gpu %u  the workload runs (PID %d)",
+			 d->index, (int)m->status.task_pid);
+}
+
+static void take_message(struct filler *fl, int type, const union shmsg *m)
+{
+	if (type == SHMSG_PREPARED && state_of(fl) == WORKLOAD_STARTING)
+		on_prepared(fl, m);
+	else if (type == SHMSG_STATUS && m->status.state == SHIM_PREPARED)
+		(void)talk_cancel(fl->ear->fd); /* of an agent before us */
+	else if (type == SHMSG_STARTED || type == SHMSG_STATUS)
+		on_running(fl, m);
+	else if (type == SHMSG_ENDED)
+		ended(fl, &m->ended.end);
+}
+
+static void on_shim(uv_poll_t *poll, int status, int events)
+{
+	struct filler_ear *ear = poll->data;
+	cleanup_free union shmsg *m = xmalloc(sizeof(*m));
+
+	while (ear->filler) {
+		int type = talk_recv(ear->fd, m);
+
+		if (type == -EAGAIN)
+			break;
+		if (type <= 0) {
+			look_for_shim(ear->filler);
+			break;
+		}
+		take_message(ear->filler, type, m);
+	}
+}
+
+static void listen_to(struct filler *fl, int fd)
+{
+	struct filler_ear *ear = xcalloc(1, sizeof(*ear));
+
+	ear->fd = fd;
+	ear->filler = fl;
+	ear->poll.data = ear;
+	(void)uv_poll_init(fl->all->c.place->loop, &ear->poll, fd);
+	(void)uv_poll_start(&ear->poll, UV_READABLE, on_shim);
+	fl->ear = ear;
+}
+
+static void tell_stop(struct filler *fl, uint32_t grace_ms)
+{
+	if (!fl->ear)
+		return;
+	if (state_of(fl) == WORKLOAD_RUNNING)
+		(void)talk_stop(fl->ear->fd, 0, STOP_TREE, grace_ms);
+	else
+		(void)talk_cancel(fl->ear->fd);
+}
+
+/* ---- a shim that is not connected: adopted, or lost ---- */
+
+struct shim_job {
+	struct spool_job job;
+	struct filler *fl;
+	struct adopted found;
+	struct err e;
+	int code;
+};
+
+static void shim_work(struct spool_job *job, struct spool_place *p)
+{
+	struct shim_job *s = (struct shim_job *)job;
+	struct filler *fl = s->fl;
+
+	s->code = adopt_find(fl->token, &(struct shim_id){ .proc = fl->shim },
+			     fl->all->c.place->run_dir, &s->found, &s->e);
+	if (s->code < 0 || s->found.found != ADOPT_LOST)
+		return;
+
+	struct orphans *o = orphans_begin(fl->token, SIGTERM, (uint32_t)fl->all->c.grace_ms);
+
+	while (orphans_step(o) > 0)
+		(void)usleep(ORPHAN_STEP_US);
+	orphans_free(o);
+}
+
+static void shim_done(struct spool_job *job)
+{
+	struct shim_job *s = (struct shim_job *)job;
+	struct filler *fl = s->fl;
+
+	if (s->code == 0 && s->found.found == ADOPT_LIVES) {
+		fl->shown->state = WORKLOAD_RUNNING;
+		listen_to(fl, s->found.fd);
+		if (fl->ending)
+			tell_stop(fl, UINT32_MAX);
+	} else if (s->code == 0 && s->found.found == ADOPT_ENDED) {
+		ended(fl, &s->found.record.end);
+	} else {
+		refused(fl, "its shim was killed; what was left of it has been ended");
+	}
+	free(s);
+}
+
+static void look_for_shim(struct filler *fl)
+{
+	struct shim_job *s = xcalloc(1, sizeof(*s));
+
+	disconnect(fl);
+	s->job = (struct spool_job){ .work = shim_work, .done = shim_done };
+	s->fl = fl;
+	spooler_do(fl->all->c.place->spooler, &s->job);
+}
+
+/* ---- the end ---- */
+
+struct over_job {
+	struct spool_job job;
+	char token[TASK_TOKEN_MAX];
+	const char *run_dir;
+};
+
+static void over_work(struct spool_job *job, struct spool_place *p)
+{
+	struct over_job *o = (struct over_job *)job;
+
+	(void)record_remove(o->run_dir, o->token);
+}
+
+static void over_done(struct spool_job *job)
+{
+	free(job);
+}
+
+static void forget_record(struct filler *fl)
+{
+	struct over_job *o = xcalloc(1, sizeof(*o));
+
+	o->job = (struct spool_job){ .work = over_work, .done = over_done };
+	o->run_dir = fl->all->c.place->run_dir;
+	(void)str_copy(o->token, sizeof(o->token), fl->token);
+	spooler_do(fl->all->c.place->spooler, &o->job);
+}
+
+/* When it may come again, and what people read meanwhile. */
+static void put_off(struct filler *fl)
+{
+	struct view_workload *w = fl->shown;
+	char wait_text[UNIT_TEXT_MAX];
+	uint64_t wait = WAIT_FIRST_MS;
+
+	(void)str_copy(w->text, sizeof(w->text), fl->why);
+	w->next_ns = 0;
+	if (fl->ending || !fl->at_once)
+		return;
+	for (unsigned int i = 1; i < fl->at_once && wait < WAIT_LAST_MS; i++)
+		wait *= 2;
+	wait = wait < WAIT_LAST_MS ? wait : WAIT_LAST_MS;
+	w->next_ns = clock_mono_ns() + wait * NS_PER_MS;
+	if (fl->at_once > 1)
+		(void)str_print(w->text, sizeof(w->text), "%.160s, %u times in a row", fl->why,
+				fl->at_once);
+	news_say(news_of(fl), LOG_LEVEL_WARNING,
+		 "gpu %u  the workload ended at once: %s; again in %s", device_of(fl)->index,
+		 w->text, unit_format_duration(wait, wait_text));
+}
+
+static void over(struct filler *fl)
+{
+	struct fillers *all = fl->all;
+
+	fl->log_fd = fd_close(fl->log_fd);
+	(void)sched_end(all->c.plan, ref_of(fl));
+	forget_record(fl);
+	put_off(fl);
+	if (fl->ending || !fl->at_once)
+		news_say(news_of(fl), LOG_LEVEL_INFO, "gpu %u  the workload has ended: %s",
+			 device_of(fl)->index, fl->why);
+	fl->over_ns = clock_mono_ns();
+	fl->shown->pid = 0;
+	fl->leased = fl->freed = fl->gone = fl->ending = false;
+	fl->shim = (struct proc_id){ 0 };
+	enter(fl, WORKLOAD_OFF);
+	all->c.changed(all->c.user);
+}
+
+static void settle(struct filler *fl)
+{
+	if (!fl->gone)
+		return;
+	if (fl->leased && !fl->freed) {
+		enter(fl, WORKLOAD_FREEING);
+		(void)guardlink_unlease(fl->all->c.place->link, &fl->id);
+		return;
+	}
+	over(fl);
+}
+
+void fillers_stop(struct fillers *f, uint32_t slot, uint32_t grace_ms, const char *why)
+{
+	struct filler *fl = &f->fillers[slot];
+
+	if (slot >= PROTO_DEVICES_MAX || state_of(fl) == WORKLOAD_OFF || fl->gone)
+		return;
+	if (!fl->ending)
+		(void)str_copy(fl->why, sizeof(fl->why), why);
+	fl->ending = true;
+	if (state_of(fl) == WORKLOAD_LEASING || (state_of(fl) == WORKLOAD_STARTING && !fl->ear))
+		refused(fl, why);
+	else
+		tell_stop(fl, grace_ms);
+}
+
+void fillers_stop_all(struct fillers *f, uint32_t grace_ms, const char *why)
+{
+	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++)
+		fillers_stop(f, i, grace_ms, why);
+}
+
+/* ---- the start ---- */
+
+static void tell_lease(const struct filler *fl, const struct proc_id *shim)
+{
+	struct msg_lease m = { .id = fl->id, .flags = LEASE_GIVES_WAY };
+
+	if (shim) {
+		m.pid = shim->pid;
+		m.start = shim->start;
+	}
+	(void)str_copy(m.uuid, sizeof(m.uuid), fl->uuid);
+	(void)guardlink_lease(fl->all->c.place->link, &m);
+}
+
+static int ask_for_shim(struct filler *fl, struct err *e)
+{
+	const struct dev_status *d = device_of(fl);
+	struct run_place *place = fl->all->c.place;
+	struct runjob *j;
+	char index[16];
+	struct runjob_with with = {
+		.instance = place->instance,
+		.node = place->node,
+		.run_dir = place->run_dir,
+		.log_limit = place->log_limit,
+		.by_index = d->mig < 0,
+		.visible = d->mig < 0 ? str_print(index, sizeof(index), "%u", d->index) : d->uuid,
+		.attempt = 1,
+		.filler = true,
+	};
+	int r = runjob_make(fl->all->spec, fl->token, &with, &j, e);
+
+	if (r < 0)
+		return r;
+	r = launch_shim(&place->mother, runjob_get(j), fl->log_fd, e);
+	runjob_free(j);
+	return r;
+}
+
+/* Called again, by fillers_look(), until there is a shim. */
+static void launch(struct filler *fl)
+{
+	struct run_place *place = fl->all->c.place;
+	struct err e = ERR_INIT;
+	int fd;
+
+	if (place->mother.fd < 0 && launch_mother(&place->mother, place->program_fd, &e) < 0) {
+		refused(fl, e.text);
+		return;
+	}
+	fd = ask_for_shim(fl, &e);
+	if (fd == -EPIPE)
+		launch_mother_close(&place->mother);
+	else if (fd >= 0)
+		listen_to(fl, fd);
+	else if (fd != -EAGAIN)
+		refused(fl, e.text);
+}
+
+struct prepare_job {
+	struct spool_job job;
+	struct filler *fl;
+	char *path;
+	int fd;
+};
+
+/* Its log, or nothing, as with a task. */
+static void prepare_work(struct spool_job *job, struct spool_place *p)
+{
+	struct prepare_job *j = (struct prepare_job *)job;
+
+	(void)fs_mkdirs(j->fl->all->log_dir, 0700, NULL);
+	j->fd = open(j->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (j->fd < 0)
+		j->fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+static void prepare_done(struct spool_job *job)
+{
+	struct prepare_job *j = (struct prepare_job *)job;
+	struct filler *fl = j->fl;
+
+	fl->log_fd = j->fd;
+	if (fl->ending) {
+		refused(fl, fl->why);
+	} else {
+		enter(fl, WORKLOAD_LEASING);
+		fl->leased = true;
+		tell_lease(fl, NULL);
+	}
+	free(j->path);
+	free(j);
+}
+
+static uint32_t hash_uuid(const char *uuid)
+{
+	uint32_t sum = 2166136261U; /* FNV-1a */
+
+	for (; *uuid; uuid++)
+		sum = (sum ^ (unsigned char)*uuid) * 16777619U;
+	return sum;
+}
+
+/* The same for an agent that comes after us and knows the lease. */
+static void name_shim(struct filler *fl)
+{
+	const struct task_name n = { .id = fl->id.task,
+				     .element = hash_uuid(fl->uuid),
+				     .epoch = fl->id.attempt };
+
+	(void)runjob_token(fl->all->c.place->key, &n, fl->token);
+}
+
+static void plan_it(struct filler *fl)
+{
+	struct devset devices = { { 0 } };
+
+	devset_add(&devices, fl->slot);
+	(void)sched_adopt(fl->all->c.plan,
+			  &(struct sched_task){ .id = LEASE_WORKLOAD,
+						.element = fl->slot + 1,
+						.gpus = 1,
+						.preemptible = true,
+						.filler = true },
+			  devices, clock_mono_ns(), NULL);
+}
+
+static void start(struct filler *fl)
+{
+	struct prepare_job *j = xcalloc(1, sizeof(*j));
+
+	(void)str_copy(fl->uuid, sizeof(fl->uuid), device_of(fl)->uuid);
+	fl->id = (struct lease_id){ LEASE_WORKLOAD, fl->slot + 1, ++fl->all->attempts };
+	fl->why[0] = fl->shown->text[0] = '\0';
+	fl->yielded = false;
+	name_shim(fl);
+	plan_it(fl);
+	enter(fl, WORKLOAD_PREPARING);
+	j->job = (struct spool_job){ .work = prepare_work, .done = prepare_done };
+	j->fl = fl;
+	j->path = xasprintf("%s/workload-%s.log", fl->all->log_dir, fl->uuid);
+	spooler_do(fl->all->c.place->spooler, &j->job);
+}
+
+/* ---- when ---- */
+
+static bool is_idle(const struct filler *fl, uint64_t now)
+{
+	const struct view *v = fl->all->c.place->view;
+	const struct dev_status *d = device_of(fl);
+	uint64_t wait = v->policy.idle_for_ms;
+
+	if (fl->yielded && v->policy.rehold_ms > wait)
+		wait = v->policy.rehold_ms;
+	return d->state == DEV_IDLE && !d->n_leases && d->idle_since_ns &&
+	       d->looked_ns > fl->over_ns && now - d->idle_since_ns >= wait * NS_PER_MS &&
+	       now >= fl->shown->next_ns;
+}
+
+static bool is_ours(const struct fillers *f, uint32_t slot)
+{
+	const struct view *v = f->c.place->view;
+
+	return v->seen[slot] && strcmp(v->devices[slot].instance, v->instance) == 0 &&
+	       view_is_selected(v, slot) && !view_is_mig_card(v, slot);
+}
+
+/* All of them are idle, or have it. */
+static bool are_together(const struct fillers *f, uint64_t now)
+{
+	for (uint32_t i = 0; f->c.place->view->policy.together && i < f->c.place->view->n_slots;
+	     i++)
+		if (is_ours(f, i) && f->shown[i].state == WORKLOAD_OFF &&
+		    !is_idle(&f->fillers[i], now))
+			return false;
+	return true;
+}
+
+static void start_where_idle(struct fillers *f, struct devset busy)
+{
+	const struct view *v = f->c.place->view;
+	uint32_t max = v->policy.max_devices;
+	uint64_t now = clock_mono_ns();
+
+	if (!are_together(f, now))
+		return;
+	for (uint32_t i = 0; i < v->n_slots; i++) {
+		struct filler *fl = &f->fillers[i];
+
+		if (state_of(fl) != WORKLOAD_OFF || devset_has(busy, i) || !is_ours(f, i) ||
+		    !is_idle(fl, now) ||
+		    (max && devset_count(devset_or(fillers_devices(f), busy)) >= max))
+			continue;
+		start(fl);
+	}
+}
+
+void fillers_look(struct fillers *f, bool wanted, struct devset busy)
+{
+	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++) {
+		struct filler *fl = &f->fillers[i];
+
+		if (state_of(fl) == WORKLOAD_OFF)
+			continue;
+		/* What it has is free for whoever it gives way to. */
+		(void)sched_used(f->c.plan, ref_of(fl), i, device_of(fl)->mem_used);
+		if (state_of(fl) == WORKLOAD_STARTING && !fl->ear && !fl->gone)
+			launch(fl);
+	}
+	if (!wanted)
+		fillers_stop_all(f, UINT32_MAX, "nothing is held any more");
+	else if (f->spec)
+		start_where_idle(f, busy);
+}
+
+struct devset fillers_devices(const struct fillers *f)
+{
+	struct devset devices = { { 0 } };
+
+	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++)
+		if (f->shown[i].state != WORKLOAD_OFF)
+			devset_add(&devices, i);
+	return devices;
+}
+
+/* ---- the guard speaks ---- */
+
+static struct filler *by_id(struct fillers *f, const struct lease_id *id)
+{
+	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++) {
+		struct filler *fl = &f->fillers[i];
+
+		if (state_of(fl) != WORKLOAD_OFF && fl->id.attempt == id->attempt &&
+		    fl->id.element == id->element)
+			return fl;
+	}
+	return NULL;
+}
+
+void fillers_on_promise(struct fillers *f, const struct msg_lease_reply *m)
+{
+	struct filler *fl = by_id(f, &m->id);
+
+	if (!fl || state_of(fl) != WORKLOAD_LEASING)
+		return;
+	if (m->code < 0) {
+		fl->leased = false;
+		fl->ending = true; /* which is nothing that the command did */
+		(void)str_copy(fl->why, sizeof(fl->why), m->text);
+		refused(fl, m->text);
+		return;
+	}
+	enter(fl, WORKLOAD_STARTING);
+	launch(fl);
+}
+
+void fillers_on_granted(struct fillers *f, const struct msg_lease_reply *m)
+{
+	struct filler *fl = by_id(f, &m->id);
+	char devices[32];
+
+	if (!fl || state_of(fl) != WORKLOAD_GRANTING)
+		return;
+	if (m->code < 0)
+		fillers_stop(f, fl->slot, UINT32_MAX, m->text);
+	else if (fl->ear &&
+		 talk_go(fl->ear->fd,
+			 str_print(devices, sizeof(devices), "GPU %u", device_of(fl)->index), NULL,
+			 0) < 0)
+		look_for_shim(fl);
+}
+
+void fillers_on_taken(struct fillers *f, const struct msg_lease_taken *m)
+{
+	struct filler *fl = by_id(f, &m->id);
+
+	if (!fl)
+		return;
+	fl->yielded = true;
+	fillers_stop(f, fl->slot, UINT32_MAX, m->text);
+}
+
+void fillers_on_unleased(struct fillers *f, const struct msg_unleased *m)
+{
+	struct filler *fl = by_id(f, &m->id);
+
+	if (!fl)
+		return;
+	fl->freed = true;
+	settle(fl);
+}
+
+void fillers_on_state(struct fillers *f, const struct msg_lease_state *m)
+{
+	struct filler *fl =
+		m->slot >= 0 && m->slot < PROTO_DEVICES_MAX ? &f->fillers[m->slot] : NULL;
+
+	if (by_id(f, &m->id))
+		return;
+	if (!fl || state_of(fl) != WORKLOAD_OFF) {
+		(void)guardlink_unlease(f->c.place->link, &m->id);
+		return;
+	}
+	fl->id = m->id;
+	fl->leased = true;
+	(void)str_copy(fl->uuid, sizeof(fl->uuid), m->uuid);
+	f->attempts = f->attempts > m->id.attempt ? f->attempts : m->id.attempt;
+	name_shim(fl);
+	plan_it(fl);
+	enter(fl, WORKLOAD_ADOPTING);
+	look_for_shim(fl);
+}
+
+void fillers_on_guard(struct fillers *f)
+{
+	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++) {
+		struct filler *fl = &f->fillers[i];
+		enum workload_state s = state_of(fl);
+
+		if (s == WORKLOAD_LEASING || s == WORKLOAD_STARTING || s == WORKLOAD_GRANTING)
+			tell_lease(fl, NULL);
+		if (s == WORKLOAD_GRANTING)
+			tell_grant(fl);
+		if (s == WORKLOAD_RUNNING)
+			tell_lease(fl, &fl->shim);
+		if (s == WORKLOAD_FREEING)
+			(void)guardlink_unlease(f->c.place->link, &fl->id);
+	}
+}
+
+/* ---- life of the struct ---- */
+
+static struct spool_spec *make_spec(const struct fillers_config *c)
+{
+	struct spool_spec *s = spec_new();
+
+	s->name = xstrdup("workload");
+	s->cwd = xstrdup(c->cwd ? c->cwd : "/");
+	s->grace = c->grace_ms;
+	text_list_add(&s->argv, "/bin/sh");
+	text_list_add(&s->argv, "-c");
+	text_list_add(&s->argv, c->command);
+	for (char **v = environ; *v; v++)
+		text_list_add(&s->env, *v);
+	return s;
+}
+
+struct fillers *fillers_new(const struct fillers_config *c)
+{
+	struct fillers *f = xcalloc(1, sizeof(*f));
+
+	f->c = *c;
+	f->log_dir = xstrdup(c->log_dir);
+	f->spec = c->command ? make_spec(c) : NULL;
+	f->attempts = (uint32_t)(clock_wall_ns() / NS_PER_S); /* of no agent before us */
+	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++)
+		f->fillers[i] =
+			(struct filler){ .all = f, .slot = i, .shown = &f->shown[i], .log_fd = -1 };
+	return f;
+}
+
+const struct view_workload *fillers_view(const struct fillers *f)
+{
+	return f->shown;
+}
+
+struct fillers *fillers_free(struct fillers *f)
+{
+	if (!f)
+		return NULL;
+	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++) {
+		disconnect(&f->fillers[i]);
+		f->fillers[i].log_fd = fd_close(f->fillers[i].log_fd);
+	}
+	spec_free(f->spec);
+	free(f->log_dir);
+	free(f);
+	return NULL;
+}

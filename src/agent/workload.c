@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/workload.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+static void on_changed(void *user)
+{
+	struct tasks *q = user;
+
+	tasks_plan_soon(q);
+	q->over(q->user);
+}
+
+struct fillers *workload_new(struct tasks *q, const struct tasks_config *c)
+{
+	cleanup_free char *logs = xasprintf("%s/%s/logs", c->state_dir, c->instance);
+
+	return fillers_new(&(struct fillers_config){ .command = c->workload,
+						     .cwd = c->workload_cwd,
+						     .log_dir = logs,
+						     .grace_ms = c->workload_grace_ms,
+						     .place = &q->place,
+						     .plan = q->plan,
+						     .changed = on_changed,
+						     .user = q });
+}
+
+void workload_look(struct tasks *q)
+{
+	const struct view *v = q->place.view;
+	struct devset busy = tasks_busy_devices(q);
+	bool wanted = v->workload && v->ready && !v->leaving && !v->released && !q->workload_paused;
+
+	for (unsigned int i = 0; i < PROTO_DEVICES_MAX; i++)
+		if (q->reserving.slots[i].want.id)
+			devset_add(&busy, i);
+	fillers_look(q->fillers, wanted, busy);
+}
+
+size_t tasks_workloads(const struct tasks *q)
+{
+	return devset_count(fillers_devices(q->fillers));
+}
+
+const struct view_workload *tasks_workload_view(const struct tasks *q)
+{
+	return fillers_view(q->fillers);
+}
+
+void tasks_pause_workload(struct tasks *q, bool pause)
+{
+	q->workload_paused = pause;
+	if (pause)
+		fillers_stop_all(q->fillers, UINT32_MAX, "the agent is stopped (Ctrl-Z)");
+	tasks_plan_soon(q);
+}
