@@ -325,24 +325,19 @@ def test_unterminated_strings_and_wild_numbers(guard, agent):
     a.stop()
 
 
-def test_lost_guard_is_replaced_and_events_go_on(dev, agent):
-    first = FakeGuard(dev)
+def test_lost_guard_is_replaced_and_events_go_on(guard, agent):
     a = agent()
     a.line("gpu 1")
-    first.event(fg.NOTE, text="one")
+    guard.event(fg.NOTE, text="one")
     a.line("one")
-    first.close()
+    guard.reborn(4712)
     a.line("is gone: nothing is held")
-    second = FakeGuard(dev, pid=4712)
-    try:
-        a.line("guard .PID 4712.; it is told again", limit=20)
-        wait_for(lambda: second.policies)
-        assert second.hellos[0].guard_pid == 4711 and second.hellos[0].last_event == 1
-        second.event(fg.NOTE, text="first of the second")  # its numbers start anew
-        a.line("first of the second")
-        a.stop()
-    finally:
-        second.close()
+    a.line("guard .PID 4712.; it is told again", limit=20)
+    wait_for(lambda: guard.policies)
+    assert guard.hellos[0].guard_pid == 4711 and guard.hellos[0].last_event == 1
+    guard.event(fg.NOTE, text="first of the second")  # its numbers start anew
+    a.line("first of the second")
+    a.stop()
 
 
 def test_events_told_twice_are_shown_once(guard, agent, home):
