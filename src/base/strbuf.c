@@ -125,3 +125,15 @@ char *strbuf_take(struct strbuf *b)
 	*b = (struct strbuf)STRBUF_INIT;
 	return s;
 }
+
+void strbuf_add_quoted(struct strbuf *b, const char *word)
+{
+	strbuf_addc(b, '\'');
+	for (const char *p = word; *p; p++) {
+		if (*p == '\'')
+			strbuf_adds(b, "'\\''");
+		else
+			strbuf_addc(b, *p);
+	}
+	strbuf_addc(b, '\'');
+}

@@ -125,6 +125,17 @@ static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct q
 	return r;
 }
 
+static void add_reason(const struct spool *sp, const struct queue_place *p, struct strbuf *b)
+{
+	struct task_file t;
+
+	if (task_file_read(sp, p->path, &t, NULL) < 0)
+		return;
+	if (t.history.ended && t.history.end.reason[0])
+		strbuf_addf(b, ": %s", t.history.end.reason);
+	task_file_clear(&t);
+}
+
 /* Of what does not wait there is not much to say. */
 static int tell_state(const struct cmd_ctx *ctx, const struct spool *sp,
 		      const struct queue_place *p, struct strbuf *b, struct err *e)
@@ -147,6 +158,8 @@ static int tell_state(const struct cmd_ctx *ctx, const struct spool *sp,
 	if (state == BATCH_WAITING)
 		return ask(ctx, sp, p, b, e);
 	strbuf_addf(b, "%s%s%s", words[state], p->name.agent[0] ? " on " : "", p->name.agent);
+	if (state == BATCH_FAILED && !p->element)
+		add_reason(sp, p, b);
 	strbuf_addf(b, " (tenure logs %s shows what it printed)",
 		    queue_format_id(p->name.id,
 				    p->element	    ? p->element

@@ -328,19 +328,11 @@ static int take_script(struct spool_spec *s, const char *path, struct err *e)
 	return 0;
 }
 
-/* A word as the shell reads it back. */
 static void quote(struct strbuf *b, const char *word)
 {
 	if (b->len)
 		strbuf_addc(b, ' ');
-	strbuf_addc(b, '\'');
-	for (const char *p = word; *p; p++) {
-		if (*p == '\'')
-			strbuf_adds(b, "'\\''");
-		else
-			strbuf_addc(b, *p);
-	}
-	strbuf_addc(b, '\'');
+	strbuf_add_quoted(b, word);
 }
 
 static int add_argv(struct spool_spec *s, const json_t *argv, struct err *e)

@@ -207,6 +207,9 @@ def test_logs_and_wait(queue):  # noqa: F811
     assert q.m.run(q.m.tenure, "wait", str(many), str(i), check=False).returncode == 1
     assert "\nn 1\n" in q.m.run(q.m.tenure, "logs", f"{many}.2").stdout
     assert f"logs {many}.1" in q.m.run(q.m.tenure, "logs", str(many), check=False).stderr
+    shown = q.m.run(q.m.tenure, "show", f"{many}.3").stdout
+    assert re.search(r"^state +failed$", shown, re.M) and re.search(r"^elements +1 done, 2 failed$", shown, re.M)
+    assert "exit code 7" in " ".join(q.m.run(q.m.tenure, "why", str(i)).stdout.split())
     killed = q.submit("-g", "0", "--", "sh", "-c", "kill -9 $$")
     assert q.m.run(q.m.tenure, "wait", str(killed), check=False).returncode == 128 + 9
     waits = q.submit("-g", "0", "--paused", "--", "true")
@@ -328,6 +331,10 @@ def test_gpu_figures(queue):  # noqa: F811
     end = json.loads(q.m.run(q.m.tenure, "show", str(i), "--json").stdout)["end"]
     assert end["gpus"] == 2 and 1.15 * total < end["gpu_peak_bytes"] < 1.3 * total, end
     assert 0 <= end["gpu_util_permille"] <= 1000
+    shown = q.m.run(q.m.tenure, "show", str(i)).stdout
+    assert re.search(r"^used +2 GPUs, peak memory [0-9.]+ GiB, mean utilisation [0-9]+%$", shown, re.M)
+    assert re.search(r"^ended +20.*, exit code 0$", shown, re.M) and "{" not in shown, shown
+    assert re.search(rf"^argv +{q.newcomer} --take 60% --stay 2 --all-devices$", shown, re.M), shown
     said = re.search(r"=== gpu +peak memory ([0-9.]+) GiB, mean utilisation [0-9]+%", q.log(i))
     assert said and float(said[1]) == pytest.approx(end["gpu_peak_bytes"] / 2**30, abs=0.1), q.log(i)
     q.wait(none, "done")
