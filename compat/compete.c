@@ -369,9 +369,12 @@ static void stop_tasks(struct compete *c)
 	while ((n = look(c, true, &lanes, &n_lanes)) && clock_mono_ns() < end) {
 		if (!keep_agent(c))
 			break;
-		if (obeyed < told)
-			stop_all(c, told > 1);
-		obeyed = told;
+
+		int signals = told; /* another may come while the first is passed on */
+
+		if (obeyed < signals)
+			stop_all(c, signals > 1);
+		obeyed = signals;
 		(void)poll(NULL, 0, 100);
 		(void)child_hear(&c->agent, on_line, c);
 	}

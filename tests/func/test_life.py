@@ -137,7 +137,7 @@ def test_lifetime_from_a_file(queue, user_config):  # noqa: F811
     said = " ".join(q.m.run(q.m.tenure, "on", "--idle-for", "1h").stdout.split())
     assert re.search(r"Auto-shutdown at: \S+ \S+ \(1d\): what runs then is stopped and waits again\.",
                      said), said
-    assert q.status()["agent"]["lifetime"]["whole_s"] == 86400
+    assert wait_for(q.status)["agent"]["lifetime"]["whole_s"] == 86400
     q.m.run(q.m.tenure, "off")
     user_config("lifetime: soon\n")
     bad = q.m.run(q.m.tenure, "agent", check=False)

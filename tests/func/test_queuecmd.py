@@ -319,7 +319,7 @@ def test_gpu_figures(queue):  # noqa: F811
     q = queue()
     q.start("--memory", "95%")
     assert wait_for(lambda: q.held() == [0, 1])
-    i = q.submit("-g", "2", "--", q.newcomer, "--take", "60%", "--stay", "2", "--all-devices")
+    i = q.submit("-g", "2", "--", q.newcomer, "--take", "60%", "--stay", "6", "--all-devices")
     none = q.submit("-g", "0", "--", "true")
     q.wait(i, "running")
     assert wait_for(lambda: q.status()["devices"][0]["state"] == "lent")
