@@ -150,6 +150,10 @@ static struct retry_policy policy_of(const struct filing *f)
 	p.oom_permille = (uint32_t)s->retry_memory;
 	p.oom_cap_bytes = f->room_bytes;
 	p.no_requeue = s->no_requeue;
+	/* One that stands for itself ends with its retries: nothing is protected by a pause, and
+	 * who waits for its end would wait for ever. */
+	if (!s->lane && !f->claim.name.element)
+		p.fast_limit = 0;
 	return p;
 }
 
@@ -180,10 +184,8 @@ static void supersede(struct filing *f, struct spool_place *p)
 	}
 }
 
-/*
- * What fails at once, again and again, is not tried on: its lane is paused, or, where it has none,
- * what waits again of it.
- */
+/* What fails at once, again and again, is not tried on: its lane is paused, or the batch that has
+ * none. */
 static int pause_what_fails(struct filing *f, struct spool_place *p)
 {
 	const struct scan_task *t = scan_find(p->scan, f->claim.name.id, 0);

@@ -9,7 +9,7 @@
  * once. An attempt that a newcomer, a preemption, a lost node or the owner's order ended says
  * nothing about the task and does not count as a try. Attempts that end at once (fast_ms), one
  * after another (fast_limit), mean that something is wrong which trying again does not mend: then
- * the lane, or the task where it has none, is to be paused. The streak is counted where the pause
+ * the lane, or the batch that has none, is to be paused. The streak is counted where the pause
  * would be, so a lane whose tasks fail one after the other is stopped before all have been wasted.
  * Tasks that retry for ever are never paused for it, their back-off is what protects the node.
  */
@@ -69,8 +69,8 @@ enum retry_what { RETRY_DONE, RETRY_FAILED, RETRY_AGAIN, RETRY_CANCELLED, RETRY_
 struct retry_verdict {
 	enum retry_what what;
 	bool counted;
-	bool pause;	/* pause the lane, or the task where it has none; text says why */
-	uint64_t at_ns; /* RETRY_AGAIN: monotonic, not before this */
+	bool pause;		   /* pause the lane, or the batch that has none; text says why */
+	uint64_t at_ns;		   /* RETRY_AGAIN: monotonic, not before this */
 	char text[RETRY_TEXT_MAX]; /* "out of GPU memory (exit code 1), try 2 of 4; next in 10m" */
 };
 
