@@ -74,7 +74,7 @@ struct beats {
 	struct beats_config c;
 	struct looker lk;
 	struct look *look; /* the one that runs */
-	bool ending, runs_on, ended, named;
+	bool ending, runs_on, ended, named, soon;
 	uint64_t promise_ms;
 	size_t n; /* of the last look */
 	struct other *others;
@@ -497,7 +497,7 @@ static void look_done(uv_work_t *work, int status)
 	free(l);
 	if (b->ended)
 		return;
-	if (b->ending)
+	if (b->ending || (b->soon && b->named))
 		begin(b);
 	else
 		(void)uv_timer_start(&b->timer, on_timer, wait_ms(b), 0);
@@ -516,6 +516,7 @@ static void begin(struct beats *b)
 	l->remove = !b->runs_on;
 	b->c.fill(b->c.user, &l->own);
 	b->look = l;
+	b->soon = false;
 	(void)uv_timer_stop(&b->timer);
 	if (uv_queue_work(b->loop, &l->work, look_work, look_done) < 0) {
 		b->look = NULL;
@@ -547,6 +548,13 @@ void beats_start(struct beats *b)
 	begin(b);
 }
 
+void beats_soon(struct beats *b)
+{
+	b->soon = true;
+	if (b->named)
+		begin(b);
+}
+
 void beats_end(struct beats *b, bool runs_on)
 {
 	if (b->ending)
@@ -571,6 +579,22 @@ void beats_alive(const struct beats *b, struct text_list *ret)
 	for (size_t i = 0; i < b->n; i++)
 		if (b->others[i].life != RECOVER_DEAD)
 			text_list_add(ret, b->others[i].agent);
+}
+
+size_t beats_nodes(const struct beats *b, struct room_node **ret)
+{
+	size_t n = 0;
+
+	*ret = xcalloc(b->n + 1, sizeof(**ret));
+	for (size_t i = 0; i < b->n; i++) {
+		const struct other *o = &b->others[i];
+
+		if (o->life != RECOVER_ALIVE)
+			continue;
+		(*ret)[n] = (struct room_node){ .lives = true, .devices = o->beat.devices };
+		(void)str_copy((*ret)[n++].agent, sizeof((*ret)->agent), o->agent);
+	}
+	return n;
 }
 
 json_t *beats_report(const struct beats *b)

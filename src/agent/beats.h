@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "spool/beat.h"
+#include "spool/room.h"
 
 struct beats;
 
@@ -41,6 +42,8 @@ struct beats_config {
 
 struct beats *beats_new(uv_loop_t *loop, const struct beats_config *config);
 void beats_start(struct beats *b);
+/* What the sign of life tells has changed: the next look is due at once. */
+void beats_soon(struct beats *b);
 /* The last one. runs_on: what it has started does, so that its name is kept. */
 void beats_end(struct beats *b, bool runs_on);
 bool beats_are_quiet(const struct beats *b);
@@ -48,6 +51,8 @@ bool beats_are_quiet(const struct beats *b);
 uint64_t beats_promise_ms(const struct beats *b);
 /* Agents that are alive, for whoever asks whether a lane's owner is. The caller clears it. */
 void beats_alive(const struct beats *b, struct text_list *ret);
+/* Those that are alive and have not ended, with their devices. The caller frees the array. */
+size_t beats_nodes(const struct beats *b, struct room_node **ret);
 /* An array of the other agents, for the status. */
 json_t *beats_report(const struct beats *b);
 /* -EBUSY: a file hangs; nothing is freed, the process is expected to end. */

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/nodes.h"
 
+#include <stdlib.h>
+
 #include "agent/resume.h"
 #include "base/str.h"
 #include "hold/state.h"
 
 static void fill(void *user, struct beat *b)
 {
-	const struct tasks *q = user;
+	struct tasks *q = user;
 	const struct view *v = q->place.view;
 
-	b->devices = view_devices(v);
+	b->devices = q->told_devices = view_devices(v);
 	b->held = view_count(v, DEV_HELD);
 	b->idle = view_count(v, DEV_IDLE);
 	b->lent = view_count(v, DEV_LENT);
@@ -57,6 +59,30 @@ static void tell(void *user, const char *text)
 	struct tasks *q = user;
 
 	news_say(q->place.news, LOG_LEVEL_WARNING, "%s", text);
+}
+
+/* A client decides by it what is too much for every node (spool/room.h). */
+void nodes_look(struct tasks *q)
+{
+	if (view_devices(q->place.view) != q->told_devices)
+		beats_soon(q->beats);
+}
+
+void nodes_tell_room(const struct tasks *q, uint64_t gpus, struct strbuf *b)
+{
+	struct room_node *nodes = NULL;
+	size_t n = beats_nodes(q->beats, &nodes);
+
+	if (!n)
+		strbuf_adds(b, "; no other node serves the queue now");
+	else if (room_judge(nodes, n, gpus) == ROOM_ENOUGH)
+		strbuf_adds(b, "; another node may run it (");
+	else
+		strbuf_adds(b, "; no other node that serves the queue has so many (");
+	room_tell(nodes, n, b);
+	if (n)
+		strbuf_addc(b, ')');
+	free(nodes);
 }
 
 struct beats *nodes_beats(struct tasks *q, const struct tasks_config *c)

@@ -162,6 +162,7 @@ void tasks_plan_soon(struct tasks *q)
 
 void tasks_look(struct tasks *q)
 {
+	nodes_look(q);
 	tasks_plan_soon(q);
 }
 
@@ -655,20 +656,31 @@ int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigne
 int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct err *e)
 {
 	struct sched_device devices[PROTO_DEVICES_MAX];
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+	struct sched_ref ref = { id, element };
 	char buf[SCHED_WHY_MAX];
 	struct sched_view view;
+	struct sched_task t;
+	int r;
 
-	if (q->draining && !find_running(q, (struct sched_ref){ id, element })) {
+	if (q->draining && !find_running(q, ref)) {
 		*ret = xasprintf("the agent on %s starts nothing more: %s", q->place.node,
 				 q->place.view->leaving_why);
 		return 0;
 	}
 	planview_make(q->place.view, q->instance, devices, &view);
-	if (sched_why(q->plan, (struct sched_ref){ id, element }, &view, buf) < 0 &&
-	    (element || sched_why(q->plan, (struct sched_ref){ id, 1 }, &view, buf) < 0))
+	r = sched_why(q->plan, ref, &view, buf);
+	if (r < 0 && !element) {
+		ref.element = 1;
+		r = sched_why(q->plan, ref, &view, buf);
+	}
+	if (r < 0)
 		return err_set(e, -ENOENT, "task %llu is not in the queue of this node",
 			       (unsigned long long)id);
-	*ret = xstrdup(buf);
+	strbuf_adds(&text, buf);
+	if (r == SCHED_WHY_NOT_HERE && sched_get(q->plan, ref, &t) == 0)
+		nodes_tell_room(q, t.gpus == SCHED_ALL_GPUS ? 1 : t.gpus, &text);
+	*ret = strbuf_take(&text);
 	return 0;
 }
 

@@ -34,6 +34,7 @@ struct tasks {
 	struct sweeping_place sweeping;
 	struct spooler *spooler;
 	struct beats *beats;
+	unsigned int told_devices; /* in the last sign of life */
 	struct sched_queue *plan;
 	struct running *runs;
 	struct streaks streaks;

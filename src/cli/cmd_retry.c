@@ -15,6 +15,7 @@
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/queue.h"
+#include "cli/roomcheck.h"
 #include "spool/revive.h"
 #include "spool/transit.h"
 
@@ -222,7 +223,22 @@ static int edit_waiting(const struct spool *sp, struct task_name *n, json_t *set
 	return r == 0 ? rename_it(sp, n, set, e) : r;
 }
 
-static int edit(const struct spool *sp, const char *word, json_t *set, struct err *e)
+/* As what is submitted. */
+static int check_room(const struct cmd_ctx *ctx, const struct spool *sp, const json_t *set,
+		      struct err *e)
+{
+	const json_t *gpus = json_object_get(set, "gpus");
+	struct spool_spec *spec = spec_new();
+	int r = gpus ? spec_set_json(spec, "gpus", gpus, e) : 0;
+
+	if (r == 0 && gpus)
+		r = room_check(ctx, sp, spec, e);
+	(void)spec_free(spec);
+	return r < 0 ? err_wrap(e, "not changed") : 0;
+}
+
+static int edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *word, json_t *set,
+		struct err *e)
 {
 	struct queue_place p;
 	int r = queue_locate(sp, word, &p, e);
@@ -235,6 +251,8 @@ static int edit(const struct spool *sp, const char *word, json_t *set, struct er
 		return err_set(e, -EBUSY,
 			       "task %" PRIu64 " is %s; only a task that waits can be edited",
 			       p.name.id, queue_state(&p.name, p.dir));
+	if (r == 0)
+		r = check_room(ctx, sp, set, e);
 	if (r == 0)
 		r = edit_waiting(sp, &p.name, set, e);
 	if (r == TRANSIT_GONE)
@@ -258,7 +276,7 @@ static int run_edit(const struct cmd_ctx *ctx, struct err *e)
 	}
 	r = queue_open(ctx, 0, &sp, e);
 	if (r == 0)
-		r = edit(sp, opts_arg(ctx->opts, 0), set, e);
+		r = edit(ctx, sp, opts_arg(ctx->opts, 0), set, e);
 	json_decref(set);
 	sp = spool_close(sp);
 	ask_agent_to_look(ctx);

@@ -56,7 +56,8 @@ const struct cmd cmd_submit = {
 	.description =
 		"The script's text is taken along: later changes of the file do not matter. So are the "
 		"directory and the environment. The id is printed when the task is safe on disk; no "
-		"agent has to run.",
+		"agent has to run. More GPUs than any node has are refused, where an agent runs and "
+		"says how many there are; where a node may come back that has them it is a warning.",
 	.examples = submit_examples,
 	.opts = submit_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,

@@ -21,6 +21,7 @@
 #include "base/strbuf.h"
 #include "cli/ask_agent.h"
 #include "cli/queue.h"
+#include "cli/roomcheck.h"
 #include "cli/submitter.h"
 #include "spool/elements.h"
 #include "spool/submit.h"
@@ -460,6 +461,8 @@ int submit_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct
 	if (r < 0)
 		return CMD_USAGE;
 	r = queue_open(ctx, SPOOL_CREATE, &sp, e);
+	if (r == 0)
+		r = room_check(ctx, sp, ret->spec, e);
 	if (r == 0) {
 		submitter_name(ret->spec, sp);
 		r = submit_task(sp, ret->spec, &ret->id, e);

@@ -23,7 +23,8 @@ struct why {
 	const struct sched_view *view;
 	const struct entry *e;
 	struct strbuf text;
-	bool noted; /* the note is part of the text already */
+	bool noted;    /* the note is part of the text already */
+	bool not_here; /* as this node is it can never run on it */
 };
 
 #define PHRASE_MAX 160
@@ -342,6 +343,19 @@ static void add_one_process(struct why *w, const struct devices *d)
 		strbuf_adds(&w->text, " (compute mode EXCLUSIVE_PROCESS)");
 }
 
+/* However they are used, there are not so many. */
+static bool says_too_many(struct why *w, const struct devices *d)
+{
+	unsigned int n = w->q->board.n;
+
+	if (!n || d->want <= n)
+		return false;
+	w->not_here = true;
+	strbuf_addf(&w->text, "cannot run on this node: it needs %u GPUs, and there %s %u here",
+		    d->want, n == 1 ? "is" : "are", n);
+	return true;
+}
+
 /* There would be devices, but it may not have so many. */
 static bool says_limit(struct why *w, const struct devices *d)
 {
@@ -352,7 +366,8 @@ static bool says_limit(struct why *w, const struct devices *d)
 
 	if (!p->limits_devices || !d->want)
 		return false;
-	if (d->want > p->max_devices)
+	w->not_here = d->want > p->max_devices;
+	if (w->not_here)
 		strbuf_addf(&w->text,
 			    "cannot run on this node as it is: it needs %u GPU%s, max_devices "
 			    "leaves %u to this instance",
@@ -374,11 +389,12 @@ static bool says_devices(struct why *w)
 	if (!w->e->t.gpus)
 		return false;
 	look_at_devices(w, &d);
-	if (says_limit(w, &d))
+	if (says_too_many(w, &d) || says_limit(w, &d))
 		return true;
 	if (d.want && d.usable >= d.want && d.free >= d.want)
 		return false;
-	if (!d.want || d.usable < d.want)
+	w->not_here = !d.want || d.usable < d.want;
+	if (w->not_here)
 		strbuf_addf(&w->text,
 			    "cannot run on this node as it is: it needs %u GPU%s, %u of %u "
 			    "would do",
@@ -446,5 +462,5 @@ int sched_why(const struct sched_queue *q, struct sched_ref ref, const struct sc
 	}
 	(void)str_copy(buf, SCHED_WHY_MAX, strbuf_str(&w.text));
 	strbuf_clear(&w.text);
-	return 0;
+	return w.not_here ? SCHED_WHY_NOT_HERE : 0;
 }

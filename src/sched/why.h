@@ -15,7 +15,12 @@
 
 #define SCHED_WHY_MAX 600
 
-/* 0 and the sentence in buf, which holds SCHED_WHY_MAX bytes; -ENOENT when ref is not in the queue.
+/* This node, as it is, can never run it; another one may. */
+#define SCHED_WHY_NOT_HERE 1
+
+/*
+ * 0 or SCHED_WHY_NOT_HERE and the sentence in buf, which holds SCHED_WHY_MAX bytes; -ENOENT when
+ * ref is not in the queue.
  */
 int sched_why(const struct sched_queue *q, struct sched_ref ref, const struct sched_view *view,
 	      char *buf);

@@ -15,12 +15,14 @@ static void expect_why(uint64_t id, const char *text)
 	char buf[SCHED_WHY_MAX];
 
 	(void)bench_plan(&b);
-	assert_int_equal(sched_why(b.q, ref(id), &b.view, buf), 0);
+	assert_true(sched_why(b.q, ref(id), &b.view, buf) >= 0);
 	assert_string_equal(buf, text);
 }
 
 static void test_devices(void **state)
 {
+	char buf[SCHED_WHY_MAX];
+
 	bench_open(&b, 4);
 	b.d[1].foreign = b.d[3].foreign = "alice (PID 77)";
 	bench_add(&b, T(.id = 1, .gpus = 1));
@@ -42,6 +44,13 @@ static void test_devices(void **state)
 	bench_add(&b, T(.id = 5, .gpus = 1, .model = "a100"));
 	expect_why(5, "cannot run on this node as it is: it needs 1 GPU, 0 of 4 would do, GPU 0, 1 "
 		      "and 3 not of its model (NVIDIA H200), GPU 2 left for others; 4th in order");
+	bench_add(&b, T(.id = 6, .gpus = 9));
+	expect_why(6,
+		   "cannot run on this node: it needs 9 GPUs, and there are 4 here; 5th in order");
+	/* Others may. */
+	assert_int_equal(sched_why(b.q, ref(6), &b.view, buf), SCHED_WHY_NOT_HERE);
+	assert_int_equal(sched_why(b.q, ref(5), &b.view, buf), SCHED_WHY_NOT_HERE);
+	assert_int_equal(sched_why(b.q, ref(3), &b.view, buf), 0);
 	bench_close(&b);
 }
 
