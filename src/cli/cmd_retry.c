@@ -45,12 +45,14 @@ static int retry_task(const struct spool *sp, struct queue_place *p, struct err 
 	int r;
 
 	if (p->dir == SPOOL_PENDING || p->dir == SPOOL_RUNNING)
-		return err_set(e, -EBUSY, "task %" PRIu64 " has not ended: it is %s", p->name.id,
-			       queue_state(&p->name, p->dir));
+		return err_set(e, -EBUSY,
+			       "task %" PRIu64 " (%s) has not ended: it is %s; tenure stop %" PRIu64
+			       " ends it",
+			       p->name.id, p->name.name, queue_state(&p->name, p->dir), p->name.id);
 	dir_of(p, dir);
 	r = transit_retry(sp, &p->name, dir, e);
 	if (r == 0)
-		printf("%" PRIu64 " %s\n", p->name.id, p->name.name);
+		printf("%" PRIu64 " %s waits to run again\n", p->name.id, p->name.name);
 	return r == TRANSIT_GONE ? changed_now(p->name.id, e) : r;
 }
 
@@ -112,10 +114,12 @@ static int retry_batch(const struct spool *sp, struct queue_place *p, bool all, 
 		return changed_now(p->name.id, e);
 	if (r < 0)
 		return r;
-	printf("%s %s", queue_format_id(p->name.id, p->element, id), p->name.name);
-	if (!p->element)
-		printf(": %" PRIu64 " element%s", n, n == 1 ? "" : "s");
-	(void)putchar('\n');
+	(void)queue_format_id(p->name.id, p->element, id);
+	if (p->element)
+		printf("%s %s waits to run again\n", id, p->name.name);
+	else
+		printf("%s %s: %" PRIu64 " element%s to run again\n", id, p->name.name, n,
+		       n == 1 ? " waits" : "s wait");
 	return 0;
 }
 
@@ -237,6 +241,20 @@ static int check_room(const struct cmd_ctx *ctx, const struct spool *sp, const j
 	return r < 0 ? err_wrap(e, "not changed") : 0;
 }
 
+static int cannot_edit(const struct queue_place *p, struct err *e)
+{
+	char text[QUEUE_TEXT_MAX];
+
+	if (p->dir == SPOOL_RUNNING)
+		return err_set(e, -EBUSY,
+			       "task %" PRIu64 " (%s) runs; only a task that waits can be edited",
+			       p->name.id, p->name.name);
+	return err_set(e, -EBUSY,
+		       "task %" PRIu64 " (%s) %s; only a task that waits can be edited (tenure "
+		       "retry %" PRIu64 " puts it back)",
+		       p->name.id, p->name.name, queue_format_end(p, text), p->name.id);
+}
+
 static int edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *word, json_t *set,
 		struct err *e)
 {
@@ -248,9 +266,7 @@ static int edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *w
 			       "%s is an element; only task %" PRIu64 " as a whole can be edited",
 			       word, p.name.id);
 	if (r == 0 && p.dir != SPOOL_PENDING)
-		return err_set(e, -EBUSY,
-			       "task %" PRIu64 " is %s; only a task that waits can be edited",
-			       p.name.id, queue_state(&p.name, p.dir));
+		return cannot_edit(&p, e);
 	if (r == 0)
 		r = check_room(ctx, sp, set, e);
 	if (r == 0)
@@ -258,7 +274,7 @@ static int edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *w
 	if (r == TRANSIT_GONE)
 		return changed_now(p.name.id, e);
 	if (r == 0)
-		printf("%" PRIu64 " %s\n", p.name.id, p.name.name);
+		printf("%" PRIu64 " %s is changed\n", p.name.id, p.name.name);
 	return r;
 }
 

@@ -12,6 +12,25 @@ static const struct opt stop_opts[] = {
 	{ 0 },
 };
 
+/* One that cannot be stopped keeps none of the others from it. */
+static int stop_words(struct stopping *s, const struct opts *opts, struct err *e)
+{
+	int first = 0;
+
+	for (size_t i = 0; i < opts_argc(opts); i++) {
+		struct err one = ERR_INIT;
+		int r = stop_word(s, opts_arg(opts, i), &one);
+
+		if (r == 0)
+			continue;
+		if (first)
+			(void)cmd_fail(CMD_FAILED, e->text);
+		*e = one;
+		first = first ? first : r;
+	}
+	return first;
+}
+
 static int run_stop(const struct cmd_ctx *ctx, struct err *e)
 {
 	unsigned int sweep = sweep_of_setting((unsigned int)settings_num(ctx->settings, SET_SWEEP));
@@ -24,8 +43,8 @@ static int run_stop(const struct cmd_ctx *ctx, struct err *e)
 	int r = queue_open(ctx, 0, &sp, e);
 
 	s.sp = sp;
-	for (size_t i = 0; i < opts_argc(ctx->opts) && r == 0; i++)
-		r = stop_word(&s, opts_arg(ctx->opts, i), e);
+	if (r == 0)
+		r = stop_words(&s, ctx->opts, e);
 	sp = spool_close(sp);
 	if (s.changed)
 		ask_agent_to_look(ctx);

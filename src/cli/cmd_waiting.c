@@ -36,6 +36,19 @@ static int do_pause(const struct change *c, struct task_name *n, struct err *e)
 	return transit_pause(c->sp, n, c->paused, e);
 }
 
+/* "42 train.sh has priority 3" */
+static void tell(const struct change *c, change_fn fn, const struct task_name *n)
+{
+	char priority[48] = "";
+
+	if (fn == do_priority)
+		(void)str_print(priority, sizeof(priority), "has priority %" PRIu64, c->priority);
+	printf("%" PRIu64 " %s %s\n", n->id, n->name,
+	       priority[0] ? priority
+	       : c->paused ? "is paused"
+			   : "goes on");
+}
+
 /* 0, TRANSIT_GONE: it does not wait (any more), or negative. */
 static int change_one(struct change *c, change_fn fn, struct scan_task *t, struct err *e)
 {
@@ -43,7 +56,7 @@ static int change_one(struct change *c, change_fn fn, struct scan_task *t, struc
 
 	if (r == 0) {
 		c->changed++;
-		printf("%" PRIu64 " %s\n", t->name.id, t->name.name);
+		tell(c, fn, &t->name);
 	}
 	if (r == 0 && fn == do_pause && !c->paused && t->name.lane[0] &&
 	    lane_is_paused(c->sp, t->name.lane)) {
@@ -88,7 +101,7 @@ static int change_word(struct change *c, change_fn fn, const char *word, struct 
 			       "%s is an element; its priority and pauses are those of task "
 			       "%" PRIu64 " as a whole",
 			       word, id);
-	r = queue_find(c->sp, word, QUEUE_LANES, &m, e);
+	r = queue_find(c->sp, word, QUEUE_LANES | QUEUE_TELL_ENDED, &m, e);
 	if (r < 0)
 		return r;
 	r = change_found(c, fn, &m, e);
@@ -125,7 +138,7 @@ static int pause_lane(struct change *c, const char *lane, struct err *e)
 	r = c->paused ? lane_pause(c->sp, lane, reason, e) : lane_resume(c->sp, lane, e);
 	if (r == 0) {
 		c->changed++;
-		printf("lane %s\n", lane);
+		printf("lane %s %s\n", lane, c->paused ? "is paused" : "goes on");
 	}
 	return r;
 }

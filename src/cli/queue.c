@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -67,80 +68,7 @@ static int means(const struct task_name *n, const char *word, unsigned int flags
 	return str_has_prefix(n->name, word) ? 1 : 0;
 }
 
-static int nothing_found(const struct spool *sp, const char *word, const struct queue_match *all,
-			 struct err *e)
-{
-	cleanup_free const char **names = xcalloc(all->n + 1, sizeof(char *));
-	const char *near;
-
-	if (strcmp(word, "all") == 0)
-		return err_set(e, -ENOENT, "nothing waits or runs in instance \"%s\"",
-			       sp->instance);
-	for (size_t i = 0; i < all->n; i++)
-		names[i] = all->tasks[i].name.name;
-	near = str_nearest(word, names);
-	return err_set(e, -ENOENT,
-		       "no task that waits or runs in instance \"%s\" is \"%s\"%s%s (tenure list "
-		       "shows them)",
-		       sp->instance, word, near ? "; did you mean " : "", near ? near : "");
-}
-
-#define CANDIDATES 5
-
-/* What a word that is not clear may mean. */
-static int not_clear(const char *word, const struct queue_match *all, size_t n, struct err *e)
-{
-	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	size_t told = 0;
-
-	for (size_t i = 0; i < all->n && told < CANDIDATES; i++) {
-		const struct task_name *t = &all->tasks[i].name;
-
-		if (t->element || !str_has_prefix(t->name, word))
-			continue;
-		strbuf_addf(&b, "%s%" PRIu64 " %s", told ? ", " : "", t->id, t->name);
-		told++;
-	}
-	if (n > told)
-		strbuf_addf(&b, " and %zu more", n - told);
-	return err_set(e, -EINVAL, "\"%s\" may be %s; say which by its id or by more of its name",
-		       word, strbuf_str(&b));
-}
-
-int queue_find(const struct spool *sp, const char *word, unsigned int flags,
-	       struct queue_match *ret, struct err *e)
-{
-	struct queue_match all;
-	size_t n[3] = { 0 };
-	int best, r = queue_all(sp, &all, e);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < all.n; i++)
-		n[means(&all.tasks[i].name, word, flags)]++;
-	best = n[2] ? 2 : 1;
-	if (!n[2] && n[1] != 1) {
-		r = n[1] ? not_clear(word, &all, n[1], e) : nothing_found(sp, word, &all, e);
-		free(all.tasks);
-		return r;
-	}
-
-	size_t kept = 0;
-
-	for (size_t i = 0; i < all.n; i++)
-		if (means(&all.tasks[i].name, word, flags) == best)
-			all.tasks[kept++] = all.tasks[i];
-	all.n = kept;
-	*ret = all;
-	return 0;
-}
-
-const char *queue_state(const struct task_name *n, enum spool_dir dir)
-{
-	return dir == SPOOL_PENDING && n->flags & NAME_PAUSED ? "paused" : spool_dir_name(dir);
-}
-
-/* ---- one task, wherever it is ---- */
+/* ---- what has ended ---- */
 
 struct search {
 	uint64_t id; /* 0: by name */
@@ -178,13 +106,133 @@ static int find_ended(const struct spool *sp, struct search *s, struct err *e)
 	return r < 0 ? r : s->found ? 0 : -ENOENT;
 }
 
+char *queue_format_end(const struct queue_place *p, char buf[QUEUE_TEXT_MAX])
+{
+	const struct task_name *n = &p->name;
+	char when[CLOCK_TEXT_MAX], how[48] = "stopped";
+
+	if (p->dir == SPOOL_DONE)
+		(void)str_copy(how, sizeof(how), "done");
+	else if (p->dir == SPOOL_FAILED && n->exit >= NAME_SIGNALLED)
+		(void)str_print(how, sizeof(how), "failed, by signal %u", n->exit - NAME_SIGNALLED);
+	else if (p->dir == SPOOL_FAILED)
+		(void)str_print(how, sizeof(how), "failed, with exit code %u", n->exit);
+	return str_print(buf, QUEUE_TEXT_MAX, "has ended already: %s, %s", how,
+			 clock_format_local(n->ended_s * NS_PER_S, when));
+}
+
+/* Nothing that waits or runs is called so. 0: that is all that is known, and e says nothing. */
+static int tell_ended(const struct spool *sp, const char *word, struct err *e)
+{
+	struct queue_place p = { .element = 0 };
+	struct search s = { .name = word, .ret = &p };
+	char text[QUEUE_TEXT_MAX];
+	uint64_t element;
+
+	if (name_parse_id(word, &s.id, &element) < 0)
+		s.id = 0;
+	if (find_ended(sp, &s, NULL) < 0)
+		return 0;
+	return err_set(e, -ENOENT, "task %" PRIu64 " (%s) %s", p.name.id, p.name.name,
+		       queue_format_end(&p, text));
+}
+
+static int no_such_id(const struct spool *sp, uint64_t id, struct err *e)
+{
+	return err_set(e, -ENOENT,
+		       "there is no task %" PRIu64 " in instance \"%s\" (tenure list -a shows them "
+		       "all)",
+		       id, sp->instance);
+}
+
+static int nothing_found(const struct spool *sp, const char *word, const struct queue_match *all,
+			 unsigned int flags, struct err *e)
+{
+	cleanup_free const char **names = xcalloc(all->n + 1, sizeof(char *));
+	const char *near;
+	uint64_t id, element;
+
+	if (strcmp(word, "all") == 0)
+		return err_set(e, -ENOENT, "nothing waits or runs in instance \"%s\"",
+			       sp->instance);
+	if (flags & QUEUE_TELL_ENDED && tell_ended(sp, word, e) < 0)
+		return -ENOENT;
+	if (name_parse_id(word, &id, &element) == 0)
+		return no_such_id(sp, id, e);
+	for (size_t i = 0; i < all->n; i++)
+		names[i] = all->tasks[i].name.name;
+	near = str_nearest(word, names);
+	return err_set(e, -ENOENT,
+		       "no task%s in instance \"%s\" is called \"%s\"%s%s (tenure list%s",
+		       flags & QUEUE_ENDED_TOO ? "" : " that waits or runs", sp->instance, word,
+		       near ? "; did you mean " : "", near ? near : "",
+		       flags & QUEUE_ENDED_TOO ? " -a shows them all)" : " shows them)");
+}
+
+#define CANDIDATES 5
+
+/* What a word that is not clear may mean. */
+static int not_clear(const char *word, const struct queue_match *all, size_t n, struct err *e)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	size_t told = 0;
+
+	for (size_t i = 0; i < all->n && told < CANDIDATES; i++) {
+		const struct task_name *t = &all->tasks[i].name;
+
+		if (t->element || !str_has_prefix(t->name, word))
+			continue;
+		strbuf_addf(&b, "%s%" PRIu64 " %s", told ? ", " : "", t->id, t->name);
+		told++;
+	}
+	if (n > told)
+		strbuf_addf(&b, " and %zu more", n - told);
+	return err_set(e, -EINVAL, "\"%s\" may be %s; say which by its id or by more of its name",
+		       word, strbuf_str(&b));
+}
+
+int queue_find(const struct spool *sp, const char *word, unsigned int flags,
+	       struct queue_match *ret, struct err *e)
+{
+	struct queue_match all;
+	size_t n[3] = { 0 };
+	int best, r = queue_all(sp, &all, e);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < all.n; i++)
+		n[means(&all.tasks[i].name, word, flags)]++;
+	best = n[2] ? 2 : 1;
+	if (!n[2] && n[1] != 1) {
+		r = n[1] ? not_clear(word, &all, n[1], e) : nothing_found(sp, word, &all, flags, e);
+		free(all.tasks);
+		return r;
+	}
+
+	size_t kept = 0;
+
+	for (size_t i = 0; i < all.n; i++)
+		if (means(&all.tasks[i].name, word, flags) == best)
+			all.tasks[kept++] = all.tasks[i];
+	all.n = kept;
+	*ret = all;
+	return 0;
+}
+
+const char *queue_state(const struct task_name *n, enum spool_dir dir)
+{
+	return dir == SPOOL_PENDING && n->flags & NAME_PAUSED ? "paused" : spool_dir_name(dir);
+}
+
+/* ---- one task, wherever it is ---- */
+
 static int find_active(const struct spool *sp, const char *word, struct queue_place *ret,
 		       struct err *e)
 {
 	struct queue_match m;
 	uint64_t id, element;
 	char file[NAME_FILE_MAX];
-	int r = queue_find(sp, word, 0, &m, e);
+	int r = queue_find(sp, word, QUEUE_ENDED_TOO, &m, e);
 
 	if (r < 0)
 		return r;
@@ -218,10 +266,7 @@ int queue_locate_id(const struct spool *sp, uint64_t id, uint64_t element, struc
 	if (r == -ENOENT) /* it may have moved while we looked */
 		r = find_active(sp, word, ret, NULL);
 	if (r == -ENOENT)
-		return err_set(e, -ENOENT,
-			       "there is no task %" PRIu64 " in instance \"%s\" (tenure list -a "
-			       "shows them all)",
-			       id, sp->instance);
+		return no_such_id(sp, id, e);
 	ret->element = element;
 	if (r == 0 && element && element > ret->name.count && !ret->name.element)
 		return err_set(e, -ENOENT, "task %" PRIu64 " has %" PRIu64 " elements, no %" PRIu64,

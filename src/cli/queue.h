@@ -21,7 +21,9 @@ struct queue_match {
 	struct scan_task *tasks; /* in the planner's order; the caller frees them */
 };
 
-#define QUEUE_LANES (1u << 0) /* a lane or "all" may be meant, too */
+#define QUEUE_LANES	 (1u << 0) /* a lane or "all" may be meant, too */
+#define QUEUE_TELL_ENDED (1u << 1) /* of what has ended the error says so; it is looked for */
+#define QUEUE_ENDED_TOO	 (1u << 2) /* the caller goes on looking there: the error is about all */
 
 /* Of what waits or runs. -ENOENT with a suggestion: nothing is called so. */
 int queue_find(const struct spool *sp, const char *word, unsigned int flags,
@@ -45,6 +47,10 @@ struct queue_place {
 int queue_locate(const struct spool *sp, const char *word, struct queue_place *ret, struct err *e);
 int queue_locate_id(const struct spool *sp, uint64_t id, uint64_t element, struct queue_place *ret,
 		    struct err *e);
+
+/* "has ended already: done, 2026-11-21 14:02:11". buf: QUEUE_TEXT_MAX. */
+#define QUEUE_TEXT_MAX 128
+char *queue_format_end(const struct queue_place *p, char buf[QUEUE_TEXT_MAX]);
 
 /* What a command does with the one task that its first argument means. */
 typedef int (*queue_task_fn)(const struct cmd_ctx *ctx, const struct spool *sp,

@@ -37,6 +37,15 @@ static void tell(const struct stopping *s, const struct task_name *n, uint64_t e
 	       more);
 }
 
+/* What becomes of one that had not started, or not again. */
+static const char *cancelled_text(const struct task_name *n)
+{
+	if (n->count)
+		return " is cancelled: no more of its elements are started";
+	return n->epoch ? " is cancelled; it waited to run again"
+			: " is cancelled; it had not started";
+}
+
 static bool is_ours(const struct spool *sp, const char *agent)
 {
 	char name[SPEC_NAME_MAX + 1];
@@ -111,7 +120,7 @@ static int stop_waiting_element(struct stopping *s, const struct queue_place *p,
 	(void)batch_close(b);
 	if (r == 0) {
 		s->changed = true;
-		tell(s, &p->name, p->element, "");
+		tell(s, &p->name, p->element, " is cancelled; it did not run");
 	}
 	return r;
 }
@@ -127,6 +136,16 @@ static bool find_running_element(const struct spool *sp, uint64_t id, uint64_t e
 	*ret = m.tasks[0].name;
 	free(m.tasks);
 	return true;
+}
+
+static int ended_element(const struct queue_place *p, int state, struct err *e)
+{
+	const char *how = state == BATCH_DONE	  ? "it is done"
+			  : state == BATCH_FAILED ? "it has failed"
+						  : "it was stopped";
+
+	return err_set(e, -ENOENT, "%" PRIu64 ".%" PRIu64 " has ended already: %s", p->name.id,
+		       p->element, how);
 }
 
 static int stop_element(struct stopping *s, uint64_t id, uint64_t element, struct err *e)
@@ -145,16 +164,15 @@ static int stop_element(struct stopping *s, uint64_t id, uint64_t element, struc
 		r = queue_locate_id(s->sp, id, element, &p, e);
 		if (r < 0)
 			return r;
-		if (p.dir != SPOOL_PENDING)
-			break;
 		r = queue_element_state(s->sp, &p, element, e);
-		if (r > BATCH_RUNNING)
-			break;
+		if (r > BATCH_RUNNING || (r >= 0 && p.dir != SPOOL_PENDING))
+			return ended_element(&p, r, e);
 		r = r < 0 ? r : stop_waiting_element(s, &p, e);
 		if (r <= 0)
 			return r;
 	}
-	return err_set(e, -ENOENT, "%" PRIu64 ".%" PRIu64 " has ended already", id, element);
+	return err_set(e, -EBUSY, "%" PRIu64 ".%" PRIu64 " changed just now; try again", id,
+		       element);
 }
 
 /* ---- tasks ---- */
@@ -169,7 +187,7 @@ static int stop_one(struct stopping *s, const struct scan_task *t, struct err *e
 	r = transit_cancel(s->sp, &t->name, REASON, e);
 	if (r == 0) {
 		s->changed = true;
-		tell(s, &t->name, 0, "");
+		tell(s, &t->name, 0, cancelled_text(&t->name));
 	}
 	return r;
 }
@@ -195,7 +213,8 @@ static int stop_matching(struct stopping *s, const char *word, struct err *e)
 	struct queue_match m;
 	uint64_t id, element;
 	bool by_name = strcmp(word, "all") != 0 && name_parse_id(word, &id, &element) < 0;
-	int moved = 0, first = 0, r = queue_find(s->sp, word, QUEUE_LANES, &m, e);
+	int moved = 0, first = 0,
+	    r = queue_find(s->sp, word, QUEUE_LANES | QUEUE_TELL_ENDED, &m, e);
 
 	if (r < 0)
 		return r;

@@ -32,7 +32,8 @@ def test_stop_running_and_waiting(queue):  # noqa: F811
     q.m.run(q.m.tenure, "stop", "deaf", "--now")
     q.wait(deaf, "cancelled", 5)
     gone = q.m.run(q.m.tenure, "stop", "deaf", check=False)
-    assert gone.returncode == 1 and "no task that waits or runs" in gone.stderr
+    assert gone.returncode == 1 and f"task {deaf} (deaf) has ended already: stopped, 20" in gone.stderr
+    assert said.splitlines().count(f"{two} second is cancelled; it had not started") == 1, said
 
 
 def test_stop_elements(queue, tmp_path):  # noqa: F811
@@ -113,7 +114,7 @@ def test_pause_of_a_lane(queue):  # noqa: F811
     runs = q.submit("-g", "0", "-l", "week", "--", "sleep", "60")
     q.wait(runs, "running")
     waits = q.submit("-g", "0", "-l", "week", "--", "true")
-    assert q.m.run(q.m.tenure, "pause", "week").stdout == "lane week\n"
+    assert q.m.run(q.m.tenure, "pause", "week").stdout == "lane week is paused\n"
     later = q.submit("-g", "0", "-l", "week", "--", "true")
     assert [q.task(i)["state"] for i in (runs, waits, later)] == ["running", "paused", "paused"]
     assert "its lane is paused" in q.m.run(q.m.tenure, "list").stdout
@@ -131,7 +132,7 @@ def test_pause_of_a_lane(queue):  # noqa: F811
     assert q.task(waits)["state"] == "paused"
     note = q.m.run(q.m.tenure, "resume", str(waits)).stderr
     assert "tenure resume week" in " ".join(note.split())
-    assert q.m.run(q.m.tenure, "resume", "week").stdout == "lane week\n"
+    assert q.m.run(q.m.tenure, "resume", "week").stdout == "lane week goes on\n"
     q.wait(later, "done")
     none = q.m.run(q.m.tenure, "resume", "week", check=False)
     assert none.returncode == 1, none
@@ -246,7 +247,7 @@ def test_ambiguous_names(queue):  # noqa: F811
         assert failed.returncode == 1 and all(f"{i} train-" in said for i in ids), failed
     said = " ".join(q.m.run(q.m.tenure, "show", "train-b", check=False).stderr.split())
     assert f"{ids[1]} train-b, {ids[2]} train-b" in said and f"{ids[0]} train-a" not in said
-    assert q.m.run(q.m.tenure, "priority", "3", "train-a").stdout == f"{ids[0]} train-a\n"
+    assert q.m.run(q.m.tenure, "priority", "3", "train-a").stdout == f"{ids[0]} train-a has priority 3\n"
     late = q.m.run(q.m.tenure, "wait", "--timeout", "10ms", str(ids[1]), check=False)
     assert f"task {ids[1]} train-b is pending" in late.stderr
 
@@ -303,7 +304,7 @@ def test_retry_edit_history(queue):  # noqa: F811
     late = q.m.run(q.m.tenure, "edit", "other", "gpus=2", check=False)
     assert late.returncode == 1 and "only a task that waits" in late.stderr
     open(mark, "w", encoding="utf-8").close()
-    assert q.m.run(q.m.tenure, "retry", str(i)).stdout == f"{i} second\n"
+    assert q.m.run(q.m.tenure, "retry", str(i)).stdout == f"{i} second waits to run again\n"
     q.wait(i, "done")
     doc = json.loads(q.m.run(q.m.tenure, "history", "--json").stdout)
     rows = {t["id"]: t for t in doc["tasks"]}
@@ -415,35 +416,35 @@ def test_retry_of_elements(queue, tmp_path):  # noqa: F811
         return wait_for(lambda: sorted(marks.read_text().split()) == sorted(ran))
     assert has_run(1, 2, 3, 4, 5) and wait_for(lambda: counts() == (2, 2, 0))
     # While one of them runs still: one that is done, and one that runs.
-    assert q.m.run(q.m.tenure, "retry", f"{i}.1").stdout == f"{i}.1 many\n"
+    assert q.m.run(q.m.tenure, "retry", f"{i}.1").stdout == f"{i}.1 many waits to run again\n"
     assert has_run(1) and wait_for(lambda: counts() == (2, 2, 0))
     busy = q.m.run(q.m.tenure, "retry", f"{i}.3", check=False)
     assert busy.returncode == 1 and f"{i}.3 has not ended yet" in busy.stderr
     mark.touch()
-    assert q.m.run(q.m.tenure, "retry", str(i)).stdout == f"{i} many: 2 elements\n"
+    assert q.m.run(q.m.tenure, "retry", str(i)).stdout == f"{i} many: 2 elements wait to run again\n"
     assert has_run(4, 5) and wait_for(lambda: counts() == (4, 0, 0))
     q.m.run(q.m.tenure, "stop", f"{i}.3", "--now")
     q.wait(i, "cancelled")
     assert counts() == (4, 0, 1)
     # When it is over, with another agent, and with none.
-    assert q.m.run(q.m.tenure, "retry", "many").stdout == f"{i} many: 1 element\n"
+    assert q.m.run(q.m.tenure, "retry", "many").stdout == f"{i} many: 1 element waits to run again\n"
     assert has_run(3)
     q.wait(i, "done")
     none = q.m.run(q.m.tenure, "retry", str(i), check=False)
     assert none.returncode == 1 and f"tenure retry --all {i}" in none.stderr
     q.kill()
-    assert q.m.run(q.m.tenure, "retry", f"{i}.2").stdout == f"{i}.2 many\n"
+    assert q.m.run(q.m.tenure, "retry", f"{i}.2").stdout == f"{i}.2 many waits to run again\n"
     assert q.task(i)["counts"]["waiting"] == 1
     q.start("--no-hold")
     assert has_run(2)
     q.wait(i, "done")
-    assert q.m.run(q.m.tenure, "retry", "--all", str(i)).stdout == f"{i} many: 5 elements\n"
+    assert q.m.run(q.m.tenure, "retry", "--all", str(i)).stdout == f"{i} many: 5 elements wait to run again\n"
     assert has_run(1, 2, 3, 4, 5)
     q.wait(i, "done")
     # Stopped before it began: what never ran waits as it did.
     j = q.submit("-g", "0", "--array", "1-3", "--paused", "--", "true")
     q.m.run(q.m.tenure, "stop", str(j))
-    assert q.m.run(q.m.tenure, "retry", str(j)).stdout == f"{j} true: 3 elements\n"
+    assert q.m.run(q.m.tenure, "retry", str(j)).stdout == f"{j} true: 3 elements wait to run again\n"
     q.wait(j, "done")
 
 
@@ -531,3 +532,44 @@ def test_shutdown_and_log_limit(queue):  # noqa: F811
     q.start("--no-hold")
     q.m.run(q.m.tenure, "stop", str(i), "--now")
     q.wait(i, "cancelled")
+
+
+def test_words_about_tasks(queue):  # noqa: F811
+    """What was done is said in words; so is why it cannot be done, of what has ended and of what is not there."""
+    q = queue()
+
+    def say(*cmd, code=0):
+        done = q.m.run(q.m.tenure, *cmd, check=False)
+        assert done.returncode == code, done
+        return " ".join((done.stdout + done.stderr).split())
+    waits = q.submit("-g", "0", "-n", "waits", "--begin", "2099-01-01", "--", "true")
+    array = q.submit("-g", "0", "-n", "array", "--array", "1-3", "--begin", "2099-01-01", "--", "true")
+    assert say("pause", "waits") == f"{waits} waits is paused"
+    assert say("resume", str(waits)) == f"{waits} waits goes on"
+    assert say("edit", "waits", "timeout=10m") == f"{waits} waits is changed"
+    q.start("--no-hold")
+    bad = q.submit("-g", "0", "-n", "bad", "--", "sh", "-c", "exit 3")
+    runs = q.submit("-g", "0", "-n", "runs", "--", "sleep", "60")
+    q.wait(bad, "failed")
+    q.wait(runs, "running")
+    ended = f"task {bad} (bad) has ended already: failed, with exit code 3, 20"
+    for cmd in (["stop"], ["pause"], ["priority", "1"], ["resume"]):
+        assert ended in say(*cmd, str(bad), code=1) and ended in say(*cmd, "bad", code=1)
+        assert "there is no task 99" in say(*cmd, "99", code=1)
+        assert 'no task that waits or runs in instance "default" is called "nil"' in say(*cmd, "nil", code=1)
+    assert ended in say("edit", str(bad), "memory=1G", code=1)
+    assert f"task {runs} (runs) runs; only" in say("edit", str(runs), "memory=1G", code=1)
+    assert f"tenure stop {runs} ends it" in say("retry", str(runs), code=1)
+    assert f"{runs} (runs) runs already" in say("pause", str(runs), code=1)
+    for cmd in (["wait"], ["logs"], ["retry"], ["show"], ["why"]):
+        assert "there is no task 99" in say(*cmd, "99", code=1)
+        assert 'no task in instance "default" is called "nil"' in say(*cmd, "nil", code=1)
+        assert "no task in instance" in say(*cmd, "rusn", code=1) and "mean runs" in say(*cmd, "rusn", code=1)
+    assert "has not run yet" in say("logs", str(waits), code=1)
+    # One that cannot be stopped keeps none of the others from it.
+    said = say("stop", str(bad), f"{array}.2", f"{array}.2", str(array), str(waits), str(runs), code=1)
+    for words in (ended, f"{array}.2 array is cancelled; it did not run",
+                  f"{array}.2 has ended already: it was stopped",
+                  f"{array} array is cancelled: no more of its elements are started",
+                  f"{waits} waits is cancelled; it had not started", f"{runs} runs is told to end"):
+        assert words in said, said
