@@ -271,6 +271,7 @@ void gdev_adapt(struct guard *g, struct gdev *d, const struct hold_policy *befor
 	if (memcmp(&p->memory, &before->memory, sizeof(p->memory)) != 0) {
 		d->settled_used = 0;
 		d->settle_at_ns = 0;
+		d->steady_ns = 0;
 		gholder_tell_amount(d, &p->memory);
 	}
 	turn_cycle(g, d, clock_mono_ns());

@@ -68,33 +68,13 @@ uint64_t ghold_at(struct guard *g, const struct gdev *d)
 
 /* --- the memory figure of a hold --- */
 
-/* What is in use but for the owner's exceptions. */
-static uint64_t used_but_excused(const struct gdev *d)
-{
-	uint64_t used = d->sight.look.used;
-
-	return used - (d->excused_bytes < used ? d->excused_bytes : used);
-}
-
-/* Memory of our holder as the driver lists it; 0: it does not say. */
-static uint64_t listed_bytes(const struct gdev *d)
-{
-	const struct gpu_procs *procs = &d->sight.look.procs;
-
-	for (uint32_t i = 0; i < procs->n; i++)
-		if (procs->p[i].pid == d->holder.listed_pid && !procs->p[i].graphics &&
-		    procs->p[i].used_known)
-			return procs->p[i].used_bytes;
-	return 0;
-}
-
 void ghold_note_settled(struct guard *g, struct gdev *d)
 {
-	uint64_t seen = used_but_excused(d), excess;
+	uint64_t seen = gjudge_used(d), excess;
 
 	if (d->state != DEV_HELD || !d->settle_at_ns || d->sight.look.begin_ns < d->settle_at_ns)
 		return;
-	excess = settle_excess(&d->settle, seen, listed_bytes(d), d->holder.held);
+	excess = settle_excess(&d->settle, seen, gjudge_own_bytes(d), d->holder.held);
 	d->settled_used = gjudge_may_hide(g) ? seen - excess : seen;
 	d->settle_at_ns = 0;
 	if (d->settled_used < seen)
@@ -148,7 +128,7 @@ void ghold_begin(struct guard *g, struct gdev *d)
 	}
 	d->before = d->sight.look.procs;
 	/* A context that is there already is ours, and not what was before. */
-	settle_begin(&d->settle, used_but_excused(d) - listed_bytes(d));
+	settle_begin(&d->settle, gjudge_used(d), again, gjudge_own_bytes(d));
 	if (again) {
 		gholder_again(g, d);
 	} else if (gholder_start(g, d, &e) < 0) {
@@ -158,6 +138,7 @@ void ghold_begin(struct guard *g, struct gdev *d)
 	}
 	d->settled_used = 0;
 	d->settle_at_ns = 0;
+	d->steady_ns = 0;
 	gdev_say(d, again ? "holder PID %d takes the memory again" : "holder PID %d starts",
 		 (int)d->holder.pid);
 	(void)gevent_add(g, d, EVENT_START, "%s", d->reason);
@@ -217,6 +198,7 @@ static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
 	d->holder.wanted = m->wanted;
 	d->settled_used = 0;
 	d->settle_at_ns = m->at_ns + SETTLE_NS;
+	d->steady_ns = m->at_ns;
 	d->settle_asked = false;
 	d->grow_at_ns = m->at_ns + GROW_NS;
 	(void)gstep(g, d, EV_HELD);
@@ -387,6 +369,7 @@ void ghold_grow(struct guard *g, struct gdev *d, uint64_t now)
 	d->grow_at_ns = now + GROW_NS;
 	d->settled_used = 0;
 	d->settle_at_ns = now + SETTLE_NS;
+	d->steady_ns = 0;
 	d->settle_asked = false;
 	gholder_tell(d, HOLDER_GROW);
 }

@@ -6,8 +6,9 @@
  * everywhere. Once a hold has settled its figure is taken; RISE_BYTES above it is foreign: at once
  * where processes may be hidden from us, a little later where they are not (there a process in the
  * list is the better witness, and comes first; gjudge.h has the times). While our own holder takes
- * or frees memory there is no figure and the detector is off; who came in that time is found by
- * what explains the figure (settle.h).
+ * or frees memory there is no figure and the detector is off. From the moment that it has, and
+ * until the figure is taken, what explains it is the measure where processes may be hidden
+ * (settle.h).
  *
  * That nobody is hidden cannot be known beforehand: the own holder is listed everywhere. What shows
  * it is memory that somebody uses who is not listed for a while, or who came and went like that.
@@ -64,11 +65,38 @@ bool gjudge_may_hide(const struct guard *g)
 	       g->pid_class == PIDS_HOST;
 }
 
-static uint64_t risen(const struct gdev *d)
+uint64_t gjudge_used(const struct gdev *d)
 {
-	uint64_t ours = d->settled_used + d->excused_bytes;
+	uint64_t used = d->sight.look.used;
 
-	return d->settled_used && d->sight.look.used > ours ? d->sight.look.used - ours : 0;
+	return used - (d->excused_bytes < used ? d->excused_bytes : used);
+}
+
+uint64_t gjudge_own_bytes(const struct gdev *d)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+
+	for (uint32_t i = 0; i < procs->n; i++)
+		if (procs->p[i].pid == d->holder.listed_pid && !procs->p[i].graphics &&
+		    procs->p[i].used_known)
+			return procs->p[i].used_bytes;
+	return 0;
+}
+
+/* There is no figure yet, and all that our holder takes is there. */
+static bool is_early(const struct guard *g, const struct gdev *d)
+{
+	return !d->settled_used && d->state == DEV_HELD && d->steady_ns &&
+	       d->sight.look.begin_ns > d->steady_ns && gjudge_may_hide(g);
+}
+
+static uint64_t risen(const struct guard *g, const struct gdev *d)
+{
+	uint64_t used = gjudge_used(d);
+
+	if (is_early(g, d))
+		return settle_early(&d->settle, used, gjudge_own_bytes(d), d->holder.held);
+	return d->settled_used && used > d->settled_used ? used - d->settled_used : 0;
 }
 
 uint64_t gjudge_rise_due(const struct guard *g, const struct gdev *d)
@@ -78,14 +106,14 @@ uint64_t gjudge_rise_due(const struct guard *g, const struct gdev *d)
 	if (d->n_awaited || gjudge_may_hide(g))
 		return d->rise_since_ns;
 	return d->rise_since_ns +
-	       (risen(d) >= GJUDGE_CONTEXT_BYTES ? GJUDGE_UNLISTED_NS : GJUDGE_RISE_NS);
+	       (risen(g, d) >= GJUDGE_CONTEXT_BYTES ? GJUDGE_UNLISTED_NS : GJUDGE_RISE_NS);
 }
 
 static bool memory_rises(struct guard *g, struct gdev *d)
 {
 	uint64_t now = d->sight.look.end_ns;
 
-	if (risen(d) <= RISE_BYTES) {
+	if (risen(g, d) <= RISE_BYTES) {
 		d->rise_since_ns = 0;
 		return false;
 	}
@@ -108,15 +136,15 @@ static enum verdict judge_rest(struct guard *g, struct gdev *d, uint64_t ours)
 
 static enum verdict judge_memory(struct guard *g, struct gdev *d, uint64_t ours)
 {
-	uint64_t used = d->sight.look.used;
-
 	if (gdev_occupied(d)) {
 		if (!memory_rises(g, d))
 			return SEEN_CLEAR;
 		if (d->n_awaited)
 			return SEEN_OURS; /* who it is shows some ms later, with the memory free */
 		gdev_say(d, "%.2f GiB came into use by a process that is not listed",
-			 in_gib(used - d->settled_used));
+			 in_gib(risen(g, d)));
+		if (is_early(g, d))
+			settle_doubt(&d->settle);
 		return SEEN_FOREIGN;
 	}
 	if (d->holder.pid && !d->holder.kept)

@@ -43,6 +43,11 @@ void gjudge_name(struct guard *g, struct gdev *d, const struct gpu_proc *who);
 /* Where who came is not known: how long device nodes had been opened since_ns on. */
 void gjudge_note_hint(const struct guard *g, struct gdev *d, uint64_t since_ns);
 
+/* Memory in use but for the owner's exceptions; that of our holder as the driver lists it, or 0
+ * where it does not. */
+uint64_t gjudge_used(const struct gdev *d);
+uint64_t gjudge_own_bytes(const struct gdev *d);
+
 /* Somebody may be here who is in no list. */
 bool gjudge_may_hide(const struct guard *g);
 

@@ -127,6 +127,7 @@ struct gdev {
 	bool settle_asked;	 /* the look that takes it was asked for */
 	struct settle settle;	 /* what explains that figure */
 	uint64_t settle_at_ns;	 /* when to take that figure; 0: taken or off */
+	uint64_t steady_ns;	 /* our holder neither takes nor frees since; 0: it does */
 	uint64_t excused_bytes;	 /* in use by processes that the owner told us to ignore */
 	uint64_t rise_since_ns;	 /* memory above it since; 0: not */
 	uint64_t unlisted_ns;	 /* memory that no listed process explains since; 0: none */

@@ -78,6 +78,7 @@ void gstep_act(struct gdev *d, enum dev_action action)
 		d->holder.asked_ns = now;
 		d->settled_used = 0;
 		d->settle_at_ns = 0;
+		d->steady_ns = 0;
 		break;
 	case ACT_SETTLE:
 		/* A newcomer's start would wait for our context's end; nobody's does otherwise. */

@@ -373,6 +373,30 @@ def test_where_lists_tell_less(machine, mode):
     assert not any(x.head.type == LEASE_TAKEN for x in a.messages if hasattr(x, "head"))
 
 
+@pytest.mark.parametrize("mode", ["host", "none"])
+def test_hidden_newcomer_after_a_task(machine, mode):
+    """It has no more than a context, and comes when its hold is taken again: neither the task's
+    memory nor the context that stayed beside the task may hide it."""
+    m = machine()
+    m.ctl("pid-mode", mode)
+    a = Agent(m)
+    a.policy()
+    a.held(0)
+    a.listen(0.6)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
+    shim.start("--take", "50%", "--stay", "0.3")
+    assert shim.report()["result"] == 0
+    a.wait_state(0, "lent")
+    shim.wait()
+    assert a.unlease(1).slot == 0
+    a.held(0)
+    assert not a.seen("yield")
+    m.ctl("foreign-memory", 0, "0.3G")
+    a.event("yield", limit=5)
+    assert "not listed" in a.reason(0)
+
+
 # --- the task ---
 
 

@@ -196,6 +196,27 @@ static void test_memory_where_processes_are_hidden(void **state)
 	assert_int_equal(w->d->state, DEV_YIELDING);
 }
 
+/* In the first moments of a hold the figure is what explains it, once that was learnt. */
+static void test_hidden_before_the_figure_is_taken(void **state)
+{
+	struct world *w = *state;
+
+	w->g->hidden_possible = true;
+	hold(w);
+	see_holder(w, 72 * GIBS); /* it may be ours */
+	assert_int_equal(w->d->state, DEV_HELD);
+	settle(w);
+	says(w, HOLDER_HELD, 70 * GIBS);
+	assert_int_equal(w->d->settled_used, 0);
+	see_holder(w, 71 * GIBS + (8 << 20));
+	assert_int_equal(w->d->state, DEV_HELD);
+	see_holder(w, 71 * GIBS + (24 << 20));
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(told(w), HOLDER_RELEASE);
+	assert_non_null(strstr(w->d->reason, "0.02 GiB came into use"));
+	assert_false(w->d->settle.learnt);
+}
+
 static void test_numbers_of_the_host(void **state)
 {
 	struct world *w = *state;
@@ -527,6 +548,7 @@ int main(void)
 		TEST(test_context_that_is_listed_late),
 		TEST(test_hidden_before_the_first_hold),
 		TEST(test_memory_where_processes_are_hidden),
+		TEST(test_hidden_before_the_figure_is_taken),
 		TEST(test_numbers_of_the_host),
 		TEST(test_class_none_takes_time),
 		TEST(test_blind),

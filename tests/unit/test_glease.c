@@ -191,7 +191,12 @@ static void test_foreign_beside_one_that_gives_way(void **state)
 		glease_tell_all(w->g, &w->g->clients[0]);
 		see(w, 60 * GIBS, pids, 2, 0);
 		assert_int_equal(l->taken, tells);
+		/* What is over has nothing to give way any more. */
+		glease_tell_all(w->g, &w->g->clients[0]);
 		unlease(w);
+		see(w, 60 * GIBS, pids, 2, 0);
+		assert_int_equal(w->d->n_over, 1);
+		assert_false(l->taken);
 		see(w, 0, NULL, 0, 0);
 		assert_int_equal(w->d->n_leases, 0);
 	}

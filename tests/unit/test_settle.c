@@ -11,7 +11,7 @@ static void test_listed(void **state)
 {
 	struct settle s = { 0 };
 
-	settle_begin(&s, 100 * MIBS);
+	settle_begin(&s, 100 * MIBS, false, 0);
 	assert_int_equal(
 		settle_excess(&s, 70 * GIBS + 600 * MIBS, 70 * GIBS + 500 * MIBS, 70 * GIBS), 0);
 	/* Growing: from what was in use by others then. */
@@ -27,15 +27,15 @@ static void test_unlisted(void **state)
 {
 	struct settle s = { 0 };
 
-	settle_begin(&s, 0);
+	settle_begin(&s, 0, false, 0);
 	assert_int_equal(settle_excess(&s, 73 * GIBS, 0, 70 * GIBS), 2 * GIBS);
-	settle_begin(&s, 0);
+	settle_begin(&s, 0, false, 0);
 	assert_int_equal(settle_excess(&s, 70 * GIBS + 500 * MIBS, 0, 70 * GIBS), 0);
 	assert_int_equal(s.context, 500 * MIBS);
-	settle_begin(&s, 200 * MIBS);
+	settle_begin(&s, 200 * MIBS, false, 0);
 	assert_int_equal(settle_excess(&s, 70 * GIBS + 600 * MIBS, 0, 70 * GIBS),
 			 0); /* some left */
-	settle_begin(&s, 0);
+	settle_begin(&s, 0, false, 0);
 	assert_int_equal(settle_excess(&s, 70 * GIBS + 520 * MIBS, 0, 70 * GIBS), 20 * MIBS);
 }
 
@@ -45,20 +45,56 @@ static void test_rest_that_comes_back(void **state)
 	struct settle s = { 0 };
 	uint64_t own = 70 * GIBS + 500 * MIBS;
 
-	settle_begin(&s, 0);
+	settle_begin(&s, 0, false, 0);
 	assert_int_equal(settle_excess(&s, own + 90 * MIBS, own, 70 * GIBS), 90 * MIBS);
-	settle_begin(&s, 0);
+	settle_begin(&s, 0, false, 0);
 	assert_int_equal(settle_excess(&s, own + 94 * MIBS, own, 70 * GIBS), 0);
-	settle_begin(&s, 0);
+	settle_begin(&s, 0, false, 0);
 	assert_int_equal(settle_excess(&s, own + 90 * MIBS, own, 70 * GIBS), 0);
-	settle_begin(&s, 0);
+	settle_begin(&s, 0, false, 0);
 	assert_int_equal(settle_excess(&s, own + 194 * MIBS, own, 70 * GIBS), 100 * MIBS);
 	/* The same program started twice is none of that. */
 	for (int i = 0; i < 3; i++) {
-		settle_begin(&s, 0);
+		settle_begin(&s, 0, false, 0);
 		assert_int_equal(settle_excess(&s, own + 94 * MIBS + 2 * GIBS, own, 70 * GIBS),
 				 2 * GIBS);
 	}
+}
+
+/* Our context that stayed beside a task is not what others use. */
+static void test_placeholder(void **state)
+{
+	struct settle s = { 0 };
+
+	settle_begin(&s, 0, false, 0);
+	assert_int_equal(settle_excess(&s, 70 * GIBS + 500 * MIBS, 0, 70 * GIBS), 0);
+	settle_begin(&s, 600 * MIBS, true, 0);
+	assert_int_equal(s.others, 100 * MIBS);
+	assert_int_equal(settle_excess(&s, 70 * GIBS + 800 * MIBS, 0, 70 * GIBS), 200 * MIBS);
+	settle_begin(&s, 600 * MIBS, true, 450 * MIBS);
+	assert_int_equal(s.others, 150 * MIBS);
+}
+
+static void test_early(void **state)
+{
+	struct settle s = { 0 };
+	uint64_t own = 70 * GIBS + 500 * MIBS;
+
+	settle_begin(&s, 0, false, 0);
+	assert_int_equal(settle_early(&s, own + 2 * GIBS, own, 70 * GIBS), 0); /* who knows? */
+	assert_int_equal(settle_excess(&s, own, own, 70 * GIBS), 0);
+	settle_begin(&s, 0, false, 0);
+	assert_int_equal(settle_early(&s, own, own, 70 * GIBS), 0);
+	assert_int_equal(settle_early(&s, own + 90 * MIBS, own, 70 * GIBS), 90 * MIBS);
+	/* That was ours after all: it is learnt as ever. */
+	for (int i = 0; i < 2; i++) {
+		settle_doubt(&s);
+		assert_int_equal(settle_early(&s, own + 90 * MIBS, own, 70 * GIBS), 0);
+		assert_int_equal(settle_excess(&s, own + 90 * MIBS, own, 70 * GIBS),
+				 i ? 0 : 90 * MIBS);
+		settle_begin(&s, 0, false, 0);
+	}
+	assert_int_equal(settle_early(&s, own + 90 * MIBS, own, 70 * GIBS), 0);
 }
 
 int main(void)
@@ -67,6 +103,8 @@ int main(void)
 		cmocka_unit_test(test_listed),
 		cmocka_unit_test(test_unlisted),
 		cmocka_unit_test(test_rest_that_comes_back),
+		cmocka_unit_test(test_placeholder),
+		cmocka_unit_test(test_early),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
