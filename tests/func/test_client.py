@@ -107,7 +107,7 @@ def test_stop_tail_and_shutdown(client):
     assert c.has("cancelled", 2) and c.has("running", 1)
     assert "Stopped: all" in c("gpu_stop all")
     assert c.has("cancelled", 3)
-    assert "no task" in c("gpu_stop train.sh", code=1)
+    assert "has ended already" in c("gpu_stop train.sh", code=1)
     assert "Shutting down: train-exp1" in c("gpu_shutdown")
     assert wait_for(lambda: c.agent.poll() is not None)
     assert "no agent of instance train-exp1 answers" in c("gpu_shutdown", code=1)
