@@ -31,6 +31,7 @@
 #include "agent/lifetime.h"
 #include "agent/pause.h"
 #include "agent/ready.h"
+#include "agent/silence.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
@@ -41,7 +42,6 @@
 #define CLOSE_LIMIT_MS 500
 #define WATCH_MS       1000 /* also how often the guard hears from us: hold/proto.h */
 #define TIMERS	       6
-#define SILENCE_MS     10000 /* the guard speaks once a second */
 
 /* Files, terminal, names: each may hang, and the spool will want some, too. */
 #define POOL_THREADS "8"
@@ -76,7 +76,6 @@ static bool reader_is_gone(const struct agent *a)
 static void on_watch(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
-	uint64_t heard = guardlink_heard_ns(a->link), now = clock_mono_ns();
 
 	guardlink_beat(a->link);
 	emptied_look(a);
@@ -84,26 +83,7 @@ static void on_watch(uv_timer_t *timer)
 		a->unread = true;
 		ending_stop(a, "nobody reads what it prints any more");
 	}
-
-	bool slept = now - a->watched_ns > 2 * WATCH_MS * NS_PER_MS; /* what it said waits still */
-	bool silent = guardlink_is_up(a->link) && now - heard > SILENCE_MS * NS_PER_MS;
-	struct proc_peek guard = { .state = '?' };
-
-	a->watched_ns = now;
-	if (slept)
-		return;
-	if (silent && !a->silent)
-		(void)proc_peek(a->view.guard.pid, &guard);
-
-	if (silent && !a->silent)
-		news_say(a->news, LOG_LEVEL_WARNING,
-			 guard.state == 'T' ? "the guard (PID %d) has been stopped for %llu s, so "
-					      "nothing is held; kill -CONT lets it go on"
-					    : "the guard (PID %d) has not spoken for %llu s",
-			 (int)a->view.guard.pid, (unsigned long long)((now - heard) / NS_PER_S));
-	else if (!silent && a->silent)
-		news_say(a->news, LOG_LEVEL_INFO, "the guard speaks again");
-	a->silent = silent;
+	silence_look(a, WATCH_MS);
 }
 
 static void on_names_found(void *user)

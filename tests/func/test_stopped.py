@@ -112,15 +112,20 @@ def test_stopped_agent_holds_nothing_after_ten_seconds(machine):
 
 
 def test_stopped_guard_holds_nothing_after_two_seconds(machine):
+    """What is stopped with it is ended by the agent."""
     m, h = holding(machine)
-    guard = m.guards()[0]
+    guard, holder = m.guards()[0], m.device(1)["holder_pid"]
+    stop_outside_of_driver(m, holder)
     stop_outside_of_driver(m, guard)
     t0 = time.monotonic()
-    wait_for(m.empty, 5)
+    wait_for(lambda: m.holders() == [holder] and not m.used()[0], 5)
     assert time.monotonic() - t0 < 3.5
-    assert state(guard) == "T"
+    assert state(guard) == state(holder) == "T"
     assert m.newcomer("--take", "90%")["result"] == 0
     e = h.next("agent", 14)
+    assert f"GPU 1 (PID {holder}) did not let go without its guard" in e["text"]
+    wait_for(m.empty, 2)
+    e = h.next("agent")
     assert f"the guard (PID {guard}) has been stopped" in e["text"] and "kill -CONT" in e["text"]
     os.kill(guard, signal.SIGCONT)
     holds_again(h, "guard was stopped")

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/silence.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "hold/hproto.h"
+
+#define SILENCE_MS 10000 /* the guard speaks once a second */
+
+/* A holder of that guard, whatever the number was before. */
+static bool is_holder_of(pid_t pid, pid_t guard)
+{
+	struct proc_peek p;
+
+	return proc_peek(pid, &p) == 0 && p.uid == geteuid() && p.parent == guard &&
+	       p.state != 'Z' && !strcmp(p.comm, HOLDER_COMM);
+}
+
+/* The descriptor first, so that what is looked at is what is signalled. */
+static bool end_holder(pid_t pid, pid_t guard)
+{
+	cleanup_fd int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0U) : -1;
+
+	return fd >= 0 && is_holder_of(pid, guard) &&
+	       syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0U) == 0;
+}
+
+static void end_holders(struct agent *a)
+{
+	const struct view *v = &a->view;
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		if (v->seen[i] && end_holder(v->devices[i].holder_pid, v->guard.pid))
+			news_say(a->news, LOG_LEVEL_WARNING,
+				 "the holder of GPU %u (PID %d) did not let go without its guard, "
+				 "and was ended",
+				 v->devices[i].index, (int)v->devices[i].holder_pid);
+}
+
+static void say_silent(struct agent *a, uint64_t for_ns)
+{
+	struct proc_peek guard = { .state = '?' };
+
+	(void)proc_peek(a->view.guard.pid, &guard);
+	news_say(a->news, LOG_LEVEL_WARNING,
+		 guard.state == 'T' ? "the guard (PID %d) has been stopped for %llu s, so nothing "
+				      "is held; kill -CONT lets it go on"
+				    : "the guard (PID %d) has not spoken for %llu s",
+		 (int)a->view.guard.pid, (unsigned long long)(for_ns / NS_PER_S));
+}
+
+void silence_look(struct agent *a, uint64_t interval_ms)
+{
+	uint64_t heard = guardlink_heard_ns(a->link), now = clock_mono_ns();
+	bool slept = now - a->watched_ns > 2 * interval_ms * NS_PER_MS; /* what it said waits */
+	bool silent = guardlink_is_up(a->link) && now - heard > SILENCE_MS * NS_PER_MS;
+
+	a->watched_ns = now;
+	if (slept)
+		return;
+	if (silent)
+		end_holders(a);
+	if (silent && !a->silent)
+		say_silent(a, now - heard);
+	else if (!silent && a->silent)
+		news_say(a->news, LOG_LEVEL_INFO, "the guard speaks again");
+	a->silent = silent;
+}
