@@ -575,6 +575,17 @@ static int usage(void)
 	return 0;
 }
 
+static void clear(struct compete *c)
+{
+	char *const texts[] = { c->self,  c->tenure,  c->dir,  c->log,
+				c->state, c->reading, c->root, c->head_why };
+
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+		free(texts[i]);
+	c->sp = spool_close(c->sp);
+	command_set_clear(&c->set);
+}
+
 int main(int argc, char **argv)
 {
 	const char *commands = argc > 1 ? argv[1] : "command.txt";
@@ -605,7 +616,6 @@ int main(int argc, char **argv)
 		say(&c, "%s", e.text);
 	else
 		(void)fprintf(stderr, "compete: %s\n", e.text);
-	c.sp = spool_close(c.sp);
-	command_set_clear(&c.set);
+	clear(&c);
 	return code;
 }
