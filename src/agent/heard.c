@@ -100,6 +100,7 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 
 	a->view.devices[slot] = *dev;
 	a->view.seen[slot] = true;
+	a->view.awaited[slot] = false;
 	/* What is left for others is not looked at for us. */
 	a->fresh[slot] = dev->looked_ns >= a->told_ns || dev->state == DEV_LEFT;
 	if (slot >= a->view.n_slots)
@@ -140,7 +141,7 @@ static void on_lost(void *user, const char *why)
 	(void)str_print(a->view.trouble, sizeof(a->view.trouble), "the guard (PID %d) %s",
 			(int)a->view.guard.pid, why);
 	for (uint32_t i = 0; i < a->view.n_slots; i++)
-		a->view.seen[i] = false;
+		a->view.seen[i] = a->view.awaited[i] = false;
 	news_say(a->news, LOG_LEVEL_WARNING, "%s: nothing is held until the next one is up",
 		 a->view.trouble);
 }
@@ -193,6 +194,8 @@ static void on_unleased(void *user, const struct msg_unleased *m)
 {
 	struct agent *a = user;
 
+	if (m->slot >= 0 && m->slot < PROTO_DEVICES_MAX)
+		a->view.awaited[m->slot] = true;
 	if (a->queue)
 		tasks_on_unleased(a->queue, m);
 }

@@ -131,7 +131,7 @@ static void on_plan(uv_timer_t *timer)
 	struct sched_view view;
 	uint64_t wait = UINT64_MAX;
 
-	if (!q->open || q->ending)
+	if (!q->open || q->ending || view_is_behind(q->place.view))
 		return;
 	if (q->draining) {
 		tell_reservations(q);

@@ -65,6 +65,14 @@ unsigned int view_devices(const struct view *v)
 	return n;
 }
 
+bool view_is_behind(const struct view *v)
+{
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		if (v->awaited[i] && v->seen[i])
+			return true;
+	return false;
+}
+
 unsigned int view_count(const struct view *v, unsigned int state)
 {
 	unsigned int n = 0;

@@ -90,6 +90,7 @@ struct view {
 
 	uint32_t n_slots; /* devices the guard has spoken of */
 	bool seen[PROTO_DEVICES_MAX];
+	bool awaited[PROTO_DEVICES_MAX]; /* a lease there has ended; what it is now is told next */
 	struct dev_status devices[PROTO_DEVICES_MAX];
 
 	size_t n_yields; /* ever; the last VIEW_YIELDS are kept, at [i % VIEW_YIELDS] */
@@ -104,6 +105,8 @@ bool view_is_selected(const struct view *v, uint32_t slot);
 int view_index_of(const struct view *v, const char *name);
 /* Devices that the guard has spoken of; all that it has, before. */
 unsigned int view_devices(const struct view *v);
+/* A device is not what it is shown as any more: nothing is decided before that is known. */
+bool view_is_behind(const struct view *v);
 /* Devices in a state. */
 unsigned int view_count(const struct view *v, unsigned int state);
 /* Devices on which the workload runs. */

@@ -274,6 +274,18 @@ def test_workload(queue, tmp_path):  # noqa: F811
     assert q.rows() == [] or [r["id"] for r in q.rows()] == [i]
 
 
+def test_workload_that_goes_for_one_task(queue):  # noqa: F811
+    """No more GPUs are cleared than the task needs, also not while the first is being cleared."""
+    q = queue(gpus=3)
+    q.start("--workload", f"exec {q.newcomer} --take 40% --stay 600")
+    assert wait_for(lambda: runs_on(q) == [0, 1, 2])
+    for n in range(4):
+        q.wait(q.submit("--", "sleep", "0.1"), "done")
+        assert wait_for(lambda: runs_on(q) == [0, 1, 2]), q.out.read_text()
+        starts = [workload(q, gpu)["workload"]["starts"] for gpu in range(3)]
+        assert sum(starts) == 3 + n + 1, (starts, q.out.read_text())
+
+
 def test_workload_that_ends_at_once(queue):  # noqa: F811
     q = queue(gpus=1)
     q.start("--workload", "echo never; exit 7")
