@@ -17,7 +17,7 @@
 static const struct opt off_opts[] = {
 	{ .name = "stop-tasks",
 	  .spec = { VALUE_FLAG },
-	  .help = "the same, and end them first, as tenure stop does" },
+	  .help = "end the tasks that run, as tenure stop does, and then" },
 	{ .name = "drain",
 	  .spec = { VALUE_FLAG },
 	  .help = "start no more tasks, and end when those that run have" },
@@ -76,10 +76,16 @@ static int drain(const struct cmd_ctx *ctx, json_t **ret, int *ret_fd, struct er
 	return ask_agent_long(ctx, &req, ret, ret_fd, e);
 }
 
-static void print_end(int pid, double ms, json_int_t running)
+/* How long it took is the business of tasks where these were waited for. */
+static void print_end(int pid, double ms, bool drained, json_int_t running)
 {
-	cleanup_free char *text = xasprintf(
-		"Everything is free after %.0f ms; the agent (PID %d) has ended.", ms, pid);
+	cleanup_free char *text =
+		drained ? xasprintf("No task runs any more and everything is free; the agent (PID "
+				    "%d) has ended.",
+				    pid)
+			: xasprintf("Everything is free after %.0f ms; the agent (PID %d) has "
+				    "ended.",
+				    ms, pid);
 	cleanup_free char *more = xasprintf(
 		"%lld task%s on by %s; the next tenure on takes %s over (tenure off --stop-tasks "
 		"would have ended %s).",
@@ -118,7 +124,9 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	} else if (opts_flag(ctx->opts, "json")) {
 		print_json_line(json_incref(doc));
 	} else {
-		print_end(pid, ms, json_integer_value(json_object_get(doc, "tasks_running")));
+		json_int_t running = json_integer_value(json_object_get(doc, "tasks_running"));
+
+		print_end(pid, ms, drains && !running, running);
 	}
 	json_decref(doc);
 	return code;
@@ -126,7 +134,7 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 
 static const struct cmd_example off_examples[] = {
 	{ "tenure off", "let go of everything and end the agent" },
-	{ "tenure off --stop-tasks", "end its tasks, too" },
+	{ "tenure off --stop-tasks", "end the tasks that run here, too" },
 	{ "tenure off --drain", "when the tasks that run have ended" },
 	{ "tenure off --instance night", "the same for another instance" },
 	{ 0 },
