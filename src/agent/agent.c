@@ -182,6 +182,18 @@ static void on_task_over(void *user)
 	emptied_look(user);
 }
 
+static void put_names(void *user, const char *text, char *buf, size_t size)
+{
+	struct agent *a = user;
+
+	(void)users_put_names(a->users, text, buf, size);
+}
+
+static void on_ordered(void *user, enum order_how how)
+{
+	leaving_order(user, how);
+}
+
 static struct tasks *make_queue(struct agent *a)
 {
 	return tasks_new(&a->loop,
@@ -205,6 +217,8 @@ static struct tasks *make_queue(struct agent *a)
 						 .news = a->news,
 						 .link = a->link,
 						 .over = on_task_over,
+						 .put_names = put_names,
+						 .ordered = on_ordered,
 						 .user = a });
 }
 

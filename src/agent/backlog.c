@@ -554,39 +554,9 @@ static void take_orders(struct worker *w)
 	if (r == 0) {
 		cancel_waiting(w, order.command, order.task);
 		b->orders = xrealloc(b->orders, b->n_orders + 1, sizeof(*b->orders));
-		b->orders[b->n_orders++] = (struct backlog_order){ .order = order };
+		b->orders[b->n_orders++] = order;
 	} else if (e.code) {
 		strbuf_addf(&b->notes, "control.json: %s\n", e.text);
-	}
-}
-
-/* Of clients on other nodes: taken, answered, and carried out on the loop. */
-static void take_sent_orders(struct worker *w)
-{
-	const struct spool_place *p = w->place;
-	char sent[SPOOL_PATH_MAX];
-	struct err e = ERR_INIT;
-	json_t *order = NULL;
-
-	while (control_next(p->spool, p->self.agent, &order, sent, &e) == 0) {
-		const char *command = json_string_value(json_object_get(order, "command"));
-		bool known = command && strcmp(command, "shutdown") == 0;
-		json_t *answer = known ? json_pack("{s:i}", "code", 0)
-				       : json_pack("{s:i, s:s}", "code", -EINVAL, "error",
-						   "this agent knows no such order");
-
-		if (control_answer(p->spool, sent, answer, &e) < 0)
-			strbuf_addf(&w->b->notes, "answer an order: %s\n", e.text);
-		if (known) {
-			struct backlog *b = w->b;
-
-			b->orders = xrealloc(b->orders, b->n_orders + 1, sizeof(*b->orders));
-			b->orders[b->n_orders++] =
-				(struct backlog_order){ .order.command = CONTROL_SHUTDOWN,
-							.tasks_run_on = true };
-		}
-		json_decref(answer);
-		json_decref(order);
 	}
 }
 
@@ -627,7 +597,6 @@ static void round_off(struct worker *w)
 	if (b->want.all) {
 		import_raw(w);
 		take_orders(w);
-		take_sent_orders(w);
 		b->lanes_read = lanes_paused(w->place->spool, add_lane, w, NULL) == 0;
 		strbuf_adds(&b->notes, scan_notes(w->place->scan));
 	}
@@ -671,7 +640,7 @@ void backlog_clear(struct backlog *b)
 		free(b->changes[i].again);
 	}
 	for (size_t i = 0; i < b->n_orders; i++)
-		free(b->orders[i].order.task);
+		free(b->orders[i].task);
 	free(b->changes);
 	free(b->orders);
 	text_list_clear(&b->want.names);

@@ -40,11 +40,6 @@ struct backlog_change {
 	struct backlog_again *again;
 };
 
-struct backlog_order {
-	struct control_order order;
-	bool tasks_run_on; /* CONTROL_SHUTDOWN of the agent alone */
-};
-
 struct backlog_want {
 	bool all;		/* read the directories anew */
 	bool batches;		/* another agent is gone: elements that only it knew to wait */
@@ -60,8 +55,8 @@ struct backlog {
 	size_t n_changes;
 	struct backlog_change *changes;
 	size_t n_orders;
-	struct backlog_order *orders;
-	struct strbuf notes; /* lines to be told */
+	struct control_order *orders; /* of control.json */
+	struct strbuf notes;	      /* lines to be told */
 	bool lanes_read;
 	struct text_list lanes, reasons; /* of those that are paused, where lanes_read */
 	struct err e;			 /* with code: the spool could not be read */

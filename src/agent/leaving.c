@@ -3,6 +3,7 @@
 
 #include "agent/ending.h"
 #include "agent/heard.h"
+#include "base/mem.h"
 #include "base/str.h"
 
 static void tell(struct agent *a, size_t running)
@@ -34,6 +35,24 @@ void leaving_begin(struct agent *a, enum leaving how, const char *why)
 	if (a->view.ready && !a->pausing) /* else it is told then */
 		heard_tell_policy(a);
 	leaving_look(a);
+}
+
+void leaving_order(struct agent *a, enum order_how how)
+{
+	static const char *const texts[] = {
+		[ORDER_RUN_ON] = "told to end through the spool (tenure shutdown)",
+		[ORDER_DRAIN] = "told to drain (tenure shutdown --drain)",
+		[ORDER_STOP_TASKS] = "told to stop its tasks (tenure shutdown --stop-tasks)",
+	};
+	_Static_assert(ARRAY_LEN(texts) == ORDER_HOW_MAX, "a text for every order");
+
+	if (how == ORDER_RUN_ON) {
+		ending_stop(a, texts[how]);
+		return;
+	}
+	if (a->queue && how == ORDER_STOP_TASKS)
+		tasks_stop_all(a->queue);
+	leaving_begin(a, LEAVING_DRAIN, texts[how]);
 }
 
 void leaving_look(struct agent *a)

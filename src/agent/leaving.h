@@ -12,6 +12,8 @@
 
 /* why: a sentence without its end. Begun already: only from draining to stopping. */
 void leaving_begin(struct agent *a, enum leaving how, const char *why);
+/* Somebody on another node said so. */
+void leaving_order(struct agent *a, enum order_how how);
 /* A task is over, or a second. */
 void leaving_look(struct agent *a);
 

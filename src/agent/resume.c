@@ -90,6 +90,7 @@ static void open_done(struct spool_job *job)
 			lanes_found(q, o->lanes.texts[i]);
 		tasks_drop_stray_leases(q);
 		q->watching = uv_fs_event_start(&q->watch, tasks_on_watch, o->pending, 0) == 0;
+		orders_start(q->orders);
 		tasks_rescan(q);
 	}
 	opening_clear(o);

@@ -12,7 +12,6 @@
 #include "agent/tasks.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -351,31 +350,6 @@ void tasks_tell_lines(struct tasks *q, const char *lines)
 	}
 }
 
-/* What the client of an older tool asked for by its control.json, or one of another node. */
-static void obey(struct tasks *q, const struct backlog_order *order)
-{
-	const struct control_order *o = &order->order;
-	unsigned int sweep = o->sweep < SPEC_CLEAN_MAX ? run_sweep_of((enum spec_clean)o->sweep)
-						       : q->sweeping.on_stop;
-	bool any = false;
-
-	for (struct running *r = q->runs; r; r = r->next) {
-		const struct spool_spec *spec = run_spec(r->run);
-		bool meant = o->command != CONTROL_STOP ||
-			     (spec && o->task && strcmp(spec->name, o->task) == 0);
-
-		if (!meant || order->tasks_run_on)
-			continue;
-		any = true;
-		run_sweep(r->run, sweep);
-		run_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
-	}
-	if (o->command != CONTROL_SHUTDOWN && !any) /* else with the end of what was stopped */
-		(void)sweeping_start(&q->sweeping, sweep, "", NULL, NULL);
-	if (o->command == CONTROL_SHUTDOWN)
-		(void)kill(getpid(), SIGTERM);
-}
-
 static void scan_done_(struct spool_job *job)
 {
 	struct scan_job *s = (struct scan_job *)job;
@@ -400,7 +374,7 @@ static void scan_done_(struct spool_job *job)
 	if (b->lanes_read && pauses_set(&q->pauses, q->plan, &b->lanes, &b->reasons))
 		tasks_plan_soon(q);
 	for (size_t i = 0; i < b->n_orders; i++)
-		obey(q, &b->orders[i]);
+		orders_obey_file(q, &b->orders[i]);
 	tasks_tell_lines(q, strbuf_str(&b->notes));
 	if (b->n_changes || b->n_orders || first)
 		tasks_plan_soon(q);
@@ -435,6 +409,7 @@ static void scan(struct tasks *q)
 
 void tasks_rescan(struct tasks *q)
 {
+	orders_look(q->orders);
 	q->want.all = true;
 	scan(q);
 }
@@ -485,13 +460,27 @@ void tasks_drop_stray_leases(struct tasks *q)
 	q->n_leases = 0;
 }
 
+static void init_handles(struct tasks *q)
+{
+	uv_timer_t *timers[] = { &q->plan_timer, &q->scan_timer, &q->sync_timer };
+
+	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
+		(void)uv_timer_init(q->loop, timers[i]);
+		timers[i]->data = q;
+	}
+	(void)uv_fs_event_init(q->loop, &q->watch);
+	q->watch.data = q;
+	q->handles = ARRAY_LEN(timers) + 1;
+}
+
 struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 {
 	struct tasks *q = xcalloc(1, sizeof(*q));
-	uv_timer_t *timers[] = { &q->plan_timer, &q->scan_timer, &q->sync_timer };
 
 	q->loop = loop;
 	q->over = c->over;
+	q->put_names = c->put_names;
+	q->ordered = c->ordered;
 	q->user = c->user;
 	q->root = xstrdup(c->root);
 	q->instance = xstrdup(c->instance);
@@ -528,14 +517,9 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .lanes = run_lanes,
 				       .streak = streak_of };
 	q->fillers = workload_new(q, c);
-	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
-		(void)uv_timer_init(loop, timers[i]);
-		timers[i]->data = q;
-	}
-	(void)uv_fs_event_init(loop, &q->watch);
-	q->watch.data = q;
-	q->handles = ARRAY_LEN(timers) + 1;
+	init_handles(q);
 	q->beats = nodes_beats(q, c);
+	q->orders = orders_new(loop, q);
 	q->spool_dir = xasprintf("%s/%s", q->root, q->instance);
 	q->place.spool_dir = q->spool_dir;
 	q->place.agent = q->agent;
@@ -752,6 +736,7 @@ void tasks_end(struct tasks *q)
 	(void)uv_timer_stop(&q->plan_timer);
 	(void)uv_timer_stop(&q->scan_timer);
 	(void)uv_fs_event_stop(&q->watch);
+	orders_stop(q->orders);
 	beats_end(q->beats, q->runs != NULL);
 	fillers_stop_all(q->fillers, UINT32_MAX, "the agent ends");
 }
@@ -792,6 +777,7 @@ int tasks_free(struct tasks *q)
 		(void)run_forget(r->run);
 		free(r);
 	}
+	orders_free(take_ptr(q->orders));
 	q->fillers = fillers_free(q->fillers);
 	streaks_clear(&q->streaks);
 	pauses_clear(&q->pauses);

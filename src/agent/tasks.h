@@ -22,6 +22,7 @@
 #include "agent/news.h"
 #include "agent/view.h"
 #include "sched/types.h"
+#include "spool/order.h"
 
 struct tasks;
 
@@ -49,6 +50,10 @@ struct tasks_config {
 	const struct view *view;
 	struct news *news;
 	struct guardlink *link;
+	/* "uid 1234" in a sentence becomes a name. */
+	void (*put_names)(void *user, const char *text, char *buf, size_t size);
+	/* Somebody ordered this agent to end, through the spool. */
+	void (*ordered)(void *user, enum order_how how);
 	/* A task is over, after it is filed. */
 	void (*over)(void *user);
 	void *user;

@@ -13,6 +13,7 @@
 #include "agent/filler.h"
 #include "agent/lanes.h"
 #include "agent/opening.h"
+#include "agent/orders.h"
 #include "agent/pauses.h"
 #include "agent/reserving.h"
 #include "agent/run.h"
@@ -39,6 +40,7 @@ struct tasks {
 	struct running *runs;
 	struct streaks streaks;
 	struct pauses pauses;
+	struct orders *orders;
 	struct lanes_entry *lanes; /* lanes.c */
 	uv_timer_t plan_timer, scan_timer, sync_timer;
 	uv_fs_event_t watch;
@@ -59,6 +61,8 @@ struct tasks {
 	int claim_code;		    /* why nothing could be claimed last; 0 */
 	uint64_t n_done, n_failed, n_retried;
 	void (*over)(void *user);
+	void (*put_names)(void *user, const char *text, char *buf, size_t size);
+	void (*ordered)(void *user, enum order_how how);
 	void *user;
 };
 

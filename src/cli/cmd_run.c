@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
+#include "cli/ordering.h"
 #include "cli/stopping.h"
 #include "cli/submission.h"
 #include "cli/tasklog.h"
@@ -50,12 +51,14 @@ static void say(const char *kind, const char *format, const char *id)
 
 static void stop_it(struct watching *w)
 {
-	struct stopping s = { .ctx = w->ctx, .sp = w->sp, .quiet = true };
+	struct stopping s = {
+		.ctx = w->ctx, .sp = w->sp, .quiet = true, .afar_ms = ORDERING_LIMIT_MS
+	};
 	struct err e = ERR_INIT;
 
 	w->asked = false;
 	say("note", "is told to end; Ctrl-C again leaves it to itself", w->id);
-	if (stop_word(&s, w->id, &e) < 0)
+	if (stop_word(&s, w->id, &e) < 0 || stopping_finish(&s, &e) < 0)
 		cmd_warn("warning", e.text);
 	if (s.changed)
 		ask_agent_to_look(w->ctx);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
+#include "cli/ordering.h"
 #include "cli/stopping.h"
 #include "cli/sweeper.h"
 #include "task/sweep.h"
@@ -9,17 +10,24 @@ static const struct opt stop_opts[] = {
 	{ .name = "now",
 	  .spec = { VALUE_FLAG },
 	  .help = "kill what runs at once, without its grace time" },
+	{ .name = "timeout",
+	  .spec = { VALUE_DURATION, .min = 1 },
+	  .arg = "DURATION",
+	  .def = ORDERING_LIMIT_TEXT,
+	  .help = "wait so long for agents of other nodes" },
 	{ 0 },
 };
 
 /* One that cannot be stopped keeps none of the others from it. */
 static int stop_words(struct stopping *s, const struct opts *opts, struct err *e)
 {
-	int first = 0;
+	struct err last = ERR_INIT;
+	int first = 0, r;
 
 	for (size_t i = 0; i < opts_argc(opts); i++) {
 		struct err one = ERR_INIT;
-		int r = stop_word(s, opts_arg(opts, i), &one);
+
+		r = stop_word(s, opts_arg(opts, i), &one);
 
 		if (r == 0)
 			continue;
@@ -28,7 +36,12 @@ static int stop_words(struct stopping *s, const struct opts *opts, struct err *e
 		*e = one;
 		first = first ? first : r;
 	}
-	return first;
+	r = stopping_finish(s, &last);
+	if (r < 0 && first)
+		(void)cmd_fail(CMD_FAILED, e->text);
+	if (r < 0)
+		*e = last;
+	return first ? first : r;
 }
 
 static int run_stop(const struct cmd_ctx *ctx, struct err *e)
@@ -37,6 +50,7 @@ static int run_stop(const struct cmd_ctx *ctx, struct err *e)
 	struct stopping s = {
 		.ctx = ctx,
 		.now = opts_flag(ctx->opts, "now"),
+		.afar_ms = opts_value(ctx->opts, "timeout")->num,
 		.sweep_gpus = sweep & SWEEP_BIT(SWEEP_GPU),
 	};
 	struct spool *sp = NULL;
@@ -74,7 +88,9 @@ const struct cmd cmd_stop = {
 	.description =
 		"What waits goes to cancelled/ at once, with or without an agent. What runs is told "
 		"to end by its agent: its signal (TERM), its grace time (30s), then KILL, and the "
-		"whole process tree with it. tenure wait waits until it has ended.\n\n"
+		"whole process tree with it. tenure wait waits until it has ended. Agents of other nodes "
+		"are told through the queue's directory, where they look every two seconds; of one "
+		"that does not answer it is said when it gave its last sign of life.\n\n"
 		"--sweep python also ends every other Python process of yours on this node, which "
 		"tenure sweep python shows; --sweep gpu has the agent end what of yours stays on "
 		"the task's GPUs, but what its own sweep_spare says.",

@@ -2,8 +2,9 @@
 
 /*
  * What waits is taken away by this process's own rename (an element by a claim that is ended at
- * once), what runs is ended by the agent that runs it. A task may start between the look and the
- * rename, so what has moved is looked for again.
+ * once), what runs is ended by the agent that runs it: that of this node is asked at once, others
+ * through the spool when all is known that they are to end (afar.h). A task may start between the
+ * look and the rename, so what has moved is looked for again.
  */
 
 #include "cli/stopping.h"
@@ -17,6 +18,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/afar.h"
 #include "cli/ask_agent.h"
 #include "spool/batch.h"
 #include "spool/transit.h"
@@ -55,14 +57,14 @@ static bool is_ours(const struct spool *sp, const char *agent)
 }
 
 /* 0, TRANSIT_GONE: it runs no more, or negative. */
-static int stop_running(const struct stopping *s, const struct task_name *n, struct err *e)
+static int stop_running(struct stopping *s, const struct task_name *n, struct err *e)
 {
 	struct ctl_request req = { .verb = CTL_STOP,
 				   .task = n->id,
 				   .element = (uint32_t)n->element,
 				   .now = s->now,
 				   .sweep = s->sweep_gpus ? SWEEP_BIT(SWEEP_GPU) : 0 };
-	char agent[NAME_AGENT_MAX + 1], id[QUEUE_ID_MAX];
+	char agent[NAME_AGENT_MAX + 1];
 	int r = ask_agent_about(s->ctx, &req, NULL, e);
 
 	if (r == 0)
@@ -70,13 +72,10 @@ static int stop_running(const struct stopping *s, const struct task_name *n, str
 	if (r != -ENOENT && r != -ECONNREFUSED)
 		return r;
 	queue_agent_of(s->sp, n, agent);
-	(void)queue_format_id(n->id, n->element, id);
 	if (!agent[0] || (r == -ENOENT && is_ours(s->sp, agent)))
 		return TRANSIT_GONE; /* it has ended meanwhile, or is being filed */
-	return err_set(e, -EHOSTUNREACH,
-		       "task %s runs, but not under an agent of this node that answers: it was "
-		       "started by that of %s; tenure on there starts one, which takes it over",
-		       id, agent);
+	afar_add(s, agent, n);
+	return 0;
 }
 
 /* ---- an element that waits ---- */

@@ -7,13 +7,19 @@
 #include "cli/cmd.h"
 #include "cli/queue.h"
 
+struct stopping_afar;
+
 struct stopping {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
-	bool now;	 /* without grace */
-	bool sweep_gpus; /* the agent ends what else of ours is on its GPUs */
-	bool quiet;	 /* nothing is told */
-	bool changed;	 /* something that waited was taken away: the agent should look */
+	bool now;	  /* without grace */
+	bool sweep_gpus;  /* the agent ends what else of ours is on its GPUs */
+	bool quiet;	  /* nothing is told */
+	uint64_t afar_ms; /* so long agents of other nodes are waited for */
+	bool changed;	  /* something that waited was taken away: the agent should look */
+	/* What runs under agents of other nodes; they are asked by stopping_finish(). */
+	size_t n_afar;
+	struct stopping_afar *afar;
 };
 
 /*
@@ -22,5 +28,12 @@ struct stopping {
  * negative.
  */
 int stop_word(struct stopping *s, const char *word, struct err *e);
+
+/*
+ * To be called once after all words, whatever came of them: those who have to end something on
+ * other nodes are asked and waited for, a few seconds. Who does not answer is told in e, with what
+ * to do.
+ */
+int stopping_finish(struct stopping *s, struct err *e);
 
 #endif

@@ -14,6 +14,8 @@
 #define CONTROL_FILE  "control.json"
 #define ORDER_SUFFIX  ".json"
 #define ANSWER_SUFFIX ".answer"
+#define CONTROL_GONE  1
+#define CONTROL_BAD   2
 #define NUMBER_OF_TMP 17 /* ",%016x" at the end of a name in tmp/ */
 
 static int write_json(const struct spool *sp, const char *path, const json_t *doc, struct err *e)
@@ -32,15 +34,19 @@ static char *answer_path(const char *sent, char *buf)
 	return str_print(buf, SPOOL_PATH_MAX, "%.*s" ANSWER_SUFFIX, (int)len, sent);
 }
 
-int control_send(const struct spool *sp, const char *agent, const json_t *order, char *ret,
+int control_send(const struct spool *sp, const char *agent, const struct order *order, char *ret,
 		 struct err *e)
 {
 	char tmp[SPOOL_PATH_MAX];
+	json_t *doc = order_json(order);
+	int r;
 
 	(void)spool_tmp_path(sp, "order", 0, tmp);
 	(void)str_print(ret, SPOOL_PATH_MAX, "control/%.64s%s" ORDER_SUFFIX, agent,
 			tmp + strlen(tmp) - NUMBER_OF_TMP);
-	return write_json(sp, ret, order, e);
+	r = write_json(sp, ret, doc, e);
+	json_decref(doc);
+	return r;
 }
 
 static int read_json(const struct spool *sp, const char *path, json_t **ret, struct err *e)
@@ -75,12 +81,33 @@ int control_answer_read(const struct spool *sp, const char *sent, json_t **ret, 
 	return r;
 }
 
+bool control_take_back(const struct spool *sp, const char *sent)
+{
+	return unlinkat(sp->fd, sent, 0) == 0;
+}
+
 void control_give_up(const struct spool *sp, const char *sent)
 {
 	char path[SPOOL_PATH_MAX];
 
 	(void)unlinkat(sp->fd, sent, 0);
 	(void)unlinkat(sp->fd, answer_path(sent, path), 0);
+}
+
+/* ---- by the agent ---- */
+
+static bool has_suffix(const char *file, const char *suffix)
+{
+	size_t len = strlen(file), tail = strlen(suffix);
+
+	return len >= tail && strcmp(file + len - tail, suffix) == 0;
+}
+
+static bool is_of(const char *agent, const char *file)
+{
+	size_t n = strlen(agent);
+
+	return strncmp(file, agent, n) == 0 && file[n] == ',';
 }
 
 struct finding {
@@ -91,55 +118,98 @@ struct finding {
 static int is_for(void *data, const char *file, unsigned char type)
 {
 	struct finding *f = data;
-	size_t n = strlen(f->agent), len = strlen(file), tail = strlen(ORDER_SUFFIX);
 
-	if (strncmp(file, f->agent, n) != 0 || file[n] != ',' || len < tail ||
-	    strcmp(file + len - tail, ORDER_SUFFIX) != 0)
+	if (!is_of(f->agent, file) || !has_suffix(file, ORDER_SUFFIX))
 		return 0;
 	(void)str_copy(f->file, sizeof(f->file), file);
 	return 1;
 }
 
-/* Takes path away and reads it: 0; 1 with e: it was bad, or gone. */
-static int take_json(const struct spool *sp, const char *path, json_t **ret, struct err *e)
+struct forgetting {
+	const struct spool *sp;
+	const char *agent;
+};
+
+static int forget_one(void *data, const char *file, unsigned char type)
+{
+	const struct forgetting *f = data;
+	char path[SPOOL_PATH_MAX];
+
+	if (is_of(f->agent, file) &&
+	    (has_suffix(file, ORDER_SUFFIX) || has_suffix(file, ANSWER_SUFFIX)))
+		(void)unlinkat(f->sp->fd, spool_path(SPOOL_CONTROL, file, path), 0);
+	return 0;
+}
+
+void control_forget(const struct spool *sp, const char *agent)
+{
+	struct forgetting f = { sp, agent };
+
+	(void)spool_each(sp, spool_dir_name(SPOOL_CONTROL), forget_one, &f, NULL);
+}
+
+typedef int (*order_fn)(const json_t *doc, void *ret, struct err *e);
+
+/* Takes path away and reads it: 0; CONTROL_GONE; CONTROL_BAD with e: it is in bad/; negative. */
+static int take(const struct spool *sp, const char *path, order_fn fn, void *ret, struct err *e)
 {
 	char tmp[SPOOL_PATH_MAX];
 	struct err why = ERR_INIT;
+	json_t *doc = NULL;
 	int r = spool_rename(sp, path, spool_tmp_path(sp, "control", 0, tmp), &why);
 
 	if (r == -ENOENT)
-		return 1;
+		return CONTROL_GONE;
 	if (r == 0)
-		r = read_json(sp, tmp, ret, &why);
+		r = read_json(sp, tmp, &doc, &why);
+	if (r == 0)
+		r = fn(doc, ret, &why);
+	json_decref(doc);
 	if (r < 0 && e)
 		*e = why;
 	if (r == -EINVAL || r == -EFBIG || r == -EPERM || r == -ELOOP)
-		return spool_refuse(sp, tmp, why.text, NULL) < 0 ? r : 1;
+		return spool_refuse(sp, tmp, why.text, NULL) < 0 ? r : CONTROL_BAD;
 	return r < 0 ? r : spool_unlink(sp, tmp, e);
 }
 
-int control_next(const struct spool *sp, const char *agent, json_t **ret, char *ret_sent,
+static int read_sent(const json_t *doc, void *ret, struct err *e)
+{
+	return order_read(doc, ret, e);
+}
+
+int control_next(const struct spool *sp, const char *agent, struct order *ret, char *ret_sent,
 		 struct err *e)
 {
 	int r;
 
 	do {
 		struct finding f = { .agent = agent };
+		struct err why = ERR_INIT;
 
-		r = spool_each(sp, "control", is_for, &f, e);
+		r = spool_each(sp, spool_dir_name(SPOOL_CONTROL), is_for, &f, e);
 		if (r <= 0)
 			return r < 0 ? r : 1;
-		r = take_json(sp, spool_path(SPOOL_CONTROL, f.file, ret_sent), ret, e);
-	} while (r == 1);
+		r = take(sp, spool_path(SPOOL_CONTROL, f.file, ret_sent), read_sent, ret, &why);
+		if (r != 0 && e && why.code)
+			*e = why;
+		if (r == CONTROL_BAD)
+			(void)control_answer(
+				sp, ret_sent,
+				json_pack("{s:i, s:s}", "code", -EINVAL, "error", why.text), NULL);
+	} while (r > 0);
 	return r;
 }
 
-int control_answer(const struct spool *sp, const char *sent, const json_t *answer, struct err *e)
+int control_answer(const struct spool *sp, const char *sent, json_t *answer, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];
+	int r = write_json(sp, answer_path(sent, path), answer, e);
 
-	return write_json(sp, answer_path(sent, path), answer, e);
+	json_decref(answer);
+	return r;
 }
+
+/* ---- control.json ---- */
 
 /* A word of a table under a key; without it *ret stays. */
 static int read_word(const json_t *doc, const char *key, const char *const *names, size_t n,
@@ -153,8 +223,9 @@ static int read_word(const json_t *doc, const char *key, const char *const *name
 	return enum_parse(names, n, word ? word : "", ret, e) < 0 ? err_wrap(e, "%s", key) : 0;
 }
 
-static int read_order(const json_t *doc, struct control_order *ret, struct err *e)
+static int read_order(const json_t *doc, void *data, struct err *e)
 {
+	struct control_order *ret = data;
 	static const char *const commands[] = {
 		[CONTROL_STOP] = "stop",
 		[CONTROL_STOP_ALL] = "stop_all",
@@ -186,15 +257,10 @@ static int read_order(const json_t *doc, struct control_order *ret, struct err *
 
 int control_file_take(const struct spool *sp, struct control_order *ret, struct err *e)
 {
-	json_t *doc = NULL;
 	int r;
 
 	if (!spool_exists(sp, CONTROL_FILE))
 		return 1;
-	r = take_json(sp, CONTROL_FILE, &doc, e);
-	if (r != 0)
-		return r;
-	r = read_order(doc, ret, e) < 0;
-	json_decref(doc);
-	return r;
+	r = take(sp, CONTROL_FILE, read_order, ret, e);
+	return r > 0 ? 1 : r;
 }

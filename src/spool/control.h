@@ -4,32 +4,40 @@
 
 /*
  * Orders to agents, through files, for clients on other nodes: control/AGENT,NUMBER.json is an
- * object that the agent takes and answers as control/AGENT,NUMBER.answer, which the client reads
- * and removes. And control.json beside instance.json, as older tools write it:
+ * object (spool/order.h) that the agent takes and answers as control/AGENT,NUMBER.answer, which the
+ * client reads and removes: {"code":0}, or {"code":-22,"error":TEXT}, and what else there is to
+ * say. And control.json beside instance.json, as older tools write it:
  * {"command":"stop|stop_all|shutdown","task":NAME}, to which "sweep":"none|gpu|python" may be
  * added.
  */
 
 #include <jansson.h>
 
-#include "spool/spec.h"
+#include "spool/order.h"
 #include "spool/spool.h"
 
 #define CONTROL_MAX 65536
 
-/* Text of order is an object. ret: SPOOL_PATH_MAX bytes for control_answer_read(). */
-int control_send(const struct spool *sp, const char *agent, const json_t *order, char *ret,
+/* ret: SPOOL_PATH_MAX bytes for control_answer_read(). */
+int control_send(const struct spool *sp, const char *agent, const struct order *order, char *ret,
 		 struct err *e);
 /* 0 and a new reference; 1: there is no answer yet; negative. */
 int control_answer_read(const struct spool *sp, const char *sent, json_t **ret, struct err *e);
-/* Nobody will read the answer: takes the order back if it is still there. */
+/* True: nobody had taken it, and nobody will. */
+bool control_take_back(const struct spool *sp, const char *sent);
+/* Nobody waits any longer: the order and its answer are removed, where they are there. */
 void control_give_up(const struct spool *sp, const char *sent);
 
-/* By the agent: an order for it, taken away. 0 with the order (new reference) and where to answer;
- * 1: none. A bad one goes to bad/, and the next is looked at. */
-int control_next(const struct spool *sp, const char *agent, json_t **ret, char *ret_sent,
+/* By the agent: an order for it, taken away. 0 with the order, to be cleared, and where to answer;
+ * 1: none. A bad one goes to bad/, is answered so, and the next is looked at; e says of the last
+ * one what was wrong. */
+int control_next(const struct spool *sp, const char *agent, struct order *ret, char *ret_sent,
 		 struct err *e);
-int control_answer(const struct spool *sp, const char *sent, const json_t *answer, struct err *e);
+/* The new reference to answer is taken over. */
+int control_answer(const struct spool *sp, const char *sent, json_t *answer, struct err *e);
+/* By an agent that begins: what lies there for its name was meant for one before it, and may have
+ * been given up without being taken back. */
+void control_forget(const struct spool *sp, const char *agent);
 
 enum control_command { CONTROL_STOP, CONTROL_STOP_ALL, CONTROL_SHUTDOWN, CONTROL_COMMAND_MAX };
 struct control_order {

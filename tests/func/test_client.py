@@ -110,7 +110,7 @@ def test_stop_tail_and_shutdown(client):
     assert "has ended already" in c("gpu_stop train.sh", code=1)
     assert "Shutting down: train-exp1" in c("gpu_shutdown")
     assert wait_for(lambda: c.agent.poll() is not None)
-    assert "no agent of instance train-exp1 answers" in c("gpu_shutdown", code=1)
+    assert "no agent of instance train-exp1 runs" in c("gpu_shutdown", code=1)
     assert not (c.dir / "control.json").exists()
 
 

@@ -34,6 +34,10 @@ class Node:
     def run(self, *args, check=True, timeout=60):
         return self.m.run(self.m.tenure, *args, check=check, timeout=timeout, env=self.env)
 
+    def popen(self, *args):
+        return subprocess.Popen([self.m.tenure, *args], env=self.env, text=True, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
     def start(self, *args, wait=True):
         with open(self.out, "ab") as out:
             self.agent = subprocess.Popen(

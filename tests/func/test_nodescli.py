@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What people see and order of an instance that several nodes serve (the nodes are those of test_nodes.py)."""
 import os
+import signal
 
 from machine import wait_for
 from test_nodes import world  # noqa: F401  (a fixture)
@@ -51,3 +52,143 @@ def test_more_gpus_than_exist(world, tmp_path):  # noqa: F811
     assert signs(a) == {"alpha"}
     b.start()
     a.wait(int(later.stdout), "done")
+
+
+def running_on(node, asked_on, *what):
+    """A task that runs on that node, submitted from another one."""
+    i = asked_on.submit(*what)
+    assert wait_for(lambda: any(t == i for t, _ in node.runs()), 15), (i, asked_on.rows())
+    return i
+
+
+def no_orders(node):
+    return not os.listdir(node.spool / "control")
+
+
+def test_stop_on_another_node(world, tmp_path):  # noqa: F811
+    """Tasks and elements that run elsewhere are ended by the agent there, which tells what came of it."""
+    a, b = world.node("alpha"), world.node("beta", gpus=4)
+    a.start()
+    b.start()
+    assert wait_for(lambda: "alpha" in b.others() and "beta" in a.others())
+    # Only beta has four GPUs, or three.
+    one = running_on(b, a, "-g", "3", "-n", "one", "--", "sleep", "60")
+    said = a.run("stop", "one")
+    assert said.stdout == f"{one} one is told to end by beta\n", said
+    a.wait(one, "cancelled")
+    many = running_on(b, a, "-g", "4", "-n", "many", "--array", "1-3", "--", "sh", "-c",
+                      "trap '' TERM; sleep 60; sleep 60")
+    assert a.run("stop", f"{many}.1", "--now").stdout == f"{many}.1 is killed by beta\n"
+    assert wait_for(lambda: (many, 2) in b.runs(), 15)
+    said = a.run("stop", str(many), "--now").stdout
+    assert f"{many} many is cancelled: no more of its elements are started" in said
+    assert f"{many}.2 is killed by beta" in said
+    a.wait(many, "cancelled")
+    assert no_orders(a)
+    # Ctrl-C of `run` goes there, too.
+    p = a.popen("run", "-g", "4", "--", "sh", "-c", "echo begun; sleep 60")
+    assert p.stdout.readline() == "begun\n"
+    p.send_signal(signal.SIGINT)
+    assert "was stopped" in p.communicate(timeout=20)[1] and p.returncode == 1
+    # Orders that are none are kept aside, with the reason, and answered.
+    for n, text in enumerate(('{"command":"stop","tasks":["all"]}', '{"command":"reboot"}', "no json")):
+        (tmp_path / "order").write_text(text)
+        os.rename(tmp_path / "order", b.spool / f"control/beta,{n}.json")
+    assert wait_for(lambda: len([f for f in os.listdir(b.spool / "bad") if f.endswith(".reason")]) == 3)
+    assert sorted(f for f in os.listdir(b.spool / "control")) == [f"beta,{n}.answer" for n in range(3)]
+    assert '"all\\" is no id' in (b.spool / "control/beta,0.answer").read_text()
+    assert wait_for(lambda: b.said("an order to this agent"))
+
+
+def test_stop_where_nobody_answers(world):  # noqa: F811
+    """The person is told who should have ended it, since when that one is silent, and what to do."""
+    a, b = world.node("alpha"), world.node("beta", gpus=4)
+    a.start()
+    b.start()
+    i = running_on(b, a, "-g", "4", "-n", "four", "--", "sleep", "60")
+    b.freeze([b.agent.pid])
+    try:
+        said = a.run("stop", "four", "--timeout", "500ms", check=False)
+        text = words(said)
+        assert said.returncode == 1 and f"task {i} runs under the agent beta, which does not answer" in text
+        assert "its last sign of life was" in text and "tenure shutdown --gone beta" in text
+        assert no_orders(a), "what nobody took is taken back"
+    finally:
+        b.wake([b.agent.pid])
+    b.run("off")
+    b.agent.wait(10)
+    text = words(a.run("stop", "four", check=False))
+    assert "which is not there any more (it ended" in text and "tenure on there" in text, text
+    assert a.task(i)["state"] == "running"
+    # What is left over is not for the next agent.
+    (b.spool / "control/beta,1.json").write_text('{"command":"shutdown"}')
+    b.start()
+    assert a.run("stop", "four").stdout == f"{i} four is told to end by beta\n"
+    a.wait(i, "cancelled")
+    assert b.agent.poll() is None
+
+
+def test_shutdown_of_all(world):  # noqa: F811
+    """Every agent that is there is ordered; who does not answer is told of."""
+    a, b, c = world.node("alpha"), world.node("beta", gpus=4), world.node("gamma")
+    none = a.run("shutdown", check=False)
+    assert none.returncode == 1 and "tenure submit makes" in words(none), none
+    a.start()
+    none = b.run("shutdown", "--timeout", "10s")
+    assert none.stdout == "alpha lets go and ends\n" and a.agent.wait(10) == 0
+    none = b.run("shutdown", check=False)
+    assert none.returncode == 3 and "no agent of instance default runs, on any node" in words(none)
+    for node in (a, b, c):
+        node.start()
+    four = running_on(b, a, "-g", "4", "--", "sleep", "2")
+    c.freeze([c.agent.pid])
+    try:
+        said = a.run("shutdown", "--drain", "--timeout", "3s", check=False)
+        assert said.returncode == 1 and "gamma does not answer (its last sign of life was" in words(said)
+        assert "--gone gamma" in words(said)
+        assert "beta starts nothing more; it ends when its 1 task has\n" in said.stdout
+        assert "alpha lets go and ends\n" in said.stdout
+        assert "alpha has ended\n" in said.stdout and said.stdout.endswith("beta has ended\n")
+        assert a.task(four)["state"] == "done"
+        assert a.agent.wait(10) == 0 and b.agent.wait(10) == 0 and no_orders(a)
+    finally:
+        c.wake([c.agent.pid])
+    b.start()
+    five = running_on(b, c, "-g", "4", "--", "sleep", "60")
+    said = c.run("shutdown", "--stop-tasks").stdout
+    assert "beta stops its 1 task and ends\n" in said and "gamma lets go and ends\n" in said
+    assert c.task(five)["state"] == "cancelled"
+    assert b.agent.wait(10) == 0 and c.agent.wait(10) == 0
+
+
+def test_a_node_is_gone(world):  # noqa: F811
+    """A node that was alone when it was lost: its tasks are taken over when somebody says that it is gone."""
+    a, b = world.node("alpha"), world.node("beta")
+    a.start()
+    i = a.submit("-g", "0", "-n", "long", "--", "sleep", "60")
+    a.wait(i, "running")
+    assert "no agent" in words(b.run("shutdown", "--gone", "gamma", check=False))
+    assert "did you mean alpha" in words(b.run("shutdown", "--gone", "alhpa", check=False))
+    here = a.run("shutdown", "--gone", "alpha", check=False)
+    assert here.returncode == 1 and f"runs on this node (PID {a.agent.pid})" in words(here)
+    assert a.run("shutdown", "--gone", "alpha", "--drain", check=False).returncode == 2
+    lives = b.run("shutdown", "--gone", "alpha", check=False)
+    assert lives.returncode == 1 and "alpha gives signs of life: agents/" in words(lives), lives
+    # The agent alone is killed: its task gives signs of life.
+    assert wait_for(lambda: (a.spool / f"agents/{i},e0").exists())
+    shims = a.shims()
+    a.kill()
+    lives = b.run("shutdown", "--gone", "alpha", check=False)
+    assert f"a task that was started by the agent alpha gives signs of life: agents/{i},e0" in words(lives), lives
+    a.freeze(shims)
+    try:
+        said = b.run("shutdown", "--gone", "alpha")
+        assert said.stdout == f"alpha is gone now: the other agents take over task {i}; none runs now " \
+            "(tenure on starts one)\n", said
+        b.start()
+        assert wait_for(lambda: b.runs(), 15), b.out.read_text()
+        assert b.task(i)["state"] == "running"
+    finally:
+        a.wake(shims)
+    b.run("stop", "long", "--now")
+    b.wait(i, "cancelled")

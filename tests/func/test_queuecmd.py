@@ -524,7 +524,7 @@ def test_shutdown_and_log_limit(queue):  # noqa: F811
     assert len(q.log(big)) < 1_100_000 and "the end" in q.log(big)
     i = q.submit("-g", "0", "--", "sleep", "60")
     q.wait(i, "running")
-    assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("lets go and ends\n")
+    assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("lets go and ends; 1 task runs on\n")
     assert q.agent.wait(10) == 0 and q.task(i)["state"] == "running"
     none = q.m.run(q.m.tenure, "shutdown", "--timeout", "300ms", check=False)
     assert none.returncode == 3 and "no agent" in none.stderr

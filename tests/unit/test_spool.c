@@ -704,30 +704,67 @@ static void test_torn_record(void **state)
 	sp = spool_close(sp);
 }
 
+static int count_file(void *data, const char *file, unsigned char type)
+{
+	(*(int *)data)++;
+	return 0;
+}
+
+static int count_files(const struct spool *sp, const char *dir)
+{
+	int n = 0;
+
+	assert_int_equal(spool_each(sp, dir, count_file, &n, NULL), 0);
+	return n;
+}
+
 static void test_control(void **state)
 {
 	struct spool *sp = open_spool();
 	struct err e = ERR_INIT;
-	json_t *order = json_pack("{s:s}", "do", "stop"), *got = NULL, *answer = NULL;
+	struct order_task task = { .id = 42, .element = 7 };
+	struct order order = { .command = ORDER_STOP, .n = 1, .tasks = &task, .now = true }, got;
 	char sent[SPOOL_PATH_MAX], at[SPOOL_PATH_MAX];
 	struct control_order file;
+	json_t *answer = NULL;
 
 	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
-	assert_int_equal(control_send(sp, "node1", order, sent, &e), 0);
+	assert_int_equal(control_send(sp, "node1", &order, sent, &e), 0);
 	put(sp, "control/node1,x.json", "no json");
 	assert_int_equal(control_answer_read(sp, sent, &answer, &e), 1);
 	assert_int_equal(control_next(sp, "node", &got, at, &e), 1);
 	assert_int_equal(control_next(sp, "node1", &got, at, &e), 0);
-	assert_true(json_equal(got, order));
+	assert_true(got.command == ORDER_STOP && got.n == 1 && got.now);
+	assert_true(got.tasks[0].id == 42 && got.tasks[0].element == 7);
+	order_clear(&got);
 	assert_string_equal(at, sent);
-	assert_int_equal(control_answer(sp, at, order, &e), 0);
+	assert_false(control_take_back(sp, sent));
+	assert_int_equal(control_answer(sp, at, json_pack("{s:i}", "code", 0), &e), 0);
 	assert_int_equal(control_answer_read(sp, sent, &answer, &e), 0);
-	assert_true(json_equal(answer, order));
-	json_decref(got);
+	assert_int_equal(json_object_size(answer), 1);
 	json_decref(answer);
-	json_decref(order);
+
+	/* A bad one is kept aside with its reason, and answered. */
 	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
-	assert_true(spool_exists(sp, "bad") && !spool_exists(sp, "control/node1,x.json"));
+	put(sp, "control/node1,y.json", "{\"command\":\"dance\"}");
+	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
+	assert_non_null(strstr(e.text, "dance"));
+	assert_false(spool_exists(sp, "control/node1,x.json") ||
+		     spool_exists(sp, "control/node1,y.json"));
+	assert_int_equal(count_files(sp, "bad"), 4);
+	assert_int_equal(control_answer_read(sp, "control/node1,y.json", &answer, &e), 0);
+	assert_int_equal(json_integer_value(json_object_get(answer, "code")), -EINVAL);
+	json_decref(answer);
+
+	/* Who has given up takes back what nobody took; who begins does not obey what is old. */
+	assert_int_equal(control_send(sp, "node1", &order, sent, &e), 0);
+	assert_true(control_take_back(sp, sent));
+	assert_int_equal(control_send(sp, "node1", &order, sent, &e), 0);
+	put(sp, "control/node10,x.json", "{\"command\":\"shutdown\"}");
+	control_forget(sp, "node1");
+	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
+	assert_int_equal(control_next(sp, "node10", &got, at, &e), 0);
+	order_clear(&got);
 
 	assert_int_equal(control_file_take(sp, &file, &e), 1);
 	put(sp, "control.json", "{\"command\":\"stop\",\"task\":\"train.sh\"}");

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Taken by a job of the spooler, carried out on the loop, answered by another job. What ends the
+ * agent is answered first, because nobody is there to do it afterwards.
+ */
+
+#include "agent/orders.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/tasksin.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "sched/why.h"
+
+#define LOOK_MS	 2000 /* what other nodes write is told by nobody */
+#define TAKE_MAX 64   /* at once; the others with the next look */
+
+struct taken {
+	struct order order;
+	char sent[SPOOL_PATH_MAX];
+	json_t *answer; /* of it, once it has been carried out */
+};
+
+struct orders {
+	struct tasks *q;
+	uv_timer_t timer;
+	uv_fs_event_t watch;
+	unsigned int handles;
+	bool started, looking, again, stopped;
+};
+
+struct orders_job {
+	struct spool_job job;
+	struct orders *o;
+	bool forget; /* in: what lies there is not for us */
+	size_t n;
+	struct taken all[TAKE_MAX];
+	char *dir; /* to be watched; with forget */
+	struct err e;
+};
+
+/* ---- on the spooler's thread ---- */
+
+static void take_work(struct spool_job *job, struct spool_place *p)
+{
+	struct orders_job *j = (struct orders_job *)job;
+
+	if (j->forget) {
+		control_forget(p->spool, p->self.agent);
+		j->dir = xasprintf("%s/%s", p->spool->path, spool_dir_name(SPOOL_CONTROL));
+		return;
+	}
+	while (j->n < TAKE_MAX && control_next(p->spool, p->self.agent, &j->all[j->n].order,
+					       j->all[j->n].sent, &j->e) == 0)
+		j->n++;
+}
+
+static void answer_work(struct spool_job *job, struct spool_place *p)
+{
+	struct orders_job *j = (struct orders_job *)job;
+
+	for (size_t i = 0; i < j->n; i++)
+		(void)control_answer(p->spool, j->all[i].sent, take_ptr(j->all[i].answer), &j->e);
+}
+
+/* ---- on the loop: carried out ---- */
+
+static json_t *result_of(int code, const struct err *e)
+{
+	return code < 0 ? json_pack("{s:i, s:s}", "code", code, "error", e->text)
+			: json_pack("{s:i}", "code", 0);
+}
+
+static json_t *obey_stop(struct tasks *q, const struct order *o)
+{
+	json_t *tasks = json_object();
+	char id[ORDER_ID_MAX];
+
+	for (size_t i = 0; i < o->n; i++) {
+		const struct order_task *t = &o->tasks[i];
+		struct err e = ERR_INIT;
+		int r = tasks_stop(q, t->id, (uint32_t)t->element, o->now, run_sweep_of(o->sweep),
+				   &e);
+
+		(void)json_object_set_new(tasks, order_format_task(t, id), result_of(r, &e));
+	}
+	return json_pack("{s:i, s:o}", "code", 0, "tasks", tasks);
+}
+
+static json_t *obey_why(struct tasks *q, const struct order *o)
+{
+	cleanup_free char *why = NULL;
+	char named[SCHED_WHY_MAX];
+	struct err e = ERR_INIT;
+	int r = tasks_why(q, o->tasks[0].id, (uint32_t)o->tasks[0].element, &why, &e);
+
+	if (r < 0)
+		return result_of(r, &e);
+	q->put_names(q->user, why, named, sizeof(named));
+	return json_pack("{s:i, s:s}", "code", 0, "why", named);
+}
+
+/* It ends once this is answered. */
+static json_t *obey_shutdown(struct tasks *q, const struct order *o)
+{
+	return json_pack("{s:i, s:I}", "code", 0, "running", (json_int_t)tasks_running(q));
+}
+
+static json_t *obey(struct tasks *q, const struct order *o)
+{
+	static json_t *(*const commands[])(struct tasks * q, const struct order *o) = {
+		[ORDER_STOP] = obey_stop,
+		[ORDER_WHY] = obey_why,
+		[ORDER_SHUTDOWN] = obey_shutdown,
+	};
+	_Static_assert(ARRAY_LEN(commands) == ORDER_COMMAND_MAX, "every command is obeyed");
+
+	return commands[o->command](q, o);
+}
+
+static void end_it(struct tasks *q, const struct order *o)
+{
+	q->ordered(q->user, o->how);
+}
+
+/* ---- on the loop: looking ---- */
+
+static void on_timer(uv_timer_t *timer)
+{
+	orders_look(timer->data);
+}
+
+static void on_watch(uv_fs_event_t *watch, const char *file, int events, int status)
+{
+	orders_look(watch->data);
+}
+
+static void free_job(struct orders_job *j)
+{
+	for (size_t i = 0; i < j->n; i++)
+		order_clear(&j->all[i].order);
+	free(j->dir);
+	free(j);
+}
+
+static void answer_done(struct spool_job *job)
+{
+	struct orders_job *j = (struct orders_job *)job;
+	struct tasks *q = job->user;
+
+	if (j->e.code)
+		news_say(q->place.news, LOG_LEVEL_WARNING, "an order cannot be answered: %s",
+			 j->e.text);
+	for (size_t i = 0; i < j->n; i++)
+		if (j->all[i].order.command == ORDER_SHUTDOWN)
+			end_it(q, &j->all[i].order);
+	free_job(j);
+}
+
+static void carry_out(struct tasks *q, struct orders_job *j)
+{
+	for (size_t i = 0; i < j->n; i++)
+		j->all[i].answer = obey(q, &j->all[i].order);
+	j->e = (struct err)ERR_INIT;
+	j->job.work = answer_work;
+	j->job.done = answer_done;
+	spooler_do(q->spooler, &j->job);
+}
+
+static void take_done(struct spool_job *job)
+{
+	struct orders_job *j = (struct orders_job *)job;
+	struct tasks *q = job->user;
+	struct orders *o = q->orders;
+
+	o->looking = false;
+	if (j->dir && !o->stopped)
+		(void)uv_fs_event_start(&o->watch, on_watch, j->dir, 0);
+	if (j->e.code)
+		news_say(q->place.news, LOG_LEVEL_WARNING, "an order to this agent: %s", j->e.text);
+	if (!o->stopped) {
+		(void)uv_timer_start(&o->timer, on_timer, LOOK_MS, 0);
+		if (o->again || j->n == TAKE_MAX)
+			orders_look(o);
+	}
+	if (j->n)
+		carry_out(q, j);
+	else
+		free_job(j);
+}
+
+static void look(struct orders *o, bool forget)
+{
+	struct orders_job *j = xcalloc(1, sizeof(*j));
+
+	o->looking = true;
+	o->again = false;
+	j->forget = forget;
+	j->job = (struct spool_job){ .work = take_work, .done = take_done, .user = o->q };
+	spooler_do(o->q->spooler, &j->job);
+}
+
+void orders_look(struct orders *o)
+{
+	if (!o->started || o->stopped)
+		return;
+	if (o->looking)
+		o->again = true;
+	else
+		look(o, false);
+}
+
+void orders_start(struct orders *o)
+{
+	if (o->started || o->stopped)
+		return;
+	o->started = true;
+	look(o, true);
+}
+
+struct orders *orders_new(uv_loop_t *loop, struct tasks *q)
+{
+	struct orders *o = xcalloc(1, sizeof(*o));
+
+	o->q = q;
+	(void)uv_timer_init(loop, &o->timer);
+	(void)uv_fs_event_init(loop, &o->watch);
+	o->timer.data = o->watch.data = o;
+	o->handles = 2;
+	return o;
+}
+
+void orders_stop(struct orders *o)
+{
+	o->stopped = true;
+	(void)uv_timer_stop(&o->timer);
+	(void)uv_fs_event_stop(&o->watch);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+	struct orders *o = h->data;
+
+	if (--o->handles == 0)
+		free(o);
+}
+
+void orders_free(struct orders *o)
+{
+	uv_close((uv_handle_t *)&o->timer, on_closed);
+	uv_close((uv_handle_t *)&o->watch, on_closed);
+}
+
+/* ---- control.json ---- */
+
+void orders_obey_file(struct tasks *q, const struct control_order *o)
+{
+	unsigned int sweep =
+		o->sweep < SPEC_CLEAN_MAX ? run_sweep_of(o->sweep) : q->sweeping.on_stop;
+	bool any = false;
+
+	for (struct running *r = q->runs; r; r = r->next) {
+		const struct spool_spec *spec = run_spec(r->run);
+		bool meant = o->command != CONTROL_STOP ||
+			     (spec && o->task && strcmp(spec->name, o->task) == 0);
+
+		if (!meant)
+			continue;
+		any = true;
+		run_sweep(r->run, sweep);
+		run_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
+	}
+	if (o->command != CONTROL_SHUTDOWN && !any) /* else with the end of what was stopped */
+		(void)sweeping_start(&q->sweeping, sweep, "", NULL, NULL);
+	if (o->command == CONTROL_SHUTDOWN)
+		q->ordered(q->user, ORDER_RUN_ON);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+#include "spool/order.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/enumstr.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/name.h"
+
+static const char *const commands[] = {
+	[ORDER_STOP] = "stop",
+	[ORDER_WHY] = "why",
+	[ORDER_SHUTDOWN] = "shutdown",
+};
+_Static_assert(ARRAY_LEN(commands) == ORDER_COMMAND_MAX, "a word for every command");
+
+static const char *const hows[] = {
+	[ORDER_RUN_ON] = "run_on",
+	[ORDER_DRAIN] = "drain",
+	[ORDER_STOP_TASKS] = "stop_tasks",
+};
+_Static_assert(ARRAY_LEN(hows) == ORDER_HOW_MAX, "a word for every way to end");
+
+static const char *const sweeps[] = {
+	[SPEC_CLEAN_NONE] = "none",
+	[SPEC_CLEAN_GPU] = "gpu",
+	[SPEC_CLEAN_PYTHON] = "python",
+};
+_Static_assert(ARRAY_LEN(sweeps) == SPEC_CLEAN_MAX, "a word for every sweep");
+
+static int word_of(const json_t *value, const char *const *names, size_t n, unsigned int *ret,
+		   struct err *e)
+{
+	const char *word = json_string_value(value);
+
+	return word ? enum_parse(names, n, word, ret, e) : err_set(e, -EINVAL, "a word is wanted");
+}
+
+static int read_command(const json_t *value, struct order *o, struct err *e)
+{
+	unsigned int n;
+	int r = word_of(value, commands, ARRAY_LEN(commands), &n, e);
+
+	if (r == 0)
+		o->command = (enum order_command)n;
+	return r;
+}
+
+static int read_how(const json_t *value, struct order *o, struct err *e)
+{
+	unsigned int n;
+	int r = word_of(value, hows, ARRAY_LEN(hows), &n, e);
+
+	if (r == 0)
+		o->how = (enum order_how)n;
+	return r;
+}
+
+static int read_sweep(const json_t *value, struct order *o, struct err *e)
+{
+	unsigned int n;
+	int r = word_of(value, sweeps, ARRAY_LEN(sweeps), &n, e);
+
+	if (r == 0)
+		o->sweep = (enum spec_clean)n;
+	return r;
+}
+
+static int read_now(const json_t *value, struct order *o, struct err *e)
+{
+	if (!json_is_boolean(value))
+		return err_set(e, -EINVAL, "true or false is wanted");
+	o->now = json_is_true(value);
+	return 0;
+}
+
+static int read_tasks(const json_t *value, struct order *o, struct err *e)
+{
+	size_t n = json_array_size(value);
+
+	if (!json_is_array(value) || !n || n > ORDER_TASKS_MAX)
+		return err_set(e, -EINVAL, "a list of 1 to %d ids is wanted", ORDER_TASKS_MAX);
+	o->tasks = xcalloc(n, sizeof(*o->tasks));
+	for (; o->n < n; o->n++) {
+		const char *word = json_string_value(json_array_get(value, o->n));
+		struct order_task *t = &o->tasks[o->n];
+
+		if (!word || name_parse_id(word, &t->id, &t->element) < 0 ||
+		    t->element > SPEC_ELEMENTS_MAX)
+			return err_set(e, -EINVAL, "\"%.40s\" is no id", word ? word : "?");
+	}
+	return 0;
+}
+
+#define IN(command) (1u << (command))
+
+static const struct {
+	const char *key;
+	int (*read)(const json_t *value, struct order *o, struct err *e);
+	unsigned int of; /* IN() of the commands that it belongs to */
+} keys[] = {
+	{ "command", read_command, ~0u },
+	{ "tasks", read_tasks, IN(ORDER_STOP) | IN(ORDER_WHY) },
+	{ "now", read_now, IN(ORDER_STOP) },
+	{ "sweep", read_sweep, IN(ORDER_STOP) },
+	{ "how", read_how, IN(ORDER_SHUTDOWN) },
+};
+
+static int read_key(const char *key, const json_t *value, struct order *o, struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+		if (strcmp(keys[i].key, key) == 0 && keys[i].of & IN(o->command)) {
+			int r = keys[i].read(value, o, e);
+
+			return r < 0 ? err_wrap(e, "%s", key) : 0;
+		}
+	return err_set(e, -EINVAL, "\"%.40s\" is no key of the order %s", key,
+		       commands[o->command]);
+}
+
+/* A list of tasks where there has to be one. */
+static int check(const struct order *o, struct err *e)
+{
+	if (!o->n && o->command != ORDER_SHUTDOWN)
+		return err_set(e, -EINVAL, "%s needs tasks", commands[o->command]);
+	if (o->n > 1 && o->command == ORDER_WHY)
+		return err_set(e, -EINVAL, "tasks: why is about one");
+	return 0;
+}
+
+int order_read(const json_t *doc, struct order *ret, struct err *e)
+{
+	struct order o = { .sweep = SPEC_CLEAN_NONE };
+	const json_t *command = json_object_get(doc, "command");
+	const char *key;
+	json_t *value;
+	int r = command ? read_command(command, &o, e) : err_set(e, -EINVAL, "it has no command");
+
+	if (r < 0 && command)
+		r = err_wrap(e, "command");
+	if (r == 0)
+		json_object_foreach((json_t *)(uintptr_t)doc, key, value)
+		{
+			if (r == 0)
+				r = read_key(key, value, &o, e);
+		}
+	if (r == 0)
+		r = check(&o, e);
+	if (r < 0) {
+		order_clear(&o);
+		return r;
+	}
+	*ret = o;
+	return 0;
+}
+
+char *order_format_task(const struct order_task *t, char buf[ORDER_ID_MAX])
+{
+	if (t->element)
+		return str_print(buf, ORDER_ID_MAX, "%" PRIu64 ".%" PRIu64, t->id, t->element);
+	return str_print(buf, ORDER_ID_MAX, "%" PRIu64, t->id);
+}
+
+json_t *order_json(const struct order *o)
+{
+	json_t *doc = json_pack("{s:s}", "command", commands[o->command]);
+	json_t *tasks = json_array();
+	char id[ORDER_ID_MAX];
+
+	for (size_t i = 0; i < o->n; i++)
+		(void)json_array_append_new(tasks,
+					    json_string(order_format_task(&o->tasks[i], id)));
+	if (o->n)
+		(void)json_object_set(doc, "tasks", tasks);
+	json_decref(tasks);
+	if (o->command == ORDER_STOP && o->now)
+		(void)json_object_set_new(doc, "now", json_true());
+	if (o->command == ORDER_STOP && o->sweep != SPEC_CLEAN_NONE)
+		(void)json_object_set_new(doc, "sweep", json_string(sweeps[o->sweep]));
+	if (o->command == ORDER_SHUTDOWN && o->how != ORDER_RUN_ON)
+		(void)json_object_set_new(doc, "how", json_string(hows[o->how]));
+	return doc;
+}
+
+void order_clear(struct order *o)
+{
+	free(take_ptr(o->tasks));
+	o->n = 0;
+}

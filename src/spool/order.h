@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_SPOOL_ORDER_H
+#define TENURE_SPOOL_ORDER_H
+
+/*
+ * What an agent can be ordered through the spool (spool/control.h), as an object:
+ *
+ *	{"command":"stop","tasks":["42","43.7"],"now":true,"sweep":"gpu"}
+ *	{"command":"why","tasks":["42"]}
+ *	{"command":"shutdown","how":"drain"}
+ *
+ * Pure. A key, a word or a type that is not known is refused: who sent it may have meant something
+ * else by it.
+ */
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "spool/spec.h"
+
+#define ORDER_TASKS_MAX 1000
+
+enum order_command { ORDER_STOP, ORDER_WHY, ORDER_SHUTDOWN, ORDER_COMMAND_MAX };
+
+/* What becomes of the tasks of an agent that is to end. */
+enum order_how { ORDER_RUN_ON, ORDER_DRAIN, ORDER_STOP_TASKS, ORDER_HOW_MAX };
+
+struct order_task {
+	uint64_t id, element; /* element 0: all of it that runs there */
+};
+
+struct order {
+	enum order_command command;
+	size_t n; /* of ORDER_STOP 1 to ORDER_TASKS_MAX, of ORDER_WHY 1 */
+	struct order_task *tasks;
+	bool now;	       /* ORDER_STOP: without grace */
+	enum spec_clean sweep; /* ORDER_STOP: what else is ended with them; default none */
+	enum order_how how;    /* ORDER_SHUTDOWN */
+};
+
+/* 0 and *ret, which is to be cleared; -EINVAL with what is wrong. */
+int order_read(const json_t *doc, struct order *ret, struct err *e);
+/* A new reference. */
+json_t *order_json(const struct order *o);
+void order_clear(struct order *o);
+
+/* "42" or "42.7". buf: ORDER_ID_MAX bytes. */
+#define ORDER_ID_MAX 48
+char *order_format_task(const struct order_task *t, char buf[ORDER_ID_MAX]);
+
+#endif

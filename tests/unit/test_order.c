@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Orders to agents: what is understood, and that everything else is refused. */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "spool/order.h"
+
+static void test_there_and_back(void **state)
+{
+	static const char *const texts[] = {
+		"{\"command\":\"stop\",\"tasks\":[\"42\"]}",
+		"{\"command\":\"stop\",\"tasks\":[\"42\",\"43.7\"],\"now\":true,\"sweep\":\"gpu\"}",
+		"{\"command\":\"why\",\"tasks\":[\"43.7\"]}",
+		"{\"command\":\"shutdown\"}",
+		"{\"command\":\"shutdown\",\"how\":\"drain\"}",
+		"{\"command\":\"shutdown\",\"how\":\"stop_tasks\"}",
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		json_t *doc = json_loads(texts[i], 0, NULL);
+		struct err e = ERR_INIT;
+		struct order o;
+
+		assert_int_equal(order_read(doc, &o, &e), 0);
+
+		json_t *again = order_json(&o);
+
+		assert_true(json_equal(doc, again));
+		json_decref(again);
+		json_decref(doc);
+		order_clear(&o);
+	}
+}
+
+static void test_bad_ones(void **state)
+{
+	static const struct {
+		const char *text, *why;
+	} rows[] = {
+		{ "{}", "no command" },
+		{ "{\"command\":\"stopp\",\"tasks\":[\"1\"]}", "stop" },
+		{ "{\"command\":1}", "command: " },
+		{ "{\"command\":\"stop\"}", "stop needs tasks" },
+		{ "{\"command\":\"stop\",\"tasks\":[]}", "tasks: " },
+		{ "{\"command\":\"stop\",\"tasks\":\"1\"}", "tasks: " },
+		{ "{\"command\":\"stop\",\"tasks\":[1]}", "tasks: " },
+		{ "{\"command\":\"stop\",\"tasks\":[\"1\",\"all\"]}", "\"all\" is no id" },
+		{ "{\"command\":\"stop\",\"tasks\":[\"1.4294967296\"]}", "is no id" },
+		{ "{\"command\":\"stop\",\"tasks\":[\"../1\"]}", "is no id" },
+		{ "{\"command\":\"stop\",\"tasks\":[\"1\"],\"now\":1}", "now: " },
+		{ "{\"command\":\"stop\",\"tasks\":[\"1\"],\"sweep\":\"all\"}", "sweep: " },
+		{ "{\"command\":\"stop\",\"tasks\":[\"1\"],\"how\":\"drain\"}", "no key of" },
+		{ "{\"command\":\"stop\",\"tasks\":[\"1\"],\"dry\":true}", "\"dry\" is no key" },
+		{ "{\"command\":\"why\",\"tasks\":[\"1\",\"2\"]}", "about one" },
+		{ "{\"command\":\"shutdown\",\"how\":\"gently\"}", "how: " },
+		{ "{\"command\":\"shutdown\",\"tasks\":[\"1\"]}", "no key of" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		json_t *doc = json_loads(rows[i].text, 0, NULL);
+		struct err e = ERR_INIT;
+		struct order o;
+
+		assert_non_null(doc);
+		assert_int_equal(order_read(doc, &o, &e), -EINVAL);
+		if (!strstr(e.text, rows[i].why))
+			fail_msg("%s: %s", rows[i].text, e.text);
+		json_decref(doc);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_there_and_back),
+		cmocka_unit_test(test_bad_ones),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
