@@ -13,6 +13,8 @@ import subprocess
 import threading
 import time
 
+import pytest
+
 GIB = 1 << 30
 # No waiting between the looks: a test is not patient.
 QUICK = ("--idle-for", "0", "--refresh", "200ms", "--rehold-after", "1s")
@@ -210,3 +212,26 @@ class Machine:
             return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         except OSError:
             return []
+
+
+@pytest.fixture
+def machine(build, env, tmp_path):
+    """Make a machine: machine(gpus=2, speed=0.2, options=())."""
+    made = []
+
+    def make(**more):
+        made.append(Machine(build, env, tmp_path, **more))
+        return made[-1]
+    yield make
+    for m in made:
+        m.close()
+
+
+def pids_of_holders(m, *args):
+    return {d["gpu"]: d["holder_pid"] for d in m.status(*args)["devices"]}
+
+
+def person(m, *args):
+    """What somebody sees who runs `tenure hold` for a second."""
+    return subprocess.run([m.tenure, "hold", "--for", "1s", "--idle-for", "0", *map(str, args)],
+                          env=m.env, capture_output=True, text=True, timeout=20)

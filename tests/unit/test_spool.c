@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A task's whole life in a spool of its own, what clients do to it, and what bad days leave. */
+/* A task's whole life in a spool of its own, and what clients do to it (spool_world.h). */
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,127 +15,9 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "spool/batch.h"
 #include "spool/control.h"
 #include "spool/raw.h"
-#include "spool/recover.h"
-#include "spool/revive.h"
-#include "spool/scan.h"
-#include "spool/submit.h"
-#include "spool/transit.h"
-
-static char root[64];
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
-
-static int setup(void **state)
-{
-	(void)str_copy(root, sizeof(root), "/tmp/tenure-spool-XXXXXX");
-	return mkdtemp(root) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-	return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static struct spool *open_spool(void)
-{
-	struct err e = ERR_INIT;
-	struct spool *sp = NULL;
-
-	if (spool_open(root, "default", SPOOL_CREATE, &sp, &e) < 0)
-		fail_msg("%s", e.text);
-	return sp;
-}
-
-static uint64_t submit(const struct spool *sp, const char *json)
-{
-	struct spool_spec *s = NULL;
-	struct err e = ERR_INIT;
-	uint64_t id = 0;
-	size_t used;
-
-	if (spec_read(json, strlen(json), &s, &used, &e) < 0 || submit_task(sp, s, &id, &e) < 0)
-		fail_msg("%s", e.text);
-	(void)spec_free(s);
-	return id;
-}
-
-static struct claimer self(const struct spool *sp, const char *agent)
-{
-	struct claimer c;
-
-	assert_int_equal(claimer_self(sp, agent, &c, NULL), 0);
-	return c;
-}
-
-static struct scan *scanned(const struct spool *sp)
-{
-	struct scan *s = scan_new(sp, 0);
-	struct err e = ERR_INIT;
-
-	if (scan_update(s, NULL, NULL, &e) < 0)
-		fail_msg("%s", e.text);
-	return s;
-}
-
-static bool get(const struct spool *sp, uint64_t id, struct scan_task *ret)
-{
-	struct scan *s = scanned(sp);
-	const struct scan_task *t = scan_find(s, id, 0);
-
-	if (t)
-		*ret = *t;
-	(void)scan_free(s);
-	return t != NULL;
-}
-
-static struct claim claim(const struct spool *sp, uint64_t id, const struct claimer *who)
-{
-	struct err e = ERR_INIT;
-	struct scan_task t;
-	struct task_file f;
-	struct claim c;
-
-	assert_true(get(sp, id, &t));
-	assert_int_equal(t.dir, SPOOL_PENDING);
-	if (claim_task(sp, &t.name, who, &f, &c, &e) != 0)
-		fail_msg("%s", e.text);
-	task_file_clear(&f);
-	return c;
-}
-
-static struct spool_end done(const struct claim *c)
-{
-	return (struct spool_end){ .result = RESULT_DONE,
-				   .epoch = c->name.epoch,
-				   .attempt = c->attempt,
-				   .begun_ns = clock_wall_ns(),
-				   .ended_ns = clock_wall_ns() };
-}
-
-static int count_id(void *data, const struct task_name *n, const char *dir)
-{
-	uint64_t *want = data;
-
-	want[1] += n->id == want[0];
-	return 0;
-}
-
-/* How often an id is in done/, failed/ and cancelled/. */
-static uint64_t ended_times(const struct spool *sp, uint64_t id)
-{
-	uint64_t want[2] = { id, 0 };
-
-	assert_int_equal(scan_done(sp, count_id, want, NULL), 0);
-	assert_int_equal(scan_dir(sp, "failed", count_id, want, NULL), 0);
-	assert_int_equal(scan_dir(sp, "cancelled", count_id, want, NULL), 0);
-	return want[1];
-}
+#include "spool_world.h"
 
 static void test_open(void **state)
 {
@@ -146,26 +25,26 @@ static void test_open(void **state)
 	struct spool *sp = NULL;
 	struct stat st;
 	struct text_list names = { .n = 0 };
-	cleanup_free char *file = xasprintf("%s/default/instance.json", root);
-	cleanup_free char *moved = xasprintf("%s-moved", root);
+	cleanup_free char *file = xasprintf("%s/default/instance.json", spool_world_root());
+	cleanup_free char *moved = xasprintf("%s-moved", spool_world_root());
 
-	assert_int_equal(spool_open(root, "default", 0, &sp, &e), -ENOENT);
+	assert_int_equal(spool_open(spool_world_root(), "default", 0, &sp, &e), -ENOENT);
 	assert_non_null(strstr(e.text, "no instance \"default\""));
-	assert_int_equal(spool_open(root, "../x", SPOOL_CREATE, &sp, &e), -EINVAL);
+	assert_int_equal(spool_open(spool_world_root(), "../x", SPOOL_CREATE, &sp, &e), -EINVAL);
 	sp = open_spool();
 	assert_int_equal(fstat(sp->fd, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0700);
 	assert_int_equal(sp->owner, geteuid());
-	assert_int_equal(spool_instances(root, &names, &e), 0);
+	assert_int_equal(spool_instances(spool_world_root(), &names, &e), 0);
 	assert_int_equal(names.n, 1);
 	text_list_clear(&names);
 	/* The root may be renamed under an open spool. */
-	assert_int_equal(rename(root, moved), 0);
+	assert_int_equal(rename(spool_world_root(), moved), 0);
 	assert_int_equal(submit(sp, "{\"argv\":[\"true\"]}"), 1);
-	assert_int_equal(rename(moved, root), 0);
+	assert_int_equal(rename(moved, spool_world_root()), 0);
 	sp = spool_close(sp);
 	assert_int_equal(fs_write_atomic(file, "{\"format\":9}", 12, 0600, &e), 0);
-	assert_int_equal(spool_open(root, "default", SPOOL_CREATE, &sp, &e), -EPROTO);
+	assert_int_equal(spool_open(spool_world_root(), "default", SPOOL_CREATE, &sp, &e), -EPROTO);
 	assert_non_null(strstr(e.text, "format 9"));
 }
 
@@ -362,11 +241,6 @@ static void test_scan(void **state)
 	sp = spool_close(sp);
 }
 
-static void put(const struct spool *sp, const char *path, const char *text)
-{
-	assert_int_equal(spool_replace(sp, path, text, strlen(text), NULL), 0);
-}
-
 static void test_raw(void **state)
 {
 	struct spool *sp = open_spool();
@@ -410,297 +284,6 @@ static void test_raw(void **state)
 	assert_int_equal(raw_import(sp, "c.sh", "node1", &id, &e), RAW_REFUSED);
 	assert_non_null(strstr(e.text, "defaults in instance.json: "));
 	s = scan_free(s);
-	sp = spool_close(sp);
-}
-
-/* As it lies in the queue now; who NULL: to read only. */
-static struct batch *open_batch(const struct spool *sp, uint64_t id, const char *who)
-{
-	struct batch *b = NULL;
-	struct err e = ERR_INIT;
-	struct scan_task t;
-
-	assert_true(get(sp, id, &t));
-	if (batch_open(sp, &t.name, who, &b, &e) < 0)
-		fail_msg("%s", e.text);
-	return b;
-}
-
-static void test_batch(void **state)
-{
-	const struct spool_again later = {
-		.attempts = 1, .not_before_ns = 7, .memory = 5, .reason = "exit 1"
-	};
-	struct spool *sp = open_spool();
-	struct claimer one = self(sp, "one"), two = self(sp, "two");
-	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"0-9\"}"), element;
-	struct batch *b1 = NULL, *b2 = NULL;
-	struct err e = ERR_INIT;
-	struct scan_task t;
-	struct claim c;
-
-	assert_true(get(sp, id, &t) && t.name.count == 10);
-	assert_int_equal(batch_open(sp, &t.name, "one", &b1, &e), 0);
-	assert_int_equal(batch_open(sp, &t.name, "two", &b2, &e), 0);
-	assert_int_equal(batch_claim(b1, 1, &one, &c, &e), 0);
-	/* The other has not heard of it: the file is there. */
-	assert_int_equal(batch_next(b2, 0), 1);
-	{
-		struct claim lost;
-
-		assert_int_equal(batch_claim(b2, 1, &two, &lost, &e), CLAIM_LOST);
-	}
-	assert_int_equal(batch_next(b2, 0), 2);
-
-	struct spool_end end = done(&c);
-
-	assert_int_equal(batch_end(b1, NULL, &c, &end, &e), 0);
-	/* The file is gone again, and the other still believes that element 1 waits. */
-	b2 = batch_close(b2);
-	assert_int_equal(batch_open(sp, &t.name, "two", &b2, &e), 0);
-	assert_int_equal(batch_next(b2, 0), 2);
-	assert_int_equal(batch_claim(b1, 2, &one, &c, &e), 0);
-	assert_int_equal(batch_requeue(b1, NULL, &c, &later, &e), 0);
-	assert_true(batch_again_of(b1, 2)->memory == 5 && !batch_again_of(b1, 1));
-	assert_int_equal(batch_next(b1, 6), 3);
-	assert_int_equal(batch_next(b1, 7), 2);
-	/* Epoch 0 of element 2 is over, which the other finds out when it claims it. */
-	assert_int_equal(batch_claim(b2, 2, &two, &c, &e), CLAIM_LOST);
-	assert_int_equal(batch_claim(b2, 2, &two, &c, &e), 0);
-	assert_true(c.name.epoch == 1 && c.attempt == 2 && batch_again_of(b2, 2)->memory == 5);
-	end = done(&c);
-	end.result = RESULT_FAILED;
-	assert_int_equal(batch_end(b2, NULL, &c, &end, &e), 0);
-	while ((element = batch_next(b1, 0))) {
-		int r = batch_claim(b1, element, &one, &c, &e);
-
-		assert_true(r == 0 || r == CLAIM_LOST);
-		end = done(&c);
-		if (r == 0)
-			assert_int_equal(batch_end(b1, NULL, &c, &end, &e), 0);
-	}
-	assert_int_equal(batch_refresh(b1, &e), 0);
-	assert_true(batch_is_over(b1));
-	assert_int_equal(batch_counts(b1).failed, 1);
-	assert_int_equal(batch_counts(b1).done, 9);
-	assert_int_equal(batch_file(b1, &e), 0);
-	assert_int_equal(batch_refresh(b2, &e), 0);
-	assert_true(batch_file(b2, &e) >= 0);
-	assert_int_equal(ended_times(sp, id), 1);
-	assert_int_equal(batch_forget(sp, id, &e), 0);
-	b1 = batch_close(b1);
-	b2 = batch_close(b2);
-	sp = spool_close(sp);
-}
-
-static bool is_failed(void *data, uint64_t element, enum batch_state state)
-{
-	return state == BATCH_FAILED;
-}
-
-/* Who asks for elements again writes a journal of its own, and nobody knows which is read first. */
-static void test_revived_elements(void **state)
-{
-	struct spool *sp = open_spool();
-	struct claimer me = self(sp, "mm");
-	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}"), n = 0;
-	struct batch *b = open_batch(sp, id, "mm");
-	const char *const who[] = { "aa", "zz" };
-	struct err e = ERR_INIT;
-	struct scan_task t;
-	struct claim c;
-
-	for (unsigned int i = 0; i < 4; i++) {
-		struct spool_end end;
-
-		assert_int_equal(batch_claim(b, i < 3 ? i + 1 : 2, &me, &c, &e), 0);
-		end = done(&c);
-		end.result = i == 1 || i == 3 ? RESULT_FAILED : RESULT_DONE;
-		assert_int_equal(batch_end(b, NULL, &c, &end, &e), 0);
-		if (i < 2)
-			continue;
-		assert_true(get(sp, id, &t) && batch_is_over(b));
-		b = batch_close(b);
-		assert_int_equal(
-			revive_batch(sp, &t.name, "pending", who[i - 2], is_failed, NULL, &n, &e),
-			0);
-		assert_int_equal(n, 1);
-		assert_true(get(sp, id, &t) && t.name.epoch == i - 1 && !t.name.flags);
-		b = open_batch(sp, id, "mm");
-		assert_int_equal(batch_next(b, 0), 2);
-		assert_int_equal(batch_counts(b).done, 2);
-		assert_string_equal(batch_again_of(b, 2)->reason, "asked for again");
-	}
-	/* The claim of an epoch before the last tells nothing any more. */
-	c.name.epoch = 0;
-
-	struct spool_end late = done(&c);
-
-	(void)batch_end(b, NULL, &c, &late, &e); /* its claim is gone */
-	assert_int_equal(batch_counts(b).waiting, 1);
-	b = batch_close(b);
-	sp = spool_close(sp);
-}
-
-static void test_stopped_batch(void **state)
-{
-	struct spool *sp = open_spool();
-	struct claimer one = self(sp, "one");
-	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}");
-	struct batch *b = open_batch(sp, id, "one");
-	struct err e = ERR_INIT;
-	struct scan_task t;
-	struct claim c;
-
-	assert_true(get(sp, id, &t));
-	assert_int_equal(transit_cancel(sp, &t.name, "asked for", &e), 0);
-	assert_int_equal(batch_claim(b, 1, &one, &c, &e), CLAIM_LOST);
-	assert_false(spool_exists(sp, "running/1.1,e0"));
-	b = batch_close(b);
-	sp = spool_close(sp);
-}
-
-static enum recover_life all_dead(void *data, const struct claim *c)
-{
-	return RECOVER_DEAD;
-}
-
-static const struct recover_calls dead = { .life = all_dead };
-
-static void recover(const struct spool *sp, struct recover_counts *ret)
-{
-	struct claimer me = self(sp, "node1");
-	struct err e = ERR_INIT;
-
-	if (recover_run(sp, &me, NULL, &dead, ret, &e) < 0)
-		fail_msg("%s", e.text);
-	assert_int_equal(ret->problems, 0);
-}
-
-static void test_recover(void **state)
-{
-	struct spool *sp = open_spool();
-	struct claimer me = self(sp, "node2");
-	uint64_t plain = submit(sp, "{\"argv\":[\"true\"]}");
-	uint64_t once = submit(sp, "{\"argv\":[\"true\"],\"no_requeue\":true}");
-	uint64_t ended = submit(sp, "{\"argv\":[\"true\"]}");
-	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}");
-	struct recover_counts n;
-	struct err e = ERR_INIT;
-	struct batch *b = NULL;
-	struct scan_task t;
-	struct claim c;
-
-	(void)claim(sp, plain, &me);
-	(void)claim(sp, once, &me);
-	c = claim(sp, ended, &me);
-
-	struct spool_end end = done(&c);
-
-	/* Killed between the record and the rename. */
-	assert_int_equal(record_append(sp, c.path, record_end(&end), false, &e), 0);
-	b = open_batch(sp, many, "node2");
-	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
-	b = batch_close(b);
-
-	recover(sp, &n);
-	assert_int_equal(n.requeued, 2);
-	assert_int_equal(n.failed, 1);
-	assert_int_equal(n.filed, 1);
-	assert_true(get(sp, plain, &t) && t.dir == SPOOL_PENDING && t.name.epoch == 1);
-	assert_int_equal(ended_times(sp, once), 1);
-	assert_int_equal(ended_times(sp, ended), 1);
-	b = open_batch(sp, many, "node1");
-	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
-	assert_true(c.name.epoch == 1 && c.attempt == 1);
-	b = batch_close(b);
-	sp = spool_close(sp);
-}
-
-/* A late record of a claim that was taken away changes nothing. */
-static void test_late_end(void **state)
-{
-	struct spool *sp = open_spool();
-	struct claimer me = self(sp, "node2");
-	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
-	struct claim old = claim(sp, id, &me), now;
-	struct spool_end end = done(&old);
-	struct recover_counts n;
-	struct err e = ERR_INIT;
-	struct scan_task t;
-
-	recover(sp, &n);
-	assert_int_equal(transit_end(sp, NULL, &old, &end, &e), -ENOENT);
-	now = claim(sp, id, &me);
-	assert_int_equal(record_append(sp, now.path, record_end(&end), false, &e), 0);
-	recover(sp, &n);
-	assert_true(get(sp, id, &t) && t.name.epoch == 2);
-	sp = spool_close(sp);
-}
-
-/* The power went: renames and records are gone, the events are not. */
-static void test_power_loss(void **state)
-{
-	struct spool *sp = open_spool();
-	struct claimer me = self(sp, "node1");
-	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
-	uint64_t again = submit(sp, "{\"argv\":[\"true\"]}");
-	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}");
-	struct events *ev = NULL;
-	struct recover_counts n;
-	struct err e = ERR_INIT;
-	struct batch *b = NULL;
-	struct scan_task t;
-	struct spool_end end = { .result = RESULT_DONE, .attempt = 1, .ended_ns = clock_wall_ns() };
-	struct spool_end second = end;
-	const struct spool_again once = { .attempts = 1, .reason = "exit 1" };
-
-	second.epoch = 1;
-	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
-	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
-	assert_int_equal(events_add_end(ev, id, 0, &end, &e), 0);
-	assert_int_equal(events_add_requeue(ev, again, 0, 1, &once, &e), 0);
-	assert_int_equal(events_add_end(ev, again, 0, &second, &e), 0);
-	assert_int_equal(events_add_end(ev, many, 2, &end, &e), 0);
-	assert_int_equal(events_sync(ev, &e), 0);
-	ev = events_close(ev);
-	/* And the ids. */
-	assert_int_equal(spool_unlink(sp, "ids/3", &e), 0);
-	sp = spool_close(sp);
-	sp = open_spool();
-
-	recover(sp, &n);
-	assert_false(get(sp, id, &t));
-	assert_int_equal(ended_times(sp, id), 1);
-	assert_int_equal(ended_times(sp, again), 1);
-	b = open_batch(sp, many, NULL);
-	assert_int_equal(batch_counts(b).done, 1);
-	b = batch_close(b);
-	assert_int_equal(submit(sp, "{\"argv\":[\"true\"]}"), 4);
-	recover(sp, &n);
-	assert_int_equal(n.filed + n.requeued, 0);
-	sp = spool_close(sp);
-}
-
-static void test_torn_record(void **state)
-{
-	static const char torn[] = "{\"event\":\"requ";
-	struct spool *sp = open_spool();
-	struct claimer me = self(sp, "node1");
-	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
-	struct claim c = claim(sp, id, &me);
-	struct spool_end end = done(&c);
-	struct err e = ERR_INIT;
-	struct task_file f;
-	int fd = openat(sp->fd, c.path, O_WRONLY | O_APPEND);
-
-	assert_int_equal(write(fd, torn, strlen(torn)), (ssize_t)strlen(torn));
-	(void)close(fd);
-	assert_int_equal(record_append(sp, c.path, record_end(&end), false, &e), 0);
-	assert_int_equal(task_file_read(sp, c.path, &f, &e), 0);
-	assert_int_equal(f.history.unread, 1);
-	assert_true(f.history.ended);
-	task_file_clear(&f);
 	sp = spool_close(sp);
 }
 
@@ -839,20 +422,15 @@ static void test_foreign(void **state)
 	sp = spool_close(sp);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_open),	  TEST(test_life),
-		TEST(test_lost_claim),	  TEST(test_clients),
-		TEST(test_retry),	  TEST(test_refused_file),
-		TEST(test_scan),	  TEST(test_raw),
-		TEST(test_batch),	  TEST(test_revived_elements),
-		TEST(test_stopped_batch), TEST(test_recover),
-		TEST(test_late_end),	  TEST(test_power_loss),
-		TEST(test_torn_record),	  TEST(test_control),
-		TEST(test_many_clients),  TEST(test_foreign),
+		TEST(test_open),	 TEST(test_life),    TEST(test_lost_claim),
+		TEST(test_clients),	 TEST(test_retry),   TEST(test_refused_file),
+		TEST(test_scan),	 TEST(test_raw),     TEST(test_control),
+		TEST(test_many_clients), TEST(test_foreign),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: MIT
+"""What holds when agents, guards and holders are killed, and on bad days of the machine."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from holdlib import GIB, machine, pids_of_holders, wait_for  # noqa: F401  (machine is a fixture)
+
+
+# --- deaths ---
+
+
+def test_killed_agent_is_followed_by_another_that_adopts(machine):  # noqa: F811
+    m = machine()
+    h = m.hold()
+    h.held(0, 1)
+    before, guards = pids_of_holders(m), m.guards()
+    h.process.kill()
+    h.process.wait()
+    time.sleep(1)
+    assert len(m.holders()) == 2 and min(m.used()) > 100 * GIB
+    again = m.hold()
+    wait_for(lambda: m.run("status").returncode == 0)
+    wait_for(lambda: len(m.status()["devices"]) == 2)
+    assert pids_of_holders(m) == before and m.guards() == guards
+    time.sleep(10)  # longer than a guard without an agent keeps its holds
+    assert pids_of_holders(m) == before
+    assert again.end() == 0 and m.empty()
+
+
+def test_killed_agent_without_another(machine):  # noqa: F811
+    m = machine()
+    h = m.hold()
+    h.held(0, 1)
+    h.process.kill()
+    h.process.wait()
+    start = time.monotonic()
+    new = m.newcomer("--device", 0, "--take", "90%")
+    assert new["result"] == 0  # it goes on yielding
+    time.sleep(max(0, 8 - (time.monotonic() - start)))
+    assert m.used()[1] > 100 * GIB
+    wait_for(m.empty, 6, 0.1)
+    assert 9 < time.monotonic() - start < 13
+    wait_for(lambda: not m.guards(), 5)
+
+
+def test_killed_agent_starts_no_hold(machine):  # noqa: F811
+    m = machine()
+    h = m.hold("--idle-for", "2s")
+    wait_for(lambda: m.run("status").returncode == 0)
+    m.wait_state(0, "idle")
+    h.process.kill()
+    for _ in range(50):
+        assert not any(m.used())
+        time.sleep(0.1)
+    again = m.hold()
+    again.held(0, 1)
+    assert again.end() == 0
+
+
+def test_killed_guard(machine):  # noqa: F811
+    m = machine()
+    h = m.hold()
+    h.held(0, 1)
+    guard = m.guards()[0]
+    os.kill(guard, signal.SIGKILL)
+    wait_for(m.empty, 2)
+    h.held(0, 1)
+    assert m.guards() != [guard]
+    assert any("is gone" in (t or "") or "nothing is held" in (t or "") for t in h.texts())
+    assert h.process.poll() is None
+    assert h.end() == 0 and m.empty()
+
+
+def test_killed_holder(machine):  # noqa: F811
+    m = machine()
+    h = m.hold()
+    h.held(0, 1)
+    before = pids_of_holders(m)
+    os.kill(before[0], signal.SIGKILL)
+    assert "signal 9" in h.next("failed", gpu=0)["text"]
+    h.held(0)
+    after = pids_of_holders(m)
+    assert after[0] != before[0] and after[1] == before[1]
+    assert h.end() == 0
+
+
+def test_held_again_when_it_is_due(machine):  # noqa: F811
+    m = machine(gpus=1)
+    h = m.hold("--refresh", "5s", "--rehold-after", "2s")
+    h.held(0)
+    os.kill(pids_of_holders(m)[0], signal.SIGKILL)
+    h.next("failed", gpu=0)
+    since = time.monotonic()
+    d = m.wait_state(0, "idle", reason="ended by signal 9")
+    told = time.monotonic() + d["hold_in_s"]
+    h.held(0)
+    assert abs(time.monotonic() - told) < 1 and time.monotonic() - since < 2 * 1.25 + 1
+    # After a yield: one refresh, and the wait.
+    m.newcomer("--take", "1G", "--stay", "0.3")
+    h.next("yield", gpu=0)
+    since = time.monotonic()
+    d = wait_for(lambda: next((d for d in [m.device(0)] if d["hold_in_s"]), None), step=0.1)
+    assert "is gone" in d["reason"] or d["state"] == "idle"
+    told = time.monotonic() + d["hold_in_s"]
+    h.held(0)
+    assert abs(time.monotonic() - told) < 1 and time.monotonic() - since < 5 + 2 * 1.25 + 1
+    assert h.end() == 0
+
+
+def test_everything_killed_and_started_again(machine, home):  # noqa: F811
+    m = machine(gpus=1)
+    h = m.hold()
+    h.held(0)
+    h.process.kill()
+    for pid in m.guards():
+        os.kill(pid, signal.SIGKILL)
+    h.process.wait()
+    again = m.hold()  # over all that the first one left
+    again.held(0)
+    assert again.end() == 0 and m.empty()
+
+
+def test_state_files_that_make_no_sense(machine, home):  # noqa: F811
+    state = home / ".local/state/tenure/default"
+    state.mkdir(parents=True)
+    (state / "logs").write_text("a file where a directory should be")
+    (state / "events").symlink_to("/nonexistent/place")
+    (state / "agent.pid").write_text("1\n")
+    m = machine(gpus=1)
+    h = m.hold()
+    h.held(0)
+    assert m.status()["lines_lost"] > 0
+    assert h.end() == 0 and m.empty()
+
+
+# --- bad days of the machine ---
+
+
+def test_no_driver(tenure, tmp_path):
+    for command in ("hold", "on"):
+        r = tenure(command, "--dev-dir", str(tmp_path))
+        assert r.returncode == 1 and r.stdout == ""
+        assert "cannot see any GPU" in r.stderr and "libnvidia-ml" in r.stderr
+
+
+def test_guard_that_cannot_see_is_nobody_elses(machine):  # noqa: F811
+    m = machine(gpus=1)
+    blind = {k: v for k, v in m.env.items() if k != "LD_LIBRARY_PATH"}
+    for _ in range(3):
+        r = subprocess.run([m.tenure, "on", "--idle-for", "0"], env=blind, text=True,
+                           capture_output=True, timeout=20)
+        if r.returncode == 0:
+            m.run("off")
+            pytest.skip("this machine has a driver of its own")
+        assert "libnvidia-ml.so.1" in r.stderr
+        r = m.run("on", "--idle-for", "0")
+        assert r.returncode == 0, r.stderr
+        assert m.run("off").returncode == 0
+        wait_for(lambda: not m.guards(), 5)
+
+
+def test_libcuda_without_nvml(machine, build, tmp_path):  # noqa: F811
+    m = machine(gpus=1)
+    part = tmp_path / "part"
+    part.mkdir()
+    (part / "libcuda.so.1").symlink_to(build / "sim/libcuda.so.1")
+    r = m.run("hold", LD_LIBRARY_PATH=str(part))
+    assert r.returncode == 1 and "libnvidia-ml" in r.stderr
+
+
+def test_nvml_without_libcuda(machine, build, tmp_path):  # noqa: F811
+    m = machine(gpus=1)
+    part = tmp_path / "part"
+    part.mkdir()
+    (part / "libnvidia-ml.so.1").symlink_to(build / "sim/libnvidia-ml.so.1")
+    m.env["LD_LIBRARY_PATH"] = str(part)
+    h = m.hold()
+    assert "libcuda" in h.next("failed")["text"]
+    assert "libcuda" in m.device(0)["reason"]
+    assert h.end() == 0
+
+
+def test_no_gpus(machine):  # noqa: F811
+    m = machine(gpus=0)
+    for command in ("hold", "on", "devices"):
+        r = m.run(command)
+        assert r.returncode == 1 and "driver is there, but no GPU is" in r.stderr, r.stderr
+    assert m.run("doctor").returncode == 1
+
+
+def test_nvml_lost_and_back(machine):  # noqa: F811
+    m = machine()
+    h = m.hold()
+    h.held(0, 1)
+    m.ctl("nvml", "lost")
+    wait_for(lambda: not any(u > 2 * GIB for u in m.used()), 5)
+    assert {e["gpu"] for e in h.seen("blind")} == {0, 1}
+    s = m.status()
+    assert not any(d["state"] == "held" for d in s["devices"])
+    time.sleep(1)
+    m.ctl("nvml", "back")
+    h.held(0, 1, limit=20)
+    assert h.end() == 0
+
+
+def test_device_lost_while_held(machine):  # noqa: F811
+    m = machine()
+    h = m.hold()
+    h.held(0, 1)
+    other = pids_of_holders(m)[1]
+    m.ctl("lose", 0)
+    h.next("lost", gpu=0)
+    wait_for(lambda: m.device(0)["state"] == "busy", 10)
+    assert "cannot be seen" in m.device(0)["reason"]
+    assert m.device(1)["holder_pid"] == other and m.device(1)["state"] == "held"
+    m.ctl("restore", 0)
+    h.held(0, limit=20)
+    assert h.end() == 0
+
+
+def test_holder_that_hangs_is_killed(machine):  # noqa: F811
+    m = machine(gpus=1)
+    h = m.hold("--load", "none")
+    h.held(0)
+    m.ctl("hang", "cuMemFree_v2")
+    new = m.newcomer("--take", "2G", "--retry", "--stay", "1", wait=False)
+    assert "in time" in h.next("failed")["text"]
+    h.next("gone")
+    assert json.loads(new.communicate(timeout=15)[0])["result"] == 0
+    m.ctl("unhang")
+    assert h.end() == 0 and m.empty()
+
+
+def test_exclusive_mode_and_display_are_not_held(machine):  # noqa: F811
+    m = machine(gpus=3)
+    m.ctl("compute-mode", 0, "exclusive")
+    m.ctl("display", 1, "on")
+    h = m.hold()
+    h.held(2)
+    assert "EXCLUSIVE_PROCESS" in m.device(0)["reason"]
+    assert "display" in m.device(1)["reason"]
+    assert h.end() == 0
+
+
+def test_mig_instances_are_devices(machine):  # noqa: F811
+    m = machine(gpus=1, options=("--mig", "1g.18gb:2"))
+    h = m.hold()
+    first, second = h.next("held"), h.next("held")
+    assert {first["mig"], second["mig"]} == {0, 1} or first["mig"] != second["mig"]
+    m.wait_state(0, "busy", reason="MIG mode")
+    assert h.end() == 0 and m.empty()
+
+
+@pytest.mark.parametrize("size", [16, 24, 32])
+def test_every_layout_of_the_process_list(machine, size):  # noqa: F811
+    m = machine(gpus=1)
+    m.ctl("layout", size)
+    h = m.hold()
+    h.held(0)
+    new = m.newcomer("--take", "90%", wait=False)
+    assert h.next("yield")["pid"] == new.pid
+    assert json.loads(new.communicate(timeout=15)[0])["result"] == 0
+    assert h.end() == 0

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: MIT
+"""What is wanted: which GPUs, how much of them, when, and beside whom."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from holdlib import GIB, QUICK, machine, person, wait_for  # noqa: F401  (machine is a fixture)
+
+
+def test_leave(machine):  # noqa: F811
+    m = machine(gpus=3)
+    h = m.hold("--leave", "1")
+    start = time.monotonic()
+    assert "left for others" in h.next("device", text="gpu 2  left: left for others by default (leave 1)")["text"]
+    assert time.monotonic() - start < 0.7  # not when the guard next tells of everything
+    h.held(0, 1)
+    d = m.device(2)
+    assert (d["state"], d["holder_pid"]) == ("left", None) and "left for others" in d["reason"]
+    assert m.used()[2] == 0
+    assert h.end() == 0
+
+
+@pytest.mark.parametrize("gpus, held", [("1", {1}), ("0,2", {0, 2}), ("all", {0, 1, 2})])
+def test_gpus(machine, gpus, held):  # noqa: F811
+    m = machine(gpus=3)
+    h = m.hold("--gpus", gpus, "--memory", "10G")
+    h.held(*held)
+    assert [u > 9 * GIB for u in m.used()] == [i in held for i in range(3)]
+    assert h.end() == 0
+
+
+def test_unknown_gpu_lists_those_there_are(machine):  # noqa: F811
+    m = machine()
+    r = m.run("hold", "--gpus", "7")
+    assert r.returncode == 2
+    assert "7" in r.stderr and re.search(r"there (are|is).*0.*1", r.stderr), r.stderr
+    assert m.run("on", "--gpus", "GPU-nonsense").returncode == 2
+    assert m.run("status").returncode == 3
+    wait_for(lambda: not m.guards(), 5)
+
+
+def test_memory_larger_than_the_card(machine):  # noqa: F811
+    m = machine(gpus=1)
+    r = m.run("hold", "--memory", "500G")
+    assert r.returncode == 2 and "500.0 GiB asked for" in r.stderr and "has 140.4" in r.stderr
+
+
+def test_memory_of_which_nothing_is_left(machine):  # noqa: F811
+    m = machine(gpus=1)
+    r = m.run("hold", "--memory", "all-200G", "--idle-for", "0")
+    assert r.returncode == 2
+    assert re.search(r"all but 200\.0 GiB leaves nothing .*has 1[34]\d\.\d GiB", r.stderr)
+    # It would fit, but not just now: no holder is started to find that out.
+    m.ctl("foreign-memory", 0, "6G")
+    total = m.show()["devices"][0]["total_bytes"]
+    h = m.hold("--memory", f"all-{total // GIB - 6}G", "--idle-below", "10G")
+    h.next("start")
+    m.wait_state(0, "idle", reason="nothing to hold")
+    assert not h.seen("starting") and not h.seen("failed")
+    m.ctl("foreign-memory", 0, "0")
+    assert h.held(0)[0]["bytes"] < 7 * GIB
+
+
+@pytest.mark.parametrize("amount, low, high", [
+    ("38G", 38, 38.1), ("50%", 69, 70.5), ("all-2G", 136, 138.1), ("0.5G", 0.5, 0.51)])
+def test_memory(machine, amount, low, high):  # noqa: F811
+    m = machine(gpus=1)
+    h = m.hold("--memory", amount)
+    e = h.held(0)[0]
+    assert low - 0.05 <= e["bytes"] / GIB <= high
+    assert h.end() == 0
+
+
+@pytest.mark.parametrize("option, value", [
+    ("--memory", v) for v in ("38", "-1G", "G", "1.5.2G", "101%", "all-", "1GG", "", "1e3", "nan%")
+] + [("--idle-for", v) for v in ("5", "-5m", "m", "5 parsecs", "", "99999999999999d")
+] + [("--util-band", v) for v in ("50", "80,70,60", "a,b,c", "50,70,101")
+] + [("--leave", "-1"), ("--load", "heavy"), ("--gpus", "3-1"),
+     ("--until", "25:99"), ("--for", "0s"), ("--ignore-pid", "x"), ("--nonsense", "1")])
+def test_malformed_options(tenure, option, value):
+    r = tenure("hold", option, value)
+    assert r.returncode == 2 and r.stdout == "", (r.stdout, r.stderr)
+    assert r.stderr.startswith("tenure") and len(r.stderr) < 600
+
+
+def test_ignore_pid(machine):  # noqa: F811
+    m = machine(gpus=1)
+    new = m.newcomer("--take", "2G", "--stay", "20", wait=False)
+    wait_for(lambda: m.used()[0] > GIB)
+    h = m.hold("--ignore-pid", new.pid, "--idle-below", "4G")
+    h.held(0)
+    time.sleep(1)
+    assert not h.seen("yield")
+    other = m.newcomer("--take", "1G", "--stay", "1", wait=False)
+    assert h.next("yield")["pid"] == other.pid
+    other.wait(10)
+    new.kill()
+    new.wait()
+    assert h.end() == 0
+
+
+def test_ignore_pid_that_does_not_exist(machine):  # noqa: F811
+    m = machine(gpus=1)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    r = m.run("hold", "--ignore-pid", gone.pid)
+    assert r.returncode == 2 and f"there is no process {gone.pid}" in r.stderr
+
+
+def test_together(machine):  # noqa: F811
+    m = machine()
+    new = m.newcomer("--device", 1, "--take", "2G", "--stay", "20", wait=False)
+    wait_for(lambda: m.used()[1] > GIB)
+    h = m.hold("--together")
+    time.sleep(2)
+    assert not h.seen("held") and not m.holders()
+    new.kill()
+    new.wait()
+    h.held(0, 1)
+    assert h.end() == 0
+
+
+def test_work_and_rest(machine):  # noqa: F811
+    m = machine(gpus=1)
+    h = m.hold("--work", "1500ms", "--rest", "1500ms", "--load", "sm")
+    held = h.held(0)[0]["bytes"]
+    loads = set()
+    end = time.monotonic() + 6
+    while time.monotonic() < end and loads != {"sm", "none"}:
+        d = m.device(0)
+        assert d["state"] == "held" and d["held_bytes"] == held  # the memory stays
+        loads.add(d["load"])
+        time.sleep(0.1)
+    assert loads == {"sm", "none"}
+    assert h.end() == 0
+
+
+def test_limits_of_an_instance_are_its_own(machine, home):  # noqa: F811
+    m = machine(gpus=3)
+    one = m.hold("--instance", "one", "--gpus", "0,1", "--max-devices", "1")
+    one.held(0)
+    two = m.hold("--instance", "two", "--gpus", "2")
+    two.held(2)
+    m.wait_state(1, "idle", "--instance", "one", reason="max_devices of one allows 1 GPU at a")
+    assert one.end() == 0 and two.end() == 0
+    (home / "site.yaml").write_text("max_devices: 1\n")
+    m.env["TENURE_SITE_CONFIG"] = str(home / "site.yaml")
+    one = m.hold("--instance", "one", "--gpus", "0")
+    one.held(0)
+    m.hold("--instance", "two", "--gpus", "2")
+    wait_for(lambda: m.run("status", "--instance", "two").returncode == 0)
+    m.wait_state(2, "idle", "--instance", "two", reason="this site's max_devices allows 1 GPU")
+
+
+def test_what_one_instance_leaves_no_other_takes(machine):  # noqa: F811
+    m = machine(gpus=2)
+    one = m.hold("--instance", "one")
+    one.held(0, 1)
+    two = m.hold("--instance", "two", "--leave", "1")
+    assert "left for others by two (leave 1)" in one.next("release", gpu=1)["text"]
+    m.wait_state(1, "left", "--instance", "one", reason=r"by two \(leave 1\)")
+    assert m.used()[0] and not m.used()[1]
+    assert two.end() == 0
+    one.held(1)
+    assert one.end() == 0
+
+
+def test_two_instances(machine):  # noqa: F811
+    m = machine(gpus=3)
+    one = m.hold("--instance", "one", "--gpus", "0,1")
+    one.held(0, 1)
+    two = m.hold("--instance", "two", "--gpus", "1,2")
+    two.held(2)
+    assert len(m.guards()) == 1 and len(m.holders()) == 3
+    by = {d["gpu"]: d["instance"] for d in m.status("--instance", "two")["devices"]}
+    assert by == {0: "one", 1: "one", 2: "two"}
+    assert not one.seen("held", gpu=2)
+    assert one.end() == 0
+    two.held(1)  # now it is free
+    assert m.used()[0] == 0
+    assert m.run("off", "--instance", "two").returncode == 0
+    assert two.process.wait(5) == 0 and m.empty()
+
+
+def test_my_cgroup_where_there_is_none(machine):  # noqa: F811
+    line = pathlib.Path("/proc/self/cgroup").read_text().splitlines()
+    if "0::/" not in line:
+        pytest.skip("this is a cgroup of its own")
+    m = machine(gpus=1)
+    r = person(m, "--my-cgroup")
+    assert "my_cgroup has no effect: this agent is in no cgroup of its own" in r.stderr
+    assert "(my_cgroup has no effect here)" in r.stdout
+    assert "my_cgroup" not in person(m).stdout
+
+
+@pytest.fixture
+def cgroup(tmp_path):
+    """A cgroup of the test's own: `sh -c 'echo $$ >DIR/cgroup.procs; exec ...'` goes there."""
+    roots = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text()
+             .splitlines() if " - cgroup2 " in line]
+    for root in roots:
+        path = pathlib.Path(root) / f"tenure-test-{os.getpid()}"
+        try:
+            path.mkdir()
+            break
+        except OSError:
+            continue
+    else:
+        pytest.skip("no cgroup can be made here")
+    yield path
+
+    def gone():
+        try:
+            path.rmdir()
+        except OSError:
+            return False
+        return True
+    wait_for(gone, 20)
+
+
+def test_my_cgroup(cgroup, machine):  # noqa: F811
+    m = machine(gpus=1)
+    inside = ["sh", "-c", f'echo $$ >{cgroup}/cgroup.procs && exec "$@"', "sh"]
+    if subprocess.run([*inside, "true"], capture_output=True).returncode:
+        pytest.skip("nothing may be moved into the cgroup")
+    h = subprocess.Popen([*inside, m.tenure, "hold", "--my-cgroup", *QUICK, "--memory", "50%"],
+                         env=m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: m.run("status").returncode == 0)
+    m.wait_state(0, "held")
+    new = subprocess.Popen([*inside, m.newcomer_path, "--take", "2G", "--stay", "3"], env=m.env,
+                           stdout=subprocess.DEVNULL)
+    wait_for(lambda: new.pid in {p["pid"] for d in m.show()["devices"]
+                                 for p in d.get("processes", [])} or new.poll() is not None)
+    time.sleep(1.5)
+    assert m.device(0)["state"] == "held" and m.device(0)["yields"] == 0
+    m.newcomer("--take", "1G", "--stay", "1")  # of another cgroup
+    assert m.device(0)["yields"] == 1
+    new.wait(10)
+    h.send_signal(signal.SIGINT)
+    out, err = h.communicate(timeout=10)
+    assert "processes of this cgroup, which count as our own" in out and "no effect" not in err

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Batches and their elements, and what agents find that come after a bad day (spool_world.h). */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/recover.h"
+#include "spool/revive.h"
+#include "spool_world.h"
+
+static void test_batch(void **state)
+{
+	const struct spool_again later = {
+		.attempts = 1, .not_before_ns = 7, .memory = 5, .reason = "exit 1"
+	};
+	struct spool *sp = open_spool();
+	struct claimer one = self(sp, "one"), two = self(sp, "two");
+	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"0-9\"}"), element;
+	struct batch *b1 = NULL, *b2 = NULL;
+	struct err e = ERR_INIT;
+	struct scan_task t;
+	struct claim c;
+
+	assert_true(get(sp, id, &t) && t.name.count == 10);
+	assert_int_equal(batch_open(sp, &t.name, "one", &b1, &e), 0);
+	assert_int_equal(batch_open(sp, &t.name, "two", &b2, &e), 0);
+	assert_int_equal(batch_claim(b1, 1, &one, &c, &e), 0);
+	/* The other has not heard of it: the file is there. */
+	assert_int_equal(batch_next(b2, 0), 1);
+	{
+		struct claim lost;
+
+		assert_int_equal(batch_claim(b2, 1, &two, &lost, &e), CLAIM_LOST);
+	}
+	assert_int_equal(batch_next(b2, 0), 2);
+
+	struct spool_end end = done(&c);
+
+	assert_int_equal(batch_end(b1, NULL, &c, &end, &e), 0);
+	/* The file is gone again, and the other still believes that element 1 waits. */
+	b2 = batch_close(b2);
+	assert_int_equal(batch_open(sp, &t.name, "two", &b2, &e), 0);
+	assert_int_equal(batch_next(b2, 0), 2);
+	assert_int_equal(batch_claim(b1, 2, &one, &c, &e), 0);
+	assert_int_equal(batch_requeue(b1, NULL, &c, &later, &e), 0);
+	assert_true(batch_again_of(b1, 2)->memory == 5 && !batch_again_of(b1, 1));
+	assert_int_equal(batch_next(b1, 6), 3);
+	assert_int_equal(batch_next(b1, 7), 2);
+	/* Epoch 0 of element 2 is over, which the other finds out when it claims it. */
+	assert_int_equal(batch_claim(b2, 2, &two, &c, &e), CLAIM_LOST);
+	assert_int_equal(batch_claim(b2, 2, &two, &c, &e), 0);
+	assert_true(c.name.epoch == 1 && c.attempt == 2 && batch_again_of(b2, 2)->memory == 5);
+	end = done(&c);
+	end.result = RESULT_FAILED;
+	assert_int_equal(batch_end(b2, NULL, &c, &end, &e), 0);
+	while ((element = batch_next(b1, 0))) {
+		int r = batch_claim(b1, element, &one, &c, &e);
+
+		assert_true(r == 0 || r == CLAIM_LOST);
+		end = done(&c);
+		if (r == 0)
+			assert_int_equal(batch_end(b1, NULL, &c, &end, &e), 0);
+	}
+	assert_int_equal(batch_refresh(b1, &e), 0);
+	assert_true(batch_is_over(b1));
+	assert_int_equal(batch_counts(b1).failed, 1);
+	assert_int_equal(batch_counts(b1).done, 9);
+	assert_int_equal(batch_file(b1, &e), 0);
+	assert_int_equal(batch_refresh(b2, &e), 0);
+	assert_true(batch_file(b2, &e) >= 0);
+	assert_int_equal(ended_times(sp, id), 1);
+	assert_int_equal(batch_forget(sp, id, &e), 0);
+	b1 = batch_close(b1);
+	b2 = batch_close(b2);
+	sp = spool_close(sp);
+}
+
+static bool is_failed(void *data, uint64_t element, enum batch_state state)
+{
+	return state == BATCH_FAILED;
+}
+
+/* Who asks for elements again writes a journal of its own, and nobody knows which is read first. */
+static void test_revived_elements(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "mm");
+	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}"), n = 0;
+	struct batch *b = open_batch(sp, id, "mm");
+	const char *const who[] = { "aa", "zz" };
+	struct err e = ERR_INIT;
+	struct scan_task t;
+	struct claim c;
+
+	for (unsigned int i = 0; i < 4; i++) {
+		struct spool_end end;
+
+		assert_int_equal(batch_claim(b, i < 3 ? i + 1 : 2, &me, &c, &e), 0);
+		end = done(&c);
+		end.result = i == 1 || i == 3 ? RESULT_FAILED : RESULT_DONE;
+		assert_int_equal(batch_end(b, NULL, &c, &end, &e), 0);
+		if (i < 2)
+			continue;
+		assert_true(get(sp, id, &t) && batch_is_over(b));
+		b = batch_close(b);
+		assert_int_equal(
+			revive_batch(sp, &t.name, "pending", who[i - 2], is_failed, NULL, &n, &e),
+			0);
+		assert_int_equal(n, 1);
+		assert_true(get(sp, id, &t) && t.name.epoch == i - 1 && !t.name.flags);
+		b = open_batch(sp, id, "mm");
+		assert_int_equal(batch_next(b, 0), 2);
+		assert_int_equal(batch_counts(b).done, 2);
+		assert_string_equal(batch_again_of(b, 2)->reason, "asked for again");
+	}
+	/* The claim of an epoch before the last tells nothing any more. */
+	c.name.epoch = 0;
+
+	struct spool_end late = done(&c);
+
+	(void)batch_end(b, NULL, &c, &late, &e); /* its claim is gone */
+	assert_int_equal(batch_counts(b).waiting, 1);
+	b = batch_close(b);
+	sp = spool_close(sp);
+}
+
+static void test_stopped_batch(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer one = self(sp, "one");
+	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}");
+	struct batch *b = open_batch(sp, id, "one");
+	struct err e = ERR_INIT;
+	struct scan_task t;
+	struct claim c;
+
+	assert_true(get(sp, id, &t));
+	assert_int_equal(transit_cancel(sp, &t.name, "asked for", &e), 0);
+	assert_int_equal(batch_claim(b, 1, &one, &c, &e), CLAIM_LOST);
+	assert_false(spool_exists(sp, "running/1.1,e0"));
+	b = batch_close(b);
+	sp = spool_close(sp);
+}
+
+static enum recover_life all_dead(void *data, const struct claim *c)
+{
+	return RECOVER_DEAD;
+}
+
+static const struct recover_calls dead = { .life = all_dead };
+
+static void recover(const struct spool *sp, struct recover_counts *ret)
+{
+	struct claimer me = self(sp, "node1");
+	struct err e = ERR_INIT;
+
+	if (recover_run(sp, &me, NULL, &dead, ret, &e) < 0)
+		fail_msg("%s", e.text);
+	assert_int_equal(ret->problems, 0);
+}
+
+static void test_recover(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node2");
+	uint64_t plain = submit(sp, "{\"argv\":[\"true\"]}");
+	uint64_t once = submit(sp, "{\"argv\":[\"true\"],\"no_requeue\":true}");
+	uint64_t ended = submit(sp, "{\"argv\":[\"true\"]}");
+	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}");
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct batch *b = NULL;
+	struct scan_task t;
+	struct claim c;
+
+	(void)claim(sp, plain, &me);
+	(void)claim(sp, once, &me);
+	c = claim(sp, ended, &me);
+
+	struct spool_end end = done(&c);
+
+	/* Killed between the record and the rename. */
+	assert_int_equal(record_append(sp, c.path, record_end(&end), false, &e), 0);
+	b = open_batch(sp, many, "node2");
+	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
+	b = batch_close(b);
+
+	recover(sp, &n);
+	assert_int_equal(n.requeued, 2);
+	assert_int_equal(n.failed, 1);
+	assert_int_equal(n.filed, 1);
+	assert_true(get(sp, plain, &t) && t.dir == SPOOL_PENDING && t.name.epoch == 1);
+	assert_int_equal(ended_times(sp, once), 1);
+	assert_int_equal(ended_times(sp, ended), 1);
+	b = open_batch(sp, many, "node1");
+	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
+	assert_true(c.name.epoch == 1 && c.attempt == 1);
+	b = batch_close(b);
+	sp = spool_close(sp);
+}
+
+/* A late record of a claim that was taken away changes nothing. */
+static void test_late_end(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node2");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	struct claim old = claim(sp, id, &me), now;
+	struct spool_end end = done(&old);
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct scan_task t;
+
+	recover(sp, &n);
+	assert_int_equal(transit_end(sp, NULL, &old, &end, &e), -ENOENT);
+	now = claim(sp, id, &me);
+	assert_int_equal(record_append(sp, now.path, record_end(&end), false, &e), 0);
+	recover(sp, &n);
+	assert_true(get(sp, id, &t) && t.name.epoch == 2);
+	sp = spool_close(sp);
+}
+
+/* The power went: renames and records are gone, the events are not. */
+static void test_power_loss(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	uint64_t again = submit(sp, "{\"argv\":[\"true\"]}");
+	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}");
+	struct events *ev = NULL;
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct batch *b = NULL;
+	struct scan_task t;
+	struct spool_end end = { .result = RESULT_DONE, .attempt = 1, .ended_ns = clock_wall_ns() };
+	struct spool_end second = end;
+	const struct spool_again once = { .attempts = 1, .reason = "exit 1" };
+
+	second.epoch = 1;
+	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
+	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
+	assert_int_equal(events_add_end(ev, id, 0, &end, &e), 0);
+	assert_int_equal(events_add_requeue(ev, again, 0, 1, &once, &e), 0);
+	assert_int_equal(events_add_end(ev, again, 0, &second, &e), 0);
+	assert_int_equal(events_add_end(ev, many, 2, &end, &e), 0);
+	assert_int_equal(events_sync(ev, &e), 0);
+	ev = events_close(ev);
+	/* And the ids. */
+	assert_int_equal(spool_unlink(sp, "ids/3", &e), 0);
+	sp = spool_close(sp);
+	sp = open_spool();
+
+	recover(sp, &n);
+	assert_false(get(sp, id, &t));
+	assert_int_equal(ended_times(sp, id), 1);
+	assert_int_equal(ended_times(sp, again), 1);
+	b = open_batch(sp, many, NULL);
+	assert_int_equal(batch_counts(b).done, 1);
+	b = batch_close(b);
+	assert_int_equal(submit(sp, "{\"argv\":[\"true\"]}"), 4);
+	recover(sp, &n);
+	assert_int_equal(n.filed + n.requeued, 0);
+	sp = spool_close(sp);
+}
+
+static void test_torn_record(void **state)
+{
+	static const char torn[] = "{\"event\":\"requ";
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	struct claim c = claim(sp, id, &me);
+	struct spool_end end = done(&c);
+	struct err e = ERR_INIT;
+	struct task_file f;
+	int fd = openat(sp->fd, c.path, O_WRONLY | O_APPEND);
+
+	assert_int_equal(write(fd, torn, strlen(torn)), (ssize_t)strlen(torn));
+	(void)close(fd);
+	assert_int_equal(record_append(sp, c.path, record_end(&end), false, &e), 0);
+	assert_int_equal(task_file_read(sp, c.path, &f, &e), 0);
+	assert_int_equal(f.history.unread, 1);
+	assert_true(f.history.ended);
+	task_file_clear(&f);
+	sp = spool_close(sp);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_batch),	TEST(test_revived_elements), TEST(test_stopped_batch),
+		TEST(test_recover),	TEST(test_late_end),	     TEST(test_power_loss),
+		TEST(test_torn_record),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
