@@ -80,7 +80,8 @@ static void answer_why(struct agent *a, struct ctl_client *client, const struct 
 		return;
 	}
 	(void)users_put_names(a->users, why, named, sizeof(named));
-	ctl_answer(client, json_pack("{s:i, s:s}", "code", 0, "why", named));
+	ctl_answer(client, json_pack("{s:i, s:s, s:b}", "code", 0, "why", named, "elsewhere",
+				     r == TASKS_WHY_ELSEWHERE));
 }
 
 static void take_off(struct agent *a, struct ctl_client *client, const struct ctl_request *req)

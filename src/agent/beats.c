@@ -608,11 +608,13 @@ json_t *beats_report(const struct beats *b)
 		const struct other *o = &b->others[i];
 
 		(void)json_array_append_new(
-			all, json_pack("{ss ss ss sf si si si}", "agent", o->agent, "host",
-				       o->beat.who.host, "state",
-				       o->beat.ended ? "off" : words[o->life], "quiet_s",
-				       (double)o->quiet_ms / 1000, "devices", (int)o->beat.devices,
-				       "idle", (int)o->beat.idle, "running", (int)o->beat.running));
+			all,
+			json_pack("{ss ss ss sf si si si si si sb}", "agent", o->agent, "host",
+				  o->beat.who.host, "state", o->beat.ended ? "off" : words[o->life],
+				  "quiet_s", (double)o->quiet_ms / 1000, "devices",
+				  (int)o->beat.devices, "held", (int)o->beat.held, "idle",
+				  (int)o->beat.idle, "lent", (int)o->beat.lent, "running",
+				  (int)o->beat.running, "draining", o->beat.draining));
 	}
 	return all;
 }

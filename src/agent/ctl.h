@@ -31,7 +31,7 @@ enum ctl_verb {
 	CTL_OFF,      /* ends the agent; answered when all is free */
 	CTL_RESCAN,   /* the spool has changed */
 	CTL_STOP,     /* task and element: ends it where it runs here */
-	CTL_WHY,      /* task and element: {why} */
+	CTL_WHY,      /* task and element: {why, elsewhere} */
 	CTL_DRAIN,    /* starts and holds nothing more, ends when what runs has; answered then */
 	CTL_VERB_MAX
 };

@@ -665,7 +665,7 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 	if (r == SCHED_WHY_NOT_HERE && sched_get(q->plan, ref, &t) == 0)
 		nodes_tell_room(q, t.gpus == SCHED_ALL_GPUS ? 1 : t.gpus, &text);
 	*ret = strbuf_take(&text);
-	return 0;
+	return r > 0 ? TASKS_WHY_ELSEWHERE : 0;
 }
 
 void tasks_drain(struct tasks *q)

@@ -99,7 +99,9 @@ const struct view_workload *tasks_workload_view(const struct tasks *q);
 void tasks_pause_workload(struct tasks *q, bool pause);
 /* Those that run, or are about to. */
 size_t tasks_running(const struct tasks *q);
-/* One sentence: what it waits for. -ENOENT with e. The caller frees it. */
+/* One sentence: what it waits for. TASKS_WHY_ELSEWHERE: this node will not start it, another one
+ * may. -ENOENT with e. The caller frees it. */
+#define TASKS_WHY_ELSEWHERE 1
 int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct err *e);
 
 /* For the status: counts, and what runs. */

@@ -105,7 +105,7 @@ static void say_silent(struct asking *q, const struct stopping_afar *a, bool tak
 			    ", of this node, which does not run (%s): tenure on starts it "
 			    "again and takes %s over; then stop %s",
 			    sign, them, them);
-	else if (!p || p->state == PEER_OFF || p->state == PEER_GONE)
+	else if (!p || p->state == PEER_OFF || p->said_gone)
 		strbuf_addf(&b,
 			    ", which is not there any more (%s): tenure on there starts one "
 			    "that takes %s over; then stop %s",

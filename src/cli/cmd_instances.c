@@ -9,7 +9,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/units.h"
 #include "cli/commands.h"
+#include "cli/peers.h"
+#include "cli/print_json.h"
 #include "cli/queue.h"
 #include "cli/table.h"
 #include "spool/batch.h"
@@ -22,8 +25,65 @@ static const struct opt instances_opts[] = {
 	{ 0 },
 };
 
-static void instance_row(struct table *t, const char *root, const char *name, bool current)
+struct instances {
+	const struct cmd_ctx *ctx;
+	const char *root, *now;
+	struct table *t, *nodes; /* NULL: JSON; of the current one */
+};
+
+/* As the agents' own word for the state, for people. */
+static const char *node_state(const struct peer *p)
 {
+	static const char *const words[] = { [PEER_ALIVE] = "alive",
+					     [PEER_UNKNOWN] = "silent",
+					     [PEER_GONE] = "gone",
+					     [PEER_OFF] = "ended" };
+	_Static_assert(ARRAY_LEN(words) == PEER_STATE_MAX, "a word for every state");
+
+	return p->state == PEER_ALIVE && p->beat.draining ? "draining" : words[p->state];
+}
+
+static const char *number(unsigned int n, char *buf, size_t size)
+{
+	return str_print(buf, size, "%u", n);
+}
+
+static void node_row(struct table *t, const struct peer *p)
+{
+	const struct beat *b = &p->beat;
+	char age[UNIT_TEXT_MAX] = "-", devices[16], held[16], idle[16], lent[16], running[16];
+
+	if (p->written_ns)
+		(void)unit_format_duration(
+			p->age_ms < MS_PER_S ? p->age_ms : p->age_ms / MS_PER_S * MS_PER_S, age);
+	table_add(t, p->state == PEER_ALIVE ? TABLE_PLAIN : TERM_DIM, p->here ? "*" : "", p->agent,
+		  strcmp(b->who.host, p->agent) ? b->who.host : "", node_state(p), age,
+		  number(b->devices, devices, sizeof(devices)), number(b->held, held, sizeof(held)),
+		  number(b->idle, idle, sizeof(idle)), number(b->lent, lent, sizeof(lent)),
+		  number(b->running, running, sizeof(running)));
+}
+
+/* Who serves it: rows, or JSON. */
+static json_t *tell_nodes(const struct instances *all, const struct spool *sp, bool current)
+{
+	json_t *nodes = json_array();
+	struct peers peers = { .n = 0 };
+
+	if (sp)
+		(void)peers_read(all->ctx, sp, &peers, NULL);
+	for (size_t i = 0; i < peers.n; i++) {
+		if (!all->t)
+			(void)json_array_append_new(nodes, peer_json(&peers.all[i]));
+		else if (current)
+			node_row(all->nodes, &peers.all[i]);
+	}
+	peers_clear(&peers);
+	return nodes;
+}
+
+static void instance_row(const struct instances *all, const char *name)
+{
+	bool current = strcmp(name, all->now) == 0;
 	struct spool *sp = NULL;
 	struct scan *s = NULL;
 	struct err e = ERR_INIT;
@@ -31,29 +91,41 @@ static void instance_row(struct table *t, const char *root, const char *name, bo
 	size_t n[2] = { 0 };
 	bool known = false;
 
-	if (spool_open(root, name, 0, &sp, &e) == 0) {
+	if (spool_open(all->root, name, 0, &sp, &e) == 0) {
 		s = scan_new(sp, 0);
 		known = scan_update(s, NULL, NULL, &e) == 0;
 		n[0] = scan_count(s, SPOOL_PENDING);
 		n[1] = scan_count(s, SPOOL_RUNNING);
 		s = scan_free(s);
 	}
-	sp = spool_close(sp);
-	if (!t) {
-		json_t *o = json_pack("{s:s, s:b, s:I, s:I}", "name", name, "current", current,
-				      "waiting", (json_int_t)n[0], "running", (json_int_t)n[1]);
 
-		(void)json_dumpf(o, stdout, JSON_COMPACT);
-		(void)putchar('\n');
-		json_decref(o);
+	json_t *nodes = tell_nodes(all, sp, current);
+
+	sp = spool_close(sp);
+	if (!all->t) {
+		print_json_line(json_pack("{s:s, s:b, s:I, s:I, s:o}", "name", name, "current",
+					  current, "waiting", (json_int_t)n[0], "running",
+					  (json_int_t)n[1], "nodes", nodes));
 		return;
 	}
+	json_decref(nodes);
 	if (known) {
 		(void)str_print(waiting, sizeof(waiting), "%zu", n[0]);
 		(void)str_print(running, sizeof(running), "%zu", n[1]);
 	}
-	table_add(t, current ? TERM_BOLD : TABLE_PLAIN, current ? "*" : "", name, waiting, running,
-		  known ? "" : e.text);
+	table_add(all->t, current ? TERM_BOLD : TABLE_PLAIN, current ? "*" : "", name, waiting,
+		  running, known ? "" : e.text);
+}
+
+static void print_tables(const struct instances *all)
+{
+	table_print(all->t, stdout);
+	if (table_is_empty(all->nodes)) {
+		printf("\nNo agent serves %s; tenure on starts one.\n", all->now);
+		return;
+	}
+	printf("\nThe agents that serve %s:\n", all->now);
+	table_print(all->nodes, stdout);
 }
 
 static int run_instances(const struct cmd_ctx *ctx, struct err *e)
@@ -61,33 +133,56 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 	static const struct table_column columns[] = {
 		{ "" }, { "NAME" }, { "WAITING", true }, { "RUNNING", true }, { "" }, { 0 }
 	};
+	static const struct table_column node_columns[] = {
+		{ "" },
+		{ "NODE" },
+		{ "HOST", .drop = 1 },
+		{ "STATE" },
+		{ "LAST SIGN", true },
+		{ "GPUS", true },
+		{ "HELD", true },
+		{ "IDLE", true, .drop = 3 },
+		{ "LENT", true, .drop = 2 },
+		{ "RUNNING", true },
+		{ 0 },
+	};
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	const char *now = settings_str(ctx->settings, SET_INSTANCE);
 	struct text_list names = { .n = 0 };
 	bool json = opts_flag(ctx->opts, "json");
-	struct table *t = json ? NULL : table_new(columns);
+	struct instances all = { .ctx = ctx,
+				 .root = root,
+				 .now = settings_str(ctx->settings, SET_INSTANCE),
+				 .t = json ? NULL : table_new(columns),
+				 .nodes = json ? NULL : table_new(node_columns) };
 	int r = spool_instances(root, &names, e);
 
 	for (size_t i = 0; i < names.n && r == 0; i++)
-		instance_row(t, root, names.texts[i], strcmp(names.texts[i], now) == 0);
-	if (r == 0 && t && names.n)
-		table_print(t, stdout);
-	else if (r == 0 && t)
+		instance_row(&all, names.texts[i]);
+	if (r == 0 && !json && names.n)
+		print_tables(&all);
+	else if (r == 0 && !json)
 		printf("There is none in %s yet; tenure submit makes one.\n", root);
 	text_list_clear(&names);
-	(void)table_free(t);
+	(void)table_free(all.t);
+	(void)table_free(all.nodes);
 	return r;
 }
 
 static const struct cmd_example instances_examples[] = {
-	{ "tenure instances", "all queues, and which one commands mean now" },
+	{ "tenure instances", "all queues, which one commands mean now, and who serves that" },
 	{ 0 },
 };
 
 const struct cmd cmd_instances = {
 	.name = "instances",
 	.group = QUEUE_GROUP,
-	.summary = "the queues that there are",
+	.summary = "the queues that there are, and the nodes that serve them",
+	.description =
+		"The queue that commands mean now is marked, and the agents that serve it are listed as "
+		"their last signs of life tell, which come every 10 seconds (beat): what they have and "
+		"do, and how old that is. The one of this node is marked. \"silent\": for longer than "
+		"expire, and it may run on, cut off. \"gone\": taken for dead, so that others take its "
+		"tasks over where these give no sign of life either. \"ended\": its tasks run on, for the next one.",
 	.examples = instances_examples,
 	.opts = instances_opts,
 	.setting_groups = SETTING_GROUP_QUEUE,

@@ -233,6 +233,39 @@ static void add_empty(const json_t *agent, struct strbuf *b)
 			    text_of(agent, "on_empty", "?"), seconds(agent, "empty_for_s", whole));
 }
 
+/* "node    beta: alive, 4 GPUs (1 held, 2 lent), 2 tasks run, last sign of life 3s ago" */
+static void print_other(const json_t *o, FILE *out)
+{
+	static const char *const words[][2] = { { "unknown", "silent" }, { "off", "has ended" } };
+	static const char *const counts[] = { "held", "lent", "idle" };
+	const char *agent = text_of(o, "agent", "?"), *host = text_of(o, "host", "");
+	const char *state = text_of(o, "state", "?");
+	json_int_t running = json_integer_value(json_object_get(o, "running"));
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char time[CELL];
+	size_t told = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		if (strcmp(words[i][0], state) == 0)
+			state = words[i][1];
+	strbuf_addf(&b, "%s%s%s%s: %s", agent, strcmp(host, agent) ? " (" : "",
+		    strcmp(host, agent) ? host : "", strcmp(host, agent) ? ")" : "", state);
+	if (json_is_true(json_object_get(o, "draining")))
+		strbuf_adds(&b, ", starts nothing more");
+	strbuf_addf(&b, ", %lld GPUs",
+		    (long long)json_integer_value(json_object_get(o, "devices")));
+	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+		json_int_t n = json_integer_value(json_object_get(o, counts[i]));
+
+		if (n)
+			strbuf_addf(&b, "%s%lld %s", told++ ? ", " : " (", (long long)n, counts[i]);
+	}
+	strbuf_addf(&b, "%s, %lld task%s, last sign of life %s ago", told ? ")" : "",
+		    (long long)running, running == 1 ? " runs" : "s run",
+		    seconds(o, "quiet_s", time));
+	print_item(out, "node    ", strbuf_str(&b));
+}
+
 static void print_queue(const json_t *q, const json_t *agent, FILE *out)
 {
 	static const char *const counts[][2] = { { "waiting", "wait" },
@@ -261,6 +294,10 @@ static void print_queue(const json_t *q, const json_t *agent, FILE *out)
 	json_array_foreach(json_object_get(q, "tasks"), i, t)
 	{
 		print_task(t, out);
+	}
+	json_array_foreach(json_object_get(q, "others"), i, t)
+	{
+		print_other(t, out);
 	}
 }
 

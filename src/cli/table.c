@@ -196,6 +196,11 @@ static void print_cell(const struct table *t, const struct layout *l, size_t col
 	print_spaces((right ? 0 : pad) + l->gap, out);
 }
 
+bool table_is_empty(const struct table *t)
+{
+	return !t->n_rows;
+}
+
 void table_print(const struct table *t, FILE *out)
 {
 	int fd = fileno(out);

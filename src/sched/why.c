@@ -23,8 +23,8 @@ struct why {
 	const struct sched_view *view;
 	const struct entry *e;
 	struct strbuf text;
-	bool noted;    /* the note is part of the text already */
-	bool not_here; /* as this node is it can never run on it */
+	bool noted; /* the note is part of the text already */
+	int where;  /* SCHED_WHY_NOT_HERE, SCHED_WHY_ELSEWHERE or 0 */
 };
 
 #define PHRASE_MAX 160
@@ -93,7 +93,10 @@ static bool says_elsewhere(struct why *w)
 		strbuf_addf(&w->text, "waits for its lane %s: %s", lane->name, lane->block);
 	else if (array && array->block)
 		strbuf_addf(&w->text, "waits for its array: %s", array->block);
-	return (lane && lane->block) || (array && array->block);
+	else
+		return false;
+	w->where = SCHED_WHY_ELSEWHERE;
+	return true;
 }
 
 static bool says_backoff(struct why *w)
@@ -350,7 +353,7 @@ static bool says_too_many(struct why *w, const struct devices *d)
 
 	if (!n || d->want <= n)
 		return false;
-	w->not_here = true;
+	w->where = SCHED_WHY_NOT_HERE;
 	strbuf_addf(&w->text, "cannot run on this node: it needs %u GPUs, and there %s %u here",
 		    d->want, n == 1 ? "is" : "are", n);
 	return true;
@@ -366,8 +369,9 @@ static bool says_limit(struct why *w, const struct devices *d)
 
 	if (!p->limits_devices || !d->want)
 		return false;
-	w->not_here = d->want > p->max_devices;
-	if (w->not_here)
+	if (d->want > p->max_devices)
+		w->where = SCHED_WHY_NOT_HERE;
+	if (w->where)
 		strbuf_addf(&w->text,
 			    "cannot run on this node as it is: it needs %u GPU%s, max_devices "
 			    "leaves %u to this instance",
@@ -393,8 +397,9 @@ static bool says_devices(struct why *w)
 		return true;
 	if (d.want && d.usable >= d.want && d.free >= d.want)
 		return false;
-	w->not_here = !d.want || d.usable < d.want;
-	if (w->not_here)
+	if (!d.want || d.usable < d.want)
+		w->where = SCHED_WHY_NOT_HERE;
+	if (w->where)
 		strbuf_addf(&w->text,
 			    "cannot run on this node as it is: it needs %u GPU%s, %u of %u "
 			    "would do",
@@ -462,5 +467,5 @@ int sched_why(const struct sched_queue *q, struct sched_ref ref, const struct sc
 	}
 	(void)str_copy(buf, SCHED_WHY_MAX, strbuf_str(&w.text));
 	strbuf_clear(&w.text);
-	return w.not_here ? SCHED_WHY_NOT_HERE : 0;
+	return w.where;
 }

@@ -17,9 +17,11 @@
 
 /* This node, as it is, can never run it; another one may. */
 #define SCHED_WHY_NOT_HERE 1
+/* Another node starts what is of its lane or array. */
+#define SCHED_WHY_ELSEWHERE 2
 
 /*
- * 0 or SCHED_WHY_NOT_HERE and the sentence in buf, which holds SCHED_WHY_MAX bytes; -ENOENT when
+ * 0 or one of these, and the sentence in buf, which holds SCHED_WHY_MAX bytes; -ENOENT when
  * ref is not in the queue.
  */
 int sched_why(const struct sched_queue *q, struct sched_ref ref, const struct sched_view *view,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What people see and order of an instance that several nodes serve (the nodes are those of test_nodes.py)."""
+import json
 import os
 import signal
 
@@ -192,3 +193,72 @@ def test_a_node_is_gone(world):  # noqa: F811
         a.wake(shims)
     b.run("stop", "long", "--now")
     b.wait(i, "cancelled")
+
+
+def nodes_of(node):
+    doc = next(json.loads(line) for line in node.run("instances", "--json").stdout.splitlines())
+    return {n["agent"]: n for n in doc["nodes"]}
+
+
+def test_instances_and_status(world):  # noqa: F811
+    """Who serves the instance, what they have and do, and how old that word is."""
+    a, b = world.node("alpha"), world.node("beta", gpus=4)
+    a.submit("--paused", "-g", "0", "--", "true")
+    assert "No agent serves default" in a.run("instances").stdout and nodes_of(a) == {}
+    a.start()
+    b.start("--node-name", "second")
+    assert wait_for(lambda: a.others().get("second", {}).get("devices") == 4)
+    four = running_on(b, a, "-g", "4", "--", "sleep", "60")
+    assert wait_for(lambda: nodes_of(a)["second"]["running"] == 1)
+    nodes = nodes_of(a)
+    assert (nodes["alpha"]["here"], nodes["alpha"]["devices"], nodes["alpha"]["state"]) == (True, 2, "alive")
+    second = nodes["second"]
+    assert (second["here"], second["host"], second["devices"], second["lent"]) == (False, "beta", 4, 4)
+    assert 0 <= second["age_s"] < 5 and not second["draining"] and not second["ended"]
+    table = [line.split() for line in a.run("instances").stdout.splitlines()]
+    assert ["*", "default", "1", "1"] in table
+    row = next(line for line in table if line[:1] == ["second"])
+    assert row[1:3] == ["beta", "alive"] and row[-5:] == ["4", "0", "0", "4", "1"], table
+    assert next(line for line in table if "alpha" in line)[:3] == ["*", "alpha", "alive"]
+    assert wait_for(lambda: a.others()["second"]["lent"] == 4)
+    text = words(a.run("status"))
+    assert "node second (beta): alive, 4 GPUs (4 lent), 1 task runs, last sign of life" in text
+    b.run("off")
+    b.agent.wait(10)
+    assert nodes_of(a)["second"]["state"] == "off" and nodes_of(a)["second"]["ended"]
+    assert ["second", "beta", "ended"] in [line.split()[:3] for line in
+                                           a.run("instances").stdout.splitlines()]
+    assert wait_for(lambda: "node second (beta): has ended" in words(a.run("status")))
+    assert "where no agent is any more: it ended" in words(a.run("why", str(four)))
+    b.start("--node-name", "second")
+    a.run("stop", str(four), "--now")
+
+
+def test_why_elsewhere(world):  # noqa: F811
+    """What runs or waits on another node: where, and for what."""
+    a, b = world.node("alpha"), world.node("beta", gpus=4)
+    a.start()
+    b.start()
+    assert wait_for(lambda: a.others().get("beta", {}).get("devices") == 4)
+    runs = running_on(b, a, "-g", "4", "-l", "one", "-n", "runs", "--", "sleep", "60")
+    assert f"{runs} runs: runs on beta (tenure logs {runs}" in words(a.run("why", "runs"))
+    many = a.submit("-g", "3", "-n", "many", "--array", "1-2", "--", "sleep", "60")
+
+    def why(node, what):
+        return words(node.run("why", str(what)))
+    assert wait_for(lambda: "there are 2 here" in why(a, many))
+    said = why(a, many)
+    assert "another node may run it (beta has 4)" in said and "; on beta: waits for 3 GPUs: 0 of 4 free" in said
+    behind = a.submit("-g", "0", "-l", "one", "--", "true")
+    assert wait_for(lambda: f"on beta: waits in lane one until task {runs} has ended" in why(a, behind), 15)
+    doc = json.loads(a.run("why", str(behind), "--json").stdout)
+    assert [n["agent"] for n in doc["nodes"]] == ["beta"] and "in lane one" in doc["nodes"][0]["why"]
+    a.run("stop", str(runs), "--now")
+    assert wait_for(lambda: any(t == many for t, _ in b.runs()), 15)
+    assert f"{many}.1 many: runs on beta (" in why(a, f"{many}.1")
+    # Without an agent here the others are asked.
+    a.run("off")
+    a.agent.wait(10)
+    assert f"{many}.2 many: on beta: waits for 3 GPUs" in why(a, f"{many}.2")
+    assert no_orders(a)
+    b.run("stop", str(many), "--now")
