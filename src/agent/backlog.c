@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/elements.h"
 #include "spool/lanes.h"
 #include "spool/raw.h"
 #include "spool/transit.h"
@@ -313,6 +314,21 @@ static void note_bad(struct backlog *b, const struct task_name *n, const char *w
 	strbuf_addf(&b->notes, "task %llu cannot be read: %s\n", (unsigned long long)n->id, why);
 }
 
+/* Else one of them lies, and elements would be run that nobody has asked for. */
+static bool counts_agree(struct worker *w, const struct task_name *n, const struct spool_spec *spec)
+{
+	uint64_t count = 0;
+
+	if (elements_count(spec, &count, NULL) == 0 && count == n->count)
+		return true;
+	strbuf_addf(&w->b->notes,
+		    "task %llu cannot be read: by its file's name it has %llu elements, by what is "
+		    "in it %llu\n",
+		    (unsigned long long)n->id, (unsigned long long)n->count,
+		    (unsigned long long)count);
+	return false;
+}
+
 /* Of a task without a device that was never tried there is nothing in the file that the planner
  * wants: it is read, and checked, when it is claimed. */
 static bool name_says_all(const struct task_name *n)
@@ -351,6 +367,10 @@ static void add_waiting(struct worker *w, const struct task_name *n)
 	if (r < 0) {
 		if (r != -ENOENT)
 			note_bad(w->b, n, e.text);
+		return;
+	}
+	if (!counts_agree(w, n, t.spec)) {
+		task_file_clear(&t);
 		return;
 	}
 	c = add_change(w->b, n->id);

@@ -10,6 +10,9 @@
  *
  * Readers remember how far they have read each journal. A journal's lines are JSON; a cut line at
  * its end is left for the next time.
+ *
+ * Numbers of elements come from names, from journals and from callers who may know another number
+ * of them: each is compared with the room that there is before it counts.
  */
 
 #include "spool/batch.h"
@@ -25,6 +28,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/lines.h"
 #include "spool/transit.h"
 
 struct journal {
@@ -44,6 +48,7 @@ struct batch {
 	char dir[SPOOL_PATH_MAX]; /* ends/ID */
 	char own[SPOOL_PATH_MAX]; /* "": to read only */
 	int own_fd;
+	uint64_t count;	 /* elements that there is room for */
 	uint8_t *states; /* enum batch_state, from element 1 */
 	uint64_t counts[BATCH_CANCELLED + 1];
 	uint64_t next; /* no element below it waits, but requeued ones */
@@ -54,6 +59,11 @@ struct batch {
 	struct journal *journals;
 };
 
+static bool has(const struct batch *b, uint64_t element)
+{
+	return element && element <= b->count;
+}
+
 static void set_state(struct batch *b, uint64_t element, enum batch_state state)
 {
 	b->counts[b->states[element]]--;
@@ -63,7 +73,9 @@ static void set_state(struct batch *b, uint64_t element, enum batch_state state)
 
 static struct requeued *find_requeued(const struct batch *b, uint64_t element)
 {
-	return b->which && b->which[element] ? &b->requeued[b->which[element] - 1] : NULL;
+	return b->which && has(b, element) && b->which[element]
+		       ? &b->requeued[b->which[element] - 1]
+		       : NULL;
 }
 
 const struct batch_again *batch_again_of(const struct batch *b, uint64_t element)
@@ -83,7 +95,7 @@ static uint64_t epoch_of(const struct batch *b, uint64_t element)
 static struct requeued *add_requeued(struct batch *b, uint64_t element)
 {
 	if (!b->which)
-		b->which = xcalloc(b->name.count + 1, sizeof(*b->which));
+		b->which = xcalloc(b->count + 1, sizeof(*b->which));
 	if ((b->n_requeued & (b->n_requeued - 1)) == 0)
 		b->requeued = xrealloc(b->requeued, b->n_requeued ? 2 * b->n_requeued : 1,
 				       sizeof(*b->requeued));
@@ -98,7 +110,7 @@ static struct requeued *add_requeued(struct batch *b, uint64_t element)
 /* The epoch decides, and not the order in which journals are read. */
 static void learn_end(struct batch *b, uint64_t element, const struct spool_end *end)
 {
-	if (end->epoch < epoch_of(b, element))
+	if (!has(b, element) || end->epoch < epoch_of(b, element))
 		return;
 	if (end->epoch > epoch_of(b, element)) {
 		struct requeued *q = find_requeued(b, element);
@@ -114,7 +126,7 @@ static void learn_requeue(struct batch *b, uint64_t element, uint64_t epoch,
 {
 	struct requeued *q = find_requeued(b, element);
 
-	if (epoch <= epoch_of(b, element))
+	if (!has(b, element) || epoch <= epoch_of(b, element))
 		return;
 	q = q ? q : add_requeued(b, element);
 	q->again.epoch = epoch;
@@ -130,48 +142,26 @@ static void learn(struct batch *b, const json_t *o)
 {
 	const char *event = json_string_value(json_object_get(o, "event"));
 	uint64_t element = (uint64_t)json_integer_value(json_object_get(o, "element"));
+	uint64_t epoch = (uint64_t)json_integer_value(json_object_get(o, "epoch"));
 	struct spool_again again;
 	struct spool_end end;
 
-	if (!event || !element || element > b->name.count)
+	if (!event || epoch > NAME_EPOCH_MAX)
 		return;
 	if (strcmp(event, "end") == 0 && end_from_json(o, &end)) {
 		learn_end(b, element, &end);
 	} else if (strcmp(event, "requeue") == 0) {
 		again_from_json(o, &again);
-		learn_requeue(b, element, (uint64_t)json_integer_value(json_object_get(o, "epoch")),
-			      &again);
+		learn_requeue(b, element, epoch, &again);
 	}
 }
 
-static int read_tail(struct batch *b, struct journal *j, int fd, off_t size)
+static void learn_line(void *data, const char *line, size_t len)
 {
-	size_t want = (size_t)(size - j->offset), len = 0;
-	cleanup_free char *text = xmalloc(want + 1);
+	json_t *o = json_loadb(line, len, 0, NULL);
 
-	while (len < want) {
-		ssize_t n = pread(fd, text + len, want - len, j->offset + (off_t)len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		len += (size_t)n;
-	}
-
-	char *line = text, *stop;
-
-	while ((stop = memchr(line, '\n', len - (size_t)(line - text)))) {
-		json_t *o = json_loadb(line, (size_t)(stop - line), 0, NULL);
-
-		learn(b, o);
-		json_decref(o);
-		line = stop + 1;
-	}
-	j->offset += line - text;
-	return 0;
+	learn(data, o);
+	json_decref(o);
 }
 
 static struct journal *journal_of(struct batch *b, const char *agent)
@@ -192,22 +182,20 @@ static int read_journal(void *data, const char *file, unsigned char type)
 {
 	struct batch *b = data;
 	char path[SPOOL_PATH_MAX];
+	struct journal *j;
 	struct stat st;
+	int r;
 
 	if (!spec_is_name(file) || strlen(file) > NAME_AGENT_MAX)
 		return 0;
 	(void)str_print(path, sizeof(path), "%.60s/%s", b->dir, file);
-
-	struct journal *j = journal_of(b, file);
-
+	j = journal_of(b, file);
 	if (fstatat(b->sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode) || !spool_trusts(b->sp, st.st_uid) || st.st_size <= j->offset)
+	if (st.st_size <= j->offset) /* most of them, most of the time */
 		return 0;
-
-	cleanup_fd int fd = openat(b->sp->fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-
-	return fd < 0 ? -errno : read_tail(b, j, fd, st.st_size);
+	r = lines_read(b->sp, path, &j->offset, learn_line, b, NULL);
+	return r == -EINVAL || r == -EPERM || r == -ELOOP ? 0 : r; /* it does not count */
 }
 
 int batch_refresh(struct batch *b, struct err *e)
@@ -253,6 +241,26 @@ static int write_own(struct batch *b, json_t *record, uint64_t element, struct e
 /* ---- the batch --------------------------------------------------------------------------------
  */
 
+/* Nothing is known of any of them. */
+static void begin(struct batch *b, uint64_t count)
+{
+	for (size_t i = 0; i < b->n_requeued; i++)
+		free(b->requeued[i].reason);
+	free(b->requeued);
+	free(b->which);
+	free(b->states);
+	free(b->journals);
+	b->requeued = NULL;
+	b->which = NULL;
+	b->journals = NULL;
+	b->n_requeued = b->n_journals = 0;
+	b->count = count;
+	b->states = xcalloc(count + 1, 1);
+	(void)memset(b->counts, 0, sizeof(b->counts));
+	b->counts[BATCH_WAITING] = count;
+	b->next = 1;
+}
+
 int batch_open(const struct spool *sp, const struct task_name *n, const char *agent,
 	       struct batch **ret, struct err *e)
 {
@@ -261,9 +269,7 @@ int batch_open(const struct spool *sp, const struct task_name *n, const char *ag
 	b->sp = sp;
 	b->name = *n;
 	b->own_fd = -1;
-	b->next = 1;
-	b->states = xcalloc(n->count + 1, 1);
-	b->counts[BATCH_WAITING] = n->count;
+	begin(b, n->count);
 	(void)str_print(b->dir, sizeof(b->dir), "ends/%" PRIu64, n->id);
 	if (agent)
 		(void)str_print(b->own, sizeof(b->own), "ends/%" PRIu64 "/%s", n->id, agent);
@@ -281,12 +287,8 @@ struct batch *batch_close(struct batch *b)
 	if (!b)
 		return NULL;
 	(void)fd_close(b->own_fd);
-	for (size_t i = 0; i < b->n_requeued; i++)
-		free(b->requeued[i].reason);
+	begin(b, 0);
 	free(b->states);
-	free(b->requeued);
-	free(b->which);
-	free(b->journals);
 	free(b);
 	return NULL;
 }
@@ -294,12 +296,13 @@ struct batch *batch_close(struct batch *b)
 void batch_set_name(struct batch *b, const struct task_name *n)
 {
 	b->name = *n;
+	if (n->count != b->count)
+		begin(b, n->count);
 }
 
 void batch_mark_running(struct batch *b, uint64_t element, uint64_t epoch)
 {
-	if (element && element <= b->name.count && b->states[element] == BATCH_WAITING &&
-	    epoch == epoch_of(b, element))
+	if (has(b, element) && b->states[element] == BATCH_WAITING && epoch == epoch_of(b, element))
 		set_state(b, element, BATCH_RUNNING);
 }
 
@@ -310,10 +313,10 @@ uint64_t batch_next(struct batch *b, uint64_t now_wall_ns)
 		    b->requeued[i].again.not_before_ns <= now_wall_ns)
 			return b->requeued[i].element;
 	/* Requeued ones are passed over: they were looked at above, and may have to wait. */
-	while (b->next <= b->name.count &&
+	while (b->next <= b->count &&
 	       (b->states[b->next] != BATCH_WAITING || find_requeued(b, b->next)))
 		b->next++;
-	return b->next <= b->name.count ? b->next : 0;
+	return b->next <= b->count ? b->next : 0;
 }
 
 static bool still_ours(struct batch *b, uint64_t element, uint64_t epoch)
@@ -335,6 +338,8 @@ int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, st
 			   .claimed_ns = clock_wall_ns() };
 	char file[NAME_FILE_MAX];
 
+	if (!has(b, element))
+		return CLAIM_LOST;
 	c.name.epoch = q ? q->again.epoch : 0;
 	(void)spool_path(SPOOL_RUNNING, name_format(&c.name, file), c.path);
 
@@ -401,6 +406,9 @@ int batch_revive(struct batch *b, uint64_t element, const char *reason, struct e
 	struct spool_again again = { .attempts = 0 };
 	int r;
 
+	if (!has(b, element))
+		return err_set(e, -ERANGE, "task %" PRIu64 " has %" PRIu64 " elements, no %" PRIu64,
+			       b->name.id, b->count, element);
 	(void)str_copy(again.reason, sizeof(again.reason), reason);
 	r = write_own(b, record_requeue(&again, epoch, clock_wall_ns()), element, e);
 	if (r == 0)
@@ -434,7 +442,7 @@ enum batch_state batch_state(const struct batch *b, uint64_t element, uint64_t *
 
 	*ret_epoch = q ? q->again.epoch : 0;
 	*ret_attempts = q ? q->again.attempts : 0;
-	return (enum batch_state)b->states[element];
+	return has(b, element) ? (enum batch_state)b->states[element] : BATCH_CANCELLED;
 }
 
 int batch_file(struct batch *b, struct err *e)

@@ -27,12 +27,16 @@ struct batch_counts {
 int batch_open(const struct spool *sp, const struct task_name *n, const char *agent,
 	       struct batch **ret, struct err *e);
 struct batch *batch_close(struct batch *b);
-/* Its file was renamed (priority, pause, edit). */
+/* Its file was renamed (priority, pause, edit). With another number of elements nothing is known of
+ * any until batch_refresh(). */
 void batch_set_name(struct batch *b, const struct task_name *n);
 
 /* Read what other agents have written since. */
 int batch_refresh(struct batch *b, struct err *e);
 void batch_mark_running(struct batch *b, uint64_t element, uint64_t epoch);
+
+/* Of an element that the batch does not have all calls are harmless: it cannot be claimed, what
+ * ended is only removed from running/, and its state is BATCH_CANCELLED. */
 
 /* An element that waits and may start now, in order; those to be tried again first. 0: none. */
 uint64_t batch_next(struct batch *b, uint64_t now_wall_ns);
@@ -49,7 +53,8 @@ int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,
 		  const struct spool_again *again, struct err *e);
 
 /* An ended element waits again because its owner asks for it; while nobody claims any, that is,
- * while the batch's file is held (transit.h). Safe on disk after batch_sync(). */
+ * while the batch's file is held (transit.h). Safe on disk after batch_sync(). -ERANGE: the batch
+ * does not have it. */
 int batch_revive(struct batch *b, uint64_t element, const char *reason, struct err *e);
 int batch_sync(struct batch *b, struct err *e);
 

@@ -236,7 +236,7 @@ static bool parse_element(const char *p, struct task_name *ret)
 static bool within_bounds(const struct task_name *n)
 {
 	return n->id && n->name[0] && n->count <= SPEC_ELEMENTS_MAX && n->epoch <= NAME_EPOCH_MAX &&
-	       (n->gpus <= SPEC_GPUS_MAX || n->gpus == SPEC_ALL) && n->exit <= NAME_SIGNALLED + 64;
+	       (n->gpus <= SPEC_GPUS_MAX || n->gpus == SPEC_ALL) && n->exit <= NAME_EXIT_MAX;
 }
 
 bool name_parse(const char *file, struct task_name *ret)

@@ -24,7 +24,7 @@
 #define NAME_FILE_MAX  256 /* with the NUL; NAME_MAX of Linux */
 #define NAME_AGENT_MAX 40
 #define NAME_ID_MAX    9999999999ULL
-#define NAME_EPOCH_MAX 999999ULL
+#define NAME_EPOCH_MAX 999999999ULL /* a task that is tried ten times a second for years */
 
 #define NAME_PAUSED	 (1u << 0) /* p: not started until it is resumed */
 #define NAME_DEPENDS	 (1u << 1) /* d: on other tasks; the file says on which */
@@ -36,6 +36,7 @@
 #define NAME_EDITED	 (1u << 7) /* h: a client changes it at this moment */
 
 #define NAME_SIGNALLED 256 /* added to the signal's number in exit */
+#define NAME_EXIT_MAX  (NAME_SIGNALLED + 64)
 
 struct task_name {
 	uint64_t priority, id;

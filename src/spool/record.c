@@ -19,6 +19,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#define ATTEMPTS_MAX 1000000000u
+
 static const char *const result_names[] = {
 	[RESULT_DONE] = "done",
 	[RESULT_FAILED] = "failed",
@@ -61,6 +63,23 @@ static uint64_t get_num(const json_t *object, const char *key)
 	return v > 0 ? (uint64_t)v : 0;
 }
 
+/* What is larger than anything that we write says nothing; it must fit where it goes all the same.
+ */
+static unsigned int get_small(const json_t *object, const char *key, unsigned int max)
+{
+	uint64_t v = get_num(object, key);
+
+	return v < max ? (unsigned int)v : max;
+}
+
+/* 0: none, or no number of a process. */
+static pid_t get_pid(const json_t *object)
+{
+	uint64_t v = get_num(object, "pid");
+
+	return v <= INT32_MAX ? (pid_t)v : 0;
+}
+
 static void get_text(const json_t *object, const char *key, char *dst, size_t size)
 {
 	const char *text = json_string_value(json_object_get(object, key));
@@ -75,9 +94,9 @@ static void on_claim(struct task_history *h, struct spool_spec *spec, const json
 {
 	h->claimed = true;
 	h->ended = false;
-	h->attempts = (unsigned int)get_num(o, "attempt");
+	h->attempts = get_small(o, "attempt", ATTEMPTS_MAX);
 	h->claimed_ns = record_ns(json_object_get(o, "time"));
-	h->claimer.proc.pid = (pid_t)get_num(o, "pid");
+	h->claimer.proc.pid = get_pid(o);
 	h->claimer.proc.start = get_num(o, "start");
 	get_text(o, "agent", h->claimer.agent, sizeof(h->claimer.agent));
 	get_text(o, "host", h->claimer.host, sizeof(h->claimer.host));
@@ -86,23 +105,22 @@ static void on_claim(struct task_history *h, struct spool_spec *spec, const json
 
 static void on_start(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
-	h->claimer.proc.pid = (pid_t)get_num(o, "pid");
+	h->claimer.proc.pid = get_pid(o);
 	h->claimer.proc.start = get_num(o, "start");
 }
 
 static struct spool_use use_from_json(const json_t *o)
 {
-	return (struct spool_use){ .gpus = (unsigned int)get_num(o, "gpus"),
+	return (struct spool_use){ .gpus = get_small(o, "gpus", SPEC_GPUS_MAX),
 				   .gpu_peak_bytes = get_num(o, "gpu_peak_bytes"),
-				   .gpu_util_permille =
-					   (unsigned int)get_num(o, "gpu_util_permille") };
+				   .gpu_util_permille = get_small(o, "gpu_util_permille", 1000) };
 }
 
 bool end_from_json(const json_t *o, struct spool_end *ret)
 {
 	struct spool_end end = { .epoch = get_num(o, "epoch"),
-				 .exit = (unsigned int)get_num(o, "exit"),
-				 .attempt = (unsigned int)get_num(o, "attempt"),
+				 .exit = get_small(o, "exit", NAME_EXIT_MAX),
+				 .attempt = get_small(o, "attempt", ATTEMPTS_MAX),
 				 .begun_ns = record_ns(json_object_get(o, "begun")),
 				 .ended_ns = record_ns(json_object_get(o, "time")),
 				 .use = use_from_json(o) };
@@ -127,7 +145,7 @@ static void on_end(struct task_history *h, struct spool_spec *spec, const json_t
 
 void again_from_json(const json_t *o, struct spool_again *ret)
 {
-	*ret = (struct spool_again){ .attempts = (unsigned int)get_num(o, "attempts"),
+	*ret = (struct spool_again){ .attempts = get_small(o, "attempts", ATTEMPTS_MAX),
 				     .not_before_ns = record_ns(json_object_get(o, "not_before")),
 				     .memory = get_num(o, "memory"),
 				     .begun_ns = record_ns(json_object_get(o, "begun")),
@@ -155,7 +173,8 @@ static void on_edit(struct task_history *h, struct spool_spec *spec, const json_
 	const char *key;
 	json_t *value, *set = json_object_get(o, "set");
 
-	/* It was checked before it was written; one that is wrong all the same changes nothing. */
+	/* It was checked before it was written; what no key may be changes nothing. */
+	h->edited = true;
 	if (spec)
 		json_object_foreach(set, key, value)(void) spec_set_json(spec, key, value, NULL);
 }
@@ -173,7 +192,7 @@ static bool fold_line(struct task_history *h, struct spool_spec *spec, const jso
 	const char *event = json_string_value(json_object_get(o, "event"));
 	uint64_t epoch = get_num(o, "epoch");
 
-	if (!event)
+	if (!event || epoch > NAME_EPOCH_MAX)
 		return false;
 	for (size_t i = 0; i < ARRAY_LEN(folds); i++) {
 		if (strcmp(folds[i].event, event) != 0)
@@ -212,6 +231,11 @@ int task_file_parse(const char *text, size_t len, struct task_file *ret, struct 
 	if (r < 0)
 		return r;
 	history_read(text + used, len - used, &t.history, t.spec);
+	if (t.history.edited && spec_check(t.spec, e) < 0) {
+		(void)err_wrap(e, "an edit in it makes it no task");
+		task_file_clear(&t);
+		return -EINVAL;
+	}
 	*ret = t;
 	return 0;
 }
@@ -225,7 +249,9 @@ int task_file_read(const struct spool *sp, const char *path, struct task_file *r
 	if (r < 0)
 		return r;
 	r = task_file_parse(text, len, ret, e);
-	return r < 0 ? err_wrap(e, "%s", path) : 0;
+	if (r < 0)
+		(void)err_wrap(e, "%s", path);
+	return r;
 }
 
 void task_file_clear(struct task_file *t)

@@ -78,6 +78,7 @@ struct task_history {
 	bool ended;
 	struct spool_end end;		/* with ended */
 	char reason[RECORD_REASON_MAX]; /* of the last requeue */
+	bool edited;			/* the spec was */
 	unsigned int unread;		/* lines that were passed over */
 };
 

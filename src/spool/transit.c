@@ -204,9 +204,24 @@ int transit_begin(const struct spool *sp, struct task_name *n, uint64_t begin_s,
 	return change_name(sp, n, &to, e);
 }
 
+/* Elements that have ended, run or wait are known by their numbers: those stay what they are. Of an
+ * array may change how many run at once. */
+static int check_elements(const struct task_array *was, const struct task_array *now,
+			  const json_t *set, struct err *e)
+{
+	bool same = was->set == now->set && was->from == now->from && was->to == now->to;
+
+	if (same && !json_object_get(set, "sweep") && !json_object_get(set, "commands"))
+		return 0;
+	return err_set(e, -EINVAL,
+		       "which elements a task has cannot be changed (of an array only how many run "
+		       "at once); stop it and submit what you want");
+}
+
 static int check_edit(struct task_file *t, json_t *set, struct err *e)
 {
 	static const char *const of_names[] = { "priority", "paused", "begin" };
+	struct task_array was = t->spec->array;
 	const char *key;
 	json_t *value;
 
@@ -223,7 +238,7 @@ static int check_edit(struct task_file *t, json_t *set, struct err *e)
 		if (r < 0)
 			return r;
 	}
-	return spec_check(t->spec, e);
+	return check_elements(&was, &t->spec->array, set, e) < 0 ? -EINVAL : spec_check(t->spec, e);
 }
 
 /* The file is ours, under the name `held`. */

@@ -138,6 +138,19 @@ def test_files_that_are_refused(queue, text, says):  # noqa: F811
     assert [r["id"] for r in q.rows()] == [good]
 
 
+def test_elements_that_a_batch_does_not_have(queue):  # noqa: F811
+    """Neither an edit nor a file of that name leads the agent out of its batch."""
+    q = queue()
+    i = q.submit("-g", "0", "--array", "1-3", "--", "true")
+    edit = q.m.run(q.m.tenure, "edit", str(i), "array=1-900000", check=False)
+    assert edit.returncode == 1 and "cannot be changed" in edit.stderr
+    stray = pathlib.Path(q.spool, "running", f"{i}.1000000,e0")
+    stray.touch()
+    q.start("--no-hold")
+    q.wait(i, "done")
+    assert not stray.exists()
+
+
 @AS_ROOT
 def test_files_of_others(queue):  # noqa: F811
     """A task file that somebody else could put here is told and left alone; not so where the instance trusts."""

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Numbers of elements that do not fit their batch, from names, journals and callers. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/batch.h"
+#include "spool/recover.h"
+#include "spool/scan.h"
+#include "spool/submit.h"
+#include "spool/transit.h"
+
+#define FAR 1000000 /* elements that a batch of three does not have */
+
+static char root[64];
+static struct spool *sp;
+static struct batch *b;
+static struct task_name name; /* of b */
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+static void find(uint64_t id, struct task_name *ret)
+{
+	struct scan *s = scan_new(sp, 0);
+	const struct scan_task *t;
+
+	assert_int_equal(scan_update(s, NULL, NULL, NULL), 0);
+	t = scan_find(s, id, 0);
+	assert_non_null(t);
+	*ret = t->name;
+	(void)scan_free(s);
+}
+
+static uint64_t submit(const char *json)
+{
+	struct spool_spec *s = NULL;
+	struct err e = ERR_INIT;
+	uint64_t id = 0;
+	size_t used;
+
+	if (spec_read(json, strlen(json), &s, &used, &e) < 0 || submit_task(sp, s, &id, &e) < 0)
+		fail_msg("%s", e.text);
+	(void)spec_free(s);
+	return id;
+}
+
+static int setup(void **state)
+{
+	(void)str_copy(root, sizeof(root), "/tmp/tenure-batch-XXXXXX");
+	assert_non_null(mkdtemp(root));
+	assert_int_equal(spool_open(root, "default", SPOOL_CREATE, &sp, NULL), 0);
+	find(submit("{\"script\":\"x\",\"array\":\"1-3\"}"), &name);
+	assert_int_equal(batch_open(sp, &name, "me", &b, NULL), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	b = batch_close(b);
+	sp = spool_close(sp);
+	return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void put(const char *path, const char *text)
+{
+	struct err e = ERR_INIT;
+
+	if (spool_write_new(sp, path, text, strlen(text), false, &e) < 0)
+		fail_msg("%s", e.text);
+}
+
+static struct claimer self(void)
+{
+	struct claimer c;
+
+	assert_int_equal(claimer_self(sp, "me", &c, NULL), 0);
+	return c;
+}
+
+/* Whatever a caller asks of an element that the batch does not have. */
+static void check_outside(uint64_t element)
+{
+	struct claimer me = self();
+	struct claim c = { .name = { .id = name.id, .element = element }, .who = me };
+	struct spool_end end = { .result = RESULT_DONE };
+	const struct spool_again again = { .attempts = 1 };
+	unsigned int attempts;
+	uint64_t epoch;
+	struct err e = ERR_INIT;
+
+	batch_mark_running(b, element, 0);
+	assert_int_equal(batch_state(b, element, &epoch, &attempts), BATCH_CANCELLED);
+	assert_int_equal(epoch + attempts, 0);
+	assert_null(batch_again_of(b, element));
+	assert_int_equal(batch_claim(b, element, &me, &c, &e), CLAIM_LOST);
+	assert_int_equal(batch_revive(b, element, "x", &e), -ERANGE);
+	(void)str_print(c.path, sizeof(c.path), "running/%llu.%llu,e0", (unsigned long long)name.id,
+			(unsigned long long)element);
+	assert_false(spool_exists(sp, c.path));
+	/* One that has run all the same leaves nothing behind. */
+	put(c.path, "");
+	assert_int_equal(batch_end(b, NULL, &c, &end, &e), 0);
+	assert_false(spool_exists(sp, c.path));
+	put(c.path, "");
+	assert_int_equal(batch_requeue(b, NULL, &c, &again, &e), 0);
+	assert_false(spool_exists(sp, c.path));
+}
+
+static void test_outside(void **state)
+{
+	check_outside(0);
+	check_outside(4);
+	check_outside(FAR);
+	assert_int_equal(batch_counts(b).waiting, 3);
+}
+
+/* The batch got another number of elements under our hands. */
+static void test_other_count(void **state)
+{
+	struct claimer me = self();
+	struct spool_end end = { .result = RESULT_DONE };
+	struct task_name other = name;
+	struct err e = ERR_INIT;
+	struct claim c;
+
+	assert_int_equal(batch_claim(b, 2, &me, &c, &e), 0);
+	assert_int_equal(batch_end(b, NULL, &c, &end, &e), 0);
+	other.count = 90000;
+	batch_set_name(b, &other);
+	assert_int_equal(batch_refresh(b, &e), 0);
+	assert_int_equal(batch_counts(b).waiting, 89999);
+	assert_int_equal(batch_counts(b).done, 1);
+	batch_mark_running(b, 90000, 0);
+	assert_int_equal(batch_counts(b).running, 1);
+	other.count = 2;
+	batch_set_name(b, &other);
+	assert_int_equal(batch_refresh(b, &e), 0);
+	assert_int_equal(batch_counts(b).waiting, 1);
+	assert_int_equal(batch_counts(b).done, 1);
+	assert_int_equal(batch_next(b, 0), 1);
+	check_outside(3);
+}
+
+/* Lines of a journal with numbers that nothing can have. */
+static void test_bad_journal(void **state)
+{
+	static const char lines[] =
+		"{\"event\":\"end\",\"epoch\":0,\"result\":\"done\",\"element\":4}\n"
+		"{\"event\":\"end\",\"epoch\":0,\"result\":\"done\",\"element\":-1}\n"
+		"{\"event\":\"requeue\",\"epoch\":-1,\"element\":1}\n"
+		"{\"event\":\"requeue\",\"epoch\":9223372036854775807,\"element\":1}\n"
+		"{\"event\":\"end\",\"epoch\":9223372036854775807,\"result\":\"done\",\"element\":2}\n"
+		"{\"event\":\"requeue\",\"epoch\":1,\"element\":1000000}\n"
+		"[1]\nnull\n\n"
+		"{\"event\":\"end\",\"epoch\":0,\"result\":\"failed\",\"element\":3}\n";
+	char path[SPOOL_PATH_MAX];
+	unsigned int attempts;
+	uint64_t epoch;
+	struct err e = ERR_INIT;
+
+	(void)str_print(path, sizeof(path), "ends/%llu", (unsigned long long)name.id);
+	assert_int_equal(mkdirat(sp->fd, path, 0700), 0);
+	(void)str_print(path, sizeof(path), "ends/%llu/other", (unsigned long long)name.id);
+	put(path, lines);
+	assert_int_equal(batch_refresh(b, &e), 0);
+	assert_int_equal(batch_counts(b).waiting, 2);
+	assert_int_equal(batch_counts(b).failed, 1);
+	assert_int_equal(batch_state(b, 1, &epoch, &attempts), BATCH_WAITING);
+	assert_int_equal(epoch, 0);
+}
+
+/* A journal is as long as its name says and holds nothing: no room is made for that. */
+static void test_hole(void **state)
+{
+	char path[SPOOL_PATH_MAX];
+	struct err e = ERR_INIT;
+	int fd;
+
+	(void)str_print(path, sizeof(path), "ends/%llu", (unsigned long long)name.id);
+	assert_int_equal(mkdirat(sp->fd, path, 0700), 0);
+	(void)str_print(path, sizeof(path), "ends/%llu/other", (unsigned long long)name.id);
+	fd = openat(sp->fd, path, O_RDWR | O_CREAT | O_APPEND, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 300 << 20), 0);
+	assert_int_equal(
+		dprintf(fd,
+			"\n{\"event\":\"end\",\"epoch\":0,\"result\":\"done\",\"element\":1}\n") >
+			0,
+		1);
+	(void)close(fd);
+	assert_int_equal(batch_refresh(b, &e), 0);
+	assert_int_equal(batch_counts(b).done, 1);
+}
+
+static enum recover_life all_dead(void *data, const struct claim *c)
+{
+	return RECOVER_DEAD;
+}
+
+/* What lies in running/ of an element that there is not goes, and the rest is recovered. */
+static void test_recover_outside(void **state)
+{
+	static const struct recover_calls dead = { .life = all_dead };
+	struct spool_end end = { .result = RESULT_DONE, .attempt = 1 };
+	struct claimer me = self();
+	struct recover_counts n;
+	struct events *ev = NULL;
+	struct err e = ERR_INIT;
+	struct claim c;
+
+	put("running/1.1000000,e0", "");
+	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
+	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
+	assert_int_equal(events_open(sp, "me", &ev, &e), 0);
+	assert_int_equal(events_add_end(ev, name.id, FAR, &end, &e), 0);
+	assert_int_equal(events_add_end(ev, name.id, 4, &end, &e), 0);
+	ev = events_close(ev);
+	sp = spool_close(sp);
+	b = batch_close(b);
+	assert_int_equal(spool_open(root, "default", SPOOL_CREATE, &sp, NULL), 0);
+	assert_int_equal(recover_run(sp, &me, NULL, &dead, &n, &e), 0);
+	assert_int_equal(n.problems + n.filed, 0);
+	assert_int_equal(n.requeued, 1);
+	assert_false(spool_exists(sp, "running/1.1000000,e0"));
+	assert_int_equal(batch_open(sp, &name, "me", &b, NULL), 0);
+	assert_int_equal(batch_counts(b).waiting, 3);
+}
+
+static int edit(struct task_name *n, const char *json, struct err *e)
+{
+	json_t *set = json_loads(json, 0, NULL);
+	int r = transit_edit(sp, n, set, e);
+
+	json_decref(set);
+	return r;
+}
+
+/* What an element is, and how many there are, stays; how many at once may change. */
+static void test_edit(void **state)
+{
+	static const char *const bad[] = { "{\"array\":\"1-900000\"}", "{\"array\":\"2-4\"}",
+					   "{\"array\":\"1-2\"}", "{\"sweep\":[\"a=1,2,3\"]}",
+					   "{\"commands\":[\"a\"]}" };
+	struct task_name single;
+	struct err e = ERR_INIT;
+
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		assert_int_equal(edit(&name, bad[i], &e), -EINVAL);
+		assert_non_null(strstr(e.text, "submit"));
+	}
+	assert_int_equal(edit(&name, "{\"array\":\"1-3%2\",\"memory\":\"1G\"}", &e), 0);
+	assert_true(name.count == 3 && name.flags == NAME_LIMIT);
+	find(submit("{\"argv\":[\"true\"]}"), &single);
+	assert_int_equal(edit(&single, "{\"array\":\"1-3\"}", &e), -EINVAL);
+	assert_int_equal(edit(&single, "{\"gpus\":2}", &e), 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_outside), TEST(test_other_count),	TEST(test_bad_journal),
+		TEST(test_hole),    TEST(test_recover_outside), TEST(test_edit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
