@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/remains.h"
@@ -14,6 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/beat.h"
+#include "spool/key.h"
 #include "spool/laneowner.h"
 #include "spool/recover.h"
 #include "task/cgroup.h"
@@ -135,16 +135,14 @@ static void tell_one(void *data, const char *text)
 	strbuf_addf(&((struct finder *)data)->o->notes, "%s\n", text);
 }
 
-/* A spool that was removed and made anew has the ids of the old one again. */
 static int name_spool(struct opening *o, const struct spool *sp)
 {
-	struct stat st;
+	char key[SPOOL_KEY_MAX];
+	int r = spool_key(sp, key, &o->e);
 
-	if (fstatat(sp->fd, "instance.json", &st, 0) < 0)
-		return err_sys(&o->e, errno, "instance.json");
-	(void)str_print(o->key, sizeof(o->key), "%s.%llx.%llx", o->instance,
-			(unsigned long long)st.st_ino, (unsigned long long)st.st_mtim.tv_nsec);
-	return 0;
+	if (r == 0)
+		(void)str_print(o->key, sizeof(o->key), "%s.%s", o->instance, key);
+	return r;
 }
 
 static int open_place(struct opening *o, struct spool_place *p)

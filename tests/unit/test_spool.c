@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/control.h"
+#include "spool/key.h"
 #include "spool/raw.h"
 #include "spool_world.h"
 
@@ -46,6 +47,32 @@ static void test_open(void **state)
 	assert_int_equal(fs_write_atomic(file, "{\"format\":9}", 12, 0600, &e), 0);
 	assert_int_equal(spool_open(spool_world_root(), "default", SPOOL_CREATE, &sp, &e), -EPROTO);
 	assert_non_null(strstr(e.text, "format 9"));
+}
+
+static void test_key(void **state)
+{
+	struct spool *sp = open_spool();
+	cleanup_free char *file = xasprintf("%s/default/key", spool_world_root());
+	cleanup_free char *json = xasprintf("%s/default/instance.json", spool_world_root());
+	char first[SPOOL_KEY_MAX], again[SPOOL_KEY_MAX];
+	struct err e = ERR_INIT;
+
+	assert_int_equal(spool_key(sp, first, &e), 0);
+	assert_int_equal(strlen(first), SPOOL_KEY_MAX - 1);
+	/* People edit that one. */
+	assert_int_equal(fs_write_atomic(json, "{\"format\":1}", 12, 0600, &e), 0);
+	sp = spool_close(sp);
+	sp = open_spool();
+	assert_int_equal(spool_key(sp, again, &e), 0);
+	assert_string_equal(first, again);
+	/* A spool made anew. */
+	assert_int_equal(unlink(file), 0);
+	assert_int_equal(spool_key(sp, again, &e), 0);
+	assert_string_not_equal(first, again);
+	assert_int_equal(fs_write_atomic(file, "", 0, 0600, &e), 0);
+	assert_int_equal(spool_key(sp, again, &e), -EINVAL);
+	assert_non_null(strstr(e.text, "key is no key"));
+	sp = spool_close(sp);
 }
 
 static void test_life(void **state)
@@ -427,10 +454,10 @@ static void test_foreign(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_open),	 TEST(test_life),    TEST(test_lost_claim),
-		TEST(test_clients),	 TEST(test_retry),   TEST(test_refused_file),
-		TEST(test_scan),	 TEST(test_raw),     TEST(test_control),
-		TEST(test_many_clients), TEST(test_foreign),
+		TEST(test_open),	 TEST(test_key),	  TEST(test_life),
+		TEST(test_lost_claim),	 TEST(test_clients),	  TEST(test_retry),
+		TEST(test_refused_file), TEST(test_scan),	  TEST(test_raw),
+		TEST(test_control),	 TEST(test_many_clients), TEST(test_foreign),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
