@@ -63,6 +63,19 @@ static void apply_waiting(struct sched_queue *plan, struct news *news, struct ba
 			 (unsigned long long)c->task.id, e.text);
 }
 
+/* What it waits for is what there is to say of it; where that is over, nothing. */
+static int depend(struct sched_queue *plan, const struct backlog_change *c, struct sched_ref ref)
+{
+	struct sched_task t;
+	int r = sched_get(plan, ref, &t);
+
+	if (r == 0)
+		r = sched_depend(plan, ref, c->task.dep);
+	if (r == 0 && (c->note || t.dep != SCHED_DEP_READY))
+		r = sched_note(plan, ref, c->note);
+	return r;
+}
+
 /* Of all that waits of it. */
 static void apply_dep(struct sched_queue *plan, const struct backlog_change *c)
 {
@@ -72,8 +85,7 @@ static void apply_dep(struct sched_queue *plan, const struct backlog_change *c)
 	do {
 		struct sched_ref ref = { c->task.id, element };
 
-		if (sched_depend(plan, ref, c->task.dep) == 0 && sched_get(plan, ref, &t) == 0 &&
-		    t.n_elements > 1)
+		if (depend(plan, c, ref) == 0 && sched_get(plan, ref, &t) == 0 && t.n_elements > 1)
 			element = t.element + t.n_elements - 1;
 	} while (++element <= c->task.n_elements);
 }

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/*
- * A dependency is settled by where the file of the other task lies: as long as it is in pending/ or
- * running/ it is open, then the name in done/, failed/ or cancelled/ says how it went. Those
- * directories may be large, so they are read only when a task that was waited for has left the
- * queue, and once for all that wait.
- */
-
 #include "agent/backlog.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/depends.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -24,14 +18,6 @@
 #define PART_MAX 2000		  /* changes that are told at once, ... */
 #define PART_NS	 (50 * NS_PER_MS) /* ... and how long reading for them takes */
 
-/* A task that depends on others; belongs to the spooler's jobs. */
-struct place_wait {
-	struct place_wait *next;
-	uint64_t id, count;
-	struct id_list after, after_any;
-	enum sched_dep dep;
-};
-
 struct seen {
 	uint64_t id, count;
 	uint32_t priority;
@@ -41,7 +27,7 @@ struct seen {
 /* What the scan told and nobody has looked at yet; belongs to the spooler's jobs. */
 struct place_todo {
 	size_t n, at;
-	bool settle; /* when all of it is done */
+	unsigned int settle; /* DEPENDS_..., when all of it is done */
 	struct seen *seen;
 };
 
@@ -52,152 +38,13 @@ struct worker {
 	size_t n_known; /* of todo, before this job */
 };
 
-/* ---- dependencies ---- */
-
-struct ended {
-	uint64_t id;
-	bool found, good;
-};
-
-struct endings {
-	struct ended *all;
-	size_t n;
-};
-
-static int take_ending(struct endings *en, const struct task_name *n, bool good)
-{
-	for (size_t i = 0; i < en->n; i++)
-		if (en->all[i].id == n->id && !n->element) {
-			en->all[i].found = true;
-			en->all[i].good = good;
-		}
-	return 0;
-}
-
-static int on_good(void *data, const struct task_name *n, const char *dir)
-{
-	return take_ending(data, n, true);
-}
-
-static int on_bad(void *data, const struct task_name *n, const char *dir)
-{
-	return take_ending(data, n, false);
-}
-
-static void want(struct endings *en, const struct spool_place *p, const struct id_list *ids)
-{
-	for (size_t i = 0; i < ids->n; i++) {
-		if (scan_find(p->scan, ids->ids[i], 0))
-			continue;
-		en->all = xrealloc(en->all, en->n + 1, sizeof(*en->all));
-		en->all[en->n++] = (struct ended){ .id = ids->ids[i] };
-	}
-}
-
-static enum sched_dep judge_list(const struct spool_place *p, const struct endings *en,
-				 const struct id_list *ids, bool must_be_good)
-{
-	enum sched_dep dep = SCHED_DEP_READY;
-
-	for (size_t i = 0; i < ids->n; i++) {
-		if (scan_find(p->scan, ids->ids[i], 0)) {
-			dep = SCHED_DEP_WAIT;
-			continue;
-		}
-		for (size_t k = 0; k < en->n; k++)
-			if (en->all[k].id == ids->ids[i] &&
-			    (!en->all[k].found || (must_be_good && !en->all[k].good)))
-				return SCHED_DEP_NEVER;
-	}
-	return dep;
-}
-
-static enum sched_dep judge(const struct spool_place *p, const struct endings *en,
-			    const struct place_wait *w)
-{
-	enum sched_dep a = judge_list(p, en, &w->after, true);
-	enum sched_dep b = judge_list(p, en, &w->after_any, false);
-
-	return a == SCHED_DEP_NEVER || b == SCHED_DEP_NEVER ? SCHED_DEP_NEVER
-	       : a == SCHED_DEP_WAIT || b == SCHED_DEP_WAIT ? SCHED_DEP_WAIT
-							    : SCHED_DEP_READY;
-}
-
-static void look_at_endings(struct spool_place *p, struct endings *en)
-{
-	if (!en->n)
-		return;
-	(void)scan_done(p->spool, on_good, en, NULL);
-	(void)scan_dir(p->spool, "failed", on_bad, en, NULL);
-	(void)scan_dir(p->spool, "cancelled", on_bad, en, NULL);
-}
-
-static void free_wait(struct place_wait *w)
-{
-	free(w->after.ids);
-	free(w->after_any.ids);
-	free(w);
-}
-
-static struct place_wait *find_wait(const struct spool_place *p, uint64_t id)
-{
-	struct place_wait *w = p->waits;
-
-	while (w && w->id != id)
-		w = w->next;
-	return w;
-}
-
-static void forget_wait(struct spool_place *p, uint64_t id)
-{
-	for (struct place_wait **w = &p->waits; *w; w = &(*w)->next)
-		if ((*w)->id == id) {
-			struct place_wait *gone = *w;
-
-			*w = gone->next;
-			free_wait(gone);
-			return;
-		}
-}
-
 void backlog_forget(struct spool_place *p)
 {
-	while (p->waits)
-		forget_wait(p, p->waits->id);
+	depends_free(p);
 	if (p->todo)
 		free(p->todo->seen);
 	free(p->todo);
 	p->todo = NULL;
-}
-
-static struct id_list copy_ids(const struct id_list *l)
-{
-	struct id_list copy = { .n = l->n };
-
-	copy.ids = xrealloc(NULL, l->n ? l->n : 1, sizeof(*copy.ids));
-	if (l->n)
-		(void)memcpy(copy.ids, l->ids, l->n * sizeof(*l->ids));
-	return copy;
-}
-
-static void add_wait(struct spool_place *p, uint64_t id, uint64_t count,
-		     const struct spool_spec *spec)
-{
-	const struct place_wait *old = find_wait(p, id);
-	enum sched_dep dep = old ? old->dep : SCHED_DEP_WAIT;
-	struct place_wait *w;
-
-	forget_wait(p, id);
-	if (!spec->after.n && !spec->after_any.n)
-		return;
-	w = xcalloc(1, sizeof(*w));
-	w->id = id;
-	w->count = count;
-	w->after = copy_ids(&spec->after);
-	w->after_any = copy_ids(&spec->after_any);
-	w->dep = dep;
-	w->next = p->waits;
-	p->waits = w;
 }
 
 /* ---- changes ---- */
@@ -294,6 +141,7 @@ static bool renew_batch(struct worker *w, const struct task_name *n)
 	(void)batch_refresh(p->batch, NULL);
 	if (!batch_is_over(p->batch) || batch_file(p->batch, NULL) < 0)
 		return false;
+	depends_ended(w->place, n->id, batch_result(p->batch) == RESULT_DONE);
 	place_forget_batch(w->place, n->id);
 	return true;
 }
@@ -344,7 +192,7 @@ static void add_by_name(struct worker *w, const struct task_name *n)
 	c->waits = true;
 	fill_task(&c->task, n, &(struct spool_spec){ .preemptible = n->flags & NAME_PREEMPTIBLE });
 	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
-	forget_wait(w->place, n->id);
+	depends_set(w->place, n->id, NULL);
 }
 
 static void add_waiting(struct worker *w, const struct task_name *n)
@@ -380,7 +228,7 @@ static void add_waiting(struct worker *w, const struct task_name *n)
 	c->note = t.history.reason[0] ? xstrdup(t.history.reason) : NULL;
 	c->model = t.spec->model ? xstrdup(t.spec->model) : NULL;
 	c->task.not_before_ns = to_mono(w->b, t.history.not_before_ns);
-	add_wait(w->place, n->id, n->count, t.spec);
+	depends_set(w->place, n->id, t.spec);
 	if (n->count) {
 		look_into_batch(w, c, n->count);
 		keep_spec(w, n->id, &t);
@@ -469,13 +317,14 @@ static void look_at(struct worker *w, const struct seen *s)
 {
 	const struct scan_task *t = scan_find(w->place->scan, s->id, 0);
 
+	depends_seen(w->place, s->id);
 	if (s->waits && t) {
 		struct task_name n = t->name;
 
 		add_waiting(w, &n);
 		return;
 	}
-	forget_wait(w->place, s->id);
+	depends_set(w->place, s->id, NULL);
 	place_forget_batch(w->place, s->id);
 	add_change(w->b, s->id)->task.n_elements = count_of(s->count);
 }
@@ -497,36 +346,25 @@ static void look_at_seen(struct worker *w)
 	*todo = (struct place_todo){ .settle = todo->settle };
 }
 
-/* Every dependency, with what is known now; those that came out otherwise than before change. */
-static void settle_waits(struct worker *w)
-{
-	struct endings en = { 0 };
+/* ---- dependencies ---- */
 
-	for (struct place_wait *p = w->place->waits; p; p = p->next) {
-		want(&en, w->place, &p->after);
-		want(&en, w->place, &p->after_any);
-	}
-	look_at_endings(w->place, &en);
-	for (struct place_wait *p = w->place->waits; p; p = p->next) {
-		struct backlog_change *c;
-		enum sched_dep dep = judge(w->place, &en, p);
-		if (dep == p->dep)
-			continue;
-		p->dep = dep;
-		c = add_change(w->b, p->id);
-		c->dep_only = true;
-		c->task.n_elements = count_of(p->count);
-	}
-	free(en.all);
+static void on_depends(void *user, const struct scan_task *t, enum sched_dep dep, const char *text)
+{
+	struct worker *w = user;
+	struct backlog_change *c = add_change(w->b, t->name.id);
+
+	c->dep_only = true;
+	c->task.n_elements = count_of(t->name.count);
+	c->task.dep = dep;
+	c->note = text[0] ? xstrdup(text) : NULL;
 }
 
 static void set_deps(struct worker *w)
 {
-	for (size_t i = 0; i < w->b->n_changes; i++) {
-		const struct place_wait *p = find_wait(w->place, w->b->changes[i].task.id);
-
-		w->b->changes[i].task.dep = p ? p->dep : SCHED_DEP_READY;
-	}
+	for (size_t i = 0; i < w->b->n_changes; i++)
+		if (w->b->changes[i].waits)
+			w->b->changes[i].task.dep =
+				depends_state(w->place, w->b->changes[i].task.id);
 }
 
 /* ---- other tools ---- */
@@ -622,11 +460,11 @@ static void round_off(struct worker *w)
 	}
 	if (b->want.batches)
 		look_at_batches(w);
-	if (!b->more && w->todo->settle) {
-		settle_waits(w);
-		w->todo->settle = false;
-	}
 	set_deps(w);
+	if (!b->more)
+		depends_settle(w->place, w->todo->settle, on_depends, w);
+	if (!b->more)
+		w->todo->settle = 0;
 }
 
 void backlog_work(struct backlog *b, struct spool_place *place)
@@ -643,7 +481,8 @@ void backlog_work(struct backlog *b, struct spool_place *place)
 	if (b->want.all)
 		read_all(&w);
 	look_at_ids(&w);
-	w.todo->settle = w.todo->settle || w.todo->n || b->want.all || b->want.settle;
+	w.todo->settle |= (b->want.all && b->code >= 0 ? DEPENDS_ALL : 0) |
+			  (b->want.settle ? DEPENDS_SYNCED : 0);
 	look_at_seen(&w);
 	if (b->code >= 0)
 		round_off(&w);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/depends.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -88,7 +89,10 @@ static int file_single(struct filing *f, struct spool_place *p)
 	scan_note(p->scan, SPOOL_RUNNING, &f->claim.name, false);
 	if (f->verdict.what != RETRY_AGAIN) {
 		fill_end(f, &end);
-		return transit_end(p->spool, p->events, &f->claim, &end, &f->e);
+		code = transit_end(p->spool, p->events, &f->claim, &end, &f->e);
+		if (code == 0)
+			depends_ended(p, f->claim.name.id, f->verdict.what == RETRY_DONE);
+		return code;
 	}
 	fill_again(f, &again);
 	code = transit_requeue(p->spool, p->events, &f->claim, &again, &f->e);
@@ -131,7 +135,11 @@ static int file_element(struct filing *f, struct spool_place *p)
 	fill_end(f, &end);
 	code = batch_end(b->batch, p->events, &f->claim, &end, &f->e);
 	if (code == 0 && batch_is_over(b->batch)) {
+		bool good = batch_result(b->batch) == RESULT_DONE;
+
 		code = batch_file(b->batch, &f->e);
+		if (code == 0)
+			depends_ended(p, f->claim.name.id, good);
 		if (code == 0)
 			place_forget_batch(p, f->claim.name.id);
 	}

@@ -31,13 +31,13 @@ struct place_batch {
 	uint64_t id;
 };
 
-struct place_todo; /* backlog.c */
-struct place_wait;
-struct place_lane; /* lanes.c */
+struct place_todo;    /* backlog.c */
+struct place_depends; /* depends.c */
+struct place_lane;    /* lanes.c */
 
 struct spool_place {
 	struct place_todo *todo;
-	struct place_wait *waits;
+	struct place_depends *depends;
 	struct place_lane *lanes;
 	struct place_batch *batches;
 	struct spool *spool;

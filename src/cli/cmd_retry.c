@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
+#include "cli/aftercheck.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/queue.h"
@@ -227,16 +228,23 @@ static int edit_waiting(const struct spool *sp, struct task_name *n, json_t *set
 	return r == 0 ? rename_it(sp, n, set, e) : r;
 }
 
-/* As what is submitted. */
-static int check_room(const struct cmd_ctx *ctx, const struct spool *sp, const json_t *set,
-		      struct err *e)
-{
-	const json_t *gpus = json_object_get(set, "gpus");
-	struct spool_spec *spec = spec_new();
-	int r = gpus ? spec_set_json(spec, "gpus", gpus, e) : 0;
+static const char *const of_others[] = { "gpus", "after", "after_any" };
 
-	if (r == 0 && gpus)
+/* As what is submitted. */
+static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_t id,
+		      const json_t *set, struct err *e)
+{
+	struct spool_spec *spec = spec_new();
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(of_others) && r == 0; i++)
+		if (json_object_get(set, of_others[i]))
+			r = spec_set_json(spec, of_others[i], json_object_get(set, of_others[i]),
+					  e);
+	if (r == 0 && json_object_get(set, "gpus"))
 		r = room_check(ctx, sp, spec, e);
+	if (r == 0)
+		r = after_check(sp, id, spec, e);
 	(void)spec_free(spec);
 	return r < 0 ? err_wrap(e, "not changed") : 0;
 }
@@ -268,7 +276,7 @@ static int edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *w
 	if (r == 0 && p.dir != SPOOL_PENDING)
 		return cannot_edit(&p, e);
 	if (r == 0)
-		r = check_room(ctx, sp, set, e);
+		r = check_edit(ctx, sp, p.name.id, set, e);
 	if (r == 0)
 		r = edit_waiting(sp, &p.name, set, e);
 	if (r == TRANSIT_GONE)

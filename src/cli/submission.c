@@ -19,6 +19,7 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "cli/aftercheck.h"
 #include "cli/ask_agent.h"
 #include "cli/queue.h"
 #include "cli/roomcheck.h"
@@ -463,6 +464,8 @@ int submit_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct
 	r = queue_open(ctx, SPOOL_CREATE, &sp, e);
 	if (r == 0)
 		r = room_check(ctx, sp, ret->spec, e);
+	if (r == 0)
+		r = after_check(sp, 0, ret->spec, e);
 	if (r == 0) {
 		submitter_name(ret->spec, sp);
 		r = submit_task(sp, ret->spec, &ret->id, e);

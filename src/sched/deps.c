@@ -2,13 +2,11 @@
 
 /*
  * A graph: a node for every task that waits or is waited for, an edge for every name. An edge hangs
- * in two lists, that of the waiter and that of the task waited for, and is taken out of both when
- * it is satisfied. A node goes when it has neither. The first edge that can never be satisfied is
- * kept as the reason, and the failure goes on to those that wait for the waiter by `after`.
+ * in two lists, that of the waiter and that of the task waited for, and remembers what it counts
+ * as; the waiter has the sums. What changes is carried on over a list of nodes, not by recursion:
+ * chains may be long.
  */
 #include "sched/deps.h"
-
-#include <errno.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -16,297 +14,356 @@
 #include "sched/hmap.h"
 #include "sched/treap.h"
 
+enum counts_as { EDGE_FINE, EDGE_OPEN, EDGE_BROKEN, EDGE_MAX };
+
 struct edge {
 	struct node *from; /* waits */
 	struct node *to;
 	enum deps_kind kind;
+	enum counts_as as;
 	struct edge *next_of_from;
-	struct edge *next_of_to;
+	struct edge *next_of_to, **at_of_to;
 };
 
 struct node {
 	struct hnode hnode;
-	struct sched_ref ref;
-	struct edge *waits_for;
-	struct edge *waited_by;
-	struct sched_ref broken_by; /* can never run because of it; id 0 = not so */
-	bool ending;		    /* its waiters are being told: it stays */
-	bool unknown;		    /* there is no broken_by */
-	uint64_t seen;		    /* by the search of that number */
-	struct node *parent;	    /* in the search */
-	struct node *next;	    /* to be looked at, or told */
+	uint64_t id;
+	enum deps_state told;
+	bool known;	    /* it has been told */
+	bool loops;	    /* it waits for itself */
+	bool todo;	    /* on the list of those whose waiters are to be looked at */
+	enum sched_dep now; /* as last told to the agent */
+	size_t n[EDGE_MAX]; /* of what it waits for */
+	struct edge *waits_for, *waited_by;
+	struct node *next;	/* on that list, or in a search */
+	struct node *next_loop; /* of those that loop */
+	struct node *parent;	/* in a search */
+	uint64_t seen;		/* by the search of that number */
 };
 
 struct deps {
 	struct hmap nodes;
+	struct node *loops;
 	uint64_t searches;
+	deps_fn fn;
+	void *user;
 };
 
-struct deps *deps_new(void)
+struct deps *deps_new(deps_fn fn, void *user)
 {
-	return xcalloc(1, sizeof(struct deps));
+	struct deps *d = xcalloc(1, sizeof(*d));
+
+	d->fn = fn;
+	d->user = user;
+	return d;
 }
 
-static struct node *find(const struct deps *d, struct sched_ref ref)
+static struct node *find(const struct deps *d, uint64_t id)
 {
-	struct hnode *n = hmap_find(&d->nodes, hash_u64(ref.id, ref.element));
+	struct hnode *n = hmap_find(&d->nodes, hash_u64(id, 0));
 
 	for (; n; n = hmap_same(n)) {
 		struct node *x = treap_item(n, struct node, hnode);
 
-		if (x->ref.id == ref.id && x->ref.element == ref.element)
+		if (x->id == id)
 			return x;
 	}
 	return NULL;
 }
 
-static struct node *get(struct deps *d, struct sched_ref ref)
+static struct node *get(struct deps *d, uint64_t id)
 {
-	struct node *x = find(d, ref);
+	struct node *x = find(d, id);
 
 	if (!x) {
 		x = xcalloc(1, sizeof(*x));
-		x->ref = ref;
-		hmap_insert(&d->nodes, &x->hnode, hash_u64(ref.id, ref.element));
+		x->id = id;
+		x->now = SCHED_DEP_READY;
+		hmap_insert(&d->nodes, &x->hnode, hash_u64(id, 0));
 	}
 	return x;
 }
 
 static void drop_if_alone(struct deps *d, struct node *x)
 {
-	if (x->waits_for || x->waited_by || x->broken_by.id || x->ending)
+	if (x->waits_for || x->waited_by)
 		return;
 	hmap_remove(&d->nodes, &x->hnode);
 	free(x);
 }
 
-static void unlink_from(struct edge *e)
+/* ---- states ---- */
+
+static enum counts_as judge_edge(const struct edge *e)
 {
-	struct edge **at = &e->from->waits_for;
-
-	while (*at != e)
-		at = &(*at)->next_of_from;
-	*at = e->next_of_from;
-}
-
-static void unlink_to(struct edge *e)
-{
-	struct edge **at = &e->to->waited_by;
-
-	while (*at != e)
-		at = &(*at)->next_of_to;
-	*at = e->next_of_to;
-}
-
-static void clear_waits(struct deps *d, struct node *x)
-{
-	struct edge *e;
-
-	while ((e = x->waits_for)) {
-		struct node *to = e->to;
-
-		x->waits_for = e->next_of_from;
-		unlink_to(e);
-		free(e);
-		drop_if_alone(d, to);
+	switch (e->to->told) {
+	case DEPS_GOOD:
+		return EDGE_FINE;
+	case DEPS_BAD:
+		return e->kind == DEPS_AFTER ? EDGE_BROKEN : EDGE_FINE;
+	case DEPS_NONE:
+		return EDGE_BROKEN;
+	case DEPS_OPEN:
+	default:
+		return e->kind == DEPS_AFTER && e->to->now == SCHED_DEP_NEVER ? EDGE_BROKEN
+									      : EDGE_OPEN;
 	}
 }
 
-void deps_forget(struct deps *d, struct sched_ref task)
+static enum sched_dep judge_node(const struct node *x)
 {
-	struct node *x = find(d, task);
+	return x->loops || x->n[EDGE_BROKEN] ? SCHED_DEP_NEVER
+	       : x->n[EDGE_OPEN]	     ? SCHED_DEP_WAIT
+					     : SCHED_DEP_READY;
+}
 
-	if (!x)
+/* Told, and put on the list where those that wait for it may have to be told as well. */
+static void renew(struct deps *d, struct node *x, struct node **todo)
+{
+	enum sched_dep was = x->now;
+
+	x->now = judge_node(x);
+	if (x->waits_for)
+		d->fn(d->user, x->id, x->now);
+	if ((was == SCHED_DEP_NEVER) == (x->now == SCHED_DEP_NEVER) || x->todo)
 		return;
-	clear_waits(d, x);
-	x->broken_by = (struct sched_ref){ 0 };
-	drop_if_alone(d, x);
-}
-
-static const char *name_of(struct sched_ref ref, char *buf, size_t size)
-{
-	return str_print(buf, size, ref.element ? "%llu.%u" : "%llu", (unsigned long long)ref.id,
-			 ref.element);
-}
-
-static int tell_cycle(const struct node *last, struct sched_ref task, struct err *e)
-{
-	cleanup_strbuf struct strbuf way = STRBUF_INIT;
-	char name[40], first[40];
-
-	/* From the one that waits for `task` back to the one that the search began with. */
-	for (const struct node *x = last; x; x = x->parent) {
-		cleanup_free char *rest = strbuf_take(&way);
-
-		strbuf_addf(&way, " -> %s%s", name_of(x->ref, name, sizeof(name)), rest);
-	}
-	(void)name_of(task, first, sizeof(first));
-	return err_set(e, -ELOOP, "task %s would wait for itself: %s%s -> %s", first, first,
-		       strbuf_str(&way), first);
-}
-
-/* Put x on the list of what the search has to look at, once. */
-static void reach(struct deps *d, struct node *x, struct node *parent, struct node **todo)
-{
-	if (x->seen == d->searches)
-		return;
-	x->seen = d->searches;
-	x->parent = parent;
+	x->todo = true;
 	x->next = *todo;
 	*todo = x;
 }
 
-int deps_check_cycle(const struct deps *graph, struct sched_ref task, const struct deps_on *on,
-		     size_t n, struct err *e)
+static void look_at_waiters(struct deps *d, struct node *x, struct node **todo)
 {
-	/* The marks of a search are not part of what the graph says. */
-	struct deps *d = (struct deps *)(uintptr_t)graph;
-	struct node *todo = NULL;
+	for (struct edge *e = x->waited_by; e; e = e->next_of_to) {
+		enum counts_as is = judge_edge(e);
 
-	d->searches++;
-	for (size_t i = 0; i < n; i++) {
-		struct node *x = find(d, on[i].ref);
-
-		if (on[i].ref.id == task.id && on[i].ref.element == task.element)
-			return tell_cycle(NULL, task, e);
-		if (x && on[i].known == DEPS_PENDING)
-			reach(d, x, NULL, &todo);
+		if (is == e->as)
+			continue;
+		e->from->n[e->as]--;
+		e->from->n[is]++;
+		e->as = is;
+		renew(d, e->from, todo);
 	}
+}
+
+static void carry_on(struct deps *d, struct node *todo)
+{
 	while (todo) {
 		struct node *x = todo;
 
 		todo = x->next;
-		if (x->ref.id == task.id && x->ref.element == task.element)
-			return tell_cycle(x->parent, task, e);
-		for (struct edge *w = x->waits_for; w; w = w->next_of_from)
-			reach(d, w->to, x, &todo);
+		x->todo = false;
+		look_at_waiters(d, x, &todo);
 	}
-	return 0;
 }
+
+/* ---- ways round ---- */
+
+/* The last node before x on a way from x to itself, whose parents lead back to x; or NULL. */
+static struct node *find_loop(struct deps *d, struct node *x)
+{
+	struct node *todo = x;
+
+	if (!x->waited_by)
+		return NULL;
+	x->next = x->parent = NULL;
+	x->seen = ++d->searches;
+	while (todo) {
+		struct node *at = todo;
+
+		todo = at->next;
+		for (struct edge *e = at->waits_for; e; e = e->next_of_from) {
+			struct node *to = e->to;
+
+			if (to == x)
+				return at;
+			if (to->told != DEPS_OPEN || to->seen == d->searches)
+				continue;
+			to->seen = d->searches;
+			to->parent = at;
+			to->next = todo;
+			todo = to;
+		}
+	}
+	return NULL;
+}
+
+static void set_loops(struct deps *d, struct node *x, bool loops)
+{
+	struct node **at = &d->loops;
+
+	if (x->loops == loops)
+		return;
+	x->loops = loops;
+	while (*at && *at != x)
+		at = &(*at)->next_loop;
+	if (loops) {
+		x->next_loop = d->loops;
+		d->loops = x;
+	} else {
+		*at = x->next_loop;
+	}
+}
+
+/* Those that may not loop any more, since an edge is gone or somebody has ended. */
+static void look_at_loops(struct deps *d)
+{
+	for (struct node *x = d->loops, *after; x; x = after) {
+		struct node *todo = NULL;
+
+		after = x->next_loop;
+		if (find_loop(d, x))
+			continue;
+		set_loops(d, x, false);
+		renew(d, x, &todo);
+		carry_on(d, todo);
+	}
+}
+
+/* ---- edges ---- */
 
 static void add_edge(struct deps *d, struct node *from, const struct deps_on *on)
 {
 	struct edge *e = xcalloc(1, sizeof(*e));
 
-	*e = (struct edge){ .from = from, .to = get(d, on->ref), .kind = on->kind };
+	*e = (struct edge){ .from = from, .to = get(d, on->id), .kind = on->kind };
+	e->as = judge_edge(e);
+	from->n[e->as]++;
 	e->next_of_from = from->waits_for;
 	from->waits_for = e;
 	e->next_of_to = e->to->waited_by;
+	e->at_of_to = &e->to->waited_by;
+	if (e->next_of_to)
+		e->next_of_to->at_of_to = &e->next_of_to;
 	e->to->waited_by = e;
 }
 
-static bool is_broken(const struct deps_on *on)
-{
-	return on->kind == DEPS_AFTER && (on->known == DEPS_FAILED || on->known == DEPS_UNKNOWN);
-}
-
-int deps_set(struct deps *d, struct sched_ref task, const struct deps_on *on, size_t n,
-	     struct err *e)
-{
-	int r = deps_check_cycle(d, task, on, n, e);
-
-	if (r < 0)
-		return r;
-	deps_forget(d, task);
-
-	struct node *x = get(d, task);
-
-	for (size_t i = 0; i < n; i++) {
-		if (on[i].known == DEPS_PENDING) {
-			add_edge(d, x, &on[i]);
-		} else if (is_broken(&on[i]) && !x->broken_by.id) {
-			x->broken_by = on[i].ref;
-			x->unknown = on[i].known == DEPS_UNKNOWN;
-		}
-	}
-
-	enum sched_dep state = x->broken_by.id ? SCHED_DEP_NEVER
-			       : x->waits_for  ? SCHED_DEP_WAIT
-					       : SCHED_DEP_READY;
-
-	if (state == SCHED_DEP_NEVER)
-		clear_waits(d, x);
-	drop_if_alone(d, x);
-	return (int)state;
-}
-
-/* One edge of what has ended; the waiter goes to *never when that breaks it. */
-static void end_edge(struct deps *d, struct edge *e, bool succeeded, struct node **never,
-		     deps_fn fn, void *user)
-{
-	struct node *from = e->from;
-	struct sched_ref ref = from->ref;
-	bool broken = e->kind == DEPS_AFTER && !succeeded;
-
-	if (broken) {
-		from->broken_by = e->to->ref;
-		from->next = *never;
-		*never = from;
-	}
-	unlink_from(e);
-	free(e);
-	if (broken) {
-		clear_waits(d, from);
-	} else if (!from->waits_for && !from->broken_by.id) {
-		drop_if_alone(d, from);
-		fn(ref, SCHED_DEP_READY, user);
-	}
-}
-
-static void end_node(struct deps *d, struct node *x, bool succeeded, struct node **never,
-		     deps_fn fn, void *user)
+static void clear_edges(struct deps *d, struct node *x, struct edge *first)
 {
 	struct edge *e;
 
-	while ((e = x->waited_by)) {
-		x->waited_by = e->next_of_to;
-		end_edge(d, e, succeeded, never, fn, user);
+	while ((e = first)) {
+		struct node *to = e->to;
+
+		first = e->next_of_from;
+		x->n[e->as]--;
+		*e->at_of_to = e->next_of_to;
+		if (e->next_of_to)
+			e->next_of_to->at_of_to = e->at_of_to;
+		free(e);
+		if (to->waited_by)
+			continue;
+		to->known = false; /* nobody keeps that true */
+		to->told = DEPS_OPEN;
+		if (to != x)
+			drop_if_alone(d, to);
 	}
 }
 
-void deps_ended(struct deps *d, struct sched_ref task, bool succeeded, deps_fn fn, void *user)
+void deps_set(struct deps *d, uint64_t id, const struct deps_on *on, size_t n)
 {
-	struct node *x = find(d, task);
-	struct node *never = NULL;
+	struct node *x = n ? get(d, id) : find(d, id), *todo = NULL;
+	struct edge *before;
 
 	if (!x)
 		return;
-	x->ending = true;
-	end_node(d, x, succeeded, &never, fn, user);
-	x->ending = false;
-	drop_if_alone(d, x);
-	while ((x = never)) {
-		struct sched_ref ref = x->ref;
-
-		never = x->next;
-		end_node(d, x, false, &never, fn, user);
-		fn(ref, SCHED_DEP_NEVER, user);
-	}
+	before = x->waits_for;
+	x->waits_for = NULL;
+	/* From the last: the first that is named is then the first of the list. */
+	for (size_t i = n; i-- > 0;)
+		add_edge(d, x, &on[i]);
+	clear_edges(d, x, before); /* then, because what is in both stays known */
+	set_loops(d, x, find_loop(d, x) != NULL);
+	renew(d, x, &todo);
+	carry_on(d, todo);
+	if (!n)
+		drop_if_alone(d, x);
+	look_at_loops(d);
 }
 
-const char *deps_text(const struct deps *d, struct sched_ref task, char *buf)
+void deps_tell(struct deps *d, uint64_t id, enum deps_state state)
 {
-	const struct node *x = find(d, task);
-	char name[40], rest[40] = "";
-	size_t more = 0;
+	struct node *x = find(d, id), *todo = NULL;
+
+	if (!x || !x->waited_by)
+		return;
+	x->known = true;
+	if (x->told == state)
+		return;
+	x->told = state;
+	look_at_waiters(d, x, &todo);
+	carry_on(d, todo);
+	look_at_loops(d);
+}
+
+/* ---- questions ---- */
+
+bool deps_is_waited_for(const struct deps *d, uint64_t id)
+{
+	const struct node *x = find(d, id);
+
+	return x && x->waited_by;
+}
+
+bool deps_is_unknown(const struct deps *d, uint64_t id)
+{
+	const struct node *x = find(d, id);
+
+	return x && x->waited_by && !x->known;
+}
+
+enum sched_dep deps_state(const struct deps *d, uint64_t id)
+{
+	const struct node *x = find(d, id);
+
+	return x ? x->now : SCHED_DEP_READY;
+}
+
+static const char *tell_loop(struct deps *d, struct node *x, char *buf)
+{
+	cleanup_strbuf struct strbuf way = STRBUF_INIT;
+
+	for (struct node *at = find_loop(d, x); at && at != x; at = at->parent) {
+		cleanup_free char *rest = strbuf_take(&way);
+
+		strbuf_addf(&way, " -> %llu%s", (unsigned long long)at->id, rest);
+	}
+	return str_print(buf, DEPS_TEXT_MAX, "it waits for itself: %llu%.80s -> %llu",
+			 (unsigned long long)x->id, strbuf_str(&way), (unsigned long long)x->id);
+}
+
+static const char *tell_broken(const struct edge *e, char *buf)
+{
+	static const char *const why[] = { [DEPS_OPEN] = "can never run",
+					   [DEPS_BAD] = "has not ended well",
+					   [DEPS_NONE] = "is not there any more" };
+
+	return str_print(buf, DEPS_TEXT_MAX, "task %llu, which it needs, %s",
+			 (unsigned long long)e->to->id, why[e->to->told]);
+}
+
+const char *deps_text(const struct deps *graph, uint64_t id, char *buf)
+{
+	/* The marks of a search are not part of what the graph says. */
+	struct deps *d = (struct deps *)(uintptr_t)graph;
+	struct node *x = find(d, id);
+	const struct edge *e;
+	char rest[40] = "";
 
 	buf[0] = '\0';
-	if (!x)
+	if (!x || x->now == SCHED_DEP_READY)
 		return buf;
-	if (x->broken_by.id) {
-		(void)name_of(x->broken_by, name, sizeof(name));
-		return str_print(buf, DEPS_TEXT_MAX, "task %s, which it needs, %s", name,
-				 x->unknown ? "does not exist" : "failed");
-	}
-	for (const struct edge *e = x->waits_for; e; e = e->next_of_from)
-		more++;
-	if (!more)
-		return buf;
-	(void)name_of(x->waits_for->to->ref, name, sizeof(name));
-	if (more > 1)
-		(void)str_print(rest, sizeof(rest), " and %zu more", more - 1);
-	return str_print(buf, DEPS_TEXT_MAX, "waits for task %s to %s%s", name,
-			 x->waits_for->kind == DEPS_AFTER ? "succeed" : "end", rest);
+	if (x->loops)
+		return tell_loop(d, x, buf);
+	e = x->waits_for;
+	while (e->as != (x->now == SCHED_DEP_NEVER ? EDGE_BROKEN : EDGE_OPEN))
+		e = e->next_of_from;
+	if (x->now == SCHED_DEP_NEVER)
+		return tell_broken(e, buf);
+	if (x->n[EDGE_OPEN] > 1)
+		(void)str_print(rest, sizeof(rest), ", and for %zu more", x->n[EDGE_OPEN] - 1);
+	return str_print(buf, DEPS_TEXT_MAX, "waits until task %llu has ended%s%s",
+			 (unsigned long long)e->to->id, e->kind == DEPS_AFTER ? " well" : "", rest);
 }
 
 struct deps *deps_free(struct deps *d)

@@ -3,62 +3,62 @@
 #define TENURE_SCHED_DEPS_H
 
 /*
- * Who waits for whom. The agent adds what waits, tells what has ended, and is told whose state has
- * changed; it carries that into the queue with sched_change() and sched_note().
+ * Who waits for whom. Pure. It is told what each waiting task waits for, and how each task that is
+ * waited for stands, and tells whose own state that has changed.
  *
- *   after      everything named has succeeded; one that fails means that the task can never run
- *   after-any  everything named has ended, however
+ *	after		everything named has ended well; what has not, or can itself never run,
+ *			means that the task can never run
+ *	after-any	everything named has ended, however
  *
- * A name is a task, an element (42.7), or a whole batch (42), whose end the agent tells when all of
- * its elements have ended. Adding costs the number of names; an end costs the number of waiters.
+ * Tasks are meant whole, of a batch all elements. Nothing is final: what has failed may be asked
+ * for again, and what somebody waits for may be edited. A task that waits for itself, be it over
+ * others, can never run.
+ *
+ * To set costs the number of names, to tell the number of those that wait. A way round is looked
+ * for only where the task is waited for itself.
  */
 
-#include "base/err.h"
 #include "sched/types.h"
 
 enum deps_kind { DEPS_AFTER, DEPS_AFTER_ANY };
 
-enum deps_known {
-	DEPS_PENDING,	/* it waits or runs */
-	DEPS_SUCCEEDED, /* it has ended */
-	DEPS_FAILED,	/* failed, cancelled, or can itself never run */
-	DEPS_UNKNOWN,	/* no such task: for after it is a failure, for after-any it has ended */
+/* Of a task that is waited for. */
+enum deps_state {
+	DEPS_OPEN, /* it waits or runs; also what nobody has told about */
+	DEPS_GOOD,
+	DEPS_BAD,  /* failed or cancelled */
+	DEPS_NONE, /* there is no such task: never, for both kinds */
 };
 
 struct deps_on {
-	struct sched_ref ref;
+	uint64_t id;
 	enum deps_kind kind;
-	enum deps_known known; /* when it is added */
 };
 
 struct deps;
 
-struct deps *deps_new(void);
+/* Called for each task that waits otherwise than before, also for the one that is being set; what
+ * it waits for may have changed without changing its state. It must not call anything here. */
+typedef void (*deps_fn)(void *user, uint64_t id, enum sched_dep now);
+
+struct deps *deps_new(deps_fn fn, void *user);
 struct deps *deps_free(struct deps *d);
 
-/*
- * The task waits for n others; what it waited for before is forgotten. Returns its state. -ELOOP
- * (negative, nothing changed) when it would wait for itself, with the way round in e.
- */
-int deps_set(struct deps *d, struct sched_ref task, const struct deps_on *on, size_t n,
-	     struct err *e);
-/* It does not wait any more: it started, or was removed. Its waiters go on waiting for it. */
-void deps_forget(struct deps *d, struct sched_ref task);
+/* The task waits for n others, instead of what it waited for before. n 0: for nothing any more, be
+ * it that it has started or is gone; others go on waiting for it. */
+void deps_set(struct deps *d, uint64_t id, const struct deps_on *on, size_t n);
+/* How a task stands. Where nobody waits for it nothing is remembered. */
+void deps_tell(struct deps *d, uint64_t id, enum deps_state state);
+bool deps_is_waited_for(const struct deps *d, uint64_t id);
+/* Somebody waits for it and nobody has told how it stands. */
+bool deps_is_unknown(const struct deps *d, uint64_t id);
+/* READY where it waits for nothing. */
+enum sched_dep deps_state(const struct deps *d, uint64_t id);
 
-/* Called for each task that left SCHED_DEP_WAIT. It may call deps_forget() for that task only. */
-typedef void (*deps_fn)(struct sched_ref task, enum sched_dep now, void *user);
-/* A task has ended for good. What can never run because of it is told too, and those behind it. */
-void deps_ended(struct deps *d, struct sched_ref task, bool succeeded, deps_fn fn, void *user);
-
-/*
- * Whether a task that waits for `on` would wait for itself: 0, or -ELOOP with "3 -> 7 -> 3" in e.
- */
-int deps_check_cycle(const struct deps *d, struct sched_ref task, const struct deps_on *on,
-		     size_t n, struct err *e);
-
-#define DEPS_TEXT_MAX 120
-/* "waits for task 12 to succeed and 2 more", "task 12, which it needs, failed"; "" when it waits
- * for nothing. buf holds DEPS_TEXT_MAX bytes; returns buf. */
-const char *deps_text(const struct deps *d, struct sched_ref task, char *buf);
+#define DEPS_TEXT_MAX 160
+/* For people, what it waits for or why it can never run: "waits until task 12 has ended well, and
+ * for 2 more", "task 12, which it needs, has not ended well"; "" where it is ready. buf holds
+ * DEPS_TEXT_MAX bytes; returns buf. */
+const char *deps_text(const struct deps *d, uint64_t id, char *buf);
 
 #endif

@@ -445,12 +445,17 @@ enum batch_state batch_state(const struct batch *b, uint64_t element, uint64_t *
 	return has(b, element) ? (enum batch_state)b->states[element] : BATCH_CANCELLED;
 }
 
+enum task_result batch_result(const struct batch *b)
+{
+	return b->counts[BATCH_FAILED]	    ? RESULT_FAILED
+	       : b->counts[BATCH_CANCELLED] ? RESULT_CANCELLED
+					    : RESULT_DONE;
+}
+
 int batch_file(struct batch *b, struct err *e)
 {
 	char from[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
-	enum task_result result = b->counts[BATCH_FAILED]      ? RESULT_FAILED
-				  : b->counts[BATCH_CANCELLED] ? RESULT_CANCELLED
-							       : RESULT_DONE;
+	enum task_result result = batch_result(b);
 	int r;
 
 	if (b->name.flags & NAME_EDITED) /* somebody asks for elements again */

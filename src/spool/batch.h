@@ -60,7 +60,9 @@ int batch_sync(struct batch *b, struct err *e);
 
 struct batch_counts batch_counts(const struct batch *b);
 bool batch_is_over(const struct batch *b);
-/* The batch's file to done/, or failed/ or cancelled/ if some element did not do well. */
+/* Failed where some element has, else cancelled where some was. */
+enum task_result batch_result(const struct batch *b);
+/* The batch's file to done/, failed/ or cancelled/. */
 int batch_file(struct batch *b, struct err *e);
 
 /* What is known of an element: where it stands, its epoch, attempts that count. */
