@@ -349,6 +349,9 @@ static int write_own(struct looker *lk, struct look *l)
 	struct beat b = l->own;
 	int r;
 
+	/* Whoever said that we are not there any more was mistaken, or it was one before us. */
+	if (!l->last)
+		(void)unlinkat(lk->sp->fd, beat_gone_path(lk->agent, path), 0);
 	(void)beat_agent_path(lk->agent, path);
 	if (l->last && l->remove)
 		return unlinkat(lk->sp->fd, path, 0) < 0 && errno != ENOENT ? -errno : 0;

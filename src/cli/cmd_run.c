@@ -17,6 +17,7 @@
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/ordering.h"
+#include "cli/peers.h"
 #include "cli/stopping.h"
 #include "cli/submission.h"
 #include "cli/tasklog.h"
@@ -105,12 +106,25 @@ static int turn(void *data)
 	return 0;
 }
 
+static bool others_serve(const struct watching *w)
+{
+	struct peers peers;
+	bool any = false;
+
+	(void)peers_read(w->ctx, w->sp, &peers, NULL);
+	for (size_t i = 0; i < peers.n; i++)
+		any = any || (peers.all[i].state == PEER_ALIVE && !peers.all[i].here);
+	peers_clear(&peers);
+	return any;
+}
+
 static void look_for_agent(const struct watching *w)
 {
 	struct err e = ERR_INIT;
 	json_t *doc = NULL;
 
-	if (ask_agent(w->ctx, CTL_PING, PING_MS, &doc, NULL, &e) == CMD_NOTHING_RUNS)
+	if (ask_agent(w->ctx, CTL_PING, PING_MS, &doc, NULL, &e) == CMD_NOTHING_RUNS &&
+	    !others_serve(w))
 		say("warning", "waits: no agent runs on this node; start it with: tenure on",
 		    w->id);
 	json_decref(doc);

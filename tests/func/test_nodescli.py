@@ -183,6 +183,7 @@ def test_a_node_is_gone(world):  # noqa: F811
     assert f"a task that was started by the agent alpha gives signs of life: agents/{i},e0" in words(lives), lives
     a.freeze(shims)
     try:
+        os.remove(a.spool / "agents/alpha")  # then its claims say who it was
         said = b.run("shutdown", "--gone", "alpha")
         assert said.stdout == f"alpha is gone now: the other agents take over task {i}; none runs now " \
             "(tenure on starts one)\n", said
@@ -191,6 +192,11 @@ def test_a_node_is_gone(world):  # noqa: F811
         assert b.task(i)["state"] == "running"
     finally:
         a.wake(shims)
+    # It is there all the same, and speaks for itself again; what was taken over stays so.
+    a.start()
+    assert wait_for(lambda: b.others().get("alpha", {}).get("state") == "alive")
+    assert not (a.spool / "agents/alpha,gone").exists() and b.task(i)["agent"] == "beta"
+    assert not b.said("alpha is not there any more")
     b.run("stop", "long", "--now")
     b.wait(i, "cancelled")
 
@@ -262,3 +268,5 @@ def test_why_elsewhere(world):  # noqa: F811
     assert f"{many}.2 many: on beta: waits for 3 GPUs" in why(a, f"{many}.2")
     assert no_orders(a)
     b.run("stop", str(many), "--now")
+    done = a.run("run", "-g", "4", "--", "true")
+    assert "no agent runs" not in done.stderr, done
