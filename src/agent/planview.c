@@ -22,6 +22,8 @@ static enum sched_dev_state planned_state(const struct dev_status *d)
 		return SCHED_DEV_EXCLUDED;
 	if (d->flags & DEVICE_PROHIBITED)
 		return SCHED_DEV_PROHIBITED;
+	if (d->xid)
+		return SCHED_DEV_FAULTY;
 	if (d->state == DEV_BUSY && d->flags & DEVICE_VACANT)
 		return SCHED_DEV_IDLE;
 	return d->state < DEV_STATE_MAX ? states[d->state] : SCHED_DEV_UNSEEN;
@@ -53,6 +55,7 @@ static struct sched_device planned_device(const struct view *view, const char *i
 	struct sched_device s = { .index = d->index,
 				  .model = d->name,
 				  .state = planned_state(d),
+				  .xid = d->xid,
 				  .mem_known = d->known & KNOWN_MEM,
 				  .total_bytes = d->mem_total,
 				  .free_bytes = d->mem_free,

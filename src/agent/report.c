@@ -224,6 +224,7 @@ json_t *report_device(const struct view *v, const struct dev_status *d, struct u
 	set(o, "name", json_string(d->name));
 	set(o, "state", json_string(dev_state_name(d->state)));
 	set(o, "reason", text_json(reason));
+	set(o, "xid", d->xid ? json_integer(d->xid) : json_null());
 	set(o, "for_s", age_json(d->since_ns, now));
 	set(o, "hold_in_s", d->hold_at_ns > now ? age_json(now, d->hold_at_ns) : json_null());
 	set(o, "instance", text_json(d->instance));

@@ -56,6 +56,12 @@
 	X(0, p2p_status, nvmlReturn_t,                                                             \
 	  (nvmlDevice_t, nvmlDevice_t, nvmlGpuP2PCapsIndex_t, nvmlGpuP2PStatus_t *),               \
 	  "nvmlDeviceGetP2PStatus")                                                                \
+	X(0, event_set_create, nvmlReturn_t, (nvmlEventSet_t *), "nvmlEventSetCreate")             \
+	X(0, event_set_free, nvmlReturn_t, (nvmlEventSet_t), "nvmlEventSetFree")                   \
+	X(0, register_events, nvmlReturn_t, (nvmlDevice_t, unsigned long long, nvmlEventSet_t),    \
+	  "nvmlDeviceRegisterEvents")                                                              \
+	X(0, event_wait, nvmlReturn_t, (nvmlEventSet_t, nvmlEventData_t *, unsigned int),          \
+	  "nvmlEventSetWait_v2", "nvmlEventSetWait")                                               \
 	X(0, mig_mode, nvmlReturn_t, (nvmlDevice_t, unsigned int *, unsigned int *),               \
 	  "nvmlDeviceGetMigMode")                                                                  \
 	X(0, mig_max, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                                \

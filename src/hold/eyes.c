@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "gpu/errors.h"
 
 #define RESTART_NS    (2 * NS_PER_S)	/* between two tries to start NVML */
 #define RETRY_NS      (2 * NS_PER_S)	/* between two looks at a device that failed */
@@ -36,6 +37,9 @@
 #define ALERT_LOOK_NS (2 * NS_PER_MS)	/* ... so often, with its list */
 #define FAST_NS	      (10 * NS_PER_MS)	/* a period below this is a hint */
 #define MOVED_BYTES   (8ULL << 20)	/* memory that moved by less is not told at once */
+#define ERRORS_NS     NS_PER_S		/* between two readings of the driver's error reports */
+#define ERRORS_MAX    64		/* different ones that the guard has not taken yet */
+#define READ_MAX      256		/* of them at once: a program can make thousands */
 #define MISSES_MAX    2 /* looks that fail in a row before we say that we cannot see */
 
 struct slot {
@@ -64,9 +68,13 @@ struct eyes {
 	char trouble[200], driver[64];
 	uint32_t n;
 	struct slot slots[EYES_SLOTS_MAX];
+	uint32_t n_errors;
+	struct eyes_error error[ERRORS_MAX];
 	/* of the thread alone: */
 	struct nvml nvml;
 	struct gpu_list list;
+	struct gpu_errors errors;
+	uint64_t errors_ns; /* when they are read next */
 	uint64_t restart_ns;
 	struct gpu_look look;
 };
@@ -130,6 +138,7 @@ static void start_nvml(struct eyes *eyes)
 	int r = eyes->nvml.library ? 0 : nvml_load(&eyes->nvml, &e);
 
 	if (r == 0) {
+		gpu_errors_close(&eyes->nvml, &eyes->errors);
 		nvml_stop(&eyes->nvml);
 		r = nvml_start(&eyes->nvml, &e);
 	}
@@ -137,6 +146,8 @@ static void start_nvml(struct eyes *eyes)
 		r = gpu_enumerate(&eyes->nvml, &eyes->list, &e);
 	if (r == 0 && eyes->nvml.driver_version)
 		(void)eyes->nvml.driver_version(driver, sizeof(driver));
+	if (r == 0)
+		gpu_errors_open(&eyes->nvml, &eyes->list, &eyes->errors);
 
 	(void)pthread_mutex_lock(&eyes->lock);
 	if (r == 0) {
@@ -314,6 +325,42 @@ static void look_at(struct eyes *eyes, struct slot *s)
 		take_look(eyes, s, code, depth, e.text);
 }
 
+static void add_error(struct eyes *eyes, nvmlDevice_t handle, uint32_t xid)
+{
+	int32_t slot = -1;
+
+	for (uint32_t i = 0; i < eyes->n && slot < 0; i++)
+		if (eyes->slots[i].present && eyes->slots[i].device.handle == handle)
+			slot = (int32_t)i;
+	for (uint32_t i = 0; i < eyes->n_errors; i++)
+		if (eyes->error[i].slot == slot && eyes->error[i].xid == xid) {
+			eyes->error[i].n++;
+			return;
+		}
+	if (eyes->n_errors < ERRORS_MAX)
+		eyes->error[eyes->n_errors++] =
+			(struct eyes_error){ .slot = slot, .xid = xid, .n = 1 };
+}
+
+/* When no look is due: nobody waits for it. The lock as for look_at(). */
+static void read_errors(struct eyes *eyes, uint64_t now)
+{
+	nvmlDevice_t handles[READ_MAX];
+	uint32_t xids[READ_MAX], n = 0;
+
+	eyes->errors_ns = now + ERRORS_NS;
+	(void)pthread_mutex_unlock(&eyes->lock);
+	atomic_store(&eyes->look_began_ns, now);
+	while (n < READ_MAX && gpu_errors_next(&eyes->nvml, &eyes->errors, &handles[n], &xids[n]))
+		n++;
+	atomic_store(&eyes->look_began_ns, 0);
+	(void)pthread_mutex_lock(&eyes->lock);
+	for (uint32_t i = 0; i < n; i++)
+		add_error(eyes, handles[i], xids[i]);
+	if (n)
+		notify(eyes);
+}
+
 static struct slot *not_joined(struct eyes *eyes)
 {
 	for (uint32_t i = 0; i < eyes->n; i++)
@@ -396,6 +443,8 @@ static void *eyes_thread(void *arg)
 			(void)pthread_mutex_unlock(&eyes->lock);
 			start_nvml(eyes);
 			(void)pthread_mutex_lock(&eyes->lock);
+		} else if (s->due_ns > now && now >= eyes->errors_ns && eyes->errors.set) {
+			read_errors(eyes, now);
 		} else if (s->due_ns > now && not_joined(eyes)) {
 			join(eyes, not_joined(eyes));
 		} else if (s->due_ns > now) {
@@ -560,6 +609,22 @@ void eyes_look_now(struct eyes *eyes, uint32_t slot)
 		(void)pthread_cond_signal(&eyes->wake);
 	}
 	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+bool eyes_next_error(struct eyes *eyes, struct eyes_error *ret)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	bool any = eyes->n_errors > 0;
+
+	if (any) {
+		*ret = eyes->error[0];
+		eyes->n_errors--;
+		(void)memmove(eyes->error, eyes->error + 1,
+			      eyes->n_errors * sizeof(eyes->error[0]));
+	}
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return any;
 }
 
 uint64_t eyes_stuck_ns(const struct eyes *eyes)

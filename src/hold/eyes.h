@@ -76,6 +76,16 @@ void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns);
 /* Look at slot as soon as possible, as deep as possible. */
 void eyes_look_now(struct eyes *eyes, uint32_t slot);
 
+/* An error report of the driver that came once or more often since it was last asked for. */
+struct eyes_error {
+	int32_t slot; /* of the card, or -1: of one that has no slot */
+	uint32_t xid;
+	uint32_t n;
+};
+
+/* The oldest that was not asked for yet. False: there is none. Read once a second. */
+bool eyes_next_error(struct eyes *eyes, struct eyes_error *ret);
+
 /* How long the look that is going on has taken, 0 when none is. */
 uint64_t eyes_stuck_ns(const struct eyes *eyes);
 

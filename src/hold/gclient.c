@@ -28,6 +28,7 @@
 #include "hold/glease.h"
 #include "hold/glimit.h"
 #include "hold/gorder.h"
+#include "hold/gxid.h"
 
 #define START_TURN_NS (2 * NS_PER_S) /* a holder that starts has its turn for so long */
 
@@ -329,6 +330,7 @@ static void on_policy(struct guard *g, struct gclient *c, const struct msg_polic
 		return;
 
 	const struct hold_policy before = c->policy;
+	bool anew = !c->has_policy; /* and not in the place of an agent that died */
 
 	c->policy = policy;
 	c->has_policy = true;
@@ -340,6 +342,9 @@ static void on_policy(struct guard *g, struct gclient *c, const struct msg_polic
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		g->devs[i].dirty = true; /* somebody wants to know how all of them stand now */
 	c->tick_ns = 0;
+	for (uint32_t i = 0; anew && i < g->n_devs; i++)
+		if (gdev_owner(g, &g->devs[i]) == c)
+			gxid_forget(g, &g->devs[i], "tenure was started anew");
 	apply_to_held(g, c, &before);
 }
 

@@ -26,6 +26,7 @@
 #include "hold/glease.h"
 #include "hold/glend.h"
 #include "hold/gstep.h"
+#include "hold/gxid.h"
 #include "hold/loadctl.h"
 #include "hold/own.h"
 
@@ -180,12 +181,16 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 		if (!d->failing)
 			(void)gevent_add(g, d, EVENT_LOST, "cannot see it: %s", d->sight.trouble);
 		d->failing = true;
+		d->lost = d->lost || d->sight.code == -ENODEV;
 		gdev_blind(g, d, d->sight.trouble);
 		return;
 	}
 	if (d->failing)
 		(void)gevent_add(g, d, EVENT_BACK, "can be seen again");
 	d->failing = false;
+	if (d->lost)
+		gxid_forget(g, d, "it was away and is back");
+	d->lost = false;
 	if (d->state == DEV_LEFT && !d->n_leases) {
 		d->dirty = true;
 		return;
@@ -200,9 +205,9 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 	enum verdict v = gjudge(g, d, &who);
 
 	d->clear = v == SEEN_CLEAR;
-	d->vacant = v == SEEN_CLEAR || v == SEEN_OURS;
+	d->vacant = !d->xid && (v == SEEN_CLEAR || v == SEEN_OURS);
 	on_verdict(g, d, v, who);
-	if (v == SEEN_UNFIT)
+	if (v == SEEN_UNFIT && !d->xid)
 		look_for_tasks(g, d);
 	gjudge_note_hidden(g, d, v, who);
 	if (d->n_leases)
@@ -222,6 +227,8 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 
 void gdev_blind(struct guard *g, struct gdev *d, const char *reason)
 {
+	char xid[XID_TEXT_MAX + 2];
+
 	d->vacant = false;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
 		gstep_record(d, EVENT_BLIND, clock_mono_ns());
@@ -231,7 +238,7 @@ void gdev_blind(struct guard *g, struct gdev *d, const char *reason)
 		return;
 	d->yielded = d->yielded || gdev_occupied(d);
 	d->who_pid = 0;
-	gdev_say(d, "cannot be seen: %s", reason);
+	gdev_say(d, "cannot be seen: %s%s", reason, gxid_suffix(d, xid));
 	if (d->state == DEV_IDLE || gdev_occupied(d))
 		(void)gstep(g, d, EV_BLIND);
 }

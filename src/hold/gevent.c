@@ -165,6 +165,7 @@ static void fill_status(struct guard *g, const struct gdev *d, struct dev_status
 	s->duty_permille = s->load ? d->load.told_duty : 0;
 	s->yields = d->yields;
 	s->flags = flags_of(d);
+	s->xid = d->xid;
 	for (size_t i = 0; i < ARRAY_LEN(s->peers); i++)
 		s->peers[i] = d->peers.w[i];
 	s->own_python = count_python(g, d);

@@ -35,7 +35,8 @@ static bool wants_hold(const struct gclient *owner)
 
 bool ghold_has_future(struct guard *g, const struct gdev *d)
 {
-	return !g->quit_ns && (d->hold_while || (wants_hold(gdev_owner(g, d)) && !d->left));
+	return !g->quit_ns && !d->xid &&
+	       (d->hold_while || (wants_hold(gdev_owner(g, d)) && !d->left));
 }
 
 bool ghold_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "gpu/xid.h"
 #include "hold/gdev.h"
 #include "hold/gevent.h"
 #include "hold/own.h"
@@ -165,7 +166,8 @@ enum verdict gjudge(struct guard *g, struct gdev *d, const struct gpu_proc **ret
 {
 	const struct gpu_proc *task;
 	uint64_t ours;
-	const char *unfit = gpu_unfit(&d->id, &d->sight.look);
+	char text[XID_TEXT_MAX];
+	const char *unfit = d->xid ? xid_text(d->xid, text) : gpu_unfit(&d->id, &d->sight.look);
 
 	*ret_who = NULL;
 	if (unfit && !d->n_running) {

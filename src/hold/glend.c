@@ -9,6 +9,7 @@
 #include "hold/ghold.h"
 #include "hold/glease.h"
 #include "hold/gstep.h"
+#include "hold/gxid.h"
 
 /* While the task itself was not seen there it was they who came, and the record says so. */
 void glend_on_neighbour(struct guard *g, struct gdev *d, const struct gpu_proc *who)
@@ -79,7 +80,7 @@ static void come_home(struct guard *g, struct gdev *d, enum verdict v, const str
 static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *neighbour)
 {
 	const struct glease *l = glease_first(g, d);
-	char id[LEASE_TEXT_MAX], beside[96] = "", text[64] = "";
+	char id[LEASE_TEXT_MAX], beside[96] = "", text[64] = "", xid[XID_TEXT_MAX + 2];
 
 	if (!l)
 		return;
@@ -90,7 +91,8 @@ static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *nei
 				l->n_procs ? ", which is over; PID %d of it is left"
 					   : ", which is over",
 				(int)l->proc);
-	gdev_say(d, "lent to %s%s%s", lease_id_text(&l->id, id), text, beside);
+	gdev_say(d, "lent to %s%s%s%s", lease_id_text(&l->id, id), text, beside,
+		 gxid_suffix(d, xid));
 }
 
 void glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)

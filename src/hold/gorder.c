@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
+#include "gpu/xid.h"
 #include "hold/gclient.h"
 #include "hold/gdev.h"
 #include "hold/glease.h"
@@ -116,6 +117,14 @@ static int check_sight(const struct gdev *d, struct err *e)
 	return 0;
 }
 
+/* What the driver says against it. */
+static int check_errors(const struct gdev *d, struct err *e)
+{
+	char text[XID_TEXT_MAX];
+
+	return d->xid ? err_set(e, -EIO, "it has an error: %s", xid_text(d->xid, text)) : 0;
+}
+
 static int check_lease(struct guard *g, struct gdev *d, const struct gclient *c,
 		       const struct msg_lease *m, struct err *e)
 {
@@ -125,6 +134,8 @@ static int check_lease(struct guard *g, struct gdev *d, const struct gclient *c,
 		r = err_set(e, -EINVAL, "a lease without a task, or with unknown flags");
 	if (r == 0)
 		r = check_ledger(g, d, c, m->flags, e);
+	if (r == 0 && !m->pid)
+		r = check_errors(d, e);
 	if (r == 0 && !m->pid)
 		r = check_policies(g, d, c, e);
 	if (r == 0 && !m->pid)
@@ -343,8 +354,11 @@ static void decide(struct guard *g, struct glease *l)
 	struct gdev *d = device_of(g, l);
 	struct err e = ERR_INIT;
 	int r = d->sight.code < 0 ? err_set(&e, -EAGAIN, "it cannot be seen: %s", d->sight.trouble)
-				  : check_foreign(g, d, l->flags, &e);
+				  : check_errors(d, &e);
 	uint64_t bytes = l->bytes;
+
+	if (r == 0)
+		r = check_foreign(g, d, l->flags, &e);
 
 	/* What was promised to itself is there for it. */
 	l->bytes = 0;

@@ -111,6 +111,10 @@ struct gdev {
 	int leaver;   /* client whose policy leaves it, or -1 */
 	bool check;   /* the next look is a check of the owner's refresh clock */
 	bool failing; /* its last look failed */
+	bool lost;    /* it was not there, and nothing was seen of it since */
+	uint32_t xid; /* for which it is not used: gxid.h; 0: none */
+	uint32_t told_xid;
+	uint64_t told_xid_ns;
 	uint64_t idle_since_ns;
 	uint64_t wait_ns; /* the idle time that is asked of it now */
 	bool yielded;	  /* wait_ns is that after a yield */

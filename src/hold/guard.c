@@ -43,6 +43,7 @@
 #include "hold/gjudge.h"
 #include "hold/glease.h"
 #include "hold/gstate.h"
+#include "hold/gxid.h"
 #include "hold/names.h"
 #include "hold/own.h"
 
@@ -117,6 +118,7 @@ static bool take_devices(struct guard *g)
 		d->present = eyes_device(g->eyes, i, &d->id);
 		d->known = true;
 		take_peers(g, d);
+		d->lost = d->lost || !d->present;
 		if (!d->present && d->state != DEV_LEFT) {
 			d->check = false; /* nobody will look, so nothing may wait for it */
 			gdev_blind(g, d, "it is not there any more");
@@ -140,6 +142,8 @@ static void note_trouble(struct guard *g)
 		(void)gevent_add(g, NULL, EVENT_LOST, "NVML was lost: %s", text);
 	else
 		(void)gevent_add(g, NULL, EVENT_BACK, "NVML works");
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		g->devs[i].lost = g->devs[i].lost || code < 0;
 	guard_changed(g);
 }
 
@@ -162,6 +166,7 @@ static void on_eyes(struct guard *g)
 				gclient_consider(g, gdev_owner(g, d));
 		}
 	}
+	gxid_take(g);
 	note_trouble(g);
 	if (take_devices(g)) {
 		gclient_assign_all(g);

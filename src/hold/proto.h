@@ -320,7 +320,7 @@ struct dev_status {
 	uint32_t own_python;	/* listed Python processes of this user that are not tasks */
 	char lease_instance[PROTO_INSTANCE_MAX];
 	uint32_t flags; /* enum dev_flags */
-	uint32_t pad;
+	uint32_t xid;	/* the error for which it is not used (gpu/xid.h), or 0 */
 	uint64_t peers[PROTO_DEVICES_MAX / 64]; /* slots that NVLink joins with it, a bit each */
 };
 

@@ -72,6 +72,7 @@ enum sched_dev_state {
 	SCHED_DEV_UNSEEN,     /* cannot be seen */
 	SCHED_DEV_EXCLUDED,   /* not selected */
 	SCHED_DEV_PROHIBITED, /* no program can use it, by its compute mode */
+	SCHED_DEV_FAULTY,     /* the driver reports an error of it */
 	SCHED_DEV_STATE_MAX
 };
 
@@ -81,6 +82,7 @@ struct sched_device {
 	unsigned int index; /* as shown to people */
 	const char *model;
 	enum sched_dev_state state;
+	uint32_t xid; /* SCHED_DEV_FAULTY: the number of the error */
 	bool mem_known;
 	uint64_t total_bytes;
 	uint64_t free_bytes;	/* now, beside everything that runs and is held */

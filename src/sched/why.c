@@ -233,6 +233,11 @@ static void phrase_kept(const struct why *w, unsigned int slot, char *buf)
 		  (unsigned long long)k.id, k.element);
 }
 
+static void phrase_faulty(const struct why *w, unsigned int slot, char *buf)
+{
+	str_print(buf, PHRASE_MAX, "with an error (XID %u)", w->view->devices[slot].xid);
+}
+
 static void phrase_model(const struct why *w, unsigned int slot, char *buf)
 {
 	str_print(buf, PHRASE_MAX, "not of its model (%s)", w->view->devices[slot].model);
@@ -247,6 +252,7 @@ static const struct {
 	[CAUSE_LEFT] = { "left for others", NULL },
 	[CAUSE_UNSEEN] = { "not to be seen", NULL },
 	[CAUSE_PROHIBITED] = { "in compute mode PROHIBITED", NULL },
+	[CAUSE_FAULTY] = { NULL, phrase_faulty },
 	[CAUSE_MODEL] = { NULL, phrase_model },
 	[CAUSE_SMALL] = { NULL, phrase_small },
 	[CAUSE_FOREIGN] = { NULL, phrase_foreign },

@@ -113,6 +113,12 @@ void fact_events(void)
 		ok(r == NVML_ERROR_TIMEOUT && now_ms() - t0 >= 40,
 		   "waiting for an XID ends with TIMEOUT (%s after %.0f ms)", nvml_error(r),
 		   now_ms() - t0);
+		t0 = now_ms();
+		for (int i = 0; i < 100 && r == NVML_ERROR_TIMEOUT; i++)
+			r = nvml.nvmlEventSetWait_v2(set, &data, 0);
+		ok(r == NVML_ERROR_TIMEOUT && now_ms() - t0 < 1000,
+		   "asking for one without waiting returns at once (%s, %.1f us each)",
+		   nvml_error(r), (now_ms() - t0) * 10);
 	} else {
 		skip("XID events", nvml_error(r));
 	}

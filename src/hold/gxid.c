@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold/gxid.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "hold/gdev.h"
+#include "hold/gevent.h"
+#include "hold/gstep.h"
+
+#define AGAIN_NS (60 * NS_PER_S) /* the same of one device is not told sooner */
+
+static const char *const advice[XID_KIND_MAX] = {
+	[XID_TROUBLE] = "it is not held and gets no tasks until it was reset, or tenure off and "
+			"tenure on say that it is to be used all the same",
+	[XID_PROGRAM] = "the doing of a program on it; the GPU goes on",
+	[XID_NOTICE] = "for information",
+};
+
+static void tell(struct guard *g, struct gdev *d, const struct eyes_error *err, enum xid_kind kind)
+{
+	uint64_t now = clock_mono_ns();
+	char text[XID_TEXT_MAX], times[32] = "";
+
+	if (d->told_xid == err->xid && now - d->told_xid_ns < AGAIN_NS)
+		return;
+	d->told_xid = err->xid;
+	d->told_xid_ns = now;
+	if (err->n > 1)
+		(void)str_print(times, sizeof(times), ", %u times", err->n);
+	(void)gevent_add(g, d, EVENT_NOTE, "%s%s: %s", xid_text(err->xid, text), times,
+			 advice[kind]);
+}
+
+static void on_trouble(struct guard *g, struct gdev *d, uint32_t xid)
+{
+	char text[XID_TEXT_MAX];
+
+	if (d->xid == xid)
+		return;
+	d->xid = xid;
+	d->vacant = d->clear = false;
+	d->dirty = true;
+	(void)xid_text(xid, text);
+	if (gdev_holds(d))
+		gdev_unwant(g, d, text);
+	else if (d->failing)
+		gdev_say(d, "cannot be seen: %s; %s", d->sight.trouble, text);
+	else if (d->state == DEV_IDLE || d->state == DEV_BUSY)
+		gdev_say(d, "%s", text);
+	if (d->state == DEV_IDLE)
+		(void)gstep(g, d, EV_FOREIGN);
+	eyes_look_now(g->eyes, d->slot);
+}
+
+/* The card that it is of, or an instance of that. */
+static bool concerns(const struct guard *g, const struct gdev *d, const struct eyes_error *err)
+{
+	return (uint32_t)err->slot == d->slot ||
+	       (d->id.mig >= 0 && d->id.index == g->devs[err->slot].id.index);
+}
+
+void gxid_on_error(struct guard *g, const struct eyes_error *err)
+{
+	enum xid_kind kind = xid_kind(err->xid);
+	char text[XID_TEXT_MAX];
+
+	if (err->slot < 0 || (uint32_t)err->slot >= g->n_devs) {
+		(void)gevent_add(g, NULL, EVENT_NOTE, "%s of a GPU that is not known here",
+				 xid_text(err->xid, text));
+		return;
+	}
+	tell(g, &g->devs[err->slot], err, kind);
+	for (uint32_t i = 0; kind == XID_TROUBLE && i < g->n_devs; i++)
+		if (concerns(g, &g->devs[i], err))
+			on_trouble(g, &g->devs[i], err->xid);
+}
+
+void gxid_take(struct guard *g)
+{
+	struct eyes_error err;
+
+	while (eyes_next_error(g->eyes, &err))
+		gxid_on_error(g, &err);
+}
+
+void gxid_forget(struct guard *g, struct gdev *d, const char *why)
+{
+	char text[XID_TEXT_MAX];
+
+	if (!d->xid)
+		return;
+	(void)gevent_add(g, d, EVENT_NOTE, "%s counts no more: %s", xid_text(d->xid, text), why);
+	d->xid = d->told_xid = 0;
+	if (d->state == DEV_BUSY)
+		gdev_say(d, "%s", why);
+	d->dirty = true;
+	eyes_look_now(g->eyes, d->slot);
+}
+
+char *gxid_suffix(const struct gdev *d, char buf[XID_TEXT_MAX + 2])
+{
+	char text[XID_TEXT_MAX];
+
+	buf[0] = '\0';
+	return d->xid ? str_print(buf, XID_TEXT_MAX + 2, "; %s", xid_text(d->xid, text)) : buf;
+}

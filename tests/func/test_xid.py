@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""Error reports of the driver (XIDs): whose business they are, and what is not used any more."""
+from holdlib import machine, wait_for  # noqa: F401  (a fixture)
+from test_queue import queue  # noqa: F401  (a fixture)
+
+BUS = "XID 79 (GPU has fallen off the bus)"
+
+
+def test_trouble_and_what_is_none(machine):  # noqa: F811
+    m = machine()
+    h = m.hold()
+    h.held(0, 1)
+    other = m.device(1)["holder_pid"]
+    m.ctl("xid", 0, 31)
+    e = h.next("note", gpu=0)
+    assert e["text"].startswith("gpu 0  XID 31 (GPU memory page fault): the doing of a program"), e
+    assert m.device(0)["state"] == "held" and m.device(0)["xid"] is None
+    m.ctl("xid", 0, 79)
+    assert h.next("note", gpu=0)["text"].startswith(f"gpu 0  {BUS}: it is not held")
+    assert h.next("release", gpu=0)["text"] == "gpu 0  let go: " + BUS
+    d = m.wait_state(0, "busy", reason="^XID 79")
+    assert d["xid"] == 79 and not m.used()[0]
+    assert BUS in m.run("status").stdout
+    assert m.device(1)["holder_pid"] == other and not h.seen("yield")
+    # As it goes on: the card is gone, and after a reset it is back.
+    m.ctl("lose", 0)
+    m.wait_state(0, "busy", reason="cannot be seen: ")
+    assert m.device(0)["reason"].endswith("; " + BUS)
+    m.ctl("restore", 0)
+    assert "counts no more: it was away and is back" in h.next("note", gpu=0)["text"]
+    h.held(0)
+    assert m.device(0)["xid"] is None
+
+
+def test_trouble_of_a_card_is_that_of_its_instances(machine):  # noqa: F811
+    m = machine(gpus=1, options=("--mig", "1g.18gb:2"))
+    h = m.hold()
+    h.next("held")
+    h.next("held")
+    m.ctl("xid", 0, 95)
+    assert {h.next("release")["mig"], h.next("release")["mig"]} == {0, 1}
+    wait_for(lambda: not m.holders())
+
+
+def test_no_task_comes_there(queue):  # noqa: F811
+    """Until `off` and `on` say that it is to be used all the same; what runs there runs on."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    first = q.submit("-g", "2", "--", q.newcomer, "--all-devices", "--take", "10%", "--stay", "60")
+    q.begun(first)
+    q.m.ctl("xid", "1", "48")
+    assert wait_for(lambda: q.device(1)["xid"] == 48), q.device(1)
+    assert "lent to task 1; XID 48" in q.device(1)["reason"]
+    one, two = q.submit("--", "sleep", "60"), q.submit("-g", "2", "--", "true")
+    q.m.run(q.m.tenure, "stop", str(first), "--now")
+    q.wait(one, "running")
+    assert "GPU 1 with an error (XID 48)" in q.why(two), q.why(two)
+    q.m.run(q.m.tenure, "off")
+    assert q.agent.wait(10) == 0
+    q.start("--no-hold")
+    assert wait_for(lambda: q.device(1)["xid"] is None)
+    assert "with an error" not in q.why(two)
