@@ -235,7 +235,7 @@ const struct opt submit_opts[] = {
 	  NULL,
 	  NULL,
 	  OTHERS,
-	  "directory to run in (default: this one)" },
+	  "directory to run in, also relative to this one (default: this one)" },
 	{ "rules",
 	  0,
 	  { VALUE_STRING },
@@ -249,7 +249,7 @@ const struct opt submit_opts[] = {
 	{ 0 },
 };
 
-static const char *const no_keys[] = { "from", "no-env", "json", NULL };
+static const char *const no_keys[] = { "cwd", "from", "no-env", "json", NULL };
 
 static bool is_key(const char *option)
 {
@@ -439,14 +439,13 @@ static int take_what(struct spool_spec *s, const struct opts *o, struct err *e)
 
 static int make_spec(const struct cmd_ctx *ctx, struct spool_spec *s, struct err *e)
 {
-	char cwd[4096];
 	int r;
 
 	if (!opts_flag(ctx->opts, "no-env"))
 		submitter_environment(s);
-	if (!opts_given(ctx->opts, "cwd") && getcwd(cwd, sizeof(cwd)))
-		(void)spec_set_text(s, "cwd", cwd, NULL);
-	r = set_options(s, ctx->opts, e);
+	r = submitter_directory(s, opts_text(ctx->opts, "cwd"), e);
+	if (r == 0)
+		r = set_options(s, ctx->opts, e);
 	if (r == 0)
 		r = take_what(s, ctx->opts, e);
 	return r == 0 ? spec_check(s, e) : r;

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/submitter.h"
 
+#include <errno.h>
 #include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "base/strbuf.h"
+#include "cli/cmd.h"
 
 extern char **environ;
 
@@ -25,15 +31,96 @@ static bool is_of_a_task(const char *variable)
 	return false;
 }
 
+static bool is_utf8(const char *text)
+{
+	json_t *as_json = json_string(text);
+
+	json_decref(as_json);
+	return as_json != NULL;
+}
+
+static bool is_ours(const char *variable)
+{
+	return strchr(variable, '=') > variable && !is_of_a_task(variable);
+}
+
+#define NAMES_SHOWN 3
+
+static void warn_of_those_left(void)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	size_t n = 0;
+
+	for (char **v = environ; *v; v++) {
+		if (!is_ours(*v) || is_utf8(*v) || n++ >= NAMES_SHOWN)
+			continue;
+		strbuf_adds(&b, b.len ? ", "
+				      : "of the environment not taken along, as it is not "
+					"UTF-8: ");
+		for (const char *p = *v; *p != '='; p++)
+			strbuf_addc(&b, *p > ' ' && *p < 0x7f ? *p : '?');
+	}
+	if (n > NAMES_SHOWN)
+		strbuf_addf(&b, " and %zu more", n - NAMES_SHOWN);
+	if (n)
+		cmd_warn("warning", strbuf_str(&b));
+}
+
 void submitter_environment(struct spool_spec *s)
 {
-	for (char **v = environ; *v; v++) {
-		json_t *text = json_string(*v);
+	bool all = true;
 
-		if (text && strchr(*v, '=') > *v && !is_of_a_task(*v))
+	for (char **v = environ; *v; v++) {
+		bool fits = is_utf8(*v);
+
+		if (fits && is_ours(*v))
 			text_list_add(&s->env, *v);
-		json_decref(text);
+		all = all && fits;
 	}
+	if (!all)
+		warn_of_those_left();
+}
+
+/* Where this process is. */
+static int take_directory(struct spool_spec *s, struct err *e)
+{
+	char here[PATH_MAX];
+
+	if (!getcwd(here, sizeof(here)))
+		return err_set(
+			e, -errno,
+			"the directory that this is called in cannot be named (%s); say with "
+			"--cwd DIR where to run",
+			errno == ENOENT ? "it was removed" : strerror(errno));
+	if (!is_utf8(here))
+		return err_set(e, -EILSEQ,
+			       "the name of the directory that this is called in is not UTF-8, and "
+			       "a task can only name such; say with --cwd DIR where to run");
+	return spec_set_text(s, "cwd", here, e);
+}
+
+int submitter_directory(struct spool_spec *s, const char *given, struct err *e)
+{
+	cleanup_free char *full = NULL, *text = NULL;
+	struct stat st;
+
+	if (!given)
+		return take_directory(s, e);
+	full = realpath(given, NULL);
+	if (full && stat(full, &st) == 0 && !S_ISDIR(st.st_mode))
+		return err_set(e, -ENOTDIR, "--cwd: %s is no directory", given);
+	if (given[0] == '/') {
+		if (!full) {
+			text = xasprintf("--cwd: there is no directory %s here; the task fails "
+					 "where it is not there when it starts",
+					 given);
+			cmd_warn("warning", text);
+		}
+		return spec_set_text(s, "cwd", given, e);
+	}
+	if (!full)
+		return err_sys(e, errno, "--cwd: find the directory \"%s\"", given);
+	return spec_set_text(s, "cwd", full, e);
 }
 
 void submitter_name(struct spool_spec *s, const struct spool *sp)

@@ -6,8 +6,15 @@
 
 #include "spool/spool.h"
 
-/* Its environment, but for what another task was told of itself, and what is not UTF-8. */
+/* Its environment, but for what another task was told of itself; a warning names what is not UTF-8,
+ * which no task can say. */
 void submitter_environment(struct spool_spec *s);
+/*
+ * Its directory, or the one that was given, which may be relative to it. A full path that is not
+ * here is a warning: the task may run on another node, or after one that makes it. Negative: there
+ * is no such directory, or it cannot be named in a task.
+ */
+int submitter_directory(struct spool_spec *s, const char *given, struct err *e);
 /* Who, where, when. */
 void submitter_name(struct spool_spec *s, const struct spool *sp);
 
