@@ -157,14 +157,11 @@ static int watch(struct watching *w, const struct queue_place *p, struct err *e)
 		.sp = w->sp, .id = p->name.id, .plain = true, .out = stdout, .turn = turn, .data = w
 	};
 	struct taskwatch *task = NULL;
-	struct err none = ERR_INIT;
 	int r = taskwatch_open(w->sp, p, &task, e);
 
 	if (r == 0)
 		r = tasklog_follow(&log, task, e);
 	if (r == 0) {
-		if (e) /* where it was looked for among those that wait is no error */
-			*e = none;
 		r = taskwatch_exit_code(task);
 		say_end(w, task);
 	}

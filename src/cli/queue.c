@@ -254,8 +254,8 @@ static int find_active(const struct spool *sp, const char *word, struct queue_pl
 	return 0;
 }
 
-int queue_locate_id(const struct spool *sp, uint64_t id, uint64_t element, struct queue_place *ret,
-		    struct err *e)
+static int locate_id(const struct spool *sp, uint64_t id, uint64_t element, struct queue_place *ret,
+		     struct err *e)
 {
 	cleanup_free char *word = xasprintf("%" PRIu64, id);
 	struct search s = { .id = id, .ret = ret };
@@ -264,7 +264,7 @@ int queue_locate_id(const struct spool *sp, uint64_t id, uint64_t element, struc
 	if (r == -ENOENT)
 		r = find_ended(sp, &s, e);
 	if (r == -ENOENT) /* it may have moved while we looked */
-		r = find_active(sp, word, ret, NULL);
+		r = find_active(sp, word, ret, e);
 	if (r == -ENOENT)
 		return no_such_id(sp, id, e);
 	ret->element = element;
@@ -274,7 +274,7 @@ int queue_locate_id(const struct spool *sp, uint64_t id, uint64_t element, struc
 	return r;
 }
 
-int queue_locate(const struct spool *sp, const char *word, struct queue_place *ret, struct err *e)
+static int locate(const struct spool *sp, const char *word, struct queue_place *ret, struct err *e)
 {
 	struct search s = { .name = word, .ret = ret };
 	uint64_t id, element;
@@ -282,11 +282,34 @@ int queue_locate(const struct spool *sp, const char *word, struct queue_place *r
 
 	*ret = (struct queue_place){ .element = 0 };
 	if (name_parse_id(word, &id, &element) == 0)
-		return queue_locate_id(sp, id, element, ret, e);
+		return locate_id(sp, id, element, ret, e);
 	r = find_active(sp, word, ret, e);
 	if (r == -ENOENT && find_ended(sp, &s, NULL) == 0)
 		r = 0;
 	return r;
+}
+
+/* Where it was looked for in vain before it was found is no error. */
+static int tell_failure(int r, const struct err *inner, struct err *e)
+{
+	if (r < 0 && e)
+		*e = *inner;
+	return r;
+}
+
+int queue_locate_id(const struct spool *sp, uint64_t id, uint64_t element, struct queue_place *ret,
+		    struct err *e)
+{
+	struct err inner = ERR_INIT;
+
+	return tell_failure(locate_id(sp, id, element, ret, &inner), &inner, e);
+}
+
+int queue_locate(const struct spool *sp, const char *word, struct queue_place *ret, struct err *e)
+{
+	struct err inner = ERR_INIT;
+
+	return tell_failure(locate(sp, word, ret, &inner), &inner, e);
 }
 
 int queue_with_task(const struct cmd_ctx *ctx, queue_task_fn fn, struct err *e)

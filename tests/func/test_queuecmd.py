@@ -194,7 +194,7 @@ def test_logs_and_wait(queue):  # noqa: F811
     follow = subprocess.Popen([q.m.tenure, "logs", "-f", "talk"], env=q.m.env, text=True,
                               stdout=subprocess.PIPE)
     waited = q.m.run(q.m.tenure, "wait", str(i), check=False)
-    assert waited.returncode == 7 and waited.stdout == f"{i} talk failed\n"
+    assert waited.returncode == 7 and waited.stdout == f"{i} talk failed\n" and waited.stderr == "", waited
     out = follow.communicate(timeout=10)[0]
     assert follow.returncode == 0
     assert "\ntry 1\nend\n" in out and "\ntry 2\nend\n" in out and "exit code 7" in out
@@ -206,7 +206,8 @@ def test_logs_and_wait(queue):  # noqa: F811
                     "echo n $TENURE_ARRAY_INDEX; exit $TENURE_ARRAY_INDEX")
     assert q.m.run(q.m.tenure, "wait", f"{many}.1").stdout.endswith("done\n")
     assert q.m.run(q.m.tenure, "wait", f"{many}.3", check=False).returncode == 2
-    assert q.m.run(q.m.tenure, "wait", str(many), str(i), check=False).returncode == 1
+    both = q.m.run(q.m.tenure, "wait", str(many), str(i), check=False)
+    assert both.returncode == 1 and both.stderr == "", both
     assert "\nn 1\n" in q.m.run(q.m.tenure, "logs", f"{many}.2").stdout
     assert f"logs {many}.1" in q.m.run(q.m.tenure, "logs", str(many), check=False).stderr
     shown = q.m.run(q.m.tenure, "show", f"{many}.3").stdout
