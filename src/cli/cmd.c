@@ -86,11 +86,22 @@ struct opts *cmd_opts(const struct cmd *cmd)
 	return o;
 }
 
-static void add_synopsis(struct strbuf *b, const struct cmd *cmd, const char *parent)
+/* A line that begins with head, and goes on below what follows that. */
+static void add_item(struct strbuf *b, const char *head, const char *text, size_t width)
 {
-	if (cmd->run)
-		strbuf_addf(b, "  %s %s [OPTIONS]%s%s\n", parent, cmd->name, cmd->args ? " " : "",
-			    cmd->args ? cmd->args : "");
+	strbuf_adds(b, head);
+	strbuf_add_wrapped(b, text, strlen(head), width);
+}
+
+static void add_synopsis(struct strbuf *b, const struct cmd *cmd, const char *parent, size_t width)
+{
+	if (cmd->run) {
+		cleanup_free char *head = xasprintf("  %s %s ", parent, cmd->name);
+		cleanup_free char *rest = xasprintf("[OPTIONS]%s%s", cmd->args ? " " : "",
+						    cmd->args ? cmd->args : "");
+
+		add_item(b, head, rest, width);
+	}
 	for (size_t i = 0; cmd->subs && cmd->subs[i]; i++) {
 		const struct cmd *sub = cmd->subs[i];
 
@@ -99,20 +110,25 @@ static void add_synopsis(struct strbuf *b, const struct cmd *cmd, const char *pa
 	}
 }
 
-static void add_subs(struct strbuf *b, const struct cmd *const *subs)
+static void add_subs(struct strbuf *b, const struct cmd *const *subs, size_t width)
 {
 	strbuf_adds(b, "\nCommands:\n");
 	for (; *subs; subs++) {
+		cleanup_free char *head = xasprintf("  %-12s ", (*subs)->name);
+
 		if (!((*subs)->flags & CMD_HIDDEN))
-			strbuf_addf(b, "  %-12s %s\n", (*subs)->name, (*subs)->summary);
+			add_item(b, head, (*subs)->summary, width);
 	}
 }
 
-static void add_examples(struct strbuf *b, const struct cmd_example *examples)
+/* A command stays on its line, so that it can be copied. */
+static void add_examples(struct strbuf *b, const struct cmd_example *examples, size_t width)
 {
 	strbuf_adds(b, "\nExamples:\n");
-	for (; examples->line; examples++)
-		strbuf_addf(b, "  $ %s\n      %s\n", examples->line, examples->what);
+	for (; examples->line; examples++) {
+		strbuf_addf(b, "  $ %s\n", examples->line);
+		add_item(b, "      ", examples->what, width);
+	}
 }
 
 char *cmd_help_text(const struct cmd *cmd, const char *parent)
@@ -121,16 +137,19 @@ char *cmd_help_text(const struct cmd *cmd, const char *parent)
 	struct strbuf b = STRBUF_INIT;
 	size_t width = term_width(STDOUT_FILENO);
 
-	strbuf_addf(&b, "%s %s: %s\n\nUsage:\n", parent, cmd->name, cmd->summary);
-	add_synopsis(&b, cmd, parent);
+	cleanup_free char *title = xasprintf("%s %s: %s", parent, cmd->name, cmd->summary);
+
+	strbuf_add_wrapped(&b, title, 0, width);
+	strbuf_adds(&b, "\nUsage:\n");
+	add_synopsis(&b, cmd, parent, width);
 	if (cmd->description) {
 		strbuf_addc(&b, '\n');
 		strbuf_add_wrapped(&b, cmd->description, 0, width);
 	}
 	if (cmd->subs)
-		add_subs(&b, cmd->subs);
+		add_subs(&b, cmd->subs, width);
 	if (cmd->examples)
-		add_examples(&b, cmd->examples);
+		add_examples(&b, cmd->examples, width);
 
 	cleanup_free char *options = opts_help(o, width);
 

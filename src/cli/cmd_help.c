@@ -6,6 +6,9 @@
 
 #include "base/mem.h"
 #include "cli/commands.h"
+#include "cli/term.h"
+
+#define SUMMARY_COLUMN 13
 
 const struct exit_code exit_codes[] = {
 	{ CMD_OK, "it worked" },
@@ -29,10 +32,11 @@ static bool group_shown_before(size_t i)
 
 void help_overview(FILE *out)
 {
-	(void)fputs("tenure holds idle NVIDIA GPUs and yields them to whoever comes.\n\n"
-		    "Usage:\n"
+	term_print_wrapped(out, "tenure holds idle NVIDIA GPUs and yields them to whoever comes.",
+			   0);
+	(void)fputs("\nUsage:\n"
 		    "  tenure COMMAND [OPTIONS]\n"
-		    "  tenure help COMMAND      what a command does, with examples\n"
+		    "  tenure help COMMAND      what it does, with examples\n"
 		    "  tenure --version\n",
 		    out);
 	for (size_t i = 0; commands[i]; i++) {
@@ -40,21 +44,26 @@ void help_overview(FILE *out)
 			continue;
 		(void)fprintf(out, "\n%s:\n", commands[i]->group);
 		for (size_t j = i; commands[j]; j++) {
-			if (!(commands[j]->flags & CMD_HIDDEN) &&
-			    strcmp(commands[j]->group, commands[i]->group) == 0)
-				(void)fprintf(out, "  %-10s %s\n", commands[j]->name,
-					      commands[j]->summary);
+			if (commands[j]->flags & CMD_HIDDEN ||
+			    strcmp(commands[j]->group, commands[i]->group) != 0)
+				continue;
+			(void)fprintf(out, "  %-10s ", commands[j]->name);
+			term_print_wrapped(out, commands[j]->summary, SUMMARY_COLUMN);
 		}
 	}
-	(void)fputs("\nYour site's policy comes first: hold only what you are allowed to hold.\n",
-		    out);
+	(void)fputc('\n', out);
+	term_print_wrapped(
+		out, "Your site's policy comes first: hold only what you are allowed to hold.", 0);
 }
 
 static int show_exit_codes(void)
 {
 	puts("Exit codes of all commands:");
-	for (size_t i = 0; exit_codes[i].what; i++)
-		printf("  %d  %s\n", exit_codes[i].code, exit_codes[i].what);
+	for (size_t i = 0; exit_codes[i].what; i++) {
+		int head = printf("  %d  ", exit_codes[i].code);
+
+		term_print_wrapped(stdout, exit_codes[i].what, (size_t)(head > 0 ? head : 0));
+	}
 	return CMD_OK;
 }
 

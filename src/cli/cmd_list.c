@@ -364,10 +364,10 @@ static int check_states(const struct cmd_ctx *ctx, struct err *e)
 
 static int run_list(const struct cmd_ctx *ctx, struct err *e)
 {
-	static const struct table_column columns[] = { { "ID", true },	 { "STATE" },
-						       { "PRIO", true }, { "GPUS", true },
-						       { "LANE" },	 { "NAME" },
-						       { "" },		 { 0 } };
+	static const struct table_column columns[] = {
+		{ "ID", true },	      { "STATE" },	    { "PRIO", true }, { "GPUS", true },
+		{ "LANE", .cut = 6 }, { "NAME", .cut = 8 }, { "" },	      { 0 }
+	};
 	struct list l = { .ctx = ctx };
 	struct spool *sp = NULL;
 	int r;

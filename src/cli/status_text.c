@@ -344,14 +344,28 @@ static void print_log(const json_t *doc, FILE *out)
 }
 
 /* "auto-shutdown at 2026-11-22 16:00 (in 23h, drains)" */
-static void print_lifetime(const json_t *life, FILE *out)
+static void add_lifetime(const json_t *life, struct strbuf *b)
 {
 	const char *ends = text_of(life, "ends", "");
 	char left[CELL];
 
 	if (strlen(ends) > 16)
-		fprintf(out, ", auto-shutdown at %.10s %.5s (in %s, %ss)", ends, ends + 11,
-			seconds(life, "left_s", left), text_of(life, "then", "?"));
+		strbuf_addf(b, ", auto-shutdown at %.10s %.5s (in %s, %ss)", ends, ends + 11,
+			    seconds(life, "left_s", left), text_of(life, "then", "?"));
+}
+
+static void print_agent(const json_t *agent, FILE *out)
+{
+	const char *until = text_of(agent, "until", NULL);
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char time[CELL];
+
+	strbuf_addf(&b, "PID %d, for %s", (int)json_integer_value(json_object_get(agent, "pid")),
+		    seconds(agent, "uptime_s", time));
+	if (until && strlen(until) > 16)
+		strbuf_addf(&b, ", until %.10s %.5s", until, until + 11);
+	add_lifetime(json_object_get(agent, "lifetime"), &b);
+	print_item(out, "agent   ", strbuf_str(&b));
 }
 
 static void print_title(const json_t *doc, FILE *out)
@@ -377,18 +391,10 @@ void status_text_print(json_t *doc, FILE *out)
 {
 	const json_t *agent = json_object_get(doc, "agent");
 	const json_t *devices = json_object_get(doc, "devices");
-	const char *until = text_of(agent, "until", NULL);
-	char time[CELL];
 
 	print_title(doc, out);
 	print_item(out, "policy  ", text_of(doc, "policy", ""));
-	fprintf(out, "agent   PID %d, for %s",
-		(int)json_integer_value(json_object_get(agent, "pid")),
-		seconds(agent, "uptime_s", time));
-	if (until && strlen(until) > 16)
-		fprintf(out, ", until %.10s %.5s", until, until + 11);
-	print_lifetime(json_object_get(agent, "lifetime"), out);
-	fputc('\n', out);
+	print_agent(agent, out);
 	print_guard(json_object_get(doc, "guard"), out);
 	print_queue(json_object_get(doc, "queue"), agent, out);
 	if (json_array_size(devices)) {

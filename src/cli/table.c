@@ -9,6 +9,8 @@
 #include "base/strbuf.h"
 
 #define OWN_LINE_INDENT 5
+#define LAST_LEAST	28 /* of the last column, before others are cut for it */
+#define CUT_MARK	".."
 
 struct table_row {
 	enum term_style style;
@@ -121,6 +123,29 @@ static size_t find_droppable(const struct table *t, const struct layout *l)
 	return found;
 }
 
+/* The widest column that may lose a character, or n_columns. */
+static size_t find_cuttable(const struct table *t, const struct layout *l)
+{
+	size_t found = t->n_columns;
+
+	for (size_t i = 0; i < l->last; i++)
+		if (!l->dropped[i] && t->columns[i].cut && l->widths[i] > t->columns[i].cut &&
+		    (found == t->n_columns || l->widths[i] > l->widths[found]))
+			found = i;
+	return found;
+}
+
+static void cut_columns(const struct table *t, struct layout *l)
+{
+	size_t least = l->widths[l->last] < LAST_LEAST ? l->widths[l->last] : LAST_LEAST;
+	size_t next;
+
+	while (l->indent + least > l->columns && (next = find_cuttable(t, l)) < t->n_columns) {
+		l->widths[next]--;
+		l->indent--;
+	}
+}
+
 static struct layout layout_of(const struct table *t, size_t columns)
 {
 	struct layout l = { .gap = 2,
@@ -140,6 +165,7 @@ static struct layout layout_of(const struct table *t, size_t columns)
 		l.dropped[next] = true;
 		l.indent = find_indent(t, &l);
 	}
+	cut_columns(t, &l);
 	return l;
 }
 
@@ -160,8 +186,9 @@ static size_t longest_word(const char *text)
 static void print_last(const struct layout *l, const char *text, FILE *out)
 {
 	size_t columns = l->columns, indent = l->indent;
+	size_t room = columns > indent ? columns - indent : 0;
 
-	if (shown_width(text) > columns - indent && longest_word(text) > columns - indent) {
+	if (shown_width(text) > room && longest_word(text) > room) {
 		indent = OWN_LINE_INDENT;
 		(void)fprintf(out, "\n%*s", (int)indent, "");
 	}
@@ -179,21 +206,60 @@ static void print_spaces(size_t n, FILE *out)
 		(void)putc_unlocked(' ', out);
 }
 
-static void print_cell(const struct table *t, const struct layout *l, size_t column,
-		       const char *text, FILE *out)
+/* Bytes of the first n characters. */
+static size_t bytes_of(const char *text, size_t n)
 {
-	size_t pad = l->widths[column] - shown_width(text);
+	size_t i = 0;
+
+	for (; text[i]; i++)
+		if (((unsigned char)text[i] & 0xc0) != 0x80 && n-- == 0)
+			break;
+	return i;
+}
+
+/* Without its middle: what a name begins with is often shared, what it ends with tells. */
+static void print_cut(const char *text, size_t width, FILE *out)
+{
+	size_t whole = shown_width(text), mark = strlen(CUT_MARK);
+	size_t tail = width > mark ? (width - mark) / 2 : 0;
+	size_t head = width > mark ? width - mark - tail : 0;
+
+	if (whole <= width) {
+		(void)fputs(text, out);
+		return;
+	}
+	(void)fprintf(out, "%.*s%.*s%s", (int)bytes_of(text, head), text, (int)width, CUT_MARK,
+		      text + bytes_of(text, whole - tail));
+}
+
+/* owed: spaces between what was printed of the row and this cell. */
+static void print_cell(const struct table *t, const struct layout *l, size_t column,
+		       const char *text, size_t *owed, FILE *out)
+{
+	size_t width = shown_width(text), pad;
 	bool last = column == l->last, right = t->columns[column].right;
 
 	if (l->dropped[column])
 		return;
-	print_spaces(right ? pad : 0, out);
+	pad = l->widths[column] > width ? l->widths[column] - width : 0;
+	*owed += right ? pad : 0;
+	if (text[0])
+		print_spaces(*owed, out);
 	if (last) {
 		print_last(l, text, out);
 		return;
 	}
-	(void)fputs(text, out);
-	print_spaces((right ? 0 : pad) + l->gap, out);
+	*owed = (text[0] ? 0 : *owed) + (right ? 0 : pad) + l->gap;
+	print_cut(text, l->widths[column], out);
+}
+
+static void print_row(const struct table *t, const struct layout *l, size_t row, FILE *out)
+{
+	size_t owed = 0;
+
+	for (size_t i = 0; i < t->n_columns; i++)
+		print_cell(t, l, i, row ? t->rows[row - 1].cells[i] : t->columns[i].title, &owed,
+			   out);
 }
 
 bool table_is_empty(const struct table *t)
@@ -207,16 +273,14 @@ void table_print(const struct table *t, FILE *out)
 	struct layout l = layout_of(t, term_columns(fd));
 
 	(void)fputs(term_on(fd, TERM_BOLD), out);
-	for (size_t i = 0; i < t->n_columns; i++)
-		print_cell(t, &l, i, t->columns[i].title, out);
+	print_row(t, &l, 0, out);
 	(void)fputs(term_off(fd), out);
 	for (size_t i = 0; i < t->n_rows; i++) {
 		bool styled = t->rows[i].style < TERM_STYLE_MAX;
 
 		if (styled)
 			(void)fputs(term_on(fd, t->rows[i].style), out);
-		for (size_t j = 0; j < t->n_columns; j++)
-			print_cell(t, &l, j, t->rows[i].cells[j], out);
+		print_row(t, &l, i + 1, out);
 		if (styled)
 			(void)fputs(term_off(fd), out);
 	}

@@ -11,8 +11,9 @@
  *	table_print(t, stdout);
  *	t = table_free(t);
  *
- * The last column is never padded. Widths count UTF-8 characters. On a terminal that is too narrow
- * the columns move together, those that may be dropped go, and the last one, which should be the
+ * The last column is never padded, nor is anything before an empty end of a row. Widths count UTF-8
+ * characters. On a terminal that is too narrow the columns move together, those that may be dropped
+ * go, those that may be cut lose the middle of long cells, and the last one, which should be the
  *one that is text, is wrapped.
  */
 
@@ -25,7 +26,8 @@ struct table_column {
 	const char *title; /* NULL ends the columns */
 	bool right;	   /* numbers */
 	unsigned int
-		drop; /* what is left out where it is too narrow, the highest first; 0: never */
+		drop;	  /* what is left out where it is too narrow, the highest first; 0: never */
+	unsigned int cut; /* cut to so many characters at the least; 0: never */
 };
 
 #define TABLE_PLAIN TERM_STYLE_MAX
