@@ -227,27 +227,60 @@ void filing_work(struct filing *f, struct spool_place *p)
 		remove_beats(f, p);
 }
 
+/* What the shim wrote down, whoever told it to. */
+static enum end_kind written_kind(const struct task_end *end)
+{
+	static const enum end_kind of_causes[TASK_CAUSE_MAX] = {
+		[CAUSE_SELF] = END_EXIT,	[CAUSE_STOP] = END_STOPPED,
+		[CAUSE_TIMEOUT] = END_TIMEOUT,	[CAUSE_TERM] = END_NODE_LOST,
+		[CAUSE_ALONE] = END_NODE_LOST,	[CAUSE_REQUEUE] = END_PREEMPTED,
+		[CAUSE_FENCED] = END_NODE_LOST, [CAUSE_RECLAIMED] = END_NODE_LOST,
+	};
+	enum end_kind kind = end->cause < TASK_CAUSE_MAX ? of_causes[end->cause] : END_NODE_LOST;
+
+	if (end->outcome == TASK_REFUSED)
+		return END_REFUSED;
+	if (end->outcome == TASK_UNKNOWN || (end->outcome == TASK_CANCELLED && kind == END_EXIT))
+		return END_NODE_LOST;
+	/* It was to give way, and did so before it began. */
+	if (end->outcome == TASK_CANCELLED && kind == END_PREEMPTED)
+		return END_TAKEN;
+	return kind == END_EXIT && end->outcome == TASK_SIGNALLED ? END_SIGNAL : kind;
+}
+
+/*
+ * What is written down wins over what we meant to do: our word may have come after the end. Where
+ * nothing ran, or nothing is known, there is only what we meant. What its owner says counts always,
+ * except that what ended by itself has ended so; it is not tried again then.
+ */
+static bool is_ours(const struct task_end *end, enum end_kind ours)
+{
+	bool ran = end->outcome == TASK_EXITED || end->outcome == TASK_SIGNALLED;
+
+	if (ours == END_MAX || (ran && end->cause == CAUSE_SELF))
+		return false;
+	return !ran || ours == END_STOPPED || end->cause == CAUSE_REQUEUE;
+}
+
 struct retry_end filing_judge(const struct task_end *end, enum end_kind ours, const char *why)
 {
-	struct retry_end e = { .kind = END_EXIT,
+	struct retry_end e = { .kind = written_kind(end),
 			       .code = end->exit_code,
 			       .ran_ms = end->run_ns / NS_PER_MS,
-			       .why = ours != END_MAX ? why : NULL };
+			       .last = ours == END_STOPPED,
+			       .never_ran = end->outcome == TASK_CANCELLED ||
+					    end->outcome == TASK_REFUSED };
 
-	if (ours != END_MAX)
+	if (is_ours(end, ours)) {
 		e.kind = ours;
-	else if (end->cause == CAUSE_TIMEOUT)
-		e.kind = END_TIMEOUT;
-	else if (end->cause == CAUSE_TERM || end->cause == CAUSE_FENCED ||
-		 end->cause == CAUSE_RECLAIMED)
-		e.kind = END_NODE_LOST;
-	else if (end->cause == CAUSE_STOP)
-		e.kind = END_STOPPED;
-	else if (end->cause == CAUSE_REQUEUE)
-		e.kind = END_PREEMPTED;
-	else if (end->outcome == TASK_SIGNALLED)
-		e = (struct retry_end){ END_SIGNAL, end->signal, e.ran_ms, NULL };
-	else if (end->outcome == TASK_UNKNOWN || end->outcome == TASK_CANCELLED)
-		e.kind = END_NODE_LOST;
+		e.why = why;
+		e.never_ran = e.never_ran || end->outcome == TASK_NOT_STARTED;
+	} else if (e.kind == END_SIGNAL) {
+		e.code = end->signal;
+	} else if (e.kind == END_TAKEN) {
+		e.why = "gave way before it could begin";
+	} else if (e.kind == END_REFUSED || end->outcome == TASK_UNKNOWN) {
+		e.why = end->text;
+	}
 	return e;
 }

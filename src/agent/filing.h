@@ -35,7 +35,7 @@ struct filing {
 void filing_work(struct filing *f, struct spool_place *place);
 
 /* What the shim said, in the words of the rules for retries. ours: what we ended it for, or
- * END_MAX; why: that in words. */
+ * END_MAX; why: that in words. What is answered points into both. */
 struct retry_end filing_judge(const struct task_end *end, enum end_kind ours, const char *why);
 
 #endif

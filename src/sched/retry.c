@@ -15,7 +15,8 @@
 #include "base/str.h"
 #include "base/units.h"
 
-#define TAKEN_MS 1000
+#define TAKEN_MS   1000
+#define REFUSED_MS 10000
 
 struct kind_row {
 	const char *name;
@@ -37,6 +38,8 @@ static const struct kind_row kinds[] = {
 	[END_PREEMPTED] = { "preempted", "preempted", false, true },
 	[END_LIFETIME] = { "lifetime", "the lifetime of its agent was over", false, true },
 	[END_NODE_LOST] = { "node-lost", "its node was lost", false, true },
+	/* What a node is short of now. */
+	[END_REFUSED] = { "refused", "it could not be started", false, true, REFUSED_MS },
 	[END_STOPPED] = { "stopped", "stopped by its owner", false, false },
 };
 _Static_assert(ARRAY_LEN(kinds) == END_MAX, "a row for every kind of end");
@@ -139,7 +142,7 @@ static void decide_failure(struct retry_verdict *v, const char *how, const struc
 			   struct retry_state *state, struct retry_streak *streak,
 			   const struct retry_end *end, uint64_t now_ns)
 {
-	bool more = p->retries == RETRY_FOREVER || state->tries < p->retries;
+	bool more = !end->last && (p->retries == RETRY_FOREVER || state->tries < p->retries);
 	uint64_t wait_ms = 0;
 
 	v->counted = true;
@@ -172,7 +175,8 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 	} else if (row->counts) {
 		decide_failure(&v, how, p, state, streak, end, now_ns);
 	} else {
-		bool again = row->requeues && (!p->no_requeue || end->kind == END_TAKEN);
+		bool anyway = end->never_ran || end->kind == END_TAKEN;
+		bool again = row->requeues && (!p->no_requeue || anyway);
 
 		v.what = again ? RETRY_AGAIN : row->requeues ? RETRY_FAILED : RETRY_CANCELLED;
 		v.at_ns = again ? add_sat(now_ns, ms_to_ns(row->wait_ms)) : 0;

@@ -6,12 +6,13 @@
  * What becomes of a task after an attempt has ended: done, failed, or again at time T. Pure.
  *
  * A back-off comes after every retry_every-th counted attempt; before that a retry may start at
- * once. An attempt that a newcomer, a preemption, a lost node or the owner's order ended says
- * nothing about the task and does not count as a try. Attempts that end at once (fast_ms), one
- * after another (fast_limit), mean that something is wrong which trying again does not mend: then
- * the lane, or the batch that has none, is to be paused. The streak is counted where the pause
- * would be, so a lane whose tasks fail one after the other is stopped before all have been wasted.
- * Tasks that retry for ever are never paused for it, their back-off is what protects the node.
+ * once. An attempt that a newcomer, a preemption, a lost node or the owner's order ended, or that
+ * could not be begun, says nothing about the task and does not count as a try. Attempts that end at
+ * once (fast_ms), one after another (fast_limit), mean that something is wrong which trying again
+ * does not mend: then the lane, or the batch that has none, is to be paused. The streak is counted
+ * where the pause would be, so a lane whose tasks fail one after the other is stopped before all
+ * have been wasted. Tasks that retry for ever are never paused for it, their back-off is what
+ * protects the node.
  */
 
 #include <stdbool.h>
@@ -28,6 +29,7 @@ enum end_kind {
 	END_PREEMPTED, /* yielded: requeue */
 	END_LIFETIME,  /* its agent's lifetime is over: requeue */
 	END_NODE_LOST, /* the node rebooted, or its claim expired */
+	END_REFUSED,   /* nothing of it ran: its process could not be had */
 	END_STOPPED,   /* by the owner */
 	END_MAX
 };
@@ -60,6 +62,8 @@ struct retry_end {
 	int code;
 	uint64_t ran_ms; /* from the start of the command to its end */
 	const char *why; /* in place of the kind's phrase where it does not count; or NULL */
+	bool never_ran;	 /* so that a task without requeue waits again all the same */
+	bool last;	 /* its owner has stopped it meanwhile: it does not wait again */
 };
 
 enum retry_what { RETRY_DONE, RETRY_FAILED, RETRY_AGAIN, RETRY_CANCELLED, RETRY_WHAT_MAX };

@@ -52,6 +52,7 @@ static void test_kinds(void **state)
 		{ END_LIFETIME, 15, true, RETRY_FAILED, false },
 		{ END_NODE_LOST, 0, false, RETRY_AGAIN, false },
 		{ END_NODE_LOST, 0, true, RETRY_FAILED, false },
+		{ END_REFUSED, 0, false, RETRY_AGAIN, false },
 		{ END_STOPPED, 15, false, RETRY_CANCELLED, false },
 	};
 
@@ -197,6 +198,38 @@ static void test_what_does_not_count_says_why(void **state)
 	assert_string_equal(v.text, "exit code 3, try 1 of 2; next at once");
 }
 
+static void test_not_again_for_its_owner(void **state)
+{
+	struct retry_policy p = policy(3);
+	struct retry_state s = { 0 };
+	struct retry_streak streak = { 0 };
+	struct retry_end e = { .kind = END_EXIT, .code = 3, .ran_ms = 60000, .last = true };
+	struct retry_verdict v = retry_decide(&p, &s, &streak, &e, 0);
+
+	assert_int_equal(v.what, RETRY_FAILED);
+	assert_string_equal(v.text, "exit code 3, try 1 of 4");
+	e.code = 0;
+	assert_int_equal(retry_decide(&p, &s, &streak, &e, 0).what, RETRY_DONE);
+}
+
+static void test_what_never_ran_waits_again(void **state)
+{
+	struct retry_policy p = policy(0);
+	struct retry_state s = { 0 };
+	struct retry_streak streak = { 0 };
+	struct retry_end e = { .kind = END_REFUSED, .never_ran = true };
+	struct retry_verdict v;
+
+	p.no_requeue = true;
+	v = retry_decide(&p, &s, &streak, &e, 0);
+	assert_int_equal(v.what, RETRY_AGAIN);
+	assert_true(v.at_ns >= NS_PER_S);
+	e.kind = END_NODE_LOST;
+	assert_int_equal(retry_decide(&p, &s, &streak, &e, 0).what, RETRY_AGAIN);
+	e.never_ran = false;
+	assert_int_equal(retry_decide(&p, &s, &streak, &e, 0).what, RETRY_FAILED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -207,6 +240,8 @@ int main(void)
 		cmocka_unit_test(test_memory_grows_to_what_is_there),
 		cmocka_unit_test(test_fast_failures_pause),
 		cmocka_unit_test(test_what_does_not_count_says_why),
+		cmocka_unit_test(test_not_again_for_its_owner),
+		cmocka_unit_test(test_what_never_ran_waits_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

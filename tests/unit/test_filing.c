@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+#include "unit.h"
+
+#include "agent/filing.h"
+#include "base/mem.h"
+
+/* What the shim wrote down, and what we meant to do, give what the rules for retries hear. */
+struct row {
+	enum task_outcome outcome;
+	enum task_cause cause;
+	enum end_kind ours, expect;
+	bool never_ran;
+};
+
+static void expect_rows(const struct row *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct task_end end = { .outcome = rows[i].outcome, .cause = rows[i].cause };
+		const struct retry_end e = filing_judge(&end, rows[i].ours, "meant");
+
+		assert_int_equal(e.kind, rows[i].expect);
+		assert_int_equal(e.never_ran, rows[i].never_ran);
+		assert_int_equal(e.last, rows[i].ours == END_STOPPED);
+	}
+}
+
+static void test_nothing_meant(void **state)
+{
+	static const struct row rows[] = {
+		{ TASK_EXITED, CAUSE_SELF, END_MAX, END_EXIT, false },
+		{ TASK_SIGNALLED, CAUSE_SELF, END_MAX, END_SIGNAL, false },
+		{ TASK_NOT_STARTED, CAUSE_SELF, END_MAX, END_EXIT, false },
+		{ TASK_EXITED, CAUSE_STOP, END_MAX, END_STOPPED, false },
+		{ TASK_SIGNALLED, CAUSE_TIMEOUT, END_MAX, END_TIMEOUT, false },
+		{ TASK_SIGNALLED, CAUSE_TERM, END_MAX, END_NODE_LOST, false },
+		{ TASK_SIGNALLED, CAUSE_FENCED, END_MAX, END_NODE_LOST, false },
+		{ TASK_SIGNALLED, CAUSE_RECLAIMED, END_MAX, END_NODE_LOST, false },
+		{ TASK_EXITED, CAUSE_REQUEUE, END_MAX, END_PREEMPTED, false },
+		{ TASK_UNKNOWN, CAUSE_SELF, END_MAX, END_NODE_LOST, false },
+		/* Before it began: of an agent that went, or that had it give way. */
+		{ TASK_CANCELLED, CAUSE_ALONE, END_MAX, END_NODE_LOST, true },
+		{ TASK_CANCELLED, CAUSE_REQUEUE, END_MAX, END_TAKEN, true },
+		{ TASK_CANCELLED, CAUSE_STOP, END_MAX, END_STOPPED, true },
+		{ TASK_REFUSED, CAUSE_SELF, END_MAX, END_REFUSED, true },
+	};
+
+	expect_rows(rows, ARRAY_LEN(rows));
+}
+
+static void test_what_is_written_wins(void **state)
+{
+	static const struct row rows[] = {
+		/* It had ended before our word came. */
+		{ TASK_EXITED, CAUSE_SELF, END_PREEMPTED, END_EXIT, false },
+		{ TASK_EXITED, CAUSE_SELF, END_STOPPED, END_EXIT, false },
+		{ TASK_SIGNALLED, CAUSE_SELF, END_TAKEN, END_SIGNAL, false },
+		{ TASK_SIGNALLED, CAUSE_TIMEOUT, END_PREEMPTED, END_TIMEOUT, false },
+		{ TASK_SIGNALLED, CAUSE_STOP, END_LIFETIME, END_STOPPED, false },
+		/* Our word ended it. */
+		{ TASK_EXITED, CAUSE_REQUEUE, END_LIFETIME, END_LIFETIME, false },
+		{ TASK_SIGNALLED, CAUSE_REQUEUE, END_TAKEN, END_TAKEN, false },
+		{ TASK_SIGNALLED, CAUSE_REQUEUE, END_STOPPED, END_STOPPED, false },
+		{ TASK_SIGNALLED, CAUSE_TIMEOUT, END_STOPPED, END_STOPPED, false },
+		/* Nothing ran, or nothing is known. */
+		{ TASK_CANCELLED, CAUSE_REQUEUE, END_PREEMPTED, END_PREEMPTED, true },
+		{ TASK_NOT_STARTED, CAUSE_SELF, END_TAKEN, END_TAKEN, true },
+		{ TASK_REFUSED, CAUSE_SELF, END_STOPPED, END_STOPPED, true },
+		{ TASK_UNKNOWN, CAUSE_SELF, END_PREEMPTED, END_PREEMPTED, false },
+	};
+
+	expect_rows(rows, ARRAY_LEN(rows));
+}
+
+static void test_words(void **state)
+{
+	struct task_end end = { .outcome = TASK_REFUSED, .text = "cannot start a shim: no room" };
+
+	assert_string_equal(filing_judge(&end, END_MAX, "meant").why, end.text);
+	assert_string_equal(filing_judge(&end, END_STOPPED, "meant").why, "meant");
+	end = (struct task_end){ .outcome = TASK_SIGNALLED, .signal = 11 };
+	assert_int_equal(filing_judge(&end, END_MAX, "").code, 11);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nothing_meant),
+		cmocka_unit_test(test_what_is_written_wins),
+		cmocka_unit_test(test_words),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
