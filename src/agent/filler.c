@@ -18,20 +18,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/remains.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
 #include "hold/state.h"
-#include "task/adopt.h"
 #include "task/logtext.h"
 #include "task/talk.h"
 
-#define AT_ONCE_MS     10000  /* an end before this is one "at once" */
-#define WAIT_FIRST_MS  5000   /* after it; ... */
-#define WAIT_LAST_MS   600000 /* ... twice as long each time, and this at most */
-#define ORPHAN_STEP_US 10000
+#define AT_ONCE_MS    10000  /* an end before this is one "at once" */
+#define WAIT_FIRST_MS 5000   /* after it; ... */
+#define WAIT_LAST_MS  600000 /* ... twice as long each time, and this at most */
+#define LOOK_AGAIN_MS 1000   /* for a shim of which nothing could be told */
 
 struct filler_ear {
 	uv_poll_t poll;
@@ -49,7 +49,11 @@ struct filler {
 	struct filler_ear *ear;
 	struct proc_id shim;
 	bool leased, freed, gone, ending;
-	bool yielded; /* its device has to be idle for rehold_ms, then */
+	bool looking;		 /* for its shim: what it is told waits until that is known */
+	uint64_t look_ns;	 /* when again, where nothing could be told; 0: it could, or was not
+				    asked */
+	struct remains *remains; /* of a shim that was killed: they are being ended */
+	bool yielded;		 /* its device has to be idle for rehold_ms, then */
 	uint64_t over_ns;
 	char why[PROTO_TEXT_MAX];
 	unsigned int at_once; /* ends at once, in a row */
@@ -239,16 +243,29 @@ static void shim_work(struct spool_job *job, struct spool_place *p)
 	struct shim_job *s = (struct shim_job *)job;
 	struct filler *fl = s->fl;
 
-	s->code = adopt_find(fl->token, &(struct shim_id){ .proc = fl->shim },
-			     fl->all->c.place->run_dir, &s->found, &s->e);
-	if (s->code < 0 || s->found.found != ADOPT_LOST)
-		return;
+	s->code = adopt_settle(fl->token, &(struct shim_id){ .proc = fl->shim },
+			       fl->all->c.place->run_dir, &s->found, &s->e);
+	if (s->code == 0 && s->found.found == ADOPT_OTHER)
+		s->code = err_set(&s->e, -EAGAIN, "another process has its shim's name");
+}
 
-	struct orphans *o = orphans_begin(fl->token, SIGTERM, (uint32_t)fl->all->c.grace_ms);
+static void on_remains_gone(void *user)
+{
+	struct filler *fl = user;
 
-	while (orphans_step(o) > 0)
-		(void)usleep(ORPHAN_STEP_US);
-	orphans_free(o);
+	fl->remains = NULL;
+	refused(fl, "its shim was killed; what was left of it has been ended");
+}
+
+/* It runs, has ended, or was killed: nobody knows. That is no end. */
+static void look_later(struct filler *fl, const struct err *e)
+{
+	if (!fl->look_ns)
+		news_say(news_of(fl), LOG_LEVEL_ERROR,
+			 "gpu %u  what has become of the workload cannot be told: %s; looking "
+			 "again",
+			 device_of(fl)->index, e->text);
+	fl->look_ns = clock_mono_ns() + LOOK_AGAIN_MS * NS_PER_MS;
 }
 
 static void shim_done(struct spool_job *job)
@@ -256,15 +273,23 @@ static void shim_done(struct spool_job *job)
 	struct shim_job *s = (struct shim_job *)job;
 	struct filler *fl = s->fl;
 
-	if (s->code == 0 && s->found.found == ADOPT_LIVES) {
+	fl->looking = s->code < 0;
+	if (s->code < 0) {
+		look_later(fl, &s->e);
+		free(s);
+		return;
+	}
+	fl->look_ns = 0;
+	if (s->found.found == ADOPT_LIVES) {
 		fl->shown->state = WORKLOAD_RUNNING;
 		listen_to(fl, s->found.fd);
 		if (fl->ending)
 			tell_stop(fl, UINT32_MAX);
-	} else if (s->code == 0 && s->found.found == ADOPT_ENDED) {
+	} else if (s->found.found == ADOPT_ENDED) {
 		ended(fl, &s->found.record.end);
 	} else {
-		refused(fl, "its shim was killed; what was left of it has been ended");
+		fl->remains = remains_end(fl->all->c.place->loop, fl->token,
+					  (uint32_t)fl->all->c.grace_ms, on_remains_gone, fl);
 	}
 	free(s);
 }
@@ -274,6 +299,8 @@ static void look_for_shim(struct filler *fl)
 	struct shim_job *s = xcalloc(1, sizeof(*s));
 
 	disconnect(fl);
+	fl->looking = true;
+	fl->look_ns = fl->look_ns ? UINT64_MAX : 0;
 	s->job = (struct spool_job){ .work = shim_work, .done = shim_done };
 	s->fl = fl;
 	spooler_do(fl->all->c.place->spooler, &s->job);
@@ -372,6 +399,9 @@ void fillers_stop(struct fillers *f, uint32_t slot, uint32_t grace_ms, const cha
 	if (!fl->ending)
 		(void)str_copy(fl->why, sizeof(fl->why), why);
 	fl->ending = true;
+	remains_hurry(fl->remains, grace_ms);
+	if (fl->looking || fl->remains)
+		return;
 	if (state_of(fl) == WORKLOAD_LEASING || (state_of(fl) == WORKLOAD_STARTING && !fl->ear))
 		refused(fl, why);
 	else
@@ -590,7 +620,10 @@ void fillers_look(struct fillers *f, bool wanted, struct devset busy)
 			continue;
 		/* What it has is free for whoever it gives way to. */
 		(void)sched_used(f->c.plan, ref_of(fl), i, device_of(fl)->mem_used);
-		if (state_of(fl) == WORKLOAD_STARTING && !fl->ear && !fl->gone)
+		if (fl->look_ns && clock_mono_ns() >= fl->look_ns)
+			look_for_shim(fl);
+		else if (state_of(fl) == WORKLOAD_STARTING && !fl->ear && !fl->gone &&
+			 !fl->looking && !fl->remains)
 			launch(fl);
 	}
 	if (!wanted)
@@ -756,6 +789,7 @@ struct fillers *fillers_free(struct fillers *f)
 		return NULL;
 	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++) {
 		disconnect(&f->fillers[i]);
+		f->fillers[i].remains = remains_forget(f->fillers[i].remains);
 		f->fillers[i].log_fd = fd_close(f->fillers[i].log_fd);
 	}
 	spec_free(f->spec);

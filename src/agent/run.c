@@ -57,6 +57,7 @@ static void on_timer_closed(uv_handle_t *h)
 static void release(struct run *r)
 {
 	r->sweeping = sweeping_forget(r->sweeping);
+	r->remains = remains_forget(r->remains);
 	runtalk_hang_up(r);
 	uv_close((uv_handle_t *)&r->timer, on_timer_closed);
 }
@@ -68,6 +69,7 @@ static struct run *run_new(struct run_place *place)
 	r->place = place;
 	r->log_fd = -1;
 	r->kind = END_MAX;
+	r->stop_grace_ms = UINT32_MAX;
 	(void)uv_timer_init(place->loop, &r->timer);
 	r->timer.data = r;
 	return r;
@@ -281,14 +283,14 @@ void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *
 		r->kind = kind;
 		(void)str_copy(r->why, sizeof(r->why), why);
 	}
-	if (r->gone || r->state == RUN_CLAIMING)
+	r->stop_grace_ms = grace_ms < r->stop_grace_ms ? grace_ms : r->stop_grace_ms;
+	remains_hurry(r->remains, grace_ms);
+	if (r->gone || r->state == RUN_CLAIMING || r->looking || r->remains)
 		return;
-	if (r->state == RUN_LEASING || (uv_is_active((uv_handle_t *)&r->timer))) {
-		(void)uv_timer_stop(&r->timer);
-		runend_not_started(r, why);
-	} else if (r->ear) {
-		runtalk_stop(r, grace_ms);
-	}
+	if (r->state == RUN_LEASING || (r->state == RUN_STARTING && !r->ear))
+		runend_not_started(r, why); /* its shim was not asked for, or could not be */
+	else if (r->ear)
+		runtalk_stop(r);
 }
 
 struct sched_ref run_ref(const struct run *r)

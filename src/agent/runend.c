@@ -167,6 +167,7 @@ void runend_take(struct run *r, const struct task_end *end)
 {
 	if (r->gone)
 		return;
+	(void)uv_timer_stop(&r->timer);
 	if (!end->record_errno)
 		runtalk_hang_up(r);
 	r->end = *end;

@@ -57,25 +57,13 @@ void runlease_grant(struct run *r)
 	(void)guardlink_grant(r->place->link, &id, &r->shim);
 }
 
-/* The device is not to be had after all: the task waits again, and this was no try. */
-static void taken(struct run *r, const char *why)
-{
-	if (r->kind == END_MAX) {
-		r->kind = END_TAKEN;
-		(void)str_copy(r->why, sizeof(r->why), why);
-	}
-	if (r->ear)
-		(void)talk_cancel(r->ear->fd); /* its ENDED comes */
-	else
-		runend_not_started(r, why);
-}
-
 void run_on_promise(struct run *r, const struct msg_lease_reply *m)
 {
 	if (r->state != RUN_LEASING)
 		return;
+	/* Not to be had after all: the task waits again, and this was no try. */
 	if (m->code < 0) {
-		taken(r, m->text);
+		run_stop(r, END_TAKEN, UINT32_MAX, m->text);
 		return;
 	}
 	devset_each(slot, r->devices) if (m->slot == (int32_t)slot) devset_add(&r->promised, slot);
@@ -88,7 +76,7 @@ void run_on_granted(struct run *r, const struct msg_lease_reply *m)
 	if (r->state != RUN_GRANTING)
 		return;
 	if (m->code < 0)
-		taken(r, m->text);
+		run_stop(r, END_TAKEN, UINT32_MAX, m->text);
 	else
 		runtalk_go(r);
 }

@@ -5,6 +5,7 @@
 /* What the files of a run share: run.c begins it and answers for it, runlease.c speaks with the
  * guard, runtalk.c with the shim, runend.c files its end. Nobody else includes this. */
 
+#include "agent/remains.h"
 #include "agent/run.h"
 #include "agent/taskuse.h"
 #include "base/clock.h"
@@ -40,6 +41,9 @@ struct run {
 	uv_timer_t timer;
 	bool adopted;
 	uint64_t retry_ms;
+	bool looking;		     /* for its shim: what it is told waits until that is known */
+	struct remains *remains;     /* of a shim that was killed: they are being ended */
+	char refused[TASK_TEXT_MAX]; /* why its shim could not be had; "": it could */
 	struct spool_job
 		*note; /* of the shim's process in the claim, not done yet; the spooler's */
 	struct proc_id shim;
@@ -48,7 +52,8 @@ struct run {
 	uint64_t next_memory; /* of the next attempt, bytes per GPU */
 	/* The end. */
 	bool leased, freed, gone;
-	enum end_kind kind; /* what we ended it for; END_MAX: it ended by itself */
+	enum end_kind kind;	/* what we ended it for; END_MAX: it ended by itself */
+	uint32_t stop_grace_ms; /* the shortest that it was told; UINT32_MAX: its own */
 	char why[RECORD_REASON_MAX];
 	bool failed_early; /* it never ran */
 	struct task_end end;

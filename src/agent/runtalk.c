@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "agent/remains.h"
 #include "agent/runend.h"
 #include "agent/runlease.h"
+
+#define STOP_AGAIN_MS 100
 
 static void on_ear_closed(uv_handle_t *h)
 {
@@ -26,9 +27,9 @@ void runtalk_hang_up(struct run *r)
 	uv_close((uv_handle_t *)&ear->poll, on_ear_closed);
 }
 
-static void ended_unknown(struct run *r, const char *why)
+static void ended_unknown(struct run *r, enum task_outcome outcome, const char *why)
 {
-	struct task_end end = { .outcome = TASK_UNKNOWN, .ended_wall_ns = clock_wall_ns() };
+	struct task_end end = { .outcome = outcome, .ended_wall_ns = clock_wall_ns() };
 
 	(void)str_copy(end.text, sizeof(end.text), why);
 	runend_take(r, &end);
@@ -56,8 +57,57 @@ static void lost_work(struct spool_job *job, struct spool_place *p)
 				   runjob_log_path(&l->r->claim.name, l->r->spec->name,
 						   l->r->claim.attempt, l->log_path),
 				   O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	l->code = remains_find(l->r->token, &id, l->r->place->run_dir, (uint32_t)l->r->spec->grace,
-			       &l->found, &l->e);
+	l->code = adopt_settle(l->r->token, &id, l->r->place->run_dir, &l->found, &l->e);
+	if (l->code == 0 && l->found.found == ADOPT_OTHER && !l->r->refused[0])
+		l->code = err_set(&l->e, -EAGAIN, "another process has its shim's name");
+}
+
+static void on_look_again(uv_timer_t *timer)
+{
+	runtalk_look(timer->data);
+}
+
+/* It runs, has ended, or was killed: nobody knows. That is no end. */
+static void look_later(struct run *r, const struct err *e)
+{
+	if (!r->retry_ms)
+		news_say(r->place->news, LOG_LEVEL_ERROR,
+			 "what has become of task %llu cannot be told: %s; looking again",
+			 (unsigned long long)r->ref.id, e->text);
+	r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
+	r->retry_ms = r->retry_ms < RETRY_LAST_MS ? r->retry_ms : RETRY_LAST_MS;
+	(void)uv_timer_start(&r->timer, on_look_again, r->retry_ms, 0);
+}
+
+static void found_alive(struct run *r, const struct adopted *found)
+{
+	r->refused[0] = '\0';
+	r->shim.pid = found->pid;
+	r->state = RUN_RUNNING;
+	runtalk_listen(r, found->fd);
+	(void)talk_ask(found->fd); /* since when */
+	if (r->kind != END_MAX)	   /* it could not be told before */
+		runtalk_stop(r);
+}
+
+static void on_remains_gone(void *user)
+{
+	struct run *r = user;
+
+	r->remains = NULL;
+	ended_unknown(r, TASK_UNKNOWN, "its shim was killed; what was left of it has been ended");
+}
+
+static void found_nobody(struct run *r)
+{
+	if (r->refused[0])
+		ended_unknown(r, TASK_REFUSED, r->refused);
+	else
+		r->remains =
+			remains_end(r->place->loop, r->token,
+				    r->stop_grace_ms < r->spec->grace ? r->stop_grace_ms
+								      : (uint32_t)r->spec->grace,
+				    on_remains_gone, r);
 }
 
 static void lost_done(struct spool_job *job)
@@ -69,18 +119,19 @@ static void lost_done(struct spool_job *job)
 		r->log_fd = l->log_fd;
 		(void)str_copy(r->log_path, sizeof(r->log_path), l->log_path);
 	}
-	if (l->code == 0 && l->found.found == ADOPT_LIVES) {
-		r->shim.pid = l->found.pid;
-		r->state = RUN_RUNNING;
-		runtalk_listen(r, l->found.fd);
-		(void)talk_ask(l->found.fd); /* since when */
-		if (r->kind != END_MAX)	     /* it could not be told before */
-			runtalk_stop(r, UINT32_MAX);
-	} else if (l->code == 0 && l->found.found == ADOPT_ENDED) {
-		runend_take(r, &l->found.record.end);
-	} else {
-		ended_unknown(r, "its shim was killed; what was left of it has been ended");
+	if (l->code < 0) {
+		look_later(r, &l->e);
+		free(l);
+		return;
 	}
+	r->looking = false;
+	r->retry_ms = 0;
+	if (l->found.found == ADOPT_LIVES)
+		found_alive(r, &l->found);
+	else if (l->found.found == ADOPT_ENDED)
+		runend_take(r, &l->found.record.end);
+	else
+		found_nobody(r);
 	free(l);
 }
 
@@ -89,6 +140,7 @@ void runtalk_look(struct run *r)
 	struct lost_job *l = xcalloc(1, sizeof(*l));
 
 	runtalk_hang_up(r);
+	r->looking = true;
 	l->job = (struct spool_job){ .work = lost_work, .done = lost_done };
 	l->r = r;
 	l->log_fd = -1;
@@ -162,14 +214,23 @@ static void on_started(struct run *r, const union shmsg *m)
 	}
 }
 
+/* Nothing was started for us; but if that is because another shim has the task, it is its. */
+static void refused(struct run *r, const char *why)
+{
+	(void)str_copy(r->refused, sizeof(r->refused), *why ? why : "its shim was refused");
+	runtalk_look(r);
+}
+
 static void take_message(struct run *r, int type, const union shmsg *m)
 {
 	if (type == SHMSG_PREPARED)
 		on_prepared(r, m);
 	else if (type == SHMSG_STATUS && m->status.state == SHIM_PREPARED)
-		(void)talk_cancel(r->ear->fd); /* of an agent before us, and its lease is gone */
+		run_stop(r, END_NODE_LOST, UINT32_MAX, "its agent ended before it could begin");
 	else if (type == SHMSG_STARTED || type == SHMSG_STATUS)
 		on_started(r, m);
+	else if (type == SHMSG_ENDED && m->ended.end.outcome == TASK_REFUSED)
+		refused(r, m->ended.end.text);
 	else if (type == SHMSG_ENDED)
 		runend_take(r, &m->ended.end);
 }
@@ -210,12 +271,22 @@ void runtalk_go(struct run *r)
 		runtalk_look(r);
 }
 
-void runtalk_stop(struct run *r, uint32_t grace_ms)
+static void on_stop_again(uv_timer_t *timer)
 {
-	if (r->state != RUN_RUNNING)
-		(void)talk_cancel(r->ear->fd);
-	else if (r->kind == END_STOPPED)
-		(void)talk_stop(r->ear->fd, 0, STOP_TREE, grace_ms);
-	else
-		(void)talk_requeue(r->ear->fd, grace_ms);
+	struct run *r = timer->data;
+
+	if (r->ear)
+		runtalk_stop(r);
+}
+
+void runtalk_stop(struct run *r)
+{
+	/* Only what its owner says is for its record: what gives way waits again, whoever reads it.
+	 */
+	int code = r->kind == END_STOPPED ? talk_stop(r->ear->fd, 0, STOP_TREE, r->stop_grace_ms)
+					  : talk_requeue(r->ear->fd, r->stop_grace_ms);
+
+	/* A shim that is stopped, or slow, has not read what we said before. */
+	if (code == -EAGAIN)
+		(void)uv_timer_start(&r->timer, on_stop_again, STOP_AGAIN_MS, 0);
 }

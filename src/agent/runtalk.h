@@ -10,8 +10,8 @@
 void runtalk_listen(struct run *r, int fd);
 void runtalk_hang_up(struct run *r);
 void runtalk_go(struct run *r);
-/* grace_ms UINT32_MAX: as the task says. */
-void runtalk_stop(struct run *r, uint32_t grace_ms);
+/* As r->kind says; again where its socket is full. */
+void runtalk_stop(struct run *r);
 /* Its connection broke, or there was none: what has become of it? */
 void runtalk_look(struct run *r);
 

@@ -2,6 +2,7 @@
 #include "task/adopt.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,23 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
+#include "task/mother.h"
 #include "task/shproto.h"
 #include "task/talk.h"
 #include "task/tree.h"
+
+/* It has its mother's name until its own is safe. */
+static bool is_a_shim(pid_t pid)
+{
+	char path[48], name[32] = "";
+	cleanup_fd int fd = open(str_print(path, sizeof(path), "/proc/%d/comm", (int)pid),
+				 O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, name, sizeof(name) - 1) <= 0)
+		return false;
+	name[strcspn(name, "\n")] = '\0';
+	return strcmp(name, SHIM_COMM) == 0 || strcmp(name, MOTHER_COMM) == 0;
+}
 
 /* The process that listens is the one we think of. */
 static bool is_that_shim(int fd, const struct shim_id *id, pid_t *ret_pid)
@@ -31,7 +46,7 @@ static bool is_that_shim(int fd, const struct shim_id *id, pid_t *ret_pid)
 	if (id->boot_id[0] && boot_id_read(boot_id, sizeof(boot_id)) == 0 &&
 	    strcmp(boot_id, id->boot_id) != 0)
 		return false;
-	if (id->proc.pid && id->proc.pid != cred.pid)
+	if ((id->proc.pid && id->proc.pid != cred.pid) || !is_a_shim(cred.pid))
 		return false;
 	return !id->proc.start ||
 	       (proc_identify(cred.pid, &now) == 0 && now.start == id->proc.start);
@@ -144,9 +159,18 @@ int orphans_step(struct orphans *o)
 
 	if (r < 0)
 		return r;
-	tree_keep_token(&o->tree, o->token);
+	r = tree_keep_token(&o->tree, o->token);
+	if (r < 0)
+		return r;
 	ender_pass(&o->ender, &o->tree, clock_mono_ns() < o->kill_at_ns ? o->signal : SIGKILL);
 	return (int)o->ender.ours;
+}
+
+void orphans_hurry(struct orphans *o, uint32_t grace_ms)
+{
+	uint64_t at = clock_mono_ns() + grace_ms * NS_PER_MS;
+
+	o->kill_at_ns = at < o->kill_at_ns ? at : o->kill_at_ns;
 }
 
 struct orphans *orphans_free(struct orphans *o)

@@ -27,6 +27,12 @@
 
 #define ENVIRON_BYTES_MAX (4UL * 1024 * 1024)
 
+/* What we are short of says nothing of a process; that it is gone, or not ours to read, does. */
+static bool is_no_answer(int r)
+{
+	return r == -EMFILE || r == -ENFILE || r == -ENOMEM;
+}
+
 static ssize_t read_at(int proc_fd, const char *path, char *buf, size_t size)
 {
 	cleanup_fd int fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
@@ -88,6 +94,7 @@ int tree_scan(struct tree *t)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *d;
+	int r = 0;
 
 	if (!dir)
 		return -errno;
@@ -96,10 +103,18 @@ int tree_scan(struct tree *t)
 		uint64_t pid;
 		struct tree_proc p;
 
-		if (str_to_u64(d->d_name, &pid) == 0 && read_stat(dirfd(dir), (pid_t)pid, &p) == 0)
+		if (str_to_u64(d->d_name, &pid) != 0)
+			continue;
+		r = read_stat(dirfd(dir), (pid_t)pid, &p);
+		if (is_no_answer(r))
+			break;
+		if (r == 0)
 			add(t, &p);
+		r = 0;
 	}
 	(void)closedir(dir);
+	if (r < 0)
+		return r;
 	if (t->n)
 		qsort(t->procs, t->n, sizeof(*t->procs), by_pid);
 	return 0;
@@ -184,34 +199,47 @@ void tree_keep_below(struct tree *t, pid_t root)
 	t->n = kept;
 }
 
-/* Real user of a process, or -1. Its directory's owner would be root where it must not be read. */
-static uid_t real_uid(pid_t pid)
+/* Whether that is the real user of a process: 1, 0, or what is_no_answer(). Its directory's owner
+ * would be root where it must not be read. */
+static int is_of(pid_t pid, uid_t user)
 {
 	char path[48], buf[1024];
 	unsigned int uid;
 
 	(void)str_print(path, sizeof(path), "/proc/%d/status", (int)pid);
-	if (read_at(AT_FDCWD, path, buf, sizeof(buf)) < 0)
-		return (uid_t)-1;
+
+	ssize_t n = read_at(AT_FDCWD, path, buf, sizeof(buf));
+
+	if (n < 0)
+		return is_no_answer((int)n) ? (int)n : 0;
 
 	const char *p = strstr(buf, "\nUid:");
 
-	return p && sscanf(p + 5, "%u", &uid) == 1 ? (uid_t)uid : (uid_t)-1;
+	return p && sscanf(p + 5, "%u", &uid) == 1 && (uid_t)uid == user;
 }
 
-bool tree_has_env(pid_t pid, const char *name_value)
+/* 1, 0, or what is_no_answer(). */
+static int has_env(pid_t pid, const char *name_value)
 {
 	char path[48];
 	cleanup_free char *env = NULL;
 	size_t len;
 
 	(void)str_print(path, sizeof(path), "/proc/%d/environ", (int)pid);
-	if (fs_read_file(path, ENVIRON_BYTES_MAX, &env, &len, NULL) < 0)
-		return false;
+
+	int r = fs_read_file(path, ENVIRON_BYTES_MAX, &env, &len, NULL);
+
+	if (r < 0)
+		return is_no_answer(r) ? r : 0;
 	for (const char *p = env; p < env + len; p += strlen(p) + 1)
 		if (strcmp(p, name_value) == 0)
-			return true;
-	return false;
+			return 1;
+	return 0;
+}
+
+bool tree_has_env(pid_t pid, const char *name_value)
+{
+	return has_env(pid, name_value) > 0;
 }
 
 /* Everything in a session that a process of the task is in; sessions of others cannot be: the shim
@@ -239,22 +267,29 @@ static void mark_ancestors_out(const struct tree *t, enum mark *marks)
 	}
 }
 
-void tree_keep_token(struct tree *t, const char *token)
+int tree_keep_token(struct tree *t, const char *token)
 {
 	cleanup_free enum mark *marks = xcalloc(t->n + 1, sizeof(*marks));
 	cleanup_free bool *has = xcalloc(t->n + 1, sizeof(*has));
 	cleanup_free char *name_value = xasprintf("%s=%s", TASK_TOKEN_ENV, token);
 	uid_t us = getuid();
 
-	for (size_t i = 0; i < t->n; i++)
-		has[i] = real_uid(t->procs[i].id.pid) == us &&
-			 tree_has_env(t->procs[i].id.pid, name_value);
+	for (size_t i = 0; i < t->n; i++) {
+		int r = is_of(t->procs[i].id.pid, us);
+
+		if (r > 0)
+			r = has_env(t->procs[i].id.pid, name_value);
+		if (r < 0)
+			return r;
+		has[i] = r > 0;
+	}
 	for (size_t i = 0; i < t->n; i++)
 		if (has[i] ||
-		    (session_is_ours(t, has, &t->procs[i]) && real_uid(t->procs[i].id.pid) == us))
+		    (session_is_ours(t, has, &t->procs[i]) && is_of(t->procs[i].id.pid, us) > 0))
 			marks[i] = MARK_IN;
 	mark_ancestors_out(t, marks);
 	keep_marked(t, marks);
+	return 0;
 }
 
 void tree_clear(struct tree *t)
@@ -275,8 +310,11 @@ int tree_signal(const struct tree_proc *p, int sig)
 	/* From here the descriptor is one process; that it is the right one is seen now. */
 	if (!proc_alive(&p->id))
 		return -ESRCH;
-	if (real_uid(p->id.pid) != getuid())
-		return -EPERM;
+
+	int r = is_of(p->id.pid, getuid());
+
+	if (r <= 0)
+		return r < 0 ? r : -EPERM;
 	if (syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) < 0)
 		return -errno;
 	return 0;
@@ -317,12 +355,12 @@ static void end_one(struct ender *en, const struct tree_proc *p, int sig)
 
 	if (r == -ESRCH)
 		return;
-	if (r < 0) {
+	if (r == -EPERM) {
 		en->others++;
 		return;
 	}
 	en->ours++;
-	if (!first)
+	if (r < 0 || !first) /* it could not be told now: in the next pass, then */
 		return;
 	note_told(en, &p->id);
 	if (sig == SIGKILL)

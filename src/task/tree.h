@@ -51,8 +51,9 @@ int tree_scan(struct tree *t);
 void tree_keep_below(struct tree *t, pid_t root);
 
 /* Keep the processes of our user with TENURE_TASK_TOKEN=token in their environment, what descends
- * from them, and what of our user is in a session of theirs. Never ourselves or our ancestors. */
-void tree_keep_token(struct tree *t, const char *token);
+ * from them, and what of our user is in a session of theirs. Never ourselves or our ancestors.
+ * 0, or -errno: one could not be looked at, for want of descriptors or memory. */
+int tree_keep_token(struct tree *t, const char *token);
 
 /* The process of that PID, or NULL. */
 const struct tree_proc *tree_find(const struct tree *t, pid_t pid);

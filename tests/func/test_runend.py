@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+"""How the end of an attempt is told: what is written down wins, and no answer is none."""
+import os
+import pathlib
+import signal
+import socket
+
+import pytest
+
+from machine import proc_exists, wait_for
+from test_queue import queue  # noqa: F401
+
+
+def run_dir(q):
+    return pathlib.Path(f"/var/tmp/tenure-{os.geteuid()}/default")
+
+
+def next_token(q):
+    """The name of the shim of the task that comes next."""
+    i = q.submit("-g", "0", "--", "sh", "-c", "echo $TENURE_TASK_TOKEN")
+    q.wait(i, "done")
+    token = next(line for line in q.log(i).splitlines() if line.endswith(f"-{i}-e0"))
+    return f"{token.removesuffix(f'-{i}-e0')}-{i + 1}-e0"
+
+
+def test_shim_that_cannot_be_had(queue, tmp_path):  # noqa: F811
+    """Nothing ran, so it is neither done nor a try."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.bind(f"\0tenure/{os.geteuid()}/shim/{next_token(q)}")
+        other.listen(5)
+        i = q.submit("-g", "0", "--no-requeue", "--", "sh", "-c", f"echo ran >> {tmp_path}/ran")
+        assert wait_for(lambda: "not counted as a try" in q.why(i)), (q.why(i), q.task(i), q.out.read_text())
+        assert q.task(i)["state"] == "pending" and not (tmp_path / "ran").exists()
+    q.wait(i, "done", 20)
+    assert (tmp_path / "ran").read_text() == "ran\n"
+
+
+@pytest.fixture
+def stopped():
+    """Processes that go on at the end, whatever comes."""
+    pids = []
+
+    def stop(pid):
+        pids.append(pid)
+        os.kill(pid, signal.SIGSTOP)
+    yield stop
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+
+def test_ended_well_before_it_was_to_give_way(queue, stopped, tmp_path):  # noqa: F811
+    """It has ended and its GPU is not free yet, when another task wants that."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    guard = q.status()["guard"]["pid"]
+    go, ran = tmp_path / "go", tmp_path / "ran"
+    first = q.submit("-g", "1", "--preemptible", "--", "sh", "-c",
+                     f"while ! [ -e {go} ]; do sleep 0.05; done; echo ran >> {ran}")
+    q.wait(first, "running")
+    stopped(guard)  # stands for a driver that is slow to let go
+    go.touch()
+    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["freeing"]), q.status()
+    second = q.submit("-g", "1", "--", "true")
+    assert wait_for(lambda: f"task {first}" in q.why(second) or "GPU" in q.why(second))
+    os.kill(guard, signal.SIGCONT)
+    q.wait(second, "done")
+    q.wait(first, "done")
+    assert ran.read_text() == "ran\n"
+
+
+def test_agent_killed_while_a_start_is_given_up(queue, stopped, tmp_path):  # noqa: F811
+    """What gave way before it began is not stopped by its owner, for whichever agent comes."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    token = next_token(q)
+    mother = next(int(p.parent.name) for p in pathlib.Path("/proc").glob("[0-9]*/comm")
+                  if p.read_text() == "tenure-shims\n" and
+                  (p.parent / "stat").read_text().rpartition(")")[2].split()[1] == str(q.agent.pid))
+    stopped(mother)
+    weak = q.submit("-g", "1", "--preemptible", "--", "sh", "-c", f"echo weak >> {tmp_path}/ran")
+    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["starting"]), q.status()
+    firm = q.submit("-g", "1", "--", "sh", "-c", f"echo firm >> {tmp_path}/ran")
+    assert wait_for(lambda: f"GPU 0 used by task {weak}" in q.why(firm)), q.why(firm)
+    q.kill()
+    os.kill(mother, signal.SIGCONT)
+    record = run_dir(q) / f"{token}.json"
+    assert wait_for(record.exists), list(run_dir(q).iterdir())
+    assert '"cause": "requeue"' in record.read_text(), record.read_text()
+    q.start("--no-hold")
+    q.wait(firm, "done")
+    q.wait(weak, "done")
+    assert sorted((tmp_path / "ran").read_text().split()) == ["firm", "weak"]
+
+
+def kill_shim(q, i):
+    """Once its process is noted."""
+    def shim():
+        return next((t["pid"] for t in q.status()["queue"]["tasks"] if t["id"] == i), 0)
+    assert wait_for(shim)
+    os.kill(shim(), signal.SIGKILL)
+
+
+def test_looking_for_a_lost_shim_fails(queue, tmp_path):  # noqa: F811
+    """That is no end: the task is not run a second time beside what may be left of the first."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    token = next_token(q)
+    ran = tmp_path / "ran"
+    i = q.submit("-g", "1", "--", "sh", "-c", f"echo $$ >> {ran}; exec sleep 60")
+    assert wait_for(ran.exists)
+    in_the_way = run_dir(q) / f"{token}.void"
+    in_the_way.mkdir()  # stands for a disk that is full
+    try:
+        kill_shim(q, i)
+        assert wait_for(lambda: "looking again" in q.out.read_text()), q.out.read_text()
+        assert proc_exists(int(ran.read_text())) and q.task(i)["state"] == "running"
+    finally:
+        in_the_way.rmdir()
+    # Its process is ended, and then it comes again.
+    assert wait_for(lambda: len(ran.read_text().split()) == 2, 15), q.out.read_text()
+    first, second = map(int, ran.read_text().split())
+    assert not proc_exists(first) and proc_exists(second)
+
+
+def test_killed_shim_keeps_nobody_waiting(queue, tmp_path):  # noqa: F811
+    """What it left may take all of its grace, and less where its owner says so."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    deaf = tmp_path / "deaf"
+    i = q.submit("-g", "1", "--grace", "100s", "--", "sh", "-c",
+                 f"trap '' TERM; echo $$ > {deaf}; while :; do sleep 0.1; done")
+    assert wait_for(lambda: deaf.exists() and deaf.read_text())
+    kill_shim(q, i)
+    q.wait(q.submit("-g", "0", "--", "true"), "done")
+    assert proc_exists(int(deaf.read_text())) and q.task(i)["state"] == "running"
+    q.m.run(q.m.tenure, "stop", "--now", str(i))
+    q.wait(i, "cancelled")
+    assert not proc_exists(int(deaf.read_text()))
