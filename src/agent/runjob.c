@@ -2,11 +2,11 @@
 #include "agent/runjob.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/signame.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "spool/beat.h"
@@ -158,18 +158,6 @@ static const char *const *texts(const struct text_list *l)
 	return (const char *const *)l->texts;
 }
 
-/* 0: none is named, so SIGTERM. */
-static int signal_number(const char *name)
-{
-	for (int i = 1; name && i < NSIG; i++) {
-		const char *known = sigabbrev_np(i);
-
-		if (known && strcmp(known, name) == 0)
-			return i;
-	}
-	return 0;
-}
-
 int runjob_make(const struct spool_spec *spec, const char *token, const struct runjob_with *w,
 		struct runjob **ret, struct err *e)
 {
@@ -200,7 +188,8 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 	j->job.cgroup = w->cgroup;
 	j->job.timeout_ms = spec->timeout;
 	j->job.grace_ms = (uint32_t)(spec->grace < UINT32_MAX ? spec->grace : UINT32_MAX - 1);
-	j->job.stop_signal = signal_number(spec->signal);
+	if (spec->signal) /* which the spec has checked; 0 is SIGTERM */
+		j->job.stop_signal = signal_parse(spec->signal, NULL);
 	j->job.umask = 022;
 	j->job.flags = (w->go ? SPEC_GO : 0) | (w->filler ? SPEC_ATTENDED : 0);
 	if (w->claim) {

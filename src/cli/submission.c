@@ -195,7 +195,7 @@ const struct opt submit_opts[] = {
 	  NULL,
 	  NULL,
 	  FAILS,
-	  "the first signal when it is stopped (default TERM)" },
+	  "the first signal when it is stopped: USR1 (default TERM)" },
 	{ "grace",
 	  0,
 	  { VALUE_STRING },

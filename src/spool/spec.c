@@ -54,7 +54,7 @@ static const struct spec_row rows[] = {
 	{ "sweep", KIND_TEXTS, AT(sweep), .max = SWEEP_PARAMETERS_MAX,
 	  .help = "run it once per combination: NAME=A,B or NAME=1..5" },
 	{ "preemptible", KIND_FLAG, AT(preemptible), .help = "may be stopped and run again later" },
-	{ "signal", KIND_NAME, AT(signal), .help = "the first signal when it is stopped" },
+	{ "signal", KIND_SIGNAL, AT(signal), .help = "the first signal when it is stopped: USR1" },
 	{ "grace", KIND_DURATION, AT(grace), 30 * MS_PER_S, 0, MS_PER_DAY,
 	  .help = "from the first signal to KILL" },
 	{ "env", KIND_TEXTS, AT(env), .max = SPEC_LIST_MAX, .help = "environment: NAME=VALUE" },

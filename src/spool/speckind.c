@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/signame.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
@@ -183,6 +184,23 @@ static int get_name(const struct spec_row *row, const json_t *v, void *field, st
 			       "and begin with a letter, a digit, _ or +",
 			       json_is_string(v) ? json_string_value(v) : "?", SPEC_NAME_MAX);
 	return get_string(row, v, field, e);
+}
+
+/* Kept by its name, however it was written. */
+static int get_signal(const struct spec_row *row, const json_t *v, void *field, struct err *e)
+{
+	char number[24];
+	int signum;
+
+	(void)str_print(number, sizeof(number), "%lld", (long long)json_integer_value(v));
+	if (!json_is_string(v) && !json_is_integer(v))
+		return wrong(e, "the name of a signal, or its number");
+	signum = signal_parse(json_is_string(v) ? json_string_value(v) : number, e);
+	if (signum < 0)
+		return signum;
+	free(*(char **)field);
+	*(char **)field = xstrdup(signal_name(signum));
+	return 0;
 }
 
 static int get_path(const struct spec_row *row, const json_t *v, void *field, struct err *e)
@@ -423,6 +441,7 @@ const struct spec_kind_ops spec_kinds[] = {
 	[KIND_FACTOR] = { "number", get_factor, put_factor, text_number },
 	[KIND_CHOICE] = { "word", get_choice, put_choice },
 	[KIND_NAME] = { "name", get_name, put_string, NULL, clear_string },
+	[KIND_SIGNAL] = { "signal", get_signal, put_string, NULL, clear_string },
 	[KIND_TEXT] = { "text", get_string, put_string, NULL, clear_string },
 	[KIND_PATH] = { "absolute path", get_path, put_string, NULL, clear_string },
 	[KIND_TEXTS] = { "list of texts", get_texts, put_texts, NULL, clear_texts },

@@ -59,3 +59,12 @@ def test_environment_that_is_not_utf8(tenure, build, env):
     assert "CAF" in done.stderr and "?t?" in done.stderr
     kept = task(tenure, int(done.stdout))["env"]
     assert "FINE=\u00e9" in kept and not [v for v in kept if v.startswith("CAF=")]
+
+
+def test_signals(tenure):
+    for word in ("SIGUSR1", "usr1", "10"):
+        assert submitted(tenure, "--signal", word, "--", "true")[0]["signal"] == "USR1"
+    assert 'signal: "FOO" is no signal' in refused(tenure, "--signal", "FOO", "--", "true")
+    i = tenure("submit", "--", "true").stdout.strip()
+    assert tenure("edit", i, "signal=FOO").returncode == 2
+    assert tenure("edit", i, "signal=int").returncode == 0 and task(tenure, i)["signal"] == "INT"

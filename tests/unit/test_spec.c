@@ -86,6 +86,10 @@ static void test_refused(void **state)
 		{ "{\"script\":\"x\",\"array\":\"1-2\",\"sweep\":[\"a=1\"]}", "only one of array" },
 		{ "{\"script\":\"x\",\"env\":[\"=v\"]}", "env: " },
 		{ "{\"script\":\"x\",\"cwd\":\"here\"}", "cwd: \"here\" is not an absolute path" },
+		{ "{\"script\":\"x\",\"signal\":\"FOO\"}", "signal: \"FOO\" is no signal; write" },
+		{ "{\"script\":\"x\",\"signal\":\"SIG\"}", "is no signal" },
+		{ "{\"script\":\"x\",\"signal\":0}", "\"0\" is no signal" },
+		{ "{\"script\":\"x\",\"signal\":1.5}", "must be the name of a signal" },
 		{ "{\"script\":\"x\",\"clean\":\"all\"}", "clean: must be one of none, gpu" },
 		{ "{\"script\":\"x\",\"argv\":[\"y\"]}", "more than once what to run" },
 		{ "{\"gpus\":1}", "does not say what to run" },
@@ -129,6 +133,25 @@ static void test_text(void **state)
 	s->script = xstrdup("\xff");
 	assert_null(spec_text(s, &e));
 	assert_non_null(strstr(e.text, "script: not UTF-8"));
+	(void)spec_free(s);
+}
+
+static void test_signals(void **state)
+{
+	static const char *const same[] = { "USR1", "SIGUSR1", "usr1", "sigusr1", "10" };
+	struct spool_spec *s = spec_new();
+	struct err e = ERR_INIT;
+
+	for (size_t i = 0; i < ARRAY_LEN(same); i++) {
+		assert_int_equal(spec_set_text(s, "signal", "KILL", &e), 0);
+		assert_int_equal(spec_set_text(s, "signal", same[i], &e), 0);
+		assert_string_equal(s->signal, "USR1");
+	}
+	assert_int_equal(spec_set_text(s, "signal", "65", &e), -EINVAL);
+	assert_string_equal(s->signal, "USR1");
+	(void)spec_free(s);
+	assert_int_equal(parse("{\"script\":\"x\",\"signal\":2}", &s, &e), 0);
+	assert_string_equal(s->signal, "INT");
 	(void)spec_free(s);
 }
 
@@ -288,7 +311,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_text),	   cmocka_unit_test(test_elements),
 		cmocka_unit_test(test_names),	   cmocka_unit_test(test_made_names),
-		cmocka_unit_test(test_raw),
+		cmocka_unit_test(test_raw),	   cmocka_unit_test(test_signals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
