@@ -97,9 +97,10 @@ static void slot_give(struct opt_slot *s, const char *text)
 
 	if (!join)
 		strbuf_reset(&s->text);
+	else if (s->row->spec.type == VALUE_TEXTS) /* kept as it is: it may be empty, or end so */
+		strbuf_addc(&s->text, VALUE_TEXT_SEPARATOR);
 	else if (s->text.len && s->text.data[s->text.len - 1] != ',')
-		strbuf_addc(&s->text,
-			    s->row->spec.type == VALUE_TEXTS ? VALUE_TEXT_SEPARATOR : ',');
+		strbuf_addc(&s->text, ',');
 	strbuf_adds(&s->text, text);
 	s->given = true;
 }
@@ -122,8 +123,13 @@ static int unknown_option(const struct opts *o, const char *name, size_t len, st
 
 static int needs_value(const struct opt_slot *s, struct err *e)
 {
-	return err_set(e, -EINVAL, "--%s needs a value: %s", s->row->name,
-		       value_hint(s->row->spec.type));
+	enum value_type type = s->row->spec.type;
+
+	/* What any text may be, only the row itself can say. */
+	if (s->row->arg && (type == VALUE_STRING || type == VALUE_TEXTS))
+		return err_set(e, -EINVAL, "--%s needs a value, %s (%s)", s->row->name, s->row->arg,
+			       s->row->help);
+	return err_set(e, -EINVAL, "--%s needs a value: %s", s->row->name, value_hint(type));
 }
 
 /* Take words from argv[*i] on for an option whose value was not attached to it. */

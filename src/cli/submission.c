@@ -90,10 +90,17 @@ const struct opt submit_opts[] = {
 	  NULL,
 	  ORDER,
 	  "what to call it (default: the script's name)" },
-	{ "after", 0, { VALUE_STRING }, "ID,..", NULL, NULL, ORDER, "when these are done" },
+	{ "after",
+	  0,
+	  { VALUE_TEXTS },
+	  "ID,..",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "when these are done; may be repeated" },
 	{ "after-any",
 	  0,
-	  { VALUE_STRING },
+	  { VALUE_TEXTS },
 	  "ID,..",
 	  NULL,
 	  NULL,
@@ -126,12 +133,12 @@ const struct opt submit_opts[] = {
 	  "once per combination: lr=0.1,0.01 or seed=1..5; may be repeated" },
 	{ "from",
 	  0,
-	  { VALUE_STRING },
+	  { VALUE_TEXTS },
 	  "FILE",
 	  NULL,
 	  NULL,
 	  MANY,
-	  "a command per line, or JSON lines; - is the standard input" },
+	  "a command per line, or JSON lines; - is the standard input; may be repeated" },
 	{ "retries",
 	  'r',
 	  { VALUE_STRING },
@@ -391,9 +398,11 @@ static int add_line(struct spool_spec *s, char *line, struct err *e)
 
 static int take_lines(struct spool_spec *s, const char *path, struct err *e)
 {
-	FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+	bool standard = strcmp(path, "-") == 0;
+	FILE *f = standard ? stdin : fopen(path, "re");
+	const char *shown = standard ? "standard input" : path;
 	char *line = NULL;
-	size_t size = 0, n = 0;
+	size_t size = 0, n = 0, before = s->commands.n;
 	ssize_t len;
 	int r = 0;
 
@@ -405,28 +414,30 @@ static int take_lines(struct spool_spec *s, const char *path, struct err *e)
 		r = strlen(line) + 1 < (size_t)len ? err_set(e, -EINVAL, "a NUL byte is in it")
 						   : add_line(s, line, e);
 		if (r < 0)
-			(void)err_wrap(e, "%s:%zu", path, n);
+			(void)err_wrap(e, standard ? "%s, line %zu" : "%s:%zu", shown, n);
 	}
 	if (r == 0 && ferror(f))
-		r = err_sys(e, errno, "read %s", path);
-	if (r == 0 && !s->commands.n)
-		r = err_set(e, -EINVAL, "%s has no command in it", path);
+		r = err_sys(e, errno, "read %s", shown);
+	if (r == 0 && s->commands.n == before)
+		r = err_set(e, -EINVAL, "%s has no command in it", shown);
 	free(line);
-	if (f != stdin)
+	if (!standard)
 		(void)fclose(f);
 	return r;
 }
 
 static int take_what(struct spool_spec *s, const struct opts *o, struct err *e)
 {
-	const char *from = opts_text(o, "from");
+	const struct value *from = opts_value(o, "from");
 	size_t n = opts_argc(o);
 	int r = 0;
 
 	if (from && n)
 		return err_set(e, -EINVAL, "with --from nothing else can be given to run");
+	for (size_t i = 0; from && i < from->words.n && r == 0; i++)
+		r = take_lines(s, from->words.words[i], e);
 	if (from)
-		return take_lines(s, from, e);
+		return r;
 	if (!n)
 		return err_set(e, -EINVAL,
 			       "say what to run: a script, or -- and a command, or --from FILE");

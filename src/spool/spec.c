@@ -248,22 +248,30 @@ int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, st
 	return r < 0 ? err_set(e, r, "%s: %s", key, why.text) : 0;
 }
 
-static json_t *json_of_text(const struct spool_spec *s, const struct spec_row *row,
-			    const char *text)
+/* What a person's text adds to a list that is there. */
+static json_t *add_to_list(const struct spool_spec *s, const struct spec_row *row, const char *text)
 {
-	if (row->kind != KIND_TEXTS)
-		return spec_kinds[row->kind].text ? spec_kinds[row->kind].text(text)
-						  : json_string(text);
-
-	json_t *list = spec_kinds[KIND_TEXTS].put(row, (const char *)s + row->offset);
+	json_t *more = row->kind == KIND_IDS ? spec_kinds[KIND_IDS].text(text) : json_array();
+	json_t *list = spec_kinds[row->kind].put(row, (const char *)s + row->offset);
+	int r = row->kind == KIND_IDS ? 0 : json_array_append_new(more, json_string(text));
 
 	if (!list)
 		list = json_array();
-	if (json_array_append_new(list, json_string(text)) < 0) {
-		json_decref(list);
-		return NULL;
-	}
-	return list;
+	if (r == 0)
+		r = json_array_extend(list, more);
+	json_decref(more);
+	if (r == 0)
+		return list;
+	json_decref(list);
+	return NULL;
+}
+
+static json_t *json_of_text(const struct spool_spec *s, const struct spec_row *row,
+			    const char *text)
+{
+	if (row->kind == KIND_TEXTS || row->kind == KIND_IDS)
+		return add_to_list(s, row, text);
+	return spec_kinds[row->kind].text ? spec_kinds[row->kind].text(text) : json_string(text);
 }
 
 int spec_set_text(struct spool_spec *s, const char *key, const char *text, struct err *e)
@@ -332,6 +340,47 @@ static int check_what(const struct spool_spec *s, struct err *e)
 	return 0;
 }
 
+static bool is_assignment(const char *word, size_t len)
+{
+	const char *eq = memchr(word, '=', len);
+
+	return eq > word && !memchr(word, '/', (size_t)(eq - word)) && word[0] != '\'' &&
+	       word[0] != '"';
+}
+
+/* The program of a shell's command, as far as that can be seen: the first word that sets no
+ * variable, without quotes. */
+static void name_of_command(const char *command, char ret[SPEC_NAME_MAX + 1])
+{
+	static const char blanks[] = " \t\n;&|()<>{}!";
+	const char *p = command + strspn(command, blanks);
+	size_t len = strcspn(p, blanks);
+
+	while (len && is_assignment(p, len)) {
+		p += len + strspn(p + len, blanks);
+		len = strcspn(p, blanks);
+	}
+	p += strspn(p, "'\"");
+	len = strcspn(p, " \t\n;&|()<>{}!'\"");
+
+	cleanup_free char *word = xasprintf("%.*s", (int)len, p);
+
+	spec_make_name(word, ret);
+}
+
+/* Of what is run, where nobody has said a name. */
+static void make_up_name(struct spool_spec *s)
+{
+	char name[SPEC_NAME_MAX + 1];
+
+	if (s->commands.n)
+		name_of_command(s->commands.texts[0], name);
+	else
+		spec_make_name(s->argv.n ? s->argv.texts[0] : "task", name);
+	s->name = xstrdup(name);
+	s->unnamed = !s->argv.n;
+}
+
 int spec_check(struct spool_spec *s, struct err *e)
 {
 	int many = (s->commands.n > 0) + s->array.set + (s->sweep.n > 0);
@@ -346,13 +395,8 @@ int spec_check(struct spool_spec *s, struct err *e)
 		r = elements_count(s, &count, e);
 	if (r == 0 && s->shared && !s->memory)
 		r = err_set(e, -EINVAL, "shared: say with memory how much it needs on a device");
-	if (r == 0 && !s->name) {
-		char name[SPEC_NAME_MAX + 1];
-
-		spec_make_name(s->argv.n ? s->argv.texts[0] : "task", name);
-		s->name = xstrdup(name);
-		s->unnamed = !s->argv.n;
-	}
+	if (r == 0 && !s->name)
+		make_up_name(s);
 	return r;
 }
 

@@ -257,7 +257,7 @@ static int get_ids(const struct spec_row *row, const json_t *v, void *field, str
 	cleanup_free uint64_t *ids = xcalloc(json_array_size(v) + 1, sizeof(*ids));
 
 	for (size_t i = 0; i < json_array_size(v); i++) {
-		r = get_uint(row, json_array_get(v, i), &ids[i], e);
+		r = get_whole(row, json_array_get(v, i), &ids[i], "the id of a task, a number", e);
 		if (r < 0)
 			return err_wrap(e, "entry %zu", i + 1);
 	}
@@ -404,14 +404,23 @@ static json_t *text_number(const char *text)
 	return end != text && !*end ? json_real(real) : json_string(text);
 }
 
+/* Between two there is a comma, blanks, or both; where there is nothing between two commas an id is
+ * missing. */
 static json_t *text_ids(const char *text)
 {
-	cleanup_free char *copy = xstrdup(text);
 	json_t *list = json_array();
-	char *save = NULL;
+	const char *p = text + strspn(text, " ");
 
-	for (char *w = strtok_r(copy, ", ", &save); w; w = strtok_r(NULL, ", ", &save))
-		(void)json_array_append_new(list, text_number(w));
+	for (bool more = true; more;) {
+		size_t n = strcspn(p, ", ");
+		cleanup_free char *word = xasprintf("%.*s", (int)n, p);
+
+		(void)json_array_append_new(list, text_number(word));
+		p += n + strspn(p + n, " ");
+		more = *p;
+		if (*p == ',')
+			p += 1 + strspn(p + 1, " ");
+	}
 	return list;
 }
 

@@ -68,3 +68,24 @@ def test_signals(tenure):
     i = tenure("submit", "--", "true").stdout.strip()
     assert tenure("edit", i, "signal=FOO").returncode == 2
     assert tenure("edit", i, "signal=int").returncode == 0 and task(tenure, i)["signal"] == "INT"
+
+
+def test_after_more_than_once(tenure):
+    for _ in range(3):
+        tenure("submit", "--", "true")
+    assert submitted(tenure, "--after", "1", "--after", "2, 3", "--after-any", "1 2", "--", "true")[0] == {
+        **task(tenure, 4), "after": [1, 2, 3], "after_any": [1, 2]}
+    for ids in ("1,,2", ",", "", "1,"):
+        assert "must be the id of a task" in refused(tenure, "--after", ids, "--", "true")
+    # An empty value at the end is one, and does not take in what comes behind it.
+    assert submitted(tenure, "--sweep", "a=1,", "--sweep", "b=2", "--", "true")[0]["sweep"] == ["a=1,", "b=2"]
+
+
+def test_commands_of_files(tenure, tmp_path):
+    (tmp_path / "one").write_text("A=1 python3 train.py\necho 2\n")
+    (tmp_path / "two").write_text("echo 3\n")
+    said = submitted(tenure, "--from", str(tmp_path / "one"), "--from", str(tmp_path / "two"))[0]
+    assert said["commands"] == ["A=1 python3 train.py", "echo 2", "echo 3"] and said["name"] == "python3"
+    assert "standard input, line 2: not JSON" in refused(tenure, "--from", "-", input='echo\n["x"\n')
+    assert "standard input has no command in it" in refused(tenure, "--from", "-", input="# none\n")
+    assert "--gpus needs a value, N (GPUs" in refused(tenure, "--gpus")

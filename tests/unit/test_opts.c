@@ -30,6 +30,7 @@ static const struct opt rows[] = {
 	  .spec = { VALUE_STRING },
 	  .arg = "TEXT",
 	  .help = "name" },
+	{ .name = "set", .spec = { VALUE_TEXTS }, .arg = "NAME=VALUE", .help = "may be repeated" },
 	{ .name = "secret", .spec = { VALUE_FLAG }, .help = "not shown", .flags = OPT_HIDDEN },
 	{ 0 },
 };
@@ -76,6 +77,8 @@ static const struct {
 	{ "--no-util", OPTS_DEFAULT, -EINVAL, "unknown option" },
 	{ "-x", OPTS_DEFAULT, -EINVAL, "unknown option -x" },
 	{ "--gpus", OPTS_DEFAULT, -EINVAL, "--gpus needs a value: GPUs like" },
+	{ "--name", OPTS_DEFAULT, -EINVAL, "--name needs a value, TEXT (name)" },
+	{ "--set", OPTS_DEFAULT, -EINVAL, "--set needs a value, NAME=VALUE (may be repeated)" },
 	{ "--gpus -- 1", OPTS_DEFAULT, -EINVAL, "--gpus needs a value" },
 	{ "--gpus x", OPTS_DEFAULT, -EINVAL, "--gpus: \"x\" names no GPU" },
 	{ "--util 101", OPTS_DEFAULT, -ERANGE, "--util: \"101\" is more than 100%" },
@@ -132,6 +135,23 @@ static void test_parse(void **state)
 	}
 }
 
+/* Whatever a text ends with, the next one is another. */
+static void test_texts(void **state)
+{
+	static const char *const texts[] = { "", "a=1,", "b=2,3", "" };
+	char line[] = "--set= --set=a=1, --set b=2,3 --set=", *argv[8];
+	int argc = split(line, argv, 8);
+	struct opts *o = opts_new();
+	struct err e = ERR_INIT;
+
+	opts_add_rows(o, rows);
+	assert_int_equal(opts_parse(o, argc, argv, OPTS_DEFAULT, &e), 0);
+	assert_int_equal(opts_value(o, "set")->words.n, ARRAY_LEN(texts));
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+		assert_string_equal(opts_value(o, "set")->words.words[i], texts[i]);
+	(void)opts_free(o);
+}
+
 static void test_help(void **state)
 {
 	struct opts *o = opts_new();
@@ -150,6 +170,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_help),
 	};
 

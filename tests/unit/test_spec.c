@@ -114,18 +114,26 @@ static void test_refused(void **state)
 
 static void test_text(void **state)
 {
+	static const char *const no_ids[] = { "1,,2", ",", "", " ", "1,", ",1", "1;2" };
 	struct spool_spec *s = spec_new();
 	struct err e = ERR_INIT;
 
 	assert_int_equal(spec_set_text(s, "env", "A=1,2", &e), 0);
 	assert_int_equal(spec_set_text(s, "env", "B=x=y", &e), 0);
 	assert_int_equal(spec_set_text(s, "after", "3,4 5", &e), 0);
+	assert_int_equal(spec_set_text(s, "after", " 6 , 7 ", &e), 0);
+	assert_int_equal(s->after.n, 5);
+	assert_int_equal(s->after.ids[4], 7);
+	for (size_t i = 0; i < ARRAY_LEN(no_ids); i++) {
+		assert_int_equal(spec_set_text(s, "after", no_ids[i], &e), -EINVAL);
+		assert_non_null(strstr(e.text, "must be the id of a task"));
+	}
 	assert_int_equal(spec_set_text(s, "retries", "forever", &e), 0);
 	assert_int_equal(spec_set_text(s, "retry_memory", "x1.5", &e), 0);
 	assert_int_equal(spec_set_text(s, "preemptible", "true", &e), 0);
 	assert_int_equal(s->env.n, 2);
 	assert_string_equal(s->env.texts[1], "B=x=y");
-	assert_int_equal(s->after.n, 3);
+	assert_int_equal(s->after.n, 5);
 	assert_int_equal(s->retry_memory, 1500);
 	assert_true(s->preemptible);
 	assert_int_equal(spec_set_text(s, "priority", "low", &e), -EINVAL);
@@ -271,6 +279,32 @@ static void test_made_names(void **state)
 	}
 }
 
+static void test_names_of_commands(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "python train.py --lr 1", "python" },
+		{ "A=1 B='x' ./run.sh 3", "run.sh" },
+		{ "'python' '-c' 'x=1'", "python" },
+		{ "cd x && make", "cd" },
+		{ "(sleep 1; echo)", "sleep" },
+		{ "./a=b/c", "c" },
+		{ "A=1", "task" },
+		{ "$PROG x", "_PROG" },
+		{ ";", "task" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct spool_spec *s = spec_new();
+		struct err e = ERR_INIT;
+
+		text_list_add(&s->commands, cases[i][0]);
+		text_list_add(&s->commands, "other");
+		assert_int_equal(spec_check(s, &e), 0);
+		assert_string_equal(s->name, cases[i][1]);
+		(void)spec_free(s);
+	}
+}
+
 static void test_raw(void **state)
 {
 	static const struct {
@@ -308,10 +342,15 @@ static void test_raw(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_text),	   cmocka_unit_test(test_elements),
-		cmocka_unit_test(test_names),	   cmocka_unit_test(test_made_names),
-		cmocka_unit_test(test_raw),	   cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_elements),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_made_names),
+		cmocka_unit_test(test_raw),
+		cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_names_of_commands),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
