@@ -91,6 +91,7 @@ static void open_done(struct spool_job *job)
 		tasks_drop_stray_leases(q);
 		q->watching = uv_fs_event_start(&q->watch, tasks_on_watch, o->pending, 0) == 0;
 		orders_start(q->orders);
+		durable_soon(q->durable); /* what an agent before us has noted */
 		tasks_rescan(q);
 	}
 	opening_clear(o);

@@ -36,7 +36,6 @@
 #define SCAN_MS	    2000 /* inotify does not see what other nodes write */
 #define SCAN_SHARE  50	 /* reading all takes at most this part of the time */
 #define NAMES_MAX   1000 /* more of them at once, and all is read */
-#define SYNC_MS	    200	 /* ends of tasks are made durable in groups */
 #define ACTIONS_MAX 64
 
 static void scan(struct tasks *q);
@@ -230,8 +229,6 @@ static void tell_late(struct tasks *q, const struct run *r, const struct retry_v
 	tasks_rescan(q);
 }
 
-static void on_sync(uv_timer_t *timer);
-
 /* Somebody has it, or it is called otherwise since it was planned. */
 static void look_again(struct tasks *q, uint64_t id)
 {
@@ -282,50 +279,17 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 	else if (v->pause && v->what == RETRY_AGAIN)
 		pause_task(q, run_ref(r).id);
 	remove_running(q, r);
-	if (!q->syncing && !q->ending) {
-		q->syncing = true;
-		(void)uv_timer_start(&q->sync_timer, on_sync, SYNC_MS, 0);
-	}
+	durable_soon(q->durable);
 	tasks_plan_soon(q);
 	q->over(q->user);
 }
 
-/* ---- durability of ends, in groups ---- */
-
-struct sync_job {
-	struct spool_job job;
-	struct err e;
-	int code;
-};
-
-static void sync_work(struct spool_job *job, struct spool_place *p)
+static void on_synced(void *user)
 {
-	struct sync_job *s = (struct sync_job *)job;
+	struct tasks *q = user;
 
-	s->code = events_sync(p->events, &s->e);
-}
-
-static void sync_done(struct spool_job *job)
-{
-	struct sync_job *s = (struct sync_job *)job;
-	struct tasks *q = job->user;
-
-	if (s->code < 0)
-		news_say(q->place.news, LOG_LEVEL_ERROR,
-			 "the ends of tasks are not safe from a power loss yet: %s", s->e.text);
-	free(s);
 	q->want.settle = true; /* somebody may have waited for one of them */
 	scan(q);
-}
-
-static void on_sync(uv_timer_t *timer)
-{
-	struct tasks *q = timer->data;
-	struct sync_job *s = xcalloc(1, sizeof(*s));
-
-	q->syncing = false;
-	s->job = (struct spool_job){ .work = sync_work, .done = sync_done, .user = q };
-	spooler_do(q->spooler, &s->job);
 }
 
 /* ---- the spool has changed ---- */
@@ -462,7 +426,7 @@ void tasks_drop_stray_leases(struct tasks *q)
 
 static void init_handles(struct tasks *q)
 {
-	uv_timer_t *timers[] = { &q->plan_timer, &q->scan_timer, &q->sync_timer };
+	uv_timer_t *timers[] = { &q->plan_timer, &q->scan_timer };
 
 	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
 		(void)uv_timer_init(q->loop, timers[i]);
@@ -490,6 +454,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	for (size_t i = 0; i < c->n_lanes; i++)
 		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
 	q->spooler = spooler_new(loop, &(struct spool_place){ 0 });
+	q->durable = durable_new(loop, q->spooler, c->news, on_synced, q);
 	q->sweep_spare = c->sweep_spare ? xstrdup(c->sweep_spare) : NULL;
 	q->sweeping = (struct sweeping_place){ .loop = loop,
 					       .news = c->news,
@@ -736,6 +701,7 @@ void tasks_end(struct tasks *q)
 	(void)uv_timer_stop(&q->plan_timer);
 	(void)uv_timer_stop(&q->scan_timer);
 	(void)uv_fs_event_stop(&q->watch);
+	durable_stop(q->durable);
 	orders_stop(q->orders);
 	beats_end(q->beats, q->runs != NULL);
 	fillers_stop_all(q->fillers, UINT32_MAX, "the agent ends");
@@ -777,6 +743,7 @@ int tasks_free(struct tasks *q)
 		(void)run_forget(r->run);
 		free(r);
 	}
+	durable_free(take_ptr(q->durable));
 	orders_free(take_ptr(q->orders));
 	q->fillers = fillers_free(q->fillers);
 	streaks_clear(&q->streaks);
@@ -786,7 +753,6 @@ int tasks_free(struct tasks *q)
 	(void)spooler_free(take_ptr(q->spooler));
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);
 	uv_close((uv_handle_t *)&q->scan_timer, on_closed);
-	uv_close((uv_handle_t *)&q->sync_timer, on_closed);
 	uv_close((uv_handle_t *)&q->watch, on_closed);
 	return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "agent/backlog.h"
 #include "agent/beats.h"
+#include "agent/durable.h"
 #include "agent/filler.h"
 #include "agent/lanes.h"
 #include "agent/opening.h"
@@ -42,7 +43,8 @@ struct tasks {
 	struct pauses pauses;
 	struct orders *orders;
 	struct lanes_entry *lanes; /* lanes.c */
-	uv_timer_t plan_timer, scan_timer, sync_timer;
+	uv_timer_t plan_timer, scan_timer;
+	struct durable *durable;
 	uv_fs_event_t watch;
 	unsigned int handles;
 	size_t n_leases;
@@ -56,7 +58,7 @@ struct tasks {
 	bool unread;		  /* more of what was seen is to be looked at */
 	bool known;		  /* all that waits has been looked at once */
 	bool reclaiming;	  /* claims of dead agents are taken over */
-	bool open, scanning, syncing, ending, draining, watching;
+	bool open, scanning, ending, draining, watching;
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
 	int claim_code;		    /* why nothing could be claimed last; 0 */
 	uint64_t n_done, n_failed, n_retried;

@@ -3,47 +3,111 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/lines.h"
 
 #define EVENTS_SUFFIX ".tasks.jsonl"
-#define EVENTS_MAX    (256UL << 20)
+#define EVENTS_MANY   (4 << 20) /* 20,000 lines; a syncfs per so many ends costs little */
 
 struct events {
 	const struct spool *sp;
 	int fd;
 	bool dirty;
+	bool unnamed;	/* that the file is there is not on the disk yet */
+	bool recovered; /* what was there at events_open() is */
+	bool old;	/* there is something of before events_open() */
+	off_t size;
+	uint64_t last_part; /* the highest number of one, or 0 */
+	char agent[NAME_AGENT_MAX + 1];
 	char path[SPOOL_PATH_MAX];
 };
+
+static char *part_path(const struct events *ev, uint64_t part, char *buf)
+{
+	return str_print(buf, SPOOL_PATH_MAX, "events/%s,%" PRIu64 EVENTS_SUFFIX, ev->agent, part);
+}
+
+/* The number of a part of ours; 0: another file. */
+static uint64_t part_of(const struct events *ev, const char *file)
+{
+	char path[SPOOL_PATH_MAX], again[SPOOL_PATH_MAX];
+	size_t len = strlen(ev->agent);
+	uint64_t part;
+
+	if (strncmp(file, ev->agent, len) != 0 || file[len] != ',' ||
+	    sscanf(file + len + 1, "%" SCNu64, &part) != 1 || part > INT64_MAX)
+		return 0;
+	(void)spool_path(SPOOL_EVENTS, file, path);
+	return strcmp(part_path(ev, part, again), path) == 0 ? part : 0;
+}
+
+static int find_last(void *data, const char *file, unsigned char type)
+{
+	struct events *ev = data;
+	uint64_t part = part_of(ev, file);
+
+	ev->last_part = part > ev->last_part ? part : ev->last_part;
+	return 0;
+}
+
+static int open_file(const struct events *ev, int flags)
+{
+	int fd = openat(ev->sp->fd, ev->path,
+			O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Its name must not get lost with what fdatasync() made durable in it. */
+static int sync_name(struct events *ev, struct err *e)
+{
+	int r = ev->unnamed ? spool_sync(ev->sp, "events", e) : 0;
+
+	ev->unnamed = ev->unnamed && r < 0;
+	return r;
+}
 
 int events_open(const struct spool *sp, const char *agent, struct events **ret, struct err *e)
 {
 	struct events *ev = xcalloc(1, sizeof(*ev));
+	struct stat st;
+	int r;
 
 	ev->sp = sp;
+	ev->unnamed = true;
+	(void)str_copy(ev->agent, sizeof(ev->agent), agent);
 	(void)str_print(ev->path, sizeof(ev->path), "events/%s" EVENTS_SUFFIX, agent);
-	ev->fd = openat(sp->fd, ev->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-			0600);
-	if (ev->fd < 0) {
-		int r = err_sys(e, errno, "open %s/%s", sp->path, ev->path);
-
-		free(ev);
+	r = spool_each(sp, "events", find_last, ev, e);
+	ev->fd = r < 0 ? r : open_file(ev, 0);
+	if (r == 0 && (ev->fd < 0 || fstat(ev->fd, &st) < 0))
+		r = err_sys(e, ev->fd < 0 ? -ev->fd : errno, "open %s/%s", sp->path, ev->path);
+	if (r == 0)
+		r = sync_name(ev, e);
+	if (r < 0) {
+		(void)events_close(ev);
 		return r;
 	}
+	ev->size = st.st_size;
+	ev->old = ev->size || ev->last_part;
+	ev->recovered = !ev->old;
 	*ret = ev;
-	/* Its name must not get lost with what fdatasync() made durable in it. */
-	return spool_sync(sp, "events", e);
+	return 0;
 }
 
 struct events *events_close(struct events *ev)
 {
 	if (!ev)
 		return NULL;
-	(void)fd_close(ev->fd);
+	if (ev->fd >= 0)
+		(void)fd_close(ev->fd);
 	free(ev);
 	return NULL;
 }
@@ -61,6 +125,7 @@ static int add(struct events *ev, json_t *record, uint64_t id, uint64_t element,
 	if (r < 0)
 		return err_sys(e, -r, "append to %s/%s", ev->sp->path, ev->path);
 	ev->dirty = true;
+	ev->size += (off_t)strlen(line);
 	return 0;
 }
 
@@ -82,19 +147,72 @@ int events_sync(struct events *ev, struct err *e)
 		return 0;
 	if (fdatasync(ev->fd) < 0)
 		return err_sys(e, errno, "sync %s/%s", ev->sp->path, ev->path);
+	if (sync_name(ev, e) < 0)
+		return -EIO;
 	ev->dirty = false;
 	return 0;
 }
 
-int events_checkpoint(struct events *ev, struct err *e)
+void events_recovered(struct events *ev)
 {
-	/* The renames and records that the lines stand for. */
-	if (syncfs(ev->sp->fd) < 0)
-		return err_sys(e, errno, "sync %s", ev->sp->path);
-	if (ftruncate(ev->fd, 0) < 0)
-		return err_sys(e, errno, "empty %s/%s", ev->sp->path, ev->path);
-	ev->dirty = true;
-	return events_sync(ev, e);
+	ev->recovered = true;
+}
+
+bool events_are_many(const struct events *ev)
+{
+	return ev->recovered && (ev->old || ev->size > EVENTS_MANY);
+}
+
+int events_cut(struct events *ev, uint64_t *ret_part, struct err *e)
+{
+	uint64_t part = ev->last_part + 1;
+	char to[SPOOL_PATH_MAX];
+	int fd, r;
+
+	if (!ev->recovered || (!ev->size && !ev->old))
+		return EVENTS_KEPT;
+	/* Of what went into it nothing is to be synced later. */
+	r = events_sync(ev, e);
+	if (r == 0)
+		r = spool_rename(ev->sp, ev->path, part_path(ev, part, to), e);
+	if (r < 0 && r != -ENOENT) /* as an attempt before left it */
+		return r;
+	fd = open_file(ev, O_EXCL);
+	if (fd < 0) {
+		(void)spool_rename(ev->sp, to, ev->path, NULL);
+		return err_sys(e, -fd, "make %s/%s", ev->sp->path, ev->path);
+	}
+	(void)fd_close(ev->fd);
+	ev->fd = fd;
+	ev->unnamed = true;
+	ev->size = 0;
+	ev->old = false;
+	ev->last_part = *ret_part = part;
+	return 0;
+}
+
+struct dropping {
+	const struct events *ev;
+	uint64_t part;
+	struct err *e;
+};
+
+static int drop_part(void *data, const char *file, unsigned char type)
+{
+	const struct dropping *d = data;
+	uint64_t part = part_of(d->ev, file);
+	char path[SPOOL_PATH_MAX];
+
+	return part && part <= d->part
+		       ? spool_unlink(d->ev->sp, spool_path(SPOOL_EVENTS, file, path), d->e)
+		       : 0;
+}
+
+int events_drop(struct events *ev, uint64_t part, struct err *e)
+{
+	struct dropping d = { ev, part, e };
+
+	return spool_each(ev->sp, "events", drop_part, &d, e);
 }
 
 static bool event_from_json(const struct spool *sp, const json_t *o, struct event *ret)
@@ -102,15 +220,15 @@ static bool event_from_json(const struct spool *sp, const json_t *o, struct even
 	const char *boot = json_string_value(json_object_get(o, "boot"));
 	const char *what = json_string_value(json_object_get(o, "event"));
 	struct event ev = { .id = (uint64_t)json_integer_value(json_object_get(o, "id")),
-			    .element =
-				    (uint64_t)json_integer_value(json_object_get(o, "element")) };
+			    .element = (uint64_t)json_integer_value(json_object_get(o, "element")),
+			    .epoch = (uint64_t)json_integer_value(json_object_get(o, "epoch")) };
 
-	if (!boot || !what || strcmp(boot, sp->boot) == 0 || !ev.id)
+	if (!boot || !what || strcmp(boot, sp->boot) == 0 || !ev.id || ev.id > NAME_ID_MAX ||
+	    ev.element > SPEC_ELEMENTS_MAX || ev.epoch > NAME_EPOCH_MAX)
 		return false;
 	ev.requeue = strcmp(what, "requeue") == 0;
-	ev.epoch = (uint64_t)json_integer_value(json_object_get(o, "epoch"));
 	again_from_json(o, &ev.again);
-	if (!ev.requeue && !end_from_json(o, &ev.end))
+	if (ev.requeue ? !ev.epoch : !end_from_json(o, &ev.end))
 		return false;
 	*ret = ev;
 	return true;
@@ -123,33 +241,29 @@ struct reading {
 	struct err *e;
 };
 
-static int read_file(void *data, const char *file, unsigned char type)
+static void read_line(void *data, const char *line, size_t len)
 {
 	const struct reading *rd = data;
-	size_t n = strlen(file), suffix = strlen(EVENTS_SUFFIX), len;
+	json_t *o = json_loadb(line, len, 0, NULL);
+	struct event ev;
+
+	if (o && event_from_json(rd->sp, o, &ev))
+		rd->fn(rd->data, &ev);
+	json_decref(o);
+}
+
+static int read_file(void *data, const char *file, unsigned char type)
+{
+	struct reading *rd = data;
+	size_t n = strlen(file), suffix = strlen(EVENTS_SUFFIX);
 	char path[SPOOL_PATH_MAX];
-	cleanup_free char *text = NULL;
+	off_t offset = 0;
+	int r;
 
 	if (n <= suffix || strcmp(file + n - suffix, EVENTS_SUFFIX) != 0)
 		return 0;
-
-	int r = spool_read(rd->sp, spool_path(SPOOL_EVENTS, file, path), EVENTS_MAX, &text, &len,
-			   rd->e);
-
-	if (r < 0)
-		return r == -ENOENT || r == -EPERM ? 0 : r;
-	for (char *line = text, *end = text + len; line < end;) {
-		char *stop = memchr(line, '\n', (size_t)(end - line));
-		size_t size = (size_t)((stop ? stop : end) - line);
-		json_t *o = json_loadb(line, size, 0, NULL);
-		struct event ev;
-
-		if (o && event_from_json(rd->sp, o, &ev))
-			rd->fn(rd->data, &ev);
-		json_decref(o);
-		line += size + 1;
-	}
-	return 0;
+	r = lines_read(rd->sp, spool_path(SPOOL_EVENTS, file, path), &offset, read_line, rd, rd->e);
+	return r == -ENOENT || r == -EPERM || r == -EINVAL || r == -ELOOP ? 0 : r;
 }
 
 int events_read_old(const struct spool *sp, event_fn fn, void *data, struct err *e)

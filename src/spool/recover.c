@@ -42,7 +42,8 @@ struct recovery {
 	struct events *ev;
 	const struct recover_calls *calls;
 	struct recover_counts counts;
-	bool others; /* claims of our own are left alone */
+	bool others;	  /* claims of our own are left alone */
+	bool events_stay; /* what one tells could not be brought to where it belongs */
 	size_t n_events;
 	struct event *events; /* sorted by id and element */
 	struct scan *scan;
@@ -69,6 +70,7 @@ static void tell(struct recovery *rc, const char *fmt, ...)
 static void problem(struct recovery *rc, const char *path, const struct err *e)
 {
 	rc->counts.problems++;
+	rc->events_stay = true;
 	tell(rc, "%s could not be recovered: %s", path, e->text);
 }
 
@@ -105,6 +107,8 @@ static void keep_event(void *data, const struct event *ev)
 {
 	struct recovery *rc = data;
 
+	if (!scan_find(rc->scan, ev->id, 0)) /* it is where it belongs */
+		return;
 	if ((rc->n_events & (rc->n_events - 1)) == 0)
 		rc->events = xrealloc(rc->events, rc->n_events ? 2 * rc->n_events : 1, sizeof(*ev));
 	rc->events[rc->n_events++] = *ev;
@@ -213,6 +217,8 @@ static int look_at_holder(struct recovery *rc, const struct claim *c, const stru
 {
 	enum recover_life life = life_of(rc, c);
 
+	if (life != RECOVER_DEAD && find_event(rc, c->name.id, c->name.element, c->name.epoch))
+		rc->events_stay = true;
 	if (life == RECOVER_UNKNOWN)
 		rc->counts.unknown++;
 	if (life == RECOVER_ALIVE) {
@@ -508,17 +514,26 @@ static int reserve_ids(struct recovery *rc, struct err *e)
 	return largest ? submit_reserve_id(rc->sp, largest, e) : 0;
 }
 
+/* What the events of earlier boots tell of what is in the queue. */
+static int read_events(struct recovery *rc, struct err *e)
+{
+	int r = events_read_old(rc->sp, keep_event, rc, e);
+
+	if (rc->n_events)
+		qsort(rc->events, rc->n_events, sizeof(*rc->events), by_task);
+	return r;
+}
+
 int recover_run(const struct spool *sp, const struct claimer *self, struct events *ev,
 		const struct recover_calls *calls, struct recover_counts *ret, struct err *e)
 {
 	struct recovery rc = { .sp = sp, .self = self, .ev = ev, .calls = calls };
-	int r = events_read_old(sp, keep_event, &rc, e);
+	int r;
 
 	rc.scan = scan_new(sp, 0);
-	if (rc.n_events)
-		qsort(rc.events, rc.n_events, sizeof(*rc.events), by_task);
+	r = scan_update(rc.scan, NULL, NULL, e);
 	if (r == 0)
-		r = scan_update(rc.scan, NULL, NULL, e);
+		r = read_events(&rc, e);
 	if (r == 0)
 		r = reserve_ids(&rc, e);
 	if (r == 0)
@@ -528,6 +543,8 @@ int recover_run(const struct spool *sp, const struct claimer *self, struct event
 	if (r == 0) {
 		recover_pending(&rc);
 		recover_journals(&rc);
+		if (ev && !rc.events_stay)
+			events_recovered(ev);
 		r = spool_each(sp, "tmp", clear_tmp, &rc, e);
 	}
 	(void)batch_close(rc.batch);

@@ -138,6 +138,32 @@ def test_files_that_are_refused(queue, text, says):  # noqa: F811
     assert [r["id"] for r in q.rows()] == [good]
 
 
+def test_a_year_of_ends(queue):  # noqa: F811
+    """The journal of what has ended is cut off in the background, however long it has become."""
+    q = queue()
+    events = pathlib.Path(q.spool, "events")
+
+    def is_short():
+        left = list(events.glob("*.tasks.jsonl"))
+        return len(left) == 1 and left[0].stat().st_size < 1 << 20
+
+    q.start("--no-hold")
+    q.wait(q.submit("-g", "0", "--", "true"), "done")
+    own = next(events.glob("*.tasks.jsonl"))
+    q.kill()
+    with open(own, "ab") as f:
+        f.write(b'{"event":"end","id":1,"epoch":0,"result":"done","boot":"another"}\n')
+        f.truncate(300 << 20)
+    q.start("--no-hold")
+    assert wait_for(is_short), list(events.iterdir())
+    q.wait(q.submit("-g", "0", "--", "true"), "done")
+    assert own.read_text().count('"result":"done"') == 1
+    threads = pathlib.Path(f"/proc/{q.agent.pid}/task").iterdir()
+    children = " ".join((t / "children").read_text() for t in threads).split()
+    assert children
+    assert "tenure-sync\n" not in [pathlib.Path(f"/proc/{c}/comm").read_text() for c in children]
+
+
 def test_elements_that_a_batch_does_not_have(queue):  # noqa: F811
     """Neither an edit nor a file of that name leads the agent out of its batch."""
     q = queue()

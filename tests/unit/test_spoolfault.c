@@ -205,7 +205,7 @@ static void run_all(const struct spool *sp, const char *agent)
 	struct events *ev = NULL;
 	struct err e = ERR_INIT;
 	struct scan *s = scan_new(sp, 0);
-	uint64_t id;
+	uint64_t id, part;
 
 	if (claimer_self(sp, agent, &me, &e) < 0 || events_open(sp, agent, &ev, &e) < 0) {
 		(void)events_close(ev);
@@ -223,6 +223,8 @@ static void run_all(const struct spool *sp, const char *agent)
 			if (t->dir == SPOOL_PENDING)
 				(t->name.count ? run_batch : run_task)(sp, ev, &t->name, &me);
 		(void)events_sync(ev, &e);
+		if (events_cut(ev, &part, &e) == 0)
+			(void)events_drop(ev, part, &e);
 	}
 	(void)events_close(ev);
 	(void)scan_free(s);

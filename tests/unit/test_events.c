@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The journal of ends and requeues: what may be dropped of it, and what is read of it after a power
+ * loss. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/batch.h"
+#include "spool/recover.h"
+#include "spool/submit.h"
+
+#define CURRENT "events/me.tasks.jsonl"
+
+static char root[64];
+static struct spool *sp;
+static struct events *ev;
+static const struct spool_end done = { .result = RESULT_DONE, .attempt = 1 };
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+/* Opens the spool and the journal as an agent does; boot NULL: in this boot. */
+static void begin(const char *boot)
+{
+	struct err e = ERR_INIT;
+
+	assert_int_equal(spool_open(root, "default", SPOOL_CREATE, &sp, &e), 0);
+	if (boot)
+		(void)str_copy(sp->boot, sizeof(sp->boot), boot);
+	if (events_open(sp, "me", &ev, &e) < 0)
+		fail_msg("%s", e.text);
+}
+
+static void end(void)
+{
+	ev = events_close(ev);
+	sp = spool_close(sp);
+}
+
+static int setup(void **state)
+{
+	(void)str_copy(root, sizeof(root), "/tmp/tenure-events-XXXXXX");
+	assert_non_null(mkdtemp(root));
+	begin("an-earlier-boot");
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	end();
+	return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void add(uint64_t id)
+{
+	assert_int_equal(events_add_end(ev, id, 0, &done, NULL), 0);
+}
+
+struct told {
+	size_t n;
+	uint64_t sum, last_epoch;
+};
+
+static void on_event(void *data, const struct event *event)
+{
+	struct told *t = data;
+
+	t->n++;
+	t->sum += event->id;
+	t->last_epoch = event->end.epoch;
+}
+
+/* Of what another boot would be told. */
+static uint64_t sum_of_ids(void)
+{
+	char boot[SPOOL_BOOT_MAX];
+	struct told t = { .n = 0 };
+
+	(void)str_copy(boot, sizeof(boot), sp->boot);
+	(void)str_copy(sp->boot, sizeof(sp->boot), "a-later-boot");
+	assert_int_equal(events_read_old(sp, on_event, &t, NULL), 0);
+	(void)str_copy(sp->boot, sizeof(sp->boot), boot);
+	return t.sum;
+}
+
+/* Only what was there when the part was cut off goes, and only when the caller says so. */
+static void test_parts(void **state)
+{
+	uint64_t part, second;
+
+	assert_false(events_are_many(ev));
+	assert_int_equal(events_cut(ev, &part, NULL), EVENTS_KEPT); /* there are none */
+	add(1);
+	assert_int_equal(events_cut(ev, &part, NULL), 0);
+	assert_int_equal(sum_of_ids(), 1);
+	add(10);
+	assert_int_equal(sum_of_ids(), 11);
+	assert_int_equal(events_cut(ev, &second, NULL), 0);
+	add(100);
+	assert_int_equal(events_drop(ev, part, NULL), 0);
+	assert_int_equal(sum_of_ids(), 110);
+	assert_int_equal(events_drop(ev, second, NULL), 0);
+	assert_int_equal(sum_of_ids(), 100);
+	/* An agent that ended between the two goes on from where it was. */
+	assert_int_equal(events_cut(ev, &part, NULL), 0);
+	assert_true(part > second);
+	end();
+	begin("an-earlier-boot");
+	assert_int_equal(sum_of_ids(), 100);
+	add(1000);
+	assert_int_equal(events_cut(ev, &second, NULL), EVENTS_KEPT); /* not recovered yet */
+	events_recovered(ev);
+	assert_true(events_are_many(ev));
+	assert_int_equal(events_cut(ev, &second, NULL), 0);
+	assert_true(second > part);
+	assert_false(events_are_many(ev));
+	assert_int_equal(events_drop(ev, second, NULL), 0);
+	assert_int_equal(sum_of_ids(), 0);
+}
+
+/* Above some MiB. */
+static void test_many(void **state)
+{
+	struct spool_end long_end = done;
+	uint64_t part;
+
+	(void)memset(long_end.reason, 'x', sizeof(long_end.reason) - 1);
+	for (int i = 0; i < 20000 && !events_are_many(ev); i++)
+		assert_int_equal(events_add_end(ev, 1, 1, &long_end, NULL), 0);
+	assert_true(events_are_many(ev));
+	assert_int_equal(events_cut(ev, &part, NULL), 0);
+	assert_false(events_are_many(ev));
+	add(7);
+	assert_false(events_are_many(ev));
+}
+
+static uint64_t submit(const char *json)
+{
+	struct spool_spec *s = NULL;
+	uint64_t id = 0;
+	size_t used;
+
+	assert_int_equal(spec_read(json, strlen(json), &s, &used, NULL), 0);
+	assert_int_equal(submit_task(sp, s, &id, NULL), 0);
+	(void)spec_free(s);
+	return id;
+}
+
+static void recover(struct recover_counts *n)
+{
+	struct claimer me;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(claimer_self(sp, "me", &me, NULL), 0);
+	if (recover_run(sp, &me, ev, NULL, n, &e) < 0)
+		fail_msg("%s", e.text);
+}
+
+static void append(const char *text)
+{
+	int fd = openat(sp->fd, CURRENT, O_WRONLY | O_APPEND);
+
+	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	(void)close(fd);
+}
+
+/* As large as a year makes it, with the hole of a power loss and with lines that say nothing. */
+static void test_large(void **state)
+{
+	uint64_t id = submit("{\"argv\":[\"true\"]}");
+	struct recover_counts n;
+	uint64_t part;
+
+	assert_int_equal(id, 1);
+	append("{\"event\":\"end\",\"id\":-1,\"epoch\":0,\"result\":\"done\",\"boot\":\"x\"}\n"
+	       "{\"event\":\"end\",\"id\":1,\"epoch\":-7,\"element\":-1,\"result\":\"done\",\"boot\":\"x\"}\n"
+	       "{\"event\":\"end\",\"id\":1,\"epoch\":99999999999,\"result\":\"done\",\"boot\":\"x\"}\n"
+	       "{\"event\":\"requeue\",\"id\":1,\"epoch\":0,\"boot\":\"x\"}\n"
+	       "{\"event\":\"end\",\"id\":9");
+	assert_int_equal(
+		truncate(str_print((char[256]){ 0 }, 256, "%s/%s", sp->path, CURRENT), 300 << 20),
+		0);
+	add(id); /* which begins on a line of its own */
+	end();
+	begin(NULL);
+	recover(&n);
+	assert_int_equal(n.filed, 1);
+	assert_int_equal(n.requeued + n.problems, 0);
+	assert_true(events_are_many(ev));
+	assert_int_equal(events_cut(ev, &part, NULL), 0);
+	assert_int_equal(events_drop(ev, part, NULL), 0);
+	assert_false(spool_exists(sp, "pending/00500,1,ntrue"));
+}
+
+/* What could not be brought to where it belongs is needed again. */
+static void test_problem(void **state)
+{
+	uint64_t id = submit("{\"argv\":[\"true\"]}"), part;
+	struct recover_counts n;
+
+	add(id);
+	end();
+	begin(NULL);
+	/* done/ is no directory at this moment. */
+	assert_int_equal(renameat(sp->fd, "done", sp->fd, "away"), 0);
+	assert_int_equal(spool_write_new(sp, "done", "", 0, false, NULL), 0);
+	recover(&n);
+	assert_true(n.problems > 0);
+	assert_int_equal(events_cut(ev, &part, NULL), EVENTS_KEPT);
+	assert_false(events_are_many(ev));
+	end();
+	begin(NULL);
+	assert_int_equal(spool_unlink(sp, "done", NULL), 0);
+	assert_int_equal(renameat(sp->fd, "away", sp->fd, "done"), 0);
+	recover(&n);
+	assert_int_equal(n.problems, 0);
+	assert_int_equal(events_cut(ev, &part, NULL), 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { TEST(test_parts), TEST(test_many), TEST(test_large),
+					    TEST(test_problem) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
