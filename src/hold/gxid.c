@@ -11,8 +11,7 @@
 #define AGAIN_NS (60 * NS_PER_S) /* the same of one device is not told sooner */
 
 static const char *const advice[XID_KIND_MAX] = {
-	[XID_TROUBLE] = "it is not held and gets no tasks until it was reset, or tenure off and "
-			"tenure on say that it is to be used all the same",
+	[XID_TROUBLE] = "not used until it was reset, or tenure off and on say otherwise",
 	[XID_PROGRAM] = "the doing of a program on it; the GPU goes on",
 	[XID_NOTICE] = "for information",
 };
