@@ -179,11 +179,16 @@ static void supersede(struct filing *f, struct spool_place *p)
 	const struct scan_task *t = scan_find(p->scan, f->claim.name.id, 0);
 	struct spool_end end;
 
+	int code;
+
 	fill_end(f, &end);
-	f->superseded = transit_supersede(p->spool, &f->claim, &end, NULL) == 0;
-	if (!f->superseded)
+	code = transit_supersede(p->spool, &f->claim, &end, &f->e);
+	f->superseded = code == 0;
+	if (code == TRANSIT_GONE)
 		return;
-	f->code = 0;
+	f->code = code;
+	if (code < 0)
+		return;
 	/* Told anew by the next scan: what came of it while we had it was not taken. */
 	if (t) {
 		struct task_name n = t->name;
@@ -216,6 +221,9 @@ void filing_work(struct filing *f, struct spool_place *p)
 		f->ended.kind = END_OOM;
 	f->verdict = retry_decide(&policy, &f->state, &f->streak, &f->ended, f->now_ns);
 	f->code = f->claim.name.element ? file_element(f, p) : file_single(f, p);
+	/* Another file that is missing does not mean that somebody else has the task. */
+	if (f->code == -ENOENT && !spool_is_gone(p->spool, f->claim.path))
+		f->code = -EIO;
 	if (f->code == -ENOENT && !f->claim.name.element)
 		supersede(f, p);
 	f->superseded = f->superseded || f->code == BATCH_SUPERSEDED;

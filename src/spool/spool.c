@@ -298,6 +298,11 @@ bool spool_exists(const struct spool *sp, const char *path)
 	return faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+bool spool_is_gone(const struct spool *sp, const char *path)
+{
+	return faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+}
+
 static int rename_failed(const struct spool *sp, int errnum, const char *from, const char *to,
 			 struct err *e)
 {

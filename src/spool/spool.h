@@ -98,6 +98,8 @@ int spool_rename(const struct spool *sp, const char *from, const char *to, struc
 int spool_take(const struct spool *sp, const char *from, const char *to, struct err *e);
 int spool_unlink(const struct spool *sp, const char *path, struct err *e);
 bool spool_exists(const struct spool *sp, const char *path);
+/* It is known not to be there; false also where that cannot be told. */
+bool spool_is_gone(const struct spool *sp, const char *path);
 int spool_sync(const struct spool *sp, const char *dir, struct err *e);
 /* Creates path exclusively with the data, fsynced if asked. On error nothing is left. -EEXIST. */
 int spool_write_new(const struct spool *sp, const char *path, const void *data, size_t len,

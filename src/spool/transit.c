@@ -19,11 +19,31 @@
 #include "base/str.h"
 #include "spool/scan.h"
 
-static int make_day(const struct spool *sp, const char *day, struct err *e)
+/* The directories on the way to a file. */
+static int make_way(const struct spool *sp, const char *path, struct err *e)
 {
-	if (mkdirat(sp->fd, day, 0700) < 0 && errno != EEXIST)
-		return err_sys(e, errno, "make directory %s/%s", sp->path, day);
+	char dir[SPOOL_PATH_MAX];
+
+	for (const char *at = strchr(path, '/'); at; at = strchr(at + 1, '/')) {
+		(void)str_print(dir, sizeof(dir), "%.*s", (int)(at - path), path);
+		if (mkdirat(sp->fd, dir, 0700) < 0 && errno != EEXIST)
+			return err_sys(e, errno, "make directory %s/%s", sp->path, dir);
+	}
 	return 0;
+}
+
+/* Each day has its directory, made with its first task. */
+static int move(const struct spool *sp, const char *from, const char *to, struct err *e)
+{
+	int r = spool_rename(sp, from, to, e);
+
+	if (r != -ENOENT || spool_is_gone(sp, from))
+		return r;
+	r = make_way(sp, to, e);
+	if (r == 0)
+		r = spool_rename(sp, from, to, e);
+	/* What is not there is the task, and nothing else, for whoever hears of it. */
+	return r == -ENOENT && !spool_is_gone(sp, from) ? -EIO : r;
 }
 
 int transit_file(const struct spool *sp, const char *from, struct task_name *n,
@@ -45,11 +65,8 @@ int transit_file(const struct spool *sp, const char *from, struct task_name *n,
 			spool_dir_name(result == RESULT_FAILED ? SPOOL_FAILED : SPOOL_CANCELLED));
 	(void)str_print(to, sizeof(to), "%.40s/%s", day, name_format(&ended, file));
 
-	int r = spool_rename(sp, from, to, e);
+	int r = move(sp, from, to, e);
 
-	if (r == -ENOENT && result == RESULT_DONE && spool_exists(sp, from) &&
-	    make_day(sp, day, e) == 0)
-		r = spool_rename(sp, from, to, e);
 	if (r == 0)
 		*n = ended;
 	return r;
@@ -84,8 +101,7 @@ int transit_requeue(const struct spool *sp, struct events *ev, const struct clai
 	r = record_append(sp, c->path, record_requeue(again, n.epoch, clock_wall_ns()), false, e);
 	if (r == 0 && ev)
 		r = events_add_requeue(ev, n.id, 0, n.epoch, again, e);
-	return r == 0 ? spool_rename(sp, c->path,
-				     spool_path(SPOOL_PENDING, name_format(&n, file), to), e)
+	return r == 0 ? move(sp, c->path, spool_path(SPOOL_PENDING, name_format(&n, file), to), e)
 		      : r;
 }
 

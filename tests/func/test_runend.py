@@ -141,3 +141,16 @@ def test_killed_shim_keeps_nobody_waiting(queue, tmp_path):  # noqa: F811
     q.m.run(q.m.tenure, "stop", "--now", str(i))
     q.wait(i, "cancelled")
     assert not proc_exists(int(deaf.read_text()))
+
+
+def test_nowhere_to_put_what_is_done(queue):  # noqa: F811
+    """A directory that is missing does not mean that somebody else has taken the task."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    done = pathlib.Path(q.spool) / "done"
+    q.wait(q.submit("-g", "0", "--", "true"), "done")
+    done.rename(done.with_name("aside"))
+    i = q.submit("-g", "0", "--", "true")
+    q.wait(q.submit("-g", "0", "--after", str(i), "--", "true"), "done")
+    q.wait(i, "done")
+    assert wait_for(lambda: q.status()["queue"]["running"] == 0)

@@ -3,6 +3,7 @@
 /* A task's whole life in a spool of its own, and what clients do to it (spool_world.h). */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -115,6 +116,35 @@ static void test_life(void **state)
 	assert_false(get(sp, id, &t));
 	assert_int_equal(ended_times(sp, id), 1);
 	ev = events_close(ev);
+	sp = spool_close(sp);
+}
+
+/* -ENOENT is for a claim that is gone; whoever hears it lets go of the task. */
+static void test_no_place(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1");
+	struct err e = ERR_INIT;
+	struct scan_task t;
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	struct claim c = claim(sp, id, &me);
+	struct spool_end end = done(&c);
+	const struct spool_again again = { .reason = "exit 1" };
+
+	assert_int_equal(renameat(sp->fd, "done", sp->fd, "aside"), 0);
+	assert_int_equal(close(openat(sp->fd, "done", O_WRONLY | O_CREAT, 0600)), 0);
+	assert_int_equal(transit_end(sp, NULL, &c, &end, &e), -ENOTDIR);
+	assert_true(get(sp, id, &t) && t.dir == SPOOL_RUNNING);
+	/* There is room again, and the directory of the day is made with those above it. */
+	assert_int_equal(unlinkat(sp->fd, "done", 0), 0);
+	assert_int_equal(transit_end(sp, NULL, &c, &end, &e), 0);
+	assert_false(get(sp, id, &t));
+	id = submit(sp, "{\"argv\":[\"true\"]}");
+	c = claim(sp, id, &me);
+	assert_int_equal(renameat(sp->fd, "pending", sp->fd, "elsewhere"), 0);
+	assert_int_equal(transit_requeue(sp, NULL, &c, &again, &e), 0);
+	assert_true(get(sp, id, &t) && t.dir == SPOOL_PENDING);
+	assert_int_equal(transit_requeue(sp, NULL, &c, &again, &e), -ENOENT);
 	sp = spool_close(sp);
 }
 
@@ -454,10 +484,11 @@ static void test_foreign(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_open),	 TEST(test_key),	  TEST(test_life),
-		TEST(test_lost_claim),	 TEST(test_clients),	  TEST(test_retry),
-		TEST(test_refused_file), TEST(test_scan),	  TEST(test_raw),
-		TEST(test_control),	 TEST(test_many_clients), TEST(test_foreign),
+		TEST(test_open),     TEST(test_key),	      TEST(test_life),
+		TEST(test_no_place), TEST(test_lost_claim),   TEST(test_clients),
+		TEST(test_retry),    TEST(test_refused_file), TEST(test_scan),
+		TEST(test_raw),	     TEST(test_control),      TEST(test_many_clients),
+		TEST(test_foreign),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
