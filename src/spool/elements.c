@@ -7,6 +7,7 @@
 
 #include "spool/elements.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -69,38 +70,103 @@ char *array_format(const struct task_array *a, char buf[ARRAY_TEXT_MAX])
 	return buf;
 }
 
-static bool parse_range(const char *values, struct parameter *p)
+/* FROM..TO; -ERANGE: too many, -EDOM: none, -EINVAL: it is no range of whole numbers. */
+static int parse_range(const char *values, struct parameter *p)
 {
 	const char *dots = strstr(values, "..");
 	uint64_t to;
 
 	if (!dots || parse_part(values, (size_t)(dots - values), &p->from) < 0 ||
-	    str_to_u64(dots + 2, &to) < 0 || to < p->from || to - p->from >= SPEC_ELEMENTS_MAX)
-		return false;
+	    str_to_u64(dots + 2, &to) < 0)
+		return -EINVAL;
+	if (to < p->from)
+		return -EDOM;
+	if (to - p->from >= SPEC_ELEMENTS_MAX)
+		return -ERANGE;
 	p->range = true;
 	p->n = to - p->from + 1;
-	return true;
+	return 0;
+}
+
+/* What is meant as one, well written or not. A path ("../data") is not. */
+static bool looks_like_range(const char *value, size_t len)
+{
+	return strspn(value, "0123456789.+-eE") >= len && strcspn(value, "0123456789") < len &&
+	       memmem(value, len, "..", 2);
+}
+
+static int no_range(const char *text, int r, struct err *e)
+{
+	if (r == -EDOM)
+		return err_set(e, -EINVAL, "sweep: \"%.80s\" ends before it begins", text);
+	if (r == -ERANGE)
+		return err_set(e, r, "sweep: \"%.80s\" has more than %d values", text,
+			       SPEC_ELEMENTS_MAX);
+	return err_set(e, -EINVAL,
+		       "sweep: \"%.80s\" has a range that cannot be read; a range stands alone and "
+		       "is of whole numbers, like 1..5, and other values are written one by one, "
+		       "like 0.1,0.01",
+		       text);
+}
+
+static int parse_values(const char *text, struct parameter *p, struct err *e)
+{
+	int range = parse_range(p->values, p);
+
+	if (range == 0)
+		return 0;
+	if (!p->values[0])
+		return err_set(e, -EINVAL, "sweep: \"%.80s\" has no value", text);
+	for (const char *v = p->values;; v++) {
+		size_t len = strcspn(v, ",");
+
+		if (looks_like_range(v, len))
+			return no_range(text, range, e);
+		p->n++;
+		v += len;
+		if (!*v)
+			break;
+	}
+	return p->n == 1 && !p->values[strspn(p->values, ".")] ? no_range(text, range, e) : 0;
+}
+
+static bool is_variable(const char *name, size_t len)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+				      "0123456789";
+
+	return len && !isdigit((unsigned char)name[0]) && strspn(name, letters) >= len;
 }
 
 static int parse_parameter(const char *text, struct parameter *ret, struct err *e)
 {
 	struct parameter p = { .name_len = strcspn(text, "=") };
-	char name[SPEC_NAME_MAX + 1];
-	bool fits = p.name_len <= SPEC_NAME_MAX && text[p.name_len] == '=';
 
-	if (fits)
-		(void)str_copy(name, p.name_len + 1, text);
-	if (!fits || !spec_is_name(name))
+	if (p.name_len > SPEC_NAME_MAX || text[p.name_len] != '=')
 		return err_set(e, -EINVAL,
 			       "sweep: \"%.80s\" is not NAME=VALUE,VALUE or NAME=FROM..TO", text);
+	if (!is_variable(text, p.name_len))
+		return err_set(
+			e, -EINVAL,
+			"sweep: \"%.*s\" cannot be the name of a variable, which a task "
+			"reads its value from; use letters, digits and _, and no digit first",
+			(int)p.name_len, text);
 	p.values = text + p.name_len + 1;
-	if (!parse_range(p.values, &p)) {
-		p.n = 1;
-		for (const char *c = p.values; *c; c++)
-			p.n += *c == ',';
-	}
-	*ret = p;
-	return 0;
+
+	int r = parse_values(text, &p, e);
+
+	if (r == 0)
+		*ret = p;
+	return r;
+}
+
+/* One before it gives values to the same name. */
+static bool is_repeated(const struct spool_spec *s, size_t i, size_t name_len)
+{
+	for (size_t j = 0; j < i; j++)
+		if (strncmp(s->sweep.texts[j], s->sweep.texts[i], name_len + 1) == 0)
+			return true;
+	return false;
 }
 
 static int sweep_count(const struct spool_spec *s, uint64_t *ret, struct err *e)
@@ -113,6 +179,11 @@ static int sweep_count(const struct spool_spec *s, uint64_t *ret, struct err *e)
 
 		if (r < 0)
 			return r;
+		if (is_repeated(s, i, p.name_len))
+			return err_set(e, -EINVAL,
+				       "sweep: \"%.*s\" is given twice; write all of its values "
+				       "behind one =",
+				       (int)p.name_len, s->sweep.texts[i]);
 		n *= p.n; /* both at most a million */
 		if (p.n > SPEC_ELEMENTS_MAX || n > SPEC_ELEMENTS_MAX)
 			return err_set(e, -ERANGE, "sweep: more than %d combinations",

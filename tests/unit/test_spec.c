@@ -190,6 +190,65 @@ static void test_elements(void **state)
 	(void)spec_free(s);
 }
 
+static int count_sweep(const char *const *texts, size_t n_texts, uint64_t *ret, struct err *e)
+{
+	struct spool_spec *s = spec_new();
+	int r;
+
+	for (size_t i = 0; i < n_texts && texts[i]; i++)
+		text_list_add(&s->sweep, texts[i]);
+	*e = (struct err)ERR_INIT;
+	r = elements_count(s, ret, e);
+	(void)spec_free(s);
+	return r;
+}
+
+static void test_sweeps(void **state)
+{
+	static const struct {
+		const char *texts[2];
+		uint64_t n;
+		const char *says;
+	} cases[] = {
+		{ { "lr=0.1,0.01" }, 2 },
+		{ { "a=1..5", "_b2=x" }, 5 },
+		{ { "dir=../a,../b" }, 2 },
+		{ { "dir=.,.." }, 2 },
+		{ { "dir=./,../" }, 2 },
+		{ { "dir=../a" }, 1 },
+		{ { "lr=1e-3" }, 1 },
+		{ { "flag=,--amp" }, 2 },
+		{ { "v=1.2.3" }, 1 },
+		{ { "lr=5..1" }, 0, "\"lr=5..1\" ends before it begins" },
+		{ { "lr=1..5..2" }, 0, "cannot be read" },
+		{ { "a=0.1..0.5" }, 0, "is of whole numbers" },
+		{ { "a=1e-5..1e-3" }, 0, "cannot be read" },
+		{ { "a=-3..3" }, 0, "cannot be read" },
+		{ { "a=1,3..5" }, 0, "a range stands alone" },
+		{ { "a=1.." }, 0, "cannot be read" },
+		{ { "a=1..10000000" }, 0, "more than 1000000 values" },
+		{ { "lr=." }, 0, "cannot be read" },
+		{ { "lr=.." }, 0, "cannot be read" },
+		{ { "lr=" }, 0, "has no value" },
+		{ { "2lr=1" }, 0, "\"2lr\" cannot be the name of a variable" },
+		{ { "batch-size=1,2" }, 0, "\"batch-size\" cannot be the name" },
+		{ { "=1" }, 0, "cannot be the name" },
+		{ { "lr=1,2", "lr=3" }, 0, "\"lr\" is given twice" },
+		{ { "lr=1,2", "l=3" }, 2 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct err e;
+		uint64_t n = 0;
+		int r = count_sweep(cases[i].texts, 2, &n, &e);
+
+		if (cases[i].says ? r >= 0 || !strstr(e.text, cases[i].says)
+				  : r < 0 || n != cases[i].n)
+			fail_msg("%s: %d, %llu, \"%s\"", cases[i].texts[0], r,
+				 (unsigned long long)n, e.text);
+	}
+}
+
 static void test_names(void **state)
 {
 	static const char *const good[] = {
@@ -342,15 +401,11 @@ static void test_raw(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_text),
-		cmocka_unit_test(test_elements),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_made_names),
-		cmocka_unit_test(test_raw),
-		cmocka_unit_test(test_signals),
-		cmocka_unit_test(test_names_of_commands),
+		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_text),	   cmocka_unit_test(test_elements),
+		cmocka_unit_test(test_names),	   cmocka_unit_test(test_made_names),
+		cmocka_unit_test(test_raw),	   cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_sweeps),	   cmocka_unit_test(test_names_of_commands),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
