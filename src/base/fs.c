@@ -31,22 +31,14 @@ static int read_up_to(int fd, char *buf, size_t size, size_t *ret_len)
 	return 0;
 }
 
-int fs_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
+int fs_read_open(int fd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
 {
-	/* Not blocking: a FIFO of that name must not stop us. */
-	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	cleanup_free char *buf = NULL;
 	struct stat st;
 	size_t len;
 
-	if (fd < 0)
-		return err_sys(e, errno, "open %s", path);
 	if (fstat(fd, &st) < 0)
 		return err_sys(e, errno, "stat %s", path);
-	if (S_ISDIR(st.st_mode))
-		return err_sys(e, EISDIR, "read %s", path);
-	if (!S_ISREG(st.st_mode))
-		return err_set(e, -EINVAL, "%s is not a regular file", path);
 
 	/* st_size is a hint only: /proc says 0. */
 	size_t size = (size_t)st.st_size + 1 > 4096 ? (size_t)st.st_size + 1 : 4096;
@@ -75,6 +67,23 @@ int fs_read_file(const char *path, size_t max, char **ret, size_t *ret_len, stru
 	*ret = take_ptr(buf);
 	*ret_len = len;
 	return 0;
+}
+
+int fs_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
+{
+	/* Not blocking: a FIFO of that name must not stop us. */
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+
+	if (fd < 0)
+		return err_sys(e, errno, "open %s", path);
+	if (fstat(fd, &st) < 0)
+		return err_sys(e, errno, "stat %s", path);
+	if (S_ISDIR(st.st_mode))
+		return err_sys(e, EISDIR, "read %s", path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, -EINVAL, "%s is not a regular file", path);
+	return fs_read_open(fd, path, max, ret, ret_len, e);
 }
 
 int fs_write_all(int fd, const void *data, size_t len)

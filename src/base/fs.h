@@ -21,6 +21,9 @@
  */
 int fs_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
 
+/* The same of what is open, from where it stands to its end; also a pipe. path is for the text. */
+int fs_read_open(int fd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
+
 /*
  * Write a temporary file beside path, fsync it, rename it over path and fsync the directory. On
  * error path is as it was and the temporary file is gone.

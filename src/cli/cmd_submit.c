@@ -54,8 +54,8 @@ const struct cmd cmd_submit = {
 	.summary = "put a task into the queue and print its id",
 	.args = SUBMIT_ARGS,
 	.description =
-		"The script's text is taken along: later changes of the file do not matter. So are the "
-		"directory and the environment. The id is printed when the task is safe on disk; no "
+		"The script's text is taken along: later changes of the file do not matter; - reads it "
+		"from standard input. So are the directory and the environment. The id is printed when the task is safe on disk; no "
 		"agent has to run. More GPUs than any node has are refused, where an agent runs and "
 		"says how many there are; where a node may come back that has them it is a warning.",
 	.examples = submit_examples,

@@ -9,7 +9,7 @@
 
 extern const struct opt submit_opts[];
 
-#define SUBMIT_ARGS "SCRIPT [ARG..] | -- COMMAND.."
+#define SUBMIT_ARGS "SCRIPT|- [ARG..] | -- COMMAND.."
 
 struct submitted {
 	uint64_t id;

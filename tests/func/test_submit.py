@@ -89,3 +89,14 @@ def test_commands_of_files(tenure, tmp_path):
     assert "standard input, line 2: not JSON" in refused(tenure, "--from", "-", input='echo\n["x"\n')
     assert "standard input has no command in it" in refused(tenure, "--from", "-", input="# none\n")
     assert "--gpus needs a value, N (GPUs" in refused(tenure, "--gpus")
+
+
+def test_script_from_a_pipe(tenure, build, env):
+    said = submitted(tenure, "-g", "2", "-", "--epochs", "3", input="#!/bin/sh\necho 1\n")[0]
+    assert (said["script"], said["args"], said["name"]) == ("#!/bin/sh\necho 1\n", ["--epochs", "3"], "script")
+    assert submitted(tenure, "/dev/stdin", input="echo 2\n")[0]["script"] == "echo 2\n"
+    done = subprocess.run(["bash", "-c", f"{build}/tenure submit <(echo echo 3)"], env=env, text=True,
+                          capture_output=True, timeout=30)
+    assert task(tenure, int(done.stdout))["script"] == "echo 3\n"
+    assert "standard input is empty" in refused(tenure, "-", input="")
+    assert "Is a directory" in refused(tenure, "/tmp")
