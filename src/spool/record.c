@@ -175,8 +175,10 @@ static void on_edit(struct task_history *h, struct spool_spec *spec, const json_
 
 	/* It was checked before it was written; what no key may be changes nothing. */
 	h->edited = true;
-	if (spec)
-		json_object_foreach(set, key, value)(void) spec_set_json(spec, key, value, NULL);
+	if (!spec)
+		return;
+	json_object_foreach(set, key, value)(void) spec_set_json(spec, key, value, NULL);
+	(void)spec_check(spec, NULL); /* a name that was taken away is made up */
 }
 
 static const struct {

@@ -235,6 +235,25 @@ static int unknown_key(const char *key, struct err *e)
 	return err_set(e, -EINVAL, "unknown key \"%.80s\"; docs/spool.md lists them", key);
 }
 
+int spec_check_key(const char *key, struct err *e)
+{
+	return row_find(key) ? 0 : unknown_key(key, e);
+}
+
+static void reset(struct spool_spec *s, const struct spec_row *row)
+{
+	void *field = field_of(s, row);
+
+	if (spec_kinds[row->kind].clear)
+		spec_kinds[row->kind].clear(field);
+	else if (row->kind == KIND_FLAG)
+		*(bool *)field = false;
+	else if (row->kind == KIND_ARRAY)
+		*(struct task_array *)field = (struct task_array){ .set = false };
+	else
+		*(uint64_t *)field = row->def;
+}
+
 int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, struct err *e)
 {
 	const struct spec_row *row = row_find(key);
@@ -242,6 +261,10 @@ int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, st
 
 	if (!row)
 		return unknown_key(key, e);
+	if (json_is_null(value)) {
+		reset(s, row);
+		return 0;
+	}
 
 	int r = spec_kinds[row->kind].get(row, value, field_of(s, row), &why);
 

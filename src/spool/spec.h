@@ -116,9 +116,12 @@ struct spec_key {
 };
 bool spec_key_at(size_t i, struct spec_key *ret);
 
-/* A key as a person writes it; a list is added to. -EINVAL or -ERANGE, "KEY: ..." in e. */
 /* The value that a person's text means for a key, for an edit; NULL with e: it means none. */
 json_t *spec_value(const char *key, const char *text, struct err *e);
+/* -EINVAL with a suggestion: there is no such key. */
+int spec_check_key(const char *key, struct err *e);
+/* A key as a person writes it; a list is added to. -EINVAL or -ERANGE, "KEY: ..." in e. Of JSON,
+ * null is what it is without being said. */
 int spec_set_text(struct spool_spec *s, const char *key, const char *text, struct err *e);
 int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, struct err *e);
 

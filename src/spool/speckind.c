@@ -427,6 +427,7 @@ static json_t *text_ids(const char *text)
 static void clear_string(void *field)
 {
 	free(*(char **)field);
+	*(char **)field = NULL;
 }
 
 static void clear_texts(void *field)
@@ -436,7 +437,10 @@ static void clear_texts(void *field)
 
 static void clear_ids(void *field)
 {
-	free(((struct id_list *)field)->ids);
+	struct id_list *l = field;
+
+	free(l->ids);
+	*l = (struct id_list){ .n = 0 };
 }
 
 const struct spec_kind_ops spec_kinds[] = {

@@ -39,7 +39,9 @@ struct spec_row {
 	const char *help;
 };
 
-/* text NULL: the text itself is the JSON value; clear NULL: nothing is owned. */
+/* text NULL: the text itself is the JSON value; clear, which leaves it empty, NULL: nothing is
+ * owned.
+ */
 struct spec_kind_ops {
 	const char *name;
 	int (*get)(const struct spec_row *row, const json_t *v, void *field, struct err *e);

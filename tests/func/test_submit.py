@@ -100,3 +100,29 @@ def test_script_from_a_pipe(tenure, build, env):
     assert task(tenure, int(done.stdout))["script"] == "echo 3\n"
     assert "standard input is empty" in refused(tenure, "-", input="")
     assert "Is a directory" in refused(tenure, "/tmp")
+
+
+def test_edit(tenure):
+    i = tenure("submit", "-l", "week", "-n", "x", "--begin", "2099-01-01", "-p", "3", "--env", "A=1", "--env", "B=2",
+               "--no-env", "--", "echo", "hi").stdout.strip()
+
+    def edit(*args, code=0):
+        done = tenure("edit", i, *args)
+        assert done.returncode == code, done
+        return " ".join(done.stderr.split())
+    edit("env=A=x=y", "env=C=3", "lane=", "begin=null", "priority=")
+    now = task(tenure, i)
+    assert now["env"] == ["B=2", "A=x=y", "C=3"] and "lane" not in now
+    row = json.loads(tenure("list", "--json").stdout)
+    assert row["priority"] == 500 and row["lane"] in (None, "") and "not_before" not in row, row
+    edit('env=["D=4"]', 'argv=["echo", "a b"]', "name=null")
+    now = task(tenure, i)
+    assert now["env"] == ["D=4"] and now["argv"] == ["echo", "a b"] and now["name"] == "echo"
+    assert """'argv=["echo", "hi"]'""" in edit("argv=echo hi", code=2)
+    assert """'args=["--epochs", "3"]'""" in edit("args=--epochs 3", code=2)
+    assert "argv: not JSON" in edit('argv=["echo', code=2)
+    assert '"A" is not NAME=VALUE' in edit("env=A", code=2)
+    assert "gpus is given twice" in edit("gpus=1", "gpus=2", code=2)
+    assert 'did you mean "lane"' in edit("lan=", code=2)
+    edit("argv=true", "env=")
+    assert task(tenure, i)["argv"] == ["true"] and "env" not in task(tenure, i)

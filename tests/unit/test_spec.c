@@ -190,6 +190,34 @@ static void test_elements(void **state)
 	(void)spec_free(s);
 }
 
+static void test_null(void **state)
+{
+	struct spool_spec *s = NULL, *plain = NULL;
+	struct err e;
+	struct spec_key key;
+
+	assert_int_equal(
+		parse("{\"script\":\"x\",\"lane\":null,\"after\":null,\"gpus\":null}", &s, &e), 0);
+	assert_true(!s->lane && !s->after.n && s->gpus == 1);
+	(void)spec_free(s);
+	assert_int_equal(
+		parse("{\"script\":\"x\",\"after\":[1],\"lane\":\"l\",\"gpus\":\"all\",\"shared\":true,"
+		      "\"memory\":\"1G\",\"array\":\"1-2\",\"env\":[\"A=1\"],\"retries\":3,"
+		      "\"signal\":\"INT\",\"clean\":\"gpu\",\"begin\":\"2026-11-22T08:00:00+01:00\"}",
+		      &s, &e),
+		0);
+	for (size_t i = 0; spec_key_at(i, &key); i++)
+		assert_int_equal(spec_set_json(s, key.name, json_null(), &e), 0);
+	plain = spec_new();
+
+	cleanup_free char *text = spec_text(s, &e), *wanted = spec_text(plain, &e);
+
+	assert_string_equal(text, wanted);
+	assert_int_equal(spec_set_json(s, "gpu", json_null(), &e), -EINVAL);
+	(void)spec_free(s);
+	(void)spec_free(plain);
+}
+
 static int count_sweep(const char *const *texts, size_t n_texts, uint64_t *ret, struct err *e)
 {
 	struct spool_spec *s = spec_new();
@@ -401,11 +429,17 @@ static void test_raw(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_text),	   cmocka_unit_test(test_elements),
-		cmocka_unit_test(test_names),	   cmocka_unit_test(test_made_names),
-		cmocka_unit_test(test_raw),	   cmocka_unit_test(test_signals),
-		cmocka_unit_test(test_sweeps),	   cmocka_unit_test(test_names_of_commands),
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_elements),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_made_names),
+		cmocka_unit_test(test_raw),
+		cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_null),
+		cmocka_unit_test(test_sweeps),
+		cmocka_unit_test(test_names_of_commands),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Tasks that wait, otherwise: by this process's own renames. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/units.h"
+#include "cli/aftercheck.h"
+#include "cli/ask_agent.h"
+#include "cli/commands.h"
+#include "cli/queue.h"
+#include "cli/roomcheck.h"
+#include "spool/record.h"
+#include "spool/transit.h"
+
+/* What an edit is asked for. */
+struct edits {
+	json_t *set;		    /* by the keys of a task; null: as if it had not been said */
+	struct text_list variables; /* of the environment */
+};
+
+static json_t *begin_of(const char *text, struct err *e)
+{
+	char time[CLOCK_TEXT_MAX];
+	uint64_t ns;
+
+	if (strcmp(text, "now") == 0)
+		return json_integer(0);
+	return unit_parse_time(text, clock_wall_ns(), &ns, e) < 0
+		       ? NULL
+		       : json_string(clock_format_iso(ns, time));
+}
+
+static bool is_list(const char *key)
+{
+	struct spec_key row;
+
+	for (size_t i = 0; spec_key_at(i, &row); i++)
+		if (strcmp(row.name, key) == 0)
+			return str_has_prefix(row.type, "list");
+	return false;
+}
+
+/* A list of words as a person writes it for a shell, with more than one of them. */
+static int write_as_json(const char *key, const char *text, struct err *e)
+{
+	cleanup_free char *copy = xstrdup(text), *shown = NULL;
+	json_t *words = json_array();
+	char *save = NULL;
+
+	for (char *w = strtok_r(copy, " \t", &save); w; w = strtok_r(NULL, " \t", &save))
+		(void)json_array_append_new(words, json_string(w));
+	shown = json_dumps(words, 0);
+	json_decref(words);
+	return err_set(e, -EINVAL, "%s is a list of words; write it as JSON: '%s=%s'", key, key,
+		       shown ? shown : "[..]");
+}
+
+/* A list that is written as JSON is the list; NULL with e where it cannot be read. */
+static json_t *list_of(const char *key, const char *text, struct err *e)
+{
+	struct spool_spec *scratch = spec_new();
+	json_error_t je;
+	json_t *list = json_loads(text, 0, &je);
+	int r = list ? spec_set_json(scratch, key, list, e)
+		     : err_set(e, -EINVAL, "%s: not JSON: %s", key, je.text);
+
+	(void)spec_free(scratch);
+	if (r == 0)
+		return list;
+	json_decref(list);
+	return NULL;
+}
+
+/* Nothing means what it is without being said; everything else is written as an option of submit.
+ */
+static json_t *value_of(const char *key, const char *text, struct err *e)
+{
+	bool words = strcmp(key, "argv") == 0 || strcmp(key, "args") == 0;
+	json_t *none = json_null();
+
+	if (!text[0] || strcmp(text, "null") == 0)
+		return spec_check_key(key, e) < 0 ? NULL : none;
+	if (strcmp(key, "begin") == 0)
+		return begin_of(text, e);
+	if (text[0] == '[' && is_list(key))
+		return list_of(key, text, e);
+	if (words && strpbrk(text, " \t")) {
+		(void)write_as_json(key, text, e);
+		return NULL;
+	}
+	return spec_value(key, text, e);
+}
+
+/* A variable that is set; the others of the task stay. */
+static int add_variable(struct edits *edits, const char *text, struct err *e)
+{
+	if (json_object_get(edits->set, "env"))
+		return err_set(e, -EINVAL, "env: give either the whole list or single variables");
+	if (strchr(text, '=') <= text)
+		return err_set(e, -EINVAL, "env: \"%.80s\" is not NAME=VALUE; env=LR=0.1 sets one",
+			       text);
+	text_list_add(&edits->variables, text);
+	return 0;
+}
+
+static int add_assignment(struct edits *edits, const char *text, struct err *e)
+{
+	const char *eq = strchr(text, '=');
+	cleanup_free char *key = eq ? xasprintf("%.*s", (int)(eq - text), text) : NULL;
+	json_t *value;
+
+	if (!eq || eq == text)
+		return err_set(e, -EINVAL, "\"%s\" is no KEY=VALUE; an example is memory=30G",
+			       text);
+	for (char *p = key; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	if (strcmp(key, "env") == 0 && eq[1] && eq[1] != '[' && strcmp(eq + 1, "null") != 0)
+		return add_variable(edits, eq + 1, e);
+	if (json_object_get(edits->set, key) || (strcmp(key, "env") == 0 && edits->variables.n))
+		return err_set(e, -EINVAL, "%s is given twice", key);
+	value = value_of(key, eq + 1, e);
+	return value ? json_object_set_new(edits->set, key, value) : -EINVAL;
+}
+
+static bool sets_same(const char *a, const char *b)
+{
+	size_t len = strcspn(a, "=");
+
+	return strncmp(a, b, len) == 0 && b[len] == '=';
+}
+
+/* The task's variables, with those that are set in the place of what they were. */
+static int merge_variables(const struct spool *sp, const struct queue_place *p,
+			   const struct edits *edits, struct err *e)
+{
+	const struct text_list *more = &edits->variables;
+	json_t *env;
+	struct task_file t;
+	int r = more->n ? task_file_read(sp, p->path, &t, e) : 0;
+
+	if (r < 0 || !more->n)
+		return r;
+	env = json_array();
+	for (size_t i = 0; i < t.spec->env.n; i++) {
+		bool kept = true;
+
+		for (size_t j = 0; j < more->n; j++)
+			kept = kept && !sets_same(more->texts[j], t.spec->env.texts[i]);
+		if (kept)
+			(void)json_array_append_new(env, json_string(t.spec->env.texts[i]));
+	}
+	for (size_t j = 0; j < more->n; j++)
+		if (json_array_append_new(env, json_string(more->texts[j])) < 0)
+			r = err_set(e, -EINVAL, "env: the text is not UTF-8");
+	task_file_clear(&t);
+	(void)json_object_set_new(edits->set, "env", env);
+	return r;
+}
+
+/* What the name of the file says, and not the task in it. */
+static const char *const of_names[] = { "priority", "paused", "begin" };
+
+static int rename_it(const struct spool *sp, struct task_name *n, const json_t *set, struct err *e)
+{
+	struct spool_spec *spec = spec_new();
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(of_names) && r == 0; i++)
+		if (json_object_get(set, of_names[i]))
+			r = spec_set_json(spec, of_names[i], json_object_get(set, of_names[i]), e);
+	if (r == 0 && json_object_get(set, "priority"))
+		r = transit_priority(sp, n, (uint64_t)spec->priority, e);
+	if (r == 0 && json_object_get(set, "paused"))
+		r = transit_pause(sp, n, spec->paused, e);
+	if (r == 0 && json_object_get(set, "begin"))
+		r = transit_begin(sp, n, spec->begin / NS_PER_S, e);
+	(void)spec_free(spec);
+	return r;
+}
+
+static int edit_waiting(const struct spool *sp, struct task_name *n, json_t *set, struct err *e)
+{
+	json_t *rest = json_copy(set);
+	int r;
+
+	for (size_t i = 0; i < ARRAY_LEN(of_names); i++)
+		(void)json_object_del(rest, of_names[i]);
+	r = json_object_size(rest) ? transit_edit(sp, n, rest, e) : 0;
+	json_decref(rest);
+	return r == 0 ? rename_it(sp, n, set, e) : r;
+}
+
+static const char *const of_others[] = { "gpus", "after", "after_any" };
+
+/* As what is submitted. */
+static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_t id,
+		      const json_t *set, struct err *e)
+{
+	struct spool_spec *spec = spec_new();
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(of_others) && r == 0; i++)
+		if (json_object_get(set, of_others[i]))
+			r = spec_set_json(spec, of_others[i], json_object_get(set, of_others[i]),
+					  e);
+	if (r == 0 && json_object_get(set, "gpus"))
+		r = room_check(ctx, sp, spec, e);
+	if (r == 0)
+		r = after_check(sp, id, spec, e);
+	(void)spec_free(spec);
+	return r < 0 ? err_wrap(e, "not changed") : 0;
+}
+
+static int cannot_edit(const struct queue_place *p, struct err *e)
+{
+	char text[QUEUE_TEXT_MAX];
+
+	if (p->dir == SPOOL_RUNNING)
+		return err_set(e, -EBUSY,
+			       "task %" PRIu64 " (%s) runs; only a task that waits can be edited",
+			       p->name.id, p->name.name);
+	return err_set(e, -EBUSY,
+		       "task %" PRIu64 " (%s) %s; only a task that waits can be edited (tenure "
+		       "retry %" PRIu64 " puts it back)",
+		       p->name.id, p->name.name, queue_format_end(p, text), p->name.id);
+}
+
+static int edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *word,
+		const struct edits *edits, struct err *e)
+{
+	struct queue_place p;
+	int r = queue_locate(sp, word, &p, e);
+
+	if (r == 0 && p.element)
+		return err_set(e, -EINVAL,
+			       "%s is an element; only task %" PRIu64 " as a whole can be edited",
+			       word, p.name.id);
+	if (r == 0 && p.dir != SPOOL_PENDING)
+		return cannot_edit(&p, e);
+	if (r == 0)
+		r = check_edit(ctx, sp, p.name.id, edits->set, e);
+	if (r == 0)
+		r = merge_variables(sp, &p, edits, e);
+	if (r == 0)
+		r = edit_waiting(sp, &p.name, edits->set, e);
+	if (r == TRANSIT_GONE)
+		return err_set(e, -EAGAIN, "task %" PRIu64 " changed just now; try again",
+			       p.name.id);
+	if (r == 0)
+		printf("%" PRIu64 " %s is changed\n", p.name.id, p.name.name);
+	return r;
+}
+
+static int run_edit(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct edits edits = { .set = json_object() };
+	struct spool *sp = NULL;
+	int r = 0;
+
+	for (size_t i = 1; i < opts_argc(ctx->opts) && r == 0; i++)
+		r = add_assignment(&edits, opts_arg(ctx->opts, i), e);
+	if (r < 0) {
+		r = CMD_USAGE;
+	} else {
+		r = queue_open(ctx, 0, &sp, e);
+		if (r == 0)
+			r = edit(ctx, sp, opts_arg(ctx->opts, 0), &edits, e);
+		sp = spool_close(sp);
+		ask_agent_to_look(ctx);
+	}
+	json_decref(edits.set);
+	text_list_clear(&edits.variables);
+	return r;
+}
+
+static const struct cmd_example edit_examples[] = {
+	{ "tenure edit 42 memory=30G gpus=2", "task 42 needs more than was said" },
+	{ "tenure edit 42 after=40,41 begin=18:30", "when others are done, and not before" },
+	{ "tenure edit 42 lane= env=LR=0.1", "out of its lane, and with another LR" },
+	{ 0 },
+};
+
+const struct cmd cmd_edit = {
+	.name = "edit",
+	.group = QUEUE_GROUP,
+	.summary = "change a task that waits",
+	.args = "ID|NAME KEY=VALUE..",
+	.min_args = 2,
+	.description =
+		"The keys are those of a task's file (docs/spool.md), which are the options of submit "
+		"and what to run: gpus, memory, lane, name, priority, retries, timeout. Of an array "
+		"or another batch they are for the elements that have not started. KEY= (or "
+		"KEY=null) is the same as never to have said it: lane= takes it out of its lane. "
+		"env=NAME=VALUE sets one variable and may be repeated. Lists of words are written as "
+		"JSON, and are the whole list then: 'args=[\"--epochs\", \"3\"]'.",
+	.examples = edit_examples,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
+	.run = run_edit,
+};
