@@ -21,6 +21,7 @@
 #include "cli/print_json.h"
 #include "cli/term.h"
 #include "gpu/cuda.h"
+#include "gpu/errors.h"
 #include "hold/names.h"
 
 #define INDENT 21 /* column of the texts */
@@ -113,6 +114,25 @@ static void check_layout(struct doctor *d)
 		doctor_find(d, FINDING_NOTE, "process lists", NULL,
 			    "%s; no process runs, so that the size of an entry is measured later",
 			    d->machine->nvml.procs_symbol);
+}
+
+/* Whether the guard will hear of a card that has an error. */
+static void check_errors(struct doctor *d)
+{
+	struct gpu_errors errors;
+
+	if (!d->machine)
+		return;
+	gpu_errors_open(&d->machine->nvml, &d->machine->list, &errors);
+	if (errors.n)
+		doctor_find(d, FINDING_OK, "XIDs", NULL,
+			    "the driver tells of the errors of %u card%s", errors.n,
+			    errors.n == 1 ? "" : "s");
+	else
+		doctor_find(d, FINDING_NOTE, "XIDs", NULL,
+			    "the driver does not tell of errors here: a card that has one shows "
+			    "only when it cannot be seen any more");
+	gpu_errors_close(&d->machine->nvml, &errors);
 }
 
 /* -------- the devices -------- */
@@ -216,11 +236,13 @@ static void check_pids(struct doctor *d)
 
 /* In the order in which they are shown. */
 static void (*const checks[])(struct doctor *d) = {
-	check_nvml,	      check_cuda,	   check_driver,
-	check_layout,	      doctor_check_nodes,  check_devices,
-	doctor_check_memlock, doctor_check_logind, doctor_check_container,
-	doctor_check_tenants, check_guard,	   check_launch,
-	check_pids,
+	check_nvml,	      check_cuda,
+	check_driver,	      check_layout,
+	check_errors,	      doctor_check_nodes,
+	check_devices,	      doctor_check_memlock,
+	doctor_check_logind,  doctor_check_container,
+	doctor_check_tenants, check_guard,
+	check_launch,	      check_pids,
 };
 
 /* -------- what it comes to -------- */

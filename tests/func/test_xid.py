@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Error reports of the driver (XIDs): whose business they are, and what is not used any more."""
+import re
+
 from holdlib import machine, wait_for  # noqa: F401  (a fixture)
 from test_queue import queue  # noqa: F401  (a fixture)
 
@@ -30,6 +32,18 @@ def test_trouble_and_what_is_none(machine):  # noqa: F811
     assert "counts no more: it was away and is back" in h.next("note", gpu=0)["text"]
     h.held(0)
     assert m.device(0)["xid"] is None
+
+
+def test_driver_that_does_not_tell(machine):  # noqa: F811
+    m = machine(gpus=1)
+    assert re.search(r"ok +XIDs +the driver tells of the errors of 1 card$", m.run("doctor").stdout, re.M)
+    m.ctl("fail", "nvmlDeviceRegisterEvents", "all")
+    assert re.search(r"note +XIDs +the driver does not tell", m.run("doctor").stdout)
+    h = m.hold()
+    h.held(0)
+    m.ctl("xid", 0, 79)
+    m.ctl("lose", 0)
+    m.wait_state(0, "busy", reason="cannot be seen")
 
 
 def test_trouble_of_a_card_is_that_of_its_instances(machine):  # noqa: F811
