@@ -7,13 +7,12 @@
 #include <string.h>
 
 #include "agent/depends.h"
+#include "agent/othertools.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/elements.h"
 #include "spool/lanes.h"
-#include "spool/raw.h"
-#include "spool/transit.h"
 
 #define PART_MAX 2000		  /* changes that are told at once, ... */
 #define PART_NS	 (50 * NS_PER_MS) /* ... and how long reading for them takes */
@@ -41,6 +40,7 @@ struct worker {
 void backlog_forget(struct spool_place *p)
 {
 	depends_free(p);
+	othertools_forget(p);
 	if (p->todo)
 		free(p->todo->seen);
 	free(p->todo);
@@ -367,56 +367,7 @@ static void set_deps(struct worker *w)
 				depends_state(w->place, w->b->changes[i].task.id);
 }
 
-/* ---- other tools ---- */
-
-static void import_raw(struct worker *w)
-{
-	const char *file;
-
-	while ((file = scan_raw_ripe(w->place->scan))) {
-		struct err e = ERR_INIT;
-		uint64_t id = 0;
-		int r = raw_import(w->place->spool, file, w->place->self.agent, &id, &e);
-
-		if (r == 0)
-			strbuf_addf(&w->b->notes, "%s in pending/ is task %llu now\n", file,
-				    (unsigned long long)id);
-		else if (r == RAW_REFUSED || r != -ENOENT)
-			strbuf_addf(&w->b->notes, "%s in pending/ is no task: %s\n", file, e.text);
-	}
-}
-
-/* What waits and is meant by a stop. The next scan tells the planner. */
-static void cancel_waiting(struct worker *w, enum control_command command, const char *task)
-{
-	const struct scan_task *t;
-	size_t iter = 0;
-
-	while ((t = scan_next(w->place->scan, &iter))) {
-		bool meant = command == CONTROL_STOP_ALL ||
-			     (command == CONTROL_STOP && task && !strcmp(t->name.name, task));
-
-		if (meant && t->dir == SPOOL_PENDING)
-			(void)transit_cancel(w->place->spool, &t->name, "stopped by control.json",
-					     NULL);
-	}
-}
-
-static void take_orders(struct worker *w)
-{
-	struct backlog *b = w->b;
-	struct control_order order;
-	struct err e = ERR_INIT;
-	int r = control_file_take(w->place->spool, &order, &e);
-
-	if (r == 0) {
-		cancel_waiting(w, order.command, order.task);
-		b->orders = xrealloc(b->orders, b->n_orders + 1, sizeof(*b->orders));
-		b->orders[b->n_orders++] = order;
-	} else if (e.code) {
-		strbuf_addf(&b->notes, "control.json: %s\n", e.text);
-	}
-}
+/* ---- all of it ---- */
 
 static int add_lane(void *data, const char *lane)
 {
@@ -453,8 +404,7 @@ static void round_off(struct worker *w)
 	struct backlog *b = w->b;
 
 	if (b->want.all) {
-		import_raw(w);
-		take_orders(w);
+		othertools_look(b, w->place);
 		b->lanes_read = lanes_paused(w->place->spool, add_lane, w, NULL) == 0;
 		strbuf_adds(&b->notes, scan_notes(w->place->scan));
 	}

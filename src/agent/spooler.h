@@ -38,6 +38,7 @@ struct place_lane;    /* lanes.c */
 struct spool_place {
 	struct place_todo *todo;
 	struct place_depends *depends;
+	struct place_tools *tools;
 	struct place_lane *lanes;
 	struct place_batch *batches;
 	struct spool *spool;

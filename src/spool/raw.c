@@ -20,7 +20,8 @@
 #include "base/str.h"
 #include "spool/submit.h"
 
-#define RAW_PREFIX   "tmp/raw,"
+#define RAW_NAME     "raw,"
+#define RAW_PREFIX   "tmp/" RAW_NAME
 #define JSON_END     ".json"
 #define DEFAULTS_MAX 65536
 
@@ -109,10 +110,11 @@ int raw_parse(const char *file, const char *text, size_t len, struct spool_spec 
 	return (is_script(file) ? parse_script : parse_json)(file, text, len, ret, e);
 }
 
+/* -ENOENT: of a directory. */
 static bool is_transient(int r)
 {
-	return r == -EIO || r == -ENOSPC || r == -EDQUOT || r == -ENOMEM || r == -ESTALE ||
-	       r == -EROFS || r == -EMFILE || r == -ENFILE;
+	return r == -EIO || r == -ENOENT || r == -ENOSPC || r == -EDQUOT || r == -ENOMEM ||
+	       r == -ESTALE || r == -EROFS || r == -EMFILE || r == -ENFILE;
 }
 
 /* What instance.json says of scripts, which say nothing: {"defaults":{"gpus":"all",..},..}. */
@@ -156,7 +158,7 @@ static int finish(const struct spool *sp, const char *tmp, const char *file, uin
 		*e = why;
 	if (r >= 0)
 		return spool_unlink(sp, tmp, e);
-	if (is_transient(r)) /* raw_resume() tries again */
+	if (is_transient(r))
 		return r;
 	r = spool_refuse(sp, tmp, why.text, e);
 	if (r == 0 && e)
@@ -178,6 +180,8 @@ int raw_import(const struct spool *sp, const char *file, const char *agent, uint
 	(void)str_print(tmp, sizeof(tmp), RAW_PREFIX "%" PRIu64 ",%s,%s", id, agent,
 			file + (strlen(file) > 180 ? strlen(file) - 180 : 0));
 	r = spool_rename(sp, from, tmp, e);
+	if (r == -ENOENT && !spool_exists(sp, from))
+		return RAW_GONE;
 	if (r == 0)
 		r = finish(sp, tmp, file, id, e);
 	if (r == 0)
@@ -185,18 +189,74 @@ int raw_import(const struct spool *sp, const char *file, const char *agent, uint
 	return r < 0 || r == RAW_REFUSED ? err_wrap(e, "%s", file), r : r;
 }
 
-int raw_resume(const struct spool *sp, const char *tmp_file, const char *agent,
-	       bool (*known)(void *data, uint64_t id), void *data, uint64_t *ret_id, struct err *e)
+static int is_id(void *data, const struct task_name *n, const char *dir)
 {
-	char tmp[SPOOL_PATH_MAX], owner[NAME_AGENT_MAX + 1];
-	int used = 0;
-	uint64_t id;
+	return n->id == *(const uint64_t *)data;
+}
 
-	*ret_id = 0;
-	(void)spool_path(SPOOL_TMP, tmp_file, tmp);
-	if (sscanf(tmp, RAW_PREFIX "%" SCNu64 ",%40[^,],%n", &id, owner, &used) != 2 || !used ||
-	    strcmp(owner, agent) != 0)
+/* In the queue, or ended. */
+static bool is_known(const struct spool *sp, const struct scan *s, uint64_t id)
+{
+	return scan_find(s, id, 0) || scan_dir(sp, "failed", is_id, &id, NULL) == 1 ||
+	       scan_dir(sp, "cancelled", is_id, &id, NULL) == 1 ||
+	       scan_done(sp, is_id, &id, NULL) == 1;
+}
+
+/* Whose it is and with which id; where the file's own name begins. NULL: none, or another agent's.
+ */
+static const char *split(const char *tmp_file, const char *agent, uint64_t *ret_id)
+{
+	char owner[NAME_AGENT_MAX + 1];
+	int used = 0;
+
+	if (sscanf(tmp_file, RAW_NAME "%" SCNu64 ",%40[^,],%n", ret_id, owner, &used) != 2 ||
+	    !used || strcmp(owner, agent) != 0 || !*ret_id || *ret_id > NAME_ID_MAX)
+		return NULL;
+	return tmp_file + used;
+}
+
+int raw_resume(const struct spool *sp, const char *tmp_file, const char *agent,
+	       const struct scan *s, uint64_t *ret_id, struct err *e)
+{
+	char tmp[SPOOL_PATH_MAX];
+	const char *file = split(tmp_file, agent, ret_id);
+
+	if (!file) {
+		*ret_id = 0;
 		return 0;
-	*ret_id = id;
-	return known(data, id) ? spool_unlink(sp, tmp, e) : finish(sp, tmp, tmp + used, id, e);
+	}
+	(void)spool_path(SPOOL_TMP, tmp_file, tmp);
+	return is_known(sp, s, *ret_id) ? spool_unlink(sp, tmp, e)
+					: finish(sp, tmp, file, *ret_id, e);
+}
+
+struct resuming {
+	const struct spool *sp;
+	const char *agent;
+	const struct scan *scan;
+	raw_told_fn fn;
+	void *data;
+	bool left;
+};
+
+static int resume_one(void *data, const char *tmp_file, unsigned char type)
+{
+	struct resuming *a = data;
+	struct err e = ERR_INIT;
+	uint64_t id;
+	int r = raw_resume(a->sp, tmp_file, a->agent, a->scan, &id, &e);
+
+	if (id)
+		a->fn(a->data, split(tmp_file, a->agent, &id), r, id, &e);
+	a->left |= r < 0;
+	return 0;
+}
+
+int raw_resume_all(const struct spool *sp, const char *agent, const struct scan *s, raw_told_fn fn,
+		   void *data, struct err *e)
+{
+	struct resuming a = { sp, agent, s, fn, data, false };
+	int r = spool_each(sp, spool_dir_name(SPOOL_TMP), resume_one, &a, e);
+
+	return r < 0 ? r : a.left;
 }

@@ -8,20 +8,29 @@
  * becomes a task with an id; what cannot is put into bad/ with its reason.
  */
 
+#include "spool/scan.h"
 #include "spool/spool.h"
 
 /* It was refused; e says why, and so does bad/FILE.reason. */
 #define RAW_REFUSED 1
+/* It is not there: somebody else was first. */
+#define RAW_GONE 2
 
-/* file is a name in pending/. -ENOENT: somebody else was first. */
+/* file is a name in pending/. 0, RAW_REFUSED, RAW_GONE, or negative: it is to be tried again, by
+ * this call if it is still there, else by raw_resume_all(). */
 int raw_import(const struct spool *sp, const char *file, const char *agent, uint64_t *ret_id,
 	       struct err *e);
 /*
- * Goes on with an import that was interrupted, of a file in tmp/. *ret_id is 0 where it is none.
- * known: whether a task of that id is in the queue or has ended.
+ * Goes on with an import that was interrupted, of a file in tmp/; *ret_id is 0 where it is none of
+ * ours. s: of the queue, brought up to date since then. Results as above.
  */
 int raw_resume(const struct spool *sp, const char *tmp_file, const char *agent,
-	       bool (*known)(void *data, uint64_t id), void *data, uint64_t *ret_id, struct err *e);
+	       const struct scan *s, uint64_t *ret_id, struct err *e);
+/* With all of ours, and tells what came of each: r and e as above. 1: some are left; 0; negative.
+ */
+typedef void (*raw_told_fn)(void *data, const char *file, int r, uint64_t id, const struct err *e);
+int raw_resume_all(const struct spool *sp, const char *agent, const struct scan *s, raw_told_fn fn,
+		   void *data, struct err *e);
 
 /* For tests and fuzzing: what a file of that name and content says. -EINVAL. */
 int raw_parse(const char *file, const char *text, size_t len, struct spool_spec **ret,

@@ -463,26 +463,6 @@ static void recover_journals(struct recovery *rc)
 /* ---- tmp/ -------------------------------------------------------------------------------------
  */
 
-struct id_search {
-	uint64_t id;
-};
-
-static int is_id(void *data, const struct task_name *n, const char *dir)
-{
-	return n->id == ((const struct id_search *)data)->id;
-}
-
-static bool id_is_known(void *data, uint64_t id)
-{
-	const struct recovery *rc = data;
-	struct id_search search = { id };
-
-	return scan_find(rc->scan, id, 0) ||
-	       scan_dir(rc->sp, "failed", is_id, &search, NULL) == 1 ||
-	       scan_dir(rc->sp, "cancelled", is_id, &search, NULL) == 1 ||
-	       scan_done(rc->sp, is_id, &search, NULL) == 1;
-}
-
 static int clear_tmp(void *data, const char *file, unsigned char type)
 {
 	struct recovery *rc = data;
@@ -490,7 +470,7 @@ static int clear_tmp(void *data, const char *file, unsigned char type)
 	struct err e = ERR_INIT;
 	struct stat st;
 	uint64_t id;
-	int r = raw_resume(rc->sp, file, rc->self->agent, id_is_known, rc, &id, &e);
+	int r = raw_resume(rc->sp, file, rc->self->agent, rc->scan, &id, &e);
 
 	(void)spool_path(SPOOL_TMP, file, path);
 	if (r < 0)

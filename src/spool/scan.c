@@ -25,7 +25,8 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 
-#define NOTES_MAX 4096
+#define NOTES_MAX	4096
+#define AGAIN_DOUBLINGS 6 /* a bare file that cannot be taken is tried every minute at last */
 
 /* A name's numbers as they are, and its texts one behind the other: most are short, and there may
  * be very many. */
@@ -47,6 +48,8 @@ struct raw {
 	int64_t size;
 	uint64_t mtime_ns;
 	uint64_t since_ns; /* mono: so since then */
+	uint64_t again_ns; /* mono: not before then */
+	unsigned int failures;
 	uint32_t seen;
 	bool given;
 };
@@ -290,6 +293,8 @@ static void saw_raw(struct scan *s, const char *file, size_t n_known)
 		raw->mtime_ns = mtime;
 		raw->since_ns = clock_mono_ns();
 		raw->given = false;
+		raw->failures = 0;
+		raw->again_ns = 0;
 	}
 	raw->seen = s->generation;
 }
@@ -324,12 +329,28 @@ const char *scan_raw_ripe(struct scan *s)
 	for (size_t i = 0; i < s->n_raws; i++) {
 		struct raw *raw = &s->raws[i];
 
-		if (raw->given || raw->seen != s->generation || now - raw->since_ns < s->settle_ns)
+		if (raw->given || raw->seen != s->generation || now < raw->again_ns ||
+		    now - raw->since_ns < s->settle_ns)
 			continue;
 		raw->given = true;
 		return raw->file;
 	}
 	return NULL;
+}
+
+unsigned int scan_raw_again(struct scan *s, const char *file)
+{
+	for (size_t i = 0; i < s->n_raws; i++) {
+		struct raw *raw = &s->raws[i];
+
+		if (strcmp(raw->file, file) != 0)
+			continue;
+		raw->failures += raw->failures < AGAIN_DOUBLINGS;
+		raw->again_ns = clock_mono_ns() + (s->settle_ns << raw->failures);
+		raw->given = false;
+		return raw->failures;
+	}
+	return 0;
 }
 
 void scan_set_settle(struct scan *s, uint64_t settle_ns)

@@ -54,6 +54,9 @@ const struct scan_task *scan_next(const struct scan *s, size_t *iter);
  * least settle_ns apart (scan_set_settle(), 1 s by default). It is given once; NULL: none.
  */
 const char *scan_raw_ripe(struct scan *s);
+/* It could not be taken: given again after a while, which doubles each time. How often that was, or
+ * 0: there is none of that name. */
+unsigned int scan_raw_again(struct scan *s, const char *file);
 void scan_set_settle(struct scan *s, uint64_t settle_ns);
 /* Files that do not count, one sentence per line; "" when there are none. */
 const char *scan_notes(const struct scan *s);

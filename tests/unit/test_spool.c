@@ -326,7 +326,7 @@ static void test_raw(void **state)
 	put(sp, "pending/bad.json", "{\"argv\":[\"x\"],\"gpuz\":1}");
 	assert_int_equal(raw_import(sp, "bad.json", "node1", &id, &e), RAW_REFUSED);
 	assert_non_null(strstr(e.text, "gpuz"));
-	assert_int_equal(raw_import(sp, "gone", "node1", &id, &e), -ENOENT);
+	assert_int_equal(raw_import(sp, "gone", "node1", &id, &e), RAW_GONE);
 	put(sp, "instance.json",
 	    "{\"format\":1,\"defaults\":{\"gpus\":\"all\",\"lane\":\"week\"}}\n");
 	put(sp, "pending/7_a.sh", "#!/bin/sh\n");
@@ -340,6 +340,56 @@ static void test_raw(void **state)
 	put(sp, "pending/c.sh", "#!/bin/sh\n");
 	assert_int_equal(raw_import(sp, "c.sh", "node1", &id, &e), RAW_REFUSED);
 	assert_non_null(strstr(e.text, "defaults in instance.json: "));
+	s = scan_free(s);
+	sp = spool_close(sp);
+}
+
+static void note_told(void *data, const char *file, int r, uint64_t id, const struct err *e)
+{
+	*(uint64_t *)data = r < 0 ? 0 : id;
+	assert_string_equal(file, "job.sh");
+}
+
+/* One that no id, or no room, could be had for is tried again later, wherever it is by then. */
+static void test_raw_again(void **state)
+{
+	struct spool *sp = open_spool();
+	struct scan *s = scan_new(sp, SCAN_RAW);
+	struct err e = ERR_INIT;
+	struct scan_task t;
+	uint64_t id = 0, told = 77;
+
+	scan_set_settle(s, 1);
+	put(sp, "pending/job.sh", "#!/bin/sh\n");
+	put(sp, "pending/5_none.sh", "");
+	put(sp, "tmp/raw,99999999999,node1,far.sh", "#!/bin/sh\n");
+	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
+	(void)usleep(1000);
+	assert_string_equal(scan_raw_ripe(s), "5_none.sh");
+	assert_string_equal(scan_raw_ripe(s), "job.sh");
+	assert_null(scan_raw_ripe(s));
+	assert_int_equal(renameat(sp->fd, "ids", sp->fd, "ids.away"), 0);
+	assert_true(raw_import(sp, "job.sh", "node1", &id, &e) < 0);
+	assert_int_equal(scan_raw_again(s, "job.sh"), 1);
+	assert_int_equal(scan_raw_again(s, "nobody"), 0);
+	(void)usleep(1000);
+	assert_string_equal(scan_raw_ripe(s), "job.sh");
+	assert_int_equal(renameat(sp->fd, "ids.away", sp->fd, "ids"), 0);
+	/* It is taken, and then there is no pending/ for it for a moment. */
+	assert_int_equal(renameat(sp->fd, "pending/job.sh", sp->fd, "tmp/raw,1,node1,job.sh"), 0);
+	put(sp, "ids/1", "");
+	assert_int_equal(renameat(sp->fd, "pending", sp->fd, "away"), 0);
+	assert_int_equal(raw_resume_all(sp, "node1", s, note_told, &told, &e), 1);
+	assert_int_equal(told, 0);
+	assert_int_equal(raw_resume_all(sp, "node2", s, note_told, &told, &e), 0);
+	assert_int_equal(renameat(sp->fd, "away", sp->fd, "pending"), 0);
+	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
+	assert_int_equal(raw_resume_all(sp, "node1", s, note_told, &told, &e), 0);
+	assert_int_equal(told, 1);
+	assert_true(get(sp, 1, &t));
+	assert_false(spool_exists(sp, "tmp/raw,1,node1,job.sh"));
+	assert_true(spool_exists(
+		sp, "tmp/raw,99999999999,node1,far.sh")); /* no id has that many digits */
 	s = scan_free(s);
 	sp = spool_close(sp);
 }
@@ -487,7 +537,7 @@ int main(void)
 		TEST(test_open),     TEST(test_key),	      TEST(test_life),
 		TEST(test_no_place), TEST(test_lost_claim),   TEST(test_clients),
 		TEST(test_retry),    TEST(test_refused_file), TEST(test_scan),
-		TEST(test_raw),	     TEST(test_control),      TEST(test_many_clients),
+		TEST(test_raw), TEST(test_raw_again),	     TEST(test_control),      TEST(test_many_clients),
 		TEST(test_foreign),
 	};
 
