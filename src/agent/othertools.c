@@ -8,12 +8,14 @@
 #include "spool/raw.h"
 #include "spool/transit.h"
 
-#define RESUME_NS (10 * NS_PER_S) /* looking whether a task is there already reads all that ended  \
-				   */
+#define RESUME_NS                                                                                  \
+	(10 * NS_PER_S) /* looking whether a task is there already reads all that ended            \
+			 */
 
 struct place_tools {
 	bool left;	    /* imports that were interrupted may lie in tmp/ */
 	uint64_t resume_ns; /* mono: not before then */
+	struct control_look control;
 };
 
 struct look {
@@ -101,7 +103,7 @@ static void take_order(struct look *l)
 	struct backlog *b = l->b;
 	struct control_order order;
 	struct err e = ERR_INIT;
-	int r = control_file_take(l->place->spool, &order, &e);
+	int r = control_file_take(l->place->spool, &l->tools->control, &order, &e);
 
 	if (r == 0) {
 		cancel_waiting(l->place, &order);

@@ -5,13 +5,16 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/enumstr.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 #define CONTROL_FILE  "control.json"
+#define SETTLE_NS     NS_PER_S
 #define ORDER_SUFFIX  ".json"
 #define ANSWER_SUFFIX ".answer"
 #define CONTROL_GONE  1
@@ -169,7 +172,11 @@ static int take(const struct spool *sp, const char *path, order_fn fn, void *ret
 		*e = why;
 	if (r == -EINVAL || r == -EFBIG || r == -EPERM || r == -ELOOP)
 		return spool_refuse(sp, tmp, why.text, NULL) < 0 ? r : CONTROL_BAD;
-	return r < 0 ? r : spool_unlink(sp, tmp, e);
+	if (r < 0 && !spool_exists(sp, path)) /* it could not be read this time */
+		(void)spool_rename(sp, tmp, path, NULL);
+	if (r == 0) /* what stays in tmp/ is cleared away one day */
+		(void)spool_unlink(sp, tmp, NULL);
+	return r;
 }
 
 static int read_sent(const json_t *doc, void *ret, struct err *e)
@@ -255,12 +262,40 @@ static int read_order(const json_t *doc, void *data, struct err *e)
 	return r;
 }
 
-int control_file_take(const struct spool *sp, struct control_order *ret, struct err *e)
+/* Programs write it in place, so it may be seen before all of it is there. */
+static bool is_whole(const struct spool *sp)
 {
+	struct control_order order = { .task = NULL };
+	json_t *doc = NULL;
+	bool whole =
+		read_json(sp, CONTROL_FILE, &doc, NULL) == 0 && read_order(doc, &order, NULL) == 0;
+
+	json_decref(doc);
+	free(order.task);
+	return whole;
+}
+
+static bool stands_still(struct control_look *look, const struct stat *st)
+{
+	uint64_t now = clock_mono_ns();
+	uint64_t mtime = (uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec;
+
+	if (look->size != st->st_size || look->mtime_ns != mtime)
+		*look = (struct control_look){ st->st_size, mtime, now };
+	return now - look->since_ns >= SETTLE_NS;
+}
+
+int control_file_take(const struct spool *sp, struct control_look *look, struct control_order *ret,
+		      struct err *e)
+{
+	struct stat st;
 	int r;
 
-	if (!spool_exists(sp, CONTROL_FILE))
+	if (fstatat(sp->fd, CONTROL_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 1 : err_sys(e, errno, "stat %s/" CONTROL_FILE, sp->path);
+	if (!is_whole(sp) && !stands_still(look, &st))
 		return 1;
+	*look = (struct control_look){ .size = 0 };
 	r = take(sp, CONTROL_FILE, read_order, ret, e);
 	return r > 0 ? 1 : r;
 }

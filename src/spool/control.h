@@ -47,7 +47,15 @@ struct control_order {
 		sweep; /* of stop and stop_all: what else is ended; as the agent says: MAX */
 };
 
-/* control.json, taken away. 0; 1: none, or one that was bad (e says why, it is in bad/). */
-int control_file_take(const struct spool *sp, struct control_order *ret, struct err *e);
+/* How one stood that could not be read yet; begins with zeros. */
+struct control_look {
+	int64_t size;
+	uint64_t mtime_ns, since_ns; /* since_ns: monotonic */
+};
+
+/* control.json, taken away. 0; 1: none, one that somebody may be writing at this moment, or one
+ * that was still bad after a second (e says why, it is in bad/); negative. */
+int control_file_take(const struct spool *sp, struct control_look *look, struct control_order *ret,
+		      struct err *e);
 
 #endif

@@ -415,7 +415,6 @@ static void test_control(void **state)
 	struct order_task task = { .id = 42, .element = 7 };
 	struct order order = { .command = ORDER_STOP, .n = 1, .tasks = &task, .now = true }, got;
 	char sent[SPOOL_PATH_MAX], at[SPOOL_PATH_MAX];
-	struct control_order file;
 	json_t *answer = NULL;
 
 	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
@@ -455,25 +454,59 @@ static void test_control(void **state)
 	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
 	assert_int_equal(control_next(sp, "node10", &got, at, &e), 0);
 	order_clear(&got);
+	sp = spool_close(sp);
+}
 
-	assert_int_equal(control_file_take(sp, &file, &e), 1);
+static void test_control_file(void **state)
+{
+	static const struct {
+		const char *text, *why;
+	} bad[] = {
+		{ "{\"command\":\"stop_al\"}", "stop_all" },
+		{ "{\"command\":\"stop_all\",\"sweep\":\"all\"}", "sweep: " },
+		{ "{}", "no command" },
+		{ "{\"command\":\"stop", "not a JSON object" },
+	};
+	struct spool *sp = open_spool();
+	struct control_look look = { .size = 0 };
+	struct control_order file;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(control_file_take(sp, &look, &file, &e), 1);
 	put(sp, "control.json", "{\"command\":\"stop\",\"task\":\"train.sh\"}");
-	assert_int_equal(control_file_take(sp, &file, &e), 0);
+	assert_int_equal(control_file_take(sp, &look, &file, &e), 0);
 	assert_true(file.command == CONTROL_STOP && file.sweep == SPEC_CLEAN_MAX);
 	assert_string_equal(file.task, "train.sh");
 	free(file.task);
 	put(sp, "control.json", "{\"command\":\"stop_all\",\"sweep\":\"python\"}");
-	assert_int_equal(control_file_take(sp, &file, &e), 0);
+	assert_int_equal(control_file_take(sp, &look, &file, &e), 0);
 	assert_true(file.command == CONTROL_STOP_ALL && file.sweep == SPEC_CLEAN_PYTHON);
 	assert_null(file.task);
-	put(sp, "control.json", "{\"command\":\"stop_al\"}");
-	assert_int_equal(control_file_take(sp, &file, &e), 1);
-	assert_non_null(strstr(e.text, "stop_all"));
-	put(sp, "control.json", "{\"command\":\"stop_all\",\"sweep\":\"all\"}");
-	assert_int_equal(control_file_take(sp, &file, &e), 1);
-	assert_non_null(strstr(e.text, "sweep: "));
-	put(sp, "control.json", "{}");
-	assert_int_equal(control_file_take(sp, &file, &e), 1);
+
+	/* Caught while it is written. */
+	put(sp, "control.json", "");
+	assert_int_equal(control_file_take(sp, &look, &file, &e), 1);
+	put(sp, "control.json", "{\"command\":\"shut");
+	look.since_ns = 0;
+	assert_int_equal(control_file_take(sp, &look, &file, &e), 1);
+	put(sp, "control.json", "{\"command\":\"shutdown\"}");
+	assert_int_equal(control_file_take(sp, &look, &file, &e), 0);
+	assert_int_equal(file.command, CONTROL_SHUTDOWN);
+	assert_int_equal(e.code, 0);
+	assert_int_equal(count_files(sp, "bad"), 0);
+
+	/* Only what stays wrong is. */
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		put(sp, "control.json", bad[i].text);
+		assert_int_equal(control_file_take(sp, &look, &file, &e), 1);
+		assert_true(spool_exists(sp, "control.json"));
+		look.since_ns = 0; /* long ago */
+		assert_int_equal(control_file_take(sp, &look, &file, &e), 1);
+		assert_non_null(strstr(e.text, bad[i].why));
+		assert_false(spool_exists(sp, "control.json"));
+		assert_int_equal(count_files(sp, "bad"), 2 * (i + 1));
+		e = (struct err)ERR_INIT;
+	}
 	sp = spool_close(sp);
 }
 
@@ -534,11 +567,11 @@ static void test_foreign(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_open),     TEST(test_key),	      TEST(test_life),
-		TEST(test_no_place), TEST(test_lost_claim),   TEST(test_clients),
-		TEST(test_retry),    TEST(test_refused_file), TEST(test_scan),
-		TEST(test_raw), TEST(test_raw_again),	     TEST(test_control),      TEST(test_many_clients),
-		TEST(test_foreign),
+		TEST(test_open),	 TEST(test_key),	  TEST(test_life),
+		TEST(test_no_place),	 TEST(test_lost_claim),	  TEST(test_clients),
+		TEST(test_retry),	 TEST(test_refused_file), TEST(test_scan),
+		TEST(test_raw),		 TEST(test_raw_again),	  TEST(test_control),
+		TEST(test_control_file), TEST(test_many_clients), TEST(test_foreign),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
