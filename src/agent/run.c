@@ -125,6 +125,7 @@ static int ask_for_shim(struct run *r, struct err *e)
 	struct runjob_with with = { .instance = r->place->instance,
 				    .node = r->place->node,
 				    .run_dir = r->place->run_dir,
+				    .login = &r->place->login,
 				    .id = r->ref.id,
 				    .element = r->ref.element,
 				    .attempt = r->claim.attempt,

@@ -53,6 +53,7 @@ struct run_place {
 	struct mother mother;
 	int program_fd;
 	const char *instance, *node, *run_dir;
+	struct login login;
 	const char *key; /* of the spool: runjob_token() */
 	const char *spool_dir, *agent;
 	uint64_t beat_ms;

@@ -114,6 +114,9 @@ static void make_env(struct runjob *j, const struct spool_spec *spec, uint64_t i
 			text_list_add(&j->env, spec->env.texts[i]);
 	for (size_t i = 0; i < own.n; i++)
 		text_list_add(&j->env, own.texts[i]);
+	for (size_t i = 0; w->login && i < w->login->env.n; i++)
+		if (!sets(w->login->env.texts[i], &j->env))
+			text_list_add(&j->env, w->login->env.texts[i]);
 	text_list_clear(&own);
 }
 
@@ -177,7 +180,7 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 	j->job.title = j->title;
 	j->job.shown = j->shown;
 	j->job.node = w->node;
-	j->job.cwd = spec->cwd ? spec->cwd : "/";
+	j->job.cwd = spec->cwd ? spec->cwd : w->login ? w->login->home : "/";
 	j->job.run_dir = w->run_dir;
 	j->job.record_dir = w->run_dir;
 	j->job.argv = texts(&j->argv);

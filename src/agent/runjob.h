@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "agent/login.h"
 #include "base/err.h"
 #include "spool/claim.h"
 #include "task/record.h"
@@ -17,12 +18,13 @@
 /* What this attempt got. The texts are the caller's. */
 struct runjob_with {
 	const char *instance, *node, *run_dir;
-	const char *visible;  /* for CUDA_VISIBLE_DEVICES; "" where the task has none */
-	bool by_index;	      /* they are indices, so CUDA is to number them as we do */
-	uint64_t id, element; /* element 0: no element */
-	unsigned int attempt; /* from 1 */
-	uint64_t memory;      /* bytes per GPU that it asked for; 0: not said */
-	uint64_t log_limit;   /* bytes; 0: none */
+	const struct login *login; /* NULL: the spec has all that is needed */
+	const char *visible;	   /* for CUDA_VISIBLE_DEVICES; "" where the task has none */
+	bool by_index;		   /* they are indices, so CUDA is to number them as we do */
+	uint64_t id, element;	   /* element 0: no element */
+	unsigned int attempt;	   /* from 1 */
+	uint64_t memory;	   /* bytes per GPU that it asked for; 0: not said */
+	uint64_t log_limit;	   /* bytes; 0: none */
 	/* How the shim keeps the claim alive: task/keep.h. */
 	const char *spool_dir, *agent;
 	const struct claim *claim;

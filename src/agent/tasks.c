@@ -481,6 +481,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .started = run_started,
 				       .lanes = run_lanes,
 				       .streak = streak_of };
+	login_read(&q->place.login);
 	q->fillers = workload_new(q, c);
 	init_handles(q);
 	q->beats = nodes_beats(q, c);
@@ -724,6 +725,7 @@ static void on_closed(uv_handle_t *h)
 	free(q->instance);
 	free(q->agent);
 	free(q->run_dir);
+	login_clear(&q->place.login);
 	free(q->cgroup);
 	free(q->spool_dir);
 	free(q->leases);

@@ -229,7 +229,8 @@ const struct opt submit_opts[] = {
 	  NULL,
 	  NULL,
 	  OTHERS,
-	  "do not take this environment along" },
+	  "do not take this environment along; HOME, USER, LOGNAME, SHELL and a plain PATH are there "
+	  "all the same" },
 	{ "cwd",
 	  0,
 	  { VALUE_STRING },

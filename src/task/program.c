@@ -29,8 +29,8 @@
 
 #define CHILD_STACK    (64 * 1024)
 #define LINE_MAX_BYTES 4096
-#define DEFAULT_PATH   "/usr/local/bin:/usr/bin:/bin"
 #define DEFAULT_SHELL  "/bin/sh"
+#define PATH_SHOWN     80 /* a longer one is no help in a sentence */
 #define ELF_MAGIC      "\177ELF"
 
 /* A base name that stays in its directory. */
@@ -190,7 +190,7 @@ void program_set_env(struct program *p, const struct task_spec *s, const char *c
 		if (!same_name(more[i], TASK_TOKEN_ENV "="))
 			p->envp[n++] = more[i];
 	p->envp[n++] = p->token_env;
-	p->path_env = DEFAULT_PATH;
+	p->path_env = PROGRAM_PATH;
 	for (size_t i = 0; i < n; i++)
 		if (str_has_prefix(p->envp[i], "PATH="))
 			p->path_env = p->envp[i] + strlen("PATH=");
@@ -295,6 +295,8 @@ static int say_exec(struct program *p, int errnum, struct err *e)
 
 	if (errnum == ENOENT)
 		p->exit_code = EXIT_NOT_FOUND;
+	if (errnum == ENOENT && !strchr(name, '/') && strlen(p->path_env) > PATH_SHOWN)
+		return err_set(e, -errnum, "there is no command \"%s\" in PATH", name);
 	if (errnum == ENOENT && !strchr(name, '/'))
 		return err_set(e, -errnum, "there is no command \"%s\" in PATH (%s)", name,
 			       p->path_env);

@@ -25,6 +25,8 @@
 
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND	127
+/* Where commands are looked for without a PATH. */
+#define PROGRAM_PATH "/usr/local/bin:/usr/bin:/bin"
 
 struct program {
 	const char **argv;    /* ends with NULL; argv[0] is what to run */

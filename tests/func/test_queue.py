@@ -2,6 +2,7 @@
 """The queue from outside: submit, run on held devices, retry, adopt, and hand over without a gap."""
 import json
 import os
+import pwd
 import signal
 import subprocess
 import time
@@ -92,11 +93,18 @@ def test_bare_file_and_control_json(queue):
     q.start("--no-hold")
     tmp = os.path.join(q.spool, "tmp/x")
     with open(tmp, "w", encoding="utf-8") as f:
-        f.write("#!/bin/sh\necho from a file\nsleep 30\n")
+        f.write("#!/bin/sh\necho from a file in $PWD as $LOGNAME with $PATH and $SHELL\nsleep 30\n")
     os.rename(tmp, os.path.join(q.spool, "pending/001_hello.sh"))
     assert wait_for(lambda: [r for r in q.rows() if r["state"] == "running"], 15)
     row = q.rows()[0]
     assert row["priority"] == 1
+    user = pwd.getpwuid(os.getuid())
+    assert wait_for(lambda: f"in {q.home} as {user.pw_name} with /usr/local/bin:/usr/bin:/bin and {user.pw_shell or '/bin/sh'}"
+                    in (q.log(row["id"]) or "")), q.log(row["id"])
+    plain = q.submit("-g", "0", "--no-env", "--cwd", "/usr", "--env", "SHELL=/x", "--", "sh", "-c",
+                     "echo $PWD $HOME $SHELL $PATH; no-such-command")
+    q.wait(plain, "failed")
+    assert f"/usr {q.home} /x /usr/local/bin:/usr/bin:/bin" in q.log(plain)
     waits = q.submit("--after", str(row["id"]), "-g", "0", "--", "true")
     with open(tmp, "w", encoding="utf-8") as f:
         json.dump({"command": "stop_all"}, f)

@@ -66,6 +66,29 @@ static void test_environment(void **state)
 	spec_free(s);
 }
 
+/* What nobody has said is as cron has it; what was said stays. */
+static void test_login(void **state)
+{
+	struct spool_spec *s =
+		make_spec("{\"name\":\"t\",\"argv\":[\"true\"],\"env\":[\"HOME=/h\"]}");
+	struct runjob_with w = with_one();
+	struct runjob *j;
+	struct login login;
+
+	login_read(&login);
+	w.login = &login;
+	assert_int_equal(runjob_make(s, "tok", &w, &j, NULL), 0);
+	assert_string_equal(variable(j, "HOME"), "/h");
+	assert_string_equal(variable(j, "PATH"), "/usr/local/bin:/usr/bin:/bin");
+	assert_non_null(variable(j, "USER"));
+	assert_non_null(variable(j, "LOGNAME"));
+	assert_int_equal(variable(j, "SHELL")[0], '/');
+	assert_string_equal(runjob_get(j)->cwd, login.home);
+	runjob_free(j);
+	login_clear(&login);
+	spec_free(s);
+}
+
 static void test_elements(void **state)
 {
 	struct spool_spec *all = make_spec("{\"name\":\"t\",\"commands\":[\"one\",\"two\"]}");
@@ -123,9 +146,8 @@ static void test_tokens(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_environment),
-		cmocka_unit_test(test_elements),
-		cmocka_unit_test(test_sweep),
+		cmocka_unit_test(test_environment), cmocka_unit_test(test_login),
+		cmocka_unit_test(test_elements),    cmocka_unit_test(test_sweep),
 		cmocka_unit_test(test_tokens),
 	};
 

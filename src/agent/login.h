@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_LOGIN_H
+#define TENURE_AGENT_LOGIN_H
+
+/*
+ * What a task has that was submitted without an environment or a directory (--no-env, a bare
+ * script, another program's file): what cron gives. Read once, because the directory service may
+ * hang.
+ */
+
+#include "spool/spec.h"
+
+struct login {
+	struct text_list env; /* HOME, USER, LOGNAME, SHELL, PATH */
+	char *home;	      /* "/" where the home directory is not there */
+};
+
+void login_read(struct login *ret);
+void login_clear(struct login *l);
+
+#endif
