@@ -47,11 +47,34 @@ static struct devset peers_of(const struct dev_status *d)
 	return peers;
 }
 
+/* Another instance has a task there, or collects it for one. */
+static bool is_lent_away(const struct dev_status *d, const char *instance)
+{
+	return d->n_leases && strcmp(d->lease_instance, instance) != 0;
+}
+
+/* What is merely held for another instance is there for a task of ours (hold/gorder.c). */
+static bool is_ours(const struct view *view, const char *instance, uint32_t slot)
+{
+	const char *owner = view->devices[slot].instance;
+
+	return !owner[0] || !strcmp(owner, instance) || view_is_selected(view, slot);
+}
+
+static void lend_away(const struct dev_status *d, struct sched_device *s)
+{
+	bool workload = d->lease.task == LEASE_WORKLOAD;
+
+	s->state = SCHED_DEV_LENT;
+	s->lent_instance = d->lease_instance;
+	s->lent_task = (struct sched_ref){ workload ? 0 : d->lease.task, d->lease.element };
+	s->lent_waits = d->lease_stage == LEASE_PROMISED && !d->lease.attempt;
+}
+
 static struct sched_device planned_device(const struct view *view, const char *instance,
 					  uint32_t slot)
 {
 	const struct dev_status *d = &view->devices[slot];
-	bool ours = strcmp(d->instance, instance) == 0;
 	struct sched_device s = { .index = d->index,
 				  .model = d->name,
 				  .state = planned_state(d),
@@ -67,27 +90,21 @@ static struct sched_device planned_device(const struct view *view, const char *i
 
 	if (!view->seen[slot])
 		s.state = SCHED_DEV_UNSEEN;
-	else if (!ours && d->instance[0])
-		s.state = SCHED_DEV_EXCLUDED; /* another instance's */
+	else if (!is_ours(view, instance, slot))
+		s.state = SCHED_DEV_EXCLUDED;
+	else if (is_lent_away(d, instance))
+		lend_away(d, &s);
 	return s;
 }
 
-/* Another instance holds it, or has a task there. */
-static bool is_others(const struct dev_status *d, const char *instance)
-{
-	bool held = d->state == DEV_HOLDING || d->state == DEV_HELD || d->state == DEV_YIELDING;
-
-	return (held && strcmp(d->instance, instance) != 0) ||
-	       (d->n_leases && strcmp(d->lease_instance, instance) != 0);
-}
-
-/* What an instance may have for tasks is its own limit, and what others leave of the site's. */
+/* What an instance may have for tasks is its own limit, and what tasks of others leave of the
+ * site's. */
 static void limit_devices(const struct view *view, const char *instance, struct sched_policy *p)
 {
 	uint32_t own = view->policy.max_devices, site = view->policy.site_devices, others = 0;
 
 	for (uint32_t i = 0; site && i < view->n_slots; i++)
-		others += view->seen[i] && is_others(&view->devices[i], instance);
+		others += view->seen[i] && is_lent_away(&view->devices[i], instance);
 	p->limits_devices = own || site;
 	p->max_devices = own ? own : UINT32_MAX;
 	if (site && (site > others ? site - others : 0) < p->max_devices)

@@ -8,7 +8,8 @@
 #include "sched/plan.h"
 
 /* devices: room for PROTO_DEVICES_MAX; ret points into it and into view. instance: whose tasks are
- * planned; devices of other instances are not theirs to use. */
+ * planned: what is held for another instance is theirs to use, what that one's tasks have or
+ * collect is not. */
 void planview_make(const struct view *view, const char *instance, struct sched_device *devices,
 		   struct sched_view *ret);
 

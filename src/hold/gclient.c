@@ -145,6 +145,14 @@ static int select_devices(const struct guard *g, const struct hold_policy *p, st
 	return 0;
 }
 
+bool gclient_selects(const struct guard *g, const struct gclient *c, const struct gdev *d)
+{
+	struct selection sel;
+
+	return !c || !c->has_policy ||
+	       (select_devices(g, &c->policy, &sel, NULL) == 0 && selected(&sel, d->slot));
+}
+
 /* Position of slot among those that can be held, counted from the end; leave is over these. */
 static bool is_left(const struct guard *g, const struct selection *sel, uint32_t slot,
 		    uint32_t leave)
@@ -348,14 +356,20 @@ static void on_policy(struct guard *g, struct gclient *c, const struct msg_polic
 	apply_to_held(g, c, &before);
 }
 
+/* Of what its policy holds, but for what is promised to a task of another instance by now. */
+static void let_go(struct guard *g, const struct gclient *c, const char *why)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (gdev_owner(g, &g->devs[i]) == c && !g->devs[i].hold_while)
+			gdev_unwant(g, &g->devs[i], why);
+}
+
 static void on_drop(struct guard *g, struct gclient *c)
 {
 	c->dropping = true;
 	glease_drop_promises(g, c->instance);
 	glease_client_changed(g, c);
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (gdev_owner(g, &g->devs[i]) == c)
-			gdev_unwant(g, &g->devs[i], "as it was told to");
+	let_go(g, c, "as it was told to");
 }
 
 /*
@@ -379,10 +393,8 @@ static void listen_to(struct guard *g, struct gclient *c, uint64_t now)
 			 c->instance, (int)c->pid,
 			 agent.state == 'T' || agent.state == 't' ? "is stopped"
 								  : "does not answer");
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (gdev_owner(g, &g->devs[i]) == c)
-			gdev_unwant(g, &g->devs[i], "its agent does not answer");
 	glease_client_changed(g, c);
+	let_go(g, c, "its agent does not answer");
 }
 
 static void on_heard(struct guard *g, struct gclient *c)
@@ -579,10 +591,11 @@ static void check_due(struct guard *g, struct gclient *c, uint64_t now)
 		check_devices(g, c);
 }
 
+/* What is held for a task of another instance is that one's business. */
 static bool any_holder(const struct guard *g, const struct gclient *c)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (owns(g, c, &g->devs[i]) && g->devs[i].holder.pid)
+		if (owns(g, c, &g->devs[i]) && g->devs[i].holder.pid && !g->devs[i].hold_while)
 			return true;
 	return false;
 }

@@ -24,6 +24,9 @@ void gclient_consider(struct guard *g, struct gclient *c);
 /* The client of that instance; NULL: it has none, not even one that is waited for. */
 struct gclient *gclient_find(struct guard *g, const char *instance);
 
+/* Its policy names d; so does one that has not told its policy, for all that is known. */
+bool gclient_selects(const struct guard *g, const struct gclient *c, const struct gdev *d);
+
 /* Some client, connected or awaited, is there. */
 bool gclient_any(const struct guard *g);
 

@@ -95,6 +95,16 @@ const struct glease *glease_first(const struct guard *g, const struct gdev *d)
 	return first;
 }
 
+char *glease_text(struct guard *g, const struct glease *l, char buf[GLEASE_TEXT_MAX])
+{
+	const struct gclient *owner = gdev_owner(g, &g->devs[l->slot]);
+	char id[LEASE_TEXT_MAX];
+	bool others = owner && strcmp(owner->instance, l->instance) != 0;
+
+	return str_print(buf, GLEASE_TEXT_MAX, "%s%s%s", lease_id_text(&l->id, id),
+			 others ? " of " : "", others ? l->instance : "");
+}
+
 uint64_t glease_promised(const struct guard *g, const struct gdev *d)
 {
 	uint64_t bytes = 0;

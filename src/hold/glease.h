@@ -63,6 +63,11 @@ uint32_t glease_count(const struct guard *g, const char *instance);
 /* The lease of d that is furthest in its life; NULL: there is none. */
 const struct glease *glease_first(const struct guard *g, const struct gdev *d);
 
+#define GLEASE_TEXT_MAX (LEASE_TEXT_MAX + PROTO_INSTANCE_MAX)
+/* Whose l is, for those who read of its device: "task 42", and "task 42 of night" where another
+ * instance's policy has the device. Returns buf. */
+char *glease_text(struct guard *g, const struct glease *l, char buf[GLEASE_TEXT_MAX]);
+
 /* Bytes that were promised on d and are not in use yet. */
 uint64_t glease_promised(const struct guard *g, const struct gdev *d);
 

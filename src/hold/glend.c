@@ -26,14 +26,14 @@ void glend_on_neighbour(struct guard *g, struct gdev *d, const struct gpu_proc *
 void glend_begin(struct guard *g, struct gdev *d)
 {
 	const struct glease *l = glease_first(g, d);
-	char id[LEASE_TEXT_MAX];
+	char id[GLEASE_TEXT_MAX];
 	struct guard_event *ev;
 
 	if (gdev_occupied(d) || d->state == DEV_LENT || !l)
 		return;
 	d->before = d->sight.look.procs;
 	d->check = false;
-	gdev_say(d, "lent to %s", lease_id_text(&l->id, id));
+	gdev_say(d, "lent to %s", glease_text(g, l, id));
 	(void)gstep(g, d, EV_LEND);
 	ev = gevent_add(g, d, EVENT_LENT, "%s", d->reason);
 	ev->lease = l->id;
@@ -80,7 +80,7 @@ static void come_home(struct guard *g, struct gdev *d, enum verdict v, const str
 static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *neighbour)
 {
 	const struct glease *l = glease_first(g, d);
-	char id[LEASE_TEXT_MAX], beside[96] = "", text[64] = "", xid[XID_TEXT_MAX + 2];
+	char id[GLEASE_TEXT_MAX], beside[96] = "", text[64] = "", xid[XID_TEXT_MAX + 2];
 
 	if (!l)
 		return;
@@ -91,8 +91,7 @@ static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *nei
 				l->n_procs ? ", which is over; PID %d of it is left"
 					   : ", which is over",
 				(int)l->proc);
-	gdev_say(d, "lent to %s%s%s%s", lease_id_text(&l->id, id), text, beside,
-		 gxid_suffix(d, xid));
+	gdev_say(d, "lent to %s%s%s%s", glease_text(g, l, id), text, beside, gxid_suffix(d, xid));
 }
 
 void glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
@@ -108,7 +107,7 @@ void glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struc
 void glend_on_ours(struct guard *g, struct gdev *d, const struct gpu_proc *who)
 {
 	const struct glease *l;
-	char id[LEASE_TEXT_MAX];
+	char id[GLEASE_TEXT_MAX];
 
 	if (!gdev_holds(d))
 		return;
@@ -122,5 +121,5 @@ void glend_on_ours(struct guard *g, struct gdev *d, const struct gpu_proc *who)
 		gjudge_name(g, d, who);
 	else
 		gjudge_note_hint(g, d, l ? l->asked_ns : 0);
-	gdev_say(d, "lent to %s", l ? lease_id_text(&l->id, id) : "a task");
+	gdev_say(d, "lent to %s", l ? glease_text(g, l, id) : "a task");
 }

@@ -23,12 +23,23 @@ static bool has_task(const struct guard *g, const struct gclient *c, const struc
 	return false;
 }
 
+/* For a task of another instance than c that waits. */
+static bool is_reserved(const struct guard *g, const struct gclient *c, const struct gdev *d)
+{
+	for (const struct glease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
+	     l++)
+		if (l->used && l->slot == d->slot && l->flags & LEASE_RESERVED &&
+		    strcmp(l->instance, c->instance) != 0)
+			return true;
+	return false;
+}
+
 static bool is_held(const struct guard *g, const struct gclient *c, const struct gdev *d)
 {
 	return gdev_occupied(d) && (!c || owns(g, c, d));
 }
 
-/* Devices of c, or of all instances (NULL), but for one. */
+/* Devices with tasks of c, but for one. */
 static unsigned int count_tasks(const struct guard *g, const struct gclient *c,
 				const struct gdev *but)
 {
@@ -48,16 +59,16 @@ static unsigned int count_all(const struct guard *g, const struct gclient *c)
 	return n;
 }
 
-/* What holds of others take of the site's limit: they are not ours to let go. */
-static unsigned int held_by_others(const struct guard *g, const struct gclient *c,
-				   const struct gdev *but)
+/* Devices with anybody's tasks, or reserved by another instance than c, but for one. */
+static unsigned int count_given(const struct guard *g, const struct gclient *c,
+				const struct gdev *but)
 {
 	unsigned int n = 0;
 
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		const struct gdev *d = &g->devs[i];
 
-		n += d != but && is_held(g, NULL, d) && !owns(g, c, d) && !has_task(g, NULL, d);
+		n += d != but && (has_task(g, NULL, d) || is_reserved(g, c, d));
 	}
 	return n;
 }
@@ -88,7 +99,7 @@ int glimit_lease(const struct guard *g, const struct gclient *c, const struct gd
 
 	if (!c->has_policy || has_task(g, c, d))
 		return 0;
-	if (p->site_devices && count_tasks(g, NULL, d) + held_by_others(g, c, d) >= p->site_devices)
+	if (p->site_devices && count_given(g, c, d) >= p->site_devices)
 		return err_set(e, -EDQUOT, SITE_TEXT, p->site_devices,
 			       p->site_devices == 1 ? "" : "s");
 	if (p->max_devices && count_tasks(g, c, d) >= p->max_devices)
@@ -110,15 +121,18 @@ static unsigned int count_lasting(const struct guard *g, const struct gclient *c
 	return n;
 }
 
-static bool exceeded(const struct guard *g, const struct gclient *c)
+static bool exceeds_own(const struct guard *g, const struct gclient *c)
 {
-	const struct hold_policy *p = &c->policy;
-
-	return (p->site_devices && count_lasting(g, NULL) > p->site_devices) ||
-	       (p->max_devices && count_lasting(g, c) > p->max_devices);
+	return c->policy.max_devices && count_lasting(g, c) > c->policy.max_devices;
 }
 
-/* What is collected for a task goes after what is held for nobody, the last one first. */
+static bool exceeds_site(const struct guard *g, const struct gclient *c)
+{
+	return c->policy.site_devices && count_lasting(g, NULL) > c->policy.site_devices;
+}
+
+/* Of c, or of all instances (NULL). What is collected for a task goes after what is held for
+ * nobody, the last one first. */
 static struct gdev *least_wanted(struct guard *g, const struct gclient *c)
 {
 	struct gdev *found = NULL;
@@ -126,7 +140,7 @@ static struct gdev *least_wanted(struct guard *g, const struct gclient *c)
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
 
-		if (owns(g, c, d) && gdev_holds(d) && !has_task(g, NULL, d) &&
+		if ((!c || owns(g, c, d)) && gdev_holds(d) && !has_task(g, NULL, d) &&
 		    (!found || !d->hold_while || found->hold_while))
 			found = d;
 	}
@@ -137,6 +151,12 @@ void glimit_trim(struct guard *g, struct gclient *c)
 {
 	struct gdev *d;
 
-	while (c->has_policy && exceeded(g, c) && (d = least_wanted(g, c)))
+	while (c->has_policy && (exceeds_own(g, c) || exceeds_site(g, c))) {
+		d = least_wanted(g, c);
+		if (!d && exceeds_site(g, c))
+			d = least_wanted(g, NULL);
+		if (!d)
+			return;
 		gdev_unwant(g, d, "as many GPUs are held and used as max_devices allows");
+	}
 }

@@ -5,7 +5,8 @@
 /*
  * max_devices: how many devices are held or used by tasks at a time. An instance's limit is about
  * its own, the site's about those of all instances of this user. A device that is held and promised
- * counts once. Tasks go before holds: for a task's device a hold elsewhere is let go.
+ * counts once. Tasks go before holds: for a task's device a hold elsewhere is let go, and for the
+ * site's limit one of another instance as well. What is reserved is not.
  */
 
 #include "base/err.h"
@@ -18,7 +19,7 @@ bool glimit_hold(const struct guard *g, const struct gclient *c, struct gdev *d)
 int glimit_lease(const struct guard *g, const struct gclient *c, const struct gdev *d,
 		 struct err *e);
 
-/* Let holds of c go until no limit is exceeded: after a lease, or a new policy. */
+/* Let holds go until no limit is exceeded, those of c first: after its lease, or a new policy. */
 void glimit_trim(struct guard *g, struct gclient *c);
 
 #endif

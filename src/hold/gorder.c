@@ -9,6 +9,11 @@
  *
  * Reservation. Of one device for a task that waits for others. A lease of the same instance takes
  * over what is held for it, so that between the two the device is never anybody's.
+ *
+ * Instances. What one of them merely holds is for every task of this user's: its lease takes the
+ * hold over, whatever becomes of the policy meanwhile, and the device goes back to that policy.
+ * What is reserved is not given. Two instances that each collect what the other waits for would
+ * wait for ever, so nobody reserves what an instance could want that has begun to collect before.
  */
 #include "hold/gorder.h"
 
@@ -54,16 +59,11 @@ static int check_ledger(struct guard *g, const struct gdev *d, const struct gcli
 }
 
 /* What the policies say against it. */
-static int check_policies(struct guard *g, const struct gdev *d, const struct gclient *c,
-			  struct err *e)
+static int check_policies(const struct guard *g, const struct gdev *d, struct err *e)
 {
-	const struct gclient *owner = gdev_owner(g, d);
-
 	if (d->leaver >= 0)
 		return err_set(e, -EPERM, "left for others by the policy of %s",
 			       g->clients[d->leaver].instance);
-	if (owner && owner != c && gdev_holds(d))
-		return err_set(e, -EBUSY, "held for instance %s", owner->instance);
 	return 0;
 }
 
@@ -137,7 +137,7 @@ static int check_lease(struct guard *g, struct gdev *d, const struct gclient *c,
 	if (r == 0 && !m->pid)
 		r = check_errors(d, e);
 	if (r == 0 && !m->pid)
-		r = check_policies(g, d, c, e);
+		r = check_policies(g, d, e);
 	if (r == 0 && !m->pid)
 		r = glimit_lease(g, c, d, e);
 	if (r == 0 && !m->pid)
@@ -209,17 +209,16 @@ static struct glease *reservation_on(struct guard *g, const struct gclient *c, c
 	return NULL;
 }
 
-/* What is held for the reservation is held for the task now. */
-static void take_reservation(struct guard *g, const struct gclient *c, struct glease *l)
+/* What is held for the reservation, or for another instance, is held for the task now. */
+static void take_over(struct guard *g, const struct gclient *c, struct glease *l)
 {
 	struct gdev *d = device_of(g, l);
 	struct glease *r = reservation_on(g, c, d);
 
-	if (!r)
-		return;
-	if (gdev_holds(d))
+	if (gdev_holds(d) && (r || gdev_owner(g, d) != c))
 		l->flags |= LEASE_HOLD_WHILE;
-	glease_end(g, r);
+	if (r)
+		glease_end(g, r);
 }
 
 static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
@@ -237,7 +236,7 @@ static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
 	if (r < 0 && l)
 		*l = (struct glease){ .pidfd = -1 };
 	if (r == 0)
-		take_reservation(g, c, l);
+		take_over(g, c, l);
 	glease_recount(g, d);
 	if (r == 0)
 		glimit_trim(g, c);
@@ -300,6 +299,20 @@ void gorder_on_lease(struct guard *g, struct gclient *c, struct msg_lease *m)
 
 /* --- RESERVE --- */
 
+/* Another instance collects, and may come to want d. */
+static int check_collectors(struct guard *g, const struct gclient *c, const struct gdev *d,
+			    struct err *e)
+{
+	char id[LEASE_TEXT_MAX];
+
+	GLEASE_EACH(g, l)
+	if (l->flags & LEASE_RESERVED && strcmp(l->instance, c->instance) != 0 &&
+	    gclient_selects(g, gclient_find(g, l->instance), d))
+		return err_set(e, -EBUSY, "GPUs are collected for %s of %s, which came first",
+			       lease_id_text(&l->id, id), l->instance);
+	return 0;
+}
+
 /* In place of what was reserved there before, so that the hold stays. */
 static int enter_reservation(struct guard *g, struct gclient *c, struct gdev *d,
 			     const struct lease_id *id, struct err *e)
@@ -309,6 +322,8 @@ static int enter_reservation(struct guard *g, struct gclient *c, struct gdev *d,
 	int r = l ? 0 : check_lease(g, d, c, &m, e);
 
 	if (r == 0 && !l)
+		r = check_collectors(g, c, d, e);
+	if (r == 0 && !l)
 		l = new_lease(g, c, d, &m);
 	if (r == 0 && !l)
 		r = no_room(e);
@@ -316,8 +331,8 @@ static int enter_reservation(struct guard *g, struct gclient *c, struct gdev *d,
 		l->id = *id;
 		l->flags = LEASE_RESERVED | LEASE_HOLD_WHILE;
 		l->taken = false;
+		glease_recount(g, d); /* a refusal is no news of the device */
 	}
-	glease_recount(g, d);
 	gdev_unlock(d);
 	return r;
 }

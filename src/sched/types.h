@@ -85,12 +85,16 @@ struct sched_device {
 	uint32_t xid; /* SCHED_DEV_FAULTY: the number of the error */
 	bool mem_known;
 	uint64_t total_bytes;
-	uint64_t free_bytes;	/* now, beside everything that runs and is held */
-	uint64_t hold_bytes;	/* of our holder, which would be free without it */
-	const char *foreign;	/* somebody else is there: "alice (PID 77)"; NULL = nobody */
-	bool exclusive_process; /* one process at a time */
-	bool own_python;	/* a Python process of the owner's is there, other than our tasks */
-	struct devset peers;	/* slots that NVLink reaches from here */
+	uint64_t free_bytes; /* now, beside everything that runs and is held */
+	uint64_t hold_bytes; /* of our holder, which would be free without it */
+	const char *foreign; /* somebody else is there: "alice (PID 77)"; NULL = nobody */
+	/* SCHED_DEV_LENT to another instance: NULL = to ours */
+	const char *lent_instance;
+	struct sched_ref lent_task; /* id 0: its workload */
+	bool lent_waits;	    /* it is collected for that task, which waits for more */
+	bool exclusive_process;	    /* one process at a time */
+	bool own_python;     /* a Python process of the owner's is there, other than our tasks */
+	struct devset peers; /* slots that NVLink reaches from here */
 };
 
 struct sched_policy {

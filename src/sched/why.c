@@ -29,10 +29,10 @@ struct why {
 
 #define PHRASE_MAX 160
 
-static void add_ref(struct strbuf *text, const struct sched_task *t)
+static void add_ref(struct strbuf *text, struct sched_ref t)
 {
-	strbuf_addf(text, t->element ? "task %llu.%u" : "task %llu", (unsigned long long)t->id,
-		    t->element);
+	strbuf_addf(text, t.element ? "task %llu.%u" : "task %llu", (unsigned long long)t.id,
+		    t.element);
 }
 
 static const char *note_or(struct why *w, const char *otherwise)
@@ -138,11 +138,11 @@ static bool says_lane(struct why *w)
 			g->name, g->running);
 	} else if (r && g->running >= g->width) {
 		strbuf_addf(&w->text, "waits in lane %s until ", g->name);
-		add_ref(&w->text, &r->t);
+		add_ref(&w->text, ref_of(&r->t));
 		strbuf_adds(&w->text, " has ended");
 	} else if (head && head != w->e) {
 		strbuf_addf(&w->text, "waits in lane %s behind ", g->name);
-		add_ref(&w->text, &head->t);
+		add_ref(&w->text, ref_of(&head->t));
 	} else {
 		return false;
 	}
@@ -189,6 +189,24 @@ static void phrase_foreign(const struct why *w, unsigned int slot, char *buf)
 	const char *who = w->view->devices[slot].foreign;
 
 	str_print(buf, PHRASE_MAX, "taken by %s", who ? who : "somebody else");
+}
+
+static void phrase_lent(const struct why *w, unsigned int slot, char *buf)
+{
+	const struct sched_device *d = &w->view->devices[slot];
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+
+	if (!d->lent_instance) {
+		str_copy(buf, PHRASE_MAX, "lent to another task");
+		return;
+	}
+	strbuf_adds(&text, !d->lent_task.id ? "with the workload"
+			   : d->lent_waits  ? "held for "
+					    : "used by ");
+	if (d->lent_task.id)
+		add_ref(&text, d->lent_task);
+	strbuf_addf(&text, " of instance %s", d->lent_instance);
+	str_copy(buf, PHRASE_MAX, strbuf_str(&text));
 }
 
 static void phrase_ours(const struct why *w, unsigned int slot, char *buf)
@@ -256,7 +274,7 @@ static const struct {
 	[CAUSE_MODEL] = { NULL, phrase_model },
 	[CAUSE_SMALL] = { NULL, phrase_small },
 	[CAUSE_FOREIGN] = { NULL, phrase_foreign },
-	[CAUSE_LENT] = { "lent to another instance", NULL },
+	[CAUSE_LENT] = { NULL, phrase_lent },
 	[CAUSE_OURS] = { NULL, phrase_ours },
 	[CAUSE_PYTHON] = { "used by another Python process of yours", NULL },
 	[CAUSE_PROCESS] = { "in use, and for one process at a time", NULL },

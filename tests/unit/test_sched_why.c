@@ -54,6 +54,23 @@ static void test_devices(void **state)
 	bench_close(&b);
 }
 
+static void test_other_instances(void **state)
+{
+	bench_open(&b, 4);
+	for (unsigned int i = 0; i < 4; i++)
+		b.d[i].state = SCHED_DEV_LENT;
+	for (unsigned int i = 0; i < 3; i++)
+		b.d[i].lent_instance = "night";
+	b.d[0].lent_task = (struct sched_ref){ 7, 3 };
+	b.d[1].lent_task = (struct sched_ref){ 8, 0 };
+	b.d[1].lent_waits = true;
+	bench_add(&b, T(.id = 1, .gpus = 1));
+	expect_why(1, "waits for 1 GPU: 0 of 4 free, GPU 0 used by task 7.3 of instance night, "
+		      "GPU 1 held for task 8 of instance night, GPU 2 with the workload of "
+		      "instance night, GPU 3 lent to another task; 1st in order");
+	bench_close(&b);
+}
+
 static void test_lanes_and_arrays(void **state)
 {
 	bench_open(&b, 8);
@@ -124,9 +141,8 @@ static void test_taken_by_newcomer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_devices),
-		cmocka_unit_test(test_lanes_and_arrays),
-		cmocka_unit_test(test_aside),
+		cmocka_unit_test(test_devices),		  cmocka_unit_test(test_other_instances),
+		cmocka_unit_test(test_lanes_and_arrays),  cmocka_unit_test(test_aside),
 		cmocka_unit_test(test_taken_by_newcomer),
 	};
 

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""Several instances of one user: what one merely holds is there for the tasks of the others."""
+import json
+import subprocess
+
+import pytest
+
+from fakeagent import Agent, Shim
+from machine import proc_exists, wait_for
+from test_lease import gpus, machine, start  # noqa: F401  (a fixture)
+from test_queue import queue  # noqa: F401
+
+
+def test_a_hold_passes_to_a_task_of_another_instance(machine):  # noqa: F811
+    m, a = start(machine)
+    b = Agent(m, "other")
+    holder = a.devices[0].holder_pid
+    for task in 1, 2:  # the second one finds it held again
+        r = b.lease(task, 0)
+        assert r.code == 0 and r.held, r.text
+        a.wait(lambda: a.reason(0) == f"held for task {task} of other")
+        assert a.lease(9, 0).text == f"leased to task {task} of other".encode()
+        shim = Shim(m)
+        assert b.grant(task, shim.pid).code == 0 and a.state(0) == "held"
+        shim.start("--take", "90%", "--stay", "0.3")
+        assert shim.report()["result"] == 0
+        a.wait(lambda: a.reason(0) == f"lent to task {task} of other")
+        shim.wait()
+        assert b.unlease(task).slot == 0
+        a.held(0)
+        a.wait(lambda: a.reason(0) == "held for default")
+    assert a.devices[0].holder_pid == holder  # its context stood there all the time
+    assert not a.seen("yield") and not a.seen("release")
+    a.policy(leave=1)
+    a.wait_state(0, "left")
+    assert "left for others by the policy of default" in b.lease(1, 0).text.decode()
+
+
+@pytest.mark.parametrize("end", ["drop", "die"])
+def test_the_holding_instance_ends_before_the_task_begins(machine, end):  # noqa: F811
+    """Promised is promised: nobody finds the device empty between the two."""
+    m, a = start(machine)
+    b = Agent(m, "other")
+    assert b.lease(1, 0).held
+    getattr(a, end)()
+    shim = Shim(m)
+    assert b.grant(1, shim.pid).code == 0
+    assert shim.run("--take", "90%")["result"] == 0 and b.event("lent").bytes > 0
+    assert not b.seen("release") and not b.seen("yield")
+    b.unlease(1)
+    b.wait(lambda: b.state(0) in ("idle", "left"))  # nobody wants it any more
+
+
+def unreserved(agent):
+    """What it has said so far is done, and nothing is held."""
+    assert agent.unlease(99).slot == -1
+    assert wait_for(agent.machine.empty)
+
+
+def test_what_an_instance_collects_is_its_own(machine):  # noqa: F811
+    """Who collects first has all that it could want; otherwise each waits for what the other has."""
+    m, a = start(machine, gpus=3, hold=False)
+    b = Agent(m, "other")
+    a.policy(hold=0), b.policy(hold=0)
+    assert a.reserve(7, 0).code == 0
+    assert b.lease(1, 0).text == b"reserved for task 7 of default"
+    assert b.reserve(9, 1).text == b"GPUs are collected for task 7 of default, which came first"
+    assert b.lease(1, 1).code == 0
+    assert a.reserve(7, 2).code == 0
+    b.unlease(1)
+    a.reserve(0, 0), a.reserve(0, 2)
+    unreserved(a)
+    assert b.reserve(9, 1).code == 0
+    assert a.reserve(7, 2).text == b"GPUs are collected for task 9 of other, which came first"
+    # What it does not select it cannot want.
+    b.reserve(0, 1)
+    unreserved(b)
+    a.policy(hold=0, n_gpus=1, all=0, gpus=gpus("0"))
+    assert b.reserve(9, 1).code == 0
+    b.policy(hold=0, n_gpus=2, all=0, gpus=gpus("1", "2"))
+    for r in a.reserve(7, 0), b.reserve(9, 2):
+        assert r.code == 0, r.text
+
+
+class Other:
+    """The agent of a second instance beside that of a Queue, and its commands."""
+
+    def __init__(self, q, *args):
+        self.q = q
+        self.out = q.out.with_name("other.out")
+        with open(self.out, "ab") as out:
+            self.agent = subprocess.Popen(
+                [q.m.tenure, "agent", "-i", "other", "--idle-for", "0", "--refresh", "300ms", "--load",
+                 "none", *args], env=q.m.env, stdout=out, stderr=subprocess.STDOUT, cwd="/")
+        assert wait_for(lambda: self.run("status", "--json", check=False).returncode == 0), self.out.read_text()
+
+    def run(self, command, *args, **more):
+        return self.q.m.run(self.q.m.tenure, command, "-i", "other", *args, **more)
+
+    def submit(self, *args):
+        return int(self.run("submit", *args).stdout)
+
+    def states(self):
+        return {r["id"]: r["state"] for r in
+                map(json.loads, self.run("list", "--json", "-a").stdout.splitlines())}
+
+    def why(self, i):
+        return " ".join(self.run("why", str(i)).stdout.split())
+
+    def close(self):
+        self.agent.terminate()
+        self.agent.wait(timeout=10)
+        for i, state in self.states().items():
+            if state == "running":
+                self.run("stop", str(i), "--now", check=False)
+
+
+@pytest.fixture
+def other(queue):  # noqa: F811
+    made = []
+
+    def make(q, *args):
+        made.append(Other(q, *args))
+        return made[-1]
+    yield make
+    for o in made:
+        o.close()
+
+
+def test_two_agents(queue, other):  # noqa: F811
+    """Both hold by default, and the tasks of both run."""
+    q = queue(gpus=2)
+    q.start()
+    assert wait_for(lambda: q.held() == [0, 1]), q.out.read_text()
+    o = other(q)
+    use = [q.newcomer, "--take", "60%", "--stay", "0.2"]
+    ours = [q.submit("-g", str(1 + n % 2), "--", *use) for n in range(5)]
+    theirs = [o.submit("-g", str(1 + n % 2), "--", *use) for n in range(5)]
+    assert wait_for(lambda: set(o.states().values()) == {"done"}, 30), (o.states(), o.out.read_text())
+    for i in ours:
+        q.wait(i, "done", 30)
+    assert len(theirs) == 5 and wait_for(lambda: q.held() == [0, 1])
+    for log in q.out, o.out:
+        assert "yielded" not in log.read_text(), log.read_text()
+    # Whose turn it is to hold.
+    q.m.run(q.m.tenure, "off")
+    assert q.agent.wait(10) == 0
+    assert wait_for(lambda: [d["instance"] for d in json.loads(o.run("status", "--json").stdout)["devices"]
+                             if d["state"] == "held"] == ["other"] * 2), o.out.read_text()
+
+
+def test_what_is_held_for_a_task_of_another_instance(queue, other):  # noqa: F811
+    q = queue(gpus=2)
+    q.start()
+    o = other(q, "--no-hold", "--on-empty", "exit", "--empty-for", "3s")
+    first = q.submit("--", q.newcomer, "--take", "60%", "--stay", "60")
+    q.begun(first)
+    large = q.submit("-g", "2", "--", q.newcomer, "--take", "60%", "--stay", "0.5")
+    assert wait_for(lambda: "held for it" in q.why(large)), q.why(large)
+    i = o.submit("--", "true")
+    assert wait_for(lambda: f"0 of 2 free, GPU 0 used by task {first} of instance default, GPU 1 held for "
+                    f"task {large} of instance default" in o.why(i)), o.why(i)
+    q.m.run(q.m.tenure, "stop", str(first), "--now")
+    q.wait(large, "done")
+    assert wait_for(lambda: o.states() == {i: "done"}), (o.why(i), o.out.read_text())
+    assert wait_for(lambda: q.held() == [0, 1])
+    assert o.agent.wait(10) == 0 and proc_exists(q.agent.pid)  # its queue was not empty before
