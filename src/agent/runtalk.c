@@ -82,7 +82,7 @@ static void look_later(struct run *r, const struct err *e)
 static void found_alive(struct run *r, const struct adopted *found)
 {
 	r->refused[0] = '\0';
-	r->shim.pid = found->pid;
+	r->shim = found->proc;
 	r->state = RUN_RUNNING;
 	runtalk_listen(r, found->fd);
 	(void)talk_ask(found->fd); /* since when */
@@ -158,7 +158,7 @@ static void note_work(struct spool_job *job, struct spool_place *p)
 {
 	struct note_job *n = (struct note_job *)job;
 
-	n->code = claim_started(p->spool, &n->claim, &n->r->shim, NULL);
+	n->code = claim_started(p->spool, &n->claim, &n->r->shim, NULL, NULL);
 }
 
 static void note_done(struct spool_job *job)

@@ -120,12 +120,30 @@ int claim_task(const struct spool *sp, const struct task_name *n, const struct c
 }
 
 int claim_started(const struct spool *sp, struct claim *c, const struct proc_id *shim,
+		  const struct text_list *devices, struct err *e)
+{
+	json_t *record = record_start(shim, devices, c->name.epoch, clock_wall_ns());
+	int r = record_append(sp, c->path, record, false, e);
+
+	if (r == 0) {
+		c->who.proc = *shim;
+		c->started = true;
+	}
+	return r;
+}
+
+int claim_devices(const struct spool *sp, const struct claim *c, struct text_list *ret,
 		  struct err *e)
 {
-	int r = record_append(sp, c->path, record_start(shim, c->name.epoch, clock_wall_ns()),
-			      false, e);
+	cleanup_free char *text = NULL;
+	size_t len, spec_len = 0;
+	struct spool_spec *spec = NULL;
+	int r = spool_read(sp, c->path, SPEC_FILE_MAX, &text, &len, e);
 
+	if (r == 0 && !c->name.element) /* its records come behind the task */
+		r = spec_read(text, len, &spec, &spec_len, e);
+	spec_free(spec);
 	if (r == 0)
-		c->who.proc = *shim;
+		history_devices(text + spec_len, len - spec_len, c->name.epoch, ret);
 	return r;
 }

@@ -21,6 +21,7 @@ struct claim {
 	struct task_name name; /* of the file in running/ */
 	char path[SPOOL_PATH_MAX];
 	struct claimer who;
+	bool started;	      /* who.proc is its shim */
 	unsigned int attempt; /* from 1 */
 	uint64_t claimed_ns;  /* wall */
 };
@@ -37,8 +38,11 @@ int claim_task(const struct spool *sp, const struct task_name *n, const struct c
 	       struct task_file *ret_file, struct claim *ret, struct err *e);
 
 /* From now on the claim lives as long as that process (the shim). To be called before it starts
- * anything. */
+ * anything. devices: UUIDs, so that nobody who comes later has to guess them; may be NULL. */
 int claim_started(const struct spool *sp, struct claim *c, const struct proc_id *shim,
+		  const struct text_list *devices, struct err *e);
+/* What claim_started() was told, added to a list. 0 or -errno. */
+int claim_devices(const struct spool *sp, const struct claim *c, struct text_list *ret,
 		  struct err *e);
 
 #endif

@@ -93,6 +93,7 @@ static void get_text(const json_t *object, const char *key, char *dst, size_t si
 static void on_claim(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
 	h->claimed = true;
+	h->started = false;
 	h->ended = false;
 	h->attempts = get_small(o, "attempt", ATTEMPTS_MAX);
 	h->claimed_ns = record_ns(json_object_get(o, "time"));
@@ -105,6 +106,7 @@ static void on_claim(struct task_history *h, struct spool_spec *spec, const json
 
 static void on_start(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
+	h->started = true;
 	h->claimer.proc.pid = get_pid(o);
 	h->claimer.proc.start = get_num(o, "start");
 }
@@ -206,7 +208,8 @@ static bool fold_line(struct task_history *h, struct spool_spec *spec, const jso
 	return true;
 }
 
-void history_read(const char *text, size_t len, struct task_history *ret, struct spool_spec *spec)
+static void each_line(const char *text, size_t len, void (*fn)(void *data, const json_t *o),
+		      void *data)
 {
 	const char *end = text + len;
 
@@ -217,11 +220,56 @@ void history_read(const char *text, size_t len, struct task_history *ret, struct
 		if (n && strspn(text, " \t\r") < n) {
 			json_t *o = json_loadb(text, n, 0, NULL);
 
-			ret->unread += !fold_line(ret, spec, o);
+			fn(data, o);
 			json_decref(o);
 		}
 		text += n + 1;
 	}
+}
+
+struct folding {
+	struct task_history *h;
+	struct spool_spec *spec;
+};
+
+static void fold_one(void *data, const json_t *o)
+{
+	struct folding *f = data;
+
+	f->h->unread += !fold_line(f->h, f->spec, o);
+}
+
+void history_read(const char *text, size_t len, struct task_history *ret, struct spool_spec *spec)
+{
+	struct folding f = { ret, spec };
+
+	each_line(text, len, fold_one, &f);
+}
+
+struct devices_of {
+	uint64_t epoch;
+	struct text_list *ret;
+};
+
+static void take_devices(void *data, const json_t *o)
+{
+	struct devices_of *d = data;
+	const char *event = json_string_value(json_object_get(o, "event"));
+	const json_t *device, *devices = json_object_get(o, "devices");
+	size_t i;
+
+	if (!event || strcmp(event, "start") != 0 || get_num(o, "epoch") != d->epoch)
+		return;
+	text_list_clear(d->ret);
+	json_array_foreach(devices, i, device) if (json_is_string(device))
+		text_list_add(d->ret, json_string_value(device));
+}
+
+void history_devices(const char *text, size_t len, uint64_t epoch, struct text_list *ret)
+{
+	struct devices_of d = { epoch, ret };
+
+	each_line(text, len, take_devices, &d);
 }
 
 int task_file_parse(const char *text, size_t len, struct task_file *ret, struct err *e)
@@ -272,11 +320,19 @@ json_t *record_claim(const struct claimer *c, uint64_t epoch, unsigned int attem
 			 (json_int_t)c->proc.start, "time", record_seconds(now_ns));
 }
 
-json_t *record_start(const struct proc_id *proc, uint64_t epoch, uint64_t now_ns)
+json_t *record_start(const struct proc_id *proc, const struct text_list *devices, uint64_t epoch,
+		     uint64_t now_ns)
 {
-	return json_pack("{s:s, s:I, s:i, s:I, s:f}", "event", "start", "epoch", (json_int_t)epoch,
-			 "pid", (int)proc->pid, "start", (json_int_t)proc->start, "time",
-			 record_seconds(now_ns));
+	json_t *o = json_pack("{s:s, s:I, s:i, s:I, s:f}", "event", "start", "epoch",
+			      (json_int_t)epoch, "pid", (int)proc->pid, "start",
+			      (json_int_t)proc->start, "time", record_seconds(now_ns));
+	json_t *list = devices && devices->n ? json_array() : NULL;
+
+	for (size_t i = 0; list && i < devices->n; i++)
+		(void)json_array_append_new(list, json_string(devices->texts[i]));
+	if (list)
+		(void)json_object_set_new(o, "devices", list);
+	return o;
 }
 
 static void add_use(json_t *o, const struct spool_use *use)

@@ -73,6 +73,7 @@ struct task_history {
 	unsigned int attempts; /* begun ones that count */
 	uint64_t not_before_ns;
 	bool claimed; /* the last claim is not over */
+	bool started; /* claimer.proc is its shim */
 	struct claimer claimer;
 	uint64_t claimed_ns;
 	bool ended;
@@ -93,6 +94,8 @@ int task_file_read(const struct spool *sp, const char *path, struct task_file *r
 void task_file_clear(struct task_file *t);
 /* Records alone, each line one: what an element's file in running/ holds. */
 void history_read(const char *text, size_t len, struct task_history *ret, struct spool_spec *spec);
+/* The devices that the `start` of an epoch tells, added to a list. */
+void history_devices(const char *text, size_t len, uint64_t epoch, struct text_list *ret);
 
 const char *result_name(enum task_result result);
 int result_parse(const char *name, enum task_result *ret);
@@ -100,7 +103,9 @@ int result_parse(const char *name, enum task_result *ret);
 /* Records. New references. */
 json_t *record_claim(const struct claimer *c, uint64_t epoch, unsigned int attempt,
 		     uint64_t now_ns);
-json_t *record_start(const struct proc_id *proc, uint64_t epoch, uint64_t now_ns);
+/* devices: their UUIDs; NULL or empty where it has none. */
+json_t *record_start(const struct proc_id *proc, const struct text_list *devices, uint64_t epoch,
+		     uint64_t now_ns);
 json_t *record_end(const struct spool_end *end);
 json_t *record_requeue(const struct spool_again *again, uint64_t epoch, uint64_t now_ns);
 json_t *record_edit(json_t *set, uint64_t now_ns);

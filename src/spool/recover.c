@@ -42,7 +42,7 @@ struct recovery {
 	struct events *ev;
 	const struct recover_calls *calls;
 	struct recover_counts counts;
-	bool others;	  /* claims of our own are left alone */
+	bool others;	  /* we run: claims of our own may be in use */
 	bool events_stay; /* what one tells could not be brought to where it belongs */
 	size_t n_events;
 	struct event *events; /* sorted by id and element */
@@ -241,6 +241,7 @@ static void make_claim(const struct task_name *n, const struct task_history *h, 
 	/* A claim without a record was interrupted before it was written. */
 	if (h->claimed || h->ended)
 		ret->who = h->claimer;
+	ret->started = h->claimed && h->started;
 	if (!ret->who.agent[0])
 		(void)str_copy(ret->who.agent, sizeof(ret->who.agent), n->agent);
 	(void)str_copy(ret->path, sizeof(ret->path), path);
@@ -265,10 +266,8 @@ static int recover_task(struct recovery *rc, const struct task_name *n, const ch
 		return r;
 	make_claim(n, &t.history, path, &c);
 
-	/* One of another agent with an end in it is being filed, while that agent lives. */
-	if (is_own(rc, &c) && rc->others)
-		r = 0;
-	else if ((is_own(rc, &c) && t.history.ended) || !look_at_holder(rc, &c, t.spec))
+	/* One with an end in it is being filed, while its agent lives. */
+	if ((is_own(rc, &c) && t.history.ended && !rc->others) || !look_at_holder(rc, &c, t.spec))
 		r = settle_dead(rc, &c, &t, e);
 	task_file_clear(&t);
 	return r;
@@ -342,8 +341,6 @@ static int recover_element(struct recovery *rc, const struct task_name *n, const
 	make_claim(n, &h, path, &c);
 	if (!h.claimed && !rc->others) /* empty: nobody lives who could fill it, but for a moment */
 		(void)str_copy(c.who.agent, sizeof(c.who.agent), rc->self->agent);
-	if (rc->others && is_own(rc, &c))
-		return 0;
 	if (look_at_holder(rc, &c, NULL))
 		return 0;
 

@@ -19,6 +19,9 @@
 #include "task/talk.h"
 #include "task/tree.h"
 
+#define GOING_NS      (500 * NS_PER_MS)
+#define GOING_STEP_US 5000
+
 /* It has its mother's name until its own is safe. */
 static bool is_a_shim(pid_t pid)
 {
@@ -33,23 +36,21 @@ static bool is_a_shim(pid_t pid)
 }
 
 /* The process that listens is the one we think of. */
-static bool is_that_shim(int fd, const struct shim_id *id, pid_t *ret_pid)
+static bool is_that_shim(int fd, const struct shim_id *id, struct proc_id *ret)
 {
 	char boot_id[BOOT_ID_MAX];
-	struct proc_id now;
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return false;
-	*ret_pid = cred.pid;
 	if (id->boot_id[0] && boot_id_read(boot_id, sizeof(boot_id)) == 0 &&
 	    strcmp(boot_id, id->boot_id) != 0)
 		return false;
 	if ((id->proc.pid && id->proc.pid != cred.pid) || !is_a_shim(cred.pid))
 		return false;
-	return !id->proc.start ||
-	       (proc_identify(cred.pid, &now) == 0 && now.start == id->proc.start);
+	return proc_identify(cred.pid, ret) == 0 &&
+	       (!id->proc.start || ret->start == id->proc.start);
 }
 
 static int find_record(const char *token, const char *record_dir, struct adopted *ret,
@@ -82,7 +83,7 @@ int adopt_find(const char *token, const struct shim_id *id, const char *record_d
 	}
 	if (fd < 0)
 		return fd;
-	if (!is_that_shim(fd, id, &ret->pid)) {
+	if (!is_that_shim(fd, id, &ret->proc)) {
 		ret->found = ADOPT_OTHER;
 		return 0;
 	}
@@ -99,15 +100,39 @@ int adopt_find(const char *token, const struct shim_id *id, const char *record_d
 	return 0;
 }
 
+/* Who has just been killed frees its name a moment before it is gone. */
+static bool goes_away(const struct proc_id *proc)
+{
+	uint64_t until = clock_mono_ns() + GOING_NS;
+
+	while (proc_alive(proc)) {
+		if (clock_mono_ns() > until)
+			return false;
+		(void)usleep(GOING_STEP_US);
+	}
+	return true;
+}
+
 int adopt_settle(const char *token, const struct shim_id *id, const char *record_dir,
 		 struct adopted *ret, struct err *e)
 {
+	bool bad;
 	int r = adopt_find(token, id, record_dir, ret, e);
 
+	bad = r == -EBADMSG;
+	if (bad && record_set_aside(record_dir, token, e) == 0)
+		r = adopt_find(token, id, record_dir, ret, e);
 	if (r < 0 || ret->found != ADOPT_LOST)
 		return r;
+	if (id->proc.pid && !goes_away(&id->proc))
+		return err_set(e, -EAGAIN,
+			       "its shim (PID %d) lives, and cannot be found under its name %s",
+			       (int)id->proc.pid, token);
 	r = record_void(record_dir, token, e);
-	return r < 0 ? r : adopt_find(token, id, record_dir, ret, e);
+	if (r == 0)
+		r = adopt_find(token, id, record_dir, ret, e);
+	ret->bad_record = bad;
+	return r;
 }
 
 int adopt_each(void (*fn)(void *data, const char *token), void *data)

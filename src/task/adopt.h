@@ -31,8 +31,9 @@ struct shim_id {
 
 struct adopted {
 	enum adopt_found found;
-	int fd; /* ADOPT_LIVES: the caller's, non-blocking; else -1 */
-	pid_t pid;
+	int fd;		     /* ADOPT_LIVES: the caller's, non-blocking; else -1 */
+	struct proc_id proc; /* ADOPT_LIVES: the shim */
+	bool bad_record;     /* ADOPT_LOST, by adopt_settle(): there was one that cannot be read */
 	struct task_record record; /* ADOPT_ENDED */
 };
 
@@ -43,6 +44,9 @@ int adopt_find(const char *token, const struct shim_id *id, const char *record_d
 /*
  * The same, and where nobody is found it is made sure that nobody comes: a start that the agent
  * before us asked for may still be on its way. After ADOPT_LOST nothing of the task will ever run.
+ * It is never said while the process in id lives: then -EAGAIN, because its name, which is what is
+ * looked for, can have been lost, and what it runs goes on. A record that cannot be read, as a
+ * power loss may leave one, is put aside, and counts as none.
  */
 int adopt_settle(const char *token, const struct shim_id *id, const char *record_dir,
 		 struct adopted *ret, struct err *e);

@@ -320,15 +320,26 @@ int record_read(const char *dir, const char *token, struct task_record *ret, str
 	size_t len;
 	int r = fs_read_file(path, RECORD_BYTES_MAX, &text, &len, e);
 
-	if (r < 0)
-		return r;
-	r = record_parse(text, len, &rec, e);
-	if (r == 0 && strcmp(rec.token, token) != 0)
-		r = err_set(e, -EINVAL, "is the record of %s", rec.token);
-	if (r < 0)
-		return err_wrap(e, "%s", path);
-	*ret = rec;
-	return 0;
+	if (r == 0) {
+		r = record_parse(text, len, &rec, e);
+		if (r == 0 && strcmp(rec.token, token) != 0)
+			r = err_set(e, -EINVAL, "is the record of %s", rec.token);
+		if (r < 0)
+			(void)err_wrap(e, "%s", path);
+	}
+	if (r == -EINVAL || r == -ERANGE || r == -EFBIG)
+		return -EBADMSG;
+	if (r == 0)
+		*ret = rec;
+	return r;
+}
+
+int record_set_aside(const char *dir, const char *token, struct err *e)
+{
+	cleanup_free char *path = path_of(dir, token);
+	cleanup_free char *bad = xasprintf("%s/%s" RECORD_BAD_END, dir, token);
+
+	return rename(path, bad) < 0 ? err_sys(e, errno, "rename %s to %s", path, bad) : 0;
 }
 
 bool record_exists(const char *dir, const char *token)
@@ -371,6 +382,13 @@ bool record_is_void(const char *dir, const char *token)
 	return access(path, F_OK) == 0 || errno != ENOENT;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), n_end = strlen(end);
+
+	return n > n_end && strcmp(text + n - n_end, end) == 0;
+}
+
 void record_clear_voids(const char *dir, uint64_t older_ns)
 {
 	DIR *d = opendir(dir);
@@ -379,9 +397,8 @@ void record_clear_voids(const char *dir, uint64_t older_ns)
 	struct stat st;
 
 	while (d && (entry = readdir(d))) {
-		size_t n = strlen(entry->d_name), end = sizeof(VOID_END) - 1;
-
-		if (n > end && strcmp(entry->d_name + n - end, VOID_END) == 0 &&
+		if ((ends_with(entry->d_name, VOID_END) ||
+		     ends_with(entry->d_name, RECORD_BAD_END)) &&
 		    fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    (uint64_t)st.st_mtim.tv_sec * NS_PER_S + older_ns < now)
 			(void)unlinkat(dirfd(d), entry->d_name, 0);

@@ -95,13 +95,17 @@ bool token_valid(const char *token);
 int record_write(const char *dir, const struct task_record *r, bool sync, struct err *e);
 
 /*
- * Read DIR/TOKEN.json. 0; -ENOENT: there is none; -EINVAL: what is there is not one (text says what
- * is wrong); -errno. Unknown members are ignored, so that a newer shim's record can be read.
+ * Read DIR/TOKEN.json. 0; -ENOENT: there is none; -EBADMSG: what is there is not one (text says
+ * what is wrong); -errno. Unknown members are ignored, so that a newer shim's record can be read.
  */
 int record_read(const char *dir, const char *token, struct task_record *ret, struct err *e);
 
 /* Whether there is one, or it cannot be said that there is none. */
 bool record_exists(const char *dir, const char *token);
+
+/* Where what is there is not one: it becomes DIR/TOKEN.json.bad, for people. 0 or -errno. */
+#define RECORD_BAD_END ".json.bad"
+int record_set_aside(const char *dir, const char *token, struct err *e);
 
 /* Once its content is safe elsewhere. 0, also where there is none; -errno. */
 int record_remove(const char *dir, const char *token);
@@ -113,10 +117,11 @@ int record_remove(const char *dir, const char *token);
  */
 int record_void(const char *dir, const char *token, struct err *e);
 bool record_is_void(const char *dir, const char *token);
-/* Those made longer ago than this; a start that was asked for is not under way for so long. */
+/* Those made longer ago than this, and records put aside; a start that was asked for is not under
+ * way for so long. */
 void record_clear_voids(const char *dir, uint64_t older_ns);
 
-/* Parse the text of a record, as record_read() does. */
+/* Parse the text of a record. 0 or -EINVAL. */
 int record_parse(const char *text, size_t len, struct task_record *ret, struct err *e);
 /* The text of a record; the caller frees it. */
 char *record_format(const struct task_record *r, size_t *ret_len);

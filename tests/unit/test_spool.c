@@ -88,6 +88,7 @@ static void test_life(void **state)
 					   .not_before_ns = 5 * NS_PER_S,
 					   .memory = 3UL << 30,
 					   .reason = "exit 1" };
+	struct text_list devices = { .n = 0 };
 	uint64_t id =
 		submit(sp, "{\"script\":\"echo\",\"name\":\"a.sh\",\"gpus\":2,\"memory\":\"2G\"}");
 
@@ -107,7 +108,14 @@ static void test_life(void **state)
 	assert_int_equal(task_file_read(sp, c.path, &f, &e), 0);
 	assert_true(f.spec->memory == 3UL << 30);
 	task_file_clear(&f);
-	assert_int_equal(claim_started(sp, &c, &me.proc, &e), 0);
+	text_list_add(&devices, "GPU-1");
+	text_list_add(&devices, "MIG-2");
+	assert_int_equal(claim_started(sp, &c, &me.proc, &devices, &e), 0);
+	text_list_clear(&devices);
+	assert_int_equal(claim_devices(sp, &c, &devices, &e), 0);
+	assert_int_equal(devices.n, 2);
+	assert_string_equal(devices.texts[1], "MIG-2");
+	text_list_clear(&devices);
 
 	struct spool_end end = done(&c);
 

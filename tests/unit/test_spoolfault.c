@@ -146,7 +146,7 @@ static void run_task(const struct spool *sp, struct events *ev, const struct tas
 		return;
 	began(&c);
 	task_file_clear(&f);
-	(void)claim_started(sp, &c, &me->proc, &e);
+	(void)claim_started(sp, &c, &me->proc, NULL, &e);
 	if (c.attempt == 1) {
 		if (transit_requeue(sp, ev, &c, &again, &e) < 0)
 			(void)transit_requeue(sp, ev, &c, &again, &e);
