@@ -29,26 +29,75 @@ struct finder {
 	const struct text_list *dead; /* of opening_reclaim() */
 };
 
-/* What the shim of a claim of this node left: its process, its record, or the task's processes. */
+/* It cannot be told now whether anything of it runs: nothing is decided, and it is asked again. */
+static enum recover_life not_known(struct finder *f, const struct claim *c, const char *why)
+{
+	if (!f->o->again)
+		strbuf_addf(&f->o->notes, "task %llu: %s; looking again\n",
+			    (unsigned long long)c->name.id, why);
+	text_list_add(&f->o->unknown, c->path);
+	return RECOVER_UNKNOWN;
+}
+
+/* The record that a shim left in the spool becomes one of ours, if there is one. */
+static enum recover_life import_end(struct finder *f, const struct claim *c)
+{
+	char path[SPOOL_PATH_MAX];
+	cleanup_free char *text = NULL;
+	struct task_record r;
+	struct err e = ERR_INIT;
+	size_t len;
+	int code = spool_read(f->place->spool, beat_end_path(&c->name, path), RECORD_MAX, &text,
+			      &len, &e);
+
+	if (code == -ENOENT)
+		return RECOVER_DEAD;
+	if (code == 0 && record_parse(text, len, &r, &e) < 0) {
+		strbuf_addf(&f->o->notes, "task %llu: the record of its end is in bad/: %s\n",
+			    (unsigned long long)c->name.id, e.text);
+		(void)spool_refuse(f->place->spool, path, e.text, NULL);
+		return RECOVER_DEAD;
+	}
+	if (code == 0) {
+		(void)runjob_token(f->o->key, &c->name, r.token);
+		code = record_write(f->o->run_dir, &r, false, &e);
+	}
+	return code < 0 ? not_known(f, c, e.text) : RECOVER_ALIVE;
+}
+
+static bool is_of_this_boot(const struct finder *f, const struct claim *c)
+{
+	return strcmp(c->who.boot, f->place->spool->boot) == 0;
+}
+
+/*
+ * What the shim of a claim left: its process, its record, or the task's processes, which are ended
+ * then. Whose the claim is does not matter: every agent of a spool gives a shim the same name.
+ */
 static enum recover_life look_for_shim(struct finder *f, const struct claim *c)
 {
+	struct shim_id id = { .boot_id = "" };
 	struct err e = ERR_INIT;
 	char token[TASK_TOKEN_MAX];
 	struct adopted found;
 
+	if (c->started && is_of_this_boot(f, c))
+		id.proc = c->who.proc;
 	(void)runjob_token(f->o->key, &c->name, token);
-	if (remains_find(token, &(struct shim_id){ 0 }, f->o->run_dir, ORPHAN_GRACE_MS, &found,
-			 &e) < 0) {
-		strbuf_addf(&f->o->notes, "task %llu: %s\n", (unsigned long long)c->name.id,
-			    e.text);
-		return RECOVER_UNKNOWN;
-	}
+	if (remains_find(token, &id, f->o->run_dir, ORPHAN_GRACE_MS, &found, &e) < 0)
+		return not_known(f, c, e.text);
 	(void)fd_close(found.fd);
-	return found.found == ADOPT_LIVES || found.found == ADOPT_ENDED ? RECOVER_ALIVE
-									: RECOVER_DEAD;
+	if (found.bad_record)
+		strbuf_addf(&f->o->notes,
+			    "task %llu: the record of its end cannot be read; it is kept as "
+			    "%s/%s" RECORD_BAD_END "\n",
+			    (unsigned long long)c->name.id, f->o->run_dir, token);
+	if (found.found == ADOPT_OTHER)
+		return not_known(f, c, "a process that is not its shim has its name");
+	return found.found == ADOPT_LOST ? import_end(f, c) : RECOVER_ALIVE;
 }
 
-/* An agent of this node with another name (other devices) speaks for its own claims. */
+/* An agent with another name that lives, or may, speaks for its own claims. */
 static bool is_anothers(const struct finder *f, const struct claim *c)
 {
 	char path[SPOOL_PATH_MAX];
@@ -57,8 +106,7 @@ static bool is_anothers(const struct finder *f, const struct claim *c)
 	return strcmp(c->who.agent, f->place->self.agent) != 0 &&
 	       beat_read(f->place->spool, beat_agent_path(c->who.agent, path), &b, NULL, NULL) ==
 		       0 &&
-	       strcmp(b.who.boot, f->place->spool->boot) == 0 && !b.ended &&
-	       proc_alive(&b.who.proc);
+	       !b.ended && recover_life_here(f->place->spool, &b.who) != RECOVER_DEAD;
 }
 
 /*
@@ -73,61 +121,38 @@ static enum recover_life life_of(void *data, const struct claim *c)
 
 	if (is_anothers(f, c))
 		return RECOVER_UNKNOWN;
-	/* Of an earlier boot of this node: nobody else has our name. */
-	if (ours && life == RECOVER_UNKNOWN)
-		life = RECOVER_DEAD;
-	if ((c->who.proc.pid && life != RECOVER_DEAD) || !ours)
-		return life;
+	if (life == RECOVER_ALIVE && c->started)
+		return RECOVER_ALIVE;
+	/* Of an earlier boot of this node, or an agent that is just ending: nobody else has our
+	 * name. */
+	if (!ours && life != RECOVER_DEAD)
+		return RECOVER_UNKNOWN;
 	return look_for_shim(f, c);
-}
-
-/* The record that a shim of another node left in the spool becomes one of ours. */
-static bool import_end(struct finder *f, const struct claim *c)
-{
-	char path[SPOOL_PATH_MAX];
-	cleanup_free char *text = NULL;
-	struct task_record r;
-	struct err e = ERR_INIT;
-	size_t len;
-	int code = spool_read(f->place->spool, beat_end_path(&c->name, path), RECORD_MAX, &text,
-			      &len, &e);
-
-	if (code == -ENOENT)
-		return false;
-	if (code == 0)
-		code = record_parse(text, len, &r, &e);
-	if (code == 0) {
-		(void)runjob_token(f->o->key, &c->name, r.token);
-		code = record_write(f->o->run_dir, &r, false, &e);
-	}
-	if (code < 0)
-		strbuf_addf(&f->o->notes, "task %llu: the record of its end: %s\n",
-			    (unsigned long long)c->name.id, e.text);
-	return code == 0;
 }
 
 static enum recover_life life_of_dead(void *data, const struct claim *c)
 {
 	struct finder *f = data;
+	bool ours = strcmp(c->who.agent, f->place->self.agent) == 0;
 
-	for (size_t i = 0; i < f->dead->n; i++) {
-		if (strcmp(f->dead->texts[i], c->path) != 0)
-			continue;
-		if (strcmp(c->who.boot, f->place->spool->boot) == 0)
-			return look_for_shim(f, c);
-		return import_end(f, c) ? RECOVER_ALIVE : RECOVER_DEAD;
-	}
+	for (size_t i = 0; i < f->dead->n; i++)
+		if (strcmp(f->dead->texts[i], c->path) == 0)
+			return ours || is_of_this_boot(f, c) ? look_for_shim(f, c)
+							     : import_end(f, c);
 	return RECOVER_UNKNOWN;
 }
 
 static void adopt_one(void *data, const struct claim *c, const struct spool_spec *spec)
 {
-	struct opening *o = ((struct finder *)data)->o;
+	struct finder *f = data;
+	struct opening *o = f->o;
 
 	o->all = xrealloc(o->all, o->n + 1, sizeof(*o->all));
 	o->all[o->n++] = (struct adoptee){ .claim = *c,
 					   .tries = c->attempt ? c->attempt - 1 : 0,
 					   .spec = spec ? spec_for_element(spec, 0) : NULL };
+	/* A process of another boot is none of ours. */
+	o->all[o->n - 1].claim.started = c->started && is_of_this_boot(f, c);
 }
 
 static void tell_one(void *data, const char *text)
@@ -162,41 +187,13 @@ static int open_place(struct opening *o, struct spool_place *p)
 	return r;
 }
 
-/* An element that was tried before may ask for more than its batch. */
-static void find_memory(const struct spool *sp, const struct task_name *n, struct adoptee *a)
+static void fill_all(struct opening *o, const struct spool *sp)
 {
-	struct batch *b = NULL;
-	const struct batch_again *again;
-
-	if (a->claim.name.epoch == 0 || batch_open(sp, n, NULL, &b, NULL) < 0)
-		return;
-	again = batch_again_of(b, a->claim.name.element);
-	if (again && again->memory)
-		a->spec->memory = again->memory;
-	(void)batch_close(b);
-}
-
-/* Of elements recovery knows no spec: it is their batch's. */
-static void find_specs(struct opening *o, struct spool_place *p)
-{
-	struct scan *s = scan_new(p->spool, 0);
-	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct scan *s = scan_new(sp, 0);
 
 	(void)scan_update(s, NULL, NULL, NULL);
-	for (size_t i = 0; i < o->n; i++) {
-		struct adoptee *a = &o->all[i];
-		const struct scan_task *t = scan_find(s, a->claim.name.id, 0);
-		struct task_file read;
-
-		if (a->spec || !t)
-			continue;
-		(void)spool_path(t->dir, name_format(&t->name, file), path);
-		if (task_file_read(p->spool, path, &read, NULL) < 0)
-			continue;
-		a->spec = spec_for_element(read.spec, a->claim.name.element);
-		find_memory(p->spool, &t->name, a);
-		task_file_clear(&read);
-	}
+	for (size_t i = 0; i < o->n; i++)
+		adoptee_fill(&o->all[i], sp, s);
 	scan_free(s);
 }
 
@@ -221,7 +218,7 @@ void opening_work(struct opening *o, struct spool_place *p)
 		p->spool = spool_close(p->spool);
 		return;
 	}
-	find_specs(o, p);
+	fill_all(o, p->spool);
 	(void)lane_each_of(p->spool, o->agent, found_lane, o, NULL);
 	if (cgroup_find(&o->cgroup) == 0)
 		cgroup_clear(o->cgroup);
@@ -238,16 +235,17 @@ void opening_reclaim(struct opening *o, struct spool_place *p, const struct text
 	struct recover_counts counts;
 
 	o->code = recover_claims(p->spool, &p->self, p->events, &calls, &counts, &o->e);
-	find_specs(o, p);
+	fill_all(o, p->spool);
 }
 
 void opening_clear(struct opening *o)
 {
 	for (size_t i = 0; i < o->n; i++)
-		spec_free(o->all[i].spec);
+		adoptee_clear(&o->all[i]);
 	free(o->all);
 	free(o->pending);
 	text_list_clear(&o->lanes);
+	text_list_clear(&o->unknown);
 	free(o->cgroup);
 	strbuf_clear(&o->notes);
 }

@@ -7,42 +7,38 @@
  * found: one job off the loop's thread, whose findings the loop then takes.
  *
  *	opening_work(&o, place)		in a spooler job; fills in place
- *	for (i ...) o.all[i]		on the loop; take_ptr() the spec
+ *	for (i ...) o.all[i]		on the loop; take_ptr() the spec, take the devices
  *	opening_clear(&o)
  */
 
+#include "agent/adoptee.h"
 #include "agent/spooler.h"
 #include "base/strbuf.h"
-
-/* What an earlier agent started, and what lives still or left the record of its end. */
-struct adoptee {
-	struct claim claim;
-	struct spool_spec *spec; /* NULL: its batch cannot be read */
-	unsigned int tries;
-};
 
 #define OPENING_KEY_MAX (SPEC_NAME_MAX + 64)
 
 struct opening {
 	/* The caller's, as long as the job runs. */
 	const char *root, *instance, *agent, *run_dir;
+	bool again; /* it was told before what cannot be told */
 	/* Found. */
 	char key[OPENING_KEY_MAX]; /* of the spool, for runjob_token() */
 	size_t n;
-	struct adoptee *all;
-	struct text_list lanes; /* that are this agent's */
-	struct strbuf notes;	/* lines to be told */
-	char *pending;		/* the directory to watch */
-	char *cgroup;		/* to make tasks' own ones in; NULL: none is delegated */
-	struct err e;		/* with code: there is no queue */
+	struct adoptee *all;	  /* what an earlier agent started */
+	struct text_list unknown; /* claims here of which it cannot be told now what they are */
+	struct text_list lanes;	  /* that are this agent's */
+	struct strbuf notes;	  /* lines to be told */
+	char *pending;		  /* the directory to watch */
+	char *cgroup;		  /* to make tasks' own ones in; NULL: none is delegated */
+	struct err e;		  /* with code: there is no queue */
 	int code;
 };
 
 /* After an error the place is as before, and it may be tried again. */
 void opening_work(struct opening *o, struct spool_place *place);
-/* Later: claims of other agents (their paths) of which the holders are dead wait again; those of
- * which the end is known are among all[]. The caller sets run_dir and key; there is no `pending`.
- */
+/* Later: claims (their paths) of other agents of which the holders are dead, or that were `unknown`
+ * before, wait again; those that run, or of which the end is known, are among all[]. The caller
+ * sets run_dir and key; there is no `pending`. */
 void opening_reclaim(struct opening *o, struct spool_place *place, const struct text_list *dead);
 void opening_clear(struct opening *o);
 

@@ -7,12 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/tasklease.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "sched/queue.h"
 
-#define OPEN_AGAIN_MS 5000 /* the disk may come, or become writable */
+#define OPEN_AGAIN_MS 5000  /* the disk may come, or become writable */
+#define LOOK_FIRST_MS 1000  /* what could not be told is looked at again after this, ... */
+#define LOOK_LAST_MS  60000 /* ... twice as long each time, and this at most */
 
 struct open_job {
 	struct spool_job job;
@@ -24,24 +27,45 @@ static void open_work(struct spool_job *job, struct spool_place *p)
 	opening_work(&((struct open_job *)job)->o, p);
 }
 
-static struct devset devices_of(const struct tasks *q, const struct claim *c)
+/* Where nothing was written down, the guard's ledger knows them. */
+static void find_devices(const struct tasks *q, struct adoptee *a)
 {
-	struct devset devices = { 0 };
+	const struct task_name *n = &a->claim.name;
 
+	if (a->devices.n)
+		return;
 	for (size_t i = 0; i < q->n_leases; i++) {
 		const struct msg_lease_state *m = &q->leases[i];
 
-		if (m->id.task == c->name.id && m->id.element == c->name.element && m->slot >= 0 &&
-		    m->id.attempt == (uint32_t)c->name.epoch + 1)
-			devset_add(&devices, (unsigned int)m->slot);
+		if (m->id.task == n->id && m->id.element == n->element &&
+		    m->id.attempt == (uint32_t)n->epoch + 1)
+			text_list_add(&a->devices, m->uuid);
 	}
-	return devices;
+}
+
+/* As far as the view shows them now; what is missing is told by the guard's answer. */
+static struct devset slots_of(const struct view *v, const struct text_list *uuids)
+{
+	struct devset slots = { 0 };
+
+	for (uint32_t slot = 0; slot < v->n_slots; slot++)
+		for (size_t i = 0; i < uuids->n; i++)
+			if (v->seen[slot] && strcmp(v->devices[slot].uuid, uuids->texts[i]) == 0)
+				devset_add(&slots, slot);
+	return slots;
+}
+
+static bool is_ours(const struct tasks *q, const struct claim *c)
+{
+	for (const struct running *r = q->runs; r; r = r->next)
+		if (run_ref(r->run).id == c->name.id && run_ref(r->run).element == c->name.element)
+			return true;
+	return false;
 }
 
 static void adopt(struct tasks *q, struct adoptee *a)
 {
 	const struct spool_spec *s = a->spec;
-	struct devset devices = devices_of(q, &a->claim);
 	struct sched_task t = { .id = a->claim.name.id,
 				.element = (uint32_t)a->claim.name.element,
 				.priority = (int32_t)s->priority,
@@ -55,11 +79,39 @@ static void adopt(struct tasks *q, struct adoptee *a)
 						       ? (uint32_t)s->array.limit
 						       : UINT32_MAX,
 				.timeout_ms = s->timeout };
+	struct text_list uuids;
+	struct devset slots;
 
-	(void)sched_adopt(q->plan, &t, devices, clock_mono_ns(), NULL);
+	if (is_ours(q, &a->claim))
+		return;
+	find_devices(q, a);
+	uuids = a->devices;
+	a->devices = (struct text_list){ 0 };
+	slots = slots_of(q->place.view, &uuids);
+	(void)sched_adopt(q->plan, &t, slots, clock_mono_ns(), NULL);
 	news_say(q->place.news, LOG_LEVEL_INFO, "task %llu runs on (%s)", (unsigned long long)t.id,
 		 s->name);
-	tasks_add_running(q, run_adopt(&q->place, &a->claim, take_ptr(a->spec), a->tries, devices));
+	tasks_add_running(
+		q, run_adopt(&q->place, &a->claim, take_ptr(a->spec), a->tries, uuids, slots));
+}
+
+static void on_look_again(uv_timer_t *timer);
+
+/* What was found, and what is to be looked at again. */
+static void take_found(struct tasks *q, struct opening *o)
+{
+	tasks_tell_lines(q, strbuf_str(&o->notes));
+	for (size_t i = 0; i < o->n; i++)
+		adopt(q, &o->all[i]);
+	for (size_t i = 0; i < o->unknown.n; i++)
+		text_list_add(&q->unknown, o->unknown.texts[i]);
+	if (!q->unknown.n) {
+		q->look_ms = 0;
+	} else if (!q->ending && !uv_is_active((uv_handle_t *)&q->look_timer)) {
+		q->look_ms = q->look_ms ? q->look_ms * 2 : LOOK_FIRST_MS;
+		q->look_ms = q->look_ms < LOOK_LAST_MS ? q->look_ms : LOOK_LAST_MS;
+		(void)uv_timer_start(&q->look_timer, on_look_again, q->look_ms, 0);
+	}
 }
 
 static void on_open_again(uv_timer_t *timer)
@@ -82,10 +134,7 @@ static void open_done(struct spool_job *job)
 		(void)str_copy(q->key, sizeof(q->key), o->key);
 		q->cgroup = take_ptr(o->cgroup);
 		q->place.cgroup = q->cgroup;
-		tasks_tell_lines(q, strbuf_str(&o->notes));
-		for (size_t i = 0; i < o->n; i++)
-			if (o->all[i].spec)
-				adopt(q, &o->all[i]);
+		take_found(q, o);
 		for (size_t i = 0; i < o->lanes.n; i++)
 			lanes_found(q, o->lanes.texts[i]);
 		tasks_drop_stray_leases(q);
@@ -120,10 +169,9 @@ static void reclaim_done(struct spool_job *job)
 	if (j->o.code < 0)
 		news_say(q->place.news, LOG_LEVEL_ERROR,
 			 "what ran on another node cannot be taken over: %s", j->o.e.text);
-	tasks_tell_lines(q, strbuf_str(&j->o.notes));
-	for (size_t i = 0; i < j->o.n; i++)
-		if (j->o.all[i].spec)
-			adopt(q, &j->o.all[i]);
+	for (size_t i = 0; j->o.code < 0 && j->o.again && i < j->dead.n; i++)
+		text_list_add(&j->o.unknown, j->dead.texts[i]);
+	take_found(q, &j->o);
 	opening_clear(&j->o);
 	text_list_clear(&j->dead);
 	free(j);
@@ -131,20 +179,38 @@ static void reclaim_done(struct spool_job *job)
 	tasks_rescan(q);
 }
 
-void resume_reclaim(struct tasks *q, const struct text_list *dead)
+static void reclaim(struct tasks *q, const struct text_list *claims, bool again)
 {
-	struct reclaim_job *j;
+	struct reclaim_job *j = xcalloc(1, sizeof(*j));
 
-	if (!q->open || q->reclaiming || q->ending)
-		return;
 	q->reclaiming = true;
-	j = xcalloc(1, sizeof(*j));
-	for (size_t i = 0; i < dead->n; i++)
-		text_list_add(&j->dead, dead->texts[i]);
+	for (size_t i = 0; i < claims->n; i++)
+		text_list_add(&j->dead, claims->texts[i]);
 	j->job = (struct spool_job){ .work = reclaim_work, .done = reclaim_done, .user = q };
 	j->o.run_dir = q->run_dir;
+	j->o.again = again;
 	(void)str_copy(j->o.key, sizeof(j->o.key), q->key);
 	spooler_do(q->spooler, &j->job);
+}
+
+void resume_reclaim(struct tasks *q, const struct text_list *dead)
+{
+	if (q->open && !q->reclaiming && !q->ending)
+		reclaim(q, dead, false);
+}
+
+static void on_look_again(uv_timer_t *timer)
+{
+	struct tasks *q = timer->data;
+
+	if (q->ending)
+		return;
+	if (q->reclaiming) {
+		(void)uv_timer_start(&q->look_timer, on_look_again, LOOK_FIRST_MS, 0);
+		return;
+	}
+	reclaim(q, &q->unknown, true);
+	text_list_clear(&q->unknown);
 }
 
 /* Where shims leave their records: a disk of this node, so that no network stands in the way. */

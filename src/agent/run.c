@@ -51,6 +51,7 @@ static void on_timer_closed(uv_handle_t *h)
 	r->log_fd = fd_close(r->log_fd);
 	spec_free(r->spec);
 	taskuse_clear(&r->use);
+	text_list_clear(&r->uuids);
 	free(r);
 }
 
@@ -254,7 +255,7 @@ struct run *run_start(struct run_place *place, struct sched_ref ref, struct devs
 }
 
 struct run *run_adopt(struct run_place *place, const struct claim *claim, struct spool_spec *spec,
-		      unsigned int tries, struct devset devices)
+		      unsigned int tries, struct text_list uuids, struct devset devices)
 {
 	struct run *r = run_new(place);
 
@@ -262,10 +263,13 @@ struct run *run_adopt(struct run_place *place, const struct claim *claim, struct
 	r->claim = *claim;
 	r->spec = spec;
 	r->tries = tries;
+	r->uuids = uuids;
 	r->devices = devices;
 	r->promised = devices;
-	r->leased = devset_count(devices) > 0;
+	r->leased = uuids.n > 0;
 	r->adopted = true;
+	if (claim->started)
+		r->shim = claim->who.proc;
 	r->state = RUN_RUNNING;
 	(void)runjob_token(place->key, &claim->name, r->token);
 	runtalk_look(r);

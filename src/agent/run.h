@@ -72,16 +72,18 @@ struct run_place {
 	void (*started)(void *user, struct run *r);
 	/* What its start met of lanes. */
 	void (*lanes)(void *user, const struct lanes_met *met);
+	/* run_devices() is another now: a guard that is new may count them otherwise. */
+	void (*moved)(void *user, struct run *r);
 	/* The streak of failures of its lane, or of the task where it has none. */
 	struct retry_streak *(*streak)(void *user, const struct run *r);
 };
 
 /* ref and devices as the plan says. slots are those of the view. */
 struct run *run_start(struct run_place *place, struct sched_ref ref, struct devset devices);
-/* What an earlier agent started, as recovery tells. spec is r's from now on; devices as the guard's
- * ledger says. */
+/* What an earlier agent started, as recovery tells. spec and uuids, its devices, are r's from now
+ * on; devices: those of them that the view shows. */
 struct run *run_adopt(struct run_place *place, const struct claim *claim, struct spool_spec *spec,
-		      unsigned int tries, struct devset devices);
+		      unsigned int tries, struct text_list uuids, struct devset devices);
 
 /* kind: END_STOPPED, END_PREEMPTED, END_TAKEN. grace_ms UINT32_MAX: as the task says. */
 void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *why);
@@ -96,6 +98,9 @@ void run_on_unleased(struct run *r, const struct msg_unleased *m);
 void run_on_use(struct run *r, const struct msg_lease_use *m);
 /* The guard is a new one, or its line was down: tell it again. */
 void run_on_guard(struct run *r);
+/* It runs, and the guard could not take its lease: true until run_lease_again() has told it. */
+bool run_wants_lease(const struct run *r);
+void run_lease_again(struct run *r);
 
 struct sched_ref run_ref(const struct run *r);
 struct devset run_devices(const struct run *r);

@@ -24,11 +24,40 @@ static void tell_lease(struct run *r, const struct proc_id *shim)
 		m.pid = shim->pid;
 		m.start = shim->start;
 	}
-	devset_each(slot, r->devices)
-	{
-		(void)str_copy(m.uuid, sizeof(m.uuid), r->place->view->devices[slot].uuid);
+	for (size_t i = 0; i < r->uuids.n; i++) {
+		(void)str_copy(m.uuid, sizeof(m.uuid), r->uuids.texts[i]);
 		(void)guardlink_lease(r->place->link, &m);
 	}
+}
+
+/* The slots of a new guard may be others. */
+static void take_slots(struct run *r, struct devset slots)
+{
+	if (devset_equal(r->devices, slots))
+		return;
+	r->devices = slots;
+	r->place->moved(r->place->user, r);
+}
+
+/* It runs there, whatever the guard knows of it. */
+static void tell_running(struct run *r)
+{
+	r->slots = (struct devset){ 0 };
+	r->n_answers = 0;
+	r->unleased = false;
+	tell_lease(r, &r->shim);
+}
+
+static void on_running_told(struct run *r, const struct msg_lease_reply *m)
+{
+	if (m->slot >= 0)
+		devset_add(&r->slots, (unsigned int)m->slot);
+	if (m->code < 0)
+		r->unleased = true;
+	else
+		devset_add(&r->promised, (unsigned int)m->slot);
+	if (++r->n_answers == r->uuids.n)
+		take_slots(r, r->slots);
 }
 
 void runlease_ask(struct run *r)
@@ -39,6 +68,7 @@ void runlease_ask(struct run *r)
 	}
 	r->state = RUN_LEASING;
 	r->leased = true;
+	devset_each(slot, r->devices) text_list_add(&r->uuids, r->place->view->devices[slot].uuid);
 	r->promised = (struct devset){ 0 };
 	tell_lease(r, NULL);
 }
@@ -59,6 +89,10 @@ void runlease_grant(struct run *r)
 
 void run_on_promise(struct run *r, const struct msg_lease_reply *m)
 {
+	if (m->slot >= PROTO_DEVICES_MAX || (m->code >= 0 && m->slot < 0))
+		return;
+	if (r->state == RUN_RUNNING)
+		on_running_told(r, m);
 	if (r->state != RUN_LEASING)
 		return;
 	/* Not to be had after all: the task waits again, and this was no try. */
@@ -66,9 +100,22 @@ void run_on_promise(struct run *r, const struct msg_lease_reply *m)
 		run_stop(r, END_TAKEN, UINT32_MAX, m->text);
 		return;
 	}
-	devset_each(slot, r->devices) if (m->slot == (int32_t)slot) devset_add(&r->promised, slot);
-	if (devset_count(r->promised) == devset_count(r->devices))
-		run_launch(r);
+	devset_add(&r->promised, (unsigned int)m->slot);
+	if (devset_count(r->promised) != r->uuids.n)
+		return;
+	take_slots(r, r->promised);
+	run_launch(r);
+}
+
+bool run_wants_lease(const struct run *r)
+{
+	return r->unleased && r->state == RUN_RUNNING;
+}
+
+void run_lease_again(struct run *r)
+{
+	if (run_wants_lease(r))
+		tell_running(r);
 }
 
 void run_on_granted(struct run *r, const struct msg_lease_reply *m)
@@ -131,8 +178,9 @@ void run_on_guard(struct run *r)
 	} else if (r->state == RUN_GRANTING) {
 		tell_lease(r, NULL);
 		runlease_grant(r);
-	} else if (r->state == RUN_RUNNING) {
-		tell_lease(r, &r->shim);
+	} else if (r->state == RUN_RUNNING && r->shim.start) { /* else when it has been found */
+		r->promised = (struct devset){ 0 };
+		tell_running(r);
 	} else if (r->state == RUN_FREEING) {
 		runlease_give_back(r);
 	}

@@ -27,6 +27,7 @@ struct run {
 	struct run_place *place;
 	struct sched_ref ref;
 	struct devset devices;
+	struct text_list uuids; /* of its devices: what they are, whatever their slots are now */
 	enum run_state state;
 	struct claim claim;
 	int claim_code; /* run_claim_code() */
@@ -50,6 +51,10 @@ struct run {
 	uint64_t started_ns;
 	struct taskuse use;
 	uint64_t next_memory; /* of the next attempt, bytes per GPU */
+	/* It runs, and the guard was told of its lease. */
+	struct devset slots;	/* that its devices have, as far as it has answered */
+	unsigned int n_answers; /* one for each of them */
+	bool unleased;		/* it could not take it */
 	/* The end. */
 	bool leased, freed, gone;
 	enum end_kind kind;	/* what we ended it for; END_MAX: it ended by itself */

@@ -85,6 +85,7 @@ static void found_alive(struct run *r, const struct adopted *found)
 	r->shim = found->proc;
 	r->state = RUN_RUNNING;
 	runtalk_listen(r, found->fd);
+	run_on_guard(r);	   /* one that is new does not know of it */
 	(void)talk_ask(found->fd); /* since when */
 	if (r->kind != END_MAX)	   /* it could not be told before */
 		runtalk_stop(r);
@@ -158,7 +159,7 @@ static void note_work(struct spool_job *job, struct spool_place *p)
 {
 	struct note_job *n = (struct note_job *)job;
 
-	n->code = claim_started(p->spool, &n->claim, &n->r->shim, NULL, NULL);
+	n->code = claim_started(p->spool, &n->claim, &n->r->shim, &n->r->uuids, NULL);
 }
 
 static void note_done(struct spool_job *job)

@@ -188,6 +188,14 @@ static void run_started(void *user, struct run *r)
 			    run_spec(r) ? run_spec(r)->grace : 0);
 }
 
+static void run_moved(void *user, struct run *r)
+{
+	struct tasks *q = user;
+
+	(void)sched_moved(q->plan, run_ref(r), run_devices(r));
+	tasks_plan_soon(q);
+}
+
 static void run_succeeded(void *user, struct run *r)
 {
 	struct tasks *q = user;
@@ -399,34 +407,9 @@ void tasks_on_watch(uv_fs_event_t *handle, const char *file, int events, int sta
 	scan(q);
 }
 
-static struct run *by_lease(const struct tasks *q, const struct lease_id *id)
-{
-	for (struct running *r = q->runs; r; r = r->next) {
-		struct lease_id its = run_lease_id(r->run);
-
-		if (its.task == id->task && its.element == id->element &&
-		    its.attempt == id->attempt)
-			return r->run;
-	}
-	return NULL;
-}
-
-void tasks_drop_stray_leases(struct tasks *q)
-{
-	for (size_t i = 0; i < q->n_leases; i++) {
-		if (q->leases[i].flags & LEASE_RESERVED)
-			reserving_on_state(&q->reserving, &q->leases[i]);
-		else if (q->leases[i].id.task == LEASE_WORKLOAD)
-			fillers_on_state(q->fillers, &q->leases[i]);
-		else if (!by_lease(q, &q->leases[i].id))
-			(void)guardlink_unlease(q->place.link, &q->leases[i].id);
-	}
-	q->n_leases = 0;
-}
-
 static void init_handles(struct tasks *q)
 {
-	uv_timer_t *timers[] = { &q->plan_timer, &q->scan_timer };
+	uv_timer_t *timers[] = { &q->plan_timer, &q->scan_timer, &q->lease_timer, &q->look_timer };
 
 	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
 		(void)uv_timer_init(q->loop, timers[i]);
@@ -479,6 +462,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .over = run_over,
 				       .succeeded = run_succeeded,
 				       .started = run_started,
+				       .moved = run_moved,
 				       .lanes = run_lanes,
 				       .streak = streak_of };
 	login_read(&q->place.login);
@@ -507,82 +491,7 @@ void tasks_no_queue(struct tasks *q, const char *why)
 	(void)str_copy(q->trouble, sizeof(q->trouble), why);
 }
 
-/* ---- what the guard and clients say ---- */
-
-void tasks_on_promise(struct tasks *q, const struct msg_lease_reply *m)
-{
-	struct run *r = by_lease(q, &m->id);
-
-	if (r)
-		run_on_promise(r, m);
-	else if (m->id.task == LEASE_WORKLOAD)
-		fillers_on_promise(q->fillers, m);
-	else
-		reserving_on_reply(&q->reserving, m);
-}
-
-void tasks_on_granted(struct tasks *q, const struct msg_lease_reply *m)
-{
-	struct run *r = by_lease(q, &m->id);
-
-	if (r)
-		run_on_granted(r, m);
-	else if (m->id.task == LEASE_WORKLOAD)
-		fillers_on_granted(q->fillers, m);
-}
-
-void tasks_on_taken(struct tasks *q, const struct msg_lease_taken *m)
-{
-	struct run *r = by_lease(q, &m->id);
-
-	if (r)
-		run_on_taken(r, m);
-	else if (m->id.task == LEASE_WORKLOAD)
-		fillers_on_taken(q->fillers, m);
-}
-
-void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m)
-{
-	struct run *r = by_lease(q, &m->id);
-
-	if (r)
-		run_on_unleased(r, m);
-	else if (m->id.task == LEASE_WORKLOAD)
-		fillers_on_unleased(q->fillers, m);
-}
-
-/* What was promised and is in use is not to be had twice by the next plan. */
-void tasks_on_use(struct tasks *q, const struct msg_lease_use *m)
-{
-	struct run *r = by_lease(q, &m->id);
-
-	if (!r || m->slot < 0)
-		return;
-	run_on_use(r, m);
-	(void)sched_used(q->plan, run_ref(r), (unsigned int)m->slot, m->bytes);
-}
-
-void tasks_on_lease_state(struct tasks *q, const struct msg_lease_state *m)
-{
-	if (q->leases_known)
-		q->n_leases = 0;
-	q->leases_known = false;
-	q->leases = xrealloc(q->leases, q->n_leases + 1, sizeof(*q->leases));
-	q->leases[q->n_leases++] = *m;
-}
-
-void tasks_on_leases_known(struct tasks *q)
-{
-	q->leases_known = true;
-	if (!q->open)
-		return;
-	for (struct running *r = q->runs; r; r = r->next)
-		run_on_guard(r->run);
-	fillers_on_guard(q->fillers);
-	reserving_forget_told(&q->reserving);
-	tasks_drop_stray_leases(q);
-	tasks_plan_soon(q);
-}
+/* ---- what clients say ---- */
 
 int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
 	       struct err *e)
@@ -701,6 +610,8 @@ void tasks_end(struct tasks *q)
 	q->ending = true;
 	(void)uv_timer_stop(&q->plan_timer);
 	(void)uv_timer_stop(&q->scan_timer);
+	(void)uv_timer_stop(&q->lease_timer);
+	(void)uv_timer_stop(&q->look_timer);
 	(void)uv_fs_event_stop(&q->watch);
 	durable_stop(q->durable);
 	orders_stop(q->orders);
@@ -730,6 +641,7 @@ static void on_closed(uv_handle_t *h)
 	free(q->spool_dir);
 	free(q->leases);
 	text_list_clear(&q->want.names);
+	text_list_clear(&q->unknown);
 	free(q->want.ids.ids);
 	free(q);
 }
@@ -755,6 +667,8 @@ int tasks_free(struct tasks *q)
 	(void)spooler_free(take_ptr(q->spooler));
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);
 	uv_close((uv_handle_t *)&q->scan_timer, on_closed);
+	uv_close((uv_handle_t *)&q->lease_timer, on_closed);
+	uv_close((uv_handle_t *)&q->look_timer, on_closed);
 	uv_close((uv_handle_t *)&q->watch, on_closed);
 	return 0;
 }

@@ -4,8 +4,8 @@
 
 /*
  * The inside of the queue's agent, for the files that make it up: tasks.c (the plan and the spool),
- * resume.c (what ran before), nodes.c (the agents of other nodes), workload.c (what runs where none
- * of its tasks does). All of it on the loop.
+ * tasklease.c (what the guard says), resume.c (what ran before), nodes.c (the agents of other
+ * nodes), workload.c (what runs where none of its tasks does). All of it on the loop.
  */
 
 #include "agent/backlog.h"
@@ -45,6 +45,10 @@ struct tasks {
 	struct lanes_entry *lanes; /* lanes.c */
 	uv_timer_t plan_timer, scan_timer;
 	struct durable *durable;
+	uv_timer_t lease_timer;	  /* running tasks of which the guard could not take the lease */
+	uv_timer_t look_timer;	  /* at the unknown ones, again */
+	struct text_list unknown; /* claims of which it could not be told what they are */
+	uint64_t look_ms;
 	uv_fs_event_t watch;
 	unsigned int handles;
 	size_t n_leases;
@@ -77,8 +81,6 @@ void tasks_no_queue(struct tasks *q, const char *why);
 void tasks_add_running(struct tasks *q, struct run *run);
 /* What inotify says of pending/. */
 void tasks_on_watch(uv_fs_event_t *handle, const char *file, int events, int status);
-/* A lease of a task that we know nothing of: it ended while nobody was there. */
-void tasks_drop_stray_leases(struct tasks *q);
 /* Lines that end in a newline, as warnings. */
 void tasks_tell_lines(struct tasks *q, const char *lines);
 

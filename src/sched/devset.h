@@ -49,6 +49,11 @@ static inline struct devset devset_without(struct devset a, struct devset b)
 	return (struct devset){ { a.w[0] & ~b.w[0], a.w[1] & ~b.w[1] } };
 }
 
+static inline bool devset_equal(struct devset a, struct devset b)
+{
+	return a.w[0] == b.w[0] && a.w[1] == b.w[1];
+}
+
 /* The first slot at or after `from`; SCHED_DEVICES_MAX when there is none. */
 static inline unsigned int devset_next(struct devset s, unsigned int from)
 {

@@ -643,6 +643,17 @@ int sched_started(struct sched_queue *q, struct sched_ref ref, uint64_t now_ns, 
 	return 0;
 }
 
+int sched_moved(struct sched_queue *q, struct sched_ref ref, struct devset devices)
+{
+	struct run *r = queue_find_run(q, ref);
+
+	if (!r)
+		return -ENOENT;
+	r->devices = devices;
+	(void)memset(r->used, 0, sizeof(r->used));
+	return 0;
+}
+
 int sched_used(struct sched_queue *q, struct sched_ref ref, unsigned int slot, uint64_t bytes)
 {
 	struct run *r = queue_find_run(q, ref);

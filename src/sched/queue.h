@@ -74,6 +74,8 @@ int sched_started(struct sched_queue *q, struct sched_ref ref, uint64_t now_ns, 
  * UINT64_MAX: all that it will ever take (where nobody can see whose memory is whose). -ENOENT
  */
 int sched_used(struct sched_queue *q, struct sched_ref ref, unsigned int slot, uint64_t bytes);
+/* A running task is on these devices: their slots have changed. -ENOENT */
+int sched_moved(struct sched_queue *q, struct sched_ref ref, struct devset devices);
 /* A running task is gone for good, and its devices are free. -ENOENT */
 int sched_end(struct sched_queue *q, struct sched_ref ref);
 /*

@@ -42,7 +42,7 @@ enum recover_life recover_life_here(const struct spool *sp, const struct claimer
 int recover_run(const struct spool *sp, const struct claimer *self, struct events *ev,
 		const struct recover_calls *calls, struct recover_counts *ret, struct err *e);
 
-/* The same for the claims of other agents alone, while we run: life is asked for each of them. */
+/* The same for the claims alone, while we run: life is asked for each of them, also for our own. */
 int recover_claims(const struct spool *sp, const struct claimer *self, struct events *ev,
 		   const struct recover_calls *calls, struct recover_counts *ret, struct err *e);
 

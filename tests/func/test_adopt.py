@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Taking over what runs: an agent that is started beside tasks of an agent before it, or of a guard before it."""
 import json
+import os
 import pathlib
+import signal
 
 import pytest
 
-from machine import wait_for
+from machine import proc_exists, wait_for
 from test_queue import queue  # noqa: F401
 
 
@@ -29,10 +31,32 @@ def begin(q, said, *args):
     return i
 
 
+def records(q, i):
+    """What lies on the local disk about a task of this spool."""
+    key = (pathlib.Path(q.spool) / "key").read_text().strip()
+    where = pathlib.Path(f"/var/tmp/tenure-{os.getuid()}/default")
+    return sorted(p for p in where.glob(f"default.{key[:24]}*-{i}-e*") if not p.name.endswith(".void"))
+
+
+def leave_record(q, said, i):
+    """The agent is killed, and the task ends before anybody asks for it."""
+    shim = next(t["pid"] for t in q.status()["queue"]["tasks"] if t["id"] == i)
+    q.kill()
+    said.go.touch()
+    assert wait_for(lambda: not proc_exists(shim))
+    record, = records(q, i)
+    return record
+
+
 def shown_on(q, i):
     """GPUs that the task has, as the agent says."""
     doc = q.status()
     return next((t["gpus"] for t in doc["queue"]["tasks"] if t["id"] == i), None) if doc else None
+
+
+def device_state(q, gpu=0):
+    doc = q.status()
+    return next((d["state"] for d in doc["devices"] if d["gpu"] == gpu), None) if doc else None
 
 
 def test_instance_file_edited_meanwhile(queue, said):  # noqa: F811
@@ -46,6 +70,186 @@ def test_instance_file_edited_meanwhile(queue, said):  # noqa: F811
     q.kill()
     q.start("--no-hold")
     assert wait_for(lambda: shown_on(q, i) == [0])
+    said.go.touch()
+    q.wait(i, "done")
+    assert said.lines() == ["begin", "end"]
+
+def test_key_lost_meanwhile(queue, said):  # noqa: F811
+    """Its shim cannot be found by its name any more, and lives: the task is neither over nor run again."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "1")
+    q.kill()
+    (pathlib.Path(q.spool) / "key").unlink()
+    q.start("--no-hold")
+    other = q.submit("-g", "1", "--", "true")
+    assert wait_for(lambda: "cannot be found" in q.out.read_text()), q.out.read_text()
+    assert q.task(i)["state"] == "running" and q.task(other)["state"] == "pending"
+    assert said.lines() == ["begin"]
+
+
+def test_batch_stopped_meanwhile(queue, said):  # noqa: F811
+    """One of its elements runs on: it keeps its GPU, and can be stopped."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "1", "--array", "1-3")
+    q.kill()
+    stopped = q.m.run(q.m.tenure, "stop", str(i), check=False)
+    assert "no more of its elements" in stopped.stdout and "takes it over" in stopped.stderr
+    q.start("--no-hold")
+    assert wait_for(lambda: shown_on(q, i) == [0])
+    other = q.submit("-g", "1", "--", "true")
+    assert "1 GPU" in q.why(other) and device_state(q) == "lent"
+    q.m.run(q.m.tenure, "stop", f"{i}.1")
+    q.wait(other, "done")
+    assert os.listdir(os.path.join(q.spool, "running")) == [] and said.lines() == ["begin"]
+
+
+def test_description_gone(queue, said):  # noqa: F811
+    """Of a batch that nobody finds any more an element goes on, and ends."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "1", "--array", "1-3")
+    q.kill()
+    for f in (pathlib.Path(q.spool) / "pending").iterdir():
+        f.unlink()
+    q.start("--no-hold")
+    assert wait_for(lambda: shown_on(q, i) == [0]) and device_state(q) == "lent"
+    said.go.touch()
+    assert wait_for(lambda: os.listdir(os.path.join(q.spool, "running")) == [])
+    assert said.lines() == ["begin", "end"]
+
+
+def test_agent_and_guard_killed(queue, said):  # noqa: F811
+    """A task that was not seen on its GPU yet keeps it."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "1")
+    gpu, = shown_on(q, i)
+    guard = q.status()["guard"]["pid"]
+    q.kill()
+    os.kill(guard, signal.SIGKILL)
+    q.start("--no-hold")
+    assert wait_for(lambda: shown_on(q, i) == [gpu])
+    assert wait_for(lambda: device_state(q, gpu) == "lent"), q.out.read_text()
+    both = q.submit("-g", "2", "--", "true")
+    assert wait_for(lambda: "GPU" in q.why(both))
+    said.go.touch()
+    q.wait(i, "done")
+    q.wait(both, "done")
+    assert said.lines() == ["begin", "end"]
+
+
+def test_dead_agent_of_another_name(queue, said):  # noqa: F811
+    q = queue(gpus=1)
+    q.start("--no-hold", "--node-name", "a")
+    i = begin(q, said, "-g", "1")
+    q.kill()
+    q.start("--no-hold", "--node-name", "b")
+    assert wait_for(lambda: shown_on(q, i) == [0])
+    said.go.touch()
+    q.wait(i, "done")
+    assert said.lines() == ["begin", "end"]
+
+
+def test_ended_for_a_dead_agent_of_another_name(queue, said):  # noqa: F811
+    q = queue(gpus=1)
+    q.start("--no-hold", "--node-name", "a")
+    i = begin(q, said, "-g", "1")
+    leave_record(q, said, i)
+    q.start("--no-hold", "--node-name", "b")
+    q.wait(i, "done")
+    assert said.lines() == ["begin", "end"] and not records(q, i)
+
+
+def test_shim_not_noted_by_an_agent_of_another_name(queue, said):  # noqa: F811
+    """The agent died before the claim said which process keeps it."""
+    q = queue(gpus=1)
+    p = q.start("--no-hold", "--node-name", "a")
+    said.command = f"kill -KILL {p.pid}; {said.command}"
+    i = begin(q, said, "-g", "0")
+    p.wait()
+    q.start("--no-hold", "--node-name", "b")
+    assert wait_for(lambda: shown_on(q, i) == [])
+    said.go.touch()
+    q.wait(i, "done")
+    assert said.lines() == ["begin", "end"]
+
+
+@pytest.mark.parametrize("copy", [True, False], ids=["with-copy", "without-copy"])
+def test_unreadable_record(queue, said, copy):  # noqa: F811
+    """As a power loss leaves a file: where the spool has no copy the attempt is lost, and the task is not."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "0")
+    record = leave_record(q, said, i)
+    os.truncate(record, 0)
+    in_spool = pathlib.Path(q.spool) / f"agents/{i},e0,end"
+    assert in_spool.exists()
+    if not copy:
+        in_spool.unlink()
+    q.start("--no-hold")
+    q.wait(i, "done")
+    assert said.lines() == ["begin", "end"] * (1 if copy else 2)
+    assert "the record of its end cannot be read" in q.out.read_text()
+    kept, = records(q, i)
+    assert kept.name.endswith(".json.bad")
+    kept.unlink()
+
+
+def test_record_that_cannot_be_looked_at_now(queue, said):  # noqa: F811
+    """Nothing is decided before it can: the task ran, and runs once."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "0")
+    record = leave_record(q, said, i)
+    away = record.with_name(f"{record.name}.away")
+    record.rename(away)
+    record.symlink_to(record.name)  # a loop: "Too many levels of symbolic links"
+    q.start("--no-hold")
+    assert wait_for(lambda: "looking again" in q.out.read_text()), q.out.read_text()
+    assert q.task(i)["state"] == "running"
+    away.rename(record)
+    q.wait(i, "done")
+    assert said.lines() == ["begin", "end"] and q.out.read_text().count("looking again") == 1
+
+
+def new_guard(q):
+    old = q.status()["guard"]["pid"]
+    os.kill(old, signal.SIGKILL)
+    assert wait_for(lambda: (q.status() or {}).get("guard", {}).get("pid") not in (None, 0, old)), q.out.read_text()
+
+
+def test_new_guard_that_sees_nothing_at_first(queue, said):  # noqa: F811
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "1")
+    q.m.ctl("lose", 0)
+    os.kill(q.status()["guard"]["pid"], signal.SIGKILL)
+    assert wait_for(lambda: "started a new guard" in q.out.read_text())
+    q.m.ctl("restore", 0)
+    assert wait_for(lambda: device_state(q) == "lent", 15), q.out.read_text()
+    said.go.touch()
+    q.wait(i, "done")
+    assert said.lines() == ["begin", "end"]
+
+
+def test_new_guard_that_does_not_have_its_gpu(queue, said):  # noqa: F811
+    """It counts the others anew: what runs is on none of them, and has its own again when that is back."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "1")
+    assert shown_on(q, i) == [0]
+    q.m.ctl("lose", 0)
+    new_guard(q)
+    assert wait_for(lambda: shown_on(q, i) == [])
+    other = q.submit("-g", "1", "--", "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
+    q.wait(other, "done")
+    assert "\non 1\n" in q.log(other) or "\non GPU-" in q.log(other)
+    q.m.ctl("restore", 0)
+    new_guard(q)
+    assert wait_for(lambda: shown_on(q, i) == [0])
+    assert wait_for(lambda: device_state(q) == "lent"), q.out.read_text()
     said.go.touch()
     q.wait(i, "done")
     assert said.lines() == ["begin", "end"]
