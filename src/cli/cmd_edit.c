@@ -198,7 +198,7 @@ static int edit_waiting(const struct spool *sp, struct task_name *n, json_t *set
 	return r == 0 ? rename_it(sp, n, set, e) : r;
 }
 
-static const char *const of_others[] = { "gpus", "after", "after_any" };
+static const char *const of_others[] = { "gpus", "after", "after_any", "name", "lane" };
 
 /* As what is submitted. */
 static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_t id,
@@ -211,6 +211,8 @@ static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_
 		if (json_object_get(set, of_others[i]))
 			r = spec_set_json(spec, of_others[i], json_object_get(set, of_others[i]),
 					  e);
+	if (r == 0)
+		r = spec_check_new(spec, e);
 	if (r == 0 && json_object_get(set, "gpus"))
 		r = room_check(ctx, sp, spec, e);
 	if (r == 0)

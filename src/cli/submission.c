@@ -301,7 +301,9 @@ static int make_spec(const struct cmd_ctx *ctx, struct spool_spec *s, struct err
 		r = set_options(s, ctx->opts, e);
 	if (r == 0)
 		r = payload_take(s, ctx->opts, e);
-	return r == 0 ? spec_check(s, e) : r;
+	if (r == 0)
+		r = spec_check(s, e);
+	return r == 0 ? spec_check_new(s, e) : r;
 }
 
 int submit_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e)

@@ -67,7 +67,7 @@ static int parse_script(const char *file, const char *text, size_t len, struct s
 
 	s->priority = leading_number(file, &rest);
 	s->raw = true;
-	spec_make_name(rest, name);
+	spec_make_task_name(rest, name);
 	s->name = xstrdup(name);
 
 	int r = spec_set_text(s, "script", text, e);
@@ -93,7 +93,7 @@ static int parse_json(const char *file, const char *text, size_t len, struct spo
 		cleanup_free char *called = xasprintf("%.*s", (int)stem, file);
 
 		free((*ret)->name);
-		spec_make_name(called, name);
+		spec_make_task_name(called, name);
 		(*ret)->name = xstrdup(name);
 	}
 	if (text[used + strspn(text + used, " \t\r\n")]) {
@@ -150,6 +150,8 @@ static int finish(const struct spool *sp, const char *tmp, const char *file, uin
 		r = raw_parse(file, text, len, &spec, &why);
 	if (r == 0 && is_script(file))
 		r = add_defaults(sp, spec, &why);
+	if (r == 0)
+		r = spec_check_new(spec, &why);
 	if (r == 0)
 		r = submit_task_as(sp, spec, id, &why);
 	free(text);

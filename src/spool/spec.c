@@ -19,6 +19,7 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "spool/elements.h"
+#include "spool/name.h"
 #include "spool/speckind.h"
 
 static const char *const cleans[] = { "none", "gpu", "python", NULL };
@@ -113,6 +114,25 @@ void spec_make_name(const char *text, char ret[SPEC_NAME_MAX + 1])
 		if ((unsigned char)*p >= 0x80 ||
 		    (!isalnum((unsigned char)*p) && !strchr("._+-", *p)))
 			*p = '_';
+}
+
+/* "232", "43.7", "all": what commands take for something else. */
+static bool is_word(const char *name)
+{
+	uint64_t id, element;
+
+	return name_parse_id(name, &id, &element) == 0 || strcmp(name, "all") == 0;
+}
+
+void spec_make_task_name(const char *text, char ret[SPEC_NAME_MAX + 1])
+{
+	cleanup_free char *plain = NULL;
+
+	spec_make_name(text, ret);
+	if (!is_word(ret))
+		return;
+	plain = xstrdup(ret);
+	(void)str_print(ret, SPEC_NAME_MAX + 1, "task_%s", plain);
 }
 
 void text_list_add(struct text_list *l, const char *text)
@@ -389,7 +409,7 @@ static void name_of_command(const char *command, char ret[SPEC_NAME_MAX + 1])
 
 	cleanup_free char *word = xasprintf("%.*s", (int)len, p);
 
-	spec_make_name(word, ret);
+	spec_make_task_name(word, ret);
 }
 
 /* Of what is run, where nobody has said a name. */
@@ -400,7 +420,7 @@ static void make_up_name(struct spool_spec *s)
 	if (s->commands.n)
 		name_of_command(s->commands.texts[0], name);
 	else
-		spec_make_name(s->argv.n ? s->argv.texts[0] : "task", name);
+		spec_make_task_name(s->argv.n ? s->argv.texts[0] : "task", name);
 	s->name = xstrdup(name);
 	s->unnamed = !s->argv.n;
 }
@@ -421,6 +441,30 @@ int spec_check(struct spool_spec *s, struct err *e)
 		r = err_set(e, -EINVAL, "shared: say with memory how much it needs on a device");
 	if (r == 0 && !s->name)
 		make_up_name(s);
+	return r;
+}
+
+static int check_word(const char *key, const char *name, struct err *e)
+{
+	if (!name || !is_word(name))
+		return 0;
+	if (strcmp(name, "all") == 0)
+		return err_set(e, -EINVAL, "%s: \"all\" means every task; take another name", key);
+	return err_set(e, -EINVAL, "%s: \"%s\" would be taken for the id of a task; take a name",
+		       key, name);
+}
+
+int spec_check_new(const struct spool_spec *s, struct err *e)
+{
+	int r = check_word("name", s->name, e);
+
+	if (r == 0)
+		r = check_word("lane", s->lane, e);
+	if (r == 0 && s->retry_memory && !s->memory)
+		r = err_set(e, -EINVAL, "retry_memory: say with memory how much it needs at first");
+	if (r == 0 && s->retry_memory && !s->retries)
+		r = err_set(e, -EINVAL,
+			    "retry_memory: say with retries how often it is tried again");
 	return r;
 }
 

@@ -132,6 +132,9 @@ int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, st
 int spec_read(const char *text, size_t len, struct spool_spec **ret, size_t *used, struct err *e);
 /* What no key can check alone; a missing name is made from what is run. */
 int spec_check(struct spool_spec *s, struct err *e);
+/* What a task is refused for that is submitted now, while one that is in a queue stays one: a name
+ * that no command could be given, and what would have no effect. */
+int spec_check_new(const struct spool_spec *s, struct err *e);
 
 json_t *spec_json(const struct spool_spec *s);
 /* One line with its newline. NULL with e when a text is not UTF-8. The caller frees it. */
@@ -141,6 +144,9 @@ char *spec_text(const struct spool_spec *s, struct err *e);
 bool spec_is_name(const char *text);
 /* Any text as such a name (a path's last part, other characters as _); never empty. */
 void spec_make_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
+
+/* The same, and nothing that a command takes for an id or for all tasks. */
+void spec_make_task_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
 
 void text_list_add(struct text_list *l, const char *text);
 void text_list_clear(struct text_list *l);

@@ -24,12 +24,28 @@ static int wrong(struct err *e, const char *wanted)
 	return err_set(e, -EINVAL, "must be %s", wanted);
 }
 
+/* As a person writes it. */
+static const char *format_number(const struct spec_row *row, uint64_t v, char buf[UNIT_TEXT_MAX])
+{
+	if (row->kind == KIND_DURATION)
+		return unit_format_duration_exact(v, buf);
+	if (row->kind == KIND_FACTOR)
+		return str_print(buf, UNIT_TEXT_MAX, "%g", (double)v / 1000);
+	return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64, v);
+}
+
 static int in_range(const struct spec_row *row, uint64_t v, struct err *e)
 {
-	if (v < row->min || (row->max && v > row->max))
-		return err_set(e, -ERANGE, "%" PRIu64 " is out of range, %" PRIu64 " to %" PRIu64,
-			       v, row->min, row->max);
-	return 0;
+	char text[UNIT_TEXT_MAX], min[UNIT_TEXT_MAX], max[UNIT_TEXT_MAX];
+
+	if (v >= row->min && (!row->max || v <= row->max))
+		return 0;
+	(void)format_number(row, v, text);
+	(void)format_number(row, row->min, min);
+	if (!row->max)
+		return err_set(e, -ERANGE, "%s is less than %s", text, min);
+	return err_set(e, -ERANGE, "%s is out of range, %s to %s", text, min,
+		       format_number(row, row->max, max));
 }
 
 static int get_flag(const struct spec_row *row, const json_t *v, void *field, struct err *e)
