@@ -2,7 +2,7 @@
 
 /*
  * Everything here comes from names of files. Only of batches that are not over the journals are
- * read, for the counts of their elements, and of running elements who runs them.
+ * read, for the counts of their elements, and of what runs the claims.
  */
 
 #include <errno.h>
@@ -15,9 +15,12 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/units.h"
 #include "cli/commands.h"
 #include "cli/queue.h"
 #include "cli/table.h"
+#include "cli/taskdoc.h"
+#include "cli/taskrun.h"
 #include "spool/lanes.h"
 
 static const struct opt list_opts[] = {
@@ -51,6 +54,7 @@ struct list {
 	const struct spool *sp;
 	struct queue_match active, ended;
 	enum spool_dir dir;
+	json_t *devices; /* of what runs on this node; NULL: not asked for yet */
 	size_t n_batches;
 	const struct scan_task **batches; /* by their ids, from both */
 	struct text_list lanes;		  /* that are paused */
@@ -62,6 +66,9 @@ struct row {
 	bool lane_paused;
 	bool counted;
 	struct batch_counts counts;
+	bool runs;
+	struct taskrun run;
+	const json_t *devices; /* as taskdoc_devices(), or NULL */
 };
 
 static bool wanted_state(const struct cmd_ctx *ctx, const char *state)
@@ -102,6 +109,27 @@ static void add_counts(const struct row *r, struct strbuf *b)
 	}
 }
 
+/* "on node7, GPU 0 and 3, for 5m 03s" */
+static void add_run(const struct row *r, struct strbuf *b)
+{
+	uint64_t now_ns = clock_wall_ns(), ran_ns = now_ns - r->run.started_ns;
+	char ran[UNIT_TEXT_MAX];
+	size_t i;
+	json_t *gpu;
+
+	json_array_foreach(r->devices, i, gpu)
+	{
+		strbuf_addf(b, "%s%lld",
+			    i	     ? ","
+			    : b->len ? ", GPU "
+				     : "GPU ",
+			    (long long)json_integer_value(gpu));
+	}
+	if (r->run.started_ns && r->run.started_ns <= now_ns)
+		strbuf_addf(b, "%sfor %s", b->len ? ", " : "",
+			    unit_format_duration(ran_ns / NS_PER_S * 1000, ran));
+}
+
 static void format_note(const struct row *r, struct strbuf *b)
 {
 	const struct task_name *n = &r->name;
@@ -111,6 +139,8 @@ static void format_note(const struct row *r, struct strbuf *b)
 		add_counts(r, b);
 	if (n->agent[0])
 		strbuf_addf(b, "%son %s", b->len ? ", " : "", n->agent);
+	if (r->runs)
+		add_run(r, b);
 	if (n->epoch)
 		strbuf_addf(b, "%staken back %" PRIu64 "x", b->len ? ", " : "", n->epoch);
 	if (n->begin_s)
@@ -155,7 +185,34 @@ static void set_time(json_t *o, const char *key, uint64_t s)
 					  json_string(clock_format_iso(s * NS_PER_S, when)));
 }
 
-static void show_json(const struct row *r)
+/* What was stopped before it started has none. A batch has that of one of its elements. */
+static bool has_exit(const struct row *r)
+{
+	return r->name.exit || strcmp(r->state, "cancelled") != 0;
+}
+
+static void add_run_json(const struct row *r, const struct spool *sp, json_t *o)
+{
+	uint64_t started_ns = r->run.started_ns, now_ns = clock_wall_ns();
+	char when[CLOCK_TEXT_MAX];
+
+	if (started_ns)
+		(void)json_object_set_new(o, "started",
+					  json_string(clock_format_iso(started_ns, when)));
+	if (started_ns && started_ns <= now_ns)
+		(void)json_object_set_new(
+			o, "ran_s", json_real((double)((now_ns - started_ns) / NS_PER_MS) / 1e3));
+	if (r->devices)
+		(void)json_object_set(o, "devices", (json_t *)(uintptr_t)r->devices);
+	if (!r->run.log[0])
+		return;
+
+	cleanup_free char *log = xasprintf("%s/%s", sp->path, r->run.log);
+
+	(void)json_object_set_new(o, "log", json_string(log));
+}
+
+static void show_json(const struct spool *sp, const struct row *r)
 {
 	const struct task_name *n = &r->name;
 	json_t *o = json_pack(
@@ -173,12 +230,15 @@ static void show_json(const struct row *r)
 		(void)json_object_set_new(o, "lane_paused", json_true());
 	if (n->agent[0])
 		(void)json_object_set_new(o, "agent", json_string(n->agent));
+	if (r->runs)
+		add_run_json(r, sp, o);
 	set_time(o, "not_before", n->begin_s);
 	set_time(o, "ended", n->ended_s);
 	if (n->ended_s)
-		(void)json_object_set_new(o, "exit", json_integer((json_int_t)n->exit));
+		(void)json_object_set_new(
+			o, "exit", has_exit(r) ? json_integer((json_int_t)n->exit) : json_null());
 
-	cleanup_free char *line = json_dumps(o, JSON_COMPACT);
+	cleanup_free char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(16));
 
 	if (line)
 		puts(line);
@@ -219,7 +279,6 @@ static void name_element(const struct list *l, struct task_name *n)
 		of = (*found)->name;
 	else if (queue_locate_id(l->sp, n->id, 0, &p, NULL) == 0) /* was stopped; they end yet */
 		of = p.name;
-	queue_agent_of(l->sp, n, of.agent);
 	of.id = n->id;
 	of.element = n->element;
 	of.epoch = n->epoch;
@@ -242,6 +301,20 @@ static int add_lane(void *data, const char *lane)
 	return 0;
 }
 
+/* What it has, from its claim; the agent here knows its devices by their numbers. */
+static void look_at_run(struct list *l, struct row *r)
+{
+	char id[QUEUE_ID_MAX];
+
+	r->runs = true;
+	taskrun_read_claim(l->sp, &r->name, r->name.name, &r->run);
+	if (!r->name.agent[0])
+		(void)str_copy(r->name.agent, sizeof(r->name.agent), r->run.who.agent);
+	if (!l->devices)
+		l->devices = taskdoc_devices(l->ctx);
+	r->devices = json_object_get(l->devices, queue_format_id(r->name.id, r->name.element, id));
+}
+
 static void show(struct list *l, const struct scan_task *t)
 {
 	struct row r = { .name = t->name, .state = queue_state(&t->name, t->dir) };
@@ -255,13 +328,15 @@ static void show(struct list *l, const struct scan_task *t)
 		name_element(l, &r.name);
 	if (!wanted(l->ctx, &r.name))
 		return;
+	if (t->dir == SPOOL_RUNNING)
+		look_at_run(l, &r);
 	r.counted = t->name.count && t->dir == SPOOL_PENDING &&
 		    queue_counts(l->sp, &t->name, &l->active, &r.counts, NULL) == 0;
 	l->shown++;
 	if (l->table)
 		show_row(l, &r);
 	else
-		show_json(&r);
+		show_json(l->sp, &r);
 }
 
 static int add_ended(void *data, const struct task_name *n, const char *dir)
@@ -387,6 +462,7 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 	free(l.ended.tasks);
 	free(l.active.tasks);
 	free(l.batches);
+	json_decref(l.devices);
 	text_list_clear(&l.lanes);
 	if (r == 0 && l.table && l.shown)
 		table_print(l.table, stdout);
@@ -413,9 +489,9 @@ const struct cmd cmd_list = {
 	.description =
 		"In the order in which they start. Of an array or another batch there is a row "
 		"for each element that runs, and one for all of them. Works without an "
-		"agent.",
+		"agent; which GPUs a task has is shown where an agent runs here.",
 	.examples = list_examples,
 	.opts = list_opts,
-	.setting_groups = SETTING_GROUP_QUEUE,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_list,
 };

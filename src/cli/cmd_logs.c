@@ -42,6 +42,13 @@ struct asked {
 	const char *shown;
 };
 
+static bool has_ended(const struct spool *sp, const struct queue_place *p)
+{
+	if (p->dir != SPOOL_PENDING && p->dir != SPOOL_RUNNING)
+		return true;
+	return p->element && queue_element_state(sp, p, p->element, NULL) > BATCH_RUNNING;
+}
+
 static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spool *sp,
 		   struct err *e)
 {
@@ -63,6 +70,7 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 			.sp = sp,
 			.id = p->name.id,
 			.element = p->element,
+			.ended = has_ended(sp, p),
 			.attempt = attempt ? (unsigned int)attempt->num : 0,
 			.plain = opts_flag(ctx->opts, "plain"),
 			.out = stdout,

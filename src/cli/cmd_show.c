@@ -6,59 +6,23 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/ends.h"
 #include "cli/queue.h"
-#include "cli/taskwatch.h"
+#include "cli/taskdoc.h"
 #include "spool/record.h"
+
+#define PROCS_SHOWN 6
 
 static const struct opt show_opts[] = {
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
 	{ 0 },
 };
-
-static int add_counts(const struct spool *sp, const struct queue_place *f, json_t *doc,
-		      struct err *e)
-{
-	struct queue_match active = { .n = 0 };
-	struct batch_counts n;
-	int r = f->name.count ? queue_all(sp, &active, e) : 0;
-
-	if (r == 0 && f->name.count)
-		r = queue_counts(sp, &f->name, &active, &n, e);
-	if (r == 0 && f->name.count)
-		(void)json_object_set_new(doc, "elements", queue_counts_json(&n));
-	free(active.tasks);
-	return r;
-}
-
-/* The commands of a large batch and the environment are in the file for who wants them. */
-static json_t *describe(const struct spool *sp, const struct queue_place *f,
-			const struct task_file *t)
-{
-	char when[CLOCK_TEXT_MAX];
-	json_t *doc = json_pack("{s:I, s:s, s:s, s:I, s:i, s:I, s:o}", "id", (json_int_t)f->name.id,
-				"state", queue_state(&f->name, f->dir), "file", f->path, "priority",
-				(json_int_t)f->name.priority, "attempts", (int)t->history.attempts,
-				"epoch", (json_int_t)f->name.epoch, "task", spec_json(t->spec));
-
-	if (f->name.agent[0])
-		(void)json_object_set_new(doc, "agent", json_string(f->name.agent));
-	if (f->name.begin_s)
-		(void)json_object_set_new(
-			doc, "not_before",
-			json_string(clock_format_iso(f->name.begin_s * NS_PER_S, when)));
-	if (f->element)
-		(void)json_object_set_new(doc, "element", json_integer((json_int_t)f->element));
-	if (t->history.reason[0])
-		(void)json_object_set_new(doc, "again_because", json_string(t->history.reason));
-	if (t->history.ended)
-		(void)json_object_set_new(doc, "end", record_end(&t->history.end));
-	return doc;
-}
 
 /* ---- for people ---- */
 
@@ -78,23 +42,22 @@ static void print_value(const char *key, const json_t *value)
 		print_line(key, text ? text : "?");
 }
 
+/* When and how; a doc of an element, or of a task. */
 static void print_end(const char *key, const json_t *value)
 {
-	char when[CLOCK_TEXT_MAX], ran[UNIT_TEXT_MAX], peak[UNIT_TEXT_MAX];
+	char when[CLOCK_TEXT_MAX], how[ENDS_HOW_MAX], peak[UNIT_TEXT_MAX];
 	cleanup_free char *text = NULL;
 	struct spool_end end;
 
 	if (!end_from_json(value, &end))
 		return;
-	text = xasprintf("%s, %s %u", clock_format_local(end.ended_ns, when),
-			 end.exit >= NAME_SIGNALLED ? "signal" : "exit code",
-			 end.exit & (NAME_SIGNALLED - 1));
+	(void)ends_format_how(end.exit, how);
+	if (end.result == RESULT_CANCELLED && !end.attempt)
+		(void)str_copy(how, sizeof(how), "before it started");
+	text = xasprintf("%s, %s", clock_format_local(end.ended_ns, when), how);
 	print_line("ended", text);
 	if (end.reason[0])
 		print_line("because", end.reason);
-	if (end.begun_ns && end.ended_ns >= end.begun_ns)
-		print_line("ran",
-			   unit_format_duration((end.ended_ns - end.begun_ns) / NS_PER_MS, ran));
 	if (!end.use.gpu_peak_bytes)
 		return;
 	printf("%-13s %u GPU%s, peak memory %s, mean utilisation %.0f%%\n", "used", end.use.gpus,
@@ -156,12 +119,116 @@ static void print_when(const char *key, const json_t *value)
 	printf("%-13s %.10s %.8s\n", key, text, strlen(text) > 11 ? text + 11 : "");
 }
 
+static void print_agent(const char *key, const json_t *value)
+{
+	print_line("node", json_string_value(value));
+}
+
+static void print_ran(const char *key, const json_t *value)
+{
+	char ran[UNIT_TEXT_MAX];
+
+	print_line("ran", unit_format_duration((uint64_t)(json_number_value(value) * 1e3), ran));
+}
+
+static void print_path(const char *key, const json_t *value)
+{
+	cleanup_free char *path = fs_show_path(json_string_value(value));
+
+	print_line(key, path);
+}
+
+static void print_devices(const char *key, const json_t *value)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	size_t i;
+	json_t *gpu;
+
+	json_array_foreach(value, i, gpu)
+	{
+		strbuf_addf(&b, "%s%lld", i ? ", " : "GPU ", (long long)json_integer_value(gpu));
+	}
+	print_line(key, b.len ? strbuf_str(&b) : "none");
+}
+
+static void print_procs(const char *key, const json_t *value)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	size_t i, n = json_array_size(value);
+	json_t *p;
+
+	json_array_foreach(value, i, p)
+	{
+		if (i >= PROCS_SHOWN)
+			break;
+		strbuf_addf(&b, "%s%lld (%s)", i ? ", " : "PID ",
+			    (long long)json_integer_value(json_object_get(p, "pid")),
+			    json_string_value(json_object_get(p, "command")));
+	}
+	if (n > PROCS_SHOWN)
+		strbuf_addf(&b, " and %zu more", n - PROCS_SHOWN);
+	if (n)
+		print_line(key, strbuf_str(&b));
+}
+
+static void print_command_exit(const char *key, const json_t *value)
+{
+	char how[ENDS_HOW_MAX];
+	cleanup_free char *text =
+		xasprintf("has ended, with %s; what it has left behind runs on",
+			  ends_format_how((unsigned int)json_integer_value(value), how));
+
+	print_line("command", text);
+}
+
+static void print_parameters(const char *key, const json_t *value)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	const char *name;
+	json_t *v;
+
+	json_object_foreach((json_t *)(uintptr_t)value, name, v)
+		strbuf_addf(&b, "%s%s=%s", b.len ? " " : "", name, json_string_value(v));
+	print_line(key, strbuf_str(&b));
+}
+
+static void print_failed(const char *key, const json_t *value)
+{
+	struct element_ends failed = { .n = json_array_size(value) };
+	const json_t *id = json_object_get(json_array_get(value, 0), "id");
+
+	failed.ends = xcalloc(failed.n, sizeof(*failed.ends));
+	for (size_t i = 0; i < failed.n; i++) {
+		const json_t *o = json_array_get(value, i);
+		const char *reason = json_string_value(json_object_get(o, "reason"));
+
+		failed.ends[i].element =
+			(uint64_t)json_integer_value(json_object_get(o, "element"));
+		failed.ends[i].end.exit =
+			(unsigned int)json_integer_value(json_object_get(o, "exit"));
+		(void)str_copy(failed.ends[i].end.reason, RECORD_REASON_MAX, reason ? reason : "");
+	}
+
+	cleanup_free char *text = ends_format_failed((uint64_t)json_integer_value(id), &failed);
+
+	print_line(key, text);
+	free(failed.ends);
+}
+
 /* Of the others the value as it is; print NULL: nothing. */
 static const struct {
 	const char *key;
 	void (*print)(const char *key, const json_t *value);
 } printers[] = {
 	{ "end", print_end },
+	{ "agent", print_agent },
+	{ "ran_s", print_ran },
+	{ "started", print_when },
+	{ "log", print_path },
+	{ "devices", print_devices },
+	{ "processes", print_procs },
+	{ "command_exit", print_command_exit },
+	{ "parameters", print_parameters },
 	{ "elements", print_counts },
 	{ "argv", print_words },
 	{ "args", print_words },
@@ -169,6 +236,9 @@ static const struct {
 	{ "commands", print_how_many },
 	{ "submitted", print_when },
 	{ "not_before", print_when },
+	{ "element", NULL },	    /* part of the id, */
+	{ "failed", print_failed }, /* said below, */
+	{ "unstarted", NULL },	    /* and with its end */
 	{ "epoch", NULL },
 	{ "version", NULL },
 	{ "raw", NULL },
@@ -186,12 +256,19 @@ static void print_member(const char *key, const json_t *value)
 		printers[i].print(key, value);
 }
 
-static void print_text(json_t *doc)
+/* Of an array the environment, and whatever else is the same for all, is in the file. */
+static void print_text(const struct queue_place *place, const json_t *doc)
 {
+	char id[QUEUE_ID_MAX];
 	const char *key;
 	json_t *value;
 
-	json_object_foreach(doc, key, value) if (strcmp(key, "task") != 0) print_member(key, value);
+	print_line("id", queue_format_id(place->name.id, place->element, id));
+	json_object_foreach((json_t *)(uintptr_t)doc, key, value)
+	{
+		if (strcmp(key, "task") != 0 && strcmp(key, "id") != 0)
+			print_member(key, value);
+	}
 	json_object_foreach(json_object_get(doc, "task"), key, value)
 	{
 		/* The name of the file says these, whatever was submitted. */
@@ -201,45 +278,22 @@ static void print_text(json_t *doc)
 	}
 }
 
-/* Of an element what it does itself. */
-static int add_element(const struct spool *sp, const struct queue_place *f, json_t *doc,
-		       struct err *e)
-{
-	struct taskwatch *w = NULL;
-	int r = f->element ? taskwatch_open(sp, f, &w, e) : 0;
-
-	if (!w)
-		return r;
-	r = taskwatch_look(w, e);
-	if (r >= 0)
-		(void)json_object_set_new(doc, "state", json_string(taskwatch_state(w)));
-	(void)taskwatch_close(w);
-	return r < 0 ? r : 0;
-}
-
 static int show_found(const struct cmd_ctx *ctx, const struct spool *sp,
 		      const struct queue_place *f, struct err *e)
 {
-	struct task_file t;
-	int r = task_file_read(sp, f->path, &t, e);
+	json_t *doc = NULL;
+	int r = taskdoc_make(ctx, sp, f, &doc, e);
 
 	if (r < 0)
 		return r;
-
-	json_t *doc = describe(sp, f, &t);
-
-	r = add_counts(sp, f, doc, e);
-	if (r == 0)
-		r = add_element(sp, f, doc, e);
-	if (r == 0 && opts_flag(ctx->opts, "json")) {
-		(void)json_dumpf(doc, stdout, JSON_INDENT(2));
+	if (opts_flag(ctx->opts, "json")) {
+		(void)json_dumpf(doc, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(16));
 		(void)putchar('\n');
-	} else if (r == 0) {
-		print_text(doc);
+	} else {
+		print_text(f, doc);
 	}
 	json_decref(doc);
-	task_file_clear(&t);
-	return r;
+	return 0;
 }
 
 static int run_show(const struct cmd_ctx *ctx, struct err *e)
@@ -249,6 +303,7 @@ static int run_show(const struct cmd_ctx *ctx, struct err *e)
 
 static const struct cmd_example show_examples[] = {
 	{ "tenure show 42", "what task 42 is and how it stands" },
+	{ "tenure show 43.7", "the same of element 7 of an array" },
 	{ "tenure show 42 --json | jq -r .task.script", "the script that was taken along" },
 	{ 0 },
 };
@@ -260,9 +315,11 @@ const struct cmd cmd_show = {
 	.args = "ID|NAME",
 	.min_args = 1,
 	.max_args = 1,
-	.description = "Also of ended ones, by their id. Works without an agent.",
+	.description =
+		"Also of ended ones, by their id. Of what runs on this node also its "
+		"processes, and, where an agent runs here, its GPUs. Works without an agent.",
 	.examples = show_examples,
 	.opts = show_opts,
-	.setting_groups = SETTING_GROUP_QUEUE,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_show,
 };

@@ -1,301 +1,42 @@
 /* SPDX-License-Identifier: MIT */
-
-/*
- * The planner of the agent here knows best. Where there is none, or it leaves the task to others,
- * those are asked through the spool; where none is anywhere, the task's file says what would keep
- * it from starting even if there were one.
- */
-
-#include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
-#include "base/strbuf.h"
-#include "cli/ask_agent.h"
 #include "cli/commands.h"
-#include "cli/ordering.h"
-#include "cli/peers.h"
 #include "cli/print_json.h"
-#include "cli/queue.h"
+#include "cli/taskwatch.h"
 #include "cli/term.h"
-#include "spool/batch.h"
-#include "spool/lanes.h"
-#include "spool/record.h"
-
-#define ASKED_MAX 8 /* of many nodes each says about the same */
+#include "cli/whytext.h"
 
 static const struct opt why_opts[] = {
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
 	{ 0 },
 };
 
-static void add(struct strbuf *b, const char *text)
+static int print_doc(const struct spool *sp, const struct queue_place *p, const char *why,
+		     json_t *nodes, struct err *e)
 {
-	strbuf_addf(b, "%s%s", b->len ? "; " : "", text);
-}
+	const char *state = queue_state(&p->name, p->dir);
+	int r = p->element ? taskwatch_state_of(sp, p, &state, e) : 0;
+	json_t *o;
 
-static void add_dependencies(const struct spool *sp, const struct id_list *ids, bool must_be_good,
-			     struct strbuf *b)
-{
-	for (size_t i = 0; i < ids->n; i++) {
-		struct queue_place p = { .element = 0 };
-		bool there = queue_locate_id(sp, ids->ids[i], 0, &p, NULL) == 0;
-		bool ended = there && p.dir != SPOOL_PENDING && p.dir != SPOOL_RUNNING;
-		cleanup_free char *text = NULL;
-
-		if (ended && (!must_be_good || p.dir == SPOOL_DONE))
-			continue;
-		text = ended || !there
-			       ? xasprintf("can never run, because task %" PRIu64 " %s",
-					   ids->ids[i],
-					   there ? "has not ended well" : "is not there any more")
-			       : xasprintf("waits until task %" PRIu64 " has ended%s (it is %s)",
-					   ids->ids[i], must_be_good ? " well" : "",
-					   queue_state(&p.name, p.dir));
-		add(b, text);
-	}
-}
-
-/* What the spool alone says. */
-static void add_known(const struct spool *sp, const struct queue_place *p, struct strbuf *b)
-{
-	char when[CLOCK_TEXT_MAX];
-	struct task_file t;
-
-	if (p->name.flags & NAME_PAUSED) {
-		cleanup_free char *text = xasprintf(
-			"is paused (tenure resume %" PRIu64 " lets it start)", p->name.id);
-
-		add(b, text);
-	}
-	if (p->name.lane[0] && lane_is_paused(sp, p->name.lane)) {
-		cleanup_free char *reason = lane_reason(sp, p->name.lane);
-		cleanup_free char *text =
-			xasprintf("its lane %s is paused: %s (tenure resume %s lets it go on)",
-				  p->name.lane, reason ? reason : "?", p->name.lane);
-
-		add(b, text);
-	}
-	if (p->name.begin_s * NS_PER_S > clock_wall_ns()) {
-		cleanup_free char *text =
-			xasprintf("is not to begin before %s",
-				  clock_format_local(p->name.begin_s * NS_PER_S, when));
-
-		add(b, text);
-	}
-	if (task_file_read(sp, p->path, &t, NULL) < 0)
-		return;
-	add_dependencies(sp, &t.spec->after, true, b);
-	add_dependencies(sp, &t.spec->after_any, false, b);
-	if (t.history.reason[0])
-		strbuf_addf(b, "%swaits again (%s)", b->len ? "; " : "", t.history.reason);
-	task_file_clear(&t);
-}
-
-/* ---- agents of other nodes ---- */
-
-struct elsewhere {
-	struct strbuf *b;
-	json_t *nodes;
-};
-
-static void on_answer(void *user, const struct ordered *one, const json_t *answer)
-{
-	struct elsewhere *w = user;
-	const struct peer *p = one->data;
-	const char *why = json_string_value(json_object_get(answer, "why"));
-	struct err e = ERR_INIT;
-	cleanup_free char *sign = peer_sign(p);
-	cleanup_free char *text = NULL;
-
-	if (!answer)
-		text = xasprintf("it does not answer (%s)", sign);
-	else if (ordering_code(answer, &e) < 0 || !why)
-		text = xstrdup(e.code ? e.text : "it does not say");
-	else
-		text = xstrdup(why);
-	strbuf_addf(w->b, "%son %s: %s", w->b->len ? "; " : "", p->agent, text);
-	(void)json_array_append_new(w->nodes, json_pack("{ss ss}", "agent", p->agent, "why", text));
-}
-
-static bool is_asked(const struct peer *p)
-{
-	return p->state == PEER_ALIVE && !p->here && !p->beat.draining;
-}
-
-/* How many there are to ask. */
-static size_t ask_others(const struct cmd_ctx *ctx, const struct spool *sp,
-			 const struct queue_place *p, struct strbuf *b, json_t *nodes)
-{
-	struct order_task task = { p->name.id, p->element };
-	struct order order = { .command = ORDER_WHY, .n = 1, .tasks = &task };
-	struct elsewhere w = { .b = b, .nodes = nodes };
-	struct ordering o = { .sp = sp };
-	struct peers peers;
-	size_t n;
-
-	(void)peers_read(ctx, sp, &peers, NULL);
-	for (size_t i = 0; i < peers.n && o.n < ASKED_MAX; i++)
-		if (is_asked(&peers.all[i]))
-			(void)ordering_send(&o, peers.all[i].agent, &order, &peers.all[i], NULL);
-	n = o.n;
-	if (n)
-		ordering_wait(&o, ORDERING_LIMIT_MS, on_answer, &w);
-	ordering_clear(&o);
-	peers_clear(&peers);
-	return n;
-}
-
-static void without_agent(const struct cmd_ctx *ctx, const struct spool *sp,
-			  const struct queue_place *p, struct strbuf *b, json_t *nodes)
-{
-	add_known(sp, p, b);
-	if (ask_others(ctx, sp, p, b, nodes))
-		return;
-	if (!b->len)
-		strbuf_adds(b, "is ready to start");
-	strbuf_addf(b,
-		    "; no agent of instance %s runs on this node: tenure on starts one, and it "
-		    "starts the tasks",
-		    sp->instance);
-}
-
-static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct queue_place *p,
-	       struct strbuf *b, json_t *nodes, struct err *e)
-{
-	struct ctl_request req = { .verb = CTL_WHY,
-				   .task = p->name.id,
-				   .element = (uint32_t)p->element };
-	json_t *doc = NULL;
-	int r = ask_agent_about(ctx, &req, &doc, e);
-	const char *why = json_string_value(json_object_get(doc, "why"));
-
-	if (r == -ECONNREFUSED) {
-		without_agent(ctx, sp, p, b, nodes);
-		r = 0;
-	} else if (r == -ENOENT) { /* it runs none, or has not seen this one yet */
-		add_known(sp, p, b);
-		strbuf_addf(b, "%s%s", b->len ? "; " : "", e->text);
-		r = 0;
-	} else if (r == 0) {
-		strbuf_adds(b, why ? why : "the agent does not say");
-		if (json_is_true(json_object_get(doc, "elsewhere")))
-			(void)ask_others(ctx, sp, p, b, nodes);
-	}
-	json_decref(doc);
-	return r;
-}
-
-static void add_reason(const struct spool *sp, const struct queue_place *p, struct strbuf *b)
-{
-	struct task_file t;
-
-	if (task_file_read(sp, p->path, &t, NULL) < 0)
-		return;
-	if (t.history.ended && t.history.end.reason[0])
-		strbuf_addf(b, ": %s", t.history.end.reason);
-	task_file_clear(&t);
-}
-
-/* ---- what does not wait ---- */
-
-/* Of an element only its own file says that it runs. */
-static bool find_running(const struct spool *sp, const struct queue_place *p, struct task_name *ret)
-{
-	char word[QUEUE_ID_MAX];
-	struct queue_match m;
-
-	*ret = p->name;
-	if (!p->element)
-		return p->dir == SPOOL_RUNNING;
-	(void)queue_format_id(p->name.id, p->element, word);
-	if (queue_find(sp, word, 0, &m, NULL) < 0)
-		return false;
-	*ret = m.tasks[0].name;
-	free(m.tasks);
-	return true;
-}
-
-/* Where, and whether the agent there can still be heard. */
-static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_name *n,
-		       struct strbuf *b)
-{
-	char agent[NAME_AGENT_MAX + 1];
-	struct peers peers;
-	const struct peer *p;
-	cleanup_free char *sign = NULL;
-
-	queue_agent_of(sp, n, agent);
-	(void)peers_read(ctx, sp, &peers, NULL);
-	p = peers_find(&peers, agent);
-	sign = peer_sign(p);
-	strbuf_addf(b, "runs on %s", agent[0] ? agent : "a node that is not known");
-	if (p && !p->here && !p->said_gone && (p->state == PEER_UNKNOWN || p->state == PEER_GONE))
-		strbuf_addf(b,
-			    ", which is silent: %s (if that node does not exist any more: tenure "
-			    "shutdown --gone %s)",
-			    sign, agent);
-	else if (agent[0] && (!p || p->state != PEER_ALIVE))
-		strbuf_addf(b, ", where no agent is any more: %s; tenure on there takes it over",
-			    sign);
-	peers_clear(&peers);
-}
-
-/* Of what does not wait there is not much to say. */
-static int tell_state(const struct cmd_ctx *ctx, const struct spool *sp,
-		      const struct queue_place *p, struct strbuf *b, json_t *nodes, struct err *e)
-{
-	static const char *const words[] = { [BATCH_DONE] = "is done",
-					     [BATCH_FAILED] = "has failed",
-					     [BATCH_CANCELLED] = "was stopped" };
-	char id[QUEUE_ID_MAX];
-	struct task_name runs;
-	int state = p->dir == SPOOL_PENDING  ? BATCH_WAITING
-		    : p->dir == SPOOL_DONE   ? BATCH_DONE
-		    : p->dir == SPOOL_FAILED ? BATCH_FAILED
-					     : BATCH_CANCELLED;
-
-	if (find_running(sp, p, &runs))
-		state = BATCH_RUNNING;
-	else if (p->element && p->name.count)
-		state = queue_element_state(sp, p, p->element, e);
-	if (state < 0)
-		return state;
-	if (state == BATCH_WAITING)
-		return ask(ctx, sp, p, b, nodes, e);
-	if (state == BATCH_RUNNING)
-		tell_where(ctx, sp, &runs, b);
-	else
-		strbuf_adds(b, words[state]);
-	if (state == BATCH_FAILED && !p->element)
-		add_reason(sp, p, b);
-	strbuf_addf(b, " (tenure logs %s shows what it printed)",
-		    queue_format_id(p->name.id,
-				    p->element	    ? p->element
-				    : p->name.count ? 1
-						    : 0,
-				    id));
+	if (r < 0)
+		return r;
+	o = json_pack("{s:I, s:s, s:s, s:s, s:O}", "id", (json_int_t)p->name.id, "name",
+		      p->name.name, "state", state, "why", why, "nodes", nodes);
+	if (p->element)
+		(void)json_object_set_new(o, "element", json_integer((json_int_t)p->element));
+	print_json_line(o);
 	return 0;
 }
 
-static void print(const struct cmd_ctx *ctx, const struct queue_place *p, const char *why,
-		  json_t *nodes)
+static void print_text(const struct queue_place *p, const char *why)
 {
 	char id[QUEUE_ID_MAX];
-	cleanup_free char *text = NULL;
+	cleanup_free char *text = xasprintf(
+		"%s %s: %s", queue_format_id(p->name.id, p->element, id), p->name.name, why);
 
-	(void)queue_format_id(p->name.id, p->element, id);
-	if (opts_flag(ctx->opts, "json")) {
-		print_json_line(json_pack("{s:s, s:s, s:s, s:s, s:O}", "id", id, "name",
-					  p->name.name, "state", queue_state(&p->name, p->dir),
-					  "why", why, "nodes", nodes));
-		return;
-	}
-	text = xasprintf("%s %s: %s", id, p->name.name, why);
 	term_print_wrapped(stdout, text, 0);
 }
 
@@ -304,10 +45,12 @@ static int why_found(const struct cmd_ctx *ctx, const struct spool *sp, const st
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	json_t *nodes = json_array();
-	int r = tell_state(ctx, sp, p, &b, nodes, e);
+	int r = why_text(ctx, sp, p, &b, nodes, e);
 
-	if (r == 0)
-		print(ctx, p, strbuf_str(&b), nodes);
+	if (r == 0 && opts_flag(ctx->opts, "json"))
+		r = print_doc(sp, p, strbuf_str(&b), nodes, e);
+	else if (r == 0)
+		print_text(p, strbuf_str(&b));
 	json_decref(nodes);
 	return r;
 }

@@ -163,6 +163,9 @@ static int no_log(const struct tasklog *t, struct err *e)
 	(void)queue_format_id(t->id, t->element, id);
 	if (t->attempt)
 		return err_set(e, -ENOENT, "task %s has no log of attempt %u", id, t->attempt);
+	if (t->ended)
+		return err_set(e, -ENOENT, "task %s has no log: it was stopped before it started",
+			       id);
 	return err_set(
 		e, -ENOENT,
 		"task %s has no log, as it has not run yet (tenure why %s tells why; -f waits "

@@ -12,6 +12,7 @@ struct tasklog {
 	const struct spool *sp;
 	uint64_t id, element;
 	unsigned int attempt; /* 0: the latest */
+	bool ended;	      /* and so waits for no log */
 	bool plain;	      /* without the lines "=== ..." of tenure around the output */
 	FILE *out;
 	const char *label;  /* of several: shown where the output passes to this one */

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/ends.h"
 #include "spool/batch.h"
 #include "spool/record.h"
 
@@ -50,45 +51,9 @@ struct taskwatch *taskwatch_close(struct taskwatch *w)
 	return NULL;
 }
 
-struct reading {
-	struct taskwatch *w;
-	const char *dir;
-};
-
-/* The line of an agent's journal that tells its end. */
-static int read_journal(void *data, const char *file, unsigned char type)
-{
-	struct reading *r = data;
-	char path[SPOOL_PATH_MAX];
-	cleanup_free char *text = NULL;
-	size_t len;
-
-	(void)str_print(path, sizeof(path), "%.60s/%s", r->dir, file);
-	if (spool_read(r->w->sp, path, SPEC_FILE_MAX, &text, &len, NULL) < 0)
-		return 0;
-	for (char *line = text, *next; *line; line = next) {
-		struct spool_end end;
-		json_t *o;
-
-		next = line + strcspn(line, "\n");
-		o = json_loadb(line, (size_t)(next - line), 0, NULL);
-		next += *next == '\n';
-		if (o &&
-		    (uint64_t)json_integer_value(json_object_get(o, "element")) ==
-			    r->w->place.element &&
-		    end_from_json(o, &end)) {
-			r->w->exit = end.exit;
-			r->w->result = end.result;
-		}
-		json_decref(o);
-	}
-	return 0;
-}
-
 static int look_at_element(struct taskwatch *w, struct err *e)
 {
-	char dir[SPOOL_PATH_MAX];
-	struct reading reading = { .w = w, .dir = dir };
+	struct element_end found;
 	unsigned int attempts;
 	uint64_t epoch;
 	int r = batch_refresh(w->batch, e);
@@ -109,8 +74,8 @@ static int look_at_element(struct taskwatch *w, struct err *e)
 		return 0;
 	}
 	w->ended = true;
-	(void)str_print(dir, sizeof(dir), "ends/%" PRIu64, w->place.name.id);
-	(void)spool_each(w->sp, dir, read_journal, &reading, NULL);
+	if (ends_find(w->sp, w->place.name.id, w->place.element, &found))
+		w->exit = found.end.exit;
 	return 1;
 }
 
@@ -177,6 +142,20 @@ const char *taskwatch_state(const struct taskwatch *w)
 	if (w->ended)
 		return result_name(w->result);
 	return runs(w) ? "running" : queue_state(&w->place.name, w->place.dir);
+}
+
+int taskwatch_state_of(const struct spool *sp, const struct queue_place *place, const char **ret,
+		       struct err *e)
+{
+	struct taskwatch *w = NULL;
+	int r = taskwatch_open(sp, place, &w, e);
+
+	if (r == 0)
+		r = taskwatch_look(w, e);
+	if (r >= 0)
+		*ret = taskwatch_state(w);
+	(void)taskwatch_close(w);
+	return r < 0 ? r : 0;
 }
 
 const struct queue_place *taskwatch_place(const struct taskwatch *w)

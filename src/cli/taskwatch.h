@@ -30,6 +30,9 @@ void taskwatch_pause(struct taskwatch *w);
 int taskwatch_exit_code(const struct taskwatch *w);
 /* "pending", "running", "done", ... as of the last look. */
 const char *taskwatch_state(const struct taskwatch *w);
+/* The same of one look at a place; static text. 0 or negative. */
+int taskwatch_state_of(const struct spool *sp, const struct queue_place *place, const char **ret,
+		       struct err *e);
 const struct queue_place *taskwatch_place(const struct taskwatch *w);
 
 #endif

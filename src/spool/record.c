@@ -97,6 +97,7 @@ static void on_claim(struct task_history *h, struct spool_spec *spec, const json
 	h->ended = false;
 	h->attempts = get_small(o, "attempt", ATTEMPTS_MAX);
 	h->claimed_ns = record_ns(json_object_get(o, "time"));
+	h->started_ns = 0;
 	h->claimer.proc.pid = get_pid(o);
 	h->claimer.proc.start = get_num(o, "start");
 	get_text(o, "agent", h->claimer.agent, sizeof(h->claimer.agent));
@@ -109,6 +110,7 @@ static void on_start(struct task_history *h, struct spool_spec *spec, const json
 	h->started = true;
 	h->claimer.proc.pid = get_pid(o);
 	h->claimer.proc.start = get_num(o, "start");
+	h->started_ns = record_ns(json_object_get(o, "time"));
 }
 
 static struct spool_use use_from_json(const json_t *o)

@@ -76,6 +76,7 @@ struct task_history {
 	bool started; /* claimer.proc is its shim */
 	struct claimer claimer;
 	uint64_t claimed_ns;
+	uint64_t started_ns; /* wall, when the claim became the shim's; 0: it has not */
 	bool ended;
 	struct spool_end end;		/* with ended */
 	char reason[RECORD_REASON_MAX]; /* of the last requeue */

@@ -112,6 +112,11 @@ static void tell_all(struct shim *sh, const void *m, size_t size)
 		(void)sock_send(sh->conns[i], m, size);
 }
 
+static int32_t leader_exit(const struct task_end *end)
+{
+	return end->outcome == TASK_SIGNALLED ? SHMSG_SIGNALLED + end->signal : end->exit_code;
+}
+
 static struct shmsg_status status_of(const struct shim *sh, uint16_t type)
 {
 	struct shmsg_status m = { .head = SHMSG_HEAD(type, struct shmsg_status),
@@ -122,7 +127,9 @@ static struct shmsg_status status_of(const struct shim *sh, uint16_t type)
 				  .log_errno = sh->log.errnum,
 				  .log_bytes = sh->log.size,
 				  .started_wall_ns = sh->rec.end.started_wall_ns,
-				  .run_ns = sh->started_ns ? clock_mono_ns() - sh->started_ns : 0 };
+				  .run_ns = sh->started_ns ? clock_mono_ns() - sh->started_ns : 0,
+				  .leader_ended = sh->leader_gone,
+				  .leader_exit = leader_exit(&sh->rec.end) };
 
 	(void)str_copy(m.boot_id, sizeof(m.boot_id), sh->rec.boot_id);
 	(void)str_copy(m.token, sizeof(m.token), sh->rec.token);

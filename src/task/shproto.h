@@ -46,6 +46,7 @@
 #define SHPROTO_ENV_MAX	 4096
 #define SHPROTO_DEV_MAX	 512
 #define SHPROTO_FDS	 3
+#define SHMSG_SIGNALLED	 256 /* added to the signal's number in an exit */
 #define SHPROTO_NAME_MAX (TASK_TOKEN_MAX + 40)
 #define TASK_TOKEN_ENV	 "TENURE_TASK_TOKEN"
 
@@ -97,6 +98,8 @@ struct shmsg_status { /* PREPARED, STARTED, STATUS */
 	uint64_t run_ns; /* since the start, by the monotonic clock */
 	char boot_id[BOOT_ID_MAX];
 	char token[TASK_TOKEN_MAX];
+	uint32_t leader_ended; /* its first process has ended, others of the tree go on */
+	int32_t leader_exit;   /* status, or SHMSG_SIGNALLED + signal, then */
 };
 
 struct shmsg_go {

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: MIT
 """What people see of the queue: on terminals of any width, of tasks that wait, run, and have ended."""
+import json
+import os
+import re
+
+from machine import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
 
@@ -32,3 +37,105 @@ def test_narrow_help(tenure):
         out = tenure(*cmd, env={"COLUMNS": "60"}).stdout
         said = [line for line in out.splitlines() if not line.startswith("  $ ")]
         assert max(len(line) for line in said) <= 60, said
+
+
+def show(q, i):
+    return json.loads(q.m.run(q.m.tenure, "show", str(i), "--json").stdout)
+
+
+def shown(q, i):
+    """What a person sees, by its first word."""
+    out = q.m.run(q.m.tenure, "show", str(i), env={**q.m.env, "COLUMNS": "400"}).stdout
+    return dict(line.split(None, 1) for line in out.splitlines() if " " in line)
+
+
+def test_show_what_runs(queue):  # noqa: F811
+    """What a task has is told while it runs, with an agent and without, and when it has ended."""
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "2", "-n", "both", "--", "sh", "-c", "sleep 60; true")
+    many = q.submit("-g", "0", "-n", "many", "--sweep", "a=7,8", "--sweep", "b=x", "--", "sh", "-c",
+                    "sleep 60; true")
+    assert wait_for(lambda: len(q.rows("-s", "running")) == 3 and len(show(q, i).get("processes", [])) == 2)
+    doc, text = show(q, i), shown(q, i)
+    assert sorted(doc["devices"]) == [0, 1] and text["devices"] == "GPU 0, 1"
+    assert doc["agent"] == text["node"] and doc["started"][:19].replace("T", " ") == text["started"]
+    assert doc["ran_s"] >= 0 and text["ran"] and os.path.exists(doc["log"]) and text["log"].endswith("/logs/1-both.1.log")
+    assert [p["command"] for p in doc["processes"]] == ["sh", "sleep"] and "(sleep)" in text["processes"]
+    os.kill(doc["processes"][0]["pid"], 0)
+    row = q.task(i)
+    assert row["devices"] == doc["devices"] and row["started"]
+    assert row["log"] == doc["log"] and row["ran_s"] >= 0
+    said = q.m.run(q.m.tenure, "list", env={**q.m.env, "COLUMNS": "200"}).stdout
+    assert re.search(rf"^ +{i} .* both +on {doc['agent']}, GPU 0,1, for \d+s$", said, re.M), said
+    doc, text = show(q, f"{many}.2"), shown(q, f"{many}.2")
+    assert doc["parameters"] == {"a": "8", "b": "x"} and text["parameters"] == "a=8 b=x"
+    assert (doc["id"], doc["element"], text["id"]) == (many, 2, f"{many}.2")
+    assert doc["state"] == "running" and doc["attempts"] == 1 and len(doc["processes"]) == 2, doc
+    q.kill()
+    doc = show(q, i)
+    assert doc["agent"] and doc["started"] and len(doc["processes"]) == 2 and "devices" not in doc
+    q.start("--no-hold")
+    q.m.run(q.m.tenure, "stop", "all", "--now")
+    q.wait(i, "cancelled")
+    doc, text = show(q, i), shown(q, i)
+    assert doc["agent"] == text["node"] and doc["ran_s"] > 0 and "processes" not in doc and "unstarted" not in doc
+    assert "signal" in text["ended"] and text["log"]
+
+
+def test_show_elements(queue, tmp_path):  # noqa: F811
+    """Which of them failed is told of the whole, and how of each."""
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "-n", "many", "--array", "0-9", "--", "sh", "-c",
+                 "[ $TENURE_ARRAY_INDEX -lt 4 ] && exit; [ $TENURE_ARRAY_INDEX = 4 ] && kill -9 $$;"
+                 "exit $TENURE_ARRAY_INDEX")
+    q.wait(i, "failed")
+    doc, text = show(q, i), shown(q, i)
+    assert [(f["element"], f["exit"]) for f in doc["failed"]] == [(5, 256 + 9), (6, 5), (7, 6), (8, 7), (9, 8), (10, 9)]
+    assert text["failed"] == f"{i}.5 (signal 9), " + ", ".join(f"{i}.{n} (exit code {n - 1})" for n in range(6, 10)) + \
+        " and 1 more"
+    said = q.why(i)
+    assert f"has failed: 6 of its 10 elements have: {i}.5 (signal 9)" in said and f"(tenure logs {i}.5 " in said, said
+    doc, text = show(q, f"{i}.7"), shown(q, f"{i}.7")
+    assert doc["state"] == "failed" and doc["end"]["exit"] == 6 and doc["index"] == 6 and doc["attempts"] == 1
+    assert doc["agent"] and doc["started"] and doc["log"].endswith(f"/{i}.7-many.1.log") and "failed" not in doc
+    assert "exit code 6" in text["ended"] and text["log"].endswith(f"/{i}.7-many.1.log"), text
+    assert "exit code 6" in q.why(f"{i}.7")
+    assert show(q, f"{i}.1")["end"]["result"] == "done"
+    why = json.loads(q.m.run(q.m.tenure, "why", "--json", f"{i}.7").stdout)
+    assert (why["id"], why["element"], why["state"]) == (i, 7, "failed")
+    lines_file = tmp_path / "lines"
+    lines_file.write_text("echo a\necho b\n")
+    waits = q.submit("--from", lines_file, "-n", "lines", "--paused")
+    assert show(q, f"{waits}.2")["command"] == "echo b" and show(q, f"{waits}.2")["state"] == "paused"
+
+
+def test_ended_before_it_started(queue):  # noqa: F811
+    q = queue()
+    i = q.submit("-g", "0", "--", "true")
+    many = q.submit("-g", "0", "--array", "1-2", "--", "true")
+    q.m.run(q.m.tenure, "stop", str(i), f"{many}.1")
+    q.m.run(q.m.tenure, "stop", str(many))
+    for one in (i, f"{many}.1", f"{many}.2"):
+        text = shown(q, one)
+        assert text["state"] == "cancelled" and "exit code" not in str(text), text
+        assert q.why(one).endswith(": was stopped before it started"), q.why(one)
+        none = q.m.run(q.m.tenure, "logs", str(one), check=False)
+        assert none.returncode == 1 and "it was stopped before it started" in " ".join(none.stderr.split()), none
+    assert shown(q, i)["ended"].endswith(", before it started") and shown(q, f"{many}.1")["ended"]
+    assert q.task(i)["exit"] is None and show(q, i)["unstarted"] is True
+
+
+def test_what_a_command_leaves_behind(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--", "sh", "-c", "sleep 60 & exit 3")
+    assert wait_for(lambda: "command_exit" in show(q, i))
+    doc, said = show(q, i), q.why(i)
+    pid = doc["processes"][0]["pid"]
+    assert doc["command_exit"] == 3 and doc["processes"] == [{"pid": pid, "command": "sleep"}]
+    assert f"its command has ended (exit code 3); what it left behind runs on: PID {pid} (sleep)" in said, said
+    assert "has ended, with exit code 3" in shown(q, i)["command"]
+    os.kill(pid, 9)
+    q.wait(i, "failed")

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/taskrun.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/runjob.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "cli/ends.h"
+#include "spool/key.h"
+#include "task/adopt.h"
+#include "task/talk.h"
+
+#define ANSWER_MS  500
+#define PROCS_TOLD 6
+#define NO_RECORDS                                                                                 \
+	"/" /* the end of a task is looked for in the spool, not where shims leave it              \
+	     */
+
+static void find_log(const struct spool *sp, const char *name, struct taskrun *run)
+{
+	(void)runjob_log_path(&run->name, name, run->attempt, run->log);
+	if (!spool_exists(sp, run->log))
+		run->log[0] = '\0';
+}
+
+/* Who stops one that waits has made no attempt of it; there may have been some before. */
+static void take_end(const struct spool_end *end, struct taskrun *run)
+{
+	run->ended = true;
+	run->end = *end;
+	run->unstarted = end->result == RESULT_CANCELLED && !end->attempt;
+	run->started_ns = run->unstarted ? 0 : end->begun_ns;
+	if (end->attempt)
+		run->attempt = end->attempt;
+}
+
+/* What the records of its claim say. */
+static void read_claim(const struct task_history *h, struct taskrun *run)
+{
+	run->attempt = h->attempts;
+	run->who = h->claimer;
+	run->started_ns = h->started_ns;
+	run->running = h->claimed;
+	if (h->ended)
+		take_end(&h->end, run);
+}
+
+static void read_running(const struct spool *sp, const struct task_name *n, struct taskrun *run)
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	cleanup_free char *text = NULL;
+	struct task_file t = { .spec = NULL };
+	size_t len;
+
+	(void)spool_path(SPOOL_RUNNING, name_format(n, file), path);
+	if (!n->element && task_file_read(sp, path, &t, NULL) < 0)
+		return;
+	if (n->element && spool_read(sp, path, SPEC_TEXT_MAX, &text, &len, NULL) < 0)
+		return;
+	if (n->element)
+		history_read(text, len, &t.history, NULL);
+	read_claim(&t.history, run);
+	task_file_clear(&t);
+}
+
+void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const char *called,
+			struct taskrun *ret)
+{
+	*ret = (struct taskrun){ .name = {
+					 .id = n->id, .element = n->element, .epoch = n->epoch } };
+	read_running(sp, n, ret);
+	if (ret->attempt)
+		find_log(sp, called, ret);
+}
+
+static void read_element(const struct spool *sp, const struct queue_place *place,
+			 struct taskrun *run)
+{
+	struct element_end found;
+	unsigned int attempts;
+	struct batch *b = NULL;
+	enum batch_state state;
+
+	run->name.element = place->element;
+	if (batch_open(sp, &place->name, NULL, &b, NULL) < 0)
+		return;
+	state = batch_state(b, place->element, &run->name.epoch, &attempts);
+	(void)batch_close(b);
+	if (state <= BATCH_RUNNING) {
+		read_running(sp, &run->name, run);
+		return;
+	}
+	if (!ends_find(sp, place->name.id, place->element, &found))
+		return;
+	take_end(&found.end, run);
+	if (!run->unstarted)
+		(void)str_copy(run->who.agent, sizeof(run->who.agent), found.agent);
+}
+
+void taskrun_read(const struct spool *sp, const struct queue_place *place,
+		  const struct task_history *h, struct taskrun *ret)
+{
+	*ret = (struct taskrun){ .name = { .id = place->name.id, .epoch = place->name.epoch } };
+	if (place->element)
+		read_element(sp, place, ret);
+	else if (!place->name.count)
+		read_claim(h, ret);
+	if (ret->attempt)
+		find_log(sp, place->name.name, ret);
+}
+
+/* ---- on this node ---- */
+
+/* The name that the agent has given its shim. */
+static bool find_token(const struct spool *sp, const struct task_name *n,
+		       char token[TASK_TOKEN_MAX])
+{
+	char key[SPOOL_KEY_MAX];
+	cleanup_free char *whole = NULL;
+
+	if (spool_key(sp, key, NULL) < 0)
+		return false;
+	whole = xasprintf("%s.%s", sp->instance, key);
+	(void)runjob_token(whole, n, token);
+	return true;
+}
+
+static bool read_status(int fd, struct shmsg_status *ret)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	cleanup_free union shmsg *m = xmalloc(sizeof(*m));
+
+	while (poll(&p, 1, ANSWER_MS) == 1) {
+		int type = talk_recv(fd, m);
+
+		if (type == SHMSG_STATUS) {
+			*ret = m->status;
+			return true;
+		}
+		if (type <= 0)
+			return false;
+	}
+	return false;
+}
+
+static bool ask_shim(const struct spool *sp, const struct taskrun *run, struct shmsg_status *ret)
+{
+	const struct shim_id id = { .proc = run->who.proc };
+	struct adopted found = { .fd = -1 };
+	char token[TASK_TOKEN_MAX];
+	bool told = false;
+
+	if (!find_token(sp, &run->name, token) ||
+	    adopt_find(token, &id, NO_RECORDS, &found, NULL) < 0)
+		return false;
+	if (found.found == ADOPT_LIVES)
+		told = read_status(found.fd, ret);
+	found.fd = fd_close(found.fd);
+	return told;
+}
+
+bool taskrun_look(const struct spool *sp, const struct taskrun *run, struct taskrun_look *ret)
+{
+	struct shmsg_status status;
+
+	*ret = (struct taskrun_look){ .started_ns = 0 };
+	if (!run->running || strcmp(run->who.host, sp->host) != 0 || !ask_shim(sp, run, &status) ||
+	    !status.started_wall_ns)
+		return false;
+	ret->started_ns = status.started_wall_ns;
+	ret->command_ended = status.leader_ended;
+	ret->exit = (unsigned int)status.leader_exit;
+	if (tree_scan(&ret->procs) == 0)
+		tree_keep_below(&ret->procs, status.shim_pid);
+	return true;
+}
+
+void taskrun_look_clear(struct taskrun_look *l)
+{
+	tree_clear(&l->procs);
+}
+
+char *taskrun_format_procs(const struct tree *procs)
+{
+	struct strbuf b = STRBUF_INIT;
+	size_t told = 0, n = 0;
+
+	for (size_t i = 0; i < procs->n; i++) {
+		const struct tree_proc *p = &procs->procs[i];
+
+		if (p->state == 'Z')
+			continue;
+		if (n++ >= PROCS_TOLD)
+			continue;
+		strbuf_addf(&b, "%s%d (%s)", told++ ? ", " : "PID ", (int)p->id.pid, p->comm);
+	}
+	if (n > told)
+		strbuf_addf(&b, " and %zu more", n - told);
+	return strbuf_take(&b);
+}

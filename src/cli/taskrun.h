@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_TASKRUN_H
+#define TENURE_CLI_TASKRUN_H
+
+/*
+ * What an attempt of a task, or of an element, has, or had: from the records of its claim and of
+ * its end. Nobody is asked for it, so it is the same whether an agent runs or not.
+ *
+ *	taskrun_read(sp, &place, &file.history, &run);
+ *	if (run.attempt && !run.ended_ns && taskrun_look(sp, &run, &look)) ...
+ *	taskrun_look_clear(&look);
+ */
+
+#include "cli/queue.h"
+#include "spool/record.h"
+#include "task/tree.h"
+
+struct taskrun {
+	unsigned int attempt; /* 0: nothing of it has run */
+	bool running;
+	struct task_name name; /* of the claim: id, element, epoch */
+	struct claimer who;    /* texts empty and numbers 0 where they are not known */
+	uint64_t started_ns;   /* wall; 0: not known */
+	bool ended;
+	bool unstarted;		  /* with ended: it was stopped while it waited */
+	struct spool_end end;	  /* with ended */
+	char log[SPOOL_PATH_MAX]; /* "": there is none */
+};
+
+/* place as of queue_locate(); h: of its file, of which an element has none. */
+void taskrun_read(const struct spool *sp, const struct queue_place *place,
+		  const struct task_history *h, struct taskrun *ret);
+
+/* The same of what is in running/ under that name; called: as it, or its batch, is called. */
+void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const char *called,
+			struct taskrun *ret);
+
+/* What its shim, where it runs on this node, says, and what /proc does. */
+struct taskrun_look {
+	uint64_t started_ns; /* wall */
+	bool command_ended;  /* what runs still is what it has left behind */
+	unsigned int exit;   /* of the command then: status, or NAME_SIGNALLED + signal */
+	struct tree procs;
+};
+
+/* false: it does not run here, or not any more. */
+bool taskrun_look(const struct spool *sp, const struct taskrun *run, struct taskrun_look *ret);
+void taskrun_look_clear(struct taskrun_look *l);
+
+/* "PID 12 (python), 17 (sleep) and 3 more". The caller frees it. */
+char *taskrun_format_procs(const struct tree *procs);
+
+#endif
