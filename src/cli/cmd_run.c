@@ -24,7 +24,6 @@
 #include "spool/record.h"
 
 #define DETACHED    130 /* as a program that Ctrl-C has ended */
-#define PING_MS	    1000
 #define ANSWER_SIZE 64
 
 static volatile sig_atomic_t interrupts;
@@ -106,28 +105,11 @@ static int turn(void *data)
 	return 0;
 }
 
-static bool others_serve(const struct watching *w)
-{
-	struct peers peers;
-	bool any = false;
-
-	(void)peers_read(w->ctx, w->sp, &peers, NULL);
-	for (size_t i = 0; i < peers.n; i++)
-		any = any || (peers.all[i].state == PEER_ALIVE && !peers.all[i].here);
-	peers_clear(&peers);
-	return any;
-}
-
 static void look_for_agent(const struct watching *w)
 {
-	struct err e = ERR_INIT;
-	json_t *doc = NULL;
-
-	if (ask_agent(w->ctx, CTL_PING, PING_MS, &doc, NULL, &e) == CMD_NOTHING_RUNS &&
-	    !others_serve(w))
+	if (!peers_one_serves(w->ctx, w->sp))
 		say("warning", "waits: no agent runs on this node; start it with: tenure on",
 		    w->id);
-	json_decref(doc);
 }
 
 /* What is not in the log: why it did not end well. */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include <jansson.h>
 #include <stdio.h>
+#include <unistd.h>
 
+#include "base/mem.h"
 #include "cli/commands.h"
+#include "cli/peers.h"
 #include "cli/queue.h"
 #include "cli/submission.h"
 #include "spool/elements.h"
@@ -26,13 +29,39 @@ static void print_id(const struct cmd_ctx *ctx, const struct spool_spec *s, uint
 	json_decref(doc);
 }
 
+static bool somebody_serves(const struct cmd_ctx *ctx)
+{
+	struct spool *sp = NULL;
+	bool serves = queue_open(ctx, 0, &sp, NULL) < 0 || peers_one_serves(ctx, sp);
+
+	sp = spool_close(sp);
+	return serves;
+}
+
+/* For a person, who may wait for what nobody is going to start; a script may start the agent later.
+ */
+static void note_no_agent(const struct cmd_ctx *ctx, uint64_t id)
+{
+	cleanup_free char *text = NULL;
+
+	if (!isatty(STDERR_FILENO) || somebody_serves(ctx))
+		return;
+	text = xasprintf(
+		"task %llu waits: no agent serves instance \"%s\"; start one with: tenure on",
+		(unsigned long long)id, settings_str(ctx->settings, SET_INSTANCE));
+	(void)fflush(stdout);
+	cmd_warn("note", text);
+}
+
 static int run_submit(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct submitted s;
 	int r = submit_from_options(ctx, &s, e);
 
-	if (r == 0)
+	if (r == 0) {
 		print_id(ctx, s.spec, s.id);
+		note_no_agent(ctx, s.id);
+	}
 	submitted_clear(&s);
 	return r;
 }

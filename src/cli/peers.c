@@ -12,9 +12,11 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "base/units.h"
+#include "cli/ask_agent.h"
 
 #define READS	3
 #define READ_US 2000
+#define PING_MS 1000
 
 struct reading {
 	const struct cmd_ctx *ctx;
@@ -113,6 +115,22 @@ const struct peer *peers_find(const struct peers *p, const char *agent)
 		if (strcmp(p->all[i].agent, agent) == 0)
 			return &p->all[i];
 	return NULL;
+}
+
+bool peers_one_serves(const struct cmd_ctx *ctx, const struct spool *sp)
+{
+	struct peers peers;
+	json_t *doc = NULL;
+	bool any = ask_agent(ctx, CTL_PING, PING_MS, &doc, NULL, NULL) != CMD_NOTHING_RUNS;
+
+	json_decref(doc);
+	if (any)
+		return true;
+	(void)peers_read(ctx, sp, &peers, NULL);
+	for (size_t i = 0; i < peers.n; i++)
+		any = any || (peers.all[i].state == PEER_ALIVE && !peers.all[i].here);
+	peers_clear(&peers);
+	return any;
 }
 
 const char *peer_state_name(enum peer_state state)

@@ -40,6 +40,10 @@ struct peers {
 /* 0 or negative; peers_clear() in each case. */
 int peers_read(const struct cmd_ctx *ctx, const struct spool *sp, struct peers *ret, struct err *e);
 void peers_clear(struct peers *p);
+/* An agent of the instance lives: that of this node answers, or one of another gives signs of life.
+ */
+bool peers_one_serves(const struct cmd_ctx *ctx, const struct spool *sp);
+
 const struct peer *peers_find(const struct peers *p, const char *agent);
 
 /* "alive", "unknown", "gone", "off" */

@@ -2,9 +2,8 @@
 """What a submission says, and what it is refused for. No agent is needed."""
 import json
 import os
+import pty
 import subprocess
-
-import pytest
 
 
 def task(tenure, i):
@@ -144,3 +143,15 @@ def test_retry_memory_has_an_effect(tenure):
     assert "say with memory" in refused(tenure, "--retry-memory", "x2", "-r", "1", "--", "true")
     assert "say with retries" in refused(tenure, "--retry-memory", "x2", "-m", "1G", "--", "true")
     assert submitted(tenure, "--retry-memory", "x2", "-m", "1G", "-r", "1", "--", "true")[0]["retry_memory"] == 2
+
+
+def test_note_without_an_agent(tenure, build, env):
+    """To a person, not to a program."""
+    ours, its = pty.openpty()
+    with os.fdopen(its, "w") as terminal:
+        done = subprocess.run([build / "tenure", "submit", "--", "true"], env=env, stdout=subprocess.PIPE,
+                              stderr=terminal, text=True, timeout=30)
+        said = " ".join(os.read(ours, 4096).decode().split())
+    os.close(ours)
+    assert done.stdout == "1\n" and "task 1 waits: no agent serves" in said and "tenure on" in said, said
+    assert tenure("submit", "--", "true").stderr == ""
