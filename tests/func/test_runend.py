@@ -143,7 +143,7 @@ def test_killed_shim_keeps_nobody_waiting(queue, tmp_path):  # noqa: F811
     assert not proc_exists(int(deaf.read_text()))
 
 
-def test_nowhere_to_put_what_is_done(queue):  # noqa: F811
+def test_nowhere_to_put_what_is_done(queue, tmp_path):  # noqa: F811
     """A directory that is missing does not mean that somebody else has taken the task."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -151,6 +151,7 @@ def test_nowhere_to_put_what_is_done(queue):  # noqa: F811
     q.wait(q.submit("-g", "0", "--", "true"), "done")
     done.rename(done.with_name("aside"))
     i = q.submit("-g", "0", "--", "true")
-    q.wait(q.submit("-g", "0", "--after", str(i), "--", "true"), "done")
+    q.submit("-g", "0", "--after", str(i), "--", "touch", tmp_path / "next")
+    assert wait_for((tmp_path / "next").exists), q.out.read_text()
     q.wait(i, "done")
     assert wait_for(lambda: q.status()["queue"]["running"] == 0)
