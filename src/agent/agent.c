@@ -30,10 +30,12 @@
 #include "agent/leaving.h"
 #include "agent/lifetime.h"
 #include "agent/pause.h"
+#include "agent/planview.h"
 #include "agent/ready.h"
 #include "agent/silence.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/nofile.h"
 #include "base/proc.h"
 #include "base/str.h"
 #include "hold/names.h"
@@ -202,6 +204,7 @@ static struct tasks *make_queue(struct agent *a)
 						 .agent = a->name,
 						 .state_dir = a->c->state_dir,
 						 .program_fd = a->program_fd,
+						 .nofile = a->nofile,
 						 .beat_ms = a->c->beat_ms,
 						 .expire_ms = a->c->expire_ms,
 						 .log_limit = a->c->log_limit,
@@ -233,7 +236,8 @@ static void start_parts(struct agent *a)
 				     .warn = a->c->warn };
 	struct guardlink_config lc = { .instance = a->c->instance,
 				       .dev_dir = a->c->dev_dir,
-				       .program_fd = a->program_fd };
+				       .program_fd = a->program_fd,
+				       .nofile = a->nofile };
 
 	a->journal = journal_new(&a->loop, &jc);
 	a->users = users_new(&a->loop, on_names_found, a);
@@ -250,7 +254,8 @@ static void start_parts(struct agent *a)
 			    .pid = getpid(),
 			    .started_wall_ns = clock_wall_ns(),
 			    .started_ns = clock_mono_ns(),
-			    .policy = a->c->policy };
+			    .policy = a->c->policy,
+			    .cpu_slots = planview_cpu_slots(a->c->cpu_tasks, nofile_soft()) };
 	if (a->c->root)
 		a->queue = make_queue(a);
 	v->workload = a->c->workload;
@@ -327,6 +332,8 @@ enum agent_end agent_run(const struct agent_config *config, struct err *e)
 		(void)str_copy(a->host, sizeof(a->host), "localhost");
 	(void)beat_agent_name(config->node_name, a->host, a->name);
 	(void)setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 0);
+	/* Each task that runs has a descriptor here. */
+	a->nofile = nofile_raise();
 	a->program_fd = guardspawn_copy_self(e);
 	if (a->program_fd < 0 || uv_loop_init(&a->loop) < 0) {
 		free(a);

@@ -28,6 +28,7 @@ struct agent_config {
 	uint64_t beat_ms;      /* between two signs of life */
 	uint64_t expire_ms;    /* without one for so long, others take the tasks over */
 	uint64_t log_limit;    /* bytes of a task's log; 0: no limit */
+	uint64_t cpu_tasks;    /* tasks without a GPU at once; 0: planview_cpu_slots() */
 	bool by_uuid;	       /* tasks' CUDA_VISIBLE_DEVICES names devices by UUID */
 	uint64_t lifetime_ms;  /* be done with all tasks after so long, then end; 0: do not */
 	bool lifetime_stops;   /* stop them then, so that they wait again; else wait for them */

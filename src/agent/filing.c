@@ -2,6 +2,7 @@
 #include "agent/filing.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,18 +17,23 @@
 
 #define LOG_TAIL (64UL * 1024)
 
-/* The last of the log, for the words of a framework that ran out of memory. */
-static const char *find_oom(int fd)
+/* In the last of the log are the words of a framework that ran out of memory: 1, 0, or -errno. */
+static int find_oom(const struct spool *sp, const char *log_path)
 {
 	static struct oom_patterns *patterns;
 	cleanup_free char *text = xmalloc(LOG_TAIL);
-	off_t size = lseek(fd, 0, SEEK_END);
+	cleanup_fd int fd = openat(sp->fd, log_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	off_t size;
 	ssize_t n;
 
+	/* A log that cannot be had says nothing; for want of descriptors it is had later. */
+	if (fd < 0)
+		return errno == EMFILE || errno == ENFILE ? -errno : 0;
+	size = lseek(fd, 0, SEEK_END);
 	if (!patterns)
 		patterns = oom_patterns_default();
 	n = pread(fd, text, LOG_TAIL, size > (off_t)LOG_TAIL ? size - (off_t)LOG_TAIL : 0);
-	return n > 0 ? oom_match(patterns, text, (size_t)n) : NULL;
+	return n > 0 && oom_match(patterns, text, (size_t)n);
 }
 
 static struct spool_use use_of(const struct filing *f)
@@ -216,8 +222,14 @@ void filing_work(struct filing *f, struct spool_place *p)
 {
 	struct retry_policy policy = policy_of(f);
 
-	if (f->ended.kind == END_EXIT && f->ended.code != 0 && f->log_fd >= 0 &&
-	    find_oom(f->log_fd))
+	int oom = f->ended.kind == END_EXIT && f->ended.code != 0 ? find_oom(p->spool, f->log_path)
+								  : 0;
+
+	if (oom < 0) {
+		f->code = err_sys(&f->e, -oom, "open %s", f->log_path);
+		return;
+	}
+	if (oom)
 		f->ended.kind = END_OOM;
 	f->verdict = retry_decide(&policy, &f->state, &f->streak, &f->ended, f->now_ns);
 	f->code = f->claim.name.element ? file_element(f, p) : file_single(f, p);

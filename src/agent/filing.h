@@ -20,7 +20,7 @@ struct filing {
 	uint64_t room_bytes; /* the most memory that a device here has; 0: not known */
 	struct retry_end ended;
 	const char *token, *run_dir; /* the shim's record, which is removed at last */
-	int log_fd;		     /* or -1 */
+	const char *log_path;	     /* in the spool */
 	bool beats;		     /* its shim may have left signs of life */
 	struct retry_state state;    /* in: before this attempt; out: with it */
 	struct retry_streak streak;  /* the same */

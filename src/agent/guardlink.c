@@ -23,6 +23,7 @@
 #include "agent/guardspawn.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/nofile.h"
 #include "base/sock.h"
 #include "base/str.h"
 #include "hold/names.h"
@@ -54,6 +55,7 @@ struct guardlink {
 	char *dev_dir;
 	char name[SOCKET_NAME_MAX];
 	int program_fd;
+	uint64_t nofile;
 
 	enum link_state state;
 	uv_timer_t timer;
@@ -300,6 +302,7 @@ static bool ensure_guard(struct guardlink *l, struct err *e)
 
 	if (pid < 0)
 		return false;
+	nofile_set_of(pid, l->nofile);
 	l->child = pid;
 	l->started = true;
 	l->spawn_ns = now;
@@ -537,6 +540,7 @@ struct guardlink *guardlink_new(uv_loop_t *loop, const struct guardlink_config *
 	l->user = user;
 	l->fd = -1;
 	l->program_fd = config->program_fd;
+	l->nofile = config->nofile;
 	l->dev_dir = xstrdup(config->dev_dir);
 	(void)str_copy(l->instance, sizeof(l->instance), config->instance);
 	(void)guard_socket_name(l->name, sizeof(l->name), config->dev_dir);

@@ -41,7 +41,8 @@ struct guardlink;
 struct guardlink_config {
 	const char *instance;
 	const char *dev_dir;
-	int program_fd; /* guardspawn_copy_self(); stays the caller's */
+	int program_fd;	 /* guardspawn_copy_self(); stays the caller's */
+	uint64_t nofile; /* a guard's soft limit of descriptors; 0: ours */
 };
 
 struct guardlink_ops {

@@ -42,6 +42,7 @@ struct agent {
 	struct news *news;
 	struct ctl *ctl;
 	int program_fd;
+	uint64_t nofile; /* soft limit of descriptors that we were started with */
 
 	uv_signal_t signals[SLOT_MAX];
 	uv_timer_t end_timer;	/* --for, --until */

@@ -2,10 +2,14 @@
 #include "agent/planview.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "hold/state.h"
 #include "sched/fit.h"
+
+#define OTHER_FDS 48U /* of everything but tasks: about 20, and what clients and jobs open */
+#define RUN_FDS	  1U  /* of a task: its shim */
 
 /* What has nobody foreign on it is free for a task, though a hold may have to wait for its clocks,
  * or cannot be. */
@@ -111,6 +115,16 @@ static void limit_devices(const struct view *view, const char *instance, struct 
 		p->max_devices = site > others ? site - others : 0;
 }
 
+uint32_t planview_cpu_slots(uint64_t asked, uint64_t nofile)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t usual = cpus > (long)CPU_SLOTS_LEAST ? (uint64_t)cpus : CPU_SLOTS_LEAST;
+	uint64_t room = nofile > OTHER_FDS + RUN_FDS ? (nofile - OTHER_FDS) / RUN_FDS : 1;
+	uint64_t slots = asked ? asked : usual;
+
+	return (uint32_t)(slots < room ? slots : room);
+}
+
 void planview_make(const struct view *view, const char *instance, struct sched_device *devices,
 		   struct sched_view *ret)
 {
@@ -119,6 +133,7 @@ void planview_make(const struct view *view, const char *instance, struct sched_d
 	for (uint32_t i = 0; i < view->n_slots; i++)
 		devices[i] = planned_device(view, instance, i);
 	limit_devices(view, instance, &policy);
+	policy.cpu_slots = view->cpu_slots;
 	*ret = (struct sched_view){ .devices = devices,
 				    .n_devices = view->n_slots,
 				    .policy = policy,

@@ -7,6 +7,11 @@
 #include "agent/view.h"
 #include "sched/plan.h"
 
+/* How many tasks without a GPU run at once: what was asked for, or (0) one per processor, and
+ * CPU_SLOTS_LEAST at least, because many such tasks only wait; never more than nofile, the
+ * descriptors that we may have, allow. */
+#define CPU_SLOTS_LEAST 64U
+uint32_t planview_cpu_slots(uint64_t asked, uint64_t nofile);
 /* devices: room for PROTO_DEVICES_MAX; ret points into it and into view. instance: whose tasks are
  * planned: what is held for another instance is theirs to use, what that one's tasks have or
  * collect is not. */

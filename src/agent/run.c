@@ -185,6 +185,7 @@ void run_launch(struct run *r)
 		launch_later(r, &e);
 	} else {
 		r->retry_ms = 0;
+		r->log_fd = fd_close(r->log_fd); /* its shim has it */
 		runtalk_listen(r, fd);
 	}
 }
@@ -272,6 +273,7 @@ struct run *run_adopt(struct run_place *place, const struct claim *claim, struct
 		r->shim = claim->who.proc;
 	r->state = RUN_RUNNING;
 	(void)runjob_token(place->key, &claim->name, r->token);
+	(void)runjob_log_path(&claim->name, spec->name, claim->attempt, r->log_path);
 	runtalk_look(r);
 	return r;
 }

@@ -93,7 +93,7 @@ static void file_it(struct run *r)
 		.ended = filing_judge(&r->end, r->kind, r->why),
 		.token = r->token,
 		.run_dir = r->place->run_dir,
-		.log_fd = r->log_fd,
+		.log_path = r->log_path,
 		.beats =
 			r->adopted || r->end.run_ns / NS_PER_MS + BEAT_SLACK_MS > r->place->beat_ms,
 		.state = { .tries = r->tries, .mem_bytes = r->spec->memory },

@@ -6,8 +6,11 @@
 
 #include "agent/runend.h"
 #include "agent/runlease.h"
+#include "base/nofile.h"
 
 #define STOP_AGAIN_MS 100
+#define LOOK_LAST_MS  10000
+#define FDS_SPARE     16U /* for everything but shims */
 
 static void on_ear_closed(uv_handle_t *h)
 {
@@ -42,8 +45,7 @@ struct lost_job {
 	struct run *r;
 	struct adopted found;
 	struct err e;
-	int code, log_fd;
-	char log_path[SPOOL_PATH_MAX];
+	int code;
 };
 
 static void lost_work(struct spool_job *job, struct spool_place *p)
@@ -51,15 +53,15 @@ static void lost_work(struct spool_job *job, struct spool_place *p)
 	struct lost_job *l = (struct lost_job *)job;
 	const struct shim_id id = { .proc = l->r->shim };
 
-	/* What an adopted one says at its end is in there. */
-	if (l->r->log_fd < 0)
-		l->log_fd = openat(p->spool->fd,
-				   runjob_log_path(&l->r->claim.name, l->r->spec->name,
-						   l->r->claim.attempt, l->log_path),
-				   O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	l->code = adopt_settle(l->r->token, &id, l->r->place->run_dir, &l->found, &l->e);
 	if (l->code == 0 && l->found.found == ADOPT_OTHER && !l->r->refused[0])
 		l->code = err_set(&l->e, -EAGAIN, "another process has its shim's name");
+	/* What runs on without us is no harm; an agent that can open nothing is. */
+	if (l->code == 0 && l->found.found == ADOPT_LIVES &&
+	    (uint64_t)l->found.fd + FDS_SPARE >= nofile_soft()) {
+		(void)fd_close(l->found.fd);
+		l->code = err_sys(&l->e, EMFILE, "speak with its shim, too");
+	}
 }
 
 static void on_look_again(uv_timer_t *timer)
@@ -75,7 +77,7 @@ static void look_later(struct run *r, const struct err *e)
 			 "what has become of task %llu cannot be told: %s; looking again",
 			 (unsigned long long)r->ref.id, e->text);
 	r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
-	r->retry_ms = r->retry_ms < RETRY_LAST_MS ? r->retry_ms : RETRY_LAST_MS;
+	r->retry_ms = r->retry_ms < LOOK_LAST_MS ? r->retry_ms : LOOK_LAST_MS;
 	(void)uv_timer_start(&r->timer, on_look_again, r->retry_ms, 0);
 }
 
@@ -116,10 +118,6 @@ static void lost_done(struct spool_job *job)
 	struct lost_job *l = (struct lost_job *)job;
 	struct run *r = l->r;
 
-	if (l->log_fd >= 0) {
-		r->log_fd = l->log_fd;
-		(void)str_copy(r->log_path, sizeof(r->log_path), l->log_path);
-	}
 	if (l->code < 0) {
 		look_later(r, &l->e);
 		free(l);
@@ -144,7 +142,6 @@ void runtalk_look(struct run *r)
 	r->looking = true;
 	l->job = (struct spool_job){ .work = lost_work, .done = lost_done };
 	l->r = r;
-	l->log_fd = -1;
 	spooler_do(r->place->spooler, &l->job);
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/nofile.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "spool/spec.h"
@@ -105,6 +106,8 @@ static int spawn(struct sweeping *s, char *program, char **args)
 	int r = uv_spawn(s->place->loop, &s->process, &o);
 
 	(void)fd_close(fds[1]);
+	if (r == 0)
+		nofile_set_of(s->process.pid, s->place->nofile);
 	if (r == 0)
 		r = uv_pipe_open(&s->out, fds[0]);
 	if (r < 0)

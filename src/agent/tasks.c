@@ -442,6 +442,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	q->sweeping = (struct sweeping_place){ .loop = loop,
 					       .news = c->news,
 					       .program_fd = c->program_fd,
+					       .nofile = c->nofile,
 					       .on_stop = c->sweep,
 					       .spare = q->sweep_spare };
 	q->place = (struct run_place){ .loop = loop,
@@ -450,7 +451,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .link = c->link,
 				       .news = c->news,
 				       .view = c->view,
-				       .mother = MOTHER_NONE,
+				       .mother = { .fd = -1, .nofile = c->nofile },
 				       .program_fd = c->program_fd,
 				       .instance = q->instance,
 				       .key = q->key,

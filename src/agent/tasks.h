@@ -38,6 +38,7 @@ struct tasks_config {
 	const char *agent;     /* this agent's name in the spool */
 	const char *state_dir; /* where there is no local directory of ours */
 	int program_fd;	       /* the executable; stays the caller's */
+	uint64_t nofile;       /* soft limit of descriptors of what is started; 0: ours */
 	uint64_t beat_ms, expire_ms;
 	uint64_t log_limit;		     /* bytes of a task's log; 0: no limit */
 	bool by_uuid;			     /* how tasks' CUDA_VISIBLE_DEVICES names devices */

@@ -69,6 +69,7 @@ struct view {
 	uint64_t started_ns;	/* monotonic */
 	uint64_t until_wall_ns; /* ends itself then; 0: does not */
 	struct hold_policy policy;
+	uint32_t cpu_slots;		       /* tasks without a GPU at once */
 	const char *workload;		       /* run instead of holding; NULL: none */
 	const struct view_workload *workloads; /* by slot; NULL: there are none */
 	uint64_t lifetime_ms;		       /* 0: none */

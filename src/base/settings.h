@@ -52,6 +52,7 @@ enum setting_id {
 	SET_BEAT,	     /* num: ms */
 	SET_EXPIRE,	     /* num: ms */
 	SET_LOG_LIMIT,	     /* num: bytes of a task's log, 0 = no limit */
+	SET_CPU_TASKS,	     /* num: tasks without a GPU at once, 0 = by the processors */
 	SET_VISIBLE_DEVICES, /* num: 0 index, 1 uuid */
 	SET_LOG_LEVEL,	     /* num: enum log_level */
 	SET_LIFETIME,	     /* num: ms, 0 = for ever */

@@ -2,6 +2,7 @@
 #include "base/settings_table.h"
 
 #include "base/mem.h"
+#include "base/nofile.h"
 
 /* By how much they take, as `enum load_kind` of the layer that holds. */
 static const char *const loads[] = { "none", "light", "sm", "gemm", NULL };
@@ -141,6 +142,12 @@ const struct setting settings_table[] = {
 			    .groups = SETTING_GROUP_NODE,
 			    .opt.help = "keep the beginning and the end of a task's log when it is "
 					"larger; 0: all of it" },
+	[SET_CPU_TASKS] = { ROW("cpu_tasks", "CPU_TASKS", "cpu-tasks", VALUE_UINT), .opt.arg = "N",
+			    .opt.def = "0", .opt.group = queue, .opt.spec.max = NOFILE_MAX,
+			    .groups = SETTING_GROUP_LIFE,
+			    .opt.help =
+				    "at most N tasks without a GPU (-g 0) run at once; 0: as many as "
+				    "this node has processors, but not fewer than 64" },
 	[SET_VISIBLE_DEVICES] = { ROW("visible_devices", "VISIBLE_DEVICES", "visible-devices",
 				      VALUE_CHOICE),
 				  .opt.arg = "HOW", .opt.def = "index", .opt.group = node,

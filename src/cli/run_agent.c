@@ -119,6 +119,7 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 		.beat_ms = settings_num(s, SET_BEAT),
 		.expire_ms = settings_num(s, SET_EXPIRE),
 		.log_limit = settings_num(s, SET_LOG_LIMIT),
+		.cpu_tasks = settings_num(s, SET_CPU_TASKS),
 		.sweep = sweep_of_setting((unsigned int)settings_num(s, SET_SWEEP)),
 		.sweep_spare = r->sweep_spare,
 		.lifetime_ms = r->root ? settings_num(s, SET_LIFETIME) : 0,

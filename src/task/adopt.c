@@ -22,35 +22,43 @@
 #define GOING_NS      (500 * NS_PER_MS)
 #define GOING_STEP_US 5000
 
-/* It has its mother's name until its own is safe. */
-static bool is_a_shim(pid_t pid)
+/* It has its mother's name until its own is safe. 1, 0, or -errno. */
+static int is_a_shim(pid_t pid)
 {
 	char path[48], name[32] = "";
 	cleanup_fd int fd = open(str_print(path, sizeof(path), "/proc/%d/comm", (int)pid),
 				 O_RDONLY | O_CLOEXEC);
 
-	if (fd < 0 || read(fd, name, sizeof(name) - 1) <= 0)
-		return false;
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (read(fd, name, sizeof(name) - 1) <= 0)
+		return 0;
 	name[strcspn(name, "\n")] = '\0';
 	return strcmp(name, SHIM_COMM) == 0 || strcmp(name, MOTHER_COMM) == 0;
 }
 
-/* The process that listens is the one we think of. */
-static bool is_that_shim(int fd, const struct shim_id *id, struct proc_id *ret)
+/* The process that listens is the one we think of: 1, 0, or -errno. */
+static int is_that_shim(int fd, const struct shim_id *id, struct proc_id *ret)
 {
 	char boot_id[BOOT_ID_MAX];
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-		return false;
+		return -errno;
 	if (id->boot_id[0] && boot_id_read(boot_id, sizeof(boot_id)) == 0 &&
 	    strcmp(boot_id, id->boot_id) != 0)
-		return false;
-	if ((id->proc.pid && id->proc.pid != cred.pid) || !is_a_shim(cred.pid))
-		return false;
-	return proc_identify(cred.pid, ret) == 0 &&
-	       (!id->proc.start || ret->start == id->proc.start);
+		return 0;
+	if (id->proc.pid && id->proc.pid != cred.pid)
+		return 0;
+
+	int r = proc_identify(cred.pid, ret);
+
+	if (r == -EMFILE || r == -ENFILE)
+		return r;
+	if (r < 0 || (id->proc.start && ret->start != id->proc.start))
+		return 0;
+	return is_a_shim(cred.pid);
 }
 
 static int find_record(const char *token, const char *record_dir, struct adopted *ret,
@@ -83,12 +91,16 @@ int adopt_find(const char *token, const struct shim_id *id, const char *record_d
 	}
 	if (fd < 0)
 		return fd;
-	if (!is_that_shim(fd, id, &ret->proc)) {
+
+	int r = is_that_shim(fd, id, &ret->proc);
+
+	if (r < 0)
+		return err_sys(e, -r, "look at who has the name of %s", token);
+	if (!r) {
 		ret->found = ADOPT_OTHER;
 		return 0;
 	}
-
-	int r = talk_ask(fd);
+	r = talk_ask(fd);
 
 	/* It ended in this moment, after its record. */
 	if (r == -EPIPE)

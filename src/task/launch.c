@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/nofile.h"
 #include "base/str.h"
 #include "task/fdpass.h"
 #include "task/mother.h"
@@ -81,7 +82,9 @@ int launch_mother(struct mother *m, int exe_fd, struct err *e)
 		(void)close(pair[0]);
 		return err_sys(e, -r, "start the process that starts tasks");
 	}
-	*m = (struct mother){ .fd = pair[0], .pid = pid };
+	nofile_set_of(pid, m->nofile);
+	m->fd = pair[0];
+	m->pid = pid;
 	return 0;
 }
 

@@ -21,8 +21,9 @@
 #include "task/spec.h"
 
 struct mother {
-	int fd;	   /* polled for reading: readable means that it has gone; -1: none */
-	pid_t pid; /* our child, to be waited for when it has gone; or 0 */
+	int fd;		 /* polled for reading: readable means that it has gone; -1: none */
+	pid_t pid;	 /* our child, to be waited for when it has gone; or 0 */
+	uint64_t nofile; /* its soft limit of descriptors, and so of tasks; 0: ours */
 };
 
 #define MOTHER_NONE                                                                                \

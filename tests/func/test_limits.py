@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""max_devices counts what is held and what tasks use."""
+"""max_devices counts what is held and what tasks use; what limits tasks without a GPU."""
 from machine import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
@@ -35,3 +35,32 @@ def test_tasks_go_before_holds(queue):  # noqa: F811
     assert wait_for(lambda: "max_devices" in q.device(1)["reason"]), q.device(1)
     q.m.run(q.m.tenure, "stop", str(i), "--now")
     assert wait_for(lambda: len(q.held()) == 2)
+
+
+def test_tasks_without_a_gpu_are_limited(queue):  # noqa: F811
+    q = queue(gpus=1)
+    q.start("--no-hold", "--cpu-tasks", "2")
+    i = q.submit("-g", "0", "--array", "1-3", "--", "sleep", "60")
+    assert wait_for(lambda: q.status()["queue"]["running"] == 2)
+    assert "waits until one of 2 tasks without a GPU has ended" in q.why(f"{i}.3")
+    q.m.run(q.m.tenure, "stop", f"{i}.1", "--now")
+    assert wait_for(lambda: "runs" in q.why(f"{i}.3")), q.why(f"{i}.3")
+
+
+def test_descriptors_are_limited(queue, tmp_path):  # noqa: F811
+    """The agent takes what the system lets it have, its tasks have what it was started with; what it still cannot
+    have keeps no task that runs from being found again."""
+    q = queue(gpus=1)
+    q.prefix = ["prlimit", "--nofile=64:256"]
+    q.start("--no-hold")
+    ran = tmp_path / "ran"
+    i = q.submit("-g", "0", "--array", "1-60", "--", "sh", "-c",
+                 f"ulimit -n >> {ran}; while ! [ -e {tmp_path}/go ]; do sleep 0.2; done")
+    assert wait_for(lambda: ran.exists() and ran.read_text().split() == ["64"] * 60, 20), ran.read_text()
+    q.kill()
+    q.prefix = ["prlimit", "--nofile=72:72"]
+    q.start("--no-hold")
+    assert wait_for(lambda: "Too many open files" in q.out.read_text(), 20)
+    (tmp_path / "go").touch()
+    q.wait(i, "done", 30)
+    assert len(ran.read_text().split()) == 60
