@@ -2,6 +2,7 @@
 #include "base/proc.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -176,6 +177,41 @@ uid_t proc_describe(pid_t pid, char *command, size_t command_size)
 	(void)str_copy(command, command_size, buf);
 	(void)str_print(path, sizeof(path), "/proc/%d", (int)pid);
 	return stat(path, &st) < 0 ? (uid_t)-1 : st.st_uid;
+}
+
+static void each_fd(void (*fn)(int fd, int but), int but)
+{
+	DIR *d = opendir("/proc/self/fd");
+	const struct dirent *entry;
+	uint64_t fd;
+
+	while (d && (entry = readdir(d)))
+		if (str_to_u64(entry->d_name, &fd) == 0 && fd > STDERR_FILENO &&
+		    (int)fd != dirfd(d))
+			fn((int)fd, but);
+	if (d)
+		(void)closedir(d);
+}
+
+static void set_cloexec(int fd, int but)
+{
+	(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+static void close_one(int fd, int but)
+{
+	if (fd != but)
+		(void)close(fd);
+}
+
+void proc_fds_keep_private(void)
+{
+	each_fd(set_cloexec, -1);
+}
+
+void proc_fds_close(int but)
+{
+	each_fd(close_one, but);
 }
 
 bool proc_ignores(int signum)

@@ -60,6 +60,14 @@ uid_t proc_describe(pid_t pid, char *command, size_t command_size);
 /* The name of a user, or "uid 1234". May block on the directory service. Returns buf. */
 char *user_name(uid_t uid, char *buf, size_t size);
 
+/*
+ * Descriptors from 3 on, as whoever started this process left them open: a lock that a shell holds,
+ * the end of somebody's pipe. Before we open our own, or for a child that is to have one alone.
+ * Ignored where /proc cannot be read.
+ */
+void proc_fds_keep_private(void); /* they are not handed on to what is executed from here */
+void proc_fds_close(int but);
+
 /* Whether this process was started with the signal ignored (nohup, a shell's `&`), which it is to
  * keep. */
 bool proc_ignores(int signum);

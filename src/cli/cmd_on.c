@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/print_json.h"
@@ -78,8 +79,11 @@ static void __attribute__((noreturn)) be_agent(struct run_agent *r, int news_fd)
 {
 	struct waiter w = { .fd = news_fd };
 	struct err e = ERR_INIT;
-	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), out = open_output(r);
+	int null, out;
 
+	proc_fds_close(news_fd);
+	null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	out = open_output(r);
 	if (chdir("/") < 0 || null < 0 || out < 0 || dup2(null, STDIN_FILENO) < 0 ||
 	    dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
 		_exit(CMD_FAILED);

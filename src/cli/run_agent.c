@@ -7,6 +7,7 @@
 #include "agent/wants.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "spool/spool.h"
 #include "task/spec.h"
 #include "task/sweep.h"
@@ -92,6 +93,8 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 	const struct value *until = opts_value(ctx->opts, "until");
 	struct hold_policy policy;
 
+	/* The guard and the tasks outlive us, and whoever waits for these. */
+	proc_fds_keep_private();
 	if (check_settings(s, e) < 0)
 		return CMD_USAGE;
 	if (wants_from_settings(s, may_hold(ctx), &policy, e) < 0)

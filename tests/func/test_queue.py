@@ -253,3 +253,28 @@ def test_delegated_cgroup_ends_all(queue, delegated):
     q.wait(i, "cancelled")
     assert wait_for(lambda: not os.path.exists(f"{delegated}/{own}"))
     q.close()
+
+
+def has_open(pid, path):
+    return str(path) in (os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
+
+
+@pytest.mark.parametrize("verb", ["agent", "on"])
+def test_keeps_no_lock_of_the_caller(queue, tmp_path, verb):
+    """As with `exec 9>lock; flock 9; tenure on`: neither the guard nor a task has it."""
+    q = queue(gpus=1)
+    path = tmp_path / "lock"
+    with open(path, "w", encoding="utf-8") as lock:
+        os.set_inheritable(lock.fileno(), True)
+        q.agent = subprocess.Popen([q.m.tenure, verb, "--no-hold", "--refresh", "300ms"], env=q.m.env,
+                                   pass_fds=[lock.fileno()], stdout=subprocess.DEVNULL)
+    if verb == "on":
+        assert q.agent.wait(20) == 0
+    assert wait_for(q.status)
+    i = q.submit("-g", "0", "--", "sh", "-c", "ls -l /proc/$$/fd")
+    q.wait(i, "done")
+    assert "/dev/null" in q.log(i) and str(path) not in q.log(i)
+    assert not has_open(q.status()["guard"]["pid"], path)
+    assert has_open(q.status()["agent"]["pid"], path) == (verb == "agent")
+    if verb == "on":
+        q.m.run(q.m.tenure, "off")
