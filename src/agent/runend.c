@@ -88,7 +88,7 @@ static void file_it(struct run *r)
 		.claim = r->claim,
 		.spec = r->spec,
 		.end = &r->end,
-		.gpus = devset_count(r->devices),
+		.gpus = (unsigned int)r->uuids.n,
 		.room_bytes = planview_room(r->place->view, r->spec->model),
 		.ended = filing_judge(&r->end, r->kind, r->why),
 		.token = r->token,
@@ -144,8 +144,8 @@ static bool sweeps(struct run *r)
 	r->swept = true;
 	if (r->kind == END_STOPPED)
 		what |= r->sweep | r->place->sweeping->on_stop;
-	devset_each(slot, r->devices)
-		strbuf_addf(&gpus, "%s%s", gpus.len ? "," : "", r->place->view->devices[slot].uuid);
+	for (size_t i = 0; i < r->uuids.n; i++)
+		strbuf_addf(&gpus, "%s%s", i ? "," : "", r->uuids.texts[i]);
 	r->sweeping = sweeping_start(r->place->sweeping, what, strbuf_str(&gpus), on_swept, r);
 	return r->sweeping;
 }
