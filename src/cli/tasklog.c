@@ -275,8 +275,10 @@ int tasklog_follow_all(const struct tasklog *t, struct taskwatch **w, size_t n, 
 			left -= all[i].over;
 			lives = all[i].over ? lives : w[i];
 		}
-		if (code == 0 && lives)
+		if (code == 0 && lives) {
 			taskwatch_pause(lives);
+			code = t->turn ? t->turn(t->data) : 0;
+		}
 	}
 	for (size_t i = 0; i < n; i++)
 		all[i].r.fd = fd_close(all[i].r.fd);

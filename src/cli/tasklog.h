@@ -26,7 +26,7 @@ struct tasklog {
 int tasklog_show(const struct tasklog *t, struct err *e);
 /* Until the task has ended and all is shown: 0; what turn() said; or negative. */
 int tasklog_follow(const struct tasklog *t, struct taskwatch *w, struct err *e);
-/* Of several at once, until all have ended. Their turn() is not asked. */
+/* Of several at once, until all have ended. Of the turn()s the first one's is asked. */
 int tasklog_follow_all(const struct tasklog *t, struct taskwatch **w, size_t n, struct err *e);
 
 #endif

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 
 from machine import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
@@ -139,3 +140,40 @@ def test_what_a_command_leaves_behind(queue):  # noqa: F811
     assert "has ended, with exit code 3" in shown(q, i)["command"]
     os.kill(pid, 9)
     q.wait(i, "failed")
+
+
+def test_run_says_why_it_waits(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "-l", "week", "--", "sleep", "60")
+    q.wait(i, "running")
+    p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-l", "week", "--", "echo", "hello"], text=True,
+                         env={**q.m.env, "COLUMNS": "400"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert "is in the queue" in p.stderr.readline()
+    assert f"waits in lane week until task {i} has ended" in p.stderr.readline()
+    q.m.run(q.m.tenure, "stop", str(i), "--now")
+    out, err = p.communicate(timeout=15)
+    assert (p.returncode, out, err) == (0, "hello\n", "")
+
+
+def test_run_of_many(queue):  # noqa: F811
+    """What each element prints is shown, and which of them failed; JSON has standard output to itself."""
+    q = queue()
+    q.start("--no-hold")
+
+    def run(*args):
+        return q.m.run(q.m.tenure, "run", "-g", "0", "-n", "many", *args, "--", "sh", "-c",
+                       "echo n=$TENURE_ARRAY_INDEX; exit $TENURE_ARRAY_INDEX", check=False)
+    done = run("--array", "0-2%1")
+    assert done.returncode and "\n".join(f"==> 1.{n} <==\nn={n - 1}\n" for n in (1, 2, 3)) == done.stdout, done
+    said = " ".join(done.stderr.split())
+    assert "task 1 has failed: 2 of its 3 elements have: 1.2 (exit code 1), 1.3 (exit code 2) (tenure logs 1.2" in said
+    assert "Traceback" not in said and "called" not in said
+    done = run("--array", "3", "--json")
+    doc = json.loads(done.stdout)
+    assert (doc["id"], doc["name"], doc["state"], doc["elements"]) == (2, "many", "failed", 1)
+    assert doc["exit_code"] == done.returncode != 0 and "n=3" in done.stderr
+    done = q.m.run(q.m.tenure, "run", "-g", "0", "--json", "--", "sh", "-c", "echo out", check=False)
+    assert json.loads(done.stdout) == {"id": 3, "name": "sh", "state": "done", "exit_code": 0, "elements": 0}, done
+    done = run("--array", "0-99")
+    assert done.stdout == "" and "too many elements" in done.stderr and "99 of its 100 elements" in done.stderr, done
