@@ -249,6 +249,7 @@ static void start_parts(struct agent *a)
 	*v = (struct view){ .instance = a->c->instance,
 			    .host = a->host,
 			    .dev_dir = a->c->dev_dir,
+			    .root = a->c->root,
 			    .log_path = journal_log_path(a->journal),
 			    .event_path = journal_event_path(a->journal),
 			    .pid = getpid(),

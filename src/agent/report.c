@@ -153,6 +153,7 @@ json_t *report_agent(const struct view *v)
 	set(o, "empty_for_s", json_real((double)v->empty_ms / 1e3));
 	set(o, "empty_s", age_json(v->empty_ns, now));
 	set(o, "dev_dir", json_string(v->dev_dir));
+	set(o, "root", text_json(v->root ? v->root : ""));
 	set(o, "log", json_string(v->log_path));
 	set(o, "events", json_string(v->event_path));
 	return o;
@@ -368,5 +369,6 @@ json_t *report_ping(const struct view *v)
 	set(o, "since", time_json(v->started_wall_ns));
 	set(o, "since_ns", bytes_json(v->started_wall_ns));
 	set(o, "phase", json_string(phase_name(view_phase(v))));
+	set(o, "root", text_json(v->root ? v->root : ""));
 	return o;
 }

@@ -62,6 +62,7 @@ struct view {
 	const char *instance;
 	const char *host;
 	const char *dev_dir;
+	const char *root; /* of the spool; NULL: it serves none */
 	const char *log_path;
 	const char *event_path;
 	pid_t pid;

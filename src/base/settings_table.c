@@ -109,7 +109,7 @@ const struct setting settings_table[] = {
 			   .groups = SETTING_GROUP_NODE | SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 			   .opt.help = "the queue and its agents that are meant" },
 	[SET_ROOT] = { ROW("root", "ROOT", "root", VALUE_PATH), .opt.arg = "DIR", .opt.group = node,
-		       .groups = SETTING_GROUP_QUEUE,
+		       .groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT | SETTING_GROUP_LIFE,
 		       .opt.help = "the directory that the queues are in (default "
 				   "$XDG_STATE_HOME/tenure)" },
 	[SET_STATE_DIR] = { ROW("state_dir", "STATE_DIR", "state-dir", VALUE_PATH),

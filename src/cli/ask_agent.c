@@ -3,8 +3,12 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
 
+#include "base/mem.h"
 #include "hold/names.h"
+#include "spool/spool.h"
 
 #define ABOUT_LIMIT_MS 3000
 
@@ -14,13 +18,50 @@ static const char *socket_name(const struct cmd_ctx *ctx, char name[SOCKET_NAME_
 				 settings_str(ctx->settings, SET_DEV_DIR));
 }
 
+static bool is_same_dir(const char *a, const char *b)
+{
+	struct stat sa, sb;
+
+	return !strcmp(a, b) || (stat(a, &sa) == 0 && stat(b, &sb) == 0 && sa.st_dev == sb.st_dev &&
+				 sa.st_ino == sb.st_ino);
+}
+
+/* The agent of that name here serves the queue of another root, where the same ids are others'
+ * tasks. The text of e says so. */
+static bool serves_another(const struct cmd_ctx *ctx, struct err *e)
+{
+	const struct ctl_request ping = { .verb = CTL_PING };
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	char name[SOCKET_NAME_MAX];
+	json_t *doc = NULL;
+	const char *its;
+	bool another = false;
+
+	if (ctl_ask_about(socket_name(ctx, name), &ping, ABOUT_LIMIT_MS, &doc, NULL, NULL) == 0) {
+		its = json_string_value(json_object_get(doc, "root"));
+		another = !its || !is_same_dir(its, root);
+		if (another)
+			(void)err_set(e, -ECONNREFUSED,
+				      "the agent of instance %s (PID %d) serves %s%s, not %s",
+				      settings_str(ctx->settings, SET_INSTANCE),
+				      (int)json_integer_value(json_object_get(doc, "pid")),
+				      its ? "the queue in " : "no queue", its ? its : "", root);
+	}
+	json_decref(doc);
+	return another;
+}
+
 static int ask(const struct cmd_ctx *ctx, const struct ctl_request *req, int timeout_ms,
 	       json_t **ret, int *ret_fd, struct err *e)
 {
 	const char *instance = settings_str(ctx->settings, SET_INSTANCE);
+	enum setting_layer from = settings_origin(ctx->settings, SET_ROOT)->layer;
 	char name[SOCKET_NAME_MAX];
 	int r;
 
+	/* Letting go must not fail for a file or a variable that says otherwise by now. */
+	if (from == SETTING_FROM_COMMAND_LINE && serves_another(ctx, e))
+		return CMD_NOTHING_RUNS;
 	r = ctl_ask_about(socket_name(ctx, name), req, timeout_ms, ret, ret_fd, e);
 	if (r == -ECONNREFUSED) {
 		(void)err_set(e, r,
@@ -48,9 +89,12 @@ int ask_agent_about(const struct cmd_ctx *ctx, const struct ctl_request *req, js
 {
 	char name[SOCKET_NAME_MAX];
 	json_t *doc = NULL;
-	int r = ctl_ask_about(socket_name(ctx, name), req, ABOUT_LIMIT_MS, &doc, NULL, e);
 	const char *why;
+	int r;
 
+	if (serves_another(ctx, e))
+		return -ECONNREFUSED;
+	r = ctl_ask_about(socket_name(ctx, name), req, ABOUT_LIMIT_MS, &doc, NULL, e);
 	if (r == -EPIPE) /* it ended at that moment; there may be another one, or none */
 		r = ctl_ask_about(socket_name(ctx, name), req, ABOUT_LIMIT_MS, &doc, NULL, e);
 	if (r < 0)

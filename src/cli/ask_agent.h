@@ -9,7 +9,8 @@
 
 /*
  * Ask the agent of the instance that the settings name. 0 and the document; CMD_NOTHING_RUNS or
- * CMD_FAILED with e set to what to do. ret_fd as in ctl_ask().
+ * CMD_FAILED with e set to what to do. ret_fd as in ctl_ask(). With --root on the command line one
+ * that serves another root is none.
  */
 int ask_agent(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, json_t **ret,
 	      int *ret_fd, struct err *e);
@@ -19,7 +20,7 @@ int ask_agent_long(const struct cmd_ctx *ctx, const struct ctl_request *req, jso
 		   int *ret_fd, struct err *e);
 
 /* The same about a task: req has the verb and what is asked. The agent's own refusal is the text of
- * e; its code (-ENOENT) is returned. -ECONNREFUSED: no agent runs here. */
+ * e; its code (-ENOENT) is returned. -ECONNREFUSED: no agent runs here for this root. */
 int ask_agent_about(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,
 		    struct err *e);
 

@@ -175,6 +175,22 @@ static int start_background(struct run_agent *r, struct news *ret, struct err *e
 	return wait_news(read_end, ret, e);
 }
 
+/* Its own log, and those of its tasks, which may be elsewhere. */
+static char *describe_logs(const struct run_agent *r, bool written)
+{
+	const char *instance = r->config.instance;
+	cleanup_free char *state = fs_show_path(r->state_dir);
+	cleanup_free char *root = fs_show_path(r->root);
+	bool together = !strcmp(r->state_dir, r->root);
+	cleanup_free char *tasks = xasprintf("%s/%s/logs", root, instance);
+
+	if (together)
+		return written ? xasprintf("logs in %s", tasks) : xstrdup("without a log");
+	return written ? xasprintf("its log in %s/%s/logs, those of its tasks in %s", state,
+				   instance, tasks)
+		       : xasprintf("without a log of its own, those of its tasks in %s", tasks);
+}
+
 static void print_news(const struct cmd_ctx *ctx, const struct run_agent *r, const struct news *n)
 {
 	cmd_warn("warning", n->warnings);
@@ -187,9 +203,7 @@ static void print_news(const struct cmd_ctx *ctx, const struct run_agent *r, con
 		return;
 	}
 
-	cleanup_free char *dir = fs_show_path(r->state_dir);
-	cleanup_free char *logs = n->logs ? xasprintf("logs in %s/%s/logs", dir, r->config.instance)
-					  : xstrdup("without a log");
+	cleanup_free char *logs = describe_logs(r, n->logs);
 	cleanup_free char *where =
 		xasprintf("The agent runs in the background: PID %d, instance %s, %s.\n"
 			  "tenure status shows what it does, tenure off ends it.",

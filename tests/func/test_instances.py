@@ -165,3 +165,28 @@ def test_what_is_held_for_a_task_of_another_instance(queue, other):  # noqa: F81
     assert wait_for(lambda: o.states() == {i: "done"}), (o.why(i), o.out.read_text())
     assert wait_for(lambda: q.held() == [0, 1])
     assert o.agent.wait(10) == 0 and proc_exists(q.agent.pid)  # its queue was not empty before
+
+
+def test_another_root(queue, tmp_path):  # noqa: F811
+    """A queue elsewhere, served by an agent that was told so; its ids are not those of another root."""
+    q = queue(gpus=1)
+    here, there = ["--root", str(tmp_path / "here")], ["--root", str(tmp_path / "there")]
+
+    def run(command, *args, **more):
+        return q.m.run(q.m.tenure, command, *args, **more)
+    run("submit", "--", "true")  # a third one, where nobody is
+    out = run("on", "--no-hold", *here).stdout
+    assert f"those of its tasks in {tmp_path}/here/default/logs" in " ".join(out.split())
+    i = run("submit", *here, "--", "sleep", "60").stdout.strip()
+    assert run("submit", *there, "--", "sleep", "60").stdout.strip() == i
+    assert wait_for(lambda: "running" in run("list", *here).stdout)
+    assert run("status", "--json", *here).returncode == 0
+    for command in "status", "off":
+        r = run(command, *there, check=False)
+        assert r.returncode == 3 and "serves the queue in " in r.stderr and "/there" in r.stderr, r.stderr
+    assert "it had not started" in run("stop", *there, i).stdout
+    assert "running" in run("list", *here).stdout
+    run("stop", *here, i, "--now")
+    run("off", *here)
+    r = run("hold", *here, check=False)
+    assert r.returncode == 2 and "--root" in r.stderr  # it has no queue
