@@ -21,7 +21,8 @@
 #include "cli/print_json.h"
 #include "cli/queue.h"
 #include "cli/table.h"
-#include "spool/record.h"
+#include "spool/lines.h"
+#include "spool/usage.h"
 
 #define DAY_NS (86400 * NS_PER_S)
 
@@ -57,76 +58,25 @@ struct history {
 
 /* ---- what the records say ---- */
 
-struct used {
-	const struct task_name *name;
-	uint64_t since_ns; /* of a batch that is not over, what ended since */
-	double seconds, gpu_seconds;
-	uint64_t ended_ns; /* the last */
-	unsigned int gpus; /* the most at once; of which the records know */
-	bool unknown;	   /* ... and of one they do not */
-	uint64_t peak_bytes;
-	double busy, watched; /* GPU-seconds, for the mean of the utilisation */
-};
-
-static void add_attempt(struct used *u, uint64_t begun_ns, uint64_t ended_ns,
-			const struct spool_use *use)
+static void add_line(void *data, const char *line, size_t len)
 {
-	bool all = u->name->gpus == SPEC_ALL;
-	unsigned int gpus = use->gpus || all ? use->gpus : (unsigned int)u->name->gpus;
-	double seconds;
+	json_t *o = str_has_prefix(line, "{\"event\"") ? json_loadb(line, len, 0, NULL) : NULL;
 
-	if (!begun_ns || ended_ns <= begun_ns || ended_ns < u->since_ns)
-		return;
-	seconds = (double)(ended_ns - begun_ns) / (double)NS_PER_S;
-	u->seconds += seconds;
-	u->gpu_seconds += seconds * gpus;
-	u->gpus = gpus > u->gpus ? gpus : u->gpus;
-	u->unknown |= all && !use->gpus;
-	u->ended_ns = ended_ns > u->ended_ns ? ended_ns : u->ended_ns;
-	if (!use->gpu_peak_bytes)
-		return;
-	u->peak_bytes = use->gpu_peak_bytes > u->peak_bytes ? use->gpu_peak_bytes : u->peak_bytes;
-	u->busy += seconds * gpus * use->gpu_util_permille / 1000;
-	u->watched += seconds * gpus;
+	usage_add(data, o);
+	json_decref(o);
 }
 
-static void add_record(struct used *u, const json_t *o)
+static void add_file(struct usage *u, const struct spool *sp, const char *path)
 {
-	const char *event = json_string_value(json_object_get(o, "event"));
-	struct spool_again again;
-	struct spool_end end;
+	off_t offset = 0;
 
-	if (event && strcmp(event, "end") == 0 && end_from_json(o, &end)) {
-		add_attempt(u, end.begun_ns, end.ended_ns, &end.use);
-	} else if (event && strcmp(event, "requeue") == 0) {
-		again_from_json(o, &again);
-		add_attempt(u, again.begun_ns, record_ns(json_object_get(o, "time")), &again.use);
-	}
-}
-
-static void add_file(struct used *u, const struct spool *sp, const char *path)
-{
-	cleanup_free char *text = NULL;
-	size_t len;
-
-	if (spool_read(sp, path, SPEC_FILE_MAX, &text, &len, NULL) < 0)
-		return;
-	for (char *line = text, *next; *line; line = next) {
-		json_t *o = NULL;
-
-		next = line + strcspn(line, "\n");
-		if (str_has_prefix(line, "{\"event\""))
-			o = json_loadb(line, (size_t)(next - line), 0, NULL);
-		next += *next == '\n';
-		add_record(u, o);
-		json_decref(o);
-	}
+	(void)lines_read(sp, path, &offset, add_line, u, NULL);
 }
 
 struct journals {
 	const struct spool *sp;
 	const char *dir;
-	struct used *used;
+	struct usage *used;
 };
 
 static int add_journal(void *data, const char *file, unsigned char type)
@@ -139,7 +89,7 @@ static int add_journal(void *data, const char *file, unsigned char type)
 }
 
 static void read_used(const struct spool *sp, const struct task_name *n, const char *path,
-		      struct used *u)
+		      struct usage *u)
 {
 	char dir[SPOOL_PATH_MAX];
 	struct journals j = { .sp = sp, .dir = dir, .used = u };
@@ -161,7 +111,7 @@ static void add_hours(json_t *sums, const char *key, double hours)
 	(void)json_object_set_new(sums, key, json_real(so_far + hours));
 }
 
-static void add_row(struct history *h, const struct task_name *n, const struct used *u)
+static void add_row(struct history *h, const struct task_name *n, const struct usage *u)
 {
 	bool no_number = u->unknown || (n->gpus == SPEC_ALL && !u->gpus);
 	uint64_t ended_ns = n->ended_s ? n->ended_s * NS_PER_S : u->ended_ns;
@@ -194,7 +144,7 @@ static int add_task(void *data, const struct task_name *n, const char *dir)
 {
 	struct history *h = data;
 	const char *lane = opts_text(h->ctx->opts, "lane"), *name = opts_text(h->ctx->opts, "name");
-	struct used u = { .name = n, .since_ns = n->ended_s ? 0 : h->since_ns };
+	struct usage u = { .asked = n->gpus, .since_ns = n->ended_s ? 0 : h->since_ns };
 	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 
 	if (n->element || (n->ended_s ? n->ended_s * NS_PER_S < h->since_ns : !n->count) ||

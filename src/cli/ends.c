@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "spool/lines.h"
 
 #define TOLD_MAX 5
 
@@ -15,18 +16,19 @@ typedef void (*end_fn)(void *data, const struct element_end *end);
 
 struct reading {
 	const struct spool *sp;
-	const char *dir;
+	const char *dir, *agent;
 	end_fn fn;
 	void *data;
 };
 
-static void read_line(const struct reading *r, const char *agent, const char *line, size_t len)
+static void read_line(void *data, const char *line, size_t len)
 {
+	const struct reading *r = data;
 	struct element_end found = { .element = 0 };
 	json_t *o = json_loadb(line, len, 0, NULL);
 
 	found.element = (uint64_t)json_integer_value(json_object_get(o, "element"));
-	(void)str_copy(found.agent, sizeof(found.agent), agent);
+	(void)str_copy(found.agent, sizeof(found.agent), r->agent);
 	if (found.element && end_from_json(o, &found.end))
 		r->fn(r->data, &found);
 	json_decref(o);
@@ -34,19 +36,13 @@ static void read_line(const struct reading *r, const char *agent, const char *li
 
 static int read_journal(void *data, const char *file, unsigned char type)
 {
-	const struct reading *r = data;
+	struct reading *r = data;
 	char path[SPOOL_PATH_MAX];
-	cleanup_free char *text = NULL;
-	size_t len;
+	off_t offset = 0;
 
+	r->agent = file;
 	(void)str_print(path, sizeof(path), "%.60s/%s", r->dir, file);
-	if (spool_read(r->sp, path, SPEC_FILE_MAX, &text, &len, NULL) < 0)
-		return 0;
-	for (char *line = text, *next; *line; line = next) {
-		next = line + strcspn(line, "\n");
-		read_line(r, file, line, (size_t)(next - line));
-		next += *next == '\n';
-	}
+	(void)lines_read(r->sp, path, &offset, read_line, r, NULL);
 	return 0;
 }
 

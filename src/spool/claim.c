@@ -105,6 +105,7 @@ int claim_task(const struct spool *sp, const struct task_name *n, const struct c
 	if (r < 0)
 		return give_back(sp, c.path, from, r);
 	c.attempt = t.history.attempts + 1;
+	c.record_bytes = t.history.bytes;
 	/* Where a second run would be wrong, the first must be known after a power loss. */
 	r = record_append(sp, c.path, record_claim(who, n->epoch, c.attempt, c.claimed_ns),
 			  t.spec->no_requeue, e);

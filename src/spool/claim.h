@@ -24,6 +24,7 @@ struct claim {
 	bool started;	      /* who.proc is its shim */
 	unsigned int attempt; /* from 1 */
 	uint64_t claimed_ns;  /* wall */
+	size_t record_bytes;  /* of a single task: what was behind it when it was claimed */
 };
 
 /* This process as a claimer. */

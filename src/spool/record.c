@@ -157,6 +157,7 @@ void again_from_json(const json_t *o, struct spool_again *ret)
 	get_text(o, "reason", ret->reason, sizeof(ret->reason));
 }
 
+/* A past says what the requeues before it did. */
 static void on_requeue(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
 	struct spool_again again;
@@ -167,6 +168,7 @@ static void on_requeue(struct task_history *h, struct spool_spec *spec, const js
 	h->attempts = again.attempts;
 	h->not_before_ns = again.not_before_ns;
 	(void)str_copy(h->reason, sizeof(h->reason), again.reason);
+	h->grown |= again.memory != 0;
 	/* Of an edit and a requeue the last one counts, as they stand in the file. */
 	if (again.memory && spec)
 		spec->memory = again.memory;
@@ -189,8 +191,8 @@ static const struct {
 	const char *event;
 	void (*fold)(struct task_history *h, struct spool_spec *spec, const json_t *object);
 } folds[] = {
-	{ "claim", on_claim },	   { "start", on_start }, { "end", on_end },
-	{ "requeue", on_requeue }, { "edit", on_edit },
+	{ "claim", on_claim },	   { "start", on_start },  { "end", on_end },
+	{ "requeue", on_requeue }, { "past", on_requeue }, { "edit", on_edit },
 };
 
 static bool fold_line(struct task_history *h, struct spool_spec *spec, const json_t *o)
@@ -283,6 +285,7 @@ int task_file_parse(const char *text, size_t len, struct task_file *ret, struct 
 	if (r < 0)
 		return r;
 	history_read(text + used, len - used, &t.history, t.spec);
+	t.history.bytes = len - used;
 	if (t.history.edited && spec_check(t.spec, e) < 0) {
 		(void)err_wrap(e, "an edit in it makes it no task");
 		task_file_clear(&t);
@@ -381,6 +384,16 @@ json_t *record_requeue(const struct spool_again *again, uint64_t epoch, uint64_t
 	if (again->not_before_ns)
 		(void)json_object_set_new(o, "not_before",
 					  json_real(record_seconds(again->not_before_ns)));
+	return o;
+}
+
+json_t *record_past(uint64_t epoch, unsigned int attempts, uint64_t memory)
+{
+	json_t *o = json_pack("{s:s, s:I, s:i}", "event", "past", "epoch", (json_int_t)epoch,
+			      "attempts", (int)attempts);
+
+	if (memory)
+		(void)json_object_set_new(o, "memory", json_integer((json_int_t)memory));
 	return o;
 }
 

@@ -15,6 +15,8 @@
  * Both also say what the attempt had and used: "gpus", "gpu_peak_bytes", "gpu_util_permille".
  *
  *	{"event":"edit","set":{"memory":"30G"},"time":..}
+ *	{"event":"past","epoch":99,"attempts":99,"memory":..,"ran_s":..,..}	for all but edits
+ *that were there (fold.h, usage.h)
  *
  * Times are seconds of the wall clock with a fraction.
  */
@@ -81,6 +83,8 @@ struct task_history {
 	struct spool_end end;		/* with ended */
 	char reason[RECORD_REASON_MAX]; /* of the last requeue */
 	bool edited;			/* the spec was */
+	bool grown;			/* a requeue said what memory it asks for */
+	size_t bytes;			/* of the records, where a whole file was read */
 	unsigned int unread;		/* lines that were passed over */
 };
 
@@ -109,6 +113,8 @@ json_t *record_start(const struct proc_id *proc, const struct text_list *devices
 		     uint64_t now_ns);
 json_t *record_end(const struct spool_end *end);
 json_t *record_requeue(const struct spool_again *again, uint64_t epoch, uint64_t now_ns);
+/* To be completed by usage_put(). memory 0: as the spec says. */
+json_t *record_past(uint64_t epoch, unsigned int attempts, uint64_t memory);
 json_t *record_edit(json_t *set, uint64_t now_ns);
 /* As a line; the record is released. The caller frees it. */
 char *record_line(json_t *record);

@@ -237,7 +237,10 @@ static bool is_own(const struct recovery *rc, const struct claim *c)
 static void make_claim(const struct task_name *n, const struct task_history *h, const char *path,
 		       struct claim *ret)
 {
-	*ret = (struct claim){ .name = *n, .attempt = h->attempts, .claimed_ns = h->claimed_ns };
+	*ret = (struct claim){ .name = *n,
+			       .attempt = h->attempts,
+			       .claimed_ns = h->claimed_ns,
+			       .record_bytes = h->bytes };
 	/* A claim without a record was interrupted before it was written. */
 	if (h->claimed || h->ended)
 		ret->who = h->claimer;

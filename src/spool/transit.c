@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/fold.h"
 #include "spool/scan.h"
 
 /* The directories on the way to a file. */
@@ -98,7 +99,7 @@ int transit_requeue(const struct spool *sp, struct events *ev, const struct clai
 	int r;
 
 	transit_requeued_name(&n, again->not_before_ns);
-	r = record_append(sp, c->path, record_requeue(again, n.epoch, clock_wall_ns()), false, e);
+	r = fold_requeue(sp, c, record_requeue(again, n.epoch, clock_wall_ns()), e);
 	if (r == 0 && ev)
 		r = events_add_requeue(ev, n.id, 0, n.epoch, again, e);
 	return r == 0 ? move(sp, c->path, spool_path(SPOOL_PENDING, name_format(&n, file), to), e)

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+#include "spool/usage.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+
+static void add_attempt(struct usage *u, uint64_t begun_ns, uint64_t ended_ns,
+			const struct spool_use *use)
+{
+	bool all = u->asked == SPEC_ALL;
+	unsigned int gpus = use->gpus || all ? use->gpus : (unsigned int)u->asked;
+	double seconds;
+
+	if (!begun_ns || ended_ns <= begun_ns || ended_ns < u->since_ns)
+		return;
+	seconds = (double)(ended_ns - begun_ns) / (double)NS_PER_S;
+	u->seconds += seconds;
+	u->gpu_seconds += seconds * gpus;
+	u->gpus = gpus > u->gpus ? gpus : u->gpus;
+	u->unknown |= all && !use->gpus;
+	u->ended_ns = ended_ns > u->ended_ns ? ended_ns : u->ended_ns;
+	if (!use->gpu_peak_bytes)
+		return;
+	u->peak_bytes = use->gpu_peak_bytes > u->peak_bytes ? use->gpu_peak_bytes : u->peak_bytes;
+	u->busy += seconds * gpus * use->gpu_util_permille / 1000;
+	u->watched += seconds * gpus;
+}
+
+static double get_positive(const json_t *o, const char *key)
+{
+	double v = json_number_value(json_object_get(o, key));
+
+	return v > 0 ? v : 0;
+}
+
+static void add_past(struct usage *u, const json_t *o)
+{
+	struct spool_again most; /* gpus and peak are called as in a requeue */
+	uint64_t ended_ns = record_ns(json_object_get(o, "time"));
+
+	if (ended_ns < u->since_ns)
+		return;
+	again_from_json(o, &most);
+	u->seconds += get_positive(o, "ran_s");
+	u->gpu_seconds += get_positive(o, "gpu_s");
+	u->busy += get_positive(o, "gpu_busy_s");
+	u->watched += get_positive(o, "gpu_watched_s");
+	u->gpus = most.use.gpus > u->gpus ? most.use.gpus : u->gpus;
+	u->peak_bytes =
+		most.use.gpu_peak_bytes > u->peak_bytes ? most.use.gpu_peak_bytes : u->peak_bytes;
+	u->unknown |= json_is_true(json_object_get(o, "gpus_unknown"));
+	u->ended_ns = ended_ns > u->ended_ns ? ended_ns : u->ended_ns;
+}
+
+void usage_add(struct usage *u, const json_t *o)
+{
+	const char *event = json_string_value(json_object_get(o, "event"));
+	struct spool_again again;
+	struct spool_end end;
+
+	if (event && strcmp(event, "end") == 0 && end_from_json(o, &end)) {
+		add_attempt(u, end.begun_ns, end.ended_ns, &end.use);
+	} else if (event && strcmp(event, "requeue") == 0) {
+		again_from_json(o, &again);
+		add_attempt(u, again.begun_ns, record_ns(json_object_get(o, "time")), &again.use);
+	} else if (event && strcmp(event, "past") == 0) {
+		add_past(u, o);
+	}
+}
+
+void usage_put(const struct usage *u, json_t *past)
+{
+	(void)json_object_set_new(past, "ran_s", json_real(u->seconds));
+	(void)json_object_set_new(past, "gpu_s", json_real(u->gpu_seconds));
+	if (u->gpus)
+		(void)json_object_set_new(past, "gpus", json_integer((json_int_t)u->gpus));
+	if (u->unknown)
+		(void)json_object_set_new(past, "gpus_unknown", json_true());
+	if (u->peak_bytes) {
+		(void)json_object_set_new(past, "gpu_peak_bytes",
+					  json_integer((json_int_t)u->peak_bytes));
+		(void)json_object_set_new(past, "gpu_busy_s", json_real(u->busy));
+		(void)json_object_set_new(past, "gpu_watched_s", json_real(u->watched));
+	}
+	(void)json_object_set_new(past, "time", json_real(record_seconds(u->ended_ns)));
+}
