@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Devices that are collected for a task which waits for others are held for it meanwhile."""
 import json
+import os
 import signal
 import subprocess
 
@@ -76,7 +77,7 @@ def test_let_go_when_nobody_waits_any_more(queue):  # noqa: F811
     collects(q, big)
     # The guard is killed: the next one is told.
     guard = q.status()["guard"]["pid"]
-    subprocess.run(["kill", "-9", str(guard)], check=True)
+    os.kill(guard, signal.SIGKILL)
     assert wait_for(lambda: (q.status() or {}).get("guard", {}).get("pid") not in (guard, None), 15)
     collects(q, big)
     q.m.run(q.m.tenure, "stop", str(busy), "--now")

@@ -267,6 +267,13 @@ def test_names_must_differ(world, tmp_path):
     assert not c.queue()["open"]
 
 
+def children(pid):
+    try:
+        return [int(c) for c in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
 def test_batch_of_a_dead_node(world, tmp_path):
     """Elements of a node that died come back, also those that had failed there and waited for a retry."""
     a, b = two_that_know_each_other(world)
@@ -282,9 +289,7 @@ def test_batch_of_a_dead_node(world, tmp_path):
     pids = [t["pid"] for t in a.runs().values()]
     a.kill()
     for pid in {*shims, *pids}:
-        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True,
-                                  text=True, check=False).stdout.split()
-        for child in [pid, *map(int, children)]:
+        for child in [pid, *children(pid)]:
             try:
                 os.kill(child, signal.SIGKILL)
             except ProcessLookupError:

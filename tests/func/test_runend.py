@@ -60,8 +60,8 @@ def test_ended_well_before_it_was_to_give_way(queue, stopped, tmp_path):  # noqa
     guard = q.status()["guard"]["pid"]
     go, ran = tmp_path / "go", tmp_path / "ran"
     first = q.submit("-g", "1", "--preemptible", "--", "sh", "-c",
-                     f"while ! [ -e {go} ]; do sleep 0.05; done; echo ran >> {ran}")
-    q.wait(first, "running")
+                     f"touch {go}.waits; while ! [ -e {go} ]; do sleep 0.05; done; echo ran >> {ran}")
+    assert wait_for(pathlib.Path(f"{go}.waits").exists)
     stopped(guard)  # stands for a driver that is slow to let go
     go.touch()
     assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["freeing"]), q.status()
