@@ -142,7 +142,7 @@ static void format_note(const struct row *r, struct strbuf *b)
 	if (r->runs)
 		add_run(r, b);
 	if (n->epoch)
-		strbuf_addf(b, "%staken back %" PRIu64 "x", b->len ? ", " : "", n->epoch);
+		strbuf_addf(b, "%sput back %" PRIu64 "x", b->len ? ", " : "", n->epoch);
 	if (n->begin_s)
 		strbuf_addf(b, "%snot before %s", b->len ? ", " : "",
 			    clock_format_local(n->begin_s * NS_PER_S, when));
@@ -437,6 +437,19 @@ static int check_states(const struct cmd_ctx *ctx, struct err *e)
 	return 0;
 }
 
+static void say_none(const struct cmd_ctx *ctx, const struct spool *sp)
+{
+	bool all = opts_flag(ctx->opts, "all") || opts_given(ctx->opts, "state");
+
+	if (opts_given(ctx->opts, "state") || opts_given(ctx->opts, "lane") ||
+	    opts_given(ctx->opts, "name"))
+		printf("No task in instance \"%s\" is as asked for%s.\n", sp->instance,
+		       all ? "" : ", of those that wait or run (-a: also what has ended)");
+	else
+		printf("Nothing in instance \"%s\"%s.\n", sp->instance,
+		       all ? "" : " waits or runs (-a: also what has ended)");
+}
+
 static int run_list(const struct cmd_ctx *ctx, struct err *e)
 {
 	static const struct table_column columns[] = {
@@ -467,9 +480,7 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 	if (r == 0 && l.table && l.shown)
 		table_print(l.table, stdout);
 	else if (r == 0 && l.table)
-		printf("Nothing in instance \"%s\"%s.\n", sp->instance,
-		       opts_flag(ctx->opts, "all") ? ""
-						   : " waits or runs (-a: also what has ended)");
+		say_none(ctx, sp);
 	(void)table_free(l.table);
 	sp = spool_close(sp);
 	return r;

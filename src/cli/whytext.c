@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -86,7 +87,7 @@ static void add_known(const struct spool *sp, const struct queue_place *p, struc
 		return;
 	add_dependencies(sp, &t.spec->after, true, b);
 	add_dependencies(sp, &t.spec->after_any, false, b);
-	if (t.history.reason[0])
+	if (t.history.reason[0] && !strstr(strbuf_str(b), t.history.reason))
 		strbuf_addf(b, "%swaits again (%s)", b->len ? "; " : "", t.history.reason);
 	task_file_clear(&t);
 }

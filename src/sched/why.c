@@ -81,7 +81,8 @@ static bool says_lane_paused(struct why *w)
 {
 	if (!w->e->lane || !w->e->lane->pause)
 		return false;
-	strbuf_addf(&w->text, "its lane %s is paused: %s", w->e->lane->name, w->e->lane->pause);
+	strbuf_addf(&w->text, "its lane %s is paused: %s; `tenure resume %s` lets it go on",
+		    w->e->lane->name, w->e->lane->pause, w->e->lane->name);
 	return true;
 }
 
@@ -458,7 +459,8 @@ static void add_place(struct why *w)
 			 : one == 2		     ? "nd"
 						     : "rd";
 
-	if (w->e->note && !w->noted)
+	/* A lane is paused with what its last task said. */
+	if (w->e->note && !w->noted && !strstr(strbuf_str(&w->text), w->e->note))
 		strbuf_addf(&w->text, " (%s)", w->e->note);
 	if (place)
 		strbuf_addf(&w->text, "; %llu%s in order", (unsigned long long)place, th);

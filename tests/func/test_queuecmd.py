@@ -150,7 +150,12 @@ def test_pause_of_what_fails_at_once(queue, tmp_path):  # noqa: F811
         q.wait(i, "paused")
     q.wait(alone, "failed")  # with the retries that it was given
     assert [q.task(i)["state"] for i in lane[:3]] == ["failed"] * 3
-    assert "3 failures in a row" in " ".join(q.m.run(q.m.tenure, "why", str(lane[3])).stdout.split())
+    for agent in (True, False):
+        said = q.why(lane[3])
+        assert said.count("3 failures in a row") == 1 and "tenure resume bad" in said, said
+        if agent:
+            q.kill()
+    q.start("--no-hold")
     assert wait_for(lambda: all(f"tenure resume {i}" in q.out.read_text() for i in ("bad", many))), \
         q.out.read_text()
     mark.touch()

@@ -177,3 +177,18 @@ def test_run_of_many(queue):  # noqa: F811
     assert json.loads(done.stdout) == {"id": 3, "name": "sh", "state": "done", "exit_code": 0, "elements": 0}, done
     done = run("--array", "0-99")
     assert done.stdout == "" and "too many elements" in done.stderr and "99 of its 100 elements" in done.stderr, done
+
+
+def test_list_of_nothing(queue):  # noqa: F811
+    """That nothing is as asked for does not mean that there is nothing."""
+    q = queue()
+    i = q.submit("-g", "0", "--paused", "--", "true")
+    for args, what in ((["-n", "nil"], "is as asked for, of those that wait or run (-a"),
+                       (["-s", "failed"], "is as asked for."), (["-a", "-l", "nil"], "is as asked for.")):
+        said = " ".join(q.m.run(q.m.tenure, "list", *args).stdout.split())
+        assert said.startswith('No task in instance "default"') and what in said, said
+    q.m.run(q.m.tenure, "stop", str(i))
+    assert q.m.run(q.m.tenure, "list").stdout == \
+        'Nothing in instance "default" waits or runs (-a: also what has ended).\n'
+    q.m.run(q.m.tenure, "retry", str(i))
+    assert " put back 1x" in q.m.run(q.m.tenure, "list").stdout

@@ -96,7 +96,9 @@ static void test_lanes_and_arrays(void **state)
 	expect_why(1, "waits 10m 00s before its next attempt (exit code 1, try 3); 1st in order");
 	expect_why(2, "waits in lane train behind task 1; 2nd in order");
 	sched_lane_pause(b.q, lane, "3 failures in a row");
-	expect_why(2, "its lane train is paused: 3 failures in a row; 2nd in order");
+	expect_why(2,
+		   "its lane train is paused: 3 failures in a row; `tenure resume train` lets it "
+		   "go on; 2nd in order");
 	bench_close(&b);
 }
 
