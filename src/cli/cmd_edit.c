@@ -130,35 +130,21 @@ static int add_assignment(struct edits *edits, const char *text, struct err *e)
 	return value ? json_object_set_new(edits->set, key, value) : -EINVAL;
 }
 
-static bool sets_same(const char *a, const char *b)
-{
-	size_t len = strcspn(a, "=");
-
-	return strncmp(a, b, len) == 0 && b[len] == '=';
-}
-
 /* The task's variables, with those that are set in the place of what they were. */
 static int merge_variables(const struct spool *sp, const struct queue_place *p,
 			   const struct edits *edits, struct err *e)
 {
-	const struct text_list *more = &edits->variables;
 	json_t *env;
 	struct task_file t;
-	int r = more->n ? task_file_read(sp, p->path, &t, e) : 0;
+	int r = edits->variables.n ? task_file_read(sp, p->path, &t, e) : 0;
 
-	if (r < 0 || !more->n)
+	if (r < 0 || !edits->variables.n)
 		return r;
+	for (size_t i = 0; i < edits->variables.n; i++)
+		text_list_set_variable(&t.spec->env, edits->variables.texts[i]);
 	env = json_array();
-	for (size_t i = 0; i < t.spec->env.n; i++) {
-		bool kept = true;
-
-		for (size_t j = 0; j < more->n; j++)
-			kept = kept && !sets_same(more->texts[j], t.spec->env.texts[i]);
-		if (kept)
-			(void)json_array_append_new(env, json_string(t.spec->env.texts[i]));
-	}
-	for (size_t j = 0; j < more->n; j++)
-		if (json_array_append_new(env, json_string(more->texts[j])) < 0)
+	for (size_t i = 0; i < t.spec->env.n; i++)
+		if (json_array_append_new(env, json_string(t.spec->env.texts[i])) < 0)
 			r = err_set(e, -EINVAL, "env: the text is not UTF-8");
 	task_file_clear(&t);
 	(void)json_object_set_new(edits->set, "env", env);

@@ -56,12 +56,12 @@ static void note_no_agent(const struct cmd_ctx *ctx, uint64_t id)
 static int run_submit(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct submitted s;
-	int r = submit_from_options(ctx, &s, e);
+	int r = submit_all_from_options(ctx, &s, e);
 
-	if (r == 0) {
-		print_id(ctx, s.spec, s.id);
+	for (size_t i = 0; i < s.n; i++)
+		print_id(ctx, s.specs.specs[i], s.ids[i]);
+	if (r == 0)
 		note_no_agent(ctx, s.id);
-	}
 	submitted_clear(&s);
 	return r;
 }
@@ -74,6 +74,8 @@ static const struct cmd_example submit_examples[] = {
 	{ "tenure submit --sweep lr=0.1,0.01 --sweep seed=1..5 train.sh",
 	  "ten runs, 43.1 to 43.10" },
 	{ "tenure submit --from commands.txt", "one id for all lines, or for none" },
+	{ "tenure submit --from tasks.jsonl",
+	  "lines like {\"command\":\"./a\",\"gpus\":2,\"name\":\"a\"}: an id each" },
 	{ 0 },
 };
 

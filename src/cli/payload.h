@@ -6,9 +6,10 @@
  * files. */
 
 #include "base/opts.h"
-#include "spool/spec.h"
+#include "cli/fromlines.h"
 
-/* The other options are in s. 0, or negative: nothing good was given. */
-int payload_take(struct spool_spec *s, const struct opts *o, struct err *e);
+/* The other options are in s, which gets what to run; lines of --from may be tasks of their own in
+ * *ret instead. 0, or negative: nothing good was given. */
+int payload_take(struct spool_spec *s, const struct opts *o, struct spec_list *ret, struct err *e);
 
 #endif

@@ -290,7 +290,9 @@ static int set_options(struct spool_spec *s, const struct opts *o, struct err *e
 	return r;
 }
 
-static int make_spec(const struct cmd_ctx *ctx, struct spool_spec *s, struct err *e)
+/* Of s, or of the lines that are tasks of their own: *ret has all of them. */
+static int make_specs(const struct cmd_ctx *ctx, struct spool_spec *s, struct spec_list *ret,
+		      struct err *e)
 {
 	int r;
 
@@ -300,42 +302,97 @@ static int make_spec(const struct cmd_ctx *ctx, struct spool_spec *s, struct err
 	if (r == 0)
 		r = set_options(s, ctx->opts, e);
 	if (r == 0)
-		r = payload_take(s, ctx->opts, e);
-	if (r == 0)
-		r = spec_check(s, e);
+		r = payload_take(s, ctx->opts, ret, e);
+	if (r < 0 || ret->n) {
+		(void)spec_free(s);
+		return r;
+	}
+	spec_list_add(ret, s);
+	r = spec_check(s, e);
 	return r == 0 ? spec_check_new(s, e) : r;
 }
 
-int submit_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e)
+static int check_places(const struct cmd_ctx *ctx, const struct spool *sp,
+			const struct spec_list *specs, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < specs->n && r == 0; i++) {
+		r = room_check(ctx, sp, specs->specs[i], e);
+		if (r == 0)
+			r = after_check(sp, 0, specs->specs[i], e);
+		if (r < 0 && specs->n > 1)
+			(void)err_wrap(e, "task %zu", i + 1);
+	}
+	return r;
+}
+
+/* 0 or SUBMIT_NOT_DURABLE; negative: those before it are in the queue. */
+static int submit_specs(const struct spool *sp, struct submitted *s, struct err *e)
+{
+	int r = 0, worst = 0;
+
+	s->ids = xcalloc(s->specs.n, sizeof(*s->ids));
+	for (size_t i = 0; i < s->specs.n && r >= 0; i++) {
+		submitter_name(s->specs.specs[i], sp);
+		r = submit_task(sp, s->specs.specs[i], &s->ids[i], e);
+		worst = r > worst ? r : worst;
+		s->n += r >= 0;
+	}
+	return r < 0 ? r : worst;
+}
+
+static void warn_not_durable(const struct err *e)
+{
+	cmd_warn("warning", e->text);
+	cmd_warn("warning", "it is in the queue, but may not survive a power loss");
+}
+
+static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret, struct err *e)
 {
 	struct spool *sp = NULL;
 	int r;
 
-	*ret = (struct submitted){ .spec = spec_new() };
-	r = make_spec(ctx, ret->spec, e);
-	if (r < 0)
+	*ret = (struct submitted){ .n = 0 };
+	if (make_specs(ctx, spec_new(), &ret->specs, e) < 0)
 		return CMD_USAGE;
+	if (ret->specs.n > most) {
+		(void)err_set(e, -EINVAL,
+			      "its lines are %zu tasks of their own, which tenure submit takes",
+			      ret->specs.n);
+		return CMD_USAGE;
+	}
 	r = queue_open(ctx, SPOOL_CREATE, &sp, e);
 	if (r == 0)
-		r = room_check(ctx, sp, ret->spec, e);
+		r = check_places(ctx, sp, &ret->specs, e);
 	if (r == 0)
-		r = after_check(sp, 0, ret->spec, e);
-	if (r == 0) {
-		submitter_name(ret->spec, sp);
-		r = submit_task(sp, ret->spec, &ret->id, e);
-	}
+		r = submit_specs(sp, ret, e);
 	sp = spool_close(sp);
-	if (r < 0)
-		return err_wrap(e, "not submitted");
-	ask_agent_to_look(ctx);
-	if (r == SUBMIT_NOT_DURABLE) {
-		cmd_warn("warning", e->text);
-		cmd_warn("warning", "it is in the queue, but may not survive a power loss");
+	if (ret->n) {
+		ask_agent_to_look(ctx);
+		ret->id = ret->ids[0];
+		ret->spec = ret->specs.specs[0];
 	}
+	if (r < 0)
+		return err_wrap(e, ret->n ? "not submitted, after %zu that were" : "not submitted",
+				ret->n);
+	if (r == SUBMIT_NOT_DURABLE)
+		warn_not_durable(e);
 	return 0;
+}
+
+int submit_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e)
+{
+	return submit(ctx, 1, ret, e);
+}
+
+int submit_all_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e)
+{
+	return submit(ctx, SIZE_MAX, ret, e);
 }
 
 void submitted_clear(struct submitted *s)
 {
-	s->spec = spec_free(s->spec);
+	spec_list_clear(&s->specs);
+	free(take_ptr(s->ids));
 }

@@ -144,6 +144,20 @@ void text_list_add(struct text_list *l, const char *text)
 	l->texts[l->n++] = xstrdup(text);
 }
 
+void text_list_set_variable(struct text_list *l, const char *assignment)
+{
+	size_t len = strcspn(assignment, "=");
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (strncmp(l->texts[i], assignment, len) != 0 || l->texts[i][len] != '=')
+			continue;
+		free(l->texts[i]);
+		l->texts[i] = xstrdup(assignment);
+		return;
+	}
+	text_list_add(l, assignment);
+}
+
 void text_list_clear(struct text_list *l)
 {
 	for (size_t i = 0; i < l->n; i++)
@@ -392,9 +406,7 @@ static bool is_assignment(const char *word, size_t len)
 	       word[0] != '"';
 }
 
-/* The program of a shell's command, as far as that can be seen: the first word that sets no
- * variable, without quotes. */
-static void name_of_command(const char *command, char ret[SPEC_NAME_MAX + 1])
+void spec_make_command_name(const char *command, char ret[SPEC_NAME_MAX + 1])
 {
 	static const char blanks[] = " \t\n;&|()<>{}!";
 	const char *p = command + strspn(command, blanks);
@@ -418,7 +430,7 @@ static void make_up_name(struct spool_spec *s)
 	char name[SPEC_NAME_MAX + 1];
 
 	if (s->commands.n)
-		name_of_command(s->commands.texts[0], name);
+		spec_make_command_name(s->commands.texts[0], name);
 	else
 		spec_make_task_name(s->argv.n ? s->argv.texts[0] : "task", name);
 	s->name = xstrdup(name);

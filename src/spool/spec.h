@@ -148,7 +148,13 @@ void spec_make_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
 /* The same, and nothing that a command takes for an id or for all tasks. */
 void spec_make_task_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
 
+/* The program of a shell's command as such a name, as far as that can be seen: the first word that
+ * sets no variable, without quotes. */
+void spec_make_command_name(const char *command, char ret[SPEC_NAME_MAX + 1]);
+
 void text_list_add(struct text_list *l, const char *text);
+/* "K=V", in the place of what K was. */
+void text_list_set_variable(struct text_list *l, const char *assignment);
 void text_list_clear(struct text_list *l);
 
 #endif

@@ -111,7 +111,7 @@ def test_edit(tenure):
         return " ".join(done.stderr.split())
     edit("env=A=x=y", "env=C=3", "lane=", "begin=null", "priority=")
     now = task(tenure, i)
-    assert now["env"] == ["B=2", "A=x=y", "C=3"] and "lane" not in now
+    assert now["env"] == ["A=x=y", "B=2", "C=3"] and "lane" not in now
     row = json.loads(tenure("list", "--json").stdout)
     assert row["priority"] == 500 and row["lane"] in (None, "") and "not_before" not in row, row
     edit('env=["D=4"]', 'argv=["echo", "a b"]', "name=null")
@@ -155,3 +155,33 @@ def test_note_without_an_agent(tenure, build, env):
     os.close(ours)
     assert done.stdout == "1\n" and "task 1 waits: no agent serves" in said and "tenure on" in said, said
     assert tenure("submit", "--", "true").stderr == ""
+
+
+def test_lines_with_keys_of_their_own(tenure, tmp_path):
+    lines = tmp_path / "tasks.jsonl"
+    lines.write_text("""\
+{"command": "LR=1 python3 a.py", "gpus": 2, "env": ["A=2"]}
+{"argv": ["echo", "a b"], "name": "b", "memory": "2G"}
+echo c
+{"script": "#!/bin/sh\\n", "array": "1-3", "lane": null}
+""")
+    done = tenure("submit", "-l", "week", "-g", "0", "--no-env", "--env", "A=1", "--env", "B=1", "--from", str(lines))
+    assert done.returncode == 0, done.stderr
+    a, b, c, d = [task(tenure, int(i)) for i in done.stdout.split()]
+    assert (a["name"], a["gpus"], a["env"]) == ("python3", 2, ["A=2", "B=1"])
+    assert a["argv"] == ["/bin/sh", "-c", "LR=1 python3 a.py"] and a["lane"] == b["lane"] == c["lane"] == "week"
+    assert (b["name"], b["gpus"], b["memory"], b["argv"]) == ("b", 0, "2G", ["echo", "a b"])
+    assert (c["name"], c["argv"][2]) == ("echo", "echo c")
+    assert (d["array"], d["script"]) == ("1-3", "#!/bin/sh\n") and "lane" not in d
+    for line, says in (('{"command": "x", "gpu": 1}', 'did you mean "gpus"'), ('{"comand": "x"}', 'mean "command"'),
+                       ('{"command": "x", "argv": ["x"]}', "one of command"), ('{"gpus": 1}', "what to run"),
+                       ('{"command": "x", "uid": 1}', "not for a line"), ('{"command": 1}', "command: must be"),
+                       ('{"argv": "x"}', "argv:"), ('{"command": "x", "name": "7"}', "taken for the id")):
+        lines.write_text("echo\n\n" + line + "\n")
+        said = refused(tenure, "--from", str(lines))
+        assert f"{lines}:3: " in said and says in said, said
+    assert len(tenure("list", "--json").stdout.splitlines()) == 4
+    lines.write_text('{"command": "x", "gpus": 0}\n' * 2)
+    both = tenure("submit", "--json", "--from", str(lines))
+    assert [json.loads(line)["id"] for line in both.stdout.splitlines()] == [5, 6]
+    assert "2 tasks of their own" in tenure("run", "--from", str(lines)).stderr
