@@ -131,6 +131,16 @@ static void add_examples(struct strbuf *b, const struct cmd_example *examples, s
 	}
 }
 
+static void add_variables(struct strbuf *b, const struct cmd_variable *v, size_t width)
+{
+	strbuf_adds(b, "\nIn the task's environment:\n");
+	for (; v->name; v++) {
+		strbuf_addf(b, "  %s\n", v->name);
+		strbuf_pad(b, ' ', 6);
+		strbuf_add_wrapped(b, v->what, 6, width);
+	}
+}
+
 char *cmd_help_text(const struct cmd *cmd, const char *parent)
 {
 	struct opts *o = cmd_opts(cmd);
@@ -154,6 +164,8 @@ char *cmd_help_text(const struct cmd *cmd, const char *parent)
 	cleanup_free char *options = opts_help(o, width);
 
 	strbuf_addf(&b, "\n%s", options);
+	if (cmd->variables)
+		add_variables(&b, cmd->variables, width);
 	(void)opts_free(o);
 	return strbuf_take(&b);
 }

@@ -39,6 +39,10 @@ struct cmd_example {
 	const char *what; /* what it does */
 };
 
+struct cmd_variable {
+	const char *name, *what;
+};
+
 #define CMD_HIDDEN	 (1u << 0) /* works, is not listed */
 #define CMD_STOP_AT_WORD (1u << 1) /* options end at the first argument: it is a command to run */
 #define CMD_NO_SETTINGS	 (1u << 2) /* works with a broken config, too */
@@ -51,8 +55,9 @@ struct cmd {
 	const char *args;	   /* synopsis of the arguments: "[FILE]"; NULL: it takes none */
 	size_t min_args, max_args; /* max_args 0 with args: any number */
 	const char *description;   /* paragraphs separated by an empty line */
-	const struct cmd_example *examples; /* ends with a row without line */
-	const struct opt *opts;		    /* ends with a row without name */
+	const struct cmd_example *examples;   /* ends with a row without line */
+	const struct opt *opts;		      /* ends with a row without name */
+	const struct cmd_variable *variables; /* what a task finds in its environment; likewise */
 	/*
 	 * SETTING_GROUP_*: settings it takes as options. Without SETTING_GROUP_HOLD, a mistake in
 	 * any other setting is a warning: letting go and looking work with a broken config.

@@ -396,6 +396,7 @@ const struct cmd cmd_run_task = {
 		"output gets one line of JSON at the end.",
 	.examples = run_examples,
 	.opts = submit_opts,
+	.variables = submit_variables,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.flags = CMD_STOP_AT_WORD,
 	.run = run_run,

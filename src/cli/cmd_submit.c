@@ -85,11 +85,20 @@ const struct cmd cmd_submit = {
 	.summary = "put a task into the queue and print its id",
 	.args = SUBMIT_ARGS,
 	.description =
-		"The script's text is taken along: later changes of the file do not matter; - reads it "
-		"from standard input. So are the directory and the environment. The id is printed when the task is safe on disk; no "
-		"agent has to run. More GPUs than any node has are refused, where an agent runs and "
-		"says how many there are; where a node may come back that has them it is a warning.",
+		"The script's text is taken along: later changes of the file do not matter. So are the "
+		"directory and the environment. As a script, - is standard input. The id is printed "
+		"when the task is safe on disk; no agent has to run. More GPUs than any node has are refused, where an agent runs and "
+		"says how many there are; where a node may come back that has them it is a warning.\n"
+		"\n"
+		"--from reads a shell command per line; empty lines and those that begin with # are "
+		"passed over. A line that begins with [\" is a list of words, one that begins with {\" "
+		"an object with \"command\" (for the shell) or \"argv\" (a list of words). All lines "
+		"are elements of one task. Where an object has other keys, of those in docs/spool.md "
+		"(\"name\", \"gpus\", \"memory\", \"lane\", \"after\", \"script\" with "
+		"\"args\"), each line is a task with an id of its own instead, and the options are for "
+		"what it does not say; its \"env\" is added to the environment.",
 	.examples = submit_examples,
+	.variables = submit_variables,
 	.opts = submit_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.flags = CMD_STOP_AT_WORD,

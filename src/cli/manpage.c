@@ -226,6 +226,13 @@ static void add_see_also(struct strbuf *b, const struct cmd *cmd)
 	add_reference(b, "tenure.yaml", "5", true);
 }
 
+static void add_variables(struct strbuf *b, const struct cmd_variable *v)
+{
+	add_section(b, "SH", "ENVIRONMENT OF THE TASK");
+	for (; v->name; v++)
+		add_tagged(b, v->name, v->what);
+}
+
 char *manpage_command(const struct cmd *cmd)
 {
 	struct strbuf b = STRBUF_INIT;
@@ -245,6 +252,8 @@ char *manpage_command(const struct cmd *cmd)
 	for (size_t i = 0; cmd->subs && cmd->subs[i]; i++)
 		add_sub(&b, cmd->subs[i], i ? cmd->subs[i - 1] : NULL, words);
 	add_options(&b, o);
+	if (cmd->variables)
+		add_variables(&b, cmd->variables);
 	if (cmd->examples)
 		add_section(&b, "SH", "EXAMPLES");
 	add_examples(&b, cmd->examples);

@@ -84,7 +84,7 @@ const struct opt submit_opts[] = {
 	  NULL,
 	  NULL,
 	  ORDER,
-	  "what to call it (default: the script's name)" },
+	  "what to call it (default: the script or the program)" },
 	{ "after",
 	  0,
 	  { VALUE_TEXTS },
@@ -249,6 +249,23 @@ const struct opt submit_opts[] = {
 	  "compete: free memory is the only condition on others' use",
 	  OPT_HIDDEN },
 	{ "json", 0, { VALUE_FLAG }, NULL, NULL, NULL, "Output", "print JSON" },
+	{ 0 },
+};
+
+const struct cmd_variable submit_variables[] = {
+	{ "CUDA_VISIBLE_DEVICES",
+	  "the GPUs that it got, by index (with CUDA_DEVICE_ORDER=PCI_BUS_ID) or UUID; empty "
+	  "with --gpus 0" },
+	{ "TENURE_TASK_ID", "its id: 42, or 42.7 for an element" },
+	{ "TENURE_ARRAY_INDEX",
+	  "of an element: the index, from the A of --array A-B on; else its number, from 1 on" },
+	{ "TENURE_ATTEMPT", "1, and one more each time that it runs again" },
+	{ "TENURE_GPU_MEMORY",
+	  "bytes per GPU that it asks for now, which --retry-memory raises; 0: not said" },
+	{ "TENURE_INSTANCE", "the instance whose queue it is from" },
+	{ "NAME", "of each --sweep NAME=..: the value of this element" },
+	{ "HOME, USER, LOGNAME, SHELL, PATH",
+	  "as at a login, where they are not taken along or set with --env" },
 	{ 0 },
 };
 

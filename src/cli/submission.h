@@ -10,6 +10,8 @@
 
 extern const struct opt submit_opts[];
 
+extern const struct cmd_variable submit_variables[];
+
 #define SUBMIT_ARGS "SCRIPT|- [ARG..] | -- COMMAND.."
 
 struct submitted {

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from conftest import ROOT
 from test_cli import commands
 
 
@@ -52,6 +53,19 @@ def test_every_option_and_example_is_in_its_page(tenure, pages):
             assert f'.SS "tenure {name} {sub}' in source
             below = tenure("help", name, sub, env={"COLUMNS": "400"}).stdout
             assert options(below) <= set(re.findall(r"^(?:-\w, )?(--[a-z][a-z-]*)", source, re.M))
+
+
+def test_environment_of_a_task(tenure, pages):
+    """Everything that the agent sets is told by submit and run, on their pages, too."""
+    source = (ROOT / "src/agent/runjob.c").read_text() + (ROOT / "src/agent/login.c").read_text()
+    names = set(re.findall(r'add(?:_number)?\((?:&own|ret), "(\w+)"', source)) - {"CUDA_DEVICE_ORDER"}
+    assert len(names) > 9
+    for name in ("submit", "run"):
+        text = tenure("help", name).stdout.partition("\nIn the task's environment:\n")[2]
+        told = re.findall(r"^  ([A-Z].*)", text, re.M)
+        assert names <= {n for line in told for n in line.split(", ")}
+        page = plain(pages[f"tenure-{name}.1"].read_text()).partition('.SH "ENVIRONMENT OF THE TASK"')[2]
+        assert all(f"\n{line}\n" in page for line in told), page
 
 
 def test_exit_codes_and_settings(tenure, pages):
