@@ -138,7 +138,8 @@ const struct cmd cmd_logs = {
 	.args = "ID|NAME..",
 	.min_args = 1,
 	.description = "Of the latest attempt; of ended tasks, too. Of several, a line says whose "
-		       "output follows. Works without an agent.",
+		       "output follows. Elements of an array (42.7) count from 1, whatever its "
+		       "indices are. Works without an agent.",
 	.examples = logs_examples,
 	.opts = logs_opts,
 	.setting_groups = SETTING_GROUP_QUEUE,

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -129,13 +130,79 @@ static int retry_one(const struct spool *sp, const char *word, bool all, struct 
 	return p.name.count ? retry_batch(sp, &p, all, e) : retry_task(sp, &p, e);
 }
 
+/* Of a lane, or of all, what has failed. */
+struct failed {
+	const char *lane; /* NULL: all */
+	struct id_list ids;
+};
+
+static int add_failed(void *data, const struct task_name *n, const char *dir)
+{
+	struct failed *f = data;
+
+	if (f->lane && strcmp(f->lane, n->lane) != 0)
+		return 0;
+	if ((f->ids.n & (f->ids.n - 1)) == 0)
+		f->ids.ids = xrealloc(f->ids.ids, f->ids.n ? 2 * f->ids.n : 1, sizeof(*f->ids.ids));
+	f->ids.ids[f->ids.n++] = n->id;
+	return 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* 0: and *ret is how many there were. */
+static int retry_failed(const struct spool *sp, const char *lane, size_t *ret, struct err *e)
+{
+	struct failed f = { .lane = lane };
+	int r = scan_dir(sp, spool_dir_name(SPOOL_FAILED), add_failed, &f, e);
+
+	if (f.ids.n)
+		qsort(f.ids.ids, f.ids.n, sizeof(*f.ids.ids), by_id);
+	for (size_t i = 0; i < f.ids.n && r == 0; i++) {
+		cleanup_free char *id = xasprintf("%" PRIu64, f.ids.ids[i]);
+
+		r = retry_one(sp, id, false, e);
+	}
+	*ret = f.ids.n;
+	free(f.ids.ids);
+	return r;
+}
+
+/* A task is meant rather than a lane that is called so. */
+static int retry_word(const struct spool *sp, const char *word, bool all, struct err *e)
+{
+	struct err inner = ERR_INIT;
+	size_t n = 0;
+	int r, none;
+
+	if (strcmp(word, "all") == 0) {
+		r = retry_failed(sp, NULL, &n, e);
+		return r == 0 && !n ? err_set(e, -ENOENT, "no task in instance \"%s\" has failed",
+					      sp->instance)
+				    : r;
+	}
+	r = none = retry_one(sp, word, all, &inner);
+	if (none == -ENOENT && spec_is_name(word))
+		r = retry_failed(sp, word, &n, &inner);
+	if (r == 0 && none == -ENOENT && !n)
+		r = none;
+	if (r < 0)
+		*e = inner;
+	return r;
+}
+
 static int run_retry(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct spool *sp = NULL;
 	int r = queue_open(ctx, 0, &sp, e);
 
 	for (size_t i = 0; i < opts_argc(ctx->opts) && r == 0; i++)
-		r = retry_one(sp, opts_arg(ctx->opts, i), opts_flag(ctx->opts, "all"), e);
+		r = retry_word(sp, opts_arg(ctx->opts, i), opts_flag(ctx->opts, "all"), e);
 	sp = spool_close(sp);
 	ask_agent_to_look(ctx);
 	return r;
@@ -145,6 +212,7 @@ static const struct cmd_example retry_examples[] = {
 	{ "tenure retry 42", "run task 42 again, which has ended" },
 	{ "tenure retry 43", "of an array, the elements that failed or were stopped" },
 	{ "tenure retry 43.7", "one element of it, however it ended" },
+	{ "tenure retry week", "what has failed of the lane \"week\"; all: of every lane" },
 	{ 0 },
 };
 
@@ -152,12 +220,13 @@ const struct cmd cmd_retry = {
 	.name = "retry",
 	.group = QUEUE_GROUP,
 	.summary = "put ended tasks back into the queue",
-	.args = "ID|NAME..",
+	.args = "ID|NAME|LANE|all..",
 	.min_args = 1,
 	.description =
 		"Under the same id, with attempts counted anew. Their logs are added to. Of an "
 		"array or another batch the elements that failed or were stopped run again, "
-		"while others of it may still wait or run.",
+		"while others of it may still wait or run. Of a lane, or of all, it is what lies in "
+		"failed/: what was stopped is not among it.",
 	.examples = retry_examples,
 	.opts = retry_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,

@@ -315,9 +315,9 @@ const struct cmd cmd_show = {
 	.args = "ID|NAME",
 	.min_args = 1,
 	.max_args = 1,
-	.description =
-		"Also of ended ones, by their id. Of what runs on this node also its "
-		"processes, and, where an agent runs here, its GPUs. Works without an agent.",
+	.description = "Also of ended ones, by their id. Of what runs on this node also its "
+		       "processes, and, where an agent runs here, its GPUs. Elements of an array "
+		       "(42.7) count from 1, whatever its indices are. Works without an agent.",
 	.examples = show_examples,
 	.opts = show_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,

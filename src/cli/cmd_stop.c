@@ -90,7 +90,8 @@ const struct cmd cmd_stop = {
 		"to end by its agent: its signal (TERM), its grace time (30s), then KILL, and the "
 		"whole process tree with it. tenure wait waits until it has ended. Agents of other nodes "
 		"are told through the queue's directory, where they look every two seconds; of one "
-		"that does not answer it is said when it gave its last sign of life.\n\n"
+		"that does not answer it is said when it gave its last sign of life.\n\n" QUEUE_NAMES_HELP
+		"\n\n"
 		"--sweep python also ends every other Python process of yours on this node, which "
 		"tenure sweep python shows; --sweep gpu has the agent end what of yours stays on "
 		"the task's GPUs, but what its own sweep_spare says.",

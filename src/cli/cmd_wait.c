@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -71,24 +73,76 @@ static int wait_all(const struct cmd_ctx *ctx, struct taskwatch **all, size_t n,
 	return code;
 }
 
+struct waited {
+	const struct spool *sp;
+	size_t n;
+	struct taskwatch **all;
+};
+
+static int add_place(struct waited *w, const struct queue_place *p, struct err *e)
+{
+	if ((w->n & (w->n - 1)) == 0)
+		w->all = xrealloc(w->all, w->n ? 2 * w->n : 1, sizeof(struct taskwatch *));
+
+	int r = taskwatch_open(w->sp, p, &w->all[w->n], e);
+
+	w->n += r == 0;
+	return r;
+}
+
+/* Every task that waits or runs and is meant: a lane's, or all of a name. */
+static int add_matching(struct waited *w, const struct queue_match *m, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < m->n && r == 0; i++) {
+		struct queue_place p;
+
+		if (m->tasks[i].name.element) /* its batch is there, too */
+			continue;
+		r = queue_locate_id(w->sp, m->tasks[i].name.id, 0, &p, e);
+		if (r == 0)
+			r = add_place(w, &p, e);
+	}
+	return r;
+}
+
+static int add_word(struct waited *w, const char *word, struct err *e)
+{
+	struct queue_match m = { .n = 0 };
+	struct queue_place p;
+	uint64_t id, element;
+	struct err none = ERR_INIT;
+	int r = -ENOENT;
+
+	if (name_parse_id(word, &id, &element) < 0)
+		r = queue_find(w->sp, word, QUEUE_LANES, &m, &none);
+	if (r == 0)
+		r = add_matching(w, &m, e);
+	else if (r == -ENOENT && strcmp(word, "all") == 0)
+		r = 0; /* all have ended */
+	else if (r == -ENOENT)
+		r = (r = queue_locate(w->sp, word, &p, e)) < 0 ? r : add_place(w, &p, e);
+	else if (e)
+		*e = none;
+	free(m.tasks);
+	return r;
+}
+
 static int run_wait(const struct cmd_ctx *ctx, struct err *e)
 {
-	size_t n = opts_argc(ctx->opts);
-	cleanup_free struct taskwatch **all = xcalloc(n, sizeof(struct taskwatch *));
+	struct waited w = { .n = 0 };
 	struct spool *sp = NULL;
 	int r = queue_open(ctx, 0, &sp, e);
 
-	for (size_t i = 0; i < n && r == 0; i++) {
-		struct queue_place p;
-
-		r = queue_locate(sp, opts_arg(ctx->opts, i), &p, e);
-		if (r == 0)
-			r = taskwatch_open(sp, &p, &all[i], e);
-	}
+	w.sp = sp;
+	for (size_t i = 0; i < opts_argc(ctx->opts) && r == 0; i++)
+		r = add_word(&w, opts_arg(ctx->opts, i), e);
 	if (r == 0)
-		r = wait_all(ctx, all, n, e);
-	for (size_t i = 0; i < n; i++)
-		(void)taskwatch_close(all[i]);
+		r = wait_all(ctx, w.all, w.n, e);
+	for (size_t i = 0; i < w.n; i++)
+		(void)taskwatch_close(w.all[i]);
+	free(w.all);
 	sp = spool_close(sp);
 	return r;
 }
@@ -96,6 +150,7 @@ static int run_wait(const struct cmd_ctx *ctx, struct err *e)
 static const struct cmd_example wait_examples[] = {
 	{ "tenure wait 42 && tenure submit eval.sh", "go on when it has ended well" },
 	{ "tenure wait 42 43 44", "until all of them have ended" },
+	{ "tenure wait week", "until what is in the lane \"week\" now has ended" },
 	{ 0 },
 };
 
@@ -103,9 +158,10 @@ const struct cmd cmd_wait = {
 	.name = "wait",
 	.group = QUEUE_GROUP,
 	.summary = "wait until tasks have ended",
-	.args = "ID|NAME..",
+	.args = "ID|NAME|LANE|all..",
 	.min_args = 1,
 	.description =
+		"A lane, all, and a name that several tasks have mean what waits or runs at the start. "
 		"The exit code is that of the task (128 and the signal where one ended it, 1 when it "
 		"was stopped); of several 0 when all are done, else 1. Works without an agent.",
 	.examples = wait_examples,

@@ -262,7 +262,8 @@ static const struct cmd_example pause_examples[] = {
 
 const struct cmd cmd_pause = {
 	COMMAND("pause", WORDS, 1, "do not start tasks that wait"),
-	.description = "What runs runs on. Of a lane also what is submitted to it later waits.",
+	.description =
+		"What runs runs on. Of a lane also what is submitted to it later waits.\n\n" QUEUE_NAMES_HELP,
 	.examples = pause_examples,
 	.run = run_pause,
 };

@@ -145,6 +145,14 @@ static int no_such_id(const struct spool *sp, uint64_t id, struct err *e)
 		       id, sp->instance);
 }
 
+/* "43.0": an array of which that is an index. */
+static bool is_element_none(const char *word)
+{
+	size_t len = strlen(word), digits = strspn(word, "0123456789");
+
+	return digits && digits + 2 == len && strcmp(word + digits, ".0") == 0;
+}
+
 static int nothing_found(const struct spool *sp, const char *word, const struct queue_match *all,
 			 unsigned int flags, struct err *e)
 {
@@ -155,6 +163,11 @@ static int nothing_found(const struct spool *sp, const char *word, const struct 
 	if (strcmp(word, "all") == 0)
 		return err_set(e, -ENOENT, "nothing waits or runs in instance \"%s\"",
 			       sp->instance);
+	if (is_element_none(word))
+		return err_set(e, -EINVAL,
+			       "there is no element %s: they count from 1, whatever the indices of "
+			       "an array are (tenure show tells the index of one)",
+			       word);
 	if (flags & QUEUE_TELL_ENDED && tell_ended(sp, word, e) < 0)
 		return -ENOENT;
 	if (name_parse_id(word, &id, &element) == 0)
@@ -281,6 +294,10 @@ static int locate(const struct spool *sp, const char *word, struct queue_place *
 	int r;
 
 	*ret = (struct queue_place){ .element = 0 };
+	if (strcmp(word, "all") == 0)
+		return err_set(e, -EINVAL,
+			       "one task is needed here, by its id or its name (tenure list shows "
+			       "them all)");
 	if (name_parse_id(word, &id, &element) == 0)
 		return locate_id(sp, id, element, ret, e);
 	r = find_active(sp, word, ret, e);

@@ -13,6 +13,12 @@
 
 #define QUEUE_GROUP "Running tasks"
 
+/* What QUEUE_LANES means, for the help of the commands that take them. */
+#define QUEUE_NAMES_HELP                                                                             \
+	"A name means every task that is called exactly so, and, where a lane is called so, all of " \
+	"it, too; the beginning of a name is enough where it is that of one task. Elements of an "   \
+	"array (42.7) count from 1, whatever its indices are."
+
 /* The instance of the settings; flags as of spool_open(). 0 or negative. */
 int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e);
 

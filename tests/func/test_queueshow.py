@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import time
 
 from machine import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
@@ -192,3 +193,34 @@ def test_list_of_nothing(queue):  # noqa: F811
         'Nothing in instance "default" waits or runs (-a: also what has ended).\n'
     q.m.run(q.m.tenure, "retry", str(i))
     assert " put back 1x" in q.m.run(q.m.tenure, "list").stdout
+
+
+def test_wait_and_retry_of_many(queue):  # noqa: F811
+    """A lane and all are words for wait and retry, too; what needs one task says so of them."""
+    q = queue()
+
+    def say(*cmd, code=0):
+        done = q.m.run(q.m.tenure, *cmd, check=False)
+        assert done.returncode == code, done
+        return " ".join((done.stdout + done.stderr).split())
+    good = q.submit("-g", "0", "-n", "good", "-l", "week", "--", "true")
+    bad = q.submit("-g", "0", "-n", "bad", "-l", "week", "--", "sh", "-c", "exit 3")
+    twins = [q.submit("-g", "0", "-n", "twin", "--begin", "2099-01-01", "--", "true") for _ in range(2)]
+    late = " ".join(q.m.run(q.m.tenure, "wait", "week", "--timeout", "1ms", check=False).stderr.split())
+    assert f"task {good} good is pending" in late
+    wait = subprocess.Popen([q.m.tenure, "wait", "week"], env=q.m.env, text=True, stdout=subprocess.PIPE)
+    time.sleep(0.3)  # it reads the queue meanwhile, which nobody serves yet
+    q.start("--no-hold")
+    assert wait.communicate(timeout=20)[0] == f"{good} good done\n{bad} bad failed\n" and wait.returncode == 1
+    assert "the time is up" in say("wait", "twin", "--timeout", "1ms", code=1)
+    for twin in twins:
+        q.m.run(q.m.tenure, "stop", str(twin))
+    assert say("wait", "all") == "" and "is called" in say("wait", "week", code=1)
+    assert say("retry", "week") == f"{bad} bad waits to run again"
+    assert wait_for(lambda: q.task(bad)["state"] == "failed")
+    assert say("retry", "all") == f"{bad} bad waits to run again"
+    q.wait(bad, "failed")
+    for cmd in ("show", "why", "logs"):
+        assert "one task is needed here" in say(cmd, "all", code=1)
+        assert f"no element {bad}.0: they count from 1" in say(cmd, f"{bad}.0", code=1)
+    assert f"no element {bad}.0: they count from 1" in say("stop", f"{bad}.0", code=1)
