@@ -508,20 +508,11 @@ static void prepare_done(struct spool_job *job)
 	free(j);
 }
 
-static uint32_t hash_uuid(const char *uuid)
-{
-	uint32_t sum = 2166136261U; /* FNV-1a */
-
-	for (; *uuid; uuid++)
-		sum = (sum ^ (unsigned char)*uuid) * 16777619U;
-	return sum;
-}
-
 /* The same for an agent that comes after us and knows the lease. */
 static void name_shim(struct filler *fl)
 {
 	const struct task_name n = { .id = fl->id.task,
-				     .element = hash_uuid(fl->uuid),
+				     .element = runjob_sum(fl->uuid),
 				     .epoch = fl->id.attempt };
 
 	(void)runjob_token(fl->all->c.place->key, &n, fl->token);
@@ -660,6 +651,10 @@ void fillers_on_promise(struct fillers *f, const struct msg_lease_reply *m)
 {
 	struct filler *fl = by_id(f, &m->id);
 
+	/* Of a guard that is new, which would not make it go for anybody, or counts otherwise. */
+	if (fl && state_of(fl) == WORKLOAD_RUNNING && (m->code < 0 || m->slot != (int32_t)fl->slot))
+		fillers_stop(f, fl->slot, UINT32_MAX,
+			     m->code < 0 ? m->text : "its GPUs are counted anew");
 	if (!fl || state_of(fl) != WORKLOAD_LEASING)
 		return;
 	if (m->code < 0) {

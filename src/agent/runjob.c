@@ -23,13 +23,20 @@ struct runjob {
 	char *shown;
 };
 
+uint32_t runjob_sum(const char *text)
+{
+	uint32_t sum = 2166136261U;
+
+	for (; *text; text++)
+		sum = (sum ^ (unsigned char)*text) * 16777619U;
+	return sum;
+}
+
 char *runjob_token(const char *key, const struct task_name *n, char *buf)
 {
 	char element[24] = "";
-	uint32_t sum = 2166136261U; /* FNV-1a: long names are cut, and stay apart */
+	uint32_t sum = runjob_sum(key); /* long names are cut, and stay apart */
 
-	for (const char *p = key; *p; p++)
-		sum = (sum ^ (unsigned char)*p) * 16777619U;
 	if (n->element)
 		(void)str_print(element, sizeof(element), ".%llu", (unsigned long long)n->element);
 	(void)str_print(buf, TASK_TOKEN_MAX, "%.32s-%08x-%llu%s-e%llu", key, sum,

@@ -308,7 +308,7 @@ def test_workload_and_an_agent_that_is_killed(queue, tmp_path):  # noqa: F811
     command = ["--workload", FILL.format(marks=marks, newcomer=q.newcomer)]
     q.start(*command)
     assert wait_for(lambda: runs_on(q) == [0]), q.out.read_text()
-    pid = int(marks.read_text().split()[0])
+    pid = int(wait_for(lambda: marks.exists() and marks.read_text().split())[0])
     q.kill()
     q.start(*command)
     assert wait_for(lambda: runs_on(q) == [0]), (q.status()["devices"], q.out.read_text())
@@ -333,6 +333,19 @@ def test_workload_and_a_guard_that_is_killed(queue, tmp_path):  # noqa: F811
     assert runs_on(q) == [0] and marks.read_text().count("\n") == 1, q.out.read_text()
     i = q.submit("--", "true")
     q.wait(i, "done")
+
+
+def test_workload_on_a_gpu_that_a_new_guard_does_not_have(queue, tmp_path):  # noqa: F811
+    """Nobody would make it go for a newcomer."""
+    q = queue(gpus=2)
+    mark = tmp_path / "ended"
+    q.start("--workload", f"trap 'echo $CUDA_VISIBLE_DEVICES >> {mark}; exit' TERM; while :; do sleep 0.1; done",
+            "--rehold-after", "0")
+    assert wait_for(lambda: runs_on(q) == [0, 1]), q.out.read_text()
+    q.m.ctl("lose", 0)
+    os.kill(q.status()["guard"]["pid"], signal.SIGKILL)
+    assert wait_for(lambda: mark.exists() and "0" in mark.read_text().split(), 15), q.out.read_text()
+    assert wait_for(lambda: runs_on(q) == [1], 15), q.out.read_text()
 
 
 def test_workload_from_a_file_and_without_holding(queue, user_config):  # noqa: F811
