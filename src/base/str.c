@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 bool str_copy(char *dst, size_t size, const char *src)
 {
@@ -53,7 +54,8 @@ int str_to_u64(const char *s, uint64_t *ret)
 	return 0;
 }
 
-#define NEAREST_MAX 64
+#define NEAREST_MAX   64
+#define BEGINNING_MIN 3 /* letters: of what begins so the rest was left out */
 
 static size_t edit_distance(const char *a, const char *b)
 {
@@ -84,10 +86,13 @@ static size_t edit_distance(const char *a, const char *b)
 const char *str_nearest(const char *word, const char *const *candidates)
 {
 	const char *nearest = NULL;
-	size_t best = strnlen(word, NEAREST_MAX) / 3 + 2;
+	size_t len = strnlen(word, NEAREST_MAX);
+	/* Of a word of one or two letters something must be left, or any such name would do. */
+	size_t best = len / 3 + 2 < len ? len / 3 + 2 : len;
 
 	for (; *candidates; candidates++) {
-		size_t d = edit_distance(word, *candidates);
+		bool begins = len >= BEGINNING_MIN && strncasecmp(*candidates, word, len) == 0;
+		size_t d = begins ? (*candidates)[len] != '\0' : edit_distance(word, *candidates);
 
 		if (d < best) {
 			best = d;

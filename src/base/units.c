@@ -570,6 +570,23 @@ const char *unit_format_duration(uint64_t ms, char *buf)
 	return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 "d %" PRIu64 "h", d, h % 24);
 }
 
+/* 72192 of a unit as "70.5" of the next, where few digits say it exactly. */
+static bool format_fraction(uint64_t n, char letter, char *buf)
+{
+	int digits = 1;
+
+	for (uint64_t scale = 10; scale <= 1000 && n > 1024 && n < UINT64_MAX / 1000;
+	     scale *= 10, digits++) {
+		if (n * scale % 1024)
+			continue;
+		n = n * scale / 1024;
+		(void)str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 ".%0*" PRIu64 "%c", n / scale,
+				digits, n % scale, letter);
+		return true;
+	}
+	return false;
+}
+
 const char *unit_format_size_exact(uint64_t bytes, char *buf)
 {
 	static const char letters[] = "BKMGT";
@@ -581,6 +598,8 @@ const char *unit_format_size_exact(uint64_t bytes, char *buf)
 		bytes /= 1024;
 		i++;
 	}
+	if (letters[i + 1] && format_fraction(bytes, letters[i + 1], buf))
+		return buf;
 	return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 "%c", bytes, letters[i]);
 }
 

@@ -20,9 +20,15 @@
 static const struct {
 	const char *word, *command;
 } synonyms[] = {
-	{ "start", "on" },     { "stop", "off" },     { "release", "off" },
-	{ "list", "devices" }, { "ls", "devices" },   { "gpus", "devices" },
-	{ "check", "doctor" }, { "info", "devices" }, { "settings", "config" },
+	{ "start", "on" },     { "release", "off" },	 { "gpus", "devices" },
+	{ "info", "devices" }, { "check", "doctor" },	 { "settings", "config" },
+	{ "ls", "list" },      { "ps", "list" },	 { "queue", "list" },
+	{ "squeue", "list" },  { "jobs", "list" },	 { "tail", "logs" },
+	{ "cat", "logs" },     { "output", "logs" },	 { "kill", "stop" },
+	{ "cancel", "stop" },  { "scancel", "stop" },	 { "rm", "stop" },
+	{ "delete", "stop" },  { "sbatch", "submit" },	 { "add", "submit" },
+	{ "srun", "run" },     { "continue", "resume" }, { "suspend", "pause" },
+	{ "rerun", "retry" },  { "change", "edit" },	 { "modify", "edit" },
 };
 
 static char *suggestion(const char *name)

@@ -64,6 +64,9 @@ def test_every_command_teaches_by_example(tenure):
 @pytest.mark.parametrize("args, text", [
     (["confg"], 'there is no command "confg"; did you mean config?'),
     (["start"], 'there is no command "start"; did you mean on?'),
+    (["ls"], 'there is no command "ls"; did you mean list?'),
+    (["tail", "-f"], 'there is no command "tail"; did you mean logs?'),
+    (["submit", "--time", "3", "--", "x"], "unknown option --time; did you mean --timeout?"),
     (["--verison"], "there is no option --verison; did you mean --version?"),
     (["--json", "status"], "options come after the command"),
     (["hold", "-gpus", "0"], "unknown option -gpus; did you mean --gpus?"),

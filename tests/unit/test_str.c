@@ -14,11 +14,20 @@
 static void test_nearest(void **state)
 {
 	static const char *const words[] = { "util", "util-band", "memory", "json", NULL };
+	static const char *const short_words[] = { "x", "ab", NULL };
+	static const char *const options[] = { "name", "timeout", NULL };
 
 	assert_string_equal(str_nearest("utl", words), "util");
 	assert_string_equal(str_nearest("Memroy", words), "memory");
 	assert_string_equal(str_nearest("util-bnad", words), "util-band");
 	assert_null(str_nearest("something", words));
+	assert_string_equal(str_nearest("mem", words), "memory");
+	assert_string_equal(str_nearest("uti", words), "util");
+	assert_null(str_nearest("3", short_words));
+	assert_null(str_nearest("", short_words));
+	assert_null(str_nearest("zz", short_words));
+	assert_string_equal(str_nearest("yx", short_words), "x");
+	assert_string_equal(str_nearest("time", options), "timeout");
 }
 
 static void test_copy(void **state)

@@ -287,7 +287,11 @@ static void test_formats(void **state)
 	assert_string_equal(unit_format_duration(303000, b), "5m 03s");
 	assert_string_equal(unit_format_duration(65 * MS_PER_MIN, b), "1h 05m");
 	assert_string_equal(unit_format_duration(51 * MS_PER_H, b), "2d 3h");
-	assert_string_equal(unit_format_size_exact(1536 * MIB, b), "1536M");
+	assert_string_equal(unit_format_size_exact(1536 * MIB, b), "1.5G");
+	assert_string_equal(unit_format_size_exact(72192 * MIB, b), "70.5G");
+	assert_string_equal(unit_format_size_exact(70 * GIB + 128 * MIB, b), "70.125G");
+	assert_string_equal(unit_format_size_exact(70 * GIB + 64 * MIB, b), "71744M");
+	assert_string_equal(unit_format_size_exact(1025, b), "1025B");
 	assert_string_equal(unit_format_duration_exact(90 * MS_PER_MIN, b), "1h30m");
 	for (size_t i = 0; i < ARRAY_LEN(sizes_exact); i++) {
 		uint64_t back = 1;

@@ -23,7 +23,7 @@ static const struct {
 	{ { VALUE_UINT, 2, 5 }, "6", NULL, "\"6\" is more than 5" },
 	{ { VALUE_UINT, 2, 5 }, "1", NULL, "\"1\" is less than 2" },
 	{ { VALUE_UINT }, "-1", NULL, "not a whole number" },
-	{ { VALUE_SIZE }, "1.5G", "1536M", NULL, "1610612736" },
+	{ { VALUE_SIZE }, "1.5G", "1.5G", NULL, "1610612736" },
 	{ { VALUE_DURATION, 1000 }, "0", NULL, "less than 1s" },
 	{ { VALUE_DURATION }, "90m", "1h30m", NULL, "5400.0" },
 	{ { VALUE_PERCENT, 10 }, "75", "75%", NULL, "75.0" },
