@@ -85,12 +85,19 @@ int proc_identify(pid_t pid, struct proc_id *ret)
 	return 0;
 }
 
-bool proc_alive(const struct proc_id *id)
+int proc_runs(const struct proc_id *id)
 {
 	struct proc_peek st;
+	int r = read_stat(id->pid, &st);
 
-	return read_stat(id->pid, &st) == 0 && st.start == id->start && st.state != 'Z' &&
-	       st.state != 'X';
+	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
+		return r;
+	return r == 0 && st.start == id->start && st.state != 'Z' && st.state != 'X';
+}
+
+bool proc_alive(const struct proc_id *id)
+{
+	return proc_runs(id) != 0;
 }
 
 pid_t proc_parent(pid_t pid)

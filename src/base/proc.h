@@ -20,7 +20,10 @@ struct proc_id {
 /* 0 and *ret; -ESRCH: there is no such process; -errno. */
 int proc_identify(pid_t pid, struct proc_id *ret);
 
-/* That very process still runs (a zombie does not). */
+/* That very process still runs (a zombie does not): 1, 0, or -errno: it cannot be told, for want of
+ * descriptors. */
+int proc_runs(const struct proc_id *id);
+/* It is not known to be gone. */
 bool proc_alive(const struct proc_id *id);
 
 /* Parent of pid, or -ESRCH / -errno. */

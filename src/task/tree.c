@@ -308,11 +308,11 @@ int tree_signal(const struct tree_proc *p, int sig)
 	if (fd < 0)
 		return errno == EINVAL ? -ESRCH : -errno;
 	/* From here the descriptor is one process; that it is the right one is seen now. */
-	if (!proc_alive(&p->id))
-		return -ESRCH;
+	int r = proc_runs(&p->id);
 
-	int r = is_of(p->id.pid, getuid());
-
+	if (r <= 0)
+		return r < 0 ? r : -ESRCH;
+	r = is_of(p->id.pid, getuid());
 	if (r <= 0)
 		return r < 0 ? r : -EPERM;
 	if (syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) < 0)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,6 +115,40 @@ static void an_ender_tells_each_once(void **state)
 	tree_clear(&t);
 }
 
+/* Without a descriptor nothing can be looked at, and nobody is gone for that. */
+static void what_cannot_be_seen_is_not_gone(void **state)
+{
+	pid_t pid = child();
+	struct tree t = { 0 };
+	struct ender en = { 0 };
+	struct proc_id id, other = { .pid = pid };
+	struct rlimit was, none = { 0 };
+
+	ender_begin(&en);
+	assert_int_equal(proc_identify(pid, &id), 0);
+	assert_int_equal(tree_scan(&t), 0);
+	tree_keep_below(&t, getpid());
+	assert_int_equal(t.n, 1);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none.rlim_max = was.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_true(proc_alive(&id));
+	assert_int_equal(proc_runs(&id), -EMFILE);
+	assert_int_equal(tree_signal(&t.procs[0], SIGKILL), -EMFILE);
+	ender_pass(&en, &t, SIGKILL);
+	assert_int_equal(en.ours, 1);
+	assert_int_equal(tree_keep_token(&t, "token"), -EMFILE);
+	assert_int_equal(tree_scan(&t), -EMFILE);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	assert_int_equal(proc_runs(&id), 1);
+	assert_int_equal(proc_runs(&other), 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_false(proc_alive(&id));
+	ender_clear(&en);
+	tree_clear(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -121,6 +156,7 @@ int main(void)
 		cmocka_unit_test(nobody_descends_from_who_is_gone),
 		cmocka_unit_test(a_signal_goes_to_that_process_only),
 		cmocka_unit_test(an_ender_tells_each_once),
+		cmocka_unit_test(what_cannot_be_seen_is_not_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
