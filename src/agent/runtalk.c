@@ -227,7 +227,8 @@ static void take_message(struct run *r, int type, const union shmsg *m)
 		run_stop(r, END_NODE_LOST, UINT32_MAX, "its agent ended before it could begin");
 	else if (type == SHMSG_STARTED || type == SHMSG_STATUS)
 		on_started(r, m);
-	else if (type == SHMSG_ENDED && m->ended.end.outcome == TASK_REFUSED)
+	else if (type == SHMSG_ENDED && m->ended.end.outcome == TASK_REFUSED &&
+		 !m->ended.end.started_wall_ns) /* else it took the task, and could not begin it */
 		refused(r, m->ended.end.text);
 	else if (type == SHMSG_ENDED)
 		runend_take(r, &m->ended.end);

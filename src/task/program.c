@@ -25,6 +25,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "task/rundir.h"
 #include "task/shproto.h"
 
 #define CHILD_STACK    (64 * 1024)
@@ -44,7 +45,13 @@ static const char *safe_name(const char *name)
 
 static int write_script(struct program *p, const struct task_spec *s, struct err *e)
 {
+	int r = rundir_check(s->run_dir, e);
+
 	p->dir = xasprintf("%s/%s", s->run_dir, s->token);
+	if (r == -ENOENT)
+		r = rundir_make(s->run_dir, e);
+	if (r < 0)
+		return r;
 	if (mkdir(p->dir, 0700) < 0 && errno != EEXIST)
 		return err_sys(e, errno, "make directory %s for the script", p->dir);
 	p->file = xasprintf("%s/%s", p->dir, safe_name(s->script_name));
@@ -57,8 +64,7 @@ static int write_script(struct program *p, const struct task_spec *s, struct err
 	if (fd < 0)
 		return err_sys(e, errno, "write the script to %s", p->file);
 
-	int r = fs_write_all(fd, s->script, s->script_bytes);
-
+	r = fs_write_all(fd, s->script, s->script_bytes);
 	return r < 0 ? err_sys(e, -r, "write the script to %s", p->file) : 0;
 }
 
@@ -147,6 +153,7 @@ int program_prepare(struct program *p, const struct task_spec *s, struct err *e)
 	if (s->script) {
 		int r = write_script(p, s, e);
 
+		p->not_its_fault = r < 0;
 		if (r == 0)
 			r = interpreter(p, s, front, e);
 		if (r == -ENOENT)
@@ -288,6 +295,12 @@ fail:
 	_exit(127);
 }
 
+/* Of what a node has too little at times. */
+static bool is_want(int errnum)
+{
+	return errnum == EAGAIN || errnum == ENOMEM || errnum == EMFILE || errnum == ENFILE;
+}
+
 static int say_exec(struct program *p, int errnum, struct err *e)
 {
 	const char *name = p->argv[0];
@@ -335,13 +348,17 @@ pid_t program_start(struct program *p, const struct task_spec *spec, int log_fd,
 
 	top -= (uintptr_t)top % 16;
 	p->exit_code = EXIT_CANNOT_RUN;
+	p->not_its_fault = false;
 
 	pid_t pid = clone(run_child, top, CLONE_VM | CLONE_VFORK | SIGCHLD, &c);
 
-	if (pid < 0)
+	if (pid < 0) {
+		p->not_its_fault = true;
 		return err_sys(e, errno, "start a process");
+	}
 	if (!c.errnum)
 		return pid;
+	p->not_its_fault = c.step == STEP_SETUP || is_want(c.errnum);
 	(void)waitpid(pid, NULL, 0);
 	return say(&c, e);
 }

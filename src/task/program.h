@@ -17,6 +17,7 @@
  * binary is run as it is.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -38,6 +39,7 @@ struct program {
 	char *line; /* the interpreter line, cut into words */
 	char *token_env;
 	int exit_code; /* after a failure: EXIT_NOT_FOUND or EXIT_CANNOT_RUN, as a shell says */
+	bool not_its_fault; /* that was for want of something of the node's */
 };
 
 /* 0; -EINVAL and others with a text for the task's owner, and p->exit_code. spec must outlive p. */

@@ -27,6 +27,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "task/rundir.h"
 
 #define RECORD_FORMAT	 1
 #define RECORD_BYTES_MAX (64UL * 1024)
@@ -299,14 +300,27 @@ static int write_unsynced(const char *path, const char *text, size_t len, struct
 	return r < 0 ? err_sys(e, -r, "write %s", path) : 0;
 }
 
+static int write_synced(const char *path, const char *text, size_t len, struct err *e)
+{
+	return fs_write_atomic(path, text, len, 0600, e);
+}
+
 int record_write(const char *dir, const struct task_record *r, bool sync, struct err *e)
 {
 	size_t len;
 	cleanup_free char *text = record_format(r, &len);
 	cleanup_free char *path = path_of(dir, r->token);
 
-	return sync ? fs_write_atomic(path, text, len, 0600, e)
-		    : write_unsynced(path, text, len, e);
+	int (*write)(const char *, const char *, size_t, struct err *) =
+		sync ? write_synced : write_unsynced;
+	int code = write(path, text, len, e);
+
+	if (code == -ENOENT) {
+		code = rundir_make(dir, e);
+		if (code == 0)
+			code = write(path, text, len, e);
+	}
+	return code;
 }
 
 int record_read(const char *dir, const char *token, struct task_record *ret, struct err *e)
@@ -372,6 +386,13 @@ int record_void(const char *dir, const char *token, struct err *e)
 	cleanup_free char *path = void_path(dir, token);
 	cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
+	if (fd < 0 && errno == ENOENT) {
+		int r = rundir_make(dir, e);
+
+		if (r < 0)
+			return r;
+		fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	}
 	return fd < 0 ? err_sys(e, errno, "create %s", path) : 0;
 }
 

@@ -35,7 +35,8 @@ enum task_outcome {
 	TASK_NOT_STARTED, /* its program could not be started; exit_code 126 or 127, text says why
 			   */
 	TASK_CANCELLED,	  /* ended before GO: nothing of it ever ran */
-	TASK_REFUSED,	  /* the shim did not take it (text): nothing ran, there is no record */
+	TASK_REFUSED,	  /* nothing ran, for want of something of the node's (text); there is no
+			     record where that was the shim itself */
 	TASK_OUTCOME_MAX
 };
 
@@ -91,7 +92,7 @@ struct task_record {
 /* Letters, digits and "._-", not beginning with a dot, 1 to TASK_TOKEN_MAX - 1 of them. */
 bool token_valid(const char *token);
 
-/* Write DIR/TOKEN.json; sync: as fs_write_atomic() does. 0 or -errno. */
+/* Write DIR/TOKEN.json, and DIR where it is gone; sync: as fs_write_atomic() does. 0 or -errno. */
 int record_write(const char *dir, const struct task_record *r, bool sync, struct err *e);
 
 /*

@@ -221,7 +221,7 @@ static void act_go(struct shim *sh)
 
 	if (pid < 0) {
 		(void)err_wrap(&e, "cannot start");
-		end_not_run(sh, TASK_NOT_STARTED, &e);
+		end_not_run(sh, sh->program.not_its_fault ? TASK_REFUSED : TASK_NOT_STARTED, &e);
 		sh->rec.end.exit_code = sh->program.exit_code;
 		sh->state = SHIM_ENDED;
 		return;

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import shutil
 import socket
 
 import pytest
@@ -33,8 +34,6 @@ def test_shim_that_cannot_be_had(queue, tmp_path):  # noqa: F811
         i = q.submit("-g", "0", "--no-requeue", "--", "sh", "-c", f"echo ran >> {tmp_path}/ran")
         assert wait_for(lambda: "not counted as a try" in q.why(i)), (q.why(i), q.task(i), q.out.read_text())
         assert q.task(i)["state"] == "pending" and not (tmp_path / "ran").exists()
-    q.wait(i, "done", 20)
-    assert (tmp_path / "ran").read_text() == "ran\n"
 
 
 @pytest.fixture
@@ -155,3 +154,31 @@ def test_nowhere_to_put_what_is_done(queue, tmp_path):  # noqa: F811
     assert wait_for((tmp_path / "next").exists), q.out.read_text()
     q.wait(i, "done")
     assert wait_for(lambda: q.status()["queue"]["running"] == 0)
+
+
+def test_directory_of_records_is_tidied_away(queue, tmp_path):  # noqa: F811
+    """As the cleaner of /var/tmp does with what nobody has used for a month."""
+    q = queue(gpus=1)
+    q.more_env = {"TENURE_INSTANCE": f"t{os.getpid()}"}
+    q.m.env.update(q.more_env)
+    q.spool = str(pathlib.Path(q.spool).with_name(f"t{os.getpid()}"))
+    mine = run_dir(q).with_name(f"t{os.getpid()}")
+    q.start("--no-hold")
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\necho ran >> {tmp_path}/ran\n")
+    runs = q.submit("-g", "0", "--", "sh", "-c", f"while ! [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 3")
+    q.wait(runs, "running")
+    shutil.rmtree(mine)
+    q.wait(q.submit("-g", "0", script), "done")
+    assert (tmp_path / "ran").read_text() == "ran\n"
+    # Who takes the name meanwhile gets nothing to read or to run, and no task is failed for it.
+    mine.chmod(0o777)
+    i = q.submit("-g", "0", script)
+    says = "that only we may write in; back in the queue, not counted as a try"
+    assert wait_for(lambda: says in q.why(i)), q.why(i)
+    assert q.task(i)["state"] == "pending" and (tmp_path / "ran").read_text() == "ran\n"
+    shutil.rmtree(mine)
+    (tmp_path / "go").touch()
+    q.wait(runs, "failed")
+    q.close()
+    shutil.rmtree(mine)

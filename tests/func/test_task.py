@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Shims: a task's life in a real shim, and its bad days. The agent is tests/func/taskdrv.c."""
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -537,22 +538,31 @@ def test_full_log_disk_does_not_stop_it(drv):
     assert drv.record(t)["log_errno"] == 28
 
 
-def test_record_that_cannot_be_written_is_kept_by_the_shim(drv, drivers, tmp_path):
-    t = unique("norecord")
+def nowhere(tmp_path):
+    """No record can be written, nor the directory of them be made again."""
     (tmp_path / "records").rmdir()
     (tmp_path / "records").write_text("in the way")
+
+
+def somewhere(tmp_path):
+    (tmp_path / "records").unlink()
+    (tmp_path / "records").mkdir()
+
+
+def test_record_that_cannot_be_written_is_kept_by_the_shim(drv, drivers, tmp_path):
+    t = unique("norecord")
+    nowhere(tmp_path)
     drv.start(t, "sh", "-c", "exit 4", go=False)
     end = drv.wait("ended", t)
     assert end["outcome"] == "refused"
-    (tmp_path / "records").unlink()
-    (tmp_path / "records").mkdir()
+    somewhere(tmp_path)
     drv.start(t, "sh", "-c", "sleep 0.3; exit 4")
     m = drv.wait("started", t)
-    (tmp_path / "records").rmdir()
+    nowhere(tmp_path)
     end = drv.wait("ended", t)
-    assert end["exit_code"] == 4 and end["record_errno"] == 2 and alive(m["pid"])
+    assert end["exit_code"] == 4 and end["record_errno"] == errno.ENOTDIR and alive(m["pid"])
     drv.kill()
-    (tmp_path / "records").mkdir()
+    somewhere(tmp_path)
     until(lambda: not alive(m["pid"]))
     assert drv.record(t)["exit_code"] == 4
 
@@ -561,8 +571,8 @@ def test_shim_that_keeps_an_end_goes_when_told_to(drv, tmp_path):
     t = unique("keeps")
     drv.start(t, "sleep", "0.3")
     m = drv.wait("started", t)
-    (tmp_path / "records").rmdir()
-    assert drv.wait("ended", t)["record_errno"] == 2
+    nowhere(tmp_path)
+    assert drv.wait("ended", t)["record_errno"] == errno.ENOTDIR
     os.kill(m["pid"], signal.SIGTERM)
     drv.wait("gone", t)
 
@@ -571,12 +581,12 @@ def test_acknowledged_end_without_record_lets_the_shim_go(drv, tmp_path):
     t = unique("ack")
     drv.start(t, "sh", "-c", "sleep 0.3; exit 4")
     m = drv.wait("started", t)
-    (tmp_path / "records").rmdir()
+    nowhere(tmp_path)
     drv.wait("ended", t)
     drv.say(f"ack {t}")
     drv.wait("gone", t)
     until(lambda: not alive(m["pid"]))
-    (tmp_path / "records").mkdir()
+    somewhere(tmp_path)
 
 
 def test_task_that_closes_its_output_or_daemonises(drv):

@@ -117,6 +117,18 @@ static void record_files(void **state)
 	assert_int_equal(record_remove(dir, "b"), 0);
 	assert_int_equal(record_remove(dir, "../b"), -EINVAL);
 	assert_int_equal(record_write("/no/such/dir", &r, false, &e), -ENOENT);
+	/* Tidied away, but not by others for others. */
+	assert_int_equal(rmdir(dir), 0);
+
+	cleanup_free char *below = xasprintf("%s/records", dir);
+
+	assert_int_equal(record_write(below, &r, false, &e), 0);
+	assert_int_equal(record_read(below, r.token, &back, &e), 0);
+	assert_int_equal(record_remove(below, r.token), 0);
+	assert_int_equal(rmdir(below), 0);
+	assert_int_equal(chmod(dir, 0777), 0);
+	assert_int_equal(record_write(below, &r, false, &e), -EPERM);
+	assert_int_equal(rmdir(below), 0);
 	assert_int_equal(rmdir(dir), 0);
 }
 
