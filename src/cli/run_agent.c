@@ -2,6 +2,7 @@
 #include "cli/run_agent.h"
 
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "agent/wants.h"
@@ -71,6 +72,24 @@ static char *join_words(const struct word_list *l)
 	return strbuf_take(&b);
 }
 
+/* In a file it is for the days on which something is held; on one line they contradict. */
+static int check_workload(const struct cmd_ctx *ctx, struct err *e)
+{
+	const struct settings *s = ctx->settings;
+	const char *command = settings_str(s, SET_WORKLOAD);
+
+	if (!command)
+		return 0;
+	if (!command[strspn(command, " \t\n")])
+		return err_set(e, -EINVAL, "workload: there is no command");
+	if (!may_hold(ctx) &&
+	    settings_origin(s, SET_WORKLOAD)->layer == SETTING_FROM_COMMAND_LINE)
+		return err_set(e, -EINVAL,
+			       "--workload runs where a GPU would be held, and with --no-hold none "
+			       "is: leave one of them out");
+	return 0;
+}
+
 static int check_settings(const struct settings *s, struct err *e)
 {
 	uint64_t log_limit = settings_num(s, SET_LOG_LIMIT);
@@ -95,7 +114,7 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 
 	/* The guard and the tasks outlive us, and whoever waits for these. */
 	proc_fds_keep_private();
-	if (check_settings(s, e) < 0)
+	if (check_settings(s, e) < 0 || check_workload(ctx, e) < 0)
 		return CMD_USAGE;
 	if (wants_from_settings(s, may_hold(ctx), &policy, e) < 0)
 		return CMD_USAGE;

@@ -362,3 +362,7 @@ def test_workload_from_a_file_and_without_holding(queue, user_config):  # noqa: 
     user_config("workload_grace: 1h\n")
     bad = q.m.run(q.m.tenure, "agent", check=False)
     assert bad.returncode == 2 and "workload_grace" in bad.stderr
+    user_config("")
+    for args, said in (["--workload", "true", "--no-hold"], "leave one of them out"), (["--workload", " "], "no command"):
+        bad = q.m.run(q.m.tenure, "on", *args, check=False)
+        assert bad.returncode == 2 and said in bad.stderr, bad.stderr
