@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "spool/elements.h"
 #include "spool/lanes.h"
+#include "spool/transit.h"
 
 #define PART_MAX 2000		  /* changes that are told at once, ... */
 #define PART_NS	 (50 * NS_PER_MS) /* ... and how long reading for them takes */
@@ -227,7 +228,10 @@ static void add_waiting(struct worker *w, const struct task_name *n)
 	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
 	c->note = t.history.reason[0] ? xstrdup(t.history.reason) : NULL;
 	c->model = t.spec->model ? xstrdup(t.spec->model) : NULL;
-	c->task.not_before_ns = to_mono(w->b, t.history.not_before_ns);
+	if (transit_backs_off(n, &t.history)) { /* else what the name says was asked for since */
+		c->task.begin_wall_ns = 0;
+		c->task.not_before_ns = to_mono(w->b, t.history.not_before_ns);
+	}
 	depends_set(w->place, n->id, t.spec);
 	if (n->count) {
 		look_into_batch(w, c, n->count);

@@ -15,12 +15,14 @@
 #include "cli/queue.h"
 #include "cli/submitter.h"
 #include "spool/lanes.h"
+#include "spool/revive.h"
 #include "spool/transit.h"
 
 struct change {
 	const struct spool *sp;
 	uint64_t priority;
 	bool paused;
+	bool all; /* what is not paused is not meant by `resume all` */
 	unsigned int changed;
 };
 
@@ -49,11 +51,26 @@ static void tell(const struct change *c, change_fn fn, const struct task_name *n
 			   : "goes on");
 }
 
+/* Who resumes it has done something about its failures: its back-off has no more sense. */
+static int hasten(const struct change *c, struct task_name *n, struct err *e)
+{
+	cleanup_free char *host = xasprintf("resume-%.30s", c->sp->host);
+	char who[SPEC_NAME_MAX + 1];
+	int r;
+
+	spec_make_name(host, who);
+	r = n->count ? revive_hasten(c->sp, n, who, e) : transit_hasten(c->sp, n, e);
+	return r == TRANSIT_GONE ? 0 : r;
+}
+
 /* 0, TRANSIT_GONE: it does not wait (any more), or negative. */
 static int change_one(struct change *c, change_fn fn, struct scan_task *t, struct err *e)
 {
+	bool hastens = fn == do_pause && !c->paused && (!c->all || t->name.flags & NAME_PAUSED);
 	int r = t->dir == SPOOL_PENDING ? fn(c, &t->name, e) : TRANSIT_GONE;
 
+	if (r == 0 && hastens)
+		r = hasten(c, &t->name, e);
 	if (r == 0) {
 		c->changed++;
 		tell(c, fn, &t->name);
@@ -126,6 +143,20 @@ static bool is_lane(const struct spool *sp, const char *word)
 	return found;
 }
 
+static int hasten_lane(const struct change *c, const char *lane, struct err *e)
+{
+	struct queue_match all;
+	int r = queue_all(c->sp, &all, e);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < all.n && r >= 0; i++)
+		if (all.tasks[i].dir == SPOOL_PENDING && strcmp(all.tasks[i].name.lane, lane) == 0)
+			r = hasten(c, &all.tasks[i].name, e);
+	free(all.tasks);
+	return r;
+}
+
 static int pause_lane(struct change *c, const char *lane, struct err *e)
 {
 	struct spool_spec *who = spec_new();
@@ -140,6 +171,8 @@ static int pause_lane(struct change *c, const char *lane, struct err *e)
 		c->changed++;
 		printf("lane %s %s\n", lane, c->paused ? "is paused" : "goes on");
 	}
+	if (r == 0 && !c->paused)
+		r = hasten_lane(c, lane, e);
 	return r;
 }
 
@@ -184,6 +217,7 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 	unsigned int changed = c->changed;
 	int r = 0;
 
+	c->all = all;
 	if (!all && is_lane(c->sp, word))
 		return pause_named_lane(c, word, e);
 	if (all && !c->paused)
@@ -275,7 +309,9 @@ static const struct cmd_example resume_examples[] = {
 
 const struct cmd cmd_resume = {
 	COMMAND("resume", WORDS, 1, "let paused tasks and lanes go on"),
-	.description = "Also what was paused because it failed at once, again and again.",
+	.description =
+		"Also what was paused because it failed at once, again and again. A back-off "
+		"after failures ends.",
 	.examples = resume_examples,
 	.run = run_resume,
 };

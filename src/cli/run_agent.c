@@ -82,8 +82,7 @@ static int check_workload(const struct cmd_ctx *ctx, struct err *e)
 		return 0;
 	if (!command[strspn(command, " \t\n")])
 		return err_set(e, -EINVAL, "workload: there is no command");
-	if (!may_hold(ctx) &&
-	    settings_origin(s, SET_WORKLOAD)->layer == SETTING_FROM_COMMAND_LINE)
+	if (!may_hold(ctx) && settings_origin(s, SET_WORKLOAD)->layer == SETTING_FROM_COMMAND_LINE)
 		return err_set(e, -EINVAL,
 			       "--workload runs where a GPU would be held, and with --no-hold none "
 			       "is: leave one of them out");

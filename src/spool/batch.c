@@ -416,6 +416,25 @@ int batch_revive(struct batch *b, uint64_t element, const char *reason, struct e
 	return r;
 }
 
+int batch_hasten(struct batch *b, uint64_t element, struct err *e)
+{
+	const struct requeued *q = find_requeued(b, element);
+	struct spool_again again = { .attempts = 0 };
+	uint64_t epoch;
+	int r;
+
+	if (!q || b->states[element] != BATCH_WAITING)
+		return 0;
+	epoch = q->again.epoch + 1;
+	again.attempts = q->again.attempts;
+	again.memory = q->again.memory;
+	(void)str_copy(again.reason, sizeof(again.reason), q->again.reason ? q->again.reason : "");
+	r = write_own(b, record_requeue(&again, epoch, clock_wall_ns()), element, e);
+	if (r == 0)
+		learn_requeue(b, element, epoch, &again);
+	return r;
+}
+
 int batch_sync(struct batch *b, struct err *e)
 {
 	if (b->own_fd >= 0 && fdatasync(b->own_fd) < 0)

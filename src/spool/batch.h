@@ -56,6 +56,8 @@ int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,
  * while the batch's file is held (transit.h). Safe on disk after batch_sync(). -ERANGE: the batch
  * does not have it. */
 int batch_revive(struct batch *b, uint64_t element, const char *reason, struct err *e);
+/* The same for one that waits in a back-off, which ends: what else is known of it stays. */
+int batch_hasten(struct batch *b, uint64_t element, struct err *e);
 int batch_sync(struct batch *b, struct err *e);
 
 struct batch_counts batch_counts(const struct batch *b);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "spool/transit.h"
 
 #define REASON "asked for again"
@@ -46,5 +47,56 @@ int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, c
 		r = spool_sync(sp, spool_dir_name(SPOOL_PENDING), e);
 	if (r == 0)
 		*ret_n = count;
+	return r < 0 ? r : freed;
+}
+
+static bool backs_off(const struct batch *b, uint64_t element, uint64_t now_ns)
+{
+	const struct batch_again *again = batch_again_of(b, element);
+	unsigned int attempts;
+	uint64_t epoch;
+
+	return again && again->not_before_ns > now_ns &&
+	       batch_state(b, element, &epoch, &attempts) == BATCH_WAITING;
+}
+
+static int hasten_elements(struct batch *b, uint64_t count, struct err *e)
+{
+	uint64_t now_ns = clock_wall_ns();
+	int r = 0;
+
+	for (uint64_t i = 1; i <= count && r == 0; i++)
+		if (backs_off(b, i, now_ns))
+			r = batch_hasten(b, i, e);
+	return r == 0 ? batch_sync(b, e) : r;
+}
+
+static int any_backs_off(const struct spool *sp, const struct task_name *n, struct err *e)
+{
+	struct batch *b = NULL;
+	uint64_t now_ns = clock_wall_ns();
+	int r = batch_open(sp, n, NULL, &b, e);
+
+	for (uint64_t i = 1; i <= n->count && r == 0; i++)
+		r = backs_off(b, i, now_ns);
+	(void)batch_close(b);
+	return r;
+}
+
+int revive_hasten(const struct spool *sp, struct task_name *n, const char *who, struct err *e)
+{
+	struct batch *b = NULL;
+	int freed, r = any_backs_off(sp, n, e);
+
+	if (r <= 0)
+		return r;
+	r = transit_hold(sp, n, spool_dir_name(SPOOL_PENDING), e);
+	if (r != 0)
+		return r;
+	r = batch_open(sp, n, who, &b, e);
+	if (r == 0)
+		r = hasten_elements(b, n->count, e);
+	(void)batch_close(b);
+	freed = transit_free_edit(sp, n, r < 0 ? NULL : e);
 	return r < 0 ? r : freed;
 }

@@ -21,4 +21,10 @@ typedef bool (*revive_fn)(void *data, uint64_t element, enum batch_state state);
 int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, const char *who,
 		 revive_fn pick, void *data, uint64_t *ret_n, struct err *e);
 
+/*
+ * What of a batch in pending/ waits in a back-off may start at once. 0, also where nothing does,
+ * TRANSIT_GONE, or negative.
+ */
+int revive_hasten(const struct spool *sp, struct task_name *n, const char *who, struct err *e);
+
 #endif

@@ -84,11 +84,21 @@ int transit_end(const struct spool *sp, struct events *ev, const struct claim *c
 	return r == 0 ? transit_file(sp, c->path, &n, end->result, end->ended_ns, end->exit, e) : r;
 }
 
+static uint64_t name_seconds(uint64_t ns)
+{
+	return (ns + NS_PER_S - 1) / NS_PER_S;
+}
+
+bool transit_backs_off(const struct task_name *n, const struct task_history *h)
+{
+	return n->begin_s && h->not_before_ns && n->begin_s == name_seconds(h->not_before_ns);
+}
+
 void transit_requeued_name(struct task_name *n, uint64_t not_before_ns)
 {
 	n->epoch++;
 	n->agent[0] = '\0';
-	n->begin_s = (not_before_ns + NS_PER_S - 1) / NS_PER_S;
+	n->begin_s = name_seconds(not_before_ns);
 }
 
 int transit_requeue(const struct spool *sp, struct events *ev, const struct claim *c,
@@ -219,6 +229,23 @@ int transit_begin(const struct spool *sp, struct task_name *n, uint64_t begin_s,
 
 	to.begin_s = begin_s;
 	return change_name(sp, n, &to, e);
+}
+
+int transit_hasten(const struct spool *sp, struct task_name *n, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+	struct task_file t;
+	bool waits;
+	int r;
+
+	if (!n->begin_s)
+		return 0;
+	r = task_file_read(sp, pending_path(n, path), &t, e);
+	if (r < 0)
+		return gone_or(r);
+	waits = transit_backs_off(n, &t.history);
+	task_file_clear(&t);
+	return waits ? transit_begin(sp, n, 0, e) : 0;
 }
 
 /* Elements that have ended, run or wait are known by their numbers: those stay what they are. Of an

@@ -40,6 +40,8 @@ int transit_priority(const struct spool *sp, struct task_name *n, uint64_t prior
 int transit_pause(const struct spool *sp, struct task_name *n, bool paused, struct err *e);
 /* Not before then, seconds; 0: at once. */
 int transit_begin(const struct spool *sp, struct task_name *n, uint64_t begin_s, struct err *e);
+/* Ends its back-off, if it is in one; a begin time that somebody has asked for stays. */
+int transit_hasten(const struct spool *sp, struct task_name *n, struct err *e);
 /* set: an object of keys of the spec. -EINVAL: the task would not be one, or the key is one that
  * only the name decides (priority, paused, begin). */
 int transit_edit(const struct spool *sp, struct task_name *n, json_t *set, struct err *e);
@@ -55,6 +57,8 @@ int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, s
 
 /* Ends an edit that was interrupted. */
 int transit_free_edit(const struct spool *sp, struct task_name *n, struct err *e);
+/* The time in its name is that of a back-off, and not one that was asked for. */
+bool transit_backs_off(const struct task_name *n, const struct task_history *h);
 /* What a requeue makes of the name of a claim. */
 void transit_requeued_name(struct task_name *n, uint64_t not_before_ns);
 /* Moves a file to where its result belongs; *n is its name without claimer. */

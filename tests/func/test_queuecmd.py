@@ -150,14 +150,14 @@ def test_pause_of_what_fails_at_once(queue, tmp_path):  # noqa: F811
         q.wait(i, "paused")
     q.wait(alone, "failed")  # with the retries that it was given
     assert [q.task(i)["state"] for i in lane[:3]] == ["failed"] * 3
+    assert wait_for(lambda: all(f"tenure resume {i}" in q.out.read_text() for i in ("bad", many))), \
+        q.out.read_text()
     for agent in (True, False):
         said = q.why(lane[3])
         assert said.count("3 failures in a row") == 1 and "tenure resume bad" in said, said
         if agent:
             q.kill()
     q.start("--no-hold")
-    assert wait_for(lambda: all(f"tenure resume {i}" in q.out.read_text() for i in ("bad", many))), \
-        q.out.read_text()
     mark.touch()
     q.kill()
     q.start("--no-hold")
@@ -166,6 +166,33 @@ def test_pause_of_what_fails_at_once(queue, tmp_path):  # noqa: F811
     q.m.run(q.m.tenure, "resume", "all")
     for i in (lane[3], many):
         q.wait(i, "done")
+
+
+def test_resume_ends_a_back_off(queue, tmp_path):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    mark = tmp_path / "mark"
+    fails = ["-g", "0", "-r", "9", "--", "sh", "-c", f"[ -e {mark} ]"]
+    one = q.submit("--retry-every", "3", "-l", "bad", *fails)
+    behind = q.submit("-g", "0", "-l", "bad", "--", "true")
+    many = q.submit("--retry-every", "1", "--array", "1-4", *fails)
+    alone = q.submit("--retry-every", "1", *fails)
+    later = q.submit("-g", "0", "-l", "bad", "--begin", "2099-01-01 08:00", "--", "true")
+    assert wait_for(lambda: q.out.read_text().count(f"task {many}.") == 4), q.out.read_text()
+    q.m.run(q.m.tenure, "pause", str(many))
+    for i in (one, many):
+        q.wait(i, "paused")
+    assert wait_for(lambda: "before its next attempt" in q.why(alone)), q.why(alone)
+    # One that backs off keeps its lane, whoever has read of it when.
+    q.m.run(q.m.tenure, "priority", "3", str(one))
+    mark.touch()
+    q.m.run(q.m.tenure, "resume", "all")
+    for i in (one, many, behind):
+        q.wait(i, "done")
+    assert q.task(alone)["state"] == "pending" and q.task(later)["state"] == "pending"
+    q.m.run(q.m.tenure, "resume", str(alone))
+    q.wait(alone, "done")
+    assert "2099" in q.why(later)
 
 
 def test_why(queue):  # noqa: F811
