@@ -36,6 +36,21 @@ static int find_oom(const struct spool *sp, const char *log_path)
 	return n > 0 && oom_match(patterns, text, (size_t)n);
 }
 
+/* What the shim could not know when it wrote the end of the log: what the output means, and whether
+ * there is another attempt. A log that cannot be written to loses it. */
+static void tell_log(struct filing *f, const struct spool *sp)
+{
+	cleanup_free char *line = xasprintf("=== then      %s\n", f->verdict.text);
+	cleanup_fd int fd = -1;
+
+	if (f->told || (f->verdict.what != RETRY_AGAIN && f->ended.kind != END_OOM))
+		return;
+	fd = openat(sp->fd, f->log_path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	if (fd >= 0)
+		(void)spool_append(fd, line, strlen(line));
+	f->told = true;
+}
+
 static struct spool_use use_of(const struct filing *f)
 {
 	return (struct spool_use){ .gpus = f->gpus,
@@ -232,6 +247,7 @@ void filing_work(struct filing *f, struct spool_place *p)
 	if (oom)
 		f->ended.kind = END_OOM;
 	f->verdict = retry_decide(&policy, &f->state, &f->streak, &f->ended, f->now_ns);
+	tell_log(f, p->spool);
 	f->code = f->claim.name.element ? file_element(f, p) : file_single(f, p);
 	/* Another file that is missing does not mean that somebody else has the task. */
 	if (f->code == -ENOENT && !spool_is_gone(p->spool, f->claim.path))

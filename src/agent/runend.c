@@ -100,6 +100,7 @@ static void file_it(struct run *r)
 		.streak = *r->place->streak(r->place->user, r),
 		.now_ns = clock_mono_ns(),
 		.now_wall_ns = clock_wall_ns(),
+		.told = r->retry_ms, /* it was tried before */
 	};
 	spooler_do(r->place->spooler, &j->job);
 	if (j->f.ended.kind == END_EXIT && j->f.ended.code == 0 && !r->retry_ms)

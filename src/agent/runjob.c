@@ -159,8 +159,22 @@ static char *show_command(const struct runjob *j, const struct spool_spec *spec)
 	if (spec->script)
 		strbuf_adds(&text, spec->name);
 	for (size_t i = 0; i < j->argv.n; i++)
-		strbuf_addf(&text, "%s%s", text.len ? " " : "", j->argv.texts[i]);
+		strbuf_add_word(&text, j->argv.texts[i]);
 	return strbuf_take(&text);
+}
+
+/* "task 42.7 train.sh, attempt 2" */
+static void make_title(struct runjob *j, const struct spool_spec *spec, const struct runjob_with *w)
+{
+	char element[24] = "";
+
+	if (w->element)
+		(void)str_print(element, sizeof(element), ".%llu", (unsigned long long)w->element);
+	if (w->filler)
+		(void)str_copy(j->title, sizeof(j->title), spec->name);
+	else
+		(void)str_print(j->title, sizeof(j->title), "task %llu%s %s, attempt %u",
+				(unsigned long long)w->id, element, spec->name, w->attempt);
 }
 
 static const char *const *texts(const struct text_list *l)
@@ -180,8 +194,7 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 	}
 	(void)str_copy(j->token, sizeof(j->token), token);
 	j->shown = show_command(j, spec);
-	(void)str_print(j->title, sizeof(j->title), w->filler ? "%s" : "%s, attempt %u", spec->name,
-			w->attempt);
+	make_title(j, spec, w);
 	make_env(j, spec, w->id, w);
 	j->job.token = j->token;
 	j->job.title = j->title;

@@ -137,3 +137,16 @@ void strbuf_add_quoted(struct strbuf *b, const char *word)
 	}
 	strbuf_addc(b, '\'');
 }
+
+void strbuf_add_word(struct strbuf *b, const char *word)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789%+,-./:=@_";
+
+	if (b->len)
+		strbuf_addc(b, ' ');
+	if (*word && !word[strspn(word, plain)])
+		strbuf_adds(b, word);
+	else
+		strbuf_add_quoted(b, word);
+}

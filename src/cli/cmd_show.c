@@ -56,7 +56,7 @@ static void print_end(const char *key, const json_t *value)
 		(void)str_copy(how, sizeof(how), "before it started");
 	text = xasprintf("%s, %s", clock_format_local(end.ended_ns, when), how);
 	print_line("ended", text);
-	if (end.reason[0])
+	if (end.reason[0] && strcmp(end.reason, result_name(end.result)) != 0)
 		print_line("because", end.reason);
 	if (!end.use.gpu_peak_bytes)
 		return;
@@ -80,21 +80,14 @@ static void print_counts(const char *key, const json_t *value)
 /* As the shell takes them. */
 static void print_words(const char *key, const json_t *value)
 {
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				    "0123456789%+,-./:=@_";
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	size_t i;
 	json_t *word;
 
 	json_array_foreach(value, i, word)
 	{
-		const char *text = json_string_value(word);
-
-		strbuf_adds(&b, i ? " " : "");
-		if (text && *text && !text[strspn(text, plain)])
-			strbuf_adds(&b, text);
-		else if (text)
-			strbuf_add_quoted(&b, text);
+		if (json_is_string(word))
+			strbuf_add_word(&b, json_string_value(word));
 	}
 	if (strchr(strbuf_str(&b), '\n'))
 		printf("%s:\n%s\n", key, strbuf_str(&b));

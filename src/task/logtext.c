@@ -25,11 +25,8 @@ static void shown_command(struct strbuf *b, const struct task_spec *s)
 	}
 	if (s->script)
 		strbuf_adds(b, s->script_name ? s->script_name : "script");
-	for (uint32_t i = 0; i < s->n_argv; i++) {
-		if (b->len)
-			strbuf_addc(b, ' ');
-		strbuf_adds(b, s->argv[i]);
-	}
+	for (uint32_t i = 0; i < s->n_argv; i++)
+		strbuf_add_word(b, s->argv[i]);
 }
 
 void logtext_header(struct strbuf *b, const struct task_spec *spec, const char *devices,

@@ -409,7 +409,10 @@ def test_retry_memory(queue):  # noqa: F811
     for i, element in ((one, None), (many, 1), (many, 2)):
         q.wait(i, "done", 30)
         for n in range(3):
-            assert f"\nasked {asked[n]}\n" in q.log(i, n + 1, element), (i, element, n)
+            log = q.log(i, n + 1, element)
+            assert f"\nasked {asked[n]}\n" in log, (i, element, n)
+            assert log.startswith(f"=== tenure    task {i}{f'.{element}' if element else ''} sh, attempt {n + 1}\n")
+            assert (log.count("=== then      ") == 1 and "memory" in log.splitlines()[-1]) == (n < 2), log
 
 
 def test_batch_changed_while_it_runs(queue, tmp_path):  # noqa: F811

@@ -190,7 +190,7 @@ def test_exit_codes_log_and_record(drv):
     end = drv.run(t, "sh", "-c", "echo out; echo err >&2; exit 3")
     assert (end["outcome"], end["exit_code"], end["cause"]) == ("exited", 3, "self")
     log = drv.log(t)
-    assert "=== command   sh -c" in log and "\nout\nerr\n=== ended" in log and "exit code 3" in log
+    assert "=== command   sh -c 'echo out; echo err >&2; exit 3'\n" in log and "\nout\nerr\n=== ended" in log and "exit code 3" in log
     rec = drv.record(t)
     assert rec["outcome"] == "exited" and rec["exit_code"] == 3 and rec["token"] == t
     assert rec["boot_id"] == pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
