@@ -532,6 +532,8 @@ static int read_clock(const char *text, time_t now, time_t *ret)
 	return 0;
 }
 
+#define TIME_MAX_S 9000000000 /* in nanoseconds it fits an int64_t, and no name has more digits */
+
 int unit_parse_time(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns, struct err *e)
 {
 	time_t now = (time_t)(now_wall_ns / NS_PER_S), t;
@@ -543,6 +545,8 @@ int unit_parse_time(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_n
 			       text);
 	if (t <= now)
 		return err_set(e, -ERANGE, "\"%s\" has passed", text);
+	if (t > TIME_MAX_S)
+		return err_set(e, -ERANGE, "\"%s\" is after the year 2255", text);
 	*ret_wall_ns = (uint64_t)t * NS_PER_S;
 	return 0;
 }

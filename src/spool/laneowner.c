@@ -34,15 +34,18 @@ static char *lane_path(const char *key, uint64_t epoch, char *buf)
 			 epoch);
 }
 
-/* KEY,eEPOCH; false: another file. */
+/* KEY,eEPOCH, just as lane_path() writes it, or one would be found that cannot be opened, for ever;
+ * false: another file. */
 static bool split(const char *file, char key[LANE_KEY_MAX], uint64_t *epoch)
 {
 	const char *comma = strrchr(file, ',');
+	char path[SPOOL_PATH_MAX], again[SPOOL_PATH_MAX];
 
 	if (!comma || comma[1] != 'e' || comma == file || (size_t)(comma - file) >= LANE_KEY_MAX)
 		return false;
 	(void)str_print(key, LANE_KEY_MAX, "%.*s", (int)(comma - file), file);
-	return str_to_u64(comma + 2, epoch) == 0;
+	return str_to_u64(comma + 2, epoch) == 0 && *epoch <= NAME_EPOCH_MAX &&
+	       strcmp(lane_path(key, *epoch, again), spool_path(SPOOL_LANES, file, path)) == 0;
 }
 
 struct search {
@@ -84,7 +87,10 @@ static int read_owner(const struct spool *sp, const char *path, char *ret, struc
 		return r;
 	o = json_loadb(text, len, 0, NULL);
 	agent = json_string_value(json_object_get(o, "agent"));
-	(void)str_copy(ret, NAME_AGENT_MAX + 1, agent ? agent : "");
+	/* What is no name owns nothing. */
+	(void)str_copy(ret, NAME_AGENT_MAX + 1,
+		       agent && spec_is_name(agent) && strlen(agent) <= NAME_AGENT_MAX ? agent
+										       : "");
 	json_decref(o);
 	return 0;
 }

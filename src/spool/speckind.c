@@ -136,21 +136,22 @@ static int get_duration(const struct spec_row *row, const json_t *v, void *field
 	return r;
 }
 
+/* A moment that has passed since it was written down is no mistake; one before DATE_MIN_S is. */
 static int get_time(const struct spec_row *row, const json_t *v, void *field, struct err *e)
 {
-	/* A moment that has passed since it was written down is no mistake. */
-	if (json_is_string(v)) {
-		uint64_t ns;
-		int r = unit_parse_time(json_string_value(v), 0, &ns, e);
+	const char *text = json_string_value(v);
+	uint64_t ns = 0;
+	int r = text ? unit_parse_time(text, 0, &ns, e)
+		     : get_scaled(row, v, (double)NS_PER_S,
+				  "a time like \"2026-11-22T08:00:00+01:00\"", &ns, e);
 
-		if (r == 0 && ns < DATE_MIN_S * NS_PER_S)
-			r = err_set(e, -EINVAL, "\"%.80s\" has no date", json_string_value(v));
-		if (r == 0)
-			*(uint64_t *)field = ns;
-		return r;
-	}
-	return get_scaled(row, v, (double)NS_PER_S, "a time like \"2026-11-22T08:00:00+01:00\"",
-			  field, e);
+	if (r == 0 && ns < DATE_MIN_S * NS_PER_S && (text || ns))
+		r = text ? err_set(e, -EINVAL, "\"%.80s\" has no date", text)
+			 : err_set(e, -EINVAL,
+				   "a number is seconds since 1970, and this one before 2001");
+	if (r == 0)
+		*(uint64_t *)field = ns;
+	return r;
 }
 
 static int get_factor(const struct spec_row *row, const json_t *v, void *field, struct err *e)

@@ -81,8 +81,13 @@ int submit_new_id(const struct spool *sp, uint64_t *ret, struct err *e)
 	uint64_t id = ids.largest + 1;
 
 	for (int i = 0; r == 0; i++, id++) {
-		int made = create_id(sp, id);
+		int made = id <= NAME_ID_MAX ? create_id(sp, id) : -ERANGE;
 
+		if (made == -ERANGE)
+			return err_set(e, made,
+				       "there is no id above that of %s/ids/%llu; remove it if it "
+				       "is none of a task",
+				       sp->path, NAME_ID_MAX);
 		if (made == -EEXIST && i < IDS_TRIES)
 			continue;
 		if (made < 0)
@@ -97,7 +102,7 @@ int submit_new_id(const struct spool *sp, uint64_t *ret, struct err *e)
 	}
 	if (r < 0)
 		return r;
-	if (ids.n > IDS_PRUNE) {
+	if (ids.n > IDS_PRUNE && ids.largest > IDS_KEPT) {
 		struct pruning p = { sp, ids.largest - IDS_KEPT };
 
 		(void)spool_each(sp, "ids", prune_id, &p, NULL);

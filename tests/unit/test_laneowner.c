@@ -44,6 +44,35 @@ static int files(void)
 	return n;
 }
 
+/* Names that nobody of us gives a file, and what is in one. */
+static void test_odd_files(void **state)
+{
+	static const char *const odd[] = { "odd,e18446744073709551615",
+					   "odd,e18446744073709551614",
+					   "odd,e007",
+					   "odd,e9999999999",
+					   "odd,e",
+					   "odd,e-1" };
+	static const char owner_text[] = "{\"agent\":\"../agents/a\"}\n";
+	uint64_t a = LANE_NONE;
+	char owner[NAME_AGENT_MAX + 1], path[SPOOL_PATH_MAX];
+
+	come("a");
+	for (size_t i = 0; i < ARRAY_LEN(odd); i++)
+		assert_int_equal(spool_write_new(sp, spool_path(SPOOL_LANES, odd[i], path), "", 0,
+						 false, NULL),
+				 0);
+	assert_int_equal(
+		spool_write_new(sp, "lanes/odd,e3", owner_text, strlen(owner_text), false, NULL),
+		0);
+	assert_int_equal(lane_take(sp, "odd", "b", &a, owner, NULL), 0);
+	assert_int_equal(a, 4);
+	assert_int_equal(lane_release(sp, "odd", "b", a, true, NULL), 0);
+	for (size_t i = 0; i < ARRAY_LEN(odd); i++)
+		assert_int_equal(unlinkat(sp->fd, spool_path(SPOOL_LANES, odd[i], path), 0), 0);
+	go("a");
+}
+
 static void test_one_owner(void **state)
 {
 	uint64_t a = LANE_NONE, b = LANE_NONE;
@@ -163,9 +192,8 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_owner),
-		cmocka_unit_test(test_owner_is_gone),
-		cmocka_unit_test(test_old_view),
+		cmocka_unit_test(test_odd_files),     cmocka_unit_test(test_one_owner),
+		cmocka_unit_test(test_owner_is_gone), cmocka_unit_test(test_old_view),
 		cmocka_unit_test(test_what_was_left),
 	};
 

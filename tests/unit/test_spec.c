@@ -102,6 +102,8 @@ static void test_refused(void **state)
 		{ "{\"script\":\"a\\u0000b\"}", "not JSON" },
 		{ "{\"script\":\"x\",\"script\":\"y\"}", "not JSON" },
 		{ "{\"script\":\"x\",\"backoff\":1e300}", "backoff: " },
+		{ "{\"script\":\"x\",\"begin\":1.5}", "begin: a number is seconds since 1970" },
+		{ "{\"script\":\"x\",\"begin\":\"4052-11-22T08:00:00Z\"}", "after the year 2255" },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

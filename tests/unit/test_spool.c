@@ -19,6 +19,7 @@
 #include "spool/control.h"
 #include "spool/key.h"
 #include "spool/raw.h"
+#include "spool/submit.h"
 #include "spool_world.h"
 
 static void test_open(void **state)
@@ -518,6 +519,22 @@ static void test_control_file(void **state)
 	sp = spool_close(sp);
 }
 
+/* Whoever makes a file of that name must not make tasks that no name can hold. */
+static void test_last_id(void **state)
+{
+	struct spool *sp = open_spool();
+	struct err e = ERR_INIT;
+	uint64_t id = 0;
+
+	put(sp, "ids/9999999999999", "");
+	assert_int_equal(submit_new_id(sp, &id, &e), 0);
+	assert_int_equal(id, 1);
+	put(sp, "ids/9999999999", "");
+	assert_int_equal(submit_new_id(sp, &id, &e), -ERANGE);
+	assert_non_null(strstr(e.text, "remove it"));
+	sp = spool_close(sp);
+}
+
 /* Many at once, through processes: every id is given once, and no task is lost. */
 static void test_many_clients(void **state)
 {
@@ -579,7 +596,8 @@ int main(void)
 		TEST(test_no_place),	 TEST(test_lost_claim),	  TEST(test_clients),
 		TEST(test_retry),	 TEST(test_refused_file), TEST(test_scan),
 		TEST(test_raw),		 TEST(test_raw_again),	  TEST(test_control),
-		TEST(test_control_file), TEST(test_many_clients), TEST(test_foreign),
+		TEST(test_control_file), TEST(test_last_id),	  TEST(test_many_clients),
+		TEST(test_foreign),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -251,6 +251,8 @@ static void test_times(void **state)
 		/* The other side of a change of the clocks: one hour more than days * 24. */
 		{ "2027-07-01 12:00", 0, 222 * 86400 - 3600 },
 		{ "2026-11-21 08:00", -ERANGE },
+		{ "4052-11-22T08:00:00Z", -ERANGE }, /* more nanoseconds than there is room for */
+		{ "2255-03-14 16:00", 0, 7204737600 },
 		{ "2027-02-30 08:00", -EINVAL },
 		{ "25:00", -EINVAL },
 		{ "tomorrow", -EINVAL },
