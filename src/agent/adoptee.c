@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/adoptee.h"
 
+#include <errno.h>
+
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/batch.h"
@@ -26,44 +28,52 @@ static int is_batch(void *data, const struct task_name *n, const char *dir)
 	return 1;
 }
 
-/* It may have been stopped, or have ended, while one of its elements runs on. */
-static bool find_batch(const struct spool *sp, const struct scan *s, struct found *f)
+/* It may have been stopped, or have ended, while one of its elements runs on. 1; 0: it is nowhere;
+ * -errno. */
+static int find_batch(const struct spool *sp, const struct scan *s, struct found *f, struct err *e)
 {
+	static const enum spool_dir dirs[] = { SPOOL_CANCELLED, SPOOL_FAILED };
 	const struct scan_task *t = scan_find(s, f->id, 0);
+	int r = t ? is_batch(f, &t->name, spool_dir_name(t->dir)) : 0;
 
-	if (t)
-		return is_batch(f, &t->name, spool_dir_name(t->dir)) == 1;
-	return scan_dir(sp, spool_dir_name(SPOOL_CANCELLED), is_batch, f, NULL) == 1 ||
-	       scan_dir(sp, spool_dir_name(SPOOL_FAILED), is_batch, f, NULL) == 1 ||
-	       scan_done(sp, is_batch, f, NULL) == 1;
+	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0 && !t; i++)
+		r = scan_dir(sp, spool_dir_name(dirs[i]), is_batch, f, e);
+	return r == 0 && !t ? scan_done(sp, is_batch, f, e) : r;
 }
 
 /* An element that was tried before may ask for more than its batch. */
-static void find_memory(const struct spool *sp, const struct task_name *n, struct adoptee *a)
+static int find_memory(const struct spool *sp, const struct task_name *n, struct adoptee *a,
+		       struct err *e)
 {
 	struct batch *b = NULL;
 	const struct batch_again *again;
+	int r = a->claim.name.epoch ? batch_open(sp, n, NULL, &b, e) : 0;
 
-	if (a->claim.name.epoch == 0 || batch_open(sp, n, NULL, &b, NULL) < 0)
-		return;
-	again = batch_again_of(b, a->claim.name.element);
+	again = b ? batch_again_of(b, a->claim.name.element) : NULL;
 	if (again && again->memory)
 		a->spec->memory = again->memory;
 	(void)batch_close(b);
+	return r;
 }
 
-static void find_spec(struct adoptee *a, const struct spool *sp, const struct scan *s)
+static int find_spec(struct adoptee *a, const struct spool *sp, const struct scan *s, struct err *e)
 {
 	struct found f = { .id = a->claim.name.id };
 	struct task_file read;
+	int r = find_batch(sp, s, &f, e);
 
-	if (!find_batch(sp, s, &f) || task_file_read(sp, f.path, &read, NULL) < 0)
-		return;
+	if (r > 0)
+		r = task_file_read(sp, f.path, &read, e);
+	else if (r == 0)
+		r = -ENOENT;
+	if (r < 0)
+		return r == -ENOENT || r == -EINVAL ? 0 : r;
 	if (a->claim.name.element <= f.name.count) {
 		a->spec = spec_for_element(read.spec, a->claim.name.element);
-		find_memory(sp, &f.name, a);
+		r = find_memory(sp, &f.name, a, e);
 	}
 	task_file_clear(&read);
+	return r;
 }
 
 static struct spool_spec *guess_spec(const struct adoptee *a)
@@ -75,13 +85,15 @@ static struct spool_spec *guess_spec(const struct adoptee *a)
 	return s;
 }
 
-void adoptee_fill(struct adoptee *a, const struct spool *sp, const struct scan *s)
+int adoptee_fill(struct adoptee *a, const struct spool *sp, const struct scan *s, struct err *e)
 {
-	(void)claim_devices(sp, &a->claim, &a->devices, NULL);
-	if (!a->spec)
-		find_spec(a, sp, s);
-	if (!a->spec)
+	int r = claim_devices(sp, &a->claim, &a->devices, e);
+
+	if (r == 0 && !a->spec)
+		r = find_spec(a, sp, s, e);
+	if (r == 0 && !a->spec)
 		a->spec = guess_spec(a);
+	return r;
 }
 
 void adoptee_clear(struct adoptee *a)

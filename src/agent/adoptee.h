@@ -20,9 +20,10 @@ struct adoptee {
 
 /*
  * Fills in what is missing. s: what waits and runs now. An element's spec is its batch's, wherever
- * that is by now; where it is nowhere, the spec is as good as it can be guessed.
+ * that is by now; where it is nowhere, the spec is as good as it can be guessed. 0, or -errno: what
+ * is there cannot be read now.
  */
-void adoptee_fill(struct adoptee *a, const struct spool *sp, const struct scan *s);
+int adoptee_fill(struct adoptee *a, const struct spool *sp, const struct scan *s, struct err *e);
 void adoptee_clear(struct adoptee *a);
 
 #endif

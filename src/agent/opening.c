@@ -187,13 +187,26 @@ static int open_place(struct opening *o, struct spool_place *p)
 	return r;
 }
 
-static void fill_all(struct opening *o, const struct spool *sp)
+/* Those that cannot be read now keep what they have, and are looked at again. */
+static void fill_all(struct finder *f)
 {
-	struct scan *s = scan_new(sp, 0);
+	struct opening *o = f->o;
+	struct scan *s = scan_new(f->place->spool, 0);
+	struct err e = ERR_INIT;
+	int seen = scan_update(s, NULL, NULL, &e);
+	size_t kept = 0;
 
-	(void)scan_update(s, NULL, NULL, NULL);
-	for (size_t i = 0; i < o->n; i++)
-		adoptee_fill(&o->all[i], sp, s);
+	for (size_t i = 0; i < o->n; i++) {
+		struct adoptee *a = &o->all[i];
+
+		if (seen == 0 && adoptee_fill(a, f->place->spool, s, &e) == 0) {
+			o->all[kept++] = *a;
+			continue;
+		}
+		(void)not_known(f, &a->claim, e.text);
+		adoptee_clear(a);
+	}
+	o->n = kept;
 	scan_free(s);
 }
 
@@ -218,7 +231,7 @@ void opening_work(struct opening *o, struct spool_place *p)
 		p->spool = spool_close(p->spool);
 		return;
 	}
-	fill_all(o, p->spool);
+	fill_all(&f);
 	(void)lane_each_of(p->spool, o->agent, found_lane, o, NULL);
 	if (cgroup_find(&o->cgroup) == 0)
 		cgroup_clear(o->cgroup);
@@ -235,7 +248,7 @@ void opening_reclaim(struct opening *o, struct spool_place *p, const struct text
 	struct recover_counts counts;
 
 	o->code = recover_claims(p->spool, &p->self, p->events, &calls, &counts, &o->e);
-	fill_all(o, p->spool);
+	fill_all(&f);
 }
 
 void opening_clear(struct opening *o)

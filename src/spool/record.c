@@ -267,7 +267,7 @@ static void take_devices(void *data, const json_t *o)
 	if (!event || strcmp(event, "start") != 0 || get_num(o, "epoch") != d->epoch)
 		return;
 	text_list_clear(d->ret);
-	json_array_foreach(devices, i, device) if (json_is_string(device))
+	json_array_foreach(devices, i, device) if (json_is_string(device) && i < SPEC_GPUS_MAX)
 		text_list_add(d->ret, json_string_value(device));
 }
 

@@ -9,6 +9,7 @@ import pytest
 
 from machine import proc_exists, wait_for
 from test_queue import queue  # noqa: F401
+from test_queuebad import AS_ROOT
 
 
 @pytest.fixture
@@ -120,6 +121,26 @@ def test_description_gone(queue, said):  # noqa: F811
     said.go.touch()
     assert wait_for(lambda: os.listdir(os.path.join(q.spool, "running")) == [])
     assert said.lines() == ["begin", "end"]
+
+
+@AS_ROOT
+def test_description_that_cannot_be_read_now(queue, said):  # noqa: F811
+    """Nothing of it is guessed: with a wrong description it would not be tried again."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    said.command = f"{said.command}; [ $TENURE_ATTEMPT = 2 ]"
+    i = begin(q, said, "-g", "1", "-r", "1", "--array", "1-1")
+    q.kill()
+    batch, = (pathlib.Path(q.spool) / "pending").iterdir()
+    os.chown(batch, 12345, 12345)
+    q.start("--no-hold")
+    assert wait_for(lambda: "looking again" in q.out.read_text()), q.out.read_text()
+    assert device_state(q) == "lent" and shown_on(q, i) is None
+    os.chown(batch, os.getuid(), os.getgid())
+    assert wait_for(lambda: shown_on(q, i) == [0])
+    said.go.touch()
+    q.wait(i, "done")
+    assert said.lines() == ["begin", "end"] * 2
 
 
 def test_agent_and_guard_killed(queue, said):  # noqa: F811
