@@ -144,6 +144,19 @@ static void print_devices(const char *key, const json_t *value)
 	print_line(key, b.len ? strbuf_str(&b) : "none");
 }
 
+static void print_uuids(const char *key, const json_t *value)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	size_t i;
+	json_t *uuid;
+
+	json_array_foreach(value, i, uuid)
+	{
+		strbuf_addf(&b, "%s%s", i ? ", " : "", json_string_value(uuid));
+	}
+	print_line("devices", strbuf_str(&b));
+}
+
 static void print_procs(const char *key, const json_t *value)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
@@ -219,6 +232,7 @@ static const struct {
 	{ "started", print_when },
 	{ "log", print_path },
 	{ "devices", print_devices },
+	{ "device_uuids", print_uuids },
 	{ "processes", print_procs },
 	{ "command_exit", print_command_exit },
 	{ "parameters", print_parameters },
@@ -252,6 +266,7 @@ static void print_member(const char *key, const json_t *value)
 /* Of an array the environment, and whatever else is the same for all, is in the file. */
 static void print_text(const struct queue_place *place, const json_t *doc)
 {
+	bool numbers = json_object_get(doc, "devices");
 	char id[QUEUE_ID_MAX];
 	const char *key;
 	json_t *value;
@@ -259,7 +274,8 @@ static void print_text(const struct queue_place *place, const json_t *doc)
 	print_line("id", queue_format_id(place->name.id, place->element, id));
 	json_object_foreach((json_t *)(uintptr_t)doc, key, value)
 	{
-		if (strcmp(key, "task") != 0 && strcmp(key, "id") != 0)
+		if (strcmp(key, "task") != 0 && strcmp(key, "id") != 0 &&
+		    !(numbers && strcmp(key, "device_uuids") == 0))
 			print_member(key, value);
 	}
 	json_object_foreach(json_object_get(doc, "task"), key, value)

@@ -105,6 +105,20 @@ static void add_devices(const struct doc *d)
 	json_decref(all);
 }
 
+static void add_uuids(const struct doc *d)
+{
+	struct text_list uuids = { .n = 0 };
+	json_t *list = json_array();
+
+	taskrun_devices(d->sp, &d->run, &uuids);
+	for (size_t i = 0; i < uuids.n; i++)
+		(void)json_array_append_new(list, json_string(uuids.texts[i]));
+	if (uuids.n)
+		(void)json_object_set(d->o, "device_uuids", list);
+	text_list_clear(&uuids);
+	json_decref(list);
+}
+
 /* What runs it, or has run it last. */
 static void add_run(const struct doc *d)
 {
@@ -117,6 +131,8 @@ static void add_run(const struct doc *d)
 		set(d->o, "agent", json_string(run->who.agent));
 	if (run->running)
 		add_devices(d);
+	if (run->running || run->ended)
+		add_uuids(d);
 	if (taskrun_look(d->sp, run, &look)) {
 		started_ns = look.started_ns;
 		add_procs(d, &look);

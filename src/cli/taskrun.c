@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/ends.h"
+#include "spool/claim.h"
 #include "spool/key.h"
 #include "task/adopt.h"
 #include "task/talk.h"
@@ -59,6 +60,7 @@ static void read_running(const struct spool *sp, const struct task_name *n, stru
 	size_t len;
 
 	(void)spool_path(SPOOL_RUNNING, name_format(n, file), path);
+	(void)str_copy(run->file, sizeof(run->file), path);
 	if (!n->element && task_file_read(sp, path, &t, NULL) < 0)
 		return;
 	if (n->element && spool_read(sp, path, SPEC_TEXT_MAX, &text, &len, NULL) < 0)
@@ -107,12 +109,24 @@ void taskrun_read(const struct spool *sp, const struct queue_place *place,
 		  const struct task_history *h, struct taskrun *ret)
 {
 	*ret = (struct taskrun){ .name = { .id = place->name.id, .epoch = place->name.epoch } };
-	if (place->element)
+	if (place->element) {
 		read_element(sp, place, ret);
-	else if (!place->name.count)
+	} else if (!place->name.count) {
+		(void)str_copy(ret->file, sizeof(ret->file), place->path);
 		read_claim(h, ret);
+	}
 	if (ret->attempt)
 		find_log(sp, place->name.name, ret);
+}
+
+void taskrun_devices(const struct spool *sp, const struct taskrun *run, struct text_list *ret)
+{
+	struct claim c = { .name = run->name };
+
+	if (!run->file[0] || run->unstarted)
+		return;
+	(void)str_copy(c.path, sizeof(c.path), run->file);
+	(void)claim_devices(sp, &c, ret, NULL);
 }
 
 /* ---- on this node ---- */

@@ -22,9 +22,10 @@ struct taskrun {
 	struct claimer who;    /* texts empty and numbers 0 where they are not known */
 	uint64_t started_ns;   /* wall; 0: not known */
 	bool ended;
-	bool unstarted;		  /* with ended: it was stopped while it waited */
-	struct spool_end end;	  /* with ended */
-	char log[SPOOL_PATH_MAX]; /* "": there is none */
+	bool unstarted;		   /* with ended: it was stopped while it waited */
+	struct spool_end end;	   /* with ended */
+	char log[SPOOL_PATH_MAX];  /* "": there is none */
+	char file[SPOOL_PATH_MAX]; /* with its records; "": they are gone, as of an ended element */
 };
 
 /* place as of queue_locate(); h: of its file, of which an element has none. */
@@ -34,6 +35,9 @@ void taskrun_read(const struct spool *sp, const struct queue_place *place,
 /* The same of what is in running/ under that name; called: as it, or its batch, is called. */
 void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const char *called,
 			struct taskrun *ret);
+
+/* The UUIDs of its devices, added to a list; none where they are not known. */
+void taskrun_devices(const struct spool *sp, const struct taskrun *run, struct text_list *ret);
 
 /* What its shim, where it runs on this node, says, and what /proc does. */
 struct taskrun_look {

@@ -61,6 +61,8 @@ def test_show_what_runs(queue):  # noqa: F811
     assert wait_for(lambda: len(q.rows("-s", "running")) == 3 and len(show(q, i).get("processes", [])) == 2)
     doc, text = show(q, i), shown(q, i)
     assert sorted(doc["devices"]) == [0, 1] and text["devices"] == "GPU 0, 1"
+    uuids = doc["device_uuids"]
+    assert sorted(uuids) == sorted(d["uuid"] for d in q.status()["devices"])
     assert doc["agent"] == text["node"] and doc["started"][:19].replace("T", " ") == text["started"]
     assert doc["ran_s"] >= 0 and text["ran"] and os.path.exists(doc["log"]) and text["log"].endswith("/logs/1-both.1.log")
     assert [p["command"] for p in doc["processes"]] == ["sh", "sleep"] and "(sleep)" in text["processes"]
@@ -77,12 +79,13 @@ def test_show_what_runs(queue):  # noqa: F811
     q.kill()
     doc = show(q, i)
     assert doc["agent"] and doc["started"] and len(doc["processes"]) == 2 and "devices" not in doc
+    assert shown(q, i)["devices"] == ", ".join(uuids)
     q.start("--no-hold")
     q.m.run(q.m.tenure, "stop", "all", "--now")
     q.wait(i, "cancelled")
     doc, text = show(q, i), shown(q, i)
     assert doc["agent"] == text["node"] and doc["ran_s"] > 0 and "processes" not in doc and "unstarted" not in doc
-    assert "signal" in text["ended"] and text["log"]
+    assert "signal" in text["ended"] and text["log"] and doc["device_uuids"] == uuids
 
 
 def test_show_elements(queue, tmp_path):  # noqa: F811
