@@ -128,6 +128,32 @@ static int change_word(struct change *c, change_fn fn, const char *word, struct 
 
 /* ---- lanes: what is submitted to them later is paused as well ---- */
 
+struct lane_search {
+	const char *lane;
+	bool found;
+};
+
+static int look_for_lane(void *data, const struct task_name *n, const char *dir)
+{
+	struct lane_search *s = data;
+
+	s->found = s->found || strcmp(s->lane, n->lane) == 0;
+	return s->found;
+}
+
+/* Something that has ended was in it: more may come. */
+static bool was_lane(const struct spool *sp, const char *word)
+{
+	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED };
+	struct lane_search s = { .lane = word };
+
+	for (size_t i = 0; i < ARRAY_LEN(dirs) && !s.found; i++)
+		(void)scan_dir(sp, spool_dir_name(dirs[i]), look_for_lane, &s, NULL);
+	if (!s.found)
+		(void)scan_done(sp, look_for_lane, &s, NULL);
+	return s.found;
+}
+
 static bool is_lane(const struct spool *sp, const char *word)
 {
 	struct queue_match all;
@@ -155,6 +181,16 @@ static int hasten_lane(const struct change *c, const char *lane, struct err *e)
 			r = hasten(c, &all.tasks[i].name, e);
 	free(all.tasks);
 	return r;
+}
+
+/* Of what waits or runs. */
+static bool names_task(const struct spool *sp, const char *word)
+{
+	struct queue_match m = { .n = 0 };
+	int r = queue_find(sp, word, 0, &m, NULL);
+
+	free(m.tasks);
+	return r != -ENOENT;
 }
 
 static int pause_lane(struct change *c, const char *lane, struct err *e)
@@ -220,6 +256,9 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 	c->all = all;
 	if (!all && is_lane(c->sp, word))
 		return pause_named_lane(c, word, e);
+	if (!all && c->paused && spec_is_name(word) && !names_task(c->sp, word) &&
+	    was_lane(c->sp, word))
+		return pause_lane(c, word, e);
 	if (all && !c->paused)
 		r = lanes_paused(c->sp, resume_lane, c, e);
 	if (r == 0)
@@ -296,8 +335,8 @@ static const struct cmd_example pause_examples[] = {
 
 const struct cmd cmd_pause = {
 	COMMAND("pause", WORDS, 1, "do not start tasks that wait"),
-	.description =
-		"What runs runs on. Of a lane also what is submitted to it later waits.\n\n" QUEUE_NAMES_HELP,
+	.description = "What runs runs on. Of a lane, which may be empty by now, also what is "
+		       "submitted to it later waits.\n\n" QUEUE_NAMES_HELP,
 	.examples = pause_examples,
 	.run = run_pause,
 };

@@ -136,6 +136,10 @@ def test_pause_of_a_lane(queue):  # noqa: F811
     q.wait(later, "done")
     none = q.m.run(q.m.tenure, "resume", "week", check=False)
     assert none.returncode == 1, none
+    # All of it has ended by now.
+    assert q.m.run(q.m.tenure, "pause", "week").stdout == "lane week is paused\n"
+    assert q.task(q.submit("-g", "0", "-l", "week", "--", "true"))["state"] == "paused"
+    assert "is called" in q.m.run(q.m.tenure, "pause", "wek", check=False).stderr
 
 
 def test_pause_of_what_fails_at_once(queue, tmp_path):  # noqa: F811
