@@ -36,6 +36,7 @@
 #define REST_MAX_MS    15000 /* ... up to this */
 #define STAYED_MS      5000  /* a guard that was up for so long was not a broken one */
 #define PACKETS_A_TURN 64    /* before other handles of the loop have their turn */
+#define ORDERS_FIRST   64    /* twice as many each time there is no room */
 
 enum link_state { LINK_RESTING, LINK_CONNECTING, LINK_GREETING, LINK_UP, LINK_CLOSING };
 
@@ -72,7 +73,7 @@ struct guardlink {
 	bool has_policy, policy_due, drop_due, drop_asked;
 
 	union order *orders; /* a ring; NULL until the first one */
-	uint32_t orders_at, n_orders;
+	uint32_t orders_at, n_orders, orders_room;
 
 	int32_t guard_pid;   /* whose events these are */
 	uint64_t last_event; /* the last one seen of it */
@@ -217,7 +218,7 @@ static void send_orders(struct guardlink *l)
 
 		if (sock_send(l->fd, o, o->head.size) < 0)
 			return;
-		l->orders_at = (l->orders_at + 1) % LEASE_ORDERS_MAX;
+		l->orders_at = (l->orders_at + 1) % l->orders_room;
 		l->n_orders--;
 	}
 }
@@ -585,15 +586,26 @@ void guardlink_drop(struct guardlink *l)
 		(void)uv_timer_start(&l->timer, on_drop_without_guard, 0, 0);
 }
 
+static void grow_orders(struct guardlink *l)
+{
+	uint32_t room = l->orders_room ? 2 * l->orders_room : ORDERS_FIRST;
+	union order *orders = xcalloc(room, sizeof(*orders));
+
+	for (uint32_t i = 0; i < l->n_orders; i++)
+		orders[i] = l->orders[(l->orders_at + i) % l->orders_room];
+	free(l->orders);
+	l->orders = orders;
+	l->orders_at = 0;
+	l->orders_room = room;
+}
+
 static int add_order(struct guardlink *l, const void *msg, size_t size)
 {
 	if (l->state != LINK_UP)
 		return -ENOTCONN;
-	if (l->n_orders == LEASE_ORDERS_MAX)
-		return -ENOBUFS;
-	if (!l->orders)
-		l->orders = xcalloc(LEASE_ORDERS_MAX, sizeof(*l->orders));
-	(void)memcpy(&l->orders[(l->orders_at + l->n_orders++) % LEASE_ORDERS_MAX], msg, size);
+	if (l->n_orders == l->orders_room)
+		grow_orders(l);
+	(void)memcpy(&l->orders[(l->orders_at + l->n_orders++) % l->orders_room], msg, size);
 	send_due(l);
 	return 0;
 }

@@ -88,9 +88,9 @@ void guardlink_beat(struct guardlink *link);
 void guardlink_drop(struct guardlink *link);
 /*
  * Orders about leases, sent in their order. -ENOTCONN: the line is down, and nothing was asked;
- * wait for ops->leases_known. -ENOBUFS: the guard has not taken the last LEASE_ORDERS_MAX ones.
+ * wait for ops->leases_known. What the guard does not take yet is kept for it, all of it, because
+ * nobody asks a second time while the line is up: some for each task that runs.
  */
-#define LEASE_ORDERS_MAX 1024
 int guardlink_lease(struct guardlink *link, const struct msg_lease *lease); /* its head is set */
 int guardlink_grant(struct guardlink *link, const struct lease_id *id, const struct proc_id *shim);
 int guardlink_unlease(struct guardlink *link, const struct lease_id *id);

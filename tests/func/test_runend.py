@@ -182,3 +182,20 @@ def test_directory_of_records_is_tidied_away(queue, tmp_path):  # noqa: F811
     q.wait(runs, "failed")
     q.close()
     shutil.rmtree(mine)
+
+
+def test_stop_of_a_shim_that_does_not_listen(queue, stopped, tmp_path):  # noqa: F811
+    """What its socket has no room for is said when it has."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    deaf = tmp_path / "deaf"
+    i = q.submit("-g", "0", "--grace", "100s", "--", "sh", "-c",
+                 f"trap '' TERM; echo $$ > {deaf}; while :; do sleep 0.1; done")
+    assert wait_for(lambda: deaf.exists() and deaf.read_text())
+    shim = q.status()["queue"]["tasks"][0]["pid"]
+    stopped(shim)
+    q.m.run("sh", "-c", 'for n in $(seq 500); do "$0" stop "$1"; done', q.m.tenure, str(i))
+    q.m.run(q.m.tenure, "stop", "--now", str(i))
+    os.kill(shim, signal.SIGCONT)
+    q.wait(i, "cancelled")
+    assert not proc_exists(int(deaf.read_text()))
