@@ -91,9 +91,11 @@ _gpu_defaults() {
 	local dir
 	dir=$(_gpu_dir)
 	if [ -f "$dir/instance.json" ] && [ -O "$dir/instance.json" ] && ! grep -q '"defaults"' "$dir/instance.json"; then
-		sed "s/}[[:space:]]*\$/,\"defaults\":{\"gpus\":\"all\",\"lane\":\"$_gpu_lane\"}}/" \
-			"$dir/instance.json" >"$dir/tmp/instance.$$" &&
-			mv -f "$dir/tmp/instance.$$" "$dir/instance.json"
+		(
+			umask 077 # as all files there are
+			sed "s/}[[:space:]]*\$/,\"defaults\":{\"gpus\":\"all\",\"lane\":\"$_gpu_lane\"}}/" \
+				"$dir/instance.json" >"$dir/tmp/instance.$$"
+		) && mv -f "$dir/tmp/instance.$$" "$dir/instance.json"
 	fi
 }
 

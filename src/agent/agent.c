@@ -256,6 +256,7 @@ static void start_parts(struct agent *a)
 			    .started_wall_ns = clock_wall_ns(),
 			    .started_ns = clock_mono_ns(),
 			    .policy = a->c->policy,
+			    .holds = a->c->policy.hold,
 			    .cpu_slots = planview_cpu_slots(a->c->cpu_tasks, nofile_soft()) };
 	if (a->c->root)
 		a->queue = make_queue(a);

@@ -118,6 +118,21 @@ static void on_event(void *user, const struct guard_event *ev)
 	news_take(a->news, ev);
 }
 
+static void say_free(struct agent *a)
+{
+	double ms = (double)(clock_mono_ns() - a->stop_ns) / (double)NS_PER_MS;
+	size_t running = a->queue ? tasks_running(a->queue) : 0;
+
+	if (!running)
+		news_say(a->news, LOG_LEVEL_INFO, "all is free after %.0f ms", ms);
+	else
+		news_say(a->news, LOG_LEVEL_INFO,
+			 "what was held is free after %.0f ms; %zu task%s on, and the next agent "
+			 "takes %s over",
+			 ms, running, running == 1 ? " runs" : "s run",
+			 running == 1 ? "it" : "them");
+}
+
 static void on_dropped(void *user)
 {
 	struct agent *a = user;
@@ -128,8 +143,7 @@ static void on_dropped(void *user)
 		a->dropped = true;
 		return;
 	}
-	news_say(a->news, LOG_LEVEL_INFO, "all is free after %.0f ms",
-		 (double)(clock_mono_ns() - a->stop_ns) / (double)NS_PER_MS);
+	say_free(a);
 	ending_finish(a, AGENT_ENDED);
 }
 

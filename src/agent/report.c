@@ -340,9 +340,11 @@ json_t *report_status(const struct view *v, struct journal *j, struct users *u)
 	uint64_t now = clock_mono_ns();
 	char sentence[PROTO_TEXT_MAX];
 	cleanup_strbuf struct strbuf policy = STRBUF_INIT;
+	struct hold_policy wanted = v->policy;
 	json_t *o = json_object();
 
-	wants_describe(&v->policy, v, &policy);
+	wanted.hold = v->holds;
+	wants_describe(&wanted, v, &policy);
 	set(o, "format", json_integer(REPORT_FORMAT));
 	set(o, "instance", json_string(v->instance));
 	set(o, "host", json_string(v->host));

@@ -67,11 +67,12 @@ struct view {
 	const char *event_path;
 	pid_t pid;
 	uint64_t started_wall_ns;
-	uint64_t started_ns;	/* monotonic */
-	uint64_t until_wall_ns; /* ends itself then; 0: does not */
-	struct hold_policy policy;
-	uint32_t cpu_slots;		       /* tasks without a GPU at once */
-	const char *workload;		       /* run instead of holding; NULL: none */
+	uint64_t started_ns;	   /* monotonic */
+	uint64_t until_wall_ns;	   /* ends itself then; 0: does not */
+	struct hold_policy policy; /* as the guard was told: it holds while nothing is against it */
+	bool holds;		   /* what its settings say of that */
+	uint32_t cpu_slots;	   /* tasks without a GPU at once */
+	const char *workload;	   /* run instead of holding; NULL: none */
 	const struct view_workload *workloads; /* by slot; NULL: there are none */
 	uint64_t lifetime_ms;		       /* 0: none */
 	uint64_t lifetime_end_ns;	       /* clock_boot_ns() */

@@ -222,6 +222,8 @@ def test_files_by_hand(client):
     """Scripts and control.json as the older client wrote them, without client.sh."""
     c = client
     c("gpu_run true")
+    assert '"defaults"' in (c.dir / "instance.json").read_text()
+    assert (c.dir / "instance.json").stat().st_mode & 0o777 == 0o600
     c.start()
     assert c.has("done", 1)
     for name, text in [("500_later.sh", "echo later $CUDA_VISIBLE_DEVICES; exec sleep 300"),

@@ -195,6 +195,7 @@ def test_empty_queue_releases(queue, tmp_path):  # noqa: F811
     assert wait_for(lambda: not q.held(), 10)
     doc = q.status()
     assert "the queue is empty" in doc["sentence"] and doc["agent"]["empty_s"] >= 3
+    assert doc["policy"].startswith("Holding 88% of the free memory of all GPUs"), doc["policy"]
     assert "; empty for " in " ".join(q.m.run(q.m.tenure, "status").stdout.split())
     end, begun = tmp_path / "end", tmp_path / "begun"
     i = q.submit("--", *until(end, begun))
@@ -204,6 +205,16 @@ def test_empty_queue_releases(queue, tmp_path):  # noqa: F811
     q.wait(i, "done")
     assert wait_for(lambda: not q.held() and "the queue is empty" in q.status()["sentence"], 10)
     assert q.agent.poll() is None
+
+
+def test_what_an_ended_agent_leaves_is_not_called_free(queue):  # noqa: F811
+    q = queue(gpus=1)
+    q.start()
+    q.wait(q.submit("-g", "0", "--", "sleep", "60"), "running")
+    q.agent.send_signal(signal.SIGINT)
+    assert q.agent.wait(10) == 0
+    said = q.out.read_text()
+    assert "all is free" not in said and "1 task runs on, and the next agent takes it over" in said, said
 
 
 def test_lane_width(queue, tmp_path, user_config):  # noqa: F811
