@@ -26,6 +26,7 @@
 #include "base/settings_table.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 
 #define VARIABLE_PREFIX "TENURE_"
 #define SITE_FILE	"/etc/tenure/config.yaml"
@@ -521,12 +522,12 @@ static int check_band(const struct settings *s, struct err *e)
 }
 
 #define LANE_WIDTH_MAX 1024
+#define LANE_NAME_MAX  64 /* SPEC_NAME_MAX */
 
 /* "week=2" */
 static int parse_lane_width(const char *word, char name[SETTINGS_LANE_MAX], uint32_t *width,
 			    struct err *e)
 {
-	static const struct value_spec name_spec = { VALUE_NAME };
 	static const struct value_spec width_spec = { VALUE_UINT, .min = 1, .max = LANE_WIDTH_MAX };
 	const char *eq = strrchr(word, '=');
 	struct value v = { 0 };
@@ -535,11 +536,9 @@ static int parse_lane_width(const char *word, char name[SETTINGS_LANE_MAX], uint
 	if (!eq || eq == word || eq - word >= SETTINGS_LANE_MAX)
 		return err_set(e, -EINVAL, "\"%s\" is not a lane and its width, like week=2", word);
 	(void)str_print(name, SETTINGS_LANE_MAX, "%.*s", (int)(eq - word), word);
-	r = value_parse(&name_spec, name, &v, e);
-	if (r == 0) {
-		value_clear(&v);
-		r = value_parse(&width_spec, eq + 1, &v, e);
-	}
+	r = utf8_is_name(name, LANE_NAME_MAX)
+		    ? value_parse(&width_spec, eq + 1, &v, e)
+		    : err_set(e, -EINVAL, "\"%s\" is not the name of a lane", name);
 	if (r < 0)
 		return err_wrap(e, "\"%s\"", word);
 	*width = (uint32_t)v.num;

@@ -187,7 +187,7 @@ static int retry_word(const struct spool *sp, const char *word, bool all, struct
 				    : r;
 	}
 	r = none = retry_one(sp, word, all, &inner);
-	if (none == -ENOENT && spec_is_name(word))
+	if (none == -ENOENT && spec_is_task_name(word))
 		r = retry_failed(sp, word, &n, &inner);
 	if (r == 0 && none == -ENOENT && !n)
 		r = none;

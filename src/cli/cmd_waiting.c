@@ -160,7 +160,7 @@ static bool is_lane(const struct spool *sp, const char *word)
 	uint64_t id, element;
 	bool found = lane_is_paused(sp, word);
 
-	if (name_parse_id(word, &id, &element) == 0 || !spec_is_name(word) ||
+	if (name_parse_id(word, &id, &element) == 0 || !spec_is_task_name(word) ||
 	    queue_all(sp, &all, NULL) < 0)
 		return false;
 	for (size_t i = 0; i < all.n && !found; i++)

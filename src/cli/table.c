@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 
 #define OWN_LINE_INDENT 5
 #define LAST_LEAST	28 /* of the last column, before others are cut for it */
@@ -66,21 +67,12 @@ void table_add(struct table *t, enum term_style style, ...)
 	t->rows[t->n_rows++] = row;
 }
 
-static size_t shown_width(const char *s)
-{
-	size_t n = 0;
-
-	for (; *s; s++)
-		n += ((unsigned char)*s & 0xc0) != 0x80;
-	return n;
-}
-
 static size_t column_width(const struct table *t, size_t column)
 {
-	size_t width = shown_width(t->columns[column].title);
+	size_t width = utf8_columns(t->columns[column].title);
 
 	for (size_t i = 0; i < t->n_rows; i++) {
-		size_t w = shown_width(t->rows[i].cells[column]);
+		size_t w = utf8_columns(t->rows[i].cells[column]);
 
 		width = w > width ? w : width;
 	}
@@ -188,7 +180,7 @@ static void print_last(const struct layout *l, const char *text, FILE *out)
 	size_t columns = l->columns, indent = l->indent;
 	size_t room = columns > indent ? columns - indent : 0;
 
-	if (shown_width(text) > room && longest_word(text) > room) {
+	if (utf8_columns(text) > room && longest_word(text) > room) {
 		indent = OWN_LINE_INDENT;
 		(void)fprintf(out, "\n%*s", (int)indent, "");
 	}
@@ -206,37 +198,33 @@ static void print_spaces(size_t n, FILE *out)
 		(void)putc_unlocked(' ', out);
 }
 
-/* Bytes of the first n characters. */
-static size_t bytes_of(const char *text, size_t n)
+/* Without its middle: what a name begins with is often shared, what it ends with tells. Returns the
+ * columns that it took. */
+static size_t print_cut(const char *text, size_t width, FILE *out)
 {
-	size_t i = 0;
-
-	for (; text[i]; i++)
-		if (((unsigned char)text[i] & 0xc0) != 0x80 && n-- == 0)
-			break;
-	return i;
-}
-
-/* Without its middle: what a name begins with is often shared, what it ends with tells. */
-static void print_cut(const char *text, size_t width, FILE *out)
-{
-	size_t whole = shown_width(text), mark = strlen(CUT_MARK);
+	size_t whole = utf8_columns(text), mark = strlen(CUT_MARK);
 	size_t tail = width > mark ? (width - mark) / 2 : 0;
 	size_t head = width > mark ? width - mark - tail : 0;
 
 	if (whole <= width) {
 		(void)fputs(text, out);
-		return;
+		return whole;
 	}
-	(void)fprintf(out, "%.*s%.*s%s", (int)bytes_of(text, head), text, (int)width, CUT_MARK,
-		      text + bytes_of(text, whole - tail));
+
+	cleanup_free char *begins = xasprintf("%.*s", (int)utf8_bytes_of(text, head), text);
+	const char *ends = text + utf8_bytes_of(text, whole - tail);
+
+	while (utf8_columns(ends) > tail) /* the middle ends within a wide one */
+		ends += utf8_bytes_of(ends, 2);
+	(void)fprintf(out, "%s%.*s%s", begins, (int)width, CUT_MARK, ends);
+	return utf8_columns(begins) + (mark < width ? mark : width) + utf8_columns(ends);
 }
 
 /* owed: spaces between what was printed of the row and this cell. */
 static void print_cell(const struct table *t, const struct layout *l, size_t column,
 		       const char *text, size_t *owed, FILE *out)
 {
-	size_t width = shown_width(text), pad;
+	size_t width = utf8_columns(text), pad;
 	bool last = column == l->last, right = t->columns[column].right;
 
 	if (l->dropped[column])
@@ -250,7 +238,8 @@ static void print_cell(const struct table *t, const struct layout *l, size_t col
 		return;
 	}
 	*owed = (text[0] ? 0 : *owed) + (right ? 0 : pad) + l->gap;
-	print_cut(text, l->widths[column], out);
+	width = width < l->widths[column] ? width : l->widths[column];
+	*owed += width - print_cut(text, l->widths[column], out);
 }
 
 static void print_row(const struct table *t, const struct layout *l, size_t row, FILE *out)

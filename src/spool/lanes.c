@@ -44,7 +44,7 @@ bool lane_is_paused(const struct spool *sp, const char *lane)
 {
 	char path[SPOOL_PATH_MAX];
 
-	return spec_is_name(lane) && spool_exists(sp, path_of(lane, path));
+	return spec_is_task_name(lane) && spool_exists(sp, path_of(lane, path));
 }
 
 char *lane_reason(const struct spool *sp, const char *lane)
@@ -74,7 +74,7 @@ static int each_one(void *data, const char *file, unsigned char type)
 {
 	const struct each *each = data;
 
-	return spec_is_name(file) ? each->fn(each->data, file) : 0;
+	return spec_is_task_name(file) ? each->fn(each->data, file) : 0;
 }
 
 int lanes_paused(const struct spool *sp, lane_fn fn, void *data, struct err *e)

@@ -186,8 +186,9 @@ static bool take_flags(const char **p, unsigned int *ret)
 	return true;
 }
 
-static bool take_text(const char **p, char *dst, size_t size)
+static bool take_text(const char **p, const struct field *f, char *dst)
 {
+	size_t size = f->size;
 	size_t len = strcspn(*p, ",");
 
 	if (!len || len >= size)
@@ -195,7 +196,7 @@ static bool take_text(const char **p, char *dst, size_t size)
 	(void)memcpy(dst, *p, len);
 	dst[len] = '\0';
 	*p += len;
-	return spec_is_name(dst);
+	return f->letter == 'c' ? spec_is_name(dst) : spec_is_task_name(dst);
 }
 
 static bool take_field(const char **p, const struct field *f, struct task_name *n)
@@ -204,7 +205,7 @@ static bool take_field(const char **p, const struct field *f, struct task_name *
 	uint64_t num;
 
 	if (f->size)
-		return take_text(p, at, f->size);
+		return take_text(p, f, at);
 	if (f->letter == 'f')
 		return take_flags(p, &n->flags);
 	if (f->letter == 'g' && str_has_prefix(*p, ALL_TEXT)) {

@@ -40,7 +40,7 @@ static uint64_t leading_number(const char *file, const char **rest)
 	if (str_to_u64(text, &v) < 0 || v > SPEC_PRIORITY_MAX)
 		return SPEC_PRIORITY;
 	/* "42.sh" is called that way; "42_train.sh" is train.sh at 42. */
-	if (isalnum((unsigned char)*tail) && file[digits] != '.')
+	if ((isalnum((unsigned char)*tail) || (unsigned char)*tail >= 0x80) && file[digits] != '.')
 		*rest = tail;
 	return v;
 }

@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "spool/elements.h"
 #include "spool/name.h"
 #include "spool/speckind.h"
@@ -124,11 +125,19 @@ static bool is_word(const char *name)
 	return name_parse_id(name, &id, &element) == 0 || strcmp(name, "all") == 0;
 }
 
+bool spec_is_task_name(const char *text)
+{
+	return utf8_is_name(text, SPEC_NAME_MAX);
+}
+
 void spec_make_task_name(const char *text, char ret[SPEC_NAME_MAX + 1])
 {
+	const char *slash = strrchr(text, '/');
 	cleanup_free char *plain = NULL;
 
-	spec_make_name(text, ret);
+	utf8_make_name(slash && slash[1] ? slash + 1 : text, ret, SPEC_NAME_MAX);
+	if (!ret[0])
+		(void)str_copy(ret, SPEC_NAME_MAX + 1, "task");
 	if (!is_word(ret))
 		return;
 	plain = xstrdup(ret);

@@ -140,12 +140,14 @@ json_t *spec_json(const struct spool_spec *s);
 /* One line with its newline. NULL with e when a text is not UTF-8. The caller frees it. */
 char *spec_text(const struct spool_spec *s, struct err *e);
 
-/* [A-Za-z0-9._+-], 1 to 64 of them, the first one no dot or dash. */
+/* Of an agent or an instance: [A-Za-z0-9._+-], 1 to 64 of them, the first one no dot or dash. */
 bool spec_is_name(const char *text);
 /* Any text as such a name (a path's last part, other characters as _); never empty. */
 void spec_make_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
 
-/* The same, and nothing that a command takes for an id or for all tasks. */
+/* Names of tasks and lanes may have letters of any script: utf8_is_name(). */
+bool spec_is_task_name(const char *text);
+/* Any text as one, and nothing that a command takes for an id or for all tasks. */
 void spec_make_task_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
 
 /* The program of a shell's command as such a name, as far as that can be seen: the first word that

@@ -195,11 +195,12 @@ static int get_string(const struct spec_row *row, const json_t *v, void *field, 
 
 static int get_name(const struct spec_row *row, const json_t *v, void *field, struct err *e)
 {
-	if (!json_is_string(v) || !spec_is_name(json_string_value(v)))
-		return err_set(e, -EINVAL,
-			       "\"%.80s\" is not a name; use up to %d letters, digits and . _ + - "
-			       "and begin with a letter, a digit, _ or +",
-			       json_is_string(v) ? json_string_value(v) : "?", SPEC_NAME_MAX);
+	if (!json_is_string(v) || !spec_is_task_name(json_string_value(v)))
+		return err_set(
+			e, -EINVAL,
+			"\"%.80s\" is not a name; use up to %d bytes of letters, digits and . "
+			"_ + - and begin with a letter, a digit, _ or +",
+			json_is_string(v) ? json_string_value(v) : "?", SPEC_NAME_MAX);
 	return get_string(row, v, field, e);
 }
 

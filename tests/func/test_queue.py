@@ -94,10 +94,10 @@ def test_bare_file_and_control_json(queue):
     tmp = os.path.join(q.spool, "tmp/x")
     with open(tmp, "w", encoding="utf-8") as f:
         f.write("#!/bin/sh\necho from a file in $PWD as $LOGNAME with $PATH and $SHELL\nsleep 30\n")
-    os.rename(tmp, os.path.join(q.spool, "pending/001_hello.sh"))
+    os.rename(tmp, os.path.join(q.spool, "pending/001_\u4f60\u597d.sh"))
     assert wait_for(lambda: [r for r in q.rows() if r["state"] == "running"], 15)
     row = q.rows()[0]
-    assert row["priority"] == 1
+    assert row["priority"] == 1 and row["name"] == "\u4f60\u597d.sh"
     user = pwd.getpwuid(os.getuid())
     assert wait_for(lambda: f"in {q.home} as {user.pw_name} with /usr/local/bin:/usr/bin:/bin and {user.pw_shell or '/bin/sh'}"
                     in (q.log(row["id"]) or "")), q.log(row["id"])

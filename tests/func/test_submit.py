@@ -185,3 +185,17 @@ echo c
     both = tenure("submit", "--json", "--from", str(lines))
     assert [json.loads(line)["id"] for line in both.stdout.splitlines()] == [5, 6]
     assert "2 tasks of their own" in tenure("run", "--from", str(lines)).stderr
+
+
+def test_names_in_any_script(tenure, tmp_path):
+    (tmp_path / "\u8bad\u7ec3.sh").write_text("echo\n")
+    said = submitted(tenure, "-l", "\u591c\u95f4", str(tmp_path / "\u8bad\u7ec3.sh"))[0]
+    assert said["name"] == "\u8bad\u7ec3.sh" and said["lane"] == "\u591c\u95f4"
+    submitted(tenure, "-n", "plain", "--", "true")
+    assert json.loads(tenure("list", "--json", "-l", "\u591c\u95f4").stdout)["name"] == "\u8bad\u7ec3.sh"
+    # A wide character takes two columns.
+    wide, plain = tenure("list").stdout.splitlines()[1:]
+    assert wide.index("\u8bad") + 2 == plain.index("plain"), (wide, plain)
+    assert tenure("pause", "\u591c\u95f4").stdout == "lane \u591c\u95f4 is paused\n"
+    assert tenure("stop", "\u8bad").returncode == 0
+    assert "is not a name" in refused(tenure, "-n", "a\u202eb", "--", "true")

@@ -289,6 +289,7 @@ static void test_names(void **state)
 		"00100,43,g2,x100000,fpd,t1763730000,lweek,nsweep",
 		"99999,9999999999,e999999,gall,fs,n_",
 		"00500,42,e1,g0,ntrain.sh,cnode7",
+		"00500,42,l\u591c\u95f4,n\u8bad\u7ec3.sh",
 		"00500,42,ntrain.sh,u1763730000,z0",
 		"00500,42,ntrain.sh,u1763730000,z265",
 		"42.7,e1",
@@ -318,6 +319,9 @@ static void test_names(void **state)
 		"00500,42,nx,u5",
 		"00500,99999999999,nx",
 		"00500,42,nx,qy",
+		"00500,42,n\xe8\xae",
+		"00500,42,na\u202eb",
+		"00500,42,nx,c\u8bad",
 	};
 	struct task_name n, longest = { .priority = 99999,
 					.id = NAME_ID_MAX,
@@ -410,6 +414,7 @@ static void test_raw(void **state)
 		{ "all", "echo", "task_all", 500 },
 		{ "20261121_run.sh", "echo", "20261121_run.sh", 500 },
 		{ "my task.sh", "echo", "my_task.sh", 500 },
+		{ "1_\u8bad\u7ec3.sh", "echo", "\u8bad\u7ec3.sh", 1 },
 		{ "x.json", "{\"argv\":[\"true\"],\"priority\":3}\n", "true", 3 },
 	};
 	struct spool_spec *s = NULL;

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_BASE_UTF8_H
+#define TENURE_BASE_UTF8_H
+
+/* Characters of texts that people write: how wide they are shown, and which fit into a name. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The character at p, which ends with NUL: its bytes and *ret; 0: it is not well-formed, or the
+ * end.
+ */
+size_t utf8_decode(const char *p, uint32_t *ret);
+
+/* Columns of a terminal that it takes: 0 (a mark on the one before), 1, or 2 (East Asian, emoji).
+ */
+unsigned int utf8_width(uint32_t c);
+/* Of a text; a byte that is not well-formed takes one. */
+size_t utf8_columns(const char *text);
+/* Bytes of as many characters as fit into so many columns. */
+size_t utf8_bytes_of(const char *text, size_t columns);
+
+/*
+ * Whether a text can be part of a file's name and be shown anywhere: 1 to max bytes of letters and
+ * digits of any script and . _ + -, no dot or dash first. Outside ASCII that is every character but
+ * controls, blanks, what is invisible or turns the direction of others, and private ones.
+ */
+bool utf8_is_name(const char *text, size_t max);
+/* Any text as such a name: what does not fit is _, and what is too long is cut. May be empty. */
+void utf8_make_name(const char *text, char *ret, size_t max);
+
+#endif
