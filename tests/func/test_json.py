@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""docs/json.md names every member that the commands of the queue print, with its type, and none that they do not."""
+import json
+import pathlib
+import re
+
+from machine import wait_for
+from test_queue import queue  # noqa: F401  (a fixture)
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs/json.md"
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+[+-]\d\d:\d\d")
+TYPES = {"number": (int, float), "text": str, "bool": bool, "list": list, "object": dict, "time": str}
+
+
+def documented():
+    """By command: {key: (may be missing, type, meaning)}."""
+    pages = {}
+    for section in re.split(r"(?m)^### ", PAGE.read_text(encoding="utf-8"))[1:]:
+        rows = re.findall(r"(?m)^\| `(\w+)`( \*)? \| (\w+) \| ?(.*?) ?\|$", section.split("\n## ")[0])
+        pages[re.match(r"`tenure (\w+) --json`", section)[1]] = {k: (bool(o), t, m) for k, o, t, m in rows}
+    return pages
+
+
+def check_value(where, value, kind, meaning):
+    if value is None:
+        assert "`null`" in meaning, where
+    elif not (value == "all" and "text `all`" in meaning):
+        assert isinstance(value, TYPES[kind]) and isinstance(value, bool) == (kind == "bool"), (where, value)
+        assert kind != "time" or TIME.fullmatch(value), (where, value)
+        for inner in value if kind == "list" else []:
+            for key in inner if isinstance(inner, dict) else []:
+                assert f"`{key}`" in meaning or "`others`" in meaning, (where, key)
+
+
+def check(command, page, objects):
+    seen = set()
+    for o in objects:
+        assert {k for k, (optional, _, _) in page.items() if not optional} <= set(o), (command, o)
+        for key, value in o.items():
+            assert key in page, f"{command} prints {key}, of which the page says nothing"
+            check_value(f"{command}: {key}", value, *page[key][1:])
+            seen.add(key)
+    assert seen == set(page), f"{command}: never printed here: {set(page) - seen}"
+
+
+def test_members(queue, tmp_path):  # noqa: F811
+    q = queue(gpus=3)
+    q.start("--no-hold")
+    pages = documented()
+
+    def lines(*cmd):
+        return [json.loads(line) for line in q.m.run(q.m.tenure, *cmd, check=False).stdout.splitlines()]
+
+    def doc(*cmd):
+        return json.loads(q.m.run(q.m.tenure, *map(str, cmd)).stdout)
+    submitted = lines("submit", "--json", "-g", "1", "-n", "used", "--", q.newcomer, "--take", "60%", "--stay", "2")
+    used = submitted[0]["id"]
+    runs = q.submit("-g", "1", "-l", "week", "-n", "runs", "--", "sleep", "60")
+    array = q.submit("-g", "0", "-n", "array", "--array", "3-5%1", "--", "sh", "-c",
+                     "[ $TENURE_ARRAY_INDEX != 3 ] && sleep 60; exit 3")
+    sweep = q.submit("-g", "0", "--sweep", "a=1,2", "--", "true")
+    commands = tmp_path / "commands"
+    commands.write_text("sleep 0\nfalse\n")
+    listed = q.submit("-g", "0", "--from", commands)
+    left = q.submit("-g", "0", "-n", "left", "--", "sh", "-c", "sleep 60 & exit 3")
+    again = q.submit("-g", "0", "-r", "2", "--retry-every", "1", "--backoff", "1h", "--", "false")
+    never = q.submit("-g", "all", "-l", "week", "--", "true")
+    q.m.run(q.m.tenure, "pause", "week")
+    waits = q.submit("-g", "0", "-l", "week", "--", "true")
+    q.m.run(q.m.tenure, "stop", str(never))
+    ran = lines("run", "--json", "-g", "0", "-l", "other", "--", "true")
+    imported = tmp_path / "command.txt"
+    imported.write_text("true\n1,2\n")
+    assert wait_for(lambda: q.task(used)["state"] == "done" and "not_before" in q.task(again) and
+                    q.task(listed)["state"] == "failed" and "command_exit" in doc("show", left, "--json") and
+                    any(r.get("element") == 2 and r["id"] == array for r in q.rows("-s", "running"))), q.rows()
+    check("list", pages["list"], q.rows())
+    shown = [doc("show", i, "--json") for i in (used, runs, array, f"{array}.1", f"{array}.2", f"{sweep}.2", left, again,
+                                                never, waits, listed, f"{listed}.2")]
+    check("show", pages["show"], shown)
+    for o in shown:
+        assert all(f"`{key}`" in pages["list"]["counts"][2] for key in o.get("elements", {}))
+    check("why", pages["why"], [doc("why", i, "--json") for i in (used, waits, f"{array}.2")])
+    history = doc("history", "--json")
+    assert set(history) == {"tasks", "gpu_hours_by_lane", "gpu_hours_by_name"}
+    check("history", pages["history"], history["tasks"])
+    check("submit", pages["submit"], submitted)
+    check("run", pages["run"], ran)
+    check("import", pages["import"], lines("import", "--json", str(imported)))
+    check("instances", pages["instances"], lines("instances", "--json"))
+    q.m.run(q.m.tenure, "stop", "all", "--now")
