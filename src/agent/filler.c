@@ -49,6 +49,8 @@ struct filler {
 	struct filler_ear *ear;
 	struct proc_id shim;
 	bool leased, freed, gone, ending;
+	bool unsaid; /* its shim could not be told to stop, with unsaid_ms of grace */
+	uint32_t unsaid_ms;
 	bool looking;		 /* for its shim: what it is told waits until that is known */
 	uint64_t look_ns;	 /* when again, where nothing could be told; 0: it could, or was not
 				    asked */
@@ -220,12 +222,15 @@ static void listen_to(struct filler *fl, int fd)
 
 static void tell_stop(struct filler *fl, uint32_t grace_ms)
 {
+	int code;
+
 	if (!fl->ear)
 		return;
-	if (state_of(fl) == WORKLOAD_RUNNING)
-		(void)talk_stop(fl->ear->fd, 0, STOP_TREE, grace_ms);
-	else
-		(void)talk_cancel(fl->ear->fd);
+	code = state_of(fl) == WORKLOAD_RUNNING ? talk_stop(fl->ear->fd, 0, STOP_TREE, grace_ms)
+						: talk_cancel(fl->ear->fd);
+	/* A shim that is stopped, or slow, has not read what we said before. */
+	fl->unsaid = code == -EAGAIN;
+	fl->unsaid_ms = grace_ms;
 }
 
 /* ---- a shim that is not connected: adopted, or lost ---- */
@@ -372,7 +377,7 @@ static void over(struct filler *fl)
 			 device_of(fl)->index, fl->why);
 	fl->over_ns = clock_mono_ns();
 	fl->shown->pid = 0;
-	fl->leased = fl->freed = fl->gone = fl->ending = false;
+	fl->leased = fl->freed = fl->gone = fl->ending = fl->unsaid = false;
 	fl->shim = (struct proc_id){ 0 };
 	enter(fl, WORKLOAD_OFF);
 	all->c.changed(all->c.user);
@@ -611,6 +616,8 @@ void fillers_look(struct fillers *f, bool wanted, struct devset busy)
 			continue;
 		/* What it has is free for whoever it gives way to. */
 		(void)sched_used(f->c.plan, ref_of(fl), i, device_of(fl)->mem_used);
+		if (fl->unsaid)
+			tell_stop(fl, fl->unsaid_ms);
 		if (fl->look_ns && clock_mono_ns() >= fl->look_ns)
 			look_for_shim(fl);
 		else if (state_of(fl) == WORKLOAD_STARTING && !fl->ear && !fl->gone &&

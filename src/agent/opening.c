@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/remains.h"
 #include "agent/runjob.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -16,11 +15,11 @@
 #include "spool/key.h"
 #include "spool/laneowner.h"
 #include "spool/recover.h"
+#include "task/adopt.h"
 #include "task/cgroup.h"
 
-#define ORPHAN_GRACE_MS 10000 /* of a task whose shim was killed while no agent was there */
-#define RECORD_MAX	65536
-#define VOID_LIFE_NS	(24 * 3600 * NS_PER_S)
+#define RECORD_MAX   65536
+#define VOID_LIFE_NS (24 * 3600 * NS_PER_S)
 
 /* What the calls of recovery are about. */
 struct finder {
@@ -71,8 +70,9 @@ static bool is_of_this_boot(const struct finder *f, const struct claim *c)
 }
 
 /*
- * What the shim of a claim left: its process, its record, or the task's processes, which are ended
- * then. Whose the claim is does not matter: every agent of a spool gives a shim the same name.
+ * What the shim of a claim left: its process, its record, or the task's processes, which whoever
+ * adopts it ends while the queue goes on. Whose the claim is does not matter: every agent of a
+ * spool gives a shim the same name.
  */
 static enum recover_life look_for_shim(struct finder *f, const struct claim *c)
 {
@@ -80,11 +80,12 @@ static enum recover_life look_for_shim(struct finder *f, const struct claim *c)
 	struct err e = ERR_INIT;
 	char token[TASK_TOKEN_MAX];
 	struct adopted found;
+	int left;
 
 	if (c->started && is_of_this_boot(f, c))
 		id.proc = c->who.proc;
 	(void)runjob_token(f->o->key, &c->name, token);
-	if (remains_find(token, &id, f->o->run_dir, ORPHAN_GRACE_MS, &found, &e) < 0)
+	if (adopt_settle(token, &id, f->o->run_dir, &found, &e) < 0)
 		return not_known(f, c, e.text);
 	(void)fd_close(found.fd);
 	if (found.bad_record)
@@ -94,7 +95,14 @@ static enum recover_life look_for_shim(struct finder *f, const struct claim *c)
 			    (unsigned long long)c->name.id, f->o->run_dir, token);
 	if (found.found == ADOPT_OTHER)
 		return not_known(f, c, "a process that is not its shim has its name");
-	return found.found == ADOPT_LOST ? import_end(f, c) : RECOVER_ALIVE;
+	if (found.found != ADOPT_LOST)
+		return RECOVER_ALIVE;
+	left = orphans_count(token);
+	if (left < 0) {
+		(void)err_sys(&e, -left, "look for its processes");
+		return not_known(f, c, e.text);
+	}
+	return left ? RECOVER_ALIVE : import_end(f, c);
 }
 
 /* An agent with another name that lives, or may, speaks for its own claims. */

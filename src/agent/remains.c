@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -100,20 +99,4 @@ struct remains *remains_forget(struct remains *m)
 	if (!m->looking)
 		uv_close((uv_handle_t *)&m->timer, on_closed);
 	return NULL;
-}
-
-int remains_find(const char *token, const struct shim_id *id, const char *run_dir,
-		 uint32_t grace_ms, struct adopted *ret, struct err *e)
-{
-	int r = adopt_settle(token, id, run_dir, ret, e);
-
-	if (r < 0 || ret->found != ADOPT_LOST)
-		return r;
-
-	struct orphans * or = orphans_begin(token, SIGTERM, grace_ms);
-
-	while ((r = orphans_step(or)) > 0)
-		(void)usleep(STEP_FIRST_MS * 1000U);
-	orphans_free(or);
-	return r < 0 ? err_sys(e, -r, "look for processes of %s", token) : 0;
 }

@@ -28,11 +28,4 @@ void remains_hurry(struct remains *m, uint32_t grace_ms);
 /* done will not be called. NULL is nobody. */
 struct remains *remains_forget(struct remains *m);
 
-/*
- * The same for a thread that may wait, after adopt_settle(): where the shim was killed its task's
- * processes are ended. So after ADOPT_LOST nothing of the task runs.
- */
-int remains_find(const char *token, const struct shim_id *id, const char *run_dir,
-		 uint32_t grace_ms, struct adopted *ret, struct err *e);
-
 #endif

@@ -282,8 +282,10 @@ struct run *run_adopt(struct run_place *place, const struct claim *claim, struct
 
 void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *why)
 {
+	bool is_filed = r->state == RUN_FILING && !uv_is_active((uv_handle_t *)&r->timer);
+
 	/* It has ended; whether it waits again is all that is left to say. */
-	if (r->gone && (kind != END_STOPPED || r->state == RUN_FILING))
+	if (r->gone && (kind != END_STOPPED || is_filed))
 		return;
 	/* What its owner says is the last word: a task that is about to wait again does not. */
 	if (r->kind == END_MAX || kind == END_STOPPED) {

@@ -203,6 +203,19 @@ int orphans_step(struct orphans *o)
 	return (int)o->ender.ours;
 }
 
+int orphans_count(const char *token)
+{
+	struct tree t = { 0 };
+	int n = 0, r = tree_scan(&t);
+
+	if (r == 0)
+		r = tree_keep_token(&t, token);
+	for (size_t i = 0; r == 0 && i < t.n; i++)
+		n += t.procs[i].state != 'Z' && t.procs[i].state != 'X';
+	tree_clear(&t);
+	return r < 0 ? r : n;
+}
+
 void orphans_hurry(struct orphans *o, uint32_t grace_ms)
 {
 	uint64_t at = clock_mono_ns() + grace_ms * NS_PER_MS;

@@ -65,6 +65,8 @@ struct orphans *orphans_begin(const char *token, int stop_signal, uint32_t grace
 int orphans_step(struct orphans *o);
 /* KILL after this at the latest. */
 void orphans_hurry(struct orphans *o, uint32_t grace_ms);
+/* How many there are, without a word to them; or -errno. The same holds for it. */
+int orphans_count(const char *token);
 struct orphans *orphans_free(struct orphans *o);
 
 #endif

@@ -142,6 +142,25 @@ def test_killed_shim_keeps_nobody_waiting(queue, tmp_path):  # noqa: F811
     assert not proc_exists(int(deaf.read_text()))
 
 
+def test_killed_shim_and_agent_keep_nobody_waiting(queue, tmp_path):  # noqa: F811
+    """The same where the next agent finds what is left."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    deaf = tmp_path / "deaf"
+    i = q.submit("-g", "1", "--grace", "100s", "--", "sh", "-c",
+                 f"trap '' TERM; echo $$ > {deaf}; while :; do sleep 0.1; done")
+    assert wait_for(lambda: deaf.exists() and deaf.read_text())
+    shim = q.status()["queue"]["tasks"][0]["pid"]
+    q.kill()
+    os.kill(shim, signal.SIGKILL)
+    q.start("--no-hold")
+    q.wait(q.submit("-g", "0", "--", "true"), "done")
+    assert proc_exists(int(deaf.read_text())) and q.task(i)["state"] == "running"
+    q.m.run(q.m.tenure, "stop", "--now", str(i))
+    q.wait(i, "cancelled")
+    assert not proc_exists(int(deaf.read_text()))
+
+
 def test_nowhere_to_put_what_is_done(queue, tmp_path):  # noqa: F811
     """A directory that is missing does not mean that somebody else has taken the task."""
     q = queue(gpus=1)
