@@ -18,7 +18,7 @@ BUILD = pathlib.Path(os.environ.get("TENURE_BUILD", ROOT / "build")).resolve()
 
 
 def pytest_addoption(parser):
-    parser.addoption("--cycles", type=int, default=24, help="hold/yield cycles of test_soak.py")
+    parser.addoption("--cycles", type=int, default=15, help="hold/yield cycles of test_soak.py")
     parser.addoption("--crash-every", type=int, default=11,
                      help="test_crash.py ends a process at every n-th step (1: at each)")
 

@@ -78,7 +78,7 @@ def test_agent_killed_while_a_start_is_given_up(queue, stopped, tmp_path):  # no
     q.start("--no-hold")
     token = next_token(q)
     mother = next(int(p.parent.name) for p in pathlib.Path("/proc").glob("[0-9]*/comm")
-                  if p.read_text() == "tenure-shims\n" and
+                  if p.read_bytes() == b"tenure-shims\n" and
                   (p.parent / "stat").read_text().rpartition(")")[2].split()[1] == str(q.agent.pid))
     stopped(mother)
     weak = q.submit("-g", "1", "--preemptible", "--", "sh", "-c", f"echo weak >> {tmp_path}/ran")

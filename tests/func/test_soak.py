@@ -53,7 +53,7 @@ def cycles(request):
 
 
 def test_hold_and_yield_again_and_again(build, env, tmp_path, cycles):
-    m = Machine(build, env, tmp_path, ["--gpus", GPUS, "--speed", "0.3"])
+    m = Machine(build, env, tmp_path, ["--gpus", GPUS])
     try:
         h = m.hold("--rehold-after", "0", "--refresh", "50ms")
         h.wait("held", GPUS)
