@@ -15,6 +15,7 @@
 #include "cli/ends.h"
 #include "cli/queue.h"
 #include "cli/taskdoc.h"
+#include "cli/term.h"
 #include "spool/record.h"
 
 #define PROCS_SHOWN 6
@@ -26,9 +27,12 @@ static const struct opt show_opts[] = {
 
 /* ---- for people ---- */
 
+#define TEXT_COLUMN 14
+
 static void print_line(const char *key, const char *text)
 {
-	printf("%-13s %s\n", key, text);
+	printf("%-13s ", key);
+	term_print_wrapped(stdout, text, TEXT_COLUMN);
 }
 
 static void print_value(const char *key, const json_t *value)
@@ -92,7 +96,7 @@ static void print_words(const char *key, const json_t *value)
 	if (strchr(strbuf_str(&b), '\n'))
 		printf("%s:\n%s\n", key, strbuf_str(&b));
 	else
-		print_line(key, strbuf_str(&b));
+		printf("%-13s %s\n", key, strbuf_str(&b)); /* whole, to be copied */
 }
 
 static void print_env(const char *key, const json_t *value)
