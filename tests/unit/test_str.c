@@ -109,13 +109,24 @@ static void test_err(void **state)
 	assert_string_equal(e.text, "cannot hold GPU 2: open /x: Permission denied");
 }
 
+/* As a shell reads them back. */
+static void test_words(void **state)
+{
+	static const char *const words[] = { "sh", "-c", "echo 'a b'", "", "x=1,2", "a\nb", "*" };
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		strbuf_add_word(&b, words[i]);
+	assert_string_equal(strbuf_str(&b), "sh -c 'echo '\\''a b'\\''' '' x=1,2 'a\nb' '*'");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nearest), cmocka_unit_test(test_copy),
 		cmocka_unit_test(test_to_u64),	cmocka_unit_test(test_strbuf),
 		cmocka_unit_test(test_wrap),	cmocka_unit_test(test_enum),
-		cmocka_unit_test(test_err),
+		cmocka_unit_test(test_err),	cmocka_unit_test(test_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
