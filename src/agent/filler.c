@@ -52,8 +52,7 @@ struct filler {
 	bool unsaid; /* its shim could not be told to stop, with unsaid_ms of grace */
 	uint32_t unsaid_ms;
 	bool looking;		 /* for its shim: what it is told waits until that is known */
-	uint64_t look_ns;	 /* when again, where nothing could be told; 0: it could, or was not
-				    asked */
+	uint64_t look_ns;	 /* when again, where nothing could be told; or 0 */
 	struct remains *remains; /* of a shim that was killed: they are being ended */
 	bool yielded;		 /* its device has to be idle for rehold_ms, then */
 	uint64_t over_ns;
