@@ -58,7 +58,8 @@ def test_show_what_runs(queue):  # noqa: F811
     i = q.submit("-g", "2", "-n", "both", "--", "sh", "-c", "sleep 60; true")
     many = q.submit("-g", "0", "-n", "many", "--sweep", "a=7,8", "--sweep", "b=x", "--", "sh", "-c",
                     "sleep 60; true")
-    assert wait_for(lambda: len(q.rows("-s", "running")) == 3 and len(show(q, i).get("processes", [])) == 2)
+    assert wait_for(lambda: len(q.rows("-s", "running")) == 3 and
+                    all(len(show(q, x).get("processes", [])) == 2 for x in (i, f"{many}.2")))
     doc, text = show(q, i), shown(q, i)
     assert sorted(doc["devices"]) == [0, 1] and text["devices"] == "GPU 0, 1"
     uuids = doc["device_uuids"]

