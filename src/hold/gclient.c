@@ -3,9 +3,9 @@
  * Clients and policies.
  *
  * A policy selects devices in an order; the last `leave` of them are left for others; the rest are
- * the instance's. Where several instances select one device, the one that asked first has it; what
- * one of them leaves for others, none of them touches: others are other people, and "leave" is a
- * promise to them.
+ * the instance's. Where several instances select one device, the one that asked first has it, and
+ * keeps it for as long as it selects it; what one of them leaves for others, none of them touches:
+ * others are other people, and "leave" is a promise to them.
  *
  * The refresh clock: once per `refresh` every device of an instance that is not held is checked,
  * and only such a check starts an idle clock, while anything foreign that is seen at any other time
@@ -167,6 +167,14 @@ static bool is_left(const struct guard *g, const struct selection *sel, uint32_t
 	return false;
 }
 
+/* Whether client i goes before that other one: the one that has it now, then who asked first. */
+static bool goes_before(const struct guard *g, int i, int other, int present)
+{
+	if (other < 0 || i == present)
+		return true;
+	return other != present && g->clients[i].asked < g->clients[other].asked;
+}
+
 void gclient_assign_all(struct guard *g)
 {
 	int owner[EYES_SLOTS_MAX];
@@ -183,9 +191,10 @@ void gclient_assign_all(struct guard *g)
 		for (uint32_t k = 0; k < sel.n; k++) {
 			uint32_t slot = sel.slots[k];
 
-			if (owner[slot] < 0)
+			if (goes_before(g, i, owner[slot], g->devs[slot].owner))
 				owner[slot] = i;
-			if (leaver[slot] < 0 && is_left(g, &sel, slot, c->policy.leave))
+			if (is_left(g, &sel, slot, c->policy.leave) &&
+			    goes_before(g, i, leaver[slot], g->devs[slot].leaver))
 				leaver[slot] = i;
 		}
 	}
@@ -341,6 +350,8 @@ static void on_policy(struct guard *g, struct gclient *c, const struct msg_polic
 	bool anew = !c->has_policy; /* and not in the place of an agent that died */
 
 	c->policy = policy;
+	if (!c->has_policy)
+		c->asked = ++g->n_asked;
 	c->has_policy = true;
 	c->dropping = false;
 	c->cgroup[0] = '\0';

@@ -165,7 +165,8 @@ struct gclient {
 	pid_t pid;
 	char instance[PROTO_INSTANCE_MAX];
 	bool has_policy, dropping;
-	bool waiting; /* a device of it is ripe and waits for its turn */
+	uint64_t asked; /* when it got that policy, as a number: the lowest asked first */
+	bool waiting;	/* a device of it is ripe and waits for its turn */
 	struct hold_policy policy;
 	char cgroup[256]; /* of its agent, with policy.my_cgroup */
 	uint64_t orphan_until_ns;
@@ -198,6 +199,7 @@ struct guard {
 	uint32_t n_devs;
 	struct gdev devs[EYES_SLOTS_MAX];
 	struct gclient clients[GUARD_CLIENTS_MAX];
+	uint64_t n_asked;
 	struct glease leases[GUARD_LEASES_MAX];
 	struct hold_policy plain; /* the defaults: for a device that no policy selects */
 	uint64_t last_event;

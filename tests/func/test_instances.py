@@ -51,6 +51,27 @@ def test_the_holding_instance_ends_before_the_task_begins(machine, end):  # noqa
     b.wait(lambda: b.state(0) in ("idle", "left"))  # nobody wants it any more
 
 
+def test_who_comes_later_takes_nothing(machine):  # noqa: F811
+    """Neither in the place of one that has left, nor by a policy that selects more than before."""
+    def of(agent):
+        return [agent.devices[i].instance.decode() for i in (0, 1)]
+    m, a = start(machine, gpus=2, hold=False)
+    a.policy(all=0, n_gpus=1, gpus=gpus("0"))
+    b = Agent(m, "other")
+    b.policy(all=0, n_gpus=1, gpus=gpus("1"))
+    b.held(1)
+    a.drop()
+    a.die()
+    c = Agent(m, "third")
+    c.policy()
+    c.held(0)
+    assert of(c) == ["third", "other"]
+    b.policy()
+    b.listen(0.5)
+    assert of(b) == ["third", "other"] and b.state(0) == b.state(1) == "held"
+    assert all(e.slot == 0 and e.instance == b"default" for e in b.seen("release")) and not c.seen("release")
+
+
 def unreserved(agent):
     """What it has said so far is done, and nothing is held."""
     assert agent.unlease(99).slot == -1

@@ -535,6 +535,34 @@ static void test_silent_agent(void **state)
 	c->fd = fd_close(c->fd);
 }
 
+/* Places of clients are used again: which one it is says nothing of who came first. */
+static void test_who_asked_first(void **state)
+{
+	struct world *w = *state;
+	struct gclient *first = &w->g->clients[0], *other = &w->g->clients[1];
+
+	*other = *first;
+	(void)strcpy(other->instance, "other");
+	first->asked = 2;
+	other->asked = 1;
+	w->d->owner = -1;
+	gclient_assign_all(w->g);
+	assert_int_equal(w->d->owner, 1);
+	/* What it has it keeps, if it came from one that selects it no more ... */
+	other->has_policy = false;
+	gclient_assign_all(w->g);
+	assert_int_equal(w->d->owner, 0);
+	other->has_policy = true;
+	gclient_assign_all(w->g);
+	assert_int_equal(w->d->owner, 0);
+	/* ... but not what anybody leaves for others. */
+	other->policy.leave = 1;
+	gclient_assign_all(w->g);
+	assert_int_equal(w->d->owner, 0);
+	assert_int_equal(w->d->leaver, 1);
+	assert_true(w->d->left);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 int main(void)
@@ -563,6 +591,7 @@ int main(void)
 		TEST(test_ignored_process),
 		TEST(test_holder_does_not_answer),
 		TEST(test_silent_agent),
+		TEST(test_who_asked_first),
 		cmocka_unit_test(test_wall_clock_jumps),
 	};
 
