@@ -644,6 +644,7 @@ static void write_trailer(struct shim *sh)
 	if (!sh->rec.end.started_wall_ns)
 		return;
 	logfile_finish(&sh->log);
+	sh->rec.end.log_cut_bytes = sh->log.cut;
 	if (sh->spec.flags & SPEC_BARE_LOG)
 		return;
 	if (logfile_in_line(&sh->log))
