@@ -53,6 +53,17 @@ static void add_past(struct usage *u, const json_t *o)
 	u->ended_ns = ended_ns > u->ended_ns ? ended_ns : u->ended_ns;
 }
 
+/* Of an attempt whose end was written down again, because what is done behind it had failed. */
+static bool is_repeated(struct usage *u, const json_t *o, uint64_t begun_ns)
+{
+	json_int_t element = json_integer_value(json_object_get(o, "element"));
+	bool same = begun_ns && u->last_begun_ns == begun_ns && u->last_element == element;
+
+	u->last_begun_ns = begun_ns;
+	u->last_element = element;
+	return same;
+}
+
 void usage_add(struct usage *u, const json_t *o)
 {
 	const char *event = json_string_value(json_object_get(o, "event"));
@@ -60,10 +71,13 @@ void usage_add(struct usage *u, const json_t *o)
 	struct spool_end end;
 
 	if (event && strcmp(event, "end") == 0 && end_from_json(o, &end)) {
-		add_attempt(u, end.begun_ns, end.ended_ns, &end.use);
+		if (!is_repeated(u, o, end.begun_ns))
+			add_attempt(u, end.begun_ns, end.ended_ns, &end.use);
 	} else if (event && strcmp(event, "requeue") == 0) {
 		again_from_json(o, &again);
-		add_attempt(u, again.begun_ns, record_ns(json_object_get(o, "time")), &again.use);
+		if (!is_repeated(u, o, again.begun_ns))
+			add_attempt(u, again.begun_ns, record_ns(json_object_get(o, "time")),
+				    &again.use);
 	} else if (event && strcmp(event, "past") == 0) {
 		add_past(u, o);
 	}

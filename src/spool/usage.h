@@ -21,6 +21,9 @@ struct usage {
 	bool unknown;	   /* ... and of one they do not */
 	uint64_t peak_bytes;
 	double busy, watched; /* GPU-seconds, for the mean of the utilisation */
+	/* Of the last record, which may stand there twice. */
+	uint64_t last_begun_ns;
+	json_int_t last_element;
 };
 
 /* Any record, or NULL; what tells of no use changes nothing. */

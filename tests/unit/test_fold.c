@@ -152,6 +152,28 @@ static void edit(const char *json)
 	json_decref(set);
 }
 
+static void add_line(struct usage *u, const char *line)
+{
+	on_line(u, line, strlen(line));
+}
+
+static void test_end_that_is_there_twice(void **state)
+{
+	static const char end[] =
+		"{\"event\":\"end\",\"epoch\":1,\"attempt\":1,\"result\":\"done\","
+		"\"exit\":0,\"begun\":1000.0,\"time\":1010.0,\"gpus\":2}";
+	static const char other[] = "{\"event\":\"end\",\"element\":2,\"epoch\":0,\"attempt\":1,"
+				    "\"result\":\"done\",\"exit\":0,\"begun\":1000.0,"
+				    "\"time\":1010.0,\"gpus\":2}";
+	struct usage u = { .asked = 2 };
+
+	add_line(&u, end);
+	add_line(&u, end); /* its file could not be moved at first */
+	assert_float_equal(u.seconds, 10, 0.01);
+	add_line(&u, other);
+	assert_float_equal(u.gpu_seconds, 40, 0.01);
+}
+
 static void test_stays_small(void **state)
 {
 	enum { TIMES = 400 };
@@ -250,7 +272,8 @@ static void test_taken_away(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_stays_small), TEST(test_large_script),
+	const struct CMUnitTest tests[] = { TEST(test_end_that_is_there_twice),
+					    TEST(test_stays_small), TEST(test_large_script),
 					    TEST(test_taken_away) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
