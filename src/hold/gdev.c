@@ -183,6 +183,8 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 		d->failing = true;
 		d->lost = d->lost || d->sight.code == -ENODEV;
 		gdev_blind(g, d, d->sight.trouble);
+		if (d->n_leases)
+			glease_on_failed_look(g, d);
 		return;
 	}
 	if (d->failing)
@@ -370,6 +372,19 @@ static void look_when_due(struct guard *g, struct gdev *d, uint64_t now)
 	}
 }
 
+/* A card that is gone has no looks, which end leases otherwise. */
+static void note_lost(struct guard *g, struct gdev *d, uint64_t now_ns)
+{
+	if (!d->lost)
+		d->lost_ns = 0;
+	else if (!d->lost_ns)
+		d->lost_ns = now_ns;
+	if (d->n_over && d->lost)
+		glease_on_lost(g, d, now_ns - d->lost_ns);
+	if (d->state == DEV_LENT && !d->n_leases && d->lost)
+		(void)gstep(g, d, EV_AWAY);
+}
+
 void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 {
 	/* A newcomer's quiet start is not worth more than an agent that was told to end at once. */
@@ -383,6 +398,7 @@ void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 		ghold_check_limits(g, d, now_ns);
 	}
 	look_when_due(g, d, now_ns);
+	note_lost(g, d, now_ns);
 	ghold_while(g, d, now_ns);
 	if (d->left)
 		leave(g, d);

@@ -7,7 +7,8 @@
  *
  * End. Over is what UNLEASE says, or the shim's pidfd. The entry stays until a look that was begun
  * later lists no process of the task and, for the last lease of a device, its memory is back
- * (invariant 7): until then nobody else can lease the device.
+ * (invariant 7): until then nobody else can lease the device. Of a card that is gone for good there
+ * will be no such look; nothing can use it, and nobody can lease it until it is seen again.
  *
  * What the agent has to know is a bit in the entry and not a message in a queue: it is sent when
  * the socket takes it, in the newest version, and entries stay until it was.
@@ -271,6 +272,22 @@ void glease_on_sight(struct guard *g, struct gdev *d, enum verdict v)
 	GLEASE_EACH(g, l)
 	if (l->slot == d->slot)
 		on_look(g, d, l, v);
+}
+
+void glease_on_failed_look(struct guard *g, struct gdev *d)
+{
+	GLEASE_EACH(g, l)
+	if (l->slot == d->slot && l->stage == LEASE_ASKED && !l->decided)
+		gorder_decide(g, l);
+}
+
+void glease_on_lost(struct guard *g, struct gdev *d, uint64_t for_ns)
+{
+	if (for_ns <= REST_WAIT_NS || gdev_letting_go(d))
+		return;
+	GLEASE_EACH(g, l)
+	if (l->slot == d->slot && l->stage == LEASE_OVER && !(l->due & DUE_UNLEASED))
+		finish(g, l);
 }
 
 /* --- what is to be told --- */

@@ -42,6 +42,12 @@ void glease_close_shim(struct glease *l);
  */
 void glease_on_sight(struct guard *g, struct gdev *d, enum verdict v);
 
+/* A look at d, which has leases, failed: who asked for it hears that. */
+void glease_on_failed_look(struct guard *g, struct gdev *d);
+
+/* d has been away for for_ns: what is over there ends without a look once that is long enough. */
+void glease_on_lost(struct guard *g, struct gdev *d, uint64_t for_ns);
+
 /* The pidfd of l's shim is readable: the shim has ended. */
 void glease_on_shim(struct guard *g, struct glease *l);
 

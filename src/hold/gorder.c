@@ -368,10 +368,11 @@ static void decide(struct guard *g, struct glease *l)
 {
 	struct gdev *d = device_of(g, l);
 	struct err e = ERR_INIT;
-	int r = d->sight.code < 0 ? err_set(&e, -EAGAIN, "it cannot be seen: %s", d->sight.trouble)
-				  : check_errors(d, &e);
+	int r = check_sight(d, &e);
 	uint64_t bytes = l->bytes;
 
+	if (r == 0)
+		r = check_errors(d, &e);
 	if (r == 0)
 		r = check_foreign(g, d, l->flags, &e);
 
@@ -453,7 +454,7 @@ static void ask(struct guard *g, struct glease *l)
 	l->stage = LEASE_ASKED;
 	l->asked_ns = clock_mono_ns();
 	l->decided = false;
-	if (gdev_holds(d))
+	if (gdev_holds(d) || check_sight(d, NULL) < 0) /* no look that is news would come then */
 		decide(g, l);
 	else
 		eyes_look_now(g->eyes, d->slot);

@@ -629,6 +629,24 @@ def test_nvml_lost_beside_a_task(machine):
     a.held(0)
 
 
+def test_card_lost_beside_a_task(machine):
+    """Nobody lists its processes ever again: its end is told all the same, and so is who asks."""
+    m, a, shim = lent(machine, "--take", "50%", "--stay", "0.3", gpus=2)
+    assert a.lease(2, 1).code == 0
+    m.ctl("lose", 0)
+    m.ctl("lose", 1)
+    a.wait(lambda: len(a.seen("lost")) == 2)
+    other = Shim(m)
+    r = a.grant(2, other.pid)
+    assert r.code < 0 and b"cannot be seen" in r.text
+    shim.wait()
+    assert a.unlease(1).slot == 0
+    a.wait_state(0, "busy")
+    a.unlease(2)
+    m.ctl("restore", 0)
+    a.held(0)
+
+
 def test_no_agent_for_long(machine):
     m, a, shim = lent(machine, "--take", "90%", "--stay", "14", gpus=2)
     assert a.lease(2, 1).code == 0

@@ -218,6 +218,81 @@ static void test_blind_with_a_lease(void **state)
 	assert_int_equal(w->d->state, DEV_LENT);
 }
 
+/* Of a card that is gone for good nothing will ever be listed: its task must not wait for that. */
+static void test_lost_with_a_lease(void **state)
+{
+	struct world *w = *state;
+	uint64_t now = clock_mono_ns();
+
+	hold(w);
+	(void)grant(w);
+	see_with(w, 72 * GIBS, getpid());
+	says(w, HOLDER_FREED, 70 * GIBS);
+	assert_int_equal(w->d->state, DEV_LENT);
+	unlease(w);
+	w->d->sight.code = -ENODEV;
+	gdev_on_sight(w->g, w->d);
+	gdev_on_time(w->g, w->d, now);
+	assert_int_equal(w->d->n_over, 1);
+	/* Back in time: a look says who is there. */
+	see_with(w, 40 * GIBS, getpid());
+	gdev_on_time(w->g, w->d, now += NS_PER_S);
+	w->d->sight.code = -ENODEV;
+	gdev_on_sight(w->g, w->d);
+	gdev_on_time(w->g, w->d, now += NS_PER_S);
+	gdev_on_time(w->g, w->d, now += 3 * NS_PER_S / 2);
+	assert_int_equal(w->d->n_over, 1);
+	gdev_on_time(w->g, w->d, now += NS_PER_S);
+	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->state, DEV_BUSY);
+	assert_non_null(strstr(w->d->reason, "cannot be seen"));
+}
+
+/* What runs on, or was not told to be over, keeps its lease whatever is seen. */
+static void test_lost_beside_a_task(void **state)
+{
+	struct world *w = *state;
+	struct glease *l;
+
+	hold(w);
+	l = grant(w);
+	see_with(w, 72 * GIBS, getpid());
+	says(w, HOLDER_FREED, 70 * GIBS);
+	w->d->sight.code = -ENODEV;
+	gdev_on_sight(w->g, w->d);
+	gdev_on_time(w->g, w->d, clock_mono_ns());
+	gdev_on_time(w->g, w->d, clock_mono_ns() + 60 * NS_PER_S);
+	assert_int_equal(l->stage, LEASE_USED);
+	assert_int_equal(w->d->state, DEV_LENT);
+}
+
+/* A look that fails is an answer as well, and so is a card that nobody looks at any more. */
+static void test_grant_of_what_cannot_be_seen(void **state)
+{
+	struct world *w = *state;
+	struct glease *l;
+
+	w->g->clients[0].policy.hold = 0;
+	w->d->check = true;
+	see(w, 0, NULL, 0, 0);
+	l = grant_with(w, 0);
+	assert_int_equal(l->stage, LEASE_ASKED);
+	w->d->sight.code = -ENODEV;
+	gdev_on_sight(w->g, w->d);
+	assert_int_equal(l->stage, LEASE_PROMISED);
+	assert_true(l->due & DUE_GRANTED && l->code < 0);
+	assert_non_null(strstr(l->text, "cannot be seen"));
+	l->due = 0;
+	(void)grant_with(w, 0);
+	assert_int_equal(l->stage, LEASE_PROMISED);
+	assert_true(l->due & DUE_GRANTED && l->code < 0);
+	l->due = 0;
+	w->d->sight.code = 0;
+	w->d->present = false;
+	(void)grant_with(w, 0);
+	assert_true(l->due & DUE_GRANTED && l->code == -ENODEV);
+}
+
 /* A shim is a PID and a start time; what it starts is the task's, and stays so without it. */
 static void test_kin(void **state)
 {
@@ -253,6 +328,9 @@ int main(void)
 		TEST(test_foreign_with_the_task),
 		TEST(test_foreign_beside_one_that_gives_way),
 		TEST(test_blind_with_a_lease),
+		TEST(test_lost_with_a_lease),
+		TEST(test_lost_beside_a_task),
+		TEST(test_grant_of_what_cannot_be_seen),
 		TEST(test_kin),
 	};
 
