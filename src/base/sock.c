@@ -2,6 +2,7 @@
 #include "base/sock.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -115,6 +116,13 @@ int sock_send(int fd, const void *buf, size_t size)
 	if (n < 0)
 		return errno == ENOBUFS ? -EAGAIN : -errno;
 	return 0;
+}
+
+bool sock_has_room(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	return poll(&p, 1, 0) > 0;
 }
 
 ssize_t sock_recv(int fd, void *buf, size_t size)

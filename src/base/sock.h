@@ -8,6 +8,7 @@
  * leading NUL, "tenure/1000/guard", and shown to people as "@tenure/1000/guard".
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -32,6 +33,9 @@ int sock_accept(int listen_fd, pid_t *ret_pid);
 
 /* 0; -EAGAIN: the other side is slow and the message was not sent; -EPIPE: gone; -errno. */
 int sock_send(int fd, const void *buf, size_t size);
+
+/* There is room for some messages yet, or the other side is gone. Where not, poll for POLLOUT. */
+bool sock_has_room(int fd);
 
 /* Bytes of one message; 0: the other side is gone; -EAGAIN: none; -EMSGSIZE: larger than buf. */
 ssize_t sock_recv(int fd, void *buf, size_t size);

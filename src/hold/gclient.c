@@ -233,6 +233,7 @@ static struct gclient *adopt(struct gclient *orphan, struct gclient *c)
 	orphan->orphan_until_ns = 0;
 	orphan->dropping = false;
 	orphan->silent = false;
+	orphan->full = false;
 	orphan->silent_ns = 0;
 	orphan->listened_ns = clock_mono_ns();
 	*c = (struct gclient){ .fd = -1 };
@@ -482,7 +483,13 @@ static void on_message(struct guard *g, struct gclient *c, void *buf)
 void gclient_on_readable(struct guard *g, struct gclient *c)
 {
 	char buf[PROTO_MSG_MAX] __attribute__((aligned(8)));
-	ssize_t n = sock_recv(c->fd, buf, sizeof(buf));
+	ssize_t n;
+
+	/* It asks once: an answer that cannot be sent would be waited for as long as it lives. */
+	c->full = !sock_has_room(c->fd);
+	if (c->full)
+		return;
+	n = sock_recv(c->fd, buf, sizeof(buf));
 
 	if (n == -EAGAIN)
 		return;

@@ -9,7 +9,7 @@
 /* Take in a new connection. */
 void gclient_accept(struct guard *g);
 
-/* A client's socket is readable or ended. */
+/* A client's socket is readable or ended; where c->full, it has room again or ended. */
 void gclient_on_readable(struct guard *g, struct gclient *c);
 
 /* Give every device its owner by the policies there are; call when devices or policies changed. */

@@ -174,9 +174,10 @@ struct gclient {
 	uint64_t next_event; /* sequence number of the next event to tell */
 	uint64_t tick_ns;    /* next check of its devices */
 	bool guard_dirty;
-	bool states_due;      /* LEASE_STATEs, and the one that ends them */
-	bool silent;	      /* its agent does not answer: nothing is held for it */
-	uint64_t silent_ns;   /* for how long it has not spoken, by turns of our loop */
+	bool full;	    /* its socket: what it asks is read when it has read what it was told */
+	bool states_due;    /* LEASE_STATEs, and the one that ends them */
+	bool silent;	    /* its agent does not answer: nothing is held for it */
+	uint64_t silent_ns; /* for how long it has not spoken, by turns of our loop */
 	uint64_t listened_ns; /* when that was last counted */
 };
 

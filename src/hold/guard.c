@@ -272,9 +272,14 @@ static void fill_poll(struct guard *g, struct poll_set *set)
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (g->devs[i].holder.fd >= 0)
 			add_poll(set, g->devs[i].holder.fd, NULL, &g->devs[i]);
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
-		if (g->clients[i].used && g->clients[i].fd >= 0)
-			add_poll(set, g->clients[i].fd, &g->clients[i], NULL);
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
+		struct gclient *c = &g->clients[i];
+
+		if (!c->used || c->fd < 0)
+			continue;
+		add_poll(set, c->fd, c, NULL);
+		set->p[set->n - 1].events = c->full ? POLLOUT : POLLIN;
+	}
 	for (size_t i = 0; i < GUARD_LEASES_MAX; i++) {
 		if (!g->leases[i].used || g->leases[i].pidfd < 0)
 			continue;

@@ -37,8 +37,9 @@
  * WELCOME a LEASE_STATE tells of each lease of the instance, and one of slot -1 ends that. A lease
  * that was granted lives as long as its shim and what descends from it; one that was only promised
  * goes with the orphan's time. LEASE, GRANT and UNLEASE may be repeated: the answer is what is true
- * then. A task on several devices has a lease of one id on each, and GRANT and UNLEASE are about
- * all of them.
+ * then. While the line is up they need not be: of an agent whose socket has no room for an answer
+ * nothing is read. A task on several devices has a lease of one id on each, and GRANT and UNLEASE
+ * are about all of them.
  *
  * A reservation is an entry of the ledger as well (LEASE_RESERVED), but nobody is to come yet: the
  * agent collects devices for a task that waits for others. It keeps other instances off and has the

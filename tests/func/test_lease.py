@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 
@@ -11,7 +12,7 @@ import pytest
 
 from fakeagent import (ALONE, GRANTED_STAGE, HOLD_WHILE, LEASE_STATE, LEASE_TAKEN, OTHERS_OK,
                        PROMISED, RESERVED, SHARED, UNLEASED, USED, Agent, Shim, start_of)
-from fakeguard import GRANTED
+from fakeguard import GRANTED, LEASE, LEASE_REPLY, Lease, message
 from holdlib import GIB, Machine, alive, wait_for
 
 
@@ -645,6 +646,24 @@ def test_card_lost_beside_a_task(machine):
     a.unlease(2)
     m.ctl("restore", 0)
     a.held(0)
+
+
+def test_agent_that_is_slow_to_read(machine):
+    """More answers than its socket takes: none of them is lost."""
+    m, a = start(machine, hold=False)
+    a.wait(lambda: 0 in a.devices)
+    asked = []
+    for task in range(1, 600):
+        x = message(Lease, LEASE, uuid=a.devices[0].uuid.decode(), flags=SHARED)
+        x.id = a.id(task)
+        try:
+            a.sock.send(bytes(x), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            break  # the guard waits for us
+        asked.append(task)
+    assert len(asked) > 100
+    for task in asked:
+        a.next(LEASE_REPLY, task=task)
 
 
 def test_no_agent_for_long(machine):

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +14,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
+#include "base/sock.h"
 #include "gdev_world.h"
+#include "hold/gclient.h"
 #include "hold/gdev.h"
 #include "hold/gkin.h"
 #include "hold/glease.h"
@@ -293,6 +296,47 @@ static void test_grant_of_what_cannot_be_seen(void **state)
 	assert_true(l->due & DUE_GRANTED && l->code == -ENODEV);
 }
 
+/* What an agent asks is not read before there is room for the answer. */
+static void test_agent_that_does_not_read(void **state)
+{
+	struct world *w = *state;
+	struct gclient *c = &w->g->clients[0];
+	struct msg_lease m = { .head = PROTO_HEAD(MSG_LEASE, struct msg_lease),
+			       .id = { .task = 1, .attempt = 1 },
+			       .uuid = "GPU-1" };
+	union {
+		struct msg_head head;
+		struct msg_lease_reply reply;
+		char room[PROTO_MSG_MAX];
+	} got;
+	int pair[2];
+
+	hold(w);
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	c->fd = pair[0];
+	while (sock_send(c->fd, &m, sizeof(m)) == 0)
+		;
+	assert_int_equal(sock_send(pair[1], &m, sizeof(m)), 0);
+	gclient_on_readable(w->g, c);
+	assert_int_equal(w->d->n_leases, 0);
+	assert_true(c->full);
+	while (sock_recv(pair[1], &got, sizeof(got)) > 0)
+		;
+	gclient_on_readable(w->g, c);
+	assert_false(c->full);
+	assert_int_equal(w->d->n_leases, 1);
+	assert_int_equal(sock_recv(pair[1], &got, sizeof(got)), sizeof(got.reply));
+	assert_int_equal(got.head.type, MSG_LEASE_REPLY);
+	assert_int_equal(got.reply.code, 0);
+	/* Its last words are read all the same. */
+	while (sock_send(c->fd, &m, sizeof(m)) == 0)
+		;
+	(void)close(pair[1]);
+	gclient_on_readable(w->g, c);
+	assert_int_equal(c->fd, -1);
+}
+
 /* A shim is a PID and a start time; what it starts is the task's, and stays so without it. */
 static void test_kin(void **state)
 {
@@ -331,6 +375,7 @@ int main(void)
 		TEST(test_lost_with_a_lease),
 		TEST(test_lost_beside_a_task),
 		TEST(test_grant_of_what_cannot_be_seen),
+		TEST(test_agent_that_does_not_read),
 		TEST(test_kin),
 	};
 
