@@ -26,6 +26,7 @@
 #include "base/nofile.h"
 #include "base/sock.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "hold/names.h"
 
 #define RETRY_MS       10    /* between two tries to reach a guard that is starting */
@@ -342,7 +343,8 @@ static void on_timer(uv_timer_t *timer)
 
 /* -------- what the guard says -------- */
 
-#define END(field) ((field)[sizeof(field) - 1] = '\0')
+/* Texts of the guard are those of others in part: the names of processes. */
+#define END(field) ((field)[sizeof(field) - 1] = '\0', (void)utf8_clean(field))
 
 static void take_welcome(struct guardlink *l, void *msg)
 {

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 
 #define QUEUE_BYTES (1024UL * 1024) /* half an hour of a busy node */
 
@@ -159,9 +160,7 @@ void journal_log(struct journal *j, enum log_level level, const char *fmt, ...)
 	strbuf_addv(&b, fmt, ap);
 	va_end(ap);
 	/* What others wrote (a process's name) must not forge a line. */
-	for (size_t i = start; i < b.len; i++)
-		if ((unsigned char)b.data[i] < ' ')
-			b.data[i] = ' ';
+	b.len = start + strlen(utf8_clean(b.data + start));
 	outq_add(j->files_q, CHANNEL_LOG, b.data, b.len);
 	keep_in_tail(j, strbuf_take(&b));
 }

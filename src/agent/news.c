@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 
 #define WAITING_MAX EVENT_RING /* more than that is told without names */
 
@@ -193,6 +194,8 @@ void news_say(struct news *n, enum log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	strbuf_addv(&line, fmt, ap);
 	va_end(ap);
+	if (line.len) /* it may name files and hosts that others called so */
+		line.len = strlen(utf8_clean(line.data));
 
 	json_t *o = own_json(n, "agent", json_pack("{s:s}", "level", log_level_name(level)),
 			     strbuf_str(&line));

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 #define USERS_MAX 128 /* then the oldest answer is forgotten */
 #define NAME_MAX_ 64
@@ -128,8 +129,10 @@ bool users_put_names(struct users *u, const char *text, char *buf, size_t size)
 		for (size_t i = 0; buf && i < len && used + 1 < size; i++)
 			buf[used++] = what[i];
 	}
-	if (buf)
+	if (buf) {
 		buf[used] = '\0';
+		(void)utf8_clean(buf); /* it may have been cut within a character */
+	}
 	return all;
 }
 

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 /* Read up to size - 1 bytes of /proc/pid/name; terminated. Bytes read, or -errno. */
 static ssize_t read_proc(pid_t pid, const char *name, char *buf, size_t size)
@@ -58,6 +59,7 @@ static int read_stat(pid_t pid, struct proc_peek *ret)
 		return -EIO;
 	*p = '\0';
 	(void)str_copy(ret->comm, sizeof(ret->comm), open_paren + 1);
+	(void)utf8_clean(ret->comm);
 	ret->parent = parent;
 	ret->start = start;
 	return 0;
@@ -162,7 +164,7 @@ char *user_name(uid_t uid, char *buf, size_t size)
 		(void)str_copy(buf, size, found->pw_name);
 	else
 		(void)str_print(buf, size, "uid %u", (unsigned int)uid);
-	return buf;
+	return utf8_clean(buf);
 }
 
 uid_t proc_describe(pid_t pid, char *command, size_t command_size)

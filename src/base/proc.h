@@ -30,7 +30,7 @@ bool proc_alive(const struct proc_id *id);
 pid_t proc_parent(pid_t pid);
 
 struct proc_peek {
-	char comm[16]; /* the program's short name */
+	char comm[16]; /* the program's short name, fit to be shown */
 	char state;    /* R, S, D, Z, ... */
 	pid_t parent;
 	uint64_t start;

@@ -157,3 +157,34 @@ void utf8_make_name(const char *text, char *ret, size_t max)
 	}
 	ret[len] = '\0';
 }
+
+static bool can_be_shown(uint32_t c)
+{
+	static const struct range not [] = { { 0, 0x1f },
+					     { 0x7f, 0x9f },
+					     { 0x200e, 0x200f },
+					     { 0x2028, 0x202e },
+					     { 0x2066, 0x2069 } };
+
+	return !is_in(not, ARRAY_LEN(not ), c);
+}
+
+char *utf8_clean(char *text)
+{
+	char *to = text;
+	uint32_t c;
+
+	for (const char *p = text; *p;) {
+		size_t n = utf8_decode(p, &c);
+
+		if (n && can_be_shown(c)) {
+			(void)memmove(to, p, n);
+			to += n;
+		} else {
+			*to++ = strchr("\t\n\r", *p) ? ' ' : '?';
+		}
+		p += n ? n : 1;
+	}
+	*to = '\0';
+	return text;
+}

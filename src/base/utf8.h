@@ -30,4 +30,11 @@ bool utf8_is_name(const char *text, size_t max);
 /* Any text as such a name: what does not fit is _, and what is too long is cut. May be empty. */
 void utf8_make_name(const char *text, char *ret, size_t max);
 
+/*
+ * What others wrote (the name of a process, a file of another node) as one line that can go to a
+ * terminal or into JSON: controls, what turns the direction of others and bytes that are not
+ * well-formed become ?, line ends and tabs blanks. In place, never longer. Returns text.
+ */
+char *utf8_clean(char *text);
+
 #endif

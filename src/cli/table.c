@@ -58,7 +58,7 @@ void table_add(struct table *t, enum term_style style, ...)
 	for (size_t i = 0; i < t->n_columns; i++) {
 		const char *text = va_arg(ap, const char *);
 
-		row.cells[i] = xstrdup(text ? text : "-");
+		row.cells[i] = utf8_clean(xstrdup(text ? text : "-"));
 	}
 	va_end(ap);
 	/* Doubled at every power of two: a list may have very many rows. */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 char *beat_agent_path(const char *agent, char *buf)
 {
@@ -89,6 +90,7 @@ static void copy_text(char *to, size_t size, const json_t *o, const char *key)
 	const char *text = json_string_value(json_object_get(o, key));
 
 	(void)str_copy(to, size, text ? text : "");
+	(void)utf8_clean(to);
 }
 
 static uint64_t number(const json_t *o, const char *key)

@@ -18,6 +18,7 @@
 #include "base/enumstr.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 #define ATTEMPTS_MAX 1000000000u
 
@@ -85,6 +86,7 @@ static void get_text(const json_t *object, const char *key, char *dst, size_t si
 	const char *text = json_string_value(json_object_get(object, key));
 
 	(void)str_copy(dst, size, text ? text : "");
+	(void)utf8_clean(dst);
 }
 
 /* ---- folding ----------------------------------------------------------------------------------

@@ -23,6 +23,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "task/shproto.h"
 
 #define ENVIRON_BYTES_MAX (4UL * 1024 * 1024)
@@ -70,6 +71,7 @@ static int read_stat(int proc_fd, pid_t pid, struct tree_proc *ret)
 		return -EIO;
 	*p = '\0';
 	(void)str_copy(ret->comm, sizeof(ret->comm), name + 1);
+	(void)utf8_clean(ret->comm);
 	ret->id = (struct proc_id){ .pid = pid, .start = start };
 	return 0;
 }

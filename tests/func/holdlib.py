@@ -35,7 +35,8 @@ def wait_for(what, limit=10.0, step=0.02):
 def alive(pid):
     """A process of that number runs; a zombie does not."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_bytes()
+        return stat.rsplit(b")", 1)[1].split()[0] not in b"ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
 

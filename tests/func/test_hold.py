@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Holding and yielding by the real program on simulated machines."""
 import json
+import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -104,6 +106,25 @@ def test_the_start_as_a_person_sees_it(machine):  # noqa: F811
     assert "gpu 1  holding" in lines[1] or "gpu 1  held" in lines[1] or "gpu 1  idle" in lines[1]
     assert not re.search("gpu [023]|not selected", r.stdout)
     assert len([line for line in lines if "nothing foreign" in line]) <= 1
+
+
+def test_names_of_processes_are_shown_as_text(machine, tmp_path):  # noqa: F811
+    m = machine(gpus=3)
+    h = m.hold()
+    h.held(0, 1, 2)
+    # Not well-formed, a line of ours, and the terminal's orders; the kernel keeps 15 bytes.
+    names = {b"a\xff\xfeb": "a??b", b"x\n12:00:00 gpu": "x 12:00:00 gpu", b"\x1b[31mR": "?[31mR"}
+    for gpu, name in enumerate(names):
+        program = os.path.join(os.fsencode(tmp_path), name)
+        shutil.copy(m.newcomer_path, program)
+        subprocess.Popen([program, "--device", str(gpu), "--take", "50%", "--stay", "60"],
+                         env=m.env, stdout=subprocess.DEVNULL)
+    told = {e["gpu"]: e for e in (h.next("yield") for _ in names)}
+    for gpu, shown in enumerate(names.values()):
+        assert f", {shown})" in m.wait_state(gpu, "busy", reason="PID")["reason"]
+        assert told[gpu]["text"] and shown in told[gpu]["command"], told[gpu]
+    r = subprocess.run([m.tenure, "status"], env=m.env, capture_output=True, timeout=20)
+    assert r.returncode == 0 and b"\x1b" not in r.stdout and "?[31mR" in r.stdout.decode(), r.stdout
 
 
 def test_leave_that_leaves_nothing_is_told(machine):  # noqa: F811

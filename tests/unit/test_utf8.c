@@ -4,6 +4,7 @@
 #include "unit.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/utf8.h"
 
 static void test_names(void **state)
@@ -86,12 +87,44 @@ static void test_columns(void **state)
 	assert_int_equal(utf8_columns(""), 0);
 }
 
+static void test_clean(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "", "" },
+		{ "python 3", "python 3" },
+		{ "\u8bad\u7ec3 \u00e9", "\u8bad\u7ec3 \u00e9" },
+		{ "caf\xc3", "caf?" }, /* the kernel cuts names in the middle of a character */
+		{ "a\xff\xfe"
+		  "b",
+		  "a??b" },
+		{ "\xe8\xae", "??" },
+		{ "\033[31mR\033[0m", "?[31mR?[0m" },
+		{ "x\n12:00:00 gpu\t1\r", "x 12:00:00 gpu 1 " },
+		{ "a\x7f\xc2\x9b"
+		  "1mb",
+		  "a??1mb" },
+		{ "a\u202e"
+		  "b\u2067"
+		  "c",
+		  "a?b?c" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		char text[64];
+
+		assert_true(str_copy(text, sizeof(text), cases[i][0]));
+		assert_ptr_equal(utf8_clean(text), text);
+		assert_string_equal(text, cases[i][1]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_made_names),
 		cmocka_unit_test(test_columns),
+		cmocka_unit_test(test_clean),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
