@@ -28,7 +28,9 @@ static void answer_off(struct agent *a)
 {
 	double ms = (double)(clock_mono_ns() - a->stop_ns) / (double)NS_PER_MS;
 
-	ctl_unlisten(a->ctl); /* from here on the next agent may come */
+	/* From here on the next agent may come; the guard takes only one of an instance. */
+	guardlink_hang_up(a->link);
+	ctl_unlisten(a->ctl);
 	for (size_t i = 0; i < a->n_off; i++)
 		ctl_answer(a->off_clients[i],
 			   json_pack("{s:i, s:b, s:f, s:I}", "pid", (int)a->view.pid, "released",

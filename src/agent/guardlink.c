@@ -667,6 +667,13 @@ static void on_timer_closed(uv_handle_t *h)
 	closed(user);
 }
 
+void guardlink_hang_up(struct guardlink *l)
+{
+	drop_socket(l);
+	l->n_orders = 0;
+	enter(l, LINK_CLOSING, UINT64_MAX);
+}
+
 void guardlink_close(struct guardlink *l, void (*closed)(void *user))
 {
 	drop_socket(l);

@@ -99,6 +99,8 @@ int guardlink_reserve(struct guardlink *link, const struct lease_id *id, const c
 bool guardlink_is_up(const struct guardlink *link);
 /* Monotonic ns of the last message from the guard; 0: none yet. */
 uint64_t guardlink_heard_ns(const struct guardlink *link);
+/* The guard hears no more of us, and another agent of the instance may come; close it later. */
+void guardlink_hang_up(struct guardlink *link);
 void guardlink_close(struct guardlink *link, void (*closed)(void *user));
 
 #endif

@@ -316,6 +316,21 @@ def test_on_without_hold(machine):  # noqa: F811
     assert m.run("off").returncode == 0
 
 
+def test_one_that_comes_while_another_ends(machine):  # noqa: F811
+    m = machine(gpus=1)
+    assert m.run("on", "--no-hold").returncode == 0
+    refused = []
+
+    def came():
+        r = m.run("on", "--no-hold")
+        refused.append(r.stderr)
+        return r.returncode == 0
+    for _ in range(3):
+        off = subprocess.Popen([m.tenure, "off"], env=m.env, stdout=subprocess.DEVNULL)
+        assert wait_for(came) and off.wait(5) == 0
+    assert all("is already running" in r for r in refused if r), refused
+
+
 def test_told_to_end_just_after_a_yield(machine):  # noqa: F811
     m = machine(gpus=1, speed=0.3)
     h = m.hold()
