@@ -428,12 +428,13 @@ static int value_check_range(const struct value_spec *spec, const char *text, co
 	if (!value_magnitude(v, &m))
 		return 0;
 
-	bool low = m.num < spec->min, high = spec->max && m.num > spec->max;
+	uint64_t max = !spec->max && m.type == VALUE_DURATION ? VALUE_DURATION_MAX : spec->max;
+	bool low = m.num < spec->min, high = max && m.num > max;
 
 	if (!low && !high)
 		return 0;
 
-	struct value bound = { .type = m.type, .num = low ? spec->min : spec->max };
+	struct value bound = { .type = m.type, .num = low ? spec->min : max };
 	cleanup_free char *shown = value_format(spec, &bound);
 
 	return err_set(e, -ERANGE, "\"%s\" is %s than %s", text, low ? "less" : "more", shown);

@@ -37,10 +37,13 @@ enum value_type {
 };
 
 /* What is allowed. min and max apply to `num` in its unit (and to a MEM in bytes or permille). */
+/* Ten years in ms: nanoseconds of that can be counted from any moment on. */
+#define VALUE_DURATION_MAX (3650 * 24 * 60 * 60 * 1000ULL)
+
 struct value_spec {
 	enum value_type type;
 	uint64_t min;
-	uint64_t max;		    /* 0: no bound */
+	uint64_t max;		    /* 0: no bound, but for durations: VALUE_DURATION_MAX */
 	const char *const *choices; /* VALUE_CHOICE: ends with NULL */
 };
 

@@ -79,6 +79,7 @@ def test_memory(machine, amount, low, high):  # noqa: F811
 @pytest.mark.parametrize("option, value", [
     ("--memory", v) for v in ("38", "-1G", "G", "1.5.2G", "101%", "all-", "1GG", "", "1e3", "nan%")
 ] + [("--idle-for", v) for v in ("5", "-5m", "m", "5 parsecs", "", "99999999999999d")
+] + [("--for", "213504d")
 ] + [("--util-band", v) for v in ("50", "80,70,60", "a,b,c", "50,70,101")
 ] + [("--leave", "-1"), ("--load", "heavy"), ("--gpus", "3-1"),
      ("--until", "25:99"), ("--for", "0s"), ("--ignore-pid", "x"), ("--nonsense", "1")])
