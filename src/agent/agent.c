@@ -43,7 +43,7 @@
 
 #define CLOSE_LIMIT_MS 500
 #define WATCH_MS       1000 /* also how often the guard hears from us: hold/proto.h */
-#define TIMERS	       6
+#define TIMERS	       7
 
 /* Files, terminal, names: each may hang, and the spool will want some, too. */
 #define POOL_THREADS "8"
@@ -157,8 +157,9 @@ static void start_signals(struct agent *a)
 
 static size_t list_timers(struct agent *a, uv_timer_t *ret[TIMERS])
 {
-	uv_timer_t *all[TIMERS] = { &a->end_timer,   &a->phase_timer, &a->files_timer,
-				    &a->watch_timer, &a->pause_timer, &a->life_timer };
+	uv_timer_t *all[TIMERS] = { &a->end_timer,   &a->phase_timer, &a->table_timer,
+				    &a->files_timer, &a->watch_timer, &a->pause_timer,
+				    &a->life_timer };
 
 	(void)memcpy(ret, all, sizeof(all));
 	return TIMERS;

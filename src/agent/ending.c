@@ -9,6 +9,7 @@
 
 #include <errno.h>
 
+#include "agent/ready.h"
 #include "base/clock.h"
 
 #define FLUSH_LIMIT_MS 500   /* the last lines get so long */
@@ -45,7 +46,7 @@ void ending_finish(struct agent *a, enum agent_end end)
 		return;
 	a->ended = true;
 	a->end = end;
-	a->table_due = false; /* its timer is ours from now on */
+	ready_show_none(a);
 	answer_off(a);
 	a->flush_ns = clock_mono_ns();
 	(void)uv_timer_start(&a->phase_timer, on_flush_step, 0, FLUSH_STEP_MS);
@@ -88,7 +89,7 @@ void ending_stop(struct agent *a, const char *why)
 	if (a->view.stopping || a->ended)
 		return;
 	a->view.stopping = true;
-	a->table_due = false; /* its timer is ours from now on */
+	ready_show_none(a);
 	a->stop_ns = clock_mono_ns();
 	news_say(a->news, LOG_LEVEL_INFO, "%s: letting go of everything", why);
 	if (a->queue)

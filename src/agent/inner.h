@@ -47,6 +47,7 @@ struct agent {
 	uv_signal_t signals[SLOT_MAX];
 	uv_timer_t end_timer;	/* --for, --until */
 	uv_timer_t phase_timer; /* what is due in this part of the life */
+	uv_timer_t table_timer; /* the first table is shown then at the latest */
 	uv_timer_t files_timer; /* until it is known whether the files can be written */
 	uv_timer_t watch_timer;
 	uint64_t end_ns;       /* monotonic, --for */

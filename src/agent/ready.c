@@ -50,7 +50,7 @@ static void show_table(struct agent *a)
 	uint64_t now = clock_mono_ns();
 
 	a->table_due = false;
-	(void)uv_timer_stop(&a->phase_timer);
+	(void)uv_timer_stop(&a->table_timer);
 	for (uint32_t i = 0; i < a->view.n_slots; i++) {
 		cleanup_strbuf struct strbuf line = STRBUF_INIT;
 		const struct dev_status *dev = &a->view.devices[i];
@@ -85,6 +85,12 @@ void ready_look(struct agent *a)
 {
 	if (a->table_due && table_complete(a))
 		show_table(a);
+}
+
+void ready_show_none(struct agent *a)
+{
+	a->table_due = false;
+	(void)uv_timer_stop(&a->table_timer);
 }
 
 /* What somebody should know before they go away, one sentence per line. */
@@ -155,7 +161,8 @@ void ready_become(struct agent *a)
 	(void)uv_timer_start(&a->files_timer, on_files_step, 0, FILES_STEP_MS);
 	(void)memset(a->fresh, 0, sizeof(a->fresh));
 	a->table_due = true;
-	(void)uv_timer_start(&a->phase_timer, on_table_late, TABLE_WAIT_MS, 0);
+	(void)uv_timer_stop(&a->phase_timer); /* of ready_wait() */
+	(void)uv_timer_start(&a->table_timer, on_table_late, TABLE_WAIT_MS, 0);
 	if (a->queue)
 		tasks_start(a->queue);
 	if (a->c->for_ms)

@@ -13,5 +13,7 @@ void ready_wait(struct agent *a);
 void ready_become(struct agent *a);
 /* The devices have changed, or the name of a user was found: the table that is due may be whole. */
 void ready_look(struct agent *a);
+/* It is ending: the table is not worth a wait any more. */
+void ready_show_none(struct agent *a);
 
 #endif

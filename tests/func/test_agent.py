@@ -257,6 +257,16 @@ def test_policy_refused(guard, agent):
     assert "there is no GPU 9; there are 0 and 1" in a.p.stderr.read()
 
 
+def test_policy_refused_later_and_a_device_that_is_not_told(guard, agent):
+    guard.n_devices = 3  # the third never comes, so the table is shown when it is late
+    a = agent()
+    a.line("memory of all")
+    guard.send(fg.message(fg.Text, fg.POLICY_REPLY, code=-22, text="there is no GPU 9"))
+    a.line("the guard does not take the policy: there is no GPU 9")
+    a.line("gpu 1")
+    a.stop()
+
+
 @pytest.mark.parametrize("trouble,n,said", [
     ("libnvidia-ml.so.1: no such library", 0, "cannot see any GPU: libnvidia-ml.so.1"),
     ("", 0, "no GPUs on this node"),
