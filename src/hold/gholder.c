@@ -21,9 +21,9 @@ extern char **environ;
 #define ENV_MAX 512
 
 /* Variables that a holder has of its own, in front of those it inherits. */
-static const char *const own_variables[] = { "CUDA_VISIBLE_DEVICES=", "CUDA_CACHE_DISABLE=",
-					     "CUDA_DEVICE_ORDER=", "CUDA_MODULE_LOADING=",
-					     "CUDA_INJECTION64_PATH=" };
+static const char *const own_variables[] = { "CUDA_VISIBLE_DEVICES=",  "CUDA_CACHE_DISABLE=",
+					     "CUDA_DEVICE_ORDER=",     "CUDA_MODULE_LOADING=",
+					     "CUDA_INJECTION64_PATH=", "CUDA_LAUNCH_BLOCKING=" };
 
 static bool is_own_variable(const char *entry)
 {
@@ -41,6 +41,8 @@ static void fill_environment(const char **env, const char *visible)
 	env[n++] = visible;
 	env[n++] = "CUDA_CACHE_DISABLE=1";
 	env[n++] = "CUDA_MODULE_LOADING=LAZY";
+	/* Launches that wait would keep the load from being told to stop. */
+	env[n++] = "CUDA_LAUNCH_BLOCKING=0";
 	for (char **p = environ; *p && n < ENV_MAX; p++)
 		if (!is_own_variable(*p))
 			env[n++] = *p;

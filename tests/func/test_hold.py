@@ -127,6 +127,15 @@ def test_names_of_processes_are_shown_as_text(machine, tmp_path):  # noqa: F811
     assert r.returncode == 0 and b"\x1b" not in r.stdout and "?[31mR" in r.stdout.decode(), r.stdout
 
 
+def test_holders_have_their_own_settings_of_cuda(machine):  # noqa: F811
+    m = machine(gpus=1)
+    m.env.update(CUDA_LAUNCH_BLOCKING="1", CUDA_CACHE_DISABLE="0")
+    m.hold().held(0)
+    env = pathlib.Path(f"/proc/{m.holders()[0]}/environ").read_text().split("\0")
+    assert [v for v in env if v.startswith(("CUDA_LAUNCH", "CUDA_CACHE"))] == [
+        "CUDA_CACHE_DISABLE=1", "CUDA_LAUNCH_BLOCKING=0"]
+
+
 def test_leave_that_leaves_nothing_is_told(machine):  # noqa: F811
     m = machine(gpus=2)
     for args, text in ((["--leave", 2], "nothing will be held: leave 2 leaves all selected GPUs"),
