@@ -155,26 +155,32 @@ static void look_figures(const struct nvml *n, const struct gpu_device *dev, str
 		look->valid |= GPU_VALID_TEMP;
 }
 
+/* "Not supported" is what there is to know; any other error leaves it as it was. */
+static bool told(struct gpu_look *look, uint32_t what, nvmlReturn_t code)
+{
+	if (code == NVML_SUCCESS)
+		look->valid |= what;
+	else if (code != NVML_ERROR_NOT_SUPPORTED)
+		look->failed |= what;
+	return code == NVML_SUCCESS;
+}
+
 static void look_modes(const struct nvml *n, const struct gpu_device *dev, struct gpu_look *look)
 {
 	nvmlEnableState_t on;
 
-	if (n->compute_mode && n->compute_mode(dev->handle, &look->mode) == NVML_SUCCESS)
-		look->valid |= GPU_VALID_MODE;
-	if (n->display_active && n->display_active(dev->handle, &on) == NVML_SUCCESS) {
+	if (n->compute_mode)
+		(void)told(look, GPU_VALID_MODE, n->compute_mode(dev->handle, &look->mode));
+	if (n->display_active && told(look, GPU_VALID_DISPLAY, n->display_active(dev->handle, &on)))
 		look->display = on == NVML_FEATURE_ENABLED;
-		look->valid |= GPU_VALID_DISPLAY;
-	}
-	if (n->persistence && n->persistence(dev->handle, &on) == NVML_SUCCESS) {
+	if (n->persistence && told(look, GPU_VALID_PERSISTENCE, n->persistence(dev->handle, &on)))
 		look->persistence = on == NVML_FEATURE_ENABLED;
-		look->valid |= GPU_VALID_PERSISTENCE;
-	}
 }
 
 int gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_depth depth,
 		struct gpu_look *ret, struct err *e)
 {
-	ret->valid = 0;
+	ret->valid = ret->failed = 0;
 	ret->begin_ns = clock_mono_ns();
 
 	int r = 0;

@@ -51,6 +51,7 @@ enum gpu_valid {
 
 struct gpu_look {
 	uint32_t valid;		    /* enum gpu_valid */
+	uint32_t failed;	    /* the same: modes that were asked for and could not be told */
 	uint64_t begin_ns, end_ns;  /* CLOCK_MONOTONIC around the calls */
 	uint64_t total, used, free; /* bytes; used is without the driver's reserve */
 	struct gpu_procs procs;

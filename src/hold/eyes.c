@@ -185,6 +185,17 @@ static bool is_news(const struct slot *s, int code, const struct gpu_look *look,
 	return memory_moved(s, look) || !same_procs(&look->procs, &s->sight.look.procs);
 }
 
+static void keep_modes(struct gpu_look *look, const struct gpu_look *old, uint32_t which)
+{
+	look->valid |= old->valid & which;
+	if (which & GPU_VALID_MODE)
+		look->mode = old->mode;
+	if (which & GPU_VALID_DISPLAY)
+		look->display = old->display;
+	if (which & GPU_VALID_PERSISTENCE)
+		look->persistence = old->persistence;
+}
+
 /* What this look did not read is still as the last one that did read it says. */
 static void keep_figures(struct gpu_look *look, const struct gpu_look *old, enum gpu_depth depth)
 {
@@ -201,12 +212,8 @@ static void keep_figures(struct gpu_look *look, const struct gpu_look *old, enum
 		look->power_limit_mw = old->power_limit_mw;
 		look->temp_c = old->temp_c;
 	}
-	if (depth < GPU_LOOK_ALL) {
-		look->valid |= old->valid & modes;
-		look->mode = old->mode;
-		look->display = old->display;
-		look->persistence = old->persistence;
-	}
+	/* Of a mode hangs whether it is held: one call that failed must not make it fit. */
+	keep_modes(look, old, depth < GPU_LOOK_ALL ? modes : look->failed);
 }
 
 /* A look that did not ask for them keeps the graphics processes, or they would come and go. */

@@ -321,6 +321,28 @@ def test_exclusive_mode_has_no_hold_before_a_task(machine):
     a.wait_state(0, "busy")
 
 
+def test_modes_that_cannot_be_asked_just_now(machine):
+    """They are as they were: one failed call must not make such a device fit for a hold."""
+    m, a = start(machine, hold=False, gpus=2)
+    m.ctl("compute-mode", 0, "exclusive")
+    m.ctl("display", 1, "on")
+    a.policy()
+    why = ["EXCLUSIVE", "display"]
+
+    def unfit():
+        return all(slot in a.devices and word in a.reason(slot) for slot, word in enumerate(why))
+    a.wait(unfit)
+    m.ctl("fail", "nvmlDeviceGetComputeMode", "all")
+    m.ctl("fail", "nvmlDeviceGetDisplayActive", "all")
+    end = a.devices[0].looked_ns + 1e9  # that is a few turns of the refresh clock
+    a.wait(lambda: min(d.looked_ns for d in a.devices.values()) > end)
+    assert unfit() and not a.seen("starting"), a.story()
+    m.ctl("clear")
+    m.ctl("compute-mode", 0, "default")
+    m.ctl("display", 1, "off")
+    a.held(0, 1)
+
+
 def test_tenure_of_another_user(machine):
     m, a = start(machine, hold=False)
     a.wait(lambda: 0 in a.devices)
