@@ -157,19 +157,23 @@ static bool told_to_release(struct holder *h)
 	return false;
 }
 
-static void take_piece(struct holder *h, uint64_t bytes)
+/* False: told to let go meanwhile. Each failing call may wait for the driver's lock as well. */
+static bool take_piece(struct holder *h, uint64_t bytes)
 {
 	struct piece *p = &h->pieces[h->n_pieces];
 
 	/* What is free may shrink under our hands: ask for less until the driver agrees. */
 	for (; bytes >= PIECE_MIN; bytes = (bytes - bytes / 8) / PIECE_ALIGN * PIECE_ALIGN) {
+		if (told_to_release(h))
+			return false;
 		if (h->cu.mem_alloc(&p->at, bytes) != CUDA_SUCCESS)
 			continue;
 		p->bytes = bytes;
 		h->held += bytes;
 		h->n_pieces++;
-		return;
+		break;
 	}
+	return true;
 }
 
 /* Take up to what is wanted in at most n pieces. False: told to let go meanwhile. */
@@ -190,7 +194,8 @@ static bool take_memory(struct holder *h, size_t n)
 			}
 			return true;
 		}
-		take_piece(h, bytes);
+		if (!take_piece(h, bytes))
+			return false;
 	}
 	return true;
 }
@@ -302,6 +307,8 @@ static void do_grow(struct holder *h)
 		return;
 	if (h->held != before)
 		tell_state(h, HOLDER_HELD, "");
+	/* Another load may have been told meanwhile; the one that runs already goes on. */
+	load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
 }
 
 static void obey(struct holder *h, const struct holder_msg *m)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""A holder on its own: this is its guard, and sends what comes at a bad moment."""
+import fcntl
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import termios
+
+import pytest
+
+from holdlib import GIB, machine, wait_for  # noqa: F401  (machine is a fixture)
+
+(HOLD, LOAD, GROW, RELEASE, END, READY, HELD, FREED, FAILED, AMOUNT, BEAT) = range(1, 12)
+NONE, SM = 0, 2
+LAYOUT = struct.Struct("=HHi IIQ II QQQ 160s")
+
+
+class Holder:
+    def __init__(self, m):
+        self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        theirs.setblocking(False)
+        self.sock.settimeout(10)
+        self.process = subprocess.Popen(
+            ["bash", "-c", 'exec -a "tenure-hold: a test" "$0" 3<&"$1"', m.tenure,
+             str(theirs.fileno())], env=m.env, pass_fds=[theirs.fileno()])
+        theirs.close()
+
+    def tell(self, kind, amount=0, load=NONE, duty=0):
+        self.sock.send(LAYOUT.pack(2, kind, 0, 0, 0, amount, load, duty, 0, 0, 0, b""))
+
+    def answer(self, kind):
+        """The bytes of the next answer, which is of that kind."""
+        m = LAYOUT.unpack(self.sock.recv(4096))
+        assert m[1] == kind, m
+        return m[8]
+
+    def has_read_all(self):
+        return fcntl.ioctl(self.sock, termios.TIOCOUTQ, bytes(4)) == bytes(4)
+
+    def sleeps(self):
+        stat = pathlib.Path(f"/proc/{self.process.pid}/stat").read_bytes()
+        return stat.rsplit(b")", 1)[1].split()[0] == b"S"
+
+
+@pytest.fixture
+def holder(machine):  # noqa: F811
+    """One that wants more than there is, so that it can grow; and its machine."""
+    m = machine(gpus=1, speed=0.05)
+    h = Holder(m)
+    h.tell(HOLD, amount=1000 * GIB)
+    h.answer(READY)
+    assert h.answer(HELD) > 10 * GIB
+    yield h, m
+    h.process.kill()
+    h.process.wait()
+
+
+def test_load_that_is_told_while_it_grows(holder):
+    h, m = holder
+    assert m.show()["devices"][0]["util_percent"] == 0
+    os.kill(h.process.pid, signal.SIGSTOP)
+    h.tell(GROW)
+    h.tell(LOAD, load=SM, duty=1000)  # read while it looks whether to let go
+    os.kill(h.process.pid, signal.SIGCONT)
+    wait_for(lambda: m.show()["devices"][0]["util_percent"] > 50)
+
+
+def test_release_between_two_tries_to_take_a_piece(holder):
+    h, m = holder
+    m.ctl("fail", "cuInit", 1000000)  # takes the place in front of the one that hangs
+    m.ctl("hang", "cuMemAlloc")
+    h.tell(GROW)
+    wait_for(h.has_read_all)
+    wait_for(h.sleeps)
+    h.tell(RELEASE)
+    m.ctl("clear", "cuInit")
+    m.ctl("fail", "cuMemAlloc", 1)  # this one; a further one would hang
+    assert h.answer(FREED) > 10 * GIB
+    assert m.used()[0] < GIB
