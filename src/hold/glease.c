@@ -146,6 +146,7 @@ void glease_end(struct guard *g, struct glease *l)
 	}
 	*l = (struct glease){ .pidfd = -1 };
 	glease_recount(g, d);
+	gdev_unlock(d);
 }
 
 static struct msg_unleased unleased_of(const struct glease *l)
