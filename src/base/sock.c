@@ -43,7 +43,7 @@ int sock_listen(const char *name, struct err *e)
 {
 	cleanup_fd int fd = sock_bind(name, e);
 
-	if (fd >= 0 && listen(fd, 64) < 0)
+	if (fd >= 0 && listen(fd, SOCK_BACKLOG) < 0)
 		return err_sys(e, errno, "listen on @%s", name);
 	return take_fd(fd);
 }

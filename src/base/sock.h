@@ -14,6 +14,8 @@
 
 #include "base/err.h"
 
+#define SOCK_BACKLOG 64 /* so many may wait to be accepted; the next one's connect() fails */
+
 /* Listen on name, non-blocking, CLOEXEC. The descriptor, or -EADDRINUSE (somebody has it), -errno.
  */
 int sock_listen(const char *name, struct err *e);

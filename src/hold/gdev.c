@@ -66,7 +66,6 @@ bool gdev_lock(struct gdev *d, struct err *e)
 	if (d->lock_fd >= 0)
 		return true;
 	(void)str_print(name, sizeof(name), "tenure/dev/%s", d->id.uuid);
-	/* Nobody is ever accepted there: whoever connects learns whose it is, and goes. */
 	d->lock_fd = sock_listen(name, &other);
 	if (d->lock_fd >= 0)
 		return true;
@@ -75,6 +74,17 @@ bool gdev_lock(struct gdev *d, struct err *e)
 	else
 		(void)err_set(e, -EBUSY, "tenure of another user has it");
 	return false;
+}
+
+void gdev_turn_away(struct gdev *d)
+{
+	for (int i = 0; i < SOCK_BACKLOG; i++) {
+		int fd = sock_accept(d->lock_fd, NULL);
+
+		if (fd < 0 && fd != -EPERM) /* that one was another user's, and is gone already */
+			return;
+		(void)fd_close(fd);
+	}
 }
 
 /* --- what is seen --- */

@@ -35,6 +35,9 @@ void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns);
 /* Take @tenure/dev/UUID, so that two tenures never hold or lend one device. False: somebody has it,
  * and e says who. */
 bool gdev_lock(struct gdev *d, struct err *e);
+/* Somebody has connected there: by that he knows whose it is, and there is nothing to talk about.
+ */
+void gdev_turn_away(struct gdev *d);
 /* Give it back where neither a holder nor a lease needs it. */
 void gdev_unlock(struct gdev *d);
 

@@ -67,7 +67,7 @@
 
 /* Where each descriptor of the poll set belongs. */
 enum { POLL_LISTEN, POLL_SIGNAL, POLL_EYES, POLL_HINTS, POLL_FIRST };
-#define POLL_MAX (POLL_FIRST + GUARD_CLIENTS_MAX + EYES_SLOTS_MAX + GUARD_LEASES_MAX)
+#define POLL_MAX (POLL_FIRST + GUARD_CLIENTS_MAX + 2 * EYES_SLOTS_MAX + GUARD_LEASES_MAX)
 
 struct poll_set {
 	struct pollfd p[POLL_MAX];
@@ -269,9 +269,12 @@ static void fill_poll(struct guard *g, struct poll_set *set)
 	add_poll(set, g->signal_fd, NULL, NULL);
 	add_poll(set, eyes_fd(g->eyes), NULL, NULL);
 	add_poll(set, g->hints.fd, NULL, NULL);
-	for (uint32_t i = 0; i < g->n_devs; i++)
+	for (uint32_t i = 0; i < g->n_devs; i++) {
 		if (g->devs[i].holder.fd >= 0)
 			add_poll(set, g->devs[i].holder.fd, NULL, &g->devs[i]);
+		if (g->devs[i].lock_fd >= 0)
+			add_poll(set, g->devs[i].lock_fd, NULL, &g->devs[i]);
+	}
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
 		struct gclient *c = &g->clients[i];
 
@@ -302,6 +305,8 @@ static void dispatch(struct guard *g, const struct poll_set *set)
 			continue;
 		if (set->dev[i] && set->dev[i]->holder.fd == set->p[i].fd)
 			ghold_on_holder(g, set->dev[i]);
+		if (set->dev[i] && set->dev[i]->lock_fd == set->p[i].fd)
+			gdev_turn_away(set->dev[i]);
 		if (set->client[i] && set->client[i]->used && set->client[i]->fd == set->p[i].fd)
 			gclient_on_readable(g, set->client[i]);
 		if (set->lease[i] && set->lease[i]->used && set->lease[i]->pidfd == set->p[i].fd)

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -341,6 +342,17 @@ def test_modes_that_cannot_be_asked_just_now(machine):
     m.ctl("compute-mode", 0, "default")
     m.ctl("display", 1, "off")
     a.held(0, 1)
+
+
+def test_who_asks_whose_a_device_is(machine):
+    """Is told every time, and not for as long as there is room in a queue."""
+    m, a = start(machine)
+    for _ in range(200):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 5, 0))
+        s.connect("\0tenure/dev/" + a.devices[0].uuid.decode())
+        s.close()
+    assert a.state(0) == "held"
 
 
 def test_tenure_of_another_user(machine):
