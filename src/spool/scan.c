@@ -26,6 +26,7 @@
 #include "base/strbuf.h"
 
 #define NOTES_MAX	4096
+#define ROUNDS_MAX	3
 #define AGAIN_DOUBLINGS 6 /* a bare file that cannot be taken is tried every minute at last */
 
 /* A name's numbers as they are, and its texts one behind the other: most are short, and there may
@@ -299,6 +300,12 @@ static void saw_raw(struct scan *s, const char *file, size_t n_known)
 	raw->seen = s->generation;
 }
 
+static void sort_raws(struct scan *s)
+{
+	if (s->n_raws)
+		qsort(s->raws, s->n_raws, sizeof(*s->raws), by_file);
+}
+
 static void drop_unseen_raws(struct scan *s)
 {
 	size_t kept = 0;
@@ -318,8 +325,7 @@ static void drop_unseen_raws(struct scan *s)
 		s->raws = xrealloc(s->raws, size, sizeof(*s->raws));
 	}
 	s->n_raws = kept;
-	if (kept)
-		qsort(s->raws, kept, sizeof(*s->raws), by_file);
+	sort_raws(s);
 }
 
 const char *scan_raw_ripe(struct scan *s)
@@ -370,7 +376,7 @@ struct update {
 	struct scan *s;
 	enum spool_dir dir;
 	bool check_owner;
-	size_t n_raws; /* known before, sorted */
+	size_t n_raws; /* known before this round, sorted */
 	scan_change_fn fn;
 	void *data;
 };
@@ -471,20 +477,70 @@ static void drop_unseen(struct update *u)
 	}
 }
 
+static int read_dir(struct update *u, enum spool_dir dir, struct err *e)
+{
+	const struct scan *s = u->s;
+
+	u->dir = dir;
+	u->check_owner = others_can_write(s->sp, spool_dir_name(dir));
+	return spool_each(s->sp, spool_dir_name(dir), saw_file, u, e);
+}
+
+struct changes {
+	struct timespec pending, running;
+};
+
+/* When something last came or went there. */
+static struct changes changed_at(const struct spool *sp)
+{
+	struct changes at = { 0 };
+	struct stat st;
+
+	if (fstatat(sp->fd, spool_dir_name(SPOOL_PENDING), &st, 0) == 0)
+		at.pending = st.st_mtim;
+	if (fstatat(sp->fd, spool_dir_name(SPOOL_RUNNING), &st, 0) == 0)
+		at.running = st.st_mtim;
+	return at;
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/*
+ * A task that is claimed meanwhile is found in running/, one that comes back in pending/. One that
+ * does both, as one that fails at once and is tried again at once, may be missed in each: so where
+ * both have changed meanwhile they are read again, a few times.
+ */
+static int read_dirs(struct update *u, struct err *e)
+{
+	int r = read_dir(u, SPOOL_RUNNING, e);
+
+	for (int round = 0; round < ROUNDS_MAX && r == 0; round++) {
+		struct changes before = changed_at(u->s->sp), after;
+
+		strbuf_reset(&u->s->notes); /* once is enough */
+		u->n_raws = u->s->n_raws;
+		r = read_dir(u, SPOOL_PENDING, e);
+		if (r == 0)
+			r = read_dir(u, SPOOL_RUNNING, e);
+		after = changed_at(u->s->sp);
+		if (same_time(&before.pending, &after.pending) ||
+		    same_time(&before.running, &after.running))
+			break;
+		sort_raws(u->s);
+	}
+	return r;
+}
+
 int scan_update(struct scan *s, scan_change_fn fn, void *data, struct err *e)
 {
-	static const enum spool_dir dirs[] = { SPOOL_RUNNING, SPOOL_PENDING, SPOOL_RUNNING };
-	struct update u = { .s = s, .n_raws = s->n_raws, .fn = fn, .data = data };
-	int r = 0;
+	struct update u = { .s = s, .fn = fn, .data = data };
+	int r;
 
 	s->generation++;
-	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
-		u.dir = dirs[i];
-		if (u.dir == SPOOL_PENDING) /* of running/ once is enough */
-			strbuf_reset(&s->notes);
-		u.check_owner = others_can_write(s->sp, spool_dir_name(u.dir));
-		r = spool_each(s->sp, spool_dir_name(u.dir), saw_file, &u, e);
-	}
+	r = read_dirs(&u, e);
 	if (r < 0) {
 		s->generation--; /* nothing is gone because it could not be read */
 		return r;

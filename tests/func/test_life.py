@@ -83,7 +83,7 @@ def until(path, begun):
 
 
 def shown(q, i):
-    return q.m.run(q.m.tenure, "show", str(i)).stdout
+    return " ".join(q.m.run(q.m.tenure, "show", str(i)).stdout.split())
 
 
 def test_lifetime_stops_and_requeues(queue, tmp_path):  # noqa: F811

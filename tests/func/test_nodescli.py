@@ -215,7 +215,7 @@ def test_instances_and_status(world):  # noqa: F811
     b.start("--node-name", "second")
     assert wait_for(lambda: a.others().get("second", {}).get("devices") == 4)
     four = running_on(b, a, "-g", "4", "--", "sleep", "60")
-    assert wait_for(lambda: nodes_of(a)["second"]["running"] == 1)
+    assert wait_for(lambda: (nodes_of(a)["second"]["running"], nodes_of(a)["second"]["lent"]) == (1, 4))
     nodes = nodes_of(a)
     assert (nodes["alpha"]["here"], nodes["alpha"]["devices"], nodes["alpha"]["state"]) == (True, 2, "alive")
     second = nodes["second"]

@@ -179,7 +179,8 @@ def gpu_stop_of_the_client(n):
         stray = n.stray()
         n.run_task("-g", "0", "-n", "train.sh")
         said = n.m.run(shell, "-c", f"source {client}; gpu_stop train.sh")
-        assert "Stopped: train.sh" in said.stdout and f"\n  {stray.pid} /usr/bin/python3" in said.stderr
+        assert "Stopped: train.sh" in said.stdout
+        assert f" {stray.pid} /usr/bin/python3 " in " ".join(said.stderr.split()), said.stderr
         assert lives(stray)
         n.run_task("-g", "0", "-n", "train.sh")
         said = n.m.run(shell, "-c", f"source {client}; gpu_stop train.sh --sweep")
