@@ -14,6 +14,7 @@
 #include "spool/beat.h"
 #include "spool/lanes.h"
 #include "spool/transit.h"
+#include "task/logtext.h"
 
 #define LOG_TAIL (64UL * 1024)
 
@@ -33,7 +34,13 @@ static int find_oom(const struct spool *sp, const char *log_path)
 	if (!patterns)
 		patterns = oom_patterns_default();
 	n = pread(fd, text, LOG_TAIL, size > (off_t)LOG_TAIL ? size - (off_t)LOG_TAIL : 0);
-	return n > 0 && oom_match(patterns, text, (size_t)n);
+	if (n <= 0)
+		return 0;
+
+	/* The header has the command, which may speak of what it does not mean. */
+	size_t at = logtext_output_at(text, (size_t)n);
+
+	return oom_match(patterns, text + at, (size_t)n - at) != NULL;
 }
 
 /* What the shim could not know when it wrote the end of the log: what the output means, and whether

@@ -6,11 +6,14 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+#define MARK	  "=== "
+#define MARK_LAST MARK "started   " /* the last line of a header, as line() writes it */
+
 static void line(struct strbuf *b, const char *name, const char *text)
 {
 	if (!text || !text[0])
 		return;
-	strbuf_addf(b, "=== %-9s ", name);
+	strbuf_addf(b, MARK "%-9s ", name);
 	/* A command of several lines stays one line here. */
 	for (const char *p = text; *p; p++)
 		strbuf_addc(b, (unsigned char)*p < 0x20 ? ' ' : *p);
@@ -42,6 +45,27 @@ void logtext_header(struct strbuf *b, const struct task_spec *spec, const char *
 	line(b, "devices", devices);
 	line(b, "directory", spec->cwd);
 	line(b, "started", clock_format_local(started_wall_ns, when));
+}
+
+static bool begins(const char *p, const char *end, const char *mark)
+{
+	size_t n = strlen(mark);
+
+	return (size_t)(end - p) >= n && memcmp(p, mark, n) == 0;
+}
+
+size_t logtext_output_at(const char *log, size_t len)
+{
+	const char *end = log + len, *nl;
+	size_t at = 0;
+	bool ours = false; /* the line before is one of a header, too */
+
+	for (const char *p = log; (nl = memchr(p, '\n', (size_t)(end - p))); p = nl + 1) {
+		if (ours && begins(p, end, MARK_LAST))
+			at = (size_t)(nl + 1 - log);
+		ours = begins(p, end, MARK);
+	}
+	return at;
 }
 
 static const char *const because[] = {

@@ -13,7 +13,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "task/logfile.h"
+#include "task/logtext.h"
 
 #define LIMIT (1UL << 20)
 #define LINE  64
@@ -161,6 +163,43 @@ static void a_failed_write_is_kept(void **state)
 	assert_int_equal(l.errnum, ENOSPC);
 }
 
+/* A header as a shim writes it, of a command that has the words that are looked for. */
+static void add_header(struct strbuf *b)
+{
+	static const char *const argv[] = { "grep", "CUDA out of memory\n=== started   x" };
+	static const struct task_spec spec = { .title = "task 1 grep, attempt 1",
+					       .cwd = "/",
+					       .argv = argv,
+					       .n_argv = ARRAY_LEN(argv) };
+
+	logtext_header(b, &spec, "GPU 0", 0);
+}
+
+static void output_is_behind_the_last_header(void **state)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	static const char others[] = "=== x\nhalf of it\n=== started   by itself\n";
+
+	assert_int_equal(logtext_output_at("", 0), 0);
+	assert_int_equal(logtext_output_at(others, strlen(others)), 0);
+	strbuf_adds(&b, "=== comma"); /* nothing more yet */
+	assert_int_equal(logtext_output_at(b.data, b.len), 0);
+	for (size_t i = 0; i < 2; i++) {
+		b.len = 0;
+		for (size_t k = 0; k <= i; k++) {
+			strbuf_adds(&b, k ? "out\n=== ended     now, exit code 1\n" : "");
+			add_header(&b);
+		}
+
+		size_t at = b.len;
+
+		strbuf_adds(&b, others);
+		/* Its beginning may be cut off, within the command as well. */
+		for (size_t cut = 0; cut < 60; cut++)
+			assert_int_equal(logtext_output_at(b.data + cut, b.len - cut), at - cut);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +208,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_file_has_no_limit),
 		cmocka_unit_test(a_log_made_shorter_by_its_owner),
 		cmocka_unit_test(a_failed_write_is_kept),
+		cmocka_unit_test(output_is_behind_the_last_header),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
