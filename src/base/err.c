@@ -6,6 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
+/* A text that filled the room may end within a character. */
+static void mend_cut(struct err *e)
+{
+	e->text[utf8_whole(e->text, strlen(e->text))] = '\0';
+}
+
 int err_set(struct err *e, int code, const char *fmt, ...)
 {
 	if (!e)
@@ -16,6 +24,7 @@ int err_set(struct err *e, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(e->text, sizeof(e->text), fmt, ap);
 	va_end(ap);
+	mend_cut(e);
 	e->code = code;
 	return code;
 }
@@ -37,6 +46,7 @@ int err_sys(struct err *e, int errnum, const char *fmt, ...)
 	const char *text = strerror_r(errnum, reason, sizeof(reason));
 
 	(void)snprintf(e->text + len, sizeof(e->text) - len, ": %s", text);
+	mend_cut(e);
 	e->code = -errnum;
 	return -errnum;
 }
@@ -57,5 +67,6 @@ int err_wrap(struct err *e, const char *fmt, ...)
 	size_t len = strlen(e->text);
 
 	(void)snprintf(e->text + len, sizeof(e->text) - len, ": %s", inner);
+	mend_cut(e);
 	return e->code;
 }

@@ -9,13 +9,15 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/utf8.h"
+
 bool str_copy(char *dst, size_t size, const char *src)
 {
 	size_t len = strnlen(src, size);
 	bool fits = len < size;
 
 	if (!fits)
-		len = size - 1;
+		len = utf8_whole(src, size - 1);
 	(void)memcpy(dst, src, len);
 	dst[len] = '\0';
 	return fits;
@@ -26,8 +28,11 @@ char *str_print(char *dst, size_t size, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	(void)vsnprintf(dst, size, fmt, ap);
+	int n = vsnprintf(dst, size, fmt, ap);
+
 	va_end(ap);
+	if (n >= 0 && (size_t)n >= size)
+		dst[utf8_whole(dst, size - 1)] = '\0';
 	return dst;
 }
 

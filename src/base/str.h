@@ -8,10 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Copy with truncation; dst is always terminated. Returns true when all of src fitted. size > 0. */
+/* Copy with truncation, never within a character; dst is always terminated. Returns true when all
+ * of src fitted. size > 0. */
 bool str_copy(char *dst, size_t size, const char *src);
 
-/* snprintf() into dst that cuts silently where the text is too long. Returns dst. */
+/* snprintf() into dst that cuts silently, between two characters, where the text is too long.
+ * Returns dst. */
 char *str_print(char *dst, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 bool str_has_prefix(const char *s, const char *prefix);

@@ -46,6 +46,20 @@ size_t utf8_decode(const char *p, uint32_t *ret)
 	return 0;
 }
 
+size_t utf8_whole(const char *text, size_t len)
+{
+	for (size_t back = 1; back <= 3 && back <= len; back++) {
+		unsigned char c = (unsigned char)text[len - back];
+		size_t needs = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+
+		if (c >= 0xc0)
+			return needs > back ? len - back : len;
+		if (c < 0x80)
+			break;
+	}
+	return len;
+}
+
 unsigned int utf8_width(uint32_t c)
 {
 	static const struct range marks[] = {

@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/ends.h"
 #include "cli/queue.h"
@@ -31,8 +32,10 @@ static const struct opt show_opts[] = {
 
 static void print_line(const char *key, const char *text)
 {
+	cleanup_free char *line = utf8_clean(xstrdup(text));
+
 	printf("%-13s ", key);
-	term_print_wrapped(stdout, text, TEXT_COLUMN);
+	term_print_wrapped(stdout, line, TEXT_COLUMN);
 }
 
 static void print_value(const char *key, const json_t *value)

@@ -118,13 +118,27 @@ static void test_clean(void **state)
 	}
 }
 
+static void test_whole(void **state)
+{
+	static const char text[] = "a\u00e9\u8bad\U0001f680z";
+	static const size_t expect[] = { 0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11 };
+	char cut[8];
+
+	for (size_t len = 0; len < ARRAY_LEN(expect); len++)
+		assert_int_equal(utf8_whole(text, len), expect[len]);
+	assert_int_equal(utf8_whole("a\x80\x80\x80\x80", 5), 5); /* no better for being cut */
+	assert_false(str_copy(cut, 6, text));
+	assert_string_equal(cut, "a\u00e9");
+	assert_string_equal(str_print(cut, 7, "%s", text), "a\u00e9\u8bad");
+	assert_string_equal(str_print(cut, 3, "%s", text), "a");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_made_names),
-		cmocka_unit_test(test_columns),
-		cmocka_unit_test(test_clean),
+		cmocka_unit_test(test_names),	cmocka_unit_test(test_made_names),
+		cmocka_unit_test(test_columns), cmocka_unit_test(test_clean),
+		cmocka_unit_test(test_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
