@@ -199,7 +199,7 @@ def test_nvml_lost_and_back(machine):  # noqa: F811
     h.held(0, 1)
     m.ctl("nvml", "lost")
     wait_for(lambda: not any(u > 2 * GIB for u in m.used()), 5)
-    assert {e["gpu"] for e in h.seen("blind")} == {0, 1}
+    assert wait_for(lambda: {e["gpu"] for e in h.seen("blind")} == {0, 1})
     s = m.status()
     assert not any(d["state"] == "held" for d in s["devices"])
     time.sleep(1)
