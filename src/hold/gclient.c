@@ -167,10 +167,15 @@ static bool is_left(const struct guard *g, const struct selection *sel, uint32_t
 	return false;
 }
 
-/* Whether client i goes before that other one: the one that has it now, then who asked first. */
+/* Whether client i goes before that other one: who would hold it before who only watches, then the
+ * one that has it now, then who asked first. */
 static bool goes_before(const struct guard *g, int i, int other, int present)
 {
-	if (other < 0 || i == present)
+	if (other < 0)
+		return true;
+	if (g->clients[i].policy.hold != g->clients[other].policy.hold)
+		return g->clients[i].policy.hold;
+	if (i == present)
 		return true;
 	return other != present && g->clients[i].asked < g->clients[other].asked;
 }

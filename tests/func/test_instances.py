@@ -72,6 +72,18 @@ def test_who_comes_later_takes_nothing(machine):  # noqa: F811
     assert all(e.slot == 0 and e.instance == b"default" for e in b.seen("release")) and not c.seen("release")
 
 
+def test_who_only_watches_keeps_nobody_from_holding(machine):  # noqa: F811
+    m, a = start(machine, gpus=1, hold=False)
+    a.policy(hold=0)
+    b = Agent(m, "other")
+    b.policy()
+    b.held(0)
+    assert b.devices[0].instance == b"other"
+    a.policy()
+    a.listen(0.5)
+    assert a.devices[0].instance == b"other" and not a.seen("release")
+
+
 def unreserved(agent):
     """What it has said so far is done, and nothing is held."""
     assert agent.unlease(99).slot == -1

@@ -555,10 +555,17 @@ static void test_who_asked_first(void **state)
 	other->has_policy = true;
 	gclient_assign_all(w->g);
 	assert_int_equal(w->d->owner, 0);
-	/* ... but not what anybody leaves for others. */
+	/* ... but for one that would hold it while it only watches, ... */
+	first->policy.hold = false;
+	gclient_assign_all(w->g);
+	assert_int_equal(w->d->owner, 1);
+	first->policy.hold = true;
+	gclient_assign_all(w->g);
+	assert_int_equal(w->d->owner, 1);
+	/* ... and what anybody leaves for others. */
 	other->policy.leave = 1;
 	gclient_assign_all(w->g);
-	assert_int_equal(w->d->owner, 0);
+	assert_int_equal(w->d->owner, 1);
 	assert_int_equal(w->d->leaver, 1);
 	assert_true(w->d->left);
 }
