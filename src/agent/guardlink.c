@@ -78,6 +78,7 @@ struct guardlink {
 
 	int32_t guard_pid;   /* whose events these are */
 	uint64_t last_event; /* the last one seen of it */
+	bool leases_known;   /* it has told which there are */
 	uint64_t heard_ns;
 
 	void (*closed)(void *user);
@@ -365,7 +366,7 @@ static void take_welcome(struct guardlink *l, void *msg)
 
 	bool started = l->started;
 
-	l->started = false;
+	l->started = l->leases_known = false;
 	l->policy_due = l->has_policy;
 	l->ops->welcome(l->user, m, started);
 	if (l->state == LINK_UP)
@@ -465,6 +466,7 @@ static void take_lease_state(struct guardlink *l, void *msg)
 	END(m->uuid);
 	if (m->slot >= 0 && l->ops->lease_state)
 		l->ops->lease_state(l->user, m);
+	l->leases_known = m->slot < 0;
 	if (m->slot < 0 && l->ops->leases_known)
 		l->ops->leases_known(l->user);
 }
@@ -603,7 +605,7 @@ static void grow_orders(struct guardlink *l)
 
 static int add_order(struct guardlink *l, const void *msg, size_t size)
 {
-	if (l->state != LINK_UP)
+	if (l->state != LINK_UP || !l->leases_known)
 		return -ENOTCONN;
 	if (l->n_orders == l->orders_room)
 		grow_orders(l);

@@ -19,7 +19,8 @@
  *
  * Leases are the guard's to keep and not the link's. After each welcome ops->lease_state tells of
  * every lease that the guard has for the instance, then ops->leases_known comes: what was missing
- * is gone, and a task that runs all the same is leased again with its shim in the message.
+ * is gone, and a task that runs all the same is leased again with its shim in the message. A guard
+ * that has just started says so only when it knows the devices, and takes no orders before.
  * What was asked and not answered when the line was lost is never answered: ask again after that.
  *
  * The link keeps itself up: where nobody listens it starts a guard, where the guard dies it starts
@@ -87,9 +88,10 @@ void guardlink_beat(struct guardlink *link);
 /* Where there is no guard, nothing is held: ops->dropped comes all the same. */
 void guardlink_drop(struct guardlink *link);
 /*
- * Orders about leases, sent in their order. -ENOTCONN: the line is down, and nothing was asked;
- * wait for ops->leases_known. What the guard does not take yet is kept for it, all of it, because
- * nobody asks a second time while the line is up: some for each task that runs.
+ * Orders about leases, sent in their order. -ENOTCONN: the line is down, or the
+ * guard has not told of its leases yet, and nothing was asked; wait for ops->leases_known. What the
+ * guard does not take yet is kept for it, all of it, because nobody asks a second time while the
+ * line is up: some for each task that runs.
  */
 int guardlink_lease(struct guardlink *link, const struct msg_lease *lease); /* its head is set */
 int guardlink_grant(struct guardlink *link, const struct lease_id *id, const struct proc_id *shim);

@@ -46,7 +46,7 @@ static void set(json_t *o, const char *key, json_t *value)
 static void say_blind(const struct view *v, struct strbuf *b)
 {
 	strbuf_addf(b, "cannot see the GPUs, so nothing is held: %s",
-		    v->guard.trouble[0] ? v->guard.trouble : "reason unknown");
+		    v->guard.trouble[0] ? v->guard.trouble : "NVML has not answered yet");
 }
 
 static void say_starting(const struct view *v, struct strbuf *b)

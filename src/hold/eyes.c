@@ -514,18 +514,13 @@ void eyes_ack(struct eyes *eyes)
 	(void)n; /* nothing new: somebody was quicker */
 }
 
-bool eyes_wait_ready(struct eyes *eyes, uint64_t timeout_ms)
+bool eyes_ready(struct eyes *eyes)
 {
-	uint64_t limit = clock_mono_ns() + timeout_ms * NS_PER_MS;
-	bool ready = false;
+	(void)pthread_mutex_lock(&eyes->lock);
 
-	while (!ready && clock_mono_ns() < limit) {
-		(void)pthread_mutex_lock(&eyes->lock);
-		ready = eyes->ready;
-		(void)pthread_mutex_unlock(&eyes->lock);
-		if (!ready)
-			(void)usleep(2000);
-	}
+	bool ready = eyes->ready;
+
+	(void)pthread_mutex_unlock(&eyes->lock);
 	return ready;
 }
 

@@ -47,8 +47,9 @@ void eyes_close(struct eyes *eyes);
 int eyes_fd(const struct eyes *eyes);
 void eyes_ack(struct eyes *eyes);
 
-/* Wait until NVML was first tried; false when timeout_ms pass. */
-bool eyes_wait_ready(struct eyes *eyes, uint64_t timeout_ms);
+/* NVML was tried: that takes seconds where no driver is kept awake, and for ever where it hangs.
+ * Until then there are no slots, and no trouble. eyes_fd() tells. */
+bool eyes_ready(struct eyes *eyes);
 
 /* 0 while NVML works; else what is wrong, in text. */
 int eyes_trouble(struct eyes *eyes, char *text, size_t size);

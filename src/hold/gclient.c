@@ -342,9 +342,9 @@ static void apply_to_held(struct guard *g, struct gclient *c, const struct hold_
 	glimit_trim(g, c);
 }
 
-static void on_policy(struct guard *g, struct gclient *c, const struct msg_policy *m)
+static void on_policy(struct guard *g, struct gclient *c, const struct hold_policy *asked)
 {
-	struct hold_policy policy = m->policy;
+	struct hold_policy policy = *asked;
 	struct err e = ERR_INIT;
 	int r = check_selection(g, &policy, &e);
 
@@ -373,6 +373,20 @@ static void on_policy(struct guard *g, struct gclient *c, const struct msg_polic
 	apply_to_held(g, c, &before);
 }
 
+void gclient_on_ready(struct guard *g)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		g->devs[i].dirty = true; /* they are told before the leases */
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
+		struct gclient *c = &g->clients[i];
+
+		if (!c->used || !c->policy_waits)
+			continue;
+		c->policy_waits = false;
+		on_policy(g, c, &c->policy);
+	}
+}
+
 /* Of what its policy holds, but for what is promised to a task of another instance by now. */
 static void let_go(struct guard *g, const struct gclient *c, const char *why)
 {
@@ -384,6 +398,7 @@ static void let_go(struct guard *g, const struct gclient *c, const char *why)
 static void on_drop(struct guard *g, struct gclient *c)
 {
 	c->dropping = true;
+	c->policy_waits = false;
 	glease_drop_promises(g, c->instance);
 	glease_client_changed(g, c);
 	let_go(g, c, "as it was told to");
@@ -433,7 +448,14 @@ static void take_hello(struct guard *g, struct gclient *c, void *m)
 
 static void take_policy(struct guard *g, struct gclient *c, void *m)
 {
-	on_policy(g, c, m);
+	const struct msg_policy *asked = m;
+
+	if (g->ready) {
+		on_policy(g, c, &asked->policy);
+		return;
+	}
+	c->policy = asked->policy;
+	c->policy_waits = true;
 }
 
 static void take_drop(struct guard *g, struct gclient *c, void *m)

@@ -15,6 +15,9 @@ void gclient_on_readable(struct guard *g, struct gclient *c);
 /* Give every device its owner by the policies there are; call when devices or policies changed. */
 void gclient_assign_all(struct guard *g);
 
+/* The guard has become ready: take the policies that came before. */
+void gclient_on_ready(struct guard *g);
+
 /* Checks by the refresh clocks, holds that have become ripe, orphans that ran out, DROPPED. */
 void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns);
 

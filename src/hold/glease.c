@@ -394,8 +394,8 @@ static bool tell_kinds(struct guard *g, struct gclient *c, uint32_t kinds)
 
 void glease_tell(struct guard *g, struct gclient *c)
 {
-	if (!tell_kinds(g, c, DUE_STATE))
-		return;
+	if (!g->looked || !tell_kinds(g, c, DUE_STATE))
+		return; /* not looked yet: what the agent says after the list would be refused */
 	tell_all_known(c);
 	(void)tell_kinds(g, c, ~0U);
 }

@@ -166,8 +166,9 @@ struct gclient {
 	pid_t pid;
 	char instance[PROTO_INSTANCE_MAX];
 	bool has_policy, dropping;
-	uint64_t asked; /* when it got that policy, as a number: the lowest asked first */
-	bool waiting;	/* a device of it is ripe and waits for its turn */
+	bool policy_waits; /* it came before the guard was ready, and is taken then */
+	uint64_t asked;	   /* when it got that policy, as a number: the lowest asked first */
+	bool waiting;	   /* a device of it is ripe and waits for its turn */
 	struct hold_policy policy;
 	char cgroup[256]; /* of its agent, with policy.my_cgroup */
 	uint64_t orphan_until_ns;
@@ -192,6 +193,8 @@ struct guard {
 	uint64_t started_wall_ns;
 	uint64_t quit_ns; /* told to end: at the latest then */
 	struct eyes *eyes;
+	bool ready;  /* NVML was tried: before that nothing is said of devices */
+	bool looked; /* and each device looked at: before that no lease can be had or told again */
 	char trouble[PROTO_TEXT_MAX];
 	int trouble_code;
 	struct hints hints;

@@ -61,7 +61,6 @@
 #define TELL_NS	       NS_PER_S	       /* every client hears of every device so often */
 #define TURN_BUSY_MS   50 /* the loop turns at least so often while something is under way */
 #define TURN_QUIET_MS  250
-#define FIRST_WAIT_MS  5000 /* for NVML at the start; seconds without persistence mode */
 #define QUIT_NS	       (900 * NS_PER_MS)
 #define LONELY_NS      (2 * NS_PER_S) /* a guard that no agent has greeted ends after that */
 
@@ -128,29 +127,47 @@ static bool take_devices(struct guard *g)
 	return news;
 }
 
-static void note_trouble(struct guard *g)
+/* Pages of ours must not have to be read back from a file system that hangs. */
+static void lock_memory(struct guard *g)
 {
+	if (mlockall(MCL_CURRENT | MCL_ONFAULT) == 0)
+		g->flags |= GUARD_LOCKED;
+}
+
+/* True when NVML's first answer is there: it can be said now what there is. */
+static bool note_trouble(struct guard *g)
+{
+	bool ready = eyes_ready(g->eyes), first = ready && !g->ready;
 	char text[PROTO_TEXT_MAX];
 	int code = eyes_trouble(g->eyes, text, sizeof(text));
 
-	if (code == g->trouble_code)
-		return;
+	if (!ready || (code == g->trouble_code && !first))
+		return false;
 	g->trouble_code = code;
 	(void)str_copy(g->trouble, sizeof(g->trouble), text);
 	g->flags = code < 0 ? g->flags & ~(uint32_t)GUARD_SEES : g->flags | GUARD_SEES;
+	guard_changed(g);
+	if (first)
+		return true;
 	if (code < 0)
 		(void)gevent_add(g, NULL, EVENT_LOST, "NVML was lost: %s", text);
 	else
 		(void)gevent_add(g, NULL, EVENT_BACK, "NVML works");
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		g->devs[i].lost = g->devs[i].lost || code < 0;
-	guard_changed(g);
+	return false;
 }
 
-static void on_eyes(struct guard *g)
+static bool all_looked_at(const struct guard *g)
 {
-	eyes_ack(g->eyes);
-	/* First what is urgent: verdicts on devices that we know. */
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (g->devs[i].present && !g->devs[i].sight.seq)
+			return false;
+	return g->ready;
+}
+
+static void take_sights(struct guard *g)
+{
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
 
@@ -166,12 +183,27 @@ static void on_eyes(struct guard *g)
 				gclient_consider(g, gdev_owner(g, d));
 		}
 	}
+}
+
+static void on_eyes(struct guard *g)
+{
+	eyes_ack(g->eyes);
+	take_sights(g); /* first what is urgent: verdicts on devices that we know */
 	gxid_take(g);
-	note_trouble(g);
+
+	bool first = note_trouble(g);
+
 	if (take_devices(g)) {
 		gclient_assign_all(g);
 		guard_changed(g);
+		take_sights(g); /* they may have been looked at before we knew them */
 	}
+	if (first) {
+		lock_memory(g); /* NVML's code is there now */
+		g->ready = true;
+		gclient_on_ready(g);
+	}
+	g->looked = g->looked || all_looked_at(g);
 }
 
 static void check_stuck(struct guard *g)
@@ -332,6 +364,8 @@ static void tell_clients(struct guard *g, uint64_t now, uint64_t *tell_ns)
 			continue;
 		if (all || dirty)
 			gevent_tell_devices(g, c, all);
+		if (all && !g->n_devs) /* it is to hear something */
+			gevent_tell_guard(g, c, MSG_GUARD);
 		gevent_tell(g, c);
 		glease_tell(g, c);
 	}
@@ -444,13 +478,6 @@ static int open_signals(struct err *e)
 	return fd < 0 ? err_sys(e, errno, "signalfd") : fd;
 }
 
-/* Pages of ours must not have to be read back from a file system that hangs. */
-static void lock_memory(struct guard *g)
-{
-	if (mlockall(MCL_CURRENT | MCL_ONFAULT) == 0)
-		g->flags |= GUARD_LOCKED;
-}
-
 static int guard_open(struct guard *g, struct err *e)
 {
 	char name[SOCKET_NAME_MAX];
@@ -476,11 +503,6 @@ static int guard_open(struct guard *g, struct err *e)
 
 	if (r < 0)
 		return r;
-	(void)eyes_wait_ready(g->eyes, FIRST_WAIT_MS);
-	g->trouble_code = eyes_trouble(g->eyes, g->trouble, sizeof(g->trouble));
-	if (g->trouble_code == 0)
-		g->flags |= GUARD_SEES;
-	(void)take_devices(g);
 	lock_memory(g);
 	return 0;
 }

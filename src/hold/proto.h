@@ -34,17 +34,21 @@
  *                                          LEASE_REPLY {id, slot, code, text}, but for none
  *
  * Leases. The guard's ledger is the only truth on a node, and outlives agents: after
- * WELCOME a LEASE_STATE tells of each lease of the instance, and one of slot -1 ends that. A lease
- * that was granted lives as long as its shim and what descends from it; one that was only promised
- * goes with the orphan's time. LEASE, GRANT and UNLEASE may be repeated: the answer is what is true
- * then. While the line is up they need not be: of an agent whose socket has no room for an answer
- * nothing is read. A task on several devices has a lease of one id on each, and GRANT and UNLEASE
- * are about all of them.
+ * WELCOME a LEASE_STATE tells of each lease of the instance, and one of slot -1 ends that. A guard
+ * that has just started says so when it has looked at all devices; orders before would be refused.
+ * A lease that was granted lives as long as its shim and what descends from it; one that was only
+ * promised goes with the orphan's time. LEASE, GRANT and UNLEASE may be repeated: the answer is
+ * what is true then. While the line is up they need not be: of an agent whose socket has no room
+ * for an answer nothing is read. A task on several devices has a lease of one id on each, and GRANT
+ * and UNLEASE are about all of them.
  *
  * A reservation is an entry of the ledger as well (LEASE_RESERVED), but nobody is to come yet: the
  * agent collects devices for a task that waits for others. It keeps other instances off and has the
  * device held, policy or not. Its own instance it keeps from nothing: a LEASE of that takes its
  * place and its hold, and another RESERVE on the device replaces it. Its ids have attempt 0.
+ *
+ * A guard serves from its start, but NVML may take seconds to answer first, or hang: until then its
+ * WELCOME and GUARD have neither GUARD_SEES nor a trouble, and a POLICY is answered after that.
  *
  * An agent that disconnects without DROP has died: its policy is kept for GUARD_ORPHAN_MS, so that
  * a new agent of the same instance finds its holds as they were (invariant 2). One that is

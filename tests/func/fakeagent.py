@@ -29,6 +29,7 @@ from holdlib import GIB, wait_for
 
 SHARED, OTHERS_OK, HOLD_WHILE, ALONE = 1, 2, 4, 8
 RESERVED = 1 << 8
+SEES = 1  # a flag of GUARD
 PROMISED, ASKED, GRANTED_STAGE, USED, OVER = range(5)
 STATES = ("busy", "idle", "holding", "held", "yielding", "left", "lending", "lent")
 KINDS = ("note", "starting", "held", "yield", "release", "blind", "gone", "failed", "lost", "back",
@@ -153,6 +154,11 @@ class Agent:
     # --- what it says ---
 
     def policy(self, **fields):
+        self.send_policy(**fields)
+        r = self.next(POLICY_REPLY)
+        assert r.code == 0, r.text
+
+    def send_policy(self, **fields):
         p = Policy(hold=1, all=1, load=0, util_low=50, util=75, util_high=85,
                    idle_below_bytes=GIB, idle_for_ms=0, refresh_ms=200, rehold_ms=1000)
         p.memory.kind, p.memory.permille = 1, 880
@@ -160,8 +166,6 @@ class Agent:
             setattr(p, name, value)
         p.head = Head(VERSION, POLICY, len(bytes(p)))
         self.send(p)
-        r = self.next(POLICY_REPLY)
-        assert r.code == 0, r.text
 
     def held(self, *slots, limit=20.0):
         self.wait(lambda: all(self.state(s) == "held" for s in slots), limit)

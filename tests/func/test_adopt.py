@@ -257,6 +257,25 @@ def test_new_guard_that_sees_nothing_at_first(queue, said):  # noqa: F811
     assert said.lines() == ["begin", "end"]
 
 
+def test_new_guard_that_has_to_wait_for_nvml(queue, said):  # noqa: F811
+    """What runs is leased again when it knows the devices, and what is submitted meanwhile waits."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "1")
+    q.m.ctl("hang", "nvmlInit_v2")
+    new_guard(q)
+    assert wait_for(lambda: q.status()["guard"]["connected"] and not q.status()["guard"]["sees"])
+    other = q.submit("-g", "1", "--", "true")
+    assert wait_for(lambda: "needs 1 GPU" in q.why(other)), q.why(other)
+    q.m.ctl("unhang")
+    q.wait(other, "done")
+    assert shown_on(q, i) == [0] and wait_for(lambda: device_state(q) == "lent"), q.out.read_text()
+    assert "does not take" not in q.out.read_text()
+    said.go.touch()
+    q.wait(i, "done")
+    assert said.lines() == ["begin", "end"]
+
+
 def test_new_guard_that_does_not_have_its_gpu(queue, said):  # noqa: F811
     """It counts the others anew: what runs is on none of them, and has its own again when that is back."""
     q = queue(gpus=2)

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from fakeagent import GUARD, POLICY_REPLY, SEES, Agent
 from holdlib import GIB, machine, pids_of_holders, wait_for  # noqa: F401  (machine is a fixture)
 
 
@@ -191,6 +192,26 @@ def test_no_gpus(machine):  # noqa: F811
         r = m.run(command)
         assert r.returncode == 1 and "driver is there, but no GPU is" in r.stderr, r.stderr
     assert m.run("doctor").returncode == 1
+
+
+def test_nvml_that_takes_its_time(machine):  # noqa: F811
+    """The guard serves meanwhile, and says neither that there are GPUs nor that there are none."""
+    m = machine()
+    m.ctl("hang", "nvmlInit_v2")
+    a = Agent(m)
+    assert not a.welcome.flags & SEES and not a.welcome.trouble
+    a.send_policy()
+    a.drop()  # whoever does not wait for that may go
+    a.send_policy()
+    h = m.hold("--instance", "other")
+    b = a.next(GUARD)  # it is heard of, too
+    assert not b.flags & SEES and not b.trouble
+    m.ctl("unhang")
+    assert a.next(POLICY_REPLY).code == 0
+    a.held(0, 1)
+    h.next("start")
+    assert h.end() == 0
+    a.drop()
 
 
 def test_nvml_lost_and_back(machine):  # noqa: F811

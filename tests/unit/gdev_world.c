@@ -43,6 +43,7 @@ int world_setup(void **state)
 	policy_defaults(&w->g->plain);
 	assert_int_equal(eyes_open(&w->g->eyes, &e), 0);
 	w->g->n_devs = 1;
+	w->g->ready = w->g->looked = true;
 	*w->d = (struct gdev){ .owner = -1,
 			       .known = true,
 			       .present = true,

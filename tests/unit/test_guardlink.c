@@ -128,6 +128,14 @@ static void welcome(struct world *w)
 	say(w, &m, sizeof(m));
 }
 
+static void leases_end(struct world *w)
+{
+	struct msg_lease_state m = { .head = PROTO_HEAD(MSG_LEASE_STATE, struct msg_lease_state),
+				     .slot = -1 };
+
+	say(w, &m, sizeof(m));
+}
+
 static int setup(void **state)
 {
 	struct world *w = xcalloc(1, sizeof(*w));
@@ -186,6 +194,9 @@ static void test_calls_and_answers(void **state)
 	assert_int_equal(guardlink_lease(w->link, &lease), -ENOTCONN);
 	welcome(w);
 	assert_int_equal(w->welcomes, 1);
+	/* A guard that has not told of its leases may not know the devices yet. */
+	assert_int_equal(guardlink_lease(w->link, &lease), -ENOTCONN);
+	leases_end(w);
 	assert_int_equal(guardlink_lease(w->link, &lease), 0);
 	assert_int_equal(guardlink_grant(w->link, &id, &shim), 0);
 	assert_int_equal(guardlink_unlease(w->link, &id), 0);
@@ -237,6 +248,7 @@ static void test_list_after_each_welcome(void **state)
 	take_hello(w);
 	assert_int_equal(w->lost, 1);
 	welcome(w);
+	leases_end(w);
 	assert_int_equal(sock_recv(w->fd, &unlease, sizeof(unlease)), -EAGAIN);
 	assert_int_equal(guardlink_unlease(w->link, &id), 0);
 	hear(w, MSG_UNLEASE, &unlease, sizeof(unlease));
@@ -249,6 +261,7 @@ static void test_orders_wait_for_the_socket(void **state)
 	struct msg_unlease m;
 
 	welcome(w);
+	leases_end(w);
 	for (uint64_t i = 1; i <= ORDERS; i++)
 		assert_int_equal(guardlink_unlease(w->link, &(struct lease_id){ .task = i }), 0);
 	for (uint64_t i = 1; i <= ORDERS; i++) {
