@@ -62,6 +62,7 @@ static void on_gone(struct guard *g, struct gclient *c)
 		forget(g, c);
 		return;
 	}
+	c->begun = c->has_policy;
 	c->orphan_until_ns = clock_mono_ns() + GUARD_ORPHAN_MS * NS_PER_MS;
 	(void)gevent_add(g, NULL, EVENT_NOTE,
 			 "the agent of %s (PID %d) is gone; its holds are kept for %u s",
@@ -353,12 +354,12 @@ static void on_policy(struct guard *g, struct gclient *c, const struct hold_poli
 		return;
 
 	const struct hold_policy before = c->policy;
-	bool anew = !c->has_policy; /* and not in the place of an agent that died */
+	bool anew = !c->begun; /* and neither after a pause, nor in the place of one that died */
 
 	c->policy = policy;
 	if (!c->has_policy)
 		c->asked = ++g->n_asked;
-	c->has_policy = true;
+	c->has_policy = c->begun = true;
 	c->dropping = false;
 	c->cgroup[0] = '\0';
 	if (policy.my_cgroup)

@@ -23,6 +23,7 @@
 #define GUARD_CLIENTS_MAX 64
 #define GUARD_LEASES_MAX  256
 #define LEASE_KIN_MAX	  32
+#define XIDS_TOLD_MAX	  8
 
 struct holder_proc {
 	pid_t pid;	       /* 0: there is none */
@@ -92,6 +93,12 @@ struct glease {
 	uint32_t n_kin;
 };
 
+/* An error report that people were told of, and when. */
+struct xid_told {
+	uint32_t xid; /* 0: none */
+	uint64_t ns;
+};
+
 struct gdev {
 	uint32_t slot;
 	struct gpu_device id;
@@ -114,8 +121,7 @@ struct gdev {
 	bool lost;	  /* it was not there, and nothing was seen of it since */
 	uint64_t lost_ns; /* for which gdev_on_time() has found that so since; 0: it has not */
 	uint32_t xid;	  /* for which it is not used: gxid.h; 0: none */
-	uint32_t told_xid;
-	uint64_t told_xid_ns;
+	struct xid_told xids_told[XIDS_TOLD_MAX]; /* in no order */
 	uint64_t idle_since_ns;
 	uint64_t wait_ns; /* the idle time that is asked of it now */
 	bool yielded;	  /* wait_ns is that after a yield */
@@ -166,6 +172,7 @@ struct gclient {
 	pid_t pid;
 	char instance[PROTO_INSTANCE_MAX];
 	bool has_policy, dropping;
+	bool begun;	   /* its agent, or one in whose place that came, has had a policy */
 	bool policy_waits; /* it came before the guard was ready, and is taken then */
 	uint64_t asked;	   /* when it got that policy, as a number: the lowest asked first */
 	bool waiting;	   /* a device of it is ripe and waits for its turn */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "hold/gxid.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -16,15 +18,29 @@ static const char *const advice[XID_KIND_MAX] = {
 	[XID_NOTICE] = "for information",
 };
 
+/* Note that xid is told now; false: it was just told. The oldest makes room for one that is new. */
+static bool note_told(struct gdev *d, uint32_t xid, uint64_t now)
+{
+	struct xid_told *place = &d->xids_told[0];
+
+	for (size_t i = 0; i < ARRAY_LEN(d->xids_told); i++) {
+		struct xid_told *t = &d->xids_told[i];
+
+		if (t->xid == xid && now - t->ns < AGAIN_NS)
+			return false;
+		if (t->xid == xid || (place->xid != xid && t->ns < place->ns))
+			place = t;
+	}
+	*place = (struct xid_told){ .xid = xid, .ns = now };
+	return true;
+}
+
 static void tell(struct guard *g, struct gdev *d, const struct eyes_error *err, enum xid_kind kind)
 {
-	uint64_t now = clock_mono_ns();
 	char text[XID_TEXT_MAX], times[32] = "";
 
-	if (d->told_xid == err->xid && now - d->told_xid_ns < AGAIN_NS)
+	if (!note_told(d, err->xid, clock_mono_ns()))
 		return;
-	d->told_xid = err->xid;
-	d->told_xid_ns = now;
 	if (err->n > 1)
 		(void)str_print(times, sizeof(times), ", %u times", err->n);
 	(void)gevent_add(g, d, EVENT_NOTE, "%s%s: %s", xid_text(err->xid, text), times,
@@ -90,7 +106,8 @@ void gxid_forget(struct guard *g, struct gdev *d, const char *why)
 	if (!d->xid)
 		return;
 	(void)gevent_add(g, d, EVENT_NOTE, "%s counts no more: %s", xid_text(d->xid, text), why);
-	d->xid = d->told_xid = 0;
+	d->xid = 0;
+	(void)memset(d->xids_told, 0, sizeof(d->xids_told));
 	if (d->state == DEV_BUSY)
 		gdev_say(d, "%s", why);
 	d->dirty = true;

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Error reports of the driver (XIDs): whose business they are, and what is not used any more."""
+import os
+import pathlib
 import re
+import signal
 
 from holdlib import machine, wait_for  # noqa: F401  (a fixture)
 from test_queue import queue  # noqa: F401  (a fixture)
@@ -32,6 +35,21 @@ def test_trouble_and_what_is_none(machine):  # noqa: F811
     assert "counts no more: it was away and is back" in h.next("note", gpu=0)["text"]
     h.held(0)
     assert m.device(0)["xid"] is None
+
+
+def test_a_pause_forgets_nothing(machine):  # noqa: F811
+    """Ctrl-Z and fg are no word of the owner that it is to be used all the same."""
+    m = machine()
+    h = m.hold()
+    h.held(0, 1)
+    m.ctl("xid", 0, 48)
+    h.next("release", gpu=0)
+    os.kill(h.pid, signal.SIGTSTP)
+    wait_for(lambda: pathlib.Path(f"/proc/{h.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T")
+    os.kill(h.pid, signal.SIGCONT)
+    h.held(1)
+    m.wait_state(0, "busy", reason="^XID 48")
+    assert not [e for e in h.seen("note") if "counts no more" in e["text"]]
 
 
 def test_driver_that_does_not_tell(machine):  # noqa: F811

@@ -61,12 +61,25 @@ static void test_of_a_program(void **state)
 	events = w->g->last_event;
 	report(w, 0, 31, 900);
 	assert_int_equal(w->g->last_event, events);
-	w->d->told_xid_ns -= 61 * NS_PER_S;
-	report(w, 0, 31, 1);
+	/* Nor is each of several that come in turn told each time. */
+	for (uint32_t i = 0; i < 8; i++)
+		report(w, 0, i % 2 ? 31 : 43, 1);
 	assert_int_equal(w->g->last_event, events + 1);
+	for (size_t i = 0; i < ARRAY_LEN(w->d->xids_told); i++)
+		w->d->xids_told[i].ns -= 61 * NS_PER_S;
+	report(w, 0, 31, 1);
+	assert_int_equal(w->g->last_event, events + 2);
 	/* Of a card that was gone when it was read. */
 	report(w, -1, 79, 1);
 	assert_int_equal(w->d->xid, 0);
+	/* However many there are, the newest are known. */
+	for (uint32_t xid = 1000; xid < 1020; xid++) {
+		report(w, 0, xid, 1);
+		assert_true(w->g->last_event > events);
+		events = w->g->last_event;
+		report(w, 0, xid, 1);
+		assert_int_equal(w->g->last_event, events);
+	}
 }
 
 static void test_of_the_device(void **state)
