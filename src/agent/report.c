@@ -100,6 +100,8 @@ static void say_counts(const struct view *v, struct strbuf *b)
 		if (n)
 			strbuf_addf(b, "; %u %s", n, dev_state_name(others[i]));
 	}
+	if (view_held_by_others(v))
+		strbuf_addf(b, "; %u held by other instances", view_held_by_others(v));
 }
 
 char *report_phase_sentence(const struct view *v, char *buf)

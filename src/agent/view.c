@@ -73,12 +73,32 @@ bool view_is_behind(const struct view *v)
 	return false;
 }
 
+/* Of holds: by another instance's policy. */
+static bool is_anothers(const struct view *v, uint32_t slot)
+{
+	const struct dev_status *dev = &v->devices[slot];
+	bool hold =
+		dev->state == DEV_HOLDING || dev->state == DEV_HELD || dev->state == DEV_YIELDING;
+
+	return hold && dev->instance[0] && strcmp(dev->instance, v->instance) != 0;
+}
+
 unsigned int view_count(const struct view *v, unsigned int state)
 {
 	unsigned int n = 0;
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
-		n += v->seen[i] && v->devices[i].state == state && !view_is_mig_card(v, i);
+		n += v->seen[i] && v->devices[i].state == state && !view_is_mig_card(v, i) &&
+		     !is_anothers(v, i);
+	return n;
+}
+
+unsigned int view_held_by_others(const struct view *v)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		n += v->seen[i] && !view_is_mig_card(v, i) && is_anothers(v, i);
 	return n;
 }
 
@@ -96,7 +116,7 @@ uint64_t view_held_bytes(const struct view *v)
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
-		if (v->seen[i])
+		if (v->seen[i] && !is_anothers(v, i))
 			bytes += v->devices[i].held_bytes;
 	return bytes;
 }

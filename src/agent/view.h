@@ -110,11 +110,12 @@ int view_index_of(const struct view *v, const char *name);
 unsigned int view_devices(const struct view *v);
 /* A device is not what it is shown as any more: nothing is decided before that is known. */
 bool view_is_behind(const struct view *v);
-/* Devices in a state. */
+/* Devices in a state; without what another instance holds. */
 unsigned int view_count(const struct view *v, unsigned int state);
+unsigned int view_held_by_others(const struct view *v);
 /* Devices on which the workload runs. */
 unsigned int view_workloads(const struct view *v);
-/* Bytes that our holders have. */
+/* Bytes that the holders have that hold for this instance. */
 uint64_t view_held_bytes(const struct view *v);
 
 enum phase {

@@ -474,6 +474,7 @@ def test_unwritable_state_directory(guard, agent, tenure, dev):
     s = json.loads(tenure("status", "--json", "--dev-dir", str(dev)).stdout)
     assert "/proc/nowhere" in s["log_trouble"] and s["lines_lost"] > 0
     assert "could not be written: " in tenure("status", "--dev-dir", str(dev)).stdout
+    assert select.select([a.p.stderr], [], [], 10)[0]
     a.stop()
     said = a.p.stderr.read()
     assert said.count("\n") == 1 and said.startswith("tenure: warning: log and events are not ")

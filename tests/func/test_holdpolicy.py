@@ -245,3 +245,15 @@ def test_my_cgroup(cgroup, machine):  # noqa: F811
     h.send_signal(signal.SIGINT)
     out, err = h.communicate(timeout=10)
     assert "processes of this cgroup, which count as our own" in out and "no effect" not in err
+
+
+def test_status_counts_what_this_instance_holds(machine):  # noqa: F811
+    m = machine(gpus=2)
+    h = m.hold("--gpus", "0")
+    h.held(0)
+    second = ["--instance", "second"]
+    m.run("on", *second, "--gpus", "0,1", "--idle-for", "5m")
+    said = " ".join(m.run("status", *second).stdout.split())
+    assert "nothing held; 1 idle; 1 held by other instances" in said, said
+    m.run("off", *second)
+    assert h.end() == 0
