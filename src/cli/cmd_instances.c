@@ -192,6 +192,27 @@ const struct cmd cmd_instances = {
 /* ---- use --------------------------------------------------------------------------------------
  */
 
+/* It may be a slip of the pen. */
+static void note_new(const struct cmd_ctx *ctx, const char *name)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	cleanup_free char *text = NULL;
+	struct text_list names = { .n = 0 };
+	bool found = false;
+
+	if (spool_instances(root, &names, NULL) < 0)
+		return;
+	for (size_t i = 0; i < names.n; i++)
+		found = found || strcmp(names.texts[i], name) == 0;
+	text_list_clear(&names);
+	if (found)
+		return;
+	text = xasprintf("there is no queue \"%s\" yet; tenure submit makes it (tenure instances "
+			 "shows those that there are)",
+			 name);
+	cmd_warn("note", text);
+}
+
 static int run_use(const struct cmd_ctx *ctx, struct err *e)
 {
 	const char *name = opts_arg(ctx->opts, 0);
@@ -209,6 +230,8 @@ static int run_use(const struct cmd_ctx *ctx, struct err *e)
 
 	int r = spool_use(name, e);
 
+	if (r == 0)
+		note_new(ctx, name);
 	if (r == 0 && getenv("TENURE_INSTANCE"))
 		cmd_warn("warning", "TENURE_INSTANCE is set in this shell and goes before it");
 	return r;

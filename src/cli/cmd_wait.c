@@ -107,6 +107,14 @@ static int add_matching(struct waited *w, const struct queue_match *m, struct er
 	return r;
 }
 
+/* Who waits for a lane must not lose the race against its end. */
+static void tell_lane_over(const char *lane)
+{
+	cleanup_free char *text = xasprintf("nothing of lane \"%s\" waits or runs any more", lane);
+
+	cmd_warn("note", text);
+}
+
 static int add_word(struct waited *w, const char *word, struct err *e)
 {
 	struct queue_match m = { .n = 0 };
@@ -119,12 +127,14 @@ static int add_word(struct waited *w, const char *word, struct err *e)
 		r = queue_find(w->sp, word, QUEUE_LANES, &m, &none);
 	if (r == 0)
 		r = add_matching(w, &m, e);
-	else if (r == -ENOENT && strcmp(word, "all") == 0)
-		r = 0; /* all have ended */
 	else if (r == -ENOENT)
-		r = (r = queue_locate(w->sp, word, &p, e)) < 0 ? r : add_place(w, &p, e);
-	else if (e)
+		r = (r = queue_locate(w->sp, word, &p, &none)) < 0 ? r : add_place(w, &p, &none);
+	if (r == -ENOENT && spec_is_name(word) && queue_was_lane(w->sp, word)) {
+		tell_lane_over(word);
+		r = 0;
+	} else if (r < 0 && none.text[0] && e) {
 		*e = none;
+	}
 	free(m.tasks);
 	return r;
 }

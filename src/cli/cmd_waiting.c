@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/ask_agent.h"
@@ -51,36 +52,75 @@ static void tell(const struct change *c, change_fn fn, const struct task_name *n
 			   : "goes on");
 }
 
-/* Who resumes it has done something about its failures: its back-off has no more sense. */
-static int hasten(const struct change *c, struct task_name *n, struct err *e)
+/* Who resumes it has done something about its failures: its back-off has no more sense. *ended: it
+ * was in one. */
+static int hasten(const struct change *c, struct task_name *n, bool *ended, struct err *e)
 {
 	cleanup_free char *host = xasprintf("resume-%.30s", c->sp->host);
+	uint64_t begin_s = n->begin_s;
 	char who[SPEC_NAME_MAX + 1];
 	int r;
 
 	spec_make_name(host, who);
 	r = n->count ? revive_hasten(c->sp, n, who, e) : transit_hasten(c->sp, n, e);
-	return r == TRANSIT_GONE ? 0 : r;
+	*ended = r == 0 && (n->count || n->begin_s != begin_s);
+	return r == TRANSIT_GONE || r == REVIVE_NONE ? 0 : r;
+}
+
+static void note_lane(const struct change *c, const struct task_name *n)
+{
+	if (!n->lane[0] || !lane_is_paused(c->sp, n->lane))
+		return;
+
+	cleanup_free char *text = xasprintf("its lane is paused, too: tenure resume %s", n->lane);
+
+	cmd_warn("note", text);
+}
+
+/* "42 train.sh is not paused; it begins 2026-11-22 08:00:00 at the earliest" */
+static void tell_not_paused(const struct task_name *n)
+{
+	char when[CLOCK_TEXT_MAX];
+
+	printf("%" PRIu64 " %s is not paused", n->id, n->name);
+	if (n->begin_s)
+		printf("; it begins %s at the earliest",
+		       clock_format_local(n->begin_s * NS_PER_S, when));
+	(void)putchar('\n');
 }
 
 /* 0, TRANSIT_GONE: it does not wait (any more), or negative. */
+static int resume_one(struct change *c, struct scan_task *t, struct err *e)
+{
+	bool paused = t->name.flags & NAME_PAUSED, ended = false;
+	int r = t->dir != SPOOL_PENDING ? TRANSIT_GONE : paused ? do_pause(c, &t->name, e) : 0;
+
+	if (r == 0 && (paused || !c->all))
+		r = hasten(c, &t->name, &ended, e);
+	if (r != 0)
+		return r;
+	if (paused || ended) {
+		c->changed++;
+		tell(c, do_pause, &t->name);
+	} else if (!c->all) {
+		tell_not_paused(&t->name);
+	}
+	if (paused || !c->all)
+		note_lane(c, &t->name);
+	return 0;
+}
+
+/* As resume_one(). */
 static int change_one(struct change *c, change_fn fn, struct scan_task *t, struct err *e)
 {
-	bool hastens = fn == do_pause && !c->paused && (!c->all || t->name.flags & NAME_PAUSED);
+	if (fn == do_pause && !c->paused)
+		return resume_one(c, t, e);
+
 	int r = t->dir == SPOOL_PENDING ? fn(c, &t->name, e) : TRANSIT_GONE;
 
-	if (r == 0 && hastens)
-		r = hasten(c, &t->name, e);
 	if (r == 0) {
 		c->changed++;
 		tell(c, fn, &t->name);
-	}
-	if (r == 0 && fn == do_pause && !c->paused && t->name.lane[0] &&
-	    lane_is_paused(c->sp, t->name.lane)) {
-		cleanup_free char *text =
-			xasprintf("its lane is paused, too: tenure resume %s", t->name.lane);
-
-		cmd_warn("note", text);
 	}
 	return r;
 }
@@ -90,6 +130,7 @@ static int change_found(struct change *c, change_fn fn, struct queue_match *m, s
 {
 	unsigned int changed = c->changed;
 	const struct task_name *runs = NULL;
+	bool waits = false;
 	int r = 0;
 
 	/* Elements that run go on whatever becomes of those that wait. */
@@ -99,8 +140,9 @@ static int change_found(struct change *c, change_fn fn, struct queue_match *m, s
 		r = change_one(c, fn, &m->tasks[i], e);
 		if (r == TRANSIT_GONE)
 			runs = &m->tasks[i].name;
+		waits = waits || r == 0;
 	}
-	if (r < 0 || c->changed > changed || !runs)
+	if (r < 0 || c->changed > changed || waits || !runs)
 		return r < 0 ? r : 0;
 	return err_set(e, -EBUSY,
 		       "task %" PRIu64 " (%s)%s runs already; only what waits can be changed",
@@ -121,38 +163,14 @@ static int change_word(struct change *c, change_fn fn, const char *word, struct 
 	r = queue_find(c->sp, word, QUEUE_LANES | QUEUE_TELL_ENDED, &m, e);
 	if (r < 0)
 		return r;
+	if (!m.n)
+		queue_tell_nothing(c->sp);
 	r = change_found(c, fn, &m, e);
 	free(m.tasks);
 	return r;
 }
 
 /* ---- lanes: what is submitted to them later is paused as well ---- */
-
-struct lane_search {
-	const char *lane;
-	bool found;
-};
-
-static int look_for_lane(void *data, const struct task_name *n, const char *dir)
-{
-	struct lane_search *s = data;
-
-	s->found = s->found || strcmp(s->lane, n->lane) == 0;
-	return s->found;
-}
-
-/* Something that has ended was in it: more may come. */
-static bool was_lane(const struct spool *sp, const char *word)
-{
-	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED };
-	struct lane_search s = { .lane = word };
-
-	for (size_t i = 0; i < ARRAY_LEN(dirs) && !s.found; i++)
-		(void)scan_dir(sp, spool_dir_name(dirs[i]), look_for_lane, &s, NULL);
-	if (!s.found)
-		(void)scan_done(sp, look_for_lane, &s, NULL);
-	return s.found;
-}
 
 static bool is_lane(const struct spool *sp, const char *word)
 {
@@ -169,16 +187,26 @@ static bool is_lane(const struct spool *sp, const char *word)
 	return found;
 }
 
-static int hasten_lane(const struct change *c, const char *lane, struct err *e)
+static int hasten_lane(struct change *c, const char *lane, bool say, struct err *e)
 {
 	struct queue_match all;
 	int r = queue_all(c->sp, &all, e);
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < all.n && r >= 0; i++)
-		if (all.tasks[i].dir == SPOOL_PENDING && strcmp(all.tasks[i].name.lane, lane) == 0)
-			r = hasten(c, &all.tasks[i].name, e);
+	for (size_t i = 0; i < all.n && r >= 0; i++) {
+		struct task_name *n = &all.tasks[i].name;
+		bool ended = false;
+
+		if (all.tasks[i].dir != SPOOL_PENDING || strcmp(n->lane, lane) != 0 ||
+		    n->flags & NAME_PAUSED)
+			continue;
+		r = hasten(c, n, &ended, e);
+		if (r == 0 && ended && say) {
+			c->changed++;
+			tell(c, do_pause, n);
+		}
+	}
 	free(all.tasks);
 	return r;
 }
@@ -208,7 +236,7 @@ static int pause_lane(struct change *c, const char *lane, struct err *e)
 		printf("lane %s %s\n", lane, c->paused ? "is paused" : "goes on");
 	}
 	if (r == 0 && !c->paused)
-		r = hasten_lane(c, lane, e);
+		r = hasten_lane(c, lane, false, e);
 	return r;
 }
 
@@ -233,17 +261,39 @@ static int resume_tasks_of(struct change *c, const char *lane, struct err *e)
 	return r < 0 ? r : 0;
 }
 
+/* Tasks that are called as the lane is, and are not of it. */
+static int change_namesakes(struct change *c, const char *lane, struct err *e)
+{
+	struct queue_match all;
+	int r = queue_all(c->sp, &all, e);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < all.n && r >= 0; i++)
+		if (strcmp(all.tasks[i].name.name, lane) == 0 &&
+		    strcmp(all.tasks[i].name.lane, lane) != 0 &&
+		    all.tasks[i].dir == SPOOL_PENDING && !all.tasks[i].name.element)
+			r = change_one(c, do_pause, &all.tasks[i], e);
+	free(all.tasks);
+	return r < 0 ? r : 0;
+}
+
 static int pause_named_lane(struct change *c, const char *lane, struct err *e)
 {
+	bool was_paused = lane_is_paused(c->sp, lane);
 	unsigned int changed = c->changed;
 	int r = 0;
 
-	if (c->paused || lane_is_paused(c->sp, lane))
+	if (c->paused || was_paused)
 		r = pause_lane(c, lane, e);
+	else
+		r = hasten_lane(c, lane, true, e);
 	if (r == 0 && !c->paused)
 		r = resume_tasks_of(c, lane, e);
+	if (r == 0)
+		r = change_namesakes(c, lane, e);
 	if (r == 0 && c->changed == changed)
-		r = err_set(e, -EINVAL, "nothing of lane \"%s\" is paused", lane);
+		r = err_set(e, -EINVAL, "nothing of lane \"%s\" is paused, or in a back-off", lane);
 	return r;
 }
 
@@ -257,7 +307,7 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 	if (!all && is_lane(c->sp, word))
 		return pause_named_lane(c, word, e);
 	if (!all && c->paused && spec_is_name(word) && !names_task(c->sp, word) &&
-	    was_lane(c->sp, word))
+	    queue_was_lane(c->sp, word))
 		return pause_lane(c, word, e);
 	if (all && !c->paused)
 		r = lanes_paused(c->sp, resume_lane, c, e);
@@ -350,7 +400,7 @@ const struct cmd cmd_resume = {
 	COMMAND("resume", WORDS, 1, "let paused tasks and lanes go on"),
 	.description =
 		"Also what was paused because it failed at once, again and again. A back-off "
-		"after failures ends.",
+		"after failures ends, of what is named; all means what is paused.",
 	.examples = resume_examples,
 	.run = run_resume,
 };

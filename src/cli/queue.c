@@ -121,6 +121,31 @@ char *queue_format_end(const struct queue_place *p, char buf[QUEUE_TEXT_MAX])
 			 clock_format_local(n->ended_s * NS_PER_S, when));
 }
 
+struct lane_search {
+	const char *lane;
+	bool found;
+};
+
+static int look_for_lane(void *data, const struct task_name *n, const char *dir)
+{
+	struct lane_search *s = data;
+
+	s->found = s->found || strcmp(s->lane, n->lane) == 0;
+	return s->found;
+}
+
+bool queue_was_lane(const struct spool *sp, const char *word)
+{
+	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED };
+	struct lane_search s = { .lane = word };
+
+	for (size_t i = 0; i < ARRAY_LEN(dirs) && !s.found; i++)
+		(void)scan_dir(sp, spool_dir_name(dirs[i]), look_for_lane, &s, NULL);
+	if (!s.found)
+		(void)scan_done(sp, look_for_lane, &s, NULL);
+	return s.found;
+}
+
 /* Nothing that waits or runs is called so. 0: that is all that is known, and e says nothing. */
 static int tell_ended(const struct spool *sp, const char *word, struct err *e)
 {
@@ -153,6 +178,22 @@ static bool is_element_none(const char *word)
 	return digits && digits + 2 == len && strcmp(word + digits, ".0") == 0;
 }
 
+void queue_tell_nothing(const struct spool *sp)
+{
+	cleanup_free char *text =
+		xasprintf("nothing waits or runs in instance \"%s\"", sp->instance);
+
+	cmd_warn("note", text);
+}
+
+static bool has_lane(const struct queue_match *all, const char *word)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (strcmp(all->tasks[i].name.lane, word) == 0)
+			return true;
+	return false;
+}
+
 static int nothing_found(const struct spool *sp, const char *word, const struct queue_match *all,
 			 unsigned int flags, struct err *e)
 {
@@ -168,6 +209,12 @@ static int nothing_found(const struct spool *sp, const char *word, const struct 
 			       "there is no element %s: they count from 1, whatever the indices of "
 			       "an array are (tenure show tells the index of one)",
 			       word);
+	if (!(flags & QUEUE_LANES) && has_lane(all, word))
+		return err_set(
+			e, -ENOENT,
+			"\"%s\" is a lane, and one task is needed here, by its id or its name "
+			"(tenure list shows them)",
+			word);
 	if (flags & QUEUE_TELL_ENDED && tell_ended(sp, word, e) < 0)
 		return -ENOENT;
 	if (name_parse_id(word, &id, &element) == 0)
@@ -216,6 +263,10 @@ int queue_find(const struct spool *sp, const char *word, unsigned int flags,
 	for (size_t i = 0; i < all.n; i++)
 		n[means(&all.tasks[i].name, word, flags)]++;
 	best = n[2] ? 2 : 1;
+	if (flags & QUEUE_LANES && !all.n && strcmp(word, "all") == 0) {
+		*ret = all;
+		return 0;
+	}
 	if (!n[2] && n[1] != 1) {
 		r = n[1] ? not_clear(word, &all, n[1], e) : nothing_found(sp, word, &all, flags, e);
 		free(all.tasks);
@@ -281,6 +332,10 @@ static int locate_id(const struct spool *sp, uint64_t id, uint64_t element, stru
 	if (r == -ENOENT)
 		return no_such_id(sp, id, e);
 	ret->element = element;
+	if (r == 0 && element && !ret->name.count && !ret->name.element)
+		return err_set(e, -ENOENT,
+			       "task %" PRIu64 " is no batch and has no elements: say %" PRIu64, id,
+			       id);
 	if (r == 0 && element && element > ret->name.count && !ret->name.element)
 		return err_set(e, -ENOENT, "task %" PRIu64 " has %" PRIu64 " elements, no %" PRIu64,
 			       id, ret->name.count, element);

@@ -31,9 +31,14 @@ struct queue_match {
 #define QUEUE_TELL_ENDED (1u << 1) /* of what has ended the error says so; it is looked for */
 #define QUEUE_ENDED_TOO	 (1u << 2) /* the caller goes on looking there: the error is about all */
 
-/* Of what waits or runs. -ENOENT with a suggestion: nothing is called so. */
+/* Of what waits or runs. -ENOENT with a suggestion: nothing is called so. "all" may be none. */
 int queue_find(const struct spool *sp, const char *word, unsigned int flags,
 	       struct queue_match *ret, struct err *e);
+
+/* A note that "all" was none. */
+void queue_tell_nothing(const struct spool *sp);
+/* Something that has ended was in that lane: more may come. */
+bool queue_was_lane(const struct spool *sp, const char *word);
 
 /* Everything that waits or runs, in the planner's order. */
 int queue_all(const struct spool *sp, struct queue_match *ret, struct err *e);

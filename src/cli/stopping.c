@@ -92,7 +92,7 @@ static int end_element(struct batch *b, const struct spool *sp, uint64_t element
 	spec_make_name(who, name);
 	r = claimer_self(sp, name, &self, e);
 	if (r == 0)
-		r = batch_claim(b, element, &self, &c, e);
+		r = batch_claim_to_end(b, element, &self, &c, e);
 	if (r != 0)
 		return r;
 	end.epoch = c.name.epoch;
@@ -217,6 +217,8 @@ static int stop_matching(struct stopping *s, const char *word, struct err *e)
 
 	if (r < 0)
 		return r;
+	if (!m.n && !s->quiet)
+		queue_tell_nothing(s->sp);
 	/* What waits first, or it would start in the place of what is ended. */
 	for (size_t i = m.n; i-- > 0;) {
 		r = stop_one(s, &m.tasks[i], e);

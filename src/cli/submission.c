@@ -279,22 +279,66 @@ static bool is_key(const char *option)
 	return true;
 }
 
-static int set_one(struct spool_spec *s, const struct opts *o, const struct opt *row, struct err *e)
+static int check_variable(const char *text, struct err *e)
 {
-	cleanup_free char *key = xstrdup(row->name);
+	size_t len = strcspn(text, "=");
+
+	if (!text[len] || elements_is_variable(text, len))
+		return 0;
+	return err_set(
+		e, -EINVAL,
+		"--env: \"%.*s\" cannot be the name of a variable; use letters, digits and _, "
+		"and no digit first",
+		(int)len, text);
+}
+
+static int set_key(struct spool_spec *s, const struct opts *o, const struct opt *row,
+		   const char *key, struct err *e)
+{
 	const struct value *v = opts_value(o, row->name);
 	char time[CLOCK_TEXT_MAX];
 	int r = 0;
 
-	for (char *p = key; *p; p++)
-		*p = *p == '-' ? '_' : *p;
 	if (row->spec.type == VALUE_TIME)
 		return spec_set_text(s, key, clock_format_iso(v->num, time), e);
 	if (row->spec.type != VALUE_TEXTS)
 		return spec_set_text(s, key, opts_text(o, row->name), e);
-	for (size_t i = 0; i < v->words.n && r == 0; i++)
-		r = spec_set_text(s, key, v->words.words[i], e);
+	for (size_t i = 0; i < v->words.n && r == 0; i++) {
+		if (strcmp(key, "env") == 0)
+			r = check_variable(v->words.words[i], e);
+		if (r == 0)
+			r = spec_set_text(s, key, v->words.words[i], e);
+	}
 	return r;
+}
+
+/* Errors name the key; who has typed an option is told of that. */
+static int set_one(struct spool_spec *s, const struct opts *o, const struct opt *row, struct err *e)
+{
+	cleanup_free char *key = xstrdup(row->name);
+	size_t len = strlen(key);
+	int r;
+
+	for (char *p = key; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	r = set_key(s, o, row, key, e);
+	if (r < 0 && e && strncmp(e->text, key, len) == 0 && e->text[len] == ':') {
+		cleanup_free char *rest = xstrdup(e->text + len);
+
+		(void)err_set(e, r, "--%s%s", row->name, rest);
+	}
+	return r;
+}
+
+/* As spec_check_new(), in the words of the options. */
+static int check_retry_memory(const struct spool_spec *s, struct err *e)
+{
+	if (!s->retry_memory || (s->memory && s->retries))
+		return 0;
+	return err_set(e, -EINVAL,
+		       !s->memory
+			       ? "--retry-memory: say with --memory how much it needs at first"
+			       : "--retry-memory: say with --retries how often it is tried again");
 }
 
 static int set_options(struct spool_spec *s, const struct opts *o, struct err *e)
@@ -326,6 +370,8 @@ static int make_specs(const struct cmd_ctx *ctx, struct spool_spec *s, struct sp
 	}
 	spec_list_add(ret, s);
 	r = spec_check(s, e);
+	if (r == 0)
+		r = check_retry_memory(s, e);
 	return r == 0 ? spec_check_new(s, e) : r;
 }
 

@@ -319,17 +319,18 @@ uint64_t batch_next(struct batch *b, uint64_t now_wall_ns)
 	return b->next <= b->count ? b->next : 0;
 }
 
-static bool still_ours(struct batch *b, uint64_t element, uint64_t epoch)
+static bool still_ours(struct batch *b, uint64_t element, uint64_t epoch, unsigned int bars)
 {
 	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 
 	return b->states[element] == BATCH_WAITING && epoch_of(b, element) == epoch &&
-	       !(b->name.flags & (NAME_EDITED | NAME_PAUSED)) &&
+	       !(b->name.flags & bars) &&
 	       spool_exists(b->sp, spool_path(SPOOL_PENDING, name_format(&b->name, file), path));
 }
 
-int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, struct claim *ret,
-		struct err *e)
+/* bars: the flags of the batch's name that nothing is claimed under. */
+static int claim_element(struct batch *b, uint64_t element, const struct claimer *who,
+			 unsigned int bars, struct claim *ret, struct err *e)
 {
 	const struct requeued *q = find_requeued(b, element);
 	struct claim c = { .name = { .id = b->name.id, .element = element },
@@ -354,7 +355,7 @@ int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, st
 	if (r < 0)
 		return r;
 	r = batch_refresh(b, e);
-	if (r == 0 && still_ours(b, element, c.name.epoch)) {
+	if (r == 0 && still_ours(b, element, c.name.epoch, bars)) {
 		set_state(b, element, BATCH_RUNNING);
 		*ret = c;
 		return 0;
@@ -365,6 +366,18 @@ int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, st
 	if (r < 0)
 		return r;
 	return undone < 0 ? undone : CLAIM_LOST;
+}
+
+int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, struct claim *ret,
+		struct err *e)
+{
+	return claim_element(b, element, who, NAME_EDITED | NAME_PAUSED, ret, e);
+}
+
+int batch_claim_to_end(struct batch *b, uint64_t element, const struct claimer *who,
+		       struct claim *ret, struct err *e)
+{
+	return claim_element(b, element, who, NAME_EDITED, ret, e);
 }
 
 int batch_end(struct batch *b, struct events *ev, const struct claim *c,

@@ -43,6 +43,9 @@ uint64_t batch_next(struct batch *b, uint64_t now_wall_ns);
 /* 0, CLAIM_LOST (the element or the whole batch: refresh, look at the queue), or negative. */
 int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, struct claim *ret,
 		struct err *e);
+/* The same for one that is to be ended at once instead of run: a paused batch is no bar. */
+int batch_claim_to_end(struct batch *b, uint64_t element, const struct claimer *who,
+		       struct claim *ret, struct err *e);
 
 /* The element has been taken back meanwhile: what is told of it here changes nothing. */
 #define BATCH_SUPERSEDED 1

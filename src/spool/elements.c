@@ -130,7 +130,7 @@ static int parse_values(const char *text, struct parameter *p, struct err *e)
 	return p->n == 1 && !p->values[strspn(p->values, ".")] ? no_range(text, range, e) : 0;
 }
 
-static bool is_variable(const char *name, size_t len)
+bool elements_is_variable(const char *name, size_t len)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 				      "0123456789";
@@ -145,7 +145,7 @@ static int parse_parameter(const char *text, struct parameter *ret, struct err *
 	if (p.name_len > SPEC_NAME_MAX || text[p.name_len] != '=')
 		return err_set(e, -EINVAL,
 			       "sweep: \"%.80s\" is not NAME=VALUE,VALUE or NAME=FROM..TO", text);
-	if (!is_variable(text, p.name_len))
+	if (!elements_is_variable(text, p.name_len))
 		return err_set(
 			e, -EINVAL,
 			"sweep: \"%.*s\" cannot be the name of a variable, which a task "

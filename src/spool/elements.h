@@ -34,4 +34,7 @@ uint64_t element_index(const struct spool_spec *s, uint64_t element);
 bool element_parameter(const struct spool_spec *s, uint64_t element, size_t i,
 		       char name[SPEC_NAME_MAX + 1], char *value, size_t value_size);
 
+/* Whether a variable of the environment can be called so: letters, digits and _, no digit first. */
+bool elements_is_variable(const char *name, size_t len);
+
 #endif

@@ -89,7 +89,7 @@ int revive_hasten(const struct spool *sp, struct task_name *n, const char *who, 
 	int freed, r = any_backs_off(sp, n, e);
 
 	if (r <= 0)
-		return r;
+		return r < 0 ? r : REVIVE_NONE;
 	r = transit_hold(sp, n, spool_dir_name(SPOOL_PENDING), e);
 	if (r != 0)
 		return r;

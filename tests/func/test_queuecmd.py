@@ -197,6 +197,38 @@ def test_resume_ends_a_back_off(queue, tmp_path):  # noqa: F811
     q.m.run(q.m.tenure, "resume", str(alone))
     q.wait(alone, "done")
     assert "2099" in q.why(later)
+    mark.unlink()
+    head = q.submit("--retry-every", "1", "-l", "head", *fails)
+    assert wait_for(lambda: "before its next attempt" in q.why(head)), q.why(head)
+    mark.touch()
+    assert q.m.run(q.m.tenure, "resume", "head").stdout == f"{head} sh goes on\n"
+    q.wait(head, "done")
+
+
+def test_pause_and_resume_by_words(queue):  # noqa: F811
+    """A word that is a lane and a name means both; what is not paused is not said to go on."""
+    q = queue()
+
+    def say(*cmd, code=0):
+        done = q.m.run(q.m.tenure, *cmd, check=False)
+        assert done.returncode == code, done
+        return done.stdout + " ".join(done.stderr.split())
+    inside = q.submit("-g", "0", "-n", "one", "-l", "week", "--", "true")
+    called = q.submit("-g", "0", "-n", "week", "--begin", "2099-01-01 08:00", "--", "true")
+    assert say("pause", "week") == f"lane week is paused\n{called} week is paused\n"
+    assert say("resume", "week") == f"lane week goes on\n{called} week goes on\n"
+    assert say("resume", str(called)) == f"{called} week is not paused; it begins 2099-01-01 08:00:00 at the earliest\n"
+    assert say("resume", str(inside)) == f"{inside} one is not paused\n"
+    assert say("resume", "all") == ""
+    assert f"task {inside} is no batch" in say("stop", f"{inside}.1", code=1)
+    q.submit("-g", "0", "-l", "night", "--", "true")
+    assert '"night" is a lane' in say("why", "night", code=1)
+    many = q.submit("-g", "0", "--paused", "--array", "1-2", "--", "true")
+    for i in (1, 2):
+        assert say("stop", f"{many}.{i}") == f"{many}.{i} true is cancelled; it did not run\n"
+    assert q.task(many)["state"] == "cancelled"
+    assert "no queue \"nosuch\" yet" in say("use", "nosuch")
+    assert say("use", "default") == ""
 
 
 def test_why(queue):  # noqa: F811

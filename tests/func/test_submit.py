@@ -133,15 +133,16 @@ def test_names_that_are_no_names(tenure, tmp_path):
     assert 'name: "all" means every task' in refused(tenure, "-n", "all", "--", "true")
     (tmp_path / "232").write_text("echo\n")
     assert submitted(tenure, str(tmp_path / "232"))[0]["name"] == "task_232"
+    assert '--env: "1A" cannot be the name' in refused(tenure, "--env", "1A=b", "--", "true")
     i = tenure("submit", "--", "true").stdout.strip()
     said = tenure("edit", i, "lane=7")
     assert said.returncode == 1 and 'lane: "7" would be taken' in said.stderr
 
 
 def test_retry_memory_has_an_effect(tenure):
-    assert "0.5 is out of range, 1 to 100" in refused(tenure, "--retry-memory", "0.5", "--", "true")
-    assert "say with memory" in refused(tenure, "--retry-memory", "x2", "-r", "1", "--", "true")
-    assert "say with retries" in refused(tenure, "--retry-memory", "x2", "-m", "1G", "--", "true")
+    assert "--retry-memory: 0.5 is out of range, 1 to 100" in refused(tenure, "--retry-memory", "0.5", "--", "true")
+    assert "--retry-memory: say with --memory" in refused(tenure, "--retry-memory", "x2", "-r", "1", "--", "true")
+    assert "say with --retries" in refused(tenure, "--retry-memory", "x2", "-m", "1G", "--", "true")
     assert submitted(tenure, "--retry-memory", "x2", "-m", "1G", "-r", "1", "--", "true")[0]["retry_memory"] == 2
 
 
