@@ -110,7 +110,7 @@ static void add_counts(const struct row *r, struct strbuf *b)
 }
 
 /* "on node7, GPU 0 and 3, for 5m 03s" */
-static void add_run(const struct row *r, struct strbuf *b)
+static void add_run(const struct spool *sp, const struct row *r, struct strbuf *b)
 {
 	uint64_t now_ns = clock_wall_ns(), ran_ns = now_ns - r->run.started_ns;
 	char ran[UNIT_TEXT_MAX];
@@ -125,12 +125,16 @@ static void add_run(const struct row *r, struct strbuf *b)
 				     : "GPU ",
 			    (long long)json_integer_value(gpu));
 	}
-	if (r->run.started_ns && r->run.started_ns <= now_ns)
+	if (r->run.left) {
+		cleanup_free char *left = taskrun_format_left(sp, &r->run);
+
+		strbuf_addf(b, "%s%s", b->len ? ", " : "", left);
+	} else if (r->run.started_ns && r->run.started_ns <= now_ns)
 		strbuf_addf(b, "%sfor %s", b->len ? ", " : "",
 			    unit_format_duration(ran_ns / NS_PER_S * 1000, ran));
 }
 
-static void format_note(const struct row *r, struct strbuf *b)
+static void format_note(const struct spool *sp, const struct row *r, struct strbuf *b)
 {
 	const struct task_name *n = &r->name;
 	char when[CLOCK_TEXT_MAX];
@@ -140,7 +144,7 @@ static void format_note(const struct row *r, struct strbuf *b)
 	if (n->agent[0])
 		strbuf_addf(b, "%son %s", b->len ? ", " : "", n->agent);
 	if (r->runs)
-		add_run(r, b);
+		add_run(sp, r, b);
 	if (n->epoch)
 		strbuf_addf(b, "%sput back %" PRIu64 "x", b->len ? ", " : "", n->epoch);
 	if (n->begin_s)
@@ -170,7 +174,7 @@ static void show_row(struct list *l, const struct row *r)
 	(void)queue_format_id(n->id, n->element, id);
 	(void)str_print(priority, sizeof(priority), "%" PRIu64, n->priority);
 	(void)str_print(gpus, sizeof(gpus), "%" PRIu64, n->gpus);
-	format_note(r, &note);
+	format_note(l->sp, r, &note);
 	table_add(l->table, style, id, r->state, priority, n->gpus == SPEC_ALL ? "all" : gpus,
 		  n->lane[0] ? n->lane : "-", n->name[0] ? n->name : "-",
 		  note.len ? strbuf_str(&note) : "");
@@ -193,15 +197,18 @@ static bool has_exit(const struct row *r)
 
 static void add_run_json(const struct row *r, const struct spool *sp, json_t *o)
 {
-	uint64_t started_ns = r->run.started_ns, now_ns = clock_wall_ns();
+	uint64_t started_ns = r->run.started_ns;
+	uint64_t until_ns = r->run.left ? r->run.left_ns : clock_wall_ns();
 	char when[CLOCK_TEXT_MAX];
 
 	if (started_ns)
 		(void)json_object_set_new(o, "started",
 					  json_string(clock_format_iso(started_ns, when)));
-	if (started_ns && started_ns <= now_ns)
+	if (started_ns && started_ns <= until_ns)
 		(void)json_object_set_new(
-			o, "ran_s", json_real((double)((now_ns - started_ns) / NS_PER_MS) / 1e3));
+			o, "ran_s", json_real((double)((until_ns - started_ns) / NS_PER_MS) / 1e3));
+	if (r->run.left)
+		(void)json_object_set_new(o, "left_exit", json_integer(r->run.left_exit));
 	if (r->devices)
 		(void)json_object_set(o, "devices", (json_t *)(uintptr_t)r->devices);
 	if (!r->run.log[0])

@@ -194,6 +194,21 @@ static void print_command_exit(const char *key, const json_t *value)
 	print_line("command", text);
 }
 
+static void print_left_exit(const char *key, const json_t *value)
+{
+	char how[ENDS_HOW_MAX];
+	cleanup_free char *text =
+		xasprintf("with %s, while no agent ran; the next one files it",
+			  ends_format_how((unsigned int)json_integer_value(value), how));
+
+	print_line("ended", text);
+}
+
+static void print_earlier(const char *key, const json_t *value)
+{
+	print_line("earlier", json_string_value(value));
+}
+
 static void print_parameters(const char *key, const json_t *value)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
@@ -242,6 +257,8 @@ static const struct {
 	{ "device_uuids", print_uuids },
 	{ "processes", print_procs },
 	{ "command_exit", print_command_exit },
+	{ "left_exit", print_left_exit },
+	{ "again_because", print_earlier },
 	{ "parameters", print_parameters },
 	{ "elements", print_counts },
 	{ "argv", print_words },

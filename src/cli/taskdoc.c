@@ -70,8 +70,9 @@ static void add_state(const struct doc *d)
 	set(d->o, "state", json_string(queue_state(n, d->place->dir)));
 	set(d->o, "file", json_string(d->place->path));
 	set(d->o, "priority", json_integer((json_int_t)n->priority));
-	set(d->o, "attempts",
-	    json_integer(d->place->element ? d->run.attempt : d->file.history.attempts));
+	if (d->place->element || !n->count)
+		set(d->o, "attempts",
+		    json_integer(d->place->element ? d->run.attempt : d->file.history.attempts));
 	set(d->o, "epoch", json_integer((json_int_t)d->run.name.epoch));
 	if (n->begin_s)
 		set(d->o, "not_before", time_json(n->begin_s * NS_PER_S));
@@ -125,7 +126,10 @@ static void add_run(const struct doc *d)
 	const struct taskrun *run = &d->run;
 	struct taskrun_look look;
 	uint64_t started_ns = run->started_ns;
-	uint64_t until_ns = run->ended ? run->end.ended_ns : clock_wall_ns();
+	uint64_t until_ns = run->ended	   ? run->end.ended_ns
+			    : run->left	   ? run->left_ns
+			    : run->running ? clock_wall_ns()
+					   : run->again_ns;
 
 	if (run->who.agent[0])
 		set(d->o, "agent", json_string(run->who.agent));
@@ -149,6 +153,8 @@ static void add_run(const struct doc *d)
 	}
 	if (run->ended)
 		set(d->o, "end", record_end(&run->end));
+	if (run->left)
+		set(d->o, "left_exit", json_integer(run->left_exit));
 	if (run->unstarted)
 		set(d->o, "unstarted", json_true());
 }

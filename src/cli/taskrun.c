@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/ends.h"
+#include "spool/beat.h"
 #include "spool/claim.h"
 #include "spool/key.h"
 #include "task/adopt.h"
@@ -19,6 +20,7 @@
 
 #define ANSWER_MS  500
 #define PROCS_TOLD 6
+#define LEFT_MAX   65536 /* bytes */
 #define NO_RECORDS                                                                                 \
 	"/" /* the end of a task is looked for in the spool, not where shims leave it              \
 	     */
@@ -47,9 +49,48 @@ static void read_claim(const struct task_history *h, struct taskrun *run)
 	run->attempt = h->attempts;
 	run->who = h->claimer;
 	run->started_ns = h->started_ns;
+	run->again_ns = h->again_ns;
 	run->running = h->claimed;
 	if (h->ended)
 		take_end(&h->end, run);
+}
+
+/* The shim's own record, which lies there until an agent files it. */
+static void read_left(const struct spool *sp, struct taskrun *run)
+{
+	char path[SPOOL_PATH_MAX];
+	cleanup_free char *text = NULL;
+	struct task_record r;
+	size_t len;
+
+	if (!run->running ||
+	    spool_read(sp, beat_end_path(&run->name, path), LEFT_MAX, &text, &len, NULL) < 0 ||
+	    record_parse(text, len, &r, NULL) < 0)
+		return;
+	run->left = r.end.outcome == TASK_EXITED || r.end.outcome == TASK_SIGNALLED ||
+		    r.end.outcome == TASK_NOT_STARTED;
+	run->left_exit = r.end.outcome == TASK_SIGNALLED
+				 ? NAME_SIGNALLED + (unsigned int)r.end.signal
+				 : (unsigned int)r.end.exit_code;
+	run->left_ns = r.end.ended_wall_ns;
+}
+
+char *taskrun_format_on(const struct spool *sp)
+{
+	bool other = strcmp(sp->instance, "default") != 0;
+
+	return xasprintf("tenure on%s%s", other ? " -i " : "", other ? sp->instance : "");
+}
+
+char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
+{
+	bool here = strcmp(run->who.host, sp->host) == 0;
+	cleanup_free char *on = taskrun_format_on(sp);
+	char how[ENDS_HOW_MAX];
+
+	return xasprintf("has ended (%s) while no agent ran; %s%s%s files it",
+			 ends_format_how(run->left_exit, how), on, here ? "" : " on ",
+			 here ? "" : run->who.host);
 }
 
 static void read_running(const struct spool *sp, const struct task_name *n, struct taskrun *run)
@@ -77,6 +118,7 @@ void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const
 	*ret = (struct taskrun){ .name = {
 					 .id = n->id, .element = n->element, .epoch = n->epoch } };
 	read_running(sp, n, ret);
+	read_left(sp, ret);
 	if (ret->attempt)
 		find_log(sp, called, ret);
 }
@@ -93,9 +135,12 @@ static void read_element(const struct spool *sp, const struct queue_place *place
 	if (batch_open(sp, &place->name, NULL, &b, NULL) < 0)
 		return;
 	state = batch_state(b, place->element, &run->name.epoch, &attempts);
+	run->attempt = attempts;
 	(void)batch_close(b);
 	if (state <= BATCH_RUNNING) {
 		read_running(sp, &run->name, run);
+		/* It was stopped with its batch: no record tells of it alone. */
+		run->unstarted = !run->running && place->dir != SPOOL_PENDING;
 		return;
 	}
 	if (!ends_find(sp, place->name.id, place->element, &found))
@@ -115,6 +160,7 @@ void taskrun_read(const struct spool *sp, const struct queue_place *place,
 		(void)str_copy(ret->file, sizeof(ret->file), place->path);
 		read_claim(h, ret);
 	}
+	read_left(sp, ret);
 	if (ret->attempt)
 		find_log(sp, place->name.name, ret);
 }

@@ -21,10 +21,14 @@ struct taskrun {
 	struct task_name name; /* of the claim: id, element, epoch */
 	struct claimer who;    /* texts empty and numbers 0 where they are not known */
 	uint64_t started_ns;   /* wall; 0: not known */
+	uint64_t again_ns;     /* wall, when that went back to the queue; 0: it has not */
 	bool ended;
-	bool unstarted;		   /* with ended: it was stopped while it waited */
-	struct spool_end end;	   /* with ended */
-	char log[SPOOL_PATH_MAX];  /* "": there is none */
+	bool unstarted;		  /* it was stopped while it waited */
+	struct spool_end end;	  /* with ended */
+	bool left;		  /* with running: it has ended while no agent ran, and waits for */
+	unsigned int left_exit;	  /* one to file it: status, or NAME_SIGNALLED + signal */
+	uint64_t left_ns;	  /* wall */
+	char log[SPOOL_PATH_MAX]; /* "": there is none */
 	char file[SPOOL_PATH_MAX]; /* with its records; "": they are gone, as of an ended element */
 };
 
@@ -35,6 +39,13 @@ void taskrun_read(const struct spool *sp, const struct queue_place *place,
 /* The same of what is in running/ under that name; called: as it, or its batch, is called. */
 void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const char *called,
 			struct taskrun *ret);
+
+/* "tenure on", and which instance where that is to be said. The caller frees it. */
+char *taskrun_format_on(const struct spool *sp);
+
+/* "has ended (exit code 0) while no agent ran; tenure on -i other on n1 files it", of one that is
+ * left. The caller frees it. */
+char *taskrun_format_left(const struct spool *sp, const struct taskrun *run);
 
 /* The UUIDs of its devices, added to a list; none where they are not known. */
 void taskrun_devices(const struct spool *sp, const struct taskrun *run, struct text_list *ret);

@@ -149,15 +149,17 @@ static size_t ask_others(const struct cmd_ctx *ctx, const struct spool *sp,
 static void without_agent(const struct cmd_ctx *ctx, const struct spool *sp,
 			  const struct queue_place *p, struct strbuf *b, json_t *nodes)
 {
+	cleanup_free char *on = taskrun_format_on(sp);
+
 	add_known(sp, p, b);
 	if (ask_others(ctx, sp, p, b, nodes))
 		return;
 	if (!b->len)
 		strbuf_adds(b, "is ready to start");
 	strbuf_addf(b,
-		    "; no agent of instance %s runs on this node: tenure on starts one, and it "
-		    "starts the tasks",
-		    sp->instance);
+		    "; no agent of instance %s runs on this node: %s starts one, and it starts the "
+		    "tasks",
+		    sp->instance, on);
 }
 
 static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct queue_place *p,
@@ -205,28 +207,34 @@ static bool find_running(const struct spool *sp, const struct queue_place *p, st
 	return true;
 }
 
-/* Where, and whether the agent there can still be heard. */
+/* Where, for how long, and whether the agent there can still be heard. */
 static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_name *n,
-		       struct strbuf *b)
+		       const struct taskrun *run, struct strbuf *b)
 {
+	uint64_t now_ns = clock_wall_ns();
+	char ran[UNIT_TEXT_MAX];
 	char agent[NAME_AGENT_MAX + 1];
 	struct peers peers;
 	const struct peer *p;
-	cleanup_free char *sign = NULL;
+	cleanup_free char *sign = NULL, *on = taskrun_format_on(sp);
 
 	queue_agent_of(sp, n, agent);
 	(void)peers_read(ctx, sp, &peers, NULL);
 	p = peers_find(&peers, agent);
 	sign = peer_sign(p);
 	strbuf_addf(b, "runs on %s", agent[0] ? agent : "a node that is not known");
+	if (run->started_ns && run->started_ns <= now_ns)
+		strbuf_addf(
+			b, ", for %s",
+			unit_format_duration((now_ns - run->started_ns) / NS_PER_S * 1000, ran));
 	if (p && !p->here && !p->said_gone && (p->state == PEER_UNKNOWN || p->state == PEER_GONE))
 		strbuf_addf(b,
 			    ", which is silent: %s (if that node does not exist any more: tenure "
 			    "shutdown --gone %s)",
 			    sign, agent);
 	else if (agent[0] && (!p || p->state != PEER_ALIVE))
-		strbuf_addf(b, ", where no agent is any more: %s; tenure on there takes it over",
-			    sign);
+		strbuf_addf(b, ", where no agent is any more: %s; %s there takes it over", sign,
+			    on);
 	peers_clear(&peers);
 }
 
@@ -244,14 +252,17 @@ static void tell_run(const struct cmd_ctx *ctx, const struct spool *sp, const st
 {
 	struct taskrun run;
 	struct taskrun_look look;
-	char ran[UNIT_TEXT_MAX], how[ENDS_HOW_MAX];
-	uint64_t now_ns = clock_wall_ns();
+	char how[ENDS_HOW_MAX];
 
-	tell_where(ctx, sp, n, b);
 	taskrun_read_claim(sp, n, called, &run);
-	if (run.started_ns && run.started_ns <= now_ns)
-		strbuf_addf(b, ", for %s",
-			    unit_format_duration((now_ns - run.started_ns) / NS_PER_S * 1000, ran));
+	if (run.left) {
+		cleanup_free char *left = taskrun_format_left(sp, &run);
+
+		strbuf_adds(b, left);
+		add_logs(n->id, n->element, b);
+		return;
+	}
+	tell_where(ctx, sp, n, &run, b);
 	add_logs(n->id, n->element, b);
 	if (!taskrun_look(sp, &run, &look))
 		return;
@@ -311,8 +322,8 @@ static int tell_ended(const struct spool *sp, const struct queue_place *p, int s
 	taskrun_read(sp, p, &t.history, &run);
 	task_file_clear(&t);
 	if (run.unstarted || !run.attempt)
-		strbuf_adds(b,
-			    run.attempt ? " while it waited to run again" : " before it started");
+		strbuf_adds(b, run.attempt || run.name.epoch ? " while it waited to run again"
+							     : " before it started");
 	else if (state == BATCH_FAILED)
 		add_reason(&run, b);
 	if (run.log[0])

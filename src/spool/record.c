@@ -95,6 +95,7 @@ static void get_text(const json_t *object, const char *key, char *dst, size_t si
 static void on_claim(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
 	h->claimed = true;
+	h->again_ns = 0;
 	h->started = false;
 	h->ended = false;
 	h->attempts = get_small(o, "attempt", ATTEMPTS_MAX);
@@ -170,6 +171,7 @@ static void on_requeue(struct task_history *h, struct spool_spec *spec, const js
 	h->claimed = false;
 	h->ended = false;
 	h->attempts = again.attempts;
+	h->again_ns = record_ns(json_object_get(o, "time"));
 	h->not_before_ns = again.not_before_ns;
 	(void)str_copy(h->reason, sizeof(h->reason), again.reason);
 	h->grown |= again.memory != 0;

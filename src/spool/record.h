@@ -79,6 +79,7 @@ struct task_history {
 	struct claimer claimer;
 	uint64_t claimed_ns;
 	uint64_t started_ns; /* wall, when the claim became the shim's; 0: it has not */
+	uint64_t again_ns;   /* wall, of the last requeue, while it has not been claimed again */
 	bool ended;
 	struct spool_end end;		/* with ended */
 	char reason[RECORD_REASON_MAX]; /* of the last requeue */

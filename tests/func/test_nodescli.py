@@ -247,7 +247,7 @@ def test_why_elsewhere(world):  # noqa: F811
     b.start()
     assert wait_for(lambda: a.others().get("beta", {}).get("devices") == 4)
     runs = running_on(b, a, "-g", "4", "-l", "one", "-n", "runs", "--", "sleep", "60")
-    assert f"{runs} runs: runs on beta, for " in words(a.run("why", "runs"))
+    assert wait_for(lambda: f"{runs} runs: runs on beta, for " in words(a.run("why", "runs")))
     many = a.submit("-g", "3", "-n", "many", "--array", "1-2", "--", "sleep", "60")
 
     def why(node, what):
@@ -261,7 +261,7 @@ def test_why_elsewhere(world):  # noqa: F811
     assert [n["agent"] for n in doc["nodes"]] == ["beta"] and "in lane one" in doc["nodes"][0]["why"]
     a.run("stop", str(runs), "--now")
     assert wait_for(lambda: any(t == many for t, _ in b.runs()), 15)
-    assert f"{many}.1 many: runs on beta, for " in why(a, f"{many}.1")
+    assert wait_for(lambda: f"{many}.1 many: runs on beta, for " in why(a, f"{many}.1"))
     # Without an agent here the others are asked.
     a.run("off")
     a.agent.wait(10)

@@ -231,3 +231,41 @@ def test_wait_and_retry_of_many(queue):  # noqa: F811
         assert "one task is needed here" in say(cmd, "all", code=1)
         assert f"no element {bad}.0: they count from 1" in say(cmd, f"{bad}.0", code=1)
     assert f"no element {bad}.0: they count from 1" in say("stop", f"{bad}.0", code=1)
+
+
+def test_ended_while_no_agent_ran(queue, tmp_path):  # noqa: F811
+    """It is told as ended, and its time stands, until an agent files it."""
+    q = queue()
+    q.start("--no-hold")
+    go = tmp_path / "go"
+    i = q.submit("-g", "0", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done; exit 3")
+    assert wait_for(lambda: show(q, i).get("started"))
+    q.kill()
+    go.touch()
+    assert wait_for(lambda: "left_exit" in show(q, i))
+    doc, row = show(q, i), q.task(i)
+    assert doc["state"] == row["state"] == "running" and doc["left_exit"] == row["left_exit"] == 3
+    assert show(q, i)["ran_s"] == doc["ran_s"] == q.task(i)["ran_s"]
+    said = "has ended (exit code 3) while no agent ran; tenure on files it"
+    assert f"{i} sh: {said} (tenure logs {i} " in q.why(i), q.why(i)
+    listed = q.m.run(q.m.tenure, "list", env={**q.m.env, "COLUMNS": "200"}).stdout
+    assert f", {said}\n" in listed and ", for " not in listed, listed
+    assert shown(q, i)["ended"].startswith("with exit code 3, while no agent ran")
+    q.start("--no-hold")
+    assert q.wait(i, "failed")["exit"] == 3 and "left_exit" not in show(q, i)
+
+
+def test_time_of_what_waits_again(queue):  # noqa: F811
+    """The time of the attempt that is over does not run on."""
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--retries", "3", "--retry-every", "1", "--backoff", "1h", "--", "sh", "-c", "exit 3")
+    many = q.submit("-g", "0", "--array", "1-2", "--retries", "3", "--retry-every", "1", "--backoff", "1h", "--",
+                    "sh", "-c", "exit 3")
+    assert wait_for(lambda: "again_because" in show(q, i) and show(q, f"{many}.1")["attempts"] == 1)
+    assert show(q, i)["ran_s"] == show(q, i)["ran_s"]
+    text = shown(q, i)
+    assert "exit" in text["earlier"] and "again_because" not in text, text
+    assert "attempts" not in show(q, many)
+    q.m.run(q.m.tenure, "stop", str(many))
+    assert q.why(f"{many}.1").startswith(f"{many}.1 sh: was stopped while it waited to run again"), q.why(f"{many}.1")
