@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """docs/json.md names every member that the commands of the queue print, with its type, and none that they do not."""
 import json
+import os
 import pathlib
 import re
 
@@ -74,9 +75,15 @@ def test_members(queue, tmp_path):  # noqa: F811
     assert wait_for(lambda: q.task(used)["state"] == "done" and "not_before" in q.task(again) and
                     q.task(listed)["state"] == "failed" and "command_exit" in doc("show", left, "--json") and
                     any(r.get("element") == 2 and r["id"] == array for r in q.rows("-s", "running"))), q.rows()
-    check("list", pages["list"], q.rows())
-    shown = [doc("show", i, "--json") for i in (used, runs, array, f"{array}.1", f"{array}.2", f"{sweep}.2", left, again,
-                                                never, waits, listed, f"{listed}.2")]
+    rows, shown = q.rows(), [
+        doc("show", i, "--json") for i in (used, runs, array, f"{array}.1", f"{array}.2", f"{sweep}.2", left, again,
+                                           never, waits, listed, f"{listed}.2")]
+    q.kill()
+    os.kill(doc("show", left, "--json")["processes"][0]["pid"], 9)
+    assert wait_for(lambda: "left_exit" in doc("show", left, "--json"))
+    rows, shown = rows + q.rows(), shown + [doc("show", left, "--json")]
+    q.start("--no-hold")
+    check("list", pages["list"], rows)
     check("show", pages["show"], shown)
     for o in shown:
         assert all(f"`{key}`" in pages["list"]["counts"][2] for key in o.get("elements", {}))
