@@ -52,10 +52,17 @@ static int add_mig(const struct nvml *n, struct gpu_list *list, const struct gpu
 	return 0;
 }
 
+static bool is_mig_card(const struct nvml *n, const struct gpu_device *card)
+{
+	unsigned int current = 0, pending = 0;
+
+	return n->mig_mode && n->mig_mode(card->handle, &current, &pending) == NVML_SUCCESS &&
+	       current == NVML_DEVICE_MIG_ENABLE;
+}
+
 static int add_card(const struct nvml *n, struct gpu_list *list, unsigned int index, struct err *e)
 {
 	struct gpu_device *d = &list->d[list->n];
-	unsigned int current = 0, pending = 0;
 
 	*d = (struct gpu_device){ .index = index, .mig = -1 };
 
@@ -71,12 +78,8 @@ static int add_card(const struct nvml *n, struct gpu_list *list, unsigned int in
 	if (r < 0)
 		return err_wrap(e, "GPU %u", index);
 	list->n++;
-	if (n->mig_mode && n->mig_mode(d->handle, &current, &pending) == NVML_SUCCESS &&
-	    current == NVML_DEVICE_MIG_ENABLE) {
-		d->mig_parent = true;
-		return add_mig(n, list, d, e);
-	}
-	return 0;
+	d->mig_parent = is_mig_card(n, d);
+	return d->mig_parent ? add_mig(n, list, d, e) : 0;
 }
 
 int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e)
@@ -88,6 +91,7 @@ int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e)
 	if (r < 0)
 		return r;
 	ret->n = ret->n_failed = 0;
+	ret->n_cards = count;
 	/* A card that is lost must not hide the others. */
 	for (unsigned int i = 0; i < count && ret->n < GPU_DEVICES_MAX; i++) {
 		r = add_card(n, ret, i, &one);
@@ -102,6 +106,29 @@ int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e)
 	if (ret->n == 0)
 		return err_set(e, -ENODEV, "the NVIDIA driver is there, but no GPU is");
 	return 0;
+}
+
+bool gpu_list_is_old(const struct nvml *n, const struct gpu_list *list)
+{
+	unsigned int count = 0;
+
+	if (list->n_failed || n->count(&count) != NVML_SUCCESS || count != list->n_cards)
+		return true;
+	for (uint32_t i = 0; i < list->n; i++)
+		if (list->d[i].mig < 0 && (list->d[i].mig_parent || is_mig_card(n, &list->d[i])))
+			return true;
+	return false;
+}
+
+bool gpu_list_same(const struct gpu_list *a, const struct gpu_list *b)
+{
+	bool same = a->n == b->n;
+
+	for (uint32_t i = 0; same && i < a->n; i++)
+		same = a->d[i].handle == b->d[i].handle && a->d[i].index == b->d[i].index &&
+		       a->d[i].mig_parent == b->d[i].mig_parent &&
+		       !strcmp(a->d[i].uuid, b->d[i].uuid);
+	return same;
 }
 
 static int look_memory(const struct nvml *n, struct gpu_device *dev, struct gpu_look *look,

@@ -32,6 +32,7 @@ struct gpu_device {
 
 struct gpu_list {
 	uint32_t n;
+	uint32_t n_cards;  /* that the driver counts */
 	uint32_t n_failed; /* cards that could not be asked and are not in d[] */
 	char trouble[160]; /* why, of the last one of them */
 	struct gpu_device d[GPU_DEVICES_MAX];
@@ -76,6 +77,16 @@ enum gpu_depth {
  * may be refilled after nvml_stop() and nvml_start().
  */
 int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e);
+
+/*
+ * Whether another gpu_enumerate() may give something else: a card was left out, their number is
+ * another, a card is in MIG mode (its instances come and go) or has changed that. Asks little: it
+ * may be called every few seconds.
+ */
+bool gpu_list_is_old(const struct nvml *n, const struct gpu_list *list);
+
+/* Pure: the same devices under the same handles. */
+bool gpu_list_same(const struct gpu_list *a, const struct gpu_list *b);
 
 /*
  * Look at one device. 0 when memory and, from GPU_LOOK_QUICK on, processes were read (figures

@@ -8,7 +8,9 @@
  *
  * When every device fails, NVML itself is lost (driver upgrade, container after daemon-reload): it
  * is shut down and started again every RESTART_NS, and slots are found again by UUID. A single
- * device that fails is tried again every RETRY_NS.
+ * device that fails is tried again every RETRY_NS. Which devices there are is asked again while
+ * NVML runs: every RETRY_NS where a card could not be asked, else every RELIST_NS, because MIG
+ * instances come and go.
  */
 #include "hold/eyes.h"
 
@@ -38,6 +40,9 @@
 #define FAST_NS	      (10 * NS_PER_MS)	/* a period below this is a hint */
 #define MOVED_BYTES   (8ULL << 20)	/* memory that moved by less is not told at once */
 #define ERRORS_NS     NS_PER_S		/* between two readings of the driver's error reports */
+#define RELIST_NS     (10 * NS_PER_S)	/* between two questions which devices there are */
+#define RELIST_SHARE  100		/* it may take one part in so many of the thread's time */
+#define RELIST_MAX_NS (100 * NS_PER_MS) /* what takes longer is not asked again: looks wait */
 #define ERRORS_MAX    64		/* different ones that the guard has not taken yet */
 #define READ_MAX      256		/* of them at once: a program can make thousands */
 #define MISSES_MAX    2 /* looks that fail in a row before we say that we cannot see */
@@ -64,6 +69,7 @@ struct eyes {
 	_Atomic uint64_t look_began_ns; /* 0: no look is going on */
 	/* under lock: */
 	bool stop, ready;
+	bool hint;
 	int code;
 	char trouble[200], driver[64];
 	uint32_t n;
@@ -72,7 +78,8 @@ struct eyes {
 	struct eyes_error error[ERRORS_MAX];
 	/* of the thread alone: */
 	struct nvml nvml;
-	struct gpu_list list;
+	struct gpu_list list, list_now;
+	uint64_t relist_ns; /* when the list is asked for again */
 	struct gpu_errors errors;
 	uint64_t errors_ns; /* when they are read next */
 	uint64_t restart_ns;
@@ -109,11 +116,28 @@ static struct slot *slot_of(struct eyes *eyes, const struct gpu_device *d)
 	return s;
 }
 
-/* NVML has started and eyes->list is filled: give every device its slot. */
-static void take_list(struct eyes *eyes)
+/* The card that d is, or is an instance of, is in the list. */
+static bool lists_card(const struct gpu_list *list, const struct gpu_device *d)
 {
-	for (uint32_t i = 0; i < eyes->n; i++)
-		eyes->slots[i].present = eyes->slots[i].joined = false;
+	for (uint32_t i = 0; i < list->n; i++)
+		if (list->d[i].mig < 0 && list->d[i].index == d->index)
+			return true;
+	return false;
+}
+
+/*
+ * eyes->list is filled: give every device its slot. Handles from before NVML was restarted are not
+ * valid any more; while it runs, a card that just could not be asked is still the one it was, and
+ * its looks say how it is.
+ */
+static void take_list(struct eyes *eyes, bool restarted)
+{
+	for (uint32_t i = 0; i < eyes->n; i++) {
+		struct slot *s = &eyes->slots[i];
+
+		s->joined = false;
+		s->present = s->present && !restarted && !lists_card(&eyes->list, &s->device);
+	}
 	for (uint32_t i = 0; i < eyes->list.n; i++) {
 		struct slot *s = slot_of(eyes, &eyes->list.d[i]);
 
@@ -128,6 +152,16 @@ static void take_list(struct eyes *eyes)
 		s->due_ns = 0;
 		s->misses = 0;
 	}
+}
+
+/* The next time; the last one took so long. */
+static void set_relist(struct eyes *eyes, uint64_t took_ns)
+{
+	uint64_t pause = eyes->list.n_failed ? RETRY_NS : RELIST_NS;
+
+	if (pause < took_ns * RELIST_SHARE)
+		pause = took_ns * RELIST_SHARE;
+	eyes->relist_ns = took_ns > RELIST_MAX_NS ? UINT64_MAX : clock_mono_ns() + pause;
 }
 
 /* (Re)start NVML, called without the lock. */
@@ -151,12 +185,53 @@ static void start_nvml(struct eyes *eyes)
 
 	(void)pthread_mutex_lock(&eyes->lock);
 	if (r == 0) {
-		take_list(eyes);
+		take_list(eyes, true);
 		(void)str_copy(eyes->driver, sizeof(eyes->driver), driver);
 	}
 	set_trouble(eyes, r, r < 0 ? e.text : "");
 	(void)pthread_mutex_unlock(&eyes->lock);
 	eyes->restart_ns = clock_mono_ns() + RESTART_NS;
+	set_relist(eyes, 0);
+}
+
+/*
+ * Which devices there are now. Asked when no look is due, no hint is on and no memory has moved;
+ * where a card takes long to say that it is not there, more seldom, or not again before NVML is
+ * started anew. The lock as for look_at().
+ */
+static void relist(struct eyes *eyes, uint64_t now)
+{
+	struct err e = ERR_INIT;
+
+	(void)pthread_mutex_unlock(&eyes->lock);
+	atomic_store(&eyes->look_began_ns, now);
+
+	bool changed = gpu_list_is_old(&eyes->nvml, &eyes->list) &&
+		       gpu_enumerate(&eyes->nvml, &eyes->list_now, &e) == 0;
+	bool others = changed && !gpu_list_same(&eyes->list, &eyes->list_now);
+
+	if (changed)
+		eyes->list = eyes->list_now;
+	if (others) {
+		gpu_errors_close(&eyes->nvml, &eyes->errors);
+		gpu_errors_open(&eyes->nvml, &eyes->list, &eyes->errors);
+	}
+	atomic_store(&eyes->look_began_ns, 0);
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (others) {
+		take_list(eyes, false);
+		notify(eyes);
+	}
+	set_relist(eyes, clock_mono_ns() - now);
+}
+
+/* Nobody is expected just now. */
+static bool is_quiet(const struct eyes *eyes, uint64_t now)
+{
+	for (uint32_t i = 0; i < eyes->n; i++)
+		if (eyes->slots[i].present && now < eyes->slots[i].alert_until_ns)
+			return false;
+	return !eyes->hint;
 }
 
 static bool same_procs(const struct gpu_procs *a, const struct gpu_procs *b)
@@ -452,6 +527,8 @@ static void *eyes_thread(void *arg)
 			(void)pthread_mutex_lock(&eyes->lock);
 		} else if (s->due_ns > now && now >= eyes->errors_ns && eyes->errors.set) {
 			read_errors(eyes, now);
+		} else if (s->due_ns > now && now >= eyes->relist_ns && is_quiet(eyes, now)) {
+			relist(eyes, now);
 		} else if (s->due_ns > now && not_joined(eyes)) {
 			join(eyes, not_joined(eyes));
 		} else if (s->due_ns > now) {
@@ -599,6 +676,13 @@ void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns)
 			s->due_ns = due;
 		(void)pthread_cond_signal(&eyes->wake);
 	}
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+void eyes_set_hint(struct eyes *eyes, bool on)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	eyes->hint = on;
 	(void)pthread_mutex_unlock(&eyes->lock);
 }
 

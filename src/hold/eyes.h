@@ -10,7 +10,8 @@
  * The guard says how often each device is to be looked at; the eyes look at one device at a time,
  * at the one that is due longest, and tell by eventfd when something is new: other processes,
  * memory that moved, an error, or a second has passed. They start NVML, start it again when it was
- * lost, and number the devices: a slot belongs to one UUID for as long as the guard lives.
+ * lost, ask now and then which devices there are, and number the devices: a slot belongs to one
+ * UUID for as long as the guard lives.
  *
  * All calls below are for the guard's thread.
  */
@@ -73,6 +74,9 @@ bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *re
 
 /* Look at slot every period_ns from now on; the first look not later than in period_ns. */
 void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns);
+
+/* Somebody may be coming: nothing but looks is done meanwhile. */
+void eyes_set_hint(struct eyes *eyes, bool on);
 
 /* Look at slot as soon as possible, as deep as possible. */
 void eyes_look_now(struct eyes *eyes, uint32_t slot);

@@ -124,9 +124,11 @@ static void select_slot(const struct guard *g, struct selection *sel, uint32_t s
 			sel->slots[sel->n++] = i;
 }
 
+/* 0, or as gpu_find() for one that is not there; what is there is selected all the same. */
 static int select_devices(const struct guard *g, const struct hold_policy *p, struct selection *sel,
 			  struct err *e)
 {
+	int r = 0;
 	cleanup_free struct gpu_list *list = xmalloc(sizeof(*list));
 
 	sel->n = 0;
@@ -140,18 +142,21 @@ static int select_devices(const struct guard *g, const struct hold_policy *p, st
 		int slot = gpu_find(list, p->gpus[i], e);
 
 		if (slot < 0)
-			return slot;
-		select_slot(g, sel, (uint32_t)slot);
+			r = slot;
+		else
+			select_slot(g, sel, (uint32_t)slot);
 	}
-	return 0;
+	return r;
 }
 
 bool gclient_selects(const struct guard *g, const struct gclient *c, const struct gdev *d)
 {
 	struct selection sel;
 
-	return !c || !c->has_policy ||
-	       (select_devices(g, &c->policy, &sel, NULL) == 0 && selected(&sel, d->slot));
+	if (!c || !c->has_policy)
+		return true;
+	(void)select_devices(g, &c->policy, &sel, NULL);
+	return selected(&sel, d->slot);
 }
 
 /* Position of slot among those that can be held, counted from the end; leave is over these. */
@@ -192,8 +197,9 @@ void gclient_assign_all(struct guard *g)
 		const struct gclient *c = &g->clients[i];
 		struct selection sel;
 
-		if (!c->used || !c->has_policy || select_devices(g, &c->policy, &sel, NULL) < 0)
+		if (!c->used || !c->has_policy)
 			continue;
+		(void)select_devices(g, &c->policy, &sel, NULL);
 		for (uint32_t k = 0; k < sel.n; k++) {
 			uint32_t slot = sel.slots[k];
 
@@ -270,6 +276,7 @@ static void on_hello(struct guard *g, struct gclient *c, struct msg_hello *m)
 	if (other)
 		c = adopt(other, c);
 	(void)str_copy(c->instance, sizeof(c->instance), m->instance);
+	c->returned = m->guard_pid != 0;
 	/* One that knows no guard yet goes on where the agent before it was told last. */
 	if (m->guard_pid == getpid())
 		c->next_event = m->last_event + 1;
@@ -302,18 +309,26 @@ static int check_fits(const struct gdev *d, const struct mem_amount *m, struct e
 	return 0;
 }
 
-static int check_selection(struct guard *g, struct hold_policy *p, struct err *e)
+/*
+ * A name that fits nothing is refused, but not of an agent that was with a guard before: that one
+ * has taken it, so the card is away and may come back. The others are held meanwhile.
+ */
+static int check_selection(struct guard *g, const struct gclient *c, struct hold_policy *p,
+			   struct err *e)
 {
 	struct selection sel;
 	int r = policy_check(p, e);
 
 	if (r < 0)
 		return r;
-	if (g->n_devs == 0)
+	if (g->n_devs == 0 && !c->returned)
 		return err_set(e, -ENODEV, "%s", g->trouble[0] ? g->trouble : "no GPU can be seen");
 	r = select_devices(g, p, &sel, e);
-	if (r < 0)
+	if (r < 0 && !c->returned)
 		return r;
+	if (r < 0)
+		(void)gevent_add(g, NULL, EVENT_NOTE, "the policy of %s: %s", c->instance, e->text);
+	r = 0;
 	for (uint32_t i = 0; p->hold && r == 0 && i < sel.n; i++)
 		r = check_fits(&g->devs[sel.slots[i]], &p->memory, e);
 	return r;
@@ -347,7 +362,7 @@ static void on_policy(struct guard *g, struct gclient *c, const struct hold_poli
 {
 	struct hold_policy policy = *asked;
 	struct err e = ERR_INIT;
-	int r = check_selection(g, &policy, &e);
+	int r = check_selection(g, c, &policy, &e);
 
 	send_text(c, MSG_POLICY_REPLY, r, r < 0 ? e.text : "");
 	if (r < 0)

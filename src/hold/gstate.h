@@ -173,6 +173,7 @@ struct gclient {
 	char instance[PROTO_INSTANCE_MAX];
 	bool has_policy, dropping;
 	bool begun;	   /* its agent, or one in whose place that came, has had a policy */
+	bool returned;	   /* its agent was with a guard before */
 	bool policy_waits; /* it came before the guard was ready, and is taken then */
 	uint64_t asked;	   /* when it got that policy, as a number: the lowest asked first */
 	bool waiting;	   /* a device of it is ripe and waits for its turn */

@@ -94,7 +94,7 @@ static void take_peers(struct guard *g, struct gdev *d)
 	d->dirty = true;
 }
 
-/* Pick up devices that the eyes have numbered since; true when there are new ones. */
+/* Pick up devices that the eyes have numbered since; true when others can be selected. */
 static bool take_devices(struct guard *g)
 {
 	uint32_t n = eyes_count(g->eyes);
@@ -114,8 +114,12 @@ static bool take_devices(struct guard *g)
 					    .since_ns = clock_mono_ns(),
 					    .who_uid = UINT32_MAX,
 					    .reason = "not selected" };
+
+		bool was_present = d->present, was_card = d->id.mig_parent;
+
 		d->present = eyes_device(g->eyes, i, &d->id);
 		d->known = true;
+		news = news || d->present != was_present || d->id.mig_parent != was_card;
 		take_peers(g, d);
 		d->lost = d->lost || !d->present;
 		if (!d->present && d->state != DEV_LEFT) {
@@ -238,6 +242,7 @@ static void set_periods(struct guard *g)
 {
 	unsigned int n_held = 0;
 
+	eyes_set_hint(g->eyes, g->hint_on);
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		n_held += watched(&g->devs[i]);
 	for (uint32_t i = 0; i < g->n_devs; i++)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from fakeagent import GUARD, POLICY_REPLY, SEES, Agent
-from holdlib import GIB, machine, pids_of_holders, wait_for  # noqa: F401  (machine is a fixture)
+from holdlib import GIB, machine, person, pids_of_holders, wait_for  # noqa: F401  (machine is a fixture)
 
 
 # --- deaths ---
@@ -212,6 +212,25 @@ def test_nvml_that_takes_its_time(machine):  # noqa: F811
     h.next("start")
     assert h.end() == 0
     a.drop()
+
+
+def test_card_that_was_lost_when_the_guard_started(machine):  # noqa: F811
+    """It is found when it is back, with its instances, and keeps the others from nothing meanwhile."""
+    m = machine(options=("--mig", "1/1g.18gb:2"))
+    h = m.hold("--gpus", "0,1")
+    assert h.next("held") and h.next("held") and h.next("held")
+    m.ctl("lose", 1)
+    h.next("blind"), h.next("blind")
+    for pid in m.guards():
+        os.kill(pid, signal.SIGKILL)
+    h.next("held", gpu=0)
+    assert [e["text"] for e in h.seen("note") if "there is no GPU 1" in e["text"]]
+    holder = m.device(0)["holder_pid"]
+    m.ctl("restore", 1)
+    assert {h.next("held", gpu=1)["mig"], h.next("held", gpu=1)["mig"]} == {0, 1}
+    assert m.device(0)["holder_pid"] == holder
+    # Who asks for the first time is to hear of a slip.
+    assert "there is no GPU 7" in person(m, "--instance", "other", "--gpus", "7").stderr
 
 
 def test_nvml_lost_and_back(machine):  # noqa: F811
