@@ -31,6 +31,7 @@
 #include "compat/compete_gpus.h"
 #include "compat/unistate.h"
 #include "spool/commandset.h"
+#include "spool/import.h"
 #include "spool/scan.h"
 #include "spool/submit.h"
 #include "spool/transit.h"
@@ -264,6 +265,14 @@ static void show_why(struct compete *c, size_t running)
 	c->head_why = take_ptr(why);
 }
 
+/* As the command.txt has it. */
+static const char *queue_name(const char *lane)
+{
+	size_t len = strlen(IMPORT_LANE);
+
+	return str_has_prefix(lane, IMPORT_LANE) && lane[len] ? lane + len : lane;
+}
+
 static size_t show(struct compete *c)
 {
 	struct lane *lanes = NULL;
@@ -274,7 +283,7 @@ static size_t show(struct compete *c)
 	(void)scan_dir(c->sp, "failed", count_failed, c, NULL);
 	(void)scan_dir(c->sp, "cancelled", count_failed, c, NULL);
 	for (size_t i = 0; i < n_lanes; i++) {
-		say(c, "queue %s: %s, %u pending", lanes[i].name,
+		say(c, "queue %s: %s, %u pending", queue_name(lanes[i].name),
 		    lanes[i].running ? "busy" : "idle", lanes[i].waiting);
 		waiting += lanes[i].waiting;
 		running += lanes[i].running;

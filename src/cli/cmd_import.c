@@ -195,7 +195,7 @@ const struct cmd cmd_import = {
 	.min_args = 1,
 	.max_args = 1,
 	.description =
-		"Its queues are lanes, its memory is GB on one GPU, which others may use, too; tasks "
+		"Its queue 3 is the lane q3, its memory is GB on one GPU, which others may use, too; tasks "
 		"that fail are tried again for ever. All of the tasks are submitted, or none. "
 		"docs/compat.md tells how the files are read.",
 	.examples = import_examples,

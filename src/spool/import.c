@@ -15,7 +15,7 @@ struct spool_spec *import_spec(const struct command_block *b, const struct comma
 
 	s->script = command_block_script(b, work_dir, noter, state);
 	s->name = xasprintf("q%s-line%u", b->queue, b->line);
-	s->lane = xstrdup(b->queue);
+	s->lane = xasprintf(IMPORT_LANE "%s", b->queue);
 	s->cwd = xstrdup(work_dir);
 	s->memory = b->mem_bytes ? b->mem_bytes : MIB; /* 0 GB: wherever there is room at all */
 	s->shared = true;

@@ -54,9 +54,9 @@ echo {{uni_id}} >> {marks}
 """))
     assert out.stdout.splitlines() == ["1 q1-line3", "2 q1-line8", "3 q3-line13"]
     assert "--gpus all --leave 1" in out.stderr
-    with open(os.path.join(q.spool, "pending", "00500,2,fsc,l1,nq1-line8"), encoding="utf-8") as f:
+    with open(os.path.join(q.spool, "pending", "00500,2,fsc,lq1,nq1-line8"), encoding="utf-8") as f:
         spec = json.loads(f.readline())
-    assert spec["lane"] == "1" and spec["rules"] == "compete" and spec["retries"] == "forever"
+    assert spec["lane"] == "q1" and spec["rules"] == "compete" and spec["retries"] == "forever"
     q.start("--no-hold", "--leave", "1")
     for i in (1, 2, 3):
         q.wait(i, "done", 30)
