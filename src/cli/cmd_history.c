@@ -232,8 +232,8 @@ static void print_tasks(const json_t *tasks)
 						       { "GPU-H", true },
 						       { "PEAK", true, 3 },
 						       { "UTIL", true, 4 },
-						       { "LANE", false, 1 },
-						       { "NAME" },
+						       { "LANE", false, 1, 6 },
+						       { "NAME", .cut = 8 },
 						       { "ENDED" },
 						       { 0 } };
 	struct table *t = table_new(columns);

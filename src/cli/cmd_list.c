@@ -157,7 +157,7 @@ static void format_note(const struct spool *sp, const struct row *r, struct strb
 	if (n->ended_s)
 		strbuf_addf(b, "%s%s", b->len ? ", " : "",
 			    clock_format_local(n->ended_s * NS_PER_S, when));
-	if (n->ended_s && n->exit)
+	if (n->ended_s && n->exit && !n->count) /* whose elements ended each in their own way */
 		strbuf_addf(b, ", %s %u", n->exit >= NAME_SIGNALLED ? "signal" : "exit",
 			    n->exit & (NAME_SIGNALLED - 1));
 }
@@ -189,7 +189,7 @@ static void set_time(json_t *o, const char *key, uint64_t s)
 					  json_string(clock_format_iso(s * NS_PER_S, when)));
 }
 
-/* What was stopped before it started has none. A batch has that of one of its elements. */
+/* What was stopped before it started has none. */
 static bool has_exit(const struct row *r)
 {
 	return r->name.exit || strcmp(r->state, "cancelled") != 0;
@@ -315,6 +315,13 @@ static void look_at_run(struct list *l, struct row *r)
 
 	r->runs = true;
 	taskrun_read_claim(l->sp, &r->name, r->name.name, &r->run);
+	if (r->name.element && r->run.started_ns) { /* its batch may have been edited since */
+		struct text_list uuids = { .n = 0 };
+
+		taskrun_devices(l->sp, &r->run, &uuids);
+		r->name.gpus = uuids.n;
+		text_list_clear(&uuids);
+	}
 	if (!r->name.agent[0])
 		(void)str_copy(r->name.agent, sizeof(r->name.agent), r->run.who.agent);
 	if (!l->devices)

@@ -38,13 +38,25 @@ static void print_line(const char *key, const char *text)
 	term_print_wrapped(stdout, line, TEXT_COLUMN);
 }
 
+/* A script, set off from what is said behind it. */
+static void print_lines(const char *key, const char *text)
+{
+	printf("%s:\n", key);
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+
+		printf("%s%.*s\n", len ? "    " : "", (int)len, text);
+		text += len + (text[len] == '\n');
+	}
+}
+
 static void print_value(const char *key, const json_t *value)
 {
 	cleanup_free char *text = json_is_string(value) ? xstrdup(json_string_value(value))
 							: json_dumps(value, JSON_ENCODE_ANY);
 
 	if (text && strchr(text, '\n'))
-		printf("%s:\n%s%s", key, text, text[strlen(text) - 1] == '\n' ? "" : "\n");
+		print_lines(key, text);
 	else
 		print_line(key, text ? text : "?");
 }

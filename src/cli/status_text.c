@@ -268,11 +268,12 @@ static void print_other(const json_t *o, FILE *out)
 
 static void print_queue(const json_t *q, const json_t *agent, FILE *out)
 {
-	static const char *const counts[][2] = { { "waiting", "wait" },
-						 { "running", "run" },
-						 { "done", "done" },
-						 { "failed", "failed" },
-						 { "retried", "attempts to be repeated" } };
+	static const char *const counts[][3] = { { "waiting", "wait", "wait" },
+						 { "running", "run", "run" },
+						 { "done", "done", "done" },
+						 { "failed", "failed", "failed" },
+						 { "retried", "attempts to be repeated",
+						   "attempt to be repeated" } };
 	const char *trouble = text_of(q, "trouble", "");
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	size_t i;
@@ -280,10 +281,12 @@ static void print_queue(const json_t *q, const json_t *agent, FILE *out)
 
 	if (!q)
 		return;
-	for (i = 0; i < ARRAY_LEN(counts); i++)
-		strbuf_addf(&b, "%s%lld %s", i ? ", " : "",
-			    (long long)json_integer_value(json_object_get(q, counts[i][0])),
-			    counts[i][1]);
+	for (i = 0; i < ARRAY_LEN(counts); i++) {
+		json_int_t n = json_integer_value(json_object_get(q, counts[i][0]));
+
+		strbuf_addf(&b, "%s%lld %s", i ? ", " : "", (long long)n,
+			    counts[i][n == 1 ? 2 : 1]);
+	}
 	if (json_is_true(json_object_get(q, "draining")))
 		strbuf_adds(&b, "; no more are started");
 	else

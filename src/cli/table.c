@@ -174,8 +174,14 @@ static size_t longest_word(const char *text)
 	return longest;
 }
 
+static void print_spaces(size_t n, FILE *out)
+{
+	while (n--)
+		(void)putc_unlocked(' ', out);
+}
+
 /* What does not fit is continued below its column, or, where a word alone does not, on a line. */
-static void print_last(const struct layout *l, const char *text, FILE *out)
+static void print_last(const struct layout *l, const char *text, size_t owed, FILE *out)
 {
 	size_t columns = l->columns, indent = l->indent;
 	size_t room = columns > indent ? columns - indent : 0;
@@ -183,6 +189,8 @@ static void print_last(const struct layout *l, const char *text, FILE *out)
 	if (utf8_columns(text) > room && longest_word(text) > room) {
 		indent = OWN_LINE_INDENT;
 		(void)fprintf(out, "\n%*s", (int)indent, "");
+	} else if (text[0]) {
+		print_spaces(owed, out);
 	}
 
 	/* Where the table goes is looked at once, not for each of its rows. */
@@ -190,12 +198,6 @@ static void print_last(const struct layout *l, const char *text, FILE *out)
 
 	strbuf_add_wrapped(&b, text, indent, columns);
 	(void)fputs(strbuf_str(&b), out);
-}
-
-static void print_spaces(size_t n, FILE *out)
-{
-	while (n--)
-		(void)putc_unlocked(' ', out);
 }
 
 /* Without its middle: what a name begins with is often shared, what it ends with tells. Returns the
@@ -231,12 +233,12 @@ static void print_cell(const struct table *t, const struct layout *l, size_t col
 		return;
 	pad = l->widths[column] > width ? l->widths[column] - width : 0;
 	*owed += right ? pad : 0;
-	if (text[0])
-		print_spaces(*owed, out);
 	if (last) {
-		print_last(l, text, out);
+		print_last(l, text, *owed, out);
 		return;
 	}
+	if (text[0])
+		print_spaces(*owed, out);
 	*owed = (text[0] ? 0 : *owed) + (right ? 0 : pad) + l->gap;
 	width = width < l->widths[column] ? width : l->widths[column];
 	*owed += width - print_cut(text, l->widths[column], out);

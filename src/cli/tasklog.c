@@ -156,14 +156,14 @@ static int copy_more(struct reader *r, struct err *e)
 	return 0;
 }
 
-static int no_log(const struct tasklog *t, struct err *e)
+static int no_log(const struct tasklog *t, bool ended, struct err *e)
 {
 	char id[QUEUE_ID_MAX];
 
 	(void)queue_format_id(t->id, t->element, id);
 	if (t->attempt)
 		return err_set(e, -ENOENT, "task %s has no log of attempt %u", id, t->attempt);
-	if (t->ended)
+	if (ended)
 		return err_set(e, -ENOENT, "task %s has no log: it was stopped before it started",
 			       id);
 	return err_set(
@@ -179,7 +179,7 @@ int tasklog_show(const struct tasklog *t, struct err *e)
 	int code = find_log(&r, e);
 
 	if (code == 0)
-		code = no_log(t, e);
+		code = no_log(t, t->ended, e);
 	if (code > 0)
 		code = copy_more(&r, e);
 	r.fd = fd_close(r.fd);
@@ -280,7 +280,10 @@ int tasklog_follow_all(const struct tasklog *t, struct taskwatch **w, size_t n, 
 			code = t->turn ? t->turn(t->data) : 0;
 		}
 	}
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		if (code == 0 && !all[i].r.path[0])
+			code = no_log(&t[i], true, e);
 		all[i].r.fd = fd_close(all[i].r.fd);
+	}
 	return code;
 }

@@ -24,10 +24,12 @@
 #include "cli/queue.h"
 #include "cli/taskrun.h"
 #include "spool/batch.h"
+#include "spool/elements.h"
 #include "spool/lanes.h"
 #include "spool/record.h"
 
-#define ASKED_MAX 8 /* of many nodes each says about the same */
+#define CANNOT_START "cannot start, because"
+#define ASKED_MAX    8 /* of many nodes each says about the same */
 
 static void add(struct strbuf *b, const char *text)
 {
@@ -54,6 +56,29 @@ static void add_dependencies(const struct spool *sp, const struct id_list *ids, 
 					   queue_state(&p.name, p.dir));
 		add(b, text);
 	}
+}
+
+/* Such a task stays where it is: its owner has to know. true: it can be read. */
+static bool read_file(const struct spool *sp, const struct queue_place *p, struct task_file *ret,
+		      struct strbuf *b)
+{
+	struct err e = ERR_INIT;
+	uint64_t count = 0;
+	int r = task_file_read(sp, p->path, ret, &e);
+
+	if (r == 0 && (!p->name.count ||
+		       (elements_count(ret->spec, &count, NULL) == 0 && count == p->name.count)))
+		return true;
+	if (r == 0) {
+		task_file_clear(ret);
+		(void)err_set(&e, -EINVAL,
+			      "by its name it has %" PRIu64 " elements, by what is in it %" PRIu64,
+			      p->name.count, count);
+	}
+	if (r != -ENOENT)
+		strbuf_addf(b, "%s" CANNOT_START " %s/%s cannot be read: %s", b->len ? "; " : "",
+			    sp->path, p->path, e.text);
+	return false;
 }
 
 /* What the spool alone says. */
@@ -83,7 +108,7 @@ static void add_known(const struct spool *sp, const struct queue_place *p, struc
 
 		add(b, text);
 	}
-	if (task_file_read(sp, p->path, &t, NULL) < 0)
+	if (!read_file(sp, p, &t, b))
 		return;
 	add_dependencies(sp, &t.spec->after, true, b);
 	add_dependencies(sp, &t.spec->after_any, false, b);
@@ -177,7 +202,8 @@ static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct q
 		r = 0;
 	} else if (r == -ENOENT) { /* it runs none, or has not seen this one yet */
 		add_known(sp, p, b);
-		strbuf_addf(b, "%s%s", b->len ? "; " : "", e->text);
+		if (!strstr(strbuf_str(b), CANNOT_START))
+			strbuf_addf(b, "%s%s", b->len ? "; " : "", e->text);
 		r = 0;
 	} else if (r == 0) {
 		strbuf_adds(b, why ? why : "the agent does not say");

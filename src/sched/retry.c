@@ -119,7 +119,7 @@ static void say_try(struct retry_verdict *v, const char *how, const struct retry
 	else
 		str_print(v->text, sizeof(v->text), "%s, try %u of %llu", how, tries,
 			  (unsigned long long)p->retries + 1);
-	if (v->what == RETRY_AGAIN) {
+	if (v->what == RETRY_AGAIN && !v->pause) {
 		size_t len = strlen(v->text);
 
 		str_print(v->text + len, sizeof(v->text) - len, wait_ms ? "; next in %s" : "%s",

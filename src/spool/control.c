@@ -158,8 +158,10 @@ static int take(const struct spool *sp, const char *path, order_fn fn, void *ret
 {
 	char tmp[SPOOL_PATH_MAX];
 	struct err why = ERR_INIT;
+	const char *slash = strrchr(path, '/'); /* by its name it is found in bad/ */
+	const char *file = slash ? slash + 1 : path;
 	json_t *doc = NULL;
-	int r = spool_rename(sp, path, spool_tmp_path(sp, "control", 0, tmp), &why);
+	int r = spool_rename(sp, path, spool_tmp_path(sp, file, 0, tmp), &why);
 
 	if (r == -ENOENT)
 		return CONTROL_GONE;

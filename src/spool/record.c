@@ -172,6 +172,8 @@ static void on_requeue(struct task_history *h, struct spool_spec *spec, const js
 	h->ended = false;
 	h->attempts = again.attempts;
 	h->again_ns = record_ns(json_object_get(o, "time"));
+	if (again.begun_ns) /* a short attempt may be over before its start is written */
+		h->started_ns = again.begun_ns;
 	h->not_before_ns = again.not_before_ns;
 	(void)str_copy(h->reason, sizeof(h->reason), again.reason);
 	h->grown |= again.memory != 0;

@@ -2,6 +2,7 @@
 """What people see of the queue: on terminals of any width, of tasks that wait, run, and have ended."""
 import json
 import os
+import pathlib
 import re
 import subprocess
 import time
@@ -269,3 +270,69 @@ def test_time_of_what_waits_again(queue):  # noqa: F811
     assert "attempts" not in show(q, many)
     q.m.run(q.m.tenure, "stop", str(many))
     assert q.why(f"{many}.1").startswith(f"{many}.1 sh: was stopped while it waited to run again"), q.why(f"{many}.1")
+
+
+def test_long_names_in_history(queue):  # noqa: F811
+    """Where it is narrow a name or a lane is cut; no line ends in blanks."""
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "-n", "a-very-long-name-that-" + "goes-on-and-on-" * 2 + "seed-7", "-l",
+                 "a-long-lane-for-the-week", "--", "true")
+    q.wait(i, "done")
+    for columns in (60, 80, 120):
+        said = lines(q, columns, "history")
+        table = said[:said.index("")]
+        assert len(table) == 2 and max(map(len, table)) <= columns, table
+        assert all(line == line.rstrip() for line in said) and re.search(r" a.*d-7 .*:\d\d$", table[1]), said
+
+
+def test_elements_of_an_edited_batch(queue):  # noqa: F811
+    """What runs has what it got, whatever the others are to have."""
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "1", "--array", "1-3%1", "--", "sleep", "60")
+    assert wait_for(lambda: any(r.get("element") and r.get("started") for r in q.rows()))
+    q.m.run(q.m.tenure, "edit", str(i), "gpus=2")
+    assert {r.get("element"): r["gpus"] for r in q.rows()} == {1: 1, None: 2}
+    q.m.run(q.m.tenure, "stop", str(i), "--now")
+
+
+def test_task_that_cannot_be_read(queue):  # noqa: F811
+    """It stays in the queue, and why says what is wrong with it."""
+    q = queue()
+    i = q.submit("-g", "1", "--", "true")
+    path = next(iter(pathlib.Path(q.spool, "pending").iterdir()))
+    path.write_text("no JSON")
+    for _ in range(2):
+        said = q.why(i)
+        assert f"cannot start, because {path} cannot be read: " in said and "line 1" in said, said
+        assert "not in the queue" not in said and "ready" not in said, said
+        if not q.agent:
+            q.start("--no-hold")
+
+
+def test_how_a_batch_ended(queue):  # noqa: F811
+    """Its elements have exit codes, it has none."""
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--array", "1-2", "--", "sh", "-c", "exit 2")
+    q.wait(i, "failed")
+    assert "exit" not in q.m.run(q.m.tenure, "list", "-a").stdout
+
+
+def test_follow_what_never_started(queue):  # noqa: F811
+    q = queue()
+    i = q.submit("-g", "0", "--", "true")
+    q.m.run(q.m.tenure, "stop", str(i))
+    done = q.m.run(q.m.tenure, "logs", "-f", str(i), check=False)
+    assert done.returncode == 1 and "it was stopped before it started" in " ".join(done.stderr.split()), done
+
+
+def test_script_in_show(queue, tmp_path):  # noqa: F811
+    """It is set off from what is said behind it."""
+    q = queue()
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n\necho gpus: 7\n")
+    i = q.submit("-g", "0", "--paused", script)
+    said = q.m.run(q.m.tenure, "show", str(i)).stdout
+    assert "script:\n    #!/bin/sh\n\n    echo gpus: 7\n" in said and "\necho" not in said, said

@@ -179,6 +179,7 @@ static void test_fast_failures_pause(void **state)
 		assert_int_equal(v.pause, steps[i].pause);
 		if (v.pause)
 			assert_non_null(strstr(v.text, "paused: 3 failures in a row"));
+		assert_null(strstr(v.text, "next"));
 	}
 }
 
