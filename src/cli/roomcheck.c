@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Who serves the instance now is in agents/, who ever did in events/. A task for one GPU, which
- * most are, costs no look: an agent does not start where there is none.
+ * Who serves the instance now is in agents/, who ever did in events/. A task for one GPU that says
+ * no more, which most are, costs no look: an agent does not start where there is none. What GPUs
+ * are like and which of them an agent uses only that of this node is asked.
  */
 
 #include "cli/roomcheck.h"
@@ -15,6 +16,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/units.h"
 #include "cli/ask_agent.h"
 #include "cli/peers.h"
 #include "sched/fit.h"
@@ -87,24 +89,30 @@ static int judge(const struct spool *sp, struct nodes *nodes, uint64_t want, str
 	return 0;
 }
 
-/* ---- models: only the agent of this node knows some ---- */
+/* ---- what GPUs are like: only the agent of this node is asked ---- */
 
-static void warn_of_model(const struct spool_spec *s, const json_t *devices)
+static uint64_t wanted(const struct spool_spec *s)
+{
+	return s->gpus == SPEC_ALL ? 1 : s->gpus;
+}
+
+/* False: there are not as many of the model, which is told. */
+static bool check_model(const struct spool_spec *s, const json_t *devices)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	const char *last = NULL;
 	size_t i, fit = 0;
 	json_t *d;
 
-	strbuf_addf(&b, "--model %s: ", s->model);
+	strbuf_addf(&b, "--model %s: ", s->model ? s->model : "");
 	json_array_foreach(devices, i, d)
 	{
 		const char *name = json_string_value(json_object_get(d, "name"));
 
-		fit += name && fit_model(s->model, name);
+		fit += s->model && name && fit_model(s->model, name);
 	}
-	if (!json_array_size(devices) || fit >= (s->gpus == SPEC_ALL ? 1 : s->gpus))
-		return;
+	if (!s->model || fit >= wanted(s))
+		return true;
 	if (fit)
 		strbuf_addf(&b, "%zu GPU%s of this node %s of that model, and it asks for %" PRIu64,
 			    fit, fit == 1 ? "" : "s", fit == 1 ? "is" : "are", s->gpus);
@@ -121,18 +129,83 @@ static void warn_of_model(const struct spool_spec *s, const json_t *devices)
 	}
 	strbuf_adds(&b, "; it waits until a node with such GPUs serves the instance");
 	cmd_warn("warning", strbuf_str(&b));
+	return false;
 }
 
-static void check_model(const struct cmd_ctx *ctx, const struct spool_spec *s,
-			const struct peers *peers)
+/* Of those that are of its model: how many would do, and what is amiss with the others. */
+struct usable {
+	size_t of_model, n, left, small;
+	uint64_t largest; /* bytes, of those that are not left to others */
+};
+
+static struct usable find_usable(const struct spool_spec *s, const json_t *devices)
+{
+	struct usable u = { .n = 0 };
+	size_t i;
+	json_t *d;
+
+	json_array_foreach(devices, i, d)
+	{
+		const char *name = json_string_value(json_object_get(d, "name"));
+		const char *state = json_string_value(json_object_get(d, "state"));
+		const json_t *total = json_object_get(d, "memory_total_bytes");
+		uint64_t bytes =
+			json_is_integer(total) ? (uint64_t)json_integer_value(total) : UINT64_MAX;
+
+		if (s->model && !(name && fit_model(s->model, name)))
+			continue;
+		u.of_model++;
+		if (state && strcmp(state, "left") == 0) {
+			u.left++;
+			continue;
+		}
+		u.largest = bytes > u.largest ? bytes : u.largest;
+		u.small += bytes < s->memory;
+		u.n += bytes >= s->memory;
+	}
+	return u;
+}
+
+static void check_usable(const struct spool_spec *s, const json_t *devices)
+{
+	struct usable u = find_usable(s, devices);
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char each[UNIT_TEXT_MAX], largest[UNIT_TEXT_MAX];
+
+	if (u.of_model < wanted(s) || u.n >= wanted(s))
+		return; /* the first has been told already */
+	strbuf_addf(&b, "it asks for %" PRIu64 " GPU%s", wanted(s), wanted(s) == 1 ? "" : "s");
+	if (s->memory)
+		strbuf_addf(&b, " with %s%s", unit_format_gib(s->memory, each),
+			    wanted(s) == 1 ? "" : " each");
+	strbuf_addf(&b, ", and %zu of %zu of this node would do:", u.n, u.of_model);
+	if (u.small)
+		strbuf_addf(&b, " %zu %s no more than %s%s", u.small, u.small == 1 ? "has" : "have",
+			    unit_format_gib(u.largest, largest), u.left ? "," : "");
+	if (u.left)
+		strbuf_addf(&b, " %zu %s left alone by the agent (its gpus and leave)", u.left,
+			    u.left == 1 ? "is" : "are");
+	strbuf_adds(&b, "; it waits until that changes or another node serves the instance");
+	cmd_warn("warning", strbuf_str(&b));
+}
+
+/* Without any device nothing is known. */
+static void check_list(const struct spool_spec *s, const json_t *devices)
+{
+	if (json_array_size(devices) && check_model(s, devices))
+		check_usable(s, devices);
+}
+
+static void check_devices(const struct cmd_ctx *ctx, const struct spool_spec *s,
+			  const struct peers *peers)
 {
 	json_t *doc = NULL;
 
 	for (size_t i = 0; i < peers->n; i++)
 		if (peers->all[i].state == PEER_ALIVE && !peers->all[i].here)
-			return; /* of what model its are is not known here */
+			return; /* what its are like is not known here */
 	if (ask_agent(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, NULL) == CMD_OK)
-		warn_of_model(s, json_object_get(doc, "devices"));
+		check_list(s, json_object_get(doc, "devices"));
 	json_decref(doc);
 }
 
@@ -144,15 +217,15 @@ int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct s
 	struct nodes nodes = { .peers = &peers };
 	int r = 0;
 
-	if (!many && !(s->model && s->gpus))
+	if (!many && !(s->gpus && (s->model || s->memory)))
 		return 0;
 	/* What cannot be read says nothing against the task. */
 	if (peers_read(ctx, sp, &peers, NULL) == 0 && many) {
 		find_nodes(sp, &nodes);
 		r = judge(sp, &nodes, s->gpus, e);
 	}
-	if (r == 0 && s->model && s->gpus)
-		check_model(ctx, s, &peers);
+	if (r == 0)
+		check_devices(ctx, s, &peers);
 	free(nodes.all);
 	peers_clear(&peers);
 	return r;

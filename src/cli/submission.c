@@ -375,13 +375,21 @@ static int make_specs(const struct cmd_ctx *ctx, struct spool_spec *s, struct sp
 	return r == 0 ? spec_check_new(s, e) : r;
 }
 
+/* Lines are many, and most of them ask for the same: it is looked and told once. */
+static bool same_room(const struct spool_spec *a, const struct spool_spec *b)
+{
+	return a->gpus == b->gpus && a->memory == b->memory &&
+	       strcmp(a->model ? a->model : "", b->model ? b->model : "") == 0;
+}
+
 static int check_places(const struct cmd_ctx *ctx, const struct spool *sp,
 			const struct spec_list *specs, struct err *e)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < specs->n && r == 0; i++) {
-		r = room_check(ctx, sp, specs->specs[i], e);
+		if (!i || !same_room(specs->specs[i - 1], specs->specs[i]))
+			r = room_check(ctx, sp, specs->specs[i], e);
 		if (r == 0)
 			r = after_check(sp, 0, specs->specs[i], e);
 		if (r < 0 && specs->n > 1)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """max_devices counts what is held and what tasks use; what limits tasks without a GPU."""
+import os
+
 from machine import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
@@ -64,3 +66,22 @@ def test_descriptors_are_limited(queue, tmp_path):  # noqa: F811
     (tmp_path / "go").touch()
     q.wait(i, "done", 30)
     assert len(ran.read_text().split()) == 60
+
+
+def test_warned_of_what_this_node_cannot_do(queue):  # noqa: F811
+    """By the figures of the agent here; tasks that ask for the same are told once."""
+    q = queue(gpus=4)
+    q.start("--no-hold", "--gpus", "0,1", "--leave", "1")
+    assert wait_for(lambda: q.device(3)["state"] == "left" and q.device(0)["state"] == "idle"), q.status()
+
+    def warned(*args, **more):
+        return " ".join(q.m.run(q.m.tenure, "submit", "--paused", *args, **more).stderr.split())
+    assert "it asks for 1 GPU with 900.0 GiB, and 0 of 4 of this node would do: 1 has no more than" in \
+        warned("-m", "900G", "--", "true")
+    assert "and 1 of 4 of this node would do: 3 are left alone by the agent (its gpus and leave)" in \
+        warned("-g", "2", "--", "true")
+    assert "warning" not in warned("-m", "20G", "--", "true")
+    lines = os.path.join(q.home, "lines")
+    with open(lines, "w", encoding="utf-8") as f:
+        f.write('{"argv":["true"],"memory":"900G"}\n' * 3)
+    assert warned("--from", lines).count("900.0 GiB") == 1
