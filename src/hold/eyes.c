@@ -37,7 +37,6 @@
 #define HINT_LIST_NS  (20 * NS_PER_MS)	/* the same while a hint is on */
 #define ALERT_NS      (400 * NS_PER_MS) /* after its memory moved a device is looked at ... */
 #define ALERT_LOOK_NS (2 * NS_PER_MS)	/* ... so often, with its list */
-#define FAST_NS	      (10 * NS_PER_MS)	/* a period below this is a hint */
 #define MOVED_BYTES   (8ULL << 20)	/* memory that moved by less is not told at once */
 #define ERRORS_NS     NS_PER_S		/* between two readings of the driver's error reports */
 #define RELIST_NS     (10 * NS_PER_S)	/* between two questions which devices there are */
@@ -345,9 +344,9 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 
 static enum gpu_depth choose_depth(const struct slot *s, uint64_t now)
 {
-	uint64_t list_every = now < s->alert_until_ns  ? 0
-			      : s->period_ns < FAST_NS ? HINT_LIST_NS
-						       : LIST_NS;
+	uint64_t list_every = now < s->alert_until_ns	    ? 0
+			      : s->period_ns < EYES_HINT_NS ? HINT_LIST_NS
+							    : LIST_NS;
 
 	/* The figures are due in a hint as well: somebody's monitor may keep one on for ever. */
 	if (s->deep_now || now - s->modes_ns >= MODES_NS)

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "gpu/device.h"
 
@@ -72,7 +73,9 @@ struct eyes_peers eyes_peers(struct eyes *eyes, uint32_t slot);
 /* Copy what was last seen of slot. False: nothing newer than seq. */
 bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *ret);
 
-/* Look at slot every period_ns from now on; the first look not later than in period_ns. */
+/* Look at slot every period_ns from now on; the first look not later than in period_ns. A period
+ * below EYES_HINT_NS means that somebody may be coming: processes are listed more often then. */
+#define EYES_HINT_NS (30 * NS_PER_MS)
 void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns);
 
 /* Somebody may be coming: nothing but looks is done meanwhile. */

@@ -47,10 +47,11 @@
 #include "hold/names.h"
 #include "hold/own.h"
 
-#define HINT_LOOK_NS (2 * NS_PER_MS)
-#define HELD_LOOK_NS (30 * NS_PER_MS)
-#define USED_LOOK_NS (250 * NS_PER_MS)
-#define IDLE_LOOK_NS (2 * NS_PER_S)
+#define HINT_LOOK_NS  (2 * NS_PER_MS)
+#define HELD_LOOK_NS  EYES_HINT_NS
+#define HINT_HELD_MAX 14 /* their period is below that */
+#define USED_LOOK_NS  (250 * NS_PER_MS)
+#define IDLE_LOOK_NS  (2 * NS_PER_S)
 #define YIELDING_LOOK_NS                                                                           \
 	(250 * NS_PER_MS)	/* every call of ours would queue in front of the release */
 #define GIVING_LOOK_NS NS_PER_S /* a task that gives way is there: who comes beside it? */
@@ -235,7 +236,11 @@ static uint64_t look_period(const struct guard *g, const struct gdev *d, unsigne
 		return g->hint_on ? GIVING_HINT_NS : GIVING_LOOK_NS;
 	if (!watched(d))
 		return d->n_running ? USED_LOOK_NS : IDLE_LOOK_NS;
-	return g->hint_on ? HINT_LOOK_NS * (n_held > 2 ? n_held : 2) : HELD_LOOK_NS;
+	if (!g->hint_on)
+		return HELD_LOOK_NS;
+	/* One every HINT_LOOK_NS, in turn; of very many a few more. */
+	n_held = n_held > HINT_HELD_MAX ? HINT_HELD_MAX : n_held;
+	return HINT_LOOK_NS * (n_held > 2 ? n_held : 2);
 }
 
 static void set_periods(struct guard *g)
