@@ -214,7 +214,7 @@ def test_unreadable_record(queue, said, copy):  # noqa: F811
     q.start("--no-hold")
     q.wait(i, "done")
     assert said.lines() == ["begin", "end"] * (1 if copy else 2)
-    assert "the record of its end cannot be read" in q.out.read_text()
+    assert wait_for(lambda: "the record of its end cannot be read" in q.out.read_text()), q.out.read_text()
     kept, = records(q, i)
     assert kept.name.endswith(".json.bad")
     kept.unlink()

@@ -179,7 +179,7 @@ def test_empty_queue_exits(queue, tmp_path):  # noqa: F811
     assert not (q.status()["agent"]["empty_s"] or 0)
     end.touch()
     assert q.agent.wait(15) == 0
-    assert "the queue has been empty for 2s: nothing more is started" in q.out.read_text()
+    assert wait_for(lambda: "the queue has been empty for 2s: nothing more is started" in q.out.read_text())
     assert [q.task(i)["state"] for i in (later, paused, never)] == ["done", "paused", "pending"]
     # Where nothing was ever submitted, too.
     q.m.run(q.m.tenure, "stop", str(never), str(paused))
@@ -277,7 +277,7 @@ def test_workload(queue, tmp_path):  # noqa: F811
     assert wait_for(lambda: runs_on(q) == [0, 1], 10), (q.status()["devices"], q.out.read_text())
     logs = os.path.join(q.home, ".local/state/tenure/default/logs")
     assert len([n for n in os.listdir(logs) if n.startswith("workload-")]) == 2
-    assert "task needs the GPU" in q.out.read_text()
+    assert wait_for(lambda: "task needs the GPU" in q.out.read_text()), q.out.read_text()
     # The end of the agent is its end.
     pids = [int(line.split()[0]) for line in marks.read_text().splitlines() if "task" not in line]
     q.m.run(q.m.tenure, "off")

@@ -68,7 +68,7 @@ def test_root_read_only_at_the_start(disk):
     subprocess.run(["mount", "-o", "remount,ro", root], check=True)
     q.start_unready("--no-hold")
     assert wait_for(lambda: "there is no queue" in q.out.read_text()), q.out.read_text()
-    assert "Read-only file system" in q.out.read_text()
+    assert wait_for(lambda: "Read-only file system" in q.out.read_text()), q.out.read_text()
     # The reason is in status, and the agent does its other work.
     assert "Read-only file system" in q.m.run(q.m.tenure, "status").stdout
     subprocess.run(["mount", "-o", "remount,rw", root], check=True)
