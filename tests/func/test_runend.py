@@ -96,6 +96,24 @@ def test_agent_killed_while_a_start_is_given_up(queue, stopped, tmp_path):  # no
     assert sorted((tmp_path / "ran").read_text().split()) == ["firm", "weak"]
 
 
+def begin_deaf(q, tmp_path):
+    """A task that ends by KILL alone, and its process."""
+    deaf = tmp_path / "deaf"
+    i = q.submit("-g", "1", "--grace", "100s", "--", "sh", "-c",
+                 f"trap '' TERM; echo $$ > {deaf}; while :; do sleep 0.1; done")
+    assert wait_for(lambda: deaf.exists() and deaf.read_text())
+    return i, int(deaf.read_text())
+
+
+def goes_on_beside(q, i, pid):
+    """The queue does, while what a killed shim left has its grace; and that ends when it is told."""
+    q.wait(q.submit("-g", "0", "--", "true"), "done")
+    assert proc_exists(pid) and q.task(i)["state"] == "running"
+    q.m.run(q.m.tenure, "stop", "--now", str(i))
+    q.wait(i, "cancelled")
+    assert not proc_exists(pid)
+
+
 def kill_shim(q, i):
     """Once its process is noted."""
     def shim():
@@ -130,35 +148,21 @@ def test_killed_shim_keeps_nobody_waiting(queue, tmp_path):  # noqa: F811
     """What it left may take all of its grace, and less where its owner says so."""
     q = queue(gpus=1)
     q.start("--no-hold")
-    deaf = tmp_path / "deaf"
-    i = q.submit("-g", "1", "--grace", "100s", "--", "sh", "-c",
-                 f"trap '' TERM; echo $$ > {deaf}; while :; do sleep 0.1; done")
-    assert wait_for(lambda: deaf.exists() and deaf.read_text())
+    i, pid = begin_deaf(q, tmp_path)
     kill_shim(q, i)
-    q.wait(q.submit("-g", "0", "--", "true"), "done")
-    assert proc_exists(int(deaf.read_text())) and q.task(i)["state"] == "running"
-    q.m.run(q.m.tenure, "stop", "--now", str(i))
-    q.wait(i, "cancelled")
-    assert not proc_exists(int(deaf.read_text()))
+    goes_on_beside(q, i, pid)
 
 
 def test_killed_shim_and_agent_keep_nobody_waiting(queue, tmp_path):  # noqa: F811
     """The same where the next agent finds what is left."""
     q = queue(gpus=1)
     q.start("--no-hold")
-    deaf = tmp_path / "deaf"
-    i = q.submit("-g", "1", "--grace", "100s", "--", "sh", "-c",
-                 f"trap '' TERM; echo $$ > {deaf}; while :; do sleep 0.1; done")
-    assert wait_for(lambda: deaf.exists() and deaf.read_text())
+    i, pid = begin_deaf(q, tmp_path)
     shim = q.status()["queue"]["tasks"][0]["pid"]
     q.kill()
     os.kill(shim, signal.SIGKILL)
     q.start("--no-hold")
-    q.wait(q.submit("-g", "0", "--", "true"), "done")
-    assert proc_exists(int(deaf.read_text())) and q.task(i)["state"] == "running"
-    q.m.run(q.m.tenure, "stop", "--now", str(i))
-    q.wait(i, "cancelled")
-    assert not proc_exists(int(deaf.read_text()))
+    goes_on_beside(q, i, pid)
 
 
 def test_nowhere_to_put_what_is_done(queue, tmp_path):  # noqa: F811
