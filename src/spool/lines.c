@@ -74,19 +74,12 @@ static int read_on(int fd, off_t end, off_t *offset, lines_fn fn, void *data)
 int lines_read(const struct spool *sp, const char *path, off_t *offset, lines_fn fn, void *data,
 	       struct err *e)
 {
-	cleanup_fd int fd = openat(sp->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 	struct stat st;
+	cleanup_fd int fd = spool_open_file(sp, path, &st, e);
 	int r;
 
 	if (fd < 0)
-		return err_sys(e, errno, "open %s/%s", sp->path, path);
-	if (fstat(fd, &st) < 0)
-		return err_sys(e, errno, "stat %s/%s", sp->path, path);
-	if (!S_ISREG(st.st_mode))
-		return err_set(e, -EINVAL, "%s/%s is not a regular file", sp->path, path);
-	if (!spool_trusts(sp, st.st_uid))
-		return err_set(e, -EPERM, "%s/%s belongs to user %u, who is not trusted here",
-			       sp->path, path, (unsigned int)st.st_uid);
+		return fd;
 	if (st.st_size <= *offset)
 		return 0;
 	r = read_on(fd, st.st_size, offset, fn, data);

@@ -409,25 +409,34 @@ bool spool_trusts(const struct spool *sp, uid_t owner)
 	return sp->trust_directory || owner == sp->owner || owner == geteuid();
 }
 
-int spool_read(const struct spool *sp, const char *path, size_t max, char **ret, size_t *ret_len,
-	       struct err *e)
+int spool_open_file(const struct spool *sp, const char *path, struct stat *ret, struct err *e)
 {
 	/* Not blocking: a FIFO of that name must not stop us. */
 	cleanup_fd int fd = openat(sp->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-	struct stat st;
-	size_t len = 0;
 
 	if (fd < 0)
 		return err_sys(e, errno, "open %s/%s", sp->path, path);
-	if (fstat(fd, &st) < 0)
+	if (fstat(fd, ret) < 0)
 		return err_sys(e, errno, "stat %s/%s", sp->path, path);
-	if (!S_ISREG(st.st_mode))
+	if (!S_ISREG(ret->st_mode))
 		return err_set(e, -EINVAL, "%s/%s is not a regular file", sp->path, path);
-	if (!spool_trusts(sp, st.st_uid))
+	if (!spool_trusts(sp, ret->st_uid))
 		return err_set(e, -EPERM,
 			       "%s/%s belongs to user %u, who is not trusted here (trust in "
 			       "instance.json)",
-			       sp->path, path, (unsigned int)st.st_uid);
+			       sp->path, path, (unsigned int)ret->st_uid);
+	return take_fd(fd);
+}
+
+int spool_read(const struct spool *sp, const char *path, size_t max, char **ret, size_t *ret_len,
+	       struct err *e)
+{
+	struct stat st;
+	cleanup_fd int fd = spool_open_file(sp, path, &st, e);
+	size_t len = 0;
+
+	if (fd < 0)
+		return fd;
 	if ((uint64_t)st.st_size > max) {
 		char text[UNIT_TEXT_MAX];
 

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -109,7 +110,10 @@ int spool_replace(const struct spool *sp, const char *path, const void *data, si
 		  struct err *e);
 /* Appends with one write; a part that was written before an error is taken away again. */
 int spool_append(int fd, const void *data, size_t len);
-/* The whole of a regular file of a trusted owner; terminated. -EFBIG, -EPERM, -ENOENT. */
+/* Open a regular file of a trusted owner to read it; never waits. The caller closes it; ret says
+ * how it is. -EINVAL, -EPERM, -ENOENT. */
+int spool_open_file(const struct spool *sp, const char *path, struct stat *ret, struct err *e);
+/* The whole of such a file; terminated. -EFBIG, and as above. */
 int spool_read(const struct spool *sp, const char *path, size_t max, char **ret, size_t *ret_len,
 	       struct err *e);
 /* A file of that owner counts here. */
