@@ -18,6 +18,9 @@
 #include "base/str.h"
 #include "base/utf8.h"
 
+#define FLAG_EXITING 0x4U		     /* PF_EXITING of the kernel's sched.h */
+#define PENDING_KILL (1ULL << (SIGKILL - 1)) /* sent, and the process has not come to it yet */
+
 /* Read up to size - 1 bytes of /proc/pid/name; terminated. Bytes read, or -errno. */
 static ssize_t read_proc(pid_t pid, const char *name, char *buf, size_t size)
 {
@@ -50,13 +53,16 @@ static int read_stat(pid_t pid, struct proc_peek *ret)
 	 */
 	char *open_paren = strchr(buf, '('), *p = strrchr(buf, ')');
 	int parent;
-	unsigned long long start;
+	unsigned int flags;
+	unsigned long long start, pending = 0;
 
 	if (!p || !open_paren ||
 	    sscanf(p + 1,
-		   " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		   &ret->state, &parent, &start) != 3)
+		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu"
+		   " %*u %*d %*u %*u %*u %*u %*u %*u %llu",
+		   &ret->state, &parent, &flags, &start, &pending) < 4)
 		return -EIO;
+	ret->ending = flags & FLAG_EXITING || pending & PENDING_KILL;
 	*p = '\0';
 	(void)str_copy(ret->comm, sizeof(ret->comm), open_paren + 1);
 	(void)utf8_clean(ret->comm);

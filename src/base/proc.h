@@ -32,6 +32,8 @@ pid_t proc_parent(pid_t pid);
 struct proc_peek {
 	char comm[16]; /* the program's short name, fit to be shown */
 	char state;    /* R, S, D, Z, ... */
+	bool ending;   /* it was killed or has exited, so nothing of it runs any more; the kernel
+			  may take a while to give back what it had */
 	pid_t parent;
 	uint64_t start;
 	uid_t uid;

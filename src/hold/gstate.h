@@ -199,6 +199,7 @@ struct guard {
 	bool hidden_possible; /* we are in a PID namespace: neighbours may not be listed */
 	bool hidden_seen;     /* somebody who is not listed was here (gjudge_note_hidden()) */
 	uint64_t started_wall_ns;
+	uint64_t born_ns; /* it is the guard since: no other one has started a holder after that */
 	uint64_t quit_ns; /* told to end: at the latest then */
 	struct eyes *eyes;
 	bool ready;  /* NVML was tried: before that nothing is said of devices */

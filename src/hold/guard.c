@@ -445,22 +445,22 @@ static bool any_holder(const struct guard *g)
 	return false;
 }
 
-static bool finished(const struct guard *g, uint64_t born_ns)
+static bool finished(const struct guard *g)
 {
 	if (g->quit_ns)
 		return !any_holder(g) || clock_mono_ns() >= g->quit_ns;
 	if (gclient_any(g) || any_holder(g) || glease_count(g, NULL))
 		return false;
 	/* One that cannot see may be so by its environment: the next agent starts another. */
-	return (g->greeted && g->trouble_code < 0) || clock_mono_ns() - born_ns > LONELY_NS;
+	return (g->greeted && g->trouble_code < 0) || clock_mono_ns() - g->born_ns > LONELY_NS;
 }
 
 static void loop(struct guard *g)
 {
 	struct poll_set set;
-	uint64_t tell_ns = 0, born_ns = clock_mono_ns();
+	uint64_t tell_ns = 0;
 
-	while (!finished(g, born_ns)) {
+	while (!finished(g)) {
 		fill_poll(g, &set);
 		if (poll(set.p, set.n, turn_ms(g)) > 0)
 			dispatch(g, &set);
@@ -496,6 +496,7 @@ static int guard_open(struct guard *g, struct err *e)
 	g->listen_fd = sock_listen(guard_socket_name(name, sizeof(name), g->dev_dir), e);
 	if (g->listen_fd < 0)
 		return g->listen_fd;
+	g->born_ns = clock_mono_ns();
 	g->self_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	if (g->self_fd < 0)
 		return err_sys(e, errno, "open /proc/self/exe");

@@ -15,6 +15,9 @@
 /* A holder that holds for so long and is in no list will not be in one; it takes 30-115 ms. */
 #define LISTED_NS (200 * NS_PER_MS) /* a holder with its memory was listed long before */
 
+/* The driver has given back what a killed holder had after 0.2 s; 0.35 s with its guard. */
+#define DYING_NS (5 * NS_PER_S)
+
 /* Inode of the first PID namespace, fixed in the kernel (PROC_PID_INIT_INO). */
 #define FIRST_PID_NAMESPACE 0xEFFFFFFCU
 
@@ -37,16 +40,21 @@ static bool is_holder(const struct guard *g, pid_t pid)
 	return false;
 }
 
-/* Left over from a guard that was killed: the kernel ends it with its parent, which takes a moment.
+/*
+ * Left over from a guard that was killed. The kernel kills a holder with its parent, but the driver
+ * takes a moment to take its memory back. A name proves nothing, so the kernel's word is asked: it
+ * was killed, or its parent ends just now (which closes files before it sends that signal). And
+ * that is over some seconds after this guard has come.
  */
-static bool is_dying_holder(pid_t pid)
+static bool is_dying_holder(const struct guard *g, pid_t pid)
 {
 	struct proc_peek holder, parent;
 
-	if (proc_peek(pid, &holder) < 0 || holder.uid != geteuid() ||
-	    strcmp(holder.comm, HOLDER_COMM))
+	if (clock_mono_ns() - g->born_ns > DYING_NS || proc_peek(pid, &holder) < 0 ||
+	    holder.uid != geteuid() || strcmp(holder.comm, HOLDER_COMM) != 0 ||
+	    proc_start_mono_ns(holder.start) > g->born_ns)
 		return false;
-	return proc_peek(holder.parent, &parent) < 0 || strcmp(parent.comm, "tenure-guard");
+	return holder.ending || (proc_peek(holder.parent, &parent) == 0 && parent.ending);
 }
 
 /* pid is the very process that the owner named, and not the next one of that number. */
@@ -105,7 +113,7 @@ enum ownership own_classify(struct guard *g, const struct gdev *d, const struct 
 	if (d->gone_pid && p->pid == d->gone_pid &&
 	    (d->sight.look.begin_ns <= d->gone_ns || proc_parent(p->pid) == -ESRCH))
 		return OWN_DYING;
-	if (is_dying_holder(p->pid))
+	if (is_dying_holder(g, p->pid))
 		return OWN_DYING;
 	if (may_be_ours(g, d, p->pid))
 		return OWN_MAYBE;

@@ -127,6 +127,20 @@ def test_names_of_processes_are_shown_as_text(machine, tmp_path):  # noqa: F811
     assert r.returncode == 0 and b"\x1b" not in r.stdout and "?[31mR" in r.stdout.decode(), r.stdout
 
 
+def test_a_name_of_ours_is_no_pass(machine, tmp_path):  # noqa: F811
+    """A program that is called like our holders is somebody else's all the same."""
+    m = machine(gpus=1)
+    h = m.hold()
+    h.held(0)
+    program = tmp_path / "tenure-hold"
+    shutil.copy(m.newcomer_path, program)
+    r = subprocess.run([program, "--take", "90%"], env=m.env, capture_output=True, text=True,
+                       timeout=20)
+    assert json.loads(r.stdout)["result"] == 0
+    assert h.next("yield", gpu=0)["command"] == "tenure-hold"
+    assert h.end() == 0
+
+
 def test_holders_have_their_own_settings_of_cuda(machine):  # noqa: F811
     m = machine(gpus=1)
     m.env.update(CUDA_LAUNCH_BLOCKING="1", CUDA_CACHE_DISABLE="0")

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -237,6 +238,53 @@ static void test_numbers_of_the_host(void **state)
 	see(w, 71 * GIBS, pids, 2, 0);
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(w->d->who_pid, STRANGE + 1);
+}
+
+/* A child of that name, which sleeps or has exited and waits to be reaped. */
+static pid_t child_called_holder(bool exited)
+{
+	int ends[2];
+	char byte;
+	siginfo_t info;
+
+	assert_int_equal(pipe(ends), 0);
+
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		(void)prctl(PR_SET_NAME, HOLDER_COMM);
+		(void)!write(ends[1], "", 1);
+		if (exited)
+			_exit(0);
+		for (;;)
+			(void)pause();
+	}
+	assert_int_equal(read(ends[0], &byte, 1), 1);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+	if (exited)
+		assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	return pid;
+}
+
+/* A holder of the guard before this one that has not gone yet, and what only looks like one. */
+static void test_dying_holder_of_another_guard(void **state)
+{
+	struct world *w = *state;
+	struct gpu_proc dead = { .pid = child_called_holder(true) };
+	struct gpu_proc alive = { .pid = child_called_holder(false) };
+
+	w->g->born_ns = clock_mono_ns();
+	assert_int_equal(own_classify(w->g, w->d, &dead), OWN_DYING);
+	assert_int_equal(own_classify(w->g, w->d, &alive), OWN_FOREIGN);
+	/* None of that time: some seconds later, or begun after this guard. */
+	w->g->born_ns = clock_mono_ns() - 6 * NS_PER_S;
+	assert_int_equal(own_classify(w->g, w->d, &dead), OWN_FOREIGN);
+	w->g->born_ns = clock_mono_ns() - NS_PER_S;
+	assert_int_equal(own_classify(w->g, w->d, &dead), OWN_FOREIGN);
+	(void)kill(alive.pid, SIGKILL);
+	(void)waitpid(alive.pid, NULL, 0);
+	(void)waitpid(dead.pid, NULL, 0);
 }
 
 /* A list that does not show our holder yet does not mean that it never will. */
@@ -585,6 +633,7 @@ int main(void)
 		TEST(test_memory_where_processes_are_hidden),
 		TEST(test_hidden_before_the_figure_is_taken),
 		TEST(test_numbers_of_the_host),
+		TEST(test_dying_holder_of_another_guard),
 		TEST(test_class_none_takes_time),
 		TEST(test_blind),
 		TEST(test_stuck_holder_is_killed),
