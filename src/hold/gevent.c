@@ -203,3 +203,10 @@ void gevent_tell_guard(struct guard *g, struct gclient *c, enum msg_type type)
 	if (c->fd >= 0 && sock_send(c->fd, &m, sizeof(m)) == 0)
 		c->guard_dirty = false;
 }
+
+void gevent_guard_changed(struct guard *g)
+{
+	/* Who has not said HELLO waits for WELCOME, which says all that. */
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		g->clients[i].guard_dirty = g->clients[i].used && g->clients[i].instance[0];
+}

@@ -21,4 +21,7 @@ void gevent_tell_devices(struct guard *g, struct gclient *c, bool all);
 /* MSG_WELCOME or MSG_GUARD. */
 void gevent_tell_guard(struct guard *g, struct gclient *c, enum msg_type type);
 
+/* What is true of the whole node changed: every client is told, soon. */
+void gevent_guard_changed(struct guard *g);
+
 #endif

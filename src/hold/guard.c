@@ -77,12 +77,6 @@ struct poll_set {
 	nfds_t n;
 };
 
-static void guard_changed(struct guard *g)
-{
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
-		g->clients[i].guard_dirty = g->clients[i].used;
-}
-
 /* --- devices come, go and are seen --- */
 
 static void take_peers(struct guard *g, struct gdev *d)
@@ -151,7 +145,7 @@ static bool note_trouble(struct guard *g)
 	g->trouble_code = code;
 	(void)str_copy(g->trouble, sizeof(g->trouble), text);
 	g->flags = code < 0 ? g->flags & ~(uint32_t)GUARD_SEES : g->flags | GUARD_SEES;
-	guard_changed(g);
+	gevent_guard_changed(g);
 	if (first)
 		return true;
 	if (code < 0)
@@ -200,7 +194,7 @@ static void on_eyes(struct guard *g)
 
 	if (take_devices(g)) {
 		gclient_assign_all(g);
-		guard_changed(g);
+		gevent_guard_changed(g);
 		take_sights(g); /* they may have been looked at before we knew them */
 	}
 	if (first) {
@@ -428,7 +422,7 @@ static void on_time(struct guard *g)
 		hints_rescan(&g->hints, g->dev_dir);
 		if (!(g->flags & GUARD_INOTIFY) != !g->hints.n_watches) {
 			g->flags ^= GUARD_INOTIFY;
-			guard_changed(g);
+			gevent_guard_changed(g);
 		}
 		g->rescan_ns = now + RESCAN_NS;
 	}

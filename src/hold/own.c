@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "hold/gevent.h"
 #include "hold/gkin.h"
 #include "hold/hproto.h"
 
@@ -125,8 +126,7 @@ static void set_class(struct guard *g, enum pid_class c)
 	if (g->pid_class == c)
 		return;
 	g->pid_class = c;
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
-		g->clients[i].guard_dirty = g->clients[i].used;
+	gevent_guard_changed(g);
 }
 
 void own_lower_class(struct guard *g)

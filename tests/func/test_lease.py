@@ -13,7 +13,7 @@ import pytest
 
 from fakeagent import (ALONE, GRANTED_STAGE, HOLD_WHILE, LEASE_STATE, LEASE_TAKEN, OTHERS_OK,
                        PROMISED, RESERVED, SHARED, UNLEASED, USED, Agent, Shim, start_of)
-from fakeguard import GRANTED, LEASE, LEASE_REPLY, Lease, message
+from fakeguard import GRANTED, GUARD, HELLO, LEASE, LEASE_REPLY, WELCOME, Head, Hello, Lease, message
 from holdlib import GIB, Machine, alive, wait_for
 
 
@@ -28,6 +28,19 @@ def machine(build, env, tmp_path):
     yield make
     for m in made:
         m.close()
+
+
+def test_welcome_comes_first(machine):
+    """However long a client takes to say HELLO, and whatever changes meanwhile for the whole node."""
+    m = machine()
+    a = Agent(m)
+    slow = a.connect()
+    a.policy()
+    a.held(0)
+    a.wait(lambda: any(g.pid_class for g in a.messages if g.head.type == GUARD))  # learnt at the first hold
+    slow.send(bytes(message(Hello, HELLO, instance="slow")))
+    assert Head.from_buffer_copy(slow.recv(65536)).type == WELCOME
+    slow.close()
 
 
 def test_hand_over(machine):
