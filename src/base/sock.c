@@ -78,7 +78,7 @@ int sock_connect(const char *name, struct err *e)
 	return r < 0 ? err_set(e, r, "@%s belongs to another user", name) : take_fd(fd);
 }
 
-int sock_listener_uid(const char *name, uid_t *ret)
+int sock_listener(const char *name, struct ucred *ret)
 {
 	struct sockaddr_un sa;
 	struct ucred cred;
@@ -90,7 +90,7 @@ int sock_listener_uid(const char *name, uid_t *ret)
 	if (connect(fd, (struct sockaddr *)&sa, len) < 0 ||
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) < 0)
 		return -errno;
-	*ret = cred.uid;
+	*ret = cred;
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -26,8 +27,11 @@ int sock_listen(const char *name, struct err *e);
  */
 int sock_connect(const char *name, struct err *e);
 
-/* Who listens on name: 0 and *ret, or -errno (-ECONNREFUSED: nobody does). Sends nothing. */
-int sock_listener_uid(const char *name, uid_t *ret);
+/*
+ * Who called sock_listen() for name: 0 and *ret, or -errno (-ECONNREFUSED: nobody did). Sends
+ * nothing. A child of that process has the name as well until its exec, and is not who called.
+ */
+int sock_listener(const char *name, struct ucred *ret);
 
 /* Accept a client of our own user; others are dropped. The descriptor, or -EAGAIN, -EPERM, -errno.
  */

@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -61,7 +62,7 @@ bool gdev_lock(struct gdev *d, struct err *e)
 {
 	struct err other = ERR_INIT;
 	char name[108];
-	uid_t uid;
+	struct ucred who;
 
 	if (d->lock_fd >= 0)
 		return true;
@@ -69,10 +70,12 @@ bool gdev_lock(struct gdev *d, struct err *e)
 	d->lock_fd = sock_listen(name, &other);
 	if (d->lock_fd >= 0)
 		return true;
-	if (sock_listener_uid(name, &uid) == 0)
-		(void)err_set(e, -EBUSY, "tenure of uid %u has it", (unsigned int)uid);
-	else
+	if (sock_listener(name, &who) < 0)
 		(void)err_set(e, -EBUSY, "tenure of another user has it");
+	else if (who.pid != getpid())
+		(void)err_set(e, -EBUSY, "tenure of uid %u has it", (unsigned int)who.uid);
+	else
+		return true; /* a child of ours, which has not come to its exec: gone in a moment */
 	return false;
 }
 

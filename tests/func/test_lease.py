@@ -43,6 +43,42 @@ def test_welcome_comes_first(machine):
     slow.close()
 
 
+SLOW_EXEC = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+#include <unistd.h>
+int fexecve(int fd, char *const argv[], char *const envp[])
+{
+	int (*next)(int, char *const *, char *const *) = dlsym(RTLD_NEXT, "fexecve");
+
+	if (!strncmp(argv[0], "tenure-hold", 11))
+		usleep(1500000);
+	return next(fd, argv, envp);
+}
+"""
+
+
+def test_what_a_starting_holder_has_open(machine, build, env, tmp_path):
+    """Between fork and exec it has a copy of all that the guard had then, the names of other devices, too."""
+    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
+        pytest.skip("the sanitizer wants to be first")
+    (tmp_path / "slow.c").write_text(SLOW_EXEC)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "slow.so", tmp_path / "slow.c", "-ldl"], check=True)
+    env["LD_PRELOAD"] = str(tmp_path / "slow.so")
+    m = machine(gpus=2)
+    a = Agent(m)
+    a.policy(hold=0)
+    assert a.lease(1, 1).code == 0
+    a.policy(n_gpus=1, all=0, gpus=gpus("0"))
+    a.wait_state(0, "holding")
+    a.unlease(1)
+    r = a.lease(2, 1)
+    assert r.code == 0, r.text
+    a.held(0)
+    a.unlease(2)
+
+
 def test_hand_over(machine):
     m = machine()
     a = Agent(m)

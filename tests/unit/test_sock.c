@@ -43,17 +43,18 @@ static void test_who_listens(void **state)
 {
 	struct err e = ERR_INIT;
 	char name[64];
-	uid_t uid = (uid_t)-1;
+	struct ucred who;
 
 	(void)snprintf(name, sizeof(name), "tenure/test/%d", (int)getpid());
-	assert_int_equal(sock_listener_uid(name, &uid), -ECONNREFUSED);
+	assert_int_equal(sock_listener(name, &who), -ECONNREFUSED);
 
 	int fd = sock_listen(name, &e);
 
 	assert_true(fd >= 0);
 	assert_int_equal(sock_listen(name, &e), -EADDRINUSE);
-	assert_int_equal(sock_listener_uid(name, &uid), 0);
-	assert_int_equal(uid, geteuid());
+	assert_int_equal(sock_listener(name, &who), 0);
+	assert_int_equal(who.uid, geteuid());
+	assert_int_equal(who.pid, getpid());
 	(void)close(fd);
 }
 
