@@ -45,6 +45,12 @@
 #define WATCH_MS       1000 /* also how often the guard hears from us: hold/proto.h */
 #define TIMERS	       7
 
+/* One that is ending has the workload's grace, a second for the guard, and half a one to flush. */
+#define ENDING_LIMIT_MS 12000
+#define ENDING_STEP_MS	200
+#define GONE_STEP_US	10000
+#define PING_LIMIT_MS	1000
+
 /* Files, terminal, names: each may hang, and the spool will want some, too. */
 #define POOL_THREADS "8"
 
@@ -98,43 +104,78 @@ static void on_names_found(void *user)
 
 /* -------- start and teardown -------- */
 
-static void say_running(const struct agent_config *c, const char *name, struct err *e)
+/* Who has the name, as far as it answers. */
+struct runner {
+	bool draining, ending;
+	int pid;
+	char since[CLOCK_TEXT_MAX];
+};
+
+/* 0, or as ctl_ask(). One that is ending has ended, or a while has gone by, when this returns. */
+static int look_at_runner(const char *name, struct runner *ret, struct err *e)
 {
 	json_t *doc = NULL;
-	char time[CLOCK_TEXT_MAX] = "an unknown time";
-	bool draining = false;
-	int pid = 0;
+	cleanup_fd int fd = -1;
+	const char *phase;
+	json_int_t since;
+	int r = ctl_ask(name, CTL_PING, PING_LIMIT_MS, &doc, &fd, e);
 
-	if (ctl_ask(name, CTL_PING, 1000, &doc, NULL, NULL) == 0) {
-		json_t *since = json_object_get(doc, "since_ns");
-
-		const char *phase = json_string_value(json_object_get(doc, "phase"));
-
-		draining = phase && strcmp(phase, phase_name(PHASE_DRAINING)) == 0;
-		pid = (int)json_integer_value(json_object_get(doc, "pid"));
-		if (json_integer_value(since) > 0)
-			(void)clock_format_local((uint64_t)json_integer_value(since), time);
-	}
+	if (r < 0)
+		return r;
+	phase = json_string_value(json_object_get(doc, "phase"));
+	since = json_integer_value(json_object_get(doc, "since_ns"));
+	*ret = (struct runner){
+		.draining = phase && !strcmp(phase, phase_name(PHASE_DRAINING)),
+		.ending = phase && !strcmp(phase, phase_name(PHASE_RELEASING)),
+		.pid = (int)json_integer_value(json_object_get(doc, "pid")),
+		.since = "an unknown time",
+	};
+	if (since > 0)
+		(void)clock_format_local((uint64_t)since, ret->since);
 	json_decref(doc);
-	(void)err_set(e, -EADDRINUSE,
-		      draining ? "tenure is still running for instance %s: PID %d, since %s; it "
-				 "ends when its tasks have (tenure status shows them, tenure off "
-				 "ends it now and lets them run on)"
-			       : "tenure is already running for instance %s: PID %d, since %s "
-				 "(tenure status shows it, tenure off ends it)",
-		      c->instance, pid, time);
+	if (ret->ending)
+		(void)poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, ENDING_STEP_MS);
+	return 0;
 }
 
+static void say_running(const struct agent_config *c, const struct runner *who, struct err *e)
+{
+	(void)err_set(e, -EADDRINUSE,
+		      who->draining
+			      ? "tenure is still running for instance %s: PID %d, since %s; it "
+				"ends when its tasks have (tenure status shows them, tenure off "
+				"ends it now and lets them run on)"
+			      : "tenure is already running for instance %s: PID %d, since %s "
+				"(tenure status shows it, tenure off ends it)",
+		      c->instance, who->pid, who->since);
+}
+
+/* An agent that lets go and ends is not one that runs: `off` of another terminal, then `on`. */
 static enum agent_end take_lock(struct agent *a)
 {
+	uint64_t until = clock_mono_ns() + ENDING_LIMIT_MS * NS_PER_MS;
 	char name[SOCKET_NAME_MAX];
-	int r = ctl_listen(&a->loop,
-			   agent_socket_name(name, sizeof(name), a->c->instance, a->c->dev_dir),
-			   &asked_ops, a, &a->ctl, a->e);
+	struct runner who;
+	int r;
 
-	if (r != -EADDRINUSE)
-		return r < 0 ? AGENT_FAILED : AGENT_ENDED;
-	say_running(a->c, name, a->e);
+	(void)agent_socket_name(name, sizeof(name), a->c->instance, a->c->dev_dir);
+	for (;;) {
+		*a->e = (struct err)ERR_INIT;
+		r = ctl_listen(&a->loop, name, &asked_ops, a, &a->ctl, a->e);
+		if (r != -EADDRINUSE)
+			return r < 0 ? AGENT_FAILED : AGENT_ENDED;
+		r = look_at_runner(name, &who, a->e);
+		if (clock_mono_ns() >= until)
+			break;
+		if (r == -ECONNREFUSED || r == -EPIPE)
+			(void)usleep(GONE_STEP_US);
+		else if (r < 0 || !who.ending)
+			break;
+	}
+	if (r == 0)
+		say_running(a->c, &who, a->e);
+	else
+		(void)err_wrap(a->e, "tenure is already running for instance %s", a->c->instance);
 	return AGENT_RUNNING;
 }
 

@@ -20,7 +20,9 @@
 #include "cli/queue.h"
 #include "cli/vouching.h"
 
-#define END_LOOK_MS 500
+#define END_LOOK_MS  500
+#define END_SOON_MS  50	   /* for one that lets its tasks run on, it is a matter of moments */
+#define END_LIMIT_MS 15000 /* the workload's grace, and what tenure off waits for besides */
 
 static const struct opt shutdown_opts[] = {
 	{ .name = "stop-tasks",
@@ -118,49 +120,77 @@ static void on_answer(void *user, const struct ordered *one, const json_t *answe
 	}
 }
 
-/* ---- their end, where tasks may take their time ---- */
+/* ---- their end, so that `tenure on` may come next ---- */
 
-/* Its file is gone, or says so, or is another one's; or there is no sign of life any more. */
-static bool has_ended(struct shutdown *s, const struct peer *p)
+/*
+ * Here, its process is gone. Elsewhere its file is, or says so, or is another one's; or there is no
+ * sign of life any more.
+ */
+static bool has_ended(struct shutdown *s, const struct peer *p, bool *ret_lost)
 {
 	char path[SPOOL_PATH_MAX];
 	cleanup_free char *text = NULL;
 	uint64_t quiet_ms, expire_ms = settings_num(s->ctx->settings, SET_EXPIRE);
 	struct beat b = { .count = 0 };
-	int r = beat_read(s->sp, beat_agent_path(p->agent, path), &b, NULL, NULL);
+	int r;
 
+	if (p->here)
+		return !proc_alive(&p->beat.who.proc);
+	r = beat_read(s->sp, beat_agent_path(p->agent, path), &b, NULL, NULL);
 	if (r == -ENOENT || (r == 0 && (b.ended || strcmp(b.who.boot, p->beat.who.boot) != 0 ||
 					b.who.proc.pid != p->beat.who.proc.pid ||
-					b.who.proc.start != p->beat.who.proc.start))) {
-		printf("%s has ended\n", p->agent);
+					b.who.proc.start != p->beat.who.proc.start)))
 		return true;
-	}
 	quiet_ms = r == 0 ? life_see(s->watch, path, b.count) : 0;
 	if (quiet_ms <= (expire_ms > p->beat.promise_ms ? expire_ms : p->beat.promise_ms))
 		return false;
+	*ret_lost = true;
 	text = xasprintf("%s gives no sign of life any more", p->agent);
 	fail(s, -EHOSTUNREACH, text);
 	return true;
 }
 
+/* One that lets its tasks run on ends at once, and is worth a word only where it does not. */
+static bool look_at_end(struct shutdown *s, const struct peer *p, bool late)
+{
+	cleanup_free char *text = NULL;
+	bool quick = s->order.how == ORDER_RUN_ON, lost = false;
+
+	if (has_ended(s, p, &lost)) {
+		if (!quick && !lost)
+			printf("%s has ended\n", p->agent);
+		return true;
+	}
+	if (!quick || !late)
+		return false;
+	text = xasprintf("%s has answered, and has not ended within %d s", p->agent,
+			 END_LIMIT_MS / 1000);
+	fail(s, -ETIMEDOUT, text);
+	return true;
+}
+
 static void wait_ends(struct shutdown *s)
 {
-	size_t left = s->order.how == ORDER_RUN_ON ? 0 : s->n_answered;
+	size_t left = s->n_answered;
+	bool quick = s->order.how == ORDER_RUN_ON;
+	unsigned int step_ms = quick ? END_SOON_MS : END_LOOK_MS;
+	uint64_t late_ns = clock_mono_ns() + END_LIMIT_MS * NS_PER_MS;
 
-	if (left && isatty(STDERR_FILENO))
+	if (left && !quick && isatty(STDERR_FILENO))
 		(void)fputs("Waiting for their ends; Ctrl-C ends the waiting alone.\n", stderr);
-	s->watch = life_watch_new(END_LOOK_MS);
+	s->watch = life_watch_new(step_ms);
 	while (left) {
 		left = 0;
 		life_begin(s->watch, clock_boot_ns());
 		for (size_t i = 0; i < s->peers.n; i++) {
-			s->waits[i] = s->waits[i] && !has_ended(s, &s->peers.all[i]);
+			s->waits[i] = s->waits[i] &&
+				      !look_at_end(s, &s->peers.all[i], clock_mono_ns() >= late_ns);
 			left += s->waits[i];
 		}
 		life_finish(s->watch);
 		(void)fflush(stdout);
 		if (left)
-			(void)usleep(END_LOOK_MS * 1000);
+			(void)usleep(step_ms * 1000);
 	}
 	s->watch = life_watch_free(s->watch);
 }
@@ -265,8 +295,8 @@ const struct cmd cmd_shutdown = {
 	.description =
 		"Orders them through the queue's directory, and tells who has answered, and of who has "
 		"not when it gave its last sign of life. Tasks that run go on, as with tenure off, "
-		"unless --drain or --stop-tasks is given; with these the command ends when the agents "
-		"have. Exit code 1 when one does not answer, 3 when none does.\n\n"
+		"unless --drain or --stop-tasks is given. The command ends when the agents that have "
+		"answered have, so that tenure on may come next. Exit code 1 when one does not answer, 3 when none does.\n\n"
 		"--gone ends nothing: it tells the agents that a node does not exist any more, so "
 		"that they run its tasks again. They find that out by themselves, but for a node that "
 		"was alone with the queue when it was last heard of: what it runs may run on, cut off "

@@ -602,6 +602,24 @@ def test_off_drain(queue):  # noqa: F811
     assert q.m.run(q.m.tenure, "off", "--drain", check=False).returncode == 3
 
 
+def test_on_after_shutdown(queue):  # noqa: F811
+    """Whoever says that an agent is to end, and then that one is to run, has an agent in the end."""
+    q = queue()
+    for _ in range(10):
+        q.m.run(q.m.tenure, "on", "--no-hold")
+        assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("lets go and ends\n")
+        assert q.m.run(q.m.tenure, "status", check=False).returncode == 3
+    # In two terminals, while the end takes its time.
+    q.start("--workload", "trap '' TERM; sleep 60; sleep 60", "--workload-grace", "2s")
+    assert wait_for(lambda: q.device(0)["state"] == "workload")
+    off = subprocess.Popen([q.m.tenure, "off"], env=q.m.env, stdout=subprocess.DEVNULL)
+    assert wait_for(lambda: q.status()["phase"] == "releasing")
+    assert q.agent.poll() is None
+    q.m.run(q.m.tenure, "on", "--no-hold")
+    assert off.wait(10) == 0 and q.agent.wait(10) == 0
+    q.m.run(q.m.tenure, "off")
+
+
 def test_shutdown_and_log_limit(queue):  # noqa: F811
     q = queue()
     few = q.m.run(q.m.tenure, "agent", "--log-limit", "1K", check=False)
