@@ -17,6 +17,7 @@
 
 #define PART_MAX 2000		  /* changes that are told at once, ... */
 #define PART_NS	 (50 * NS_PER_MS) /* ... and how long reading for them takes */
+#define ROUND_NS (5 * NS_PER_MS)  /* for journals of batches that still wait, per reading of all */
 
 struct seen {
 	uint64_t id, count;
@@ -127,10 +128,22 @@ static void look_into_batch(struct worker *w, struct backlog_change *c, uint64_t
 	}
 }
 
+/* All its elements have ended, and who ended the last one did not come to file it. */
+static bool file_batch(struct worker *w, struct place_batch *p)
+{
+	uint64_t id = p->id;
+	bool good = batch_result(p->batch) == RESULT_DONE;
+
+	if (!batch_is_over(p->batch) || batch_file(p->batch, NULL) != 0)
+		return false;
+	depends_ended(w->place, id, good);
+	place_forget_batch(w->place, id);
+	return true;
+}
+
 /*
  * It is called otherwise than when it was opened, or was edited, or elements of it were asked for
- * again. True: all its elements have ended, who ended the last one did not come to file it, and it
- * is filed now.
+ * again. True: it was over, and is filed now.
  */
 static bool renew_batch(struct worker *w, const struct task_name *n)
 {
@@ -140,11 +153,7 @@ static bool renew_batch(struct worker *w, const struct task_name *n)
 		return false;
 	batch_set_name(p->batch, n);
 	(void)batch_refresh(p->batch, NULL);
-	if (!batch_is_over(p->batch) || batch_file(p->batch, NULL) < 0)
-		return false;
-	depends_ended(w->place, n->id, batch_result(p->batch) == RESULT_DONE);
-	place_forget_batch(w->place, n->id);
-	return true;
+	return file_batch(w, p);
 }
 
 /* Edits of a batch are for the elements that start from now on. */
@@ -154,6 +163,7 @@ static void keep_spec(struct worker *w, uint64_t id, struct task_file *t)
 
 	if (!p)
 		return;
+	p->returned = batch_returned(p->batch);
 	spec_free(p->spec);
 	p->spec = take_ptr(t->spec);
 }
@@ -252,6 +262,52 @@ static void look_at_batches(struct worker *w)
 	while ((t = scan_next(w->place->scan, &iter)))
 		if (t->dir == SPOOL_PENDING && t->name.count)
 			add_waiting(w, &t->name);
+}
+
+static bool is_claimed(void *data, uint64_t element)
+{
+	const struct place_batch *p = ((void **)data)[0];
+	const struct spool_place *place = ((void **)data)[1];
+
+	return scan_find(place->scan, p->id, element) != NULL;
+}
+
+/*
+ * What other agents do to elements nobody tells: they end the last ones, or one that failed there
+ * waits again. Whoever did it may have died before it filed the batch, or starts nothing more. So
+ * the journals are looked at whenever the directories have been read: at each time of what has
+ * nothing left that waits, and as far as there is time of the others, in turn.
+ */
+static void look_at_journals(struct worker *w)
+{
+	uint64_t begun = clock_mono_ns();
+	struct place_batch *p = w->place->batches, *next;
+	bool time_left = true, passed_over = false;
+
+	for (; p; p = next) {
+		struct batch_counts c = batch_counts(p->batch);
+		const struct scan_task *t = scan_find(w->place->scan, p->id, 0);
+		void *data[] = { p, w->place };
+		struct task_name n;
+
+		next = p->next;
+		if (!t || t->dir != SPOOL_PENDING)
+			continue;
+		n = t->name;
+		if (c.waiting && (!time_left || p->round == w->place->round)) {
+			passed_over = passed_over || p->round != w->place->round;
+			continue;
+		}
+		p->round = w->place->round;
+		if (batch_refresh(p->batch, NULL) < 0)
+			continue;
+		if (!c.waiting)
+			(void)batch_check_running(p->batch, is_claimed, data, NULL);
+		if (!file_batch(w, p) && p->returned != batch_returned(p->batch))
+			add_waiting(w, &n);
+		time_left = clock_mono_ns() - begun < ROUND_NS;
+	}
+	w->place->round += !passed_over;
 }
 
 static void on_change(void *data, enum scan_change change, const struct scan_task *t)
@@ -414,6 +470,8 @@ static void round_off(struct worker *w)
 	}
 	if (b->want.batches)
 		look_at_batches(w);
+	if (b->want.all && !b->more)
+		look_at_journals(w);
 	set_deps(w);
 	if (!b->more)
 		depends_settle(w->place, w->todo->settle, on_depends, w);

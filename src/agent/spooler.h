@@ -29,6 +29,8 @@ struct place_batch {
 	struct batch *batch;
 	struct spool_spec *spec;
 	uint64_t id;
+	uint64_t returned; /* batch_returned() when the planner was told last what waits of it */
+	uint32_t round;	   /* of the looks at the journals, backlog.c */
 };
 
 struct place_todo;    /* backlog.c */
@@ -41,6 +43,7 @@ struct spool_place {
 	struct place_tools *tools;
 	struct place_lane *lanes;
 	struct place_batch *batches;
+	uint32_t round; /* of the looks at them */
 	struct spool *spool;
 	struct scan *scan;
 	struct events *events;

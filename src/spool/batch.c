@@ -52,6 +52,7 @@ struct batch {
 	uint8_t *states; /* enum batch_state, from element 1 */
 	uint64_t counts[BATCH_CANCELLED + 1];
 	uint64_t next; /* no element below it waits, but requeued ones */
+	uint64_t returned;
 	size_t n_requeued;
 	struct requeued *requeued;
 	uint32_t *which; /* of an element: its place among them, from 1; NULL before the first */
@@ -151,6 +152,7 @@ static void learn(struct batch *b, const json_t *o)
 	if (strcmp(event, "end") == 0 && end_from_json(o, &end)) {
 		learn_end(b, element, &end);
 	} else if (strcmp(event, "requeue") == 0) {
+		b->returned += has(b, element) && epoch > epoch_of(b, element);
 		again_from_json(o, &again);
 		learn_requeue(b, element, epoch, &again);
 	}
@@ -380,6 +382,41 @@ int batch_claim_to_end(struct batch *b, uint64_t element, const struct claimer *
 	return claim_element(b, element, who, NAME_EDITED, ret, e);
 }
 
+int batch_check_running(struct batch *b, batch_claimed_fn is_there, void *data, struct err *e)
+{
+	cleanup_free uint64_t *gone = NULL; /* with their epochs */
+	size_t n = 0;
+	int r;
+
+	for (uint64_t i = 1; b->counts[BATCH_RUNNING] && i <= b->count; i++) {
+		if (b->states[i] != BATCH_RUNNING || is_there(data, i))
+			continue;
+		if ((n & (n - 1)) == 0)
+			gone = xrealloc(gone, n ? 2 * n : 1, 2 * sizeof(*gone));
+		gone[2 * n] = i;
+		gone[2 * n++ + 1] = epoch_of(b, i);
+	}
+	if (!n)
+		return 0;
+	/* Its file went first, so that whatever had ended it is in the journal by now. */
+	r = batch_refresh(b, e);
+	for (size_t i = 0; i < n && r == 0; i++) {
+		uint64_t element = gone[2 * i];
+
+		if (b->states[element] != BATCH_RUNNING || epoch_of(b, element) != gone[2 * i + 1])
+			continue;
+		set_state(b, element, BATCH_WAITING);
+		b->next = element < b->next ? element : b->next;
+		b->returned++;
+	}
+	return r;
+}
+
+uint64_t batch_returned(const struct batch *b)
+{
+	return b->returned;
+}
+
 int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 	      const struct spool_end *end, struct err *e)
 {
@@ -387,6 +424,13 @@ int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 
 	if (r == 0)
 		learn_end(b, c->name.element, end);
+	/*
+	 * It may be the last one, which only the others' journals tell: of two that end the last
+	 * elements at once, each writes first and reads then, so that one of them finds the
+	 * other's.
+	 */
+	if (r == 0 && !b->counts[BATCH_WAITING])
+		r = batch_refresh(b, e);
 	if (r == 0 && ev)
 		r = events_add_end(ev, b->name.id, c->name.element, end, e);
 	if (r < 0)

@@ -34,6 +34,14 @@ void batch_set_name(struct batch *b, const struct task_name *n);
 /* Read what other agents have written since. */
 int batch_refresh(struct batch *b, struct err *e);
 void batch_mark_running(struct batch *b, uint64_t element, uint64_t epoch);
+/*
+ * What others claimed and gave back without a word waits again: of the elements that are taken for
+ * running those of which is_there() finds no file in running/, and the journals no end.
+ */
+typedef bool (*batch_claimed_fn)(void *data, uint64_t element);
+int batch_check_running(struct batch *b, batch_claimed_fn is_there, void *data, struct err *e);
+/* How often, since batch_open(), an element began to wait again by what others did. */
+uint64_t batch_returned(const struct batch *b);
 
 /* Of an element that the batch does not have all calls are harmless: it cannot be claimed, what
  * ended is only removed from running/, and its state is BATCH_CANCELLED. */

@@ -367,3 +367,77 @@ def test_limit_of_an_array_on_two_nodes(world, tmp_path):
     b.wait(i, "done", 40)
     assert at_once(mark) == 2 and len(lines(mark)) == 24
     assert wait_for(lambda: owner(a, f"%{i}") is None, 15), os.listdir(a.spool / "lanes")
+
+
+def test_arrays_of_two_nodes_are_filed(world, tmp_path):
+    """Whoever ends an array's last element files it, whatever the other node has ended since it looked."""
+    a, b = two_that_know_each_other(world)
+    mark = tmp_path / "marks"
+    arrays = [a.submit("-g", "0", "--array", "1-8", "--", "sh", "-c",
+                       f"echo $TENURE_TASK_ID >> {mark}") for _ in range(12)]
+    last = a.submit("-g", "0", *(f"--after={i}" for i in arrays), "--", "true")
+    done = b.run("wait", *map(str, [*arrays, last]), timeout=60)
+    assert done.returncode == 0
+    assert sorted(lines(mark)) == sorted(f"{i}.{n}" for i in arrays for n in range(1, 9))
+
+
+def journal(element, result="done"):
+    return json.dumps({"event": "end", "epoch": 0, "attempt": 1, "result": result, "exit": 0, "time": time.time(),
+                       "element": element}) + "\n"
+
+
+def end_elsewhere(node, i, element):
+    """What a node leaves that ends an element and dies before it can file the array."""
+    ends = node.spool / "ends" / str(i)
+    ends.mkdir(mode=0o700, exist_ok=True)
+    with open(ends / "gamma", "a", encoding="utf-8") as f:
+        f.write(journal(element))
+
+
+def claim_elsewhere(node, i, element):
+    """The claim of a neighbour (a container on the same kernel) of which nobody can tell whether it lives."""
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    claim = node.spool / "running" / f"{i}.{element},e0"
+    claim.write_text(json.dumps({"event": "claim", "epoch": 0, "attempt": 1, "agent": "gamma", "host": "gamma",
+                                 "boot": f"{boot}.4026549999", "pid": 1, "start": 1, "time": time.time()}) + "\n")
+    return claim
+
+
+def test_array_that_nobody_filed(world, tmp_path):
+    """All elements of an array are over and whoever ended the last one died: another agent files it."""
+    world.expire = "1m"
+    a = world.node("alpha")
+    i = a.submit("-g", "0", "--array", "1-3", "--", "true")
+    after = a.submit("-g", "0", f"--after={i}", "--", "true")
+    for n in (1, 2, 3):
+        end_elsewhere(a, i, n)
+    a.start()
+    a.wait(i, "done")
+    a.wait(after, "done")
+
+    # The same while the agent runs: element 2 is another node's until it ends.
+    go = tmp_path / "go"
+    i = a.submit("-g", "0", "--array", "1-2", "--paused", "--", "sh", "-c",
+                 f"while ! [ -e {go} ]; do sleep 0.05; done")
+    claim = claim_elsewhere(a, i, 2)
+    a.run("resume", str(i))
+    assert wait_for(lambda: (i, 1) in a.runs())
+    go.touch()
+    assert wait_for(lambda: (i, 1) not in a.runs())
+    assert a.task(i)["state"] != "done"
+    end_elsewhere(a, i, 2)
+    claim.unlink()
+    a.wait(i, "done")
+
+
+def test_claim_of_an_element_that_was_given_up(world, tmp_path):
+    """What another node claimed, and gave back without a word, is not taken for running."""
+    world.expire = "1m"
+    a = world.node("alpha")
+    a.start()
+    i = a.submit("-g", "0", "--array", "1-2", "--paused", "--", "true")
+    claim = claim_elsewhere(a, i, 2)
+    a.run("resume", str(i))
+    assert wait_for(lambda: any(r["id"] == i and r.get("counts", {}).get("done") == 1 for r in a.rows())), a.rows()
+    claim.unlink()
+    a.wait(i, "done")
