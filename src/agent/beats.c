@@ -170,12 +170,16 @@ static bool person_said_gone(const struct spool *sp, const char *agent, const ch
 	       strcmp(b.who.boot, boot) == 0;
 }
 
+/* A file that is empty or torn, because it is being written, does not say of which boot it is: that
+ * is no proof of an earlier one, and only the time for which it stays so counts. */
 static struct life_facts facts_about(const struct looker *lk, const struct claimer *who,
 				     uint64_t quiet_ms, uint64_t promise_ms)
 {
+	bool local = !lk->sp->network, known = who->boot[0];
 	struct life_facts f = { .same_node = strcmp(who->boot, lk->sp->boot) == 0,
-				.same_kernel = beat_same_kernel(who->boot, lk->sp->boot),
-				.local_files = !lk->sp->network,
+				.same_kernel =
+					known ? beat_same_kernel(who->boot, lk->sp->boot) : local,
+				.local_files = known && local,
 				.gone = person_said_gone(lk->sp, who->agent, who->boot),
 				.quiet_ms = quiet_ms,
 				.promise_ms = promise_ms,
@@ -246,7 +250,9 @@ static bool read_claimer(const struct spool *sp, const struct task_name *n, cons
 		h = t.history;
 		task_file_clear(&t);
 	}
-	*ret = h.claimer;
+	/* Else the file speaks of an earlier claim, or is just being written. */
+	if (h.claimed || h.ended)
+		*ret = h.claimer;
 	if (!ret->agent[0])
 		(void)str_copy(ret->agent, sizeof(ret->agent), n->agent);
 	return true;
@@ -279,10 +285,20 @@ static void judge_claim(struct looking *g, const struct task_name *n, const char
 	quiet_ms = life_see(g->lk->watch, beat_path, b.count);
 	if (o && o->life == RECOVER_ALIVE)
 		return;
+	if (o && !who->boot[0]) /* the agent died before it wrote its claim down */
+		who = &o->beat.who;
 	f = facts_about(g->lk, who, quiet_ms, b.promise_ms);
 
 	enum recover_life life = life_judge(&f);
 
+	/* Nobody has filled it for so long: who does so now finds that it was taken back. */
+	if (!who->boot[0] && n->element) {
+		cleanup_free char *empty = xasprintf("%s" BEATS_EMPTY, path);
+
+		if (quiet_ms > g->lk->expire_ms)
+			text_list_add(&g->l->dead, empty);
+		return;
+	}
 	if (life == RECOVER_DEAD || spool_exists(g->lk->sp, beat_end_path(n, end_path)))
 		text_list_add(&g->l->dead, path);
 	else if (life == RECOVER_UNKNOWN)

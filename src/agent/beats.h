@@ -17,6 +17,8 @@
 #include "spool/beat.h"
 #include "spool/room.h"
 
+#define BEATS_EMPTY "?"
+
 struct beats;
 
 struct beats_config {
@@ -30,8 +32,9 @@ struct beats_config {
 	void (*no_spool)(void *user, const struct err *e);
 	/* Somebody else has it; what to do about it is in e. Nothing more is written. */
 	void (*clash)(void *user, const struct err *e);
-	/* Claims in running/ whose holders are dead, or have left the record of their end there.
-	 * Told at every look, as long as they are there. */
+	/* Claims in running/ whose holders are dead, or have left the record of their end there;
+	 * with BEATS_EMPTY behind it one that nobody has written down. Told at every look, as long
+	 * as they are there. */
 	void (*dead)(void *user, const struct text_list *paths);
 	/* An agent that was alive is so no more. */
 	void (*left)(void *user);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/beats.h"
 #include "agent/runjob.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -28,13 +29,21 @@ struct finder {
 	const struct text_list *dead; /* of opening_reclaim() */
 };
 
+/* What a verdict is about: an empty claim may have been filled since it was judged. */
+static char *judged_name(const struct claim *c)
+{
+	return xasprintf("%s%s", c->path, c->who.agent[0] ? "" : BEATS_EMPTY);
+}
+
 /* It cannot be told now whether anything of it runs: nothing is decided, and it is asked again. */
 static enum recover_life not_known(struct finder *f, const struct claim *c, const char *why)
 {
 	if (!f->o->again)
 		strbuf_addf(&f->o->notes, "task %llu: %s; looking again\n",
 			    (unsigned long long)c->name.id, why);
-	text_list_add(&f->o->unknown, c->path);
+	cleanup_free char *judged = judged_name(c);
+
+	text_list_add(&f->o->unknown, judged);
 	return RECOVER_UNKNOWN;
 }
 
@@ -117,6 +126,11 @@ static bool is_anothers(const struct finder *f, const struct claim *c)
 	       !b.ended && recover_life_here(f->place->spool, &b.who) != RECOVER_DEAD;
 }
 
+static int is_other(void *data, const char *agent)
+{
+	return strcmp(agent, ((const struct finder *)data)->place->self.agent) != 0;
+}
+
 /*
  * The claim's process is the shim, or the agent where the shim was not noted yet; both may be gone
  * and the shim's record there, which is to be filed. What only its children are left of is ended.
@@ -127,6 +141,11 @@ static enum recover_life life_of(void *data, const struct claim *c)
 	enum recover_life life = recover_life_here(f->place->spool, &c->who);
 	bool ours = strcmp(c->who.agent, f->place->self.agent) == 0;
 
+	/* Somebody may be writing it; whether he lives is judged by the looks that follow. */
+	if (!c->who.agent[0])
+		return beat_each_agent(f->place->spool, is_other, f, NULL) == 0
+			       ? look_for_shim(f, c)
+			       : RECOVER_UNKNOWN;
 	if (is_anothers(f, c))
 		return RECOVER_UNKNOWN;
 	if (life == RECOVER_ALIVE && c->started)
@@ -142,9 +161,10 @@ static enum recover_life life_of_dead(void *data, const struct claim *c)
 {
 	struct finder *f = data;
 	bool ours = strcmp(c->who.agent, f->place->self.agent) == 0;
+	cleanup_free char *judged = judged_name(c);
 
 	for (size_t i = 0; i < f->dead->n; i++)
-		if (strcmp(f->dead->texts[i], c->path) == 0)
+		if (strcmp(f->dead->texts[i], judged) == 0)
 			return ours || is_of_this_boot(f, c) ? look_for_shim(f, c)
 							     : import_end(f, c);
 	return RECOVER_UNKNOWN;

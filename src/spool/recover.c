@@ -205,6 +205,9 @@ static enum recover_life life_of(struct recovery *rc, const struct claim *c)
 	enum recover_life life = recover_life_here(rc->sp, &c->who);
 	bool ours = strcmp(c->who.agent, rc->self->agent) == 0;
 
+	if (!c->who.agent[0])
+		return rc->others ? RECOVER_UNKNOWN : RECOVER_DEAD;
+
 	/* A claim of our own that this process has not made is one of an agent before it; nobody
 	 * else has our name. */
 	if (ours && (!c->who.proc.pid || life == RECOVER_UNKNOWN))
@@ -342,8 +345,6 @@ static int recover_element(struct recovery *rc, const struct task_name *n, const
 		return r == -ENOENT ? 0 : r;
 	history_read(text, len, &h, NULL);
 	make_claim(n, &h, path, &c);
-	if (!h.claimed && !rc->others) /* empty: nobody lives who could fill it, but for a moment */
-		(void)str_copy(c.who.agent, sizeof(c.who.agent), rc->self->agent);
 	if (look_at_holder(rc, &c, NULL))
 		return 0;
 

@@ -19,7 +19,8 @@
 enum recover_life { RECOVER_ALIVE, RECOVER_DEAD, RECOVER_UNKNOWN };
 
 struct recover_calls {
-	/* Whether the holder of a claim lives. A NULL slot: recover_life_here(). */
+	/* Whether the holder of a claim lives. Where who.agent is "", its file is empty: somebody
+	 * died before it was written, or is just writing it. A NULL slot: recover_life_here(). */
 	enum recover_life (*life)(void *data, const struct claim *c);
 	/* A claim whose holder lives; spec is NULL for an element. May be NULL. */
 	void (*adopt)(void *data, const struct claim *c, const struct spool_spec *spec);

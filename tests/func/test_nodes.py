@@ -441,3 +441,44 @@ def test_claim_of_an_element_that_was_given_up(world, tmp_path):
     assert wait_for(lambda: any(r["id"] == i and r.get("counts", {}).get("done") == 1 for r in a.rows())), a.rows()
     claim.unlink()
     a.wait(i, "done")
+
+
+def test_claim_that_is_just_being_written(world, tmp_path):
+    """An element's claim appears before its text does: nobody takes it for one of a dead node."""
+    mark = tmp_path / "marks"
+    world.expire = "1m"
+    a = world.node("alpha")
+    a.start()
+    i = a.submit("-g", "0", "--array", "1-2", "--paused", "--", "sh", "-c", f"echo $TENURE_ARRAY_INDEX >> {mark}")
+    claim = a.spool / "running" / f"{i}.2,e0"
+    claim.touch(mode=0o600)
+    a.run("resume", str(i))
+    assert wait_for(lambda: lines(mark) == ["1"])
+
+    def beats():
+        return json.loads((a.spool / "agents" / "alpha").read_text() or '{"beat":0}')["beat"]
+    seen = beats()
+    assert wait_for(lambda: beats() > seen + 5)
+    assert claim.exists() and lines(mark) == ["1"]
+    # Nor does one that starts now, while another agent is there that may be writing it.
+    b = world.node("beta")
+    b.start()
+    seen = beats()
+    assert wait_for(lambda: beats() > seen + 5)
+    assert claim.exists() and lines(mark) == ["1"]
+    end_elsewhere(a, i, 2)
+    claim.unlink()
+    a.wait(i, "done")
+    assert lines(mark) == ["1"]
+
+
+def test_claim_that_stays_empty(world, tmp_path):
+    """Its agent died in the middle: the element is run when nobody has filled the claim for long enough."""
+    mark = tmp_path / "marks"
+    a = world.node("alpha")
+    a.start()
+    i = a.submit("-g", "0", "--array", "1-2", "--paused", "--", "sh", "-c", f"echo $TENURE_ARRAY_INDEX >> {mark}")
+    (a.spool / "running" / f"{i}.2,e0").touch(mode=0o600)
+    a.run("resume", str(i))
+    a.wait(i, "done")
+    assert sorted(lines(mark)) == ["1", "2"]
