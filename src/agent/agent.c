@@ -245,7 +245,7 @@ static struct tasks *make_queue(struct agent *a)
 						 .instance = a->c->instance,
 						 .agent = a->name,
 						 .state_dir = a->c->state_dir,
-						 .program_fd = a->program_fd,
+						 .program_fd = a->program.fd,
 						 .nofile = a->nofile,
 						 .beat_ms = a->c->beat_ms,
 						 .expire_ms = a->c->expire_ms,
@@ -278,7 +278,7 @@ static void start_parts(struct agent *a)
 				     .warn = a->c->warn };
 	struct guardlink_config lc = { .instance = a->c->instance,
 				       .dev_dir = a->c->dev_dir,
-				       .program_fd = a->program_fd,
+				       .program_fd = a->program.fd,
 				       .nofile = a->nofile };
 
 	a->journal = journal_new(&a->loop, &jc);
@@ -313,6 +313,13 @@ static void start_parts(struct agent *a)
 		v->until_wall_ns = v->started_wall_ns + a->c->for_ms * NS_PER_MS;
 	journal_log(a->journal, LOG_LEVEL_INFO, "tenure %s, agent of instance %s on %s, PID %d",
 		    TENURE_VERSION, v->instance, v->host, (int)v->pid);
+	if (a->program.place == COPY_NONE)
+		journal_log(
+			a->journal, LOG_LEVEL_WARNING,
+			"no copy of the program can be executed here (%s), so the guard runs from "
+			"the installed one and hangs if that one's filesystem does; tenure doctor "
+			"says what to do",
+			a->program.reason);
 }
 
 static void on_link_closed(void *user)
@@ -343,7 +350,7 @@ static bool close_parts(struct agent *a)
 	while (uv_run(&a->loop, UV_RUN_NOWAIT) &&
 	       clock_mono_ns() - start < CLOSE_LIMIT_MS * NS_PER_MS)
 		(void)usleep(1000);
-	a->program_fd = fd_close(a->program_fd);
+	a->program.fd = fd_close(a->program.fd);
 	return spool_closed && journal_free(a->journal) == 0 && users_free(a->users) == 0 &&
 	       uv_loop_close(&a->loop) == 0;
 }
@@ -378,8 +385,7 @@ enum agent_end agent_run(const struct agent_config *config, struct err *e)
 	(void)setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 0);
 	/* Each task that runs has a descriptor here. */
 	a->nofile = nofile_raise();
-	a->program_fd = guardspawn_copy_self(e);
-	if (a->program_fd < 0 || uv_loop_init(&a->loop) < 0) {
+	if (guardspawn_copy_self(&a->program, e) < 0 || uv_loop_init(&a->loop) < 0) {
 		free(a);
 		return AGENT_FAILED;
 	}
@@ -388,7 +394,7 @@ enum agent_end agent_run(const struct agent_config *config, struct err *e)
 		end = run_parts(a);
 	} else {
 		(void)uv_loop_close(&a->loop);
-		a->program_fd = fd_close(a->program_fd);
+		a->program.fd = fd_close(a->program.fd);
 	}
 	free(a);
 	return end;

@@ -14,6 +14,7 @@
 #include "agent/agent.h"
 #include "agent/ctl.h"
 #include "agent/guardlink.h"
+#include "agent/guardspawn.h"
 #include "agent/journal.h"
 #include "agent/news.h"
 #include "agent/tasks.h"
@@ -41,7 +42,7 @@ struct agent {
 	struct users *users;
 	struct news *news;
 	struct ctl *ctl;
-	int program_fd;
+	struct program_copy program;
 	uint64_t nofile; /* soft limit of descriptors that we were started with */
 
 	uv_signal_t signals[SLOT_MAX];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/commands.h"
 
+#include "agent/guardspawn.h"
 #include "hold/guard.h"
 #include "hold/holder.h"
 #include "task/mother.h"
@@ -17,6 +18,7 @@ const struct cmd *const commands[] = {
 const struct program programs[] = {
 	{ .argv0_prefix = "tenure-hold:", .run = holder_main },
 	{ .argv0_prefix = "tenure-shims:", .run = mother_main },
+	{ .argv0_prefix = COPY_TRY_ARGV0, .run = guardspawn_try_main },
 	{ .verb = "guard", .run = guard_main },
 	{ 0 },
 };

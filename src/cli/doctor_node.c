@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/guardspawn.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -97,6 +98,37 @@ void doctor_check_memlock(struct doctor *d)
 			    "never paged out",
 			    "%s may be locked, the guard takes up to %s",
 			    unit_format_gib(l.rlim_cur, have), unit_format_gib(MEMLOCK_WANT, want));
+}
+
+void doctor_check_copy(struct doctor *d)
+{
+	struct program_copy c;
+	struct err e = ERR_INIT;
+
+	if (guardspawn_copy_self(&c, &e) < 0) {
+		doctor_find(d, FINDING_FAIL, "guard's copy", "the agent cannot start", "%s",
+			    e.text);
+		return;
+	}
+	if (c.place == COPY_IN_MEMORY)
+		doctor_find(d, FINDING_OK, "guard's copy", NULL,
+			    "the guard runs from a copy of the program in memory");
+	else if (c.place == COPY_IN_FILE)
+		doctor_find(
+			d, FINDING_OK, "guard's copy", NULL,
+			"the guard runs from a private copy of the program in %s, because files "
+			"in memory cannot be executed here (%s)",
+			c.dir, c.reason);
+	else
+		doctor_find(
+			d, FINDING_NOTE, "guard's copy",
+			"allow programs on one local directory of $XDG_RUNTIME_DIR, /dev/shm, "
+			"/tmp and /var/tmp (mount option exec), or set vm.memfd_noexec to 1 or 0",
+			"neither files in memory (%s) nor local temporary ones can be executed "
+			"here, so the guard runs from the installed program: it cannot let go "
+			"while that one's filesystem hangs",
+			c.reason);
+	c.fd = fd_close(c.fd);
 }
 
 /* The last KillUserProcesses= in one file: 1, 0, or what it was. */

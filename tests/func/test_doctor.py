@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """`tenure devices` and `tenure doctor`, on simulated machines and where there is no driver."""
 import json
+import pathlib
 import re
 import shlex
 import subprocess
 
 import pytest
 
+HERE = pathlib.Path(__file__).parent
 
 @pytest.fixture
 def sim(tenure, build):
@@ -191,3 +193,47 @@ def test_doctor_without_inotify_instances(tenure, build):
         assert "max_user_instances" in f["advice"] and "watches" not in f["advice"]
         promise = json.loads(r.stdout)["promise"]
         assert "not seen here" in promise and "mostly before" in promise
+
+
+# --- the copy of the program that the guard runs from ---
+
+TEMPORARY = ("/dev/shm", "/tmp", "/var/tmp", "/run")
+NOEXEC = "".join(f"mount --bind {d} {d}; mount -o remount,bind,noexec {d}; "
+                 for d in TEMPORARY)
+COPIES = [
+    ("as ever", "", "memory", "memfd:tenure"),
+    ("noexec is the default", "echo 1 >/proc/sys/vm/memfd_noexec; ", "memory", "memfd:tenure"),
+    ("noexec is enforced", "echo 2 >/proc/sys/vm/memfd_noexec; ", "private copy of the program in",
+     "/tenure (deleted)"),
+    ("before Linux 6.3", "export LD_PRELOAD=$OLD; ", "memory", "memfd:tenure"),
+    ("and no temporary files", "echo 2 >/proc/sys/vm/memfd_noexec; " + NOEXEC,
+     "from the installed program", "build"),
+]
+
+
+@pytest.mark.parametrize("before,place,program", [c[1:] for c in COPIES], ids=[c[0] for c in COPIES])
+def test_where_the_guard_runs_from(env, build, tmp_path, before, place, program):
+    """It starts, holds and runs a task wherever memory files can be executed and where they cannot."""
+    if subprocess.run(["unshare", "-pfm", "--mount-proc", "sh", "-c",
+                       "echo 2 >/proc/sys/vm/memfd_noexec"], capture_output=True).returncode:
+        pytest.skip("needs unshare -pm, and Linux 6.3")
+    if "noexec" in before and str(build).startswith(TEMPORARY):
+        pytest.skip("the program itself is there")
+    old = tmp_path / "oldkernel.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", old, HERE / "oldkernel.c"], check=True)
+    script = before + ("exec $T sim --gpus 1 --speed 0.2 -- sh -c '"
+                       "$T on --idle-for 0 --refresh 200ms || exit; "
+                       "$T run -- echo it runs; $T doctor --json; "
+                       "readlink /proc/$(pgrep -x tenure-guard)/exe; $T off'")
+    before_it = {p for d in TEMPORARY for p in pathlib.Path(d).glob("tenure-*/tenure")}
+    r = subprocess.run(["unshare", "-pfm", "--kill-child", "--mount-proc", "sh", "-c", script],
+                       env={**env, "T": str(build / "tenure"), "OLD": str(old),
+                            "TMPDIR": str(tmp_path), "TENURE_ROOT": str(tmp_path / "queue")},
+                       capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stdout + r.stderr
+    assert "it runs" in r.stdout
+    doc, end = json.JSONDecoder().raw_decode(r.stdout[r.stdout.index("{"):])
+    found = {f["check"]: f for f in doc["findings"]}["guard's copy"]
+    assert place in found["text"] and found["result"] == ("note" if program == "build" else "ok")
+    assert (str(build / "tenure") if program == "build" else program) in r.stdout[end:]
+    assert before_it >= {p for d in TEMPORARY for p in pathlib.Path(d).glob("tenure-*/tenure")}
