@@ -246,6 +246,21 @@ char *fs_runtime_dir(void)
 	return xdg_dir("XDG_RUNTIME_DIR", ".local/state");
 }
 
+char *fs_real_dir(const char *path, const char *well_known)
+{
+	char *real = realpath(path, NULL);
+	struct stat a, b;
+
+	if (!real)
+		return xstrdup(path);
+	if (stat(real, &a) == 0 && stat(well_known, &b) == 0 && a.st_dev == b.st_dev &&
+	    a.st_ino == b.st_ino) {
+		free(real);
+		return xstrdup(well_known);
+	}
+	return real;
+}
+
 char *fs_show_path(const char *path)
 {
 	cleanup_free char *home = fs_home_dir();

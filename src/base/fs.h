@@ -55,6 +55,13 @@ char *fs_state_dir(void);
 char *fs_runtime_dir(void);
 char *fs_home_dir(void);
 
+/*
+ * The directory that path leads to under its one name, without links, "." and "//"; well_known
+ * where it is that very directory, though it be mounted elsewhere, too. What does not exist is
+ * returned as it is. The caller frees it.
+ */
+char *fs_real_dir(const char *path, const char *well_known);
+
 /* path with the home directory shown as ~, for people. The caller frees it. */
 char *fs_show_path(const char *path);
 

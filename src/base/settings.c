@@ -151,6 +151,12 @@ int settings_set(struct settings *s, enum setting_id id, const char *text,
 			return err_wrap(e, "%s", row->opt.env);
 		return err_wrap(e, "%s", row->key);
 	}
+	if (row->flags & SETTING_REAL_DIR) {
+		char *real = fs_real_dir(value.str, row->opt.def);
+
+		free(value.str);
+		value.str = real;
+	}
 	if (origin->layer == SETTING_FROM_SITE && (row->flags & SETTING_LIMIT)) {
 		struct value limit;
 

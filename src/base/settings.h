@@ -96,6 +96,7 @@ enum setting_layer {
 #define SETTING_LIMIT		(1u << 0) /* a site's value is a limit for all layers above */
 #define SETTING_SITE_ONLY	(1u << 1) /* no other layer may set it */
 #define SETTING_NOT_IN_INSTANCE (1u << 2) /* meaningless in an instance's file */
+#define SETTING_REAL_DIR	(1u << 3) /* a directory that is known by one name: fs_real_dir() */
 
 struct setting {
 	const char *key; /* in files; the environment variable is opt.env, the option opt.name */

@@ -117,7 +117,7 @@ const struct setting settings_table[] = {
 			    .opt.help = "where logs and the state are kept (default "
 					"$XDG_STATE_HOME/tenure)" },
 	[SET_DEV_DIR] = { ROW("dev_dir", "DEV_DIR", "dev-dir", VALUE_PATH), .opt.arg = "DIR",
-			  .opt.def = "/dev", .opt.group = node,
+			  .opt.def = "/dev", .opt.group = node, .flags = SETTING_REAL_DIR,
 			  .groups = SETTING_GROUP_NODE | SETTING_GROUP_AGENT,
 			  .opt.help = "the directory of the device nodes" },
 	[SET_NODE_NAME] = { ROW("node_name", "NODE_NAME", "node-name", VALUE_NAME),

@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
@@ -514,10 +515,15 @@ static int guard_open(struct guard *g, struct err *e)
 
 static void parse_arguments(struct guard *g, int argc, char **argv)
 {
-	(void)str_copy(g->dev_dir, sizeof(g->dev_dir), "/dev");
+	const char *dir = "/dev";
+
 	for (int i = 1; i + 1 < argc; i++)
 		if (!strcmp(argv[i], "--dev-dir"))
-			(void)str_copy(g->dev_dir, sizeof(g->dev_dir), argv[i + 1]);
+			dir = argv[i + 1];
+
+	cleanup_free char *real = fs_real_dir(dir, "/dev");
+
+	(void)str_copy(g->dev_dir, sizeof(g->dev_dir), real);
 }
 
 int guard_main(int argc, char **argv)
@@ -527,9 +533,9 @@ int guard_main(int argc, char **argv)
 	struct err e = ERR_INIT;
 
 	(void)prctl(PR_SET_NAME, "tenure-guard");
+	parse_arguments(g, argc, argv);
 	if (chdir("/") < 0)
 		return 1;
-	parse_arguments(g, argc, argv);
 
 	int r = guard_open(g, &e);
 

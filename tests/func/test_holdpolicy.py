@@ -158,6 +158,26 @@ def test_limits_of_an_instance_are_its_own(machine, home):  # noqa: F811
     m.wait_state(2, "idle", "--instance", "two", reason="this site's max_devices allows 1 GPU")
 
 
+def test_one_guard_by_whatever_name_the_directory_goes(machine, home):  # noqa: F811
+    (home / "site.yaml").write_text("max_devices: 1\n")
+    link = home / "link"
+    m = machine(gpus=2)
+    m.env["TENURE_SITE_CONFIG"] = str(home / "site.yaml")
+    link.symlink_to(m.dev_dir)
+    m.hold("--instance", "one", "--gpus", "0").held(0)
+    base, name = m.dev_dir.rsplit("/", 1)
+    for i, path in enumerate((f"{m.dev_dir}/.", f"{base}//{name}/", f"{m.dev_dir}/../{name}", link)):
+        m.env["TENURE_DEV_DIR"] = str(path)
+        h = m.hold("--instance", f"two{i}", "--gpus", "1")
+        wait_for(lambda: m.run("status", "--instance", f"two{i}").returncode == 0)
+        m.wait_state(1, "idle", "--instance", f"two{i}",
+                     reason="this site's max_devices allows 1 GPU")
+        m.env["TENURE_DEV_DIR"] = m.dev_dir
+        assert len(m.guards()) == 1
+        assert m.run("off", "--instance", f"two{i}").returncode == 0  # found by its other name
+        assert h.process.wait(5) == 0
+
+
 def test_what_one_instance_leaves_no_other_takes(machine):  # noqa: F811
     m = machine(gpus=2)
     one = m.hold("--instance", "one")

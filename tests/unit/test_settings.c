@@ -223,6 +223,31 @@ static void test_unreadable(void **state)
 	(void)settings_free(s);
 }
 
+/* A directory of device nodes has one name, however it is written. */
+static void test_real_dir(void **state)
+{
+	static const struct setting_origin here = { .layer = SETTING_FROM_COMMAND_LINE };
+	static const struct {
+		const char *given, *taken;
+	} cases[] = {
+		{ "/dev", "/dev" },
+		{ "/dev/.", "/dev" },
+		{ "//dev//", "/dev" },
+		{ "/proc/../dev", "/dev" },
+		{ "/proc/self/root/dev", "/dev" },
+		{ "/nowhere/./dev", "/nowhere/./dev" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct settings *s = settings_new();
+		struct err e = ERR_INIT;
+
+		assert_int_equal(settings_set(s, SET_DEV_DIR, cases[i].given, &here, &e), 0);
+		assert_string_equal(settings_str(s, SET_DEV_DIR), cases[i].taken);
+		(void)settings_free(s);
+	}
+}
+
 /* What is not needed may be wrong: it is told, and what is right beside it counts. */
 static void test_needed(void **state)
 {
@@ -384,11 +409,17 @@ static int remove_dir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),	    cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_limits),	    cmocka_unit_test(test_limit_below_default),
-		cmocka_unit_test(test_allow_users), cmocka_unit_test(test_unreadable),
-		cmocka_unit_test(test_needed),	    cmocka_unit_test(test_util_band),
-		cmocka_unit_test(test_together),    cmocka_unit_test(test_unknown_variables),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_limit_below_default),
+		cmocka_unit_test(test_allow_users),
+		cmocka_unit_test(test_unreadable),
+		cmocka_unit_test(test_needed),
+		cmocka_unit_test(test_real_dir),
+		cmocka_unit_test(test_util_band),
+		cmocka_unit_test(test_together),
+		cmocka_unit_test(test_unknown_variables),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
