@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/othertools.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -12,7 +14,16 @@
 	(10 * NS_PER_S) /* looking whether a task is there already reads all that ended            \
 			 */
 
+/* A task that a client is changing, or has left so. */
+struct held {
+	uint64_t id;
+	struct timespec changed; /* as its file says, */
+	uint64_t since_ns;	 /* and mono: so since then */
+};
+
 struct place_tools {
+	size_t n_held;
+	struct held *held;
 	bool left;	    /* imports that were interrupted may lie in tmp/ */
 	uint64_t resume_ns; /* mono: not before then */
 	struct control_look control;
@@ -80,6 +91,69 @@ static void resume_old(struct look *l)
 	t->resume_ns = clock_mono_ns() + RESUME_NS;
 }
 
+/* ---- edits that were forgotten ---- */
+
+static void free_forgotten(struct look *l, struct task_name *n)
+{
+	struct err e = ERR_INIT;
+	int r = transit_free_edit(l->place->spool, n, &e);
+
+	if (r == 0)
+		strbuf_addf(
+			&l->b->notes,
+			"task %llu was left as a command was changing it, %d s ago, and waits as it "
+			"is\n",
+			(unsigned long long)n->id, TRANSIT_HOLD_S);
+	else if (r < 0)
+		strbuf_addf(&l->b->notes,
+			    "task %llu was left as a command was changing it, and cannot be freed: "
+			    "%s\n",
+			    (unsigned long long)n->id, e.text);
+}
+
+static const struct held *find_held(const struct held *all, size_t n, uint64_t id)
+{
+	for (size_t i = 0; i < n; i++)
+		if (all[i].id == id)
+			return &all[i];
+	return NULL;
+}
+
+/* How long it has stood so is counted by our own clock: that of the file may be a server's. */
+static void look_at_held(struct look *l)
+{
+	const struct spool_place *p = l->place;
+	struct place_tools *t = l->tools;
+	size_t n_old = t->n_held, n = 0, iter = 0;
+	cleanup_free struct held *old = take_ptr(t->held);
+	const struct scan_task *task;
+
+	t->n_held = 0;
+	if (!scan_held(p->scan))
+		return;
+	t->held = xcalloc(scan_held(p->scan), sizeof(*t->held));
+	while ((task = scan_next(p->scan, &iter)) && n < scan_held(p->scan)) {
+		struct held h = { .id = task->name.id, .since_ns = clock_mono_ns() };
+		const struct held *was = find_held(old, n_old, h.id);
+		char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+		struct task_name name = task->name;
+		struct stat st;
+
+		if (!(name.flags & NAME_EDITED) || task->dir != SPOOL_PENDING ||
+		    fstatat(p->spool->fd, spool_path(SPOOL_PENDING, name_format(&name, file), path),
+			    &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		h.changed = st.st_ctim;
+		if (was && was->changed.tv_sec == h.changed.tv_sec &&
+		    was->changed.tv_nsec == h.changed.tv_nsec)
+			h.since_ns = was->since_ns;
+		if (clock_mono_ns() - h.since_ns >= TRANSIT_HOLD_S * NS_PER_S)
+			free_forgotten(l, &name);
+		t->held[n++] = h;
+	}
+	t->n_held = n;
+}
+
 /* ---- control.json ---- */
 
 /* What waits and is meant by a stop. The next scan tells the planner. */
@@ -125,10 +199,13 @@ void othertools_look(struct backlog *b, struct spool_place *place)
 	l.tools = place->tools;
 	resume_old(&l); /* first: the scan has seen nothing of what is taken now */
 	import_new(&l);
+	look_at_held(&l);
 	take_order(&l);
 }
 
 void othertools_forget(struct spool_place *place)
 {
+	if (place->tools)
+		free(place->tools->held);
 	free(take_ptr(place->tools));
 }

@@ -191,10 +191,10 @@ int stopping_finish(struct stopping *s, struct err *e)
 {
 	struct ordering o = { .sp = s->sp };
 	struct asking q = { .s = s, .e = e };
-	int r = 0;
+	int r = queue_commit(s->sp, &s->said, 0, e);
 
-	if (!s->n_afar)
-		return 0;
+	if (!s->n_afar || r < 0)
+		return r;
 	r = peers_read(s->ctx, s->sp, &q.peers, e);
 	if (r == 0)
 		r = send_all(&q, &o);

@@ -131,57 +131,52 @@ static int add_assignment(struct edits *edits, const char *text, struct err *e)
 }
 
 /* The task's variables, with those that are set in the place of what they were. */
-static int merge_variables(const struct spool *sp, const struct queue_place *p,
-			   const struct edits *edits, struct err *e)
+static int merge_variables(void *data, const struct spool_spec *now, json_t *set, struct err *e)
 {
-	json_t *env;
-	struct task_file t;
-	int r = edits->variables.n ? task_file_read(sp, p->path, &t, e) : 0;
+	const struct edits *edits = data;
+	struct spool_spec *scratch = spec_new();
+	json_t *env = json_array();
+	int r = 0;
 
-	if (r < 0 || !edits->variables.n)
-		return r;
+	for (size_t i = 0; i < now->env.n; i++)
+		text_list_add(&scratch->env, now->env.texts[i]);
 	for (size_t i = 0; i < edits->variables.n; i++)
-		text_list_set_variable(&t.spec->env, edits->variables.texts[i]);
-	env = json_array();
-	for (size_t i = 0; i < t.spec->env.n; i++)
-		if (json_array_append_new(env, json_string(t.spec->env.texts[i])) < 0)
+		text_list_set_variable(&scratch->env, edits->variables.texts[i]);
+	for (size_t i = 0; i < scratch->env.n; i++)
+		if (json_array_append_new(env, json_string(scratch->env.texts[i])) < 0)
 			r = err_set(e, -EINVAL, "env: the text is not UTF-8");
-	task_file_clear(&t);
-	(void)json_object_set_new(edits->set, "env", env);
+	(void)spec_free(scratch);
+	(void)json_object_set_new(set, "env", env);
 	return r;
 }
 
-/* What the name of the file says, and not the task in it. */
-static const char *const of_names[] = { "priority", "paused", "begin" };
-
-static int rename_it(const struct spool *sp, struct task_name *n, const json_t *set, struct err *e)
+static int edit_waiting(const struct spool *sp, struct task_name *n, struct edits *edits,
+			struct err *e)
 {
+	/* What the name of the file says, and not the task in it. */
+	static const char *const of_names[] = { "priority", "paused", "begin" };
+	struct transit_edit edit = { .set = json_copy(edits->set), .data = edits };
 	struct spool_spec *spec = spec_new();
+	uint64_t priority, begin_s;
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(of_names) && r == 0; i++)
-		if (json_object_get(set, of_names[i]))
-			r = spec_set_json(spec, of_names[i], json_object_get(set, of_names[i]), e);
-	if (r == 0 && json_object_get(set, "priority"))
-		r = transit_priority(sp, n, (uint64_t)spec->priority, e);
-	if (r == 0 && json_object_get(set, "paused"))
-		r = transit_pause(sp, n, spec->paused, e);
-	if (r == 0 && json_object_get(set, "begin"))
-		r = transit_begin(sp, n, spec->begin / NS_PER_S, e);
+		if (json_object_get(edits->set, of_names[i])) {
+			r = spec_set_json(spec, of_names[i],
+					  json_object_get(edits->set, of_names[i]), e);
+			(void)json_object_del(edit.set, of_names[i]);
+		}
+	priority = (uint64_t)spec->priority;
+	begin_s = spec->begin / NS_PER_S;
+	edit.complete = edits->variables.n ? merge_variables : NULL;
+	edit.priority = json_object_get(edits->set, "priority") ? &priority : NULL;
+	edit.begin_s = json_object_get(edits->set, "begin") ? &begin_s : NULL;
+	edit.paused = json_object_get(edits->set, "paused") ? &spec->paused : NULL;
+	if (r == 0)
+		r = transit_edit(sp, n, &edit, e);
+	json_decref(edit.set);
 	(void)spec_free(spec);
 	return r;
-}
-
-static int edit_waiting(const struct spool *sp, struct task_name *n, json_t *set, struct err *e)
-{
-	json_t *rest = json_copy(set);
-	int r;
-
-	for (size_t i = 0; i < ARRAY_LEN(of_names); i++)
-		(void)json_object_del(rest, of_names[i]);
-	r = json_object_size(rest) ? transit_edit(sp, n, rest, e) : 0;
-	json_decref(rest);
-	return r == 0 ? rename_it(sp, n, set, e) : r;
 }
 
 static const char *const of_others[] = { "gpus", "after", "after_any", "name", "lane" };
@@ -221,30 +216,43 @@ static int cannot_edit(const struct queue_place *p, struct err *e)
 		       p->name.id, p->name.name, queue_format_end(p, text), p->name.id);
 }
 
-static int edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *word,
-		const struct edits *edits, struct err *e)
+/* One look. 0, TRANSIT_GONE, TRANSIT_HELD, or negative. */
+static int try_edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *word,
+		    struct edits *edits, struct queue_place *p, struct err *e)
 {
-	struct queue_place p;
-	int r = queue_locate(sp, word, &p, e);
+	int r = queue_locate(sp, word, p, e);
 
-	if (r == 0 && p.element)
+	if (r == 0 && p->element)
 		return err_set(e, -EINVAL,
 			       "%s is an element; only task %" PRIu64 " as a whole can be edited",
-			       word, p.name.id);
-	if (r == 0 && p.dir != SPOOL_PENDING)
-		return cannot_edit(&p, e);
+			       word, p->name.id);
+	if (r == 0 && p->dir != SPOOL_PENDING)
+		return cannot_edit(p, e);
 	if (r == 0)
-		r = check_edit(ctx, sp, p.name.id, edits->set, e);
+		r = transit_await(sp, &p->name, QUEUE_HELD_MS, e);
 	if (r == 0)
-		r = merge_variables(sp, &p, edits, e);
+		r = check_edit(ctx, sp, p->name.id, edits->set, e);
+	return r == 0 ? edit_waiting(sp, &p->name, edits, e) : r;
+}
+
+static int edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *word,
+		struct edits *edits, struct err *e)
+{
+	struct queue_said said = { .dirs = 0 };
+	struct queue_place p;
+	int r = TRANSIT_GONE;
+
+	for (int look = 0; look < QUEUE_LOOKS && r == TRANSIT_GONE; look++) {
+		if (look)
+			queue_pause(look);
+		r = try_edit(ctx, sp, word, edits, &p, e);
+	}
+	if (r > 0)
+		return queue_changes_now(&p.name, e);
 	if (r == 0)
-		r = edit_waiting(sp, &p.name, edits->set, e);
-	if (r == TRANSIT_GONE)
-		return err_set(e, -EAGAIN, "task %" PRIu64 " changed just now; try again",
-			       p.name.id);
-	if (r == 0)
-		printf("%" PRIu64 " %s is changed\n", p.name.id, p.name.name);
-	return r;
+		queue_say(&said, SPOOL_BIT(SPOOL_PENDING), "%" PRIu64 " %s is changed\n", p.name.id,
+			  p.name.name);
+	return r == 0 ? queue_commit(sp, &said, r, e) : r;
 }
 
 static int run_edit(const struct cmd_ctx *ctx, struct err *e)

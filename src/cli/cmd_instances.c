@@ -268,6 +268,11 @@ static const struct opt prune_opts[] = {
 	{ 0 },
 };
 
+/* Where something was removed. */
+#define PRUNED                                                                                     \
+	(SPOOL_BIT(SPOOL_FAILED) | SPOOL_BIT(SPOOL_CANCELLED) | SPOOL_BIT(SPOOL_DONE) |            \
+	 SPOOL_BIT(SPOOL_ENDS) | SPOOL_BIT(SPOOL_LOGS))
+
 struct pruning {
 	const struct spool *sp;
 	uint64_t before_s;
@@ -325,6 +330,7 @@ static int run_prune(const struct cmd_ctx *ctx, struct err *e)
 {
 	const struct value *age = opts_value(ctx->opts, "older-than");
 	uint64_t age_s = age ? age->num / MS_PER_S : 0, now_s = clock_wall_ns() / NS_PER_S;
+	struct queue_said said = { .dirs = 0 };
 	struct spool *sp = NULL;
 
 	if (!age) {
@@ -347,8 +353,10 @@ static int run_prune(const struct cmd_ctx *ctx, struct err *e)
 		qsort(p.ids, p.n, sizeof(*p.ids), by_number);
 	if (r == 0 && p.n)
 		r = spool_each(sp, spool_dir_name(SPOOL_LOGS), prune_log, &p, e);
-	if (r == 0)
-		printf("%zu task%s removed\n", p.n, p.n == 1 ? "" : "s");
+	if (sp)
+		queue_say(&said, PRUNED, "%zu task%s removed\n", p.n, p.n == 1 ? "" : "s");
+	if (sp)
+		r = queue_commit(sp, &said, r, e);
 	free(p.ids);
 	sp = spool_close(sp);
 	return r;

@@ -31,12 +31,18 @@ static void dir_of(const struct queue_place *p, char dir[SPOOL_PATH_MAX])
 			p->path);
 }
 
-static int changed_now(uint64_t id, struct err *e)
-{
-	return err_set(e, -EAGAIN, "task %" PRIu64 " changed just now; try again", id);
-}
+#define GROUP 64 /* so many records are synced with all that there is, rather than one by one */
 
-static int retry_task(const struct spool *sp, struct queue_place *p, struct err *e)
+struct retrying {
+	const struct spool *sp;
+	bool all;     /* of a batch also what is done */
+	bool grouped; /* there are many */
+	struct queue_said said;
+	bool counted; /* active is known */
+	struct queue_match active;
+};
+
+static int retry_task(struct retrying *rt, struct queue_place *p, struct err *e)
 {
 	char dir[SPOOL_PATH_MAX];
 	int r;
@@ -47,10 +53,13 @@ static int retry_task(const struct spool *sp, struct queue_place *p, struct err 
 			       " ends it",
 			       p->name.id, p->name.name, queue_state(&p->name, p->dir), p->name.id);
 	dir_of(p, dir);
-	r = transit_retry(sp, &p->name, dir, e);
-	if (r == 0)
-		printf("%" PRIu64 " %s waits to run again\n", p->name.id, p->name.name);
-	return r == TRANSIT_GONE ? changed_now(p->name.id, e) : r;
+	r = transit_retry(rt->sp, &p->name, dir, !rt->grouped, e);
+	if (r != 0)
+		return r;
+	rt->said.files |= rt->grouped;
+	queue_say(&rt->said, SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(p->dir),
+		  "%" PRIu64 " %s waits to run again\n", p->name.id, p->name.name);
+	return 0;
 }
 
 struct choice {
@@ -65,20 +74,20 @@ static bool is_chosen(void *data, uint64_t element, enum batch_state state)
 	return c->element ? element == c->element : c->all || state != BATCH_DONE;
 }
 
-static int check_batch(const struct spool *sp, const struct queue_place *p, struct err *e)
+static int check_batch(struct retrying *rt, const struct queue_place *p, struct err *e)
 {
-	struct queue_match active = { .n = 0 };
 	struct batch_counts n = { .running = 0 };
-	int r = p->element ? queue_element_state(sp, p, p->element, e) : BATCH_DONE;
+	int r = p->element ? queue_element_state(rt->sp, p, p->element, e) : BATCH_DONE;
 
 	if (r >= 0 && r < BATCH_DONE && p->dir == SPOOL_PENDING)
 		return err_set(e, -EBUSY, "%" PRIu64 ".%" PRIu64 " has not ended yet", p->name.id,
 			       p->element);
-	if (r >= 0 && p->dir != SPOOL_PENDING)
-		r = queue_all(sp, &active, e);
+	if (r >= 0 && p->dir != SPOOL_PENDING && !rt->counted) {
+		r = queue_all(rt->sp, &rt->active, e);
+		rt->counted = r >= 0;
+	}
 	if (r >= 0)
-		r = queue_counts(sp, &p->name, &active, &n, e);
-	free(active.tasks);
+		r = queue_counts(rt->sp, &p->name, &rt->active, &n, e);
 	if (r >= 0 && p->dir != SPOOL_PENDING && n.running)
 		r = err_set(e, -EBUSY,
 			    "%" PRIu64 " element%s of task %" PRIu64 " still end%s; try again",
@@ -89,17 +98,18 @@ static int check_batch(const struct spool *sp, const struct queue_place *p, stru
 	return r < 0 ? r : 0;
 }
 
-static int retry_batch(const struct spool *sp, struct queue_place *p, bool all, struct err *e)
+static int retry_batch(struct retrying *rt, struct queue_place *p, struct err *e)
 {
-	struct choice choice = { .element = p->element, .all = all };
+	const struct spool *sp = rt->sp;
+	struct choice choice = { .element = p->element, .all = rt->all };
 	cleanup_free char *host = xasprintf("retry-%.30s", sp->host);
 	char who[SPEC_NAME_MAX + 1], dir[SPOOL_PATH_MAX], id[QUEUE_ID_MAX];
 	uint64_t n = 0;
-	int r = check_batch(sp, p, e);
+	int r = check_batch(rt, p, e);
 
 	if (r < 0)
 		return r;
-	if (r > 0 && !all)
+	if (r > 0 && !rt->all)
 		return err_set(e, -EINVAL,
 			       "no element of task %" PRIu64 " has failed or was stopped; tenure "
 			       "retry --all %" PRIu64 " runs all that have ended again",
@@ -107,33 +117,44 @@ static int retry_batch(const struct spool *sp, struct queue_place *p, bool all, 
 	spec_make_name(host, who);
 	dir_of(p, dir);
 	r = revive_batch(sp, &p->name, dir, who, is_chosen, &choice, &n, e);
-	if (r == TRANSIT_GONE)
-		return changed_now(p->name.id, e);
-	if (r < 0)
+	if (r != 0)
 		return r;
 	(void)queue_format_id(p->name.id, p->element, id);
+	rt->said.dirs |= SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_ENDS) | SPOOL_BIT(p->dir);
 	if (p->element)
-		printf("%s %s waits to run again\n", id, p->name.name);
+		queue_say(&rt->said, 0, "%s %s waits to run again\n", id, p->name.name);
 	else
-		printf("%s %s: %" PRIu64 " element%s to run again\n", id, p->name.name, n,
-		       n == 1 ? " waits" : "s wait");
+		queue_say(&rt->said, 0, "%s %s: %" PRIu64 " element%s to run again\n", id,
+			  p->name.name, n, n == 1 ? " waits" : "s wait");
 	return 0;
 }
 
-static int retry_one(const struct spool *sp, const char *word, bool all, struct err *e)
+static int retry_place(struct retrying *rt, struct queue_place *p, struct err *e)
+{
+	int r = p->dir == SPOOL_PENDING ? transit_await(rt->sp, &p->name, QUEUE_HELD_MS, e) : 0;
+
+	return r != 0 ? r : (p->name.count ? retry_batch : retry_task)(rt, p, e);
+}
+
+static int retry_one(struct retrying *rt, const char *word, struct err *e)
 {
 	struct queue_place p;
-	int r = queue_locate(sp, word, &p, e);
+	int r = TRANSIT_GONE;
 
-	if (r < 0)
-		return r;
-	return p.name.count ? retry_batch(sp, &p, all, e) : retry_task(sp, &p, e);
+	for (int look = 0; look < QUEUE_LOOKS && r == TRANSIT_GONE; look++) {
+		if (look)
+			queue_pause(look);
+		r = queue_locate(rt->sp, word, &p, e);
+		r = r == 0 ? retry_place(rt, &p, e) : r;
+	}
+	return r > 0 ? queue_changes_now(&p.name, e) : r;
 }
 
 /* Of a lane, or of all, what has failed. */
 struct failed {
 	const char *lane; /* NULL: all */
-	struct id_list ids;
+	size_t n;
+	struct task_name *names;
 };
 
 static int add_failed(void *data, const struct task_name *n, const char *dir)
@@ -142,53 +163,57 @@ static int add_failed(void *data, const struct task_name *n, const char *dir)
 
 	if (f->lane && strcmp(f->lane, n->lane) != 0)
 		return 0;
-	if ((f->ids.n & (f->ids.n - 1)) == 0)
-		f->ids.ids = xrealloc(f->ids.ids, f->ids.n ? 2 * f->ids.n : 1, sizeof(*f->ids.ids));
-	f->ids.ids[f->ids.n++] = n->id;
+	if ((f->n & (f->n - 1)) == 0)
+		f->names = xrealloc(f->names, f->n ? 2 * f->n : 1, sizeof(*f->names));
+	f->names[f->n++] = *n;
 	return 0;
 }
 
 static int by_id(const void *a, const void *b)
 {
-	const uint64_t *x = a, *y = b;
+	const struct task_name *x = a, *y = b;
 
-	return *x < *y ? -1 : *x > *y;
+	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* 0: and *ret is how many there were. */
-static int retry_failed(const struct spool *sp, const char *lane, size_t *ret, struct err *e)
+/* 0: and *ret is how many there were. What somebody else was faster with is not failed any more. */
+static int retry_failed(struct retrying *rt, const char *lane, size_t *ret, struct err *e)
 {
 	struct failed f = { .lane = lane };
-	int r = scan_dir(sp, spool_dir_name(SPOOL_FAILED), add_failed, &f, e);
+	int r = scan_dir(rt->sp, spool_dir_name(SPOOL_FAILED), add_failed, &f, e);
 
-	if (f.ids.n)
-		qsort(f.ids.ids, f.ids.n, sizeof(*f.ids.ids), by_id);
-	for (size_t i = 0; i < f.ids.n && r == 0; i++) {
-		cleanup_free char *id = xasprintf("%" PRIu64, f.ids.ids[i]);
+	if (f.n)
+		qsort(f.names, f.n, sizeof(*f.names), by_id);
+	rt->grouped = f.n >= GROUP;
+	for (size_t i = 0; i < f.n && r >= 0; i++) {
+		struct queue_place p = { .dir = SPOOL_FAILED, .name = f.names[i] };
+		char file[NAME_FILE_MAX];
 
-		r = retry_one(sp, id, false, e);
+		(void)spool_path(SPOOL_FAILED, name_format(&p.name, file), p.path);
+		r = retry_place(rt, &p, e);
 	}
-	*ret = f.ids.n;
-	free(f.ids.ids);
-	return r;
+	rt->grouped = false;
+	*ret = f.n;
+	free(f.names);
+	return r < 0 ? r : 0;
 }
 
 /* A task is meant rather than a lane that is called so. */
-static int retry_word(const struct spool *sp, const char *word, bool all, struct err *e)
+static int retry_word(struct retrying *rt, const char *word, struct err *e)
 {
 	struct err inner = ERR_INIT;
 	size_t n = 0;
 	int r, none;
 
 	if (strcmp(word, "all") == 0) {
-		r = retry_failed(sp, NULL, &n, e);
+		r = retry_failed(rt, NULL, &n, e);
 		return r == 0 && !n ? err_set(e, -ENOENT, "no task in instance \"%s\" has failed",
-					      sp->instance)
+					      rt->sp->instance)
 				    : r;
 	}
-	r = none = retry_one(sp, word, all, &inner);
+	r = none = retry_one(rt, word, &inner);
 	if (none == -ENOENT && spec_is_task_name(word))
-		r = retry_failed(sp, word, &n, &inner);
+		r = retry_failed(rt, word, &n, &inner);
 	if (r == 0 && none == -ENOENT && !n)
 		r = none;
 	if (r < 0)
@@ -199,10 +224,15 @@ static int retry_word(const struct spool *sp, const char *word, bool all, struct
 static int run_retry(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct spool *sp = NULL;
+	struct retrying rt = { .all = opts_flag(ctx->opts, "all") };
 	int r = queue_open(ctx, 0, &sp, e);
 
+	rt.sp = sp;
 	for (size_t i = 0; i < opts_argc(ctx->opts) && r == 0; i++)
-		r = retry_word(sp, opts_arg(ctx->opts, i), opts_flag(ctx->opts, "all"), e);
+		r = retry_word(&rt, opts_arg(ctx->opts, i), e);
+	if (sp)
+		r = queue_commit(sp, &rt.said, r, e);
+	free(rt.active.tasks);
 	sp = spool_close(sp);
 	ask_agent_to_look(ctx);
 	return r;

@@ -19,15 +19,21 @@
 #include "spool/revive.h"
 #include "spool/transit.h"
 
+struct change;
+typedef int (*change_fn)(const struct change *c, struct task_name *n, struct err *e);
+
 struct change {
 	const struct spool *sp;
+	change_fn fn;
+	bool waits;	       /* one that is meant does, ... */
+	struct task_name runs; /* ... and one does not */
 	uint64_t priority;
 	bool paused;
 	bool all; /* what is not paused is not meant by `resume all` */
+	bool say; /* what was in a back-off is told one by one */
 	unsigned int changed;
+	struct queue_said said;
 };
-
-typedef int (*change_fn)(const struct change *c, struct task_name *n, struct err *e);
 
 static int do_priority(const struct change *c, struct task_name *n, struct err *e)
 {
@@ -40,21 +46,22 @@ static int do_pause(const struct change *c, struct task_name *n, struct err *e)
 }
 
 /* "42 train.sh has priority 3" */
-static void tell(const struct change *c, change_fn fn, const struct task_name *n)
+static void tell(struct change *c, const struct task_name *n)
 {
 	char priority[48] = "";
 
-	if (fn == do_priority)
+	if (c->fn == do_priority)
 		(void)str_print(priority, sizeof(priority), "has priority %" PRIu64, c->priority);
-	printf("%" PRIu64 " %s %s\n", n->id, n->name,
-	       priority[0] ? priority
-	       : c->paused ? "is paused"
-			   : "goes on");
+	c->changed++;
+	queue_say(&c->said, SPOOL_BIT(SPOOL_PENDING), "%" PRIu64 " %s %s\n", n->id, n->name,
+		  priority[0] ? priority
+		  : c->paused ? "is paused"
+			      : "goes on");
 }
 
 /* Who resumes it has done something about its failures: its back-off has no more sense. *ended: it
  * was in one. */
-static int hasten(const struct change *c, struct task_name *n, bool *ended, struct err *e)
+static int hasten(struct change *c, struct task_name *n, bool *ended, struct err *e)
 {
 	cleanup_free char *host = xasprintf("resume-%.30s", c->sp->host);
 	uint64_t begin_s = n->begin_s;
@@ -64,6 +71,7 @@ static int hasten(const struct change *c, struct task_name *n, bool *ended, stru
 	spec_make_name(host, who);
 	r = n->count ? revive_hasten(c->sp, n, who, e) : transit_hasten(c->sp, n, e);
 	*ended = r == 0 && (n->count || n->begin_s != begin_s);
+	c->said.dirs |= *ended ? SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_ENDS) : 0;
 	return r == TRANSIT_GONE || r == REVIVE_NONE ? 0 : r;
 }
 
@@ -78,96 +86,96 @@ static void note_lane(const struct change *c, const struct task_name *n)
 }
 
 /* "42 train.sh is not paused; it begins 2026-11-22 08:00:00 at the earliest" */
-static void tell_not_paused(const struct task_name *n)
+static void tell_not_paused(struct change *c, const struct task_name *n)
 {
 	char when[CLOCK_TEXT_MAX];
 
-	printf("%" PRIu64 " %s is not paused", n->id, n->name);
+	queue_say(&c->said, 0, "%" PRIu64 " %s is not paused", n->id, n->name);
 	if (n->begin_s)
-		printf("; it begins %s at the earliest",
-		       clock_format_local(n->begin_s * NS_PER_S, when));
-	(void)putchar('\n');
+		queue_say(&c->said, 0, "; it begins %s at the earliest",
+			  clock_format_local(n->begin_s * NS_PER_S, when));
+	queue_say(&c->said, 0, "\n");
 }
 
-/* 0, TRANSIT_GONE: it does not wait (any more), or negative. */
 static int resume_one(struct change *c, struct scan_task *t, struct err *e)
 {
 	bool paused = t->name.flags & NAME_PAUSED, ended = false;
-	int r = t->dir != SPOOL_PENDING ? TRANSIT_GONE : paused ? do_pause(c, &t->name, e) : 0;
+	int r = paused ? do_pause(c, &t->name, e) : 0;
 
 	if (r == 0 && (paused || !c->all))
 		r = hasten(c, &t->name, &ended, e);
 	if (r != 0)
 		return r;
-	if (paused || ended) {
-		c->changed++;
-		tell(c, do_pause, &t->name);
-	} else if (!c->all) {
-		tell_not_paused(&t->name);
-	}
+	if (paused || ended)
+		tell(c, &t->name);
+	else if (!c->all)
+		tell_not_paused(c, &t->name);
 	if (paused || !c->all)
 		note_lane(c, &t->name);
 	return 0;
 }
 
-/* As resume_one(). */
-static int change_one(struct change *c, change_fn fn, struct scan_task *t, struct err *e)
+/* Elements that run go on whatever becomes of those that wait. */
+static int change_one(void *data, struct scan_task *t, struct err *e)
 {
-	if (fn == do_pause && !c->paused)
-		return resume_one(c, t, e);
+	struct change *c = data;
+	int r = 0;
 
-	int r = t->dir == SPOOL_PENDING ? fn(c, &t->name, e) : TRANSIT_GONE;
-
-	if (r == 0) {
-		c->changed++;
-		tell(c, fn, &t->name);
+	if (t->name.element || t->dir != SPOOL_PENDING) {
+		c->runs = t->name;
+		return 0;
 	}
+	if (c->fn == do_pause && !c->paused)
+		r = resume_one(c, t, e);
+	else
+		r = c->fn(c, &t->name, e);
+	if (r == 0 && (c->fn != do_pause || c->paused))
+		tell(c, &t->name);
+	c->waits |= r == 0;
 	return r;
 }
 
-/* Those of a lane, or all, that run already are not meant; one that is named is. */
-static int change_found(struct change *c, change_fn fn, struct queue_match *m, struct err *e)
+/* Those of a lane, or all, that run already are not meant; one that is named is. TRANSIT_GONE: all
+ * of them ended meanwhile. */
+static int change_found(struct change *c, struct queue_match *m, struct err *e)
 {
-	unsigned int changed = c->changed;
-	const struct task_name *runs = NULL;
-	bool waits = false;
-	int r = 0;
+	size_t n = m->n;
+	int r;
 
-	/* Elements that run go on whatever becomes of those that wait. */
-	for (size_t i = 0; i < m->n && r >= 0; i++) {
-		if (m->tasks[i].name.element)
-			continue;
-		r = change_one(c, fn, &m->tasks[i], e);
-		if (r == TRANSIT_GONE)
-			runs = &m->tasks[i].name;
-		waits = waits || r == 0;
-	}
-	if (r < 0 || c->changed > changed || waits || !runs)
-		return r < 0 ? r : 0;
+	c->waits = false;
+	c->runs.id = 0;
+	r = queue_change(c->sp, m, change_one, c, e);
+	if (r < 0 || c->waits || !n)
+		return r;
+	if (!c->runs.id)
+		return TRANSIT_GONE;
 	return err_set(e, -EBUSY,
-		       "task %" PRIu64 " (%s)%s runs already; only what waits can be changed",
-		       runs->id, runs->name, m->n == 1 ? "" : ", as all others that are meant,");
+		       "task %" PRIu64 "%s%s%s%s runs already; only what waits can be changed",
+		       c->runs.id, c->runs.name[0] ? " (" : "", c->runs.name,
+		       c->runs.name[0] ? ")" : "", n == 1 ? "" : ", as all others that are meant,");
 }
 
-static int change_word(struct change *c, change_fn fn, const char *word, struct err *e)
+static int change_word(struct change *c, const char *word, struct err *e)
 {
 	struct queue_match m;
 	uint64_t id, element;
-	int r;
+	int r = TRANSIT_GONE;
 
 	if (name_parse_id(word, &id, &element) == 0 && element)
 		return err_set(e, -EINVAL,
 			       "%s is an element; its priority and pauses are those of task "
 			       "%" PRIu64 " as a whole",
 			       word, id);
-	r = queue_find(c->sp, word, QUEUE_LANES | QUEUE_TELL_ENDED, &m, e);
-	if (r < 0)
-		return r;
-	if (!m.n)
-		queue_tell_nothing(c->sp);
-	r = change_found(c, fn, &m, e);
-	free(m.tasks);
-	return r;
+	for (int look = 0; look < QUEUE_LOOKS && r == TRANSIT_GONE; look++) {
+		r = queue_find(c->sp, word, QUEUE_LANES | QUEUE_TELL_ENDED, &m, e);
+		if (r < 0)
+			return r;
+		if (!m.n)
+			queue_tell_nothing(c->sp);
+		r = change_found(c, &m, e);
+		free(m.tasks);
+	}
+	return r > 0 ? err_set(e, -EAGAIN, "%s changed just now; try again", word) : r;
 }
 
 /* ---- lanes: what is submitted to them later is paused as well ---- */
@@ -187,28 +195,57 @@ static bool is_lane(const struct spool *sp, const char *word)
 	return found;
 }
 
-static int hasten_lane(struct change *c, const char *lane, bool say, struct err *e)
+static int hasten_one(void *data, struct scan_task *t, struct err *e)
+{
+	struct change *c = data;
+	bool ended = false;
+	int r = t->dir == SPOOL_PENDING ? hasten(c, &t->name, &ended, e) : 0;
+
+	if (r == 0 && ended && c->say)
+		tell(c, &t->name);
+	return r;
+}
+
+/* fn for those of everything that waits that are chosen. */
+static int change_chosen(struct change *c,
+			 bool (*choose)(const struct task_name *n, const char *lane),
+			 const char *lane, queue_change_fn fn, struct err *e)
 {
 	struct queue_match all;
+	size_t n = 0;
 	int r = queue_all(c->sp, &all, e);
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < all.n && r >= 0; i++) {
-		struct task_name *n = &all.tasks[i].name;
-		bool ended = false;
-
-		if (all.tasks[i].dir != SPOOL_PENDING || strcmp(n->lane, lane) != 0 ||
-		    n->flags & NAME_PAUSED)
-			continue;
-		r = hasten(c, n, &ended, e);
-		if (r == 0 && ended && say) {
-			c->changed++;
-			tell(c, do_pause, n);
-		}
-	}
+	for (size_t i = 0; i < all.n; i++)
+		if (all.tasks[i].dir == SPOOL_PENDING && choose(&all.tasks[i].name, lane))
+			all.tasks[n++] = all.tasks[i];
+	all.n = n;
+	r = queue_change(c->sp, &all, fn, c, e);
 	free(all.tasks);
 	return r;
+}
+
+static bool is_unpaused_of(const struct task_name *n, const char *lane)
+{
+	return strcmp(n->lane, lane) == 0 && !(n->flags & NAME_PAUSED);
+}
+
+static bool is_paused_of(const struct task_name *n, const char *lane)
+{
+	return strcmp(n->lane, lane) == 0 && n->flags & NAME_PAUSED;
+}
+
+/* Called as the lane is, and not of it. */
+static bool is_namesake(const struct task_name *n, const char *lane)
+{
+	return strcmp(n->name, lane) == 0 && strcmp(n->lane, lane) != 0;
+}
+
+static int hasten_lane(struct change *c, const char *lane, bool say, struct err *e)
+{
+	c->say = say;
+	return change_chosen(c, is_unpaused_of, lane, hasten_one, e);
 }
 
 /* Of what waits or runs. */
@@ -233,7 +270,8 @@ static int pause_lane(struct change *c, const char *lane, struct err *e)
 	r = c->paused ? lane_pause(c->sp, lane, reason, e) : lane_resume(c->sp, lane, e);
 	if (r == 0) {
 		c->changed++;
-		printf("lane %s %s\n", lane, c->paused ? "is paused" : "goes on");
+		queue_say(&c->said, SPOOL_BIT(SPOOL_LANES), "lane %s %s\n", lane,
+			  c->paused ? "is paused" : "goes on");
 	}
 	if (r == 0 && !c->paused)
 		r = hasten_lane(c, lane, false, e);
@@ -243,39 +281,6 @@ static int pause_lane(struct change *c, const char *lane, struct err *e)
 static int resume_lane(void *data, const char *lane)
 {
 	return pause_lane(data, lane, NULL) < 0 ? -EIO : 0;
-}
-
-/* Tasks of a lane that were paused one by one are resumed with it. */
-static int resume_tasks_of(struct change *c, const char *lane, struct err *e)
-{
-	struct queue_match all;
-	int r = queue_all(c->sp, &all, e);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < all.n && r >= 0; i++)
-		if (strcmp(all.tasks[i].name.lane, lane) == 0 &&
-		    all.tasks[i].name.flags & NAME_PAUSED)
-			r = change_one(c, do_pause, &all.tasks[i], e);
-	free(all.tasks);
-	return r < 0 ? r : 0;
-}
-
-/* Tasks that are called as the lane is, and are not of it. */
-static int change_namesakes(struct change *c, const char *lane, struct err *e)
-{
-	struct queue_match all;
-	int r = queue_all(c->sp, &all, e);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < all.n && r >= 0; i++)
-		if (strcmp(all.tasks[i].name.name, lane) == 0 &&
-		    strcmp(all.tasks[i].name.lane, lane) != 0 &&
-		    all.tasks[i].dir == SPOOL_PENDING && !all.tasks[i].name.element)
-			r = change_one(c, do_pause, &all.tasks[i], e);
-	free(all.tasks);
-	return r < 0 ? r : 0;
 }
 
 static int pause_named_lane(struct change *c, const char *lane, struct err *e)
@@ -288,10 +293,11 @@ static int pause_named_lane(struct change *c, const char *lane, struct err *e)
 		r = pause_lane(c, lane, e);
 	else
 		r = hasten_lane(c, lane, true, e);
+	/* Those that were paused one by one are resumed with it. */
 	if (r == 0 && !c->paused)
-		r = resume_tasks_of(c, lane, e);
+		r = change_chosen(c, is_paused_of, lane, change_one, e);
 	if (r == 0)
-		r = change_namesakes(c, lane, e);
+		r = change_chosen(c, is_namesake, lane, change_one, e);
 	if (r == 0 && c->changed == changed)
 		r = err_set(e, -EINVAL, "nothing of lane \"%s\" is paused, or in a back-off", lane);
 	return r;
@@ -312,20 +318,20 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 	if (all && !c->paused)
 		r = lanes_paused(c->sp, resume_lane, c, e);
 	if (r == 0)
-		r = change_word(c, do_pause, word, e);
+		r = change_word(c, word, e);
 	return r < 0 && all && c->changed > changed ? 0 : r;
 }
 
-static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first, change_fn fn,
-		      struct err *e)
+static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first, struct err *e)
 {
 	struct spool *sp = NULL;
 	int r = queue_open(ctx, 0, &sp, e);
 
 	c->sp = sp;
 	for (size_t i = first; i < opts_argc(ctx->opts) && r == 0; i++)
-		r = fn ? change_word(c, fn, opts_arg(ctx->opts, i), e)
-		       : pause_word(c, opts_arg(ctx->opts, i), e);
+		r = (c->fn == do_priority ? change_word : pause_word)(c, opts_arg(ctx->opts, i), e);
+	if (sp)
+		r = queue_commit(sp, &c->said, r, e);
 	sp = spool_close(sp);
 	if (c->changed)
 		ask_agent_to_look(ctx);
@@ -334,7 +340,7 @@ static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first,
 
 static int run_priority(const struct cmd_ctx *ctx, struct err *e)
 {
-	struct change c = { .changed = 0 };
+	struct change c = { .fn = do_priority };
 	const char *text = opts_arg(ctx->opts, 0);
 
 	if (str_to_u64(text, &c.priority) < 0 || c.priority > SPEC_PRIORITY_MAX) {
@@ -342,14 +348,14 @@ static int run_priority(const struct cmd_ctx *ctx, struct err *e)
 			      text, SPEC_PRIORITY_MAX);
 		return CMD_USAGE;
 	}
-	return change_all(ctx, &c, 1, do_priority, e);
+	return change_all(ctx, &c, 1, e);
 }
 
 static int set_paused(const struct cmd_ctx *ctx, bool paused, struct err *e)
 {
-	struct change c = { .paused = paused };
+	struct change c = { .fn = do_pause, .paused = paused };
 
-	return change_all(ctx, &c, 0, NULL, e);
+	return change_all(ctx, &c, 0, e);
 }
 
 static int run_pause(const struct cmd_ctx *ctx, struct err *e)

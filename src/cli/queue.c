@@ -3,19 +3,49 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "spool/record.h"
+#include "spool/transit.h"
 
 int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 
 	return spool_open(root, settings_str(ctx->settings, SET_INSTANCE), flags, ret, e);
+}
+
+void queue_say(struct queue_said *s, unsigned int dirs, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	strbuf_addv(&s->text, fmt, ap);
+	va_end(ap);
+	s->dirs |= dirs;
+}
+
+int queue_commit(const struct spool *sp, struct queue_said *s, int r, struct err *e)
+{
+	struct err why = ERR_INIT;
+	int synced = s->files ? spool_sync_all(sp, &why) : 0;
+
+	if (synced == 0 && s->dirs)
+		synced = spool_commit(sp, s->dirs, &why);
+	(void)fputs(strbuf_str(&s->text), stdout);
+	strbuf_clear(&s->text);
+	s->dirs = 0;
+	s->files = false;
+	if (synced == 0 || r < 0)
+		return r;
+	return err_set(e, synced, "it is done, but may not survive a power loss: %s", why.text);
 }
 
 static int by_order(const void *a, const void *b)
@@ -281,6 +311,91 @@ int queue_find(const struct spool *sp, const char *word, unsigned int flags,
 	all.n = kept;
 	*ret = all;
 	return 0;
+}
+
+/* ---- beside other commands ---- */
+
+#define LOOK_US	    2000
+#define LOOK_MAX_US 50000
+
+void queue_pause(int look)
+{
+	unsigned int us = LOOK_US << (look < 8 ? look : 8);
+
+	(void)usleep(us < LOOK_MAX_US ? us : LOOK_MAX_US);
+}
+
+int queue_changes_now(const struct task_name *n, struct err *e)
+{
+	return err_set(e, -EAGAIN,
+		       "task %" PRIu64 " (%s) is being changed by another command; try again%s",
+		       n->id, n->name,
+		       n->flags & NAME_EDITED ? ", in a minute if that one was interrupted" : "");
+}
+
+static int by_task(const void *a, const void *b)
+{
+	const struct task_name *x = &((const struct scan_task *)a)->name,
+			       *y = &((const struct scan_task *)b)->name;
+
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	return (x->element > y->element) - (x->element < y->element);
+}
+
+/* As they are called now, without those that are not there any more. */
+static int look_again(const struct spool *sp, struct queue_match *m, struct err *e)
+{
+	struct queue_match all;
+	size_t n = 0;
+	int r = queue_all(sp, &all, e);
+
+	if (r < 0)
+		return r;
+	qsort(m->tasks, m->n, sizeof(*m->tasks), by_task);
+	for (size_t i = 0; i < all.n; i++)
+		if (bsearch(&all.tasks[i], m->tasks, m->n, sizeof(*m->tasks), by_task))
+			all.tasks[n++] = all.tasks[i];
+	(void)memcpy(m->tasks, all.tasks, n * sizeof(*m->tasks));
+	m->n = n;
+	free(all.tasks);
+	return 0;
+}
+
+int queue_change(const struct spool *sp, struct queue_match *m, queue_change_fn fn, void *data,
+		 struct err *e)
+{
+	uint64_t patience_ms = QUEUE_HELD_MS;
+	struct task_name held = { .id = 0 };
+	int r = 0;
+
+	for (int look = 0; m->n && r >= 0; look++) {
+		size_t left = 0;
+
+		for (size_t i = 0; i < m->n && r >= 0; i++) {
+			struct scan_task *t = &m->tasks[i];
+
+			r = t->dir == SPOOL_PENDING
+				    ? transit_await(sp, &t->name, (unsigned int)patience_ms, e)
+				    : 0;
+			if (r == TRANSIT_HELD) {
+				held = t->name;
+				patience_ms = 0;
+				continue;
+			}
+			r = r == 0 ? fn(data, t, e) : r;
+			if (r == TRANSIT_GONE)
+				m->tasks[left++] = *t;
+		}
+		m->n = left;
+		if (r < 0 || !left)
+			break;
+		if (look == QUEUE_LOOKS)
+			return queue_changes_now(&m->tasks[0].name, e);
+		queue_pause(look);
+		r = look_again(sp, m, e);
+	}
+	return r >= 0 && held.id ? queue_changes_now(&held, e) : r < 0 ? r : 0;
 }
 
 const char *queue_state(const struct task_name *n, enum spool_dir dir)

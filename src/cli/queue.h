@@ -7,6 +7,7 @@
  * mean: an id (42), an element (42.7), a name or the beginning of one that is unique, a lane, all.
  */
 
+#include "base/strbuf.h"
 #include "cli/cmd.h"
 #include "spool/batch.h"
 #include "spool/scan.h"
@@ -21,6 +22,26 @@
 
 /* The instance of the settings; flags as of spool_open(). 0 or negative. */
 int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e);
+
+/*
+ * What a command has done to tasks, which is told when it survives a power loss, and not before:
+ *
+ *	queue_say(&said, SPOOL_BIT(SPOOL_PENDING), "%s is paused\n", name);	for each
+ *	r = queue_commit(sp, &said, r, e);	once; prints all of it
+ *
+ * dirs: where something was renamed, made or removed for it.
+ */
+struct queue_said {
+	struct strbuf text;
+	unsigned int dirs;
+	bool files; /* some were written to and not synced one by one */
+};
+
+void queue_say(struct queue_said *s, unsigned int dirs, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* r: what the command has come to so far, which is returned; where that was no error one of
+ * syncing, with what has happened all the same being told. */
+int queue_commit(const struct spool *sp, struct queue_said *s, int r, struct err *e);
 
 struct queue_match {
 	size_t n;
@@ -80,6 +101,23 @@ json_t *queue_counts_json(const struct batch_counts *n);
 /* The agent that runs it; "" where that is not known. Of an element only its file says so. */
 void queue_agent_of(const struct spool *sp, const struct task_name *n,
 		    char agent[NAME_AGENT_MAX + 1]);
+
+/*
+ * What other commands do at the same time: a task that is held by one of them is waited for, and
+ * one that is not where it was is looked for again.
+ */
+#define QUEUE_LOOKS   12
+#define QUEUE_HELD_MS 2000
+/* Between two looks; look counts from 0. */
+void queue_pause(int look);
+int queue_changes_now(const struct task_name *n, struct err *e); /* -EAGAIN: and still is */
+
+/* 0, TRANSIT_GONE: it is not there (any more), or negative. t->dir says where it was found. */
+typedef int (*queue_change_fn)(void *data, struct scan_task *t, struct err *e);
+/* fn for each of them; m->tasks is used up, and still the caller's to free. The first error ends
+ * it, but for tasks that others hold: they are left out, and told at the end. */
+int queue_change(const struct spool *sp, struct queue_match *m, queue_change_fn fn, void *data,
+		 struct err *e);
 
 /* "42" or "42.7". buf: QUEUE_ID_MAX. */
 #define QUEUE_ID_MAX 48

@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -24,19 +23,22 @@
 #include "spool/transit.h"
 #include "task/sweep.h"
 
-#define LOOKS	5
-#define LOOK_US 50000
-#define REASON	"stopped by tenure stop"
+#define REASON "stopped by tenure stop"
 
-static void tell(const struct stopping *s, const struct task_name *n, uint64_t element,
+/* Where something may have gone from pending/ to. */
+#define FILED                                                                                      \
+	(SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_CANCELLED) | SPOOL_BIT(SPOOL_FAILED) |         \
+	 SPOOL_BIT(SPOOL_DONE))
+
+static void tell(struct stopping *s, const struct task_name *n, uint64_t element, unsigned int dirs,
 		 const char *more)
 {
 	char id[QUEUE_ID_MAX];
 
-	if (s->quiet)
-		return;
-	printf("%s%s%s%s\n", queue_format_id(n->id, element, id), n->name[0] ? " " : "", n->name,
-	       more);
+	s->said.dirs |= dirs;
+	if (!s->quiet)
+		queue_say(&s->said, 0, "%s%s%s%s\n", queue_format_id(n->id, element, id),
+			  n->name[0] ? " " : "", n->name, more);
 }
 
 /* What becomes of one that had not started, or not again. */
@@ -68,7 +70,7 @@ static int stop_running(struct stopping *s, const struct task_name *n, struct er
 	int r = ask_agent_about(s->ctx, &req, NULL, e);
 
 	if (r == 0)
-		tell(s, n, n->element, s->now ? " is killed" : " is told to end");
+		tell(s, n, n->element, 0, s->now ? " is killed" : " is told to end");
 	if (r != -ENOENT && r != -ECONNREFUSED)
 		return r;
 	queue_agent_of(s->sp, n, agent);
@@ -99,6 +101,8 @@ static int end_element(struct batch *b, const struct spool *sp, uint64_t element
 	end.ended_ns = clock_wall_ns();
 	(void)str_copy(end.reason, sizeof(end.reason), REASON);
 	r = batch_end(b, NULL, &c, &end, e);
+	if (r == 0)
+		r = batch_sync(b, e);
 	if (r == 0 && batch_is_over(b))
 		r = batch_file(b, e);
 	return r < 0 ? r : 0;
@@ -119,7 +123,8 @@ static int stop_waiting_element(struct stopping *s, const struct queue_place *p,
 	(void)batch_close(b);
 	if (r == 0) {
 		s->changed = true;
-		tell(s, &p->name, p->element, " is cancelled; it did not run");
+		tell(s, &p->name, p->element, FILED | SPOOL_BIT(SPOOL_ENDS),
+		     " is cancelled; it did not run");
 	}
 	return r;
 }
@@ -153,12 +158,12 @@ static int stop_element(struct stopping *s, uint64_t id, uint64_t element, struc
 	struct task_name n;
 	int r = CLAIM_LOST;
 
-	for (int look = 0; look < LOOKS; look++) {
+	for (int look = 0; look < QUEUE_LOOKS; look++) {
 		if (find_running_element(s->sp, id, element, &n)) {
 			r = stop_running(s, &n, e);
 			if (r <= 0)
 				return r;
-			(void)usleep(LOOK_US);
+			queue_pause(look);
 		}
 		r = queue_locate_id(s->sp, id, element, &p, e);
 		if (r < 0)
@@ -179,14 +184,18 @@ static int stop_element(struct stopping *s, uint64_t id, uint64_t element, struc
 /* 0, TRANSIT_GONE: it is not where it was, or negative. */
 static int stop_one(struct stopping *s, const struct scan_task *t, struct err *e)
 {
+	struct task_name n = t->name;
 	int r;
 
 	if (t->dir != SPOOL_PENDING)
-		return stop_running(s, &t->name, e);
-	r = transit_cancel(s->sp, &t->name, REASON, e);
+		return stop_running(s, &n, e);
+	/* Who holds it for longer finds that it was stopped. */
+	r = transit_await(s->sp, &n, QUEUE_HELD_MS, e);
+	if (r == 0 || r == TRANSIT_HELD)
+		r = transit_cancel(s->sp, &n, REASON, e);
 	if (r == 0) {
 		s->changed = true;
-		tell(s, &t->name, 0, cancelled_text(&t->name));
+		tell(s, &n, 0, FILED, cancelled_text(&n));
 	}
 	return r;
 }
@@ -241,9 +250,9 @@ int stop_word(struct stopping *s, const char *word, struct err *e)
 
 	if (name_parse_id(word, &id, &element) == 0 && element)
 		return stop_element(s, id, element, e);
-	for (int look = 0; look < LOOKS && r > 0; look++) {
+	for (int look = 0; look < QUEUE_LOOKS && r > 0; look++) {
 		if (look)
-			(void)usleep(LOOK_US);
+			queue_pause(look);
 		r = stop_matching(s, word, e);
 		if (look && r == -ENOENT)
 			return 0; /* what was left has ended by itself */

@@ -17,6 +17,7 @@ struct stopping {
 	bool quiet;	  /* nothing is told */
 	uint64_t afar_ms; /* so long agents of other nodes are waited for */
 	bool changed;	  /* something that waited was taken away: the agent should look */
+	struct queue_said said;
 	/* What runs under agents of other nodes; they are asked by stopping_finish(). */
 	size_t n_afar;
 	struct stopping_afar *afar;
@@ -24,15 +25,14 @@ struct stopping {
 
 /*
  * What the word means (ID, ID.ELEMENT, NAME, LANE, all) is ended: taken out of the queue where it
- * waits, told to end where it runs; each is told on the standard output, unless quiet. 0 or
- * negative.
+ * waits, told to end where it runs. 0 or negative.
  */
 int stop_word(struct stopping *s, const char *word, struct err *e);
 
 /*
- * To be called once after all words, whatever came of them: those who have to end something on
- * other nodes are asked and waited for, a few seconds. Who does not answer is told in e, with what
- * to do.
+ * To be called once after all words, whatever came of them: what was ended is made durable and told
+ * on the standard output, unless quiet; those who have to end something on other nodes are asked
+ * and waited for, a few seconds. Who does not answer is told in e, with what to do.
  */
 int stopping_finish(struct stopping *s, struct err *e);
 

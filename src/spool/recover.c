@@ -31,8 +31,9 @@
 #include "spool/submit.h"
 #include "spool/transit.h"
 
-#define EDIT_LIMIT_S	 60    /* an edit takes milliseconds */
-#define TMP_LIMIT_S	 86400 /* so does a submission; a suspended client may wake up late */
+#define TMP_LIMIT_S                                                                                \
+	86400 /* a submission takes milliseconds; a suspended client may wake up late              \
+	       */
 #define ELEMENT_FILE_MAX 65536
 #define LOST_REASON	 "its node or agent went away"
 
@@ -401,27 +402,13 @@ static int replay(struct recovery *rc, const struct task_name *n, struct err *e)
 	return 0;
 }
 
-/* A client was ended in the middle of an edit. */
-static int forgotten_edit(const struct spool *sp, const struct task_name *n, struct err *e)
-{
-	char file[NAME_FILE_MAX], from[SPOOL_PATH_MAX];
-	struct task_name name = *n;
-	struct stat st;
-
-	(void)spool_path(SPOOL_PENDING, name_format(n, file), from);
-	/* The rename set the time of change. */
-	if (fstatat(sp->fd, from, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    clock_wall_ns() / NS_PER_S < (uint64_t)st.st_ctim.tv_sec + EDIT_LIMIT_S)
-		return 0;
-	return transit_free_edit(sp, &name, e);
-}
-
 static void recover_pending(struct recovery *rc)
 {
 	const struct scan_task *t;
 	size_t iter = 0;
 
 	while ((t = scan_next(rc->scan, &iter))) {
+		struct task_name name = t->name;
 		struct err e = ERR_INIT;
 		char file[NAME_FILE_MAX];
 		int r;
@@ -429,7 +416,7 @@ static void recover_pending(struct recovery *rc)
 		if (t->dir != SPOOL_PENDING)
 			continue;
 		if (t->name.flags & NAME_EDITED)
-			r = forgotten_edit(rc->sp, &t->name, &e);
+			r = transit_free_forgotten(rc->sp, &name, &e);
 		else
 			r = replay(rc, &t->name, &e);
 		if (r < 0 && r != -ENOENT)

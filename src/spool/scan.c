@@ -67,6 +67,7 @@ struct scan {
 	size_t n, size; /* size: a power of two, or 0 */
 	struct entry **slots;
 	size_t counts[SPOOL_DIR_MAX];
+	size_t held;
 	uint32_t generation;
 	uint64_t settle_ns;
 	size_t n_raws;
@@ -180,9 +181,18 @@ static void grow(struct scan *s)
 	free(old);
 }
 
+static bool is_held(const struct entry *entry)
+{
+	unsigned int flags;
+
+	(void)memcpy(&flags, entry->numbers + offsetof(struct task_name, flags), sizeof(flags));
+	return flags & NAME_EDITED;
+}
+
 static void remove_slot(struct scan *s, size_t hole)
 {
 	s->counts[s->slots[hole]->dir]--;
+	s->held -= is_held(s->slots[hole]);
 	s->n--;
 	free(take_ptr(s->slots[hole]));
 	for (size_t i = (hole + 1) & (s->size - 1); s->slots[i]; i = (i + 1) & (s->size - 1)) {
@@ -201,13 +211,16 @@ static void put(struct scan *s, enum spool_dir dir, const struct task_name *n)
 	if (2 * (s->n + 1) > s->size)
 		grow(s);
 	slot = &s->slots[find_slot(s, n->id, n->element)];
-	if (*slot)
+	if (*slot) {
 		s->counts[(*slot)->dir]--;
-	else
+		s->held -= is_held(*slot);
+	} else {
 		s->n++;
+	}
 	free(*slot);
 	*slot = pack(n, dir, s->generation);
 	s->counts[dir]++;
+	s->held += is_held(*slot);
 }
 
 const struct scan_task *scan_find(const struct scan *s, uint64_t id, uint64_t element)
@@ -222,6 +235,11 @@ const struct scan_task *scan_find(const struct scan *s, uint64_t id, uint64_t el
 size_t scan_count(const struct scan *s, enum spool_dir dir)
 {
 	return s->counts[dir];
+}
+
+size_t scan_held(const struct scan *s)
+{
+	return s->held;
 }
 
 const struct scan_task *scan_next(const struct scan *s, size_t *iter)

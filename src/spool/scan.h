@@ -46,6 +46,8 @@ void scan_note(struct scan *s, enum spool_dir dir, const struct task_name *n, bo
 /* element 0: the task itself. NULL: not there. Valid until the next call of the same function. */
 const struct scan_task *scan_find(const struct scan *s, uint64_t id, uint64_t element);
 size_t scan_count(const struct scan *s, enum spool_dir dir);
+/* How many a client is changing at this moment (the flag h). */
+size_t scan_held(const struct scan *s);
 /* All, in no order: *iter begins with 0. NULL behind the last. Valid as above. */
 const struct scan_task *scan_next(const struct scan *s, size_t *iter);
 

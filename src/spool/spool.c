@@ -333,16 +333,47 @@ int spool_unlink(const struct spool *sp, const char *path, struct err *e)
 	return 0;
 }
 
-int spool_sync(const struct spool *sp, const char *dir, struct err *e)
+int spool_sync(const struct spool *sp, const char *path, struct err *e)
 {
-	cleanup_fd int fd = openat(sp->fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_fd int fd = openat(sp->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 
 	if (fd < 0)
-		return err_sys(e, errno, "open %s/%s", sp->path, dir);
+		return err_sys(e, errno, "open %s/%s", sp->path, path);
 	/* Some network filesystems cannot; a rename is on the server there. */
 	if (fsync(fd) < 0 && errno != EINVAL && errno != ENOTSUP)
-		return err_sys(e, errno, "sync %s/%s", sp->path, dir);
+		return err_sys(e, errno, "sync %s/%s", sp->path, path);
 	return 0;
+}
+
+struct committing {
+	const struct spool *sp;
+	struct err *e;
+};
+
+static int commit_day(void *data, const char *file, unsigned char type)
+{
+	const struct committing *c = data;
+	char path[SPOOL_PATH_MAX];
+
+	return type == DT_DIR ? spool_sync(c->sp, spool_path(SPOOL_DONE, file, path), c->e) : 0;
+}
+
+int spool_commit(const struct spool *sp, unsigned int dirs, struct err *e)
+{
+	struct committing c = { sp, e };
+	int r = 0;
+
+	for (unsigned int i = 0; i < SPOOL_DIR_MAX && r == 0; i++)
+		if (dirs & SPOOL_BIT(i))
+			r = spool_sync(sp, dir_names[i], e);
+	if (r == 0 && dirs & SPOOL_BIT(SPOOL_DONE))
+		r = spool_each(sp, dir_names[SPOOL_DONE], commit_day, &c, e);
+	return r;
+}
+
+int spool_sync_all(const struct spool *sp, struct err *e)
+{
+	return syncfs(sp->fd) < 0 ? err_sys(e, errno, "sync the filesystem of %s", sp->path) : 0;
 }
 
 int spool_write_new(const struct spool *sp, const char *path, const void *data, size_t len,

@@ -101,7 +101,16 @@ int spool_unlink(const struct spool *sp, const char *path, struct err *e);
 bool spool_exists(const struct spool *sp, const char *path);
 /* It is known not to be there; false also where that cannot be told. */
 bool spool_is_gone(const struct spool *sp, const char *path);
-int spool_sync(const struct spool *sp, const char *dir, struct err *e);
+/* A file, or what a directory has: it survives a power loss from now on. */
+int spool_sync(const struct spool *sp, const char *path, struct err *e);
+/*
+ * The same of directories of the instance, with what is below done/, for however many files were
+ * renamed, made or removed there. dirs: SPOOL_BIT() of each.
+ */
+#define SPOOL_BIT(dir) (1u << (dir))
+int spool_commit(const struct spool *sp, unsigned int dirs, struct err *e);
+/* Everything, with what was written into files, on the whole filesystem: for very many of them. */
+int spool_sync_all(const struct spool *sp, struct err *e);
 /* Creates path exclusively with the data, fsynced if asked. On error nothing is left. -EEXIST. */
 int spool_write_new(const struct spool *sp, const char *path, const void *data, size_t len,
 		    bool durable, struct err *e);

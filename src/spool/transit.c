@@ -3,8 +3,8 @@
 /*
  * The record comes first, then the line in the events, then the rename: who finds a file in
  * running/ with an end in it only has to rename it. Clients own a pending file for the moment of an
- * edit by renaming it to a name with the flag h, which nobody claims; recovery takes a forgotten
- * one away.
+ * edit by renaming it to a name with the flag h, which nobody claims and no other client renames; a
+ * forgotten one is ended by whoever meets it, be it another client or an agent.
  */
 
 #include "spool/transit.h"
@@ -13,12 +13,15 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/fold.h"
 #include "spool/scan.h"
+
+#define HOLD_LOOK_US 2000
 
 /* The directories on the way to a file. */
 static int make_way(const struct spool *sp, const char *path, struct err *e)
@@ -167,8 +170,9 @@ static int gone_or(int r)
 	return r == -ENOENT ? TRANSIT_GONE : r;
 }
 
-static int change_name(const struct spool *sp, struct task_name *n, const struct task_name *to,
-		       struct err *e)
+/* Also of a name that is held; else change_name(). */
+static int rename_to(const struct spool *sp, struct task_name *n, const struct task_name *to,
+		     struct err *e)
 {
 	char from_path[SPOOL_PATH_MAX], to_path[SPOOL_PATH_MAX];
 	int r;
@@ -182,6 +186,13 @@ static int change_name(const struct spool *sp, struct task_name *n, const struct
 	if (r == 0)
 		*n = *to;
 	return gone_or(r);
+}
+
+/* What another client holds is not ours to rename: it would not find it again. */
+static int change_name(const struct spool *sp, struct task_name *n, const struct task_name *to,
+		       struct err *e)
+{
+	return n->flags & NAME_EDITED ? TRANSIT_GONE : rename_to(sp, n, to, e);
 }
 
 int transit_cancel(const struct spool *sp, const struct task_name *n, const char *reason,
@@ -286,8 +297,8 @@ static int check_edit(struct task_file *t, json_t *set, struct err *e)
 }
 
 /* The file is ours, under the name `held`. */
-static int edit_held(const struct spool *sp, const struct task_name *held, json_t *set,
-		     struct err *e)
+static int edit_held(const struct spool *sp, const struct task_name *held,
+		     const struct transit_edit *edit, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];
 	struct task_file t;
@@ -295,51 +306,107 @@ static int edit_held(const struct spool *sp, const struct task_name *held, json_
 
 	if (r < 0)
 		return r;
-	r = check_edit(&t, set, e);
+	if (edit->complete)
+		r = edit->complete(edit->data, t.spec, edit->set, e);
 	if (r == 0)
-		r = record_append(sp, path, record_edit(set, clock_wall_ns()), true, e);
+		r = check_edit(&t, edit->set, e);
+	if (r == 0)
+		r = record_append(sp, path, record_edit(edit->set, clock_wall_ns()), true, e);
 	task_file_clear(&t);
 	return r;
 }
 
-int transit_free_edit(const struct spool *sp, struct task_name *n, struct err *e)
+static int put_in_name(struct task_name *n, const struct transit_edit *edit, struct err *e)
 {
-	struct task_name to = *n;
+	if (edit->priority && *edit->priority > SPEC_PRIORITY_MAX)
+		return err_set(e, -ERANGE, "a priority is at most %d", SPEC_PRIORITY_MAX);
+	n->priority = edit->priority ? *edit->priority : n->priority;
+	n->begin_s = edit->begin_s ? *edit->begin_s : n->begin_s;
+	if (edit->paused)
+		n->flags = *edit->paused ? n->flags | NAME_PAUSED : n->flags & ~NAME_PAUSED;
+	return 0;
+}
+
+/* like: what the name says that the file does not. */
+static int free_held(const struct spool *sp, struct task_name *n, const struct task_name *like,
+		     struct err *e)
+{
+	struct task_name to = *like;
 	char path[SPOOL_PATH_MAX];
 	struct task_file t;
 
 	int r = task_file_read(sp, pending_path(n, path), &t, e);
 
-	if (r < 0 && r != -EINVAL) /* stays held; recovery comes by */
+	if (r < 0 && r != -EINVAL) /* stays held; who meets it in a minute comes by */
 		return gone_or(r);
 	/* Whatever was appended, the name must agree with what the file says now. */
 	if (r == 0) {
 		name_of_spec(t.spec, n->id, &to);
 		to.epoch = n->epoch;
-		to.priority = n->priority;
-		to.begin_s = n->begin_s;
-		to.flags = (to.flags & ~NAME_PAUSED) | (n->flags & NAME_PAUSED);
+		to.priority = like->priority;
+		to.begin_s = like->begin_s;
+		to.flags = (to.flags & ~NAME_PAUSED) | (like->flags & NAME_PAUSED);
 		task_file_clear(&t);
 	}
 	to.flags &= ~NAME_EDITED;
-	return change_name(sp, n, &to, e);
+	return rename_to(sp, n, &to, e);
 }
 
-int transit_edit(const struct spool *sp, struct task_name *n, json_t *set, struct err *e)
+int transit_free_edit(const struct spool *sp, struct task_name *n, struct err *e)
 {
-	struct task_name held = *n;
+	const struct task_name same = *n;
 
-	held.flags |= NAME_EDITED;
+	return free_held(sp, n, &same, e);
+}
 
-	int r = change_name(sp, n, &held, e);
+int transit_free_forgotten(const struct spool *sp, struct task_name *n, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+	struct stat st;
 
-	if (r)
+	if (fstatat(sp->fd, pending_path(n, path), &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? TRANSIT_GONE
+				       : err_sys(e, errno, "stat %s/%s", sp->path, path);
+	/* The rename set the time of change. */
+	if (clock_wall_ns() / NS_PER_S < (uint64_t)st.st_ctim.tv_sec + TRANSIT_HOLD_S)
+		return TRANSIT_HELD;
+	return transit_free_edit(sp, n, e);
+}
+
+int transit_await(const struct spool *sp, struct task_name *n, unsigned int limit_ms, struct err *e)
+{
+	uint64_t end_ns = clock_mono_ns() + limit_ms * NS_PER_MS;
+
+	while (n->flags & NAME_EDITED) {
+		int r = transit_free_forgotten(sp, n, e);
+
+		if (r != TRANSIT_HELD)
+			return r;
+		if (clock_mono_ns() >= end_ns)
+			return TRANSIT_HELD;
+		(void)usleep(HOLD_LOOK_US);
+	}
+	return 0;
+}
+
+int transit_edit(const struct spool *sp, struct task_name *n, const struct transit_edit *edit,
+		 struct err *e)
+{
+	struct task_name held = *n, like = *n;
+	int freed, r = put_in_name(&like, edit, e);
+
+	if (r < 0)
 		return r;
-	r = edit_held(sp, n, set, e);
-
-	int freed = transit_free_edit(sp, n, r < 0 ? NULL : e);
-
-	return r < 0 ? r : freed;
+	if (!edit->complete && !json_object_size(edit->set))
+		return change_name(sp, n, &like, e);
+	held.flags |= NAME_EDITED;
+	r = change_name(sp, n, &held, e);
+	if (r != 0)
+		return r;
+	r = edit_held(sp, n, edit, e);
+	/* Where it was not changed it is as it was. */
+	freed = r < 0 ? transit_free_edit(sp, n, NULL) : free_held(sp, n, &like, e);
+	return r == -ENOENT ? TRANSIT_GONE : r < 0 ? r : freed;
 }
 
 int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, struct err *e)
@@ -347,6 +414,9 @@ int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, s
 	char file[NAME_FILE_MAX], from[SPOOL_PATH_MAX], held[SPOOL_PATH_MAX];
 	struct task_name to = *n;
 	int r;
+
+	if (n->flags & NAME_EDITED)
+		return TRANSIT_GONE;
 
 	to.epoch++;
 	to.ended_s = 0;
@@ -359,7 +429,8 @@ int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, s
 	return gone_or(r);
 }
 
-int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, struct err *e)
+int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, bool durable,
+		  struct err *e)
 {
 	const struct spool_again again = { .reason = "asked for again" };
 	char path[SPOOL_PATH_MAX];
@@ -368,7 +439,7 @@ int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, 
 	if (r != 0)
 		return r;
 	r = record_append(sp, pending_path(n, path),
-			  record_requeue(&again, n->epoch, clock_wall_ns()), true, e);
+			  record_requeue(&again, n->epoch, clock_wall_ns()), durable, e);
 	freed = transit_free_edit(sp, n, r < 0 ? NULL : e);
 	return r < 0 ? r : freed;
 }

@@ -5,7 +5,8 @@
 /*
  * What a single task goes through after its claim, and what clients change while it waits. Each is
  * a record in the file followed by a rename; when it is interrupted between them, recovery goes on.
- * On error the call can be repeated.
+ * On error the call can be repeated. What was renamed is durable when the caller has synced the
+ * directories, once for all of them: spool_commit().
  */
 
 #include "spool/claim.h"
@@ -13,6 +14,8 @@
 
 /* It is not there any more: started, ended or changed meanwhile. Look at the queue again. */
 #define TRANSIT_GONE 1
+/* Another client is changing it at this moment (the flag h). */
+#define TRANSIT_HELD 2
 
 /* ---- by who has the claim ---- */
 
@@ -31,8 +34,18 @@ int transit_requeue(const struct spool *sp, struct events *ev, const struct clai
 int transit_supersede(const struct spool *sp, const struct claim *c, const struct spool_end *end,
 		      struct err *e);
 
-/* ---- by clients, on a task in pending/; *n is changed with the name. 0, TRANSIT_GONE, or negative
+/*
+ * ---- by clients, on a task in pending/; *n is changed with the name. 0, TRANSIT_GONE, or
+ * negative.
+ *
+ * A name with the flag h is its holder's: for all but transit_cancel() such a task is gone. Wait
+ * for it first.
  */
+
+/* Until nobody holds it, for at most so long; a hold that is a minute old was forgotten and is
+ * ended. 0: *n is free; TRANSIT_GONE; TRANSIT_HELD; or negative. */
+int transit_await(const struct spool *sp, struct task_name *n, unsigned int limit_ms,
+		  struct err *e);
 
 int transit_cancel(const struct spool *sp, const struct task_name *n, const char *reason,
 		   struct err *e);
@@ -42,12 +55,27 @@ int transit_pause(const struct spool *sp, struct task_name *n, bool paused, stru
 int transit_begin(const struct spool *sp, struct task_name *n, uint64_t begin_s, struct err *e);
 /* Ends its back-off, if it is in one; a begin time that somebody has asked for stays. */
 int transit_hasten(const struct spool *sp, struct task_name *n, struct err *e);
-/* set: an object of keys of the spec. -EINVAL: the task would not be one, or the key is one that
- * only the name decides (priority, paused, begin). */
-int transit_edit(const struct spool *sp, struct task_name *n, json_t *set, struct err *e);
 
-/* An ended one again, with the next epoch; dir as scan_dir() told it. */
-int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, struct err *e);
+/* An edit: all of it, or nothing. */
+struct transit_edit {
+	json_t *set; /* keys of the spec, but those that only the name decides; NULL: none */
+	/* Completes it from the task as it is, while nobody else can change that. NULL: it is
+	 * whole. */
+	int (*complete)(void *data, const struct spool_spec *now, json_t *set, struct err *e);
+	void *data;
+	/* What the name says; NULL: it stays. */
+	const uint64_t *priority, *begin_s;
+	const bool *paused;
+};
+
+/* -EINVAL: the task would not be one, or a key is one that only the name decides. */
+int transit_edit(const struct spool *sp, struct task_name *n, const struct transit_edit *edit,
+		 struct err *e);
+
+/* An ended one again, with the next epoch; dir as scan_dir() told it. durable: the record of it is
+ * on the disk, too, when it comes back; else the caller has to see to that. */
+int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, bool durable,
+		  struct err *e);
 
 /* The file is this process's, in pending/ and with the next epoch, until transit_free_edit(); dir
  * as scan_dir() told it, or "pending". */
@@ -57,6 +85,11 @@ int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, s
 
 /* Ends an edit that was interrupted. */
 int transit_free_edit(const struct spool *sp, struct task_name *n, struct err *e);
+/* The same if it was forgotten, as the file's time of change tells: TRANSIT_HELD if not. */
+int transit_free_forgotten(const struct spool *sp, struct task_name *n, struct err *e);
+/* So old is one that was forgotten: an edit takes milliseconds, one of a million elements seconds.
+ */
+#define TRANSIT_HOLD_S 60
 /* The time in its name is that of a back-off, and not one that was asked for. */
 bool transit_backs_off(const struct task_name *n, const struct task_history *h);
 /* What a requeue makes of the name of a claim. */

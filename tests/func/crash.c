@@ -5,9 +5,11 @@
  * somebody else could see the effect of, so that a test can go through all of them.
  *
  *	CRASH=ROLE:ACTION:N:FILE
- *	ROLE	agent, guard, shims (the process that starts them) or shim
+ *	ROLE	agent, guard, shims (the process that starts them), shim, or a client's command
  *	ACTION	kill: before the call; or a number of milliseconds to sleep before it
  *	FILE	of 8 bytes, which counts the calls of that role in all processes
+ *
+ * AHEAD=N: its clock on the wall is N seconds ahead of everybody else's.
  */
 
 /* The calls themselves, under both of their names. */
@@ -26,6 +28,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *wanted;
@@ -34,6 +37,7 @@ static unsigned long long at;
 static _Atomic unsigned long long *count;
 static char role[16];
 static pid_t pid_then;
+static long ahead_s;
 
 static void find_role(void)
 {
@@ -56,9 +60,10 @@ static void find_role(void)
 static void __attribute__((constructor)) set_up(void)
 {
 	static char spec[4096];
-	const char *text = getenv("CRASH");
+	const char *text = getenv("CRASH"), *seconds = getenv("AHEAD");
 	char *part[4] = { spec };
 
+	ahead_s = seconds ? strtol(seconds, NULL, 10) : 0;
 	if (!text || strlen(text) >= sizeof(spec))
 		return;
 	(void)strcpy(spec, text);
@@ -108,6 +113,15 @@ static bool seen_by_others(int fd)
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 #define OUR	   __attribute__((visibility("default")))
+
+OUR int clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	int r = (int)syscall(SYS_clock_gettime, clock, ts);
+
+	if (r == 0 && clock == CLOCK_REALTIME)
+		ts->tv_sec += ahead_s;
+	return r;
+}
 
 OUR ssize_t send(int fd, const void *buf, size_t n, int flags)
 {

@@ -242,7 +242,7 @@ static void test_recover_outside(void **state)
 static int edit(struct task_name *n, const char *json, struct err *e)
 {
 	json_t *set = json_loads(json, 0, NULL);
-	int r = transit_edit(sp, n, set, e);
+	int r = transit_edit(sp, n, &(struct transit_edit){ .set = set }, e);
 
 	json_decref(set);
 	return r;

@@ -148,7 +148,7 @@ static void edit(const char *json)
 	struct task_name n;
 
 	find(&n, path);
-	assert_int_equal(transit_edit(sp, &n, set, NULL), 0);
+	assert_int_equal(transit_edit(sp, &n, &(struct transit_edit){ .set = set }, NULL), 0);
 	json_decref(set);
 }
 

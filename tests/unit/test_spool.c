@@ -190,8 +190,9 @@ static void test_clients(void **state)
 	assert_true(get(sp, id, &t));
 	assert_int_equal(transit_priority(sp, &t.name, 7, &e), 0);
 	assert_int_equal(transit_pause(sp, &t.name, true, &e), 0);
-	assert_int_equal(transit_edit(sp, &t.name, bad, &e), -EINVAL);
-	assert_int_equal(transit_edit(sp, &t.name, set, &e), 0);
+	assert_int_equal(transit_edit(sp, &t.name, &(struct transit_edit){ .set = bad }, &e),
+			 -EINVAL);
+	assert_int_equal(transit_edit(sp, &t.name, &(struct transit_edit){ .set = set }, &e), 0);
 	json_decref(set);
 	json_decref(bad);
 	assert_true(get(sp, id, &t));
@@ -232,7 +233,7 @@ static void test_retry(void **state)
 	assert_int_equal(transit_end(sp, NULL, &c, &end, &e), 0);
 	assert_int_equal(scan_dir(sp, "failed", first_name, &n, &e), 1);
 	assert_true(n.exit == 3 && n.ended_s > 0);
-	assert_int_equal(transit_retry(sp, &n, "failed", &e), 0);
+	assert_int_equal(transit_retry(sp, &n, "failed", true, &e), 0);
 	c = claim(sp, id, &me);
 	assert_true(c.name.epoch == 1 && c.attempt == 1);
 	sp = spool_close(sp);

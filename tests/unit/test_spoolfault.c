@@ -249,7 +249,7 @@ static void scenario(void)
 		json_t *set = json_pack("{s:i}", "gpus", 2);
 
 		t = *scan_find(s, 3, 0);
-		(void)transit_edit(sp, &t.name, set, &e);
+		(void)transit_edit(sp, &t.name, &(struct transit_edit){ .set = set }, &e);
 		(void)transit_priority(sp, &t.name, 9, &e);
 		json_decref(set);
 	}
