@@ -82,6 +82,9 @@ static void add_card(struct sim_machine *m, const struct sim_model *model, uint6
 	d->tensor_mw = model->tensor_w * 1000;
 	d->clock_sm_mhz = model->clock_sm_mhz;
 	d->clock_mem_mhz = model->clock_mem_mhz;
+	d->bus_bits = model->bus_bits;
+	d->l2_kib = model->l2_kib;
+	d->ecc = model->ecc;
 	d->mem_total = mem_bytes ? mem_bytes : model->mem_mib * SIM_MIB;
 	d->mem_reserved = model->reserved_mib * SIM_MIB;
 	d->mig_capable = model->mig;

@@ -83,6 +83,17 @@ static bool host_warm(void)
 	return warm;
 }
 
+/* What an H100 says at first. */
+static void default_limits(struct CUctx_st *ctx)
+{
+	ctx->limits[CU_LIMIT_STACK_SIZE] = 1024;
+	ctx->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 8650752;
+	ctx->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 * SIM_MIB;
+	ctx->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+	ctx->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+	ctx->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0;
+}
+
 static CUresult context_new(CUdevice ordinal, bool primary, unsigned int flags,
 			    struct CUctx_st **ret)
 {
@@ -105,6 +116,8 @@ static CUresult context_new(CUdevice ordinal, bool primary, unsigned int flags,
 	ctx->dev = dev;
 	ctx->primary = primary;
 	ctx->flags = flags;
+	ctx->id = __atomic_add_fetch(&cu.context_ids, 1, __ATOMIC_RELAXED);
+	default_limits(ctx);
 	ctx->standard.ctx = ctx;
 	ctx->standard.tail = &ctx->standard.head;
 	*ret = ctx;
@@ -116,6 +129,7 @@ static void context_drop(struct CUctx_st *ctx)
 {
 	cu_context_wait(ctx);
 	cu_context_clear(ctx);
+	cu_pool_trim(ctx);
 	sim_driver_call(cu.m, sim_cost_ns(cu.m, SIM_T_CTX_DESTROY));
 	(void)pthread_mutex_lock(&cu.lock);
 	for (struct CUctx_st **c = &cu.contexts; *c; c = &(*c)->next) {
@@ -347,9 +361,193 @@ CU_EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 	return CUDA_SUCCESS;
 }
 
+/* Newer shapes: what they say of a context beside its flags (the kind of sharing) changes nothing.
+ */
+CU_EXPORT CUresult cuCtxCreate_v3(CUcontext *ret, void *affinity, int n, unsigned int flags,
+				  CUdevice d)
+{
+	CU_ENTER(NEEDS_INIT);
+	return affinity || n ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(ret, flags, d);
+}
+
+CU_EXPORT CUresult cuCtxCreate_v4(CUcontext *ret, void *params, unsigned int flags, CUdevice d)
+{
+	CU_ENTER(NEEDS_INIT);
+	return params ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(ret, flags, d);
+}
+
+CU_EXPORT CUresult cuCtxGetDevice_v2(CUdevice *ret, CUcontext ctx)
+{
+	CU_ENTER(NEEDS_INIT);
+	ctx = ctx ? ctx : cu_current();
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!context_valid(ctx))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*ret = ctx->ordinal;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
+{
+	CU_ENTER(NEEDS_INIT);
+	ctx = ctx ? ctx : cu_current();
+	if (!id)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!context_valid(ctx))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	*id = ctx->id;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxSetFlags(unsigned int flags)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	cu_current()->flags = flags;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetLimit(size_t *ret, CUlimit which)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	if (!ret || (unsigned int)which >= CU_LIMIT_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (which == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH)
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	*ret = cu_current()->limits[which];
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxSetLimit(CUlimit which, size_t value)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	if ((unsigned int)which >= CU_LIMIT_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (which == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH)
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	cu_current()->limits[which] = value;
+	return CUDA_SUCCESS;
+}
+
+/* Hints about caches and banks of shared memory: taken, and of no effect on cards of today. */
+CU_EXPORT CUresult cuCtxGetCacheConfig(int *config)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	if (!config)
+		return CUDA_ERROR_INVALID_VALUE;
+	*config = 0;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxSetCacheConfig(int config)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	return config < 0 || config > 3 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetSharedMemConfig(int *config)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	if (!config)
+		return CUDA_ERROR_INVALID_VALUE;
+	*config = 1;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxSetSharedMemConfig(int config)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	return config < 0 || config > 2 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxResetPersistingL2Cache(void)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	return CUDA_SUCCESS;
+}
+
+/* Nobody profiles here; the calls only say where it would begin and end. */
+CU_EXPORT CUresult cuProfilerStart(void)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	return CUDA_SUCCESS;
+}
+CU_ALIAS(cuProfilerStop, cuProfilerStart);
+
+/* Two devices reach each other's memory over NVLink, else through the host. */
+static bool are_peers(CUdevice one, CUdevice other)
+{
+	return one != other && cu.m->devs[cu.visible[one]].nvlink >> cu.visible[other] & 1;
+}
+
+CU_EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice peer)
+{
+	CU_ENTER(NEEDS_INIT);
+	if (!cu_device(d) || !cu_device(peer))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!can)
+		return CUDA_ERROR_INVALID_VALUE;
+	*can = are_peers(d, peer);
+	return CUDA_SUCCESS;
+}
+
+/* CU_DEVICE_P2P_ATTRIBUTE_*: 1 the link's rank, 2 access, 3 native atomics, 4 arrays. */
+CU_EXPORT CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice d, CUdevice peer)
+{
+	CU_ENTER(NEEDS_INIT);
+	if (!cu_device(d) || !cu_device(peer))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!value || d == peer || attribute < 1 || attribute > 4)
+		return CUDA_ERROR_INVALID_VALUE;
+	*value = attribute != 1 && are_peers(d, peer);
+	return CUDA_SUCCESS;
+}
+
+static CUresult peer_access(struct CUctx_st *peer, bool on)
+{
+	struct CUctx_st *ctx = cu_current();
+	uint64_t bit;
+
+	if (!context_valid(peer))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!are_peers(ctx->ordinal, peer->ordinal))
+		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+	bit = 1ULL << peer->dev;
+	if (!(ctx->peers & bit) != on)
+		return on ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+			  : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+	ctx->peers ^= bit;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	return flags ? CUDA_ERROR_INVALID_VALUE : peer_access(peer, true);
+}
+
+CU_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	return peer_access(peer, false);
+}
+
+static CUresult synchronize(struct CUctx_st *ctx)
+{
+	cu_context_wait(ctx);
+	cu_pool_trim(ctx);
+	return cu.m->devs[ctx->dev].lost ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
 CU_EXPORT CUresult cuCtxSynchronize(void)
 {
 	CU_ENTER(NEEDS_CONTEXT);
-	cu_context_wait(cu_current());
-	return cu.m->devs[cu_current()->dev].lost ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+	return synchronize(cu_current());
+}
+
+CU_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+	CU_ENTER(NEEDS_INIT);
+	ctx = ctx ? ctx : cu_current();
+	return context_valid(ctx) ? synchronize(ctx) : CUDA_ERROR_INVALID_CONTEXT;
 }

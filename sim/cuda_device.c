@@ -112,7 +112,7 @@ void cu_visible_devices(void)
 	}
 }
 
-static struct sim_dev *device(CUdevice d)
+struct sim_dev *cu_device(CUdevice d)
 {
 	return d >= 0 && d < cu.nvisible ? &cu.m->devs[cu.visible[d]] : NULL;
 }
@@ -131,7 +131,7 @@ CU_EXPORT CUresult cuDeviceGet(CUdevice *d, int ordinal)
 	CU_ENTER(NEEDS_INIT);
 	if (!d)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!device(ordinal))
+	if (!cu_device(ordinal))
 		return CUDA_ERROR_INVALID_DEVICE;
 	*d = ordinal;
 	return CUDA_SUCCESS;
@@ -140,11 +140,11 @@ CU_EXPORT CUresult cuDeviceGet(CUdevice *d, int ordinal)
 CU_EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice d)
 {
 	CU_ENTER(NEEDS_INIT);
-	if (!device(d))
+	if (!cu_device(d))
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!name || len <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	(void)snprintf(name, (size_t)len, "%s", device(d)->name);
+	(void)snprintf(name, (size_t)len, "%s", cu_device(d)->name);
 	return CUDA_SUCCESS;
 }
 
@@ -167,11 +167,11 @@ static void uuid_bytes(const char *text, CUuuid *ret)
 CU_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice d)
 {
 	CU_ENTER(NEEDS_INIT);
-	if (!device(d))
+	if (!cu_device(d))
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!uuid)
 		return CUDA_ERROR_INVALID_VALUE;
-	uuid_bytes(device(d)->uuid, uuid);
+	uuid_bytes(cu_device(d)->uuid, uuid);
 	return CUDA_SUCCESS;
 }
 
@@ -179,110 +179,35 @@ CU_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice d)
 CU_EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice d)
 {
 	CU_ENTER(NEEDS_INIT);
-	if (!device(d))
+	if (!cu_device(d))
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!uuid)
 		return CUDA_ERROR_INVALID_VALUE;
-	uuid_bytes(device(d)->parent >= 0 ? cu.m->devs[device(d)->parent].uuid : device(d)->uuid,
+	uuid_bytes(cu_device(d)->parent >= 0 ? cu.m->devs[cu_device(d)->parent].uuid
+					     : cu_device(d)->uuid,
 		   uuid);
 	return CUDA_SUCCESS;
-}
-
-/* The attributes that are the same on every card. */
-static const struct {
-	CUdevice_attribute id;
-	int value;
-} fixed_attributes[] = {
-	{ CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152 },
-	{ CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 65536 },
-	{ CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536 },
-	{ CU_DEVICE_ATTRIBUTE_INTEGRATED, 0 },
-	{ CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1 },
-	{ CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1 },
-	{ CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 1 },
-	{ CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0 },
-	{ CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 0 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048 },
-	{ CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3 },
-	{ CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1 },
-	{ CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 102400 },
-	{ CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0 },
-	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 101376 },
-	{ CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1 },
-	{ CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0 },
-};
-
-CU_EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute id, CUdevice d)
-{
-	const struct sim_dev *dev = device(d);
-
-	CU_ENTER(NEEDS_INIT);
-	if (!dev)
-		return CUDA_ERROR_INVALID_DEVICE;
-	if (!value)
-		return CUDA_ERROR_INVALID_VALUE;
-	switch ((unsigned int)id) {
-	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-		*value = (int)dev->sm_count;
-		return CUDA_SUCCESS;
-	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-		*value = dev->cc_major;
-		return CUDA_SUCCESS;
-	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-		*value = dev->cc_minor;
-		return CUDA_SUCCESS;
-	case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-		*value = (int)dev->clock_sm_mhz * 1000;
-		return CUDA_SUCCESS;
-	case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
-		*value = (int)dev->clock_mem_mhz * 1000;
-		return CUDA_SUCCESS;
-	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-		*value = (int)dev->pci_bus;
-		return CUDA_SUCCESS;
-	case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
-		*value = (int)dev->compute_mode;
-		return CUDA_SUCCESS;
-	default:
-		break;
-	}
-	for (size_t i = 0; i < sizeof(fixed_attributes) / sizeof(fixed_attributes[0]); i++) {
-		if (fixed_attributes[i].id == id) {
-			*value = fixed_attributes[i].value;
-			return CUDA_SUCCESS;
-		}
-	}
-	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CU_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d)
 {
 	CU_ENTER(NEEDS_INIT);
-	if (!device(d))
+	if (!cu_device(d))
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	*bytes = device(d)->mem_total - device(d)->mem_reserved;
+	*bytes = cu_device(d)->mem_total - cu_device(d)->mem_reserved;
 	return CUDA_SUCCESS;
 }
 
 CU_EXPORT CUresult cuDeviceGetPCIBusId(char *text, int len, CUdevice d)
 {
 	CU_ENTER(NEEDS_INIT);
-	if (!device(d))
+	if (!cu_device(d))
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!text || len < 13)
 		return CUDA_ERROR_INVALID_VALUE;
-	(void)snprintf(text, (size_t)len, "0000:%02x:00.0", device(d)->pci_bus);
+	(void)snprintf(text, (size_t)len, "0000:%02x:00.0", cu_device(d)->pci_bus);
 	return CUDA_SUCCESS;
 }
 
@@ -296,7 +221,7 @@ CU_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *d, const char *text)
 	if (sscanf(text, "%x:%x:", &domain, &bus) != 2)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (int i = 0; i < cu.nvisible; i++) {
-		if (device(i)->pci_bus == bus && domain == 0) {
+		if (cu_device(i)->pci_bus == bus && domain == 0) {
 			*d = i;
 			return CUDA_SUCCESS;
 		}

@@ -3,7 +3,6 @@
 /* cuInit, the entry check of every function, errors, and cuGetProcAddress. */
 #include "cuda_sim.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -145,43 +144,55 @@ CU_EXPORT CUresult cuGetErrorString(CUresult error, const char **text)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* This very library, also where the program loaded it with RTLD_LOCAL. */
-static void *own_handle(void)
+/* -1 stands for the newest; no program may ask for more than this driver is. */
+static bool version_fits(int *version)
 {
-	Dl_info info;
+	int newest = cu.m ? cu.m->cuda_version : 13000;
 
-	if (!dladdr((const void *)results, &info))
-		return NULL;
-	return dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	if (*version < 0)
+		*version = newest;
+	return *version <= newest;
 }
 
+/*
+ * As the driver does it (580): what is not found is no error here, only a null pointer and a
+ * status. Of the two kinds of default stream there is one.
+ */
 CU_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version,
 				       uint64_t flags, CUdriverProcAddressQueryResult *status)
 {
-	static const char *const suffixes[] = { "_v2", "" };
-	void *self = own_handle(), *found = NULL;
-	char name[160];
+	static const CUdriverProcAddressQueryResult said[] = {
+		[CU_SYMBOL_FOUND] = CU_GET_PROC_ADDRESS_SUCCESS,
+		[CU_SYMBOL_UNKNOWN] = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
+		[CU_SYMBOL_TOO_NEW] = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
+	};
+	enum cu_symbol_result result;
 
 	CU_ENTER(NEEDS_NOTHING);
-	if (!symbol || !function || !self)
+	if (!symbol || !function || flags > CU_GET_PROC_ADDRESS_FLAGS || !version_fits(&version))
 		return CUDA_ERROR_INVALID_VALUE;
-	for (size_t i = 0; !found && i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
-		(void)snprintf(name, sizeof(name), "%s%s", symbol, suffixes[i]);
-		found = dlsym(self, name);
-	}
-	(void)dlclose(self);
-	*function = found;
+	result = cu_symbol_find(symbol, version, function);
 	if (status)
-		*status =
-			found ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-	return found || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+		*status = said[result];
+	return CUDA_SUCCESS;
 }
 
+/* The shape of CUDA 11.3: without a status, what is not found is an error and nothing is written.
+ */
 CU_EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version,
 				    uint64_t flags);
 
 CU_EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version,
 				    uint64_t flags)
 {
-	return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
+	CUdriverProcAddressQueryResult status;
+	void *found;
+	CUresult res =
+		cuGetProcAddress_v2(symbol, function ? &found : NULL, version, flags, &status);
+
+	if (res == CUDA_SUCCESS && status != CU_GET_PROC_ADDRESS_SUCCESS)
+		res = CUDA_ERROR_NOT_FOUND;
+	if (res == CUDA_SUCCESS)
+		*function = found;
+	return res;
 }

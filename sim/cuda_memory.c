@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Device memory and pinned host memory.
+ * Device memory, managed memory and host memory that the device can reach.
  *
  * The card is charged in pages of 2 MiB; pieces below 1 MiB share pages, as on the real thing.
  * Device addresses are numbers that no host mapping has, so a program that dereferences one
- * crashes. What is written there is kept: a page is one repeated word (so that filling 130 GiB
- * costs nothing) until less than a page is written into it; then it gets real memory.
+ * crashes. Managed memory is the host's and charged to the card from the start, within what is free
+ * there: the driver charges it when a kernel touches it, which nobody sees here, and moves it out
+ * again where it does not fit.
+ *
+ * A pool (cuMemAllocAsync) keeps what is freed until somebody waits for the device, as the driver's
+ * default one does; of pools there is that one per device.
  */
 #include "cuda_sim.h"
 
@@ -18,6 +22,8 @@
 
 #define ADDR_BASE   0x200000000000ULL /* below where Linux maps libraries, above a program's heap */
 #define SMALL_BELOW SIM_MIB
+#define PITCH	    512
+#define MAX_PITCH   2147483647
 
 static uint64_t round_up(uint64_t n, uint64_t to)
 {
@@ -103,17 +109,30 @@ struct cu_block *cu_block_find(CUdeviceptr addr, size_t size)
 	return NULL;
 }
 
-static struct cu_block *block_unlink(CUdeviceptr addr, bool host)
+bool cu_is_device_address(CUdeviceptr addr)
+{
+	return addr >= ADDR_BASE && addr < cu.next_addr;
+}
+
+/* Take the block that begins at addr out of the list; kinds is a set of bits 1 << CU_DEVICE. */
+static struct cu_block *block_unlink(CUdeviceptr addr, unsigned int kinds)
 {
 	for (struct cu_block **b = &cu.blocks; *b; b = &(*b)->next) {
 		struct cu_block *found = *b;
 
-		if (found->addr == addr && (found->host != NULL) == host && found->ctx) {
+		if (found->addr == addr && kinds >> found->kind & 1 && found->ctx) {
 			*b = found->next;
 			return found;
 		}
 	}
 	return NULL;
+}
+
+static void block_link(struct cu_block *b)
+{
+	b->id = ++cu.block_ids;
+	b->next = cu.blocks;
+	cu.blocks = b;
 }
 
 void cu_pages_free(struct cu_block *b)
@@ -129,7 +148,7 @@ void cu_pages_free(struct cu_block *b)
 static void block_free(struct cu_block *b)
 {
 	cu_pages_free(b);
-	if (b->host)
+	if (b->host && b->kind != CU_REGISTERED)
 		(void)munmap(b->host, b->size);
 	free(b);
 }
@@ -144,42 +163,70 @@ static uint64_t small_charge(int dev, uint64_t size, bool add)
 		   : before - round_up(cu.small_bytes[dev], CU_PAGE);
 }
 
-CU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t size)
+static struct cu_block *block_new(struct CUctx_st *ctx, size_t size, enum cu_kind kind)
+{
+	struct cu_block *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->ctx = ctx;
+	b->size = kind == CU_DEVICE ? round_up(size, 512) : size;
+	b->kind = kind;
+	if (kind == CU_DEVICE || kind == CU_POOLED)
+		b->pages = calloc(round_up(size, CU_PAGE) / CU_PAGE, sizeof(*b->pages));
+	else if (kind != CU_REGISTERED)
+		b->host = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if ((kind != CU_REGISTERED && !b->pages && !b->host) || b->host == MAP_FAILED) {
+		free(b);
+		return NULL;
+	}
+	b->addr = (CUdeviceptr)(uintptr_t)b->host; /* one address for both sides */
+	return b;
+}
+
+/* What the card has to be charged for b. cu.lock held. */
+static uint64_t block_charge(struct cu_block *b, size_t size)
+{
+	if (b->kind == CU_POOLED)
+		return cu_pool_take(b->ctx->dev, b->size);
+	if (b->is_small)
+		return small_charge(b->ctx->dev, b->size, true);
+	return round_up(size, CU_PAGE);
+}
+
+/* Device, pooled or managed memory. */
+static CUresult allocate(CUdeviceptr *ret, size_t size, enum cu_kind kind)
 {
 	struct CUctx_st *ctx = cu_current();
 	struct cu_block *b;
 	uint64_t charge;
 	CUresult res;
 
-	CU_ENTER(NEEDS_CONTEXT);
 	if (!ret || !size)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (size > cu.m->devs[ctx->dev].mem_total)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	b = calloc(1, sizeof(*b));
-	if (b)
-		b->pages = calloc(round_up(size, CU_PAGE) / CU_PAGE, sizeof(*b->pages));
-	if (!b || !b->pages) {
-		free(b);
+	b = block_new(ctx, size, kind);
+	if (!b)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	b->size = round_up(size, 512);
-	b->is_small = size < SMALL_BELOW;
-	b->ctx = ctx;
+	b->is_small = kind == CU_DEVICE && size < SMALL_BELOW;
 	(void)pthread_mutex_lock(&cu.lock);
-	charge = b->is_small ? small_charge(ctx->dev, b->size, true) : round_up(size, CU_PAGE);
+	charge = block_charge(b, size);
 	(void)pthread_mutex_unlock(&cu.lock);
 	res = charge ? cu_charge(ctx, charge) : CUDA_SUCCESS;
 	(void)pthread_mutex_lock(&cu.lock);
 	if (res != CUDA_SUCCESS) {
-		if (b->is_small)
+		if (kind == CU_POOLED)
+			cu_pool_undo(ctx->dev, b->size, charge);
+		else if (b->is_small)
 			(void)small_charge(ctx->dev, b->size, false);
 		block_free(b);
 	} else {
-		b->charged = b->is_small ? 0 : charge;
-		b->addr = cu_address(size);
-		b->next = cu.blocks;
-		cu.blocks = b;
+		b->charged = kind == CU_POOLED || b->is_small ? 0 : charge;
+		if (!b->host)
+			b->addr = cu_address(size);
+		block_link(b);
 		*ret = b->addr;
 	}
 	(void)pthread_mutex_unlock(&cu.lock);
@@ -190,31 +237,94 @@ static void block_release(struct cu_block *b)
 {
 	uint64_t bytes = b->charged;
 
-	if (b->is_small) {
-		(void)pthread_mutex_lock(&cu.lock);
+	(void)pthread_mutex_lock(&cu.lock);
+	if (b->kind == CU_POOLED)
+		cu_pool_give(b->ctx->dev, b->size);
+	else if (b->is_small)
 		bytes = small_charge(b->ctx->dev, b->size, false);
-		(void)pthread_mutex_unlock(&cu.lock);
-	}
+	(void)pthread_mutex_unlock(&cu.lock);
 	if (bytes)
 		cu_uncharge(b->ctx, bytes);
 	block_free(b);
 }
 
-CU_EXPORT CUresult cuMemFree_v2(CUdeviceptr addr)
+CU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t size)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	return allocate(ret, size, CU_DEVICE);
+}
+
+CU_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t size, unsigned int flags)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+		return CUDA_ERROR_INVALID_VALUE;
+	return allocate(ret, size, CU_MANAGED);
+}
+
+/* Rows begin at multiples of 512 bytes, which is what an H100 gives. */
+CU_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height,
+				      unsigned int element)
+{
+	size_t row = round_up(width, PITCH);
+
+	CU_ENTER(NEEDS_CONTEXT);
+	if (!pitch || !width || !height || (element != 4 && element != 8 && element != 16))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (width > MAX_PITCH || height > SIZE_MAX / row)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pitch = row;
+	return allocate(ret, row * height, CU_DEVICE);
+}
+
+/* The stream's order is not kept: nobody else gets the memory before somebody waits for the device.
+ */
+CU_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *ret, size_t size, CUstream stream)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	if (ret && !size) {
+		*ret = 0;
+		return CUDA_SUCCESS;
+	}
+	return allocate(ret, size, CU_POOLED);
+}
+
+CU_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ret, size_t size, CUmemoryPool pool,
+					   CUstream stream)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	if (cu_pool_device(pool) != cu_current()->ordinal)
+		return CUDA_ERROR_INVALID_VALUE;
+	return cuMemAllocAsync(ret, size, stream);
+}
+
+static CUresult free_kinds(CUdeviceptr addr, unsigned int kinds, bool wait)
 {
 	struct cu_block *b;
 
-	CU_ENTER(NEEDS_CONTEXT);
-	if (addr == 0)
-		return CUDA_SUCCESS;
 	(void)pthread_mutex_lock(&cu.lock);
-	b = block_unlink(addr, false);
+	b = block_unlink(addr, kinds);
 	(void)pthread_mutex_unlock(&cu.lock);
 	if (!b)
 		return CUDA_ERROR_INVALID_VALUE;
-	cu_context_wait(b->ctx); /* freeing waits for the kernels that may use it */
+	if (wait)
+		cu_context_wait(b->ctx); /* freeing waits for the kernels that may use it */
 	block_release(b);
 	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuMemFree_v2(CUdeviceptr addr)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	if (addr == 0)
+		return CUDA_SUCCESS;
+	return free_kinds(addr, 1 << CU_DEVICE | 1 << CU_POOLED | 1 << CU_MANAGED, true);
+}
+
+CU_EXPORT CUresult cuMemFreeAsync(CUdeviceptr addr, CUstream stream)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	return addr ? free_kinds(addr, 1 << CU_DEVICE | 1 << CU_POOLED, false) : CUDA_SUCCESS;
 }
 
 void cu_context_clear(struct CUctx_st *ctx)
@@ -253,221 +363,22 @@ CU_EXPORT CUresult cuMemGetInfo_v2(size_t *avail, size_t *total)
 	return CUDA_SUCCESS;
 }
 
-/* Real memory for a page that was one repeated word. */
-static uint8_t *page_data(struct cu_page *page)
-{
-	if (page->data)
-		return page->data;
-	page->data = malloc(CU_PAGE);
-	for (size_t i = 0; page->data && i < CU_PAGE; i += 4)
-		memcpy(page->data + i, &page->word, 4);
-	return page->data;
-}
-
-enum access_kind { ACCESS_FILL, ACCESS_WRITE, ACCESS_READ };
-
-struct access {
-	enum access_kind kind;
-	uint32_t word; /* FILL: repeated from the start of the range */
-	const uint8_t *in;
-	uint8_t *out;
-};
-
-static void access_bytes(const struct access *a, uint8_t *at, size_t len, size_t done)
-{
-	switch (a->kind) {
-	case ACCESS_WRITE:
-		memcpy(at, a->in + done, len);
-		break;
-	case ACCESS_READ:
-		memcpy(a->out + done, at, len);
-		break;
-	case ACCESS_FILL:
-		for (size_t i = 0; i < len; i++)
-			at[i] = (uint8_t)(a->word >> (8 * ((done + i) % 4)));
-		break;
-	}
-}
-
-/* One page of a range; off is within the page. */
-static bool access_page(const struct access *a, struct cu_page *page, size_t off, size_t len,
-			size_t done)
-{
-	if (a->kind == ACCESS_FILL && off == 0 && len == CU_PAGE) {
-		free(page->data);
-		page->data = NULL;
-		page->word = a->word;
-		return true;
-	}
-	if (a->kind == ACCESS_READ && !page->data) {
-		for (size_t i = 0; i < len; i++)
-			a->out[done + i] = (uint8_t)(page->word >> (8 * ((off + i) % 4)));
-		return true;
-	}
-	if (!page_data(page))
-		return false;
-	access_bytes(a, page->data + off, len, done);
-	return true;
-}
-
-static CUresult access_range(CUdeviceptr addr, size_t size, const struct access *a)
-{
-	struct cu_block *b;
-	CUresult res = CUDA_SUCCESS;
-	size_t off, done = 0;
-
-	if (size == 0)
-		return CUDA_SUCCESS;
-	(void)pthread_mutex_lock(&cu.lock);
-	b = cu_block_find(addr, size);
-	if (!b || (!b->host && !b->pages))
-		res = CUDA_ERROR_INVALID_VALUE;
-	else if (b->host)
-		access_bytes(a, b->host + (addr - b->addr), size, 0);
-	off = b ? addr - b->addr : 0;
-	while (res == CUDA_SUCCESS && !b->host && done < size) {
-		size_t in_page = (off + done) % CU_PAGE;
-		size_t len = CU_PAGE - in_page < size - done ? CU_PAGE - in_page : size - done;
-
-		if (!access_page(a, &b->pages[(off + done) / CU_PAGE], in_page, len, done))
-			res = CUDA_ERROR_OUT_OF_MEMORY;
-		done += len;
-	}
-	(void)pthread_mutex_unlock(&cu.lock);
-	return res;
-}
-
-static CUresult fill(CUdeviceptr addr, uint32_t word, size_t size)
-{
-	struct access a = { .kind = ACCESS_FILL, .word = word };
-
-	return access_range(addr, size, &a);
-}
-
-CU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr addr, unsigned char byte, size_t n)
-{
-	CU_ENTER(NEEDS_CONTEXT);
-	return fill(addr, byte * 0x01010101u, n);
-}
-
-CU_EXPORT CUresult cuMemsetD16_v2(CUdeviceptr addr, unsigned short word, size_t n)
-{
-	CU_ENTER(NEEDS_CONTEXT);
-	return addr % 2 ? CUDA_ERROR_INVALID_VALUE : fill(addr, word * 0x00010001u, n * 2);
-}
-
-CU_EXPORT CUresult cuMemsetD32_v2(CUdeviceptr addr, unsigned int word, size_t n)
-{
-	CU_ENTER(NEEDS_CONTEXT);
-	return addr % 4 ? CUDA_ERROR_INVALID_VALUE : fill(addr, word, n * 4);
-}
-
-CU_EXPORT CUresult cuMemsetD8Async(CUdeviceptr addr, unsigned char byte, size_t n, CUstream s)
-{
-	CU_ENTER(NEEDS_CONTEXT);
-	return fill(addr, byte * 0x01010101u, n);
-}
-
-CU_EXPORT CUresult cuMemsetD32Async(CUdeviceptr addr, unsigned int word, size_t n, CUstream s)
-{
-	CU_ENTER(NEEDS_CONTEXT);
-	return addr % 4 ? CUDA_ERROR_INVALID_VALUE : fill(addr, word, n * 4);
-}
-
-static CUresult to_device(CUdeviceptr to, const void *from, size_t n)
-{
-	struct access a = { .kind = ACCESS_WRITE, .in = from };
-
-	return from || !n ? access_range(to, n, &a) : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult to_host(void *to, CUdeviceptr from, size_t n)
-{
-	struct access a = { .kind = ACCESS_READ, .out = to };
-
-	return to || !n ? access_range(from, n, &a) : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult device_to_device(CUdeviceptr to, CUdeviceptr from, size_t n)
-{
-	static const size_t chunk = 65536;
-	uint8_t *buf = malloc(chunk);
-	CUresult res = buf ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-
-	for (size_t at = 0; res == CUDA_SUCCESS && at < n; at += chunk) {
-		size_t len = n - at < chunk ? n - at : chunk;
-
-		res = to_host(buf, from + at, len);
-		if (res == CUDA_SUCCESS)
-			res = to_device(to + at, buf, len);
-	}
-	free(buf);
-	return res;
-}
-
-/* A copy that is not asynchronous comes after what was launched before. */
-CU_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n)
-{
-	CU_ENTER(NEEDS_CONTEXT);
-	cu_context_wait(cu_current());
-	return to_device(to, from, n);
-}
-
-CU_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n)
-{
-	CU_ENTER(NEEDS_CONTEXT);
-	cu_context_wait(cu_current());
-	return to_host(to, from, n);
-}
-
-CU_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t n)
-{
-	CU_ENTER(NEEDS_CONTEXT);
-	return device_to_device(to, from, n);
-}
-
-CU_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s)
-{
-	CU_ENTER(NEEDS_CONTEXT);
-	return to_device(to, from, n);
-}
-
-CU_EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s)
-{
-	CU_ENTER(NEEDS_CONTEXT);
-	return to_host(to, from, n);
-}
-
-CU_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)
-{
-	CU_ENTER(NEEDS_CONTEXT);
-	return device_to_device(to, from, n);
-}
-
 CU_EXPORT CUresult cuMemHostAlloc(void **ret, size_t size, unsigned int flags)
 {
 	struct cu_block *b;
-	void *host;
 
 	CU_ENTER(NEEDS_CONTEXT);
 	if (!ret || !size || flags > 7)
 		return CUDA_ERROR_INVALID_VALUE;
-	b = calloc(1, sizeof(*b));
-	host = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (!b || host == MAP_FAILED) {
-		free(b);
+	b = block_new(cu_current(), size, CU_PINNED);
+	if (!b)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
 	sim_driver_call(cu.m, sim_cost_ns(cu.m, SIM_T_ALLOC_CALL));
-	b->host = host;
-	b->addr = (CUdeviceptr)(uintptr_t)host; /* unified addressing: one address for both sides */
-	b->size = size;
-	b->ctx = cu_current();
+	b->flags = flags;
 	(void)pthread_mutex_lock(&cu.lock);
-	b->next = cu.blocks;
-	cu.blocks = b;
+	block_link(b);
 	(void)pthread_mutex_unlock(&cu.lock);
-	*ret = host;
+	*ret = b->host;
 	return CUDA_SUCCESS;
 }
 
@@ -479,31 +390,203 @@ CU_EXPORT CUresult cuMemAllocHost_v2(void **ret, size_t size)
 
 CU_EXPORT CUresult cuMemFreeHost(void *host)
 {
-	struct cu_block *b;
+	CU_ENTER(NEEDS_CONTEXT);
+	return free_kinds((CUdeviceptr)(uintptr_t)host, 1 << CU_PINNED, true);
+}
+
+CU_EXPORT CUresult cuMemHostRegister_v2(void *host, size_t size, unsigned int flags)
+{
+	struct cu_block *b, *there;
 
 	CU_ENTER(NEEDS_CONTEXT);
-	(void)pthread_mutex_lock(&cu.lock);
-	b = block_unlink((CUdeviceptr)(uintptr_t)host, true);
-	(void)pthread_mutex_unlock(&cu.lock);
-	if (!b)
+	if (!host || !size || flags > 15)
 		return CUDA_ERROR_INVALID_VALUE;
-	cu_context_wait(b->ctx);
-	block_free(b);
-	return CUDA_SUCCESS;
+	b = block_new(cu_current(), size, CU_REGISTERED);
+	if (!b)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	b->host = host;
+	b->addr = (CUdeviceptr)(uintptr_t)host;
+	b->flags = flags;
+	(void)pthread_mutex_lock(&cu.lock);
+	there = cu_block_find(b->addr, 1);
+	if (there)
+		free(b);
+	else
+		block_link(b);
+	(void)pthread_mutex_unlock(&cu.lock);
+	return there ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuMemHostUnregister(void *host)
+{
+	CUresult res;
+
+	CU_ENTER(NEEDS_CONTEXT);
+	res = free_kinds((CUdeviceptr)(uintptr_t)host, 1 << CU_REGISTERED, true);
+	return res == CUDA_SUCCESS ? res : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+/* The host memory at an address; NULL: it is none that the device can reach. cu.lock held. */
+static struct cu_block *host_block(const void *host)
+{
+	struct cu_block *b = cu_block_find((CUdeviceptr)(uintptr_t)host, 1);
+
+	return b && b->host ? b : NULL;
 }
 
 CU_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret, void *host, unsigned int flags)
 {
-	struct cu_block *b;
+	bool known;
 
 	CU_ENTER(NEEDS_CONTEXT);
 	if (!ret || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	(void)pthread_mutex_lock(&cu.lock);
-	b = cu_block_find((CUdeviceptr)(uintptr_t)host, 1);
+	known = host_block(host) != NULL;
 	(void)pthread_mutex_unlock(&cu.lock);
-	if (!b || !b->host)
+	if (!known)
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret = (CUdeviceptr)(uintptr_t)host;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuMemHostGetFlags(unsigned int *flags, void *host)
+{
+	struct cu_block *b;
+
+	CU_ENTER(NEEDS_CONTEXT);
+	(void)pthread_mutex_lock(&cu.lock);
+	b = host_block(host);
+	if (b && flags)
+		*flags = b->flags;
+	(void)pthread_mutex_unlock(&cu.lock);
+	return b && flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CU_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *size, CUdeviceptr addr)
+{
+	struct cu_block *b;
+
+	CU_ENTER(NEEDS_CONTEXT);
+	(void)pthread_mutex_lock(&cu.lock);
+	b = cu_block_find(addr, 1);
+	if (b && start)
+		*start = b->addr;
+	if (b && size)
+		*size = b->size;
+	(void)pthread_mutex_unlock(&cu.lock);
+	return b ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+/* Where memory is: managed and pinned memory has the one address on both sides. cu.lock held. */
+static CUresult pointer_attribute(const struct cu_block *b, CUpointer_attribute id,
+				  CUdeviceptr addr, void *ret)
+{
+	const bool on_host = b->kind == CU_PINNED || b->kind == CU_REGISTERED;
+	const struct CUctx_st *of = b->ctx ? b->ctx : cu_current();
+	const uint64_t all_access = 3;
+
+	switch ((unsigned int)id) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*(const struct CUctx_st **)ret = b->kind == CU_POOLED ? NULL : of;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*(unsigned int *)ret = on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		*(CUdeviceptr *)ret = addr;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		if (!b->host)
+			return CUDA_ERROR_INVALID_VALUE;
+		*(CUdeviceptr *)ret = addr;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		*(uint64_t *)ret = b->id;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		*(int *)ret = b->kind == CU_MANAGED;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*(int *)ret = of ? of->ordinal : 0;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		*(int *)ret = 0;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*(CUdeviceptr *)ret = b->addr;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*(size_t *)ret = b->size;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		*(int *)ret = 1;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		*(uint64_t *)ret = 0;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		memcpy(ret, &all_access, sizeof(unsigned int));
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*(CUmemoryPool *)ret = b->kind == CU_POOLED ? cu_pool_of(of->ordinal) : NULL;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CU_EXPORT CUresult cuPointerGetAttribute(void *ret, CUpointer_attribute id, CUdeviceptr addr)
+{
+	CUresult res = CUDA_ERROR_INVALID_VALUE;
+	struct cu_block *b;
+
+	CU_ENTER(NEEDS_INIT);
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	(void)pthread_mutex_lock(&cu.lock);
+	b = cu_block_find(addr, 1);
+	if (b)
+		res = pointer_attribute(b, id, addr, ret);
+	(void)pthread_mutex_unlock(&cu.lock);
+	return res;
+}
+
+static size_t attribute_size(CUpointer_attribute id)
+{
+	switch ((unsigned int)id) {
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		return sizeof(int);
+	default:
+		return sizeof(uint64_t);
+	}
+}
+
+/* No error for what an address does not have: its place gets nothing, or zero where it is unknown.
+ */
+CU_EXPORT CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *ids, void **rets,
+					  CUdeviceptr addr)
+{
+	struct cu_block *b;
+
+	CU_ENTER(NEEDS_INIT);
+	if (!n || !ids || !rets)
+		return CUDA_ERROR_INVALID_VALUE;
+	(void)pthread_mutex_lock(&cu.lock);
+	b = cu_block_find(addr, 1);
+	for (unsigned int i = 0; i < n; i++) {
+		if (!b || pointer_attribute(b, ids[i], addr, rets[i]) != CUDA_SUCCESS)
+			memset(rets[i], 0, attribute_size(ids[i]));
+	}
+	(void)pthread_mutex_unlock(&cu.lock);
 	return CUDA_SUCCESS;
 }

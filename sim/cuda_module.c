@@ -296,3 +296,14 @@ CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfu
 	*blocks = 2048 / ((threads + 31) / 32 * 32);
 	return CUDA_SUCCESS;
 }
+
+/* Modules are read when they are loaded; CUDA's default since 12.2 is what programs expect to hear.
+ */
+CU_EXPORT CUresult cuModuleGetLoadingMode(int *mode)
+{
+	CU_ENTER(NEEDS_INIT);
+	if (!mode)
+		return CUDA_ERROR_INVALID_VALUE;
+	*mode = CU_MODULE_LAZY_LOADING;
+	return CUDA_SUCCESS;
+}

@@ -52,6 +52,7 @@ struct cu_launch {
 
 struct CUstream_st {
 	struct CUstream_st *next;
+	unsigned long long id;
 	struct CUctx_st *ctx;
 	unsigned int flags;
 	int priority;
@@ -75,6 +76,9 @@ struct CUctx_st {
 	bool primary, dead;
 	unsigned int flags;
 	int refs; /* of a primary context */
+	unsigned long long id;
+	uint64_t peers; /* devices (the machine's numbers) whose memory it reaches */
+	size_t limits[CU_LIMIT_MAX];
 	struct CUstream_st standard;
 };
 
@@ -98,16 +102,34 @@ struct cu_page {
 	uint32_t word;
 };
 
-/* Device memory (dev >= 0) or pinned host memory (host != NULL). */
+enum cu_kind {
+	CU_DEVICE,     /* cuMemAlloc(), and what cuMemMap() has mapped */
+	CU_POOLED,     /* cuMemAllocAsync() */
+	CU_MANAGED,    /* cuMemAllocManaged() */
+	CU_PINNED,     /* cuMemHostAlloc() */
+	CU_REGISTERED, /* cuMemHostRegister(): the program's own */
+};
+
+/* A piece of memory with an address that the device knows. Device memory has pages, the rest host.
+ */
 struct cu_block {
+	enum cu_kind kind;
+	unsigned int flags; /* of host memory */
+	uint64_t id;
 	struct cu_block *next;
 	CUdeviceptr addr;
 	size_t size;
-	uint64_t charged; /* what the card was charged; 0 for small pieces and host memory */
+	uint64_t charged; /* what the card was charged; 0 for small and pooled pieces and host
+			     memory */
 	struct CUctx_st *ctx;
 	uint8_t *host;
 	bool is_small;
 	struct cu_page *pages;
+};
+
+/* A device's pool: what is charged to the card and what of it is allocated now. */
+struct CUmemPoolHandle_st {
+	uint64_t reserved, reserved_high, used, used_high, threshold;
 };
 
 struct cu_process {
@@ -118,7 +140,8 @@ struct cu_process {
 	int visible[SIM_DEV_MAX];
 	bool allocated[SIM_DEV_MAX];	   /* the first allocation opens the node once more */
 	uint64_t small_bytes[SIM_DEV_MAX]; /* pieces that share pages */
-	uint64_t next_addr;
+	struct CUmemPoolHandle_st pools[SIM_DEV_MAX];
+	uint64_t next_addr, block_ids, context_ids;
 	struct CUctx_st *contexts;
 	struct CUctx_st *primary[SIM_DEV_MAX];
 	struct CUstream_st *streams;
@@ -131,8 +154,18 @@ extern struct cu_process cu;
 
 CUresult cu_enter(const char *function, enum cu_needs needs);
 
+/*
+ * The newest shape of a function of the API that a program of that CUDA version knows. *ret is NULL
+ * unless it is found.
+ */
+enum cu_symbol_result { CU_SYMBOL_FOUND, CU_SYMBOL_UNKNOWN, CU_SYMBOL_TOO_NEW };
+enum cu_symbol_result cu_symbol_find(const char *function, int version, void **ret);
+
 /* Fill cu.visible from CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. */
 void cu_visible_devices(void);
+
+/* The device of an ordinal; NULL: this process has none of that number. */
+struct sim_dev *cu_device(CUdevice d);
 
 /*
  * A part of a process's start: opens spread over ns, with short stretches of the driver's lock. dev
@@ -159,6 +192,20 @@ void cu_modules_drop(struct CUctx_st *ctx);
 /* Account size bytes on ctx's device and wait until they are clean. */
 CUresult cu_charge(struct CUctx_st *ctx, uint64_t bytes);
 void cu_uncharge(struct CUctx_st *ctx, uint64_t bytes);
+bool cu_is_device_address(CUdeviceptr addr);
+
+/*
+ * The pool of device dev (the machine's number). take: how much the card has to be charged for
+ * another size bytes; where that fails, undo. give: back to the pool. All with cu.lock held. trim:
+ * give back to the card what the pool keeps for nothing, without the lock.
+ */
+uint64_t cu_pool_take(int dev, uint64_t size);
+void cu_pool_undo(int dev, uint64_t size, uint64_t charge);
+void cu_pool_give(int dev, uint64_t size);
+void cu_pool_trim(struct CUctx_st *ctx);
+CUmemoryPool cu_pool_of(CUdevice d);
+CUdevice cu_pool_device(CUmemoryPool pool); /* -1: no such pool */
+
 /* A fresh range of device addresses. */
 CUdeviceptr cu_address(size_t size);
 void cu_pages_free(struct cu_block *b);

@@ -333,6 +333,7 @@ CU_EXPORT CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned int flags,
 	if (!s)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	s->ctx = cu_current();
+	s->id = __atomic_add_fetch(&cu.context_ids, 1, __ATOMIC_RELAXED);
 	s->flags = flags;
 	s->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
 	s->tail = &s->head;
@@ -348,19 +349,6 @@ CU_EXPORT CUresult cuStreamCreate(CUstream *ret, unsigned int flags)
 {
 	CU_ENTER(NEEDS_CONTEXT);
 	return cuStreamCreateWithPriority(ret, flags, 0);
-}
-
-CU_EXPORT CUresult cuStreamGetPriority(CUstream stream, int *priority)
-{
-	struct CUstream_st *s;
-
-	CU_ENTER(NEEDS_CONTEXT);
-	(void)pthread_mutex_lock(&cu.lock);
-	s = cu_stream_find(stream);
-	if (s && priority)
-		*priority = s->priority;
-	(void)pthread_mutex_unlock(&cu.lock);
-	return !s ? CUDA_ERROR_INVALID_HANDLE : priority ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Destroying does not wait: what is queued goes on, in the default stream's queue where it was. */
@@ -412,7 +400,74 @@ CU_EXPORT CUresult cuStreamSynchronize(CUstream stream)
 	if (!s)
 		return CUDA_ERROR_INVALID_HANDLE;
 	stream_wait(s, 0);
+	cu_pool_trim(cu_current());
 	return CUDA_SUCCESS;
+}
+
+/* What a stream has, read under the lock. */
+#define STREAM_GETTER(function, type, expression)                                                  \
+	CU_EXPORT CUresult function(CUstream stream, type *ret)                                    \
+	{                                                                                          \
+		struct CUstream_st *s;                                                             \
+                                                                                                   \
+		CU_ENTER(NEEDS_CONTEXT);                                                           \
+		(void)pthread_mutex_lock(&cu.lock);                                                \
+		s = cu_stream_find(stream);                                                        \
+		if (s && ret)                                                                      \
+			*ret = (expression);                                                       \
+		(void)pthread_mutex_unlock(&cu.lock);                                              \
+		if (!s)                                                                            \
+			return CUDA_ERROR_INVALID_HANDLE;                                          \
+		return ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;                              \
+	}
+STREAM_GETTER(cuStreamGetPriority, int, s->priority)
+STREAM_GETTER(cuStreamGetFlags, unsigned int, s->flags)
+STREAM_GETTER(cuStreamGetCtx, CUcontext, s->ctx)
+STREAM_GETTER(cuStreamGetDevice, CUdevice, s->ctx->ordinal)
+STREAM_GETTER(cuStreamGetId, unsigned long long, s->id)
+STREAM_GETTER(cuStreamIsCapturing, int, 0) /* graphs are not simulated */
+
+/* The mode of captures is per thread, and there are none: 0 is the default. */
+CU_EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	static __thread int current;
+	int before = current;
+
+	CU_ENTER(NEEDS_INIT);
+	if (!mode || *mode < 0 || *mode > 2)
+		return CUDA_ERROR_INVALID_VALUE;
+	current = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
+/* The program's function is called by whoever put it there, when the stream has come so far. */
+CU_EXPORT CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *data)
+{
+	CUresult res;
+
+	CU_ENTER(NEEDS_CONTEXT);
+	if (!function)
+		return CUDA_ERROR_INVALID_VALUE;
+	res = cuStreamSynchronize(stream);
+	if (res == CUDA_SUCCESS)
+		function(data);
+	return res;
+}
+
+CU_EXPORT CUresult cuStreamAddCallback(CUstream stream,
+				       void (*function)(CUstream, CUresult, void *), void *data,
+				       unsigned int flags)
+{
+	CUresult res;
+
+	CU_ENTER(NEEDS_CONTEXT);
+	if (!function || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	res = cuStreamSynchronize(stream);
+	if (res == CUDA_SUCCESS)
+		function(stream, res, data);
+	return res;
 }
 
 /* cu.lock held */
@@ -516,6 +571,12 @@ CU_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
 	return s && e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+CU_EXPORT CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	return flags > 1 ? CUDA_ERROR_INVALID_VALUE : cuEventRecord(event, stream);
+}
+
 static void all_advance(void)
 {
 	for (struct CUctx_st *c = cu.contexts; c; c = c->next)
@@ -547,6 +608,8 @@ CU_EXPORT CUresult cuEventSynchronize(CUevent event)
 	CU_ENTER(NEEDS_INIT);
 	while ((res = cuEventQuery(event)) == CUDA_ERROR_NOT_READY)
 		sim_sleep_ns(POLL_NS);
+	if (cu_current())
+		cu_pool_trim(cu_current());
 	return res;
 }
 
@@ -572,3 +635,4 @@ CU_EXPORT CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
 	(void)pthread_mutex_unlock(&cu.lock);
 	return res;
 }
+CU_ALIAS(cuEventElapsedTime_v2, cuEventElapsedTime);

@@ -343,8 +343,11 @@ static bool proc_alive(const struct sim_machine *m, const struct sim_proc *p,
 	if (p->pid_ns != here->pid_ns || (!here->proc_fits && p->pid != getpid()))
 		return is_locked(m, p, &pid);
 	r = proc_stat_read(p->pid, &st);
+	/* With hidepid the processes of others are not in /proc: their lock tells. */
+	if (r == -ENOENT || r == -ESRCH)
+		return is_locked(m, p, &pid);
 	if (r < 0)
-		return r != -ENOENT && r != -ESRCH;
+		return true;
 	if (st.start_ticks != p->start_ticks)
 		return false;
 	return (st.state != 'Z' && st.state != 'X') || st.threads > 1;

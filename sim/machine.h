@@ -28,7 +28,7 @@
 #include "timing.h"
 
 #define SIM_MAGIC     0x6d69736572756e74ULL /* "tnuresim" */
-#define SIM_VERSION   3
+#define SIM_VERSION   4
 #define SIM_DEV_MAX   64 /* cards and MIG instances together */
 #define SIM_PROC_MAX  256
 #define SIM_BUSY_MAX  4096 /* remembered launches of one device: over 1 s of 1 ms kernels */
@@ -77,6 +77,7 @@ struct sim_dev {
 	uint64_t nvlink; /* cards that NVLink joins with it, a bit each */
 	uint32_t limit_mw, idle_mw, context_mw, spin_mw, tensor_mw;
 	uint32_t clock_sm_mhz, clock_mem_mhz;
+	uint32_t bus_bits, l2_kib;
 	uint64_t mem_total;
 	uint64_t mem_reserved; /* the driver's part of mem_total */
 	uint64_t mem_foreign;  /* in use by nobody visible (`ctl foreign-memory`) */
@@ -84,7 +85,7 @@ struct sim_dev {
 	uint64_t dirty_ns;
 	int32_t dirty_pid; /* who freed it, -1 several: its owner gets it back without scrubbing */
 	uint32_t compute_mode;
-	bool mig, display, lost, mig_capable, nvlink_board;
+	bool mig, display, lost, mig_capable, nvlink_board, ecc;
 	uint64_t energy_uj, energy_ns; /* counted up to energy_ns */
 	uint64_t busy_seq;
 	struct sim_busy busy[SIM_BUSY_MAX];

@@ -19,6 +19,8 @@ struct sim_model {
 	uint32_t spin_w, tensor_w; /* added by a full grid of spinning warps, of tensor products */
 	uint32_t clock_sm_mhz, clock_mem_mhz;
 	uint32_t pci_device_id;
+	uint32_t bus_bits, l2_kib; /* memory interface, second-level cache */
+	bool ecc;
 	bool mig;
 	bool nvlink; /* joined with all of its kind, by a switch */
 };

@@ -53,12 +53,6 @@ static unsigned int architecture(const struct sim_dev *d)
 	return d->cc_major == 9 ? HOPPER : UINT32_MAX;
 }
 
-/* The data sheets': 3 up to Turing, 4 for Ampere and Ada, 5 for Hopper. */
-static unsigned int pcie_generation(const struct sim_dev *d)
-{
-	return d->cc_major >= 9 ? 5 : d->cc_major == 8 ? 4 : 3;
-}
-
 #define GETTERS(X)                                                                                 \
 	X(nvmlDeviceGetPowerUsage, unsigned int, sim_power_mw(m, dev), NV_CARD)                    \
 	X(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, sim_energy_mj(m, dev), NV_CARD) \
@@ -84,9 +78,9 @@ static unsigned int pcie_generation(const struct sim_dev *d)
 	X(nvmlDeviceGetBrand, unsigned int, brand(d), NV_ANY)                                      \
 	X(nvmlDeviceGetArchitecture, unsigned int, architecture(d), NV_ANY)                        \
 	X(nvmlDeviceGetBoardId, unsigned int, (unsigned int)d->pci_bus << 8, NV_CARD)              \
-	X(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, pcie_generation(d), NV_CARD)           \
-	X(nvmlDeviceGetGpuMaxPcieLinkGeneration, unsigned int, pcie_generation(d), NV_CARD)        \
-	X(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, pcie_generation(d), NV_CARD)          \
+	X(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, nv_pcie_generation(d), NV_CARD)        \
+	X(nvmlDeviceGetGpuMaxPcieLinkGeneration, unsigned int, nv_pcie_generation(d), NV_CARD)     \
+	X(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, nv_pcie_generation(d), NV_CARD)       \
 	X(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, PCIE_LANES, NV_CARD)                        \
 	X(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, PCIE_LANES, NV_CARD)                       \
 	X(nvmlDeviceIsMigDeviceHandle, unsigned int, d->parent >= 0, NV_ANY)

@@ -42,6 +42,8 @@
 	X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image is available for the device")        \
 	X(CUDA_ERROR_NOT_MAPPED, 211, "resource not mapped")                                       \
 	X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "uncorrectable ECC error encountered")                \
+	X(CUDA_ERROR_UNSUPPORTED_LIMIT, 215, "limit is not supported on this architecture")        \
+	X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "peer access is not supported between these")   \
 	X(CUDA_ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed")                             \
 	X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, 221, "PTX JIT compiler library not found")            \
 	X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222, "PTX is of a newer toolchain than the driver")  \
@@ -55,8 +57,12 @@
 	X(CUDA_ERROR_ILLEGAL_ADDRESS, 700, "an illegal memory access was encountered")             \
 	X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "too many resources requested for launch")      \
 	X(CUDA_ERROR_LAUNCH_TIMEOUT, 702, "the launch timed out and was terminated")               \
+	X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704, "peer access is already enabled")           \
+	X(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, 705, "peer access is not enabled")                   \
 	X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, 708, "the primary context is active")                 \
 	X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "context is destroyed")                            \
+	X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712, "host memory is already registered")     \
+	X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, "host memory is not registered")             \
 	X(CUDA_ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")                             \
 	X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                                \
 	X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                                \
@@ -78,6 +84,7 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream; /* NULL is the context's default stream */
 typedef struct CUevent_st *CUevent;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
 
 #define CU_STREAM_LEGACY     ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
@@ -155,10 +162,83 @@ typedef enum {
 #define CU_EVENT_BLOCKING_SYNC	0x1u
 #define CU_EVENT_DISABLE_TIMING 0x2u
 
+/* cuMemAllocManaged() */
+#define CU_MEM_ATTACH_GLOBAL 0x1u
+#define CU_MEM_ATTACH_HOST   0x2u
+
 /* cuMemHostAlloc() */
 #define CU_MEMHOSTALLOC_PORTABLE      0x01u /* pinned in every context */
 #define CU_MEMHOSTALLOC_DEVICEMAP     0x02u /* cuMemHostGetDevicePointer() works on it */
 #define CU_MEMHOSTALLOC_WRITECOMBINED 0x04u
+
+typedef enum {
+	CU_MEMORYTYPE_HOST = 1,
+	CU_MEMORYTYPE_DEVICE = 2,
+	CU_MEMORYTYPE_ARRAY = 3,
+	CU_MEMORYTYPE_UNIFIED = 4,
+} CUmemorytype;
+
+/* Of the address in the last argument of cuPointerGetAttribute(); in brackets what is written. */
+typedef enum {
+	CU_POINTER_ATTRIBUTE_CONTEXT = 1,	 /* CUcontext */
+	CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,	 /* CUmemorytype; managed memory is the device's */
+	CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3, /* CUdeviceptr */
+	CU_POINTER_ATTRIBUTE_HOST_POINTER = 4,	 /* void * */
+	CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6,	 /* int */
+	CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,	 /* uint64_t, one per allocation of the process */
+	CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,	 /* int */
+	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9, /* int */
+	CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10, /* int */
+	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,	      /* CUdeviceptr */
+	CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,		      /* size_t */
+	CU_POINTER_ATTRIBUTE_MAPPED = 13,		      /* int */
+	CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,	      /* uint64_t */
+	CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE = 15, /* int */
+	CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,		      /* unsigned int */
+	CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,	      /* CUmemoryPool */
+} CUpointer_attribute;
+
+/* One side of cuMemcpy2D_v2(): a rectangle begins at y * pitch + x_bytes behind host or device. */
+typedef struct {
+	size_t x_bytes, y;
+	CUmemorytype memoryType;
+	void *host;
+	CUdeviceptr device; /* also for UNIFIED */
+	void *array;
+	size_t pitch;
+} CUmemcpy2DSide;
+
+typedef struct {
+	CUmemcpy2DSide from, to;
+	size_t width_bytes, height;
+} CUDA_MEMCPY2D;
+
+/* cuMemPoolGetAttribute(); 1 to 3 are int (reuse), these are uint64_t. */
+typedef enum {
+	CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1,
+	CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = 2,
+	CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
+	CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+	CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
+	CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
+	CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8,
+} CUmemPool_attribute;
+
+typedef enum {
+	CU_LIMIT_STACK_SIZE = 0,
+	CU_LIMIT_PRINTF_FIFO_SIZE = 1,
+	CU_LIMIT_MALLOC_HEAP_SIZE = 2,
+	CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH = 3,
+	CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT = 4,
+	CU_LIMIT_MAX_L2_FETCH_GRANULARITY = 5,
+	CU_LIMIT_PERSISTING_L2_CACHE_SIZE = 6,
+	CU_LIMIT_MAX = 7,
+} CUlimit;
+
+/* cuModuleGetLoadingMode() */
+#define CU_MODULE_EAGER_LOADING 1
+#define CU_MODULE_LAZY_LOADING	2
 
 /* The extra argument of cuLaunchKernel(): KEY, value, ..., END. */
 #define CU_LAUNCH_PARAM_END	       ((void *)0x00)
@@ -169,6 +249,7 @@ typedef enum {
 #define CU_GET_PROC_ADDRESS_DEFAULT		      0x0u
 #define CU_GET_PROC_ADDRESS_LEGACY_STREAM	      0x1u
 #define CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM 0x2u
+#define CU_GET_PROC_ADDRESS_FLAGS		      0x3u /* all of them */
 
 typedef enum {
 	CU_GET_PROC_ADDRESS_SUCCESS = 0,
@@ -230,6 +311,7 @@ _Static_assert(sizeof(CUuuid) == 16, "ABI");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "ABI");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "ABI");
 _Static_assert(sizeof(CUdeviceptr) == 8, "ABI");
+_Static_assert(sizeof(CUDA_MEMCPY2D) == 128, "ABI");
 
 /*
  * Prototypes (all return CUresult). Where a suffix is shown, that symbol has the shape given here.

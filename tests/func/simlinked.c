@@ -17,12 +17,12 @@ int nvmlDeviceGetCurrPcieLinkGeneration(void *device, unsigned int *generation);
 int nvmlDeviceGetMaxPcieLinkWidth(void *device, unsigned int *width);
 int nvmlDeviceGetBoardId(void *device, unsigned int *id);
 int nvmlDeviceGetFanSpeed(void *device, unsigned int *percent);
-int nvmlDeviceGetInforomImageVersion(void *device, char *text, unsigned int room);
+int nvmlDeviceGetBridgeChipInfo(void *device, void *hierarchy);
 int cuInit(unsigned int flags);
-int cuCtxCreate_v3(void **context, void *params, int n, unsigned int flags, int device);
-int cuCtxCreate_v4(void **context, void *params, unsigned int flags, int device);
-int cuPointerGetAttribute(void *data, int attribute, unsigned long long address);
-int cuMemAllocManaged(unsigned long long *address, size_t bytes, unsigned int flags);
+int cuGraphCreate(void **graph, unsigned int flags);
+int cuMemPoolCreate(void **pool, const void *properties);
+int cuIpcGetMemHandle(void *handle, unsigned long long address);
+int cuStreamBeginCapture_v2(void *stream, int mode);
 
 #define SHOW(call) printf("%s %d\n", #call, call)
 #define SHOW_VALUE(function)                                                                       \
@@ -34,15 +34,14 @@ int cuMemAllocManaged(unsigned long long *address, size_t bytes, unsigned int fl
 
 int main(void)
 {
-	unsigned long long address = 0;
 	unsigned int n = 0;
-	void *device = NULL, *context = NULL;
+	void *device = NULL, *graph = NULL;
 	char text[64];
 
 	if (nvmlInit_v2() || nvmlDeviceGetHandleByIndex_v2(0, &device) || cuInit(0))
 		return 1;
 	SHOW(nvmlUnitGetCount(&n));
-	SHOW(nvmlDeviceGetInforomImageVersion(device, text, sizeof(text)));
+	SHOW(nvmlDeviceGetBridgeChipInfo(device, text));
 	SHOW(nvmlDeviceGetFanSpeed(device, &n));
 	SHOW_VALUE(nvmlDeviceGetBrand);
 	SHOW_VALUE(nvmlDeviceGetArchitecture);
@@ -50,9 +49,9 @@ int main(void)
 	SHOW_VALUE(nvmlDeviceGetCurrPcieLinkGeneration);
 	SHOW_VALUE(nvmlDeviceGetMaxPcieLinkWidth);
 	SHOW_VALUE(nvmlDeviceGetBoardId);
-	SHOW(cuCtxCreate_v3(&context, NULL, 0, 0, 0));
-	SHOW(cuCtxCreate_v4(&context, NULL, 0, 0));
-	SHOW(cuPointerGetAttribute(&address, 2, 4096));
-	SHOW(cuMemAllocManaged(&address, 4096, 1));
-	return context ? 1 : 0;
+	SHOW(cuGraphCreate(&graph, 0));
+	SHOW(cuMemPoolCreate(&graph, text));
+	SHOW(cuIpcGetMemHandle(text, 4096));
+	SHOW(cuStreamBeginCapture_v2(NULL, 0));
+	return graph ? 1 : 0;
 }

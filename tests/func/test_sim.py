@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,6 +117,158 @@ def test_what_is_not_simulated_is_there_and_says_so(sim, build, model, brand, ar
     assert len(rest) == 7
     for name, (code,) in rest.items():
         assert code == (3 if name.startswith("nvml") else 801), name
+
+
+def test_memory_of_every_kind_is_charged_to_the_card(script):
+    """What a pool keeps, and what is freed, as it was measured on an H100; managed memory from its
+    allocation on, within what is free."""
+    script("""
+cuda, nvml = Cuda(), Nvml()
+h, p, total = nvml.handle(), c.c_ulonglong(), c.c_size_t()
+at_first = nvml.used(h)
+used = lambda: nvml.used(h) - at_first
+G = 1 << 30
+cuda.check("cuMemAllocAsync", c.byref(p), c.c_size_t(G), None)
+assert used() == G
+cuda.check("cuMemFreeAsync", p, None)
+assert used() == G, "the pool keeps it until somebody waits"
+cuda.check("cuStreamSynchronize", None)
+assert used() == 0
+pool, value = c.c_void_p(), c.c_uint64(G)
+cuda.check("cuDeviceGetDefaultMemPool", c.byref(pool), 0)
+cuda.check("cuMemPoolSetAttribute", pool, 4, c.byref(value))
+cuda.check("cuMemAllocFromPoolAsync", c.byref(p), c.c_size_t(40 << 20), pool, None)
+assert used() == 64 << 20, "in steps of 32 MiB"
+cuda.check("cuMemFree_v2", p)
+cuda.check("cuCtxSynchronize")
+assert used() == 64 << 20, "below the release threshold it stays"
+cuda.check("cuMemPoolGetAttribute", pool, 7, c.byref(value))
+assert value.value == 0
+cuda.check("cuMemPoolGetAttribute", pool, 8, c.byref(value))
+assert value.value == G, "the most that was ever in use"
+cuda.check("cuMemPoolTrimTo", pool, c.c_size_t(0))
+assert used() == 0
+assert cuda.call("cuMemAllocAsync", c.byref(p), c.c_size_t(1 << 40), None) == 2
+
+cuda.check("cuMemAllocManaged", c.byref(p), c.c_size_t(G), 1)
+assert used() == G
+c.memset(p.value, 7, 100)
+out, managed = c.create_string_buffer(4), c.c_int()
+cuda.check("cuMemcpyDtoH_v2", out, p, c.c_size_t(4))
+assert out.raw == b"\\7\\7\\7\\7"
+cuda.check("cuMemsetD8_v2", p, 9, c.c_size_t(4))
+assert c.string_at(p.value, 5) == b"\\t\\t\\t\\t\\7"
+cuda.check("cuPointerGetAttribute", c.byref(managed), 8, p)
+assert managed.value == 1
+cuda.check("cuMemFree_v2", p)
+assert used() == 0
+free = c.c_size_t()
+cuda.check("cuMemGetInfo_v2", c.byref(free), c.byref(total))
+assert cuda.call("cuMemAllocManaged", c.byref(p), c.c_size_t(free.value + G), 1) == 2
+assert cuda.call("cuMemAllocManaged", c.byref(p), c.c_size_t(G), 0) == 1
+assert used() == 0
+
+own = c.create_string_buffer(4096)
+cuda.check("cuMemHostRegister_v2", own, c.c_size_t(4096), 0)
+assert cuda.call("cuMemHostRegister_v2", own, c.c_size_t(4096), 0) == 712
+cuda.check("cuMemHostUnregister", own)
+assert cuda.call("cuMemHostUnregister", own) == 713
+""")
+
+
+def test_copies_between_rectangles_and_kinds_of_memory(script):
+    script("""
+cuda = Cuda()
+class Side(c.Structure):
+    _fields_ = [("x", c.c_size_t), ("y", c.c_size_t), ("type", c.c_int), ("host", c.c_void_p),
+                ("device", c.c_ulonglong), ("array", c.c_void_p), ("pitch", c.c_size_t)]
+class Copy(c.Structure):
+    _fields_ = [("from_", Side), ("to", Side), ("width", c.c_size_t), ("height", c.c_size_t)]
+p, pitch = c.c_ulonglong(), c.c_size_t()
+cuda.check("cuMemAllocPitch_v2", c.byref(p), c.byref(pitch), c.c_size_t(100), c.c_size_t(3), 4)
+assert pitch.value == 512
+cuda.check("cuMemsetD2D8_v2", p, pitch, ord("."), c.c_size_t(100), c.c_size_t(3))
+text = c.create_string_buffer(b"abcdefgh")
+copy = Copy(Side(0, 0, 1, c.addressof(text), 0, None, 4), Side(2, 1, 2, None, p.value, None, 512),
+            4, 2)
+cuda.check("cuMemcpy2D_v2", c.byref(copy))
+out = c.create_string_buffer(1536)
+cuda.check("cuMemcpy", c.addressof(out), p, c.c_size_t(1536))
+assert out.raw[:8] == b"." * 8
+assert out.raw[512:520] == b"..abcd.." and out.raw[1024:1032] == b"..efgh.."
+copy.to.type = 3
+assert cuda.call("cuMemcpy2D_v2", c.byref(copy)) == 1, "arrays are not simulated"
+""")
+
+
+def test_two_cards_reach_each_other_over_nvlink_only(script):
+    script("""
+cuda = Cuda()
+can = c.c_int(-1)
+for peer, expected in ((1, 1), (2, 0)):
+    cuda.check("cuDeviceCanAccessPeer", c.byref(can), 0, peer)
+    assert can.value == expected
+other, ctx = c.c_void_p(), c.c_void_p()
+cuda.check("cuDevicePrimaryCtxRetain", c.byref(other), 1)
+assert cuda.call("cuCtxDisablePeerAccess", other) == 705
+cuda.check("cuCtxEnablePeerAccess", other, 0)
+assert cuda.call("cuCtxEnablePeerAccess", other, 0) == 704
+cuda.check("cuDevicePrimaryCtxRetain", c.byref(ctx), 2)
+assert cuda.call("cuCtxEnablePeerAccess", ctx, 0) == 217
+""", options=("--speed", "0", "--gpus", "3", "--nvlink", "0-1"))
+
+
+@pytest.mark.parametrize("model, ecc, serial", [("h200", True, True), ("rtx4090", False, False),
+                                                ("v100", True, True)])
+def test_the_board_tells_what_such_a_board_has(script, model, ecc, serial):
+    script(f"""
+nvml, h = Nvml(), None
+h = nvml.handle()
+text, a, b, c3, d = c.create_string_buffer(64), *(c.c_uint() for _ in range(4))
+assert nvml.lib.nvmlDeviceGetSerial(h, text, 64) == (0 if {serial} else 3)
+assert nvml.lib.nvmlDeviceGetVbiosVersion(h, text, 64) == 0 and text.value
+assert nvml.lib.nvmlDeviceGetEccMode(h, c.byref(a), c.byref(b)) == (0 if {ecc} else 3)
+rows = nvml.lib.nvmlDeviceGetRemappedRows(h, *map(c.byref, (a, b, c3, d)))
+assert rows == (0 if {model == "h200"} else 3)
+near = (c.c_ulong * 2)()
+assert nvml.lib.nvmlDeviceGetCpuAffinity(h, 2, near) == 0
+assert bin(near[0]).count("1") == min(os.cpu_count(), 64)
+""", options=("--speed", "0", "--model", model))
+
+
+def test_hashcat_lists_the_cards(sim):
+    """A client of somebody else's: it takes every function that it knows by cuGetProcAddress and
+    dlsym, and asks for the attributes that it shows. It looks for CUDA's compiler first."""
+    if not shutil.which("hashcat"):
+        pytest.skip("hashcat is not here")
+    nvrtc = next(pathlib.Path("/usr/local").glob("cuda*/lib*/libnvrtc.so"), None)
+    if not nvrtc:
+        pytest.skip("hashcat wants libnvrtc, of which there is none here")
+    out = sim("sh", "-c", f"LD_LIBRARY_PATH=$LD_LIBRARY_PATH:{nvrtc.parent} hashcat -I",
+              options=["--gpus", "2", "--speed", "0"], check=False).stdout
+    assert out.count("NVIDIA H200") == 2
+    assert "Processor(s)...: 132" in out and "Memory.Total...: 143156 MB" in out
+
+
+def test_processes_hidden_from_the_reader_live_on(build, env, tmp_path):
+    """With hidepid a user sees only his own processes in /proc: the others are no dead ones."""
+    if os.getuid() != 0 or not shutil.which("setpriv") or not shutil.which("unshare"):
+        pytest.skip("needs root, to be two users")
+    for d in (tmp_path, *(p for p in tmp_path.parents if "pytest-of-" in str(p))):
+        os.chmod(d, 0o755)
+    reader = tmp_path / "reader"
+    shutil.copytree(build / "sim", reader, ignore=lambda d, names: [n for n in names
+                                                                    if n.endswith(".p")])
+    ask = f"setpriv --reuid=65534 --regid=65534 --clear-groups {reader}/nvsmi --once"
+    done = subprocess.run(
+        ["unshare", "-m", build / "tenure", "sim", "--speed", "0", "--", "sh", "-ec",
+         "chmod -R a+rwX ${TENURE_SIM%/*}; mount -t proc -o hidepid=2 proc /proc;"
+         f"{build}/sim/newcomer --take 50% --stay 30 > {tmp_path}/out & n=$!;"
+         f"until grep -q . {tmp_path}/out; do sleep 0.05; done;"
+         f"LD_LIBRARY_PATH={reader} {ask}; LD_LIBRARY_PATH={reader} {ask}; kill $n"],
+        env={**env, "TMPDIR": str(tmp_path)}, text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(re.findall(r"\b7[0-9]{4} ?MiB", done.stdout)) >= 2, done.stdout + done.stderr
 
 
 def test_card_is_shared_by_processes(script):

@@ -156,6 +156,7 @@ int main(int argc, char **argv)
 		fact_enumeration,
 		fact_memory_versions,
 		fact_small_figures,
+		fact_board,
 		fact_events,
 		fact_process_use_not_found,
 		/* the next start other processes; this one has no CUDA until then */
@@ -166,10 +167,12 @@ int main(int argc, char **argv)
 		/* CUDA here, in this order */
 		fact_before_init,
 		fact_cuda_devices,
+		fact_attributes,
 		fact_context,
 		fact_alloc_visible,
 		fact_oom,
 		fact_contents,
+		fact_pointers,
 		fact_mapped_host,
 		fact_modules,
 		fact_streams,

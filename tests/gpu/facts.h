@@ -31,6 +31,14 @@
 	X(cuMemGetInfo_v2, (size_t *, size_t *))                                                   \
 	X(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                  \
 	X(cuMemFree_v2, (CUdeviceptr))                                                             \
+	X(cuMemAllocPitch_v2, (CUdeviceptr *, size_t *, size_t, size_t, unsigned int))             \
+	X(cuMemGetAddressRange_v2, (CUdeviceptr *, size_t *, CUdeviceptr))                         \
+	X(cuPointerGetAttribute, (void *, CUpointer_attribute, CUdeviceptr))                       \
+	X(cuDeviceComputeCapability, (int *, int *, CUdevice))                                     \
+	X(cuProfilerStart, (void))                                                                 \
+	X(cuGetProcAddress, (const char *, void **, int, uint64_t))                                \
+	X(cuCtxCreate_v2, (CUcontext *, unsigned int, CUdevice))                                   \
+	X(cuMemAlloc, (void))                                                                      \
 	X(cuMemsetD8_v2, (CUdeviceptr, unsigned char, size_t))                                     \
 	X(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                          \
 	X(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                    \
@@ -85,6 +93,14 @@
 	X(nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t, unsigned int *, void *))         \
 	X(nvmlDeviceGetProcessUtilization,                                                         \
 	  (nvmlDevice_t, nvmlProcessUtilizationSample_t *, unsigned int *, unsigned long long))    \
+	X(nvmlDeviceGetSerial, (nvmlDevice_t, char *, unsigned int))                               \
+	X(nvmlDeviceGetVbiosVersion, (nvmlDevice_t, char *, unsigned int))                         \
+	X(nvmlDeviceGetCpuAffinity, (nvmlDevice_t, unsigned int, unsigned long *))                 \
+	X(nvmlDeviceGetEccMode, (nvmlDevice_t, nvmlEnableState_t *, nvmlEnableState_t *))          \
+	X(nvmlDeviceGetRemappedRows,                                                               \
+	  (nvmlDevice_t, unsigned int *, unsigned int *, unsigned int *, unsigned int *))          \
+	X(nvmlDeviceGetTotalEccErrors,                                                             \
+	  (nvmlDevice_t, unsigned int, unsigned int, unsigned long long *))                        \
 	X(nvmlEventSetCreate, (nvmlEventSet_t *))                                                  \
 	X(nvmlEventSetFree, (nvmlEventSet_t))                                                      \
 	X(nvmlDeviceRegisterEvents, (nvmlDevice_t, unsigned long long, nvmlEventSet_t))            \
@@ -143,6 +159,7 @@ void fact_errors(void);
 void fact_enumeration(void);
 void fact_memory_versions(void);
 void fact_small_figures(void);
+void fact_board(void);
 void fact_events(void);
 void fact_process_use_not_found(void);
 void fact_process_list(void);
@@ -161,6 +178,8 @@ void fact_streams(void);
 void fact_vmm(void);
 void fact_few_pieces(void);
 void fact_proc_address(void);
+void fact_attributes(void);
+void fact_pointers(void);
 void fact_release(void);
 
 #endif

@@ -130,17 +130,48 @@ void fact_few_pieces(void)
 		   all / 4 / (size_t)MIB, few, many);
 }
 
-void fact_proc_address(void)
+/* A function by the version that a program was built for: which symbol it gets. */
+static bool shape(const char *name, int version, const void *symbol,
+		  CUdriverProcAddressQueryResult expected)
 {
 	CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-	void *f = NULL;
+	void *f = &status;
 
-	ok(cuda.cuGetProcAddress_v2("cuMemAlloc", &f, 12000, 0, &status) == CUDA_SUCCESS && f &&
-		   status == CU_GET_PROC_ADDRESS_SUCCESS,
-	   "cuGetProcAddress finds cuMemAlloc");
-	f = (void *)&f;
-	(void)cuda.cuGetProcAddress_v2("cuNobodyHasThis", &f, 12000, 0, &status);
-	ok(!f || status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "and says what it does not find");
+	return cuda.cuGetProcAddress_v2(name, &f, version, 0, &status) == CUDA_SUCCESS &&
+	       f == symbol && status == expected;
+}
+
+void fact_proc_address(void)
+{
+	const CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS,
+					     unknown = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
+					     newer = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+	void *f = NULL, *nothing = &f;
+	int version = 0;
+
+	(void)cuda.cuDriverGetVersion(&version);
+	ok(shape("cuMemAlloc", 12000, *(void **)&cuda.cuMemAlloc_v2, found) &&
+		   shape("cuMemAlloc", 3020, *(void **)&cuda.cuMemAlloc_v2, found) &&
+		   shape("cuMemAlloc", version, *(void **)&cuda.cuMemAlloc_v2, found),
+	   "cuGetProcAddress gives cuMemAlloc_v2 to programs of CUDA 3.2 and later");
+	ok(shape("cuMemAlloc", 3010, *(void **)&cuda.cuMemAlloc, found),
+	   "and the first shape to older ones");
+	ok(shape("cuCtxCreate", 11030, *(void **)&cuda.cuCtxCreate_v2, found),
+	   "cuCtxCreate is cuCtxCreate_v2 for a program of CUDA 11.3");
+	ok(shape("cuMemAllocAsync", 11010, NULL, newer),
+	   "what came later is VERSION_NOT_SUFFICIENT, a null pointer and no error");
+	ok(shape("cuNobodyHasThis", 12000, NULL, unknown) &&
+		   shape("cuMemAlloc_v2", 12000, NULL, unknown) && shape("", 12000, NULL, unknown),
+	   "what nobody has, and a name with its suffix, is SYMBOL_NOT_FOUND");
+	ok(cuda.cuGetProcAddress_v2("cuMemAlloc", &f, version + 10, 0, NULL) ==
+			   CUDA_ERROR_INVALID_VALUE &&
+		   cuda.cuGetProcAddress_v2("cuMemAlloc", &f, version, 4, NULL) ==
+			   CUDA_ERROR_INVALID_VALUE,
+	   "a version above the driver's, or an unknown flag, is INVALID_VALUE");
+	f = nothing;
+	ok(cuda.cuGetProcAddress("cuNobodyHasThis", &f, version, 0) == CUDA_ERROR_NOT_FOUND &&
+		   f == nothing,
+	   "the shape without a status says NOT_FOUND and writes nothing");
 }
 
 void fact_release(void)

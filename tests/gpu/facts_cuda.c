@@ -112,3 +112,84 @@ void fact_mapped_host(void)
 	ok(good && got == 0x600df00d, "mapped host memory is the device's memory, too");
 	ok(host && cuda.cuMemFreeHost(host) == CUDA_SUCCESS, "and can be freed");
 }
+
+void fact_attributes(void)
+{
+	static const int limits[][2] = {
+		{ CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024 },
+		{ CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32 },
+		{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647 },
+		{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152 },
+		{ CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1 },
+		{ CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1 },
+		{ CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1 },
+	};
+	int value = 0, major = 0, minor = 0, first = 0, cc[2] = { 0 };
+	bool good = true;
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		good = good &&
+		       limits[i][1] == (cuda.cuDeviceGetAttribute(&value, limits[i][0], ordinal)
+						? -1
+						: value);
+	ok(good, "the attributes that are the same on every card");
+	for (int id = 1; id <= 119 && !first; id++) {
+		if (cuda.cuDeviceGetAttribute(&value, (CUdevice_attribute)id, ordinal) !=
+		    CUDA_SUCCESS)
+			first = id;
+	}
+	ok(!first, "attributes 1 to 119 are all there (first that is not: %d)", first);
+	ok(cuda.cuDeviceGetAttribute(&value, (CUdevice_attribute)9999, ordinal) ==
+		   CUDA_ERROR_INVALID_VALUE,
+	   "an unknown attribute is INVALID_VALUE");
+	(void)cuda.cuDeviceGetAttribute(&cc[0], CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+					ordinal);
+	(void)cuda.cuDeviceGetAttribute(&cc[1], CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+					ordinal);
+	ok(cuda.cuDeviceComputeCapability(&major, &minor, ordinal) == CUDA_SUCCESS &&
+		   major == cc[0] && minor == cc[1],
+	   "cuDeviceComputeCapability says the same: %d.%d", major, minor);
+	ok(cuda.cuProfilerStart() == CUDA_ERROR_INVALID_CONTEXT, "cuProfilerStart wants a context");
+}
+
+void fact_pointers(void)
+{
+	CUdeviceptr p = 0, start = 0, device = 0;
+	unsigned int type = 0;
+	size_t pitch = 0, size = 0;
+	int managed = -1;
+	void *host = NULL;
+
+	ok(cuda.cuMemAllocPitch_v2(&p, &pitch, 513, 4, 8) == CUDA_SUCCESS && pitch == 1024,
+	   "rows of 513 bytes get a pitch of %zu", pitch);
+	ok(cuda.cuMemGetAddressRange_v2(&start, &size, p + 700) == CUDA_SUCCESS && start == p &&
+		   size == 4096,
+	   "an address inside tells where its allocation begins, and its size %zu", size);
+	ok(cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 700) ==
+			   CUDA_SUCCESS &&
+		   type == CU_MEMORYTYPE_DEVICE &&
+		   cuda.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p) ==
+			   CUDA_SUCCESS &&
+		   managed == 0,
+	   "and that it is the device's");
+	ok(cuda.cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, p) ==
+		   CUDA_ERROR_INVALID_VALUE,
+	   "which has no address for the host");
+	(void)cuda.cuMemFree_v2(p);
+	ok(cuda.cuMemAllocPitch_v2(&p, &pitch, 1, 1, 3) == CUDA_ERROR_INVALID_VALUE,
+	   "elements of 3 bytes are INVALID_VALUE");
+	ok(cuda.cuMemHostAlloc(&host, 8192, 0) == CUDA_SUCCESS &&
+		   cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+					      (CUdeviceptr)(uintptr_t)host) == CUDA_SUCCESS &&
+		   type == CU_MEMORYTYPE_HOST &&
+		   cuda.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+					      (CUdeviceptr)(uintptr_t)host) == CUDA_SUCCESS &&
+		   device == (CUdeviceptr)(uintptr_t)host,
+	   "pinned memory has one address on both sides");
+	(void)cuda.cuMemFreeHost(host);
+	ok(cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 4096) ==
+			   CUDA_ERROR_INVALID_VALUE &&
+		   cuda.cuMemGetAddressRange_v2(&start, &size, 4096) == CUDA_ERROR_NOT_FOUND,
+	   "of an address that CUDA has not given it knows nothing");
+	ok(cuda.cuProfilerStart() == CUDA_SUCCESS, "cuProfilerStart works with a context");
+}

@@ -144,3 +144,35 @@ void fact_process_use_not_found(void)
 		ok(r == NVML_ERROR_NOT_FOUND || (r == NVML_SUCCESS && n == 0),
 		   "nobody used it since just now is NOT_FOUND (%s)", nvml_error(r));
 }
+
+/* A result that a board may give: what it asks for, or that there is no such thing on it. */
+static bool has_or_lacks(nvmlReturn_t r)
+{
+	return r == NVML_SUCCESS || r == NVML_ERROR_NOT_SUPPORTED;
+}
+
+void fact_board(void)
+{
+	unsigned int corrected, uncorrected, pending, failed, processors = 0;
+	unsigned long set[16] = { 0 };
+	nvmlEnableState_t now, later;
+	unsigned long long errors;
+	char text[64] = "";
+	nvmlReturn_t ecc;
+
+	ok(has_or_lacks(nvml.nvmlDeviceGetSerial(dev, text, sizeof(text))), "serial number %s",
+	   text);
+	ok(nvml.nvmlDeviceGetVbiosVersion(dev, text, sizeof(text)) == NVML_SUCCESS && text[0],
+	   "VBIOS %s", text);
+	ok(nvml.nvmlDeviceGetCpuAffinity(dev, 16, set) == NVML_SUCCESS, "near processors");
+	for (size_t i = 0; i < 16; i++)
+		processors += (unsigned int)__builtin_popcountl(set[i]);
+	ok(processors > 0, "of which there are %u", processors);
+	ecc = nvml.nvmlDeviceGetEccMode(dev, &now, &later);
+	ok(has_or_lacks(ecc), "ECC is there or not (%d)", (int)ecc);
+	ok(nvml.nvmlDeviceGetTotalEccErrors(dev, 1, 0, &errors) == ecc,
+	   "and its errors are counted where it is");
+	ok(has_or_lacks(nvml.nvmlDeviceGetRemappedRows(dev, &corrected, &uncorrected, &pending,
+						       &failed)),
+	   "rows are remapped or not");
+}
