@@ -151,6 +151,8 @@ gpu_status() {
 _gpu_log_of() {
 	local dir file rest
 	dir=$(_gpu_dir)/logs
+	# As the name of a task becomes that of a file.
+	[ $# -eq 0 ] || set -- "$(printf '%s' "$1" | LC_ALL=C tr -c 'A-Za-z0-9._+-' '[_*]')"
 	# Names of logs have no blanks: ID[.ELEMENT]-NAME.ATTEMPT.log
 	# shellcheck disable=SC2012
 	ls -1t "$dir" 2>/dev/null | while IFS= read -r file; do
@@ -200,38 +202,71 @@ gpu_tail() {
 	tail -n 50 -F -- "$file" 2>/dev/null
 }
 
-# "ID NAME" of what runs and is meant by a word, a line each.
+# "STATE ID NAME" of what waits or runs and is meant by a word, as tenure stop takes it: all, an id, a
+# name, or the beginning of one name.
+_gpu_meant() {
+	_gpu_tenure list --json 2>/dev/null |
+		sed -n 's/^{"id":\([0-9]*\),"state":"\([a-z]*\)","name":"\([^"]*\)".*/\2 \1 \3/p' |
+		GPU_WORD=$1 awk '
+			BEGIN { word = ENVIRON["GPU_WORD"] }
+			{
+				name = $0
+				sub(/^[^ ]* [^ ]* /, "", name)
+				if (word == "all" || $2 == word || name == word)
+					exact[++n] = $0
+				else if (index(name, word) == 1 && !($2 in seen))
+					begins[++m] = $0
+				seen[$2]
+			}
+			END {
+				for (i = 1; i <= n; i++)
+					print exact[i]
+				if (!n && m == 1)
+					print begins[1]
+			}'
+}
+
+# "ID NAME" of those that run, a line each.
 _gpu_running() {
-	_gpu_tenure list --json -s running 2>/dev/null |
-		sed -n 's/^{"id":\([0-9.]*\),.*"name":"\([^"]*\)".*/\1 \2/p' |
-		while read -r id name; do
-			if [ "$1" = all ] || [ "$id" = "$1" ] || [ "${name#"$1"}" != "$name" ]; then
-				printf '%s %s\n' "$id" "$name"
-			fi
-		done
+	_gpu_meant "$1" | sed -n 's/^running //p'
 }
 
 # An order to the agent as the older client writes it; false: nobody took it within so many seconds.
+# It is a link, so that it takes no other console's place and is known for ours.
 _gpu_order() {
-	local dir left=$(($2 * 10))
+	local dir file end=$((SECONDS + $2))
 	dir=$(_gpu_dir)
-	printf '%s\n' "$1" >"$dir/tmp/order.$$" && mv -f "$dir/tmp/order.$$" "$dir/control.json" || return
-	while [ -e "$dir/control.json" ]; do
-		left=$((left - 1))
-		if [ "$left" -lt 0 ]; then
-			rm -f "$dir/control.json"
+	file=$dir/tmp/order.$$
+	printf '%s\n' "$1" >"$file" || return
+	until ln "$file" "$dir/control.json" 2>/dev/null; do
+		if [ ! -e "$dir/control.json" ]; then # a file system without links
+			mv -f "$file" "$dir/control.json" || return
+			break
+		fi
+		if [ "$SECONDS" -ge "$end" ]; then
+			rm -f "$file"
 			return 1
 		fi
 		sleep 0.1
 	done
+	while [ -e "$dir/control.json" ]; do
+		if [ -e "$file" ] && ! [ "$file" -ef "$dir/control.json" ]; then
+			break # ours was taken, and here is the next one
+		fi
+		if [ "$SECONDS" -ge "$end" ]; then
+			rm -f "$dir/control.json" "$file"
+			return 1
+		fi
+		sleep 0.1
+	done
+	rm -f "$file"
 }
 
-# Waits until nothing of it runs any more.
+# Waits until none of these "ID NAME" runs any more. A task has 30 s of grace.
 _gpu_wait_end() {
-	local left=400
-	while [ -n "$(_gpu_running "$1")" ]; do
-		left=$((left - 1))
-		if [ "$left" -lt 0 ]; then
+	local end=$((SECONDS + 45))
+	while _gpu_running all | grep -qxF -e "$1"; do
+		if [ "$SECONDS" -ge "$end" ]; then
 			_gpu_say "It was told to stop and still runs; gpu_status shows it."
 			return 1
 		fi
@@ -263,7 +298,7 @@ _gpu_show_python() {
 }
 
 gpu_stop() {
-	local word what='' sweep='' said code
+	local word what='' sweep='' said code meant running
 	for word in "$@"; do
 		case $word in
 		--sweep) sweep=python ;;
@@ -275,20 +310,29 @@ gpu_stop() {
 		_gpu_say "Usage: gpu_stop NAME|all [--sweep]"
 		return 2
 	fi
+	meant=$(_gpu_meant "$what")
 	said=$(_gpu_tenure stop --sweep none -- "$what" 2>&1)
 	code=$?
+	running=$(_gpu_running "$what")
+	if [ "$code" -ne 0 ] && [ -z "$running" ] && [ "$what$sweep" != allpython ]; then
+		_gpu_say "$said" # no such task, or one of several
+		return "$code"
+	fi
 	# What runs under an agent of another node is that one's to end.
-	if [ $code -ne 0 ] && [ -n "$(_gpu_running "$what")" ] || [ -n "$sweep" ]; then
+	if [ "$code" -ne 0 ] && [ -n "$running" ] || [ -n "$sweep" ]; then
 		if ! _gpu_stop_there "$what" "$sweep"; then
 			_gpu_say "No agent of $(_gpu_instance) took the order to stop${sweep:+ and sweep}."
 			return 1
 		fi
-	elif [ $code -ne 0 ] && [ "$what" != all ]; then
-		_gpu_say "$said"
-		return $code
 	fi
-	_gpu_wait_end "$what" || return
-	printf 'Stopped: %s\n' "$what"
+	if [ -n "$running" ]; then
+		_gpu_wait_end "$running" || return
+	fi
+	if [ "$what" = all ] && [ -z "$meant" ]; then
+		printf 'Nothing waits or runs in %s.\n' "$(_gpu_instance)"
+	else
+		printf 'Stopped: %s\n' "$what"
+	fi
 	[ -n "$sweep" ] || _gpu_show_python
 }
 

@@ -62,45 +62,59 @@ int str_to_u64(const char *s, uint64_t *ret)
 #define NEAREST_MAX   64
 #define BEGINNING_MIN 3 /* letters: of what begins so the rest was left out */
 
-static size_t edit_distance(const char *a, const char *b)
+static bool same_letter(char a, char b)
 {
-	size_t n = strnlen(b, NEAREST_MAX), row[NEAREST_MAX + 1];
+	return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+size_t str_distance(const char *a, const char *b)
+{
+	size_t m = strnlen(a, NEAREST_MAX), n = strnlen(b, NEAREST_MAX);
+	size_t rows[3][NEAREST_MAX + 1];
 
 	for (size_t j = 0; j <= n; j++)
-		row[j] = j;
-	for (size_t i = 1; a[i - 1] && i <= NEAREST_MAX; i++) {
-		size_t diagonal = row[0];
+		rows[0][j] = j;
+	for (size_t i = 1; i <= m; i++) {
+		size_t *row = rows[i % 3], *above = rows[(i + 2) % 3],
+		       *two_above = rows[(i + 1) % 3];
 
 		row[0] = i;
 		for (size_t j = 1; j <= n; j++) {
-			size_t above = row[j];
-			size_t best = diagonal + (tolower((unsigned char)a[i - 1]) !=
-						  tolower((unsigned char)b[j - 1]));
-
-			if (above + 1 < best)
-				best = above + 1;
-			if (row[j - 1] + 1 < best)
-				best = row[j - 1] + 1;
-			diagonal = above;
-			row[j] = best;
+			row[j] = least(least(above[j], row[j - 1]) + 1,
+				       above[j - 1] + !same_letter(a[i - 1], b[j - 1]));
+			if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+			    same_letter(a[i - 2], b[j - 1]))
+				row[j] = least(row[j], two_above[j - 2] + 1);
 		}
 	}
-	return row[n];
+	return rows[m % 3][n];
 }
 
 const char *str_nearest(const char *word, const char *const *candidates)
 {
+	size_t len = strnlen(word, NEAREST_MAX), best = NEAREST_MAX, shared = 0;
 	const char *nearest = NULL;
-	size_t len = strnlen(word, NEAREST_MAX);
-	/* Of a word of one or two letters something must be left, or any such name would do. */
-	size_t best = len / 3 + 2 < len ? len / 3 + 2 : len;
 
 	for (; *candidates; candidates++) {
+		size_t their = strnlen(*candidates, NEAREST_MAX);
 		bool begins = len >= BEGINNING_MIN && strncasecmp(*candidates, word, len) == 0;
-		size_t d = begins ? (*candidates)[len] != '\0' : edit_distance(word, *candidates);
+		size_t d = begins ? their > len : str_distance(word, *candidates);
+		/* Of two words one letter in three may differ; of a short one something is left. */
+		size_t limit = ((len > their ? len : their) + 1) / 3;
 
-		if (d < best) {
+		size_t same = 0; /* slips are rare in the first letters */
+
+		while (word[same] && same_letter(word[same], (*candidates)[same]))
+			same++;
+		if ((d < best || (d == best && same > shared)) &&
+		    (begins || (d <= limit && d < len))) {
 			best = d;
+			shared = same;
 			nearest = *candidates;
 		}
 	}

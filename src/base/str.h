@@ -22,8 +22,14 @@ bool str_has_prefix(const char *s, const char *prefix);
 int str_to_u64(const char *s, uint64_t *ret);
 
 /*
- * The candidate closest to word by edit distance, for "did you mean"; NULL when nothing is near
- * (distance over a third of the word). candidates ends with NULL.
+ * How many slips of the finger make one word of the other: a letter too many, one that is missing,
+ * one that is another, two in the wrong order. Upper case does not matter; of long words only the
+ * beginning (64 bytes) does.
+ */
+size_t str_distance(const char *a, const char *b);
+/*
+ * The candidate that is closest to word, for "did you mean"; NULL when none is near (more than one
+ * letter in three is different) or begins with it. candidates ends with NULL.
  */
 const char *str_nearest(const char *word, const char *const *candidates);
 

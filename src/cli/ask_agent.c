@@ -41,7 +41,7 @@ static bool serves_another(const struct cmd_ctx *ctx, struct err *e)
 		its = json_string_value(json_object_get(doc, "root"));
 		another = !its || !is_same_dir(its, root);
 		if (another)
-			(void)err_set(e, -ECONNREFUSED,
+			(void)err_set(e, -EXDEV,
 				      "the agent of instance %s (PID %d) serves %s%s, not %s",
 				      settings_str(ctx->settings, SET_INSTANCE),
 				      (int)json_integer_value(json_object_get(doc, "pid")),

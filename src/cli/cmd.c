@@ -51,6 +51,21 @@ const struct cmd *cmd_find(const struct cmd *const *list, const char *name)
 	return NULL;
 }
 
+/*
+ * What is suggested is often typed without a second look, so what ends something has to be all but
+ * what was typed: "stpo" and "stopp" are stop, "top" and "step" are not.
+ */
+static bool is_slip_of(const char *word, const char *name)
+{
+	size_t same = 0;
+
+	while (word[same] && word[same] == name[same])
+		same++;
+	if (!same || str_distance(word, name) > 1)
+		return strlen(word) > 2 && str_has_prefix(name, word);
+	return strlen(word) != strlen(name) || word[same] == name[same + 1];
+}
+
 char *cmd_suggest(const struct cmd *const *list, const char *name)
 {
 	size_t n = 0;
@@ -62,7 +77,9 @@ char *cmd_suggest(const struct cmd *const *list, const char *name)
 	size_t shown = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		if (!(list[i]->flags & CMD_HIDDEN))
+		bool meant = !(list[i]->flags & CMD_ENDS) || is_slip_of(name, list[i]->name);
+
+		if (!(list[i]->flags & CMD_HIDDEN) && meant)
 			names[shown++] = list[i]->name;
 	}
 

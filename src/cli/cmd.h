@@ -47,6 +47,7 @@ struct cmd_variable {
 #define CMD_STOP_AT_WORD (1u << 1) /* options end at the first argument: it is a command to run */
 #define CMD_NO_SETTINGS	 (1u << 2) /* works with a broken config, too */
 #define CMD_HOLDS	 (1u << 3) /* needs the site's leave (allow_users) */
+#define CMD_ENDS	 (1u << 4) /* ends or removes something: not suggested for anything else */
 
 struct cmd {
 	const char *name;

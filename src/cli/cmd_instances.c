@@ -64,13 +64,16 @@ static void node_row(struct table *t, const struct peer *p)
 }
 
 /* Who serves it: rows, or JSON. */
-static json_t *tell_nodes(const struct instances *all, const struct spool *sp, bool current)
+static json_t *tell_nodes(const struct instances *all, const struct spool *sp,
+			  const struct scan *queue, bool current)
 {
 	json_t *nodes = json_array();
 	struct peers peers = { .n = 0 };
 
 	if (sp)
 		(void)peers_read(all->ctx, sp, &peers, NULL);
+	if (peers.n && current && queue)
+		peers_update(all->ctx, sp, queue, &peers);
 	for (size_t i = 0; i < peers.n; i++) {
 		if (!all->t)
 			(void)json_array_append_new(nodes, peer_json(&peers.all[i]));
@@ -96,11 +99,11 @@ static void instance_row(const struct instances *all, const char *name)
 		known = scan_update(s, NULL, NULL, &e) == 0;
 		n[0] = scan_count(s, SPOOL_PENDING);
 		n[1] = scan_count(s, SPOOL_RUNNING);
-		s = scan_free(s);
 	}
 
-	json_t *nodes = tell_nodes(all, sp, current);
+	json_t *nodes = tell_nodes(all, sp, known ? s : NULL, current);
 
+	s = scan_free(s);
 	sp = spool_close(sp);
 	if (!all->t) {
 		print_json_line(json_pack("{s:s, s:b, s:I, s:I, s:o}", "name", name, "current",
@@ -179,8 +182,9 @@ const struct cmd cmd_instances = {
 	.summary = "the queues that there are, and the nodes that serve them",
 	.description =
 		"The queue that commands mean now is marked, and the agents that serve it are listed as "
-		"their last signs of life tell, which come every 10 seconds (beat): what they have and "
-		"do, and how old that is. The one of this node is marked. \"silent\": for longer than "
+		"their last signs of life tell, which come every 10 seconds (beat): what they have, "
+		"and how old that is. What runs is counted now, and the one of this node, which is "
+		"marked, is asked for the rest, too. \"silent\": for longer than "
 		"expire, and it may run on, cut off. \"gone\": taken for dead, so that others take its "
 		"tasks over where these give no sign of life either. \"ended\": its tasks run on, for the next one.",
 	.examples = instances_examples,
@@ -230,11 +234,13 @@ static int run_use(const struct cmd_ctx *ctx, struct err *e)
 
 	int r = spool_use(name, e);
 
-	if (r == 0)
-		note_new(ctx, name);
-	if (r == 0 && getenv("TENURE_INSTANCE"))
+	if (r < 0)
+		return r;
+	printf("Commands now mean the queue \"%s\".\n", name);
+	note_new(ctx, name);
+	if (getenv("TENURE_INSTANCE"))
 		cmd_warn("warning", "TENURE_INSTANCE is set in this shell and goes before it");
-	return r;
+	return CMD_OK;
 }
 
 static const struct cmd_example use_examples[] = {
@@ -374,5 +380,6 @@ const struct cmd cmd_prune = {
 	.examples = prune_examples,
 	.opts = prune_opts,
 	.setting_groups = SETTING_GROUP_QUEUE,
+	.flags = CMD_ENDS,
 	.run = run_prune,
 };

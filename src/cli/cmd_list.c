@@ -476,8 +476,8 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 
 	if (check_states(ctx, e) < 0)
 		return CMD_USAGE;
-	r = queue_open(ctx, 0, &sp, e);
-	if (r < 0)
+	r = queue_open_if_there(ctx, &sp, e);
+	if (r < 0 || !sp)
 		return r;
 	l.table = opts_flag(ctx->opts, "json") ? NULL : table_new(columns);
 	l.sp = sp;
@@ -513,7 +513,8 @@ const struct cmd cmd_list = {
 	.summary = "the tasks of the queue",
 	.description =
 		"In the order in which they start. Of an array or another batch there is a row "
-		"for each element that runs, and one for all of them. Works without an "
+		"for each element that runs, and one for all of them. A queue with nothing in it, or "
+		"into which nothing was submitted yet, is no error. Works without an "
 		"agent; which GPUs a task has is shown where an agent runs here.",
 	.examples = list_examples,
 	.opts = list_opts,

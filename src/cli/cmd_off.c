@@ -98,6 +98,19 @@ static void print_end(int pid, double ms, bool drained, json_int_t running)
 		term_print_wrapped(stdout, more, 0);
 }
 
+/* Not an error: whoever wants everything let go of has that. */
+static int nothing_to_do(const struct cmd_ctx *ctx, struct err *e)
+{
+	*e = (struct err)ERR_INIT;
+	if (opts_flag(ctx->opts, "json"))
+		print_json_line(json_pack("{s:n, s:b, s:f, s:n}", "pid", "released", 1, "took_ms",
+					  0.0, "tasks_running"));
+	else
+		printf("Nothing to do: no agent of instance %s runs on this node.\n",
+		       settings_str(ctx->settings, SET_INSTANCE));
+	return CMD_OK;
+}
+
 static int run_off(const struct cmd_ctx *ctx, struct err *e)
 {
 	json_t *doc = NULL;
@@ -106,6 +119,8 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	int code = drains ? drain(ctx, &doc, &fd, e)
 			  : ask_agent(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
 
+	if (code == CMD_NOTHING_RUNS && e->code == -ECONNREFUSED)
+		return nothing_to_do(ctx, e);
 	if (code != CMD_OK)
 		return code;
 
@@ -147,7 +162,8 @@ const struct cmd cmd_off = {
 	.description =
 		"Comes back when all memory is free and the agent has ended. Also ends a "
 		"`tenure hold` in another terminal. Tasks that run go on, and the next `tenure on` "
-		"takes them over.\n"
+		"takes them over. Where no agent runs there is nothing to do, which is said and is no "
+		"error.\n"
 		"\n"
 		"With --drain or --stop-tasks GPUs that no task uses are let go of at once, nothing "
 		"more is started, and the agent ends when the last task has; it does so also when "
@@ -155,5 +171,6 @@ const struct cmd cmd_off = {
 	.examples = off_examples,
 	.opts = off_opts,
 	.setting_groups = SETTING_GROUP_AGENT,
+	.flags = CMD_ENDS,
 	.run = run_off,
 };

@@ -305,5 +305,6 @@ const struct cmd cmd_shutdown = {
 	.examples = shutdown_examples,
 	.opts = shutdown_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
+	.flags = CMD_ENDS,
 	.run = run_shutdown,
 };

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include <string.h>
+
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/ordering.h"
@@ -53,11 +55,12 @@ static int run_stop(const struct cmd_ctx *ctx, struct err *e)
 		.afar_ms = opts_value(ctx->opts, "timeout")->num,
 		.sweep_gpus = sweep & SWEEP_BIT(SWEEP_GPU),
 	};
+	bool all = opts_argc(ctx->opts) == 1 && strcmp(opts_arg(ctx->opts, 0), "all") == 0;
 	struct spool *sp = NULL;
-	int r = queue_open(ctx, 0, &sp, e);
+	int r = all ? queue_open_if_there(ctx, &sp, e) : queue_open(ctx, 0, &sp, e);
 
 	s.sp = sp;
-	if (r == 0)
+	if (r == 0 && sp)
 		r = stop_words(&s, ctx->opts, e);
 	sp = spool_close(sp);
 	if (s.changed)
@@ -99,5 +102,6 @@ const struct cmd cmd_stop = {
 	.opts = stop_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT | SETTING_GROUP_SWEEP |
 			  SETTING_GROUP_SPARE,
+	.flags = CMD_ENDS,
 	.run = run_stop,
 };

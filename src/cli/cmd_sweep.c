@@ -58,5 +58,6 @@ const struct cmd cmd_sweep = {
 	.examples = sweep_examples,
 	.opts = sweep_opts,
 	.setting_groups = SETTING_GROUP_GPUS | SETTING_GROUP_SPARE,
+	.flags = CMD_ENDS,
 	.run = run_sweep,
 };

@@ -20,15 +20,16 @@
 static const struct {
 	const char *word, *command;
 } synonyms[] = {
-	{ "start", "on" },     { "release", "off" },	 { "gpus", "devices" },
-	{ "info", "devices" }, { "check", "doctor" },	 { "settings", "config" },
-	{ "ls", "list" },      { "ps", "list" },	 { "queue", "list" },
-	{ "squeue", "list" },  { "jobs", "list" },	 { "tail", "logs" },
-	{ "cat", "logs" },     { "output", "logs" },	 { "kill", "stop" },
-	{ "cancel", "stop" },  { "scancel", "stop" },	 { "rm", "stop" },
-	{ "delete", "stop" },  { "sbatch", "submit" },	 { "add", "submit" },
-	{ "srun", "run" },     { "continue", "resume" }, { "suspend", "pause" },
-	{ "rerun", "retry" },  { "change", "edit" },	 { "modify", "edit" },
+	{ "start", "on" },	  { "release", "off" },	    { "gpus", "devices" },
+	{ "top", "status" },	  { "watch", "status" },    { "info", "devices" },
+	{ "check", "doctor" },	  { "settings", "config" }, { "ls", "list" },
+	{ "ps", "list" },	  { "queue", "list" },	    { "squeue", "list" },
+	{ "jobs", "list" },	  { "tail", "logs" },	    { "cat", "logs" },
+	{ "output", "logs" },	  { "kill", "stop" },	    { "cancel", "stop" },
+	{ "scancel", "stop" },	  { "rm", "stop" },	    { "delete", "stop" },
+	{ "sbatch", "submit" },	  { "add", "submit" },	    { "srun", "run" },
+	{ "continue", "resume" }, { "suspend", "pause" },   { "rerun", "retry" },
+	{ "change", "edit" },	  { "modify", "edit" },
 };
 
 static char *suggestion(const char *name)

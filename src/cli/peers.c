@@ -103,6 +103,79 @@ int peers_read(const struct cmd_ctx *ctx, const struct spool *sp, struct peers *
 	return code;
 }
 
+/* A card whose MIG instances are devices of their own is none. */
+static bool is_card_of(const json_t *devices, const json_t *card)
+{
+	json_int_t gpu = json_integer_value(json_object_get(card, "gpu"));
+	json_t *d;
+	size_t i;
+
+	if (json_is_integer(json_object_get(card, "mig")))
+		return false;
+	json_array_foreach(devices, i, d)
+	{
+		if (json_is_integer(json_object_get(d, "mig")) &&
+		    json_integer_value(json_object_get(d, "gpu")) == gpu)
+			return true;
+	}
+	return false;
+}
+
+/* What the agent of this node says of itself. */
+static void take_status(const json_t *status, struct beat *b)
+{
+	const struct {
+		const char *state;
+		unsigned int *n;
+	} counts[] = { { "held", &b->held }, { "idle", &b->idle }, { "lent", &b->lent } };
+	const char *own = json_string_value(json_object_get(status, "instance"));
+	const json_t *devices = json_object_get(status, "devices");
+	const json_t *queue = json_object_get(status, "queue");
+	json_t *d;
+	size_t i;
+
+	b->held = b->idle = b->lent = 0;
+	json_array_foreach(devices, i, d)
+	{
+		const char *state = json_string_value(json_object_get(d, "state"));
+		const char *theirs = json_string_value(json_object_get(d, "instance"));
+
+		if (!state || is_card_of(devices, d) ||
+		    (theirs && own && strcmp(theirs, own) != 0 && strcmp(state, "held") == 0))
+			continue;
+		for (size_t k = 0; k < ARRAY_LEN(counts); k++)
+			*counts[k].n += strcmp(state, counts[k].state) == 0;
+	}
+	b->running = (unsigned int)json_integer_value(json_object_get(queue, "running"));
+	b->draining = json_is_true(json_object_get(queue, "draining"));
+}
+
+void peers_update(const struct cmd_ctx *ctx, const struct spool *sp, const struct scan *queue,
+		  struct peers *p)
+{
+	char agent[NAME_AGENT_MAX + 1];
+	const struct scan_task *t;
+	json_t *doc = NULL;
+	size_t iter = 0;
+
+	for (size_t i = 0; i < p->n; i++)
+		p->all[i].beat.running = 0;
+	while ((t = scan_next(queue, &iter))) {
+		if (t->dir != SPOOL_RUNNING)
+			continue;
+		queue_agent_of(sp, &t->name, agent);
+		for (size_t k = 0; k < p->n; k++)
+			p->all[k].beat.running += strcmp(p->all[k].agent, agent) == 0;
+	}
+	for (size_t i = 0; i < p->n; i++)
+		if (p->all[i].here && p->all[i].state == PEER_ALIVE && !doc &&
+		    ask_agent(ctx, CTL_STATUS, PING_MS, &doc, NULL, NULL) == CMD_OK) {
+			take_status(doc, &p->all[i].beat);
+			p->all[i].age_ms = 0;
+		}
+	json_decref(doc);
+}
+
 void peers_clear(struct peers *p)
 {
 	free(take_ptr(p->all));

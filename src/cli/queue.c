@@ -48,6 +48,36 @@ int queue_commit(const struct spool *sp, struct queue_said *s, int r, struct err
 	return err_set(e, synced, "it is done, but may not survive a power loss: %s", why.text);
 }
 
+/* Who has misspelt a name sees those that there are. */
+static void tell_no_queue(const char *root, const char *instance)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	struct text_list names = { .n = 0 };
+
+	strbuf_addf(&b, "nothing was submitted to instance \"%s\" yet", instance);
+	(void)spool_instances(root, &names, NULL);
+	for (size_t i = 0; i < names.n; i++)
+		strbuf_addf(&b, "%s%s",
+			    i ? ", " : "; in this directory there are: ", names.texts[i]);
+	text_list_clear(&names);
+	cmd_warn("note", strbuf_str(&b));
+}
+
+int queue_open_if_there(const struct cmd_ctx *ctx, struct spool **ret, struct err *e)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	const char *instance = settings_str(ctx->settings, SET_INSTANCE);
+	cleanup_free char *path = xasprintf("%s/%s", root, instance);
+	int r = queue_open(ctx, 0, ret, e);
+
+	if (r != -ENOENT || access(path, F_OK) == 0)
+		return r;
+	if (e)
+		*e = (struct err)ERR_INIT;
+	tell_no_queue(root, instance);
+	return 0;
+}
+
 static int by_order(const void *a, const void *b)
 {
 	const struct scan_task *x = a, *y = b;
@@ -82,6 +112,15 @@ int queue_all(const struct spool *sp, struct queue_match *ret, struct err *e)
 static bool is_id(const struct task_name *n, uint64_t id, uint64_t element)
 {
 	return n->id == id && (!element || n->element == element);
+}
+
+/* "./my train.sh" means what tenure submit made of it, my_train.sh. buf: SPEC_NAME_MAX + 1. */
+static const char *as_name(const char *word, char *buf)
+{
+	if (spec_is_task_name(word) || !word[strspn(word, ".-/ \t")])
+		return word;
+	spec_make_name(word, buf);
+	return buf;
 }
 
 /* How well a word means a task: 0 not at all, 1 by the beginning of its name, 2 exactly. */
@@ -281,13 +320,21 @@ static int not_clear(const char *word, const struct queue_match *all, size_t n, 
 		       word, strbuf_str(&b));
 }
 
-int queue_find(const struct spool *sp, const char *word, unsigned int flags,
+int queue_find(const struct spool *sp, const char *typed, unsigned int flags,
 	       struct queue_match *ret, struct err *e)
 {
+	char name[SPEC_NAME_MAX + 1];
+	const char *word = as_name(typed, name);
 	struct queue_match all;
 	size_t n[3] = { 0 };
-	int best, r = queue_all(sp, &all, e);
+	int best, r;
 
+	/* Every name begins with it. */
+	if (!word[0])
+		return err_set(e, -EINVAL,
+			       "\"\" means no task: say which by its id or its name (tenure list "
+			       "shows them)");
+	r = queue_all(sp, &all, e);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < all.n; i++)
@@ -457,8 +504,10 @@ static int locate_id(const struct spool *sp, uint64_t id, uint64_t element, stru
 	return r;
 }
 
-static int locate(const struct spool *sp, const char *word, struct queue_place *ret, struct err *e)
+static int locate(const struct spool *sp, const char *typed, struct queue_place *ret, struct err *e)
 {
+	char name[SPEC_NAME_MAX + 1];
+	const char *word = as_name(typed, name);
 	struct search s = { .name = word, .ret = ret };
 	uint64_t id, element;
 	int r;

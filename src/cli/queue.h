@@ -22,6 +22,11 @@
 
 /* The instance of the settings; flags as of spool_open(). 0 or negative. */
 int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e);
+/*
+ * The same to look at, where one into which nothing was ever submitted is as good as an empty one:
+ * *ret is then NULL, and a note has said that there is none.
+ */
+int queue_open_if_there(const struct cmd_ctx *ctx, struct spool **ret, struct err *e);
 
 /*
  * What a command has done to tasks, which is told when it survives a power loss, and not before:
@@ -52,8 +57,11 @@ struct queue_match {
 #define QUEUE_TELL_ENDED (1u << 1) /* of what has ended the error says so; it is looked for */
 #define QUEUE_ENDED_TOO	 (1u << 2) /* the caller goes on looking there: the error is about all */
 
-/* Of what waits or runs. -ENOENT with a suggestion: nothing is called so. "all" may be none. */
-int queue_find(const struct spool *sp, const char *word, unsigned int flags,
+/*
+ * Of what waits or runs; a word that cannot be a task's name is taken for the name of the file that
+ * was submitted. -ENOENT with a suggestion: nothing is called so. "all" may be none.
+ */
+int queue_find(const struct spool *sp, const char *typed, unsigned int flags,
 	       struct queue_match *ret, struct err *e);
 
 /* A note that "all" was none. */

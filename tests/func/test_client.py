@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -37,13 +38,19 @@ class Client:
         assert code is None or done.returncode == code, (script, done)
         return done.stdout + done.stderr
 
-    def follow(self, command, seconds=0.8):
-        """What a command that does not end says within that time."""
+    def follow(self, command, text):
+        """A command that does not end, until it has said that."""
         p = subprocess.Popen([self.shell, "-c", f"source '{self.client}'; {command}"], env=self.env,
                              text=True, stdout=subprocess.PIPE, start_new_session=True)
-        time.sleep(seconds)
+        late = threading.Timer(20, os.killpg, (p.pid, signal.SIGKILL))
+        late.start()
+        said = ""
+        while text not in said and (line := p.stdout.readline()):
+            said += line
+        late.cancel()
         os.killpg(p.pid, signal.SIGKILL)
-        return p.communicate(timeout=10)[0]
+        p.communicate(timeout=10)
+        return text in said
 
     def start(self):
         with open(self.tmp / "agent.out", "ab") as out:
@@ -102,7 +109,7 @@ def test_stop_tail_and_shutdown(client):
     script(c, "train.sh", "echo begun; sleep 300")
     c("gpu_submit train.sh; gpu_submit train.sh; gpu_run 'sleep 300'")
     assert c.has("running", 1)
-    assert "begun" in c.follow("gpu_tail") and "begun" in c.follow("gpu_tail train")
+    assert c.follow("gpu_tail", "begun") and c.follow("gpu_tail train", "begun")
     assert "Stopped: train.sh" in c("gpu_stop train.sh")
     assert c.has("cancelled", 2) and c.has("running", 1)
     assert "Stopped: all" in c("gpu_stop all")
@@ -208,12 +215,12 @@ AI-ModelScope/alpaca-gpt4-data-zh --output_dir /mnt/afs/00036/yzy/checkpoints/te
     script(c, "train.sh", "echo on its way; exec sleep 300")
     c("gpu_submit train.sh; gpu_submit train.sh")
     assert c.has("running", 1)
-    assert "on its way" in c.follow("gpu_tail") and "on its way" in c.follow("gpu_tail train")
+    assert c.follow("gpu_tail", "on its way") and c.follow("gpu_tail train", "on its way")
     assert "Stopped: train.sh" in c("gpu_stop train.sh")
     c("gpu_submit train.sh; gpu_submit train.sh")
     assert "Stopped: all" in c("gpu_stop all")
     assert c.has("cancelled", 4) and c.has("pending", 0)
-    assert "Stopped: all" in c("gpu_stop all")  # there is nothing any more
+    assert "Nothing waits or runs in train-exp1." in c("gpu_stop all")
     assert "Shutting down: train-exp1" in c("gpu_shutdown")
     assert wait_for(lambda: c.agent.poll() is not None)
 
@@ -249,6 +256,9 @@ def test_files_by_hand(client):
 def test_stop_with_nothing_there(client):
     c = client
     script(c, "train.sh", "sleep 300")
+    out = c("gpu_status")
+    assert "pending: 0  running: 0 " in out and "error" not in out and not c.dir.exists(), out
+    assert "Nothing waits or runs in train-exp1." in c("gpu_stop all")
     assert "there is no instance" in c("gpu_stop train.sh", code=1)
     c("gpu_submit train.sh")
     assert "Stopped: train.sh" in c("gpu_stop train.sh")  # no agent is needed for what waits
@@ -256,6 +266,52 @@ def test_stop_with_nothing_there(client):
     assert "took the order to stop and sweep" in c("gpu_stop all --sweep", code=1)
     assert not (c.dir / "control.json").exists()
     assert "the odd one" in c("gpu_run 'echo \"the odd one\"' | cat; gpu_status; echo the odd one")
+
+
+def test_a_word_for_two_tasks_stops_neither(client):
+    c = client
+    c.start()
+    script(c, "train1.sh", "exec sleep 300")
+    script(c, "train2.sh", "exec sleep 300")
+    c("gpu_submit train1.sh; gpu_submit train2.sh")
+    assert c.has("running", 1)
+    for more in ("", " --sweep"):
+        begun = time.monotonic()
+        out = " ".join(c(f"gpu_stop train{more}", code=1).split())
+        assert '"train" may be 1 train1.sh, 2 train2.sh' in out and "Stopped" not in out, out
+        assert time.monotonic() - begun < 20  # it waits for nothing
+    assert "pending: 1  running: 1 " in c("gpu_status")
+    assert "Stopped: train2" in c("gpu_stop train2")
+    assert "Stopped: train" in c("gpu_stop train")  # of one name, the beginning is enough
+    assert "pending: 0  running: 0 " in c("gpu_status")
+
+
+def test_names_with_blanks(client):
+    c = client
+    script(c, "my train.sh", "echo 'it is mine'; exec sleep 300")
+    c.start()
+    c("gpu_submit 'my train.sh'")
+    assert c.has("running", 1)
+    for word in ("my train", "my train.sh"):
+        assert "it is mine" in c(f"gpu_logs '{word}'"), word
+        assert c.follow(f"gpu_tail '{word}'", "it is mine")
+    assert "Stopped: my train" in c("gpu_stop 'my train'")
+    assert c.has("cancelled", 1)
+
+
+def test_list_counts_what_runs_now(client):
+    """Not what the agent's last sign of life said, which is up to 10 s old."""
+    c = client
+    c.start()
+    script(c, "train.sh", "exec sleep 300")
+    assert c.has("pending", 0)
+    c("gpu_submit train.sh")
+    assert c.has("running", 1)
+    node = c("gpu_list").splitlines()[-1].split()
+    assert node[-1] == "1" and node[-2] == "4", node  # RUNNING, and LENT
+    c("gpu_stop train.sh")
+    node = c("gpu_list").splitlines()[-1].split()
+    assert node[-1] == "0" and node[-2] == "0", node
 
 
 def test_killed_agent_and_two_consoles(client):

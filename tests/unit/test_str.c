@@ -16,6 +16,8 @@ static void test_nearest(void **state)
 	static const char *const words[] = { "util", "util-band", "memory", "json", NULL };
 	static const char *const short_words[] = { "x", "ab", NULL };
 	static const char *const options[] = { "name", "timeout", NULL };
+	static const char *const commands[] = { "on",  "off",  "list",	  "logs", "stop",
+						"use", "edit", "history", "wait", NULL };
 
 	assert_string_equal(str_nearest("utl", words), "util");
 	assert_string_equal(str_nearest("Memroy", words), "memory");
@@ -28,6 +30,37 @@ static void test_nearest(void **state)
 	assert_null(str_nearest("zz", short_words));
 	assert_string_equal(str_nearest("yx", short_words), "x");
 	assert_string_equal(str_nearest("time", options), "timeout");
+	assert_string_equal(str_nearest("lsit", commands), "list");
+	assert_string_equal(str_nearest("stpo", commands), "stop");
+	assert_string_equal(str_nearest("histroy", commands), "history");
+	assert_string_equal(str_nearest("of", commands), "off");
+	assert_null(str_nearest("open", commands));
+	assert_null(str_nearest("load", commands));
+	assert_null(str_nearest("test", commands));
+	assert_null(str_nearest("node", commands));
+}
+
+static void test_distance(void **state)
+{
+	static const struct {
+		const char *a, *b;
+		size_t d;
+	} cases[] = {
+		{ "", "", 0 },
+		{ "", "abc", 3 },
+		{ "abc", "", 3 },
+		{ "top", "stop", 1 },
+		{ "stop", "top", 1 },
+		{ "ab", "ba", 1 },
+		{ "Memroy", "memory", 1 },
+		{ "abcd", "badc", 2 },
+		{ "ca", "abc", 3 },
+		{ "load", "logs", 2 },
+		{ "x", "x", 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(str_distance(cases[i].a, cases[i].b), cases[i].d);
 }
 
 static void test_copy(void **state)
@@ -123,10 +156,11 @@ static void test_words(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nearest), cmocka_unit_test(test_copy),
-		cmocka_unit_test(test_to_u64),	cmocka_unit_test(test_strbuf),
-		cmocka_unit_test(test_wrap),	cmocka_unit_test(test_enum),
-		cmocka_unit_test(test_err),	cmocka_unit_test(test_words),
+		cmocka_unit_test(test_distance), cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_copy),	 cmocka_unit_test(test_to_u64),
+		cmocka_unit_test(test_strbuf),	 cmocka_unit_test(test_wrap),
+		cmocka_unit_test(test_enum),	 cmocka_unit_test(test_err),
+		cmocka_unit_test(test_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
