@@ -24,8 +24,7 @@ struct held {
 struct place_tools {
 	size_t n_held;
 	struct held *held;
-	bool left;	    /* imports that were interrupted may lie in tmp/ */
-	uint64_t resume_ns; /* mono: not before then */
+	uint64_t resume_ns; /* mono: not before then imports that were interrupted are looked for */
 	struct control_look control;
 };
 
@@ -53,7 +52,6 @@ static void try_later(struct look *l, const char *file, const struct err *e)
 		strbuf_addf(&l->b->notes,
 			    "%s in pending/ could not be made a task yet, and is tried again: %s\n",
 			    file, e->text);
-	l->tools->left = true;
 	l->tools->resume_ns = clock_mono_ns() + RESUME_NS;
 }
 
@@ -79,15 +77,15 @@ static void on_resumed(void *data, const char *file, int r, uint64_t id, const s
 	tell_taken(data, file, r, id, e);
 }
 
-/* Those that came as far as tmp/, by us or by an agent before us. */
+/* Those that came as far as tmp/, by us, an agent before us, or one that is gone by now. */
 static void resume_old(struct look *l)
 {
 	const struct spool_place *p = l->place;
 	struct place_tools *t = l->tools;
 
-	if (!t->left || clock_mono_ns() < t->resume_ns)
+	if (clock_mono_ns() < t->resume_ns)
 		return;
-	t->left = raw_resume_all(p->spool, p->self.agent, p->scan, on_resumed, l, NULL) != 0;
+	(void)raw_resume_all(p->spool, p->self.agent, p->scan, on_resumed, l, NULL);
 	t->resume_ns = clock_mono_ns() + RESUME_NS;
 }
 
@@ -192,10 +190,8 @@ void othertools_look(struct backlog *b, struct spool_place *place)
 {
 	struct look l = { .b = b, .place = place };
 
-	if (!place->tools) {
+	if (!place->tools)
 		place->tools = xcalloc(1, sizeof(*place->tools));
-		place->tools->left = true;
-	}
 	l.tools = place->tools;
 	resume_old(&l); /* first: the scan has seen nothing of what is taken now */
 	import_new(&l);

@@ -282,10 +282,68 @@ static const struct opt prune_opts[] = {
 struct pruning {
 	const struct spool *sp;
 	uint64_t before_s;
-	size_t n;
+	size_t n, kept;
 	uint64_t *ids;
+	struct id_list named; /* by tasks that stay, sorted */
 	struct err *e;
 };
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void add_named(struct pruning *p, const struct id_list *ids)
+{
+	for (size_t i = 0; i < ids->n; i++) {
+		struct id_list *all = &p->named;
+
+		if ((all->n & (all->n - 1)) == 0)
+			all->ids = xrealloc(all->ids, all->n ? 2 * all->n : 1, sizeof(*all->ids));
+		all->ids[all->n++] = ids->ids[i];
+	}
+}
+
+/* What it waits for has to be found when it is to start: be it now, or when it is asked for again.
+ */
+static int look_at_staying(void *data, const struct task_name *n, const char *dir)
+{
+	struct pruning *p = data;
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct task_file t;
+	int r;
+
+	if (!(n->flags & NAME_DEPENDS) || (n->ended_s && n->ended_s < p->before_s))
+		return 0;
+	(void)str_print(path, sizeof(path), "%.40s/%s", dir, name_format(n, file));
+	r = task_file_read(p->sp, path, &t, NULL);
+	if (r < 0) /* it moves on, and is met again: running/ is read before and after pending/ */
+		return 0;
+	add_named(p, &t.spec->after);
+	add_named(p, &t.spec->after_any);
+	task_file_clear(&t);
+	return 0;
+}
+
+static int find_named(struct pruning *p)
+{
+	static const enum spool_dir dirs[] = { SPOOL_RUNNING, SPOOL_PENDING, SPOOL_RUNNING,
+					       SPOOL_FAILED };
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++)
+		r = scan_dir(p->sp, spool_dir_name(dirs[i]), look_at_staying, p, p->e);
+	if (p->named.n)
+		qsort(p->named.ids, p->named.n, sizeof(*p->named.ids), by_number);
+	return r;
+}
+
+static bool is_named(const struct pruning *p, uint64_t id)
+{
+	return p->named.n && bsearch(&id, p->named.ids, p->named.n, sizeof(id), by_number);
+}
 
 static int prune_one(void *data, const struct task_name *n, const char *dir)
 {
@@ -294,6 +352,10 @@ static int prune_one(void *data, const struct task_name *n, const char *dir)
 
 	if (!n->ended_s || n->ended_s >= p->before_s)
 		return 0;
+	if (is_named(p, n->id)) {
+		p->kept++;
+		return 0;
+	}
 	(void)str_print(path, sizeof(path), "%.40s/%s", dir, name_format(n, file));
 
 	/* The task's file last: what is left of an interrupted prune is found again by it. */
@@ -307,13 +369,6 @@ static int prune_one(void *data, const struct task_name *n, const char *dir)
 		p->ids = xrealloc(p->ids, p->n ? 2 * p->n : 1, sizeof(*p->ids));
 	p->ids[p->n++] = n->id;
 	return 0;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
 }
 
 /* Logs are called ID-NAME.ATTEMPT.log, ID.ELEMENT-... */
@@ -350,6 +405,8 @@ static int run_prune(const struct cmd_ctx *ctx, struct err *e)
 			     .e = e };
 
 	if (r == 0)
+		r = find_named(&p);
+	if (r == 0)
 		r = scan_dir(sp, spool_dir_name(SPOOL_FAILED), prune_one, &p, e);
 	if (r == 0)
 		r = scan_dir(sp, spool_dir_name(SPOOL_CANCELLED), prune_one, &p, e);
@@ -361,9 +418,14 @@ static int run_prune(const struct cmd_ctx *ctx, struct err *e)
 		r = spool_each(sp, spool_dir_name(SPOOL_LOGS), prune_log, &p, e);
 	if (sp)
 		queue_say(&said, PRUNED, "%zu task%s removed\n", p.n, p.n == 1 ? "" : "s");
+	if (p.kept)
+		queue_say(&said, 0,
+			  "%zu kept: tasks that wait, run or have failed name %s (after)\n", p.kept,
+			  p.kept == 1 ? "it" : "them");
 	if (sp)
 		r = queue_commit(sp, &said, r, e);
 	free(p.ids);
+	free(p.named.ids);
 	sp = spool_close(sp);
 	return r;
 }
@@ -377,6 +439,8 @@ const struct cmd cmd_prune = {
 	.name = "prune",
 	.group = QUEUE_GROUP,
 	.summary = "remove what ended long ago, with its logs",
+	.description = "What a task names that it waits for (--after) is kept as long as that one "
+		       "waits, runs or lies in failed/.",
 	.examples = prune_examples,
 	.opts = prune_opts,
 	.setting_groups = SETTING_GROUP_QUEUE,

@@ -204,32 +204,63 @@ static bool is_known(const struct spool *sp, const struct scan *s, uint64_t id)
 	       scan_done(sp, is_id, &id, NULL) == 1;
 }
 
-/* Whose it is and with which id; where the file's own name begins. NULL: none, or another agent's.
- */
-static const char *split(const char *tmp_file, const char *agent, uint64_t *ret_id)
+/* The parts of "raw,ID,AGENT,FILE"; where the file's own name begins, or NULL: it is none. */
+static const char *split(const char *tmp_file, char owner[NAME_AGENT_MAX + 1], uint64_t *ret_id)
 {
-	char owner[NAME_AGENT_MAX + 1];
 	int used = 0;
 
+	_Static_assert(NAME_AGENT_MAX == 40, "as many are read");
 	if (sscanf(tmp_file, RAW_NAME "%" SCNu64 ",%40[^,],%n", ret_id, owner, &used) != 2 ||
-	    !used || strcmp(owner, agent) != 0 || !*ret_id || *ret_id > NAME_ID_MAX)
+	    !used || !*ret_id || *ret_id > NAME_ID_MAX)
 		return NULL;
 	return tmp_file + used;
+}
+
+static int is_sign_of(void *data, const char *file, unsigned char type)
+{
+	return strcmp(file, data) == 0;
+}
+
+/* The directory is read: that a file of it is not there may be remembered from before. */
+static bool is_gone(const struct spool *sp, const char *agent)
+{
+	char name[NAME_AGENT_MAX + 1];
+
+	(void)str_copy(name, sizeof(name), agent);
+	return spool_each(sp, spool_dir_name(SPOOL_AGENTS), is_sign_of, name, NULL) == 0;
+}
+
+/* Its owner is not there any more; of several that see that, one has it then. */
+static int take_over(const struct spool *sp, const char *from, const char *file, uint64_t id,
+		     const char *owner, const char *agent, char *ret_tmp, struct err *e)
+{
+	int r;
+
+	if (!is_gone(sp, owner))
+		return RAW_GONE;
+	(void)str_print(ret_tmp, SPOOL_PATH_MAX, RAW_PREFIX "%" PRIu64 ",%s,%s", id, agent, file);
+	r = spool_rename(sp, from, ret_tmp, e);
+	return r == -ENOENT ? RAW_GONE : r;
 }
 
 int raw_resume(const struct spool *sp, const char *tmp_file, const char *agent,
 	       const struct scan *s, uint64_t *ret_id, struct err *e)
 {
-	char tmp[SPOOL_PATH_MAX];
-	const char *file = split(tmp_file, agent, ret_id);
+	char tmp[SPOOL_PATH_MAX], from[SPOOL_PATH_MAX], owner[NAME_AGENT_MAX + 1];
+	uint64_t id;
+	const char *file = split(tmp_file, owner, &id);
+	int r = 0;
 
-	if (!file) {
-		*ret_id = 0;
+	*ret_id = 0;
+	if (!file)
 		return 0;
-	}
-	(void)spool_path(SPOOL_TMP, tmp_file, tmp);
-	return is_known(sp, s, *ret_id) ? spool_unlink(sp, tmp, e)
-					: finish(sp, tmp, file, *ret_id, e);
+	(void)str_copy(tmp, sizeof(tmp), spool_path(SPOOL_TMP, tmp_file, from));
+	if (strcmp(owner, agent) != 0)
+		r = take_over(sp, from, file, id, owner, agent, tmp, e);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	*ret_id = id;
+	return is_known(sp, s, id) ? spool_unlink(sp, tmp, e) : finish(sp, tmp, file, id, e);
 }
 
 struct resuming {
@@ -244,12 +275,13 @@ struct resuming {
 static int resume_one(void *data, const char *tmp_file, unsigned char type)
 {
 	struct resuming *a = data;
+	char owner[NAME_AGENT_MAX + 1];
 	struct err e = ERR_INIT;
-	uint64_t id;
+	uint64_t id, same;
 	int r = raw_resume(a->sp, tmp_file, a->agent, a->scan, &id, &e);
 
 	if (id)
-		a->fn(a->data, split(tmp_file, a->agent, &id), r, id, &e);
+		a->fn(a->data, split(tmp_file, owner, &same), r, id, &e);
 	a->left |= r < 0;
 	return 0;
 }

@@ -21,12 +21,13 @@
 int raw_import(const struct spool *sp, const char *file, const char *agent, uint64_t *ret_id,
 	       struct err *e);
 /*
- * Goes on with an import that was interrupted, of a file in tmp/; *ret_id is 0 where it is none of
- * ours. s: of the queue, brought up to date since then. Results as above.
+ * Goes on with an import that was interrupted, of a file in tmp/: one of ours, or of an agent that
+ * has no file in agents/ any more. *ret_id is 0 where it is neither. s: of the queue, brought up to
+ * date since then. Results as above.
  */
 int raw_resume(const struct spool *sp, const char *tmp_file, const char *agent,
 	       const struct scan *s, uint64_t *ret_id, struct err *e);
-/* With all of ours, and tells what came of each: r and e as above. 1: some are left; 0; negative.
+/* With all of these, and tells what came of each: r and e as above. 1: some are left; 0; negative.
  */
 typedef void (*raw_told_fn)(void *data, const char *file, int r, uint64_t id, const struct err *e);
 int raw_resume_all(const struct spool *sp, const char *agent, const struct scan *s, raw_told_fn fn,

@@ -75,6 +75,17 @@ def test_root_read_only_at_the_start(disk):
     q.wait(i, "done", 30)
 
 
+def test_file_whose_taker_died(queue):  # noqa: F811
+    """Its node does not come back; this agent was there all the time."""
+    q = queue()
+    q.start("--no-hold")
+    q.submit("-g", "0", "--", "true")
+    with open(os.path.join(q.spool, "tmp/raw,77,node9,003_job.sh"), "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\n#TENURE --gpus 0\ntrue\n")
+    assert wait_for(lambda: any(r["id"] == 77 for r in q.rows()), 20), q.out.read_text()
+    assert q.task(77)["name"] == "job.sh" and "003_job.sh in pending/ is task 77 now" in q.out.read_text()
+
+
 def test_ten_thousand_files_at_once(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")

@@ -168,6 +168,25 @@ def test_prune(tenure, spool):
     assert [r["id"] for r in rows(tenure, "-a")] == [kept]
 
 
+def test_prune_keeps_what_is_named(tenure, spool):
+    """Else who waits for it would never be started."""
+    ids = [submit(tenure, "-g", "0", "-n", f"old{k}", "--", "true") for k in range(4)]
+    submit(tenure, "-g", "0", "--after", str(ids[0]), "--", "true")
+    submit(tenure, "-g", "0", "--after-any", str(ids[1]), "--", "true")
+    again = submit(tenure, "-g", "0", "--after", str(ids[2]), "--", "true")
+    day = spool / "done/2020-01-01"
+    day.mkdir()
+    for k, i in enumerate(ids):
+        (spool / f"pending/00500,{i},g0,nold{k}").rename(day / f"00500,{i},g0,nold{k},u1577880000,z0")
+    (spool / f"pending/00500,{again},g0,fd,ntrue").rename(spool / f"failed/00500,{again},g0,fd,ntrue,u4000000000,z1")
+    out = tenure("prune", "--older-than", "30d").stdout
+    assert "1 task removed" in out and "3 kept" in out
+    assert len(os.listdir(day)) == 3 and not any("old3" in name for name in os.listdir(day))
+    (spool / f"failed/00500,{again},g0,fd,ntrue,u4000000000,z1").rename(
+        spool / f"failed/00500,{again},g0,fd,ntrue,u1577890000,z1")
+    assert "2 tasks removed" in tenure("prune", "--older-than", "30d").stdout
+
+
 def mounted(path, options):
     path.mkdir(parents=True, exist_ok=True)
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tenure-test", path],

@@ -354,6 +354,35 @@ static void test_raw(void **state)
 	sp = spool_close(sp);
 }
 
+/* Its taker was killed: on a node that comes back under that name, or under another one. */
+static void test_raw_of_the_dead(void **state)
+{
+	struct spool *sp = open_spool();
+	struct scan *s = scan_new(sp, SCAN_RAW);
+	struct err e = ERR_INIT;
+	struct scan_task t;
+	uint64_t id = 7;
+
+	put(sp, "tmp/raw,5,node2,3_train.sh", "#!/bin/sh\n");
+	put(sp, "agents/node2", "{}\n");
+	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
+	assert_int_equal(raw_resume(sp, "raw,5,node2,3_train.sh", "node1", s, &id, &e), 0);
+	assert_int_equal(id, 0); /* it lives */
+	assert_true(spool_exists(sp, "tmp/raw,5,node2,3_train.sh"));
+	assert_int_equal(spool_unlink(sp, "agents/node2", &e), 0);
+	assert_int_equal(raw_resume(sp, "raw,5,node2,3_train.sh", "node1", s, &id, &e), 0);
+	assert_int_equal(id, 5);
+	assert_true(get(sp, id, &t) && t.name.priority == 3);
+	assert_false(spool_exists(sp, "tmp/raw,5,node2,3_train.sh"));
+	/* It had submitted it before it died. */
+	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
+	put(sp, "tmp/raw,5,node3,3_train.sh", "#!/bin/sh\n");
+	assert_int_equal(raw_resume(sp, "raw,5,node3,3_train.sh", "node1", s, &id, &e), 0);
+	assert_false(spool_exists(sp, "tmp/raw,5,node3,3_train.sh"));
+	s = scan_free(s);
+	sp = spool_close(sp);
+}
+
 static void note_told(void *data, const char *file, int r, uint64_t id, const struct err *e)
 {
 	*(uint64_t *)data = r < 0 ? 0 : id;
@@ -391,6 +420,7 @@ static void test_raw_again(void **state)
 	assert_int_equal(renameat(sp->fd, "pending", sp->fd, "away"), 0);
 	assert_int_equal(raw_resume_all(sp, "node1", s, note_told, &told, &e), 1);
 	assert_int_equal(told, 0);
+	put(sp, "agents/node1", "{}\n");
 	assert_int_equal(raw_resume_all(sp, "node2", s, note_told, &told, &e), 0);
 	assert_int_equal(renameat(sp->fd, "away", sp->fd, "pending"), 0);
 	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
@@ -593,11 +623,22 @@ static void test_foreign(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_open),	 TEST(test_key),	  TEST(test_life),
-		TEST(test_no_place),	 TEST(test_lost_claim),	  TEST(test_clients),
-		TEST(test_retry),	 TEST(test_refused_file), TEST(test_scan),
-		TEST(test_raw),		 TEST(test_raw_again),	  TEST(test_control),
-		TEST(test_control_file), TEST(test_last_id),	  TEST(test_many_clients),
+		TEST(test_open),
+		TEST(test_key),
+		TEST(test_life),
+		TEST(test_no_place),
+		TEST(test_lost_claim),
+		TEST(test_clients),
+		TEST(test_retry),
+		TEST(test_refused_file),
+		TEST(test_scan),
+		TEST(test_raw),
+		TEST(test_raw_of_the_dead),
+		TEST(test_raw_again),
+		TEST(test_control),
+		TEST(test_control_file),
+		TEST(test_last_id),
+		TEST(test_many_clients),
 		TEST(test_foreign),
 	};
 
