@@ -35,6 +35,7 @@
 #include "spool/scan.h"
 #include "spool/submit.h"
 #include "spool/transit.h"
+#include "spool/trust.h"
 
 #define LOG_MAX	      (10UL << 20)
 #define LOGS_KEPT     5
@@ -454,8 +455,10 @@ static int find_spool(struct compete *c, struct err *e)
 	settings_need(s, SETTING_GROUP_QUEUE);
 	r = settings_load(s, NULL, e);
 	if (r == 0) {
+		struct spool_trust trust = trust_from_settings(s);
+
 		c->root = spool_root(settings_str(s, SET_ROOT));
-		r = spool_open(c->root, c->instance, SPOOL_CREATE, &c->sp, e);
+		r = spool_open(c->root, c->instance, &trust, SPOOL_CREATE, &c->sp, e);
 		(void)setenv("TENURE_ROOT", c->root, 1);
 		(void)setenv("TENURE_INSTANCE", c->instance, 1);
 	}

@@ -242,6 +242,7 @@ static struct tasks *make_queue(struct agent *a)
 {
 	return tasks_new(&a->loop,
 			 &(struct tasks_config){ .root = a->c->root,
+						 .trust = a->c->trust,
 						 .instance = a->c->instance,
 						 .agent = a->name,
 						 .state_dir = a->c->state_dir,

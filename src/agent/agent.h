@@ -23,6 +23,8 @@ struct agent_config {
 	const char *state_dir;
 	enum log_level log_level;
 	struct hold_policy policy;
+	/* Whose spool may be served: root. */
+	struct spool_trust trust;
 	const char *root;      /* of the spool whose tasks are run here; NULL: none are */
 	const char *node_name; /* in the spool; NULL: the host's */
 	uint64_t beat_ms;      /* between two signs of life */

@@ -42,6 +42,7 @@ struct other {
 
 struct looker {
 	char *root, *instance, *agent;
+	struct spool_trust trust;
 	uint64_t beat_ms, expire_ms; /* the latter as it is on this filesystem, once that is open */
 	struct spool *sp;
 	struct life_watch *watch;
@@ -376,15 +377,16 @@ static int write_own(struct looker *lk, struct look *l)
 	b.count = lk->count + 1;
 	b.ended = l->last;
 	b.promise_ms = somebody_is_there(l) ? lk->expire_ms : 0;
-	r = beat_write(lk->sp->fd, path, &b);
+	r = beat_write(lk->sp, path, &b, &l->e);
 	if (r == 0)
 		lk->count++;
-	return r < 0 ? err_sys(&l->e, -r, "write the sign of life %s", path) : 0;
+	return r;
 }
 
 static int open_spool(struct looker *lk, struct err *e)
 {
-	int r = lk->sp ? 0 : spool_open(lk->root, lk->instance, SPOOL_CREATE, &lk->sp, e);
+	int r = lk->sp ? 0
+		       : spool_open(lk->root, lk->instance, &lk->trust, SPOOL_CREATE, &lk->sp, e);
 
 	if (r < 0 || lk->self.agent[0])
 		return r;
@@ -551,6 +553,7 @@ struct beats *beats_new(uv_loop_t *loop, const struct beats_config *c)
 	b->c = *c;
 	b->lk = (struct looker){ .root = xstrdup(c->root),
 				 .instance = xstrdup(c->instance),
+				 .trust = c->trust,
 				 .agent = xstrdup(c->agent),
 				 .beat_ms = c->beat_ms,
 				 .expire_ms = c->expire_ms,

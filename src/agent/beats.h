@@ -16,6 +16,7 @@
 
 #include "spool/beat.h"
 #include "spool/room.h"
+#include "spool/trust.h"
 
 #define BEATS_EMPTY "?"
 
@@ -23,6 +24,7 @@ struct beats;
 
 struct beats_config {
 	const char *root, *instance, *agent; /* copied */
+	struct spool_trust trust;
 	uint64_t beat_ms, expire_ms;
 	/* What the next sign of life tells: devices, running, draining. */
 	void (*fill)(void *user, struct beat *b);

@@ -23,13 +23,13 @@ static int find_oom(const struct spool *sp, const char *log_path)
 {
 	static struct oom_patterns *patterns;
 	cleanup_free char *text = xmalloc(LOG_TAIL);
-	cleanup_fd int fd = openat(sp->fd, log_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	cleanup_fd int fd = spool_open_file(sp, log_path, O_RDONLY, NULL, NULL);
 	off_t size;
 	ssize_t n;
 
 	/* A log that cannot be had says nothing; for want of descriptors it is had later. */
 	if (fd < 0)
-		return errno == EMFILE || errno == ENFILE ? -errno : 0;
+		return fd == -EMFILE || fd == -ENFILE ? fd : 0;
 	size = lseek(fd, 0, SEEK_END);
 	if (!patterns)
 		patterns = oom_patterns_default();
@@ -52,7 +52,7 @@ static void tell_log(struct filing *f, const struct spool *sp)
 
 	if (f->told || (f->verdict.what != RETRY_AGAIN && f->ended.kind != END_OOM))
 		return;
-	fd = openat(sp->fd, f->log_path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	fd = spool_open_file(sp, f->log_path, O_RDWR | O_APPEND, NULL, NULL);
 	if (fd >= 0)
 		(void)spool_append(fd, line, strlen(line));
 	f->told = true;

@@ -88,6 +88,7 @@ void nodes_tell_room(const struct tasks *q, uint64_t gpus, struct strbuf *b)
 struct beats *nodes_beats(struct tasks *q, const struct tasks_config *c)
 {
 	return beats_new(q->loop, &(struct beats_config){ .root = q->root,
+							  .trust = q->trust,
 							  .instance = q->instance,
 							  .agent = q->agent,
 							  .beat_ms = c->beat_ms,

@@ -60,7 +60,7 @@ static enum recover_life import_end(struct finder *f, const struct claim *c)
 
 	if (code == -ENOENT)
 		return RECOVER_DEAD;
-	if (code == 0 && record_parse(text, len, &r, &e) < 0) {
+	if (spool_is_bad(code) || (code == 0 && record_parse(text, len, &r, &e) < 0)) {
 		strbuf_addf(&f->o->notes, "task %llu: the record of its end is in bad/: %s\n",
 			    (unsigned long long)c->name.id, e.text);
 		(void)spool_refuse(f->place->spool, path, e.text, NULL);
@@ -200,7 +200,7 @@ static int name_spool(struct opening *o, const struct spool *sp)
 
 static int open_place(struct opening *o, struct spool_place *p)
 {
-	int r = spool_open(o->root, o->instance, SPOOL_CREATE, &p->spool, &o->e);
+	int r = spool_open(o->root, o->instance, o->trust, SPOOL_CREATE, &p->spool, &o->e);
 
 	if (r == 0)
 		r = name_spool(o, p->spool);

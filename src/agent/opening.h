@@ -14,12 +14,14 @@
 #include "agent/adoptee.h"
 #include "agent/spooler.h"
 #include "base/strbuf.h"
+#include "spool/trust.h"
 
 #define OPENING_KEY_MAX (SPEC_NAME_MAX + 64)
 
 struct opening {
 	/* The caller's, as long as the job runs. */
 	const char *root, *instance, *agent, *run_dir;
+	const struct spool_trust *trust;
 	bool again; /* it was told before what cannot be told */
 	/* Found. */
 	char key[OPENING_KEY_MAX]; /* of the spool, for runjob_token() */

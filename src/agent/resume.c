@@ -233,6 +233,7 @@ void resume_start(struct tasks *q)
 
 	o->job = (struct spool_job){ .work = open_work, .done = open_done, .user = q };
 	o->o.root = q->root;
+	o->o.trust = &q->trust;
 	o->o.instance = q->instance;
 	o->o.agent = q->agent;
 	o->o.run_dir = q->run_dir;

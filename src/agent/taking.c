@@ -56,7 +56,7 @@ static int open_log(struct taking *k, struct spool_place *p)
 	int fd;
 
 	(void)runjob_log_path(&k->claim.name, k->spec->name, k->claim.attempt, k->log_path);
-	fd = openat(p->spool->fd, k->log_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	fd = spool_open_own(p->spool, k->log_path, O_RDWR | O_CREAT | O_APPEND, NULL, NULL);
 	return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 

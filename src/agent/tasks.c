@@ -430,6 +430,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	q->ordered = c->ordered;
 	q->user = c->user;
 	q->root = xstrdup(c->root);
+	q->trust = c->trust;
 	q->instance = xstrdup(c->instance);
 	q->agent = xstrdup(c->agent);
 	q->run_dir = resume_run_dir(c);

@@ -23,6 +23,7 @@
 #include "agent/view.h"
 #include "sched/types.h"
 #include "spool/order.h"
+#include "spool/trust.h"
 
 struct tasks;
 
@@ -34,6 +35,7 @@ struct tasks_lane {
 
 struct tasks_config {
 	const char *root; /* of the spool; strings are copied */
+	struct spool_trust trust;
 	const char *instance;
 	const char *agent;     /* this agent's name in the spool */
 	const char *state_dir; /* where there is no local directory of ours */

@@ -31,6 +31,7 @@ struct tasks {
 	uv_loop_t *loop;
 	char key[OPENING_KEY_MAX]; /* of the spool, once it is open */
 	char *root, *instance, *agent, *run_dir, *spool_dir, *cgroup;
+	struct spool_trust trust;
 	struct run_place place;
 	char *sweep_spare;
 	struct sweeping_place sweeping;

@@ -46,6 +46,8 @@ enum setting_id {
 	SET_MY_CGROUP,	     /* flag */
 	SET_INSTANCE,	     /* str */
 	SET_ROOT,	     /* str; NULL: fs_state_dir() */
+	SET_ACCEPT_OWNERS,   /* words: names or numbers of users */
+	SET_TRUST,	     /* num: 0 owner, 1 directory */
 	SET_STATE_DIR,	     /* str; NULL: fs_state_dir() */
 	SET_DEV_DIR,	     /* str */
 	SET_NODE_NAME,	     /* str; NULL: the host's name */

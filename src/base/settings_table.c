@@ -15,6 +15,8 @@ static const char *const lifetime_ends[] = { "drain", "stop", NULL };
 /* In the order of enum on_empty. */
 static const char *const device_names[] = { "index", "uuid", NULL };
 static const char *const on_empties[] = { "hold", "release", "exit", NULL };
+/* In the order of enum trust_setting. */
+static const char *const trusts[] = { "owner", "directory", NULL };
 /* In the order of enum sweep_setting. */
 static const char *const sweeps[] = { "auto", "none", "gpu", "python", NULL };
 
@@ -112,6 +114,19 @@ const struct setting settings_table[] = {
 		       .groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT | SETTING_GROUP_LIFE,
 		       .opt.help = "the directory that the queues are in (default "
 				   "$XDG_STATE_HOME/tenure)" },
+	[SET_ACCEPT_OWNERS] = { ROW("accept_owners", "ACCEPT_OWNERS", "accept-owners", VALUE_WORDS),
+				.opt.arg = "USERS", .opt.def = "", .opt.group = node,
+				.groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT |
+					  SETTING_GROUP_LIFE,
+				.opt.help =
+					"use queues of these users, too, by name or number; what is "
+					"in them is run with your rights" },
+	[SET_TRUST] = { ROW("trust", "TRUST", "trust", VALUE_CHOICE), .opt.arg = "WHOM",
+			.opt.def = "owner", .opt.group = node, .opt.spec.choices = trusts,
+			.groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT | SETTING_GROUP_LIFE,
+			.opt.help = "whose tasks count in a queue: those of its owner, or, where "
+				    "its instance.json says directory, too, of everybody who can "
+				    "write there" },
 	[SET_STATE_DIR] = { ROW("state_dir", "STATE_DIR", "state-dir", VALUE_PATH),
 			    .opt.arg = "DIR", .opt.group = node, .groups = SETTING_GROUP_NODE,
 			    .opt.help = "where logs and the state are kept (default "

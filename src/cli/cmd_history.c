@@ -332,7 +332,7 @@ static int run_history(const struct cmd_ctx *ctx, struct err *e)
 
 	if (parse_since(since ? since : "1d", &h.since_ns, e) < 0)
 		return CMD_USAGE;
-	r = queue_open(ctx, 0, &sp, e);
+	r = queue_open(ctx, SPOOL_LOOK, &sp, e);
 	h.sp = sp;
 	h.tasks = json_array();
 	h.lanes = json_object();

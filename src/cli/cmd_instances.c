@@ -94,7 +94,7 @@ static void instance_row(const struct instances *all, const char *name)
 	size_t n[2] = { 0 };
 	bool known = false;
 
-	if (spool_open(all->root, name, 0, &sp, &e) == 0) {
+	if (spool_open(all->root, name, NULL, SPOOL_LOOK, &sp, &e) == 0) {
 		s = scan_new(sp, 0);
 		known = scan_update(s, NULL, NULL, &e) == 0;
 		n[0] = scan_count(s, SPOOL_PENDING);

@@ -476,7 +476,7 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 
 	if (check_states(ctx, e) < 0)
 		return CMD_USAGE;
-	r = queue_open_if_there(ctx, &sp, e);
+	r = queue_open_if_there(ctx, SPOOL_LOOK, &sp, e);
 	if (r < 0 || !sp)
 		return r;
 	l.table = opts_flag(ctx->opts, "json") ? NULL : table_new(columns);

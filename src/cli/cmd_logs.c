@@ -113,7 +113,7 @@ static int run_logs(const struct cmd_ctx *ctx, struct err *e)
 	cleanup_free char(*labels)[QUEUE_ID_MAX + SPEC_NAME_MAX + 2] = xcalloc(n, sizeof(*labels));
 	struct asked a = { .n = n, .places = places, .logs = logs, .labels = labels };
 	struct spool *sp = NULL;
-	int r = queue_open(ctx, 0, &sp, e);
+	int r = queue_open(ctx, SPOOL_LOOK, &sp, e);
 
 	if (r == 0)
 		r = ask_for(&a, ctx, sp, e);

@@ -57,7 +57,7 @@ static int run_stop(const struct cmd_ctx *ctx, struct err *e)
 	};
 	bool all = opts_argc(ctx->opts) == 1 && strcmp(opts_arg(ctx->opts, 0), "all") == 0;
 	struct spool *sp = NULL;
-	int r = all ? queue_open_if_there(ctx, &sp, e) : queue_open(ctx, 0, &sp, e);
+	int r = all ? queue_open_if_there(ctx, 0, &sp, e) : queue_open(ctx, 0, &sp, e);
 
 	s.sp = sp;
 	if (r == 0 && sp)

@@ -143,7 +143,7 @@ static int run_wait(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct waited w = { .n = 0 };
 	struct spool *sp = NULL;
-	int r = queue_open(ctx, 0, &sp, e);
+	int r = queue_open(ctx, SPOOL_LOOK, &sp, e);
 
 	w.sp = sp;
 	for (size_t i = 0; i < opts_argc(ctx->opts) && r == 0; i++)

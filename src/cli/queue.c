@@ -14,12 +14,14 @@
 #include "base/strbuf.h"
 #include "spool/record.h"
 #include "spool/transit.h"
+#include "spool/trust.h"
 
 int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	struct spool_trust trust = trust_from_settings(ctx->settings);
 
-	return spool_open(root, settings_str(ctx->settings, SET_INSTANCE), flags, ret, e);
+	return spool_open(root, settings_str(ctx->settings, SET_INSTANCE), &trust, flags, ret, e);
 }
 
 void queue_say(struct queue_said *s, unsigned int dirs, const char *fmt, ...)
@@ -63,12 +65,13 @@ static void tell_no_queue(const char *root, const char *instance)
 	cmd_warn("note", strbuf_str(&b));
 }
 
-int queue_open_if_there(const struct cmd_ctx *ctx, struct spool **ret, struct err *e)
+int queue_open_if_there(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret,
+			struct err *e)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	const char *instance = settings_str(ctx->settings, SET_INSTANCE);
 	cleanup_free char *path = xasprintf("%s/%s", root, instance);
-	int r = queue_open(ctx, 0, ret, e);
+	int r = queue_open(ctx, flags, ret, e);
 
 	if (r != -ENOENT || access(path, F_OK) == 0)
 		return r;
@@ -552,7 +555,7 @@ int queue_with_task(const struct cmd_ctx *ctx, queue_task_fn fn, struct err *e)
 {
 	struct queue_place p;
 	struct spool *sp = NULL;
-	int r = queue_open(ctx, 0, &sp, e);
+	int r = queue_open(ctx, SPOOL_LOOK, &sp, e);
 
 	if (r == 0)
 		r = queue_locate(sp, opts_arg(ctx->opts, 0), &p, e);

@@ -26,7 +26,8 @@ int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret
  * The same to look at, where one into which nothing was ever submitted is as good as an empty one:
  * *ret is then NULL, and a note has said that there is none.
  */
-int queue_open_if_there(const struct cmd_ctx *ctx, struct spool **ret, struct err *e);
+int queue_open_if_there(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret,
+			struct err *e);
 
 /*
  * What a command has done to tasks, which is told when it survives a power loss, and not before:

@@ -2,20 +2,24 @@
 #include "cli/run_agent.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/wants.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/proc.h"
-#include "spool/spool.h"
+#include "spool/trust.h"
 #include "task/spec.h"
 #include "task/sweep.h"
 
 #define ENDING "When to end"
 
-#define BEATS_LEAST 5 /* so many in the time after which a claim expires */
+#define LOOK_LIMIT_S 3
+#define BEATS_LEAST  5 /* so many in the time after which a claim expires */
 
 #define OPT_FOR                                                                                    \
 	{                                                                                          \
@@ -104,6 +108,63 @@ static int check_settings(const struct settings *s, struct err *e)
 	return 0;
 }
 
+struct look {
+	sem_t done;
+	char *root;
+	const char *instance;
+	struct spool_trust trust;
+	struct err e;
+	int code;
+};
+
+static void *look_at_queue(void *data)
+{
+	struct look *l = data;
+	struct spool *sp = NULL;
+
+	l->code = spool_open(l->root, l->instance, &l->trust, SPOOL_CREATE, &sp, &l->e);
+	(void)spool_close(sp);
+	(void)sem_post(&l->done);
+	return NULL;
+}
+
+/*
+ * A queue that the agent will not serve is an error here, where somebody reads it. The agent looks
+ * for itself; so where the filesystem does not answer, it is not waited for.
+ */
+static int check_queue(const struct run_agent *r, const struct settings *s, struct err *e)
+{
+	struct look *l = xcalloc(1, sizeof(*l));
+	struct timespec until;
+	pthread_t thread;
+
+	*l = (struct look){ .root = xstrdup(r->root),
+			    .instance = settings_str(s, SET_INSTANCE),
+			    .trust = trust_from_settings(s) };
+	(void)sem_init(&l->done, 0, 0);
+	if (pthread_create(&thread, NULL, look_at_queue, l) != 0) {
+		free(l->root);
+		free(l);
+		return 0;
+	}
+	(void)clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += LOOK_LIMIT_S;
+	while (sem_timedwait(&l->done, &until) < 0)
+		if (errno != EINTR) {
+			(void)pthread_detach(thread); /* it has l */
+			return 0;
+		}
+	(void)pthread_join(thread, NULL);
+
+	int code = l->code == -EPERM ? CMD_DENIED : l->code == -ELOOP ? CMD_FAILED : 0;
+
+	if (code)
+		*e = l->e;
+	free(l->root);
+	free(l);
+	return code;
+}
+
 int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err *e)
 {
 	const struct settings *s = ctx->settings;
@@ -136,6 +197,7 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 		.log_level = (enum log_level)settings_num(s, SET_LOG_LEVEL),
 		.policy = policy,
 		.root = r->root,
+		.trust = trust_from_settings(s),
 		.node_name = settings_str(s, SET_NODE_NAME),
 		.beat_ms = settings_num(s, SET_BEAT),
 		.expire_ms = settings_num(s, SET_EXPIRE),
@@ -152,7 +214,7 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 		.until_wall_ns = until ? until->num : 0,
 		.show_json = opts_flag(ctx->opts, "json"),
 	};
-	return 0;
+	return r->root ? check_queue(r, s, e) : 0;
 }
 
 void run_agent_clear(struct run_agent *r)

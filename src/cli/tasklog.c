@@ -91,9 +91,9 @@ static int find_log(struct reader *r, struct err *e)
 	if (code < 0 || !f.path[0] || strcmp(f.path, r->path) == 0)
 		return code < 0 ? code : 0;
 	r->fd = fd_close(r->fd);
-	r->fd = openat(r->t->sp->fd, f.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	r->fd = spool_open_file(r->t->sp, f.path, O_RDONLY, NULL, e);
 	if (r->fd < 0)
-		return err_sys(e, errno, "%s/%s", r->t->sp->path, f.path);
+		return r->fd;
 	(void)str_copy(r->path, sizeof(r->path), f.path);
 	r->at = 0;
 	r->mark = 0;

@@ -236,10 +236,10 @@ static int vouch(struct vouching *v, struct err *e)
 	}
 	if (r == 0)
 		r = watch(v, e);
-	if (r == 0) {
-		r = beat_write(v->sp->fd, path, &v->last);
-		r = r < 0 ? err_sys(e, -r, "write %s", path) : spool_sync(v->sp, path, e);
-	}
+	if (r == 0)
+		r = beat_write(v->sp, path, &v->last, e);
+	if (r == 0)
+		r = spool_sync(v->sp, path, e);
 	if (r == 0)
 		r = spool_commit(v->sp, SPOOL_BIT(SPOOL_AGENTS), e);
 	if (r == 0)

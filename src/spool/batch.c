@@ -205,6 +205,9 @@ int batch_refresh(struct batch *b, struct err *e)
 	struct err why = ERR_INIT;
 	int r = spool_each(b->sp, b->dir, read_journal, b, &why);
 
+	/* Who serves the batch does away with what somebody has put into its place. */
+	if ((r == -ENOTDIR || r == -ELOOP) && b->own[0])
+		r = spool_refuse(b->sp, b->dir, why.text, &why) == 0 ? -ENOENT : r;
 	if (r == -ENOENT)
 		return 0; /* nothing has started */
 	if (r < 0)
@@ -219,9 +222,8 @@ static int open_own(struct batch *b, struct err *e)
 		return 0;
 	if (mkdirat(b->sp->fd, b->dir, 0700) < 0 && errno != EEXIST)
 		return err_sys(e, errno, "make directory %s/%s", b->sp->path, b->dir);
-	b->own_fd = openat(b->sp->fd, b->own, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-			   0600);
-	return b->own_fd < 0 ? err_sys(e, errno, "open %s/%s", b->sp->path, b->own) : 0;
+	b->own_fd = spool_open_own(b->sp, b->own, O_RDWR | O_APPEND | O_CREAT, NULL, e);
+	return b->own_fd < 0 ? b->own_fd : 0;
 }
 
 /* One line of ours, which is learnt with everything that the others have written. */

@@ -62,7 +62,7 @@ static json_t *beat_json(const struct beat *b)
 	return o;
 }
 
-int beat_write(int dir_fd, const char *path, const struct beat *b)
+int beat_write(const struct spool *sp, const char *path, const struct beat *b, struct err *e)
 {
 	char block[BEAT_BYTES];
 	json_t *o = beat_json(b);
@@ -71,18 +71,22 @@ int beat_write(int dir_fd, const char *path, const struct beat *b)
 
 	json_decref(o);
 	if (len >= BEAT_BYTES)
-		return -EINVAL;
+		return err_set(e, -EINVAL, "the sign of life %s is too long", path);
 	(void)memset(block, ' ', sizeof(block));
 	(void)memcpy(block, text, len);
 	block[BEAT_BYTES - 1] = '\n';
 
-	int fd = openat(dir_fd, path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	ssize_t n = fd < 0 ? -1 : pwrite(fd, block, sizeof(block), 0);
+	int fd = spool_open_own(sp, path, O_WRONLY | O_CREAT, NULL, e);
+
+	if (fd < 0)
+		return fd;
+
+	ssize_t n = pwrite(fd, block, sizeof(block), 0);
 	int r = n == (ssize_t)sizeof(block) ? 0 : n < 0 ? -errno : -ENOSPC;
 
-	if (fd >= 0 && close(fd) < 0 && r == 0)
+	if (close(fd) < 0 && r == 0)
 		r = -errno;
-	return r;
+	return r < 0 ? err_sys(e, -r, "write the sign of life %s/%s", sp->path, path) : 0;
 }
 
 static void copy_text(char *to, size_t size, const json_t *o, const char *key)

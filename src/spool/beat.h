@@ -40,9 +40,9 @@ char *beat_claim_path(const struct task_name *n, char *buf);
 char *beat_end_path(const struct task_name *n, char *buf);
 char *beat_gone_path(const char *agent, char *buf);
 
-/* dir_fd: the instance's directory. Errors of a network filesystem come when it is closed, so it
- * is. 0 or -errno. */
-int beat_write(int dir_fd, const char *path, const struct beat *b);
+/* Errors of a network filesystem come when the file is closed, so it is. What somebody else put in
+ * its place goes to bad/. 0 or -errno. */
+int beat_write(const struct spool *sp, const char *path, const struct beat *b, struct err *e);
 /* 0; -ENOENT; -EAGAIN: it is being written; -EINVAL, -errno. ret_mtime_ns may be NULL: when it was
  * written by the clock of whoever keeps the file, for people. */
 int beat_read(const struct spool *sp, const char *path, struct beat *ret, uint64_t *ret_mtime_ns,

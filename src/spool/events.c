@@ -58,14 +58,6 @@ static int find_last(void *data, const char *file, unsigned char type)
 	return 0;
 }
 
-static int open_file(const struct events *ev, int flags)
-{
-	int fd = openat(ev->sp->fd, ev->path,
-			O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
-
-	return fd < 0 ? -errno : fd;
-}
-
 /* Its name must not get lost with what fdatasync() made durable in it. */
 static int sync_name(struct events *ev, struct err *e)
 {
@@ -78,18 +70,18 @@ static int sync_name(struct events *ev, struct err *e)
 int events_open(const struct spool *sp, const char *agent, struct events **ret, struct err *e)
 {
 	struct events *ev = xcalloc(1, sizeof(*ev));
-	struct stat st;
+	struct stat st = { .st_size = 0 };
 	int r;
 
 	ev->sp = sp;
+	ev->fd = -1;
 	ev->unnamed = true;
 	(void)str_copy(ev->agent, sizeof(ev->agent), agent);
 	(void)str_print(ev->path, sizeof(ev->path), "events/%s" EVENTS_SUFFIX, agent);
 	r = spool_each(sp, "events", find_last, ev, e);
-	ev->fd = r < 0 ? r : open_file(ev, 0);
-	if (r == 0 && (ev->fd < 0 || fstat(ev->fd, &st) < 0))
-		r = err_sys(e, ev->fd < 0 ? -ev->fd : errno, "open %s/%s", sp->path, ev->path);
 	if (r == 0)
+		r = ev->fd = spool_open_own(sp, ev->path, O_RDWR | O_APPEND | O_CREAT, &st, e);
+	if (r >= 0)
 		r = sync_name(ev, e);
 	if (r < 0) {
 		(void)events_close(ev);
@@ -177,10 +169,10 @@ int events_cut(struct events *ev, uint64_t *ret_part, struct err *e)
 		r = spool_rename(ev->sp, ev->path, part_path(ev, part, to), e);
 	if (r < 0 && r != -ENOENT) /* as an attempt before left it */
 		return r;
-	fd = open_file(ev, O_EXCL);
+	fd = spool_open_file(ev->sp, ev->path, O_RDWR | O_APPEND | O_CREAT | O_EXCL, NULL, e);
 	if (fd < 0) {
 		(void)spool_rename(ev->sp, to, ev->path, NULL);
-		return err_sys(e, -fd, "make %s/%s", ev->sp->path, ev->path);
+		return fd;
 	}
 	(void)fd_close(ev->fd);
 	ev->fd = fd;

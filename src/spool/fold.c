@@ -90,11 +90,11 @@ static int write_over(int fd, const struct strbuf *records, size_t used, size_t 
 /* 0: it is done. */
 static int try_fold(const struct spool *sp, const struct claim *c, const char *requeue)
 {
-	cleanup_fd int fd = openat(sp->fd, c->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	cleanup_fd int fd = spool_open_file(sp, c->path, O_RDWR, NULL, NULL);
 	cleanup_strbuf struct strbuf records = STRBUF_INIT;
 	cleanup_free char *text = NULL;
 	size_t len, used;
-	int r = fd < 0 ? -errno : spool_read(sp, c->path, SPEC_FILE_MAX, &text, &len, NULL);
+	int r = fd < 0 ? fd : spool_read(sp, c->path, SPEC_FILE_MAX, &text, &len, NULL);
 
 	if (r < 0)
 		return r;

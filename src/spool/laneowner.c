@@ -150,11 +150,17 @@ static int try_take(const struct spool *sp, const char *key, const char *agent, 
 {
 	char path[SPOOL_PATH_MAX];
 	uint64_t highest;
-	int r = highest_of(sp, key, &highest, e);
+	struct err why = ERR_INIT;
+	int r = highest_of(sp, key, &highest, &why);
 
 	owner[0] = '\0';
 	if (r == 0 && highest != LANE_NONE)
-		r = read_owner(sp, lane_path(key, highest, path), owner, e);
+		r = read_owner(sp, lane_path(key, highest, path), owner, &why);
+	/* What no agent has made keeps nobody from the lane. */
+	if (spool_is_bad(r) && highest != LANE_NONE)
+		r = spool_refuse(sp, path, why.text, &why) == 0 ? -EAGAIN : r;
+	if (r < 0 && e)
+		*e = why;
 	if (r < 0)
 		return r == -ENOENT ? -EAGAIN : r;
 	if (owner[0] && strcmp(owner, agent) != 0 && is_alive(sp, owner))
@@ -201,12 +207,13 @@ int lane_release(const struct spool *sp, const char *key, const char *agent, uin
 
 	/* In place: over a file that somebody has removed nothing may appear. */
 	cleanup_free char *text = owner_text("");
-	cleanup_fd int fd = openat(sp->fd, path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW);
+	cleanup_fd int fd = spool_open_file(sp, path, O_WRONLY, NULL, e);
 
 	if (fd < 0)
-		return errno == ENOENT ? 0 : err_sys(e, errno, "open %s/%s", sp->path, path);
-	return write(fd, text, strlen(text)) < 0 ? err_sys(e, errno, "write %s/%s", sp->path, path)
-						 : 0;
+		return fd == -ENOENT ? 0 : fd;
+	if (ftruncate(fd, 0) < 0 || write(fd, text, strlen(text)) < 0)
+		return err_sys(e, errno, "write %s/%s", sp->path, path);
+	return 0;
 }
 
 struct listing {

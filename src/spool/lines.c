@@ -75,7 +75,7 @@ int lines_read(const struct spool *sp, const char *path, off_t *offset, lines_fn
 	       struct err *e)
 {
 	struct stat st;
-	cleanup_fd int fd = spool_open_file(sp, path, &st, e);
+	cleanup_fd int fd = spool_open_file(sp, path, O_RDONLY, &st, e);
 	int r;
 
 	if (fd < 0)

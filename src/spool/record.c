@@ -423,10 +423,10 @@ int record_append(const struct spool *sp, const char *path, json_t *record, bool
 		  struct err *e)
 {
 	cleanup_free char *line = record_line(record);
-	cleanup_fd int fd = openat(sp->fd, path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	cleanup_fd int fd = spool_open_file(sp, path, O_RDWR | O_APPEND, NULL, e);
 
 	if (fd < 0)
-		return err_sys(e, errno, "open %s/%s", sp->path, path);
+		return fd;
 
 	int r = spool_append(fd, line, strlen(line));
 

@@ -463,15 +463,43 @@ static void saw_task(struct update *u, const struct task_name *n)
 	tell_name(u, SCAN_CHANGED, n);
 }
 
+/* Not all filesystems say it in the listing; what cannot be asked counts as a file. */
+static bool is_file(const struct update *u, const char *file, unsigned char type)
+{
+	char path[SPOOL_PATH_MAX];
+	struct stat st;
+
+	if (type != DT_UNKNOWN)
+		return type == DT_REG;
+	return fstatat(u->s->sp->fd, spool_path(u->dir, file, path), &st, AT_SYMLINK_NOFOLLOW) <
+		       0 ||
+	       S_ISREG(st.st_mode);
+}
+
+/* In the place of a claim, which would seem to be somebody's for ever. */
+static void put_aside(const struct update *u, const char *file)
+{
+	char path[SPOOL_PATH_MAX];
+
+	(void)spool_path(u->dir, file, path);
+	if (spool_refuse(u->s->sp, path, "it is no regular file", NULL) == 0 &&
+	    u->s->notes.len < NOTES_MAX)
+		strbuf_addf(&u->s->notes, "%s is no regular file, and in bad/ now\n", path);
+}
+
 static int saw_file(void *data, const char *file, unsigned char type)
 {
 	struct update *u = data;
-	bool maybe_file = type == DT_REG || type == DT_UNKNOWN;
+	bool agent = u->s->flags & SCAN_RAW, named, regular;
 	struct task_name n;
 
-	if (maybe_file && name_parse(file, &n)) {
+	named = name_parse(file, &n);
+	regular = named && is_file(u, file, type);
+	if (regular) {
 		if (counts_here(u, file))
 			saw_task(u, &n);
+	} else if (named && agent && u->dir == SPOOL_RUNNING) {
+		put_aside(u, file);
 	} else if (u->dir == SPOOL_PENDING && u->s->flags & SCAN_RAW) {
 		if (counts_here(u, file))
 			saw_raw(u->s, file, u->n_raws);

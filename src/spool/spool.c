@@ -29,9 +29,12 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
+#include "spool/trust.h"
 
 #define INSTANCE_FILE	  "instance.json"
 #define INSTANCE_FILE_MAX 65536
+
+static int open_failed(const struct spool *sp, const char *path, int errnum, struct err *e);
 
 static const char *const dir_names[] = {
 	[SPOOL_PENDING] = "pending",
@@ -162,26 +165,32 @@ static int take_instance(struct spool *sp, const char *text, struct err *e)
 			    "%s/" INSTANCE_FILE
 			    ": owner is a user's number, trust is \"owner\" or \"directory\"",
 			    sp->path);
-	sp->trust_directory = trust && strcmp(trust, "directory") == 0;
-	sp->owner = owner ? (uid_t)json_integer_value(owner) : geteuid();
+	/* Its own word is not enough. */
+	sp->trust_directory =
+		trust && strcmp(trust, "directory") == 0 && (sp->may_trust_all || sp->looks);
 	json_decref(doc);
 	return r;
 }
 
 static int read_instance(struct spool *sp, struct err *e)
 {
+	cleanup_fd int fd = spool_openat(sp, INSTANCE_FILE, O_RDONLY);
 	cleanup_free char *text = NULL;
 	struct stat st;
 	size_t len;
+	int r;
 
-	/* Its own owner says who is trusted; nothing is known yet about the file's. */
-	if (fstatat(sp->fd, INSTANCE_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? -ENOENT
-				       : err_sys(e, errno, "stat %s/" INSTANCE_FILE, sp->path);
-	sp->owner = st.st_uid;
-
-	int r = spool_read(sp, INSTANCE_FILE, INSTANCE_FILE_MAX, &text, &len, e);
-
+	if (fd == -EACCES && trust_check_name(sp, sp->fd, INSTANCE_FILE, e) < 0)
+		return -EPERM;
+	if (fd < 0)
+		return fd == -ENOENT ? fd : open_failed(sp, INSTANCE_FILE, -fd, e);
+	if (fstat(fd, &st) < 0)
+		return err_sys(e, errno, "stat %s/" INSTANCE_FILE, sp->path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, -EINVAL, "%s/" INSTANCE_FILE " is not a regular file", sp->path);
+	r = trust_check_file(sp, fd, INSTANCE_FILE, e);
+	if (r == 0)
+		r = fs_read_open(fd, INSTANCE_FILE, INSTANCE_FILE_MAX, &text, &len, e);
 	return r < 0 ? r : take_instance(sp, text, e);
 }
 
@@ -193,15 +202,44 @@ static int make_dirs(const struct spool *sp, struct err *e)
 	return 0;
 }
 
-static int open_instance(struct spool *sp, unsigned int flags, struct err *e)
+/* The directory, whosever it is; *ret_root is the one that it is in. */
+static int open_dir(struct spool *sp, const char *root, unsigned int flags, int *ret_root,
+		    struct err *e)
 {
-	int r = flags & SPOOL_CREATE ? fs_mkdirs(sp->path, 0700, e) : 0;
+	int r = flags & SPOOL_CREATE ? fs_mkdirs(root, 0700, e) : 0;
+	struct stat st;
 
 	if (r < 0)
 		return r;
-	sp->fd = open(sp->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (sp->fd < 0)
-		return err_sys(e, errno, "open %s", sp->path);
+	*ret_root = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (*ret_root < 0)
+		return err_sys(e, errno, "open %s", root);
+	if (flags & SPOOL_CREATE && mkdirat(*ret_root, sp->instance, 0700) < 0 && errno != EEXIST &&
+	    fstatat(*ret_root, sp->instance, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_sys(e, errno, "make directory %s", sp->path);
+	sp->fd = openat(*ret_root, sp->instance, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (sp->fd >= 0)
+		return 0;
+	r = -errno;
+	if (fstatat(*ret_root, sp->instance, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode))
+		return err_set(e, -ELOOP,
+			       "%s is a symbolic link, which could lead elsewhere tomorrow; name "
+			       "the directory itself (--root DIR, --instance NAME)",
+			       sp->path);
+	if (r == -EACCES && trust_check_name(sp, *ret_root, sp->instance, e) < 0)
+		return -EPERM;
+	return err_sys(e, -r, "open %s", sp->path);
+}
+
+static int open_instance(struct spool *sp, const char *root, unsigned int flags, struct err *e)
+{
+	cleanup_fd int root_fd = -1;
+	int r = open_dir(sp, root, flags, &root_fd, e);
+
+	if (r == 0)
+		r = trust_check_dirs(sp, root_fd, root, e);
+	if (r < 0)
+		return r;
 	sp->network = is_network(sp->fd);
 	r = read_instance(sp, e);
 	if (r != -ENOENT)
@@ -214,8 +252,8 @@ static int open_instance(struct spool *sp, unsigned int flags, struct err *e)
 	return r == 0 ? read_instance(sp, e) : r;
 }
 
-int spool_open(const char *root, const char *instance, unsigned int flags, struct spool **ret,
-	       struct err *e)
+int spool_open(const char *root, const char *instance, const struct spool_trust *trust,
+	       unsigned int flags, struct spool **ret, struct err *e)
 {
 	if (!spec_is_name(instance))
 		return err_set(e, -EINVAL,
@@ -231,8 +269,10 @@ int spool_open(const char *root, const char *instance, unsigned int flags, struc
 	if (gethostname(sp->host, sizeof(sp->host) - 1) < 0)
 		(void)str_copy(sp->host, sizeof(sp->host), "localhost");
 	sp->fd = -1;
+	sp->looks = flags & SPOOL_LOOK;
+	trust_take(sp, trust);
 
-	int r = open_instance(sp, flags, e);
+	int r = open_instance(sp, root, flags, e);
 
 	if (r == -ENOENT && !(flags & SPOOL_CREATE))
 		(void)err_set(e, r,
@@ -250,6 +290,7 @@ struct spool *spool_close(struct spool *sp)
 	if (!sp)
 		return NULL;
 	(void)fd_close(sp->fd);
+	trust_clear(sp);
 	free(sp->path);
 	free(sp->instance);
 	free(sp);
@@ -293,6 +334,45 @@ int spool_use(const char *instance, struct err *e)
 /* ---- file calls -------------------------------------------------------------------------------
  */
 
+int spool_openat(const struct spool *sp, const char *path, int flags)
+{
+	cleanup_fd int dir = -1;
+	const char *slash;
+	int at = sp->fd;
+
+	/* O_NOFOLLOW is about the last part of a path alone. */
+	while ((slash = strchr(path, '/'))) {
+		char part[SPOOL_PATH_MAX];
+		int next;
+
+		(void)str_print(part, sizeof(part), "%.*s", (int)(slash - path), path);
+		next = openat(at, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (next < 0)
+			return -errno;
+		(void)fd_close(dir);
+		at = dir = next;
+		path = slash + 1;
+	}
+
+	int fd = openat(at, path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* A directory of the spool that is a link is "not a directory" to the kernel. */
+static int open_failed(const struct spool *sp, const char *path, int errnum, struct err *e)
+{
+	if (errnum == ELOOP)
+		return err_set(e, -ELOOP, "%s/%s is a symbolic link, which is not followed here",
+			       sp->path, path);
+	if (errnum == ENOTDIR)
+		return err_set(e, -ENOTDIR,
+			       "open %s/%s: there is no directory, or a symbolic link to one, "
+			       "which is not followed here",
+			       sp->path, path);
+	return err_sys(e, errnum, "open %s/%s", sp->path, path);
+}
+
 bool spool_exists(const struct spool *sp, const char *path)
 {
 	return faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
@@ -335,10 +415,10 @@ int spool_unlink(const struct spool *sp, const char *path, struct err *e)
 
 int spool_sync(const struct spool *sp, const char *path, struct err *e)
 {
-	cleanup_fd int fd = openat(sp->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	cleanup_fd int fd = spool_openat(sp, path, O_RDONLY);
 
 	if (fd < 0)
-		return err_sys(e, errno, "open %s/%s", sp->path, path);
+		return open_failed(sp, path, -fd, e);
 	/* Some network filesystems cannot; a rename is on the server there. */
 	if (fsync(fd) < 0 && errno != EINVAL && errno != ENOTSUP)
 		return err_sys(e, errno, "sync %s/%s", sp->path, path);
@@ -379,11 +459,10 @@ int spool_sync_all(const struct spool *sp, struct err *e)
 int spool_write_new(const struct spool *sp, const char *path, const void *data, size_t len,
 		    bool durable, struct err *e)
 {
-	cleanup_fd int fd =
-		openat(sp->fd, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	cleanup_fd int fd = spool_openat(sp, path, O_WRONLY | O_CREAT | O_EXCL);
 
 	if (fd < 0)
-		return err_sys(e, errno, "create %s/%s", sp->path, path);
+		return err_sys(e, -fd, "create %s/%s", sp->path, path);
 
 	int r = fs_write_all(fd, data, len);
 
@@ -435,35 +514,57 @@ int spool_append(int fd, const void *data, size_t len)
 	return r;
 }
 
-bool spool_trusts(const struct spool *sp, uid_t owner)
+int spool_open_file(const struct spool *sp, const char *path, int flags, struct stat *ret,
+		    struct err *e)
 {
-	return sp->trust_directory || owner == sp->owner || owner == geteuid();
+	cleanup_fd int fd = spool_openat(sp, path, flags);
+	struct stat st;
+
+	/* A FIFO that nobody reads, or a directory, that should be written. */
+	if (fd == -ENXIO || fd == -EISDIR)
+		return err_set(e, -EINVAL, "%s/%s is not a regular file", sp->path, path);
+	if (fd < 0)
+		return open_failed(sp, path, -fd, e);
+	if (fstat(fd, &st) < 0)
+		return err_sys(e, errno, "stat %s/%s", sp->path, path);
+	if (!S_ISREG(st.st_mode))
+		return err_set(e, -EINVAL, "%s/%s is not a regular file", sp->path, path);
+	if (!spool_trusts(sp, st.st_uid))
+		return err_set(e, -EPERM,
+			       "%s/%s belongs to user %u, who is not trusted here (settings "
+			       "accept_owners and trust)",
+			       sp->path, path, (unsigned int)st.st_uid);
+	/* A log is passed on to programs that may care. */
+	if ((flags & O_ACCMODE) != O_RDONLY && fcntl(fd, F_SETFL, flags & O_APPEND) < 0)
+		return err_sys(e, errno, "open %s/%s", sp->path, path);
+	if (ret)
+		*ret = st;
+	return take_fd(fd);
 }
 
-int spool_open_file(const struct spool *sp, const char *path, struct stat *ret, struct err *e)
+bool spool_is_bad(int r)
 {
-	/* Not blocking: a FIFO of that name must not stop us. */
-	cleanup_fd int fd = openat(sp->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	return r == -ELOOP || r == -EINVAL || r == -EPERM;
+}
 
-	if (fd < 0)
-		return err_sys(e, errno, "open %s/%s", sp->path, path);
-	if (fstat(fd, ret) < 0)
-		return err_sys(e, errno, "stat %s/%s", sp->path, path);
-	if (!S_ISREG(ret->st_mode))
-		return err_set(e, -EINVAL, "%s/%s is not a regular file", sp->path, path);
-	if (!spool_trusts(sp, ret->st_uid))
-		return err_set(e, -EPERM,
-			       "%s/%s belongs to user %u, who is not trusted here (trust in "
-			       "instance.json)",
-			       sp->path, path, (unsigned int)ret->st_uid);
-	return take_fd(fd);
+int spool_open_own(const struct spool *sp, const char *path, int flags, struct stat *ret,
+		   struct err *e)
+{
+	struct err why = ERR_INIT;
+	int fd = spool_open_file(sp, path, flags, ret, &why);
+
+	if (spool_is_bad(fd) && spool_refuse(sp, path, why.text, NULL) == 0)
+		return spool_open_file(sp, path, flags, ret, e);
+	if (fd < 0 && e)
+		*e = why;
+	return fd;
 }
 
 int spool_read(const struct spool *sp, const char *path, size_t max, char **ret, size_t *ret_len,
 	       struct err *e)
 {
 	struct stat st;
-	cleanup_fd int fd = spool_open_file(sp, path, &st, e);
+	cleanup_fd int fd = spool_open_file(sp, path, O_RDONLY, &st, e);
 	size_t len = 0;
 
 	if (fd < 0)
@@ -513,21 +614,33 @@ int spool_refuse(const struct spool *sp, const char *path, const char *reason, s
 	(void)str_print(to, sizeof(to), "bad/%.240s", slash ? slash + 1 : path);
 	(void)str_print(note, sizeof(note), "%s.reason", to);
 
-	int r = spool_rename(sp, path, to, e);
+	int r = spool_rename(sp, path, to, NULL);
 
-	return r == 0 ? spool_replace(sp, note, line, strlen(line), e) : r;
+	if (r == -EISDIR || r == -ENOTDIR || r == -EEXIST || r == -ENOTEMPTY) {
+		/* A directory that cannot be replaced is there, or becomes one. */
+		char tmp[SPOOL_PATH_MAX];
+
+		(void)spool_tmp_path(sp, "", 0, tmp);
+		(void)str_print(to, sizeof(to), "bad/%.220s%s", slash ? slash + 1 : path,
+				strrchr(tmp, ','));
+		(void)str_print(note, sizeof(note), "%s.reason", to);
+		r = spool_rename(sp, path, to, NULL);
+	}
+	if (r < 0)
+		return rename_failed(sp, -r, path, to, e);
+	return spool_replace(sp, note, line, strlen(line), e);
 }
 
 int spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
 	       struct err *e)
 {
-	int fd = openat(sp->fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = spool_openat(sp, dir, O_RDONLY | O_DIRECTORY);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *de;
 	int r = 0;
 
 	if (!d) {
-		r = err_sys(e, errno, "open %s/%s", sp->path, dir);
+		r = open_failed(sp, dir, fd < 0 ? -fd : errno, e);
 		(void)fd_close(fd);
 		return r;
 	}

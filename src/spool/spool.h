@@ -52,8 +52,12 @@ enum spool_dir {
 struct spool {
 	int fd; /* the instance's directory */
 	char *path, *instance;
-	uid_t owner;	      /* of the instance */
-	bool trust_directory; /* whoever can write there is trusted */
+	uid_t owner;	 /* of the directory */
+	uid_t *accepted; /* other users whose files count (spool/trust.h) */
+	size_t n_accepted;
+	bool looks;	      /* SPOOL_LOOK */
+	bool may_trust_all;   /* by the setting trust */
+	bool trust_directory; /* whoever can write there is trusted: instance.json says so, too */
 	char host[SPOOL_HOST_MAX];
 	/* What PIDs here belong to: /proc/sys/kernel/random/boot_id; in a container with processes
 	 * of its own, a dot and the number of their namespace behind it. */
@@ -62,13 +66,18 @@ struct spool {
 };
 
 #define SPOOL_CREATE (1u << 0) /* make the instance when it is not there */
+/* Only to show what is there: another user's is opened, too, and nothing may be written. */
+#define SPOOL_LOOK (1u << 1)
+
+struct spool_trust; /* spool/trust.h */
 
 /*
- * -ENOENT: no such instance (without SPOOL_CREATE); -EPROTO: another format version; -EINVAL: the
- * name is none; -errno.
+ * -ENOENT: no such instance (without SPOOL_CREATE); -EPERM: it is another user's, or others can
+ * change it, and trust (NULL: nobody) does not accept that; -EPROTO: another format version;
+ * -EINVAL: the name is none; -errno.
  */
-int spool_open(const char *root, const char *instance, unsigned int flags, struct spool **ret,
-	       struct err *e);
+int spool_open(const char *root, const char *instance, const struct spool_trust *trust,
+	       unsigned int flags, struct spool **ret, struct err *e);
 struct spool *spool_close(struct spool *sp);
 
 /* Where instances are: the setting, else $XDG_STATE_HOME/tenure. The caller frees it. */
@@ -119,9 +128,27 @@ int spool_replace(const struct spool *sp, const char *path, const void *data, si
 		  struct err *e);
 /* Appends with one write; a part that was written before an error is taken away again. */
 int spool_append(int fd, const void *data, size_t len);
-/* Open a regular file of a trusted owner to read it; never waits. The caller closes it; ret says
- * how it is. -EINVAL, -EPERM, -ENOENT. */
-int spool_open_file(const struct spool *sp, const char *path, struct stat *ret, struct err *e);
+/*
+ * Open path, of which no part may be a symbolic link; it never waits, whatever lies there. For
+ * directories, and for files that are made (O_EXCL). The descriptor, or -errno: -ELOOP or -ENOTDIR
+ * where there is a link.
+ */
+int spool_openat(const struct spool *sp, const char *path, int flags);
+/*
+ * The same for a regular file of a trusted owner, to read or to write it; a link, another kind of
+ * file, and what belongs to somebody else are refused: spool_is_bad(). ret (or NULL) says how it
+ * is.
+ */
+int spool_open_file(const struct spool *sp, const char *path, int flags, struct stat *ret,
+		    struct err *e);
+/* An error of spool_open_file() that is about what lies there, not about reading it. */
+bool spool_is_bad(int r);
+/*
+ * The same of a file of ours, which only we make (O_CREAT): what lies in its place and is none goes
+ * to bad/ with its reason, so that it stops nothing.
+ */
+int spool_open_own(const struct spool *sp, const char *path, int flags, struct stat *ret,
+		   struct err *e);
 /* The whole of such a file; terminated. -EFBIG, and as above. */
 int spool_read(const struct spool *sp, const char *path, size_t max, char **ret, size_t *ret_len,
 	       struct err *e);

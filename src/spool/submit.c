@@ -63,10 +63,10 @@ static int create_id(const struct spool *sp, uint64_t id)
 
 	(void)str_print(file, sizeof(file), "%" PRIu64, id);
 
-	cleanup_fd int fd = openat(sp->fd, spool_path(SPOOL_IDS, file, path),
-				   O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	cleanup_fd int fd =
+		spool_openat(sp, spool_path(SPOOL_IDS, file, path), O_WRONLY | O_CREAT | O_EXCL);
 
-	return fd < 0 ? -errno : 0;
+	return fd < 0 ? fd : 0;
 }
 
 static int no_id(const struct spool *sp, int r, struct err *e)

@@ -58,7 +58,7 @@ static int look_at_claim(const struct spool *sp, const char *claim)
 static int open_spool(const struct keep *k, struct spool *sp)
 {
 	*sp = (struct spool){ .trust_directory = true, .path = (char *)(uintptr_t) "" };
-	sp->fd = open(k->spec->beat_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	sp->fd = open(k->spec->beat_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	return sp->fd < 0 ? -errno : look_at_claim(sp, k->spec->claim);
 }
 
@@ -73,7 +73,7 @@ static void write_beat(struct keep *k, struct beat *b)
 	if (r == 0) {
 		b->count++;
 		b->promise_ms = others_are_there(&sp, b->who.agent) ? k->spec->promise_ms : 0;
-		r = beat_write(sp.fd, k->spec->beat_file, b);
+		r = beat_write(&sp, k->spec->beat_file, b, NULL);
 	}
 	(void)fd_close(sp.fd);
 	if (r < 0)

@@ -190,7 +190,8 @@ def test_elements_that_a_batch_does_not_have(queue):  # noqa: F811
 
 @AS_ROOT
 def test_files_of_others(queue):  # noqa: F811
-    """A task file that somebody else could put here is told and left alone; not so where the instance trusts."""
+    """A task file that somebody else could put here is told and left alone; not so where both the instance and
+    who serves it trust everybody there."""
     q = queue()
     i = q.submit("-g", "0", "--paused", "--", "true")
     spool = pathlib.Path(q.spool)
@@ -207,5 +208,5 @@ def test_files_of_others(queue):  # noqa: F811
     q.kill()
     doc = json.loads((spool / "instance.json").read_text())
     (spool / "instance.json").write_text(json.dumps({**doc, "trust": "directory"}))
-    q.start("--no-hold")
+    q.start("--no-hold", "--trust", "directory")
     q.wait(900, "done")

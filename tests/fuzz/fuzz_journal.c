@@ -45,7 +45,7 @@ static void begin(void)
 {
 	(void)str_print(root, sizeof(root), "%s/tenure-fuzz-XXXXXX",
 			access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-	if (!mkdtemp(root) || spool_open(root, "default", SPOOL_CREATE, &sp, NULL) < 0 ||
+	if (!mkdtemp(root) || spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL) < 0 ||
 	    mkdirat(sp->fd, "ends/1", 0700) < 0 || atexit(clear) != 0)
 		abort();
 }

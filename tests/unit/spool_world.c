@@ -40,7 +40,7 @@ struct spool *open_spool(void)
 	struct err e = ERR_INIT;
 	struct spool *sp = NULL;
 
-	if (spool_open(root, "default", SPOOL_CREATE, &sp, &e) < 0)
+	if (spool_open(root, "default", NULL, SPOOL_CREATE, &sp, &e) < 0)
 		fail_msg("%s", e.text);
 	return sp;
 }

@@ -61,7 +61,7 @@ static int setup(void **state)
 {
 	(void)str_copy(root, sizeof(root), "/tmp/tenure-batch-XXXXXX");
 	assert_non_null(mkdtemp(root));
-	assert_int_equal(spool_open(root, "default", SPOOL_CREATE, &sp, NULL), 0);
+	assert_int_equal(spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL), 0);
 	find(submit("{\"script\":\"x\",\"array\":\"1-3\"}"), &name);
 	assert_int_equal(batch_open(sp, &name, "me", &b, NULL), 0);
 	return 0;
@@ -230,7 +230,7 @@ static void test_recover_outside(void **state)
 	ev = events_close(ev);
 	sp = spool_close(sp);
 	b = batch_close(b);
-	assert_int_equal(spool_open(root, "default", SPOOL_CREATE, &sp, NULL), 0);
+	assert_int_equal(spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL), 0);
 	assert_int_equal(recover_run(sp, &me, NULL, &dead, &n, &e), 0);
 	assert_int_equal(n.problems + n.filed, 0);
 	assert_int_equal(n.requeued, 1);

@@ -36,7 +36,7 @@ static void begin(const char *boot)
 {
 	struct err e = ERR_INIT;
 
-	assert_int_equal(spool_open(root, "default", SPOOL_CREATE, &sp, &e), 0);
+	assert_int_equal(spool_open(root, "default", NULL, SPOOL_CREATE, &sp, &e), 0);
 	if (boot)
 		(void)str_copy(sp->boot, sizeof(sp->boot), boot);
 	if (events_open(sp, "me", &ev, &e) < 0)

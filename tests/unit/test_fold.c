@@ -34,7 +34,7 @@ static int setup(void **state)
 {
 	(void)str_copy(root, sizeof(root), "/tmp/tenure-fold-XXXXXX");
 	assert_non_null(mkdtemp(root));
-	assert_int_equal(spool_open(root, "default", SPOOL_CREATE, &sp, NULL), 0);
+	assert_int_equal(spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL), 0);
 	assert_int_equal(claimer_self(sp, "me", &me, NULL), 0);
 	return 0;
 }

@@ -20,7 +20,7 @@ static void come(const char *agent)
 	char path[SPOOL_PATH_MAX];
 	struct beat b = { .count = 1 };
 
-	assert_int_equal(beat_write(sp->fd, beat_agent_path(agent, path), &b), 0);
+	assert_int_equal(beat_write(sp, beat_agent_path(agent, path), &b, NULL), 0);
 }
 
 static void go(const char *agent)
@@ -178,7 +178,9 @@ static void test_what_was_left(void **state)
 
 static int set_up(void **state)
 {
-	return mkdtemp(root) && spool_open(root, "default", SPOOL_CREATE, &sp, NULL) == 0 ? 0 : -1;
+	return mkdtemp(root) && spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL) == 0
+		       ? 0
+		       : -1;
 }
 
 static int tear_down(void **state)

@@ -20,6 +20,7 @@
 #include "spool/key.h"
 #include "spool/raw.h"
 #include "spool/submit.h"
+#include "spool/trust.h"
 #include "spool_world.h"
 
 static void test_open(void **state)
@@ -31,9 +32,10 @@ static void test_open(void **state)
 	cleanup_free char *file = xasprintf("%s/default/instance.json", spool_world_root());
 	cleanup_free char *moved = xasprintf("%s-moved", spool_world_root());
 
-	assert_int_equal(spool_open(spool_world_root(), "default", 0, &sp, &e), -ENOENT);
+	assert_int_equal(spool_open(spool_world_root(), "default", NULL, 0, &sp, &e), -ENOENT);
 	assert_non_null(strstr(e.text, "no instance \"default\""));
-	assert_int_equal(spool_open(spool_world_root(), "../x", SPOOL_CREATE, &sp, &e), -EINVAL);
+	assert_int_equal(spool_open(spool_world_root(), "../x", NULL, SPOOL_CREATE, &sp, &e),
+			 -EINVAL);
 	sp = open_spool();
 	assert_int_equal(fstat(sp->fd, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0700);
@@ -47,7 +49,8 @@ static void test_open(void **state)
 	assert_int_equal(rename(moved, spool_world_root()), 0);
 	sp = spool_close(sp);
 	assert_int_equal(fs_write_atomic(file, "{\"format\":9}", 12, 0600, &e), 0);
-	assert_int_equal(spool_open(spool_world_root(), "default", SPOOL_CREATE, &sp, &e), -EPROTO);
+	assert_int_equal(spool_open(spool_world_root(), "default", NULL, SPOOL_CREATE, &sp, &e),
+			 -EPROTO);
 	assert_non_null(strstr(e.text, "format 9"));
 }
 
@@ -618,6 +621,78 @@ static void test_foreign(void **state)
 	sp = spool_close(sp);
 }
 
+/* Whatever part of a path is a link, and whatever lies in the place of a file. */
+static void test_links(void **state)
+{
+	static const char *const bad[] = { "logs/link", "logs/fifo", "logs/dir" };
+	struct spool *sp = open_spool();
+	struct err e = ERR_INIT;
+	struct stat st;
+
+	put(sp, "logs/1.log", "log");
+	assert_int_equal(symlinkat("1.log", sp->fd, "logs/link"), 0);
+	assert_int_equal(mkfifoat(sp->fd, "logs/fifo", 0600), 0);
+	assert_int_equal(mkdirat(sp->fd, "logs/dir", 0700), 0);
+	assert_int_equal(symlinkat("logs", sp->fd, "elsewhere"), 0);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		assert_true(spool_is_bad(spool_open_file(sp, bad[i], O_RDONLY, NULL, NULL)));
+		assert_true(spool_is_bad(spool_open_file(sp, bad[i], O_WRONLY, NULL, &e)));
+		assert_non_null(strstr(e.text, bad[i]));
+	}
+	assert_int_equal(spool_open_file(sp, "elsewhere/1.log", O_RDONLY, NULL, NULL), -ENOTDIR);
+	assert_int_equal(spool_openat(sp, "elsewhere/new", O_WRONLY | O_CREAT | O_EXCL), -ENOTDIR);
+
+	/* What is ours takes their place; in bad/ there may be such things already. */
+	assert_int_equal(mkdirat(sp->fd, "bad/link", 0700), 0);
+	put(sp, "bad/dir", "before");
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		cleanup_fd int fd =
+			spool_open_own(sp, bad[i], O_RDWR | O_APPEND | O_CREAT, &st, &e);
+
+		assert_true(fd >= 0);
+		assert_int_equal(fcntl(fd, F_GETFL) & (O_NONBLOCK | O_APPEND), O_APPEND);
+		assert_int_equal(st.st_size, 0);
+		assert_int_equal(write(fd, "x", 1), 1);
+	}
+	assert_true(spool_exists(sp, "bad/fifo") && spool_exists(sp, "bad/fifo.reason"));
+	assert_int_equal(fstatat(sp->fd, "logs/1.log", &st, AT_SYMLINK_NOFOLLOW), 0);
+	assert_int_equal(st.st_size, 3);
+	sp = spool_close(sp);
+}
+
+/* Who is accepted, by what the setting says; the instance has no say in it. */
+static void test_accepted(void **state)
+{
+	const char *const words[] = { "nosuchuserhere", "12345", "root" };
+	const struct word_list list = { .n = ARRAY_LEN(words), .words = (char **)(uintptr_t)words };
+	const struct spool_trust some = { .accepted = &list }, all = { .setting = TRUST_DIRECTORY };
+	struct spool *sp = open_spool();
+	struct err e = ERR_INIT;
+
+	put(sp, "instance.json", "{\"format\":1,\"owner\":12346,\"trust\":\"directory\"}");
+	assert_false(spool_trusts(sp, 12345) || spool_trusts(sp, 12346));
+	sp = spool_close(sp);
+	assert_int_equal(spool_open(spool_world_root(), "default", &some, 0, &sp, &e), 0);
+	assert_true(spool_trusts(sp, 12345) && spool_trusts(sp, 0) && spool_trusts(sp, geteuid()));
+	assert_false(spool_trusts(sp, 12346) || spool_trusts(sp, (uid_t)-1));
+	sp = spool_close(sp);
+	assert_int_equal(spool_open(spool_world_root(), "default", &all, 0, &sp, &e), 0);
+	assert_true(spool_trusts(sp, 12346));
+	sp = spool_close(sp);
+
+	assert_int_equal(chmod(spool_world_root(), 0777), 0);
+	assert_int_equal(spool_open(spool_world_root(), "default", NULL, 0, &sp, &e), -EPERM);
+	assert_int_equal(spool_open(spool_world_root(), "default", NULL, SPOOL_LOOK, &sp, &e), 0);
+	sp = spool_close(sp);
+	assert_int_equal(chmod(spool_world_root(), 01777), 0);
+	assert_int_equal(spool_open(spool_world_root(), "default", NULL, 0, &sp, &e), 0);
+	assert_int_equal(fchmod(sp->fd, 0707), 0);
+	sp = spool_close(sp);
+	assert_int_equal(spool_open(spool_world_root(), "default", &some, 0, &sp, &e), -EPERM);
+	assert_int_equal(spool_open(spool_world_root(), "default", &all, 0, &sp, &e), 0);
+	sp = spool_close(sp);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
@@ -640,6 +715,8 @@ int main(void)
 		TEST(test_last_id),
 		TEST(test_many_clients),
 		TEST(test_foreign),
+		TEST(test_links),
+		TEST(test_accepted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

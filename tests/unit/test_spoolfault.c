@@ -95,7 +95,7 @@ static struct spool *open_spool(struct err *e)
 {
 	struct spool *sp = NULL;
 
-	(void)spool_open(root, "default", SPOOL_CREATE, &sp, e);
+	(void)spool_open(root, "default", NULL, SPOOL_CREATE, &sp, e);
 	return sp;
 }
 
