@@ -410,6 +410,7 @@ void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
 		gholder_beat(d, now_ns);
 		ghold_check_limits(g, d, now_ns);
 	}
+	d->turn_ns = now_ns;
 	look_when_due(g, d, now_ns);
 	note_lost(g, d, now_ns);
 	ghold_while(g, d, now_ns);

@@ -34,6 +34,8 @@ struct holder_proc {
 	bool kept;	       /* its memory is free; its context is a placeholder beside a task */
 	uint64_t started_ns;   /* decision to hold */
 	uint64_t asked_ns;     /* told to let go; 0: not */
+	uint64_t freeing_ns;   /* it has been freeing for so long, by turns of our loop */
+	uint64_t peeked_ns;    /* /proc was asked what it is doing */
 	uint64_t end_at_ns;    /* when the context is to be dropped; 0: not planned */
 	uint64_t held, wanted; /* bytes */
 	uint64_t beat_ns;      /* the last beat was sent */
@@ -130,6 +132,8 @@ struct gdev {
 	bool vacant;	  /* the last look found nothing foreign: a task may come */
 	uint64_t due_ns;  /* the moment to hold it for which it was looked at */
 	struct holder_proc holder;
+	uint64_t free_ns;	 /* what a holder takes here to free its memory; 0: not known yet */
+	uint64_t turn_ns;	 /* when gdev_on_time() was here last */
 	pid_t gone_pid;		 /* its last holder, under the number that it was listed with */
 	uint64_t gone_ns;	 /* when that was waited for */
 	int lock_fd;		 /* @tenure/dev/UUID while held, or -1 */

@@ -76,6 +76,8 @@ void gstep_act(struct gdev *d, enum dev_action action)
 	case ACT_RELEASE:
 		gholder_tell(d, HOLDER_RELEASE);
 		d->holder.asked_ns = now;
+		d->holder.freeing_ns = 0;
+		d->holder.peeked_ns = 0;
 		d->settled_used = 0;
 		d->settle_at_ns = 0;
 		d->steady_ns = 0;

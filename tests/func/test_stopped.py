@@ -143,10 +143,27 @@ def test_stopped_holder_is_noticed(machine):
 
 
 def test_newcomer_of_a_holder_that_was_just_stopped(machine):
-    m = machine(gpus=1)
+    """It costs what the kernel needs to take the memory back, and no wait for an answer."""
+    m = machine(gpus=1, speed=1)
     h = m.hold("--load", "none")
     h.held(0)
     holder = m.device(0)["holder_pid"]
     stop_outside_of_driver(m, holder)
     assert m.newcomer("--take", "90%", "--retry")["last_result"] == 0
+    assert "was stopped" in h.next("failed", gpu=0)["text"]
+    assert h.next("yield", gpu=0)["verdict_to_freed_ms"] < 600  # SIGKILL: 140-200
     assert not alive(holder)
+
+
+def test_newcomer_of_a_holder_that_does_not_free(machine):
+    m = machine(gpus=1)
+    h = m.hold("--load", "none", "--rehold-after", "200ms")
+    h.held(0)
+    m.newcomer("--take", "90%")
+    usual = h.next("yield", gpu=0)["verdict_to_freed_ms"]
+    h.held(0)
+    m.ctl("hang", "cuMemFree_v2")
+    assert m.newcomer("--take", "90%", "--retry")["last_result"] == 0
+    assert "in time" in h.next("failed", gpu=0)["text"]
+    assert h.next("yield", gpu=0)["verdict_to_freed_ms"] < max(800, 5 * usual)
+    m.ctl("unhang")
