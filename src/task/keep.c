@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,19 +13,43 @@
 #include "base/str.h"
 #include "base/units.h"
 #include "spool/beat.h"
+#include "task/worker.h"
 
-#define STACK_BYTES	     (256UL * 1024)
+#define NEVER		     UINT64_MAX
 #define FENCE_OF(promise_ms) ((promise_ms) / 5 * 4)
-#define GRACE_OF(promise_ms) ((promise_ms) / 10)
+#define KILL_OF(promise_ms)  ((promise_ms) / 10 * 9)
 
-void keep_init(struct keep *k, const struct task_spec *spec, const struct proc_id *self)
+static void arm(struct keep *k, uint64_t at_ns)
 {
-	*k = (struct keep){ .spec = spec, .self = *self, .next_ns = UINT64_MAX };
-	if (!spec->beat_ms)
+	struct itimerspec its = { .it_value = { .tv_sec = (time_t)(at_ns / NS_PER_S),
+						.tv_nsec = (long)(at_ns % NS_PER_S) } };
+	uint64_t count;
+
+	if (at_ns == k->look_ns)
 		return;
-	k->next_ns = clock_mono_ns() + spec->beat_ms * NS_PER_MS;
+	if (at_ns == NEVER)
+		its.it_value = (struct timespec){ 0 };
+	(void)!read(k->timer_fd, &count, sizeof(count));
+	(void)timerfd_settime(k->timer_fd, TFD_TIMER_ABSTIME, &its, NULL);
+	k->look_ns = at_ns;
+}
+
+int keep_init(struct keep *k, const struct task_spec *spec, const struct proc_id *self, int wake_fd,
+	      struct err *e)
+{
+	*k = (struct keep){
+		.spec = spec, .self = *self, .wake_fd = wake_fd, .timer_fd = -1, .look_ns = NEVER
+	};
+	if (!spec->beat_ms)
+		return 0;
+	k->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (k->timer_fd < 0)
+		return err_sys(e, errno, "make a timer for the task's claim");
 	k->kept_ns = clock_boot_ns();
 	k->promise_ms = spec->promise_ms;
+	k->begin_ns = k->kept_ns + spec->beat_ms * NS_PER_MS;
+	arm(k, k->begin_ns);
+	return 0;
 }
 
 static int is_other(void *data, const char *agent)
@@ -62,14 +87,23 @@ static int open_spool(const struct keep *k, struct spool *sp)
 	return sp->fd < 0 ? -errno : look_at_claim(sp, k->spec->claim);
 }
 
+static void wake(const struct keep *k)
+{
+	const uint64_t one = 1;
+
+	(void)!write(k->wake_fd, &one, sizeof(one));
+}
+
 static void write_beat(struct keep *k, struct beat *b)
 {
 	struct spool sp;
 	uint64_t begun = clock_boot_ns();
 	int r = open_spool(k, &sp);
 
-	if (r == -ENOENT && sp.fd >= 0)
+	if (r == -ENOENT && sp.fd >= 0) {
 		k->lost = true;
+		wake(k);
+	}
 	if (r == 0) {
 		b->count++;
 		b->promise_ms = others_are_there(&sp, b->who.agent) ? k->spec->promise_ms : 0;
@@ -79,7 +113,8 @@ static void write_beat(struct keep *k, struct beat *b)
 	if (r < 0)
 		return;
 	k->kept_ns = begun; /* first: an old time must not meet a new promise */
-	k->promise_ms = b->promise_ms;
+	if (atomic_exchange(&k->promise_ms, b->promise_ms) != b->promise_ms)
+		wake(k);
 }
 
 static void *keep_on(void *data)
@@ -91,53 +126,46 @@ static void *keep_on(void *data)
 
 	(void)str_copy(b.who.agent, sizeof(b.who.agent), k->spec->beat_agent);
 	(void)str_copy(b.who.host, sizeof(b.who.host), k->spec->node);
+	worker_own_files(&k->wake_fd, 1);
 	for (;;) {
 		write_beat(k, &b);
-		(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &step, NULL);
+		(void)clock_nanosleep(CLOCK_BOOTTIME, 0, &step, NULL);
 	}
 	return NULL;
 }
 
-/* Where it cannot be started the claim is not kept, and the fence does the rest. */
-static void begin(struct keep *k)
+/* Where its thread cannot be started the claim is not kept, and the fence does the rest. */
+static void begin(struct keep *k, uint64_t now)
 {
-	pthread_attr_t attr;
-	pthread_t thread;
-
-	if (pthread_attr_init(&attr) != 0)
+	if (k->begun || now < k->begin_ns)
 		return;
-	(void)pthread_attr_setstacksize(&attr, STACK_BYTES);
-	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	k->begun = pthread_create(&thread, &attr, keep_on, k) == 0;
-	(void)pthread_attr_destroy(&attr);
+	k->begun = worker_thread(keep_on, k) == 0;
+	k->begin_ns = now + k->spec->beat_ms * NS_PER_MS;
 }
 
-uint64_t keep_at_ns(const struct keep *k)
+enum keep_state keep_look(struct keep *k, uint32_t *ret_grace_ms)
 {
-	return k->next_ns;
-}
-
-enum keep_state keep_look(struct keep *k)
-{
-	uint64_t now = clock_mono_ns(), promise = k->promise_ms;
-
-	if (now < k->next_ns)
+	if (k->timer_fd < 0)
 		return KEEP_FINE;
-	k->next_ns = now + k->spec->beat_ms * NS_PER_MS;
-	if (k->lost)
+	if (k->lost) {
+		arm(k, NEVER);
 		return KEEP_LOST;
-	if (promise && clock_boot_ns() - k->kept_ns > FENCE_OF(promise) * NS_PER_MS)
+	}
+
+	uint64_t promise = k->promise_ms, kept = k->kept_ns, now = clock_boot_ns();
+	uint64_t fence = promise ? kept + FENCE_OF(promise) * NS_PER_MS : NEVER;
+	uint64_t kill = promise ? kept + KILL_OF(promise) * NS_PER_MS : NEVER;
+
+	if (now > fence) {
+		uint64_t left = now < kill ? (kill - now) / NS_PER_MS : 0;
+
+		arm(k, now < kill ? kill : NEVER);
+		*ret_grace_ms = left < k->spec->grace_ms ? (uint32_t)left : k->spec->grace_ms;
 		return KEEP_LATE;
-	if (!k->begun)
-		begin(k);
+	}
+	begin(k, now);
+	arm(k, !k->begun && k->begin_ns < fence ? k->begin_ns : fence);
 	return KEEP_FINE;
-}
-
-uint32_t keep_grace_ms(const struct keep *k)
-{
-	uint64_t grace = GRACE_OF(k->spec->promise_ms);
-
-	return grace < k->spec->grace_ms ? (uint32_t)grace : k->spec->grace_ms;
 }
 
 static int put_record(const struct spool *sp, const char *path, const struct task_record *r)

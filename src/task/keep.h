@@ -12,15 +12,15 @@
  * time after which others take the claim over. Alone, nothing is promised and nothing is ended.
  * Before the first beat is written nobody has been told that we are alone, so it is not relied on.
  *
- *	keep_init(&k, &spec)
- *	keep_at_ns(&k)			when to call keep_look() at the latest, monotonic
- *	keep_look(&k)			in the shim's loop
+ *	keep_init(&k, &spec, &self, wake_fd, &e)
+ *	keep_look(&k, &grace_ms)	whenever timer_fd or wake_fd is readable
  *	keep_leave_record(&k, &record)	at the end, where no agent was there to be told
  *
- * Time is measured with CLOCK_BOOTTIME: a machine that sleeps cannot write.
+ * The task gets its grace out of what is left of the promise, and none where nothing is. Time is
+ * measured with CLOCK_BOOTTIME, and so is the wait for the fence: a machine that sleeps cannot
+ * write, and the first thing that it does when it wakes is to look.
  */
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "task/record.h"
@@ -35,19 +35,21 @@ enum keep_state {
 struct keep {
 	const struct task_spec *spec;
 	struct proc_id self;
-	uint64_t next_ns; /* monotonic */
+	int wake_fd;	   /* an eventfd, written to when there is something to look at */
+	int timer_fd;	   /* -1: nothing is kept */
+	uint64_t look_ns;  /* CLOCK_BOOTTIME: when timer_fd is readable; UINT64_MAX: never */
+	uint64_t begin_ns; /* of the first beat */
 	bool begun;
 	_Atomic uint64_t kept_ns;    /* CLOCK_BOOTTIME: when the last beat that was written began */
 	_Atomic uint64_t promise_ms; /* that it carried */
 	_Atomic bool lost;
 };
 
-/* The spec must outlive k; without beats in it, nothing is kept. */
-void keep_init(struct keep *k, const struct task_spec *spec, const struct proc_id *self);
-uint64_t keep_at_ns(const struct keep *k);
-enum keep_state keep_look(struct keep *k);
-/* From the first signal to KILL, when it is ended for being late: in time for those who wait. */
-uint32_t keep_grace_ms(const struct keep *k);
+/* The spec must outlive k; without beats in it, nothing is kept. 0 or -errno. */
+int keep_init(struct keep *k, const struct task_spec *spec, const struct proc_id *self, int wake_fd,
+	      struct err *e);
+/* KEEP_LATE: *ret_grace_ms from now to KILL, in time for those who wait; 0: at once. */
+enum keep_state keep_look(struct keep *k, uint32_t *ret_grace_ms);
 /* The record of the end into the spool, tried until it is there or the claim is not. May take as
  * long as the filesystem is away. */
 void keep_leave_record(struct keep *k, const struct task_record *r);

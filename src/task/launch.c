@@ -104,6 +104,7 @@ void launch_mother_close(struct mother *m)
 int launch_shim(struct mother *m, const struct task_spec *spec, int log_fd, struct err *e)
 {
 	struct shmsg_plain msg = { .head = SHMSG_HEAD(SHMSG_START, struct shmsg_plain) };
+	struct shmsg_plain log = { .head = SHMSG_HEAD(SHMSG_LOG, struct shmsg_plain) };
 	int pair[2];
 
 	if (m->fd < 0)
@@ -116,8 +117,11 @@ int launch_shim(struct mother *m, const struct task_spec *spec, int log_fd, stru
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
 		return err_sys(e, errno, "socketpair");
 
-	const int fds[SHPROTO_FDS] = { spec_fd, log_fd, pair[1] };
-	int r = fdpass_send(m->fd, &msg, sizeof(msg), fds, SHPROTO_FDS);
+	const int fds[SHPROTO_FDS] = { pair[1], spec_fd };
+	int r = fdpass_send(pair[0], &log, sizeof(log), &log_fd, 1);
+
+	if (r == 0)
+		r = fdpass_send(m->fd, &msg, sizeof(msg), fds, SHPROTO_FDS);
 
 	(void)close(pair[1]);
 	if (r < 0) {

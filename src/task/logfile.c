@@ -67,7 +67,7 @@ static int open_edit(struct logfile *l)
 
 	if (l->edit_fd >= 0)
 		return 0;
-	(void)str_print(path, sizeof(path), "/proc/self/fd/%d", l->fd);
+	(void)str_print(path, sizeof(path), "/proc/thread-self/fd/%d", l->fd);
 	l->edit_fd = open(path, O_RDWR | O_CLOEXEC);
 	return l->edit_fd < 0 ? -errno : 0;
 }

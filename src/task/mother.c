@@ -82,13 +82,12 @@ static int serve(struct shim_start *start)
 
 		if (pid == 0) {
 			(void)close(MOTHER_FD);
-			start->spec_fd = fds[0];
-			start->log_fd = fds[1];
-			start->conn_fd = fds[2];
+			start->conn_fd = fds[0];
+			start->spec_fd = fds[1];
 			_exit(shim_run(start));
 		}
 		if (pid < 0)
-			refuse(fds[2], ours ? errno : EPROTO);
+			refuse(fds[0], ours ? errno : EPROTO);
 		for (size_t i = 0; i < SHPROTO_FDS; i++)
 			(void)close(fds[i]);
 	}

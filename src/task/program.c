@@ -339,8 +339,22 @@ static int say(struct child *c, struct err *e)
 	return err_sys(e, errnum, "prepare the task's first process");
 }
 
-pid_t program_start(struct program *p, const struct task_spec *spec, int log_fd, int cgroup_fd,
-		    struct err *e)
+static bool gate_pass(struct gate *g)
+{
+	unsigned int open = GATE_OPEN;
+
+	return atomic_compare_exchange_strong(&g->is, &open, GATE_PASSED);
+}
+
+bool gate_shut(struct gate *g)
+{
+	unsigned int open = GATE_OPEN;
+
+	return atomic_compare_exchange_strong(&g->is, &open, GATE_SHUT) || open == GATE_SHUT;
+}
+
+pid_t program_start(struct program *p, const struct task_spec *spec, struct gate *gate, int log_fd,
+		    int cgroup_fd, struct err *e)
 {
 	cleanup_free char *stack = xmalloc(CHILD_STACK);
 	struct child c = { .p = p, .spec = spec, .log_fd = log_fd, .cgroup_fd = cgroup_fd };
@@ -349,6 +363,8 @@ pid_t program_start(struct program *p, const struct task_spec *spec, int log_fd,
 	top -= (uintptr_t)top % 16;
 	p->exit_code = EXIT_CANNOT_RUN;
 	p->not_its_fault = false;
+	if (!gate_pass(gate))
+		return err_set(e, -ECANCELED, "its start was cancelled");
 
 	pid_t pid = clone(run_child, top, CLONE_VM | CLONE_VFORK | SIGCHLD, &c);
 

@@ -17,6 +17,7 @@
  * binary is run as it is.
  */
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -42,6 +43,19 @@ struct program {
 	bool not_its_fault; /* that was for want of something of the node's */
 };
 
+/*
+ * Whether a program may still be started, between the thread that starts it and the one that may
+ * have to forbid that: whoever comes first decides.
+ */
+enum program_gate { GATE_OPEN, GATE_PASSED, GATE_SHUT };
+
+struct gate {
+	_Atomic unsigned int is; /* enum program_gate */
+};
+
+/* True: nobody passes any more, and nobody has. */
+bool gate_shut(struct gate *g);
+
 /* 0; -EINVAL and others with a text for the task's owner, and p->exit_code. spec must outlive p. */
 int program_prepare(struct program *p, const struct task_spec *spec, struct err *e);
 
@@ -52,10 +66,13 @@ void program_set_env(struct program *p, const struct task_spec *spec, const char
 /*
  * Start it in a session of its own with log_fd as standard output and error, /dev/null as input.
  * cgroup_fd: cgroup.procs to enter first, or -1. Returns when its program has begun: the PID (a
- * child of ours, not reaped), or -errno with a text for the task's owner and p->exit_code.
+ * child of ours, not reaped), or -errno with a text for the task's owner and p->exit_code;
+ * -ECANCELED: the gate was shut, and nothing was started. It can take as long as the file systems
+ * of the working directory and of the program do; until then the process is there and can be
+ * killed.
  */
-pid_t program_start(struct program *p, const struct task_spec *spec, int log_fd, int cgroup_fd,
-		    struct err *e);
+pid_t program_start(struct program *p, const struct task_spec *spec, struct gate *gate, int log_fd,
+		    int cgroup_fd, struct err *e);
 
 void program_clear(struct program *p);
 

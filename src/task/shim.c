@@ -2,8 +2,8 @@
 
 /*
  * One task's life as a table of states and events (transitions[] below). The loop waits on the
- * signalfd, the socket with the task's name and the connections; everything it learns becomes an
- * event, and an event's action looks only at the shim.
+ * signalfd, the socket with the task's name, the connections and the worker; everything it learns
+ * becomes an event, and an event's action looks only at the shim.
  *
  * What is certain:
  * - The name @tenure/<uid>/shim/<token> and a look for an old record come first, so a token runs
@@ -16,8 +16,11 @@
  * - The record is on the disk before anybody is told, and where it cannot be, the shim stays and
  *   answers until somebody acknowledges or the disk takes it.
  *
- * Nothing here waits for an agent. What can hang is the log's filesystem, on which the task hangs
- * as well; the record lies on a local one and is written first.
+ * Nothing here waits for an agent, and the loop waits for no file system but that of the record,
+ * which is a local one. What can wait for another is done by the worker (task/worker.h): the log,
+ * the start of the program, which looks at its directory, and the record in the spool. A task can
+ * be ended while it hangs in any of these; what cannot be is a process of the task's that the
+ * kernel does not let go, and then the tree is not said to have ended.
  */
 
 #include "task/shim.h"
@@ -48,22 +51,29 @@
 #include "task/shproto.h"
 #include "task/spec.h"
 #include "task/tree.h"
+#include "task/worker.h"
 
-#define CONNS	       4U
-#define PASS_FIRST_NS  (2 * NS_PER_MS) /* between two looks at a tree that is to end */
-#define PASS_LAST_NS   (500 * NS_PER_MS)
-#define RECORD_TRY_MS  1000
-#define GO_WORDS_MAX   256U
-#define STOP_GRACE_DEF UINT32_MAX
+#define CONNS		   4U
+#define FIRST_CONN	   4U		   /* behind what else is waited for */
+#define PASS_FIRST_NS	   (2 * NS_PER_MS) /* between two looks at a tree that is to end */
+#define PASS_LAST_NS	   (500 * NS_PER_MS)
+#define RECORD_TRY_MS	   1000
+#define NEVER_BEGAN_PASSES 6U	/* which take 100 ms */
+#define LOG_WAIT_MS	   2000 /* for the end of the log, before its task's end is told */
+#define GO_WORDS_MAX	   256U
+#define STOP_GRACE_DEF	   UINT32_MAX
 
 enum shim_event {
 	EV_GO,
+	EV_STARTED,
+	EV_NOT_STARTED,
 	EV_CANCEL,
 	EV_STOP, /* told, by a message or SIGTERM, or its time is over: shim->why */
 	EV_LEADER_GONE,
 	EV_REST, /* the first process has ended, the others are to follow it */
 	EV_GRACE_OVER,
 	EV_ONLY_OTHERS, /* what still runs is not ours to end */
+	EV_NEVER_BEGAN, /* killed on the way to its program, where the kernel does not let it go */
 	EV_TREE_GONE,
 	EV_MAX
 };
@@ -72,8 +82,20 @@ struct shim {
 	const struct shim_start *start;
 	struct task_spec spec;
 	struct task_record rec;
+	struct worker worker;
+	/* The worker's, while it is busy. */
 	struct program program;
 	struct logfile log;
+	struct cgroup made;
+	struct err start_err;
+	pid_t start_pid;
+	/* As of the last time that it was idle. */
+	int32_t log_errno;
+	uint64_t log_bytes;
+	uint64_t log_cut;
+	uint64_t log_next_ns;
+	struct gate gate;
+	bool starting; /* the worker has not said yet what came of GO */
 	struct ender ender;
 	struct cgroup cgroup;
 	struct keep keep;
@@ -86,6 +108,7 @@ struct shim {
 	bool told; /* the stop signal was sent to the leader alone */
 	bool leader_gone;
 	bool acked;
+	bool hurried; /* told to end after its task has */
 	int listen_fd;
 	int conns[CONNS];
 	size_t n_conns;
@@ -96,6 +119,7 @@ struct shim {
 	uint64_t alone_at_ns; /* ended then, for want of an agent; UINT64_MAX */
 	uint64_t pass_at_ns;
 	uint64_t pass_every_ns;
+	unsigned int passes_of_one; /* that killed the one process there was, before its program */
 };
 
 /* ---- what is said ---- */
@@ -124,8 +148,8 @@ static struct shmsg_status status_of(const struct shim *sh, uint16_t type)
 				  .shim_pid = sh->rec.shim.pid,
 				  .shim_start = sh->rec.shim.start,
 				  .task_pid = sh->leader,
-				  .log_errno = sh->log.errnum,
-				  .log_bytes = sh->log.size,
+				  .log_errno = sh->log_errno,
+				  .log_bytes = sh->log_bytes,
 				  .started_wall_ns = sh->rec.end.started_wall_ns,
 				  .run_ns = sh->started_ns ? clock_mono_ns() - sh->started_ns : 0,
 				  .leader_ended = sh->leader_gone,
@@ -166,6 +190,7 @@ static void end_not_run(struct shim *sh, enum task_outcome outcome, const struct
 
 static void act_cancel(struct shim *sh)
 {
+	sh->started_ns = 0;
 	end_not_run(sh, TASK_CANCELLED, NULL);
 	sh->rec.end.cause = sh->why;
 }
@@ -180,6 +205,8 @@ static size_t go_words(struct shim *sh, const char **more)
 			more[n++] = p;
 	return n;
 }
+
+/* ---- the start, by the worker ---- */
 
 static void write_header(struct shim *sh)
 {
@@ -201,36 +228,45 @@ static int start_program(struct shim *sh, struct err *e)
 		return r;
 	program_set_env(&sh->program, &sh->spec, more, go_words(sh, more));
 	if (sh->spec.cgroup[0])
-		cgroup_fd = cgroup_make(&sh->cgroup, sh->spec.cgroup, sh->spec.token);
-	r = program_start(&sh->program, &sh->spec, sh->start->log_fd, cgroup_fd, e);
+		cgroup_fd = cgroup_make(&sh->made, sh->spec.cgroup, sh->spec.token);
+	r = program_start(&sh->program, &sh->spec, &sh->gate, sh->log.fd, cgroup_fd, e);
 	(void)fd_close(cgroup_fd);
 	return r;
 }
 
+static void work_start(void *data)
+{
+	struct shim *sh = data;
+
+	logfile_init(&sh->log, sh->worker.log_fd, sh->spec.log_limit, clock_mono_ns());
+	write_header(sh);
+	sh->start_pid = start_program(sh, &sh->start_err);
+}
+
 static void act_go(struct shim *sh)
 {
-	struct err e = ERR_INIT;
-	uint64_t now = clock_mono_ns();
-
 	sh->rec.end.started_wall_ns = clock_wall_ns();
-	sh->started_ns = now;
-	logfile_init(&sh->log, sh->start->log_fd, sh->spec.log_limit, now);
-	write_header(sh);
-
-	pid_t pid = start_program(sh, &e);
-
-	if (pid < 0) {
-		(void)err_wrap(&e, "cannot start");
-		end_not_run(sh, sh->program.not_its_fault ? TASK_REFUSED : TASK_NOT_STARTED, &e);
-		sh->rec.end.exit_code = sh->program.exit_code;
-		sh->state = SHIM_ENDED;
-		return;
-	}
-	sh->leader = pid;
-	sh->rec.end.task_pid = pid;
+	sh->started_ns = clock_mono_ns();
 	if (sh->spec.timeout_ms)
-		sh->timeout_at_ns = now + sh->spec.timeout_ms * NS_PER_MS;
+		sh->timeout_at_ns = sh->started_ns + sh->spec.timeout_ms * NS_PER_MS;
+	sh->starting = true;
+	worker_do(&sh->worker, work_start, sh);
+}
+
+static void act_started(struct shim *sh)
+{
+	sh->leader = sh->start_pid;
+	sh->rec.end.task_pid = sh->leader;
+	sh->cgroup = sh->made;
 	tell_status(sh, SHMSG_STARTED);
+}
+
+static void act_not_started(struct shim *sh)
+{
+	(void)err_wrap(&sh->start_err, "cannot start");
+	end_not_run(sh, sh->program.not_its_fault ? TASK_REFUSED : TASK_NOT_STARTED,
+		    &sh->start_err);
+	sh->rec.end.exit_code = sh->program.exit_code;
 }
 
 static uint64_t grace_ns(const struct shim *sh)
@@ -265,6 +301,18 @@ static void act_hurry(struct shim *sh)
 		sh->grace_at_ns = at;
 }
 
+/* Nothing of it runs, and nothing will; or there is a process that hangs on the way to its program.
+ */
+static void act_stop_start(struct shim *sh)
+{
+	if (gate_shut(&sh->gate)) {
+		act_cancel(sh);
+		sh->state = SHIM_ENDED;
+		return;
+	}
+	act_stop(sh);
+}
+
 static void act_rest(struct shim *sh)
 {
 	sh->why = CAUSE_SELF;
@@ -280,6 +328,12 @@ static void act_kill(struct shim *sh)
 	sh->grace_at_ns = UINT64_MAX;
 }
 
+static void act_never_began(struct shim *sh)
+{
+	end_not_run(sh, TASK_CANCELLED, NULL);
+	sh->started_ns = 0;
+}
+
 struct transition {
 	enum shim_state next;
 	void (*action)(struct shim *sh); /* NULL: the event means nothing in this state */
@@ -287,9 +341,15 @@ struct transition {
 
 static const struct transition transitions[SHIM_STATE_MAX][EV_MAX] = {
 	[SHIM_PREPARED] = {
-		[EV_GO] = { SHIM_RUNNING, act_go },
+		[EV_GO] = { SHIM_STARTING, act_go },
 		[EV_CANCEL] = { SHIM_ENDED, act_cancel },
 		[EV_STOP] = { SHIM_ENDED, act_cancel },
+	},
+	[SHIM_STARTING] = {
+		[EV_STARTED] = { SHIM_RUNNING, act_started },
+		[EV_NOT_STARTED] = { SHIM_ENDED, act_not_started },
+		[EV_STOP] = { SHIM_STOPPING, act_stop_start },
+		[EV_CANCEL] = { SHIM_STOPPING, act_stop_start },
 	},
 	[SHIM_RUNNING] = {
 		[EV_STOP] = { SHIM_STOPPING, act_stop },
@@ -305,10 +365,15 @@ static const struct transition transitions[SHIM_STATE_MAX][EV_MAX] = {
 	[SHIM_STOPPING] = {
 		[EV_STOP] = { SHIM_STOPPING, act_hurry },
 		[EV_CANCEL] = { SHIM_STOPPING, act_hurry },
+		[EV_STARTED] = { SHIM_STOPPING, act_started },
+		[EV_NOT_STARTED] = { SHIM_ENDED, act_not_started },
 		[EV_GRACE_OVER] = { SHIM_KILLING, act_kill },
 		[EV_TREE_GONE] = { SHIM_ENDED, act_none },
 	},
 	[SHIM_KILLING] = {
+		[EV_NEVER_BEGAN] = { SHIM_ENDED, act_never_began },
+		[EV_STARTED] = { SHIM_KILLING, act_started },
+		[EV_NOT_STARTED] = { SHIM_ENDED, act_not_started },
 		[EV_ONLY_OTHERS] = { SHIM_ENDED, act_none },
 		[EV_TREE_GONE] = { SHIM_ENDED, act_none },
 	},
@@ -458,6 +523,9 @@ static void reap(struct shim *sh)
 	int status;
 	pid_t pid;
 
+	/* What ends before its start is known would be nobody's. */
+	if (sh->starting)
+		return;
 	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
 		add_usage(&sh->rec.end, &ru);
 		if (pid == sh->leader)
@@ -482,9 +550,43 @@ static void read_signals(struct shim *sh)
 	reap(sh);
 	/* After the end: whoever says so wants no record of it (stay()). */
 	if (term && sh->state == SHIM_ENDED)
-		sh->acked = true;
+		sh->acked = sh->hurried = true;
 	else if (term)
 		stop(sh, CAUSE_TERM, 0, STOP_TREE, STOP_GRACE_DEF);
+}
+
+/* ---- the worker ---- */
+
+static void worker_is_idle(struct shim *sh)
+{
+	sh->log_errno = sh->log.errnum;
+	sh->log_bytes = sh->log.size;
+	sh->log_cut = sh->log.cut;
+	sh->log_next_ns = sh->log.next_ns;
+	if (!sh->starting)
+		return;
+	sh->starting = false;
+	event(sh, sh->start_pid > 0 ? EV_STARTED : EV_NOT_STARTED);
+	reap(sh);
+}
+
+static void hear_worker(struct shim *sh)
+{
+	worker_heard(&sh->worker);
+	if (worker_idle(&sh->worker))
+		worker_is_idle(sh);
+}
+
+static void work_look(void *data)
+{
+	struct shim *sh = data;
+
+	logfile_look(&sh->log, clock_mono_ns());
+}
+
+static bool looks_at_log(const struct shim *sh)
+{
+	return sh->leader && worker_idle(&sh->worker);
 }
 
 /* ---- ending a tree ---- */
@@ -517,7 +619,8 @@ static void pass_over_tree(struct shim *sh)
 
 static void end_pass(struct shim *sh, uint64_t now)
 {
-	if (sh->state == SHIM_STOPPING && sh->stop_scope == STOP_LEADER && !sh->leader_gone)
+	if (sh->state == SHIM_STOPPING && sh->stop_scope == STOP_LEADER && sh->leader &&
+	    !sh->leader_gone)
 		tell_leader(sh);
 	else
 		pass_over_tree(sh);
@@ -525,10 +628,17 @@ static void end_pass(struct shim *sh, uint64_t now)
 	if (sh->pass_every_ns < PASS_LAST_NS)
 		sh->pass_every_ns *= 2;
 	reap(sh);
-	if (sh->state == SHIM_KILLING && !sh->ender.ours && sh->ender.others) {
+	if (sh->state != SHIM_KILLING)
+		return;
+	if (!sh->ender.ours && sh->ender.others) {
 		sh->rec.end.leftovers = sh->ender.others;
 		event(sh, EV_ONLY_OTHERS);
 	}
+	/* It has no child, and who has KILL pending makes none; it has nothing of a device, either.
+	 */
+	sh->passes_of_one = sh->starting && sh->ender.ours == 1 ? sh->passes_of_one + 1 : 0;
+	if (sh->passes_of_one == NEVER_BEGAN_PASSES)
+		event(sh, EV_NEVER_BEGAN);
 }
 
 static bool is_ending(const struct shim *sh)
@@ -541,20 +651,20 @@ static bool is_ending(const struct shim *sh)
 /* What others may run by now must not run here. */
 static void look_at_claim(struct shim *sh)
 {
-	enum keep_state state = keep_look(&sh->keep);
+	uint32_t grace_ms = 0;
+	enum keep_state state = keep_look(&sh->keep, &grace_ms);
 
 	if (state == KEEP_LOST)
 		stop(sh, CAUSE_RECLAIMED, SIGKILL, STOP_TREE, 0);
 	else if (state == KEEP_LATE)
-		stop(sh, CAUSE_FENCED, 0, STOP_TREE, keep_grace_ms(&sh->keep));
+		stop(sh, CAUSE_FENCED, grace_ms ? 0 : SIGKILL, STOP_TREE, grace_ms);
 }
 
 static void timers(struct shim *sh)
 {
-	uint64_t now = clock_mono_ns();
+	look_at_claim(sh);
 
-	if (now >= keep_at_ns(&sh->keep))
-		look_at_claim(sh);
+	uint64_t now = clock_mono_ns();
 
 	if (now >= sh->timeout_at_ns)
 		stop(sh, CAUSE_TIMEOUT, 0, STOP_TREE, STOP_GRACE_DEF);
@@ -566,8 +676,8 @@ static void timers(struct shim *sh)
 		event(sh, EV_GRACE_OVER);
 	if (is_ending(sh) && now >= sh->pass_at_ns)
 		end_pass(sh, now);
-	if (sh->leader && now >= sh->log.next_ns)
-		logfile_look(&sh->log, now);
+	if (looks_at_log(sh) && now >= sh->log_next_ns)
+		worker_do(&sh->worker, work_look, sh);
 }
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -589,8 +699,10 @@ static void look_for_agents(struct shim *sh)
 
 static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 {
-	struct pollfd fds[2 + CONNS] = { { .fd = sh->start->sig_fd, .events = POLLIN },
-					 { .fd = sh->listen_fd, .events = POLLIN } };
+	struct pollfd fds[FIRST_CONN + CONNS] = { { .fd = sh->start->sig_fd, .events = POLLIN },
+						  { .fd = sh->listen_fd, .events = POLLIN },
+						  { .fd = sh->worker.wake_fd, .events = POLLIN },
+						  { .fd = sh->keep.timer_fd, .events = POLLIN } };
 	size_t n = sh->n_conns;
 	uint64_t now = until_ns == UINT64_MAX ? 0 : clock_mono_ns();
 	uint64_t left = until_ns > now ? until_ns - now : 0;
@@ -598,13 +710,15 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 			       .tv_nsec = (long)(left % NS_PER_S) };
 
 	for (size_t i = 0; i < n; i++)
-		fds[2 + i] = (struct pollfd){ .fd = sh->conns[i], .events = POLLIN };
-	if (ppoll(fds, 2 + n, until_ns == UINT64_MAX ? NULL : &ts, NULL) <= 0)
+		fds[FIRST_CONN + i] = (struct pollfd){ .fd = sh->conns[i], .events = POLLIN };
+	if (ppoll(fds, FIRST_CONN + n, until_ns == UINT64_MAX ? NULL : &ts, NULL) <= 0)
 		return;
+	if (fds[2].revents)
+		hear_worker(sh);
 	if (fds[0].revents)
 		read_signals(sh);
 	for (size_t i = n; i-- > 0;)
-		if (fds[2 + i].revents && !hear(sh, sh->conns[i]))
+		if (fds[FIRST_CONN + i].revents && !hear(sh, sh->conns[i]))
 			drop_conn(sh, i);
 	if (fds[1].revents)
 		accept_conn(sh);
@@ -617,13 +731,13 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 
 static uint64_t next_deadline(const struct shim *sh)
 {
-	uint64_t at = min_u64(min_u64(sh->timeout_at_ns, sh->alone_at_ns), keep_at_ns(&sh->keep));
+	uint64_t at = min_u64(sh->timeout_at_ns, sh->alone_at_ns);
 
 	if (sh->state == SHIM_STOPPING)
 		at = min_u64(at, sh->grace_at_ns);
 	if (is_ending(sh))
 		at = min_u64(at, sh->pass_at_ns);
-	return sh->leader ? min_u64(at, sh->log.next_ns) : at;
+	return looks_at_log(sh) ? min_u64(at, sh->log_next_ns) : at;
 }
 
 static void live(struct shim *sh)
@@ -636,22 +750,31 @@ static void live(struct shim *sh)
 
 /* ---- the end ---- */
 
-static void write_trailer(struct shim *sh)
+/* By the worker. Nobody else writes any more. */
+static void work_trailer(void *data)
 {
+	struct shim *sh = data;
+	struct task_end end = sh->rec.end;
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
-	/* A task that was never started has no log of its own. */
-	if (!sh->rec.end.started_wall_ns)
-		return;
 	logfile_finish(&sh->log);
-	sh->rec.end.log_cut_bytes = sh->log.cut;
-	if (sh->spec.flags & SPEC_BARE_LOG)
-		return;
-	if (logfile_in_line(&sh->log))
-		strbuf_addc(&b, '\n');
-	logtext_trailer(&b, &sh->rec.end);
-	logfile_write(&sh->log, strbuf_str(&b), b.len);
-	sh->rec.end.log_errno = sh->log.errnum;
+	end.log_cut_bytes = sh->log.cut;
+	if (!(sh->spec.flags & SPEC_BARE_LOG)) {
+		if (logfile_in_line(&sh->log))
+			strbuf_addc(&b, '\n');
+		logtext_trailer(&b, &end);
+		logfile_write(&sh->log, strbuf_str(&b), b.len);
+	}
+	/* Its own last work: nothing runs that could still be in either. */
+	program_clear(&sh->program);
+	cgroup_remove(&sh->made);
+}
+
+static void work_leave_record(void *data)
+{
+	struct shim *sh = data;
+
+	keep_leave_record(&sh->keep, &sh->rec);
 }
 
 static bool put_record(struct shim *sh)
@@ -674,6 +797,46 @@ static void stay(struct shim *sh)
 	}
 }
 
+/* False: the time is over, or we are told to end. */
+static bool wait_for_worker(struct shim *sh, uint64_t until_ns)
+{
+	while (!worker_idle(&sh->worker) && !sh->hurried && clock_mono_ns() < until_ns)
+		wait_and_hear(sh, until_ns);
+	return worker_idle(&sh->worker);
+}
+
+/*
+ * The end of the log, before its end is told, because who is told looks at it; but not for longer
+ * than LOG_WAIT_MS, counted from when the worker began to hang. False: it is still to be done.
+ */
+static bool end_log(struct shim *sh)
+{
+	uint64_t until = LOG_WAIT_MS * NS_PER_MS +
+			 (worker_idle(&sh->worker) ? clock_mono_ns() : sh->worker.since_ns);
+
+	if (!sh->rec.end.started_wall_ns) /* never begun: it has no log of its own */
+		return true;
+	if (!wait_for_worker(sh, until))
+		return false;
+	worker_do(&sh->worker, work_trailer, sh);
+	if (wait_for_worker(sh, until))
+		worker_is_idle(sh);
+	return true;
+}
+
+/* What waits for the spool's file system, now that everybody here knows of the end. SIGTERM ends
+ * it. */
+static void end_slowly(struct shim *sh, bool log_ended, bool told)
+{
+	static const work_fn works[] = { work_trailer, work_leave_record };
+	const bool needed[] = { !log_ended, !told };
+
+	for (size_t i = 0; i < ARRAY_LEN(works); i++)
+		if (needed[i] && wait_for_worker(sh, UINT64_MAX))
+			worker_do(&sh->worker, works[i], sh);
+	(void)wait_for_worker(sh, UINT64_MAX);
+}
+
 static void finish(struct shim *sh)
 {
 	struct task_end *end = &sh->rec.end;
@@ -681,14 +844,14 @@ static void finish(struct shim *sh)
 	end->ended_wall_ns = clock_wall_ns();
 	end->run_ns = sh->started_ns ? clock_mono_ns() - sh->started_ns : 0;
 	end->killed = sh->ender.kills;
-	end->log_errno = sh->log.errnum;
-	end->log_cut_bytes = sh->log.cut;
+	end->log_errno = sh->log_errno;
+	end->log_cut_bytes = sh->log_cut;
 
 	bool kept = put_record(sh);
+	bool log_ended = end_log(sh);
 
-	write_trailer(sh);
-	program_clear(&sh->program);
-	cgroup_remove(&sh->cgroup);
+	end->log_errno = sh->log_errno;
+	end->log_cut_bytes = sh->log_cut;
 	tell_ended(sh);
 	if (!kept)
 		stay(sh);
@@ -696,10 +859,10 @@ static void finish(struct shim *sh)
 
 	for (size_t i = 0; i < sh->n_conns; i++)
 		shmsg_close(sh->conns[i]);
-	/* Last of all, because it may take long: our name is free, and what is local is known. */
+	sh->n_conns = 0;
+	/* Our name is free, and what is local is known. */
 	sh->listen_fd = fd_close(sh->listen_fd);
-	if (!told)
-		keep_leave_record(&sh->keep, &sh->rec);
+	end_slowly(sh, log_ended, told);
 }
 
 /* ---- the beginning ---- */
@@ -746,7 +909,8 @@ static int prepare(struct shim *sh, struct err *e)
 		return err_set(e, r, "cannot read /proc/self/stat");
 	if (setsid() < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return err_sys(e, errno, "become the task's reaper");
-	return 0;
+	r = keep_init(&sh->keep, &sh->spec, &sh->rec.shim, sh->worker.wake_fd, e);
+	return r < 0 ? r : worker_ready(&sh->worker, e);
 }
 
 /* "tenure-shim: task 42 train" in process lists. */
@@ -774,12 +938,12 @@ int shim_run(const struct shim_start *start)
 
 	/* The mother ignores it. */
 	(void)signal(SIGCHLD, SIG_DFL);
-	if (prepare(&sh, &e) < 0) {
+	/* The worker first, so that it has nothing of what prepare() opens. */
+	if (worker_begin(&sh.worker, start->conn_fd, &e) < 0 || prepare(&sh, &e) < 0) {
 		refuse(&sh, &e);
 		return 1;
 	}
 	set_title(&sh);
-	keep_init(&sh.keep, &sh.spec, &sh.rec.shim);
 	/* One message and one waking of the agent less, for tasks that wait for nothing. */
 	if (sh.spec.flags & SPEC_GO)
 		event(&sh, EV_GO);

@@ -14,8 +14,8 @@
 /* What a shim has from its mother. The descriptors are the shim's. */
 struct shim_start {
 	int spec_fd; /* task/spec.h */
-	int log_fd;  /* O_RDWR | O_APPEND; or /dev/null where the agent could not open the log */
-	int conn_fd; /* first connection to the agent */
+	int conn_fd; /* first connection to the agent; the log is in it: O_RDWR | O_APPEND, or
+			/dev/null where the agent could not open it */
 	int sig_fd;  /* signalfd of what is blocked: SIGCHLD, SIGTERM, SIGINT, SIGHUP */
 	char *title; /* memory of the command line */
 	size_t title_room;

@@ -29,7 +29,7 @@ static const struct shape shapes[SHMSG_TYPE_MAX] = {
 	[SHMSG_STARTED] = SHAPE(struct shmsg_status), [SHMSG_STOP] = SHAPE(struct shmsg_stop),
 	[SHMSG_ENDED] = SHAPE(struct shmsg_ended),    [SHMSG_ACK] = SHAPE(struct shmsg_plain),
 	[SHMSG_ASK] = SHAPE(struct shmsg_plain),      [SHMSG_STATUS] = SHAPE(struct shmsg_status),
-	[SHMSG_GPU] = SHAPE(struct shmsg_gpu),
+	[SHMSG_GPU] = SHAPE(struct shmsg_gpu),	      [SHMSG_LOG] = SHAPE(struct shmsg_plain),
 };
 
 static void terminate(union shmsg *m)
@@ -123,6 +123,7 @@ char *shim_socket_name(char *buf, const char *token)
 static const char *const state_names[] = {
 	[SHIM_PREPARED] = "prepared", [SHIM_RUNNING] = "running", [SHIM_TRAILING] = "trailing",
 	[SHIM_STOPPING] = "stopping", [SHIM_KILLING] = "killing", [SHIM_ENDED] = "ended",
+	[SHIM_STARTING] = "starting",
 };
 _Static_assert(ARRAY_LEN(state_names) == SHIM_STATE_MAX, "a name for every state");
 

@@ -7,8 +7,9 @@
  * SOCK_SEQPACKET, one message a packet.
  *
  *   agent                      mother                     shim
- *     START {} + 3 descriptors
- *        (description, log, one end of a socket pair)
+ *     LOG {} + 1 descriptor, into one end of a socket pair, for the shim
+ *     START {} + 2 descriptors
+ *        (the other end, description)
  *                                 forks ------------------->
  *                                                          PREPARED {pid, start}   it has the name
  *     GO {environment, devices}                              @tenure/<uid>/shim/<token>
@@ -28,8 +29,10 @@
  * sent after the record is on the disk (task/record.h), so it need not be answered, except where
  * the record could not be written: the shim then stays until ACK or until it could.
  *
- * The three descriptors are taken by the mother, which reads nothing of them: what is wrong with a
+ * The two descriptors are taken by the mother, which reads nothing of them: what is wrong with a
  * description, or with starting, is said on the shim's own connection as ENDED with TASK_REFUSED.
+ * The log is not among them: to close a file waits for its file system, where that is a network's,
+ * so nobody has the log but who can wait for it (task/worker.h).
  *
  * Shims outlive agents, and so meet newer ones. SHPROTO_VERSION stays the same while messages only
  * grow at their end: shmsg_take() fills what an older side did not send with zeros, and cuts what
@@ -45,7 +48,7 @@
 #define SHPROTO_VERSION	 1U
 #define SHPROTO_ENV_MAX	 4096
 #define SHPROTO_DEV_MAX	 512
-#define SHPROTO_FDS	 3
+#define SHPROTO_FDS	 2
 #define SHMSG_SIGNALLED	 256 /* added to the signal's number in an exit */
 #define SHPROTO_NAME_MAX (TASK_TOKEN_MAX + 40)
 #define TASK_TOKEN_ENV	 "TENURE_TASK_TOKEN"
@@ -62,6 +65,7 @@ enum shmsg_type {
 	SHMSG_ASK,
 	SHMSG_STATUS,
 	SHMSG_GPU,
+	SHMSG_LOG,
 	SHMSG_TYPE_MAX
 };
 
@@ -71,7 +75,7 @@ struct shmsg_head {
 	uint32_t size;	  /* of the whole message, this head included */
 };
 
-struct shmsg_plain { /* START, CANCEL, ACK, ASK */
+struct shmsg_plain { /* START, LOG, CANCEL, ACK, ASK */
 	struct shmsg_head head;
 };
 
@@ -83,6 +87,7 @@ enum shim_state {
 	SHIM_STOPPING, /* the tree was told to stop, the grace runs */
 	SHIM_KILLING,  /* the grace is over */
 	SHIM_ENDED,    /* nothing runs any more */
+	SHIM_STARTING, /* after GO: the task's first process does not run its program yet */
 	SHIM_STATE_MAX
 };
 

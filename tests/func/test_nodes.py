@@ -203,6 +203,32 @@ def test_frozen_node_wakes_up_late(world, tmp_path):
     assert [r for r in records if r["event"] == "end" and r["result"] == "done"][-1]["epoch"] == 1
 
 
+def test_no_grace_after_the_promise(world, tmp_path):
+    """A node that wakes where others may have its task by now kills it, without a word to it."""
+    a, b = two_that_know_each_other(world)
+    mark, told = tmp_path / "marks", tmp_path / "told"
+    b.freeze([b.agent.pid])  # so that it takes nothing
+    away = a.spool.with_name("away")
+    a.submit("-g", "0", "--grace", "30s", "--", "sh", "-c", f"trap 'echo told >> {told}' TERM; "
+             f"echo begun $$ >> {mark}; while :; do sleep 0.01; done")
+    assert wait_for(lambda: lines(mark))
+    task, shims = int(lines(mark)[0].split()[1]), a.shims()
+    assert wait_for(lambda: any("," in f for f in os.listdir(a.spool / "agents")))
+    time.sleep(0.5)  # so that a beat has promised it
+    try:
+        a.freeze([*shims, a.agent.pid])
+        a.spool.rename(away)
+        time.sleep(2.5)
+        a.wake(shims)
+        assert wait_for(lambda: not proc_exists(task), 2)
+        assert not told.exists()
+    finally:
+        if away.exists():
+            away.rename(a.spool)
+        a.wake([a.agent.pid, b.agent.pid])
+    a.run("stop", "all", "--now")
+
+
 def test_cut_off_from_the_spool(world, tmp_path):
     """A task whose claim cannot be kept alive is ended in time; alone, it is left alone."""
     a = world.node("alpha")

@@ -12,8 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "task/keep.h"
 #include "task/record.h"
 #include "task/shproto.h"
 #include "task/spec.h"
@@ -276,6 +278,37 @@ static void message_texts_end(void **state)
 	assert_int_equal(strnlen(m.go.env, SHPROTO_ENV_MAX), SHPROTO_ENV_MAX - 1);
 }
 
+/* A beat of the promise's age: 4/5 of it is the fence, and KILL comes at 9/10. */
+static void grace_is_what_is_left_of_the_promise(void **state)
+{
+	static const struct {
+		unsigned int age_ms;
+		enum keep_state state;
+		unsigned int grace_least_ms, grace_most_ms;
+	} cases[] = {
+		{ 15000, KEEP_FINE, 0, 0 },   { 16100, KEEP_LATE, 1, 1800 },
+		{ 17200, KEEP_LATE, 1, 800 }, { 18100, KEEP_LATE, 0, 0 },
+		{ 19900, KEEP_LATE, 0, 0 },   { 30000, KEEP_LATE, 0, 0 },
+	};
+	const struct task_spec spec = { .beat_ms = 1000000, .promise_ms = 20000, .grace_ms = 1500 };
+	const struct proc_id self = { 0 };
+	struct keep k;
+	uint32_t grace_ms;
+
+	assert_int_equal(keep_init(&k, &spec, &self, -1, NULL), 0);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		grace_ms = 0;
+		k.kept_ns = clock_boot_ns() - cases[i].age_ms * NS_PER_MS;
+		assert_int_equal(keep_look(&k, &grace_ms), cases[i].state);
+		assert_in_range(grace_ms, cases[i].grace_least_ms,
+				cases[i].grace_most_ms < spec.grace_ms ? cases[i].grace_most_ms
+								       : spec.grace_ms);
+	}
+	k.promise_ms = 0; /* alone, nothing is late */
+	assert_int_equal(keep_look(&k, &grace_ms), KEEP_FINE);
+	(void)close(k.timer_fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -289,6 +322,7 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_run_is_not_encoded),
 		cmocka_unit_test(messages_of_other_sizes),
 		cmocka_unit_test(message_texts_end),
+		cmocka_unit_test(grace_is_what_is_left_of_the_promise),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""Shims whose log is on a file system that does not answer: they end their tasks all the same.
+
+"stopped": whoever asks can be killed while it waits, as with most of what NFS does. Names of operations: whoever
+asks can only wait.
+"""
+import os
+import pathlib
+import signal
+import time
+
+import pytest
+
+from hungfs import HungFs
+from test_task import GO, alive, drivers, drv, pid_in, unique, until  # noqa: F401, pylint: disable=unused-import
+
+PPOLL = "271"
+WAYS = ["stopped", "all", "getattr", "write read"]
+
+
+@pytest.fixture
+def fs(tmp_path):
+    made = HungFs(tmp_path, "mnt", tmp_path / "below")
+    yield made
+    made.close()
+
+
+def waits_in(pid):
+    """The number of the system call in which each thread of a process is, the first one's first."""
+    found = []
+    for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir(), key=lambda p: int(p.name)):
+        try:
+            found.append((task / "syscall").read_text().split()[0])
+        except OSError:
+            continue
+    return found
+
+
+def ours_never_waits(pid, seconds=0.5):
+    """The first thread of a shim is seen in ppoll, and in no other call that takes time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert waits_in(pid)[0] in (PPOLL, "running")
+        time.sleep(0.01)
+
+
+def started(drv, fs, t, *argv, **more):  # noqa: F811
+    """A task whose log is on the mount, and which writes to it no more."""
+    drv.start(t, "sh", "-c", f"exec >/dev/null 2>&1; echo $$ > {fs.below}/{t}.pid; exec \"$@\"", "sh", *argv,
+              log=fs.mnt / f"{t}.log", log_limit=1 << 20, go=False, **more)
+    shim = drv.wait("prepared", t)["pid"]
+    drv.say(f"go {t}")
+    drv.wait("started", t)
+    return shim, pid_in(fs.below / f"{t}.pid")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_time_is_over_while_the_log_hangs(drv, fs, way):  # noqa: F811
+    t = unique("time")
+    shim, pid = started(drv, fs, t, "sleep", "1000", timeout_ms=2500)
+    fs.hang(way)
+    hung = time.monotonic()
+    ours_never_waits(shim, 1)
+    end = drv.wait("ended", t, timeout=8)
+    assert end["cause"] == "timeout" and not alive(pid)
+    assert drv.record(t)["cause"] == "timeout"
+    assert time.monotonic() - hung < 6
+    drv.wait("gone", t)
+    fs.go_on()
+    until(lambda: not alive(shim))
+    assert "because its time was over" in (fs.below / f"{t}.log").read_text()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_stop_while_the_log_hangs(drv, fs, way):  # noqa: F811
+    """One that does not hear, and has daemons."""
+    t = unique("stop")
+    pids = fs.below / f"{t}.pids"
+    shim, pid = started(drv, fs, t, "sh", "-c", f"trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$ >{pids}; "
+                        "while :; do sleep 60; done' &) ; while :; do sleep 60; done")
+    daemon = pid_in(pids)
+    fs.hang(way)
+    time.sleep(1.2)  # so that the log has been looked at
+    drv.say(f"stop {t} 15 300 0")
+    until(lambda: not alive(pid) and not alive(daemon), 3)
+    ours_never_waits(shim)
+    assert drv.wait("ended", t, timeout=5)["cause"] == "stop"
+    assert drv.adopt(t) == "ended"
+    fs.go_on()
+    until(lambda: not alive(shim))
+
+
+@pytest.mark.parametrize("way", ["stopped", "write", "getattr read write"])
+def test_start_while_the_log_hangs(drv, fs, tmp_path, way):  # noqa: F811
+    """Nothing runs until its log can be written; meanwhile it can be stopped, and others start."""
+    t, again, other = unique("begin"), unique("again"), unique("other")
+    ran = tmp_path / "ran"
+    for token in (t, again):
+        drv.start(token, "sh", "-c", f"echo {token} >> {ran}", log=fs.mnt / f"{token}.log", go=False)
+        drv.wait("prepared", token)
+    fs.hang(way)
+    try:
+        drv.say(f"go {t}")
+        drv.say(f"go {again}")
+        assert drv.run(other, "true", timeout=5)["outcome"] == "exited"
+        drv.say(f"ask {t}")
+        status = drv.wait("status", t)
+        assert (status["state"], status["task"]) == ("starting", 0)
+        ours_never_waits(status["pid"])
+        drv.say(f"stop {t} 15 300 0")
+        end = drv.wait("ended", t, timeout=5)
+        assert (end["outcome"], end["cause"], end["run_ns"]) == ("cancelled", "stop", 0)
+    finally:
+        fs.go_on()
+    drv.wait("started", again)
+    drv.wait("ended", again)
+    until(lambda: not alive(status["pid"]))
+    assert ran.read_text() == f"{again}\n"
+
+
+def test_start_in_a_directory_that_hangs(drv, fs):  # noqa: F811
+    """Its first process hangs on the way to its program, and is killed there.
+
+    Of two that look for one name the second waits for the first, and cannot be killed.
+    """
+    (fs.below / "work").mkdir()
+    slow, late = unique("slow"), unique("late")
+    fs.hang("stopped")
+    try:
+        drv.start(slow, "true", cwd=str(fs.mnt / "work"), timeout_ms=1000, grace_ms=200)
+        drv.start(late, "sleep", "1000", cwd=str(fs.mnt / "work"), grace_ms=200)
+        end = drv.wait("ended", slow, timeout=5)
+        assert end["cause"] == "timeout"
+        assert (end["outcome"], end["signal"]) in (("cancelled", 0), ("signalled", 9))
+    finally:
+        fs.go_on()
+    drv.wait("started", late)
+    drv.say(f"stop {late} 15 100 0")
+    assert drv.wait("ended", late)["cause"] == "stop"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_shim_killed_while_its_log_hangs(drv, fs, way):  # noqa: F811
+    """Whoever asks is told at once that it is gone, also where the kernel cannot end all of it yet."""
+    t = unique("kill")
+    shim, pid = started(drv, fs, t, "sleep", "1000")
+    fs.hang(way)
+    time.sleep(1.2)
+    os.kill(shim, signal.SIGKILL)
+    drv.wait("gone", t, timeout=3)
+    assert drv.adopt(t) == "lost"
+    drv.say(f"orphans {t} 15 1000")
+    assert drv.wait("orphans", t)["text"] == "gone"
+    assert not alive(pid)
+
+
+def test_the_end_of_a_log_that_is_slow(drv, fs):  # noqa: F811
+    """The end is told, and the log is ended as soon as it can be; whoever waits has not waited for it."""
+    t = unique("slow")
+    shim, pid = started(drv, fs, t, "sleep", "0.5")
+    fs.hang("write")
+    end = drv.wait("ended", t, timeout=5)
+    assert end["outcome"] == "exited" and not alive(pid)
+    assert alive(shim) and "=== ended" not in (fs.below / f"{t}.log").read_text()
+    fs.go_on()
+    until(lambda: not alive(shim))
+    assert "=== ended" in (fs.below / f"{t}.log").read_text()
