@@ -125,6 +125,18 @@ static void send_answer(struct ctl_client *c)
 	}
 }
 
+bool ctl_is_request(const struct ctl_request *req, ssize_t n)
+{
+	return n == sizeof(*req) && req->magic == CTL_MAGIC && req->version == CTL_VERSION &&
+	       req->verb && req->verb < CTL_VERB_MAX;
+}
+
+bool ctl_is_chunk(const struct ctl_chunk *chunk, ssize_t n)
+{
+	return n >= (ssize_t)CTL_CHUNK_HEAD && chunk->magic == CTL_MAGIC &&
+	       chunk->version == CTL_VERSION && (size_t)n == CTL_CHUNK_HEAD + chunk->size;
+}
+
 static void take_request(struct ctl_client *c)
 {
 	struct ctl_request req;
@@ -132,8 +144,7 @@ static void take_request(struct ctl_client *c)
 
 	if (n == -EAGAIN)
 		return;
-	if (n != sizeof(req) || c->asked || req.magic != CTL_MAGIC || req.version != CTL_VERSION ||
-	    !req.verb || req.verb >= CTL_VERB_MAX) {
+	if (c->asked || !ctl_is_request(&req, n)) {
 		close_client(c);
 		return;
 	}

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <uv.h>
 
 #include "base/err.h"
@@ -56,6 +57,10 @@ struct ctl_chunk {
 };
 
 #define CTL_CHUNK_HEAD offsetof(struct ctl_chunk, data)
+
+/* What the n bytes received are: a request; a piece of an answer. */
+bool ctl_is_request(const struct ctl_request *req, ssize_t n);
+bool ctl_is_chunk(const struct ctl_chunk *chunk, ssize_t n);
 
 struct ctl;
 struct ctl_client;

@@ -77,9 +77,7 @@ static int read_answer(int fd, uint64_t deadline_ns, struct strbuf *text, struct
 			return does_not_answer(agent_pid(fd), e);
 		if (n == 0)
 			return err_set(e, -EPIPE, "the agent ended while it was asked");
-		if (n < (ssize_t)CTL_CHUNK_HEAD || chunk.magic != CTL_MAGIC ||
-		    chunk.version != CTL_VERSION || (size_t)n != CTL_CHUNK_HEAD + chunk.size ||
-		    text->len + chunk.size > ANSWER_MAX)
+		if (!ctl_is_chunk(&chunk, n) || text->len + chunk.size > ANSWER_MAX)
 			return err_set(e, -EPROTO,
 				       "the agent speaks another version of tenure; end it with "
 				       "the program that started it");

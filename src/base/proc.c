@@ -41,22 +41,16 @@ static ssize_t read_proc(pid_t pid, const char *name, char *buf, size_t size)
 	return n;
 }
 
-static int read_stat(pid_t pid, struct proc_peek *ret)
+int proc_parse_stat(char *text, struct proc_peek *ret)
 {
-	char buf[1024];
-	ssize_t n = read_proc(pid, "stat", buf, sizeof(buf));
-
-	if (n < 0)
-		return (int)n;
-
 	/* The command in parentheses may hold spaces and parentheses: fields start after the last.
 	 */
-	char *open_paren = strchr(buf, '('), *p = strrchr(buf, ')');
+	char *open_paren = strchr(text, '('), *p = strrchr(text, ')');
 	int parent;
 	unsigned int flags;
 	unsigned long long start, pending = 0;
 
-	if (!p || !open_paren ||
+	if (!p || !open_paren || p < open_paren ||
 	    sscanf(p + 1,
 		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu"
 		   " %*u %*d %*u %*u %*u %*u %*u %*u %llu",
@@ -69,6 +63,14 @@ static int read_stat(pid_t pid, struct proc_peek *ret)
 	ret->parent = parent;
 	ret->start = start;
 	return 0;
+}
+
+static int read_stat(pid_t pid, struct proc_peek *ret)
+{
+	char buf[1024];
+	ssize_t n = read_proc(pid, "stat", buf, sizeof(buf));
+
+	return n < 0 ? (int)n : proc_parse_stat(buf, ret);
 }
 
 int proc_peek(pid_t pid, struct proc_peek *ret)
@@ -236,15 +238,20 @@ bool proc_ignores(int signum)
 	return sigaction(signum, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-int proc_cgroup(pid_t pid, char *buf, size_t size)
+int proc_parse_cgroup(char *text, char *buf, size_t size)
 {
-	char text[4096], *save = NULL;
-	ssize_t n = read_proc(pid, "cgroup", text, sizeof(text));
+	char *save = NULL;
 
-	if (n < 0)
-		return (int)n;
 	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
 		if (str_has_prefix(line, "0::"))
 			return str_copy(buf, size, line + 3) ? 0 : -ENAMETOOLONG;
 	return -ENOENT;
+}
+
+int proc_cgroup(pid_t pid, char *buf, size_t size)
+{
+	char text[4096];
+	ssize_t n = read_proc(pid, "cgroup", text, sizeof(text));
+
+	return n < 0 ? (int)n : proc_parse_cgroup(text, buf, size);
 }

@@ -51,6 +51,11 @@ bool proc_is_python(pid_t pid, const char *comm);
 /* The last part of the path of its program file; empty where it cannot be read. Returns buf. */
 char *proc_program(pid_t pid, char *buf, size_t size);
 
+/* The text of /proc/PID/stat, which is changed; 0 or -EIO. All of *ret but uid. */
+int proc_parse_stat(char *text, struct proc_peek *ret);
+/* That of /proc/PID/cgroup, which is changed: as proc_cgroup(). */
+int proc_parse_cgroup(char *text, char *buf, size_t size);
+
 /* When a process began, from its start field, on CLOCK_MONOTONIC; exact to 10 ms, never late. */
 uint64_t proc_start_mono_ns(uint64_t start);
 

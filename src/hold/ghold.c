@@ -273,7 +273,7 @@ void ghold_on_holder(struct guard *g, struct gdev *d)
 	struct holder_msg m;
 	ssize_t n;
 
-	while ((n = sock_recv(d->holder.fd, &m, sizeof(m))) == (ssize_t)sizeof(m))
+	while ((n = sock_recv(d->holder.fd, &m, sizeof(m))) > 0 && holder_msg_take(&m, n) == 0)
 		on_message(g, d, &m);
 	if (n == -EAGAIN)
 		return;

@@ -103,7 +103,7 @@ static bool next_order(struct holder_msg *m, int timeout_ms)
 	}
 	if (n == -EAGAIN)
 		return false;
-	if (n != (ssize_t)sizeof(*m) || m->version != HPROTO_VERSION)
+	if (holder_msg_take(m, n) < 0)
 		end(); /* the guard is gone, or is not our guard */
 	return true;
 }

@@ -26,6 +26,7 @@
  */
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "hold/policy.h"
 
@@ -67,5 +68,11 @@ struct holder_msg {
 	uint64_t at_ns;		/* CLOCK_MONOTONIC when it was done */
 	char text[160];		/* FAILED: why; HELD: a remark, or empty */
 };
+
+/*
+ * The n bytes received into m are a message: 0, its text terminated and its numbers in range; else
+ * -EPROTO, and the other side is not what we started. In a holder as in the guard.
+ */
+int holder_msg_take(struct holder_msg *m, ssize_t n);
 
 #endif

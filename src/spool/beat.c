@@ -131,19 +131,11 @@ static void take_beat(const json_t *o, struct beat *b)
 	copy_text(b->who.boot, sizeof(b->who.boot), o, "boot");
 }
 
-int beat_read(const struct spool *sp, const char *path, struct beat *ret, uint64_t *ret_mtime_ns,
-	      struct err *e)
+int beat_parse(const char *path, const char *text, size_t len, struct beat *ret, struct err *e)
 {
-	cleanup_free char *text = NULL;
-	struct stat st;
 	json_error_t je;
-	size_t len;
-	int r = spool_read(sp, path, BEAT_BYTES, &text, &len, e);
-
-	if (r < 0)
-		return r;
-
 	json_t *o = json_loadb(text, len, 0, &je);
+	int r = 0;
 
 	if (!len || (o && number(o, "beat") != number(o, "same")))
 		r = err_set(e, -EAGAIN, "%s is being written", path);
@@ -152,6 +144,19 @@ int beat_read(const struct spool *sp, const char *path, struct beat *ret, uint64
 	else
 		take_beat(o, ret);
 	json_decref(o);
+	return r;
+}
+
+int beat_read(const struct spool *sp, const char *path, struct beat *ret, uint64_t *ret_mtime_ns,
+	      struct err *e)
+{
+	cleanup_free char *text = NULL;
+	struct stat st;
+	size_t len;
+	int r = spool_read(sp, path, BEAT_BYTES, &text, &len, e);
+
+	if (r == 0)
+		r = beat_parse(path, text, len, ret, e);
 	if (r == 0 && ret_mtime_ns) {
 		*ret_mtime_ns = 0;
 		if (fstatat(sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)

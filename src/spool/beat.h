@@ -43,6 +43,8 @@ char *beat_gone_path(const char *agent, char *buf);
 /* Errors of a network filesystem come when the file is closed, so it is. What somebody else put in
  * its place goes to bad/. 0 or -errno. */
 int beat_write(const struct spool *sp, const char *path, const struct beat *b, struct err *e);
+/* The text of one: 0, -EAGAIN or -EINVAL, as beat_read(). path is for the text of an error. */
+int beat_parse(const char *path, const char *text, size_t len, struct beat *ret, struct err *e);
 /* 0; -ENOENT; -EAGAIN: it is being written; -EINVAL, -errno. ret_mtime_ns may be NULL: when it was
  * written by the clock of whoever keeps the file, for people. */
 int beat_read(const struct spool *sp, const char *path, struct beat *ret, uint64_t *ret_mtime_ns,

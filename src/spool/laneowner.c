@@ -34,9 +34,8 @@ static char *lane_path(const char *key, uint64_t epoch, char *buf)
 			 epoch);
 }
 
-/* KEY,eEPOCH, just as lane_path() writes it, or one would be found that cannot be opened, for ever;
- * false: another file. */
-static bool split(const char *file, char key[LANE_KEY_MAX], uint64_t *epoch)
+/* Just as lane_path() writes it, or one would be found that cannot be opened, for ever. */
+bool lane_file_parse(const char *file, char key[LANE_KEY_MAX], uint64_t *epoch)
 {
 	const char *comma = strrchr(file, ',');
 	char path[SPOOL_PATH_MAX], again[SPOOL_PATH_MAX];
@@ -59,7 +58,7 @@ static int find_highest(void *data, const char *file, unsigned char type)
 	char key[LANE_KEY_MAX];
 	uint64_t epoch;
 
-	if (split(file, key, &epoch) && strcmp(key, s->key) == 0 &&
+	if (lane_file_parse(file, key, &epoch) && strcmp(key, s->key) == 0 &&
 	    (s->highest == LANE_NONE || epoch > s->highest))
 		s->highest = epoch;
 	return 0;
@@ -74,25 +73,28 @@ static int highest_of(const struct spool *sp, const char *key, uint64_t *ret, st
 	return r;
 }
 
-/* 0 with the owner, "" when it is free; negative. */
-static int read_owner(const struct spool *sp, const char *path, char *ret, struct err *e)
+void lane_owner_parse(const char *text, size_t len, char ret[NAME_AGENT_MAX + 1])
 {
-	cleanup_free char *text = NULL;
-	const char *agent;
-	size_t len;
-	int r = spool_read(sp, path, LANE_FILE_MAX, &text, &len, e);
-	json_t *o;
+	json_t *o = json_loadb(text, len, 0, NULL);
+	const char *agent = json_string_value(json_object_get(o, "agent"));
 
-	if (r < 0)
-		return r;
-	o = json_loadb(text, len, 0, NULL);
-	agent = json_string_value(json_object_get(o, "agent"));
 	/* What is no name owns nothing. */
 	(void)str_copy(ret, NAME_AGENT_MAX + 1,
 		       agent && spec_is_name(agent) && strlen(agent) <= NAME_AGENT_MAX ? agent
 										       : "");
 	json_decref(o);
-	return 0;
+}
+
+/* 0 with the owner, "" when it is free; negative. */
+static int read_owner(const struct spool *sp, const char *path, char *ret, struct err *e)
+{
+	cleanup_free char *text = NULL;
+	size_t len;
+	int r = spool_read(sp, path, LANE_FILE_MAX, &text, &len, e);
+
+	if (r == 0)
+		lane_owner_parse(text, len, ret);
+	return r;
 }
 
 static char *owner_text(const char *agent)
@@ -229,7 +231,7 @@ static int list_one(void *data, const char *file, unsigned char type)
 	char key[LANE_KEY_MAX], path[SPOOL_PATH_MAX], owner[NAME_AGENT_MAX + 1];
 	uint64_t epoch;
 
-	if (split(file, key, &epoch) &&
+	if (lane_file_parse(file, key, &epoch) &&
 	    read_owner(l->sp, spool_path(SPOOL_LANES, file, path), owner, NULL) == 0 &&
 	    strcmp(owner, l->agent) == 0)
 		l->fn(l->data, key);

@@ -20,6 +20,12 @@
 
 #define LANE_KEY_MAX (SPEC_NAME_MAX + 1)
 
+/* The names and the texts of files in lanes/, for this layer and for fuzzing. */
+/* KEY,eEPOCH; false: another file. */
+bool lane_file_parse(const char *file, char key[LANE_KEY_MAX], uint64_t *epoch);
+/* Whose it is; "" where nobody has it. */
+void lane_owner_parse(const char *text, size_t len, char ret[NAME_AGENT_MAX + 1]);
+
 /* "%42". Returns buf, of LANE_KEY_MAX bytes. */
 char *lane_of_array(uint64_t id, char *buf);
 

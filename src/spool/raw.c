@@ -204,13 +204,14 @@ static bool is_known(const struct spool *sp, const struct scan *s, uint64_t id)
 	       scan_done(sp, is_id, &id, NULL) == 1;
 }
 
-/* The parts of "raw,ID,AGENT,FILE"; where the file's own name begins, or NULL: it is none. */
-static const char *split(const char *tmp_file, char owner[NAME_AGENT_MAX + 1], uint64_t *ret_id)
+/* "raw,ID,AGENT,FILE" */
+const char *raw_tmp_parse(const char *tmp_file, char ret_agent[NAME_AGENT_MAX + 1],
+			  uint64_t *ret_id)
 {
 	int used = 0;
 
 	_Static_assert(NAME_AGENT_MAX == 40, "as many are read");
-	if (sscanf(tmp_file, RAW_NAME "%" SCNu64 ",%40[^,],%n", ret_id, owner, &used) != 2 ||
+	if (sscanf(tmp_file, RAW_NAME "%" SCNu64 ",%40[^,],%n", ret_id, ret_agent, &used) != 2 ||
 	    !used || !*ret_id || *ret_id > NAME_ID_MAX)
 		return NULL;
 	return tmp_file + used;
@@ -248,7 +249,7 @@ int raw_resume(const struct spool *sp, const char *tmp_file, const char *agent,
 {
 	char tmp[SPOOL_PATH_MAX], from[SPOOL_PATH_MAX], owner[NAME_AGENT_MAX + 1];
 	uint64_t id;
-	const char *file = split(tmp_file, owner, &id);
+	const char *file = raw_tmp_parse(tmp_file, owner, &id);
 	int r = 0;
 
 	*ret_id = 0;
@@ -281,7 +282,7 @@ static int resume_one(void *data, const char *tmp_file, unsigned char type)
 	int r = raw_resume(a->sp, tmp_file, a->agent, a->scan, &id, &e);
 
 	if (id)
-		a->fn(a->data, split(tmp_file, owner, &same), r, id, &e);
+		a->fn(a->data, raw_tmp_parse(tmp_file, owner, &same), r, id, &e);
 	a->left |= r < 0;
 	return 0;
 }

@@ -37,4 +37,9 @@ int raw_resume_all(const struct spool *sp, const char *agent, const struct scan 
 int raw_parse(const char *file, const char *text, size_t len, struct spool_spec **ret,
 	      struct err *e);
 
+/* A file that an agent has taken, by its name in tmp/: which agent, its id, and where the file's
+ * own name begins; NULL: it is none. */
+const char *raw_tmp_parse(const char *tmp_file, char ret_agent[NAME_AGENT_MAX + 1],
+			  uint64_t *ret_id);
+
 #endif

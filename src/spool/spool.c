@@ -141,33 +141,33 @@ static int write_instance(struct spool *sp, struct err *e)
 	return r == 0 ? spool_sync(sp, ".", e) : r;
 }
 
-static int take_instance(struct spool *sp, const char *text, struct err *e)
+int spool_parse_instance(const char *path, const char *text, size_t len, bool *ret_trusts_all,
+			 struct err *e)
 {
 	json_error_t je;
-	json_t *doc = json_loads(text, 0, &je);
-	json_t *owner = json_object_get(doc, "owner");
+	json_t *doc = json_loadb(text, len, 0, &je);
+	const json_t *owner = json_object_get(doc, "owner");
 	json_int_t format = json_integer_value(json_object_get(doc, "format"));
 	const char *trust = json_string_value(json_object_get(doc, "trust"));
 	bool known = !trust || strcmp(trust, "owner") == 0 || strcmp(trust, "directory") == 0;
 	int r = 0;
 
 	if (!doc)
-		r = err_set(e, -EINVAL, "%s/" INSTANCE_FILE ": line %d: %s", sp->path, je.line,
+		r = err_set(e, -EINVAL, "%s/" INSTANCE_FILE ": line %d: %s", path, je.line,
 			    je.text);
 	else if (format != SPOOL_FORMAT)
 		r = err_set(e, -EPROTO,
 			    "%s is of format %" JSON_INTEGER_FORMAT
 			    "; this tenure works with format %d: use the tenure that made it, or "
 			    "another instance (--instance NAME)",
-			    sp->path, format, SPOOL_FORMAT);
+			    path, format, SPOOL_FORMAT);
 	else if (!known || (owner && !json_is_integer(owner)))
 		r = err_set(e, -EINVAL,
 			    "%s/" INSTANCE_FILE
 			    ": owner is a user's number, trust is \"owner\" or \"directory\"",
-			    sp->path);
-	/* Its own word is not enough. */
-	sp->trust_directory =
-		trust && strcmp(trust, "directory") == 0 && (sp->may_trust_all || sp->looks);
+			    path);
+	else
+		*ret_trusts_all = trust && strcmp(trust, "directory") == 0;
 	json_decref(doc);
 	return r;
 }
@@ -191,7 +191,11 @@ static int read_instance(struct spool *sp, struct err *e)
 	r = trust_check_file(sp, fd, INSTANCE_FILE, e);
 	if (r == 0)
 		r = fs_read_open(fd, INSTANCE_FILE, INSTANCE_FILE_MAX, &text, &len, e);
-	return r < 0 ? r : take_instance(sp, text, e);
+	if (r == 0)
+		r = spool_parse_instance(sp->path, text, len, &sp->trust_directory, e);
+	/* Its own word is not enough. */
+	sp->trust_directory = sp->trust_directory && (sp->may_trust_all || sp->looks);
+	return r;
 }
 
 static int make_dirs(const struct spool *sp, struct err *e)

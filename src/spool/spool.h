@@ -71,6 +71,11 @@ struct spool {
 
 struct spool_trust; /* spool/trust.h */
 
+/* What instance.json says: 0 and whether it trusts everybody who can write there; -EINVAL, -EPROTO.
+ * path is the instance's, for the text of an error. */
+int spool_parse_instance(const char *path, const char *text, size_t len, bool *ret_trusts_all,
+			 struct err *e);
+
 /*
  * -ENOENT: no such instance (without SPOOL_CREATE); -EPERM: it is another user's, or others can
  * change it, and trust (NULL: nobody) does not accept that; -EPROTO: another format version;

@@ -49,22 +49,13 @@ static ssize_t read_at(int proc_fd, const char *path, char *buf, size_t size)
 	return n;
 }
 
-static int read_stat(int proc_fd, pid_t pid, struct tree_proc *ret)
+int tree_parse_stat(char *text, pid_t pid, struct tree_proc *ret)
 {
-	char path[32], buf[1024];
+	/* The name in parentheses may hold spaces and parentheses: fields start after the last. */
+	char *name = strchr(text, '('), *p = strrchr(text, ')');
 	unsigned long long start;
 
-	(void)str_print(path, sizeof(path), "%d/stat", (int)pid);
-
-	ssize_t n = read_at(proc_fd, path, buf, sizeof(buf));
-
-	if (n < 0)
-		return (int)n;
-
-	/* The name in parentheses may hold spaces and parentheses: fields start after the last. */
-	char *name = strchr(buf, '('), *p = strrchr(buf, ')');
-
-	if (!name || !p ||
+	if (!name || !p || p < name ||
 	    sscanf(p + 1,
 		   " %c %d %*d %d %d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
 		   &ret->state, &ret->parent, &ret->session, &ret->tty, &start) != 5)
@@ -74,6 +65,17 @@ static int read_stat(int proc_fd, pid_t pid, struct tree_proc *ret)
 	(void)utf8_clean(ret->comm);
 	ret->id = (struct proc_id){ .pid = pid, .start = start };
 	return 0;
+}
+
+static int read_stat(int proc_fd, pid_t pid, struct tree_proc *ret)
+{
+	char path[32], buf[1024];
+
+	(void)str_print(path, sizeof(path), "%d/stat", (int)pid);
+
+	ssize_t n = read_at(proc_fd, path, buf, sizeof(buf));
+
+	return n < 0 ? (int)n : tree_parse_stat(buf, pid, ret);
 }
 
 static int by_pid(const void *a, const void *b)
@@ -201,12 +203,31 @@ void tree_keep_below(struct tree *t, pid_t root)
 	t->n = kept;
 }
 
+bool tree_parse_user(const char *text, uid_t *ret)
+{
+	const char *p = strstr(text, "\nUid:");
+	unsigned int uid;
+
+	if (!p || sscanf(p + 5, "%u", &uid) != 1)
+		return false;
+	*ret = uid;
+	return true;
+}
+
+bool tree_parse_env(const char *env, size_t len, const char *name_value)
+{
+	for (const char *p = env; p < env + len; p += strlen(p) + 1)
+		if (strcmp(p, name_value) == 0)
+			return true;
+	return false;
+}
+
 /* Whether that is the real user of a process: 1, 0, or what is_no_answer(). Its directory's owner
  * would be root where it must not be read. */
 static int is_of(pid_t pid, uid_t user)
 {
 	char path[48], buf[1024];
-	unsigned int uid;
+	uid_t uid;
 
 	(void)str_print(path, sizeof(path), "/proc/%d/status", (int)pid);
 
@@ -215,9 +236,7 @@ static int is_of(pid_t pid, uid_t user)
 	if (n < 0)
 		return is_no_answer((int)n) ? (int)n : 0;
 
-	const char *p = strstr(buf, "\nUid:");
-
-	return p && sscanf(p + 5, "%u", &uid) == 1 && (uid_t)uid == user;
+	return tree_parse_user(buf, &uid) && uid == user;
 }
 
 /* 1, 0, or what is_no_answer(). */
@@ -233,10 +252,7 @@ static int has_env(pid_t pid, const char *name_value)
 
 	if (r < 0)
 		return is_no_answer(r) ? r : 0;
-	for (const char *p = env; p < env + len; p += strlen(p) + 1)
-		if (strcmp(p, name_value) == 0)
-			return 1;
-	return 0;
+	return tree_parse_env(env, len, name_value);
 }
 
 bool tree_has_env(pid_t pid, const char *name_value)

@@ -44,6 +44,14 @@ struct tree {
 	size_t room;
 };
 
+/* What files in /proc say, as they are read; for fuzzing. */
+/* PID/stat, which is changed; 0 or -EIO. */
+int tree_parse_stat(char *text, pid_t pid, struct tree_proc *ret);
+/* PID/status: the real user; false: it does not say. */
+bool tree_parse_user(const char *text, uid_t *ret);
+/* PID/environ, len bytes and a NUL. */
+bool tree_parse_env(const char *env, size_t len, const char *name_value);
+
 /* Replace what is in t by all processes of the node, threads not counted. 0 or -errno. */
 int tree_scan(struct tree *t);
 
