@@ -148,7 +148,9 @@ void sentence_device(const struct dev_status *dev, const char *own, uint64_t now
 	if (dev->reason[0])
 		strbuf_addf(out, ": %s", dev->reason);
 	if (dev->hold_at_ns > now_ns)
-		strbuf_addf(out, "%s in %s", dev->reason[0] ? "; to be held" : ": to be held",
+		strbuf_addf(out, "%s to be held%s%s in %s", dev->reason[0] ? ";" : ":",
+			    strcmp(dev->instance, own) == 0 ? "" : " for ",
+			    strcmp(dev->instance, own) == 0 ? "" : dev->instance,
 			    unit_format_duration((dev->hold_at_ns - now_ns) / NS_PER_MS, time));
 }
 

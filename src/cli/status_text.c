@@ -143,10 +143,10 @@ static void print_reasons(const json_t *devices, const char *instance, FILE *out
 		cleanup_strbuf struct strbuf b = STRBUF_INIT;
 		const char *reason = text_of(d, "reason", NULL);
 		bool soon = json_is_number(json_object_get(d, "hold_in_s"));
+		bool own = strcmp(text_of(d, "instance", ""), instance) == 0;
 
 		/* That it is held for this instance is what the table says. */
-		if (reason && strcmp(text_of(d, "state", ""), "held") == 0 &&
-		    strcmp(text_of(d, "instance", ""), instance) == 0 &&
+		if (reason && own && strcmp(text_of(d, "state", ""), "held") == 0 &&
 		    str_has_prefix(reason, "held for ") &&
 		    strcmp(reason + strlen("held for "), instance) == 0)
 			reason = NULL;
@@ -154,7 +154,8 @@ static void print_reasons(const json_t *devices, const char *instance, FILE *out
 			continue;
 		strbuf_adds(&b, reason ? reason : "");
 		if (soon)
-			strbuf_addf(&b, "%sto be held in %s", reason ? "; " : "",
+			strbuf_addf(&b, "%sto be held%s%s in %s", reason ? "; " : "",
+				    own ? "" : " for ", own ? "" : text_of(d, "instance", "?"),
 				    seconds(d, "hold_in_s", time));
 		print_item(out, str_print(head, sizeof(head), "  gpu %s  ", label(d, gpu)),
 			   strbuf_str(&b));

@@ -3,9 +3,10 @@
  * Clients and policies.
  *
  * A policy selects devices in an order; the last `leave` of them are left for others; the rest are
- * the instance's. Where several instances select one device, the one that asked first has it, and
- * keeps it for as long as it selects it; what one of them leaves for others, none of them touches:
- * others are other people, and "leave" is a promise to them.
+ * the instance's. Where several instances select one device, the one whose own rule (idle_for,
+ * idle_below, together, max_devices) holds it the soonest has it, between equals the one that asked
+ * first, and keeps it for as long as it holds it; what one of them leaves for others, none of them
+ * touches: others are other people, and "leave" is a promise to them.
  *
  * The refresh clock: once per `refresh` every device of an instance that is not held is checked,
  * and only such a check starts an idle clock, while anything foreign that is seen at any other time
@@ -28,7 +29,9 @@
 #include "hold/glease.h"
 #include "hold/glimit.h"
 #include "hold/gorder.h"
+#include "hold/gstep.h"
 #include "hold/gxid.h"
+#include "hold/own.h"
 
 #define START_TURN_NS (2 * NS_PER_S) /* a holder that starts has its turn for so long */
 
@@ -173,26 +176,76 @@ static bool is_left(const struct guard *g, const struct selection *sel, uint32_t
 	return false;
 }
 
-/* Whether client i goes before that other one: who would hold it before who only watches, then the
- * one that has it now, then who asked first. */
-static bool goes_before(const struct guard *g, int i, int other, int present)
+/*
+ * How long it takes from the next look at d until c holds it by its own rule, as far as can be
+ * told; UINT64_MAX: not as things are. With `together` all of its devices have to be idle.
+ */
+static uint64_t delay_of(struct guard *g, const struct gclient *c, const struct selection *sel,
+			 const struct gdev *d)
 {
+	const struct hold_policy *p = &c->policy;
+
+	if (!p->hold || c->dropping || c->silent || c->orphan_until_ns || glimit_is_full(g, c, d) ||
+	    !own_is_clear_for(g, c, d))
+		return UINT64_MAX;
+	for (uint32_t i = 0; p->together && i < sel->n; i++) {
+		const struct gdev *other = &g->devs[sel->slots[i]];
+
+		if (other->state == DEV_BUSY && !other->id.mig_parent &&
+		    !own_is_clear_for(g, c, other))
+			return UINT64_MAX;
+	}
+	return gstep_wait_by(p, d) + (d->state == DEV_BUSY ? p->refresh_ms * NS_PER_MS : 0);
+}
+
+/* Who has a device, or leaves it, of those that were looked at so far. */
+struct choice {
+	int client; /* -1: nobody */
+	uint64_t delay;
+};
+
+/*
+ * Whether client i goes before the one that was chosen: who would hold it before who only watches,
+ * then who holds it by its own rule the soonest, then the one that has it now, then who asked
+ * first. What is held, or used by a task, changes hands no more.
+ */
+static bool goes_before(const struct guard *g, int i, uint64_t delay, const struct choice *chosen,
+			int present)
+{
+	int other = chosen->client;
+
 	if (other < 0)
 		return true;
 	if (g->clients[i].policy.hold != g->clients[other].policy.hold)
 		return g->clients[i].policy.hold;
+	if (delay != chosen->delay)
+		return delay < chosen->delay;
 	if (i == present)
 		return true;
 	return other != present && g->clients[i].asked < g->clients[other].asked;
 }
 
+static void consider_for(struct guard *g, int i, uint64_t delay, struct choice *chosen, int present)
+{
+	if (goes_before(g, i, delay, chosen, present))
+		*chosen = (struct choice){ .client = i, .delay = delay };
+}
+
+/* Nothing is decided any more about who will hold it: it is held, or on its way to or from a task.
+ */
+static bool is_settled(const struct gdev *d)
+{
+	return d->holder.pid || gdev_occupied(d) || d->state == DEV_LENT || d->came_home ||
+	       d->hold_while;
+}
+
 void gclient_assign_all(struct guard *g)
 {
-	int owner[EYES_SLOTS_MAX];
-	int leaver[EYES_SLOTS_MAX];
+	struct choice owner[EYES_SLOTS_MAX], leaver[EYES_SLOTS_MAX];
 
+	g->assign_due = false;
 	for (uint32_t i = 0; i < EYES_SLOTS_MAX; i++)
-		owner[i] = leaver[i] = -1;
+		owner[i] = leaver[i] = (struct choice){ .client = -1 };
 	for (int i = 0; i < GUARD_CLIENTS_MAX; i++) {
 		const struct gclient *c = &g->clients[i];
 		struct selection sel;
@@ -202,17 +255,27 @@ void gclient_assign_all(struct guard *g)
 		(void)select_devices(g, &c->policy, &sel, NULL);
 		for (uint32_t k = 0; k < sel.n; k++) {
 			uint32_t slot = sel.slots[k];
+			const struct gdev *d = &g->devs[slot];
 
-			if (goes_before(g, i, owner[slot], g->devs[slot].owner))
-				owner[slot] = i;
-			if (is_left(g, &sel, slot, c->policy.leave) &&
-			    goes_before(g, i, leaver[slot], g->devs[slot].leaver))
-				leaver[slot] = i;
+			consider_for(g, i, is_settled(d) ? 0 : delay_of(g, c, &sel, d),
+				     &owner[slot], d->owner);
+			if (is_left(g, &sel, slot, c->policy.leave))
+				consider_for(g, i, 0, &leaver[slot], d->leaver);
 		}
 	}
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (g->devs[i].known)
-			gdev_assign(g, &g->devs[i], owner[i], leaver[i]);
+			gdev_assign(g, &g->devs[i], owner[i].client, leaver[i].client);
+}
+
+void gclient_assign_again(struct guard *g)
+{
+	unsigned int n = 0;
+
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		n += g->clients[i].used && g->clients[i].has_policy && g->clients[i].policy.hold;
+	if (g->assign_due && n > 1)
+		gclient_assign_all(g);
 }
 
 /* --- messages --- */

@@ -14,6 +14,8 @@ void gclient_on_readable(struct guard *g, struct gclient *c);
 
 /* Give every device its owner by the policies there are; call when devices or policies changed. */
 void gclient_assign_all(struct guard *g);
+/* The same where what has happened since may change it (g->assign_due). */
+void gclient_assign_again(struct guard *g);
 
 /* The guard has become ready: take the policies that came before. */
 void gclient_on_ready(struct guard *g);

@@ -219,6 +219,7 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 
 	enum verdict v = gjudge(g, d, &who);
 
+	g->assign_due = g->assign_due || !gdev_occupied(d);
 	d->clear = v == SEEN_CLEAR;
 	d->vacant = !d->xid && (v == SEEN_CLEAR || v == SEEN_OURS);
 	on_verdict(g, d, v, who);
@@ -353,7 +354,7 @@ void gdev_assign(struct guard *g, struct gdev *d, int owner, int leaver)
 
 	if (changed) {
 		d->owner = owner;
-		d->yielded = false;
+		d->yielded = d->yielded && owner >= 0; /* and then that one's rule for it counts */
 		d->dirty = true;
 	}
 	d->left = left;

@@ -323,6 +323,7 @@ void ghold_on_child(struct guard *g, struct gdev *d)
 
 	if (!gholder_reap(d, &status))
 		return;
+	g->assign_due = true;
 	d->gone_pid = listed;
 	d->gone_ns = clock_mono_ns();
 	gdev_unlock(d);

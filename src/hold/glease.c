@@ -71,6 +71,7 @@ void glease_recount(struct guard *g, struct gdev *d)
 		wanted = wanted || (l->flags & LEASE_HOLD_WHILE && l->stage <= LEASE_GRANTED &&
 				    spoken_for(g, l));
 	}
+	g->assign_due = true;
 	ghold_want_while(g, d, wanted);
 	ghold_say_held(g, d);
 	d->dirty = true;

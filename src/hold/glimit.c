@@ -76,19 +76,26 @@ static unsigned int count_given(const struct guard *g, const struct gclient *c,
 #define SITE_TEXT     "this site's max_devices allows %u GPU%s at a time, for all instances"
 #define INSTANCE_TEXT "max_devices of %s allows %u GPU%s at a time"
 
+bool glimit_is_full(const struct guard *g, const struct gclient *c, const struct gdev *d)
+{
+	const struct hold_policy *p = &c->policy;
+
+	return !has_task(g, NULL, d) && /* else it counts already */
+	       ((p->site_devices && count_all(g, NULL) >= p->site_devices) ||
+		(p->max_devices && count_all(g, c) >= p->max_devices));
+}
+
 bool glimit_hold(const struct guard *g, const struct gclient *c, struct gdev *d)
 {
 	const struct hold_policy *p = &c->policy;
 
-	if (has_task(g, NULL, d))
-		return false; /* it counts already */
+	if (!glimit_is_full(g, c, d))
+		return false;
 	if (p->site_devices && count_all(g, NULL) >= p->site_devices)
 		gdev_say(d, SITE_TEXT, p->site_devices, p->site_devices == 1 ? "" : "s");
-	else if (p->max_devices && count_all(g, c) >= p->max_devices)
+	else
 		gdev_say(d, INSTANCE_TEXT, c->instance, p->max_devices,
 			 p->max_devices == 1 ? "" : "s");
-	else
-		return false;
 	return true;
 }
 

@@ -12,7 +12,9 @@
 #include "base/err.h"
 #include "hold/gstate.h"
 
-/* c may not hold one device more; d's reason says why. */
+/* c may not hold d, being one device more. */
+bool glimit_is_full(const struct guard *g, const struct gclient *c, const struct gdev *d);
+/* The same, and d's reason says why. */
 bool glimit_hold(const struct guard *g, const struct gclient *c, struct gdev *d);
 
 /* c may not have d for a task, even if it held nothing. 0, or -EDQUOT with the reason. */

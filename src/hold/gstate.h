@@ -218,6 +218,7 @@ struct guard {
 	struct gdev devs[EYES_SLOTS_MAX];
 	struct gclient clients[GUARD_CLIENTS_MAX];
 	uint64_t n_asked;
+	bool assign_due; /* whose rule comes first on which device may have changed */
 	struct glease leases[GUARD_LEASES_MAX];
 	struct hold_policy plain; /* the defaults: for a device that no policy selects */
 	uint64_t last_event;

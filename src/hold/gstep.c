@@ -20,15 +20,18 @@ static void draw_jitter(struct gdev *d)
 		d->jitter = (uint16_t)clock_mono_ns();
 }
 
-uint64_t gstep_wait(const struct guard *g, const struct gdev *d)
+uint64_t gstep_wait_by(const struct hold_policy *p, const struct gdev *d)
 {
-	const struct hold_policy *p = gdev_policy(g, d);
-
 	if (d->yielded)
 		return with_jitter(p->rehold_ms, d->jitter);
 	if (d->owner < 0 || d->came_home || d->hold_while)
 		return 0;
 	return p->idle_for_ms * NS_PER_MS;
+}
+
+uint64_t gstep_wait(const struct guard *g, const struct gdev *d)
+{
+	return gstep_wait_by(gdev_policy(g, d), d);
 }
 
 void gstep_set_wait(struct guard *g, struct gdev *d)
@@ -51,6 +54,7 @@ void gstep_enter(struct guard *g, struct gdev *d, enum dev_state next)
 	d->state = next;
 	d->since_ns = now;
 	d->dirty = true;
+	g->assign_due = true;
 	d->came_home = d->came_home && next == DEV_IDLE;
 	if (next == DEV_BUSY)
 		draw_jitter(d);

@@ -24,6 +24,8 @@ void gstep_record(struct gdev *d, enum event_kind kind, uint64_t verdict_ns);
 
 /* The idle time that is asked of d before it is held, and that set for the clock that runs. */
 uint64_t gstep_wait(const struct guard *g, const struct gdev *d);
+/* The same by the policy p of an instance that selects it, too. */
+uint64_t gstep_wait_by(const struct hold_policy *p, const struct gdev *d);
 void gstep_set_wait(struct guard *g, struct gdev *d);
 
 #endif

@@ -416,6 +416,7 @@ static void on_time(struct guard *g)
 
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		gdev_on_time(g, &g->devs[i], now);
+	gclient_assign_again(g);
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
 		if (g->clients[i].used)
 			gclient_on_time(g, &g->clients[i], now);

@@ -121,6 +121,24 @@ enum ownership own_classify(struct guard *g, const struct gdev *d, const struct 
 	return OWN_FOREIGN;
 }
 
+bool own_is_clear_for(struct guard *g, const struct gclient *c, const struct gdev *d)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+	uint64_t used = d->sight.look.used;
+
+	for (uint32_t i = 0; i < procs->n; i++) {
+		const struct gpu_proc *p = &procs->p[i];
+		enum ownership own = own_classify(g, d, p);
+
+		if (p->graphics)
+			continue;
+		if ((own == OWN_FOREIGN || own == OWN_IGNORED) && !is_ignored(c, p->pid))
+			return false;
+		used -= p->used_bytes < used ? p->used_bytes : used;
+	}
+	return used <= c->policy.idle_below_bytes;
+}
+
 static void set_class(struct guard *g, enum pid_class c)
 {
 	if (g->pid_class == c)

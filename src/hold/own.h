@@ -20,6 +20,12 @@ enum ownership {
 
 enum ownership own_classify(struct guard *g, const struct gdev *d, const struct gpu_proc *p);
 
+/*
+ * By the last look and c's own exceptions and idle_below, nothing foreign is on d, which is not
+ * held. Whoever owns d: several instances may want it, each by its own rule.
+ */
+bool own_is_clear_for(struct guard *g, const struct gclient *c, const struct gdev *d);
+
 /* It was in d's list when d's holder was started. */
 bool own_was_before(const struct gdev *d, pid_t pid);
 

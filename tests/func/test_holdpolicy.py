@@ -158,6 +158,45 @@ def test_limits_of_an_instance_are_its_own(machine, home):  # noqa: F811
     m.wait_state(2, "idle", "--instance", "two", reason="this site's max_devices allows 1 GPU")
 
 
+def test_each_instance_holds_by_its_own_rule(machine):  # noqa: F811
+    """Who waits long does not make those wait who would hold it now."""
+    m = machine(gpus=2)
+    m.hold("--instance", "slow", "--idle-for", "1m")
+    wait_for(lambda: m.run("status", "--instance", "slow").returncode == 0)
+    assert m.wait_state(1, "idle", "--instance", "slow")["hold_in_s"] > 30
+    m.hold("--instance", "slower", "--gpus", "1", "--idle-for", "5m")
+    wait_for(lambda: m.run("status", "--instance", "slower").returncode == 0)
+    assert re.search(r"to be held for slow in \d+s", m.run("status", "--instance", "slower").stdout)
+    quick = m.hold("--instance", "quick", "--gpus", "0")
+    quick.held(0, limit=5)
+    assert m.device(0, "--instance", "slow")["reason"] == "held for quick"
+    assert m.device(1, "--instance", "slow")["state"] == "idle"
+    r = m.run("doctor", "--launch", timeout=60)
+    assert "held 1.0 GiB" in r.stdout and "FAIL" not in r.stdout, r.stdout
+    # What nobody quicker wants is the first one's again, by its rule.
+    assert quick.end() == 0
+    d = m.wait_state(0, "idle", "--instance", "slow")
+    assert d["instance"] == "slow" and d["hold_in_s"] > 30
+
+
+def test_a_rule_that_is_not_met_keeps_no_other_from_holding(machine):  # noqa: F811
+    m = machine(gpus=3)
+    m.ctl("foreign-memory", "0", "2G")
+    new = m.newcomer("--device", 2, "--take", "1G", "--stay", "60", wait=False)
+    strict = m.hold("--instance", "strict", "--together")
+    patient = m.hold("--instance", "patient", "--idle-for", "1s", "--idle-below", "4G")
+    patient.held(0, 1)  # 0 is busy for the other one, and 1 waits for 2 there
+    assert not strict.seen("held")
+    new.kill()
+    new.wait()
+    wait_for(lambda: m.device(2, "--instance", "strict")["state"] == "held", 15)
+    limited = m.hold("--instance", "limited", "--max-devices", "1", "--idle-for", "0")
+    assert patient.end() == 0 and strict.end() == 0
+    limited.next("held")
+    m.hold("--instance", "late", "--idle-for", "2s", "--idle-below", "4G").next("held")
+    assert len(m.holders()) >= 2 and len(limited.seen("held")) == 1
+
+
 def test_one_guard_by_whatever_name_the_directory_goes(machine, home):  # noqa: F811
     (home / "site.yaml").write_text("max_devices: 1\n")
     link = home / "link"

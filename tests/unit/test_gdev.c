@@ -697,6 +697,59 @@ static void test_who_asked_first(void **state)
 	assert_true(w->d->left);
 }
 
+/* Of several that would hold it, the one whose own rule does so the soonest. */
+static void test_who_holds_first(void **state)
+{
+	struct world *w = *state;
+	struct gclient *first = &w->g->clients[0], *other = &w->g->clients[1];
+	const pid_t ignored = getppid();
+
+	first->policy.idle_for_ms = 60000;
+	*other = *first;
+	(void)strcpy(other->instance, "other");
+	first->asked = 1;
+	other->asked = 2;
+	gclient_assign_all(w->g);
+	assert_int_equal(w->d->owner, 0);
+	other->policy.idle_for_ms = 1000;
+	gclient_assign_all(w->g);
+	assert_int_equal(w->d->owner, 1);
+	/* At its limit, gone, or with more in use than it calls idle, it holds nothing. */
+	other->policy.max_devices = 1;
+	w->g->n_devs = 2;
+	w->g->devs[1] = (struct gdev){ .state = DEV_HELD, .owner = 1, .known = true };
+	gclient_assign_all(w->g);
+	assert_int_equal(w->d->owner, 0);
+	w->g->n_devs = 1;
+	other->policy.max_devices = 0;
+	other->policy.idle_below_bytes = GIBS;
+	first->policy.idle_below_bytes = 3 * GIBS;
+	see(w, 2 * GIBS, NULL, 0, 0);
+	gclient_assign_again(w->g);
+	assert_int_equal(w->d->owner, 0);
+	/* Exceptions are everybody's own. */
+	other->policy.idle_below_bytes = 3 * GIBS;
+	first->policy.n_ignore = 1;
+	first->policy.ignore_pids[0] = ignored;
+	see(w, 2 * GIBS, &ignored, 1, 0);
+	gclient_assign_again(w->g);
+	assert_int_equal(w->d->owner, 0);
+	/* After a yield each waits as long as it wants to. */
+	see(w, 0, NULL, 0, 0);
+	gclient_assign_again(w->g);
+	assert_int_equal(w->d->owner, 1);
+	w->d->yielded = true;
+	other->policy.rehold_ms = 2 * first->policy.rehold_ms;
+	gclient_assign_all(w->g);
+	assert_int_equal(w->d->owner, 0);
+	assert_true(w->d->yielded);
+	/* What is held stays with who holds it. */
+	other->policy.rehold_ms = 0;
+	hold(w);
+	gclient_assign_all(w->g);
+	assert_int_equal(w->d->owner, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 int main(void)
@@ -730,6 +783,7 @@ int main(void)
 		TEST(test_holder_does_not_answer),
 		TEST(test_silent_agent),
 		TEST(test_who_asked_first),
+		TEST(test_who_holds_first),
 		cmocka_unit_test(test_wall_clock_jumps),
 	};
 
