@@ -50,6 +50,11 @@ void reserving_on_reply(struct reserving *r, const struct msg_lease_reply *m)
 		s->told = (struct sched_ref){ 0 };
 }
 
+void reserving_on_left(struct reserving *r, struct devset devices)
+{
+	devset_each(slot, devices) r->slots[slot].stale = true;
+}
+
 void reserving_forget_told(struct reserving *r)
 {
 	for (size_t i = 0; i < PROTO_DEVICES_MAX; i++) {

@@ -38,6 +38,9 @@ void reserving_plan(struct reserving *r, const struct sched_action *a);
 void reserving_tell(struct reserving *r, struct guardlink *link, const struct view *view,
 		    struct devset busy);
 void reserving_on_reply(struct reserving *r, const struct msg_lease_reply *m);
+/* A run of ours has left these: the guard is told after the next plan if nothing is planned there,
+ * because it waits a moment for that (hold/glend.h). */
+void reserving_on_left(struct reserving *r, struct devset devices);
 /* The guard may be another one: what it was told is what it says that it was. */
 void reserving_forget_told(struct reserving *r);
 void reserving_on_state(struct reserving *r, const struct msg_lease_state *m);

@@ -286,6 +286,7 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 		pause_lane(q, spec->lane, v->text);
 	else if (v->pause && v->what == RETRY_AGAIN)
 		pause_task(q, run_ref(r).id);
+	reserving_on_left(&q->reserving, run_devices(r));
 	remove_running(q, r);
 	durable_soon(q->durable);
 	tasks_plan_soon(q);

@@ -58,7 +58,8 @@ bool ghold_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)
 
 	return wanted && !g->quit_ns && d->present && d->state == DEV_IDLE &&
 	       (!d->holder.pid || (d->holder.kept && !d->holder.ending)) &&
-	       now_ns >= d->blocked_until_ns && now_ns - d->idle_since_ns >= d->wait_ns;
+	       now_ns >= d->blocked_until_ns && now_ns >= d->chain_until_ns &&
+	       now_ns - d->idle_since_ns >= d->wait_ns;
 }
 
 uint64_t ghold_at(struct guard *g, const struct gdev *d)
@@ -74,6 +75,8 @@ uint64_t ghold_at(struct guard *g, const struct gdev *d)
 		at = owner->tick_ns + gstep_wait(g, d);
 	else
 		return 0;
+	if (at < d->chain_until_ns)
+		at = d->chain_until_ns;
 	return at > d->blocked_until_ns ? at : d->blocked_until_ns;
 }
 

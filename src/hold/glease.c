@@ -143,6 +143,7 @@ void glease_end(struct guard *g, struct glease *l)
 	glease_close_shim(l);
 	if (!(l->flags & LEASE_RESERVED)) {
 		d->last = l->id;
+		(void)str_copy(d->last_instance, sizeof(d->last_instance), l->instance);
 		d->last_over_ns = l->over_ns;
 	}
 	*l = (struct glease){ .pidfd = -1 };

@@ -11,6 +11,9 @@
 #include "hold/gstep.h"
 #include "hold/gxid.h"
 
+#define CHAIN_NS       (60 * NS_PER_MS)	 /* for the agent to plan and to claim what comes next */
+#define CHAIN_START_NS (500 * NS_PER_MS) /* for it to start that, from the promise to the grant */
+
 /* While the task itself was not seen there it was they who came, and the record says so. */
 void glend_on_neighbour(struct guard *g, struct gdev *d, const struct gpu_proc *who)
 {
@@ -52,7 +55,37 @@ void glend_drop_placeholder(struct guard *g, struct gdev *d)
 	d->holder.end_at_ns = clock_mono_ns();
 }
 
-/* The last task on it is over. With nobody else there it is idle and, if wanted, held at once. */
+/* The agent that plans for whoever had it last is there to say who has it next. */
+static bool next_is_awaited(struct guard *g, const struct gdev *d)
+{
+	const struct gclient *c = gclient_find(g, d->last_instance);
+
+	return d->holder.kept && !d->holder.end_at_ns && c && c->fd >= 0 && !c->silent &&
+	       !c->dropping && !c->full;
+}
+
+void glend_on_promise(struct gdev *d)
+{
+	uint64_t now = clock_mono_ns();
+
+	if (now < d->chain_until_ns)
+		d->chain_until_ns = now + CHAIN_START_NS;
+}
+
+void glend_on_no_next(struct guard *g, struct gdev *d)
+{
+	if (clock_mono_ns() >= d->chain_until_ns)
+		return;
+	d->chain_until_ns = 0;
+	d->check = true; /* the look of its end is some ms old */
+	eyes_look_now(g->eyes, d->slot);
+}
+
+/*
+ * The last task on it is over. With nobody else there it is idle and, if wanted, held at once; but
+ * where our context is there already the memory is left alone for a moment, because what we take
+ * now the driver would have to clean for the next task of a chain.
+ */
 static void come_home(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
 {
 	struct guard_event *ev;
@@ -63,6 +96,7 @@ static void come_home(struct guard *g, struct gdev *d, enum verdict v, const str
 	ev->took_ns = clock_mono_ns() - d->last_over_ns;
 	if (v == SEEN_CLEAR) {
 		d->came_home = true;
+		d->chain_until_ns = next_is_awaited(g, d) ? clock_mono_ns() + CHAIN_NS : 0;
 		d->yielded = false;
 		d->who_pid = 0;
 		(void)gstep(g, d, EV_RETURNED);

@@ -23,6 +23,14 @@ void glend_on_neighbour(struct guard *g, struct gdev *d, const struct gpu_proc *
 /* d, which is lent, was looked at: say who has it; after its last lease take it home. */
 void glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who);
 
+/*
+ * Between two tasks of a chain: d has come home, and its memory is not taken before the agent has
+ * said what comes next, or a bounded time has passed. It is promised to the next task, so that its
+ * context alone waits for the grant; or the agent has planned, and nothing is to run there.
+ */
+void glend_on_promise(struct gdev *d);
+void glend_on_no_next(struct guard *g, struct gdev *d);
+
 /* End our context beside the task when it has no use there any more. */
 void glend_drop_placeholder(struct guard *g, struct gdev *d);
 

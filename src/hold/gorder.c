@@ -237,6 +237,8 @@ static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
 		*l = (struct glease){ .pidfd = -1 };
 	if (r == 0)
 		take_over(g, c, l);
+	if (r == 0)
+		glend_on_promise(d);
 	glease_recount(g, d);
 	if (r == 0)
 		glimit_trim(g, c);
@@ -331,7 +333,8 @@ static int enter_reservation(struct guard *g, struct gclient *c, struct gdev *d,
 		l->id = *id;
 		l->flags = LEASE_RESERVED | LEASE_HOLD_WHILE;
 		l->taken = false;
-		glease_recount(g, d); /* a refusal is no news of the device */
+		glend_on_no_next(g, d); /* it waits for others: that may take long */
+		glease_recount(g, d);	/* a refusal is no news of the device */
 	}
 	gdev_unlock(d);
 	return r;
@@ -350,6 +353,8 @@ void gorder_on_reserve(struct guard *g, struct gclient *c, struct msg_reserve *m
 		l = d ? reservation_on(g, c, d) : NULL;
 		if (l)
 			glease_end(g, l);
+		if (d && !strcmp(d->last_instance, c->instance) && !d->n_leases)
+			glend_on_no_next(g, d);
 		return;
 	}
 	if (!d)

@@ -165,9 +165,11 @@ struct gdev {
 	uint64_t while_check_ns; /* next look whether hold_while can be had */
 	bool hold_while;	 /* to be held while a lease is promised, policy or not */
 	bool came_home;		 /* idle since a task of ours ended: held again at once */
+	uint64_t chain_until_ns; /* but not before: the next task may come (glend.h); 0: at once */
 	struct lease_id last;	 /* the lease that ended last */
-	uint64_t last_over_ns;	 /* when its task was over */
-	bool dirty;		 /* clients have not been told of the last change */
+	char last_instance[PROTO_INSTANCE_MAX]; /* whose it was */
+	uint64_t last_over_ns;			/* when its task was over */
+	bool dirty;				/* clients have not been told of the last change */
 };
 
 struct gclient {

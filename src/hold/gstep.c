@@ -56,6 +56,8 @@ void gstep_enter(struct guard *g, struct gdev *d, enum dev_state next)
 	d->dirty = true;
 	g->assign_due = true;
 	d->came_home = d->came_home && next == DEV_IDLE;
+	if (!d->came_home)
+		d->chain_until_ns = 0;
 	if (next == DEV_BUSY)
 		draw_jitter(d);
 	if (next == DEV_IDLE) {

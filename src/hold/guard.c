@@ -401,9 +401,11 @@ static int turn_ms(const struct guard *g)
 	uint64_t wait_ms = under_way(g) ? TURN_BUSY_MS : TURN_QUIET_MS;
 
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		uint64_t due =
-			g->devs[i].state == DEV_HELD ? gjudge_rise_due(g, &g->devs[i]) : UINT64_MAX;
+		const struct gdev *d = &g->devs[i];
+		uint64_t due = d->state == DEV_HELD ? gjudge_rise_due(g, d) : UINT64_MAX;
 
+		if (d->chain_until_ns > now && d->chain_until_ns < due)
+			due = d->chain_until_ns;
 		if (due < now + wait_ms * NS_PER_MS)
 			wait_ms = due > now ? (due - now) / NS_PER_MS + 1 : 1;
 	}

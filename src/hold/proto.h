@@ -222,8 +222,8 @@ struct msg_unlease {
 
 struct msg_reserve {
 	struct msg_head head;
-	struct lease_id
-		id; /* attempt 0; task 0: what was reserved there for this instance is not */
+	struct lease_id id; /* attempt 0; task 0: what was reserved there for this instance is not,
+			       and none of its tasks is about to come there */
 	char uuid[96];
 };
 

@@ -142,7 +142,8 @@ def test_a_thief_finds_no_gap(machine):
     r = t.end()
     assert r["empty"]["times"] == 0 and r["tries"] == 0 and r["polls"] > 1000
     # Memory has to be free for the task's first allocation, and is taken back when it has ended.
-    assert r["free"]["all_ms"] / 200 < 100
+    # Between two tasks of a chain it is left alone, and with it the time until nothing more comes.
+    assert r["free"]["all_ms"] / 200 < 250
     # At a fifth of the real times the guard has 3 ms; what else runs here may take them from it.
     assert late <= 4
 

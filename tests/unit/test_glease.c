@@ -18,6 +18,7 @@
 #include "gdev_world.h"
 #include "hold/gclient.h"
 #include "hold/gdev.h"
+#include "hold/ghold.h"
 #include "hold/gkin.h"
 #include "hold/glease.h"
 #include "hold/gorder.h"
@@ -105,6 +106,96 @@ static void test_hand_over(void **state)
 	assert_int_equal(w->d->state, DEV_HOLDING);
 	assert_int_equal(told(w), HOLDER_HOLD);
 	assert_false(w->d->holder.kept);
+}
+
+/* A task is over whose agent is there: the memory is left alone until that one has planned. */
+static void end_of_a_task(struct world *w, int *ret_agent)
+{
+	int pair[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	hold(w);
+	(void)grant(w);
+	see_with(w, 72 * GIBS, getpid());
+	assert_int_equal(told(w), HOLDER_RELEASE);
+	says(w, HOLDER_FREED, 70 * GIBS);
+	w->g->clients[0].fd = pair[0];
+	*ret_agent = pair[1];
+	unlease(w);
+	see_holder(w, GIBS / 2);
+	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->state, DEV_IDLE);
+	assert_true(w->d->holder.kept && !w->d->holder.end_at_ns);
+	assert_int_equal(told(w), 0);
+	assert_false(ghold_ripe(w->g, w->d, clock_mono_ns() + 20 * NS_PER_MS));
+	assert_true(ghold_ripe(w->g, w->d, clock_mono_ns() + 100 * NS_PER_MS));
+}
+
+static void close_agent(struct world *w, int agent)
+{
+	(void)fd_close(agent);
+	w->g->clients[0].fd = fd_close(w->g->clients[0].fd);
+}
+
+static void test_chain_of_tasks(void **state)
+{
+	struct world *w = *state;
+	struct glease *l;
+	int agent;
+
+	end_of_a_task(w, &agent);
+	/* The next one is promised it and starts: our context is there all the time, and alone. */
+	l = promise(w, 0);
+	assert_non_null(l);
+	gclient_consider(w->g, &w->g->clients[0]);
+	assert_false(ghold_ripe(w->g, w->d, clock_mono_ns() + 100 * NS_PER_MS));
+	assert_true(ghold_ripe(w->g, w->d, clock_mono_ns() + NS_PER_S));
+	(void)grant_with(w, 0);
+	assert_int_equal(l->stage, LEASE_ASKED);
+	see_holder(w, GIBS / 2);
+	assert_int_equal(l->stage, LEASE_GRANTED);
+	assert_int_equal(w->d->state, DEV_LENT);
+	gdev_on_time(w->g, w->d, clock_mono_ns() + NS_PER_S);
+	assert_int_equal(told(w), 0);
+	assert_true(w->d->holder.kept && !w->d->holder.end_at_ns);
+	/* Who comes before that task wins here, too. */
+	l->stage = LEASE_GRANTED;
+	see_with(w, 2 * GIBS, getppid());
+	assert_true(l->taken);
+	close_agent(w, agent);
+}
+
+static void test_end_of_a_chain(void **state)
+{
+	struct world *w = *state;
+	struct msg_reserve none = { .head = PROTO_HEAD(MSG_RESERVE, struct msg_reserve),
+				    .uuid = "GPU-1" };
+	int agent;
+
+	end_of_a_task(w, &agent);
+	/* Nothing comes: it is looked at again, and held. */
+	gorder_on_reserve(w->g, &w->g->clients[0], &none);
+	assert_true(w->d->check);
+	see_holder(w, GIBS / 2);
+	gclient_consider(w->g, &w->g->clients[0]);
+	assert_int_equal(w->d->state, DEV_HOLDING);
+	assert_int_equal(told(w), HOLDER_HOLD);
+	close_agent(w, agent);
+}
+
+static void test_chain_whose_next_task_waits_for_others(void **state)
+{
+	struct world *w = *state;
+	struct msg_reserve m = { .head = PROTO_HEAD(MSG_RESERVE, struct msg_reserve),
+				 .id = { .task = 2 },
+				 .uuid = "GPU-1" };
+	int agent;
+
+	end_of_a_task(w, &agent);
+	gorder_on_reserve(w->g, &w->g->clients[0], &m);
+	assert_int_equal(w->d->state, DEV_HOLDING);
+	assert_int_equal(told(w), HOLDER_HOLD);
+	close_agent(w, agent);
 }
 
 /* Memory moves before anybody is listed; who it was shows later, and may be somebody else. */
@@ -368,6 +459,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_hand_over),
+		TEST(test_chain_of_tasks),
+		TEST(test_end_of_a_chain),
+		TEST(test_chain_whose_next_task_waits_for_others),
 		TEST(test_memory_while_a_task_is_awaited),
 		TEST(test_foreign_wins_over_a_promise),
 		TEST(test_foreign_with_the_task),
