@@ -76,24 +76,90 @@ static unsigned int min_uint(unsigned int a, unsigned int b)
 	return a < b ? a : b;
 }
 
-/* "3 of 4 GPUs held (351.9 GiB); 1 busy" and its like. */
+enum use { USE_NONE, USE_RESERVED, USE_TASK, USE_OVER };
+
+/* Whether a task has d, or is to have it, whatever is held there meanwhile. */
+static enum use use_of(const struct dev_status *d)
+{
+	if (!d->n_leases || d->lease.task == LEASE_WORKLOAD)
+		return USE_NONE;
+	if (d->lease_stage == LEASE_OVER)
+		return USE_OVER;
+	return d->lease_stage >= LEASE_GRANTED ? USE_TASK : USE_RESERVED;
+}
+
+static json_t *use_json(const struct view *v, const struct dev_status *d)
+{
+	static const char *const words[] = {
+		[USE_RESERVED] = "reserved:", [USE_TASK] = "in use by", [USE_OVER] = "just freed by"
+	};
+	char id[LEASE_TEXT_MAX], text[LEASE_TEXT_MAX + PROTO_INSTANCE_MAX + 32];
+	enum use use = use_of(d);
+	bool own = strcmp(d->lease_instance, v->instance) == 0;
+
+	if (use == USE_NONE)
+		return json_null();
+	return json_string(str_print(text, sizeof(text), "%s %s%s%s", words[use],
+				     lease_id_text(&d->lease, id), own ? "" : " of ",
+				     own ? "" : d->lease_instance));
+}
+
+static unsigned int count_state(const struct view *v, enum dev_state state, enum use use)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		n += v->seen[i] && v->devices[i].state == state && use_of(&v->devices[i]) == use &&
+		     !view_is_anothers(v, i) && !view_is_mig_card(v, i);
+	return n;
+}
+
+static uint64_t free_held_bytes(const struct view *v)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		if (v->seen[i] && use_of(&v->devices[i]) == USE_NONE && !view_is_anothers(v, i))
+			bytes += v->devices[i].held_bytes;
+	return bytes;
+}
+
+static unsigned int count_use(const struct view *v, enum use use)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		n += v->seen[i] && use_of(&v->devices[i]) == use && !view_is_anothers(v, i);
+	return n;
+}
+
+/*
+ * "3 of 4 GPUs held (351.9 GiB); 1 busy" and its like. What tasks have or wait for counts as theirs
+ * and not as held.
+ */
 static void say_counts(const struct view *v, struct strbuf *b)
 {
 	static const enum dev_state others[] = { DEV_HOLDING, DEV_YIELDING, DEV_IDLE, DEV_BUSY,
 						 DEV_LEFT,    DEV_LENDING,  DEV_LENT };
 	char size[UNIT_TEXT_MAX];
-	unsigned int held = view_count(v, DEV_HELD);
+	unsigned int held = count_state(v, DEV_HELD, USE_NONE);
+	unsigned int reserved = count_use(v, USE_RESERVED);
+	unsigned int used = count_use(v, USE_TASK) + count_use(v, USE_OVER);
 
 	if (v->workload)
 		strbuf_addf(b, "the workload runs on %u of %u GPUs", view_workloads(v),
 			    view_devices(v));
 	else if (held)
 		strbuf_addf(b, "%u of %u GPUs held (%s)", held, view_devices(v),
-			    unit_format_gib(view_held_bytes(v), size));
+			    unit_format_gib(free_held_bytes(v), size));
 	else
 		strbuf_adds(b, "nothing held");
+	if (used)
+		strbuf_addf(b, "; %u in use", used);
+	if (reserved)
+		strbuf_addf(b, "; %u reserved", reserved);
 	for (size_t i = 0; i < ARRAY_LEN(others); i++) {
-		unsigned int n = view_count(v, others[i]);
+		unsigned int n = count_state(v, others[i], USE_NONE);
 
 		if (others[i] == DEV_LENT)
 			n -= min_uint(n, view_workloads(v));
@@ -227,6 +293,7 @@ json_t *report_device(const struct view *v, const struct dev_status *d, struct u
 	set(o, "name", json_string(d->name));
 	set(o, "state", json_string(dev_state_name(d->state)));
 	set(o, "reason", text_json(reason));
+	set(o, "use", use_json(v, d));
 	set(o, "xid", d->xid ? json_integer(d->xid) : json_null());
 	set(o, "for_s", age_json(d->since_ns, now));
 	set(o, "hold_in_s", d->hold_at_ns > now ? age_json(now, d->hold_at_ns) : json_null());

@@ -73,8 +73,7 @@ bool view_is_behind(const struct view *v)
 	return false;
 }
 
-/* Of holds: by another instance's policy. */
-static bool is_anothers(const struct view *v, uint32_t slot)
+bool view_is_anothers(const struct view *v, uint32_t slot)
 {
 	const struct dev_status *dev = &v->devices[slot];
 	bool hold =
@@ -89,7 +88,7 @@ unsigned int view_count(const struct view *v, unsigned int state)
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
 		n += v->seen[i] && v->devices[i].state == state && !view_is_mig_card(v, i) &&
-		     !is_anothers(v, i);
+		     !view_is_anothers(v, i);
 	return n;
 }
 
@@ -98,7 +97,7 @@ unsigned int view_held_by_others(const struct view *v)
 	unsigned int n = 0;
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
-		n += v->seen[i] && !view_is_mig_card(v, i) && is_anothers(v, i);
+		n += v->seen[i] && !view_is_mig_card(v, i) && view_is_anothers(v, i);
 	return n;
 }
 
@@ -116,7 +115,7 @@ uint64_t view_held_bytes(const struct view *v)
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
-		if (v->seen[i] && !is_anothers(v, i))
+		if (v->seen[i] && !view_is_anothers(v, i))
 			bytes += v->devices[i].held_bytes;
 	return bytes;
 }

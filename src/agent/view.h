@@ -100,6 +100,9 @@ struct view {
 	struct view_yield yields[VIEW_YIELDS];
 };
 
+/* Of holds: it is by another instance's policy. */
+bool view_is_anothers(const struct view *v, uint32_t slot);
+
 /* A card in MIG mode, for which its instances stand: it is not counted. */
 bool view_is_mig_card(const struct view *v, uint32_t slot);
 /* The policy names it, be it or its card. */

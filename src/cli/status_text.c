@@ -113,7 +113,8 @@ static void print_devices(const json_t *devices, FILE *out)
 			temp[CELL];
 		const char *state = text_of(d, "state", "?");
 
-		table_add(t, style_of(state), label(d, gpu), state, seconds(d, "for_s", time),
+		table_add(t, style_of(state), label(d, gpu), text_of(d, "use", state),
+			  seconds(d, "for_s", time),
 			  gib_pair(d, "held_bytes", "target_bytes", held),
 			  gib_pair(d, "memory_used_bytes", "memory_total_bytes", used),
 			  number(d, "utilisation", "%.0f %%", util),

@@ -2,6 +2,7 @@
 """Devices that are collected for a task which waits for others are held for it meanwhile."""
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -62,6 +63,29 @@ def test_held_while_it_waits(queue):  # noqa: F811
     q.wait(small, "done")
     assert wait_for(lambda: all(d["state"] == "idle" for d in q.status()["devices"]))
     assert not any(d["used_bytes"] for d in q.m.show()["devices"])
+
+
+def test_status_says_which_task_has_a_device(queue):  # noqa: F811
+    """What is held for a task is not there for whoever comes, so it does not count as held."""
+    q = queue(gpus=3)
+    q.start()
+    assert wait_for(lambda: "3 of 3 GPUs held" in q.status()["sentence"])
+    assert [d["use"] for d in q.status()["devices"]] == [None] * 3
+    busy = q.submit("--", "sleep", "100")
+    user = wait_for(lambda: [d["gpu"] for d in q.status()["devices"]
+                             if d["use"] == f"in use by task {busy}"])
+    assert len(user) == 1  # held yet: the task does not use it so far
+    big = q.submit("-g", "3", "--", "true")
+    assert wait_for(lambda: sorted(d["use"] or "" for d in q.status()["devices"]) == sorted(
+        [f"in use by task {busy}"] + [f"reserved: task {big}"] * 2))
+    assert q.status()["sentence"] == "nothing held; 1 in use; 2 reserved"
+    text = q.m.run(q.m.tenure, "status").stdout
+    assert len(re.findall(rf"^ *\d  reserved: task {big} ", text, re.M)) == 2, text
+    assert re.search(rf"^ *{user[0]}  in use by task {busy} ", text, re.M), text
+    q.m.run(q.m.tenure, "stop", str(busy), "--now")
+    q.wait(big, "done")
+    assert wait_for(lambda: "3 of 3 GPUs held" in q.status()["sentence"])
+    assert [d["use"] for d in q.status()["devices"]] == [None] * 3
 
 
 def test_let_go_when_nobody_waits_any_more(queue):  # noqa: F811
