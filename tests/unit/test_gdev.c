@@ -252,6 +252,7 @@ static pid_t child_called_holder(bool exited)
 	pid_t pid = fork();
 
 	if (pid == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		(void)prctl(PR_SET_NAME, HOLDER_COMM);
 		(void)!write(ends[1], "", 1);
 		if (exited)
