@@ -58,8 +58,15 @@ static enum recover_life import_end(struct finder *f, const struct claim *c)
 	int code = spool_read(f->place->spool, beat_end_path(&c->name, path), RECORD_MAX, &text,
 			      &len, &e);
 
-	if (code == -ENOENT)
-		return RECOVER_DEAD;
+	/* It may have come after a look of ours that is still believed. */
+	if (code == -ENOENT) {
+		int listed = spool_lists(f->place->spool, SPOOL_AGENTS, strrchr(path, '/') + 1, &e);
+
+		return listed ? not_known(f, c,
+					  listed < 0 ? e.text
+						     : "the record of its end cannot be read yet")
+			      : RECOVER_DEAD;
+	}
 	if (spool_is_bad(code) || (code == 0 && record_parse(text, len, &r, &e) < 0)) {
 		strbuf_addf(&f->o->notes, "task %llu: the record of its end is in bad/: %s\n",
 			    (unsigned long long)c->name.id, e.text);

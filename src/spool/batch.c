@@ -53,6 +53,7 @@ struct batch {
 	uint64_t counts[BATCH_CANCELLED + 1];
 	uint64_t next; /* no element below it waits, but requeued ones */
 	uint64_t returned;
+	bool made; /* dir is there */
 	size_t n_requeued;
 	struct requeued *requeued;
 	uint32_t *which; /* of an element: its place among them, from 1; NULL before the first */
@@ -192,8 +193,9 @@ static int read_journal(void *data, const char *file, unsigned char type)
 		return 0;
 	(void)str_print(path, sizeof(path), "%.60s/%s", b->dir, file);
 	j = journal_of(b, file);
-	if (fstatat(b->sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return -errno;
+	r = spool_stat_now(b->sp->fd, path, &st);
+	if (r < 0)
+		return r;
 	if (st.st_size <= j->offset) /* most of them, most of the time */
 		return 0;
 	r = lines_read(b->sp, path, &j->offset, learn_line, b, NULL);
@@ -216,12 +218,31 @@ int batch_refresh(struct batch *b, struct err *e)
 	return 0;
 }
 
-static int open_own(struct batch *b, struct err *e)
+static int make_dir(struct batch *b, struct err *e)
 {
-	if (b->own_fd >= 0)
+	if (b->made)
 		return 0;
 	if (mkdirat(b->sp->fd, b->dir, 0700) < 0 && errno != EEXIST)
 		return err_sys(e, errno, "make directory %s/%s", b->sp->path, b->dir);
+	b->made = true;
+	return 0;
+}
+
+/* To make the directory asks whoever keeps it, while a look may be answered from a cache of this
+ * node: "not there" is no proof then that nothing has started. */
+int batch_refresh_now(struct batch *b, struct err *e)
+{
+	int r = make_dir(b, e);
+
+	return r == 0 ? batch_refresh(b, e) : r;
+}
+
+static int open_own(struct batch *b, struct err *e)
+{
+	int r = b->own_fd < 0 ? make_dir(b, e) : 0;
+
+	if (r < 0 || b->own_fd >= 0)
+		return r;
 	b->own_fd = spool_open_own(b->sp, b->own, O_RDWR | O_APPEND | O_CREAT, NULL, e);
 	return b->own_fd < 0 ? b->own_fd : 0;
 }
@@ -325,11 +346,11 @@ uint64_t batch_next(struct batch *b, uint64_t now_wall_ns)
 
 static bool still_ours(struct batch *b, uint64_t element, uint64_t epoch, unsigned int bars)
 {
-	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	char file[NAME_FILE_MAX];
 
 	return b->states[element] == BATCH_WAITING && epoch_of(b, element) == epoch &&
 	       !(b->name.flags & bars) &&
-	       spool_exists(b->sp, spool_path(SPOOL_PENDING, name_format(&b->name, file), path));
+	       spool_is_there_now(b->sp, SPOOL_PENDING, name_format(&b->name, file));
 }
 
 /* bars: the flags of the batch's name that nothing is claimed under. */
@@ -358,7 +379,7 @@ static int claim_element(struct batch *b, uint64_t element, const struct claimer
 	}
 	if (r < 0)
 		return r;
-	r = batch_refresh(b, e);
+	r = batch_refresh_now(b, e);
 	if (r == 0 && still_ours(b, element, c.name.epoch, bars)) {
 		set_state(b, element, BATCH_RUNNING);
 		*ret = c;
@@ -401,7 +422,7 @@ int batch_check_running(struct batch *b, batch_claimed_fn is_there, void *data, 
 	if (!n)
 		return 0;
 	/* Its file went first, so that whatever had ended it is in the journal by now. */
-	r = batch_refresh(b, e);
+	r = batch_refresh_now(b, e);
 	for (size_t i = 0; i < n && r == 0; i++) {
 		uint64_t element = gone[2 * i];
 
@@ -442,7 +463,7 @@ int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 	if (errno != ENOENT)
 		return err_sys(e, errno, "remove %s/%s", b->sp->path, c->path);
 	/* Taken away, or the answer to an earlier removal got lost: the journals know. */
-	r = batch_refresh(b, e);
+	r = batch_refresh_now(b, e);
 	return r == 0 && epoch_of(b, c->name.element) > c->name.epoch ? BATCH_SUPERSEDED : r;
 }
 

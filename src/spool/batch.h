@@ -33,6 +33,8 @@ void batch_set_name(struct batch *b, const struct task_name *n);
 
 /* Read what other agents have written since. */
 int batch_refresh(struct batch *b, struct err *e);
+/* The same for who decides by it, past what this node's caches say; not for one that reads only. */
+int batch_refresh_now(struct batch *b, struct err *e);
 void batch_mark_running(struct batch *b, uint64_t element, uint64_t epoch);
 /*
  * What others claimed and gave back without a word waits again: of the elements that are taken for

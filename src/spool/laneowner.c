@@ -21,6 +21,7 @@
 #include "spool/beat.h"
 
 #define LANE_FILE_MAX 256
+#define LANES_AT      strlen("lanes/") /* of a file in its path */
 #define TRIES	      8
 
 char *lane_of_array(uint64_t id, char *buf)
@@ -119,11 +120,11 @@ static int make_file(const struct spool *sp, const char *path, const char *agent
 	return r < 0 ? err_sys(e, -r, "make %s/%s", sp->path, path) : 0;
 }
 
-static bool is_alive(const struct spool *sp, const char *agent)
+/* Not by a look at its name: where it was not there a moment ago a cache may say so still, and two
+ * agents would have the lane. 1, 0 or -errno. */
+static int is_alive(const struct spool *sp, const char *agent, struct err *e)
 {
-	char path[SPOOL_PATH_MAX];
-
-	return spool_exists(sp, beat_agent_path(agent, path));
+	return spool_lists(sp, SPOOL_AGENTS, agent, e);
 }
 
 /* 0: the next one is ours; -EAGAIN: look again; negative. */
@@ -165,12 +166,13 @@ static int try_take(const struct spool *sp, const char *key, const char *agent, 
 		*e = why;
 	if (r < 0)
 		return r == -ENOENT ? -EAGAIN : r;
-	if (owner[0] && strcmp(owner, agent) != 0 && is_alive(sp, owner))
-		return LANE_ELSEWHERE;
 	if (owner[0] && strcmp(owner, agent) == 0) {
 		*epoch = highest;
 		return 0;
 	}
+	r = owner[0] ? is_alive(sp, owner, e) : 0;
+	if (r != 0)
+		return r < 0 ? r : LANE_ELSEWHERE;
 	r = take_next(sp, key, agent, highest, e);
 	if (r == 0)
 		*epoch = highest == LANE_NONE ? 0 : highest + 1;
@@ -184,7 +186,8 @@ int lane_take(const struct spool *sp, const char *key, const char *agent, uint64
 	int r = -EAGAIN;
 
 	ret_owner[0] = '\0';
-	if (*epoch != LANE_NONE && spool_exists(sp, lane_path(key, *epoch, path)))
+	if (*epoch != LANE_NONE &&
+	    spool_is_there_now(sp, SPOOL_LANES, lane_path(key, *epoch, path) + LANES_AT))
 		return 0;
 	*epoch = LANE_NONE;
 	for (int i = 0; i < TRIES && r == -EAGAIN; i++)

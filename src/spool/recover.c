@@ -302,7 +302,9 @@ static struct batch *batch_of(struct recovery *rc, uint64_t id, struct err *e)
 		return NULL;
 	rc->batch_no_requeue = f.spec->no_requeue;
 	task_file_clear(&f);
-	(void)batch_open(rc->sp, &t->name, rc->self->agent, &rc->batch, e);
+	if (batch_open(rc->sp, &t->name, rc->self->agent, &rc->batch, e) == 0 &&
+	    batch_refresh_now(rc->batch, e) < 0)
+		rc->batch = batch_close(rc->batch);
 	return rc->batch;
 }
 

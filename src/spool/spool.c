@@ -101,7 +101,7 @@ static void read_boot_id(char *buf)
 }
 
 /* Those that one kernel has to itself (linux/magic.h, and ZFS's own); all others may be shared. */
-static bool is_network(int fd)
+static bool is_network(int fd, bool *ret_stale_opens)
 {
 	static const uint32_t local[] = {
 		0xef53 /* ext */,	0x58465342 /* xfs */,	  0x9123683e /* btrfs */,
@@ -110,8 +110,10 @@ static bool is_network(int fd)
 	};
 	struct statfs fs;
 
+	*ret_stale_opens = true;
 	if (fstatfs(fd, &fs) < 0)
 		return true;
+	*ret_stale_opens = (uint32_t)fs.f_type != 0x6969 /* nfs */;
 	for (size_t i = 0; i < ARRAY_LEN(local); i++)
 		if ((uint32_t)fs.f_type == local[i])
 			return false;
@@ -244,7 +246,8 @@ static int open_instance(struct spool *sp, const char *root, unsigned int flags,
 		r = trust_check_dirs(sp, root_fd, root, e);
 	if (r < 0)
 		return r;
-	sp->network = is_network(sp->fd);
+	sp->network = is_network(sp->fd, &sp->stale_opens);
+	sp->stale_opens = sp->stale_opens && sp->network;
 	r = read_instance(sp, e);
 	if (r != -ENOENT)
 		return r;
@@ -385,6 +388,44 @@ bool spool_exists(const struct spool *sp, const char *path)
 bool spool_is_gone(const struct spool *sp, const char *path)
 {
 	return faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+}
+
+bool spool_is_there_now(const struct spool *sp, enum spool_dir dir, const char *file)
+{
+	char path[SPOOL_PATH_MAX];
+
+	if (!sp->network)
+		return spool_exists(sp, spool_path(dir, file, path));
+
+	/* To open a directory makes NFS look whether it has changed, and with it its names; to open
+	 * a file makes version 4, and filesystems that know files by their paths, ask for it. */
+	cleanup_fd int at = spool_openat(sp, dir_names[dir], O_RDONLY | O_DIRECTORY);
+	cleanup_fd int fd =
+		at < 0 ? -1 : openat(at, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+
+	return fd >= 0;
+}
+
+static int is_named(void *data, const char *file, unsigned char type)
+{
+	return strcmp(file, data) == 0;
+}
+
+int spool_lists(const struct spool *sp, enum spool_dir dir, const char *file, struct err *e)
+{
+	return spool_each(sp, dir_names[dir], is_named, (void *)(uintptr_t)file, e);
+}
+
+int spool_stat_now(int dir_fd, const char *path, struct stat *ret)
+{
+	struct statx now;
+	int flags = AT_SYMLINK_NOFOLLOW | (path[0] ? 0 : AT_EMPTY_PATH);
+
+	/* What the kernel knows of the file is right after this; it does not tell all of a stat. */
+	if (statx(dir_fd, path, flags | AT_STATX_FORCE_SYNC, STATX_SIZE, &now) < 0 &&
+	    errno != ENOSYS)
+		return -errno;
+	return fstatat(dir_fd, path, ret, flags) < 0 ? -errno : 0;
 }
 
 static int rename_failed(const struct spool *sp, int errnum, const char *from, const char *to,
@@ -529,6 +570,8 @@ int spool_open_file(const struct spool *sp, const char *path, int flags, struct 
 		return err_set(e, -EINVAL, "%s/%s is not a regular file", sp->path, path);
 	if (fd < 0)
 		return open_failed(sp, path, -fd, e);
+	if (sp->stale_opens)
+		(void)spool_stat_now(fd, "", &st);
 	if (fstat(fd, &st) < 0)
 		return err_sys(e, errno, "stat %s/%s", sp->path, path);
 	if (!S_ISREG(st.st_mode))

@@ -63,6 +63,7 @@ struct spool {
 	 * of its own, a dot and the number of their namespace behind it. */
 	char boot[SPOOL_BOOT_MAX];
 	bool network; /* several kernels may have this filesystem, each with caches of its own */
+	bool stale_opens; /* and to open a file does not make this one ask how long it is now */
 };
 
 #define SPOOL_CREATE (1u << 0) /* make the instance when it is not there */
@@ -115,6 +116,15 @@ int spool_unlink(const struct spool *sp, const char *path, struct err *e);
 bool spool_exists(const struct spool *sp, const char *path);
 /* It is known not to be there; false also where that cannot be told. */
 bool spool_is_gone(const struct spool *sp, const char *path);
+/*
+ * What other nodes do may be hidden for a while from a look at a name, in either direction, where
+ * the filesystem keeps what it was told (negative, entry and attribute caches). These ask again,
+ * for where that decides: spool_is_there_now() opens the directory and the file, spool_lists()
+ * reads the directory (1, 0 or -errno), spool_stat_now() gives a file's size as it is.
+ */
+bool spool_is_there_now(const struct spool *sp, enum spool_dir dir, const char *file);
+int spool_lists(const struct spool *sp, enum spool_dir dir, const char *file, struct err *e);
+int spool_stat_now(int dir_fd, const char *path, struct stat *ret);
 /* A file, or what a directory has: it survives a power loss from now on. */
 int spool_sync(const struct spool *sp, const char *path, struct err *e);
 /*

@@ -10,6 +10,8 @@ import subprocess
 
 import pytest
 
+from fusefs import Mount
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Tests that a shell has put into the background ignore SIGINT, and so would what they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -67,3 +69,16 @@ def user_config(home):
         path.write_text(text)
         return path
     return write
+
+
+@pytest.fixture
+def passfs(tmp_path):
+    """mount(below, path, ...): a fusefs.Mount, for the test's time."""
+    mounts = []
+
+    def mount(*args, **more):
+        mounts.append(Mount(tmp_path, *args, **more))
+        return mounts[-1]
+    yield mount
+    for m in mounts:
+        m.close()

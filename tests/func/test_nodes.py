@@ -18,7 +18,7 @@ from machine import Machine, proc_exists, wait_for
 class Node:
     """A simulated machine called `name`, and the commands as they are given there."""
 
-    def __init__(self, world, name, number, gpus=2):
+    def __init__(self, world, name, number, gpus=2, root=None):
         self.name = name
         self.m = Machine(world.build, world.env, world.tmp, ["--gpus", gpus, "--speed", "0.3"])
         self.env = {**self.m.env, "LD_PRELOAD": str(world.preload), "OTHER_NODE": f"{name},{number}",
@@ -27,6 +27,9 @@ class Node:
         self.out = world.tmp / f"{name}.out"
         self.agent = None
         self.spool = pathlib.Path(world.env["HOME"]) / ".local/state/tenure/default"
+        if root:
+            self.env["TENURE_ROOT"] = str(root)
+            self.spool = pathlib.Path(root) / "default"
 
     def run(self, *args, check=True, timeout=60):
         return self.m.run(self.m.tenure, *args, check=check, timeout=timeout, env=self.env)
@@ -508,3 +511,49 @@ def test_claim_that_stays_empty(world, tmp_path):
     a.run("resume", str(i))
     a.wait(i, "done")
     assert sorted(lines(mark)) == ["1", "2"]
+
+
+def caching_nodes(world, passfs, tmp_path, **caches):
+    """Two nodes that have one directory mounted, each with caches of its own."""
+    below = tmp_path / "below"
+    below.mkdir()
+    nodes = [world.node(name, root=passfs(below, tmp_path / f"mnt-{name}", **caches).path)
+             for name in ("alpha", "beta")]
+    for n in nodes:
+        n.start()
+    assert wait_for(lambda: "beta" in nodes[0].others() and "alpha" in nodes[1].others())
+    return nodes
+
+
+@pytest.mark.parametrize("caches", [{"negative": 3}, {"attr": 3}, {"negative": 3, "entry": 3, "attr": 3}],
+                         ids=["negative", "attr", "all"])
+def test_nodes_with_caches(world, passfs, tmp_path, caches):
+    """What a node's caches hide of the other's doings makes no element and no task run twice."""
+    mark = tmp_path / "marks"
+    a, b = caching_nodes(world, passfs, tmp_path, **caches)
+    say = ["sh", "-c", f"echo $TENURE_TASK_ID >> {mark}"]
+    arrays = [n.submit("-g", "0", "--array", "1-10", "--", *say) for _ in range(6) for n in (a, b)]
+    singles = [n.submit("-g", "0", "--", *say) for _ in range(6) for n in (a, b)]
+    last = a.submit("-g", "0", "--array", "1-3", f"--after={arrays[-1]}", "--", *say)
+    assert a.run("wait", *map(str, [*arrays, *singles, last]), timeout=90).returncode == 0
+    expected = [f"{i}.{n}" for i in arrays for n in range(1, 11)] + [str(i) for i in singles] + \
+        [f"{last}.{n}" for n in (1, 2, 3)]
+    assert sorted(lines(mark)) == sorted(expected)
+
+
+def test_lane_on_nodes_with_caches(world, passfs, tmp_path):
+    """That its owner was not there a moment ago is no reason to take a lane."""
+    mark = tmp_path / "marks"
+    a, b = caching_nodes(world, passfs, tmp_path, negative=3)
+    tasks = []
+    for _ in range(2):
+        b.run("off")
+        b.agent.wait(10)
+        assert wait_for(lambda: "beta" not in a.others())
+        assert not os.path.exists(a.spool / "agents" / "beta")  # and so it is remembered
+        b.start()
+        tasks += [b.submit("-l", "one", "-g", "0", "--", *marking(mark, 0.3)) for _ in range(4)]
+        tasks += [a.submit("-l", "one", "-g", "0", "--", *marking(mark, 0.3)) for _ in range(2)]
+    for i in tasks:
+        a.wait(i, "done", 40)
+    assert at_once(mark) == 1 and len(lines(mark)) == 2 * len(tasks)
