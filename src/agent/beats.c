@@ -52,6 +52,9 @@ struct looker {
 	bool named;
 	uint64_t check_ns; /* the one that may have our name was seen first then */
 	uint64_t check_count;
+	bool wrote;	       /* the last sign of life got into the file */
+	struct claimer rival;  /* who was in that file instead, ... */
+	uint64_t rival_count;  /* ... with this count */
 	struct text_list told; /* claims of which it was said that nobody knows */
 };
 
@@ -124,14 +127,25 @@ static int listen_to(struct looker *lk, const struct beat *b, struct err *e)
 	return here ? clash(lk, b, e) : 0;
 }
 
-/* 0: the name is ours; 1: not known yet; -EADDRINUSE. */
+/* It was read, and nobody's agent wrote it. */
+static bool is_no_beat(int r)
+{
+	return r == -EINVAL || r == -EFBIG || r == -EPERM || r == -ELOOP;
+}
+
+/* 0: the name is ours; 1: not known yet; -EADDRINUSE, or why it cannot be told. */
 static int check_name(struct looker *lk, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];
 	struct beat b = { .count = 0 };
-	int r = beat_read(lk->sp, beat_agent_path(lk->agent, path), &b, NULL, NULL);
+	int r = beat_read(lk->sp, beat_agent_path(lk->agent, path), &b, NULL, e);
 
-	if (r < 0 && r != -EAGAIN)
+	if (r < 0 && r != -ENOENT && r != -EAGAIN && !is_no_beat(r))
+		return r; /* it cannot be told now */
+	*e = (struct err)ERR_INIT;
+	if (r == -ENOENT) /* unless a cache says so, for it was not there a moment ago */
+		return spool_lists(lk->sp, SPOOL_AGENTS, lk->agent, e);
+	if (is_no_beat(r))
 		return 0;
 	if (lk->count < b.count)
 		lk->count = b.count; /* it goes on from there, so that it is seen to move */
@@ -144,6 +158,20 @@ static int check_name(struct looker *lk, struct err *e)
 	return listen_to(lk, &b, e);
 }
 
+/* Who is in our file lives: he wrote it after us, or goes on writing it. Else he is one before us,
+ * over whom we could not write yet. */
+static bool is_rival(struct looker *lk, const struct beat *b)
+{
+	bool same = strcmp(b->who.boot, lk->rival.boot) == 0 &&
+		    b->who.proc.pid == lk->rival.proc.pid &&
+		    b->who.proc.start == lk->rival.proc.start;
+	bool moved = lk->wrote || (same && b->count != lk->rival_count);
+
+	lk->rival = b->who;
+	lk->rival_count = b->count;
+	return moved && (strcmp(b->who.boot, lk->sp->boot) != 0 || proc_alive(&b->who.proc));
+}
+
 /* Two that began in the same moment found no one; the order of boots and PIDs says who stays. */
 static bool was_overtaken(struct looker *lk, struct err *e)
 {
@@ -152,7 +180,7 @@ static bool was_overtaken(struct looker *lk, struct err *e)
 	int order;
 
 	if (beat_read(lk->sp, beat_agent_path(lk->agent, path), &b, NULL, NULL) < 0 ||
-	    is_us(lk, &b) || b.ended)
+	    is_us(lk, &b) || b.ended || !is_rival(lk, &b))
 		return false;
 	order = strcmp(b.who.boot, lk->self.boot);
 	if (order > 0 || (order == 0 && b.who.proc.pid > lk->self.proc.pid))
@@ -378,6 +406,7 @@ static int write_own(struct looker *lk, struct look *l)
 	b.ended = l->last;
 	b.promise_ms = somebody_is_there(l) ? lk->expire_ms : 0;
 	r = beat_write(lk->sp, path, &b, &l->e);
+	lk->wrote = r == 0;
 	if (r == 0)
 		lk->count++;
 	return r;

@@ -557,3 +557,29 @@ def test_lane_on_nodes_with_caches(world, passfs, tmp_path):
     for i in tasks:
         a.wait(i, "done", 40)
     assert at_once(mark) == 1 and len(lines(mark)) == 2 * len(tasks)
+
+
+def test_first_sign_of_life_that_cannot_be_written(world, passfs, tmp_path):
+    """One before us of our name is dead: that we could not write over it at once does not make it live."""
+    below = tmp_path / "below"
+    below.mkdir()
+    mount = passfs(below, tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    assert wait_for((a.spool / "agents" / "alpha").exists)
+    a.kill()
+    with mount.ruled("open */agents/alpha EIO", "write */agents/alpha EIO"):
+        a.start(wait=False)
+        assert wait_for(lambda: a.said("agents/alpha")), a.out.read_text()
+        time.sleep(0.5)  # some looks
+    i = a.submit("-g", "0", "--", "true")
+    a.wait(i, "done")
+    a.kill()
+    with mount.ruled("write */agents/alpha EIO"):
+        a.start()
+        assert wait_for(lambda: a.said("write the sign of life")), a.out.read_text()
+        i = a.submit("-g", "0", "--", "true")
+        a.wait(i, "done")
+    i = a.submit("-g", "0", "--", "true")
+    a.wait(i, "done")
+    assert not a.said("another agent")
