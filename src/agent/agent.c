@@ -87,6 +87,7 @@ static void on_watch(uv_timer_t *timer)
 
 	guardlink_beat(a->link);
 	emptied_look(a);
+	asked_look(a);
 	if (!a->view.stopping && !a->ended && reader_is_gone(a)) {
 		a->unread = true;
 		ending_stop(a, "nobody reads what it prints any more");

@@ -2,11 +2,13 @@
 #include "agent/asked.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "agent/ending.h"
 #include "agent/leaving.h"
 #include "agent/report.h"
 #include "agent/users.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "sched/why.h"
 
@@ -68,12 +70,30 @@ static void stop_task(struct agent *a, struct ctl_client *client, const struct c
 	answer_result(client, r, &e);
 }
 
-static void answer_why(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
+#define READ_LIMIT_NS (2 * NS_PER_S) /* who asked waits no longer than 3 s */
+
+/* It asked for a task that is not known here: the spool is read first, so that what was submitted
+ * just now is. */
+struct asked_later {
+	struct tasks_reader reader;
+	struct asked_later *next;
+	struct agent *a;
+	struct ctl_client *client;
+	struct ctl_request req;
+	uint64_t since_ns;
+};
+
+static int ask_why(struct agent *a, const struct ctl_request *req, char **ret, struct err *e)
+{
+	return a->queue ? tasks_why(a->queue, req->task, req->element, ret, e) : no_queue(e);
+}
+
+static void tell_why(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
 	struct err e = ERR_INIT;
 	cleanup_free char *why = NULL;
 	char named[SCHED_WHY_MAX];
-	int r = a->queue ? tasks_why(a->queue, req->task, req->element, &why, &e) : no_queue(&e);
+	int r = ask_why(a, req, &why, &e);
 
 	if (r < 0) {
 		answer_result(client, r, &e);
@@ -82,6 +102,66 @@ static void answer_why(struct agent *a, struct ctl_client *client, const struct 
 	(void)users_put_names(a->users, why, named, sizeof(named));
 	ctl_answer(client, json_pack("{s:i, s:s, s:b}", "code", 0, "why", named, "elsewhere",
 				     r == TASKS_WHY_ELSEWHERE));
+}
+
+static void drop_later(struct asked_later *l)
+{
+	struct asked_later **at = &l->a->asked;
+
+	while (*at != l)
+		at = &(*at)->next;
+	*at = l->next;
+	tasks_forget_reader(l->a->queue, &l->reader);
+	free(l);
+}
+
+static void on_read(struct tasks_reader *r)
+{
+	struct asked_later *l = (struct asked_later *)r;
+
+	tell_why(l->a, l->client, &l->req);
+	drop_later(l);
+}
+
+static void answer_why(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
+{
+	cleanup_free char *why = NULL;
+	struct asked_later *l;
+
+	if (!a->queue || ask_why(a, req, &why, NULL) != -ENOENT) {
+		tell_why(a, client, req);
+		return;
+	}
+	l = xcalloc(1, sizeof(*l));
+	*l = (struct asked_later){ .reader = { .read = on_read },
+				   .next = a->asked,
+				   .a = a,
+				   .client = client,
+				   .req = *req,
+				   .since_ns = clock_mono_ns() };
+	if (tasks_when_read(a->queue, &l->reader) == 0) {
+		a->asked = l;
+		return;
+	}
+	free(l);
+	tell_why(a, client, req);
+}
+
+void asked_look(struct agent *a)
+{
+	for (struct asked_later *l = a->asked, *next; l; l = next) {
+		struct err e = ERR_INIT;
+
+		next = l->next;
+		if (clock_mono_ns() - l->since_ns < READ_LIMIT_NS)
+			continue;
+		answer_result(
+			l->client,
+			err_set(&e, -ENOENT,
+				"the agent has not seen it yet: it is still reading the queue"),
+			&e);
+		drop_later(l);
+	}
 }
 
 static void take_off(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
@@ -104,6 +184,13 @@ static void on_request(void *user, struct ctl_client *client, const struct ctl_r
 
 static void on_client_gone(void *user, struct ctl_client *client)
 {
+	struct agent *a = user;
+
+	for (struct asked_later *l = a->asked, *next; l; l = next) {
+		next = l->next;
+		if (l->client == client)
+			drop_later(l);
+	}
 	ending_forget_client(user, client);
 }
 

@@ -8,5 +8,7 @@
 
 /* The user pointer is the struct agent. */
 extern const struct ctl_ops asked_ops;
+/* Every second: who waits for an answer gets one in time. */
+void asked_look(struct agent *a);
 
 #endif

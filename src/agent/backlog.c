@@ -15,9 +15,12 @@
 #include "spool/lanes.h"
 #include "spool/transit.h"
 
-#define PART_MAX 2000		  /* changes that are told at once, ... */
-#define PART_NS	 (50 * NS_PER_MS) /* ... and how long reading for them takes */
-#define ROUND_NS (5 * NS_PER_MS)  /* for journals of batches that still wait, per reading of all */
+#define PART_MAX  2000		   /* changes that are told at once, ... */
+#define PART_NS	  (50 * NS_PER_MS) /* ... and how long reading for them takes */
+#define UNREAD_NS NS_PER_S	   /* until a file is read again, twice as long each time, ... */
+#define DOUBLINGS 6		   /* ... so often */
+#define REASONS	  100		   /* of unread files are kept; and so many are told by one job */
+#define ROUND_NS  (5 * NS_PER_MS)  /* for journals of batches that still wait, per reading of all */
 
 struct seen {
 	uint64_t id, count;
@@ -25,8 +28,19 @@ struct seen {
 	bool waits;
 };
 
+/* A file that could not be read. One that was missing once has mostly just been claimed elsewhere,
+ * so that is said when it is missing again. */
+struct unread {
+	uint64_t id, at_ns;
+	unsigned int tries;
+	int code;
+	char *why;
+};
+
 /* What the scan told and nobody has looked at yet; belongs to the spooler's jobs. */
 struct place_todo {
+	size_t n_unread, n_why;
+	struct unread *unread; /* in the order in which it failed */
 	size_t n, at;
 	unsigned int settle; /* DEPENDS_..., when all of it is done */
 	struct seen *seen;
@@ -37,14 +51,27 @@ struct worker {
 	struct spool_place *place;
 	struct place_todo *todo;
 	size_t n_known; /* of todo, before this job */
+	size_t n_noted; /* files that cannot be read, of which it was said */
+	bool unread_changed;
 };
+
+static void drop_unread(struct place_todo *todo, struct unread *u)
+{
+	todo->n_why -= u->why != NULL;
+	free(u->why);
+	u->why = NULL;
+}
 
 void backlog_forget(struct spool_place *p)
 {
 	depends_free(p);
 	othertools_forget(p);
-	if (p->todo)
+	for (size_t i = 0; p->todo && i < p->todo->n_unread; i++)
+		drop_unread(p->todo, &p->todo->unread[i]);
+	if (p->todo) {
+		free(p->todo->unread);
 		free(p->todo->seen);
+	}
 	free(p->todo);
 	p->todo = NULL;
 }
@@ -143,17 +170,18 @@ static bool file_batch(struct worker *w, struct place_batch *p)
 
 /*
  * It is called otherwise than when it was opened, or was edited, or elements of it were asked for
- * again. True: it was over, and is filed now.
+ * again. 1: it was over, and is filed now; 0, or negative.
  */
-static bool renew_batch(struct worker *w, const struct task_name *n)
+static int renew_batch(struct worker *w, const struct task_name *n, struct err *e)
 {
-	struct place_batch *p = place_batch(w->place, n->id, NULL);
+	struct place_batch *p = place_batch(w->place, n->id, e);
+	int r;
 
 	if (!p)
-		return false;
+		return e->code;
 	batch_set_name(p->batch, n);
-	(void)batch_refresh(p->batch, NULL);
-	return file_batch(w, p);
+	r = batch_refresh(p->batch, e);
+	return r < 0 ? r : file_batch(w, p);
 }
 
 /* Edits of a batch are for the elements that start from now on. */
@@ -168,24 +196,44 @@ static void keep_spec(struct worker *w, uint64_t id, struct task_file *t)
 	p->spec = take_ptr(t->spec);
 }
 
-static void note_bad(struct backlog *b, const struct task_name *n, const char *why)
+/* It waits, and is in nobody's plan until it can be read. was: how it stood before this try. */
+static void keep_unread(struct worker *w, const struct task_name *n, const struct unread *was,
+			int code, const char *why)
 {
-	strbuf_addf(&b->notes, "task %llu cannot be read: %s\n", (unsigned long long)n->id, why);
+	struct place_todo *todo = w->todo;
+	unsigned int tries = was ? was->tries : 0;
+	bool said = code == -ENOENT ? tries != 1 : was && was->code == code;
+	unsigned int doublings = tries < DOUBLINGS ? tries : DOUBLINGS;
+
+	if ((todo->n_unread & (todo->n_unread - 1)) == 0)
+		todo->unread = xrealloc(todo->unread, todo->n_unread ? 2 * todo->n_unread : 1,
+					sizeof(*todo->unread));
+	todo->unread[todo->n_unread++] =
+		(struct unread){ .id = n->id,
+				 .at_ns = clock_mono_ns() + (UNREAD_NS << doublings),
+				 .tries = tries + 1,
+				 .code = code,
+				 .why = todo->n_why < REASONS ? xstrdup(why) : NULL };
+	todo->n_why += todo->n_why < REASONS;
+	w->unread_changed = true;
+	if (said || w->n_noted++ > REASONS)
+		return;
+	if (w->n_noted > REASONS)
+		strbuf_adds(&w->b->notes, "more tasks cannot be read; tenure why tells of each\n");
+	else
+		strbuf_addf(&w->b->notes, "task %llu cannot be read: %s; looking again\n",
+			    (unsigned long long)n->id, why);
 }
 
 /* Else one of them lies, and elements would be run that nobody has asked for. */
-static bool counts_agree(struct worker *w, const struct task_name *n, const struct spool_spec *spec)
+static int check_count(const struct task_name *n, const struct spool_spec *spec, struct err *e)
 {
 	uint64_t count = 0;
 
 	if (elements_count(spec, &count, NULL) == 0 && count == n->count)
-		return true;
-	strbuf_addf(&w->b->notes,
-		    "task %llu cannot be read: by its file's name it has %llu elements, by what is "
-		    "in it %llu\n",
-		    (unsigned long long)n->id, (unsigned long long)n->count,
-		    (unsigned long long)count);
-	return false;
+		return 0;
+	return err_set(e, -EINVAL, "by its file's name it has %llu elements, by what is in it %llu",
+		       (unsigned long long)n->count, (unsigned long long)count);
 }
 
 /* Of a task without a device that was never tried there is nothing in the file that the planner
@@ -206,30 +254,28 @@ static void add_by_name(struct worker *w, const struct task_name *n)
 	depends_set(w->place, n->id, NULL);
 }
 
-static void add_waiting(struct worker *w, const struct task_name *n)
+static void read_waiting(struct worker *w, const struct task_name *n, const struct unread *was)
 {
 	char file[NAME_FILE_MAX], path[SPOOL_PATH_MAX];
 	struct backlog_change *c;
 	struct err e = ERR_INIT;
 	struct task_file t;
+	int r;
 
 	if (name_says_all(n)) {
 		add_by_name(w, n);
 		return;
 	}
-	if (n->count && renew_batch(w, n))
+	r = n->count ? renew_batch(w, n, &e) : 0;
+	if (r > 0)
 		return;
-	(void)spool_path(SPOOL_PENDING, name_format(n, file), path);
-
-	int r = task_file_read(w->place->spool, path, &t, &e);
-
-	if (r < 0) {
-		if (r != -ENOENT)
-			note_bad(w->b, n, e.text);
-		return;
-	}
-	if (!counts_agree(w, n, t.spec)) {
+	if (r == 0)
+		r = task_file_read(w->place->spool,
+				   spool_path(SPOOL_PENDING, name_format(n, file), path), &t, &e);
+	if (r == 0 && (r = check_count(n, t.spec, &e)) < 0)
 		task_file_clear(&t);
+	if (r < 0) {
+		keep_unread(w, n, was, r, e.text);
 		return;
 	}
 	c = add_change(w->b, n->id);
@@ -248,6 +294,76 @@ static void add_waiting(struct worker *w, const struct task_name *n)
 		keep_spec(w, n->id, &t);
 	}
 	task_file_clear(&t);
+}
+
+static void add_waiting(struct worker *w, const struct task_name *n)
+{
+	read_waiting(w, n, NULL);
+}
+
+static int by_unread_id(const void *a, const void *b)
+{
+	const struct unread *x = a, *y = b;
+
+	return x->id != y->id ? (x->id > y->id) - (x->id < y->id)
+			      : (x->tries < y->tries) - (x->tries > y->tries);
+}
+
+/* What could not be read, and is not told anew by any scan because nothing of it changes. */
+static void look_at_unread(struct worker *w)
+{
+	struct place_todo *todo = w->todo;
+	struct unread *all = todo->unread;
+	size_t n = todo->n_unread;
+	uint64_t now = clock_mono_ns(), last = 0;
+
+	if (!n)
+		return;
+	todo->unread = NULL;
+	todo->n_unread = 0;
+	qsort(all, n, sizeof(*all), by_unread_id); /* one may have failed in two ways */
+	for (size_t i = 0; i < n; i++) {
+		const struct scan_task *t = scan_find(w->place->scan, all[i].id, 0);
+		bool due = now >= all[i].at_ns && w->b->n_changes < PART_MAX &&
+			   clock_mono_ns() - w->b->now_ns < PART_NS;
+		bool waits = t && t->dir == SPOOL_PENDING && all[i].id != last;
+		struct task_name name;
+
+		last = all[i].id;
+		if (waits && !due) {
+			if ((todo->n_unread & (todo->n_unread - 1)) == 0)
+				todo->unread = xrealloc(todo->unread,
+							todo->n_unread ? 2 * todo->n_unread : 1,
+							sizeof(*todo->unread));
+			todo->unread[todo->n_unread++] = all[i];
+			continue;
+		}
+		w->unread_changed = true;
+		drop_unread(todo, &all[i]);
+		if (!waits)
+			continue;
+		name = t->name;
+		read_waiting(w, &name, &all[i]);
+	}
+	free(all);
+}
+
+static void tell_unread(struct worker *w)
+{
+	struct place_todo *todo = w->todo;
+	struct backlog *b = w->b;
+
+	if (!w->unread_changed)
+		return;
+	b->unread_known = true;
+	b->n_unread = todo->n_unread;
+	b->unread = xcalloc(todo->n_unread + 1, sizeof(*b->unread));
+	for (size_t i = 0; i < todo->n_unread; i++)
+		b->unread[i] = (struct backlog_unread){
+			.id = todo->unread[i].id,
+			.bad = spool_is_bad(todo->unread[i].code) || todo->unread[i].code == -EFBIG,
+			.why = todo->unread[i].why ? xstrdup(todo->unread[i].why) : NULL
+		};
 }
 
 /*
@@ -403,7 +519,8 @@ static void look_at_seen(struct worker *w)
 	if (w->b->more)
 		return;
 	free(todo->seen);
-	*todo = (struct place_todo){ .settle = todo->settle };
+	todo->seen = NULL;
+	todo->n = todo->at = 0;
 }
 
 /* ---- dependencies ---- */
@@ -496,12 +613,23 @@ void backlog_work(struct backlog *b, struct spool_place *place)
 	w.todo->settle |= (b->want.all && b->code >= 0 ? DEPENDS_ALL : 0) |
 			  (b->want.settle ? DEPENDS_SYNCED : 0);
 	look_at_seen(&w);
+	if (b->want.all && b->code >= 0 && !b->more)
+		look_at_unread(&w);
 	if (b->code >= 0)
 		round_off(&w);
+	tell_unread(&w);
+}
+
+void backlog_unread_clear(struct backlog_unread *all, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(all[i].why);
+	free(all);
 }
 
 void backlog_clear(struct backlog *b)
 {
+	backlog_unread_clear(b->unread, b->n_unread);
 	for (size_t i = 0; i < b->n_changes; i++) {
 		free(b->changes[i].model);
 		free(b->changes[i].note);

@@ -40,6 +40,13 @@ struct backlog_change {
 	struct backlog_again *again;
 };
 
+/* A task of which the file could not be read: it is read again, later each time. */
+struct backlog_unread {
+	uint64_t id;
+	bool bad;  /* it was read, and is none: only somebody who changes it can mend that */
+	char *why; /* NULL: there are very many of them */
+};
+
 struct backlog_want {
 	bool all;		/* read the directories anew */
 	bool batches;		/* another agent is gone: elements that only it knew to wait */
@@ -57,6 +64,9 @@ struct backlog {
 	size_t n_orders;
 	struct control_order *orders; /* of control.json */
 	struct strbuf notes;	      /* lines to be told */
+	bool unread_known; /* unread is what there is now; else nothing of it was looked at */
+	size_t n_unread;
+	struct backlog_unread *unread;
 	bool lanes_read;
 	struct text_list lanes, reasons; /* of those that are paused, where lanes_read */
 	struct err e;			 /* with code: the spool could not be read */
@@ -66,6 +76,7 @@ struct backlog {
 
 void backlog_work(struct backlog *b, struct spool_place *place);
 void backlog_clear(struct backlog *b);
+void backlog_unread_clear(struct backlog_unread *all, size_t n);
 /* What the place remembers for it. */
 void backlog_forget(struct spool_place *place);
 

@@ -64,7 +64,8 @@ struct agent {
 	uv_timer_t pause_timer; /* Ctrl-Z */
 	uint64_t pause_ns;
 	bool pausing, dropped;
-	bool workload_ends; /* then the rest */
+	bool workload_ends;	   /* then the rest */
+	struct asked_later *asked; /* not answered yet: asked.c */
 	struct ctl_client *off_clients[OFF_CLIENTS_MAX];
 	size_t n_off;
 

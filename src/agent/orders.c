@@ -7,6 +7,7 @@
 
 #include "agent/orders.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,7 @@ struct orders {
 
 struct orders_job {
 	struct spool_job job;
+	struct tasks_reader reader;
 	struct orders *o;
 	bool forget; /* in: what lies there is not for us */
 	size_t n;
@@ -170,6 +172,29 @@ static void carry_out(struct tasks *q, struct orders_job *j)
 	spooler_do(q->spooler, &j->job);
 }
 
+static void on_read(struct tasks_reader *r)
+{
+	struct orders_job *j =
+		(struct orders_job *)((char *)r - offsetof(struct orders_job, reader));
+
+	carry_out(j->o->q, j);
+}
+
+/* Somebody asks about what was submitted just now. */
+static bool asks_for_new(struct tasks *q, const struct orders_job *j)
+{
+	for (size_t i = 0; i < j->n; i++) {
+		const struct order *o = &j->all[i].order;
+		cleanup_free char *why = NULL;
+
+		if (o->command == ORDER_WHY &&
+		    tasks_why(q, o->tasks[0].id, (uint32_t)o->tasks[0].element, &why, NULL) ==
+			    -ENOENT)
+			return true;
+	}
+	return false;
+}
+
 static void take_done(struct spool_job *job)
 {
 	struct orders_job *j = (struct orders_job *)job;
@@ -186,10 +211,11 @@ static void take_done(struct spool_job *job)
 		if (o->again || j->n == TAKE_MAX)
 			orders_look(o);
 	}
-	if (j->n)
-		carry_out(q, j);
-	else
+	j->reader.read = on_read;
+	if (!j->n)
 		free_job(j);
+	else if (!asks_for_new(q, j) || tasks_when_read(q, &j->reader) < 0)
+		carry_out(q, j);
 }
 
 static void look(struct orders *o, bool forget)
@@ -198,6 +224,7 @@ static void look(struct orders *o, bool forget)
 
 	o->looking = true;
 	o->again = false;
+	j->o = o;
 	j->forget = forget;
 	j->job = (struct spool_job){ .work = take_work, .done = take_done, .user = o->q };
 	spooler_do(o->q->spooler, &j->job);

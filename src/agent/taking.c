@@ -34,8 +34,8 @@ static int claim_element(struct taking *k, struct spool_place *p)
 	uint64_t epoch;
 	int code;
 
-	if (!b)
-		return CLAIM_LOST;
+	if (!b) /* it is gone, or cannot be read now */
+		return k->e.code == -ENOENT ? CLAIM_LOST : k->e.code;
 	code = batch_claim(b->batch, k->ref.element, &p->self, &k->claim, &k->e);
 	/* It was the last one, and who ended it did not see that the others are over. */
 	if (code == CLAIM_LOST && batch_is_over(b->batch) && batch_file(b->batch, NULL) == 0)

@@ -305,6 +305,7 @@ static void on_synced(void *user)
 
 struct scan_job {
 	struct spool_job job;
+	uint64_t n_read; /* readings of the directories up to this */
 	struct backlog b;
 };
 
@@ -321,6 +322,53 @@ void tasks_tell_lines(struct tasks *q, const char *lines)
 		news_say(q->place.news, LOG_LEVEL_WARNING, "%.*s", (int)n, lines);
 		lines += n + (lines[n] == '\n');
 	}
+}
+
+static void tell_readers(struct tasks *q)
+{
+	struct tasks_reader *all = take_ptr(q->readers);
+
+	while (all) {
+		struct tasks_reader *r = all;
+
+		all = r->next;
+		if (r->at > q->n_read) {
+			r->next = q->readers;
+			q->readers = r;
+		} else {
+			r->read(r);
+		}
+	}
+}
+
+int tasks_when_read(struct tasks *q, struct tasks_reader *r)
+{
+	if (!q->open || q->ending)
+		return -EAGAIN;
+	r->at = q->n_reads + 1; /* one that begins after this */
+	r->next = q->readers;
+	q->readers = r;
+	tasks_rescan(q);
+	return 0;
+}
+
+void tasks_forget_reader(struct tasks *q, const struct tasks_reader *r)
+{
+	for (struct tasks_reader **at = &q->readers; *at; at = &(*at)->next)
+		if (*at == r) {
+			*at = r->next;
+			return;
+		}
+}
+
+static void take_unread(struct tasks *q, struct backlog *b)
+{
+	if (!b->unread_known)
+		return;
+	backlog_unread_clear(q->unread_tasks, q->n_unread);
+	q->n_unread = b->n_unread;
+	q->unread_tasks = take_ptr(b->unread);
+	b->n_unread = 0;
 }
 
 static void scan_done_(struct spool_job *job)
@@ -357,10 +405,15 @@ static void scan_done_(struct spool_job *job)
 		(void)uv_timer_start(&q->scan_timer, on_scan, rest > SCAN_MS ? rest : SCAN_MS, 0);
 	}
 	q->unread = b->more;
+	take_unread(q, b);
+	/* What comes in parts was all read by the first of them. */
+	if (!b->more)
+		q->n_read = s->n_read;
 	backlog_clear(b);
 	free(s);
 	lanes_look(q);
 	scan(q);
+	tell_readers(q);
 }
 
 /* Looks at what is wanted, if anything is and nobody does already. */
@@ -375,6 +428,8 @@ static void scan(struct tasks *q)
 	q->scanning = true;
 	s = xcalloc(1, sizeof(*s));
 	s->b.want = q->want;
+	q->n_reads += q->want.all;
+	s->n_read = q->n_reads;
 	q->want = (struct backlog_want){ 0 };
 	s->job = (struct spool_job){ .work = scan_work, .done = scan_done_, .user = q };
 	spooler_do(q->spooler, &s->job);
@@ -536,6 +591,15 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 		ref.element = 1;
 		r = sched_why(q->plan, ref, &view, buf);
 	}
+	for (size_t i = 0; r < 0 && i < q->n_unread; i++)
+		if (q->unread_tasks[i].id == id) {
+			*ret = xasprintf("its file cannot be read (%s), and is read again",
+					 q->unread_tasks[i].why ? q->unread_tasks[i].why
+								: "as those of many tasks");
+			return 0;
+		}
+	if (r < 0 && q->trouble[0])
+		return err_set(e, -ENOENT, "the queue cannot be read now: %s", q->trouble);
 	if (r < 0)
 		return err_set(e, -ENOENT, "task %llu is not in the queue of this node",
 			       (unsigned long long)id);
@@ -579,6 +643,9 @@ bool tasks_is_empty(const struct tasks *q)
 	struct sched_device devices[PROTO_DEVICES_MAX];
 	struct sched_view view;
 
+	for (size_t i = 0; i < q->n_unread; i++)
+		if (!q->unread_tasks[i].bad)
+			return false;
 	planview_make(q->place.view, q->instance, devices, &view);
 	return !q->runs && sched_is_empty(q->plan, &view);
 }
@@ -611,6 +678,8 @@ json_t *tasks_report(const struct tasks *q)
 void tasks_end(struct tasks *q)
 {
 	q->ending = true;
+	q->n_read = UINT64_MAX; /* nothing is any more */
+	tell_readers(q);
 	(void)uv_timer_stop(&q->plan_timer);
 	(void)uv_timer_stop(&q->scan_timer);
 	(void)uv_timer_stop(&q->lease_timer);
@@ -645,6 +714,7 @@ static void on_closed(uv_handle_t *h)
 	free(q->leases);
 	text_list_clear(&q->want.names);
 	text_list_clear(&q->unknown);
+	backlog_unread_clear(q->unread_tasks, q->n_unread);
 	free(q->want.ids.ids);
 	free(q);
 }

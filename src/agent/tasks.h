@@ -103,9 +103,22 @@ void tasks_pause_workload(struct tasks *q, bool pause);
 /* Those that run, or are about to. */
 size_t tasks_running(const struct tasks *q);
 /* One sentence: what it waits for. TASKS_WHY_ELSEWHERE: this node will not start it, another one
- * may. -ENOENT with e. The caller frees it. */
+ * may. -ENOENT with e: it is not known here, which may change with what tasks_when_read() reads.
+ * The caller frees it. */
 #define TASKS_WHY_ELSEWHERE 1
 int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct err *e);
+
+/*
+ * What is in the spool now has been read, or cannot be. Once, on the loop, as soon as that is so;
+ * r belongs to the queue until then, or until tasks_forget_reader(). -EAGAIN: there is no queue.
+ */
+struct tasks_reader {
+	void (*read)(struct tasks_reader *r);
+	uint64_t at;
+	struct tasks_reader *next;
+};
+int tasks_when_read(struct tasks *q, struct tasks_reader *r);
+void tasks_forget_reader(struct tasks *q, const struct tasks_reader *r);
 
 /* For the status: counts, and what runs. */
 json_t *tasks_report(const struct tasks *q);

@@ -58,11 +58,15 @@ struct tasks {
 	struct reserving reserving;
 	struct fillers *fillers;
 	bool workload_paused;
-	struct backlog_want want; /* what to look at in the spool */
-	bool seen;		  /* the directories have been read */
-	bool unread;		  /* more of what was seen is to be looked at */
-	bool known;		  /* all that waits has been looked at once */
-	bool reclaiming;	  /* claims of dead agents are taken over */
+	struct backlog_want want;	     /* what to look at in the spool */
+	size_t n_unread;		     /* tasks that are in no plan, because ... */
+	struct backlog_unread *unread_tasks; /* ... their files cannot be read */
+	uint64_t n_reads, n_read;	     /* readings of the directories begun, and done with */
+	struct tasks_reader *readers;
+	bool seen;	 /* the directories have been read */
+	bool unread;	 /* more of what was seen is to be looked at */
+	bool known;	 /* all that waits has been looked at once */
+	bool reclaiming; /* claims of dead agents are taken over */
 	bool open, scanning, ending, draining, watching;
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
 	int claim_code;		    /* why nothing could be claimed last; 0 */

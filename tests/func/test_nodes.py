@@ -587,3 +587,34 @@ def test_first_sign_of_life_that_cannot_be_written(world, passfs, tmp_path):
     i = a.submit("-g", "0", "--", "true")
     a.wait(i, "done")
     assert not a.said("another agent")
+
+
+@pytest.mark.parametrize("error", ["EIO", "ENOENT"])
+def test_new_task_that_cannot_be_read_at_first(world, passfs, tmp_path, error):
+    """A file that cannot be read for a moment is read again, and until then it is said why its task waits."""
+    mount = passfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    with mount.ruled(f"open default/pending/* {error}"):
+        i = a.submit("--", "true")
+        array = a.submit("--array", "1-3", "--", "true")
+        assert wait_for(lambda: a.said(f"task {i} cannot be read") and a.said(f"task {array} cannot be read")), \
+            a.out.read_text()
+        why = " ".join(a.run("why", str(i)).stdout.split())
+        assert "cannot be read" in why and "again" in why, why
+        assert a.task(i)["state"] == "pending"
+    a.wait(i, "done")
+    a.wait(array, "done")
+    assert a.out.read_text().count(f"task {i} cannot be read") == 1
+
+
+def test_why_straight_after_submit(world, tmp_path):
+    """The agent answers for what it has not looked at yet by looking at it."""
+    a, b = two_that_know_each_other(world)
+    b.run("off")
+    b.agent.wait(10)
+    for n in range(15):
+        i = a.submit("-l", "one", "-g", "2", "--model", "none of these", "--", "true")
+        why = " ".join(a.run("why", str(i)).stdout.split())
+        assert "not in the queue" not in why and "not seen" not in why, why
+        assert "not of its model" in why or "lane" in why, why
