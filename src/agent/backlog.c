@@ -8,6 +8,7 @@
 
 #include "agent/depends.h"
 #include "agent/othertools.h"
+#include "agent/planview.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -95,30 +96,15 @@ static uint32_t count_of(uint64_t n)
 	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
-static void fill_task(struct sched_task *t, const struct task_name *n, const struct spool_spec *s)
+/* The end of a back-off that was noted at since_wall_ns. The wall clock may have been stepped since
+ * then: nothing waits longer than it was to. */
+static uint64_t to_mono(const struct backlog *b, uint64_t wall_ns, uint64_t since_wall_ns)
 {
-	*t = (struct sched_task){
-		.id = n->id,
-		.element = n->count ? 1 : 0,
-		.n_elements = count_of(n->count),
-		.priority = (int32_t)n->priority,
-		.order = n->id,
-		.array_limit = count_of(s->array.limit),
-		.gpus = s->gpus == SPEC_ALL ? SCHED_ALL_GPUS : count_of(s->gpus),
-		.mem_bytes = s->memory,
-		.shared = s->shared,
-		.preemptible = s->preemptible,
-		.no_own_python = s->rules == SPEC_RULES_COMPETE,
-		.paused = n->flags & (NAME_PAUSED | NAME_EDITED),
-		.rules = s->rules != SPEC_RULES_TENURE ? SCHED_RULES_COMPETE : SCHED_RULES_OWN,
-		.timeout_ms = s->timeout,
-		.begin_wall_ns = n->begin_s * NS_PER_S,
-	};
-}
+	uint64_t left = wall_ns > b->now_wall_ns ? wall_ns - b->now_wall_ns : 0;
+	uint64_t whole = wall_ns > since_wall_ns ? wall_ns - since_wall_ns : 0;
 
-static uint64_t to_mono(const struct backlog *b, uint64_t wall_ns)
-{
-	return wall_ns > b->now_wall_ns ? b->now_ns + (wall_ns - b->now_wall_ns) : 0;
+	left = left < whole ? left : whole;
+	return left ? b->now_ns + left : 0;
 }
 
 static void add_again(struct worker *w, struct backlog_change *c, uint32_t element,
@@ -128,7 +114,7 @@ static void add_again(struct worker *w, struct backlog_change *c, uint32_t eleme
 		c->again = xrealloc(c->again, c->n_again ? c->n_again * 2 : 1, sizeof(*c->again));
 	c->again[c->n_again++] = (struct backlog_again){
 		.element = element,
-		.not_before_ns = to_mono(w->b, again->not_before_ns),
+		.not_before_ns = to_mono(w->b, again->not_before_ns, again->noted_ns),
 		.mem_bytes = again->memory,
 		.reason = again->reason && again->reason[0] ? xstrdup(again->reason) : NULL,
 	};
@@ -249,7 +235,8 @@ static void add_by_name(struct worker *w, const struct task_name *n)
 	struct backlog_change *c = add_change(w->b, n->id);
 
 	c->waits = true;
-	fill_task(&c->task, n, &(struct spool_spec){ .preemptible = n->flags & NAME_PREEMPTIBLE });
+	planview_task(n, &(struct spool_spec){ .preemptible = n->flags & NAME_PREEMPTIBLE },
+		      &c->task);
 	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
 	depends_set(w->place, n->id, NULL);
 }
@@ -280,13 +267,14 @@ static void read_waiting(struct worker *w, const struct task_name *n, const stru
 	}
 	c = add_change(w->b, n->id);
 	c->waits = true;
-	fill_task(&c->task, n, t.spec);
+	planview_task(n, t.spec, &c->task);
+	c->task.model = NULL; /* which the spec takes with it */
 	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
 	c->note = t.history.reason[0] ? xstrdup(t.history.reason) : NULL;
 	c->model = t.spec->model ? xstrdup(t.spec->model) : NULL;
 	if (transit_backs_off(n, &t.history)) { /* else what the name says was asked for since */
 		c->task.begin_wall_ns = 0;
-		c->task.not_before_ns = to_mono(w->b, t.history.not_before_ns);
+		c->task.not_before_ns = to_mono(w->b, t.history.not_before_ns, t.history.again_ns);
 	}
 	depends_set(w->place, n->id, t.spec);
 	if (n->count) {
@@ -606,6 +594,7 @@ void backlog_work(struct backlog *b, struct spool_place *place)
 	w.n_known = w.todo->n;
 	b->now_ns = clock_mono_ns();
 	b->now_wall_ns = clock_wall_ns();
+	place_undo_again(place);
 	look_at_names(&w);
 	if (b->want.all)
 		read_all(&w);

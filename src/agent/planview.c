@@ -156,3 +156,32 @@ uint64_t planview_room(const struct view *view, const char *model)
 	}
 	return room;
 }
+
+static uint32_t count_of(uint64_t n)
+{
+	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+void planview_task(const struct task_name *n, const struct spool_spec *s, struct sched_task *ret)
+{
+	*ret = (struct sched_task){
+		.id = n->id,
+		.element = n->element ? count_of(n->element)
+			   : n->count ? 1
+				      : 0,
+		.n_elements = count_of(n->count),
+		.priority = (int32_t)(n->element ? s->priority : n->priority),
+		.order = n->id,
+		.array_limit = count_of(s->array.limit),
+		.gpus = s->gpus == SPEC_ALL ? SCHED_ALL_GPUS : count_of(s->gpus),
+		.mem_bytes = s->memory,
+		.model = s->model,
+		.shared = s->shared,
+		.preemptible = s->preemptible,
+		.no_own_python = s->rules == SPEC_RULES_COMPETE,
+		.paused = n->flags & (NAME_PAUSED | NAME_EDITED),
+		.rules = s->rules != SPEC_RULES_TENURE ? SCHED_RULES_COMPETE : SCHED_RULES_OWN,
+		.timeout_ms = s->timeout,
+		.begin_wall_ns = n->begin_s * NS_PER_S,
+	};
+}

@@ -6,6 +6,8 @@
 
 #include "agent/view.h"
 #include "sched/plan.h"
+#include "spool/name.h"
+#include "spool/spec.h"
 
 /* How many tasks without a GPU run at once: what was asked for, or (0) one per processor, and
  * CPU_SLOTS_LEAST at least, because many such tasks only wait; never more than nofile, the
@@ -21,5 +23,13 @@ void planview_make(const struct view *view, const char *instance, struct sched_d
 /* The most memory that a task could ever have on one of the devices of that model (NULL: any); 0:
  * not known. */
 uint64_t planview_room(const struct view *view, const char *model);
+
+/*
+ * A task as it is told to the planner, from the name of its file and what is in it: the whole of a
+ * batch, or, where the name is one of an element, that. But for its lane, which only the planner's
+ * queue can name, and for what it depends on. The model is the spec's.
+ */
+void planview_task(const struct task_name *n, const struct spool_spec *spec,
+		   struct sched_task *ret);
 
 #endif

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/planview.h"
 #include "agent/tasklease.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -66,19 +67,7 @@ static bool is_ours(const struct tasks *q, const struct claim *c)
 static void adopt(struct tasks *q, struct adoptee *a)
 {
 	const struct spool_spec *s = a->spec;
-	struct sched_task t = { .id = a->claim.name.id,
-				.element = (uint32_t)a->claim.name.element,
-				.priority = (int32_t)s->priority,
-				.order = a->claim.name.id,
-				.lane = s->lane ? sched_lane(q->plan, s->lane) : 0,
-				.gpus = s->gpus == SPEC_ALL ? SCHED_ALL_GPUS : (uint32_t)s->gpus,
-				.mem_bytes = s->memory,
-				.shared = s->shared,
-				.preemptible = s->preemptible,
-				.array_limit = s->array.limit < UINT32_MAX
-						       ? (uint32_t)s->array.limit
-						       : UINT32_MAX,
-				.timeout_ms = s->timeout };
+	struct sched_task t;
 	struct text_list uuids;
 	struct devset slots;
 
@@ -88,6 +77,8 @@ static void adopt(struct tasks *q, struct adoptee *a)
 	uuids = a->devices;
 	a->devices = (struct text_list){ 0 };
 	slots = slots_of(q->place.view, &uuids);
+	planview_task(&a->claim.name, s, &t);
+	t.lane = s->lane ? sched_lane(q->plan, s->lane) : 0;
 	(void)sched_adopt(q->plan, &t, slots, clock_mono_ns(), NULL);
 	news_say(q->place.news, LOG_LEVEL_INFO, "task %llu runs on (%s)", (unsigned long long)t.id,
 		 s->name);

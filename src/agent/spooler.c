@@ -17,6 +17,7 @@
 #include "agent/backlog.h"
 #include "agent/lanes.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 #define LATER_MS 10 /* of jobs that may wait for others to go with */
 
@@ -82,6 +83,65 @@ void place_forget_batch(struct spool_place *place, uint64_t id)
 			free(gone);
 			return;
 		}
+}
+
+struct place_undo {
+	struct place_undo *next;
+	struct task_name waiting;
+};
+
+/* True: it is in pending/ again, or elsewhere. */
+static bool undo(struct spool_place *p, const struct task_name *waiting)
+{
+	char from[SPOOL_PATH_MAX], to[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct task_name claimed = *waiting;
+	int r;
+
+	(void)str_copy(claimed.agent, sizeof(claimed.agent), p->self.agent);
+	(void)spool_path(SPOOL_RUNNING, name_format(&claimed, file), from);
+	(void)spool_path(SPOOL_PENDING, name_format(waiting, file), to);
+	r = spool_rename(p->spool, from, to, NULL);
+	/* Where a rename was tried before, a cache may say that its target is not there. */
+	return r == 0 || (r == -ENOENT &&
+			  spool_lists(p->spool, SPOOL_RUNNING, strrchr(from, '/') + 1, NULL) == 0);
+}
+
+void place_undo_claim(struct spool_place *p, const struct task_name *waiting)
+{
+	struct place_undo *u;
+
+	if (undo(p, waiting))
+		return;
+	u = xcalloc(1, sizeof(*u));
+	u->waiting = *waiting;
+	u->next = p->undo;
+	p->undo = u;
+}
+
+static void take_undo(struct place_undo **at)
+{
+	struct place_undo *gone = *at;
+
+	*at = gone->next;
+	free(gone);
+}
+
+void place_undo_again(struct spool_place *p)
+{
+	for (struct place_undo **at = &p->undo; *at;)
+		if (undo(p, &(*at)->waiting))
+			take_undo(at);
+		else
+			at = &(*at)->next;
+}
+
+void place_undo_forget(struct spool_place *p, uint64_t id)
+{
+	for (struct place_undo **at = &p->undo; *at;)
+		if ((*at)->waiting.id == id)
+			take_undo(at);
+		else
+			at = &(*at)->next;
 }
 
 /* ---- the thread ---- */
@@ -266,6 +326,8 @@ int spooler_free(struct spooler *s)
 	lanes_forget_epochs(&s->place);
 	while (s->place.batches)
 		place_forget_batch(&s->place, s->place.batches->id);
+	while (s->place.undo)
+		take_undo(&s->place.undo);
 	backlog_forget(&s->place);
 	s->place.events = events_close(s->place.events);
 	s->place.scan = scan_free(s->place.scan);

@@ -44,6 +44,7 @@ struct spool_place {
 	struct place_lane *lanes;
 	struct place_batch *batches;
 	uint32_t round; /* of the looks at them */
+	struct place_undo *undo;
 	struct spool *spool;
 	struct scan *scan;
 	struct events *events;
@@ -64,6 +65,14 @@ struct spooler;
 struct place_batch *place_batch(struct spool_place *place, uint64_t id, struct err *e);
 /* It is over, or gone. */
 void place_forget_batch(struct spool_place *place, uint64_t id);
+
+/*
+ * A task that was claimed and could not be given back lies in running/, and nobody runs it: that is
+ * tried again with place_undo_again(), until it has happened, or the task is claimed anew.
+ */
+void place_undo_claim(struct spool_place *place, const struct task_name *waiting);
+void place_undo_again(struct spool_place *place);
+void place_undo_forget(struct spool_place *place, uint64_t id);
 
 /* The place is closed with the spooler, the spooler's memory goes with its handles in the loop. */
 struct spooler *spooler_new(uv_loop_t *loop, const struct spool_place *place);

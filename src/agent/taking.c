@@ -17,8 +17,11 @@ static int claim_single(struct taking *k, struct spool_place *p)
 		return CLAIM_LOST;
 	was = t->name;
 	code = claim_task(p->spool, &was, &p->self, &file, &k->claim, &k->e);
+	if (code < 0)
+		place_undo_claim(p, &was);
 	if (code != 0)
 		return code;
+	place_undo_forget(p, was.id);
 	scan_note(p->scan, SPOOL_PENDING, &was, false);
 	scan_note(p->scan, SPOOL_RUNNING, &k->claim.name, true);
 	k->spec = take_ptr(file.spec);

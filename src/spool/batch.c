@@ -53,7 +53,8 @@ struct batch {
 	uint64_t counts[BATCH_CANCELLED + 1];
 	uint64_t next; /* no element below it waits, but requeued ones */
 	uint64_t returned;
-	bool made; /* dir is there */
+	bool made;		 /* dir is there */
+	struct text_list undone; /* claims that were given up, and could not be removed */
 	size_t n_requeued;
 	struct requeued *requeued;
 	uint32_t *which; /* of an element: its place among them, from 1; NULL before the first */
@@ -124,7 +125,7 @@ static void learn_end(struct batch *b, uint64_t element, const struct spool_end 
 }
 
 static void learn_requeue(struct batch *b, uint64_t element, uint64_t epoch,
-			  const struct spool_again *again)
+			  const struct spool_again *again, uint64_t noted_ns)
 {
 	struct requeued *q = find_requeued(b, element);
 
@@ -133,6 +134,7 @@ static void learn_requeue(struct batch *b, uint64_t element, uint64_t epoch,
 	q = q ? q : add_requeued(b, element);
 	q->again.epoch = epoch;
 	q->again.not_before_ns = again->not_before_ns;
+	q->again.noted_ns = noted_ns;
 	q->again.attempts = again->attempts;
 	q->again.memory = again->memory ? again->memory : q->again.memory;
 	free(q->reason);
@@ -155,7 +157,7 @@ static void learn(struct batch *b, const json_t *o)
 	} else if (strcmp(event, "requeue") == 0) {
 		b->returned += has(b, element) && epoch > epoch_of(b, element);
 		again_from_json(o, &again);
-		learn_requeue(b, element, epoch, &again);
+		learn_requeue(b, element, epoch, &again, record_ns(json_object_get(o, "time")));
 	}
 }
 
@@ -202,10 +204,25 @@ static int read_journal(void *data, const char *file, unsigned char type)
 	return r == -EINVAL || r == -EPERM || r == -ELOOP ? 0 : r; /* it does not count */
 }
 
+/* Else nobody runs the element: the claim is one of an agent that lives. */
+static void remove_undone(struct batch *b)
+{
+	struct text_list all = b->undone;
+
+	b->undone = (struct text_list){ 0 };
+	for (size_t i = 0; i < all.n; i++)
+		if (spool_unlink(b->sp, all.texts[i], NULL) < 0)
+			text_list_add(&b->undone, all.texts[i]);
+	text_list_clear(&all);
+}
+
 int batch_refresh(struct batch *b, struct err *e)
 {
 	struct err why = ERR_INIT;
-	int r = spool_each(b->sp, b->dir, read_journal, b, &why);
+	int r;
+
+	remove_undone(b);
+	r = spool_each(b->sp, b->dir, read_journal, b, &why);
 
 	/* Who serves the batch does away with what somebody has put into its place. */
 	if ((r == -ENOTDIR || r == -ELOOP) && b->own[0])
@@ -312,6 +329,7 @@ struct batch *batch_close(struct batch *b)
 	if (!b)
 		return NULL;
 	(void)fd_close(b->own_fd);
+	text_list_clear(&b->undone);
 	begin(b, 0);
 	free(b->states);
 	free(b);
@@ -386,11 +404,9 @@ static int claim_element(struct batch *b, uint64_t element, const struct claimer
 		return 0;
 	}
 
-	int undone = spool_unlink(b->sp, c.path, r < 0 ? NULL : e);
-
-	if (r < 0)
-		return r;
-	return undone < 0 ? undone : CLAIM_LOST;
+	if (spool_unlink(b->sp, c.path, NULL) < 0)
+		text_list_add(&b->undone, c.path);
+	return r < 0 ? r : CLAIM_LOST;
 }
 
 int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, struct claim *ret,
@@ -474,7 +490,7 @@ int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,
 	int r = write_own(b, record_requeue(again, epoch, clock_wall_ns()), element, e);
 
 	if (r == 0)
-		learn_requeue(b, element, epoch, again);
+		learn_requeue(b, element, epoch, again, clock_wall_ns());
 	if (r == 0 && ev)
 		r = events_add_requeue(ev, b->name.id, element, epoch, again, e);
 	return r == 0 ? spool_unlink(b->sp, c->path, e) : r;
@@ -492,7 +508,7 @@ int batch_revive(struct batch *b, uint64_t element, const char *reason, struct e
 	(void)str_copy(again.reason, sizeof(again.reason), reason);
 	r = write_own(b, record_requeue(&again, epoch, clock_wall_ns()), element, e);
 	if (r == 0)
-		learn_requeue(b, element, epoch, &again);
+		learn_requeue(b, element, epoch, &again, clock_wall_ns());
 	return r;
 }
 
@@ -511,7 +527,7 @@ int batch_hasten(struct batch *b, uint64_t element, struct err *e)
 	(void)str_copy(again.reason, sizeof(again.reason), q->again.reason ? q->again.reason : "");
 	r = write_own(b, record_requeue(&again, epoch, clock_wall_ns()), element, e);
 	if (r == 0)
-		learn_requeue(b, element, epoch, &again);
+		learn_requeue(b, element, epoch, &again, clock_wall_ns());
 	return r;
 }
 

@@ -90,6 +90,7 @@ struct batch_again {
 	uint64_t epoch;
 	unsigned int attempts;
 	uint64_t not_before_ns; /* wall; 0: at once */
+	uint64_t noted_ns;	/* wall, when that was */
 	uint64_t memory;	/* that it asks for, bytes per GPU; 0: as the batch does */
 	const char *reason;
 };

@@ -195,6 +195,13 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 	tell(rc, "task %" PRIu64 " (%s) waits again: " LOST_REASON, c->name.id, c->name.name);
 	/* Being interrupted is no failure of the task: the attempt does not count. */
 	again = lost_again(c);
+	/* Who put it back was interrupted between his record and the rename: that has counted it.
+	 */
+	if (t->history.epoch > c->name.epoch) {
+		again.attempts = t->history.attempts;
+		again.not_before_ns = t->history.not_before_ns;
+		(void)str_copy(again.reason, sizeof(again.reason), t->history.reason);
+	}
 	return transit_requeue(rc->sp, rc->ev, c, known ? &known->again : &again, e);
 }
 

@@ -4,10 +4,12 @@ import json
 import os
 import pathlib
 import signal
+import time
 
 import pytest
 
 from machine import proc_exists, wait_for
+from queuelib import Queue
 from test_queue import queue  # noqa: F401
 from test_queuebad import AS_ROOT
 
@@ -295,3 +297,44 @@ def test_new_guard_that_does_not_have_its_gpu(queue, said):  # noqa: F811
     said.go.touch()
     q.wait(i, "done")
     assert said.lines() == ["begin", "end"]
+
+
+def test_task_with_a_model_is_tried_again(build, env, tmp_path, said):
+    """What an adopted task asks for is what the next attempt gets: its model, too."""
+    q = Queue(build, env, tmp_path, gpus=2, options=["--model", "a10,h200"])
+    try:
+        q.start("--no-hold")
+        i = q.submit("--model", "*H200*", "-r", "1", "--", "sh", "-c",
+                     f"echo $CUDA_VISIBLE_DEVICES >> {said.path}; [ -e {said.go} ] && exit 0; "
+                     f"while [ ! -e {said.go} ]; do sleep 0.05; done; exit 1")
+        assert wait_for(said.lines)
+        q.kill()
+        q.start("--no-hold")
+        assert wait_for(lambda: q.status()["queue"]["tasks"])
+        said.go.touch()
+        q.wait(i, "done")
+        assert said.lines() == ["1", "1"]
+    finally:
+        said.go.touch()
+        q.close()
+
+
+def test_back_off_of_another_clock(build, env, tmp_path):
+    """A back-off that was noted while the wall clock was a day ahead lasts as long as it was to."""
+    q = Queue(build, env, tmp_path)
+    try:
+        i = q.submit("-g", "0", "-r", "1", "--", "true")
+        pending = pathlib.Path(q.spool) / "pending"
+        name = next(f for f in os.listdir(pending) if f",{i}," in f)
+        then = int(time.time()) + 86400.5
+        with open(pending / name, "a", encoding="utf-8") as f:
+            f.write(json.dumps({"event": "requeue", "epoch": 1, "attempts": 1, "reason": "exit status 1",
+                                "time": then, "not_before": then + 3}) + "\n")
+        priority, number, rest = name.split(",", 2)
+        os.rename(pending / name, pending / f"{priority},{number},e1,{rest.replace('n', f't{int(then + 4)},n', 1)}"
+                  if rest.startswith("n") else
+                  pending / f"{priority},{number},e1,{rest.replace(',n', f',t{int(then + 4)},n', 1)}")
+        q.start("--no-hold")
+        q.wait(i, "done", 20)
+    finally:
+        q.close()

@@ -207,6 +207,40 @@ static void test_recover(void **state)
 	sp = spool_close(sp);
 }
 
+/* Killed between the record of a requeue and its rename, once and again: what was counted stays so.
+ */
+static void test_interrupted_requeue(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node2");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	struct spool_again again = { .attempts = 3, .not_before_ns = 4000000000 * NS_PER_S };
+	struct claim c = claim(sp, id, &me);
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct task_file file;
+	struct scan_task t;
+	char path[SPOOL_PATH_MAX], name[NAME_FILE_MAX];
+
+	(void)str_copy(again.reason, sizeof(again.reason), "exit status 1");
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(record_append(sp, c.path,
+					       record_requeue(&again, 1, clock_wall_ns()), false,
+					       &e),
+				 0);
+	recover(sp, &n);
+	assert_int_equal(n.requeued, 1);
+	assert_true(get(sp, id, &t) && t.dir == SPOOL_PENDING && t.name.epoch == 1);
+	(void)spool_path(SPOOL_PENDING, name_format(&t.name, name), path);
+	assert_int_equal(task_file_read(sp, path, &file, &e), 0);
+	assert_int_equal(file.history.attempts, 3);
+	assert_true(file.history.not_before_ns == again.not_before_ns);
+	assert_string_equal(file.history.reason, again.reason);
+	assert_true(transit_backs_off(&t.name, &file.history));
+	task_file_clear(&file);
+	sp = spool_close(sp);
+}
+
 /* A late record of a claim that was taken away changes nothing. */
 static void test_late_end(void **state)
 {
@@ -299,9 +333,9 @@ static void test_torn_record(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_batch),	TEST(test_revived_elements), TEST(test_stopped_batch),
-		TEST(test_recover),	TEST(test_late_end),	     TEST(test_power_loss),
-		TEST(test_torn_record),
+		TEST(test_batch),      TEST(test_revived_elements),    TEST(test_stopped_batch),
+		TEST(test_recover),    TEST(test_interrupted_requeue), TEST(test_late_end),
+		TEST(test_power_loss), TEST(test_torn_record),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
