@@ -186,6 +186,7 @@ static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_
 		      const json_t *set, struct err *e)
 {
 	struct spool_spec *spec = spec_new();
+	struct after_check after = { .sp = sp };
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(of_others) && r == 0; i++)
@@ -197,7 +198,8 @@ static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_
 	if (r == 0 && json_object_get(set, "gpus"))
 		r = room_check(ctx, sp, spec, e);
 	if (r == 0)
-		r = after_check(sp, id, spec, e);
+		r = after_check(&after, id, spec, e);
+	after_check_clear(&after);
 	(void)spec_free(spec);
 	return r < 0 ? err_wrap(e, "not changed") : 0;
 }

@@ -31,7 +31,8 @@ struct lines {
 
 void spec_list_add(struct spec_list *l, struct spool_spec *s)
 {
-	l->specs = xrealloc(l->specs, l->n + 1, sizeof(*l->specs));
+	if ((l->n & (l->n - 1)) == 0)
+		l->specs = xrealloc(l->specs, l->n ? 2 * l->n : 1, sizeof(*l->specs));
 	l->specs[l->n++] = s;
 }
 

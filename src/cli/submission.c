@@ -385,32 +385,28 @@ static bool same_room(const struct spool_spec *a, const struct spool_spec *b)
 static int check_places(const struct cmd_ctx *ctx, const struct spool *sp,
 			const struct spec_list *specs, struct err *e)
 {
+	struct after_check after = { .sp = sp };
 	int r = 0;
 
 	for (size_t i = 0; i < specs->n && r == 0; i++) {
 		if (!i || !same_room(specs->specs[i - 1], specs->specs[i]))
 			r = room_check(ctx, sp, specs->specs[i], e);
 		if (r == 0)
-			r = after_check(sp, 0, specs->specs[i], e);
+			r = after_check(&after, 0, specs->specs[i], e);
 		if (r < 0 && specs->n > 1)
 			(void)err_wrap(e, "task %zu", i + 1);
 	}
+	after_check_clear(&after);
 	return r;
 }
 
 /* 0 or SUBMIT_NOT_DURABLE; negative: those before it are in the queue. */
 static int submit_specs(const struct spool *sp, struct submitted *s, struct err *e)
 {
-	int r = 0, worst = 0;
-
 	s->ids = xcalloc(s->specs.n, sizeof(*s->ids));
-	for (size_t i = 0; i < s->specs.n && r >= 0; i++) {
+	for (size_t i = 0; i < s->specs.n; i++)
 		submitter_name(s->specs.specs[i], sp);
-		r = submit_task(sp, s->specs.specs[i], &s->ids[i], e);
-		worst = r > worst ? r : worst;
-		s->n += r >= 0;
-	}
-	return r < 0 ? r : worst;
+	return submit_tasks(sp, s->specs.specs, s->specs.n, s->ids, &s->n, e);
 }
 
 static void warn_not_durable(const struct err *e)

@@ -179,3 +179,150 @@ int submit_task(const struct spool *sp, const struct spool_spec *spec, uint64_t 
 		*ret_id = id;
 	return r;
 }
+
+/* ---- many at once ----------------------------------------------------------------------------
+ *
+ * Their files are synced together, and so are the directories: three fsyncs for each would be
+ * nearly all of the time. Where the filesystem is one kernel's own, their ids are a range:
+ * its last IDS_RANGE files are created, the last one first. Who takes ids one by one cannot come to
+ * lie among those, and finds himself too far below them elsewhere in the range (he looks again when
+ * he has created his); who had done both before is found here.
+ */
+
+#define GROUP_LEAST 64
+#define IDS_RANGE   (IDS_KEPT / 2 + 1)
+#define RANGE_TRIES 5
+_Static_assert(GROUP_LEAST >= IDS_RANGE, "a range has room for them");
+
+struct range {
+	uint64_t first, last;
+	uint64_t n; /* files in ids/ that lie in it */
+};
+
+static int note_in_range(void *data, const char *file, unsigned char type)
+{
+	struct range *range = data;
+	uint64_t id;
+
+	if (str_to_u64(file, &id) == 0 && id >= range->first && id <= range->last)
+		range->n++;
+	return 0;
+}
+
+/* 0, -EEXIST: somebody else takes ids at this moment; or negative with e. */
+static int take_range(const struct spool *sp, size_t n, uint64_t *ret_first, struct err *e)
+{
+	struct ids ids = { .largest = 0 };
+	struct range range;
+	int r = spool_each(sp, "ids", note_id, &ids, e);
+
+	if (r < 0)
+		return r;
+	range = (struct range){ .first = ids.largest + 1, .last = ids.largest + n };
+	if (range.last > NAME_ID_MAX)
+		return -EEXIST; /* one by one it is told which file says so */
+	for (uint64_t id = range.last; id + IDS_RANGE > range.last && r == 0; id--)
+		r = create_id(sp, id);
+	if (r < 0)
+		return r == -EEXIST ? r : no_id(sp, r, e);
+	r = spool_each(sp, "ids", note_in_range, &range, e);
+	if (r < 0)
+		return r;
+	if (range.n != IDS_RANGE)
+		return -EEXIST;
+	if (ids.n > IDS_PRUNE) {
+		struct pruning p = { sp, range.last - IDS_KEPT };
+
+		(void)spool_each(sp, "ids", prune_id, &p, NULL);
+	}
+	*ret_first = range.first;
+	return 0;
+}
+
+static int group_ids(const struct spool *sp, size_t n, uint64_t *ids, struct err *e)
+{
+	int r = sp->network ? -EEXIST : take_range(sp, n, &ids[0], e);
+
+	for (int i = 1; r == -EEXIST && !sp->network && i < RANGE_TRIES; i++)
+		r = take_range(sp, n, &ids[0], e);
+	if (r == 0)
+		for (size_t i = 1; i < n; i++)
+			ids[i] = ids[0] + i;
+	if (r != -EEXIST)
+		return r;
+	r = 0;
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = submit_new_id(sp, &ids[i], e);
+	return r;
+}
+
+static int write_one(const struct spool *sp, const struct spool_spec *spec, uint64_t id,
+		     char **ret_tmp, struct err *e)
+{
+	char tmp[SPOOL_PATH_MAX];
+	cleanup_free char *text = spec_text(spec, e);
+	int r;
+
+	if (!text)
+		return e ? e->code : -EINVAL;
+	if (strlen(text) > SPEC_FILE_MAX)
+		return err_set(e, -EFBIG, "the task is larger than %lu MiB", SPEC_FILE_MAX >> 20);
+	r = spool_write_new(sp, spool_tmp_path(sp, "submit", id, tmp), text, strlen(text), false,
+			    e);
+	if (r == 0)
+		*ret_tmp = xstrdup(tmp);
+	return r;
+}
+
+static int move_in(const struct spool *sp, const struct spool_spec *spec, uint64_t id,
+		   const char *tmp, struct err *e)
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct task_name name;
+
+	name_of_spec(spec, id, &name);
+	return spool_rename(sp, tmp, spool_path(SPOOL_PENDING, name_format(&name, file), path), e);
+}
+
+static int submit_group(const struct spool *sp, struct spool_spec *const *specs, size_t n,
+			uint64_t *ids, size_t *ret_n, struct err *e)
+{
+	cleanup_free char **tmps = xcalloc(n, sizeof(*tmps));
+	struct err sync = ERR_INIT;
+	size_t moved = 0;
+	int r = group_ids(sp, n, ids, e);
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = write_one(sp, specs[i], ids[i], &tmps[i], e);
+	if (r == 0)
+		r = spool_sync_all(sp, e);
+	for (; moved < n && r == 0; moved += r == 0)
+		r = move_in(sp, specs[moved], ids[moved], tmps[moved], e);
+	for (size_t i = 0; i < n; i++) {
+		if (tmps[i] && i >= moved)
+			(void)unlinkat(sp->fd, tmps[i], 0);
+		free(tmps[i]);
+	}
+	*ret_n = moved;
+	if (!moved || spool_sync(sp, "pending", &sync) == 0 || r < 0)
+		return r;
+	if (e)
+		*e = sync;
+	return SUBMIT_NOT_DURABLE;
+}
+
+int submit_tasks(const struct spool *sp, struct spool_spec *const *specs, size_t n, uint64_t *ids,
+		 size_t *ret_n, struct err *e)
+{
+	int r = 0, worst = 0;
+
+	*ret_n = 0;
+	if (n >= GROUP_LEAST)
+		return submit_group(sp, specs, n, ids, ret_n, e);
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		r = submit_task(sp, specs[i], &ids[i], e);
+		worst = r > worst ? r : worst;
+		*ret_n += r >= 0;
+	}
+	return r < 0 ? r : worst;
+}

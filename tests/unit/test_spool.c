@@ -569,10 +569,26 @@ static void test_last_id(void **state)
 	sp = spool_close(sp);
 }
 
-/* Many at once, through processes: every id is given once, and no task is lost. */
+static void submit_many(const struct spool *sp, size_t n)
+{
+	cleanup_free struct spool_spec **specs = xcalloc(n, sizeof(*specs));
+	cleanup_free uint64_t *ids = xcalloc(n, sizeof(*ids));
+	struct err e = ERR_INIT;
+	size_t done = 0, used;
+
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(spec_read("{\"argv\":[\"true\"]}", 17, &specs[i], &used, &e), 0);
+	assert_int_equal(submit_tasks(sp, specs, n, ids, &done, &e), 0);
+	assert_int_equal(done, n);
+	for (size_t i = 0; i < n; i++)
+		specs[i] = spec_free(specs[i]);
+}
+
+/* Many at once, through processes, some of which take a range of ids: every id is given once, and
+ * no task is lost. */
 static void test_many_clients(void **state)
 {
-	enum { CLIENTS = 40, EACH = 10 };
+	enum { CLIENTS = 40, EACH = 10, RANGES = 10, LARGE = 200 };
 	struct spool *sp = open_spool();
 	pid_t pids[CLIENTS];
 	struct scan *s;
@@ -582,6 +598,8 @@ static void test_many_clients(void **state)
 		if (pids[i] == 0) {
 			struct spool *mine = open_spool();
 
+			if (i % (CLIENTS / RANGES) == 0)
+				submit_many(mine, LARGE);
 			for (int j = 0; j < EACH; j++)
 				(void)submit(mine, "{\"argv\":[\"true\"]}");
 			_exit(0);
@@ -594,7 +612,7 @@ static void test_many_clients(void **state)
 		assert_int_equal(status, 0);
 	}
 	s = scanned(sp);
-	assert_int_equal(scan_count(s, SPOOL_PENDING), CLIENTS * EACH);
+	assert_int_equal(scan_count(s, SPOOL_PENDING), CLIENTS * EACH + RANGES * LARGE);
 	s = scan_free(s);
 	sp = spool_close(sp);
 }
