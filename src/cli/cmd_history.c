@@ -21,6 +21,7 @@
 #include "cli/print_json.h"
 #include "cli/queue.h"
 #include "cli/table.h"
+#include "sched/hmap.h"
 #include "spool/lines.h"
 #include "spool/usage.h"
 
@@ -43,8 +44,23 @@ static const struct opt history_opts[] = {
 	  .spec = { VALUE_STRING },
 	  .arg = "NAME",
 	  .help = "only names that begin so" },
+	{ .name = "all",
+	  .short_name = 'a',
+	  .spec = { VALUE_FLAG },
+	  .help = "every task and every name, however many there are" },
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
 	{ 0 },
+};
+
+/* More than these are no overview. */
+#define TASKS_SHOWN 100
+#define SUMS_SHOWN  20
+
+struct row {
+	struct task_name name; /* its agent is not looked at */
+	enum spool_dir dir;
+	uint64_t ended_ns;
+	struct usage used;
 };
 
 struct history {
@@ -53,15 +69,20 @@ struct history {
 	uint64_t since_ns;
 	enum spool_dir dir;
 	size_t unknown; /* with all GPUs of a node, whose number was not recorded */
-	json_t *tasks, *lanes, *names;
+	size_t n;
+	struct row **rows;
 };
 
 /* ---- what the records say ---- */
 
 static void add_line(void *data, const char *line, size_t len)
 {
-	json_t *o = str_has_prefix(line, "{\"event\"") ? json_loadb(line, len, 0, NULL) : NULL;
+	json_t *o;
 
+	if (!str_has_prefix(line, "{\"event\"") || str_has_prefix(line, "{\"event\":\"claim\"") ||
+	    str_has_prefix(line, "{\"event\":\"start\""))
+		return;
+	o = json_loadb(line, len, 0, NULL);
 	usage_add(data, o);
 	json_decref(o);
 }
@@ -102,42 +123,36 @@ static void read_used(const struct spool *sp, const struct task_name *n, const c
 	(void)spool_each(sp, dir, add_journal, &j, NULL);
 }
 
-/* ---- rows and sums ---- */
-
-static void add_hours(json_t *sums, const char *key, double hours)
-{
-	double so_far = json_number_value(json_object_get(sums, key));
-
-	(void)json_object_set_new(sums, key, json_real(so_far + hours));
-}
+/* ---- rows ---- */
 
 static void add_row(struct history *h, const struct task_name *n, const struct usage *u)
 {
-	bool no_number = u->unknown || (n->gpus == SPEC_ALL && !u->gpus);
-	uint64_t ended_ns = n->ended_s ? n->ended_s * NS_PER_S : u->ended_ns;
-	char when[CLOCK_TEXT_MAX];
-	double hours = u->gpu_seconds / 3600;
-	json_t *o = json_pack(
-		"{s:I, s:s, s:s, s:s?, s:I, s:s, s:I, s:f, s:o, s:o}", "id", (json_int_t)n->id,
-		"name", n->name, "state", queue_state(n, h->dir), "lane",
-		n->lane[0] ? n->lane : NULL, "elements", (json_int_t)n->count, "ended",
-		clock_format_iso(ended_ns, when), "exit", (json_int_t)n->exit, "ran_s", u->seconds,
-		"gpus",
-		no_number ? json_string("all")
-			  : json_integer(u->gpus ? (json_int_t)u->gpus : (json_int_t)n->gpus),
-		"gpu_hours", u->unknown ? json_null() : json_real(hours));
+	struct row *row = xmalloc(sizeof(*row));
 
-	if (u->peak_bytes) {
-		(void)json_object_set_new(o, "gpu_peak_bytes",
-					  json_integer((json_int_t)u->peak_bytes));
-		(void)json_object_set_new(
-			o, "gpu_utilisation",
-			json_real(u->watched > 0 ? 100 * u->busy / u->watched : 0));
-	}
+	*row = (struct row){ .name = *n,
+			     .dir = h->dir,
+			     .ended_ns = n->ended_s ? n->ended_s * NS_PER_S : u->ended_ns,
+			     .used = *u };
 	h->unknown += u->unknown;
-	(void)json_array_append_new(h->tasks, o);
-	add_hours(h->lanes, n->lane[0] ? n->lane : "-", hours);
-	add_hours(h->names, n->name, hours);
+	if ((h->n & (h->n - 1)) == 0)
+		h->rows = xrealloc(h->rows, h->n ? 2 * h->n : 1, sizeof(*h->rows));
+	h->rows[h->n++] = row;
+}
+
+static double hours_of(const struct row *row)
+{
+	return row->used.gpu_seconds / 3600;
+}
+
+/* It had all GPUs of a node, and how many that are was not recorded. */
+static bool has_no_number(const struct row *row)
+{
+	return row->used.unknown || (row->name.gpus == SPEC_ALL && !row->used.gpus);
+}
+
+static uint64_t gpus_of(const struct row *row)
+{
+	return row->used.gpus ? row->used.gpus : row->name.gpus;
 }
 
 static int add_task(void *data, const struct task_name *n, const char *dir)
@@ -170,60 +185,190 @@ static int collect(struct history *h, struct err *e)
 	return r == 0 ? scan_done(h->sp, add_task, h, e) : r;
 }
 
+/* In the order in which they ended. */
 static int by_end(const void *a, const void *b)
 {
-	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
-	int r = strcmp(json_string_value(json_object_get(x, "ended")),
-		       json_string_value(json_object_get(y, "ended")));
-	json_int_t i = json_integer_value(json_object_get(x, "id")),
-		   k = json_integer_value(json_object_get(y, "id"));
+	const struct row *x = *(struct row *const *)a, *y = *(struct row *const *)b;
 
-	return r ? r : (i > k) - (i < k);
+	if (x->ended_ns != y->ended_ns)
+		return x->ended_ns < y->ended_ns ? -1 : 1;
+	return (x->name.id > y->name.id) - (x->name.id < y->name.id);
 }
 
-/* In the order in which they ended. */
-static void sort_tasks(struct history *h)
-{
-	size_t n = json_array_size(h->tasks);
-	cleanup_free json_t **all = xcalloc(n + 1, sizeof(json_t *));
-	json_t *sorted = json_array();
+/* ---- sums ---- */
 
-	for (size_t i = 0; i < n; i++)
-		all[i] = json_array_get(h->tasks, i);
-	qsort(all, n, sizeof(json_t *), by_end);
-	for (size_t i = 0; i < n; i++)
-		(void)json_array_append(sorted, all[i]);
-	json_decref(h->tasks);
-	h->tasks = sorted;
+struct sum {
+	struct hnode node;
+	char *key;
+	double hours;
+	size_t n; /* tasks */
+};
+
+struct sums {
+	struct hmap map;
+	size_t n;
+	struct sum **all;
+};
+
+static void sums_add(struct sums *s, const char *key, double hours)
+{
+	uint64_t hash = hash_text(0, key);
+	struct hnode *node = hmap_find(&s->map, hash);
+	struct sum *sum;
+
+	while (node && strcmp(((struct sum *)node)->key, key) != 0)
+		node = hmap_same(node);
+	sum = (struct sum *)node;
+	if (!sum) {
+		sum = xcalloc(1, sizeof(*sum));
+		sum->key = xstrdup(key);
+		hmap_insert(&s->map, &sum->node, hash);
+		if ((s->n & (s->n - 1)) == 0)
+			s->all = xrealloc(s->all, s->n ? 2 * s->n : 1, sizeof(*s->all));
+		s->all[s->n++] = sum;
+	}
+	sum->hours += hours;
+	sum->n++;
+}
+
+static void sums_clear(struct sums *s)
+{
+	hmap_clear(&s->map);
+	for (size_t i = 0; i < s->n; i++) {
+		free(s->all[i]->key);
+		free(s->all[i]);
+	}
+	free(s->all);
+}
+
+static const char *lane_of(const struct row *row)
+{
+	return row->name.lane[0] ? row->name.lane : "-";
+}
+
+static const char *name_of(const struct row *row)
+{
+	return row->name.name;
+}
+
+static void sum_up(const struct history *h, const char *(*key)(const struct row *row),
+		   struct sums *ret)
+{
+	for (size_t i = 0; i < h->n; i++)
+		sums_add(ret, key(h->rows[i]), hours_of(h->rows[i]));
+}
+
+/* "seed_12_lr_3" -> "seed_*_lr_*": tasks that differ in their numbers are one kind. */
+static char *kind_of(const char *name, char kind[SPEC_NAME_MAX + 1])
+{
+	size_t n = 0;
+
+	while (*name) {
+		size_t digits = strspn(name, "0123456789");
+
+		kind[n++] = digits ? '*' : *name;
+		name += digits ? digits : 1;
+	}
+	kind[n] = '\0';
+	return kind;
+}
+
+static int by_hours(const void *a, const void *b)
+{
+	const struct sum *x = *(struct sum *const *)a, *y = *(struct sum *const *)b;
+
+	if (x->hours != y->hours)
+		return (x->hours < y->hours) - (x->hours > y->hours);
+	return x->n != y->n ? (x->n < y->n) - (x->n > y->n) : strcmp(x->key, y->key);
+}
+
+/* ---- for scripts ---- */
+
+static json_t *row_json(const struct row *row)
+{
+	const struct task_name *n = &row->name;
+	const struct usage *u = &row->used;
+	char when[CLOCK_TEXT_MAX];
+	json_t *o = json_pack("{s:I, s:s, s:s, s:s?, s:I, s:s, s:I, s:f, s:o, s:o}", "id",
+			      (json_int_t)n->id, "name", n->name, "state", queue_state(n, row->dir),
+			      "lane", n->lane[0] ? n->lane : NULL, "elements", (json_int_t)n->count,
+			      "ended", clock_format_iso(row->ended_ns, when), "exit",
+			      (json_int_t)n->exit, "ran_s", u->seconds, "gpus",
+			      has_no_number(row) ? json_string("all")
+						 : json_integer((json_int_t)gpus_of(row)),
+			      "gpu_hours", u->unknown ? json_null() : json_real(hours_of(row)));
+
+	if (u->peak_bytes) {
+		(void)json_object_set_new(o, "gpu_peak_bytes",
+					  json_integer((json_int_t)u->peak_bytes));
+		(void)json_object_set_new(
+			o, "gpu_utilisation",
+			json_real(u->watched > 0 ? 100 * u->busy / u->watched : 0));
+	}
+	return o;
+}
+
+static json_t *sums_json(const struct history *h, const char *(*key)(const struct row *row))
+{
+	json_t *o = json_object();
+	struct sums sums = { .n = 0 };
+
+	sum_up(h, key, &sums);
+	for (size_t i = 0; i < sums.n; i++)
+		(void)json_object_set_new(o, sums.all[i]->key, json_real(sums.all[i]->hours));
+	sums_clear(&sums);
+	return o;
+}
+
+static void print_as_json(const struct history *h)
+{
+	json_t *tasks = json_array();
+
+	for (size_t i = 0; i < h->n; i++)
+		(void)json_array_append_new(tasks, row_json(h->rows[i]));
+	print_json(json_pack("{s:o, s:o, s:o}", "tasks", tasks, "gpu_hours_by_lane",
+			     sums_json(h, lane_of), "gpu_hours_by_name", sums_json(h, name_of)));
 }
 
 /* ---- for people ---- */
 
-static void print_task(struct table *t, const json_t *o)
-{
-	const json_t *gpus = json_object_get(o, "gpus"), *hours = json_object_get(o, "gpu_hours");
-	const json_t *peak = json_object_get(o, "gpu_peak_bytes");
-	const char *lane = json_string_value(json_object_get(o, "lane"));
-	const char *ended = json_string_value(json_object_get(o, "ended"));
-	uint64_t ran_ms = (uint64_t)(json_number_value(json_object_get(o, "ran_s")) * MS_PER_S);
-	char id[24], n[24], used[32], ran[UNIT_TEXT_MAX], when[24], most[UNIT_TEXT_MAX], util[16];
+#define HOURS_MAX 32
 
-	(void)str_print(id, sizeof(id), "%lld",
-			(long long)json_integer_value(json_object_get(o, "id")));
-	(void)str_print(n, sizeof(n), "%lld", (long long)json_integer_value(gpus));
-	(void)str_print(used, sizeof(used), "%.2f", json_number_value(hours));
-	(void)str_print(util, sizeof(util), "%.0f%%",
-			json_number_value(json_object_get(o, "gpu_utilisation")));
-	(void)str_print(when, sizeof(when), "%.10s %.8s", ended, ended + 11);
-	table_add(t, TABLE_PLAIN, id, json_string_value(json_object_get(o, "state")),
-		  json_is_string(gpus) ? "all" : n, unit_format_duration(ran_ms, ran),
-		  json_is_null(hours) ? "?" : used,
-		  peak ? unit_format_gib((uint64_t)json_integer_value(peak), most) : "-",
-		  peak ? util : "-", lane ? lane : "-",
-		  json_string_value(json_object_get(o, "name")), when);
+/* Two digits that say something, also of seconds: 0.01 GPU-hours are 36 of them. */
+static char *format_hours(double hours, char buf[HOURS_MAX])
+{
+	if (hours > 0 && hours < 0.0001)
+		return str_print(buf, HOURS_MAX, "<0.0001");
+	return str_print(buf, HOURS_MAX, "%.*f",
+			 hours <= 0	 ? 0
+			 : hours < 0.001 ? 5
+			 : hours < 0.01	 ? 4
+			 : hours < 0.1	 ? 3
+					 : 2,
+			 hours);
 }
 
-static void print_tasks(const json_t *tasks)
+static void print_task(struct table *t, const struct row *row)
+{
+	const struct usage *u = &row->used;
+	uint64_t ran_ms = (uint64_t)(u->seconds * MS_PER_S);
+	char id[24], n[24], used[HOURS_MAX], ran[UNIT_TEXT_MAX], iso[CLOCK_TEXT_MAX], when[24],
+		most[UNIT_TEXT_MAX], util[16];
+
+	(void)str_print(id, sizeof(id), "%" PRIu64, row->name.id);
+	(void)str_print(n, sizeof(n), "%" PRIu64, gpus_of(row));
+	(void)str_print(util, sizeof(util), "%.0f%%",
+			u->watched > 0 ? 100 * u->busy / u->watched : 0);
+	(void)clock_format_iso(row->ended_ns, iso);
+	(void)str_print(when, sizeof(when), "%.10s %.8s", iso, iso + 11);
+	table_add(t, TABLE_PLAIN, id, queue_state(&row->name, row->dir),
+		  has_no_number(row) ? "all" : n, unit_format_duration(ran_ms, ran),
+		  u->unknown ? "?" : format_hours(hours_of(row), used),
+		  u->peak_bytes ? unit_format_gib(u->peak_bytes, most) : "-",
+		  u->peak_bytes ? util : "-", lane_of(row), row->name.name, when);
+}
+
+static void print_tasks(const struct history *h, size_t from)
 {
 	static const struct table_column columns[] = { { "ID", true },
 						       { "STATE" },
@@ -237,62 +382,103 @@ static void print_tasks(const json_t *tasks)
 						       { "ENDED" },
 						       { 0 } };
 	struct table *t = table_new(columns);
-	size_t i;
-	json_t *o;
 
-	json_array_foreach(tasks, i, o) print_task(t, o);
+	for (size_t i = from; i < h->n; i++)
+		print_task(t, h->rows[i]);
 	table_print(t, stdout);
 	(void)table_free(t);
 }
 
-struct sum {
-	const char *key;
-	double hours;
-};
-
-static int by_hours(const void *a, const void *b)
+static void print_sum(struct table *t, double hours, size_t n, const char *key)
 {
-	const struct sum *x = a, *y = b;
+	char used[HOURS_MAX], tasks[24];
 
-	return x->hours != y->hours ? (x->hours < y->hours) - (x->hours > y->hours)
-				    : strcmp(x->key, y->key);
+	(void)str_print(tasks, sizeof(tasks), "%zu", n);
+	table_add(t, TABLE_PLAIN, format_hours(hours, used), tasks, key);
 }
 
-static void print_sums(const char *title, json_t *sums)
+/* The largest, and the others in one line. */
+static void print_sums(const char *title, struct sums *sums, size_t most)
 {
-	struct table_column columns[] = { { "GPU-H", true }, { title }, { 0 } };
-	cleanup_free struct sum *all = xcalloc(json_object_size(sums) + 1, sizeof(*all));
+	struct table_column columns[] = { { "GPU-H", true }, { "TASKS", true }, { title }, { 0 } };
+	size_t shown = sums->n <= most + 1 ? sums->n : most, n = 0;
 	struct table *t = table_new(columns);
-	const char *key;
-	json_t *value;
-	size_t n = 0;
+	double rest = 0;
 
-	json_object_foreach(sums, key, value) all[n++] =
-		(struct sum){ key, json_number_value(value) };
-	qsort(all, n, sizeof(*all), by_hours);
-	for (size_t i = 0; i < n; i++) {
-		char text[32];
+	qsort(sums->all, sums->n, sizeof(*sums->all), by_hours);
+	for (size_t i = 0; i < sums->n; i++)
+		if (i < shown) {
+			print_sum(t, sums->all[i]->hours, sums->all[i]->n, sums->all[i]->key);
+		} else {
+			rest += sums->all[i]->hours;
+			n += sums->all[i]->n;
+		}
+	if (shown < sums->n) {
+		cleanup_free char *others = xasprintf("(%zu others)", sums->n - shown);
 
-		table_add(t, TABLE_PLAIN, str_print(text, sizeof(text), "%.2f", all[i].hours),
-			  all[i].key);
+		print_sum(t, rest, n, others);
 	}
 	(void)putchar('\n');
 	table_print(t, stdout);
 	(void)table_free(t);
+	sums_clear(sums);
 }
 
-static void print_all(struct history *h)
+static void print_by_name(const struct history *h, size_t most)
 {
-	if (!json_array_size(h->tasks)) {
+	struct sums names = { .n = 0 }, kinds = { .n = 0 };
+	char kind[SPEC_NAME_MAX + 1];
+
+	sum_up(h, name_of, &names);
+	if (names.n <= most + 1) {
+		print_sums("NAME", &names, most);
+		return;
+	}
+	sums_clear(&names);
+	for (size_t i = 0; i < h->n; i++)
+		sums_add(&kinds, kind_of(h->rows[i]->name.name, kind), hours_of(h->rows[i]));
+	print_sums("NAME (* a number)", &kinds, most);
+}
+
+static void print_total(const struct history *h, size_t hidden)
+{
+	size_t n[SPOOL_DIR_MAX] = { 0 };
+	double hours = 0;
+	char used[HOURS_MAX];
+
+	for (size_t i = 0; i < h->n; i++) {
+		n[h->rows[i]->dir]++;
+		hours += hours_of(h->rows[i]);
+	}
+	printf("\n%zu task%s: %zu done, %zu failed, %zu cancelled", h->n, h->n == 1 ? "" : "s",
+	       n[SPOOL_DONE], n[SPOOL_FAILED], n[SPOOL_CANCELLED]);
+	if (n[SPOOL_PENDING])
+		printf(", %zu not over", n[SPOOL_PENDING]);
+	printf("; %s GPU-hours\n", format_hours(hours, used));
+	if (hidden)
+		printf("%zu that ended earlier are not shown one by one; --all shows everything, "
+		       "--since, --lane and --name what is meant\n",
+		       hidden);
+}
+
+static void print_all(const struct history *h)
+{
+	bool all = opts_flag(h->ctx->opts, "all");
+	size_t hidden = all || h->n <= TASKS_SHOWN ? 0 : h->n - TASKS_SHOWN;
+	struct sums lanes = { .n = 0 };
+
+	if (!h->n) {
 		printf("Nothing of instance \"%s\"%s has ended in that time.\n", h->sp->instance,
 		       opts_given(h->ctx->opts, "lane") || opts_given(h->ctx->opts, "name")
 			       ? " that is meant"
 			       : "");
 		return;
 	}
-	print_tasks(h->tasks);
-	print_sums("LANE", h->lanes);
-	print_sums("NAME", h->names);
+	print_tasks(h, hidden);
+	sum_up(h, lane_of, &lanes);
+	print_sums("LANE", &lanes, all ? SIZE_MAX - 1 : SUMS_SHOWN);
+	print_by_name(h, all ? SIZE_MAX - 1 : SUMS_SHOWN);
+	print_total(h, hidden);
 	if (h->unknown)
 		printf("\n%zu had all GPUs of a node; how many is not recorded, and not in the "
 		       "sums.\n",
@@ -334,21 +520,15 @@ static int run_history(const struct cmd_ctx *ctx, struct err *e)
 		return CMD_USAGE;
 	r = queue_open(ctx, SPOOL_LOOK, &sp, e);
 	h.sp = sp;
-	h.tasks = json_array();
-	h.lanes = json_object();
-	h.names = json_object();
 	if (r == 0)
 		r = collect(&h, e);
+	if (r == 0 && h.n)
+		qsort(h.rows, h.n, sizeof(*h.rows), by_end);
 	if (r == 0)
-		sort_tasks(&h);
-	if (r == 0 && opts_flag(ctx->opts, "json"))
-		print_json(json_pack("{s:O, s:O, s:O}", "tasks", h.tasks, "gpu_hours_by_lane",
-				     h.lanes, "gpu_hours_by_name", h.names));
-	else if (r == 0)
-		print_all(&h);
-	json_decref(h.tasks);
-	json_decref(h.lanes);
-	json_decref(h.names);
+		(opts_flag(ctx->opts, "json") ? print_as_json : print_all)(&h);
+	for (size_t i = 0; i < h.n; i++)
+		free(h.rows[i]);
+	free(h.rows);
 	sp = spool_close(sp);
 	return r;
 }
@@ -366,7 +546,8 @@ const struct cmd cmd_history = {
 	.summary = "what has ended, and how many GPU-hours it took",
 	.description =
 		"GPU-hours are the time of all attempts, times the GPUs that each had, by lane and by "
-		"name. PEAK is the most memory that a task used on all its GPUs together, UTIL their "
+		"name. Of very many tasks the last ones are shown one by one, and names that differ "
+		"in numbers are put together. PEAK is the most memory that a task used on all its GPUs together, UTIL their "
 		"mean utilisation. Of an array or another batch that is not over, what has ended of "
 		"it is counted.",
 	.examples = history_examples,

@@ -187,6 +187,55 @@ def test_prune_keeps_what_is_named(tenure, spool):
     assert "2 tasks removed" in tenure("prune", "--older-than", "30d").stdout
 
 
+def ended(spool, i, name, seconds, lane=None):
+    """Done a minute ago, on one GPU for so long."""
+    now = int(time.time()) - 60
+    day = spool / time.strftime("done/%Y-%m-%d")
+    day.mkdir(exist_ok=True)
+    record = {"event": "end", "epoch": 0, "attempt": 1, "result": "done", "exit": 0, "gpus": 1,
+              "begun": now - seconds, "time": now}
+    spec = {"version": 1, "name": name, "argv": ["true"], **({"lane": lane} if lane else {})}
+    (day / f"00500,{i}{f',l{lane}' if lane else ''},n{name},u{now},z0").write_text(
+        f"{json.dumps(spec)}\n{json.dumps(record, separators=(',', ':'))}\n")
+
+
+def test_history_of_many(tenure, spool):
+    """An overview is one, also of very many, and seconds on a GPU are not 0.00 hours."""
+    submit(tenure, "--", "true")
+    for i in range(10, 310):
+        ended(spool, i, f"seed-{i}", 36, f"lane{i % 50}")
+    ended(spool, 500, "long", 7200)
+    out = tenure("history").stdout
+    lines = out.splitlines()
+    assert len(lines) < 100 + 40 + 10 and "GPU-H" in lines[0]
+    assert any(line.split() == ["3.00", "300", "seed-*"] for line in lines), lines
+    assert any(line.split() == ["2.00", "1", "long"] for line in lines)
+    assert "301 tasks: 301 done, 0 failed, 0 cancelled; 5.00 GPU-hours" in out
+    assert "201 that ended earlier are not shown one by one; --all" in out
+    row = next(line for line in lines if " seed-309 " in line).split()
+    assert "0.010" in row, row
+    everything = tenure("history", "--all").stdout
+    assert all(f" seed-{i}\n" in everything and f" seed-{i} " in everything for i in range(10, 310))
+    assert len(json.loads(tenure("history", "--json").stdout)["tasks"]) == 301
+
+
+def test_many_lines_that_wait(tenure, spool, tmp_path):
+    """Each line's --after is looked up in what was read once, and is told of as well as one alone."""
+    first = submit(tenure, "-g", "0", "--", "true")
+    lines = tmp_path / "lines"
+    lines.write_text("".join(json.dumps({"command": f"true {i}", "gpus": 0, "after": [first]}) + "\n"
+                             for i in range(500)))
+    ids = [int(line) for line in tenure("submit", "--from", str(lines)).stdout.splitlines()]
+    assert ids == list(range(first + 1, first + 501))
+    assert sorted(r["id"] for r in rows(tenure)) == [first, *ids]
+    assert not os.listdir(spool / "tmp") and len(os.listdir(spool / "ids")) < 400
+    assert submit(tenure, "-g", "0", "--", "true") == ids[-1] + 1
+    with lines.open("a") as f:
+        f.write(json.dumps({"command": "true", "after": [9999]}) + "\n")
+    done = tenure("submit", "--from", str(lines))
+    assert done.returncode == 1 and "there is no task 9999" in done.stderr and len(rows(tenure)) == 502
+
+
 def mounted(path, options):
     path.mkdir(parents=True, exist_ok=True)
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tenure-test", path],
