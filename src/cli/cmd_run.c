@@ -198,7 +198,15 @@ static int turn(void *data)
 
 	look(w);
 	if (interrupts > 1) {
-		say("note", "runs on; tenure logs -f shows more of it, tenure stop ends it", w->id);
+		struct batch_counts counts;
+		bool runs = strcmp(taskwatch_state(w->task), "running") == 0 ||
+			    (w->place.name.count && has_begun(w, &counts));
+
+		say("note",
+		    runs ? "runs on; tenure logs -f shows more of it, tenure stop ends it"
+			 : "stays in the queue, and has not started; tenure why tells what it "
+			   "waits for, tenure stop takes it out",
+		    w->id);
 		return DETACHED;
 	}
 	if (interrupts > w->seen) {
@@ -208,7 +216,7 @@ static int turn(void *data)
 			stop_it(w);
 		else
 			(void)fprintf(stderr,
-				      "\nStop task %s? [y/N] (Ctrl-C again: leave it running) ",
+				      "\nStop task %s? [y/N] (Ctrl-C again: leave it to itself) ",
 				      w->id);
 	}
 	if (w->asked)

@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "cli/cmd.h"
+#include "cli/sbatch.h"
 
 /* A word that the shell would run. */
 static bool is_program(const char *word)
@@ -59,7 +60,7 @@ static int check_script(const char *text, size_t len, const char *shown, struct 
 }
 
 /* A file; or what comes from standard input or another pipe, whose name says nothing of it. */
-static int take_script(struct spool_spec *s, const char *path, struct err *e)
+static int take_script(struct spool_spec *s, const struct opts *o, const char *path, struct err *e)
 {
 	bool standard = strcmp(path, "-") == 0;
 	const char *shown = standard ? "standard input" : path;
@@ -77,9 +78,13 @@ static int take_script(struct spool_spec *s, const char *path, struct err *e)
 	(void)close(fd);
 	if (r < 0)
 		return err_wrap(e, "script");
+	r = check_script(s->script, len, shown, e);
+	if (r < 0)
+		return r;
+	sbatch_take(s, o, s->script);
 	if (!s->name)
 		s->name = xstrdup(name);
-	return check_script(s->script, len, shown, e);
+	return 0;
 }
 
 int payload_take(struct spool_spec *s, const struct opts *o, struct spec_list *ret, struct err *e)
@@ -97,7 +102,7 @@ int payload_take(struct spool_spec *s, const struct opts *o, struct spec_list *r
 			       "say what to run: a script (- is standard input), or -- and a "
 			       "command, or --from FILE");
 	if (!opts_dashes(o))
-		r = take_script(s, opts_arg(o, 0), e);
+		r = take_script(s, o, opts_arg(o, 0), e);
 	for (size_t i = opts_dashes(o) ? 0 : 1; i < n && r == 0; i++)
 		r = spec_set_text(s, opts_dashes(o) ? "argv" : "args", opts_arg(o, i), e);
 	return r;

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 
 
@@ -200,3 +201,74 @@ def test_names_in_any_script(tenure, tmp_path):
     assert tenure("pause", "\u591c\u95f4").stdout == "lane \u591c\u95f4 is paused\n"
     assert tenure("stop", "\u8bad").returncode == 0
     assert "is not a name" in refused(tenure, "-n", "a\u202eb", "--", "true")
+
+
+SBATCH = """#!/bin/bash
+#SBATCH --job-name="my job" --array=0-9%4
+#SBATCH --gres=gpu:a100:2
+#SBATCH -t 1-02:30 --mem 32G   # as much as there is
+#SBATCH --partition=gpu
+#SBATCH -c8 -N 1 --no-requeue
+
+# a comment
+echo $SLURM_ARRAY_TASK_ID
+#SBATCH --gpus=7
+"""
+
+
+def test_what_a_script_asks_slurm_for(tenure, tmp_path):
+    (tmp_path / "job.sh").write_text(SBATCH)
+    (tmp_path / "plain.sh").write_text("#!/bin/sh\n#SBATCHED\necho #SBATCH --gres=gpu:2\n")
+
+    def submit(*args):
+        r = tenure("submit", *args, cwd=tmp_path, env={"COLUMNS": "400"})
+        assert r.returncode == 0, r
+        return json.loads(tenure("show", "--json", r.stdout.strip()).stdout)["task"], r.stderr.splitlines()
+
+    task, said = submit("job.sh")
+    assert {k: task.get(k) for k in ("name", "array", "gpus", "model", "timeout", "no_requeue")} == \
+        {"name": "my_job", "array": "0-9%4", "gpus": 2, "model": "*a100*", "timeout": "1d2h30m", "no_requeue": True}
+    assert said == [
+        "tenure: note: from its #SBATCH lines: --name my_job, --array 0-9%4, --gpus 2, --model *a100*, "
+        "--timeout 95400s, --no-requeue",
+        "tenure: warning: of its #SBATCH lines these do nothing here: --mem 32G, --partition=gpu, -c8",
+        "tenure: warning: it uses SLURM_ARRAY_TASK_ID, which is not set here; the index is in TENURE_ARRAY_INDEX"]
+    # The command line goes before it.
+    task, said = submit("-g", "1", "-n", "mine", "--sweep", "x=1,2", "job.sh")
+    assert task.get("gpus", 1) == 1 and task["name"] == "mine" and "array" not in task and task["sweep"] == ["x=1,2"]
+    assert "--gpus" not in said[0] and "--name" not in said[0] and "--array" not in " ".join(said)
+    assert submit("plain.sh")[1] == []
+    for line, taken in (("--array=1,3,5", None), ("--array=7", "--array 7-7"), ("-a 1-10:2", None),
+                        ("--gres=gpu", "--gpus 1"), ("--gres=gpu:3", "--gpus 3"), ("--gres=shard:3", None),
+                        ("--gres=gpu:2,mps:1", None), ("-G 2", "--gpus 2"), ("--gpus-per-node h100:1", "--gpus 1, --model *h100*"),
+                        ("--time=90", "--timeout 5400s"), ("--time=1:30", "--timeout 90s"), ("--time 2:00:00", "--timeout 7200s"),
+                        ("--time=UNLIMITED", None), ("-t", None), ("--time=1-", None), ("-H", "--paused"), ("--exclusive", None),
+                        ("--ntasks=1 --requeue", "")):
+        (tmp_path / "one.sh").write_text(f"#!/bin/sh\n#SBATCH {line}\ntrue\n")
+        said = submit("one.sh")[1]
+        if taken is None:
+            assert said == [f"tenure: warning: of its #SBATCH lines these do nothing here: {line}"], (line, said)
+        else:
+            assert said == [f"tenure: note: from its #SBATCH lines: {taken}"] * bool(taken), (line, said)
+
+
+def test_twice_interrupted_while_it_waits(build, env):
+    """It has not started, so it does not run on."""
+    main, side = pty.openpty()
+    p = subprocess.Popen([build / "tenure", "run", "--", "true"], env={**env, "COLUMNS": "400"}, stdin=side, stdout=side,
+                         stderr=side, start_new_session=True)
+    os.close(side)
+    said = ""
+
+    def until(text):
+        nonlocal said
+        while text not in said:
+            said += os.read(main, 4096).decode()
+
+    until("no agent runs on this node")
+    p.send_signal(signal.SIGINT)
+    until("Stop task 1? [y/N] (Ctrl-C again: leave it to itself)")
+    p.send_signal(signal.SIGINT)
+    until("task 1 stays in the queue, and has not started; tenure why tells what it waits for")
+    assert p.wait(20) == 130 and "task 1 runs on" not in said
+    os.close(main)
