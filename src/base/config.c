@@ -137,6 +137,7 @@ static int join_list(const char *file, struct fy_node *node, struct config_mark 
 struct reader {
 	const char *file;
 	config_fn fn;
+	config_fault_fn fault; /* NULL: the first mistake ends it */
 	void *user;
 	bool nested;
 	const char *prefix; /* of the keys: "", or "outer." */
@@ -207,6 +208,8 @@ static int read_mapping(const struct reader *r, struct fy_node *node, struct err
 	while ((pair = fy_node_mapping_iterate(node, &iter))) {
 		int bad = read_pair(r, pair, e);
 
+		if (bad < 0 && r->fault)
+			bad = r->fault(r->user, e);
 		if (bad < 0)
 			return bad;
 	}
@@ -337,13 +340,20 @@ int config_parse_nested(const char *file, const char *text, size_t len, config_f
 	return parse(&r, text, len, e);
 }
 
-int config_read(const char *path, config_fn fn, void *user, struct err *e)
+int config_read_all(const char *path, config_fn fn, config_fault_fn fault, void *user,
+		    struct err *e)
 {
+	struct reader reader = {
+		.file = path, .fn = fn, .fault = fault, .user = user, .prefix = ""
+	};
 	cleanup_free char *text = NULL;
 	size_t len;
 	int r = fs_read_file(path, CONFIG_SIZE_MAX, &text, &len, e);
 
-	if (r < 0)
-		return r;
-	return config_parse(path, text, len, fn, user, e);
+	return r < 0 ? r : parse(&reader, text, len, e);
+}
+
+int config_read(const char *path, config_fn fn, void *user, struct err *e)
+{
+	return config_read_all(path, fn, NULL, user, e);
 }

@@ -43,6 +43,13 @@ int config_parse_nested(const char *file, const char *text, size_t len, config_f
 /* The same for a file on disk. -ENOENT when there is none; other errors of fs_read_file(). */
 int config_read(const char *path, config_fn fn, void *user, struct err *e);
 
+/* Called with what is wrong with an entry, also where fn said so; 0: go on behind it. */
+typedef int (*config_fault_fn)(void *user, struct err *e);
+/* The same for who wants to know all that is wrong. What is no YAML has one mistake, where it
+ * ends. */
+int config_read_all(const char *path, config_fn fn, config_fault_fn fault, void *user,
+		    struct err *e);
+
 /* Put "file:line:column: " of the entry's key or value in front of the text. Returns e's code. */
 int config_at_key(const struct config_entry *entry, struct err *e);
 int config_at_value(const struct config_entry *entry, struct err *e);

@@ -283,7 +283,8 @@ void settings_environment_notes(struct strbuf *out)
 struct file_reader {
 	struct settings *s;
 	enum setting_layer layer;
-	bool failed; /* over an entry that matters */
+	bool failed;	       /* over an entry that matters */
+	struct strbuf *faults; /* of settings_check_file() */
 };
 
 static int unknown_key(const struct config_entry *entry, struct err *e)
@@ -576,28 +577,54 @@ static int check_lane_widths(const struct settings *s, struct err *e)
 	return 0;
 }
 
-int settings_check(const struct settings *s, struct err *e)
+static int check_work(const struct settings *s, struct err *e)
 {
-	int r = check_half_cycle(s, SET_WORK, SET_REST, e);
-
-	if (r == 0)
-		r = check_lane_widths(s, e);
-
-	if (r == 0)
-		r = check_half_cycle(s, SET_REST, SET_WORK, e);
-	return r == 0 ? check_band(s, e) : r;
+	return check_half_cycle(s, SET_WORK, SET_REST, e);
 }
 
-int settings_check_file(const char *path, enum setting_layer layer, struct err *e)
+static int check_rest(const struct settings *s, struct err *e)
+{
+	return check_half_cycle(s, SET_REST, SET_WORK, e);
+}
+
+static int (*const checks[])(const struct settings *s, struct err *e) = { check_work,
+									  check_lane_widths,
+									  check_rest, check_band };
+
+int settings_check(const struct settings *s, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(checks) && r == 0; i++)
+		r = checks[i](s, e);
+	return r;
+}
+
+/* One mistake more. */
+static int note_fault(void *user, struct err *e)
+{
+	struct file_reader *reader = user;
+
+	strbuf_addf(reader->faults, "%s\n", e->text);
+	*e = (struct err)ERR_INIT;
+	return 0;
+}
+
+int settings_check_file(const char *path, enum setting_layer layer, struct strbuf *faults)
 {
 	struct settings *s = settings_new();
-	struct file_reader reader = { .s = s, .layer = layer };
-	int r = config_read(path, read_entry, &reader, e);
+	struct file_reader reader = { .s = s, .layer = layer, .faults = faults };
+	struct err e = ERR_INIT;
+	size_t before = faults->len;
 
-	if (r == 0)
-		r = settings_check(s, e);
+	if (config_read_all(path, read_entry, note_fault, &reader, &e) < 0)
+		(void)note_fault(&reader, &e);
+	/* What is missing may be what could not be read. */
+	for (size_t i = 0, read = faults->len; read == before && i < ARRAY_LEN(checks); i++)
+		if (checks[i](s, &e) < 0)
+			(void)note_fault(&reader, &e);
 	(void)settings_free(s);
-	return r;
+	return faults->len == before ? 0 : -EINVAL;
 }
 
 static bool in_group(const char *name)

@@ -159,8 +159,11 @@ const char *settings_faults(const struct settings *s);
  * read. -EINVAL with the settings and where they come from in e.
  */
 int settings_check(const struct settings *s, struct err *e);
-/* Check one file alone, settings_check() included, as if it were that of the layer. */
-int settings_check_file(const char *path, enum setting_layer layer, struct err *e);
+/*
+ * Check one file alone, settings_check() included, as if it were that of the layer. 0, or negative
+ * with every mistake in faults, a line each, with its place where it has one.
+ */
+int settings_check_file(const char *path, enum setting_layer layer, struct strbuf *faults);
 /* -EPERM with the reason when the site's allow_users leaves this user out. */
 int settings_check_user(const struct settings *s, struct err *e);
 

@@ -108,18 +108,21 @@ static int run_show(const struct cmd_ctx *ctx, struct err *e)
 static int run_check(const struct cmd_ctx *ctx, struct err *e)
 {
 	bool site = opts_flag(ctx->opts, "site");
-	cleanup_strbuf struct strbuf unknown = STRBUF_INIT;
+	cleanup_strbuf struct strbuf unknown = STRBUF_INIT, faults = STRBUF_INIT;
 
 	settings_environment_notes(&unknown);
 	cmd_warn("warning", strbuf_str(&unknown));
 	for (size_t i = 0; i < opts_argc(ctx->opts); i++) {
 		const char *path = opts_arg(ctx->opts, i);
 
-		if (settings_check_file(path, site ? SETTING_FROM_SITE : SETTING_FROM_USER, e) < 0)
-			return CMD_USAGE;
-		printf("%s: ok\n", path);
+		if (settings_check_file(path, site ? SETTING_FROM_SITE : SETTING_FROM_USER,
+					&faults) == 0)
+			printf("%s: ok\n", path);
 	}
-	return CMD_OK;
+	for (char *save = NULL, *line = faults.len ? strtok_r(faults.data, "\n", &save) : NULL;
+	     line; line = strtok_r(NULL, "\n", &save))
+		(void)cmd_fail(CMD_USAGE, line);
+	return faults.len ? CMD_USAGE : CMD_OK;
 }
 
 static int run_path(const struct cmd_ctx *ctx, struct err *e)
@@ -193,7 +196,8 @@ static const struct cmd config_check = {
 	.args = "FILE...",
 	.min_args = 1,
 	.description =
-		"Reads the files and says what is wrong with them, with line and column, or ok.",
+		"Reads the files and says all that is wrong with them, each with its line and column, "
+		"or ok.",
 	.examples = check_examples,
 	.opts = check_opts,
 	.flags = CMD_NO_SETTINGS,

@@ -277,6 +277,25 @@ def test_check_accepts_a_good_file(tenure, user_config):
     assert tenure("config", "check", "--site", path).returncode == 0
 
 
+def test_check_shows_every_mistake(tenure, user_config, tmp_path):
+    path = user_config("memroy: 38G\nmemory: 38\ngpus: {}\nidle_for: [a b]\nload: heavy\nrefresh: 1s\n")
+    other = tmp_path / "other.yaml"
+    other.write_text("work: 30m\nutil: 20\nutil_band: 50,70,85\n")
+    good = tmp_path / "good.yaml"
+    good.write_text("load: none\n")
+    r = tenure("config", "check", path, other, tmp_path / "none.yaml", good, env={"COLUMNS": "400"})
+    assert r.returncode == 2 and r.stdout == f"{good}: ok\n"
+    said = r.stderr.splitlines()
+    places = [(f"tenure: ~/.config/tenure/config.yaml:{at}: ", what) for at, what in (
+        ("1:1", 'unknown key "memroy"; did you mean memory?'), ("2:9", 'memory: "38" has no unit'),
+        ("3:", "a mapping does not belong here"), ("4:", "an item of a list is one word"), ("5:7", "load: "))]
+    assert len(said) == len(places) + 3, said
+    for line, (at, what) in zip(said, places):
+        assert line.startswith(at.rstrip(": ") if at.endswith(":: ") else at) and what in line, (line, at, what)
+    assert "work: 30m" in said[5] and "other.yaml:1" in said[5] and "util: 20" in said[6] and "other.yaml:2" in said[6]
+    assert "none.yaml: No such file" in said[7]
+
+
 @pytest.mark.parametrize("args, text", [
     (["--work", "30m"], "work: 30m (command line --work) does nothing without rest"),
     (["--rest", "5m"], "rest: 5m (command line --rest) does nothing without work"),
