@@ -22,6 +22,8 @@
 #include "task/mother.h"
 #include "task/shproto.h"
 
+#define DEV_DIR_ENV "TENURE_DEV_DIR" /* the variable of the setting */
+
 /* Tokens of the shims that live. */
 struct tokens {
 	char (*v)[TASK_TOKEN_MAX];
@@ -32,7 +34,9 @@ struct look {
 	const struct sweep_rules *rules;
 	struct tree tree;
 	struct tokens live;
-	bool *tenure; /* by index in tree: a process of this program, of our user */
+	bool *tenure;  /* by index in tree: a process of this program, of our user */
+	char *machine; /* "TENURE_DEV_DIR=..." of those on the same devices; NULL: of this machine
+			*/
 };
 
 /* Guards and mothers run from a copy in memory; replaced files have " (deleted)" behind. */
@@ -96,6 +100,15 @@ static bool of_another(const struct look *l, const struct sweep_item *it)
 	return owner(it->proc.id.pid) != getuid();
 }
 
+/*
+ * Who was told of a directory of device nodes of its own is on a machine of its own (tenure sim),
+ * and none outside is any business of its.
+ */
+static bool of_another_machine(const struct look *l, const struct sweep_item *it)
+{
+	return l->machine && !tree_has_env(it->proc.id.pid, l->machine);
+}
+
 static bool of_ourselves(const struct look *l, const struct sweep_item *it)
 {
 	return tree_descends(&l->tree, tree_find(&l->tree, getpid()), it->proc.id.pid);
@@ -141,8 +154,11 @@ static const struct rule {
 	enum sweep_verdict verdict;
 	bool (*spares)(const struct look *l, const struct sweep_item *it);
 } rules_in_order[] = {
-	{ SWEEP_USER, of_another },	 { SWEEP_SELF, of_ourselves },
-	{ SWEEP_TERMINAL, of_terminal }, { SWEEP_PATTERN, of_pattern },
+	{ SWEEP_USER, of_another },
+	{ SWEEP_SELF, of_ourselves },
+	{ SWEEP_MACHINE, of_another_machine },
+	{ SWEEP_TERMINAL, of_terminal },
+	{ SWEEP_PATTERN, of_pattern },
 	{ SWEEP_TENURE, of_tenure },
 };
 
@@ -153,6 +169,7 @@ static const char *const verdict_texts[] = {
 	[SWEEP_TERMINAL] = "spared: its session has a terminal",
 	[SWEEP_PATTERN] = "spared: it matches a pattern to be spared",
 	[SWEEP_USER] = "left alone: another user's",
+	[SWEEP_MACHINE] = "left alone: outside of this machine (TENURE_DEV_DIR)",
 };
 _Static_assert(ARRAY_LEN(verdict_texts) == SWEEP_VERDICT_MAX, "a text for every verdict");
 
@@ -191,21 +208,26 @@ static void look_clear(struct look *l)
 	tree_clear(&l->tree);
 	free(l->live.v);
 	free(l->tenure);
+	free(l->machine);
 }
 
 /* The picture, and in it the processes of this program. */
 static int look_begin(struct look *l)
 {
+	const char *nodes = getenv(DEV_DIR_ENV);
 	int r = tree_scan(&l->tree);
 
 	if (r < 0)
 		return r;
+	l->machine = nodes && *nodes ? xasprintf("%s=%s", DEV_DIR_ENV, nodes) : NULL;
 	l->tenure = xcalloc(l->tree.n + 1, sizeof(*l->tenure));
 	for (size_t i = 0; i < l->tree.n; i++) {
 		const struct tree_proc *p = &l->tree.procs[i];
 
-		l->tenure[i] =
-			p->id.pid != getpid() && owner(p->id.pid) == getuid() && is_tenure(p);
+		/* The one that made this machine is outside of it, and all in it descend from it.
+		 */
+		l->tenure[i] = p->id.pid != getpid() && owner(p->id.pid) == getuid() &&
+			       is_tenure(p) && (!l->machine || tree_has_env(p->id.pid, l->machine));
 	}
 	return adopt_each(add_token, &l->live);
 }

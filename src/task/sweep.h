@@ -63,6 +63,7 @@ enum sweep_verdict {
 	SWEEP_TERMINAL, /* in a session with a terminal */
 	SWEEP_PATTERN,	/* matches rules.spare */
 	SWEEP_USER,	/* another user's */
+	SWEEP_MACHINE,	/* we are on a machine of our own (tenure sim), and it is not */
 	SWEEP_VERDICT_MAX
 };
 

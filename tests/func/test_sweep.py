@@ -219,3 +219,30 @@ def main():
 
 if __name__ == "__main__":
     main()
+
+
+def test_a_machine_of_its_own(build, env, tmp_path):
+    """On a simulated machine what is outside is none of its business, and what is inside is no task's."""
+    script = """
+import json, os, subprocess, sys
+mark, tenure = sys.argv[1:]
+def stray(env):
+    return subprocess.Popen(["/usr/bin/python3", "-c", "import time; time.sleep(300)"], env=env, start_new_session=True)
+outside = stray({k: v for k, v in os.environ.items() if k != "TENURE_DEV_DIR"})
+inside = stray(os.environ)
+try:
+    said = subprocess.run([tenure, "sweep", "python", "--json"], text=True, capture_output=True, check=True).stdout
+    told = {r["pid"]: r for r in map(json.loads, said.splitlines())}
+    assert told[inside.pid]["end"] and told[inside.pid]["verdict"] == "to be ended", told[inside.pid]
+    assert not told[outside.pid]["end"] and "outside of this machine" in told[outside.pid]["verdict"], told[outside.pid]
+    assert told[os.getpid()]["verdict"].endswith("started it")
+    subprocess.run([tenure, "sweep", "python", "--end"], check=True, capture_output=True)
+    assert inside.wait(15) == -15 and outside.poll() is None
+finally:
+    inside.kill(), outside.kill()
+"""
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run([build / "tenure", "sim", "--", sys.executable, tmp_path / "script.py", tmp_path / "mark",
+                           build / "tenure"], env={**env, "TMPDIR": str(tmp_path)}, text=True, capture_output=True,
+                          timeout=60)
+    assert done.returncode == 0, done
