@@ -114,12 +114,13 @@ static int add_variable(struct edits *edits, const char *text, struct err *e)
 static int add_assignment(struct edits *edits, const char *text, struct err *e)
 {
 	const char *eq = strchr(text, '=');
-	cleanup_free char *key = eq ? xasprintf("%.*s", (int)(eq - text), text) : NULL;
+	cleanup_free char *key = xstrdup(text);
 	json_t *value;
 
 	if (!eq || eq == text)
 		return err_set(e, -EINVAL, "\"%s\" is no KEY=VALUE; an example is memory=30G",
 			       text);
+	key[eq - text] = '\0';
 	for (char *p = key; *p; p++)
 		*p = *p == '-' ? '_' : *p;
 	if (strcmp(key, "env") == 0 && eq[1] && eq[1] != '[' && strcmp(eq + 1, "null") != 0)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The checks of the tree themselves: one that cannot fail would be worth nothing."""
+import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -52,6 +54,50 @@ def test_bootstrap_names_what_is_missing(tmp_path):
     for package in ("gcc", "meson", "ninja-build", "libuv1-dev", "libjansson-dev", "libfyaml-dev"):
         assert f"    {package}\n" in r.stderr
     assert "sudo apt-get install gcc" in r.stderr
+
+
+def test_bootstrap_waits_for_another_package_manager(tmp_path):
+    """Whoever locks apt's files is told and waited for, also where apt has no time-out for that file."""
+    for name in ("bash", "dirname", "id", "cat", "env", "stat", "awk", "head", "sleep"):
+        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    for name in ("lists", "archives", "dpkg"):
+        (tmp_path / name).mkdir()
+    lock = tmp_path / "lists/lock"
+    (tmp_path / "apt-config").write_text(f"""#!/bin/sh
+echo "lists='{tmp_path}/lists/' archives='{tmp_path}/archives/' dpkg='{tmp_path}/dpkg/status'"
+""")
+    (tmp_path / "apt-get").write_text(f"#!/bin/sh\necho \"$@\" >>{tmp_path}/called\n")
+    for name in ("apt-config", "apt-get"):
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "id").unlink()
+    (tmp_path / "id").symlink_to("/usr/bin/true")  # so that it is nobody, with this sudo
+    (tmp_path / "sudo").write_text('#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n')
+    (tmp_path / "sudo").chmod(0o755)
+    holder = subprocess.Popen([sys.executable, "-c", f"""
+import fcntl, sys
+f = open({str(lock)!r}, "w")
+fcntl.lockf(f, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    holder.stdout.readline()
+    p = subprocess.Popen(["/bin/bash", ROOT / "bootstrap", "build"], text=True, stderr=subprocess.PIPE,
+                         env={"PATH": str(tmp_path), "HOME": str(tmp_path)})
+    said = p.stderr.readline() + p.stderr.readline()
+    assert f"another package manager is at work (PID {holder.pid}, python3" in said, said
+    assert "waiting for it" in said and not (tmp_path / "called").exists()
+    holder.communicate()
+    said = p.communicate(timeout=30)[1]
+    called = (tmp_path / "called").read_text().splitlines()
+    assert [("update" in c, "install" in c) for c in called] == [(True, False), (False, True)], called
+    assert all("-o DPkg::Lock::Timeout=600" in c for c in called)
+
+
+def test_packed_suite_finds_its_parts(build, tmp_path):
+    env = {**os.environ, "TENURE_BUILD": str(build)}
+    subprocess.run([ROOT / "tests/gpu/pack", tmp_path / "pack"], env=env, check=True, timeout=60)
+    r = subprocess.run([tmp_path / "pack/with", tmp_path / "pack/run"], env=env, text=True, capture_output=True, timeout=60)
+    assert "run: no facts binary" not in r.stderr and "facts: " in r.stderr + r.stdout, r
 
 
 def shape(text):
