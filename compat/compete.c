@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@
 #include "base/settings.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "compat/about.h"
 #include "compat/compete_child.h"
 #include "compat/compete_gpus.h"
 #include "compat/unistate.h"
@@ -41,7 +43,10 @@
 #define LOGS_KEPT     5
 #define STOP_LIMIT_MS 60000 /* a task has 30 s to end by itself */
 #define LOOK_MS	      200   /* from a word of the agent to a look at the queue */
-#define CLOCK_LEN     10    /* "15:04:05  " in front of an agent's line */
+
+#define INFO	"INFO"
+#define WARNING "WARNING"
+#define ERROR	"ERROR"
 
 enum exit_code { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 
@@ -52,6 +57,13 @@ struct lane {
 	unsigned int waiting, running;
 };
 
+/* The log of a task's latest attempt. */
+struct output {
+	uint64_t id, attempt;
+	char *file;
+	bool awaited, told; /* the attempt has begun, and its file is not there yet; it was said */
+};
+
 struct compete {
 	struct command_set set;
 	char *self, *tenure, *dir, *log, *state;
@@ -60,11 +72,14 @@ struct compete {
 	char *root;
 	struct spool *sp;
 	struct child agent;
-	uint64_t first; /* id of this run */
+	uint64_t agent_ns; /* mono, when it was started */
+	uint64_t first;	   /* id of this run */
 	size_t done, failed;
 	uint64_t head;	/* of what waits, while nothing runs */
 	char *head_why; /* as last told */
 	bool shown;	/* how it stands, at least once */
+	size_t n_outputs;
+	struct output *outputs;
 };
 
 /* ---- the log ---- */
@@ -84,14 +99,15 @@ static void rotate(const struct compete *c)
 	}
 }
 
-static void __attribute__((format(printf, 2, 3))) say(const struct compete *c, const char *fmt, ...)
+static void __attribute__((format(printf, 3, 4)))
+say(const struct compete *c, const char *level, const char *fmt, ...)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	char when[CLOCK_TEXT_MAX];
 	va_list ap;
 	int fd;
 
-	strbuf_addf(&b, "%s - INFO - ", clock_format_local(clock_wall_ns(), when));
+	strbuf_addf(&b, "%s - %s - ", clock_format_local(clock_wall_ns(), when), level);
 	va_start(ap, fmt);
 	strbuf_addv(&b, fmt, ap);
 	va_end(ap);
@@ -107,20 +123,26 @@ static void __attribute__((format(printf, 2, 3))) say(const struct compete *c, c
 
 /* ---- tenure as a child ---- */
 
-/* What it prints goes the way of our own lines; those of an agent begin with the time. */
-static void on_line(void *user, const char *line)
-{
-	static const char form[] = "00:00:00  ";
-	bool timed = strlen(line) > CLOCK_LEN;
-
-	for (size_t i = 0; timed && i < CLOCK_LEN; i++)
-		timed = form[i] == '0' ? line[i] >= '0' && line[i] <= '9' : line[i] == form[i];
-	say(user, "%s", timed ? line + CLOCK_LEN : line);
-}
-
 static void on_text(void *user, const char *line)
 {
 	strbuf_addf(user, "%s\n", line);
+}
+
+/* What it prints goes the way of our own lines. */
+static void on_line(void *user, const char *line)
+{
+	static const struct {
+		const char *begin, *level;
+	} kinds[] = { { "tenure: note: ", INFO },
+		      { "tenure: warning: ", WARNING },
+		      { "tenure: ", ERROR } };
+
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		if (str_has_prefix(line, kinds[i].begin)) {
+			say(user, kinds[i].level, "%s", line + strlen(kinds[i].begin));
+			return;
+		}
+	say(user, INFO, "%s", line);
 }
 
 /* Its exit code; what it prints is told, or kept in ret. */
@@ -131,6 +153,135 @@ static int run_tenure(struct compete *c, char *const *argv, struct strbuf *ret)
 	if (child_start(&ch, c->tenure, argv) < 0)
 		return EXIT_FAILED;
 	return ret ? child_wait(&ch, on_text, ret) : child_wait(&ch, on_line, c);
+}
+
+/* ---- where the output of tasks is ---- */
+
+/* "42-train.2.log": task 42, in its second attempt. False: it is no log of a task. */
+static bool parse_log(const char *file, uint64_t *id, uint64_t *attempt)
+{
+	size_t digits = strspn(file, "0123456789"), len = strlen(file);
+	cleanup_free char *copy = xstrdup(file);
+	char *dot;
+
+	if (!digits || file[digits] != '-' || len < digits + 5 ||
+	    strcmp(file + len - 4, ".log") != 0)
+		return false;
+	copy[digits] = '\0';
+	copy[len - strlen(".log")] = '\0';
+	dot = strrchr(copy + digits + 1, '.');
+	return dot && str_to_u64(copy, id) == 0 && str_to_u64(dot + 1, attempt) == 0;
+}
+
+static struct output *output_of(struct compete *c, uint64_t id)
+{
+	for (size_t i = 0; i < c->n_outputs; i++)
+		if (c->outputs[i].id == id)
+			return &c->outputs[i];
+	return NULL;
+}
+
+static void say_output(const struct compete *c, const char *level, const struct output *o)
+{
+	if (o && o->file)
+		say(c, level, "task %" PRIu64 ": its output is in %s/logs/%s", o->id, c->sp->path,
+		    o->file);
+}
+
+static int take_log(void *data, const char *file, unsigned char type)
+{
+	struct compete *c = data;
+	uint64_t id, attempt;
+	struct output *o = parse_log(file, &id, &attempt) ? output_of(c, id) : NULL;
+
+	if (!o || attempt <= o->attempt)
+		return 0;
+	free(o->file);
+	o->file = xstrdup(file);
+	o->attempt = attempt;
+	o->awaited = false;
+	return 0;
+}
+
+/* The files of attempts that have begun, once they are there. */
+static void find_outputs(struct compete *c)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < c->n_outputs; i++)
+		any = any || c->outputs[i].awaited;
+	if (!any || spool_each(c->sp, spool_dir_name(SPOOL_LOGS), take_log, c, NULL) < 0)
+		return;
+	for (size_t i = 0; i < c->n_outputs; i++)
+		if (!c->outputs[i].awaited && !c->outputs[i].told) {
+			say_output(c, INFO, &c->outputs[i]);
+			c->outputs[i].told = true;
+		}
+}
+
+static void await_output(struct compete *c, uint64_t id)
+{
+	struct output *o = output_of(c, id);
+
+	if (!o) {
+		c->outputs = xrealloc(c->outputs, c->n_outputs + 1, sizeof(*c->outputs));
+		o = &c->outputs[c->n_outputs++];
+		*o = (struct output){ .id = id };
+	}
+	o->awaited = true;
+	o->told = false;
+}
+
+/* ---- what the agent says ---- */
+
+/* What the agent tells of itself and its tasks. */
+static void tell_agent_event(struct compete *c, const char *text, const json_t *event)
+{
+	const char *word = json_string_value(json_object_get(event, "level"));
+	bool failed = word && strcmp(word, "warning") == 0, again = strstr(text, " waits again: ");
+	const char *level = word && strcmp(word, "error") == 0 ? ERROR
+			    : failed || again		       ? WARNING
+							       : INFO;
+	uint64_t id;
+	int end = 0;
+
+	find_outputs(c);
+	if (sscanf(text, "task %" SCNu64 " has failed%n", &id, &end) == 1 && end)
+		level = ERROR;
+	say(c, level, "%s", text);
+	if (end || (again && sscanf(text, "task %" SCNu64 " waits", &id) == 1))
+		say_output(c, level, output_of(c, id));
+}
+
+/* A line of the agent: an event, or what it printed before there were any. */
+static void on_event(void *user, const char *line)
+{
+	static const char *const trouble[] = { "failed", "lost", "blind" };
+	static const char *const quiet[] = { "returned", "starting", "gone", "held", "release" };
+	json_t *event = line[0] == '{' ? json_loads(line, 0, NULL) : NULL;
+	const char *kind = json_string_value(json_object_get(event, "event"));
+	const char *text = json_string_value(json_object_get(event, "text"));
+	const json_t *task = json_object_get(event, "task");
+	const char *level = INFO;
+	struct compete *c = user;
+	bool shown = true;
+
+	for (size_t i = 0; kind && i < ARRAY_LEN(trouble); i++)
+		level = strcmp(kind, trouble[i]) == 0 ? WARNING : level;
+	for (size_t i = 0; kind && i < ARRAY_LEN(quiet); i++)
+		shown = shown && strcmp(kind, quiet[i]) != 0;
+	/* How each was at the start is shown by its device event. */
+	if (kind && strcmp(kind, "state") == 0)
+		shown = clock_mono_ns() > c->agent_ns + NS_PER_S;
+	if (!kind || !text)
+		on_line(c, line);
+	else if (strcmp(kind, "agent") == 0)
+		tell_agent_event(c, text, event);
+	else if (shown)
+		say(c, level, "%s", text);
+	if (kind && strcmp(kind, "lent") == 0 && json_is_integer(task))
+		await_output(c, (uint64_t)json_integer_value(task));
+	json_decref(event);
 }
 
 static int import(struct compete *c, const char *commands, const char *config)
@@ -155,6 +306,7 @@ static bool start_agent(struct compete *c)
 	char left[24];
 	char *argv[] = { (char[]){ "tenure" },
 			 (char[]){ "agent" },
+			 (char[]){ "--json" },
 			 (char[]){ "--no-hold" },
 			 (char[]){ "--refresh" },
 			 (char[]){ "1s" },
@@ -164,6 +316,7 @@ static bool start_agent(struct compete *c)
 			 c->set.all_gpus ? (char[]){ "all" } : c->set.gpus,
 			 NULL };
 
+	c->agent_ns = clock_mono_ns();
 	return child_start(&c->agent, c->tenure, argv) == 0;
 }
 
@@ -186,7 +339,7 @@ static int pick_gpus(struct compete *c, struct err *e)
 	free(c->set.gpus);
 	c->set.gpus = here;
 	if (out)
-		say(c, "compete_gpus: GPU %s is not here", out);
+		say(c, WARNING, "compete_gpus: GPU %s is not here", out);
 	return 0;
 }
 
@@ -245,6 +398,22 @@ static size_t look(struct compete *c, bool stop, struct lane **lanes, size_t *n_
 	return n;
 }
 
+/* Figures change all the time; what changes besides is worth a line. */
+static bool is_news(const char *was, const char *text)
+{
+	static const char figures[] = "0123456789.";
+
+	while (was && (*was || *text)) {
+		was += strspn(was, figures);
+		text += strspn(text, figures);
+		if (*was != *text)
+			return true;
+		was += *was != '\0';
+		text += *text != '\0';
+	}
+	return !was;
+}
+
 /* Why nothing runs, whenever that changes. */
 static void show_why(struct compete *c, size_t running)
 {
@@ -260,8 +429,8 @@ static void show_why(struct compete *c, size_t running)
 		why = strbuf_take(&text);
 	}
 	strbuf_clear(&text);
-	if (why && (!c->head_why || strcmp(why, c->head_why) != 0))
-		say(c, "%s", why);
+	if (why && is_news(c->head_why, why))
+		say(c, INFO, "%s", why);
 	free(c->head_why);
 	c->head_why = take_ptr(why);
 }
@@ -284,13 +453,13 @@ static size_t show(struct compete *c)
 	(void)scan_dir(c->sp, "failed", count_failed, c, NULL);
 	(void)scan_dir(c->sp, "cancelled", count_failed, c, NULL);
 	for (size_t i = 0; i < n_lanes; i++) {
-		say(c, "queue %s: %s, %u pending", queue_name(lanes[i].name),
+		say(c, INFO, "queue %s: %s, %u pending", queue_name(lanes[i].name),
 		    lanes[i].running ? "busy" : "idle", lanes[i].waiting);
 		waiting += lanes[i].waiting;
 		running += lanes[i].running;
 	}
-	say(c, "pending: %zu, running: %zu, completed: %zu, failed: %zu", waiting, running, c->done,
-	    c->failed);
+	say(c, INFO, "pending: %zu, running: %zu, completed: %zu, failed: %zu", waiting, running,
+	    c->done, c->failed);
 	free(lanes);
 	show_why(c, running);
 	c->shown = true; /* at first there is no agent yet that could say why */
@@ -323,8 +492,9 @@ static void pause_ms(struct compete *c, uint64_t ms)
 		struct pollfd p = { .fd = c->agent.pid ? c->agent.fd : -1, .events = POLLIN };
 
 		(void)poll(&p, 1, 50);
-		if (child_hear(&c->agent, on_line, c))
+		if (child_hear(&c->agent, on_event, c))
 			look_ns = now + LOOK_MS * NS_PER_MS;
+		find_outputs(c);
 		if (now < look_ns)
 			continue;
 		look_ns = UINT64_MAX;
@@ -338,7 +508,7 @@ static void end_agent(struct compete *c)
 	if (!c->agent.pid)
 		return;
 	(void)kill(c->agent.pid, SIGTERM);
-	(void)child_wait(&c->agent, on_line, c);
+	(void)child_wait(&c->agent, on_event, c);
 }
 
 /* False: it cannot be had. */
@@ -349,12 +519,12 @@ static bool keep_agent(struct compete *c)
 	if (!child_ended(&c->agent, &code))
 		return true;
 	c->agent.pid = 0;
-	(void)child_wait(&c->agent, on_line, c);
+	(void)child_wait(&c->agent, on_event, c);
 	if (code == 2) {
-		say(c, "there can be no agent; what waits is run by the next start");
+		say(c, ERROR, "there can be no agent; what waits is run by the next start");
 		return false;
 	}
-	say(c, "the agent has ended; it is started again");
+	say(c, WARNING, "the agent has ended; it is started again");
 	pause_ms(c, 1000);
 	return told || start_agent(c);
 }
@@ -375,7 +545,7 @@ static void stop_tasks(struct compete *c)
 	size_t n_lanes = 0, n;
 	int obeyed = 0;
 
-	say(c, "told to end: tasks are stopped");
+	say(c, INFO, "told to end: tasks are stopped");
 	while ((n = look(c, true, &lanes, &n_lanes)) && clock_mono_ns() < end) {
 		if (!keep_agent(c))
 			break;
@@ -386,19 +556,19 @@ static void stop_tasks(struct compete *c)
 			stop_all(c, signals > 1);
 		obeyed = signals;
 		(void)poll(NULL, 0, 100);
-		(void)child_hear(&c->agent, on_line, c);
+		(void)child_hear(&c->agent, on_event, c);
 	}
 	free(lanes);
 	if (n)
-		say(c, "%zu task%s still run%s; tenure list -i %s shows them", n, n == 1 ? "" : "s",
-		    n == 1 ? "s" : "", c->instance);
+		say(c, WARNING, "%zu task%s still run%s; tenure list -i %s shows them", n,
+		    n == 1 ? "" : "s", n == 1 ? "s" : "", c->instance);
 }
 
 static int run(struct compete *c)
 {
 	while (!told) {
 		if (!show(c)) {
-			say(c, "all tasks have ended");
+			say(c, INFO, "all tasks have ended");
 			break;
 		}
 		pause_ms(c, c->set.check_ms);
@@ -519,7 +689,7 @@ static int read_commands(struct compete *c, const char *commands, const char *co
 
 	(void)submit_new_id(c->sp, &c->first, NULL); /* what ended before is not counted */
 	if (fs_write_atomic(c->reading, "", 0, 0600, &e) < 0)
-		say(c, "%s", e.text);
+		say(c, ERROR, "%s", e.text);
 	else
 		code = import(c, commands, config);
 	(void)unlink(c->reading);
@@ -532,7 +702,8 @@ static void say_begin(struct compete *c)
 		c->set.left ? xasprintf(", the last %" PRIu64 " left to others", c->set.left)
 			    : xstrdup("");
 
-	say(c, "instance %s, gpus %s%s", c->instance, c->set.all_gpus ? "all" : c->set.gpus, left);
+	say(c, INFO, "instance %s, gpus %s%s", c->instance, c->set.all_gpus ? "all" : c->set.gpus,
+	    left);
 }
 
 static int work(struct compete *c, const char *commands, const char *config)
@@ -545,13 +716,13 @@ static int work(struct compete *c, const char *commands, const char *config)
 	if (!proc_ignores(SIGINT))
 		(void)sigaction(SIGINT, &sa, NULL);
 	if (pick_gpus(c, &e) < 0) {
-		say(c, "%s", e.text);
+		say(c, ERROR, "%s", e.text);
 		return EXIT_FAILED;
 	}
 	n = left_over(c);
 	if (n) {
-		say(c, "going on with %zu task%s of a run that was not ended; %s is not read", n,
-		    n == 1 ? "" : "s", commands);
+		say(c, INFO, "going on with %zu task%s of a run that was not ended; %s is not read",
+		    n, n == 1 ? "" : "s", commands);
 	} else {
 		int code = read_commands(c, commands, config);
 
@@ -576,15 +747,70 @@ static int note(int argc, char **argv)
 	return 0;
 }
 
+static const struct opt help_opts[] = {
+	{ .name = "help", .short_name = 'h', .spec = { VALUE_FLAG }, .help = "show this help" },
+	{ 0 },
+};
+
+static const struct about about = {
+	.name = "compete",
+	.summary = "run the tasks of a command.txt on the GPUs that have room",
+	.usages =
+		(const struct about_row[]){
+			{ "[COMMAND_FILE [CONFIG_FILE]]",
+			  "read them, run all, and show how it stands" },
+			{ 0 },
+		},
+	.description =
+		"Without them command.txt and config.yaml of this directory are read. It runs in the "
+		"foreground and ends when all is done, or by Ctrl-C, which stops the tasks: they have "
+		"30 seconds, and none after a second Ctrl-C. One that was killed leaves its tasks "
+		"running; the next start goes on with them, and does not read the command file again.\n"
+		"\n"
+		"The tasks are in a queue of tenure, whose name is in the first lines: tenure list -i NAME "
+		"shows them, tenure logs -i NAME ID what one has printed.",
+	.opts = help_opts,
+	.examples =
+		(const struct about_row[]){
+			{ "compete", "command.txt and config.yaml of this directory" },
+			{ "compete week.txt", "another command file, with config.yaml beside it" },
+			{ 0 },
+		},
+	.files =
+		(const struct about_row[]){
+			{ "command.txt",
+			  "the tasks: their queue, their commands, and the memory they need; "
+			  "tenure help import has both ways to write one" },
+			{ "config.yaml",
+			  "which GPUs, how many of them are left to others, when to try again" },
+			{ "logs/compete_gpu.log",
+			  "what it prints; beside the command file, like the next one" },
+			{ "logs/uni_id.json",
+			  "the state of each attempt, kept for and by the scripts" },
+			{ 0 },
+		},
+	.exits =
+		(const struct about_row[]){
+			{ "0", "all has ended, or it was told to end" },
+			{ "1", "it could not begin, or broke down" },
+			{ "2", "a mistake in what was typed, or in the command file" },
+			{ 0 },
+		},
+	.see =
+		(const struct about_row[]){
+			{ "tenure-import", "1" },
+			{ "tenure-list", "1" },
+			{ "tenure-logs", "1" },
+			{ 0 },
+		},
+};
+
 static int usage(void)
 {
-	(void)printf(
-		"compete: run the tasks of a command.txt on the GPUs that have room\n\n"
-		"Usage:\n  compete [COMMAND_FILE [CONFIG_FILE]]\n\n"
-		"Without them command.txt and config.yaml of this directory are read. It ends\n"
-		"when all is done, or by Ctrl-C, which stops the tasks. logs/ beside the\n"
-		"command file has compete_gpu.log and uni_id.json.\n");
-	return 0;
+	cleanup_free char *text = about_help(&about);
+
+	(void)fputs(text, stdout);
+	return EXIT_OK;
 }
 
 static void clear(struct compete *c)
@@ -594,6 +820,9 @@ static void clear(struct compete *c)
 
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
 		free(texts[i]);
+	for (size_t i = 0; i < c->n_outputs; i++)
+		free(c->outputs[i].file);
+	free(c->outputs);
 	c->sp = spool_close(c->sp);
 	command_set_clear(&c->set);
 }
@@ -607,10 +836,14 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && (strcmp(argv[1], "--begin") == 0 || strcmp(argv[1], "--end") == 0))
 		return note(argc, argv);
+	if (about_prints_page(&about, argc, argv))
+		return EXIT_OK;
 	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
 		return usage();
 	if (argc > 3 || commands[0] == '-') {
-		(void)fprintf(stderr, "compete: it takes a command file and a config file\n");
+		(void)fprintf(
+			stderr,
+			"compete: it takes a command file and a config file (see compete --help)\n");
 		return EXIT_USAGE;
 	}
 	c.self = realpath("/proc/self/exe", NULL);
@@ -625,7 +858,7 @@ int main(int argc, char **argv)
 	if (r == 0)
 		code = work(&c, commands, config);
 	else if (c.sp) /* the log is ours */
-		say(&c, "%s", e.text);
+		say(&c, ERROR, "%s", e.text);
 	else
 		(void)fprintf(stderr, "compete: %s\n", e.text);
 	clear(&c);

@@ -19,16 +19,17 @@
 #include "base/opts.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "compat/about.h"
 #include "compat/hold_child.h"
 #include "compat/occupy_daemon.h"
 #include "compat/occupy_files.h"
+#include "compat/visible.h"
 #include "gpu/device.h"
 
 #define OFF_LIMIT_MS 5000
 #define LOG_LINES    10
 #define LOG_TAIL     16384 /* bytes of the log that hold its last lines */
-#define HELP_WIDTH   80
-#define DEFAULT_GPUS 4 /* 0-3, of those that exist */
+#define DEFAULT_GPUS 4	   /* 0-3, of those that exist */
 
 enum exit_code { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_RUNNING };
 
@@ -78,40 +79,79 @@ static int fail(enum exit_code code, const char *text)
 	return (int)code;
 }
 
-static void help(FILE *out)
-{
-	struct opts *o = opts_new();
-
-	opts_add_rows(o, on_opts);
-
-	cleanup_free char *options = opts_help(o, HELP_WIDTH);
-
-	(void)fprintf(
-		out,
-		"Usage:\n"
-		"  occupy on [options]   start to occupy GPUs, in the background\n"
-		"  occupy off            stop, or cancel the waiting\n"
-		"  occupy status         what it does, and the end of its log\n"
+static const struct about about = {
+	.name = "occupy",
+	.summary = "occupy idle GPUs, and give them to whoever comes",
+	.usages =
+		(const struct about_row[]){
+			{ "on [options]", "start to occupy GPUs, in the background" },
+			{ "off", "stop, or cancel the waiting" },
+			{ "status", "what it does, and the end of its log" },
+			{ 0 },
+		},
+	.has_commands = true,
+	.description =
+		"Waits until all of the GPUs have been idle for the whole time (one that is used sets "
+		"the clock back), then occupies memory on each and computes now and then.\n"
 		"\n"
-		"Waits until all of the GPUs have been idle for the whole time (one that is used\n"
-		"sets the clock back), then occupies memory on each and computes now and then.\n"
-		"\n"
-		"This is tenure with the commands of gpu-occupy, and it does better in one thing: as\n"
-		"soon as somebody else's process starts on an occupied GPU, everything on that GPU is\n"
-		"free for it, before it asks for memory. When it has gone, the GPU is occupied again.\n"
+		"This is tenure with the commands of gpu-occupy, and it does better in one thing: as "
+		"soon as somebody else's process starts on an occupied GPU, everything on that GPU is "
+		"free for it, before it asks for memory. When it has gone, the GPU is occupied again. "
 		"A GPU on which somebody's process is already is not touched, whatever the threshold.\n"
 		"\n"
-		"%s\n"
-		"Examples:\n"
-		"  $ occupy on\n"
-		"  $ occupy on --gpus 0 1 --memory 20 --no_compute\n"
-		"  $ occupy on --mem_threshold 0.5 --wait_minutes 2\n"
+		"GPUs are numbered as nvidia-smi numbers them. What CUDA_VISIBLE_DEVICES hides is not "
+		"touched; without --gpus the first four that it leaves are taken.\n"
 		"\n"
-		"Files: ~/.config/gpu_occupy/occupy.log (emptied by \"on\") and occupy.pid.\n"
-		"\"tenure status --instance occupy\" tells more. What has no option here, such as the\n"
-		"kind of load, is a setting of tenure: see tenure help hold, tenure config show.\n",
-		options);
-	(void)opts_free(o);
+		"\"tenure status --instance occupy\" tells more. What has no option here, such as the "
+		"kind of load, is a setting of tenure: see tenure help hold, tenure config show.",
+	.opts = on_opts,
+	.examples =
+		(const struct about_row[]){
+			{ "occupy on",
+			  "38 GB on each of GPU 0-3, once they have been idle for 5 minutes" },
+			{ "occupy on --gpus 0 1 --memory 20 --no_compute",
+			  "memory on two GPUs, and no load" },
+			{ "occupy on --mem_threshold 0.5 --wait_minutes 2",
+			  "sooner, and only when they are emptier" },
+			{ "occupy off",
+			  "let go of everything; all of its memory is free when it comes back" },
+			{ 0 },
+		},
+	.variables =
+		(const struct about_row[]){
+			{ "CUDA_VISIBLE_DEVICES",
+			  "the GPUs that may be occupied; none is hidden without it" },
+			{ 0 },
+		},
+	.files =
+		(const struct about_row[]){
+			{ "~/.config/gpu_occupy/occupy.log",
+			  "what it does; \"on\" empties it once it is to start" },
+			{ "~/.config/gpu_occupy/occupy.pid", "the PID of what \"on\" has started" },
+			{ 0 },
+		},
+	.exits =
+		(const struct about_row[]){
+			{ "0", "it worked; off: also when it did not run" },
+			{ "1", "it failed, or on: it runs already" },
+			{ "2", "a mistake in what was typed" },
+			{ "3", "status: it does not run" },
+			{ 0 },
+		},
+	.see =
+		(const struct about_row[]){
+			{ "tenure-hold", "1" },
+			{ "tenure-on", "1" },
+			{ "tenure.yaml", "5" },
+			{ 0 },
+		},
+};
+
+static void help(FILE *out)
+{
+	cleanup_free char *text = about_help(&about);
+
+	(void)fputs(text, out);
 }
 
 /* -------- what is asked for -------- */
@@ -173,10 +213,35 @@ static bool has_card(const struct gpu_list *list, uint32_t index)
 	return false;
 }
 
-static int pick_default(const struct gpu_list *list, struct strbuf *ret)
+/* What CUDA_VISIBLE_DEVICES leaves of them, in the order of the machine. */
+static int keep_visible(const struct gpu_list *list, struct gpu_list *ret, struct err *e)
+{
+	struct visible *v = xcalloc(1, sizeof(*v));
+	int r = visible_list(v, e);
+
+	for (uint32_t i = 0; r == 0 && i < list->n; i++)
+		if (visible_find(v, list->d[i].uuid) >= 0)
+			ret->d[ret->n++] = list->d[i];
+	free(v);
+	return r;
+}
+
+static void list_cards(const struct gpu_list *list, uint32_t most, struct strbuf *b)
+{
+	for (uint32_t i = 0; i < list->n && i < most; i++)
+		strbuf_addf(b, "%s%u", i ? "," : "", (unsigned int)list->d[i].index);
+}
+
+/* Of those that it may use; choice: CUDA_VISIBLE_DEVICES, or NULL. */
+static void pick_default(const struct gpu_list *list, const char *choice, struct strbuf *ret)
 {
 	unsigned int n = 0;
 
+	if (choice) {
+		list_cards(list, DEFAULT_GPUS, ret);
+		printf("Note: CUDA_VISIBLE_DEVICES=%s leaves GPU(s) %s\n", choice, strbuf_str(ret));
+		return;
+	}
 	for (uint32_t i = 0; i < DEFAULT_GPUS; i++) {
 		if (!has_card(list, i))
 			continue;
@@ -185,26 +250,35 @@ static int pick_default(const struct gpu_list *list, struct strbuf *ret)
 	}
 	if (n < DEFAULT_GPUS)
 		printf("Note: of the default GPUs 0-3 there are %u here: %s\n", n, strbuf_str(ret));
-	return 0;
 }
 
-static int check_given(const struct gpu_list *list, const struct gpu_picks *picks, struct err *e)
+static int check_given(const struct gpu_list *list, const struct gpu_list *may, const char *choice,
+		       const struct gpu_picks *picks, struct err *e)
 {
 	for (size_t i = 0; i < picks->n; i++) {
 		const struct gpu_pick *p = &picks->picks[i];
 		cleanup_free char *text = p->by_uuid ? xstrdup(p->uuid) : xasprintf("%u", p->index);
+		cleanup_strbuf struct strbuf left = STRBUF_INIT;
+		bool card = !p->by_uuid && has_card(list, p->index);
 
-		if (!p->by_uuid && has_card(list, p->index))
-			continue;
-		if (gpu_find(list, text, e) < 0)
+		if (!card && gpu_find(list, text, e) < 0)
 			return e->code;
+		if (p->by_uuid ? gpu_find(may, text, NULL) >= 0 : has_card(may, p->index))
+			continue;
+		list_cards(may, UINT32_MAX, &left);
+		return err_set(e, -ENODEV,
+			       "--gpus %s: CUDA_VISIBLE_DEVICES=%s hides that GPU and leaves %s "
+			       "(numbered as nvidia-smi does); name one of these, or unset it",
+			       text, choice, strbuf_str(&left));
 	}
 	return 0;
 }
 
 static int pick_gpus(const struct opts *o, struct strbuf *ret, struct err *e)
 {
-	struct gpu_list *list = xcalloc(1, sizeof(*list));
+	struct gpu_list *list = xcalloc(1, sizeof(*list)), *may = xcalloc(1, sizeof(*may));
+	const struct gpu_picks *given = opts_given(o, "gpus") ? &opts_value(o, "gpus")->gpus : NULL;
+	const char *choice = getenv("CUDA_VISIBLE_DEVICES");
 	struct nvml nvml = { 0 };
 	int r = nvml_load(&nvml, e);
 
@@ -212,15 +286,22 @@ static int pick_gpus(const struct opts *o, struct strbuf *ret, struct err *e)
 		r = nvml_start(&nvml, e);
 	if (r == 0)
 		r = gpu_enumerate(&nvml, list, e);
-	if (r == 0 && opts_given(o, "gpus")) {
-		r = check_given(list, &opts_value(o, "gpus")->gpus, e);
+	if (r == 0 && choice)
+		r = keep_visible(list, may, e);
+	if (r < 0 && choice)
+		(void)err_wrap(e, "CUDA_VISIBLE_DEVICES=%s", choice);
+	if (r == 0 && given && !given->all) {
+		r = check_given(list, choice ? may : list, choice, given, e);
 		strbuf_adds(ret, opts_text(o, "gpus"));
+	} else if (r == 0 && given) {
+		list_cards(choice ? may : list, UINT32_MAX, ret);
 	} else if (r == 0) {
-		r = pick_default(list, ret);
+		pick_default(choice ? may : list, choice, ret);
 	}
 	nvml_stop(&nvml);
 	nvml_unload(&nvml);
 	free(list);
+	free(may);
 	return r;
 }
 
@@ -252,7 +333,7 @@ static int start(const struct opts *o, const struct occupy_files *f, struct err 
 
 	cleanup_fd int lock = occupy_files_lock(f, e);
 
-	if (lock < 0 || occupy_files_empty_log(f, e) < 0 || pick_gpus(o, &gpus, e) < 0)
+	if (lock < 0 || pick_gpus(o, &gpus, e) < 0 || occupy_files_empty_log(f, e) < 0)
 		return EXIT_FAILED;
 	w.gpus = strbuf_str(&gpus);
 	if (occupy_daemon_start(&w, f, &pid, e) < 0)
@@ -481,6 +562,8 @@ static int run(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 
+	if (about_prints_page(&about, argc, argv))
+		return EXIT_OK;
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
 		help(stdout);
 		return EXIT_OK;

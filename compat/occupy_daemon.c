@@ -26,19 +26,29 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "compat/hold_child.h"
+#include "gpu/device.h"
 
 #define ARGS_MAX       32
 #define GRANULE	       (2ULL * MIB) /* memory comes in these; never less than what was asked for */
 #define FIRST_LOOK_MS  300	    /* the guard has looked at every GPU by then */
 #define NEWS_FD	       3
+#define PHASE_SLACK_MS 200 /* the status is some time behind */
 #define START_LIMIT_MS 30000
+
+/* What an occupied GPU does in turn. */
+enum phase { PHASE_NONE, PHASE_COMPUTE, PHASE_SLEEP };
 
 struct daemon {
 	const struct occupy_wants *wants;
 	struct hold_child *child;
 	int log, news;
 	bool stopping;
-	char trouble[512]; /* the last line that was no event */
+	char trouble[512];   /* the last line that was no event */
+	uint64_t refresh_ns; /* when the next look is due */
+	struct {
+		enum phase phase; /* as last told */
+		uint64_t since_ns;
+	} phases[GPU_DEVICES_MAX]; /* by the places in the status */
 };
 
 struct news {
@@ -100,6 +110,9 @@ static void on_event(void *user, const char *kind, const char *text, const json_
 		say(d, level, "GPU %.*s: %s", (int)(what - text - 4), text + 4, what + 2);
 	else
 		say(d, level, "%s", text);
+	/* Which phase it is in, the status knows by then. */
+	if (strcmp(kind, "held") == 0 && !d->stopping)
+		hold_child_tick_in(d->child, FIRST_LOOK_MS);
 }
 
 static void on_line(void *user, const char *line)
@@ -125,21 +138,27 @@ static bool is_held(const char *state)
 	return strcmp(state, "held") == 0 || strcmp(state, "holding") == 0;
 }
 
+static void device_label(const json_t *dev, char label[UNIT_TEXT_MAX])
+{
+	const json_t *mig = json_object_get(dev, "mig");
+
+	(void)str_print(label, UNIT_TEXT_MAX, "GPU %d",
+			(int)json_integer_value(json_object_get(dev, "gpu")));
+	if (json_is_integer(mig))
+		(void)str_print(label + strlen(label), UNIT_TEXT_MAX - strlen(label), "/%d",
+				(int)json_integer_value(mig));
+}
+
 /* One GPU that is not held. True: it is ready. */
 static bool say_device(struct daemon *d, const json_t *dev, const char *state)
 {
 	const char *reason = json_string_value(json_object_get(dev, "reason"));
 	const json_t *used = json_object_get(dev, "memory_used_bytes");
-	const json_t *mig = json_object_get(dev, "mig");
 	double gb = (double)json_integer_value(used) / (double)GIB;
 	bool idle = strcmp(state, "idle") == 0;
 	char label[UNIT_TEXT_MAX];
 
-	(void)str_print(label, sizeof(label), "GPU %d",
-			(int)json_integer_value(json_object_get(dev, "gpu")));
-	if (json_is_integer(mig))
-		(void)str_print(label + strlen(label), sizeof(label) - strlen(label), "/%d",
-				(int)json_integer_value(mig));
+	device_label(dev, label);
 	if (!json_is_null(used))
 		say(d, "INFO", "%s: %.2fGB used (threshold: %gGB)", label, gb,
 		    d->wants->threshold_gb);
@@ -160,15 +179,63 @@ static void say_ready(struct daemon *d, bool ready, double wait_s)
 		    unit_format_duration((uint64_t)(wait_s * 1e3), time));
 }
 
-static void on_tick(void *user)
+/* What an occupied GPU does now. */
+static void say_phase(struct daemon *d, size_t i, const json_t *dev, uint64_t now)
 {
-	struct daemon *d = user;
-	json_t *status = hold_child_status(d->child), *dev;
+	const char *load = json_string_value(json_object_get(dev, "load"));
+	const char *state = json_string_value(json_object_get(dev, "state"));
+	bool held = state && strcmp(state, "held") == 0;
+	bool computes = load && strcmp(load, "none") != 0;
+	enum phase phase = PHASE_NONE;
+	char label[UNIT_TEXT_MAX], length[UNIT_TEXT_MAX];
+
+	if (held && (computes || d->phases[i].phase != PHASE_NONE))
+		phase = computes ? PHASE_COMPUTE : PHASE_SLEEP;
+	if (phase == d->phases[i].phase)
+		return;
+	d->phases[i].phase = phase;
+	d->phases[i].since_ns = now;
+	device_label(dev, label);
+	if (phase == PHASE_SLEEP)
+		say(d, "INFO", "%s: compute phase over, sleeping for %s; the memory is kept", label,
+		    unit_format_duration(d->wants->sleep_ms, length));
+	else if (phase == PHASE_COMPUTE && d->wants->sleep_ms)
+		say(d, "INFO", "%s: compute phase, for %s", label,
+		    unit_format_duration(d->wants->compute_ms, length));
+	else if (phase == PHASE_COMPUTE)
+		say(d, "INFO", "%s: compute phase, without a pause", label);
+}
+
+/* The end of the first phase that ends; what is late is looked at every second. */
+static uint64_t next_phase(const struct daemon *d, uint64_t now)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (size_t i = 0; d->wants->sleep_ms && i < ARRAY_LEN(d->phases); i++) {
+		uint64_t ms = d->phases[i].phase == PHASE_SLEEP ? d->wants->sleep_ms
+								: d->wants->compute_ms;
+		uint64_t end = d->phases[i].since_ns + (ms + PHASE_SLACK_MS) * NS_PER_MS;
+
+		if (d->phases[i].phase == PHASE_NONE)
+			continue;
+		end = end > now ? end : now + NS_PER_S;
+		first = end < first ? end : first;
+	}
+	return first;
+}
+
+static bool computes(const struct daemon *d)
+{
+	return !d->wants->no_compute && d->wants->compute_ms;
+}
+
+static void say_waiting(struct daemon *d, const json_t *status)
+{
 	bool ready = true, waits = false;
+	const json_t *dev;
 	double wait_s = 0;
 	size_t i;
 
-	hold_child_tick_in(d->child, d->wants->refresh_ms);
 	json_array_foreach(json_object_get(status, "devices"), i, dev)
 	{
 		const char *state = json_string_value(json_object_get(dev, "state"));
@@ -182,7 +249,31 @@ static void on_tick(void *user)
 	}
 	if (waits)
 		say_ready(d, ready, wait_s);
+}
+
+static void on_tick(void *user)
+{
+	struct daemon *d = user;
+	json_t *status = hold_child_status(d->child), *dev;
+	uint64_t now = clock_mono_ns(), next;
+	size_t i;
+
+	if (now >= d->refresh_ns) {
+		d->refresh_ns = now + d->wants->refresh_ms * NS_PER_MS;
+		say_waiting(d, status);
+	}
+	json_array_foreach(json_object_get(status, "devices"), i, dev)
+	{
+		const char *instance = json_string_value(json_object_get(dev, "instance"));
+
+		if (computes(d) && i < ARRAY_LEN(d->phases) && instance &&
+		    strcmp(instance, OCCUPY_INSTANCE) == 0)
+			say_phase(d, i, dev, now);
+	}
 	json_decref(status);
+	next = next_phase(d, now);
+	next = next < d->refresh_ns ? next : d->refresh_ns;
+	hold_child_tick_in(d->child, (next - now) / NS_PER_MS + 1);
 }
 
 /* -------- its life -------- */

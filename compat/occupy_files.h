@@ -39,7 +39,8 @@ enum occupy_state occupy_files_look(const struct occupy_files *f, struct proc_id
  * the lock; -EBUSY; -errno.
  */
 int occupy_files_lock(const struct occupy_files *f, struct err *e);
-/* `on` begins with an empty log, also one that is refused. With the lock. 0, or -errno with e. */
+/* `on` begins with an empty log; one that is refused keeps what is there. With the lock. 0, or
+ * -errno with e. */
 int occupy_files_empty_log(const struct occupy_files *f, struct err *e);
 
 /* Say that this process is it; take that back. */

@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/fs.h"
@@ -16,11 +17,11 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
+#include "compat/about.h"
 #include "compat/hold_child.h"
 #include "compat/visible.h"
 
 #define CHUNK_BYTES   (512ULL * MIB) /* the original's; tenure itself takes a few large pieces */
-#define HELP_WIDTH    80
 #define INSTANCE      "sentinel"
 #define ARGS_MAX      24
 #define TICK_MS	      1000
@@ -60,11 +61,12 @@ static const struct opt rows[] = {
 	{ 0 },
 };
 
-enum lamp { LAMP_UNKNOWN, LAMP_FREE, LAMP_IN_USE, LAMP_KILLED, LAMP_RUNS };
+enum lamp { LAMP_UNKNOWN, LAMP_WAITS, LAMP_FREE, LAMP_IN_USE, LAMP_KILLED, LAMP_RUNS };
 
 struct sentinel {
 	struct visible visible;
-	enum lamp lamps[VISIBLE_MAX]; /* what was said last of each GPU */
+	enum lamp lamps[VISIBLE_MAX];  /* what was said last of each GPU */
+	unsigned int due[VISIBLE_MAX]; /* looks at which one that is free waited for nothing */
 	struct hold_child *child;
 	bool stopping;
 };
@@ -75,26 +77,62 @@ static int fail(enum exit_code code, const char *text)
 	return (int)code;
 }
 
-static void help(const struct opts *o)
-{
-	cleanup_free char *options = opts_help(o, HELP_WIDTH);
+static const struct about about = {
+	.name = "gpu-sentinel",
+	.summary = "run a stressor on every GPU that is free",
+	.usages =
+		(const struct about_row[]){
+			{ "", "watch the visible GPUs, in the foreground" },
+			{ 0 },
+		},
+	.description =
+		"Runs a stressor on every visible GPU that is free: it allocates 88 % of the free memory "
+		"and computes a little. When another process starts on a GPU, the stressor on that GPU "
+		"goes, and it comes back when the GPU is free again. Ctrl-C ends it; all is free within "
+		"a second. CUDA_VISIBLE_DEVICES says which GPUs are meant, and they are numbered as CUDA "
+		"numbers them.\n"
+		"\n"
+		"This is tenure with the behaviour of gpu_sentinel.py, and it does better in one thing: "
+		"it does not poll for other processes. What it holds is gone before the other process "
+		"asks for memory, so that its first allocation succeeds.\n"
+		"\n"
+		"\"tenure status --instance sentinel\" tells more; where CUDA_VISIBLE_DEVICES is set the "
+		"instance has a number of that choice behind its name, and \"tenure instances\" "
+		"does not list it, because it has no queue.",
+	.opts = rows,
+	.examples =
+		(const struct about_row[]){
+			{ "gpu-sentinel", "all GPUs" },
+			{ "CUDA_VISIBLE_DEVICES=2,3 gpu-sentinel --memory all-4G --load none",
+			  "two of them, all of their memory but 4 GiB, and no load" },
+			{ 0 },
+		},
+	.variables =
+		(const struct about_row[]){
+			{ "CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER",
+			  "which GPUs are meant, and in which order" },
+			{ 0 },
+		},
+	.exits =
+		(const struct about_row[]){
+			{ "0", "ended by SIGINT, SIGTERM or SIGHUP" },
+			{ "1", "it could not begin, or broke down" },
+			{ "2", "a mistake in what was typed" },
+			{ 0 },
+		},
+	.see =
+		(const struct about_row[]){
+			{ "tenure-hold", "1" },
+			{ "tenure.yaml", "5" },
+			{ 0 },
+		},
+};
 
-	printf("Usage: gpu-sentinel [options]\n"
-	       "\n"
-	       "Runs a stressor on every visible GPU that is free: it allocates 88 %% of the free\n"
-	       "memory and computes a little. When another process starts on a GPU, the stressor on\n"
-	       "that GPU goes, and it comes back when the GPU is free again. Ctrl-C ends it; all is\n"
-	       "free within a second. CUDA_VISIBLE_DEVICES says which GPUs are meant.\n"
-	       "\n"
-	       "This is tenure with the behaviour of gpu_sentinel.py, and it does better in one\n"
-	       "thing: it does not poll for other processes. What it holds is gone before the other\n"
-	       "process asks for memory, so that its first allocation succeeds.\n"
-	       "\n"
-	       "%s\n"
-	       "Examples:\n"
-	       "  $ gpu-sentinel\n"
-	       "  $ CUDA_VISIBLE_DEVICES=2,3 gpu-sentinel --memory all-4G --load none\n",
-	       options);
+static void help(void)
+{
+	cleanup_free char *text = about_help(&about);
+
+	(void)fputs(text, stdout);
 }
 
 /* -------- its lines -------- */
@@ -158,18 +196,45 @@ static void on_yield(struct sentinel *s, int gpu, const char *text, const json_t
 	s->lamps[gpu] = LAMP_KILLED;
 }
 
+/*
+ * A GPU that is free may have to stay so for a while, or nothing is to run there. One that is due
+ * has its start told; where there is still none at the second look, there is a reason.
+ */
+static void on_idle(struct sentinel *s, int gpu, const char *reason, const json_t *dev)
+{
+	double wait_s = json_number_value(json_object_get(dev, "hold_in_s"));
+
+	if (wait_s * 1e3 >= TICK_MS)
+		say(gpu, "Free. Waiting %.0f s before launching a stressor.", ceil(wait_s));
+	else if (wait_s == 0 && ++s->due[gpu] > 1)
+		say(gpu, "Free. No stressor running%s%s.", reason[0] ? ": " : "", reason);
+	else
+		return;
+	s->lamps[gpu] = LAMP_WAITS;
+}
+
 static void on_state(struct sentinel *s, int gpu, const char *text, const json_t *event)
 {
 	const char *state = json_string_value(json_object_get(event, "state"));
+	enum lamp lamp = s->lamps[gpu];
 
 	if (s->stopping || !state)
 		return;
+	/* What becomes of one that is free the next look at the status tells, or its start. */
 	if (strcmp(state, "idle") == 0) {
-		on_free(s, gpu);
-	} else if (s->lamps[gpu] == LAMP_UNKNOWN || s->lamps[gpu] == LAMP_FREE) {
+		s->lamps[gpu] = LAMP_UNKNOWN;
+		s->due[gpu] = 0;
+		hold_child_tick_in(s->child, FIRST_TICK_MS);
+	} else if (lamp == LAMP_UNKNOWN || lamp == LAMP_FREE || lamp == LAMP_WAITS) {
 		say(gpu, "In use. No stressor running.");
 		s->lamps[gpu] = LAMP_IN_USE;
 	}
+}
+
+static void on_starting(struct sentinel *s, int gpu, const char *text, const json_t *event)
+{
+	if (!s->stopping)
+		on_free(s, gpu);
 }
 
 static bool all_told(const struct sentinel *s)
@@ -193,9 +258,16 @@ static void on_tick(void *user)
 		int gpu =
 			visible_find(&s->visible, json_string_value(json_object_get(dev, "uuid")));
 
+		const char *state = json_string_value(json_object_get(dev, "state"));
+		const char *reason = json_string_value(json_object_get(dev, "reason"));
+
 		/* age_s: it has been looked at. */
-		if (gpu >= 0 && s->lamps[gpu] == LAMP_UNKNOWN &&
-		    json_is_number(json_object_get(dev, "age_s")))
+		if (gpu < 0 || s->lamps[gpu] != LAMP_UNKNOWN || !state ||
+		    !json_is_number(json_object_get(dev, "age_s")))
+			continue;
+		if (strcmp(state, "idle") == 0)
+			on_idle(s, gpu, reason ? reason : "", dev);
+		else if (strcmp(state, "busy") == 0 || strcmp(state, "left") == 0)
 			on_state(s, gpu, "", dev);
 	}
 	json_decref(status);
@@ -217,7 +289,7 @@ static void on_event(void *user, const char *kind, const char *text, const json_
 	} kinds[] = {
 		{ "held", on_held },	   { "yield", on_yield },   { "state", on_state },
 		{ "release", on_trouble }, { "blind", on_trouble }, { "failed", on_trouble },
-		{ "lost", on_trouble },	   { "back", on_trouble },
+		{ "lost", on_trouble },	   { "back", on_trouble },  { "starting", on_starting },
 	};
 	struct sentinel *s = user;
 	int gpu = visible_find(&s->visible, json_string_value(json_object_get(event, "uuid")));
@@ -329,7 +401,7 @@ static int run_command(int argc, char **argv)
 	if (opts_parse(o, argc, argv, OPTS_DEFAULT, &e) < 0)
 		code = fail(EXIT_USAGE, e.text);
 	else if (opts_flag(o, "help"))
-		help(o);
+		help();
 	else if (opts_argc(o) > 0)
 		code = fail(EXIT_USAGE, "it takes options only (see --help)");
 	else
@@ -341,7 +413,7 @@ static int run_command(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct err e = ERR_INIT;
-	int code = run_command(argc, argv);
+	int code = about_prints_page(&about, argc, argv) ? EXIT_OK : run_command(argc, argv);
 
 	if (fs_close_stdout(&e) < 0 && code == EXIT_OK) {
 		(void)fprintf(stderr, "gpu-sentinel: %s\n", e.text);

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/mem.h"
+
 #define BOLD   "\\fB"
 #define ITALIC "\\fI"
 #define ROMAN  "\\fR"
@@ -106,4 +108,87 @@ void roff_text(struct strbuf *b, const char *text)
 			p++;
 		}
 	}
+}
+
+/* -------- parts of a page -------- */
+
+void roff_heading(struct strbuf *b, const char *name, const char *section, const char *summary,
+		  const char *made_by)
+{
+	strbuf_addf(b, ".\\\" Made from the option tables by `%s'; do not edit.\n.TH \"", made_by);
+	for (const char *p = name; *p; p++)
+		strbuf_addc(b, *p >= 'a' && *p <= 'z' ? (char)(*p - 'a' + 'A') : *p);
+	strbuf_addf(b,
+		    "\" %s \"\" \"tenure " TENURE_VERSION "\" \"tenure\"\n.nh\n.ad l\n.SH NAME\n",
+		    section);
+	roff_literal(b, name);
+	strbuf_adds(b, " \\- ");
+	roff_literal(b, summary);
+	strbuf_addc(b, '\n');
+}
+
+void roff_section(struct strbuf *b, const char *macro, const char *title)
+{
+	strbuf_addf(b, ".%s \"", macro);
+	roff_literal(b, title);
+	strbuf_adds(b, "\"\n");
+}
+
+void roff_paragraph(struct strbuf *b, const char *text)
+{
+	strbuf_adds(b, ".PP\n");
+	roff_text(b, text);
+	strbuf_addc(b, '\n');
+}
+
+void roff_tagged(struct strbuf *b, const char *tag, const char *text)
+{
+	strbuf_adds(b, ".TP\n");
+	roff_bold(b, tag);
+	strbuf_addc(b, '\n');
+	roff_text(b, text);
+	strbuf_addc(b, '\n');
+}
+
+void roff_choices(struct strbuf *b, const struct opt *row)
+{
+	for (size_t i = 0; row->spec.choices && row->spec.choices[i]; i++) {
+		strbuf_adds(b, i ? " | " : ": ");
+		roff_bold(b, row->spec.choices[i]);
+	}
+}
+
+void roff_option(struct strbuf *b, const struct opt *row)
+{
+	strbuf_adds(b, ".TP\n");
+	if (row->short_name) {
+		roff_bold(b, (const char[]){ '-', row->short_name, '\0' });
+		strbuf_adds(b, ", ");
+	}
+
+	cleanup_free char *name = xasprintf("--%s", row->name);
+
+	roff_bold(b, name);
+	if (row->arg) {
+		strbuf_addc(b, ' ');
+		roff_italic(b, row->arg);
+	}
+	strbuf_addc(b, '\n');
+	roff_text(b, row->help);
+	roff_choices(b, row);
+	if (row->def && row->def[0] && row->spec.type != VALUE_FLAG) {
+		strbuf_adds(b, " (default ");
+		roff_literal(b, row->def);
+		strbuf_addc(b, ')');
+	}
+	if (row->env)
+		strbuf_addf(b, " [%s]", row->env);
+	strbuf_addc(b, '\n');
+}
+
+void roff_reference(struct strbuf *b, const char *page, const char *section, bool last)
+{
+	strbuf_adds(b, ".BR ");
+	roff_literal(b, page);
+	strbuf_addf(b, " (%s)%s\n", section, last ? "" : ",");
 }

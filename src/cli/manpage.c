@@ -19,43 +19,7 @@
 #include "cli/cmd_help.h"
 #include "cli/commands.h"
 
-static void add_heading(struct strbuf *b, const char *name, const char *section,
-			const char *summary)
-{
-	strbuf_adds(b, ".\\\" Made from the option tables by `tenure man'; do not edit.\n.TH \"");
-	for (const char *p = name; *p; p++)
-		strbuf_addc(b, *p >= 'a' && *p <= 'z' ? (char)(*p - 'a' + 'A') : *p);
-	strbuf_addf(b,
-		    "\" %s \"\" \"tenure " TENURE_VERSION "\" \"tenure\"\n.nh\n.ad l\n.SH NAME\n",
-		    section);
-	roff_literal(b, name);
-	strbuf_adds(b, " \\- ");
-	roff_literal(b, summary);
-	strbuf_addc(b, '\n');
-}
-
-static void add_section(struct strbuf *b, const char *macro, const char *title)
-{
-	strbuf_addf(b, ".%s \"", macro);
-	roff_literal(b, title);
-	strbuf_adds(b, "\"\n");
-}
-
-static void add_paragraph(struct strbuf *b, const char *text)
-{
-	strbuf_adds(b, ".PP\n");
-	roff_text(b, text);
-	strbuf_addc(b, '\n');
-}
-
-static void add_tagged(struct strbuf *b, const char *tag, const char *text)
-{
-	strbuf_adds(b, ".TP\n");
-	roff_bold(b, tag);
-	strbuf_addc(b, '\n');
-	roff_text(b, text);
-	strbuf_addc(b, '\n');
-}
+#define MADE_BY "tenure man"
 
 /* -------- options -------- */
 
@@ -73,50 +37,14 @@ static bool group_shown_before(const struct opts *o, size_t i)
 	return false;
 }
 
-static void add_choices(struct strbuf *b, const struct opt *row)
-{
-	for (size_t i = 0; row->spec.choices && row->spec.choices[i]; i++) {
-		strbuf_adds(b, i ? " | " : ": ");
-		roff_bold(b, row->spec.choices[i]);
-	}
-}
-
-static void add_option(struct strbuf *b, const struct opt *row)
-{
-	strbuf_adds(b, ".TP\n");
-	if (row->short_name) {
-		roff_bold(b, (const char[]){ '-', row->short_name, '\0' });
-		strbuf_adds(b, ", ");
-	}
-
-	cleanup_free char *name = xasprintf("--%s", row->name);
-
-	roff_bold(b, name);
-	if (row->arg) {
-		strbuf_addc(b, ' ');
-		roff_italic(b, row->arg);
-	}
-	strbuf_addc(b, '\n');
-	roff_text(b, row->help);
-	add_choices(b, row);
-	if (row->def && row->def[0] && row->spec.type != VALUE_FLAG) {
-		strbuf_adds(b, " (default ");
-		roff_literal(b, row->def);
-		strbuf_addc(b, ')');
-	}
-	if (row->env)
-		strbuf_addf(b, " [%s]", row->env);
-	strbuf_addc(b, '\n');
-}
-
 static void add_option_group(struct strbuf *b, const struct opts *o, const char *group)
 {
-	add_section(b, "SS", group);
+	roff_section(b, "SS", group);
 	for (size_t i = 0; i < opts_n_rows(o); i++) {
 		const struct opt *row = opts_row(o, i);
 
 		if (!(row->flags & OPT_HIDDEN) && strcmp(group_of(row), group) == 0)
-			add_option(b, row);
+			roff_option(b, row);
 	}
 }
 
@@ -126,7 +54,7 @@ static void add_options(struct strbuf *b, const struct opts *o)
 
 	for (size_t i = 0; i < opts_n_rows(o); i++)
 		settings = settings || opts_row(o, i)->env;
-	add_section(b, "SH", "OPTIONS");
+	roff_section(b, "SH", "OPTIONS");
 	if (settings)
 		strbuf_adds(b, "What has a variable in brackets is a setting, which config files "
 			       "and the environment can give as well; see\n"
@@ -168,7 +96,7 @@ static void add_examples(struct strbuf *b, const struct cmd_example *examples)
 	for (; examples && examples->line; examples++) {
 		cleanup_free char *line = xasprintf("$ %s", examples->line);
 
-		add_tagged(b, line, examples->what);
+		roff_tagged(b, line, examples->what);
 	}
 }
 
@@ -186,17 +114,17 @@ static void add_sub(struct strbuf *b, const struct cmd *cmd, const struct cmd *b
 	cleanup_free char *title =
 		xasprintf("%s%s%s", words, cmd->args ? " " : "", cmd->args ? cmd->args : "");
 
-	add_section(b, "SS", title);
+	roff_section(b, "SS", title);
 	roff_text(b, cmd->summary);
 	strbuf_adds(b, ".\n");
 	if (cmd->description)
-		add_paragraph(b, cmd->description);
+		roff_paragraph(b, cmd->description);
 	if (!same_options(before, cmd)) {
 		struct opts *o = cmd_opts(cmd);
 
 		for (size_t i = 0; i < opts_n_rows(o); i++)
 			if (!(opts_row(o, i)->flags & OPT_HIDDEN))
-				add_option(b, opts_row(o, i));
+				roff_option(b, opts_row(o, i));
 		(void)opts_free(o);
 	}
 	add_examples(b, cmd->examples);
@@ -204,33 +132,26 @@ static void add_sub(struct strbuf *b, const struct cmd *cmd, const struct cmd *b
 		add_sub(b, cmd->subs[i], i ? cmd->subs[i - 1] : NULL, words);
 }
 
-static void add_reference(struct strbuf *b, const char *page, const char *section, bool last)
-{
-	strbuf_adds(b, ".BR ");
-	roff_literal(b, page);
-	strbuf_addf(b, " (%s)%s\n", section, last ? "" : ",");
-}
-
 /* The pages of its group, and those that belong to every command. */
 static void add_see_also(struct strbuf *b, const struct cmd *cmd)
 {
-	add_section(b, "SH", "SEE ALSO");
-	add_reference(b, "tenure", "1", false);
+	roff_section(b, "SH", "SEE ALSO");
+	roff_reference(b, "tenure", "1", false);
 	for (size_t i = 0; commands[i]; i++) {
 		cleanup_free char *page = xasprintf("tenure-%s", commands[i]->name);
 
 		if (commands[i] != cmd && !(commands[i]->flags & CMD_HIDDEN) &&
 		    strcmp(commands[i]->group, cmd->group) == 0)
-			add_reference(b, page, "1", false);
+			roff_reference(b, page, "1", false);
 	}
-	add_reference(b, "tenure.yaml", "5", true);
+	roff_reference(b, "tenure.yaml", "5", true);
 }
 
 static void add_variables(struct strbuf *b, const struct cmd_variable *v)
 {
-	add_section(b, "SH", "ENVIRONMENT OF THE TASK");
+	roff_section(b, "SH", "ENVIRONMENT OF THE TASK");
 	for (; v->name; v++)
-		add_tagged(b, v->name, v->what);
+		roff_tagged(b, v->name, v->what);
 }
 
 char *manpage_command(const struct cmd *cmd)
@@ -240,24 +161,24 @@ char *manpage_command(const struct cmd *cmd)
 	cleanup_free char *page = xasprintf("tenure-%s", cmd->name);
 	cleanup_free char *words = xasprintf("tenure %s", cmd->name);
 
-	add_heading(&b, page, "1", cmd->summary);
-	add_section(&b, "SH", "SYNOPSIS");
+	roff_heading(&b, page, "1", cmd->summary, MADE_BY);
+	roff_section(&b, "SH", "SYNOPSIS");
 	add_usages(&b, cmd, words);
 	if (cmd->description) {
-		add_section(&b, "SH", "DESCRIPTION");
-		add_paragraph(&b, cmd->description);
+		roff_section(&b, "SH", "DESCRIPTION");
+		roff_paragraph(&b, cmd->description);
 	}
 	if (cmd->subs)
-		add_section(&b, "SH", "COMMANDS");
+		roff_section(&b, "SH", "COMMANDS");
 	for (size_t i = 0; cmd->subs && cmd->subs[i]; i++)
 		add_sub(&b, cmd->subs[i], i ? cmd->subs[i - 1] : NULL, words);
 	add_options(&b, o);
 	if (cmd->variables)
 		add_variables(&b, cmd->variables);
 	if (cmd->examples)
-		add_section(&b, "SH", "EXAMPLES");
+		roff_section(&b, "SH", "EXAMPLES");
 	add_examples(&b, cmd->examples);
-	add_section(&b, "SH", "EXIT STATUS");
+	roff_section(&b, "SH", "EXIT STATUS");
 	strbuf_adds(&b, "0 when it worked; the other codes, the same for all commands, are in\n"
 			".BR tenure (1).\n");
 	add_see_also(&b, cmd);
@@ -278,14 +199,14 @@ static bool group_of_commands_shown(size_t i)
 
 static void add_commands(struct strbuf *b, const char *group)
 {
-	add_section(b, "SS", group);
+	roff_section(b, "SS", group);
 	for (size_t i = 0; commands[i]; i++) {
 		cleanup_free char *page = xasprintf("tenure-%s", commands[i]->name);
 
 		if ((commands[i]->flags & CMD_HIDDEN) || strcmp(commands[i]->group, group) != 0)
 			continue;
 		strbuf_adds(b, ".TP\n");
-		add_reference(b, page, "1", true);
+		roff_reference(b, page, "1", true);
 		roff_text(b, commands[i]->summary);
 		strbuf_addc(b, '\n');
 	}
@@ -322,12 +243,12 @@ static const struct {
 
 static void add_exit_codes(struct strbuf *b)
 {
-	add_section(b, "SH", "EXIT STATUS");
+	roff_section(b, "SH", "EXIT STATUS");
 	for (size_t i = 0; exit_codes[i].what; i++) {
 		char code[16];
 
 		(void)str_print(code, sizeof(code), "%d", (int)exit_codes[i].code);
-		add_tagged(b, code, exit_codes[i].what);
+		roff_tagged(b, code, exit_codes[i].what);
 	}
 }
 
@@ -335,27 +256,30 @@ char *manpage_overview(void)
 {
 	struct strbuf b = STRBUF_INIT;
 
-	add_heading(&b, "tenure", "1",
-		    "hold idle NVIDIA GPUs, yield them, and run a queue on them");
-	add_section(&b, "SH", "SYNOPSIS");
+	roff_heading(&b, "tenure", "1",
+		     "hold idle NVIDIA GPUs, yield them, and run a queue on them", MADE_BY);
+	roff_section(&b, "SH", "SYNOPSIS");
 	strbuf_adds(&b, "\\fBtenure\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR]\n");
-	add_section(&b, "SH", "DESCRIPTION");
-	add_paragraph(&b, overview_description);
-	add_section(&b, "SH", "COMMANDS");
+	roff_section(&b, "SH", "DESCRIPTION");
+	roff_paragraph(&b, overview_description);
+	roff_section(&b, "SH", "COMMANDS");
 	for (size_t i = 0; commands[i]; i++)
 		if (!(commands[i]->flags & CMD_HIDDEN) && !group_of_commands_shown(i))
 			add_commands(&b, commands[i]->group);
-	add_section(&b, "SH", "OPTIONS");
-	add_paragraph(&b, overview_options);
+	roff_section(&b, "SH", "OPTIONS");
+	roff_paragraph(&b, overview_options);
 	add_exit_codes(&b);
-	add_section(&b, "SH", "FILES");
+	roff_section(&b, "SH", "FILES");
 	for (size_t i = 0; i < ARRAY_LEN(places); i++)
-		add_tagged(&b, places[i].name, places[i].what);
-	add_section(&b, "SH", "ENVIRONMENT");
+		roff_tagged(&b, places[i].name, places[i].what);
+	roff_section(&b, "SH", "ENVIRONMENT");
 	for (size_t i = 0; i < ARRAY_LEN(variables); i++)
-		add_tagged(&b, variables[i].name, variables[i].what);
-	add_section(&b, "SH", "SEE ALSO");
-	add_reference(&b, "tenure.yaml", "5", true);
+		roff_tagged(&b, variables[i].name, variables[i].what);
+	roff_section(&b, "SH", "SEE ALSO");
+	roff_reference(&b, "tenure.yaml", "5", false);
+	roff_reference(&b, "occupy", "1", false);
+	roff_reference(&b, "gpu-sentinel", "1", false);
+	roff_reference(&b, "compete", "1", true);
 	return strbuf_take(&b);
 }
 
@@ -413,7 +337,7 @@ static void add_setting(struct strbuf *b, const struct setting *row)
 	roff_text(b, row->opt.help);
 	strbuf_adds(b, ".\n.br\nType: ");
 	roff_text(b, value_hint(row->opt.spec.type));
-	add_choices(b, &row->opt);
+	roff_choices(b, &row->opt);
 	add_bound(b, "; at least ", &row->opt.spec, row->opt.spec.min);
 	add_bound(b, "; at most ", &row->opt.spec, row->opt.spec.max);
 	strbuf_adds(b, ". Default: ");
@@ -443,7 +367,7 @@ static void add_setting_group(struct strbuf *b, enum setting_id first)
 	for (int id = 0; id < (int)first; id++)
 		if (strcmp(setting_group((enum setting_id)id), setting_group(first)) == 0)
 			return;
-	add_section(b, "SS", setting_group(first));
+	roff_section(b, "SS", setting_group(first));
 	for (int id = (int)first; id < SET_MAX; id++)
 		if (strcmp(setting_group((enum setting_id)id), setting_group(first)) == 0)
 			add_setting(b, setting_row((enum setting_id)id));
@@ -453,22 +377,22 @@ char *manpage_settings(void)
 {
 	struct strbuf b = STRBUF_INIT;
 
-	add_heading(&b, "tenure.yaml", "5", "settings of tenure");
-	add_section(&b, "SH", "DESCRIPTION");
-	add_paragraph(&b, settings_description);
+	roff_heading(&b, "tenure.yaml", "5", "settings of tenure", MADE_BY);
+	roff_section(&b, "SH", "DESCRIPTION");
+	roff_paragraph(&b, settings_description);
 	for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
 		strbuf_addf(&b, ".IP %zu. 4\n", i + 1);
 		roff_text(&b, layers[i]);
 		strbuf_addc(&b, '\n');
 	}
-	add_paragraph(&b, settings_mistakes);
-	add_section(&b, "SH", "EXAMPLE");
+	roff_paragraph(&b, settings_mistakes);
+	roff_section(&b, "SH", "EXAMPLE");
 	strbuf_adds(&b, ".nf\ngpus: [0, 1]\nmemory: 88%\nidle_for: 5m\nload: light\n.fi\n");
-	add_section(&b, "SH", "SETTINGS");
+	roff_section(&b, "SH", "SETTINGS");
 	for (int id = 0; id < SET_MAX; id++)
 		add_setting_group(&b, (enum setting_id)id);
-	add_section(&b, "SH", "SEE ALSO");
-	add_reference(&b, "tenure", "1", false);
-	add_reference(&b, "tenure-config", "1", true);
+	roff_section(&b, "SH", "SEE ALSO");
+	roff_reference(&b, "tenure", "1", false);
+	roff_reference(&b, "tenure-config", "1", true);
 	return strbuf_take(&b);
 }

@@ -197,6 +197,47 @@ def test_occupy_load_cycle(inside):
     """)
 
 
+def test_occupy_logs_its_phases(inside):
+    inside("""
+        occupy("on", "--gpus", "0", "1", "--compute_min", "0.02", "--sleep_min", "0.03", *QUICK)
+        turns = ["compute phase, for 1s", "compute phase over, sleeping for 1s; the memory is kept"]
+        def phases(gpu):
+            return re.findall(f" - INFO - GPU {gpu}: (compute phase.*)", LOG.read_text())
+        for gpu in (0, 1):
+            assert wait(lambda: phases(gpu)[:4] if len(phases(gpu)) > 3 else None) == turns * 2
+        occupy("off")
+        occupy("on", "--gpus", "0", "--sleep_min", "0", *QUICK)
+        wait(lambda: phases(0) == ["compute phase, without a pause"])
+        occupy("off")
+        occupy("on", "--gpus", "0", "--no_compute", *QUICK)
+        occupied([0])
+        time.sleep(1)
+        occupy("off")
+        assert "phase" not in LOG.read_text()
+    """)
+
+
+def test_occupy_sees_what_cuda_leaves(inside):
+    inside("""
+        def only(choice, *args, **more):
+            env = {**os.environ, "CUDA_VISIBLE_DEVICES": choice}
+            return " ".join(occupy("on", *args, *QUICK, env=env, **more).split())
+        out = only("2,3")
+        assert "Note: CUDA_VISIBLE_DEVICES=2,3 leaves GPU(s) 2,3" in out and "until GPU(s) 2,3 have" in out, out
+        occupied([2, 3])
+        assert [u > 37 for u in used()] == [False, False, True, True]
+        occupy("off")
+        out = only("2,3", "--gpus", "0", "2", code=1)
+        assert "--gpus 0: CUDA_VISIBLE_DEVICES=2,3 hides that GPU and leaves 2,3" in out, out
+        assert "there is no GPU 7" in only("2,3", "--gpus", "7", code=1)
+        assert "no GPU is left" in only("", code=1)
+        only("3", "--gpus", "3")
+        occupied([3])
+        assert [u > 37 for u in used()] == [False, False, False, True]
+        occupy("off")
+    """, gpus=4)
+
+
 def test_occupy_twice(inside):
     inside("""
         occupy("on", "--gpus", "0")
@@ -208,8 +249,10 @@ def test_occupy_twice(inside):
         occupy("on", "--gpus", "0")
         assert "of before" not in LOG.read_text()             # emptied
         occupy("off")
-        occupy("on", "--gpus", "7", code=1)                   # refused: nothing of before either
-        assert LOG.read_text() == "" and "entries" not in occupy("status", code=3)
+        before = LOG.read_text()
+        occupy("on", "--gpus", "7", code=1)                   # refused: what was there stays
+        occupy("on", "--memory", "much", code=2)
+        assert before and LOG.read_text() == before and "entries" in occupy("status", code=3)
         both = [subprocess.Popen([BUILD / "compat/occupy", "on", "--gpus", "0"],
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in "12"]
         for p in both:
@@ -449,6 +492,26 @@ def test_sentinel_killed_leaves_nothing_held(inside):
         s.wait(r"\\[GPU 0\\] Allocated .*")
         s.p.kill()
         wait(lambda: max(used()) < 0.1, 2)
+    """))
+
+
+def test_sentinel_launches_when_it_does(inside):
+    """While a GPU has to be free for some time first, that is what is said."""
+    inside(SENTINEL + textwrap.dedent("""
+        s = Sentinel("--rehold-after", "4s")
+        s.wait(r"\\[GPU 0\\] Allocated .*")
+        launches = sum(l == "[GPU 0] Free. Launching stressor." for l in s.lines())
+        assert launches == 1, s.lines()
+        newcomer("--device", "0", "--take", "90%", "--stay", "0.5")
+        s.wait(r"\\[GPU 0\\] In use by other processes. Killing stressor.")
+        s.wait(r"\\[GPU 0\\] Free. Waiting [2-5] s before launching a stressor.")
+        assert sum(l == "[GPU 0] Free. Launching stressor." for l in s.lines()) == 1 and used()[0] < 1, s.lines()
+        wait(lambda: sum(l == "[GPU 0] Free. Launching stressor." for l in s.lines()) == 2)
+        wait(lambda: used()[0] > 100)
+        s.end()
+        s = Sentinel(TENURE_MAX_DEVICES="1")
+        s.wait(r"\\[GPU 1\\] Free. No stressor running: .*")
+        s.end()
     """))
 
 

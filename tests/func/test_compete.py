@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -32,7 +33,9 @@ class Compete:
         (self.dir / "config.yaml").write_text(CONFIG)
         self.p = None
 
-    def start(self, commands=None):
+    def start(self, commands=None, config=None):
+        if config is not None:
+            (self.dir / "config.yaml").write_text(config)
         if commands is not None:
             (self.dir / "command.txt").write_text(commands)
         with open(self.dir / "out", "ab") as out:
@@ -394,3 +397,28 @@ def test_mistakes(compete):
         done = subprocess.run([c.program, *args], env=c.m.env, cwd=c.dir, text=True,
                               capture_output=True, timeout=20)
         assert done.returncode == code and error in done.stdout + done.stderr, (args, done)
+
+
+def test_levels_and_where_the_output_is(compete):
+    """What failed is an ERROR, what is tried again a WARNING, and each says where its output is."""
+    c = compete
+    c.start("echo why >&2; exit 3\n1,20\n\ntrue\n2,20\n",
+            "check_time: 1\nretry_config:\n  max_retry_before_backoff: 1\n  backoff_duration: 600\n")
+    assert wait_for(lambda: " waits again: " in c.out() and "task 3 is done" in c.out(), 20), c.out()
+    lines = [line.split(" - ", 2)[1:] for line in c.out().splitlines()]
+    at = next(i for i, (_, text) in enumerate(lines) if text.startswith("task 2 waits again: exit code 3"))
+    assert lines[at][0] == "WARNING", lines
+    where = r"task 2: its output is in (/.*/logs/2-q1-line1\.1\.log)"
+    assert wait_for(lambda: len(re.findall(r" - WARNING - " + where, c.out())) == 1, 10), c.out()
+    started = re.search(r" - INFO - " + where, c.out())
+    assert started and "why\n" in pathlib.Path(started[1]).read_text()
+    assert re.search(r" - INFO - task 3: its output is in /.*/3-", c.out()) and " - INFO - task 3 is done" in c.out()
+    c.p.send_signal(signal.SIGINT)
+    assert c.p.wait(30) == 0, c.out()
+
+
+def test_errors_are_errors(compete):
+    c = compete
+    c.start("true\n1,20\n", "compete_gpus: [7]\nuse_all_gpus: false\n")
+    assert c.p.wait(30) == 1
+    assert " - ERROR - none of the GPUs in compete_gpus (7) is here" in c.out()

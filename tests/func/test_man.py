@@ -10,6 +10,9 @@ from conftest import ROOT
 from test_cli import commands
 
 
+PROGRAMS = ("occupy", "gpu-sentinel", "compete")
+
+
 @pytest.fixture(scope="module")
 def pages(build, tmp_path_factory):
     """The pages as the build writes them: {"tenure-on.1": path}."""
@@ -27,7 +30,7 @@ def plain(source):
 
 
 def options(text):
-    return set(re.findall(r"^ +(?:-\w, )?(--[a-z][a-z-]*)", text, re.M))
+    return set(re.findall(r"^ +(?:-\w, )?(--[a-z][a-z_-]*)", text, re.M))
 
 
 def test_every_command_has_a_page(tenure, pages):
@@ -66,6 +69,33 @@ def test_environment_of_a_task(tenure, pages):
         assert names <= {n for line in told for n in line.split(", ")}
         page = plain(pages[f"tenure-{name}.1"].read_text()).partition('.SH "ENVIRONMENT OF THE TASK"')[2]
         assert all(f"\n{line}\n" in page for line in told), page
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_pages_of_the_older_tools(build, tmp_path, name):
+    """Help and page are of one source: usages, options, examples, files and exit codes are in both."""
+    run = lambda *args: subprocess.run([build / "compat" / name, *args], check=True, text=True, capture_output=True,  # noqa: E731
+                                       cwd=tmp_path, timeout=20).stdout
+    page, text = run("--man"), run("--help")
+    assert page == (build / "compat" / f"{name}.1").read_text()  # that is installed
+    source = plain(page)
+    assert f"\n{name} - " in source and text.startswith(f"{name}: ")
+    assert options(text) == set(re.findall(r"^(?:-\w, )?(--[a-z][a-z_-]*)", source, re.M)) and "--help" in options(text)
+    examples = re.findall(r"^  \$ (.*)", text, re.M)
+    assert examples and all(f"\n$ {line}\n" in source for line in examples)
+    for code in re.findall(r"^  (\d+)  +\w", text.partition("\nExit status:\n")[2], re.M):
+        assert f"\n.TP\n{code}\n" in source
+    for path in re.findall(r"^  (\S+/\S+)$", text.partition("\nFiles:\n")[2], re.M):
+        assert f"\n{path}\n" in source
+    assert "\n.BR tenure" in source and all(len(line) <= 80 for line in text.splitlines())
+    assert warnings_of(build / "compat" / f"{name}.1") == ""
+
+
+def test_pages_are_installed(build, tmp_path):
+    subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", tmp_path], check=True,
+                   capture_output=True, timeout=60)
+    found = {p.name for p in tmp_path.glob("**/man/man1/*")}
+    assert {"tenure.1", "tenure-on.1", *(f"{name}.1" for name in PROGRAMS)} <= found
 
 
 def test_exit_codes_and_settings(tenure, pages):

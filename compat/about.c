@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+#include "compat/about.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/roff.h"
+#include "base/strbuf.h"
+
+#define WIDTH 80
+#define TAB   6
+
+/* -------- --help -------- */
+
+static void add_rows(struct strbuf *b, const char *title, const char *before,
+		     const struct about_row *rows)
+{
+	if (!rows)
+		return;
+	strbuf_addf(b, "\n%s:\n", title);
+	for (; rows->name; rows++) {
+		strbuf_addf(b, "  %s%s\n", before, rows->name);
+		strbuf_pad(b, ' ', TAB);
+		strbuf_add_wrapped(b, rows->what, TAB, WIDTH);
+	}
+}
+
+char *about_help(const struct about *a)
+{
+	struct opts *o = opts_new();
+	struct strbuf b = STRBUF_INIT;
+	cleanup_free char *title = xasprintf("%s: %s", a->name, a->summary);
+
+	opts_add_rows(o, a->opts);
+
+	cleanup_free char *options = opts_help(o, WIDTH);
+
+	strbuf_add_wrapped(&b, title, 0, WIDTH);
+	strbuf_adds(&b, "\nUsage:\n");
+	for (const struct about_row *u = a->usages; u->name; u++) {
+		cleanup_free char *head =
+			xasprintf("  %s%s%-14s ", a->name, u->name[0] ? " " : "", u->name);
+
+		strbuf_adds(&b, head);
+		strbuf_add_wrapped(&b, u->what, strlen(head), WIDTH);
+	}
+	strbuf_addc(&b, '\n');
+	strbuf_add_wrapped(&b, a->description, 0, WIDTH);
+	strbuf_addf(&b, "\n%s", options);
+	add_rows(&b, "Examples", "$ ", a->examples);
+	add_rows(&b, "Environment", "", a->variables);
+	add_rows(&b, "Files", "", a->files);
+	strbuf_adds(&b, "\nExit status:\n");
+	for (const struct about_row *x = a->exits; x->name; x++) {
+		strbuf_addf(&b, "  %-4s", x->name);
+		strbuf_add_wrapped(&b, x->what, TAB, WIDTH);
+	}
+	(void)opts_free(o);
+	return strbuf_take(&b);
+}
+
+/* -------- the man page -------- */
+
+static void add_section(struct strbuf *b, const char *title, const char *before,
+			const struct about_row *rows)
+{
+	if (!rows)
+		return;
+	roff_section(b, "SH", title);
+	for (; rows->name; rows++) {
+		cleanup_free char *tag = xasprintf("%s%s", before, rows->name);
+
+		roff_tagged(b, tag, rows->what);
+	}
+}
+
+char *about_page(const struct about *a)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	roff_heading(&b, a->name, "1", a->summary, "PROGRAM --man");
+	roff_section(&b, "SH", "SYNOPSIS");
+	for (const struct about_row *u = a->usages; u->name; u++) {
+		roff_bold(&b, a->name);
+		strbuf_adds(&b, u->name[0] ? " " : "");
+		roff_literal(&b, u->name);
+		strbuf_adds(&b, u[1].name ? "\n.br\n" : "\n");
+	}
+	roff_section(&b, "SH", "DESCRIPTION");
+	roff_paragraph(&b, a->description);
+	add_section(&b, "COMMANDS", "", a->has_commands ? a->usages : NULL);
+	roff_section(&b, "SH", "OPTIONS");
+	for (const struct opt *row = a->opts; row->name; row++)
+		roff_option(&b, row);
+	add_section(&b, "EXAMPLES", "$ ", a->examples);
+	add_section(&b, "ENVIRONMENT", "", a->variables);
+	add_section(&b, "FILES", "", a->files);
+	add_section(&b, "EXIT STATUS", "", a->exits);
+	roff_section(&b, "SH", "SEE ALSO");
+	for (const struct about_row *s = a->see; s->name; s++)
+		roff_reference(&b, s->name, s->what, !s[1].name);
+	return strbuf_take(&b);
+}
+
+bool about_prints_page(const struct about *a, int argc, char **argv)
+{
+	if (argc != 2 || strcmp(argv[1], "--man") != 0)
+		return false;
+
+	cleanup_free char *page = about_page(a);
+
+	(void)fputs(page, stdout);
+	return true;
+}

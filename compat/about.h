@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_COMPAT_ABOUT_H
+#define TENURE_COMPAT_ABOUT_H
+
+/*
+ * What a program says of itself, once: `--help` and its man page (PROGRAM --man, which the build
+ * calls) are made from the same struct. Texts are paragraphs separated by an empty line; all lists
+ * end with a row without name.
+ */
+
+#include "base/opts.h"
+
+struct about_row {
+	const char *name, *what;
+};
+
+struct about {
+	const char *name, *summary;
+	const struct about_row *usages; /* name: what is typed behind the program's name */
+	bool has_commands;		/* that is a command, and no argument */
+	const char *description;
+	const struct opt *opts;
+	const struct about_row *examples, *files, *exits, *variables;
+	const struct about_row *see; /* pages: name, section */
+};
+
+/* The caller frees them. */
+char *about_help(const struct about *a);
+char *about_page(const struct about *a);
+
+/* The only argument is --man: the page is printed. */
+bool about_prints_page(const struct about *a, int argc, char **argv);
+
+#endif
