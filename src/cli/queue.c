@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -70,10 +69,9 @@ int queue_open_if_there(const struct cmd_ctx *ctx, unsigned int flags, struct sp
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	const char *instance = settings_str(ctx->settings, SET_INSTANCE);
-	cleanup_free char *path = xasprintf("%s/%s", root, instance);
 	int r = queue_open(ctx, flags, ret, e);
 
-	if (r != -ENOENT || access(path, F_OK) == 0)
+	if (r != -ENOENT)
 		return r;
 	if (e)
 		*e = (struct err)ERR_INIT;

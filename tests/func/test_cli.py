@@ -105,6 +105,8 @@ def test_an_empty_queue_is_no_error(tenure, home):
         assert (r.returncode, r.stdout) == (0, ""), r
         assert 'tenure: note: nothing was submitted to instance "' in r.stderr and "did you mean" not in r.stderr
     assert not (home / ".local").exists()
+    (home / ".local/state/tenure/default").mkdir(parents=True)  # a full disk has let it get no further
+    assert tenure("list").returncode == 0
     tenure("submit", "-i", "night", "--", "true")
     r = tenure("list", "-i", "nihgt", "--json")
     assert (r.returncode, r.stdout) == (0, "") and "in this directory there are: night" in " ".join(r.stderr.split())
