@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/sock.h"
+#include "base/str.h"
 #include "hold/gclient.h"
 #include "hold/gdev.h"
 #include "hold/ghold.h"
@@ -51,7 +52,8 @@ int world_setup(void **state)
 			       .lock_fd = -1,
 			       .state = DEV_LEFT,
 			       .holder = { .fd = -1 } };
-	(void)strcpy(w->d->id.uuid, "GPU-1");
+	/* The names of devices are known to the whole machine, on which this may run twice. */
+	(void)str_print(w->d->id.uuid, sizeof(w->d->id.uuid), "GPU-%d", (int)getpid());
 	w->d->id.mig = -1;
 	w->g->clients[0] = (struct gclient){ .used = true, .fd = -1, .has_policy = true };
 	(void)strcpy(w->g->clients[0].instance, "test");

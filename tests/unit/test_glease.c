@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/sock.h"
+#include "base/str.h"
 #include "gdev_world.h"
 #include "hold/gclient.h"
 #include "hold/gdev.h"
@@ -27,9 +28,9 @@ static struct glease *promise(struct world *w, uint32_t flags)
 {
 	struct msg_lease m = { .head = PROTO_HEAD(MSG_LEASE, struct msg_lease),
 			       .id = { .task = 1, .attempt = 1 },
-			       .uuid = "GPU-1",
 			       .flags = flags };
 
+	(void)str_copy(m.uuid, sizeof(m.uuid), w->d->id.uuid);
 	gorder_on_lease(w->g, &w->g->clients[0], &m);
 	return w->d->n_leases ? &w->g->leases[0] : NULL;
 }
@@ -394,8 +395,7 @@ static void test_agent_that_does_not_read(void **state)
 	struct world *w = *state;
 	struct gclient *c = &w->g->clients[0];
 	struct msg_lease m = { .head = PROTO_HEAD(MSG_LEASE, struct msg_lease),
-			       .id = { .task = 1, .attempt = 1 },
-			       .uuid = "GPU-1" };
+			       .id = { .task = 1, .attempt = 1 } };
 	union {
 		struct msg_head head;
 		struct msg_lease_reply reply;
@@ -403,6 +403,7 @@ static void test_agent_that_does_not_read(void **state)
 	} got;
 	int pair[2];
 
+	(void)str_copy(m.uuid, sizeof(m.uuid), w->d->id.uuid);
 	hold(w);
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "gdev_world.h"
 #include "gpu/xid.h"
 #include "hold/gclient.h"
@@ -119,8 +120,7 @@ static void test_of_the_device(void **state)
 static void test_beside_a_task(void **state)
 {
 	struct msg_lease m = { .head = PROTO_HEAD(MSG_LEASE, struct msg_lease),
-			       .id = { .task = 1, .attempt = 1 },
-			       .uuid = "GPU-1" };
+			       .id = { .task = 1, .attempt = 1 } };
 	struct msg_unlease end = { .head = PROTO_HEAD(MSG_UNLEASE, struct msg_unlease),
 				   .id = { .task = 1, .attempt = 1 } };
 	struct world *w = *state;
@@ -129,6 +129,7 @@ static void test_beside_a_task(void **state)
 
 	assert_int_equal(proc_identify(pid, &self), 0);
 	see(w, 0, NULL, 0, 0);
+	(void)str_copy(m.uuid, sizeof(m.uuid), w->d->id.uuid);
 	m.pid = pid;
 	m.start = self.start;
 	gorder_on_lease(w->g, &w->g->clients[0], &m);
