@@ -66,6 +66,7 @@ enum lamp { LAMP_UNKNOWN, LAMP_WAITS, LAMP_FREE, LAMP_IN_USE, LAMP_KILLED, LAMP_
 struct sentinel {
 	struct visible visible;
 	enum lamp lamps[VISIBLE_MAX];  /* what was said last of each GPU */
+	bool launched[VISIBLE_MAX];    /* since it was last free of a stressor */
 	unsigned int due[VISIBLE_MAX]; /* looks at which one that is free waited for nothing */
 	struct hold_child *child;
 	bool stopping;
@@ -172,8 +173,9 @@ static uint64_t target_bytes(const struct sentinel *s, const char *uuid, uint64_
 
 static void on_free(struct sentinel *s, int gpu)
 {
-	if (s->lamps[gpu] != LAMP_FREE)
+	if (!s->launched[gpu])
 		say(gpu, "Free. Launching stressor.");
+	s->launched[gpu] = true;
 	s->lamps[gpu] = LAMP_FREE;
 }
 
@@ -193,6 +195,7 @@ static void on_yield(struct sentinel *s, int gpu, const char *text, const json_t
 {
 	say(gpu, "In use by other processes. Killing stressor.");
 	say(gpu, "%s", text);
+	s->launched[gpu] = false;
 	s->lamps[gpu] = LAMP_KILLED;
 }
 
@@ -278,6 +281,7 @@ static void on_trouble(struct sentinel *s, int gpu, const char *text, const json
 {
 	if (!s->stopping)
 		say(gpu, "%s", text);
+	s->launched[gpu] = false;
 	s->lamps[gpu] = LAMP_UNKNOWN;
 }
 

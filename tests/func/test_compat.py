@@ -512,7 +512,7 @@ def test_sentinel_launches_when_it_does(inside):
         s = Sentinel(TENURE_MAX_DEVICES="1")
         s.wait(r"\\[GPU 1\\] Free. No stressor running: .*")
         s.end()
-    """))
+    """), options=("--speed", "1"))
 
 
 def test_sentinel_options(inside):
