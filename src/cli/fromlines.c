@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 
 struct line {
 	char *command;	/* NULL: */
@@ -77,6 +78,21 @@ static int read_json(struct line *line, const char *text, struct err *e)
 	return 0;
 }
 
+/* A task is written as JSON. Found out then, it would be when those before it are in the queue. */
+static int check_utf8(const char *text, struct err *e)
+{
+	uint32_t c;
+
+	for (size_t n; *text; text += n) {
+		n = utf8_decode(text, &c);
+		if (!n)
+			return err_set(e, -EINVAL,
+				       "not UTF-8 text; put it into a file and give that file's "
+				       "path as the command");
+	}
+	return 0;
+}
+
 static int add_line(struct lines *l, size_t file, size_t number, char *text, struct err *e)
 {
 	struct line line = { .file = file, .number = number };
@@ -89,7 +105,7 @@ static int add_line(struct lines *l, size_t file, size_t number, char *text, str
 	/* No command of a shell begins so. */
 	if (str_has_prefix(text, "{\"") || str_has_prefix(text, "[\""))
 		r = read_json(&line, text, e);
-	else
+	else if ((r = check_utf8(text, e)) == 0)
 		line.command = xstrdup(text);
 	if (r < 0)
 		return r;

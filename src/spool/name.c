@@ -228,7 +228,7 @@ static bool parse_element(const char *p, struct task_name *ret)
 
 	if (!take_num(&p, NAME_ID_MAX, &n.id) || *p++ != '.' ||
 	    !take_num(&p, SPEC_ELEMENTS_MAX, &n.element) || *p++ != ',' || *p++ != 'e' ||
-	    !take_num(&p, NAME_EPOCH_MAX, &n.epoch) || *p || !n.element)
+	    !take_num(&p, NAME_EPOCH_MAX, &n.epoch) || *p || !n.id || !n.element)
 		return false;
 	*ret = n;
 	return true;

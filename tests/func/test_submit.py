@@ -87,6 +87,11 @@ def test_commands_of_files(tenure, tmp_path):
     said = submitted(tenure, "--from", str(tmp_path / "one"), "--from", str(tmp_path / "two"))[0]
     assert said["commands"] == ["A=1 python3 train.py", "echo 2", "echo 3"] and said["name"] == "python3"
     assert "standard input, line 2: not JSON" in refused(tenure, "--from", "-", input='echo\n["x"\n')
+    # All lines are looked at before the first becomes a task.
+    (tmp_path / "bytes").write_bytes(b'{"command":"true","name":"n"}\necho \x9f\n')
+    before = tenure("list", "--json").stdout
+    assert "bytes:2: not UTF-8 text" in refused(tenure, "--from", str(tmp_path / "bytes"))
+    assert tenure("list", "--json").stdout == before
     assert "standard input has no command in it" in refused(tenure, "--from", "-", input="# none\n")
     assert "--gpus needs a value, N (GPUs" in refused(tenure, "--gpus")
 
