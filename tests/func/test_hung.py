@@ -12,6 +12,8 @@ import time
 import pytest
 
 from hungfs import HungFs
+from machine import proc_exists, wait_for
+from test_nodes import World
 from test_task import GO, alive, drivers, drv, pid_in, unique, until  # noqa: F401, pylint: disable=unused-import
 
 PPOLL = "271"
@@ -165,3 +167,95 @@ def test_the_end_of_a_log_that_is_slow(drv, fs):  # noqa: F811
     fs.go_on()
     until(lambda: not alive(shim))
     assert "=== ended" in (fs.below / f"{t}.log").read_text()
+
+
+# ---- nodes ----
+
+LEDGER = """
+import fcntl, os, sys, time
+lock = os.open(sys.argv[1] + ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+ledger = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+null = os.open("/dev/null", os.O_RDWR)
+for fd in (1, 2):
+    os.dup2(null, fd)
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.write(ledger, f"begun {os.getpid()}\\n".encode())
+except BlockingIOError:
+    os.write(ledger, f"TWICE {os.getpid()}\\n".encode())
+if os.fork() == 0:
+    os.setsid()
+time.sleep(float(sys.argv[2]))
+if os.environ["TENURE_TASK_TOKEN"]:
+    os.write(ledger, b"over\\n")
+"""
+
+
+@pytest.fixture
+def nodes(build, env, tmp_path):
+    """Two nodes that have one spool, each by a mount of its own."""
+    world = World(build, env, tmp_path, expire="5s")
+    made = []
+
+    def make(name):
+        fs = HungFs(tmp_path, f"mnt-{name}", tmp_path / "server")  # pylint: disable=redefined-outer-name
+        node = world.node(name)
+        node.fs = fs
+        node.env.update(TENURE_ROOT=str(fs.mnt), OTHER_FS="local")
+        node.spool = tmp_path / "server/default"
+        made.append(fs)
+        return node
+    yield make
+    for fs in made:  # pylint: disable=redefined-outer-name
+        fs.go_on()
+    world.close()
+    for fs in made:  # pylint: disable=redefined-outer-name
+        fs.close()
+
+
+def ledger_of(path):
+    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize("way", ["stopped", "all"])
+def test_the_file_server_of_one_node_hangs(nodes, tmp_path, way):
+    """What it ran is gone before others may have it, and they run it; a kernel lock tells who has it."""
+    a, b = nodes("alpha"), nodes("beta")
+    ledger = tmp_path / "ledger"
+    a.start()
+    i = a.submit("-g", "0", "-r", "9", "--grace", "30s", "--", "python3", "-c", LEDGER, str(ledger), "12")
+    assert wait_for(lambda: len(ledger_of(ledger)) == 1)
+    b.start()
+    assert wait_for(lambda: "beta" in a.others() and "alpha" in b.others())
+    task, shim = int(ledger_of(ledger)[0][1]), a.shims()[0]
+    time.sleep(0.5)  # so that a beat has promised it
+    a.fs.hang(way)
+    hung = time.monotonic()
+    ours_never_waits(shim, 1)
+    assert wait_for(lambda: not proc_exists(task), 10)
+    assert time.monotonic() - hung < 5
+    b.wait(i, "done", 40)  # so it was this node
+    a.fs.go_on()
+    assert [line[0] for line in ledger_of(ledger)] == ["begun", "begun", "over", "over"], ledger_of(ledger)
+    assert wait_for(lambda: a.queue() and not a.runs(), 20)
+
+
+def test_limits_and_stops_while_the_only_mount_hangs(nodes, tmp_path):
+    """One node: a time limit is kept, and an agent that hears of a stop carries it out."""
+    a = nodes("alpha")
+    a.start()
+    ledgers = [tmp_path / "limit", tmp_path / "stop"]
+    for ledger, more in zip(ledgers, (["--timeout", "4s"], [])):
+        a.submit("-g", "0", *more, "--grace", "1s", "--", "python3", "-c", LEDGER, str(ledger), "60")
+    assert wait_for(lambda: all(len(ledger_of(ledger)) == 1 for ledger in ledgers))
+    limited, stopped = (int(ledger_of(ledger)[0][1]) for ledger in ledgers)
+    a.fs.hang("stopped")
+    try:
+        assert wait_for(lambda: not proc_exists(limited), 8)
+        assert proc_exists(stopped)
+        off = a.popen("off", "--stop-tasks")
+        assert wait_for(lambda: not proc_exists(stopped), 5)
+    finally:
+        a.fs.go_on()
+    off.communicate(timeout=20)
+    assert a.agent.wait(20) == 0
