@@ -20,25 +20,32 @@ static void line(struct strbuf *b, const char *name, const char *text)
 	strbuf_addc(b, '\n');
 }
 
-static void shown_command(struct strbuf *b, const struct task_spec *s)
+/* A script's file lies in a directory of ours, which nobody needs to know. */
+static const char *shown_word(const struct program *p, const char *word)
 {
-	if (s->shown && s->shown[0]) {
+	return p->file && strcmp(word, p->file) == 0 ? strrchr(word, '/') + 1 : word;
+}
+
+static void shown_command(struct strbuf *b, const struct task_spec *s, const struct program *p)
+{
+	/* As it was submitted, also where it could not be prepared. */
+	if (s->shown && s->shown[0] && (!s->script || !p->argv)) {
 		strbuf_adds(b, s->shown);
 		return;
 	}
-	if (s->script)
-		strbuf_adds(b, s->script_name ? s->script_name : "script");
-	for (uint32_t i = 0; i < s->n_argv; i++)
-		strbuf_add_word(b, s->argv[i]);
+	for (size_t i = 0; p->argv && p->argv[i]; i++)
+		strbuf_add_word(b, shown_word(p, p->argv[i]));
 }
 
-void logtext_header(struct strbuf *b, const struct task_spec *spec, const char *devices,
-		    uint64_t started_wall_ns)
+void logtext_header(struct strbuf *b, const struct task_spec *spec, const struct program *p,
+		    const char *devices, uint64_t started_wall_ns)
 {
 	cleanup_strbuf struct strbuf command = STRBUF_INIT;
 	char when[CLOCK_TEXT_MAX];
 
-	shown_command(&command, spec);
+	shown_command(&command, spec, p);
+	if (p->guessed)
+		strbuf_adds(&command, " (the script has no #! line that says what runs it)");
 	line(b, "tenure", spec->title);
 	line(b, "command", strbuf_str(&command));
 	line(b, "node", spec->node);

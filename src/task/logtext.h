@@ -8,12 +8,14 @@
  */
 
 #include "base/strbuf.h"
+#include "task/program.h"
 #include "task/record.h"
 #include "task/spec.h"
 
-/* devices: as GO has it, may be empty. */
-void logtext_header(struct strbuf *b, const struct task_spec *spec, const char *devices,
-		    uint64_t started_wall_ns);
+/* p: what is started, program_prepare()'d; a script is shown with what runs it. devices: as GO has
+ * it, may be empty. */
+void logtext_header(struct strbuf *b, const struct task_spec *spec, const struct program *p,
+		    const char *devices, uint64_t started_wall_ns);
 /*
  * Where the task's own words begin in the last len bytes of a log: behind the last header in them,
  * which may be cut; bytes from log, 0 where there is none. A task that gave way goes on in the same

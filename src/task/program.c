@@ -31,6 +31,7 @@
 #define CHILD_STACK    (64 * 1024)
 #define LINE_MAX_BYTES 4096
 #define DEFAULT_SHELL  "/bin/sh"
+#define PYTHON	       "python3"
 #define PATH_SHOWN     80 /* a longer one is no help in a sentence */
 #define ELF_MAGIC      "\177ELF"
 
@@ -118,13 +119,25 @@ static bool begins(const struct task_spec *s, const char *with)
 	return s->script_bytes >= n && memcmp(s->script, with, n) == 0;
 }
 
+static bool is_python(const struct task_spec *s)
+{
+	const char *end = s->script_name ? strrchr(s->script_name, '.') : NULL;
+
+	return end && strcmp(end, ".py") == 0;
+}
+
 /* What stands in front of the script's file. */
 static int interpreter(struct program *p, const struct task_spec *s, const char **words,
 		       struct err *e)
 {
 	if (begins(s, "#!"))
 		return first_line(p, s, words, e);
-	if (!begins(s, ELF_MAGIC))
+	if (begins(s, ELF_MAGIC))
+		return 0;
+	p->guessed = true;
+	if (is_python(s))
+		words[0] = PYTHON;
+	else
 		words[0] = s->shell && s->shell[0] ? s->shell : DEFAULT_SHELL;
 	return 0;
 }

@@ -14,7 +14,8 @@
  * read them piece by piece, and Python opens its main file again in each worker. It is run as
  * `interpreter [argument] FILE words`, taken from its first line here and not by the kernel, so it
  * also works on a filesystem mounted noexec, and an interpreter that is missing can be named. A
- * binary is run as it is.
+ * script without such a line is run by python3 if its name ends in .py, else by the shell. A binary
+ * is run as it is.
  */
 
 #include <stdatomic.h>
@@ -39,6 +40,7 @@ struct program {
 	char *file;
 	char *line; /* the interpreter line, cut into words */
 	char *token_env;
+	bool guessed;  /* the script does not say what runs it */
 	int exit_code; /* after a failure: EXIT_NOT_FOUND or EXIT_CANNOT_RUN, as a shell says */
 	bool not_its_fault; /* that was for want of something of the node's */
 };

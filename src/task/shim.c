@@ -214,7 +214,7 @@ static void write_header(struct shim *sh)
 
 	if (sh->spec.flags & SPEC_BARE_LOG)
 		return;
-	logtext_header(&b, &sh->spec, sh->go.devices, sh->rec.end.started_wall_ns);
+	logtext_header(&b, &sh->spec, &sh->program, sh->go.devices, sh->rec.end.started_wall_ns);
 	logfile_write(&sh->log, strbuf_str(&b), b.len);
 }
 
@@ -224,6 +224,7 @@ static int start_program(struct shim *sh, struct err *e)
 	int cgroup_fd = -1;
 	int r = program_prepare(&sh->program, &sh->spec, e);
 
+	write_header(sh);
 	if (r < 0)
 		return r;
 	program_set_env(&sh->program, &sh->spec, more, go_words(sh, more));
@@ -239,7 +240,6 @@ static void work_start(void *data)
 	struct shim *sh = data;
 
 	logfile_init(&sh->log, sh->worker.log_fd, sh->spec.log_limit, clock_mono_ns());
-	write_header(sh);
 	sh->start_pid = start_program(sh, &sh->start_err);
 }
 

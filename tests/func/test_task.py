@@ -263,6 +263,20 @@ def test_what_cannot_start_says_why(drv, case):
     assert text in end["text"] and text in drv.log(t) and text in drv.record(t)["text"]
 
 
+@pytest.mark.parametrize("name,script,code,shown", [
+    ("train.sh", "#!/bin/bash -e\nexit 5\n", 5, "/bin/bash -e train.sh a 'b c'\n"),
+    ("train.py", "import sys\nsys.exit(len(sys.argv))\n", 3,
+     "python3 train.py a 'b c' (the script has no #! line that says what runs it)\n"),
+    ("train.txt", "exit 6\n", 6, "/bin/sh train.txt a 'b c' (the script has no #! line that says what runs it)\n"),
+    ("run.py", "#!/bin/sh\nexit 7\n", 7, "/bin/sh run.py a 'b c'\n"),
+])
+def test_log_says_what_runs_a_script(drv, name, script, code, shown):
+    t = unique("runs")
+    end = drv.run(t, "a", "b c", script=script, script_name=name, shown="job a 'b c'")
+    assert (end["outcome"], end["exit_code"]) == ("exited", code)
+    assert f"=== command   {shown}" in drv.log(t)
+
+
 def test_command_file_without_first_line_runs_as_in_a_shell(drv, tmp_path):
     file = tmp_path / "cmd"
     file.write_text("exit 9\n")
@@ -337,8 +351,8 @@ while n < 200:
     n += 1
 time.sleep(1000)
 """)
-    drv.wait("started", t)
-    time.sleep(1.0)
+    shim = drv.wait("started", t)["pid"]
+    until(lambda: len(pathlib.Path(f"/proc/{shim}/task/{shim}/children").read_text().split()) > 150, 60)
     drv.say(f"stop {t} 15 100 {TREE}")
     end = drv.wait("ended", t, 60)
     assert end["killed"] >= 100

@@ -166,13 +166,14 @@ static void a_failed_write_is_kept(void **state)
 /* A header as a shim writes it, of a command that has the words that are looked for. */
 static void add_header(struct strbuf *b)
 {
-	static const char *const argv[] = { "grep", "CUDA out of memory\n=== started   x" };
+	static const char *argv[] = { "grep", "CUDA out of memory\n=== started   x", NULL };
+	static const struct program program = { .argv = argv };
 	static const struct task_spec spec = { .title = "task 1 grep, attempt 1",
 					       .cwd = "/",
 					       .argv = argv,
-					       .n_argv = ARRAY_LEN(argv) };
+					       .n_argv = ARRAY_LEN(argv) - 1 };
 
-	logtext_header(b, &spec, "GPU 0", 0);
+	logtext_header(b, &spec, &program, "GPU 0", 0);
 }
 
 static void output_is_behind_the_last_header(void **state)
