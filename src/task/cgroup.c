@@ -16,8 +16,6 @@
 
 #define CGROUP2_MAGIC_NUMBER 0x63677270
 
-#define PREFIX "tenure-"
-
 /* Where the unified hierarchy is: alone, or beside the old ones. */
 static const char *root(void)
 {
@@ -65,7 +63,7 @@ int cgroup_find(char **ret)
 
 int cgroup_make(struct cgroup *cg, const char *parent, const char *token)
 {
-	cleanup_free char *dir = xasprintf("%s/" PREFIX "%s", parent, token);
+	cleanup_free char *dir = xasprintf("%s/" CGROUP_PREFIX "%s", parent, token);
 	cleanup_free char *procs = xasprintf("%s/cgroup.procs", dir);
 
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
@@ -89,7 +87,7 @@ void cgroup_clear(const char *parent)
 
 	/* One that somebody is in stays: EBUSY. */
 	while (d && (entry = readdir(d)))
-		if (str_has_prefix(entry->d_name, PREFIX))
+		if (str_has_prefix(entry->d_name, CGROUP_PREFIX))
 			(void)unlinkat(dirfd(d), entry->d_name, AT_REMOVEDIR);
 	if (d)
 		(void)closedir(d);

@@ -10,6 +10,9 @@
 
 #include "base/err.h"
 
+/* Of the names of their directories; behind it comes the token. */
+#define CGROUP_PREFIX "tenure-"
+
 struct cgroup {
 	char *dir; /* NULL: none */
 };

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -18,11 +20,17 @@
 #include "task/fdpass.h"
 #include "task/shim.h"
 #include "task/shproto.h"
+#include "task/spec.h"
+#include "task/tree.h"
+
+#define ORPHANS_GRACE_MS SPEC_ALONE_MS
+#define ORPHANS_STEP_MS	 50
 
 /*
  * Signals: every one starts as in a fresh login, whatever the agent ignored. SIGCHLD is ignored
- * here, so that ended shims need no wait. The blocked ones are those that a shim reads from its
- * signalfd; it is made here once, and reads the signals of whoever reads it.
+ * here for as long as there is an agent, so that ended shims need no wait. The blocked ones are
+ * those that a shim reads from its signalfd; it is made here once, and reads the signals of whoever
+ * reads it.
  */
 static int set_up_signals(sigset_t *blocked)
 {
@@ -62,6 +70,59 @@ static void refuse(int conn_fd, int errnum)
 	(void)sock_send(conn_fd, &m, sizeof(m));
 }
 
+/* SIGCHLD, or the time; whatever else is blocked means nothing to us. */
+static void wait_for_child(int sig_fd, int timeout_ms)
+{
+	struct signalfd_siginfo si;
+	struct pollfd fd = { .fd = sig_fd, .events = POLLIN };
+
+	if (poll(&fd, 1, timeout_ms) > 0)
+		(void)!read(sig_fd, &si, sizeof(si));
+}
+
+/* One pass over what came to us because its shim was killed. How many are left. */
+static uint32_t end_orphans(struct ender *en, int sig)
+{
+	struct tree t = { 0 };
+
+	if (tree_scan(&t) == 0) {
+		tree_keep_orphans(&t, getpid());
+		ender_pass(en, &t, sig);
+	}
+	tree_clear(&t);
+	return en->ours;
+}
+
+/*
+ * The agent has gone, and with it who ends the orphans of shims that are killed. So we do it, for
+ * as long as there are shims of ours.
+ */
+static int stay(const struct shim_start *start)
+{
+	struct ender en = { 0 };
+	uint64_t kill_at_ns = UINT64_MAX;
+
+	(void)close(MOTHER_FD);
+	(void)signal(SIGCHLD, SIG_DFL);
+	for (;;) {
+		pid_t pid;
+
+		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+			continue;
+		if (pid < 0 && errno == ECHILD)
+			return 0;
+
+		bool late = clock_mono_ns() >= kill_at_ns;
+		uint32_t left = end_orphans(&en, late ? SIGKILL : SIGTERM);
+
+		if (!left)
+			kill_at_ns = UINT64_MAX;
+		else if (kill_at_ns == UINT64_MAX)
+			kill_at_ns = clock_mono_ns() + ORPHANS_GRACE_MS * NS_PER_MS;
+		wait_for_child(start->sig_fd, left ? ORPHANS_STEP_MS : -1);
+	}
+}
+
 static int serve(struct shim_start *start)
 {
 	union shmsg m;
@@ -71,7 +132,7 @@ static int serve(struct shim_start *start)
 		ssize_t n = fdpass_recv(MOTHER_FD, &m, sizeof(m), fds, SHPROTO_FDS);
 
 		if (n == 0)
-			return 0;
+			return stay(start);
 		if (n < 0 && n != -EPROTO)
 			return 1;
 		if (n < 0)
@@ -113,7 +174,7 @@ int mother_main(int argc, char **argv)
 		return 1;
 	(void)umask(077);
 	start.sig_fd = set_up_signals(&blocked);
-	if (start.sig_fd < 0 || chdir("/") < 0)
+	if (start.sig_fd < 0 || chdir("/") < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return 1;
 	if (boot_id_read(start.boot_id, sizeof(start.boot_id)) < 0)
 		start.boot_id[0] = '\0';

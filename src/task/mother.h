@@ -9,7 +9,10 @@
  * mother is executed once, opens nothing and starts no thread, so a fork of it is cheap, and what
  * it forks has nothing to undo. It reads nothing of what it passes on, so no task can break it.
  *
- * It ends when its agent has gone (end of file); its shims run on. When it ends first, the agent
+ * It is a subreaper: what a shim leaves that is killed comes to it and not to init, whatever
+ * sessions and environment that has made itself. The agent ends it (task/adopt.h). When the agent
+ * has gone (end of file), the mother starts nothing more, stays until its last shim has ended, and
+ * ends such orphans itself: SIGTERM, and SIGKILL ten seconds later. When it ends first, the agent
  * sees the end of file and starts another (task/launch.h).
  */
 

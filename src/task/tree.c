@@ -24,8 +24,11 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "task/cgroup.h"
+#include "task/mother.h"
 #include "task/shproto.h"
 
+#define AGENT_COMM	  "tenure"
 #define ENVIRON_BYTES_MAX (4UL * 1024 * 1024)
 
 /* What we are short of says nothing of a process; that it is gone, or not ours to read, does. */
@@ -275,6 +278,47 @@ static bool session_is_ours(const struct tree *t, const bool *has, const struct 
 	return false;
 }
 
+/* In the cgroup that was made for it (task/cgroup.h), whatever its environment says. */
+static bool in_cgroup(pid_t pid, const char *token)
+{
+	char path[2048];
+	cleanup_free char *name = xasprintf("/" CGROUP_PREFIX "%s", token);
+	const char *at = proc_cgroup(pid, path, sizeof(path)) < 0 ? NULL : strstr(path, name);
+
+	return at && (!at[strlen(name)] || at[strlen(name)] == '/');
+}
+
+/* What a mother has besides its shims came to it when one of them was killed. */
+static void mark_orphans(const struct tree *t, pid_t mother, enum mark *marks)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		const struct tree_proc *p = &t->procs[i];
+		/* One that begins still has its mother's name. */
+		bool shim = strcmp(p->comm, SHIM_COMM) == 0 || strcmp(p->comm, MOTHER_COMM) == 0;
+
+		if (p->parent == mother)
+			marks[i] = shim && p->state != 'Z' ? MARK_OUT : MARK_IN;
+	}
+}
+
+void tree_keep_orphans(struct tree *t, pid_t mother)
+{
+	cleanup_free enum mark *marks = xcalloc(t->n + 1, sizeof(*marks));
+
+	mark_orphans(t, mother, marks);
+	keep_marked(t, marks);
+}
+
+/* Ours, or one without an agent: then nobody else ends its orphans but itself. */
+static bool is_mother(const struct tree *t, const struct tree_proc *p, uid_t us)
+{
+	const struct tree_proc *parent = tree_find(t, p->parent);
+
+	if (strcmp(p->comm, MOTHER_COMM) != 0 || p->state == 'Z' || is_of(p->id.pid, us) <= 0)
+		return false;
+	return p->parent == getpid() || !parent || strcmp(parent->comm, AGENT_COMM) != 0;
+}
+
 static void mark_ancestors_out(const struct tree *t, enum mark *marks)
 {
 	const struct tree_proc *p = tree_find(t, getpid());
@@ -296,11 +340,15 @@ int tree_keep_token(struct tree *t, const char *token)
 		int r = is_of(t->procs[i].id.pid, us);
 
 		if (r > 0)
-			r = has_env(t->procs[i].id.pid, name_value);
+			r = has_env(t->procs[i].id.pid, name_value)
+				    ?: in_cgroup(t->procs[i].id.pid, token);
 		if (r < 0)
 			return r;
 		has[i] = r > 0;
 	}
+	for (size_t i = 0; i < t->n; i++)
+		if (is_mother(t, &t->procs[i], us))
+			mark_orphans(t, t->procs[i].id.pid, marks);
 	for (size_t i = 0; i < t->n; i++)
 		if (has[i] ||
 		    (session_is_ours(t, has, &t->procs[i]) && is_of(t->procs[i].id.pid, us) > 0))

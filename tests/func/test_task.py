@@ -277,6 +277,48 @@ def test_log_says_what_runs_a_script(drv, name, script, code, shown):
     assert f"=== command   {shown}" in drv.log(t)
 
 
+DAEMON = """
+(env -i setsid sh -c 'trap "" TERM; echo $$ >>%s; while :; do sleep 60; done' &)
+(setsid env -i setsid sh -c 'echo $$ >>%s; exec sleep 1000' &)
+sleep 1000"""
+
+
+def test_daemon_without_environment_of_a_killed_shim(drv, tmp_path):
+    """It comes to the mother, where it is found and ended; tasks whose shims live are not touched."""
+    t, other = unique("daemon"), unique("other")
+    pids = tmp_path / "pids"
+    drv.start(other, "sleep", "1000")
+    beside = drv.wait("started", other)["task"]
+    drv.start(t, "sh", "-c", DAEMON % (pids, pids))
+    shim = drv.wait("started", t)["pid"]
+    until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    os.kill(shim, signal.SIGKILL)
+    drv.wait("gone", t)
+    assert drv.adopt(t) == "lost"
+    drv.say(f"orphans {t} 15 300")
+    assert drv.wait("orphans", t)["text"] == "gone"
+    assert not any(alive(int(p)) for p in pids.read_text().split())
+    assert alive(beside)
+
+
+def test_daemon_of_a_killed_shim_without_an_agent(drivers, tmp_path):
+    """Its mother ends it, goes on with the shims that live, and ends with the last of them."""
+    drv = drivers()
+    t, other = unique("alone"), unique("other")
+    pids = tmp_path / "pids"
+    drv.start(other, "sleep", "1000")
+    started = drv.wait("started", other)
+    drv.start(t, "sh", "-c", DAEMON % (pids, pids))
+    shim = drv.wait("started", t)["pid"]
+    until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    drv.kill()
+    os.kill(shim, signal.SIGKILL)
+    until(lambda: not any(alive(int(p)) for p in pids.read_text().split()), 15)
+    assert alive(started["task"]) and alive(drv.mother)
+    os.kill(started["pid"], signal.SIGTERM)
+    until(lambda: not alive(drv.mother))
+
+
 def test_command_file_without_first_line_runs_as_in_a_shell(drv, tmp_path):
     file = tmp_path / "cmd"
     file.write_text("exit 9\n")
