@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/mem.h"
 #include "base/utf8.h"
 
 bool str_copy(char *dst, size_t size, const char *src)
@@ -34,6 +35,53 @@ char *str_print(char *dst, size_t size, const char *fmt, ...)
 	if (n >= 0 && (size_t)n >= size)
 		dst[utf8_whole(dst, size - 1)] = '\0';
 	return dst;
+}
+
+static const char base64_digits[] =
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+char *str_to_base64(const char *s)
+{
+	size_t len = strlen(s), at = 0;
+	char *out = xmalloc((len + 2) / 3 * 4 + 1);
+
+	for (size_t i = 0; i < len; i += 3) {
+		size_t n = len - i < 3 ? len - i : 3;
+		uint32_t bits = 0;
+
+		for (size_t k = 0; k < 3; k++)
+			bits = bits << 8 | (k < n ? (unsigned char)s[i + k] : 0U);
+		for (size_t k = 0; k < 4; k++)
+			out[at++] = k <= n ? base64_digits[bits >> (18 - 6 * k) & 63] : '=';
+	}
+	out[at] = '\0';
+	return out;
+}
+
+char *str_from_base64(const char *text)
+{
+	size_t len = strlen(text), at = 0;
+	size_t pad = len && text[len - 1] == '=' ? 1 + (len > 1 && text[len - 2] == '=') : 0;
+	cleanup_free char *out = xmalloc(len / 4 * 3 + 1);
+	uint32_t bits = 0;
+
+	if (len % 4)
+		return NULL;
+	for (size_t i = 0; i < len; i++) {
+		const char *digit = i < len - pad ? strchr(base64_digits, text[i]) : base64_digits;
+
+		if (!digit)
+			return NULL;
+		bits = bits << 6 | (uint32_t)(digit - base64_digits);
+		if (i % 4 != 3)
+			continue;
+		for (int k = 16; k >= 0; k -= 8)
+			out[at++] = (char)(bits >> k & 0xff);
+		bits = 0;
+	}
+	at -= pad;
+	out[at] = '\0';
+	return strlen(out) == at ? take_ptr(out) : NULL;
 }
 
 bool str_has_prefix(const char *s, const char *prefix)

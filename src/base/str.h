@@ -18,6 +18,11 @@ char *str_print(char *dst, size_t size, const char *fmt, ...) __attribute__((for
 
 bool str_has_prefix(const char *s, const char *prefix);
 
+/* In base 64 (RFC 4648, with padding); the caller frees it. */
+char *str_to_base64(const char *s);
+/* The other way: NULL where it is not that, or has a NUL in it. The caller frees it. */
+char *str_from_base64(const char *text);
+
 /* The whole of s is a decimal number. 0, or -EINVAL (not a number) / -ERANGE. */
 int str_to_u64(const char *s, uint64_t *ret);
 

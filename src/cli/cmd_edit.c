@@ -18,6 +18,7 @@
 #include "cli/queue.h"
 #include "cli/roomcheck.h"
 #include "spool/record.h"
+#include "spool/speckind.h"
 #include "spool/transit.h"
 
 /* What an edit is asked for. */
@@ -144,8 +145,8 @@ static int merge_variables(void *data, const struct spool_spec *now, json_t *set
 	for (size_t i = 0; i < edits->variables.n; i++)
 		text_list_set_variable(&scratch->env, edits->variables.texts[i]);
 	for (size_t i = 0; i < scratch->env.n; i++)
-		if (json_array_append_new(env, json_string(scratch->env.texts[i])) < 0)
-			r = err_set(e, -EINVAL, "env: the text is not UTF-8");
+		if (json_array_append_new(env, spec_json_of_bytes(scratch->env.texts[i])) < 0)
+			r = err_set(e, -ENOMEM, "no memory for the environment");
 	(void)spec_free(scratch);
 	(void)json_object_set_new(set, "env", env);
 	return r;

@@ -105,8 +105,13 @@ static void print_words(const char *key, const json_t *value)
 
 	json_array_foreach(value, i, word)
 	{
+		const char *coded = json_string_value(json_object_get(word, "base64"));
+		cleanup_free char *bytes = coded ? str_from_base64(coded) : NULL;
+
 		if (json_is_string(word))
 			strbuf_add_word(&b, json_string_value(word));
+		else if (bytes)
+			strbuf_add_word(&b, utf8_clean(bytes));
 	}
 	if (strchr(strbuf_str(&b), '\n'))
 		printf("%s:\n%s\n", key, strbuf_str(&b));

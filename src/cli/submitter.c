@@ -2,7 +2,6 @@
 #include "cli/submitter.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,54 +30,16 @@ static bool is_of_a_task(const char *variable)
 	return false;
 }
 
-static bool is_utf8(const char *text)
-{
-	json_t *as_json = json_string(text);
-
-	json_decref(as_json);
-	return as_json != NULL;
-}
-
 static bool is_ours(const char *variable)
 {
 	return strchr(variable, '=') > variable && !is_of_a_task(variable);
 }
 
-#define NAMES_SHOWN 3
-
-static void warn_of_those_left(void)
-{
-	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	size_t n = 0;
-
-	for (char **v = environ; *v; v++) {
-		if (!is_ours(*v) || is_utf8(*v) || n++ >= NAMES_SHOWN)
-			continue;
-		strbuf_adds(&b, b.len ? ", "
-				      : "of the environment not taken along, as it is not "
-					"UTF-8: ");
-		for (const char *p = *v; *p != '='; p++)
-			strbuf_addc(&b, *p > ' ' && *p < 0x7f ? *p : '?');
-	}
-	if (n > NAMES_SHOWN)
-		strbuf_addf(&b, " and %zu more", n - NAMES_SHOWN);
-	if (n)
-		cmd_warn("warning", strbuf_str(&b));
-}
-
 void submitter_environment(struct spool_spec *s)
 {
-	bool all = true;
-
-	for (char **v = environ; *v; v++) {
-		bool fits = is_utf8(*v);
-
-		if (fits && is_ours(*v))
+	for (char **v = environ; *v; v++)
+		if (is_ours(*v))
 			text_list_add(&s->env, *v);
-		all = all && fits;
-	}
-	if (!all)
-		warn_of_those_left();
 }
 
 /* Where this process is. */
@@ -92,10 +53,6 @@ static int take_directory(struct spool_spec *s, struct err *e)
 			"the directory that this is called in cannot be named (%s); say with "
 			"--cwd DIR where to run",
 			errno == ENOENT ? "it was removed" : strerror(errno));
-	if (!is_utf8(here))
-		return err_set(e, -EILSEQ,
-			       "the name of the directory that this is called in is not UTF-8, and "
-			       "a task can only name such; say with --cwd DIR where to run");
 	return spec_set_text(s, "cwd", here, e);
 }
 

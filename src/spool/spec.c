@@ -59,7 +59,7 @@ static const struct spec_row rows[] = {
 	{ "signal", KIND_SIGNAL, AT(signal), .help = "the first signal when it is stopped: USR1" },
 	{ "grace", KIND_DURATION, AT(grace), 30 * MS_PER_S, 0, MS_PER_DAY,
 	  .help = "from the first signal to KILL" },
-	{ "env", KIND_TEXTS, AT(env), .max = SPEC_LIST_MAX, .help = "environment: NAME=VALUE" },
+	{ "env", KIND_BYTES, AT(env), .max = SPEC_LIST_MAX, .help = "environment: NAME=VALUE" },
 	{ "cwd", KIND_PATH, AT(cwd), .max = 4096,
 	  .help = "directory to run in; the home directory" },
 	{ "begin", KIND_TIME, AT(begin), .help = "not before this time" },
@@ -70,8 +70,8 @@ static const struct spec_row rows[] = {
 	{ "clean", KIND_CHOICE, AT(clean), .choices = cleans,
 	  .help = "what else of ours is ended with it: none, gpu, python" },
 	{ "script", KIND_TEXT, AT(script), .max = SPEC_SCRIPT_MAX, .help = "text of a script" },
-	{ "args", KIND_TEXTS, AT(args), .max = SPEC_LIST_MAX, .help = "the script's arguments" },
-	{ "argv", KIND_TEXTS, AT(argv), .max = SPEC_LIST_MAX,
+	{ "args", KIND_BYTES, AT(args), .max = SPEC_LIST_MAX, .help = "the script's arguments" },
+	{ "argv", KIND_BYTES, AT(argv), .max = SPEC_LIST_MAX,
 	  .help = "a program and its arguments" },
 	{ "commands", KIND_TEXTS, AT(commands), .max = SPEC_ELEMENTS_MAX,
 	  .help = "one shell command per element" },
@@ -320,8 +320,11 @@ static json_t *add_to_list(const struct spool_spec *s, const struct spec_row *ro
 {
 	json_t *more = row->kind == KIND_IDS ? spec_kinds[KIND_IDS].text(text) : json_array();
 	json_t *list = spec_kinds[row->kind].put(row, (const char *)s + row->offset);
-	int r = row->kind == KIND_IDS ? 0 : json_array_append_new(more, json_string(text));
+	int r = 0;
 
+	if (row->kind != KIND_IDS)
+		r = json_array_append_new(more, row->kind == KIND_BYTES ? spec_json_of_bytes(text)
+									: json_string(text));
 	if (!list)
 		list = json_array();
 	if (r == 0)
@@ -336,7 +339,7 @@ static json_t *add_to_list(const struct spool_spec *s, const struct spec_row *ro
 static json_t *json_of_text(const struct spool_spec *s, const struct spec_row *row,
 			    const char *text)
 {
-	if (row->kind == KIND_TEXTS || row->kind == KIND_IDS)
+	if (row->kind == KIND_TEXTS || row->kind == KIND_BYTES || row->kind == KIND_IDS)
 		return add_to_list(s, row, text);
 	return spec_kinds[row->kind].text ? spec_kinds[row->kind].text(text) : json_string(text);
 }

@@ -173,6 +173,28 @@ static int get_choice(const struct spec_row *row, const json_t *v, void *field, 
 	return wrong(e, strbuf_str(&known));
 }
 
+json_t *spec_json_of_bytes(const char *bytes)
+{
+	json_t *text = json_string(bytes);
+
+	if (text)
+		return text;
+
+	cleanup_free char *coded = str_to_base64(bytes);
+
+	return json_pack("{s:s}", "base64", coded);
+}
+
+/* The caller frees it; NULL: it is neither. */
+static char *bytes_of_json(const json_t *v)
+{
+	const char *coded = json_string_value(json_object_get(v, "base64"));
+
+	if (json_is_string(v))
+		return xstrdup(json_string_value(v));
+	return coded && json_object_size(v) == 1 ? str_from_base64(coded) : NULL;
+}
+
 static int too_long(uint64_t max, struct err *e)
 {
 	char text[UNIT_TEXT_MAX];
@@ -223,10 +245,17 @@ static int get_signal(const struct spec_row *row, const json_t *v, void *field, 
 
 static int get_path(const struct spec_row *row, const json_t *v, void *field, struct err *e)
 {
-	if (json_is_string(v) && json_string_value(v)[0] != '/')
-		return err_set(e, -EINVAL, "\"%.80s\" is not an absolute path",
-			       json_string_value(v));
-	return get_string(row, v, field, e);
+	cleanup_free char *path = bytes_of_json(v);
+
+	if (!path)
+		return wrong(e, "a text, or {\"base64\":\"..\"}");
+	if (path[0] != '/')
+		return err_set(e, -EINVAL, "\"%.80s\" is not an absolute path", path);
+	if (strlen(path) > row->max)
+		return too_long(row->max, e);
+	free(*(char **)field);
+	*(char **)field = take_ptr(path);
+	return 0;
 }
 
 /* Of a list: 0, or why it cannot be one. */
@@ -254,6 +283,32 @@ static int get_texts(const struct spec_row *row, const json_t *v, void *field, s
 				    SPEC_TEXT_MAX);
 		else
 			text_list_add(&list, json_string_value(one));
+	}
+	if (r < 0) {
+		text_list_clear(&list);
+		return r;
+	}
+	text_list_clear(field);
+	*(struct text_list *)field = list;
+	return 0;
+}
+
+static int get_bytes(const struct spec_row *row, const json_t *v, void *field, struct err *e)
+{
+	struct text_list list = { .n = 0 };
+	int r = check_list(row, v, (size_t)row->max, e);
+
+	for (size_t i = 0; r == 0 && i < json_array_size(v); i++) {
+		cleanup_free char *bytes = bytes_of_json(json_array_get(v, i));
+
+		if (!bytes)
+			r = err_set(e, -EINVAL, "entry %zu must be a text, or {\"base64\":\"..\"}",
+				    i + 1);
+		else if (strlen(bytes) > SPEC_TEXT_MAX)
+			r = err_set(e, -ERANGE, "entry %zu is longer than %lu bytes", i + 1,
+				    SPEC_TEXT_MAX);
+		else
+			text_list_add(&list, bytes);
 	}
 	if (r < 0) {
 		text_list_clear(&list);
@@ -375,6 +430,23 @@ static json_t *put_texts(const struct spec_row *row, const void *field)
 	return list;
 }
 
+static json_t *put_path(const struct spec_row *row, const void *field)
+{
+	const char *path = *(char *const *)field;
+
+	return path ? spec_json_of_bytes(path) : NULL;
+}
+
+static json_t *put_bytes(const struct spec_row *row, const void *field)
+{
+	const struct text_list *l = field;
+	json_t *list = l->n ? json_array() : NULL;
+
+	for (size_t i = 0; i < l->n; i++)
+		(void)json_array_append_new(list, spec_json_of_bytes(l->texts[i]));
+	return list;
+}
+
 static json_t *put_ids(const struct spec_row *row, const void *field)
 {
 	const struct id_list *l = field;
@@ -474,8 +546,9 @@ const struct spec_kind_ops spec_kinds[] = {
 	[KIND_NAME] = { "name", get_name, put_string, NULL, clear_string },
 	[KIND_SIGNAL] = { "signal", get_signal, put_string, NULL, clear_string },
 	[KIND_TEXT] = { "text", get_string, put_string, NULL, clear_string },
-	[KIND_PATH] = { "absolute path", get_path, put_string, NULL, clear_string },
+	[KIND_PATH] = { "absolute path", get_path, put_path, spec_json_of_bytes, clear_string },
 	[KIND_TEXTS] = { "list of texts", get_texts, put_texts, NULL, clear_texts },
+	[KIND_BYTES] = { "list of texts", get_bytes, put_bytes, NULL, clear_texts },
 	[KIND_IDS] = { "list of ids", get_ids, put_ids, text_ids, clear_ids },
 	[KIND_ARRAY] = { "FROM-TO%N", get_array, put_array },
 };

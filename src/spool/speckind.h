@@ -25,6 +25,7 @@ enum spec_kind {
 	KIND_TEXT,
 	KIND_PATH,
 	KIND_TEXTS,
+	KIND_BYTES,
 	KIND_IDS,
 	KIND_ARRAY,
 	KIND_MAX
@@ -51,5 +52,11 @@ struct spec_kind_ops {
 };
 
 extern const struct spec_kind_ops spec_kinds[KIND_MAX];
+
+/*
+ * A text that a system call takes may have any bytes but NUL; where they are not UTF-8 it is
+ * {"base64":".."} in JSON. NULL: no memory.
+ */
+json_t *spec_json_of_bytes(const char *bytes);
 
 #endif

@@ -289,6 +289,20 @@ def test_logs_and_wait(queue):  # noqa: F811
     assert "has not run yet" in q.m.run(q.m.tenure, "logs", str(waits), check=False).stderr
 
 
+def test_bytes_arrive_as_they_are(queue, tmp_path):  # noqa: F811
+    """Variables, arguments and the directory of a task that are not UTF-8."""
+    q = queue()
+    q.start()
+    where, out = os.path.join(os.fsencode(tmp_path), b"caf\xe9"), os.path.join(os.fsencode(tmp_path), b"out")
+    os.mkdir(where)
+    i = int(subprocess.run([q.m.tenure, "submit", "-g", "0", "--env", b"B=\xff\xfe", "--", "sh", "-c",
+                            b'printf "%s " "$A" "$B" "$1" "$PWD" > ' + out, "sh", b"\xe0"],
+                           env={**q.m.env, "A": b"\xe9"}, cwd=where, capture_output=True, check=True).stdout)
+    q.wait(i, "done")
+    with open(out, "rb") as f:
+        assert f.read() == b"\xe9 \xff\xfe \xe0 " + where + b" "
+
+
 def test_logs_of_several(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")

@@ -142,7 +142,12 @@ static void test_text(void **state)
 	assert_int_equal(s->retry_memory, 1500);
 	assert_true(s->preemptible);
 	assert_int_equal(spec_set_text(s, "priority", "low", &e), -EINVAL);
-	assert_int_equal(spec_set_text(s, "env", "\xff=1", &e), -EINVAL);
+	assert_int_equal(spec_set_text(s, "env", "\xff=1", &e), 0);
+	assert_string_equal(s->env.texts[2], "\xff=1");
+	assert_int_equal(spec_set_text(s, "cwd", "/\xff", &e), 0);
+	assert_string_equal(s->cwd, "/\xff");
+	assert_int_equal(spec_set_text(s, "cwd", "\xff", &e), -EINVAL);
+	assert_int_equal(spec_set_text(s, "sweep", "A=\xff", &e), -EINVAL);
 	s->script = xstrdup("\xff");
 	assert_null(spec_text(s, &e));
 	assert_non_null(strstr(e.text, "script: not UTF-8"));

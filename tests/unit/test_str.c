@@ -153,13 +153,46 @@ static void test_words(void **state)
 	assert_string_equal(strbuf_str(&b), "sh -c 'echo '\\''a b'\\''' '' x=1,2 'a\nb' '*'");
 }
 
+static void bytes_survive_base64(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "", "" },
+		{ "f", "Zg==" },
+		{ "fo", "Zm8=" },
+		{ "foo", "Zm9v" },
+		{ "foob", "Zm9vYg==" },
+		{ "\xff\xfe", "//4=" },
+		{ "\xfb", "+w==" },
+		{ "CAF=\xe9", "Q0FGPek=" },
+	};
+	static const char *const wrong[] = {
+		"Zg", "Zg=", "Z===", "Zg==Zg==", "Z!==", "====", "AA=="
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_free char *coded = str_to_base64(cases[i][0]);
+		cleanup_free char *bytes = str_from_base64(cases[i][1]);
+
+		assert_string_equal(coded, cases[i][1]);
+		assert_non_null(bytes);
+		assert_string_equal(bytes, cases[i][0]);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+		assert_null(str_from_base64(wrong[i]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_distance), cmocka_unit_test(test_nearest),
-		cmocka_unit_test(test_copy),	 cmocka_unit_test(test_to_u64),
-		cmocka_unit_test(test_strbuf),	 cmocka_unit_test(test_wrap),
-		cmocka_unit_test(test_enum),	 cmocka_unit_test(test_err),
+		cmocka_unit_test(bytes_survive_base64),
+		cmocka_unit_test(test_distance),
+		cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_to_u64),
+		cmocka_unit_test(test_strbuf),
+		cmocka_unit_test(test_wrap),
+		cmocka_unit_test(test_enum),
+		cmocka_unit_test(test_err),
 		cmocka_unit_test(test_words),
 	};
 
