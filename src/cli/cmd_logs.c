@@ -4,14 +4,16 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "cli/commands.h"
 #include "cli/tasklog.h"
+#include "cli/whytext.h"
 
 static const struct opt logs_opts[] = {
 	{ .name = "follow",
 	  .short_name = 'f',
 	  .spec = { VALUE_FLAG },
-	  .help = "go on while it grows, until the task has ended" },
+	  .help = "go on while it grows, until the task has ended; says why one waits" },
 	{ .name = "attempt",
 	  .spec = { VALUE_UINT, .min = 1, .max = 1000000 },
 	  .arg = "N",
@@ -81,13 +83,33 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 	return r;
 }
 
-static int follow(const struct asked *a, const struct spool *sp, struct err *e)
+/* Beside the output, which may go into a file. */
+static void say_that_it_waits(void *data, const struct tasklog *t, const struct queue_place *place)
+{
+	cleanup_strbuf struct strbuf why = STRBUF_INIT;
+	json_t *nodes = json_array();
+	struct err e = ERR_INIT;
+	char id[QUEUE_ID_MAX];
+
+	if (why_text(data, t->sp, place, &why, nodes, &e) < 0)
+		strbuf_adds(&why, "waits");
+	(void)fflush(t->out);
+	(void)fprintf(stderr, "tenure: task %s %s; its output follows when it starts\n",
+		      queue_format_id(t->id, t->element, id), strbuf_str(&why));
+	json_decref(nodes);
+}
+
+static int follow(const struct asked *a, const struct cmd_ctx *ctx, const struct spool *sp,
+		  struct err *e)
 {
 	cleanup_free struct taskwatch **w = xcalloc(a->n, sizeof(struct taskwatch *));
 	int r = 0;
 
-	for (size_t i = 0; i < a->n && r == 0; i++)
+	for (size_t i = 0; i < a->n && r == 0; i++) {
+		a->logs[i].waits = say_that_it_waits;
+		a->logs[i].data = (void *)(uintptr_t)ctx;
 		r = taskwatch_open(sp, &a->places[i], &w[i], e);
+	}
 	if (r == 0)
 		r = tasklog_follow_all(a->logs, w, a->n, e);
 	for (size_t i = 0; i < a->n; i++)
@@ -118,7 +140,7 @@ static int run_logs(const struct cmd_ctx *ctx, struct err *e)
 	if (r == 0)
 		r = ask_for(&a, ctx, sp, e);
 	if (r == 0)
-		r = opts_flag(ctx->opts, "follow") ? follow(&a, sp, e) : show_all(&a, e);
+		r = opts_flag(ctx->opts, "follow") ? follow(&a, ctx, sp, e) : show_all(&a, e);
 	sp = spool_close(sp);
 	return r;
 }

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -21,6 +22,7 @@
 #define MARK	    "=== "
 #define SEARCHES    20
 #define QUIET_TURNS 8
+#define WAITS_MS    500
 
 struct finding {
 	const struct tasklog *t;
@@ -214,8 +216,26 @@ struct follower {
 	struct reader r;
 	struct pace pace;
 	struct taskwatch *w;
+	uint64_t tell_ns; /* when to say that it waits; 0: it does not, UINT64_MAX: it was said */
 	bool over;
 };
+
+/* Most tasks wait for a moment only. */
+static void look_whether_it_waits(struct follower *f)
+{
+	const struct tasklog *t = f->r.t;
+	bool waits = strcmp(taskwatch_state(f->w), "pending") == 0;
+	uint64_t now = clock_mono_ns();
+
+	if (!t->waits || !waits) {
+		f->tell_ns = 0;
+	} else if (!f->tell_ns) {
+		f->tell_ns = now + WAITS_MS * NS_PER_MS;
+	} else if (now >= f->tell_ns) {
+		f->tell_ns = UINT64_MAX;
+		t->waits(t->data, t, taskwatch_place(f->w));
+	}
+}
 
 static void begin_to_follow(struct follower *f, const struct tasklog *t, struct taskwatch *w)
 {
@@ -237,6 +257,8 @@ static int follow_once(struct follower *f, struct err *e)
 		code = code > 0 ? copy_more(&f->r, e) : code;
 	}
 	f->over = ended;
+	if (code == 0 && !ended)
+		look_whether_it_waits(f);
 	return code;
 }
 

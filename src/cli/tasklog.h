@@ -19,6 +19,8 @@ struct tasklog {
 	const char **shown; /* the label that was shown last */
 	/* Asked between two looks; other than 0 ends tasklog_follow() with that. NULL: never. */
 	int (*turn)(void *data);
+	/* Told once each time that the task has waited for half a second. NULL: nobody. */
+	void (*waits)(void *data, const struct tasklog *t, const struct queue_place *place);
 	void *data;
 };
 

@@ -289,6 +289,23 @@ def test_logs_and_wait(queue):  # noqa: F811
     assert "has not run yet" in q.m.run(q.m.tenure, "logs", str(waits), check=False).stderr
 
 
+def test_logs_follow_one_that_waits(queue, tmp_path):  # noqa: F811
+    """It is said that it waits and why; its output follows, and that of its next attempt."""
+    q = queue()
+    q.start()
+    go, more = tmp_path / "go", tmp_path / "more"
+    q.submit("-g", "0", "-l", "one", "--", "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done")
+    i = q.submit("-g", "0", "-l", "one", "-r", "2", "--", "sh", "-c",
+                 f"echo attempt $TENURE_ATTEMPT; while [ ! -e {more} ]; do sleep 0.05; done; test $TENURE_ATTEMPT = 2")
+    logs = subprocess.Popen([q.m.tenure, "logs", "-f", "--plain", str(i)], env=q.m.env, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+    assert f"task {i} waits" in (first := logs.stderr.readline()), first
+    go.touch()
+    assert logs.stdout.readline() == "attempt 1\n"
+    more.touch()
+    assert logs.communicate(timeout=30)[0] == "attempt 2\n" and logs.returncode == 0
+
+
 def test_bytes_arrive_as_they_are(queue, tmp_path):  # noqa: F811
     """Variables, arguments and the directory of a task that are not UTF-8."""
     q = queue()
