@@ -169,10 +169,10 @@ static void test_chain_of_tasks(void **state)
 static void test_end_of_a_chain(void **state)
 {
 	struct world *w = *state;
-	struct msg_reserve none = { .head = PROTO_HEAD(MSG_RESERVE, struct msg_reserve),
-				    .uuid = "GPU-1" };
+	struct msg_reserve none = { .head = PROTO_HEAD(MSG_RESERVE, struct msg_reserve) };
 	int agent;
 
+	(void)strcpy(none.uuid, w->d->id.uuid);
 	end_of_a_task(w, &agent);
 	/* Nothing comes: it is looked at again, and held. */
 	gorder_on_reserve(w->g, &w->g->clients[0], &none);
@@ -188,10 +188,10 @@ static void test_chain_whose_next_task_waits_for_others(void **state)
 {
 	struct world *w = *state;
 	struct msg_reserve m = { .head = PROTO_HEAD(MSG_RESERVE, struct msg_reserve),
-				 .id = { .task = 2 },
-				 .uuid = "GPU-1" };
+				 .id = { .task = 2 } };
 	int agent;
 
+	(void)strcpy(m.uuid, w->d->id.uuid);
 	end_of_a_task(w, &agent);
 	gorder_on_reserve(w->g, &w->g->clients[0], &m);
 	assert_int_equal(w->d->state, DEV_HOLDING);
