@@ -3,9 +3,7 @@
 /* One device in the guard, from what is seen to what its holder is told (gdev_world.h). */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -349,6 +347,85 @@ static void test_stuck_holder_is_killed(void **state)
 	assert_true(ghold_ripe(w->g, w->d, clock_mono_ns() + 61 * NS_PER_S));
 }
 
+/* gdev_on_time() after so many ms of waiting for the holder; whether that has killed it. */
+static bool killed_after(struct world *w, unsigned int ms)
+{
+	siginfo_t info = { .si_pid = 0 };
+
+	w->d->turn_ns = clock_mono_ns();
+	w->d->holder.freeing_ns = ms * NS_PER_MS;
+	w->d->holder.peeked_ns = 0;
+	gdev_on_time(w->g, w->d, clock_mono_ns());
+	/* A signal that was sent is seen in /proc at once, the end of the process a little later.
+	 */
+	for (int i = 0; i < 20 && !info.si_pid; i++) {
+		(void)waitid(P_PID, (id_t)w->holder, &info, WEXITED | WNOHANG | WNOWAIT);
+		(void)usleep(info.si_pid ? 0 : 1000);
+	}
+	return info.si_pid != 0;
+}
+
+static void newcomer_comes(struct world *w)
+{
+	const pid_t pids[] = { w->holder, getpid() };
+
+	see(w, 72 * GIBS, pids, 2, 0);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(told(w), HOLDER_RELEASE);
+}
+
+static void test_stopped_holder_is_killed_at_once(void **state)
+{
+	struct world *w = *state;
+
+	hold(w);
+	(void)kill(w->holder, SIGSTOP);
+	assert_int_equal(waitpid(w->holder, NULL, WUNTRACED), w->holder);
+	newcomer_comes(w);
+	assert_true(killed_after(w, 0));
+	assert_non_null(strstr(w->d->reason, "was stopped"));
+}
+
+/* How long is too long follows from what it takes here, and from how many free at the same time. */
+static void test_holder_that_does_not_free_is_killed_soon(void **state)
+{
+	static const struct {
+		unsigned int took_ms, others, lives_ms, dies_ms;
+	} cases[] = {
+		{ 0, 0, 290, 310 },   /* not known: the least */
+		{ 50, 0, 290, 310 },  /* quick: the least */
+		{ 130, 0, 500, 530 }, /* four times that */
+		{ 50, 2, 800, 910 },  /* three at once */
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct world *w = *state;
+
+		hold(w);
+		w->d->free_ns = cases[i].took_ms * NS_PER_MS;
+		w->g->n_devs = 1 + cases[i].others;
+		for (unsigned int k = 1; k <= cases[i].others; k++)
+			w->g->devs[k] = (struct gdev){ .state = DEV_YIELDING, .owner = -1 };
+		newcomer_comes(w);
+		assert_false(killed_after(w, cases[i].lives_ms));
+		assert_true(killed_after(w, cases[i].dies_ms));
+		w->g->n_devs = 1;
+		(void)world_teardown(state);
+		(void)world_setup(state);
+	}
+}
+
+static void test_time_to_free_is_learnt(void **state)
+{
+	struct world *w = *state;
+
+	hold(w);
+	newcomer_comes(w);
+	w->d->holder.asked_ns -= 100 * NS_PER_MS;
+	says(w, HOLDER_FREED, 70 * GIBS);
+	assert_true(w->d->free_ns >= 100 * NS_PER_MS && w->d->free_ns < 200 * NS_PER_MS);
+}
+
 static void test_holder_killed_by_somebody(void **state)
 {
 	struct world *w = *state;
@@ -674,45 +751,6 @@ static void test_who_holds_first(void **state)
 	assert_int_equal(w->d->owner, 0);
 }
 
-/* Anybody can take the name of a device; a hold heeds it for a while. */
-static void test_name_of_a_device(void **state)
-{
-	struct world *w = *state;
-	struct err e = ERR_INIT;
-	char ready, name[128];
-	int ends[2];
-
-	(void)snprintf(w->d->id.uuid, sizeof(w->d->id.uuid), "GPU-%d", (int)getpid());
-	(void)snprintf(name, sizeof(name), "tenure/dev/%s", w->d->id.uuid);
-	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-		ready = sock_listen(name, NULL) >= 0;
-		(void)!write(ends[1], &ready, 1);
-		(void)pause();
-		_exit(0);
-	}
-	assert_int_equal(read(ends[0], &ready, 1), 1);
-	assert_true(ready);
-	w->d->wait_ns = 5 * NS_PER_S;
-	w->d->idle_since_ns = clock_mono_ns() - 6 * NS_PER_S;
-	assert_false(gdev_may_hold(w->d, &e));
-	assert_non_null(strstr(e.text, "has it"));
-	w->d->idle_since_ns = clock_mono_ns() - 36 * NS_PER_S;
-	assert_true(gdev_may_hold(w->d, &e));
-	assert_int_equal(w->d->lock_fd, -1);
-	assert_int_equal(kill(pid, SIGKILL), 0);
-	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	w->d->idle_since_ns = clock_mono_ns();
-	assert_true(gdev_may_hold(w->d, &e));
-	assert_true(w->d->lock_fd >= 0);
-	(void)close(ends[0]);
-	(void)close(ends[1]);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 int main(void)
@@ -732,6 +770,9 @@ int main(void)
 		TEST(test_class_none_takes_time),
 		TEST(test_blind),
 		TEST(test_stuck_holder_is_killed),
+		TEST(test_stopped_holder_is_killed_at_once),
+		TEST(test_holder_that_does_not_free_is_killed_soon),
+		TEST(test_time_to_free_is_learnt),
 		TEST(test_holder_killed_by_somebody),
 		TEST(test_policy_changes_while_held),
 		TEST(test_cycle),
@@ -744,7 +785,6 @@ int main(void)
 		TEST(test_silent_agent),
 		TEST(test_who_asked_first),
 		TEST(test_who_holds_first),
-		TEST(test_name_of_a_device),
 		cmocka_unit_test(test_wall_clock_jumps),
 	};
 
