@@ -313,6 +313,7 @@ static void set_environment(const char *dir, const char *libs)
 	(void)setenv("LD_LIBRARY_PATH", path, 1);
 	(void)setenv("TENURE_SIM", file, 1);
 	(void)setenv("TENURE_DEV_DIR", nodes, 1);
+	(void)setenv("TENURE_RUNTIME_DIR", dir, 1); /* its sockets go with the machine */
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)

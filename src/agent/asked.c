@@ -194,4 +194,12 @@ static void on_client_gone(void *user, struct ctl_client *client)
 	ending_forget_client(user, client);
 }
 
-const struct ctl_ops asked_ops = { .request = on_request, .gone = on_client_gone };
+/* Two agents of an instance would each believe to be the one: the one that can be found stays. */
+static void on_name_lost(void *user)
+{
+	ending_stop(user, "another agent of this instance is found in its place");
+}
+
+const struct ctl_ops asked_ops = { .request = on_request,
+				   .gone = on_client_gone,
+				   .lost = on_name_lost };

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * libuv gives a handle back in its close callback, so a client and the server each own one
- * uv_poll_t (and a client a timer) and count those that are open; the last callback frees the
- * struct. Nobody reads more of a client than its one request.
+ * libuv gives a handle back in its close callback, so a client and the server each count those that
+ * are open; the last callback frees the struct. A listener is a struct of its own, because its
+ * descriptor changes when the socket had to be put back. Nobody reads more of a client than its one
+ * request.
+ *
+ * Somebody of our own user may connect and connect. So there is a pace at which clients are
+ * accepted, and those that wait have their turn one after another. A request is read as soon as its
+ * client is accepted, and where there is no room, who has not asked goes first, of that process
+ * that has the most of such connections.
  */
 
 #include "agent/ctl.h"
@@ -13,12 +19,17 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/endpoint.h"
 #include "base/mem.h"
 #include "base/sock.h"
 
+#define PACE_MS	  100
+#define PACE_MOST 128 /* so many are accepted in that time */
+
 struct ctl_client {
 	struct ctl *ctl;
-	struct ctl_client *next;
+	struct ctl_client *next; /* the one that came before it */
+	pid_t pid;
 	uv_poll_t poll;
 	uv_timer_t timer; /* a request, and progress with the answer, are due */
 	int fd, open_handles;
@@ -27,20 +38,30 @@ struct ctl_client {
 	size_t len, sent;
 };
 
+struct listener {
+	struct ctl *ctl;
+	uv_poll_t poll;
+	int fd;
+};
+
 struct ctl {
 	uv_loop_t *loop;
 	const struct ctl_ops *ops;
 	void *user;
-	uv_poll_t poll;
-	int fd;
-	bool listening, closing;
+	struct endpoint_keeper *keeper;
+	struct listener *listener; /* NULL: the name was given back */
+	uv_poll_t news;		   /* of the keeper */
+	uv_timer_t pace;
+	unsigned int accepted; /* since the pace timer fired last */
+	int open_handles;      /* but for those of clients */
+	bool closing;
 	struct ctl_client *clients;
-	size_t n_clients;
+	size_t n_clients; /* but for those that are just being closed */
 };
 
 static void free_ctl_if_done(struct ctl *ctl)
 {
-	if (ctl->closing && !ctl->listening && !ctl->clients)
+	if (ctl->closing && !ctl->open_handles && !ctl->clients)
 		free(ctl);
 }
 
@@ -51,7 +72,6 @@ static void unlink_client(struct ctl_client *c)
 	while (*p != c)
 		p = &(*p)->next;
 	*p = c->next;
-	c->ctl->n_clients--;
 }
 
 static void on_client_closed(uv_handle_t *h)
@@ -73,6 +93,7 @@ static void close_client(struct ctl_client *c)
 	if (c->closing)
 		return;
 	c->closing = true;
+	c->ctl->n_clients--;
 	if (c->asked && !c->text)
 		c->ctl->ops->gone(c->ctl->user, c);
 	uv_close((uv_handle_t *)&c->poll, on_client_closed);
@@ -104,6 +125,7 @@ static bool send_chunk(struct ctl_client *c)
 }
 
 static void on_client(uv_poll_t *poll, int status, int events);
+static void on_pace(uv_timer_t *timer);
 
 /*
  * After the whole answer the socket stays open until the client closes it, or we end: that is how
@@ -167,12 +189,48 @@ static void on_client(uv_poll_t *poll, int status, int events)
 		send_answer(c);
 }
 
-static void add_client(struct ctl *ctl, int fd)
+static bool is_half_open(const struct ctl_client *c)
+{
+	return !c->closing && !c->asked;
+}
+
+static size_t half_open_of(const struct ctl *ctl, pid_t pid)
+{
+	size_t n = 0;
+
+	for (const struct ctl_client *c = ctl->clients; c; c = c->next)
+		n += is_half_open(c) && c->pid == pid;
+	return n;
+}
+
+/* Cut off who is worth least, if there is such a one: has not asked, or has its whole answer. */
+static bool make_room(struct ctl *ctl)
+{
+	struct ctl_client *victim = NULL;
+	size_t most = 0;
+
+	for (struct ctl_client *c = ctl->clients; c; c = c->next) {
+		size_t n = is_half_open(c) ? half_open_of(ctl, c->pid) : 0;
+
+		if (n && n >= most) { /* the list goes from the newest to the oldest */
+			victim = c;
+			most = n;
+		} else if (!most && !c->closing && c->text && c->sent == c->len) {
+			victim = c;
+		}
+	}
+	if (victim)
+		close_client(victim);
+	return victim != NULL;
+}
+
+static void add_client(struct ctl *ctl, int fd, pid_t pid)
 {
 	struct ctl_client *c = xcalloc(1, sizeof(*c));
 
 	c->ctl = ctl;
 	c->fd = fd;
+	c->pid = pid;
 	if (uv_poll_init(ctl->loop, &c->poll, fd) < 0) {
 		(void)fd_close(fd);
 		free(c);
@@ -186,47 +244,140 @@ static void add_client(struct ctl *ctl, int fd)
 	ctl->n_clients++;
 	(void)uv_timer_start(&c->timer, on_client_slow, CTL_SLOW_MS, 0);
 	(void)uv_poll_start(&c->poll, UV_READABLE, on_client);
+	take_request(c);
 }
 
-static void on_listener(uv_poll_t *poll, int status, int events)
+/* All that wait, or as many as the pace allows. */
+static void accept_clients(struct ctl *ctl)
 {
-	struct ctl *ctl = poll->data;
+	pid_t pid = 0;
 
-	for (;;) {
-		int fd = sock_accept(ctl->fd, NULL);
+	for (; ctl->accepted < PACE_MOST; ctl->accepted++) {
+		int fd = sock_accept(ctl->listener->fd, &pid);
 
 		if (fd == -EPERM || fd == -ECONNABORTED)
 			continue; /* another user; it was dropped */
 		if (fd < 0)
 			return;
-		if (ctl->n_clients >= CTL_CLIENTS_MAX)
-			(void)fd_close(fd);
+		if (ctl->n_clients < CTL_CLIENTS_MAX || make_room(ctl))
+			add_client(ctl, fd, pid);
 		else
-			add_client(ctl, fd);
+			(void)fd_close(fd);
 	}
+	(void)uv_poll_stop(&ctl->listener->poll);
+}
+
+static void on_listener(uv_poll_t *poll, int status, int events)
+{
+	struct listener *l = poll->data;
+
+	if (!uv_is_active((uv_handle_t *)&l->ctl->pace))
+		(void)uv_timer_start(&l->ctl->pace, on_pace, PACE_MS, 0);
+	accept_clients(l->ctl);
+}
+
+static void on_pace(uv_timer_t *timer)
+{
+	struct ctl *ctl = timer->data;
+
+	ctl->accepted = 0;
+	if (ctl->listener)
+		(void)uv_poll_start(&ctl->listener->poll, UV_READABLE, on_listener);
+}
+
+static void on_listener_closed(uv_handle_t *h)
+{
+	struct listener *l = h->data;
+	struct ctl *ctl = l->ctl;
+
+	(void)fd_close(l->fd);
+	free(l);
+	ctl->open_handles--;
+	free_ctl_if_done(ctl);
+}
+
+static void drop_listener(struct ctl *ctl)
+{
+	struct listener *l = ctl->listener;
+
+	ctl->listener = NULL;
+	if (l)
+		uv_close((uv_handle_t *)&l->poll, on_listener_closed);
+}
+
+/* Takes fd over, in place of the one before. */
+static int listen_on(struct ctl *ctl, int fd)
+{
+	struct listener *l = xcalloc(1, sizeof(*l));
+
+	l->ctl = ctl;
+	l->fd = fd;
+	if (uv_poll_init(ctl->loop, &l->poll, fd) < 0) {
+		(void)fd_close(fd);
+		free(l);
+		return -EIO;
+	}
+	l->poll.data = l;
+	ctl->open_handles++;
+	drop_listener(ctl);
+	ctl->listener = l;
+	(void)uv_poll_start(&l->poll, UV_READABLE, on_listener);
+	return 0;
+}
+
+/* The socket's file was tidied away, and is back; or somebody else has the name by now. */
+static void on_news(uv_poll_t *poll, int status, int events)
+{
+	struct ctl *ctl = poll->data;
+	int r;
+
+	while (ctl->listener && (r = endpoint_keeper_take(ctl->keeper)) != -EAGAIN) {
+		if (r < 0) {
+			ctl->ops->lost(ctl->user);
+		} else {
+			accept_clients(ctl);
+			(void)listen_on(ctl, r);
+		}
+	}
+}
+
+static void on_handle_closed(uv_handle_t *h)
+{
+	struct ctl *ctl = h->data;
+
+	ctl->open_handles--;
+	free_ctl_if_done(ctl);
 }
 
 int ctl_listen(uv_loop_t *loop, const char *name, const struct ctl_ops *ops, void *user,
 	       struct ctl **ret, struct err *e)
 {
-	cleanup_fd int fd = sock_listen(name, e);
+	struct endpoint_keeper *keeper;
+	int fd, r = endpoint_keep(name, &keeper, &fd, e);
 
-	if (fd < 0)
-		return fd;
+	if (r < 0)
+		return r;
 
 	struct ctl *ctl = xcalloc(1, sizeof(*ctl));
 
 	ctl->loop = loop;
 	ctl->ops = ops;
 	ctl->user = user;
-	if (uv_poll_init(loop, &ctl->poll, fd) < 0) {
+	ctl->keeper = keeper;
+	if (uv_poll_init(loop, &ctl->news, endpoint_keeper_fd(keeper)) < 0) {
+		endpoint_release(keeper);
+		(void)fd_close(fd);
 		free(ctl);
-		return err_set(e, -EIO, "cannot watch the socket @%s", name);
+		return err_set(e, -EIO, "cannot watch the socket %s", name);
 	}
-	ctl->poll.data = ctl;
-	ctl->listening = true;
-	ctl->fd = take_fd(fd);
-	(void)uv_poll_start(&ctl->poll, UV_READABLE, on_listener);
+	(void)uv_timer_init(loop, &ctl->pace);
+	ctl->open_handles = 2;
+	ctl->news.data = ctl->pace.data = ctl;
+	(void)uv_poll_start(&ctl->news, UV_READABLE, on_news);
+	if (listen_on(ctl, fd) < 0) {
+		ctl_close(ctl);
+		return err_set(e, -EIO, "cannot watch the socket %s", name);
+	}
 	*ret = ctl;
 	return 0;
 }
@@ -241,20 +392,15 @@ void ctl_answer(struct ctl_client *c, json_t *doc)
 	send_answer(c);
 }
 
-static void on_listener_closed(uv_handle_t *h)
-{
-	struct ctl *ctl = h->data;
-
-	ctl->listening = false;
-	free_ctl_if_done(ctl);
-}
-
 void ctl_unlisten(struct ctl *ctl)
 {
-	if (ctl->fd < 0)
+	if (!ctl->keeper)
 		return;
-	uv_close((uv_handle_t *)&ctl->poll, on_listener_closed);
-	ctl->fd = fd_close(ctl->fd);
+	(void)uv_poll_stop(&ctl->news);
+	uv_close((uv_handle_t *)&ctl->news, on_handle_closed);
+	uv_close((uv_handle_t *)&ctl->pace, on_handle_closed);
+	drop_listener(ctl);
+	endpoint_release(take_ptr(ctl->keeper));
 }
 
 bool ctl_is_quiet(const struct ctl *ctl)

@@ -8,7 +8,7 @@
  * CTL_CHUNK bytes, the last one marked.
  *
  * Server: all on the loop, never waits for a client; a slow one is sent what fits, one that does
- * not read for CTL_SLOW_MS is cut off, more than CTL_CLIENTS_MAX at a time are turned away.
+ * not read for CTL_SLOW_MS is cut off; of more than CTL_CLIENTS_MAX at a time who has not asked is.
  */
 
 #include <jansson.h>
@@ -72,6 +72,8 @@ struct ctl_client;
 struct ctl_ops {
 	void (*request)(void *user, struct ctl_client *client, const struct ctl_request *req);
 	void (*gone)(void *user, struct ctl_client *client);
+	/* Another process has the name by now: this one was gone from its directory. */
+	void (*lost)(void *user);
 };
 
 /* Take the name and listen. 0; -EADDRINUSE: an agent of this instance runs; -errno. */

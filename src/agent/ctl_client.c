@@ -8,13 +8,16 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/endpoint.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/sock.h"
 #include "base/strbuf.h"
 
-#define ANSWER_MAX  (8UL * 1024 * 1024)
-#define PATIENCE_MS 1000 /* then it may be that the agent cannot answer */
+#define ANSWER_MAX    (8UL * 1024 * 1024)
+#define PATIENCE_MS   1000 /* then it may be that the agent cannot answer */
+#define ROOM_LIMIT_MS 5000 /* for a place in its queue, which many may stand in */
+#define BELL_LIMIT_MS 500
 
 /* The process that listens at the other end, as far as it can be seen from here; 0: unknown. */
 static pid_t agent_pid(int fd)
@@ -79,8 +82,10 @@ static int read_answer(int fd, uint64_t deadline_ns, struct strbuf *text, struct
 			return err_set(e, -EPIPE, "the agent ended while it was asked");
 		if (!ctl_is_chunk(&chunk, n) || text->len + chunk.size > ANSWER_MAX)
 			return err_set(e, -EPROTO,
-				       "the agent speaks another version of tenure; end it with "
-				       "the program that started it");
+				       "the agent (PID %d) speaks another version of tenure; end "
+				       "it with the program that started it, or in order with "
+				       "kill %d",
+				       (int)agent_pid(fd), (int)agent_pid(fd));
 		strbuf_add(text, chunk.data, chunk.size);
 	}
 	return 0;
@@ -100,7 +105,7 @@ int ctl_ask_about(const char *name, const struct ctl_request *asked, int timeout
 	struct ctl_request req = *asked;
 	uint64_t deadline = clock_mono_ns() + (uint64_t)timeout_ms * NS_PER_MS;
 	cleanup_strbuf struct strbuf text = STRBUF_INIT;
-	cleanup_fd int fd = sock_connect(name, e);
+	cleanup_fd int fd = endpoint_connect(name, ROOM_LIMIT_MS, e);
 
 	if (fd < 0)
 		return fd;
@@ -128,7 +133,7 @@ int ctl_ask_about(const char *name, const struct ctl_request *asked, int timeout
 void ctl_ring(const char *name, enum ctl_verb verb)
 {
 	const struct ctl_request req = { .magic = CTL_MAGIC, .version = CTL_VERSION, .verb = verb };
-	cleanup_fd int fd = sock_connect(name, NULL);
+	cleanup_fd int fd = endpoint_connect(name, BELL_LIMIT_MS, NULL);
 
 	if (fd >= 0)
 		(void)sock_send(fd, &req, sizeof(req));

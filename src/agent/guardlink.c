@@ -22,6 +22,7 @@
 
 #include "agent/guardspawn.h"
 #include "base/clock.h"
+#include "base/endpoint.h"
 #include "base/mem.h"
 #include "base/nofile.h"
 #include "base/sock.h"
@@ -291,7 +292,7 @@ static bool ensure_guard(struct guardlink *l, struct err *e)
 	reap(l);
 	if (round_ms(l) > START_LIMIT_MS) {
 		if (l->child)
-			(void)err_set(e, -ETIMEDOUT, "the guard (PID %d) does not listen on @%s",
+			(void)err_set(e, -ETIMEDOUT, "the guard (PID %d) does not listen (%s)",
 				      (int)l->child, l->name);
 		else
 			(void)err_set(e, -ETIMEDOUT, "the guard does not stay up: %s",
@@ -315,7 +316,7 @@ static bool ensure_guard(struct guardlink *l, struct err *e)
 static void try_connect(struct guardlink *l)
 {
 	struct err e = ERR_INIT;
-	int fd = sock_connect(l->name, &e);
+	int fd = endpoint_connect(l->name, 0, &e);
 
 	if (!l->round_ns)
 		l->round_ns = clock_mono_ns();

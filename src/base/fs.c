@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -125,6 +127,24 @@ static char *dir_of(const char *path)
 	if (slash == path)
 		return xstrdup("/");
 	return xasprintf("%.*s", (int)(slash - path), path);
+}
+
+/* Those that one kernel has to itself (linux/magic.h, and ZFS's own); all others may be shared. */
+bool fs_is_shared(int fd)
+{
+	static const uint32_t local[] = {
+		0xef53 /* ext */,	0x58465342 /* xfs */,	  0x9123683e /* btrfs */,
+		0x01021994 /* tmpfs */, 0x794c7630 /* overlay */, 0xf2f52010 /* f2fs */,
+		0x2fc12fc1 /* zfs */,	0x858458f6 /* ramfs */,	  0xca451a4e /* bcachefs */,
+	};
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return true;
+	for (size_t i = 0; i < ARRAY_LEN(local); i++)
+		if ((uint32_t)fs.f_type == local[i])
+			return false;
+	return true;
 }
 
 int fs_sync_dir(const char *path, struct err *e)

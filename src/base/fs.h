@@ -10,6 +10,7 @@
  * filesystem: the guard makes none of them after its start.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -29,6 +30,9 @@ int fs_read_open(int fd, const char *path, size_t max, char **ret, size_t *ret_l
  * error path is as it was and the temporary file is gone.
  */
 int fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
+
+/* Other kernels than this one may have that file system, too, with caches of their own. */
+bool fs_is_shared(int fd);
 
 /* fsync a directory, so that names made or renamed in it survive a power loss. */
 int fs_sync_dir(const char *path, struct err *e);

@@ -29,32 +29,33 @@
 #include "base/value.h"
 
 enum setting_id {
-	SET_GPUS,	     /* gpus */
-	SET_LEAVE,	     /* num: devices, from the end, that are left to others */
-	SET_MEMORY,	     /* mem */
-	SET_IDLE_BELOW,	     /* num: bytes */
-	SET_IDLE_FOR,	     /* num: ms, 0 = at once */
-	SET_REFRESH,	     /* num: ms */
-	SET_TOGETHER,	     /* flag */
-	SET_WORK,	     /* num: ms, 0 = without a cycle */
-	SET_REST,	     /* num: ms, 0 = no rest */
-	SET_LOAD,	     /* num: 0 none, 1 light, 2 sm, 3 gemm */
-	SET_UTIL,	     /* num: permille */
-	SET_UTIL_BAND,	     /* band; use settings_util_band() */
-	SET_REHOLD_AFTER,    /* num: ms after a yield */
-	SET_IGNORE_PID,	     /* uints */
-	SET_MY_CGROUP,	     /* flag */
-	SET_INSTANCE,	     /* str */
-	SET_ROOT,	     /* str; NULL: fs_state_dir() */
-	SET_ACCEPT_OWNERS,   /* words: names or numbers of users */
-	SET_TRUST,	     /* num: 0 owner, 1 directory */
-	SET_STATE_DIR,	     /* str; NULL: fs_state_dir() */
-	SET_DEV_DIR,	     /* str */
-	SET_NODE_NAME,	     /* str; NULL: the host's name */
-	SET_BEAT,	     /* num: ms */
-	SET_EXPIRE,	     /* num: ms */
-	SET_LOG_LIMIT,	     /* num: bytes of a task's log, 0 = no limit */
-	SET_CPU_TASKS,	     /* num: tasks without a GPU at once, 0 = by the processors */
+	SET_GPUS,	   /* gpus */
+	SET_LEAVE,	   /* num: devices, from the end, that are left to others */
+	SET_MEMORY,	   /* mem */
+	SET_IDLE_BELOW,	   /* num: bytes */
+	SET_IDLE_FOR,	   /* num: ms, 0 = at once */
+	SET_REFRESH,	   /* num: ms */
+	SET_TOGETHER,	   /* flag */
+	SET_WORK,	   /* num: ms, 0 = without a cycle */
+	SET_REST,	   /* num: ms, 0 = no rest */
+	SET_LOAD,	   /* num: 0 none, 1 light, 2 sm, 3 gemm */
+	SET_UTIL,	   /* num: permille */
+	SET_UTIL_BAND,	   /* band; use settings_util_band() */
+	SET_REHOLD_AFTER,  /* num: ms after a yield */
+	SET_IGNORE_PID,	   /* uints */
+	SET_MY_CGROUP,	   /* flag */
+	SET_INSTANCE,	   /* str */
+	SET_ROOT,	   /* str; NULL: fs_state_dir() */
+	SET_ACCEPT_OWNERS, /* words: names or numbers of users */
+	SET_TRUST,	   /* num: 0 owner, 1 directory */
+	SET_STATE_DIR,	   /* str; NULL: fs_state_dir() */
+	SET_RUNTIME_DIR,   /* str; NULL: see base/sockdir.h, which takes it from the environment */
+	SET_DEV_DIR,	   /* str */
+	SET_NODE_NAME,	   /* str; NULL: the host's name */
+	SET_BEAT,	   /* num: ms */
+	SET_EXPIRE,	   /* num: ms */
+	SET_LOG_LIMIT,	   /* num: bytes of a task's log, 0 = no limit */
+	SET_CPU_TASKS,	   /* num: tasks without a GPU at once, 0 = by the processors */
 	SET_VISIBLE_DEVICES, /* num: 0 index, 1 uuid */
 	SET_LOG_LEVEL,	     /* num: enum log_level */
 	SET_LIFETIME,	     /* num: ms, 0 = for ever */

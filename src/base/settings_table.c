@@ -131,6 +131,13 @@ const struct setting settings_table[] = {
 			    .opt.arg = "DIR", .opt.group = node, .groups = SETTING_GROUP_NODE,
 			    .opt.help = "where logs and the state are kept (default "
 					"$XDG_STATE_HOME/tenure)" },
+	[SET_RUNTIME_DIR] = { ROW("runtime_dir", "RUNTIME_DIR", "runtime-dir", VALUE_PATH),
+			      .opt.arg = "DIR", .opt.group = node,
+			      .groups = SETTING_GROUP_NODE | SETTING_GROUP_AGENT,
+			      .opt.help =
+				      "make the private directory of the sockets in there, and not "
+				      "in the first fit place of /dev/shm, /run/user/UID, /tmp, "
+				      "/var/tmp; all of a user's commands should be told the same" },
 	[SET_DEV_DIR] = { ROW("dev_dir", "DEV_DIR", "dev-dir", VALUE_PATH), .opt.arg = "DIR",
 			  .opt.def = "/dev", .opt.group = node, .flags = SETTING_REAL_DIR,
 			  .groups = SETTING_GROUP_NODE | SETTING_GROUP_AGENT,

@@ -3,9 +3,10 @@
 #define TENURE_BASE_SOCK_H
 
 /*
- * Abstract SOCK_SEQPACKET sockets: one packet is one message, nothing lies in a directory, and the
- * name is the lock (the kernel frees it with the last descriptor). Names are given without the
- * leading NUL, "tenure/1000/guard", and shown to people as "@tenure/1000/guard".
+ * SOCK_SEQPACKET sockets: one packet is one message. Processes of one user find each other by
+ * base/endpoint.h. Here are what is said and accepted, and abstract names, which anybody can take:
+ * given without the leading NUL, "tenure/dev/GPU-...", and shown to people as
+ * "@tenure/dev/GPU-...".
  */
 
 #include <stdbool.h>

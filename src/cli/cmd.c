@@ -247,6 +247,9 @@ static int run_loaded(const struct cmd *cmd, const struct opts *o, struct err *e
 			*e = (struct err)
 				ERR_INIT; /* files that need not be there leave their text */
 	}
+	/* For base/sockdir.h, here and in all that is started from here. */
+	if (r == 0 && ctx.settings && settings_str(ctx.settings, SET_RUNTIME_DIR))
+		(void)setenv("TENURE_RUNTIME_DIR", settings_str(ctx.settings, SET_RUNTIME_DIR), 1);
 	if (r == 0)
 		r = exit_code_of(cmd->run(&ctx, e));
 	ctx.settings = settings_free(ctx.settings);

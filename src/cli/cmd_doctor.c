@@ -236,21 +236,10 @@ static void check_pids(struct doctor *d)
 
 /* In the order in which they are shown. */
 static void (*const checks[])(struct doctor *d) = {
-	check_nvml,
-	check_cuda,
-	check_driver,
-	check_layout,
-	check_errors,
-	doctor_check_nodes,
-	check_devices,
-	doctor_check_memlock,
-	doctor_check_copy,
-	doctor_check_logind,
-	doctor_check_container,
-	doctor_check_tenants,
-	check_guard,
-	check_launch,
-	check_pids,
+	check_nvml,	      check_cuda,	   check_driver,	   check_layout,
+	check_errors,	      doctor_check_nodes,  check_devices,	   doctor_check_memlock,
+	doctor_check_copy,    doctor_check_logind, doctor_check_container, doctor_check_tenants,
+	doctor_check_sockets, check_guard,	   check_launch,	   check_pids,
 };
 
 /* -------- what it comes to -------- */

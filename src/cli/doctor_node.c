@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/doctor_node.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -17,6 +18,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/proc.h"
+#include "base/sockdir.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
@@ -230,30 +232,81 @@ static void add_holders(const struct machine *m, struct strbuf *who)
 	}
 }
 
-/* Our sockets are abstract, and this file lists everybody's: "@tenure/1000/guard". */
+/* Guards of other users, where their processes can be seen. */
+static void add_guards(struct strbuf *who)
+{
+	DIR *proc = opendir("/proc");
+	const struct dirent *d;
+
+	while (proc && (d = readdir(proc))) {
+		struct proc_peek p;
+		char user[64];
+		uint64_t pid;
+
+		if (str_to_u64(d->d_name, &pid) < 0 || proc_peek((pid_t)pid, &p) < 0 ||
+		    strcmp(p.comm, "tenure-guard") != 0 || p.uid == geteuid() ||
+		    strstr(strbuf_str(who), user_name(p.uid, user, sizeof(user))))
+			continue;
+		strbuf_addf(who, "%s%s", who->len ? ", " : "", user);
+	}
+	if (proc)
+		(void)closedir(proc);
+}
+
 void doctor_check_tenants(struct doctor *d)
 {
-	FILE *f = fopen("/proc/net/unix", "re");
 	cleanup_strbuf struct strbuf who = STRBUF_INIT;
-	char line[512];
 
-	while (f && fgets(line, sizeof(line), f)) {
-		const char *name = strstr(line, "@tenure/");
-		unsigned int uid;
-		char user[64];
-
-		line[strcspn(line, "\n")] = '\0';
-		if (!name || sscanf(name, "@tenure/%u/", &uid) != 1 || uid == geteuid() ||
-		    !strstr(name, "/guard") || strstr(strbuf_str(&who), user_name(uid, user, 64)))
-			continue;
-		strbuf_addf(&who, "%s%s", who.len ? ", " : "", user);
-	}
-	if (f)
-		(void)fclose(f);
+	add_guards(&who);
 	add_holders(d->machine, &who);
 	if (who.len)
 		doctor_find(d, FINDING_OK, "other tenures", NULL,
 			    "on this node: %s; what they hold shows as busy", strbuf_str(&who));
 	else
 		doctor_find(d, FINDING_OK, "other tenures", NULL, "none of other users");
+}
+
+/* -------- where our sockets are -------- */
+
+struct socket_places {
+	struct strbuf unfit;
+	char path[SOCKDIR_PATH_MAX];
+};
+
+static void note_unfit(void *data, const char *path, const char *why)
+{
+	struct socket_places *p = data;
+
+	strbuf_addf(&p->unfit, "%s%s: %s", p->unfit.len ? "; " : "", path, why);
+}
+
+static int take_first(void *data, const struct sockdir *dir)
+{
+	struct socket_places *p = data;
+
+	(void)str_copy(p->path, sizeof(p->path), dir->path);
+	return 1;
+}
+
+void doctor_check_sockets(struct doctor *d)
+{
+	struct socket_places p = { .unfit = STRBUF_INIT };
+	const struct sockdir_walk walk = {
+		.make = true, .found = take_first, .unfit = note_unfit, .data = &p
+	};
+
+	if (!sockdir_walk(&walk))
+		doctor_find(d, FINDING_FAIL, "sockets",
+			    "set runtime_dir to a directory on a file system of this machine",
+			    "no place for them: %s", strbuf_str(&p.unfit));
+	else if (p.unfit.len)
+		doctor_find(d, FINDING_WARN, "sockets",
+			    "remove what is in the way, or have it removed; nothing stops working "
+			    "for it",
+			    "in %s, since others were passed over: %s", p.path,
+			    strbuf_str(&p.unfit));
+	else
+		doctor_find(d, FINDING_OK, "sockets", NULL, "in %s", p.path);
+	(void)rmdir(p.path); /* where it was made just now */
+	strbuf_clear(&p.unfit);
 }

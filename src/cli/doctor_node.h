@@ -11,5 +11,6 @@ void doctor_check_copy(struct doctor *d);
 void doctor_check_logind(struct doctor *d);
 void doctor_check_container(struct doctor *d);
 void doctor_check_tenants(struct doctor *d);
+void doctor_check_sockets(struct doctor *d);
 
 #endif

@@ -34,6 +34,8 @@
 #include "hold/own.h"
 
 #define START_TURN_NS (2 * NS_PER_S) /* a holder that starts has its turn for so long */
+#define HALF_OPEN_MAX 4		     /* of one process */
+#define HELLO_NS      (10 * NS_PER_S)
 
 static void send_text(struct gclient *c, enum msg_type type, int code, const char *text)
 {
@@ -72,24 +74,59 @@ static void on_gone(struct guard *g, struct gclient *c)
 			 c->instance, (int)c->pid, GUARD_ORPHAN_MS / 1000);
 }
 
+static bool is_half_open(const struct gclient *c)
+{
+	return c->used && !c->instance[0];
+}
+
+/* Who has waited longest before it says HELLO, of all or of one process; n: how many there are. */
+static struct gclient *oldest_half_open(struct guard *g, pid_t pid, unsigned int *ret_n)
+{
+	struct gclient *oldest = NULL;
+
+	*ret_n = 0;
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
+		struct gclient *c = &g->clients[i];
+
+		if (!is_half_open(c) || (pid && c->pid != pid))
+			continue;
+		++*ret_n;
+		if (!oldest || c->came_ns < oldest->came_ns)
+			oldest = c;
+	}
+	return oldest;
+}
+
+/* A process has a few connections that say nothing; beyond them its oldest one goes. */
+static struct gclient *find_room(struct guard *g, pid_t pid)
+{
+	unsigned int n;
+	struct gclient *c = oldest_half_open(g, pid, &n);
+
+	if (n >= HALF_OPEN_MAX)
+		forget(g, c);
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		if (!g->clients[i].used)
+			return &g->clients[i];
+	c = oldest_half_open(g, 0, &n);
+	if (c)
+		forget(g, c);
+	return c;
+}
+
 void gclient_accept(struct guard *g)
 {
 	pid_t pid = 0;
 	int fd = sock_accept(g->listen_fd, &pid);
+	struct gclient *c = fd >= 0 ? find_room(g, pid) : NULL;
+	uint64_t now = clock_mono_ns();
 
-	if (fd < 0)
-		return;
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		struct gclient *c = &g->clients[i];
-
-		if (c->used)
-			continue;
+	if (c)
 		*c = (struct gclient){
-			.used = true, .fd = fd, .pid = pid, .listened_ns = clock_mono_ns()
+			.used = true, .fd = fd, .pid = pid, .listened_ns = now, .came_ns = now
 		};
-		return;
-	}
-	(void)fd_close(fd);
+	else
+		(void)fd_close(fd);
 }
 
 /* --- selection --- */
@@ -742,6 +779,10 @@ void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns)
 	if (c->orphan_until_ns && now_ns >= c->orphan_until_ns) {
 		c->orphan_until_ns = 0;
 		on_drop(g, c);
+		return;
+	}
+	if (is_half_open(c) && now_ns - c->came_ns > HELLO_NS) {
+		forget(g, c);
 		return;
 	}
 	listen_to(g, c, now_ns);

@@ -31,6 +31,13 @@
 #include "hold/loadctl.h"
 #include "hold/own.h"
 
+/*
+ * Anybody can take the name of a device and keep it. So it is heeded for as long as another user's
+ * tenure takes to be seen on the device; after that whoever has it is not there.
+ */
+#define NAME_HEEDED_NS (30 * NS_PER_S)
+#define TURN_AWAY_MOST 16 /* at a time */
+
 void gdev_say(struct gdev *d, const char *fmt, ...)
 {
 	char text[PROTO_TEXT_MAX];
@@ -70,6 +77,7 @@ bool gdev_lock(struct gdev *d, struct err *e)
 	d->lock_fd = sock_listen(name, &other);
 	if (d->lock_fd >= 0)
 		return true;
+	d->lock_fd = -1;
 	if (sock_listener(name, &who) < 0)
 		(void)err_set(e, -EBUSY, "tenure of another user has it");
 	else if (who.pid != getpid())
@@ -79,9 +87,16 @@ bool gdev_lock(struct gdev *d, struct err *e)
 	return false;
 }
 
+bool gdev_may_hold(struct gdev *d, struct err *e)
+{
+	uint64_t heeded_until = d->idle_since_ns + d->wait_ns + NAME_HEEDED_NS;
+
+	return gdev_lock(d, e) || clock_mono_ns() >= heeded_until;
+}
+
 void gdev_turn_away(struct gdev *d)
 {
-	for (int i = 0; i < SOCK_BACKLOG; i++) {
+	for (int i = 0; d->lock_fd >= 0 && i < TURN_AWAY_MOST; i++) {
 		int fd = sock_accept(d->lock_fd, NULL);
 
 		if (fd < 0 && fd != -EPERM) /* that one was another user's, and is gone already */

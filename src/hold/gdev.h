@@ -32,11 +32,16 @@ void gdev_reset_idle(struct gdev *d, uint64_t now_ns);
 /* What time brings: limits of holders, contexts to drop, load cycle, growing. */
 void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns);
 
-/* Take @tenure/dev/UUID, so that two tenures never hold or lend one device. False: somebody has it,
- * and e says who. */
-bool gdev_lock(struct gdev *d, struct err *e);
-/* Somebody has connected there: by that he knows whose it is, and there is nothing to talk about.
+/*
+ * Take @tenure/dev/UUID, by which tenures of several users tell each other that they hold or lend a
+ * device. False: somebody has it, and e says who. That is advice: whoever likes can take any name,
+ * so it keeps no task from anything, and puts a hold off for a while only.
  */
+bool gdev_lock(struct gdev *d, struct err *e);
+/* The same before a hold of an idle device: false while the name is another's and is heeded. */
+bool gdev_may_hold(struct gdev *d, struct err *e);
+/* Of those who have connected there some: by that they know whose it is, and there is nothing to
+ * talk about. Now and then, so that it costs nothing however many they are. */
 void gdev_turn_away(struct gdev *d);
 /* Give it back where neither a holder nor a lease needs it. */
 void gdev_unlock(struct gdev *d);

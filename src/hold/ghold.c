@@ -136,7 +136,7 @@ void ghold_begin(struct guard *g, struct gdev *d)
 
 	if (nothing_to_take(g, d))
 		return;
-	if (!gdev_lock(d, &e)) {
+	if (!gdev_may_hold(d, &e)) {
 		gdev_say(d, "%s", e.text);
 		return;
 	}

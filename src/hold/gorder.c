@@ -144,8 +144,6 @@ static int check_lease(struct guard *g, struct gdev *d, const struct gclient *c,
 		r = check_foreign(g, d, m->flags, e);
 	if (r == 0 && !m->pid)
 		r = check_memory(g, d, m->bytes, e);
-	if (r == 0 && !gdev_lock(d, e))
-		r = -EBUSY;
 	return r;
 }
 
@@ -235,10 +233,11 @@ static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
 		l->stage = LEASE_GRANTED;
 	if (r < 0 && l)
 		*l = (struct glease){ .pidfd = -1 };
-	if (r == 0)
+	if (r == 0) {
 		take_over(g, c, l);
-	if (r == 0)
 		glend_on_promise(d);
+		(void)gdev_lock(d, NULL);
+	}
 	glease_recount(g, d);
 	if (r == 0)
 		glimit_trim(g, c);
@@ -334,7 +333,8 @@ static int enter_reservation(struct guard *g, struct gclient *c, struct gdev *d,
 		l->flags = LEASE_RESERVED | LEASE_HOLD_WHILE;
 		l->taken = false;
 		glend_on_no_next(g, d); /* it waits for others: that may take long */
-		glease_recount(g, d);	/* a refusal is no news of the device */
+		(void)gdev_lock(d, NULL);
+		glease_recount(g, d); /* a refusal is no news of the device */
 	}
 	gdev_unlock(d);
 	return r;

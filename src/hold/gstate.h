@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/endpoint.h"
 #include "base/proc.h"
 #include "hold/eyes.h"
 #include "hold/hints.h"
@@ -194,12 +195,16 @@ struct gclient {
 	bool silent;	    /* its agent does not answer: nothing is held for it */
 	uint64_t silent_ns; /* for how long it has not spoken, by turns of our loop */
 	uint64_t listened_ns; /* when that was last counted */
+	uint64_t came_ns;     /* it was accepted */
 };
 
 struct guard {
 	char dev_dir[256];
+	struct endpoint_keeper *keeper; /* of its name */
 	int listen_fd, signal_fd;
-	int self_fd; /* the executable, from which holders are started */
+	uint64_t accept_ns;    /* no client is accepted before */
+	uint64_t turn_away_ns; /* and nobody who asks whose a device is */
+	int self_fd;	       /* the executable, from which holders are started */
 	uint32_t flags;
 	enum pid_class pid_class;
 	bool hidden_possible; /* we are in a PID namespace: neighbours may not be listed */

@@ -32,9 +32,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/endpoint.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "base/sock.h"
 #include "base/str.h"
 #include "hold/gclient.h"
 #include "hold/gdev.h"
@@ -59,6 +59,8 @@
 #define GIVING_HINT_NS (100 * NS_PER_MS) /* the same while a hint is on */
 #define OVER_LOOK_NS   (5 * NS_PER_MS)	 /* a task is over and its processes are listed yet */
 #define STUCK_NS       (500 * NS_PER_MS)
+#define TURN_AWAY_NS   (100 * NS_PER_MS)
+#define ACCEPT_NS      (5 * NS_PER_MS) /* between two clients: somebody may connect and connect */
 #define RESCAN_NS      (10 * NS_PER_S) /* for device nodes that have come */
 #define TELL_NS	       NS_PER_S	       /* every client hears of every device so often */
 #define TURN_BUSY_MS   50 /* the loop turns at least so often while something is under way */
@@ -67,8 +69,8 @@
 #define LONELY_NS      (2 * NS_PER_S) /* a guard that no agent has greeted ends after that */
 
 /* Where each descriptor of the poll set belongs. */
-enum { POLL_LISTEN, POLL_SIGNAL, POLL_EYES, POLL_HINTS, POLL_FIRST };
-#define POLL_MAX (POLL_FIRST + GUARD_CLIENTS_MAX + 2 * EYES_SLOTS_MAX + GUARD_LEASES_MAX)
+enum { POLL_LISTEN, POLL_NAME, POLL_SIGNAL, POLL_EYES, POLL_HINTS, POLL_FIRST };
+#define POLL_MAX (POLL_FIRST + GUARD_CLIENTS_MAX + EYES_SLOTS_MAX + GUARD_LEASES_MAX)
 
 struct poll_set {
 	struct pollfd p[POLL_MAX];
@@ -303,15 +305,14 @@ static void fill_poll(struct guard *g, struct poll_set *set)
 {
 	set->n = 0;
 	add_poll(set, g->listen_fd, NULL, NULL);
+	set->p[POLL_LISTEN].events = clock_mono_ns() < g->accept_ns ? 0 : POLLIN;
+	add_poll(set, endpoint_keeper_fd(g->keeper), NULL, NULL);
 	add_poll(set, g->signal_fd, NULL, NULL);
 	add_poll(set, eyes_fd(g->eyes), NULL, NULL);
 	add_poll(set, g->hints.fd, NULL, NULL);
-	for (uint32_t i = 0; i < g->n_devs; i++) {
+	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (g->devs[i].holder.fd >= 0)
 			add_poll(set, g->devs[i].holder.fd, NULL, &g->devs[i]);
-		if (g->devs[i].lock_fd >= 0)
-			add_poll(set, g->devs[i].lock_fd, NULL, &g->devs[i]);
-	}
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
 		struct gclient *c = &g->clients[i];
 
@@ -325,6 +326,27 @@ static void fill_poll(struct guard *g, struct poll_set *set)
 			continue;
 		add_poll(set, g->leases[i].pidfd, NULL, NULL);
 		set->lease[set->n - 1] = &g->leases[i];
+	}
+}
+
+/*
+ * The file of our socket was tidied away. It is back, or another guard is found in its place: then
+ * there are two, and this one ends. Our agents go to the other one, and tell it what runs.
+ */
+static void on_name(struct guard *g)
+{
+	int r = endpoint_keeper_take(g->keeper);
+
+	if (r >= 0) {
+		gclient_accept(g);
+		(void)fd_close(g->listen_fd);
+		g->listen_fd = r;
+	} else if (r == -EADDRINUSE) {
+		(void)gevent_add(g, NULL, EVENT_NOTE,
+				 "another guard is found in the place of this one (PID %d), "
+				 "which ends",
+				 (int)getpid());
+		begin_quit(g);
 	}
 }
 
@@ -342,8 +364,6 @@ static void dispatch(struct guard *g, const struct poll_set *set)
 			continue;
 		if (set->dev[i] && set->dev[i]->holder.fd == set->p[i].fd)
 			ghold_on_holder(g, set->dev[i]);
-		if (set->dev[i] && set->dev[i]->lock_fd == set->p[i].fd)
-			gdev_turn_away(set->dev[i]);
 		if (set->client[i] && set->client[i]->used && set->client[i]->fd == set->p[i].fd)
 			gclient_on_readable(g, set->client[i]);
 		if (set->lease[i] && set->lease[i]->used && set->lease[i]->pidfd == set->p[i].fd)
@@ -351,8 +371,12 @@ static void dispatch(struct guard *g, const struct poll_set *set)
 	}
 	if (set->p[POLL_SIGNAL].revents)
 		on_signal(g);
-	if (set->p[POLL_LISTEN].revents)
+	if (set->p[POLL_LISTEN].revents) {
 		gclient_accept(g);
+		g->accept_ns = clock_mono_ns() + ACCEPT_NS;
+	}
+	if (set->p[POLL_NAME].revents)
+		on_name(g);
 }
 
 static void tell_clients(struct guard *g, uint64_t now, uint64_t *tell_ns)
@@ -400,6 +424,8 @@ static int turn_ms(const struct guard *g)
 	uint64_t now = clock_mono_ns();
 	uint64_t wait_ms = under_way(g) ? TURN_BUSY_MS : TURN_QUIET_MS;
 
+	if (now < g->accept_ns)
+		wait_ms = (g->accept_ns - now) / NS_PER_MS + 1; /* the next one may wait already */
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		const struct gdev *d = &g->devs[i];
 		uint64_t due = d->state == DEV_HELD ? gjudge_rise_due(g, d) : UINT64_MAX;
@@ -419,6 +445,10 @@ static void on_time(struct guard *g)
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		gdev_on_time(g, &g->devs[i], now);
 	gclient_assign_again(g);
+	for (uint32_t i = 0; now >= g->turn_away_ns && i < g->n_devs; i++)
+		gdev_turn_away(&g->devs[i]);
+	if (now >= g->turn_away_ns)
+		g->turn_away_ns = now + TURN_AWAY_NS;
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
 		if (g->clients[i].used)
 			gclient_on_time(g, &g->clients[i], now);
@@ -490,17 +520,19 @@ static int guard_open(struct guard *g, struct err *e)
 {
 	char name[SOCKET_NAME_MAX];
 	struct err hint_err = ERR_INIT;
+	int r;
 
-	g->listen_fd = sock_listen(guard_socket_name(name, sizeof(name), g->dev_dir), e);
-	if (g->listen_fd < 0)
-		return g->listen_fd;
+	g->signal_fd = open_signals(e);
+	if (g->signal_fd < 0)
+		return g->signal_fd;
+	r = endpoint_keep(guard_socket_name(name, sizeof(name), g->dev_dir), &g->keeper,
+			  &g->listen_fd, e);
+	if (r < 0)
+		return r;
 	g->born_ns = clock_mono_ns();
 	g->self_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	if (g->self_fd < 0)
 		return err_sys(e, errno, "open /proc/self/exe");
-	g->signal_fd = open_signals(e);
-	if (g->signal_fd < 0)
-		return g->signal_fd;
 	policy_defaults(&g->plain);
 	g->started_wall_ns = clock_wall_ns();
 	g->hidden_possible = own_in_namespace();
@@ -508,8 +540,7 @@ static int guard_open(struct guard *g, struct err *e)
 	if (g->hints.n_watches)
 		g->flags |= GUARD_INOTIFY;
 
-	int r = eyes_open(&g->eyes, e);
-
+	r = eyes_open(&g->eyes, e);
 	if (r < 0)
 		return r;
 	lock_memory(g);
@@ -552,5 +583,6 @@ int guard_main(int argc, char **argv)
 	 * NVML is not shut down in order: that takes a while, and hangs where the driver does.
 	 */
 	(void)fd_close(g->listen_fd);
+	endpoint_release(g->keeper);
 	_exit(0);
 }

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdint.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/str.h"
 
@@ -38,14 +37,13 @@ char *guard_socket_name(char *buf, size_t n, const char *dev_dir)
 {
 	char part[32];
 
-	return str_print(buf, n, "tenure/%u/%sguard", (unsigned int)geteuid(),
-			 directory_part(part, sizeof(part), dev_dir));
+	return str_print(buf, n, "%sguard", directory_part(part, sizeof(part), dev_dir));
 }
 
 char *agent_socket_name(char *buf, size_t n, const char *instance, const char *dev_dir)
 {
 	char part[32];
 
-	return str_print(buf, n, "tenure/%u/%s%s/agent", (unsigned int)geteuid(),
-			 directory_part(part, sizeof(part), dev_dir), instance);
+	return str_print(buf, n, "%s%s/agent", directory_part(part, sizeof(part), dev_dir),
+			 instance);
 }

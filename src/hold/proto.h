@@ -3,10 +3,10 @@
 #define TENURE_HOLD_PROTO_H
 
 /*
- * What agent and guard say to each other: messages of fixed size over an abstract SOCK_SEQPACKET
- * socket, one message a packet. Both ends are the same executable or two versions of it; the guard
- * refuses a HELLO of another PROTO_VERSION with MSG_REFUSED and the agent then starts a guard of
- * its own version once the old one has gone.
+ * What agent and guard say to each other: messages of fixed size over a SOCK_SEQPACKET socket
+ * (hold/names.h), one message a packet. Both ends are the same executable or two versions of it;
+ * the guard refuses a HELLO of another PROTO_VERSION with MSG_REFUSED and the agent then starts a
+ * guard of its own version once the old one has gone.
  *
  *   agent                                guard
  *     HELLO {instance, last event seen}

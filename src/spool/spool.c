@@ -20,7 +20,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -100,24 +100,15 @@ static void read_boot_id(char *buf)
 	(void)str_print(buf, SPOOL_BOOT_MAX, "%.40s.%s", text, number);
 }
 
-/* Those that one kernel has to itself (linux/magic.h, and ZFS's own); all others may be shared. */
-static bool is_network(int fd, bool *ret_stale_opens)
+/*
+ * NFS asks its server at each open; other shared filesystems may answer one from what they
+ * remember.
+ */
+static bool opens_may_be_stale(int fd)
 {
-	static const uint32_t local[] = {
-		0xef53 /* ext */,	0x58465342 /* xfs */,	  0x9123683e /* btrfs */,
-		0x01021994 /* tmpfs */, 0x794c7630 /* overlay */, 0xf2f52010 /* f2fs */,
-		0x2fc12fc1 /* zfs */,	0x858458f6 /* ramfs */,	  0xca451a4e /* bcachefs */,
-	};
 	struct statfs fs;
 
-	*ret_stale_opens = true;
-	if (fstatfs(fd, &fs) < 0)
-		return true;
-	*ret_stale_opens = (uint32_t)fs.f_type != 0x6969 /* nfs */;
-	for (size_t i = 0; i < ARRAY_LEN(local); i++)
-		if ((uint32_t)fs.f_type == local[i])
-			return false;
-	return true;
+	return fstatfs(fd, &fs) < 0 || (uint32_t)fs.f_type != 0x6969 /* nfs */;
 }
 
 /* ---- instance.json ----------------------------------------------------------------------------
@@ -246,8 +237,8 @@ static int open_instance(struct spool *sp, const char *root, unsigned int flags,
 		r = trust_check_dirs(sp, root_fd, root, e);
 	if (r < 0)
 		return r;
-	sp->network = is_network(sp->fd, &sp->stale_opens);
-	sp->stale_opens = sp->stale_opens && sp->network;
+	sp->network = fs_is_shared(sp->fd);
+	sp->stale_opens = sp->network && opens_may_be_stale(sp->fd);
 	r = read_instance(sp, e);
 	if (r != -ENOENT)
 		return r;

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/endpoint.h"
 #include "base/mem.h"
-#include "base/sock.h"
 #include "base/str.h"
 #include "task/mother.h"
 #include "task/shproto.h"
@@ -81,7 +81,7 @@ int adopt_find(const char *token, const struct shim_id *id, const char *record_d
 	if (!token_valid(token))
 		return err_set(e, -EINVAL, "\"%s\" is not a token", token);
 
-	cleanup_fd int fd = sock_connect(shim_socket_name(name, token), e);
+	cleanup_fd int fd = endpoint_connect(shim_socket_name(name, token), 0, e);
 
 	if (fd == -ECONNREFUSED)
 		return find_record(token, record_dir, ret, e);
@@ -147,28 +147,24 @@ int adopt_settle(const char *token, const struct shim_id *id, const char *record
 	return r;
 }
 
+struct each {
+	void (*fn)(void *data, const char *token);
+	void *data;
+};
+
+static void tell_token(void *data, const char *name)
+{
+	const struct each *e = data;
+
+	if (token_valid(name + strlen(SHIM_NAME_PREFIX)))
+		e->fn(e->data, name + strlen(SHIM_NAME_PREFIX));
+}
+
 int adopt_each(void (*fn)(void *data, const char *token), void *data)
 {
-	char prefix[64], line[512];
-	FILE *f = fopen("/proc/net/unix", "re");
+	struct each e = { .fn = fn, .data = data };
 
-	if (!f)
-		return -errno;
-	(void)str_print(prefix, sizeof(prefix), " @tenure/%u/shim/", (unsigned int)geteuid());
-	while (fgets(line, sizeof(line), f)) {
-		char *at = strstr(line, prefix);
-		unsigned int flags = 0;
-
-		/* Listening ones only: a connection has its listener's name. */
-		if (!at || sscanf(line, "%*s %*s %*s %x", &flags) != 1 || !(flags & 0x10000))
-			continue;
-		at += strlen(prefix);
-		at[strcspn(at, "\n")] = '\0';
-		if (token_valid(at))
-			fn(data, at);
-	}
-	(void)fclose(f);
-	return 0;
+	return endpoint_each(SHIM_NAME_PREFIX, tell_token, &e);
 }
 
 struct orphans {

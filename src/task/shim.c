@@ -6,9 +6,9 @@
  * becomes an event, and an event's action looks only at the shim.
  *
  * What is certain:
- * - The name @tenure/<uid>/shim/<token> and a look for an old record come first, so a token runs
- *   once: a second shim for it refuses, whatever its agent believes, and so does one that an agent
- *   gave up waiting for (record_void()).
+ * - The name shim/<token> (base/endpoint.h) and a look for an old record come first, so a token
+ * runs once: a second shim for it refuses, whatever its agent believes, and so does one that an
+ * agent gave up waiting for (record_void()).
  * - Without GO nothing runs; where the last connection goes before GO, the task is cancelled, with
  *   a record, so that a new agent need not guess.
  * - The end of the tree is "no child left" of this subreaper, which the kernel knows; the process
@@ -38,6 +38,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/endpoint.h"
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
@@ -62,6 +63,7 @@
 #define LOG_WAIT_MS	   2000 /* for the end of the log, before its task's end is told */
 #define GO_WORDS_MAX	   256U
 #define STOP_GRACE_DEF	   UINT32_MAX
+#define NAME_LOOK_NS	   (5 * NS_PER_S)
 
 enum shim_event {
 	EV_GO,
@@ -109,8 +111,10 @@ struct shim {
 	bool leader_gone;
 	bool acked;
 	bool hurried; /* told to end after its task has */
-	int listen_fd;
+	struct endpoint name;
+	uint64_t name_at_ns; /* the next look whether it is there */
 	int conns[CONNS];
+	bool spoke[CONNS]; /* that one has said something that makes sense */
 	size_t n_conns;
 	pid_t leader;
 	uint64_t started_ns;
@@ -128,6 +132,7 @@ static void drop_conn(struct shim *sh, size_t i)
 {
 	(void)fd_close(sh->conns[i]);
 	sh->conns[i] = sh->conns[--sh->n_conns];
+	sh->spoke[i] = sh->spoke[sh->n_conns];
 }
 
 static void tell_all(struct shim *sh, const void *m, size_t size)
@@ -460,29 +465,42 @@ static void (*const handlers[SHMSG_TYPE_MAX])(struct shim *sh, const union shmsg
 };
 
 /* All that waits on one connection. False when it is gone, or talks what we do not know. */
-static bool hear(struct shim *sh, int fd)
+static bool hear(struct shim *sh, size_t i)
 {
 	union shmsg m;
 	int type;
 
-	while ((type = shmsg_recv(fd, &m)) > 0)
+	while ((type = shmsg_recv(sh->conns[i], &m)) > 0) {
+		sh->spoke[i] = true;
 		if (handlers[type])
 			handlers[type](sh, &m);
+	}
 	return type == -EAGAIN;
 }
 
 static void accept_conn(struct shim *sh)
 {
-	int fd = sock_accept(sh->listen_fd, NULL);
+	int fd = sock_accept(sh->name.fd, NULL);
+	size_t i = 0;
 
 	if (fd < 0)
 		return;
-	/* The newest agent is the one that counts: the oldest connection makes room. */
+	/*
+	 * The newest agent is the one that counts: the oldest connection makes room, before all one
+	 * that has never said anything, since anybody can connect and connect.
+	 */
 	if (sh->n_conns == CONNS) {
-		(void)fd_close(sh->conns[0]);
-		(void)memmove(sh->conns, sh->conns + 1, (CONNS - 1) * sizeof(sh->conns[0]));
+		while (i < CONNS && sh->spoke[i])
+			i++;
+		i = i == CONNS ? 0 : i;
+		(void)fd_close(sh->conns[i]);
 		sh->n_conns--;
+		(void)memmove(sh->conns + i, sh->conns + i + 1,
+			      (CONNS - 1 - i) * sizeof(sh->conns[0]));
+		(void)memmove(sh->spoke + i, sh->spoke + i + 1,
+			      (CONNS - 1 - i) * sizeof(sh->spoke[0]));
 	}
+	sh->spoke[sh->n_conns] = false;
 	sh->conns[sh->n_conns++] = fd;
 }
 
@@ -660,12 +678,25 @@ static void look_at_claim(struct shim *sh)
 		stop(sh, CAUSE_FENCED, grace_ms ? 0 : SIGKILL, STOP_TREE, grace_ms);
 }
 
+/*
+ * An agent that comes later finds us by our name, whose files somebody may tidy away. Where another
+ * process has it meanwhile, whoever asks for the token finds that one, and then our process, which
+ * lives: nothing is begun for it a second time.
+ */
+static void look_at_name(struct shim *sh, uint64_t now)
+{
+	(void)endpoint_check(&sh->name, NULL);
+	sh->name_at_ns = now + NAME_LOOK_NS;
+}
+
 static void timers(struct shim *sh)
 {
 	look_at_claim(sh);
 
 	uint64_t now = clock_mono_ns();
 
+	if (now >= sh->name_at_ns)
+		look_at_name(sh, now);
 	if (now >= sh->timeout_at_ns)
 		stop(sh, CAUSE_TIMEOUT, 0, STOP_TREE, STOP_GRACE_DEF);
 	if (now >= sh->alone_at_ns) {
@@ -700,7 +731,7 @@ static void look_for_agents(struct shim *sh)
 static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 {
 	struct pollfd fds[FIRST_CONN + CONNS] = { { .fd = sh->start->sig_fd, .events = POLLIN },
-						  { .fd = sh->listen_fd, .events = POLLIN },
+						  { .fd = sh->name.fd, .events = POLLIN },
 						  { .fd = sh->worker.wake_fd, .events = POLLIN },
 						  { .fd = sh->keep.timer_fd, .events = POLLIN } };
 	size_t n = sh->n_conns;
@@ -718,7 +749,7 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 	if (fds[0].revents)
 		read_signals(sh);
 	for (size_t i = n; i-- > 0;)
-		if (fds[FIRST_CONN + i].revents && !hear(sh, sh->conns[i]))
+		if (fds[FIRST_CONN + i].revents && !hear(sh, i))
 			drop_conn(sh, i);
 	if (fds[1].revents)
 		accept_conn(sh);
@@ -732,6 +763,8 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 static uint64_t next_deadline(const struct shim *sh)
 {
 	uint64_t at = min_u64(sh->timeout_at_ns, sh->alone_at_ns);
+
+	at = min_u64(at, sh->name_at_ns);
 
 	if (sh->state == SHIM_STOPPING)
 		at = min_u64(at, sh->grace_at_ns);
@@ -861,7 +894,7 @@ static void finish(struct shim *sh)
 		shmsg_close(sh->conns[i]);
 	sh->n_conns = 0;
 	/* Our name is free, and what is local is known. */
-	sh->listen_fd = fd_close(sh->listen_fd);
+	endpoint_close(&sh->name);
 	end_slowly(sh, log_ended, told);
 }
 
@@ -871,7 +904,7 @@ static void refuse(struct shim *sh, const struct err *e)
 {
 	end_not_run(sh, TASK_REFUSED, e);
 	/* Whoever hears it may try again at once. */
-	sh->listen_fd = fd_close(sh->listen_fd);
+	endpoint_close(&sh->name);
 	tell_ended(sh);
 	shmsg_close(sh->conns[0]);
 }
@@ -880,11 +913,13 @@ static int take_name(struct shim *sh, struct err *e)
 {
 	char name[SHPROTO_NAME_MAX];
 
-	sh->listen_fd = sock_listen(shim_socket_name(name, sh->spec.token), e);
-	if (sh->listen_fd == -EADDRINUSE)
-		return err_set(e, -EADDRINUSE, "another shim has this task already");
-	if (sh->listen_fd < 0)
-		return sh->listen_fd;
+	int r = endpoint_open(&sh->name, shim_socket_name(name, sh->spec.token), e);
+
+	if (r == -EADDRINUSE)
+		return err_set(e, r, "another shim has this task already");
+	if (r < 0)
+		return r;
+	sh->name_at_ns = clock_mono_ns() + NAME_LOOK_NS;
 	if (record_exists(sh->spec.record_dir, sh->spec.token))
 		return err_set(e, -EEXIST, "there is a record that this task has ended already");
 	if (record_is_void(sh->spec.record_dir, sh->spec.token))
@@ -931,7 +966,9 @@ int shim_run(const struct shim_start *start)
 	struct shim sh = { .start = start,
 			   .conns = { start->conn_fd },
 			   .n_conns = 1,
-			   .listen_fd = -1,
+			   .name = ENDPOINT_NONE,
+			   .name_at_ns = UINT64_MAX,
+			   .spoke = { true },
 			   .timeout_at_ns = UINT64_MAX,
 			   .alone_at_ns = UINT64_MAX };
 	struct err e = ERR_INIT;

@@ -116,8 +116,7 @@ void shmsg_close(int fd)
 
 char *shim_socket_name(char *buf, const char *token)
 {
-	return str_print(buf, SHPROTO_NAME_MAX, "tenure/%u/shim/%s", (unsigned int)geteuid(),
-			 token);
+	return str_print(buf, SHPROTO_NAME_MAX, SHIM_NAME_PREFIX "%s", token);
 }
 
 static const char *const state_names[] = {

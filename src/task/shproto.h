@@ -12,7 +12,7 @@
  *        (the other end, description)
  *                                 forks ------------------->
  *                                                          PREPARED {pid, start}   it has the name
- *     GO {environment, devices}                              @tenure/<uid>/shim/<token>
+ *     GO {environment, devices}                              shim/<token> (base/endpoint.h)
  *       or CANCEL                                          STARTED {task's pid}
  *     GPU {peak, utilisation}     at any time, the last one counts: for the log's trailer
  *     STOP {signal, grace}        again with a shorter grace: hurry
@@ -50,7 +50,8 @@
 #define SHPROTO_DEV_MAX	 512
 #define SHPROTO_FDS	 2
 #define SHMSG_SIGNALLED	 256 /* added to the signal's number in an exit */
-#define SHPROTO_NAME_MAX (TASK_TOKEN_MAX + 40)
+#define SHPROTO_NAME_MAX (TASK_TOKEN_MAX + 8)
+#define SHIM_NAME_PREFIX "shim/"
 #define TASK_TOKEN_ENV	 "TENURE_TASK_TOKEN"
 
 enum shmsg_type {
@@ -176,7 +177,7 @@ int shmsg_recv(int fd, union shmsg *m);
 /* Close a connection so that what was sent before arrives, whatever the other side still says. */
 void shmsg_close(int fd);
 
-/* The name of a shim's socket, without '@'. buf holds SHPROTO_NAME_MAX bytes; returns buf. */
+/* The name of a shim's endpoint. buf holds SHPROTO_NAME_MAX bytes; returns buf. */
 char *shim_socket_name(char *buf, const char *token);
 
 const char *shim_state_name(uint32_t state);

@@ -49,6 +49,7 @@ class Agent:
         self.machine, self.instance = machine, instance
         self.messages, self.devices, self.events = [], {}, []
         self.welcome = None
+        self.leases_known = False  # orders before that are refused
         while not self.welcome:
             self.sock = self.connect()
             try:
@@ -65,9 +66,9 @@ class Agent:
         while True:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             try:
-                sock.connect(address(self.machine.dev_dir))
+                sock.connect(address(self.machine.env, self.machine.dev_dir))
                 return sock
-            except ConnectionRefusedError:
+            except (ConnectionRefusedError, FileNotFoundError):
                 sock.close()
                 assert time.monotonic() < end
                 if not guard:
@@ -103,6 +104,7 @@ class Agent:
             self.events.append(m)
         else:
             self.messages.append(m)
+            self.leases_known = self.leases_known or (kind == LEASE_STATE and m.slot < 0)
         return m
 
     def next(self, kind, limit=10.0, **fields):
@@ -175,7 +177,7 @@ class Agent:
         return LeaseId(*task) if isinstance(task, tuple) else LeaseId(task, 0, 1)
 
     def lease(self, task, slot, flags=0, size=0, shim=None, uuid=None):
-        self.wait(lambda: slot in self.devices)
+        self.wait(lambda: slot in self.devices and self.leases_known)
         m = message(Lease, LEASE, uuid=uuid or self.devices[slot].uuid.decode(), flags=flags)
         m.id, m.bytes = self.id(task), size
         if shim:
@@ -185,7 +187,7 @@ class Agent:
 
     def reserve(self, task, slot):
         """Task 0: for nobody any more; no answer then."""
-        self.wait(lambda: slot in self.devices)
+        self.wait(lambda: slot in self.devices and self.leases_known)
         m = message(Reserve, RESERVE, uuid=self.devices[slot].uuid.decode())
         m.id = LeaseId(task, 0, 0)
         self.send(m)

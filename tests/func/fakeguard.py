@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """A scripted guard: speaks src/hold/proto.h on the guard's socket, and says what a test wants."""
 import ctypes as c
+import fcntl
 import os
+import pathlib
 import socket
 import threading
 import time
@@ -139,8 +141,21 @@ def hash_of(path):
     return f"{h:016x}"
 
 
-def address(dev_dir, what="guard"):
-    return f"\0tenure/{os.geteuid()}/{hash_of(str(dev_dir))}/{what}"
+def socket_dir(env):
+    """The private directory of the sockets, made if it is not there (src/base/sockdir.h)."""
+    path = pathlib.Path(env["TENURE_RUNTIME_DIR"]) / f"tenure-sockets-{os.geteuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def endpoint(dev_dir, what="guard"):
+    """The file of an endpoint's socket in there; its lock is beside it."""
+    return f"{hash_of(str(dev_dir))}/{what}".replace("/", ":")
+
+
+def address(env, dev_dir, what="guard"):
+    """Short, however long the path of a test's directory is."""
+    return f"/proc/self/fd/{os.open(socket_dir(env), os.O_PATH)}/{endpoint(dev_dir, what)}"
 
 
 def message(cls, msg_type, **fields):
@@ -152,7 +167,7 @@ def message(cls, msg_type, **fields):
 class FakeGuard:
     """Listens until close(). The behaviour is in attributes that a test may change."""
 
-    def __init__(self, dev_dir, pid=4711):
+    def __init__(self, dev_dir, env, pid=4711):
         self.dev_dir, self.pid = dev_dir, pid
         self.flags, self.trouble, self.n_devices = SEES | INOTIFY, "", 2
         self.refuse = None          # (code, text) instead of WELCOME
@@ -167,7 +182,10 @@ class FakeGuard:
         self.seq = 0
         self.lock = threading.Lock()
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.sock.bind(address(dev_dir))
+        self.name = open(socket_dir(env) / (endpoint(dev_dir) + ".lock"), "w")
+        fcntl.flock(self.name, fcntl.LOCK_EX)
+        (socket_dir(env) / endpoint(dev_dir)).unlink(missing_ok=True)
+        self.sock.bind(address(env, dev_dir))
         self.sock.listen(8)
         threading.Thread(target=self.serve, daemon=True).start()
 
@@ -251,6 +269,7 @@ class FakeGuard:
         # A thread in accept() keeps the name until it has returned.
         self.sock.shutdown(socket.SHUT_RDWR)
         self.sock.close()
+        self.name.close()
         if self.conn:
             try:
                 self.hang_up()

@@ -54,8 +54,8 @@ def dev(tmp_path):
 
 
 @pytest.fixture
-def guard(dev):
-    g = FakeGuard(dev)
+def guard(dev, env):
+    g = FakeGuard(dev, env)
     yield g
     g.close()
 
@@ -431,11 +431,11 @@ def test_instances_are_apart(guard, tenure, dev):
 @pytest.mark.parametrize("packet", [b"", b"x", b"\0" * 8, struct.pack("<IHH", 0x746e7263, 2, 1),
                                     struct.pack("<IHH", 0x746e7263, 1, 99), b"z" * 100000],
                          ids=["empty", "short", "magic", "version", "verb", "long"])
-def test_garbage_on_the_agents_socket(guard, agent, tenure, dev, packet):
+def test_garbage_on_the_agents_socket(guard, agent, tenure, dev, env, packet):
     a = agent()
     a.line("gpu 1")
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    s.connect(fg.address(dev, "default/agent"))
+    s.connect(fg.address(env, dev, "default/agent"))
     s.send(packet)
     s.settimeout(2)
     assert s.recv(10) == b""
@@ -443,13 +443,13 @@ def test_garbage_on_the_agents_socket(guard, agent, tenure, dev, packet):
     a.stop()
 
 
-def test_many_idle_clients_do_not_shut_others_out_for_ever(guard, agent, tenure, dev):
+def test_many_idle_clients_do_not_shut_others_out_for_ever(guard, agent, tenure, dev, env):
     a = agent()
     a.line("gpu 1")
     idle = []
     for _ in range(40):
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        s.connect(fg.address(dev, "default/agent"))
+        s.connect(fg.address(env, dev, "default/agent"))
         idle.append(s)
     wait_for(lambda: tenure("status", "--dev-dir", str(dev)).returncode == 0, limit=10)
     a.stop()

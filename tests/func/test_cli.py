@@ -435,7 +435,8 @@ def test_hold_says_each_thing_once_and_whose(build, env):
         assert "GiB: held for" not in out and "gpu 1" not in out
 
 
-def test_config_show_keeps_its_columns(tenure, user_config, home):
+def test_config_show_keeps_its_columns(tenure, user_config, home, env):
+    del env["TENURE_RUNTIME_DIR"]
     user_config("memory: all-2G\nutil: 60\n")
     (home / "site.yaml").write_text("refresh: 30s\n")
     lines = tenure("config", "show").stdout.splitlines()

@@ -3,7 +3,9 @@
 /* One device in the guard, from what is seen to what its holder is told (gdev_world.h). */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -751,6 +753,45 @@ static void test_who_holds_first(void **state)
 	assert_int_equal(w->d->owner, 0);
 }
 
+/* Anybody can take the name of a device; a hold heeds it for a while. */
+static void test_name_of_a_device(void **state)
+{
+	struct world *w = *state;
+	struct err e = ERR_INIT;
+	char ready, name[128];
+	int ends[2];
+
+	(void)snprintf(w->d->id.uuid, sizeof(w->d->id.uuid), "GPU-%d", (int)getpid());
+	(void)snprintf(name, sizeof(name), "tenure/dev/%s", w->d->id.uuid);
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		ready = sock_listen(name, NULL) >= 0;
+		(void)!write(ends[1], &ready, 1);
+		(void)pause();
+		_exit(0);
+	}
+	assert_int_equal(read(ends[0], &ready, 1), 1);
+	assert_true(ready);
+	w->d->wait_ns = 5 * NS_PER_S;
+	w->d->idle_since_ns = clock_mono_ns() - 6 * NS_PER_S;
+	assert_false(gdev_may_hold(w->d, &e));
+	assert_non_null(strstr(e.text, "has it"));
+	w->d->idle_since_ns = clock_mono_ns() - 36 * NS_PER_S;
+	assert_true(gdev_may_hold(w->d, &e));
+	assert_int_equal(w->d->lock_fd, -1);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	w->d->idle_since_ns = clock_mono_ns();
+	assert_true(gdev_may_hold(w->d, &e));
+	assert_true(w->d->lock_fd >= 0);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 int main(void)
@@ -785,6 +826,7 @@ int main(void)
 		TEST(test_silent_agent),
 		TEST(test_who_asked_first),
 		TEST(test_who_holds_first),
+		TEST(test_name_of_a_device),
 		cmocka_unit_test(test_wall_clock_jumps),
 	};
 

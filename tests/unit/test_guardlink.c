@@ -18,7 +18,8 @@
 struct world {
 	uv_loop_t loop;
 	struct guardlink *link;
-	int listen_fd, fd;
+	struct endpoint ep;
+	int fd;
 	unsigned int welcomes, states, known, lost, closed;
 	struct msg_lease_reply reply, granted;
 	struct msg_lease_taken taken;
@@ -114,7 +115,7 @@ static void take_hello(struct world *w)
 	w->fd = -1;
 	for (int i = 0; i < 200 && w->fd < 0; i++) {
 		turn(w);
-		w->fd = sock_accept(w->listen_fd, NULL);
+		w->fd = sock_accept(w->ep.fd, NULL);
 		(void)usleep(1000);
 	}
 	assert_true(w->fd >= 0);
@@ -144,8 +145,7 @@ static int setup(void **state)
 	struct guardlink_config config = { .instance = "test", .dev_dir = dir, .program_fd = -1 };
 
 	(void)snprintf(dir, sizeof(dir), "/nowhere/%d", (int)getpid());
-	w->listen_fd = sock_listen(guard_socket_name(name, sizeof(name), dir), &e);
-	assert_true(w->listen_fd >= 0);
+	assert_int_equal(endpoint_open(&w->ep, guard_socket_name(name, sizeof(name), dir), &e), 0);
 	assert_int_equal(uv_loop_init(&w->loop), 0);
 	w->link = guardlink_new(&w->loop, &config, &ops, w);
 	guardlink_start(w->link);
@@ -168,7 +168,7 @@ static int teardown(void **state)
 	assert_int_equal(w->closed, 1);
 	assert_int_equal(uv_loop_close(&w->loop), 0);
 	(void)fd_close(w->fd);
-	(void)fd_close(w->listen_fd);
+	endpoint_close(&w->ep);
 	free(w);
 	return 0;
 }

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: MIT
+"""How processes of one user find each other: whoever else is on the machine, whatever is tidied away.
+
+As root each test has a user of its own and an enemy, both real: they meet in /dev/shm, /tmp and /var/tmp as
+any two users do. Elsewhere what needs an enemy is skipped.
+"""
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+from fakeguard import address, endpoint, hash_of, socket_dir
+from machine import wait_for
+from test_queue import Queue, queue  # noqa: F401  (a fixture)
+
+PLACES = ("/dev/shm", "/tmp", "/var/tmp")
+WORLDS = itertools.count()
+
+
+class World:
+    """A simulated machine of a user that has no setting of ours, and another user on the same node."""
+
+    def __init__(self, build):
+        self.tenure = str(build / "tenure")
+        self.user = 100000 + 100 * (os.getpid() % 10000) + 2 * next(WORLDS)
+        self.enemy = self.user + 1
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tenure-test-"))
+        self.dir.chmod(0o755)
+        self.home = self.dir / "home"
+        self.home.mkdir()
+        os.chown(self.home, self.user, self.user)
+        self.started = []
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("TENURE_", "XDG_", "CUDA_"))}
+        env.update(HOME=str(self.home), TMPDIR=str(self.home), LC_ALL="C.UTF-8", COLUMNS="200",
+                   TENURE_SITE_CONFIG=str(self.home / "site.yaml"))
+        self.sim = self.popen("sim", "--gpus", "1", "--speed", "0.2", "--", "sh", "-c", "env; echo .; read line",
+                              env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        lines = iter(self.sim.stdout.readline, ".\n")
+        self.env = dict(line.rstrip("\n").split("=", 1) for line in lines if "=" in line)
+        del self.env["TENURE_RUNTIME_DIR"]
+        self.prefix = f"tenure/{self.user}/{hash_of(self.env['TENURE_DEV_DIR'])}"
+
+    def popen(self, *args, env=None, **more):
+        p = subprocess.Popen([self.tenure, *map(str, args)], env=env or self.env, user=self.user, group=self.user,
+                             extra_groups=[], cwd="/", text=True, **more)
+        self.started.append(p)
+        return p
+
+    def run(self, *args, check=True, env=None, timeout=60):
+        done = subprocess.run([self.tenure, *map(str, args)], env=env or self.env, user=self.user,
+                              group=self.user, extra_groups=[], cwd="/", text=True, capture_output=True,
+                              timeout=timeout)
+        if check:
+            assert done.returncode == 0, (args, done.stdout, done.stderr)
+        return done
+
+    def python(self, uid, code, *args):
+        """Started, and has printed a line."""
+        p = subprocess.Popen(["/usr/bin/python3", "-c", code, *map(str, args)], user=uid, group=uid,
+                             extra_groups=[], cwd="/", stdout=subprocess.PIPE, text=True)
+        self.started.append(p)
+        assert p.stdout.readline() == "ready\n"
+        return p
+
+    def status(self):
+        done = self.run("status", "--json", check=False)
+        doc = json.loads(done.stdout) if done.returncode == 0 else {}
+        return {**doc, "agent_pid": doc["agent"]["pid"]} if doc else {}
+
+    def ran(self, *args):
+        """A task's whole life."""
+        i = self.run("submit", *args, "--", "sh", "-c", "echo it ran").stdout.strip()
+        self.run("wait", i)
+        assert "it ran" in self.run("logs", i).stdout
+        assert json.loads(self.run("show", i, "--json").stdout)["attempts"] == 1
+
+    def ours(self):
+        """Directories of sockets of the user."""
+        return [p for place in PLACES for p in pathlib.Path(place).glob(f"tenure-sockets-{self.user}*")
+                if not p.is_symlink() and p.is_dir() and p.stat().st_uid == self.user]
+
+    def processes(self):
+        """All of the two users, whom nobody else is."""
+        found = []
+        for p in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if p.stat().st_uid in (self.user, self.enemy):
+                    found.append(int(p.name))
+            except FileNotFoundError:
+                pass
+        return found
+
+    def close(self):
+        self.run("off", "--stop-tasks", check=False)
+        for p in self.started:
+            p.kill() if p is not self.sim else p.stdin.close()
+            p.wait(20)
+        wait_for(lambda: not self.processes())
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        for place in PLACES:
+            for p in pathlib.Path(place).glob(f"tenure-sockets-{self.user}*"):
+                shutil.rmtree(p) if p.is_dir() and not p.is_symlink() else p.unlink()
+            shutil.rmtree(f"{place}/tenure-{self.user}", ignore_errors=True)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+@pytest.fixture
+def world(build):
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be two users")
+    made = World(build)
+    yield made
+    made.close()
+
+
+ON = ("on", "--idle-for", "0", "--refresh", "200ms", "--load", "none")
+SQUAT = """
+import socket, sys, time
+kept = []
+for name in sys.argv[1:]:
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.bind("\\0" + name)
+    s.listen(0)
+    kept.append(s)
+print("ready", flush=True)
+time.sleep(600)
+"""
+MADE = {
+    "directory": "os.mkdir(path)",
+    "open directory": "os.mkdir(path); os.chmod(path, 0o777)",
+    "file": "open(path, 'w').close()",
+    "link": "os.symlink('/dev/shm', path)",
+    "link to a directory": "os.mkdir(path + '-t', 0o700); os.symlink(path + '-t', path)",
+}
+
+
+def used(w):
+    """All that one does."""
+    w.run(*ON)
+    assert wait_for(lambda: w.status().get("devices", [{}])[0].get("state") == "held"), w.status()
+    w.ran()
+    w.ran("-g", "0")
+    said = w.run("on", check=False)
+    assert said.returncode == 1 and "tenure is already running for instance default: PID" in said.stderr
+    assert "PID 0" not in said.stderr
+    assert w.run("off").stdout.startswith("Everything is free")
+    assert wait_for(lambda: not w.ours()), w.ours()
+
+
+def test_names_that_somebody_has_taken(world):
+    """Those of older versions."""
+    w = world
+    uuid = json.loads(w.run("devices", "--json").stdout)["devices"][0]["uuid"]
+    w.python(w.enemy, SQUAT, f"{w.prefix}/guard", f"{w.prefix}/default/agent", f"tenure/{w.user}/guard",
+             f"tenure/{w.user}/default/agent")
+    used(w)
+    # The name of a device puts a hold off for a while, and never a task.
+    w.python(w.enemy, SQUAT, f"tenure/dev/{uuid}")
+    w.run(*ON)
+    assert wait_for(lambda: "has it" in w.status()["devices"][0]["reason"]), w.status()
+    w.ran()
+    w.run("off")
+
+
+@pytest.mark.parametrize("what", MADE)
+def test_places_that_somebody_has_taken(world, what):
+    w = world
+    code = ("import os, sys, time\nfor path in sys.argv[1:]:\n    " + MADE[what].replace("; ", "\n    ")
+            + "\nprint('ready', flush=True)\ntime.sleep(600)\n")
+    paths = [f"{place}/tenure-sockets-{w.user}" for place in PLACES]
+    w.python(w.enemy, code, paths[0])
+    used(w)
+    said = w.run("doctor", "--json", check=False).stdout
+    assert f"{paths[0]}: it " in said
+    w.python(w.enemy, code, *paths[1:])
+    used(w)
+    # One with the variable of a login, the other without.
+    run = w.home / "run"
+    run.mkdir(mode=0o700)
+    os.chown(run, w.user, w.user)
+    w.run(*ON, env={**w.env, "XDG_RUNTIME_DIR": str(run)})
+    assert not list(run.iterdir())
+    assert w.status()["phase"] and w.run("off")
+    # What is ours and others may write in is not used either.
+    for path in paths:
+        shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+    os.mkdir(paths[0])
+    os.chown(paths[0], w.user, w.user)
+    os.chmod(paths[0], 0o777)
+    w.run(*ON)
+    assert not os.listdir(paths[0])
+    assert "mode is 0777" in w.run("doctor", "--json", check=False).stdout
+    w.run("off")
+    os.rmdir(paths[0])
+
+
+FLOOD = """
+import os, socket, sys, time
+print("ready", flush=True)
+how, kept, n = sys.argv[1], [], 0
+fds = [os.open(os.path.dirname(p), os.O_PATH) if p[0] == "/" else -1 for p in sys.argv[2:]]
+while True:
+    for fd, name in zip(fds, sys.argv[2:]):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.settimeout(0.02 if how == "wait" else 0)
+        try:
+            s.connect("\\0" + name if fd < 0 else f"/proc/self/fd/{fd}/{os.path.basename(name)}")
+            kept.append(s)
+        except OSError:
+            s.close()
+    while len(kept) > (500 if how != "close" else 0):
+        kept.pop(0).close()
+"""
+
+
+def cpu_of(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_floods(world):
+    """Somebody connects and connects: another user to what he can reach, and a process of our own to all."""
+    w = world
+    w.run(*ON)
+    uuid = w.status()["devices"][0]["uuid"]
+    agent, guard = w.status()["agent_pid"], w.status()["guard"]["pid"]
+    assert wait_for(lambda: w.status()["devices"][0]["state"] == "held")
+    w.python(w.enemy, FLOOD, "close", f"{w.prefix}/default/agent", f"{w.prefix}/guard", f"tenure/dev/{uuid}")
+    at = w.ours()[0]
+    for how in ("close", "keep", "wait"):
+        w.python(w.user, FLOOD, how, at / endpoint(w.env["TENURE_DEV_DIR"], "default/agent"),
+                 at / endpoint(w.env["TENURE_DEV_DIR"], "guard"))
+    took, began, before = [], time.monotonic(), cpu_of(agent) + cpu_of(guard)
+    for _ in range(20):
+        t = time.monotonic()
+        assert w.run("status").returncode == 0
+        took.append(time.monotonic() - t)
+    w.ran()
+    share = (cpu_of(agent) + cpu_of(guard) - before) / (time.monotonic() - began)
+    assert share < 0.4, share
+    for _ in range(5):
+        assert w.run("off").stdout.startswith("Everything is free")
+        w.run(*ON)
+    print(f"slowest of 20: {max(took):.2f} s, agent and guard {share:.0%} of a core")
+
+
+def test_who_was_killed_leaves_nothing_in_the_way(world):
+    w = world
+    for _ in range(2):
+        w.run(*ON)
+        i = w.run("submit", "-g", "0", "--", "sleep", "600").stdout.strip()
+        assert wait_for(lambda: "running" in w.run("list", "--json").stdout)
+        s = w.status()
+        shim = next(t["pid"] for t in s["queue"]["tasks"] if str(t["id"]) == i)
+        for pid in (shim, s["guard"]["pid"], s["agent_pid"]):
+            os.kill(pid, signal.SIGKILL)
+        assert wait_for(lambda: w.run("status", check=False).returncode == 3)
+        w.run(*ON)
+        w.ran()
+        w.run("stop", i, "--now")
+        w.run("off")
+    assert wait_for(lambda: not [f for d in w.ours() for f in d.iterdir()]), w.ours()
+
+
+def test_directory_that_is_tidied_away(world):
+    """By the last logout, or a cleaner: the agent, the guard and shims are soon found again, the same ones."""
+    w = world
+    w.run(*ON)
+    i = w.run("submit", "-g", "0", "--", "sleep", "600").stdout.strip()
+    assert wait_for(lambda: w.status()["queue"]["running"] == 1)
+    first = w.status()
+    for n, tidy in enumerate((shutil.rmtree, lambda d: [f.unlink() for f in d.iterdir()],
+                              lambda d: [f.unlink() for f in d.iterdir() if not f.name.endswith(".lock")],
+                              lambda d: d.rename(f"{d}-away"))):
+        names = len(list(w.ours()[0].iterdir()))
+        assert names == 6  # of agent, guard and shim
+        tidy(w.ours()[0])
+        assert wait_for(lambda: w.status().get("agent_pid") == first["agent_pid"], 5), n
+        assert wait_for(lambda: len(list(w.ours()[0].iterdir())) == names, 8), n
+    # Another agent finds the guard, and one that comes anew the task.
+    w.run(*ON, "--instance", "other", "--no-hold")
+    other = json.loads(w.run("status", "--json", "--instance", "other").stdout)
+    assert other["guard"]["pid"] == first["guard"]["pid"]
+    w.run("off", "--instance", "other")
+    os.kill(first["agent_pid"], signal.SIGKILL)
+    w.run(*ON)
+    assert wait_for(lambda: w.status()["queue"]["running"] == 1)
+    assert json.loads(w.run("show", i, "--json").stdout)["attempts"] == 1
+    w.run("off", "--stop-tasks")
+
+
+def test_names_as_long_as_they_may_be(world):
+    w = world
+    for name in ("n" * 64, "N" * 63 + "."):
+        w.run(*ON, "--no-hold", "--instance", name)
+        assert json.loads(w.run("status", "--json", "--instance", name).stdout)["instance"] == name
+        w.run("off", "--instance", name)
+
+
+OLD = """
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind("\\0" + sys.argv[1])
+s.listen(8)
+print("ready", flush=True)
+kept = []
+while True:
+    c = s.accept()[0]
+    if not c.recv(100):
+        continue  # it only looked who is there
+    c.send(bytes.fromhex("63726e74") + b"\\xff\\0\\1\\0" + b"\\2\\0\\0\\0{}")
+    kept.append(c)
+"""
+
+
+def test_an_agent_of_an_older_version(world):
+    """It listens on an abstract name: it is seen, and nothing is started beside it."""
+    w = world
+    old = w.python(w.user, OLD, f"{w.prefix}/default/agent")
+    for command in ("on", "off", "status"):
+        said = w.run(command, check=False)
+        assert said.returncode == 1, said
+        assert "another version of tenure" in said.stderr and f"PID {old.pid}" in said.stderr, said.stderr
+        assert f"kill {old.pid}" in said.stderr
+    old.kill()
+    old.wait()
+    used(w)
+
+
+def test_two_that_start_at_once(queue):  # noqa: F811
+    """One of them runs, however many there are, and there is one guard."""
+    q = queue(gpus=1)
+    for _ in range(5):
+        all_ = [subprocess.Popen([q.m.tenure, "on", "--no-hold"], env=q.m.env, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True) for _ in range(6)]
+        said = [p.communicate(timeout=30)[1] for p in all_]
+        assert sorted(p.returncode for p in all_) == [0] + 5 * [1], said
+        assert sum("already running for instance default: PID" in s for s in said) == 5, said
+        files = sorted(p.name for p in socket_dir(q.m.env).iterdir() if not p.name.endswith(".lock"))
+        assert files == sorted(endpoint(q.m.env["TENURE_DEV_DIR"], what) for what in ("default/agent", "guard"))
+        q.m.run(q.m.tenure, "off")
