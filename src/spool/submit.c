@@ -183,76 +183,53 @@ int submit_task(const struct spool *sp, const struct spool_spec *spec, uint64_t 
 /* ---- many at once ----------------------------------------------------------------------------
  *
  * Their files are synced together, and so are the directories: three fsyncs for each would be
- * nearly all of the time. Where the filesystem is one kernel's own, their ids are a range:
- * its last IDS_RANGE files are created, the last one first. Who takes ids one by one cannot come to
- * lie among those, and finds himself too far below them elsewhere in the range (he looks again when
- * he has created his); who had done both before is found here.
+ * nearly all of the time. Ids are created one by one, as everywhere, and ids/ is looked at again
+ * once for a few of them: fewer than are kept, so that none of them can have been given and removed
+ * before unless the largest one is far above.
  */
 
 #define GROUP_LEAST 64
-#define IDS_RANGE   (IDS_KEPT / 2 + 1)
-#define RANGE_TRIES 5
-_Static_assert(GROUP_LEAST >= IDS_RANGE, "a range has room for them");
+#define IDS_CHUNK   40
+#define IDS_AHEAD   (IDS_KEPT / 2) /* the same as for one */
+_Static_assert(IDS_CHUNK + IDS_AHEAD < IDS_KEPT, "what was given is still there");
 
-struct range {
-	uint64_t first, last;
-	uint64_t n; /* files in ids/ that lie in it */
-};
-
-static int note_in_range(void *data, const char *file, unsigned char type)
+static int take_chunk(const struct spool *sp, size_t n, uint64_t *ids, struct err *e)
 {
-	struct range *range = data;
-	uint64_t id;
+	struct ids now = { .largest = 0 };
+	int r = spool_each(sp, "ids", note_id, &now, e);
+	uint64_t id = now.largest;
 
-	if (str_to_u64(file, &id) == 0 && id >= range->first && id <= range->last)
-		range->n++;
-	return 0;
-}
-
-/* 0, -EEXIST: somebody else takes ids at this moment; or negative with e. */
-static int take_range(const struct spool *sp, size_t n, uint64_t *ret_first, struct err *e)
-{
-	struct ids ids = { .largest = 0 };
-	struct range range;
-	int r = spool_each(sp, "ids", note_id, &ids, e);
-
+	for (size_t i = 0, tries = 0; i < n && r == 0; i += r == 0) {
+		do {
+			r = ++id <= NAME_ID_MAX ? create_id(sp, id) : -ERANGE;
+		} while (r == -EEXIST && ++tries < IDS_TRIES);
+		ids[i] = id;
+	}
 	if (r < 0)
-		return r;
-	range = (struct range){ .first = ids.largest + 1, .last = ids.largest + n };
-	if (range.last > NAME_ID_MAX)
-		return -EEXIST; /* one by one it is told which file says so */
-	for (uint64_t id = range.last; id + IDS_RANGE > range.last && r == 0; id--)
-		r = create_id(sp, id);
-	if (r < 0)
-		return r == -EEXIST ? r : no_id(sp, r, e);
-	r = spool_each(sp, "ids", note_in_range, &range, e);
-	if (r < 0)
-		return r;
-	if (range.n != IDS_RANGE)
-		return -EEXIST;
-	if (ids.n > IDS_PRUNE) {
-		struct pruning p = { sp, range.last - IDS_KEPT };
+		return e && e->code == r ? r : no_id(sp, r, e);
+	now = (struct ids){ .largest = 0 };
+	r = spool_each(sp, "ids", note_id, &now, e);
+	if (r == 0 && now.largest > ids[0] + IDS_CHUNK + IDS_AHEAD)
+		return -EAGAIN; /* we were asleep meanwhile, or many others were not */
+	if (r == 0 && now.n > IDS_PRUNE && now.largest > IDS_KEPT) {
+		struct pruning p = { sp, now.largest - IDS_KEPT };
 
 		(void)spool_each(sp, "ids", prune_id, &p, NULL);
 	}
-	*ret_first = range.first;
-	return 0;
+	return r;
 }
 
 static int group_ids(const struct spool *sp, size_t n, uint64_t *ids, struct err *e)
 {
-	int r = sp->network ? -EEXIST : take_range(sp, n, &ids[0], e);
+	int r = 0;
 
-	for (int i = 1; r == -EEXIST && !sp->network && i < RANGE_TRIES; i++)
-		r = take_range(sp, n, &ids[0], e);
-	if (r == 0)
-		for (size_t i = 1; i < n; i++)
-			ids[i] = ids[0] + i;
-	if (r != -EEXIST)
-		return r;
-	r = 0;
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = submit_new_id(sp, &ids[i], e);
+	for (size_t i = 0; i < n && r >= 0;) {
+		size_t some = n - i < IDS_CHUNK ? n - i : IDS_CHUNK;
+
+		r = take_chunk(sp, some, ids + i, e);
+		i += r == 0 ? some : 0;
+		r = r == -EAGAIN ? 0 : r;
+	}
 	return r;
 }
 
