@@ -27,6 +27,7 @@
 
 #define NOTES_MAX	4096
 #define ROUNDS_MAX	3
+#define SETTLED_S	2 /* so old a change is no part of a tick that goes on */
 #define AGAIN_DOUBLINGS 6 /* a bare file that cannot be taken is tried every minute at last */
 
 /* A name's numbers as they are, and its texts one behind the other: most are short, and there may
@@ -60,6 +61,11 @@ struct given {
 	struct scan_task found, next;
 };
 
+/* When something last came or went in a directory. */
+struct changes {
+	struct timespec pending, running;
+};
+
 struct scan {
 	const struct spool *sp;
 	struct given *given;
@@ -69,6 +75,8 @@ struct scan {
 	size_t counts[SPOOL_DIR_MAX];
 	size_t held;
 	uint32_t generation;
+	struct changes read; /* of the directories when they were read last, where settled */
+	bool settled;	     /* everything of then is known: while they stay so, so does all */
 	uint64_t settle_ns;
 	size_t n_raws;
 	struct raw *raws;
@@ -507,9 +515,11 @@ static int saw_file(void *data, const char *file, unsigned char type)
 	return 0;
 }
 
-static void drop_unseen(struct update *u)
+/* True: everything that is in the index was met in this update. */
+static bool drop_unseen(struct update *u)
 {
 	struct scan *s = u->s;
+	bool all = true;
 
 	for (size_t i = 0; i < s->size; i++) {
 		/* The follower that moves into the hole is looked at, too. */
@@ -520,7 +530,9 @@ static void drop_unseen(struct update *u)
 			remove_slot(s, i);
 			tell(u, SCAN_REMOVED, &gone);
 		}
+		all = all && (!s->slots[i] || s->slots[i]->seen == s->generation);
 	}
+	return all;
 }
 
 static int read_dir(struct update *u, enum spool_dir dir, struct err *e)
@@ -532,11 +544,6 @@ static int read_dir(struct update *u, enum spool_dir dir, struct err *e)
 	return spool_each(s->sp, spool_dir_name(dir), saw_file, u, e);
 }
 
-struct changes {
-	struct timespec pending, running;
-};
-
-/* When something last came or went there. */
 static struct changes changed_at(const struct spool *sp)
 {
 	struct changes at = { 0 };
@@ -580,19 +587,46 @@ static int read_dirs(struct update *u, struct err *e)
 	return r;
 }
 
+/* A directory's time is as coarse as a tick: only of one that has passed it says something. */
+static bool is_long_ago(const struct timespec *at, uint64_t now_s)
+{
+	return at->tv_sec > 0 && (uint64_t)at->tv_sec + SETTLED_S < now_s;
+}
+
+/* With very many tasks reading the names is nearly all that an idle agent does. What other kernels
+ * write, whose owner is looked at, or which bare files are still being written, is read each time.
+ */
+static bool can_settle(const struct scan *s, const struct changes *at, uint64_t now_s)
+{
+	return !s->sp->network && !s->n_raws && is_long_ago(&at->pending, now_s) &&
+	       is_long_ago(&at->running, now_s) &&
+	       !others_can_write(s->sp, spool_dir_name(SPOOL_PENDING)) &&
+	       !others_can_write(s->sp, spool_dir_name(SPOOL_RUNNING));
+}
+
 int scan_update(struct scan *s, scan_change_fn fn, void *data, struct err *e)
 {
 	struct update u = { .s = s, .fn = fn, .data = data };
+	struct changes before = changed_at(s->sp);
+	uint64_t now_s = clock_wall_ns() / NS_PER_S;
+	bool all;
 	int r;
 
+	if (s->settled && can_settle(s, &before, now_s) &&
+	    same_time(&before.pending, &s->read.pending) &&
+	    same_time(&before.running, &s->read.running))
+		return 0;
+	s->settled = false;
 	s->generation++;
 	r = read_dirs(&u, e);
 	if (r < 0) {
 		s->generation--; /* nothing is gone because it could not be read */
 		return r;
 	}
-	drop_unseen(&u);
+	all = drop_unseen(&u);
 	drop_unseen_raws(s);
+	s->read = before;
+	s->settled = all && can_settle(s, &before, now_s);
 	return 0;
 }
 

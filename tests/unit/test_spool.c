@@ -569,6 +569,43 @@ static void test_last_id(void **state)
 	sp = spool_close(sp);
 }
 
+static void set_time(const struct spool *sp, const char *dir, time_t sec)
+{
+	const struct timespec times[2] = { { .tv_sec = sec }, { .tv_sec = sec } };
+
+	assert_int_equal(utimensat(sp->fd, dir, times, 0), 0);
+}
+
+/* Directories in which nothing has come or gone are not read again. */
+static void test_scan_settled(void **state)
+{
+	struct spool *sp = open_spool();
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"],\"name\":\"x\"}");
+	struct scan *s = scan_new(sp, 0);
+	struct err e = ERR_INIT;
+
+	set_time(sp, "pending", 1000);
+	set_time(sp, "running", 1000);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
+	put(sp, "pending/00500,77,nunseen", "{\"argv\":[\"true\"],\"name\":\"unseen\"}\n");
+	set_time(sp, "pending", 1000); /* as if it had not come */
+	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
+	assert_null(scan_find(s, 77, 0));
+	assert_non_null(scan_find(s, id, 0));
+	set_time(sp, "pending", 1001);
+	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
+	assert_non_null(scan_find(s, 77, 0));
+	/* What is gone is missed twice before it counts, settled or not. */
+	assert_int_equal(unlinkat(sp->fd, "pending/00500,77,nunseen", 0), 0);
+	set_time(sp, "pending", 1002);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
+	assert_null(scan_find(s, 77, 0));
+	s = scan_free(s);
+	sp = spool_close(sp);
+}
+
 static void submit_many(const struct spool *sp, size_t n)
 {
 	cleanup_free struct spool_spec **specs = xcalloc(n, sizeof(*specs));
@@ -727,6 +764,7 @@ int main(void)
 		TEST(test_scan),
 		TEST(test_raw),
 		TEST(test_raw_of_the_dead),
+		TEST(test_scan_settled),
 		TEST(test_raw_again),
 		TEST(test_control),
 		TEST(test_control_file),
