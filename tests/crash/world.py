@@ -12,8 +12,10 @@ import pathlib
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -79,21 +81,21 @@ class Node:
         self.out = world.tmp / f"{name}.out"
         self.agent = None
 
-    def run(self, *args, timeout=COMMAND_S, **more):
+    def run(self, *args, timeout=COMMAND_S, through=(), **more):
         """A command of the user; never raises for what it says, because faults may be on."""
         try:
-            return subprocess.run([self.m.tenure, *map(str, args)], env={**self.env, **more}, text=True,
+            return subprocess.run([*map(str, through), self.m.tenure, *map(str, args)], env={**self.env, **more}, text=True,
                                   stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
         except subprocess.TimeoutExpired as e:
             return subprocess.CompletedProcess(e.cmd, 124, "", f"no answer in {timeout} s")
 
-    def popen(self, *args):
-        return subprocess.Popen([self.m.tenure, *map(str, args)], env=self.env, text=True, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def popen(self, *args, through=()):
+        return subprocess.Popen([*map(str, through), self.m.tenure, *map(str, args)], env=self.env, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def start(self):
         with open(self.out, "ab") as out:
-            self.agent = subprocess.Popen([*self.prefix, self.m.tenure, "agent", "--refresh", "300ms",
+            self.agent = subprocess.Popen([*map(str, self.prefix), self.m.tenure, "agent", "--refresh", "300ms",
                                            *self.agent_args], env={**self.env, **self.agent_env}, stdout=out,
                                           stderr=subprocess.STDOUT, cwd="/")
 
@@ -120,12 +122,93 @@ class Node:
         return len(pids)
 
     def kill_agent(self):
-        if self.agent:
+        if self.agent and self.prefix:
+            self.signal(signal.SIGKILL, "agent")  # who traces it goes on for the sake of the others
+        elif self.agent:
             self.agent.kill()
             self.agent.wait()
 
     def said(self):
         return self.out.read_text(errors="replace") if self.out.exists() else ""
+
+
+class Mount:
+    """A client of the file server (faultfs.c): what `below` is, at a place of its own, with faults."""
+
+    def __init__(self, world, name, below, *options):
+        program = world.build / "tests/faultfs"
+        if not program.exists() or not os.access("/dev/fuse", os.W_OK):
+            raise Skip("needs FUSE and libfuse3-dev")
+        self.path = world.tmp / f"mnt-{name}"
+        self.path.mkdir()
+        self.control = str(world.tmp / f"ctl-{name}")
+        self.out = open(world.tmp / f"faultfs-{name}.out", "wb")
+        self.server = subprocess.Popen([program, below, self.path, f"control={self.control}", *options],
+                                       stdout=self.out, stderr=self.out)
+        if not wait_for(lambda: os.path.ismount(self.path) or self.server.poll() is not None) or \
+                self.server.poll() is not None or not wait_for(lambda: os.path.exists(self.control)):
+            raise Skip("cannot mount")
+
+    def order(self, line):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(COMMAND_S)
+            s.connect(self.control)
+            s.sendall(line.encode() + b"\n")
+            answer = s.recv(512).decode()
+        if not answer.startswith("ok "):
+            raise ValueError(f"{line}: {answer}")
+        return [int(n) for n in answer.split()[1:]]
+
+    def rule(self, calls, action, permille=1000, text=""):
+        self.order(f"rule {calls} {action} {permille} {text}")
+
+    def clear(self):
+        self.order("clear")
+
+    def met(self):
+        """How many calls had a fault."""
+        return self.order("counts")[1]
+
+    def close(self):
+        try:
+            self.clear()
+        except OSError:
+            pass
+        subprocess.run(["umount", "-l", self.path] if os.getuid() == 0 else ["fusermount3", "-u", "-z", self.path],
+                       capture_output=True, check=False)
+        self.server.kill()
+        self.server.wait()
+        self.out.close()
+
+
+class Phases(threading.Thread):
+    """While the block runs, `fault(rng)` sets a fault, for a short time, and clears it again, over and over."""
+
+    def __init__(self, rng, fault, clear, on=(0.05, 0.8), off=(0.05, 0.8)):
+        super().__init__(daemon=True)
+        self.rng, self.fault, self.clear, self.on, self.off = rng, fault, clear, on, off
+        self.over = threading.Event()
+        self.broken = None
+
+    def run(self):
+        try:
+            while not self.over.wait(self.rng.uniform(*self.off)):
+                self.fault(self.rng)
+                self.over.wait(self.rng.uniform(*self.on))
+                self.clear()
+        except Exception as e:  # told by who waits for it
+            self.broken = e
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+        self.clear()
+        if self.broken:
+            raise self.broken
 
 
 class Task:
@@ -162,7 +245,7 @@ class World:
         self.refused = 0  # submissions that were answered with an error: what became of them is nobody's promise
         self.shims_killed = 0
         self.waiting = []
-        self.servers = []
+        self.mounts = []
         self.count = 0
 
     # --- nodes ---
@@ -171,9 +254,18 @@ class World:
         self.nodes.append(Node(self, name, 4026540001 + len(self.nodes), gpus, root or self.root))
         return self.nodes[-1]
 
-    def begin(self, number, **more):
+    def stepper(self, *how):
+        return [self.build / "tests/stepper", *how]
+
+    def begin(self, number, *mount_options, mounted=False, **more):
         for i in range(number):
-            self.node(f"node{i + 1}", **more)
+            root = None
+            if mounted:
+                self.root.mkdir(mode=0o700, exist_ok=True)
+                self.mounts.append(Mount(self, f"node{i + 1}", self.root, f"seed={self.rng.randrange(1 << 32)}",
+                                         *mount_options))
+                root = self.mounts[-1].path
+            self.node(f"node{i + 1}", root=root, **more)
         for n in self.nodes:
             n.start()
         self.ready()
@@ -299,6 +391,20 @@ class World:
             faults()
         self.points += n
 
+    def where(self, i):
+        """DIRECTORY/NAME of a task in the spool, or ''; one that is just being moved is in the other place."""
+        for _ in range(20):
+            for d in ("pending", "running"):
+                for name in self.names(d):
+                    if re.match(rf"{d}/\d{{5}},{i},", name):
+                        return name
+            for state in ENDED:
+                for path in (self.spool / state).glob(f"**/*,{i},*"):
+                    if re.match(rf"\d{{5}},{i},", path.name):
+                        return f"{state}/{path.name}"
+            time.sleep(0.02)
+        return ""
+
     def wait_for_all(self, node):
         """`tenure wait` for what there is now; checked by settle()."""
         ids = [t.id for t in self.tasks if t.id]
@@ -419,11 +525,11 @@ class World:
         state = ended.get(task.id)
         if state == "failed" and task.may_fail and self.shims_killed:
             return
-        if state != task.expect:
+        if state not in ([task.expect] if isinstance(task.expect, str) else task.expect):
             where = [n for n in self.names("pending", "running") if re.search(rf"[/,]{task.id}[.,]", n)]
             self.violation(f"{task} was acknowledged and is {state or f'not filed ({where})'}, not {task.expect}")
             return
-        for n in task.names:
+        for n in task.names if state != "cancelled" else ():
             name = f"{task.id}.{n}" if n else str(task.id)
             ends = [line for line in by_element[task.tag, name] if line.event == "end"]
             if not ends:
@@ -445,6 +551,8 @@ class World:
     # --- the end ---
 
     def close(self):
+        for m in self.mounts:
+            m.close()
         for p in [p for _, p in self.waiting] + [n.agent for n in self.nodes if n.agent]:
             if p.poll() is None:
                 p.kill()

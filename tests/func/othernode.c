@@ -8,6 +8,8 @@
  */
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,4 +60,22 @@ OUR int fstatfs64(int fd, struct statfs64 *fs)
 		(int (*)(int, struct statfs64 *))dlsym(RTLD_NEXT, "fstatfs64");
 
 	return local_if_asked(next(fd, fs), fs);
+}
+
+OUR int open64(const char *path, int flags, ...)
+{
+	int (*next)(const char *, int, ...) =
+		(int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open64");
+	const char *boot = getenv("OTHER_BOOT");
+	unsigned int mode = 0;
+	va_list ap;
+
+	if (flags & (O_CREAT | O_TMPFILE)) {
+		va_start(ap, flags);
+		mode = va_arg(ap, unsigned int);
+		va_end(ap);
+	}
+	if (boot && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0)
+		path = boot;
+	return next(path, flags, mode);
 }
