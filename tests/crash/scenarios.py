@@ -121,7 +121,7 @@ def on_mounts(w, tasks, kinds, fault, *options, kills=(), on=(0.05, 0.8)):
     w.settle()
 
 
-ERRORS = (errno.EIO, errno.ENOENT, errno.ESTALE, errno.EINTR)
+ERRORS = (errno.EIO, errno.ESTALE, errno.EINTR)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EINTR)
 
 
@@ -142,15 +142,25 @@ remembering("cache-attr", "attr=3", "dirs")
 remembering("cache-all", "negative=3", "entry=3", "attr=3", "dirs", long_only=True)
 
 
-@scenario("read-faults", long_only=True)
-def read_faults(w):
-    """reads fail in short phases, also where an agent starts that was just killed"""
+def reads_that_fail(w, errors):
     on_mounts(w, 20, World.KINDS, lambda m, rng: m.rule(
-        rng.choice(["reads", "open", "read", "getattr", "readdir"]), f"error={rng.choice(ERRORS)}", permille(rng)),
+        rng.choice(["reads", "open", "read", "getattr", "readdir"]), f"error={rng.choice(errors)}", permille(rng)),
         kills=("agent",))
 
 
-@scenario("write-faults")
+@scenario("read-faults")
+def read_faults(w):
+    """reads fail in short phases, also where an agent starts that was just killed"""
+    reads_that_fail(w, ERRORS)
+
+
+@scenario("read-absent", long_only=True)
+def read_absent(w):
+    """in short phases files that are there are not found, also where an agent starts that was just killed"""
+    reads_that_fail(w, (errno.ENOENT,))
+
+
+@scenario("write-faults", long_only=True)
 def write_faults(w):
     """writes fail in short phases, also where an agent starts that was just killed"""
     on_mounts(w, 20, World.KINDS, lambda m, rng: m.rule(
@@ -178,6 +188,7 @@ def slow_calls(w):
 @scenario("hangs", long_only=True)
 def hangs(w):
     """a mount, or one kind of call on it, hangs for longer than a claim lasts"""
+    w.shims_killed = len(World.KINDS) * 12  # ends that nobody could be told of in time
     on_mounts(w, 12, World.KINDS, lambda m, rng: m.rule(
         rng.choice(["all", "all", "reads", "writes", "write", "getattr", "rename"]), "hang"), on=(1, 9))
 
@@ -414,7 +425,7 @@ def power_loss(w):
 
 # --- delays between any two system calls -------------------------------------------------------------
 
-def delayed(w, *how):
+def delayed(w, *how, asking=False):
     """A node all of whose processes are delayed, from its start to the end of tasks of some kinds."""
     node = w.node(f"node{len(w.nodes) + 1}")
     node.prefix = w.stepper(*how)
@@ -426,13 +437,13 @@ def delayed(w, *how):
     for kind in ("cpu", "plain", "array", "preemptible"):
         before = len(w.tasks)
         w.submit_kind(kind, node)
-        for t in w.tasks[before:]:
+        for t in w.tasks[before:] if asking else ():
             why = node.run("why", t.id)
             if "not in the queue" in why.stdout + why.stderr and w.where(t.id).startswith("pending/"):
                 w.violation(f"{how}: `why` straight after `submit`: {why.stdout}{why.stderr}")
     w.wait_for_all(node)
     w.settle()
-    node.run("off", timeout=30)
+    node.run("off")
     w.points += 1
 
 
@@ -443,6 +454,34 @@ def delays_nth(w):
         delayed(w, "nth", n, 150)
         if w.violations:
             return
+
+
+@scenario("delays-on", long_only=True)
+def delays_on(w):
+    """`tenure on` and `off` while each process that they start waits before its n-th system call"""
+    node = w.node("node1")
+    for n in range(1, 40) if w.long else w.rng.sample(range(1, 25), 3):
+        how = ("nth", n, 150)
+        on = node.popen("on", "--idle-for", "0", "--load", "none", through=w.stepper(*how))
+        if not wait_for(node.serves, 60, 0.1):
+            w.violation(f"{how}: `on` leaves no agent that serves after 60 s")
+        node.run("off")
+        try:
+            said = "".join(on.communicate(timeout=60))
+            if on.returncode:
+                w.violation(f"{how}: `on` ended with {on.returncode}: {said}")
+        except subprocess.TimeoutExpired:
+            w.violation(f"{how}: after `off` processes are left that `on` has started")
+            on.kill()
+        w.points += 1
+        if w.violations:
+            return
+
+
+@scenario("why-at-once", long_only=True)
+def why_at_once(w):
+    """`tenure why` straight after `tenure submit`, on a slow node"""
+    delayed(w, "nth", w.rng.randint(14, 22), 150, asking=True)
 
 
 @scenario("delays-random")
