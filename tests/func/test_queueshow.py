@@ -303,9 +303,11 @@ def test_task_that_cannot_be_read(queue):  # noqa: F811
     i = q.submit("-g", "1", "--", "true")
     path = next(iter(pathlib.Path(q.spool, "pending").iterdir()))
     path.write_text("no JSON")
-    for _ in range(2):
+    without_agent = f"cannot start, because {path} cannot be read: "
+    with_agent = f"its file cannot be read (pending/{path.name}: "
+    for reason in (without_agent, with_agent):
         said = q.why(i)
-        assert f"cannot start, because {path} cannot be read: " in said and "line 1" in said, said
+        assert reason in said and "line 1" in said, said
         assert "not in the queue" not in said and "ready" not in said, said
         if not q.agent:
             q.start("--no-hold")

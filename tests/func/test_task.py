@@ -483,8 +483,10 @@ def cgroup(tmp_path):
 
 def test_a_delegated_cgroup_is_used_and_removed(drv, cgroup):
     t = unique("cgroup")
-    drv.start(t, "sh", "-c", "trap '' TERM; setsid sleep 60 & while :; do sleep 0.1; done", cgroup=str(cgroup))
+    drv.start(t, "sh", "-c", "trap '' TERM; echo deaf; setsid sleep 60 & while :; do sleep 0.1; done",
+              cgroup=str(cgroup))
     m = drv.wait("started", t)
+    until(lambda: "deaf" in drv.log(t))
     assert str(m["task"]) in (cgroup / f"tenure-{t}/cgroup.procs").read_text().split()
     drv.say(f"stop {t} 15 200 0")
     assert drv.wait("ended", t)["killed"] >= 1
