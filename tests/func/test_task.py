@@ -327,13 +327,14 @@ def test_command_file_without_first_line_runs_as_in_a_shell(drv, tmp_path):
 
 
 def test_a_token_runs_once(drv, drivers, tmp_path):
-    t = unique("once")
-    drv.start(t, "sleep", "0.5")
+    t, over = unique("once"), tmp_path / "over"
+    drv.start(t, "sh", "-c", f"until [ -e {over} ]; do sleep 0.02; done")
     drv.wait("started", t)
     other = drivers()
     other.start(t, "touch", str(tmp_path / "twice"))
     end = other.wait("ended", t)
     assert end["outcome"] == "refused" and "another shim has this task" in end["text"]
+    over.touch()
     drv.wait("ended", t)
     drv.wait("gone", t)
 
