@@ -29,6 +29,9 @@ struct finder {
 	const struct text_list *dead; /* of opening_reclaim() */
 };
 
+/* Behind the path of a claim of which nobody has said yet whether its holder lives. */
+#define UNJUDGED " (not judged)"
+
 /* What a verdict is about: an empty claim may have been filled since it was judged. */
 static char *judged_name(const struct claim *c)
 {
@@ -164,17 +167,36 @@ static enum recover_life life_of(void *data, const struct claim *c)
 	return look_for_shim(f, c);
 }
 
+static bool is_listed(const struct text_list *list, const char *text)
+{
+	for (size_t i = 0; list && i < list->n; i++)
+		if (strcmp(list->texts[i], text) == 0)
+			return true;
+	return false;
+}
+
 static enum recover_life life_of_dead(void *data, const struct claim *c)
 {
 	struct finder *f = data;
 	bool ours = strcmp(c->who.agent, f->place->self.agent) == 0;
 	cleanup_free char *judged = judged_name(c);
+	cleanup_free char *unjudged = xasprintf("%s" UNJUDGED, c->path);
 
-	for (size_t i = 0; i < f->dead->n; i++)
-		if (strcmp(f->dead->texts[i], judged) == 0)
-			return ours || is_of_this_boot(f, c) ? look_for_shim(f, c)
-							     : import_end(f, c);
-	return RECOVER_UNKNOWN;
+	if (is_listed(f->dead, judged))
+		return ours || is_of_this_boot(f, c) ? look_for_shim(f, c) : import_end(f, c);
+	return is_listed(f->dead, unjudged) ? life_of(f, c) : RECOVER_UNKNOWN;
+}
+
+/* What was judged already is not judged anew: its holder was silent for long enough. */
+static void failed_one(void *data, const char *path)
+{
+	struct finder *f = data;
+	cleanup_free char *empty = xasprintf("%s" BEATS_EMPTY, path);
+	cleanup_free char *unjudged = xasprintf("%s" UNJUDGED, path);
+
+	text_list_add(&f->o->unknown, is_listed(f->dead, path)	  ? path
+				      : is_listed(f->dead, empty) ? empty
+								  : unjudged);
 }
 
 static void adopt_one(void *data, const struct claim *c, const struct spool_spec *spec)
@@ -253,9 +275,11 @@ static void found_lane(void *data, const char *key)
 void opening_work(struct opening *o, struct spool_place *p)
 {
 	struct finder f = { .o = o, .place = p };
-	struct recover_calls calls = {
-		.life = life_of, .adopt = adopt_one, .tell = tell_one, .data = &f
-	};
+	struct recover_calls calls = { .life = life_of,
+				       .adopt = adopt_one,
+				       .failed = failed_one,
+				       .tell = tell_one,
+				       .data = &f };
 	struct recover_counts counts;
 
 	o->code = open_place(o, p);
@@ -277,9 +301,11 @@ void opening_work(struct opening *o, struct spool_place *p)
 void opening_reclaim(struct opening *o, struct spool_place *p, const struct text_list *dead)
 {
 	struct finder f = { .o = o, .place = p, .dead = dead };
-	struct recover_calls calls = {
-		.life = life_of_dead, .adopt = adopt_one, .tell = tell_one, .data = &f
-	};
+	struct recover_calls calls = { .life = life_of_dead,
+				       .adopt = adopt_one,
+				       .failed = failed_one,
+				       .tell = tell_one,
+				       .data = &f };
 	struct recover_counts counts;
 
 	o->code = recover_claims(p->spool, &p->self, p->events, &calls, &counts, &o->e);

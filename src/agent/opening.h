@@ -27,7 +27,7 @@ struct opening {
 	char key[OPENING_KEY_MAX]; /* of the spool, for runjob_token() */
 	size_t n;
 	struct adoptee *all;	  /* what an earlier agent started */
-	struct text_list unknown; /* claims here of which it cannot be told now what they are */
+	struct text_list unknown; /* claims that cannot be told now, or could not be brought on */
 	struct text_list lanes;	  /* that are this agent's */
 	struct strbuf notes;	  /* lines to be told */
 	char *pending;		  /* the directory to watch */

@@ -379,8 +379,11 @@ static int recover_running(void *data, const char *file, unsigned char type)
 	if (!name_parse(file, &n))
 		return 0;
 	(void)spool_path(SPOOL_RUNNING, file, path);
-	if ((n.element ? recover_element : recover_task)(rc, &n, path, &e) < 0)
+	if ((n.element ? recover_element : recover_task)(rc, &n, path, &e) < 0) {
 		problem(rc, path, &e);
+		if (rc->calls && rc->calls->failed)
+			rc->calls->failed(rc->calls->data, path);
+	}
 	return 0;
 }
 

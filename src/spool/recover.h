@@ -24,6 +24,9 @@ struct recover_calls {
 	enum recover_life (*life)(void *data, const struct claim *c);
 	/* A claim whose holder lives; spec is NULL for an element. May be NULL. */
 	void (*adopt)(void *data, const struct claim *c, const struct spool_spec *spec);
+	/* The claim at path could not be brought on, also where it could not even be read: it is as
+	 * it was, and the caller is to ask for it again. May be NULL. */
+	void (*failed)(void *data, const char *path);
 	/* One sentence about what was done or could not be. May be NULL. */
 	void (*tell)(void *data, const char *text);
 	void *data;

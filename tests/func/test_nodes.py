@@ -589,6 +589,25 @@ def test_first_sign_of_life_that_cannot_be_written(world, passfs, tmp_path):
     assert not a.said("another agent")
 
 
+@pytest.mark.parametrize("fault", ["rename default/running/* ESTALE", "open default/running/* EIO"])
+def test_claim_that_cannot_be_recovered_at_first(world, passfs, tmp_path, fault):
+    """What its agent left when it was killed is brought on as soon as the file system lets it."""
+    mount = passfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    mark = tmp_path / "mark"
+    i = a.submit("-g", "0", "--", "sh", "-c", f"[ -e {mark} ] || {{ touch {mark}; sleep 600; }}")
+    assert wait_for(mark.exists)
+    shims = a.shims()
+    a.kill()
+    for pid in shims:
+        os.kill(pid, signal.SIGKILL)
+    with mount.ruled(fault):
+        a.start(wait=False)
+        assert wait_for(lambda: a.said("could not be recovered")), a.out.read_text()
+    a.wait(i, "done")
+
+
 @pytest.mark.parametrize("error", ["EIO", "ENOENT"])
 def test_new_task_that_cannot_be_read_at_first(world, passfs, tmp_path, error):
     """A file that cannot be read for a moment is read again, and until then it is said why its task waits."""
