@@ -50,10 +50,14 @@ static int read_all(struct after_check *c, struct err *e)
 	int code = 0;
 
 	after_check_clear(c);
-	for (size_t i = 0; i < ARRAY_LEN(r) && code == 0; i++)
+	for (size_t i = 0; i < ARRAY_LEN(r) && code == 0; i++) {
 		code = r[i].dir == SPOOL_DONE
 			       ? scan_done(c->sp, add_ended, &r[i], e)
 			       : scan_dir(c->sp, spool_dir_name(r[i].dir), add_ended, &r[i], e);
+		if (code ==
+		    -ENOENT) /* the agent makes it anew when it has something to put there */
+			code = 0;
+	}
 	c->scan = scan_new(c->sp, 0);
 	if (code == 0)
 		code = scan_update(c->scan, NULL, NULL, e);

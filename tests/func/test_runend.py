@@ -172,8 +172,10 @@ def test_nowhere_to_put_what_is_done(queue, tmp_path):  # noqa: F811
     done = pathlib.Path(q.spool) / "done"
     q.wait(q.submit("-g", "0", "--", "true"), "done")
     done.rename(done.with_name("aside"))
-    i = q.submit("-g", "0", "--", "true")
+    go = tmp_path / "go"
+    i = q.submit("-g", "0", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done")
     q.submit("-g", "0", "--after", str(i), "--", "touch", tmp_path / "next")
+    go.touch()
     assert wait_for((tmp_path / "next").exists), q.out.read_text()
     q.wait(i, "done")
     assert wait_for(lambda: q.status()["queue"]["running"] == 0)
