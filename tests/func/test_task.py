@@ -373,7 +373,7 @@ def test_stop_of_the_leader_lets_it_tell_its_own(drv, tmp_path):
               "while :; do sleep 0.1; done\" & while :; do sleep 0.05; done", flags=END_TREE)
     drv.wait("started", t)
     until(lambda: "up\n" in drv.log(t))
-    drv.say(f"stop {t} {int(signal.SIGUSR1)} 300 {LEADER}")
+    drv.say(f"stop {t} {int(signal.SIGUSR1)} 3000 {LEADER}")
     end = drv.wait("ended", t)
     assert end["outcome"] == "exited" and "saved" in drv.log(t)
 
@@ -484,7 +484,7 @@ def cgroup(tmp_path):
 
 def test_a_delegated_cgroup_is_used_and_removed(drv, cgroup):
     t = unique("cgroup")
-    drv.start(t, "sh", "-c", "trap '' TERM; echo deaf; setsid sleep 60 & while :; do sleep 0.1; done",
+    drv.start(t, "sh", "-c", "trap '' TERM; echo de''af; setsid sleep 60 & while :; do sleep 0.1; done",
               cgroup=str(cgroup))
     m = drv.wait("started", t)
     until(lambda: "deaf" in drv.log(t))
