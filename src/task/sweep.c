@@ -262,6 +262,7 @@ struct sweeper {
 	struct sweep_list list;
 	struct ender ender;
 	int signal;
+	uint64_t began_ns;
 	uint64_t kill_at_ns;
 };
 
@@ -271,9 +272,24 @@ struct sweeper *sweep_begin(const struct sweep_rules *rules, int stop_signal, ui
 
 	s->rules = rules;
 	s->signal = stop_signal ? stop_signal : SIGTERM;
-	s->kill_at_ns = clock_mono_ns() + grace_ms * NS_PER_MS;
+	s->began_ns = clock_mono_ns();
+	s->kill_at_ns = s->began_ns + grace_ms * NS_PER_MS;
 	ender_begin(&s->ender);
 	return s;
+}
+
+/* Who starts while others still take their grace is not meant, unless they have started it. */
+static bool is_meant(const struct sweeper *s, const struct tree_proc *p)
+{
+	if (proc_start_mono_ns(p->id.start) <= s->began_ns)
+		return true;
+	for (size_t i = 0; i < s->ender.n_told; i++) {
+		pid_t told = s->ender.told[i].pid;
+
+		if (p->id.pid == told || p->parent == told || p->session == told)
+			return true;
+	}
+	return false;
 }
 
 int sweep_step(struct sweeper *s)
@@ -285,7 +301,7 @@ int sweep_step(struct sweeper *s)
 		return r;
 	t.procs = xcalloc(s->list.n + 1, sizeof(*t.procs));
 	for (size_t i = 0; i < s->list.n; i++)
-		if (s->list.items[i].verdict == SWEEP_END)
+		if (s->list.items[i].verdict == SWEEP_END && is_meant(s, &s->list.items[i].proc))
 			t.procs[t.n++] = s->list.items[i].proc;
 	ender_pass(&s->ender, &t, clock_mono_ns() < s->kill_at_ns ? s->signal : SIGKILL);
 	tree_clear(&t);

@@ -85,7 +85,10 @@ void sweep_list_clear(struct sweep_list *l);
 /* "would end", "spared: in a session with a terminal", ... */
 const char *sweep_verdict_text(enum sweep_verdict v);
 
-/* The rules are not copied. */
+/*
+ * End what the rules are about and runs when this begins, and what that starts while it ends; not
+ * what its owner starts meanwhile. The rules are not copied.
+ */
 struct sweeper;
 struct sweeper *sweep_begin(const struct sweep_rules *rules, int stop_signal, uint32_t grace_ms);
 /* How many still run; 0: done; -errno. */

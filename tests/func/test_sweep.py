@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from machine import proc_exists, wait_for
+from machine import proc_exists
+from patience import HANG, wait_for
 from test_queue import Queue
 
 HERE = pathlib.Path(__file__)
@@ -65,7 +66,7 @@ class Node(Queue):
 
 
 def ends(p):
-    return p.wait(15) in (-15, -9)
+    return p.wait(HANG) in (-15, -9)
 
 
 def lives(*all_of_them):
@@ -90,6 +91,33 @@ def shows_and_ends(n):
     assert f"PID {stray.pid} is ended" in out and ends(stray) and lives(spared)
     assert n.task(i)["state"] == "running"
     assert "cannot be swept" in n.tenure("sweep", "ruby", code=2)
+
+
+SLOW_TO_END = """
+import signal, subprocess, sys, time
+def on_term(*_):
+    open(sys.argv[1] + ".told", "w").close()
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+    open(sys.argv[1] + ".child", "w").write(str(child.pid))
+    while True:
+        time.sleep(1)
+signal.signal(signal.SIGTERM, on_term)
+open(sys.argv[1], "w").write("x")
+time.sleep(300)
+"""
+
+
+def not_what_starts_meanwhile(n):
+    """What is being ended may take its time and start more; who comes meanwhile is not meant."""
+    slow = n.stray(SLOW_TO_END)
+    sweep = subprocess.Popen([n.m.tenure, "sweep", "python", "--end"], env=n.m.env,
+                             stdout=subprocess.PIPE, text=True)
+    child = n.tmp / "stray0.child"
+    assert wait_for(lambda: child.exists() and child.read_text())
+    later = n.stray()
+    assert f"PID {slow.pid} is ended" in sweep.communicate(timeout=HANG)[0] and sweep.returncode == 0
+    assert ends(slow) and lives(later)
+    assert wait_for(lambda: not proc_exists(child.read_text()))
 
 
 def stop_sweeps_when_told(n):
@@ -190,7 +218,7 @@ def gpu_stop_of_the_client(n):
         assert "Nothing waits or runs" in said and ends(stray)
 
 
-BODIES = {f.__name__: f for f in (shows_and_ends, stop_sweeps_when_told, control_file_sweeps,
+BODIES = {f.__name__: f for f in (shows_and_ends, not_what_starts_meanwhile, stop_sweeps_when_told, control_file_sweeps,
                                   agent_in_a_job, gpu_is_cleaned, gpu_stop_of_the_client)}
 
 
@@ -237,7 +265,7 @@ try:
     assert not told[outside.pid]["end"] and "outside of this machine" in told[outside.pid]["verdict"], told[outside.pid]
     assert told[os.getpid()]["verdict"].endswith("started it")
     subprocess.run([tenure, "sweep", "python", "--end"], check=True, capture_output=True)
-    assert inside.wait(15) == -15 and outside.poll() is None
+    assert inside.wait(60) == -15 and outside.poll() is None
 finally:
     inside.kill(), outside.kill()
 """
