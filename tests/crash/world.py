@@ -20,7 +20,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "func"))
-from machine import Machine, wait_for  # noqa: E402
+from machine import Machine  # noqa: E402
+from patience import wait_for  # noqa: E402
 
 # A queue in which nothing has moved for so long, although nothing runs, does not move any more.
 QUIET_S = 25

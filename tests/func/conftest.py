@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from fusefs import Mount
+from patience import HANG
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Tests that a shell has put into the background ignore SIGINT, and so would what they start.
@@ -55,7 +56,7 @@ def env(home):
 @pytest.fixture
 def tenure(build, env):
     """Run tenure with arguments; returns the CompletedProcess with text."""
-    def run(*args, timeout=30, **more):
+    def run(*args, timeout=HANG, **more):
         more_env = more.pop("env", {})
         return subprocess.run([build / "tenure", *args], env={**env, **more_env}, text=True,
                               capture_output=True, timeout=timeout, **more)

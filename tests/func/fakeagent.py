@@ -11,7 +11,6 @@
 Every wait has a limit; what came is kept in agent.messages.
 """
 import json
-import os
 import pathlib
 import select
 import shlex
@@ -25,7 +24,8 @@ from fakeguard import (VERSION, BEAT, DEVICE, DROP, DROPPED, EVENT, GRANT, GRANT
                        RESERVE, UNLEASE, UNLEASED, WELCOME, Device, Event, Grant, Guard, Head, Hello, Lease,
                        LeaseId, LeaseReply, LeaseState, LeaseTaken, LeaseUse, Policy, Reserve, Text, Unlease, Unleased,
                        address, message)
-from holdlib import GIB, wait_for
+from holdlib import GIB
+from patience import HANG, Limit
 
 SHARED, OTHERS_OK, HOLD_WHILE, ALONE = 1, 2, 4, 8
 RESERVED = 1 << 8
@@ -61,7 +61,7 @@ class Agent:
         threading.Thread(target=self.beat, daemon=True).start()
 
     def connect(self):
-        end = time.monotonic() + 10
+        limit = Limit(10)
         guard = None
         while True:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -70,7 +70,7 @@ class Agent:
                 return sock
             except (ConnectionRefusedError, FileNotFoundError):
                 sock.close()
-                assert time.monotonic() < end
+                assert not limit.over()
                 if not guard:
                     guard = subprocess.Popen(
                         ["tenure", "guard", "--dev-dir", self.machine.dev_dir],
@@ -109,23 +109,23 @@ class Agent:
 
     def next(self, kind, limit=10.0, **fields):
         """The first message of that kind that nobody has had, by its id's task if given."""
-        end = time.monotonic() + limit
+        patience = Limit(limit)
         while True:
             for i, m in enumerate(self.messages):
                 if m.head.type == kind if hasattr(m, "head") else m.type == kind:
                     if all((m.id.task if k == "task" else getattr(m, k)) == v
                            for k, v in fields.items()):
                         return self.messages.pop(i)
-            if time.monotonic() > end:
+            if patience.over():
                 raise AssertionError(f"no message {kind} {fields} within {limit} s; "
                                      f"{[e.text.decode() for e in self.events]}")
-            self.take(end - time.monotonic())
+            self.take(patience.left())
 
     def wait(self, what, limit=10.0):
-        end = time.monotonic() + limit
+        patience = Limit(limit)
         while not what():
-            assert time.monotonic() < end, self.story()
-            self.take(min(0.05, end - time.monotonic()))
+            assert not patience.over(), self.story()
+            self.take(0.05)
 
     def listen(self, seconds):
         end = time.monotonic() + seconds
@@ -261,8 +261,8 @@ class Shim:
 
     def end(self):
         self.process.stdin.close()
-        self.process.wait(10)
+        self.process.wait(HANG)
 
     def kill(self):
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(HANG)

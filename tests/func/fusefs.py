@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 
-from machine import wait_for
+from patience import wait_for
+
 
 HERE = pathlib.Path(__file__).parent
 

@@ -11,34 +11,15 @@ import re
 import signal
 import subprocess
 import threading
-import time
 
 import pytest
+
+from machine import proc_exists
+from patience import HANG, Limit, must_come
 
 GIB = 1 << 30
 # No waiting between the looks: a test is not patient.
 QUICK = ("--idle-for", "0", "--refresh", "200ms", "--rehold-after", "1s")
-
-
-def wait_for(what, limit=10.0, step=0.02):
-    """What what() returns, once that is true."""
-    end = time.monotonic() + limit
-    while True:
-        r = what()
-        if r:
-            return r
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {limit} s; the last answer was {r!r}")
-        time.sleep(step)
-
-
-def alive(pid):
-    """A process of that number runs; a zombie does not."""
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_bytes()
-        return stat.rsplit(b")", 1)[1].split()[0] not in b"ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 class Hold:
@@ -59,10 +40,10 @@ class Hold:
 
     def next(self, kind, limit=10.0, **fields):
         """The next event of that kind with these fields; those before it are kept in events."""
-        end = time.monotonic() + limit
+        patience = Limit(limit)
         while True:
             try:
-                e = self.queue.get(timeout=max(0.0, end - time.monotonic()))
+                e = self.queue.get(timeout=patience.left())
             except queue.Empty:
                 raise AssertionError(f"no {kind} {fields} within {limit} s: {self.texts()}")
             if e is None:
@@ -121,7 +102,7 @@ class Machine:
 
     # --- programs on it ---
 
-    def run(self, *args, timeout=20, **more_env):
+    def run(self, *args, timeout=HANG, **more_env):
         return subprocess.run([self.tenure, *map(str, args)], env={**self.env, **more_env},
                               text=True, capture_output=True, timeout=timeout)
 
@@ -138,7 +119,7 @@ class Machine:
         """Start it; with wait, its report."""
         p = subprocess.Popen([self.newcomer_path, *map(str, args)], text=True,
                              env={**self.env, **more_env}, stdout=subprocess.PIPE)
-        return json.loads(p.communicate(timeout=20)[0]) if wait else p
+        return json.loads(p.communicate(timeout=HANG)[0]) if wait else p
 
     def status(self, *args):
         r = self.run("status", "--json", *args)
@@ -147,14 +128,14 @@ class Machine:
 
     def device(self, gpu, *args):
         """Its part of the status; the card's own where it has MIG instances."""
-        return wait_for(lambda: next((d for d in self.status(*args)["devices"]
+        return must_come(lambda: next((d for d in self.status(*args)["devices"]
                                       if d["gpu"] == gpu and d["mig"] is None), None))
 
     def wait_state(self, gpu, state, *args, reason="", limit=10.0):
         def there():
             d = self.device(gpu, *args)
             return d if d["state"] == state and re.search(reason, d["reason"] or "") else None
-        return wait_for(there, limit, 0.1)
+        return must_come(there, limit, 0.1)
 
     # --- what is there ---
 
@@ -172,7 +153,7 @@ class Machine:
         found = []
         for p in pathlib.Path("/proc").glob("[0-9]*"):
             try:
-                if mark in (p / "environ").read_bytes() + b"\0" and alive(p.name):
+                if mark in (p / "environ").read_bytes() + b"\0" and proc_exists(p.name):
                     found.append((int(p.name), (p / "cmdline").read_bytes()))
             except OSError:
                 pass
@@ -202,7 +183,7 @@ class Machine:
                     pass
         self.sim.stdin.close()
         try:
-            self.sim.wait(5)
+            self.sim.wait(HANG)
         except subprocess.TimeoutExpired:
             self.sim.kill()
             self.sim.wait()
@@ -235,4 +216,4 @@ def pids_of_holders(m, *args):
 def person(m, *args):
     """What somebody sees who runs `tenure hold` for a second."""
     return subprocess.run([m.tenure, "hold", "--for", "1s", "--idle-for", "0", *map(str, args)],
-                          env=m.env, capture_output=True, text=True, timeout=20)
+                          env=m.env, capture_output=True, text=True, timeout=HANG)

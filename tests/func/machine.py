@@ -7,18 +7,13 @@ import signal
 import subprocess
 import time
 
-
-def wait_for(what, timeout=10.0, step=0.02):
-    """The first true value of what(), or what it gave last when the time is up."""
-    end = time.monotonic() + timeout
-    while not (value := what()) and time.monotonic() < end:
-        time.sleep(step)
-    return value
+from patience import HANG, Stopwatch, wait_for
 
 
 def proc_exists(pid):
+    """A process of that number runs; a zombie does not."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return pathlib.Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
 
@@ -71,11 +66,11 @@ class Hold:
 
     def stop(self):
         """Ends it; the seconds that took."""
-        t0 = time.monotonic()
+        t0 = Stopwatch()
         if self.p.poll() is None:
             self.p.send_signal(signal.SIGTERM)
-        self.code = self.p.wait(15)
-        return time.monotonic() - t0
+        self.code = self.p.wait(HANG)
+        return t0.took()
 
 
 class Machine:
@@ -130,4 +125,4 @@ class Machine:
             p.kill()
             p.wait()
         os.killpg(self.p.pid, signal.SIGTERM)
-        self.p.wait(10)
+        self.p.wait(HANG)

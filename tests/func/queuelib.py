@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 
-from machine import Machine, wait_for
+from machine import Machine
+from patience import HANG, wait_for
 
 
 class Queue:
@@ -64,7 +65,8 @@ class Queue:
         return None
 
     def device(self, gpu):
-        return next(d for d in self.status()["devices"] if d["gpu"] == gpu)
+        """Waited for: while no guard is there, an agent knows none."""
+        return wait_for(lambda: next((d for d in (self.status() or {}).get("devices", []) if d["gpu"] == gpu), None))
 
     def why(self, i):
         """On one line."""
@@ -89,7 +91,7 @@ class Queue:
         self.closed = True
         if self.agent and self.agent.poll() is None:
             self.agent.terminate()
-            self.agent.wait(timeout=10)
+            self.agent.wait(timeout=HANG)
         for row in self.rows("-s", "running"):
             self.m.run(self.m.tenure, "stop", str(row["id"]), check=False)
         self.m.close()

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+from patience import HANG
+
 TENURE = os.environ["TEST_TENURE"]
 SIM = os.path.join(os.path.dirname(TENURE), "sim")
 PTX = b""".version 7.0
@@ -122,4 +124,4 @@ def hold_and_yield(pieces, share=0.9):
     for p in held:
         cu.check("cuMemFree_v2", p)
     took = time.monotonic() - t0
-    return json.loads(new.communicate(timeout=30)[0]), took
+    return json.loads(new.communicate(timeout=HANG)[0]), took

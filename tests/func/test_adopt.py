@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from machine import proc_exists, wait_for
+from machine import proc_exists
+from patience import wait_for
 from queuelib import Queue
 from test_queue import queue  # noqa: F401
 from test_queuebad import AS_ROOT

@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from machine import wait_for
+from patience import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
 

@@ -17,18 +17,9 @@ import pytest
 
 import fakeguard as fg
 from fakeguard import FakeGuard, GIB
+from patience import HANG, Limit, Stopwatch, must_come
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
-
-
-def wait_for(what, limit=5.0):
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        r = what()
-        if r:
-            return r
-        time.sleep(0.01)
-    raise AssertionError(f"not within {limit} s")
 
 
 def ended(pid):
@@ -68,11 +59,11 @@ class Agent:
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.lines, self.buffer = [], b""
 
-    def read_line(self, end):
-        """One line, or None when it does not come before end."""
+    def read_line(self, limit):
+        """One line, or None when it does not come within the limit."""
         fd = self.p.stdout.fileno()
         while b"\n" not in self.buffer:
-            if not select.select([fd], [], [], max(0, end - time.monotonic()))[0]:
+            if not select.select([fd], [], [], limit.left())[0]:
                 return None
             data = os.read(fd, 65536)
             if not data:
@@ -83,8 +74,8 @@ class Agent:
 
     def line(self, pattern, limit=5.0):
         """The next line that the pattern is found in."""
-        end = time.monotonic() + limit
-        while (text := self.read_line(end)) is not None:
+        patience = Limit(limit)
+        while (text := self.read_line(patience)) is not None:
             self.lines.append(text)
             if re.search(pattern, text):
                 return text
@@ -92,7 +83,7 @@ class Agent:
 
     def stop(self, sig=signal.SIGINT, code=0):
         self.p.send_signal(sig)
-        assert self.p.wait(5) == code, self.p.stderr.read()
+        assert self.p.wait(HANG) == code, self.p.stderr.read()
 
     def kill(self):
         if self.p.poll() is None:
@@ -146,9 +137,9 @@ def test_tells_the_policy_and_shows_devices_and_events(guard, agent, home):
     assert a.line("yielded").endswith(
         f"gpu 0  yielded to PID 4242 ({ME}, python train.py): seen after 78 ms, "
         "free after 43 ms more")
-    t = time.monotonic()
+    t = Stopwatch()
     a.stop()
-    assert time.monotonic() - t < 1 and guard.drops == 1
+    assert t.took() < 1 and guard.drops == 1
     written = log_of(home).read_text()
     assert "yielded to PID 4242" in written and "all is free after" in written
     e = [e for e in events_of(home) if e["event"] == "yield"][0]
@@ -222,13 +213,13 @@ def test_nohup_outlives_the_terminal(guard, build, env, dev, tmp_path):
         p = subprocess.Popen(["setsid", "-c", "nohup", build / "tenure", "hold", "--dev-dir", dev],
                              env=env, stdin=slave, stdout=out, stderr=out)
     os.close(slave)
-    wait_for(lambda: "gpu 1" in (tmp_path / "out").read_text())
+    must_come(lambda: "gpu 1" in (tmp_path / "out").read_text())
     os.close(master)  # hangs up the session
     with pytest.raises(subprocess.TimeoutExpired):
         p.wait(0.5)
     assert guard.drops == 0
     p.terminate()
-    assert p.wait(5) == 0
+    assert p.wait(HANG) == 0
 
 
 def test_second_signal_ends_at_once(guard, agent):
@@ -236,7 +227,7 @@ def test_second_signal_ends_at_once(guard, agent):
     a = agent()
     a.line("gpu 1")
     a.p.send_signal(signal.SIGINT)
-    wait_for(lambda: guard.drops)
+    must_come(lambda: guard.drops)
     a.stop(signal.SIGINT, code=130)
 
 
@@ -244,16 +235,16 @@ def test_guard_that_does_not_confirm(guard, agent):
     guard.answer_drop = False
     a = agent()
     a.line("gpu 1")
-    t = time.monotonic()
+    t = Stopwatch()
     a.stop(code=1)
-    assert 0.9 < time.monotonic() - t < 2.5
+    assert 0.9 < t.wall() and t.took() < 2.5
     assert "did not confirm" in a.p.stderr.read()
 
 
 def test_policy_refused(guard, agent):
     guard.policy_reply = (-22, "gpus: there is no GPU 9; there are 0 and 1")
     a = agent("--gpus", "9")
-    assert a.p.wait(5) == 2
+    assert a.p.wait(HANG) == 2
     assert "there is no GPU 9; there are 0 and 1" in a.p.stderr.read()
 
 
@@ -275,21 +266,21 @@ def test_nothing_to_hold(guard, agent, trouble, n, said):
     guard.trouble, guard.n_devices = trouble, n
     guard.flags = 0 if trouble else fg.SEES
     a = agent()
-    assert a.p.wait(5) == 1
+    assert a.p.wait(HANG) == 1
     assert said in a.p.stderr.read()
 
 
 def test_refused_by_the_guard(guard, agent):
     guard.refuse = (-16, "an agent of this instance is there")
     a = agent()
-    assert a.p.wait(5) == 1
+    assert a.p.wait(HANG) == 1
     assert "an agent of this instance is there" in a.p.stderr.read()
 
 
 def test_silent_guard(guard, agent):
     guard.answer_hello = False
     a = agent()
-    assert a.p.wait(8) == 1
+    assert a.p.wait(HANG) == 1
     assert "did not answer the greeting" in a.p.stderr.read()
 
 
@@ -309,7 +300,7 @@ def test_garbage_ends_the_line_and_a_new_one_is_made(guard, agent, packet, said)
         guard.conn.send(packet)
     assert said in a.line("guard \\(PID 4711\\)")
     a.line("told again what to hold")
-    wait_for(lambda: len(guard.policies) == 2)
+    must_come(lambda: len(guard.policies) == 2)
     guard.event(fg.NOTE, text="still here")
     a.line("still here")
     a.stop()
@@ -343,7 +334,7 @@ def test_lost_guard_is_replaced_and_events_go_on(guard, agent):
     guard.reborn(4712)
     a.line("is gone: nothing is held")
     a.line("guard .PID 4712.; it is told again", limit=20)
-    wait_for(lambda: guard.policies)
+    must_come(lambda: guard.policies)
     assert guard.hellos[0].guard_pid == 4711 and guard.hellos[0].last_event == 1
     guard.event(fg.NOTE, text="first of the second")  # its numbers start anew
     a.line("first of the second")
@@ -365,14 +356,14 @@ def test_events_told_twice_are_shown_once(guard, agent, home):
 def test_for_ends_it(guard, agent):
     a = agent("--for", "300ms")
     a.line("the time is up")
-    assert a.p.wait(3) == 0 and guard.drops == 1
+    assert a.p.wait(HANG) == 0 and guard.drops == 1
 
 
 def test_until_ends_it(guard, agent):
     at = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 2))
     a = agent("--until", at)
     a.line("the time has come")
-    assert a.p.wait(3) == 0
+    assert a.p.wait(HANG) == 0
 
 
 def test_status_on_off(guard, tenure, dev, home):
@@ -389,9 +380,9 @@ def test_status_on_off(guard, tenure, dev, home):
     assert again.returncode == 1
     assert f"already running for instance default: PID {pid}, since " in again.stderr
     assert tenure("hold", *d).returncode == 1
-    wait_for(lambda: len(json.loads(tenure("status", "--json", *d).stdout)["devices"]) == 2)
+    must_come(lambda: len(json.loads(tenure("status", "--json", *d).stdout)["devices"]) == 2)
     guard.event(fg.YIELD, pid=1, verdict_to_freed_ns=5_000_000)
-    s = wait_for(lambda: (lambda s: s if s["yields"] else None)(
+    s = must_come(lambda: (lambda s: s if s["yields"] else None)(
         json.loads(tenure("status", "--json", *d).stdout)))
     assert s["phase"] == "waiting" and s["agent"]["pid"] == pid
     assert s["guard"]["pid"] == 4711 and s["guard"]["pid_class"] == "same"
@@ -451,7 +442,7 @@ def test_many_idle_clients_do_not_shut_others_out_for_ever(guard, agent, tenure,
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         s.connect(fg.address(env, dev, "default/agent"))
         idle.append(s)
-    wait_for(lambda: tenure("status", "--dev-dir", str(dev)).returncode == 0, limit=10)
+    must_come(lambda: tenure("status", "--dev-dir", str(dev)).returncode == 0, limit=10)
     a.stop()
 
 
@@ -503,14 +494,14 @@ def test_writable_state_directory_is_no_news(guard, agent, tenure, dev):
 
 def test_stopped_reader_of_the_terminal_stops_nothing(guard, agent, tenure, dev):
     a = agent()  # nobody reads its output: the pipe fills
-    wait_for(lambda: guard.policies)
+    must_come(lambda: guard.policies)
     for i in range(2000):
         guard.event(fg.NOTE, text=f"event {i} " + "x" * 200)
     assert tenure("status", "--dev-dir", str(dev)).returncode == 0
-    t = time.monotonic()
+    t = Stopwatch()
     a.p.send_signal(signal.SIGTERM)
-    assert a.p.wait(5) == 0
-    assert time.monotonic() - t < 2 and guard.drops == 1
+    assert a.p.wait(HANG) == 0
+    assert t.took() < 2 and guard.drops == 1
 
 
 def test_bad_options(tenure, dev):

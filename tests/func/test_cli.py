@@ -10,9 +10,10 @@ import shutil
 import struct
 import subprocess
 import termios
-import time
 
 import pytest
+
+from patience import HANG, must_come
 
 
 @contextlib.contextmanager
@@ -27,9 +28,9 @@ def simulated(build, env, *options):
         yield {k: v for k, v in variables.items() if k not in env}
     finally:
         subprocess.run([build / "tenure", "off"], env={**variables, **env}, capture_output=True,
-                       timeout=20)
+                       timeout=HANG)
         p.stdin.close()
-        p.wait(10)
+        p.wait(HANG)
 
 
 def commands(tenure):
@@ -242,7 +243,7 @@ def test_letting_go_and_looking_work_with_a_broken_setting(build, env, home, use
     with simulated(build, env) as sim:
         def run(*args, env=broken):
             return subprocess.run([build / "tenure", *args], env={**sim, **env}, text=True,
-                                  capture_output=True, timeout=20)
+                                  capture_output=True, timeout=HANG)
         assert run("on", "--idle-for", "0", env=env).returncode == 0
         if not name.startswith("TENURE") and name != "site":
             user_config(text, name)
@@ -330,7 +331,7 @@ def test_misspelt_variables_are_told(tenure, user_config):
 def into_full(args, env):
     with open("/dev/full", "w") as full:
         return subprocess.run(args, env=env, stdout=full, stderr=subprocess.PIPE, text=True,
-                              timeout=20)
+                              timeout=HANG)
 
 
 @pytest.mark.parametrize("args", ["--help", "--version", "help submit", "help exit-codes", "config show",
@@ -371,7 +372,7 @@ def on_terminal(cmd, env, columns=80):
     except OSError:
         pass  # the other end is closed
     os.close(master)
-    p.wait(10)
+    p.wait(HANG)
     return out
 
 
@@ -394,15 +395,14 @@ def test_devices_are_listed_where_there_is_something_to_say(build, env):
 
         def run(*args, **more):
             return subprocess.run([build / "tenure", *args], env={**env, **more}, text=True,
-                                  capture_output=True, check=True, timeout=20).stdout
+                                  capture_output=True, check=True, timeout=HANG).stdout
         out = run("devices")
         assert [line.split()[1] for line in out.splitlines() if line.startswith("  gpu")] == ["1"]
         assert "UUID" not in out and out.count("MIG mode") == 1
         assert len(re.findall(r"^  gpu \S+  (GPU|MIG)-", run("devices", "--uuids"), re.M)) == 4
         run("on", "--gpus", "0", "--idle-for", "0")
-        end = time.monotonic() + 10
-        while "  gpu 0" in (out := run("status")) and time.monotonic() < end:
-            time.sleep(0.1)
+        must_come(lambda: "  gpu 0" not in run("status"), step=0.1)
+        out = run("status")
         assert "  gpu 0  " not in out and "  gpu 1  not selected" in out
         for command in ("status", "devices"):
             out = "\n" + run(command, COLUMNS="40")
@@ -416,7 +416,7 @@ def test_hold_says_each_thing_once_and_whose(build, env):
 
         def run(*args):
             r = subprocess.run([build / "tenure", *args], env=env, text=True, capture_output=True,
-                               timeout=20, check=True)
+                               timeout=HANG, check=True)
             return " ".join(r.stdout.split())
         out = run("hold", "--idle-for", "0", "--for", "2s")
         held = re.findall(r"gpu (\S+) held", out)
@@ -424,10 +424,9 @@ def test_hold_says_each_thing_once_and_whose(build, env):
         assert re.search(r" It ends at \d\d:\d\d:\d\d\.", out)
         out = run("on", "--idle-for", "0", "--until", "2090-01-02 08:00")
         assert "It ends on 2090-01-02 at 08:00:00." in out
-        end = time.monotonic() + 10
-        while "3 of 3 GPUs held" not in (out := run("status")) and time.monotonic() < end:
-            time.sleep(0.1)
-        assert "3 of 3 GPUs held" in out and "; 1 busy" not in out  # a card in MIG mode is none
+        must_come(lambda: "3 of 3 GPUs held" in (out := run("status")) and out, step=0.1)
+        out = run("status")
+        assert "; 1 busy" not in out  # a card in MIG mode is none
         uuid = json.loads(run("devices", "--json"))["devices"][0]["uuid"]
         out = run("hold", "-i", "other", "--gpus", uuid[:8], "--for", "2s")
         assert f"GPU {uuid[:8]} (gpu 0) when" in out
@@ -466,7 +465,7 @@ def test_pipes_get_whole_lines(build, env):
     env = {**env, "PATH": f"{build}:{build}/sim:{env['PATH']}"}
     del env["COLUMNS"]
     out = subprocess.run([build / "tenure", "sim", "--gpus", "2", "--", "sh", "-c", SCREENS],
-                         env=env, capture_output=True, text=True, timeout=30).stdout
+                         env=env, capture_output=True, text=True, timeout=HANG).stdout
     assert max(len(line) for line in out.splitlines()) > 160
     assert re.search(r"^policy  Holding .* at once\.$", out, re.M)
     assert re.search(r"^ +PID \d+, .*start your job, it yields, .* GiB \(ours\)$", out, re.M)

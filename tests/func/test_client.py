@@ -6,11 +6,11 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 
 import pytest
 
-from machine import Machine, wait_for
+from machine import Machine
+from patience import HANG, Stopwatch, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "compat/client.sh"
@@ -49,7 +49,7 @@ class Client:
             said += line
         late.cancel()
         os.killpg(p.pid, signal.SIGKILL)
-        p.communicate(timeout=10)
+        p.communicate(timeout=HANG)
         return text in said
 
     def start(self):
@@ -65,7 +65,7 @@ class Client:
         if self.agent and self.agent.poll() is None:
             self("gpu_stop all", code=None)
             self.agent.terminate()
-            self.agent.wait(timeout=10)
+            self.agent.wait(timeout=HANG)
         self.m.close()
 
 
@@ -276,10 +276,10 @@ def test_a_word_for_two_tasks_stops_neither(client):
     c("gpu_submit train1.sh; gpu_submit train2.sh")
     assert c.has("running", 1)
     for more in ("", " --sweep"):
-        begun = time.monotonic()
+        begun = Stopwatch()
         out = " ".join(c(f"gpu_stop train{more}", code=1).split())
         assert '"train" may be 1 train1.sh, 2 train2.sh' in out and "Stopped" not in out, out
-        assert time.monotonic() - begun < 20  # it waits for nothing
+        assert begun.took() < 20  # it waits for nothing
     assert "pending: 1  running: 1 " in c("gpu_status")
     assert "Stopped: train2" in c("gpu_stop train2")
     assert "Stopped: train" in c("gpu_stop train")  # of one name, the beginning is enough

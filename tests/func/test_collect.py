@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 
-from machine import wait_for
+from patience import HANG, wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
 
@@ -29,7 +29,7 @@ def thief(q, gpu, *want):
 
 def caught(p):
     p.terminate()
-    return json.loads(p.communicate(timeout=20)[0])
+    return json.loads(p.communicate(timeout=HANG)[0])
 
 
 def test_held_while_it_waits(queue):  # noqa: F811

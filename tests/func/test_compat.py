@@ -11,8 +11,13 @@ import textwrap
 
 import pytest
 
+from patience import HANG
+
 PRELUDE = """
 import json, os, pathlib, re, signal, subprocess, sys, time
+
+sys.path.insert(0, os.environ["TEST_HELPERS"])
+from patience import HANG, Stopwatch, wait_for
 BUILD = pathlib.Path(os.environ["TEST_BUILD"])
 HOME = pathlib.Path(os.environ["HOME"])
 FILES = HOME / ".config/gpu_occupy"
@@ -20,7 +25,7 @@ LOG, PID = FILES / "occupy.log", FILES / "occupy.pid"
 QUICK = ("--wait_minutes", "0.02", "--refresh_minutes", "0.005")
 
 def run(*cmd, code=0, **more):
-    done = subprocess.run([str(c) for c in cmd], text=True, capture_output=True, timeout=20, **more)
+    done = subprocess.run([str(c) for c in cmd], text=True, capture_output=True, timeout=HANG, **more)
     assert code is None or done.returncode == code, (cmd, done)
     return done.stdout + done.stderr
 
@@ -41,10 +46,8 @@ def newcomer(*args):
     return json.loads(out.splitlines()[0])
 
 def wait(condition, limit=10):
-    end = time.monotonic() + limit
-    while not (result := condition()):
-        assert time.monotonic() < end, ("waited in vain", LOG.exists() and LOG.read_text())
-        time.sleep(0.02)
+    result = wait_for(condition, limit)
+    assert result, ("waited in vain", LOG.exists() and LOG.read_text())
     return result
 
 def wait_log(pattern, limit=10):
@@ -65,7 +68,8 @@ def alive(pid):
 def inside(build, env, tmp_path):
     """Run a script on a simulated machine of so many GPUs; its output."""
     def run(script, gpus=2, options=("--speed", "0.1"), timeout=60, **more):
-        full = {**env, "TMPDIR": str(tmp_path), "TEST_BUILD": str(build), **more}
+        full = {**env, "TMPDIR": str(tmp_path), "TEST_BUILD": str(build),
+                "TEST_HELPERS": os.path.dirname(__file__), **more}
         full.pop("XDG_RUNTIME_DIR", None)
         full.pop("CUDA_VISIBLE_DEVICES", None)
         path = tmp_path / "script.py"
@@ -96,9 +100,9 @@ def test_occupy_from_on_to_off(inside):
         held = [d["held_bytes"] for d in json.loads(
             run(BUILD / "tenure", "status", "--json", "--instance", "occupy"))["devices"]]
         assert min(held) >= 20.3 * 2**30
-        begin = time.monotonic()
+        begin = Stopwatch()
         out = occupy("off")
-        assert time.monotonic() - begin < 1.5
+        assert begin.took() < 1.5
         assert f"Occupy stopped (PID: {pid})" in out
         assert max(used()) < 0.1, used()
         assert not alive(pid) and not PID.exists()
@@ -126,10 +130,10 @@ def test_occupy_waits_for_all_gpus_and_a_rise_resets_the_timer(inside):
         ctl("foreign-memory", 0, "2G")      # a rise on the other one
         log = len(LOG.read_text())
         wait(lambda: "result: False" in LOG.read_text()[log:])
-        begin = time.monotonic()
+        begin = Stopwatch()
         ctl("foreign-memory", 0, 0)
         wait(lambda: min(used()) > 30)
-        assert time.monotonic() - begin > 1.7
+        assert begin.wall() > 1.7
         assert "Occupy stopped" in occupy("off")
     """)
 
@@ -146,10 +150,10 @@ def test_occupy_off_cancels_waiting(inside):
 def test_occupy_at_once(inside, options):
     inside(f"""
         ctl("foreign-memory", 1, "9G")
-        begin = time.monotonic()
+        begin = Stopwatch()
         occupy("on", "--gpus", "0", "1", "--refresh_minutes", "0.005", *{options!r})
         wait(lambda: used()[0] > 37)        # without waiting for GPU 1
-        assert time.monotonic() - begin < 3
+        assert begin.took() < 3
         assert used()[1] < 10
         occupy("off")
     """)
@@ -256,7 +260,7 @@ def test_occupy_twice(inside):
         both = [subprocess.Popen([BUILD / "compat/occupy", "on", "--gpus", "0"],
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in "12"]
         for p in both:
-            p.communicate(timeout=20)
+            p.communicate(timeout=HANG)
         assert sorted(p.returncode for p in both) == [0, 1]
         occupy("off")
     """)
@@ -315,10 +319,10 @@ def test_occupy_sigterm_by_the_pid_file(inside):
         occupy("on", "--gpus", "0", *QUICK)
         wait(lambda: used()[0] > 37)
         pid = int(PID.read_text())
-        begin = time.monotonic()
+        begin = Stopwatch()
         os.kill(pid, signal.SIGTERM)
         wait(lambda: not alive(pid))
-        assert time.monotonic() - begin < 1
+        assert begin.took() < 1
         assert used()[0] < 0.1 and not PID.exists()
     """)
 
@@ -358,9 +362,9 @@ def test_occupy_usage(inside, args, code, text):
 
 def test_occupy_without_a_driver(build, env):
     done = subprocess.run([build / "compat/occupy", "on"], env=env, text=True, capture_output=True,
-                          timeout=20)
+                          timeout=HANG)
     if done.returncode == 0:
-        subprocess.run([build / "compat/occupy", "off"], env=env, check=True, timeout=20)
+        subprocess.run([build / "compat/occupy", "off"], env=env, check=True, timeout=HANG)
         pytest.skip("there is a driver here")
     assert done.returncode == 1
     assert "libnvidia-ml.so.1" in done.stderr
@@ -384,10 +388,10 @@ class Sentinel:
         except AssertionError:
             raise AssertionError((pattern, self.lines())) from None
     def end(self, number=signal.SIGINT):
-        begin = time.monotonic()
+        begin = Stopwatch()
         self.p.send_signal(number)
-        assert self.p.wait(5) == 0, self.lines()
-        assert time.monotonic() - begin < 1
+        assert self.p.wait(HANG) == 0, self.lines()
+        assert begin.took() < 1
         assert max(used()) < 0.1
         return self.lines()
 """
@@ -468,7 +472,7 @@ def test_sentinel_visible_devices(inside):
                 assert any(l.startswith(f"[GPU {i}] Allocated {size}.") for l in s.lines()), s.lines()
             s.end()
         s = Sentinel(CUDA_VISIBLE_DEVICES="")
-        assert s.p.wait(10) == 1 and "CUDA_VISIBLE_DEVICES=" in s.lines()[0]
+        assert s.p.wait(HANG) == 1 and "CUDA_VISIBLE_DEVICES=" in s.lines()[0]
     """), gpus=4, options=("--speed", "0.1", "--model", "a10,h100"))
 
 
@@ -478,9 +482,9 @@ def test_two_sentinels_side_by_side(inside):
         for s in (a, b):
             s.wait(r"\\[GPU 0\\] Allocated .*")
         again = Sentinel(CUDA_VISIBLE_DEVICES="1")
-        assert again.p.wait(10) == 1
+        assert again.p.wait(HANG) == 1
         b.p.send_signal(signal.SIGTERM)
-        assert b.p.wait(5) == 0
+        assert b.p.wait(HANG) == 0
         assert used()[0] > 100
         a.end()
     """))
@@ -546,7 +550,7 @@ def test_installed(build, env, tmp_path):
     """
     done = subprocess.run([build / "tenure", "sim", "--speed", "0.1", "--", "sh", "-c", script],
                           env={**env, "TMPDIR": str(tmp_path)}, text=True, capture_output=True,
-                          timeout=30)
+                          timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{bin_dir}/tenure" in done.stdout
     assert "Occupy stopped" in done.stdout

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from machine import Machine, proc_exists, wait_for
+from machine import Machine, proc_exists
+from patience import HANG, wait_for
 
 CONFIG = """
 check_time: 0.2
@@ -56,7 +57,7 @@ class Compete:
     def close(self):
         if self.p and self.p.poll() is None:
             self.p.terminate()
-            self.p.wait(40)
+            self.p.wait(HANG)
         self.m.close()
 
 
@@ -84,7 +85,7 @@ echo {uni_id} >> a
 "echo $CUDA_VISIBLE_DEVICES > b"
 20
 """)
-    assert c.p.wait(40) == 0, c.out()
+    assert c.p.wait(HANG) == 0, c.out()
     work = c.dir / "work"
     a = (work / "a").read_text().split()
     assert a[0] == str(work) and {a[1], (work / "b").read_text().strip()} <= {"0", "1"}
@@ -236,7 +237,7 @@ def test_forms_of_work_dir(compete, work_dir):
     tmp = c.dir.parent
     (c.dir / "config.yaml").write_text(f"work_dir: {work_dir.format(tmp=tmp)}\ncheck_time: 0.2\n")
     c.start(f"echo $PWD {{work_dir}} > {tmp}/where\n1,1\n")
-    assert c.p.wait(40) == 0, c.out()
+    assert c.p.wait(HANG) == 0, c.out()
     place = {'"../"': tmp, '"../../"': tmp.parent, '"work"': c.dir / "work"}.get(work_dir, tmp)
     assert (tmp / "where").read_text() == f"{place} {place}\n"
 
@@ -246,11 +247,11 @@ def test_which_gpus(compete):
     c = compete
     (c.dir / "config.yaml").write_text("compete_gpus: [3, 2, 9, 1]\ngpu_left: 2\ncheck_time: 0.2\n")
     c.start("echo $CUDA_VISIBLE_DEVICES > {work_dir}/gpu\n1,1\n")
-    assert c.p.wait(40) == 0, c.out()
+    assert c.p.wait(HANG) == 0, c.out()
     assert (c.dir.parent / "gpu").read_text() == "3\n" and "GPU 9 is not here" in c.out()
     (c.dir / "config.yaml").write_text("compete_gpus: [7]\n")
     c.start()
-    assert c.p.wait(20) == 1 and "none of the GPUs in compete_gpus (7) is here" in c.out()
+    assert c.p.wait(HANG) == 1 and "none of the GPUs in compete_gpus (7) is here" in c.out()
     (c.dir / "config.yaml").write_text("gpu_left: 4\ncheck_time: 0.2\n")
     c.start()
     assert wait_for(lambda: "left for others; 1st in order" in c.out()), c.out()
@@ -259,7 +260,7 @@ def test_which_gpus(compete):
 def test_pauses_after_so_many_failures(compete):
     c = compete
     c.start('1\n"date +%s.%N >> tries"\n"test $(wc -l < tries) -ge 5"\n1\n')
-    assert c.p.wait(40) == 0, c.out()
+    assert c.p.wait(HANG) == 0, c.out()
     t = [float(x) for x in (c.dir / "work/tries").read_text().split()]
     gaps = [b - a for a, b in zip(t, t[1:])]
     assert len(t) == 5 and max(gaps) == gaps[2] and gaps[2] >= 0.95, gaps
@@ -272,7 +273,7 @@ def test_log_is_rotated(compete):
     (logs / "compete_gpu.log").write_bytes(b"old\n" * (10 << 18))
     (logs / "compete_gpu.log.1").write_text("older")
     c.start("true\n1,1\n")
-    assert c.p.wait(40) == 0, c.out()
+    assert c.p.wait(HANG) == 0, c.out()
     assert (logs / "compete_gpu.log.2").read_text() == "older"
     assert (logs / "compete_gpu.log.1").stat().st_size == 10 << 20
     assert "old\n" not in (logs / "compete_gpu.log").read_text()
@@ -289,7 +290,7 @@ def test_states_of_scripts_count(compete):
 "/usr/bin/python3 {{work_dir}}/pipeline.py {c.dir}/logs/uni_id.json {{uni_id}} fails"
 20
 """)
-    assert c.p.wait(40) == 0, c.out()
+    assert c.p.wait(HANG) == 0, c.out()
     state = c.state()
     assert state.pop("theirs") == {"pid": 1, "state": "running", "x": [1]}
     assert sorted(e["state"] for e in state.values()) == ["abnormal_exit", "normal_exit"]
@@ -303,10 +304,10 @@ def test_sigint_stops_all(compete):
     pid = c.dir / "work/pid"
     assert wait_for(lambda: pid.exists() and pid.read_text().strip(), 20), c.out()
     again = subprocess.run([c.program], env=c.m.env, cwd=c.dir, text=True, capture_output=True,
-                           timeout=20)
+                           timeout=HANG)
     assert again.returncode == 1 and "runs in" in again.stderr
     c.p.send_signal(signal.SIGINT)
-    assert c.p.wait(30) == 0, c.out()
+    assert c.p.wait(HANG) == 0, c.out()
     assert not proc_exists(int(pid.read_text()))
 
 
@@ -316,7 +317,7 @@ def test_stopped_is_written_down(compete):
     assert wait_for(lambda: (c.dir / "logs/uni_id.json").exists(), 20), c.out()
     assert wait_for(lambda: "running: 1" in c.out(), 20), c.out()
     c.p.send_signal(signal.SIGTERM)
-    assert c.p.wait(30) == 0, c.out()
+    assert c.p.wait(HANG) == 0, c.out()
     entry, = c.state().values()
     assert (entry["state"], entry["error_type"]) == ("abnormal_exit", "stopped")
 
@@ -330,7 +331,7 @@ def test_second_signal_takes_the_grace_away(compete):
     assert wait_for(lambda: "is told to end" in c.out()), c.out()
     assert proc_exists(int(pid.read_text()))
     c.p.send_signal(signal.SIGINT)
-    assert c.p.wait(20) == 0, c.out()
+    assert c.p.wait(HANG) == 0, c.out()
     assert not proc_exists(int(pid.read_text())) and "is killed" in c.out()
 
 
@@ -355,7 +356,7 @@ def test_state_file_that_cannot_be_read(compete, text):
     (c.dir / "logs").mkdir()
     (c.dir / "logs/uni_id.json").write_text(text)
     c.start("echo there > mark\n1,1\n")
-    assert c.p.wait(40) == 0, c.out()
+    assert c.p.wait(HANG) == 0, c.out()
     assert (c.dir / "work/mark").exists()
     if text:  # whatever it is, it is not ours
         assert (c.dir / "logs/uni_id.json").read_text() == text
@@ -370,7 +371,7 @@ def test_killed_goes_on(compete):
     assert wait_for(lambda: os.path.exists(c.dir / "work/marks"), 20), c.out()
     c.p.kill()
     c.p.wait()
-    assert wait_for(lambda: c.start("true\n1,20\n") or c.p.wait(30) == 0, 30), c.out()
+    assert wait_for(lambda: c.start("true\n1,20\n") or c.p.wait(HANG) == 0, 30), c.out()
     assert (c.dir / "work/marks").read_text() == "one\ntwo\n"
     assert "going on with 2 tasks" in c.out()
 
@@ -378,14 +379,14 @@ def test_killed_goes_on(compete):
 def test_mistakes(compete):
     c = compete
     c.start("a\n")
-    assert c.p.wait(20) == 2 and "command.txt:1: this task has no last line" in c.out()
+    assert c.p.wait(HANG) == 2 and "command.txt:1: this task has no last line" in c.out()
     (c.dir / "config.yaml").write_text("check_tim: 3\n")
     c.start("a\n1,20\n")
-    assert c.p.wait(20) == 1 and "config.yaml:1:1: there is no key" in c.out()
+    assert c.p.wait(HANG) == 1 and "config.yaml:1:1: there is no key" in c.out()
     assert "there is no key" in (c.dir / "logs/compete_gpu.log").read_text()
     (c.dir / "config.yaml").write_text("work_dir: nowhere\n")
     c.start()
-    assert c.p.wait(20) == 1 and "nowhere" in c.out()
+    assert c.p.wait(HANG) == 1 and "nowhere" in c.out()
     (c.dir / "config.yaml").unlink()
     (c.dir / "nul").write_bytes(b"true\n\0\n1,1\n")
     (c.dir / "empty").write_text("")
@@ -395,7 +396,7 @@ def test_mistakes(compete):
                               (["command.txt", "missing.yaml"], 1, "missing.yaml"),
                               (["nul"], 2, "NUL byte"), (["empty"], 2, "no task in it")]:
         done = subprocess.run([c.program, *args], env=c.m.env, cwd=c.dir, text=True,
-                              capture_output=True, timeout=20)
+                              capture_output=True, timeout=HANG)
         assert done.returncode == code and error in done.stdout + done.stderr, (args, done)
 
 
@@ -414,11 +415,11 @@ def test_levels_and_where_the_output_is(compete):
     assert started and "why\n" in pathlib.Path(started[1]).read_text()
     assert re.search(r" - INFO - task 3: its output is in /.*/3-", c.out()) and " - INFO - task 3 is done" in c.out()
     c.p.send_signal(signal.SIGINT)
-    assert c.p.wait(30) == 0, c.out()
+    assert c.p.wait(HANG) == 0, c.out()
 
 
 def test_errors_are_errors(compete):
     c = compete
     c.start("true\n1,20\n", "compete_gpus: [7]\nuse_all_gpus: false\n")
-    assert c.p.wait(30) == 1
+    assert c.p.wait(HANG) == 1
     assert " - ERROR - none of the GPUs in compete_gpus (7) is here" in c.out()

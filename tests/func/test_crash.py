@@ -4,14 +4,11 @@ twice, no device stays with a task that is over (crash.c counts the steps)."""
 import concurrent.futures
 import os
 import pathlib
-import signal
 import struct
-import subprocess
-import time
 
 import pytest
 
-from machine import proc_exists, wait_for
+from patience import wait_for
 from queuelib import Queue
 
 AT_ONCE = 3

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from fakeagent import GUARD, POLICY_REPLY, SEES, Agent
-from holdlib import GIB, machine, person, pids_of_holders, wait_for  # noqa: F401  (machine is a fixture)
+from holdlib import GIB, machine, person, pids_of_holders  # noqa: F401  (machine is a fixture)
+from patience import HANG, Stopwatch, must_come
 
 
 # --- deaths ---
@@ -25,8 +26,8 @@ def test_killed_agent_is_followed_by_another_that_adopts(machine):  # noqa: F811
     time.sleep(1)
     assert len(m.holders()) == 2 and min(m.used()) > 100 * GIB
     again = m.hold()
-    wait_for(lambda: m.run("status").returncode == 0)
-    wait_for(lambda: len(m.status()["devices"]) == 2)
+    must_come(lambda: m.run("status").returncode == 0)
+    must_come(lambda: len(m.status()["devices"]) == 2)
     assert pids_of_holders(m) == before and m.guards() == guards
     time.sleep(10)  # longer than a guard without an agent keeps its holds
     assert pids_of_holders(m) == before
@@ -39,20 +40,20 @@ def test_killed_agent_without_another(machine):  # noqa: F811
     h.held(0, 1)
     h.process.kill()
     h.process.wait()
-    start = time.monotonic()
+    start = Stopwatch()
     new = m.newcomer("--device", 0, "--take", "90%")
     assert new["result"] == 0  # it goes on yielding
-    time.sleep(max(0, 8 - (time.monotonic() - start)))
+    time.sleep(max(0, 8 - (start.took())))
     assert m.used()[1] > 100 * GIB
-    wait_for(m.empty, 6, 0.1)
-    assert 9 < time.monotonic() - start < 13
-    wait_for(lambda: not m.guards(), 5)
+    must_come(m.empty, 6, 0.1)
+    assert 9 < start.wall() and start.took() < 13
+    must_come(lambda: not m.guards(), 5)
 
 
 def test_killed_agent_starts_no_hold(machine):  # noqa: F811
     m = machine()
     h = m.hold("--idle-for", "2s")
-    wait_for(lambda: m.run("status").returncode == 0)
+    must_come(lambda: m.run("status").returncode == 0)
     m.wait_state(0, "idle")
     h.process.kill()
     for _ in range(50):
@@ -69,7 +70,7 @@ def test_killed_guard(machine):  # noqa: F811
     h.held(0, 1)
     guard = m.guards()[0]
     os.kill(guard, signal.SIGKILL)
-    wait_for(m.empty, 2)
+    must_come(m.empty, 2)
     h.held(0, 1)
     assert m.guards() != [guard]
     assert any("is gone" in (t or "") or "nothing is held" in (t or "") for t in h.texts())
@@ -96,20 +97,20 @@ def test_held_again_when_it_is_due(machine):  # noqa: F811
     h.held(0)
     os.kill(pids_of_holders(m)[0], signal.SIGKILL)
     h.next("failed", gpu=0)
-    since = time.monotonic()
+    since = Stopwatch()
     d = m.wait_state(0, "idle", reason="ended by signal 9")
     told = time.monotonic() + d["hold_in_s"]
     h.held(0)
-    assert abs(time.monotonic() - told) < 1 and time.monotonic() - since < 2 * 1.25 + 1
+    assert abs(time.monotonic() - told) < 1 and since.took() < 2 * 1.25 + 1
     # After a yield: one refresh, and the wait.
     m.newcomer("--take", "1G", "--stay", "0.3")
     h.next("yield", gpu=0)
-    since = time.monotonic()
-    d = wait_for(lambda: next((d for d in [m.device(0)] if d["hold_in_s"]), None), step=0.1)
+    since = Stopwatch()
+    d = must_come(lambda: next((d for d in [m.device(0)] if d["hold_in_s"]), None), step=0.1)
     assert "is gone" in d["reason"] or d["state"] == "idle"
     told = time.monotonic() + d["hold_in_s"]
     h.held(0)
-    assert abs(time.monotonic() - told) < 1 and time.monotonic() - since < 5 + 2 * 1.25 + 1
+    assert abs(time.monotonic() - told) < 1 and since.took() < 5 + 2 * 1.25 + 1
     assert h.end() == 0
 
 
@@ -154,7 +155,7 @@ def test_guard_that_cannot_see_is_nobody_elses(machine):  # noqa: F811
     blind = {k: v for k, v in m.env.items() if k != "LD_LIBRARY_PATH"}
     for _ in range(3):
         r = subprocess.run([m.tenure, "on", "--idle-for", "0"], env=blind, text=True,
-                           capture_output=True, timeout=20)
+                           capture_output=True, timeout=HANG)
         if r.returncode == 0:
             m.run("off")
             pytest.skip("this machine has a driver of its own")
@@ -162,7 +163,7 @@ def test_guard_that_cannot_see_is_nobody_elses(machine):  # noqa: F811
         r = m.run("on", "--idle-for", "0")
         assert r.returncode == 0, r.stderr
         assert m.run("off").returncode == 0
-        wait_for(lambda: not m.guards(), 5)
+        must_come(lambda: not m.guards(), 5)
 
 
 def test_libcuda_without_nvml(machine, build, tmp_path):  # noqa: F811
@@ -238,8 +239,8 @@ def test_nvml_lost_and_back(machine):  # noqa: F811
     h = m.hold()
     h.held(0, 1)
     m.ctl("nvml", "lost")
-    wait_for(lambda: not any(u > 2 * GIB for u in m.used()), 5)
-    assert wait_for(lambda: {e["gpu"] for e in h.seen("blind")} == {0, 1})
+    must_come(lambda: not any(u > 2 * GIB for u in m.used()), 5)
+    assert must_come(lambda: {e["gpu"] for e in h.seen("blind")} == {0, 1})
     s = m.status()
     assert not any(d["state"] == "held" for d in s["devices"])
     time.sleep(1)
@@ -255,7 +256,7 @@ def test_device_lost_while_held(machine):  # noqa: F811
     other = pids_of_holders(m)[1]
     m.ctl("lose", 0)
     h.next("lost", gpu=0)
-    wait_for(lambda: m.device(0)["state"] == "busy", 10)
+    must_come(lambda: m.device(0)["state"] == "busy", 10)
     assert "cannot be seen" in m.device(0)["reason"]
     assert m.device(1)["holder_pid"] == other and m.device(1)["state"] == "held"
     m.ctl("restore", 0)
@@ -271,7 +272,7 @@ def test_holder_that_hangs_is_killed(machine):  # noqa: F811
     new = m.newcomer("--take", "2G", "--retry", "--stay", "1", wait=False)
     assert "in time" in h.next("failed")["text"]
     h.next("gone")
-    assert json.loads(new.communicate(timeout=15)[0])["result"] == 0
+    assert json.loads(new.communicate(timeout=HANG)[0])["result"] == 0
     m.ctl("unhang")
     assert h.end() == 0 and m.empty()
 
@@ -304,5 +305,5 @@ def test_every_layout_of_the_process_list(machine, size):  # noqa: F811
     h.held(0)
     new = m.newcomer("--take", "90%", wait=False)
     assert h.next("yield")["pid"] == new.pid
-    assert json.loads(new.communicate(timeout=15)[0])["result"] == 0
+    assert json.loads(new.communicate(timeout=HANG)[0])["result"] == 0
     assert h.end() == 0

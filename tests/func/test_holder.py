@@ -11,7 +11,8 @@ import termios
 
 import pytest
 
-from holdlib import GIB, machine, wait_for  # noqa: F401  (machine is a fixture)
+from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
+from patience import must_come
 
 (HOLD, LOAD, GROW, RELEASE, END, READY, HELD, FREED, FAILED, AMOUNT, BEAT) = range(1, 12)
 NONE, SM = 0, 2
@@ -65,7 +66,7 @@ def test_load_that_is_told_while_it_grows(holder):
     h.tell(GROW)
     h.tell(LOAD, load=SM, duty=1000)  # read while it looks whether to let go
     os.kill(h.process.pid, signal.SIGCONT)
-    wait_for(lambda: m.show()["devices"][0]["util_percent"] > 50)
+    must_come(lambda: m.show()["devices"][0]["util_percent"] > 50)
 
 
 def test_release_between_two_tries_to_take_a_piece(holder):
@@ -73,8 +74,8 @@ def test_release_between_two_tries_to_take_a_piece(holder):
     m.ctl("fail", "cuInit", 1000000)  # takes the place in front of the one that hangs
     m.ctl("hang", "cuMemAlloc")
     h.tell(GROW)
-    wait_for(h.has_read_all)
-    wait_for(h.sleeps)
+    must_come(h.has_read_all)
+    must_come(h.sleeps)
     h.tell(RELEASE)
     m.ctl("clear", "cuInit")
     m.ctl("fail", "cuMemAlloc", 1)  # this one; a further one would hang

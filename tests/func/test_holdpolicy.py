@@ -9,15 +9,16 @@ import time
 
 import pytest
 
-from holdlib import GIB, QUICK, machine, person, wait_for  # noqa: F401  (machine is a fixture)
+from holdlib import GIB, QUICK, machine, person  # noqa: F401  (machine is a fixture)
+from patience import HANG, Limit, Stopwatch, must_come
 
 
 def test_leave(machine):  # noqa: F811
     m = machine(gpus=3)
     h = m.hold("--leave", "1")
-    start = time.monotonic()
+    start = Stopwatch()
     assert "left for others" in h.next("device", text="gpu 2  left: left for others by default (leave 1)")["text"]
-    assert time.monotonic() - start < 0.7  # not when the guard next tells of everything
+    assert start.took() < 0.7  # not when the guard next tells of everything
     h.held(0, 1)
     d = m.device(2)
     assert (d["state"], d["holder_pid"]) == ("left", None) and "left for others" in d["reason"]
@@ -41,7 +42,7 @@ def test_unknown_gpu_lists_those_there_are(machine):  # noqa: F811
     assert "7" in r.stderr and re.search(r"there (are|is).*0.*1", r.stderr), r.stderr
     assert m.run("on", "--gpus", "GPU-nonsense").returncode == 2
     assert m.run("status").returncode == 3
-    wait_for(lambda: not m.guards(), 5)
+    must_come(lambda: not m.guards(), 5)
 
 
 def test_memory_larger_than_the_card(machine):  # noqa: F811
@@ -92,14 +93,14 @@ def test_malformed_options(tenure, option, value):
 def test_ignore_pid(machine):  # noqa: F811
     m = machine(gpus=1)
     new = m.newcomer("--take", "2G", "--stay", "20", wait=False)
-    wait_for(lambda: m.used()[0] > GIB)
+    must_come(lambda: m.used()[0] > GIB)
     h = m.hold("--ignore-pid", new.pid, "--idle-below", "4G")
     h.held(0)
     time.sleep(1)
     assert not h.seen("yield")
     other = m.newcomer("--take", "1G", "--stay", "1", wait=False)
     assert h.next("yield")["pid"] == other.pid
-    other.wait(10)
+    other.wait(HANG)
     new.kill()
     new.wait()
     assert h.end() == 0
@@ -116,7 +117,7 @@ def test_ignore_pid_that_does_not_exist(machine):  # noqa: F811
 def test_together(machine):  # noqa: F811
     m = machine()
     new = m.newcomer("--device", 1, "--take", "2G", "--stay", "20", wait=False)
-    wait_for(lambda: m.used()[1] > GIB)
+    must_come(lambda: m.used()[1] > GIB)
     h = m.hold("--together")
     time.sleep(2)
     assert not h.seen("held") and not m.holders()
@@ -131,8 +132,8 @@ def test_work_and_rest(machine):  # noqa: F811
     h = m.hold("--work", "1500ms", "--rest", "1500ms", "--load", "sm")
     held = h.held(0)[0]["bytes"]
     loads = set()
-    end = time.monotonic() + 6
-    while time.monotonic() < end and loads != {"sm", "none"}:
+    limit = Limit(6)
+    while not limit.over() and loads != {"sm", "none"}:
         d = m.device(0)
         assert d["state"] == "held" and d["held_bytes"] == held  # the memory stays
         loads.add(d["load"])
@@ -154,7 +155,7 @@ def test_limits_of_an_instance_are_its_own(machine, home):  # noqa: F811
     one = m.hold("--instance", "one", "--gpus", "0")
     one.held(0)
     m.hold("--instance", "two", "--gpus", "2")
-    wait_for(lambda: m.run("status", "--instance", "two").returncode == 0)
+    must_come(lambda: m.run("status", "--instance", "two").returncode == 0)
     m.wait_state(2, "idle", "--instance", "two", reason="this site's max_devices allows 1 GPU")
 
 
@@ -162,10 +163,10 @@ def test_each_instance_holds_by_its_own_rule(machine):  # noqa: F811
     """Who waits long does not make those wait who would hold it now."""
     m = machine(gpus=2)
     m.hold("--instance", "slow", "--idle-for", "1m")
-    wait_for(lambda: m.run("status", "--instance", "slow").returncode == 0)
+    must_come(lambda: m.run("status", "--instance", "slow").returncode == 0)
     assert m.wait_state(1, "idle", "--instance", "slow")["hold_in_s"] > 30
     m.hold("--instance", "slower", "--gpus", "1", "--idle-for", "5m")
-    wait_for(lambda: m.run("status", "--instance", "slower").returncode == 0)
+    must_come(lambda: m.run("status", "--instance", "slower").returncode == 0)
     assert re.search(r"to be held for slow in \d+s", m.run("status", "--instance", "slower").stdout)
     quick = m.hold("--instance", "quick", "--gpus", "0")
     quick.held(0, limit=5)
@@ -183,13 +184,14 @@ def test_a_rule_that_is_not_met_keeps_no_other_from_holding(machine):  # noqa: F
     m = machine(gpus=3)
     m.ctl("foreign-memory", "0", "2G")
     new = m.newcomer("--device", 2, "--take", "1G", "--stay", "60", wait=False)
+    must_come(lambda: m.used()[2] > GIB)
     strict = m.hold("--instance", "strict", "--together")
     patient = m.hold("--instance", "patient", "--idle-for", "1s", "--idle-below", "4G")
     patient.held(0, 1)  # 0 is busy for the other one, and 1 waits for 2 there
     assert not strict.seen("held")
     new.kill()
     new.wait()
-    wait_for(lambda: m.device(2, "--instance", "strict")["state"] == "held", 15)
+    must_come(lambda: m.device(2, "--instance", "strict")["state"] == "held", 15)
     limited = m.hold("--instance", "limited", "--max-devices", "1", "--idle-for", "0")
     assert patient.end() == 0 and strict.end() == 0
     limited.next("held")
@@ -208,13 +210,13 @@ def test_one_guard_by_whatever_name_the_directory_goes(machine, home):  # noqa: 
     for i, path in enumerate((f"{m.dev_dir}/.", f"{base}//{name}/", f"{m.dev_dir}/../{name}", link)):
         m.env["TENURE_DEV_DIR"] = str(path)
         h = m.hold("--instance", f"two{i}", "--gpus", "1")
-        wait_for(lambda: m.run("status", "--instance", f"two{i}").returncode == 0)
+        must_come(lambda: m.run("status", "--instance", f"two{i}").returncode == 0)
         m.wait_state(1, "idle", "--instance", f"two{i}",
                      reason="this site's max_devices allows 1 GPU")
         m.env["TENURE_DEV_DIR"] = m.dev_dir
         assert len(m.guards()) == 1
         assert m.run("off", "--instance", f"two{i}").returncode == 0  # found by its other name
-        assert h.process.wait(5) == 0
+        assert h.process.wait(HANG) == 0
 
 
 def test_what_one_instance_leaves_no_other_takes(machine):  # noqa: F811
@@ -244,7 +246,7 @@ def test_two_instances(machine):  # noqa: F811
     two.held(1)  # now it is free
     assert m.used()[0] == 0
     assert m.run("off", "--instance", "two").returncode == 0
-    assert two.process.wait(5) == 0 and m.empty()
+    assert two.process.wait(HANG) == 0 and m.empty()
 
 
 def test_my_cgroup_where_there_is_none(machine):  # noqa: F811
@@ -280,7 +282,7 @@ def cgroup(tmp_path):
         except OSError:
             return False
         return True
-    wait_for(gone, 20)
+    must_come(gone, 20)
 
 
 def test_my_cgroup(cgroup, machine):  # noqa: F811
@@ -290,19 +292,19 @@ def test_my_cgroup(cgroup, machine):  # noqa: F811
         pytest.skip("nothing may be moved into the cgroup")
     h = subprocess.Popen([*inside, m.tenure, "hold", "--my-cgroup", *QUICK, "--memory", "50%"],
                          env=m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for(lambda: m.run("status").returncode == 0)
+    must_come(lambda: m.run("status").returncode == 0)
     m.wait_state(0, "held")
     new = subprocess.Popen([*inside, m.newcomer_path, "--take", "2G", "--stay", "3"], env=m.env,
                            stdout=subprocess.DEVNULL)
-    wait_for(lambda: new.pid in {p["pid"] for d in m.show()["devices"]
+    must_come(lambda: new.pid in {p["pid"] for d in m.show()["devices"]
                                  for p in d.get("processes", [])} or new.poll() is not None)
     time.sleep(1.5)
     assert m.device(0)["state"] == "held" and m.device(0)["yields"] == 0
     m.newcomer("--take", "1G", "--stay", "1")  # of another cgroup
     assert m.device(0)["yields"] == 1
-    new.wait(10)
+    new.wait(HANG)
     h.send_signal(signal.SIGINT)
-    out, err = h.communicate(timeout=10)
+    out, err = h.communicate(timeout=HANG)
     assert "processes of this cgroup, which count as our own" in out and "no effect" not in err
 
 

@@ -12,9 +12,10 @@ import time
 import pytest
 
 from hungfs import HungFs
-from machine import proc_exists, wait_for
+from machine import proc_exists
+from patience import HANG, Stopwatch, must_come, wait_for
 from test_nodes import World
-from test_task import GO, alive, drivers, drv, pid_in, unique, until  # noqa: F401, pylint: disable=unused-import
+from test_task import GO, drivers, drv, pid_in, unique  # noqa: F401, pylint: disable=unused-import
 
 PPOLL = "271"
 WAYS = ["stopped", "all", "getattr", "write read"]
@@ -61,15 +62,15 @@ def test_time_is_over_while_the_log_hangs(drv, fs, way):  # noqa: F811
     t = unique("time")
     shim, pid = started(drv, fs, t, "sleep", "1000", timeout_ms=2500)
     fs.hang(way)
-    hung = time.monotonic()
+    hung = Stopwatch()
     ours_never_waits(shim, 1)
     end = drv.wait("ended", t, timeout=8)
-    assert end["cause"] == "timeout" and not alive(pid)
+    assert end["cause"] == "timeout" and not proc_exists(pid)
     assert drv.record(t)["cause"] == "timeout"
-    assert time.monotonic() - hung < 6
+    assert hung.took() < 6
     drv.wait("gone", t)
     fs.go_on()
-    until(lambda: not alive(shim))
+    must_come(lambda: not proc_exists(shim))
     assert "because its time was over" in (fs.below / f"{t}.log").read_text()
 
 
@@ -84,12 +85,12 @@ def test_stop_while_the_log_hangs(drv, fs, way):  # noqa: F811
     fs.hang(way)
     time.sleep(1.2)  # so that the log has been looked at
     drv.say(f"stop {t} 15 300 0")
-    until(lambda: not alive(pid) and not alive(daemon), 3)
+    must_come(lambda: not proc_exists(pid) and not proc_exists(daemon), 3)
     ours_never_waits(shim)
     assert drv.wait("ended", t, timeout=5)["cause"] == "stop"
     assert drv.adopt(t) == "ended"
     fs.go_on()
-    until(lambda: not alive(shim))
+    must_come(lambda: not proc_exists(shim))
 
 
 @pytest.mark.parametrize("way", ["stopped", "write", "getattr read write"])
@@ -116,7 +117,7 @@ def test_start_while_the_log_hangs(drv, fs, tmp_path, way):  # noqa: F811
         fs.go_on()
     drv.wait("started", again)
     drv.wait("ended", again)
-    until(lambda: not alive(status["pid"]))
+    must_come(lambda: not proc_exists(status["pid"]))
     assert ran.read_text() == f"{again}\n"
 
 
@@ -153,7 +154,7 @@ def test_shim_killed_while_its_log_hangs(drv, fs, way):  # noqa: F811
     assert drv.adopt(t) == "lost"
     drv.say(f"orphans {t} 15 1000")
     assert drv.wait("orphans", t)["text"] == "gone"
-    assert not alive(pid)
+    assert not proc_exists(pid)
 
 
 def test_the_end_of_a_log_that_is_slow(drv, fs):  # noqa: F811
@@ -162,10 +163,10 @@ def test_the_end_of_a_log_that_is_slow(drv, fs):  # noqa: F811
     shim, pid = started(drv, fs, t, "sleep", "0.5")
     fs.hang("write")
     end = drv.wait("ended", t, timeout=5)
-    assert end["outcome"] == "exited" and not alive(pid)
-    assert alive(shim) and "=== ended" not in (fs.below / f"{t}.log").read_text()
+    assert end["outcome"] == "exited" and not proc_exists(pid)
+    assert proc_exists(shim) and "=== ended" not in (fs.below / f"{t}.log").read_text()
     fs.go_on()
-    until(lambda: not alive(shim))
+    must_come(lambda: not proc_exists(shim))
     assert "=== ended" in (fs.below / f"{t}.log").read_text()
 
 
@@ -230,10 +231,10 @@ def test_the_file_server_of_one_node_hangs(nodes, tmp_path, way):
     task, shim = int(ledger_of(ledger)[0][1]), a.shims()[0]
     time.sleep(0.5)  # so that a beat has promised it
     a.fs.hang(way)
-    hung = time.monotonic()
+    hung = Stopwatch()
     ours_never_waits(shim, 1)
     assert wait_for(lambda: not proc_exists(task), 10)
-    assert time.monotonic() - hung < 5
+    assert hung.took() < 5
     b.wait(i, "done", 40)  # so it was this node
     a.fs.go_on()
     assert [line[0] for line in ledger_of(ledger)] == ["begun", "begun", "over", "over"], ledger_of(ledger)
@@ -257,5 +258,5 @@ def test_limits_and_stops_while_the_only_mount_hangs(nodes, tmp_path):
         assert wait_for(lambda: not proc_exists(stopped), 5)
     finally:
         a.fs.go_on()
-    off.communicate(timeout=20)
-    assert a.agent.wait(20) == 0
+    off.communicate(timeout=HANG)
+    assert a.agent.wait(HANG) == 0

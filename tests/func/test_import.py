@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from machine import wait_for
+from patience import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
 CONFIG = """

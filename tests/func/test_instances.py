@@ -6,7 +6,8 @@ import subprocess
 import pytest
 
 from fakeagent import Agent, Shim
-from machine import proc_exists, wait_for
+from machine import proc_exists
+from patience import HANG, wait_for
 from test_lease import gpus, machine, start  # noqa: F401  (a fixture)
 from test_queue import queue  # noqa: F401
 
@@ -147,7 +148,7 @@ class Other:
 
     def close(self):
         self.agent.terminate()
-        self.agent.wait(timeout=10)
+        self.agent.wait(timeout=HANG)
         for i, state in self.states().items():
             if state == "running":
                 self.run("stop", str(i), "--now", check=False)
@@ -182,7 +183,7 @@ def test_two_agents(queue, other):  # noqa: F811
         assert "yielded" not in log.read_text(), log.read_text()
     # Whose turn it is to hold.
     q.m.run(q.m.tenure, "off")
-    assert q.agent.wait(10) == 0
+    assert q.agent.wait(HANG) == 0
     assert wait_for(lambda: [d["instance"] for d in json.loads(o.run("status", "--json").stdout)["devices"]
                              if d["state"] == "held"] == ["other"] * 2), o.out.read_text()
 
@@ -202,7 +203,7 @@ def test_what_is_held_for_a_task_of_another_instance(queue, other):  # noqa: F81
     q.wait(large, "done")
     assert wait_for(lambda: o.states() == {i: "done"}), (o.why(i), o.out.read_text())
     assert wait_for(lambda: q.held() == [0, 1])
-    assert o.agent.wait(10) == 0 and proc_exists(q.agent.pid)  # its queue was not empty before
+    assert o.agent.wait(HANG) == 0 and proc_exists(q.agent.pid)  # its queue was not empty before
 
 
 def test_another_root(queue, tmp_path):  # noqa: F811

@@ -5,7 +5,7 @@ import os
 import pathlib
 import re
 
-from machine import wait_for
+from patience import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/json.md"

@@ -14,7 +14,9 @@ import pytest
 from fakeagent import (ALONE, GRANTED_STAGE, HOLD_WHILE, LEASE_STATE, LEASE_TAKEN, OTHERS_OK,
                        PROMISED, RESERVED, SHARED, UNLEASED, USED, Agent, Shim, start_of)
 from fakeguard import GRANTED, GUARD, HELLO, LEASE, LEASE_REPLY, WELCOME, Head, Hello, Lease, message
-from holdlib import GIB, Machine, alive, wait_for
+from holdlib import GIB, Machine
+from machine import proc_exists
+from patience import HANG, must_come
 
 
 @pytest.fixture
@@ -114,7 +116,7 @@ class Thief:
 
     def end(self):
         self.process.terminate()
-        return json.loads(self.process.communicate(timeout=20)[0])
+        return json.loads(self.process.communicate(timeout=HANG)[0])
 
 
 def one_task(m, a, task, shim):
@@ -261,13 +263,13 @@ def test_hold_while_promised(machine):
     assert a.lease(2, 0).code < 0
     a.unlease(1)
     a.wait_state(0, "left")
-    wait_for(m.empty)
+    must_come(m.empty)
     for end in (lambda: a.unlease(2)), a.drop:
         assert a.lease(2, 0, HOLD_WHILE).code == 0
         a.held(0)
         end()
         a.wait_state(0, "left")
-        wait_for(m.empty)
+        must_come(m.empty)
     assert a.lease(3, 0).code == 0
 
 
@@ -297,14 +299,14 @@ def test_reserved(machine):
     assert {e.index for e in a.seen("held")} == {0} and len(a.seen("held")) == 1 and holder
     a.unlease(7)
     a.wait_state(0, "left")
-    wait_for(m.empty)
+    must_come(m.empty)
     # Ended for nobody, and by an agent's end.
     for end in lambda: a.reserve(0, 0), a.drop:
         assert a.reserve(7, 0).code == 0
         a.held(0)
         end()
         a.wait_state(0, "left")
-        wait_for(m.empty)
+        must_come(m.empty)
     assert a.reserve(7, 1).code == 0
     a.die()
     a = Agent(m)
@@ -561,7 +563,7 @@ def test_foreign_between_promise_and_grant(machine):
     shim = Shim(m)
     r = a.grant(1, shim.pid)
     assert r.code < 0 and t.text in r.text
-    assert json.loads(new.communicate(timeout=10)[0])["result"] == 0
+    assert json.loads(new.communicate(timeout=HANG)[0])["result"] == 0
     a.event("yield")
     a.held(0)
     assert a.grant(1, shim.pid).code == 0  # the promise stood
@@ -577,7 +579,7 @@ def test_foreign_before_the_first_use(machine):
     new = m.newcomer("--take", "90%", "--stay", "1", wait=False)
     t = a.next(LEASE_TAKEN, task=1)
     assert t.pid == new.pid and t.started
-    assert json.loads(new.communicate(timeout=10)[0])["result"] == 0
+    assert json.loads(new.communicate(timeout=HANG)[0])["result"] == 0
     a.wait(lambda: a.seen("yield") or a.seen("lent"))
     assert a.unlease(1).slot == 0
     a.held(0)
@@ -591,7 +593,7 @@ def test_foreign_beside_the_task_is_a_neighbour(machine):
     assert a.unlease(1).slot == 0
     a.wait_state(0, "busy")
     assert f"PID {new.pid} " in a.reason(0)
-    new.wait(10)
+    new.wait(HANG)
     a.held(0)
     assert not any(x.head.type == LEASE_TAKEN for x in a.messages if hasattr(x, "head"))
 
@@ -611,7 +613,7 @@ def test_foreign_on_a_device_that_is_not_held(machine):
     assert a.grant(2, shim.pid).code == 0
     assert shim.run("--take", "90G")["result"] == 0
     assert a.unlease(2).slot == 0
-    new.wait(10)
+    new.wait(HANG)
 
 
 # --- bad days ---
@@ -620,7 +622,7 @@ def test_foreign_on_a_device_that_is_not_held(machine):
 def kill_guard(m):
     for pid in m.guards():
         os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not m.guards() and not m.holders())
+    must_come(lambda: not m.guards() and not m.holders())
 
 
 @pytest.mark.parametrize("step", ["promised", "granted", "used", "over"])
@@ -666,9 +668,9 @@ def test_shim_killed(machine):
     a.wait(lambda: a.devices[0].n_lease_procs == 1)
     shim.kill()
     a.wait(lambda: "which is over; PID" in a.reason(0))
-    assert alive(report["pid"])
+    assert proc_exists(report["pid"])
     u = a.next(UNLEASED, task=1)
-    assert u.by_itself and not alive(report["pid"])
+    assert u.by_itself and not proc_exists(report["pid"])
     a.held(0)
     assert not a.seen("yield")
 
@@ -707,7 +709,7 @@ def test_nvml_lost_beside_a_task(machine):
     m, a, shim = lent(machine, "--take", "90%", "--stay", "3")
     m.ctl("nvml", "lost")
     a.event("lost")
-    wait_for(lambda: not m.holders())
+    must_come(lambda: not m.holders())
     m.ctl("nvml", "back")
     a.event("back")
     assert a.state(0) == "lent" and a.devices[0].n_leases == 1
@@ -756,7 +758,7 @@ def test_no_agent_for_long(machine):
     m, a, shim = lent(machine, "--take", "90%", "--stay", "14", gpus=2)
     assert a.lease(2, 1).code == 0
     a.die()
-    wait_for(lambda: not m.holders(), 13)
+    must_come(lambda: not m.holders(), 13)
     time.sleep(1)
     assert m.guards()
     b = Agent(m)
@@ -764,4 +766,4 @@ def test_no_agent_for_long(machine):
     b.die()
     shim.wait()
     shim.end()
-    wait_for(lambda: not m.guards(), 15)
+    must_come(lambda: not m.guards(), 15)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from machine import wait_for
+from patience import HANG, wait_for
 from test_queue import queue  # noqa: F401
 
 
@@ -96,7 +96,7 @@ def test_lifetime_stops_and_requeues(queue, tmp_path):  # noqa: F811
     assert (life["whole_s"], life["then"]) == (4, "stop") and 0 < life["left_s"] <= 4
     assert re.search(r"auto-shutdown at [-0-9]{10} [0-9:]{5} \(in [0-9]+s, stops\)",
                      q.m.run(q.m.tenure, "status").stdout)
-    assert q.agent.wait(15) == 0
+    assert q.agent.wait(HANG) == 0
     out = q.out.read_text()
     assert re.search(r"Started at: [-0-9]{10} [0-9:]{8}\n", out), out
     assert re.search(r"Auto-shutdown at: [-0-9]{10} [0-9:]{8} \(4s\)\n", out), out
@@ -126,7 +126,7 @@ def test_lifetime_drains(queue, tmp_path):  # noqa: F811
     other = q.m.run(q.m.tenure, "on", check=False)
     assert other.returncode == 1 and "ends when its tasks have" in " ".join(other.stderr.split())
     end.touch()
-    assert q.agent.wait(10) == 0
+    assert q.agent.wait(HANG) == 0
     assert q.task(i)["state"] == "done" and q.task(late)["state"] == "pending"
     assert "auto-shutdown in" not in q.out.read_text()
 
@@ -162,10 +162,10 @@ def test_drain_goes_on_without_who_asked_for_it(queue, tmp_path):  # noqa: F811
     second = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, stdout=subprocess.PIPE,
                               text=True)
     end.touch()
-    said = " ".join(second.communicate(timeout=15)[0].split())
+    said = " ".join(second.communicate(timeout=HANG)[0].split())
     assert second.returncode == 0 and "on by itself" not in said
     assert said.startswith("No task runs any more and everything is free; the agent (PID"), said
-    assert q.agent.wait(10) == 0 and q.task(i)["state"] == "done", q.out.read_text()
+    assert q.agent.wait(HANG) == 0 and q.task(i)["state"] == "done", q.out.read_text()
 
 
 def test_empty_queue_exits(queue, tmp_path):  # noqa: F811
@@ -178,14 +178,14 @@ def test_empty_queue_exits(queue, tmp_path):  # noqa: F811
     assert wait_for(begun.exists, 15), q.out.read_text()
     assert not (q.status()["agent"]["empty_s"] or 0)
     end.touch()
-    assert q.agent.wait(15) == 0
+    assert q.agent.wait(HANG) == 0
     assert wait_for(lambda: "the queue has been empty for 2s: nothing more is started" in q.out.read_text())
     assert [q.task(i)["state"] for i in (later, paused, never)] == ["done", "paused", "pending"]
     # Where nothing was ever submitted, too.
     q.m.run(q.m.tenure, "stop", str(never), str(paused))
     q.start("--on-empty", "exit", "--empty-for", "1s")
     assert "When its queue has been empty for 1s, it ends." in " ".join(q.out.read_text().split())
-    assert q.agent.wait(15) == 0
+    assert q.agent.wait(HANG) == 0
 
 
 def test_empty_queue_releases(queue, tmp_path):  # noqa: F811
@@ -212,7 +212,7 @@ def test_what_an_ended_agent_leaves_is_not_called_free(queue):  # noqa: F811
     q.start()
     q.wait(q.submit("-g", "0", "--", "sleep", "60"), "running")
     q.agent.send_signal(signal.SIGINT)
-    assert q.agent.wait(10) == 0
+    assert q.agent.wait(HANG) == 0
     said = q.out.read_text()
     assert "all is free" not in said and "1 task runs on, and the next agent takes it over" in said, said
 
@@ -256,8 +256,11 @@ def test_workload(queue, tmp_path):  # noqa: F811
     marks = tmp_path / "marks"
     q.start("--workload", FILL.format(marks=marks, newcomer=q.newcomer), "--rehold-after", "0")
     assert wait_for(lambda: runs_on(q) == [0, 1]), (q.status()["devices"], q.out.read_text())
-    lines = sorted(line.split()[1:] for line in marks.read_text().splitlines())
-    assert lines == [["0", "/"], ["1", "/"]]
+
+    def marked():
+        return sorted(line.split()[1:] for line in marks.read_text().splitlines()) if marks.exists() else []
+    # It is shown from its start on, before the shell has written its line.
+    assert wait_for(lambda: marked() == [["0", "/"], ["1", "/"]]), marked()
     doc = q.status()
     assert doc["phase"] == "holding" and "the workload runs on 2 of 2 GPUs" in doc["sentence"]
     assert doc["queue"]["running"] == 0 and doc["queue"]["tasks"] == [] and q.rows() == []
@@ -273,7 +276,7 @@ def test_workload(queue, tmp_path):  # noqa: F811
     other = subprocess.Popen([q.newcomer, "--take", "10%", "--stay", "3"],
                              env={**q.m.env, "CUDA_VISIBLE_DEVICES": "1"}, stdout=subprocess.DEVNULL)
     assert wait_for(lambda: runs_on(q) == [0]), (q.status()["devices"], q.out.read_text())
-    assert other.wait(10) == 0
+    assert other.wait(HANG) == 0
     assert wait_for(lambda: runs_on(q) == [0, 1], 10), (q.status()["devices"], q.out.read_text())
     logs = os.path.join(q.home, ".local/state/tenure/default/logs")
     assert len([n for n in os.listdir(logs) if n.startswith("workload-")]) == 2
@@ -281,7 +284,7 @@ def test_workload(queue, tmp_path):  # noqa: F811
     # The end of the agent is its end.
     pids = [int(line.split()[0]) for line in marks.read_text().splitlines() if "task" not in line]
     q.m.run(q.m.tenure, "off")
-    assert q.agent.wait(10) == 0
+    assert q.agent.wait(HANG) == 0
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
     assert q.rows() == [] or [r["id"] for r in q.rows()] == [i]
 

@@ -2,7 +2,7 @@
 """max_devices counts what is held and what tasks use; what limits tasks without a GPU."""
 import os
 
-from machine import wait_for
+from patience import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
 

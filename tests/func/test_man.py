@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from conftest import ROOT
+from patience import HANG
 from test_cli import commands
 
 
@@ -17,7 +18,7 @@ PROGRAMS = ("occupy", "gpu-sentinel", "compete")
 def pages(build, tmp_path_factory):
     """The pages as the build writes them: {"tenure-on.1": path}."""
     top = tmp_path_factory.mktemp("man")
-    subprocess.run([build / "tenure", "man", "--dir", top], check=True, timeout=30)
+    subprocess.run([build / "tenure", "man", "--dir", top], check=True, timeout=HANG)
     return {p.name: p for p in top.glob("man?/*")}
 
 
@@ -75,7 +76,7 @@ def test_environment_of_a_task(tenure, pages):
 def test_pages_of_the_older_tools(build, tmp_path, name):
     """Help and page are of one source: usages, options, examples, files and exit codes are in both."""
     run = lambda *args: subprocess.run([build / "compat" / name, *args], check=True, text=True, capture_output=True,  # noqa: E731
-                                       cwd=tmp_path, timeout=20).stdout
+                                       cwd=tmp_path, timeout=HANG).stdout
     page, text = run("--man"), run("--help")
     assert page == (build / "compat" / f"{name}.1").read_text()  # that is installed
     source = plain(page)
@@ -112,10 +113,10 @@ def test_exit_codes_and_settings(tenure, pages):
 def warnings_of(page):
     if shutil.which("groff"):
         return subprocess.run(["groff", "-man", "-ww", "-z", page], text=True, capture_output=True,
-                              timeout=30).stderr
+                              timeout=HANG).stderr
     if shutil.which("man"):
         return subprocess.run(["man", "-l", "--warnings", page], text=True, capture_output=True,
-                              timeout=30).stderr
+                              timeout=HANG).stderr
     return pytest.skip("neither groff nor man is here")
 
 

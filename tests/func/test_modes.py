@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Tasks on GPUs that cannot be held, or are not held yet."""
 import subprocess
-import time
 
-from machine import wait_for
+from patience import wait_for
 from test_giveway import name
 from test_queue import queue  # noqa: F401  (a fixture)
 

@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from machine import Machine, proc_exists, wait_for
+from machine import Machine, proc_exists
+from patience import HANG, Stopwatch, wait_for
 
 class Node:
     """A simulated machine called `name`, and the commands as they are given there."""
@@ -87,7 +88,7 @@ class Node:
 
     def end(self):
         self.agent.terminate()
-        self.agent.wait(timeout=10)
+        self.agent.wait(timeout=HANG)
 
     def said(self, text):
         return text in self.out.read_text()
@@ -110,7 +111,7 @@ class World:
                 n.run("off", "--stop-tasks", check=False)
                 if n.agent.poll() is None:
                     n.agent.terminate()
-                n.agent.wait(timeout=10)
+                n.agent.wait(timeout=HANG)
         for n in self.nodes:
             n.m.close()
 
@@ -144,7 +145,7 @@ def test_dead_node_gives_its_tasks_back(world, tmp_path):
     a, b = two_that_know_each_other(world)
     mark = tmp_path / "marks"
     b.run("off")
-    b.agent.wait(10)
+    b.agent.wait(HANG)
     i = a.submit("-g", "0", "--", *marking(mark, 3))
     assert wait_for(lambda: lines(mark))
     b.start()
@@ -154,9 +155,9 @@ def test_dead_node_gives_its_tasks_back(world, tmp_path):
     a.kill()
     for pid in [*shims, task]:
         os.kill(pid, signal.SIGKILL)
-    killed = time.monotonic()
+    killed = Stopwatch()
     b.wait(i, "done")
-    assert time.monotonic() - killed > 2 + 3 - 0.5, "it was taken before its claim had expired"
+    assert killed.wall() > 2 + 3 - 0.5, "it was taken before its claim had expired"
     assert [line.split()[0] for line in lines(mark)] == ["begun", "begun", "over"]
     # Being interrupted by a node's death is no failure of the task.
     assert lines(mark)[1].split()[2] == "1"
@@ -183,7 +184,7 @@ def test_frozen_node_wakes_up_late(world, tmp_path):
     a, b = two_that_know_each_other(world)
     mark = tmp_path / "marks"
     b.run("off")
-    b.agent.wait(10)
+    b.agent.wait(HANG)
     i = a.submit("-g", "0", "--", *marking(mark, 4))
     assert wait_for(lambda: lines(mark))
     b.start()
@@ -250,7 +251,7 @@ def test_cut_off_from_the_spool(world, tmp_path):
     b.start()
     assert wait_for(lambda: "beta" in a.others())
     b.run("off")  # an agent that has ended and left nothing is not there
-    b.agent.wait(10)
+    b.agent.wait(HANG)
     assert wait_for(lambda: "beta" not in a.others())
     b.start()
     assert wait_for(lambda: "beta" in a.others())
@@ -262,9 +263,9 @@ def test_cut_off_from_the_spool(world, tmp_path):
         time.sleep(0.5)
         task = int(lines(mark)[2].split()[1])
         a.spool.rename(away)
-        cut = time.monotonic()
+        cut = Stopwatch()
         assert wait_for(lambda: not proc_exists(task), 5)
-        assert 1.0 < time.monotonic() - cut < 2.0, "fenced before others would take it, not at once"
+        assert 1.0 < cut.wall() and cut.took() < 2.0, "fenced before others would take it, not at once"
         away.rename(a.spool)
         assert wait_for(lambda: len(lines(mark)) == 4, 20), (a.out.read_text(), lines(mark))
         assert lines(mark)[3].split()[0] == "begun"
@@ -357,13 +358,13 @@ def test_lane_has_one_owner(world, tmp_path):
     assert wait_for(lambda: owner(a, "one") == "", 15), "a lane that is empty is let go of"
     # One that only the other node can run: nobody waits for who had the lane.
     b.run("off")
-    b.agent.wait(10)
+    b.agent.wait(HANG)
     first = a.submit("-l", "one", "-g", "0", "--", "true")
     a.wait(first, "done")
     assert owner(a, "one") == "alpha"
     b.start()
     a.run("off")
-    a.agent.wait(10)
+    a.agent.wait(HANG)
     last = b.submit("-l", "one", "-g", "0", "--", "true")
     b.wait(last, "done")
     assert owner(b, "one") == "beta"
@@ -374,7 +375,7 @@ def test_lane_of_a_dead_node(world, tmp_path):
     a, b = two_that_know_each_other(world)
     mark = tmp_path / "marks"
     b.run("off")
-    b.agent.wait(10)
+    b.agent.wait(HANG)
     tasks = [a.submit("-l", "one", "-g", "0", "--", *marking(mark, 1)) for _ in range(3)]
     assert wait_for(lambda: lines(mark))
     b.start()
@@ -552,7 +553,7 @@ def test_lane_on_nodes_with_caches(world, passfs, tmp_path):
     tasks = []
     for _ in range(2):
         b.run("off")
-        b.agent.wait(10)
+        b.agent.wait(HANG)
         assert wait_for(lambda: "beta" not in a.others())
         assert not os.path.exists(a.spool / "agents" / "beta")  # and so it is remembered
         b.start()
@@ -631,7 +632,7 @@ def test_why_straight_after_submit(world, tmp_path):
     """The agent answers for what it has not looked at yet by looking at it."""
     a, b = two_that_know_each_other(world)
     b.run("off")
-    b.agent.wait(10)
+    b.agent.wait(HANG)
     for n in range(15):
         i = a.submit("-l", "one", "-g", "2", "--model", "none of these", "--", "true")
         why = " ".join(a.run("why", str(i)).stdout.split())

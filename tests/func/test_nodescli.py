@@ -4,7 +4,7 @@ import json
 import os
 import signal
 
-from machine import wait_for
+from patience import HANG, wait_for
 from test_nodes import world  # noqa: F401  (a fixture)
 
 
@@ -47,7 +47,7 @@ def test_more_gpus_than_exist(world, tmp_path):  # noqa: F811
     assert wait_for(lambda: "no other node that serves the queue has so many (beta has 4)" in
                     words(a.run("why", "raw")))
     b.run("off")
-    b.agent.wait(10)
+    b.agent.wait(HANG)
     later = a.run("submit", "-g", "4", "--", "true")
     assert "warning" in later.stderr and "beta, which served it before, may" in words(later)
     assert signs(a) == {"alpha"}
@@ -90,7 +90,7 @@ def test_stop_on_another_node(world, tmp_path):  # noqa: F811
     p = a.popen("run", "-g", "4", "--", "sh", "-c", "echo begun; sleep 60")
     assert p.stdout.readline() == "begun\n"
     p.send_signal(signal.SIGINT)
-    assert "was stopped" in p.communicate(timeout=20)[1] and p.returncode == 1
+    assert "was stopped" in p.communicate(timeout=HANG)[1] and p.returncode == 1
     # Orders that are none are kept aside, with the reason, and answered.
     for n, text in enumerate(('{"command":"stop","tasks":["all"]}', '{"command":"reboot"}', "no json")):
         (tmp_path / "order").write_text(text)
@@ -118,7 +118,7 @@ def test_stop_where_nobody_answers(world):  # noqa: F811
     finally:
         b.wake([b.agent.pid])
     b.run("off")
-    b.agent.wait(10)
+    b.agent.wait(HANG)
     text = words(a.run("stop", "four", check=False))
     assert "which is not there any more (it ended" in text and "tenure on there" in text, text
     assert a.task(i)["state"] == "running"
@@ -137,7 +137,7 @@ def test_shutdown_of_all(world):  # noqa: F811
     assert none.returncode == 1 and "tenure submit makes" in words(none), none
     a.start()
     none = b.run("shutdown", "--timeout", "10s")
-    assert none.stdout == "alpha lets go and ends\n" and a.agent.wait(10) == 0
+    assert none.stdout == "alpha lets go and ends\n" and a.agent.wait(HANG) == 0
     none = b.run("shutdown", check=False)
     assert none.returncode == 3 and "no agent of instance default runs, on any node" in words(none)
     for node in (a, b, c):
@@ -152,7 +152,7 @@ def test_shutdown_of_all(world):  # noqa: F811
         assert "alpha lets go and ends\n" in said.stdout
         assert "alpha has ended\n" in said.stdout and said.stdout.endswith("beta has ended\n")
         assert a.task(four)["state"] == "done"
-        assert a.agent.wait(10) == 0 and b.agent.wait(10) == 0 and no_orders(a)
+        assert a.agent.wait(HANG) == 0 and b.agent.wait(HANG) == 0 and no_orders(a)
     finally:
         c.wake([c.agent.pid])
     b.start()
@@ -160,7 +160,7 @@ def test_shutdown_of_all(world):  # noqa: F811
     said = c.run("shutdown", "--stop-tasks").stdout
     assert "beta stops its 1 task and ends\n" in said and "gamma lets go and ends\n" in said
     assert c.task(five)["state"] == "cancelled"
-    assert b.agent.wait(10) == 0 and c.agent.wait(10) == 0
+    assert b.agent.wait(HANG) == 0 and c.agent.wait(HANG) == 0
 
 
 def test_a_node_is_gone(world):  # noqa: F811
@@ -231,7 +231,7 @@ def test_instances_and_status(world):  # noqa: F811
     text = words(a.run("status"))
     assert "node second (beta): alive, 4 GPUs (4 lent), 1 task runs, last sign of life" in text
     b.run("off")
-    b.agent.wait(10)
+    b.agent.wait(HANG)
     assert nodes_of(a)["second"]["state"] == "off" and nodes_of(a)["second"]["ended"]
     assert ["second", "beta", "ended"] in [line.split()[:3] for line in
                                            a.run("instances").stdout.splitlines()]
@@ -265,7 +265,7 @@ def test_why_elsewhere(world):  # noqa: F811
     assert wait_for(lambda: f"{many}.1 many: runs on beta, for " in why(a, f"{many}.1"))
     # Without an agent here the others are asked.
     a.run("off")
-    a.agent.wait(10)
+    a.agent.wait(HANG)
     assert f"{many}.2 many: on beta: waits for 3 GPUs" in why(a, f"{many}.2")
     assert no_orders(a)
     b.run("stop", str(many), "--now")

@@ -2,7 +2,7 @@
 """GPUs that NVLink joins are given together, and pairs are not broken where it can be helped."""
 import pytest
 
-from machine import wait_for
+from patience import wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from machine import wait_for
+from patience import HANG, wait_for
 from queuelib import Queue
 
 
@@ -138,7 +138,7 @@ def test_newcomer_wins_before_a_task(queue):
     i = q.submit("--", q.newcomer, "--take", "90%")
     time.sleep(1)
     assert q.task(i)["state"] == "pending"
-    assert json.loads(other.communicate(timeout=30)[0])["result"] == 0
+    assert json.loads(other.communicate(timeout=HANG)[0])["result"] == 0
     q.wait(i, "done", 30)
     assert not q.log(i, 2)
 
@@ -269,7 +269,7 @@ def test_keeps_no_lock_of_the_caller(queue, tmp_path, verb):
         q.agent = subprocess.Popen([q.m.tenure, verb, "--no-hold", "--refresh", "300ms"], env=q.m.env,
                                    pass_fds=[lock.fileno()], stdout=subprocess.DEVNULL)
     if verb == "on":
-        assert q.agent.wait(20) == 0
+        assert q.agent.wait(HANG) == 0
     assert wait_for(q.status)
     i = q.submit("-g", "0", "--", "sh", "-c", "ls -l /proc/$$/fd")
     q.wait(i, "done")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from machine import wait_for
+from patience import HANG, Stopwatch, wait_for
 from test_queue import Queue, queue  # noqa: F401  (a fixture)
 
 
@@ -79,9 +79,9 @@ def test_doorbell(queue):  # noqa: F811
     q.m.run(q.m.tenure, "resume", str(i))
     q.wait(i, "done", 1.5)
     os.kill(q.agent.pid, signal.SIGSTOP)
-    begun = time.monotonic()
+    begun = Stopwatch()
     q.submit("-g", "0", "--", "true")
-    assert time.monotonic() - begun < 1
+    assert begun.took() < 1
     os.kill(q.agent.pid, signal.SIGCONT)
 
 
@@ -263,7 +263,7 @@ def test_logs_and_wait(queue):  # noqa: F811
                               stdout=subprocess.PIPE)
     waited = q.m.run(q.m.tenure, "wait", str(i), check=False)
     assert waited.returncode == 7 and waited.stdout == f"{i} talk failed\n" and waited.stderr == "", waited
-    out = follow.communicate(timeout=10)[0]
+    out = follow.communicate(timeout=HANG)[0]
     assert follow.returncode == 0
     assert "\ntry 1\nend\n" in out and "\ntry 2\nend\n" in out and "exit code 7" in out
     assert "try 2" in q.m.run(q.m.tenure, "logs", str(i)).stdout
@@ -303,7 +303,7 @@ def test_logs_follow_one_that_waits(queue, tmp_path):  # noqa: F811
     go.touch()
     assert logs.stdout.readline() == "attempt 1\n"
     more.touch()
-    assert logs.communicate(timeout=30)[0] == "attempt 2\n" and logs.returncode == 0
+    assert logs.communicate(timeout=HANG)[0] == "attempt 2\n" and logs.returncode == 0
 
 
 def test_bytes_arrive_as_they_are(queue, tmp_path):  # noqa: F811
@@ -367,7 +367,7 @@ def test_run(queue):  # noqa: F811
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert p.stdout.readline() == "begun\n"
     p.send_signal(signal.SIGINT)
-    err = p.communicate(timeout=10)[1]
+    err = p.communicate(timeout=HANG)[1]
     assert p.returncode == 1 and "told to end" in err and "was stopped" in err
     p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "deaf", "--", "sh", "-c",
                           "trap '' TERM; echo begun; sleep 3; sleep 60"], env=q.m.env, text=True,
@@ -376,7 +376,7 @@ def test_run(queue):  # noqa: F811
     p.send_signal(signal.SIGINT)
     time.sleep(0.5)
     p.send_signal(signal.SIGINT)
-    assert "runs on" in p.communicate(timeout=10)[1] and p.returncode == 130
+    assert "runs on" in p.communicate(timeout=HANG)[1] and p.returncode == 130
     q.m.run(q.m.tenure, "stop", "deaf", "--now")
 
 
@@ -613,7 +613,7 @@ def test_status_and_off(queue):  # noqa: F811
     assert "queue   1 wait, 1 run, 0 done" in text and f"task {i}  shown: running on gpu" in text
     said = " ".join(q.m.run(q.m.tenure, "off").stdout.split())
     assert "1 task runs on by itself; the next tenure on takes it over" in said
-    q.agent.wait(10)
+    q.agent.wait(HANG)
     q.start("--no-hold")
     assert q.task(i)["state"] == "running"
     said = q.m.run(q.m.tenure, "off", "--stop-tasks").stdout
@@ -629,7 +629,7 @@ def test_off_drain(queue):  # noqa: F811
     off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, stdout=subprocess.DEVNULL)
     assert wait_for(lambda: q.status()["queue"]["draining"])
     late = q.submit("-g", "0", "--", "true")
-    assert off.wait(10) == 0 and q.task(i)["state"] == "done" and q.task(late)["state"] == "pending"
+    assert off.wait(HANG) == 0 and q.task(i)["state"] == "done" and q.task(late)["state"] == "pending"
     assert "Nothing to do: no agent of instance default runs" in q.m.run(q.m.tenure, "off", "--drain").stdout
 
 
@@ -647,7 +647,7 @@ def test_on_after_shutdown(queue):  # noqa: F811
     assert wait_for(lambda: q.status()["phase"] == "releasing")
     assert q.agent.poll() is None
     q.m.run(q.m.tenure, "on", "--no-hold")
-    assert off.wait(10) == 0 and q.agent.wait(10) == 0
+    assert off.wait(HANG) == 0 and q.agent.wait(HANG) == 0
     q.m.run(q.m.tenure, "off")
 
 
@@ -662,7 +662,7 @@ def test_shutdown_and_log_limit(queue):  # noqa: F811
     i = q.submit("-g", "0", "--", "sleep", "60")
     q.wait(i, "running")
     assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("lets go and ends; 1 task runs on\n")
-    assert q.agent.wait(10) == 0 and q.task(i)["state"] == "running"
+    assert q.agent.wait(HANG) == 0 and q.task(i)["state"] == "running"
     none = q.m.run(q.m.tenure, "shutdown", "--timeout", "300ms", check=False)
     assert none.returncode == 3 and "no agent" in none.stderr
     assert not os.listdir(os.path.join(q.spool, "control"))

@@ -7,7 +7,7 @@ import re
 import subprocess
 import time
 
-from machine import wait_for
+from patience import HANG, wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
 
@@ -158,7 +158,7 @@ def test_run_says_why_it_waits(queue):  # noqa: F811
     assert "is in the queue" in p.stderr.readline()
     assert f"waits in lane week until task {i} has ended" in p.stderr.readline()
     q.m.run(q.m.tenure, "stop", str(i), "--now")
-    out, err = p.communicate(timeout=15)
+    out, err = p.communicate(timeout=HANG)
     assert (p.returncode, out, err) == (0, "hello\n", "")
 
 
@@ -216,7 +216,7 @@ def test_wait_and_retry_of_many(queue):  # noqa: F811
     wait = subprocess.Popen([q.m.tenure, "wait", "week"], env=q.m.env, text=True, stdout=subprocess.PIPE)
     time.sleep(0.3)  # it reads the queue meanwhile, which nobody serves yet
     q.start("--no-hold")
-    assert wait.communicate(timeout=20)[0] == f"{good} good done\n{bad} bad failed\n" and wait.returncode == 1
+    assert wait.communicate(timeout=HANG)[0] == f"{good} good done\n{bad} bad failed\n" and wait.returncode == 1
     assert "the time is up" in say("wait", "twin", "--timeout", "1ms", code=1)
     for twin in twins:
         q.m.run(q.m.tenure, "stop", str(twin))

@@ -6,7 +6,8 @@ import re
 import subprocess
 import time
 
-from machine import Machine, wait_for
+from machine import Machine
+from patience import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 UNSTABLE = [(r"PID \d+", "PID N"), (r"after \d+ ms", "after N ms"), (r", for \d+s$", ", for Ns"),

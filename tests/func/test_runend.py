@@ -8,7 +8,8 @@ import socket
 
 import pytest
 
-from machine import proc_exists, wait_for
+from machine import proc_exists
+from patience import wait_for
 from test_queue import queue  # noqa: F401
 
 

@@ -8,11 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from holdlib import GIB, Machine, wait_for
+from holdlib import GIB, Machine
+from patience import HANG, must_come
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -79,7 +79,7 @@ def test_signals_are_passed_on(build, env, tmp_path):
                          env={**env, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True)
     assert p.stdout.readline() == "ready\n"
     p.send_signal(signal.SIGTERM)
-    assert p.wait(10) == 9
+    assert p.wait(HANG) == 9
     assert not list(tmp_path.glob("tenure-sim-*"))
 
 
@@ -294,7 +294,7 @@ b = subprocess.Popen([SIM + "/newcomer", "--retry"], stdout=subprocess.PIPE)
 time.sleep(0.3)
 a.kill()
 line = b.stdout.readline()
-assert b.wait(10) == 0 and b'"last_result": 0' in line and b'"result": 2' in line, line
+assert b.wait(HANG) == 0 and b'"last_result": 0' in line and b'"result": 2' in line, line
 a.wait()
 """)
 
@@ -599,18 +599,18 @@ def test_process_of_another_pid_namespace(build, env, tmp_path, proc):
     try:
         p = subprocess.Popen([*unshare, m.newcomer_path, "--take", "10G", "--stay", "60"],
                              env=m.env, stdout=subprocess.DEVNULL)
-        wait_for(lambda: m.used()[0] > 10 * GIB)
+        must_come(lambda: m.used()[0] > 10 * GIB)
         m.newcomer("--take", "1G")  # one that looks, too
         assert m.used()[0] > 10 * GIB
         inner = int(m.children(p.pid)[0])
         assert [q["pid"] for q in m.show()["devices"][0]["processes"]] == [inner]
         # From inside another one, which sees neither.
         r = subprocess.run([*unshare, m.tenure, "sim", "ctl", "show", "--json"], env=m.env,
-                           capture_output=True, text=True, timeout=20)
+                           capture_output=True, text=True, timeout=HANG)
         d = json.loads(r.stdout)["devices"][0]
         assert d["used_bytes"] > 10 * GIB and [q["pid"] for q in d["processes"]] == [0]
         os.kill(inner, signal.SIGKILL)
-        p.wait(5)
-        wait_for(lambda: m.used()[0] == 0, 2)
+        p.wait(HANG)
+        must_come(lambda: m.used()[0] == 0, 2)
     finally:
         m.close()

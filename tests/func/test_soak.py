@@ -9,7 +9,8 @@ import pathlib
 
 import pytest
 
-from machine import Machine, wait_for
+from machine import Machine
+from patience import HANG, wait_for
 
 
 def usage(pid):
@@ -39,7 +40,7 @@ def turn(m, h, n):
     """The n-th newcomer on every card but the last, at once: all is right, and held again."""
     many = [m.start("--take", "90%", "--device", i) for i in range(GPUS - 1)]
     for i, p in enumerate(many):
-        result = json.loads(p.communicate(timeout=30)[0])
+        result = json.loads(p.communicate(timeout=HANG)[0])
         assert result["result"] == 0, (n, i, result)
         m.others.remove(p)
     for i, p in enumerate(many):

@@ -9,7 +9,9 @@ import time
 
 import pytest
 
-from holdlib import Machine, alive, wait_for
+from holdlib import Machine
+from machine import proc_exists
+from patience import HANG, Stopwatch, must_come
 
 
 @pytest.fixture
@@ -65,9 +67,9 @@ def test_ctrl_z_lets_go_and_fg_holds_again(machine):
     h = m.hold("--load", "none")
     h.held(0, 1)
     h.process.send_signal(signal.SIGTSTP)
-    t0 = time.monotonic()
-    wait_for(lambda: state(h.pid) == "T", 2)
-    assert time.monotonic() - t0 < 1.2
+    t0 = Stopwatch()
+    must_come(lambda: state(h.pid) == "T", 2)
+    assert t0.took() < 1.2
     assert m.empty()
     time.sleep(1)
     assert m.empty()
@@ -75,7 +77,7 @@ def test_ctrl_z_lets_go_and_fg_holds_again(machine):
     h.held(0, 1)
     # Again, and it ends as ever.
     h.process.send_signal(signal.SIGTSTP)
-    wait_for(lambda: state(h.pid) == "T", 2)
+    must_come(lambda: state(h.pid) == "T", 2)
     h.process.send_signal(signal.SIGCONT)
     h.held(0, 1)
     assert not h.seen("yield")
@@ -88,23 +90,23 @@ def test_off_says_that_the_agent_is_stopped(machine):
     h = m.hold("--load", "none")
     h.held(0)
     h.process.send_signal(signal.SIGSTOP)
-    t0 = time.monotonic()
+    t0 = Stopwatch()
     r = m.run("off")
-    assert r.returncode == 1 and time.monotonic() - t0 < 2
+    assert r.returncode == 1 and t0.took() < 2
     assert f"PID {h.pid}" in r.stderr and "stopped" in r.stderr and "kill -CONT" in r.stderr
     h.process.send_signal(signal.SIGCONT)
-    assert h.process.wait(5) == 0  # as it was asked to
+    assert h.process.wait(HANG) == 0  # as it was asked to
     assert m.empty()
 
 
 def test_stopped_agent_holds_nothing_after_ten_seconds(machine):
     m, h = holding(machine)
     h.process.send_signal(signal.SIGSTOP)
-    t0 = time.monotonic()
+    t0 = Stopwatch()
     time.sleep(5)
     assert len(m.holders()) == 2
-    wait_for(m.empty, 10)
-    assert 8.5 < time.monotonic() - t0 < 13
+    must_come(m.empty, 10)
+    assert 8.5 < t0.wall() and t0.took() < 13
     time.sleep(1)
     assert m.empty()
     h.process.send_signal(signal.SIGCONT)
@@ -117,14 +119,14 @@ def test_stopped_guard_holds_nothing_after_two_seconds(machine):
     guard, holder = m.guards()[0], m.device(1)["holder_pid"]
     stop_outside_of_driver(m, holder)
     stop_outside_of_driver(m, guard)
-    t0 = time.monotonic()
-    wait_for(lambda: m.holders() == [holder] and not m.used()[0], 5)
-    assert time.monotonic() - t0 < 3.5
+    t0 = Stopwatch()
+    must_come(lambda: m.holders() == [holder] and not m.used()[0], 5)
+    assert t0.took() < 3.5
     assert state(guard) == state(holder) == "T"
     assert m.newcomer("--take", "90%")["result"] == 0
     e = h.next("agent", 14)
     assert f"GPU 1 (PID {holder}) did not let go without its guard" in e["text"]
-    wait_for(m.empty, 2)
+    must_come(m.empty, 2)
     e = h.next("agent")
     assert f"the guard (PID {guard}) has been stopped" in e["text"] and "kill -CONT" in e["text"]
     os.kill(guard, signal.SIGCONT)
@@ -137,7 +139,7 @@ def test_stopped_holder_is_noticed(machine):
     stop_outside_of_driver(m, holder)
     e = h.next("failed", 8)
     assert e["gpu"] == 0 and "answer" in e["text"]
-    wait_for(lambda: not alive(holder), 2)
+    must_come(lambda: not proc_exists(holder), 2)
     assert m.device(1)["state"] == "held"
     assert m.newcomer("--take", "90%")["result"] == 0
 
@@ -152,7 +154,7 @@ def test_newcomer_of_a_holder_that_was_just_stopped(machine):
     assert m.newcomer("--take", "90%", "--retry")["last_result"] == 0
     assert "was stopped" in h.next("failed", gpu=0)["text"]
     assert h.next("yield", gpu=0)["verdict_to_freed_ms"] < 600  # SIGKILL: 140-200
-    assert not alive(holder)
+    assert not proc_exists(holder)
 
 
 def test_newcomer_of_a_holder_that_does_not_free(machine):

@@ -7,6 +7,8 @@ import pty
 import signal
 import subprocess
 
+from patience import HANG
+
 
 def task(tenure, i):
     done = tenure("show", str(i), "--json")
@@ -57,7 +59,7 @@ def test_words_that_are_not_utf8(tenure, build, env, tmp_path):
     more = {os.fsencode(k): os.fsencode(v) for k, v in env.items()}
     more.update({b"CAF": b"\xe9", b"\xe9t\xe9": b"1", b"FINE": "\u00e9".encode()})
     done = subprocess.run([build / "tenure", "submit", "--env", b"E=\xff\xfe", "--", "printf", b"\xe0%s"], env=more,
-                          capture_output=True, text=True, timeout=30, cwd=strange)
+                          capture_output=True, text=True, timeout=HANG, cwd=strange)
     assert done.returncode == 0 and not done.stderr, done.stderr
     kept = task(tenure, int(done.stdout))
     assert "FINE=\u00e9" in kept["env"] and {"base64": base64.b64encode(b"CAF=\xe9").decode()} in kept["env"]
@@ -108,7 +110,7 @@ def test_script_from_a_pipe(tenure, build, env):
     assert (said["script"], said["args"], said["name"]) == ("#!/bin/sh\necho 1\n", ["--epochs", "3"], "script")
     assert submitted(tenure, "/dev/stdin", input="echo 2\n")[0]["script"] == "echo 2\n"
     done = subprocess.run(["bash", "-c", f"{build}/tenure submit <(echo echo 3)"], env=env, text=True,
-                          capture_output=True, timeout=30)
+                          capture_output=True, timeout=HANG)
     assert task(tenure, int(done.stdout))["script"] == "echo 3\n"
     assert "standard input is empty" in refused(tenure, "-", input="")
     assert "Is a directory" in refused(tenure, "/tmp")
@@ -164,7 +166,7 @@ def test_note_without_an_agent(tenure, build, env):
     ours, its = pty.openpty()
     with os.fdopen(its, "w") as terminal:
         done = subprocess.run([build / "tenure", "submit", "--", "true"], env=env, stdout=subprocess.PIPE,
-                              stderr=terminal, text=True, timeout=30)
+                              stderr=terminal, text=True, timeout=HANG)
         said = " ".join(os.read(ours, 4096).decode().split())
     os.close(ours)
     assert done.stdout == "1\n" and "task 1 waits: no agent serves" in said and "tenure on" in said, said
@@ -282,5 +284,5 @@ def test_twice_interrupted_while_it_waits(build, env):
     until("Stop task 1? [y/N] (Ctrl-C again: leave it to itself)")
     p.send_signal(signal.SIGINT)
     until("task 1 stays in the queue, and has not started; tenure why tells what it waits for")
-    assert p.wait(20) == 130 and "task 1 runs on" not in said
+    assert p.wait(HANG) == 130 and "task 1 runs on" not in said
     os.close(main)

@@ -14,6 +14,9 @@ import time
 
 import pytest
 
+from machine import proc_exists
+from patience import HANG, Limit, must_come
+
 GO, SYNC, END_TREE, BARE = 1, 2, 4, 8
 TREE, LEADER = 0, 1
 PATH = "PATH=/usr/local/bin:/usr/bin:/bin"
@@ -33,24 +36,6 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 	return (int)r;
 }
 """
-
-
-def alive(pid):
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"
-
-
-def until(what, timeout=10):
-    end = time.monotonic() + timeout
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError("it did not come about")
 
 
 class Driver:
@@ -76,13 +61,13 @@ class Driver:
 
     def wait(self, event, token, timeout=10):
         """The first such news that nobody waited for yet; "gone" without "ended" is a failure."""
-        end = time.monotonic() + timeout
+        limit = Limit(timeout)
         while True:
             for i, m in enumerate(self.seen):
                 if m["event"] == event and m["token"] == token:
                     return self.seen.pop(i)
             try:
-                self.seen.append(self.news.get(timeout=max(0, end - time.monotonic())))
+                self.seen.append(self.news.get(timeout=limit.left()))
             except queue.Empty:
                 raise AssertionError(f"no {event} of {token}; heard {self.seen}") from None
 
@@ -97,7 +82,7 @@ class Driver:
             spec["flags"] |= GO
         self.say("start " + json.dumps(spec))
 
-    def run(self, token, *argv, timeout=15, **more):
+    def run(self, token, *argv, timeout=20, **more):
         self.start(token, *argv, **more)
         return self.wait("ended", token, timeout)
 
@@ -108,17 +93,17 @@ class Driver:
             found = self.wait("adopt", token)["text"]
             if found != "lives":
                 return found
-            end = time.monotonic() + 10
-            while time.monotonic() < end:
+            limit, gone = Limit(10), False
+            while not gone and not limit.over():
                 for m in self.seen:
                     if m["token"] == token and m["event"] in ("status", "ended"):
                         return found
                     if m["token"] == token and m["event"] == "gone":
                         self.seen.remove(m)
-                        end = 0
+                        gone = True
                         break
                 else:
-                    self.seen.append(self.news.get(timeout=10))
+                    self.seen.append(self.news.get(timeout=HANG))
 
     def log_path(self, token):
         return self.root / f"{token}.log"
@@ -135,7 +120,7 @@ class Driver:
 
     def close(self):
         self.proc.stdin.close()
-        self.proc.wait(timeout=5)
+        self.proc.wait(timeout=HANG)
 
 
 def running_shims(tokens):
@@ -169,7 +154,7 @@ def drivers(build, tmp_path):
     for d in made:
         if d.proc.poll() is None:
             d.close()
-    until(lambda: not any(alive(pid) for pid in left))
+    must_come(lambda: not any(proc_exists(pid) for pid in left))
 
 
 @pytest.fixture
@@ -178,7 +163,7 @@ def drv(drivers):
 
 
 def pid_in(path):
-    return int(until(lambda: path.exists() and path.read_text().strip()))
+    return int(must_come(lambda: path.exists() and path.read_text().strip()))
 
 
 def unique(name):
@@ -291,14 +276,14 @@ def test_daemon_without_environment_of_a_killed_shim(drv, tmp_path):
     beside = drv.wait("started", other)["task"]
     drv.start(t, "sh", "-c", DAEMON % (pids, pids))
     shim = drv.wait("started", t)["pid"]
-    until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    must_come(lambda: pids.exists() and len(pids.read_text().split()) == 2)
     os.kill(shim, signal.SIGKILL)
     drv.wait("gone", t)
     assert drv.adopt(t) == "lost"
     drv.say(f"orphans {t} 15 300")
     assert drv.wait("orphans", t)["text"] == "gone"
-    assert not any(alive(int(p)) for p in pids.read_text().split())
-    assert alive(beside)
+    assert not any(proc_exists(int(p)) for p in pids.read_text().split())
+    assert proc_exists(beside)
 
 
 def test_daemon_of_a_killed_shim_without_an_agent(drivers, tmp_path):
@@ -310,13 +295,13 @@ def test_daemon_of_a_killed_shim_without_an_agent(drivers, tmp_path):
     started = drv.wait("started", other)
     drv.start(t, "sh", "-c", DAEMON % (pids, pids))
     shim = drv.wait("started", t)["pid"]
-    until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    must_come(lambda: pids.exists() and len(pids.read_text().split()) == 2)
     drv.kill()
     os.kill(shim, signal.SIGKILL)
-    until(lambda: not any(alive(int(p)) for p in pids.read_text().split()), 15)
-    assert alive(started["task"]) and alive(drv.mother)
+    must_come(lambda: not any(proc_exists(int(p)) for p in pids.read_text().split()), 15)
+    assert proc_exists(started["task"]) and proc_exists(drv.mother)
     os.kill(started["pid"], signal.SIGTERM)
-    until(lambda: not alive(drv.mother))
+    must_come(lambda: not proc_exists(drv.mother))
 
 
 def test_command_file_without_first_line_runs_as_in_a_shell(drv, tmp_path):
@@ -359,12 +344,12 @@ env -i sh -c 'echo $$ >>{pids}; kill -STOP $$; sleep 1000' &
 echo $$ >>{pids}
 while :; do sleep 60; done""")
     drv.wait("started", t)
-    until(lambda: pids.exists() and len(pids.read_text().split()) == 4)
+    must_come(lambda: pids.exists() and len(pids.read_text().split()) == 4)
     drv.say(f"stop {t} 15 300 {TREE}")
     end = drv.wait("ended", t)
     assert end["cause"] == "stop" and end["killed"] >= 2 and end["leftovers"] == 0
     assert end["run_ns"] > 0.3e9
-    assert not any(alive(int(p)) for p in pids.read_text().split())
+    assert not any(proc_exists(int(p)) for p in pids.read_text().split())
 
 
 def test_stop_of_the_leader_lets_it_tell_its_own(drv, tmp_path):
@@ -372,7 +357,7 @@ def test_stop_of_the_leader_lets_it_tell_its_own(drv, tmp_path):
     drv.start(t, "sh", "-c", "trap 'echo saved; exit 0' USR1; sh -c \"trap 'echo CHILD-GOT-IT' USR1; echo up; "
               "while :; do sleep 0.1; done\" & while :; do sleep 0.05; done", flags=END_TREE)
     drv.wait("started", t)
-    until(lambda: "up\n" in drv.log(t))
+    must_come(lambda: "up\n" in drv.log(t))
     drv.say(f"stop {t} {int(signal.SIGUSR1)} 3000 {LEADER}")
     end = drv.wait("ended", t)
     assert end["outcome"] == "exited" and "saved" in drv.log(t)
@@ -395,7 +380,7 @@ while n < 200:
 time.sleep(1000)
 """)
     shim = drv.wait("started", t)["pid"]
-    until(lambda: len(pathlib.Path(f"/proc/{shim}/task/{shim}/children").read_text().split()) > 150, 60)
+    must_come(lambda: len(pathlib.Path(f"/proc/{shim}/task/{shim}/children").read_text().split()) > 150, 60)
     drv.say(f"stop {t} 15 100 {TREE}")
     end = drv.wait("ended", t, 60)
     assert end["killed"] >= 100
@@ -457,11 +442,11 @@ def test_other_users_processes_are_left_alone(drv, tmp_path):
     drv.start(t, "sh", "-c", f"python3 -c \"import os; os.setresuid(65534,65534,65534); "
               f"os.execvp('sleep', ['sleep', '20'])\" & echo $! > {pid}; sleep 20")
     other = pid_in(pid)
-    until(lambda: "Uid:\t65534" in pathlib.Path(f"/proc/{other}/status").read_text())
+    must_come(lambda: "Uid:\t65534" in pathlib.Path(f"/proc/{other}/status").read_text())
     drv.say(f"stop {t} 15 200 {TREE}")
     end = drv.wait("ended", t)
     try:
-        assert end["leftovers"] == 1 and alive(other)
+        assert end["leftovers"] == 1 and proc_exists(other)
         assert "1 processes of other users still run" in drv.log(t)
     finally:
         os.kill(other, signal.SIGKILL)
@@ -477,7 +462,7 @@ def cgroup(tmp_path):
     own = mount / f"tenure-test-{os.getpid()}"
     own.mkdir()
     yield own
-    until(lambda: not list(own.glob("*/")) or time.sleep(0.1))
+    must_come(lambda: not list(own.glob("*/")) or time.sleep(0.1))
     own.rmdir()
     subprocess.run(["umount", mount], check=True)
 
@@ -487,11 +472,11 @@ def test_a_delegated_cgroup_is_used_and_removed(drv, cgroup):
     drv.start(t, "sh", "-c", "trap '' TERM; echo de''af; setsid sleep 60 & while :; do sleep 0.1; done",
               cgroup=str(cgroup))
     m = drv.wait("started", t)
-    until(lambda: "deaf" in drv.log(t))
+    must_come(lambda: "deaf" in drv.log(t))
     assert str(m["task"]) in (cgroup / f"tenure-{t}/cgroup.procs").read_text().split()
     drv.say(f"stop {t} 15 200 0")
     assert drv.wait("ended", t)["killed"] >= 1
-    until(lambda: not (cgroup / f"tenure-{t}").exists())
+    must_come(lambda: not (cgroup / f"tenure-{t}").exists())
     assert drv.run(unique("nocgroup"), "true", cgroup="/no/such/cgroup")["exit_code"] == 0
 
 
@@ -501,7 +486,7 @@ def test_agent_dies_and_another_adopts(drv, drivers):
     m = drv.wait("started", t)
     drv.kill()
     time.sleep(0.2)
-    assert alive(m["pid"]) and alive(drv.mother)  # it stays for as long as it has shims
+    assert proc_exists(m["pid"]) and proc_exists(drv.mother)  # it stays for as long as it has shims
     new = drivers()
     new.say("each")
     assert new.wait("each", t)
@@ -526,7 +511,7 @@ def test_agent_dies_before_go(drv, drivers, tmp_path):
     drv.start(t, "touch", str(tmp_path / "ran"), go=False)
     m = drv.wait("prepared", t)
     drv.kill()
-    until(lambda: not alive(m["pid"]))
+    must_come(lambda: not proc_exists(m["pid"]))
     new = drivers()
     assert new.adopt(t, m["pid"], m["start"]) == "ended"
     rec = new.record(t)
@@ -540,7 +525,7 @@ def test_agent_dies_after_go_or_after_the_end(drv, drivers):
     drv.say(f"go {t}")
     drv.wait("started", t)
     drv.kill()
-    until(lambda: not alive(m["pid"]))
+    must_come(lambda: not proc_exists(m["pid"]))
     new = drivers()
     assert new.adopt(t, m["pid"], m["start"]) == "ended"
     assert new.record(t)["exit_code"] == 0
@@ -551,7 +536,7 @@ def test_killed_mother_is_replaced(drv):
     drv.start(t, "sleep", "0.5")
     drv.wait("started", t)
     os.kill(drv.mother, signal.SIGKILL)
-    until(lambda: not alive(drv.mother))
+    must_come(lambda: not proc_exists(drv.mother))
     none = unique("none")
     drv.start(none, "true")
     assert drv.wait("failed", none)["code"] == -32
@@ -567,7 +552,7 @@ def test_killed_shim_leaves_orphans_that_are_found(drv, tmp_path):
     drv.start(t, "sh", "-c", f"echo $$ >>{pids}; (setsid sh -c 'trap \"\" TERM; echo $$ >>{pids}; "
               f"while :; do sleep 60; done' &); env -i sh -c 'echo $$ >>{pids}; sleep 60; :' & wait")
     m = drv.wait("started", t)
-    until(lambda: pids.exists() and len(pids.read_text().split()) == 3)
+    must_come(lambda: pids.exists() and len(pids.read_text().split()) == 3)
     bystander = subprocess.Popen(["sleep", "60"], env={"TENURE_TASK_TOKEN": t + "x"})
     os.kill(m["pid"], signal.SIGKILL)
     drv.wait("gone", t)
@@ -575,7 +560,7 @@ def test_killed_shim_leaves_orphans_that_are_found(drv, tmp_path):
     drv.say(f"orphans {t} 15 300")
     orphans = drv.wait("orphans", t)
     assert orphans["text"] == "gone" and orphans["code"] >= 3
-    assert not any(alive(int(p)) for p in pids.read_text().split())
+    assert not any(proc_exists(int(p)) for p in pids.read_text().split())
     assert bystander.poll() is None
     bystander.kill()
     bystander.wait()
@@ -619,10 +604,10 @@ def test_record_that_cannot_be_written_is_kept_by_the_shim(drv, drivers, tmp_pat
     m = drv.wait("started", t)
     nowhere(tmp_path)
     end = drv.wait("ended", t)
-    assert end["exit_code"] == 4 and end["record_errno"] == errno.ENOTDIR and alive(m["pid"])
+    assert end["exit_code"] == 4 and end["record_errno"] == errno.ENOTDIR and proc_exists(m["pid"])
     drv.kill()
     somewhere(tmp_path)
-    until(lambda: not alive(m["pid"]))
+    must_come(lambda: not proc_exists(m["pid"]))
     assert drv.record(t)["exit_code"] == 4
 
 
@@ -644,7 +629,7 @@ def test_acknowledged_end_without_record_lets_the_shim_go(drv, tmp_path):
     drv.wait("ended", t)
     drv.say(f"ack {t}")
     drv.wait("gone", t)
-    until(lambda: not alive(m["pid"]))
+    must_come(lambda: not proc_exists(m["pid"]))
     somewhere(tmp_path)
 
 
@@ -706,7 +691,7 @@ def swept(drv, text, pids):
     drv.say(text)
     found = {}
     while True:
-        m = drv.news.get(timeout=20)
+        m = drv.news.get(timeout=HANG)
         if m["event"] == "swept":
             return found
         if m["event"] == "sweep" and m["code"] in pids:
@@ -727,7 +712,7 @@ def test_sweep_gpu_ends_what_stays_and_spares_tasks(drv):
         assert "started it" in found[os.getpid()] and stray.poll() is None
         assert "pattern" in swept(drv, f"sweep gpu list trap {listed}", pids)[stray.pid]
         swept(drv, f"sweep gpu end - {listed}", pids)
-        assert stray.wait(5) == -signal.SIGKILL
+        assert stray.wait(HANG) == -signal.SIGKILL
     drv.say(f"stop {t} 15 500 0")
     assert drv.wait("ended", t)["signal"] == 15
 

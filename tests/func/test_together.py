@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from machine import wait_for
+from patience import wait_for
 from queuelib import Queue
 
 AT_ONCE = 4

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from patience import HANG
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -87,7 +89,7 @@ sys.stdin.read()
     assert f"another package manager is at work (PID {holder.pid}, python3" in said, said
     assert "waiting for it" in said and not (tmp_path / "called").exists()
     holder.communicate()
-    said = p.communicate(timeout=30)[1]
+    said = p.communicate(timeout=HANG)[1]
     called = (tmp_path / "called").read_text().splitlines()
     assert [("update" in c, "install" in c) for c in called] == [(True, False), (False, True)], called
     assert all("-o DPkg::Lock::Timeout=600" in c for c in called)

@@ -10,7 +10,8 @@ import tempfile
 
 import pytest
 
-from machine import wait_for
+from patience import HANG, wait_for
+
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
 
@@ -210,7 +211,7 @@ def test_letting_go_needs_no_trust(world, alice, bob):
     assert wait_for(lambda: (shared / "is-on").exists() or p.poll() is not None)
     (shared / "default").chmod(0o777)
     (shared / "go").touch()
-    out, _ = p.communicate(timeout=30)
+    out, _ = p.communicate(timeout=HANG)
     assert p.returncode == 0, out
 
 

@@ -5,7 +5,8 @@ import pathlib
 import re
 import signal
 
-from holdlib import machine, wait_for  # noqa: F401  (a fixture)
+from holdlib import machine  # noqa: F401  (a fixture)
+from patience import HANG, must_come
 from test_queue import queue  # noqa: F401  (a fixture)
 
 BUS = "XID 79 (GPU has fallen off the bus)"
@@ -45,7 +46,7 @@ def test_a_pause_forgets_nothing(machine):  # noqa: F811
     m.ctl("xid", 0, 48)
     h.next("release", gpu=0)
     os.kill(h.pid, signal.SIGTSTP)
-    wait_for(lambda: pathlib.Path(f"/proc/{h.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T")
+    must_come(lambda: pathlib.Path(f"/proc/{h.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T")
     os.kill(h.pid, signal.SIGCONT)
     h.held(1)
     m.wait_state(0, "busy", reason="^XID 48")
@@ -71,7 +72,7 @@ def test_trouble_of_a_card_is_that_of_its_instances(machine):  # noqa: F811
     h.next("held")
     m.ctl("xid", 0, 95)
     assert {h.next("release")["mig"], h.next("release")["mig"]} == {0, 1}
-    wait_for(lambda: not m.holders())
+    must_come(lambda: not m.holders())
 
 
 def test_no_task_comes_there(queue):  # noqa: F811
@@ -81,14 +82,14 @@ def test_no_task_comes_there(queue):  # noqa: F811
     first = q.submit("-g", "2", "--", q.newcomer, "--all-devices", "--take", "10%", "--stay", "60")
     q.begun(first)
     q.m.ctl("xid", "1", "48")
-    assert wait_for(lambda: q.device(1)["xid"] == 48), q.device(1)
+    assert must_come(lambda: q.device(1)["xid"] == 48), q.device(1)
     assert "lent to task 1; XID 48" in q.device(1)["reason"]
     one, two = q.submit("--", "sleep", "60"), q.submit("-g", "2", "--", "true")
     q.m.run(q.m.tenure, "stop", str(first), "--now")
     q.wait(one, "running")
     assert "GPU 1 with an error (XID 48)" in q.why(two), q.why(two)
     q.m.run(q.m.tenure, "off")
-    assert q.agent.wait(10) == 0
+    assert q.agent.wait(HANG) == 0
     q.start("--no-hold")
-    assert wait_for(lambda: q.device(1)["xid"] is None)
+    assert must_come(lambda: q.device(1)["xid"] is None)
     assert "with an error" not in q.why(two)

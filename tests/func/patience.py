@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""Time limits that hold on a busy machine, too.
+
+A test says how long something may take on a machine that has time for it. While processes wait for
+a processor or a disk because something else is busy, that time does not count: the kernel counts it
+(/proc/pressure, in which "some" is the time in which at least one process had to wait). So a limit
+stays as tight as it is meant where nothing else runs, and is no lottery where something does.
+"""
+import time
+
+STRETCH_MAX = 10  # however busy it is, what takes ten times its time has failed
+HANG = 60  # seconds after which a process that was to end hangs; for subprocess's timeouts
+
+
+def pressure():
+    """(seconds waited in all so far, the share of the last ten seconds); zeros where it is not counted."""
+    waited = share = 0.0
+    for what in ("cpu", "io"):
+        try:
+            with open(f"/proc/pressure/{what}", encoding="ascii") as f:
+                words = dict(w.split("=") for w in f.readline().split()[1:])
+        except (OSError, ValueError):
+            continue
+        waited += int(words["total"]) / 1e6
+        share += float(words["avg10"]) / 100
+    return waited, share
+
+
+class Stopwatch:
+    """How long something has taken."""
+
+    def __init__(self):
+        self.waited, self.began = pressure()[0], time.monotonic()
+
+    def wall(self):
+        """Seconds on the clock: for what must not come too early."""
+        return time.monotonic() - self.began
+
+    def stretch(self):
+        """How many seconds on the clock one second of a machine with time for us has had, 1 to STRETCH_MAX.
+
+        The kernel adds up every two seconds, so what was shorter goes by the last ten.
+        """
+        wall = max(self.wall(), 1e-3)
+        waited, share = pressure()
+        return 1 / max(1 - max((waited - self.waited) / wall, share), 1 / STRETCH_MAX)
+
+    def took(self):
+        """Seconds on a machine that has time for us: for what must not come too late."""
+        return self.wall() / self.stretch()
+
+
+class Limit:
+    """So many seconds on a machine that has time for us."""
+
+    def __init__(self, seconds):
+        self.seconds, self.watch = seconds, Stopwatch()
+
+    def left(self):
+        """Seconds on the clock, as things are now; 0: it is over."""
+        return max(0.0, self.seconds * self.watch.stretch() - self.watch.wall())
+
+    def over(self):
+        # The pressure is looked at only where it matters.
+        return self.watch.wall() > self.seconds and not self.left()
+
+
+def wait_for(what, timeout=10.0, step=0.02):
+    """The first true value of what(), or what it gave last when the time is up."""
+    limit = Limit(timeout)
+    while not (value := what()) and not limit.over():
+        time.sleep(step)
+    return value
+
+
+def must_come(what, limit=10.0, step=0.02):
+    """The first true value of what(), which has to come within the limit."""
+    value = wait_for(what, limit, step)
+    assert value, f"not within {limit} s; the last answer was {value!r}"
+    return value
