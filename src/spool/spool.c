@@ -376,11 +376,6 @@ bool spool_exists(const struct spool *sp, const char *path)
 	return faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-bool spool_is_gone(const struct spool *sp, const char *path)
-{
-	return faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
-}
-
 bool spool_is_there_now(const struct spool *sp, enum spool_dir dir, const char *file)
 {
 	char path[SPOOL_PATH_MAX];
@@ -405,6 +400,17 @@ static int is_named(void *data, const char *file, unsigned char type)
 int spool_lists(const struct spool *sp, enum spool_dir dir, const char *file, struct err *e)
 {
 	return spool_each(sp, dir_names[dir], is_named, (void *)(uintptr_t)file, e);
+}
+
+bool spool_is_gone(const struct spool *sp, const char *path)
+{
+	const char *file = strrchr(path, '/');
+	char dir[SPOOL_PATH_MAX];
+
+	if (faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT || !file)
+		return false;
+	(void)str_print(dir, sizeof(dir), "%.*s", (int)(file - path), path);
+	return spool_each(sp, dir, is_named, (void *)(uintptr_t)(file + 1), NULL) == 0;
 }
 
 int spool_stat_now(int dir_fd, const char *path, struct stat *ret)

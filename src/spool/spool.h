@@ -114,7 +114,9 @@ int spool_rename(const struct spool *sp, const char *from, const char *to, struc
 int spool_take(const struct spool *sp, const char *from, const char *to, struct err *e);
 int spool_unlink(const struct spool *sp, const char *path, struct err *e);
 bool spool_exists(const struct spool *sp, const char *path);
-/* It is known not to be there; false also where that cannot be told. */
+/* It is known not to be in its directory: neither by its name nor in the list of names, of which a
+ * cache or a file server that has lost its way would have to hide both. False also where that
+ * cannot be told. */
 bool spool_is_gone(const struct spool *sp, const char *path);
 /*
  * What other nodes do may be hidden for a while from a look at a name, in either direction, where

@@ -87,7 +87,7 @@ def killing(name, nodes, tasks, roles, doc, **more):
 
 killing("kill-agents", 2, 20, ("agent", "guard"), "agents and guards of two nodes are killed while they work")
 killing("kill-shims", 2, 20, ("shim", "shims", "agent"),
-        "what starts and supervises tasks is killed, and agents with it", long_only=True)
+        "what starts and supervises tasks is killed, and agents with it")
 killing("kill-three", 3, 60, ("agent", "guard"), "agents and guards of three nodes are killed", long_only=True)
 
 
@@ -136,10 +136,10 @@ def remembering(name, *options, **more):
     scenario(name, **more)(run)
 
 
-remembering("cache-negative", "negative=3", long_only=True)
+remembering("cache-negative", "negative=3")
 remembering("cache-entry", "entry=3")
 remembering("cache-attr", "attr=3", "dirs")
-remembering("cache-all", "negative=3", "entry=3", "attr=3", "dirs", long_only=True)
+remembering("cache-all", "negative=3", "entry=3", "attr=3", "dirs")
 
 
 def reads_that_fail(w, errors):
@@ -154,13 +154,13 @@ def read_faults(w):
     reads_that_fail(w, ERRORS)
 
 
-@scenario("read-absent", long_only=True)
+@scenario("read-absent")
 def read_absent(w):
     """in short phases files that are there are not found, also where an agent starts that was just killed"""
     reads_that_fail(w, (errno.ENOENT,))
 
 
-@scenario("write-faults", long_only=True)
+@scenario("write-faults")
 def write_faults(w):
     """writes fail in short phases, also where an agent starts that was just killed"""
     on_mounts(w, 20, World.KINDS, lambda m, rng: m.rule(
@@ -177,7 +177,7 @@ def lies(w):
     on_mounts(w, 20, World.KINDS, lie)
 
 
-@scenario("slow-calls", long_only=True)
+@scenario("slow-calls")
 def slow_calls(w):
     """each call of some kind takes up to half a second"""
     on_mounts(w, 20, World.KINDS, lambda m, rng: m.rule(
@@ -185,7 +185,7 @@ def slow_calls(w):
         permille(rng)), kills=("agent",))
 
 
-@scenario("hangs", long_only=True)
+@scenario("hangs", slow=True)
 def hangs(w):
     """a mount, or one kind of call on it, hangs for longer than a claim lasts"""
     w.shims_killed = len(World.KINDS) * 12  # ends that nobody could be told of in time
@@ -456,7 +456,7 @@ def delays_nth(w):
             return
 
 
-@scenario("delays-on", long_only=True)
+@scenario("delays-on")
 def delays_on(w):
     """`tenure on` and `off` while each process that they start waits before its n-th system call"""
     node = w.node("node1")
@@ -478,7 +478,7 @@ def delays_on(w):
             return
 
 
-@scenario("why-at-once", long_only=True)
+@scenario("why-at-once")
 def why_at_once(w):
     """`tenure why` straight after `tenure submit`, on a slow node"""
     delayed(w, "nth", w.rng.randint(14, 22), 150, asking=True)
