@@ -71,7 +71,8 @@ class Node:
     def __init__(self, world, name, number, gpus, root):
         self.world, self.name, self.root = world, name, root
         self.m = Machine(world.build, world.env, world.tmp, ["--gpus", gpus, "--speed", "0.1"])
-        self.mark = f"OTHER_NODE={name},{number}\0".encode()
+        # What its processes have in their environment, and no process of another world.
+        self.mark = f"TENURE_STATE_DIR={world.tmp}/state-{name}\0".encode()
         self.env = {**self.m.env, "LD_PRELOAD": str(world.build / "tests/othernode.so"),
                     "OTHER_NODE": f"{name},{number}", "OTHER_FS": "local",
                     "TENURE_BEAT": world.beat, "TENURE_EXPIRE": world.expire,
