@@ -63,7 +63,7 @@ static int find_spec(struct adoptee *a, const struct spool *sp, const struct sca
 	int r = find_batch(sp, s, &f, e);
 
 	if (r > 0)
-		r = task_file_read(sp, f.path, &read, e);
+		r = spool_confirm(sp, f.path, task_file_read(sp, f.path, &read, e), e);
 	else if (r == 0)
 		r = -ENOENT;
 	if (r < 0)

@@ -257,8 +257,7 @@ void filing_work(struct filing *f, struct spool_place *p)
 	tell_log(f, p->spool);
 	f->code = f->claim.name.element ? file_element(f, p) : file_single(f, p);
 	/* Another file that is missing does not mean that somebody else has the task. */
-	if (f->code == -ENOENT && !spool_is_gone(p->spool, f->claim.path))
-		f->code = -EIO;
+	f->code = spool_confirm(p->spool, f->claim.path, f->code, &f->e);
 	if (f->code == -ENOENT && !f->claim.name.element)
 		supersede(f, p);
 	f->superseded = f->superseded || f->code == BATCH_SUPERSEDED;

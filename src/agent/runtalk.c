@@ -157,8 +157,7 @@ static void note_work(struct spool_job *job, struct spool_place *p)
 	struct note_job *n = (struct note_job *)job;
 
 	n->code = claim_started(p->spool, &n->claim, &n->r->shim, &n->r->uuids, NULL);
-	if (n->code == -ENOENT && !spool_is_gone(p->spool, n->claim.path))
-		n->code = -EIO;
+	n->code = spool_confirm(p->spool, n->claim.path, n->code, NULL);
 }
 
 static void note_done(struct spool_job *job)

@@ -48,14 +48,19 @@ struct place_batch *place_batch(struct spool_place *place, uint64_t id, struct e
 
 	while (p && p->id != id)
 		p = p->next;
-	if (!t || p) {
-		if (!t)
-			(void)err_set(e, -ENOENT, "task %llu does not wait any more",
-				      (unsigned long long)id);
-		return t ? p : NULL;
+	if (!t && !scan_was_read(place->scan)) {
+		(void)err_set(e, -EAGAIN, "the queue was not read yet");
+		return NULL;
 	}
+	if (!t) {
+		(void)err_set(e, -ENOENT, "task %llu does not wait any more",
+			      (unsigned long long)id);
+		return NULL;
+	}
+	if (p)
+		return p;
 	(void)spool_path(t->dir, name_format(&t->name, file), path);
-	if (task_file_read(place->spool, path, &read, e) < 0)
+	if (spool_confirm(place->spool, path, task_file_read(place->spool, path, &read, e), e) < 0)
 		return NULL;
 	p = xcalloc(1, sizeof(*p));
 	p->id = id;

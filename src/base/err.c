@@ -68,5 +68,5 @@ int err_wrap(struct err *e, const char *fmt, ...)
 
 	(void)snprintf(e->text + len, sizeof(e->text) - len, ": %s", inner);
 	mend_cut(e);
-	return e->code;
+	return e->code = e->code ? e->code : -EIO; /* who failed has not said why */
 }

@@ -196,8 +196,8 @@ static int read_journal(void *data, const char *file, unsigned char type)
 	(void)str_print(path, sizeof(path), "%.60s/%s", b->dir, file);
 	j = journal_of(b, file);
 	r = spool_stat_now(b->sp->fd, path, &st);
-	if (r < 0)
-		return r;
+	if (r < 0) /* of what is listed: it goes with the whole batch only */
+		return r == -ENOENT ? -EIO : r;
 	if (st.st_size <= j->offset) /* most of them, most of the time */
 		return 0;
 	r = lines_read(b->sp, path, &j->offset, learn_line, b, NULL);
@@ -223,7 +223,7 @@ int batch_refresh(struct batch *b, struct err *e)
 
 	remove_undone(b);
 	r = spool_each(b->sp, b->dir, read_journal, b, &why);
-
+	r = spool_confirm(b->sp, b->dir, r, &why);
 	/* Who serves the batch does away with what somebody has put into its place. */
 	if ((r == -ENOTDIR || r == -ELOOP) && b->own[0])
 		r = spool_refuse(b->sp, b->dir, why.text, &why) == 0 ? -ENOENT : r;
@@ -476,7 +476,7 @@ int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 		return r;
 	if (unlinkat(b->sp->fd, c->path, 0) == 0)
 		return 0;
-	if (errno != ENOENT)
+	if (errno != ENOENT || !spool_is_gone(b->sp, c->path))
 		return err_sys(e, errno, "remove %s/%s", b->sp->path, c->path);
 	/* Taken away, or the answer to an earlier removal got lost: the journals know. */
 	r = batch_refresh_now(b, e);

@@ -127,7 +127,7 @@ static int add_defaults(const struct spool *sp, struct spool_spec *s, struct err
 	int r = spool_read(sp, "instance.json", DEFAULTS_MAX, &text, &len, e);
 
 	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+		return r == -ENOENT && spool_is_gone(sp, "instance.json") ? 0 : r;
 	doc = json_loadb(text, len, 0, NULL);
 	json_object_foreach(json_object_get(doc, "defaults"), key, value) if (r == 0) r =
 		spec_set_json(s, key, value, e);
@@ -182,7 +182,7 @@ int raw_import(const struct spool *sp, const char *file, const char *agent, uint
 	(void)str_print(tmp, sizeof(tmp), RAW_PREFIX "%" PRIu64 ",%s,%s", id, agent,
 			file + (strlen(file) > 180 ? strlen(file) - 180 : 0));
 	r = spool_rename(sp, from, tmp, e);
-	if (r == -ENOENT && !spool_exists(sp, from))
+	if (r == -ENOENT && spool_is_gone(sp, from))
 		return RAW_GONE;
 	if (r == 0)
 		r = finish(sp, tmp, file, id, e);

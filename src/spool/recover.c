@@ -266,7 +266,7 @@ static int recover_task(struct recovery *rc, const struct task_name *n, const ch
 {
 	struct task_file t;
 	struct claim c;
-	int r = task_file_read(rc->sp, path, &t, e);
+	int r = spool_confirm(rc->sp, path, task_file_read(rc->sp, path, &t, e), e);
 
 	if (r == -ENOENT)
 		return 0;
@@ -351,6 +351,7 @@ static int recover_element(struct recovery *rc, const struct task_name *n, const
 	size_t len;
 	int r = spool_read(rc->sp, path, ELEMENT_FILE_MAX, &text, &len, e);
 
+	r = spool_confirm(rc->sp, path, r, e);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	history_read(text, len, &h, NULL);

@@ -630,6 +630,11 @@ int scan_update(struct scan *s, scan_change_fn fn, void *data, struct err *e)
 	return 0;
 }
 
+bool scan_was_read(const struct scan *s)
+{
+	return s->generation > 0;
+}
+
 int scan_look(struct scan *s, const char *file, scan_change_fn fn, void *data)
 {
 	struct update u = { .s = s, .dir = SPOOL_PENDING, .fn = fn, .data = data };

@@ -34,6 +34,8 @@ struct scan *scan_free(struct scan *s);
 
 /* Read the directories. fn may be NULL. On error the index is as before, or partly newer. */
 int scan_update(struct scan *s, scan_change_fn fn, void *data, struct err *e);
+/* The directories have been read once: what the index does not have was not there then. */
+bool scan_was_read(const struct scan *s);
 /*
  * inotify told of that file in pending/. 0; SCAN_UNSURE: only an update can tell what happened (it
  * has gone elsewhere, or is a bare file). Costs the same however many wait.

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +34,7 @@
 
 #define INSTANCE_FILE	  "instance.json"
 #define INSTANCE_FILE_MAX 65536
+#define LIST_BYTES	  32768 /* of names, in one call */
 
 static int open_failed(const struct spool *sp, const char *path, int errnum, struct err *e);
 
@@ -114,6 +116,17 @@ static bool opens_may_be_stale(int fd)
 /* ---- instance.json ----------------------------------------------------------------------------
  */
 
+/* Never over one that is there: a cache may hide for a while what somebody has made, and has
+ * written whom to trust into. */
+static int put_instance(const struct spool *sp, const char *tmp, struct err *e)
+{
+	if (linkat(sp->fd, tmp, sp->fd, INSTANCE_FILE, 0) == 0 || errno == EEXIST)
+		return 0;
+	if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) /* it has no links */
+		return spool_rename(sp, tmp, INSTANCE_FILE, e);
+	return err_sys(e, errno, "make %s/" INSTANCE_FILE, sp->path);
+}
+
 static int write_instance(struct spool *sp, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];
@@ -127,10 +140,8 @@ static int write_instance(struct spool *sp, struct err *e)
 	r = spool_write_new(sp, path, text, strlen(text), true, e);
 	if (r < 0)
 		return r;
-	/* Two that make it at once write the same. */
-	r = spool_rename(sp, path, INSTANCE_FILE, e);
-	if (r < 0)
-		(void)unlinkat(sp->fd, path, 0);
+	r = put_instance(sp, path, e);
+	(void)unlinkat(sp->fd, path, 0);
 	return r == 0 ? spool_sync(sp, ".", e) : r;
 }
 
@@ -247,7 +258,11 @@ static int open_instance(struct spool *sp, const char *root, unsigned int flags,
 	r = make_dirs(sp, e);
 	if (r == 0)
 		r = write_instance(sp, e);
-	return r == 0 ? read_instance(sp, e) : r;
+	r = r == 0 ? read_instance(sp, e) : r;
+	return r == -ENOENT ? err_set(e, -EIO,
+				      "%s/" INSTANCE_FILE " is not found just after it was made",
+				      sp->path)
+			    : r;
 }
 
 int spool_open(const char *root, const char *instance, const struct spool_trust *trust,
@@ -407,10 +422,18 @@ bool spool_is_gone(const struct spool *sp, const char *path)
 	const char *file = strrchr(path, '/');
 	char dir[SPOOL_PATH_MAX];
 
-	if (faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT || !file)
+	if (faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
 		return false;
-	(void)str_print(dir, sizeof(dir), "%.*s", (int)(file - path), path);
-	return spool_each(sp, dir, is_named, (void *)(uintptr_t)(file + 1), NULL) == 0;
+	(void)str_print(dir, sizeof(dir), "%.*s", file ? (int)(file - path) : 1, file ? path : ".");
+	file = file ? file + 1 : path;
+	return spool_each(sp, dir, is_named, (void *)(uintptr_t)file, NULL) == 0;
+}
+
+int spool_confirm(const struct spool *sp, const char *path, int r, struct err *e)
+{
+	if (r != -ENOENT || spool_is_gone(sp, path))
+		return r;
+	return err_set(e, -EIO, "%s/%s is not found, though it is there", sp->path, path);
 }
 
 int spool_stat_now(int dir_fd, const char *path, struct stat *ret)
@@ -450,9 +473,11 @@ int spool_rename(const struct spool *sp, const char *from, const char *to, struc
 
 int spool_unlink(const struct spool *sp, const char *path, struct err *e)
 {
-	if (unlinkat(sp->fd, path, 0) < 0 && errno != ENOENT)
-		return err_sys(e, errno, "remove %s/%s", sp->path, path);
-	return 0;
+	int r = unlinkat(sp->fd, path, 0) < 0 ? -errno : 0;
+
+	if (r < 0 && r != -ENOENT)
+		return err_sys(e, -r, "remove %s/%s", sp->path, path);
+	return spool_confirm(sp, path, r, e) == -EIO ? -EIO : 0;
 }
 
 int spool_sync(const struct spool *sp, const char *path, struct err *e)
@@ -675,24 +700,42 @@ int spool_refuse(const struct spool *sp, const char *path, const char *reason, s
 	return spool_replace(sp, note, line, strlen(line), e);
 }
 
+/* What getdents64() gives. */
+struct listed {
+	uint64_t ino;
+	int64_t off;
+	uint16_t len;
+	uint8_t type;
+	char name[];
+};
+
+static int each_listed(const char *buf, size_t len, spool_entry_fn fn, void *data)
+{
+	int r = 0;
+
+	for (size_t at = 0; r == 0 && at < len;) {
+		const struct listed *l = (const struct listed *)(buf + at);
+
+		at += l->len;
+		if (l->name[0] != '.')
+			r = fn(data, l->name, l->type);
+	}
+	return r;
+}
+
+/* Not with readdir(): to that, ENOENT is the end of the list, and what was not told would be gone.
+ */
 int spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
 	       struct err *e)
 {
-	int fd = spool_openat(sp, dir, O_RDONLY | O_DIRECTORY);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *de;
+	_Alignas(struct listed) char buf[LIST_BYTES];
+	cleanup_fd int fd = spool_openat(sp, dir, O_RDONLY | O_DIRECTORY);
+	long n = 0;
 	int r = 0;
 
-	if (!d) {
-		r = open_failed(sp, dir, fd < 0 ? -fd : errno, e);
-		(void)fd_close(fd);
-		return r;
-	}
-	while (r == 0 && (errno = 0, de = readdir(d)))
-		if (de->d_name[0] != '.')
-			r = fn(data, de->d_name, de->d_type);
-	if (r == 0 && errno)
-		r = err_sys(e, errno, "read %s/%s", sp->path, dir);
-	(void)closedir(d);
-	return r;
+	if (fd < 0)
+		return open_failed(sp, dir, -fd, e);
+	while (r == 0 && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
+		r = each_listed(buf, (size_t)n, fn, data);
+	return n < 0 ? err_sys(e, errno, "read %s/%s", sp->path, dir) : r;
 }

@@ -118,6 +118,9 @@ bool spool_exists(const struct spool *sp, const char *path);
  * cache or a file server that has lost its way would have to hide both. False also where that
  * cannot be told. */
 bool spool_is_gone(const struct spool *sp, const char *path);
+/* What a call about a path has given, where -ENOENT decides something for good: -EIO instead, and
+ * why, while it is not known that the path is gone. */
+int spool_confirm(const struct spool *sp, const char *path, int r, struct err *e);
 /*
  * What other nodes do may be hidden for a while from a look at a name, in either direction, where
  * the filesystem keeps what it was told (negative, entry and attribute caches). These ask again,

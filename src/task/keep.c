@@ -76,7 +76,7 @@ static int look_at_claim(const struct spool *sp, const char *claim)
 		return 0;
 	if (errno != ENOENT)
 		return -errno;
-	return spool_exists(sp, spool_dir_name(SPOOL_RUNNING)) ? -ENOENT : -ESTALE;
+	return spool_is_gone(sp, claim) ? -ENOENT : -ESTALE;
 }
 
 /* The spool of the task, as much of it as is needed here. fd: the caller's. */

@@ -65,6 +65,7 @@ def restart(w, *roles):
     """Kills a process of one of these roles on one node; who is its agent is followed by another at once."""
     node, role = w.rng.choice(w.nodes), w.rng.choice(roles)
     if role == "agent":
+        w.agents_killed += 1
         node.kill_agent()
         node.start()
     elif role in ("shim", "shims"):

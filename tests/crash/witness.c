@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #define ANCESTORS_MAX 8
+#define LOG_FD_MIN    100
 #define LINE_SIZE     512
 
 static const char *dir, *tag, *id, *attempt;
@@ -40,7 +41,8 @@ static long long boot_ms(void)
 
 static void die(const char *what)
 {
-	(void)fprintf(stderr, "witness: %s: %s\n", what, strerror(errno));
+	(void)dprintf(fcntl(LOG_FD_MIN, F_GETFD) < 0 ? 2 : LOG_FD_MIN, "witness: %s: %s\n", what,
+		      strerror(errno));
 	exit(99);
 }
 
@@ -109,6 +111,15 @@ static void find_node(void)
 	}
 }
 
+/* The kernel closes what a dying process has in order, and waits for the file server of each: the
+ * locks have to go before the log does, which lies on a mount that may hang. */
+static void put_log_last(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_DUPFD, LOG_FD_MIN) >= 0)
+			(void)close(fd);
+}
+
 static void lock_devices(void)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -142,6 +153,7 @@ int main(int argc, char **argv)
 	if (!id || !attempt)
 		return 2;
 	find_node();
+	put_log_last();
 	lock(id, "twice");
 	if (!getenv("WITNESS_SHARES"))
 		lock_devices();

@@ -638,3 +638,62 @@ def test_why_straight_after_submit(world, tmp_path):
         why = " ".join(a.run("why", str(i)).stdout.split())
         assert "not in the queue" not in why and "not seen" not in why, why
         assert "not of its model" in why or "lane" in why, why
+
+
+@pytest.mark.parametrize("what", ["getattr", "open"])
+def test_claim_that_is_hidden_while_its_task_runs(world, passfs, tmp_path, what):
+    """A file server, or a cache of names, that says for a while that a claim is not there, though its directory lists
+    it, ends no task and makes none run again: the end is written down when it is found again."""
+    mount = passfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    ran, go = tmp_path / "ran", tmp_path / "go"
+    command = ["--", "sh", "-c", f"echo $TENURE_ATTEMPT >> {ran}; while [ ! -e {go} ]; do sleep 0.05; done"]
+    i = a.submit("-g", "0", *command)
+    array = a.submit("-g", "0", "--array", "1-2", *command)
+    assert wait_for(lambda: ran.exists() and len(ran.read_text().split()) == 3)
+    assert wait_for(lambda: all(t["pid"] > 0 for t in a.runs().values()) and len(a.shims()) == 3)
+    shims = a.shims()
+    with mount.ruled(f"{what} default/running/* ENOENT"):
+        time.sleep(1)  # many beats
+        assert all(proc_exists(pid) for pid in shims)
+        go.touch()
+        assert wait_for(lambda: a.said("is not found, though it is there")), a.out.read_text()
+        time.sleep(0.5)
+    a.wait(i, "done")
+    a.wait(array, "done")
+    assert ran.read_text().split() == ["1", "1", "1"] and os.listdir(a.spool / "running") == []
+
+
+def test_journals_that_are_hidden_after_a_restart(world, passfs, tmp_path):
+    """What has ended of an array is read from ends/: where that is not found, though it is there, nothing is begun."""
+    mount = passfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    ran, go = tmp_path / "ran", tmp_path / "go"
+    i = a.submit("-g", "0", "--array", "1-4%2", "--", "sh", "-c",
+                 f"echo $TENURE_ARRAY_INDEX >> {ran}; [ $TENURE_ARRAY_INDEX -lt 3 ] || while [ ! -e {go} ]; do sleep 0.05; done")
+    assert wait_for(lambda: ran.exists() and len(ran.read_text().split()) == 4), ran.read_text()
+    a.kill()
+    with mount.ruled("getattr default/ends/* ENOENT", "opendir default/ends/* ENOENT"):
+        a.start(wait=False)
+        assert wait_for(lambda: a.said("is not found, though it is there")), a.out.read_text()
+        time.sleep(0.5)
+    go.touch()
+    a.wait(i, "done")
+    assert sorted(ran.read_text().split()) == ["1", "2", "3", "4"]
+
+
+def test_instance_json_that_is_hidden(world, passfs, tmp_path):
+    """It is not made anew over what somebody has written into it."""
+    mount = passfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.submit("-g", "0", "--", "true")
+    path = mount.below / "default/instance.json"
+    written = json.dumps({**json.loads(path.read_text()), "defaults": {"gpus": 2}})
+    path.write_text(written)
+    with mount.ruled("open default/instance.json ENOENT"):
+        bad = a.run("submit", "-g", "0", "--", "true", check=False)
+    assert bad.returncode == 1 and "instance.json is not found" in bad.stderr and bad.stdout == ""
+    assert path.read_text() == written
+    a.submit("-g", "0", "--", "true")
