@@ -214,7 +214,7 @@ void line_place(struct sched_queue *q, struct entry *e)
 
 	e->early = e->t.begin_wall_ns != 0;
 	e->late = e->t.not_before_ns != 0;
-	if (e->t.paused || e->t.dep != SCHED_DEP_READY)
+	if (e->t.paused || e->t.changing || e->t.dep != SCHED_DEP_READY)
 		return;
 	if (e->early) {
 		treap_insert(&q->begins, &e->time_node, 1);

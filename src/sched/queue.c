@@ -410,6 +410,7 @@ void sched_change_running(struct sched_queue *q, const struct sched_task *t)
 	for (struct run *r = q->first_run; r; r = r->next)
 		if (r->t.id == t->id) {
 			r->t.paused = t->paused;
+			r->t.changing = t->changing;
 			r->t.priority = t->priority;
 		}
 }

@@ -56,6 +56,7 @@ struct sched_task {
 				 it is no more than a way to hold the device; not counted */
 	bool no_own_python;   /* not where another Python process of the same owner is */
 	bool paused;
+	bool changing; /* a command has it for a moment: passed over, as if it were paused */
 	enum sched_rules rules;
 	enum sched_dep dep;
 	uint64_t timeout_ms;	/* 0 = none */

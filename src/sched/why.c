@@ -58,6 +58,15 @@ static bool says_paused(struct why *w)
 	return true;
 }
 
+static bool says_changing(struct why *w)
+{
+	if (w->e->t.changing)
+		strbuf_adds(&w->text,
+			    "is being changed by a command, and waits until that is done; "
+			    "if it was interrupted, for a minute");
+	return w->e->t.changing;
+}
+
 static bool says_dependency(struct why *w)
 {
 	if (w->e->t.dep != SCHED_DEP_WAIT)
@@ -446,8 +455,9 @@ static bool says_soon(struct why *w)
 }
 
 static bool (*const reasons[])(struct why *w) = {
-	says_never,   says_paused, says_dependency, says_begin, says_lane_paused, says_elsewhere,
-	says_backoff, says_lane,   says_array,	    says_slots, says_devices,	  says_soon,
+	says_never,	  says_paused,	  says_changing, says_dependency, says_begin,
+	says_lane_paused, says_elsewhere, says_backoff,	 says_lane,	  says_array,
+	says_slots,	  says_devices,	  says_soon,
 };
 
 static void add_place(struct why *w)

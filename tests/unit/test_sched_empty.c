@@ -38,6 +38,7 @@ static void test_what_waits(void **state)
 	assert_false(empty_with(T(.gpus = 1, .model = "a100"), NULL));
 	assert_true(empty_with(T(.gpus = 1, .dep = SCHED_DEP_NEVER), NULL));
 	assert_true(empty_with(T(.gpus = 1, .paused = true), NULL));
+	assert_false(empty_with(T(.gpus = 1, .changing = true), NULL));
 	assert_true(empty_with(T(.gpus = 0), "failed at once"));
 	assert_true(empty_with(T(.gpus = 3), NULL));
 	assert_true(empty_with(T(.gpus = 2, .model = "a100"), NULL));
