@@ -61,7 +61,10 @@ class Mount:
 
     def is_stopped(self):
         stats = pathlib.Path(f"/proc/{self.server.pid}/task").glob("*/stat")
-        return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats)
+        try:
+            return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats)
+        except OSError:  # a thread of it has ended meanwhile
+            return False
 
     def go_on(self):
         self.rule()

@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from machine import proc_exists
+from machine import children, proc_exists
 from patience import HANG, Limit, must_come
 
 GIB = 1 << 30
@@ -174,7 +174,7 @@ class Machine:
             if h.process.poll() is None:
                 h.process.kill()
             h.process.wait()
-        own = {self.sim.pid, *map(int, self.children(self.sim.pid))}
+        own = {self.sim.pid, *children(self.sim.pid)}
         for pid in self.pids():
             if pid not in own:
                 try:
@@ -187,13 +187,6 @@ class Machine:
         except subprocess.TimeoutExpired:
             self.sim.kill()
             self.sim.wait()
-
-    @staticmethod
-    def children(pid):
-        try:
-            return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        except OSError:
-            return []
 
 
 @pytest.fixture

@@ -18,6 +18,17 @@ def proc_exists(pid):
         return False
 
 
+def children(pid):
+    """Of all of its threads."""
+    found = []
+    for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(c) for c in path.read_text().split()]
+        except OSError:
+            pass
+    return found
+
+
 class Hold:
     """`tenure hold --json` and what it has said."""
 

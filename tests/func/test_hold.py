@@ -13,7 +13,7 @@ import time
 import pytest
 
 from holdlib import GIB, machine, person  # noqa: F401  (machine is a fixture)
-from machine import proc_exists
+from machine import children, proc_exists
 from patience import HANG, Stopwatch, must_come
 
 
@@ -57,7 +57,7 @@ def test_newcomer_in_a_pid_namespace_of_its_own(machine):  # noqa: F811
     new = subprocess.Popen([*unshare, m.newcomer_path, "--take", "90%", "--stay", "2"], env=m.env,
                            stdout=subprocess.PIPE, text=True)
     e = h.next("yield", gpu=0)
-    assert str(e["pid"]) in m.children(new.pid)
+    assert e["pid"] in children(new.pid)
     assert json.loads(new.communicate(timeout=HANG)[0])["result"] == 0
     h.held(0)
 

@@ -256,7 +256,13 @@ def test_delegated_cgroup_ends_all(queue, delegated):
 
 
 def has_open(pid, path):
-    return str(path) in (os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{fd}") == str(path):
+                return True
+        except FileNotFoundError:  # closed meanwhile
+            pass
+    return False
 
 
 @pytest.mark.parametrize("verb", ["agent", "on"])

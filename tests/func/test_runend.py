@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from machine import proc_exists
+from machine import children, proc_exists
 from patience import wait_for
 from test_queue import queue  # noqa: F401
 
@@ -78,9 +78,8 @@ def test_agent_killed_while_a_start_is_given_up(queue, stopped, tmp_path):  # no
     q = queue(gpus=1)
     q.start("--no-hold")
     token = next_token(q)
-    mother = next(int(p.parent.name) for p in pathlib.Path("/proc").glob("[0-9]*/comm")
-                  if p.read_bytes() == b"tenure-shims\n" and
-                  (p.parent / "stat").read_text().rpartition(")")[2].split()[1] == str(q.agent.pid))
+    mother = next(pid for pid in children(q.agent.pid)
+                  if pathlib.Path(f"/proc/{pid}/comm").read_bytes() == b"tenure-shims\n")
     stopped(mother)
     weak = q.submit("-g", "1", "--preemptible", "--", "sh", "-c", f"echo weak >> {tmp_path}/ran")
     assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["starting"]), q.status()

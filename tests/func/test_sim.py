@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from holdlib import GIB, Machine
+from machine import children
 from patience import HANG, must_come
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -602,7 +603,7 @@ def test_process_of_another_pid_namespace(build, env, tmp_path, proc):
         must_come(lambda: m.used()[0] > 10 * GIB)
         m.newcomer("--take", "1G")  # one that looks, too
         assert m.used()[0] > 10 * GIB
-        inner = int(m.children(p.pid)[0])
+        inner = children(p.pid)[0]
         assert [q["pid"] for q in m.show()["devices"][0]["processes"]] == [inner]
         # From inside another one, which sees neither.
         r = subprocess.run([*unshare, m.tenure, "sim", "ctl", "show", "--json"], env=m.env,

@@ -9,7 +9,7 @@ import pathlib
 
 import pytest
 
-from machine import Machine
+from machine import Machine, children
 from patience import HANG, wait_for
 
 
@@ -20,17 +20,6 @@ def usage(pid):
                   if ":" in line)
     return {"fds": len(os.listdir(proc / "fd")), "threads": int(fields["Threads"]),
             "rss_kb": int(fields["RssAnon"].split()[0])}
-
-
-def children(pid):
-    found = []
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(stat.parent.name))
-        except OSError:
-            pass
-    return found
 
 
 GPUS = 4
