@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #define ANCESTORS_MAX 8
-#define LOG_FD_MIN    100
 #define LINE_SIZE     512
 
 static const char *dir, *tag, *id, *attempt;
@@ -41,8 +40,7 @@ static long long boot_ms(void)
 
 static void die(const char *what)
 {
-	(void)dprintf(fcntl(LOG_FD_MIN, F_GETFD) < 0 ? 2 : LOG_FD_MIN, "witness: %s: %s\n", what,
-		      strerror(errno));
+	(void)fprintf(stderr, "witness: %s: %s\n", what, strerror(errno));
 	exit(99);
 }
 
@@ -111,13 +109,15 @@ static void find_node(void)
 	}
 }
 
-/* The kernel closes what a dying process has in order, and waits for the file server of each: the
- * locks have to go before the log does, which lies on a mount that may hang. */
-static void put_log_last(void)
+/* A process keeps its locks for as long as the kernel closes its files, which takes until the file
+ * server answers: a dead one whose log is on a mount that hangs would be taken for one that runs.
+ */
+static void leave_log(void)
 {
-	for (int fd = 0; fd <= 2; fd++)
-		if (fcntl(fd, F_DUPFD, LOG_FD_MIN) >= 0)
-			(void)close(fd);
+	int null = open("/dev/null", O_RDWR);
+
+	for (int fd = 0; null >= 0 && fd <= 2; fd++)
+		(void)dup2(null, fd);
 }
 
 static void lock_devices(void)
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
 	if (!id || !attempt)
 		return 2;
 	find_node();
-	put_log_last();
+	leave_log();
 	lock(id, "twice");
 	if (!getenv("WITNESS_SHARES"))
 		lock_devices();

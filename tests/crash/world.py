@@ -51,11 +51,10 @@ def role_of(pid):
     """agent, guard, holder, shims (what starts them), shim; None: something else."""
     argv = argv_of(pid)
     name = argv[0].rpartition(b"/")[2].decode(errors="replace")
-    for prefix, role in (("tenure-guard", "guard"), ("tenure-hold", "holder"), ("tenure-shims", "shims"),
-                         ("tenure-shim", "shim")):
+    for prefix, role in (("tenure-hold", "holder"), ("tenure-shims", "shims"), ("tenure-shim", "shim")):
         if name.startswith(prefix):
             return role
-    return "agent" if name == "tenure" and argv[1:2] == [b"agent"] else None
+    return {b"agent": "agent", b"guard": "guard"}.get(argv[1]) if name == "tenure" and len(argv) > 1 else None
 
 
 def environment_has(pid, text):
