@@ -61,21 +61,15 @@ static void drain(struct agent *a, struct ctl_client *client, const struct ctl_r
 			       : "told to drain (tenure off --drain)");
 }
 
-static void stop_task(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
-{
-	struct err e = ERR_INIT;
-	int r = a->queue ? tasks_stop(a->queue, req->task, req->element, req->now, req->sweep, &e)
-			 : no_queue(&e);
-
-	answer_result(client, r, &e);
-}
-
 #define READ_LIMIT_NS (2 * NS_PER_S) /* who asked waits no longer than 3 s */
 
-/* It asked for a task that is not known here: the spool is read first, so that what was submitted
- * just now is. */
+/*
+ * It is answered when the spool has been read: it asked for a task that is not known here, so that
+ * what was submitted just now is; or had one stopped, which has been written down by then.
+ */
 struct asked_later {
 	struct tasks_reader reader;
+	void (*late)(struct asked_later *l); /* answers when that takes too long */
 	struct asked_later *next;
 	struct agent *a;
 	struct ctl_client *client;
@@ -123,43 +117,81 @@ static void on_read(struct tasks_reader *r)
 	drop_later(l);
 }
 
-static void answer_why(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
+/* False: there is no queue to be read. */
+static bool answer_later(struct agent *a, struct ctl_client *client, const struct ctl_request *req,
+			 void (*read)(struct tasks_reader *r), void (*late)(struct asked_later *l))
 {
-	cleanup_free char *why = NULL;
-	struct asked_later *l;
+	struct asked_later *l = xcalloc(1, sizeof(*l));
 
-	if (!a->queue || ask_why(a, req, &why, NULL) != -ENOENT) {
-		tell_why(a, client, req);
-		return;
-	}
-	l = xcalloc(1, sizeof(*l));
-	*l = (struct asked_later){ .reader = { .read = on_read },
+	*l = (struct asked_later){ .reader = { .read = read },
+				   .late = late,
 				   .next = a->asked,
 				   .a = a,
 				   .client = client,
 				   .req = *req,
 				   .since_ns = clock_mono_ns() };
-	if (tasks_when_read(a->queue, &l->reader) == 0) {
-		a->asked = l;
-		return;
+	if (tasks_when_read(a->queue, &l->reader) < 0) {
+		free(l);
+		return false;
 	}
-	free(l);
-	tell_why(a, client, req);
+	a->asked = l;
+	return true;
+}
+
+static void why_is_late(struct asked_later *l)
+{
+	struct err e = ERR_INIT;
+
+	answer_result(l->client,
+		      err_set(&e, -ENOENT,
+			      "the agent has not seen it yet: it is still reading the queue"),
+		      &e);
+}
+
+static void answer_why(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
+{
+	cleanup_free char *why = NULL;
+
+	if (!a->queue || ask_why(a, req, &why, NULL) != -ENOENT ||
+	    !answer_later(a, client, req, on_read, why_is_late))
+		tell_why(a, client, req);
+}
+
+static void tell_stopped(struct ctl_client *client, const char *unwritten)
+{
+	ctl_answer(client, json_pack("{s:i, s:s*}", "code", 0, "unwritten", unwritten));
+}
+
+static void on_written(struct tasks_reader *r)
+{
+	struct asked_later *l = (struct asked_later *)r;
+
+	tell_stopped(l->client, tasks_unwritten(l->a->queue, l->req.task, l->req.element));
+	drop_later(l);
+}
+
+static void stop_is_late(struct asked_later *l)
+{
+	tell_stopped(l->client, "the spool does not answer");
+}
+
+static void stop_task(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
+{
+	struct err e = ERR_INIT;
+	int r = a->queue ? tasks_stop(a->queue, req->task, req->element, req->now, req->sweep, &e)
+			 : no_queue(&e);
+
+	if (r < 0 || !answer_later(a, client, req, on_written, stop_is_late))
+		answer_result(client, r, &e);
 }
 
 void asked_look(struct agent *a)
 {
 	for (struct asked_later *l = a->asked, *next; l; l = next) {
-		struct err e = ERR_INIT;
-
 		next = l->next;
 		if (clock_mono_ns() - l->since_ns < READ_LIMIT_NS)
 			continue;
-		answer_result(
-			l->client,
-			err_set(&e, -ENOENT,
-				"the agent has not seen it yet: it is still reading the queue"),
-			&e);
+		l->late(l);
 		drop_later(l);
 	}
 }

@@ -298,6 +298,7 @@ void orders_obey_file(struct tasks *q, const struct control_order *o)
 			continue;
 		any = true;
 		run_sweep(r->run, sweep);
+		tasks_write_stop(q, r->run);
 		run_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
 	}
 	if (o->command != CONTROL_SHUTDOWN && !any) /* else with the end of what was stopped */

@@ -322,6 +322,11 @@ int run_claim_code(const struct run *r)
 	return r->claim_code;
 }
 
+const struct claim *run_claim(const struct run *r)
+{
+	return r->claim.path[0] ? &r->claim : NULL;
+}
+
 const struct spool_spec *run_spec(const struct run *r)
 {
 	return r->spec;

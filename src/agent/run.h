@@ -109,6 +109,8 @@ enum run_state run_state(const struct run *r);
 int run_claim_code(const struct run *r);
 /* NULL before it is claimed. */
 const struct spool_spec *run_spec(const struct run *r);
+/* NULL before it is claimed. */
+const struct claim *run_claim(const struct run *r);
 /* It had been given to another node; what came of it here changes nothing. */
 bool run_was_late(const struct run *r);
 /* Failures that count, after `over` this one included. */

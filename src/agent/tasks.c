@@ -551,6 +551,65 @@ void tasks_no_queue(struct tasks *q, const char *why)
 
 /* ---- what clients say ---- */
 
+struct stop_job {
+	struct spool_job job;
+	struct tasks *q;
+	struct claim claim;
+	int code;
+	struct err e;
+};
+
+static void stop_work(struct spool_job *job, struct spool_place *p)
+{
+	struct stop_job *j = (struct stop_job *)job;
+
+	j->code = claim_stopped(p->spool, &j->claim, &j->e);
+}
+
+static void stop_done(struct spool_job *job)
+{
+	struct stop_job *j = (struct stop_job *)job;
+	const struct task_name *n = &j->claim.name;
+	struct running *r = find_running(j->q, (struct sched_ref){ n->id, (uint32_t)n->element });
+	bool failed = j->code < 0 && j->code != -ENOENT; /* else it has ended */
+
+	if (failed)
+		news_say(
+			j->q->place.news, LOG_LEVEL_ERROR,
+			"that task %llu is told to end cannot be written down (%s): if this node fails before "
+			"it has ended, it runs again",
+			(unsigned long long)n->id, j->e.text);
+	if (failed && r)
+		(void)str_copy(r->unwritten, sizeof(r->unwritten), j->e.text);
+	free(j);
+}
+
+/* What is still being claimed is filed as stopped as soon as it is ours. */
+void tasks_write_stop(struct tasks *q, const struct run *r)
+{
+	const struct claim *c = run_claim(r);
+	struct stop_job *j;
+
+	if (!c)
+		return;
+	j = xcalloc(1, sizeof(*j));
+	*j = (struct stop_job){ .job = { .work = stop_work, .done = stop_done },
+				.q = q,
+				.claim = *c };
+	spooler_do(q->spooler, &j->job);
+}
+
+const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element)
+{
+	for (const struct running *r = q->runs; r; r = r->next) {
+		struct sched_ref ref = run_ref(r->run);
+
+		if (ref.id == id && (!element || ref.element == element) && r->unwritten[0])
+			return r->unwritten;
+	}
+	return NULL;
+}
+
 int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
 	       struct err *e)
 {
@@ -562,6 +621,8 @@ int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigne
 		if (ref.id != id || (element && ref.element != element))
 			continue;
 		run_sweep(r->run, sweep);
+		/* First, for it may be gone after it. */
+		tasks_write_stop(q, r->run);
 		run_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, "stopped by its owner");
 		n++;
 	}
@@ -619,8 +680,11 @@ void tasks_drain(struct tasks *q)
 
 static void stop_all(struct tasks *q, enum end_kind kind, const char *why)
 {
-	for (struct running *r = q->runs; r; r = r->next)
+	for (struct running *r = q->runs; r; r = r->next) {
+		if (kind == END_STOPPED)
+			tasks_write_stop(q, r->run);
 		run_stop(r->run, kind, UINT32_MAX, why);
+	}
 }
 
 void tasks_stop_all(struct tasks *q)

@@ -81,9 +81,13 @@ void tasks_on_use(struct tasks *q, const struct msg_lease_use *m);
 void tasks_on_lease_state(struct tasks *q, const struct msg_lease_state *m);
 void tasks_on_leases_known(struct tasks *q);
 
-/* End a waiting or running task, or element; element 0: all of it. 0, or -ENOENT with e. */
+/* End a running task, or element; element 0: all of it. 0, or -ENOENT with e. That its owner wants
+ * it so is written down, too, by what is done for tasks_when_read() or later; tasks_unwritten()
+ * then. */
 int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
 	       struct err *e);
+/* Why that could not be written down of something that runs on for now; NULL: it was. */
+const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element);
 /* Start nothing more; what runs runs on. */
 void tasks_drain(struct tasks *q);
 /* What runs is stopped, as its owner orders. */

@@ -25,6 +25,7 @@
 struct running {
 	struct running *next;
 	struct run *run;
+	char unwritten[ERR_TEXT_MAX]; /* why it could not be written down that it is told to end */
 };
 
 struct tasks {
@@ -84,6 +85,8 @@ void tasks_plan_soon(struct tasks *q);
 /* Why there is no queue; it is tried again. */
 void tasks_no_queue(struct tasks *q, const char *why);
 void tasks_add_running(struct tasks *q, struct run *run);
+/* That its owner wants it ended is written into its claim, by the spooler. */
+void tasks_write_stop(struct tasks *q, const struct run *run);
 /* What inotify says of pending/. */
 void tasks_on_watch(uv_fs_event_t *handle, const char *file, int events, int status);
 /* Lines that end in a newline, as warnings. */

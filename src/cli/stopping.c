@@ -58,6 +58,19 @@ static bool is_ours(const struct spool *sp, const char *agent)
 	return strncmp(name, agent, NAME_AGENT_MAX) == 0;
 }
 
+static void warn_unwritten(const struct task_name *n, const char *why)
+{
+	cleanup_free char *text = NULL;
+
+	if (!why)
+		return;
+	text = xasprintf("that task %" PRIu64
+			 " is told to end is not on disk (%s): if its node fails "
+			 "before it has ended, it runs again",
+			 n->id, why);
+	cmd_warn("warning", text);
+}
+
 /* 0, TRANSIT_GONE: it runs no more, or negative. */
 static int stop_running(struct stopping *s, const struct task_name *n, struct err *e)
 {
@@ -67,10 +80,14 @@ static int stop_running(struct stopping *s, const struct task_name *n, struct er
 				   .now = s->now,
 				   .sweep = s->sweep_gpus ? SWEEP_BIT(SWEEP_GPU) : 0 };
 	char agent[NAME_AGENT_MAX + 1];
-	int r = ask_agent_about(s->ctx, &req, NULL, e);
+	json_t *answer = NULL;
+	int r = ask_agent_about(s->ctx, &req, &answer, e);
 
-	if (r == 0)
+	if (r == 0) {
 		tell(s, n, n->element, 0, s->now ? " is killed" : " is told to end");
+		warn_unwritten(n, json_string_value(json_object_get(answer, "unwritten")));
+	}
+	json_decref(answer);
 	if (r != -ENOENT && r != -ECONNREFUSED)
 		return r;
 	queue_agent_of(s->sp, n, agent);

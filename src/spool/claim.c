@@ -133,6 +133,15 @@ int claim_started(const struct spool *sp, struct claim *c, const struct proc_id 
 	return r;
 }
 
+int claim_stopped(const struct spool *sp, const struct claim *c, struct err *e)
+{
+	json_t *record = record_stop(c->name.epoch, clock_wall_ns());
+	int r = spool_confirm(sp, c->path, record_append(sp, c->path, record, true, e), e);
+
+	/* The claim, too: a claim that a power loss takes back would take this with it. */
+	return r == 0 ? spool_sync(sp, "running", e) : r;
+}
+
 int claim_devices(const struct spool *sp, const struct claim *c, struct text_list *ret,
 		  struct err *e)
 {

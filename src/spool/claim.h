@@ -42,6 +42,9 @@ int claim_task(const struct spool *sp, const struct task_name *n, const struct c
  * anything. devices: UUIDs, so that nobody who comes later has to guess them; may be NULL. */
 int claim_started(const struct spool *sp, struct claim *c, const struct proc_id *shim,
 		  const struct text_list *devices, struct err *e);
+/* Its owner wants it ended, and it has been told so: whatever becomes of the node meanwhile, it
+ * does not run again. Durable when it returns 0. -ENOENT: the claim is gone. */
+int claim_stopped(const struct spool *sp, const struct claim *c, struct err *e);
 /* What claim_started() was told, added to a list. 0 or -errno. */
 int claim_devices(const struct spool *sp, const struct claim *c, struct text_list *ret,
 		  struct err *e);

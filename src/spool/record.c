@@ -97,6 +97,7 @@ static void on_claim(struct task_history *h, struct spool_spec *spec, const json
 	h->claimed = true;
 	h->again_ns = 0;
 	h->started = false;
+	h->stopped = false;
 	h->ended = false;
 	h->attempts = get_small(o, "attempt", ATTEMPTS_MAX);
 	h->claimed_ns = record_ns(json_object_get(o, "time"));
@@ -116,6 +117,11 @@ static void on_start(struct task_history *h, struct spool_spec *spec, const json
 	h->claimer.proc.pid = get_pid(o);
 	h->claimer.proc.start = get_num(o, "start");
 	h->started_ns = record_ns(json_object_get(o, "time"));
+}
+
+static void on_stop(struct task_history *h, struct spool_spec *spec, const json_t *o)
+{
+	h->stopped = true;
 }
 
 static struct spool_use use_from_json(const json_t *o)
@@ -169,6 +175,7 @@ static void on_requeue(struct task_history *h, struct spool_spec *spec, const js
 
 	again_from_json(o, &again);
 	h->claimed = false;
+	h->stopped = false;
 	h->ended = false;
 	h->attempts = again.attempts;
 	h->again_ns = record_ns(json_object_get(o, "time"));
@@ -199,7 +206,7 @@ static const struct {
 	const char *event;
 	void (*fold)(struct task_history *h, struct spool_spec *spec, const json_t *object);
 } folds[] = {
-	{ "claim", on_claim },	   { "start", on_start },  { "end", on_end },
+	{ "claim", on_claim },	   { "start", on_start },  { "stop", on_stop }, { "end", on_end },
 	{ "requeue", on_requeue }, { "past", on_requeue }, { "edit", on_edit },
 };
 
@@ -358,6 +365,12 @@ static void add_use(json_t *o, const struct spool_use *use)
 				  json_integer((json_int_t)use->gpu_peak_bytes));
 	(void)json_object_set_new(o, "gpu_util_permille",
 				  json_integer((json_int_t)use->gpu_util_permille));
+}
+
+json_t *record_stop(uint64_t epoch, uint64_t now_ns)
+{
+	return json_pack("{s:s, s:I, s:f}", "event", "stop", "epoch", (json_int_t)epoch, "time",
+			 record_seconds(now_ns));
 }
 
 json_t *record_end(const struct spool_end *end)

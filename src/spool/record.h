@@ -9,6 +9,8 @@
  *	{"event":"claim","epoch":0,"attempt":1,"agent":..,"host":..,"boot":..,"pid":..,"start":..,"time":..}
  *	{"event":"start","epoch":0,"pid":..,"start":..,"time":..}		who keeps the claim
  *from now on
+ *	{"event":"stop","epoch":0,"time":..}	its owner wants it ended: it runs no further, and
+ *not again
  *	{"event":"end","epoch":0,"attempt":1,"result":"done","exit":0,"begun":..,"time":..}
  *	{"event":"requeue","epoch":1,"attempts":1,"memory":..,"reason":..,"begun":..,"not_before":..,"time":..}
  *
@@ -76,6 +78,7 @@ struct task_history {
 	uint64_t not_before_ns;
 	bool claimed; /* the last claim is not over */
 	bool started; /* claimer.proc is its shim */
+	bool stopped; /* of the last claim: its owner wants it ended */
 	struct claimer claimer;
 	uint64_t claimed_ns;
 	uint64_t started_ns; /* wall, when the claim became the shim's; 0: it has not */
@@ -112,6 +115,7 @@ json_t *record_claim(const struct claimer *c, uint64_t epoch, unsigned int attem
 /* devices: their UUIDs; NULL or empty where it has none. */
 json_t *record_start(const struct proc_id *proc, const struct text_list *devices, uint64_t epoch,
 		     uint64_t now_ns);
+json_t *record_stop(uint64_t epoch, uint64_t now_ns);
 json_t *record_end(const struct spool_end *end);
 json_t *record_requeue(const struct spool_again *again, uint64_t epoch, uint64_t now_ns);
 /* To be completed by usage_put(). memory 0: as the spec says. */

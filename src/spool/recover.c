@@ -36,6 +36,7 @@
 	       */
 #define ELEMENT_FILE_MAX 65536
 #define LOST_REASON	 "its node or agent went away"
+#define STOPPED_REASON	 "stopped by its owner; its node or agent went away meanwhile"
 
 struct recovery {
 	const struct spool *sp;
@@ -140,6 +141,16 @@ static struct spool_end lost_end(const struct claim *c)
 	return end;
 }
 
+/* It was told to end, and whether it had is not known. */
+static struct spool_end stopped_end(const struct claim *c)
+{
+	struct spool_end end = lost_end(c);
+
+	end.result = RESULT_CANCELLED;
+	(void)str_copy(end.reason, sizeof(end.reason), STOPPED_REASON);
+	return end;
+}
+
 static struct spool_again lost_again(const struct claim *c)
 {
 	struct spool_again again = { .attempts = c->attempt ? c->attempt - 1 : 0 };
@@ -184,6 +195,11 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 		end = known->end;
 	if (t->history.ended || (known && !known->requeue)) {
 		rc->counts.filed++;
+		return transit_end(rc->sp, rc->ev, c, &end, e);
+	}
+	if (t->history.claimed && t->history.stopped && !known) {
+		rc->counts.filed++;
+		end = stopped_end(c);
 		return transit_end(rc->sp, rc->ev, c, &end, e);
 	}
 	if (t->spec->no_requeue && t->history.claimed && !known) {
@@ -315,13 +331,15 @@ static struct batch *batch_of(struct recovery *rc, uint64_t id, struct err *e)
 	return rc->batch;
 }
 
-static int settle_element(struct recovery *rc, struct batch *b, struct claim *c, struct err *e)
+static int settle_element(struct recovery *rc, struct batch *b, struct claim *c, bool stopped,
+			  struct err *e)
 {
 	const struct event *known = find_event(rc, c->name.id, c->name.element, c->name.epoch);
 	unsigned int attempts;
 	uint64_t epoch;
 	enum batch_state state = batch_state(b, c->name.element, &epoch, &attempts);
 	struct spool_again again;
+	struct spool_end end;
 
 	/* The journal has what became of it: only its file was left. */
 	if (state >= BATCH_DONE || epoch > c->name.epoch)
@@ -330,9 +348,13 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 		rc->counts.filed++;
 		return batch_end(b, rc->ev, c, &known->end, e);
 	}
+	if (stopped && !known) {
+		end = stopped_end(c);
+		rc->counts.filed++;
+		return batch_end(b, rc->ev, c, &end, e);
+	}
 	if (rc->batch_no_requeue && !known) {
-		struct spool_end end = lost_end(c);
-
+		end = lost_end(c);
 		rc->counts.failed++;
 		return batch_end(b, rc->ev, c, &end, e);
 	}
@@ -367,7 +389,7 @@ static int recover_element(struct recovery *rc, const struct task_name *n, const
 		return why.code;
 	}
 	/* The batch was stopped or is over. */
-	return b ? settle_element(rc, b, &c, e) : spool_unlink(rc->sp, path, e);
+	return b ? settle_element(rc, b, &c, h.stopped, e) : spool_unlink(rc->sp, path, e);
 }
 
 static int recover_running(void *data, const char *file, unsigned char type)

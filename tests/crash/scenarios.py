@@ -375,18 +375,36 @@ def power_loss(w):
             elif t.id in facts and not c.has(t, facts[t.id]):
                 w.violation(f"{facts[t.id]} of {t} is undone by a power loss after {when}: {w.where(t.id)}")
 
-    def reboot():
+    def reboot(*tasks):
+        """tasks: PIDs of what runs and would not end by itself."""
         for pid in node.processes():
             os.kill(pid, signal.SIGSTOP)
         disk.lose_power()
         node.signal(signal.SIGKILL)
+        for pid in tasks:
+            os.killpg(pid, signal.SIGKILL)
         node.agent.wait()
         boot.write_text(f"{w.rng.getrandbits(64):016x}\n")
         node.start()
         w.ready()
         w.points += 1
 
-    commands = [*c.COMMANDS, "submit", "array", "retry"] * (3 if w.long else 1)
+    def stop_what_runs(element):
+        """It takes its grace, and is lost meanwhile."""
+        began = w.tmp / f"began-{len(w.tasks)}"
+        run = ["--", "sh", "-c", f"echo $$ >> {began}; trap '' TERM; sleep 600 & wait; wait"]
+        options = ["-g", "0", "--grace", "5m", "-r", "3", *(["--array", "1-1"] if element else [])]
+        i = int(node.run("submit", *options, *run).stdout)
+        if not wait_for(began.exists, 20):
+            w.violation(f"task {i} does not start")
+        told = node.run("stop", f"{i}.1" if element else i)
+        if told.returncode or "not on disk" in told.stderr:
+            w.violation(f"`stop` of a task that runs: {told.stdout}{told.stderr}")
+        reboot(int(began.read_text()))
+        if not wait_for(lambda: w.where(i).startswith("cancelled/"), 20) or len(began.read_text().split()) != 1:
+            w.violation(f"a power loss undoes the stop of task {i}, which ran: {w.where(i)}, {began.read_text()!r}")
+
+    commands = [*c.COMMANDS, "submit", "array", "retry", "stop-runs", "stop-element"] * (3 if w.long else 1)
     w.rng.shuffle(commands)
     for command in commands:
         if command == "array":
@@ -394,6 +412,9 @@ def power_loss(w):
                      ["--", *w.witness("{TAG}", 0)], 5)
         elif command == "submit":
             c.task(command)
+        elif command.startswith("stop-"):
+            stop_what_runs(command == "stop-element")
+            continue
         elif command == "retry":
             t = w.submit(node, command, ["-g", "0"], ["--", *w.witness("{TAG}", 0, -1)], expect="failed")
             node.run("wait", "-q", t.id)

@@ -241,6 +241,37 @@ static void test_interrupted_requeue(void **state)
 	sp = spool_close(sp);
 }
 
+/* What was told to end does not run again, whatever became of its node; of an array the others do.
+ */
+static void test_stopped(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node2");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-2\"}");
+	struct claim c = claim(sp, id, &me), one, two;
+	struct batch *b = open_batch(sp, many, "node2");
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct scan_task t;
+
+	assert_int_equal(batch_claim(b, 1, &me, &one, &e), 0);
+	assert_int_equal(batch_claim(b, 2, &me, &two, &e), 0);
+	b = batch_close(b);
+	assert_int_equal(claim_stopped(sp, &c, &e), 0);
+	assert_int_equal(claim_stopped(sp, &two, &e), 0);
+	recover(sp, &n);
+	assert_true(n.filed == 2 && n.requeued == 1);
+	assert_false(get(sp, id, &t));
+	assert_int_equal(ended_times(sp, id), 1);
+	b = open_batch(sp, many, "node1");
+	assert_int_equal(batch_claim(b, 2, &me, &c, &e), CLAIM_LOST);
+	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
+	b = batch_close(b);
+	assert_int_equal(claim_stopped(sp, &one, &e), -ENOENT); /* it has another epoch now */
+	sp = spool_close(sp);
+}
+
 /* A late record of a claim that was taken away changes nothing. */
 static void test_late_end(void **state)
 {
@@ -333,9 +364,9 @@ static void test_torn_record(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_batch),      TEST(test_revived_elements),    TEST(test_stopped_batch),
-		TEST(test_recover),    TEST(test_interrupted_requeue), TEST(test_late_end),
-		TEST(test_power_loss), TEST(test_torn_record),
+		TEST(test_batch),    TEST(test_revived_elements),    TEST(test_stopped_batch),
+		TEST(test_recover),  TEST(test_interrupted_requeue), TEST(test_stopped),
+		TEST(test_late_end), TEST(test_power_loss),	     TEST(test_torn_record),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
