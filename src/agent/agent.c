@@ -12,6 +12,7 @@
 #include "agent/agent.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -74,10 +75,12 @@ static void on_signal(uv_signal_t *handle, int signum)
 static bool reader_is_gone(const struct agent *a)
 {
 	struct pollfd p = { .fd = a->c->show_fd };
-	struct stat st;
+	struct statx st;
 
-	return a->c->show && fstat(p.fd, &st) == 0 &&
-	       (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)) && poll(&p, 1, 0) == 1 &&
+	/* Of a file neither its state nor whether it is ready is asked for: its server may hang. */
+	return a->c->show &&
+	       statx(p.fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
+	       (S_ISFIFO(st.stx_mode) || S_ISSOCK(st.stx_mode)) && poll(&p, 1, 0) == 1 &&
 	       (p.revents & (POLLERR | POLLHUP));
 }
 
@@ -340,6 +343,7 @@ static bool close_parts(struct agent *a)
 	bool spool_closed = !a->queue || tasks_free(a->queue) == 0;
 
 	news_close(a->news);
+	journal_close(a->journal);
 	guardlink_close(a->link, on_link_closed);
 	ctl_close(a->ctl);
 	for (size_t i = 0; i < n; i++)

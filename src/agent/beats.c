@@ -435,10 +435,8 @@ static void look_around(struct looking *g)
 	life_finish(g->lk->watch);
 }
 
-static void look_work(uv_work_t *work)
+static void look_at_all(struct looker *lk, struct look *l)
 {
-	struct look *l = work->data;
-	struct looker *lk = &l->b->lk;
 	struct looking g = { lk, l };
 	int r = open_spool(lk, &l->e);
 
@@ -454,6 +452,16 @@ static void look_work(uv_work_t *work)
 	if (!l->last)
 		look_around(&g);
 	(void)write_own(lk, l);
+}
+
+static void look_work(uv_work_t *work)
+{
+	struct look *l = work->data;
+	struct looker *lk = &l->b->lk;
+
+	look_at_all(lk, l);
+	if (l->last || l->clash) /* here, where it may wait for its server */
+		lk->sp = spool_close(lk->sp);
 }
 
 /* ---- on the loop ---- */

@@ -74,6 +74,7 @@ static void __attribute__((noreturn)) sync_all(int spool_fd, int pipe_fd)
 	close_from(2);
 	(void)prctl(PR_SET_NAME, "tenure-sync");
 	errnum = syncfs(1) < 0 ? errno : 0;
+	(void)close(1); /* so that who is told need not wait for our end */
 	_exit(write(0, &errnum, sizeof(errnum)) == (ssize_t)sizeof(errnum) ? 0 : 126);
 }
 

@@ -367,7 +367,7 @@ static void over(struct filler *fl)
 {
 	struct fillers *all = fl->all;
 
-	fl->log_fd = fd_close(fl->log_fd);
+	fl->log_fd = spooler_close_fd(all->c.place->spooler, fl->log_fd);
 	(void)sched_end(all->c.plan, ref_of(fl));
 	forget_record(fl);
 	put_off(fl);
@@ -791,7 +791,7 @@ struct fillers *fillers_free(struct fillers *f)
 	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++) {
 		disconnect(&f->fillers[i]);
 		f->fillers[i].remains = remains_forget(f->fillers[i].remains);
-		f->fillers[i].log_fd = fd_close(f->fillers[i].log_fd);
+		f->fillers[i].log_fd = spooler_close_fd(f->c.place->spooler, f->fillers[i].log_fd);
 	}
 	spec_free(f->spec);
 	free(f->log_dir);

@@ -99,6 +99,14 @@ static void put_lost(void *user, uint64_t lines)
 	put_line(user, CHANNEL_LOG, b.data, b.len);
 }
 
+static void close_files(void *user)
+{
+	struct journal *j = user;
+
+	for (size_t i = 0; i < CHANNEL_MAX; i++)
+		j->files[i].log = log_close(j->files[i].log);
+}
+
 static void show_line(void *user, unsigned int channel, const char *line, size_t len)
 {
 	struct journal *j = user;
@@ -117,7 +125,9 @@ static void show_lost(void *user, uint64_t lines)
 
 struct journal *journal_new(uv_loop_t *loop, const struct journal_config *c)
 {
-	static const struct outq_ops file_ops = { .put = put_line, .lost = put_lost };
+	static const struct outq_ops file_ops = { .put = put_line,
+						  .lost = put_lost,
+						  .close = close_files };
 	static const struct outq_ops show_ops = { .put = show_line, .lost = show_lost };
 	struct journal *j = xcalloc(1, sizeof(*j));
 
@@ -224,6 +234,11 @@ bool journal_is_flushed(const struct journal *j)
 	return outq_is_empty(j->files_q) && outq_is_empty(j->show_q);
 }
 
+void journal_close(struct journal *j)
+{
+	outq_close(j->files_q);
+}
+
 int journal_free(struct journal *j)
 {
 	if (!j)
@@ -232,10 +247,8 @@ int journal_free(struct journal *j)
 		return -EBUSY;
 	(void)outq_free(j->files_q);
 	(void)outq_free(j->show_q);
-	for (size_t i = 0; i < CHANNEL_MAX; i++) {
+	for (size_t i = 0; i < CHANNEL_MAX; i++)
 		free(j->files[i].path);
-		j->files[i].log = log_close(j->files[i].log);
-	}
 	for (size_t i = 0; i < JOURNAL_TAIL; i++)
 		free(j->tail[i]);
 	uv_mutex_destroy(&j->lock);

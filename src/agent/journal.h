@@ -57,7 +57,10 @@ uint64_t journal_lost(const struct journal *j);
 char *journal_trouble(struct journal *j, char *buf, size_t size);
 
 bool journal_is_flushed(const struct journal *j);
-/* -EBUSY: a write hangs; nothing is freed, the process is expected to end. */
+/* No more lines are expected; the loop has to run until it is flushed. */
+void journal_close(struct journal *j);
+/* After journal_close(). -EBUSY: a write or the end of a file hangs; nothing is freed, the process
+ * is expected to end. */
 int journal_free(struct journal *j);
 
 #endif

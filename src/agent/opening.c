@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/beats.h"
+#include "agent/dirwatch.h"
 #include "agent/runjob.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -280,6 +281,7 @@ void opening_work(struct opening *o, struct spool_place *p)
 				       .failed = failed_one,
 				       .tell = tell_one,
 				       .data = &f };
+	cleanup_free char *pending = NULL;
 	struct recover_counts counts;
 
 	o->code = open_place(o, p);
@@ -295,7 +297,8 @@ void opening_work(struct opening *o, struct spool_place *p)
 	if (cgroup_find(&o->cgroup) == 0)
 		cgroup_clear(o->cgroup);
 	p->scan = scan_new(p->spool, SCAN_RAW);
-	o->pending = xasprintf("%s/pending", p->spool->path);
+	pending = xasprintf("%s/%s", p->spool->path, spool_dir_name(SPOOL_PENDING));
+	(void)dirwatch_add(o->watch_fd, pending); /* before it is read */
 }
 
 void opening_reclaim(struct opening *o, struct spool_place *p, const struct text_list *dead)
@@ -317,7 +320,6 @@ void opening_clear(struct opening *o)
 	for (size_t i = 0; i < o->n; i++)
 		adoptee_clear(&o->all[i]);
 	free(o->all);
-	free(o->pending);
 	text_list_clear(&o->lanes);
 	text_list_clear(&o->unknown);
 	free(o->cgroup);

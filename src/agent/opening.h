@@ -22,7 +22,8 @@ struct opening {
 	/* The caller's, as long as the job runs. */
 	const char *root, *instance, *agent, *run_dir;
 	const struct spool_trust *trust;
-	bool again; /* it was told before what cannot be told */
+	int watch_fd; /* dirwatch_add(), for pending/ */
+	bool again;   /* it was told before what cannot be told */
 	/* Found. */
 	char key[OPENING_KEY_MAX]; /* of the spool, for runjob_token() */
 	size_t n;
@@ -30,7 +31,6 @@ struct opening {
 	struct text_list unknown; /* claims that cannot be told now, or could not be brought on */
 	struct text_list lanes;	  /* that are this agent's */
 	struct strbuf notes;	  /* lines to be told */
-	char *pending;		  /* the directory to watch */
 	char *cgroup;		  /* to make tasks' own ones in; NULL: none is delegated */
 	struct err e;		  /* with code: there is no queue */
 	int code;
@@ -40,7 +40,7 @@ struct opening {
 void opening_work(struct opening *o, struct spool_place *place);
 /* Later: claims (their paths) of other agents of which the holders are dead, or that were `unknown`
  * before, wait again; those that run, or of which the end is known, are among all[]. The caller
- * sets run_dir and key; there is no `pending`. */
+ * sets run_dir and key; nothing is watched. */
 void opening_reclaim(struct opening *o, struct spool_place *place, const struct text_list *dead);
 void opening_clear(struct opening *o);
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/dirwatch.h"
 #include "agent/tasksin.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -28,8 +29,7 @@ struct taken {
 struct orders {
 	struct tasks *q;
 	uv_timer_t timer;
-	uv_fs_event_t watch;
-	unsigned int handles;
+	struct dirwatch *watch;
 	bool started, looking, again, stopped;
 };
 
@@ -37,10 +37,10 @@ struct orders_job {
 	struct spool_job job;
 	struct tasks_reader reader;
 	struct orders *o;
-	bool forget; /* in: what lies there is not for us */
+	bool forget; /* in: what lies there is not for us, and the directory is to be watched */
+	int watch_fd;
 	size_t n;
 	struct taken all[TAKE_MAX];
-	char *dir; /* to be watched; with forget */
 	struct err e;
 };
 
@@ -51,8 +51,11 @@ static void take_work(struct spool_job *job, struct spool_place *p)
 	struct orders_job *j = (struct orders_job *)job;
 
 	if (j->forget) {
+		cleanup_free char *dir =
+			xasprintf("%s/%s", p->spool->path, spool_dir_name(SPOOL_CONTROL));
+
+		(void)dirwatch_add(j->watch_fd, dir);
 		control_forget(p->spool, p->self.agent);
-		j->dir = xasprintf("%s/%s", p->spool->path, spool_dir_name(SPOOL_CONTROL));
 		return;
 	}
 	while (j->n < TAKE_MAX && control_next(p->spool, p->self.agent, &j->all[j->n].order,
@@ -135,16 +138,15 @@ static void on_timer(uv_timer_t *timer)
 	orders_look(timer->data);
 }
 
-static void on_watch(uv_fs_event_t *watch, const char *file, int events, int status)
+static void on_watch(void *user, const char *file)
 {
-	orders_look(watch->data);
+	orders_look(user);
 }
 
 static void free_job(struct orders_job *j)
 {
 	for (size_t i = 0; i < j->n; i++)
 		order_clear(&j->all[i].order);
-	free(j->dir);
 	free(j);
 }
 
@@ -202,8 +204,6 @@ static void take_done(struct spool_job *job)
 	struct orders *o = q->orders;
 
 	o->looking = false;
-	if (j->dir && !o->stopped)
-		(void)uv_fs_event_start(&o->watch, on_watch, j->dir, 0);
 	if (j->e.code)
 		news_say(q->place.news, LOG_LEVEL_WARNING, "an order to this agent: %s", j->e.text);
 	if (!o->stopped) {
@@ -226,6 +226,7 @@ static void look(struct orders *o, bool forget)
 	o->again = false;
 	j->o = o;
 	j->forget = forget;
+	j->watch_fd = o->watch->fd;
 	j->job = (struct spool_job){ .work = take_work, .done = take_done, .user = o->q };
 	spooler_do(o->q->spooler, &j->job);
 }
@@ -254,9 +255,8 @@ struct orders *orders_new(uv_loop_t *loop, struct tasks *q)
 
 	o->q = q;
 	(void)uv_timer_init(loop, &o->timer);
-	(void)uv_fs_event_init(loop, &o->watch);
-	o->timer.data = o->watch.data = o;
-	o->handles = 2;
+	o->watch = dirwatch_new(loop, q->spooler, on_watch, o);
+	o->timer.data = o;
 	return o;
 }
 
@@ -264,21 +264,19 @@ void orders_stop(struct orders *o)
 {
 	o->stopped = true;
 	(void)uv_timer_stop(&o->timer);
-	(void)uv_fs_event_stop(&o->watch);
+	dirwatch_stop(o->watch);
 }
 
 static void on_closed(uv_handle_t *h)
 {
-	struct orders *o = h->data;
-
-	if (--o->handles == 0)
-		free(o);
+	free(h->data);
 }
 
 void orders_free(struct orders *o)
 {
+	dirwatch_stop(o->watch);
+	o->watch = dirwatch_free(o->watch);
 	uv_close((uv_handle_t *)&o->timer, on_closed);
-	uv_close((uv_handle_t *)&o->watch, on_closed);
 }
 
 /* ---- control.json ---- */

@@ -26,10 +26,11 @@ struct outq {
 	uint64_t lost, lost_unsaid;
 	struct line *first, **last;
 	/* The job's own while busy; the loop's thread keeps away. */
-	bool busy;
+	bool busy, closing;
 	uv_work_t work;
 	struct line *batch;
 	uint64_t batch_lost;
+	bool batch_closes;
 	uint64_t written_ns;
 };
 
@@ -54,6 +55,10 @@ static void write_batch(uv_work_t *work)
 		q->ops->lost(q->user, q->batch_lost);
 	for (struct line *l = q->batch; l; l = l->next)
 		q->ops->put(q->user, l->channel, l->text, l->len);
+	if (q->batch_closes) {
+		q->ops->close(q->user);
+		return;
+	}
 	/* Where lines come one after another the next ones are written together. */
 	if (clock_mono_ns() - q->written_ns < GROUP_NS)
 		(void)usleep(GROUP_NS / NS_PER_US);
@@ -78,7 +83,7 @@ static void batch_done(uv_work_t *work, int status)
 
 	free_lines(take_ptr(q->batch));
 	q->busy = false;
-	if (q->first)
+	if (q->first || (q->closing && !q->batch_closes))
 		start_batch(q);
 }
 
@@ -86,6 +91,7 @@ static void start_batch(struct outq *q)
 {
 	q->batch = q->first;
 	q->batch_lost = q->lost_unsaid;
+	q->batch_closes = q->closing;
 	q->first = NULL;
 	q->last = &q->first;
 	q->bytes = 0;
@@ -110,6 +116,13 @@ void outq_add(struct outq *q, unsigned int channel, const char *line, size_t len
 	q->last = &l->next;
 	q->bytes += len;
 	if (!q->busy)
+		start_batch(q);
+}
+
+void outq_close(struct outq *q)
+{
+	q->closing = q->ops->close;
+	if (q->closing && !q->busy)
 		start_batch(q);
 }
 

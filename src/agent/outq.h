@@ -23,11 +23,15 @@ struct outq_ops {
 	void (*put)(void *user, unsigned int channel, const char *line, size_t len);
 	/* On a pool thread: so many lines were lost because the queue was full. */
 	void (*lost)(void *user, uint64_t lines);
+	/* On a pool thread, after the last line: outq_close(). May be NULL. */
+	void (*close)(void *user);
 };
 
 /* user must stay until outq_free() has returned 0. */
 struct outq *outq_new(uv_loop_t *loop, size_t max_bytes, const struct outq_ops *ops, void *user);
 void outq_add(struct outq *q, unsigned int channel, const char *line, size_t len);
+/* From now on what was opened for a line is closed again after it. */
+void outq_close(struct outq *q);
 /* Lines that were lost since the start. */
 uint64_t outq_lost(const struct outq *q);
 /* True when all has been written. The loop has to run for that. */

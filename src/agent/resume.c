@@ -129,7 +129,6 @@ static void open_done(struct spool_job *job)
 		for (size_t i = 0; i < o->lanes.n; i++)
 			lanes_found(q, o->lanes.texts[i]);
 		tasks_drop_stray_leases(q);
-		q->watching = uv_fs_event_start(&q->watch, tasks_on_watch, o->pending, 0) == 0;
 		orders_start(q->orders);
 		durable_soon(q->durable); /* what an agent before us has noted */
 		tasks_rescan(q);
@@ -204,18 +203,45 @@ static void on_look_again(uv_timer_t *timer)
 	text_list_clear(&q->unknown);
 }
 
+struct places_job {
+	struct spool_job job;
+	char *state_dir;
+};
+
 /* Where shims leave their records: a disk of this node, so that no network stands in the way. */
-char *resume_run_dir(const struct tasks_config *c)
+static void find_run_dir(struct tasks *q, const char *state_dir)
 {
-	char *dir = xasprintf("/var/tmp/tenure-%u", (unsigned int)getuid());
+	cleanup_free char *dir = xasprintf("/var/tmp/tenure-%u", (unsigned int)getuid());
 	struct stat st;
 	bool ours = (mkdir(dir, 0700) == 0 || errno == EEXIST) && lstat(dir, &st) == 0 &&
 		    S_ISDIR(st.st_mode) && st.st_uid == getuid() && (st.st_mode & 077) == 0;
-	char *full = ours ? xasprintf("%s/%s", dir, c->instance)
-			  : xasprintf("%s/%s/run", c->state_dir, c->instance);
 
-	free(dir);
-	return full;
+	(void)str_print(q->run_dir, sizeof(q->run_dir), ours ? "%s/%s" : "%s/%s/run",
+			ours ? dir : state_dir, q->instance);
+}
+
+static void places_work(struct spool_job *job, struct spool_place *p)
+{
+	struct places_job *j = (struct places_job *)job;
+	struct tasks *q = job->user;
+
+	find_run_dir(q, j->state_dir);
+	login_read(&q->place.login);
+}
+
+static void places_done(struct spool_job *job)
+{
+	free(((struct places_job *)job)->state_dir);
+	free(job);
+}
+
+void resume_find_places(struct tasks *q, const char *state_dir)
+{
+	struct places_job *j = xcalloc(1, sizeof(*j));
+
+	j->job = (struct spool_job){ .work = places_work, .done = places_done, .user = q };
+	j->state_dir = xstrdup(state_dir);
+	spooler_do(q->spooler, &j->job);
 }
 
 void resume_start(struct tasks *q)
@@ -227,6 +253,7 @@ void resume_start(struct tasks *q)
 	o->o.trust = &q->trust;
 	o->o.instance = q->instance;
 	o->o.agent = q->agent;
+	o->o.watch_fd = q->watch->fd;
 	o->o.run_dir = q->run_dir;
 	spooler_do(q->spooler, &o->job);
 }

@@ -10,8 +10,9 @@
 void resume_start(struct tasks *q);
 /* Paths of claims in running/ whose holders are dead. */
 void resume_reclaim(struct tasks *q, const struct text_list *dead);
-/* Where shims leave their records: a disk of this node, so that no network stands in the way. The
- * caller frees it. */
-char *resume_run_dir(const struct tasks_config *c);
+/* Before any other job of the spooler: where shims leave their records (q->run_dir), and what tasks
+ * begin with (q->place.login). Either may be on a file system that hangs, so who uses them on the
+ * loop waits for a job that came later. */
+void resume_find_places(struct tasks *q, const char *state_dir);
 
 #endif

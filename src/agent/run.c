@@ -48,7 +48,6 @@ static void on_timer_closed(uv_handle_t *h)
 {
 	struct run *r = h->data;
 
-	r->log_fd = fd_close(r->log_fd);
 	spec_free(r->spec);
 	taskuse_clear(&r->use);
 	text_list_clear(&r->uuids);
@@ -60,6 +59,7 @@ static void release(struct run *r)
 	r->sweeping = sweeping_forget(r->sweeping);
 	r->remains = remains_forget(r->remains);
 	runtalk_hang_up(r);
+	r->log_fd = spooler_close_fd(r->place->spooler, r->log_fd);
 	uv_close((uv_handle_t *)&r->timer, on_timer_closed);
 }
 
@@ -185,7 +185,8 @@ void run_launch(struct run *r)
 		launch_later(r, &e);
 	} else {
 		r->retry_ms = 0;
-		r->log_fd = fd_close(r->log_fd); /* its shim has it */
+		/* Its shim has it. */
+		r->log_fd = spooler_close_fd(r->place->spooler, r->log_fd);
 		runtalk_listen(r, fd);
 	}
 }

@@ -16,10 +16,12 @@
 
 #include "agent/backlog.h"
 #include "agent/lanes.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 
-#define LATER_MS 10 /* of jobs that may wait for others to go with */
+#define LATER_MS 10  /* of jobs that may wait for others to go with */
+#define END_MS	 500 /* the thread gets so long to close its files */
 
 struct spooler {
 	uv_loop_t *loop;
@@ -36,7 +38,7 @@ struct spooler {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	struct spool_job *batch; /* handed over, and given back when done is set */
-	bool done, stop;
+	bool done, stop, ended;
 };
 
 struct place_batch *place_batch(struct spool_place *place, uint64_t id, struct err *e)
@@ -164,6 +166,25 @@ static struct spool_job *await_batch(struct spooler *s)
 	return batch;
 }
 
+static void work_all(struct spooler *s, struct spool_job *batch)
+{
+	for (struct spool_job *job = batch; job; job = job->next)
+		job->work(job, &s->place);
+}
+
+static void clear_place(struct spool_place *p)
+{
+	lanes_forget_epochs(p);
+	while (p->batches)
+		place_forget_batch(p, p->batches->id);
+	while (p->undo)
+		take_undo(&p->undo);
+	backlog_forget(p);
+	p->events = events_close(p->events);
+	p->scan = scan_free(p->scan);
+	p->spool = spool_close(p->spool);
+}
+
 static void *run(void *arg)
 {
 	struct spooler *s = arg;
@@ -171,13 +192,18 @@ static void *run(void *arg)
 
 	(void)prctl(PR_SET_NAME, "tenure-spool");
 	while ((batch = await_batch(s))) {
-		for (struct spool_job *job = batch; job; job = job->next)
-			job->work(job, &s->place);
+		work_all(s, batch);
 		(void)pthread_mutex_lock(&s->lock);
 		s->done = true;
 		(void)pthread_mutex_unlock(&s->lock);
 		(void)uv_async_send(&s->back);
 	}
+	work_all(s, s->batch);
+	clear_place(&s->place);
+	(void)pthread_mutex_lock(&s->lock);
+	s->ended = true;
+	(void)pthread_mutex_unlock(&s->lock);
+	(void)pthread_cond_signal(&s->wake);
 	return NULL;
 }
 
@@ -210,6 +236,16 @@ static void on_later(uv_timer_t *timer)
 	hand_over(timer->data);
 }
 
+static void tell_all(struct spool_job *job)
+{
+	while (job) {
+		struct spool_job *next = job->next;
+
+		job->done(job);
+		job = next;
+	}
+}
+
 static void on_back(uv_async_t *handle)
 {
 	struct spooler *s = handle->data;
@@ -224,12 +260,7 @@ static void on_back(uv_async_t *handle)
 	s->busy = false;
 	if (s->first)
 		(void)uv_prepare_start(&s->handover, on_handover);
-	while (job) {
-		struct spool_job *next = job->next;
-
-		job->done(job);
-		job = next;
-	}
+	tell_all(job);
 }
 
 static void start_thread(struct spooler *s)
@@ -247,6 +278,7 @@ static void start_thread(struct spooler *s)
 struct spooler *spooler_new(uv_loop_t *loop, const struct spool_place *place)
 {
 	struct spooler *s = xcalloc(1, sizeof(*s));
+	pthread_condattr_t attr;
 
 	s->loop = loop;
 	s->place = *place;
@@ -258,7 +290,10 @@ struct spooler *spooler_new(uv_loop_t *loop, const struct spool_place *place)
 	uv_unref((uv_handle_t *)&s->back);
 	s->handles = 3;
 	(void)pthread_mutex_init(&s->lock, NULL);
-	(void)pthread_cond_init(&s->wake, NULL);
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&s->wake, &attr);
+	(void)pthread_condattr_destroy(&attr);
 	start_thread(s);
 	return s;
 }
@@ -302,6 +337,34 @@ bool spooler_is_idle(const struct spooler *s)
 	return !s->busy && !s->first;
 }
 
+struct close_job {
+	struct spool_job job;
+	int fd;
+};
+
+static void close_work(struct spool_job *job, struct spool_place *p)
+{
+	(void)fd_close(((struct close_job *)job)->fd);
+}
+
+static void close_done(struct spool_job *job)
+{
+	free(job);
+}
+
+int spooler_close_fd(struct spooler *s, int fd)
+{
+	struct close_job *j;
+
+	if (fd < 0)
+		return -1;
+	j = xcalloc(1, sizeof(*j));
+	j->job = (struct spool_job){ .work = close_work, .done = close_done };
+	j->fd = fd;
+	spooler_do_later(s, &j->job);
+	return -1;
+}
+
 static void on_closed(uv_handle_t *h)
 {
 	struct spooler *s = h->data;
@@ -310,33 +373,37 @@ static void on_closed(uv_handle_t *h)
 		free(s);
 }
 
-static void end_thread(struct spooler *s)
+/* False: it has not come to its end in END_MS. */
+static bool end_thread(struct spooler *s)
 {
+	uint64_t until_ns = clock_mono_ns() + END_MS * NS_PER_MS;
+	const struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_S),
+					.tv_nsec = (long)(until_ns % NS_PER_S) };
+	bool ended;
+
 	(void)pthread_mutex_lock(&s->lock);
+	s->batch = take_ptr(s->first);
 	s->stop = true;
-	(void)pthread_mutex_unlock(&s->lock);
 	(void)pthread_cond_signal(&s->wake);
+	while (!s->ended && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
+		;
+	ended = s->ended;
+	(void)pthread_mutex_unlock(&s->lock);
+	if (!ended)
+		return false;
 	(void)pthread_join(s->thread, NULL);
 	(void)pthread_cond_destroy(&s->wake);
 	(void)pthread_mutex_destroy(&s->lock);
+	return true;
 }
 
 int spooler_free(struct spooler *s)
 {
 	if (!s)
 		return 0;
-	if (s->busy)
+	if (s->busy || !end_thread(s))
 		return -EBUSY;
-	end_thread(s);
-	lanes_forget_epochs(&s->place);
-	while (s->place.batches)
-		place_forget_batch(&s->place, s->place.batches->id);
-	while (s->place.undo)
-		take_undo(&s->place.undo);
-	backlog_forget(&s->place);
-	s->place.events = events_close(s->place.events);
-	s->place.scan = scan_free(s->place.scan);
-	s->place.spool = spool_close(s->place.spool);
+	tell_all(take_ptr(s->batch));
 	uv_close((uv_handle_t *)&s->handover, on_closed);
 	uv_close((uv_handle_t *)&s->later, on_closed);
 	uv_close((uv_handle_t *)&s->back, on_closed);

@@ -83,7 +83,11 @@ void spooler_do_later(struct spooler *s, struct spool_job *job);
  */
 bool spooler_take_back(struct spooler *s, struct spool_job *job);
 bool spooler_is_idle(const struct spooler *s);
-/* -EBUSY: a job hangs; nothing is freed, the process is expected to end. */
+/* The thread closes fd, after the jobs that it was given before: the end of a file may be a write
+ * that waits for its server. Nothing where it is negative. Returns -1. */
+int spooler_close_fd(struct spooler *s, int fd);
+/* -EBUSY: a job hangs, or the end of a file does; nothing is freed, the process is expected to end.
+ * The thread does first what it was given since it was idle, and half a second is waited for it. */
 int spooler_free(struct spooler *s);
 
 #endif

@@ -1,28 +1,37 @@
 /* SPDX-License-Identifier: MIT */
+
+/*
+ * Not by uv_spawn(), which waits until the child has closed the descriptors that are not for it:
+ * some are the spool's, and the end of a file may hang with its server. The child closes them
+ * before its exec, because one that hangs within it keeps whoever reads its /proc/PID/stat waiting,
+ * and so every shim.
+ */
+
 #include "agent/sweeping.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/nofile.h"
-#include "base/str.h"
 #include "base/strbuf.h"
 #include "spool/spec.h"
 #include "task/sweep.h"
 
-#define ARGS_MAX 16
+#define ARGS_MAX   16
+#define PROGRAM_FD 3
 
-/* Freed when the process has ended, its output too, and libuv has given both handles back. */
+/* Freed when the process has ended, which is told by its output, and libuv has given that back. */
 struct sweeping {
 	const struct sweeping_place *place;
-	uv_process_t process;
+	pid_t pid;
 	uv_pipe_t out;
-	unsigned int handles;
-	bool ended, read;
 	struct strbuf line;
 	char buf[1024];
 	void (*done)(void *user);
@@ -33,8 +42,6 @@ static void on_closed(uv_handle_t *h)
 {
 	struct sweeping *s = h->data;
 
-	if (--s->handles)
-		return;
 	strbuf_clear(&s->line);
 	free(s);
 }
@@ -47,23 +54,13 @@ static void tell_line(struct sweeping *s)
 	s->line = (struct strbuf)STRBUF_INIT;
 }
 
-static void end_if_both(struct sweeping *s)
+static void end(struct sweeping *s)
 {
-	if (!s->ended || !s->read)
-		return;
+	(void)waitpid(s->pid, NULL, 0); /* its output ends with it */
 	tell_line(s);
 	if (s->done)
 		s->done(s->user);
-	uv_close((uv_handle_t *)&s->process, on_closed);
 	uv_close((uv_handle_t *)&s->out, on_closed);
-}
-
-static void on_exit_(uv_process_t *process, int64_t status, int signal)
-{
-	struct sweeping *s = process->data;
-
-	s->ended = true;
-	end_if_both(s);
 }
 
 static void on_alloc(uv_handle_t *h, size_t size, uv_buf_t *buf)
@@ -86,30 +83,58 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	if (n >= 0)
 		return;
 	(void)uv_read_stop(stream);
-	s->read = true;
-	end_if_both(s);
+	end(s);
 }
 
-static int spawn(struct sweeping *s, char *program, char **args)
+/* In the child, with only what is safe there. */
+static void __attribute__((noreturn)) become(int program, char **args, int out)
 {
-	int fds[2];
+	int null = open("/dev/null", O_RDWR);
+	sigset_t none;
+
+	for (int sig = 1; sig < NSIG; sig++)
+		(void)signal(sig, SIG_DFL); /* of those that cannot be it is so already */
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+	    dup2(out, STDERR_FILENO) < 0 || dup2(program, PROGRAM_FD) < 0 ||
+	    fcntl(PROGRAM_FD, F_SETFD, FD_CLOEXEC) < 0)
+		_exit(126);
+	(void)syscall(SYS_close_range, PROGRAM_FD + 1U, ~0U, 0U);
+	(void)fexecve(PROGRAM_FD, args, environ);
+	_exit(127);
+}
+
+static int spawn_with(pid_t *ret, int program, char **args, int out)
+{
+	sigset_t all, before;
+	pid_t pid;
+	int errnum;
+
+	/* The loop's handlers are not for the child. */
+	(void)sigfillset(&all);
+	(void)sigprocmask(SIG_SETMASK, &all, &before);
+	pid = fork();
+	errnum = errno;
+	if (pid == 0)
+		become(program, args, out);
+	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	*ret = pid;
+	return pid < 0 ? -errnum : 0;
+}
+
+static int spawn(struct sweeping *s, char **args)
+{
+	int fds[2], r;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
-
-	uv_stdio_container_t io[3] = { { .flags = UV_IGNORE },
-				       { .flags = UV_INHERIT_FD, .data.fd = fds[1] },
-				       { .flags = UV_INHERIT_FD, .data.fd = fds[1] } };
-	uv_process_options_t o = {
-		.exit_cb = on_exit_, .file = program, .args = args, .stdio_count = 3, .stdio = io
-	};
-	int r = uv_spawn(s->place->loop, &s->process, &o);
-
+	r = spawn_with(&s->pid, s->place->program_fd, args, fds[1]);
 	(void)fd_close(fds[1]);
-	if (r == 0)
-		nofile_set_of(s->process.pid, s->place->nofile);
-	if (r == 0)
+	if (r == 0) {
+		nofile_set_of(s->pid, s->place->nofile);
 		r = uv_pipe_open(&s->out, fds[0]);
+	}
 	if (r < 0)
 		(void)fd_close(fds[0]);
 	return r;
@@ -125,7 +150,6 @@ static void add(struct text_list *l, const char *option, const char *value)
 
 static int start(struct sweeping *s, unsigned int what, const char *gpus)
 {
-	char program[40];
 	char *args[ARGS_MAX] = { (char[]){ "tenure" }, (char[]){ "sweep" } };
 	struct text_list words = { 0 };
 	size_t n = 2;
@@ -141,8 +165,7 @@ static int start(struct sweeping *s, unsigned int what, const char *gpus)
 		add(&words, "--sweep-spare", s->place->spare);
 	for (size_t i = 0; i < words.n; i++)
 		args[n++] = words.texts[i];
-	(void)str_print(program, sizeof(program), "/proc/self/fd/%d", s->place->program_fd);
-	r = spawn(s, program, args);
+	r = spawn(s, args);
 	text_list_clear(&words);
 	return r;
 }
@@ -158,15 +181,14 @@ struct sweeping *sweeping_start(const struct sweeping_place *place, unsigned int
 	if (!what)
 		return NULL;
 	s = xcalloc(1, sizeof(*s));
-	*s = (struct sweeping){ .place = place, .done = done, .user = user, .handles = 2 };
+	*s = (struct sweeping){ .place = place, .done = done, .user = user };
 	s->line = (struct strbuf)STRBUF_INIT;
-	s->process.data = s->out.data = s;
+	s->out.data = s;
 	(void)uv_pipe_init(place->loop, &s->out, 0);
 	r = start(s, what, gpus);
 	if (r == 0 && uv_read_start((uv_stream_t *)&s->out, on_alloc, on_read) == 0)
 		return s;
 	news_say(place->news, LOG_LEVEL_ERROR, "cannot end what is left: %s", uv_strerror(r));
-	uv_close((uv_handle_t *)&s->process, on_closed);
 	uv_close((uv_handle_t *)&s->out, on_closed);
 	return NULL;
 }

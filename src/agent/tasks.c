@@ -449,9 +449,9 @@ static void on_scan(uv_timer_t *timer)
 
 /* Our own claims are heard here, too; with many waiting, reading all for each would be the cost of
  * a task. */
-void tasks_on_watch(uv_fs_event_t *handle, const char *file, int events, int status)
+static void on_watch(void *user, const char *file)
 {
-	struct tasks *q = handle->data;
+	struct tasks *q = user;
 	struct task_name n;
 
 	if (file && name_parse(file, &n) && n.id && find_running(q, (struct sched_ref){ n.id, 0 }))
@@ -471,9 +471,8 @@ static void init_handles(struct tasks *q)
 		(void)uv_timer_init(q->loop, timers[i]);
 		timers[i]->data = q;
 	}
-	(void)uv_fs_event_init(q->loop, &q->watch);
-	q->watch.data = q;
-	q->handles = ARRAY_LEN(timers) + 1;
+	q->watch = dirwatch_new(q->loop, q->spooler, on_watch, q);
+	q->handles = ARRAY_LEN(timers);
 }
 
 struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
@@ -489,7 +488,6 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	q->trust = c->trust;
 	q->instance = xstrdup(c->instance);
 	q->agent = xstrdup(c->agent);
-	q->run_dir = resume_run_dir(c);
 	q->plan = sched_queue_new();
 	for (size_t i = 0; i < c->n_lanes; i++)
 		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
@@ -523,7 +521,6 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .moved = run_moved,
 				       .lanes = run_lanes,
 				       .streak = streak_of };
-	login_read(&q->place.login);
 	q->fillers = workload_new(q, c);
 	init_handles(q);
 	q->beats = nodes_beats(q, c);
@@ -533,6 +530,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	q->place.agent = q->agent;
 	q->place.beat_ms = c->beat_ms;
 	q->place.beats = q->beats;
+	resume_find_places(q, c->state_dir);
 	return q;
 }
 
@@ -748,7 +746,7 @@ void tasks_end(struct tasks *q)
 	(void)uv_timer_stop(&q->scan_timer);
 	(void)uv_timer_stop(&q->lease_timer);
 	(void)uv_timer_stop(&q->look_timer);
-	(void)uv_fs_event_stop(&q->watch);
+	dirwatch_stop(q->watch);
 	durable_stop(q->durable);
 	orders_stop(q->orders);
 	beats_end(q->beats, q->runs != NULL);
@@ -771,7 +769,6 @@ static void on_closed(uv_handle_t *h)
 	free(q->root);
 	free(q->instance);
 	free(q->agent);
-	free(q->run_dir);
 	login_clear(&q->place.login);
 	free(q->cgroup);
 	free(q->spool_dir);
@@ -801,11 +798,11 @@ int tasks_free(struct tasks *q)
 	pauses_clear(&q->pauses);
 	lanes_clear(q);
 	launch_mother_close(&q->place.mother);
-	(void)spooler_free(take_ptr(q->spooler));
+	dirwatch_stop(q->watch);
+	q->watch = dirwatch_free(q->watch);
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);
 	uv_close((uv_handle_t *)&q->scan_timer, on_closed);
 	uv_close((uv_handle_t *)&q->lease_timer, on_closed);
 	uv_close((uv_handle_t *)&q->look_timer, on_closed);
-	uv_close((uv_handle_t *)&q->watch, on_closed);
-	return 0;
+	return spooler_free(take_ptr(q->spooler));
 }

@@ -130,7 +130,7 @@ json_t *tasks_report(const struct tasks *q);
 void tasks_end(struct tasks *q);
 /* What it had to write when it was told to end has been written. */
 bool tasks_are_quiet(const struct tasks *q);
-/* -EBUSY: a file hangs; nothing is freed, the process is expected to end. */
+/* -EBUSY: a file hangs; not all is freed, the process is expected to end. */
 int tasks_free(struct tasks *q);
 
 #endif

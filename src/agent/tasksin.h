@@ -8,8 +8,11 @@
  * nodes), workload.c (what runs where none of its tasks does). All of it on the loop.
  */
 
+#include <limits.h>
+
 #include "agent/backlog.h"
 #include "agent/beats.h"
+#include "agent/dirwatch.h"
 #include "agent/durable.h"
 #include "agent/filler.h"
 #include "agent/lanes.h"
@@ -31,7 +34,8 @@ struct running {
 struct tasks {
 	uv_loop_t *loop;
 	char key[OPENING_KEY_MAX]; /* of the spool, once it is open */
-	char *root, *instance, *agent, *run_dir, *spool_dir, *cgroup;
+	char *root, *instance, *agent, *spool_dir, *cgroup;
+	char run_dir[PATH_MAX]; /* resume_find_places() */
 	struct spool_trust trust;
 	struct run_place place;
 	char *sweep_spare;
@@ -51,7 +55,7 @@ struct tasks {
 	uv_timer_t look_timer;	  /* at the unknown ones, again */
 	struct text_list unknown; /* claims of which it could not be told what they are */
 	uint64_t look_ms;
-	uv_fs_event_t watch;
+	struct dirwatch *watch; /* of pending/ */
 	unsigned int handles;
 	size_t n_leases;
 	struct msg_lease_state *leases; /* as the guard told them when the line came up */
@@ -68,7 +72,7 @@ struct tasks {
 	bool unread;	 /* more of what was seen is to be looked at */
 	bool known;	 /* all that waits has been looked at once */
 	bool reclaiming; /* claims of dead agents are taken over */
-	bool open, scanning, ending, draining, watching;
+	bool open, scanning, ending, draining;
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
 	int claim_code;		    /* why nothing could be claimed last; 0 */
 	uint64_t n_done, n_failed, n_retried;
@@ -87,8 +91,6 @@ void tasks_no_queue(struct tasks *q, const char *why);
 void tasks_add_running(struct tasks *q, struct run *run);
 /* That its owner wants it ended is written into its claim, by the spooler. */
 void tasks_write_stop(struct tasks *q, const struct run *run);
-/* What inotify says of pending/. */
-void tasks_on_watch(uv_fs_event_t *handle, const char *file, int events, int status);
 /* Lines that end in a newline, as warnings. */
 void tasks_tell_lines(struct tasks *q, const char *lines);
 

@@ -8,10 +8,10 @@
  * Stopped with SIGSTOP it is a network file system whose server does not even read what it is
  * asked, so that whoever asks can be killed. RULES is a file that may change at any time, a line
  *`OPERATION PATTERN ACTION` for each fault: the operation is called as in `operations` below, or
- *`*`, the pattern is of the path without a slash in front, and the action is the name of an error
- *or `hang`, until the line is gone, which nobody can be killed in. NEGATIVE, ENTRY and ATTR: for
- *how many seconds the kernel believes what it was told of names that are not there, of those that
- *are, and of files; 0 by default, so that every access has to ask.
+ *`*`, the pattern is of the path without a slash in front, and the action is the name of an error,
+ *`hang`, until the line is gone, which nobody can be killed in, or `slow`, 20 ms. NEGATIVE, ENTRY
+ *and ATTR: for how many seconds the kernel believes what it was told of names that are not there,
+ *of those that are, and of files; 0 by default, so that every access has to ask.
  */
 #define FUSE_USE_VERSION 31
 
@@ -30,17 +30,22 @@ static int root_fd;
 static const char *rules;
 static double negative, entry, attr;
 
-#define AT(path)     ((path)[1] ? (path) + 1 : ".")
+/* Of a file that was removed while it was open there is none. */
+#define AT(path)     ((path) && (path)[1] ? (path) + 1 : ".")
 #define RESULT(call) ((call) < 0 ? -errno : 0)
 
-/* What the first rule says that is about it: -errno; 1: it hangs; 0: there is none. */
+#define HANG 1
+#define SLOW 2
+
+/* What the first rule says that is about it: -errno, HANG, SLOW; 0: there is none. */
 static int ruled(const char *operation, const char *path)
 {
 	static const struct {
 		const char *name;
 		int code;
-	} actions[] = { { "hang", 1 },	       { "EIO", -EIO },	      { "ENOENT", -ENOENT },
-			{ "ENOSPC", -ENOSPC }, { "ESTALE", -ESTALE }, { "EACCES", -EACCES } };
+	} actions[] = { { "hang", HANG },      { "slow", SLOW },      { "EIO", -EIO },
+			{ "ENOENT", -ENOENT }, { "ENOSPC", -ENOSPC }, { "ESTALE", -ESTALE },
+			{ "EACCES", -EACCES } };
 	char op[32], pattern[512], action[32];
 	FILE *f = rules ? fopen(rules, "re") : NULL;
 	int code = 0;
@@ -59,9 +64,11 @@ static int fault(const char *operation, const char *path)
 {
 	int code;
 
-	while ((code = ruled(operation, path)) > 0)
+	while ((code = ruled(operation, path)) == HANG)
 		(void)usleep(5000);
-	return code;
+	if (code == SLOW)
+		(void)usleep(20000);
+	return code == SLOW ? 0 : code;
 }
 
 /* The fault of the operation that this function is called after, without its p_. */

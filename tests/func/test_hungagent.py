@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: MIT
+"""An agent whose spool, logs and home are on a file system that is slow, or does not answer.
+
+Its first thread, which is its event loop, makes no call on them: whatever hangs there, it hears and answers.
+"""
+import pathlib
+import subprocess
+import threading
+import time
+
+import pytest
+
+from machine import proc_exists
+from patience import HANG, Stopwatch, must_come
+from queuelib import Queue
+
+EPOLL = {"232", "281", "441", "running"}  # epoll_wait, epoll_pwait, epoll_pwait2
+FUTEX = "202"  # before there is a loop, for another thread that looks at the spool
+STUCK = 0.3  # seconds in one call that is none of those
+ANSWER = 2  # seconds for an answer of the agent
+
+
+class LoopWatch(threading.Thread):
+    """Looks at the first thread of a process all the time, and keeps where it was seen waiting for what."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.dir = pathlib.Path(f"/proc/{pid}/task/{pid}")
+        self.over, self.samples, self.bad = threading.Event(), 0, []
+        self.call, self.since, self.loops = None, 0.0, False
+
+    def run(self):
+        while not self.over.wait(0.004):
+            try:
+                self.look()
+            except (FileNotFoundError, ProcessLookupError):
+                return
+
+    def look(self):
+        call, at = (self.dir / "syscall").read_text().split()[0], (self.dir / "wchan").read_text()
+        state = (self.dir / "stat").read_text().rpartition(")")[2].split()[0]
+        if state in "ZX":
+            return
+        self.samples += 1
+        waits = (state, call) if state == "D" or call not in EPOLL else None
+        if call == FUTEX and not self.loops:
+            waits = None
+        if waits != self.call:
+            self.call, self.since = waits, time.monotonic()
+        if "fuse" in at or "request_wait" in at or (waits and time.monotonic() - self.since > STUCK):
+            self.bad.append((state, call, at))
+
+    def never_waited(self):
+        assert self.samples > 100 and not self.bad, (self.samples, set(self.bad))
+
+    def end(self):
+        self.over.set()
+        self.join()
+        self.never_waited()
+
+
+class HungQueue(Queue):
+    """All that belongs to the agent is on the mount; of its clients the home is not."""
+
+    def __init__(self, build, env, tmp, mount):
+        (mount.below / "home").mkdir(mode=0o700)
+        self.mount, self.watch, self.tmp = mount, None, tmp
+        super().__init__(build, {**env, "TENURE_ROOT": str(mount.path / "root"), "TENURE_BEAT": "300ms",
+                                 "TENURE_STATE_DIR": str(mount.path / "state")}, tmp)
+        self.spool = mount.below / "root/default"
+        self.more_env = {"HOME": str(mount.path / "home"), "XDG_CONFIG_HOME": env["HOME"] + "/.config",
+                         "TENURE_SWEEP": "gpu"}
+
+    def begin(self):
+        self.start_unready()
+        self.watch = LoopWatch(self.agent.pid)
+        self.watch.start()
+        must_come(lambda: self.m.run(self.m.tenure, "status", check=False).returncode == 0, 20)
+        self.watch.loops = True
+
+    def answers(self, seconds):
+        """All the while."""
+        asked = Stopwatch()
+        while asked.wall() < seconds:
+            one = Stopwatch()
+            self.m.run(self.m.tenure, "status", "--json", timeout=HANG)
+            assert one.took() < ANSWER
+            time.sleep(0.1)
+        self.watch.never_waited()
+
+    def hangs(self):
+        return self.mount.ruled("* * hang")
+
+    def runs(self, i):
+        return must_come(lambda: next((t for t in (self.status() or {"queue": {"tasks": []}})["queue"]["tasks"]
+                                       if t["id"] == i and t["state"] == "running" and t["pid"] > 0), None), 20)
+
+    def until(self, name):
+        """A task that runs until told, and says so."""
+        end = self.tmp / f"{name}.end"
+        return end, self.submit("-g", "0", "-n", name, "--", "sh", "-c",
+                                f"echo begun; while [ ! -e {end} ]; do sleep 0.05; done; echo over")
+
+
+@pytest.fixture
+def queue(build, env, tmp_path, passfs):
+    q = HungQueue(build, env, tmp_path, passfs(tmp_path / "below", tmp_path / "mnt"))
+    yield q
+    q.mount.rule()
+    if q.watch:
+        q.watch.over.set()
+    q.close()
+
+
+def test_the_loop_makes_no_call_on_a_slow_spool(queue):
+    """Every call on it takes long enough to be seen: from the start over tasks of all ends to the agent's own."""
+    with queue.mount.ruled("* * slow"):
+        queue.begin()
+        must_come(queue.status, 60)
+        one = queue.submit("-g", "0", "--", "sh", "-c", "echo begun")
+        many = queue.submit("-g", "0", "--array", "1-3", "--", "false")
+        gpu = queue.submit("-g", "1", "--", "sleep", "1000")
+        queue.wait(one, "done", 60)
+        queue.wait(many, "failed", 60)
+        queue.runs(gpu)
+        queue.m.run(queue.m.tenure, "stop", str(gpu))
+        queue.wait(gpu, "cancelled", 60)
+        assert "begun" in queue.log(one)
+        queue.watch.never_waited()
+        queue.m.run(queue.m.tenure, "off")
+        assert queue.agent.wait(HANG) == 0
+    queue.watch.end()
+
+
+def test_it_starts_while_the_spool_hangs(queue):
+    with queue.hangs():
+        queue.begin()
+        queue.answers(2)
+        assert not queue.status()
+    must_come(queue.status, 20)
+    queue.wait(queue.submit("-g", "0", "--", "true"), "done")
+    queue.watch.end()
+
+
+def test_tasks_start_run_and_end_while_the_spool_hangs(queue):
+    queue.begin()
+    must_come(queue.status)
+    first, a = queue.until("first")
+    with queue.hangs():  # at some step of its start
+        queue.answers(1.5)
+    queue.runs(a)
+    second, b = queue.until("second")
+    queue.runs(b)
+    with queue.hangs():
+        queue.answers(1)
+        first.touch()
+        second.touch()
+        queue.answers(2)
+    for i in a, b:
+        queue.wait(i, "done", 20)
+        assert queue.log(i).splitlines().count("over") == 1
+    queue.watch.end()
+
+
+def test_off_while_the_spool_hangs(queue):
+    queue.begin()
+    must_come(queue.status)
+    end, i = queue.until("task")
+    shim = queue.runs(i)["pid"]
+    with queue.hangs():
+        queue.answers(0.5)
+        asked = Stopwatch()
+        queue.m.run(queue.m.tenure, "off")
+        assert asked.took() < 3 + ANSWER
+        assert queue.m.run(queue.m.tenure, "status", check=False).returncode == 3
+        assert proc_exists(shim)
+    queue.agent.wait(HANG)
+    queue.watch.end()
+    end.touch()
+    queue.start()  # takes it over
+    queue.wait(i, "done", 20)
+
+
+def test_a_hold_writes_to_a_file_that_hangs(build, env, tmp_path, passfs):
+    """Whether somebody still reads what it prints is asked of nobody where it prints to a file."""
+    mount = passfs(tmp_path / "below", tmp_path / "mnt")
+    q = Queue(build, env, tmp_path)
+    with open(mount.path / "out", "wb") as out:
+        hold = subprocess.Popen([q.m.tenure, "hold", "--json", "--idle-for", "0"], env=q.m.env, stdout=out,
+                                cwd="/")
+    watch = LoopWatch(hold.pid)
+    try:
+        must_come(lambda: (mount.below / "out").exists() and "held" in (mount.below / "out").read_text())
+        watch.start()
+        with mount.ruled("* * hang"):
+            asked = Stopwatch()
+            while asked.wall() < 3:
+                one = Stopwatch()
+                q.m.run(q.m.tenure, "status", "--json", timeout=HANG)
+                assert one.took() < ANSWER
+                time.sleep(0.1)
+            watch.never_waited()
+        watch.end()
+    finally:
+        watch.over.set()
+        hold.terminate()
+        hold.wait(HANG)
+        q.close()
