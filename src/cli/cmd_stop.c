@@ -4,6 +4,7 @@
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/ordering.h"
+#include "cli/silence.h"
 #include "cli/stopping.h"
 #include "cli/sweeper.h"
 #include "task/sweep.h"
@@ -46,9 +47,9 @@ static int stop_words(struct stopping *s, const struct opts *opts, struct err *e
 	return first ? first : r;
 }
 
-static int run_stop(const struct cmd_ctx *ctx, struct err *e)
+/* In the queue, where that answers. */
+static int stop_all(const struct cmd_ctx *ctx, unsigned int sweep, struct err *e)
 {
-	unsigned int sweep = sweep_of_setting((unsigned int)settings_num(ctx->settings, SET_SWEEP));
 	struct stopping s = {
 		.ctx = ctx,
 		.now = opts_flag(ctx->opts, "now"),
@@ -57,14 +58,25 @@ static int run_stop(const struct cmd_ctx *ctx, struct err *e)
 	};
 	bool all = opts_argc(ctx->opts) == 1 && strcmp(opts_arg(ctx->opts, 0), "all") == 0;
 	struct spool *sp = NULL;
-	int r = all ? queue_open_if_there(ctx, 0, &sp, e) : queue_open(ctx, 0, &sp, e);
+	int r;
 
+	if (!silence_is_broken(ctx))
+		return silence_stop(ctx, s.now, sweep & SWEEP_BIT(SWEEP_GPU), e);
+	r = all ? queue_open_if_there(ctx, 0, &sp, e) : queue_open(ctx, 0, &sp, e);
 	s.sp = sp;
 	if (r == 0 && sp)
 		r = stop_words(&s, ctx->opts, e);
 	sp = spool_close(sp);
 	if (s.changed)
 		ask_agent_to_look(ctx);
+	return r;
+}
+
+static int run_stop(const struct cmd_ctx *ctx, struct err *e)
+{
+	unsigned int sweep = sweep_of_setting((unsigned int)settings_num(ctx->settings, SET_SWEEP));
+	int r = stop_all(ctx, sweep, e);
+
 	/* What was told to end is under tenure, and so spared. */
 	if (r == 0 && sweep & SWEEP_BIT(SWEEP_PYTHON))
 		r = sweeper_run(
@@ -93,7 +105,9 @@ const struct cmd cmd_stop = {
 		"to end by its agent: its signal (TERM), its grace time (30s), then KILL, and the "
 		"whole process tree with it. tenure wait waits until it has ended. Agents of other nodes "
 		"are told through the queue's directory, where they look every two seconds; of one "
-		"that does not answer it is said when it gave its last sign of life.\n\n" QUEUE_NAMES_HELP
+		"that does not answer it is said when it gave its last sign of life. Where the "
+		"directory itself does not answer for three seconds, what runs on this node is told "
+		"to end all the same, and it is said what could not be looked for.\n\n" QUEUE_NAMES_HELP
 		"\n\n"
 		"--sweep python also ends every other Python process of yours on this node, which "
 		"tenure sweep python shows; --sweep gpu has the agent end what of yours stays on "

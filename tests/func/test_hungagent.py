@@ -162,6 +162,36 @@ def test_tasks_start_run_and_end_while_the_spool_hangs(queue):
     queue.watch.end()
 
 
+def test_stop_while_the_spool_hangs(queue):
+    """What runs here ends; of what cannot be looked for it is said so. Nobody waits for ever."""
+    queue.begin()
+    must_come(queue.status)
+    quiet = "exec >/dev/null 2>&1; exec sleep 1000"  # else its end waits in the kernel for that of its log
+    ids = [queue.submit("-g", "1", "-n", name, "--", "sh", "-c", quiet) for name in ("one", "other")]
+    pids = [queue.runs(i)["pid"] for i in ids]
+    for pid in pids:
+        must_come(lambda: [pathlib.Path(f"/proc/{k}/comm").read_text() for k in tasks_of(pid)] == ["sleep\n"])
+    tenure = queue.m.tenure
+    with queue.hangs():
+        asked = Stopwatch()
+        one = queue.m.run(tenure, "stop", str(ids[0]), check=False)
+        assert asked.took() < 3 + ANSWER
+        assert one.returncode == 0 and one.stdout == f"{ids[0]} one is told to end\n", one
+        assert "has not answered for 3 seconds" in " ".join(one.stderr.split())
+        must_come(lambda: not tasks_of(pids[0]))
+        none = queue.m.run(tenure, "stop", "77", check=False)
+        assert none.returncode == 1 and "nothing of 77 runs on this node" in " ".join(none.stderr.split())
+        assert tasks_of(pids[1])
+        every = queue.m.run(tenure, "stop", "all", "--now", check=False)
+        assert every.returncode == 1 and f"{ids[1]} other is killed\n" in every.stdout
+        assert "what waits of all could not be looked for" in " ".join(every.stderr.split())
+        must_come(lambda: not tasks_of(pids[1]))
+        queue.answers(1)
+    for i in ids:
+        queue.wait(i, "cancelled", 20)
+    queue.watch.end()
+
+
 def test_off_while_the_spool_hangs(queue):
     queue.begin()
     must_come(queue.status)
@@ -206,3 +236,12 @@ def test_a_hold_writes_to_a_file_that_hangs(build, env, tmp_path, passfs):
         hold.terminate()
         hold.wait(HANG)
         q.close()
+
+
+def tasks_of(shim):
+    """Children of a shim that run."""
+    try:
+        kids = [k for t in pathlib.Path(f"/proc/{shim}/task").iterdir() for k in (t / "children").read_text().split()]
+    except FileNotFoundError:
+        return []
+    return [k for k in kids if proc_exists(k)]
