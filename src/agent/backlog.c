@@ -21,6 +21,7 @@
 #define UNREAD_NS NS_PER_S	   /* until a file is read again, twice as long each time, ... */
 #define DOUBLINGS 6		   /* ... so often */
 #define REASONS	  100		   /* of unread files are kept; and so many are told by one job */
+#define TRIM_NS	  (10 * NS_PER_S)  /* between two times that memory is given back */
 #define ROUND_NS  (5 * NS_PER_MS)  /* for journals of batches that still wait, per reading of all */
 
 struct seen {
@@ -45,6 +46,8 @@ struct place_todo {
 	size_t n, at;
 	unsigned int settle; /* DEPENDS_..., when all of it is done */
 	struct seen *seen;
+	bool used; /* memory, since it was given back at: */
+	uint64_t trimmed_ns;
 };
 
 struct worker {
@@ -584,12 +587,27 @@ static void round_off(struct worker *w)
 		w->todo->settle = 0;
 }
 
+/* Anybody may put files of many MiB here, and JSON takes a multiple of them. */
+static void give_memory_back(struct worker *w)
+{
+	struct place_todo *todo = w->todo;
+
+	todo->used = todo->used || w->b->n_changes || w->b->notes.len || w->unread_changed;
+	if (!todo->used || w->b->more || w->b->now_ns - todo->trimmed_ns < TRIM_NS)
+		return;
+	mem_give_back();
+	todo->used = false;
+	todo->trimmed_ns = w->b->now_ns;
+}
+
 void backlog_work(struct backlog *b, struct spool_place *place)
 {
 	struct worker w = { .b = b, .place = place };
 
-	if (!place->todo)
+	if (!place->todo) {
 		place->todo = xcalloc(1, sizeof(*place->todo));
+		place->todo->used = true; /* by what opened the queue */
+	}
 	w.todo = place->todo;
 	w.n_known = w.todo->n;
 	b->now_ns = clock_mono_ns();
@@ -607,6 +625,7 @@ void backlog_work(struct backlog *b, struct spool_place *place)
 	if (b->code >= 0)
 		round_off(&w);
 	tell_unread(&w);
+	give_memory_back(&w);
 }
 
 void backlog_unread_clear(struct backlog_unread *all, size_t n)

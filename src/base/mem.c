@@ -2,10 +2,13 @@
 #include "base/mem.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+#define KEPT_BYTES (4UL << 20)
 
 static _Noreturn void out_of_memory(void)
 {
@@ -73,4 +76,15 @@ int fd_close(int fd)
 		errno = saved;
 	}
 	return -1;
+}
+
+/*
+ * malloc() takes from the kernel directly what is large, but what that is grows with what was freed
+ * (to 32 MiB), and of blocks that are small it gives back the last ones alone: one that is in use
+ * keeps all before it.
+ */
+void mem_give_back(void)
+{
+	if (mallinfo2().fordblks > KEPT_BYTES)
+		(void)malloc_trim(0);
 }

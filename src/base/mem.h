@@ -36,6 +36,13 @@ static inline void cleanup_fd_(int *fd)
 	(void)fd_close(*fd);
 }
 
+/*
+ * What was freed, and malloc() keeps for later, goes back to the kernel if it is some MiB. For a
+ * process that stays for weeks, behind work that may have needed very much for a moment; takes
+ * milliseconds where what is free is in very many pieces. Any thread may call it.
+ */
+void mem_give_back(void);
+
 #define cleanup_free __attribute__((cleanup(cleanup_free_)))
 #define cleanup_fd   __attribute__((cleanup(cleanup_fd_)))
 

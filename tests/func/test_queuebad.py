@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from patience import wait_for
+from patience import HANG, must_come, wait_for
 from test_queue import queue  # noqa: F401
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount, or to give files away")
@@ -147,6 +147,47 @@ def test_files_that_are_refused(queue, text, says):  # noqa: F811
     assert wait_for(lambda: "dropped.json" in q.out.read_text())
     q.wait(good, "done")
     assert [r["id"] for r in q.rows()] == [good]
+
+
+def private_kib(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("RssAnon:"))
+
+
+def put_rubbish(spool):
+    """40 MB of it, in files of 10 KB and of 2 MB; how many are bare files that an agent has to look into."""
+    numbers = b"[" + b",".join([b"1"] * 999999) + b"]"  # as JSON it takes twenty times its size
+    texts = b'{"argv":[' + b",".join([b'"ab"'] * 399999) + b"],"
+    binary = b"#!/bin/sh\n\0" + b"x" * 10000
+    event = b'{"event":"end","id":7,"epoch":0,"boot":"b","result":"done","exit":0,"time":1795330800}\n' * 24000
+    bare = {f"n{i}.json": numbers for i in range(4)} | {f"t{i}.json": texts for i in range(4)} | \
+        {f"s{i}.sh": binary for i in range(1000)}
+    for name, text in bare.items():
+        pathlib.Path(spool, "pending", name).write_bytes(text)
+    for place in ["pending/00500,900,nrubbish", "running/00500,901,nrubbish,cother", "running/902.1,e0", "running/x.json",
+                  "done/x", "lanes/%7,e1", "lanes/x", "control/x.json", "agents/x", "agents/901,e0",
+                  "events/x.tasks.jsonl", "failed/x"]:
+        pathlib.Path(spool, place).write_bytes(numbers)
+    pathlib.Path(spool, "events/y.tasks.jsonl").write_bytes(event)
+    return len(bare)
+
+
+def test_memory_after_rubbish(queue):  # noqa: F811
+    """What lies in a spool is read once and not kept, whatever it is."""
+    q = queue()
+    q.submit("-g", "0", "--", "true")
+    q.start("--no-hold")
+    q.wait(1, "done")
+    clean = private_kib(q.agent.pid)
+    q.agent.terminate()
+    assert q.agent.wait(HANG) == 0
+    bare, bad = put_rubbish(q.spool), pathlib.Path(q.spool, "bad")
+    q.start("--no-hold")
+    must_come(lambda: len(list(bad.glob("raw,*.reason"))) == bare, 60, 0.5)
+    must_come(lambda: private_kib(q.agent.pid) < clean + 4096, 30, 0.5)
+    last = q.submit("-g", "0", "--", "true")
+    q.wait(last, "done")
+    assert private_kib(q.agent.pid) < clean + 4096
 
 
 def test_a_year_of_ends(queue):  # noqa: F811
