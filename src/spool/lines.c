@@ -59,7 +59,7 @@ static int read_on(int fd, off_t end, off_t *offset, lines_fn fn, void *data)
 	cleanup_free char *text = xmalloc(size);
 	struct block b = { .text = text, .at = *offset };
 
-	for (;;) {
+	while (b.at + (off_t)b.len < end) {
 		ssize_t n = pread(fd, b.text + b.len, size - b.len, b.at + (off_t)b.len);
 
 		if (n < 0 && errno == EINTR)
@@ -69,6 +69,7 @@ static int read_on(int fd, off_t end, off_t *offset, lines_fn fn, void *data)
 		b.len += (size_t)n;
 		take_lines(&b, offset, fn, data);
 	}
+	return 0;
 }
 
 int lines_read(const struct spool *sp, const char *path, off_t *offset, lines_fn fn, void *data,

@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -347,11 +348,30 @@ int spool_use(const char *instance, struct err *e)
 /* ---- file calls -------------------------------------------------------------------------------
  */
 
+#define OPEN_FLAGS (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
+
+/* With one call, which kernels before 5.6 do not have. */
+static int open_at_once(const struct spool *sp, const char *path, int flags)
+{
+	struct open_how how = { .flags = (unsigned int)(flags | OPEN_FLAGS),
+				.resolve = RESOLVE_NO_SYMLINKS };
+
+	return (int)syscall(SYS_openat2, sp->fd, path, &how, sizeof(how));
+}
+
 int spool_openat(const struct spool *sp, const char *path, int flags)
 {
 	cleanup_fd int dir = -1;
 	const char *slash;
 	int at = sp->fd;
+
+	/* What else it says is found out part by part. */
+	if (!(flags & O_CREAT)) {
+		int fd = open_at_once(sp, path, flags);
+
+		if (fd >= 0 || errno == ENOENT)
+			return fd < 0 ? -errno : fd;
+	}
 
 	/* O_NOFOLLOW is about the last part of a path alone. */
 	while ((slash = strchr(path, '/'))) {
@@ -367,7 +387,7 @@ int spool_openat(const struct spool *sp, const char *path, int flags)
 		path = slash + 1;
 	}
 
-	int fd = openat(at, path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
+	int fd = openat(at, path, flags | OPEN_FLAGS, 0600);
 
 	return fd < 0 ? -errno : fd;
 }
@@ -581,10 +601,20 @@ int spool_append(int fd, const void *data, size_t len)
 	return r;
 }
 
+/* When a file was read last nobody asks, and to note it costs more than the reading: that is done
+ * whenever it was written since. Of others' files only root may leave it out. */
+static int open_quietly(const struct spool *sp, const char *path, int flags)
+{
+	bool reads = (flags & O_ACCMODE) != O_WRONLY && !(flags & O_CREAT);
+	int fd = reads ? spool_openat(sp, path, flags | O_NOATIME) : -EPERM;
+
+	return fd == -EPERM ? spool_openat(sp, path, flags) : fd;
+}
+
 int spool_open_file(const struct spool *sp, const char *path, int flags, struct stat *ret,
 		    struct err *e)
 {
-	cleanup_fd int fd = spool_openat(sp, path, flags);
+	cleanup_fd int fd = open_quietly(sp, path, flags);
 	struct stat st;
 
 	/* A FIFO that nobody reads, or a directory, that should be written. */

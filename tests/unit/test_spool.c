@@ -676,6 +676,25 @@ static void test_foreign(void **state)
 	sp = spool_close(sp);
 }
 
+/* To write down when a file was read last would cost more than to read it. */
+static void test_reading_is_not_noted(void **state)
+{
+	const struct timespec times[] = { { .tv_sec = 1000 }, { .tv_sec = 2000 } };
+	struct spool *sp = open_spool();
+	cleanup_free char *text = NULL;
+	struct err e = ERR_INIT;
+	struct stat st;
+	size_t len;
+
+	put(sp, "failed/x", "text");
+	assert_int_equal(utimensat(sp->fd, "failed/x", times, 0), 0);
+	assert_int_equal(spool_read(sp, "failed/x", 100, &text, &len, &e), 0);
+	assert_int_equal(len, 4);
+	assert_int_equal(fstatat(sp->fd, "failed/x", &st, 0), 0);
+	assert_int_equal(st.st_atim.tv_sec, 1000);
+	sp = spool_close(sp);
+}
+
 /* Whatever part of a path is a link, and whatever lies in the place of a file. */
 static void test_links(void **state)
 {
@@ -770,6 +789,7 @@ int main(void)
 		TEST(test_control_file),
 		TEST(test_last_id),
 		TEST(test_many_clients),
+		TEST(test_reading_is_not_noted),
 		TEST(test_foreign),
 		TEST(test_links),
 		TEST(test_accepted),
