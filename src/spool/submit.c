@@ -183,15 +183,61 @@ int submit_task(const struct spool *sp, const struct spool_spec *spec, uint64_t 
 /* ---- many at once ----------------------------------------------------------------------------
  *
  * Their files are synced together, and so are the directories: three fsyncs for each would be
- * nearly all of the time. Ids are created one by one, as everywhere, and ids/ is looked at again
- * once for a few of them: fewer than are kept, so that none of them can have been given and removed
- * before unless the largest one is far above.
+ * nearly all of the time. To make and remove a file in ids/ for each would be a third of what is
+ * left, so they are taken with one: it is made so far above the last of them that whoever takes one
+ * below it sees, when he looks again, that he was asleep. Who looked before it was there has made
+ * his by then, and nobody removes that before he has made one above: so where nothing else is in
+ * ids/ that was not before, all up to it are ours but for the last IDS_KEPT.
+ *
+ * Where others are in the way again and again they are created one by one, as everywhere, and ids/
+ * is looked at again once for a few of them: fewer than are kept, so that none of them can have
+ * been given and removed before unless the largest one is far above.
  */
 
 #define GROUP_LEAST 64
+#define RANGE_TRIES 5
 #define IDS_CHUNK   40
 #define IDS_AHEAD   (IDS_KEPT / 2) /* the same as for one */
 _Static_assert(IDS_CHUNK + IDS_AHEAD < IDS_KEPT, "what was given is still there");
+
+struct range {
+	uint64_t below, mark; /* ours lie between them */
+	bool others;	      /* so does somebody else's, or above */
+};
+
+static int look_for_others(void *data, const char *file, unsigned char type)
+{
+	struct range *range = data;
+	uint64_t id;
+
+	if (str_to_u64(file, &id) == 0 && id > range->below && id != range->mark &&
+	    id <= NAME_ID_MAX)
+		range->others = true;
+	return range->others;
+}
+
+/* 0; -EAGAIN: others took some meanwhile. */
+static int take_range(const struct spool *sp, size_t n, uint64_t *ids, struct err *e)
+{
+	struct ids now = { .largest = 0 };
+	int r = spool_each(sp, "ids", note_id, &now, e);
+	struct range range = { .below = now.largest, .mark = now.largest + n + IDS_KEPT };
+	struct pruning p = { sp, range.mark - IDS_KEPT };
+
+	if (r < 0)
+		return r;
+	r = range.mark <= NAME_ID_MAX ? create_id(sp, range.mark) : -EEXIST;
+	if (r < 0)
+		return r == -EEXIST ? -EAGAIN : no_id(sp, r, e);
+	r = spool_each(sp, "ids", look_for_others, &range, e);
+	if (r != 0)
+		return r < 0 ? r : -EAGAIN;
+	for (size_t i = 0; i < n; i++)
+		ids[i] = range.below + 1 + i;
+	if (now.n > IDS_PRUNE)
+		(void)spool_each(sp, "ids", prune_id, &p, NULL);
+	return 0;
+}
 
 static int take_chunk(const struct spool *sp, size_t n, uint64_t *ids, struct err *e)
 {
@@ -221,8 +267,13 @@ static int take_chunk(const struct spool *sp, size_t n, uint64_t *ids, struct er
 
 static int group_ids(const struct spool *sp, size_t n, uint64_t *ids, struct err *e)
 {
-	int r = 0;
+	int r = -EAGAIN;
 
+	for (int tries = 0; tries < RANGE_TRIES && r == -EAGAIN; tries++)
+		r = take_range(sp, n, ids, e);
+	if (r != -EAGAIN)
+		return r;
+	r = 0;
 	for (size_t i = 0; i < n && r >= 0;) {
 		size_t some = n - i < IDS_CHUNK ? n - i : IDS_CHUNK;
 

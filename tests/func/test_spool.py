@@ -21,8 +21,9 @@ name=$2
 n=$(ls ids | sort -n | tail -n 1)
 n=$((${n:-0} + 1))
 set -C
-until { : > "ids/$n"; } 2>/dev/null; do
-	n=$((n + 1))
+until { : > "ids/$n"; } 2>/dev/null && last=$(ls ids | sort -n | tail -n 1) && [ "$last" -le $((n + 50)) ]; do
+	n=$((${last:-$n} + 1))
+	last=
 done
 cat > "tmp/sh.$n" <<EOT
 {
@@ -232,7 +233,7 @@ def test_many_lines_that_wait(tenure, spool, tmp_path):
     assert ids == list(range(first + 1, first + 501))
     assert sorted(r["id"] for r in rows(tenure)) == [first, *ids]
     assert not os.listdir(spool / "tmp") and len(os.listdir(spool / "ids")) < 400
-    assert submit(tenure, "-g", "0", "--", "true") == ids[-1] + 1
+    assert submit(tenure, "-g", "0", "--", "true") > ids[-1]
     with lines.open("a") as f:
         f.write(json.dumps({"command": "true", "after": [9999]}) + "\n")
     done = tenure("submit", "--from", str(lines))

@@ -606,7 +606,8 @@ static void test_scan_settled(void **state)
 	sp = spool_close(sp);
 }
 
-static void submit_many(const struct spool *sp, size_t n)
+/* ret_ids may be NULL. */
+static void submit_many(const struct spool *sp, size_t n, uint64_t *ret_ids)
 {
 	cleanup_free struct spool_spec **specs = xcalloc(n, sizeof(*specs));
 	cleanup_free uint64_t *ids = xcalloc(n, sizeof(*ids));
@@ -619,6 +620,23 @@ static void submit_many(const struct spool *sp, size_t n)
 	assert_int_equal(done, n);
 	for (size_t i = 0; i < n; i++)
 		specs[i] = spec_free(specs[i]);
+	if (ret_ids)
+		(void)memcpy(ret_ids, ids, n * sizeof(*ids));
+}
+
+/* Very many ids are one file, far enough above them that who was asleep sees it. */
+static void test_ids_of_many(void **state)
+{
+	enum { LARGE = 300 };
+	struct spool *sp = open_spool();
+	uint64_t ids[LARGE], before = submit(sp, "{\"argv\":[\"true\"]}");
+
+	submit_many(sp, LARGE, ids);
+	for (size_t i = 0; i < LARGE; i++)
+		assert_int_equal(ids[i], before + 1 + i);
+	assert_int_equal(count_files(sp, "ids"), 2);
+	assert_true(submit(sp, "{\"argv\":[\"true\"]}") > ids[LARGE - 1] + 50);
+	sp = spool_close(sp);
 }
 
 /* Many at once, through processes, some of which take a range of ids: every id is given once, and
@@ -636,7 +654,7 @@ static void test_many_clients(void **state)
 			struct spool *mine = open_spool();
 
 			if (i % (CLIENTS / RANGES) == 0)
-				submit_many(mine, LARGE);
+				submit_many(mine, LARGE, NULL);
 			for (int j = 0; j < EACH; j++)
 				(void)submit(mine, "{\"argv\":[\"true\"]}");
 			_exit(0);
@@ -788,6 +806,7 @@ int main(void)
 		TEST(test_control),
 		TEST(test_control_file),
 		TEST(test_last_id),
+		TEST(test_ids_of_many),
 		TEST(test_many_clients),
 		TEST(test_reading_is_not_noted),
 		TEST(test_foreign),
