@@ -39,27 +39,49 @@ struct table *table_free(struct table *t)
 {
 	if (!t)
 		return NULL;
-	for (size_t i = 0; i < t->n_rows; i++) {
-		for (size_t j = 0; j < t->n_columns; j++)
-			free(t->rows[i].cells[j]);
+	for (size_t i = 0; i < t->n_rows; i++)
 		free(t->rows[i].cells);
-	}
 	free(t->rows);
 	free(t);
 	return NULL;
 }
 
+/* With their texts behind them, in one piece. */
+static char **make_cells(size_t n, va_list ap)
+{
+	size_t size = n * sizeof(char *);
+	char **cells, *at;
+	va_list again;
+
+	va_copy(again, ap);
+	for (size_t i = 0; i < n; i++) {
+		const char *text = va_arg(again, const char *);
+
+		size += strlen(text ? text : "-") + 1;
+	}
+	va_end(again);
+	cells = xmalloc(size);
+	at = (char *)(cells + n);
+	for (size_t i = 0; i < n; i++) {
+		const char *text = va_arg(ap, const char *);
+		size_t len;
+
+		text = text ? text : "-";
+		len = strlen(text) + 1;
+		cells[i] = memcpy(at, text, len);
+		(void)utf8_clean(cells[i]);
+		at += len;
+	}
+	return cells;
+}
+
 void table_add(struct table *t, enum term_style style, ...)
 {
-	struct table_row row = { .style = style, .cells = xcalloc(t->n_columns, sizeof(char *)) };
+	struct table_row row = { .style = style };
 	va_list ap;
 
 	va_start(ap, style);
-	for (size_t i = 0; i < t->n_columns; i++) {
-		const char *text = va_arg(ap, const char *);
-
-		row.cells[i] = utf8_clean(xstrdup(text ? text : "-"));
-	}
+	row.cells = make_cells(t->n_columns, ap);
 	va_end(ap);
 	/* Doubled at every power of two: a list may have very many rows. */
 	if ((t->n_rows & (t->n_rows - 1)) == 0)
@@ -262,12 +284,13 @@ void table_print(const struct table *t, FILE *out)
 {
 	int fd = fileno(out);
 	struct layout l = layout_of(t, term_columns(fd));
+	bool colour = term_has_colour(fd);
 
 	(void)fputs(term_on(fd, TERM_BOLD), out);
 	print_row(t, &l, 0, out);
 	(void)fputs(term_off(fd), out);
 	for (size_t i = 0; i < t->n_rows; i++) {
-		bool styled = t->rows[i].style < TERM_STYLE_MAX;
+		bool styled = colour && t->rows[i].style < TERM_STYLE_MAX;
 
 		if (styled)
 			(void)fputs(term_on(fd, t->rows[i].style), out);
