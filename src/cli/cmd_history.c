@@ -5,11 +5,17 @@
  * their ends say. A record without a beginning (the attempt never came to run, or when it was
  * interrupted is not known) counts nothing. A batch counts with what has ended of it, be it over or
  * not.
+ *
+ * Nearly all of the time goes into opening files, each of which is a journey where they are on
+ * another machine: that is done by some threads, which share nothing but the number of the next
+ * row.
  */
 
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,8 +62,13 @@ static const struct opt history_opts[] = {
 #define TASKS_SHOWN 100
 #define SUMS_SHOWN  20
 
+#define READERS	   8   /* threads, at most, ... */
+#define READ_CHUNK 250 /* and so many rows that one takes at once */
+#define DIR_MAX	   24  /* "done/2026-11-21" */
+
 struct row {
 	struct task_name name; /* its agent is not looked at */
+	char path_dir[DIR_MAX];
 	enum spool_dir dir;
 	uint64_t ended_ns;
 	struct usage used;
@@ -71,6 +82,7 @@ struct history {
 	size_t unknown; /* with all GPUs of a node, whose number was not recorded */
 	size_t n;
 	struct row **rows;
+	_Atomic size_t next; /* of them, to be read */
 };
 
 /* ---- what the records say ---- */
@@ -125,15 +137,15 @@ static void read_used(const struct spool *sp, const struct task_name *n, const c
 
 /* ---- rows ---- */
 
-static void add_row(struct history *h, const struct task_name *n, const struct usage *u)
+static void add_row(struct history *h, const struct task_name *n, const char *dir)
 {
 	struct row *row = xmalloc(sizeof(*row));
 
 	*row = (struct row){ .name = *n,
 			     .dir = h->dir,
-			     .ended_ns = n->ended_s ? n->ended_s * NS_PER_S : u->ended_ns,
-			     .used = *u };
-	h->unknown += u->unknown;
+			     .used = { .asked = n->gpus,
+				       .since_ns = n->ended_s ? 0 : h->since_ns } };
+	(void)str_copy(row->path_dir, sizeof(row->path_dir), dir);
 	if ((h->n & (h->n - 1)) == 0)
 		h->rows = xrealloc(h->rows, h->n ? 2 * h->n : 1, sizeof(*h->rows));
 	h->rows[h->n++] = row;
@@ -159,17 +171,62 @@ static int add_task(void *data, const struct task_name *n, const char *dir)
 {
 	struct history *h = data;
 	const char *lane = opts_text(h->ctx->opts, "lane"), *name = opts_text(h->ctx->opts, "name");
-	struct usage u = { .asked = n->gpus, .since_ns = n->ended_s ? 0 : h->since_ns };
-	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 
 	if (n->element || (n->ended_s ? n->ended_s * NS_PER_S < h->since_ns : !n->count) ||
 	    (lane && strcmp(lane, n->lane) != 0) || (name && !str_has_prefix(n->name, name)))
 		return 0;
-	(void)str_print(path, sizeof(path), "%.40s/%s", dir, name_format(n, file));
-	read_used(h->sp, n, path, &u);
-	if (n->ended_s || u.ended_ns)
-		add_row(h, n, &u);
+	add_row(h, n, dir);
 	return 0;
+}
+
+static void *read_rows(void *arg)
+{
+	struct history *h = arg;
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	size_t i;
+
+	while ((i = atomic_fetch_add(&h->next, READ_CHUNK)) < h->n)
+		for (size_t end = i + READ_CHUNK; i < end && i < h->n; i++) {
+			struct row *row = h->rows[i];
+
+			(void)str_print(path, sizeof(path), "%s/%s", row->path_dir,
+					name_format(&row->name, file));
+			read_used(h->sp, &row->name, path, &row->used);
+		}
+	return NULL;
+}
+
+/* A thread that cannot be had is one less. */
+static void read_all_rows(struct history *h)
+{
+	size_t n = 0, wanted = h->n / READ_CHUNK;
+	pthread_t threads[READERS];
+
+	while (n < READERS - 1 && n < wanted &&
+	       pthread_create(&threads[n], NULL, read_rows, h) == 0)
+		n++;
+	(void)read_rows(h);
+	while (n)
+		(void)pthread_join(threads[--n], NULL);
+}
+
+/* Of a batch that is not over something may have ended, or nothing. */
+static void keep_ended(struct history *h)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < h->n; i++) {
+		struct row *row = h->rows[i];
+		uint64_t ended_s = row->name.ended_s;
+
+		row->ended_ns = ended_s ? ended_s * NS_PER_S : row->used.ended_ns;
+		h->unknown += row->used.unknown;
+		if (row->ended_ns)
+			h->rows[kept++] = row;
+		else
+			free(row);
+	}
+	h->n = kept;
 }
 
 static int collect(struct history *h, struct err *e)
@@ -182,7 +239,12 @@ static int collect(struct history *h, struct err *e)
 		r = scan_dir(h->sp, spool_dir_name(h->dir), add_task, h, e);
 	}
 	h->dir = SPOOL_DONE;
-	return r == 0 ? scan_done(h->sp, add_task, h, e) : r;
+	r = r == 0 ? scan_done(h->sp, add_task, h, e) : r;
+	if (r == 0) {
+		read_all_rows(h);
+		keep_ended(h);
+	}
+	return r;
 }
 
 /* In the order in which they ended. */

@@ -12,7 +12,8 @@
  *	... submit_task(), scan_update(), claim_task(), transit_end() ...
  *	sp = spool_close(sp);
  *
- * A struct spool may be used by one thread at a time. All calls can hang on a network filesystem.
+ * A struct spool may be used by one thread at a time, or by several that only read what lies there
+ * (spool_read(), spool_each(), lines_read()). All calls can hang on a network filesystem.
  * Errors are negative errno; the text names what was being done and the path below the instance.
  */
 

@@ -223,6 +223,16 @@ def test_history_of_many(tenure, spool):
     assert len(json.loads(tenure("history", "--json").stdout)["tasks"]) == 301
 
 
+def test_history_by_several_threads(tenure, spool):
+    """What each has used is its own, however many are read at once."""
+    submit(tenure, "--", "true")
+    for i in range(10, 2010):
+        ended(spool, i, f"t{i}", i)
+    doc = json.loads(tenure("history", "--json").stdout)
+    assert {t["id"]: round(t["ran_s"]) for t in doc["tasks"]} == {i: i for i in range(10, 2010)}
+    assert doc["gpu_hours_by_name"]["t36"] == pytest.approx(0.01)
+
+
 def test_many_lines_that_wait(tenure, spool, tmp_path):
     """Each line's --after is looked up in what was read once, and is told of as well as one alone."""
     first = submit(tenure, "-g", "0", "--", "true")
