@@ -180,10 +180,12 @@ fi
 exec /usr/bin/python3 scripts/note.py '"$3"' state=normal_exit
 ' > /dev/null 2>&1 &
 """
-# As many do it: the file is emptied and then written.
+# As many do it: the file is emptied and then written. That the two pipelines do not do so at once is theirs to see to.
 NOTE = """\
-import json, sys, time
+import fcntl, json, sys, time
 path = "compete_gpu_retry/logs/uni_id.json"
+alone = open("note.lock", "w")
+fcntl.flock(alone, fcntl.LOCK_EX)
 entry = dict(word.split("=", 1) for word in sys.argv[2:])
 entry = {k: int(v) if v.isdigit() else v for k, v in entry.items()}
 doc = json.load(open(path))

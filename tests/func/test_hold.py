@@ -193,7 +193,7 @@ def test_monitoring_tools_cause_no_yield(machine, build):  # noqa: F811
 
 
 def test_all_at_once(machine):  # noqa: F811
-    m = machine(gpus=4)
+    m = machine(gpus=4, speed=1)  # a newcomer takes as long as on a card, however little time the machine has
     h = m.hold()
     h.held(0, 1, 2, 3)
     new = m.newcomer("--all-devices", "--take", "90%", "--stay", "1", wait=False)
