@@ -22,12 +22,14 @@ from patience import HANG, Stopwatch, must_come
 
 def test_hold_and_yield(machine):  # noqa: F811
     m = machine()
+    watch = Stopwatch()
     h = m.hold()
     assert h.next("start")["text"].startswith("Holding 88% of the free")
     took = h.held(0, 1)
     assert all(e["bytes"] > 120 * GIB and e["took_ms"] < 5000 for e in took.values())
     assert min(m.used()) > 120 * GIB
-    assert not any("not looked at" in t for t in h.texts())
+    # A first look is waited for, but not for ever (agent/ready.c).
+    assert watch.stretch() > 1.5 or not any("not looked at" in t for t in h.texts())
     before = m.device(1)
 
     new = m.newcomer("--device", 0, "--take", "90%", "--stay", "2", wait=False)
