@@ -153,10 +153,11 @@ static void stop_meant(struct asked *a, const char *word)
 static void tell_silence(const struct cmd_ctx *ctx)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	cleanup_free char *text =
-		xasprintf("the queue in %s/%s has not answered for %d seconds; its file server may "
-			  "hang. What runs on this node is told to end by the agent here",
-			  root, settings_str(ctx->settings, SET_INSTANCE), ANSWER_LIMIT_MS / 1000);
+	cleanup_free char *text = xasprintf(
+		"the queue in %s/%s has not answered for %d seconds; its file server may "
+		"hang. What runs on this node is told to end by the agent here; if the node "
+		"fails before that is so, it runs again",
+		root, settings_str(ctx->settings, SET_INSTANCE), ANSWER_LIMIT_MS / 1000);
 
 	cmd_warn("note", text);
 }
