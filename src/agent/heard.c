@@ -102,7 +102,8 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 	a->view.seen[slot] = true;
 	a->view.awaited[slot] = false;
 	/* What is left for others is not looked at for us. */
-	a->fresh[slot] = dev->looked_ns >= a->told_ns || dev->state == DEV_LEFT;
+	a->fresh[slot] = dev->state == DEV_LEFT ||
+			 (dev->looked_ns >= a->told_ns && !(dev->flags & DEVICE_UNJUDGED));
 	if (slot >= a->view.n_slots)
 		a->view.n_slots = slot + 1;
 	(void)users_put_names(a->users, dev->reason, NULL, 0); /* so that it is known when asked */

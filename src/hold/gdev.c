@@ -358,7 +358,10 @@ void gdev_take(struct guard *g, struct gdev *d)
 	if (d->state != DEV_LEFT)
 		return;
 	d->announced = false;
-	gdev_say(d, "%s", unfit ? unfit : "not looked at yet");
+	gdev_say(d, "%s",
+		 unfit		 ? unfit
+		 : d->holder.pid ? "its last hold is on its way out"
+				 : "not looked at yet");
 	(void)gstep(g, d, EV_TAKE);
 }
 

@@ -136,6 +136,7 @@ static uint32_t flags_of(const struct gdev *d)
 	bool known = d->sight.seq && look->valid & GPU_VALID_MODE;
 
 	return (d->vacant ? DEVICE_VACANT : 0) | (d->id.mig_parent ? DEVICE_MIG_CARD : 0) |
+	       (d->state == DEV_BUSY && !d->announced ? DEVICE_UNJUDGED : 0) |
 	       (known && look->mode == NVML_COMPUTEMODE_EXCLUSIVE_PROCESS ? DEVICE_ONE_PROCESS
 									  : 0) |
 	       (known && look->mode == NVML_COMPUTEMODE_PROHIBITED ? DEVICE_PROHIBITED : 0);

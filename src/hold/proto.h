@@ -290,6 +290,7 @@ enum dev_flags {
 	DEVICE_ONE_PROCESS = 1 << 1, /* EXCLUSIVE_PROCESS: there is no hold before a task */
 	DEVICE_PROHIBITED = 1 << 2,  /* by its compute mode no program can use it */
 	DEVICE_MIG_CARD = 1 << 3,    /* in MIG mode: its instances are the devices */
+	DEVICE_UNJUDGED = 1 << 4, /* selected since the last look: its state is not from one yet */
 };
 
 struct dev_status {

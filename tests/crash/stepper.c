@@ -2,17 +2,19 @@
 
 /*
  * Runs a program and all that comes of it, and does something to them at system calls that somebody
- *else could see the effect of (or could have an effect on them), before the call is made:
+ * else could see the effect of (or could have an effect on them), before the call is made.
  *
- *	stepper kill N CMD..		kill the process at the N-th of these calls; the exit status
- *is 137 then stepper hold N FILE CMD..	make FILE at the N-th, and go on when it is not there any
- *more
- *	stepper nth N MS CMD..		each process waits at the N-th of its own since it was
- *forked, and again since it executed a program stepper random SEED PERMILLE MS CMD..	so many of a
- *thousand calls wait for up to MS
+ * stepper kill N CMD..: kill the process at the N-th of these calls; the exit status is 137 then.
+ *
+ * stepper hold N FILE CMD..: make FILE at the N-th, and go on when it is not there any more.
+ *
+ * stepper nth N MS CMD..: each process waits at the N-th of its own since it was forked, and again
+ * since it executed a program.
+ *
+ * stepper random SEED PERMILLE MS CMD..: so many of a thousand calls wait for up to MS.
  *
  * Otherwise the exit status is that of CMD (128 and the signal). It ends when the last of the
- *processes has ended: some outlive the first one, and could not go on without who traces them.
+ * processes has ended: some outlive the first one, and could not go on without who traces them.
  */
 
 #include <errno.h>

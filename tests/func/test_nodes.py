@@ -4,6 +4,7 @@
 Each node is a simulated machine of its own and processes that believe to be on another host, in other PIDs
 (othernode.c), so that only the files of the spool tell them of each other.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -80,7 +81,8 @@ class Node:
 
     def wake(self, pids):
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # ended by those that woke before it
+                os.kill(pid, signal.SIGCONT)
 
     def kill(self):
         self.agent.kill()
