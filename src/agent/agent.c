@@ -38,13 +38,14 @@
 #include "base/mem.h"
 #include "base/nofile.h"
 #include "base/proc.h"
+#include "base/spawn.h"
 #include "base/str.h"
 #include "hold/names.h"
 #include "spool/beat.h"
 
 #define CLOSE_LIMIT_MS 500
 #define WATCH_MS       1000 /* also how often the guard hears from us: hold/proto.h */
-#define TIMERS	       7
+#define TIMERS	       8
 
 /* One that is ending has the workload's grace, a second for the guard, and half a one to flush. */
 #define ENDING_LIMIT_MS 12000
@@ -90,7 +91,6 @@ static void on_watch(uv_timer_t *timer)
 
 	guardlink_beat(a->link);
 	emptied_look(a);
-	asked_look(a);
 	if (!a->view.stopping && !a->ended && reader_is_gone(a)) {
 		a->unread = true;
 		ending_stop(a, "nobody reads what it prints any more");
@@ -204,7 +204,7 @@ static size_t list_timers(struct agent *a, uv_timer_t *ret[TIMERS])
 {
 	uv_timer_t *all[TIMERS] = { &a->end_timer,   &a->phase_timer, &a->table_timer,
 				    &a->files_timer, &a->watch_timer, &a->pause_timer,
-				    &a->life_timer };
+				    &a->life_timer,  &a->asked_timer };
 
 	(void)memcpy(ret, all, sizeof(all));
 	return TIMERS;
@@ -391,6 +391,7 @@ enum agent_end agent_run(const struct agent_config *config, struct err *e)
 	(void)setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 0);
 	/* Each task that runs has a descriptor here. */
 	a->nofile = nofile_raise();
+	(void)spawn_reserve(); /* before anything of the spool is open */
 	if (guardspawn_copy_self(&a->program, e) < 0 || uv_loop_init(&a->loop) < 0) {
 		free(a);
 		return AGENT_FAILED;

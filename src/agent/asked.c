@@ -61,7 +61,7 @@ static void drain(struct agent *a, struct ctl_client *client, const struct ctl_r
 			       : "told to drain (tenure off --drain)");
 }
 
-#define READ_LIMIT_NS (2 * NS_PER_S) /* who asked waits no longer than 3 s */
+#define READ_LIMIT_MS 1500 /* who asked waits no longer than 3 s, on a node that may be busy */
 
 /*
  * It is answered when the spool has been read: it asked for a task that is not known here, so that
@@ -74,7 +74,7 @@ struct asked_later {
 	struct agent *a;
 	struct ctl_client *client;
 	struct ctl_request req;
-	uint64_t since_ns;
+	uint64_t late_ns;
 };
 
 static int ask_why(struct agent *a, const struct ctl_request *req, char **ret, struct err *e)
@@ -117,6 +117,35 @@ static void on_read(struct tasks_reader *r)
 	drop_later(l);
 }
 
+static void arm_late(struct agent *a);
+
+static void on_late(uv_timer_t *timer)
+{
+	struct agent *a = timer->data;
+	uint64_t now = clock_mono_ns();
+
+	for (struct asked_later *l = a->asked, *next; l; l = next) {
+		next = l->next;
+		if (now < l->late_ns)
+			continue;
+		l->late(l);
+		drop_later(l);
+	}
+	arm_late(a);
+}
+
+/* The last of them is who asked first. */
+static void arm_late(struct agent *a)
+{
+	uint64_t now = clock_mono_ns(), first = UINT64_MAX;
+
+	for (const struct asked_later *l = a->asked; l; l = l->next)
+		first = l->late_ns;
+	if (a->asked)
+		(void)uv_timer_start(&a->asked_timer, on_late,
+				     first > now ? (first - now) / NS_PER_MS + 1 : 0, 0);
+}
+
 /* False: there is no queue to be read. */
 static bool answer_later(struct agent *a, struct ctl_client *client, const struct ctl_request *req,
 			 void (*read)(struct tasks_reader *r), void (*late)(struct asked_later *l))
@@ -129,12 +158,13 @@ static bool answer_later(struct agent *a, struct ctl_client *client, const struc
 				   .a = a,
 				   .client = client,
 				   .req = *req,
-				   .since_ns = clock_mono_ns() };
+				   .late_ns = clock_mono_ns() + READ_LIMIT_MS * NS_PER_MS };
 	if (tasks_when_read(a->queue, &l->reader) < 0) {
 		free(l);
 		return false;
 	}
 	a->asked = l;
+	arm_late(a);
 	return true;
 }
 
@@ -183,17 +213,6 @@ static void stop_task(struct agent *a, struct ctl_client *client, const struct c
 
 	if (r < 0 || !answer_later(a, client, req, on_written, stop_is_late))
 		answer_result(client, r, &e);
-}
-
-void asked_look(struct agent *a)
-{
-	for (struct asked_later *l = a->asked, *next; l; l = next) {
-		next = l->next;
-		if (clock_mono_ns() - l->since_ns < READ_LIMIT_NS)
-			continue;
-		l->late(l);
-		drop_later(l);
-	}
 }
 
 static void take_off(struct agent *a, struct ctl_client *client, const struct ctl_request *req)

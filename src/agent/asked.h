@@ -8,7 +8,5 @@
 
 /* The user pointer is the struct agent. */
 extern const struct ctl_ops asked_ops;
-/* Every second: who waits for an answer gets one in time. */
-void asked_look(struct agent *a);
 
 #endif

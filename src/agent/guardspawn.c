@@ -19,6 +19,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/spawn.h"
 #include "base/str.h"
 
 #ifndef MFD_EXEC /* since Linux 6.3 */
@@ -171,63 +172,21 @@ int guardspawn_copy_self(struct program_copy *ret, struct err *e)
 	return 0;
 }
 
-/* In the child, between fork and exec: only what is safe there. Ends with the errno as status. */
-static void __attribute__((noreturn)) become_guard(int copy_fd, char *const *argv)
-{
-	int null = open("/dev/null", O_RDWR);
-
-	if (setsid() < 0 || chdir("/") < 0 || null < 0)
-		_exit(126);
-	for (int fd = 0; fd < 3; fd++)
-		if (dup2(null, fd) < 0)
-			_exit(126);
-	if (null > 2)
-		(void)close(null);
-	(void)fexecve(copy_fd, argv, environ);
-	_exit(127);
-}
-
-/*
- * A child starts with the parent's blocked signals and ignored ones; the loop's own handlers go
- * with exec. The guard must be stoppable like any program.
- */
-static pid_t fork_clean(void)
-{
-	sigset_t all, old;
-
-	(void)sigfillset(&all);
-	(void)sigprocmask(SIG_SETMASK, &all, &old);
-
-	pid_t pid = fork();
-	int errnum = errno;
-
-	if (pid == 0) {
-		static const int reset[] = { SIGINT,  SIGTERM, SIGHUP, SIGPIPE,
-					     SIGCHLD, SIGQUIT, SIGTSTP };
-
-		for (size_t i = 0; i < ARRAY_LEN(reset); i++)
-			(void)signal(reset[i], SIG_DFL);
-		(void)sigemptyset(&all);
-		(void)sigprocmask(SIG_SETMASK, &all, NULL);
-		return 0;
-	}
-	(void)sigprocmask(SIG_SETMASK, &old, NULL);
-	errno = errnum;
-	return pid;
-}
-
 pid_t guardspawn_start(int copy_fd, const char *dev_dir, struct err *e)
 {
 	cleanup_free char *dir = xstrdup(dev_dir);
 	char name[] = "tenure", verb[] = "guard", option[] = "--dev-dir";
 	char *const argv[] = { name, verb, option, dir, NULL };
-	pid_t pid = fork_clean();
+	struct spawn s = SPAWN_INIT;
 
-	if (pid < 0)
-		return err_sys(e, errno, "start the guard");
-	if (pid == 0)
-		become_guard(copy_fd, argv);
-	return pid;
+	s.program = copy_fd;
+	s.argv = argv;
+	s.env = environ;
+	s.session = true;
+
+	pid_t pid = spawn_start(&s);
+
+	return pid < 0 ? err_sys(e, -pid, "start the guard") : pid;
 }
 
 bool guardspawn_ended(pid_t pid, char *why, size_t why_size)

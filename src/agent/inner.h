@@ -66,6 +66,7 @@ struct agent {
 	bool pausing, dropped;
 	bool workload_ends;	   /* then the rest */
 	struct asked_later *asked; /* not answered yet: asked.c */
+	uv_timer_t asked_timer;	   /* who waits for an answer gets one in time */
 	struct ctl_client *off_clients[OFF_CLIENTS_MAX];
 	size_t n_off;
 

@@ -1,31 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-
-/*
- * Not by uv_spawn(), which waits until the child has closed the descriptors that are not for it:
- * some are the spool's, and the end of a file may hang with its server. The child closes them
- * before its exec, because one that hangs within it keeps whoever reads its /proc/PID/stat waiting,
- * and so every shim.
- */
-
 #include "agent/sweeping.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/nofile.h"
+#include "base/spawn.h"
 #include "base/strbuf.h"
 #include "spool/spec.h"
 #include "task/sweep.h"
 
-#define ARGS_MAX   16
-#define PROGRAM_FD 3
+#define ARGS_MAX 16
 
 /* Freed when the process has ended, which is told by its output, and libuv has given that back. */
 struct sweeping {
@@ -86,52 +76,20 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	end(s);
 }
 
-/* In the child, with only what is safe there. */
-static void __attribute__((noreturn)) become(int program, char **args, int out)
-{
-	int null = open("/dev/null", O_RDWR);
-	sigset_t none;
-
-	for (int sig = 1; sig < NSIG; sig++)
-		(void)signal(sig, SIG_DFL); /* of those that cannot be it is so already */
-	(void)sigemptyset(&none);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
-	    dup2(out, STDERR_FILENO) < 0 || dup2(program, PROGRAM_FD) < 0 ||
-	    fcntl(PROGRAM_FD, F_SETFD, FD_CLOEXEC) < 0)
-		_exit(126);
-	(void)syscall(SYS_close_range, PROGRAM_FD + 1U, ~0U, 0U);
-	(void)fexecve(PROGRAM_FD, args, environ);
-	_exit(127);
-}
-
-static int spawn_with(pid_t *ret, int program, char **args, int out)
-{
-	sigset_t all, before;
-	pid_t pid;
-	int errnum;
-
-	/* The loop's handlers are not for the child. */
-	(void)sigfillset(&all);
-	(void)sigprocmask(SIG_SETMASK, &all, &before);
-	pid = fork();
-	errnum = errno;
-	if (pid == 0)
-		become(program, args, out);
-	(void)sigprocmask(SIG_SETMASK, &before, NULL);
-	*ret = pid;
-	return pid < 0 ? -errnum : 0;
-}
-
 static int spawn(struct sweeping *s, char **args)
 {
+	struct spawn child = SPAWN_INIT;
 	int fds[2], r;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
-	r = spawn_with(&s->pid, s->place->program_fd, args, fds[1]);
+	child.program = s->place->program_fd;
+	child.argv = args;
+	child.env = environ;
+	child.fds[STDOUT_FILENO] = child.fds[STDERR_FILENO] = fds[1];
+	r = s->pid = spawn_start(&child);
 	(void)fd_close(fds[1]);
-	if (r == 0) {
+	if (r > 0) {
 		nofile_set_of(s->pid, s->place->nofile);
 		r = uv_pipe_open(&s->out, fds[0]);
 	}

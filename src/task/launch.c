@@ -2,9 +2,7 @@
 #include "task/launch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -12,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/nofile.h"
+#include "base/spawn.h"
 #include "base/str.h"
 #include "task/fdpass.h"
 #include "task/mother.h"
@@ -37,50 +36,35 @@ static char **mother_env(void)
 	return env;
 }
 
-static int spawn(int exe_fd, int sock, pid_t *ret)
+static pid_t spawn_mother(int exe_fd, int sock)
 {
-	char path[48], argv0[] = MOTHER_ARGV0, room[] = TITLE_ROOM;
+	char argv0[] = MOTHER_ARGV0, room[] = TITLE_ROOM;
 	char *const argv[] = { argv0, room, NULL };
 	cleanup_free char **env = mother_env();
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
-	sigset_t none;
-	int r;
+	struct spawn s = SPAWN_INIT;
 
-	(void)str_print(path, sizeof(path), "/proc/self/fd/%d", exe_fd);
-	(void)sigemptyset(&none);
-	(void)posix_spawn_file_actions_init(&files);
-	(void)posix_spawnattr_init(&attr);
-	(void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-	(void)posix_spawnattr_setsigmask(&attr, &none);
-	for (int fd = 0; fd < 3; fd++)
-		(void)posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
-	(void)posix_spawn_file_actions_adddup2(&files, sock, MOTHER_FD);
-	r = posix_spawn(ret, path, &files, &attr, argv, env);
-	(void)posix_spawn_file_actions_destroy(&files);
-	(void)posix_spawnattr_destroy(&attr);
-	return -r;
+	s.program = exe_fd;
+	s.argv = argv;
+	s.env = env;
+	s.fds[MOTHER_FD] = sock;
+	s.session = true;
+	return spawn_start(&s);
 }
 
 int launch_mother(struct mother *m, int exe_fd, struct err *e)
 {
-	/* Above MOTHER_FD, which is another thing in the child. */
-	cleanup_fd int exe = fcntl(exe_fd, F_DUPFD_CLOEXEC, MOTHER_FD + 1);
 	int pair[2];
-	pid_t pid;
 
 	launch_mother_close(m);
-	if (exe < 0)
-		return err_sys(e, errno, "use the program's file");
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(e, errno, "socketpair");
 
-	int r = spawn(exe, pair[1], &pid);
+	pid_t pid = spawn_mother(exe_fd, pair[1]);
 
 	(void)close(pair[1]);
-	if (r < 0) {
+	if (pid < 0) {
 		(void)close(pair[0]);
-		return err_sys(e, -r, "start the process that starts tasks");
+		return err_sys(e, -pid, "start the process that starts tasks");
 	}
 	nofile_set_of(pid, m->nofile);
 	m->fd = pair[0];

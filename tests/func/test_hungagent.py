@@ -3,7 +3,10 @@
 
 Its first thread, which is its event loop, makes no call on them: whatever hangs there, it hears and answers.
 """
+import json
+import os
 import pathlib
+import signal
 import subprocess
 import threading
 import time
@@ -211,6 +214,31 @@ def test_off_while_the_spool_hangs(queue):
     end.touch()
     queue.start()  # takes it over
     queue.wait(i, "done", 20)
+
+
+def test_a_guard_is_started_while_all_hangs(queue):
+    """A child of the agent has nothing of what the agent has open on the mount, so it hangs nowhere."""
+    queue.begin()
+    must_come(queue.status)
+    end, i = queue.until("task")
+    shim = queue.runs(i)["pid"]
+
+    def seeing():
+        """The PID of the guard, when it sees GPUs."""
+        status = json.loads(queue.m.run(queue.m.tenure, "status", "--json").stdout)
+        return status["devices"] and (status["guard"] or {}).get("pid")
+    guard = must_come(seeing)
+    with queue.hangs():
+        os.kill(guard, signal.SIGKILL)
+        must_come(lambda: not proc_exists(guard))
+        other = must_come(lambda: seeing() != guard and seeing(), 10)
+        files = [os.readlink(f) for f in pathlib.Path(f"/proc/{other}/fd").iterdir() if os.path.lexists(f)]
+        assert not [f for f in files if f.startswith(str(queue.mount.path))], files
+        queue.answers(1)
+        assert proc_exists(shim)
+    end.touch()
+    queue.wait(i, "done", 20)
+    queue.watch.end()
 
 
 def test_a_hold_writes_to_a_file_that_hangs(build, env, tmp_path, passfs):

@@ -656,7 +656,8 @@ def test_claim_that_is_hidden_while_its_task_runs(world, passfs, tmp_path, what)
         time.sleep(0.5)
     a.wait(i, "done")
     a.wait(array, "done")
-    assert ran.read_text().split() == ["1", "1", "1"] and os.listdir(a.spool / "running") == []
+    assert wait_for(lambda: os.listdir(a.spool / "running") == []), os.listdir(a.spool / "running")
+    assert ran.read_text().split() == ["1", "1", "1"]
 
 
 def test_journals_that_are_hidden_after_a_restart(world, passfs, tmp_path):
