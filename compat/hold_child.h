@@ -10,7 +10,7 @@
  *	hold_child_free(h);
  *
  * The child ends with its parent, however that ends, and then nothing stays held. One thread, and
- *no other children; SIGINT, SIGTERM and SIGHUP are taken over while it runs.
+ * no other children; SIGINT, SIGTERM and SIGHUP are taken over while it runs.
  */
 
 #include <jansson.h>

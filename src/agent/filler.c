@@ -3,8 +3,8 @@
 /*
  * One filler a device, each a small machine:
  *
- *	off -> preparing (log) -> leasing -> starting (shim) -> granting -> running -> freeing ->
- *off
+ *	off -> preparing (log) -> leasing -> starting (shim) -> granting -> running -> freeing
+ *	-> off
  *
  * Whatever goes wrong on the way leads to freeing, and from there to off with the reason and, where
  * it ended at once by itself, a time before which it is not tried again. `gone` is the shim's word

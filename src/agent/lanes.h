@@ -4,9 +4,9 @@
 
 /*
  * Lanes and limited arrays of which this agent starts the tasks (spool/laneowner.h). One is taken
- *when the plan starts something of it; where another agent has it, all of it waits here, with that
- *reason, and the plan may try again after a while. What has had nothing running for a while is let
- *go of.
+ * when the plan starts something of it; where another agent has it, all of it waits here, with that
+ * reason, and the plan may try again after a while. What has had nothing running for a while is let
+ * go of.
  *
  *	lanes_take(place, ref, &m)	in a spooler job: before the claim
  *	lanes_met(q, &m)		on the loop: what came of it

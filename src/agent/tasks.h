@@ -11,7 +11,8 @@
  *	tasks_start(q);			opens the spool, recovers, adopts what runs, begins to plan
  *	tasks_look(q);			the devices have changed
  *	tasks_end(q);			nothing more is started; what runs runs on, without us, and
- *the workload is ended: tasks_workloads() tells when tasks_free(q);
+ *					the workload is ended: tasks_workloads() tells when
+ *	tasks_free(q);
  */
 
 #include <jansson.h>

@@ -4,7 +4,7 @@
 
 /*
  * Option tables. One row says everything about an option; the parser, `--help`, the man pages and
- *the completions are all made from the rows.
+ * the completions are all made from the rows.
  *
  *	static const struct opt rows[] = {
  *		{ .name = "json", .short_name = 'j', .spec = { VALUE_FLAG }, .help = "print JSON" },
@@ -17,7 +17,7 @@
  *	if (opts_flag(o, "json")) ...
  *
  * Understood: --name=v, --name v, -xv, -x v, -x=v, bundled flags (-jq), --no-name for flags, "--"
- *(the rest are arguments). A list option takes further words while they belong to it (`--gpus 0 1
+ * (the rest are arguments). A list option takes further words while they belong to it (`--gpus 0 1
  *2`), and may be repeated.
  */
 

@@ -4,13 +4,13 @@
 
 /*
  * The settings: one table (settings_table.c) with a row for each, and the layers that set them. A
- *higher layer wins:
+ * higher layer wins:
  *
  *	command line > environment (TENURE_*) > tenure use > instance > user > site > default
  *
  * A site's `allow_users`, `max_devices` and `load` are limits. What asks for more than a limit on
- *the command line or in the environment is refused; what does so in a file is lowered to the limit,
- *with a note, because one file often serves many machines.
+ * the command line or in the environment is refused; what does so in a file is lowered to the
+ * limit, with a note, because one file often serves many machines.
  *
  *	struct settings *s = settings_new();
  *	settings_set(s, SET_MEMORY, "38G", &(struct setting_origin){ SETTING_FROM_COMMAND_LINE },

@@ -14,7 +14,7 @@
  * The last column is never padded, nor is anything before an empty end of a row. Widths count UTF-8
  * characters. On a terminal that is too narrow the columns move together, those that may be dropped
  * go, those that may be cut lose the middle of long cells, and the last one, which should be the
- *one that is text, is wrapped.
+ * one that is text, is wrapped.
  */
 
 #include <stdbool.h>

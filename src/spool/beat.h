@@ -4,8 +4,8 @@
 
 /*
  * Signs of life in agents/, for other nodes: files of a fixed size that are rewritten in place,
- *each time with a counter that is one higher. Whoever looks compares counters and measures with its
- *own clock (spool/life.h); no time in them is compared with anybody's.
+ * each time with a counter that is one higher. Whoever looks compares counters and measures with
+ * its own clock (spool/life.h); no time in them is compared with anybody's.
  *
  *	agents/AGENT		by the agent, with what it has and does
  *	agents/42.7,e1		by the shim of a claim, once it has run for as long as a beat

@@ -4,8 +4,8 @@
 
 /*
  * The right to run a task once. A single task is claimed by renaming its file into running/ to a
- *name that holds the claimer and the epoch, an element by creating running/ID.ELEMENT,eEPOCH
- *exclusively (batch.h). The claimer's PID, start time and boot are recorded in the file.
+ * name that holds the claimer and the epoch, an element by creating running/ID.ELEMENT,eEPOCH
+ * exclusively (batch.h). The claimer's PID, start time and boot are recorded in the file.
  *
  *	claim_task() -> start the shim -> claim_started() -> transit_end() or transit_requeue()
  */

@@ -5,7 +5,7 @@
 /*
  * Files that are appended to, a line per record, and may be large: read a block at a time, so that
  * it takes the same memory however long they are. What a power loss left in them (bytes of 0, a
- *line without an end) is passed over, as are lines over LINES_MAX bytes.
+ * line without an end) is passed over, as are lines over LINES_MAX bytes.
  *
  *	off_t offset = 0;
  *	r = lines_read(sp, "events/n7.tasks.jsonl", &offset, on_line, data, &e);

@@ -7,18 +7,16 @@
  * happened. A line that cannot be read (cut by a power loss) is passed over.
  *
  *	{"event":"claim","epoch":0,"attempt":1,"agent":..,"host":..,"boot":..,"pid":..,"start":..,"time":..}
- *	{"event":"start","epoch":0,"pid":..,"start":..,"time":..}		who keeps the claim
- *from now on
- *	{"event":"stop","epoch":0,"time":..}	its owner wants it ended: it runs no further, and
- *not again
+ *	{"event":"start","epoch":0,"pid":..,"start":..,"time":..}	keeps the claim from now on
+ *	{"event":"stop","epoch":0,"time":..}	its owner wants it ended, for good
  *	{"event":"end","epoch":0,"attempt":1,"result":"done","exit":0,"begun":..,"time":..}
  *	{"event":"requeue","epoch":1,"attempts":1,"memory":..,"reason":..,"begun":..,"not_before":..,"time":..}
  *
- * Both also say what the attempt had and used: "gpus", "gpu_peak_bytes", "gpu_util_permille".
+ * The last two also have what the attempt used: "gpus", "gpu_peak_bytes", "gpu_util_permille".
  *
  *	{"event":"edit","set":{"memory":"30G"},"time":..}
- *	{"event":"past","epoch":99,"attempts":99,"memory":..,"ran_s":..,..}	for all but edits
- *that were there (fold.h, usage.h)
+ *	{"event":"past","epoch":99,"attempts":99,"memory":..,"ran_s":..,..}
+ *		for all but edits that were there (fold.h, usage.h)
  *
  * Times are seconds of the wall clock with a fraction.
  */

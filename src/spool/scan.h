@@ -4,8 +4,8 @@
 
 /*
  * What is in the queue, from the names in pending/ and running/ alone. An index is built by the
- *first scan_update() and brought up to date by the next ones; each change is told. What its owner
- *does itself it notes with scan_note(), so that a task costs no reading of the directory.
+ * first scan_update() and brought up to date by the next ones; each change is told. What its owner
+ * does itself it notes with scan_note(), so that a task costs no reading of the directory.
  *
  *	struct scan *s = scan_new(sp, SCAN_RAW);
  *	r = scan_update(s, on_change, data, &e);	now and then: other hosts submit, too

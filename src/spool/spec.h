@@ -4,7 +4,7 @@
 
 /*
  * What a submission says. One table (spec.c) has a row for every key: its name, type, range,
- *default and help. JSON, the options of `tenure submit` and docs/spool.md follow it.
+ * default and help. JSON, the options of `tenure submit` and docs/spool.md follow it.
  *
  *	struct spool_spec *s = spec_new();
  *	r = spec_set_text(s, "memory", "20G", &e);	an option of a person
@@ -14,7 +14,7 @@
  *
  * An unknown key, a wrong type or a value out of range is refused by the name of its key. Units:
  * bytes, milliseconds, nanoseconds of the wall clock; in JSON sizes are bytes or "20G", durations
- *are seconds or "10m", times are ISO 8601 texts or seconds since the epoch.
+ * are seconds or "10m", times are ISO 8601 texts or seconds since the epoch.
  */
 
 #include <jansson.h>

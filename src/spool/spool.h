@@ -4,7 +4,7 @@
 
 /*
  * An instance's directory (docs/spool.md). Everything is reached from one descriptor, so that an
- *open spool goes on working when the root is renamed. There is no lock: what must happen once is a
+ * open spool goes on working when the root is renamed. There is no lock: what must happen once is a
  * rename or an O_EXCL create that only one can win.
  *
  *	root = spool_root(settings_str(s, SET_ROOT));

@@ -19,8 +19,8 @@
  *	tree_clear(&t);
  *
  * A scan is a picture that is old when it is done: whoever ends a tree repeats scan and signal
- *until nobody is found (struct ender does it). tree_keep_token() reads environments, which can wait
- *for the memory of a process that hangs: not for an event loop's thread.
+ * until nobody is found (struct ender does it). tree_keep_token() reads environments, which can
+ * wait for the memory of a process that hangs: not for an event loop's thread.
  */
 
 #include <stdbool.h>

@@ -2,29 +2,32 @@
 
 /*
  * A file system that passes everything on to a directory, as a network file system would that has
- *its bad days:
+ * its bad days:
  *
- *	faultfs DIRECTORY MOUNTPOINT [negative=S] [entry=S] [attr=S] [dirs] [seed=N]
- *[control=SOCKET]
+ *	faultfs DIRECTORY MOUNTPOINT [negative=S] [entry=S] [attr=S] [dirs]
+ *		[seed=N] [control=SOCKET]
  *
  * Several mounts of one directory are several clients of one server. What a client remembers, and
- *for how many seconds: that a name is not there (negative), what a name is (entry), size and times
- *(attr), and, as long as the time of change that it knows is the same, listings (dirs); nothing
- *unless asked. Stopped with SIGSTOP it is a client whose server does not answer.
+ * for how many seconds: that a name is not there (negative), what a name is (entry), size and times
+ * (attr), and, as long as the time of change that it knows is the same, listings (dirs); nothing
+ * unless asked. Stopped with SIGSTOP it is a client whose server does not answer.
  *
  * At the socket each line is an order, answered with "ok" once it is in force, or with what is
- *wrong with it:
+ * wrong with it:
  *
- *	rule OPS ACTION PERMILLE [TEXT]		one more, for so many of a thousand calls, of paths
- *with TEXT in them clear					no rules; what hangs goes on counts
- *"ok", how many calls there were, and how many of them met a rule
+ *	rule OPS ACTION PERMILLE [TEXT]
+ *			one more, for so many of a thousand calls, of paths with TEXT in them
+ *	clear		no rules; what hangs goes on
+ *	counts		"ok", how many calls there were, and how many of them met a rule
  *
- *	OPS	names of enum op with commas between them, or reads, writes, all
- *	ACTION	error=N		the call is not made, and answered with that errno
- *		lie=N		it is made, and answered with that errno all the same
- *		again		it is made, and answered as if it had been sent twice because its
- *first answer got lost delay=MS	it is made so much later hang		it waits for the
- *next `clear`; who is killed meanwhile dies, as with NFS
+ *	OPS		names of enum op with commas between them, or reads, writes, all
+ *	ACTION
+ *	error=N		the call is not made, and answered with that errno
+ *	lie=N		it is made, and answered with that errno all the same
+ *	again		it is made, and answered as if it had been sent twice because its first
+ *			answer got lost
+ *	delay=MS	it is made so much later
+ *	hang		it waits for the next `clear`; who is killed meanwhile dies, as with NFS
  */
 #define FUSE_USE_VERSION 31
 

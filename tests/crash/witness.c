@@ -2,7 +2,7 @@
 
 /*
  * What the campaign's tasks run: it bears witness to having run, on a disk of the machine and not
- *in the spool.
+ * in the spool.
  *
  *	witness DIR TAG SECONDS [FAILS [LINGER]]
  *
@@ -11,9 +11,9 @@
  *	start|end TAG ID ATTEMPT BOOTTIME_MS PID NODE CODE
  *
  * It holds a kernel lock of its id, and of each device that it was given, for as long as a process
- *of its tree lives; where another has one of them the line is "twice". The first FAILS attempts
- *fail; -1: all of them. LINGER: seconds for which a daemon of it stays, with the locks, in a
- *session of its own.
+ * of its tree lives; where another has one of them the line is "twice". The first FAILS attempts
+ * fail; -1: all of them. LINGER: seconds for which a daemon of it stays, with the locks, in a
+ * session of its own.
  */
 
 #include <errno.h>

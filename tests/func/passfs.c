@@ -10,8 +10,8 @@
  *`OPERATION PATTERN ACTION` for each fault: the operation is called as in `operations` below, or
  *`*`, the pattern is of the path without a slash in front, and the action is the name of an error,
  *`hang`, until the line is gone, which nobody can be killed in, or `slow`, 20 ms. NEGATIVE, ENTRY
- *and ATTR: for how many seconds the kernel believes what it was told of names that are not there,
- *of those that are, and of files; 0 by default, so that every access has to ask.
+ * and ATTR: for how many seconds the kernel believes what it was told of names that are not there,
+ * of those that are, and of files; 0 by default, so that every access has to ask.
  */
 #define FUSE_USE_VERSION 31
 
