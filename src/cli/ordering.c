@@ -16,10 +16,14 @@ int ordering_send(struct ordering *o, const char *agent, const struct order *ord
 		  struct err *e)
 {
 	struct ordered one = { .state = ORDERED_SENT, .data = data };
-	int r = control_send(o->sp, agent, order, one.path, e);
+	json_t *doc = order_json(order);
+	int r = control_send(o->sp, agent, doc, one.path, e);
 
-	if (r < 0)
+	if (r < 0) {
+		json_decref(doc);
 		return r;
+	}
+	one.order = doc;
 	(void)str_copy(one.agent, sizeof(one.agent), agent);
 	o->all = xrealloc(o->all, o->n + 1, sizeof(*o->all));
 	o->all[o->n++] = one;
@@ -29,6 +33,13 @@ int ordering_send(struct ordering *o, const char *agent, const struct order *ord
 static int nothing(void *data, const char *file, unsigned char type)
 {
 	return 1;
+}
+
+/* Its agent began just then, and obeys nothing that was there before it. */
+static bool send_again(struct ordering *o, struct ordered *one, const json_t *answer)
+{
+	return ordering_code(answer, NULL) == -EAGAIN &&
+	       control_send(o->sp, one->agent, one->order, one->path, NULL) == 0;
 }
 
 /* How many are still waited for. */
@@ -48,8 +59,12 @@ static size_t look(struct ordering *o, ordering_fn fn, void *user)
 			left++;
 			continue;
 		}
-		one->state = ORDERED_ANSWERED;
-		fn(user, one, answer);
+		if (send_again(o, one, answer)) {
+			left++;
+		} else {
+			one->state = ORDERED_ANSWERED;
+			fn(user, one, answer);
+		}
 		json_decref(answer);
 	}
 	return left;
@@ -88,9 +103,11 @@ void ordering_wait(struct ordering *o, uint64_t limit_ms, ordering_fn fn, void *
 
 void ordering_clear(struct ordering *o)
 {
-	for (size_t i = 0; i < o->n; i++)
+	for (size_t i = 0; i < o->n; i++) {
 		if (o->all[i].state != ORDERED_ANSWERED)
 			(void)control_give_up(o->sp, o->all[i].path);
+		json_decref(o->all[i].order);
+	}
 	free(take_ptr(o->all));
 	o->n = 0;
 }

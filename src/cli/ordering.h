@@ -30,6 +30,7 @@ struct ordered {
 	char agent[NAME_AGENT_MAX + 1];
 	char path[SPOOL_PATH_MAX];
 	enum ordered_state state;
+	json_t *order;
 	void *data; /* the caller's */
 };
 

@@ -13,13 +13,14 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#define CONTROL_FILE  "control.json"
-#define SETTLE_NS     NS_PER_S
-#define ORDER_SUFFIX  ".json"
-#define ANSWER_SUFFIX ".answer"
-#define CONTROL_GONE  1
-#define CONTROL_BAD   2
-#define NUMBER_OF_TMP 17 /* ",%016x" at the end of a name in tmp/ */
+#define CONTROL_FILE   "control.json"
+#define SETTLE_NS      NS_PER_S
+#define ORDER_SUFFIX   ".json"
+#define ANSWER_SUFFIX  ".answer"
+#define CONTROL_GONE   1
+#define CONTROL_BAD    2
+#define ANSWER_KEPT_NS (600 * NS_PER_S)
+#define NUMBER_OF_TMP  17 /* ",%016x" at the end of a name in tmp/ */
 
 static int write_json(const struct spool *sp, const char *path, const json_t *doc, struct err *e)
 {
@@ -37,19 +38,15 @@ static char *answer_path(const char *sent, char *buf)
 	return str_print(buf, SPOOL_PATH_MAX, "%.*s" ANSWER_SUFFIX, (int)len, sent);
 }
 
-int control_send(const struct spool *sp, const char *agent, const struct order *order, char *ret,
+int control_send(const struct spool *sp, const char *agent, const json_t *order, char *ret,
 		 struct err *e)
 {
 	char tmp[SPOOL_PATH_MAX];
-	json_t *doc = order_json(order);
-	int r;
 
 	(void)spool_tmp_path(sp, "order", 0, tmp);
 	(void)str_print(ret, SPOOL_PATH_MAX, "control/%.64s%s" ORDER_SUFFIX, agent,
 			tmp + strlen(tmp) - NUMBER_OF_TMP);
-	r = write_json(sp, ret, doc, e);
-	json_decref(doc);
-	return r;
+	return write_json(sp, ret, order, e);
 }
 
 static int read_json(const struct spool *sp, const char *path, json_t **ret, struct err *e)
@@ -133,14 +130,31 @@ struct forgetting {
 	const char *agent;
 };
 
+/* The spool's clock may be another one than ours: what is left is not worth more than that. */
+static bool is_old(const struct spool *sp, const char *path)
+{
+	struct stat st;
+
+	return fstatat(sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       (uint64_t)st.st_mtim.tv_sec * NS_PER_S + ANSWER_KEPT_NS < clock_wall_ns();
+}
+
 static int forget_one(void *data, const char *file, unsigned char type)
 {
 	const struct forgetting *f = data;
 	char path[SPOOL_PATH_MAX];
 
-	if (is_of(f->agent, file) &&
-	    (has_suffix(file, ORDER_SUFFIX) || has_suffix(file, ANSWER_SUFFIX)))
-		(void)unlinkat(f->sp->fd, spool_path(SPOOL_CONTROL, file, path), 0);
+	if (!is_of(f->agent, file))
+		return 0;
+	(void)spool_path(SPOOL_CONTROL, file, path);
+	if (has_suffix(file, ANSWER_SUFFIX) && is_old(f->sp, path))
+		(void)unlinkat(f->sp->fd, path, 0);
+	/* Who waits for its answer sees that it is taken before there is one. */
+	if (has_suffix(file, ORDER_SUFFIX) && unlinkat(f->sp->fd, path, 0) == 0)
+		(void)control_answer(f->sp, path,
+				     json_pack("{s:i, s:s}", "code", -EAGAIN, "error",
+					       "it has only just begun; once more"),
+				     NULL);
 	return 0;
 }
 

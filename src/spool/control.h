@@ -18,8 +18,8 @@
 
 #define CONTROL_MAX 65536
 
-/* ret: SPOOL_PATH_MAX bytes for control_answer_read(). */
-int control_send(const struct spool *sp, const char *agent, const struct order *order, char *ret,
+/* order: order_json(). ret: SPOOL_PATH_MAX bytes for control_answer_read(). */
+int control_send(const struct spool *sp, const char *agent, const json_t *order, char *ret,
 		 struct err *e);
 /* 0 and a new reference; 1: there is no answer yet; negative. */
 int control_answer_read(const struct spool *sp, const char *sent, json_t **ret, struct err *e);
@@ -36,7 +36,9 @@ int control_next(const struct spool *sp, const char *agent, struct order *ret, c
 /* The new reference to answer is taken over. */
 int control_answer(const struct spool *sp, const char *sent, json_t *answer, struct err *e);
 /* By an agent that begins: what lies there for its name was meant for one before it, and may have
- * been given up without being taken back. */
+ * been given up without being taken back. It is not obeyed, but answered with the code -EAGAIN, so
+ * that who still waits can send it to this one. Answers that nobody has fetched are removed after a
+ * while. */
 void control_forget(const struct spool *sp, const char *agent);
 
 enum control_command { CONTROL_STOP, CONTROL_STOP_ALL, CONTROL_SHUTDOWN, CONTROL_COMMAND_MAX };

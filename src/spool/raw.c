@@ -110,11 +110,11 @@ int raw_parse(const char *file, const char *text, size_t len, struct spool_spec 
 	return (is_script(file) ? parse_script : parse_json)(file, text, len, ret, e);
 }
 
-/* -ENOENT: of a directory. */
-static bool is_transient(int r)
+/* By what is in it, or what it is; whatever else goes wrong may go well the next time. */
+static bool is_its_fault(int r)
 {
-	return r == -EIO || r == -ENOENT || r == -ENOSPC || r == -EDQUOT || r == -ENOMEM ||
-	       r == -ESTALE || r == -EROFS || r == -EMFILE || r == -ENFILE;
+	return r == -EINVAL || r == -ERANGE || r == -EILSEQ || r == -EDOM || r == -EFBIG ||
+	       spool_is_bad(r);
 }
 
 /* What instance.json says of scripts, which say nothing: {"defaults":{"gpus":"all",..},..}. */
@@ -136,31 +136,37 @@ static int add_defaults(const struct spool *sp, struct spool_spec *s, struct err
 	return r < 0 ? err_wrap(e, "defaults in instance.json") : 0;
 }
 
+static int read_spec(const struct spool *sp, const char *tmp, const char *file,
+		     struct spool_spec **ret, struct err *e)
+{
+	cleanup_free char *text = NULL;
+	size_t len = 0;
+	int r = spool_read(sp, tmp, SPEC_FILE_MAX, &text, &len, e);
+
+	if (r == 0)
+		r = raw_parse(file, text, len, ret, e);
+	if (r == 0 && is_script(file))
+		r = add_defaults(sp, *ret, e);
+	return r == 0 ? spec_check_new(*ret, e) : r;
+}
+
 /* The file is ours, in tmp/. */
 static int finish(const struct spool *sp, const char *tmp, const char *file, uint64_t id,
 		  struct err *e)
 {
 	struct spool_spec *spec = NULL;
-	char *text = NULL;
-	size_t len = 0;
 	struct err why = ERR_INIT;
-	int r = spool_read(sp, tmp, SPEC_FILE_MAX, &text, &len, &why);
+	int r = read_spec(sp, tmp, file, &spec, &why);
+	bool bad = is_its_fault(r);
 
 	if (r == 0)
-		r = raw_parse(file, text, len, &spec, &why);
-	if (r == 0 && is_script(file))
-		r = add_defaults(sp, spec, &why);
-	if (r == 0)
-		r = spec_check_new(spec, &why);
-	if (r == 0)
 		r = submit_task_as(sp, spec, id, &why);
-	free(text);
 	(void)spec_free(spec);
 	if (e)
 		*e = why;
 	if (r >= 0)
 		return spool_unlink(sp, tmp, e);
-	if (is_transient(r))
+	if (!bad)
 		return r;
 	r = spool_refuse(sp, tmp, why.text, e);
 	if (r == 0 && e)

@@ -543,10 +543,23 @@ int spool_sync_all(const struct spool *sp, struct err *e)
 	return syncfs(sp->fd) < 0 ? err_sys(e, errno, "sync the filesystem of %s", sp->path) : 0;
 }
 
+/*
+ * A name in tmp/ is nobody else's (spool_tmp_path()). Where it is there it was made by this very
+ * call, which was made again because its first answer got lost, or was not believed (ESTALE).
+ */
+static int create_new(const struct spool *sp, const char *path)
+{
+	int fd = spool_openat(sp, path, O_WRONLY | O_CREAT | O_EXCL);
+
+	if (fd != -EEXIST || strncmp(path, "tmp/", 4) != 0 || unlinkat(sp->fd, path, 0) < 0)
+		return fd;
+	return spool_openat(sp, path, O_WRONLY | O_CREAT | O_EXCL);
+}
+
 int spool_write_new(const struct spool *sp, const char *path, const void *data, size_t len,
 		    bool durable, struct err *e)
 {
-	cleanup_fd int fd = spool_openat(sp, path, O_WRONLY | O_CREAT | O_EXCL);
+	cleanup_fd int fd = create_new(sp, path);
 
 	if (fd < 0)
 		return err_sys(e, -fd, "create %s/%s", sp->path, path);

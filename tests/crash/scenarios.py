@@ -391,7 +391,7 @@ def power_loss(w):
 
     def stop_what_runs(element):
         """It takes its grace, and is lost meanwhile."""
-        began = w.tmp / f"began-{len(w.tasks)}"
+        began = w.tmp / f"began-{disk.number}"
         run = ["--", "sh", "-c", f"echo $$ >> {began}; trap '' TERM; sleep 600 & wait; wait"]
         options = ["-g", "0", "--grace", "5m", "-r", "3", *(["--array", "1-1"] if element else [])]
         i = int(node.run("submit", *options, *run).stdout)

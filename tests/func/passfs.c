@@ -7,9 +7,12 @@
  *
  * Stopped with SIGSTOP it is a network file system whose server does not even read what it is
  * asked, so that whoever asks can be killed. RULES is a file that may change at any time, a line
- *`OPERATION PATTERN ACTION` for each fault: the operation is called as in `operations` below, or
- *`*`, the pattern is of the path without a slash in front, and the action is the name of an error,
- *`hang`, until the line is gone, which nobody can be killed in, or `slow`, 20 ms. NEGATIVE, ENTRY
+ *
+ *	OPERATION PATTERN ACTION
+ *
+ * for each fault: the operation is called as in `operations` below, or anything (a star), the
+ * pattern is of the path without a slash in front, and the action is the name of an error, `hang`,
+ * until the line is gone, which nobody can be killed in, or `slow`, 20 ms. NEGATIVE, ENTRY
  * and ATTR: for how many seconds the kernel believes what it was told of names that are not there,
  * of those that are, and of files; 0 by default, so that every access has to ask.
  */
@@ -45,7 +48,7 @@ static int ruled(const char *operation, const char *path)
 		int code;
 	} actions[] = { { "hang", HANG },      { "slow", SLOW },      { "EIO", -EIO },
 			{ "ENOENT", -ENOENT }, { "ENOSPC", -ENOSPC }, { "ESTALE", -ESTALE },
-			{ "EACCES", -EACCES } };
+			{ "EACCES", -EACCES }, { "EEXIST", -EEXIST } };
 	char op[32], pattern[512], action[32];
 	FILE *f = rules ? fopen(rules, "re") : NULL;
 	int code = 0;

@@ -54,7 +54,7 @@ class LoopWatch(threading.Thread):
             self.bad.append((state, call, at))
 
     def never_waited(self):
-        assert self.samples > 100 and not self.bad, (self.samples, set(self.bad))
+        assert self.samples > 20 and not self.bad, (self.samples, set(self.bad))
 
     def end(self):
         self.over.set()

@@ -622,6 +622,33 @@ def test_new_task_that_cannot_be_read_at_first(world, passfs, tmp_path, error):
     assert a.out.read_text().count(f"task {i} cannot be read") == 1
 
 
+@pytest.mark.parametrize("error", ["EEXIST", "EACCES", "ESTALE"])
+def test_file_by_hand_is_not_refused_for_what_the_disk_does(world, passfs, tmp_path, error):
+    """Only what is in it makes it none; the first answer to a call that is made twice may be lost, too (EEXIST)."""
+    mount = passfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    with mount.ruled(f"create default/tmp/submit,* {error}"):
+        (a.spool / "pending/5_hand.sh").write_text("#!/bin/sh\necho begun\n")
+        assert wait_for(lambda: a.said("could not be made a task yet")), a.out.read_text()
+    assert wait_for(lambda: [t["state"] for t in a.rows()] == ["done"], 20), (a.rows(), a.out.read_text())
+    assert os.listdir(a.spool / "bad") == []
+
+
+def test_order_to_an_agent_that_has_just_begun(world, passfs, tmp_path):
+    """It obeys nothing that was meant for one before it, and whoever has ordered something just now orders it again."""
+    mount = passfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    with mount.ruled("opendir default/control hang"):
+        a.start(wait=False)
+        assert wait_for((mount.below / "default/agents/alpha").exists), a.out.read_text()
+        order = subprocess.Popen([a.m.tenure, "shutdown", "--root", mount.below], env=a.env, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, text=True, cwd="/")
+        assert wait_for(lambda: os.listdir(mount.below / "default/control"))
+    assert order.communicate(timeout=HANG)[0] == "alpha lets go and ends\n" and order.returncode == 0
+    assert a.agent.wait(HANG) == 0
+
+
 def test_why_straight_after_submit(world, tmp_path):
     """The agent answers for what it has not looked at yet by looking at it."""
     a, b = two_that_know_each_other(world)

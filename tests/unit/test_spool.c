@@ -458,10 +458,10 @@ static void test_control(void **state)
 	struct order_task task = { .id = 42, .element = 7 };
 	struct order order = { .command = ORDER_STOP, .n = 1, .tasks = &task, .now = true }, got;
 	char sent[SPOOL_PATH_MAX], at[SPOOL_PATH_MAX];
-	json_t *answer = NULL;
+	json_t *answer = NULL, *doc = order_json(&order);
 
 	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
-	assert_int_equal(control_send(sp, "node1", &order, sent, &e), 0);
+	assert_int_equal(control_send(sp, "node1", doc, sent, &e), 0);
 	put(sp, "control/node1,x.json", "no json");
 	assert_int_equal(control_answer_read(sp, sent, &answer, &e), 1);
 	assert_int_equal(control_next(sp, "node", &got, at, &e), 1);
@@ -489,14 +489,26 @@ static void test_control(void **state)
 	json_decref(answer);
 
 	/* Who has given up takes back what nobody took; who begins does not obey what is old. */
-	assert_int_equal(control_send(sp, "node1", &order, sent, &e), 0);
+	assert_int_equal(control_send(sp, "node1", doc, sent, &e), 0);
 	assert_true(control_take_back(sp, sent));
-	assert_int_equal(control_send(sp, "node1", &order, sent, &e), 0);
+	assert_int_equal(control_send(sp, "node1", doc, sent, &e), 0);
 	put(sp, "control/node10,x.json", "{\"command\":\"shutdown\"}");
+	put(sp, "control/node1,a.answer", "{\"code\":0}");
+	put(sp, "control/node1,b.answer", "{\"code\":0}");
+	assert_int_equal(
+		utimensat(sp->fd, "control/node1,b.answer", (struct timespec[2]){ { 0, 0 } }, 0),
+		0);
 	control_forget(sp, "node1");
 	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
+	/* Who waits for it is told, and who has not fetched an answer yet may. */
+	assert_int_equal(control_answer_read(sp, sent, &answer, &e), 0);
+	assert_int_equal(json_integer_value(json_object_get(answer, "code")), -EAGAIN);
+	json_decref(answer);
+	assert_true(spool_exists(sp, "control/node1,a.answer"));
+	assert_false(spool_exists(sp, "control/node1,b.answer"));
 	assert_int_equal(control_next(sp, "node10", &got, at, &e), 0);
 	order_clear(&got);
+	json_decref(doc);
 	sp = spool_close(sp);
 }
 
