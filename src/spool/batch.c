@@ -216,14 +216,27 @@ static void remove_undone(struct batch *b)
 	text_list_clear(&all);
 }
 
+/* The directory may be made between the two looks of a client that is told that it is not there. */
+static int read_journals(struct batch *b, struct err *e)
+{
+	int seen = 0, r = 0;
+
+	for (int tries = 0; tries < 2; tries++) {
+		seen = spool_each(b->sp, b->dir, read_journal, b, e);
+		r = spool_confirm(b->sp, b->dir, seen, e);
+		if (r == seen)
+			break;
+	}
+	return r;
+}
+
 int batch_refresh(struct batch *b, struct err *e)
 {
 	struct err why = ERR_INIT;
 	int r;
 
 	remove_undone(b);
-	r = spool_each(b->sp, b->dir, read_journal, b, &why);
-	r = spool_confirm(b->sp, b->dir, r, &why);
+	r = read_journals(b, &why);
 	/* Who serves the batch does away with what somebody has put into its place. */
 	if ((r == -ENOTDIR || r == -ELOOP) && b->own[0])
 		r = spool_refuse(b->sp, b->dir, why.text, &why) == 0 ? -ENOENT : r;

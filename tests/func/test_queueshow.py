@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What people see of the queue: on terminals of any width, of tasks that wait, run, and have ended."""
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -183,6 +184,18 @@ def test_run_of_many(queue):  # noqa: F811
     assert json.loads(done.stdout) == {"id": 3, "name": "sh", "state": "done", "exit_code": 0, "elements": 0}, done
     done = run("--array", "0-99")
     assert done.stdout == "" and "too many elements" in done.stderr and "99 of its 100 elements" in done.stderr, done
+
+
+def test_run_of_many_that_begin_at_any_moment(queue):  # noqa: F811
+    """What an agent makes while a client looks is there for it, or is not: one of 150 saw the half of it."""
+    q = queue()
+    q.start("--no-hold", "--cpu-tasks", "16")
+
+    def run(_):
+        return q.m.run(q.m.tenure, "run", "-g", "0", "--array", "1-2", "--", "true", check=False)
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        for done in pool.map(run, range(60)):
+            assert done.returncode == 0, done
 
 
 def test_list_of_nothing(queue):  # noqa: F811
