@@ -31,6 +31,8 @@ static int plan_batch(struct sched_queue *plan, const struct backlog_change *c, 
 	sched_change_running(plan, &c->task);
 	(void)sched_remove_batch(plan, c->task.id, c->task.n_elements);
 	r = sched_add(plan, &c->task, e);
+	if (r == -EEXIST && c->task.n_elements == 1) /* that one runs */
+		return 0;
 	for (size_t i = 0; i < c->n_out && r == 0; i++)
 		(void)sched_remove_element(plan, (struct sched_ref){ c->task.id, c->out[i] });
 	if (r == 0)

@@ -94,6 +94,19 @@ def test_key_lost_meanwhile(queue, said):  # noqa: F811
     assert said.lines() == ["begin"]
 
 
+def test_batch_of_one(queue, said):  # noqa: F811
+    """Its only element runs, so nothing of it waits."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "0", "--array", "1-1")
+    q.kill()
+    q.start("--no-hold")
+    assert wait_for(lambda: shown_on(q, i) == [])
+    said.go.touch()
+    q.wait(i, "done")
+    assert said.lines() == ["begin", "end"] and "cannot be planned" not in q.out.read_text()
+
+
 def test_batch_stopped_meanwhile(queue, said):  # noqa: F811
     """One of its elements runs on: it keeps its GPU, and can be stopped."""
     q = queue(gpus=1)
