@@ -28,6 +28,7 @@
 #include "base/sock.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "base/value.h"
 #include "hold/names.h"
 
 #define RETRY_MS       10    /* between two tries to reach a guard that is starting */
@@ -49,6 +50,8 @@ union order {
 	struct msg_unlease unlease;
 	struct msg_reserve reserve;
 };
+
+_Static_assert(VALUE_NAME_MAX < PROTO_INSTANCE_MAX, "whole, so that no two are one to the guard");
 
 struct guardlink {
 	uv_loop_t *loop;

@@ -138,7 +138,7 @@ static int parse_name(const struct value_spec *spec, const char *text, struct va
 {
 	size_t len = strlen(text);
 
-	if (!len || len > 64 || !isalnum((unsigned char)text[0]))
+	if (!len || len > VALUE_NAME_MAX || !isalnum((unsigned char)text[0]))
 		goto bad;
 	for (size_t i = 0; i < len; i++) {
 		if (!isalnum((unsigned char)text[i]) && !strchr("-_.", text[i]))
@@ -149,9 +149,9 @@ static int parse_name(const struct value_spec *spec, const char *text, struct va
 bad:
 	return err_set(
 		e, -EINVAL,
-		"\"%s\" is not a name; use up to 64 letters, digits and - _ . and begin with a "
+		"\"%s\" is not a name; use up to %d letters, digits and - _ . and begin with a "
 		"letter or digit",
-		text);
+		text, VALUE_NAME_MAX);
 }
 
 #define LIST_SEPARATORS ", \t"

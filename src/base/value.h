@@ -16,6 +16,8 @@
 #include "base/err.h"
 #include "base/units.h"
 
+#define VALUE_NAME_MAX 63 /* bytes of a VALUE_NAME */
+
 enum value_type {
 	VALUE_FLAG,	/* bool: true/false, yes/no, on/off, 1/0 */
 	VALUE_UINT,	/* num: a whole number */

@@ -567,7 +567,7 @@ def test_retry_of_elements(queue, tmp_path):  # noqa: F811
     q.wait(j, "done")
 
 
-def test_history(queue):  # noqa: F811
+def test_history(queue, tmp_path):  # noqa: F811
     q = queue()
     q.start("--no-hold")
 
@@ -577,7 +577,8 @@ def test_history(queue):  # noqa: F811
     every = q.submit("-g", "all", "-n", "every", "--", "sleep", "0.5")
     q.wait(every, "done")
     many = q.submit("-g", "1", "-n", "many", "-l", "week", "-r", "1", "--array", "1-3%1", "--", "sh", "-c",
-                    "sleep 0.5; [ $TENURE_ARRAY_INDEX = 3 ] && sleep 60; [ $TENURE_ATTEMPT = 2 ]")
+                    f"sleep 0.5; [ $TENURE_ARRAY_INDEX = 3 ] && touch {tmp_path}/third && sleep 60; "
+                    "[ $TENURE_ATTEMPT = 2 ]")
     assert wait_for(lambda: [r["element"] for r in q.rows("-s", "running")] == [3])
     rows, doc = history()
     # What all is was two, and of a batch all attempts count, also while it runs.
@@ -587,6 +588,7 @@ def test_history(queue):  # noqa: F811
     assert rows[many]["gpu_hours"] == pytest.approx(rows[many]["ran_s"] / 3600)
     assert doc["gpu_hours_by_lane"] == {"-": rows[every]["gpu_hours"], "week": rows[many]["gpu_hours"]}
     assert set(doc["gpu_hours_by_name"]) == {"every", "many"}
+    assert wait_for((tmp_path / "third").exists)  # else the third may have had no time at all
     q.m.run(q.m.tenure, "stop", str(many), "--now")
     q.wait(many, "cancelled")
     assert wait_for(lambda: history()[0][many]["ran_s"] > rows[many]["ran_s"])
