@@ -3,6 +3,7 @@
 
 Its first thread, which is its event loop, makes no call on them: whatever hangs there, it hears and answers.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -232,8 +233,7 @@ def test_a_guard_is_started_while_all_hangs(queue):
         os.kill(guard, signal.SIGKILL)
         must_come(lambda: not proc_exists(guard))
         other = must_come(lambda: seeing() != guard and seeing(), 10)
-        files = [os.readlink(f) for f in pathlib.Path(f"/proc/{other}/fd").iterdir() if os.path.lexists(f)]
-        assert not [f for f in files if f.startswith(str(queue.mount.path))], files
+        assert not [f for f in files_of(other) if f.startswith(str(queue.mount.path))]
         queue.answers(1)
         assert proc_exists(shim)
     end.touch()
@@ -268,10 +268,19 @@ def test_a_hold_writes_to_a_file_that_hangs(build, env, tmp_path, passfs):
         q.close()
 
 
+def files_of(pid):
+    """What it has open."""
+    found = []
+    for f in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f))
+    return found
+
+
 def tasks_of(shim):
     """Children of a shim that run."""
     try:
         kids = [k for t in pathlib.Path(f"/proc/{shim}/task").iterdir() for k in (t / "children").read_text().split()]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
     return [k for k in kids if proc_exists(k)]
