@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,6 +39,17 @@ struct child {
 	int errnum;
 };
 
+/* Something that we were started with may hang when a copy of it is closed: our output, say. */
+static bool was_given_slow(unsigned int end)
+{
+	struct stat st;
+
+	for (int fd = 0; fd < (int)end; fd++)
+		if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && fs_is_shared(fd))
+			return true;
+	return false;
+}
+
 /*
  * All numbers below own.end are taken now, so that what is opened later lies behind. The kernel
  * copies descriptors by the WORD whichever are left out (until Linux 6.12; fs/file.c, dup_fd()).
@@ -59,7 +71,8 @@ static int reserve_locked(void)
 	if (fd < 0)
 		return -errno;
 	own.end = (unsigned int)fd + 1;
-	own.unshares = !scarce && syscall(SYS_close_range, ~0U, ~0U, CLOSE_RANGE_UNSHARE) == 0;
+	own.unshares = !scarce && !was_given_slow(own.end) &&
+		       syscall(SYS_close_range, ~0U, ~0U, CLOSE_RANGE_UNSHARE) == 0;
 	own.reserved = true;
 	return 0;
 }
@@ -172,7 +185,7 @@ static pid_t start_locked(const struct spawn *s)
 
 	if (r < 0)
 		return r;
-	/* Who shares is waited for. */
+	/* Who shares is waited for; a copy may hang by itself. */
 	c.shares = own.unshares && !fs_is_shared(s->program);
 	fill_slots(&c, true);
 	/* Handlers are not for the child. */
