@@ -28,9 +28,9 @@
 #include "hold/names.h"
 
 #define LAUNCH_LIMIT_MS	  30000
-#define SETTLED_MS	  1200 /* after the hold: then memory in use is a witness, too */
-#define NEWCOMER_LIMIT_MS 10000
-#define NOTICE_LIMIT_MS	  2000 /* the newcomer has ended by then */
+#define SETTLED_MS	  1200	/* after the hold: then memory in use is a witness, too */
+#define NEWCOMER_LIMIT_MS 10000 /* why_it_failed() says so */
+#define NOTICE_LIMIT_MS	  2000	/* the newcomer has ended by then */
 #define TURN_MS		  50
 #define ADVICE		  "tenure status --instance doctor, and the agent's log, tell more"
 
@@ -226,6 +226,15 @@ static int follow(struct doctor *d, struct launch *l)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+static const char *why_it_failed(const struct launch *l)
+{
+	if (l->report.text[0])
+		return l->report.text;
+	if (l->newcomer_code == -ETIMEDOUT)
+		return "10 s after its start it had no memory yet, and no answer";
+	return l->newcomer_code == -EPIPE ? "it ended without a word" : strerror(-l->newcomer_code);
+}
+
 static void report_yield(struct doctor *d, const struct launch *l)
 {
 	double left_ms = ((double)l->report.alloc_wall_ns - (double)l->freed_wall_ns) / 1e6;
@@ -239,7 +248,7 @@ static void report_yield(struct doctor *d, const struct launch *l)
 			    "not measured: it yielded to somebody else before the test");
 	} else if (l->newcomer_code < 0 || l->report.code < 0) {
 		doctor_find(d, FINDING_FAIL, "yield", ADVICE, "the test's newcomer failed: %s",
-			    l->report.text[0] ? l->report.text : strerror(-l->newcomer_code));
+			    why_it_failed(l));
 	} else if (!l->yielded) {
 		doctor_find(d, FINDING_FAIL, "yield", ADVICE,
 			    "a newcomer started, took %.0f ms to its first allocation, and was not "

@@ -77,9 +77,9 @@ int newcomer_start(const char *uuid, uint64_t bytes, struct newcomer *ret, struc
 int newcomer_end(struct newcomer *n, int limit_ms, struct newcomer_report *ret)
 {
 	struct pollfd p = { .fd = n->fd, .events = POLLIN };
-	int r = poll(&p, 1, limit_ms) > 0 && read(n->fd, ret, sizeof(*ret)) == sizeof(*ret)
-			? 0
-			: -ETIMEDOUT;
+	int r = poll(&p, 1, limit_ms) <= 0			 ? -ETIMEDOUT
+		: read(n->fd, ret, sizeof(*ret)) == sizeof(*ret) ? 0
+								 : -EPIPE;
 
 	if (r < 0)
 		(void)kill(n->pid, SIGKILL);

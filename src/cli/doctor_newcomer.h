@@ -31,7 +31,8 @@ struct newcomer_report {
 /* bytes: what it allocates. The calling process must not have started CUDA itself. 0 or -errno. */
 int newcomer_start(const char *uuid, uint64_t bytes, struct newcomer *ret, struct err *e);
 
-/* Wait up to limit_ms for the report, then end it in any case, and reap it. 0, or -ETIMEDOUT. */
+/* Wait up to limit_ms for the report, then end it in any case, and reap it. 0, -ETIMEDOUT, or
+ * -EPIPE: it ended without one. */
 int newcomer_end(struct newcomer *n, int limit_ms, struct newcomer_report *ret);
 
 #endif
