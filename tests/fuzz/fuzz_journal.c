@@ -6,62 +6,23 @@
  * say. Its first byte is the number of the batch's elements.
  */
 
-#include <fcntl.h>
-#include <ftw.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/mem.h"
-#include "base/str.h"
 #include "spool/batch.h"
 #include "spool/events.h"
 #include "spool/fold.h"
 #include "spool/lines.h"
 #include "spool/usage.h"
+#include "spool_dir.h"
 
 #define TASK "{\"argv\":[\"x\"]}\n"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char root[64];
 static struct spool *sp;
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
-
-static void clear(void)
-{
-	sp = spool_close(sp);
-	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static void begin(void)
-{
-	(void)str_print(root, sizeof(root), "%s/tenure-fuzz-XXXXXX",
-			access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-	if (!mkdtemp(root) || spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL) < 0 ||
-	    mkdirat(sp->fd, "ends/1", 0700) < 0 || atexit(clear) != 0)
-		abort();
-}
-
-static void put(const char *path, const void *data, size_t size)
-{
-	(void)unlinkat(sp->fd, path, 0);
-	if (spool_write_new(sp, path, data, size, false, NULL) < 0)
-		abort();
-}
-
-static void check(bool good)
-{
-	if (!good)
-		abort();
-}
 
 static void look_at_all(struct batch *b, uint64_t count)
 {
@@ -69,14 +30,14 @@ static void look_at_all(struct batch *b, uint64_t count)
 	unsigned int attempts;
 	uint64_t epoch;
 
-	check(n.waiting + n.running + n.done + n.failed + n.cancelled == count);
+	fuzz_check(n.waiting + n.running + n.done + n.failed + n.cancelled == count);
 	for (uint64_t i = 0; i < count + 2; i++) {
 		(void)batch_state(b, i, &epoch, &attempts);
-		check(epoch <= NAME_EPOCH_MAX);
-		check(i && i <= count ? true : !batch_again_of(b, i));
+		fuzz_check(epoch <= NAME_EPOCH_MAX);
+		fuzz_check(i && i <= count ? true : !batch_again_of(b, i));
 		batch_mark_running(b, i, 0);
 	}
-	check(batch_next(b, 0) <= count);
+	fuzz_check(batch_next(b, 0) <= count);
 }
 
 static void try_batch(uint64_t count)
@@ -84,20 +45,20 @@ static void try_batch(uint64_t count)
 	struct task_name n = { .priority = 500, .id = 1, .count = count, .name = "x" };
 	struct batch *b = NULL;
 
-	check(batch_open(sp, &n, NULL, &b, NULL) == 0);
+	fuzz_check(batch_open(sp, &n, NULL, &b, NULL) == 0);
 	look_at_all(b, count);
 	n.count = count / 2 + 1;
 	batch_set_name(b, &n);
-	check(batch_refresh(b, NULL) == 0);
+	fuzz_check(batch_refresh(b, NULL) == 0);
 	look_at_all(b, n.count);
 	(void)batch_close(b);
 }
 
 static void on_event(void *data, const struct event *ev)
 {
-	check(ev->id && ev->id <= NAME_ID_MAX && ev->element <= SPEC_ELEMENTS_MAX);
-	check(ev->epoch <= NAME_EPOCH_MAX && ev->end.exit <= NAME_EXIT_MAX);
-	check(!ev->requeue || ev->epoch);
+	fuzz_check(ev->id && ev->id <= NAME_ID_MAX && ev->element <= SPEC_ELEMENTS_MAX);
+	fuzz_check(ev->epoch <= NAME_EPOCH_MAX && ev->end.exit <= NAME_EXIT_MAX);
+	fuzz_check(!ev->requeue || ev->epoch);
 }
 
 static void on_line(void *data, const char *line, size_t len)
@@ -115,11 +76,11 @@ static char *spec_now(struct task_history *ret)
 	char *text;
 
 	if (task_file_read(sp, "running/x", &t, &e) < 0) {
-		check(e.text[0]);
+		fuzz_check(e.text[0]);
 		return NULL;
 	}
 	text = spec_text(t.spec, &e);
-	check(text != NULL);
+	fuzz_check(text != NULL);
 	*ret = t.history;
 	task_file_clear(&t);
 	return text;
@@ -135,21 +96,21 @@ static void try_fold(const uint8_t *data, size_t size)
 	(void)memcpy(text, TASK, sizeof(TASK) - 1);
 	(void)memcpy(text + sizeof(TASK) - 1, data, size);
 	text[sizeof(TASK) - 1 + size] = '\0';
-	put(c.path, text, sizeof(TASK) - 1 + size);
+	fuzz_put(c.path, text, sizeof(TASK) - 1 + size);
 
 	cleanup_free char *before = spec_now(&was);
 
 	if (!before || was.epoch == NAME_EPOCH_MAX)
 		return;
 	c.name.epoch = was.epoch;
-	check(fold_requeue(sp, &c, record_requeue(&again, was.epoch + 1, 1), NULL) == 0);
+	fuzz_check(fold_requeue(sp, &c, record_requeue(&again, was.epoch + 1, 1), NULL) == 0);
 
 	cleanup_free char *after = spec_now(&is);
 
 	/* An edit with an epoch is none of ours. */
-	check(strstr(text, "edit") || memchr(data, '\0', size) ||
-	      (after && strcmp(before, after) == 0));
-	check(!after || (is.attempts == 3 && is.epoch == was.epoch + 1));
+	fuzz_check(strstr(text, "edit") || memchr(data, '\0', size) ||
+		   (after && strcmp(before, after) == 0));
+	fuzz_check(!after || (is.attempts == 3 && is.epoch == was.epoch + 1));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -157,16 +118,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct usage u = { .asked = SPEC_ALL };
 	off_t offset = 0;
 
-	if (!sp)
-		begin();
+	if (!sp) {
+		sp = fuzz_spool();
+		fuzz_check(mkdirat(sp->fd, "ends/1", 0700) == 0);
+	}
 	if (!size)
 		return 0;
-	put("ends/1/other", data + 1, size - 1);
-	put("events/other.tasks.jsonl", data + 1, size - 1);
+	fuzz_put("ends/1/other", data + 1, size - 1);
+	fuzz_put("events/other.tasks.jsonl", data + 1, size - 1);
 	try_batch(data[0] + 1);
-	check(events_read_old(sp, on_event, NULL, NULL) == 0);
-	check(lines_read(sp, "ends/1/other", &offset, on_line, &u, NULL) == 0);
-	check(u.seconds >= 0 && u.gpu_seconds >= 0);
+	fuzz_check(events_read_old(sp, on_event, NULL, NULL) == 0);
+	fuzz_check(lines_read(sp, "ends/1/other", &offset, on_line, &u, NULL) == 0);
+	fuzz_check(u.seconds >= 0 && u.gpu_seconds >= 0);
 	try_fold(data + 1, size - 1);
 	return 0;
 }
