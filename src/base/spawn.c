@@ -52,7 +52,8 @@ static bool was_given_slow(unsigned int end)
 
 /*
  * All numbers below own.end are taken now, so that what is opened later lies behind. The kernel
- * copies descriptors by the WORD whichever are left out (until Linux 6.12; fs/file.c, dup_fd()).
+ * copies a WORD of descriptors at least, whichever are left out (fs/file.c, dup_fd(); seen
+ * on 6.18).
  */
 static int reserve_locked(void)
 {
