@@ -87,9 +87,9 @@ static void found_alive(struct run *r, const struct adopted *found)
 	r->shim = found->proc;
 	r->state = RUN_RUNNING;
 	runtalk_listen(r, found->fd);
-	run_on_guard(r);	   /* one that is new does not know of it */
-	(void)talk_ask(found->fd); /* since when */
-	if (r->kind != END_MAX)	   /* it could not be told before */
+	run_on_guard(r);	     /* one that is new does not know of it */
+	(void)talk_adopt(found->fd); /* since when */
+	if (r->kind != END_MAX)	     /* it could not be told before */
 		runtalk_stop(r);
 }
 

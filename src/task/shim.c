@@ -114,7 +114,8 @@ struct shim {
 	struct endpoint name;
 	uint64_t name_at_ns; /* the next look whether it is there */
 	int conns[CONNS];
-	bool spoke[CONNS]; /* that one has said something that makes sense */
+	bool spoke[CONNS];  /* that one has said something that makes sense */
+	bool serves[CONNS]; /* it is an agent's, who files the end; others only look */
 	size_t n_conns;
 	pid_t leader;
 	uint64_t started_ns;
@@ -133,6 +134,15 @@ static void drop_conn(struct shim *sh, size_t i)
 	(void)fd_close(sh->conns[i]);
 	sh->conns[i] = sh->conns[--sh->n_conns];
 	sh->spoke[i] = sh->spoke[sh->n_conns];
+	sh->serves[i] = sh->serves[sh->n_conns];
+}
+
+static bool is_served(const struct shim *sh)
+{
+	for (size_t i = 0; i < sh->n_conns; i++)
+		if (sh->serves[i])
+			return true;
+	return false;
 }
 
 static void tell_all(struct shim *sh, const void *m, size_t size)
@@ -472,6 +482,7 @@ static bool hear(struct shim *sh, size_t i)
 
 	while ((type = shmsg_recv(sh->conns[i], &m)) > 0) {
 		sh->spoke[i] = true;
+		sh->serves[i] = sh->serves[i] || type != SHMSG_ASK;
 		if (handlers[type])
 			handlers[type](sh, &m);
 	}
@@ -499,8 +510,10 @@ static void accept_conn(struct shim *sh)
 			      (CONNS - 1 - i) * sizeof(sh->conns[0]));
 		(void)memmove(sh->spoke + i, sh->spoke + i + 1,
 			      (CONNS - 1 - i) * sizeof(sh->spoke[0]));
+		(void)memmove(sh->serves + i, sh->serves + i + 1,
+			      (CONNS - 1 - i) * sizeof(sh->serves[0]));
 	}
-	sh->spoke[sh->n_conns] = false;
+	sh->spoke[sh->n_conns] = sh->serves[sh->n_conns] = false;
 	sh->conns[sh->n_conns++] = fd;
 }
 
@@ -888,7 +901,7 @@ static void finish(struct shim *sh)
 	tell_ended(sh);
 	if (!kept)
 		stay(sh);
-	bool told = sh->n_conns > 0;
+	bool told = is_served(sh);
 
 	for (size_t i = 0; i < sh->n_conns; i++)
 		shmsg_close(sh->conns[i]);
@@ -969,6 +982,7 @@ int shim_run(const struct shim_start *start)
 			   .name = ENDPOINT_NONE,
 			   .name_at_ns = UINT64_MAX,
 			   .spoke = { true },
+			   .serves = { true },
 			   .timeout_at_ns = UINT64_MAX,
 			   .alone_at_ns = UINT64_MAX };
 	struct err e = ERR_INIT;

@@ -45,6 +45,23 @@ int talk_ask(int conn)
 	return send_plain(conn, SHMSG_ASK);
 }
 
+int talk_gpu(int conn, uint64_t peak_bytes, uint32_t util_permille)
+{
+	struct shmsg_gpu m = { .head = SHMSG_HEAD(SHMSG_GPU, struct shmsg_gpu),
+			       .peak_bytes = peak_bytes,
+			       .util_permille = util_permille };
+
+	return sock_send(conn, &m, sizeof(m));
+}
+
+int talk_adopt(int conn)
+{
+	int r = talk_ask(conn);
+
+	/* Whatever is said but ASK shows an agent; this changes nothing, also for an older shim. */
+	return r < 0 ? r : talk_gpu(conn, 0, 0);
+}
+
 int talk_ack(int conn)
 {
 	return send_plain(conn, SHMSG_ACK);
@@ -66,15 +83,6 @@ int talk_stop(int conn, int signal, enum stop_scope scope, uint32_t grace_ms)
 				.signal = signal,
 				.scope = scope,
 				.grace_ms = grace_ms };
-
-	return sock_send(conn, &m, sizeof(m));
-}
-
-int talk_gpu(int conn, uint64_t peak_bytes, uint32_t util_permille)
-{
-	struct shmsg_gpu m = { .head = SHMSG_HEAD(SHMSG_GPU, struct shmsg_gpu),
-			       .peak_bytes = peak_bytes,
-			       .util_permille = util_permille };
 
 	return sock_send(conn, &m, sizeof(m));
 }

@@ -23,6 +23,8 @@ int talk_stop(int conn, int signal, enum stop_scope scope, uint32_t grace_ms);
 int talk_requeue(int conn, uint32_t grace_ms);
 int talk_gpu(int conn, uint64_t peak_bytes, uint32_t util_permille);
 int talk_ask(int conn);
+/* The same, by an agent that serves it from now on. */
+int talk_adopt(int conn);
 int talk_ack(int conn);
 
 #endif

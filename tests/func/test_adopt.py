@@ -4,10 +4,12 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import time
 
 import pytest
 
+from fakeguard import socket_dir
 from machine import proc_exists
 from patience import wait_for
 from queuelib import Queue
@@ -92,6 +94,39 @@ def test_key_lost_meanwhile(queue, said):  # noqa: F811
     assert wait_for(lambda: "cannot be found" in q.out.read_text()), q.out.read_text()
     assert q.task(i)["state"] == "running" and q.task(other)["state"] == "pending"
     assert said.lines() == ["begin"]
+
+
+def test_end_is_left_in_the_spool_though_somebody_looks(queue, said):  # noqa: F811
+    """Who asks a shim how its task is doing files no end of it: other nodes have to hear of it without an agent here."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "0")
+    q.kill()
+    name, = [f for f in socket_dir(q.m.env).iterdir() if f.name.startswith("shim:") and f.suffix != ".lock"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as looker:
+        sockets = os.open(name.parent, os.O_PATH)
+        looker.connect(f"/proc/self/fd/{sockets}/{name.name}")  # an address has room for 107 bytes
+        os.close(sockets)
+        said.go.touch()
+        left = os.path.join(q.spool, "agents", f"{i},e0,end")
+        assert wait_for(lambda: os.path.exists(left)), os.listdir(os.path.dirname(left))
+    q.start("--no-hold")
+    q.wait(i, "done")
+    assert said.lines() == ["begin", "end"] and not os.path.exists(left)
+
+
+def test_end_is_told_to_who_has_taken_it_over(queue, said):  # noqa: F811
+    """An agent that adopts a task files its end: nothing is left in the spool for others."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "0")
+    q.kill()
+    q.start("--no-hold")
+    assert wait_for(lambda: shown_on(q, i) == [])
+    said.go.touch()
+    q.wait(i, "done")
+    time.sleep(0.5)
+    assert not [f for f in os.listdir(os.path.join(q.spool, "agents")) if f.endswith(",end")]
 
 
 def test_batch_of_one(queue, said):  # noqa: F811

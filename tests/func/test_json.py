@@ -80,7 +80,7 @@ def test_members(queue, tmp_path):  # noqa: F811
                                            never, waits, listed, f"{listed}.2")]
     q.kill()
     os.kill(doc("show", left, "--json")["processes"][0]["pid"], 9)
-    assert wait_for(lambda: "left_exit" in doc("show", left, "--json")), doc("show", left, "--json")
+    assert wait_for(lambda: "left_exit" in doc("show", left, "--json")), json.dumps(doc("show", left, "--json"))
     rows, shown = rows + q.rows(), shown + [doc("show", left, "--json")]
     q.start("--no-hold")
     check("list", pages["list"], rows)
