@@ -120,10 +120,10 @@ static void show(const struct sweep_order *o, enum sweep_what what, const struct
 
 /* ---- the end ---- */
 
-static int end_them(const struct sweep_rules *rules, struct err *e)
+static int end_them(const struct sweep_rules *rules, const struct sweep_list *list, struct err *e)
 {
 	uint64_t limit = clock_mono_ns() + LIMIT_MS * NS_PER_MS;
-	struct sweeper *s = sweep_begin(rules, 0, GRACE_MS);
+	struct sweeper *s = sweep_begin(rules, list, 0, GRACE_MS);
 	int left;
 
 	while ((left = sweep_step(s)) > 0 && clock_mono_ns() < limit)
@@ -145,9 +145,11 @@ static int sweep_one(const struct cmd_ctx *ctx, const struct sweep_order *o, enu
 		show(o, what, &list);
 	for (size_t i = 0; i < list.n; i++)
 		n += list.items[i].verdict == SWEEP_END;
-	sweep_list_clear(&list);
 	(void)fflush(stdout);
-	return r == 0 && o->end && n ? end_them(rules, e) : r;
+	if (r == 0 && o->end && n)
+		r = end_them(rules, &list, e);
+	sweep_list_clear(&list);
+	return r;
 }
 
 int sweeper_run(const struct cmd_ctx *ctx, const struct sweep_order *o, struct err *e)

@@ -260,34 +260,50 @@ void sweep_list_clear(struct sweep_list *l)
 struct sweeper {
 	const struct sweep_rules *rules;
 	struct sweep_list list;
+	struct proc_id *meant; /* of the list that it began with, and what these have started */
+	size_t n_meant;
 	struct ender ender;
 	int signal;
-	uint64_t began_ns;
 	uint64_t kill_at_ns;
 };
 
-struct sweeper *sweep_begin(const struct sweep_rules *rules, int stop_signal, uint32_t grace_ms)
+static void mean(struct sweeper *s, const struct proc_id *id)
+{
+	s->meant = xrealloc(s->meant, s->n_meant + 1, sizeof(*s->meant));
+	s->meant[s->n_meant++] = *id;
+}
+
+struct sweeper *sweep_begin(const struct sweep_rules *rules, const struct sweep_list *list,
+			    int stop_signal, uint32_t grace_ms)
 {
 	struct sweeper *s = xcalloc(1, sizeof(*s));
 
 	s->rules = rules;
 	s->signal = stop_signal ? stop_signal : SIGTERM;
-	s->began_ns = clock_mono_ns();
-	s->kill_at_ns = s->began_ns + grace_ms * NS_PER_MS;
+	s->kill_at_ns = clock_mono_ns() + grace_ms * NS_PER_MS;
+	for (size_t i = 0; i < list->n; i++)
+		if (list->items[i].verdict == SWEEP_END)
+			mean(s, &list->items[i].proc.id);
 	ender_begin(&s->ender);
 	return s;
 }
 
-/* Who starts while others still take their grace is not meant, unless they have started it. */
-static bool is_meant(const struct sweeper *s, const struct tree_proc *p)
+/*
+ * Who starts while others still take their grace is not meant, unless they have started it. The
+ * time of a start says nothing about that: it is known to a hundredth of a second, in which one
+ * process ends and its owner starts the next.
+ */
+static bool is_meant(struct sweeper *s, const struct tree_proc *p)
 {
-	if (proc_start_mono_ns(p->id.start) <= s->began_ns)
-		return true;
-	for (size_t i = 0; i < s->ender.n_told; i++) {
-		pid_t told = s->ender.told[i].pid;
+	for (size_t i = 0; i < s->n_meant; i++) {
+		const struct proc_id *m = &s->meant[i];
 
-		if (p->id.pid == told || p->parent == told || p->session == told)
+		if (p->id.pid == m->pid && p->id.start == m->start)
 			return true;
+		if (p->parent != m->pid && p->session != m->pid)
+			continue;
+		mean(s, &p->id);
+		return true;
 	}
 	return false;
 }
@@ -313,6 +329,7 @@ struct sweeper *sweep_free(struct sweeper *s)
 	if (!s)
 		return NULL;
 	sweep_list_clear(&s->list);
+	free(s->meant);
 	ender_clear(&s->ender);
 	free(s);
 	return NULL;

@@ -15,7 +15,7 @@
  * somebody works. Orphans of a shim that was killed are not spared.
  *
  *	sweep_look(&rules, &list, &e);   shows; nothing is signalled
- *	s = sweep_begin(&rules, SIGTERM, 5000);
+ *	s = sweep_begin(&rules, &list, SIGTERM, 5000);
  *	every few ms: sweep_step(s), until it says 0
  *
  * It reads environments and command lines, which can wait for a process that hangs: not on an event
@@ -86,11 +86,12 @@ void sweep_list_clear(struct sweep_list *l);
 const char *sweep_verdict_text(enum sweep_verdict v);
 
 /*
- * End what the rules are about and runs when this begins, and what that starts while it ends; not
- * what its owner starts meanwhile. The rules are not copied.
+ * End what a list says is to be ended, and what that starts while it ends; not what its owner
+ * starts meanwhile. The rules, by which the list was made, are not copied; the list may go.
  */
 struct sweeper;
-struct sweeper *sweep_begin(const struct sweep_rules *rules, int stop_signal, uint32_t grace_ms);
+struct sweeper *sweep_begin(const struct sweep_rules *rules, const struct sweep_list *list,
+			    int stop_signal, uint32_t grace_ms);
 /* How many still run; 0: done; -errno. */
 int sweep_step(struct sweeper *s);
 struct sweeper *sweep_free(struct sweeper *s);

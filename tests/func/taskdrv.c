@@ -202,14 +202,14 @@ static void sweep(char *const *w)
 	for (size_t i = 0; i < list.n; i++)
 		say("sweep", "", list.items[i].proc.id.pid,
 		    sweep_verdict_text(list.items[i].verdict));
-	sweep_list_clear(&list);
 	if (strcmp(w[1], "end") == 0) {
-		struct sweeper *s = sweep_begin(&rules, SIGTERM, 300);
+		struct sweeper *s = sweep_begin(&rules, &list, SIGTERM, 300);
 
 		while (sweep_step(s) > 0)
 			(void)usleep(5000);
 		sweep_free(s);
 	}
+	sweep_list_clear(&list);
 	say("swept", "", 0, "");
 }
 
