@@ -49,18 +49,24 @@ def holds_again(h, said):
     assert h.end() == 0
 
 
-def stop_outside_of_driver(m, pid):
+def signal_all(pids, number):
+    for pid in pids:
+        os.kill(pid, number)
+
+
+def stop_outside_of_driver(m, *pids):
     """A process that is stopped within a call of the simulated driver takes the whole machine with
-    it; the real one runs in the kernel, where nothing is stopped."""
+    it; the real one runs in the kernel, where nothing is stopped. Several are stopped at once, in
+    their order: one that waits long for the other would do what it does about one that is stopped."""
     for _ in range(10):
-        os.kill(pid, signal.SIGSTOP)
+        signal_all(pids, signal.SIGSTOP)
         try:
             m.run("sim", "ctl", "show", timeout=1)
             return
         except subprocess.TimeoutExpired:
-            os.kill(pid, signal.SIGCONT)
+            signal_all(reversed(pids), signal.SIGCONT)
             time.sleep(0.037)
-    pytest.fail("it is always in the driver")
+    pytest.fail("one of them is always in the driver")
 
 
 def test_ctrl_z_lets_go_and_fg_holds_again(machine):
@@ -119,8 +125,7 @@ def test_stopped_guard_holds_nothing_after_two_seconds(machine):
     """What is stopped with it is ended by the agent."""
     m, h = holding(machine)
     guard, holder = m.guards()[0], m.device(1)["holder_pid"]
-    stop_outside_of_driver(m, guard)  # first, or it ends a holder that it finds stopped
-    stop_outside_of_driver(m, holder)
+    stop_outside_of_driver(m, guard, holder)  # the guard first, or it ends a holder that it finds stopped
     t0 = Stopwatch()
     must_come(lambda: m.holders() == [holder] and not m.used()[0], 5)
     assert t0.took() < 3.5
