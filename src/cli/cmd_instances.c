@@ -14,6 +14,7 @@
 #include "cli/peers.h"
 #include "cli/print_json.h"
 #include "cli/queue.h"
+#include "cli/silence.h"
 #include "cli/table.h"
 #include "spool/batch.h"
 
@@ -157,10 +158,12 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 				 .now = settings_str(ctx->settings, SET_INSTANCE),
 				 .t = json ? NULL : table_new(columns),
 				 .nodes = json ? NULL : table_new(node_columns) };
+	struct silence *s = silence_begin(root);
 	int r = spool_instances(root, &names, e);
 
 	for (size_t i = 0; i < names.n && r == 0; i++)
 		instance_row(&all, names.texts[i]);
+	(void)silence_end(s);
 	if (r == 0 && !json && names.n)
 		print_tables(&all);
 	else if (r == 0 && !json)

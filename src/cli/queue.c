@@ -11,16 +11,28 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "cli/silence.h"
 #include "spool/record.h"
 #include "spool/transit.h"
 #include "spool/trust.h"
+
+char *queue_dir(const struct cmd_ctx *ctx)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+
+	return xasprintf("%s/%s", root, settings_str(ctx->settings, SET_INSTANCE));
+}
 
 int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	struct spool_trust trust = trust_from_settings(ctx->settings);
+	cleanup_free char *dir = queue_dir(ctx);
+	struct silence *s = silence_begin(dir);
+	int r = spool_open(root, settings_str(ctx->settings, SET_INSTANCE), &trust, flags, ret, e);
 
-	return spool_open(root, settings_str(ctx->settings, SET_INSTANCE), &trust, flags, ret, e);
+	(void)silence_end(s);
+	return r;
 }
 
 void queue_say(struct queue_said *s, unsigned int dirs, const char *fmt, ...)

@@ -20,7 +20,13 @@
 	"it, too; the beginning of a name is enough where it is that of one task. Elements of an "   \
 	"array (42.7) count from 1, whatever its indices are."
 
-/* The instance of the settings; flags as of spool_open(). 0 or negative. */
+/* The directory of the settings' instance; the caller's to free. */
+char *queue_dir(const struct cmd_ctx *ctx);
+
+/*
+ * The instance of the settings; flags as of spool_open(). A note says so while it does not answer.
+ * 0 or negative.
+ */
 int queue_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e);
 /*
  * The same to look at, where one into which nothing was ever submitted is as good as an empty one:

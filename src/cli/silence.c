@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,6 +69,58 @@ bool silence_is_broken(const struct cmd_ctx *ctx)
 	else if (child > 0)
 		(void)waitpid(child, NULL, 0);
 	return ended;
+}
+
+static void tell_silence(const char *dir, const char *and_then)
+{
+	cleanup_free char *text = xasprintf("the queue in %s has not answered for %d seconds; its "
+					    "file server may hang. %s",
+					    dir, ANSWER_LIMIT_MS / 1000, and_then);
+
+	cmd_warn("note", text);
+}
+
+struct silence {
+	const char *dir;
+	pthread_t thread;
+	int fds[2]; /* nothing is written; the second end is closed when it is over */
+};
+
+static void *listen_for_end(void *data)
+{
+	struct silence *s = data;
+
+	if (!ends_in_time(s->fds[0]))
+		tell_silence(s->dir, "This waits until it does");
+	return NULL;
+}
+
+struct silence *silence_begin(const char *dir)
+{
+	struct silence *s = xcalloc(1, sizeof(*s));
+
+	s->dir = dir;
+	if (pipe2(s->fds, O_CLOEXEC) < 0) {
+		free(s);
+		return NULL;
+	}
+	if (pthread_create(&s->thread, NULL, listen_for_end, s) == 0)
+		return s;
+	(void)fd_close(s->fds[0]);
+	(void)fd_close(s->fds[1]);
+	free(s);
+	return NULL;
+}
+
+struct silence *silence_end(struct silence *s)
+{
+	if (!s)
+		return NULL;
+	(void)fd_close(s->fds[1]);
+	(void)pthread_join(s->thread, NULL);
+	(void)fd_close(s->fds[0]);
+	free(s);
+	return NULL;
 }
 
 /* ---- the agent here ---- */
@@ -150,26 +204,16 @@ static void stop_meant(struct asked *a, const char *word)
 	fail(a, -ETIMEDOUT, none);
 }
 
-static void tell_silence(const struct cmd_ctx *ctx)
-{
-	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	cleanup_free char *text = xasprintf(
-		"the queue in %s/%s has not answered for %d seconds; its file server may "
-		"hang. What runs on this node is told to end by the agent here; if the node "
-		"fails before that is so, it runs again",
-		root, settings_str(ctx->settings, SET_INSTANCE), ANSWER_LIMIT_MS / 1000);
-
-	cmd_warn("note", text);
-}
-
 int silence_stop(const struct cmd_ctx *ctx, bool now, unsigned int sweep, struct err *e)
 {
+	cleanup_free char *dir = queue_dir(ctx);
 	struct asked a = { .ctx = ctx,
 			   .req = { .verb = CTL_STOP, .now = now, .sweep = sweep },
 			   .e = e };
 	json_t *doc = NULL;
 
-	tell_silence(ctx);
+	tell_silence(dir, "What runs on this node is told to end by the agent here; if the node "
+			  "fails before that is so, it runs again");
 	if (ask_agent(ctx, CTL_STATUS, ANSWER_LIMIT_MS, &doc, NULL, e) != CMD_OK)
 		return e->code ? e->code : -ECONNREFUSED;
 	a.tasks = json_object_get(json_object_get(doc, "queue"), "tasks");

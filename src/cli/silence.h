@@ -3,15 +3,23 @@
 #define TENURE_CLI_SILENCE_H
 
 /*
- * What `stop` does where the queue's directory does not answer, because its file server hangs:
- * whoever touches it waits for as long as the server likes, and the agent on this node hears all
- * the same.
+ * What is done where the queue's directory does not answer, because its file server hangs: whoever
+ * touches it waits for as long as the server likes. Every command says so; `stop` turns to the
+ * agent on this node, which hears all the same.
  *
  *	if (!silence_is_broken(ctx))	before the queue is opened
  *		return silence_stop(ctx, now, sweep, e);
  */
 
 #include "cli/cmd.h"
+
+/*
+ * If it takes three seconds from begin to end, a thread notes that the directory is waited for. Its
+ * name is not copied. NULL, and no note, where there can be no thread; end takes that too.
+ */
+struct silence;
+struct silence *silence_begin(const char *dir);
+struct silence *silence_end(struct silence *s);
 
 /* False: nothing came of a look at the queue in three seconds. A process of its own looks, since
  * one that waits for a file server cannot always be ended. */

@@ -198,6 +198,25 @@ def test_stop_while_the_spool_hangs(queue):
     queue.watch.end()
 
 
+def test_who_waits_for_the_spool_says_so(queue):
+    """No command stands there without a word. What it was to do is done when the file server answers."""
+    queue.begin()
+    must_come(queue.status)
+    commands = [["list"], ["submit", "-g", "0", "--", "true"], ["instances"], ["history"]]
+    with queue.hangs():
+        waiting = [subprocess.Popen([queue.m.tenure, *c], env=queue.m.env, text=True, stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.PIPE) for c in commands]
+        for p in waiting:
+            said = line = p.stderr.readline()
+            while line and not said.endswith("does\n"):
+                line = p.stderr.readline()
+                said = " ".join(said.split() + line.split()) + "\n"
+            assert "has not answered for 3 seconds; its file server may hang. This waits" in said
+            assert p.poll() is None
+    assert [p.wait(HANG) for p in waiting] == [0] * len(commands), [p.stderr.read() for p in waiting]
+    queue.watch.end()
+
+
 def test_off_while_the_spool_hangs(queue):
     queue.begin()
     must_come(queue.status)
