@@ -6,10 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,8 +20,9 @@
 #include "base/str.h"
 #include "base/utf8.h"
 
-#define FLAG_EXITING 0x4U		     /* PF_EXITING of the kernel's sched.h */
-#define PENDING_KILL (1ULL << (SIGKILL - 1)) /* sent, and the process has not come to it yet */
+#define PROMPT_SLICE_NS 100000			/* the shortest that the kernel takes */
+#define FLAG_EXITING	0x4U			/* PF_EXITING of the kernel's sched.h */
+#define PENDING_KILL	(1ULL << (SIGKILL - 1)) /* sent, and the process has not come to it yet */
 
 /* Read up to size - 1 bytes of /proc/pid/name; terminated. Bytes read, or -errno. */
 static ssize_t read_proc(pid_t pid, const char *name, char *buf, size_t size)
@@ -194,6 +197,28 @@ uid_t proc_describe(pid_t pid, char *command, size_t command_size)
 	(void)str_copy(command, command_size, buf);
 	(void)str_print(path, sizeof(path), "/proc/%d", (int)pid);
 	return stat(path, &st) < 0 ? (uid_t)-1 : st.st_uid;
+}
+
+/* As in the kernel's linux/sched/types.h, which C libraries define differently or not at all. */
+struct sched_params {
+	uint32_t size;
+	uint32_t policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime_ns;
+	uint64_t deadline_ns;
+	uint64_t period_ns;
+};
+
+void proc_be_prompt(void)
+{
+	struct sched_params p = { .size = sizeof(p) };
+
+	if (syscall(SYS_sched_getattr, 0, &p, sizeof(p), 0) < 0 || p.policy != SCHED_OTHER)
+		return;
+	p.runtime_ns = PROMPT_SLICE_NS;
+	(void)syscall(SYS_sched_setattr, 0, &p, 0);
 }
 
 static void each_fd(void (*fn)(int fd, int but), int but)

@@ -71,6 +71,14 @@ uid_t proc_describe(pid_t pid, char *command, size_t command_size);
 char *user_name(uid_t uid, char *buf, size_t size);
 
 /*
+ * Ask that the caller, and whom it starts, get a processor soon after they wake, for as short a
+ * time as they then need: for who mostly sleeps, and is late at once where every processor is busy.
+ * The share of the processors stays the same, so that everybody may ask for it. Linux 6.12 and
+ * later (the slice of EEVDF, sched(7)); nothing before.
+ */
+void proc_be_prompt(void);
+
+/*
  * Descriptors from 3 on, as whoever started this process left them open: a lock that a shell holds,
  * the end of somebody's pipe. Before we open our own, or for a child that is to have one alone.
  * Ignored where /proc cannot be read.

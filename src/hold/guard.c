@@ -567,6 +567,7 @@ int guard_main(int argc, char **argv)
 	struct err e = ERR_INIT;
 
 	(void)prctl(PR_SET_NAME, "tenure-guard");
+	proc_be_prompt(); /* and so are eyes and holders */
 	parse_arguments(g, argc, argv);
 	if (chdir("/") < 0)
 		return 1;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Holding and yielding by the real program on simulated machines."""
+import ctypes
 import json
 import os
 import pathlib
@@ -152,6 +153,27 @@ def test_holders_have_their_own_settings_of_cuda(machine):  # noqa: F811
     env = pathlib.Path(f"/proc/{m.holders()[0]}/environ").read_text().split("\0")
     assert [v for v in env if v.startswith(("CUDA_LAUNCH", "CUDA_CACHE"))] == [
         "CUDA_CACHE_DISABLE=1", "CUDA_LAUNCH_BLOCKING=0"]
+
+
+def slice_of(pid):
+    """Nanoseconds for which the scheduler lets a thread run at a time; 0: it does not say."""
+    attr = (ctypes.c_uint64 * 6)(48)  # size and policy, flags, nice and priority, runtime, deadline, period
+    sched_getattr = {"x86_64": 315}.get(os.uname().machine, 275)  # the latter on all that came later
+    assert ctypes.CDLL(None).syscall(sched_getattr, pid, attr, 48, 0) == 0
+    return attr[3]
+
+
+def test_who_yields_gets_a_processor_soon(machine):  # noqa: F811
+    """Guard, eyes and holders ask for short slices, so that they run soon where every processor is busy."""
+    if not slice_of(os.getpid()):
+        pytest.skip("this kernel has no slices (Linux 6.12)")
+    m = machine()
+    h = m.hold("--load", "light")
+    h.held(0, 1)
+    for pid in *m.guards(), *m.holders():
+        threads = os.listdir(f"/proc/{pid}/task")
+        assert [slice_of(int(t)) for t in threads] == [100_000] * len(threads)
+    assert slice_of(h.pid) == slice_of(os.getpid())  # the agent's are those of its tasks
 
 
 def test_leave_that_leaves_nothing_is_told(machine):  # noqa: F811
