@@ -12,7 +12,6 @@ import pathlib
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "func"))
+from fusefs import CannotMount, Mount  # noqa: E402
 from machine import Machine  # noqa: E402
 from patience import wait_for  # noqa: E402
 
@@ -133,55 +133,6 @@ class Node:
         return self.out.read_text(errors="replace") if self.out.exists() else ""
 
 
-class Mount:
-    """A client of the file server (faultfs.c): what `below` is, at a place of its own, with faults."""
-
-    def __init__(self, world, name, below, *options):
-        program = world.build / "tests/faultfs"
-        if not program.exists() or not os.access("/dev/fuse", os.W_OK):
-            raise Skip("needs FUSE and libfuse3-dev")
-        self.path = world.tmp / f"mnt-{name}"
-        self.path.mkdir()
-        self.control = str(world.tmp / f"ctl-{name}")
-        self.out = open(world.tmp / f"faultfs-{name}.out", "wb")
-        self.server = subprocess.Popen([program, below, self.path, f"control={self.control}", *options],
-                                       stdout=self.out, stderr=self.out)
-        if not wait_for(lambda: os.path.ismount(self.path) or self.server.poll() is not None) or \
-                self.server.poll() is not None or not wait_for(lambda: os.path.exists(self.control)):
-            raise Skip("cannot mount")
-
-    def order(self, line):
-        with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(COMMAND_S)
-            s.connect(self.control)
-            s.sendall(line.encode() + b"\n")
-            answer = s.recv(512).decode()
-        if not answer.startswith("ok "):
-            raise ValueError(f"{line}: {answer}")
-        return [int(n) for n in answer.split()[1:]]
-
-    def rule(self, calls, action, permille=1000, text=""):
-        self.order(f"rule {calls} {action} {permille} {text}")
-
-    def clear(self):
-        self.order("clear")
-
-    def met(self):
-        """How many calls had a fault."""
-        return self.order("counts")[1]
-
-    def close(self):
-        try:
-            self.clear()
-        except OSError:
-            pass
-        subprocess.run(["umount", "-l", self.path] if os.getuid() == 0 else ["fusermount3", "-u", "-z", self.path],
-                       capture_output=True, check=False)
-        self.server.kill()
-        self.server.wait()
-        self.out.close()
-
-
 class Phases(threading.Thread):
     """While the block runs, `fault(rng)` sets a fault, for a short time, and clears it again, over and over."""
 
@@ -259,14 +210,19 @@ class World:
     def stepper(self, *how):
         return [self.build / "tests/stepper", *how]
 
+    def mount(self, name, *options):
+        try:
+            self.mounts.append(Mount(self.build, self.root, self.tmp / f"mnt-{name}", *options))
+        except CannotMount as e:
+            raise Skip(str(e)) from e
+        return self.mounts[-1]
+
     def begin(self, number, *mount_options, mounted=False, **more):
         for i in range(number):
             root = None
             if mounted:
                 self.root.mkdir(mode=0o700, exist_ok=True)
-                self.mounts.append(Mount(self, f"node{i + 1}", self.root, f"seed={self.rng.randrange(1 << 32)}",
-                                         *mount_options))
-                root = self.mounts[-1].path
+                root = self.mount(f"node{i + 1}", f"seed={self.rng.randrange(1 << 32)}", *mount_options).path
             self.node(f"node{i + 1}", root=root, **more)
         for n in self.nodes:
             n.start()

@@ -1,63 +1,81 @@
 # SPDX-License-Identifier: MIT
-"""A directory behind a file system whose faults and caches a test sets: passfs.c."""
+"""A directory behind a file system whose faults and caches are set from outside: faultfs.c."""
 import contextlib
+import errno
 import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
+import tempfile
 
-import pytest
-
-from patience import wait_for
-
-
-HERE = pathlib.Path(__file__).parent
+from patience import HANG, wait_for
 
 
-def build_passfs(tmp):
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, check=False, text=True)
-    if flags.returncode or not os.access("/dev/fuse", os.W_OK) or not shutil.which("fusermount3"):
-        pytest.skip("needs FUSE and libfuse3-dev")
-    program = tmp / "passfs"
-    if not program.exists():
-        subprocess.run(["cc", "-O1", "-o", program, HERE / "passfs.c", *flags.stdout.split()], check=True)
-    return program
+class CannotMount(Exception):
+    """This machine has no FUSE, or does not let us."""
 
 
 class Mount:
-    """`below` at `path`. negative, entry, attr: seconds for which the kernel believes what it was told."""
+    """`below` at `path`. Options are those of faultfs.c: "negative=3"."""
 
-    def __init__(self, tmp, below, path, negative=0, entry=0, attr=0):
+    def __init__(self, build, below, path, *options):
+        program = build / "tests/faultfs"
+        if not program.exists() or not os.access("/dev/fuse", os.W_OK) or not shutil.which("fusermount3"):
+            raise CannotMount("needs FUSE and libfuse3-dev")
         self.below, self.path = pathlib.Path(below), pathlib.Path(path)
-        self.below.mkdir(exist_ok=True)
-        self.path.mkdir(exist_ok=True)
-        self.file = self.path.with_name(self.path.name + ".rules")
-        self.rule()
-        self.server = subprocess.Popen([build_passfs(tmp), below, path, self.file,
-                                        *map(str, (negative, entry, attr))])
-        if not wait_for(lambda: self.path.is_mount() or self.server.poll() is not None) or self.server.poll():
+        for directory in self.below, self.path:
+            directory.mkdir(exist_ok=True)
+        # A directory of its own: the path of a socket has to be short.
+        self.private = pathlib.Path(tempfile.mkdtemp(prefix="faultfs-"))
+        self.control = self.private / "control"
+        self.server = subprocess.Popen([program, self.below, self.path, f"control={self.control}", *options])
+        if not wait_for(lambda: self.path.is_mount() and self.control.exists() or self.server.poll() is not None) or \
+                self.server.poll() is not None:
             self.close()
-            pytest.skip("cannot mount")
+            raise CannotMount(f"{program} cannot mount")
 
-    def rule(self, *lines):
-        """From now on these hold and no others: "OPERATION PATTERN ACTION"."""
-        new = self.file.with_suffix(".new")
-        new.write_text("".join(line + "\n" for line in lines))
-        new.rename(self.file)
+    def order(self, line):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(HANG)
+            s.connect(str(self.control))
+            s.sendall(line.encode() + b"\n")
+            answer = s.recv(512).decode()
+        if not answer.startswith("ok "):
+            raise ValueError(f"{line}: {answer}")
+        return [int(n) for n in answer.split()[1:]]
+
+    def rule(self, calls, action, permille=1000, pattern="*"):
+        """One more; the action may be the name of an error."""
+        action = f"error={getattr(errno, action)}" if hasattr(errno, action) else action
+        self.order(f"rule {calls} {action} {permille} {pattern}")
+
+    def clear(self):
+        self.order("clear")
+
+    def met(self):
+        """How many calls had a fault."""
+        return self.order("counts")[1]
 
     @contextlib.contextmanager
-    def ruled(self, *lines):
-        self.rule(*lines)
+    def ruled(self, *rules):
+        """Each: "CALLS ACTION [PATTERN]"."""
+        for rule in rules:
+            calls, action, *pattern = rule.split()
+            self.rule(calls, action, 1000, *pattern)
         try:
             yield
         finally:
-            self.rule()
+            self.clear()
 
-    def stop(self):
-        """The server reads nothing any more."""
-        self.server.send_signal(signal.SIGSTOP)
-        assert wait_for(self.is_stopped)  # it could still take a request
+    def hang(self, calls):
+        """"stopped": the server reads nothing any more; else calls that do not end, which nobody can be killed in."""
+        if calls == "stopped":
+            self.server.send_signal(signal.SIGSTOP)
+            assert wait_for(self.is_stopped)  # it could still take a request
+        else:
+            self.rule(calls, "stuck")
 
     def is_stopped(self):
         stats = pathlib.Path(f"/proc/{self.server.pid}/task").glob("*/stat")
@@ -67,11 +85,14 @@ class Mount:
             return False
 
     def go_on(self):
-        self.rule()
         self.server.send_signal(signal.SIGCONT)
+        with contextlib.suppress(OSError):  # it has ended
+            self.clear()
 
     def close(self):
         self.go_on()
-        subprocess.run(["fusermount3", "-u", "-z", self.path], check=False, capture_output=True)
+        subprocess.run(["umount", "-l", self.path] if os.getuid() == 0 else ["fusermount3", "-u", "-z", self.path],
+                       check=False, capture_output=True)
         self.server.kill()
         self.server.wait()
+        shutil.rmtree(self.private)

@@ -396,18 +396,18 @@ def test_clock_steps_while_we_wait(machine, tmp_path, build):
     assert 2 <= t0.wall() and t0.took() < 4.5
 
 
-def test_file_system_that_hangs(machine, tmp_path, build, passfs):
+def test_file_system_that_hangs(machine, tmp_path, build, faultfs):
     """Program, home and logs on a file system whose server has stopped."""
     below, mnt = tmp_path / "below", tmp_path / "mnt"
     below.mkdir()
     (below / "home").mkdir(mode=0o700)
     shutil.copy(build / "tenure", below / "tenure")
-    server = passfs(below, mnt)
+    server = faultfs(below, mnt)
     m = machine("--gpus", 2)
     h = m.hold(tenure=str(mnt / "tenure"), HOME=str(mnt / "home"))
     h.wait("held", 2)
     time.sleep(1)
-    server.stop()
+    server.hang("stopped")
     watch = Stopwatch()
     try:
         for i in (0, 1):

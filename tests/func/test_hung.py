@@ -11,21 +11,18 @@ import time
 
 import pytest
 
-from hungfs import HungFs
 from machine import proc_exists
 from patience import HANG, Stopwatch, must_come, wait_for
 from test_nodes import World
 from test_task import GO, drivers, drv, pid_in, unique  # noqa: F401, pylint: disable=unused-import
 
 PPOLL = "271"
-WAYS = ["stopped", "all", "getattr", "write read"]
+WAYS = ["stopped", "all", "getattr", "write,read"]
 
 
 @pytest.fixture
-def fs(tmp_path):
-    made = HungFs(tmp_path, "mnt", tmp_path / "below")
-    yield made
-    made.close()
+def fs(faultfs, tmp_path):
+    return faultfs(tmp_path / "below", tmp_path / "mnt")
 
 
 def waits_in(pid):
@@ -50,7 +47,7 @@ def ours_never_waits(pid, seconds=0.5):
 def started(drv, fs, t, *argv, **more):  # noqa: F811
     """A task whose log is on the mount, and which writes to it no more."""
     drv.start(t, "sh", "-c", f"exec >/dev/null 2>&1; echo $$ > {fs.below}/{t}.pid; exec \"$@\"", "sh", *argv,
-              log=fs.mnt / f"{t}.log", log_limit=1 << 20, go=False, **more)
+              log=fs.path / f"{t}.log", log_limit=1 << 20, go=False, **more)
     shim = drv.wait("prepared", t)["pid"]
     drv.say(f"go {t}")
     drv.wait("started", t)
@@ -93,13 +90,13 @@ def test_stop_while_the_log_hangs(drv, fs, way):  # noqa: F811
     must_come(lambda: not proc_exists(shim))
 
 
-@pytest.mark.parametrize("way", ["stopped", "write", "getattr read write"])
+@pytest.mark.parametrize("way", ["stopped", "write", "getattr,read,write"])
 def test_start_while_the_log_hangs(drv, fs, tmp_path, way):  # noqa: F811
     """Nothing runs until its log can be written; meanwhile it can be stopped, and others start."""
     t, again, other = unique("begin"), unique("again"), unique("other")
     ran = tmp_path / "ran"
     for token in (t, again):
-        drv.start(token, "sh", "-c", f"echo {token} >> {ran}", log=fs.mnt / f"{token}.log", go=False)
+        drv.start(token, "sh", "-c", f"echo {token} >> {ran}", log=fs.path / f"{token}.log", go=False)
         drv.wait("prepared", token)
     fs.hang(way)
     try:
@@ -130,8 +127,8 @@ def test_start_in_a_directory_that_hangs(drv, fs):  # noqa: F811
     slow, late = unique("slow"), unique("late")
     fs.hang("stopped")
     try:
-        drv.start(slow, "true", cwd=str(fs.mnt / "work"), timeout_ms=1000, grace_ms=200)
-        drv.start(late, "sleep", "1000", cwd=str(fs.mnt / "work"), grace_ms=200)
+        drv.start(slow, "true", cwd=str(fs.path / "work"), timeout_ms=1000, grace_ms=200)
+        drv.start(late, "sleep", "1000", cwd=str(fs.path / "work"), grace_ms=200)
         end = drv.wait("ended", slow, timeout=5)
         assert end["cause"] == "timeout"
         assert (end["outcome"], end["signal"]) in (("cancelled", 0), ("signalled", 9))
@@ -193,16 +190,16 @@ if os.environ["TENURE_TASK_TOKEN"]:
 
 
 @pytest.fixture
-def nodes(build, env, tmp_path):
+def nodes(build, env, tmp_path, faultfs):
     """Two nodes that have one spool, each by a mount of its own."""
     world = World(build, env, tmp_path, expire="5s")
     made = []
 
     def make(name):
-        fs = HungFs(tmp_path, f"mnt-{name}", tmp_path / "server")  # pylint: disable=redefined-outer-name
+        fs = faultfs(tmp_path / "server", tmp_path / f"mnt-{name}")  # pylint: disable=redefined-outer-name
         node = world.node(name)
         node.fs = fs
-        node.env.update(TENURE_ROOT=str(fs.mnt), OTHER_FS="local")
+        node.env.update(TENURE_ROOT=str(fs.path), OTHER_FS="local")
         node.spool = tmp_path / "server/default"
         made.append(fs)
         return node
@@ -210,8 +207,6 @@ def nodes(build, env, tmp_path):
     for fs in made:  # pylint: disable=redefined-outer-name
         fs.go_on()
     world.close()
-    for fs in made:  # pylint: disable=redefined-outer-name
-        fs.close()
 
 
 def ledger_of(path):

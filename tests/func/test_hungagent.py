@@ -93,7 +93,7 @@ class HungQueue(Queue):
         self.watch.never_waited()
 
     def hangs(self):
-        return self.mount.ruled("* * hang")
+        return self.mount.ruled("all stuck")
 
     def runs(self, i):
         return must_come(lambda: next((t for t in (self.status() or {"queue": {"tasks": []}})["queue"]["tasks"]
@@ -107,10 +107,10 @@ class HungQueue(Queue):
 
 
 @pytest.fixture
-def queue(build, env, tmp_path, passfs):
-    q = HungQueue(build, env, tmp_path, passfs(tmp_path / "below", tmp_path / "mnt"))
+def queue(build, env, tmp_path, faultfs):
+    q = HungQueue(build, env, tmp_path, faultfs(tmp_path / "below", tmp_path / "mnt"))
     yield q
-    q.mount.rule()
+    q.mount.clear()
     if q.watch:
         q.watch.over.set()
     q.close()
@@ -118,7 +118,7 @@ def queue(build, env, tmp_path, passfs):
 
 def test_the_loop_makes_no_call_on_a_slow_spool(queue):
     """Every call on it takes long enough to be seen: from the start over tasks of all ends to the agent's own."""
-    with queue.mount.ruled("* * slow"):
+    with queue.mount.ruled("all delay=20"):
         queue.begin()
         must_come(queue.status, 60)
         one = queue.submit("-g", "0", "--", "sh", "-c", "echo begun")
@@ -260,9 +260,9 @@ def test_a_guard_is_started_while_all_hangs(queue):
     queue.watch.end()
 
 
-def test_a_hold_writes_to_a_file_that_hangs(build, env, tmp_path, passfs):
+def test_a_hold_writes_to_a_file_that_hangs(build, env, tmp_path, faultfs):
     """Whether somebody still reads what it prints is asked of nobody where it prints to a file."""
-    mount = passfs(tmp_path / "below", tmp_path / "mnt")
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
     q = Queue(build, env, tmp_path)
     with open(mount.path / "out", "wb") as out:
         hold = subprocess.Popen([q.m.tenure, "hold", "--json", "--idle-for", "0"], env=q.m.env, stdout=out,
@@ -272,7 +272,7 @@ def test_a_hold_writes_to_a_file_that_hangs(build, env, tmp_path, passfs):
         must_come(lambda: (mount.below / "out").exists() and "held" in (mount.below / "out").read_text())
         watch.start()
         guard = json.loads(q.m.run(q.m.tenure, "status", "--json").stdout)["guard"]["pid"]
-        with mount.ruled("* * hang"):
+        with mount.ruled("all stuck"):
             os.kill(guard, signal.SIGKILL)  # the next one may have to wait: for what it is not to have of ours
             asked = Stopwatch()
             while asked.wall() < 3:

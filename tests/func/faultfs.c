@@ -15,8 +15,9 @@
  * At the socket each line is an order, answered with "ok" once it is in force, or with what is
  * wrong with it:
  *
- *	rule OPS ACTION PERMILLE [TEXT]
- *			one more, for so many of a thousand calls, of paths with TEXT in them
+ *	rule OPS ACTION PERMILLE [PATTERN]
+ *			one more, for so many of a thousand calls, of paths that are as the shell
+ *			pattern says (/pending/a; of a rename, both with a space between)
  *	clear		no rules; what hangs goes on
  *	counts		"ok", how many calls there were, and how many of them met a rule
  *
@@ -28,12 +29,14 @@
  *			answer got lost
  *	delay=MS	it is made so much later
  *	hang		it waits for the next `clear`; who is killed meanwhile dies, as with NFS
+ *	stuck		it waits for the next `clear`, and so does whoever asks, killed or not
  */
 #define FUSE_USE_VERSION 31
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <fuse.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -95,7 +98,7 @@ struct rule {
 	enum action action;
 	int value; /* errno, or milliseconds */
 	unsigned int permille;
-	char text[64];
+	char pattern[128];
 };
 
 static int root_fd;
@@ -131,7 +134,8 @@ static bool find_rule(enum op op, const char *path, struct rule *ret, unsigned i
 
 	(void)pthread_mutex_lock(&mutex);
 	for (int i = 0; i < n_rules && !found; i++) {
-		if (!(rules[i].ops & 1u << op) || !strstr(path ? path : "", rules[i].text) ||
+		if (!(rules[i].ops & 1u << op) ||
+		    fnmatch(rules[i].pattern, path ? path : "", 0) != 0 ||
 		    below_thousand() >= rules[i].permille)
 			continue;
 		*ret = rules[i];
@@ -339,7 +343,6 @@ static int p_rmdir(const char *path)
 	return DO(OP_RMDIR, path, RESULT(unlinkat(root_fd, AT(path), AT_REMOVEDIR)));
 }
 
-/* A rule's text is looked for in both names. */
 static int p_rename(const char *from, const char *to, unsigned int flags)
 {
 	char both[2 * 4096];
@@ -429,7 +432,8 @@ static bool parse_ops(char *text, unsigned int *ret)
 	return *ret != 0;
 }
 
-static const char *add_rule(char *ops, const char *action, unsigned int permille, const char *text)
+static const char *add_rule(char *ops, const char *action, unsigned int permille,
+			    const char *pattern)
 {
 	static const struct {
 		const char *name;
@@ -453,20 +457,20 @@ static const char *add_rule(char *ops, const char *action, unsigned int permille
 	}
 	if (!known)
 		return "there is no such action";
-	(void)snprintf(r.text, sizeof(r.text), "%s", text);
+	(void)snprintf(r.pattern, sizeof(r.pattern), "%s", pattern);
 	rules[n_rules++] = r;
 	return "ok";
 }
 
 static void obey(char *line, char *answer, size_t size)
 {
-	char ops[256], action[32], text[64] = "";
+	char ops[256], action[32], pattern[128] = "*";
 	const char *said = "not an order";
 	unsigned int permille;
 
 	(void)pthread_mutex_lock(&mutex);
-	if (sscanf(line, "rule %255s %31s %u %63s", ops, action, &permille, text) >= 3) {
-		said = add_rule(ops, action, permille, text);
+	if (sscanf(line, "rule %255s %31s %u %127s", ops, action, &permille, pattern) >= 3) {
+		said = add_rule(ops, action, permille, pattern);
 	} else if (strncmp(line, "clear", strlen("clear")) == 0) {
 		n_rules = 0;
 		(void)atomic_fetch_add(&generation, 1);
