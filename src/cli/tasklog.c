@@ -2,7 +2,8 @@
 
 /*
  * The latest attempt is that whose log was written to last: when a task is asked for again, its
- * attempts are counted from 1 again.
+ * attempts are counted from 1 again. Who follows is shown each attempt that begins meanwhile, in
+ * the order in which they were written to last, however quickly one ends after another.
  */
 
 #include "cli/tasklog.h"
@@ -24,20 +25,23 @@
 #define QUIET_TURNS 8
 #define WAITS_MS    500
 
-struct finding {
-	const struct tasklog *t;
-	char own[QUEUE_ID_MAX + 1]; /* "42.7-" */
-	char path[SPOOL_PATH_MAX];
-	struct timespec written;
-};
-
 struct reader {
 	const struct tasklog *t;
 	int fd;
+	bool looked; /* so that what is found now has begun meanwhile */
 	char path[SPOOL_PATH_MAX];
+	struct text_list shown; /* paths of those before */
 	off_t at;
 	size_t mark; /* bytes of MARK that this line began with */
 	bool line, dropped;
+};
+
+struct finding {
+	const struct reader *r;
+	char own[QUEUE_ID_MAX + 1]; /* "42.7-" */
+	struct timespec after;	    /* what was written before that is of no interest */
+	char path[SPOOL_PATH_MAX];
+	struct timespec written;
 };
 
 /* "42.7-train.sh.2.log": 2 */
@@ -62,19 +66,36 @@ static bool is_newer(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
 }
 
+static bool was_shown(const struct reader *r, const char *path)
+{
+	for (size_t i = 0; i < r->shown.n; i++)
+		if (strcmp(r->shown.texts[i], path) == 0)
+			return true;
+	return strcmp(r->path, path) == 0;
+}
+
+/* The latest one; of those that have come since the last look, the first. */
+static bool is_wanted(const struct finding *f, const char *path, const struct timespec *written)
+{
+	if (!f->r->looked)
+		return is_newer(written, &f->written);
+	return is_newer(written, &f->after) && !was_shown(f->r, path) &&
+	       (!f->path[0] || !is_newer(written, &f->written));
+}
+
 static int look_at_log(void *data, const char *file, unsigned char type)
 {
 	struct finding *f = data;
+	const struct tasklog *t = f->r->t;
 	char path[SPOOL_PATH_MAX];
 	unsigned int attempt = attempt_of(file);
 	struct stat st;
 
-	if (!attempt || !str_has_prefix(file, f->own) ||
-	    (f->t->attempt && f->t->attempt != attempt))
+	if (!attempt || !str_has_prefix(file, f->own) || (t->attempt && t->attempt != attempt))
 		return 0;
 	(void)spool_path(SPOOL_LOGS, file, path);
-	if (fstatat(f->t->sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
-	    !is_newer(&st.st_mtim, &f->written))
+	if (fstatat(t->sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+	    !is_wanted(f, path, &st.st_mtim))
 		return 0;
 	f->written = st.st_mtim;
 	(void)str_copy(f->path, sizeof(f->path), path);
@@ -84,14 +105,20 @@ static int look_at_log(void *data, const char *file, unsigned char type)
 /* 1: it has (another) one now. */
 static int find_log(struct reader *r, struct err *e)
 {
-	struct finding f = { .t = r->t };
+	struct finding f = { .r = r };
 	char id[QUEUE_ID_MAX];
+	struct stat st;
 	int code;
 
+	if (r->fd >= 0 && fstat(r->fd, &st) == 0)
+		f.after = st.st_mtim;
 	(void)str_print(f.own, sizeof(f.own), "%s-", queue_format_id(r->t->id, r->t->element, id));
 	code = spool_each(r->t->sp, spool_dir_name(SPOOL_LOGS), look_at_log, &f, e);
-	if (code < 0 || !f.path[0] || strcmp(f.path, r->path) == 0)
+	r->looked = true;
+	if (code < 0 || !f.path[0])
 		return code < 0 ? code : 0;
+	if (r->path[0])
+		text_list_add(&r->shown, r->path);
 	r->fd = fd_close(r->fd);
 	r->fd = spool_open_file(r->t->sp, f.path, O_RDONLY, NULL, e);
 	if (r->fd < 0)
@@ -101,6 +128,12 @@ static int find_log(struct reader *r, struct err *e)
 	r->mark = 0;
 	r->line = r->dropped = false;
 	return 1;
+}
+
+static void reader_clear(struct reader *r)
+{
+	r->fd = fd_close(r->fd);
+	text_list_clear(&r->shown);
 }
 
 static void show_label(const struct tasklog *t)
@@ -184,7 +217,7 @@ int tasklog_show(const struct tasklog *t, struct err *e)
 		code = no_log(t, t->ended, e);
 	if (code > 0)
 		code = copy_more(&r, e);
-	r.fd = fd_close(r.fd);
+	reader_clear(&r);
 	return code;
 }
 
@@ -224,7 +257,7 @@ struct follower {
 static void look_whether_it_waits(struct follower *f)
 {
 	const struct tasklog *t = f->r.t;
-	bool waits = strcmp(taskwatch_state(f->w), "pending") == 0;
+	bool waits = strcmp(taskwatch_state(f->w), "running") != 0; /* paused, too */
 	uint64_t now = clock_mono_ns();
 
 	if (!t->waits || !waits) {
@@ -252,10 +285,9 @@ static int follow_once(struct follower *f, struct err *e)
 	if (ended < 0)
 		return ended;
 	code = copy_more(&f->r, e);
-	if (code == 0 && (ended || is_time_to_search(&f->pace, &f->r, f->w))) {
-		code = find_log(&f->r, e);
-		code = code > 0 ? copy_more(&f->r, e) : code;
-	}
+	if (code == 0 && (ended || is_time_to_search(&f->pace, &f->r, f->w)))
+		while ((code = find_log(&f->r, e)) > 0 && (code = copy_more(&f->r, e)) == 0)
+			;
 	f->over = ended;
 	if (code == 0 && !ended)
 		look_whether_it_waits(f);
@@ -275,7 +307,7 @@ int tasklog_follow(const struct tasklog *t, struct taskwatch *w, struct err *e)
 			code = t->turn ? t->turn(t->data) : 0;
 		}
 	}
-	f.r.fd = fd_close(f.r.fd);
+	reader_clear(&f.r);
 	return code;
 }
 
@@ -305,7 +337,7 @@ int tasklog_follow_all(const struct tasklog *t, struct taskwatch **w, size_t n, 
 	for (size_t i = 0; i < n; i++) {
 		if (code == 0 && !all[i].r.path[0])
 			code = no_log(&t[i], true, e);
-		all[i].r.fd = fd_close(all[i].r.fd);
+		reader_clear(&all[i].r);
 	}
 	return code;
 }

@@ -257,16 +257,21 @@ def test_why(queue):  # noqa: F811
 def test_logs_and_wait(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")
-    i = q.submit("-g", "0", "-n", "talk", "-r", "1", "--", "sh", "-c",
-                 "echo try $TENURE_ATTEMPT; sleep 0.5; echo end; [ $TENURE_ATTEMPT = 2 ] && exit 7; exit 3")
+    i = q.submit("-g", "0", "-n", "talk", "-r", "2", "--paused", "--", "sh", "-c",
+                 "echo try $TENURE_ATTEMPT; sleep 0.2; echo end; [ $TENURE_ATTEMPT = 3 ] && exit 7; exit 3")
     follow = subprocess.Popen([q.m.tenure, "logs", "-f", "talk"], env=q.m.env, text=True,
-                              stdout=subprocess.PIPE)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert "is paused" in follow.stderr.readline()
+    follow.send_signal(signal.SIGSTOP)  # it looks again when all is over, and has missed nothing
+    q.m.run(q.m.tenure, "resume", "talk")
     waited = q.m.run(q.m.tenure, "wait", str(i), check=False)
     assert waited.returncode == 7 and waited.stdout == f"{i} talk failed\n" and waited.stderr == "", waited
+    follow.send_signal(signal.SIGCONT)
     out = follow.communicate(timeout=HANG)[0]
     assert follow.returncode == 0
-    assert "\ntry 1\nend\n" in out and "\ntry 2\nend\n" in out and "exit code 7" in out
-    assert "try 2" in q.m.run(q.m.tenure, "logs", str(i)).stdout
+    assert re.findall(r"(?m)^(try \d|end)$|, (exit code \d)$", out) == [
+        x for n in "123" for x in ((f"try {n}", ""), ("end", ""), ("", f"exit code {7 if n == '3' else 3}"))], out
+    assert "try 3" in q.m.run(q.m.tenure, "logs", str(i)).stdout
     assert q.m.run(q.m.tenure, "logs", "talk", "--attempt", "1", "--plain").stdout == "try 1\nend\n"
     none = q.m.run(q.m.tenure, "logs", "talk", "--attempt", "9", check=False)
     assert none.returncode == 1 and "no log of attempt 9" in none.stderr
