@@ -135,10 +135,7 @@ static int interpreter(struct program *p, const struct task_spec *s, const char 
 	if (begins(s, ELF_MAGIC))
 		return 0;
 	p->guessed = true;
-	if (is_python(s))
-		words[0] = PYTHON;
-	else
-		words[0] = s->shell && s->shell[0] ? s->shell : DEFAULT_SHELL;
+	words[0] = is_python(s) ? PYTHON : DEFAULT_SHELL;
 	return 0;
 }
 

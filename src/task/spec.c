@@ -47,9 +47,9 @@ static const size_t texts[] = {
 	offsetof(struct task_spec, shown),	offsetof(struct task_spec, node),
 	offsetof(struct task_spec, cwd),	offsetof(struct task_spec, run_dir),
 	offsetof(struct task_spec, record_dir), offsetof(struct task_spec, script_name),
-	offsetof(struct task_spec, shell),	offsetof(struct task_spec, cgroup),
-	offsetof(struct task_spec, beat_dir),	offsetof(struct task_spec, beat_file),
-	offsetof(struct task_spec, beat_agent), offsetof(struct task_spec, claim),
+	offsetof(struct task_spec, cgroup),	offsetof(struct task_spec, beat_dir),
+	offsetof(struct task_spec, beat_file),	offsetof(struct task_spec, beat_agent),
+	offsetof(struct task_spec, claim),
 };
 
 static const char **text_at(const struct task_spec *s, size_t i)

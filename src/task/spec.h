@@ -45,7 +45,6 @@ struct task_spec {
 	const char *run_dir;	 /* local directory, 0700: the script's file lies in it meanwhile */
 	const char *record_dir;	 /* local directory, 0700 */
 	const char *script_name; /* the base name that $0 shows; may be NULL: "script" */
-	const char *shell;	 /* runs a script without interpreter line; may be NULL: /bin/sh */
 	const char *cgroup; /* delegated cgroup v2 directory to make the task's in; may be NULL */
 	/* How its claim is kept alive (task/keep.h); all may be NULL where beat_ms is 0. */
 	const char *beat_dir;	 /* the spool's directory */
