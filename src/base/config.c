@@ -340,20 +340,32 @@ int config_parse_nested(const char *file, const char *text, size_t len, config_f
 	return parse(&r, text, len, e);
 }
 
+static int read_all(const struct reader *r, bool own, struct err *e)
+{
+	cleanup_free char *text = NULL;
+	size_t len;
+	int code =
+		(own ? fs_read_own_file : fs_read_file)(r->file, CONFIG_SIZE_MAX, &text, &len, e);
+
+	return code < 0 ? code : parse(r, text, len, e);
+}
+
 int config_read_all(const char *path, config_fn fn, config_fault_fn fault, void *user,
 		    struct err *e)
 {
-	struct reader reader = {
-		.file = path, .fn = fn, .fault = fault, .user = user, .prefix = ""
-	};
-	cleanup_free char *text = NULL;
-	size_t len;
-	int r = fs_read_file(path, CONFIG_SIZE_MAX, &text, &len, e);
+	struct reader r = { .file = path, .fn = fn, .fault = fault, .user = user, .prefix = "" };
 
-	return r < 0 ? r : parse(&reader, text, len, e);
+	return read_all(&r, false, e);
 }
 
 int config_read(const char *path, config_fn fn, void *user, struct err *e)
 {
 	return config_read_all(path, fn, NULL, user, e);
+}
+
+int config_read_own(const char *path, config_fn fn, void *user, struct err *e)
+{
+	struct reader r = { .file = path, .fn = fn, .user = user, .prefix = "" };
+
+	return read_all(&r, true, e);
 }

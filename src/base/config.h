@@ -42,6 +42,8 @@ int config_parse_nested(const char *file, const char *text, size_t len, config_f
 			struct err *e);
 /* The same for a file on disk. -ENOENT when there is none; other errors of fs_read_file(). */
 int config_read(const char *path, config_fn fn, void *user, struct err *e);
+/* The same for one whose word is the user's own: errors of fs_read_own_file(). */
+int config_read_own(const char *path, config_fn fn, void *user, struct err *e);
 
 /* Called with what is wrong with an entry, also where fn said so; 0: go on behind it. */
 typedef int (*config_fault_fn)(void *user, struct err *e);

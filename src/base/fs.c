@@ -71,7 +71,24 @@ int fs_read_open(int fd, const char *path, size_t max, char **ret, size_t *ret_l
 	return 0;
 }
 
-int fs_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
+static int check_own(const char *path, const struct stat *st, struct err *e)
+{
+	if (st->st_uid != geteuid() && st->st_uid != 0)
+		return err_set(e, -EPERM,
+			       "%s belongs to another user (uid %u; you are %u), whose word it "
+			       "would be: it is not read. Is HOME that user's, after sudo or su? "
+			       "XDG_CONFIG_HOME names another place",
+			       path, (unsigned int)st->st_uid, (unsigned int)geteuid());
+	if (st->st_mode & S_IWOTH)
+		return err_set(
+			e, -EPERM,
+			"everybody can write to %s: it is not read (chmod o-w makes it yours)",
+			path);
+	return 0;
+}
+
+static int read_regular(const char *path, bool own, size_t max, char **ret, size_t *ret_len,
+			struct err *e)
 {
 	/* Not blocking: a FIFO of that name must not stop us. */
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -85,7 +102,20 @@ int fs_read_file(const char *path, size_t max, char **ret, size_t *ret_len, stru
 		return err_sys(e, EISDIR, "read %s", path);
 	if (!S_ISREG(st.st_mode))
 		return err_set(e, -EINVAL, "%s is not a regular file", path);
-	return fs_read_open(fd, path, max, ret, ret_len, e);
+
+	int r = own ? check_own(path, &st, e) : 0;
+
+	return r < 0 ? r : fs_read_open(fd, path, max, ret, ret_len, e);
+}
+
+int fs_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
+{
+	return read_regular(path, false, max, ret, ret_len, e);
+}
+
+int fs_read_own_file(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
+{
+	return read_regular(path, true, max, ret, ret_len, e);
 }
 
 int fs_write_all(int fd, const void *data, size_t len)

@@ -21,6 +21,9 @@
  * larger than max. The caller frees *ret.
  */
 int fs_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
+/* The same of a file that nobody but the effective user and root can have written; else -EPERM, and
+ * what to do about it. Group members are the user's own choice. */
+int fs_read_own_file(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
 
 /* The same of what is open, from where it stands to its end; also a pipe. path is for the text. */
 int fs_read_open(int fd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);

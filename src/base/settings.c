@@ -354,7 +354,10 @@ static int load_file(struct settings *s, enum setting_layer layer, char *path, s
 	free(s->files[layer]);
 	s->files[layer] = path;
 
-	int r = config_read(path, read_entry, &reader, e);
+	/* The site's file is the site's; one of ours may name whose tasks we run, and what we run.
+	 */
+	int r = layer == SETTING_FROM_SITE ? config_read(path, read_entry, &reader, e)
+					   : config_read_own(path, read_entry, &reader, e);
 
 	/* A home directory that is a file, or nobody's: nothing to read there. */
 	if (r == -ENOENT || r == -ENOTDIR)
@@ -392,9 +395,11 @@ static int load_use(struct settings *s, char *path, struct err *e)
 
 	free(s->files[SETTING_FROM_USE]);
 	s->files[SETTING_FROM_USE] = path;
-	r = fs_read_file(path, USE_MAX, &text, &len, e);
+	r = fs_read_own_file(path, USE_MAX, &text, &len, e);
+	if (r == -ENOENT || r == -ENOTDIR)
+		return 0;
 	if (r < 0)
-		return r == -ENOENT || r == -ENOTDIR ? 0 : r;
+		return pass_over(s, NULL, r, e);
 	text[strcspn(text, "\n")] = '\0';
 	r = settings_set(s, SET_INSTANCE, text, &origin, e);
 	return r < 0 ? pass_over(s, setting_row(SET_INSTANCE), err_wrap(e, "%s", path), e) : 0;

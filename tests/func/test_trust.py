@@ -175,6 +175,29 @@ def test_owner_of_the_file_decides_as_well(world, alice, bob):
     assert done.returncode == 4 and f"{shared}/default/instance.json belongs to uid {ALICE}" in done.stderr
 
 
+def test_config_of_others_is_not_ours(world, alice, root):
+    """With HOME still alice's, as after su -m, her config would say whose tasks are run with our rights, and what is."""
+    mark, shared = world / "shared/mark", world / "shared"
+    alice.config(f"accept_owners: [{ALICE}]\nworkload: touch {mark}\n")
+    alice.tenure("submit", "--root", shared, "-g", "0", "--", "touch", mark)
+    root.env["HOME"] = str(alice.home)
+    for more in ["--root", shared], ["--root", world / "own"]:
+        refused = root.serve(*more)
+        said = " ".join(refused.stderr.split())
+        assert refused.returncode and "config.yaml belongs to another user" in said and str(ALICE) in said, refused
+    for command in "list", "off":  # what it says is not needed there
+        done = root.tenure(command)
+        assert done.returncode == 0 and "belongs to another user" in " ".join(done.stderr.split()), done
+    assert not mark.exists()
+    alice.config("memory: 50%\n")
+    path = alice.home / ".config/tenure/config.yaml"
+    path.chmod(0o666)
+    said = " ".join(alice.serve("--root", alice.home / "own").stderr.split())
+    assert f"everybody can write to {path}" in said and "chmod o-w" in said, said
+    path.chmod(0o664)
+    assert alice.serve("--root", alice.home / "own").returncode == 0
+
+
 def test_directories_that_others_can_change(world, bob):
     shared = world / "shared"
     assert bob.tenure("submit", "--root", shared, "-g", "0", "--", "true").returncode == 0
