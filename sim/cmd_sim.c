@@ -309,11 +309,16 @@ static void set_environment(const char *dir, const char *libs)
 	cleanup_free char *path = xasprintf("%s%s%s", libs, old && *old ? ":" : "", old ? old : "");
 	cleanup_free char *file = xasprintf("%s/" SIM_FILE_NAME, dir);
 	cleanup_free char *nodes = xasprintf("%s/dev", dir);
+	cleanup_free char *state = xasprintf("%s/state", dir);
 
 	(void)setenv("LD_LIBRARY_PATH", path, 1);
 	(void)setenv("TENURE_SIM", file, 1);
 	(void)setenv("TENURE_DEV_DIR", nodes, 1);
 	(void)setenv("TENURE_RUNTIME_DIR", dir, 1); /* its sockets go with the machine */
+	/* So do its queue and its logs: what waits at home is not for cards that compute nothing.
+	 */
+	(void)setenv("TENURE_ROOT", state, 0);
+	(void)setenv("TENURE_STATE_DIR", state, 0);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -454,7 +459,9 @@ const struct cmd cmd_sim = {
 		"Programs that CMD starts find a CUDA driver and NVML whose cards exist in a file "
 		"only: memory, processes, utilisation, power and timing behave as measured on real "
 		"ones, kernels take time and compute nothing. No privileges are needed and nothing "
-		"outside CMD is touched. The exit code is that of CMD.",
+		"outside CMD is touched: the machine has a queue and logs of its own, which go with "
+		"it, unless TENURE_ROOT and TENURE_STATE_DIR say where these are. The agents on it "
+		"end when CMD has. The exit code is that of CMD.",
 	.examples = examples,
 	.opts = options,
 	.flags = CMD_STOP_AT_WORD | CMD_NO_SETTINGS,

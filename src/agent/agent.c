@@ -85,12 +85,26 @@ static bool reader_is_gone(const struct agent *a)
 	       (p.revents & (POLLERR | POLLHUP));
 }
 
+/* A simulated machine, or a container's directory of devices; twice, since it may be made anew. */
+static bool devices_are_gone(struct agent *a)
+{
+	bool gone = strcmp(a->c->dev_dir, "/dev") != 0 && access(a->c->dev_dir, F_OK) < 0 &&
+		    errno == ENOENT;
+
+	a->looks_without_devices = gone ? a->looks_without_devices + 1 : 0;
+	return a->looks_without_devices > 1;
+}
+
 static void on_watch(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
 
 	guardlink_beat(a->link);
 	emptied_look(a);
+	if (!a->view.stopping && !a->ended && devices_are_gone(a))
+		ending_stop(
+			a,
+			"the directory of its devices (dev_dir) is gone, and the machine with it");
 	if (!a->view.stopping && !a->ended && reader_is_gone(a)) {
 		a->unread = true;
 		ending_stop(a, "nobody reads what it prints any more");

@@ -36,6 +36,8 @@ struct agent {
 	char host[256];
 	char name[NAME_AGENT_MAX + 1]; /* in the spool: the host, as far as it is a name */
 
+	unsigned int looks_without_devices;
+
 	struct guardlink *link;
 	struct tasks *queue; /* NULL: it runs no tasks */
 	struct journal *journal;

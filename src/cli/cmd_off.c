@@ -5,15 +5,23 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/endpoint.h"
 #include "base/mem.h"
+#include "base/sock.h"
+#include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/print_json.h"
 #include "cli/term.h"
+#include "hold/names.h"
+#include "hold/proto.h"
 
-#define OFF_LIMIT_MS 10000 /* the agent itself gives up after one second */
-#define END_LIMIT_MS 3000  /* it writes its last lines */
+#define OFF_LIMIT_MS	 10000 /* the agent itself gives up after one second */
+#define END_LIMIT_MS	 3000  /* it writes its last lines */
+#define CONNECT_LIMIT_MS 1000
+
 static const struct opt off_opts[] = {
 	{ .name = "stop-tasks",
 	  .spec = { VALUE_FLAG },
@@ -98,16 +106,93 @@ static void print_end(int pid, double ms, bool drained, json_int_t running)
 		term_print_wrapped(stdout, more, 0);
 }
 
-/* Not an error: whoever wants everything let go of has that. */
-static int nothing_to_do(const struct cmd_ctx *ctx, struct err *e)
+/* ---- what an agent has left that was killed ---- */
+
+/* A packet of the guard's; or negative. */
+static ssize_t next_packet(int fd, uint64_t until_ns, void *buf, size_t size)
 {
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	uint64_t now;
+	int r = 0;
+
+	while (r <= 0 && (now = clock_mono_ns()) < until_ns)
+		r = poll(&p, 1, (int)((until_ns - now) / NS_PER_MS) + 1);
+	if (r <= 0)
+		return -ETIMEDOUT;
+
+	ssize_t n = sock_recv(fd, buf, size);
+
+	return n == 0 ? -EPIPE : n < 0 ? n : proto_check(buf, (size_t)n);
+}
+
+/* Until all is free; *ret: of how many devices. */
+static int wait_dropped(int fd, unsigned int *ret)
+{
+	uint64_t until = clock_mono_ns() + OFF_LIMIT_MS * NS_PER_MS;
+	union {
+		struct msg_head head;
+		struct msg_event event;
+		char room[PROTO_MSG_MAX];
+	} m;
+	ssize_t r;
+
+	while ((r = next_packet(fd, until, &m, sizeof(m))) == 0) {
+		if (m.head.type == MSG_REFUSED)
+			return -EBUSY;
+		if (m.head.type == MSG_EVENT && m.event.event.kind == EVENT_RELEASE)
+			++*ret;
+		if (m.head.type == MSG_DROPPED)
+			return 0;
+	}
+	return r == -EPIPE ? 0 : (int)r; /* what a guard holds ends with it */
+}
+
+/* The guard keeps the holds of an agent that died for the next one: that is us, and lets go. */
+static int drop_orphan(const struct cmd_ctx *ctx, unsigned int *ret)
+{
+	struct msg_hello hello = { .head = PROTO_HEAD(MSG_HELLO, struct msg_hello) };
+	struct msg_plain drop = { .head = PROTO_HEAD(MSG_DROP, struct msg_plain) };
+	char name[SOCKET_NAME_MAX];
+	cleanup_fd int fd = endpoint_connect(
+		guard_socket_name(name, sizeof(name), settings_str(ctx->settings, SET_DEV_DIR)),
+		CONNECT_LIMIT_MS, NULL);
+
+	if (fd < 0)
+		return fd == -ECONNREFUSED ? 0 : fd;
+	(void)str_copy(hello.instance, sizeof(hello.instance),
+		       settings_str(ctx->settings, SET_INSTANCE));
+	if (sock_send(fd, &hello, sizeof(hello)) < 0 || sock_send(fd, &drop, sizeof(drop)) < 0)
+		return -EPIPE;
+	return wait_dropped(fd, ret);
+}
+
+/* No error: whoever wants everything let go of has that. */
+static int off_without_agent(const struct cmd_ctx *ctx, struct err *e)
+{
+	const char *instance = settings_str(ctx->settings, SET_INSTANCE);
+	uint64_t began = clock_mono_ns();
+	unsigned int n = 0;
+	int r = drop_orphan(ctx, &n);
+	double ms = n ? (double)(clock_mono_ns() - began) / (double)NS_PER_MS : 0;
+
 	*e = (struct err)ERR_INIT;
+	if (r == -EBUSY)
+		return err_set(e, r, "an agent of instance %s has just started; ask again",
+			       instance);
+	if (r < 0)
+		return err_set(e, r,
+			       "no agent of instance %s runs on this node, and its guard did not "
+			       "confirm that all is free; it lets go by itself in at most 10 s",
+			       instance);
 	if (opts_flag(ctx->opts, "json"))
 		print_json_line(json_pack("{s:n, s:b, s:f, s:n}", "pid", "released", 1, "took_ms",
-					  0.0, "tasks_running"));
+					  ms, "tasks_running"));
+	else if (n)
+		printf("The agent of instance %s was gone; what it held of %u GPU%s is free after "
+		       "%.0f ms.\n",
+		       instance, n, n == 1 ? "" : "s", ms);
 	else
-		printf("Nothing to do: no agent of instance %s runs on this node.\n",
-		       settings_str(ctx->settings, SET_INSTANCE));
+		printf("Nothing to do: no agent of instance %s runs on this node.\n", instance);
 	return CMD_OK;
 }
 
@@ -119,8 +204,9 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	int code = drains ? drain(ctx, &doc, &fd, e)
 			  : ask_agent(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
 
-	if (code == CMD_NOTHING_RUNS && e->code == -ECONNREFUSED)
-		return nothing_to_do(ctx, e);
+	if ((code == CMD_NOTHING_RUNS && e->code == -ECONNREFUSED) ||
+	    (code == CMD_FAILED && e->code == -EPIPE)) /* it ended while it was asked */
+		return off_without_agent(ctx, e);
 	if (code != CMD_OK)
 		return code;
 
@@ -161,7 +247,7 @@ const struct cmd cmd_off = {
 	.summary = "let go of everything and end the agent of this node",
 	.description =
 		"Comes back when all memory is free and the agent has ended. Also ends a "
-		"`tenure hold` in another terminal. Tasks that run go on, and the next `tenure on` "
+		"`tenure hold` in another terminal, and what an agent has left that was killed. Tasks that run go on, and the next `tenure on` "
 		"takes them over. Where no agent runs there is nothing to do, which is said and is no "
 		"error.\n"
 		"\n"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/run_agent.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -12,6 +13,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/proc.h"
+#include "base/str.h"
 #include "spool/trust.h"
 #include "task/spec.h"
 #include "task/sweep.h"
@@ -165,6 +167,25 @@ static int check_queue(const struct run_agent *r, const struct settings *s, stru
 	return code;
 }
 
+/* Of the cards in /dev another directory says nothing, and would be a way around max_devices. */
+static int check_dev_dir(const char *name, struct err *e)
+{
+	cleanup_free char *real = fs_real_dir(name, "/dev");
+	const struct dirent *entry;
+	bool found = strcmp(real, "/dev") == 0;
+	DIR *dir = found ? NULL : opendir(real);
+
+	while (dir && !found && (entry = readdir(dir)))
+		found = str_has_prefix(entry->d_name, "nvidia");
+	if (dir)
+		(void)closedir(dir);
+	return found ? 0
+		     : err_set(e, -EINVAL,
+			       "dev_dir: there are no device nodes of NVIDIA in %s; where they are "
+			       "in /dev, leave dev_dir out",
+			       name);
+}
+
 int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err *e)
 {
 	const struct settings *s = ctx->settings;
@@ -174,7 +195,8 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 
 	/* The guard and the tasks outlive us, and whoever waits for these. */
 	proc_fds_keep_private();
-	if (check_settings(s, e) < 0 || check_workload(ctx, e) < 0)
+	if (check_settings(s, e) < 0 || check_workload(ctx, e) < 0 ||
+	    check_dev_dir(settings_str(s, SET_DEV_DIR), e) < 0)
 		return CMD_USAGE;
 	if (wants_from_settings(s, may_hold(ctx), &policy, e) < 0)
 		return CMD_USAGE;

@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from machine import children, proc_exists
+from machine import children, proc_exists, with_home_queue
 from patience import HANG, Limit, must_come
 
 GIB = 1 << 30
@@ -98,6 +98,7 @@ class Machine:
             name, is_set, value = line.rstrip("\n").partition("=")
             if is_set:
                 self.env[name] = value
+        self.env = with_home_queue(self.env, env)
         self.dev_dir = self.env["TENURE_DEV_DIR"]
 
     # --- programs on it ---

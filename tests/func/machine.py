@@ -29,6 +29,11 @@ def children(pid):
     return found
 
 
+def with_home_queue(inner, outer):
+    """The environment on a simulated machine, but with the queue and the logs that there are outside."""
+    return {k: v for k, v in inner.items() if k not in ("TENURE_ROOT", "TENURE_STATE_DIR") or k in outer}
+
+
 class Hold:
     """`tenure hold --json` and what it has said."""
 
@@ -97,7 +102,7 @@ class Machine:
              f"env -0 > {values}.new && mv {values}.new {values}; exec sleep 7200"],
             env={**env, "TMPDIR": str(tmp)}, start_new_session=True)
         assert wait_for(values.exists)
-        self.env = dict(v.split("=", 1) for v in values.read_text().split("\0") if v)
+        self.env = with_home_queue(dict(v.split("=", 1) for v in values.read_text().split("\0") if v), env)
 
     def run(self, *cmd, timeout=60, check=True, env=None):
         done = subprocess.run([*map(str, cmd)], env=env or self.env, text=True, timeout=timeout,

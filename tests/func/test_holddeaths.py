@@ -50,6 +50,20 @@ def test_killed_agent_without_another(machine):  # noqa: F811
     must_come(lambda: not m.guards(), 5)
 
 
+def test_off_lets_go_of_what_a_killed_agent_held(machine):  # noqa: F811
+    m = machine()
+    h = m.hold()
+    h.held(0, 1)
+    h.process.kill()
+    off = m.run("off")
+    assert off.returncode == 0 and "what it held of 2 GPUs is free after" in " ".join(off.stdout.split()), off
+    assert m.empty()
+    assert "Nothing to do" in m.run("off").stdout
+    again = m.hold()
+    again.held(0, 1)
+    assert again.end() == 0 and m.empty()
+
+
 def test_killed_agent_starts_no_hold(machine):  # noqa: F811
     m = machine()
     h = m.hold("--idle-for", "2s")
@@ -144,6 +158,7 @@ def test_state_files_that_make_no_sense(machine, home):  # noqa: F811
 
 
 def test_no_driver(tenure, tmp_path):
+    (tmp_path / "nvidiactl").touch()
     for command in ("hold", "on"):
         r = tenure(command, "--dev-dir", str(tmp_path))
         assert r.returncode == 1 and r.stdout == ""

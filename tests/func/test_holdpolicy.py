@@ -199,6 +199,16 @@ def test_a_rule_that_is_not_met_keeps_no_other_from_holding(machine):  # noqa: F
     assert len(m.holders()) >= 2 and len(limited.seen("held")) == 1
 
 
+def test_directory_without_devices_is_no_machine(machine, tmp_path):  # noqa: F811
+    """Else the cards of /dev would be had once more by each name, whatever the site's limit."""
+    m = machine()
+    for path in tmp_path, tmp_path / "none":
+        for command in ["on"], ["hold"], ["agent", "--no-hold"]:
+            r = m.run(*command, "--dev-dir", str(path))
+            assert r.returncode == 2, r
+            assert f"no device nodes of NVIDIA in {path}" in " ".join(r.stderr.split()).replace("- ", "-"), r.stderr
+
+
 def test_one_guard_by_whatever_name_the_directory_goes(machine, home):  # noqa: F811
     (home / "site.yaml").write_text("max_devices: 1\n")
     link = home / "link"

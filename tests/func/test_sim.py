@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from holdlib import GIB, Machine
-from machine import children
+from machine import children, proc_exists
 from patience import HANG, must_come
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -82,6 +82,22 @@ def test_signals_are_passed_on(build, env, tmp_path):
     p.send_signal(signal.SIGTERM)
     assert p.wait(HANG) == 9
     assert not list(tmp_path.glob("tenure-sim-*"))
+
+
+def test_agents_end_with_their_machine(build, env, tmp_path):
+    """Nothing of it stays, and its queue is not the one at home."""
+    tenure = build / "tenure"
+    home = subprocess.run([tenure, "submit", "-g", "0", "--", "true"], env=env, capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [tenure, "sim", "--gpus", "1", "--speed", "0", "--", "sh", "-ec",
+         '"$0" on --idle-for 0 --refresh 1s >&2; "$0" wait $("$0" submit -g 0 -- true) >&2; "$0" status --json', tenure],
+        env={**env, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=HANG, check=True).stdout
+    status = json.loads(out)
+    ours = [status["agent"]["pid"], status["guard"]["pid"], *(d["holder_pid"] for d in status["devices"] if d["holder_pid"])]
+    assert not list(tmp_path.glob("tenure-sim-*"))
+    must_come(lambda: not any(map(proc_exists, ours)))
+    shown = subprocess.run([tenure, "list", "-a", "--json"], env=env, capture_output=True, text=True, check=True).stdout
+    assert [(t["id"], t["state"]) for t in map(json.loads, shown.splitlines())] == [(int(home.stdout), "pending")]
 
 
 def test_show_tells_the_models(sim, build):
