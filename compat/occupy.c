@@ -333,7 +333,7 @@ static int start(const struct opts *o, const struct occupy_files *f, struct err 
 
 	cleanup_fd int lock = occupy_files_lock(f, e);
 
-	if (lock < 0 || pick_gpus(o, &gpus, e) < 0 || occupy_files_empty_log(f, e) < 0)
+	if (lock < 0 || pick_gpus(o, &gpus, e) < 0)
 		return EXIT_FAILED;
 	w.gpus = strbuf_str(&gpus);
 	if (occupy_daemon_start(&w, f, &pid, e) < 0)

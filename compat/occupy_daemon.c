@@ -93,6 +93,9 @@ static void on_event(void *user, const char *kind, const char *text, const json_
 	struct daemon *d = user;
 
 	if (strcmp(kind, "start") == 0) {
+		/* It was not refused, as it may be until here: what was there before goes now. */
+		if (d->news >= 0 && ftruncate(d->log, 0) < 0)
+			say(d, "WARNING", "The log could not be emptied: %s", strerror(errno));
 		say(d, level, "%s", text);
 		hold_child_tick_in(d->child, d->wants->refresh_ms < FIRST_LOOK_MS
 						     ? d->wants->refresh_ms

@@ -75,13 +75,6 @@ int occupy_files_lock(const struct occupy_files *f, struct err *e)
 	return take_fd(fd);
 }
 
-int occupy_files_empty_log(const struct occupy_files *f, struct err *e)
-{
-	cleanup_fd int fd = open(f->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-	return fd < 0 ? err_sys(e, errno, "open %s", f->log) : 0;
-}
-
 int occupy_files_claim(const struct occupy_files *f, struct err *e)
 {
 	char host[OCCUPY_HOST_MAX];

@@ -39,10 +39,6 @@ enum occupy_state occupy_files_look(const struct occupy_files *f, struct proc_id
  * the lock; -EBUSY; -errno.
  */
 int occupy_files_lock(const struct occupy_files *f, struct err *e);
-/* `on` begins with an empty log; one that is refused keeps what is there. With the lock. 0, or
- * -errno with e. */
-int occupy_files_empty_log(const struct occupy_files *f, struct err *e);
-
 /* Say that this process is it; take that back. */
 int occupy_files_claim(const struct occupy_files *f, struct err *e);
 void occupy_files_unclaim(const struct occupy_files *f);

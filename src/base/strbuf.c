@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/strbuf.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 static void strbuf_grow(struct strbuf *b, size_t more)
 {
@@ -138,6 +140,38 @@ void strbuf_add_quoted(struct strbuf *b, const char *word)
 	strbuf_addc(b, '\'');
 }
 
+/* Whether it can be shown as it is, over several lines where it has them. */
+static bool can_be_shown(const char *word)
+{
+	size_t n;
+
+	for (; *word; word += n) {
+		n = strchr("\n\t", *word) ? 1 : utf8_shown(word);
+		if (!n)
+			return false;
+	}
+	return true;
+}
+
+/* $'\033[1m\n' */
+static void add_escaped(struct strbuf *b, const char *word)
+{
+	size_t n;
+
+	strbuf_adds(b, "$'");
+	for (; *word; word += n) {
+		n = utf8_shown(word);
+		if (*word == '\n')
+			strbuf_adds(b, "\\n");
+		else if (!n)
+			strbuf_addf(b, "\\%03o", (unsigned char)*word);
+		else
+			strbuf_addf(b, "%s%.*s", strchr("'\\", *word) ? "\\" : "", (int)n, word);
+		n = n ? n : 1;
+	}
+	strbuf_addc(b, '\'');
+}
+
 void strbuf_add_word(struct strbuf *b, const char *word)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -147,6 +181,8 @@ void strbuf_add_word(struct strbuf *b, const char *word)
 		strbuf_addc(b, ' ');
 	if (*word && !word[strspn(word, plain)])
 		strbuf_adds(b, word);
-	else
+	else if (can_be_shown(word))
 		strbuf_add_quoted(b, word);
+	else
+		add_escaped(b, word);
 }

@@ -194,6 +194,14 @@ static bool can_be_shown(uint32_t c)
 	return !is_in(not, ARRAY_LEN(not ), c);
 }
 
+size_t utf8_shown(const char *p)
+{
+	uint32_t c;
+	size_t n = utf8_decode(p, &c);
+
+	return n && can_be_shown(c) ? n : 0;
+}
+
 char *utf8_clean(char *text)
 {
 	char *to = text + plain(text);
@@ -202,7 +210,7 @@ char *utf8_clean(char *text)
 	for (const char *p = to; *p;) {
 		size_t n = utf8_decode(p, &c);
 
-		if (n && can_be_shown(c)) {
+		if (utf8_shown(p)) {
 			(void)memmove(to, p, n);
 			to += n;
 		} else {

@@ -16,6 +16,10 @@ size_t utf8_decode(const char *p, uint32_t *ret);
 /* Bytes of the first len of a text without a character that is cut there. */
 size_t utf8_whole(const char *text, size_t len);
 
+/* Bytes of the character at p; 0: it is the end, not well-formed, or nothing that a terminal may
+ * get: a control, or what turns the direction of others. */
+size_t utf8_shown(const char *p);
+
 /* Columns of a terminal that it takes: 0 (a mark on the one before), 1, or 2 (East Asian, emoji).
  */
 unsigned int utf8_width(uint32_t c);

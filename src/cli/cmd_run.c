@@ -60,6 +60,7 @@ struct watching {
 	bool no_agent;
 	int seen; /* interrupts that were looked at */
 	bool asked;
+	bool stopped; /* it was told to end */
 };
 
 static void say(const char *kind, const char *format, const char *id)
@@ -78,6 +79,7 @@ static void stop_it(struct watching *w)
 	struct err e = ERR_INIT;
 
 	w->asked = false;
+	w->stopped = true;
 	say("note", "is told to end; Ctrl-C again leaves it to itself", w->id);
 	if (stop_word(&s, w->id, &e) < 0 || stopping_finish(&s, &e) < 0)
 		cmd_warn("warning", e.text);
@@ -203,9 +205,13 @@ static int turn(void *data)
 			    (w->place.name.count && has_begun(w, &counts));
 
 		say("note",
-		    runs ? "runs on; tenure logs -f shows more of it, tenure stop ends it"
-			 : "stays in the queue, and has not started; tenure why tells what it "
-			   "waits for, tenure stop takes it out",
+		    runs && w->stopped
+			    ? "was told to end, and is given its time for that (--grace); "
+			      "tenure logs -f shows how it does, tenure stop --now ends "
+			      "it at once"
+		    : runs ? "runs on; tenure logs -f shows more of it, tenure stop ends it"
+			   : "stays in the queue, and has not started; tenure why tells what it "
+			     "waits for, tenure stop takes it out",
 		    w->id);
 		return DETACHED;
 	}

@@ -38,21 +38,34 @@ static void print_line(const char *key, const char *text)
 	term_print_wrapped(stdout, line, TEXT_COLUMN);
 }
 
+/* A line of somebody's text, which may be anything; its tabs are kept. */
+static void print_clean(char *line)
+{
+	char *part, *rest = line;
+
+	while ((part = strsep(&rest, "\t")))
+		printf("%s%s", utf8_clean(part), rest ? "\t" : "\n");
+}
+
 /* A script, set off from what is said behind it. */
 static void print_lines(const char *key, const char *text)
 {
 	printf("%s:\n", key);
 	while (*text) {
 		size_t len = strcspn(text, "\n");
+		cleanup_free char *line = xasprintf("%.*s", (int)len, text);
 
-		printf("%s%.*s\n", len ? "    " : "", (int)len, text);
+		printf("%s", len ? "    " : "");
+		print_clean(line);
 		text += len + (text[len] == '\n');
 	}
 }
 
 static void print_value(const char *key, const json_t *value)
 {
+	const char *coded = json_string_value(json_object_get(value, "base64"));
 	cleanup_free char *text = json_is_string(value) ? xstrdup(json_string_value(value))
+				  : coded		? str_from_base64(coded)
 							: json_dumps(value, JSON_ENCODE_ANY);
 
 	if (text && strchr(text, '\n'))
@@ -111,7 +124,7 @@ static void print_words(const char *key, const json_t *value)
 		if (json_is_string(word))
 			strbuf_add_word(&b, json_string_value(word));
 		else if (bytes)
-			strbuf_add_word(&b, utf8_clean(bytes));
+			strbuf_add_word(&b, bytes);
 	}
 	if (strchr(strbuf_str(&b), '\n'))
 		printf("%s:\n%s\n", key, strbuf_str(&b));

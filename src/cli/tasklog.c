@@ -199,7 +199,9 @@ static int no_log(const struct tasklog *t, bool ended, struct err *e)
 	if (t->attempt)
 		return err_set(e, -ENOENT, "task %s has no log of attempt %u", id, t->attempt);
 	if (ended)
-		return err_set(e, -ENOENT, "task %s has no log: it was stopped before it started",
+		return err_set(e, -ENOENT,
+			       "task %s has no log: it was stopped before it started, or its log "
+			       "was removed",
 			       id);
 	return err_set(
 		e, -ENOENT,

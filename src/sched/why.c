@@ -455,8 +455,8 @@ static bool says_soon(struct why *w)
 }
 
 static bool (*const reasons[])(struct why *w) = {
-	says_never,	  says_paused,	  says_changing, says_dependency, says_begin,
-	says_lane_paused, says_elsewhere, says_backoff,	 says_lane,	  says_array,
+	says_never,	  says_changing,  says_paused,	says_dependency, says_begin,
+	says_lane_paused, says_elsewhere, says_backoff, says_lane,	 says_array,
 	says_slots,	  says_devices,	  says_soon,
 };
 

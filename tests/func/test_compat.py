@@ -257,6 +257,9 @@ def test_occupy_twice(inside):
         occupy("on", "--gpus", "7", code=1)                   # refused: what was there stays
         occupy("on", "--memory", "much", code=2)
         assert before and LOG.read_text() == before and "entries" in occupy("status", code=3)
+        assert "300" in occupy("on", "--gpus", "0", "--memory", "300", code=1)  # by the agent
+        kept, added = LOG.read_text()[:len(before)], LOG.read_text()[len(before):]
+        assert kept == before and "ERROR" in added and "300" in added, added
         both = [subprocess.Popen([BUILD / "compat/occupy", "on", "--gpus", "0"],
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in "12"]
         for p in both:

@@ -119,6 +119,20 @@ def test_show_elements(queue, tmp_path):  # noqa: F811
     assert show(q, f"{waits}.2")["command"] == "echo b" and show(q, f"{waits}.2")["state"] == "paused"
 
 
+def test_what_is_shown_moves_no_cursor(queue, tmp_path):  # noqa: F811
+    """Texts of a task may be anybody's; a terminal gets no controls of them."""
+    q = queue()
+    where = os.path.join(os.fsencode(tmp_path), b"caf\xe9\033[31m")
+    os.mkdir(where)
+    (tmp_path / "x.sh").write_text("#!/bin/sh\n\tprintf '\033]0;title\007'\n")
+    for what in (["--", "printf", "\033[31m\u202e", b"\xff"], [tmp_path / "x.sh", "\033[2J"]):
+        i = int(subprocess.run([q.m.tenure, "submit", "-g", "0", *what], env=q.m.env, cwd=where, capture_output=True,
+                               check=True).stdout)
+        text = q.m.run(q.m.tenure, "show", str(i)).stdout
+        assert not set(text) & {"\033", "\007", "\u202e"} and "base64" not in text and "/caf??[31m" in text, text
+        assert r"$'\033[31m\342\200\256' $'\377'" in text or "\n    \tprintf '?]0;title?'\n" in text, text
+
+
 def test_ended_before_it_started(queue):  # noqa: F811
     q = queue()
     i = q.submit("-g", "0", "--", "true")

@@ -115,10 +115,13 @@ static void test_aside(void **state)
 	bench_add(&b, T(.id = 5));
 	bench_add(&b, T(.id = 6));
 	bench_add(&b, T(.id = 8, .changing = true));
+	bench_add(&b, T(.id = 10, .changing = true, .paused = true)); /* resume would be refused */
 	assert_int_equal(sched_note(b.q, ref(2), "waits for task 1 to succeed"), 0);
 	expect_why(1, "is paused; `tenure resume 1` lets it go on");
 	expect_why(8, "is being changed by a command, and waits until that is done; if it was "
 		      "interrupted, for a minute");
+	expect_why(10, "is being changed by a command, and waits until that is done; if it was "
+		       "interrupted, for a minute");
 	expect_why(2, "waits for task 1 to succeed");
 	expect_why(3, "can never run: a task that it needs has failed");
 	expect_why(4, "is not to begin before 2026-07-25 19:20:00");

@@ -145,12 +145,14 @@ static void test_err(void **state)
 /* As a shell reads them back. */
 static void test_words(void **state)
 {
-	static const char *const words[] = { "sh", "-c", "echo 'a b'", "", "x=1,2", "a\nb", "*" };
+	static const char *const words[] = { "sh",   "-c", "echo 'a b'",     "",       "x=1,2",
+					     "a\nb", "*",  "\t\033[1m'\n\\", "caf\xe9" };
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
 	for (size_t i = 0; i < ARRAY_LEN(words); i++)
 		strbuf_add_word(&b, words[i]);
-	assert_string_equal(strbuf_str(&b), "sh -c 'echo '\\''a b'\\''' '' x=1,2 'a\nb' '*'");
+	assert_string_equal(strbuf_str(&b), "sh -c 'echo '\\''a b'\\''' '' x=1,2 'a\nb' '*' "
+					    "$'\\011\\033[1m\\'\\n\\\\' $'caf\\351'");
 }
 
 static void bytes_survive_base64(void **state)
