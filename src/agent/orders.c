@@ -299,6 +299,9 @@ void orders_obey_file(struct tasks *q, const struct control_order *o)
 		tasks_write_stop(q, r->run);
 		run_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
 	}
+	if (o->command == CONTROL_STOP && !any && !o->cancelled)
+		news_say(q->place.news, LOG_LEVEL_WARNING,
+			 "control.json: no task called %s waits, or runs on this node", o->task);
 	if (o->command != CONTROL_SHUTDOWN && !any) /* else with the end of what was stopped */
 		(void)sweeping_start(&q->sweeping, sweep, "", NULL, NULL);
 	if (o->command == CONTROL_SHUTDOWN)

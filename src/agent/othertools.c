@@ -155,7 +155,7 @@ static void look_at_held(struct look *l)
 /* ---- control.json ---- */
 
 /* What waits and is meant by a stop. The next scan tells the planner. */
-static void cancel_waiting(const struct spool_place *p, const struct control_order *order)
+static void cancel_waiting(const struct spool_place *p, struct control_order *order)
 {
 	const struct scan_task *t;
 	size_t iter = 0;
@@ -165,8 +165,10 @@ static void cancel_waiting(const struct spool_place *p, const struct control_ord
 			     (order->command == CONTROL_STOP && order->task &&
 			      strcmp(t->name.name, order->task) == 0);
 
-		if (meant && t->dir == SPOOL_PENDING)
-			(void)transit_cancel(p->spool, &t->name, "stopped by control.json", NULL);
+		if (!meant || t->dir != SPOOL_PENDING)
+			continue;
+		order->cancelled++;
+		(void)transit_cancel(p->spool, &t->name, "stopped by control.json", NULL);
 	}
 }
 

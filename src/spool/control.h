@@ -47,6 +47,7 @@ struct control_order {
 	char *task; /* the caller frees it; NULL but for CONTROL_STOP */
 	enum spec_clean
 		sweep; /* of stop and stop_all: what else is ended; as the agent says: MAX */
+	unsigned int cancelled; /* for whoever obeys: how many that waited were meant */
 };
 
 /* How one stood that could not be read yet; begins with zeros. */

@@ -106,9 +106,15 @@ def test_bare_file_and_control_json(queue):
     q.wait(plain, "failed")
     assert f"/usr {q.home} /x /usr/local/bin:/usr/bin:/bin" in q.log(plain)
     waits = q.submit("--after", str(row["id"]), "-g", "0", "--", "true")
-    with open(tmp, "w", encoding="utf-8") as f:
-        json.dump({"command": "stop_all"}, f)
-    os.rename(tmp, os.path.join(q.spool, "control.json"))
+
+    def order(**what):
+        with open(tmp, "w", encoding="utf-8") as f:
+            json.dump(what, f)
+        os.rename(tmp, os.path.join(q.spool, "control.json"))
+
+    order(command="stop", task="nosuch")
+    assert wait_for(lambda: "control.json: no task called nosuch waits, or runs on this node" in q.out.read_text())
+    order(command="stop_all")
     q.wait(row["id"], "cancelled")
     q.wait(waits, "cancelled")
 
