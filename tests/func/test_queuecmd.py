@@ -381,7 +381,8 @@ def test_run(queue):  # noqa: F811
     p.send_signal(signal.SIGINT)
     time.sleep(0.5)
     p.send_signal(signal.SIGINT)
-    assert "runs on" in p.communicate(timeout=HANG)[1] and p.returncode == 130
+    said = p.communicate(timeout=HANG)[1]  # it was told to end, and so does not run on
+    assert p.returncode == 130 and "was told to end, and is given its time" in said and "runs on" not in said, said
     q.m.run(q.m.tenure, "stop", "deaf", "--now")
 
 

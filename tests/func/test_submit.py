@@ -7,8 +7,7 @@ import pty
 import signal
 import subprocess
 
-from patience import HANG, must_come
-from test_queue import queue  # noqa: F401  (a fixture)
+from patience import HANG
 
 
 def task(tenure, i):
@@ -265,26 +264,6 @@ def test_what_a_script_asks_slurm_for(tenure, tmp_path):
             assert said == [f"tenure: warning: of its #SBATCH lines these do nothing here: {line}"], (line, said)
         else:
             assert said == [f"tenure: note: from its #SBATCH lines: {taken}"] * bool(taken), (line, said)
-
-
-def test_twice_interrupted_while_it_ends(queue, tmp_path):  # noqa: F811
-    """It was told to end, and does not run on."""
-    q = queue()
-    q.start("--no-hold")
-    begun = tmp_path / "begun"
-    p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "--grace", "60s", "--", "sh", "-c",
-                          f"trap '' INT TERM; touch {begun}; while :; do sleep 0.1; done"],
-                         env={**q.m.env, "COLUMNS": "400"}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    must_come(begun.exists)
-    p.send_signal(signal.SIGINT)
-    for line in p.stderr:
-        if "task 1 is told to end; Ctrl-C again leaves it to itself" in line:
-            break
-    p.send_signal(signal.SIGINT)
-    said = p.communicate(timeout=HANG)[1]
-    assert p.returncode == 130 and "task 1 was told to end, and is given its time for that (--grace)" in said, said
-    q.m.run(q.m.tenure, "stop", "1", "--now")
-    q.wait(1, "cancelled")
 
 
 def test_twice_interrupted_while_it_waits(build, env):
