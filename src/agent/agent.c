@@ -348,6 +348,27 @@ static void on_link_closed(void *user)
 	a->link = NULL;
 }
 
+static void on_close_limit(uv_timer_t *timer)
+{
+	*(bool *)timer->data = true;
+}
+
+/* Until all that is being closed is, or something hangs in a thread of the pool. */
+static void run_out(uv_loop_t *loop)
+{
+	bool over = false;
+	uv_timer_t limit;
+
+	(void)uv_timer_init(loop, &limit);
+	limit.data = &over;
+	(void)uv_timer_start(&limit, on_close_limit, CLOSE_LIMIT_MS, 0);
+	uv_unref((uv_handle_t *)&limit);
+	while (!over && uv_run(loop, UV_RUN_ONCE))
+		;
+	uv_close((uv_handle_t *)&limit, NULL);
+	(void)uv_run(loop, UV_RUN_NOWAIT);
+}
+
 /* True when all is freed; false: something hangs in a thread of the pool. */
 static bool close_parts(struct agent *a)
 {
@@ -365,11 +386,7 @@ static bool close_parts(struct agent *a)
 	for (int i = 0; i < SLOT_MAX; i++)
 		uv_close((uv_handle_t *)&a->signals[i], NULL);
 
-	uint64_t start = clock_mono_ns();
-
-	while (uv_run(&a->loop, UV_RUN_NOWAIT) &&
-	       clock_mono_ns() - start < CLOSE_LIMIT_MS * NS_PER_MS)
-		(void)usleep(1000);
+	run_out(&a->loop);
 	a->program.fd = fd_close(a->program.fd);
 	return spool_closed && journal_free(a->journal) == 0 && users_free(a->users) == 0 &&
 	       uv_loop_close(&a->loop) == 0;
