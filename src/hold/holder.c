@@ -2,7 +2,7 @@
 /*
  * The holder.
  *
- * Letting go is what it is built for. Memory is taken in a few large pieces, because each driver
+ * Letting go is what it is built for. Memory is taken in one large piece, because each driver
  * call queues behind a starting newcomer for the driver's lock: 400 pieces take most of a second to
  * free, four take some 45 ms (GPU-FACTS.md). It is freed in place and the context stays: ending the
  * process would take longer and slow the newcomer's start. Between the order and the memory being
@@ -31,7 +31,7 @@
 #include "hold/hproto.h"
 #include "hold/load.h"
 
-#define PIECES_FIRST 4		    /* into so many pieces a hold is cut */
+#define PIECES_FIRST 4		    /* one is enough unless less is free than was thought */
 #define PIECES_MAX   24		    /* growing included; more pieces would make freeing slow */
 #define PIECE_ALIGN  (2ULL << 20)   /* the driver's own granule */
 #define PIECE_MIN    (256ULL << 20) /* a smaller piece is not worth a driver call */
@@ -176,11 +176,15 @@ static bool take_piece(struct holder *h, uint64_t bytes)
 	return true;
 }
 
-/* Take up to what is wanted in at most n pieces. False: told to let go meanwhile. */
+/*
+ * Take up to what is wanted in at most n pieces, each as large as the driver gives it: where cards let go
+ * at the same moment it frees one after another, and pieces of two cards by turns cost both of them more
+ * (docs/benchmarks.md). False: told to let go meanwhile.
+ */
 static bool take_memory(struct holder *h, size_t n)
 {
 	for (; n > 0 && h->n_pieces < PIECES_MAX && h->held < h->wanted; n--) {
-		uint64_t bytes = (h->wanted - h->held) / n / PIECE_ALIGN * PIECE_ALIGN;
+		uint64_t bytes = (h->wanted - h->held) / PIECE_ALIGN * PIECE_ALIGN;
 
 		if (bytes < PIECE_MIN && h->n_pieces == 0)
 			bytes = (h->wanted + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN;
@@ -273,7 +277,7 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 }
 
 /*
- * Another amount: everything is freed and taken anew, so that it is a few large pieces again and
+ * Another amount: everything is freed and taken anew, so that it is one large piece again and
  * quick to free when it matters. The share of a card is of what is free without us.
  */
 static void do_amount(struct holder *h)

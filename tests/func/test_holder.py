@@ -46,6 +46,11 @@ class Holder:
         return stat.rsplit(b")", 1)[1].split()[0] == b"S"
 
 
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
 @pytest.fixture
 def holder(machine):  # noqa: F811
     """One that wants more than there is, so that it can grow; and its machine."""
@@ -55,8 +60,7 @@ def holder(machine):  # noqa: F811
     h.answer(READY)
     assert h.answer(HELD) > 10 * GIB
     yield h, m
-    h.process.kill()
-    h.process.wait()
+    h.end()
 
 
 def test_load_that_is_told_while_it_grows(holder):
@@ -81,3 +85,17 @@ def test_release_between_two_tries_to_take_a_piece(holder):
     m.ctl("fail", "cuMemAlloc", 1)  # this one; a further one would hang
     assert h.answer(FREED) > 10 * GIB
     assert m.used()[0] < GIB
+
+
+@pytest.mark.parametrize("refused", (0, 1, 3))
+def test_the_whole_is_held_even_if_the_driver_refuses_one_piece_of_it(machine, refused):  # noqa: F811
+    m = machine(gpus=1, speed=0.05)
+    h = Holder(m)
+    if refused:
+        m.ctl("fail", "cuMemAlloc", refused, "CUDA_ERROR_OUT_OF_MEMORY")
+    h.tell(HOLD, amount=100 * GIB)
+    h.answer(READY)
+    assert h.answer(HELD) == 100 * GIB
+    h.tell(RELEASE)
+    assert h.answer(FREED) == 100 * GIB
+    h.end()
