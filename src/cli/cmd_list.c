@@ -63,6 +63,7 @@ struct list {
 struct row {
 	struct task_name name; /* of an element with what its batch says */
 	const char *state;
+	bool waits;
 	bool lane_paused;
 	bool counted;
 	struct batch_counts counts;
@@ -152,7 +153,7 @@ static void format_note(const struct spool *sp, const struct row *r, struct strb
 			    clock_format_local(n->begin_s * NS_PER_S, when));
 	if (r->lane_paused)
 		strbuf_addf(b, "%sits lane is paused", b->len ? ", " : "");
-	if (n->flags & NAME_DEPENDS)
+	if (r->waits && n->flags & NAME_DEPENDS)
 		strbuf_addf(b, "%safter others", b->len ? ", " : "");
 	if (n->ended_s)
 		strbuf_addf(b, "%s%s", b->len ? ", " : "",
@@ -331,9 +332,11 @@ static void look_at_run(struct list *l, struct row *r)
 
 static void show(struct list *l, const struct scan_task *t)
 {
-	struct row r = { .name = t->name, .state = queue_state(&t->name, t->dir) };
+	struct row r = { .name = t->name,
+			 .state = queue_state(&t->name, t->dir),
+			 .waits = t->dir == SPOOL_PENDING };
 
-	r.lane_paused = t->dir == SPOOL_PENDING && is_lane_paused(l, t->name.lane);
+	r.lane_paused = r.waits && is_lane_paused(l, t->name.lane);
 	if (r.lane_paused)
 		r.state = "paused";
 	if (!wanted_state(l->ctx, r.state))
@@ -344,7 +347,7 @@ static void show(struct list *l, const struct scan_task *t)
 		return;
 	if (t->dir == SPOOL_RUNNING)
 		look_at_run(l, &r);
-	r.counted = t->name.count && t->dir == SPOOL_PENDING &&
+	r.counted = t->name.count && r.waits &&
 		    queue_counts(l->sp, &t->name, &l->active, &r.counts, NULL) == 0;
 	l->shown++;
 	if (l->table)

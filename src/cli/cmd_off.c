@@ -132,13 +132,14 @@ static int wait_dropped(int fd, unsigned int *ret)
 	union {
 		struct msg_head head;
 		struct msg_event event;
+		struct msg_text text;
 		char room[PROTO_MSG_MAX];
 	} m;
 	ssize_t r;
 
 	while ((r = next_packet(fd, until, &m, sizeof(m))) == 0) {
 		if (m.head.type == MSG_REFUSED)
-			return -EBUSY;
+			return m.text.code < 0 ? m.text.code : -EPROTO;
 		if (m.head.type == MSG_EVENT && m.event.event.kind == EVENT_RELEASE)
 			++*ret;
 		if (m.head.type == MSG_DROPPED)

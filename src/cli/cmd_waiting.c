@@ -319,6 +319,8 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 		r = lanes_paused(c->sp, resume_lane, c, e);
 	if (r == 0)
 		r = change_word(c, word, e);
+	if (r == 0 && all && c->waits && c->changed == changed)
+		cmd_warn("note", "nothing that waits is paused");
 	return r < 0 && all && c->changed > changed ? 0 : r;
 }
 

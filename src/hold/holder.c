@@ -177,9 +177,9 @@ static bool take_piece(struct holder *h, uint64_t bytes)
 }
 
 /*
- * Take up to what is wanted in at most n pieces, each as large as the driver gives it: where cards let go
- * at the same moment it frees one after another, and pieces of two cards by turns cost both of them more
- * (docs/benchmarks.md). False: told to let go meanwhile.
+ * Take up to what is wanted in at most n pieces, each as large as the driver gives it: where cards
+ * let go at the same moment it frees one after another, and pieces of two cards by turns cost both
+ * of them more (docs/benchmarks.md). False: told to let go meanwhile.
  */
 static bool take_memory(struct holder *h, size_t n)
 {

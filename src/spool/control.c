@@ -49,7 +49,9 @@ int control_send(const struct spool *sp, const char *agent, const json_t *order,
 	return write_json(sp, ret, order, e);
 }
 
-static int read_json(const struct spool *sp, const char *path, json_t **ret, struct err *e)
+/* What path has, which people know as name. */
+static int read_json(const struct spool *sp, const char *path, const char *name, json_t **ret,
+		     struct err *e)
 {
 	cleanup_free char *text = NULL;
 	json_error_t je;
@@ -63,7 +65,7 @@ static int read_json(const struct spool *sp, const char *path, json_t **ret, str
 
 	if (!json_is_object(doc)) {
 		json_decref(doc);
-		return err_set(e, -EINVAL, "%s: not a JSON object: line %d: %s", path, je.line,
+		return err_set(e, -EINVAL, "%s: not a JSON object: line %d: %s", name, je.line,
 			       doc ? "another value" : je.text);
 	}
 	*ret = doc;
@@ -73,7 +75,7 @@ static int read_json(const struct spool *sp, const char *path, json_t **ret, str
 int control_answer_read(const struct spool *sp, const char *sent, json_t **ret, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];
-	int r = read_json(sp, answer_path(sent, path), ret, e);
+	int r = read_json(sp, answer_path(sent, path), sent, ret, e);
 
 	if (r == -ENOENT)
 		return 1;
@@ -180,7 +182,7 @@ static int take(const struct spool *sp, const char *path, order_fn fn, void *ret
 	if (r == -ENOENT)
 		return CONTROL_GONE;
 	if (r == 0)
-		r = read_json(sp, tmp, &doc, &why);
+		r = read_json(sp, tmp, file, &doc, &why);
 	if (r == 0)
 		r = fn(doc, ret, &why);
 	json_decref(doc);
@@ -283,8 +285,8 @@ static bool is_whole(const struct spool *sp)
 {
 	struct control_order order = { .task = NULL };
 	json_t *doc = NULL;
-	bool whole =
-		read_json(sp, CONTROL_FILE, &doc, NULL) == 0 && read_order(doc, &order, NULL) == 0;
+	bool whole = read_json(sp, CONTROL_FILE, CONTROL_FILE, &doc, NULL) == 0 &&
+		     read_order(doc, &order, NULL) == 0;
 
 	json_decref(doc);
 	free(order.task);

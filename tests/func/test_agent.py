@@ -271,6 +271,14 @@ def test_nothing_to_hold(guard, agent, trouble, n, said):
     assert said in a.p.stderr.read()
 
 
+@pytest.mark.parametrize("code, says", ((-16, "has just started; ask again"), (-93, "lets go by itself in at most 10 s")))
+def test_off_that_the_guard_refuses(guard, dev, build, env, code, says):
+    """After the end of an agent `off` asks the guard itself, which may be another's, or of another version."""
+    guard.refuse = (code, "not with you")
+    off = subprocess.run([build / "tenure", "off", "--dev-dir", dev], env=env, capture_output=True, text=True)
+    assert off.returncode == 1 and says in " ".join(off.stderr.split()), off
+
+
 def test_refused_by_the_guard(guard, agent):
     guard.refuse = (-16, "an agent of this instance is there")
     a = agent()

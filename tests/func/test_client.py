@@ -243,7 +243,8 @@ def test_files_by_hand(client):
     assert c.has("cancelled", 1)
     (c.dir / "pending/broken.sh").write_text("")
     (c.dir / "control.json").write_text('{"command": "stop", "ta')
-    assert wait_for(lambda: list((c.dir / "bad").glob("*control*")))
+    reasons = wait_for(lambda: list((c.dir / "bad").glob("*control*.reason")))
+    assert reasons and reasons[0].read_text().startswith("control.json: not a JSON object"), reasons
     c("gpu_run 'sleep 300'")
     assert c.has("running", 1)
     (c.dir / "control.json").write_text('{"command": "stop_all"}')

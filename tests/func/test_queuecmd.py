@@ -219,7 +219,7 @@ def test_pause_and_resume_by_words(queue):  # noqa: F811
     assert say("resume", "week") == f"lane week goes on\n{called} week goes on\n"
     assert say("resume", str(called)) == f"{called} week is not paused; it begins 2099-01-01 08:00:00 at the earliest\n"
     assert say("resume", str(inside)) == f"{inside} one is not paused\n"
-    assert say("resume", "all") == ""
+    assert say("resume", "all") == "tenure: note: nothing that waits is paused"
     assert f"task {inside} is no batch" in say("stop", f"{inside}.1", code=1)
     q.submit("-g", "0", "-l", "night", "--", "true")
     assert '"night" is a lane' in say("why", "night", code=1)

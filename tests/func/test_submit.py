@@ -253,7 +253,7 @@ def test_what_a_script_asks_slurm_for(tenure, tmp_path):
     assert "--gpus" not in said[0] and "--name" not in said[0] and "--array" not in " ".join(said)
     assert submit("plain.sh")[1] == []
     for line, taken in (("--array=1,3,5", None), ("--array=7", "--array 7-7"), ("-a 1-10:2", None),
-                        ("--gres=gpu", "--gpus 1"), ("--gres=gpu:3", "--gpus 3"), ("--gres=shard:3", None),
+                        ("--gres=gpu", "--gpus 1"), ("--gres=gpu:1 --gpus=1", "--gpus 1"), ("--gres=gpu:3", "--gpus 3"), ("--gres=shard:3", None),
                         ("--gres=gpu:2,mps:1", None), ("-G 2", "--gpus 2"), ("--gpus-per-node h100:1", "--gpus 1, --model *h100*"),
                         ("--time=90", "--timeout 5400s"), ("--time=1:30", "--timeout 90s"), ("--time 2:00:00", "--timeout 7200s"),
                         ("--time=UNLIMITED", None), ("-t", None), ("--time=1-", None), ("-H", "--paused"), ("--exclusive", None),
