@@ -48,6 +48,7 @@ struct holder {
 	struct piece pieces[PIECES_MAX];
 	size_t n_pieces;
 	uint64_t held, wanted;
+	uint64_t total;		/* bytes that the card has */
 	struct holder_msg hold; /* the order that is being carried out */
 	bool holding;
 	bool amount_due; /* hold.amount has changed since the memory was taken */
@@ -125,7 +126,7 @@ static void release(struct holder *h)
 	h->holding = false;
 	tell(&m);
 	if (h->load)
-		load_set_memory(h->load, 0, 0);
+		load_set_memory(h->load, 0, 0, 0);
 }
 
 /*
@@ -207,7 +208,7 @@ static bool take_memory(struct holder *h, size_t n)
 static void start_load(struct holder *h)
 {
 	if (h->n_pieces > 0)
-		load_set_memory(h->load, h->pieces[0].at, h->pieces[0].bytes);
+		load_set_memory(h->load, h->pieces[0].at, h->pieces[0].bytes, h->total);
 	load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
 }
 
@@ -267,6 +268,7 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 	if (r < 0)
 		fail(r, &e);
 	h->holding = true;
+	h->total = total;
 	h->wanted = wanted_bytes(&order->amount, free_bytes);
 	if (!take_memory(h, PIECES_FIRST))
 		return;
@@ -288,7 +290,7 @@ static void do_amount(struct holder *h)
 	h->amount_due = false;
 	free_pieces(h);
 	if (h->load)
-		load_set_memory(h->load, 0, 0);
+		load_set_memory(h->load, 0, 0, 0);
 
 	int r = cuda_result(&h->cu, h->cu.mem_info(&free_bytes, &total), &e, "memory info");
 

@@ -66,6 +66,15 @@ size_t load_gemm_bytes(uint32_t n)
 	return (size_t)n * n * 8 + COUNTER_BYTES;
 }
 
+uint32_t load_gemm_fit(uint64_t total_bytes, size_t work_bytes)
+{
+	uint32_t n = load_gemm_n(total_bytes);
+
+	while (n >= GEMM_MIN_N && load_gemm_bytes(n) > work_bytes)
+		n -= GEMM_N_STEP;
+	return n >= GEMM_MIN_N ? n : 0;
+}
+
 static CUresult launch_nap(struct load *l, uint64_t duration_ns)
 {
 	bool light = l->kind == LOAD_LIGHT;
@@ -283,14 +292,12 @@ int load_create(const struct cuda *cu, CUcontext ctx, struct load **ret, struct 
 	return 0;
 }
 
-void load_set_memory(struct load *l, CUdeviceptr work, size_t work_bytes)
+void load_set_memory(struct load *l, CUdeviceptr work, size_t work_bytes, uint64_t total_bytes)
 {
 	(void)pthread_mutex_lock(&l->lock);
 	l->work = work;
-	l->gemm_n = 0;
+	l->gemm_n = load_gemm_fit(total_bytes, work_bytes);
 	l->gemm_filled = false;
-	for (uint32_t n = GEMM_MIN_N; load_gemm_bytes(n) <= work_bytes; n += GEMM_N_STEP)
-		l->gemm_n = n;
 	(void)pthread_mutex_unlock(&l->lock);
 }
 

@@ -30,8 +30,9 @@ int load_create(const struct cuda *cu, CUcontext ctx, struct load **ret, struct 
 /* Run kind at duty (0..1000). LOAD_NONE stops. Returns at once. */
 void load_run(struct load *l, enum load_kind kind, uint32_t duty_permille);
 
-/* Give gemm its memory, before the first load_run() of that kind; 0 bytes takes it away. */
-void load_set_memory(struct load *l, CUdeviceptr work, size_t work_bytes);
+/* Give gemm its memory, on a card of total_bytes, before the first load_run() of that kind; 0 bytes
+ * takes it away. It uses what load_gemm_fit() says. */
+void load_set_memory(struct load *l, CUdeviceptr work, size_t work_bytes, uint64_t total_bytes);
 
 /* End the running launch and start no other until load_run(). Returns at once; no driver call. */
 void load_stop(struct load *l);
@@ -43,6 +44,9 @@ int load_error(struct load *l, struct err *e);
  * size whose three matrices in half precision are 5 % of it (24 GiB 14336, 48 GiB 20480, 80 GiB
  * 26624). */
 uint32_t load_gemm_n(uint64_t total_bytes);
+
+/* Pure: that N, or the largest below it whose matrices fit into work_bytes; 0 where none does. */
+uint32_t load_gemm_fit(uint64_t total_bytes, size_t work_bytes);
 
 /* Bytes that gemm needs for that N: two matrices of half, one of single precision, a counter. */
 size_t load_gemm_bytes(uint32_t n);

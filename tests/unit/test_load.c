@@ -27,6 +27,20 @@ static void test_gemm_n(void **state)
 	assert_true(load_gemm_bytes(26624) < 8ULL << 30);
 }
 
+/* However large the hold is, the product is that of the card; in a small one it is smaller. */
+static void test_gemm_fits_into_the_hold(void **state)
+{
+	const uint64_t total = 141ULL << 30;
+	uint32_t n = load_gemm_n(total);
+
+	assert_int_equal(load_gemm_fit(total, 124ULL << 30), n);
+	assert_int_equal(load_gemm_fit(total, load_gemm_bytes(n)), n);
+	assert_int_equal(load_gemm_fit(total, load_gemm_bytes(n) - 1), n - 2048);
+	assert_int_equal(load_gemm_fit(total, load_gemm_bytes(2048)), 2048);
+	assert_int_equal(load_gemm_fit(total, load_gemm_bytes(2048) - 1), 0);
+	assert_int_equal(load_gemm_fit(0, 0), 0);
+}
+
 /*
  * What NVML would report: the mean duty of the last `window` seconds, times a gain (a kernel that
  * takes a bit longer than asked for, or a card that is shared), in whole per cent.
@@ -93,6 +107,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gemm_n),
+		cmocka_unit_test(test_gemm_fits_into_the_hold),
 		cmocka_unit_test(test_converges),
 		cmocka_unit_test(test_limits),
 	};
