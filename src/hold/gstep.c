@@ -60,6 +60,9 @@ void gstep_enter(struct guard *g, struct gdev *d, enum dev_state next)
 		d->chain_until_ns = 0;
 	if (next == DEV_BUSY)
 		draw_jitter(d);
+	/* A context that was kept for the next task, or hold, is not left beside a stranger. */
+	if ((next == DEV_BUSY || next == DEV_LEFT) && d->holder.kept && !d->holder.end_at_ns)
+		d->holder.end_at_ns = now + GSTEP_LINGER_NS;
 	if (next == DEV_IDLE) {
 		d->announced = true;
 		d->who_pid = 0;

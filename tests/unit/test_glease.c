@@ -138,6 +138,21 @@ static void close_agent(struct world *w, int agent)
 	w->g->clients[0].fd = fd_close(w->g->clients[0].fd);
 }
 
+/* The context that waits for the next hold does not stay beside a newcomer. */
+static void test_newcomer_beside_a_kept_context(void **state)
+{
+	struct world *w = *state;
+	int agent;
+
+	end_of_a_task(w, &agent);
+	see_with(w, 40 * GIBS, getpid());
+	assert_int_equal(w->d->state, DEV_BUSY);
+	assert_true(w->d->holder.end_at_ns);
+	gdev_on_time(w->g, w->d, w->d->holder.end_at_ns);
+	assert_true(w->d->holder.ending);
+	close_agent(w, agent);
+}
+
 static void test_chain_of_tasks(void **state)
 {
 	struct world *w = *state;
@@ -459,6 +474,7 @@ static void test_kin(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(test_newcomer_beside_a_kept_context),
 		TEST(test_hand_over),
 		TEST(test_chain_of_tasks),
 		TEST(test_end_of_a_chain),
