@@ -292,6 +292,14 @@ static int check_variable(const char *text, struct err *e)
 		(int)len, text);
 }
 
+/* Of two variables of a name programs see the first: the last one is put in its place. */
+static void take_place_of_inherited(struct text_list *env)
+{
+	cleanup_free char *last = env->texts[--env->n];
+
+	text_list_set_variable(env, last);
+}
+
 static int set_key(struct spool_spec *s, const struct opts *o, const struct opt *row,
 		   const char *key, struct err *e)
 {
@@ -304,10 +312,14 @@ static int set_key(struct spool_spec *s, const struct opts *o, const struct opt 
 	if (row->spec.type != VALUE_TEXTS)
 		return spec_set_text(s, key, opts_text(o, row->name), e);
 	for (size_t i = 0; i < v->words.n && r == 0; i++) {
-		if (strcmp(key, "env") == 0)
+		bool is_env = strcmp(key, "env") == 0;
+
+		if (is_env)
 			r = check_variable(v->words.words[i], e);
 		if (r == 0)
 			r = spec_set_text(s, key, v->words.words[i], e);
+		if (r == 0 && is_env)
+			take_place_of_inherited(&s->env);
 	}
 	return r;
 }

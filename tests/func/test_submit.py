@@ -41,6 +41,14 @@ def test_directory_that_cannot_be_said(tenure, tmp_path):
     assert there["cwd"] == str(tmp_path)
 
 
+def test_variables_that_are_exported_already(tenure, build, env):
+    """Programs take the first of two of a name; the option goes before what was exported."""
+    say = [build / "tenure", "submit", "--env", "LR=0.2", "--env", "LR=0.3", "--env", "NEW=1", "--", "true"]
+    i = subprocess.run(say, env={**env, "LR": "0.1"}, capture_output=True, text=True, check=True).stdout.strip()
+    there = json.loads(tenure("show", "--json", i).stdout)["task"]["env"]
+    assert [e for e in there if e.startswith(("LR=", "NEW="))] == ["LR=0.3", "NEW=1"]
+
+
 def test_given_directory(tenure, tmp_path):
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "file").touch()
