@@ -166,6 +166,8 @@ static int file_element(struct filing *f, struct spool_place *p)
 		bool good = batch_result(b->batch) == RESULT_DONE;
 
 		code = batch_file(b->batch, &f->e);
+		if (code == TRANSIT_GONE) /* another agent has filed it, or a command holds it */
+			return 0;
 		if (code == 0)
 			depends_ended(p, f->claim.name.id, good);
 		if (code == 0)

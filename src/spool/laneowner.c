@@ -132,13 +132,17 @@ static int take_next(const struct spool *sp, const char *key, const char *agent,
 		     struct err *e)
 {
 	uint64_t next = was == LANE_NONE ? 0 : was + 1, highest;
-	char path[SPOOL_PATH_MAX];
+	char path[SPOOL_PATH_MAX], owner[NAME_AGENT_MAX + 1];
 	int r = make_file(sp, lane_path(key, next, path), agent, e);
 
 	if (r == -EEXIST)
 		return -EAGAIN;
-	if (r == 0)
-		r = highest_of(sp, key, &highest, e);
+	if (r < 0) { /* an error may hide that it is made, or that another agent has made it */
+		if (read_owner(sp, path, owner, NULL) == 0 && strcmp(owner, agent) == 0)
+			(void)unlinkat(sp->fd, path, 0);
+		return r;
+	}
+	r = highest_of(sp, key, &highest, e);
 	if (r == 0 && highest != next)
 		r = -EAGAIN;
 	if (r < 0)

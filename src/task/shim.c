@@ -743,10 +743,12 @@ static void look_for_agents(struct shim *sh)
 
 static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 {
-	struct pollfd fds[FIRST_CONN + CONNS] = { { .fd = sh->start->sig_fd, .events = POLLIN },
-						  { .fd = sh->name.fd, .events = POLLIN },
-						  { .fd = sh->worker.wake_fd, .events = POLLIN },
-						  { .fd = sh->keep.timer_fd, .events = POLLIN } };
+	struct pollfd fds[FIRST_CONN + CONNS] = {
+		{ .fd = sh->start->sig_fd, .events = POLLIN },
+		{ .fd = sh->name.fd, .events = POLLIN },
+		{ .fd = sh->worker.wake_fd, .events = POLLIN },
+		{ .fd = sh->state == SHIM_ENDED ? -1 : sh->keep.timer_fd, .events = POLLIN }
+	};
 	size_t n = sh->n_conns;
 	uint64_t now = until_ns == UINT64_MAX ? 0 : clock_mono_ns();
 	uint64_t left = until_ns > now ? until_ns - now : 0;
