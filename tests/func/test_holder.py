@@ -45,7 +45,6 @@ class Holder:
         stat = pathlib.Path(f"/proc/{self.process.pid}/stat").read_bytes()
         return stat.rsplit(b")", 1)[1].split()[0] == b"S"
 
-
     def end(self):
         self.process.kill()
         self.process.wait()
@@ -87,8 +86,9 @@ def test_release_between_two_tries_to_take_a_piece(holder):
     assert m.used()[0] < GIB
 
 
-@pytest.mark.parametrize("refused", (0, 1, 3))
+@pytest.mark.parametrize("refused", (0, 1))
 def test_the_whole_is_held_even_if_the_driver_refuses_one_piece_of_it(machine, refused):  # noqa: F811
+    """One call is enough; what a refused one was to bring comes with the next."""
     m = machine(gpus=1, speed=0.05)
     h = Holder(m)
     if refused:
