@@ -289,13 +289,17 @@ static enum end_kind written_kind(const struct task_end *end)
 	/* It was to give way, and did so before it began. */
 	if (end->outcome == TASK_CANCELLED && kind == END_PREEMPTED)
 		return END_TAKEN;
+	/* Its command had ended by then: to begin again would be to run it twice. */
+	if (end->leader_first && (kind == END_PREEMPTED || kind == END_NODE_LOST))
+		kind = END_EXIT;
 	return kind == END_EXIT && end->outcome == TASK_SIGNALLED ? END_SIGNAL : kind;
 }
 
 /*
- * What is written down wins over what we meant to do: our word may have come after the end. Where
- * nothing ran, or nothing is known, there is only what we meant. What its owner says counts always,
- * except that what ended by itself has ended so; it is not tried again then.
+ * What is written down wins over what we meant to do: our word may have come after the end, or
+ * after that of its command, when it only ended what that had left behind. Where nothing ran, or
+ * nothing is known, there is only what we meant. What its owner says counts always, except that
+ * what ended by itself has ended so; it is not tried again then.
  */
 static bool is_ours(const struct task_end *end, enum end_kind ours)
 {
@@ -303,7 +307,7 @@ static bool is_ours(const struct task_end *end, enum end_kind ours)
 
 	if (ours == END_MAX || (ran && end->cause == CAUSE_SELF))
 		return false;
-	return !ran || ours == END_STOPPED || end->cause == CAUSE_REQUEUE;
+	return !ran || ours == END_STOPPED || (end->cause == CAUSE_REQUEUE && !end->leader_first);
 }
 
 struct retry_end filing_judge(const struct task_end *end, enum end_kind ours, const char *why)

@@ -103,6 +103,8 @@ void logtext_how(struct strbuf *b, const struct task_end *end)
 		strbuf_adds(b, task_outcome_name(end->outcome));
 		break;
 	}
+	if (end->leader_first && end->cause != CAUSE_SELF)
+		strbuf_adds(b, "; what its command left behind was ended");
 	if (end->cause < TASK_CAUSE_MAX)
 		strbuf_adds(b, because[end->cause]);
 	if (end->text[0])

@@ -89,6 +89,7 @@ static const struct field fields[] = {
 	END(gpu_peak_bytes, FIELD_U64),
 	END(gpu_util_permille, FIELD_U32),
 	END(task_pid, FIELD_I32),
+	END(leader_first, FIELD_U32),
 	END(text, FIELD_TEXT),
 };
 

@@ -80,6 +80,9 @@ struct task_end {
 	uint32_t gpu_util_permille;
 	int32_t task_pid;	  /* of its first process, also its session */
 	char text[TASK_TEXT_MAX]; /* a sentence for people, or empty */
+	uint32_t leader_first;	  /* 1: the first process had ended by itself before the rest was
+				     told to end (cause): how it ended is how the task did */
+	uint32_t unused;
 };
 
 struct task_record {

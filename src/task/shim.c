@@ -302,6 +302,7 @@ static void act_stop(struct shim *sh)
 	uint64_t now = clock_mono_ns();
 
 	sh->rec.end.cause = sh->why;
+	sh->rec.end.leader_first = sh->leader_gone;
 	sh->timeout_at_ns = UINT64_MAX;
 	sh->grace_at_ns = now + grace_ns(sh);
 	pass_now(sh, now);

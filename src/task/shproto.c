@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,14 +23,25 @@ struct shape {
 	{                                                                                          \
 		sizeof(struct_), sizeof(struct_)                                                   \
 	}
+/* One that has grown: member_ is the first that was added. */
+#define GROWN(struct_, member_)                                                                    \
+	{                                                                                          \
+		offsetof(struct_, member_), sizeof(struct_)                                        \
+	}
 
 static const struct shape shapes[SHMSG_TYPE_MAX] = {
-	[SHMSG_START] = SHAPE(struct shmsg_plain),    [SHMSG_PREPARED] = SHAPE(struct shmsg_status),
-	[SHMSG_GO] = SHAPE(struct shmsg_go),	      [SHMSG_CANCEL] = SHAPE(struct shmsg_plain),
-	[SHMSG_STARTED] = SHAPE(struct shmsg_status), [SHMSG_STOP] = SHAPE(struct shmsg_stop),
-	[SHMSG_ENDED] = SHAPE(struct shmsg_ended),    [SHMSG_ACK] = SHAPE(struct shmsg_plain),
-	[SHMSG_ASK] = SHAPE(struct shmsg_plain),      [SHMSG_STATUS] = SHAPE(struct shmsg_status),
-	[SHMSG_GPU] = SHAPE(struct shmsg_gpu),	      [SHMSG_LOG] = SHAPE(struct shmsg_plain),
+	[SHMSG_START] = SHAPE(struct shmsg_plain),
+	[SHMSG_PREPARED] = SHAPE(struct shmsg_status),
+	[SHMSG_GO] = SHAPE(struct shmsg_go),
+	[SHMSG_CANCEL] = SHAPE(struct shmsg_plain),
+	[SHMSG_STARTED] = SHAPE(struct shmsg_status),
+	[SHMSG_STOP] = SHAPE(struct shmsg_stop),
+	[SHMSG_ENDED] = GROWN(struct shmsg_ended, end.leader_first),
+	[SHMSG_ACK] = SHAPE(struct shmsg_plain),
+	[SHMSG_ASK] = SHAPE(struct shmsg_plain),
+	[SHMSG_STATUS] = SHAPE(struct shmsg_status),
+	[SHMSG_GPU] = SHAPE(struct shmsg_gpu),
+	[SHMSG_LOG] = SHAPE(struct shmsg_plain),
 };
 
 static void terminate(union shmsg *m)

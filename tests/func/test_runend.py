@@ -53,6 +53,19 @@ def stopped():
             pass
 
 
+def test_command_that_has_ended_runs_once(queue, tmp_path):  # noqa: F811
+    """It is done, and what it has left behind has to make room: that is no reason to begin again."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    ran = tmp_path / "ran"
+    first = q.submit("--preemptible", "--grace", "2s", "--", "sh", "-c", f"sleep 1000 & echo ran >> {ran}")
+    assert wait_for(lambda: "its command has ended (exit code 0)" in q.why(first)), q.why(first)
+    q.wait(q.submit("--", "true"), "done")
+    q.wait(first, "done")
+    assert ran.read_text() == "ran\n"
+    assert "exit code 0; what its command left behind was ended, because it was told to stop" in q.log(first)
+
+
 def test_ended_well_before_it_was_to_give_way(queue, stopped, tmp_path):  # noqa: F811
     """It has ended and its GPU is not free yet, when another task wants that."""
     q = queue(gpus=1)

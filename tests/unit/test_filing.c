@@ -10,12 +10,15 @@ struct row {
 	enum task_cause cause;
 	enum end_kind ours, expect;
 	bool never_ran;
+	bool leader_first;
 };
 
 static void expect_rows(const struct row *rows, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		const struct task_end end = { .outcome = rows[i].outcome, .cause = rows[i].cause };
+		const struct task_end end = { .outcome = rows[i].outcome,
+					      .cause = rows[i].cause,
+					      .leader_first = rows[i].leader_first };
 		const struct retry_end e = filing_judge(&end, rows[i].ours, "meant");
 
 		assert_int_equal(e.kind, rows[i].expect);
@@ -71,6 +74,25 @@ static void test_what_is_written_wins(void **state)
 	expect_rows(rows, ARRAY_LEN(rows));
 }
 
+/* Only what it had left behind was ended: the task has run, and must not run again. */
+static void test_command_that_had_ended(void **state)
+{
+	static const struct row rows[] = {
+		{ TASK_EXITED, CAUSE_REQUEUE, END_MAX, END_EXIT, false, true },
+		{ TASK_EXITED, CAUSE_REQUEUE, END_PREEMPTED, END_EXIT, false, true },
+		{ TASK_EXITED, CAUSE_REQUEUE, END_LIFETIME, END_EXIT, false, true },
+		{ TASK_SIGNALLED, CAUSE_REQUEUE, END_PREEMPTED, END_SIGNAL, false, true },
+		{ TASK_EXITED, CAUSE_TERM, END_MAX, END_EXIT, false, true },
+		{ TASK_EXITED, CAUSE_FENCED, END_MAX, END_EXIT, false, true },
+		/* Its owner's word, and its own limit, are about the whole tree. */
+		{ TASK_EXITED, CAUSE_STOP, END_MAX, END_STOPPED, false, true },
+		{ TASK_EXITED, CAUSE_REQUEUE, END_STOPPED, END_STOPPED, false, true },
+		{ TASK_EXITED, CAUSE_TIMEOUT, END_MAX, END_TIMEOUT, false, true },
+	};
+
+	expect_rows(rows, ARRAY_LEN(rows));
+}
+
 static void test_words(void **state)
 {
 	struct task_end end = { .outcome = TASK_REFUSED, .text = "cannot start a shim: no room" };
@@ -86,6 +108,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing_meant),
 		cmocka_unit_test(test_what_is_written_wins),
+		cmocka_unit_test(test_command_that_had_ended),
 		cmocka_unit_test(test_words),
 	};
 
