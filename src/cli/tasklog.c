@@ -19,8 +19,9 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
+#include "task/logtext.h"
 
-#define MARK	    "=== "
 #define SEARCHES    20
 #define QUIET_TURNS 8
 #define WAITS_MS    500
@@ -32,8 +33,7 @@ struct reader {
 	char path[SPOOL_PATH_MAX];
 	struct text_list shown; /* paths of those before */
 	off_t at;
-	size_t mark; /* bytes of MARK that this line began with */
-	bool line, dropped;
+	struct logtext_plain plain;
 };
 
 struct finding {
@@ -102,11 +102,37 @@ static int look_at_log(void *data, const char *file, unsigned char type)
 	return 0;
 }
 
+static void show_label(const struct tasklog *t)
+{
+	if (!t->label || *t->shown == t->label)
+		return;
+	(void)fprintf(t->out, "%s==> %s <==\n", *t->shown ? "\n" : "", t->label);
+	*t->shown = t->label;
+}
+
+static void put(const struct tasklog *t, const char *data, size_t len)
+{
+	if (!len)
+		return;
+	show_label(t);
+	(void)fwrite(data, 1, len, t->out);
+}
+
+/* Nothing more of this log is shown. */
+static void end_log(struct reader *r)
+{
+	cleanup_strbuf struct strbuf rest = STRBUF_INIT;
+
+	logtext_plain_end(&r->plain, &rest);
+	put(r->t, strbuf_str(&rest), rest.len);
+	r->fd = fd_close(r->fd);
+}
+
 /* 1: it has (another) one now. */
 static int find_log(struct reader *r, struct err *e)
 {
 	struct finding f = { .r = r };
-	char id[QUEUE_ID_MAX];
+	char id[QUEUE_ID_MAX], title[QUEUE_ID_MAX + 8];
 	struct stat st;
 	int code;
 
@@ -119,49 +145,32 @@ static int find_log(struct reader *r, struct err *e)
 		return code < 0 ? code : 0;
 	if (r->path[0])
 		text_list_add(&r->shown, r->path);
-	r->fd = fd_close(r->fd);
+	end_log(r);
 	r->fd = spool_open_file(r->t->sp, f.path, O_RDONLY, NULL, e);
 	if (r->fd < 0)
 		return r->fd;
 	(void)str_copy(r->path, sizeof(r->path), f.path);
 	r->at = 0;
-	r->mark = 0;
-	r->line = r->dropped = false;
+	logtext_plain_begin(&r->plain, str_print(title, sizeof(title), "task %s ", id));
 	return 1;
 }
 
 static void reader_clear(struct reader *r)
 {
-	r->fd = fd_close(r->fd);
+	end_log(r);
 	text_list_clear(&r->shown);
 }
 
-static void show_label(const struct tasklog *t)
+static void put_part(struct reader *r, const char *data, size_t len)
 {
-	if (!t->label || *t->shown == t->label)
-		return;
-	(void)fprintf(t->out, "%s==> %s <==\n", *t->shown ? "\n" : "", t->label);
-	*t->shown = t->label;
-}
+	cleanup_strbuf struct strbuf own = STRBUF_INIT;
 
-/* A byte of the log where lines of ours are left out. */
-static void put_plain(struct reader *r, char c)
-{
-	if (!r->line && !r->dropped && r->mark < strlen(MARK) && c == MARK[r->mark]) {
-		r->mark++;
-		r->dropped = r->mark == strlen(MARK);
+	if (!r->t->plain) {
+		put(r->t, data, len);
 		return;
 	}
-	if (!r->dropped) {
-		show_label(r->t);
-		(void)fwrite(MARK, 1, r->line ? 0 : r->mark, r->t->out);
-		(void)fputc(c, r->t->out);
-	}
-	r->line = true;
-	if (c == '\n') {
-		r->line = r->dropped = false;
-		r->mark = 0;
-	}
+	logtext_plain_add(&r->plain, data, len, &own);
+	put(r->t, strbuf_str(&own), own.len);
 }
 
 static int copy_more(struct reader *r, struct err *e)
@@ -176,12 +185,7 @@ static int copy_more(struct reader *r, struct err *e)
 		r->at = st.st_size; /* cut where log_limit was reached */
 	while ((n = pread(r->fd, buf, sizeof(buf), r->at)) > 0) {
 		r->at += n;
-		if (!r->t->plain) {
-			show_label(r->t);
-			(void)fwrite(buf, 1, (size_t)n, r->t->out);
-		}
-		for (ssize_t i = 0; r->t->plain && i < n; i++)
-			put_plain(r, buf[i]);
+		put_part(r, buf, (size_t)n);
 		if (ferror(r->t->out))
 			return err_sys(e, EPIPE, "write");
 	}
@@ -290,6 +294,8 @@ static int follow_once(struct follower *f, struct err *e)
 	if (code == 0 && (ended || is_time_to_search(&f->pace, &f->r, f->w)))
 		while ((code = find_log(&f->r, e)) > 0 && (code = copy_more(&f->r, e)) == 0)
 			;
+	if (ended)
+		end_log(&f->r);
 	f->over = ended;
 	if (code == 0 && !ended)
 		look_whether_it_waits(f);

@@ -13,7 +13,7 @@ struct tasklog {
 	uint64_t id, element;
 	unsigned int attempt; /* 0: the latest */
 	bool ended;	      /* and so waits for no log */
-	bool plain;	      /* without the lines "=== ..." of tenure around the output */
+	bool plain;	      /* without the header and the trailer around the output */
 	FILE *out;
 	const char *label;  /* of several: shown where the output passes to this one */
 	const char **shown; /* the label that was shown last */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 #define MARK	  "=== "
 #define MARK_LAST MARK "started   " /* the last line of a header, as line() writes it */
@@ -73,6 +74,138 @@ size_t logtext_output_at(const char *log, size_t len)
 		ours = begins(p, end, MARK);
 	}
 	return at;
+}
+
+/* ---- what is not ours ---- */
+
+/* The lines of a header and of a trailer, each in its order; the agent adds the last one. */
+enum ours {
+	OURS_NONE,
+	OURS_TENURE,
+	OURS_COMMAND,
+	OURS_NODE,
+	OURS_DEVICES,
+	OURS_DIRECTORY,
+	OURS_STARTED,
+	OURS_ENDED,
+	OURS_RAN,
+	OURS_GPU,
+	OURS_LEFT,
+	OURS_THEN,
+	OURS_MAX
+};
+
+#define BEGINNING (sizeof(MARK_LAST) - 1)
+
+static const char beginnings[OURS_MAX][BEGINNING + 1] = {
+	[OURS_TENURE] = MARK "tenure    ",    [OURS_COMMAND] = MARK "command   ",
+	[OURS_NODE] = MARK "node      ",      [OURS_DEVICES] = MARK "devices   ",
+	[OURS_DIRECTORY] = MARK "directory ", [OURS_STARTED] = MARK_LAST,
+	[OURS_ENDED] = MARK "ended     ",     [OURS_RAN] = MARK "ran       ",
+	[OURS_GPU] = MARK "gpu       ",	      [OURS_LEFT] = MARK "left      ",
+	[OURS_THEN] = MARK "then      ",
+};
+
+void logtext_plain_begin(struct logtext_plain *p, const char *title)
+{
+	*p = (struct logtext_plain){ .last = OURS_NONE };
+	(void)str_copy(p->title, sizeof(p->title), title);
+}
+
+/* Which line of ours the one that is read is, as far as it has come. */
+static size_t look_like(const struct logtext_plain *p)
+{
+	size_t n = p->held.len - p->line;
+
+	for (size_t i = OURS_NONE + 1; i < OURS_MAX; i++)
+		if (memcmp(p->held.data + p->line, beginnings[i], n < BEGINNING ? n : BEGINNING) ==
+		    0)
+			return i;
+	return OURS_NONE;
+}
+
+/* The first len bytes that are held are the task's, and go to out; NULL: they were ours. */
+static void let_go(struct logtext_plain *p, size_t len, struct strbuf *out)
+{
+	if (out)
+		strbuf_add(out, p->held.data, len);
+	(void)memmove(p->held.data, p->held.data + len, p->held.len - len);
+	p->held.len -= len;
+	p->line = 0;
+	p->last = OURS_NONE;
+}
+
+static bool is_trailer(size_t last)
+{
+	return last >= OURS_RAN;
+}
+
+static bool may_begin(const struct logtext_plain *p, size_t which)
+{
+	if (which == OURS_TENURE)
+		return begins(p->held.data + p->line + BEGINNING, p->held.data + p->held.len,
+			      p->title);
+	return which == OURS_ENDED || which == OURS_THEN;
+}
+
+static bool goes_on(const struct logtext_plain *p, size_t which)
+{
+	if (p->last == OURS_NONE || p->last == OURS_ENDED)
+		return p->last == OURS_ENDED && which == OURS_RAN;
+	if (is_trailer(p->last) && which == OURS_TENURE)
+		return may_begin(p, which);
+	return which > p->last && (p->last > OURS_STARTED) == (which > OURS_STARTED);
+}
+
+/* A whole line is held that looks like one of ours. */
+static void take_line(struct logtext_plain *p, struct strbuf *out)
+{
+	size_t which = look_like(p);
+
+	if (!goes_on(p, which)) {
+		let_go(p, p->line, out);
+		if (!may_begin(p, which)) {
+			let_go(p, p->held.len, out);
+			return;
+		}
+	}
+	p->last = which;
+	p->line = p->held.len;
+	if (which == OURS_STARTED)
+		let_go(p, p->held.len, NULL);
+}
+
+void logtext_plain_add(struct logtext_plain *p, const char *data, size_t len, struct strbuf *out)
+{
+	const char *end = data + len;
+
+	while (data < end) {
+		const char *nl = memchr(data, '\n', (size_t)(end - data));
+		size_t rest = (size_t)((nl ? nl + 1 : end) - data);
+
+		/* As much as tells whether the line is one of ours, then the rest of it. */
+		size_t known = p->passes ? BEGINNING : p->held.len - p->line;
+		size_t n = known < BEGINNING && rest > BEGINNING - known ? BEGINNING - known : rest;
+		bool whole = nl && n == rest;
+
+		strbuf_add(p->passes ? out : &p->held, data, n);
+		data += n;
+		if (!p->passes && look_like(p) == OURS_NONE) {
+			let_go(p, p->held.len, out);
+			p->passes = true;
+		} else if (!p->passes && whole) {
+			take_line(p, out);
+		}
+		if (whole)
+			p->passes = false;
+	}
+}
+
+void logtext_plain_end(struct logtext_plain *p, struct strbuf *out)
+{
+	if (p->held.len && (p->line < p->held.len || !is_trailer(p->last)))
+		strbuf_add(out, p->held.data, p->held.len);
+	strbuf_clear(&p->held);
 }
 
 static const char *const because[] = {

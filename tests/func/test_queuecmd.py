@@ -311,6 +311,16 @@ def test_logs_follow_one_that_waits(queue, tmp_path):  # noqa: F811
     assert logs.communicate(timeout=HANG)[0] == "attempt 2\n" and logs.returncode == 0
 
 
+def test_plain_logs_keep_what_looks_like_ours(queue):  # noqa: F811
+    """A program's own lines of "=== " are its output."""
+    q = queue()
+    q.start("--no-hold")
+    text = "=== RESULTS ===\nloss 1\n=== ended     epoch 1\n=== "
+    ran = q.m.run(q.m.tenure, "run", "-g", "0", "--", "printf", text)
+    assert ran.stdout == text + "\n", ran
+    assert q.m.run(q.m.tenure, "logs", "--plain", "1").stdout == text + "\n"
+
+
 def test_bytes_arrive_as_they_are(queue, tmp_path):  # noqa: F811
     """Variables, arguments and the directory of a task that are not UTF-8."""
     q = queue()

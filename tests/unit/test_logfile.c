@@ -201,6 +201,56 @@ static void output_is_behind_the_last_header(void **state)
 	}
 }
 
+/* What is left of a log that comes in pieces of that many bytes. */
+static void expect_plain(const struct strbuf *log, size_t piece, const char *expect)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	struct logtext_plain p;
+
+	logtext_plain_begin(&p, "task 1 ");
+	for (size_t at = 0; at < log->len; at += piece)
+		logtext_plain_add(&p, log->data + at, log->len - at < piece ? log->len - at : piece,
+				  &out);
+	logtext_plain_end(&p, &out);
+	assert_string_equal(strbuf_str(&out), expect);
+}
+
+static void only_our_own_lines_are_left_out(void **state)
+{
+	static const struct task_end end = { .outcome = TASK_EXITED, .gpu_peak_bytes = 1UL << 30 };
+	static const char then[] = "=== then      preempted; back in the queue\n";
+	cleanup_strbuf struct strbuf other = STRBUF_INIT, own = STRBUF_INIT, log = STRBUF_INIT,
+				     both = STRBUF_INIT;
+
+	/* The log of another task, and what a program makes up. */
+	strbuf_adds(&other, "=== tenure    task 2 cat, attempt 1\n=== started   now\nout\n");
+	logtext_trailer(&other, &end);
+	strbuf_adds(&own, "=== RESULTS ===\nloss 1\n=== ended     epoch 1\n===\n");
+	strbuf_adds(&own, strbuf_str(&other));
+	strbuf_adds(&own, "=== tenure    task 1 is its own\n=== ran       well\n=== ");
+	strbuf_adds(&both, strbuf_str(&own));
+	strbuf_addc(&both, '\n');
+	strbuf_adds(&both, strbuf_str(&own));
+
+	/* It gave way, and its shim was killed; each time it went on in the same log. */
+	add_header(&log);
+	strbuf_adds(&log, strbuf_str(&own));
+	strbuf_addc(&log, '\n');
+	logtext_trailer(&log, &end);
+	strbuf_adds(&log, then);
+	add_header(&log);
+	strbuf_adds(&log, then);
+	add_header(&log);
+	strbuf_adds(&log, strbuf_str(&own));
+	for (size_t piece = 1; piece < 40; piece++)
+		expect_plain(&log, piece, strbuf_str(&both));
+	strbuf_addc(&log, '\n');
+	strbuf_addc(&both, '\n');
+	logtext_trailer(&log, &end);
+	expect_plain(&log, log.len, strbuf_str(&both));
+	expect_plain(&log, 7, strbuf_str(&both));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -210,6 +260,7 @@ int main(void)
 		cmocka_unit_test(a_log_made_shorter_by_its_owner),
 		cmocka_unit_test(a_failed_write_is_kept),
 		cmocka_unit_test(output_is_behind_the_last_header),
+		cmocka_unit_test(only_our_own_lines_are_left_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
