@@ -4,6 +4,10 @@
  * The latest attempt is that whose log was written to last: when a task is asked for again, its
  * attempts are counted from 1 again. Who follows is shown each attempt that begins meanwhile, in
  * the order in which they were written to last, however quickly one ends after another.
+ *
+ * A log that is past its limit has its middle cut out while we read (task/logfile.h): what follows
+ * comes nearer to the beginning, or a hole is left. So the last bytes that were read are read again
+ * each time, and looked for where they are not before our place any more.
  */
 
 #include "cli/tasklog.h"
@@ -20,11 +24,13 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "task/logfile.h"
 #include "task/logtext.h"
 
 #define SEARCHES    20
 #define QUIET_TURNS 8
 #define WAITS_MS    500
+#define SEEN	    256 /* enough to find our place in a log that was cut */
 
 struct reader {
 	const struct tasklog *t;
@@ -33,6 +39,8 @@ struct reader {
 	char path[SPOOL_PATH_MAX];
 	struct text_list shown; /* paths of those before */
 	off_t at;
+	char seen[SEEN]; /* before it */
+	size_t n_seen;
 	struct logtext_plain plain;
 };
 
@@ -151,6 +159,7 @@ static int find_log(struct reader *r, struct err *e)
 		return r->fd;
 	(void)str_copy(r->path, sizeof(r->path), f.path);
 	r->at = 0;
+	r->n_seen = 0;
 	logtext_plain_begin(&r->plain, str_print(title, sizeof(title), "task %s ", id));
 	return 1;
 }
@@ -173,24 +182,69 @@ static void put_part(struct reader *r, const char *data, size_t len)
 	put(r->t, strbuf_str(&own), own.len);
 }
 
+static void remember(struct reader *r, const char *data, size_t n)
+{
+	size_t of_new = n < SEEN ? n : SEEN;
+	size_t of_old = r->n_seen < SEEN - of_new ? r->n_seen : SEEN - of_new;
+
+	(void)memmove(r->seen, r->seen + r->n_seen - of_old, of_old);
+	(void)memcpy(r->seen + of_old, data + n - of_new, of_new);
+	r->n_seen = of_old + of_new;
+}
+
+/* Whether the n bytes that were read, from n_seen before our place, go on with what we know. */
+static bool has_moved(const struct reader *r, const char *buf, size_t n)
+{
+	struct stat st;
+
+	if (r->n_seen)
+		return n < r->n_seen || memcmp(buf, r->seen, r->n_seen) != 0;
+	return n == 0 && fstat(r->fd, &st) == 0 && st.st_size < r->at;
+}
+
+/* How many of the n bytes at our place are no hole that was cut into the log; 0: we are behind the
+ * hole now. A filesystem that cannot tell has none. */
+static size_t skip_hole(struct reader *r, size_t n)
+{
+	off_t data = lseek(r->fd, r->at, SEEK_DATA), hole;
+
+	if (data > r->at || (data < 0 && errno == ENXIO)) {
+		r->at = data > r->at ? data : r->at + (off_t)n;
+		r->n_seen = 0;
+		return 0;
+	}
+	hole = lseek(r->fd, r->at, SEEK_HOLE);
+	return hole > r->at && hole < r->at + (off_t)n ? (size_t)(hole - r->at) : n;
+}
+
 static int copy_more(struct reader *r, struct err *e)
 {
-	char buf[65536];
-	struct stat st;
-	ssize_t n;
+	char buf[SEEN + 65536];
+	ssize_t got;
 
-	if (r->fd < 0)
-		return 0;
-	if (fstat(r->fd, &st) == 0 && st.st_size < r->at)
-		r->at = st.st_size; /* cut where log_limit was reached */
-	while ((n = pread(r->fd, buf, sizeof(buf), r->at)) > 0) {
-		r->at += n;
-		put_part(r, buf, (size_t)n);
+	while (r->fd >= 0) {
+		got = pread(r->fd, buf, sizeof(buf), r->at - (off_t)r->n_seen);
+		if (got < 0)
+			return err_sys(e, errno, "read %s/%s", r->t->sp->path, r->path);
+		if (has_moved(r, buf, (size_t)got)) { /* cut where log_limit was reached */
+			r->at = (off_t)logfile_find(r->fd, (uint64_t)r->at, r->seen, &r->n_seen);
+			continue;
+		}
+
+		const char *data = buf + r->n_seen;
+		size_t n = (size_t)got - r->n_seen;
+
+		if (!n)
+			break;
+		n = skip_hole(r, n);
+		if (!n)
+			continue;
+		put_part(r, data, n);
+		remember(r, data, n);
+		r->at += (off_t)n;
 		if (ferror(r->t->out))
 			return err_sys(e, EPIPE, "write");
 	}
-	if (n < 0)
-		return err_sys(e, errno, "read %s/%s", r->t->sp->path, r->path);
 	(void)fflush(r->t->out);
 	return 0;
 }

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,12 +25,13 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#define ALIGN	 (64UL * 1024)
-#define MARK	 128
-#define COPY_MAX (16UL * 1024 * 1024)
-#define FIRST_NS (50 * NS_PER_MS)
-#define FAST_NS	 (20 * NS_PER_MS)
-#define SLOW_NS	 (1000 * NS_PER_MS)
+#define ALIGN	   (64UL * 1024)
+#define MARK	   128
+#define MARK_BEGIN "\n[tenure: "
+#define COPY_MAX   (16UL * 1024 * 1024)
+#define FIRST_NS   (50 * NS_PER_MS)
+#define FAST_NS	   (20 * NS_PER_MS)
+#define SLOW_NS	   (1000 * NS_PER_MS)
 
 void logfile_init(struct logfile *l, int fd, uint64_t limit, uint64_t now_ns)
 {
@@ -84,8 +86,8 @@ static void put_mark(const struct logfile *l)
 
 	(void)memset(line, ' ', MARK);
 	(void)str_print(line, MARK,
-			"\n[tenure: %.1f MiB of output are left out here, the log's limit is %.0f "
-			"MiB]",
+			MARK_BEGIN "%.1f MiB of output are left out here, the log's limit is %.0f "
+				   "MiB]",
 			(double)l->cut / (1 << 20), (double)l->limit / (1 << 20));
 	line[strlen(line)] = ' ';
 	line[MARK - 1] = '\n';
@@ -225,4 +227,36 @@ void logfile_finish(struct logfile *l)
 			l->hole = 0;
 	}
 	l->edit_fd = fd_close(l->edit_fd);
+}
+
+static bool is_at(int fd, uint64_t at, const char *text, size_t len)
+{
+	cleanup_free char *buf = xmalloc(len);
+
+	return pread(fd, buf, len, (off_t)at) == (ssize_t)len && memcmp(buf, text, len) == 0;
+}
+
+/* What is cut is a multiple of ALIGN, except of a very large log (cut_copy()), of which a part is
+ * shown twice then. */
+uint64_t logfile_find(int fd, uint64_t at, const char *seen, size_t *len)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return at;
+
+	uint64_t size = (uint64_t)st.st_size;
+	uint64_t skip = at > size ? (at - size + ALIGN - 1) / ALIGN * ALIGN : 0;
+
+	for (uint64_t to = at - skip; *len && skip <= at && to >= *len; to -= ALIGN) {
+		if (is_at(fd, to - *len, seen, *len))
+			return to;
+		if (to < ALIGN)
+			break;
+	}
+	*len = 0;
+	for (uint64_t head = ALIGN; head <= size; head += ALIGN)
+		if (is_at(fd, head - MARK, MARK_BEGIN, strlen(MARK_BEGIN)))
+			return head;
+	return size < at ? size : at;
 }

@@ -20,6 +20,7 @@
  * Errors never stop a task: the last one is kept in errnum.
  */
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum log_cut { LOG_COLLAPSE, LOG_PUNCH, LOG_COPY, LOG_CUT_MAX };
@@ -47,5 +48,12 @@ int logfile_in_line(const struct logfile *l);
 void logfile_look(struct logfile *l, uint64_t now_ns);
 /* Nobody else writes any more: a last look, close the hole. */
 void logfile_finish(struct logfile *l);
+
+/*
+ * For who reads a log while it is cut: where to go on, when the *len bytes of `seen`, which were
+ * read last, are not before `at` any more. That is behind them, wherever they are now; or, where
+ * they have been cut out as well, behind the line that says so, and *len is 0 then.
+ */
+uint64_t logfile_find(int fd, uint64_t at, const char *seen, size_t *len);
 
 #endif

@@ -2,9 +2,12 @@
 """The commands of the queue: with an agent that is asked, and without one."""
 import json
 import os
+import pathlib
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -521,7 +524,7 @@ def test_batch_changed_while_it_runs(queue, tmp_path):  # noqa: F811
     mark = tmp_path / "mark"
     i = q.submit("-g", "0", "--array", "1-40%4", "--", "sh", "-c",
                  f"echo $TENURE_ARRAY_INDEX >> {mark}; sleep 0.05")
-    for n in range(6):
+    for n in range(8):
         q.m.run(q.m.tenure, "priority", str(n), str(i))
         q.m.run(q.m.tenure, "pause", str(i))
         q.m.run(q.m.tenure, "resume", str(i))
@@ -687,6 +690,45 @@ def test_shutdown_and_log_limit(queue):  # noqa: F811
     q.start("--no-hold")
     q.m.run(q.m.tenure, "stop", str(i), "--now")
     q.wait(i, "cancelled")
+
+
+@pytest.mark.parametrize("where", ["disk", "/dev/shm"])
+def test_follow_a_log_that_is_cut(queue, tmp_path, where):  # noqa: F811
+    """On the disk its end moves while the task runs; in memory there is a hole, which is closed at the end."""
+    q = queue()
+    root = tmp_path if where == "disk" else pathlib.Path(tempfile.mkdtemp(dir=where))
+    q.m.env["TENURE_ROOT"] = str(root / "queue")
+    q.spool = str(root / "queue/default")
+    try:
+        q.start("--no-hold", "--log-limit", "1M")
+        i = q.submit("-g", "0", "--", "python3", "-uc", f"""
+import os, time
+for step in range(9):
+    while not os.path.exists("{tmp_path}/go" + str(step)): time.sleep(0.01)
+    print("".join(f"{{step}}.{{n:06d}} " + "x" * 90 + "\\n" for n in range(3000)), end="")
+print("last words")""")
+        out = tmp_path / "followed"
+        with open(out, "wb") as f:
+            follow = subprocess.Popen([q.m.tenure, "logs", "-f", str(i)], env=q.m.env, stdout=f)
+        log = pathlib.Path(q.spool) / "logs" / f"{i}-python3.1.log"
+        for step in range(8):
+            (tmp_path / f"go{step}").touch()
+            assert wait_for(lambda: f"{step}.002999 " in out.read_text()), (step, log.stat().st_size)
+        assert wait_for(lambda: log.stat().st_blocks * 512 < 2 << 20)
+        follow.send_signal(signal.SIGSTOP)
+        (tmp_path / "go8").touch()
+        q.wait(i, "done")
+        follow.send_signal(signal.SIGCONT)
+        assert follow.wait(HANG) == 0
+        lines = [line.split()[0] for line in out.read_text().splitlines() if line.endswith("xxx")]
+        assert lines == sorted(set(lines)) and [n for n in lines if n < "8"] == [
+            f"{s}.{n:06d}" for s in range(8) for n in range(3000)]
+        assert lines[-1] == "8.002999"
+        assert "last words\n=== ended" in out.read_text() and "\0" not in out.read_text()
+    finally:
+        q.close()
+        if where != "disk":
+            shutil.rmtree(root)
 
 
 def test_words_about_tasks(queue):  # noqa: F811

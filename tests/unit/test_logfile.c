@@ -104,6 +104,35 @@ static void each_way_keeps_head_and_tail(void **state)
 	}
 }
 
+/* Who had read up to a line finds it after a cut; where it was cut out, what comes behind the mark.
+ */
+static void a_reader_finds_its_place(void **state)
+{
+	const uint64_t read_lines[] = { 2 * LIMIT / LINE, LIMIT / 2 / LINE };
+
+	for (uint32_t i = 0; i < 2 * LOG_CUT_MAX; i++) {
+		cleanup_fd int fd = open_log(i / 2 == LOG_PUNCH ? "/dev/shm" : "/var/tmp");
+		char seen[LINE + 1], next[LINE + 1] = "", expect[16];
+		uint64_t at = read_lines[i % 2] * LINE;
+		size_t len = LINE;
+		struct logfile l;
+
+		logfile_init(&l, fd, LIMIT, 1);
+		l.how = i / 2;
+		write_lines(fd, 0, 2 * LIMIT / LINE);
+		assert_int_equal(pread(fd, seen, LINE, (off_t)(at - LINE)), LINE);
+		logfile_look(&l, NS_PER_S);
+		write_lines(fd, 2 * LIMIT / LINE, 2 * LIMIT / LINE + 10);
+		logfile_finish(&l);
+		at = logfile_find(fd, at, seen, &len);
+		assert_int_equal(len, i % 2 ? 0 : LINE);
+		assert_int_equal(pread(fd, next, LINE, (off_t)at), LINE);
+		(void)snprintf(expect, sizeof(expect), "%08u ",
+			       (unsigned int)(i % 2 ? (l.cut + LIMIT / 4) / LINE : read_lines[0]));
+		assert_memory_equal(next, expect, 9);
+	}
+}
+
 static void under_the_limit_nothing_is_touched(void **state)
 {
 	cleanup_fd int fd = open_log("/var/tmp");
@@ -255,6 +284,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_way_keeps_head_and_tail),
+		cmocka_unit_test(a_reader_finds_its_place),
 		cmocka_unit_test(under_the_limit_nothing_is_touched),
 		cmocka_unit_test(what_is_no_file_has_no_limit),
 		cmocka_unit_test(a_log_made_shorter_by_its_owner),
