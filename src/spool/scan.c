@@ -680,7 +680,7 @@ int scan_dir(const struct spool *sp, const char *dir, scan_name_fn fn, void *dat
 {
 	struct each_name each = { .fn = fn, .data = data, .dir = dir };
 
-	return spool_each(sp, dir, pass_name, &each, e);
+	return spool_or_empty(sp, dir, spool_each(sp, dir, pass_name, &each, e));
 }
 
 static int pass_day(void *data, const char *file, unsigned char type)
@@ -697,5 +697,6 @@ int scan_done(const struct spool *sp, scan_name_fn fn, void *data, struct err *e
 {
 	struct each_name each = { .fn = fn, .data = data, .sp = sp, .e = e };
 
-	return spool_each(sp, spool_dir_name(SPOOL_DONE), pass_day, &each, e);
+	return spool_or_empty(sp, spool_dir_name(SPOOL_DONE),
+			      spool_each(sp, spool_dir_name(SPOOL_DONE), pass_day, &each, e));
 }

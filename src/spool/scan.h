@@ -65,7 +65,8 @@ void scan_set_settle(struct scan *s, uint64_t settle_ns);
 /* Files that do not count, one sentence per line; "" when there are none. */
 const char *scan_notes(const struct scan *s);
 
-/* Any directory of task files, without an index: "failed", "done/2026-11-21". */
+/* Any directory of task files, without an index: "failed", "done/2026-11-21". One of what has ended
+ * that is not there is empty (spool_or_empty()). */
 typedef int (*scan_name_fn)(void *data, const struct task_name *n, const char *dir);
 int scan_dir(const struct spool *sp, const char *dir, scan_name_fn fn, void *data, struct err *e);
 /* All days of done/. */

@@ -456,6 +456,23 @@ int spool_confirm(const struct spool *sp, const char *path, int r, struct err *e
 	return err_set(e, -EIO, "%s/%s is not found, though it is there", sp->path, path);
 }
 
+static bool is_of_ended(const char *dir)
+{
+	static const enum spool_dir ended[] = { SPOOL_FAILED, SPOOL_CANCELLED, SPOOL_DONE };
+	size_t len = strcspn(dir, "/");
+
+	for (size_t i = 0; i < ARRAY_LEN(ended); i++)
+		if (strlen(dir_names[ended[i]]) == len &&
+		    strncmp(dir, dir_names[ended[i]], len) == 0)
+			return true;
+	return false;
+}
+
+int spool_or_empty(const struct spool *sp, const char *dir, int r)
+{
+	return r == -ENOENT && is_of_ended(dir) && spool_is_gone(sp, dir) ? 0 : r;
+}
+
 int spool_stat_now(int dir_fd, const char *path, struct stat *ret)
 {
 	struct statx now;
@@ -532,9 +549,10 @@ int spool_commit(const struct spool *sp, unsigned int dirs, struct err *e)
 
 	for (unsigned int i = 0; i < SPOOL_DIR_MAX && r == 0; i++)
 		if (dirs & SPOOL_BIT(i))
-			r = spool_sync(sp, dir_names[i], e);
+			r = spool_or_empty(sp, dir_names[i], spool_sync(sp, dir_names[i], e));
 	if (r == 0 && dirs & SPOOL_BIT(SPOOL_DONE))
-		r = spool_each(sp, dir_names[SPOOL_DONE], commit_day, &c, e);
+		r = spool_or_empty(sp, dir_names[SPOOL_DONE],
+				   spool_each(sp, dir_names[SPOOL_DONE], commit_day, &c, e));
 	return r;
 }
 

@@ -122,6 +122,10 @@ bool spool_is_gone(const struct spool *sp, const char *path);
 /* What a call about a path has given, where -ENOENT decides something for good: -EIO instead, and
  * why, while it is not known that the path is gone. */
 int spool_confirm(const struct spool *sp, const char *path, int r, struct err *e);
+/* What a call about one of the directories of what has ended has given, or about a day of done/: 0
+ * in place of -ENOENT, where it is known that there is no such directory. It is as good as an empty
+ * one: copies of a queue (rsync -m, an archive) may lack those that were. */
+int spool_or_empty(const struct spool *sp, const char *dir, int r);
 /*
  * What other nodes do may be hidden for a while from a look at a name, in either direction, where
  * the filesystem keeps what it was told (negative, entry and attribute caches). These ask again,

@@ -158,6 +158,24 @@ def test_other_format(tenure, spool):
     assert done.returncode == 1 and "format 2" in done.stderr
 
 
+@pytest.mark.parametrize("state, missing", [("done", ["failed", "cancelled"]), ("failed", ["done"])])
+def test_copy_without_empty_directories(tenure, spool, state, missing):
+    """As `rsync -m` makes it: what is there is found, and it is known what is not."""
+    task, other = (submit(tenure, "-n", name, "--", "true") for name in ("old", "other"))
+    where = spool / ("failed" if state == "failed" else time.strftime("done/%Y-%m-%d"))
+    where.mkdir(exist_ok=True)
+    (spool / f"pending/00500,{task},nold").rename(where / f"00500,{task},nold,u{int(time.time())},z{int(state != 'done')}")
+    for name in missing:
+        (spool / name).rmdir()
+    assert json.loads(tenure("show", str(task), "--json").stdout)["state"] == state
+    assert {r["id"]: r["state"] for r in rows(tenure, "-a")} == {task: state, other: "pending"}
+    assert f"task {task} (old) has ended already" in tenure("stop", "old").stderr
+    assert "there is no task 9" in tenure("show", "9").stderr
+    for cmd in (["prune", "--older-than", "30d"], ["history"], ["stop", str(other)]):
+        done = tenure(*cmd)
+        assert done.returncode == 0, (cmd, done)
+
+
 def test_prune(tenure, spool):
     task = submit(tenure, "-n", "old", "--", "true")
     kept = submit(tenure, "--", "true")
