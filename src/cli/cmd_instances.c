@@ -282,11 +282,22 @@ static const struct opt prune_opts[] = {
 	(SPOOL_BIT(SPOOL_FAILED) | SPOOL_BIT(SPOOL_CANCELLED) | SPOOL_BIT(SPOOL_DONE) |            \
 	 SPOOL_BIT(SPOOL_ENDS) | SPOOL_BIT(SPOOL_LOGS))
 
+/* So many tasks at once: the directory of the logs is read for each lot. */
+#define LOT 8192U
+
+/* A task that goes. */
+struct goner {
+	uint64_t id; /* first, for by_number() */
+	bool batch;
+	char path[SPOOL_PATH_MAX];
+};
+
 struct pruning {
 	const struct spool *sp;
 	uint64_t before_s;
-	size_t n, kept;
-	uint64_t *ids;
+	size_t removed, kept;
+	struct goner *lot;
+	size_t n;	      /* in it */
 	struct id_list named; /* by tasks that stay, sorted */
 	struct err *e;
 };
@@ -348,10 +359,51 @@ static bool is_named(const struct pruning *p, uint64_t id)
 	return p->named.n && bsearch(&id, p->named.ids, p->named.n, sizeof(id), by_number);
 }
 
+/* Logs are called ID-NAME.ATTEMPT.log, ID.ELEMENT-... */
+static int prune_log(void *data, const char *file, unsigned char type)
+{
+	struct pruning *p = data;
+	size_t digits = strspn(file, "0123456789");
+	char path[SPOOL_PATH_MAX], text[24];
+	const struct goner *g;
+	uint64_t id;
+
+	if (!digits || digits >= sizeof(text) || !strchr("-.", file[digits]))
+		return 0;
+	(void)str_copy(text, digits + 1, file);
+	if (str_to_u64(text, &id) < 0)
+		return 0;
+	g = bsearch(&id, p->lot, p->n, sizeof(*p->lot), by_number);
+	if (!g || !spool_exists(p->sp, g->path)) /* it was asked for again meanwhile */
+		return 0;
+	return spool_unlink(p->sp, spool_path(SPOOL_LOGS, file, path), p->e);
+}
+
+/* A task's file last: what an interrupted prune has left is found again by it. */
+static int prune_lot(struct pruning *p)
+{
+	int r = 0;
+
+	qsort(p->lot, p->n, sizeof(*p->lot), by_number);
+	if (p->n)
+		r = spool_each(p->sp, spool_dir_name(SPOOL_LOGS), prune_log, p, p->e);
+	for (size_t i = 0; i < p->n && r == 0; i++) {
+		const struct goner *g = &p->lot[i];
+
+		r = g->batch ? batch_forget(p->sp, g->id, p->e) : 0;
+		if (r == 0)
+			r = spool_unlink(p->sp, g->path, p->e);
+		p->removed += r == 0;
+	}
+	p->n = 0;
+	return r;
+}
+
 static int prune_one(void *data, const struct task_name *n, const char *dir)
 {
 	struct pruning *p = data;
-	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct goner *g = &p->lot[p->n];
+	char file[NAME_FILE_MAX];
 
 	if (!n->ended_s || n->ended_s >= p->before_s)
 		return 0;
@@ -359,35 +411,27 @@ static int prune_one(void *data, const struct task_name *n, const char *dir)
 		p->kept++;
 		return 0;
 	}
-	(void)str_print(path, sizeof(path), "%.40s/%s", dir, name_format(n, file));
-
-	/* The task's file last: what is left of an interrupted prune is found again by it. */
-	int r = n->count ? batch_forget(p->sp, n->id, p->e) : 0;
-
-	if (r == 0)
-		r = spool_unlink(p->sp, path, p->e);
-	if (r < 0)
-		return r;
-	if ((p->n & (p->n - 1)) == 0)
-		p->ids = xrealloc(p->ids, p->n ? 2 * p->n : 1, sizeof(*p->ids));
-	p->ids[p->n++] = n->id;
-	return 0;
+	*g = (struct goner){ .id = n->id, .batch = n->count };
+	(void)str_print(g->path, sizeof(g->path), "%.40s/%s", dir, name_format(n, file));
+	return ++p->n == LOT ? prune_lot(p) : 0;
 }
 
-/* Logs are called ID-NAME.ATTEMPT.log, ID.ELEMENT-... */
-static int prune_log(void *data, const char *file, unsigned char type)
+static int prune_all(struct pruning *p)
 {
-	struct pruning *p = data;
-	size_t digits = strspn(file, "0123456789");
-	char path[SPOOL_PATH_MAX], text[24];
-	uint64_t id;
+	int r = find_named(p);
 
-	if (!digits || digits >= sizeof(text) || !strchr("-.", file[digits]))
-		return 0;
-	(void)str_copy(text, digits + 1, file);
-	if (str_to_u64(text, &id) < 0 || !bsearch(&id, p->ids, p->n, sizeof(id), by_number))
-		return 0;
-	return spool_unlink(p->sp, spool_path(SPOOL_LOGS, file, path), p->e);
+	p->lot = xcalloc(LOT, sizeof(*p->lot));
+	if (r == 0)
+		r = scan_dir(p->sp, spool_dir_name(SPOOL_FAILED), prune_one, p, p->e);
+	if (r == 0)
+		r = scan_dir(p->sp, spool_dir_name(SPOOL_CANCELLED), prune_one, p, p->e);
+	if (r == 0)
+		r = scan_done(p->sp, prune_one, p, p->e);
+	if (r == 0)
+		r = prune_lot(p);
+	free(p->lot);
+	free(p->named.ids);
+	return r;
 }
 
 static int run_prune(const struct cmd_ctx *ctx, struct err *e)
@@ -408,27 +452,16 @@ static int run_prune(const struct cmd_ctx *ctx, struct err *e)
 			     .e = e };
 
 	if (r == 0)
-		r = find_named(&p);
-	if (r == 0)
-		r = scan_dir(sp, spool_dir_name(SPOOL_FAILED), prune_one, &p, e);
-	if (r == 0)
-		r = scan_dir(sp, spool_dir_name(SPOOL_CANCELLED), prune_one, &p, e);
-	if (r == 0)
-		r = scan_done(sp, prune_one, &p, e);
-	if (p.n)
-		qsort(p.ids, p.n, sizeof(*p.ids), by_number);
-	if (r == 0 && p.n)
-		r = spool_each(sp, spool_dir_name(SPOOL_LOGS), prune_log, &p, e);
+		r = prune_all(&p);
 	if (sp)
-		queue_say(&said, PRUNED, "%zu task%s removed\n", p.n, p.n == 1 ? "" : "s");
+		queue_say(&said, PRUNED, "%zu task%s removed\n", p.removed,
+			  p.removed == 1 ? "" : "s");
 	if (p.kept)
 		queue_say(&said, 0,
 			  "%zu kept: tasks that wait, run or have failed name %s (after)\n", p.kept,
 			  p.kept == 1 ? "it" : "them");
 	if (sp)
 		r = queue_commit(sp, &said, r, e);
-	free(p.ids);
-	free(p.named.ids);
 	sp = spool_close(sp);
 	return r;
 }

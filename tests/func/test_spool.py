@@ -190,6 +190,31 @@ def test_prune(tenure, spool):
     assert [r["id"] for r in rows(tenure, "-a")] == [kept]
 
 
+def test_prune_goes_on_where_another_was_interrupted(tenure, spool):
+    """The next one finds what is left of it, logs as well."""
+    task = submit(tenure, "-n", "old", "--", "true")
+    day = spool / "done/2020-01-01"
+    day.mkdir()
+    (spool / f"pending/00500,{task},nold").rename(day / f"00500,{task},nold,u1577880000,z0")
+    log = spool / f"logs/{task}-old.1.log"
+    log.mkdir()  # stands for one that cannot be removed now
+    assert tenure("prune", "--older-than", "30d").returncode == 1
+    log.rmdir()
+    log.write_text("x")
+    assert "1 task removed" in tenure("prune", "--older-than", "30d").stdout
+    assert not os.listdir(spool / "logs") and not os.listdir(day)
+
+
+def test_prune_of_many(tenure, spool):
+    submit(tenure, "--", "true")
+    many = 9000
+    for i in range(2, many + 2):
+        (spool / f"failed/00500,{i},nold,u1577880000,z1").touch()
+        (spool / f"logs/{i}-old.1.log").touch()
+    assert f"{many} tasks removed" in tenure("prune", "--older-than", "30d").stdout
+    assert not os.listdir(spool / "failed") and not os.listdir(spool / "logs")
+
+
 def test_prune_keeps_what_is_named(tenure, spool):
     """Else who waits for it would never be started."""
     ids = [submit(tenure, "-g", "0", "-n", f"old{k}", "--", "true") for k in range(4)]
