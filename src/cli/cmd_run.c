@@ -284,6 +284,7 @@ static struct tasklog log_of(struct watching *w, uint64_t element)
 				 .id = w->place.name.id,
 				 .element = element,
 				 .plain = true,
+				 .optional = true, /* an element that was stopped before */
 				 .out = w->out,
 				 .turn = turn,
 				 .data = w };

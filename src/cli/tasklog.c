@@ -397,7 +397,7 @@ int tasklog_follow_all(const struct tasklog *t, struct taskwatch **w, size_t n, 
 		}
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (code == 0 && !all[i].r.path[0])
+		if (code == 0 && !t[i].optional && !all[i].r.path[0])
 			code = no_log(&t[i], true, e);
 		reader_clear(&all[i].r);
 	}

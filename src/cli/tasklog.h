@@ -14,6 +14,7 @@ struct tasklog {
 	unsigned int attempt; /* 0: the latest */
 	bool ended;	      /* and so waits for no log */
 	bool plain;	      /* without the header and the trailer around the output */
+	bool optional;	      /* to have ended without one is no error */
 	FILE *out;
 	const char *label;  /* of several: shown where the output passes to this one */
 	const char **shown; /* the label that was shown last */
@@ -28,7 +29,8 @@ struct tasklog {
 int tasklog_show(const struct tasklog *t, struct err *e);
 /* Until the task has ended and all is shown: 0; what turn() said; or negative. */
 int tasklog_follow(const struct tasklog *t, struct taskwatch *w, struct err *e);
-/* Of several at once, until all have ended. Of the turn()s the first one's is asked. */
+/* Of several at once, until all have ended. -ENOENT: one has no log, and all others were shown; see
+ * optional. Of the turn()s the first one's is asked. */
 int tasklog_follow_all(const struct tasklog *t, struct taskwatch **w, size_t n, struct err *e);
 
 #endif

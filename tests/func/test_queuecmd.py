@@ -338,6 +338,23 @@ def test_bytes_arrive_as_they_are(queue, tmp_path):  # noqa: F811
         assert f.read() == b"\xe9 \xff\xfe \xe0 " + where + b" "
 
 
+def test_run_of_an_array_of_which_one_is_stopped_before(queue, tmp_path):  # noqa: F811
+    """It has no log, which is no failure of `run`: the others are shown, and the end is told."""
+    q = queue()
+    q.start("--no-hold")
+    go = tmp_path / "go"
+    run = subprocess.Popen([q.m.tenure, "run", "--json", "-g", "0", "-l", "one", "--array", "1-3", "--", "sh", "-c",
+                            f"echo n $TENURE_ARRAY_INDEX; while [ ! -e {go} ]; do sleep 0.05; done"], env=q.m.env,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert wait_for(lambda: q.log(1, 1, 1)), q.out.read_text()
+    q.m.run(q.m.tenure, "stop", "1.2")
+    go.touch()
+    out, err = run.communicate(timeout=HANG)
+    assert "n 1\n" in err and "n 3\n" in err and "n 2" not in err and "no log" not in err
+    end = json.loads(out)
+    assert (end["id"], end["elements"]) == (1, 3) and end["exit_code"] == run.returncode, (end, run.returncode)
+
+
 def test_logs_of_several(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")
