@@ -756,6 +756,7 @@ static struct spool_spec *make_spec(const struct fillers_config *c)
 
 	s->name = xstrdup("workload");
 	s->cwd = xstrdup(c->cwd ? c->cwd : "/");
+	s->umask = proc_umask();
 	s->grace = c->grace_ms;
 	text_list_add(&s->argv, "/bin/sh");
 	text_list_add(&s->argv, "-c");

@@ -35,7 +35,7 @@ void login_read(struct login *ret)
 	char user[64];
 	struct stat st;
 
-	*ret = (struct login){ .env = { 0 } };
+	*ret = (struct login){ .umask = proc_umask() };
 	(void)user_name(getuid(), user, sizeof(user));
 	add(ret, "HOME", home);
 	add(ret, "USER", user);

@@ -213,7 +213,9 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 	j->job.grace_ms = (uint32_t)(spec->grace < UINT32_MAX ? spec->grace : UINT32_MAX - 1);
 	if (spec->signal) /* which the spec has checked; 0 is SIGTERM */
 		j->job.stop_signal = signal_parse(spec->signal, NULL);
-	j->job.umask = 022;
+	j->job.umask = spec->umask != SPEC_NO_UMASK ? (uint32_t)spec->umask
+		       : w->login		    ? w->login->umask
+						    : 022;
 	j->job.flags = (w->go ? SPEC_GO : 0) | (w->filler ? SPEC_ATTENDED : 0);
 	if (w->claim) {
 		(void)str_copy(j->claim, sizeof(j->claim), w->claim->path);

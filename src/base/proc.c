@@ -166,6 +166,17 @@ uint64_t proc_start_mono_ns(uint64_t start)
 	return at > 0 ? (uint64_t)at : 0;
 }
 
+uint32_t proc_umask(void)
+{
+	static const char key[] = "\nUmask:";
+	char text[256]; /* it is the second line */
+	const char *at = NULL;
+
+	if (read_proc(getpid(), "status", text, sizeof(text)) > 0)
+		at = strstr(text, key);
+	return at ? (uint32_t)strtoul(at + strlen(key), NULL, 8) & 0777 : 022;
+}
+
 char *user_name(uid_t uid, char *buf, size_t size)
 {
 	char scratch[4096];

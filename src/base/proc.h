@@ -70,6 +70,10 @@ uid_t proc_describe(pid_t pid, char *command, size_t command_size);
 /* The name of a user, or "uid 1234". May block on the directory service. Returns buf. */
 char *user_name(uid_t uid, char *buf, size_t size);
 
+/* The mask of this process for the modes of new files: to ask umask() is to change it for all
+ * threads. 022 where the kernel does not tell (before Linux 4.7). */
+uint32_t proc_umask(void);
+
 /*
  * Ask that the caller, and whom it starts, get a processor soon after they wake, for as short a
  * time as they then need: for who mostly sleeps, and is late at once where every processor is busy.

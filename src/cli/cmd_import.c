@@ -99,6 +99,7 @@ static int make_specs(const struct cmd_ctx *ctx, struct import *im, struct err *
 			import_spec(&im->file.blocks[i], &im->set, im->work_dir,
 				    opts_text(ctx->opts, "noter"), opts_text(ctx->opts, "state"));
 		submitter_environment(im->specs[i]);
+		submitter_umask(im->specs[i]);
 		r = spec_check(im->specs[i], e);
 		if (r < 0)
 			(void)err_wrap(e, "%s:%u", path, im->file.blocks[i].line);

@@ -371,6 +371,7 @@ static int make_specs(const struct cmd_ctx *ctx, struct spool_spec *s, struct sp
 
 	if (!opts_flag(ctx->opts, "no-env"))
 		submitter_environment(s);
+	submitter_umask(s);
 	r = submitter_directory(s, opts_text(ctx->opts, "cwd"), e);
 	if (r == 0)
 		r = set_options(s, ctx->opts, e);

@@ -80,6 +80,11 @@ int submitter_directory(struct spool_spec *s, const char *given, struct err *e)
 	return spec_set_text(s, "cwd", full, e);
 }
 
+void submitter_umask(struct spool_spec *s)
+{
+	s->umask = proc_umask();
+}
+
 void submitter_name(struct spool_spec *s, const struct spool *sp)
 {
 	char user[64];

@@ -15,6 +15,8 @@ void submitter_environment(struct spool_spec *s);
  * is no such directory, or it cannot be named in a task.
  */
 int submitter_directory(struct spool_spec *s, const char *given, struct err *e);
+/* The mask that its files would have. */
+void submitter_umask(struct spool_spec *s);
 /* Who, where, when. */
 void submitter_name(struct spool_spec *s, const struct spool *sp);
 

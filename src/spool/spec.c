@@ -62,6 +62,8 @@ static const struct spec_row rows[] = {
 	{ "env", KIND_BYTES, AT(env), .max = SPEC_LIST_MAX, .help = "environment: NAME=VALUE" },
 	{ "cwd", KIND_PATH, AT(cwd), .max = 4096,
 	  .help = "directory to run in; the home directory" },
+	{ "umask", KIND_MODE, AT(umask), SPEC_NO_UMASK, .max = 0777,
+	  .help = "mask of the modes of its files: 022; the agent's" },
 	{ "begin", KIND_TIME, AT(begin), .help = "not before this time" },
 	{ "paused", KIND_FLAG, AT(paused), .help = "wait for tenure resume" },
 	{ "retry_memory", KIND_FACTOR, AT(retry_memory), 0, 1000, 100000,

@@ -36,6 +36,7 @@
 #define SPEC_GPUS_MAX	  1024
 #define SPEC_ALL	  UINT64_MAX /* of gpus: every device of the node */
 #define SPEC_FOREVER	  UINT64_MAX /* of retries */
+#define SPEC_NO_UMASK	  UINT64_MAX /* not said */
 
 enum spec_clean { SPEC_CLEAN_NONE, SPEC_CLEAN_GPU, SPEC_CLEAN_PYTHON, SPEC_CLEAN_MAX };
 enum spec_rules {
@@ -95,6 +96,7 @@ struct spool_spec {
 	struct text_list sweep; /* "lr=0.1,0.01", "seed=1..5" */
 	struct text_list env;	/* "K=V" */
 	char *cwd;
+	uint64_t umask; /* or SPEC_NO_UMASK */
 	/* Who submitted it, and by which rules others' use counts. */
 	char *host, *user;
 	uint64_t uid;

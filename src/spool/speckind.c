@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -157,6 +158,18 @@ static int get_time(const struct spec_row *row, const json_t *v, void *field, st
 static int get_factor(const struct spec_row *row, const json_t *v, void *field, struct err *e)
 {
 	return get_scaled(row, v, 1000, "a number like 1.5", field, e);
+}
+
+/* A text, because a number that begins with 0 is none in JSON, and means another one without it. */
+static int get_mode(const struct spec_row *row, const json_t *v, void *field, struct err *e)
+{
+	const char *text = json_string_value(v);
+	unsigned long mode = text ? strtoul(text, NULL, 8) : 0;
+
+	if (!text || !text[0] || text[strspn(text, "01234567")] || mode > row->max)
+		return wrong(e, "a text of octal digits, as \"022\"");
+	*(uint64_t *)field = mode;
+	return 0;
 }
 
 static int get_choice(const struct spec_row *row, const json_t *v, void *field, struct err *e)
@@ -403,6 +416,15 @@ static json_t *put_factor(const struct spec_row *row, const void *field)
 	return v == row->def ? NULL : json_real((double)v / 1000);
 }
 
+static json_t *put_mode(const struct spec_row *row, const void *field)
+{
+	uint64_t v = *(const uint64_t *)field;
+	char text[8];
+
+	return v == row->def ? NULL
+			     : json_string(str_print(text, sizeof(text), "%03o", (unsigned int)v));
+}
+
 static json_t *put_choice(const struct spec_row *row, const void *field)
 {
 	uint64_t v = *(const uint64_t *)field;
@@ -542,6 +564,7 @@ const struct spec_kind_ops spec_kinds[] = {
 	[KIND_DURATION] = { "seconds or 10m", get_duration, put_duration },
 	[KIND_TIME] = { "time", get_time, put_time },
 	[KIND_FACTOR] = { "number", get_factor, put_factor, text_number },
+	[KIND_MODE] = { "octal digits", get_mode, put_mode },
 	[KIND_CHOICE] = { "word", get_choice, put_choice },
 	[KIND_NAME] = { "name", get_name, put_string, NULL, clear_string },
 	[KIND_SIGNAL] = { "signal", get_signal, put_string, NULL, clear_string },

@@ -60,6 +60,28 @@ def test_lane_is_serial_and_dependencies_hold(queue, tmp_path):
     assert q.task(never)["state"] == "pending"
 
 
+def test_umask_of_who_submits(queue):
+    """Of a task that does not say it, it is what the agent was started with."""
+    q = queue()
+    q.prefix = ["sh", "-c", 'umask 027; exec "$@"', "sh"]
+    q.start("--no-hold")
+    i = int(q.m.run("sh", "-c", f"umask 002; exec {q.m.tenure} submit -g 0 -- sh -c umask").stdout)
+    q.wait(i, "done")
+    assert "\n0002\n" in q.log(i)
+    tmp = os.path.join(q.spool, "tmp/x")
+    with open(tmp, "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\numask\n")
+    os.rename(tmp, os.path.join(q.spool, "pending/bare.sh"))
+    row = wait_for(lambda: next((r for r in q.rows() if r["name"] == "bare.sh" and r["state"] != "pending"), None), 15)
+    q.wait(row["id"], "done")
+    assert "\n0027\n" in q.log(row["id"])
+    again = q.submit("-g", "0", "--paused", "--", "sh", "-c", "umask")
+    q.m.run(q.m.tenure, "edit", str(again), "umask=077")
+    q.m.run(q.m.tenure, "resume", str(again))
+    q.wait(again, "done")
+    assert "\n0077\n" in q.log(again)
+
+
 def test_runs_on_without_the_agent(queue):
     q = queue()
     q.start("--no-hold")

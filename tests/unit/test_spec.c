@@ -27,7 +27,7 @@ static void test_round_trip(void **state)
 		"{\n \"name\": \"train.sh\", \"gpus\": \"all\", \"memory\": \"20G\",\n"
 		" \"shared\": true, \"priority\": 7, \"lane\": \"week\", \"retries\": \"forever\",\n"
 		" \"backoff\": 90, \"timeout\": \"1h30m\", \"after\": [3, 4], \"after_any\": [5],\n"
-		" \"array\": \"1-100%4\", \"env\": [\"A=1,2\", \"B=\"], \"cwd\": \"/tmp\",\n"
+		" \"array\": \"1-100%4\", \"env\": [\"A=1,2\", \"B=\"], \"cwd\": \"/tmp\", \"umask\": \"0027\",\n"
 		" \"begin\": \"2026-11-22T08:00:00+01:00\", \"retry_memory\": 1.5,\n"
 		" \"clean\": \"gpu\", \"rules\": \"compete\", \"script\": \"echo \\u00e9\\n\"}\n{\"x\":1}";
 	struct spool_spec *s = NULL, *again = NULL;
@@ -42,6 +42,7 @@ static void test_round_trip(void **state)
 	assert_int_equal(s->after.n, 2);
 	assert_int_equal(s->array.limit, 4);
 	assert_int_equal(s->retry_memory, 1500);
+	assert_int_equal(s->umask, 027);
 	assert_string_equal(s->env.texts[0], "A=1,2");
 	assert_true(s->begin == 1795330800ULL * NS_PER_S);
 
@@ -85,6 +86,10 @@ static void test_refused(void **state)
 		{ "{\"script\":\"x\",\"sweep\":[\"a=1..2000\",\"b=1..2000\"]}", "combinations" },
 		{ "{\"script\":\"x\",\"array\":\"1-2\",\"sweep\":[\"a=1\"]}", "only one of array" },
 		{ "{\"script\":\"x\",\"env\":[\"=v\"]}", "env: " },
+		{ "{\"script\":\"x\",\"umask\":22}", "umask: must be a text of octal digits" },
+		{ "{\"script\":\"x\",\"umask\":\"028\"}", "umask: must be" },
+		{ "{\"script\":\"x\",\"umask\":\"1000\"}", "umask: must be" },
+		{ "{\"script\":\"x\",\"umask\":\"\"}", "umask: must be" },
 		{ "{\"script\":\"x\",\"cwd\":\"here\"}", "cwd: \"here\" is not an absolute path" },
 		{ "{\"script\":\"x\",\"signal\":\"FOO\"}", "signal: \"FOO\" is no signal; write" },
 		{ "{\"script\":\"x\",\"signal\":\"SIG\"}", "is no signal" },
