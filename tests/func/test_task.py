@@ -15,7 +15,8 @@ import time
 import pytest
 
 from machine import proc_exists
-from patience import HANG, Limit, must_come
+from patience import HANG, Limit, Stopwatch, must_come
+from test_sockets import cpu_of
 
 GO, SYNC, END_TREE, BARE = 1, 2, 4, 8
 TREE, LEADER = 0, 1
@@ -606,6 +607,25 @@ def test_record_that_cannot_be_written_is_kept_by_the_shim(drv, drivers, tmp_pat
     end = drv.wait("ended", t)
     assert end["exit_code"] == 4 and end["record_errno"] == errno.ENOTDIR and proc_exists(m["pid"])
     drv.kill()
+    somewhere(tmp_path)
+    must_come(lambda: not proc_exists(m["pid"]))
+    assert drv.record(t)["exit_code"] == 4
+
+
+def test_shim_that_keeps_an_end_sleeps(drv, tmp_path):
+    """The time for its claim's first beat comes when nothing is to be kept any more."""
+    t, first_s = unique("sleeps"), 1.5
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool/claim").touch()
+    drv.start(t, "sh", "-c", "sleep 0.3; exit 4", beat_dir=str(tmp_path / "spool"), beat_file="beat", beat_agent="n1",
+              claim="claim", beat_ms=int(first_s * 1000), promise_ms=600_000)
+    m, begun = drv.wait("started", t), Stopwatch()
+    nowhere(tmp_path)
+    assert drv.wait("ended", t)["record_errno"] == errno.ENOTDIR
+    must_come(lambda: begun.wall() > first_s)
+    before, later = cpu_of(m["pid"]), Stopwatch()
+    must_come(lambda: later.wall() > 1.5)
+    assert cpu_of(m["pid"]) - before < 0.3
     somewhere(tmp_path)
     must_come(lambda: not proc_exists(m["pid"]))
     assert drv.record(t)["exit_code"] == 4
