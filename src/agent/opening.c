@@ -137,6 +137,14 @@ static bool is_anothers(const struct finder *f, const struct claim *c)
 	       !b.ended && recover_life_here(f->place->spool, &b.who) != RECOVER_DEAD;
 }
 
+/* What a claim that was judged dead left on this node; of others only the record can be seen. */
+static enum recover_life look_behind(struct finder *f, const struct claim *c)
+{
+	bool ours = strcmp(c->who.agent, f->place->self.agent) == 0;
+
+	return ours || is_of_this_boot(f, c) ? look_for_shim(f, c) : import_end(f, c);
+}
+
 static int is_other(void *data, const char *agent)
 {
 	return strcmp(agent, ((const struct finder *)data)->place->self.agent) != 0;
@@ -157,6 +165,8 @@ static enum recover_life life_of(void *data, const struct claim *c)
 		return beat_each_agent(f->place->spool, is_other, f, NULL) == 0
 			       ? look_for_shim(f, c)
 			       : RECOVER_UNKNOWN;
+	if (recover_taken_over(c, f->place->self.agent))
+		return look_behind(f, c);
 	if (is_anothers(f, c))
 		return RECOVER_UNKNOWN;
 	if (life == RECOVER_ALIVE && c->started)
@@ -179,12 +189,11 @@ static bool is_listed(const struct text_list *list, const char *text)
 static enum recover_life life_of_dead(void *data, const struct claim *c)
 {
 	struct finder *f = data;
-	bool ours = strcmp(c->who.agent, f->place->self.agent) == 0;
 	cleanup_free char *judged = judged_name(c);
 	cleanup_free char *unjudged = xasprintf("%s" UNJUDGED, c->path);
 
 	if (is_listed(f->dead, judged))
-		return ours || is_of_this_boot(f, c) ? look_for_shim(f, c) : import_end(f, c);
+		return look_behind(f, c);
 	return is_listed(f->dead, unjudged) ? life_of(f, c) : RECOVER_UNKNOWN;
 }
 

@@ -179,6 +179,13 @@ static int take_over(struct recovery *rc, struct claim *c, struct err *e)
 	return 0;
 }
 
+/* Its file has our name, and its record another's: a recovery of ours took it over, judged dead,
+ * and was interrupted before it brought it on. */
+bool recover_taken_over(const struct claim *c, const char *self)
+{
+	return strcmp(c->name.agent, self) == 0 && strcmp(c->who.agent, self) != 0;
+}
+
 static int settle_dead(struct recovery *rc, struct claim *c, const struct task_file *t,
 		       struct err *e)
 {
@@ -236,6 +243,8 @@ static enum recover_life life_of(struct recovery *rc, const struct claim *c)
 	 * else has our name. */
 	if (ours && (!c->who.proc.pid || life == RECOVER_UNKNOWN))
 		return RECOVER_DEAD;
+	if (recover_taken_over(c, rc->self->agent))
+		return RECOVER_DEAD;
 	return life;
 }
 
@@ -277,8 +286,8 @@ static void make_claim(const struct task_name *n, const struct task_history *h, 
 	(void)str_copy(ret->path, sizeof(ret->path), path);
 }
 
-static int recover_task(struct recovery *rc, const struct task_name *n, const char *path,
-			struct err *e)
+/* path: also where it is when it could not be brought on, which may be another name. */
+static int recover_task(struct recovery *rc, const struct task_name *n, char *path, struct err *e)
 {
 	struct task_file t;
 	struct claim c;
@@ -299,6 +308,7 @@ static int recover_task(struct recovery *rc, const struct task_name *n, const ch
 	/* One with an end in it is being filed, while its agent lives. */
 	if ((is_own(rc, &c) && t.history.ended && !rc->others) || !look_at_holder(rc, &c, t.spec))
 		r = settle_dead(rc, &c, &t, e);
+	(void)str_copy(path, SPOOL_PATH_MAX, c.path);
 	task_file_clear(&t);
 	return r;
 }
@@ -363,7 +373,7 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 	return batch_requeue(b, rc->ev, c, known ? &known->again : &again, e);
 }
 
-static int recover_element(struct recovery *rc, const struct task_name *n, const char *path,
+static int recover_element(struct recovery *rc, const struct task_name *n, char *path,
 			   struct err *e)
 {
 	struct task_history h = { .epoch = 0 };

@@ -25,7 +25,7 @@ struct recover_calls {
 	/* A claim whose holder lives; spec is NULL for an element. May be NULL. */
 	void (*adopt)(void *data, const struct claim *c, const struct spool_spec *spec);
 	/* The claim at path could not be brought on, also where it could not even be read: it is as
-	 * it was, and the caller is to ask for it again. May be NULL. */
+	 * it was, or taken over already, and the caller is to ask for it again. May be NULL. */
 	void (*failed)(void *data, const char *path);
 	/* One sentence about what was done or could not be. May be NULL. */
 	void (*tell)(void *data, const char *text);
@@ -35,6 +35,10 @@ struct recover_calls {
 struct recover_counts {
 	unsigned int filed, requeued, failed, adopted, unknown, problems;
 };
+
+/* Whether a recovery of the agent self took that claim from a dead one and was interrupted, by an
+ * error or its own end, before it brought it on: it stays judged, and nobody else speaks for it. */
+bool recover_taken_over(const struct claim *c, const char *self);
 
 /* PID and start time where the claim is of this boot; of others it is unknown. */
 enum recover_life recover_life_here(const struct spool *sp, const struct claimer *c);

@@ -337,6 +337,75 @@ static void test_power_loss(void **state)
 	sp = spool_close(sp);
 }
 
+static void note_path(void *data, const char *path)
+{
+	(void)str_copy(data, SPOOL_PATH_MAX, path);
+}
+
+/* Taking over are two renames: who is stopped between them, by an error or for good, finds the
+ * claim again under its own name, though the record in it is that of the dead. */
+static void test_interrupted_take_over(void **state)
+{
+	char left[SPOOL_PATH_MAX] = "", to[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	const struct recover_calls calls = { .life = all_dead, .failed = note_path, .data = left };
+	struct spool *sp = open_spool();
+	struct claimer other = self(sp, "node2"), me = self(sp, "node1");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct task_name again;
+	struct scan_task t;
+
+	sp->network = true;
+	(void)str_copy(other.boot, sizeof(other.boot), "another kernel");
+
+	struct claim c = claim(sp, id, &other);
+
+	again = c.name;
+	transit_requeued_name(&again, 0);
+	(void)spool_path(SPOOL_PENDING, name_format(&again, file), to);
+	assert_int_equal(mkdirat(sp->fd, to, 0700), 0); /* the second rename fails */
+	assert_int_equal(recover_claims(sp, &me, NULL, &calls, &n, &e), 0);
+	assert_int_equal(n.problems, 1);
+	assert_string_not_equal(left, c.path);
+	assert_true(spool_exists(sp, left));
+
+	assert_int_equal(unlinkat(sp->fd, to, AT_REMOVEDIR), 0);
+	assert_int_equal(recover_claims(sp, &me, NULL, NULL, &n, &e), 0);
+	assert_true(n.requeued == 1 && n.problems == 0);
+	assert_true(get(sp, id, &t) && t.dir == SPOOL_PENDING && t.name.epoch == 1);
+	sp = spool_close(sp);
+}
+
+/* The same where it is cut off before anything was written: the record is still that of the dead.
+ */
+static void test_killed_take_over(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer other = self(sp, "node2"), me = self(sp, "node1");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	char to[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct scan_task t;
+
+	sp->network = true;
+	(void)str_copy(other.boot, sizeof(other.boot), "another kernel");
+
+	struct claim c = claim(sp, id, &other);
+	struct task_name taken = c.name;
+
+	assert_int_equal(recover_claims(sp, &me, NULL, NULL, &n, &e), 0);
+	assert_int_equal(n.unknown, 1);
+	(void)str_copy(taken.agent, sizeof(taken.agent), me.agent);
+	(void)spool_path(SPOOL_RUNNING, name_format(&taken, file), to);
+	assert_int_equal(spool_rename(sp, c.path, to, &e), 0);
+	assert_int_equal(recover_run(sp, &me, NULL, NULL, &n, &e), 0);
+	assert_int_equal(n.requeued, 1);
+	assert_true(get(sp, id, &t) && t.dir == SPOOL_PENDING && t.name.epoch == 1);
+	sp = spool_close(sp);
+}
+
 static void test_torn_record(void **state)
 {
 	static const char torn[] = "{\"event\":\"requ";
@@ -364,9 +433,17 @@ static void test_torn_record(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_batch),    TEST(test_revived_elements),    TEST(test_stopped_batch),
-		TEST(test_recover),  TEST(test_interrupted_requeue), TEST(test_stopped),
-		TEST(test_late_end), TEST(test_power_loss),	     TEST(test_torn_record),
+		TEST(test_batch),
+		TEST(test_revived_elements),
+		TEST(test_stopped_batch),
+		TEST(test_recover),
+		TEST(test_interrupted_requeue),
+		TEST(test_stopped),
+		TEST(test_late_end),
+		TEST(test_power_loss),
+		TEST(test_torn_record),
+		TEST(test_interrupted_take_over),
+		TEST(test_killed_take_over),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
