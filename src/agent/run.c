@@ -120,6 +120,14 @@ static void on_launch_again(uv_timer_t *timer)
 	run_launch(timer->data);
 }
 
+/* How long after the claim it can be no other agent's yet: less than `expire` by far. One that
+ * starts later, because the node was suspended or its file system hung, is noted in the claim
+ * first, which tells whether it is ours still. */
+static uint64_t go_until(const struct run *r)
+{
+	return r->claim_began_ns + r->place->beat_ms * NS_PER_MS;
+}
+
 static int ask_for_shim(struct run *r, struct err *e)
 {
 	cleanup_strbuf struct strbuf visible = STRBUF_INIT;
@@ -138,7 +146,8 @@ static int ask_for_shim(struct run *r, struct err *e)
 				    .beat_ms = r->place->beat_ms,
 				    .promise_ms = beats_promise_ms(r->place->beats),
 				    .cgroup = r->place->cgroup,
-				    .go = !r->leased };
+				    .go = !r->leased,
+				    .go_until_ns = go_until(r) };
 	struct runjob *j;
 	int code;
 
@@ -221,6 +230,7 @@ static void claim_done(struct spool_job *job)
 	r->place->lanes(r->place->user, &t->lanes);
 	if (t->code == 0) {
 		r->claim = t->claim;
+		r->claim_began_ns = t->began_ns;
 		r->spec = take_ptr(t->spec);
 		r->tries = t->tries;
 		r->log_fd = t->log_fd;

@@ -216,6 +216,7 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 	j->job.umask = spec->umask != SPEC_NO_UMASK ? (uint32_t)spec->umask
 		       : w->login		    ? w->login->umask
 						    : 022;
+	j->job.go_until_ns = w->go_until_ns;
 	j->job.flags = (w->go ? SPEC_GO : 0) | (w->filler ? SPEC_ATTENDED : 0);
 	if (w->claim) {
 		(void)str_copy(j->claim, sizeof(j->claim), w->claim->path);

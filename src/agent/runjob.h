@@ -32,6 +32,7 @@ struct runjob_with {
 	const char *cgroup; /* delegated, to make its own in; or NULL */
 	bool filler;	    /* of no task: id is not looked at, and it lives as long as an agent */
 	bool go;	    /* start at once: there is no lease to wait for */
+	uint64_t go_until_ns; /* with it: task_spec.go_until_ns */
 };
 
 struct runjob;

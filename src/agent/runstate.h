@@ -30,7 +30,8 @@ struct run {
 	struct text_list uuids; /* of its devices: what they are, whatever their slots are now */
 	enum run_state state;
 	struct claim claim;
-	int claim_code; /* run_claim_code() */
+	uint64_t claim_began_ns; /* by clock_boot_ns() */
+	int claim_code;		 /* run_claim_code() */
 	struct spool_spec *spec;
 	unsigned int tries; /* counted failures before this attempt */
 	char token[TASK_TOKEN_MAX];

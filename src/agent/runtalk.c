@@ -180,8 +180,8 @@ static void note_done(struct spool_job *job)
 	free(n);
 }
 
-/* From now on the claim lives as long as its shim. */
-static void note_shim(struct run *r, const union shmsg *m)
+/* From now on the claim lives as long as its shim. waits: it has not begun, and GO comes after. */
+static void note_shim(struct run *r, const union shmsg *m, bool waits)
 {
 	struct note_job *n = xcalloc(1, sizeof(*n));
 
@@ -190,22 +190,21 @@ static void note_shim(struct run *r, const union shmsg *m)
 	n->r = r;
 	n->claim = r->claim;
 	r->note = &n->job;
-	/* Nothing waits for it where the task has started; until then its token leads to the shim.
-	 */
-	(r->leased ? spooler_do : spooler_do_later)(r->place->spooler, &n->job);
+	/* Until it is noted its token leads to the shim. */
+	(waits ? spooler_do : spooler_do_later)(r->place->spooler, &n->job);
 }
 
 static void on_prepared(struct run *r, const union shmsg *m)
 {
 	if (r->state == RUN_STARTING && !r->shim.pid)
-		note_shim(r, m);
+		note_shim(r, m, true);
 }
 
 /* A task that waited for nothing was started without PREPARED. */
 static void on_started(struct run *r, const union shmsg *m)
 {
 	if (!r->shim.pid)
-		note_shim(r, m);
+		note_shim(r, m, false);
 	if (r->state != RUN_RUNNING || !r->started_ns) {
 		r->state = RUN_RUNNING;
 		r->started_ns = clock_mono_ns() - m->status.run_ns;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "agent/runjob.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 static int claim_single(struct taking *k, struct spool_place *p)
@@ -77,6 +78,7 @@ static int take_lanes(struct taking *k, struct spool_place *p)
 
 void taking_work(struct taking *k, struct spool_place *p)
 {
+	k->began_ns = clock_boot_ns();
 	k->code = take_lanes(k, p);
 	if (k->code == 0)
 		k->code = k->ref.element ? claim_element(k, p) : claim_single(k, p);

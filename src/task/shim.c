@@ -977,6 +977,12 @@ static void set_title(const struct shim *sh)
 			sh->spec.title[0] ? sh->spec.title : sh->spec.token);
 }
 
+/* A task that waits for nothing: one message and one waking of the agent less. */
+static bool may_go(const struct task_spec *s)
+{
+	return s->flags & SPEC_GO && (!s->go_until_ns || clock_boot_ns() < s->go_until_ns);
+}
+
 int shim_run(const struct shim_start *start)
 {
 	struct shim sh = { .start = start,
@@ -998,8 +1004,7 @@ int shim_run(const struct shim_start *start)
 		return 1;
 	}
 	set_title(&sh);
-	/* One message and one waking of the agent less, for tasks that wait for nothing. */
-	if (sh.spec.flags & SPEC_GO)
+	if (may_go(&sh.spec))
 		event(&sh, EV_GO);
 	else
 		tell_status(&sh, SHMSG_PREPARED);

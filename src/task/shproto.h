@@ -20,7 +20,8 @@
  *                                                          ENDED {struct task_end}, end of file
  *     ACK {}                      needed only where ENDED has record_errno
  *
- * With SPEC_GO in the description there is neither PREPARED nor GO: STARTED, or ENDED, comes first.
+ * With SPEC_GO in the description there is neither PREPARED nor GO: STARTED, or ENDED, comes first;
+ * but a shim that begins after its go_until_ns says PREPARED and waits for GO as any other.
  *
  * A shim's connection is the descriptor from START, or one made to its name by an agent that
  * adopts it (task/adopt.h); there may be several, all are told. Only who has said more than ASK

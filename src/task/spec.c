@@ -24,7 +24,7 @@
 #include "base/strbuf.h"
 #include "task/record.h"
 
-#define SPEC_MAGIC 0x74736b33U /* changes with the format */
+#define SPEC_MAGIC 0x74736b34U /* changes with the format */
 
 struct spec_head {
 	uint32_t magic;
@@ -36,6 +36,7 @@ struct spec_head {
 	uint64_t timeout_ms;
 	uint64_t beat_ms;
 	uint64_t promise_ms;
+	uint64_t go_until_ns;
 	uint32_t grace_ms;
 	int32_t stop_signal;
 	uint32_t umask;
@@ -93,6 +94,7 @@ static void encode(const struct task_spec *s, struct strbuf *b)
 		.timeout_ms = s->timeout_ms,
 		.beat_ms = s->beat_ms,
 		.promise_ms = s->promise_ms,
+		.go_until_ns = s->go_until_ns,
 		.grace_ms = s->grace_ms,
 		.stop_signal = s->stop_signal,
 		.umask = s->umask,
@@ -208,6 +210,7 @@ int spec_parse(char *memory, size_t n, struct task_spec *ret, struct err *e)
 		.timeout_ms = h.timeout_ms,
 		.beat_ms = h.beat_ms,
 		.promise_ms = h.promise_ms,
+		.go_until_ns = h.go_until_ns,
 		.grace_ms = h.grace_ms,
 		.stop_signal = h.stop_signal,
 		.umask = h.umask,

@@ -28,7 +28,7 @@
 #define SPEC_ALONE_MS	10000U /* as long as a guard keeps its holds: hold/proto.h */
 
 enum spec_flags {
-	SPEC_GO = 1 << 0,	/* start at once: needs no lease, so there is no GO to wait for */
+	SPEC_GO = 1 << 0,	/* start at once, until go_until_ns: it has no lease to wait for */
 	SPEC_SYNC = 1 << 1,	/* the record is to be on the disk before its end is told */
 	SPEC_END_TREE = 1 << 2, /* when the first process has exited, end what is left of the tree;
 				   without it the task goes on until all of the tree is gone */
@@ -57,15 +57,17 @@ struct task_spec {
 	uint32_t n_argv;
 	uint32_t n_env;
 	uint64_t script_bytes;
-	uint64_t log_limit;  /* bytes; at least SPEC_LOG_LEAST; 0: none */
-	uint64_t timeout_ms; /* from its start; SPEC_NO_TIMEOUT */
-	uint64_t beat_ms;    /* 0: nobody else could take the task */
-	uint64_t promise_ms; /* after so long without a beat others take it over */
-	uint32_t grace_ms;   /* between the first signal and KILL */
-	int32_t stop_signal; /* the first signal; 0: SIGTERM */
-	uint32_t umask;	     /* of the task */
-	uint32_t flags;	     /* enum spec_flags */
-	void *memory;	     /* of a spec that was read */
+	uint64_t log_limit;   /* bytes; at least SPEC_LOG_LEAST; 0: none */
+	uint64_t timeout_ms;  /* from its start; SPEC_NO_TIMEOUT */
+	uint64_t beat_ms;     /* 0: nobody else could take the task */
+	uint64_t promise_ms;  /* after so long without a beat others take it over */
+	uint64_t go_until_ns; /* of SPEC_GO, by clock_boot_ns(): later than this somebody else may
+				 have the task, and GO is waited for; 0: at any time */
+	uint32_t grace_ms;    /* between the first signal and KILL */
+	int32_t stop_signal;  /* the first signal; 0: SIGTERM */
+	uint32_t umask;	      /* of the task */
+	uint32_t flags;	      /* enum spec_flags */
+	void *memory;	      /* of a spec that was read */
 };
 
 /* A memory file with the description, its offset at the start. The descriptor, -E2BIG, -EINVAL

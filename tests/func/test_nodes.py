@@ -211,6 +211,30 @@ def test_frozen_node_wakes_up_late(world, tmp_path):
     assert [r for r in records if r["event"] == "end" and r["result"] == "done"][-1]["epoch"] == 1
 
 
+def test_start_that_comes_too_late(world, tmp_path):
+    """A node that sleeps between claim and start does not run what another node has by then."""
+    a, b = two_that_know_each_other(world)
+    mark = tmp_path / "marks"
+    b.run("off")
+    b.agent.wait(HANG)
+    a.wait(a.submit("-g", "0", "--", "true"), "done")
+    frozen = [pid for pid in children(a.agent.pid)
+              if pathlib.Path(f"/proc/{pid}/comm").read_text() == "tenure-shims\n"]  # it starts them
+    assert len(frozen) == 1
+    a.freeze(frozen)
+    try:
+        i = a.submit("-g", "0", "--", *marking(mark, 1))
+        assert wait_for(lambda: (a.runs().get((i, 0)) or {}).get("state") == "starting"), a.runs()
+        a.freeze([a.agent.pid])
+        b.start()
+        b.wait(i, "done")
+    finally:
+        a.wake([a.agent.pid, *frozen])
+    assert wait_for(lambda: not a.runs())
+    assert [line.split()[0] for line in lines(mark)] == ["begun", "over"]
+    assert a.task(i)["state"] == "done"
+
+
 def test_no_grace_after_the_promise(world, tmp_path):
     """A node that wakes where others may have its task by now kills it, without a word to it."""
     a, b = two_that_know_each_other(world)

@@ -169,6 +169,7 @@ static struct task_spec example_spec(void)
 			       .timeout_ms = 5,
 			       .log_limit = 1 << 30,
 			       .umask = 027,
+			       .go_until_ns = 7,
 			       .flags = SPEC_GO };
 
 	return s;
@@ -194,6 +195,7 @@ static void description_survives_its_file(void **state)
 	assert_int_equal(back.script_bytes, 12);
 	assert_memory_equal(back.script, s.script, 12);
 	assert_int_equal(back.umask, 027);
+	assert_int_equal(back.go_until_ns, 7);
 	assert_int_equal(back.log_limit, 1 << 30);
 	spec_clear(&back);
 	spec_clear(&back);
