@@ -31,6 +31,8 @@
 #include "spool/lines.h"
 #include "spool/transit.h"
 
+#define CLAIM_BYTES_MAX 65536 /* of an element's file: a claim and its start */
+
 struct journal {
 	char agent[NAME_AGENT_MAX + 1];
 	off_t offset;
@@ -53,8 +55,10 @@ struct batch {
 	uint64_t counts[BATCH_CANCELLED + 1];
 	uint64_t next; /* no element below it waits, but requeued ones */
 	uint64_t returned;
-	bool made;		 /* dir is there */
-	struct text_list undone; /* claims that were given up, and could not be removed */
+	bool made; /* dir is there */
+	/* Claims that were given up and could not be removed: in turns the path of one and what we
+	 * wrote into it. */
+	struct text_list undone;
 	size_t n_requeued;
 	struct requeued *requeued;
 	uint32_t *which; /* of an element: its place among them, from 1; NULL before the first */
@@ -204,15 +208,36 @@ static int read_journal(void *data, const char *file, unsigned char type)
 	return r == -EINVAL || r == -EPERM || r == -ELOOP ? 0 : r; /* it does not count */
 }
 
+/* What lies there under that name by now may be the claim of somebody who runs the element: it is
+ * ours as long as it holds what we wrote, which names the process and the time. */
+static int remove_claim(const struct spool *sp, const char *path, const char *line)
+{
+	cleanup_free char *text = NULL;
+	size_t len;
+	int r = spool_read(sp, path, CLAIM_BYTES_MAX, &text, &len, NULL);
+
+	if (r == 0 && strcmp(text, line) != 0)
+		return 0;
+	if (r == 0)
+		r = spool_unlink(sp, path, NULL);
+	return r == -ENOENT ? 0 : r;
+}
+
+static void add_undone(struct batch *b, const char *path, const char *line)
+{
+	text_list_add(&b->undone, path);
+	text_list_add(&b->undone, line);
+}
+
 /* Else nobody runs the element: the claim is one of an agent that lives. */
 static void remove_undone(struct batch *b)
 {
 	struct text_list all = b->undone;
 
 	b->undone = (struct text_list){ 0 };
-	for (size_t i = 0; i < all.n; i++)
-		if (spool_unlink(b->sp, all.texts[i], NULL) < 0)
-			text_list_add(&b->undone, all.texts[i]);
+	for (size_t i = 0; i < all.n; i += 2)
+		if (remove_claim(b->sp, all.texts[i], all.texts[i + 1]) < 0)
+			add_undone(b, all.texts[i], all.texts[i + 1]);
 	text_list_clear(&all);
 }
 
@@ -418,7 +443,7 @@ static int claim_element(struct batch *b, uint64_t element, const struct claimer
 	}
 
 	if (spool_unlink(b->sp, c.path, NULL) < 0)
-		text_list_add(&b->undone, c.path);
+		add_undone(b, c.path, line);
 	return r < 0 ? r : CLAIM_LOST;
 }
 

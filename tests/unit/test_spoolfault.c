@@ -47,6 +47,7 @@ static struct ledger *ledger;
 static char root[64];
 static enum fault fault;
 static unsigned int calls, fail_at, fail_errno;
+static bool keep_files; /* none can be removed */
 
 static bool fails(bool writes)
 {
@@ -78,7 +79,8 @@ WRAP(int, fsync, true, (int fd), (fd))
 WRAP(int, fdatasync, true, (int fd), (fd))
 WRAP(int, renameat, false, (int fd, const char *from, int to_fd, const char *to),
      (fd, from, to_fd, to))
-WRAP(int, unlinkat, false, (int fd, const char *path, int flags), (fd, path, flags))
+WRAP(int, unlinkat, false, (int fd, const char *path, int flags),
+     (keep_files ? -1 : fd, path, flags))
 WRAP(int, mkdirat, true, (int fd, const char *path, mode_t mode), (fd, path, mode))
 WRAP(int, fstatat64, false, (int fd, const char *path, struct stat *st, int flags),
      (fd, path, st, flags))
@@ -388,6 +390,53 @@ static void each_call(enum fault what, unsigned int errnum)
 	}
 }
 
+/* A claim that was given up and could not be removed is somebody else's once it has been. */
+static void test_undone_claim(void **state)
+{
+	struct batch *b = NULL, *other = NULL;
+	struct err e = ERR_INIT;
+	struct claimer one, two;
+	struct claim lost, held;
+	struct task_name n;
+	struct spool *sp;
+	struct scan *s;
+
+	prepare();
+	sp = open_spool(&e);
+	submit(sp, "{\"script\":\"b\",\"array\":\"1-3\"}");
+	s = scan_new(sp, 0);
+	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
+	n = scan_find(s, 1, 0)->name;
+	(void)scan_free(s);
+	assert_int_equal(claimer_self(sp, "one", &one, &e), 0);
+	assert_int_equal(claimer_self(sp, "two", &two, &e), 0);
+	assert_int_equal(batch_open(sp, &n, "one", &b, &e), 0);
+	assert_int_equal(transit_priority(sp, &n, 9, &e), 0); /* it is called otherwise now */
+	keep_files = true;
+	assert_int_equal(batch_claim(b, 1, &one, &lost, &e), CLAIM_LOST);
+	assert_true(spool_exists(sp, "running/1.1,e0"));
+	(void)batch_refresh(b, &e);
+	keep_files = false;
+
+	/* Recovery of another agent was faster, and it has claimed the element. */
+	assert_int_equal(spool_unlink(sp, "running/1.1,e0", &e), 0);
+	assert_int_equal(batch_open(sp, &n, "two", &other, &e), 0);
+	assert_int_equal(batch_claim(other, 1, &two, &held, &e), 0);
+	(void)batch_refresh(b, &e);
+	assert_true(spool_exists(sp, held.path));
+
+	keep_files = true;
+	assert_int_equal(batch_claim(b, 2, &one, &lost, &e), CLAIM_LOST);
+	assert_true(spool_exists(sp, "running/1.2,e0"));
+	keep_files = false;
+	(void)batch_refresh(b, &e);
+	assert_false(spool_exists(sp, "running/1.2,e0"));
+	b = batch_close(b);
+	other = batch_close(other);
+	sp = spool_close(sp);
+	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 static void test_eio(void **state)
 {
 	each_call(FAULT_ONCE, EIO);
@@ -411,9 +460,8 @@ static void test_killed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_eio),
-		cmocka_unit_test(test_nospace_once),
-		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_undone_claim), cmocka_unit_test(test_eio),
+		cmocka_unit_test(test_nospace_once), cmocka_unit_test(test_full),
 		cmocka_unit_test(test_killed),
 	};
 
