@@ -433,6 +433,20 @@ static void on_change(void *data, enum scan_change change, const struct scan_tas
 			       .waits = t->dir == SPOOL_PENDING && change != SCAN_REMOVED };
 }
 
+/* The index is as old as the last look at the directories: whether it waits is asked of its file.
+ */
+static void look_at_id(struct worker *w, const struct scan_task *t)
+{
+	struct scan_task seen = *t;
+	char file[NAME_FILE_MAX];
+	bool gone = seen.dir == SPOOL_PENDING && !spool_is_there_now(w->place->spool, SPOOL_PENDING,
+								     name_format(&seen.name, file));
+
+	if (gone)
+		scan_note(w->place->scan, SPOOL_PENDING, &seen.name, false);
+	on_change(w, gone ? SCAN_REMOVED : SCAN_CHANGED, &seen);
+}
+
 static void look_at_ids(struct worker *w)
 {
 	const struct id_list *ids = &w->b->want.ids;
@@ -441,7 +455,7 @@ static void look_at_ids(struct worker *w)
 		const struct scan_task *t = scan_find(w->place->scan, ids->ids[i], 0);
 
 		if (t)
-			on_change(w, SCAN_CHANGED, t);
+			look_at_id(w, t);
 	}
 }
 

@@ -42,7 +42,7 @@ bool scan_was_read(const struct scan *s);
  */
 #define SCAN_UNSURE 1
 int scan_look(struct scan *s, const char *file, scan_change_fn fn, void *data);
-/* A file that is there now, or, with there false, is not: what we did ourselves. */
+/* A file that is there now, or, with there false, is not: what we did ourselves, or met. */
 void scan_note(struct scan *s, enum spool_dir dir, const struct task_name *n, bool there);
 
 /* element 0: the task itself. NULL: not there. Valid until the next call of the same function. */

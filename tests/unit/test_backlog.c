@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What an agent's look at its queue tells the plan (spool_world.h). */
+
+#include "unit.h"
+
+#include "agent/backlog.h"
+#include "base/mem.h"
+#include "spool_world.h"
+
+/* An agent's, its index as the directories are now. */
+static struct spool_place open_place(const char *agent)
+{
+	struct spool_place p = { .spool = open_spool() };
+
+	p.self = self(p.spool, agent);
+	p.scan = scan_new(p.spool, SCAN_RAW);
+	assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
+	return p;
+}
+
+static void close_place(struct spool_place *p)
+{
+	backlog_forget(p);
+	p->scan = scan_free(p->scan);
+	p->spool = spool_close(p->spool);
+}
+
+/* As after a claim that was lost: only that task is looked at. */
+static struct backlog look_at(struct spool_place *p, uint64_t id)
+{
+	struct backlog b = { .want = { .ids = { .n = 1 } } };
+
+	b.want.ids.ids = xcalloc(1, sizeof(id));
+	b.want.ids.ids[0] = id;
+	backlog_work(&b, p);
+	return b;
+}
+
+/* The directories are read rarely where they are large or far away. What another agent has claimed
+ * meanwhile is not planned again, only to be lost again, until they have been. */
+static void test_claimed_by_another(void **state)
+{
+	struct spool_place p = open_place("one");
+	uint64_t waits = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
+	uint64_t taken = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
+	struct claimer other = self(p.spool, "two");
+	struct backlog b;
+
+	assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
+	(void)claim(p.spool, taken, &other);
+
+	b = look_at(&p, taken);
+	assert_int_equal(b.n_changes, 1);
+	assert_int_equal(b.changes[0].task.id, taken);
+	assert_false(b.changes[0].waits);
+	assert_null(scan_find(p.scan, taken, 0));
+	backlog_clear(&b);
+
+	b = look_at(&p, waits);
+	assert_int_equal(b.n_changes, 1);
+	assert_true(b.changes[0].waits);
+	backlog_clear(&b);
+
+	/* Where it is now is told by the directories. */
+	assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
+	assert_int_equal(scan_find(p.scan, taken, 0)->dir, SPOOL_RUNNING);
+	close_place(&p);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { TEST(test_claimed_by_another) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
