@@ -202,12 +202,15 @@ static int is_id(void *data, const struct task_name *n, const char *dir)
 	return n->id == *(const uint64_t *)data;
 }
 
-/* In the queue, or ended. */
-static bool is_known(const struct spool *sp, const struct scan *s, uint64_t id)
+/* In the queue, or ended: 1 or 0. -errno: that cannot be told, and to take it for new would run it
+ * a second time. */
+static int is_known(const struct spool *sp, const struct scan *s, uint64_t id, struct err *e)
 {
-	return scan_find(s, id, 0) || scan_dir(sp, "failed", is_id, &id, NULL) == 1 ||
-	       scan_dir(sp, "cancelled", is_id, &id, NULL) == 1 ||
-	       scan_done(sp, is_id, &id, NULL) == 1;
+	int r = scan_find(s, id, 0) ? 1 : scan_dir(sp, "failed", is_id, &id, e);
+
+	if (r == 0)
+		r = scan_dir(sp, "cancelled", is_id, &id, e);
+	return r == 0 ? scan_done(sp, is_id, &id, e) : r;
 }
 
 /* "raw,ID,AGENT,FILE" */
@@ -267,7 +270,10 @@ int raw_resume(const struct spool *sp, const char *tmp_file, const char *agent,
 	if (r != 0)
 		return r < 0 ? r : 0;
 	*ret_id = id;
-	return is_known(sp, s, id) ? spool_unlink(sp, tmp, e) : finish(sp, tmp, file, id, e);
+	r = is_known(sp, s, id, e);
+	if (r < 0)
+		return r;
+	return r ? spool_unlink(sp, tmp, e) : finish(sp, tmp, file, id, e);
 }
 
 struct resuming {

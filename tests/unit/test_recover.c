@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/raw.h"
 #include "spool/recover.h"
 #include "spool/revive.h"
 #include "spool_world.h"
@@ -406,6 +407,40 @@ static void test_killed_take_over(void **state)
 	sp = spool_close(sp);
 }
 
+/* An import that was cut off behind its last step: the task has ended, and only the bare file lies
+ * there still. While it cannot be read what has ended, it is not taken for a new one. */
+static void test_import_of_what_ended(void **state)
+{
+	static const char left[] = "raw,1,node1,5_raw.sh";
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1");
+	uint64_t id = submit(sp, "{\"script\":\"a\"}"), same;
+	struct claim c = claim(sp, id, &me);
+	struct spool_end end = done(&c);
+	char path[SPOOL_PATH_MAX];
+	struct err e = ERR_INIT;
+	struct scan_task t;
+	struct scan *s;
+
+	assert_int_equal(id, 1);
+	assert_int_equal(transit_end(sp, NULL, &c, &end, &e), 0);
+	put(sp, spool_path(SPOOL_TMP, left, path), "echo\n");
+	s = scanned(sp);
+	assert_int_equal(spool_rename(sp, "done", "away", &e), 0);
+	put(sp, "done", "no directory");
+	assert_true(raw_resume(sp, left, "node1", s, &same, &e) < 0);
+	assert_false(get(sp, id, &t));
+	assert_true(spool_exists(sp, path));
+
+	assert_int_equal(spool_unlink(sp, "done", &e), 0);
+	assert_int_equal(spool_rename(sp, "away", "done", &e), 0);
+	assert_int_equal(raw_resume(sp, left, "node1", s, &same, &e), 0);
+	assert_false(get(sp, id, &t));
+	assert_false(spool_exists(sp, path));
+	(void)scan_free(s);
+	sp = spool_close(sp);
+}
+
 static void test_torn_record(void **state)
 {
 	static const char torn[] = "{\"event\":\"requ";
@@ -442,6 +477,7 @@ int main(void)
 		TEST(test_late_end),
 		TEST(test_power_loss),
 		TEST(test_torn_record),
+		TEST(test_import_of_what_ended),
 		TEST(test_interrupted_take_over),
 		TEST(test_killed_take_over),
 	};
