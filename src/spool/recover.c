@@ -51,6 +51,7 @@ struct recovery {
 	struct scan *scan;
 	struct batch *batch; /* of the last element */
 	uint64_t batch_id;
+	uint64_t gone_id; /* a batch that waits no more */
 	bool batch_no_requeue;
 };
 
@@ -316,15 +317,29 @@ static int recover_task(struct recovery *rc, const struct task_name *n, char *pa
 /* ---- elements ---------------------------------------------------------------------------------
  */
 
-static struct batch *batch_of(struct recovery *rc, uint64_t id, struct err *e)
+/* A name that is changed while the directory is read may be missed by one look, and an element
+ * would lose its claim for it. */
+static const struct scan_task *find_waiting_batch(struct recovery *rc, uint64_t id, struct err *e)
 {
 	const struct scan_task *t = scan_find(rc->scan, id, 0);
 
+	if (!t && rc->gone_id != id && scan_update(rc->scan, NULL, NULL, e) == 0) {
+		t = scan_find(rc->scan, id, 0);
+		rc->gone_id = t ? rc->gone_id : id;
+	}
+	return t && t->dir == SPOOL_PENDING && t->name.count ? t : NULL;
+}
+
+static struct batch *batch_of(struct recovery *rc, uint64_t id, struct err *e)
+{
 	if (rc->batch && rc->batch_id == id)
 		return rc->batch;
 	rc->batch = batch_close(rc->batch);
 	rc->batch_id = id;
-	if (!t || t->dir != SPOOL_PENDING || !t->name.count)
+
+	const struct scan_task *t = find_waiting_batch(rc, id, e);
+
+	if (!t)
 		return NULL;
 
 	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];

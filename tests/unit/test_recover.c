@@ -441,6 +441,47 @@ static void test_import_of_what_ended(void **state)
 	sp = spool_close(sp);
 }
 
+struct hidden {
+	const struct spool *sp;
+	const char *at, *from;
+};
+
+static enum recover_life show_again(void *data, const struct claim *c)
+{
+	const struct hidden *h = data;
+
+	(void)spool_rename(h->sp, h->at, h->from, NULL);
+	return RECOVER_DEAD;
+}
+
+/* A batch whose name is changed just when the directory is read is not seen by that look. */
+static void test_missed_batch(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer other = self(sp, "node2"), me = self(sp, "node1");
+	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-2\",\"no_requeue\":true}");
+	struct batch *b = open_batch(sp, id, "node2");
+	char from[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct hidden h = { sp, "tmp/away", from };
+	const struct recover_calls calls = { .life = show_again, .data = &h };
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct scan_task t;
+	struct claim c;
+
+	assert_int_equal(batch_claim(b, 1, &other, &c, &e), 0);
+	b = batch_close(b);
+	assert_true(get(sp, id, &t));
+	(void)spool_path(SPOOL_PENDING, name_format(&t.name, file), from);
+	assert_int_equal(spool_rename(sp, from, h.at, &e), 0);
+	assert_int_equal(recover_claims(sp, &me, NULL, &calls, &n, &e), 0);
+	assert_true(n.failed == 1 && n.problems == 0);
+	b = open_batch(sp, id, NULL);
+	assert_int_equal(batch_counts(b).failed, 1);
+	b = batch_close(b);
+	sp = spool_close(sp);
+}
+
 static void test_torn_record(void **state)
 {
 	static const char torn[] = "{\"event\":\"requ";
@@ -477,6 +518,7 @@ int main(void)
 		TEST(test_late_end),
 		TEST(test_power_loss),
 		TEST(test_torn_record),
+		TEST(test_missed_batch),
 		TEST(test_import_of_what_ended),
 		TEST(test_interrupted_take_over),
 		TEST(test_killed_take_over),
