@@ -20,7 +20,8 @@
 #define CONTROL_GONE   1
 #define CONTROL_BAD    2
 #define ANSWER_KEPT_NS (600 * NS_PER_S)
-#define NUMBER_OF_TMP  17 /* ",%016x" at the end of a name in tmp/ */
+#define KNOWN_MAX      128 /* bytes of an order's name that it keeps in tmp/ and bad/ */
+#define NUMBER_OF_TMP  17  /* ",%016x" at the end of a name in tmp/ */
 
 static int write_json(const struct spool *sp, const char *path, const json_t *doc, struct err *e)
 {
@@ -172,14 +173,18 @@ typedef int (*order_fn)(const json_t *doc, void *ret, struct err *e);
 /* Takes path away and reads it: 0; CONTROL_GONE; CONTROL_BAD with e: it is in bad/; negative. */
 static int take(const struct spool *sp, const char *path, order_fn fn, void *ret, struct err *e)
 {
-	char tmp[SPOOL_PATH_MAX];
+	char tmp[SPOOL_PATH_MAX], known[KNOWN_MAX];
 	struct err why = ERR_INIT;
-	const char *slash = strrchr(path, '/'); /* by its name it is found in bad/ */
+	const char *slash = strrchr(path, '/');
 	const char *file = slash ? slash + 1 : path;
 	json_t *doc = NULL;
-	int r = spool_rename(sp, path, spool_tmp_path(sp, file, 0, tmp), &why);
+	int r;
 
-	if (r == -ENOENT)
+	/* By its name it is found in bad/; what somebody else called it may have no room for ours.
+	 */
+	(void)str_print(known, sizeof(known), "%.*s", (int)sizeof(known) - 1, file);
+	r = spool_rename(sp, path, spool_tmp_path(sp, known, 0, tmp), &why);
+	if (r == -ENOENT && spool_is_gone(sp, path)) /* else tmp/ is not there */
 		return CONTROL_GONE;
 	if (r == 0)
 		r = read_json(sp, tmp, file, &doc, &why);

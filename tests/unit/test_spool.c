@@ -488,6 +488,22 @@ static void test_control(void **state)
 	assert_int_equal(json_integer_value(json_object_get(answer, "code")), -EINVAL);
 	json_decref(answer);
 
+	/* A name without room for a number in tmp/ stops no order behind it. */
+	char longest[NAME_FILE_MAX], path[SPOOL_PATH_MAX];
+
+	(void)str_print(longest, sizeof(longest), "node1,%0*d.json",
+			(int)(sizeof(longest) - strlen("node1,.json") - 1), 7);
+	put(sp, spool_path(SPOOL_CONTROL, longest, path), "no json");
+	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
+	assert_false(spool_exists(sp, path));
+	/* Without tmp/ nothing can be taken, which is no reason to try for ever. */
+	assert_int_equal(control_send(sp, "node1", doc, sent, &e), 0);
+	assert_int_equal(spool_rename(sp, "tmp", "away", &e), 0);
+	assert_int_equal(control_next(sp, "node1", &got, at, &e), -ENOENT);
+	assert_int_equal(spool_rename(sp, "away", "tmp", &e), 0);
+	assert_int_equal(control_next(sp, "node1", &got, at, &e), 0);
+	order_clear(&got);
+
 	/* Who has given up takes back what nobody took; who begins does not obey what is old. */
 	assert_int_equal(control_send(sp, "node1", doc, sent, &e), 0);
 	assert_true(control_take_back(sp, sent));
