@@ -22,6 +22,8 @@
 #include "base/mem.h"
 
 #define SYNC_MS 200 /* ends are made durable in groups of so long */
+#define SYNC_LAST_MS                                                                               \
+	60000 /* one that failed is tried again after twice as long, and this at most */
 
 struct durable {
 	uv_loop_t *loop;
@@ -37,6 +39,7 @@ struct durable {
 	bool waiting;	/* the timer runs */
 	bool cutting;	/* from a part's beginning to its end */
 	bool stopped;
+	uint64_t again_ms; /* the last one failed, and how long it waits; 0: it did not */
 	unsigned int handles;
 };
 
@@ -189,20 +192,48 @@ static void watch_child(struct durable *d, struct durable_job *j)
 	uv_unref((uv_handle_t *)&d->poll); /* nobody waits for it */
 }
 
+static void tell_sync(struct durable *d, int code, const struct err *e)
+{
+	if (code < 0 && !d->again_ms)
+		news_say(d->news, LOG_LEVEL_ERROR,
+			 "the ends of tasks are not safe from a power loss yet: %s; trying again",
+			 e->text);
+	else if (code == 0 && d->again_ms)
+		news_say(d->news, LOG_LEVEL_INFO, "the ends of tasks are safe from a power loss");
+	if (code == 0)
+		d->again_ms = 0;
+}
+
+static void on_timer(uv_timer_t *timer);
+
+/* Also where nothing ends any more. */
+static void sync_later(struct durable *d)
+{
+	d->again_ms = d->again_ms ? 2 * d->again_ms : 2 * SYNC_MS;
+	d->again_ms = d->again_ms < SYNC_LAST_MS ? d->again_ms : SYNC_LAST_MS;
+	if (d->stopped)
+		return;
+	d->waiting = true;
+	(void)uv_timer_start(&d->timer, on_timer, d->again_ms, 0);
+}
+
 static void sync_done(struct spool_job *job)
 {
 	struct durable_job *j = (struct durable_job *)job;
 	struct durable *d = job->user;
 
-	if (j->code < 0)
-		news_say(d->news, LOG_LEVEL_ERROR,
-			 "the ends of tasks are not safe from a power loss yet: %s", j->e.text);
+	int code = j->code;
+
+	tell_sync(d, code, &j->e);
 	if (j->may_cut)
 		d->cutting = false;
 	if (j->child)
 		watch_child(d, j);
 	free(j);
-	d->synced(d->user);
+	if (code < 0)
+		sync_later(d);
+	else
+		d->synced(d->user);
 }
 
 static void on_timer(uv_timer_t *timer)

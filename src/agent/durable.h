@@ -18,7 +18,8 @@
 
 struct durable;
 
-/* synced: after each group, on the loop. */
+/* synced: after each group, on the loop, when it is on the disk. A group that could not be written
+ * is tried again, later each time. */
 struct durable *durable_new(uv_loop_t *loop, struct spooler *spooler, struct news *news,
 			    void (*synced)(void *user), void *user);
 void durable_soon(struct durable *d);

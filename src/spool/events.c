@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "spool/lines.h"
 
 #define EVENTS_SUFFIX ".tasks.jsonl"
@@ -21,9 +22,12 @@ struct events {
 	const struct spool *sp;
 	int fd;
 	bool dirty;
-	bool unnamed;	/* that the file is there is not on the disk yet */
-	bool recovered; /* what was there at events_open() is */
-	bool old;	/* there is something of before events_open() */
+	bool written_again_first; /* a sync failed, and may have taken what it did not write */
+	off_t synced;		  /* so far the file is on the disk, ... */
+	struct strbuf unsynced;	  /* ... and this is behind it, as long as it is not too much */
+	bool unnamed;		  /* that the file is there is not on the disk yet */
+	bool recovered;		  /* what was there at events_open() is */
+	bool old;		  /* there is something of before events_open() */
 	off_t size;
 	uint64_t last_part; /* the highest number of one, or 0 */
 	char agent[NAME_AGENT_MAX + 1];
@@ -87,7 +91,7 @@ int events_open(const struct spool *sp, const char *agent, struct events **ret, 
 		(void)events_close(ev);
 		return r;
 	}
-	ev->size = st.st_size;
+	ev->size = ev->synced = st.st_size;
 	ev->old = ev->size || ev->last_part;
 	ev->recovered = !ev->old;
 	*ret = ev;
@@ -100,6 +104,7 @@ struct events *events_close(struct events *ev)
 		return NULL;
 	if (ev->fd >= 0)
 		(void)fd_close(ev->fd);
+	strbuf_clear(&ev->unsynced);
 	free(ev);
 	return NULL;
 }
@@ -118,6 +123,8 @@ static int add(struct events *ev, json_t *record, uint64_t id, uint64_t element,
 		return err_sys(e, -r, "append to %s/%s", ev->sp->path, ev->path);
 	ev->dirty = true;
 	ev->size += (off_t)strlen(line);
+	if (ev->unsynced.len < EVENTS_MANY)
+		strbuf_adds(&ev->unsynced, line);
 	return 0;
 }
 
@@ -133,15 +140,49 @@ int events_add_requeue(struct events *ev, uint64_t id, uint64_t element, uint64_
 	return add(ev, record_requeue(again, epoch, clock_wall_ns()), id, element, e);
 }
 
+/* What could not be written by a sync is no longer to be written for the next one, which would
+ * succeed without it: it has to be changed again, to what it is. */
+static int write_again(struct events *ev)
+{
+	cleanup_fd int fd = spool_open_file(ev->sp, ev->path, O_WRONLY, NULL, NULL);
+	const struct strbuf *b = &ev->unsynced;
+	struct stat st;
+	ssize_t n;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return fd < 0 ? fd : -errno;
+	/* With a line that was written by halves, or too many: all of it once more, which is read
+	 * as if it were there once. */
+	if (st.st_size != ev->synced + (off_t)b->len)
+		return spool_append(ev->fd, strbuf_str(b), b->len);
+	n = pwrite(fd, strbuf_str(b), b->len, ev->synced);
+	return n < 0 ? -errno : (size_t)n < b->len ? -ENOSPC : 0;
+}
+
+static int sync_lines(struct events *ev)
+{
+	int r = ev->written_again_first ? write_again(ev) : 0;
+
+	if (r == 0 && fdatasync(ev->fd) < 0)
+		r = -errno;
+	ev->written_again_first = r < 0;
+	return r;
+}
+
 int events_sync(struct events *ev, struct err *e)
 {
+	int r;
+
 	if (!ev->dirty)
 		return 0;
-	if (fdatasync(ev->fd) < 0)
-		return err_sys(e, errno, "sync %s/%s", ev->sp->path, ev->path);
+	r = sync_lines(ev);
+	if (r < 0)
+		return err_sys(e, -r, "sync %s/%s", ev->sp->path, ev->path);
 	if (sync_name(ev, e) < 0)
 		return -EIO;
 	ev->dirty = false;
+	ev->synced = ev->size;
+	strbuf_clear(&ev->unsynced);
 	return 0;
 }
 
@@ -177,7 +218,7 @@ int events_cut(struct events *ev, uint64_t *ret_part, struct err *e)
 	(void)fd_close(ev->fd);
 	ev->fd = fd;
 	ev->unnamed = true;
-	ev->size = 0;
+	ev->size = ev->synced = 0;
 	ev->old = false;
 	ev->last_part = *ret_part = part;
 	return 0;

@@ -28,7 +28,8 @@ int events_add_end(struct events *ev, uint64_t id, uint64_t element, const struc
 		   struct err *e);
 int events_add_requeue(struct events *ev, uint64_t id, uint64_t element, uint64_t epoch,
 		       const struct spool_again *again, struct err *e);
-/* 0 at once when nothing was added since the last one. */
+/* 0 at once when nothing was added since the last one. Negative: what was added since then is not
+ * safe yet, and another call writes it anew. */
 int events_sync(struct events *ev, struct err *e);
 /* Recovery has brought all that lines of before events_open() tell to where it belongs; until then
  * nothing is cut off. */

@@ -8,6 +8,7 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -29,6 +30,34 @@ static const struct spool_end done = { .result = RESULT_DONE, .attempt = 1 };
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	return remove(path);
+}
+
+/* A disk that fails: what was to be written is lost, though the next sync succeeds. */
+static bool disk_fails;
+static off_t on_disk;
+
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+int __wrap_fdatasync(int fd)
+{
+	static const char lost[4096];
+	char path[64];
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	if (!disk_fails) {
+		on_disk = st.st_size;
+		return __real_fdatasync(fd);
+	}
+	(void)str_print(path, sizeof(path), "/proc/self/fd/%d", fd);
+
+	int again = open(path, O_WRONLY | O_CLOEXEC);
+
+	assert_true(again >= 0 && st.st_size - on_disk < (off_t)sizeof(lost));
+	assert_true(pwrite(again, lost, (size_t)(st.st_size - on_disk), on_disk) >= 0);
+	(void)close(again);
+	errno = EIO;
+	return -1;
 }
 
 /* Opens the spool and the journal as an agent does; boot NULL: in this boot. */
@@ -128,6 +157,37 @@ static void test_parts(void **state)
 	assert_false(events_are_many(ev));
 	assert_int_equal(events_drop(ev, second, NULL), 0);
 	assert_int_equal(sum_of_ids(), 0);
+}
+
+/* The kernel tells once that something could not be written, and then takes it for written. */
+static void test_failed_sync(void **state)
+{
+	struct stat st;
+	off_t size;
+
+	add(1);
+	assert_int_equal(events_sync(ev, NULL), 0);
+	add(10);
+	assert_int_equal(fstatat(sp->fd, CURRENT, &st, 0), 0);
+	size = st.st_size;
+	disk_fails = true;
+	assert_int_equal(events_sync(ev, NULL), -EIO);
+	assert_int_equal(events_sync(ev, NULL), -EIO);
+	assert_int_equal(sum_of_ids(), 1);
+	disk_fails = false;
+	assert_int_equal(events_sync(ev, NULL), 0);
+	assert_int_equal(sum_of_ids(), 11);
+	assert_int_equal(fstatat(sp->fd, CURRENT, &st, 0), 0);
+	assert_int_equal(st.st_size, size);
+
+	/* Also where more came behind what was lost. */
+	add(100);
+	disk_fails = true;
+	assert_int_equal(events_sync(ev, NULL), -EIO);
+	add(1000);
+	disk_fails = false;
+	assert_int_equal(events_sync(ev, NULL), 0);
+	assert_int_equal(sum_of_ids() % 1000, 111); /* 1000 may be there twice */
 }
 
 /* Above some MiB. */
@@ -233,8 +293,8 @@ static void test_problem(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_parts), TEST(test_many), TEST(test_large),
-					    TEST(test_problem) };
+	const struct CMUnitTest tests[] = { TEST(test_parts), TEST(test_failed_sync),
+					    TEST(test_many), TEST(test_large), TEST(test_problem) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
