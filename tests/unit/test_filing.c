@@ -3,6 +3,7 @@
 
 #include "agent/filing.h"
 #include "base/mem.h"
+#include "spool_world.h"
 
 /* What the shim wrote down, and what we meant to do, give what the rules for retries hear. */
 struct row {
@@ -103,6 +104,42 @@ static void test_words(void **state)
 	assert_int_equal(filing_judge(&end, END_MAX, "").code, 11);
 }
 
+/* Where two agents end the last elements of an array, one of them finds that the other has filed
+ * the array. Its own end was not too late for that. */
+static void test_array_that_another_has_filed(void **state)
+{
+	static const struct task_end ended = { .outcome = TASK_EXITED };
+	struct spool_place p = { .spool = open_spool() };
+	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-2\"}");
+	struct filing f = { .end = &ended,
+			    .ended = { .kind = END_EXIT },
+			    .token = "none",
+			    .run_dir = spool_world_root(),
+			    .log_path = "logs/none" };
+	struct err e = ERR_INIT;
+	struct place_batch *b;
+	struct scan_task t;
+
+	p.self = self(p.spool, "one");
+	p.scan = scanned(p.spool);
+	b = place_batch(&p, id, &e);
+	assert_non_null(b);
+	f.spec = b->spec;
+	assert_true(get(p.spool, id, &t));
+	for (uint64_t i = 1; i <= 2; i++) {
+		assert_int_equal(batch_claim(b->batch, i, &p.self, &f.claim, &e), 0);
+		if (i == 2) /* it is not called so any more, as after it was filed */
+			assert_int_equal(transit_priority(p.spool, &t.name, 9, &e), 0);
+		filing_work(&f, &p);
+		assert_int_equal(f.code, 0);
+		assert_false(f.superseded);
+	}
+	assert_int_equal(batch_counts(b->batch).done, 2);
+	place_forget_batch(&p, id);
+	p.scan = scan_free(p.scan);
+	p.spool = spool_close(p.spool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -110,6 +147,8 @@ int main(void)
 		cmocka_unit_test(test_what_is_written_wins),
 		cmocka_unit_test(test_command_that_had_ended),
 		cmocka_unit_test(test_words),
+		cmocka_unit_test_setup_teardown(test_array_that_another_has_filed, spool_setup,
+						spool_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

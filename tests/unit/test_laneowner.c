@@ -4,6 +4,7 @@
 
 #include "unit.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,14 @@
 #include "base/mem.h"
 #include "spool/beat.h"
 #include "spool/laneowner.h"
+
+/* A file server that answers with an error: what a call was to make is there all the same, or
+ * another agent's, who was faster. */
+static bool link_fails;
+static const char *faster; /* NULL: nobody was */
+
+int __real_linkat(int from_fd, const char *from, int to_fd, const char *to, int flags);
+int __wrap_linkat(int from_fd, const char *from, int to_fd, const char *to, int flags);
 
 static char root[] = "/tmp/tenure-lane-XXXXXX";
 static struct spool *sp;
@@ -28,6 +37,20 @@ static void go(const char *agent)
 	char path[SPOOL_PATH_MAX];
 
 	assert_int_equal(unlinkat(sp->fd, beat_agent_path(agent, path), 0), 0);
+}
+
+int __wrap_linkat(int from_fd, const char *from, int to_fd, const char *to, int flags)
+{
+	cleanup_free char *text = xasprintf("{\"agent\":\"%s\"}\n", faster ? faster : "");
+
+	if (!link_fails)
+		return __real_linkat(from_fd, from, to_fd, to, flags);
+	if (faster)
+		assert_int_equal(spool_write_new(sp, to, text, strlen(text), false, NULL), 0);
+	else
+		assert_int_equal(__real_linkat(from_fd, from, to_fd, to, flags), 0);
+	errno = EIO;
+	return -1;
 }
 
 static int count_files(void *data, const char *file, unsigned char type)
@@ -176,6 +199,30 @@ static void test_what_was_left(void **state)
 	assert_string_equal(found, "");
 }
 
+/* An error while a lane is taken leaves no file of ours, and takes away none of another's. */
+static void test_failed_take(void **state)
+{
+	uint64_t e = LANE_NONE;
+	char owner[NAME_AGENT_MAX + 1];
+	int before = files();
+
+	come("f");
+	come("g");
+	link_fails = true;
+	assert_int_equal(lane_take(sp, "broken", "f", &e, owner, NULL), -EIO);
+	assert_int_equal(files(), before);
+
+	faster = "g";
+	assert_int_equal(lane_take(sp, "broken", "f", &e, owner, NULL), -EIO);
+	link_fails = false;
+	faster = NULL;
+	assert_int_equal(files(), before + 1);
+	assert_int_equal(lane_take(sp, "broken", "f", &e, owner, NULL), LANE_ELSEWHERE);
+	assert_string_equal(owner, "g");
+	go("f");
+	go("g");
+}
+
 static int set_up(void **state)
 {
 	return mkdtemp(root) && spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL) == 0
@@ -196,7 +243,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_odd_files),     cmocka_unit_test(test_one_owner),
 		cmocka_unit_test(test_owner_is_gone), cmocka_unit_test(test_old_view),
-		cmocka_unit_test(test_what_was_left),
+		cmocka_unit_test(test_what_was_left), cmocka_unit_test(test_failed_take),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
