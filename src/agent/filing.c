@@ -289,8 +289,10 @@ static enum end_kind written_kind(const struct task_end *end)
 	/* It was to give way, and did so before it began. */
 	if (end->outcome == TASK_CANCELLED && kind == END_PREEMPTED)
 		return END_TAKEN;
-	/* Its command had ended by then: to begin again would be to run it twice. */
-	if (end->leader_first && (kind == END_PREEMPTED || kind == END_NODE_LOST))
+	/* Its command had ended by then: to begin again would be to run it twice. But one that was
+	 * signalled as its node went down may have had that from who told the shim, too. */
+	if (end->leader_first &&
+	    (kind == END_PREEMPTED || (kind == END_NODE_LOST && end->outcome == TASK_EXITED)))
 		kind = END_EXIT;
 	return kind == END_EXIT && end->outcome == TASK_SIGNALLED ? END_SIGNAL : kind;
 }

@@ -85,6 +85,8 @@ static void test_command_that_had_ended(void **state)
 		{ TASK_SIGNALLED, CAUSE_REQUEUE, END_PREEMPTED, END_SIGNAL, false, true },
 		{ TASK_EXITED, CAUSE_TERM, END_MAX, END_EXIT, false, true },
 		{ TASK_EXITED, CAUSE_FENCED, END_MAX, END_EXIT, false, true },
+		/* A reboot signals all of a tree, and who comes first is chance. */
+		{ TASK_SIGNALLED, CAUSE_TERM, END_MAX, END_NODE_LOST, false, true },
 		/* Its owner's word, and its own limit, are about the whole tree. */
 		{ TASK_EXITED, CAUSE_STOP, END_MAX, END_STOPPED, false, true },
 		{ TASK_EXITED, CAUSE_REQUEUE, END_STOPPED, END_STOPPED, false, true },
