@@ -48,6 +48,10 @@ void glease_on_failed_look(struct guard *g, struct gdev *d);
 /* d has been away for for_ns: what is over there ends without a look once that is long enough. */
 void glease_on_lost(struct guard *g, struct gdev *d, uint64_t for_ns);
 
+/* All looks at d have failed for for_ns: what is over there ends without one once that is long
+ * enough and nothing of ours is alive that was seen on it. */
+void glease_on_failing(struct guard *g, struct gdev *d, uint64_t for_ns);
+
 /* The pidfd of l's shim is readable: the shim has ended. */
 void glease_on_shim(struct guard *g, struct glease *l);
 

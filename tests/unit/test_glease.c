@@ -359,6 +359,41 @@ static void test_lost_with_a_lease(void **state)
 	assert_non_null(strstr(w->d->reason, "cannot be seen"));
 }
 
+/* A card that answers with errors and nothing else: the task's end waits while one of its processes
+ * may still be on it, and not for ever. */
+static void test_failing_with_a_lease(void **state)
+{
+	struct world *w = *state;
+	uint64_t now = clock_mono_ns();
+	pid_t child;
+
+	w->g->clients[0].policy.hold = 0;
+	w->d->check = true;
+	see(w, 0, NULL, 0, 0);
+	(void)grant_with(w, 0);
+	see(w, 0, NULL, 0, 0);
+	child = fork();
+	if (child == 0) {
+		for (;;)
+			(void)pause();
+	}
+	see(w, 40 * GIBS, &child, 1, 0);
+	assert_int_equal(w->d->state, DEV_LENT);
+	unlease(w);
+	w->d->sight.code = -EIO;
+	gdev_on_sight(w->g, w->d);
+	gdev_on_time(w->g, w->d, now + 60 * NS_PER_S);
+	assert_int_equal(w->d->n_over, 1);
+	(void)kill(child, SIGKILL);
+	(void)waitpid(child, NULL, 0);
+	gdev_on_time(w->g, w->d, now + 29 * NS_PER_S);
+	assert_int_equal(w->d->n_over, 1);
+	gdev_on_time(w->g, w->d, now + 32 * NS_PER_S);
+	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->state, DEV_BUSY);
+	assert_non_null(strstr(w->d->reason, "cannot be seen"));
+}
+
 /* What runs on, or was not told to be over, keeps its lease whatever is seen. */
 static void test_lost_beside_a_task(void **state)
 {
@@ -485,6 +520,7 @@ int main(void)
 		TEST(test_foreign_beside_one_that_gives_way),
 		TEST(test_blind_with_a_lease),
 		TEST(test_lost_with_a_lease),
+		TEST(test_failing_with_a_lease),
 		TEST(test_lost_beside_a_task),
 		TEST(test_grant_of_what_cannot_be_seen),
 		TEST(test_agent_that_does_not_read),
