@@ -446,9 +446,29 @@ void glease_client_changed(struct guard *g, const struct gclient *c)
 		glease_recount(g, device_of(g, l));
 }
 
+/* Who waits for the answer to its GRANT gets one, for all of its devices: with the last of them. */
+static void answer_dropped(struct guard *g, struct gclient *c, struct glease *l)
+{
+	for (struct glease *m = l + 1; m < g->leases + GUARD_LEASES_MAX; m++)
+		if (glease_is_of(m, l->instance, &l->id) && m->stage == LEASE_ASKED)
+			return;
+	if (l->stage == LEASE_ASKED) {
+		l->code = -ENOENT;
+		(void)str_copy(l->text, sizeof(l->text), "its agent let go of everything");
+	}
+	if (c && c->fd >= 0 && (l->stage == LEASE_ASKED || l->due & DUE_GRANTED))
+		(void)tell_granted(g, c, l);
+}
+
 void glease_drop_promises(struct guard *g, const char *instance)
 {
+	struct gclient *c = gclient_find(g, instance);
+
 	GLEASE_EACH(g, l)
-	if (!strcmp(l->instance, instance) && l->stage < LEASE_GRANTED)
+	{
+		if (strcmp(l->instance, instance) != 0 || l->stage >= LEASE_GRANTED)
+			continue;
+		answer_dropped(g, c, l);
 		glease_end(g, l);
+	}
 }

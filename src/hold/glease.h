@@ -64,7 +64,8 @@ void glease_tell_all(struct guard *g, struct gclient *c);
 /* c answers no more, or again, or its agent ends: what is held for its promises follows. */
 void glease_client_changed(struct guard *g, const struct gclient *c);
 
-/* Nobody speaks for this instance any more: what was only promised to it is not. */
+/* Nobody speaks for this instance any more, or its agent lets go of everything: what was only
+ * promised to it is not. An agent that is there hears that of what it has asked for. */
 void glease_drop_promises(struct guard *g, const char *instance);
 
 /* Leases of that instance, or of all (NULL). */
