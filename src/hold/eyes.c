@@ -336,7 +336,7 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 	}
 	if (news) {
 		s->sight.complete = deep;
-		s->sight.checked = depth >= GPU_LOOK_ALL;
+		s->sight.checked |= depth >= GPU_LOOK_ALL; /* until it is taken */
 		s->sight.seq++;
 		notify(eyes);
 	}
@@ -659,6 +659,8 @@ bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *re
 
 	if (newer)
 		*ret = eyes->slots[slot].sight;
+	if (newer && seq)
+		eyes->slots[slot].sight.checked = false;
 	(void)pthread_mutex_unlock(&eyes->lock);
 	return newer;
 }
