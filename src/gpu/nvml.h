@@ -8,7 +8,8 @@
  * missing.
  *
  * Loading maps the library; nvml_start() and nvml_stop() are nvmlInit_v2 and nvmlShutdown and may
- * be repeated, which is how NVML is tried again after the driver was lost.
+ * be repeated, which is how NVML is tried again after the driver was lost. A library that does not
+ * start is to be unloaded before the next try: a driver takes only the one it was installed with.
  */
 
 #include <stdbool.h>

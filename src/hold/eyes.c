@@ -7,7 +7,9 @@
  * microseconds, and a process that came and went between two of its looks is gone.
  *
  * When every device fails, NVML itself is lost (driver upgrade, container after daemon-reload): it
- * is shut down and started again every RESTART_NS, and slots are found again by UUID. A single
+ * is shut down and started again every RESTART_NS, and slots are found again by UUID. Where it does
+ * not start, its library is loaded anew each time: the one that we have may be that of the driver
+ * before an upgrade, which the new one refuses for ever. A single
  * device that fails is tried again every RETRY_NS. Which devices there are is asked again while
  * NVML runs: every RETRY_NS where a card could not be asked, else every RELIST_NS, because MIG
  * instances come and go.
@@ -174,6 +176,8 @@ static void start_nvml(struct eyes *eyes)
 		gpu_errors_close(&eyes->nvml, &eyes->errors);
 		nvml_stop(&eyes->nvml);
 		r = nvml_start(&eyes->nvml, &e);
+		if (r < 0)
+			nvml_unload(&eyes->nvml);
 	}
 	if (r == 0)
 		r = gpu_enumerate(&eyes->nvml, &eyes->list, &e);

@@ -103,12 +103,16 @@ static void wait_for_looks(unsigned int n)
 	assert_true(driver.looks >= until);
 }
 
+static void driver_reset(void)
+{
+	(void)memset(&driver, 0, sizeof(driver));
+}
+
 static struct eyes *open_eyes(void)
 {
 	struct err e = ERR_INIT;
 	struct eyes *eyes;
 
-	(void)memset(&driver, 0, sizeof(driver));
 	assert_int_equal(eyes_open(&eyes, &e), 0);
 	return eyes;
 }
@@ -125,9 +129,11 @@ static void wait_for_sight(struct eyes *eyes, struct sight *s)
 /* A guard that has not come to the check when the next thing is seen is told of both. */
 static void test_check_that_is_followed_by_news(void **state)
 {
-	struct eyes *eyes = open_eyes();
+	struct eyes *eyes;
 	struct sight s = { 0 };
 
+	driver_reset();
+	eyes = open_eyes();
 	wait_for_sight(eyes, &s);
 	assert_true(s.checked);
 	eyes_set_period(eyes, 0, 2 * NS_PER_MS);
@@ -157,10 +163,32 @@ static void test_check_that_is_followed_by_news(void **state)
 	eyes_close(eyes);
 }
 
+/* A driver that was upgraded refuses the library that we have in memory, for ever. */
+static void test_driver_that_was_upgraded(void **state)
+{
+	struct eyes *eyes;
+	struct sight s = { 0 };
+	char text[200];
+
+	driver_reset();
+	driver.mismatch = true;
+	eyes = open_eyes();
+	while (!eyes_ready(eyes))
+		nap();
+	assert_int_equal(eyes_trouble(eyes, text, sizeof(text)), -EIO);
+	assert_string_equal(text, "Driver/library version mismatch");
+	wait_for_sight(eyes, &s);
+	assert_int_equal(eyes_trouble(eyes, text, sizeof(text)), 0);
+	assert_int_equal(driver.loads, 2);
+	eyes_close(eyes);
+	assert_int_equal(driver.unloads, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_check_that_is_followed_by_news),
+		cmocka_unit_test(test_driver_that_was_upgraded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
