@@ -7,8 +7,9 @@
  *	-> off
  *
  * Whatever goes wrong on the way leads to freeing, and from there to off with the reason and, where
- * it ended at once by itself, a time before which it is not tried again. `gone` is the shim's word
- * that nothing runs, `freed` the guard's that the device is free; off comes after both.
+ * it ended at once by itself or could not be started, a time before which it is not tried again.
+ *`gone` is the shim's word that nothing runs, `freed` the guard's that the device is free; off
+ *comes after both.
  */
 
 #include "agent/filler.h"
@@ -31,6 +32,7 @@
 #define AT_ONCE_MS    10000  /* an end before this is one "at once" */
 #define WAIT_FIRST_MS 5000   /* after it; ... */
 #define WAIT_LAST_MS  600000 /* ... twice as long each time, and this at most */
+#define ROOM_LAST_MS  60000  /* this where it was refused: what is in the way may go at any time */
 #define LOOK_AGAIN_MS 1000   /* for a shim of which nothing could be told */
 
 struct filler_ear {
@@ -57,7 +59,8 @@ struct filler {
 	bool yielded;		 /* its device has to be idle for rehold_ms, then */
 	uint64_t over_ns;
 	char why[PROTO_TEXT_MAX];
-	unsigned int at_once; /* ends at once, in a row */
+	unsigned int at_once;  /* ends at once, in a row */
+	unsigned int refusals; /* starts that could not be, in a row */
 };
 
 struct fillers {
@@ -149,6 +152,16 @@ static void refused(struct filler *fl, const char *why)
 	settle(fl);
 }
 
+/* It could not be started: by nothing that the command did, but the next try may end as well. */
+static void turned_away(struct filler *fl, const char *why)
+{
+	if (!fl->ending) {
+		fl->shown->refused = true;
+		fl->refusals++;
+	}
+	refused(fl, why);
+}
+
 static void tell_grant(const struct filler *fl)
 {
 	(void)guardlink_grant(fl->all->c.place->link, &fl->id, &fl->shim);
@@ -171,6 +184,7 @@ static void on_running(struct filler *fl, const union shmsg *m)
 	if (state_of(fl) == WORKLOAD_RUNNING)
 		return;
 	enter(fl, WORKLOAD_RUNNING);
+	fl->refusals = 0;
 	fl->shown->starts++;
 	if (!fl->at_once)
 		news_say(news_of(fl), LOG_LEVEL_INFO, "gpu %u  the workload runs (PID %d)",
@@ -340,27 +354,29 @@ static void forget_record(struct filler *fl)
 	spooler_do(fl->all->c.place->spooler, &o->job);
 }
 
-/* When it may come again, and what people read meanwhile. */
-static void put_off(struct filler *fl)
+/* When it may come again, and what people read meanwhile. True: that was told. */
+static bool put_off(struct filler *fl)
 {
 	struct view_workload *w = fl->shown;
+	unsigned int times = w->refused ? fl->refusals : fl->ending ? 0 : fl->at_once;
+	uint64_t last = w->refused ? ROOM_LAST_MS : WAIT_LAST_MS, wait = WAIT_FIRST_MS;
 	char wait_text[UNIT_TEXT_MAX];
-	uint64_t wait = WAIT_FIRST_MS;
 
 	(void)str_copy(w->text, sizeof(w->text), fl->why);
 	w->next_ns = 0;
-	if (fl->ending || !fl->at_once)
-		return;
-	for (unsigned int i = 1; i < fl->at_once && wait < WAIT_LAST_MS; i++)
+	if (!times)
+		return false;
+	for (unsigned int i = 1; i < times && wait < last; i++)
 		wait *= 2;
-	wait = wait < WAIT_LAST_MS ? wait : WAIT_LAST_MS;
+	wait = wait < last ? wait : last;
 	w->next_ns = clock_mono_ns() + wait * NS_PER_MS;
-	if (fl->at_once > 1)
+	if (times > 1)
 		(void)str_print(w->text, sizeof(w->text), "%.160s, %u times in a row", fl->why,
-				fl->at_once);
-	news_say(news_of(fl), LOG_LEVEL_WARNING,
-		 "gpu %u  the workload ended at once: %s; again in %s", device_of(fl)->index,
-		 w->text, unit_format_duration(wait, wait_text));
+				times);
+	news_say(news_of(fl), LOG_LEVEL_WARNING, "gpu %u  the workload %s: %s; again in %s",
+		 device_of(fl)->index, w->refused ? "cannot start" : "ended at once", w->text,
+		 unit_format_duration(wait, wait_text));
+	return true;
 }
 
 static void over(struct filler *fl)
@@ -370,8 +386,7 @@ static void over(struct filler *fl)
 	fl->log_fd = spooler_close_fd(all->c.place->spooler, fl->log_fd);
 	(void)sched_end(all->c.plan, ref_of(fl));
 	forget_record(fl);
-	put_off(fl);
-	if (fl->ending || !fl->at_once)
+	if (!put_off(fl))
 		news_say(news_of(fl), LOG_LEVEL_INFO, "gpu %u  the workload has ended: %s",
 			 device_of(fl)->index, fl->why);
 	fl->over_ns = clock_mono_ns();
@@ -465,7 +480,7 @@ static void launch(struct filler *fl)
 	int fd;
 
 	if (place->mother.fd < 0 && launch_mother(&place->mother, place->program_fd, &e) < 0) {
-		refused(fl, e.text);
+		turned_away(fl, e.text);
 		return;
 	}
 	fd = ask_for_shim(fl, &e);
@@ -474,7 +489,7 @@ static void launch(struct filler *fl)
 	else if (fd >= 0)
 		listen_to(fl, fd);
 	else if (fd != -EAGAIN)
-		refused(fl, e.text);
+		turned_away(fl, e.text);
 }
 
 struct prepare_job {
@@ -543,6 +558,7 @@ static void start(struct filler *fl)
 	(void)str_copy(fl->uuid, sizeof(fl->uuid), device_of(fl)->uuid);
 	fl->id = (struct lease_id){ LEASE_WORKLOAD, fl->slot + 1, ++fl->all->attempts };
 	fl->why[0] = fl->shown->text[0] = '\0';
+	fl->shown->refused = false;
 	fl->yielded = false;
 	name_shim(fl);
 	plan_it(fl);
@@ -665,9 +681,7 @@ void fillers_on_promise(struct fillers *f, const struct msg_lease_reply *m)
 		return;
 	if (m->code < 0) {
 		fl->leased = false;
-		fl->ending = true; /* which is nothing that the command did */
-		(void)str_copy(fl->why, sizeof(fl->why), m->text);
-		refused(fl, m->text);
+		turned_away(fl, m->text);
 		return;
 	}
 	enter(fl, WORKLOAD_STARTING);

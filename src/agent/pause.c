@@ -27,7 +27,7 @@ static void stop_here(struct agent *a)
 	(void)uv_signal_start(tstp, on_pause, SIGTSTP);
 	a->pausing = false;
 	if (a->queue)
-		tasks_pause_workload(a->queue, false);
+		tasks_pause(a->queue, false);
 	uv_update_time(&a->loop);
 	if (!a->view.ready) {
 		ready_wait(a);
@@ -67,7 +67,7 @@ static void on_pause(uv_signal_t *handle, int signum)
 	if (!a->dropped)
 		guardlink_drop(a->link);
 	if (a->queue)
-		tasks_pause_workload(a->queue, true);
+		tasks_pause(a->queue, true);
 	(void)uv_timer_start(&a->pause_timer, on_pause_step, FLUSH_STEP_MS, FLUSH_STEP_MS);
 }
 

@@ -337,6 +337,7 @@ static void add_workload(json_t *o, const struct view *v, uint32_t slot, uint64_
 	const struct view_workload *w = &v->workloads[slot];
 	const char *reason = json_string_value(json_object_get(o, "reason"));
 	uint64_t due = workload_due(v, slot);
+	const char *last = w->refused ? " cannot start: " : " ended at once: ";
 	char text[PROTO_TEXT_MAX * 2], wait[UNIT_TEXT_MAX];
 	json_t *j = json_pack("{ss si ss}", "state", workload_names[w->state], "starts",
 			      (int)w->starts, "last_end", w->text);
@@ -353,8 +354,8 @@ static void add_workload(json_t *o, const struct view *v, uint32_t slot, uint64_
 	} else if (due > now) {
 		(void)str_print(text, sizeof(text), "%s%sthe workload%s%s%s in %s",
 				reason ? reason : "", reason ? "; " : "",
-				w->next_ns > now ? " ended at once: " : "",
-				w->next_ns > now ? w->text : "", w->next_ns > now ? "; again" : "",
+				w->next_ns > now ? last : "", w->next_ns > now ? w->text : "",
+				w->next_ns > now ? "; again" : "",
 				unit_format_duration((due - now) / NS_PER_MS + 999, wait));
 	} else {
 		return;

@@ -41,7 +41,8 @@ void reserving_on_reply(struct reserving *r, const struct msg_lease_reply *m);
 /* A run of ours has left these: the guard is told after the next plan if nothing is planned there,
  * because it waits a moment for that (hold/glend.h). */
 void reserving_on_left(struct reserving *r, struct devset devices);
-/* The guard may be another one: what it was told is what it says that it was. */
+/* The guard may be another one: what it was told is what it says that it was. Or it was told to
+ * drop everything. */
 void reserving_forget_told(struct reserving *r);
 void reserving_on_state(struct reserving *r, const struct msg_lease_state *m);
 /* Nothing is started any more, so nothing is collected. */

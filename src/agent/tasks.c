@@ -110,7 +110,7 @@ struct devset tasks_busy_devices(const struct tasks *q)
 /* What an agent before us had reserved stays so until it is known what waits. */
 static void tell_reservations(struct tasks *q)
 {
-	if (q->known)
+	if (q->known && !q->paused)
 		reserving_tell(&q->reserving, q->place.link, q->place.view,
 			       devset_or(tasks_busy_devices(q), fillers_devices(q->fillers)));
 }
@@ -156,6 +156,16 @@ void tasks_plan_soon(struct tasks *q)
 {
 	if (q->open && !q->ending)
 		(void)uv_timer_start(&q->plan_timer, on_plan, 0, 0);
+}
+
+void tasks_pause(struct tasks *q, bool pause)
+{
+	q->paused = pause;
+	if (pause)
+		fillers_stop_all(q->fillers, UINT32_MAX, "the agent is stopped (Ctrl-Z)");
+	else
+		reserving_forget_told(&q->reserving);
+	tasks_plan_soon(q);
 }
 
 void tasks_look(struct tasks *q)

@@ -103,8 +103,9 @@ bool tasks_is_empty(const struct tasks *q);
 size_t tasks_workloads(const struct tasks *q);
 /* By slot; valid as long as q. */
 const struct view_workload *tasks_workload_view(const struct tasks *q);
-/* While the agent is stopped (Ctrl-Z) nothing of the workload runs. */
-void tasks_pause_workload(struct tasks *q, bool pause);
+/* While the agent is stopped (Ctrl-Z) nothing of the workload runs, and nothing is held for tasks
+ * that wait for more: the guard drops that, and is told anew afterwards. */
+void tasks_pause(struct tasks *q, bool pause);
 /* Those that run, or are about to. */
 size_t tasks_running(const struct tasks *q);
 /* One sentence: what it waits for. TASKS_WHY_ELSEWHERE: this node will not start it, another one

@@ -62,9 +62,9 @@ struct tasks {
 	bool leases_known;
 	struct reserving reserving;
 	struct fillers *fillers;
-	bool workload_paused;
-	struct backlog_want want;	     /* what to look at in the spool */
-	size_t n_unread;		     /* tasks that are in no plan, because ... */
+	bool paused;		  /* the agent is about to stop, or is stopped (Ctrl-Z) */
+	struct backlog_want want; /* what to look at in the spool */
+	size_t n_unread;	  /* tasks that are in no plan, because ... */
 	struct backlog_unread *unread_tasks; /* ... their files cannot be read */
 	uint64_t n_reads, n_read;	     /* readings of the directories begun, and done with */
 	struct tasks_reader *readers;

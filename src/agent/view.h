@@ -53,9 +53,10 @@ struct view_workload {
 	enum workload_state state;
 	pid_t pid; /* of its shim */
 	uint64_t since_ns;
-	uint64_t next_ns; /* it ended at once, and is not started again before; or 0 */
+	uint64_t next_ns; /* it ended at once, or was refused, and is not tried before; or 0 */
+	bool refused;	  /* it could not be started */
 	unsigned int starts;
-	char text[PROTO_TEXT_MAX]; /* how it ended last */
+	char text[PROTO_TEXT_MAX]; /* how it ended last, or why it was not started */
 };
 
 struct view {

@@ -30,7 +30,7 @@ void workload_look(struct tasks *q)
 {
 	const struct view *v = q->place.view;
 	struct devset busy = tasks_busy_devices(q);
-	bool wanted = v->workload && v->ready && !v->leaving && !v->released && !q->workload_paused;
+	bool wanted = v->workload && v->ready && !v->leaving && !v->released && !q->paused;
 
 	for (unsigned int i = 0; i < PROTO_DEVICES_MAX; i++)
 		if (q->reserving.slots[i].want.id)
@@ -46,12 +46,4 @@ size_t tasks_workloads(const struct tasks *q)
 const struct view_workload *tasks_workload_view(const struct tasks *q)
 {
 	return fillers_view(q->fillers);
-}
-
-void tasks_pause_workload(struct tasks *q, bool pause)
-{
-	q->workload_paused = pause;
-	if (pause)
-		fillers_stop_all(q->fillers, UINT32_MAX, "the agent is stopped (Ctrl-Z)");
-	tasks_plan_soon(q);
 }

@@ -93,6 +93,7 @@ static const struct {
 	int result;
 } results[] = {
 	{ NVML_ERROR_GPU_IS_LOST, -ENODEV },	    { NVML_ERROR_GPU_NOT_FOUND, -ENODEV },
+	{ NVML_ERROR_RESET_REQUIRED, -ENODEV }, /* it is as good as gone until then */
 	{ NVML_ERROR_NO_PERMISSION, -EACCES },	    { NVML_ERROR_NOT_SUPPORTED, -ENOSYS },
 	{ NVML_ERROR_FUNCTION_NOT_FOUND, -ENOSYS },
 };

@@ -8,7 +8,8 @@
  * missing.
  *
  * Loading maps the library; nvml_start() and nvml_stop() are nvmlInit_v2 and nvmlShutdown and may
- * be repeated, which is how NVML is tried again after the driver was lost.
+ * be repeated, which is how NVML is tried again after the driver was lost. A library that does not
+ * start is to be unloaded before the next try: a driver takes only the one it was installed with.
  */
 
 #include <stdbool.h>
@@ -89,7 +90,8 @@ void nvml_stop(struct nvml *n);
 /* NVML's text for a code; a number where it has none. Valid until the next call in this thread. */
 const char *nvml_text(const struct nvml *n, nvmlReturn_t code);
 
-/* 0 for NVML_SUCCESS, else e set to "what: text" and -ENODEV (lost), -EACCES, -ENOSYS or -EIO. */
+/* 0 for NVML_SUCCESS, else e set to "what: text" and -ENODEV (lost, or
+ * lost until it is reset), -EACCES, -ENOSYS or -EIO. */
 int nvml_result(const struct nvml *n, nvmlReturn_t code, struct err *e, const char *what);
 
 #endif

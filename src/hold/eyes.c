@@ -7,7 +7,9 @@
  * microseconds, and a process that came and went between two of its looks is gone.
  *
  * When every device fails, NVML itself is lost (driver upgrade, container after daemon-reload): it
- * is shut down and started again every RESTART_NS, and slots are found again by UUID. A single
+ * is shut down and started again every RESTART_NS, and slots are found again by UUID. Where it does
+ * not start, its library is loaded anew each time: the one that we have may be that of the driver
+ * before an upgrade, which the new one refuses for ever. A single
  * device that fails is tried again every RETRY_NS. Which devices there are is asked again while
  * NVML runs: every RETRY_NS where a card could not be asked, else every RELIST_NS, because MIG
  * instances come and go.
@@ -174,6 +176,8 @@ static void start_nvml(struct eyes *eyes)
 		gpu_errors_close(&eyes->nvml, &eyes->errors);
 		nvml_stop(&eyes->nvml);
 		r = nvml_start(&eyes->nvml, &e);
+		if (r < 0)
+			nvml_unload(&eyes->nvml);
 	}
 	if (r == 0)
 		r = gpu_enumerate(&eyes->nvml, &eyes->list, &e);
@@ -336,7 +340,7 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 	}
 	if (news) {
 		s->sight.complete = deep;
-		s->sight.checked = depth >= GPU_LOOK_ALL;
+		s->sight.checked |= depth >= GPU_LOOK_ALL; /* until it is taken */
 		s->sight.seq++;
 		notify(eyes);
 	}
@@ -659,6 +663,8 @@ bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *re
 
 	if (newer)
 		*ret = eyes->slots[slot].sight;
+	if (newer && seq)
+		eyes->slots[slot].sight.checked = false;
 	(void)pthread_mutex_unlock(&eyes->lock);
 	return newer;
 }

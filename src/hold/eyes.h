@@ -32,7 +32,7 @@ struct sight {
 	uint64_t seq;  /* raised with every look that is told; 0: never looked at */
 	int code;      /* 0, or why there is no look: -ENODEV lost, -EPROTO, -EIO */
 	bool complete; /* its utilisation was read: GPU_LOOK_UTIL at least */
-	bool checked;  /* and modes: GPU_LOOK_ALL */
+	bool checked;  /* and modes, by a look since what was taken before: GPU_LOOK_ALL */
 	struct gpu_look look;
 	char trouble[200]; /* with code: what a person should read */
 };
@@ -70,7 +70,8 @@ struct eyes_peers {
 };
 struct eyes_peers eyes_peers(struct eyes *eyes, uint32_t slot);
 
-/* Copy what was last seen of slot. False: nothing newer than seq. */
+/* Take a copy of what was last seen of slot. False: nothing newer than seq. With 0 what there is
+ * can be had again, and none of it counts as taken. */
 bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *ret);
 
 /* Look at slot every period_ns from now on; the first look not later than in period_ns. A period

@@ -206,8 +206,10 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 	const struct gpu_proc *who;
 
 	if (d->sight.code < 0) {
-		if (!d->failing)
+		if (!d->failing) {
 			(void)gevent_add(g, d, EVENT_LOST, "cannot see it: %s", d->sight.trouble);
+			d->failing_ns = clock_mono_ns();
+		}
 		d->failing = true;
 		d->lost = d->lost || d->sight.code == -ENODEV;
 		gdev_blind(g, d, d->sight.trouble);
@@ -404,7 +406,7 @@ static void look_when_due(struct guard *g, struct gdev *d, uint64_t now)
 	}
 }
 
-/* A card that is gone has no looks, which end leases otherwise. */
+/* A card that is gone, or fails on and on, has no looks, which end leases otherwise. */
 static void note_lost(struct guard *g, struct gdev *d, uint64_t now_ns)
 {
 	if (!d->lost)
@@ -413,7 +415,9 @@ static void note_lost(struct guard *g, struct gdev *d, uint64_t now_ns)
 		d->lost_ns = now_ns;
 	if (d->n_over && d->lost)
 		glease_on_lost(g, d, now_ns - d->lost_ns);
-	if (d->state == DEV_LENT && !d->n_leases && d->lost)
+	else if (d->n_over && d->failing && now_ns > d->failing_ns)
+		glease_on_failing(g, d, now_ns - d->failing_ns);
+	if (d->state == DEV_LENT && !d->n_leases && (d->lost || d->failing))
 		(void)gstep(g, d, EV_AWAY);
 }
 

@@ -8,7 +8,9 @@
  * End. Over is what UNLEASE says, or the shim's pidfd. The entry stays until a look that was begun
  * later lists no process of the task and, for the last lease of a device, its memory is back
  * (invariant 7): until then nobody else can lease the device. Of a card that is gone for good there
- * will be no such look; nothing can use it, and nobody can lease it until it is seen again.
+ * will be no such look; nothing can use it, and nobody can lease it until it is seen again. Nor may
+ * there ever be one of a card that only fails: there the entry ends after FAILING_NS, if no process
+ * that was seen on it is alive.
  *
  * What the agent has to know is a bit in the entry and not a message in a queue: it is sent when
  * the socket takes it, in the newest version, and entries stay until it was.
@@ -31,7 +33,8 @@
 #include "hold/own.h"
 
 #define REST_WAIT_NS                                                                               \
-	(2 * NS_PER_S) /* memory of a task that is gone, longer than that, is not its */
+	(2 * NS_PER_S)		   /* memory of a task that is gone, longer than that, is not its */
+#define FAILING_NS (30 * NS_PER_S) /* a card that fails for so long is not waited for */
 
 static struct gdev *device_of(struct guard *g, const struct glease *l)
 {
@@ -293,6 +296,24 @@ void glease_on_lost(struct guard *g, struct gdev *d, uint64_t for_ns)
 		finish(g, l);
 }
 
+/* A process of its that was listed there is not known to be gone. */
+static bool runs_on(const struct glease *l)
+{
+	for (uint32_t i = 0; i < l->n_kin && i < LEASE_KIN_MAX; i++)
+		if (proc_alive(&l->kin[i]))
+			return true;
+	return false;
+}
+
+void glease_on_failing(struct guard *g, struct gdev *d, uint64_t for_ns)
+{
+	if (for_ns <= FAILING_NS || d->holder.pid || gdev_letting_go(d))
+		return;
+	GLEASE_EACH(g, l)
+	if (l->slot == d->slot && l->stage == LEASE_OVER && !(l->due & DUE_UNLEASED) && !runs_on(l))
+		finish(g, l);
+}
+
 /* --- what is to be told --- */
 
 static int tell_granted(struct guard *g, struct gclient *c, struct glease *l)
@@ -425,9 +446,29 @@ void glease_client_changed(struct guard *g, const struct gclient *c)
 		glease_recount(g, device_of(g, l));
 }
 
+/* Who waits for the answer to its GRANT gets one, for all of its devices: with the last of them. */
+static void answer_dropped(struct guard *g, struct gclient *c, struct glease *l)
+{
+	for (struct glease *m = l + 1; m < g->leases + GUARD_LEASES_MAX; m++)
+		if (glease_is_of(m, l->instance, &l->id) && m->stage == LEASE_ASKED)
+			return;
+	if (l->stage == LEASE_ASKED) {
+		l->code = -ENOENT;
+		(void)str_copy(l->text, sizeof(l->text), "its agent let go of everything");
+	}
+	if (c && c->fd >= 0 && (l->stage == LEASE_ASKED || l->due & DUE_GRANTED))
+		(void)tell_granted(g, c, l);
+}
+
 void glease_drop_promises(struct guard *g, const char *instance)
 {
+	struct gclient *c = gclient_find(g, instance);
+
 	GLEASE_EACH(g, l)
-	if (!strcmp(l->instance, instance) && l->stage < LEASE_GRANTED)
+	{
+		if (strcmp(l->instance, instance) != 0 || l->stage >= LEASE_GRANTED)
+			continue;
+		answer_dropped(g, c, l);
 		glease_end(g, l);
+	}
 }

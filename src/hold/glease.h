@@ -48,6 +48,10 @@ void glease_on_failed_look(struct guard *g, struct gdev *d);
 /* d has been away for for_ns: what is over there ends without a look once that is long enough. */
 void glease_on_lost(struct guard *g, struct gdev *d, uint64_t for_ns);
 
+/* All looks at d have failed for for_ns: what is over there ends without one once that is long
+ * enough and nothing of ours is alive that was seen on it. */
+void glease_on_failing(struct guard *g, struct gdev *d, uint64_t for_ns);
+
 /* The pidfd of l's shim is readable: the shim has ended. */
 void glease_on_shim(struct guard *g, struct glease *l);
 
@@ -60,7 +64,8 @@ void glease_tell_all(struct guard *g, struct gclient *c);
 /* c answers no more, or again, or its agent ends: what is held for its promises follows. */
 void glease_client_changed(struct guard *g, const struct gclient *c);
 
-/* Nobody speaks for this instance any more: what was only promised to it is not. */
+/* Nobody speaks for this instance any more, or its agent lets go of everything: what was only
+ * promised to it is not. An agent that is there hears that of what it has asked for. */
 void glease_drop_promises(struct guard *g, const char *instance);
 
 /* Leases of that instance, or of all (NULL). */

@@ -116,14 +116,15 @@ struct gdev {
 	char who_comm[16];
 	struct sight sight;
 	struct eyes_peers peers;
-	int owner;	  /* client that selects it, or -1 */
-	bool left;	  /* the policies leave it for others, or nobody selects it */
-	int leaver;	  /* client whose policy leaves it, or -1 */
-	bool check;	  /* the next look is a check of the owner's refresh clock */
-	bool failing;	  /* its last look failed */
-	bool lost;	  /* it was not there, and nothing was seen of it since */
-	uint64_t lost_ns; /* for which gdev_on_time() has found that so since; 0: it has not */
-	uint32_t xid;	  /* for which it is not used: gxid.h; 0: none */
+	int owner;	     /* client that selects it, or -1 */
+	bool left;	     /* the policies leave it for others, or nobody selects it */
+	int leaver;	     /* client whose policy leaves it, or -1 */
+	bool check;	     /* the next look is a check of the owner's refresh clock */
+	bool failing;	     /* its last look failed */
+	uint64_t failing_ns; /* since when */
+	bool lost;	     /* it was not there, and nothing was seen of it since */
+	uint64_t lost_ns;    /* for which gdev_on_time() has found that so since; 0: it has not */
+	uint32_t xid;	     /* for which it is not used: gxid.h; 0: none */
 	struct xid_told xids_told[XIDS_TOLD_MAX]; /* in no order */
 	uint64_t idle_since_ns;
 	uint64_t wait_ns; /* the idle time that is asked of it now */

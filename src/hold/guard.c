@@ -151,10 +151,12 @@ static bool note_trouble(struct guard *g)
 	gevent_guard_changed(g);
 	if (first)
 		return true;
-	if (code < 0)
+	if (code < 0) {
 		(void)gevent_add(g, NULL, EVENT_LOST, "NVML was lost: %s", text);
-	else
+	} else {
 		(void)gevent_add(g, NULL, EVENT_BACK, "NVML works");
+		lock_memory(g); /* its code may be another one */
+	}
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		g->devs[i].lost = g->devs[i].lost || code < 0;
 	return false;

@@ -19,6 +19,7 @@
  *     BEAT {}      every second             without it for GUARD_ORPHAN_MS nothing stays held
  *     DROP {}                              lets go of all that this instance holds, and of
  *                                          what was only promised to it; its tasks run on
+ *                                          GRANTED      -ENOENT, for a GRANT that was not answered
  *                                          DROPPED      when all of it is free and holders are gone
  *     LEASE {id, device, flags, bytes}     the device is promised to that task, or was already
  *                                          LEASE_REPLY {id, slot, code, text}

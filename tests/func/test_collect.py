@@ -5,9 +5,12 @@ import os
 import re
 import signal
 import subprocess
+from types import SimpleNamespace
 
+from fakeagent import Agent
 from patience import HANG, wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
+from test_stopped import state
 
 
 def collects(q, big, gpu=1):
@@ -86,6 +89,32 @@ def test_status_says_which_task_has_a_device(queue):  # noqa: F811
     q.wait(big, "done")
     assert wait_for(lambda: "3 of 3 GPUs held" in q.status()["sentence"])
     assert [d["use"] for d in q.status()["devices"]] == [None] * 3
+
+
+def test_collected_again_after_ctrl_z(queue):  # noqa: F811
+    """Ctrl-Z gives back what is collected, and fg collects it again: another instance's agent sees it. (The GPU is
+    in a mode in which it is not held, and of interest to the other one, so its state stays what it is all the time.)"""
+    q = queue()
+    q.m.ctl("compute-mode", "1", "exclusive")
+    q.start("--no-hold")
+    busy = q.submit("--", "sleep", "100")
+    assert wait_for(lambda: q.device(0)["state"] == "lent")
+    big = q.submit("-g", "2", "--", "true")
+    other = Agent(SimpleNamespace(env=q.m.env, dev_dir=q.m.env["TENURE_DEV_DIR"], tenure=q.m.tenure), "other")
+
+    def is_kept():
+        return other.devices[1].n_leases == 1
+
+    other.policy(hold=0)
+    other.wait(is_kept)
+    q.agent.send_signal(signal.SIGTSTP)
+    assert wait_for(lambda: state(q.agent.pid) == "T")
+    other.wait(lambda: not is_kept())
+    q.agent.send_signal(signal.SIGCONT)
+    other.wait(is_kept)
+    other.die()
+    q.m.run(q.m.tenure, "stop", str(busy), "--now")
+    q.wait(big, "done")
 
 
 def test_let_go_when_nobody_waits_any_more(queue):  # noqa: F811

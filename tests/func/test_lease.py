@@ -736,6 +736,20 @@ def test_card_lost_beside_a_task(machine):
     a.held(0)
 
 
+def test_card_that_needs_a_reset_beside_a_task(machine):
+    """Nothing will be seen of it before that: the end of its task is told all the same."""
+    m, a, shim = lent(machine, "--take", "50%", "--stay", "0.3")
+    for function in ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"):
+        m.ctl("fail", function, "all", "NVML_ERROR_RESET_REQUIRED")
+    a.event("lost")
+    shim.wait()
+    assert a.unlease(1).slot == 0
+    a.wait_state(0, "busy")
+    assert b"requires reset" in a.devices[0].reason
+    m.ctl("clear")
+    a.held(0)
+
+
 def test_agent_that_is_slow_to_read(machine):
     """More answers than its socket takes: none of them is lost."""
     m, a = start(machine, hold=False)

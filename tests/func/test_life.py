@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
+from fakeagent import Agent
 from patience import HANG, wait_for
 from test_queue import queue  # noqa: F401
 
@@ -313,6 +315,26 @@ def test_workload_that_ends_at_once(queue):  # noqa: F811
     assert wait_for(lambda: (workload(q, 0)["workload"]["next_in_s"] or 0) > 5)
     assert "2 times in a row" in workload(q, 0)["reason"]
     assert q.out.read_text().count("ended at once") == 2
+
+
+def test_workload_that_the_guard_refuses(queue, home):  # noqa: F811
+    """It is not asked for again and again, and people read why it is not there."""
+    (home / "site.yaml").write_text("max_devices: 1\n")
+    q = queue(gpus=2)
+    other = Agent(SimpleNamespace(env=q.m.env, dev_dir=q.m.env["TENURE_DEV_DIR"], tenure=q.m.tenure), "other")
+    assert other.lease(1, 1).code == 0
+    said = "the workload cannot start: this site's max_devices allows 1 GPU at a time, for all instances"
+    q.start("--workload", f"exec {q.newcomer} --take 40% --stay 600")
+    assert wait_for(lambda: workload(q, 0)["workload"]["next_in_s"]), q.out.read_text()
+    assert said in workload(q, 0)["reason"]
+    assert wait_for(lambda: q.out.read_text().count(said) == 2), q.out.read_text()
+    assert wait_for(lambda: (workload(q, 0)["workload"]["next_in_s"] or 0) > 5), workload(q, 0)
+    assert "2 times in a row" in workload(q, 0)["reason"]
+    assert workload(q, 0)["workload"]["starts"] == 0
+    other.unlease(1)
+    other.die()
+    assert wait_for(lambda: runs_on(q), 15), q.out.read_text()
+    assert q.out.read_text().count(said) == 2
 
 
 def test_workload_and_an_agent_that_is_killed(queue, tmp_path):  # noqa: F811

@@ -359,6 +359,41 @@ static void test_lost_with_a_lease(void **state)
 	assert_non_null(strstr(w->d->reason, "cannot be seen"));
 }
 
+/* A card that answers with errors and nothing else: the task's end waits while one of its processes
+ * may still be on it, and not for ever. */
+static void test_failing_with_a_lease(void **state)
+{
+	struct world *w = *state;
+	uint64_t now = clock_mono_ns();
+	pid_t child;
+
+	w->g->clients[0].policy.hold = 0;
+	w->d->check = true;
+	see(w, 0, NULL, 0, 0);
+	(void)grant_with(w, 0);
+	see(w, 0, NULL, 0, 0);
+	child = fork();
+	if (child == 0) {
+		for (;;)
+			(void)pause();
+	}
+	see(w, 40 * GIBS, &child, 1, 0);
+	assert_int_equal(w->d->state, DEV_LENT);
+	unlease(w);
+	w->d->sight.code = -EIO;
+	gdev_on_sight(w->g, w->d);
+	gdev_on_time(w->g, w->d, now + 60 * NS_PER_S);
+	assert_int_equal(w->d->n_over, 1);
+	(void)kill(child, SIGKILL);
+	(void)waitpid(child, NULL, 0);
+	gdev_on_time(w->g, w->d, now + 29 * NS_PER_S);
+	assert_int_equal(w->d->n_over, 1);
+	gdev_on_time(w->g, w->d, now + 32 * NS_PER_S);
+	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->state, DEV_BUSY);
+	assert_non_null(strstr(w->d->reason, "cannot be seen"));
+}
+
 /* What runs on, or was not told to be over, keeps its lease whatever is seen. */
 static void test_lost_beside_a_task(void **state)
 {
@@ -402,6 +437,34 @@ static void test_grant_of_what_cannot_be_seen(void **state)
 	w->d->present = false;
 	(void)grant_with(w, 0);
 	assert_true(l->due & DUE_GRANTED && l->code == -ENODEV);
+}
+
+/* Ctrl-Z takes back what was promised, and a GRANT that waits for its look is answered: nobody asks
+ * a second time. */
+static void test_drop_while_a_grant_is_asked(void **state)
+{
+	struct world *w = *state;
+	struct msg_plain drop = { .head = PROTO_HEAD(MSG_DROP, struct msg_plain) };
+	struct gclient *c = &w->g->clients[0];
+	struct msg_lease_reply m;
+	int pair[2];
+
+	w->g->clients[0].policy.hold = 0;
+	w->d->check = true;
+	see(w, 0, NULL, 0, 0);
+	assert_int_equal(grant_with(w, 0)->stage, LEASE_ASKED);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	c->fd = pair[0];
+	assert_int_equal(sock_send(pair[1], &drop, sizeof(drop)), 0);
+	gclient_on_readable(w->g, c);
+	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(sock_recv(pair[1], &m, sizeof(m)), sizeof(m));
+	assert_int_equal(m.head.type, MSG_GRANTED);
+	assert_int_equal(m.code, -ENOENT);
+	assert_int_equal(m.id.task, 1);
+	assert_int_equal(sock_recv(pair[1], &m, sizeof(m)), -EAGAIN);
+	c->fd = fd_close(c->fd);
+	(void)close(pair[1]);
 }
 
 /* What an agent asks is not read before there is room for the answer. */
@@ -485,8 +548,10 @@ int main(void)
 		TEST(test_foreign_beside_one_that_gives_way),
 		TEST(test_blind_with_a_lease),
 		TEST(test_lost_with_a_lease),
+		TEST(test_failing_with_a_lease),
 		TEST(test_lost_beside_a_task),
 		TEST(test_grant_of_what_cannot_be_seen),
+		TEST(test_drop_while_a_grant_is_asked),
 		TEST(test_agent_that_does_not_read),
 		TEST(test_kin),
 	};

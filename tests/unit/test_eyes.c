@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The eyes' thread over a driver of one card that is made up here, in place of src/gpu. */
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "unit.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "hold/eyes.h"
+
+#define GIBS	(1ULL << 30)
+#define PATIENT 10 /* seconds */
+
+static struct {
+	_Atomic int loads, unloads, starts;
+	_Atomic bool mismatch; /* NVML starts only from a library that is loaded after this */
+	_Atomic uint64_t used;
+	_Atomic unsigned int looks, at_depth[GPU_LOOK_ALL + 1];
+} driver;
+
+int __wrap_nvml_load(struct nvml *n, struct err *e);
+void __wrap_nvml_unload(struct nvml *n);
+int __wrap_nvml_start(struct nvml *n, struct err *e);
+void __wrap_nvml_stop(struct nvml *n);
+int __wrap_gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e);
+bool __wrap_gpu_list_is_old(const struct nvml *n, const struct gpu_list *list);
+int __wrap_gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_depth depth,
+		       struct gpu_look *ret, struct err *e);
+
+int __wrap_nvml_load(struct nvml *n, struct err *e)
+{
+	*n = (struct nvml){ .library = &driver };
+	driver.loads++;
+	return 0;
+}
+
+void __wrap_nvml_unload(struct nvml *n)
+{
+	__wrap_nvml_stop(n);
+	*n = (struct nvml){ 0 };
+	driver.unloads++;
+	driver.mismatch = false;
+}
+
+int __wrap_nvml_start(struct nvml *n, struct err *e)
+{
+	driver.starts++;
+	if (driver.mismatch)
+		return err_set(e, -EIO, "Driver/library version mismatch");
+	n->started = true;
+	return 0;
+}
+
+void __wrap_nvml_stop(struct nvml *n)
+{
+	n->started = false;
+}
+
+int __wrap_gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e)
+{
+	*ret = (struct gpu_list){ .n = 1, .n_cards = 1 };
+	ret->d[0] = (struct gpu_device){ .uuid = "GPU-1", .mig = -1 };
+	return 0;
+}
+
+bool __wrap_gpu_list_is_old(const struct nvml *n, const struct gpu_list *list)
+{
+	return false;
+}
+
+int __wrap_gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_depth depth,
+		       struct gpu_look *ret, struct err *e)
+{
+	*ret = (struct gpu_look){ .valid = GPU_VALID_MEM, .total = 80 * GIBS };
+	ret->begin_ns = ret->end_ns = clock_mono_ns();
+	ret->used = driver.used;
+	ret->free = ret->total - ret->used;
+	driver.at_depth[depth]++;
+	driver.looks++;
+	return 0;
+}
+
+static void nap(void)
+{
+	const struct timespec ms = { .tv_nsec = (long)NS_PER_MS };
+
+	(void)nanosleep(&ms, NULL);
+}
+
+/* So many looks are over: another one has begun since. */
+static void wait_for_looks(unsigned int n)
+{
+	uint64_t end = clock_mono_ns() + PATIENT * NS_PER_S;
+	unsigned int until = driver.looks + n + 1;
+
+	while (driver.looks < until && clock_mono_ns() < end)
+		nap();
+	assert_true(driver.looks >= until);
+}
+
+static void driver_reset(void)
+{
+	(void)memset(&driver, 0, sizeof(driver));
+}
+
+static struct eyes *open_eyes(void)
+{
+	struct err e = ERR_INIT;
+	struct eyes *eyes;
+
+	assert_int_equal(eyes_open(&eyes, &e), 0);
+	return eyes;
+}
+
+static void wait_for_sight(struct eyes *eyes, struct sight *s)
+{
+	uint64_t end = clock_mono_ns() + PATIENT * NS_PER_S;
+
+	while (!eyes_sight(eyes, 0, s->seq, s) && clock_mono_ns() < end)
+		nap();
+	assert_true(s->seq);
+}
+
+/* A guard that has not come to the check when the next thing is seen is told of both. */
+static void test_check_that_is_followed_by_news(void **state)
+{
+	struct eyes *eyes;
+	struct sight s = { 0 };
+
+	driver_reset();
+	eyes = open_eyes();
+	wait_for_sight(eyes, &s);
+	assert_true(s.checked);
+	eyes_set_period(eyes, 0, 2 * NS_PER_MS);
+	driver.used = GIBS;
+	wait_for_looks(2);
+	wait_for_sight(eyes, &s); /* what memory moved, and no check */
+	driver.used = 2 * GIBS;
+	wait_for_looks(2);
+	wait_for_sight(eyes, &s);
+	assert_false(s.checked);
+
+	unsigned int checks = driver.at_depth[GPU_LOOK_ALL];
+
+	eyes_look_now(eyes, 0);
+	wait_for_looks(2);
+	assert_int_equal(driver.at_depth[GPU_LOOK_ALL], checks + 1);
+	driver.used = 3 * GIBS;
+	wait_for_looks(2);
+	wait_for_sight(eyes, &s);
+	assert_int_equal(s.look.used, 3 * GIBS);
+	assert_true(s.checked);
+	driver.used = 4 * GIBS;
+	wait_for_looks(2);
+	wait_for_sight(eyes, &s);
+	assert_int_equal(s.look.used, 4 * GIBS);
+	assert_false(s.checked);
+	eyes_close(eyes);
+}
+
+/* A driver that was upgraded refuses the library that we have in memory, for ever. */
+static void test_driver_that_was_upgraded(void **state)
+{
+	struct eyes *eyes;
+	struct sight s = { 0 };
+	char text[200];
+
+	driver_reset();
+	driver.mismatch = true;
+	eyes = open_eyes();
+	while (!eyes_ready(eyes))
+		nap();
+	assert_int_equal(eyes_trouble(eyes, text, sizeof(text)), -EIO);
+	assert_string_equal(text, "Driver/library version mismatch");
+	wait_for_sight(eyes, &s);
+	assert_int_equal(eyes_trouble(eyes, text, sizeof(text)), 0);
+	assert_int_equal(driver.loads, 2);
+	eyes_close(eyes);
+	assert_int_equal(driver.unloads, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_check_that_is_followed_by_news),
+		cmocka_unit_test(test_driver_that_was_upgraded),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
