@@ -232,17 +232,21 @@ static int stop_elements_of(struct stopping *s, uint64_t id, struct err *e)
 	return r < 0 ? r : 0;
 }
 
-/* One look: how many have moved, or negative. */
-static int stop_matching(struct stopping *s, const char *word, struct err *e)
+/* One look: how many have moved, or negative. found: the id, where the word is only the beginning
+ * of a name. */
+static int stop_matching(struct stopping *s, const char *word, char found[QUEUE_ID_MAX],
+			 struct err *e)
 {
 	struct queue_match m;
 	uint64_t id, element;
 	bool by_name = strcmp(word, "all") != 0 && name_parse_id(word, &id, &element) < 0;
-	int moved = 0, first = 0,
-	    r = queue_find(s->sp, word, QUEUE_LANES | QUEUE_TELL_ENDED, &m, e);
+	unsigned int flags = QUEUE_LANES | QUEUE_TELL_ENDED | (found ? 0 : QUEUE_EXACT);
+	int moved = 0, first = 0, r = queue_find(s->sp, word, flags, &m, e);
 
 	if (r < 0)
 		return r;
+	if (m.by_beginning)
+		(void)queue_format_id(m.tasks[0].name.id, 0, found);
 	if (!m.n && !s->quiet)
 		queue_tell_nothing(s->sp);
 	/* What waits first, or it would start in the place of what is ended. */
@@ -262,16 +266,19 @@ static int stop_matching(struct stopping *s, const char *word, struct err *e)
 
 int stop_word(struct stopping *s, const char *word, struct err *e)
 {
+	char found[QUEUE_ID_MAX] = "";
 	uint64_t id, element;
-	int r = 1;
+	int r;
 
 	if (name_parse_id(word, &id, &element) == 0 && element)
 		return stop_element(s, id, element, e);
-	for (int look = 0; look < QUEUE_LOOKS && r > 0; look++) {
-		if (look)
-			queue_pause(look);
-		r = stop_matching(s, word, e);
-		if (look && r == -ENOENT)
+	r = stop_matching(s, word, found, e);
+	/* When it has ended, the same word may be the beginning of another one's name. */
+	word = found[0] ? found : word;
+	for (int look = 1; look < QUEUE_LOOKS && r > 0; look++) {
+		queue_pause(look);
+		r = stop_matching(s, word, NULL, e);
+		if (r == -ENOENT)
 			return 0; /* what was left has ended by itself */
 	}
 	return r > 0 ? err_set(e, -EBUSY, "%d of them changed just now; try again", r) : r;

@@ -357,6 +357,30 @@ def test_ambiguous_names(queue):  # noqa: F811
     assert f"task {ids[1]} train-b is pending" in late.stderr
 
 
+def test_what_has_ended_is_no_beginning(queue):  # noqa: F811
+    """exp1 is over: stop exp1 does not mean exp10, and nobody who waits for exp1 waits for exp10."""
+    q = queue()
+    one = q.submit("-g", "0", "-n", "exp1", "--", "true")
+    ten = q.submit("-g", "0", "-n", "exp10", "--", "true")
+    weekend = q.submit("-g", "0", "-l", "other", "-n", "weekend", "--", "true")
+    monday = q.submit("-g", "0", "-l", "week", "-n", "monday", "--", "true")
+    q.m.run(q.m.tenure, "stop", "exp1", "week")
+    for verb in (["stop"], ["pause"], ["priority", "7"]):
+        done = q.m.run(q.m.tenure, *verb, "exp1", check=False)
+        assert done.returncode == 1 and f"task {one} (exp1) has ended already" in done.stderr, done
+    done = q.m.run(q.m.tenure, "stop", "week", check=False)
+    assert done.returncode == 1 and 'nothing of lane "week" waits or runs any more' in done.stderr, done
+    done = q.m.run(q.m.tenure, "wait", "exp1", "--timeout", "20s", check=False)
+    assert done.stdout == f"{one} exp1 cancelled\n", done
+    done = q.m.run(q.m.tenure, "wait", "week", "--timeout", "20s")
+    assert 'nothing of lane "week" waits or runs any more' in done.stderr, done
+    assert json.loads(q.m.run(q.m.tenure, "show", "exp1", "--json").stdout)["id"] == one
+    assert q.m.run(q.m.tenure, "pause", "week").stdout == "lane week is paused\n"
+    assert [q.task(i)["state"] for i in (ten, weekend, monday)] == ["pending", "pending", "cancelled"]
+    # A beginning that nothing was called is still one.
+    assert q.m.run(q.m.tenure, "stop", "exp").stdout.startswith(f"{ten} exp10")
+
+
 def test_run(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")
