@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "agent/applying.h"
+#include "agent/filing.h"
 #include "agent/nodes.h"
 #include "agent/pauses.h"
 #include "agent/planview.h"
@@ -40,6 +41,7 @@
 
 static void scan(struct tasks *q);
 static void on_scan(uv_timer_t *timer);
+static void write_stop(struct tasks *q, const struct claim *c);
 
 /* ---- the plan ---- */
 
@@ -276,6 +278,9 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 	if (v->what == RETRY_AGAIN) {
 		q->n_retried += !run_claim_code(r);
 		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, run_next_memory(r), v->text);
+		if (run_was_stopped(r)) /* before it was claimed, which has failed */
+			write_stop(q, &(struct claim){ .name = { .id = run_ref(r).id,
+								 .element = run_ref(r).element } });
 	} else {
 		q->n_done += v->what == RETRY_DONE;
 		q->n_failed += v->what == RETRY_FAILED;
@@ -561,7 +566,22 @@ static void stop_work(struct spool_job *job, struct spool_place *p)
 {
 	struct stop_job *j = (struct stop_job *)job;
 
-	j->code = claim_stopped(p->spool, &j->claim, &j->e);
+	j->code = j->claim.path[0] ? claim_stopped(p->spool, &j->claim, &j->e) : -ENOENT;
+	/* Its end was being written when it was stopped: it may wait again by now. */
+	if (j->code == -ENOENT)
+		j->code = filing_cancel(p, &j->claim.name, RUN_STOPPED_TEXT, &j->e);
+}
+
+/* It waits in the plan, too, if it has not left that meanwhile. */
+static void tell_taken_back(struct tasks *q, const struct task_name *n)
+{
+	struct sched_ref ref = { n->id, (uint32_t)n->element };
+
+	news_say(q->place.news, LOG_LEVEL_INFO,
+		 "task %llu does not run again: stopped by its owner", (unsigned long long)n->id);
+	(void)(ref.element ? sched_remove_element : sched_remove)(q->plan, ref);
+	durable_soon(q->durable);
+	tasks_rescan(q);
 }
 
 static void stop_done(struct spool_job *job)
@@ -569,8 +589,10 @@ static void stop_done(struct spool_job *job)
 	struct stop_job *j = (struct stop_job *)job;
 	const struct task_name *n = &j->claim.name;
 	struct running *r = find_running(j->q, (struct sched_ref){ n->id, (uint32_t)n->element });
-	bool failed = j->code < 0 && j->code != -ENOENT; /* else it has ended */
+	bool failed = j->code < 0;
 
+	if (j->code > 0)
+		tell_taken_back(j->q, n);
 	if (failed)
 		news_say(
 			j->q->place.news, LOG_LEVEL_ERROR,
@@ -582,19 +604,23 @@ static void stop_done(struct spool_job *job)
 	free(j);
 }
 
-/* What is still being claimed is filed as stopped as soon as it is ours. */
-void tasks_write_stop(struct tasks *q, const struct run *r)
+static void write_stop(struct tasks *q, const struct claim *c)
 {
-	const struct claim *c = run_claim(r);
-	struct stop_job *j;
+	struct stop_job *j = xcalloc(1, sizeof(*j));
 
-	if (!c)
-		return;
-	j = xcalloc(1, sizeof(*j));
 	*j = (struct stop_job){ .job = { .work = stop_work, .done = stop_done },
 				.q = q,
 				.claim = *c };
 	spooler_do(q->spooler, &j->job);
+}
+
+/* What is still being claimed is filed as stopped as soon as it is ours. */
+void tasks_write_stop(struct tasks *q, const struct run *r)
+{
+	const struct claim *c = run_claim(r);
+
+	if (c)
+		write_stop(q, c);
 }
 
 const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element)
@@ -621,7 +647,7 @@ int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigne
 		run_sweep(r->run, sweep);
 		/* First, for it may be gone after it. */
 		tasks_write_stop(q, r->run);
-		run_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, "stopped by its owner");
+		run_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, RUN_STOPPED_TEXT);
 		n++;
 	}
 	return n ? 0
@@ -687,7 +713,7 @@ static void stop_all(struct tasks *q, enum end_kind kind, const char *why)
 
 void tasks_stop_all(struct tasks *q)
 {
-	stop_all(q, END_STOPPED, "stopped by its owner");
+	stop_all(q, END_STOPPED, RUN_STOPPED_TEXT);
 }
 
 void tasks_requeue_all(struct tasks *q)
