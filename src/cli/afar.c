@@ -165,13 +165,15 @@ static void on_answer(void *user, const struct ordered *one, const json_t *answe
 		tell_results(q, a, answer);
 }
 
-static int send_all(struct asking *q, struct ordering *o)
+/* One that cannot be sent keeps none of the others from it. */
+static void send_all(struct asking *q, struct ordering *o)
 {
 	struct stopping *s = q->s;
-	int r = 0;
 
-	for (size_t i = 0; i < s->n_afar && r == 0; i++) {
+	for (size_t i = 0; i < s->n_afar; i++) {
 		struct stopping_afar *a = &s->afar[i];
+		struct err why = ERR_INIT;
+		int r;
 		const struct peer *p = peers_find(&q->peers, a->agent);
 		struct order order = { .command = ORDER_STOP,
 				       .n = a->n,
@@ -179,35 +181,47 @@ static int send_all(struct asking *q, struct ordering *o)
 				       .now = s->now,
 				       .sweep = s->sweep_gpus ? SPEC_CLEAN_GPU : SPEC_CLEAN_NONE };
 
-		if (!p || p->state == PEER_OFF || (p->here && p->state == PEER_GONE))
+		if (!p || p->state == PEER_OFF || (p->here && p->state == PEER_GONE)) {
 			say_silent(q, a, false);
-		else
-			r = ordering_send(o, a->agent, &order, a, q->e);
+			continue;
+		}
+		r = ordering_send(o, a->agent, &order, a, &why);
+		if (r < 0)
+			fail(q, r, why.text);
 	}
-	return r;
+}
+
+/* Those of other nodes are asked and waited for. */
+static void ask_afar(struct asking *q)
+{
+	struct stopping *s = q->s;
+	struct ordering o = { .sp = s->sp };
+	struct err why = ERR_INIT;
+	int r = peers_read(s->ctx, s->sp, &q->peers, &why);
+
+	if (r == 0)
+		send_all(q, &o);
+	else
+		fail(q, r, why.text);
+	ask_agent_to_look(s->ctx);
+	ordering_wait(&o, s->afar_ms, on_answer, q);
+	ordering_clear(&o);
+	peers_clear(&q->peers);
 }
 
 int stopping_finish(struct stopping *s, struct err *e)
 {
-	struct ordering o = { .sp = s->sp };
 	struct asking q = { .s = s, .e = e };
-	int r = queue_commit(s->sp, &s->said, 0, e);
 
-	if (!s->n_afar || r < 0)
-		return r;
-	r = peers_read(s->ctx, s->sp, &q.peers, e);
-	if (r == 0)
-		r = send_all(&q, &o);
-	ask_agent_to_look(s->ctx);
-	if (r == 0)
-		ordering_wait(&o, s->afar_ms, on_answer, &q);
-	ordering_clear(&o);
-	peers_clear(&q.peers);
+	/* What could not be synced here is no reason to let others run on. */
+	q.code = queue_commit(s->sp, &s->said, 0, e);
+	if (s->n_afar)
+		ask_afar(&q);
 	for (size_t i = 0; i < s->n_afar; i++) {
 		free(s->afar[i].tasks);
 		free(s->afar[i].names);
 	}
 	free(take_ptr(s->afar));
 	s->n_afar = 0;
-	return r < 0 ? r : q.code;
+	return q.code;
 }

@@ -102,6 +102,22 @@ def test_stop_on_another_node(world, tmp_path):  # noqa: F811
     assert wait_for(lambda: b.said("an order to this agent"))
 
 
+def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_path):  # noqa: F811
+    """That the disk does not keep what was cancelled here is told, and the task there ends all the same."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a, b = world.node("alpha", root=mount.path), world.node("beta", gpus=4, root=mount.below)
+    a.start()
+    b.start()
+    there = running_on(b, a, "-g", "4", "-n", "there", "--", "sleep", "60")
+    waits = a.submit("-g", "0", "-n", "waits", "--paused", "--", "true")
+    with mount.ruled("fsync EIO /default/cancelled"):
+        said = a.run("stop", "waits", "there", check=False)
+    assert said.returncode == 1 and "it is done, but may not survive a power loss" in words(said), said
+    assert f"{waits} waits is cancelled" in said.stdout, said
+    assert f"{there} there is told to end by beta" in said.stdout, said
+    a.wait(there, "cancelled")
+
+
 def test_stop_where_nobody_answers(world):  # noqa: F811
     """The person is told who should have ended it, since when that one is silent, and what to do."""
     a, b = world.node("alpha"), world.node("beta", gpus=4)
