@@ -118,6 +118,49 @@ def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_
     a.wait(there, "cancelled")
 
 
+def answered(node, p, agent, answer):
+    """The next order to that agent is taken and answered in its place."""
+    control = node.spool / "control"
+    assert wait_for(lambda: any(f.startswith(f"{agent},") and f.endswith(".json") for f in os.listdir(control)) or
+                    p.poll() is not None)
+    order, = (control / f for f in os.listdir(control))
+    text = json.loads(order.read_text())
+    order.unlink()
+    order.with_suffix(".tmp").write_text(json.dumps(answer))
+    order.with_suffix(".tmp").rename(order.with_suffix(".answer"))
+    return text
+
+
+def test_stop_of_what_has_moved_meanwhile(world):  # noqa: F811
+    """The agent elsewhere does not run it any more: it is looked for again, and stopped where it is."""
+    world.expire = "1m"
+    a, b = world.node("alpha"), world.node("beta")
+    b.start()
+    b.freeze([b.agent.pid])
+    i = a.submit("-g", "0", "-n", "one", "--", "true")
+    waits, = (a.spool / "pending").iterdir()
+    runs = a.spool / "running" / f"{waits.name},cbeta"
+    gone = {"code": 0, "tasks": {str(i): {"code": -2, "error": "it does not run on this node"}}}
+    waits.rename(runs)
+    p = a.popen("stop", "one", "--timeout", "20s")
+    assert wait_for(lambda: os.listdir(a.spool / "control"))
+    runs.rename(waits)  # its attempt has failed there
+    assert answered(a, p, "beta", gone)["tasks"] == [str(i)]
+    out, err = p.communicate(timeout=HANG)
+    assert p.returncode == 0 and out == f"{i} one is cancelled; it had not started\n", (out, err)
+    assert a.task(i)["state"] == "cancelled"
+    # Its agent does not know it, and it stays so.
+    j = a.submit("-g", "0", "-n", "two", "--", "true")
+    waits, = (a.spool / "pending").iterdir()
+    waits.rename(a.spool / "running" / f"{waits.name},cbeta")
+    gone["tasks"] = {str(j): {"code": -2, "error": "it does not run on this node"}}
+    p = a.popen("stop", "two", "--timeout", "20s")
+    for _ in range(3):
+        answered(a, p, "beta", gone)
+    out, err = p.communicate(timeout=HANG)
+    assert p.returncode == 1 and f"task {j} is beta's" in " ".join(err.split()) and not out, (out, err)
+
+
 def test_stop_where_nobody_answers(world):  # noqa: F811
     """The person is told who should have ended it, since when that one is silent, and what to do."""
     a, b = world.node("alpha"), world.node("beta", gpus=4)
