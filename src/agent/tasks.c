@@ -494,6 +494,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	q->instance = xstrdup(c->instance);
 	q->agent = xstrdup(c->agent);
 	q->plan = sched_queue_new();
+	q->stop_kind = END_MAX;
 	for (size_t i = 0; i < c->n_lanes; i++)
 		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
 	q->spooler = spooler_new(loop, &(struct spool_place){ 0 });
@@ -550,6 +551,7 @@ void tasks_no_queue(struct tasks *q, const char *why)
 		news_say(q->place.news, LOG_LEVEL_ERROR, "there is no queue: %s; trying again",
 			 why);
 	(void)str_copy(q->trouble, sizeof(q->trouble), why);
+	q->over(q->user);
 }
 
 /* ---- what clients say ---- */
@@ -702,23 +704,47 @@ void tasks_drain(struct tasks *q)
 	tasks_plan_soon(q);
 }
 
-static void stop_all(struct tasks *q, enum end_kind kind, const char *why)
+static void stop_run(struct tasks *q, struct run *r)
 {
-	for (struct running *r = q->runs; r; r = r->next) {
-		if (kind == END_STOPPED)
-			tasks_write_stop(q, r->run);
-		run_stop(r->run, kind, UINT32_MAX, why);
-	}
+	if (q->stop_kind == END_STOPPED)
+		tasks_write_stop(q, r);
+	run_stop(r, q->stop_kind, UINT32_MAX,
+		 q->stop_kind == END_STOPPED ? RUN_STOPPED_TEXT
+					     : "stopped at the end of its agent's lifetime");
+}
+
+static void stop_all(struct tasks *q, enum end_kind kind)
+{
+	q->stop_kind = kind;
+	for (struct running *r = q->runs; r; r = r->next)
+		stop_run(q, r->run);
+}
+
+void tasks_adopt(struct tasks *q, struct run *r)
+{
+	tasks_add_running(q, r);
+	if (q->stop_kind != END_MAX)
+		stop_run(q, r);
 }
 
 void tasks_stop_all(struct tasks *q)
 {
-	stop_all(q, END_STOPPED, RUN_STOPPED_TEXT);
+	stop_all(q, END_STOPPED);
 }
 
 void tasks_requeue_all(struct tasks *q)
 {
-	stop_all(q, END_LIFETIME, "stopped at the end of its agent's lifetime");
+	stop_all(q, END_LIFETIME);
+}
+
+bool tasks_may_run(const struct tasks *q)
+{
+	return q->runs || q->unknown.n || q->reclaiming || !(q->open || q->trouble[0]);
+}
+
+const char *tasks_unseen(const struct tasks *q)
+{
+	return !q->open && q->trouble[0] ? q->trouble : NULL;
 }
 
 bool tasks_are_known(const struct tasks *q)

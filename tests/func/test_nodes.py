@@ -691,6 +691,24 @@ def test_stopped_while_its_end_is_written(world, faultfs, tmp_path, way, array):
     assert a.runs() == {} and lines(mark) == ["x"] and a.task(i)["state"] == "cancelled"
 
 
+def test_off_before_the_queue_is_open(world, faultfs, tmp_path):
+    """What an agent before it has left is not known yet, and nobody says that no task runs any more."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    i = a.submit("-g", "0", "--", "sleep", "600")
+    a.shims()
+    a.kill()
+    with mount.ruled("all stuck /default/*"):
+        a.start(wait=False)
+        assert wait_for(a.queue), a.out.read_text()
+        off = a.popen("off", "--stop-tasks")
+        assert wait_for(lambda: a.queue()["draining"]) and not a.queue()["open"]
+        assert off.poll() is None
+    assert off.wait(HANG) == 0, off.communicate()
+    assert a.task(i)["state"] == "cancelled"
+
+
 @pytest.mark.parametrize("what", ["getattr", "open"])
 def test_claim_that_is_hidden_while_its_task_runs(world, faultfs, tmp_path, what):
     """A file server, or a cache of names, that says for a while that a claim is not there, though its directory lists

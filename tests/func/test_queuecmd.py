@@ -653,6 +653,38 @@ def test_status_and_off(queue):  # noqa: F811
     q.wait(i, "cancelled", 1)
 
 
+def test_off_of_tasks_without_an_agent(queue):  # noqa: F811
+    """Tasks that were to end and run on because their agent was killed are no "nothing to do"."""
+    q = queue()
+    assert q.m.run(q.m.tenure, "off", "--stop-tasks").stdout.startswith("Nothing to do")
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--", "sleep", "60")
+    q.wait(i, "running")
+    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"])
+    q.kill()
+    for how in "--stop-tasks", "--drain":
+        said = q.m.run(q.m.tenure, "off", how, check=False)
+        text = " ".join(said.stderr.split())
+        assert said.returncode == 1 and not said.stdout, said
+        assert f"task {i} runs on here without an agent: tenure on starts one that takes it over" in text, text
+    assert q.m.run(q.m.tenure, "off").returncode == 0
+    # An agent that was just started ends what it takes over, too, and its queue is not empty before it is open.
+    q.start_unready("--no-hold")
+    assert wait_for(lambda: q.m.run(q.m.tenure, "off", "--stop-tasks", check=False).returncode == 0)
+    assert q.task(i)["state"] == "cancelled"
+    # Killed while it is waited for.
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--", "sleep", "60")
+    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"])
+    off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, text=True, stderr=subprocess.PIPE)
+    assert wait_for(lambda: q.status()["queue"]["draining"])
+    q.kill()
+    assert f"task {i} runs on here" in " ".join(off.communicate(timeout=HANG)[1].split()) and off.returncode == 1
+    q.start("--no-hold")
+    assert q.m.run(q.m.tenure, "off", "--stop-tasks").returncode == 0
+    assert q.task(i)["state"] == "cancelled"
+
+
 def test_off_drain(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")
