@@ -217,32 +217,37 @@ static int stop_one(struct stopping *s, const struct scan_task *t, struct err *e
 	return r;
 }
 
-/* Elements have neither name nor lane: those of a batch that is meant go with it. */
+/* Elements have neither name nor lane: those of a batch that is meant go with it. One that cannot
+ * be stopped keeps none of the others from it. */
 static int stop_elements_of(struct stopping *s, uint64_t id, struct err *e)
 {
 	struct queue_match all;
-	int r = queue_all(s->sp, &all, e);
+	int first = 0, r = queue_all(s->sp, &all, e);
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < all.n && r >= 0; i++)
-		if (all.tasks[i].name.id == id && all.tasks[i].name.element)
-			r = stop_one(s, &all.tasks[i], e);
+	for (size_t i = 0; i < all.n; i++) {
+		if (all.tasks[i].name.id != id || !all.tasks[i].name.element)
+			continue;
+		r = stop_one(s, &all.tasks[i], first ? NULL : e);
+		first = r < 0 && !first ? r : first;
+	}
 	free(all.tasks);
-	return r < 0 ? r : 0;
+	return first;
 }
 
-/* One look: how many have moved, or negative. found: the id, where the word is only the beginning
- * of a name. */
+/* One look. 0 or the first error; in any case how many have moved meanwhile. found: the id, where
+ * the word is only the beginning of a name. */
 static int stop_matching(struct stopping *s, const char *word, char found[QUEUE_ID_MAX],
-			 struct err *e)
+			 int *ret_moved, struct err *e)
 {
 	struct queue_match m;
 	uint64_t id, element;
 	bool by_name = strcmp(word, "all") != 0 && name_parse_id(word, &id, &element) < 0;
 	unsigned int flags = QUEUE_LANES | QUEUE_TELL_ENDED | (found ? 0 : QUEUE_EXACT);
-	int moved = 0, first = 0, r = queue_find(s->sp, word, flags, &m, e);
+	int first = 0, r = queue_find(s->sp, word, flags, &m, e);
 
+	*ret_moved = 0;
 	if (r < 0)
 		return r;
 	if (m.by_beginning)
@@ -251,35 +256,37 @@ static int stop_matching(struct stopping *s, const char *word, char found[QUEUE_
 		queue_tell_nothing(s->sp);
 	/* What waits first, or it would start in the place of what is ended. */
 	for (size_t i = m.n; i-- > 0;) {
-		r = stop_one(s, &m.tasks[i], e);
+		r = stop_one(s, &m.tasks[i], first ? NULL : e);
 		if (r == 0 && m.tasks[i].name.count && by_name)
-			r = stop_elements_of(s, m.tasks[i].name.id, e);
-		moved += r > 0;
-		if (r < 0 && first == 0) {
-			first = r;
-			e = NULL; /* the others are stopped all the same */
-		}
+			r = stop_elements_of(s, m.tasks[i].name.id, first ? NULL : e);
+		*ret_moved += r > 0;
+		first = r < 0 && !first ? r : first; /* the others are stopped all the same */
 	}
 	free(m.tasks);
-	return first < 0 ? first : moved;
+	return first;
 }
 
 int stop_word(struct stopping *s, const char *word, struct err *e)
 {
 	char found[QUEUE_ID_MAX] = "";
 	uint64_t id, element;
-	int r;
+	int first, moved;
 
 	if (name_parse_id(word, &id, &element) == 0 && element)
 		return stop_element(s, id, element, e);
-	r = stop_matching(s, word, found, e);
+	first = stop_matching(s, word, found, &moved, e);
 	/* When it has ended, the same word may be the beginning of another one's name. */
 	word = found[0] ? found : word;
-	for (int look = 1; look < QUEUE_LOOKS && r > 0; look++) {
+	for (int look = 1; look < QUEUE_LOOKS && moved; look++) {
+		int r;
+
 		queue_pause(look);
-		r = stop_matching(s, word, NULL, e);
-		if (r == -ENOENT)
-			return 0; /* what was left has ended by itself */
+		r = stop_matching(s, word, NULL, &moved, first ? NULL : e);
+		if (r == -ENOENT) /* what was left has ended by itself */
+			return first;
+		first = first ? first : r;
 	}
-	return r > 0 ? err_set(e, -EBUSY, "%d of them changed just now; try again", r) : r;
+	return first || !moved
+		       ? first
+		       : err_set(e, -EBUSY, "%d of them changed just now; try again", moved);
 }

@@ -118,6 +118,23 @@ def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_
     a.wait(there, "cancelled")
 
 
+def test_stop_goes_on_after_an_error(world, faultfs, tmp_path):  # noqa: F811
+    """One of them cannot be stopped, and another one has got a new name just then: that is looked for all the same."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a, b = world.node("alpha", root=mount.path), world.node("beta", root=mount.below)
+    stays, moves = (a.submit("-g", "0", "-l", "week", "-n", n, "--", "true") for n in ("stays", "moves"))
+    name = {i: next((b.spool / "pending").glob(f"*{n}*")).name for i, n in ((stays, "stays"), (moves, "moves"))}
+    with mount.ruled(f"rename EIO /default/pending/{name[stays]}*",
+                     f"rename delay=3000 /default/pending/{name[moves]}*"):
+        p = a.popen("stop", "week")
+        assert wait_for(mount.met)
+        b.run("priority", "7", "moves")
+        out, err = p.communicate(timeout=HANG)
+    assert p.returncode == 1 and "Input/output error" in err, (out, err)
+    assert out == f"{moves} moves is cancelled; it had not started\n"
+    assert [a.task(i)["state"] for i in (stays, moves)] == ["pending", "cancelled"]
+
+
 def answered(node, p, agent, answer):
     """The next order to that agent is taken and answered in its place."""
     control = node.spool / "control"
