@@ -24,7 +24,8 @@
 #define OFF_LIMIT_MS	 10000 /* the agent itself gives up after one second */
 #define END_LIMIT_MS	 3000  /* it writes its last lines */
 #define CONNECT_LIMIT_MS 1000
-#define TOLD_MAX	 5 /* of tasks that run on */
+#define BUSY_LOOKS	 12 /* half a second */
+#define TOLD_MAX	 5  /* of tasks that run on */
 
 static const struct opt off_opts[] = {
 	{ .name = "stop-tasks",
@@ -255,6 +256,13 @@ static int off_without_agent(const struct cmd_ctx *ctx, struct err *e)
 	uint64_t began = clock_mono_ns();
 	unsigned int n = 0;
 	int r = drop_orphan(ctx, &n);
+
+	/* It has yet to hear of the end of an agent that was just killed. */
+	for (int i = 0; r == -EBUSY && i < BUSY_LOOKS; i++) {
+		queue_pause(i);
+		r = drop_orphan(ctx, &n);
+	}
+
 	double ms = n ? (double)(clock_mono_ns() - began) / (double)NS_PER_MS : 0;
 
 	*e = (struct err)ERR_INIT;
