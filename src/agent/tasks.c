@@ -601,8 +601,8 @@ static void stop_done(struct spool_job *job)
 			"that task %llu is told to end cannot be written down (%s): if this node fails before "
 			"it has ended, it runs again",
 			(unsigned long long)n->id, j->e.text);
-	if (failed && r)
-		(void)str_copy(r->unwritten, sizeof(r->unwritten), j->e.text);
+	if (r)
+		(void)str_copy(r->unwritten, sizeof(r->unwritten), failed ? j->e.text : "");
 	free(j);
 }
 

@@ -160,12 +160,15 @@ static void tell_results(struct asking *q, const struct stopping_afar *a, const 
 		int r = ordering_code(one, &why);
 		cleanup_free char *text = xasprintf("task %s on %s: %s", id, a->agent, why.text);
 
-		if (r == 0)
+		if (r == 0) {
 			tell(q, a, i, q->s->now ? "is killed by" : "is told to end by");
-		else if (r == -ENOENT)
+			stopping_warn_unwritten(
+				&a->names[i], json_string_value(json_object_get(one, "unwritten")));
+		} else if (r == -ENOENT) {
 			add_moved(q, a, i);
-		else
+		} else {
 			fail(q, r, text);
+		}
 	}
 	(void)fflush(stdout);
 }

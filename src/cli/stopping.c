@@ -58,7 +58,7 @@ static bool is_ours(const struct spool *sp, const char *agent)
 	return strncmp(name, agent, NAME_AGENT_MAX) == 0;
 }
 
-static void warn_unwritten(const struct task_name *n, const char *why)
+void stopping_warn_unwritten(const struct task_name *n, const char *why)
 {
 	cleanup_free char *text = NULL;
 
@@ -85,7 +85,7 @@ static int stop_running(struct stopping *s, const struct task_name *n, struct er
 
 	if (r == 0) {
 		tell(s, n, n->element, 0, s->now ? " is killed" : " is told to end");
-		warn_unwritten(n, json_string_value(json_object_get(answer, "unwritten")));
+		stopping_warn_unwritten(n, json_string_value(json_object_get(answer, "unwritten")));
 	}
 	json_decref(answer);
 	if (r != -ENOENT && r != -ECONNREFUSED)

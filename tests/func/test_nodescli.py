@@ -118,6 +118,24 @@ def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_
     a.wait(there, "cancelled")
 
 
+def test_stop_elsewhere_that_is_not_on_disk(world, faultfs, tmp_path):  # noqa: F811
+    """The agent there cannot write it down: the person hears of it as if it were of this node."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a, b = world.node("alpha", root=mount.below), world.node("beta", gpus=4, root=mount.path)
+    a.start()
+    b.start()
+    i = running_on(b, a, "-g", "4", "-n", "deaf", "--", "sh", "-c", f"trap '' TERM; touch {tmp_path}/runs; while :; do "
+                   "sleep 0.1; done")
+    assert wait_for((tmp_path / "runs").exists)
+    with mount.ruled("write EIO /default/running/*"):
+        said = a.run("stop", "deaf")
+    assert said.stdout == f"{i} deaf is told to end by beta\n"
+    assert f"that task {i} is told to end is not on disk" in words(said) and "Input/output error" in words(said), said
+    said = a.run("stop", "deaf", "--now")
+    assert said.stdout == f"{i} deaf is killed by beta\n" and "not on disk" not in said.stderr, said
+    a.wait(i, "cancelled")
+
+
 def test_stop_goes_on_after_an_error(world, faultfs, tmp_path):  # noqa: F811
     """One of them cannot be stopped, and another one has got a new name just then: that is looked for all the same."""
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")
