@@ -110,6 +110,7 @@ static int end_element(struct batch *b, const struct spool *sp, uint64_t element
 
 	spec_make_name(who, name);
 	r = claimer_self(sp, name, &self, e);
+	self.tool = true;
 	if (r == 0)
 		r = batch_claim_to_end(b, element, &self, &c, e);
 	if (r != 0)
