@@ -210,6 +210,7 @@ static struct life_facts facts_about(const struct looker *lk, const struct claim
 					known ? beat_same_kernel(who->boot, lk->sp->boot) : local,
 				.local_files = known && local,
 				.gone = person_said_gone(lk->sp, who->agent, who->boot),
+				.tool = who->tool,
 				.quiet_ms = quiet_ms,
 				.promise_ms = promise_ms,
 				.expire_ms = lk->expire_ms };

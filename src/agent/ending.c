@@ -34,9 +34,11 @@ static void answer_off(struct agent *a)
 	ctl_unlisten(a->ctl);
 	for (size_t i = 0; i < a->n_off; i++)
 		ctl_answer(a->off_clients[i],
-			   json_pack("{s:i, s:b, s:f, s:I}", "pid", (int)a->view.pid, "released",
-				     a->end == AGENT_ENDED, "took_ms", ms, "tasks_running",
-				     (json_int_t)(a->queue ? tasks_running(a->queue) : 0)));
+			   json_pack("{s:i, s:b, s:f, s:I, s:s*}", "pid", (int)a->view.pid,
+				     "released", a->end == AGENT_ENDED, "took_ms", ms,
+				     "tasks_running",
+				     (json_int_t)(a->queue ? tasks_running(a->queue) : 0), "unseen",
+				     a->queue ? tasks_unseen(a->queue) : NULL));
 	a->n_off = 0;
 }
 

@@ -147,12 +147,30 @@ static int file_stray(struct filing *f, struct spool_place *p)
 	return code;
 }
 
+static int end_element(struct batch *b, struct spool_place *p, const struct claim *c,
+		       const struct spool_end *end, struct err *e)
+{
+	int code = batch_end(b, p->events, c, end, e);
+	bool good;
+
+	if (code != 0 || !batch_is_over(b))
+		return code;
+	good = batch_result(b) == RESULT_DONE;
+	code = batch_file(b, e);
+	if (code == TRANSIT_GONE) /* another agent has filed it, or a command holds it */
+		return 0;
+	if (code == 0)
+		depends_ended(p, c->name.id, good);
+	if (code == 0)
+		place_forget_batch(p, c->name.id);
+	return code;
+}
+
 static int file_element(struct filing *f, struct spool_place *p)
 {
 	struct place_batch *b = place_batch(p, f->claim.name.id, &f->e);
 	struct spool_again again;
 	struct spool_end end;
-	int code;
 
 	if (!b)
 		return f->e.code == -ENOENT ? file_stray(f, p) : f->e.code;
@@ -161,19 +179,7 @@ static int file_element(struct filing *f, struct spool_place *p)
 		return batch_requeue(b->batch, p->events, &f->claim, &again, &f->e);
 	}
 	fill_end(f, &end);
-	code = batch_end(b->batch, p->events, &f->claim, &end, &f->e);
-	if (code == 0 && batch_is_over(b->batch)) {
-		bool good = batch_result(b->batch) == RESULT_DONE;
-
-		code = batch_file(b->batch, &f->e);
-		if (code == TRANSIT_GONE) /* another agent has filed it, or a command holds it */
-			return 0;
-		if (code == 0)
-			depends_ended(p, f->claim.name.id, good);
-		if (code == 0)
-			place_forget_batch(p, f->claim.name.id);
-	}
-	return code;
+	return end_element(b->batch, p, &f->claim, &end, &f->e);
 }
 
 static struct retry_policy policy_of(const struct filing *f)
@@ -269,6 +275,78 @@ void filing_work(struct filing *f, struct spool_place *p)
 		(void)record_remove(f->run_dir, f->token);
 	if ((f->code >= 0 || f->code == -ENOENT) && f->beats)
 		remove_beats(f, p);
+}
+
+/* ---- what waits again, and was to be stopped ---- */
+
+#define CANCEL_LOOKS 3 /* a command may give it another name meanwhile */
+
+static int begun_again(uint64_t id, struct err *e)
+{
+	return err_set(e, -EBUSY, "another node has begun task %llu again; stop it once more",
+		       (unsigned long long)id);
+}
+
+/* One that is over, or runs elsewhere, does not wait. */
+static int cancel_element(struct spool_place *p, const struct task_name *n, const char *reason,
+			  struct err *e)
+{
+	struct place_batch *b = place_batch(p, n->id, e);
+	struct spool_end end = { .result = RESULT_CANCELLED, .begun_ns = clock_wall_ns() };
+	unsigned int attempts;
+	struct claim c;
+	uint64_t epoch;
+	int r;
+
+	if (!b)
+		return e->code == -ENOENT ? 0 : e->code;
+	if (batch_state(b->batch, n->element, &epoch, &attempts) != BATCH_WAITING)
+		return 0;
+	r = batch_claim_to_end(b->batch, n->element, &p->self, &c, e);
+	if (r == CLAIM_LOST)
+		return begun_again(n->id, e);
+	if (r != 0)
+		return r;
+	end.epoch = c.name.epoch;
+	end.ended_ns = clock_wall_ns();
+	(void)str_copy(end.reason, sizeof(end.reason), reason);
+	r = end_element(b->batch, p, &c, &end, e);
+	return r < 0 ? r : 1;
+}
+
+#define CANCELLED 2
+
+/* By its name of now. CANCELLED; 0: it does not wait; TRANSIT_GONE: it is not where it was just
+ * seen. */
+static int cancel_single(struct spool_place *p, uint64_t id, const char *reason, struct err *e)
+{
+	struct scan *s = scan_new(p->spool, 0);
+	int r = scan_update(s, NULL, NULL, e);
+	const struct scan_task *t = r == 0 ? scan_find(s, id, 0) : NULL;
+	bool waits = t && t->dir == SPOOL_PENDING;
+
+	if (waits)
+		r = transit_cancel(p->spool, &t->name, reason, e);
+	(void)scan_free(s);
+	return r == 0 && waits ? CANCELLED : r;
+}
+
+int filing_cancel(struct spool_place *p, const struct task_name *n, const char *reason,
+		  struct err *e)
+{
+	int r = TRANSIT_GONE;
+
+	if (n->element)
+		return cancel_element(p, n, reason, e);
+	for (int look = 0; look < CANCEL_LOOKS && r == TRANSIT_GONE; look++)
+		r = cancel_single(p, n->id, reason, e);
+	if (r == TRANSIT_GONE)
+		return begun_again(n->id, e);
+	if (r <= 0)
+		return r;
+	depends_ended(p, n->id, false);
+	r = spool_commit(p->spool, SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_CANCELLED), e);
+	return r < 0 ? r : 1;
 }
 
 /* What the shim wrote down, whoever told it to. */

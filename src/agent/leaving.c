@@ -57,6 +57,6 @@ void leaving_order(struct agent *a, enum order_how how)
 
 void leaving_look(struct agent *a)
 {
-	if (a->view.leaving && !(a->queue && tasks_running(a->queue)))
+	if (a->view.leaving && !(a->queue && tasks_may_run(a->queue)))
 		ending_stop(a, a->view.leaving_why);
 }

@@ -39,6 +39,7 @@ static void clash(void *user, const struct err *e)
 		 q->open ? "no more tasks are started here" : "there is no queue", e->text);
 	if (q->open)
 		tasks_drain(q);
+	q->over(q->user);
 }
 
 static void dead(void *user, const struct text_list *paths)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Taken by a job of the spooler, carried out on the loop, answered by another job. What ends the
- * agent is answered first, because nobody is there to do it afterwards.
+ * Taken by a job of the spooler, carried out on the loop, answered by another job, after those that
+ * write down what is stopped: the answer says where that failed. What ends the agent is answered
+ * first, because nobody is there to do it afterwards.
  */
 
 #include "agent/orders.h"
@@ -164,13 +165,47 @@ static void answer_done(struct spool_job *job)
 	free_job(j);
 }
 
+/* Tasks that are told to end, of which that is not on disk. */
+static void add_unwritten(const struct tasks *q, const struct order *o, json_t *answer)
+{
+	json_t *tasks = json_object_get(answer, "tasks");
+	char id[ORDER_ID_MAX];
+
+	for (size_t i = 0; i < o->n; i++) {
+		const struct order_task *t = &o->tasks[i];
+		const char *why = tasks_unwritten(q, t->id, (uint32_t)t->element);
+
+		if (why)
+			(void)json_object_set_new(json_object_get(tasks, order_format_task(t, id)),
+						  "unwritten", json_string(why));
+	}
+}
+
+static void written_work(struct spool_job *job, struct spool_place *p)
+{
+	/* What was given to the spooler before it is done. */
+}
+
+static void written_done(struct spool_job *job)
+{
+	struct orders_job *j = (struct orders_job *)job;
+	struct tasks *q = job->user;
+
+	for (size_t i = 0; i < j->n; i++)
+		if (j->all[i].order.command == ORDER_STOP)
+			add_unwritten(q, &j->all[i].order, j->all[i].answer);
+	j->e = (struct err)ERR_INIT;
+	j->job.work = answer_work;
+	j->job.done = answer_done;
+	spooler_do(q->spooler, &j->job);
+}
+
 static void carry_out(struct tasks *q, struct orders_job *j)
 {
 	for (size_t i = 0; i < j->n; i++)
 		j->all[i].answer = obey(q, &j->all[i].order);
-	j->e = (struct err)ERR_INIT;
-	j->job.work = answer_work;
-	j->job.done = answer_done;
+	j->job.work = written_work;
+	j->job.done = written_done;
 	spooler_do(q->spooler, &j->job);
 }
 

@@ -82,8 +82,7 @@ static void adopt(struct tasks *q, struct adoptee *a)
 	(void)sched_adopt(q->plan, &t, slots, clock_mono_ns(), NULL);
 	news_say(q->place.news, LOG_LEVEL_INFO, "task %llu runs on (%s)", (unsigned long long)t.id,
 		 s->name);
-	tasks_add_running(
-		q, run_adopt(&q->place, &a->claim, take_ptr(a->spec), a->tries, uuids, slots));
+	tasks_adopt(q, run_adopt(&q->place, &a->claim, take_ptr(a->spec), a->tries, uuids, slots));
 }
 
 static void on_look_again(uv_timer_t *timer);
@@ -132,6 +131,7 @@ static void open_done(struct spool_job *job)
 		orders_start(q->orders);
 		durable_soon(q->durable); /* what an agent before us has noted */
 		tasks_rescan(q);
+		q->over(q->user);
 	}
 	opening_clear(o);
 	free(job);
@@ -167,6 +167,7 @@ static void reclaim_done(struct spool_job *job)
 	free(j);
 	q->want.batches = true;
 	tasks_rescan(q);
+	q->over(q->user);
 }
 
 static void reclaim(struct tasks *q, const struct text_list *claims, bool again)

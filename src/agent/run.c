@@ -296,8 +296,12 @@ void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *
 	bool is_filed = r->state == RUN_FILING && !uv_is_active((uv_handle_t *)&r->timer);
 
 	/* It has ended; whether it waits again is all that is left to say. */
-	if (r->gone && (kind != END_STOPPED || is_filed))
+	if (r->gone && kind != END_STOPPED)
 		return;
+	if (is_filed) { /* the spooler's thread reads the rest */
+		r->stopped_late = true;
+		return;
+	}
 	/* What its owner says is the last word: a task that is about to wait again does not. */
 	if (r->kind == END_MAX || kind == END_STOPPED) {
 		r->kind = kind;
@@ -351,6 +355,11 @@ uint64_t run_started_ns(const struct run *r)
 uint64_t run_next_memory(const struct run *r)
 {
 	return r->next_memory;
+}
+
+bool run_was_stopped(const struct run *r)
+{
+	return r->kind == END_STOPPED;
 }
 
 bool run_was_late(const struct run *r)

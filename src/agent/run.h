@@ -29,6 +29,8 @@
 #include "spool/batch.h"
 #include "task/launch.h"
 
+#define RUN_STOPPED_TEXT "stopped by its owner"
+
 enum run_state {
 	RUN_CLAIMING,
 	RUN_LEASING,  /* the guard was asked for the devices */
@@ -85,7 +87,8 @@ struct run *run_start(struct run_place *place, struct sched_ref ref, struct devs
 struct run *run_adopt(struct run_place *place, const struct claim *claim, struct spool_spec *spec,
 		      unsigned int tries, struct text_list uuids, struct devset devices);
 
-/* kind: END_STOPPED, END_PREEMPTED, END_TAKEN. grace_ms UINT32_MAX: as the task says. */
+/* kind: END_STOPPED, END_PREEMPTED, END_TAKEN. grace_ms UINT32_MAX: as the task says. Where its end
+ * is being written it may wait again all the same: the caller sees to that, filing_cancel(). */
 void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *why);
 /* What else is ended when it is over, SWEEP_BIT()s, besides what the task itself says. */
 void run_sweep(struct run *r, unsigned int what);
@@ -111,6 +114,8 @@ int run_claim_code(const struct run *r);
 const struct spool_spec *run_spec(const struct run *r);
 /* NULL before it is claimed. */
 const struct claim *run_claim(const struct run *r);
+/* Its owner has stopped it, as far as that came before its end was being written. */
+bool run_was_stopped(const struct run *r);
 /* It had been given to another node; what came of it here changes nothing. */
 bool run_was_late(const struct run *r);
 /* Failures that count, after `over` this one included. */

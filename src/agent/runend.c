@@ -42,6 +42,10 @@ static void file_done(struct spool_job *job)
 				 "the end of task %llu cannot be written: %s; trying again",
 				 (unsigned long long)r->ref.id, f->e.text);
 		r->place->file_code = f->code;
+		if (r->stopped_late) {
+			r->kind = END_STOPPED;
+			(void)str_copy(r->why, sizeof(r->why), RUN_STOPPED_TEXT);
+		}
 		r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
 		r->retry_ms = r->retry_ms < RETRY_LAST_MS ? r->retry_ms : RETRY_LAST_MS;
 		(void)uv_timer_start(&r->timer, on_file_again, r->retry_ms, 0);

@@ -61,6 +61,7 @@ struct run {
 	enum end_kind kind;	/* what we ended it for; END_MAX: it ended by itself */
 	uint32_t stop_grace_ms; /* the shortest that it was told; UINT32_MAX: its own */
 	char why[RECORD_REASON_MAX];
+	bool stopped_late; /* its owner has stopped it while the end is being written */
 	bool failed_early; /* it never ran */
 	struct task_end end;
 	struct retry_verdict verdict;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "agent/applying.h"
+#include "agent/filing.h"
 #include "agent/nodes.h"
 #include "agent/pauses.h"
 #include "agent/planview.h"
@@ -40,6 +41,7 @@
 
 static void scan(struct tasks *q);
 static void on_scan(uv_timer_t *timer);
+static void write_stop(struct tasks *q, const struct claim *c);
 
 /* ---- the plan ---- */
 
@@ -286,6 +288,9 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 	if (v->what == RETRY_AGAIN) {
 		q->n_retried += !run_claim_code(r);
 		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, run_next_memory(r), v->text);
+		if (run_was_stopped(r)) /* before it was claimed, which has failed */
+			write_stop(q, &(struct claim){ .name = { .id = run_ref(r).id,
+								 .element = run_ref(r).element } });
 	} else {
 		q->n_done += v->what == RETRY_DONE;
 		q->n_failed += v->what == RETRY_FAILED;
@@ -499,6 +504,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	q->instance = xstrdup(c->instance);
 	q->agent = xstrdup(c->agent);
 	q->plan = sched_queue_new();
+	q->stop_kind = END_MAX;
 	for (size_t i = 0; i < c->n_lanes; i++)
 		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
 	q->spooler = spooler_new(loop, &(struct spool_place){ 0 });
@@ -555,6 +561,7 @@ void tasks_no_queue(struct tasks *q, const char *why)
 		news_say(q->place.news, LOG_LEVEL_ERROR, "there is no queue: %s; trying again",
 			 why);
 	(void)str_copy(q->trouble, sizeof(q->trouble), why);
+	q->over(q->user);
 }
 
 /* ---- what clients say ---- */
@@ -571,7 +578,22 @@ static void stop_work(struct spool_job *job, struct spool_place *p)
 {
 	struct stop_job *j = (struct stop_job *)job;
 
-	j->code = claim_stopped(p->spool, &j->claim, &j->e);
+	j->code = j->claim.path[0] ? claim_stopped(p->spool, &j->claim, &j->e) : -ENOENT;
+	/* Its end was being written when it was stopped: it may wait again by now. */
+	if (j->code == -ENOENT)
+		j->code = filing_cancel(p, &j->claim.name, RUN_STOPPED_TEXT, &j->e);
+}
+
+/* It waits in the plan, too, if it has not left that meanwhile. */
+static void tell_taken_back(struct tasks *q, const struct task_name *n)
+{
+	struct sched_ref ref = { n->id, (uint32_t)n->element };
+
+	news_say(q->place.news, LOG_LEVEL_INFO,
+		 "task %llu does not run again: stopped by its owner", (unsigned long long)n->id);
+	(void)(ref.element ? sched_remove_element : sched_remove)(q->plan, ref);
+	durable_soon(q->durable);
+	tasks_rescan(q);
 }
 
 static void stop_done(struct spool_job *job)
@@ -579,32 +601,38 @@ static void stop_done(struct spool_job *job)
 	struct stop_job *j = (struct stop_job *)job;
 	const struct task_name *n = &j->claim.name;
 	struct running *r = find_running(j->q, (struct sched_ref){ n->id, (uint32_t)n->element });
-	bool failed = j->code < 0 && j->code != -ENOENT; /* else it has ended */
+	bool failed = j->code < 0;
 
+	if (j->code > 0)
+		tell_taken_back(j->q, n);
 	if (failed)
 		news_say(
 			j->q->place.news, LOG_LEVEL_ERROR,
 			"that task %llu is told to end cannot be written down (%s): if this node fails before "
 			"it has ended, it runs again",
 			(unsigned long long)n->id, j->e.text);
-	if (failed && r)
-		(void)str_copy(r->unwritten, sizeof(r->unwritten), j->e.text);
+	if (r)
+		(void)str_copy(r->unwritten, sizeof(r->unwritten), failed ? j->e.text : "");
 	free(j);
+}
+
+static void write_stop(struct tasks *q, const struct claim *c)
+{
+	struct stop_job *j = xcalloc(1, sizeof(*j));
+
+	*j = (struct stop_job){ .job = { .work = stop_work, .done = stop_done },
+				.q = q,
+				.claim = *c };
+	spooler_do(q->spooler, &j->job);
 }
 
 /* What is still being claimed is filed as stopped as soon as it is ours. */
 void tasks_write_stop(struct tasks *q, const struct run *r)
 {
 	const struct claim *c = run_claim(r);
-	struct stop_job *j;
 
-	if (!c)
-		return;
-	j = xcalloc(1, sizeof(*j));
-	*j = (struct stop_job){ .job = { .work = stop_work, .done = stop_done },
-				.q = q,
-				.claim = *c };
-	spooler_do(q->spooler, &j->job);
+	if (c)
+		write_stop(q, c);
 }
 
 const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element)
@@ -631,7 +659,7 @@ int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigne
 		run_sweep(r->run, sweep);
 		/* First, for it may be gone after it. */
 		tasks_write_stop(q, r->run);
-		run_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, "stopped by its owner");
+		run_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, RUN_STOPPED_TEXT);
 		n++;
 	}
 	return n ? 0
@@ -686,23 +714,47 @@ void tasks_drain(struct tasks *q)
 	tasks_plan_soon(q);
 }
 
-static void stop_all(struct tasks *q, enum end_kind kind, const char *why)
+static void stop_run(struct tasks *q, struct run *r)
 {
-	for (struct running *r = q->runs; r; r = r->next) {
-		if (kind == END_STOPPED)
-			tasks_write_stop(q, r->run);
-		run_stop(r->run, kind, UINT32_MAX, why);
-	}
+	if (q->stop_kind == END_STOPPED)
+		tasks_write_stop(q, r);
+	run_stop(r, q->stop_kind, UINT32_MAX,
+		 q->stop_kind == END_STOPPED ? RUN_STOPPED_TEXT
+					     : "stopped at the end of its agent's lifetime");
+}
+
+static void stop_all(struct tasks *q, enum end_kind kind)
+{
+	q->stop_kind = kind;
+	for (struct running *r = q->runs; r; r = r->next)
+		stop_run(q, r->run);
+}
+
+void tasks_adopt(struct tasks *q, struct run *r)
+{
+	tasks_add_running(q, r);
+	if (q->stop_kind != END_MAX)
+		stop_run(q, r);
 }
 
 void tasks_stop_all(struct tasks *q)
 {
-	stop_all(q, END_STOPPED, "stopped by its owner");
+	stop_all(q, END_STOPPED);
 }
 
 void tasks_requeue_all(struct tasks *q)
 {
-	stop_all(q, END_LIFETIME, "stopped at the end of its agent's lifetime");
+	stop_all(q, END_LIFETIME);
+}
+
+bool tasks_may_run(const struct tasks *q)
+{
+	return q->runs || q->unknown.n || q->reclaiming || !(q->open || q->trouble[0]);
+}
+
+const char *tasks_unseen(const struct tasks *q)
+{
+	return !q->open && q->trouble[0] ? q->trouble : NULL;
 }
 
 bool tasks_are_known(const struct tasks *q)

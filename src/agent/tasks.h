@@ -58,7 +58,7 @@ struct tasks_config {
 	void (*put_names)(void *user, const char *text, char *buf, size_t size);
 	/* Somebody ordered this agent to end, through the spool. */
 	void (*ordered)(void *user, enum order_how how);
-	/* A task is over, after it is filed. */
+	/* A task is over, after it is filed; or it is known now what ran before. */
 	void (*over)(void *user);
 	void *user;
 };
@@ -108,6 +108,10 @@ const struct view_workload *tasks_workload_view(const struct tasks *q);
 void tasks_pause(struct tasks *q, bool pause);
 /* Those that run, or are about to. */
 size_t tasks_running(const struct tasks *q);
+/* Something runs, or it is not known yet whether an earlier agent has left something. */
+bool tasks_may_run(const struct tasks *q);
+/* Why that cannot be known; NULL: it is, or will be. */
+const char *tasks_unseen(const struct tasks *q);
 /* One sentence: what it waits for. TASKS_WHY_ELSEWHERE: this node will not start it, another one
  * may. -ENOENT with e: it is not known here, which may change with what tasks_when_read() reads.
  * The caller frees it. */

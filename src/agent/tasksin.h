@@ -73,6 +73,7 @@ struct tasks {
 	bool known;	 /* all that waits has been looked at once */
 	bool reclaiming; /* claims of dead agents are taken over */
 	bool open, scanning, ending, draining;
+	enum end_kind stop_kind;    /* what is adopted yet is stopped, too; END_MAX: it is not */
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
 	int claim_code;		    /* why nothing could be claimed last; 0 */
 	uint64_t n_done, n_failed, n_retried;
@@ -89,6 +90,8 @@ void tasks_plan_soon(struct tasks *q);
 /* Why there is no queue; it is tried again. */
 void tasks_no_queue(struct tasks *q, const char *why);
 void tasks_add_running(struct tasks *q, struct run *run);
+/* The same with what an earlier agent has started. */
+void tasks_adopt(struct tasks *q, struct run *run);
 /* That its owner wants it ended is written into its claim, by the spooler. */
 void tasks_write_stop(struct tasks *q, const struct run *run);
 /* Lines that end in a newline, as warnings. */

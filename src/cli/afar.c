@@ -20,6 +20,7 @@
 #include "cli/peers.h"
 
 #define TOLD_MAX 5
+#define ROUNDS	 3 /* of orders, for what has moved meanwhile */
 
 struct stopping_afar {
 	char agent[NAME_AGENT_MAX + 1];
@@ -28,9 +29,19 @@ struct stopping_afar {
 	struct task_name *names; /* of them */
 };
 
+/* What an agent does not run that had its claim: it has ended, waits again, or another one has it.
+ */
+struct moved {
+	char agent[NAME_AGENT_MAX + 1];
+	struct order_task task;
+	struct task_name name;
+};
+
 struct asking {
 	struct stopping *s;
 	struct peers peers;
+	size_t n_moved;
+	struct moved *moved;
 	struct err *e;
 	int code; /* of the first that went wrong; the text of the last is in e */
 };
@@ -128,6 +139,16 @@ static void tell(struct asking *q, const struct stopping_afar *a, size_t i, cons
 		       a->names[i].name[0] ? " " : "", a->names[i].name, what, a->agent);
 }
 
+static void add_moved(struct asking *q, const struct stopping_afar *a, size_t i)
+{
+	struct moved *m;
+
+	q->moved = xrealloc(q->moved, q->n_moved + 1, sizeof(*q->moved));
+	m = &q->moved[q->n_moved++];
+	*m = (struct moved){ .task = a->tasks[i], .name = a->names[i] };
+	(void)str_copy(m->agent, sizeof(m->agent), a->agent);
+}
+
 static void tell_results(struct asking *q, const struct stopping_afar *a, const json_t *answer)
 {
 	const json_t *tasks = json_object_get(answer, "tasks");
@@ -139,12 +160,15 @@ static void tell_results(struct asking *q, const struct stopping_afar *a, const 
 		int r = ordering_code(one, &why);
 		cleanup_free char *text = xasprintf("task %s on %s: %s", id, a->agent, why.text);
 
-		if (r == 0)
+		if (r == 0) {
 			tell(q, a, i, q->s->now ? "is killed by" : "is told to end by");
-		else if (r == -ENOENT) /* it has ended by itself, or its claim was taken over */
-			tell(q, a, i, "does not run any more under");
-		else
+			stopping_warn_unwritten(
+				&a->names[i], json_string_value(json_object_get(one, "unwritten")));
+		} else if (r == -ENOENT) {
+			add_moved(q, a, i);
+		} else {
 			fail(q, r, text);
+		}
 	}
 	(void)fflush(stdout);
 }
@@ -165,13 +189,15 @@ static void on_answer(void *user, const struct ordered *one, const json_t *answe
 		tell_results(q, a, answer);
 }
 
-static int send_all(struct asking *q, struct ordering *o)
+/* One that cannot be sent keeps none of the others from it. */
+static void send_all(struct asking *q, struct ordering *o)
 {
 	struct stopping *s = q->s;
-	int r = 0;
 
-	for (size_t i = 0; i < s->n_afar && r == 0; i++) {
+	for (size_t i = 0; i < s->n_afar; i++) {
 		struct stopping_afar *a = &s->afar[i];
+		struct err why = ERR_INIT;
+		int r;
 		const struct peer *p = peers_find(&q->peers, a->agent);
 		struct order order = { .command = ORDER_STOP,
 				       .n = a->n,
@@ -179,35 +205,93 @@ static int send_all(struct asking *q, struct ordering *o)
 				       .now = s->now,
 				       .sweep = s->sweep_gpus ? SPEC_CLEAN_GPU : SPEC_CLEAN_NONE };
 
-		if (!p || p->state == PEER_OFF || (p->here && p->state == PEER_GONE))
+		if (!p || p->state == PEER_OFF || (p->here && p->state == PEER_GONE)) {
 			say_silent(q, a, false);
-		else
-			r = ordering_send(o, a->agent, &order, a, q->e);
+			continue;
+		}
+		r = ordering_send(o, a->agent, &order, a, &why);
+		if (r < 0)
+			fail(q, r, why.text);
 	}
-	return r;
 }
 
-int stopping_finish(struct stopping *s, struct err *e)
+/* Those of other nodes are asked and waited for. */
+static void ask_afar(struct asking *q)
 {
+	struct stopping *s = q->s;
 	struct ordering o = { .sp = s->sp };
-	struct asking q = { .s = s, .e = e };
-	int r = queue_commit(s->sp, &s->said, 0, e);
+	struct err why = ERR_INIT;
+	int r = peers_read(s->ctx, s->sp, &q->peers, &why);
 
-	if (!s->n_afar || r < 0)
-		return r;
-	r = peers_read(s->ctx, s->sp, &q.peers, e);
 	if (r == 0)
-		r = send_all(&q, &o);
+		send_all(q, &o);
+	else
+		fail(q, r, why.text);
 	ask_agent_to_look(s->ctx);
-	if (r == 0)
-		ordering_wait(&o, s->afar_ms, on_answer, &q);
+	ordering_wait(&o, s->afar_ms, on_answer, q);
 	ordering_clear(&o);
-	peers_clear(&q.peers);
+	peers_clear(&q->peers);
+}
+
+static void clear_afar(struct stopping *s)
+{
 	for (size_t i = 0; i < s->n_afar; i++) {
 		free(s->afar[i].tasks);
 		free(s->afar[i].names);
 	}
 	free(take_ptr(s->afar));
 	s->n_afar = 0;
-	return r < 0 ? r : q.code;
+}
+
+/* Where it is now it is stopped as if it had been found there; that may be under another agent. */
+static void stop_moved(struct asking *q, const struct moved *m)
+{
+	char id[ORDER_ID_MAX];
+	struct err why = ERR_INIT;
+	int r = stop_word(q->s, order_format_task(&m->task, id), &why);
+
+	if (r == -ENOENT && !q->s->quiet)
+		queue_say(&q->s->said, 0, "%s%s%s does not run any more under %s\n", id,
+			  m->name.name[0] ? " " : "", m->name.name, m->agent);
+	else if (r < 0 && r != -ENOENT)
+		fail(q, r, why.text);
+}
+
+static void look_again(struct asking *q, bool last)
+{
+	struct err why = ERR_INIT;
+	char id[ORDER_ID_MAX];
+	int r;
+
+	for (size_t i = 0; i < q->n_moved; i++) {
+		const struct moved *m = &q->moved[i];
+		cleanup_free char *text =
+			xasprintf("task %s is %s's, which does not know it yet, or any more; try "
+				  "again",
+				  order_format_task(&m->task, id), m->agent);
+
+		if (last)
+			fail(q, -EBUSY, text);
+		else
+			stop_moved(q, m);
+	}
+	free(take_ptr(q->moved));
+	q->n_moved = 0;
+	r = queue_commit(q->s->sp, &q->s->said, 0, &why);
+	if (r < 0)
+		fail(q, r, why.text);
+}
+
+int stopping_finish(struct stopping *s, struct err *e)
+{
+	struct asking q = { .s = s, .e = e };
+
+	/* What could not be synced here is no reason to let others run on. */
+	q.code = queue_commit(s->sp, &s->said, 0, e);
+	for (int round = 1; s->n_afar; round++) {
+		ask_afar(&q);
+		clear_afar(s);
+		look_again(&q, round == ROUNDS);
+	}
+	return q.code;
 }

@@ -14,6 +14,9 @@
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/print_json.h"
+#include "cli/queue.h"
+#include "cli/silence.h"
+#include "cli/taskrun.h"
 #include "cli/term.h"
 #include "hold/names.h"
 #include "hold/proto.h"
@@ -21,6 +24,8 @@
 #define OFF_LIMIT_MS	 10000 /* the agent itself gives up after one second */
 #define END_LIMIT_MS	 3000  /* it writes its last lines */
 #define CONNECT_LIMIT_MS 1000
+#define BUSY_LOOKS	 12 /* half a second */
+#define TOLD_MAX	 5  /* of tasks that run on */
 
 static const struct opt off_opts[] = {
 	{ .name = "stop-tasks",
@@ -167,13 +172,97 @@ static int drop_orphan(const struct cmd_ctx *ctx, unsigned int *ret)
 	return wait_dropped(fd, ret);
 }
 
-/* No error: whoever wants everything let go of has that. */
+static bool drains(const struct cmd_ctx *ctx)
+{
+	return opts_flag(ctx->opts, "stop-tasks") || opts_flag(ctx->opts, "drain");
+}
+
+static int runs_unseen(const struct cmd_ctx *ctx, const char *why, struct err *e)
+{
+	return err_set(e, -EBUSY,
+		       "everything is free and no agent runs, but it is not known whether tasks of "
+		       "instance %s run here: %s",
+		       settings_str(ctx->settings, SET_INSTANCE), why);
+}
+
+/* An attempt that was begun on this node since it was booted, and has not ended. */
+static bool runs_here(const struct spool *sp, const struct scan_task *t)
+{
+	struct taskrun run;
+
+	if (t->dir != SPOOL_RUNNING)
+		return false;
+	taskrun_read_claim(sp, &t->name, t->name.name, &run);
+	return run.running && !run.left && strcmp(run.who.boot, sp->boot) == 0;
+}
+
+/* Which tasks run on this node, "42, 43.1"; how many, or negative. */
+static int find_here(const struct spool *sp, struct strbuf *ids, struct err *e)
+{
+	struct queue_match all;
+	char id[QUEUE_ID_MAX];
+	int n = 0, r = queue_all(sp, &all, e);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < all.n; i++) {
+		if (!runs_here(sp, &all.tasks[i]))
+			continue;
+		if (n < TOLD_MAX)
+			strbuf_addf(ids, "%s%s", n ? ", " : "",
+				    queue_format_id(all.tasks[i].name.id, all.tasks[i].name.element,
+						    id));
+		n++;
+	}
+	free(all.tasks);
+	if (n > TOLD_MAX)
+		strbuf_addf(ids, " and %d more", n - TOLD_MAX);
+	return n;
+}
+
+/* Tasks were to end as well, and nobody is there who could end them. */
+static int check_tasks(const struct cmd_ctx *ctx, struct err *e)
+{
+	cleanup_strbuf struct strbuf ids = STRBUF_INIT;
+	cleanup_free char *on = NULL;
+	struct err why = ERR_INIT;
+	struct spool *sp = NULL;
+	int r;
+
+	if (!silence_is_broken(ctx))
+		return runs_unseen(ctx, "the queue's directory does not answer", e);
+	r = queue_open(ctx, SPOOL_LOOK, &sp, &why);
+	if (r == -ENOENT) /* nothing was ever submitted */
+		return 0;
+	if (r == 0)
+		r = find_here(sp, &ids, &why);
+	if (sp)
+		on = taskrun_format_on(sp);
+	sp = spool_close(sp);
+	if (r < 0)
+		return runs_unseen(ctx, why.text, e);
+	return r == 0 ? 0
+		      : err_set(e, -EBUSY,
+				"task%s %s run%s on here without an agent: %s starts one that "
+				"takes %s over; then ask again",
+				r == 1 ? "" : "s", strbuf_str(&ids), r == 1 ? "s" : "", on,
+				r == 1 ? "it" : "them");
+}
+
+/* No error unless tasks were to end: whoever wants everything let go of has that. */
 static int off_without_agent(const struct cmd_ctx *ctx, struct err *e)
 {
 	const char *instance = settings_str(ctx->settings, SET_INSTANCE);
 	uint64_t began = clock_mono_ns();
 	unsigned int n = 0;
 	int r = drop_orphan(ctx, &n);
+
+	/* It has yet to hear of the end of an agent that was just killed. */
+	for (int i = 0; r == -EBUSY && i < BUSY_LOOKS; i++) {
+		queue_pause(i);
+		r = drop_orphan(ctx, &n);
+	}
+
 	double ms = n ? (double)(clock_mono_ns() - began) / (double)NS_PER_MS : 0;
 
 	*e = (struct err)ERR_INIT;
@@ -185,6 +274,9 @@ static int off_without_agent(const struct cmd_ctx *ctx, struct err *e)
 			       "no agent of instance %s runs on this node, and its guard did not "
 			       "confirm that all is free; it lets go by itself in at most 10 s",
 			       instance);
+	r = drains(ctx) ? check_tasks(ctx, e) : 0;
+	if (r < 0)
+		return r;
 	if (opts_flag(ctx->opts, "json"))
 		print_json_line(json_pack("{s:n, s:b, s:f, s:n}", "pid", "released", 1, "took_ms",
 					  ms, "tasks_running"));
@@ -201,9 +293,8 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 {
 	json_t *doc = NULL;
 	cleanup_fd int fd = -1;
-	bool drains = opts_flag(ctx->opts, "stop-tasks") || opts_flag(ctx->opts, "drain");
-	int code = drains ? drain(ctx, &doc, &fd, e)
-			  : ask_agent(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
+	int code = drains(ctx) ? drain(ctx, &doc, &fd, e)
+			       : ask_agent(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
 
 	if ((code == CMD_NOTHING_RUNS && e->code == -ECONNREFUSED) ||
 	    (code == CMD_FAILED && e->code == -EPIPE)) /* it ended while it was asked */
@@ -213,6 +304,7 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 
 	int pid = (int)json_integer_value(json_object_get(doc, "pid"));
 	double ms = json_real_value(json_object_get(doc, "took_ms"));
+	const char *unseen = json_string_value(json_object_get(doc, "unseen"));
 
 	wait_end(pid, fd);
 
@@ -223,12 +315,14 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 			"is free; it lets go by itself in at most 10 s",
 			pid);
 		code = CMD_FAILED;
+	} else if (drains(ctx) && unseen) {
+		code = runs_unseen(ctx, unseen, e);
 	} else if (opts_flag(ctx->opts, "json")) {
 		print_json_line(json_incref(doc));
 	} else {
 		json_int_t running = json_integer_value(json_object_get(doc, "tasks_running"));
 
-		print_end(pid, ms, drains && !running, running);
+		print_end(pid, ms, drains(ctx) && !running, running);
 	}
 	json_decref(doc);
 	return code;
@@ -250,7 +344,7 @@ const struct cmd cmd_off = {
 		"Comes back when all memory is free and the agent has ended. Also ends a "
 		"`tenure hold` in another terminal, and what an agent has left that was killed. Tasks that run go on, and the next `tenure on` "
 		"takes them over. Where no agent runs there is nothing to do, which is said and is no "
-		"error.\n"
+		"error, but where tasks were to end that run on without one.\n"
 		"\n"
 		"With --drain or --stop-tasks GPUs that no task uses are let go of at once, nothing "
 		"more is started, and the agent ends when the last task has; it does so also when "

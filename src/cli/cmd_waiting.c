@@ -252,7 +252,7 @@ static int hasten_lane(struct change *c, const char *lane, bool say, struct err 
 static bool names_task(const struct spool *sp, const char *word)
 {
 	struct queue_match m = { .n = 0 };
-	int r = queue_find(sp, word, 0, &m, NULL);
+	int r = queue_find(sp, word, QUEUE_EXACT, &m, NULL);
 
 	free(m.tasks);
 	return r != -ENOENT;

@@ -238,10 +238,22 @@ static int tell_ended(const struct spool *sp, const char *word, struct err *e)
 
 	if (name_parse_id(word, &s.id, &element) < 0)
 		s.id = 0;
-	if (find_ended(sp, &s, NULL) < 0)
-		return 0;
-	return err_set(e, -ENOENT, "task %" PRIu64 " (%s) %s", p.name.id, p.name.name,
-		       queue_format_end(&p, text));
+	if (find_ended(sp, &s, NULL) == 0)
+		return err_set(e, -ENOENT, "task %" PRIu64 " (%s) %s", p.name.id, p.name.name,
+			       queue_format_end(&p, text));
+	if (!s.id && queue_was_lane(sp, word))
+		return err_set(e, -ENOENT, "nothing of lane \"%s\" waits or runs any more", word);
+	return 0;
+}
+
+/* Something was called exactly so, which is what its owner means: not another task whose name
+ * begins with it. */
+static bool is_over(const struct spool *sp, const char *word)
+{
+	struct queue_place p;
+	struct search s = { .name = word, .ret = &p };
+
+	return find_ended(sp, &s, NULL) == 0 || queue_was_lane(sp, word);
 }
 
 static int no_such_id(const struct spool *sp, uint64_t id, struct err *e)
@@ -352,6 +364,8 @@ int queue_find(const struct spool *sp, const char *typed, unsigned int flags,
 		return r;
 	for (size_t i = 0; i < all.n; i++)
 		n[means(&all.tasks[i].name, word, flags)]++;
+	if (!n[2] && n[1] && (flags & QUEUE_EXACT || is_over(sp, word)))
+		n[1] = 0;
 	best = n[2] ? 2 : 1;
 	if (flags & QUEUE_LANES && !all.n && strcmp(word, "all") == 0) {
 		*ret = all;
@@ -369,6 +383,7 @@ int queue_find(const struct spool *sp, const char *typed, unsigned int flags,
 		if (means(&all.tasks[i].name, word, flags) == best)
 			all.tasks[kept++] = all.tasks[i];
 	all.n = kept;
+	all.by_beginning = best == 1;
 	*ret = all;
 	return 0;
 }

@@ -17,8 +17,9 @@
 /* What QUEUE_LANES means, for the help of the commands that take them. */
 #define QUEUE_NAMES_HELP                                                                             \
 	"A name means every task that is called exactly so, and, where a lane is called so, all of " \
-	"it, too; the beginning of a name is enough where it is that of one task. Elements of an "   \
-	"array (42.7) count from 1, whatever its indices are."
+	"it, too; the beginning of a name is enough where it is that of one task, and no task or "   \
+	"lane that is over was called exactly so. Elements of an array (42.7) count from 1, "        \
+	"whatever its indices are."
 
 /* The directory of the settings' instance; the caller's to free. */
 char *queue_dir(const struct cmd_ctx *ctx);
@@ -58,15 +59,19 @@ int queue_commit(const struct spool *sp, struct queue_said *s, int r, struct err
 struct queue_match {
 	size_t n;
 	struct scan_task *tasks; /* in the planner's order; the caller frees them */
+	bool by_beginning;	 /* the word was only the beginning of the name */
 };
 
 #define QUEUE_LANES	 (1u << 0) /* a lane or "all" may be meant, too */
 #define QUEUE_TELL_ENDED (1u << 1) /* of what has ended the error says so; it is looked for */
 #define QUEUE_ENDED_TOO	 (1u << 2) /* the caller goes on looking there: the error is about all */
+#define QUEUE_EXACT	 (1u << 3) /* the beginning of a name is not enough */
 
 /*
  * Of what waits or runs; a word that cannot be a task's name is taken for the name of the file that
- * was submitted. -ENOENT with a suggestion: nothing is called so. "all" may be none.
+ * was submitted. The beginning of a name is taken only where nothing was ever called exactly so:
+ * exp1 that has ended is not exp10. -ENOENT with a suggestion: nothing is called so. "all" may be
+ * none.
  */
 int queue_find(const struct spool *sp, const char *typed, unsigned int flags,
 	       struct queue_match *ret, struct err *e);

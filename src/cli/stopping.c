@@ -58,7 +58,7 @@ static bool is_ours(const struct spool *sp, const char *agent)
 	return strncmp(name, agent, NAME_AGENT_MAX) == 0;
 }
 
-static void warn_unwritten(const struct task_name *n, const char *why)
+void stopping_warn_unwritten(const struct task_name *n, const char *why)
 {
 	cleanup_free char *text = NULL;
 
@@ -85,7 +85,7 @@ static int stop_running(struct stopping *s, const struct task_name *n, struct er
 
 	if (r == 0) {
 		tell(s, n, n->element, 0, s->now ? " is killed" : " is told to end");
-		warn_unwritten(n, json_string_value(json_object_get(answer, "unwritten")));
+		stopping_warn_unwritten(n, json_string_value(json_object_get(answer, "unwritten")));
 	}
 	json_decref(answer);
 	if (r != -ENOENT && r != -ECONNREFUSED)
@@ -110,6 +110,7 @@ static int end_element(struct batch *b, const struct spool *sp, uint64_t element
 
 	spec_make_name(who, name);
 	r = claimer_self(sp, name, &self, e);
+	self.tool = true;
 	if (r == 0)
 		r = batch_claim_to_end(b, element, &self, &c, e);
 	if (r != 0)
@@ -217,62 +218,76 @@ static int stop_one(struct stopping *s, const struct scan_task *t, struct err *e
 	return r;
 }
 
-/* Elements have neither name nor lane: those of a batch that is meant go with it. */
+/* Elements have neither name nor lane: those of a batch that is meant go with it. One that cannot
+ * be stopped keeps none of the others from it. */
 static int stop_elements_of(struct stopping *s, uint64_t id, struct err *e)
 {
 	struct queue_match all;
-	int r = queue_all(s->sp, &all, e);
+	int first = 0, r = queue_all(s->sp, &all, e);
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < all.n && r >= 0; i++)
-		if (all.tasks[i].name.id == id && all.tasks[i].name.element)
-			r = stop_one(s, &all.tasks[i], e);
+	for (size_t i = 0; i < all.n; i++) {
+		if (all.tasks[i].name.id != id || !all.tasks[i].name.element)
+			continue;
+		r = stop_one(s, &all.tasks[i], first ? NULL : e);
+		first = r < 0 && !first ? r : first;
+	}
 	free(all.tasks);
-	return r < 0 ? r : 0;
+	return first;
 }
 
-/* One look: how many have moved, or negative. */
-static int stop_matching(struct stopping *s, const char *word, struct err *e)
+/* One look. 0 or the first error; in any case how many have moved meanwhile. found: the id, where
+ * the word is only the beginning of a name. */
+static int stop_matching(struct stopping *s, const char *word, char found[QUEUE_ID_MAX],
+			 int *ret_moved, struct err *e)
 {
 	struct queue_match m;
 	uint64_t id, element;
 	bool by_name = strcmp(word, "all") != 0 && name_parse_id(word, &id, &element) < 0;
-	int moved = 0, first = 0,
-	    r = queue_find(s->sp, word, QUEUE_LANES | QUEUE_TELL_ENDED, &m, e);
+	unsigned int flags = QUEUE_LANES | QUEUE_TELL_ENDED | (found ? 0 : QUEUE_EXACT);
+	int first = 0, r = queue_find(s->sp, word, flags, &m, e);
 
+	*ret_moved = 0;
 	if (r < 0)
 		return r;
+	if (m.by_beginning)
+		(void)queue_format_id(m.tasks[0].name.id, 0, found);
 	if (!m.n && !s->quiet)
 		queue_tell_nothing(s->sp);
 	/* What waits first, or it would start in the place of what is ended. */
 	for (size_t i = m.n; i-- > 0;) {
-		r = stop_one(s, &m.tasks[i], e);
+		r = stop_one(s, &m.tasks[i], first ? NULL : e);
 		if (r == 0 && m.tasks[i].name.count && by_name)
-			r = stop_elements_of(s, m.tasks[i].name.id, e);
-		moved += r > 0;
-		if (r < 0 && first == 0) {
-			first = r;
-			e = NULL; /* the others are stopped all the same */
-		}
+			r = stop_elements_of(s, m.tasks[i].name.id, first ? NULL : e);
+		*ret_moved += r > 0;
+		first = r < 0 && !first ? r : first; /* the others are stopped all the same */
 	}
 	free(m.tasks);
-	return first < 0 ? first : moved;
+	return first;
 }
 
 int stop_word(struct stopping *s, const char *word, struct err *e)
 {
+	char found[QUEUE_ID_MAX] = "";
 	uint64_t id, element;
-	int r = 1;
+	int first, moved;
 
 	if (name_parse_id(word, &id, &element) == 0 && element)
 		return stop_element(s, id, element, e);
-	for (int look = 0; look < QUEUE_LOOKS && r > 0; look++) {
-		if (look)
-			queue_pause(look);
-		r = stop_matching(s, word, e);
-		if (look && r == -ENOENT)
-			return 0; /* what was left has ended by itself */
+	first = stop_matching(s, word, found, &moved, e);
+	/* When it has ended, the same word may be the beginning of another one's name. */
+	word = found[0] ? found : word;
+	for (int look = 1; look < QUEUE_LOOKS && moved; look++) {
+		int r;
+
+		queue_pause(look);
+		r = stop_matching(s, word, NULL, &moved, first ? NULL : e);
+		if (r == -ENOENT) /* what was left has ended by itself */
+			return first;
+		first = first ? first : r;
 	}
-	return r > 0 ? err_set(e, -EBUSY, "%d of them changed just now; try again", r) : r;
+	return first || !moved
+		       ? first
+		       : err_set(e, -EBUSY, "%d of them changed just now; try again", moved);
 }

@@ -36,4 +36,7 @@ int stop_word(struct stopping *s, const char *word, struct err *e);
  */
 int stopping_finish(struct stopping *s, struct err *e);
 
+/* Who was told to end it could not write that down; NULL: it is written. */
+void stopping_warn_unwritten(const struct task_name *n, const char *why);
+
 #endif

@@ -97,5 +97,5 @@ enum recover_life life_judge(const struct life_facts *f)
 		return RECOVER_DEAD;
 	if (f->quiet_ms <= (f->promise_ms > f->expire_ms ? f->promise_ms : f->expire_ms))
 		return RECOVER_ALIVE;
-	return f->promise_ms || f->same_kernel ? RECOVER_DEAD : RECOVER_UNKNOWN;
+	return f->promise_ms || f->same_kernel || f->tool ? RECOVER_DEAD : RECOVER_UNKNOWN;
 }

@@ -38,6 +38,7 @@ struct life_facts {
 	bool same_kernel; /* a neighbour (a container): it cannot lose the filesystem alone */
 	bool local_files; /* the filesystem belongs to one kernel at a time */
 	bool gone;	  /* a person said that its node does not exist any more */
+	bool tool;	  /* a command's claim: nothing runs under it that could be cut off */
 	uint64_t quiet_ms;
 	uint64_t promise_ms; /* as it wrote last; 0: none */
 	uint64_t expire_ms;  /* ours */

@@ -109,6 +109,7 @@ static void on_claim(struct task_history *h, struct spool_spec *spec, const json
 		h->claimer.agent[0] = '\0';
 	get_text(o, "host", h->claimer.host, sizeof(h->claimer.host));
 	get_text(o, "boot", h->claimer.boot, sizeof(h->claimer.boot));
+	h->claimer.tool = json_is_true(json_object_get(o, "tool"));
 }
 
 static void on_start(struct task_history *h, struct spool_spec *spec, const json_t *o)
@@ -334,10 +335,11 @@ void task_file_clear(struct task_file *t)
 
 json_t *record_claim(const struct claimer *c, uint64_t epoch, unsigned int attempt, uint64_t now_ns)
 {
-	return json_pack("{s:s, s:I, s:i, s:s, s:s, s:s, s:i, s:I, s:f}", "event", "claim", "epoch",
-			 (json_int_t)epoch, "attempt", (int)attempt, "agent", c->agent, "host",
-			 c->host, "boot", c->boot, "pid", (int)c->proc.pid, "start",
-			 (json_int_t)c->proc.start, "time", record_seconds(now_ns));
+	return json_pack("{s:s, s:I, s:i, s:s, s:s, s:s, s:i, s:I, s:f, s:o*}", "event", "claim",
+			 "epoch", (json_int_t)epoch, "attempt", (int)attempt, "agent", c->agent,
+			 "host", c->host, "boot", c->boot, "pid", (int)c->proc.pid, "start",
+			 (json_int_t)c->proc.start, "time", record_seconds(now_ns), "tool",
+			 c->tool ? json_true() : NULL);
 }
 
 json_t *record_start(const struct proc_id *proc, const struct text_list *devices, uint64_t epoch,

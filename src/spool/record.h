@@ -40,6 +40,7 @@ struct claimer {
 	char host[SPOOL_HOST_MAX];
 	char boot[SPOOL_BOOT_MAX];
 	struct proc_id proc;
+	bool tool; /* a command that ends what it claims at once, and runs nothing */
 };
 
 /* What an attempt had and used; 0 is not known, or nothing. */

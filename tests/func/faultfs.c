@@ -560,6 +560,7 @@ static const struct fuse_operations operations = {
 	.truncate = p_truncate,
 	.utimens = p_utimens,
 	.fsync = p_fsync,
+	.fsyncdir = p_fsync,
 	.statfs = p_statfs,
 };
 

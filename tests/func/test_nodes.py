@@ -687,6 +687,52 @@ def test_why_straight_after_submit(world, tmp_path):
         assert "not of its model" in why or "lane" in why, why
 
 
+@pytest.mark.parametrize("way", ["stop", "off"])
+@pytest.mark.parametrize("array", [[], ["--array", "1-2"]], ids=["single", "element"])
+def test_stopped_while_its_end_is_written(world, faultfs, tmp_path, way, array):
+    """Its attempt has failed and another one is to follow: who was told that it is stopped finds it so."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    mark, go = tmp_path / "marks", tmp_path / "go"
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    i = a.submit("-g", "0", "--retries", "5", "--backoff", "1ms", *array, "--", "sh", "-c",
+                 f"[ ${{TENURE_ARRAY_INDEX:-1}} = 1 ] || exit 0; echo x >> {mark}; "
+                 f"while ! [ -e {go} ]; do sleep 0.02; done; exit 1")
+    assert wait_for(lambda: list(a.runs()) == [(i, 1 if array else 0)] and lines(mark)), a.runs()
+    with mount.ruled(f"write hang /default/ends/{i}/*" if array else f"write hang /default/running/*"):
+        go.touch()
+        assert wait_for(mount.met), a.runs()
+        if way == "stop":
+            a.run("stop", f"{i}.1" if array else str(i))
+        else:
+            off = a.popen("off", "--stop-tasks")
+            assert wait_for(lambda: a.queue()["draining"])
+    if way == "off":
+        assert off.wait(HANG) == 0 and a.agent.wait(HANG) == 0
+    a.wait(i, "cancelled")
+    if way == "off":
+        a.start()
+    assert a.runs() == {} and lines(mark) == ["x"] and a.task(i)["state"] == "cancelled"
+
+
+def test_off_before_the_queue_is_open(world, faultfs, tmp_path):
+    """What an agent before it has left is not known yet, and nobody says that no task runs any more."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    i = a.submit("-g", "0", "--", "sleep", "600")
+    a.shims()
+    a.kill()
+    with mount.ruled("all stuck /default/*"):
+        a.start(wait=False)
+        assert wait_for(a.queue), a.out.read_text()
+        off = a.popen("off", "--stop-tasks")
+        assert wait_for(lambda: a.queue()["draining"]) and not a.queue()["open"]
+        assert off.poll() is None
+    assert off.wait(HANG) == 0, off.communicate()
+    assert a.task(i)["state"] == "cancelled"
+
+
 @pytest.mark.parametrize("what", ["getattr", "open"])
 def test_claim_that_is_hidden_while_its_task_runs(world, faultfs, tmp_path, what):
     """A file server, or a cache of names, that says for a while that a claim is not there, though its directory lists

@@ -102,6 +102,100 @@ def test_stop_on_another_node(world, tmp_path):  # noqa: F811
     assert wait_for(lambda: b.said("an order to this agent"))
 
 
+def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_path):  # noqa: F811
+    """That the disk does not keep what was cancelled here is told, and the task there ends all the same."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a, b = world.node("alpha", root=mount.path), world.node("beta", gpus=4, root=mount.below)
+    a.start()
+    b.start()
+    there = running_on(b, a, "-g", "4", "-n", "there", "--", "sleep", "60")
+    waits = a.submit("-g", "0", "-n", "waits", "--paused", "--", "true")
+    with mount.ruled("fsync EIO /default/cancelled"):
+        said = a.run("stop", "waits", "there", check=False)
+    assert said.returncode == 1 and "it is done, but may not survive a power loss" in words(said), said
+    assert f"{waits} waits is cancelled" in said.stdout, said
+    assert f"{there} there is told to end by beta" in said.stdout, said
+    a.wait(there, "cancelled")
+
+
+def test_stop_elsewhere_that_is_not_on_disk(world, faultfs, tmp_path):  # noqa: F811
+    """The agent there cannot write it down: the person hears of it as if it were of this node."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a, b = world.node("alpha", root=mount.below), world.node("beta", gpus=4, root=mount.path)
+    a.start()
+    b.start()
+    i = running_on(b, a, "-g", "4", "-n", "deaf", "--", "sh", "-c", f"trap '' TERM; touch {tmp_path}/runs; while :; do "
+                   "sleep 0.1; done")
+    assert wait_for((tmp_path / "runs").exists)
+    with mount.ruled("write EIO /default/running/*"):
+        said = a.run("stop", "deaf")
+    assert said.stdout == f"{i} deaf is told to end by beta\n"
+    assert f"that task {i} is told to end is not on disk" in words(said) and "Input/output error" in words(said), said
+    said = a.run("stop", "deaf", "--now")
+    assert said.stdout == f"{i} deaf is killed by beta\n" and "not on disk" not in said.stderr, said
+    a.wait(i, "cancelled")
+
+
+def test_stop_goes_on_after_an_error(world, faultfs, tmp_path):  # noqa: F811
+    """One of them cannot be stopped, and another one has got a new name just then: that is looked for all the same."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a, b = world.node("alpha", root=mount.path), world.node("beta", root=mount.below)
+    stays, moves = (a.submit("-g", "0", "-l", "week", "-n", n, "--", "true") for n in ("stays", "moves"))
+    name = {i: next((b.spool / "pending").glob(f"*{n}*")).name for i, n in ((stays, "stays"), (moves, "moves"))}
+    with mount.ruled(f"rename EIO /default/pending/{name[stays]}*",
+                     f"rename delay=3000 /default/pending/{name[moves]}*"):
+        p = a.popen("stop", "week")
+        assert wait_for(mount.met)
+        b.run("priority", "7", "moves")
+        out, err = p.communicate(timeout=HANG)
+    assert p.returncode == 1 and "Input/output error" in err, (out, err)
+    assert out == f"{moves} moves is cancelled; it had not started\n"
+    assert [a.task(i)["state"] for i in (stays, moves)] == ["pending", "cancelled"]
+
+
+def answered(node, p, agent, answer):
+    """The next order to that agent is taken and answered in its place."""
+    control = node.spool / "control"
+    assert wait_for(lambda: any(f.startswith(f"{agent},") and f.endswith(".json") for f in os.listdir(control)) or
+                    p.poll() is not None)
+    order, = (control / f for f in os.listdir(control))
+    text = json.loads(order.read_text())
+    order.unlink()
+    order.with_suffix(".tmp").write_text(json.dumps(answer))
+    order.with_suffix(".tmp").rename(order.with_suffix(".answer"))
+    return text
+
+
+def test_stop_of_what_has_moved_meanwhile(world):  # noqa: F811
+    """The agent elsewhere does not run it any more: it is looked for again, and stopped where it is."""
+    world.expire = "1m"
+    a, b = world.node("alpha"), world.node("beta")
+    b.start()
+    b.freeze([b.agent.pid])
+    i = a.submit("-g", "0", "-n", "one", "--", "true")
+    waits, = (a.spool / "pending").iterdir()
+    runs = a.spool / "running" / f"{waits.name},cbeta"
+    gone = {"code": 0, "tasks": {str(i): {"code": -2, "error": "it does not run on this node"}}}
+    waits.rename(runs)
+    p = a.popen("stop", "one", "--timeout", "20s")
+    assert wait_for(lambda: os.listdir(a.spool / "control"))
+    runs.rename(waits)  # its attempt has failed there
+    assert answered(a, p, "beta", gone)["tasks"] == [str(i)]
+    out, err = p.communicate(timeout=HANG)
+    assert p.returncode == 0 and out == f"{i} one is cancelled; it had not started\n", (out, err)
+    assert a.task(i)["state"] == "cancelled"
+    # Its agent does not know it, and it stays so.
+    j = a.submit("-g", "0", "-n", "two", "--", "true")
+    waits, = (a.spool / "pending").iterdir()
+    waits.rename(a.spool / "running" / f"{waits.name},cbeta")
+    gone["tasks"] = {str(j): {"code": -2, "error": "it does not run on this node"}}
+    p = a.popen("stop", "two", "--timeout", "20s")
+    for _ in range(3):
+        answered(a, p, "beta", gone)
+    out, err = p.communicate(timeout=HANG)
+    assert p.returncode == 1 and f"task {j} is beta's" in " ".join(err.split()) and not out, (out, err)
+
+
 def test_stop_where_nobody_answers(world):  # noqa: F811
     """The person is told who should have ended it, since when that one is silent, and what to do."""
     a, b = world.node("alpha"), world.node("beta", gpus=4)

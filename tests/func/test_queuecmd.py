@@ -387,6 +387,30 @@ def test_ambiguous_names(queue):  # noqa: F811
     assert f"task {ids[1]} train-b is pending" in late.stderr
 
 
+def test_what_has_ended_is_no_beginning(queue):  # noqa: F811
+    """exp1 is over: stop exp1 does not mean exp10, and nobody who waits for exp1 waits for exp10."""
+    q = queue()
+    one = q.submit("-g", "0", "-n", "exp1", "--", "true")
+    ten = q.submit("-g", "0", "-n", "exp10", "--", "true")
+    weekend = q.submit("-g", "0", "-l", "other", "-n", "weekend", "--", "true")
+    monday = q.submit("-g", "0", "-l", "week", "-n", "monday", "--", "true")
+    q.m.run(q.m.tenure, "stop", "exp1", "week")
+    for verb in (["stop"], ["pause"], ["priority", "7"]):
+        done = q.m.run(q.m.tenure, *verb, "exp1", check=False)
+        assert done.returncode == 1 and f"task {one} (exp1) has ended already" in done.stderr, done
+    done = q.m.run(q.m.tenure, "stop", "week", check=False)
+    assert done.returncode == 1 and 'nothing of lane "week" waits or runs any more' in done.stderr, done
+    done = q.m.run(q.m.tenure, "wait", "exp1", "--timeout", "20s", check=False)
+    assert done.stdout == f"{one} exp1 cancelled\n", done
+    done = q.m.run(q.m.tenure, "wait", "week", "--timeout", "20s")
+    assert 'nothing of lane "week" waits or runs any more' in done.stderr, done
+    assert json.loads(q.m.run(q.m.tenure, "show", "exp1", "--json").stdout)["id"] == one
+    assert q.m.run(q.m.tenure, "pause", "week").stdout == "lane week is paused\n"
+    assert [q.task(i)["state"] for i in (ten, weekend, monday)] == ["pending", "pending", "cancelled"]
+    # A beginning that nothing was called is still one.
+    assert q.m.run(q.m.tenure, "stop", "exp").stdout.startswith(f"{ten} exp10")
+
+
 def test_run(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")
@@ -657,6 +681,38 @@ def test_status_and_off(queue):  # noqa: F811
     said = q.m.run(q.m.tenure, "off", "--stop-tasks").stdout
     assert "on by itself" not in said
     q.wait(i, "cancelled", 1)
+
+
+def test_off_of_tasks_without_an_agent(queue):  # noqa: F811
+    """Tasks that were to end and run on because their agent was killed are no "nothing to do"."""
+    q = queue()
+    assert q.m.run(q.m.tenure, "off", "--stop-tasks").stdout.startswith("Nothing to do")
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--", "sleep", "60")
+    q.wait(i, "running")
+    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"])
+    q.kill()
+    for how in "--stop-tasks", "--drain":
+        said = q.m.run(q.m.tenure, "off", how, check=False)
+        text = " ".join(said.stderr.split())
+        assert said.returncode == 1 and not said.stdout, said
+        assert f"task {i} runs on here without an agent: tenure on starts one that takes it over" in text, text
+    assert q.m.run(q.m.tenure, "off").returncode == 0
+    # An agent that was just started ends what it takes over, too, and its queue is not empty before it is open.
+    q.start_unready("--no-hold")
+    assert wait_for(lambda: q.m.run(q.m.tenure, "off", "--stop-tasks", check=False).returncode == 0)
+    assert q.task(i)["state"] == "cancelled"
+    # Killed while it is waited for.
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--", "sleep", "60")
+    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"])
+    off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, text=True, stderr=subprocess.PIPE)
+    assert wait_for(lambda: q.status()["queue"]["draining"])
+    q.kill()
+    assert f"task {i} runs on here" in " ".join(off.communicate(timeout=HANG)[1].split()) and off.returncode == 1
+    q.start("--no-hold")
+    assert q.m.run(q.m.tenure, "off", "--stop-tasks").returncode == 0
+    assert q.task(i)["state"] == "cancelled"
 
 
 def test_off_drain(queue):  # noqa: F811

@@ -127,6 +127,30 @@ static void test_outside(void **state)
 	assert_int_equal(batch_counts(b).waiting, 3);
 }
 
+/* Whoever reads the claim knows whether something may run under it. */
+static void check_tool(uint64_t element, bool tool)
+{
+	struct task_history h = { .claimed = false };
+	struct claimer me = self();
+	cleanup_free char *text = NULL;
+	struct claim c;
+	size_t len;
+
+	me.tool = tool;
+	assert_int_equal(batch_claim_to_end(b, element, &me, &c, NULL), 0);
+	assert_int_equal(spool_read(sp, c.path, SPEC_TEXT_MAX, &text, &len, NULL), 0);
+	history_read(text, len, &h, NULL);
+	assert_true(h.claimed);
+	assert_int_equal(h.claimer.tool, tool);
+	assert_string_equal(h.claimer.agent, "me");
+}
+
+static void test_claim_of_a_tool(void **state)
+{
+	check_tool(1, true);
+	check_tool(2, false);
+}
+
 /* The batch got another number of elements under our hands. */
 static void test_other_count(void **state)
 {
@@ -273,8 +297,10 @@ static void test_edit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_outside), TEST(test_other_count),	TEST(test_bad_journal),
-		TEST(test_hole),    TEST(test_recover_outside), TEST(test_edit),
+		TEST(test_outside),	TEST(test_claim_of_a_tool),
+		TEST(test_other_count), TEST(test_bad_journal),
+		TEST(test_hole),	TEST(test_recover_outside),
+		TEST(test_edit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

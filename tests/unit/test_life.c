@@ -98,6 +98,10 @@ static void test_judging(void **state)
 		{ "a neighbour needs its time, too",
 		  { .quiet_ms = 1, .same_kernel = true, .local_files = true },
 		  RECOVER_ALIVE },
+		{ "a command was interrupted, which runs nothing",
+		  { .quiet_ms = 300001, .tool = true },
+		  RECOVER_DEAD },
+		{ "a command needs its time, too", { .quiet_ms = 1, .tool = true }, RECOVER_ALIVE },
 		{ "an earlier boot of a local disk", { .local_files = true }, RECOVER_DEAD },
 		{ "somebody vouches that it is gone", { .gone = true }, RECOVER_DEAD },
 	};
