@@ -8,8 +8,8 @@
  *
  * Whatever goes wrong on the way leads to freeing, and from there to off with the reason and, where
  * it ended at once by itself or could not be started, a time before which it is not tried again.
- *`gone` is the shim's word that nothing runs, `freed` the guard's that the device is free; off
- *comes after both.
+ * The shim's word that nothing runs is `gone`, the guard's that the device is free is `freed`; off
+ * comes after both.
  */
 
 #include "agent/filler.h"
