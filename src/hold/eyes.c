@@ -54,6 +54,7 @@ struct slot {
 	uint64_t period_ns, due_ns;
 	uint64_t deep_ns, figures_ns, modes_ns, list_ns; /* when those were last read */
 	uint64_t alert_until_ns;			 /* its memory moved just now */
+	bool calm;					 /* which is no reason to look */
 	bool deep_now;
 	unsigned int looks;
 	unsigned int misses;
@@ -346,9 +347,14 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 	}
 }
 
+static bool is_alert(const struct slot *s, uint64_t now)
+{
+	return now < s->alert_until_ns && !s->calm;
+}
+
 static enum gpu_depth choose_depth(const struct slot *s, uint64_t now)
 {
-	uint64_t list_every = now < s->alert_until_ns	    ? 0
+	uint64_t list_every = is_alert(s, now)		    ? 0
 			      : s->period_ns < EYES_HINT_NS ? HINT_LIST_NS
 							    : LIST_NS;
 
@@ -365,8 +371,8 @@ static enum gpu_depth choose_depth(const struct slot *s, uint64_t now)
 /* All devices of one period come due together: one wake-up serves them all. */
 static uint64_t next_due(const struct slot *s, uint64_t now)
 {
-	uint64_t period = now < s->alert_until_ns && s->period_ns > ALERT_LOOK_NS ? ALERT_LOOK_NS
-										  : s->period_ns;
+	uint64_t period =
+		is_alert(s, now) && s->period_ns > ALERT_LOOK_NS ? ALERT_LOOK_NS : s->period_ns;
 
 	return (now / period + 1) * period;
 }
@@ -669,15 +675,19 @@ bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *re
 	return newer;
 }
 
-void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns)
+void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns, bool calm)
 {
 	(void)pthread_mutex_lock(&eyes->lock);
-	if (slot < eyes->n && eyes->slots[slot].period_ns != period_ns) {
+	if (slot < eyes->n &&
+	    (eyes->slots[slot].period_ns != period_ns || eyes->slots[slot].calm != calm)) {
 		struct slot *s = &eyes->slots[slot];
-		uint64_t due = clock_mono_ns() + period_ns;
+		bool calmed = calm && !s->calm && !s->deep_now && !s->misses;
+		uint64_t now = clock_mono_ns(), due;
 
 		s->period_ns = period_ns;
-		if (s->due_ns > due)
+		s->calm = calm;
+		due = is_alert(s, now) ? next_due(s, now) : now + period_ns;
+		if (s->due_ns > due || calmed)
 			s->due_ns = due;
 		(void)pthread_cond_signal(&eyes->wake);
 	}

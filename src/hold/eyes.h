@@ -77,7 +77,8 @@ bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *re
 /* Look at slot every period_ns from now on; the first look not later than in period_ns. A period
  * below EYES_HINT_NS means that somebody may be coming: processes are listed more often then. */
 #define EYES_HINT_NS (30 * NS_PER_MS)
-void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns);
+/* calm: nor more often where its memory moves, which is a reason else. */
+void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns, bool calm);
 
 /* Somebody may be coming: nothing but looks is done meanwhile. */
 void eyes_set_hint(struct eyes *eyes, bool on);

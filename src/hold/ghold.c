@@ -28,11 +28,12 @@
 #define FREEING_LEAST  (300 * NS_PER_MS)
 #define TURN_MAX       (60 * NS_PER_MS) /* what is longer was no turn of ours: we did not run */
 #define PEEK_NS	       (50 * NS_PER_MS)
-#define BEATS_LIMIT    10	       /* of a holder that holds, unanswered: 5 s */
-#define ENDING_LIMIT   (2 * NS_PER_S)  /* to end the process */
-#define GROW_NS	       (5 * NS_PER_S)  /* between two tries to take what is missing */
-#define WHILE_CHECK_NS NS_PER_S	       /* looks at a device that a promise wants held */
-#define BLOCK_NS       (60 * NS_PER_S) /* after a failed hold, doubled up to 16 times that */
+#define BEATS_LIMIT    10		/* of a holder that holds, unanswered: 5 s */
+#define ENDING_LIMIT   (2 * NS_PER_S)	/* to end the process */
+#define GROW_NS	       (5 * NS_PER_S)	/* between two tries to take what is missing */
+#define WHILE_CHECK_NS NS_PER_S		/* looks at a device that a promise wants held */
+#define WHILE_FRESH_NS (50 * NS_PER_MS) /* what was seen before is not what is there */
+#define BLOCK_NS       (60 * NS_PER_S)	/* after a failed hold, doubled up to 16 times that */
 
 static const char not_in_time[] = "its holder did not let go in time";
 
@@ -428,16 +429,22 @@ void ghold_grow(struct guard *g, struct gdev *d, uint64_t now)
 	gholder_tell(d, HOLDER_GROW);
 }
 
+/* Where our context is kept the memory is taken at once: who came since the last look would get
+ * none. So a device that has just become ripe is looked at, and held with the answer. */
 void ghold_while(struct guard *g, struct gdev *d, uint64_t now)
 {
+	bool was_ripe = d->while_ripe;
+
+	d->while_ripe = false;
 	if (!d->hold_while || gdev_occupied(d) || d->state == DEV_LENT)
 		return;
-	if (ghold_ripe(g, d, now)) {
+	d->while_ripe = ghold_ripe(g, d, now);
+	if (d->while_ripe && now < d->sight.look.end_ns + WHILE_FRESH_NS) {
 		const struct gclient *c = gclient_find(g, glease_first(g, d)->instance);
 
 		if (!c || !c->has_policy || !glimit_hold(g, c, d))
 			ghold_begin(g, d);
-	} else if (now >= d->while_check_ns) {
+	} else if (now >= d->while_check_ns || (d->while_ripe && !was_ripe)) {
 		d->while_check_ns = now + WHILE_CHECK_NS;
 		d->check = true;
 		eyes_look_now(g->eyes, d->slot);

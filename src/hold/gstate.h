@@ -165,6 +165,7 @@ struct gdev {
 	uint32_t n_over;
 	uint32_t n_giving;	 /* that give way to whoever comes beside them */
 	uint64_t while_check_ns; /* next look whether hold_while can be had */
+	bool while_ripe;	 /* but for a fresh look nothing was in its way at the last turn */
 	bool hold_while;	 /* to be held while a lease is promised, policy or not */
 	bool came_home;		 /* idle since a task of ours ended: held again at once */
 	uint64_t chain_until_ns; /* but not before: the next task may come (glend.h); 0: at once */

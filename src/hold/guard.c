@@ -11,9 +11,12 @@
  *   held, and a hint is on   every HINT_LOOK_NS in turn over the held devices
  *   held                     every HELD_LOOK_NS, each, at its memory: a newcomer through a node
  *                            that inotify does not see is noticed in time as well (eyes.c)
+ *   yields                   every YIELDING_LOOK_NS
  *   used by a task of ours   every USED_LOOK_NS, at its memory: how much that is (guse.c)
  *   otherwise                every IDLE_LOOK_NS, for the figures; the refresh clock checks
  *                            besides
+ * and every 2 ms, whatever the period, while memory has moved just now (eyes.c), but for what
+ * yields to somebody who is known.
  *
  * Eyes that are stuck in one look for STUCK_NS see nothing, so everything is let go (invariant 3).
  */
@@ -242,6 +245,16 @@ static uint64_t look_period(const struct guard *g, const struct gdev *d, unsigne
 	return HINT_LOOK_NS * (n_held > 2 ? n_held : 2);
 }
 
+/*
+ * It yields to somebody who is known: a look tells nothing before the memory is free, and would
+ * stand in the driver behind the release, while somebody else comes to another device. Who it is
+ * has to be found out yet where memory alone was the verdict, and beside a task of ours.
+ */
+static bool is_calm(const struct gdev *d)
+{
+	return d->state == DEV_YIELDING && d->who_pid > 0 && !d->n_leases;
+}
+
 static void set_periods(struct guard *g)
 {
 	unsigned int n_held = 0;
@@ -250,7 +263,8 @@ static void set_periods(struct guard *g)
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		n_held += watched(&g->devs[i]);
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		eyes_set_period(g->eyes, i, look_period(g, &g->devs[i], n_held));
+		eyes_set_period(g->eyes, i, look_period(g, &g->devs[i], n_held),
+				is_calm(&g->devs[i]));
 }
 
 static void update_hint(struct guard *g, uint64_t now)

@@ -136,7 +136,7 @@ static void test_check_that_is_followed_by_news(void **state)
 	eyes = open_eyes();
 	wait_for_sight(eyes, &s);
 	assert_true(s.checked);
-	eyes_set_period(eyes, 0, 2 * NS_PER_MS);
+	eyes_set_period(eyes, 0, 2 * NS_PER_MS, false);
 	driver.used = GIBS;
 	wait_for_looks(2);
 	wait_for_sight(eyes, &s); /* what memory moved, and no check */
@@ -160,6 +160,49 @@ static void test_check_that_is_followed_by_news(void **state)
 	wait_for_sight(eyes, &s);
 	assert_int_equal(s.look.used, 4 * GIBS);
 	assert_false(s.checked);
+	eyes_close(eyes);
+}
+
+static void pass(uint64_t ns)
+{
+	uint64_t end = clock_mono_ns() + ns;
+
+	while (clock_mono_ns() < end)
+		nap();
+}
+
+/* What moves is looked at every 2 ms, but not where that is the release to somebody who is known.
+ */
+static void test_calm(void **state)
+{
+	struct eyes *eyes;
+	struct sight s = { 0 };
+	unsigned int before;
+	uint64_t since;
+
+	driver_reset();
+	eyes = open_eyes();
+	wait_for_sight(eyes, &s);
+	eyes_set_period(eyes, 0, 2 * NS_PER_MS, false);
+	driver.used = GIBS;
+	wait_for_looks(5);
+	eyes_set_period(eyes, 0, 250 * NS_PER_MS, true);
+	before = driver.looks;
+	driver.used = 2 * GIBS;
+	pass(200 * NS_PER_MS);
+	assert_in_range(driver.looks - before, 0, 3); /* one was going on, and one may be due */
+	/* Asked for it is looked at at once, and often when it is free. */
+	before = driver.at_depth[GPU_LOOK_ALL];
+	eyes_look_now(eyes, 0);
+	wait_for_looks(0);
+	assert_int_equal(driver.at_depth[GPU_LOOK_ALL], before + 1);
+	eyes_set_period(eyes, 0, 2 * NS_PER_S, false);
+	since = clock_mono_ns();
+	for (int i = 0; i < 8; i++) {
+		driver.used += GIBS;
+		wait_for_looks(0);
+	}
+	assert_true(clock_mono_ns() - since < PATIENT * NS_PER_S);
 	eyes_close(eyes);
 }
 
@@ -188,6 +231,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_check_that_is_followed_by_news),
+		cmocka_unit_test(test_calm),
 		cmocka_unit_test(test_driver_that_was_upgraded),
 	};
 

@@ -214,6 +214,32 @@ static void test_chain_whose_next_task_waits_for_others(void **state)
 	close_agent(w, agent);
 }
 
+/* Where our context is there already a hold takes the memory at once, so somebody who came since
+ * the last look would not get his. */
+static void test_reservation_after_an_old_look(void **state)
+{
+	struct world *w = *state;
+	struct msg_reserve m = { .head = PROTO_HEAD(MSG_RESERVE, struct msg_reserve),
+				 .id = { .task = 2 } };
+	int agent;
+
+	(void)strcpy(m.uuid, w->d->id.uuid);
+	end_of_a_task(w, &agent);
+	w->g->clients[0].policy.hold = 0; /* nothing but the reservation wants it held */
+	w->d->sight.look.end_ns -= NS_PER_S;
+	gorder_on_reserve(w->g, &w->g->clients[0], &m);
+	gdev_on_time(w->g, w->d, clock_mono_ns());
+	assert_int_equal(w->d->state, DEV_IDLE);
+	assert_int_equal(told(w), 0);
+	assert_true(w->d->check);
+	/* Nobody is there: it is held with the answer to that. */
+	see_holder(w, GIBS / 2);
+	gdev_on_time(w->g, w->d, clock_mono_ns());
+	assert_int_equal(w->d->state, DEV_HOLDING);
+	assert_int_equal(told(w), HOLDER_HOLD);
+	close_agent(w, agent);
+}
+
 /* Memory moves before anybody is listed; who it was shows later, and may be somebody else. */
 static void test_memory_while_a_task_is_awaited(void **state)
 {
@@ -542,6 +568,7 @@ int main(void)
 		TEST(test_chain_of_tasks),
 		TEST(test_end_of_a_chain),
 		TEST(test_chain_whose_next_task_waits_for_others),
+		TEST(test_reservation_after_an_old_look),
 		TEST(test_memory_while_a_task_is_awaited),
 		TEST(test_foreign_wins_over_a_promise),
 		TEST(test_foreign_with_the_task),
