@@ -675,9 +675,11 @@ def test_stopped_while_its_end_is_written(world, faultfs, tmp_path, way, array):
                  f"[ ${{TENURE_ARRAY_INDEX:-1}} = 1 ] || exit 0; echo x >> {mark}; "
                  f"while ! [ -e {go} ]; do sleep 0.02; done; exit 1")
     assert wait_for(lambda: list(a.runs()) == [(i, 1 if array else 0)] and lines(mark)), a.runs()
+    claim = next((a.spool / "running").glob(f"*{i}[.,]*"))
+    assert wait_for(lambda: '"event":"start"' in claim.read_text())  # the last that is written before the end
     with mount.ruled(f"write hang /default/ends/{i}/*" if array else f"write hang /default/running/*"):
         go.touch()
-        assert wait_for(mount.met), a.runs()
+        assert wait_for(lambda: mount.met() and [t["state"] for t in a.runs().values()] == ["filing"]), a.runs()
         if way == "stop":
             a.run("stop", f"{i}.1" if array else str(i))
         else:
