@@ -150,15 +150,23 @@ static int wait_dropped(int fd, unsigned int *ret)
 		if (m.head.type == MSG_DROPPED)
 			return 0;
 	}
-	return r == -EPIPE ? 0 : (int)r; /* what a guard holds ends with it */
+	return (int)r;
+}
+
+static int say_drop(int fd, const struct msg_hello *hello)
+{
+	struct msg_plain drop = { .head = PROTO_HEAD(MSG_DROP, struct msg_plain) };
+	int r = sock_send(fd, hello, sizeof(*hello));
+
+	return r < 0 ? r : sock_send(fd, &drop, sizeof(drop));
 }
 
 /* The guard keeps the holds of an agent that died for the next one: that is us, and lets go. */
 static int drop_orphan(const struct cmd_ctx *ctx, unsigned int *ret)
 {
 	struct msg_hello hello = { .head = PROTO_HEAD(MSG_HELLO, struct msg_hello) };
-	struct msg_plain drop = { .head = PROTO_HEAD(MSG_DROP, struct msg_plain) };
 	char name[SOCKET_NAME_MAX];
+	int r;
 	cleanup_fd int fd = endpoint_connect(
 		guard_socket_name(name, sizeof(name), settings_str(ctx->settings, SET_DEV_DIR)),
 		CONNECT_LIMIT_MS, NULL);
@@ -167,9 +175,11 @@ static int drop_orphan(const struct cmd_ctx *ctx, unsigned int *ret)
 		return fd == -ECONNREFUSED ? 0 : fd;
 	(void)str_copy(hello.instance, sizeof(hello.instance),
 		       settings_str(ctx->settings, SET_INSTANCE));
-	if (sock_send(fd, &hello, sizeof(hello)) < 0 || sock_send(fd, &drop, sizeof(drop)) < 0)
-		return -EPIPE;
-	return wait_dropped(fd, ret);
+	r = say_drop(fd, &hello);
+	if (r >= 0)
+		r = wait_dropped(fd, ret);
+	/* What a guard holds ends with it: one that has nothing left ends with its agent. */
+	return r == -EPIPE || r == -ECONNRESET ? 0 : r;
 }
 
 static bool drains(const struct cmd_ctx *ctx)
