@@ -25,9 +25,9 @@ QUICK = ("--idle-for", "0", "--refresh", "200ms", "--rehold-after", "1s")
 class Hold:
     """`tenure hold --json` (or another command): events as they come, from a thread."""
 
-    def __init__(self, machine, args, command="hold", quick=True):
+    def __init__(self, machine, args, command="hold", quick=True, prefix=()):
         self.process = subprocess.Popen(
-            [machine.tenure, command, "--json", *(QUICK if quick else ()), *map(str, args)],
+            [*prefix, machine.tenure, command, "--json", *(QUICK if quick else ()), *map(str, args)],
             env=machine.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.pid = self.process.pid
         self.events, self.queue = [], queue.Queue()

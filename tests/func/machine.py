@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import time
 
 from patience import HANG, Stopwatch, wait_for
@@ -16,6 +17,11 @@ def proc_exists(pid):
         return pathlib.Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+# Before a command, to make it a job of its own, as a shell does: the kernel stops no process (Ctrl-Z) whose process
+# group nobody could continue, which may be that of pytest itself, in the background.
+AS_A_JOB = [sys.executable, "-c", "import os, sys; os.setpgid(0, 0); os.execv(sys.argv[1], sys.argv[1:])"]
 
 
 def children(pid):

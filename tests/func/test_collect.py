@@ -5,10 +5,10 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from types import SimpleNamespace
 
 from fakeagent import Agent
+from machine import AS_A_JOB
 from patience import HANG, wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 from test_stopped import state
@@ -97,8 +97,7 @@ def test_collected_again_after_ctrl_z(queue):  # noqa: F811
     in a mode in which it is not held, and of interest to the other one, so its state stays what it is all the time.)"""
     q = queue()
     q.m.ctl("compute-mode", "1", "exclusive")
-    # A job of its own, as in a shell: the kernel stops none that nobody could continue (pytest in the background).
-    q.prefix = [sys.executable, "-c", "import os, sys; os.setpgid(0, 0); os.execv(sys.argv[1], sys.argv[1:])"]
+    q.prefix = AS_A_JOB
     q.start("--no-hold")
     busy = q.submit("--", "sleep", "100")
     assert wait_for(lambda: q.device(0)["state"] == "lent")

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from holdlib import Machine
-from machine import proc_exists
+from machine import AS_A_JOB, proc_exists
 from patience import HANG, Stopwatch, must_come
 
 
@@ -71,8 +71,7 @@ def stop_outside_of_driver(m, *pids):
 
 def test_ctrl_z_lets_go_and_fg_holds_again(machine):
     m = machine()
-    # As in a terminal: in an orphaned process group the kernel would not stop it.
-    h = m.hold("--load", "none")
+    h = m.hold("--load", "none", prefix=AS_A_JOB)
     h.held(0, 1)
     h.process.send_signal(signal.SIGTSTP)
     t0 = Stopwatch()

@@ -6,6 +6,7 @@ import re
 import signal
 
 from holdlib import machine  # noqa: F401  (a fixture)
+from machine import AS_A_JOB
 from patience import HANG, must_come
 from test_queue import queue  # noqa: F401  (a fixture)
 
@@ -41,7 +42,7 @@ def test_trouble_and_what_is_none(machine):  # noqa: F811
 def test_a_pause_forgets_nothing(machine):  # noqa: F811
     """Ctrl-Z and fg are no word of the owner that it is to be used all the same."""
     m = machine()
-    h = m.hold()
+    h = m.hold(prefix=AS_A_JOB)
     h.held(0, 1)
     m.ctl("xid", 0, 48)
     h.next("release", gpu=0)
