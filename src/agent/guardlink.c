@@ -38,8 +38,10 @@
 #define REST_MIN_MS    1000  /* after a failure, doubled each time ... */
 #define REST_MAX_MS    15000 /* ... up to this */
 #define STAYED_MS      5000  /* a guard that was up for so long was not a broken one */
-#define PACKETS_A_TURN 64    /* before other handles of the loop have their turn */
-#define ORDERS_FIRST   64    /* twice as many each time there is no room */
+#define OUTDATED_MS    10000 /* in which one of another version lets go, and ends */
+#define OUTDATED_LOOK  100
+#define PACKETS_A_TURN 64 /* before other handles of the loop have their turn */
+#define ORDERS_FIRST   64 /* twice as many each time there is no room */
 
 enum link_state { LINK_RESTING, LINK_CONNECTING, LINK_GREETING, LINK_UP, LINK_CLOSING };
 
@@ -73,6 +75,7 @@ struct guardlink {
 	char child_end[64];
 	uint64_t round_ns, spawn_ns; /* monotonic: start of this round of tries, last start */
 	uint64_t rest_ms, again_ms, up_ns;
+	uint64_t outdated_ns; /* since when one of another version is there; 0: none is */
 
 	struct hold_policy policy;
 	bool has_policy, policy_due, drop_due, drop_asked;
@@ -364,7 +367,7 @@ static void take_welcome(struct guardlink *l, void *msg)
 	if (m->pid != l->guard_pid)
 		l->last_event = 0;
 	l->guard_pid = m->pid;
-	l->rest_ms = 0;
+	l->rest_ms = l->outdated_ns = 0;
 	l->up_ns = clock_mono_ns();
 	enter(l, LINK_UP, UINT64_MAX);
 
@@ -498,13 +501,31 @@ static bool expected(const struct guardlink *l, uint16_t type)
 	return takers[type] && greeting == (l->state == LINK_GREETING);
 }
 
+/* Our greeting has told it to end, unless it serves others: as after an upgrade, while tasks run.
+ */
+static void on_other_version(struct guardlink *l)
+{
+	uint64_t now = clock_mono_ns();
+
+	l->outdated_ns = l->outdated_ns ? l->outdated_ns : now;
+	if (l->state != LINK_GREETING || now - l->outdated_ns > OUTDATED_MS * NS_PER_MS) {
+		l->outdated_ns = 0;
+		lose(l, "is of another version of tenure, and agents of that use it: end them "
+			"(tenure off, for each of tenure instances)");
+		return;
+	}
+	drop_socket(l);
+	l->round_ns = 0;
+	enter(l, LINK_CONNECTING, OUTDATED_LOOK);
+}
+
 static void take_packet(struct guardlink *l, void *buf, size_t n)
 {
 	int r = proto_check(buf, n);
 	struct msg_head head;
 
 	if (r == -EPROTONOSUPPORT) {
-		lose(l, "speaks another version; waiting until it is gone");
+		on_other_version(l);
 		return;
 	}
 	(void)memcpy(&head, buf, n < sizeof(head) ? n : sizeof(head));

@@ -623,6 +623,24 @@ static void on_message(struct guard *g, struct gclient *c, void *buf)
 		on_gone(g, c);
 }
 
+static bool any_agent(const struct guard *g)
+{
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		if (g->clients[i].used && g->clients[i].fd >= 0 && g->clients[i].instance[0])
+			return true;
+	return false;
+}
+
+/* After an upgrade: the leases of tasks, which keep us here for as long as they run, are told anew
+ * to the guard that comes after us. */
+static const char *make_way(struct guard *g)
+{
+	if (any_agent(g))
+		return "this guard is of another version; it ends when its agents do";
+	g->outdated = true;
+	return "this guard is of another version, and ends now";
+}
+
 void gclient_on_readable(struct guard *g, struct gclient *c)
 {
 	char buf[PROTO_MSG_MAX] __attribute__((aligned(8)));
@@ -647,10 +665,7 @@ void gclient_on_readable(struct guard *g, struct gclient *c)
 		on_message(g, c, buf);
 		return;
 	}
-	send_text(c, MSG_REFUSED, r,
-		  r == -EPROTONOSUPPORT
-			  ? "this guard is of another version; it ends when its agents do"
-			  : "not a message of ours");
+	send_text(c, MSG_REFUSED, r, r == -EPROTONOSUPPORT ? make_way(g) : "not a message of ours");
 	on_gone(g, c);
 }
 

@@ -214,6 +214,7 @@ struct guard {
 	uint64_t started_wall_ns;
 	uint64_t born_ns; /* it is the guard since: no other one has started a holder after that */
 	uint64_t quit_ns; /* told to end: at the latest then */
+	bool outdated;	  /* an agent of another version waits for our place, and none needs us */
 	struct eyes *eyes;
 	bool ready;  /* NVML was tried: before that nothing is said of devices */
 	bool looked; /* and each device looked at: before that no lease can be had or told again */

@@ -458,6 +458,8 @@ static void on_time(struct guard *g)
 {
 	uint64_t now = clock_mono_ns();
 
+	if (g->outdated)
+		begin_quit(g);
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		gdev_on_time(g, &g->devs[i], now);
 	gclient_assign_again(g);

@@ -5,8 +5,9 @@
 /*
  * What agent and guard say to each other: messages of fixed size over a SOCK_SEQPACKET socket
  * (hold/names.h), one message a packet. Both ends are the same executable or two versions of it;
- * the guard refuses a HELLO of another PROTO_VERSION with MSG_REFUSED and the agent then starts a
- * guard of its own version once the old one has gone.
+ * the guard refuses a HELLO of another PROTO_VERSION with MSG_REFUSED, and ends unless agents of
+ * its own version use it; tasks run on. The agent waits for that for some seconds, and starts a
+ * guard of its own version.
  *
  *   agent                                guard
  *     HELLO {instance, last event seen}
@@ -69,7 +70,7 @@
 
 #include "hold/policy.h"
 
-#define PROTO_VERSION	   7U
+#define PROTO_VERSION	   8U
 #define GUARD_ORPHAN_MS	   10000U
 #define EVENT_RING	   512U
 #define PROTO_INSTANCE_MAX 64

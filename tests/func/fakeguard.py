@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 
-VERSION = 7
+VERSION = 8
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, BEAT, LEASE,
  LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE, LEASE_USE) = \
     range(1, 22)
@@ -171,6 +171,7 @@ class FakeGuard:
         self.dev_dir, self.pid = dev_dir, pid
         self.flags, self.trouble, self.n_devices = SEES | INOTIFY, "", 2
         self.refuse = None          # (code, text) instead of WELCOME
+        self.other_version = False  # answers, whatever it is told, are of a later one
         self.policy_reply = (0, "")
         self.answer_hello = True
         self.answer_drop = True
@@ -220,7 +221,11 @@ class FakeGuard:
             self.hellos.append(Hello.from_buffer_copy(buf))
             if not self.answer_hello:
                 return
-            if self.refuse:
+            if self.other_version:
+                refused = message(Text, REFUSED, text="of another version")
+                refused.head.version += 1
+                self.send(refused, conn)
+            elif self.refuse:
                 self.send(message(Text, REFUSED, code=self.refuse[0], text=self.refuse[1]), conn)
             else:
                 self.send(self.guard(WELCOME), conn)

@@ -9,9 +9,10 @@ import time
 
 import pytest
 
-from fakeguard import socket_dir
+import fakeguard as fg
+from fakeguard import address, socket_dir
 from machine import proc_exists
-from patience import wait_for
+from patience import HANG, wait_for
 from queuelib import Queue
 from test_queue import queue  # noqa: F401
 from test_queuebad import AS_ROOT
@@ -211,6 +212,40 @@ def test_agent_and_guard_killed(queue, said):  # noqa: F811
     said.go.touch()
     q.wait(i, "done")
     q.wait(both, "done")
+    assert said.lines() == ["begin", "end"]
+
+
+def greet_from_another_version(q):
+    """What the guard answers, and whether it then ends."""
+    guard = q.status()["guard"]["pid"] if q.agent.poll() is None else None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.connect(address(q.m.env, q.m.env["TENURE_DEV_DIR"]))
+        hello = fg.message(fg.Hello, fg.HELLO, instance="default")
+        hello.head.version += 1
+        s.send(bytes(hello))
+        answer = fg.Text.from_buffer_copy(s.recv(65536))
+    assert answer.head.type == fg.REFUSED and b"another version" in answer.text, answer.text
+    return guard, answer.text
+
+
+def test_upgrade_while_a_task_runs(queue, said):  # noqa: F811
+    """A guard that is there for the lease of a task alone makes way for one of another version."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "1")
+    guard, text = greet_from_another_version(q)
+    assert b"ends when its agents do" in text
+    assert q.status()["guard"]["pid"] == guard and device_state(q) == "lent"
+    q.agent.terminate()
+    q.agent.wait(HANG)
+    assert proc_exists(guard)  # for the lease
+    _, text = greet_from_another_version(q)
+    assert b"ends now" in text
+    assert wait_for(lambda: not proc_exists(guard))
+    q.start("--no-hold")
+    assert wait_for(lambda: shown_on(q, i) == [0] and device_state(q) == "lent")
+    said.go.touch()
+    q.wait(i, "done")
     assert said.lines() == ["begin", "end"]
 
 

@@ -286,6 +286,23 @@ def test_refused_by_the_guard(guard, agent):
     assert "an agent of this instance is there" in a.p.stderr.read()
 
 
+def test_guard_of_another_version_that_goes(guard, agent):
+    """As after an upgrade: it is told to end, and waited for."""
+    guard.other_version = True
+    a = agent()
+    must_come(lambda: len(guard.hellos) > 1)
+    guard.other_version = False  # the one that was started after it
+    a.line("gpu 1")
+    a.stop()
+
+
+def test_guard_of_another_version_that_stays(guard, agent):
+    guard.other_version = True
+    a = agent()
+    assert a.p.wait(HANG) == 1
+    assert "another version of tenure, and agents of that use it" in " ".join(a.p.stderr.read().split())
+
+
 def test_silent_guard(guard, agent):
     guard.answer_hello = False
     a = agent()

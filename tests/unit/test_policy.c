@@ -137,6 +137,31 @@ static void test_proto(void **state)
 	assert_string_equal(event_kind_name(EVENT_KIND_MAX), "?");
 }
 
+/* Guards outlive agents, and so meet newer ones: what has another size is another version. */
+static void test_sizes(void **state)
+{
+	static const size_t sizes[] = {
+		sizeof(struct msg_hello),    sizeof(struct msg_guard),
+		sizeof(struct msg_text),     sizeof(struct msg_policy),
+		sizeof(struct msg_device),   sizeof(struct msg_event),
+		sizeof(struct msg_plain),    sizeof(struct msg_lease),
+		sizeof(struct msg_grant),    sizeof(struct msg_lease_reply),
+		sizeof(struct msg_unlease),  sizeof(struct msg_lease_taken),
+		sizeof(struct msg_unleased), sizeof(struct msg_lease_state),
+		sizeof(struct msg_reserve),  sizeof(struct msg_lease_use),
+	};
+	static const size_t of_version_8[ARRAY_LEN(sizes)] = { 88, 352, 268, 4584, 792, 608,
+							       8,  152, 40,  296,  24,	312,
+							       40, 152, 120, 56 };
+
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+		if (sizes[i] != of_version_8[i])
+			fail_msg("message %zu has %zu bytes, not %zu: raise PROTO_VERSION, and "
+				 "write the sizes of that here",
+				 i, sizes[i], of_version_8[i]);
+	assert_int_equal(PROTO_VERSION, 8);
+}
+
 static void test_names(void **state)
 {
 	char a[SOCKET_NAME_MAX], b[SOCKET_NAME_MAX];
@@ -161,6 +186,7 @@ int main(void)
 		cmocka_unit_test(test_mem_amount),
 		cmocka_unit_test(test_load_names),
 		cmocka_unit_test(test_proto),
+		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_names),
 	};
 
