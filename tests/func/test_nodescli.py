@@ -97,7 +97,8 @@ def test_stop_on_another_node(world, tmp_path):  # noqa: F811
         os.rename(tmp_path / "order", b.spool / f"control/beta,{n}.json")
     assert wait_for(lambda: len([f for f in os.listdir(b.spool / "bad") if f.endswith(".reason")]) == 3)
     assert {f.split(",0,")[0] for f in os.listdir(b.spool / "bad")} == {f"beta,{n}.json" for n in range(3)}
-    assert sorted(f for f in os.listdir(b.spool / "control")) == [f"beta,{n}.answer" for n in range(3)]
+    answers = [f"beta,{n}.answer" for n in range(3)]
+    assert wait_for(lambda: sorted(os.listdir(b.spool / "control")) == answers), os.listdir(b.spool / "control")
     assert '"all\\" is no id' in (b.spool / "control/beta,0.answer").read_text()
     assert wait_for(lambda: b.said("an order to this agent"))
 
