@@ -90,8 +90,8 @@ class Queue:
             return
         self.closed = True
         if self.agent and self.agent.poll() is None:
+            for row in self.rows("-s", "running"):  # or they, and a guard for them, would run on
+                self.m.run(self.m.tenure, "stop", str(row["id"]), "--now", check=False)
             self.agent.terminate()
             self.agent.wait(timeout=HANG)
-        for row in self.rows("-s", "running"):
-            self.m.run(self.m.tenure, "stop", str(row["id"]), check=False)
         self.m.close()
