@@ -117,14 +117,17 @@ static int follow(const struct asked *a, const struct cmd_ctx *ctx, const struct
 	return r;
 }
 
-/* An attempt that is asked for by its number grows no more, or is the last one. */
+/* An attempt that is asked for by its number grows no more, or is the last one. That one has no log
+ * keeps none of the others from being shown. */
 static int show_all(const struct asked *a, struct err *e)
 {
-	int r = 0;
+	int first = 0, r = 0;
 
-	for (size_t i = 0; i < a->n && r == 0; i++)
-		r = tasklog_show(&a->logs[i], e);
-	return r;
+	for (size_t i = 0; i < a->n && (r == 0 || r == -ENOENT); i++) {
+		r = tasklog_show(&a->logs[i], first ? NULL : e);
+		first = first ? first : r;
+	}
+	return first;
 }
 
 static int run_logs(const struct cmd_ctx *ctx, struct err *e)

@@ -373,6 +373,18 @@ def test_logs_of_several(queue):  # noqa: F811
     assert q.m.run(q.m.tenure, "logs", "--plain", str(one)).stdout == "1a\n1b\n"
 
 
+def test_logs_of_several_of_which_one_has_none(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    i, k = q.submit("-g", "0", "--", "echo", "one"), q.submit("-g", "0", "--", "echo", "two")
+    for task in (i, k):
+        q.wait(task, "done")
+    waits = q.submit("-g", "0", "--paused", "--", "true")
+    logs = q.m.run(q.m.tenure, "logs", str(i), str(waits), str(k), check=False)
+    assert logs.returncode == 1 and f"task {waits} has no log, as it has not run yet" in logs.stderr, logs
+    assert "one\n" in logs.stdout and "two\n" in logs.stdout, logs
+
+
 def test_ambiguous_names(queue):  # noqa: F811
     q = queue()
     ids = [q.submit("-g", "0", "-n", f"train-{n}", "--", "true") for n in ("a", "b", "b")]
