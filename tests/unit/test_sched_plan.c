@@ -133,6 +133,31 @@ static void test_array_limit_in_a_lane(void **state)
 	bench_close(&b);
 }
 
+/* A batch is put in anew when it is edited: what runs of it keeps the lane in which it began. */
+static void test_array_that_changes_lanes_while_it_runs(void **state)
+{
+	const char *const ways[][2] = { { NULL, "week" }, { "day", "week" }, { "week", NULL } };
+
+	for (size_t i = 0; i < 3; i++) {
+		bench_open(&b, 4);
+
+		uint32_t from = ways[i][0] ? sched_lane(b.q, ways[i][0]) : 0;
+		uint32_t to = ways[i][1] ? sched_lane(b.q, ways[i][1]) : 0;
+		struct sched_task t = T(.id = 1, .order = 1, .element = 1, .n_elements = 3,
+					.gpus = 1, .array_limit = 1, .lane = from);
+
+		bench_add(&b, t);
+		expect("start 1.1 0");
+		t.lane = to;
+		assert_int_equal(sched_remove_batch(b.q, 1, 3), 0);
+		bench_add(&b, t);
+		expect("");
+		assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 1 }), 0);
+		expect("start 1.2 0");
+		bench_close(&b);
+	}
+}
+
 static void test_lane_is_serial(void **state)
 {
 	bench_open(&b, 4);
@@ -561,6 +586,7 @@ int main(void)
 		cmocka_unit_test(test_batch_in_pieces),
 		cmocka_unit_test(test_array_limit),
 		cmocka_unit_test(test_array_limit_in_a_lane),
+		cmocka_unit_test(test_array_that_changes_lanes_while_it_runs),
 		cmocka_unit_test(test_lane_is_serial),
 		cmocka_unit_test(test_lanes_rotate),
 		cmocka_unit_test(test_aside),
