@@ -182,16 +182,6 @@ static void array_refresh(struct sched_queue *q, struct gate *array)
 		line_refresh(q, q->lanes[i]);
 }
 
-void sched_array_block(struct sched_queue *q, uint64_t id, const char *reason)
-{
-	struct gate *g = find_array(q, id);
-
-	if (!g)
-		return;
-	set_block(g, reason);
-	array_refresh(q, g);
-}
-
 /* The gate of the array's limit; NULL where there is none. */
 static struct gate *array_get(struct sched_queue *q, const struct sched_task *t)
 {
@@ -218,6 +208,25 @@ static void array_put(struct sched_queue *q, struct gate *g)
 		return;
 	hmap_remove(&q->arrays, &g->hnode);
 	gate_free(g);
+}
+
+void sched_array_block(struct sched_queue *q, uint64_t id, const char *reason)
+{
+	struct gate *g = find_array(q, id);
+
+	if (!g)
+		return;
+
+	bool was_blocked = g->block;
+
+	/* The block refers to the array as well: what waits of it is taken out and put in anew when
+	 * something about it changes. */
+	if (reason)
+		g->refs++;
+	set_block(g, reason);
+	array_refresh(q, g);
+	if (was_blocked)
+		array_put(q, g);
 }
 
 /* Entries */
