@@ -156,6 +156,11 @@ void lanes_found(struct tasks *q, const char *key)
 {
 	struct lanes_entry *l = entry_of(q, key);
 
+	/* An earlier claim of the same plan may have met its last owner. */
+	if (!l->ours) {
+		block(q, key, NULL);
+		tasks_plan_soon(q);
+	}
 	l->ours = true;
 	l->since_ns = clock_mono_ns();
 }

@@ -28,6 +28,7 @@
 #include "base/strbuf.h"
 
 #define LAUNCH_RETRY_MS 5
+#define ELSEWHERE_MS	1000 /* a limit of which the plan has not heard yet blocks nothing */
 
 static const char *const state_names[] = {
 	[RUN_CLAIMING] = "claiming", [RUN_LEASING] = "leasing", [RUN_STARTING] = "starting",
@@ -241,7 +242,7 @@ static void claim_done(struct spool_job *job)
 		else
 			runlease_ask(r);
 	} else if (t->code == TAKING_ELSEWHERE) {
-		put_off(r, 0, "");
+		put_off(r, ELSEWHERE_MS, "");
 	} else if (t->code > 0) {
 		r->verdict.what = RETRY_CANCELLED;
 		(void)str_copy(r->verdict.text, sizeof(r->verdict.text), t->e.text);

@@ -150,19 +150,20 @@ void sched_lane_pause(struct sched_queue *q, uint32_t lane, const char *reason)
 	line_refresh(q, g);
 }
 
-static void block(struct sched_queue *q, struct gate *g, const char *reason)
+static void set_block(struct gate *g, const char *reason)
 {
 	free(g->block);
 	g->block = reason ? xstrdup(reason) : NULL;
-	line_refresh(q, g);
 }
 
 void sched_lane_block(struct sched_queue *q, uint32_t lane, const char *reason)
 {
 	struct gate *g = lane_of(q, lane);
 
-	if (g)
-		block(q, g, reason);
+	if (!g)
+		return;
+	set_block(g, reason);
+	line_refresh(q, g);
 }
 
 static struct gate *find_array(const struct sched_queue *q, uint64_t id)
@@ -173,14 +174,10 @@ static struct gate *find_array(const struct sched_queue *q, uint64_t id)
 	return NULL;
 }
 
-void sched_array_block(struct sched_queue *q, uint64_t id, const char *reason)
+/* What waits of the array may be in a lane, and in another one than what runs of it. */
+static void array_refresh(struct sched_queue *q, struct gate *array)
 {
-	struct gate *g = find_array(q, id);
-
-	if (!g)
-		return;
-	block(q, g, reason);
-	/* One in a lane waits in that. */
+	line_refresh(q, array);
 	for (size_t i = 0; i < q->n_lanes; i++)
 		line_refresh(q, q->lanes[i]);
 }
@@ -211,6 +208,25 @@ static void array_put(struct sched_queue *q, struct gate *g)
 		return;
 	hmap_remove(&q->arrays, &g->hnode);
 	gate_free(g);
+}
+
+void sched_array_block(struct sched_queue *q, uint64_t id, const char *reason)
+{
+	struct gate *g = find_array(q, id);
+
+	if (!g)
+		return;
+
+	bool was_blocked = g->block;
+
+	/* The block refers to the array as well: what waits of it is taken out and put in anew when
+	 * something about it changes. */
+	if (reason)
+		g->refs++;
+	set_block(g, reason);
+	array_refresh(q, g);
+	if (was_blocked)
+		array_put(q, g);
 }
 
 /* Entries */
@@ -569,7 +585,7 @@ static void run_free(struct sched_queue *q, struct run *r)
 	if (r->lane)
 		line_refresh(q, r->lane);
 	if (r->array) {
-		line_refresh(q, r->array);
+		array_refresh(q, r->array);
 		array_put(q, r->array);
 	}
 	shape_put(q, r->shape);
@@ -629,7 +645,7 @@ int sched_adopt(struct sched_queue *q, const struct sched_task *t, struct devset
 	if (run->lane)
 		line_refresh(q, run->lane);
 	if (run->array)
-		line_refresh(q, run->array);
+		array_refresh(q, run->array);
 	return 0;
 }
 

@@ -37,7 +37,8 @@ void sched_lane_width(struct sched_queue *q, uint32_t lane, uint32_t width);
 void sched_lane_pause(struct sched_queue *q, uint32_t lane, const char *reason);
 
 /* Nothing of the lane, or of the array with that id, is started from here; as with a pause, beside
- * which it stands. An array is known as long as something of it waits or runs. */
+ * which it stands. Only an array of which something waits or runs can be blocked; it stays so
+ * until the block is taken from it, whatever becomes of that. */
 void sched_lane_block(struct sched_queue *q, uint32_t lane, const char *reason);
 void sched_array_block(struct sched_queue *q, uint64_t id, const char *reason);
 

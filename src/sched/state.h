@@ -54,7 +54,8 @@ struct gate {
 	struct treap_node head_node; /* lanes with a ready entry, by its key */
 	struct treap waiting;	     /* of entries */
 	struct entry *ready;	     /* the first one, when it may start */
-	size_t refs; /* an array lives as long as something refers to it, a lane for ever */
+	size_t refs; /* an array lives as long as something of it is here, or it is blocked; a lane
+			for ever */
 	enum gate_kind kind;
 	uint64_t id;
 	char *name;

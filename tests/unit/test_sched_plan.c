@@ -133,6 +133,62 @@ static void test_array_limit_in_a_lane(void **state)
 	bench_close(&b);
 }
 
+/* A batch is put in anew when it is edited: what runs of it keeps the lane in which it began. */
+static void test_array_that_changes_lanes_while_it_runs(void **state)
+{
+	const char *const ways[][2] = { { NULL, "week" }, { "day", "week" }, { "week", NULL } };
+
+	for (size_t i = 0; i < 3; i++) {
+		bench_open(&b, 4);
+
+		uint32_t from = ways[i][0] ? sched_lane(b.q, ways[i][0]) : 0;
+		uint32_t to = ways[i][1] ? sched_lane(b.q, ways[i][1]) : 0;
+		struct sched_task t = T(.id = 1, .order = 1, .element = 1, .n_elements = 3,
+					.gpus = 1, .array_limit = 1, .lane = from);
+
+		bench_add(&b, t);
+		expect("start 1.1 0");
+		t.lane = to;
+		assert_int_equal(sched_remove_batch(b.q, 1, 3), 0);
+		bench_add(&b, t);
+		expect("");
+		assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 1 }), 0);
+		expect("start 1.2 0");
+		bench_close(&b);
+	}
+}
+
+/* What another node has must not be planned again and again here: the block outlasts all changes
+ * of what waits. */
+static void test_array_that_is_blocked(void **state)
+{
+	struct sched_task t = T(.id = 1, .order = 1, .element = 1, .gpus = 1, .array_limit = 2);
+
+	bench_open(&b, 4);
+	bench_add(&b, t);
+	expect("start 1.1 0");
+	sched_array_block(b.q, 1, "elsewhere");
+	assert_int_equal(sched_requeue(b.q, (struct sched_ref){ 1, 1 }, 0, 0, NULL), 0);
+	expect("");
+	/* As its batch is put in anew. */
+	assert_int_equal(sched_remove_batch(b.q, 1, 1), 0);
+	t.n_elements = 3;
+	bench_add(&b, t);
+	assert_int_equal(sched_remove_element(b.q, (struct sched_ref){ 1, 1 }), 0);
+	expect("");
+	sched_array_block(b.q, 1, "by another one");
+	expect("");
+	sched_array_block(b.q, 1, NULL);
+	expect("start 1.2 0; start 1.3 1");
+	/* Nobody blocks what nothing is known of. */
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 2 }), 0);
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 3 }), 0);
+	sched_array_block(b.q, 1, "elsewhere");
+	bench_add(&b, t);
+	expect("start 1.1 0; start 1.2 1");
+	bench_close(&b);
+}
+
 static void test_lane_is_serial(void **state)
 {
 	bench_open(&b, 4);
@@ -561,6 +617,8 @@ int main(void)
 		cmocka_unit_test(test_batch_in_pieces),
 		cmocka_unit_test(test_array_limit),
 		cmocka_unit_test(test_array_limit_in_a_lane),
+		cmocka_unit_test(test_array_that_changes_lanes_while_it_runs),
+		cmocka_unit_test(test_array_that_is_blocked),
 		cmocka_unit_test(test_lane_is_serial),
 		cmocka_unit_test(test_lanes_rotate),
 		cmocka_unit_test(test_aside),
