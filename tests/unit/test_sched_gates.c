@@ -19,7 +19,7 @@
 #define ELEMENTS 6
 #define LANES	 3
 #define STEPS	 60
-#define SEEDS	 1500
+#define SEEDS	 5000
 
 enum state { WAITS, RUNS, OVER };
 
@@ -98,8 +98,8 @@ static bool is_before(const struct array *a, uint32_t ka, const struct array *b,
 
 static bool may_start(const struct world *w, const struct array *a, uint32_t k)
 {
-	if (!in_line(a, k) || a->elements[k].not_before_ns > w->b.view.now_ns || a->blocked ||
-	    running_of(a) >= a->t.array_limit)
+	if (!in_line(a, k) || a->elements[k].not_before_ns > w->b.view.now_ns ||
+	    (a->t.array_limit && (a->blocked || running_of(a) >= a->t.array_limit)))
 		return false;
 	if (!a->t.lane)
 		return true;
@@ -156,8 +156,6 @@ static void put_anew(struct world *w, struct array *a)
 		if (x->state == WAITS && x->not_before_ns)
 			CHECK(sched_add(w->b.q, &t, NULL) == 0);
 	}
-	if (a->blocked)
-		sched_array_block(w->b.q, a->t.id, "another node starts it");
 }
 
 static void edit(struct world *w, struct array *a)
@@ -214,7 +212,7 @@ static void random_event(struct world *w)
 		sched_lane_block(w->b.q, lane, w->blocked[lane] ? "test" : NULL);
 		break;
 	case 2:
-		if (!has_any(a, WAITS) && !has_any(a, RUNS))
+		if (!a->t.array_limit || (!has_any(a, WAITS) && !has_any(a, RUNS)))
 			break;
 		a->blocked = !a->blocked;
 		sched_array_block(w->b.q, a->t.id, a->blocked ? "test" : NULL);
@@ -278,7 +276,7 @@ static void test_gates(void **state)
 		started += w->started;
 		bench_close(&w->b);
 	}
-	assert_true(started > 10 * n);
+	assert_true(started > 3 * n);
 }
 
 int main(void)
