@@ -95,6 +95,63 @@ sys.stdin.read()
     assert all("-o DPkg::Lock::Timeout=600" in c for c in called)
 
 
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of bootstrap in a tree of its own, beside a compiler, a meson and a ninja that note how they were called."""
+    here = tmp_path / "tree"
+    for name in ("tools", "bin", "home"):
+        (here / name).mkdir(parents=True)
+    (here / "bootstrap").write_text((ROOT / "bootstrap").read_text())
+    programs = {"tools/demo": "", "bin/pkg-config": "", "bin/cc": "", "bin/apt-get": "exit 1", "bin/sudo": "exit 1",
+                "bin/ninja": "echo ninja: no work to do.",
+                "bin/meson": f"""
+echo "$@" >>{here}/called
+case $1 in
+setup) for dir; do :; done; mkdir -p "$dir"; case " $* " in
+    *' -Dwerror=false '*) echo cc -O2 ;;
+    *) echo cc -O2 -Werror ;;
+    esac >"$dir/build.ninja" ;;
+configure) case " $* " in *' -Dwerror=false '*) echo cc -O2 >build/build.ninja ;; esac ;;
+esac"""}
+    for name, text in programs.items():
+        (here / name).write_text(f"#!/bin/sh\n{text}\n")
+        (here / name).chmod(0o755)
+    return here
+
+
+def bootstrap(tree, *args, **kwargs):
+    env = {"PATH": f"{tree}/bin:/usr/bin:/bin", "HOME": str(tree / "home"), **kwargs.pop("env", {})}
+    r = subprocess.run(["/bin/bash", tree / "bootstrap", *args], text=True, capture_output=True, env=env, timeout=HANG, **kwargs)
+    called = tree / "called"
+    return r, called.read_text().splitlines() if called.exists() else []
+
+
+@pytest.mark.parametrize("args", [["run"], ["install"]])
+def test_bootstrap_for_users_does_not_stop_at_warnings(tree, args):
+    """A newer compiler has new warnings; who builds in order to use it cannot mend them."""
+    r, called = bootstrap(tree, *args)
+    assert r.returncode == 0, r.stderr
+    assert called[0] == "setup -Dwerror=false build", called
+
+
+def test_bootstrap_for_developers_stops_at_warnings(tree):
+    r, called = bootstrap(tree, "build")
+    assert r.returncode == 0 and called == ["setup build"], (called, r.stderr)
+    (tree / "bin/ninja").write_text("#!/bin/sh\nexit 1\n")  # so that the tests end here
+    r, called = bootstrap(tree, "test")
+    assert r.returncode == 1 and called[1:] == ["configure build -Dtests=enabled -Dwerror=true"], (called, r.stderr)
+
+
+def test_bootstrap_for_users_goes_on_where_warnings_stopped_a_build(tree):
+    """The directory is from an older version, or from ./bootstrap test, and its options stop the build."""
+    (tree / "bin/ninja").write_text("#!/bin/sh\ngrep -q Werror build/build.ninja || echo no work to do; "
+                                    "! grep -q Werror build/build.ninja\n")
+    r, _ = bootstrap(tree, "build")
+    assert r.returncode == 1
+    r, called = bootstrap(tree, "run")
+    assert r.returncode == 0 and called == ["setup build", "configure build -Dwerror=false"], (called, r.stderr)
+
+
 def test_packed_suite_finds_its_parts(build, tmp_path):
     env = {**os.environ, "TENURE_BUILD": str(build)}
     subprocess.run([ROOT / "tests/gpu/pack", tmp_path / "pack"], env=env, check=True, timeout=60)
