@@ -152,6 +152,37 @@ def test_bootstrap_for_users_goes_on_where_warnings_stopped_a_build(tree):
     assert r.returncode == 0 and called == ["setup build", "configure build -Dwerror=false"], (called, r.stderr)
 
 
+def prefixes(called):
+    return [m[1] for m in (re.match("configure build -Dprefix=(.*) -Dlibdir=lib$", line) for line in called) if m]
+
+
+@pytest.mark.parametrize("given, want", [
+    (["--prefix", "there"], "caller/there"), (["--prefix=./a b"], "caller/a b"),
+    (["--prefix=~/x"], "tree/home/x"), (["--prefix", "~"], "tree/home"), ([], "tree/home/.local"),
+])
+def test_bootstrap_install_means_the_directory_of_the_caller(tree, tmp_path, given, want):
+    """A relative directory, one behind = that the shell did not expand, and a CDPATH that has one of that name."""
+    for name in ("caller", "other/there", "other/tree"):
+        (tmp_path / name).mkdir(parents=True)
+    r, called = bootstrap(tree, "install", *given, cwd=tmp_path / "caller", env={"CDPATH": str(tmp_path / "other")})
+    assert r.returncode == 0 and prefixes(called) == [str(tmp_path / want)], (called, r.stderr)
+    assert (tmp_path / want).is_dir() and not (tree / "there").exists() and not (tree / "~").exists()
+
+
+def test_bootstrap_is_called_from_beside_its_tree(tree, tmp_path):
+    (tmp_path / "other/tree").mkdir(parents=True)
+    r = subprocess.run(["/bin/bash", "tree/bootstrap", "install"], text=True, capture_output=True, cwd=tmp_path, timeout=HANG,
+                       env={"PATH": f"{tree}/bin:/usr/bin:/bin", "HOME": str(tree / "home"), "CDPATH": str(tmp_path / "other")})
+    assert r.returncode == 0 and (tree / "build").is_dir(), r.stderr
+
+
+@pytest.mark.parametrize("given, want", [("~bob/x", 'write the whole path'),
+                                         ("", "needs a directory")])
+def test_bootstrap_install_refuses_what_is_no_directory(tree, given, want):
+    r, called = bootstrap(tree, "install", f"--prefix={given}")
+    assert r.returncode == 1 and want in r.stderr and not called, (called, r.stderr)
+
+
 def test_packed_suite_finds_its_parts(build, tmp_path):
     env = {**os.environ, "TENURE_BUILD": str(build)}
     subprocess.run([ROOT / "tests/gpu/pack", tmp_path / "pack"], env=env, check=True, timeout=60)
