@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The checks of the tree themselves: one that cannot fail would be worth nothing."""
+import json
 import os
 import pathlib
 import re
@@ -111,7 +112,11 @@ setup) for dir; do :; done; mkdir -p "$dir"; case " $* " in
     *' -Dwerror=false '*) echo cc -O2 ;;
     *) echo cc -O2 -Werror ;;
     esac >"$dir/build.ninja" ;;
-configure) case " $* " in *' -Dwerror=false '*) echo cc -O2 >build/build.ninja ;; esac ;;
+configure)
+    for option; do case $option in -Dprefix=*) echo "${{option#*=}}" >prefix ;; esac; done
+    case " $* " in *' -Dwerror=false '*) echo cc -O2 >build/build.ninja ;; esac ;;
+install) bin=$(cat prefix)/bin && mkdir -p "$bin" && for name in tenure occupy gpu-sentinel compete; do
+    rm -f "$bin/$name" && echo new >"$bin/$name"; done ;;
 esac"""}
     for name, text in programs.items():
         (here / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -181,6 +186,47 @@ def test_bootstrap_is_called_from_beside_its_tree(tree, tmp_path):
 def test_bootstrap_install_refuses_what_is_no_directory(tree, given, want):
     r, called = bootstrap(tree, "install", f"--prefix={given}")
     assert r.returncode == 1 and want in r.stderr and not called, (called, r.stderr)
+
+
+def test_bootstrap_install_keeps_programs_of_others(tree, build):
+    """What has the name of one of ours and is not ours is kept; ours is replaced, as a file, and as a link to it."""
+    bin_dir = tree / "home/.local/bin"
+    bin_dir.mkdir(parents=True)
+    (bin_dir / "tenure").write_bytes((build / "tenure").read_bytes())
+    (bin_dir / "gpu-sentinel").symlink_to(build / "compat/gpu-sentinel")
+    (bin_dir / "occupy").write_text("#!/usr/bin/python3\nfrom occupy import main\n")
+    (bin_dir / "compete").symlink_to(tree / "nowhere")
+    r, _ = bootstrap(tree, "install")
+    assert r.returncode == 0, r.stderr
+    assert {p.name for p in bin_dir.iterdir()} == {"tenure", "gpu-sentinel", "occupy", "compete", "occupy.before-tenure",
+                                                   "compete.before-tenure"}
+    assert "import main" in (bin_dir / "occupy.before-tenure").read_text()
+    assert (bin_dir / "compete.before-tenure").readlink() == tree / "nowhere"
+    for name in ("occupy", "compete"):
+        assert (bin_dir / name).read_text() == "new\n"
+        assert f"kept {bin_dir}/{name}, which is not tenure's, as {name}.before-tenure\n" in r.stderr
+
+
+def test_bootstrap_install_never_overwrites_what_it_kept(tree):
+    bin_dir = tree / "home/.local/bin"
+    bin_dir.mkdir(parents=True)
+    files = {"compete": "theirs", "occupy": "theirs, newer", "occupy.before-tenure": "theirs"}
+    for name, text in files.items():
+        (bin_dir / name).write_text(text)
+    r, called = bootstrap(tree, "install")
+    assert r.returncode == 1 and not any(line.startswith("install") for line in called), called
+    assert f"{bin_dir}/occupy is not tenure's, and occupy.before-tenure is there already; move one of them away" in r.stderr
+    assert {p.name: p.read_text() for p in bin_dir.iterdir()} == files
+
+
+def test_bootstrap_knows_every_program_that_is_installed(tree, build):
+    """Also from which it is that one is ours: it has the name of the site's file in it."""
+    listed = json.loads(subprocess.run(["meson", "introspect", "--installed", build], stdout=subprocess.PIPE, check=True).stdout)
+    installed = {os.path.basename(to): pathlib.Path(path) for path, to in listed.items() if "/bin/" in to}
+    r, _ = bootstrap(tree, "install")
+    assert set(re.findall(r"^installed .*/bin/(.*)$", r.stderr, re.M)) == set(installed)
+    for path in installed.values():
+        assert b"/etc/tenure/config.yaml" in path.read_bytes(), path
 
 
 def test_packed_suite_finds_its_parts(build, tmp_path):
