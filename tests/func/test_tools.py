@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -59,41 +60,76 @@ def test_bootstrap_names_what_is_missing(tmp_path):
     assert "sudo apt-get install gcc" in r.stderr
 
 
-def test_bootstrap_waits_for_another_package_manager(tmp_path):
-    """Whoever locks apt's files is told and waited for, also where apt has no time-out for that file."""
-    for name in ("bash", "dirname", "id", "cat", "env", "stat", "awk", "head", "sleep"):
-        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+@pytest.fixture
+def apt(tmp_path):
+    """A PATH on which nothing is but an apt, whose files are in a directory of its own, and what bootstrap needs for it."""
+    path = tmp_path / "apt"
     for name in ("lists", "archives", "dpkg"):
-        (tmp_path / name).mkdir()
-    lock = tmp_path / "lists/lock"
-    (tmp_path / "apt-config").write_text(f"""#!/bin/sh
-echo "lists='{tmp_path}/lists/' archives='{tmp_path}/archives/' dpkg='{tmp_path}/dpkg/status'"
-""")
-    (tmp_path / "apt-get").write_text(f"#!/bin/sh\necho \"$@\" >>{tmp_path}/called\n")
-    for name in ("apt-config", "apt-get"):
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "id").unlink()
-    (tmp_path / "id").symlink_to("/usr/bin/true")  # so that it is nobody, with this sudo
-    (tmp_path / "sudo").write_text('#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n')
-    (tmp_path / "sudo").chmod(0o755)
+        (path / name).mkdir(parents=True)
+    for name in ("bash", "dirname", "cat", "env", "stat", "awk", "head", "sleep"):
+        (path / name).symlink_to(f"/usr/bin/{name}")
+    (path / "id").symlink_to("/usr/bin/true")  # so that it is nobody, with this sudo
+    program(path / "sudo", '[ "$1" = -n ] && shift\nexec "$@"')
+    program(path / "apt-get", f'echo "$@" >>{path}/called')
+    program(path / "apt-config",
+            f"""echo "lists='{path}/lists/' archives='{path}/archives/' dpkg='{path}/dpkg/status'\"""")
+    return path
+
+
+def program(path, text):
+    """A shell script in place of the program of that name."""
+    path.unlink(missing_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def locked(path):
+    """A process that has a file locked until its input ends."""
     holder = subprocess.Popen([sys.executable, "-c", f"""
 import fcntl, sys
-f = open({str(lock)!r}, "w")
+f = open({str(path)!r}, "w")
 fcntl.lockf(f, fcntl.LOCK_EX)
 print("locked", flush=True)
 sys.stdin.read()
 """], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     holder.stdout.readline()
-    p = subprocess.Popen(["/bin/bash", ROOT / "bootstrap", "build"], text=True, stderr=subprocess.PIPE,
-                         env={"PATH": str(tmp_path), "HOME": str(tmp_path)})
+    return holder
+
+
+def bootstrap_with(apt):
+    return subprocess.Popen(["/bin/bash", ROOT / "bootstrap", "build"], text=True, stderr=subprocess.PIPE,
+                            env={"PATH": str(apt), "HOME": str(apt)})
+
+
+def test_bootstrap_waits_for_another_package_manager(apt):
+    """Whoever locks apt's files is told and waited for, also where apt has no time-out for that file."""
+    holder = locked(apt / "lists/lock")
+    p = bootstrap_with(apt)
     said = p.stderr.readline() + p.stderr.readline()
     assert f"another package manager is at work (PID {holder.pid}, python3" in said, said
-    assert "waiting for it" in said and not (tmp_path / "called").exists()
+    assert "waiting for it" in said and not (apt / "called").exists()
     holder.communicate()
     said = p.communicate(timeout=HANG)[1]
-    called = (tmp_path / "called").read_text().splitlines()
+    called = (apt / "called").read_text().splitlines()
     assert [("update" in c, "install" in c) for c in called] == [(True, False), (False, True)], called
     assert all("-o DPkg::Lock::Timeout=600" in c for c in called)
+
+
+def test_bootstrap_takes_no_other_lock_for_a_package_manager(apt):
+    """A file of another file system that is locked has the inode number of apt's."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as other:
+        there = os.stat(other.name)
+        if there.st_dev == os.stat(apt).st_dev:
+            pytest.skip("there is one file system only")
+        (apt / "lists/lock").touch()
+        program(apt / "stat", f"""[ "$1" = -c ] && format=$2 && shift 2
+exec /usr/bin/stat -c "${{format%%%i*}}{there.st_ino}${{format#*%i}}" "$@\"""")
+        program(apt / "sleep", "kill $PPID")
+        holder = locked(other.name)
+        p = bootstrap_with(apt)
+        said = p.communicate(timeout=HANG)[1]
+        holder.communicate()
+    assert "package manager" not in said and len((apt / "called").read_text().splitlines()) == 2, said
 
 
 @pytest.fixture
@@ -119,8 +155,7 @@ install) bin=$(cat prefix)/bin && mkdir -p "$bin" && for name in tenure occupy g
     rm -f "$bin/$name" && echo new >"$bin/$name"; done ;;
 esac"""}
     for name, text in programs.items():
-        (here / name).write_text(f"#!/bin/sh\n{text}\n")
-        (here / name).chmod(0o755)
+        program(here / name, text)
     return here
 
 
@@ -142,15 +177,14 @@ def test_bootstrap_for_users_does_not_stop_at_warnings(tree, args):
 def test_bootstrap_for_developers_stops_at_warnings(tree):
     r, called = bootstrap(tree, "build")
     assert r.returncode == 0 and called == ["setup build"], (called, r.stderr)
-    (tree / "bin/ninja").write_text("#!/bin/sh\nexit 1\n")  # so that the tests end here
+    program(tree / "bin/ninja", "exit 1")  # so that the tests end here
     r, called = bootstrap(tree, "test")
     assert r.returncode == 1 and called[1:] == ["configure build -Dtests=enabled -Dwerror=true"], (called, r.stderr)
 
 
 def test_bootstrap_for_users_goes_on_where_warnings_stopped_a_build(tree):
     """The directory is from an older version, or from ./bootstrap test, and its options stop the build."""
-    (tree / "bin/ninja").write_text("#!/bin/sh\ngrep -q Werror build/build.ninja || echo no work to do; "
-                                    "! grep -q Werror build/build.ninja\n")
+    program(tree / "bin/ninja", "grep -q Werror build/build.ninja || echo no work to do; ! grep -q Werror build/build.ninja")
     r, _ = bootstrap(tree, "build")
     assert r.returncode == 1
     r, called = bootstrap(tree, "run")
