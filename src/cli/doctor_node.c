@@ -261,7 +261,9 @@ void doctor_check_tenants(struct doctor *d)
 	add_holders(d->machine, &who);
 	if (who.len)
 		doctor_find(d, FINDING_OK, "other tenures", NULL,
-			    "on this node: %s; what they hold shows as busy", strbuf_str(&who));
+			    "on this node: %s; what they hold shows as busy, and before a GPU is "
+			    "reset each has to call tenure off --stop-tasks",
+			    strbuf_str(&who));
 	else
 		doctor_find(d, FINDING_OK, "other tenures", NULL, "none of other users");
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`tenure devices` and `tenure doctor`, on simulated machines and where there is no driver."""
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -55,6 +56,25 @@ def test_devices_names_who_is_there(sim):
     zero = json.loads(text)["devices"][0]
     assert zero["reason"].startswith(f"PID {pid} (") and "newcomer" in zero["reason"]
     assert zero["processes"][0]["pid"] == int(pid) and not zero["idle"]
+
+
+def test_doctor_says_what_other_users_guards_are_in_the_way_of(sim):
+    """As long as one runs the driver's library is open on every card."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be somebody else")
+    guard = subprocess.Popen(["/usr/bin/python3", "-c", """
+import sys
+open("/proc/self/comm", "w").write("tenure-guard")
+print("named", flush=True)
+sys.stdin.read()
+"""], user="nobody", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        guard.stdout.readline()
+        found = findings(sim("$T doctor --json", check=False).stdout)["other tenures"]
+    finally:
+        guard.communicate()
+    assert "nobody" in found["text"], found
+    assert "before a GPU is reset each has to call tenure off --stop-tasks" in found["text"], found
 
 
 def test_devices_fits_the_terminal(sim):

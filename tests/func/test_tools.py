@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The checks of the tree themselves: one that cannot fail would be worth nothing."""
+import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -58,41 +60,207 @@ def test_bootstrap_names_what_is_missing(tmp_path):
     assert "sudo apt-get install gcc" in r.stderr
 
 
-def test_bootstrap_waits_for_another_package_manager(tmp_path):
-    """Whoever locks apt's files is told and waited for, also where apt has no time-out for that file."""
-    for name in ("bash", "dirname", "id", "cat", "env", "stat", "awk", "head", "sleep"):
-        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+@pytest.fixture
+def apt(tmp_path):
+    """A PATH on which nothing is but an apt, whose files are in a directory of its own, and what bootstrap needs for it."""
+    path = tmp_path / "apt"
     for name in ("lists", "archives", "dpkg"):
-        (tmp_path / name).mkdir()
-    lock = tmp_path / "lists/lock"
-    (tmp_path / "apt-config").write_text(f"""#!/bin/sh
-echo "lists='{tmp_path}/lists/' archives='{tmp_path}/archives/' dpkg='{tmp_path}/dpkg/status'"
-""")
-    (tmp_path / "apt-get").write_text(f"#!/bin/sh\necho \"$@\" >>{tmp_path}/called\n")
-    for name in ("apt-config", "apt-get"):
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "id").unlink()
-    (tmp_path / "id").symlink_to("/usr/bin/true")  # so that it is nobody, with this sudo
-    (tmp_path / "sudo").write_text('#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n')
-    (tmp_path / "sudo").chmod(0o755)
+        (path / name).mkdir(parents=True)
+    for name in ("bash", "dirname", "cat", "env", "stat", "awk", "head", "sleep"):
+        (path / name).symlink_to(f"/usr/bin/{name}")
+    (path / "id").symlink_to("/usr/bin/true")  # so that it is nobody, with this sudo
+    program(path / "sudo", '[ "$1" = -n ] && shift\nexec "$@"')
+    program(path / "apt-get", f'echo "$@" >>{path}/called')
+    program(path / "apt-config",
+            f"""echo "lists='{path}/lists/' archives='{path}/archives/' dpkg='{path}/dpkg/status'\"""")
+    return path
+
+
+def program(path, text):
+    """A shell script in place of the program of that name."""
+    path.unlink(missing_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def locked(path):
+    """A process that has a file locked until its input ends."""
     holder = subprocess.Popen([sys.executable, "-c", f"""
 import fcntl, sys
-f = open({str(lock)!r}, "w")
+f = open({str(path)!r}, "w")
 fcntl.lockf(f, fcntl.LOCK_EX)
 print("locked", flush=True)
 sys.stdin.read()
 """], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     holder.stdout.readline()
-    p = subprocess.Popen(["/bin/bash", ROOT / "bootstrap", "build"], text=True, stderr=subprocess.PIPE,
-                         env={"PATH": str(tmp_path), "HOME": str(tmp_path)})
+    return holder
+
+
+def bootstrap_with(apt):
+    return subprocess.Popen(["/bin/bash", ROOT / "bootstrap", "build"], text=True, stderr=subprocess.PIPE,
+                            env={"PATH": str(apt), "HOME": str(apt)})
+
+
+def test_bootstrap_waits_for_another_package_manager(apt):
+    """Whoever locks apt's files is told and waited for, also where apt has no time-out for that file."""
+    holder = locked(apt / "lists/lock")
+    p = bootstrap_with(apt)
     said = p.stderr.readline() + p.stderr.readline()
     assert f"another package manager is at work (PID {holder.pid}, python3" in said, said
-    assert "waiting for it" in said and not (tmp_path / "called").exists()
+    assert "waiting for it" in said and not (apt / "called").exists()
     holder.communicate()
     said = p.communicate(timeout=HANG)[1]
-    called = (tmp_path / "called").read_text().splitlines()
+    called = (apt / "called").read_text().splitlines()
     assert [("update" in c, "install" in c) for c in called] == [(True, False), (False, True)], called
     assert all("-o DPkg::Lock::Timeout=600" in c for c in called)
+
+
+def test_bootstrap_takes_no_other_lock_for_a_package_manager(apt):
+    """A file of another file system that is locked has the inode number of apt's."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as other:
+        there = os.stat(other.name)
+        if there.st_dev == os.stat(apt).st_dev:
+            pytest.skip("there is one file system only")
+        (apt / "lists/lock").touch()
+        program(apt / "stat", f"""[ "$1" = -c ] && format=$2 && shift 2
+exec /usr/bin/stat -c "${{format%%%i*}}{there.st_ino}${{format#*%i}}" "$@\"""")
+        program(apt / "sleep", "kill $PPID")
+        holder = locked(other.name)
+        p = bootstrap_with(apt)
+        said = p.communicate(timeout=HANG)[1]
+        holder.communicate()
+    assert "package manager" not in said and len((apt / "called").read_text().splitlines()) == 2, said
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of bootstrap in a tree of its own, beside a compiler, a meson and a ninja that note how they were called."""
+    here = tmp_path / "tree"
+    for name in ("tools", "bin", "home"):
+        (here / name).mkdir(parents=True)
+    (here / "bootstrap").write_text((ROOT / "bootstrap").read_text())
+    programs = {"tools/demo": "", "bin/pkg-config": "", "bin/cc": "", "bin/apt-get": "exit 1", "bin/sudo": "exit 1",
+                "bin/ninja": "echo ninja: no work to do.",
+                "bin/meson": f"""
+echo "$@" >>{here}/called
+case $1 in
+setup) for dir; do :; done; mkdir -p "$dir"; case " $* " in
+    *' -Dwerror=false '*) echo cc -O2 ;;
+    *) echo cc -O2 -Werror ;;
+    esac >"$dir/build.ninja" ;;
+configure)
+    for option; do case $option in -Dprefix=*) echo "${{option#*=}}" >prefix ;; esac; done
+    case " $* " in *' -Dwerror=false '*) echo cc -O2 >build/build.ninja ;; esac ;;
+install) bin=$(cat prefix)/bin && mkdir -p "$bin" && for name in tenure occupy gpu-sentinel compete; do
+    rm -f "$bin/$name" && echo new >"$bin/$name"; done ;;
+esac"""}
+    for name, text in programs.items():
+        program(here / name, text)
+    return here
+
+
+def bootstrap(tree, *args, **kwargs):
+    env = {"PATH": f"{tree}/bin:/usr/bin:/bin", "HOME": str(tree / "home"), **kwargs.pop("env", {})}
+    r = subprocess.run(["/bin/bash", tree / "bootstrap", *args], text=True, capture_output=True, env=env, timeout=HANG, **kwargs)
+    called = tree / "called"
+    return r, called.read_text().splitlines() if called.exists() else []
+
+
+@pytest.mark.parametrize("args", [["run"], ["install"]])
+def test_bootstrap_for_users_does_not_stop_at_warnings(tree, args):
+    """A newer compiler has new warnings; who builds in order to use it cannot mend them."""
+    r, called = bootstrap(tree, *args)
+    assert r.returncode == 0, r.stderr
+    assert called[0] == "setup -Dwerror=false build", called
+
+
+def test_bootstrap_for_developers_stops_at_warnings(tree):
+    r, called = bootstrap(tree, "build")
+    assert r.returncode == 0 and called == ["setup build"], (called, r.stderr)
+    program(tree / "bin/ninja", "exit 1")  # so that the tests end here
+    r, called = bootstrap(tree, "test")
+    assert r.returncode == 1 and called[1:] == ["configure build -Dtests=enabled -Dwerror=true"], (called, r.stderr)
+
+
+def test_bootstrap_for_users_goes_on_where_warnings_stopped_a_build(tree):
+    """The directory is from an older version, or from ./bootstrap test, and its options stop the build."""
+    program(tree / "bin/ninja", "grep -q Werror build/build.ninja || echo no work to do; ! grep -q Werror build/build.ninja")
+    r, _ = bootstrap(tree, "build")
+    assert r.returncode == 1
+    r, called = bootstrap(tree, "run")
+    assert r.returncode == 0 and called == ["setup build", "configure build -Dwerror=false"], (called, r.stderr)
+
+
+def prefixes(called):
+    return [m[1] for m in (re.match("configure build -Dprefix=(.*) -Dlibdir=lib$", line) for line in called) if m]
+
+
+@pytest.mark.parametrize("given, want", [
+    (["--prefix", "there"], "caller/there"), (["--prefix=./a b"], "caller/a b"),
+    (["--prefix=~/x"], "tree/home/x"), (["--prefix", "~"], "tree/home"), ([], "tree/home/.local"),
+])
+def test_bootstrap_install_means_the_directory_of_the_caller(tree, tmp_path, given, want):
+    """A relative directory, one behind = that the shell did not expand, and a CDPATH that has one of that name."""
+    for name in ("caller", "other/there", "other/tree"):
+        (tmp_path / name).mkdir(parents=True)
+    r, called = bootstrap(tree, "install", *given, cwd=tmp_path / "caller", env={"CDPATH": str(tmp_path / "other")})
+    assert r.returncode == 0 and prefixes(called) == [str(tmp_path / want)], (called, r.stderr)
+    assert (tmp_path / want).is_dir() and not (tree / "there").exists() and not (tree / "~").exists()
+
+
+def test_bootstrap_is_called_from_beside_its_tree(tree, tmp_path):
+    (tmp_path / "other/tree").mkdir(parents=True)
+    r = subprocess.run(["/bin/bash", "tree/bootstrap", "install"], text=True, capture_output=True, cwd=tmp_path, timeout=HANG,
+                       env={"PATH": f"{tree}/bin:/usr/bin:/bin", "HOME": str(tree / "home"), "CDPATH": str(tmp_path / "other")})
+    assert r.returncode == 0 and (tree / "build").is_dir(), r.stderr
+
+
+@pytest.mark.parametrize("given, want", [("~bob/x", 'write the whole path'),
+                                         ("", "needs a directory")])
+def test_bootstrap_install_refuses_what_is_no_directory(tree, given, want):
+    r, called = bootstrap(tree, "install", f"--prefix={given}")
+    assert r.returncode == 1 and want in r.stderr and not called, (called, r.stderr)
+
+
+def test_bootstrap_install_keeps_programs_of_others(tree, build):
+    """What has the name of one of ours and is not ours is kept; ours is replaced, as a file, and as a link to it."""
+    bin_dir = tree / "home/.local/bin"
+    bin_dir.mkdir(parents=True)
+    (bin_dir / "tenure").write_bytes((build / "tenure").read_bytes())
+    (bin_dir / "gpu-sentinel").symlink_to(build / "compat/gpu-sentinel")
+    (bin_dir / "occupy").write_text("#!/usr/bin/python3\nfrom occupy import main\n")
+    (bin_dir / "compete").symlink_to(tree / "nowhere")
+    r, _ = bootstrap(tree, "install")
+    assert r.returncode == 0, r.stderr
+    assert {p.name for p in bin_dir.iterdir()} == {"tenure", "gpu-sentinel", "occupy", "compete", "occupy.before-tenure",
+                                                   "compete.before-tenure"}
+    assert "import main" in (bin_dir / "occupy.before-tenure").read_text()
+    assert (bin_dir / "compete.before-tenure").readlink() == tree / "nowhere"
+    for name in ("occupy", "compete"):
+        assert (bin_dir / name).read_text() == "new\n"
+        assert f"kept {bin_dir}/{name}, which is not tenure's, as {name}.before-tenure\n" in r.stderr
+
+
+def test_bootstrap_install_never_overwrites_what_it_kept(tree):
+    bin_dir = tree / "home/.local/bin"
+    bin_dir.mkdir(parents=True)
+    files = {"compete": "theirs", "occupy": "theirs, newer", "occupy.before-tenure": "theirs"}
+    for name, text in files.items():
+        (bin_dir / name).write_text(text)
+    r, called = bootstrap(tree, "install")
+    assert r.returncode == 1 and not any(line.startswith("install") for line in called), called
+    assert f"{bin_dir}/occupy is not tenure's, and occupy.before-tenure is there already; move one of them away" in r.stderr
+    assert {p.name: p.read_text() for p in bin_dir.iterdir()} == files
+
+
+def test_bootstrap_knows_every_program_that_is_installed(tree, build):
+    """Also from which it is that one is ours: it has the name of the site's file in it."""
+    listed = json.loads(subprocess.run(["meson", "introspect", "--installed", build], stdout=subprocess.PIPE, check=True).stdout)
+    installed = {os.path.basename(to): pathlib.Path(path) for path, to in listed.items() if "/bin/" in to}
+    r, _ = bootstrap(tree, "install")
+    assert set(re.findall(r"^installed .*/bin/(.*)$", r.stderr, re.M)) == set(installed)
+    for path in installed.values():
+        assert b"/etc/tenure/config.yaml" in path.read_bytes(), path
 
 
 def test_packed_suite_finds_its_parts(build, tmp_path):

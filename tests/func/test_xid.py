@@ -23,7 +23,9 @@ def test_trouble_and_what_is_none(machine):  # noqa: F811
     assert e["text"].startswith("gpu 0  XID 31 (GPU memory page fault): the doing of a program"), e
     assert m.device(0)["state"] == "held" and m.device(0)["xid"] is None
     m.ctl("xid", 0, 79)
-    assert h.next("note", gpu=0)["text"].startswith(f"gpu 0  {BUS}: not used until")
+    said = h.next("note", gpu=0)["text"]
+    assert said.startswith(f"gpu 0  {BUS}: not used until")
+    assert said.endswith("a reset needs tenure off --stop-tasks of every user of this machine first"), said
     assert h.next("release", gpu=0)["text"] == "gpu 0  let go: " + BUS
     d = m.wait_state(0, "busy", reason="^XID 79")
     assert d["xid"] == 79 and not m.used()[0]
