@@ -191,6 +191,13 @@ def test_bootstrap_for_users_goes_on_where_warnings_stopped_a_build(tree):
     assert r.returncode == 0 and called == ["setup build", "configure build -Dwerror=false"], (called, r.stderr)
 
 
+def test_bootstrap_runs_a_command_where_the_caller_is(tree, tmp_path):
+    bootstrap(tree, "build")
+    program(tree / "build/tenure", "pwd; echo $*")
+    r, _ = bootstrap(tree, "run", "submit", "train.sh", cwd=tmp_path)
+    assert r.returncode == 0 and r.stdout == f"{tmp_path}\nsubmit train.sh\n", r
+
+
 def prefixes(called):
     return [m[1] for m in (re.match("configure build -Dprefix=(.*) -Dlibdir=lib$", line) for line in called) if m]
 
