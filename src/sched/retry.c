@@ -75,12 +75,13 @@ static uint64_t scale(uint64_t bytes, uint32_t permille)
 	return bytes / 1000 * permille + bytes % 1000 * permille / 1000;
 }
 
-/* Never less than it asked for, whatever the devices have. */
+/* Never less than it asked for, whatever the devices have, and never more than they are known to
+ * have: it would wait for good. */
 static void raise_memory(struct retry_verdict *v, const struct retry_policy *p, uint64_t *bytes)
 {
 	char was[UNIT_TEXT_MAX], is[UNIT_TEXT_MAX];
 	uint64_t more = p->oom_permille > 1000 ? scale(*bytes, p->oom_permille) : *bytes;
-	bool capped = p->oom_cap_bytes && more > p->oom_cap_bytes;
+	bool capped = more > p->oom_cap_bytes;
 	size_t len = strlen(v->text);
 
 	if (more == *bytes)
@@ -89,8 +90,9 @@ static void raise_memory(struct retry_verdict *v, const struct retry_policy *p, 
 		more = p->oom_cap_bytes > *bytes ? p->oom_cap_bytes : *bytes;
 	if (more == *bytes)
 		str_print(v->text + len, sizeof(v->text) - len,
-			  ", with %s per GPU as before, as no GPU here has more",
-			  unit_format_gib(more, is));
+			  ", with %s per GPU as before, as %s", unit_format_gib(more, is),
+			  p->oom_cap_bytes ? "no GPU here has more"
+					   : "no GPU can be seen here now");
 	else
 		str_print(v->text + len, sizeof(v->text) - len, ", with %s per GPU instead of %s%s",
 			  unit_format_gib(more, is), unit_format_gib(*bytes, was),

@@ -41,7 +41,8 @@ struct retry_policy {
 	uint64_t backoff_ms;
 	uint32_t oom_permille;	/* memory of the next attempt after END_OOM: 1500 is x1.5; 0 = as is
 				 */
-	uint64_t oom_cap_bytes; /* it never grows beyond that: what a device here has; 0 = none */
+	uint64_t oom_cap_bytes; /* it never grows beyond that: what a device here has; 0 = not
+				 * known: then it does not grow */
 	bool no_requeue;	/* a lost node or a preemption is a failure */
 	uint64_t fast_ms;	/* a failure within this is one "at once"; 0 = never pause */
 	uint32_t fast_limit;	/* so many in a row pause; 0 = never */

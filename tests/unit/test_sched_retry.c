@@ -145,6 +145,7 @@ static void test_memory_grows_after_oom_only(void **state)
 	(void)end(&p, &s, END_OOM, 1, 60000);
 	assert_int_equal(s.mem_bytes, 20000);
 	p.oom_permille = 1500;
+	p.oom_cap_bytes = UINT64_MAX;
 	(void)end(&p, &s, END_EXIT, 1, 60000);
 	assert_int_equal(s.mem_bytes, 20000);
 	(void)end(&p, &s, END_OOM, 1, 60000);
@@ -160,7 +161,8 @@ static void test_memory_grows_to_what_is_there(void **state)
 		uint64_t was_gib, cap_gib, is_gib;
 		const char *said;
 	} cases[] = {
-		{ 20, 0, 30, ", with 30.0 GiB per GPU instead of 20.0 GiB" },
+		{ 20, 0, 20, ", with 20.0 GiB per GPU as before, as no GPU can be seen here now" },
+		{ 20, 80, 30, ", with 30.0 GiB per GPU instead of 20.0 GiB" },
 		{ 20, 30, 30, ", with 30.0 GiB per GPU instead of 20.0 GiB" },
 		{ 20, 24, 24,
 		  ", with 24.0 GiB per GPU instead of 20.0 GiB, all that a GPU here has" },
