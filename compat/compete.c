@@ -43,12 +43,16 @@
 #define LOGS_KEPT     5
 #define STOP_LIMIT_MS 60000 /* a task has 30 s to end by itself */
 #define LOOK_MS	      200   /* from a word of the agent to a look at the queue */
+#define AGENT_TRIES   3
 
 #define INFO	"INFO"
 #define WARNING "WARNING"
 #define ERROR	"ERROR"
 
 enum exit_code { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
+
+/* Of tenure: to start an agent once more does not help. */
+enum agent_code { AGENT_USAGE = 2, AGENT_DENIED = 4 };
 
 static volatile sig_atomic_t told;
 
@@ -72,8 +76,9 @@ struct compete {
 	char *root;
 	struct spool *sp;
 	struct child agent;
-	uint64_t agent_ns; /* mono, when it was started */
-	uint64_t first;	   /* id of this run */
+	uint64_t agent_ns;    /* mono, when it was started */
+	unsigned int unbegun; /* so many in a row were started and have not said that they began */
+	uint64_t first;	      /* id of this run */
 	size_t done, failed;
 	uint64_t head;	/* of what waits, while nothing runs */
 	char *head_why; /* as last told */
@@ -270,6 +275,8 @@ static void on_event(void *user, const char *line)
 		level = strcmp(kind, trouble[i]) == 0 ? WARNING : level;
 	for (size_t i = 0; kind && i < ARRAY_LEN(quiet); i++)
 		shown = shown && strcmp(kind, quiet[i]) != 0;
+	if (kind && strcmp(kind, "start") == 0)
+		c->unbegun = 0;
 	/* How each was at the start is shown by its device event. */
 	if (kind && strcmp(kind, "state") == 0)
 		shown = clock_mono_ns() > c->agent_ns + NS_PER_S;
@@ -317,10 +324,12 @@ static bool start_agent(struct compete *c)
 			 NULL };
 
 	c->agent_ns = clock_mono_ns();
+	c->unbegun++;
 	return child_start(&c->agent, c->tenure, argv) == 0;
 }
 
-/* The older tool passed over what its list named and the machine had not. */
+/* The older tool passed over what its list named and the machine had not. Without any GPU there can
+ * be no agent. */
 static int pick_gpus(struct compete *c, struct err *e)
 {
 	char *argv[] = { (char[]){ "tenure" }, (char[]){ "devices" }, (char[]){ "--json" }, NULL };
@@ -329,10 +338,11 @@ static int pick_gpus(struct compete *c, struct err *e)
 	char *here;
 	int r;
 
+	if (run_tenure(c, argv, &text) != 0)
+		return err_set(e, -ENODEV, "%.*s", (int)(text.len ? text.len - 1 : 0),
+			       strbuf_str(&text));
 	if (c->set.all_gpus)
 		return 0;
-	if (run_tenure(c, argv, &text) != 0)
-		return err_set(e, -ENODEV, "%s", strbuf_str(&text));
 	r = compete_gpus_here(c->set.gpus, strbuf_str(&text), &here, &out, e);
 	if (r < 0)
 		return r;
@@ -520,7 +530,7 @@ static bool keep_agent(struct compete *c)
 		return true;
 	c->agent.pid = 0;
 	(void)child_wait(&c->agent, on_event, c);
-	if (code == 2) {
+	if (code == AGENT_USAGE || code == AGENT_DENIED || c->unbegun == AGENT_TRIES) {
 		say(c, ERROR, "there can be no agent; what waits is run by the next start");
 		return false;
 	}

@@ -334,8 +334,8 @@ int hold_child_run(struct hold_child *h, char *const *options, const struct hold
 		take_time(h);
 		if (p[1].revents && !take_output(h) && ended(h, &code))
 			return code;
-		if (!h->pid && h->stopping)
-			return 0;
+		if (!h->pid && h->stopping) /* it was killed, and the guard has not let go yet */
+			return code;
 		if (h->start_ns && clock_mono_ns() >= h->start_ns)
 			r = start(h, options, e);
 	}

@@ -401,6 +401,30 @@ static int end_process(const struct proc_id *id, struct err *e)
 	return 0;
 }
 
+/* The last bytes of a file, which may be long. How many, or -errno. */
+static ssize_t read_tail(const char *path, char *buf, size_t size)
+{
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+
+	ssize_t n = pread(fd, buf, size, st.st_size > (off_t)size ? st.st_size - (off_t)size : 0);
+
+	return n < 0 ? -errno : n;
+}
+
+/* Its last word was that it has let go. */
+static bool said_freed(const struct occupy_files *f)
+{
+	static const char end[] = OCCUPY_FREED "\n";
+	char text[sizeof(end)];
+
+	return read_tail(f->log, text, strlen(end)) == (ssize_t)strlen(end) &&
+	       memcmp(text, end, strlen(end)) == 0;
+}
+
 static int run_off(const struct opts *o, const struct occupy_files *f)
 {
 	char host[OCCUPY_HOST_MAX];
@@ -425,27 +449,20 @@ static int run_off(const struct opts *o, const struct occupy_files *f)
 	waiting = is_waiting();
 	if (end_process(&id, &e) < 0)
 		return fail(EXIT_FAILED, e.text);
-	printf(waiting ? "Waiting cancelled, occupy has ended (PID: %d)\n"
-		       : "Occupy stopped (PID: %d), all of its GPU memory is free\n",
-	       (int)id.pid);
+	if (waiting) {
+		printf("Waiting cancelled, occupy has ended (PID: %d)\n", (int)id.pid);
+	} else if (said_freed(f)) {
+		printf("Occupy stopped (PID: %d), all of its GPU memory is free\n", (int)id.pid);
+	} else {
+		printf("Occupy has ended (PID: %d), and whether all of its GPU memory is free is not "
+		       "known; its log tells more: %s\n",
+		       (int)id.pid, f->log);
+		return EXIT_FAILED;
+	}
 	return EXIT_OK;
 }
 
 /* -------- status -------- */
-
-/* The last bytes of a file, which may be long. How many, or -errno. */
-static ssize_t read_tail(const char *path, char *buf, size_t size)
-{
-	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -errno;
-
-	ssize_t n = pread(fd, buf, size, st.st_size > (off_t)size ? st.st_size - (off_t)size : 0);
-
-	return n < 0 ? -errno : n;
-}
 
 static void show_log(const struct occupy_files *f)
 {

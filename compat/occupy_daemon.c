@@ -43,7 +43,7 @@ struct daemon {
 	struct hold_child *child;
 	int log, news;
 	bool stopping;
-	char trouble[512];   /* the last line that was no event */
+	char trouble[512];   /* the last line that was no event; of the end, once it is told to */
 	uint64_t refresh_ns; /* when the next look is due */
 	struct {
 		enum phase phase; /* as last told */
@@ -131,6 +131,7 @@ static void on_stop(void *user)
 	struct daemon *d = user;
 
 	d->stopping = true;
+	d->trouble[0] = '\0';
 	say(d, "INFO", "Told to stop, freeing everything");
 }
 
@@ -384,8 +385,13 @@ be_daemon(const struct occupy_wants *w, const struct occupy_files *f, int news)
 
 	if (r < 0)
 		(void)str_copy(d.trouble, sizeof(d.trouble), e.text);
-	if (r == 0 || d.stopping)
-		say(&d, "INFO", "Stopped; all GPU memory is free");
+	if (r == 0)
+		say(&d, "INFO", OCCUPY_FREED);
+	else if (d.stopping)
+		say(&d, "WARNING", "Stopped; whether all GPU memory is free is not known: %s",
+		    d.trouble[0] ? d.trouble
+				 : "tenure did not say so; what is left goes by itself in at "
+				   "most 10 s");
 	else
 		say(&d, "ERROR", "Stopped: %s", d.trouble[0] ? d.trouble : "tenure ended");
 	send_news(&d, 0, d.trouble[0] ? d.trouble : "tenure ended while it started");

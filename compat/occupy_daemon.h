@@ -11,6 +11,8 @@
 #include "compat/occupy_files.h"
 
 #define OCCUPY_INSTANCE "occupy"
+/* The end of the log's last line, where that is known. */
+#define OCCUPY_FREED "Stopped; all GPU memory is free"
 
 struct occupy_wants {
 	const char *gpus; /* "0,1" */

@@ -143,18 +143,17 @@ void planview_make(const struct view *view, const char *instance, struct sched_d
 
 uint64_t planview_room(const struct view *view, const char *model)
 {
-	uint64_t room = 0;
+	uint64_t now = 0, before = 0;
 
-	for (uint32_t i = 0; i < view->n_slots; i++) {
+	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++) {
 		const struct dev_status *d = &view->devices[i];
 		/* The driver keeps some of the total for itself. */
-		uint64_t bytes = d->mem_used + d->mem_free;
+		uint64_t bytes = d->mem_used + d->mem_free, *most = view->seen[i] ? &now : &before;
 
-		if (view->seen[i] && d->known & KNOWN_MEM && bytes > room &&
-		    fit_model(model ? model : "", d->name))
-			room = bytes;
+		if (d->known & KNOWN_MEM && bytes > *most && fit_model(model ? model : "", d->name))
+			*most = bytes;
 	}
-	return room;
+	return now ? now : before;
 }
 
 static uint32_t count_of(uint64_t n)

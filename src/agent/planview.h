@@ -20,8 +20,8 @@ uint32_t planview_cpu_slots(uint64_t asked, uint64_t nofile);
 void planview_make(const struct view *view, const char *instance, struct sched_device *devices,
 		   struct sched_view *ret);
 
-/* The most memory that a task could ever have on one of the devices of that model (NULL: any); 0:
- * not known. */
+/* The most memory that a task could ever have on one of the devices of that model (NULL: any),
+ * without a guard that sees them by what was last told of them; 0: not known. */
 uint64_t planview_room(const struct view *view, const char *model);
 
 /*

@@ -280,7 +280,7 @@ static const struct opt prune_opts[] = {
 /* Where something was removed. */
 #define PRUNED                                                                                     \
 	(SPOOL_BIT(SPOOL_FAILED) | SPOOL_BIT(SPOOL_CANCELLED) | SPOOL_BIT(SPOOL_DONE) |            \
-	 SPOOL_BIT(SPOOL_ENDS) | SPOOL_BIT(SPOOL_LOGS))
+	 SPOOL_BIT(SPOOL_ENDS) | SPOOL_BIT(SPOOL_LOGS) | SPOOL_BIT(SPOOL_TMP))
 
 /* So many tasks at once: the directory of the logs is read for each lot. */
 #define LOT 8192U
@@ -289,7 +289,7 @@ static const struct opt prune_opts[] = {
 struct goner {
 	uint64_t id; /* first, for by_number() */
 	bool batch;
-	char path[SPOOL_PATH_MAX];
+	char path[SPOOL_PATH_MAX]; /* in tmp/: nobody can ask for it again any more */
 };
 
 struct pruning {
@@ -365,27 +365,24 @@ static int prune_log(void *data, const char *file, unsigned char type)
 	struct pruning *p = data;
 	size_t digits = strspn(file, "0123456789");
 	char path[SPOOL_PATH_MAX], text[24];
-	const struct goner *g;
 	uint64_t id;
 
 	if (!digits || digits >= sizeof(text) || !strchr("-.", file[digits]))
 		return 0;
 	(void)str_copy(text, digits + 1, file);
-	if (str_to_u64(text, &id) < 0)
-		return 0;
-	g = bsearch(&id, p->lot, p->n, sizeof(*p->lot), by_number);
-	if (!g || !spool_exists(p->sp, g->path)) /* it was asked for again meanwhile */
+	if (str_to_u64(text, &id) < 0 || !bsearch(&id, p->lot, p->n, sizeof(*p->lot), by_number))
 		return 0;
 	return spool_unlink(p->sp, spool_path(SPOOL_LOGS, file, path), p->e);
 }
 
-/* A task's file last: what an interrupted prune has left is found again by it. */
+/* That the tasks are in tmp/ has to survive a power loss before anything of them goes, and their
+ * files go last: what an interrupted prune has left is found again by them. */
 static int prune_lot(struct pruning *p)
 {
-	int r = 0;
+	int r = p->n ? spool_commit(p->sp, PRUNED, p->e) : 0;
 
 	qsort(p->lot, p->n, sizeof(*p->lot), by_number);
-	if (p->n)
+	if (p->n && r == 0)
 		r = spool_each(p->sp, spool_dir_name(SPOOL_LOGS), prune_log, p, p->e);
 	for (size_t i = 0; i < p->n && r == 0; i++) {
 		const struct goner *g = &p->lot[i];
@@ -399,11 +396,33 @@ static int prune_lot(struct pruning *p)
 	return r;
 }
 
+static int add_to_lot(struct pruning *p, uint64_t id, bool batch, const char *tmp)
+{
+	struct goner *g = &p->lot[p->n];
+
+	*g = (struct goner){ .id = id, .batch = batch };
+	(void)str_copy(g->path, sizeof(g->path), tmp);
+	return ++p->n == LOT ? prune_lot(p) : 0;
+}
+
+/* What an interrupted prune has left: "SPOOL_PRUNED,ID,..". */
+static int prune_left(void *data, const char *file, unsigned char type)
+{
+	char path[SPOOL_PATH_MAX];
+	uint64_t id;
+
+	if (sscanf(file, SPOOL_PRUNED ",%" SCNu64 ",", &id) != 1)
+		return 0;
+	return add_to_lot(data, id, true, spool_path(SPOOL_TMP, file, path));
+}
+
+/* Who asks for a task again does so with a rename, too: only one of both has it. */
 static int prune_one(void *data, const struct task_name *n, const char *dir)
 {
 	struct pruning *p = data;
-	struct goner *g = &p->lot[p->n];
-	char file[NAME_FILE_MAX];
+	char path[SPOOL_PATH_MAX], tmp[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct err e = ERR_INIT;
+	int r;
 
 	if (!n->ended_s || n->ended_s >= p->before_s)
 		return 0;
@@ -411,9 +430,13 @@ static int prune_one(void *data, const struct task_name *n, const char *dir)
 		p->kept++;
 		return 0;
 	}
-	*g = (struct goner){ .id = n->id, .batch = n->count };
-	(void)str_print(g->path, sizeof(g->path), "%.40s/%s", dir, name_format(n, file));
-	return ++p->n == LOT ? prune_lot(p) : 0;
+	(void)str_print(path, sizeof(path), "%.40s/%s", dir, name_format(n, file));
+	r = spool_rename(p->sp, path, spool_tmp_path(p->sp, SPOOL_PRUNED, n->id, tmp), &e);
+	if (r == -ENOENT) /* it was asked for again meanwhile, or another prune has it */
+		return 0;
+	if (r < 0)
+		*p->e = e;
+	return r < 0 ? r : add_to_lot(p, n->id, n->count, tmp);
 }
 
 static int prune_all(struct pruning *p)
@@ -421,6 +444,8 @@ static int prune_all(struct pruning *p)
 	int r = find_named(p);
 
 	p->lot = xcalloc(LOT, sizeof(*p->lot));
+	if (r == 0)
+		r = spool_each(p->sp, spool_dir_name(SPOOL_TMP), prune_left, p, p->e);
 	if (r == 0)
 		r = scan_dir(p->sp, spool_dir_name(SPOOL_FAILED), prune_one, p, p->e);
 	if (r == 0)

@@ -17,6 +17,7 @@
 
 #define TAKEN_MS   1000
 #define REFUSED_MS 10000
+#define STORM_MS   1000 /* from the end of a fast failure to the next of very many attempts */
 
 struct kind_row {
 	const char *name;
@@ -74,12 +75,13 @@ static uint64_t scale(uint64_t bytes, uint32_t permille)
 	return bytes / 1000 * permille + bytes % 1000 * permille / 1000;
 }
 
-/* Never less than it asked for, whatever the devices have. */
+/* Never less than it asked for, whatever the devices have, and never more than they are known to
+ * have: it would wait for good. */
 static void raise_memory(struct retry_verdict *v, const struct retry_policy *p, uint64_t *bytes)
 {
 	char was[UNIT_TEXT_MAX], is[UNIT_TEXT_MAX];
 	uint64_t more = p->oom_permille > 1000 ? scale(*bytes, p->oom_permille) : *bytes;
-	bool capped = p->oom_cap_bytes && more > p->oom_cap_bytes;
+	bool capped = more > p->oom_cap_bytes;
 	size_t len = strlen(v->text);
 
 	if (more == *bytes)
@@ -88,8 +90,9 @@ static void raise_memory(struct retry_verdict *v, const struct retry_policy *p, 
 		more = p->oom_cap_bytes > *bytes ? p->oom_cap_bytes : *bytes;
 	if (more == *bytes)
 		str_print(v->text + len, sizeof(v->text) - len,
-			  ", with %s per GPU as before, as no GPU here has more",
-			  unit_format_gib(more, is));
+			  ", with %s per GPU as before, as %s", unit_format_gib(more, is),
+			  p->oom_cap_bytes ? "no GPU here has more"
+					   : "no GPU can be seen here now");
 	else
 		str_print(v->text + len, sizeof(v->text) - len, ", with %s per GPU instead of %s%s",
 			  unit_format_gib(more, is), unit_format_gib(*bytes, was),
@@ -107,6 +110,15 @@ static bool fails_at_once(const struct retry_policy *p, struct retry_streak *str
 		return false;
 	}
 	return ++streak->fast >= p->fast_limit;
+}
+
+/* Nothing pauses a task that retries for ever, and each attempt has a log of its own. */
+static uint64_t wait_after(const struct retry_policy *p, uint32_t tries, uint64_t ran_ms)
+{
+	uint64_t wait_ms = p->retry_every && tries % p->retry_every == 0 ? p->backoff_ms : 0;
+	bool storm = p->retries == RETRY_FOREVER && ran_ms < p->fast_ms;
+
+	return storm && wait_ms < STORM_MS ? STORM_MS : wait_ms;
 }
 
 static void say_try(struct retry_verdict *v, const char *how, const struct retry_policy *p,
@@ -143,13 +155,12 @@ static void decide_failure(struct retry_verdict *v, const char *how, const struc
 			   const struct retry_end *end, uint64_t now_ns)
 {
 	bool more = !end->last && (p->retries == RETRY_FOREVER || state->tries < p->retries);
-	uint64_t wait_ms = 0;
+	uint64_t wait_ms;
 
 	v->counted = true;
 	if (state->tries < UINT32_MAX)
 		state->tries++;
-	if (p->retry_every && state->tries % p->retry_every == 0)
-		wait_ms = p->backoff_ms;
+	wait_ms = wait_after(p, state->tries, end->ran_ms);
 	v->what = more ? RETRY_AGAIN : RETRY_FAILED;
 	v->at_ns = more ? add_sat(now_ns, ms_to_ns(wait_ms)) : 0;
 	v->pause = fails_at_once(p, streak, end);

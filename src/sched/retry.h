@@ -11,8 +11,9 @@
  * once (fast_ms), one after another (fast_limit), mean that something is wrong which trying again
  * does not mend: then the lane, or the batch that has none, is to be paused. The streak is counted
  * where the pause would be, so a lane whose tasks fail one after the other is stopped before all
- * have been wasted. Tasks that retry for ever are never paused for it, their back-off is what
- * protects the node.
+ * have been wasted. Tasks that retry for ever are never paused for it. Their back-off is what
+ * protects the node, and where it is shorter, or there is none, they wait a second after such an
+ * attempt.
  */
 
 #include <stdbool.h>
@@ -40,7 +41,8 @@ struct retry_policy {
 	uint64_t backoff_ms;
 	uint32_t oom_permille;	/* memory of the next attempt after END_OOM: 1500 is x1.5; 0 = as is
 				 */
-	uint64_t oom_cap_bytes; /* it never grows beyond that: what a device here has; 0 = none */
+	uint64_t oom_cap_bytes; /* it never grows beyond that: what a device here has; 0 = not
+				 * known: then it does not grow */
 	bool no_requeue;	/* a lost node or a preemption is a failure */
 	uint64_t fast_ms;	/* a failure within this is one "at once"; 0 = never pause */
 	uint32_t fast_limit;	/* so many in a row pause; 0 = never */

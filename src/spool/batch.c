@@ -640,7 +640,7 @@ int batch_forget(const struct spool *sp, uint64_t id, struct err *e)
 
 	if (r == -ENOENT)
 		return 0;
-	if (r == 0 && unlinkat(sp->fd, dir, AT_REMOVEDIR) < 0)
+	if (r == 0 && unlinkat(sp->fd, dir, AT_REMOVEDIR) < 0 && errno != ENOENT)
 		r = err_sys(e, errno, "remove %s/%s", sp->path, dir);
 	return r;
 }

@@ -22,7 +22,8 @@ struct spool_spec *import_spec(const struct command_block *b, const struct comma
 	s->rules = set->maximize ? SPEC_RULES_COMPETE_MAX : SPEC_RULES_COMPETE;
 	s->retries = SPEC_FOREVER;
 	s->retry_every = set->retry_every ? set->retry_every : 1;
-	s->backoff = set->retry_every ? set->backoff_ms : 0;
+	/* Without a back-off it is tried again at the next look, as by the older tool. */
+	s->backoff = set->retry_every ? set->backoff_ms : set->check_ms;
 	return s;
 }
 

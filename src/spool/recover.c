@@ -523,7 +523,7 @@ static int clear_tmp(void *data, const char *file, unsigned char type)
 	(void)spool_path(SPOOL_TMP, file, path);
 	if (r < 0)
 		problem(rc, path, &e);
-	else if (!id && !str_has_prefix(file, "raw,") &&
+	else if (!id && !str_has_prefix(file, "raw,") && !str_has_prefix(file, SPOOL_PRUNED ",") &&
 		 fstatat(rc->sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 		 clock_wall_ns() / NS_PER_S > (uint64_t)st.st_ctim.tv_sec + TMP_LIMIT_S)
 		(void)unlinkat(rc->sp->fd, path, 0);

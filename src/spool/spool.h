@@ -181,6 +181,9 @@ int spool_read(const struct spool *sp, const char *path, size_t max, char **ret,
 bool spool_trusts(const struct spool *sp, uid_t owner);
 /* A name in tmp/ that nobody else uses. buf: SPOOL_PATH_MAX bytes. */
 char *spool_tmp_path(const struct spool *sp, const char *what, uint64_t id, char *buf);
+/* what, for the file of an ended task that is being removed. The next `tenure prune` finishes what
+ * one that was interrupted has left. */
+#define SPOOL_PRUNED "prune"
 /* Puts path into bad/ with a file FILE.reason beside it. */
 int spool_refuse(const struct spool *sp, const char *path, const char *reason, struct err *e);
 

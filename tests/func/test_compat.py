@@ -317,6 +317,26 @@ def test_occupy_restarts_a_killed_agent(inside):
     """)
 
 
+@pytest.mark.parametrize("who, said", [("guard", "did not confirm"), ("agent", "tenure did not say so")])
+def test_occupy_does_not_say_free_of_what_it_does_not_know(inside, who, said):
+    inside(f"""
+        occupy("on", "--gpus", "0", *QUICK)
+        wait(lambda: used()[0] > 37)
+        status = json.loads(run(BUILD / "tenure", "status", "--json", "--instance", "occupy"))
+        pid = status["{who}"]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            out = occupy("off", code=1)
+        finally:
+            if "{who}" == "guard":
+                os.kill(pid, signal.SIGCONT)
+        assert "Occupy has ended" in out and "is not known; its log tells more" in out, out
+        last = LOG.read_text().splitlines()[-1]
+        assert " - WARNING - Stopped; whether all GPU memory is free is not known: " in last, last
+        assert "{said}" in last and "memory is free\\n" not in LOG.read_text(), LOG.read_text()
+    """)
+
+
 def test_occupy_sigterm_by_the_pid_file(inside):
     inside("""
         occupy("on", "--gpus", "0", *QUICK)

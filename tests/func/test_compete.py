@@ -11,7 +11,7 @@ import time
 import pytest
 
 from machine import Machine, proc_exists
-from patience import HANG, wait_for
+from patience import HANG, must_come, wait_for
 
 CONFIG = """
 check_time: 0.2
@@ -425,3 +425,37 @@ def test_errors_are_errors(compete):
     c.start("true\n1,20\n", "compete_gpus: [7]\nuse_all_gpus: false\n")
     assert c.p.wait(HANG) == 1
     assert " - ERROR - none of the GPUs in compete_gpus (7) is here" in c.out()
+
+
+def test_ends_where_there_is_no_gpu(build, env, tmp_path):
+    c = Compete(build, env, tmp_path, gpus=0)
+    try:
+        c.start("true\n1,20\n", "use_all_gpus: true\n")
+        assert c.p.wait(HANG) == 1, c.out()
+        (line,) = c.out().splitlines()  # and nothing is in the queue
+        assert " - ERROR - tenure: cannot see any GPU" in line
+    finally:
+        c.close()
+
+
+def test_ends_where_no_agent_can_begin(compete):
+    """Not when one is killed, but when what is started in its place cannot begin, again and again."""
+    c = compete
+    c.start("true\n1,20\n", "gpu_left: 4\ncheck_time: 0.2\n")
+    assert wait_for(lambda: "left for others; 1st in order" in c.out()), c.out()
+    instance = re.search(r"instance (compete-\w+)", c.out())[1]
+
+    def pids():
+        r = c.m.run(c.m.tenure, "status", "--json", "-i", instance, check=False)
+        s = json.loads(r.stdout) if r.returncode == 0 else {}
+        found = tuple(s.get(who, {}).get("pid") for who in ("agent", "guard"))
+        return all(found) and found
+    first = must_come(pids)
+    os.kill(first[0], signal.SIGKILL)
+    agent, guard = must_come(lambda: (p := pids()) and p[0] != first[0] and p)
+    c.m.ctl("nvml", "lost")
+    for pid in guard, agent:
+        os.kill(pid, signal.SIGKILL)
+    assert c.p.wait(HANG) == 1, c.out()
+    out = c.out()
+    assert out.count("cannot see any GPU") == 3 and "there can be no agent; what waits is run by the next start" in out

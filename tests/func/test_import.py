@@ -83,6 +83,16 @@ def test_all_or_nothing(queue, files, tmp_path):  # noqa: F811
     assert "run 'true'" in done.stdout and len(q.rows()) == 1
 
 
+def test_no_backoff(queue, files, tmp_path):  # noqa: F811
+    """It is tried again as often as the older tool looked, and not at once, for ever."""
+    q = queue()
+    args = files("false\n1,2\n")
+    (tmp_path / "scripts/compete_gpu_retry/config.yaml").write_text(
+        "check_time: 3\nretry_config:\n  max_retry_before_backoff: 0\n")
+    q.m.run(q.m.tenure, "import", *args)
+    task = json.loads(q.m.run(q.m.tenure, "show", "1", "--json").stdout)["task"]
+    assert (task["retry_every"], task["backoff"]) == (1, "3s"), task
+
 
 def test_maximise(queue, files):  # noqa: F811
     q = queue()

@@ -557,6 +557,27 @@ def test_retry_memory(queue):  # noqa: F811
             assert then == [log.splitlines()[-1]][:n < 2], log
 
 
+def test_retry_memory_while_no_gpu_can_be_seen(queue, tmp_path):  # noqa: F811
+    """Else it would ask for more than any GPU has, and wait for good."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    room = max(d["memory_used_bytes"] + d["memory_free_bytes"] for d in q.status()["devices"])
+    guard = q.status()["guard"]["pid"]
+    began, go = tmp_path / "began", tmp_path / "go"
+    i = q.submit("-m", f"{(room >> 20) * 3 // 4}M", "-r", "1", "--retry-memory", "x1.5", "--", "sh", "-c",
+                 f"[ $TENURE_ATTEMPT = 2 ] && exit; touch {began}; until [ -e {go} ]; do sleep 0.05; done;"
+                 "echo CUDA out of memory; exit 1")
+    assert wait_for(began.exists)
+    q.m.ctl("nvml", "lost")
+    os.kill(guard, signal.SIGKILL)
+    assert wait_for(lambda: (q.status() or {}).get("guard", {}).get("pid") not in (guard, 0, None), 15)
+    go.touch()
+    assert wait_for(lambda: q.task(i)["state"] == "pending")
+    q.m.ctl("nvml", "back")
+    q.wait(i, "done", 30)
+    assert json.loads(q.m.run(q.m.tenure, "show", str(i), "--json").stdout)["task"]["memory"] == f"{room >> 20}M"
+
+
 def test_command_that_speaks_of_memory(queue):  # noqa: F811
     """Only the output tells that a task ran out of memory, not the header with its command."""
     q = queue()

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from conftest import ROOT
-from patience import HANG, Stopwatch
+from patience import HANG, Stopwatch, must_come
 
 # What docs/spool.md says, in shell: an id of its own, durable before it is told.
 SUBMITTER = r"""
@@ -203,6 +203,69 @@ def test_prune_goes_on_where_another_was_interrupted(tenure, spool):
     log.write_text("x")
     assert "1 task removed" in tenure("prune", "--older-than", "30d").stdout
     assert not os.listdir(spool / "logs") and not os.listdir(day)
+
+
+def ended_array(tenure, spool):
+    """Three elements, of which the second has failed, long ago."""
+    task = submit(tenure, "-n", "old", "--array", "1-3", "--", "true")
+    (waiting,) = (spool / "pending").iterdir()
+    (spool / f"ends/{task}").mkdir()
+    (spool / f"ends/{task}/node").write_text("".join(json.dumps(
+        {"event": "end", "element": i, "epoch": 0, "attempt": 1, "result": "failed" if i == 2 else "done",
+         "exit": int(i == 2), "time": 1577880000.5}) + "\n" for i in (1, 2, 3)))
+    waiting.rename(spool / f"failed/{waiting.name},u1577880000,z1")
+    (spool / f"logs/{task}.1-old.1.log").write_text("x")
+    return task
+
+
+@pytest.fixture
+def pruning(build, tenure, env, faultfs, tmp_path):
+    """start(calls, below): a prune that stands still in these calls until the mount is cleared."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    begun = []
+
+    def start(calls):
+        mount.rule(calls.split()[0], "hang", 1000, calls.split()[1])
+        begun.append(subprocess.Popen([build / "tenure", "prune", "--older-than", "30d", "--root", mount.path], env=env,
+                                      stdout=subprocess.PIPE, text=True))
+        must_come(mount.met)
+        return begun[0]
+    start.mount = mount
+    start.tenure = lambda *args: tenure(*args, env={"TENURE_ROOT": str(mount.below)})  # another client of the server
+    start.spool = mount.below / "default"
+    yield start
+    for process in begun:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("calls", ["rename *", "unlink /default/logs/*", "unlink /default/ends/*"])
+def test_prune_beside_a_retry(pruning, calls):
+    """One of both has it: a task that waits again has its elements, and else nothing is left of it."""
+    task = ended_array(pruning.tenure, pruning.spool)
+    process = pruning(calls)
+    retry = pruning.tenure("retry", str(task))
+    pruning.mount.clear()
+    out = process.communicate(timeout=HANG)[0]
+    kept = retry.returncode == 0
+    assert kept == (calls == "rename *") and f"{0 if kept else 1} task" in out, (retry, out)
+    assert len(os.listdir(pruning.spool / "logs")) == kept
+    shown = rows(pruning.tenure, "-a")
+    assert len(shown) == kept and not os.listdir(pruning.spool / "tmp")
+    assert not kept or (shown[0]["counts"]["waiting"], shown[0]["counts"]["done"]) == (1, 2), shown
+
+
+def test_prune_that_was_killed(pruning):
+    """What it had begun to remove is not in the queue any more, and the next one finishes it."""
+    task = ended_array(pruning.tenure, pruning.spool)
+    process = pruning("unlink /default/logs/*")
+    process.kill()
+    process.wait(HANG)
+    pruning.mount.clear()
+    assert not rows(pruning.tenure, "-a") and pruning.tenure("retry", str(task)).returncode == 1
+    assert "1 task removed" in pruning.tenure("prune", "--older-than", "30d").stdout
+    assert not any(os.listdir(pruning.spool / name) for name in ("logs", "ends", "tmp", "failed"))
 
 
 def test_prune_of_many(tenure, spool):

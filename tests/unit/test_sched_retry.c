@@ -94,7 +94,7 @@ static void test_backoff_after_every_third(void **state)
 	struct retry_state s = { 0 };
 
 	for (int i = 1; i <= 30; i++) {
-		struct retry_verdict v = end(&p, &s, END_EXIT, 1, 5);
+		struct retry_verdict v = end(&p, &s, END_EXIT, 1, p.fast_ms);
 
 		assert_int_equal(v.what, RETRY_AGAIN);
 		assert_false(v.pause);
@@ -104,7 +104,37 @@ static void test_backoff_after_every_third(void **state)
 	s.tries = 2;
 	assert_int_equal(end(&p, &s, END_EXIT, 1, 5).at_ns, UINT64_MAX);
 	p.retry_every = 0;
-	assert_int_equal(end(&p, &s, END_EXIT, 1, 5).at_ns, 1000 * NS_PER_S);
+	assert_int_equal(end(&p, &s, END_EXIT, 1, p.fast_ms).at_ns, 1000 * NS_PER_S);
+}
+
+/* Hundreds of attempts a second, each with a log of its own, help nobody. */
+static void test_for_ever_is_no_storm(void **state)
+{
+	static const struct {
+		uint32_t retries, retry_every;
+		uint64_t backoff_ms, ran_ms, wait_ms;
+	} cases[] = {
+		{ RETRY_FOREVER, 1, 0, 5, 1000 },
+		{ RETRY_FOREVER, 0, 0, 5, 1000 },
+		{ RETRY_FOREVER, 3, 600000, 5, 1000 },
+		{ RETRY_FOREVER, 1, 10, 9999, 1000 },
+		{ RETRY_FOREVER, 1, 5000, 5, 5000 },
+		{ RETRY_FOREVER, 1, 10, 10000, 10 },
+		{ 100, 1, 0, 5, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct retry_policy p = policy(cases[i].retries);
+		struct retry_state s = { 0 };
+		struct retry_verdict v;
+
+		p.retry_every = cases[i].retry_every;
+		p.backoff_ms = cases[i].backoff_ms;
+		v = end(&p, &s, END_EXIT, 1, cases[i].ran_ms);
+		assert_int_equal(v.what, RETRY_AGAIN);
+		assert_int_equal(v.at_ns - 1000 * NS_PER_S, cases[i].wait_ms * NS_PER_MS);
+		assert_non_null(strstr(v.text, cases[i].wait_ms ? "; next in " : "; next at once"));
+	}
 }
 
 static void test_memory_grows_after_oom_only(void **state)
@@ -115,6 +145,7 @@ static void test_memory_grows_after_oom_only(void **state)
 	(void)end(&p, &s, END_OOM, 1, 60000);
 	assert_int_equal(s.mem_bytes, 20000);
 	p.oom_permille = 1500;
+	p.oom_cap_bytes = UINT64_MAX;
 	(void)end(&p, &s, END_EXIT, 1, 60000);
 	assert_int_equal(s.mem_bytes, 20000);
 	(void)end(&p, &s, END_OOM, 1, 60000);
@@ -130,7 +161,8 @@ static void test_memory_grows_to_what_is_there(void **state)
 		uint64_t was_gib, cap_gib, is_gib;
 		const char *said;
 	} cases[] = {
-		{ 20, 0, 30, ", with 30.0 GiB per GPU instead of 20.0 GiB" },
+		{ 20, 0, 20, ", with 20.0 GiB per GPU as before, as no GPU can be seen here now" },
+		{ 20, 80, 30, ", with 30.0 GiB per GPU instead of 20.0 GiB" },
 		{ 20, 30, 30, ", with 30.0 GiB per GPU instead of 20.0 GiB" },
 		{ 20, 24, 24,
 		  ", with 24.0 GiB per GPU instead of 20.0 GiB, all that a GPU here has" },
@@ -237,6 +269,7 @@ int main(void)
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_limited),
 		cmocka_unit_test(test_backoff_after_every_third),
+		cmocka_unit_test(test_for_ever_is_no_storm),
 		cmocka_unit_test(test_memory_grows_after_oom_only),
 		cmocka_unit_test(test_memory_grows_to_what_is_there),
 		cmocka_unit_test(test_fast_failures_pause),
