@@ -269,8 +269,10 @@ void filing_work(struct filing *f, struct spool_place *p)
 	if (f->code == -ENOENT && !f->claim.name.element)
 		supersede(f, p);
 	f->superseded = f->superseded || f->code == BATCH_SUPERSEDED;
-	if (f->code >= 0 && f->verdict.pause && pause_what_fails(f, p) < 0)
-		f->verdict.pause = false;
+	if (f->code >= 0 && f->verdict.pause && pause_what_fails(f, p) < 0) {
+		f->verdict.pause = false; /* the next one tries it again */
+		f->streak = (struct retry_streak){ .fast = policy.fast_limit };
+	}
 	if (f->code >= 0)
 		(void)record_remove(f->run_dir, f->token);
 	if ((f->code >= 0 || f->code == -ENOENT) && f->beats)

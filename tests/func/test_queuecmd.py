@@ -175,6 +175,22 @@ def test_pause_of_what_fails_at_once(queue, tmp_path):  # noqa: F811
         q.wait(i, "done")
 
 
+def test_resume_begins_to_count_anew(queue):  # noqa: F811
+    """Whose cause was mended is not paused for the next task that fails for a reason of its own."""
+    q = queue()
+    q.start("--no-hold")
+    fails = ["-g", "0", "-l", "bad", "--", "sh", "-c", "exit 3"]
+    for i in [q.submit(*fails) for _ in range(3)]:
+        q.wait(i, "failed")
+    own = q.submit(*fails)
+    last = q.submit("-g", "0", "-l", "bad", "--", "true")
+    q.wait(last, "paused")
+    q.m.run(q.m.tenure, "resume", "bad")
+    q.wait(own, "failed")
+    q.wait(last, "done")
+    assert q.out.read_text().count("lane bad is paused") == 1, q.out.read_text()
+
+
 def test_resume_ends_a_back_off(queue, tmp_path):  # noqa: F811
     q = queue()
     q.start("--no-hold")
