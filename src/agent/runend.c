@@ -56,7 +56,7 @@ static void file_done(struct spool_job *job)
 		if (r->late)
 			r->verdict.what = RETRY_CANCELLED;
 		r->tries = f->state.tries;
-		r->next_memory = f->state.mem_bytes;
+		r->next_memory = f->next_memory;
 		*r->place->streak(r->place->user, r) = f->streak;
 		if (r->end.record_errno && r->ear)
 			(void)talk_ack(r->ear->fd);

@@ -591,6 +591,22 @@ def test_batch_changed_while_it_runs(queue, tmp_path):  # noqa: F811
     assert sorted(mark.read_text().split(), key=int) == [str(n) for n in range(1, 41)]
 
 
+def test_batch_edited_before_a_retry(queue, tmp_path):  # noqa: F811
+    """What runs keeps what it has; its next attempt is as the batch is by then."""
+    q = queue()
+    q.start("--no-hold")
+    go, mark = tmp_path / "go", tmp_path / "mark"
+    i = q.submit("-g", "1", "-r", "1", "--array", "1-2", "--", "sh", "-c",
+                 f"echo $TENURE_ATTEMPT $CUDA_VISIBLE_DEVICES >> {mark}; "
+                 f"while [ ! -e {go} ]; do sleep 0.05; done; [ $TENURE_ATTEMPT = 2 ]")
+    assert wait_for(lambda: mark.exists() and len(mark.read_text().splitlines()) == 2)
+    q.m.run(q.m.tenure, "edit", str(i), "gpus=2", "lane=week", "memory=1G", "timeout=10m")
+    q.wait(q.submit("-g", "0", "--", "true"), "done")  # what was written before is known by then
+    go.touch()
+    q.wait(i, "done")
+    assert sorted(mark.read_text().splitlines()) == ["1 0", "1 1", "2 0,1", "2 0,1"]
+
+
 def test_retry_of_elements(queue, tmp_path):  # noqa: F811
     q = queue()
     mark, marks = tmp_path / "mark", tmp_path / "marks"
