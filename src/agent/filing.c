@@ -123,6 +123,7 @@ static int file_single(struct filing *f, struct spool_place *p)
 		return code;
 	}
 	fill_again(f, &again);
+	f->next_memory = f->state.mem_bytes;
 	code = transit_requeue(p->spool, p->events, &f->claim, &again, &f->e);
 	transit_requeued_name(&waiting, again.not_before_ns);
 	if (code == 0)
@@ -169,14 +170,19 @@ static int end_element(struct batch *b, struct spool_place *p, const struct clai
 static int file_element(struct filing *f, struct spool_place *p)
 {
 	struct place_batch *b = place_batch(p, f->claim.name.id, &f->e);
+	const struct batch_again *own;
 	struct spool_again again;
 	struct spool_end end;
+	int code;
 
 	if (!b)
 		return f->e.code == -ENOENT ? file_stray(f, p) : f->e.code;
 	if (f->verdict.what == RETRY_AGAIN) {
 		fill_again(f, &again);
-		return batch_requeue(b->batch, p->events, &f->claim, &again, &f->e);
+		code = batch_requeue(b->batch, p->events, &f->claim, &again, &f->e);
+		own = batch_again_of(b->batch, f->claim.name.element);
+		f->next_memory = own ? own->memory : 0;
+		return code;
 	}
 	fill_end(f, &end);
 	return end_element(b->batch, p, &f->claim, &end, &f->e);
@@ -269,8 +275,10 @@ void filing_work(struct filing *f, struct spool_place *p)
 	if (f->code == -ENOENT && !f->claim.name.element)
 		supersede(f, p);
 	f->superseded = f->superseded || f->code == BATCH_SUPERSEDED;
-	if (f->code >= 0 && f->verdict.pause && pause_what_fails(f, p) < 0)
-		f->verdict.pause = false;
+	if (f->code >= 0 && f->verdict.pause && pause_what_fails(f, p) < 0) {
+		f->verdict.pause = false; /* the next one tries it again */
+		f->streak = (struct retry_streak){ .fast = policy.fast_limit };
+	}
 	if (f->code >= 0)
 		(void)record_remove(f->run_dir, f->token);
 	if ((f->code >= 0 || f->code == -ENOENT) && f->beats)

@@ -27,8 +27,9 @@ struct filing {
 	uint64_t now_ns, now_wall_ns;
 	/* What came of it. */
 	struct retry_verdict verdict;
-	bool told;	 /* the log says so */
-	bool superseded; /* it came too late: somebody else has the task */
+	uint64_t next_memory; /* of the next attempt, per device; 0: what its batch says */
+	bool told;	      /* the log says so */
+	bool superseded;      /* it came too late: somebody else has the task */
 	struct err e;
 	int code; /* 0; -ENOENT: somebody else has filed it; negative: it is not in the spool yet */
 };

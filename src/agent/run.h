@@ -120,7 +120,8 @@ bool run_was_stopped(const struct run *r);
 bool run_was_late(const struct run *r);
 /* Failures that count, after `over` this one included. */
 unsigned int run_tries(const struct run *r);
-/* After `over`: what the next attempt asks for, in bytes per GPU; 0: nothing. */
+/* After `over`: what the next attempt asks for, in bytes per GPU; 0: what its task or batch says.
+ */
 uint64_t run_next_memory(const struct run *r);
 /* Monotonic; 0: not known. */
 uint64_t run_started_ns(const struct run *r);

@@ -56,7 +56,7 @@ static void file_done(struct spool_job *job)
 		if (r->late)
 			r->verdict.what = RETRY_CANCELLED;
 		r->tries = f->state.tries;
-		r->next_memory = f->state.mem_bytes;
+		r->next_memory = f->next_memory;
 		*r->place->streak(r->place->user, r) = f->streak;
 		if (r->end.record_errno && r->ear)
 			(void)talk_ack(r->ear->fd);
@@ -76,6 +76,14 @@ static void take_use(struct run *r)
 		return;
 	r->end.gpu_peak_bytes = peak_bytes;
 	r->end.gpu_util_permille = util_permille;
+}
+
+/* On the monotonic clock, which does not count the time in which the node slept. */
+static uint64_t claimed_at(const struct run *r)
+{
+	uint64_t ago_ns = clock_boot_ns() - r->claim_began_ns, now_ns = clock_mono_ns();
+
+	return r->adopted || ago_ns > now_ns ? 0 : now_ns - ago_ns;
 }
 
 static void file_it(struct run *r)
@@ -106,6 +114,7 @@ static void file_it(struct run *r)
 		.now_wall_ns = clock_wall_ns(),
 		.told = r->retry_ms, /* it was tried before */
 	};
+	j->f.ended.begun_ns = claimed_at(r);
 	spooler_do(r->place->spooler, &j->job);
 	if (j->f.ended.kind == END_EXIT && j->f.ended.code == 0 && !r->retry_ms)
 		r->place->succeeded(r->place->user, r);

@@ -51,7 +51,7 @@ struct run {
 	struct proc_id shim;
 	uint64_t started_ns;
 	struct taskuse use;
-	uint64_t next_memory; /* of the next attempt, bytes per GPU */
+	uint64_t next_memory; /* run_next_memory() */
 	/* It runs, and the guard was told of its lease. */
 	struct devset slots;	/* that its devices have, as far as it has answered */
 	unsigned int n_answers; /* one for each of them */

@@ -421,22 +421,41 @@ int sched_change(struct sched_queue *q, const struct sched_task *t, struct err *
 	return n ? 0 : err_set(e, -ENOENT, "task %llu does not wait", (unsigned long long)t->id);
 }
 
+/* It runs on as it is, but counts for a limit that its array has now. */
+static void change_run(struct sched_queue *q, struct run *r, const struct sched_task *t)
+{
+	struct shape *old = r->again_shape;
+
+	r->again_shape = shape_get(q, t);
+	r->again = *t;
+	r->again.element = r->t.element;
+	r->again.n_elements = 1;
+	r->again.not_before_ns = 0;
+	r->again.model = r->again_shape->model;
+	shape_put(q, old);
+	if (r->array || !t->array_limit)
+		return;
+	r->array = array_get(q, t);
+	r->array->running++;
+	array_refresh(q, r->array);
+}
+
 void sched_change_running(struct sched_queue *q, const struct sched_task *t)
 {
 	for (struct run *r = q->first_run; r; r = r->next)
-		if (r->t.id == t->id) {
-			r->t.paused = t->paused;
-			r->t.changing = t->changing;
-			r->t.priority = t->priority;
-		}
+		if (r->t.id == t->id)
+			change_run(q, r, t);
 }
 
 int sched_depend(struct sched_queue *q, struct sched_ref ref, enum sched_dep dep)
 {
 	struct entry *e = queue_find_entry(q, ref);
+	struct run *r = e ? NULL : queue_find_run(q, ref);
 
+	if (r)
+		r->again.dep = dep;
 	if (!e)
-		return -ENOENT;
+		return r ? 0 : -ENOENT;
 	line_displace(q, e);
 	e->t.dep = dep;
 	line_place(q, e);
@@ -549,6 +568,9 @@ static struct run *run_new(struct sched_queue *q, const struct sched_task *t, st
 	r->t.begin_wall_ns = r->t.not_before_ns = 0;
 	r->shape = shape_get(q, t);
 	r->t.model = r->shape->model;
+	r->again = r->t;
+	r->again_shape = r->shape;
+	r->again_shape->refs++;
 	r->lane = lane_of(q, t->lane);
 	r->array = array_get(q, t);
 	r->devices = devices;
@@ -589,6 +611,7 @@ static void run_free(struct sched_queue *q, struct run *r)
 		array_put(q, r->array);
 	}
 	shape_put(q, r->shape);
+	shape_put(q, r->again_shape);
 	if (q->n_spare_runs >= SPARE_MAX) {
 		free(r);
 		return;
@@ -699,8 +722,8 @@ int sched_requeue(struct sched_queue *q, struct sched_ref ref, uint64_t not_befo
 	if (!r)
 		return -ENOENT;
 
-	struct sched_task t = r->t;
-	cleanup_free char *model = xstrdup(r->shape->model);
+	struct sched_task t = r->again;
+	cleanup_free char *model = xstrdup(r->again_shape->model);
 
 	t.model = model;
 	t.not_before_ns = not_before_ns;

@@ -49,9 +49,11 @@ int sched_add(struct sched_queue *q, const struct sched_task *t, struct err *e);
  * n_elements, and what it has started already stays started. -ENOENT when nothing of it waits,
  * -EINVAL. */
 int sched_change(struct sched_queue *q, const struct sched_task *t, struct err *e);
-/* What runs of the task or batch waits so, when it waits again: paused, priority. */
+/* What runs of the task or batch waits so, when it waits again; it counts for the array's limit at
+ * once. */
 void sched_change_running(struct sched_queue *q, const struct sched_task *t);
-/* How it stands with what ref, or the part of a batch that contains it, depends on. -ENOENT */
+/* How it stands with what ref, or the part of a batch that contains it, depends on; of what runs it
+ * is for when it waits again. -ENOENT */
 int sched_depend(struct sched_queue *q, struct sched_ref ref, enum sched_dep dep);
 /* What waits and contains ref: a task, or a part of a batch. -ENOENT */
 int sched_remove(struct sched_queue *q, struct sched_ref ref);
@@ -81,7 +83,7 @@ int sched_moved(struct sched_queue *q, struct sched_ref ref, struct devset devic
 int sched_end(struct sched_queue *q, struct sched_ref ref);
 /*
  * A running task is gone and waits again at its old place: not before then (0 = at once), with so
- * much memory (0 = as before). note as in sched_note(). -ENOENT
+ * much memory (0 = as before, or as its batch says since). note as in sched_note(). -ENOENT
  */
 int sched_requeue(struct sched_queue *q, struct sched_ref ref, uint64_t not_before_ns,
 		  uint64_t mem_bytes, const char *note);

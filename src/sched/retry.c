@@ -105,6 +105,8 @@ static bool fails_at_once(const struct retry_policy *p, struct retry_streak *str
 {
 	if (!p->fast_ms || !p->fast_limit || p->retries == RETRY_FOREVER)
 		return false;
+	if (end->begun_ns < streak->paused_ns)
+		return false;
 	if (end->ran_ms >= p->fast_ms) {
 		streak->fast = 0;
 		return false;
@@ -167,8 +169,10 @@ static void decide_failure(struct retry_verdict *v, const char *how, const struc
 	say_try(v, how, p, state->tries, wait_ms);
 	if (more && end->kind == END_OOM)
 		raise_memory(v, p, &state->mem_bytes);
-	if (v->pause)
+	if (v->pause) {
 		say_pause(v, p, streak);
+		*streak = (struct retry_streak){ .paused_ns = now_ns };
+	}
 }
 
 struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_state *state,
@@ -181,7 +185,7 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 
 	str_print(how, sizeof(how), row->phrase, end->code);
 	if (end->kind == END_EXIT && end->code == 0) {
-		*streak = (struct retry_streak){ 0 };
+		streak->fast = 0;
 		str_copy(v.text, sizeof(v.text), "done");
 	} else if (row->counts) {
 		decide_failure(&v, how, p, state, streak, end, now_ns);

@@ -11,9 +11,15 @@
  * once (fast_ms), one after another (fast_limit), mean that something is wrong which trying again
  * does not mend: then the lane, or the batch that has none, is to be paused. The streak is counted
  * where the pause would be, so a lane whose tasks fail one after the other is stopped before all
+<<<<<<< HEAD
  * have been wasted. Tasks that retry for ever are never paused for it. Their back-off is what
  * protects the node, and where it is shorter, or there is none, they wait a second after such an
  * attempt.
+=======
+ * have been wasted. A pause ends the streak, because who ends the pause has mended something; what
+ * had begun before it says nothing about that. Tasks that retry for ever are never paused for it,
+ * their back-off is what protects the node.
+>>>>>>> sched
  */
 
 #include <stdbool.h>
@@ -56,16 +62,18 @@ struct retry_state {
 
 /* Kept by the caller for each lane, and for each task without a lane. */
 struct retry_streak {
-	uint32_t fast; /* failures at once, in a row */
+	uint32_t fast;	    /* failures at once, in a row */
+	uint64_t paused_ns; /* monotonic, when they led to a pause last; 0 = never */
 };
 
 struct retry_end {
 	enum end_kind kind;
 	int code;
-	uint64_t ran_ms; /* from the start of the command to its end */
-	const char *why; /* in place of the kind's phrase where it does not count; or NULL */
-	bool never_ran;	 /* so that a task without requeue waits again all the same */
-	bool last;	 /* its owner has stopped it meanwhile: it does not wait again */
+	uint64_t ran_ms;   /* from the start of the command to its end */
+	uint64_t begun_ns; /* monotonic, when the attempt was claimed; 0 = before the caller was */
+	const char *why;   /* in place of the kind's phrase where it does not count; or NULL */
+	bool never_ran;	   /* so that a task without requeue waits again all the same */
+	bool last;	   /* its owner has stopped it meanwhile: it does not wait again */
 };
 
 enum retry_what { RETRY_DONE, RETRY_FAILED, RETRY_AGAIN, RETRY_CANCELLED, RETRY_WHAT_MAX };

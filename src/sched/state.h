@@ -88,6 +88,8 @@ struct run {
 	struct run *prev, *next;
 	struct sched_task t; /* n_elements 1; model is the shape's */
 	struct shape *shape;
+	struct sched_task again;   /* as it waits when it waits again; model is again_shape's */
+	struct shape *again_shape; /* its batch may have been edited since it began */
 	struct gate *lane, *array;
 	struct devset devices;
 	uint64_t started_ns;

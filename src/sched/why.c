@@ -19,7 +19,7 @@
 #include "sched/state.h"
 
 struct why {
-	const struct sched_queue *q;
+	struct sched_queue *q;
 	const struct sched_view *view;
 	const struct entry *e;
 	struct strbuf text;
@@ -448,6 +448,25 @@ static bool says_devices(struct why *w)
 	return true;
 }
 
+/* Of what is in line for a gate only the first one is looked at by a plan. */
+static bool says_behind(struct why *w)
+{
+	struct gate *g = w->e->lane ? w->e->lane : w->e->array;
+	const struct treap_node *first = g ? treap_first(&g->waiting) : NULL;
+	const struct entry *head = first ? treap_item(first, struct entry, gate_node) : NULL;
+
+	if (!head || g->ready == w->e || !treap_linked(&w->e->gate_node))
+		return false;
+	if (head == w->e) { /* the gate was not asked anew when it should have been */
+		line_refresh(w->q, g);
+		return false;
+	}
+	strbuf_adds(&w->text, "waits behind ");
+	add_ref(&w->text, ref_of(&head->t));
+	strbuf_adds(&w->text, ", which comes first in its array");
+	return true;
+}
+
 static bool says_soon(struct why *w)
 {
 	strbuf_adds(&w->text, "can start, and will with the next plan");
@@ -457,7 +476,7 @@ static bool says_soon(struct why *w)
 static bool (*const reasons[])(struct why *w) = {
 	says_never,	  says_changing,  says_paused,	says_dependency, says_begin,
 	says_lane_paused, says_elsewhere, says_backoff, says_lane,	 says_array,
-	says_slots,	  says_devices,	  says_soon,
+	says_slots,	  says_devices,	  says_behind,	says_soon,
 };
 
 static void add_place(struct why *w)
@@ -485,8 +504,7 @@ static void say_run(struct strbuf *text, const struct run *r, const struct sched
 		    r->preempting ? ", and was told to make room for another task" : "");
 }
 
-int sched_why(const struct sched_queue *q, struct sched_ref ref, const struct sched_view *view,
-	      char *buf)
+int sched_why(struct sched_queue *q, struct sched_ref ref, const struct sched_view *view, char *buf)
 {
 	struct why w = { .q = q, .view = view, .e = queue_find_entry(q, ref) };
 	const struct run *r = w.e ? NULL : queue_find_run(q, ref);

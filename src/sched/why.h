@@ -22,9 +22,10 @@
 
 /*
  * 0 or one of these, and the sentence in buf, which holds SCHED_WHY_MAX bytes; -ENOENT when
- * ref is not in the queue.
+ * ref is not in the queue. Where nothing is in the way of a task its lane looks again who is next,
+ * so that "with the next plan" is true whatever was forgotten.
  */
-int sched_why(const struct sched_queue *q, struct sched_ref ref, const struct sched_view *view,
+int sched_why(struct sched_queue *q, struct sched_ref ref, const struct sched_view *view,
 	      char *buf);
 
 #endif

@@ -175,6 +175,22 @@ def test_pause_of_what_fails_at_once(queue, tmp_path):  # noqa: F811
         q.wait(i, "done")
 
 
+def test_resume_begins_to_count_anew(queue):  # noqa: F811
+    """Whose cause was mended is not paused for the next task that fails for a reason of its own."""
+    q = queue()
+    q.start("--no-hold")
+    fails = ["-g", "0", "-l", "bad", "--", "sh", "-c", "exit 3"]
+    for i in [q.submit(*fails) for _ in range(3)]:
+        q.wait(i, "failed")
+    own = q.submit(*fails)
+    last = q.submit("-g", "0", "-l", "bad", "--", "true")
+    q.wait(last, "paused")
+    q.m.run(q.m.tenure, "resume", "bad")
+    q.wait(own, "failed")
+    q.wait(last, "done")
+    assert q.out.read_text().count("lane bad is paused") == 1, q.out.read_text()
+
+
 def test_resume_ends_a_back_off(queue, tmp_path):  # noqa: F811
     q = queue()
     q.start("--no-hold")
@@ -606,6 +622,22 @@ def test_batch_changed_while_it_runs(queue, tmp_path):  # noqa: F811
     q.m.run(q.m.tenure, "edit", str(i), "memory=3G")
     q.wait(i, "done")
     assert sorted(mark.read_text().split(), key=int) == [str(n) for n in range(1, 41)]
+
+
+def test_batch_edited_before_a_retry(queue, tmp_path):  # noqa: F811
+    """What runs keeps what it has; its next attempt is as the batch is by then."""
+    q = queue()
+    q.start("--no-hold")
+    go, mark = tmp_path / "go", tmp_path / "mark"
+    i = q.submit("-g", "1", "-r", "1", "--array", "1-2", "--", "sh", "-c",
+                 f"echo $TENURE_ATTEMPT $CUDA_VISIBLE_DEVICES >> {mark}; "
+                 f"while [ ! -e {go} ]; do sleep 0.05; done; [ $TENURE_ATTEMPT = 2 ]")
+    assert wait_for(lambda: mark.exists() and len(mark.read_text().splitlines()) == 2)
+    q.m.run(q.m.tenure, "edit", str(i), "gpus=2", "lane=week", "memory=1G", "timeout=10m")
+    q.wait(q.submit("-g", "0", "--", "true"), "done")  # what was written before is known by then
+    go.touch()
+    q.wait(i, "done")
+    assert sorted(mark.read_text().splitlines()) == ["1 0", "1 1", "2 0,1", "2 0,1"]
 
 
 def test_retry_of_elements(queue, tmp_path):  # noqa: F811

@@ -163,7 +163,7 @@ static void edit(struct world *w, struct array *a)
 	a->edition++;
 	a->t.lane = (uint32_t)any(w, LANES + 1);
 	a->t.priority = (int32_t)any(w, 3);
-	a->t.array_limit = 1 + (uint32_t)any(w, 3);
+	a->t.array_limit = (uint32_t)any(w, 4);
 	a->t.paused = any(w, 6) == 0;
 	a->t.dep = any(w, 6) ? SCHED_DEP_READY : SCHED_DEP_WAIT;
 	put_anew(w, a);

@@ -189,6 +189,51 @@ static void test_array_that_is_blocked(void **state)
 	bench_close(&b);
 }
 
+/* What runs of a batch runs as it was; its next attempt is as the batch is by then. */
+static void test_batch_that_is_edited_while_it_runs(void **state)
+{
+	struct sched_task t = T(.id = 1, .order = 1, .element = 1, .n_elements = 2, .gpus = 1,
+				.mem_bytes = 20 * GIB, .model = "*H200");
+	struct sched_task seen;
+
+	bench_open(&b, 4);
+	b.d[0].model = b.d[1].model = "NVIDIA A10";
+	bench_add(&b, t);
+	expect("start 1.1 2; start 1.2 3");
+	t.gpus = 2;
+	t.mem_bytes = 10 * GIB;
+	t.model = "*A10";
+	t.lane = sched_lane(b.q, "new");
+	t.array_limit = 1;
+	sched_change_running(b.q, &t);
+	assert_int_equal(sched_get(b.q, (struct sched_ref){ 1, 1 }, &seen), 0);
+	assert_int_equal(seen.gpus, 1);
+	assert_int_equal(sched_requeue(b.q, (struct sched_ref){ 1, 1 }, 0, 0, NULL), 0);
+	assert_int_equal(sched_get(b.q, (struct sched_ref){ 1, 1 }, &seen), 0);
+	assert_int_equal(seen.gpus, 2);
+	assert_int_equal(seen.mem_bytes, 10 * GIB);
+	assert_int_equal(seen.lane, t.lane);
+	assert_string_equal(seen.model, "*A10");
+	expect(""); /* the other one is of the array as well */
+	assert_int_equal(sched_requeue(b.q, (struct sched_ref){ 1, 2 }, 0, 15 * GIB, NULL), 0);
+	expect("start 1.1 0 1");
+	/* Another edit: an attempt that began before it does not bring back the old limit. */
+	t.n_elements = 3;
+	t.array_limit = 2;
+	t.gpus = 0;
+	t.lane = 0;
+	sched_change_running(b.q, &t);
+	assert_int_equal(sched_remove_batch(b.q, 1, 3), 0);
+	bench_add(&b, t);
+	assert_int_equal(sched_requeue(b.q, (struct sched_ref){ 1, 1 }, 0, 0, NULL), 0);
+	expect("start 1.1; start 1.2");
+	/* What it waits for is known of what runs, too. */
+	assert_int_equal(sched_depend(b.q, (struct sched_ref){ 1, 1 }, SCHED_DEP_WAIT), 0);
+	assert_int_equal(sched_requeue(b.q, (struct sched_ref){ 1, 1 }, 0, 0, NULL), 0);
+	expect("start 1.3");
+	bench_close(&b);
+}
+
 static void test_lane_is_serial(void **state)
 {
 	bench_open(&b, 4);
@@ -619,6 +664,7 @@ int main(void)
 		cmocka_unit_test(test_array_limit_in_a_lane),
 		cmocka_unit_test(test_array_that_changes_lanes_while_it_runs),
 		cmocka_unit_test(test_array_that_is_blocked),
+		cmocka_unit_test(test_batch_that_is_edited_while_it_runs),
 		cmocka_unit_test(test_lane_is_serial),
 		cmocka_unit_test(test_lanes_rotate),
 		cmocka_unit_test(test_aside),

@@ -215,6 +215,35 @@ static void test_fast_failures_pause(void **state)
 	}
 }
 
+/* Who resumes has done something about it, so that counting begins anew; and what ran already when
+ * it was paused failed for what is mended now. */
+static void test_pause_ends_the_streak(void **state)
+{
+	static const struct {
+		uint64_t begun_ns, now_ns;
+		bool pause;
+	} steps[] = {
+		{ 1, 10, false },  { 2, 11, false },  { 3, 12, true },	 { 4, 13, false },
+		{ 5, 14, false },  { 11, 15, false }, { 20, 21, false }, { 22, 23, false },
+		{ 24, 25, true },  { 24, 26, false }, { 30, 31, false }, { 32, 33, false },
+		{ 23, 34, false }, { 40, 41, true },
+	};
+	struct retry_policy p = policy(9);
+	struct retry_streak lane = { 0 };
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		struct retry_end fast = {
+			.kind = END_EXIT, .code = 1, .ran_ms = 20, .begun_ns = steps[i].begun_ns
+		};
+		struct retry_state s = { 0 };
+		struct retry_verdict v = retry_decide(&p, &s, &lane, &fast, steps[i].now_ns);
+
+		assert_int_equal(v.pause, steps[i].pause);
+		if (v.pause)
+			assert_non_null(strstr(v.text, "paused: 3 failures in a row"));
+	}
+}
+
 static void test_what_does_not_count_says_why(void **state)
 {
 	struct retry_policy p = policy(1);
@@ -273,6 +302,7 @@ int main(void)
 		cmocka_unit_test(test_memory_grows_after_oom_only),
 		cmocka_unit_test(test_memory_grows_to_what_is_there),
 		cmocka_unit_test(test_fast_failures_pause),
+		cmocka_unit_test(test_pause_ends_the_streak),
 		cmocka_unit_test(test_what_does_not_count_says_why),
 		cmocka_unit_test(test_not_again_for_its_owner),
 		cmocka_unit_test(test_what_never_ran_waits_again),

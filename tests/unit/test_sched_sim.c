@@ -15,6 +15,7 @@
 
 #include "sched/fit.h"
 #include "sched/hmap.h"
+#include "sched/line.h"
 
 #define TASKS  60
 #define STEPS  60
@@ -634,10 +635,240 @@ static void test_random(void **state)
 	assert_true(started > seeds);
 }
 
+/* Batches with limits, in lanes, edited and blocked while they run. */
+
+#define BATCHES	 6
+#define ELEMENTS 6
+
+struct sim_batch {
+	struct sched_task t;
+	enum sim_state states[ELEMENTS];
+	uint32_t lanes[ELEMENTS]; /* in which they run */
+};
+
+struct batches {
+	struct sim s;
+	struct sim_batch all[BATCHES];
+	uint32_t widths[LANES];
+	uint64_t ended;
+};
+
+static struct sched_ref element_of(const struct sim_batch *x, size_t i)
+{
+	return (struct sched_ref){ x->t.id, (uint32_t)i + 1 };
+}
+
+static void edit_batch(struct sim *s, struct sim_batch *x)
+{
+	x->t.lane = any(s, 3) ? s->lanes[any(s, LANES)] : 0;
+	x->t.array_limit = (uint32_t)any(s, 4);
+	x->t.gpus = (uint32_t)any(s, 3);
+	x->t.mem_bytes = any(s, 2) * 40 * GIB;
+	x->t.priority = (int32_t)any(s, 3);
+	x->t.paused = any(s, 6) == 0;
+	x->t.preemptible = any(s, 8) == 0;
+	x->t.dep = any(s, 8) ? SCHED_DEP_READY : SCHED_DEP_WAIT;
+	x->t.begin_wall_ns = any(s, 8) ? 0 : s->b.view.now_wall_ns + any(s, 20);
+}
+
+/* As the agent does with what it has read. */
+static void put_batch(struct sim *s, struct sim_batch *x)
+{
+	sched_change_running(s->b.q, &x->t);
+	(void)sched_remove_batch(s->b.q, x->t.id, x->t.n_elements);
+	CHECK(sched_add(s->b.q, &x->t, NULL) == 0);
+	for (size_t i = 0; i < x->t.n_elements; i++)
+		if (x->states[i] == SIM_ENDED)
+			CHECK(sched_remove_element(s->b.q, element_of(x, i)) == 0);
+}
+
+static void end_element(struct batches *m, struct sim_batch *x, size_t i, bool again)
+{
+	struct sim *s = &m->s;
+
+	if (x->states[i] != SIM_RUN)
+		return;
+	x->states[i] = again ? SIM_WAIT : SIM_ENDED;
+	m->ended += !again;
+	if (again)
+		CHECK(sched_requeue(s->b.q, element_of(x, i), any(s, 2) * (s->b.view.now_ns + 9),
+				    any(s, 3) * 20 * GIB, NULL) == 0);
+	else
+		CHECK(sched_end(s->b.q, element_of(x, i)) == 0);
+}
+
+static void lane_event(struct batches *m, size_t lane)
+{
+	struct sim *s = &m->s;
+
+	if (any(s, 3) == 0) {
+		m->widths[lane] = 1 + (uint32_t)any(s, 3);
+		sched_lane_width(s->b.q, s->lanes[lane], m->widths[lane]);
+	} else {
+		s->lane_paused[lane] = any(s, 3) == 0;
+		(any(s, 2) ? sched_lane_pause : sched_lane_block)(
+			s->b.q, s->lanes[lane], s->lane_paused[lane] ? "test" : NULL);
+	}
+}
+
+static void batch_event(struct batches *m, struct sim_batch *x)
+{
+	struct sim *s = &m->s;
+	size_t i = any(s, x->t.n_elements);
+
+	switch (any(s, 8)) {
+	case 0:
+		edit_batch(s, x);
+		put_batch(s, x);
+		break;
+	case 1:
+		sched_array_block(s->b.q, x->t.id, any(s, 2) ? "test" : NULL);
+		break;
+	case 2:
+		lane_event(m, any(s, LANES));
+		break;
+	case 3:
+		s->b.view.now_ns += any(s, 10);
+		s->b.view.now_wall_ns += any(s, 10);
+		break;
+	case 4:
+		(void)sched_depend(s->b.q, element_of(x, i), SCHED_DEP_READY);
+		break;
+	default:
+		end_element(m, x, i, any(s, 3) == 0);
+	}
+}
+
+static void check_gate(const struct sim *s, struct gate *g)
+{
+	const struct entry *ready = g->ready;
+
+	line_refresh(s->b.q, g);
+	CHECK(g->ready == ready);
+}
+
+/* Where a gate has another one that may start when it is asked anew, somebody forgot to ask, and
+ * that one would wait for ever. */
+static void check_gates(const struct sim *s)
+{
+	const struct hmap *arrays = &s->b.q->arrays;
+
+	for (size_t i = 0; i < s->b.q->n_lanes; i++)
+		check_gate(s, s->b.q->lanes[i]);
+	for (struct hnode *n = hmap_next(arrays, NULL); n; n = hmap_next(arrays, n))
+		check_gate(s, treap_item(n, struct gate, hnode));
+}
+
+static void start_element(struct batches *m, struct sched_ref ref)
+{
+	const struct sim *s = &m->s;
+	struct sim_batch *x = &m->all[ref.id - 1];
+	uint32_t in_lane = 0, of_array = 0;
+
+	for (size_t k = 0; k < BATCHES; k++)
+		for (size_t i = 0; i < m->all[k].t.n_elements; i++)
+			if (m->all[k].states[i] == SIM_RUN) {
+				in_lane += m->all[k].lanes[i] == x->t.lane;
+				of_array += k == ref.id - 1;
+			}
+	CHECK(x->states[ref.element - 1] == SIM_WAIT && !x->t.paused);
+	CHECK(!x->t.array_limit || of_array < x->t.array_limit);
+	CHECK(!x->t.lane || in_lane < m->widths[x->t.lane - 1]);
+	x->states[ref.element - 1] = SIM_RUN;
+	x->lanes[ref.element - 1] = x->t.lane;
+}
+
+static void plan_batches(struct batches *m)
+{
+	struct sim *s = &m->s;
+
+	do {
+		sched_plan(s->b.q, &s->b.view, &s->b.out);
+		for (size_t i = 0; i < s->b.out.n; i++)
+			if (s->b.out.actions[i].kind == SCHED_START)
+				start_element(m, s->b.out.actions[i].ref);
+	} while (s->b.out.more);
+	check_gates(s);
+}
+
+static void open_batches(struct batches *m, uint64_t seed)
+{
+	struct sim *s = &m->s;
+
+	memset(m, 0, sizeof(*m));
+	s->seed = s->rand = seed;
+	bench_open(&s->b, 4);
+	for (size_t i = 0; i < LANES; i++) {
+		s->lanes[i] = sched_lane(s->b.q, i ? i > 1 ? "c" : "b" : "a");
+		m->widths[i] = 1;
+	}
+	for (size_t k = 0; k < BATCHES; k++) {
+		struct sim_batch *x = &m->all[k];
+
+		x->t = (struct sched_task){ .id = k + 1, .order = k + 1, .element = 1 };
+		x->t.n_elements = 2 + (uint32_t)any(s, ELEMENTS - 1);
+		for (size_t i = 0; i < ELEMENTS; i++)
+			x->states[i] = SIM_WAIT;
+		edit_batch(s, x);
+		put_batch(s, x);
+	}
+}
+
+/* When nothing stands in the way any more all of them run, and end. */
+static void drain_batches(struct batches *m)
+{
+	struct sim *s = &m->s;
+	uint64_t ended;
+
+	for (size_t i = 0; i < LANES; i++) {
+		sched_lane_pause(s->b.q, s->lanes[i], NULL);
+		sched_lane_block(s->b.q, s->lanes[i], NULL);
+	}
+	for (size_t k = 0; k < BATCHES; k++) {
+		sched_array_block(s->b.q, m->all[k].t.id, NULL);
+		m->all[k].t.paused = false;
+		m->all[k].t.dep = SCHED_DEP_READY;
+		put_batch(s, &m->all[k]);
+	}
+	s->b.view.now_ns += 1000;
+	s->b.view.now_wall_ns += 1000;
+	do {
+		ended = m->ended;
+		plan_batches(m);
+		for (size_t k = 0; k < BATCHES; k++)
+			for (size_t i = 0; i < m->all[k].t.n_elements; i++)
+				end_element(m, &m->all[k], i, false);
+		check_gates(s);
+	} while (m->ended > ended);
+	CHECK(!sched_count(s->b.q).waiting && !sched_count(s->b.q).running);
+	CHECK(!s->b.q->arrays.n && !sched_count(s->b.q).shapes);
+}
+
+static void test_random_batches(void **state)
+{
+	static struct batches m;
+	unsigned long first = setting("SCHED_SIM_FIRST", 1);
+	unsigned long seeds = setting("SCHED_SIM_SEEDS", SEEDS);
+
+	for (unsigned long seed = first; seed < first + seeds; seed++) {
+		open_batches(&m, seed);
+		for (int i = 0; i < STEPS; i++) {
+			for (uint64_t n = any(&m.s, 6); n > 0; n--) {
+				batch_event(&m, &m.all[any(&m.s, BATCHES)]);
+				check_gates(&m.s);
+			}
+			plan_batches(&m);
+		}
+		drain_batches(&m);
+		bench_close(&m.s.b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_random_batches),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

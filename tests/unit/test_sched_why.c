@@ -2,8 +2,11 @@
 
 /* Every reason, as the sentence that people read. */
 
+#include <stdlib.h>
+
 #include "sched_bench.h"
 
+#include "sched/state.h"
 #include "sched/why.h"
 
 #define T(...) ((struct sched_task){ __VA_ARGS__ })
@@ -102,6 +105,45 @@ static void test_lanes_and_arrays(void **state)
 	bench_close(&b);
 }
 
+/* Of an array without a lane only the first one is looked at, whatever the others ask for. */
+static void test_behind_in_an_array(void **state)
+{
+	char buf[SCHED_WHY_MAX];
+	struct sched_ref third = { 1, 3 };
+
+	bench_open(&b, 2);
+	bench_add(&b, T(.id = 1, .element = 1, .n_elements = 3, .gpus = 1, .array_limit = 2,
+			.mem_bytes = 40 * GIB));
+	b.d[1].total_bytes = b.d[1].free_bytes = 50 * GIB;
+	(void)bench_plan(&b);
+	b.d[0].foreign = "bob (PID 9)";
+	b.d[0].free_bytes = 0;
+	assert_int_equal(sched_requeue(b.q, (struct sched_ref){ 1, 1 }, 0, 60 * GIB, NULL), 0);
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 2 }), 0);
+	(void)bench_plan(&b);
+	assert_int_equal(sched_why(b.q, third, &b.view, buf), 0);
+	assert_string_equal(buf, "waits behind task 1.1, which comes first in its array; 2nd in "
+				 "order");
+	bench_close(&b);
+}
+
+/* A lane that was not asked anew when it should have been: to ask why lets it go on. */
+static void test_lane_that_was_forgotten(void **state)
+{
+	struct entry *e;
+
+	bench_open(&b, 1);
+	bench_add(&b, T(.id = 1, .gpus = 1, .lane = sched_lane(b.q, "train")));
+	e = queue_find_entry(b.q, ref(1));
+	sched_lane_pause(b.q, e->t.lane, "test");
+	free(e->lane->pause);
+	e->lane->pause = NULL;
+	assert_string_equal(bench_plan(&b), "");
+	expect_why(1, "can start, and will with the next plan; 1st in order");
+	assert_string_equal(bench_plan(&b), "start 1 0");
+	bench_close(&b);
+}
+
 static void test_aside(void **state)
 {
 	char buf[SCHED_WHY_MAX];
@@ -149,8 +191,12 @@ static void test_taken_by_newcomer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_devices),		  cmocka_unit_test(test_other_instances),
-		cmocka_unit_test(test_lanes_and_arrays),  cmocka_unit_test(test_aside),
+		cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_other_instances),
+		cmocka_unit_test(test_lanes_and_arrays),
+		cmocka_unit_test(test_behind_in_an_array),
+		cmocka_unit_test(test_lane_that_was_forgotten),
+		cmocka_unit_test(test_aside),
 		cmocka_unit_test(test_taken_by_newcomer),
 	};
 
