@@ -7,7 +7,8 @@
  *
  * A log that is past its limit has its middle cut out while we read (task/logfile.h): what follows
  * comes nearer to the beginning, or a hole is left. So the last bytes that were read are read again
- * each time, and looked for where they are not before our place any more.
+ * each time, and looked for where they are not before our place any more. It may also be cut while
+ * a part is read, of which the end is from elsewhere then: each part is read twice.
  */
 
 #include "cli/tasklog.h"
@@ -27,10 +28,14 @@
 #include "task/logfile.h"
 #include "task/logtext.h"
 
-#define SEARCHES    20
-#define QUIET_TURNS 8
-#define WAITS_MS    500
-#define SEEN	    256 /* enough to find our place in a log that was cut */
+#define SEARCHES     20
+#define QUIET_TURNS  8
+#define WAITS_MS     500
+#define SEEN	     256 /* enough to find our place in a log that was cut */
+#define PART	     65536
+#define MOVE_LOOK_US 2000 /* while a log is moved: await_move() */
+#define MOVE_LOOKS   1000
+#define MOVE_QUIET   100
 
 struct reader {
 	const struct tasklog *t;
@@ -38,7 +43,7 @@ struct reader {
 	bool looked; /* so that what is found now has begun meanwhile */
 	char path[SPOOL_PATH_MAX];
 	struct text_list shown; /* paths of those before */
-	off_t at;
+	off_t at, size;
 	char seen[SEEN]; /* before it */
 	size_t n_seen;
 	struct logtext_plain plain;
@@ -158,7 +163,7 @@ static int find_log(struct reader *r, struct err *e)
 	if (r->fd < 0)
 		return r->fd;
 	(void)str_copy(r->path, sizeof(r->path), f.path);
-	r->at = 0;
+	r->at = r->size = 0;
 	r->n_seen = 0;
 	logtext_plain_begin(&r->plain, str_print(title, sizeof(title), "task %s ", id));
 	return 1;
@@ -203,11 +208,17 @@ static bool has_moved(const struct reader *r, const char *buf, size_t n)
 }
 
 /* How many of the n bytes at our place are no hole that was cut into the log; 0: we are behind the
- * hole now. A filesystem that cannot tell has none. */
-static size_t skip_hole(struct reader *r, size_t n)
+ * hole now, or the log has been cut again. A filesystem that cannot tell has none. */
+static size_t skip_hole(struct reader *r, const char *bytes, size_t n)
 {
-	off_t data = lseek(r->fd, r->at, SEEK_DATA), hole;
+	struct stat st;
+	off_t data, hole;
 
+	if (!memchr(bytes, '\0', n))
+		return n;
+	data = lseek(r->fd, r->at, SEEK_DATA);
+	if (data < 0 && errno == ENXIO && (fstat(r->fd, &st) < 0 || st.st_size < r->at + (off_t)n))
+		return 0;
 	if (data > r->at || (data < 0 && errno == ENXIO)) {
 		r->at = data > r->at ? data : r->at + (off_t)n;
 		r->n_seen = 0;
@@ -217,26 +228,78 @@ static size_t skip_hole(struct reader *r, size_t n)
 	return hole > r->at && hole < r->at + (off_t)n ? (size_t)(hole - r->at) : n;
 }
 
+static bool is_same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/*
+ * Where nothing can be cut out of a file its end is copied to the front, which may take a while:
+ * what lies behind our place then is half old. It is over when the file is shorter, or when nobody
+ * writes to it any more.
+ */
+static void await_move(const struct reader *r)
+{
+	struct stat st, before = { .st_size = -1 };
+	unsigned int quiet = 0;
+
+	for (unsigned int i = 0; i < MOVE_LOOKS && quiet < MOVE_QUIET; i++) {
+		if (fstat(r->fd, &st) < 0 || st.st_size < r->size || logfile_collapses(r->fd))
+			return;
+		quiet = st.st_size == before.st_size && is_same_time(&st.st_mtim, &before.st_mtim)
+				? quiet + 1
+				: 0;
+		before = st;
+		(void)usleep(MOVE_LOOK_US);
+	}
+}
+
+/* The next bytes, those before our place included: how many, or -errno. 0: it was cut meanwhile,
+ * and our place is another one. */
+static ssize_t read_part(struct reader *r, char *buf, char *again, size_t size)
+{
+	off_t from = r->at - (off_t)r->n_seen;
+	struct stat st;
+	ssize_t got = pread(r->fd, buf, size, from), same;
+
+	if (got < 0)
+		return -errno;
+	if (has_moved(r, buf, (size_t)got)) { /* cut where log_limit was reached */
+		await_move(r);
+		r->at = (off_t)logfile_find(r->fd, (uint64_t)r->at, r->seen, &r->n_seen);
+		return 0;
+	}
+	same = pread(r->fd, again, (size_t)got, from);
+	if (same != got || memcmp(buf, again, (size_t)got) != 0)
+		return 0;
+	if (fstat(r->fd, &st) == 0)
+		r->size = st.st_size;
+	return got;
+}
+
 static int copy_more(struct reader *r, struct err *e)
 {
-	char buf[SEEN + 65536];
+	char buf[SEEN + PART], again[SEEN + PART];
 	ssize_t got;
 
 	while (r->fd >= 0) {
-		got = pread(r->fd, buf, sizeof(buf), r->at - (off_t)r->n_seen);
+		size_t seen = r->n_seen;
+		off_t at = r->at;
+
+		got = read_part(r, buf, again, sizeof(buf));
 		if (got < 0)
-			return err_sys(e, errno, "read %s/%s", r->t->sp->path, r->path);
-		if (has_moved(r, buf, (size_t)got)) { /* cut where log_limit was reached */
-			r->at = (off_t)logfile_find(r->fd, (uint64_t)r->at, r->seen, &r->n_seen);
+			return err_sys(e, (int)-got, "read %s/%s", r->t->sp->path, r->path);
+		if (got == 0 && !seen && at == r->at)
+			break; /* it is empty */
+		if (got == 0)
 			continue;
-		}
 
 		const char *data = buf + r->n_seen;
 		size_t n = (size_t)got - r->n_seen;
 
 		if (!n)
 			break;
-		n = skip_hole(r, n);
+		n = skip_hole(r, data, n);
 		if (!n)
 			continue;
 		put_part(r, data, n);

@@ -15,9 +15,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -227,6 +229,14 @@ void logfile_finish(struct logfile *l)
 			l->hole = 0;
 	}
 	l->edit_fd = fd_close(l->edit_fd);
+}
+
+bool logfile_collapses(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) == 0 &&
+	       (fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == XFS_SUPER_MAGIC);
 }
 
 static bool is_at(int fd, uint64_t at, const char *text, size_t len)

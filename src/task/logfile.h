@@ -20,6 +20,7 @@
  * Errors never stop a task: the last one is kept in errnum.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +49,9 @@ int logfile_in_line(const struct logfile *l);
 void logfile_look(struct logfile *l, uint64_t now_ns);
 /* Nobody else writes any more: a last look, close the hole. */
 void logfile_finish(struct logfile *l);
+
+/* Whether a log there is cut at one stroke; else what follows may have to be copied, bit by bit. */
+bool logfile_collapses(int fd);
 
 /*
  * For who reads a log while it is cut: where to go on, when the *len bytes of `seen`, which were

@@ -15,6 +15,8 @@ import pytest
 from patience import HANG, Stopwatch, wait_for
 from test_queue import Queue, queue  # noqa: F401  (a fixture)
 
+HERE = pathlib.Path(__file__).parent
+
 
 def elements(q, i):
     return json.loads(q.m.run(q.m.tenure, "show", str(i), "--json").stdout)["elements"]
@@ -867,6 +869,24 @@ print("last words")""")
         q.close()
         if where != "disk":
             shutil.rmtree(root)
+
+
+def test_follow_a_log_that_is_cut_again_and_again(queue, tmp_path):  # noqa: F811
+    """Also between two looks of a reader who is slow: what is left out is said, and nothing comes twice."""
+    slow = tmp_path / "slowread.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", slow, HERE / "slowread.c", "-ldl"], check=True)
+    q = queue()
+    q.start("--no-hold", "--log-limit", "1M")
+    i = q.submit("-g", "0", "--", "python3", "-uc", """
+import time
+for step in range(60):
+    print("".join(f"{step:02d}.{n:06d} " + "x" * 90 + "\\n" for n in range(900)), end="")
+    time.sleep(0.02)""")
+    out = q.m.run(q.m.tenure, "logs", "-f", str(i), env={**q.m.env, "LD_PRELOAD": str(slow), "ASAN_OPTIONS":
+                                                         "verify_asan_link_order=0"}).stdout
+    lines = [line.split()[0] for line in out.splitlines() if re.match(r"\d\d\.\d{6} x{90}$", line)]
+    assert lines == sorted(set(lines)) and len(lines) > 10000 and lines[-1] == "59.000899", len(lines)
+    assert "\0" not in out
 
 
 def test_words_about_tasks(queue):  # noqa: F811
