@@ -23,7 +23,8 @@ extern char **environ;
 /* Variables that a holder has of its own, in front of those it inherits. */
 static const char *const own_variables[] = { "CUDA_VISIBLE_DEVICES=",  "CUDA_CACHE_DISABLE=",
 					     "CUDA_DEVICE_ORDER=",     "CUDA_MODULE_LOADING=",
-					     "CUDA_INJECTION64_PATH=", "CUDA_LAUNCH_BLOCKING=" };
+					     "CUDA_INJECTION64_PATH=", "CUDA_LAUNCH_BLOCKING=",
+					     "CUDA_DISABLE_PTX_JIT=" };
 
 static bool is_own_variable(const char *entry)
 {

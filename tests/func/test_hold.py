@@ -148,10 +148,10 @@ def test_a_name_of_ours_is_no_pass(machine, tmp_path):  # noqa: F811
 
 def test_holders_have_their_own_settings_of_cuda(machine):  # noqa: F811
     m = machine(gpus=1)
-    m.env.update(CUDA_LAUNCH_BLOCKING="1", CUDA_CACHE_DISABLE="0")
+    m.env.update(CUDA_LAUNCH_BLOCKING="1", CUDA_CACHE_DISABLE="0", CUDA_DISABLE_PTX_JIT="1")
     m.hold().held(0)
     env = pathlib.Path(f"/proc/{m.holders()[0]}/environ").read_text().split("\0")
-    assert [v for v in env if v.startswith(("CUDA_LAUNCH", "CUDA_CACHE"))] == [
+    assert [v for v in env if v.startswith(("CUDA_LAUNCH", "CUDA_CACHE", "CUDA_DISABLE"))] == [
         "CUDA_CACHE_DISABLE=1", "CUDA_LAUNCH_BLOCKING=0"]
 
 
