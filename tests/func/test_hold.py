@@ -155,6 +155,15 @@ def test_holders_have_their_own_settings_of_cuda(machine):  # noqa: F811
         "CUDA_CACHE_DISABLE=1", "CUDA_LAUNCH_BLOCKING=0"]
 
 
+def test_holders_have_the_whole_environment(machine):  # noqa: F811
+    """However many variables a cluster puts in front of those that CUDA is found by."""
+    m = machine(gpus=1)
+    m.env = {**{f"SERVICE_{n}_PORT": "80" for n in range(1000)}, **m.env, "THE_LAST": "1"}
+    m.hold().held(0)
+    env = pathlib.Path(f"/proc/{m.holders()[0]}/environ").read_text().split("\0")
+    assert "THE_LAST=1" in env and {f"{name}={value}" for name, value in m.env.items()} <= set(env)
+
+
 def slice_of(pid):
     """Nanoseconds for which the scheduler lets a thread run at a time; 0: it does not say."""
     attr = (ctypes.c_uint64 * 6)(48)  # size and policy, flags, nice and priority, runtime, deadline, period
