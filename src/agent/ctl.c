@@ -247,7 +247,7 @@ static void add_client(struct ctl *ctl, int fd, pid_t pid)
 	take_request(c);
 }
 
-/* All that wait, or as many as the pace allows. */
+/* All that wait, or as many as the pace and our descriptors allow: then the pace timer goes on. */
 static void accept_clients(struct ctl *ctl)
 {
 	pid_t pid = 0;
@@ -257,8 +257,10 @@ static void accept_clients(struct ctl *ctl)
 
 		if (fd == -EPERM || fd == -ECONNABORTED)
 			continue; /* another user; it was dropped */
-		if (fd < 0)
+		if (fd == -EAGAIN)
 			return;
+		if (fd < 0)
+			break; /* no descriptor is left; who waits would wake us at once again */
 		if (ctl->n_clients < CTL_CLIENTS_MAX || make_room(ctl))
 			add_client(ctl, fd, pid);
 		else

@@ -14,12 +14,11 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/nofile.h"
 
 #define SYNC_MS 200 /* ends are made durable in groups of so long */
 #define SYNC_LAST_MS                                                                               \
@@ -55,18 +54,6 @@ struct durable_job {
 
 /* ---- on the spooler's thread ---- */
 
-/* All descriptors from that one on. */
-static void close_from(int fd)
-{
-	struct rlimit limit;
-
-	if (syscall(SYS_close_range, (unsigned int)fd, ~0U, 0U) == 0 ||
-	    getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
-	for (; (rlim_t)fd < limit.rlim_cur; fd++)
-		(void)close(fd);
-}
-
 /* Only what is safe after fork() in a process with threads. */
 static void __attribute__((noreturn)) sync_all(int spool_fd, int pipe_fd)
 {
@@ -74,7 +61,7 @@ static void __attribute__((noreturn)) sync_all(int spool_fd, int pipe_fd)
 
 	if (dup2(pipe_fd, 0) < 0 || dup2(spool_fd, 1) < 0)
 		_exit(126);
-	close_from(2);
+	nofile_close(2, ~0U);
 	(void)prctl(PR_SET_NAME, "tenure-sync");
 	errnum = syncfs(1) < 0 ? errno : 0;
 	(void)close(1); /* so that who is told need not wait for our end */

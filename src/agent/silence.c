@@ -3,32 +3,24 @@
 
 #include <signal.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "base/proc.h"
 #include "hold/hproto.h"
 
 #define SILENCE_MS 10000 /* the guard speaks once a second */
 
-/* A holder of that guard, whatever the number was before. */
-static bool is_holder_of(pid_t pid, pid_t guard)
+/* If that is a holder of that guard, whatever the number was before. What is looked at is what is
+ * signalled. */
+static bool end_holder(pid_t pid, pid_t guard)
 {
 	struct proc_peek p;
 
-	return proc_peek(pid, &p) == 0 && p.uid == geteuid() && p.parent == guard &&
-	       p.state != 'Z' && !strcmp(p.comm, HOLDER_COMM);
-}
-
-/* The descriptor first, so that what is looked at is what is signalled. */
-static bool end_holder(pid_t pid, pid_t guard)
-{
-	cleanup_fd int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0U) : -1;
-
-	return fd >= 0 && is_holder_of(pid, guard) &&
-	       syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0U) == 0;
+	if (pid <= 0 || proc_peek(pid, &p) < 0 || p.uid != geteuid() || p.parent != guard ||
+	    strcmp(p.comm, HOLDER_COMM) != 0)
+		return false;
+	return proc_signal(&(struct proc_id){ .pid = pid, .start = p.start }, SIGKILL) == 0;
 }
 
 static void end_holders(struct agent *a)

@@ -508,12 +508,17 @@ static void *keep(void *user)
 	struct endpoint_keeper *k = user;
 	struct pollfd p = { .fd = k->stop_fd, .events = POLLIN };
 
+	bool owed = false; /* a copy of the new socket, until there is a descriptor for it */
+
 	endpoint_tidy();
 	while (poll(&p, 1, ENDPOINT_CHECK_MS) <= 0) {
 		int r = endpoint_check(&k->ep, NULL);
 
-		if (r == 1)
+		owed = owed || r == 1;
+		if (owed && r >= 0) {
 			r = fcntl(k->ep.fd, F_DUPFD_CLOEXEC, 3);
+			owed = r < 0;
+		}
 		if (r > 0 || r == -EADDRINUSE)
 			(void)!write(k->news[1], &r, sizeof(r));
 		if (r == -EADDRINUSE)

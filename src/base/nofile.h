@@ -17,6 +17,8 @@ uint64_t nofile_raise(void);
 #define NOFILE_MAX 65536U
 /* What may be open now. */
 uint64_t nofile_soft(void);
+/* Close all descriptors from one to another, both included; also between fork() and exec. */
+void nofile_close(unsigned int from, unsigned int to);
 /* The soft limit of a child of ours that has just been started; 0: leave it. */
 void nofile_set_of(pid_t pid, uint64_t soft);
 

@@ -26,6 +26,21 @@ int proc_runs(const struct proc_id *id);
 /* It is not known to be gone. */
 bool proc_alive(const struct proc_id *id);
 
+/*
+ * A pidfd, which is readable when the process has ended. -errno; kernels before 5.3 have none
+ * (-ENOSYS), and some sandboxes allow none (-EPERM): who waits for that end calls proc_runs() from
+ * time to time then.
+ */
+int proc_open(pid_t pid);
+
+/*
+ * Signal that very process, and no other one that has got its PID. 0; -ESRCH: it is gone, or a
+ * zombie; -EPERM: it may not be signalled; -errno: it cannot be told, for want of descriptors. The
+ * signal goes through a pidfd. Where there is none it goes to the PID, right after a look at whose
+ * that is: a mistake would take all other PIDs of the machine to be used up in between.
+ */
+int proc_signal(const struct proc_id *id, int sig);
+
 /* Parent of pid, or -ESRCH / -errno. */
 pid_t proc_parent(pid_t pid);
 

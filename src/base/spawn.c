@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -92,14 +91,9 @@ int spawn_reserve(void)
 
 static int drop_the_rest(bool shares)
 {
-	struct rlimit limit;
-
-	if (syscall(SYS_close_range, own.end, ~0U, shares ? CLOSE_RANGE_UNSHARE : 0U) == 0)
-		return 0;
-	if (shares || getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return -1;
-	for (rlim_t fd = own.end; fd < limit.rlim_cur; fd++)
-		(void)close((int)fd);
+	if (shares)
+		return (int)syscall(SYS_close_range, own.end, ~0U, CLOSE_RANGE_UNSHARE);
+	nofile_close(own.end, ~0U);
 	return 0;
 }
 

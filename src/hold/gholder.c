@@ -18,12 +18,11 @@
 
 extern char **environ;
 
-#define ENV_MAX 512
-
 /* Variables that a holder has of its own, in front of those it inherits. */
 static const char *const own_variables[] = { "CUDA_VISIBLE_DEVICES=",  "CUDA_CACHE_DISABLE=",
 					     "CUDA_DEVICE_ORDER=",     "CUDA_MODULE_LOADING=",
-					     "CUDA_INJECTION64_PATH=", "CUDA_LAUNCH_BLOCKING=" };
+					     "CUDA_INJECTION64_PATH=", "CUDA_LAUNCH_BLOCKING=",
+					     "CUDA_DISABLE_PTX_JIT=" };
 
 static bool is_own_variable(const char *entry)
 {
@@ -33,20 +32,29 @@ static bool is_own_variable(const char *entry)
 	return false;
 }
 
-/* Build the environment in env, which has room for ENV_MAX + 1; strings are borrowed. */
-static void fill_environment(const char **env, const char *visible)
+/* To be freed by the caller; strings are borrowed. */
+static const char **make_environment(const char *visible)
 {
-	size_t n = 0;
+	const char *own[] = {
+		visible,
+		"CUDA_CACHE_DISABLE=1",
+		"CUDA_MODULE_LOADING=LAZY",
+		/* Launches that wait would keep the load from being told to stop. */
+		"CUDA_LAUNCH_BLOCKING=0",
+	};
+	size_t n = 0, n_inherited = 0;
 
-	env[n++] = visible;
-	env[n++] = "CUDA_CACHE_DISABLE=1";
-	env[n++] = "CUDA_MODULE_LOADING=LAZY";
-	/* Launches that wait would keep the load from being told to stop. */
-	env[n++] = "CUDA_LAUNCH_BLOCKING=0";
-	for (char **p = environ; *p && n < ENV_MAX; p++)
-		if (!is_own_variable(*p))
-			env[n++] = *p;
-	env[n] = NULL;
+	while (environ[n_inherited])
+		n_inherited++;
+
+	const char **env = xcalloc(ARRAY_LEN(own) + n_inherited + 1, sizeof(*env));
+
+	for (size_t i = 0; i < ARRAY_LEN(own); i++)
+		env[n++] = own[i];
+	for (size_t i = 0; i < n_inherited; i++)
+		if (!is_own_variable(environ[i]))
+			env[n++] = environ[i];
+	return env;
 }
 
 /* In the child: only what is safe after fork() in a process with threads. */
@@ -92,10 +100,9 @@ int gholder_start(struct guard *g, struct gdev *d, struct err *e)
 {
 	const struct hold_policy *p = gdev_policy(g, d);
 	cleanup_free char *visible = xasprintf("CUDA_VISIBLE_DEVICES=%s", d->id.uuid);
-	const char *env[ENV_MAX + 1];
+	cleanup_free const char **env = make_environment(visible);
 	int pair[2];
 
-	fill_environment(env, visible);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
 		return err_sys(e, errno, "socket pair for a holder");
 

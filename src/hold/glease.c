@@ -5,12 +5,12 @@
  * Until the task's first process is listed somebody foreign wins: the hold yields as always, and
  * the agent hears LEASE_TAKEN. From then on others beside the task are neighbours.
  *
- * End. Over is what UNLEASE says, or the shim's pidfd. The entry stays until a look that was begun
- * later lists no process of the task and, for the last lease of a device, its memory is back
- * (invariant 7): until then nobody else can lease the device. Of a card that is gone for good there
- * will be no such look; nothing can use it, and nobody can lease it until it is seen again. Nor may
- * there ever be one of a card that only fails: there the entry ends after FAILING_NS, if no process
- * that was seen on it is alive.
+ * End. Over is what UNLEASE says, or the shim's pidfd, or a look at it where there are none. The
+ * entry stays until a look that was begun later lists no process of the task and, for the last
+ * lease of a device, its memory is back (invariant 7): until then nobody else can lease the device.
+ * Of a card that is gone for good there will be no such look; nothing can use it, and nobody can
+ * lease it until it is seen again. Nor may there ever be one of a card that only fails: there the
+ * entry ends after FAILING_NS, if no process that was seen on it is alive.
  *
  * What the agent has to know is a bit in the entry and not a message in a queue: it is sent when
  * the socket takes it, in the newest version, and entries stay until it was.
@@ -201,6 +201,13 @@ void glease_on_shim(struct guard *g, struct glease *l)
 {
 	glease_close_shim(l);
 	glease_set_over(g, l, false);
+}
+
+void glease_look_at_shims(struct guard *g)
+{
+	GLEASE_EACH(g, l)
+	if (l->shim.pid && l->pidfd < 0 && l->stage != LEASE_OVER && !proc_alive(&l->shim))
+		glease_on_shim(g, l);
 }
 
 /* --- looks --- */

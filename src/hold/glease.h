@@ -55,6 +55,9 @@ void glease_on_failing(struct guard *g, struct gdev *d, uint64_t for_ns);
 /* The pidfd of l's shim is readable: the shim has ended. */
 void glease_on_shim(struct guard *g, struct glease *l);
 
+/* Shims that have no pidfd, for want of such or of descriptors: have they ended? */
+void glease_look_at_shims(struct guard *g);
+
 /* Tell c what it is to know of its leases and was not told yet, as far as its socket takes it. */
 void glease_tell(struct guard *g, struct gclient *c);
 

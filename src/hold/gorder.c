@@ -19,7 +19,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -151,12 +150,12 @@ static int check_lease(struct guard *g, struct gdev *d, const struct gclient *c,
 static int take_shim(struct glease *l, pid_t pid, uint64_t start, struct err *e)
 {
 	struct proc_peek p;
-	cleanup_fd int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0U) : -1;
+	cleanup_fd int fd = pid > 0 ? proc_open(pid) : -ESRCH;
 
-	if (fd < 0 || proc_peek(pid, &p) < 0 || p.start != start || p.uid != geteuid())
+	if (fd == -ESRCH || proc_peek(pid, &p) < 0 || p.start != start || p.uid != geteuid())
 		return err_set(e, -ESRCH, "its shim (PID %d) is gone", (int)pid);
 	(void)fd_close(l->pidfd);
-	l->pidfd = take_fd(fd);
+	l->pidfd = fd < 0 ? -1 : take_fd(fd); /* without one, glease_look_at_shims() */
 	l->shim = (struct proc_id){ .pid = pid, .start = start };
 	return 0;
 }

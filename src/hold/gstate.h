@@ -82,7 +82,7 @@ struct glease {
 	struct guse use;
 	pid_t proc;	     /* one of them */
 	struct proc_id shim; /* pid 0: not granted */
-	int pidfd;	     /* of the shim, or -1 */
+	int pidfd;	     /* of the shim, or -1: also where there are none */
 	uint64_t asked_ns;   /* GRANT, and the look that decides is later */
 	bool decided;	     /* that look was; code and text are the outcome for this device */
 	int code;
@@ -206,6 +206,7 @@ struct guard {
 	int listen_fd, signal_fd;
 	uint64_t accept_ns;    /* no client is accepted before */
 	uint64_t turn_away_ns; /* and nobody who asks whose a device is */
+	uint64_t shims_ns;     /* no shim is looked at before */
 	int self_fd;	       /* the executable, from which holders are started */
 	uint32_t flags;
 	enum pid_class pid_class;

@@ -63,6 +63,7 @@
 #define OVER_LOOK_NS   (5 * NS_PER_MS)	 /* a task is over and its processes are listed yet */
 #define STUCK_NS       (500 * NS_PER_MS)
 #define TURN_AWAY_NS   (100 * NS_PER_MS)
+#define SHIMS_NS       (100 * NS_PER_MS)
 #define ACCEPT_NS      (5 * NS_PER_MS) /* between two clients: somebody may connect and connect */
 #define RESCAN_NS      (10 * NS_PER_S) /* for device nodes that have come */
 #define TELL_NS	       NS_PER_S	       /* every client hears of every device so often */
@@ -467,6 +468,10 @@ static void on_time(struct guard *g)
 		gdev_turn_away(&g->devs[i]);
 	if (now >= g->turn_away_ns)
 		g->turn_away_ns = now + TURN_AWAY_NS;
+	if (now >= g->shims_ns) {
+		glease_look_at_shims(g);
+		g->shims_ns = now + SHIMS_NS;
+	}
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
 		if (g->clients[i].used)
 			gclient_on_time(g, &g->clients[i], now);

@@ -205,11 +205,37 @@ static bool take_memory(struct holder *h, size_t n)
 	return true;
 }
 
+/* The driver compiles the kernels, which not every machine can: they are for who wants a load. */
+static void prepare_load(struct holder *h)
+{
+	struct err e = ERR_INIT;
+	int r = 0;
+
+	if (!h->load && h->hold.load != LOAD_NONE)
+		r = load_create(&h->cu, h->ctx, &h->load, &e);
+	if (r < 0) {
+		(void)err_wrap(&e, "no load can be made (--load none holds without one)");
+		fail(r, &e);
+	}
+}
+
 static void start_load(struct holder *h)
 {
+	prepare_load(h);
+	if (!h->load)
+		return;
 	if (h->n_pieces > 0)
 		load_set_memory(h->load, h->pieces[0].at, h->pieces[0].bytes, h->total);
 	load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
+}
+
+/* Another load on the same memory. */
+static void change_load(struct holder *h)
+{
+	if (h->load)
+		load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
+	else
+		start_load(h);
 }
 
 /*
@@ -262,11 +288,9 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 
 	int r = cuda_result(&h->cu, h->cu.mem_info(&free_bytes, &total), &e, "memory info");
 
-	/* The kernels are loaded before there is anything to let go of. */
-	if (r == 0 && !h->load)
-		r = load_create(&h->cu, h->ctx, &h->load, &e);
 	if (r < 0)
 		fail(r, &e);
+	prepare_load(h); /* before there is anything to let go of */
 	h->holding = true;
 	h->total = total;
 	h->wanted = wanted_bytes(&order->amount, free_bytes);
@@ -313,8 +337,7 @@ static void do_grow(struct holder *h)
 		return;
 	if (h->held != before)
 		tell_state(h, HOLDER_HELD, "");
-	/* Another load may have been told meanwhile; the one that runs already goes on. */
-	load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
+	change_load(h); /* another one may have been told meanwhile; what runs already goes on */
 }
 
 static void obey(struct holder *h, const struct holder_msg *m)
@@ -329,8 +352,8 @@ static void obey(struct holder *h, const struct holder_msg *m)
 	case HOLDER_LOAD:
 		h->hold.load = m->load;
 		h->hold.duty_permille = m->duty_permille;
-		if (h->holding && h->load)
-			load_run(h->load, (enum load_kind)m->load, m->duty_permille);
+		if (h->holding)
+			change_load(h);
 		break;
 	case HOLDER_GROW:
 		do_grow(h);

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -369,21 +368,13 @@ int tree_signal(const struct tree_proc *p, int sig)
 	if (p->id.pid <= 1 || p->id.pid == getpid())
 		return -EPERM;
 
-	cleanup_fd int fd = (int)syscall(SYS_pidfd_open, p->id.pid, 0);
+	int r = is_of(p->id.pid, getuid());
 
-	if (fd < 0)
-		return errno == EINVAL ? -ESRCH : -errno;
-	/* From here the descriptor is one process; that it is the right one is seen now. */
-	int r = proc_runs(&p->id);
-
-	if (r <= 0)
-		return r < 0 ? r : -ESRCH;
-	r = is_of(p->id.pid, getuid());
-	if (r <= 0)
-		return r < 0 ? r : -EPERM;
-	if (syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) < 0)
-		return -errno;
-	return 0;
+	if (r > 0)
+		return proc_signal(&p->id, sig);
+	if (r == 0)
+		r = proc_runs(&p->id);
+	return r < 0 ? r : r > 0 ? -EPERM : -ESRCH;
 }
 
 void ender_begin(struct ender *en)

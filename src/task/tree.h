@@ -81,8 +81,9 @@ bool tree_has_env(pid_t pid, const char *name_value);
 void tree_clear(struct tree *t);
 
 /*
- * Signal that very process through a pidfd. 0; -ESRCH: it is gone, or a zombie, or its PID belongs
- * to another now; -EPERM: it runs as another user, so it is not ours to signal (sudo, a daemon).
+ * Signal that very process, as proc_signal() does. 0; -ESRCH: it is gone, or a zombie, or its PID
+ * belongs to another now; -EPERM: it runs as another user, so it is not ours to signal (sudo, a
+ * daemon).
  */
 int tree_signal(const struct tree_proc *p, int sig);
 

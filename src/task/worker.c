@@ -11,18 +11,12 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/nofile.h"
 #include "task/fdpass.h"
 #include "task/shproto.h"
 
 #define STACK_BYTES (256UL * 1024)
 #define STANDARD    3U /* descriptors 0 to 2 */
-
-/* Close from to to, both included. */
-static void close_all(unsigned int from, unsigned int to)
-{
-	if (from <= to)
-		(void)close_range(from, to, 0);
-}
 
 void worker_own_files(const int *keep, size_t n)
 {
@@ -41,10 +35,10 @@ void worker_own_files(const int *keep, size_t n)
 		if (next == UINT_MAX)
 			break;
 		if (next > from)
-			close_all(from, next - 1);
+			nofile_close(from, next - 1);
 		from = next + 1;
 	}
-	close_all(from, UINT_MAX);
+	nofile_close(from, UINT_MAX);
 }
 
 int worker_thread(void *(*fn)(void *data), void *data)

@@ -88,3 +88,14 @@ def faultfs(build):
     yield mount
     for m in mounts:
         m.close()
+
+
+@pytest.fixture(params=["old kernel", "sandbox"])
+def old_kernel(request, build, tmp_path):
+    """Variables with which a program meets a kernel of before 5.3, or a sandbox that forbids newer calls."""
+    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
+        pytest.skip("the sanitizer wants to be first")
+    library = tmp_path / "oldkernel.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, ROOT / "tests/func/oldkernel.c"], check=True)
+    more = {"SANDBOX": "1"} if request.param == "sandbox" else {}
+    return {"LD_PRELOAD": str(library), **more}

@@ -11,7 +11,6 @@ import pytest
 
 from patience import Stopwatch
 
-HERE = pathlib.Path(__file__).parent
 
 @pytest.fixture
 def sim(tenure, build):
@@ -238,22 +237,21 @@ COPIES = [
 
 
 @pytest.mark.parametrize("before,place,program", [c[1:] for c in COPIES], ids=[c[0] for c in COPIES])
-def test_where_the_guard_runs_from(env, build, tmp_path, before, place, program):
+@pytest.mark.parametrize("old_kernel", ["old kernel"], indirect=True)
+def test_where_the_guard_runs_from(env, build, tmp_path, old_kernel, before, place, program):
     """It starts, holds and runs a task wherever memory files can be executed and where they cannot."""
     if subprocess.run(["unshare", "-pfm", "--mount-proc", "sh", "-c",
                        "echo 2 >/proc/sys/vm/memfd_noexec"], capture_output=True).returncode:
         pytest.skip("needs unshare -pm, and Linux 6.3")
     if "noexec" in before and str(build).startswith(TEMPORARY):
         pytest.skip("the program itself is there")
-    old = tmp_path / "oldkernel.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", old, HERE / "oldkernel.c"], check=True)
     script = before + ("exec $T sim --gpus 1 --speed 0.2 -- sh -c '"
                        "$T on --idle-for 0 --refresh 200ms || exit; "
                        "$T run -- echo it runs; $T doctor --json; "
                        "readlink /proc/$(pgrep -x tenure-guard)/exe; $T off'")
     before_it = {p for d in TEMPORARY for p in pathlib.Path(d).glob("tenure-*/tenure")}
     r = subprocess.run(["unshare", "-pfm", "--kill-child", "--mount-proc", "sh", "-c", script],
-                       env={**env, "T": str(build / "tenure"), "OLD": str(old),
+                       env={**env, "T": str(build / "tenure"), "OLD": old_kernel["LD_PRELOAD"],
                             "TMPDIR": str(tmp_path), "TENURE_ROOT": str(tmp_path / "queue")},
                        capture_output=True, text=True, timeout=60)
     assert r.returncode == 0, r.stdout + r.stderr

@@ -148,11 +148,20 @@ def test_a_name_of_ours_is_no_pass(machine, tmp_path):  # noqa: F811
 
 def test_holders_have_their_own_settings_of_cuda(machine):  # noqa: F811
     m = machine(gpus=1)
-    m.env.update(CUDA_LAUNCH_BLOCKING="1", CUDA_CACHE_DISABLE="0")
+    m.env.update(CUDA_LAUNCH_BLOCKING="1", CUDA_CACHE_DISABLE="0", CUDA_DISABLE_PTX_JIT="1")
     m.hold().held(0)
     env = pathlib.Path(f"/proc/{m.holders()[0]}/environ").read_text().split("\0")
-    assert [v for v in env if v.startswith(("CUDA_LAUNCH", "CUDA_CACHE"))] == [
+    assert [v for v in env if v.startswith(("CUDA_LAUNCH", "CUDA_CACHE", "CUDA_DISABLE"))] == [
         "CUDA_CACHE_DISABLE=1", "CUDA_LAUNCH_BLOCKING=0"]
+
+
+def test_holders_have_the_whole_environment(machine):  # noqa: F811
+    """However many variables a cluster puts in front of those that CUDA is found by."""
+    m = machine(gpus=1)
+    m.env = {**{f"SERVICE_{n}_PORT": "80" for n in range(1000)}, **m.env, "THE_LAST": "1"}
+    m.hold().held(0)
+    env = pathlib.Path(f"/proc/{m.holders()[0]}/environ").read_text().split("\0")
+    assert "THE_LAST=1" in env and {f"{name}={value}" for name, value in m.env.items()} <= set(env)
 
 
 def slice_of(pid):

@@ -38,6 +38,11 @@ class Holder:
         assert m[1] == kind, m
         return m[8]
 
+    def failure(self):
+        m = LAYOUT.unpack(self.sock.recv(4096))
+        assert m[1] == FAILED, m
+        return m[-1].rstrip(b"\0").decode()
+
     def has_read_all(self):
         return fcntl.ioctl(self.sock, termios.TIOCOUTQ, bytes(4)) == bytes(4)
 
@@ -99,3 +104,28 @@ def test_the_whole_is_held_even_if_the_driver_refuses_one_piece_of_it(machine, r
     h.tell(RELEASE)
     assert h.answer(FREED) == 100 * GIB
     h.end()
+
+
+def test_only_a_load_needs_the_driver_to_compile(machine):  # noqa: F811
+    m = machine(gpus=1, speed=0.05)
+    m.ctl("fail", "cuModuleLoadData", "all", "CUDA_ERROR_JIT_COMPILER_NOT_FOUND")
+    h = Holder(m)
+    h.tell(HOLD, amount=1000 * GIB)
+    h.answer(READY)
+    assert h.answer(HELD) > 10 * GIB
+    h.tell(LOAD)
+    h.tell(GROW)
+    h.tell(AMOUNT, amount=20 * GIB)
+    assert h.answer(HELD) == 20 * GIB
+    other = Holder(m)
+    other.tell(HOLD, amount=GIB, load=SM, duty=1000)
+    other.answer(READY)
+    assert "--load none" in other.failure()
+    # One that holds already has a load made when it is told of one.
+    m.ctl("clear", "cuModuleLoadData")
+    h.tell(LOAD, load=SM, duty=1000)
+    must_come(lambda: m.show()["devices"][0]["util_percent"] > 50)
+    h.tell(RELEASE)
+    assert h.answer(FREED) == 20 * GIB
+    h.end()
+    other.end()

@@ -690,6 +690,25 @@ def test_shim_that_is_gone(machine):
     assert u.by_itself and a.state(0) == "held"
 
 
+def test_shim_that_ends_on_an_old_kernel(machine, old_kernel):
+    """No descriptor tells its guard of that."""
+    m = machine()
+    m.env.update(old_kernel)
+    a = Agent(m)
+    a.policy(idle_for_ms=0)
+    a.held(0)
+    shim = Shim(m)
+    assert a.lease(1, 0).code == 0
+    r = a.grant(1, shim.pid, start_of(shim.pid) + 1)
+    assert r.code < 0 and b"is gone" in r.text
+    assert a.grant(1, shim.pid).code == 0
+    shim.start("--take", "90%", "--stay", "60")
+    shim.report()
+    a.wait_state(0, "lent")
+    shim.kill()
+    a.wait(lambda: "which is over; PID" in a.reason(0))
+
+
 def test_guard_killed_and_the_task_told_to_the_next(machine):
     m, a, shim = lent(machine, "--take", "90%", "--stay", "1.5")
     kill_guard(m)

@@ -193,6 +193,33 @@ def test_agent_killed_again_and_again(queue, tmp_path):
     assert all(d["state"] == "idle" for d in q.status()["devices"]), q.status()["devices"]
 
 
+def test_old_kernel(queue, old_kernel):
+    """Without pidfds: tasks run, a task is stopped, a device of a task that ended is free, newcomers get it."""
+    q = queue(gpus=1)
+    q.more_env = old_kernel
+    q.start()
+    assert wait_for(lambda: q.held() == [0])
+    cpu = q.submit("-g", "0", "--", "echo", "it runs")
+    gpu = q.submit("--", q.newcomer, "--take", "90%", "--stay", "0.3")
+    q.wait(cpu, "done")
+    q.wait(gpu, "done")
+    assert "it runs" in q.log(cpu) and '"result":0' in q.log(gpu).replace(" ", "")
+    assert not q.log(gpu, 2)
+    for i in (q.submit("-g", "0", "--", "sleep", "600"), q.submit("--", "sleep", "600"),
+              q.submit("-g", "0", "--grace", "1s", "--", "sh", "-c", "trap '' TERM; sleep 600 & wait; sleep 600")):
+        q.wait(i, "running")
+        q.m.run(q.m.tenure, "stop", str(i))
+        q.wait(i, "cancelled")
+    late = q.submit("-g", "0", "--timeout", "1s", "--", "sleep", "600")
+    q.wait(late, "failed")
+    assert wait_for(lambda: q.held() == [0])
+    assert q.m.newcomer("--take", "90%")["result"] == 0
+    last = q.submit("-g", "0", "--", "sleep", "600")
+    q.wait(last, "running")
+    q.m.run(q.m.tenure, "off", "--stop-tasks")
+    q.wait(last, "cancelled")
+
+
 def test_guard_killed_under_a_task(queue):
     q = queue(gpus=1)
     q.start()
@@ -272,7 +299,7 @@ def test_delegated_cgroup_ends_all(queue, delegated):
     q.prefix = ["sh", "-c", f'echo $$ > {delegated}/cgroup.procs; exec "$@"', "sh"]
     q.start("--no-hold")
     assert not os.path.exists(f"{delegated}/tenure-left")
-    i = q.submit("-g", "0", "--", "sh", "-c", "trap '' TERM; (setsid sleep 60 &); while :; do sleep 1; done")
+    i = q.submit("-g", "0", "--grace", "1s", "--", "sh", "-c", "trap '' TERM; (setsid sleep 60 &); while :; do sleep 1; done")
     q.wait(i, "running")
     assert wait_for(lambda: [d for d in os.listdir(delegated) if d.startswith("tenure-")])
     own = next(d for d in os.listdir(delegated) if d.startswith("tenure-"))

@@ -8,8 +8,10 @@ import itertools
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -336,6 +338,23 @@ def test_an_agent_of_an_older_version(world):
     old.kill()
     old.wait()
     used(w)
+
+
+def test_agent_without_a_free_descriptor(queue):  # noqa: F811
+    """It does not turn round and round while somebody waits, and serves people when it has one again."""
+    q = queue(gpus=1)
+    agent = q.start("--no-hold").pid
+    usual = resource.prlimit(agent, resource.RLIMIT_NOFILE)
+    taken = {int(n) for n in os.listdir(f"/proc/{agent}/fd")}
+    least = next(n for n in itertools.count() if n not in taken)
+    resource.prlimit(agent, resource.RLIMIT_NOFILE, (least, usual[1]))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waits:
+        waits.connect(address(q.m.env, q.m.env["TENURE_DEV_DIR"], "default/agent"))
+        before, t = cpu_of(agent), Stopwatch()
+        time.sleep(1)
+        assert cpu_of(agent) - before < 0.3 * t.wall()
+        resource.prlimit(agent, resource.RLIMIT_NOFILE, usual)
+        assert q.status()["agent"]["pid"] == agent
 
 
 def test_two_that_start_at_once(queue):  # noqa: F811

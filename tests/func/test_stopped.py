@@ -69,6 +69,20 @@ def stop_outside_of_driver(m, *pids):
     pytest.fail("one of them is always in the driver")
 
 
+def stop_guard_and_holder(m, h):
+    """Those of GPU 0. Eyes that were stopped in the driver may have seen nothing for too long when they go on: then
+    the guard lets go, and holds again."""
+    for _ in range(3):
+        guard, holder = m.guards()[0], m.device(0)["holder_pid"]
+        try:
+            stop_outside_of_driver(m, guard, holder)
+            return guard, holder
+        except ProcessLookupError:
+            os.kill(guard, signal.SIGCONT)
+            h.held(0)
+    pytest.fail("its holder is always gone")
+
+
 def test_ctrl_z_lets_go_and_fg_holds_again(machine):
     m = machine()
     h = m.hold("--load", "none", prefix=AS_A_JOB)
@@ -137,6 +151,19 @@ def test_stopped_guard_holds_nothing_after_two_seconds(machine):
     assert f"the guard (PID {guard}) has been stopped" in e["text"] and "kill -CONT" in e["text"]
     os.kill(guard, signal.SIGCONT)
     holds_again(h, "guard was stopped")
+
+
+def test_stopped_holder_of_a_stopped_guard_on_an_old_kernel(machine, old_kernel):
+    """Where there are no pidfds the agent ends it all the same."""
+    m = machine(gpus=1)
+    m.env.update(old_kernel)
+    h = m.hold("--load", "none")
+    h.held(0)
+    guard, holder = stop_guard_and_holder(m, h)
+    assert f"(PID {holder}) did not let go" in h.next("agent", 14)["text"]
+    must_come(m.empty, 2)
+    os.kill(guard, signal.SIGCONT)
+    assert h.end() == 0
 
 
 def test_stopped_holder_is_noticed(machine):

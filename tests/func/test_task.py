@@ -420,6 +420,25 @@ def test_wall_clock_that_jumps_changes_no_duration(build, tmp_path, drivers, mon
     assert abs(rec["ended_wall_ns"] - rec["started_wall_ns"]) > 86400e9 / 2
 
 
+def test_threads_close_what_is_not_theirs_on_an_old_kernel(drivers, monkeypatch, old_kernel):
+    """What the first thread closes is not kept open by another one, where there is no close_range()."""
+    with monkeypatch.context() as patch:
+        for name, value in old_kernel.items():
+            patch.setenv(name, value)
+        drv = drivers()
+    t = unique("files")
+    drv.start(t, "sleep", "100", go=False)
+    shim = drv.wait("prepared", t)["pid"]
+    drv.say(f"go {t}")
+    drv.wait("started", t)
+
+    def open_in_threads():
+        return [len(list(p.glob("fd/*"))) for p in pathlib.Path(f"/proc/{shim}/task").glob("*") if p.name != str(shim)]
+    must_come(lambda: open_in_threads() and max(open_in_threads()) <= 5)
+    drv.say(f"stop {t} 15 1000 {TREE}")
+    drv.wait("ended", t)
+
+
 def test_ends_only_with_its_tree(drv):
     t = unique("pipeline")
     end = drv.run(t, "sh", "-c", "(setsid sh -c 'sleep 0.5; echo late' &) ; exit 6")

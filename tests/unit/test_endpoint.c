@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +22,36 @@
 #include "base/sock.h"
 
 static char place[64], name[64];
+static _Atomic int n_refused, n_to_refuse; /* copies of descriptors */
+
+int __real_fcntl64(int fd, int cmd, ...);
+int __wrap_fcntl64(int fd, int cmd, ...);
+
+int __wrap_fcntl64(int fd, int cmd, ...)
+{
+	va_list args;
+
+	va_start(args, cmd);
+
+	long arg = va_arg(args, long);
+
+	va_end(args);
+	if (cmd == F_DUPFD_CLOEXEC && n_refused < n_to_refuse) {
+		n_refused++;
+		errno = EMFILE;
+		return -1;
+	}
+	return __real_fcntl64(fd, cmd, arg);
+}
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	return remove(path);
+}
+
+static int remove_socket(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return S_ISSOCK(st->st_mode) ? remove(path) : 0;
 }
 
 static int setup(void **state)
@@ -209,6 +237,33 @@ static void test_who_is_there(void **state)
 	endpoint_close(&ep);
 }
 
+/* What is put back is given to who asked for it, as soon as there is a descriptor for that. */
+static void test_kept_without_a_free_descriptor(void **state)
+{
+	struct endpoint_keeper *k;
+	int fd;
+
+	n_refused = n_to_refuse = 0;
+	assert_int_equal(endpoint_keep(name, &k, &fd, NULL), 0);
+	n_to_refuse = 1;
+	assert_int_equal(nftw(place, remove_socket, 8, FTW_DEPTH | FTW_PHYS), 0);
+	assert_false(is_found(name));
+
+	struct pollfd news = { .fd = endpoint_keeper_fd(k), .events = POLLIN };
+
+	assert_int_equal(poll(&news, 1, 10 * ENDPOINT_CHECK_MS), 1);
+	assert_int_equal(n_refused, 1);
+	(void)close(fd);
+	fd = endpoint_keeper_take(k);
+	assert_true(fd >= 0);
+
+	cleanup_fd int client = endpoint_connect(name, 0, NULL), accepted = sock_accept(fd, NULL);
+
+	assert_true(client >= 0 && accepted >= 0);
+	(void)close(fd);
+	endpoint_release(k);
+}
+
 /* Versions before this one have abstract names. */
 static void test_older_version(void **state)
 {
@@ -259,6 +314,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_copy_in_a_child, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_tidied_away, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_who_is_there, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_kept_without_a_free_descriptor, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_older_version, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_in_the_way, setup, teardown),
 	};
