@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* For LD_PRELOAD: a process that is not run for 12 ms after each look into a file, as on a busy machine. */
+/* For LD_PRELOAD: a process that is not run for 12 ms after each look into a file, as on a busy
+ * machine. */
 
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
