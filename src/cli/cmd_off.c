@@ -2,12 +2,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <sys/pidfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/sock.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -23,6 +24,7 @@
 
 #define OFF_LIMIT_MS	 10000 /* the agent itself gives up after one second */
 #define END_LIMIT_MS	 3000  /* it writes its last lines */
+#define END_STEP_MS	 10
 #define CONNECT_LIMIT_MS 1000
 #define BUSY_LOOKS	 12 /* half a second */
 #define TOLD_MAX	 5  /* of tasks that run on */
@@ -44,11 +46,18 @@ static const struct opt off_opts[] = {
  */
 static void wait_end(int pid, int sock)
 {
-	cleanup_fd int pidfd = pid > 0 ? pidfd_open(pid, 0) : -1;
+	uint64_t until_ns = clock_mono_ns() + END_LIMIT_MS * NS_PER_MS;
+	const struct timespec step = { .tv_nsec = (long)(END_STEP_MS * NS_PER_MS) };
+	struct proc_id id;
+	bool known = pid > 0 && proc_identify(pid, &id) == 0;
+	cleanup_fd int pidfd = known ? proc_open(pid) : -1;
 	struct pollfd p = { .fd = pidfd >= 0 ? pidfd : sock, .events = POLLIN };
 
 	while (poll(&p, 1, END_LIMIT_MS) < 0 && errno == EINTR)
 		;
+	/* Where there are no pidfds: the socket ends some moments before its process. */
+	while (known && pidfd < 0 && proc_alive(&id) && clock_mono_ns() < until_ns)
+		(void)nanosleep(&step, NULL);
 }
 
 /* Whoever waits wants to know for what. */

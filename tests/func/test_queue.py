@@ -216,7 +216,8 @@ def test_old_kernel(queue, old_kernel):
     assert q.m.newcomer("--take", "90%")["result"] == 0
     last = q.submit("-g", "0", "--", "sleep", "600")
     q.wait(last, "running")
-    q.m.run(q.m.tenure, "off", "--stop-tasks")
+    q.m.run(q.m.tenure, "off", "--stop-tasks", env={**q.m.env, **old_kernel})
+    assert q.agent.poll() is not None
     q.wait(last, "cancelled")
 
 

@@ -260,9 +260,11 @@ def test_who_was_killed_leaves_nothing_in_the_way(world):
         w.run(*ON)
         i = w.run("submit", "-g", "0", "--", "sleep", "600").stdout.strip()
         assert wait_for(lambda: "running" in w.run("list", "--json").stdout)
+        # 0 until the agent has heard of it, and then the signal would be for ourselves.
+        shim = wait_for(lambda: next(t["pid"] for t in w.status()["queue"]["tasks"] if str(t["id"]) == i))
         s = w.status()
-        shim = next(t["pid"] for t in s["queue"]["tasks"] if str(t["id"]) == i)
         for pid in (shim, s["guard"]["pid"], s["agent_pid"]):
+            assert pid > 1
             os.kill(pid, signal.SIGKILL)
         assert wait_for(lambda: w.run("status", check=False).returncode == 3)
         w.run(*ON)
