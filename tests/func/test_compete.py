@@ -261,11 +261,12 @@ def test_which_gpus(compete):
 
 def test_pauses_after_so_many_failures(compete):
     c = compete
-    c.start('1\n"date +%s.%N >> tries"\n"test $(wc -l < tries) -ge 5"\n1\n')
+    c.start('1\n"date +%s.%N >> tries"\n"test $(wc -l < tries) -ge 5"\n1\n',
+            CONFIG.replace("backoff_duration: 1", "backoff_duration: 2"))
     assert c.p.wait(HANG) == 0, c.out()
     t = [float(x) for x in (c.dir / "work/tries").read_text().split()]
     gaps = [b - a for a, b in zip(t, t[1:])]
-    assert len(t) == 5 and max(gaps) == gaps[2] and gaps[2] >= 0.95, gaps
+    assert len(t) == 5 and max(gaps) == gaps[2] and gaps[2] >= 1.95, gaps
 
 
 def test_log_is_rotated(compete):
