@@ -287,7 +287,9 @@ void filing_work(struct filing *f, struct spool_place *p)
 
 /* ---- what waits again, and was to be stopped ---- */
 
-#define CANCEL_LOOKS 3 /* a command may give it another name meanwhile */
+#define CANCEL_LOOKS 3	 /* a command may give it another name meanwhile */
+#define HELD_MS	     500 /* or hold it for a moment */
+#define CANCELLED    2
 
 static int begun_again(uint64_t id, struct err *e)
 {
@@ -295,34 +297,68 @@ static int begun_again(uint64_t id, struct err *e)
 		       (unsigned long long)id);
 }
 
-/* One that is over, or runs elsewhere, does not wait. */
-static int cancel_element(struct spool_place *p, const struct task_name *n, const char *reason,
-			  struct err *e)
+/* Its batch by its name of now. 1; 0: it does not wait any more; or negative. */
+static int find_waiting_batch(struct spool_place *p, uint64_t id, struct place_batch **ret,
+			      struct err *e)
 {
-	struct place_batch *b = place_batch(p, n->id, e);
-	struct spool_end end = { .result = RESULT_CANCELLED, .begun_ns = clock_wall_ns() };
-	unsigned int attempts;
-	struct claim c;
-	uint64_t epoch;
-	int r;
+	struct scan *s = scan_new(p->spool, 0);
+	int r = scan_update(s, NULL, NULL, e);
+	const struct scan_task *t = r == 0 ? scan_find(s, id, 0) : NULL;
+	struct task_name n = { .id = 0 };
 
-	if (!b)
+	if (t && t->dir == SPOOL_PENDING && t->name.count)
+		n = t->name;
+	(void)scan_free(s);
+	if (r < 0 || !n.id)
+		return r;
+	r = transit_await(p->spool, &n, HELD_MS, e);
+	if (r < 0)
+		return r;
+	*ret = place_batch(p, id, e);
+	if (!*ret)
 		return e->code == -ENOENT ? 0 : e->code;
-	if (batch_state(b->batch, n->element, &epoch, &attempts) != BATCH_WAITING)
-		return 0;
-	r = batch_claim_to_end(b->batch, n->element, &p->self, &c, e);
-	if (r == CLAIM_LOST)
-		return begun_again(n->id, e);
+	batch_set_name((*ret)->batch, &n);
+	return 1;
+}
+
+/* One that is over, or runs elsewhere, does not wait. CLAIM_LOST: look again. */
+static int end_waiting(struct spool_place *p, struct batch *b, uint64_t element, const char *reason,
+		       struct err *e)
+{
+	struct spool_end end = { .result = RESULT_CANCELLED, .begun_ns = clock_wall_ns() };
+	struct claim c;
+	int r = batch_claim_to_end(b, element, &p->self, &c, e);
+
 	if (r != 0)
 		return r;
 	end.epoch = c.name.epoch;
 	end.ended_ns = clock_wall_ns();
 	(void)str_copy(end.reason, sizeof(end.reason), reason);
-	r = end_element(b->batch, p, &c, &end, e);
-	return r < 0 ? r : 1;
+	r = end_element(b, p, &c, &end, e);
+	if (r < 0)
+		batch_give_back(b, &c);
+	return r < 0 ? r : CANCELLED;
 }
 
-#define CANCELLED 2
+static int cancel_element(struct spool_place *p, const struct task_name *n, const char *reason,
+			  struct err *e)
+{
+	for (int look = 0; look < CANCEL_LOOKS; look++) {
+		struct place_batch *b;
+		unsigned int attempts;
+		uint64_t epoch;
+		int r = find_waiting_batch(p, n->id, &b, e);
+
+		if (r <= 0)
+			return r;
+		if (batch_state(b->batch, n->element, &epoch, &attempts) != BATCH_WAITING)
+			return look ? begun_again(n->id, e) : 0;
+		r = end_waiting(p, b->batch, n->element, reason, e);
+		if (r != CLAIM_LOST)
+			return r == CANCELLED ? 1 : r;
+	}
+	return begun_again(n->id, e);
+}
 
 /* By its name of now. CANCELLED; 0: it does not wait; TRANSIT_GONE: it is not where it was just
  * seen. */

@@ -517,6 +517,7 @@ static void on_other_version(struct guardlink *l)
 	drop_socket(l);
 	l->round_ns = 0;
 	enter(l, LINK_CONNECTING, OUTDATED_LOOK);
+	finish_drop(l); /* it holds nothing of ours */
 }
 
 static void take_packet(struct guardlink *l, void *buf, size_t n)

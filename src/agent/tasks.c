@@ -288,7 +288,9 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 	if (v->what == RETRY_AGAIN) {
 		q->n_retried += !run_claim_code(r);
 		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, run_next_memory(r), v->text);
-		if (run_was_stopped(r)) /* before it was claimed, which has failed */
+		/* By name, and before it was claimed, which has failed. What others start is
+		 * theirs. */
+		if (run_was_stopped(r) && run_claim_code(r) <= 0 && q->stop_kind == END_MAX)
 			write_stop(q, &(struct claim){ .name = { .id = run_ref(r).id,
 								 .element = run_ref(r).element } });
 	} else {
@@ -596,6 +598,26 @@ static void tell_taken_back(struct tasks *q, const struct task_name *n)
 	tasks_rescan(q);
 }
 
+static void keep_vain(struct tasks *q, const struct task_name *n, const char *why)
+{
+	struct vain_stop *v = &q->vain[q->n_vain++ % VAIN_STOPS_MAX];
+
+	v->ref = (struct sched_ref){ n->id, (uint32_t)n->element };
+	(void)str_copy(v->why, sizeof(v->why), why);
+}
+
+static bool is_asked_for(struct sched_ref ref, uint64_t id, uint32_t element)
+{
+	return ref.id == id && (!element || ref.element == element);
+}
+
+static void forget_vain(struct tasks *q, uint64_t id, uint32_t element)
+{
+	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
+		if (is_asked_for(q->vain[i].ref, id, element))
+			q->vain[i] = (struct vain_stop){ .why = "" };
+}
+
 static void stop_done(struct spool_job *job)
 {
 	struct stop_job *j = (struct stop_job *)job;
@@ -605,7 +627,9 @@ static void stop_done(struct spool_job *job)
 
 	if (j->code > 0)
 		tell_taken_back(j->q, n);
-	if (failed)
+	if (j->code == -EBUSY)
+		news_say(j->q->place.news, LOG_LEVEL_ERROR, "%s", j->e.text);
+	else if (failed)
 		news_say(
 			j->q->place.news, LOG_LEVEL_ERROR,
 			"that task %llu is told to end cannot be written down (%s): if this node fails before "
@@ -613,6 +637,8 @@ static void stop_done(struct spool_job *job)
 			(unsigned long long)n->id, j->e.text);
 	if (r)
 		(void)str_copy(r->unwritten, sizeof(r->unwritten), failed ? j->e.text : "");
+	else if (failed)
+		keep_vain(j->q, n, j->e.text);
 	free(j);
 }
 
@@ -637,12 +663,12 @@ void tasks_write_stop(struct tasks *q, const struct run *r)
 
 const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element)
 {
-	for (const struct running *r = q->runs; r; r = r->next) {
-		struct sched_ref ref = run_ref(r->run);
-
-		if (ref.id == id && (!element || ref.element == element) && r->unwritten[0])
+	for (const struct running *r = q->runs; r; r = r->next)
+		if (is_asked_for(run_ref(r->run), id, element) && r->unwritten[0])
 			return r->unwritten;
-	}
+	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
+		if (q->vain[i].why[0] && is_asked_for(q->vain[i].ref, id, element))
+			return q->vain[i].why;
 	return NULL;
 }
 
@@ -651,10 +677,9 @@ int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigne
 {
 	unsigned int n = 0;
 
+	forget_vain(q, id, element);
 	for (struct running *r = q->runs; r; r = r->next) {
-		struct sched_ref ref = run_ref(r->run);
-
-		if (ref.id != id || (element && ref.element != element))
+		if (!is_asked_for(run_ref(r->run), id, element))
 			continue;
 		run_sweep(r->run, sweep);
 		/* First, for it may be gone after it. */

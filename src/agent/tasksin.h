@@ -31,6 +31,15 @@ struct running {
 	char unwritten[ERR_TEXT_MAX]; /* why it could not be written down that it is told to end */
 };
 
+/* A stop that came to nothing, of a task that does not run any more: for who waits for the answer.
+ */
+struct vain_stop {
+	struct sched_ref ref;
+	char why[ERR_TEXT_MAX];
+};
+
+#define VAIN_STOPS_MAX 8
+
 struct tasks {
 	uv_loop_t *loop;
 	char key[OPENING_KEY_MAX]; /* of the spool, once it is open */
@@ -45,6 +54,8 @@ struct tasks {
 	unsigned int told_devices; /* in the last sign of life */
 	struct sched_queue *plan;
 	struct running *runs;
+	struct vain_stop vain[VAIN_STOPS_MAX]; /* the last ones */
+	unsigned int n_vain;
 	struct streaks streaks;
 	struct pauses pauses;
 	struct orders *orders;

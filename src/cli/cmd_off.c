@@ -185,7 +185,8 @@ static int drop_orphan(const struct cmd_ctx *ctx, unsigned int *ret)
 	(void)str_copy(hello.instance, sizeof(hello.instance),
 		       settings_str(ctx->settings, SET_INSTANCE));
 	r = say_drop(fd, &hello);
-	if (r >= 0)
+	/* One that refuses closes at once; what it said can be read all the same. */
+	if (r >= 0 || r == -EPIPE || r == -ECONNRESET)
 		r = wait_dropped(fd, ret);
 	/* What a guard holds ends with it: one that has nothing left ends with its agent. */
 	return r == -EPIPE || r == -ECONNRESET ? 0 : r;

@@ -51,7 +51,8 @@ struct holder {
 	uint64_t total;		/* bytes that the card has */
 	struct holder_msg hold; /* the order that is being carried out */
 	bool holding;
-	bool amount_due; /* hold.amount has changed since the memory was taken */
+	bool amount_due; /* hold.amount has changed since the memory was taken, or a load is wanted
+			  */
 };
 
 static _Noreturn void end(void)
@@ -205,7 +206,8 @@ static bool take_memory(struct holder *h, size_t n)
 	return true;
 }
 
-/* The driver compiles the kernels, which not every machine can: they are for who wants a load. */
+/* The driver compiles the kernels, which not every machine can, so they are for who wants a load.
+ * To be called while nothing is held: who comes meanwhile would have to wait for it. */
 static void prepare_load(struct holder *h)
 {
 	struct err e = ERR_INIT;
@@ -219,11 +221,13 @@ static void prepare_load(struct holder *h)
 	}
 }
 
+/* Where a hold began without one, all is taken anew, with a load that is made in between. */
 static void start_load(struct holder *h)
 {
-	prepare_load(h);
-	if (!h->load)
+	if (!h->load) {
+		h->amount_due = h->amount_due || h->hold.load != LOAD_NONE;
 		return;
+	}
 	if (h->n_pieces > 0)
 		load_set_memory(h->load, h->pieces[0].at, h->pieces[0].bytes, h->total);
 	load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
@@ -290,7 +294,7 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 
 	if (r < 0)
 		fail(r, &e);
-	prepare_load(h); /* before there is anything to let go of */
+	prepare_load(h);
 	h->holding = true;
 	h->total = total;
 	h->wanted = wanted_bytes(&order->amount, free_bytes);
@@ -303,8 +307,8 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 }
 
 /*
- * Another amount: everything is freed and taken anew, so that it is one large piece again and
- * quick to free when it matters. The share of a card is of what is free without us.
+ * Another amount, or the first load: everything is freed and taken anew, so that it is one large
+ * piece again and quick to free when it matters. The share of a card is of what is free without us.
  */
 static void do_amount(struct holder *h)
 {
@@ -315,6 +319,7 @@ static void do_amount(struct holder *h)
 	free_pieces(h);
 	if (h->load)
 		load_set_memory(h->load, 0, 0, 0);
+	prepare_load(h);
 
 	int r = cuda_result(&h->cu, h->cu.mem_info(&free_bytes, &total), &e, "memory info");
 

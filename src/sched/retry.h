@@ -11,15 +11,10 @@
  * once (fast_ms), one after another (fast_limit), mean that something is wrong which trying again
  * does not mend: then the lane, or the batch that has none, is to be paused. The streak is counted
  * where the pause would be, so a lane whose tasks fail one after the other is stopped before all
-<<<<<<< HEAD
- * have been wasted. Tasks that retry for ever are never paused for it. Their back-off is what
- * protects the node, and where it is shorter, or there is none, they wait a second after such an
- * attempt.
-=======
  * have been wasted. A pause ends the streak, because who ends the pause has mended something; what
- * had begun before it says nothing about that. Tasks that retry for ever are never paused for it,
- * their back-off is what protects the node.
->>>>>>> sched
+ * had begun before it says nothing about that. Tasks that retry for ever are never paused for it.
+ * Their back-off is what protects the node, and where it is shorter, or there is none, they wait a
+ * second after such an attempt.
  */
 
 #include <stdbool.h>

@@ -447,6 +447,20 @@ static int claim_element(struct batch *b, uint64_t element, const struct claimer
 	return r < 0 ? r : CLAIM_LOST;
 }
 
+void batch_give_back(struct batch *b, const struct claim *c)
+{
+	uint64_t element = c->name.element;
+	cleanup_free char *line =
+		record_line(record_claim(&c->who, c->name.epoch, c->attempt, c->claimed_ns));
+
+	if (remove_claim(b->sp, c->path, line) < 0)
+		add_undone(b, c->path, line);
+	if (b->states[element] != BATCH_RUNNING)
+		return;
+	set_state(b, element, BATCH_WAITING);
+	b->next = element < b->next ? element : b->next;
+}
+
 int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, struct claim *ret,
 		struct err *e)
 {

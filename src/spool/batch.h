@@ -57,6 +57,9 @@ int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, st
 int batch_claim_to_end(struct batch *b, uint64_t element, const struct claimer *who,
 		       struct claim *ret, struct err *e);
 
+/* What was claimed to be ended could not be: it waits again, unless its end is written already. */
+void batch_give_back(struct batch *b, const struct claim *c);
+
 /* The element has been taken back meanwhile: what is told of it here changes nothing. */
 #define BATCH_SUPERSEDED 1
 /* ev may be NULL. To be repeated on error. batch_end() may also be BATCH_SUPERSEDED. */

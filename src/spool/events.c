@@ -16,6 +16,7 @@
 #include "spool/lines.h"
 
 #define EVENTS_SUFFIX ".tasks.jsonl"
+#define REWRITE_BYTES 65536
 #define EVENTS_MANY   (4 << 20) /* 20,000 lines; a syncfs per so many ends costs little */
 
 struct events {
@@ -23,6 +24,7 @@ struct events {
 	int fd;
 	bool dirty;
 	bool written_again_first; /* a sync failed, and may have taken what it did not write */
+	bool appended;		  /* and what is known of that was added once more */
 	off_t synced;		  /* so far the file is on the disk, ... */
 	struct strbuf unsynced;	  /* ... and this is behind it, as long as it is not too much */
 	bool unnamed;		  /* that the file is there is not on the disk yet */
@@ -140,23 +142,44 @@ int events_add_requeue(struct events *ev, uint64_t id, uint64_t element, uint64_
 	return add(ev, record_requeue(again, epoch, clock_wall_ns()), id, element, e);
 }
 
+/* From there to the end, as it can be read. */
+static int write_as_read(int fd, off_t at)
+{
+	cleanup_free char *buf = xmalloc(REWRITE_BYTES);
+	ssize_t n;
+
+	while ((n = pread(fd, buf, REWRITE_BYTES, at)) > 0) {
+		if (pwrite(fd, buf, (size_t)n, at) != n)
+			return errno ? -errno : -ENOSPC;
+		at += n;
+	}
+	return n < 0 ? -errno : 0;
+}
+
 /* What could not be written by a sync is no longer to be written for the next one, which would
  * succeed without it: it has to be changed again, to what it is. */
 static int write_again(struct events *ev)
 {
-	cleanup_fd int fd = spool_open_file(ev->sp, ev->path, O_WRONLY, NULL, NULL);
+	cleanup_fd int fd = spool_open_file(ev->sp, ev->path, O_RDWR, NULL, NULL);
 	const struct strbuf *b = &ev->unsynced;
 	struct stat st;
 	ssize_t n;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return fd < 0 ? fd : -errno;
-	/* With a line that was written by halves, or too many: all of it once more, which is read
-	 * as if it were there once. */
-	if (st.st_size != ev->synced + (off_t)b->len)
-		return spool_append(ev->fd, strbuf_str(b), b->len);
-	n = pwrite(fd, strbuf_str(b), b->len, ev->synced);
-	return n < 0 ? -errno : (size_t)n < b->len ? -ENOSPC : 0;
+	if (st.st_size == ev->synced + (off_t)b->len) {
+		n = pwrite(fd, strbuf_str(b), b->len, ev->synced);
+		return n < 0 ? -errno : (size_t)n < b->len ? -ENOSPC : 0;
+	}
+
+	/* With a line that was written by halves, or too many of them: as they can be read, and
+	 * what is known of them once more, which is read as if it were there once. */
+	int r = write_as_read(fd, ev->synced);
+
+	if (r == 0 && !ev->appended)
+		r = spool_append(ev->fd, strbuf_str(b), b->len);
+	ev->appended = ev->appended || r == 0;
+	return r;
 }
 
 static int sync_lines(struct events *ev)
@@ -171,6 +194,7 @@ static int sync_lines(struct events *ev)
 
 int events_sync(struct events *ev, struct err *e)
 {
+	struct stat st;
 	int r;
 
 	if (!ev->dirty)
@@ -180,7 +204,9 @@ int events_sync(struct events *ev, struct err *e)
 		return err_sys(e, -r, "sync %s/%s", ev->sp->path, ev->path);
 	if (sync_name(ev, e) < 0)
 		return -EIO;
-	ev->dirty = false;
+	ev->dirty = ev->appended = false;
+	if (fstat(ev->fd, &st) == 0)
+		ev->size = st.st_size;
 	ev->synced = ev->size;
 	strbuf_clear(&ev->unsynced);
 	return 0;

@@ -121,9 +121,10 @@ def test_only_a_load_needs_the_driver_to_compile(machine):  # noqa: F811
     other.tell(HOLD, amount=GIB, load=SM, duty=1000)
     other.answer(READY)
     assert "--load none" in other.failure()
-    # One that holds already has a load made when it is told of one.
+    # One that holds already has a load made when it is told of one, while it holds nothing.
     m.ctl("clear", "cuModuleLoadData")
     h.tell(LOAD, load=SM, duty=1000)
+    assert h.answer(HELD) == 20 * GIB
     must_come(lambda: m.show()["devices"][0]["util_percent"] > 50)
     h.tell(RELEASE)
     assert h.answer(FREED) == 20 * GIB

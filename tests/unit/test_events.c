@@ -33,7 +33,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 }
 
 /* A disk that fails: what was to be written is lost, though the next sync succeeds. */
-static bool disk_fails;
+static bool disk_fails, keeps;
 static off_t on_disk;
 
 int __real_fdatasync(int fd);
@@ -48,6 +48,10 @@ int __wrap_fdatasync(int fd)
 	if (!disk_fails) {
 		on_disk = st.st_size;
 		return __real_fdatasync(fd);
+	}
+	if (keeps) {
+		errno = EIO;
+		return -1;
 	}
 	(void)str_print(path, sizeof(path), "/proc/self/fd/%d", fd);
 
@@ -190,6 +194,34 @@ static void test_failed_sync(void **state)
 	assert_int_equal(sum_of_ids() % 1000, 111); /* 1000 may be there twice */
 }
 
+/* More than is kept of it is lost by the disk: all of it that can be read is written anew, and the
+ * file does not grow with each try. */
+static void test_failed_sync_of_many(void **state)
+{
+	struct spool_end long_end = done;
+	struct stat st;
+	off_t size = 0;
+
+	(void)memset(long_end.reason, 'x', sizeof(long_end.reason) - 1);
+	for (uint64_t id = 1; size < 5 << 20; id++) {
+		assert_int_equal(events_add_end(ev, id, 0, &long_end, NULL), 0);
+		assert_int_equal(fstatat(sp->fd, CURRENT, &st, 0), 0);
+		size = st.st_size;
+	}
+	disk_fails = keeps = true;
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(events_sync(ev, NULL), -EIO);
+	assert_int_equal(fstatat(sp->fd, CURRENT, &st, 0), 0);
+	assert_true(st.st_size < 2 * size);
+	disk_fails = keeps = false;
+	assert_int_equal(events_sync(ev, NULL), 0);
+	size = st.st_size;
+	add(1);
+	assert_int_equal(events_sync(ev, NULL), 0);
+	assert_int_equal(fstatat(sp->fd, CURRENT, &st, 0), 0);
+	assert_true(st.st_size > size && st.st_size < size + 4096);
+}
+
 /* Above some MiB. */
 static void test_many(void **state)
 {
@@ -293,8 +325,10 @@ static void test_problem(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_parts), TEST(test_failed_sync),
-					    TEST(test_many), TEST(test_large), TEST(test_problem) };
+	const struct CMUnitTest tests[] = {
+		TEST(test_parts), TEST(test_failed_sync), TEST(test_failed_sync_of_many),
+		TEST(test_many),  TEST(test_large),	  TEST(test_problem)
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

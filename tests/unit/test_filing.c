@@ -142,6 +142,42 @@ static void test_array_that_another_has_filed(void **state)
 	p.spool = spool_close(p.spool);
 }
 
+/* An element that waits again though it was to be stopped; its batch is called otherwise by now, or
+ * gone. */
+static void test_cancel_of_an_element(void **state)
+{
+	struct spool_place p = { .spool = open_spool() };
+	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-3\"}");
+	struct task_name n = { .id = id, .element = 1 };
+	struct err e = ERR_INIT;
+	struct place_batch *b;
+	struct scan_task t;
+	struct claim c;
+
+	p.self = self(p.spool, "one");
+	p.scan = scanned(p.spool);
+	b = place_batch(&p, id, &e);
+	assert_non_null(b);
+	assert_true(get(p.spool, id, &t));
+	assert_int_equal(transit_priority(p.spool, &t.name, 9, &e), 0);
+	assert_int_equal(filing_cancel(&p, &n, "stopped", &e), 1);
+	assert_int_equal(batch_counts(b->batch).cancelled, 1);
+	assert_int_equal(filing_cancel(&p, &n, "stopped", &e), 0);
+
+	/* Claimed to be ended, which could not be written. */
+	assert_int_equal(batch_claim_to_end(b->batch, 2, &p.self, &c, &e), 0);
+	batch_give_back(b->batch, &c);
+	assert_false(spool_exists(p.spool, c.path));
+	assert_int_equal(batch_next(b->batch, 0), 2);
+
+	n.element = 3;
+	assert_int_equal(transit_cancel(p.spool, &t.name, "all of it", &e), 0);
+	assert_int_equal(filing_cancel(&p, &n, "stopped", &e), 0);
+	place_forget_batch(&p, id);
+	p.scan = scan_free(p.scan);
+	p.spool = spool_close(p.spool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -150,6 +186,8 @@ int main(void)
 		cmocka_unit_test(test_command_that_had_ended),
 		cmocka_unit_test(test_words),
 		cmocka_unit_test_setup_teardown(test_array_that_another_has_filed, spool_setup,
+						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_cancel_of_an_element, spool_setup,
 						spool_teardown),
 	};
 
