@@ -756,9 +756,8 @@ def test_off_of_tasks_without_an_agent(queue):  # noqa: F811
     q = queue()
     assert q.m.run(q.m.tenure, "off", "--stop-tasks").stdout.startswith("Nothing to do")
     q.start("--no-hold")
-    i = q.submit("-g", "0", "--", "sleep", "60")
-    q.wait(i, "running")
-    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"])
+    i = q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 60")
+    assert wait_for(lambda: "\nbegun\n" in (q.log(i) or ""))
     q.kill()
     for how in "--stop-tasks", "--drain":
         said = q.m.run(q.m.tenure, "off", how, check=False)
@@ -772,8 +771,8 @@ def test_off_of_tasks_without_an_agent(queue):  # noqa: F811
     assert q.task(i)["state"] == "cancelled"
     # Killed while it is waited for.
     q.start("--no-hold")
-    i = q.submit("-g", "0", "--", "sleep", "60")
-    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"])
+    i = q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 60")
+    assert wait_for(lambda: "\nbegun\n" in (q.log(i) or ""))
     off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, text=True, stderr=subprocess.PIPE)
     assert wait_for(lambda: q.status()["queue"]["draining"])
     q.kill()
@@ -787,8 +786,8 @@ def test_off_of_a_task_whose_shim_is_dead(queue):  # noqa: F811
     """Whether what it started still runs nobody can say but the next agent: it is not said to run, and not to have ended."""
     q = queue()
     q.start("--no-hold")
-    lives, dead = (q.submit("-g", "0", "--", "sleep", "60") for _ in range(2))
-    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"] * 2)
+    lives, dead = (q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 60") for _ in range(2))
+    assert wait_for(lambda: all("\nbegun\n" in (q.log(i) or "") for i in (lives, dead)))
     shim = next(t["pid"] for t in q.status()["queue"]["tasks"] if t["id"] == dead)
     q.kill()
     os.kill(shim, signal.SIGKILL)
