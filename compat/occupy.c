@@ -11,12 +11,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/opts.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "compat/about.h"
@@ -27,6 +28,7 @@
 #include "gpu/device.h"
 
 #define OFF_LIMIT_MS 5000
+#define OFF_STEP_MS  10
 #define LOG_LINES    10
 #define LOG_TAIL     16384 /* bytes of the log that hold its last lines */
 #define DEFAULT_GPUS 4	   /* 0-3, of those that exist */
@@ -385,17 +387,31 @@ static bool is_waiting(void)
 	return waiting;
 }
 
-/* By descriptor: a PID that is given away meanwhile gets no signal. */
-static int end_process(const struct proc_id *id, struct err *e)
+/* fd: that tells of its end; where there is none the process is looked at from time to time. */
+static bool wait_end(const struct proc_id *id, int fd)
 {
-	cleanup_fd int fd = pidfd_open(id->pid, 0);
+	uint64_t until_ns = clock_mono_ns() + OFF_LIMIT_MS * NS_PER_MS;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
-	if (fd < 0 || !proc_alive(id))
+	while (proc_alive(id)) {
+		if (clock_mono_ns() > until_ns)
+			return false;
+		if (poll(&p, 1, OFF_STEP_MS) == 1)
+			break;
+	}
+	return true;
+}
+
+static int end_process(const struct proc_id *id, struct err *e)
+{
+	cleanup_fd int fd = proc_open(id->pid);
+	int r = proc_signal(id, SIGTERM);
+
+	if (r == -ESRCH)
 		return 0;
-	if (pidfd_send_signal(fd, SIGTERM, NULL, 0) < 0)
-		return err_sys(e, errno, "end PID %d", (int)id->pid);
-	if (poll(&p, 1, OFF_LIMIT_MS) == 0)
+	if (r < 0)
+		return err_sys(e, -r, "end PID %d", (int)id->pid);
+	if (!wait_end(id, fd))
 		return err_set(e, -ETIMEDOUT, "PID %d has not ended within %d s", (int)id->pid,
 			       OFF_LIMIT_MS / 1000);
 	return 0;

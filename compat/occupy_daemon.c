@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/nofile.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
@@ -347,7 +348,7 @@ static int close_others(int news)
 
 	if (news == NEWS_FD)
 		fd = news;
-	(void)close_range(NEWS_FD + 1, ~0U, 0);
+	nofile_close(NEWS_FD + 1, ~0U);
 	return fd;
 }
 

@@ -205,46 +205,90 @@ static int runs_unseen(const struct cmd_ctx *ctx, const char *why, struct err *e
 		       settings_str(ctx->settings, SET_INSTANCE), why);
 }
 
-/* An attempt that was begun on this node since it was booted, and has not ended. */
-static bool runs_here(const struct spool *sp, const struct scan_task *t)
+/* Ids of tasks, "42, 43.1 and 3 more". */
+struct told {
+	struct strbuf text;
+	size_t n;
+};
+
+/* Without an agent. */
+struct left {
+	struct told run; /* their shims answer */
+	struct told
+		unknown; /* neither a shim nor the record of an end: what they started may run */
+};
+
+static void tell(struct told *t, const struct task_name *n)
 {
+	char id[QUEUE_ID_MAX];
+
+	if (t->n < TOLD_MAX)
+		strbuf_addf(&t->text, "%s%s", t->n ? ", " : "",
+			    queue_format_id(n->id, n->element, id));
+	t->n++;
+}
+
+static void tell_more(struct told *t)
+{
+	if (t->n > TOLD_MAX)
+		strbuf_addf(&t->text, " and %zu more", t->n - TOLD_MAX);
+}
+
+/* An attempt counts that was begun on this node since it was booted, and has not ended. */
+static void look_at(const struct spool *sp, const struct scan_task *t, struct left *ret)
+{
+	struct taskrun_look look;
 	struct taskrun run;
 
 	if (t->dir != SPOOL_RUNNING)
-		return false;
+		return;
 	taskrun_read_claim(sp, &t->name, t->name.name, &run);
-	return run.running && !run.left && strcmp(run.who.boot, sp->boot) == 0;
+	if (!run.running || run.left || strcmp(run.who.boot, sp->boot) != 0)
+		return;
+	tell(taskrun_look(sp, &run, &look) ? &ret->run : &ret->unknown, &t->name);
+	taskrun_look_clear(&look);
 }
 
-/* Which tasks run on this node, "42, 43.1"; how many, or negative. */
-static int find_here(const struct spool *sp, struct strbuf *ids, struct err *e)
+static int find_left(const struct spool *sp, struct left *ret, struct err *e)
 {
 	struct queue_match all;
-	char id[QUEUE_ID_MAX];
-	int n = 0, r = queue_all(sp, &all, e);
+	int r = queue_all(sp, &all, e);
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < all.n; i++) {
-		if (!runs_here(sp, &all.tasks[i]))
-			continue;
-		if (n < TOLD_MAX)
-			strbuf_addf(ids, "%s%s", n ? ", " : "",
-				    queue_format_id(all.tasks[i].name.id, all.tasks[i].name.element,
-						    id));
-		n++;
-	}
+	for (size_t i = 0; i < all.n; i++)
+		look_at(sp, &all.tasks[i], ret);
 	free(all.tasks);
-	if (n > TOLD_MAX)
-		strbuf_addf(ids, " and %d more", n - TOLD_MAX);
-	return n;
+	tell_more(&ret->run);
+	tell_more(&ret->unknown);
+	return 0;
+}
+
+static int say_left(const struct spool *sp, struct left *l, struct err *e)
+{
+	cleanup_free char *on = taskrun_format_on(sp);
+	cleanup_strbuf struct strbuf said = STRBUF_INIT;
+
+	if (l->run.n)
+		strbuf_addf(&said, "task%s %s run%s on here without an agent",
+			    l->run.n == 1 ? "" : "s", strbuf_str(&l->run.text),
+			    l->run.n == 1 ? "s" : "");
+	if (l->unknown.n)
+		strbuf_addf(&said, "%stask%s %s %s not filed, so that it is not known whether %s",
+			    l->run.n ? ", and " : "", l->unknown.n == 1 ? "" : "s",
+			    strbuf_str(&l->unknown.text), l->unknown.n == 1 ? "was" : "were",
+			    l->unknown.n == 1 ? "it runs" : "they run");
+	return said.len ? err_set(e, -EBUSY,
+				  "%s: %s starts an agent that takes over what runs and files what "
+				  "has ended; then ask again",
+				  strbuf_str(&said), on)
+			: 0;
 }
 
 /* Tasks were to end as well, and nobody is there who could end them. */
 static int check_tasks(const struct cmd_ctx *ctx, struct err *e)
 {
-	cleanup_strbuf struct strbuf ids = STRBUF_INIT;
-	cleanup_free char *on = NULL;
+	struct left left = { { STRBUF_INIT, 0 }, { STRBUF_INIT, 0 } };
 	struct err why = ERR_INIT;
 	struct spool *sp = NULL;
 	int r;
@@ -255,18 +299,12 @@ static int check_tasks(const struct cmd_ctx *ctx, struct err *e)
 	if (r == -ENOENT) /* nothing was ever submitted */
 		return 0;
 	if (r == 0)
-		r = find_here(sp, &ids, &why);
-	if (sp)
-		on = taskrun_format_on(sp);
+		r = find_left(sp, &left, &why);
+	r = r < 0 ? runs_unseen(ctx, why.text, e) : say_left(sp, &left, e);
 	sp = spool_close(sp);
-	if (r < 0)
-		return runs_unseen(ctx, why.text, e);
-	return r == 0 ? 0
-		      : err_set(e, -EBUSY,
-				"task%s %s run%s on here without an agent: %s starts one that "
-				"takes %s over; then ask again",
-				r == 1 ? "" : "s", strbuf_str(&ids), r == 1 ? "s" : "", on,
-				r == 1 ? "it" : "them");
+	strbuf_clear(&left.run.text);
+	strbuf_clear(&left.unknown.text);
+	return r;
 }
 
 /* No error unless tasks were to end: whoever wants everything let go of has that. */
@@ -364,7 +402,7 @@ const struct cmd cmd_off = {
 		"Comes back when all memory is free and the agent has ended. Also ends a "
 		"`tenure hold` in another terminal, and what an agent has left that was killed. Tasks that run go on, and the next `tenure on` "
 		"takes them over. Where no agent runs there is nothing to do, which is said and is no "
-		"error, but where tasks were to end that run on without one.\n"
+		"error, but where tasks were to end that run on without one, or may.\n"
 		"\n"
 		"With --drain or --stop-tasks GPUs that no task uses are let go of at once, nothing "
 		"more is started, and the agent ends when the last task has; it does so also when "

@@ -211,7 +211,10 @@ static bool read_status(int fd, struct shmsg_status *ret)
 
 static bool ask_shim(const struct spool *sp, const struct taskrun *run, struct shmsg_status *ret)
 {
-	const struct shim_id id = { .proc = run->who.proc };
+	/* The claim names the agent until the shim is noted in it; the token leads to it before. */
+	const struct shim_id id = {
+		.proc = run->started_ns ? run->who.proc : (struct proc_id){ 0 },
+	};
 	struct adopted found = { .fd = -1 };
 	char token[TASK_TOKEN_MAX];
 	bool told = false;

@@ -300,6 +300,23 @@ def test_occupy_killed_leaves_nothing_held(inside):
     """)
 
 
+def test_occupy_on_an_old_kernel(inside, old_kernel):
+    """Without pidfds and close_range(): it keeps nothing of its caller's open, and `off` does end it."""
+    inside(f"""
+        old = {{**os.environ, **{old_kernel!r}}}
+        old["LD_PRELOAD"] = ":".join(filter(None, [old["LD_PRELOAD"], os.environ.get("LD_PRELOAD")]))
+        ours, theirs = os.pipe()
+        out = occupy("on", "--gpus", "0", "--memory", "20", *QUICK, env=old, pass_fds=[theirs])
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        assert os.read(ours, 1) == b""
+        pid = int(PID.read_text())
+        wait(lambda: used()[0] > 19)
+        assert f"Occupy stopped (PID: {{pid}})" in occupy("off", env=old)
+        assert not alive(pid) and not PID.exists() and used()[0] < 0.1
+    """)
+
+
 def test_occupy_restarts_a_killed_agent(inside):
     inside("""
         occupy("on", "--gpus", "0", *QUICK)

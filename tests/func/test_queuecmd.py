@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from machine import proc_exists
 from patience import HANG, Stopwatch, wait_for
 from test_queue import Queue, queue  # noqa: F401  (a fixture)
 
@@ -755,15 +756,14 @@ def test_off_of_tasks_without_an_agent(queue):  # noqa: F811
     q = queue()
     assert q.m.run(q.m.tenure, "off", "--stop-tasks").stdout.startswith("Nothing to do")
     q.start("--no-hold")
-    i = q.submit("-g", "0", "--", "sleep", "60")
-    q.wait(i, "running")
-    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"])
+    i = q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 60")
+    assert wait_for(lambda: "\nbegun\n" in (q.log(i) or ""))
     q.kill()
     for how in "--stop-tasks", "--drain":
         said = q.m.run(q.m.tenure, "off", how, check=False)
         text = " ".join(said.stderr.split())
         assert said.returncode == 1 and not said.stdout, said
-        assert f"task {i} runs on here without an agent: tenure on starts one that takes it over" in text, text
+        assert f"task {i} runs on here without an agent: tenure on starts an agent that takes over what runs" in text
     assert q.m.run(q.m.tenure, "off").returncode == 0
     # An agent that was just started ends what it takes over, too, and its queue is not empty before it is open.
     q.start_unready("--no-hold")
@@ -771,8 +771,8 @@ def test_off_of_tasks_without_an_agent(queue):  # noqa: F811
     assert q.task(i)["state"] == "cancelled"
     # Killed while it is waited for.
     q.start("--no-hold")
-    i = q.submit("-g", "0", "--", "sleep", "60")
-    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"])
+    i = q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 60")
+    assert wait_for(lambda: "\nbegun\n" in (q.log(i) or ""))
     off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, text=True, stderr=subprocess.PIPE)
     assert wait_for(lambda: q.status()["queue"]["draining"])
     q.kill()
@@ -780,6 +780,27 @@ def test_off_of_tasks_without_an_agent(queue):  # noqa: F811
     q.start("--no-hold")
     assert q.m.run(q.m.tenure, "off", "--stop-tasks").returncode == 0
     assert q.task(i)["state"] == "cancelled"
+
+
+def test_off_of_a_task_whose_shim_is_dead(queue):  # noqa: F811
+    """Whether what it started still runs nobody can say but the next agent: it is not said to run, and not to have ended."""
+    q = queue()
+    q.start("--no-hold")
+    lives, dead = (q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 60") for _ in range(2))
+    assert wait_for(lambda: all("\nbegun\n" in (q.log(i) or "") for i in (lives, dead)))
+    shim = next(t["pid"] for t in q.status()["queue"]["tasks"] if t["id"] == dead)
+    q.kill()
+    os.kill(shim, signal.SIGKILL)
+    assert wait_for(lambda: not proc_exists(shim))
+    for how in "--stop-tasks", "--drain":
+        said = q.m.run(q.m.tenure, "off", how, check=False)
+        text = " ".join(said.stderr.split())
+        assert said.returncode == 1 and not said.stdout, said
+        assert (f"task {lives} runs on here without an agent, and task {dead} was not filed, so that it is not known "
+                "whether it runs: tenure on starts an agent that") in text, text
+    q.start("--no-hold")
+    assert q.m.run(q.m.tenure, "off", "--stop-tasks").returncode == 0
+    assert q.m.run(q.m.tenure, "off", "--stop-tasks").stdout.startswith("Nothing to do")
 
 
 def test_off_drain(queue):  # noqa: F811
