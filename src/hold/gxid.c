@@ -13,8 +13,8 @@
 #define AGAIN_NS (60 * NS_PER_S) /* the same of one device is not told sooner */
 
 static const char *const advice[XID_KIND_MAX] = {
-	[XID_TROUBLE] = "not used until it was reset, or tenure off and on say otherwise; a reset "
-			"needs tenure off --stop-tasks of every user of this machine first",
+	[XID_TROUBLE] = ("not used until it was reset, or tenure off and on say otherwise; a reset "
+			 "needs tenure off --stop-tasks of every user of this machine first"),
 	[XID_PROGRAM] = "the doing of a program on it; the GPU goes on",
 	[XID_NOTICE] = "for information",
 };
