@@ -212,6 +212,14 @@ static void on_started(struct run *r, const union shmsg *m)
 	}
 }
 
+/* One that we have found, and whose agent went before GO. To one that we are about to start
+ * ourselves it is no news: an older shim answers all when somebody looks. */
+static void on_never_begun(struct run *r)
+{
+	if (r->state == RUN_RUNNING)
+		run_stop(r, END_NODE_LOST, UINT32_MAX, "its agent ended before it could begin");
+}
+
 /* Nothing was started for us; but if that is because another shim has the task, it is its. */
 static void refused(struct run *r, const char *why)
 {
@@ -224,7 +232,7 @@ static void take_message(struct run *r, int type, const union shmsg *m)
 	if (type == SHMSG_PREPARED)
 		on_prepared(r, m);
 	else if (type == SHMSG_STATUS && m->status.state == SHIM_PREPARED)
-		run_stop(r, END_NODE_LOST, UINT32_MAX, "its agent ended before it could begin");
+		on_never_begun(r);
 	else if (type == SHMSG_STARTED || type == SHMSG_STATUS)
 		on_started(r, m);
 	else if (type == SHMSG_ENDED && m->ended.end.outcome == TASK_REFUSED &&

@@ -182,12 +182,30 @@ static void tell_status(struct shim *sh, uint16_t type)
 	tell_all(sh, &m, sizeof(m));
 }
 
+static struct shmsg_ended ended_of(const struct shim *sh)
+{
+	return (struct shmsg_ended){ .head = SHMSG_HEAD(SHMSG_ENDED, struct shmsg_ended),
+				     .end = sh->rec.end };
+}
+
 static void tell_ended(struct shim *sh)
 {
-	struct shmsg_ended m = { .head = SHMSG_HEAD(SHMSG_ENDED, struct shmsg_ended),
-				 .end = sh->rec.end };
+	struct shmsg_ended m = ended_of(sh);
 
 	tell_all(sh, &m, sizeof(m));
+}
+
+/* Who only looks is answered alone: to the agent that is about to start the task a STATUS would be
+ * news of a task that it has not begun. */
+static void answer(const struct shim *sh, int fd)
+{
+	struct shmsg_status status = status_of(sh, SHMSG_STATUS);
+	struct shmsg_ended ended = ended_of(sh);
+
+	if (sh->state == SHIM_ENDED)
+		(void)sock_send(fd, &ended, sizeof(ended));
+	else
+		(void)sock_send(fd, &status, sizeof(status));
 }
 
 /* ---- actions ---- */
@@ -462,17 +480,9 @@ static void on_ack(struct shim *sh, const union shmsg *m)
 	sh->acked = sh->state == SHIM_ENDED;
 }
 
-static void on_ask(struct shim *sh, const union shmsg *m)
-{
-	if (sh->state == SHIM_ENDED)
-		tell_ended(sh);
-	else
-		tell_status(sh, SHMSG_STATUS);
-}
-
 static void (*const handlers[SHMSG_TYPE_MAX])(struct shim *sh, const union shmsg *m) = {
 	[SHMSG_GO] = on_go,   [SHMSG_CANCEL] = on_cancel, [SHMSG_STOP] = on_stop,
-	[SHMSG_GPU] = on_gpu, [SHMSG_ACK] = on_ack,	  [SHMSG_ASK] = on_ask,
+	[SHMSG_GPU] = on_gpu, [SHMSG_ACK] = on_ack,
 };
 
 /* All that waits on one connection. False when it is gone, or talks what we do not know. */
@@ -486,6 +496,8 @@ static bool hear(struct shim *sh, size_t i)
 		sh->serves[i] = sh->serves[i] || type != SHMSG_ASK;
 		if (handlers[type])
 			handlers[type](sh, &m);
+		else if (type == SHMSG_ASK)
+			answer(sh, sh->conns[i]);
 	}
 	return type == -EAGAIN;
 }

@@ -16,7 +16,7 @@
  *       or CANCEL                                          STARTED {task's pid}
  *     GPU {peak, utilisation}     at any time, the last one counts: for the log's trailer
  *     STOP {signal, grace}        again with a shorter grace: hurry
- *     ASK {}                      also by who only looks   STATUS {}
+ *     ASK {}                      also by who only looks   STATUS {}, or ENDED: to who asked alone
  *                                                          ENDED {struct task_end}, end of file
  *     ACK {}                      needed only where ENDED has record_errno
  *

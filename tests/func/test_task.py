@@ -516,6 +516,20 @@ def test_agent_dies_and_another_adopts(drv, drivers):
     assert "done\n=== ended" in new.log(t)
 
 
+def test_who_looks_is_answered_alone(drv, drivers):
+    """To the agent that is about to start the task it would be news of a task that it has not begun."""
+    t = unique("looked-at")
+    drv.start(t, "true", go=False)
+    m = drv.wait("prepared", t)
+    looker = drivers()
+    assert looker.adopt(t, m["pid"], m["start"]) == "lives"
+    assert looker.wait("status", t)["state"] == "prepared"
+    drv.say(f"go {t}")
+    drv.wait("started", t)
+    assert drv.wait("ended", t)["exit_code"] == 0
+    assert "status" not in [n["event"] for n in drv.seen]
+
+
 def test_recycled_pid_is_not_adopted_nor_signalled(drv, drivers):
     t = unique("recycled")
     drv.start(t, "sleep", "1")
