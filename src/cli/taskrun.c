@@ -73,6 +73,9 @@ static void read_left(const struct spool *sp, struct taskrun *run)
 				 ? NAME_SIGNALLED + (unsigned int)r.end.signal
 				 : (unsigned int)r.end.exit_code;
 	run->left_ns = r.end.ended_wall_ns;
+	/* Its agent may have gone before it noted that in the claim. */
+	if (run->left && !run->started_ns)
+		run->started_ns = r.end.started_wall_ns;
 }
 
 char *taskrun_format_on(const struct spool *sp)

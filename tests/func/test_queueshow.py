@@ -283,6 +283,23 @@ def test_ended_while_no_agent_ran(queue, tmp_path):  # noqa: F811
     assert q.wait(i, "failed")["exit"] == 3 and "left_exit" not in show(q, i)
 
 
+def test_ended_before_its_start_was_noted(queue, tmp_path):  # noqa: F811
+    """Its agent was killed before it wrote into the claim that the task runs: the shim knows when that began."""
+    q = queue()
+    q.start("--no-hold")
+    go = tmp_path / "go"
+    i = q.submit("-g", "0", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done; exit 3")
+    assert wait_for(lambda: show(q, i).get("started"))
+    q.kill()
+    go.touch()
+    assert wait_for(lambda: "left_exit" in show(q, i))
+    claim = next((pathlib.Path(q.spool) / "running").glob(f"*,{i},*"))
+    claim.write_text("".join(line for line in claim.read_text().splitlines(True) if '"event":"start"' not in line))
+    assert show(q, i)["ran_s"] == q.task(i)["ran_s"] > 0
+    q.start("--no-hold")
+    assert q.wait(i, "failed")["exit"] == 3
+
+
 def test_time_of_what_waits_again(queue):  # noqa: F811
     """The time of the attempt that is over does not run on."""
     q = queue()
