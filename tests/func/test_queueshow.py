@@ -261,9 +261,8 @@ def test_wait_and_retry_of_many(queue):  # noqa: F811
     assert f"no element {bad}.0: they count from 1" in say("stop", f"{bad}.0", code=1)
 
 
-def test_ended_while_no_agent_ran(queue, tmp_path):  # noqa: F811
-    """It is told as ended, and its time stands, until an agent files it."""
-    q = queue()
+def end_without_agent(q, tmp_path):
+    """A task that begins under an agent, and fails when that has been killed."""
     q.start("--no-hold")
     go = tmp_path / "go"
     i = q.submit("-g", "0", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done; exit 3")
@@ -271,6 +270,13 @@ def test_ended_while_no_agent_ran(queue, tmp_path):  # noqa: F811
     q.kill()
     go.touch()
     assert wait_for(lambda: "left_exit" in show(q, i))
+    return i
+
+
+def test_ended_while_no_agent_ran(queue, tmp_path):  # noqa: F811
+    """It is told as ended, and its time stands, until an agent files it."""
+    q = queue()
+    i = end_without_agent(q, tmp_path)
     doc, row = show(q, i), q.task(i)
     assert doc["state"] == row["state"] == "running" and doc["left_exit"] == row["left_exit"] == 3
     assert show(q, i)["ran_s"] == doc["ran_s"] == q.task(i)["ran_s"]
@@ -286,13 +292,7 @@ def test_ended_while_no_agent_ran(queue, tmp_path):  # noqa: F811
 def test_ended_before_its_start_was_noted(queue, tmp_path):  # noqa: F811
     """Its agent was killed before it wrote into the claim that the task runs: the shim knows when that began."""
     q = queue()
-    q.start("--no-hold")
-    go = tmp_path / "go"
-    i = q.submit("-g", "0", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done; exit 3")
-    assert wait_for(lambda: show(q, i).get("started"))
-    q.kill()
-    go.touch()
-    assert wait_for(lambda: "left_exit" in show(q, i))
+    i = end_without_agent(q, tmp_path)
     claim = next((pathlib.Path(q.spool) / "running").glob(f"*,{i},*"))
     claim.write_text("".join(line for line in claim.read_text().splitlines(True) if '"event":"start"' not in line))
     assert show(q, i)["ran_s"] == q.task(i)["ran_s"] > 0
