@@ -171,7 +171,9 @@ class FakeGuard:
         self.dev_dir, self.pid = dev_dir, pid
         self.flags, self.trouble, self.n_devices = SEES | INOTIFY, "", 2
         self.refuse = None          # (code, text) instead of WELCOME
+        self.refuse_at_once = False  # before it has heard anything, and hangs up
         self.other_version = False  # answers, whatever it is told, are of a later one
+        self.slow = 0               # seconds until it answers from another version
         self.policy_reply = (0, "")
         self.answer_hello = True
         self.answer_drop = True
@@ -197,6 +199,10 @@ class FakeGuard:
             except OSError:
                 return
             self.conn = conn
+            if self.refuse_at_once:
+                self.send(message(Text, REFUSED, code=self.refuse[0], text=self.refuse[1]), conn)
+                conn.close()
+                continue
             threading.Thread(target=self.talk, args=(conn,), daemon=True).start()
 
     def send(self, m, conn=None):
@@ -222,6 +228,7 @@ class FakeGuard:
             if not self.answer_hello:
                 return
             if self.other_version:
+                time.sleep(self.slow)
                 refused = message(Text, REFUSED, text="of another version")
                 refused.head.version += 1
                 self.send(refused, conn)

@@ -279,6 +279,13 @@ def test_off_that_the_guard_refuses(guard, dev, build, env, code, says):
     assert off.returncode == 1 and says in " ".join(off.stderr.split()), off
 
 
+def test_off_of_a_guard_that_hangs_up_at_once(guard, dev, build, env):
+    """It has refused, and not let go of anything: that it is gone from the line is no word of that."""
+    guard.refuse, guard.refuse_at_once = (-93, "of another version"), True
+    off = subprocess.run([build / "tenure", "off", "--dev-dir", dev], env=env, capture_output=True, text=True)
+    assert off.returncode == 1 and "lets go by itself in at most 10 s" in " ".join(off.stderr.split()), off
+
+
 def test_refused_by_the_guard(guard, agent):
     guard.refuse = (-16, "an agent of this instance is there")
     a = agent()
@@ -293,6 +300,14 @@ def test_guard_of_another_version_that_goes(guard, agent):
     must_come(lambda: len(guard.hellos) > 1)
     guard.other_version = False  # the one that was started after it
     a.line("gpu 1")
+    a.stop()
+
+
+def test_end_beside_a_guard_of_another_version(guard, agent):
+    """It holds nothing of this agent's, whose end does not wait for it: also between greeting and answer."""
+    guard.other_version, guard.slow = True, 0.4
+    a = agent()
+    must_come(lambda: len(guard.hellos) > 1)
     a.stop()
 
 
