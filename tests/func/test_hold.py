@@ -238,6 +238,20 @@ def test_all_at_once(machine):  # noqa: F811
     assert h.end() == 0
 
 
+def test_many_at_once_where_the_driver_is_slow(machine):  # noqa: F811
+    """It frees one device after the other: a holder that waits for its turn is not taken for one that hangs."""
+    m = machine(gpus=8, speed=1)
+    m.ctl("timing", "free-per-gib", 700000)  # 90 ms a device, twice what an H200 takes
+    h = m.hold("--load", "none")
+    h.held(*range(8))
+    new = [m.newcomer("--device", i, "--take", "90%", "--retry", "--stay", "1", wait=False) for i in range(8)]
+    for n in new:
+        n.communicate(timeout=HANG)
+    must_come(lambda: {e["gpu"] for e in h.seen("yield")} == set(range(8)))
+    assert not h.seen("failed"), h.texts()
+    assert h.end() == 0
+
+
 @pytest.mark.parametrize("init_ms", [700, 4000])
 def test_newcomer_while_cuda_starts(machine, init_ms):  # noqa: F811
     """The holder leaves between two steps of its start; where one step takes too long it is ended.
