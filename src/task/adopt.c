@@ -21,6 +21,7 @@
 
 #define GOING_NS      (500 * NS_PER_MS)
 #define GOING_STEP_US 5000
+#define TURN_MS	      500 /* for a shim whom many connect to at once */
 
 /* It has its mother's name until its own is safe. 1, 0, or -errno. */
 static int is_a_shim(pid_t pid)
@@ -81,7 +82,7 @@ int adopt_find(const char *token, const struct shim_id *id, const char *record_d
 	if (!token_valid(token))
 		return err_set(e, -EINVAL, "\"%s\" is not a token", token);
 
-	cleanup_fd int fd = endpoint_connect(shim_socket_name(name, token), 0, e);
+	cleanup_fd int fd = endpoint_connect(shim_socket_name(name, token), TURN_MS, e);
 
 	if (fd == -ECONNREFUSED)
 		return find_record(token, record_dir, ret, e);

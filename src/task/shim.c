@@ -64,6 +64,9 @@
 #define GO_WORDS_MAX	   256U
 #define STOP_GRACE_DEF	   UINT32_MAX
 #define NAME_LOOK_NS	   (5 * NS_PER_S)
+#define PACE_NS		   (100 * NS_PER_MS)
+#define PACE_MOST	   128 /* connections are accepted in that time */
+#define HEAR_MOST	   64  /* messages of one connection, before others have their turn */
 
 enum shim_event {
 	EV_GO,
@@ -113,6 +116,8 @@ struct shim {
 	bool hurried; /* told to end after its task has */
 	struct endpoint name;
 	uint64_t name_at_ns; /* the next look whether it is there */
+	uint64_t pace_at_ns; /* from then on as many as that are accepted again */
+	unsigned int accepted;
 	int conns[CONNS];
 	bool spoke[CONNS];  /* that one has said something that makes sense */
 	bool serves[CONNS]; /* it is an agent's, who files the end; others only look */
@@ -485,13 +490,16 @@ static void (*const handlers[SHMSG_TYPE_MAX])(struct shim *sh, const union shmsg
 	[SHMSG_GPU] = on_gpu, [SHMSG_ACK] = on_ack,
 };
 
-/* All that waits on one connection. False when it is gone, or talks what we do not know. */
+/* What waits on one connection. False when it is gone, or talks what we do not know. */
 static bool hear(struct shim *sh, size_t i)
 {
 	union shmsg m;
-	int type;
 
-	while ((type = shmsg_recv(sh->conns[i], &m)) > 0) {
+	for (unsigned int n = 0; n < HEAR_MOST; n++) {
+		int type = shmsg_recv(sh->conns[i], &m);
+
+		if (type <= 0)
+			return type == -EAGAIN;
 		sh->spoke[i] = true;
 		sh->serves[i] = sh->serves[i] || type != SHMSG_ASK;
 		if (handlers[type])
@@ -499,7 +507,7 @@ static bool hear(struct shim *sh, size_t i)
 		else if (type == SHMSG_ASK)
 			answer(sh, sh->conns[i]);
 	}
-	return type == -EAGAIN;
+	return true;
 }
 
 static void accept_conn(struct shim *sh)
@@ -507,6 +515,8 @@ static void accept_conn(struct shim *sh)
 	int fd = sock_accept(sh->name.fd, NULL);
 	size_t i = 0;
 
+	if (sh->accepted++ == 0)
+		sh->pace_at_ns = clock_mono_ns() + PACE_NS;
 	if (fd < 0)
 		return;
 	/*
@@ -754,11 +764,22 @@ static void look_for_agents(struct shim *sh)
 		sh->alone_at_ns = clock_mono_ns() + SPEC_ALONE_MS * NS_PER_MS;
 }
 
+/* Somebody may connect and connect; the kernel keeps in order who waits meanwhile. */
+static int listens_on(struct shim *sh, uint64_t *until_ns)
+{
+	if (sh->accepted >= PACE_MOST && clock_mono_ns() >= sh->pace_at_ns)
+		sh->accepted = 0;
+	if (sh->accepted < PACE_MOST)
+		return sh->name.fd;
+	*until_ns = min_u64(*until_ns, sh->pace_at_ns);
+	return -1;
+}
+
 static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 {
 	struct pollfd fds[FIRST_CONN + CONNS] = {
 		{ .fd = sh->start->sig_fd, .events = POLLIN },
-		{ .fd = sh->name.fd, .events = POLLIN },
+		{ .fd = listens_on(sh, &until_ns), .events = POLLIN },
 		{ .fd = sh->worker.wake_fd, .events = POLLIN },
 		{ .fd = sh->state == SHIM_ENDED ? -1 : sh->keep.timer_fd, .events = POLLIN }
 	};

@@ -254,6 +254,34 @@ def test_floods(world):
     print(f"slowest of 20: {max(took):.2f} s, agent and guard {share:.0%} of a core")
 
 
+def shim_of(w):
+    """The PID of the shim of the one task that runs, and the file of its socket."""
+    socket_file, = (p for at in w.ours() for p in at.iterdir() if "shim" in p.name and p.is_socket())
+    shim, = (p for p in w.processes() if pathlib.Path(f"/proc/{p}/comm").read_text() == "tenure-shim\n")
+    return shim, socket_file
+
+
+def test_floods_of_a_shim(world):
+    """Its task is watched, found again by an agent, and stopped, whoever connects to it."""
+    w = world
+    w.run(*ON)
+    task = w.run("submit", "-g", "0", "--", "sleep", "600").stdout.strip()
+    assert wait_for(lambda: "running" in w.run("show", task).stdout)
+    shim, socket_file = shim_of(w)
+    flood = [w.python(w.user, FLOOD, how, socket_file) for how in ("close", "keep", "wait")]
+    began, before = time.monotonic(), cpu_of(shim)
+    os.kill(w.status()["agent_pid"], signal.SIGKILL)
+    w.run(*ON)
+    assert wait_for(lambda: "running" in w.run("show", task).stdout)
+    time.sleep(max(0, began + 2 - time.monotonic()))
+    share = (cpu_of(shim) - before) / (time.monotonic() - began)
+    assert share < 0.15, share
+    assert all(p.poll() is None for p in flood)
+    w.run("stop", task)
+    assert w.run("wait", task, check=False).returncode == 1
+    assert json.loads(w.run("show", task, "--json").stdout)["attempts"] == 1
+
+
 def test_who_was_killed_leaves_nothing_in_the_way(world):
     w = world
     for _ in range(2):
