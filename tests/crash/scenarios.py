@@ -204,9 +204,6 @@ class Clients:
         w.begin(2)
         self.node = w.nodes[0]
         self.first = w.submit(self.node, "first", ["-g", "0", "--paused"], ["--", *w.witness("{TAG}", 0)])
-        self.failed = w.submit(self.node, "fails", ["-g", "0"], ["--", *w.witness("{TAG}", 0, -1)], expect="failed")
-        if self.node.run("wait", "-q", self.failed.id).returncode != 1:
-            w.violation("`tenure wait` for a task that fails")
 
     # What is done to a task, and what its name says when that was acknowledged.
     COMMANDS = {
@@ -223,6 +220,14 @@ class Clients:
         return w.submit(self.node, command, ["-g", "0", "--after-any", self.first.id,
                                              *(["--paused"] if command == "resume" else [])],
                         ["--", *w.witness("{TAG}", 0)], expect=("done", "cancelled") if command == "stop" else "done")
+
+    def failed(self):
+        """One that has failed, and does so each time."""
+        w = self.w
+        t = w.submit(self.node, "fails", ["-g", "0"], ["--", *w.witness("{TAG}", 0, -1)], expect="failed")
+        if self.node.run("wait", "-q", t.id).returncode != 1:
+            w.violation(f"`tenure wait` for {t}, which fails")
+        return t
 
     def args(self, command, task):
         return [a.replace("{ID}", str(task.id)) for a in self.COMMANDS[command][0]]
@@ -264,7 +269,7 @@ def client_kills(w):
         killed_at_each_call(c, about_a_task, step)
 
     def retry(n):
-        return c.node.run("retry", c.failed.id, through=w.stepper("kill", n))
+        return c.node.run("retry", c.failed().id, through=w.stepper("kill", n))
 
     killed_at_each_call(c, retry, step)
     lines = w.tmp / "lines"
