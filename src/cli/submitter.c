@@ -87,10 +87,10 @@ void submitter_umask(struct spool_spec *s)
 
 void submitter_name(struct spool_spec *s, const struct spool *sp)
 {
-	char user[64];
+	static char user[64]; /* asked once: a name may come from a server, and lines may be 10^5 */
 
 	s->host = xstrdup(sp->host);
-	s->user = xstrdup(user_name(getuid(), user, sizeof(user)));
+	s->user = xstrdup(user[0] ? user : user_name(getuid(), user, sizeof(user)));
 	s->uid = getuid();
 	s->submitted = clock_wall_ns();
 }
