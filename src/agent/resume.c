@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/planview.h"
 #include "agent/tasklease.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "sched/queue.h"
@@ -212,13 +212,11 @@ struct places_job {
 /* Where shims leave their records: a disk of this node, so that no network stands in the way. */
 static void find_run_dir(struct tasks *q, const char *state_dir)
 {
-	cleanup_free char *dir = xasprintf("/var/tmp/tenure-%u", (unsigned int)getuid());
-	struct stat st;
-	bool ours = (mkdir(dir, 0700) == 0 || errno == EEXIST) && lstat(dir, &st) == 0 &&
-		    S_ISDIR(st.st_mode) && st.st_uid == getuid() && (st.st_mode & 077) == 0;
+	cleanup_free char *name = xasprintf("tenure-%u", (unsigned int)getuid());
+	cleanup_free char *dir = fs_private_dir("/var/tmp", name);
 
-	(void)str_print(q->run_dir, sizeof(q->run_dir), ours ? "%s/%s" : "%s/%s/run",
-			ours ? dir : state_dir, q->instance);
+	(void)str_print(q->run_dir, sizeof(q->run_dir), dir ? "%s/%s" : "%s/%s/run",
+			dir ? dir : state_dir, q->instance);
 }
 
 static void places_work(struct spool_job *job, struct spool_place *p)

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/fs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -253,6 +256,57 @@ int fs_mkdirs(const char *path, mode_t mode, struct err *e)
 	if (!S_ISDIR(st.st_mode))
 		return err_sys(e, ENOTDIR, "make directory %s", path);
 	return 0;
+}
+
+static bool is_private(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+	       (st.st_mode & 077) == 0;
+}
+
+/* The first by name of those that were made beside it, so that every call finds the same. */
+static char *find_private(const char *above, const char *name)
+{
+	DIR *d = opendir(above);
+	char *best = NULL;
+
+	for (struct dirent *de; d && (de = readdir(d));) {
+		size_t len = strlen(name);
+
+		if (strncmp(de->d_name, name, len) != 0 || de->d_name[len] != '.')
+			continue;
+
+		char *path = xasprintf("%s/%s", above, de->d_name);
+
+		if (!is_private(path) || (best && strcmp(best, path) <= 0)) {
+			free(path);
+			continue;
+		}
+		free(best);
+		best = path;
+	}
+	if (d)
+		(void)closedir(d);
+	return best;
+}
+
+char *fs_private_dir(const char *above, const char *name)
+{
+	char *path = xasprintf("%s/%s", above, name);
+
+	if ((mkdir(path, 0700) == 0 || errno == EEXIST) && is_private(path))
+		return path;
+	free(path);
+	path = find_private(above, name);
+	if (path)
+		return path;
+	path = xasprintf("%s/%s.XXXXXX", above, name);
+	if (mkdtemp(path))
+		return path;
+	free(path);
+	return NULL;
 }
 
 char *fs_home_dir(void)

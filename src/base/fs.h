@@ -44,6 +44,13 @@ int fs_sync_dir(const char *path, struct err *e);
  */
 int fs_mkdirs(const char *path, mode_t mode, struct err *e);
 
+/*
+ * A directory of ours alone (mode 0700) where anybody may make one, such as /var/tmp: above/name,
+ * or where somebody else has that name above/name.XXXXXX, which the next call finds again. NULL
+ * where none can be had; else the caller's.
+ */
+char *fs_private_dir(const char *above, const char *name);
+
 /* All of the bytes, whatever write(2) takes at once. 0 or -errno. */
 int fs_write_all(int fd, const void *data, size_t len);
 /*

@@ -110,7 +110,8 @@ class World:
         for place in PLACES:
             for p in pathlib.Path(place).glob(f"tenure-sockets-{self.user}*"):
                 shutil.rmtree(p) if p.is_dir() and not p.is_symlink() else p.unlink()
-            shutil.rmtree(f"{place}/tenure-{self.user}", ignore_errors=True)
+            for p in pathlib.Path(place).glob(f"tenure-{self.user}*"):
+                shutil.rmtree(p, ignore_errors=True)
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
@@ -132,6 +133,12 @@ for name in sys.argv[1:]:
     s.bind("\\0" + name)
     s.listen(0)
     kept.append(s)
+print("ready", flush=True)
+time.sleep(600)
+"""
+TAKE = """
+import os, sys, time
+os.mkdir(sys.argv[1])
 print("ready", flush=True)
 time.sleep(600)
 """
@@ -158,8 +165,9 @@ def used(w):
 
 
 def test_names_that_somebody_has_taken(world):
-    """Those of older versions."""
+    """Those of older versions, and the place of what shims write down about their tasks' ends."""
     w = world
+    w.python(w.enemy, TAKE, f"/var/tmp/tenure-{w.user}")
     uuid = json.loads(w.run("devices", "--json").stdout)["devices"][0]["uuid"]
     w.python(w.enemy, SQUAT, f"{w.prefix}/guard", f"{w.prefix}/default/agent", f"tenure/{w.user}/guard",
              f"tenure/{w.user}/default/agent")
@@ -169,6 +177,8 @@ def test_names_that_somebody_has_taken(world):
     w.run(*ON)
     assert wait_for(lambda: "has it" in w.status()["devices"][0]["reason"]), w.status()
     w.ran()
+    kept = [p for p in pathlib.Path("/var/tmp").glob(f"tenure-{w.user}.*/default") if p.stat().st_uid == w.user]
+    assert len(kept) == 1 and not list(w.home.glob("**/default/run"))
     w.run("off")
 
 

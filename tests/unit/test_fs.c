@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "unit.h"
 
@@ -81,6 +82,36 @@ static void test_mkdirs(void **state)
 	assert_int_equal(unlink(file) | rmdir(path) | rmdir(up) | rmdir(top), 0);
 }
 
+/* Whoever takes the name first does not keep us from having one, and always the same. */
+static void test_private_dir(void **state)
+{
+	cleanup_free char *plain = xasprintf("%s/ours", dir);
+	cleanup_free char *fit = fs_private_dir(dir, "ours");
+	struct stat st;
+
+	assert_string_equal(fit, plain);
+	assert_int_equal(stat(plain, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
+	/* Others may write in it: as unfit as one of somebody else. */
+	assert_int_equal(chmod(plain, 0777), 0);
+
+	cleanup_free char *other = fs_private_dir(dir, "ours");
+	cleanup_free char *again = fs_private_dir(dir, "ours");
+
+	assert_string_not_equal(other, plain);
+	assert_string_equal(other, again);
+	assert_memory_equal(other, plain, strlen(plain));
+	assert_int_equal(rmdir(plain), 0);
+	assert_int_equal(symlink("/", plain), 0);
+
+	cleanup_free char *beside_link = fs_private_dir(dir, "ours");
+
+	assert_string_equal(beside_link, other);
+	assert_null(fs_private_dir("/nonexistent", "ours"));
+	assert_int_equal(unlink(plain), 0);
+	assert_int_equal(rmdir(other), 0);
+}
+
 static void test_xdg(void **state)
 {
 	(void)setenv("HOME", "/home/x", 1);
@@ -111,9 +142,8 @@ static int remove_dir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_atomic),
-		cmocka_unit_test(test_read_bound),
-		cmocka_unit_test(test_mkdirs),
+		cmocka_unit_test(test_atomic), cmocka_unit_test(test_read_bound),
+		cmocka_unit_test(test_mkdirs), cmocka_unit_test(test_private_dir),
 		cmocka_unit_test(test_xdg),
 	};
 
