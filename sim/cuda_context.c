@@ -115,6 +115,7 @@ static CUresult context_new(CUdevice ordinal, bool primary, unsigned int flags,
 	ctx->ordinal = ordinal;
 	ctx->dev = dev;
 	ctx->primary = primary;
+	ctx->refs = primary ? 0 : 1; /* a primary one's are counted as they are retained */
 	ctx->flags = flags;
 	ctx->id = __atomic_add_fetch(&cu.context_ids, 1, __ATOMIC_RELAXED);
 	default_limits(ctx);
@@ -280,6 +281,31 @@ CU_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 	if (!context_valid(ctx) || ctx->primary)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	context_drop(ctx);
+	return CUDA_SUCCESS;
+}
+
+/*
+ * The count of users of old. As the driver does it (580): a primary context is let through and not
+ * counted, and cuCtxDestroy() does not ask for the count.
+ */
+CU_EXPORT CUresult cuCtxAttach(CUcontext *ret, unsigned int flags)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	if (!ret || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = cu_current();
+	if (!(*ret)->primary)
+		__atomic_add_fetch(&(*ret)->refs, 1, __ATOMIC_RELAXED);
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxDetach(CUcontext ctx)
+{
+	CU_ENTER(NEEDS_CONTEXT);
+	if (ctx != cu_current())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!ctx->primary && __atomic_sub_fetch(&ctx->refs, 1, __ATOMIC_RELAXED) == 0)
+		context_drop(ctx);
 	return CUDA_SUCCESS;
 }
 

@@ -5,9 +5,9 @@
 /*
  * The functions of the CUDA driver API that are documented (up to version 13.0): X(symbol,
  * version), in the order of the alphabet. The version is that of the CUDA release (1000 * major +
- * 10 * minor) that brought this shape, as cudaTypedefs.h and cudaProfilerTypedefs.h name it:
- * cuGetProcAddress() gives a caller the newest shape that its own version knows. What is simulated
- * is defined elsewhere and goes before the stub of its name.
+ * 10 * minor) that brought this shape, as cudaTypedefs.h, cudaProfilerTypedefs.h and those for
+ * OpenGL, EGL and VDPAU name it: cuGetProcAddress() gives a caller the newest shape that its own
+ * version knows. What is simulated is defined elsewhere and goes before the stub of its name.
  */
 
 /* clang-format off */
@@ -113,7 +113,17 @@
 	X(cuDeviceTotalMem_v2, 3020) \
 	X(cuDeviceUnregisterAsyncNotification, 12040) \
 	X(cuDriverGetVersion, 2020) \
+	X(cuEGLStreamConsumerAcquireFrame, 7000) \
+	X(cuEGLStreamConsumerConnect, 7000) \
+	X(cuEGLStreamConsumerConnectWithFlags, 8000) \
+	X(cuEGLStreamConsumerDisconnect, 7000) \
+	X(cuEGLStreamConsumerReleaseFrame, 7000) \
+	X(cuEGLStreamProducerConnect, 7000) \
+	X(cuEGLStreamProducerDisconnect, 7000) \
+	X(cuEGLStreamProducerPresentFrame, 7000) \
+	X(cuEGLStreamProducerReturnFrame, 7000) \
 	X(cuEventCreate, 2000) \
+	X(cuEventCreateFromEGLSync, 9000) \
 	X(cuEventDestroy, 2000) \
 	X(cuEventDestroy_v2, 4000) \
 	X(cuEventElapsedTime, 2000) \
@@ -136,6 +146,20 @@
 	X(cuFuncSetCacheConfig, 3000) \
 	X(cuFuncSetSharedMemConfig, 4020) \
 	X(cuFuncSetSharedSize, 2000) \
+	X(cuGLCtxCreate, 2000) \
+	X(cuGLCtxCreate_v2, 3020) \
+	X(cuGLGetDevices, 4010) \
+	X(cuGLGetDevices_v2, 6050) \
+	X(cuGLInit, 2000) \
+	X(cuGLMapBufferObject, 2000) \
+	X(cuGLMapBufferObjectAsync, 2030) \
+	X(cuGLMapBufferObjectAsync_v2, 3020) \
+	X(cuGLMapBufferObject_v2, 3020) \
+	X(cuGLRegisterBufferObject, 2000) \
+	X(cuGLSetBufferObjectMapFlags, 2030) \
+	X(cuGLUnmapBufferObject, 2000) \
+	X(cuGLUnmapBufferObjectAsync, 2030) \
+	X(cuGLUnregisterBufferObject, 2000) \
 	X(cuGetErrorName, 6000) \
 	X(cuGetErrorString, 6000) \
 	X(cuGetExportTable, 3000) \
@@ -231,7 +255,11 @@
 	X(cuGraphRemoveDependencies_v2, 12030) \
 	X(cuGraphRetainUserObject, 11030) \
 	X(cuGraphUpload, 11010) \
+	X(cuGraphicsEGLRegisterImage, 7000) \
+	X(cuGraphicsGLRegisterBuffer, 3000) \
+	X(cuGraphicsGLRegisterImage, 3000) \
 	X(cuGraphicsMapResources, 3000) \
+	X(cuGraphicsResourceGetMappedEglFrame, 7000) \
 	X(cuGraphicsResourceGetMappedMipmappedArray, 5000) \
 	X(cuGraphicsResourceGetMappedPointer, 3000) \
 	X(cuGraphicsResourceGetMappedPointer_v2, 3020) \
@@ -240,6 +268,8 @@
 	X(cuGraphicsSubResourceGetMappedArray, 3000) \
 	X(cuGraphicsUnmapResources, 3000) \
 	X(cuGraphicsUnregisterResource, 3000) \
+	X(cuGraphicsVDPAURegisterOutputSurface, 3010) \
+	X(cuGraphicsVDPAURegisterVideoSurface, 3010) \
 	X(cuGreenCtxCreate, 12040) \
 	X(cuGreenCtxDestroy, 12040) \
 	X(cuGreenCtxGetDevResource, 12040) \
@@ -564,6 +594,9 @@
 	X(cuUserObjectCreate, 11030) \
 	X(cuUserObjectRelease, 11030) \
 	X(cuUserObjectRetain, 11030) \
+	X(cuVDPAUCtxCreate, 3010) \
+	X(cuVDPAUCtxCreate_v2, 3020) \
+	X(cuVDPAUGetDevice, 3010) \
 	X(cuWaitExternalSemaphoresAsync, 10000)
 /* clang-format on */
 

@@ -75,7 +75,7 @@ struct CUctx_st {
 	int dev; /* the machine's number */
 	bool primary, dead;
 	unsigned int flags;
-	int refs; /* of a primary context */
+	int refs; /* a primary context's retains; else what cuCtxDetach() counts down */
 	unsigned long long id;
 	uint64_t peers; /* devices (the machine's numbers) whose memory it reaches */
 	size_t limits[CU_LIMIT_MAX];
