@@ -64,6 +64,26 @@ def tenure(build, env):
 
 
 @pytest.fixture
+def sim(build, env, tmp_path):
+    """Run CMD on a simulated machine; returns the CompletedProcess."""
+    def run(*cmd, options=(), timeout=60, check=True, **more):
+        full = {**env, "TMPDIR": str(tmp_path), **more}
+        full.pop("XDG_RUNTIME_DIR", None)
+        done = subprocess.run([build / "tenure", "sim", *map(str, options), "--", *map(str, cmd)],
+                              env=full, text=True, capture_output=True, timeout=timeout)
+        if check:
+            assert done.returncode == 0, done.stdout + done.stderr
+        return done
+    return run
+
+
+@pytest.fixture
+def newcomer(build):
+    """The worst case that tenure must yield to."""
+    return build / "sim" / "newcomer"
+
+
+@pytest.fixture
 def user_config(home):
     """Write the user's config file."""
     def write(text, name="config.yaml"):

@@ -21,6 +21,7 @@ int nvmlDeviceGetBridgeChipInfo(void *device, void *hierarchy);
 int cuInit(unsigned int flags);
 int cuGraphCreate(void **graph, unsigned int flags);
 int cuMemPoolCreate(void **pool, const void *properties);
+int cuGLInit(void);
 int cuIpcGetMemHandle(void *handle, unsigned long long address);
 int cuStreamBeginCapture_v2(void *stream, int mode);
 
@@ -51,6 +52,7 @@ int main(void)
 	SHOW_VALUE(nvmlDeviceGetBoardId);
 	SHOW(cuGraphCreate(&graph, 0));
 	SHOW(cuMemPoolCreate(&graph, text));
+	SHOW(cuGLInit());
 	SHOW(cuIpcGetMemHandle(text, 4096));
 	SHOW(cuStreamBeginCapture_v2(NULL, 0));
 	return graph ? 1 : 0;
