@@ -18,12 +18,22 @@
 
 #define LOG_TAIL (64UL * 1024)
 
+/* The log, or where else it printed to: taking.c. */
+static int open_log(const struct filing *f, const struct spool *sp, int flags)
+{
+	int fd = record_open_log(f->run_dir, f->token, flags, NULL, NULL);
+
+	return fd >= 0 || fd == -EMFILE || fd == -ENFILE
+		       ? fd
+		       : spool_open_file(sp, f->log_path, flags, NULL, NULL);
+}
+
 /* In the last of the log are the words of a framework that ran out of memory: 1, 0, or -errno. */
-static int find_oom(const struct spool *sp, const char *log_path)
+static int find_oom(const struct filing *f, const struct spool *sp)
 {
 	static struct oom_patterns *patterns;
 	cleanup_free char *text = xmalloc(LOG_TAIL);
-	cleanup_fd int fd = spool_open_file(sp, log_path, O_RDONLY, NULL, NULL);
+	cleanup_fd int fd = open_log(f, sp, O_RDONLY);
 	off_t size;
 	ssize_t n;
 
@@ -52,7 +62,7 @@ static void tell_log(struct filing *f, const struct spool *sp)
 
 	if (f->told || (f->verdict.what != RETRY_AGAIN && f->ended.kind != END_OOM))
 		return;
-	fd = spool_open_file(sp, f->log_path, O_RDWR | O_APPEND, NULL, NULL);
+	fd = open_log(f, sp, O_RDWR | O_APPEND);
 	if (fd >= 0)
 		(void)spool_append(fd, line, strlen(line));
 	f->told = true;
@@ -87,6 +97,24 @@ static void fill_end(const struct filing *f, struct spool_end *end)
 	};
 	(void)str_copy(end->reason, sizeof(end->reason),
 		       f->end->text[0] ? f->end->text : f->verdict.text);
+}
+
+/* Of an element nothing but its end is left, so that tells where its output is. */
+static void tell_away(const struct filing *f, const struct spool *sp, struct spool_end *end)
+{
+	cleanup_free char *was = xstrdup(f->verdict.what == RETRY_DONE ? "" : end->reason);
+	const char *also = was[0] ? "; " : "";
+	struct log_away log = { .error = "" };
+
+	if (!f->log_away || claim_find_log(sp, &f->claim, f->claim.attempt, &log, NULL) != 1)
+		return;
+	if (log.file[0])
+		(void)str_print(end->reason, sizeof(end->reason),
+				"%s%swhat it printed is in %s on %s: %s", was, also, log.file,
+				log.host, log.error);
+	else
+		(void)str_print(end->reason, sizeof(end->reason), "%s%swhat it printed is lost: %s",
+				was, also, log.error);
 }
 
 /* On the wall clock; 0: at once. */
@@ -185,6 +213,7 @@ static int file_element(struct filing *f, struct spool_place *p)
 		return code;
 	}
 	fill_end(f, &end);
+	tell_away(f, p->spool, &end);
 	return end_element(b->batch, p, &f->claim, &end, &f->e);
 }
 
@@ -258,8 +287,7 @@ void filing_work(struct filing *f, struct spool_place *p)
 {
 	struct retry_policy policy = policy_of(f);
 
-	int oom = f->ended.kind == END_EXIT && f->ended.code != 0 ? find_oom(p->spool, f->log_path)
-								  : 0;
+	int oom = f->ended.kind == END_EXIT && f->ended.code != 0 ? find_oom(f, p->spool) : 0;
 
 	if (oom < 0) {
 		f->code = err_sys(&f->e, -oom, "open %s", f->log_path);

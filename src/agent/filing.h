@@ -21,6 +21,7 @@ struct filing {
 	struct retry_end ended;
 	const char *token, *run_dir; /* the shim's record, which is removed at last */
 	const char *log_path;	     /* in the spool */
+	bool log_away;		     /* or it may be elsewhere: claim_find_log() */
 	bool beats;		     /* its shim may have left signs of life */
 	struct retry_state state;    /* in: before this attempt; out: with it */
 	struct retry_streak streak;  /* the same */

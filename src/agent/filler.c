@@ -497,17 +497,20 @@ struct prepare_job {
 	struct filler *fl;
 	char *path;
 	int fd;
+	int log_errno; /* why that is no log */
 };
 
-/* Its log, or nothing, as with a task. */
+/* Its log, or nothing: it is not worth to be kept from running by that. */
 static void prepare_work(struct spool_job *job, struct spool_place *p)
 {
 	struct prepare_job *j = (struct prepare_job *)job;
 
 	(void)fs_mkdirs(j->fl->all->log_dir, 0700, NULL);
 	j->fd = open(j->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (j->fd < 0)
-		j->fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (j->fd >= 0)
+		return;
+	j->log_errno = errno;
+	j->fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
 static void prepare_done(struct spool_job *job)
@@ -516,6 +519,10 @@ static void prepare_done(struct spool_job *job)
 	struct filler *fl = j->fl;
 
 	fl->log_fd = j->fd;
+	if (j->log_errno)
+		news_say(news_of(fl), LOG_LEVEL_WARNING,
+			 "gpu %u  what the workload prints is lost: cannot open %s: %s",
+			 device_of(fl)->index, j->path, strerror(j->log_errno));
 	if (fl->ending) {
 		refused(fl, fl->why);
 	} else {

@@ -222,6 +222,23 @@ static void claim_work(struct spool_job *job, struct spool_place *p)
 	taking_work(&((struct claim_job *)job)->t, p);
 }
 
+/* What a task has to say must not be lost without a word. */
+static void say_log_away(const struct run *r, const struct log_away *away)
+{
+	char element[24] = "";
+
+	if (r->ref.element)
+		(void)str_print(element, sizeof(element), ".%u", r->ref.element);
+	if (away->file[0])
+		news_say(r->place->news, LOG_LEVEL_WARNING,
+			 "task %llu%s has no log: %s; what it prints is in %s",
+			 (unsigned long long)r->ref.id, element, away->error, away->file);
+	else
+		news_say(r->place->news, LOG_LEVEL_ERROR,
+			 "task %llu%s has no log, and what it prints is lost: %s",
+			 (unsigned long long)r->ref.id, element, away->error);
+}
+
 static void claim_done(struct spool_job *job)
 {
 	struct run *r = ((struct claim_job *)job)->r;
@@ -236,6 +253,9 @@ static void claim_done(struct spool_job *job)
 		r->tries = t->tries;
 		r->log_fd = t->log_fd;
 		(void)str_copy(r->log_path, sizeof(r->log_path), t->log_path);
+		r->log_away = t->away.error[0] != '\0';
+		if (r->log_away)
+			say_log_away(r, &t->away);
 		(void)runjob_token(r->place->key, &r->claim.name, r->token);
 		if (r->kind != END_MAX)
 			runend_not_started(r, r->why); /* stopped meanwhile */
@@ -263,6 +283,8 @@ struct run *run_start(struct run_place *place, struct sched_ref ref, struct devs
 	c->job = (struct spool_job){ .work = claim_work, .done = claim_done };
 	c->r = r;
 	c->t.ref = ref;
+	c->t.key = place->key;
+	c->t.run_dir = place->run_dir;
 	spooler_do(place->spooler, &c->job);
 	return r;
 }

@@ -106,6 +106,7 @@ static void file_it(struct run *r)
 		.token = r->token,
 		.run_dir = r->place->run_dir,
 		.log_path = r->log_path,
+		.log_away = r->adopted || r->log_away,
 		.beats =
 			r->adopted || r->end.run_ns / NS_PER_MS + BEAT_SLACK_MS > r->place->beat_ms,
 		.state = { .tries = r->tries, .mem_bytes = r->spec->memory },

@@ -6,6 +6,7 @@
 #include "agent/runjob.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 static int claim_single(struct taking *k, struct spool_place *p)
 {
@@ -54,13 +55,33 @@ static int claim_element(struct taking *k, struct spool_place *p)
 	return 0;
 }
 
-/* Its log, or nothing: a full disk must not keep a task from running. */
-static int open_log(struct taking *k, struct spool_place *p)
+/* Where the log cannot be: beside what its shim leaves, on a disk of this node. */
+static int open_away(struct taking *k, const struct spool_place *p, const struct err *why)
 {
+	char token[TASK_TOKEN_MAX];
+	struct err e = ERR_INIT;
+	int fd = record_open_log(k->run_dir, runjob_token(k->key, &k->claim.name, token),
+				 O_RDWR | O_CREAT | O_APPEND, k->away.file, &e);
+
+	if (fd < 0)
+		(void)str_print(k->away.error, sizeof(k->away.error), "%s; %s", why->text, e.text);
+	else
+		(void)str_copy(k->away.error, sizeof(k->away.error), why->text);
+	(void)str_copy(k->away.host, sizeof(k->away.host), p->spool->host);
+	(void)claim_log_away(p->spool, &k->claim, &k->away, NULL); /* the agent says it as well */
+	return fd;
+}
+
+/* Its log; nothing that is wrong with that, a full disk for one, keeps a task from running. */
+static int open_log(struct taking *k, const struct spool_place *p)
+{
+	struct err e = ERR_INIT;
 	int fd;
 
 	(void)runjob_log_path(&k->claim.name, k->spec->name, k->claim.attempt, k->log_path);
-	fd = spool_open_own(p->spool, k->log_path, O_RDWR | O_CREAT | O_APPEND, NULL, NULL);
+	fd = spool_open_own(p->spool, k->log_path, O_RDWR | O_CREAT | O_APPEND, NULL, &e);
+	if (fd < 0)
+		fd = open_away(k, p, &e);
 	return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 

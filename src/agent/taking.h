@@ -14,13 +14,15 @@
 
 struct taking {
 	struct sched_ref ref;
-	uint64_t began_ns; /* clock_boot_ns() before it was claimed */
+	const char *key, *run_dir; /* as of struct run_place */
+	uint64_t began_ns;	   /* clock_boot_ns() before it was claimed */
 	/* What came of it; the caller's, where code is 0. */
 	struct claim claim;
 	struct spool_spec *spec;
 	unsigned int tries; /* failures that count, before this attempt */
 	int log_fd;
 	char log_path[SPOOL_PATH_MAX]; /* in the spool */
+	struct log_away away;	       /* error is "" where it is there */
 	struct lanes_met lanes;	       /* known in any case */
 	struct err e;
 	int code; /* 0; TAKING_ELSEWHERE; > 0: it is not ours to run any more, or in bad/; negative

@@ -168,6 +168,11 @@ static void print_path(const char *key, const json_t *value)
 	print_line(key, path);
 }
 
+static void print_warning(const char *key, const json_t *value)
+{
+	print_line("warning", json_string_value(value));
+}
+
 static void print_devices(const char *key, const json_t *value)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
@@ -283,6 +288,7 @@ static const struct {
 	{ "ran_s", print_ran },
 	{ "started", print_when },
 	{ "log", print_path },
+	{ "log_error", print_warning },
 	{ "devices", print_devices },
 	{ "device_uuids", print_uuids },
 	{ "processes", print_procs },

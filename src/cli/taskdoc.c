@@ -120,6 +120,20 @@ static void add_uuids(const struct doc *d)
 	json_decref(list);
 }
 
+/* In place of one in the spool. */
+static void add_log_away(const struct doc *d)
+{
+	struct log_away log;
+	cleanup_free char *text = NULL;
+
+	if (!d->run.attempt || taskrun_log_away(d->sp, d->place, d->run.attempt, &log, NULL) != 1)
+		return;
+	text = taskrun_format_away(d->sp, &log);
+	if (log.file[0])
+		set(d->o, "log", json_string(log.file));
+	set(d->o, "log_error", json_string(text));
+}
+
 /* What runs it, or has run it last. */
 static void add_run(const struct doc *d)
 {
@@ -151,6 +165,7 @@ static void add_run(const struct doc *d)
 
 		set(d->o, "log", json_string(path));
 	}
+	add_log_away(d);
 	if (run->ended)
 		set(d->o, "end", record_end(&run->end));
 	if (run->left)

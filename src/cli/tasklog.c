@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "cli/taskrun.h"
 #include "task/logfile.h"
 #include "task/logtext.h"
 
@@ -42,6 +44,8 @@ struct reader {
 	int fd;
 	bool looked; /* so that what is found now has begun meanwhile */
 	char path[SPOOL_PATH_MAX];
+	bool follows;
+	char *away;		/* what was said last of one that is not in the spool */
 	struct text_list shown; /* paths of those before */
 	off_t at, size;
 	char seen[SEEN]; /* before it */
@@ -141,38 +145,99 @@ static void end_log(struct reader *r)
 	r->fd = fd_close(r->fd);
 }
 
+static int open_log(struct reader *r, const char *path, int fd)
+{
+	char id[QUEUE_ID_MAX], title[QUEUE_ID_MAX + 8];
+
+	if (r->path[0])
+		text_list_add(&r->shown, r->path);
+	end_log(r);
+	r->fd = fd;
+	(void)str_copy(r->path, sizeof(r->path), path);
+	r->at = r->size = 0;
+	r->n_seen = 0;
+	(void)queue_format_id(r->t->id, r->t->element, id);
+	logtext_plain_begin(&r->plain, str_print(title, sizeof(title), "task %s ", id));
+	return 1;
+}
+
+/* A record in the spool names it: a regular file of whom the spool believes. */
+static int open_named(const struct spool *sp, const struct log_away *log, struct err *e)
+{
+	cleanup_fd int fd = -1;
+	struct stat st;
+
+	if (!log->file[0] || strcmp(log->host, sp->host) != 0)
+		return err_set(e, -ENOENT, "it is there, and not here");
+	fd = open(log->file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(e, errno, "open %s", log->file);
+	if (!S_ISREG(st.st_mode) || !spool_trusts(sp, st.st_uid))
+		return err_set(e, -EPERM, "%s is no log of this user's", log->file);
+	return take_fd(fd);
+}
+
+/* The one of an attempt whose log could not be made, which is said once. 1: it is another one than
+ * before; 0: none, or it was said; -ENOENT: it cannot be had here, for who does not follow. */
+static int find_away(struct reader *r, struct err *e)
+{
+	const struct tasklog *t = r->t;
+	struct err why = ERR_INIT;
+	struct queue_place place;
+	struct log_away log;
+	char id[QUEUE_ID_MAX], *text;
+	int fd;
+
+	if (queue_locate_id(t->sp, t->id, t->element, &place, NULL) < 0 ||
+	    taskrun_log_away(t->sp, &place, t->attempt, &log, NULL) != 1)
+		return 0;
+	text = taskrun_format_away(t->sp, &log);
+	if (r->away && strcmp(r->away, text) == 0) {
+		free(text);
+		return 0;
+	}
+	free(r->away);
+	r->away = text;
+	fd = open_named(t->sp, &log, &why);
+	(void)queue_format_id(t->id, t->element, id);
+	if (fd < 0 && !r->follows)
+		return err_set(e, -ENOENT, "task %s: %s%s%s", id, text, log.file[0] ? "; " : "",
+			       log.file[0] ? why.text : "");
+	(void)fflush(t->out);
+	(void)fprintf(stderr, "tenure: warning: task %s: %s\n", id, text);
+	r->looked = true;
+	return fd < 0 ? 0 : open_log(r, strrchr(log.file, '/'), fd);
+}
+
 /* 1: it has (another) one now. */
 static int find_log(struct reader *r, struct err *e)
 {
 	struct finding f = { .r = r };
-	char id[QUEUE_ID_MAX], title[QUEUE_ID_MAX + 8];
+	char id[QUEUE_ID_MAX];
 	struct stat st;
 	int code;
 
+	code = find_away(r, e);
+	if (code)
+		return code;
 	if (r->fd >= 0 && fstat(r->fd, &st) == 0)
 		f.after = st.st_mtim;
 	(void)str_print(f.own, sizeof(f.own), "%s-", queue_format_id(r->t->id, r->t->element, id));
 	code = spool_each(r->t->sp, spool_dir_name(SPOOL_LOGS), look_at_log, &f, e);
 	r->looked = true;
+	if (code < 0 && r->away) /* where that one could not be made, others cannot be read */
+		code = 0;
 	if (code < 0 || !f.path[0])
 		return code < 0 ? code : 0;
-	if (r->path[0])
-		text_list_add(&r->shown, r->path);
-	end_log(r);
-	r->fd = spool_open_file(r->t->sp, f.path, O_RDONLY, NULL, e);
-	if (r->fd < 0)
-		return r->fd;
-	(void)str_copy(r->path, sizeof(r->path), f.path);
-	r->at = r->size = 0;
-	r->n_seen = 0;
-	logtext_plain_begin(&r->plain, str_print(title, sizeof(title), "task %s ", id));
-	return 1;
+	code = spool_open_file(r->t->sp, f.path, O_RDONLY, NULL, e);
+	return code < 0 ? code : open_log(r, f.path, code);
 }
 
 static void reader_clear(struct reader *r)
 {
 	end_log(r);
 	text_list_clear(&r->shown);
+	free(r->away);
 }
 
 static void put_part(struct reader *r, const char *data, size_t len)
@@ -322,8 +387,8 @@ static int no_log(const struct tasklog *t, bool ended, struct err *e)
 	if (ended)
 		return err_set(e, -ENOENT,
 			       "task %s has no log: it was stopped before it started, or its log "
-			       "was removed",
-			       id);
+			       "was removed or could not be made (tenure show %s)",
+			       id, id);
 	return err_set(
 		e, -ENOENT,
 		"task %s has no log, as it has not run yet (tenure why %s tells why; -f waits "
@@ -395,7 +460,7 @@ static void look_whether_it_waits(struct follower *f)
 
 static void begin_to_follow(struct follower *f, const struct tasklog *t, struct taskwatch *w)
 {
-	*f = (struct follower){ .r = { .t = t, .fd = -1 },
+	*f = (struct follower){ .r = { .t = t, .fd = -1, .follows = true },
 				.pace = { .searches = SEARCHES },
 				.w = w };
 }

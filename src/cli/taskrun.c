@@ -178,6 +178,35 @@ void taskrun_devices(const struct spool *sp, const struct taskrun *run, struct t
 	(void)claim_devices(sp, &c, ret, NULL);
 }
 
+int taskrun_log_away(const struct spool *sp, const struct queue_place *place, unsigned int attempt,
+		     struct log_away *ret, struct err *e)
+{
+	struct claim c = { .name = place->name };
+	struct taskrun run;
+
+	*ret = (struct log_away){ .error = "" };
+	if (!place->element && place->name.count)
+		return 0;
+	(void)str_copy(c.path, sizeof(c.path), place->path);
+	if (place->element) {
+		taskrun_read(sp, place, NULL, &run);
+		c.name = run.name;
+		(void)str_copy(c.path, sizeof(c.path), run.file);
+	}
+	return c.path[0] ? claim_find_log(sp, &c, attempt, ret, e) : 0;
+}
+
+char *taskrun_format_away(const struct spool *sp, const struct log_away *log)
+{
+	bool here = strcmp(log->host, sp->host) == 0;
+
+	if (!log->file[0])
+		return xasprintf("its log could not be made, and what it prints is lost: %s",
+				 log->error);
+	return xasprintf("its log could not be made (%s); what it prints is in %s%s%s", log->error,
+			 log->file, here ? "" : " on node ", here ? "" : log->host);
+}
+
 /* ---- on this node ---- */
 
 /* The name that the agent has given its shim. */

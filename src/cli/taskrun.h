@@ -28,7 +28,7 @@ struct taskrun {
 	bool left;		  /* with running: it has ended while no agent ran, and waits for */
 	unsigned int left_exit;	  /* one to file it: status, or NAME_SIGNALLED + signal */
 	uint64_t left_ns;	  /* wall */
-	char log[SPOOL_PATH_MAX]; /* "": there is none */
+	char log[SPOOL_PATH_MAX]; /* "": there is none in the spool; taskrun_log_away() */
 	char file[SPOOL_PATH_MAX]; /* with its records; "": they are gone, as of an ended element */
 };
 
@@ -49,6 +49,15 @@ char *taskrun_format_left(const struct spool *sp, const struct taskrun *run);
 
 /* The UUIDs of its devices, added to a list; none where they are not known. */
 void taskrun_devices(const struct spool *sp, const struct taskrun *run, struct text_list *ret);
+
+/*
+ * Whether its log could not be made, and where it prints to then; attempt 0: the last one. 1, 0, or
+ * negative. Of an element that is known as long as it runs.
+ */
+int taskrun_log_away(const struct spool *sp, const struct queue_place *place, unsigned int attempt,
+		     struct log_away *ret, struct err *e);
+/* "its log could not be made (..); what it prints is in .., on node n7". The caller frees it. */
+char *taskrun_format_away(const struct spool *sp, const struct log_away *log);
 
 /* What its shim, where it runs on this node, says, and what /proc does. */
 struct taskrun_look {

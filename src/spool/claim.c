@@ -142,18 +142,45 @@ int claim_stopped(const struct spool *sp, const struct claim *c, struct err *e)
 	return r == 0 ? spool_sync(sp, "running", e) : r;
 }
 
+int claim_log_away(const struct spool *sp, const struct claim *c, const struct log_away *log,
+		   struct err *e)
+{
+	return record_append(sp, c->path,
+			     record_log(log, c->name.epoch, c->attempt, clock_wall_ns()), false, e);
+}
+
+/* The file of a claim; *ret_at: where its records begin. */
+static int read_records(const struct spool *sp, const struct claim *c, char **ret, size_t *ret_len,
+			size_t *ret_at, struct err *e)
+{
+	struct spool_spec *spec = NULL;
+	int r = spool_read(sp, c->path, SPEC_FILE_MAX, ret, ret_len, e);
+
+	*ret_at = 0;
+	if (r == 0 && !c->name.element) /* its records come behind the task */
+		r = spec_read(*ret, *ret_len, &spec, ret_at, e);
+	spec_free(spec);
+	return r;
+}
+
 int claim_devices(const struct spool *sp, const struct claim *c, struct text_list *ret,
 		  struct err *e)
 {
 	cleanup_free char *text = NULL;
-	size_t len, spec_len = 0;
-	struct spool_spec *spec = NULL;
-	int r = spool_read(sp, c->path, SPEC_FILE_MAX, &text, &len, e);
+	size_t len, at;
+	int r = read_records(sp, c, &text, &len, &at, e);
 
-	if (r == 0 && !c->name.element) /* its records come behind the task */
-		r = spec_read(text, len, &spec, &spec_len, e);
-	spec_free(spec);
 	if (r == 0)
-		history_devices(text + spec_len, len - spec_len, c->name.epoch, ret);
+		history_devices(text + at, len - at, c->name.epoch, ret);
 	return r;
+}
+
+int claim_find_log(const struct spool *sp, const struct claim *c, unsigned int attempt,
+		   struct log_away *ret, struct err *e)
+{
+	cleanup_free char *text = NULL;
+	size_t len, at;
+	int r = read_records(sp, c, &text, &len, &at, e);
+
+	return r < 0 ? r : history_log(text + at, len - at, attempt, ret);
 }

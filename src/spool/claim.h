@@ -42,6 +42,13 @@ int claim_task(const struct spool *sp, const struct task_name *n, const struct c
  * anything. devices: UUIDs, so that nobody who comes later has to guess them; may be NULL. */
 int claim_started(const struct spool *sp, struct claim *c, const struct proc_id *shim,
 		  const struct text_list *devices, struct err *e);
+/* Its log could not be made. */
+int claim_log_away(const struct spool *sp, const struct claim *c, const struct log_away *log,
+		   struct err *e);
+/* What that was told of an attempt; 0: of the last one. Of c path and element are used. 1; 0: it
+ * has its log in logs/; negative. */
+int claim_find_log(const struct spool *sp, const struct claim *c, unsigned int attempt,
+		   struct log_away *ret, struct err *e);
 /* Its owner wants it ended, and it has been told so: whatever becomes of the node meanwhile, it
  * does not run again. Durable when it returns 0. -ENOENT: the claim is gone. */
 int claim_stopped(const struct spool *sp, const struct claim *c, struct err *e);

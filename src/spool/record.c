@@ -292,6 +292,38 @@ void history_devices(const char *text, size_t len, uint64_t epoch, struct text_l
 	each_line(text, len, take_devices, &d);
 }
 
+struct log_of {
+	unsigned int attempt;
+	bool found;
+	struct log_away *ret;
+};
+
+static void take_log(void *data, const json_t *o)
+{
+	struct log_of *l = data;
+	const char *event = json_string_value(json_object_get(o, "event"));
+	unsigned int attempt = get_small(o, "attempt", ATTEMPTS_MAX);
+
+	if (!event || (l->attempt && attempt != l->attempt))
+		return;
+	if (strcmp(event, "claim") == 0) /* whose log is there unless it is said again */
+		l->found = false;
+	if (strcmp(event, "log") != 0)
+		return;
+	get_text(o, "error", l->ret->error, sizeof(l->ret->error));
+	get_text(o, "file", l->ret->file, sizeof(l->ret->file));
+	get_text(o, "host", l->ret->host, sizeof(l->ret->host));
+	l->found = true;
+}
+
+bool history_log(const char *text, size_t len, unsigned int attempt, struct log_away *ret)
+{
+	struct log_of l = { .attempt = attempt, .ret = ret };
+
+	each_line(text, len, take_log, &l);
+	return l.found;
+}
+
 int task_file_parse(const char *text, size_t len, struct task_file *ret, struct err *e)
 {
 	struct task_file t = { .spec = NULL };
@@ -367,6 +399,18 @@ static void add_use(json_t *o, const struct spool_use *use)
 				  json_integer((json_int_t)use->gpu_peak_bytes));
 	(void)json_object_set_new(o, "gpu_util_permille",
 				  json_integer((json_int_t)use->gpu_util_permille));
+}
+
+json_t *record_log(const struct log_away *log, uint64_t epoch, unsigned int attempt,
+		   uint64_t now_ns)
+{
+	/* A path that is not UTF-8 is found by nobody, and the rest is worth saying all the same.
+	 */
+	return json_pack("{s:s, s:I, s:i, s:o*, s:o*, s:s, s:f}", "event", "log", "epoch",
+			 (json_int_t)epoch, "attempt", (int)attempt, "error",
+			 json_string(log->error), "file",
+			 log->file[0] ? json_string(log->file) : NULL, "host", log->host, "time",
+			 record_seconds(now_ns));
 }
 
 json_t *record_stop(uint64_t epoch, uint64_t now_ns)

@@ -8,6 +8,8 @@
  *
  *	{"event":"claim","epoch":0,"attempt":1,"agent":..,"host":..,"boot":..,"pid":..,"start":..,"time":..}
  *	{"event":"start","epoch":0,"pid":..,"start":..,"time":..}	keeps the claim from now on
+ *	{"event":"log","epoch":0,"attempt":1,"error":..,"file":..,"host":..,"time":..}	has no log
+ *in logs/
  *	{"event":"stop","epoch":0,"time":..}	its owner wants it ended, for good
  *	{"event":"end","epoch":0,"attempt":1,"result":"done","exit":0,"begun":..,"time":..}
  *	{"event":"requeue","epoch":1,"attempts":1,"memory":..,"reason":..,"begun":..,"not_before":..,"time":..}
@@ -22,6 +24,7 @@
  */
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -71,6 +74,13 @@ struct spool_again {
 	char reason[RECORD_REASON_MAX];
 };
 
+/* Where an attempt prints to whose log could not be made. */
+struct log_away {
+	char error[RECORD_REASON_MAX];
+	char file[PATH_MAX]; /* on a disk of that host; "": nowhere */
+	char host[SPOOL_HOST_MAX];
+};
+
 struct task_history {
 	uint64_t epoch;	       /* the highest that a record names */
 	unsigned int attempts; /* begun ones that count */
@@ -104,6 +114,8 @@ void task_file_clear(struct task_file *t);
 void history_read(const char *text, size_t len, struct task_history *ret, struct spool_spec *spec);
 /* The devices that the `start` of an epoch tells, added to a list. */
 void history_devices(const char *text, size_t len, uint64_t epoch, struct text_list *ret);
+/* false: that attempt (0: the last one) has its log in logs/. */
+bool history_log(const char *text, size_t len, unsigned int attempt, struct log_away *ret);
 
 const char *result_name(enum task_result result);
 int result_parse(const char *name, enum task_result *ret);
@@ -114,6 +126,8 @@ json_t *record_claim(const struct claimer *c, uint64_t epoch, unsigned int attem
 /* devices: their UUIDs; NULL or empty where it has none. */
 json_t *record_start(const struct proc_id *proc, const struct text_list *devices, uint64_t epoch,
 		     uint64_t now_ns);
+json_t *record_log(const struct log_away *log, uint64_t epoch, unsigned int attempt,
+		   uint64_t now_ns);
 json_t *record_stop(uint64_t epoch, uint64_t now_ns);
 json_t *record_end(const struct spool_end *end);
 json_t *record_requeue(const struct spool_again *again, uint64_t epoch, uint64_t now_ns);

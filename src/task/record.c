@@ -364,6 +364,22 @@ bool record_exists(const char *dir, const char *token)
 	return access(path, F_OK) == 0 || errno != ENOENT;
 }
 
+int record_open_log(const char *dir, const char *token, int flags, char *ret_path, struct err *e)
+{
+	if (!token_valid(token))
+		return err_set(e, -EINVAL, "\"%s\" is not a token", token);
+
+	cleanup_free char *path = xasprintf("%s/%s.log", dir, token);
+	int r = flags & O_CREAT ? rundir_make(dir, e) : 0;
+	int fd = r < 0 ? r : open(path, flags | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0 && r == 0)
+		return err_sys(e, errno, "%s %s", flags & O_CREAT ? "create" : "open", path);
+	if (fd >= 0 && ret_path)
+		(void)str_copy(ret_path, PATH_MAX, path);
+	return fd;
+}
+
 int record_remove(const char *dir, const char *token)
 {
 	if (!token_valid(token))

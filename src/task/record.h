@@ -111,6 +111,13 @@ bool record_exists(const char *dir, const char *token);
 #define RECORD_BAD_END ".json.bad"
 int record_set_aside(const char *dir, const char *token, struct err *e);
 
+/*
+ * DIR/TOKEN.log, and DIR where it is gone: what the task prints, where its log cannot be had. flags
+ * as of open(); a path of PATH_MAX bytes in ret_path, which may be NULL. The descriptor, -ENOENT or
+ * -errno.
+ */
+int record_open_log(const char *dir, const char *token, int flags, char *ret_path, struct err *e);
+
 /* Once its content is safe elsewhere. 0, also where there is none; -errno. */
 int record_remove(const char *dir, const char *token);
 

@@ -78,6 +78,15 @@ def test_members(queue, tmp_path):  # noqa: F811
     rows, shown = q.rows(), [
         doc("show", i, "--json") for i in (used, runs, array, f"{array}.1", f"{array}.2", f"{sweep}.2", left, again,
                                            never, waits, listed, f"{listed}.2")]
+    logs = pathlib.Path(q.spool, "logs")
+    logs.rename(logs.with_name("logs-before"))
+    logs.touch()
+    away = q.submit("-g", "0", "--", "true")
+    q.wait(away, "done")
+    shown.append(doc("show", away, "--json"))
+    pathlib.Path(shown[-1]["log"]).unlink()
+    logs.unlink()
+    logs.with_name("logs-before").rename(logs)
     q.kill()
     os.kill(doc("show", left, "--json")["processes"][0]["pid"], 9)
     assert wait_for(lambda: "left_exit" in doc("show", left, "--json")), json.dumps(doc("show", left, "--json"))

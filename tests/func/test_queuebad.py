@@ -28,6 +28,56 @@ def disk(queue):  # noqa: F811
     subprocess.run(["umount", "-l", root], check=True)
 
 
+def test_log_that_cannot_be_made(queue):  # noqa: F811
+    """It is said, and the output is elsewhere; where nothing else can be had, that is said."""
+    q = queue()
+    q.start("--no-hold")
+
+    logs = pathlib.Path(q.spool, "logs")
+    logs.rename(logs.with_name("logs-before"))
+    logs.touch()  # in which root cannot make anything either
+
+    def said(done):
+        return " ".join(done.stderr.split())
+
+    told = q.m.run(q.m.tenure, "run", "-n", "nl", "-g", "0", "--", "sh", "-c", "echo precious")
+    assert told.stdout == "precious\n" and "its log could not be made" in said(told), told
+    shown = json.loads(q.m.run(q.m.tenure, "show", "1", "--json").stdout)
+    away = pathlib.Path(shown["log"])
+    try:
+        assert "\nprecious\n" in away.read_text() and f"open {logs}/1-nl.1.log: " in shown["log_error"]
+        assert str(away) in shown["log_error"] and "warning" in q.m.run(q.m.tenure, "show", "1").stdout
+        assert "task 1 has no log: " in q.out.read_text() and str(away) in q.out.read_text()
+        told = q.m.run(q.m.tenure, "logs", "1", "--plain")
+        assert told.stdout == "precious\n" and f"open {logs}/1-nl.1.log" in said(told), told
+        # Of an element only its end is left.
+        q.submit("-n", "nl", "-g", "0", "--array", "1-2", "--", "sh", "-c", "echo precious")
+        q.wait(2, "done")
+        shown = json.loads(q.m.run(q.m.tenure, "show", "2.1", "--json").stdout)
+        element = away.with_name(away.name.replace("-1-e", "-2.1-e"))
+        assert "\nprecious\n" in element.read_text() and str(element) in shown["end"]["reason"]
+        for one in ("2.1", "2.2"):
+            away.with_name(away.name.replace("-1-e", f"-{one}-e")).unlink()
+        # What is in there has the same meaning as in a log.
+        q.submit("-n", "nl", "-g", "0", "--", "sh", "-c", "echo CUDA out of memory; exit 1")
+        q.wait(3, "failed")
+        shown = json.loads(q.m.run(q.m.tenure, "show", "3", "--json").stdout)
+        assert "memory" in shown["end"]["reason"], shown
+        os.unlink(shown["log"])
+        # The second place cannot be had either.
+        away.with_name(away.name.replace("-1-e", "-4-e")).mkdir()
+        told = q.m.run(q.m.tenure, "run", "-n", "nl", "-g", "0", "--", "sh", "-c", "echo precious")
+        assert told.stdout == "" and "what it prints is lost: " in said(told), told
+        told = q.m.run(q.m.tenure, "logs", "4", check=False)
+        assert told.returncode == 1 and "what it prints is lost: " in said(told), told
+        assert "task 4 has no log, and what it prints is lost: " in q.out.read_text()
+    finally:
+        away.unlink()
+        nowhere = away.with_name(away.name.replace("-1-e", "-4-e"))
+        if nowhere.exists():
+            nowhere.rmdir()
+
+
 def fill(path):
     with open(path, "wb", buffering=0) as f:
         try:
