@@ -92,9 +92,9 @@ static int clash(struct looker *lk, const struct beat *b, struct err *e)
 	if (strcmp(b->who.boot, lk->sp->boot) == 0)
 		return err_set(
 			e, -EADDRINUSE,
-			"another agent on this node serves this instance already, with other "
-			"devices: PID %d; end it (tenure off, with its --dev-dir), or call "
-			"this one otherwise (--node-name)",
+			"another agent on this node serves this instance already: PID %d, which "
+			"was started with another --runtime-dir or --dev-dir; tenure off with "
+			"those ends it, or --node-name gives this one a name of its own",
 			(int)b->who.proc.pid);
 	return err_set(e, -EADDRINUSE,
 		       "another node, with the host name %s, serves this instance under the name "
@@ -517,7 +517,9 @@ static void take_findings(struct beats *b, struct look *l)
 	b->promise_ms = b->lk.expire_ms;
 	tell_notes(b, strbuf_str(&l->notes));
 	if (l->clash) {
-		b->ended = true;
+		/* Who has never had the name takes it when the other one has ended. */
+		b->ended = b->ended || b->named;
+		b->lk.check_ns = 0;
 		b->c.clash(b->c.user, &l->e);
 		return;
 	}

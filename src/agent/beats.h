@@ -32,7 +32,8 @@ struct beats_config {
 	void (*named)(void *user);
 	/* The spool cannot be opened, so it is not known yet whose the name is. */
 	void (*no_spool)(void *user, const struct err *e);
-	/* Somebody else has it; what to do about it is in e. Nothing more is written. */
+	/* Somebody else has it; what to do about it is in e. Nothing more is written. It was never
+	 * ours: told at each look, and `named` comes when that one has ended. It was: once. */
 	void (*clash)(void *user, const struct err *e);
 	/* Claims in running/ whose holders are dead, or have left the record of their end there;
 	 * with BEATS_EMPTY behind it one that nobody has written down. Told at every look, as long

@@ -34,11 +34,13 @@ static void clash(void *user, const struct err *e)
 {
 	struct tasks *q = user;
 
+	if (!q->open) {
+		tasks_no_queue(q, e->text);
+		return;
+	}
 	(void)str_copy(q->trouble, sizeof(q->trouble), e->text);
-	news_say(q->place.news, LOG_LEVEL_ERROR, "%s: %s",
-		 q->open ? "no more tasks are started here" : "there is no queue", e->text);
-	if (q->open)
-		tasks_drain(q);
+	news_say(q->place.news, LOG_LEVEL_ERROR, "no more tasks are started here: %s", e->text);
+	tasks_drain(q);
 	q->over(q->user);
 }
 

@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/err.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -38,9 +37,16 @@ static void pass_over(const struct walk *k, const char *path, const struct err *
 		k->w->unfit(k->w->data, path, e->text);
 }
 
+#define PLACE_MAX (SOCKDIR_PATH_MAX - 64)
+
 static const char *absolute(const char *path)
 {
-	return path && path[0] == '/' && strlen(path) < SOCKDIR_PATH_MAX - 64 ? path : NULL;
+	return path && path[0] == '/' && strlen(path) < PLACE_MAX ? path : NULL;
+}
+
+static void name_dir(char *buf, size_t size)
+{
+	(void)str_print(buf, size, "tenure-sockets-%u", (unsigned int)geteuid());
 }
 
 static void list_places(struct walk *k)
@@ -48,7 +54,7 @@ static void list_places(struct walk *k)
 	const char *xdg = absolute(getenv("XDG_RUNTIME_DIR"));
 
 	(void)str_print(k->own, sizeof(k->own), "/run/user/%u", (unsigned int)geteuid());
-	(void)str_print(k->name, sizeof(k->name), "tenure-sockets-%u", (unsigned int)geteuid());
+	name_dir(k->name, sizeof(k->name));
 	k->places[0].path = absolute(getenv("TENURE_RUNTIME_DIR"));
 	k->places[1].path = "/dev/shm";
 	k->places[2].path = k->own;
@@ -73,8 +79,8 @@ static int check(int fd, struct err *e)
 }
 
 /* 0; 1: there is none, and none was to be made; -EPERM: something that is not ours has the name. */
-static int open_one(const struct walk *k, int above_fd, const char *path, const char *name,
-		    bool make, struct sockdir *ret, struct err *e)
+static int open_one(int above_fd, const char *path, const char *name, bool make,
+		    struct sockdir *ret, struct err *e)
 {
 	cleanup_fd int fd = -1;
 	int r;
@@ -95,6 +101,30 @@ static int open_one(const struct walk *k, int above_fd, const char *path, const 
 		return r;
 	(void)str_print(ret->path, sizeof(ret->path), "%s/%s", path, name);
 	ret->fd = take_fd(fd);
+	return 0;
+}
+
+int sockdir_check_place(const char *path, struct err *e)
+{
+	cleanup_fd int above = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct sockdir dir = { .fd = -1 };
+	char name[48];
+	int r;
+
+	if (!absolute(path))
+		return err_set(e, -EINVAL, "its path is not absolute, or has more than %d bytes",
+			       PLACE_MAX - 1);
+	if (above < 0)
+		return err_sys(e, errno, "open it");
+	name_dir(name, sizeof(name));
+	r = open_one(above, path, name, false, &dir, e);
+	(void)fd_close(dir.fd);
+	if (r < 0)
+		return err_wrap(e, "%s in it", name);
+	if (r > 0 && faccessat(above, ".", W_OK | X_OK, AT_EACCESS) < 0)
+		return err_sys(e, errno, "make %s in it", name);
+	if (fs_is_shared(above))
+		return err_set(e, -EXDEV, "it is not on a file system of this machine alone");
 	return 0;
 }
 
@@ -122,7 +152,7 @@ static int try_plain(struct walk *k, struct place *p)
 			pass_over(k, path, &e);
 		return 0;
 	}
-	r = open_one(k, above, p->path, k->name, k->w->make, &dir, &e);
+	r = open_one(above, p->path, k->name, k->w->make, &dir, &e);
 	if (r == 0)
 		return visit(k, &dir);
 	p->taken = r == -EPERM;
@@ -143,7 +173,7 @@ static int try_others(const struct walk *k, const struct place *p)
 		struct sockdir dir;
 
 		if (!strncmp(d->d_name, k->name, len) && d->d_name[len] == '.' &&
-		    open_one(k, dirfd(all), p->path, d->d_name, false, &dir, NULL) == 0)
+		    open_one(dirfd(all), p->path, d->d_name, false, &dir, NULL) == 0)
 			r = visit(k, &dir);
 	}
 	if (all)
@@ -162,7 +192,7 @@ static int make_other(const struct walk *k, const struct place *p)
 	if (above < 0 || getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return 0;
 	(void)str_print(name, sizeof(name), "%s.%08x", k->name, number);
-	if (open_one(k, above, p->path, name, true, &dir, &e) != 0)
+	if (open_one(above, p->path, name, true, &dir, &e) != 0)
 		return 0;
 	return visit(k, &dir);
 }

@@ -25,6 +25,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/err.h"
+
 #define SOCKDIR_PATH_MAX 512
 
 struct sockdir {
@@ -41,6 +43,12 @@ struct sockdir_walk {
 	void (*unfit)(void *data, const char *path, const char *why);
 	void *data;
 };
+
+/*
+ * Whether the directory at path is a place that would be taken, which makes nothing there. 0; or
+ * negative, and the reason, where it is passed over.
+ */
+int sockdir_check_place(const char *path, struct err *e);
 
 /* In the order above. What found() returned last; 0 where it was not called. */
 int sockdir_walk(const struct sockdir_walk *walk);

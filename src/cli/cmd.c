@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sockdir.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/term.h"
@@ -235,6 +236,39 @@ static int exit_code_of(int r)
 	return r == -EPERM ? CMD_DENIED : CMD_FAILED;
 }
 
+/*
+ * Who names a place for the sockets means to be found there, or to find somebody: in another one
+ * there may be nobody, and `on` would start a second agent. What a file or the environment says may
+ * be older than this machine, and letting go must work all the same.
+ */
+static int take_runtime_dir(const struct cmd *cmd, const struct settings *s, struct err *e)
+{
+	const char *dir = settings_str(s, SET_RUNTIME_DIR);
+	bool named = settings_origin(s, SET_RUNTIME_DIR)->layer == SETTING_FROM_COMMAND_LINE;
+	struct err why = ERR_INIT;
+
+	if (!dir)
+		return 0;
+	if (named || cmd->flags & CMD_HOLDS)
+		(void)sockdir_check_place(dir, &why);
+	if (why.code && named) {
+		(void)err_set(e, -EINVAL, "--runtime-dir: %s cannot have the sockets: %s", dir,
+			      why.text);
+		return CMD_USAGE;
+	}
+	if (why.code) {
+		cleanup_free char *where = settings_origin_text(s, SET_RUNTIME_DIR);
+		cleanup_free char *text = xasprintf(
+			"runtime_dir (%s): %s cannot have the sockets, which go elsewhere: %s",
+			where, dir, why.text);
+
+		cmd_warn("warning", text);
+	}
+	/* For base/sockdir.h, here and in all that is started from here. */
+	(void)setenv("TENURE_RUNTIME_DIR", dir, 1);
+	return 0;
+}
+
 static int run_loaded(const struct cmd *cmd, const struct opts *o, struct err *e)
 {
 	struct cmd_ctx ctx = { .cmd = cmd, .opts = o };
@@ -247,9 +281,8 @@ static int run_loaded(const struct cmd *cmd, const struct opts *o, struct err *e
 			*e = (struct err)
 				ERR_INIT; /* files that need not be there leave their text */
 	}
-	/* For base/sockdir.h, here and in all that is started from here. */
-	if (r == 0 && ctx.settings && settings_str(ctx.settings, SET_RUNTIME_DIR))
-		(void)setenv("TENURE_RUNTIME_DIR", settings_str(ctx.settings, SET_RUNTIME_DIR), 1);
+	if (r == 0 && ctx.settings)
+		r = take_runtime_dir(cmd, ctx.settings, e);
 	if (r == 0)
 		r = exit_code_of(cmd->run(&ctx, e));
 	ctx.settings = settings_free(ctx.settings);

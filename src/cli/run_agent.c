@@ -10,18 +10,24 @@
 #include <unistd.h>
 
 #include "agent/wants.h"
+#include "base/clock.h"
+#include "base/endpoint.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "hold/names.h"
+#include "spool/beat.h"
 #include "spool/trust.h"
 #include "task/spec.h"
 #include "task/sweep.h"
 
 #define ENDING "When to end"
 
-#define LOOK_LIMIT_S 3
-#define BEATS_LEAST  5 /* so many in the time after which a claim expires */
+#define LOOK_LIMIT_S   3
+#define RIVAL_LIMIT_MS 2000 /* less than that */
+#define RIVAL_STEP_US  50000
+#define BEATS_LEAST    5 /* so many in the time after which a claim expires */
 
 #define OPT_FOR                                                                                    \
 	{                                                                                          \
@@ -113,11 +119,51 @@ static int check_settings(const struct settings *s, struct err *e)
 struct look {
 	sem_t done;
 	char *root;
-	const char *instance;
+	const char *instance, *node_name, *dev_dir;
 	struct spool_trust trust;
 	struct err e;
 	int code;
 };
+
+/* An agent with our name runs on this node; which the name of its socket would tell as well, but
+ * for one that has it elsewhere. */
+static bool has_rival(const struct look *l, const struct spool *sp, const char *agent, pid_t *ret)
+{
+	char path[SPOOL_PATH_MAX], name[SOCKET_NAME_MAX];
+	struct beat b;
+	int fd;
+
+	if (beat_read(sp, beat_agent_path(agent, path), &b, NULL, NULL) < 0 || b.ended ||
+	    strcmp(b.who.boot, sp->boot) != 0 || !proc_alive(&b.who.proc))
+		return false;
+	(void)agent_socket_name(name, sizeof(name), l->instance, l->dev_dir);
+	fd = endpoint_connect(name, 0, NULL);
+	*ret = b.who.proc.pid;
+	(void)fd_close(fd);
+	return fd < 0; /* else that is in the way, and says more */
+}
+
+/* One that was told to end has its name in the spool for a moment longer than its socket. */
+static int look_for_rival(const struct look *l, const struct spool *sp, struct err *e)
+{
+	uint64_t until = clock_mono_ns() + RIVAL_LIMIT_MS * NS_PER_MS;
+	char agent[NAME_AGENT_MAX + 1];
+	pid_t pid;
+
+	(void)beat_agent_name(l->node_name, sp->host, agent);
+	while (has_rival(l, sp, agent, &pid)) {
+		if (clock_mono_ns() >= until)
+			return err_set(e, -EADDRINUSE,
+				       "another agent on this node serves instance %s already: PID "
+				       "%d, which was started with another --runtime-dir or "
+				       "--dev-dir than this one; tenure off with those ends it. "
+				       "Where it has other GPUs, --node-name gives this one a name "
+				       "of its own",
+				       l->instance, (int)pid);
+		(void)usleep(RIVAL_STEP_US);
+	}
+	return 0;
+}
 
 static void *look_at_queue(void *data)
 {
@@ -125,6 +171,8 @@ static void *look_at_queue(void *data)
 	struct spool *sp = NULL;
 
 	l->code = spool_open(l->root, l->instance, &l->trust, SPOOL_CREATE, &sp, &l->e);
+	if (l->code == 0)
+		l->code = look_for_rival(l, sp, &l->e);
 	(void)spool_close(sp);
 	(void)sem_post(&l->done);
 	return NULL;
@@ -142,6 +190,8 @@ static int check_queue(const struct run_agent *r, const struct settings *s, stru
 
 	*l = (struct look){ .root = xstrdup(r->root),
 			    .instance = settings_str(s, SET_INSTANCE),
+			    .node_name = settings_str(s, SET_NODE_NAME),
+			    .dev_dir = settings_str(s, SET_DEV_DIR),
 			    .trust = trust_from_settings(s) };
 	(void)sem_init(&l->done, 0, 0);
 	if (pthread_create(&thread, NULL, look_at_queue, l) != 0) {
@@ -158,7 +208,9 @@ static int check_queue(const struct run_agent *r, const struct settings *s, stru
 		}
 	(void)pthread_join(thread, NULL);
 
-	int code = l->code == -EPERM ? CMD_DENIED : l->code == -ELOOP ? CMD_FAILED : 0;
+	int code = l->code == -EPERM				 ? CMD_DENIED
+		   : l->code == -ELOOP || l->code == -EADDRINUSE ? CMD_FAILED
+								 : 0;
 
 	if (code)
 		*e = l->e;

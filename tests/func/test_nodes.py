@@ -316,8 +316,9 @@ def test_names_must_differ(world, tmp_path):
     c = world.node("alpha")
     c.env["OTHER_NODE"] = a.env["OTHER_NODE"]
     c.start(wait=False)
-    assert wait_for(lambda: c.said(f"PID {a.agent.pid}"), 15), c.out.read_text()
-    assert not c.queue()["open"]
+    assert c.agent.wait(HANG) == 1
+    assert c.said(f"PID {a.agent.pid}") and c.said("--node-name"), c.out.read_text()
+    assert a.queue()["open"]
 
 
 def test_batch_of_a_dead_node(world, tmp_path):

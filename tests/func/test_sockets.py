@@ -399,6 +399,57 @@ def test_agent_without_a_free_descriptor(queue):  # noqa: F811
         assert q.status()["agent"]["pid"] == agent
 
 
+def test_place_that_cannot_have_the_sockets(queue, tmp_path):  # noqa: F811
+    """Named on the command line it is refused; from the environment it is passed over, and said."""
+    q = queue(gpus=1)
+    nowhere, closed, taken = tmp_path / "nowhere", tmp_path / "file", tmp_path / "taken"
+    closed.touch()
+    taken.mkdir()
+    (taken / f"tenure-sockets-{os.geteuid()}").touch()
+    for place in (nowhere, closed, taken):
+        for command in (("on", "--no-hold"), ("off",), ("status",)):
+            said = q.m.run(q.m.tenure, *command, "--runtime-dir", str(place), check=False)
+            assert said.returncode == 2 and "--runtime-dir" in said.stderr and place.name in said.stderr, said
+    assert not nowhere.exists() and q.m.run(q.m.tenure, "status", check=False).returncode == 3
+    q.m.env["TENURE_RUNTIME_DIR"] = str(nowhere)
+    said = q.m.run(q.m.tenure, "on", "--no-hold")
+    assert "TENURE_RUNTIME_DIR" in said.stderr and nowhere.name in said.stderr, said
+    assert q.m.run(q.m.tenure, "off").stderr == ""
+
+
+def test_agent_whose_sockets_are_elsewhere(queue, tmp_path):  # noqa: F811
+    """No second one of its instance begins beside it; one that did has the queue when it has gone."""
+    q = queue(gpus=1)
+    first = q.start("--no-hold")
+    other = tmp_path / "other"
+    other.mkdir()
+    said = q.m.run(q.m.tenure, "on", "--no-hold", "--runtime-dir", str(other), check=False)
+    assert said.returncode == 1 and f"PID {first.pid}" in said.stderr and "--runtime-dir" in said.stderr, said
+    # It cannot see who has the queue before it runs.
+    root = tmp_path / "root"
+    root.touch()
+    there = {**q.m.env, "TENURE_RUNTIME_DIR": str(other), "TENURE_ROOT": str(root)}
+
+    def second(*args):
+        return subprocess.run([q.m.tenure, *args], env=there, capture_output=True, text=True, timeout=HANG)
+
+    try:
+        said = second("on", "--no-hold")
+        assert said.returncode == 0, said
+        root.unlink()
+        root.symlink_to(pathlib.Path(q.spool).parent)
+        assert wait_for(lambda: f"PID {first.pid}" in second("status").stdout, 20), second("status")
+        assert "other devices" not in second("status").stdout
+        i = q.submit("-g", "0", "--", "true")
+        q.wait(i, "done")
+        first.terminate()
+        first.wait(HANG)
+        i = q.submit("-g", "0", "--", "true")
+        q.wait(i, "done", 20)
+    finally:
+        second("off")
+
+
 def test_two_that_start_at_once(queue):  # noqa: F811
     """One of them runs, however many there are, and there is one guard."""
     q = queue(gpus=1)
