@@ -106,6 +106,10 @@ static void collect_warnings(struct agent *a, struct strbuf *out)
 			    "log and events are not written: %s; it goes on without. --state-dir "
 			    "names another place for them\n",
 			    trouble);
+	/* Who watches is told at once. */
+	if (a->c->ready && a->queue && tasks_unseen(a->queue))
+		strbuf_addf(out, "there is no queue: %s; it goes on trying\n",
+			    tasks_unseen(a->queue));
 }
 
 static void warn(struct agent *a, const char *lines)
@@ -119,6 +123,12 @@ static void warn(struct agent *a, const char *lines)
 	}
 }
 
+/* Whether there is a queue, and else why, so that whoever waits for us is told. */
+static bool queue_is_settled(const struct agent *a)
+{
+	return !a->queue || tasks_are_open(a->queue) || tasks_unseen(a->queue);
+}
+
 /*
  * Whether the files can be written is known when something has been; a disk that hangs is not
  * waited for.
@@ -129,7 +139,7 @@ static void on_files_step(uv_timer_t *timer)
 	cleanup_strbuf struct strbuf text = STRBUF_INIT, warnings = STRBUF_INIT;
 	char trouble[ERR_TEXT_MAX];
 
-	if (!journal_is_flushed(a->journal) &&
+	if ((!journal_is_flushed(a->journal) || !queue_is_settled(a)) &&
 	    clock_mono_ns() - a->ready_ns < FILES_LIMIT_MS * NS_PER_MS)
 		return;
 	(void)uv_timer_stop(timer);

@@ -782,6 +782,11 @@ const char *tasks_unseen(const struct tasks *q)
 	return !q->open && q->trouble[0] ? q->trouble : NULL;
 }
 
+bool tasks_are_open(const struct tasks *q)
+{
+	return q->open;
+}
+
 bool tasks_are_known(const struct tasks *q)
 {
 	return q->known && !q->trouble[0];

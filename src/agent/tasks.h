@@ -95,6 +95,8 @@ void tasks_drain(struct tasks *q);
 void tasks_stop_all(struct tasks *q);
 /* What runs is stopped and waits again, because our lifetime is over. */
 void tasks_requeue_all(struct tasks *q);
+/* There is a queue. */
+bool tasks_are_open(const struct tasks *q);
 /* What waits has been read, and can be. */
 bool tasks_are_known(const struct tasks *q);
 /* As sched_is_empty() says. */

@@ -435,7 +435,7 @@ def test_agent_whose_sockets_are_elsewhere(queue, tmp_path):  # noqa: F811
 
     try:
         said = second("on", "--no-hold")
-        assert said.returncode == 0, said
+        assert said.returncode == 0 and "there is no queue: " in said.stderr and str(root) in said.stderr, said
         root.unlink()
         root.symlink_to(pathlib.Path(q.spool).parent)
         assert wait_for(lambda: f"PID {first.pid}" in second("status").stdout, 20), second("status")

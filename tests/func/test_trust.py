@@ -222,6 +222,17 @@ def test_link_in_the_place_of_an_instance(world, alice, bob):
     assert done.returncode == 1 and "is a symbolic link" in done.stderr, (done.stdout, done.stderr)
 
 
+def test_queue_that_may_not_be_read_is_told(world, alice, bob):
+    """By on, and not only by status later."""
+    shared = world / "shared"
+    assert alice.tenure("submit", "--root", shared, "--paused", "-g", "0", "--", "true").returncode == 0
+    (shared / "default").chmod(0o700)
+    script = f"{world}/tenure on --no-hold --root {shared} --accept-owners {ALICE}; {world}/tenure off --root {shared}"
+    done = bob.run(world / "tenure", "sim", "--gpus", "1", "--", "sh", "-c", script)
+    assert "The agent runs" in done.stdout, done
+    assert "there is no queue: " in done.stderr and "Permission denied" in done.stderr, done
+
+
 def test_letting_go_needs_no_trust(world, alice, bob):
     """off of an agent whose queue somebody has spoilt."""
     shared = world / "shared"
