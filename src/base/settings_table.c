@@ -66,7 +66,9 @@ const struct setting settings_table[] = {
 	[SET_REFRESH] = { ROW("refresh", "REFRESH", "refresh", VALUE_DURATION),
 			  .opt.arg = "DURATION", .opt.def = "1m", .opt.group = when,
 			  .opt.spec.min = 10, .groups = SETTING_GROUP_HOLD,
-			  .opt.help = "how often to look whether it is idle" },
+			  .opt.help = "how often to look whether a GPU that is not held is idle; "
+				      "--idle-for and --rehold-after count from the look that "
+				      "finds it so" },
 	[SET_TOGETHER] = { ROW("together", "TOGETHER", "together", VALUE_FLAG), .opt.def = "false",
 			   .opt.group = when, .groups = SETTING_GROUP_HOLD,
 			   .opt.help = "hold only when all the GPUs are idle for the whole time" },
@@ -74,7 +76,8 @@ const struct setting settings_table[] = {
 			       .opt.arg = "DURATION", .opt.def = "1m", .opt.group = when,
 			       .groups = SETTING_GROUP_HOLD,
 			       .opt.help =
-				       "after a yield, wait so long before holding that GPU again" },
+				       "after a yield, hold that GPU again when it was idle for so "
+				       "long, and up to a quarter more" },
 	[SET_WORK] = { ROW("work", "WORK", "work", VALUE_DURATION), .opt.arg = "DURATION",
 		       .opt.def = "0", .opt.group = loading, .groups = SETTING_GROUP_HOLD,
 		       .opt.help =
