@@ -90,6 +90,7 @@ static struct sched_device planned_device(const struct view *view, const char *i
 				  .own_python = d->own_python > 0,
 				  .exclusive_process = d->flags & DEVICE_ONE_PROCESS,
 				  .foreign = foreign_on(d),
+				  .busy = d->reason[0] ? d->reason : NULL,
 				  .peers = peers_of(d) };
 
 	if (!view->seen[slot])

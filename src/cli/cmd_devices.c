@@ -64,6 +64,13 @@ static void print_table(const struct machine *m)
 
 	for (uint32_t i = 0; i < m->list.n; i++)
 		add_row(t, &m->list.d[i], &m->devices[i]);
+	for (uint32_t i = 0; i < m->list.n_failed; i++) {
+		char gpu[CELL];
+
+		table_add(t, TERM_YELLOW,
+			  str_print(gpu, CELL, "%u", (unsigned int)m->list.failed[i].index), "-",
+			  "-", "-", "-", "-", "unseen");
+	}
 	table_print(t, stdout);
 	(void)table_free(t);
 }
@@ -111,6 +118,14 @@ static void print_details(const struct gpu_device *dev, const struct machine_dev
 		print_process(&l->procs.p[i]);
 }
 
+static void print_unseen(const struct gpu_failed *f)
+{
+	int indent = printf("  gpu %u  ", (unsigned int)f->index);
+	cleanup_free char *text = xasprintf("cannot be seen: %s", f->why);
+
+	term_print_wrapped(stdout, text, (size_t)indent);
+}
+
 static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct machine *m = NULL;
@@ -126,6 +141,8 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 		print_table(m);
 		for (uint32_t i = 0; i < m->list.n; i++)
 			print_details(&m->list.d[i], &m->devices[i], opts_flag(ctx->opts, "uuids"));
+		for (uint32_t i = 0; i < m->list.n_failed; i++)
+			print_unseen(&m->list.failed[i]);
 		printf("Driver %s, NVML %s\n", m->driver[0] ? m->driver : "unknown",
 		       m->version[0] ? m->version : "unknown");
 	}

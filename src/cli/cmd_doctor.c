@@ -157,11 +157,11 @@ static void check_devices(struct doctor *d)
 	}
 	if (!d->machine)
 		return;
-	if (d->machine->list.n_failed)
+	for (uint32_t i = 0; i < d->machine->list.n_failed; i++)
 		doctor_find(d, FINDING_FAIL, "devices",
 			    "look at the kernel's log (dmesg, XID); the others are used without it",
-			    "%u not to be seen: %s", d->machine->list.n_failed,
-			    d->machine->list.trouble);
+			    "gpu %u cannot be seen: %s", d->machine->list.failed[i].index,
+			    d->machine->list.failed[i].why);
 	doctor_find(d, FINDING_OK, "devices", NULL, "%u can be held now, %u never%s", idle, unfit,
 		    mig ? "; MIG instances are devices of their own, without a measured utilisation"
 			: "");

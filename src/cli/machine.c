@@ -210,6 +210,18 @@ static json_t *device_json(const struct gpu_device *dev, const struct machine_de
 	return o;
 }
 
+/* Of which neither UUID nor name is known. */
+static json_t *unseen_json(const struct gpu_list *list)
+{
+	json_t *a = json_array();
+
+	for (uint32_t i = 0; i < list->n_failed; i++)
+		(void)json_array_append_new(a, json_pack("{s:i, s:s}", "gpu",
+							 (int)list->failed[i].index, "reason",
+							 list->failed[i].why));
+	return a;
+}
+
 json_t *machine_json(const struct machine *m)
 {
 	json_t *o = json_object(), *a = json_array();
@@ -220,5 +232,6 @@ json_t *machine_json(const struct machine *m)
 	set(o, "driver", m->driver[0] ? json_string(m->driver) : json_null());
 	set(o, "nvml", m->version[0] ? json_string(m->version) : json_null());
 	set(o, "devices", a);
+	set(o, "unseen", unseen_json(&m->list));
 	return o;
 }

@@ -76,10 +76,21 @@ static int add_card(const struct nvml *n, struct gpu_list *list, unsigned int in
 	if (r == 0)
 		r = identify(n, d, e);
 	if (r < 0)
-		return err_wrap(e, "GPU %u", index);
+		return r;
 	list->n++;
 	d->mig_parent = is_mig_card(n, d);
 	return d->mig_parent ? add_mig(n, list, d, e) : 0;
+}
+
+static void add_failed(struct gpu_list *list, unsigned int index, const struct err *why)
+{
+	struct gpu_failed *f = &list->failed[list->n_failed];
+
+	if (list->n_failed == GPU_DEVICES_MAX)
+		return;
+	f->index = index;
+	(void)str_copy(f->why, sizeof(f->why), why->text);
+	list->n_failed++;
 }
 
 int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e)
@@ -98,11 +109,11 @@ int gpu_enumerate(const struct nvml *n, struct gpu_list *ret, struct err *e)
 		if (r == 0)
 			continue;
 		failed = r;
-		ret->n_failed++;
-		(void)str_copy(ret->trouble, sizeof(ret->trouble), one.text);
+		add_failed(ret, i, &one);
 	}
 	if (ret->n == 0 && failed)
-		return err_set(e, failed, "%s", one.text);
+		return err_set(e, failed, "GPU %u: %s", ret->failed[ret->n_failed - 1].index,
+			       one.text);
 	if (ret->n == 0)
 		return err_set(e, -ENODEV, "the NVIDIA driver is there, but no GPU is");
 	return 0;

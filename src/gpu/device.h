@@ -30,11 +30,17 @@ struct gpu_device {
 	uint64_t rest_bytes; /* where only v1 memory info exists: used of the resting card */
 };
 
+/* A card that the driver counts and that could not be asked. */
+struct gpu_failed {
+	uint32_t index;
+	char why[128];
+};
+
 struct gpu_list {
 	uint32_t n;
 	uint32_t n_cards;  /* that the driver counts */
-	uint32_t n_failed; /* cards that could not be asked and are not in d[] */
-	char trouble[160]; /* why, of the last one of them */
+	uint32_t n_failed; /* which are not in d[] */
+	struct gpu_failed failed[GPU_DEVICES_MAX];
 	struct gpu_device d[GPU_DEVICES_MAX];
 };
 

@@ -262,7 +262,7 @@ void gdev_blind(struct guard *g, struct gdev *d, const char *reason)
 {
 	char xid[XID_TEXT_MAX + 2];
 
-	d->vacant = false;
+	d->vacant = d->clear = false;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
 		gstep_record(d, EVENT_BLIND, clock_mono_ns());
 	if (d->holder.kept && !d->holder.end_at_ns)

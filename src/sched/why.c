@@ -196,9 +196,13 @@ typedef void (*phrase_fn)(const struct why *w, unsigned int slot, char *buf);
 
 static void phrase_foreign(const struct why *w, unsigned int slot, char *buf)
 {
-	const char *who = w->view->devices[slot].foreign;
+	const struct sched_device *d = &w->view->devices[slot];
 
-	str_print(buf, PHRASE_MAX, "taken by %s", who ? who : "somebody else");
+	if (!d->foreign && d->busy)
+		str_print(buf, PHRASE_MAX, "busy: %s", d->busy);
+	else
+		str_print(buf, PHRASE_MAX, "taken by %s",
+			  d->foreign ? d->foreign : "somebody else");
 }
 
 static void phrase_lent(const struct why *w, unsigned int slot, char *buf)

@@ -228,6 +228,12 @@ def test_one_device_is_lost(machine):
     h.wait("held", 3)
     m.ctl("lose", 1)
     h.wait("blind", gpu=1)
+    lost = h.device(1)
+    assert "GPU is lost" in lost["reason"] and lost["hold_in_s"] is None, lost
+    listed = json.loads(m.run(m.tenure, "devices", "--json").stdout)
+    assert [d["gpu"] for d in listed["devices"]] == [0, 2]
+    assert [d["gpu"] for d in listed["unseen"]] == [1] and "GPU is lost" in listed["unseen"][0]["reason"], listed
+    assert "gpu 1  cannot be seen: " in m.run(m.tenure, "devices").stdout
     # The others are held, and held again after a yield, as if nothing were.
     assert m.newcomer("--take", "50%")["result"] == 0
     h.wait("held", 2, 10, gpu=0)

@@ -36,6 +36,17 @@ def test_narrow_list(queue):  # noqa: F811
     assert all(name + end in q.m.run(q.m.tenure, "list", env={**q.m.env, "COLUMNS": "200"}).stdout for end in "123")
 
 
+def test_why_of_a_gpu_that_is_lost(queue):  # noqa: F811
+    q = queue(gpus=2)
+    q.start()
+    assert wait_for(lambda: q.held() == [0, 1]), q.status()
+    q.m.ctl("lose", 1)
+    assert wait_for(lambda: "lost" in (q.device(1)["reason"] or "")), q.status()
+    i = q.submit("-g", "2", "--", "true")
+    assert wait_for(lambda: "GPU 1 busy: cannot be seen: " in q.why(i)), q.why(i)
+    assert "GPU is lost" in q.why(i) and "somebody else" not in q.why(i)
+
+
 def test_narrow_help(tenure):
     for cmd in (["help"], ["help", "list"], ["help", "config"], ["help", "exit-codes"]):
         out = tenure(*cmd, env={"COLUMNS": "60"}).stdout

@@ -57,6 +57,18 @@ static void test_devices(void **state)
 	bench_close(&b);
 }
 
+/* It may be busy with nobody that is known. */
+static void test_busy(void **state)
+{
+	bench_open(&b, 2);
+	b.d[0].state = b.d[1].state = SCHED_DEV_BUSY;
+	b.d[0].busy = "cannot be seen: GPU is lost";
+	bench_add(&b, T(.id = 1, .gpus = 1));
+	expect_why(1, "waits for 1 GPU: 0 of 2 free, GPU 0 busy: cannot be seen: GPU is lost, "
+		      "GPU 1 taken by somebody else; 1st in order");
+	bench_close(&b);
+}
+
 static void test_other_instances(void **state)
 {
 	bench_open(&b, 4);
@@ -192,6 +204,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_other_instances),
 		cmocka_unit_test(test_lanes_and_arrays),
 		cmocka_unit_test(test_behind_in_an_array),
