@@ -219,18 +219,29 @@ static int check_queue(const struct run_agent *r, const struct settings *s, stru
 	return code;
 }
 
+/* 1: a device node of NVIDIA is there; 0; negative: that cannot be seen. */
+static int has_nodes(const char *path)
+{
+	const struct dirent *entry;
+	DIR *dir = opendir(path);
+	bool found = false;
+
+	if (!dir)
+		return errno == ENOENT ? 0 : -errno;
+	while (!found && (entry = readdir(dir)))
+		found = str_has_prefix(entry->d_name, "nvidia");
+	(void)closedir(dir);
+	return found;
+}
+
 /* Of the cards in /dev another directory says nothing, and would be a way around max_devices. */
 static int check_dev_dir(const char *name, struct err *e)
 {
 	cleanup_free char *real = fs_real_dir(name, "/dev");
-	const struct dirent *entry;
-	bool found = strcmp(real, "/dev") == 0;
-	DIR *dir = found ? NULL : opendir(real);
+	int found = strcmp(real, "/dev") == 0 ? 1 : has_nodes(real);
 
-	while (dir && !found && (entry = readdir(dir)))
-		found = str_has_prefix(entry->d_name, "nvidia");
-	if (dir)
-		(void)closedir(dir);
+	if (found < 0)
+		return err_set(e, found, "dev_dir: %s cannot be read: %s", name, strerror(-found));
 	return found ? 0
 		     : err_set(e, -EINVAL,
 			       "dev_dir: there are no device nodes of NVIDIA in %s; where they are "

@@ -209,6 +209,21 @@ def test_directory_without_devices_is_no_machine(machine, tmp_path):  # noqa: F8
             assert f"no device nodes of NVIDIA in {path}" in " ".join(r.stderr.split()).replace("- ", "-"), r.stderr
 
 
+def test_directory_of_devices_that_cannot_be_read(machine, tmp_path):  # noqa: F811
+    """Then nobody knows what is in it."""
+    m = machine()
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    (tmp_path / "file").touch()
+    reasons = {tmp_path / "file": "Not a directory"}
+    if os.geteuid() != 0:  # whom no mode keeps out
+        reasons[closed] = "Permission denied"
+    for path, why in reasons.items():
+        r = m.run("on", "--dev-dir", str(path))
+        said = " ".join(r.stderr.split()).replace("- ", "-")
+        assert r.returncode == 2 and why in said and f"{path} cannot be read: " in said, r
+
+
 def test_one_guard_by_whatever_name_the_directory_goes(machine, home):  # noqa: F811
     (home / "site.yaml").write_text("max_devices: 1\n")
     link = home / "link"
