@@ -139,8 +139,9 @@ static bool has_rival(const struct look *l, const struct spool *sp, const char *
 	(void)agent_socket_name(name, sizeof(name), l->instance, l->dev_dir);
 	fd = endpoint_connect(name, 0, NULL);
 	*ret = b.who.proc.pid;
-	(void)fd_close(fd);
-	return fd < 0; /* else that is in the way, and says more */
+	if (fd >= 0)
+		(void)fd_close(fd);
+	return fd == -ECONNREFUSED; /* else that is in the way, and says more */
 }
 
 /* One that was told to end has its name in the spool for a moment longer than its socket. */
