@@ -610,7 +610,7 @@ const struct cmd cmd_history = {
 		"GPU-hours are the time of all attempts, times the GPUs that each had, by lane and by "
 		"name. Of very many tasks the last ones are shown one by one, and names that differ "
 		"in numbers are put together. PEAK is the most memory that a task used on all its GPUs together, UTIL their "
-		"mean utilisation. Of an array or another batch that is not over, what has ended of "
+		"mean utilisation since it was first seen on them. Of an array or another batch that is not over, what has ended of "
 		"it is counted.",
 	.examples = history_examples,
 	.opts = history_opts,

@@ -62,8 +62,11 @@ enum lease_due {
 /* What a task uses of a device: guse.h. */
 struct guse {
 	uint64_t peak_bytes, bytes; /* bytes UINT64_MAX: not known */
-	uint64_t looked_ns;	    /* the last look that counted */
-	uint64_t busy_ns, util_ns;  /* utilisation times time, and that time */
+	uint64_t looked_ns;	    /* the last look */
+	uint64_t came_ns;	    /* the first one since the hand-over; 0: not yet */
+	uint64_t from_ns;    /* the utilisation that a look reads is the task's from then on */
+	uint64_t counted_ns; /* and until then is in the sums */
+	uint64_t busy_ns, util_ns; /* utilisation times time, and that time */
 	uint64_t told_ns, told_peak_bytes;
 };
 

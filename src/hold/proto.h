@@ -261,10 +261,10 @@ struct msg_lease_state { /* after WELCOME; slot -1 and no id: that was all */
 };
 
 /*
- * What a task has used of one device since the guard knows of it; a guard that is new begins anew,
- * which shows in util_ns. Memory is that of the task's processes; where NVML does not tell it, all
- * that is in use there while the task is alone on the device. Utilisation is the device's, whoever
- * shares it.
+ * What a task has used of one device since it was handed that, or since the guard knows of it; a
+ * guard that is new begins anew, which shows in util_ns. Memory is that of the task's processes;
+ * where NVML does not tell it, all that is in use there while the task is alone on the device.
+ * Utilisation is the device's, whoever shares it.
  */
 struct msg_lease_use {
 	struct msg_head head;

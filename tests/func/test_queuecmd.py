@@ -538,6 +538,22 @@ def test_gpu_figures(queue):  # noqa: F811
     assert "gpu_peak_bytes" not in end and "=== gpu" not in q.log(none)
 
 
+def test_utilisation_is_not_that_of_the_hold(queue, tmp_path):  # noqa: F811
+    """A held GPU stays so until its task comes to it, and our load until then is not the task's."""
+    q = queue()
+    q.start("--memory", "95%", "--load", "light", "--util", "60")
+    go = tmp_path / "go"
+    i = q.submit("--", "bash", "-c", f"until [ -e {go} ]; do sleep 0.1; done; {q.newcomer} --take 10% --stay 2")
+    q.wait(i, "running")
+    assert wait_for(lambda: [d for d in q.status()["devices"] if (d["use"] or "").endswith(f" task {i}")
+                             and d["state"] == "held" and d["utilisation"] >= 50])
+    go.touch()
+    q.wait(i, "done")
+    assert re.search(r"=== gpu +peak memory [0-9.]+ GiB, mean utilisation 0%", q.log(i)), q.log(i)
+    row = next(r for r in json.loads(q.m.run(q.m.tenure, "history", "--json").stdout)["tasks"] if r["id"] == i)
+    assert row["gpu_utilisation"] == 0
+
+
 def test_retry_memory(queue):  # noqa: F811
     """Out of memory asks for more, up to what a GPU has, and an agent that is started then knows it."""
     q = queue()

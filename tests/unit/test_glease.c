@@ -23,6 +23,7 @@
 #include "hold/gkin.h"
 #include "hold/glease.h"
 #include "hold/gorder.h"
+#include "hold/guse.h"
 
 static struct glease *promise(struct world *w, uint32_t flags)
 {
@@ -107,6 +108,90 @@ static void test_hand_over(void **state)
 	assert_int_equal(w->d->state, DEV_HOLDING);
 	assert_int_equal(told(w), HOLDER_HOLD);
 	assert_false(w->d->holder.kept);
+}
+
+/* That many seconds after base a look was complete that read that utilisation. */
+static void see_util(struct world *w, struct glease *l, uint64_t base, double after_s,
+		     uint32_t util)
+{
+	struct sight *s = &w->d->sight;
+
+	s->look.valid |= GPU_VALID_UTIL;
+	s->look.util = util;
+	s->look.begin_ns = s->look.end_ns = base + (uint64_t)(after_s * (double)NS_PER_S);
+	guse_on_look(w->g, w->d, l);
+}
+
+/* Until the device is handed over its utilisation is that of our own load. */
+static void test_use_counts_from_the_hand_over(void **state)
+{
+	struct world *w = *state;
+	uint64_t base = clock_mono_ns();
+	struct glease *l;
+
+	hold(w);
+	l = grant(w);
+	for (int i = 1; i <= 8; i++)
+		see_util(w, l, base, i, 75);
+	assert_int_equal(guse_message(l).util_ns, 0);
+	l->n_procs = 1;
+	see_util(w, l, base, 9, 75);
+	see_util(w, l, base, 9.5, 40); /* half of that mean is older */
+	assert_int_equal(guse_message(l).util_ns, 0);
+	w->d->sight.complete = false; /* one that repeats it */
+	see_util(w, l, base, 10, 40);
+	assert_int_equal(guse_message(l).util_ns, 0);
+	w->d->sight.complete = true;
+	see_util(w, l, base, 10.5, 20);
+	see_util(w, l, base, 12, 40);
+	assert_int_equal(guse_message(l).util_ns, 3 * NS_PER_S);
+	assert_int_equal(guse_message(l).util_permille, 300);
+}
+
+/* Without a load of ours there is nothing to wait for. */
+static void test_use_where_nothing_was_held(void **state)
+{
+	struct world *w = *state;
+	uint64_t base = clock_mono_ns();
+	struct glease *l;
+
+	see(w, 0, NULL, 0, 0);
+	l = grant_with(w, 0);
+	see(w, 0, NULL, 0, 0);
+	assert_int_equal(l->stage, LEASE_GRANTED);
+	see_util(w, l, base, 1, 0);
+	assert_int_equal(guse_message(l).util_ns, 0);
+	l->n_procs = 1;
+	see_util(w, l, base, 2, 0);
+	see_util(w, l, base, 2.5, 80);
+	assert_int_equal(guse_message(l).util_ns, NS_PER_S / 2);
+	assert_int_equal(guse_message(l).util_permille, 800);
+}
+
+/* Where processes are not listed the memory of a hold that is still there is no task's. */
+static void test_use_of_the_unlisted_counts_from_the_hand_over(void **state)
+{
+	struct world *w = *state;
+	uint64_t base = clock_mono_ns();
+	struct glease *l;
+
+	hold(w);
+	l = grant(w);
+	w->g->pid_class = PIDS_NONE;
+	w->d->sight.look.procs.n = 0;
+	see_util(w, l, base, 2, 75);
+	see_util(w, l, base, 3, 75);
+	assert_int_equal(guse_message(l).util_ns, 0);
+	assert_int_equal(guse_message(l).peak_bytes, 0);
+	w->d->holder.held = 0;
+	w->d->sight.look.used = 40 * GIBS;
+	w->d->state = DEV_LENT;
+	w->d->since_ns = base + 4 * NS_PER_S;
+	see_util(w, l, base, 4, 0);
+	see_util(w, l, base, 6, 50);
+	assert_int_equal(guse_message(l).util_ns, 2 * NS_PER_S);
+	assert_int_equal(guse_message(l).util_permille, 500);
+	assert_int_equal(guse_message(l).peak_bytes, 40 * GIBS);
 }
 
 /* A task is over whose agent is there: the memory is left alone until that one has planned. */
@@ -565,6 +650,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_newcomer_beside_a_kept_context),
 		TEST(test_hand_over),
+		TEST(test_use_counts_from_the_hand_over),
+		TEST(test_use_where_nothing_was_held),
+		TEST(test_use_of_the_unlisted_counts_from_the_hand_over),
 		TEST(test_chain_of_tasks),
 		TEST(test_end_of_a_chain),
 		TEST(test_chain_whose_next_task_waits_for_others),
