@@ -78,14 +78,19 @@ static unsigned int min_uint(unsigned int a, unsigned int b)
 
 enum use { USE_NONE, USE_RESERVED, USE_TASK, USE_OVER };
 
-/* Whether a task has d, or is to have it, whatever is held there meanwhile. */
+static bool is_held(const struct dev_status *d)
+{
+	return d->state == DEV_HOLDING || d->state == DEV_HELD;
+}
+
+/* Whether a task has d, or is to have it: what is held for one that runs it has not come to yet. */
 static enum use use_of(const struct dev_status *d)
 {
 	if (!d->n_leases || d->lease.task == LEASE_WORKLOAD)
 		return USE_NONE;
 	if (d->lease_stage == LEASE_OVER)
 		return USE_OVER;
-	return d->lease_stage >= LEASE_GRANTED ? USE_TASK : USE_RESERVED;
+	return d->lease_stage >= LEASE_GRANTED && !is_held(d) ? USE_TASK : USE_RESERVED;
 }
 
 static json_t *use_json(const struct view *v, const struct dev_status *d)
@@ -114,12 +119,12 @@ static unsigned int count_state(const struct view *v, enum dev_state state, enum
 	return n;
 }
 
-static uint64_t free_held_bytes(const struct view *v)
+static uint64_t held_bytes(const struct view *v, enum use use)
 {
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
-		if (v->seen[i] && use_of(&v->devices[i]) == USE_NONE && !view_is_anothers(v, i))
+		if (v->seen[i] && use_of(&v->devices[i]) == use && !view_is_anothers(v, i))
 			bytes += v->devices[i].held_bytes;
 	return bytes;
 }
@@ -133,9 +138,30 @@ static unsigned int count_use(const struct view *v, enum use use)
 	return n;
 }
 
+/* What is put before a part: nothing before the first one. */
+static const char *joint(const struct strbuf *b)
+{
+	return b->len ? "; " : "";
+}
+
+static void say_tasks(const struct view *v, uint64_t reserved_bytes, struct strbuf *b)
+{
+	char size[UNIT_TEXT_MAX];
+	unsigned int reserved = count_use(v, USE_RESERVED);
+	unsigned int used = count_use(v, USE_TASK) + count_use(v, USE_OVER);
+
+	if (used)
+		strbuf_addf(b, "%s%u in use", joint(b), used);
+	if (reserved)
+		strbuf_addf(b, "%s%u reserved", joint(b), reserved);
+	if (reserved_bytes)
+		strbuf_addf(b, " (%s held for %s)", unit_format_gib(reserved_bytes, size),
+			    reserved == 1 ? "its task" : "their tasks");
+}
+
 /*
- * "3 of 4 GPUs held (351.9 GiB); 1 busy" and its like. What tasks have or wait for counts as theirs
- * and not as held.
+ * "3 of 4 GPUs held (351.9 GiB); 1 busy" and its like. What tasks have or wait for counts as
+ * theirs, and what is held there is told with it.
  */
 static void say_counts(const struct view *v, struct strbuf *b)
 {
@@ -143,21 +169,17 @@ static void say_counts(const struct view *v, struct strbuf *b)
 						 DEV_LEFT,    DEV_LENDING,  DEV_LENT };
 	char size[UNIT_TEXT_MAX];
 	unsigned int held = count_state(v, DEV_HELD, USE_NONE);
-	unsigned int reserved = count_use(v, USE_RESERVED);
-	unsigned int used = count_use(v, USE_TASK) + count_use(v, USE_OVER);
+	uint64_t reserved_bytes = held_bytes(v, USE_RESERVED);
 
 	if (v->workload)
 		strbuf_addf(b, "the workload runs on %u of %u GPUs", view_workloads(v),
 			    view_devices(v));
 	else if (held)
 		strbuf_addf(b, "%u of %u GPUs held (%s)", held, view_devices(v),
-			    unit_format_gib(free_held_bytes(v), size));
-	else
+			    unit_format_gib(held_bytes(v, USE_NONE), size));
+	else if (!reserved_bytes)
 		strbuf_adds(b, "nothing held");
-	if (used)
-		strbuf_addf(b, "; %u in use", used);
-	if (reserved)
-		strbuf_addf(b, "; %u reserved", reserved);
+	say_tasks(v, reserved_bytes, b);
 	for (size_t i = 0; i < ARRAY_LEN(others); i++) {
 		unsigned int n = count_state(v, others[i], USE_NONE);
 

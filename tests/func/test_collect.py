@@ -69,20 +69,29 @@ def test_held_while_it_waits(queue):  # noqa: F811
     assert not any(d["used_bytes"] for d in q.m.show()["devices"])
 
 
-def test_status_says_which_task_has_a_device(queue):  # noqa: F811
-    """What is held for a task is not there for whoever comes, so it does not count as held."""
+def test_status_says_which_task_has_a_device(queue, tmp_path):  # noqa: F811
+    """What is held for a task is not there for whoever comes, so it is reserved, and is its task's when that comes."""
     q = queue(gpus=3)
     q.start()
     assert wait_for(lambda: "3 of 3 GPUs held" in q.status()["sentence"])
     assert [d["use"] for d in q.status()["devices"]] == [None] * 3
-    busy = q.submit("--", "sleep", "100")
+    go = tmp_path / "go"
+    busy = q.submit("--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; {q.newcomer} --take 10% --stay 100")
+    q.wait(busy, "running")
     user = wait_for(lambda: [d["gpu"] for d in q.status()["devices"]
-                             if d["use"] == f"in use by task {busy}"])
-    assert len(user) == 1  # held yet: the task does not use it so far
+                             if d["reason"] == f"held for task {busy} of default"])
+    doc = q.status()
+    row = doc["devices"][user[0]]
+    assert (row["state"], row["use"]) == ("held", f"reserved: task {busy}")  # it runs, and has not come to it
+    size = f"{row['held_bytes'] / 2**30:.1f} GiB"
+    assert re.fullmatch(rf"2 of 3 GPUs held \(.*\); 1 reserved \({size} held for its task\)", doc["sentence"]), doc
+    go.touch()
+    assert wait_for(lambda: q.device(user[0])["use"] == f"in use by task {busy}")
     big = q.submit("-g", "3", "--", "true")
     assert wait_for(lambda: sorted(d["use"] or "" for d in q.status()["devices"]) == sorted(
         [f"in use by task {busy}"] + [f"reserved: task {big}"] * 2))
-    assert q.status()["sentence"] == "nothing held; 1 in use; 2 reserved"
+    assert wait_for(lambda: re.fullmatch(r"1 in use; 2 reserved \([0-9.]+ GiB held for their tasks\)",
+                                         q.status()["sentence"])), q.status()["sentence"]
     text = q.m.run(q.m.tenure, "status").stdout
     assert len(re.findall(rf"^ *\d  reserved: task {big} ", text, re.M)) == 2, text
     assert re.search(rf"^ *{user[0]}  in use by task {busy} ", text, re.M), text
