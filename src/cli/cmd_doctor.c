@@ -202,6 +202,7 @@ static void check_guard(struct doctor *d)
 	check_guard_opens(d, json_object_get(doc, "guard"));
 	doctor_find(d, FINDING_OK, "agent", NULL, "runs: %s",
 		    json_string_value(json_object_get(doc, "sentence")));
+	d->agent_devices = json_incref(json_object_get(doc, "devices"));
 	json_decref(doc);
 }
 
@@ -226,8 +227,10 @@ static void check_pids(struct doctor *d)
 	if (!d->machine)
 		return;
 	if (d->pid_class == PIDS_UNKNOWN)
-		doctor_find(d, FINDING_NOTE, "PIDs", "tenure doctor --launch finds out", "%s",
-			    texts[d->pid_class]);
+		doctor_find(d, FINDING_NOTE, "PIDs",
+			    d->launch == LAUNCH_NOT_ASKED ? "tenure doctor --launch finds out"
+							  : NULL,
+			    "%s", texts[d->pid_class]);
 	else
 		doctor_find(d, fine ? FINDING_OK : FINDING_WARN, "PIDs",
 			    fine ? NULL : "who is not listed is noticed by the memory in use", "%s",
@@ -248,6 +251,8 @@ static const char *promise(const struct doctor *d)
 {
 	if (!d->machine)
 		return "Nothing can be held on this machine.";
+	if (d->launch == LAUNCH_FAILED)
+		return "The test failed (above), so nothing can be said of what a newcomer meets here.";
 	if (d->pid_class == PIDS_NONE || d->pid_class == PIDS_OWN)
 		return "A newcomer that is not listed is noticed by the memory of its context, at once, "
 		       "and what is held is let go. Mostly that is before its first allocation; where it "
@@ -263,6 +268,9 @@ static const char *promise(const struct doctor *d)
 		return "The opening of the driver is not seen here. A newcomer is noticed by looking "
 		       "all the time, up to 30 ms later than elsewhere: mostly before its first "
 		       "allocation, which succeeds then, and else when asked again.";
+	if (d->pid_class == PIDS_UNKNOWN && d->launch == LAUNCH_NONE)
+		return "As far as can be seen, a newcomer is noticed before its first allocation, which "
+		       "succeeds; it could not be tried just now.";
 	if (d->pid_class == PIDS_UNKNOWN)
 		return "As far as can be seen, a newcomer is noticed before its first allocation, which "
 		       "succeeds; tenure doctor --launch makes sure.";
@@ -317,6 +325,7 @@ static int run_doctor(const struct cmd_ctx *ctx, struct err *e)
 	}
 	code = d.failed ? CMD_FAILED : CMD_OK;
 	json_decref(d.findings);
+	json_decref(d.agent_devices);
 	d.machine = machine_free(d.machine);
 	return code;
 }

@@ -22,6 +22,14 @@ enum finding_level {
 	FINDING_LEVEL_MAX
 };
 
+/* What doctor --launch has come to. */
+enum launch_result {
+	LAUNCH_NOT_ASKED,
+	LAUNCH_NONE, /* nothing could be tried just now */
+	LAUNCH_OK,   /* and what it found is in the other fields */
+	LAUNCH_FAILED
+};
+
 struct doctor {
 	const struct cmd_ctx *ctx;
 	const char *dev_dir;
@@ -30,6 +38,8 @@ struct doctor {
 	bool opens_seen; /* inotify on the device nodes works */
 	bool hidden;	 /* we are in a PID namespace: neighbours may not be listed */
 	bool late;	 /* --launch: a newcomer asked for memory before all was free */
+	enum launch_result launch;
+	json_t *agent_devices; /* what the instance's agent says of them; NULL: none runs */
 	enum pid_class pid_class;
 	json_t *findings;
 	bool failed;

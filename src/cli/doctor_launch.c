@@ -32,7 +32,8 @@
 #define NEWCOMER_LIMIT_MS 10000 /* why_it_failed() says so */
 #define NOTICE_LIMIT_MS	  2000	/* the newcomer has ended by then */
 #define TURN_MS		  50
-#define ADVICE		  "tenure status --instance doctor, and the agent's log, tell more"
+#define WHO_MS		  250  /* between two questions whose the device is */
+#define SOON_S		  10.0 /* a hold that is to begin by then would meet the test's */
 
 struct launch {
 	char uuid[GPU_UUID_MAX];
@@ -52,13 +53,61 @@ struct launch {
 	double seen_ms, freed_ms; /* seen_ms < 0: there was no hint */
 	uint64_t freed_wall_ns;
 	char last[256]; /* the last thing it said; after a failure, that */
+	char advice[512];
+	char taken[256];   /* before it held anything: by whom; empty: not */
+	uint64_t asked_ns; /* that was asked last */
 };
 
-static const struct gpu_device *find_idle(const struct machine *m)
+static const json_t *row_of(const json_t *devices, const char *uuid)
 {
-	for (uint32_t i = 0; m && i < m->list.n; i++)
-		if (!m->devices[i].reason[0] && !m->devices[i].ours)
+	size_t i;
+	json_t *row;
+
+	json_array_foreach(devices, i, row)
+	{
+		const char *s = json_string_value(json_object_get(row, "uuid"));
+
+		if (s && !strcmp(s, uuid))
+			return row;
+	}
+	return NULL;
+}
+
+/* Not merely selected by nobody. */
+static bool is_left(const json_t *row)
+{
+	const char *state = json_string_value(json_object_get(row, "state"));
+	const char *reason = json_string_value(json_object_get(row, "reason"));
+
+	return state && reason && !strcmp(state, "left") &&
+	       str_has_prefix(reason, "left for others");
+}
+
+/* By what the agent said of it: it, or one of its tasks, has the device or will in a moment. */
+static bool is_wanted(const struct doctor *d, const char *uuid)
+{
+	const json_t *row = row_of(d->agent_devices, uuid);
+	const char *state = json_string_value(json_object_get(row, "state"));
+	const json_t *soon = json_object_get(row, "hold_in_s");
+
+	if (!state || !strcmp(state, "left"))
+		return is_left(row);
+	return strcmp(state, "idle") != 0 || json_is_string(json_object_get(row, "use")) ||
+	       (json_is_number(soon) && json_number_value(soon) < SOON_S);
+}
+
+/* The next one from *at on, which is set behind it. NULL: there is none. */
+static const struct gpu_device *next_idle(const struct doctor *d, uint32_t *at)
+{
+	const struct machine *m = d->machine;
+
+	while (*at < m->list.n) {
+		uint32_t i = (*at)++;
+
+		if (!m->devices[i].reason[0] && !m->devices[i].ours &&
+		    !is_wanted(d, m->list.d[i].uuid))
 			return &m->list.d[i];
+	}
 	return NULL;
 }
 
@@ -103,6 +152,16 @@ static int spawn(struct launch *l, const char *dev_dir, int out_fd)
 	return -r;
 }
 
+static void take_class(struct doctor *d, const json_t *doc)
+{
+	const char *name =
+		json_string_value(json_object_get(json_object_get(doc, "guard"), "pid_class"));
+
+	for (unsigned int c = 0; name && c < PID_CLASS_MAX; c++)
+		if (strcmp(name, pid_class_name(c)) == 0)
+			d->pid_class = (enum pid_class)c;
+}
+
 /* The guard learns how process lists work here at its first look at a holder. */
 static void learn_class(struct doctor *d, const struct launch *l)
 {
@@ -111,16 +170,41 @@ static void learn_class(struct doctor *d, const struct launch *l)
 	for (int i = 0; i < 20 && d->pid_class == PIDS_UNKNOWN; i++) {
 		if (ctl_ask(l->name, CTL_STATUS, 1000, &doc, NULL, NULL) < 0)
 			return;
-
-		const char *name = json_string_value(
-			json_object_get(json_object_get(doc, "guard"), "pid_class"));
-
-		for (unsigned int c = 0; name && c < PID_CLASS_MAX; c++)
-			if (strcmp(name, pid_class_name(c)) == 0)
-				d->pid_class = (enum pid_class)c;
+		take_class(d, doc);
 		json_decref(doc);
 		(void)usleep(50000);
 	}
+}
+
+/* Another instance of this user was quicker, or has the device for a task, or leaves it alone. */
+static void take_owner(struct launch *l, const json_t *row)
+{
+	const char *state = json_string_value(json_object_get(row, "state"));
+	const char *owner = json_string_value(json_object_get(row, "instance"));
+	const char *use = json_string_value(json_object_get(row, "use"));
+	bool holds = state && (!strcmp(state, "holding") || !strcmp(state, "held"));
+
+	if (use)
+		(void)str_print(l->taken, sizeof(l->taken), "%s", use);
+	else if (holds && owner && strcmp(owner, l->instance) != 0)
+		(void)str_print(l->taken, sizeof(l->taken), "instance %s holds it", owner);
+	else if (is_left(row))
+		(void)str_copy(l->taken, sizeof(l->taken),
+			       json_string_value(json_object_get(row, "reason")));
+}
+
+static void ask_who_has_it(struct doctor *d, struct launch *l, uint64_t now)
+{
+	json_t *doc = NULL;
+
+	if (now - l->asked_ns < WHO_MS * NS_PER_MS)
+		return;
+	l->asked_ns = now;
+	if (ctl_ask(l->name, CTL_STATUS, 1000, &doc, NULL, NULL) < 0)
+		return;
+	take_class(d, doc);
+	take_owner(l, row_of(json_object_get(doc, "devices"), l->uuid));
+	json_decref(doc);
 }
 
 /* "2026-11-21T04:17:44.123+01:00": the reader of options takes no milliseconds. */
@@ -155,6 +239,9 @@ static void take_line(struct doctor *d, struct launch *l, const char *line)
 	if (!l->failed)
 		(void)str_copy(l->last, sizeof(l->last), text ? text : line);
 	l->failed = l->failed || (kind && strcmp(kind, "failed") == 0);
+	if (kind && strcmp(kind, "start") == 0 && json_is_string(json_object_get(o, "log")))
+		(void)str_print(l->advice, sizeof(l->advice), "its log says more: %s",
+				json_string_value(json_object_get(o, "log")));
 	if (kind && strcmp(kind, "held") == 0 && !l->bytes) {
 		l->held_ms = json_number_value(json_object_get(o, "took_ms"));
 		l->bytes = (uint64_t)json_integer_value(json_object_get(o, "bytes"));
@@ -188,7 +275,7 @@ static bool read_lines(struct doctor *d, struct launch *l)
 }
 
 /* Send the newcomer when the hold has settled, and the agent home when both have been seen. */
-static void take_turn(struct launch *l, uint64_t end_ns)
+static void take_turn(struct doctor *d, struct launch *l, uint64_t end_ns)
 {
 	uint64_t now = clock_mono_ns();
 	struct err e = ERR_INIT;
@@ -202,7 +289,10 @@ static void take_turn(struct launch *l, uint64_t end_ns)
 		l->newcomer_ns = clock_mono_ns();
 	}
 
-	bool over = l->yielded || l->failed ||
+	if (!l->held_ns && !l->yielded && !l->told)
+		ask_who_has_it(d, l, now);
+
+	bool over = l->yielded || l->failed || l->taken[0] ||
 		    (l->newcomer_ns && now > l->newcomer_ns &&
 		     now - l->newcomer_ns >= NOTICE_LIMIT_MS * NS_PER_MS);
 
@@ -220,7 +310,7 @@ static int follow(struct doctor *d, struct launch *l)
 	int status = 0;
 
 	while (poll(&p, 1, TURN_MS) <= 0 || read_lines(d, l))
-		take_turn(l, end);
+		take_turn(d, l, end);
 	while (waitpid(l->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -244,13 +334,16 @@ static void report_yield(struct doctor *d, const struct launch *l)
 		(void)str_print(seen, sizeof(seen),
 				"a newcomer was seen %.0f ms after its first open, ", l->seen_ms);
 	if (!l->newcomer_ns) {
+		d->launch = LAUNCH_NONE;
 		doctor_find(d, FINDING_NOTE, "yield", "try again when nobody is about to start",
 			    "not measured: it yielded to somebody else before the test");
 	} else if (l->newcomer_code < 0 || l->report.code < 0) {
-		doctor_find(d, FINDING_FAIL, "yield", ADVICE, "the test's newcomer failed: %s",
+		d->launch = LAUNCH_FAILED;
+		doctor_find(d, FINDING_FAIL, "yield", l->advice, "the test's newcomer failed: %s",
 			    why_it_failed(l));
 	} else if (!l->yielded) {
-		doctor_find(d, FINDING_FAIL, "yield", ADVICE,
+		d->launch = LAUNCH_FAILED;
+		doctor_find(d, FINDING_FAIL, "yield", l->advice,
 			    "a newcomer started, took %.0f ms to its first allocation, and was not "
 			    "noticed",
 			    (double)l->report.start_ns / 1e6);
@@ -271,42 +364,70 @@ static void report(struct doctor *d, const struct launch *l, int status)
 {
 	char size[UNIT_TEXT_MAX];
 
+	if (!l->bytes && !l->failed && l->yielded && status == CMD_OK) {
+		doctor_find(d, FINDING_WARN, "launch", "try again when nobody is about to start",
+			    "somebody else came to %s meanwhile, so nothing was tried", l->uuid);
+		return;
+	}
 	if (!l->bytes || status != CMD_OK) {
-		doctor_find(d, FINDING_FAIL, "launch", ADVICE,
+		d->launch = LAUNCH_FAILED;
+		doctor_find(d, FINDING_FAIL, "launch", l->advice[0] ? l->advice : NULL,
 			    "a hold on %s did not come about: %s", l->uuid,
 			    l->last[0] ? l->last : "it said nothing");
 		return;
 	}
+	d->launch = LAUNCH_OK;
 	doctor_find(d, FINDING_OK, "launch", NULL, "held %s on %s in %.0f ms, and let go of it",
 		    unit_format_gib(l->bytes, size), l->uuid, l->held_ms);
 	report_yield(d, l);
 }
 
-void doctor_check_launch(struct doctor *d)
+/* Hold on dev, and tell how that was. False: it was taken, by whom is in l. */
+static bool launch_on(struct doctor *d, const struct gpu_device *dev, struct launch *l)
 {
-	const struct gpu_device *dev = find_idle(d->machine);
-	struct launch l = { 0 };
-	int ends[2];
+	int ends[2], status = -1;
 
-	if (!dev) {
-		doctor_find(d, FINDING_WARN, "launch", "try again when one is idle",
-			    "no device is idle, so none was tried");
-		return;
-	}
-	(void)str_copy(l.uuid, sizeof(l.uuid), dev->uuid);
-	(void)str_print(l.instance, sizeof(l.instance), "doctor-%d", (int)getpid());
-	(void)agent_socket_name(l.name, sizeof(l.name), l.instance, d->dev_dir);
+	*l = (struct launch){ 0 };
+	(void)str_copy(l->uuid, sizeof(l->uuid), dev->uuid);
+	(void)str_print(l->instance, sizeof(l->instance), "doctor-%d", (int)getpid());
+	(void)agent_socket_name(l->name, sizeof(l->name), l->instance, d->dev_dir);
 	if (pipe2(ends, O_CLOEXEC) < 0)
-		return;
+		return true;
 
-	int r = spawn(&l, d->dev_dir, ends[1]);
+	int r = spawn(l, d->dev_dir, ends[1]);
 
 	(void)fd_close(ends[1]);
-	l.out_fd = ends[0];
-	if (r < 0)
-		doctor_find(d, FINDING_FAIL, "launch", ADVICE, "cannot start tenure hold: %s",
-			    strerror(-r));
+	l->out_fd = ends[0];
+	if (r == 0)
+		status = follow(d, l);
+	(void)fd_close(l->out_fd);
+	if (r == 0 && l->taken[0] && !l->bytes)
+		return false;
+	if (r == 0) {
+		report(d, l, status);
+		return true;
+	}
+	d->launch = LAUNCH_FAILED;
+	doctor_find(d, FINDING_FAIL, "launch", NULL, "cannot start tenure hold: %s", strerror(-r));
+	return true;
+}
+
+void doctor_check_launch(struct doctor *d)
+{
+	const struct gpu_device *dev;
+	struct launch l = { 0 };
+	uint32_t at = 0;
+
+	d->launch = LAUNCH_NONE;
+	while ((dev = next_idle(d, &at)))
+		if (launch_on(d, dev, &l))
+			return;
+	if (l.taken[0])
+		doctor_find(d, FINDING_WARN, "launch", "try again when one is idle",
+			    "%s was idle and was taken meanwhile: %s", l.uuid, l.taken);
 	else
-		report(d, &l, follow(d, &l));
-	(void)fd_close(l.out_fd);
+		doctor_find(d, FINDING_WARN, "launch", "try again when one is idle",
+			    d->agent_devices ? "no device is idle that the agent does not want or "
+					       "leave to others, so none was tried"
+					     : "no device is idle, so none was tried");
 }

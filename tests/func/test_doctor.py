@@ -191,6 +191,38 @@ def test_doctor_launch_leaves_a_busy_device_alone(sim):
     assert f["launch"]["result"] == "warn" and "no device is idle" in f["launch"]["text"]
 
 
+def test_doctor_launch_beside_an_agent_that_takes_the_device(sim):
+    """It is nobody's failure, and seen at once; what it comes to does not send for the test that just was."""
+    line = ("$T sim ctl lock slow 3; $T on --idle-for 0 --refresh 100ms >/dev/null; $T doctor --launch %s --json; "
+            "$T off >/dev/null")
+    for instance in ("", "--instance other"):
+        doc = json.loads(sim(line % instance).stdout)
+        found = {f["check"]: f for f in doc["findings"]}
+        assert doc["ok"] and found["launch"]["result"] == "warn", found
+        assert re.search(r"taken meanwhile: instance default holds it|no device is idle", found["launch"]["text"])
+        assert "doctor --launch" not in json.dumps(doc), doc
+
+
+def test_doctor_launch_takes_a_device_that_nobody_wants(sim):
+    line = ("$T on --gpus 0 --idle-for 3s --refresh 100ms >/dev/null; $T devices --json; $T doctor --launch --json; "
+            "$T off >/dev/null")
+    decoder, out = json.JSONDecoder(), sim(line, "--gpus", "2").stdout
+    devices, end = decoder.raw_decode(out)
+    launch = findings(out[end:])["launch"]
+    assert launch["result"] == "ok" and f"on {devices['devices'][1]['uuid']} in" in launch["text"], launch
+
+
+def test_doctor_launch_says_what_its_failure_means(sim, build, tmp_path):
+    """Its advice is something that can be read afterwards, and nothing is promised."""
+    part = tmp_path / "part"
+    part.mkdir()
+    (part / "libnvidia-ml.so.1").symlink_to(build / "sim/libnvidia-ml.so.1")
+    doc = json.loads(sim(f"LD_LIBRARY_PATH={part} $T doctor --launch --json", check=False).stdout)
+    launch = {f["check"]: f for f in doc["findings"]}["launch"]
+    assert launch["result"] == "FAIL" and re.fullmatch(r"its log says more: /.*/doctor-\d+/logs/\S+", launch["advice"])
+    assert "succeeds" not in doc["promise"] and "doctor --launch" not in json.dumps(doc), doc
+
+
 def test_doctor_says_what_hidden_processes_mean(sim):
     out = sim("$T sim ctl pid-mode none; $T doctor --launch --json").stdout
     f = findings(out)
