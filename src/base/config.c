@@ -200,20 +200,74 @@ static int read_pair(const struct reader *r, struct fy_node_pair *pair, struct e
 	return r->fn(&entry, r->user, e);
 }
 
-static int read_mapping(const struct reader *r, struct fy_node *node, struct err *e)
+static bool same_key(struct fy_node_pair *a, struct fy_node_pair *b)
+{
+	size_t a_len = 0, b_len = 0;
+	const char *x = fy_node_get_scalar(fy_node_pair_key(a), &a_len);
+	const char *y = fy_node_get_scalar(fy_node_pair_key(b), &b_len);
+
+	return x && y && a_len == b_len && !memcmp(x, y, a_len);
+}
+
+/* libfyaml would end with such a key, and not say which one it is. */
+static int check_once(const struct reader *r, struct fy_node *node, struct fy_node_pair *pair,
+		      struct err *e)
+{
+	struct fy_node_pair *first;
+	void *iter = NULL;
+
+	do
+		first = fy_node_mapping_iterate(node, &iter);
+	while (first && first != pair && !same_key(first, pair));
+	if (!first || first == pair)
+		return 0;
+
+	struct config_mark start = { 1, 1 }, mark = mark_of(fy_node_pair_key(pair), start);
+	cleanup_free char *key = scalar_text(fy_node_pair_key(pair), e);
+
+	(void)err_set(e, -EINVAL, "duplicate key \"%s%s\"; line %d has it, too", r->prefix,
+		      key ? key : "", mark_of(fy_node_pair_key(first), start).line);
+	return at(r->file, mark, e);
+}
+
+/* Before anything of the mapping counts; who wants all mistakes hears of it in its place. */
+static int check_all_once(const struct reader *r, struct fy_node *node, struct err *e)
 {
 	struct fy_node_pair *pair;
 	void *iter = NULL;
 
-	while ((pair = fy_node_mapping_iterate(node, &iter))) {
-		int bad = read_pair(r, pair, e);
+	while (!r->fault && (pair = fy_node_mapping_iterate(node, &iter))) {
+		int bad = check_once(r, node, pair, e);
 
-		if (bad < 0 && r->fault)
-			bad = r->fault(r->user, e);
 		if (bad < 0)
 			return bad;
 	}
 	return 0;
+}
+
+static int tell_fault(const struct reader *r, struct fy_node_pair *pair, struct err *e)
+{
+	struct err none = ERR_INIT;
+	cleanup_free char *key = scalar_text(fy_node_pair_key(pair), &none);
+
+	return r->fault(key, r->user, e);
+}
+
+static int read_mapping(const struct reader *r, struct fy_node *node, struct err *e)
+{
+	struct fy_node_pair *pair;
+	void *iter = NULL;
+	int bad = check_all_once(r, node, e);
+
+	while (bad == 0 && (pair = fy_node_mapping_iterate(node, &iter))) {
+		if (r->fault && check_once(r, node, pair, e) < 0)
+			bad = tell_fault(r, pair, e);
+		if (bad == 0)
+			bad = read_pair(r, pair, e);
+		if (bad < 0 && r->fault)
+			bad = tell_fault(r, pair, e);
+	}
+	return bad;
 }
 
 static int read_document(const struct reader *r, struct fy_document *doc, struct err *e)
@@ -312,7 +366,8 @@ static int parse(const struct reader *reader, const char *text, size_t len, stru
 		return err_set(e, -ENOMEM, "cannot read %s: out of memory", file);
 	fy_diag_set_collect_errors(diag, true);
 
-	struct fy_parse_cfg cfg = { .flags = FYPCF_QUIET, .diag = diag };
+	struct fy_parse_cfg cfg = { .flags = FYPCF_QUIET | FYPCF_ALLOW_DUPLICATE_KEYS,
+				    .diag = diag };
 	struct fy_document *doc = fy_document_build_from_string(&cfg, text, len);
 
 	if (doc)

@@ -45,8 +45,9 @@ int config_read(const char *path, config_fn fn, void *user, struct err *e);
 /* The same for one whose word is the user's own: errors of fs_read_own_file(). */
 int config_read_own(const char *path, config_fn fn, void *user, struct err *e);
 
-/* Called with what is wrong with an entry, also where fn said so; 0: go on behind it. */
-typedef int (*config_fault_fn)(void *user, struct err *e);
+/* Called with what is wrong with the entry of that key (NULL: of the whole file), also where fn
+ * said so; 0: go on behind it. */
+typedef int (*config_fault_fn)(const char *key, void *user, struct err *e);
 /* The same for who wants to know all that is wrong. What is no YAML has one mistake, where it
  * ends. */
 int config_read_all(const char *path, config_fn fn, config_fault_fn fault, void *user,

@@ -135,6 +135,29 @@ static int may_set(const struct setting *row, enum setting_layer layer, struct e
 	return 0;
 }
 
+/* An unknown name would be nobody's queue. Where nobody can be asked just now it is not unknown. */
+static int check_users(const struct word_list *words, struct err *e)
+{
+	uint64_t number;
+
+	for (size_t i = 0; i < words->n; i++) {
+		errno = 0;
+		if (str_to_u64(words->words[i], &number) < 0 && !getpwnam(words->words[i]) &&
+		    (!errno || errno == ENOENT || errno == ESRCH))
+			return err_set(e, -EINVAL, "there is no user \"%s\" here", words->words[i]);
+	}
+	return 0;
+}
+
+/* What is told of a word that was typed just now, and of one in a file by settings_check(). */
+static int check_typed(enum setting_id id, const struct value *v,
+		       const struct setting_origin *origin, struct err *e)
+{
+	if (id != SET_ACCEPT_OWNERS || origin->layer != SETTING_FROM_COMMAND_LINE)
+		return 0;
+	return check_users(&v->words, e) < 0 ? err_wrap(e, "--%s", settings_table[id].opt.name) : 0;
+}
+
 int settings_set(struct settings *s, enum setting_id id, const char *text,
 		 const struct setting_origin *origin, struct err *e)
 {
@@ -150,6 +173,11 @@ int settings_set(struct settings *s, enum setting_id id, const char *text,
 		if (origin->layer == SETTING_FROM_ENVIRONMENT)
 			return err_wrap(e, "%s", row->opt.env);
 		return err_wrap(e, "%s", row->key);
+	}
+	r = check_typed(id, &value, origin, e);
+	if (r < 0) {
+		value_clear(&value);
+		return r;
 	}
 	if (row->flags & SETTING_REAL_DIR) {
 		char *real = fs_real_dir(value.str, row->opt.def);
@@ -284,7 +312,9 @@ struct file_reader {
 	struct settings *s;
 	enum setting_layer layer;
 	bool failed;	       /* over an entry that matters */
-	struct strbuf *faults; /* of settings_check_file() */
+	struct strbuf *faults; /* of settings_check_file(), and what else is here */
+	bool bad[SET_MAX];     /* a mistake in that one was told */
+	bool unread;	       /* nor all of the file */
 };
 
 static int unknown_key(const struct config_entry *entry, struct err *e)
@@ -551,6 +581,8 @@ static int parse_lane_width(const char *word, char name[SETTINGS_LANE_MAX], uint
 	r = utf8_is_name(name, LANE_NAME_MAX)
 		    ? value_parse(&width_spec, eq + 1, &v, e)
 		    : err_set(e, -EINVAL, "\"%s\" is not the name of a lane", name);
+	if (r == 0 && !strcmp(name, "all"))
+		r = err_set(e, -EINVAL, "no lane can be called all: that means all tasks");
 	if (r < 0)
 		return err_wrap(e, "\"%s\"", word);
 	*width = (uint32_t)v.num;
@@ -592,30 +624,77 @@ static int check_rest(const struct settings *s, struct err *e)
 	return check_half_cycle(s, SET_REST, SET_WORK, e);
 }
 
-static int (*const checks[])(const struct settings *s, struct err *e) = { check_work,
-									  check_lane_widths,
-									  check_rest, check_band };
+static int check_accept_owners(const struct settings *s, struct err *e)
+{
+	cleanup_free char *from = settings_origin_text(s, SET_ACCEPT_OWNERS);
+
+	return check_users(&settings_value(s, SET_ACCEPT_OWNERS)->words, e) < 0
+		       ? err_wrap(e, "accept_owners (%s)", from)
+		       : 0;
+}
+
+static const struct settings_rule rules[] = {
+	{ check_work, { SET_WORK, SET_REST } },
+	{ check_lane_widths, { SET_LANE_WIDTH, SET_LANE_WIDTH } },
+	{ check_rest, { SET_WORK, SET_REST } },
+	{ check_band, { SET_UTIL, SET_UTIL_BAND } },
+	{ check_accept_owners, { SET_ACCEPT_OWNERS, SET_ACCEPT_OWNERS } },
+	{ NULL },
+};
 
 int settings_check(const struct settings *s, struct err *e)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_LEN(checks) && r == 0; i++)
-		r = checks[i](s, e);
+	for (const struct settings_rule *rule = rules; rule->check && r == 0; rule++)
+		r = rule->check(s, e);
 	return r;
 }
 
 /* One mistake more. */
-static int note_fault(void *user, struct err *e)
+static int note_fault(const char *key, void *user, struct err *e)
 {
 	struct file_reader *reader = user;
+	const struct setting *row = key ? setting_find(key) : NULL;
 
+	reader->unread = reader->unread || !key;
+	if (row)
+		reader->bad[row - settings_table] = true;
 	strbuf_addf(reader->faults, "%s\n", e->text);
 	*e = (struct err)ERR_INIT;
 	return 0;
 }
 
-int settings_check_file(const char *path, enum setting_layer layer, struct strbuf *faults)
+/* "memory: nothing to hold" of a rule that does not say where that stands: with its place. */
+static void add_place(const struct settings *s, struct err *e)
+{
+	cleanup_free char *key = xasprintf("%.*s", (int)strcspn(e->text, ":"), e->text);
+	const struct setting *row = setting_find(key);
+	const struct setting_origin *origin = row ? &s->slots[row - settings_table].origin : NULL;
+	cleanup_free char *file = origin && origin->file ? fs_show_path(origin->file) : NULL;
+
+	if (file)
+		(void)err_wrap(e, "%s:%d", file, origin->line);
+}
+
+/* What is missing may be what could not be read, and one mistake is told once. */
+static void apply_rules(struct file_reader *reader, const struct settings_rule *rule)
+{
+	struct err e = ERR_INIT;
+
+	for (; rule && rule->check && !reader->unread; rule++) {
+		if (reader->bad[rule->about[0]] || reader->bad[rule->about[1]] ||
+		    rule->check(reader->s, &e) >= 0)
+			continue;
+		reader->bad[rule->about[0]] = reader->bad[rule->about[1]] = true;
+		add_place(reader->s, &e);
+		strbuf_addf(reader->faults, "%s\n", e.text);
+		e = (struct err)ERR_INIT;
+	}
+}
+
+int settings_check_file(const char *path, enum setting_layer layer,
+			const struct settings_rule *more, struct strbuf *faults)
 {
 	struct settings *s = settings_new();
 	struct file_reader reader = { .s = s, .layer = layer, .faults = faults };
@@ -623,11 +702,9 @@ int settings_check_file(const char *path, enum setting_layer layer, struct strbu
 	size_t before = faults->len;
 
 	if (config_read_all(path, read_entry, note_fault, &reader, &e) < 0)
-		(void)note_fault(&reader, &e);
-	/* What is missing may be what could not be read. */
-	for (size_t i = 0, read = faults->len; read == before && i < ARRAY_LEN(checks); i++)
-		if (checks[i](s, &e) < 0)
-			(void)note_fault(&reader, &e);
+		(void)note_fault(NULL, &reader, &e);
+	apply_rules(&reader, rules);
+	apply_rules(&reader, more);
 	(void)settings_free(s);
 	return faults->len == before ? 0 : -EINVAL;
 }

@@ -160,11 +160,19 @@ const char *settings_faults(const struct settings *s);
  * read. -EINVAL with the settings and where they come from in e.
  */
 int settings_check(const struct settings *s, struct err *e);
+/* What can be wrong with settings that were read; not asked where one that it is about was not. */
+struct settings_rule {
+	int (*check)(const struct settings *s, struct err *e);
+	enum setting_id about[2];
+};
+
 /*
- * Check one file alone, settings_check() included, as if it were that of the layer. 0, or negative
- * with every mistake in faults, a line each, with its place where it has one.
+ * Check one file alone, settings_check() included, as if it were that of the layer, and by more
+ * rules of the caller's (behind the last one is one without a function). 0, or negative with every
+ * mistake in faults, a line each, with its place where it has one.
  */
-int settings_check_file(const char *path, enum setting_layer layer, struct strbuf *faults);
+int settings_check_file(const char *path, enum setting_layer layer,
+			const struct settings_rule *more, struct strbuf *faults);
 /* -EPERM with the reason when the site's allow_users leaves this user out. */
 int settings_check_user(const struct settings *s, struct err *e);
 

@@ -84,24 +84,16 @@ static char *join_words(const struct word_list *l)
 	return strbuf_take(&b);
 }
 
-/* In a file it is for the days on which something is held; on one line they contradict. */
-static int check_workload(const struct cmd_ctx *ctx, struct err *e)
+static int check_command(const struct settings *s, struct err *e)
 {
-	const struct settings *s = ctx->settings;
 	const char *command = settings_str(s, SET_WORKLOAD);
 
-	if (!command)
-		return 0;
-	if (!command[strspn(command, " \t\n")])
+	if (command && !command[strspn(command, " \t\n")])
 		return err_set(e, -EINVAL, "workload: there is no command");
-	if (!may_hold(ctx) && settings_origin(s, SET_WORKLOAD)->layer == SETTING_FROM_COMMAND_LINE)
-		return err_set(e, -EINVAL,
-			       "--workload runs where a GPU would be held, and with --no-hold none "
-			       "is: leave one of them out");
 	return 0;
 }
 
-static int check_settings(const struct settings *s, struct err *e)
+static int check_log_limit(const struct settings *s, struct err *e)
 {
 	uint64_t log_limit = settings_num(s, SET_LOG_LIMIT);
 
@@ -111,9 +103,52 @@ static int check_settings(const struct settings *s, struct err *e)
 			"log_limit: %llu bytes are too few for a beginning and an end; it is "
 			"at least %llu, or 0 for no limit",
 			(unsigned long long)log_limit, (unsigned long long)SPEC_LOG_LEAST);
+	return 0;
+}
+
+static int check_expire(const struct settings *s, struct err *e)
+{
 	if (settings_num(s, SET_EXPIRE) < BEATS_LEAST * settings_num(s, SET_BEAT))
 		return err_set(e, -EINVAL, "expire: it is at least %d times beat", BEATS_LEAST);
 	return 0;
+}
+
+static int check_policy(const struct settings *s, struct err *e)
+{
+	struct hold_policy policy;
+
+	return wants_from_settings(s, true, &policy, e);
+}
+
+const struct settings_rule run_agent_rules[] = {
+	{ check_log_limit, { SET_LOG_LIMIT, SET_LOG_LIMIT } },
+	{ check_expire, { SET_EXPIRE, SET_BEAT } },
+	{ check_command, { SET_WORKLOAD, SET_WORKLOAD } },
+	{ check_policy, { SET_UTIL, SET_UTIL_BAND } },
+	{ NULL },
+};
+
+/* In a file it is for the days on which something is held; on one line they contradict. */
+static int check_workload(const struct cmd_ctx *ctx, struct err *e)
+{
+	const struct settings *s = ctx->settings;
+
+	if (settings_str(s, SET_WORKLOAD) && !may_hold(ctx) &&
+	    settings_origin(s, SET_WORKLOAD)->layer == SETTING_FROM_COMMAND_LINE)
+		return err_set(e, -EINVAL,
+			       "--workload runs where a GPU would be held, and with --no-hold none "
+			       "is: leave one of them out");
+	return 0;
+}
+
+static int check_settings(const struct settings *s, struct err *e)
+{
+	int r = 0;
+
+	for (const struct settings_rule *rule = run_agent_rules; rule->check && r == 0; rule++)
+		if (rule->check != check_policy)
+			r = rule->check(s, e);
+	return r;
 }
 
 struct look {

@@ -31,6 +31,9 @@ struct run_agent {
 	char *sweep_spare;
 };
 
+/* By which run_agent_prepare() judges settings, for who checks a file before. */
+extern const struct settings_rule run_agent_rules[];
+
 /* 0, or CMD_USAGE with e. ctx must outlive r. */
 int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err *e);
 void run_agent_clear(struct run_agent *r);

@@ -27,7 +27,8 @@ struct spool_trust {
 /* What s says; valid as long as s. */
 struct spool_trust trust_from_settings(const struct settings *s);
 
-/* Look up whom it accepts; names that nobody has are none. May ask a directory service. */
+/* Look up whom it accepts; names that nobody has, which settings_check() refuses, are none. May ask
+ * a directory service. */
 void trust_take(struct spool *sp, const struct spool_trust *trust);
 void trust_clear(struct spool *sp);
 

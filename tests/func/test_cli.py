@@ -299,6 +299,35 @@ def test_check_shows_every_mistake(tenure, user_config, tmp_path):
     assert "none.yaml: No such file" in said[7]
 
 
+def test_check_says_what_on_would_refuse(tenure, user_config):
+    """Also beside a key that is there twice, which is named, and beside what cannot be read."""
+    path = user_config("load: light\nmemory: 5\nload: light\nbogus: 1\nexpire: 1s\nworkload: \"\"\n"
+                       "lane_width: all=3\naccept_owners: [root, nosuchuser]\n")
+    said = tenure("config", "check", path, env={"COLUMNS": "400"}).stderr
+    for what in (':2:9: memory: "5" has no unit', ':3:1: duplicate key "load"; line 1 has it, too',
+                 ':4:1: unknown key "bogus"', ":5: expire: it is at least", ":6: workload: there is no command",
+                 'yaml:7): "all=3": no lane can be called all', 'yaml:8): there is no user "nosuchuser" here'):
+        assert what in said, said
+    assert len(said.splitlines()) == 7, said
+    for line in ("memory: 0", 'workload: ""', "expire: 1s", "lane_width: all=3", "accept_owners: [nosuchuser]",
+                 "log_limit: 1K", "gpus: []"):
+        path = user_config(line + "\n")
+        checked, on = tenure("config", "check", path), tenure("on")
+        assert (checked.returncode, checked.stdout) == (2, ""), line
+        assert on.returncode == 2 and line.split(":")[0] in on.stderr, (line, on.stderr)
+        assert tenure("off").returncode == 0
+    # What could not be read is not missing for the rules of others.
+    path = user_config("work: 5\nrest: 5m\nbeat: 1\nexpire: 1s\n")
+    assert len(tenure("config", "check", path, env={"COLUMNS": "400"}).stderr.splitlines()) == 2
+
+
+def test_accept_owners_are_users(tenure):
+    for command in (["submit", "--", "true"], ["list"], ["on"]):
+        r = tenure(command[0], "--accept-owners", "root,nosuchuser", *command[1:])
+        assert r.returncode == 2 and '--accept-owners: there is no user "nosuchuser" here' in r.stderr, r.stderr
+    assert tenure("list", "--accept-owners", "root,4294967").returncode == 0
+
+
 @pytest.mark.parametrize("args, text", [
     (["--work", "30m"], "work: 30m (command line --work) does nothing without rest"),
     (["--rest", "5m"], "rest: 5m (command line --rest) does nothing without work"),

@@ -122,7 +122,7 @@ def test_tasks_of_accepted_owners_are_run(world, alice, root):
     for n, accept in enumerate([["--accept-owners", str(ALICE)], "environment", "config"], 1):
         assert alice.tenure("submit", "--root", shared, *task).returncode == 0
         if accept == "environment":
-            root.env["TENURE_ACCEPT_OWNERS"] = f"nosuchuser,{ALICE}"
+            root.env["TENURE_ACCEPT_OWNERS"] = f"root,{ALICE}"
         if accept == "config":
             del root.env["TENURE_ACCEPT_OWNERS"]
             root.config(f"accept_owners: [{ALICE}]\n")

@@ -364,7 +364,7 @@ static void test_together(void **state)
 
 		cleanup_strbuf struct strbuf faults = STRBUF_INIT;
 
-		assert_int_equal(settings_check_file(path, SETTING_FROM_USER, &faults), want);
+		assert_int_equal(settings_check_file(path, SETTING_FROM_USER, NULL, &faults), want);
 		assert_int_equal(faults.len != 0, want != 0);
 	}
 }
