@@ -6,11 +6,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/endpoint.h"
 #include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
 #include "hold/names.h"
 #include "spool/spool.h"
 
 #define ABOUT_LIMIT_MS 3000
+#define OTHERS_TOLD    5
 
 static const char *socket_name(const struct cmd_ctx *ctx, char name[SOCKET_NAME_MAX])
 {
@@ -51,6 +55,53 @@ static bool serves_another(const struct cmd_ctx *ctx, struct err *e)
 	return another;
 }
 
+/* Instances other than own, of the names that begin with prefix: "NAME/agent" behind it. */
+struct others {
+	const char *prefix, *own;
+	size_t n;
+	char names[OTHERS_TOLD][SOCKET_NAME_MAX];
+};
+
+static void add_other(void *data, const char *name)
+{
+	struct others *o = data;
+	char instance[SOCKET_NAME_MAX];
+	size_t len;
+
+	(void)str_copy(instance, sizeof(instance), name + strlen(o->prefix));
+	len = strcspn(instance, "/");
+	if (strcmp(instance + len, "/agent") != 0)
+		return;
+	instance[len] = '\0';
+	for (size_t i = 0; i < o->n; i++)
+		if (!strcmp(o->names[i], instance))
+			return;
+	if (strcmp(instance, o->own) != 0 && o->n < OTHERS_TOLD)
+		(void)str_copy(o->names[o->n++], SOCKET_NAME_MAX, instance);
+}
+
+char *ask_agent_others(const struct cmd_ctx *ctx)
+{
+	char prefix[SOCKET_NAME_MAX];
+	struct others o = { .prefix = prefix, .own = settings_str(ctx->settings, SET_INSTANCE) };
+	struct strbuf b = STRBUF_INIT;
+
+	(void)agent_socket_name(prefix, sizeof(prefix), "",
+				settings_str(ctx->settings, SET_DEV_DIR));
+	prefix[strlen(prefix) - strlen("/agent")] = '\0';
+	(void)endpoint_each(prefix, add_other, &o);
+	if (!o.n)
+		return NULL;
+	for (size_t i = 0; i < o.n; i++)
+		strbuf_addf(&b, "%s%s",
+			    i	       ? ", "
+			    : o.n == 1 ? "instance "
+				       : "instances ",
+			    o.names[i]);
+	strbuf_addf(&b, " run%s; --instance %s", o.n == 1 ? "s" : "", o.names[0]);
+	return strbuf_take(&b);
+}
+
 static int ask(const struct cmd_ctx *ctx, const struct ctl_request *req, int timeout_ms,
 	       json_t **ret, int *ret_fd, struct err *e)
 {
@@ -64,9 +115,12 @@ static int ask(const struct cmd_ctx *ctx, const struct ctl_request *req, int tim
 		return CMD_NOTHING_RUNS;
 	r = ctl_ask_about(socket_name(ctx, name), req, timeout_ms, ret, ret_fd, e);
 	if (r == -ECONNREFUSED) {
-		(void)err_set(e, r,
-			      "tenure is not running for instance %s; start it with: tenure on",
-			      instance);
+		cleanup_free char *others = ask_agent_others(ctx);
+
+		(void)err_set(
+			e, r,
+			"tenure is not running for instance %s%s%s%s; start it with: tenure on",
+			instance, others ? " (" : "", others ? others : "", others ? ")" : "");
 		return CMD_NOTHING_RUNS;
 	}
 	return r < 0 ? CMD_FAILED : CMD_OK;

@@ -24,6 +24,13 @@ int ask_agent_long(const struct cmd_ctx *ctx, const struct ctl_request *req, jso
 int ask_agent_about(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,
 		    struct err *e);
 
+/*
+ * "instance foo runs; --instance foo", of the agents of this user and these device nodes that serve
+ * others than the one that is meant, for whoever has found none. NULL: there are none. The caller
+ * frees it.
+ */
+char *ask_agent_others(const struct cmd_ctx *ctx);
+
 /* The spool has changed: the agent here, if there is one, need not find out by itself. */
 void ask_agent_to_look(const struct cmd_ctx *ctx);
 

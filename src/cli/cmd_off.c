@@ -307,6 +307,18 @@ static int check_tasks(const struct cmd_ctx *ctx, struct err *e)
 	return r;
 }
 
+/* Whoever sees that GPUs are held all the same has another instance. */
+static void print_nothing(const struct cmd_ctx *ctx)
+{
+	cleanup_free char *others = ask_agent_others(ctx);
+	cleanup_free char *text =
+		xasprintf("Nothing to do: no agent of instance %s runs on this node%s%s.",
+			  settings_str(ctx->settings, SET_INSTANCE), others ? "; " : "",
+			  others ? others : "");
+
+	term_print_wrapped(stdout, text, 0);
+}
+
 /* No error unless tasks were to end: whoever wants everything let go of has that. */
 static int off_without_agent(const struct cmd_ctx *ctx, struct err *e)
 {
@@ -343,7 +355,7 @@ static int off_without_agent(const struct cmd_ctx *ctx, struct err *e)
 		       "%.0f ms.\n",
 		       instance, n, n == 1 ? "" : "s", ms);
 	else
-		printf("Nothing to do: no agent of instance %s runs on this node.\n", instance);
+		print_nothing(ctx);
 	return CMD_OK;
 }
 

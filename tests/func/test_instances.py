@@ -229,3 +229,16 @@ def test_another_root(queue, tmp_path):  # noqa: F811
     run("off", *here)
     r = run("hold", *here, check=False)
     assert r.returncode == 2 and "--root" in r.stderr  # it has no queue
+
+
+def test_who_asks_for_another_instance_is_told_which_one_runs(queue):  # noqa: F811
+    q = queue()
+    q.start_unready("--instance", "foo")
+    assert wait_for(lambda: q.m.run(q.m.tenure, "status", "-i", "foo", check=False).returncode == 0)
+    off, status = (q.m.run(q.m.tenure, command, "-i", "bar", check=False) for command in ("off", "status"))
+    assert off.returncode == 0 and status.returncode == 3
+    assert " ".join(off.stdout.split()) == \
+        "Nothing to do: no agent of instance bar runs on this node; instance foo runs; --instance foo."
+    assert "not running for instance bar (instance foo runs; --instance foo)" in " ".join(status.stderr.split())
+    q.m.run(q.m.tenure, "off", "-i", "foo")
+    assert "foo" not in q.m.run(q.m.tenure, "off", "-i", "bar").stdout
