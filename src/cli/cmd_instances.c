@@ -220,6 +220,24 @@ static void note_new(const struct cmd_ctx *ctx, const char *name)
 	cmd_warn("note", text);
 }
 
+static void tell_use(const char *name)
+{
+	const char *before = getenv("TENURE_INSTANCE");
+	cleanup_free char *text = NULL;
+
+	/* Set but empty is not set; see base/settings.c. */
+	if (!before || !before[0] || !strcmp(before, name)) {
+		printf("Commands now mean the queue \"%s\".\n", name);
+		return;
+	}
+	text = xasprintf("TENURE_INSTANCE is set in this shell and goes before it: here commands "
+			 "mean \"%s\" until that is unset",
+			 before);
+	printf("\"%s\" is chosen for commands where TENURE_INSTANCE is not set.\n", name);
+	(void)fflush(stdout);
+	cmd_warn("warning", text);
+}
+
 static int run_use(const struct cmd_ctx *ctx, struct err *e)
 {
 	const char *name = opts_arg(ctx->opts, 0);
@@ -239,10 +257,8 @@ static int run_use(const struct cmd_ctx *ctx, struct err *e)
 
 	if (r < 0)
 		return r;
-	printf("Commands now mean the queue \"%s\".\n", name);
+	tell_use(name);
 	note_new(ctx, name);
-	if (getenv("TENURE_INSTANCE"))
-		cmd_warn("warning", "TENURE_INSTANCE is set in this shell and goes before it");
 	return CMD_OK;
 }
 

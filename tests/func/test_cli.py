@@ -100,6 +100,16 @@ def test_nothing_that_ends_something_is_suggested_for_something_else(tenure):
         assert bool(meant) == (word in ("of", "shut", "shutdwn", "prun", "swep", "stops", "offf")), (word, said)
 
 
+def test_use_does_not_claim_what_a_variable_decides(tenure):
+    env = {"TENURE_INSTANCE": "zz"}
+    r = tenure("use", "qq", env=env)
+    assert r.returncode == 0 and "Commands now mean" not in r.stdout and '"qq" is chosen for commands' in r.stdout
+    assert 'here commands mean "zz" until that is unset' in " ".join(r.stderr.split())
+    assert tenure("use", env=env).stdout.startswith("zz (environment") and tenure("use").stdout.startswith("qq (")
+    for same in ({"TENURE_INSTANCE": "qq"}, {"TENURE_INSTANCE": ""}):
+        assert tenure("use", "qq", env=same).stdout == 'Commands now mean the queue "qq".\n'
+
+
 def test_an_empty_queue_is_no_error(tenure, home):
     for args in (["list"], ["list", "-a"], ["list", "-i", "nosuch"], ["stop", "all"]):
         r = tenure(*args)
