@@ -580,14 +580,16 @@ static int run_history(const struct cmd_ctx *ctx, struct err *e)
 
 	if (parse_since(since ? since : "1d", &h.since_ns, e) < 0)
 		return CMD_USAGE;
-	r = queue_open(ctx, SPOOL_LOOK, &sp, e);
+	r = queue_open_if_there(ctx, SPOOL_LOOK, &sp, e);
 	h.sp = sp;
-	if (r == 0)
+	if (r == 0 && sp)
 		r = collect(&h, e);
 	if (r == 0 && h.n)
 		qsort(h.rows, h.n, sizeof(*h.rows), by_end);
-	if (r == 0)
-		(opts_flag(ctx->opts, "json") ? print_as_json : print_all)(&h);
+	if (r == 0 && opts_flag(ctx->opts, "json"))
+		print_as_json(&h);
+	else if (r == 0 && sp)
+		print_all(&h);
 	for (size_t i = 0; i < h.n; i++)
 		free(h.rows[i]);
 	free(h.rows);

@@ -487,12 +487,12 @@ static int run_prune(const struct cmd_ctx *ctx, struct err *e)
 		return CMD_USAGE;
 	}
 
-	int r = queue_open(ctx, 0, &sp, e);
+	int r = queue_open_if_there(ctx, 0, &sp, e);
 	struct pruning p = { .sp = sp,
 			     .before_s = now_s - (age_s < now_s ? age_s : now_s),
 			     .e = e };
 
-	if (r == 0)
+	if (r == 0 && sp)
 		r = prune_all(&p);
 	if (sp)
 		queue_say(&said, PRUNED, "%zu task%s removed\n", p.removed,

@@ -198,6 +198,13 @@ static int retry_failed(struct retrying *rt, const char *lane, size_t *ret, stru
 	return r < 0 ? r : 0;
 }
 
+static void tell_none_failed(const struct spool *sp)
+{
+	cleanup_free char *text = xasprintf("no task in instance \"%s\" has failed", sp->instance);
+
+	cmd_warn("note", text);
+}
+
 /* A task is meant rather than a lane that is called so. */
 static int retry_word(struct retrying *rt, const char *word, struct err *e)
 {
@@ -207,9 +214,9 @@ static int retry_word(struct retrying *rt, const char *word, struct err *e)
 
 	if (strcmp(word, "all") == 0) {
 		r = retry_failed(rt, NULL, &n, e);
-		return r == 0 && !n ? err_set(e, -ENOENT, "no task in instance \"%s\" has failed",
-					      rt->sp->instance)
-				    : r;
+		if (r == 0 && !n)
+			tell_none_failed(rt->sp);
+		return r;
 	}
 	r = none = retry_one(rt, word, &inner);
 	if (none == -ENOENT && spec_is_task_name(word))
@@ -225,10 +232,10 @@ static int run_retry(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct spool *sp = NULL;
 	struct retrying rt = { .all = opts_flag(ctx->opts, "all") };
-	int r = queue_open(ctx, 0, &sp, e);
+	int r = queue_open_for(ctx, 0, 0, &sp, e);
 
 	rt.sp = sp;
-	for (size_t i = 0; i < opts_argc(ctx->opts) && r == 0; i++)
+	for (size_t i = 0; sp && i < opts_argc(ctx->opts) && r == 0; i++)
 		r = retry_word(&rt, opts_arg(ctx->opts, i), e);
 	if (sp)
 		r = queue_commit(sp, &rt.said, r, e);

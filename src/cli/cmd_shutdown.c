@@ -215,6 +215,7 @@ static int send_all(struct shutdown *s, struct ordering *o)
 
 static int nobody(const struct shutdown *s)
 {
+	const char *instance = settings_str(s->ctx->settings, SET_INSTANCE);
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
 	for (size_t i = 0; i < s->peers.n; i++) {
@@ -224,10 +225,10 @@ static int nobody(const struct shutdown *s)
 	}
 	if (s->n_silent)
 		(void)err_set(s->e, -ESRCH, "no agent of instance %s answers, on any node",
-			      s->sp->instance);
+			      instance);
 	else
-		(void)err_set(s->e, -ESRCH, "no agent of instance %s runs, on any node%s",
-			      s->sp->instance, strbuf_str(&b));
+		(void)err_set(s->e, -ESRCH, "no agent of instance %s runs, on any node%s", instance,
+			      strbuf_str(&b));
 	return CMD_NOTHING_RUNS;
 }
 
@@ -275,6 +276,9 @@ static int run_shutdown(const struct cmd_ctx *ctx, struct err *e)
 	}
 	r = queue_open(ctx, 0, &sp, e);
 	s.sp = sp;
+	/* Nothing was ever submitted: nobody serves it. */
+	if (r == -ENOENT && !gone)
+		r = nobody(&s);
 	if (r == 0)
 		r = gone ? vouch_gone(ctx, sp, gone, e) : order_all(&s);
 	sp = spool_close(sp);

@@ -56,13 +56,12 @@ static int stop_all(const struct cmd_ctx *ctx, unsigned int sweep, struct err *e
 		.afar_ms = opts_value(ctx->opts, "timeout")->num,
 		.sweep_gpus = sweep & SWEEP_BIT(SWEEP_GPU),
 	};
-	bool all = opts_argc(ctx->opts) == 1 && strcmp(opts_arg(ctx->opts, 0), "all") == 0;
 	struct spool *sp = NULL;
 	int r;
 
 	if (!silence_is_broken(ctx))
 		return silence_stop(ctx, s.now, sweep & SWEEP_BIT(SWEEP_GPU), e);
-	r = all ? queue_open_if_there(ctx, 0, &sp, e) : queue_open(ctx, 0, &sp, e);
+	r = queue_open_for(ctx, 0, 0, &sp, e);
 	s.sp = sp;
 	if (r == 0 && sp)
 		r = stop_words(&s, ctx->opts, e);

@@ -143,10 +143,10 @@ static int run_wait(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct waited w = { .n = 0 };
 	struct spool *sp = NULL;
-	int r = queue_open(ctx, SPOOL_LOOK, &sp, e);
+	int r = queue_open_for(ctx, 0, SPOOL_LOOK, &sp, e);
 
 	w.sp = sp;
-	for (size_t i = 0; i < opts_argc(ctx->opts) && r == 0; i++)
+	for (size_t i = 0; sp && i < opts_argc(ctx->opts) && r == 0; i++)
 		r = add_word(&w, opts_arg(ctx->opts, i), e);
 	if (r == 0)
 		r = wait_all(ctx, w.all, w.n, e);

@@ -327,10 +327,10 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first, struct err *e)
 {
 	struct spool *sp = NULL;
-	int r = queue_open(ctx, 0, &sp, e);
+	int r = queue_open_for(ctx, first, 0, &sp, e);
 
 	c->sp = sp;
-	for (size_t i = first; i < opts_argc(ctx->opts) && r == 0; i++)
+	for (size_t i = first; sp && i < opts_argc(ctx->opts) && r == 0; i++)
 		r = (c->fn == do_priority ? change_word : pause_word)(c, opts_arg(ctx->opts, i), e);
 	if (sp)
 		r = queue_commit(sp, &c->said, r, e);

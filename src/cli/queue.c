@@ -91,6 +91,16 @@ int queue_open_if_there(const struct cmd_ctx *ctx, unsigned int flags, struct sp
 	return 0;
 }
 
+int queue_open_for(const struct cmd_ctx *ctx, size_t first, unsigned int flags, struct spool **ret,
+		   struct err *e)
+{
+	bool all = true;
+
+	for (size_t i = first; i < opts_argc(ctx->opts); i++)
+		all = all && strcmp(opts_arg(ctx->opts, i), "all") == 0;
+	return (all ? queue_open_if_there : queue_open)(ctx, flags, ret, e);
+}
+
 static int by_order(const void *a, const void *b)
 {
 	const struct scan_task *x = a, *y = b;

@@ -37,6 +37,13 @@ int queue_open_if_there(const struct cmd_ctx *ctx, unsigned int flags, struct sp
 			struct err *e);
 
 /*
+ * The one or the other, by the words of the command line from the one of that number on: all means
+ * nothing where there is nothing, and who names something is told that it is not there.
+ */
+int queue_open_for(const struct cmd_ctx *ctx, size_t first, unsigned int flags, struct spool **ret,
+		   struct err *e);
+
+/*
  * What a command has done to tasks, which is told when it survives a power loss, and not before:
  *
  *	queue_say(&said, SPOOL_BIT(SPOOL_PENDING), "%s is paused\n", name);	for each

@@ -111,10 +111,18 @@ def test_use_does_not_claim_what_a_variable_decides(tenure):
 
 
 def test_an_empty_queue_is_no_error(tenure, home):
-    for args in (["list"], ["list", "-a"], ["list", "-i", "nosuch"], ["stop", "all"]):
+    of_all = [["stop", "all"], ["wait", "all"], ["pause", "all"], ["resume", "all"], ["retry", "all"],
+              ["priority", "5", "all"], ["prune", "--older-than", "1d"]]
+    for args in (["list"], ["list", "-a"], ["list", "-i", "nosuch"], ["history"], *of_all):
         r = tenure(*args)
         assert (r.returncode, r.stdout) == (0, ""), r
         assert 'tenure: note: nothing was submitted to instance "' in r.stderr and "did you mean" not in r.stderr
+    assert json.loads(tenure("history", "--json").stdout)["tasks"] == []
+    for args in (["stop", "1"], ["wait", "all", "1"], ["pause", "1"], ["retry", "week"], ["priority", "5", "1"]):
+        r = tenure(*args)
+        assert r.returncode == 1 and 'there is no instance "default"' in " ".join(r.stderr.split()), r
+    r = tenure("shutdown")  # as where an agent was and none is
+    assert r.returncode == 3 and "no agent of instance default runs, on any node" in r.stderr
     assert not (home / ".local").exists()
     (home / ".local/state/tenure/default").mkdir(parents=True)  # a full disk has let it get no further
     assert tenure("list").returncode == 0
@@ -122,6 +130,8 @@ def test_an_empty_queue_is_no_error(tenure, home):
     r = tenure("list", "-i", "nihgt", "--json")
     assert (r.returncode, r.stdout) == (0, "") and "in this directory there are: night" in " ".join(r.stderr.split())
     tenure("stop", "-i", "night", "all")
+    for args in of_all:
+        assert tenure(*args, "-i", "night").returncode == 0, args
     r = tenure("list", "-i", "night")
     assert r.returncode == 0 and 'Nothing in instance "night" waits or runs' in r.stdout
     for args in (["off"], ["off", "--drain"], ["off", "--stop-tasks", "-i", "night"]):
