@@ -85,6 +85,11 @@ static json_t *tell_nodes(const struct instances *all, const struct spool *sp,
 	return nodes;
 }
 
+static json_t *count_json(bool known, size_t n)
+{
+	return known ? json_integer((json_int_t)n) : json_null();
+}
+
 static void instance_row(const struct instances *all, const char *name)
 {
 	bool current = strcmp(name, all->now) == 0;
@@ -107,9 +112,9 @@ static void instance_row(const struct instances *all, const char *name)
 	s = scan_free(s);
 	sp = spool_close(sp);
 	if (!all->t) {
-		print_json_line(json_pack("{s:s, s:b, s:I, s:I, s:o}", "name", name, "current",
-					  current, "waiting", (json_int_t)n[0], "running",
-					  (json_int_t)n[1], "nodes", nodes));
+		print_json_line(json_pack("{s:s, s:b, s:o, s:o, s:o}", "name", name, "current",
+					  current, "waiting", count_json(known, n[0]), "running",
+					  count_json(known, n[1]), "nodes", nodes));
 		return;
 	}
 	json_decref(nodes);

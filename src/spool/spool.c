@@ -326,7 +326,9 @@ int spool_instances(const char *root, struct text_list *ret, struct err *e)
 		char path[SPOOL_PATH_MAX + NAME_FILE_MAX];
 
 		(void)str_print(path, sizeof(path), "%s/" INSTANCE_FILE, de->d_name);
-		if (spec_is_name(de->d_name) && faccessat(dirfd(d), path, F_OK, 0) == 0)
+		/* One into which we may not look is there all the same. */
+		if (spec_is_name(de->d_name) && strcmp(de->d_name, "lost+found") != 0 &&
+		    (faccessat(dirfd(d), path, F_OK, 0) == 0 || errno == EACCES))
 			text_list_add(ret, de->d_name);
 	}
 	(void)closedir(d);

@@ -89,7 +89,8 @@ struct spool *spool_close(struct spool *sp);
 
 /* Where instances are: the setting, else $XDG_STATE_HOME/tenure. The caller frees it. */
 char *spool_root(const char *setting);
-/* Names of the instances below root, sorted; none is no error. */
+/* Names of the instances below root, sorted; none is no error. Directories into which we may not
+ * look are taken for some. */
 int spool_instances(const char *root, struct text_list *ret, struct err *e);
 
 /*

@@ -131,6 +131,19 @@ static int anothers(const char *path, uid_t uid, struct err *e)
 		path, theirs, ours, word, word, config);
 }
 
+/* Who only looks runs nothing of it. */
+static int closed_to_us(const char *path, uid_t uid, struct err *e)
+{
+	char theirs[USER_TEXT_MAX], ours[USER_TEXT_MAX];
+
+	(void)user_name(uid, theirs, sizeof(theirs));
+	(void)user_name(geteuid(), ours, sizeof(ours));
+	return err_set(e, -EPERM,
+		       "%s belongs to %s, and %s may not look into it: use a queue of your own "
+		       "elsewhere (--root DIR, --instance NAME)",
+		       path, theirs, ours);
+}
+
 static int written_by_others(const char *path, mode_t mode, struct err *e)
 {
 	char ours[USER_TEXT_MAX];
@@ -205,7 +218,9 @@ int trust_check_name(const struct spool *sp, int dir_fd, const char *name, struc
 		xasprintf("%s%s%s", sp->path, is_dir ? "" : "/", is_dir ? "" : name);
 	struct stat st;
 
-	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || accepts(sp, st.st_uid))
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
-	return anothers(path, st.st_uid, e);
+	if (sp->looks && st.st_uid != geteuid())
+		return closed_to_us(path, st.st_uid, e);
+	return accepts(sp, st.st_uid) ? 0 : anothers(path, st.st_uid, e);
 }

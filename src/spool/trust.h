@@ -39,7 +39,8 @@ void trust_clear(struct spool *sp);
 int trust_check_dirs(struct spool *sp, int root_fd, const char *root, struct err *e);
 /* The same of a file that decides what is run, instance.json. */
 int trust_check_file(const struct spool *sp, int fd, const char *file, struct err *e);
-/* What cannot even be opened: -EPERM with the same text where it is another user's, else 0. */
+/* What cannot even be opened: -EPERM where it is another user's, with the same text, or, for who
+ * only looks, one that says that he cannot; else 0. */
 int trust_check_name(const struct spool *sp, int dir_fd, const char *name, struct err *e);
 
 #endif

@@ -131,6 +131,25 @@ def test_tasks_of_accepted_owners_are_run(world, alice, root):
         assert ran() == ["0"] * n
 
 
+def test_a_closed_instance_of_others_is_there(world, alice, bob):
+    """Whoever looks for a free name finds it taken, and is told of what he asked for: to look runs nothing."""
+    shared = world / "shared"
+    assert alice.tenure("submit", "--root", shared, *who(world)[0]).returncode == 0
+    (shared / "default").chmod(0o700)
+    told = bob.tenure("instances", "--root", shared)
+    said = " ".join(told.stdout.split())
+    assert told.returncode == 0 and "There is none" not in said and f"belongs to uid {ALICE}" in said, told
+    row = json.loads(bob.tenure("instances", "--json", "--root", shared).stdout)
+    assert row["name"] == "default" and row["waiting"] is None and row["running"] is None
+    for args in (["list"], ["history"], ["show", "1"], ["wait", "1"]):
+        done = bob.tenure(*args, "--root", shared)
+        said = " ".join(done.stderr.split())
+        assert done.returncode == 4 and f"{shared}/default belongs to uid {ALICE}, and uid {BOB} may not look" in said
+        assert "rights of" not in said and "--accept-owners" not in said, said
+    done = bob.tenure("submit", "--root", shared, *who(world)[0])
+    assert done.returncode == 4 and "would be run with the rights of" in " ".join(done.stderr.split())
+
+
 def test_owner_by_name(world, root):
     name = next(u for u in pwd.getpwall() if u.pw_uid not in (0, 65534))
     owner = User(world, name.pw_uid)
