@@ -71,6 +71,8 @@ struct cmd {
 	 * printed when it is not CMD_OK. NULL: only the subs do anything.
 	 */
 	int (*run)(const struct cmd_ctx *ctx, struct err *e);
+	/* Of an option that it has not, "-m" or "--memory": may say in e what is to be written. */
+	void (*explain)(const char *option, struct err *e);
 };
 
 /*

@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/queue.h"
 #include "cli/roomcheck.h"
+#include "cli/submission.h"
 #include "spool/record.h"
 #include "spool/speckind.h"
 #include "spool/transit.h"
@@ -183,9 +184,37 @@ static int edit_waiting(const struct spool *sp, struct task_name *n, struct edit
 
 static const char *const of_others[] = { "gpus", "after", "after_any", "name", "lane" };
 
+/* Of the GPUs that it will ask for; what else it asks of them it said before. */
+static int check_room(const struct cmd_ctx *ctx, const struct spool *sp, const char *path,
+		      const json_t *set, struct err *e)
+{
+	static const char *const keys[] = { "gpus", "model", "memory" };
+	struct task_file t = { .spec = NULL };
+	bool asked = false;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+		asked = asked || json_object_get(set, keys[i]);
+	/* It may move just now, which is the business of who renames it. */
+	if (!asked || task_file_read(sp, path, &t, NULL) < 0)
+		return 0;
+	for (size_t i = 0; i < ARRAY_LEN(keys) && r == 0; i++)
+		if (json_object_get(set, keys[i]))
+			r = spec_set_json(t.spec, keys[i], json_object_get(set, keys[i]), e);
+	if (r == 0)
+		r = room_check(ctx, sp, t.spec, e);
+	task_file_clear(&t);
+	/* How many it asks for is not what is changed. */
+	if (r == -ERANGE && !json_object_get(set, "gpus")) {
+		*e = (struct err)ERR_INIT;
+		r = 0;
+	}
+	return r;
+}
+
 /* As what is submitted. */
 static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_t id,
-		      const json_t *set, struct err *e)
+		      const char *path, const json_t *set, struct err *e)
 {
 	struct spool_spec *spec = spec_new();
 	struct after_check after = { .sp = sp };
@@ -197,8 +226,8 @@ static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_
 					  e);
 	if (r == 0)
 		r = spec_check_new(spec, e);
-	if (r == 0 && json_object_get(set, "gpus"))
-		r = room_check(ctx, sp, spec, e);
+	if (r == 0)
+		r = check_room(ctx, sp, path, set, e);
 	if (r == 0)
 		r = after_check(&after, id, spec, e);
 	after_check_clear(&after);
@@ -235,7 +264,7 @@ static int try_edit(const struct cmd_ctx *ctx, const struct spool *sp, const cha
 	if (r == 0)
 		r = transit_await(sp, &p->name, QUEUE_HELD_MS, e);
 	if (r == 0)
-		r = check_edit(ctx, sp, p->name.id, edits->set, e);
+		r = check_edit(ctx, sp, p->name.id, p->path, edits->set, e);
 	return r == 0 ? edit_waiting(sp, &p->name, edits, e) : r;
 }
 
@@ -281,6 +310,23 @@ static int run_edit(const struct cmd_ctx *ctx, struct err *e)
 	return r;
 }
 
+/* What is an option of submit is a key here. */
+static void explain_option(const char *option, struct err *e)
+{
+	for (const struct opt *row = submit_opts; row->name; row++) {
+		bool meant = option[1] == '-' ? !strcmp(option + 2, row->name)
+					      : option[1] == row->short_name && !option[2];
+		cleanup_free char *key = xstrdup(row->name);
+
+		for (char *p = key; *p; p++)
+			*p = *p == '-' ? '_' : *p;
+		if (meant && spec_check_key(key, NULL) == 0)
+			(void)err_set(e, -EINVAL,
+				      "edit has no option %s; here it is written KEY=VALUE: %s=%s",
+				      option, key, row->arg ? row->arg : "true");
+	}
+}
+
 static const struct cmd_example edit_examples[] = {
 	{ "tenure edit 42 memory=30G gpus=2", "task 42 needs more than was said" },
 	{ "tenure edit 42 after=40,41 begin=18:30", "when others are done, and not before" },
@@ -304,4 +350,5 @@ const struct cmd cmd_edit = {
 	.examples = edit_examples,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_edit,
+	.explain = explain_option,
 };

@@ -55,6 +55,23 @@ def test_more_gpus_than_exist(world, tmp_path):  # noqa: F811
     a.wait(int(later.stdout), "done")
 
 
+def test_edit_warns_as_submit_does(world):  # noqa: F811
+    a = world.node("alpha")
+    many = a.submit("-g", "9", "--", "true")
+    a.start()
+    i = a.submit("--paused", "--model", "h200", "--", "true")
+    for option, key in (("--model=H100", "model=H100"), ("--memory=300G", "memory=300G"), ("--gpus=2", "gpus=2")):
+        asked = a.run("submit", "--paused", option, "--", "true")
+        edited = a.run("edit", str(i), key)
+        assert edited.stderr == asked.stderr and ("warning" in edited.stderr) == (key != "gpus=2"), (asked, edited)
+        assert a.run("edit", str(i), "model=h200", "memory=", "gpus=").stderr == ""
+    # What is said now counts with what was said before.
+    assert "no GPU of this node is of that model" in words(a.run("edit", str(i), "model=a100"))
+    assert "no GPU of this node is of that model" in words(a.run("edit", str(i), "memory=1G"))
+    assert a.run("edit", str(many), "memory=1G").returncode == 0
+    assert a.run("edit", str(many), "gpus=8", check=False).returncode == 1
+
+
 def running_on(node, asked_on, *what):
     """A task that runs on that node, submitted from another one."""
     i = asked_on.submit(*what)
