@@ -6,7 +6,8 @@
  * belongs to the directory, so one that was killed goes on where it was. Tasks call it as well,
  * with --begin and --end, to keep logs/uni_id.json.
  *
- * Exit codes: 0 all is done, or told to end; 1 it could not begin, or broke down; 2 usage.
+ * Exit codes: 0 all is done, or told to end; 1 it could not begin, broke down, or its queue is
+ * gone; 2 usage.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +32,7 @@
 #include "compat/about.h"
 #include "compat/compete_child.h"
 #include "compat/compete_gpus.h"
+#include "compat/compete_left.h"
 #include "compat/unistate.h"
 #include "spool/commandset.h"
 #include "spool/import.h"
@@ -55,6 +57,7 @@ enum exit_code { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 enum agent_code { AGENT_USAGE = 2, AGENT_DENIED = 4 };
 
 static volatile sig_atomic_t told;
+static volatile sig_atomic_t obeyed_max = 2; /* one signal more ends this at once */
 
 struct lane {
 	char name[SPEC_NAME_MAX + 1];
@@ -79,6 +82,7 @@ struct compete {
 	uint64_t agent_ns;    /* mono, when it was started */
 	unsigned int unbegun; /* so many in a row were started and have not said that they began */
 	uint64_t first;	      /* id of this run */
+	size_t waited;	      /* as last seen */
 	size_t done, failed;
 	uint64_t head;	/* of what waits, while nothing runs */
 	char *head_why; /* as last told */
@@ -392,6 +396,8 @@ static size_t look(struct compete *c, bool stop, struct lane **lanes, size_t *n_
 	c->head = 0;
 	if (scan_update(s, NULL, NULL, NULL) < 0)
 		n = 1; /* not known: it goes on */
+	else
+		c->waited = scan_count(s, SPOOL_PENDING);
 	while ((t = scan_next(s, &iter))) {
 		struct lane *l = lane_of(lanes, n_lanes, t->name.lane);
 
@@ -480,7 +486,13 @@ static size_t show(struct compete *c)
 
 static void on_signal(int number)
 {
-	told = told < 2 ? told + 1 : told;
+	static const char text[] = "compete: told again: it ends at once, and its agent with it\n";
+
+	if (told >= obeyed_max) {
+		(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+		_exit(EXIT_FAILED);
+	}
+	told = told + 1;
 }
 
 /* Whether nothing waits or runs any more. */
@@ -539,6 +551,78 @@ static bool keep_agent(struct compete *c)
 	return told || start_agent(c);
 }
 
+/* ---- without a queue ---- */
+
+static bool misses(const struct compete *c, enum spool_dir dir)
+{
+	return faccessat(c->sp->fd, spool_dir_name(dir), F_OK, 0) < 0 && errno == ENOENT;
+}
+
+/* The queue's directory, or all that was in it, has been removed; one that was renamed has not. */
+static bool is_gone(const struct compete *c)
+{
+	struct stat st;
+
+	if (fstat(c->sp->fd, &st) < 0)
+		return errno == ESTALE;
+	return !st.st_nlink || (misses(c, SPOOL_PENDING) && misses(c, SPOOL_RUNNING));
+}
+
+static size_t count_left(struct compete *c, struct strbuf *names)
+{
+	char *argv[] = { (char[]){ "tenure" }, (char[]){ "status" }, (char[]){ "--json" }, NULL };
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+	int code = run_tenure(c, argv, &text);
+
+	strbuf_clear(names);
+	return code == EXIT_OK ? compete_left(strbuf_str(&text), names) : 0;
+}
+
+/* The agent tells them; that they have ended it cannot write anywhere. */
+static size_t stop_left(struct compete *c, struct strbuf *names)
+{
+	char *argv[] = { (char[]){ "tenure" }, (char[]){ "off" }, (char[]){ "--stop-tasks" },
+			 NULL };
+	uint64_t end = clock_mono_ns() + STOP_LIMIT_MS * NS_PER_MS;
+	cleanup_strbuf struct strbuf unheard = STRBUF_INIT;
+	struct child off;
+	size_t n;
+
+	say(c, INFO, "told to end: tasks are stopped");
+	if (child_start(&off, c->tenure, argv) < 0)
+		return count_left(c, names);
+	while ((n = count_left(c, names)) && told < 2 && clock_mono_ns() < end)
+		(void)poll(NULL, 0, 100);
+	(void)kill(off.pid, SIGTERM);
+	(void)child_wait(&off, on_text, &unheard);
+	return n;
+}
+
+/* What runs has nobody who needs it to end, unless that was asked for. */
+static int end_without_queue(struct compete *c)
+{
+	cleanup_strbuf struct strbuf names = STRBUF_INIT, unheard = STRBUF_INIT;
+	size_t n;
+
+	obeyed_max = 1;
+	say(c, ERROR, "its queue in %s is gone; as last seen, %zu task%s waited in it", c->sp->path,
+	    c->waited, c->waited == 1 ? "" : "s");
+	n = told ? stop_left(c, &names) : count_left(c, &names);
+	if (n)
+		say(c, WARNING,
+		    "%zu task%s still run%s, and nothing will say how %s: %s; kill and such a PID "
+		    "ends one with all of its processes",
+		    n, n == 1 ? "" : "s", n == 1 ? "s" : "", n == 1 ? "it ends" : "they end",
+		    strbuf_str(&names));
+	else
+		say(c, INFO, "none of its tasks is known to run");
+	if (c->agent.pid) {
+		(void)kill(c->agent.pid, SIGTERM);
+		(void)child_wait(&c->agent, on_text, &unheard);
+	}
+	return EXIT_FAILED;
+}
+
 static void stop_all(struct compete *c, bool now)
 {
 	char *argv[] = { (char[]){ "tenure" }, (char[]){ "stop" }, (char[]){ "all" },
@@ -557,7 +641,7 @@ static void stop_tasks(struct compete *c)
 
 	say(c, INFO, "told to end: tasks are stopped");
 	while ((n = look(c, true, &lanes, &n_lanes)) && clock_mono_ns() < end) {
-		if (!keep_agent(c))
+		if (is_gone(c) || !keep_agent(c))
 			break;
 
 		int signals = told; /* another may come while the first is passed on */
@@ -569,24 +653,26 @@ static void stop_tasks(struct compete *c)
 		(void)child_hear(&c->agent, on_event, c);
 	}
 	free(lanes);
-	if (n)
+	if (n && !is_gone(c))
 		say(c, WARNING, "%zu task%s still run%s; tenure list -i %s shows them", n,
 		    n == 1 ? "" : "s", n == 1 ? "s" : "", c->instance);
 }
 
 static int run(struct compete *c)
 {
-	while (!told) {
+	while (!told && !is_gone(c)) {
 		if (!show(c)) {
 			say(c, INFO, "all tasks have ended");
 			break;
 		}
 		pause_ms(c, c->set.check_ms);
-		if (!told && !keep_agent(c))
+		if (!told && !is_gone(c) && !keep_agent(c))
 			return EXIT_FAILED;
 	}
-	if (told)
+	if (told && !is_gone(c))
 		stop_tasks(c);
+	if (is_gone(c))
+		return end_without_queue(c);
 	end_agent(c);
 	return EXIT_OK;
 }
@@ -774,7 +860,7 @@ static const struct about about = {
 	.description =
 		"Without them command.txt and config.yaml of this directory are read. It runs in the "
 		"foreground and ends when all is done, or by Ctrl-C, which stops the tasks: they have "
-		"30 seconds, and none after a second Ctrl-C. One that was killed leaves its tasks "
+		"30 seconds, and none after a second Ctrl-C; a third one ends it at once. One that was killed leaves its tasks "
 		"running; the next start goes on with them, and does not read the command file again.\n"
 		"\n"
 		"The tasks are in a queue of tenure, whose name is in the first lines: tenure list -i NAME "
@@ -802,7 +888,7 @@ static const struct about about = {
 	.exits =
 		(const struct about_row[]){
 			{ "0", "all has ended, or it was told to end" },
-			{ "1", "it could not begin, or broke down" },
+			{ "1", "it could not begin, broke down, or its queue was removed" },
 			{ "2", "a mistake in what was typed, or in the command file" },
 			{ 0 },
 		},

@@ -32,6 +32,7 @@ struct orders {
 	uv_timer_t timer;
 	struct dirwatch *watch;
 	bool started, looking, again, stopped;
+	int code; /* of the last look; what keeps failing is told once */
 };
 
 struct orders_job {
@@ -239,8 +240,9 @@ static void take_done(struct spool_job *job)
 	struct orders *o = q->orders;
 
 	o->looking = false;
-	if (j->e.code)
+	if (j->e.code && j->e.code != o->code)
 		news_say(q->place.news, LOG_LEVEL_WARNING, "an order to this agent: %s", j->e.text);
+	o->code = j->e.code;
 	if (!o->stopped) {
 		(void)uv_timer_start(&o->timer, on_timer, LOOK_MS, 0);
 		if (o->again || j->n == TAKE_MAX)

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -460,3 +461,47 @@ def test_ends_where_no_agent_can_begin(compete):
     assert c.p.wait(HANG) == 1, c.out()
     out = c.out()
     assert out.count("cannot see any GPU") == 3 and "there can be no agent; what waits is run by the next start" in out
+
+
+def remove_queue(c):
+    """As `rm -rf` does, while it runs."""
+    path = re.search(r"its output is in (/.*)/logs/", c.out())[1]
+    shutil.rmtree(path)
+
+
+def test_queue_is_removed(compete):
+    """It ends by itself, and what runs is named."""
+    c = compete
+    c.start("echo $$ > pid; exec sleep 300\n1,20\n\ntrue\n1,20\n")
+    pid = c.dir / "work/pid"
+    assert wait_for(lambda: pid.exists() and pid.read_text().strip() and "its output is in" in c.out(), 20), c.out()
+    assert wait_for(lambda: "running: 1" in c.out(), 20), c.out()
+    remove_queue(c)
+    assert c.p.wait(HANG) == 1, c.out()
+    named = re.search(r" - WARNING - 1 task still runs, .*: 2 q1-line1 \(PID (\d+)\); ", c.out())
+    assert named and proc_exists(int(pid.read_text())), c.out()
+    assert " - ERROR - its queue in " in c.out() and "is gone; as last seen, 1 task waited in it" in c.out()
+    assert c.out().count("an order to this agent") <= 1, c.out()
+    os.kill(int(named[1]), signal.SIGTERM)
+    assert wait_for(lambda: not proc_exists(int(pid.read_text())))
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_told_to_end_when_its_queue_is_removed(compete, stubborn):
+    """Tasks are stopped; a second signal ends it whatever they do."""
+    c = compete
+    trap = "trap '' TERM; " if stubborn else ""
+    c.start(f"{trap}echo $$ > pid; while :; do sleep 0.1; done\n1,20\n", CONFIG.replace("0.2", "600"))
+    pid = c.dir / "work/pid"
+    assert wait_for(lambda: pid.exists() and pid.read_text().strip() and "its output is in" in c.out(), 20), c.out()
+    remove_queue(c)
+    c.p.send_signal(signal.SIGINT)
+    assert wait_for(lambda: " is gone; as last seen, " in c.out(), 20), c.out()
+    if stubborn:
+        assert wait_for(lambda: "told to end: tasks are stopped" in c.out(), 20), c.out()
+        c.p.send_signal(signal.SIGINT)
+    assert c.p.wait(HANG) == 1, c.out()
+    assert proc_exists(int(pid.read_text())) == stubborn
+    assert ("none of its tasks is known to run" in c.out()) != stubborn
+    if stubborn:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
