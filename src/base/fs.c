@@ -138,17 +138,29 @@ int fs_write_all(int fd, const void *data, size_t len)
 	return 0;
 }
 
+/* errnum 0: an earlier write has failed, and why is forgotten. */
+static int stdout_is_lost(int errnum, struct err *e)
+{
+	if (!errnum)
+		return err_set(e, -EIO, "cannot write to standard output");
+	return err_sys(e, errnum, "write to standard output");
+}
+
+int fs_flush_stdout(struct err *e)
+{
+	bool failed = ferror(stdout);
+
+	errno = 0;
+	return fflush(stdout) == 0 && !failed ? 0 : stdout_is_lost(errno, e);
+}
+
 int fs_close_stdout(struct err *e)
 {
 	bool failed = ferror(stdout);
 
 	/* Also what only closing tells, on some network filesystems. */
 	errno = 0;
-	if (fclose(stdout) == 0 && !failed)
-		return 0;
-	if (!errno) /* an earlier write has failed, and why is forgotten */
-		return err_set(e, -EIO, "cannot write to standard output");
-	return err_sys(e, errno, "write to standard output");
+	return fclose(stdout) == 0 && !failed ? 0 : stdout_is_lost(errno, e);
 }
 
 static char *dir_of(const char *path)

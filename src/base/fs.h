@@ -53,6 +53,8 @@ char *fs_private_dir(const char *above, const char *name);
 
 /* All of the bytes, whatever write(2) takes at once. 0 or -errno. */
 int fs_write_all(int fd, const void *data, size_t len);
+/* What was printed to stdout so far is written: 0, or -errno where any of it is lost. */
+int fs_flush_stdout(struct err *e);
 /*
  * At the end of main(): close stdout, so that a full disk or a closed pipe does not look like
  * success. 0, or -errno when anything written to it since the start has been lost.

@@ -144,7 +144,7 @@ static int submit(const struct cmd_ctx *ctx, struct import *im, struct err *e)
 {
 	cleanup_free uint64_t *ids = xcalloc(im->file.n, sizeof(*ids));
 	struct spool *sp = NULL;
-	int r = queue_open(ctx, SPOOL_CREATE, &sp, e);
+	int r = queue_open(ctx, SPOOL_CREATE, &sp, e), told;
 
 	for (size_t i = 0; i < im->file.n && r == 0; i++)
 		submitter_name(im->specs[i], sp);
@@ -154,11 +154,12 @@ static int submit(const struct cmd_ctx *ctx, struct import *im, struct err *e)
 	if (r < 0)
 		return err_wrap(e, "nothing submitted");
 	show(ctx, im, ids);
+	told = queue_tell_made(ids, im->file.n, 0, e);
 	if (!opts_given(ctx->opts, "state"))
 		tell_gpus(im);
 	if (r == SUBMIT_NOT_DURABLE)
 		cmd_warn("warning", "the tasks are in the queue, but may not survive a power loss");
-	return CMD_OK;
+	return told;
 }
 
 static int run_import(const struct cmd_ctx *ctx, struct err *e)

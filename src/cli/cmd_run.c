@@ -385,6 +385,8 @@ static int run_run(const struct cmd_ctx *ctx, struct err *e)
 	}
 	if (r == 0)
 		r = watch(&w, e);
+	if (r < 0 && w.id[0]) /* or a script that tries again runs it twice */
+		r = err_wrap(e, "task %s is in the queue all the same", w.id);
 	sp = spool_close(sp);
 	submitted_clear(&s);
 	return r;

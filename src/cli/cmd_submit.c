@@ -60,6 +60,7 @@ static int run_submit(const struct cmd_ctx *ctx, struct err *e)
 
 	for (size_t i = 0; i < s.n; i++)
 		print_id(ctx, s.specs.specs[i], s.ids[i]);
+	r = queue_tell_made(s.ids, s.n, r, e);
 	if (r == 0)
 		note_no_agent(ctx, s.id);
 	submitted_clear(&s);

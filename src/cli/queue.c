@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -45,6 +46,55 @@ void queue_say(struct queue_said *s, unsigned int dirs, const char *fmt, ...)
 	s->dirs |= dirs;
 }
 
+/* What is printed has happened, whether it can be read or not. */
+static int tell_unread(const char *happened, int r, struct err *e)
+{
+	struct err why = ERR_INIT;
+	int lost = fs_flush_stdout(&why);
+
+	if (lost == 0 || !happened[0])
+		return r;
+	if (r == 0)
+		return err_set(e, lost, "%s; %s", why.text, happened);
+
+	cleanup_free char *text = xasprintf("%s; %s", why.text, happened);
+
+	cmd_warn("warning", text);
+	return r;
+}
+
+int queue_tell_made(const uint64_t *ids, size_t n, int r, struct err *e)
+{
+	char text[96] = "";
+
+	if (n == 1)
+		(void)str_print(text, sizeof(text), "task %" PRIu64 " is in the queue all the same",
+				ids[0]);
+	else if (n)
+		(void)str_print(text, sizeof(text),
+				"%zu tasks, %" PRIu64 " to %" PRIu64
+				", are in the queue all the same",
+				n, ids[0], ids[n - 1]);
+	return tell_unread(text, r, e);
+}
+
+/* "it is done all the same: 42 train.sh waits to run again (and 3 more)" */
+static int tell_unread_said(const char *said, int r, struct err *e)
+{
+	size_t first = strcspn(said, "\n"), more = 0;
+	char others[32] = "";
+
+	for (const char *p = said + first; *p; p++)
+		more += *p == '\n' && p[1];
+	if (more)
+		(void)str_print(others, sizeof(others), " (and %zu more)", more);
+
+	cleanup_free char *text =
+		xasprintf("it is done all the same: %.*s%s", (int)first, said, others);
+
+	return tell_unread(first ? text : "", r, e);
+}
+
 int queue_commit(const struct spool *sp, struct queue_said *s, int r, struct err *e)
 {
 	struct err why = ERR_INIT;
@@ -53,6 +103,7 @@ int queue_commit(const struct spool *sp, struct queue_said *s, int r, struct err
 	if (synced == 0 && s->dirs)
 		synced = spool_commit(sp, s->dirs, &why);
 	(void)fputs(strbuf_str(&s->text), stdout);
+	r = tell_unread_said(strbuf_str(&s->text), r, e);
 	strbuf_clear(&s->text);
 	s->dirs = 0;
 	s->files = false;

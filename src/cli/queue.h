@@ -62,6 +62,10 @@ void queue_say(struct queue_said *s, unsigned int dirs, const char *fmt, ...)
 /* r: what the command has come to so far, which is returned; where that was no error one of
  * syncing, with what has happened all the same being told. */
 int queue_commit(const struct spool *sp, struct queue_said *s, int r, struct err *e);
+/* After the ids of n tasks that were made have been printed: where standard output does not take
+ * them, that they are in the queue all the same; who tries again would run them twice. r as above.
+ */
+int queue_tell_made(const uint64_t *ids, size_t n, int r, struct err *e);
 
 struct queue_match {
 	size_t n;

@@ -367,14 +367,14 @@ static int copy_more(struct reader *r, struct err *e)
 		n = skip_hole(r, data, n);
 		if (!n)
 			continue;
+		errno = 0;
 		put_part(r, data, n);
 		remember(r, data, n);
 		r->at += (off_t)n;
 		if (ferror(r->t->out))
-			return err_sys(e, EPIPE, "write");
+			return err_sys(e, errno ? errno : EIO, "write the output");
 	}
-	(void)fflush(r->t->out);
-	return 0;
+	return fflush(r->t->out) == 0 ? 0 : err_sys(e, errno, "write the output");
 }
 
 static int no_log(const struct tasklog *t, bool ended, struct err *e)

@@ -395,6 +395,27 @@ def test_full_output_is_a_failure(build, env, args):
     assert len(r.stderr.splitlines()) == 1
 
 
+def test_what_cannot_be_printed_is_done_all_the_same(build, env, tenure, tmp_path):
+    """Who tries again would do it twice."""
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"command":"true","name":"a"}\n{"command":"true","name":"b"}\n')
+    (tmp_path / "command.txt").write_text("true\n1,20\n")
+    full = "No space left on device"
+    for args, said in (
+            (["submit", "--", "true"], "; task 1 is in the queue all the same"),
+            (["submit", "--json", "--", "true"], "; task 2 is in the queue all the same"),
+            (["submit", "--from", lines], "; 2 tasks, 3 to 4, are in the queue all the same"),
+            (["import", tmp_path / "command.txt"], "; task 5 is in the queue all the same"),
+            (["pause", "1"], "; it is done all the same: 1 true is paused"),
+            (["stop", "a", "b"], "; it is done all the same: 3 a is cancelled; it had not started (and 1 more)"),
+            (["retry", "3"], "; it is done all the same: 3 a waits to run again")):
+        r = into_full([build / "tenure", *args], env)
+        text = " ".join(r.stderr.split())
+        assert r.returncode == 1 and full in text and said in text, (args, r.stderr)
+        assert r.stderr.count("tenure: ") == 1, r.stderr
+    assert len(tenure("list").stdout.splitlines()) == 5
+
+
 def test_full_output_is_a_failure_on_a_machine(build, env):
     with simulated(build, env) as sim:
         env = {**sim, **env}

@@ -965,3 +965,18 @@ def test_words_about_tasks(queue):  # noqa: F811
                   f"{array} array is cancelled: no more of its elements are started",
                   f"{waits} waits is cancelled; it had not started", f"{runs} runs is told to end"):
         assert words in said, said
+
+
+def test_output_that_cannot_be_shown(queue):  # noqa: F811
+    """Why is said, and that the task is there all the same."""
+    q = queue()
+    q.start("--no-hold")
+    with open("/dev/full", "w") as full:
+        run = subprocess.run([q.m.tenure, "run", "-g", "0", "-n", "talks", "--", "echo", "there"], env=q.m.env,
+                             stdout=full, stderr=subprocess.PIPE, text=True, timeout=HANG)
+        q.wait(1, "done")
+        logs = subprocess.run([q.m.tenure, "logs", "talks"], env=q.m.env, stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=HANG)
+    text = " ".join(run.stderr.split())
+    assert run.returncode == 1 and "task 1 is in the queue all the same: write the output: No space left" in text
+    assert logs.returncode == 1 and logs.stderr == "tenure: write the output: No space left on device\n"
