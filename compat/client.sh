@@ -314,16 +314,15 @@ gpu_stop() {
 	said=$(_gpu_tenure stop --sweep none -- "$what" 2>&1)
 	code=$?
 	running=$(_gpu_running "$what")
-	if [ "$code" -ne 0 ] && [ -z "$running" ] && [ "$what$sweep" != allpython ]; then
-		_gpu_say "$said" # no such task, or one of several
-		return "$code"
+	# No such task, one of several, or what was stopped, and what was not and why.
+	if [ "$code" -ne 0 ]; then
+		_gpu_say "$said"
+		[ -n "$sweep" ] || return "$code"
+		[ -n "$running" ] || [ "$what" = all ] || return "$code"
 	fi
-	# What runs under an agent of another node is that one's to end.
-	if [ "$code" -ne 0 ] && [ -n "$running" ] || [ -n "$sweep" ]; then
-		if ! _gpu_stop_there "$what" "$sweep"; then
-			_gpu_say "No agent of $(_gpu_instance) took the order to stop${sweep:+ and sweep}."
-			return 1
-		fi
+	if [ -n "$sweep" ] && ! _gpu_stop_there "$what" "$sweep"; then
+		_gpu_say "No agent of $(_gpu_instance) took the order to stop and sweep."
+		return 1
 	fi
 	if [ -n "$running" ]; then
 		_gpu_wait_end "$running" || return

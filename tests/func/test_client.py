@@ -327,7 +327,11 @@ def test_killed_agent_and_two_consoles(client):
                                  env=c.env, text=True, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT) for _ in range(2))
     out = [p.communicate(timeout=60)[0] for p in (one, two)]
-    assert "No agent of train-exp1 took the order to stop" in "".join(out), out
+    assert all("which does not run" in " ".join(o.split()) and "Stopped" not in o for o in out), out
+    assert not (c.dir / "control.json").exists()
+    c("gpu_submit train.sh")
+    said = " ".join(c("gpu_stop all", code=1).split())  # the one that waits is stopped, and the other one not
+    assert "train.sh is cancelled; it had not started" in said and "which does not run" in said, said
     c.start()
     assert c.has("running", 1) and "Stopped: train.sh" in c("gpu_stop train.sh")
-    assert c.has("cancelled", 1)
+    assert c.has("cancelled", 2)
