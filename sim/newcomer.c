@@ -114,7 +114,7 @@ static bool parse_take(const char *text, struct want *w)
 	char *end;
 	double n = strtod(text, &end);
 
-	if (end == text || n <= 0)
+	if (end == text || !(n > 0)) /* nor is nan */
 		return false;
 	if (strcmp(end, "%") == 0) {
 		w->share = n / 100;

@@ -513,7 +513,8 @@ static json_t *text_number(const char *text)
 	if (str_to_u64(text, &v) == 0 && v <= INT64_MAX)
 		return json_integer((json_int_t)v);
 	real = strtod(text[0] == 'x' ? text + 1 : text, &end); /* x1.5 */
-	return end != text && !*end ? json_real(real) : json_string(text);
+	/* nan and inf are none in JSON, and no key takes them */
+	return end != text && !*end && isfinite(real) ? json_real(real) : json_string(text);
 }
 
 /* Between two there is a comma, blanks, or both; where there is nothing between two commas an id is

@@ -124,6 +124,7 @@ static void test_refused(void **state)
 
 static void test_text(void **state)
 {
+	static const char *const no_numbers[] = { "nan", "inf", "-INF", "x1e400" };
 	static const char *const no_ids[] = { "1,,2", ",", "", " ", "1,", ",1", "1;2" };
 	struct spool_spec *s = spec_new();
 	struct err e = ERR_INIT;
@@ -147,6 +148,14 @@ static void test_text(void **state)
 	assert_int_equal(s->retry_memory, 1500);
 	assert_true(s->preemptible);
 	assert_int_equal(spec_set_text(s, "priority", "low", &e), -EINVAL);
+	for (size_t i = 0; i < ARRAY_LEN(no_numbers); i++) {
+		assert_int_equal(spec_set_text(s, "retry_memory", no_numbers[i], &e), -EINVAL);
+		assert_string_equal(e.text, "retry_memory: must be a number like 1.5");
+		assert_int_equal(spec_set_text(s, "priority", no_numbers[i], &e), -EINVAL);
+		assert_string_equal(e.text, "priority: must be a whole number");
+		assert_null(spec_value("retries", no_numbers[i], &e));
+		assert_string_equal(e.text, "retries: must be a whole number or forever");
+	}
 	assert_int_equal(spec_set_text(s, "env", "\xff=1", &e), 0);
 	assert_string_equal(s->env.texts[2], "\xff=1");
 	assert_int_equal(spec_set_text(s, "cwd", "/\xff", &e), 0);
