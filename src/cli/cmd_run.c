@@ -71,6 +71,13 @@ static void say(const char *kind, const char *format, const char *id)
 	cmd_warn(kind, text);
 }
 
+/* Behind an open question, or what the terminal has shown of a Ctrl-C. */
+static void begin_line(void)
+{
+	if (isatty(STDERR_FILENO))
+		(void)fputc('\n', stderr);
+}
+
 static void stop_it(struct watching *w)
 {
 	struct stopping s = {
@@ -96,6 +103,8 @@ static void read_answer(struct watching *w)
 	if (poll(&p, 1, 0) != 1)
 		return;
 	n = read(STDIN_FILENO, answer, sizeof(answer));
+	if (n == 0)
+		begin_line();
 	if (n == 0 || (n > 0 && (answer[0] == 'y' || answer[0] == 'Y'))) {
 		stop_it(w);
 	} else if (n > 0) {
@@ -198,12 +207,14 @@ static int turn(void *data)
 {
 	struct watching *w = data;
 
-	look(w);
+	if (!w->asked) /* nothing is told into an open question */
+		look(w);
 	if (interrupts > 1) {
 		struct batch_counts counts;
 		bool runs = strcmp(taskwatch_state(w->task), "running") == 0 ||
 			    (w->place.name.count && has_begun(w, &counts));
 
+		begin_line();
 		say("note",
 		    runs && w->stopped
 			    ? "was told to end, and is given its time for that (--grace); "
@@ -355,6 +366,8 @@ static int watch(struct watching *w, struct err *e)
 	w->look_at_ns = clock_mono_ns() + LOOK_FIRST_NS;
 	if (r == 0)
 		r = follow(w, e);
+	if (w->asked && r <= 0)
+		begin_line();
 	if (r == 0) {
 		r = taskwatch_exit_code(w->task);
 		say_end(w);

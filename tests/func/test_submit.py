@@ -4,9 +4,11 @@ import base64
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 
+from machine import Machine
 from patience import HANG
 
 
@@ -293,4 +295,39 @@ def test_twice_interrupted_while_it_waits(build, env):
     p.send_signal(signal.SIGINT)
     until("task 1 stays in the queue, and has not started; tenure why tells what it waits for")
     assert p.wait(HANG) == 130 and "task 1 runs on" not in said
+    lines = [line.strip("\r") for line in said.splitlines() if "stays in the queue" in line]
+    assert lines[0].startswith(("tenure: note:", "\033")), said  # not behind the question
     os.close(main)
+
+
+def test_nothing_is_told_into_an_open_question(build, env, tmp_path):
+    """Why it waits is told when the question is answered."""
+    m = Machine(build, env, tmp_path, ["--gpus", 1, "--speed", "0.3"])
+    env = {**m.env, "COLUMNS": "400", "NO_COLOR": "1"}
+    main, side = pty.openpty()
+    said = ""
+
+    def until(text):
+        nonlocal said
+        while text not in said:
+            said += os.read(main, 4096).decode()
+
+    try:
+        m.run(m.tenure, "submit", "--paused", "--", "true")
+        m.run(m.tenure, "on", "--idle-for", "1h")
+        p = subprocess.Popen([m.tenure, "run", "--after", "1", "--", "true"], env=env, stdin=side, stdout=side,
+                             stderr=side, start_new_session=True)
+        os.close(side)
+        until("task 2 is in the queue")
+        p.send_signal(signal.SIGINT)  # before it would say why it waits
+        until("leave it to itself) ")
+        assert not select.select([main], [], [], 4)[0], os.read(main, 4096)
+        os.write(main, b"n\n")
+        until("task 2 goes on")
+        until("waits until task 1 has ended")
+        p.kill()
+        p.wait()
+    finally:
+        os.close(main)
+        m.run(m.tenure, "off", "--stop-tasks", check=False)
+        m.close()
