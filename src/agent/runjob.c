@@ -159,7 +159,7 @@ static char *show_command(const struct runjob *j, const struct spool_spec *spec)
 	if (spec->script)
 		strbuf_adds(&text, spec->name);
 	for (size_t i = 0; i < j->argv.n; i++)
-		strbuf_add_word(&text, j->argv.texts[i]);
+		strbuf_add_word_in_line(&text, j->argv.texts[i]);
 	return strbuf_take(&text);
 }
 

@@ -140,13 +140,13 @@ void strbuf_add_quoted(struct strbuf *b, const char *word)
 	strbuf_addc(b, '\'');
 }
 
-/* Whether it can be shown as it is, over several lines where it has them. */
-static bool can_be_shown(const char *word)
+/* Whether it can be shown as it is, with those controls. */
+static bool can_be_shown(const char *word, const char *controls)
 {
 	size_t n;
 
 	for (; *word; word += n) {
-		n = strchr("\n\t", *word) ? 1 : utf8_shown(word);
+		n = strchr(controls, *word) ? 1 : utf8_shown(word);
 		if (!n)
 			return false;
 	}
@@ -172,7 +172,7 @@ static void add_escaped(struct strbuf *b, const char *word)
 	strbuf_addc(b, '\'');
 }
 
-void strbuf_add_word(struct strbuf *b, const char *word)
+static void add_word(struct strbuf *b, const char *word, const char *controls)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				    "0123456789%+,-./:=@_";
@@ -181,8 +181,18 @@ void strbuf_add_word(struct strbuf *b, const char *word)
 		strbuf_addc(b, ' ');
 	if (*word && !word[strspn(word, plain)])
 		strbuf_adds(b, word);
-	else if (can_be_shown(word))
+	else if (can_be_shown(word, controls))
 		strbuf_add_quoted(b, word);
 	else
 		add_escaped(b, word);
+}
+
+void strbuf_add_word(struct strbuf *b, const char *word)
+{
+	add_word(b, word, "\n\t");
+}
+
+void strbuf_add_word_in_line(struct strbuf *b, const char *word)
+{
+	add_word(b, word, "");
 }

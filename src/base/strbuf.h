@@ -27,6 +27,8 @@ void strbuf_adds(struct strbuf *b, const char *s);
 void strbuf_add_quoted(struct strbuf *b, const char *word);
 /* The same, without quotes where it needs none, behind a space where it is not the first. */
 void strbuf_add_word(struct strbuf *b, const char *word);
+/* The same where all has to stay on one line: $'a\nb'. */
+void strbuf_add_word_in_line(struct strbuf *b, const char *word);
 void strbuf_addc(struct strbuf *b, char c);
 void strbuf_addf(struct strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void strbuf_addv(struct strbuf *b, const char *fmt, va_list ap)

@@ -9,6 +9,7 @@
 #include "base/sockdir.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 #include "cli/term.h"
 
 #define PREFIX strlen("tenure: ")
@@ -21,12 +22,30 @@ static const struct opt help_row = {
 	.help = "show this help",
 };
 
+/* What was typed, and names of files, are in such texts as they are: nothing of them may reach the
+ * terminal that it does not show. */
+static void print_message(enum term_style style, const char *text)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	for (const char *p = text; *p;) {
+		size_t n = strcspn(p, "\n");
+		cleanup_free char *line = xasprintf("%.*s", (int)n, p);
+
+		strbuf_adds(&b, utf8_clean(line));
+		p += n;
+		if (*p == '\n')
+			strbuf_addc(&b, *p++);
+	}
+	(void)fprintf(stderr, "%stenure:%s ", term_on(STDERR_FILENO, style),
+		      term_off(STDERR_FILENO));
+	term_print_wrapped(stderr, strbuf_str(&b), PREFIX);
+}
+
 int cmd_fail(int code, const char *text)
 {
 	(void)fflush(stdout);
-	(void)fprintf(stderr, "%stenure:%s ", term_on(STDERR_FILENO, TERM_RED),
-		      term_off(STDERR_FILENO));
-	term_print_wrapped(stderr, text, PREFIX);
+	print_message(TERM_RED, text);
 	return code;
 }
 
@@ -36,9 +55,7 @@ void cmd_warn(const char *kind, const char *lines)
 		size_t n = strcspn(lines, "\n");
 		cleanup_free char *line = xasprintf("%s: %.*s", kind, (int)n, lines);
 
-		(void)fprintf(stderr, "%stenure:%s ", term_on(STDERR_FILENO, TERM_YELLOW),
-			      term_off(STDERR_FILENO));
-		term_print_wrapped(stderr, line, PREFIX);
+		print_message(TERM_YELLOW, line);
 		lines += n + (lines[n] == '\n');
 	}
 }

@@ -35,7 +35,7 @@ static void shown_command(struct strbuf *b, const struct task_spec *s, const str
 		return;
 	}
 	for (size_t i = 0; p->argv && p->argv[i]; i++)
-		strbuf_add_word(b, shown_word(p, p->argv[i]));
+		strbuf_add_word_in_line(b, shown_word(p, p->argv[i]));
 }
 
 void logtext_header(struct strbuf *b, const struct task_spec *spec, const struct program *p,

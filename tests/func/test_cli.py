@@ -381,6 +381,16 @@ def test_misspelt_variables_are_told(tenure, user_config):
                             "does nothing; did you mean TENURE_MEMORY?"]
 
 
+def test_messages_show_no_controls(build, env, home):
+    """What was typed may have bytes that a terminal obeys, or that are no text."""
+    for args in ([b"st\xff\033[2Jx"], [b"--x\033\xff"], [b"status", b"--\033[1m"],
+                 [b"submit", b"/no/\xff\033"], [b"config", b"\033c"]):
+        r = subprocess.run([build / "tenure", *args], env=env, capture_output=True, timeout=HANG)
+        assert r.returncode in (1, 2), (args, r)
+        r.stderr.decode()
+        assert b"?" in r.stderr and not set(r.stderr) & (set(range(32)) - {10}), (args, r.stderr)
+
+
 def into_full(args, env):
     with open("/dev/full", "w") as full:
         return subprocess.run(args, env=env, stdout=full, stderr=subprocess.PIPE, text=True,

@@ -249,6 +249,12 @@ def test_what_cannot_start_says_why(drv, case):
     assert text in end["text"] and text in drv.log(t) and text in drv.record(t)["text"]
 
 
+def test_log_shows_words_on_one_line(drv):
+    t = unique("words")
+    drv.run(t, "true", "nl\nx", "\033[1m")
+    assert "=== command   true $'nl\\nx' $'\\033[1m'\n" in drv.log(t), drv.log(t)
+
+
 @pytest.mark.parametrize("name,script,code,shown", [
     ("train.sh", "#!/bin/bash -e\nexit 5\n", 5, "/bin/bash -e train.sh a 'b c'\n"),
     ("train.py", "import sys\nsys.exit(len(sys.argv))\n", 3,

@@ -153,6 +153,12 @@ static void test_words(void **state)
 		strbuf_add_word(&b, words[i]);
 	assert_string_equal(strbuf_str(&b), "sh -c 'echo '\\''a b'\\''' '' x=1,2 'a\nb' '*' "
 					    "$'\\011\\033[1m\\'\\n\\\\' $'caf\\351'");
+	strbuf_reset(&b);
+	for (size_t i = 0; i < 6; i++)
+		strbuf_add_word_in_line(&b, words[i]);
+	strbuf_add_word_in_line(&b, "a\tb");
+	assert_string_equal(strbuf_str(&b),
+			    "sh -c 'echo '\\''a b'\\''' '' x=1,2 $'a\\nb' $'a\\011b'");
 }
 
 static void bytes_survive_base64(void **state)
