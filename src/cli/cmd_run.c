@@ -160,15 +160,9 @@ static void tell_why(struct watching *w)
 	json_decref(nodes);
 }
 
-/* Whether any of its elements has been started. */
 static bool has_begun(const struct watching *w, struct batch_counts *ret)
 {
-	struct queue_match active = { .n = 0 };
-	bool read = queue_all(w->sp, &active, NULL) == 0 &&
-		    queue_counts(w->sp, &taskwatch_place(w->task)->name, &active, ret, NULL) == 0;
-
-	free(active.tasks);
-	return read && ret->running + ret->done + ret->failed;
+	return queue_has_begun(w->sp, &taskwatch_place(w->task)->name, ret);
 }
 
 /* The figures are what counts here. */

@@ -6,8 +6,13 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/strbuf.h"
 #include "cli/commands.h"
+#include "cli/ordering.h"
 #include "cli/taskwatch.h"
+#include "cli/whytext.h"
+
+#define TELL_AFTER_MS 1500 /* what starts at once needs no word about it */
 
 static const struct opt wait_opts[] = {
 	{ .name = "timeout",
@@ -17,7 +22,7 @@ static const struct opt wait_opts[] = {
 	{ .name = "quiet",
 	  .short_name = 'q',
 	  .spec = { VALUE_FLAG },
-	  .help = "print nothing as they end" },
+	  .help = "print nothing as they end, nor what they wait for" },
 	{ 0 },
 };
 
@@ -41,27 +46,57 @@ static int time_is_up(const struct taskwatch *w, struct err *e)
 		       taskwatch_state(w));
 }
 
-static int wait_one(struct taskwatch *w, uint64_t end_ns, struct err *e)
+/* Some never start unless somebody does something: whoever waits has to know. */
+static void tell_why(const struct cmd_ctx *ctx, const struct spool *sp, const struct taskwatch *w)
 {
+	const struct queue_place *p = taskwatch_place(w);
+	cleanup_strbuf struct strbuf why = STRBUF_INIT;
+	cleanup_free char *text = NULL;
+	struct batch_counts counts;
+	json_t *nodes = json_array();
+	char id[QUEUE_ID_MAX];
+	bool waits = strcmp(taskwatch_state(w), "running") != 0 &&
+		     !(p->name.count && !p->element && queue_has_begun(sp, &p->name, &counts));
+
+	if (waits && why_text(ctx, sp, p, &why, nodes, NULL) == 0) {
+		text = xasprintf("task %s %s", queue_format_id(p->name.id, p->element, id),
+				 strbuf_str(&why));
+		cmd_warn("note", text);
+	}
+	json_decref(nodes);
+}
+
+static int wait_one(const struct cmd_ctx *ctx, const struct spool *sp, struct taskwatch *w,
+		    uint64_t end_ns, struct err *e)
+{
+	uint64_t now, tell_ns = clock_mono_ns() + TELL_AFTER_MS * NS_PER_MS;
+	bool told = opts_flag(ctx->opts, "quiet");
 	int r;
 
 	while ((r = taskwatch_look(w, e)) == 0) {
-		if (clock_mono_ns() >= end_ns)
+		now = clock_mono_ns();
+		if (now >= end_ns)
 			return time_is_up(w, e);
+		/* To ask other nodes takes a while, and the time is a promise. */
+		if (!told && now >= tell_ns && end_ns - now >= ORDERING_LIMIT_MS * NS_PER_MS) {
+			tell_why(ctx, sp, w);
+			told = true;
+		}
 		taskwatch_pause(w);
 	}
 	return r < 0 ? r : 0;
 }
 
 /* Each in its turn: the last one to end is what is waited for. */
-static int wait_all(const struct cmd_ctx *ctx, struct taskwatch **all, size_t n, struct err *e)
+static int wait_all(const struct cmd_ctx *ctx, const struct spool *sp, struct taskwatch **all,
+		    size_t n, struct err *e)
 {
 	const struct value *limit = opts_value(ctx->opts, "timeout");
 	uint64_t end_ns = limit ? clock_mono_ns() + limit->num * NS_PER_MS : UINT64_MAX;
 	int code = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		int r = wait_one(all[i], end_ns, e);
+		int r = wait_one(ctx, sp, all[i], end_ns, e);
 
 		if (r < 0)
 			return r;
@@ -149,7 +184,7 @@ static int run_wait(const struct cmd_ctx *ctx, struct err *e)
 	for (size_t i = 0; sp && i < opts_argc(ctx->opts) && r == 0; i++)
 		r = add_word(&w, opts_arg(ctx->opts, i), e);
 	if (r == 0)
-		r = wait_all(ctx, w.all, w.n, e);
+		r = wait_all(ctx, sp, w.all, w.n, e);
 	for (size_t i = 0; i < w.n; i++)
 		(void)taskwatch_close(w.all[i]);
 	free(w.all);
@@ -173,9 +208,10 @@ const struct cmd cmd_wait = {
 	.description =
 		"A lane, all, and a name that several tasks have mean what waits or runs at the start. "
 		"The exit code is that of the task (128 and the signal where one ended it, 1 when it "
-		"was stopped); of several 0 when all are done, else 1. Works without an agent.",
+		"was stopped); of several 0 when all are done, else 1. What one waits for is "
+		"told once on standard error, in its turn. Works without an agent.",
 	.examples = wait_examples,
 	.opts = wait_opts,
-	.setting_groups = SETTING_GROUP_QUEUE,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_wait,
 };

@@ -687,6 +687,16 @@ int queue_counts(const struct spool *sp, const struct task_name *batch,
 	return 0;
 }
 
+bool queue_has_begun(const struct spool *sp, const struct task_name *n, struct batch_counts *ret)
+{
+	struct queue_match active = { .n = 0 };
+	bool read =
+		queue_all(sp, &active, NULL) == 0 && queue_counts(sp, n, &active, ret, NULL) == 0;
+
+	free(active.tasks);
+	return read && ret->running + ret->done + ret->failed;
+}
+
 json_t *queue_counts_json(const struct batch_counts *n)
 {
 	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "waiting", (json_int_t)n->waiting, "running",

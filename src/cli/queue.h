@@ -128,6 +128,8 @@ int queue_element_state(const struct spool *sp, const struct queue_place *place,
 /* How the elements of a batch stand; active: queue_all(). 0 or negative. */
 int queue_counts(const struct spool *sp, const struct task_name *batch,
 		 const struct queue_match *active, struct batch_counts *ret, struct err *e);
+/* Of a batch: whether any of its elements has been started, and how they stand. */
+bool queue_has_begun(const struct spool *sp, const struct task_name *n, struct batch_counts *ret);
 json_t *queue_counts_json(const struct batch_counts *n);
 /* The agent that runs it; "" where that is not known. Of an element only its file says so. */
 void queue_agent_of(const struct spool *sp, const struct task_name *n,

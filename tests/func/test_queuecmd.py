@@ -980,3 +980,25 @@ def test_output_that_cannot_be_shown(queue):  # noqa: F811
     text = " ".join(run.stderr.split())
     assert run.returncode == 1 and "task 1 is in the queue all the same: write the output: No space left" in text
     assert logs.returncode == 1 and logs.stderr == "tenure: write the output: No space left on device\n"
+
+
+def test_wait_says_what_never_comes_by_itself(queue):  # noqa: F811
+    q = queue()
+    q.start("--no-hold")
+    paused = q.submit("-g", "0", "--paused", "--", "true")
+    failed = q.submit("-g", "0", "--", "false")
+    q.wait(failed, "failed")
+    after = q.submit("-g", "0", "--after-any", str(paused), "--", "true")
+    never = q.submit("-g", "0", "--after", str(paused), "--", "true")
+    q.m.run(q.m.tenure, "edit", str(never), f"after={failed}", check=False)
+    for i, said in ((paused, "is paused"), (after, f"waits until task {paused} has ended"), (never, "can never run")):
+        p = subprocess.Popen([q.m.tenure, "wait", str(i)], env=q.m.env, text=True, stderr=subprocess.PIPE)
+        assert p.stderr.readline().startswith(f"tenure: note: task {i} {said}"), (i, said)
+        p.kill()
+        p.communicate()
+    quiet = subprocess.Popen([q.m.tenure, "wait", "-q", str(paused)], env=q.m.env, text=True, stderr=subprocess.PIPE)
+    p = subprocess.Popen([q.m.tenure, "wait", str(paused)], env=q.m.env, text=True, stderr=subprocess.PIPE)
+    assert p.stderr.readline()
+    q.m.run(q.m.tenure, "resume", str(paused))
+    assert p.communicate(timeout=HANG)[1] == "" and quiet.communicate(timeout=HANG)[1] == ""
+    assert (p.returncode, quiet.returncode) == (0, 0)
