@@ -401,6 +401,17 @@ struct lease_id run_lease_id(const struct run *r)
 	return (struct lease_id){ r->ref.id, r->ref.element, (uint32_t)r->claim.name.epoch + 1 };
 }
 
+/* It has ended, and is to be seen as running until that is written. */
+static json_t *unfiled_report(const struct run *r)
+{
+	unsigned int exit = r->end.outcome == TASK_SIGNALLED
+				    ? NAME_SIGNALLED + (unsigned int)r->end.signal
+				    : (unsigned int)r->end.exit_code;
+
+	return json_pack("{si sI ss}", "exit", (int)exit, "ended_ns",
+			 (json_int_t)r->end.ended_wall_ns, "why", r->unfiled);
+}
+
 json_t *run_report(const struct run *r)
 {
 	json_t *devices = json_array();
@@ -417,5 +428,7 @@ json_t *run_report(const struct run *r)
 
 	/* When an adopted one began is known once its shim has answered. */
 	(void)json_object_set_new(o, "for_s", r->started_ns ? json_real(for_s) : json_null());
+	if (r->unfiled[0])
+		(void)json_object_set_new(o, "unfiled", unfiled_report(r));
 	return o;
 }

@@ -42,6 +42,7 @@ static void file_done(struct spool_job *job)
 				 "the end of task %llu cannot be written: %s; trying again",
 				 (unsigned long long)r->ref.id, f->e.text);
 		r->place->file_code = f->code;
+		(void)str_copy(r->unfiled, sizeof(r->unfiled), f->e.text);
 		if (r->stopped_late) {
 			r->kind = END_STOPPED;
 			(void)str_copy(r->why, sizeof(r->why), RUN_STOPPED_TEXT);

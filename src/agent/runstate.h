@@ -64,6 +64,7 @@ struct run {
 	char why[RECORD_REASON_MAX];
 	bool stopped_late; /* its owner has stopped it while the end is being written */
 	bool failed_early; /* it never ran */
+	char unfiled[RECORD_REASON_MAX]; /* why the end could not be written so far; or "" */
 	struct task_end end;
 	struct retry_verdict verdict;
 	bool late; /* run_was_late() */

@@ -54,7 +54,7 @@ struct list {
 	const struct spool *sp;
 	struct queue_match active, ended;
 	enum spool_dir dir;
-	json_t *devices; /* of what runs on this node; NULL: not asked for yet */
+	json_t *tasks; /* that run on this node, as their agent says; NULL: not asked for yet */
 	size_t n_batches;
 	const struct scan_task **batches; /* by their ids, from both */
 	struct text_list lanes;		  /* that are paused */
@@ -69,7 +69,7 @@ struct row {
 	struct batch_counts counts;
 	bool runs;
 	struct taskrun run;
-	const json_t *devices; /* as taskdoc_devices(), or NULL */
+	const json_t *devices; /* by their numbers, or NULL */
 };
 
 static bool wanted_state(const struct cmd_ctx *ctx, const char *state)
@@ -208,8 +208,7 @@ static void add_run_json(const struct row *r, const struct spool *sp, json_t *o)
 	if (started_ns && started_ns <= until_ns)
 		(void)json_object_set_new(
 			o, "ran_s", json_real((double)((until_ns - started_ns) / NS_PER_MS) / 1e3));
-	if (r->run.left)
-		(void)json_object_set_new(o, "left_exit", json_integer(r->run.left_exit));
+	taskdoc_add_left(&r->run, o);
 	if (r->devices)
 		(void)json_object_set(o, "devices", (json_t *)(uintptr_t)r->devices);
 	if (!r->run.log[0])
@@ -312,6 +311,7 @@ static int add_lane(void *data, const char *lane)
 /* What it has, from its claim; the agent here knows its devices by their numbers. */
 static void look_at_run(struct list *l, struct row *r)
 {
+	const json_t *task;
 	char id[QUEUE_ID_MAX];
 
 	r->runs = true;
@@ -325,9 +325,11 @@ static void look_at_run(struct list *l, struct row *r)
 	}
 	if (!r->name.agent[0])
 		(void)str_copy(r->name.agent, sizeof(r->name.agent), r->run.who.agent);
-	if (!l->devices)
-		l->devices = taskdoc_devices(l->ctx);
-	r->devices = json_object_get(l->devices, queue_format_id(r->name.id, r->name.element, id));
+	if (!l->tasks)
+		l->tasks = taskdoc_tasks(l->ctx);
+	task = json_object_get(l->tasks, queue_format_id(r->name.id, r->name.element, id));
+	r->devices = json_object_get(task, "gpus");
+	taskrun_take_agents(&r->run, task);
 }
 
 static void show(struct list *l, const struct scan_task *t)
@@ -492,7 +494,7 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 	free(l.ended.tasks);
 	free(l.active.tasks);
 	free(l.batches);
-	json_decref(l.devices);
+	json_decref(l.tasks);
 	text_list_clear(&l.lanes);
 	if (r == 0 && l.table && l.shown)
 		table_print(l.table, stdout);

@@ -13,6 +13,7 @@
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/queue.h"
+#include "cli/taskdoc.h"
 #include "spool/revive.h"
 #include "spool/transit.h"
 
@@ -34,6 +35,7 @@ static void dir_of(const struct queue_place *p, char dir[SPOOL_PATH_MAX])
 #define GROUP 64 /* so many records are synced with all that there is, rather than one by one */
 
 struct retrying {
+	const struct cmd_ctx *ctx;
 	const struct spool *sp;
 	bool all;     /* of a batch also what is done */
 	bool grouped; /* there are many */
@@ -42,16 +44,34 @@ struct retrying {
 	struct queue_match active;
 };
 
+/* What runs, or has ended and is seen as running as long as its agent cannot file that. */
+static int not_ended(const struct retrying *rt, const struct queue_place *p, struct err *e)
+{
+	struct taskrun run = { .running = false };
+
+	if (p->dir == SPOOL_RUNNING) {
+		taskrun_read_claim(rt->sp, &p->name, p->name.name, &run);
+		taskdoc_ask(rt->ctx, &run);
+	}
+	if (run.left) {
+		cleanup_free char *left = taskrun_format_left(rt->sp, &run);
+
+		return err_set(e, -EBUSY, "task %" PRIu64 " (%s) %s; then retry it", p->name.id,
+			       p->name.name, left);
+	}
+	return err_set(e, -EBUSY,
+		       "task %" PRIu64 " (%s) has not ended: it is %s; tenure stop %" PRIu64
+		       " ends it",
+		       p->name.id, p->name.name, queue_state(&p->name, p->dir), p->name.id);
+}
+
 static int retry_task(struct retrying *rt, struct queue_place *p, struct err *e)
 {
 	char dir[SPOOL_PATH_MAX];
 	int r;
 
 	if (p->dir == SPOOL_PENDING || p->dir == SPOOL_RUNNING)
-		return err_set(e, -EBUSY,
-			       "task %" PRIu64 " (%s) has not ended: it is %s; tenure stop %" PRIu64
-			       " ends it",
-			       p->name.id, p->name.name, queue_state(&p->name, p->dir), p->name.id);
+		return not_ended(rt, p, e);
 	dir_of(p, dir);
 	r = transit_retry(rt->sp, &p->name, dir, !rt->grouped, e);
 	if (r != 0)
@@ -231,7 +251,7 @@ static int retry_word(struct retrying *rt, const char *word, struct err *e)
 static int run_retry(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct spool *sp = NULL;
-	struct retrying rt = { .all = opts_flag(ctx->opts, "all") };
+	struct retrying rt = { .ctx = ctx, .all = opts_flag(ctx->opts, "all") };
 	int r = queue_open_for(ctx, 0, 0, &sp, e);
 
 	rt.sp = sp;

@@ -229,6 +229,17 @@ static void print_command_exit(const char *key, const json_t *value)
 	print_line("command", text);
 }
 
+static void print_unfiled(const char *key, const json_t *value)
+{
+	unsigned int exit = (unsigned int)json_integer_value(json_object_get(value, "exit"));
+	char how[ENDS_HOW_MAX];
+	cleanup_free char *text = xasprintf("with %s, which its agent cannot file yet: %s",
+					    ends_format_how(exit, how),
+					    json_string_value(json_object_get(value, "why")));
+
+	print_line("ended", text);
+}
+
 static void print_left_exit(const char *key, const json_t *value)
 {
 	char how[ENDS_HOW_MAX];
@@ -294,6 +305,7 @@ static const struct {
 	{ "processes", print_procs },
 	{ "command_exit", print_command_exit },
 	{ "left_exit", print_left_exit },
+	{ "unfiled", print_unfiled },
 	{ "again_because", print_earlier },
 	{ "parameters", print_parameters },
 	{ "elements", print_counts },

@@ -38,7 +38,7 @@ static json_t *time_json(uint64_t wall_ns)
 	return json_string(clock_format_iso(wall_ns, when));
 }
 
-json_t *taskdoc_devices(const struct cmd_ctx *ctx)
+json_t *taskdoc_tasks(const struct cmd_ctx *ctx)
 {
 	json_t *doc = NULL, *found = json_object(), *t;
 	size_t i;
@@ -52,7 +52,7 @@ json_t *taskdoc_devices(const struct cmd_ctx *ctx)
 
 		(void)queue_format_id((uint64_t)json_integer_value(json_object_get(t, "id")),
 				      element, id);
-		(void)json_object_set(found, id, json_object_get(t, "gpus"));
+		(void)json_object_set(found, id, t);
 	}
 	json_decref(doc);
 	return found;
@@ -95,14 +95,40 @@ static void add_procs(const struct doc *d, const struct taskrun_look *look)
 		set(d->o, "command_exit", json_integer(look->exit));
 }
 
-static void add_devices(const struct doc *d)
+void taskdoc_ask(const struct cmd_ctx *ctx, struct taskrun *run)
 {
 	char id[QUEUE_ID_MAX];
-	json_t *all = taskdoc_devices(d->ctx);
-	json_t *own = json_object_get(all, queue_format_id(d->run.name.id, d->place->element, id));
+	json_t *all = taskdoc_tasks(ctx);
 
-	if (own)
-		(void)json_object_set(d->o, "devices", own);
+	(void)queue_format_id(run->name.id, run->name.element, id);
+	taskrun_take_agents(run, json_object_get(all, id));
+	json_decref(all);
+}
+
+static json_t *unfiled_json(const struct taskrun *run)
+{
+	return json_pack("{si ss}", "exit", (int)run->left_exit, "why", run->unfiled);
+}
+
+void taskdoc_add_left(const struct taskrun *run, json_t *o)
+{
+	if (run->left && run->unfiled[0])
+		set(o, "unfiled", unfiled_json(run));
+	else if (run->left)
+		set(o, "left_exit", json_integer(run->left_exit));
+}
+
+/* What the agent here knows beyond the files. */
+static void ask_about_run(struct doc *d)
+{
+	char id[QUEUE_ID_MAX];
+	json_t *all = taskdoc_tasks(d->ctx);
+	json_t *own = json_object_get(all, queue_format_id(d->run.name.id, d->place->element, id));
+	json_t *gpus = json_object_get(own, "gpus");
+
+	if (gpus)
+		(void)json_object_set(d->o, "devices", gpus);
+	taskrun_take_agents(&d->run, own);
 	json_decref(all);
 }
 
@@ -135,20 +161,20 @@ static void add_log_away(const struct doc *d)
 }
 
 /* What runs it, or has run it last. */
-static void add_run(const struct doc *d)
+static void add_run(struct doc *d)
 {
 	const struct taskrun *run = &d->run;
 	struct taskrun_look look;
-	uint64_t started_ns = run->started_ns;
-	uint64_t until_ns = run->ended	   ? run->end.ended_ns
-			    : run->left	   ? run->left_ns
-			    : run->running ? clock_wall_ns()
-					   : run->again_ns;
+	uint64_t started_ns = run->started_ns, until_ns;
 
 	if (run->who.agent[0])
 		set(d->o, "agent", json_string(run->who.agent));
-	if (run->running)
-		add_devices(d);
+	if (run->running || d->place->dir == SPOOL_RUNNING)
+		ask_about_run(d);
+	until_ns = run->ended	  ? run->end.ended_ns
+		   : run->left	  ? run->left_ns
+		   : run->running ? clock_wall_ns()
+				  : run->again_ns;
 	if (run->running || run->ended)
 		add_uuids(d);
 	if (taskrun_look(d->sp, run, &look)) {
@@ -168,8 +194,7 @@ static void add_run(const struct doc *d)
 	add_log_away(d);
 	if (run->ended)
 		set(d->o, "end", record_end(&run->end));
-	if (run->left)
-		set(d->o, "left_exit", json_integer(run->left_exit));
+	taskdoc_add_left(run, d->o);
 	if (run->unstarted)
 		set(d->o, "unstarted", json_true());
 }
@@ -242,7 +267,7 @@ static void add_own(const struct doc *d)
 		set(d->o, "command", json_string(spec->commands.texts[element - 1]));
 }
 
-static int fill(const struct doc *d, struct err *e)
+static int fill(struct doc *d, struct err *e)
 {
 	int r = 0;
 

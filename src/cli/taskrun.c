@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 #include "cli/ends.h"
 #include "spool/beat.h"
 #include "spool/claim.h"
@@ -91,9 +92,27 @@ char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
 	cleanup_free char *on = taskrun_format_on(sp);
 	char how[ENDS_HOW_MAX];
 
+	if (run->unfiled[0])
+		return xasprintf("has ended (%s), and waits for its agent to file that, which "
+				 "tries again and again: %s",
+				 ends_format_how(run->left_exit, how), run->unfiled);
 	return xasprintf("has ended (%s) while no agent ran; %s%s%s files it",
 			 ends_format_how(run->left_exit, how), on, here ? "" : " on ",
 			 here ? "" : run->who.host);
+}
+
+void taskrun_take_agents(struct taskrun *run, const json_t *task)
+{
+	const json_t *unfiled = json_object_get(task, "unfiled");
+	const char *why = json_string_value(json_object_get(unfiled, "why"));
+
+	if (!why)
+		return;
+	run->left = true;
+	run->left_exit = (unsigned int)json_integer_value(json_object_get(unfiled, "exit"));
+	run->left_ns = (uint64_t)json_integer_value(json_object_get(unfiled, "ended_ns"));
+	(void)str_copy(run->unfiled, sizeof(run->unfiled), why);
+	(void)utf8_clean(run->unfiled);
 }
 
 static void read_running(const struct spool *sp, const struct task_name *n, struct taskrun *run)

@@ -11,6 +11,8 @@
  *	taskrun_look_clear(&look);
  */
 
+#include <jansson.h>
+
 #include "cli/queue.h"
 #include "spool/record.h"
 #include "task/tree.h"
@@ -23,12 +25,13 @@ struct taskrun {
 	uint64_t started_ns;   /* wall; 0: not known */
 	uint64_t again_ns;     /* wall, when that went back to the queue; 0: it has not */
 	bool ended;
-	bool unstarted;		  /* it was stopped while it waited */
-	struct spool_end end;	  /* with ended */
-	bool left;		  /* with running: it has ended while no agent ran, and waits for */
-	unsigned int left_exit;	  /* one to file it: status, or NAME_SIGNALLED + signal */
-	uint64_t left_ns;	  /* wall */
-	char log[SPOOL_PATH_MAX]; /* "": there is none in the spool; taskrun_log_away() */
+	bool unstarted;		/* it was stopped while it waited */
+	struct spool_end end;	/* with ended */
+	bool left;		/* with running: it has ended while no agent ran, and waits for */
+	unsigned int left_exit; /* one to file it: status, or NAME_SIGNALLED + signal */
+	uint64_t left_ns;	/* wall */
+	char unfiled[RECORD_REASON_MAX]; /* with left: why the agent cannot file it; or "" */
+	char log[SPOOL_PATH_MAX];	 /* "": there is none in the spool; taskrun_log_away() */
 	char file[SPOOL_PATH_MAX]; /* with its records; "": they are gone, as of an ended element */
 };
 
@@ -40,11 +43,14 @@ void taskrun_read(const struct spool *sp, const struct queue_place *place,
 void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const char *called,
 			struct taskrun *ret);
 
+/* What the agent that runs it says of it (taskdoc_tasks(); NULL: nothing) is added. */
+void taskrun_take_agents(struct taskrun *run, const json_t *task);
+
 /* "tenure on", and which instance where that is to be said. The caller frees it. */
 char *taskrun_format_on(const struct spool *sp);
 
 /* "has ended (exit code 0) while no agent ran; tenure on -i other on n1 files it", of one that is
- * left. The caller frees it. */
+ * left, or why its agent cannot file it. The caller frees it. */
 char *taskrun_format_left(const struct spool *sp, const struct taskrun *run);
 
 /* The UUIDs of its devices, added to a list; none where they are not known. */

@@ -22,6 +22,7 @@
 #include "cli/ordering.h"
 #include "cli/peers.h"
 #include "cli/queue.h"
+#include "cli/taskdoc.h"
 #include "cli/taskrun.h"
 #include "spool/batch.h"
 #include "spool/elements.h"
@@ -281,6 +282,7 @@ static void tell_run(const struct cmd_ctx *ctx, const struct spool *sp, const st
 	char how[ENDS_HOW_MAX];
 
 	taskrun_read_claim(sp, n, called, &run);
+	taskdoc_ask(ctx, &run);
 	if (run.left) {
 		cleanup_free char *left = taskrun_format_left(sp, &run);
 

@@ -13,6 +13,7 @@ import pytest
 
 from machine import Machine, proc_exists
 from patience import HANG, Stopwatch, wait_for
+from test_queue import queue  # noqa: F401  (a fixture)
 
 HERE = pathlib.Path(__file__).resolve().parent
 GIB = 1 << 30
@@ -586,3 +587,39 @@ def test_policy_of_a_new_agent_applies_to_what_is_held(machine):
     assert wait_for(lambda: m.show()["devices"][1]["used_bytes"] == 0)
     assert h3.device(0)["holder_pid"] == holders[0]
     assert m.newcomer("--take", "90%")["result"] == 0
+
+
+def test_end_that_cannot_be_filed(queue, env):  # noqa: F811
+    """The disk with the queue is full: what has ended is not said to run."""
+    state = pathlib.Path(env["HOME"]) / ".local/state/tenure"
+    state.mkdir(parents=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", state],
+                      capture_output=True, check=False).returncode:
+        pytest.skip("needs to mount a tmpfs")
+    try:
+        q = queue()
+        q.start("--no-hold")
+        i = q.submit("-g", "0", "--", "sh", "-c", f"while ! [ -e {env['HOME']}/go ]; do sleep 0.05; done; exit 7")
+        q.wait(i, "running")
+        with open(state / "fill", "wb", buffering=0) as f:
+            try:
+                while f.write(b"x" * 512):
+                    pass
+            except OSError:
+                pass
+        pathlib.Path(env["HOME"], "go").touch()
+        assert wait_for(lambda: "unfiled" in q.task(i)), q.out.read_text()
+        assert q.task(i)["unfiled"]["exit"] == 7 and "No space left" in q.task(i)["unfiled"]["why"]
+        said = "has ended (exit code 7), and waits for its agent to file that"
+        for args in ("list",), ("why", str(i)):
+            text = " ".join(q.m.run(q.m.tenure, *args).stdout.split())
+            assert said in text and "No space left" in text, text
+        text = " ".join(q.m.run(q.m.tenure, "show", str(i)).stdout.split())
+        assert "ended with exit code 7, which its agent cannot file yet" in text and "No space left" in text, text
+        text = " ".join(q.m.run(q.m.tenure, "retry", str(i), check=False).stderr.split())
+        assert said in text and "it is running" not in text, text
+        (state / "fill").unlink()
+        assert q.wait(i, "failed", 30)["exit"] == 7
+        q.close()
+    finally:
+        subprocess.run(["umount", "-l", state], check=False)

@@ -41,7 +41,8 @@ def check(command, page, objects):
             assert key in page, f"{command} prints {key}, of which the page says nothing"
             check_value(f"{command}: {key}", value, *page[key][1:])
             seen.add(key)
-    assert seen == set(page), f"{command}: never printed here: {set(page) - seen}"
+    page = set(page) - {"unfiled"}  # needs a full disk: test_badday.py
+    assert seen == page, f"{command}: never printed here: {page - seen}"
 
 
 def test_members(queue, tmp_path):  # noqa: F811
