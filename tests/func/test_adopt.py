@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import socket
+import subprocess
 import time
 
 import pytest
@@ -14,6 +15,7 @@ from fakeguard import address, socket_dir
 from machine import proc_exists
 from patience import HANG, wait_for
 from queuelib import Queue
+from test_import import PYTHON
 from test_queue import queue  # noqa: F401
 from test_queuebad import AS_ROOT
 
@@ -399,6 +401,42 @@ def test_task_with_a_model_is_tried_again(build, env, tmp_path, said):
         q.wait(i, "done")
         assert said.lines() == ["1", "1"]
     finally:
+        said.go.touch()
+        q.close()
+
+
+def test_task_by_competes_rules_is_tried_again(build, env, tmp_path, said):
+    """So are its rules: beside somebody else, where memory is all it needs, but not beside Python of its owner's."""
+    q = Queue(build, env, tmp_path, gpus=1)
+    (tmp_path / "mine.py").write_text(PYTHON)
+    beside = []
+    try:
+        q.start("--no-hold")
+        lines = tmp_path / "lines"
+        lines.write_text(json.dumps({
+            "command": f"echo try >> {said.path}; [ $(wc -l < {said.path}) = 2 ] && exit 0; "
+                       f"while [ ! -e {said.go} ]; do sleep 0.05; done; exit 1",
+            "rules": "compete", "memory": "1G", "retries": 1}) + "\n")
+        i = q.submit("--from", str(lines))
+        assert wait_for(said.lines)
+        q.kill()
+        q.start("--no-hold")
+        assert wait_for(lambda: q.status()["queue"]["tasks"])
+        for cmd in ([q.newcomer, "--take", "10%", "--stay", "300"],
+                    ["/usr/bin/python3", str(tmp_path / "mine.py"), os.path.dirname(__file__)]):
+            beside.append(subprocess.Popen(cmd, env={**q.m.env, "TEST_TENURE": q.m.tenure}, stdout=subprocess.PIPE))
+            assert beside[-1].stdout.readline()
+        said.go.touch()
+        assert wait_for(lambda: q.task(i)["state"] == "pending" and "another Python process of yours" in q.why(i)), \
+            (q.task(i), q.out.read_text())
+        assert said.lines() == ["try"]
+        beside[1].kill()
+        q.wait(i, "done")
+        assert said.lines() == ["try", "try"] and beside[0].poll() is None
+    finally:
+        for p in beside:
+            p.kill()
+            p.wait()
         said.go.touch()
         q.close()
 
