@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,6 +30,7 @@
 #define CONNECT_LIMIT_MS 1000
 #define BUSY_LOOKS	 12 /* half a second */
 #define TOLD_MAX	 5  /* of tasks that run on */
+#define UNFILED_LOOK_S	 2
 
 static const struct opt off_opts[] = {
 	{ .name = "stop-tasks",
@@ -88,14 +91,86 @@ static void tell_wait(const struct cmd_ctx *ctx)
 	json_decref(doc);
 }
 
+/* Somebody else who looks meanwhile. */
+struct watcher {
+	const struct cmd_ctx *ctx;
+	pthread_t thread;
+	sem_t over;
+};
+
+/* "1 train: No space left on device" of what has ended and cannot be written down; none: "". */
+static void say_unfiled(const struct cmd_ctx *ctx, struct strbuf *b)
+{
+	json_t *doc = NULL;
+	const json_t *o;
+	size_t i;
+
+	if (ask_agent(ctx, CTL_STATUS, OFF_LIMIT_MS, &doc, NULL, NULL) != CMD_OK)
+		return;
+	json_array_foreach(json_object_get(json_object_get(doc, "queue"), "tasks"), i, o)
+	{
+		const char *why =
+			json_string_value(json_object_get(json_object_get(o, "unfiled"), "why"));
+
+		if (why)
+			strbuf_addf(b, "%s%lld (%s)", b->len ? "; " : "",
+				    (long long)json_integer_value(json_object_get(o, "id")), why);
+	}
+	json_decref(doc);
+}
+
+static bool is_over(struct watcher *w, const struct timespec *until)
+{
+	int r;
+
+	do
+		r = sem_timedwait(&w->over, until);
+	while (r < 0 && errno == EINTR);
+	return r == 0;
+}
+
+/* A full disk is a reason to wait for long that nobody would guess. */
+static void *watch_for_unfiled(void *data)
+{
+	struct watcher *w = data;
+	cleanup_strbuf struct strbuf which = STRBUF_INIT;
+	struct timespec at;
+
+	(void)clock_gettime(CLOCK_REALTIME, &at);
+	do {
+		at.tv_sec += UNFILED_LOOK_S;
+		if (is_over(w, &at))
+			return NULL;
+		say_unfiled(w->ctx, &which);
+	} while (!which.len);
+
+	cleanup_free char *text = xasprintf(
+		"this waits for what has ended and cannot be written down, which is tried "
+		"again and again: task %s. Ctrl-C ends the waiting alone.",
+		strbuf_str(&which));
+
+	cmd_warn("warning", text);
+	return NULL;
+}
+
 /* Nothing more is started, and what runs ends: by itself, or because it is told to. */
 static int drain(const struct cmd_ctx *ctx, json_t **ret, int *ret_fd, struct err *e)
 {
 	struct ctl_request req = { .verb = CTL_DRAIN, .now = opts_flag(ctx->opts, "stop-tasks") };
+	struct watcher w = { .ctx = ctx };
+	bool watched;
+	int r;
 
 	if (!req.now)
 		tell_wait(ctx);
-	return ask_agent_long(ctx, &req, ret, ret_fd, e);
+	(void)sem_init(&w.over, 0, 0);
+	watched = pthread_create(&w.thread, NULL, watch_for_unfiled, &w) == 0;
+	r = ask_agent_long(ctx, &req, ret, ret_fd, e);
+	(void)sem_post(&w.over);
+	if (watched)
+		(void)pthread_join(w.thread, NULL);
+	(void)sem_destroy(&w.over);
+	return r;
 }
 
 /* How long it took is the business of tasks where these were waited for. */

@@ -618,8 +618,13 @@ def test_end_that_cannot_be_filed(queue, env):  # noqa: F811
         assert "ended with exit code 7, which its agent cannot file yet" in text and "No space left" in text, text
         text = " ".join(q.m.run(q.m.tenure, "retry", str(i), check=False).stderr.split())
         assert said in text and "it is running" not in text, text
+        # Who waits for the end of all is told for what.
+        off = subprocess.Popen([q.m.tenure, "off", "--stop-tasks"], env=q.m.env, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+        said = off.stderr.readline()
+        assert f"cannot be written down, which is tried again and again: task {i} (" in said and "No space" in said, said
         (state / "fill").unlink()
-        assert q.wait(i, "failed", 30)["exit"] == 7
-        q.close()
+        assert off.wait(HANG) == 0 and q.agent.wait(HANG) == 0
+        assert "exit code 7" in q.m.run(q.m.tenure, "show", str(i)).stdout
     finally:
         subprocess.run(["umount", "-l", state], check=False)
