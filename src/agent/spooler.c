@@ -85,6 +85,7 @@ void place_forget_batch(struct spool_place *place, uint64_t id)
 			struct place_batch *gone = *p;
 
 			*p = gone->next;
+			batch_take_undone(gone->batch, &place->undone);
 			batch_close(gone->batch);
 			spec_free(gone->spec);
 			free(gone);
@@ -135,6 +136,7 @@ static void take_undo(struct place_undo **at)
 
 void place_undo_again(struct spool_place *p)
 {
+	batch_remove_undone(p->spool, &p->undone);
 	for (struct place_undo **at = &p->undo; *at;)
 		if (undo(p, &(*at)->waiting))
 			take_undo(at);
@@ -179,6 +181,7 @@ static void clear_place(struct spool_place *p)
 		place_forget_batch(p, p->batches->id);
 	while (p->undo)
 		take_undo(&p->undo);
+	text_list_clear(&p->undone);
 	backlog_forget(p);
 	p->events = events_close(p->events);
 	p->scan = scan_free(p->scan);

@@ -45,6 +45,7 @@ struct spool_place {
 	struct place_batch *batches;
 	uint32_t round; /* of the looks at them */
 	struct place_undo *undo;
+	struct text_list undone; /* of batches that are not known any more: batch_take_undone() */
 	struct spool *spool;
 	struct scan *scan;
 	struct events *events;

@@ -214,7 +214,8 @@ static int remove_claim(const struct spool *sp, const char *path, const char *li
 {
 	cleanup_free char *text = NULL;
 	size_t len;
-	int r = spool_read(sp, path, CLAIM_BYTES_MAX, &text, &len, NULL);
+	int r = spool_confirm(sp, path, spool_read(sp, path, CLAIM_BYTES_MAX, &text, &len, NULL),
+			      NULL);
 
 	if (r == 0 && strcmp(text, line) != 0)
 		return 0;
@@ -223,22 +224,28 @@ static int remove_claim(const struct spool *sp, const char *path, const char *li
 	return r == -ENOENT ? 0 : r;
 }
 
-static void add_undone(struct batch *b, const char *path, const char *line)
+static void add_undone(struct text_list *undone, const char *path, const char *line)
 {
-	text_list_add(&b->undone, path);
-	text_list_add(&b->undone, line);
+	text_list_add(undone, path);
+	text_list_add(undone, line);
 }
 
-/* Else nobody runs the element: the claim is one of an agent that lives. */
-static void remove_undone(struct batch *b)
+void batch_remove_undone(const struct spool *sp, struct text_list *undone)
 {
-	struct text_list all = b->undone;
+	struct text_list all = *undone;
 
-	b->undone = (struct text_list){ 0 };
+	*undone = (struct text_list){ 0 };
 	for (size_t i = 0; i < all.n; i += 2)
-		if (remove_claim(b->sp, all.texts[i], all.texts[i + 1]) < 0)
-			add_undone(b, all.texts[i], all.texts[i + 1]);
+		if (remove_claim(sp, all.texts[i], all.texts[i + 1]) < 0)
+			add_undone(undone, all.texts[i], all.texts[i + 1]);
 	text_list_clear(&all);
+}
+
+void batch_take_undone(struct batch *b, struct text_list *to)
+{
+	for (size_t i = 0; i < b->undone.n; i++)
+		text_list_add(to, b->undone.texts[i]);
+	text_list_clear(&b->undone);
 }
 
 /* The directory may be made between the two looks of a client that is told that it is not there. */
@@ -260,7 +267,7 @@ int batch_refresh(struct batch *b, struct err *e)
 	struct err why = ERR_INIT;
 	int r;
 
-	remove_undone(b);
+	batch_remove_undone(b->sp, &b->undone);
 	r = read_journals(b, &why);
 	/* Who serves the batch does away with what somebody has put into its place. */
 	if ((r == -ENOTDIR || r == -ELOOP) && b->own[0])
@@ -443,7 +450,7 @@ static int claim_element(struct batch *b, uint64_t element, const struct claimer
 	}
 
 	if (spool_unlink(b->sp, c.path, NULL) < 0)
-		add_undone(b, c.path, line);
+		add_undone(&b->undone, c.path, line);
 	return r < 0 ? r : CLAIM_LOST;
 }
 
@@ -454,7 +461,7 @@ void batch_give_back(struct batch *b, const struct claim *c)
 		record_line(record_claim(&c->who, c->name.epoch, c->attempt, c->claimed_ns));
 
 	if (remove_claim(b->sp, c->path, line) < 0)
-		add_undone(b, c->path, line);
+		add_undone(&b->undone, c->path, line);
 	if (b->states[element] != BATCH_RUNNING)
 		return;
 	set_state(b, element, BATCH_WAITING);

@@ -27,6 +27,14 @@ struct batch_counts {
 int batch_open(const struct spool *sp, const struct task_name *n, const char *agent,
 	       struct batch **ret, struct err *e);
 struct batch *batch_close(struct batch *b);
+
+/*
+ * Claims that were given up and could not be removed: nobody runs these elements, and nobody else
+ * takes them back, because they are those of an agent that lives. Each batch_refresh() tries again;
+ * who closes the batch takes over what is left and goes on trying.
+ */
+void batch_take_undone(struct batch *b, struct text_list *to);
+void batch_remove_undone(const struct spool *sp, struct text_list *undone);
 /* Its file was renamed (priority, pause, edit). With another number of elements nothing is known of
  * any until batch_refresh(). */
 void batch_set_name(struct batch *b, const struct task_name *n);

@@ -431,7 +431,36 @@ static void test_undone_claim(void **state)
 	keep_files = false;
 	(void)batch_refresh(b, &e);
 	assert_false(spool_exists(sp, "running/1.2,e0"));
+
+	/* One call says that something is not there that is: that is no proof. */
+	for (unsigned int k = 1; k <= 20; k++) {
+		keep_files = true;
+		assert_int_equal(batch_claim(b, 2, &one, &lost, &e), CLAIM_LOST);
+		assert_true(spool_exists(sp, "running/1.2,e0"));
+		keep_files = false;
+		fault = FAULT_ONCE;
+		fail_errno = ENOENT;
+		fail_at = k;
+		calls = 0;
+		(void)batch_refresh(b, &e);
+		fault = FAULT_NONE;
+		(void)batch_refresh(b, &e);
+		assert_false(spool_exists(sp, "running/1.2,e0"));
+	}
+
+	/* Who takes over what is left when the batch is closed does away with it. */
+	struct text_list undone = { 0 };
+
+	keep_files = true;
+	assert_int_equal(batch_claim(b, 2, &one, &lost, &e), CLAIM_LOST);
+	batch_take_undone(b, &undone);
 	b = batch_close(b);
+	batch_remove_undone(sp, &undone);
+	assert_true(undone.n && spool_exists(sp, "running/1.2,e0"));
+	keep_files = false;
+	batch_remove_undone(sp, &undone);
+	assert_true(!undone.n && !spool_exists(sp, "running/1.2,e0"));
+	text_list_clear(&undone);
 	other = batch_close(other);
 	sp = spool_close(sp);
 	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
