@@ -245,6 +245,9 @@ def test_limits_and_stops_while_the_only_mount_hangs(nodes, tmp_path):
         a.submit("-g", "0", *more, "--grace", "1s", "--", "python3", "-c", LEDGER, str(ledger), "60")
     assert wait_for(lambda: all(len(ledger_of(ledger)) == 1 for ledger in ledgers))
     limited, stopped = (int(ledger_of(ledger)[0][1]) for ledger in ledgers)
+    # Each shim has looked whether others are there: until then it keeps the promise of those that have any.
+    assert wait_for(lambda: sum('"promise_ms":0' in f.read_text() for f in (a.spool / "agents").glob("*,e*")) == 2), \
+        list((a.spool / "agents").iterdir())
     a.fs.hang("stopped")
     try:
         assert wait_for(lambda: not proc_exists(limited), 8)
