@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Bad days: what must go right when everything else goes wrong. The real program on simulated GPUs."""
+import contextlib
 import json
 import os
 import pathlib
@@ -429,13 +430,25 @@ def test_file_system_that_hangs(machine, tmp_path, build, faultfs):
     assert h.stop() < 2
 
 
+def mount_small_disk(path, size):
+    """The caller unmounts it."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", path],
+                      capture_output=True, check=False).returncode:
+        pytest.skip("needs to mount a tmpfs")
+
+
+def fill_disk(path):
+    """With this file, until nothing can be written any more."""
+    with open(path, "wb", buffering=0) as f, contextlib.suppress(OSError):
+        while f.write(b"x" * 512):
+            pass
+
+
 def test_disk_full_at_the_start(machine, tmp_path, build):
     state = tmp_path / "state"
     tenure = build / "tenure"
     state.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", state],
-                      capture_output=True, check=False).returncode:
-        pytest.skip("needs to mount a tmpfs")
+    mount_small_disk(state, "64k")
     try:
         for sub in ("logs", "events"):
             (state / "default" / sub).mkdir(parents=True)
@@ -456,19 +469,12 @@ def test_disk_full_at_the_start(machine, tmp_path, build):
 def test_disk_full(machine, tmp_path):
     state = tmp_path / "state"
     state.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", state],
-                      capture_output=True, check=False).returncode:
-        pytest.skip("needs to mount a tmpfs")
+    mount_small_disk(state, "64k")
     try:
         m = machine("--gpus", 1, "--speed", 0.3)
         h = m.hold("--state-dir", state)
         h.wait("held")
-        with open(state / "fill", "wb", buffering=0) as f:
-            try:
-                while f.write(b"x" * 4096):
-                    pass
-            except OSError:
-                pass
+        fill_disk(state / "fill")
         for i in range(2):
             assert m.newcomer("--take", "50%")["result"] == 0
             h.wait("yield", i + 1)
@@ -593,20 +599,13 @@ def test_end_that_cannot_be_filed(queue, env):  # noqa: F811
     """The disk with the queue is full: what has ended is not said to run."""
     state = pathlib.Path(env["HOME"]) / ".local/state/tenure"
     state.mkdir(parents=True)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", state],
-                      capture_output=True, check=False).returncode:
-        pytest.skip("needs to mount a tmpfs")
+    mount_small_disk(state, "1m")
     try:
         q = queue()
         q.start("--no-hold")
         i = q.submit("-g", "0", "--", "sh", "-c", f"while ! [ -e {env['HOME']}/go ]; do sleep 0.05; done; exit 7")
         q.wait(i, "running")
-        with open(state / "fill", "wb", buffering=0) as f:
-            try:
-                while f.write(b"x" * 512):
-                    pass
-            except OSError:
-                pass
+        fill_disk(state / "fill")
         pathlib.Path(env["HOME"], "go").touch()
         assert wait_for(lambda: "unfiled" in q.task(i)), q.out.read_text()
         assert q.task(i)["unfiled"]["exit"] == 7 and "No space left" in q.task(i)["unfiled"]["why"]
