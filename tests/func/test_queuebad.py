@@ -47,7 +47,8 @@ def test_log_that_cannot_be_made(queue):  # noqa: F811
     try:
         assert "\nprecious\n" in away.read_text() and f"open {logs}/1-nl.1.log: " in shown["log_error"]
         assert str(away) in shown["log_error"] and "warning" in q.m.run(q.m.tenure, "show", "1").stdout
-        assert "task 1 has no log: " in q.out.read_text() and str(away) in q.out.read_text()
+        assert wait_for(lambda: "task 1 has no log: " in q.out.read_text()), q.out.read_text()
+        assert str(away) in q.out.read_text()
         told = q.m.run(q.m.tenure, "logs", "1", "--plain")
         assert told.stdout == "precious\n" and f"open {logs}/1-nl.1.log" in said(told), told
         # Of an element only its end is left.
@@ -70,7 +71,7 @@ def test_log_that_cannot_be_made(queue):  # noqa: F811
         assert told.stdout == "" and "what it prints is lost: " in said(told), told
         told = q.m.run(q.m.tenure, "logs", "4", check=False)
         assert told.returncode == 1 and "what it prints is lost: " in said(told), told
-        assert "task 4 has no log, and what it prints is lost: " in q.out.read_text()
+        assert wait_for(lambda: "task 4 has no log, and what it prints is lost: " in q.out.read_text()), q.out.read_text()
     finally:
         away.unlink()
         nowhere = away.with_name(away.name.replace("-1-e", "-4-e"))
