@@ -41,6 +41,7 @@ struct field {
 
 static const struct field fields[] = {
 	NUM('e', epoch, 0),
+	NUM('v', edits, 0),
 	NUM('g', gpus, 1),
 	NUM('x', count, 0),
 	{ 'f', offsetof(struct task_name, flags), 0, 0 },
@@ -237,7 +238,8 @@ static bool parse_element(const char *p, struct task_name *ret)
 static bool within_bounds(const struct task_name *n)
 {
 	return n->id && n->name[0] && n->count <= SPEC_ELEMENTS_MAX && n->epoch <= NAME_EPOCH_MAX &&
-	       (n->gpus <= SPEC_GPUS_MAX || n->gpus == SPEC_ALL) && n->exit <= NAME_EXIT_MAX;
+	       n->edits <= NAME_EPOCH_MAX && (n->gpus <= SPEC_GPUS_MAX || n->gpus == SPEC_ALL) &&
+	       n->exit <= NAME_EXIT_MAX;
 }
 
 bool name_parse(const char *file, struct task_name *ret)

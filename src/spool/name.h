@@ -7,13 +7,15 @@
  * hundred thousand files cost one reading of the directory and no open. Fields are separated by
  * commas, which names cannot contain, in this order; those at their default are left out:
  *
- *	PRIORITY,ID[,eEPOCH][,gGPUS][,xCOUNT][,fFLAGS][,tBEGIN][,lLANE],nNAME[,cAGENT][,uENDED,zEXIT]
+ *	PRIORITY,ID[,eEPOCH][,vEDITS][,gGPUS][,xCOUNT][,fFLAGS][,tBEGIN][,lLANE],nNAME[,cAGENT]
+ *	    [,uENDED,zEXIT]
  *	00500,42,ntrain.sh                     pending: one GPU, no lane
  *	00100,43,g2,x100000,fd,lweek,nsweep    pending: a batch that depends on another task
  *	00500,42,e1,ntrain.sh,cnode7           running: second claim, by the agent node7
  *	42.7,e1                                running: element 7 of task 42, second claim
  *
- * A name is read only in this very form: what name_format() would not write is no task file.
+ * A name is read only in this very form: what name_format() would not write is no task file. What a
+ * file says changes only together with its name: who has seen the name knows what is in it.
  */
 
 #include <stdbool.h>
@@ -42,6 +44,7 @@ struct task_name {
 	uint64_t priority, id;
 	uint64_t element;  /* from 1; 0: no element. Of an element only id and epoch are there */
 	uint64_t epoch;	   /* how often it was taken back from its claimer */
+	uint64_t edits;	   /* how often a client changed the file since it was submitted or ended */
 	uint64_t gpus;	   /* or SPEC_ALL */
 	uint64_t count;	   /* elements; 0: a single task */
 	uint64_t begin_s;  /* not before, seconds since the epoch; 0: at once */

@@ -33,7 +33,7 @@
 /* A name's numbers as they are, and its texts one behind the other: most are short, and there may
  * be very many. */
 #define NUMBERS offsetof(struct task_name, lane)
-_Static_assert(NUMBERS == 8 * sizeof(uint64_t) + 2 * sizeof(unsigned int), "nothing is between");
+_Static_assert(NUMBERS == 9 * sizeof(uint64_t) + 2 * sizeof(unsigned int), "nothing is between");
 
 struct entry {
 	uint64_t id, element;

@@ -58,6 +58,7 @@ int transit_file(const struct spool *sp, const char *from, struct task_name *n,
 
 	ended.agent[0] = '\0';
 	ended.begin_s = 0;
+	ended.edits = 0;
 	ended.flags &= ~(NAME_PAUSED | NAME_EDITED);
 	ended.ended_s = ended_ns / NS_PER_S;
 	ended.exit = exit;
@@ -349,6 +350,7 @@ static int free_held(const struct spool *sp, struct task_name *n, const struct t
 		task_file_clear(&t);
 	}
 	to.flags &= ~NAME_EDITED;
+	to.edits = n->edits + 1; /* who saw neither rename has to see that there is something new */
 	return rename_to(sp, n, &to, e);
 }
 

@@ -982,6 +982,24 @@ def test_output_that_cannot_be_shown(queue):  # noqa: F811
     assert logs.returncode == 1 and logs.stderr == "tenure: write the output: No space left on device\n"
 
 
+def test_edit_between_two_looks_of_an_agent(queue):  # noqa: F811
+    """Who sees neither of an edit's renames sees that the file says something else all the same."""
+    q = queue()
+    q.start("--no-hold")
+    hours = q.submit("-g", "0", "--", "sleep", "3600")
+    after = q.submit("-g", "0", "--after", str(hours), "--", "true")
+    assert wait_for(lambda: f"until task {hours} has ended" in q.m.run(q.m.tenure, "why", str(after)).stdout)
+    os.kill(q.agent.pid, signal.SIGSTOP)
+    other = q.submit("-g", "0", "--paused", "--", "true")
+    q.m.run(q.m.tenure, "edit", str(after), f"after={other}")
+    q.m.run(q.m.tenure, "edit", str(after), f"after={hours}")
+    q.m.run(q.m.tenure, "edit", str(after), f"after={other}")
+    os.kill(q.agent.pid, signal.SIGCONT)
+    assert wait_for(lambda: f"until task {other} has ended" in q.m.run(q.m.tenure, "why", str(after)).stdout)
+    q.m.run(q.m.tenure, "resume", str(other))
+    q.wait(after, "done")
+
+
 def test_wait_says_what_never_comes_by_itself(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")

@@ -74,7 +74,7 @@ class Spool:
         task = {"memory": 0, "env": [], **json.loads(text[0])}
         for record in map(json.loads, text[1:]):
             task.update(record.get("set", {}))
-        m = re.match(r"(\d+),1(?:,e(\d+))?,g0(?:,f([a-z]+))?,n", name)
+        m = re.match(r"(\d+),1(?:,e(\d+))?(?:,v\d+)?,g0(?:,f([a-z]+))?,n", name)
         return {"dir": where, "priority": int(m[1]), "epoch": int(m[2] or 0), "paused": "p" in (m[3] or ""),
                 "memory": task["memory"], "env": task["env"]}
 

@@ -311,6 +311,38 @@ static void test_scan(void **state)
 	sp = spool_close(sp);
 }
 
+/* Under one name a file says one thing: who saw neither of an edit's renames reads it again. */
+static void test_scan_of_edits(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1");
+	struct scan *s = scan_new(sp, 0);
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	json_t *set = json_pack("{s:s}", "memory", "2G");
+	struct changes ch = { { 0 } };
+	struct task_name n;
+	struct claim c;
+
+	assert_int_equal(scan_update(s, count_change, &ch, NULL), 0);
+	for (unsigned int i = 1; i <= 3; i++) {
+		n = scan_find(s, id, 0)->name;
+		assert_int_equal(transit_edit(sp, &n, &(struct transit_edit){ .set = set }, NULL),
+				 0);
+		assert_int_equal(scan_update(s, count_change, &ch, NULL), 0);
+		assert_int_equal(ch.n[SCAN_CHANGED], i);
+		assert_int_equal(scan_find(s, id, 0)->name.edits, i);
+	}
+	/* Who gives a claim back leaves what was known of it, and an end what is told of all. */
+	c = claim(sp, id, &me);
+	assert_int_equal(c.name.edits, 3);
+	n = c.name;
+	assert_int_equal(transit_file(sp, c.path, &n, RESULT_DONE, clock_wall_ns(), 0, NULL), 0);
+	assert_int_equal(n.edits, 0);
+	json_decref(set);
+	s = scan_free(s);
+	sp = spool_close(sp);
+}
+
 static void test_raw(void **state)
 {
 	struct spool *sp = open_spool();
@@ -818,27 +850,17 @@ static void test_accepted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_open),
-		TEST(test_key),
-		TEST(test_life),
-		TEST(test_no_place),
-		TEST(test_lost_claim),
-		TEST(test_clients),
-		TEST(test_retry),
-		TEST(test_refused_file),
-		TEST(test_scan),
-		TEST(test_raw),
-		TEST(test_raw_of_the_dead),
-		TEST(test_scan_settled),
-		TEST(test_raw_again),
-		TEST(test_control),
-		TEST(test_control_file),
-		TEST(test_last_id),
-		TEST(test_ids_of_many),
-		TEST(test_many_clients),
-		TEST(test_reading_is_not_noted),
-		TEST(test_foreign),
-		TEST(test_links),
+		TEST(test_open),	 TEST(test_key),
+		TEST(test_life),	 TEST(test_no_place),
+		TEST(test_lost_claim),	 TEST(test_clients),
+		TEST(test_retry),	 TEST(test_refused_file),
+		TEST(test_scan),	 TEST(test_scan_of_edits),
+		TEST(test_raw),		 TEST(test_raw_of_the_dead),
+		TEST(test_scan_settled), TEST(test_raw_again),
+		TEST(test_control),	 TEST(test_control_file),
+		TEST(test_last_id),	 TEST(test_ids_of_many),
+		TEST(test_many_clients), TEST(test_reading_is_not_noted),
+		TEST(test_foreign),	 TEST(test_links),
 		TEST(test_accepted),
 	};
 
