@@ -103,10 +103,10 @@ static int clash(struct looker *lk, const struct beat *b, struct err *e)
 		       b->who.host, lk->agent);
 }
 
-static bool is_us(const struct looker *lk, const struct beat *b)
+static bool is_us(const struct looker *lk, const struct claimer *who)
 {
-	return strcmp(b->who.boot, lk->self.boot) == 0 && b->who.proc.pid == lk->self.proc.pid &&
-	       b->who.proc.start == lk->self.proc.start;
+	return strcmp(who->boot, lk->self.boot) == 0 && who->proc.pid == lk->self.proc.pid &&
+	       who->proc.start == lk->self.proc.start;
 }
 
 /* It is there, as far as its file says: 1 while it is listened to, 0 when that was for nothing. */
@@ -149,7 +149,7 @@ static int check_name(struct looker *lk, struct err *e)
 		return 0;
 	if (lk->count < b.count)
 		lk->count = b.count; /* it goes on from there, so that it is seen to move */
-	if (b.ended || is_us(lk, &b))
+	if (b.ended || is_us(lk, &b.who))
 		return 0;
 	if (r == 0 && strcmp(b.who.boot, lk->sp->boot) == 0 && !proc_alive(&b.who.proc))
 		return 0;
@@ -180,7 +180,7 @@ static bool was_overtaken(struct looker *lk, struct err *e)
 	int order;
 
 	if (beat_read(lk->sp, beat_agent_path(lk->agent, path), &b, NULL, NULL) < 0 ||
-	    is_us(lk, &b) || b.ended || !is_rival(lk, &b))
+	    is_us(lk, &b.who) || b.ended || !is_rival(lk, &b))
 		return false;
 	order = strcmp(b.who.boot, lk->self.boot);
 	if (order > 0 || (order == 0 && b.who.proc.pid > lk->self.proc.pid))
@@ -335,6 +335,16 @@ static void judge_claim(struct looking *g, const struct task_name *n, const char
 		tell_unknown(g, n, path, who);
 }
 
+/* Of a claim that was given up and believed to be removed, as a cache may say, nobody else would
+ * ever hear. One that a run has is known to whoever is told. */
+static void look_at_own(struct looking *g, const char *path, const struct claimer *who)
+{
+	cleanup_free char *unjudged = xasprintf("%s" BEATS_UNJUDGED, path);
+
+	if (is_us(g->lk, who) && life_see(g->lk->watch, path, 0) > g->lk->expire_ms)
+		text_list_add(&g->l->dead, unjudged);
+}
+
 static int look_at_claim(void *data, const char *file, unsigned char type)
 {
 	struct looking *g = data;
@@ -351,8 +361,10 @@ static int look_at_claim(void *data, const char *file, unsigned char type)
 
 	struct other *o = find_other(g->l, who.agent);
 
-	if (strcmp(who.agent, g->lk->agent) == 0)
+	if (strcmp(who.agent, g->lk->agent) == 0) {
+		look_at_own(g, path, &who);
 		return 0;
+	}
 	if (o)
 		o->n_claims++;
 	if (o && o->life == RECOVER_ALIVE && o->quiet_ms < QUIET_BEATS * g->lk->beat_ms)

@@ -30,9 +30,6 @@ struct finder {
 	const struct text_list *dead; /* of opening_reclaim() */
 };
 
-/* Behind the path of a claim of which nobody has said yet whether its holder lives. */
-#define UNJUDGED " (not judged)"
-
 /* What a verdict is about: an empty claim may have been filled since it was judged. */
 static char *judged_name(const struct claim *c)
 {
@@ -190,7 +187,7 @@ static enum recover_life life_of_dead(void *data, const struct claim *c)
 {
 	struct finder *f = data;
 	cleanup_free char *judged = judged_name(c);
-	cleanup_free char *unjudged = xasprintf("%s" UNJUDGED, c->path);
+	cleanup_free char *unjudged = xasprintf("%s" BEATS_UNJUDGED, c->path);
 
 	if (is_listed(f->dead, judged))
 		return look_behind(f, c);
@@ -202,7 +199,7 @@ static void failed_one(void *data, const char *path)
 {
 	struct finder *f = data;
 	cleanup_free char *empty = xasprintf("%s" BEATS_EMPTY, path);
-	cleanup_free char *unjudged = xasprintf("%s" UNJUDGED, path);
+	cleanup_free char *unjudged = xasprintf("%s" BEATS_UNJUDGED, path);
 
 	text_list_add(&f->o->unknown, is_listed(f->dead, path)	  ? path
 				      : is_listed(f->dead, empty) ? empty

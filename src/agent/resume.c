@@ -56,10 +56,10 @@ static struct devset slots_of(const struct view *v, const struct text_list *uuid
 	return slots;
 }
 
-static bool is_ours(const struct tasks *q, const struct claim *c)
+static bool is_ours(const struct tasks *q, const struct task_name *n)
 {
 	for (const struct running *r = q->runs; r; r = r->next)
-		if (run_ref(r->run).id == c->name.id && run_ref(r->run).element == c->name.element)
+		if (run_ref(r->run).id == n->id && run_ref(r->run).element == n->element)
 			return true;
 	return false;
 }
@@ -71,7 +71,7 @@ static void adopt(struct tasks *q, struct adoptee *a)
 	struct text_list uuids;
 	struct devset slots;
 
-	if (is_ours(q, &a->claim))
+	if (is_ours(q, &a->claim.name))
 		return;
 	find_devices(q, a);
 	uuids = a->devices;
@@ -184,10 +184,30 @@ static void reclaim(struct tasks *q, const struct text_list *claims, bool again)
 	spooler_do(q->spooler, &j->job);
 }
 
+/* A run is there before its claim is made, and until that is filed: what this process claimed and
+ * no run has is nobody's. */
+static bool has_run(const struct tasks *q, const char *told)
+{
+	cleanup_free char *file = xstrdup(strrchr(told, '/') + 1);
+	char *end = strstr(file, BEATS_UNJUDGED);
+	struct task_name n;
+
+	if (!end)
+		return false;
+	*end = '\0';
+	return name_parse(file, &n) && is_ours(q, &n);
+}
+
 void resume_reclaim(struct tasks *q, const struct text_list *dead)
 {
-	if (q->open && !q->reclaiming && !q->ending)
-		reclaim(q, dead, false);
+	struct text_list left = { 0 };
+
+	for (size_t i = 0; i < dead->n; i++)
+		if (!has_run(q, dead->texts[i]))
+			text_list_add(&left, dead->texts[i]);
+	if (left.n && q->open && !q->reclaiming && !q->ending)
+		reclaim(q, &left, false);
+	text_list_clear(&left);
 }
 
 static void on_look_again(uv_timer_t *timer)

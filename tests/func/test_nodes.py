@@ -498,6 +498,28 @@ def test_claim_of_an_element_that_was_given_up(world, tmp_path):
     a.wait(i, "done")
 
 
+def test_claim_of_our_own_that_no_run_has(world, tmp_path):
+    """A claim that an agent made, gave up, and believes to be removed: its element waits again. One that a task
+    runs under stays."""
+    mark = tmp_path / "marks"
+    a = world.node("alpha")
+    a.start()
+    i = a.submit("-g", "0", "--array", "1-2", "--paused", "--", "sh", "-c",
+                 f"echo $TENURE_ARRAY_INDEX >> {mark}; [ $TENURE_ARRAY_INDEX = 2 ] || sleep 60")
+    beat = json.loads((a.spool / "agents" / "alpha").read_text())
+    claim = a.spool / "running" / f"{i}.2,e0"
+    claim.write_text(json.dumps({"event": "claim", "epoch": 0, "attempt": 1, "agent": "alpha", "time": time.time()}
+                                | {k: beat[k] for k in ("host", "boot", "pid", "start")}) + "\n")
+    a.run("resume", str(i))
+    assert wait_for(lambda: lines(mark) == ["1"])
+    assert wait_for(lambda: lines(mark) == ["1", "2"]), a.run("show", str(i)).stdout
+    assert wait_for(lambda: not claim.exists())
+    assert list(a.runs()) == [(i, 1)]
+    assert wait_for(lambda: (n := json.loads(a.run("show", str(i), "--json").stdout)["elements"])["done"] == 1 and
+                    n["failed"] == 0), a.run("show", str(i)).stdout
+    a.run("stop", str(i), "--now")
+
+
 def test_claim_that_is_just_being_written(world, tmp_path):
     """An element's claim appears before its text does: nobody takes it for one of a dead node."""
     mark = tmp_path / "marks"
