@@ -442,9 +442,17 @@ def test_task_by_competes_rules_is_tried_again(build, env, tmp_path, said):
 
 
 def test_back_off_of_another_clock(build, env, tmp_path):
-    """A back-off that was noted while the wall clock was a day ahead lasts as long as it was to."""
+    """A back-off that was noted while the wall clock was a day ahead lasts as long as it was to; that of an element,
+    too."""
     q = Queue(build, env, tmp_path)
     try:
+        array = q.submit("-g", "0", "-r", "1", "--array", "1-2", "--", "true")
+        ends = pathlib.Path(q.spool) / "ends" / str(array)
+        ends.mkdir(mode=0o700, parents=True)
+        then = int(time.time()) + 86400.5
+        (ends / "gamma").write_text(json.dumps({
+            "event": "requeue", "element": 2, "epoch": 1, "attempts": 1, "reason": "exit status 1", "time": then,
+            "not_before": then + 3}) + "\n")
         i = q.submit("-g", "0", "-r", "1", "--", "true")
         pending = pathlib.Path(q.spool) / "pending"
         name = next(f for f in os.listdir(pending) if f",{i}," in f)
@@ -458,5 +466,6 @@ def test_back_off_of_another_clock(build, env, tmp_path):
                   pending / f"{priority},{number},e1,{rest.replace(',n', f',t{int(then + 4)},n', 1)}")
         q.start("--no-hold")
         q.wait(i, "done", 20)
+        q.wait(array, "done", 20)
     finally:
         q.close()

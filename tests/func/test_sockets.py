@@ -179,6 +179,13 @@ def test_names_that_somebody_has_taken(world):
     w.run(*ON)
     assert wait_for(lambda: "has it" in w.status()["devices"][0]["reason"]), w.status()
     w.ran()
+    # Nor has anything of ours, a running task's shim neither, a name that all can take but that one.
+    i = w.run("submit", "--", "sleep", "60").stdout.strip()
+    assert wait_for(lambda: json.loads(w.run("show", i, "--json").stdout)["state"] == "running")
+    names = [line.split()[-1] for line in open("/proc/net/unix", encoding="utf-8") if "@tenure" in line]
+    assert any(p.is_socket() for d in w.ours() for p in d.rglob("*")), w.ours()
+    assert not [n for n in names if w.prefix in n and "guard" not in n and "agent" not in n], names
+    w.run("stop", i)
     kept = [p for p in pathlib.Path("/var/tmp").glob(f"tenure-{w.user}.*/default") if p.stat().st_uid == w.user]
     assert len(kept) == 1 and not list(w.home.glob("**/default/run"))
     w.run("off")
