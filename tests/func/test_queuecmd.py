@@ -1010,7 +1010,8 @@ def test_wait_says_what_never_comes_by_itself(queue):  # noqa: F811
     never = q.submit("-g", "0", "--after", str(paused), "--", "true")
     q.m.run(q.m.tenure, "edit", str(never), f"after={failed}", check=False)
     for i, said in ((paused, "is paused"), (after, f"waits until task {paused} has ended"), (never, "can never run")):
-        p = subprocess.Popen([q.m.tenure, "wait", str(i)], env=q.m.env, text=True, stderr=subprocess.PIPE)
+        p = subprocess.Popen([q.m.tenure, "wait", "--timeout", "1m", str(i)], env=q.m.env, text=True,
+                             stderr=subprocess.PIPE)
         assert p.stderr.readline().startswith(f"tenure: note: task {i} {said}"), (i, said)
         p.kill()
         p.communicate()
