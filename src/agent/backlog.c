@@ -433,7 +433,10 @@ static void on_change(void *data, enum scan_change change, const struct scan_tas
 			       .waits = t->dir == SPOOL_PENDING && change != SCAN_REMOVED };
 }
 
-/* The index is as old as the last look at the directories: whether it waits is asked of its file.
+/*
+ * The index is as old as the last look at the directories: whether it waits is asked of its file. A
+ * batch that is not called so any more was renamed by somebody, and is there: what runs of it is
+ * filed in it, so it is never out of the index until all was read again.
  */
 static void look_at_id(struct worker *w, const struct scan_task *t)
 {
@@ -442,6 +445,10 @@ static void look_at_id(struct worker *w, const struct scan_task *t)
 	bool gone = seen.dir == SPOOL_PENDING && !spool_is_there_now(w->place->spool, SPOOL_PENDING,
 								     name_format(&seen.name, file));
 
+	if (gone && seen.name.count) {
+		w->b->want.all = true;
+		gone = false;
+	}
 	if (gone)
 		scan_note(w->place->scan, SPOOL_PENDING, &seen.name, false);
 	on_change(w, gone ? SCAN_REMOVED : SCAN_CHANGED, &seen);
@@ -628,9 +635,9 @@ void backlog_work(struct backlog *b, struct spool_place *place)
 	b->now_wall_ns = clock_wall_ns();
 	place_undo_again(place);
 	look_at_names(&w);
+	look_at_ids(&w);
 	if (b->want.all)
 		read_all(&w);
-	look_at_ids(&w);
 	w.todo->settle |= (b->want.all && b->code >= 0 ? DEPENDS_ALL : 0) |
 			  (b->want.settle ? DEPENDS_SYNCED : 0);
 	look_at_seen(&w);

@@ -159,20 +159,81 @@ static int file_single(struct filing *f, struct spool_place *p)
 	return code;
 }
 
+#define CANCEL_LOOKS 3	 /* a command may give it another name meanwhile */
+#define HELD_MS	     500 /* or hold it for a moment */
+#define CANCELLED    2
+
+/* A batch that waits, as the index has it; or, where that does not know its name of now, opened for
+ * this once: what the index has is only changed by what tells the planner of it. */
+struct waiting_batch {
+	struct batch *batch;
+	bool once;
+};
+
+static void put_batch(struct spool_place *p, struct waiting_batch *w)
+{
+	if (w->once && w->batch) {
+		batch_take_undone(w->batch, &p->undone);
+		(void)batch_close(w->batch);
+	}
+	*w = (struct waiting_batch){ NULL, false };
+}
+
+/* In the directory as it is now. A name that changes while that is read may be missed once. */
+static int find_name(const struct spool_place *p, uint64_t id, struct task_name *ret, struct err *e)
+{
+	struct scan *s = scan_new(p->spool, 0);
+	const struct scan_task *t = NULL;
+	int r = 0;
+
+	for (int look = 0; look < 2 && r == 0 && !t; look++) {
+		r = scan_update(s, NULL, NULL, e);
+		t = r == 0 ? scan_find(s, id, 0) : NULL;
+	}
+	if (t && t->dir == SPOOL_PENDING && t->name.count)
+		*ret = t->name;
+	else if (r == 0)
+		r = err_set(e, -ENOENT, "task %llu does not wait any more", (unsigned long long)id);
+	(void)scan_free(s);
+	return r;
+}
+
+static int open_once(struct spool_place *p, const struct task_name *n, struct waiting_batch *ret,
+		     struct err *e)
+{
+	ret->once = true;
+	return batch_open(p->spool, n, p->self.agent, &ret->batch, e);
+}
+
+/* -ENOENT: there is none that waits. */
+static int get_batch(struct spool_place *p, uint64_t id, struct waiting_batch *ret, struct err *e)
+{
+	struct place_batch *known = place_batch(p, id, e);
+	struct task_name n = { .id = 0 };
+	int r;
+
+	*ret = (struct waiting_batch){ known ? known->batch : NULL, false };
+	if (known || e->code != -ENOENT)
+		return known ? 0 : e->code;
+	*e = (struct err)ERR_INIT;
+	r = find_name(p, id, &n, e);
+	return r == 0 ? open_once(p, &n, ret, e) : r;
+}
+
 /* Its batch was cancelled while it ran: only its own end is left to be written down. */
 static int file_stray(struct filing *f, struct spool_place *p)
 {
 	struct task_name n = { .id = f->claim.name.id, .count = SPEC_ELEMENTS_MAX };
-	struct batch *b = NULL;
+	struct waiting_batch b;
 	struct spool_end end;
-	int code = batch_open(p->spool, &n, p->self.agent, &b, &f->e);
+	int code = open_once(p, &n, &b, &f->e);
 
 	if (f->verdict.what == RETRY_AGAIN) /* there is nothing for it to wait in */
 		f->verdict.what = RETRY_CANCELLED;
 	fill_end(f, &end);
 	if (code == 0)
-		code = batch_end(b, p->events, &f->claim, &end, &f->e);
-	(void)batch_close(b);
+		code = batch_end(b.batch, p->events, &f->claim, &end, &f->e);
+	put_batch(p, &b);
 	return code;
 }
 
@@ -195,26 +256,36 @@ static int end_element(struct batch *b, struct spool_place *p, const struct clai
 	return code;
 }
 
-static int file_element(struct filing *f, struct spool_place *p)
+static int file_in(struct filing *f, struct spool_place *p, struct batch *b)
 {
-	struct place_batch *b = place_batch(p, f->claim.name.id, &f->e);
 	const struct batch_again *own;
 	struct spool_again again;
 	struct spool_end end;
 	int code;
 
-	if (!b)
-		return f->e.code == -ENOENT ? file_stray(f, p) : f->e.code;
 	if (f->verdict.what == RETRY_AGAIN) {
 		fill_again(f, &again);
-		code = batch_requeue(b->batch, p->events, &f->claim, &again, &f->e);
-		own = batch_again_of(b->batch, f->claim.name.element);
+		code = batch_requeue(b, p->events, &f->claim, &again, &f->e);
+		own = batch_again_of(b, f->claim.name.element);
 		f->next_memory = own ? own->memory : 0;
 		return code;
 	}
 	fill_end(f, &end);
 	tell_away(f, p->spool, &end);
-	return end_element(b->batch, p, &f->claim, &end, &f->e);
+	return end_element(b, p, &f->claim, &end, &f->e);
+}
+
+static int file_element(struct filing *f, struct spool_place *p)
+{
+	struct waiting_batch b;
+	int code = get_batch(p, f->claim.name.id, &b, &f->e);
+
+	if (code == 0)
+		code = file_in(f, p, b.batch);
+	else if (code == -ENOENT)
+		code = file_stray(f, p);
+	put_batch(p, &b);
+	return code;
 }
 
 static struct retry_policy policy_of(const struct filing *f)
@@ -315,38 +386,28 @@ void filing_work(struct filing *f, struct spool_place *p)
 
 /* ---- what waits again, and was to be stopped ---- */
 
-#define CANCEL_LOOKS 3	 /* a command may give it another name meanwhile */
-#define HELD_MS	     500 /* or hold it for a moment */
-#define CANCELLED    2
-
 static int begun_again(uint64_t id, struct err *e)
 {
 	return err_set(e, -EBUSY, "another node has begun task %llu again; stop it once more",
 		       (unsigned long long)id);
 }
 
-/* Its batch by its name of now. 1; 0: it does not wait any more; or negative. */
-static int find_waiting_batch(struct spool_place *p, uint64_t id, struct place_batch **ret,
-			      struct err *e)
+/* Its batch by its name of now. -ENOENT: it does not wait any more. */
+static int get_waiting_batch(struct spool_place *p, uint64_t id, struct waiting_batch *ret,
+			     struct err *e)
 {
-	struct scan *s = scan_new(p->spool, 0);
-	int r = scan_update(s, NULL, NULL, e);
-	const struct scan_task *t = r == 0 ? scan_find(s, id, 0) : NULL;
 	struct task_name n = { .id = 0 };
+	int r = find_name(p, id, &n, e);
 
-	if (t && t->dir == SPOOL_PENDING && t->name.count)
-		n = t->name;
-	(void)scan_free(s);
-	if (r < 0 || !n.id)
-		return r;
-	r = transit_await(p->spool, &n, HELD_MS, e);
+	*ret = (struct waiting_batch){ NULL, false };
+	if (r == 0)
+		r = transit_await(p->spool, &n, HELD_MS, e);
 	if (r < 0)
 		return r;
-	*ret = place_batch(p, id, e);
-	if (!*ret)
-		return e->code == -ENOENT ? 0 : e->code;
-	batch_set_name((*ret)->batch, &n);
-	return 1;
+	r = get_batch(p, id, ret, e);
+	if (r == 0)
+		batch_set_name(ret->batch, &n);
+	return r;
 }
 
 /* One that is over, or runs elsewhere, does not wait. CLAIM_LOST: look again. */
@@ -368,20 +429,31 @@ static int end_waiting(struct spool_place *p, struct batch *b, uint64_t element,
 	return r < 0 ? r : CANCELLED;
 }
 
+/* CANCELLED; 0: it does not wait; CLAIM_LOST: look again; or negative. */
+static int try_to_cancel(struct spool_place *p, const struct task_name *n, const char *reason,
+			 struct err *e)
+{
+	struct waiting_batch b;
+	unsigned int attempts;
+	uint64_t epoch;
+	int r = get_waiting_batch(p, n->id, &b, e);
+
+	if (r == 0 && batch_state(b.batch, n->element, &epoch, &attempts) == BATCH_WAITING)
+		r = end_waiting(p, b.batch, n->element, reason, e);
+	put_batch(p, &b);
+	return r;
+}
+
 static int cancel_element(struct spool_place *p, const struct task_name *n, const char *reason,
 			  struct err *e)
 {
 	for (int look = 0; look < CANCEL_LOOKS; look++) {
-		struct place_batch *b;
-		unsigned int attempts;
-		uint64_t epoch;
-		int r = find_waiting_batch(p, n->id, &b, e);
+		int r = try_to_cancel(p, n, reason, e);
 
-		if (r <= 0)
-			return r;
-		if (batch_state(b->batch, n->element, &epoch, &attempts) != BATCH_WAITING)
-			return look ? begun_again(n->id, e) : 0;
-		r = end_waiting(p, b->batch, n->element, reason, e);
+		if (r == -ENOENT) /* its batch does not wait any more */
+			return 0;
+		if (r == 0 && look)
+			break;
 		if (r != CLAIM_LOST)
 			return r == CANCELLED ? 1 : r;
 	}

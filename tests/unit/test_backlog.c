@@ -68,11 +68,40 @@ static void test_claimed_by_another(void **state)
 	close_place(&p);
 }
 
+/* A batch that was renamed, and one that was renamed and is called again as it was, before the
+ * directories were read: neither is ever out of the index, and what a lost claim took from the plan
+ * comes back to it. */
+static void test_renamed_batch(void **state)
+{
+	struct spool_place p = open_place("one");
+	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-3\"}");
+	struct task_name n;
+	struct backlog b;
+
+	assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		n = scan_find(p.scan, id, 0)->name;
+		assert_int_equal(transit_pause(p.spool, &n, i == 0, NULL), 0);
+		b = look_at(&p, id);
+		assert_true(b.n_changes >= 1);
+		for (size_t k = 0; k < b.n_changes; k++) {
+			assert_true(b.changes[k].waits);
+			assert_int_equal(b.changes[k].task.paused, i == 0);
+			assert_int_equal(b.changes[k].task.n_elements, 3);
+		}
+		assert_int_equal(scan_find(p.scan, id, 0)->name.flags & NAME_PAUSED, n.flags);
+		backlog_clear(&b);
+	}
+	place_forget_batch(&p, id);
+	close_place(&p);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_claimed_by_another) };
+	const struct CMUnitTest tests[] = { TEST(test_claimed_by_another),
+					    TEST(test_renamed_batch) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

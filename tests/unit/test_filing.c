@@ -178,6 +178,47 @@ static void test_cancel_of_an_element(void **state)
 	p.spool = spool_close(p.spool);
 }
 
+/* Renamed by a command on another node, a batch is not in the index by its name of now. What is to
+ * be tried again of it is, and what waits of it can be stopped. */
+static void test_batch_out_of_the_index(void **state)
+{
+	static const struct task_end ended = { .outcome = TASK_EXITED, .exit_code = 3 };
+	struct spool_place p = { .spool = open_spool() };
+	uint64_t id, epoch;
+	struct filing f = { .end = &ended,
+			    .ended = { .kind = END_EXIT, .code = 3, .ran_ms = 3600000 },
+			    .token = "none",
+			    .run_dir = spool_world_root(),
+			    .log_path = "logs/none" };
+	struct task_name other = { .element = 2 };
+	struct err e = ERR_INIT;
+	unsigned int attempts;
+	struct batch *b;
+
+	p.self = self(p.spool, "one");
+	p.scan = scanned(p.spool);
+	id = other.id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-3\",\"retries\":1}");
+	b = open_batch(p.spool, id, "one");
+	struct spool_spec *spec = spec_new();
+
+	spec->retries = 1;
+	f.spec = spec;
+	assert_int_equal(batch_claim(b, 1, &p.self, &f.claim, &e), 0);
+	filing_work(&f, &p);
+	assert_int_equal(f.code, 0);
+	assert_int_equal(f.verdict.what, RETRY_AGAIN);
+	assert_int_equal(filing_cancel(&p, &other, "stopped", &e), 1);
+	assert_int_equal(batch_refresh(b, &e), 0);
+	assert_int_equal(batch_state(b, 1, &epoch, &attempts), BATCH_WAITING);
+	assert_true(epoch == 1 && attempts == 1);
+	assert_int_equal(batch_state(b, 2, &epoch, &attempts), BATCH_CANCELLED);
+	assert_null(scan_find(p.scan, id, 0)); /* which is what tells the planner of it */
+	(void)spec_free(spec);
+	b = batch_close(b);
+	p.scan = scan_free(p.scan);
+	p.spool = spool_close(p.spool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -188,6 +229,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_array_that_another_has_filed, spool_setup,
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_cancel_of_an_element, spool_setup,
+						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_batch_out_of_the_index, spool_setup,
 						spool_teardown),
 	};
 
