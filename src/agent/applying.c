@@ -46,9 +46,12 @@ static int plan_task(struct sched_queue *plan, const struct backlog_change *c, s
 
 	if (r == -EEXIST)
 		r = sched_change(plan, &c->task, e);
-	/* It is being claimed, and will be looked for again where that fails. */
-	if (r == -ENOENT)
+	/* It is being claimed. Where that fails, or it has to be tried again, it is what it is now.
+	 */
+	if (r == -ENOENT) {
+		sched_change_running(plan, &c->task);
 		return 0;
+	}
 	if (r == 0 && c->note)
 		(void)sched_note(plan, (struct sched_ref){ c->task.id, 0 }, c->note);
 	return r;

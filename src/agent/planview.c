@@ -172,6 +172,7 @@ void planview_task(const struct task_name *n, const struct spool_spec *s, struct
 		.n_elements = count_of(n->count),
 		.priority = (int32_t)(n->element ? s->priority : n->priority),
 		.order = n->id,
+		.edits = n->edits,
 		.array_limit = count_of(s->array.limit),
 		.gpus = s->gpus == SPEC_ALL ? SCHED_ALL_GPUS : count_of(s->gpus),
 		.mem_bytes = s->memory,

@@ -273,7 +273,8 @@ static void claim_done(struct spool_job *job)
 	free(job);
 }
 
-struct run *run_start(struct run_place *place, struct sched_ref ref, struct devset devices)
+struct run *run_start(struct run_place *place, struct sched_ref ref, uint64_t edits,
+		      struct devset devices)
 {
 	struct run *r = run_new(place);
 	struct claim_job *c = xcalloc(1, sizeof(*c));
@@ -283,6 +284,7 @@ struct run *run_start(struct run_place *place, struct sched_ref ref, struct devs
 	c->job = (struct spool_job){ .work = claim_work, .done = claim_done };
 	c->r = r;
 	c->t.ref = ref;
+	c->t.edits = edits;
 	c->t.key = place->key;
 	c->t.run_dir = place->run_dir;
 	spooler_do(place->spooler, &c->job);

@@ -80,8 +80,10 @@ struct run_place {
 	struct retry_streak *(*streak)(void *user, const struct run *r);
 };
 
-/* ref and devices as the plan says. slots are those of the view. */
-struct run *run_start(struct run_place *place, struct sched_ref ref, struct devset devices);
+/* All as the plan says: edits is the version of the task that it knows, and another one is not
+ * started. The slots of devices are those of the view. */
+struct run *run_start(struct run_place *place, struct sched_ref ref, uint64_t edits,
+		      struct devset devices);
 /* What an earlier agent started, as recovery tells. spec and uuids, its devices, are r's from now
  * on; devices: those of them that the view shows. */
 struct run *run_adopt(struct run_place *place, const struct claim *claim, struct spool_spec *spec,

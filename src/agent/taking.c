@@ -85,13 +85,14 @@ static int open_log(struct taking *k, const struct spool_place *p)
 	return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
-/* Whose turn it is to start tasks of its lane. */
+/* Whose turn it is to start tasks of its lane. What was edited since it was planned is planned
+ * anew. */
 static int take_lanes(struct taking *k, struct spool_place *p)
 {
 	const struct scan_task *t = scan_find(p->scan, k->ref.id, 0);
 	int code;
 
-	if (!t || t->dir != SPOOL_PENDING)
+	if (!t || t->dir != SPOOL_PENDING || t->name.edits != k->edits)
 		return CLAIM_LOST;
 	code = lanes_take(p, &t->name, &k->lanes, &k->e);
 	return code == LANE_ELSEWHERE ? TAKING_ELSEWHERE : code;

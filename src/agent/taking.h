@@ -14,6 +14,7 @@
 
 struct taking {
 	struct sched_ref ref;
+	uint64_t edits;		   /* of the version that was planned */
 	const char *key, *run_dir; /* as of struct run_place */
 	uint64_t began_ns;	   /* clock_boot_ns() before it was claimed */
 	/* What came of it; the caller's, where code is 0. */

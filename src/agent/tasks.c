@@ -77,12 +77,14 @@ static void remove_running(struct tasks *q, const struct run *run)
 
 static void carry_out(struct tasks *q, const struct sched_action *a)
 {
+	struct sched_task t;
 	struct running *r;
 
 	reserving_plan(&q->reserving, a);
 	switch (a->kind) {
 	case SCHED_START:
-		tasks_add_running(q, run_start(&q->place, a->ref, a->devices));
+		if (sched_get(q->plan, a->ref, &t) == 0)
+			tasks_add_running(q, run_start(&q->place, a->ref, t.edits, a->devices));
 		break;
 	case SCHED_PREEMPT:
 		if (a->ref.id == LEASE_WORKLOAD)

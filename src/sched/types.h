@@ -44,6 +44,7 @@ struct sched_task {
 	uint32_t n_elements;  /* 0 and 1: a single task or element */
 	int32_t priority;     /* lower first */
 	uint64_t order;	      /* of submission; rising */
+	uint64_t edits;	      /* which version of it this is; told with what is to start */
 	uint32_t lane;	      /* of sched_lane(); 0 = none */
 	uint32_t array_limit; /* so many elements of this id run at once; 0 = no
 				 limit. They are all in the same lane */

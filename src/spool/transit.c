@@ -399,8 +399,10 @@ int transit_edit(const struct spool *sp, struct task_name *n, const struct trans
 
 	if (r < 0)
 		return r;
-	if (!edit->complete && !json_object_size(edit->set))
+	if (!edit->complete && !json_object_size(edit->set)) {
+		like.edits++;
 		return change_name(sp, n, &like, e);
+	}
 	held.flags |= NAME_EDITED;
 	r = change_name(sp, n, &held, e);
 	if (r != 0)

@@ -4,7 +4,10 @@
 
 #include "unit.h"
 
+#include "agent/applying.h"
 #include "agent/backlog.h"
+#include "agent/taking.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "spool_world.h"
 
@@ -96,12 +99,73 @@ static void test_renamed_batch(void **state)
 	close_place(&p);
 }
 
+static void edit(const struct spool_place *p, uint64_t id, const char *key, const char *value)
+{
+	json_t *set = json_pack("{s:s}", key, value);
+	struct scan_task t;
+
+	assert_true(get(p->spool, id, &t));
+	assert_int_equal(
+		transit_edit(p->spool, &t.name, &(struct transit_edit){ .set = set }, NULL), 0);
+	json_decref(set);
+}
+
+/* The index may know of an edit before the planner is told: what that has planned is another task,
+ * with other devices and conditions, and is not started. */
+static void test_claim_of_what_was_edited(void **state)
+{
+	struct spool_place p = open_place("one");
+	uint64_t ids[] = { submit(p.spool, "{\"argv\":[\"true\"]}"),
+			   submit(p.spool, "{\"script\":\"x\",\"array\":\"1-3\"}") };
+
+	for (uint32_t i = 0; i < ARRAY_LEN(ids); i++) {
+		struct taking k = { .ref = { ids[i], i },
+				    .key = "key",
+				    .run_dir = spool_world_root() };
+
+		edit(&p, ids[i], "memory", "2G");
+		assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
+		taking_work(&k, &p);
+		assert_int_equal(k.code, CLAIM_LOST);
+		k.edits = 1;
+		taking_work(&k, &p);
+		assert_int_equal(k.code, 0);
+		assert_true(k.spec->memory == 2ULL << 30);
+		(void)spec_free(k.spec);
+		(void)fd_close(k.log_fd);
+	}
+	place_forget_batch(&p, ids[1]);
+	close_place(&p);
+}
+
+/* What was changed while it was being claimed waits changed, when it waits again. */
+static void test_change_of_what_is_claimed(void **state)
+{
+	struct sched_queue *plan = sched_queue_new();
+	struct sched_task t = { .id = 7, .gpus = 1, .order = 7 };
+	struct backlog_change c = { .waits = true, .task = t };
+	struct devset none = { 0 };
+
+	assert_int_equal(sched_adopt(plan, &t, none, 1, NULL), 0);
+	c.task.gpus = 2;
+	c.task.edits = 1;
+	c.task.priority = 3;
+	applying_change(plan, NULL, &c);
+	assert_int_equal(sched_get(plan, (struct sched_ref){ 7, 0 }, &t), 0);
+	assert_int_equal(t.gpus, 1);
+	assert_int_equal(sched_requeue(plan, (struct sched_ref){ 7, 0 }, 0, 0, "again"), 0);
+	assert_int_equal(sched_get(plan, (struct sched_ref){ 7, 0 }, &t), 0);
+	assert_true(t.gpus == 2 && t.edits == 1 && t.priority == 3);
+	(void)sched_queue_free(plan);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_claimed_by_another),
-					    TEST(test_renamed_batch) };
+	const struct CMUnitTest tests[] = { TEST(test_claimed_by_another), TEST(test_renamed_batch),
+					    TEST(test_claim_of_what_was_edited),
+					    TEST(test_change_of_what_is_claimed) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

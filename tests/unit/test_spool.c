@@ -318,7 +318,8 @@ static void test_scan_of_edits(void **state)
 	struct claimer me = self(sp, "node1");
 	struct scan *s = scan_new(sp, 0);
 	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
-	json_t *set = json_pack("{s:s}", "memory", "2G");
+	json_t *set = json_pack("{s:s}", "memory", "2G"), *none = json_object();
+	uint64_t begin = 4000000000;
 	struct changes ch = { { 0 } };
 	struct task_name n;
 	struct claim c;
@@ -332,12 +333,25 @@ static void test_scan_of_edits(void **state)
 		assert_int_equal(ch.n[SCAN_CHANGED], i);
 		assert_int_equal(scan_find(s, id, 0)->name.edits, i);
 	}
+	/* So does one that is all in the name, so that who has planned it otherwise is told. */
+	n = scan_find(s, id, 0)->name;
+	assert_int_equal(transit_edit(sp, &n,
+				      &(struct transit_edit){ .set = none, .begin_s = &begin },
+				      NULL),
+			 0);
+	assert_true(n.edits == 4 && n.begin_s == begin);
+	begin = 0;
+	assert_int_equal(transit_edit(sp, &n,
+				      &(struct transit_edit){ .set = none, .begin_s = &begin },
+				      NULL),
+			 0);
 	/* Who gives a claim back leaves what was known of it, and an end what is told of all. */
 	c = claim(sp, id, &me);
-	assert_int_equal(c.name.edits, 3);
+	assert_int_equal(c.name.edits, 5);
 	n = c.name;
 	assert_int_equal(transit_file(sp, c.path, &n, RESULT_DONE, clock_wall_ns(), 0, NULL), 0);
 	assert_int_equal(n.edits, 0);
+	json_decref(none);
 	json_decref(set);
 	s = scan_free(s);
 	sp = spool_close(sp);
