@@ -585,27 +585,31 @@ static void read_all(struct worker *w)
 
 	w->b->code = scan_update(w->place->scan, on_change, w, &w->b->e);
 	w->b->read_ms = (clock_mono_ns() - begun) / NS_PER_MS;
+	/* Without it, what waits in a paused lane would be taken for what can start. */
+	if (w->b->code >= 0)
+		w->b->code = lanes_paused(w->place->spool, add_lane, w, &w->b->e);
+	w->b->lanes_read = w->b->code >= 0;
 }
 
-/* What is done when there is nothing left to look at. */
-static void round_off(struct worker *w)
+/* What the directories do not say by themselves. */
+static void look_around(struct worker *w)
 {
 	struct backlog *b = w->b;
 
 	if (b->want.all) {
 		othertools_look(b, w->place);
-		b->lanes_read = lanes_paused(w->place->spool, add_lane, w, NULL) == 0;
 		strbuf_adds(&b->notes, scan_notes(w->place->scan));
 	}
 	if (b->want.batches)
 		look_at_batches(w);
 	if (b->want.all && !b->more)
 		look_at_journals(w);
-	set_deps(w);
-	if (!b->more)
-		depends_settle(w->place, w->todo->settle, on_depends, w);
-	if (!b->more)
-		w->todo->settle = 0;
+}
+
+static void settle(struct worker *w)
+{
+	depends_settle(w->place, w->todo->settle, on_depends, w);
+	w->todo->settle = 0;
 }
 
 /* Anybody may put files of many MiB here, and JSON takes a multiple of them. */
@@ -644,7 +648,11 @@ void backlog_work(struct backlog *b, struct spool_place *place)
 	if (b->want.all && b->code >= 0 && !b->more)
 		look_at_unread(&w);
 	if (b->code >= 0)
-		round_off(&w);
+		look_around(&w);
+	/* Whatever could not be read: what is told is told with what it waits for. */
+	set_deps(&w);
+	if (b->code >= 0 && !b->more)
+		settle(&w);
 	tell_unread(&w);
 	give_memory_back(&w);
 }

@@ -135,7 +135,8 @@ static void on_plan(uv_timer_t *timer)
 
 	if (!q->open || q->ending || view_is_behind(q->place.view))
 		return;
-	if (q->draining) {
+	/* Before all was read once it is not known which lanes are paused. */
+	if (q->draining || !q->seen) {
 		tell_reservations(q);
 		workload_look(q);
 		return;

@@ -2,6 +2,11 @@
 
 /* What an agent's look at its queue tells the plan (spool_world.h). */
 
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "unit.h"
 
 #include "agent/applying.h"
@@ -9,6 +14,8 @@
 #include "agent/taking.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/str.h"
+#include "spool/lanes.h"
 #include "spool_world.h"
 
 /* An agent's, its index as the directories are now. */
@@ -99,6 +106,57 @@ static void test_renamed_batch(void **state)
 	close_place(&p);
 }
 
+/* The nth time from now on that a directory is read fails; 0: none does. (tests/meson.build) */
+static unsigned int fail_read;
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+	long args[4];
+	va_list list;
+
+	va_start(list, number);
+	for (size_t i = 0; i < ARRAY_LEN(args); i++)
+		args[i] = va_arg(list, long);
+	va_end(list);
+	if (number != SYS_getdents64 || !fail_read || --fail_read)
+		return __real_syscall(number, args[0], args[1], args[2], args[3]);
+	errno = EIO;
+	return -1;
+}
+
+/* Whatever could not be read, nothing is told as if it could start that waits for another task, and
+ * no reading counts that does not know which lanes are paused. */
+static void test_reading_that_fails(void **state)
+{
+	bool failed = true;
+
+	for (unsigned int nth = 1; failed; nth++) {
+		struct spool_place p = open_place("one");
+		struct backlog b = { .want = { .all = true } };
+		char json[64];
+		uint64_t first = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":1}"), second;
+
+		(void)str_print(json, sizeof(json), "{\"argv\":[\"true\"],\"after\":[%llu]}",
+				(unsigned long long)first);
+		second = submit(p.spool, json);
+		assert_int_equal(lane_pause(p.spool, "week", "by a test", NULL), 0);
+		fail_read = nth;
+		backlog_work(&b, &p);
+		failed = fail_read == 0;
+		fail_read = 0;
+		for (size_t i = 0; i < b.n_changes; i++)
+			if (b.changes[i].task.id == second)
+				assert_int_not_equal(b.changes[i].task.dep, SCHED_DEP_READY);
+		if (b.code >= 0)
+			assert_true(b.lanes_read && b.lanes.n == 1);
+		assert_true(failed || (b.code >= 0 && b.n_changes >= 2));
+		backlog_clear(&b);
+		close_place(&p);
+	}
+}
+
 static void edit(const struct spool_place *p, uint64_t id, const char *key, const char *value)
 {
 	json_t *set = json_pack("{s:s}", key, value);
@@ -164,6 +222,7 @@ static void test_change_of_what_is_claimed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { TEST(test_claimed_by_another), TEST(test_renamed_batch),
+					    TEST(test_reading_that_fails),
 					    TEST(test_claim_of_what_was_edited),
 					    TEST(test_change_of_what_is_claimed) };
 
