@@ -337,11 +337,11 @@ static void judge_claim(struct looking *g, const struct task_name *n, const char
 
 /* Of a claim that was given up and believed to be removed, as a cache may say, nobody else would
  * ever hear. One that a run has is known to whoever is told. */
-static void look_at_own(struct looking *g, const char *path, const struct claimer *who)
+static void look_at_own(struct looking *g, const char *path)
 {
 	cleanup_free char *unjudged = xasprintf("%s" BEATS_UNJUDGED, path);
 
-	if (is_us(g->lk, who) && life_see(g->lk->watch, path, 0) > g->lk->expire_ms)
+	if (life_see(g->lk->watch, path, 0) > g->lk->expire_ms)
 		text_list_add(&g->l->dead, unjudged);
 }
 
@@ -352,17 +352,22 @@ static int look_at_claim(void *data, const char *file, unsigned char type)
 	char path[SPOOL_PATH_MAX];
 	struct task_name n;
 
-	if (!name_parse(file, &n) || strcmp(n.agent, g->lk->agent) == 0)
+	if (!name_parse(file, &n))
 		return 0;
 	(void)str_copy(who.agent, sizeof(who.agent), n.agent);
 	(void)spool_path(SPOOL_RUNNING, file, path);
+	if (strcmp(n.agent, g->lk->agent) == 0) {
+		look_at_own(g, path);
+		return 0;
+	}
 	if (n.element && !read_claimer(g->lk->sp, &n, path, &who))
 		return 0;
 
 	struct other *o = find_other(g->l, who.agent);
 
 	if (strcmp(who.agent, g->lk->agent) == 0) {
-		look_at_own(g, path, &who);
+		if (is_us(g->lk, &who)) /* else its shim has it */
+			look_at_own(g, path);
 		return 0;
 	}
 	if (o)

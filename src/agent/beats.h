@@ -37,9 +37,9 @@ struct beats_config {
 	 * ours: told at each look, and `named` comes when that one has ended. It was: once. */
 	void (*clash)(void *user, const struct err *e);
 	/* Claims in running/ whose holders are dead, or have left the record of their end there;
-	 * with BEATS_EMPTY behind it one that nobody has written down, with BEATS_UNJUDGED an
-	 * element's that this process made long ago and has not started anything under, which it
-	 * forgot unless a run has it. Told at every look, as long as they are there. */
+	 * with BEATS_EMPTY behind it one that nobody has written down, with BEATS_UNJUDGED one of
+	 * this agent's own that has been there for long, which it forgot unless a run has it. Told
+	 * at every look, as long as they are there. */
 	void (*dead)(void *user, const struct text_list *paths);
 	/* An agent that was alive is so no more. */
 	void (*left)(void *user);

@@ -184,18 +184,32 @@ static void reclaim(struct tasks *q, const struct text_list *claims, bool again)
 	spooler_do(q->spooler, &j->job);
 }
 
-/* A run is there before its claim is made, and until that is filed: what this process claimed and
- * no run has is nobody's. */
-static bool has_run(const struct tasks *q, const char *told)
+/* Whatever the verdict is that stands behind its path. */
+static bool is_unknown(const struct tasks *q, const char *path)
 {
-	cleanup_free char *file = xstrdup(strrchr(told, '/') + 1);
-	char *end = strstr(file, BEATS_UNJUDGED);
+	size_t len = strlen(path);
+
+	for (size_t i = 0; i < q->unknown.n; i++) {
+		const char *text = q->unknown.texts[i];
+
+		if (strncmp(text, path, len) == 0 && (!text[len] || strchr("? ", text[len])))
+			return true;
+	}
+	return false;
+}
+
+/* A run is there before its claim is made, and until that is filed: what this agent claimed and no
+ * run has is nobody's, unless it is being looked at again. */
+static bool is_looked_after(const struct tasks *q, const char *told)
+{
+	cleanup_free char *path = xstrdup(told);
+	char *end = strstr(path, BEATS_UNJUDGED);
 	struct task_name n;
 
 	if (!end)
 		return false;
 	*end = '\0';
-	return name_parse(file, &n) && is_ours(q, &n);
+	return is_unknown(q, path) || (name_parse(strrchr(path, '/') + 1, &n) && is_ours(q, &n));
 }
 
 void resume_reclaim(struct tasks *q, const struct text_list *dead)
@@ -203,7 +217,7 @@ void resume_reclaim(struct tasks *q, const struct text_list *dead)
 	struct text_list left = { 0 };
 
 	for (size_t i = 0; i < dead->n; i++)
-		if (!has_run(q, dead->texts[i]))
+		if (!is_looked_after(q, dead->texts[i]))
 			text_list_add(&left, dead->texts[i]);
 	if (left.n && q->open && !q->reclaiming && !q->ending)
 		reclaim(q, &left, false);

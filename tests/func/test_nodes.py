@@ -517,6 +517,12 @@ def test_claim_of_our_own_that_no_run_has(world, tmp_path):
     assert list(a.runs()) == [(i, 1)]
     assert wait_for(lambda: (n := json.loads(a.run("show", str(i), "--json").stdout)["elements"])["done"] == 1 and
                     n["failed"] == 0), a.run("show", str(i)).stdout
+    # So does a task that is in running/ under its name and in nothing else.
+    waits = a.submit("-g", "0", "--paused", "--", "sh", "-c", f"echo it ran >> {mark}")
+    name, = (f for f in os.listdir(a.spool / "pending") if f",{waits}," in f)
+    os.rename(a.spool / "pending" / name, a.spool / "running" / (name.replace(",fp", "") + ",calpha"))
+    a.wait(waits, "done")
+    assert lines(mark) == ["1", "2", "it ran"] and list(a.runs()) == [(i, 1)]
     a.run("stop", str(i), "--now")
 
 
