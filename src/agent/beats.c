@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -453,6 +454,23 @@ static void look_around(struct looking *g)
 	life_finish(g->lk->watch);
 }
 
+/* It was moved, or removed: what is open is served to its end, and what is submitted goes
+ * elsewhere. */
+static void look_at_place(const struct looker *lk, struct err *e)
+{
+	struct stat open, named;
+	bool there = stat(lk->sp->path, &named) == 0;
+
+	if ((!there && errno != ENOENT) || fstat(lk->sp->fd, &open) < 0 ||
+	    (there && open.st_dev == named.st_dev && open.st_ino == named.st_ino))
+		return;
+	(void)err_set(
+		e, -ESTALE,
+		"%s is %s: the queue that this agent serves was moved or removed, and no "
+		"command finds it; tenure off ends this agent, tenure on serves what is there",
+		lk->sp->path, there ? "another directory now" : "not there any more");
+}
+
 static void look_at_all(struct looker *lk, struct look *l)
 {
 	struct looking g = { lk, l };
@@ -469,7 +487,8 @@ static void look_at_all(struct looker *lk, struct look *l)
 		return;
 	if (!l->last)
 		look_around(&g);
-	(void)write_own(lk, l);
+	if (write_own(lk, l) == 0 && !l->last && !l->e.code)
+		look_at_place(lk, &l->e);
 }
 
 static void look_work(uv_work_t *work)

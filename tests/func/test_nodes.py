@@ -261,6 +261,21 @@ def test_no_grace_after_the_promise(world, tmp_path):
     a.run("stop", "all", "--now")
 
 
+def test_queue_that_was_moved(world):
+    """An agent serves what it opened; who submits by the name of that gets another one, which is said."""
+    a = world.node("alpha")
+    a.start()
+    away = a.spool.with_name("away")
+    a.spool.rename(away)
+    assert wait_for(lambda: a.said(f"{a.spool} is not there any more: the queue that this agent")), a.out.read_text()
+    i = a.submit("-g", "0", "--", "true")
+    assert wait_for(lambda: a.said(f"{a.spool} is another directory now")), a.out.read_text()
+    a.run("off")
+    a.agent.wait(HANG)
+    a.start()
+    a.wait(i, "done")
+
+
 def test_cut_off_from_the_spool(world, tmp_path):
     """A task whose claim cannot be kept alive is ended in time; alone, it is left alone."""
     a = world.node("alpha")
