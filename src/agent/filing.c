@@ -326,17 +326,16 @@ static void supersede(struct filing *f, struct spool_place *p)
 	fill_end(f, &end);
 	code = transit_supersede(p->spool, &f->claim, &end, &f->e);
 	f->superseded = code == 0;
-	if (code == TRANSIT_GONE)
-		return;
-	f->code = code;
-	if (code < 0)
-		return;
+	if (code != TRANSIT_GONE)
+		f->code = code;
 	/* Told anew by the next scan: what came of it while we had it was not taken. */
-	if (t) {
+	if (t && code == 0) {
 		struct task_name n = t->name;
 
 		scan_note(p->scan, t->dir, &n, false);
 	}
+	/* If it has ended meanwhile there is nothing left of it that a scan could tell. */
+	depends_seen(p, f->claim.name.id);
 }
 
 /* What fails at once, again and again, is not tried on: its lane is paused, or the batch that has

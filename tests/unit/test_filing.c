@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "unit.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/depends.h"
 #include "agent/filing.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "spool_world.h"
 
@@ -142,6 +148,94 @@ static void test_array_that_another_has_filed(void **state)
 	p.spool = spool_close(p.spool);
 }
 
+static struct spool_spec *spec_after(uint64_t id)
+{
+	struct spool_spec *s = NULL;
+	struct err e = ERR_INIT;
+	char json[80];
+	size_t used;
+
+	(void)snprintf(json, sizeof(json), "{\"argv\":[\"true\"],\"after\":[%llu]}",
+		       (unsigned long long)id);
+	if (spec_read(json, strlen(json), &s, &used, &e) < 0)
+		fail_msg("%s", e.text);
+	return s;
+}
+
+static void expect_dep(struct spool_place *p, uint64_t id, enum sched_dep expected)
+{
+	depends_settle(p, DEPENDS_ALL | DEPENDS_SYNCED, NULL, NULL);
+	assert_int_equal(depends_state(p, id), expected);
+}
+
+/* As another node does it with a claim that has expired. */
+static void take_over(const struct spool *sp, const struct claim *c, enum task_result result,
+		      bool prune)
+{
+	struct spool_again again = { .reason = "its node is silent" };
+	struct claimer two = self(sp, "two");
+	char file[NAME_FILE_MAX], path[SPOOL_PATH_MAX];
+	struct spool_end end;
+	struct claim late;
+
+	assert_int_equal(transit_requeue(sp, NULL, c, &again, NULL), 0);
+	late = claim(sp, c->name.id, &two);
+	end = done(&late);
+	end.result = result;
+	assert_int_equal(transit_end(sp, NULL, &late, &end, NULL), 0);
+	late.name.agent[0] = '\0';
+	late.name.ended_s = end.ended_ns / NS_PER_S;
+	if (prune)
+		assert_int_equal(
+			spool_unlink(sp,
+				     spool_path(SPOOL_FAILED, name_format(&late.name, file), path),
+				     NULL),
+			0);
+}
+
+/* While this node slept: its index knows the claim, and what is filed too late takes that out of
+ * it. */
+static void test_too_late_for_who_waits(void **state)
+{
+	static const struct {
+		enum task_result result;
+		bool prune;
+		int code;
+		enum sched_dep dep;
+	} rows[] = { { RESULT_DONE, false, 0, SCHED_DEP_READY },
+		     { RESULT_FAILED, false, 0, SCHED_DEP_NEVER },
+		     { RESULT_CANCELLED, false, 0, SCHED_DEP_NEVER },
+		     { RESULT_FAILED, true, -ENOENT, SCHED_DEP_NEVER } };
+	static const struct task_end ended = { .outcome = TASK_EXITED };
+	struct spool_place p = { .spool = open_spool() };
+	struct claimer one = self(p.spool, "one");
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
+		struct spool_spec *waits = spec_after(id);
+		struct filing f = { .claim = claim(p.spool, id, &one),
+				    .spec = waits,
+				    .end = &ended,
+				    .ended = { .kind = END_EXIT },
+				    .token = "none",
+				    .run_dir = spool_world_root(),
+				    .log_path = "logs/none" };
+
+		p.scan = scanned(p.spool);
+		depends_set(&p, id + 1000, waits);
+		expect_dep(&p, id + 1000, SCHED_DEP_WAIT);
+		take_over(p.spool, &f.claim, rows[i].result, rows[i].prune);
+		filing_work(&f, &p);
+		assert_int_equal(f.code, rows[i].code);
+		assert_int_equal(f.superseded, rows[i].code == 0);
+		expect_dep(&p, id + 1000, rows[i].dep);
+		(void)spec_free(waits);
+		depends_free(&p);
+		p.scan = scan_free(p.scan);
+	}
+	p.spool = spool_close(p.spool);
+}
+
 /* An element that waits again though it was to be stopped; its batch is called otherwise by now, or
  * gone. */
 static void test_cancel_of_an_element(void **state)
@@ -227,6 +321,8 @@ int main(void)
 		cmocka_unit_test(test_command_that_had_ended),
 		cmocka_unit_test(test_words),
 		cmocka_unit_test_setup_teardown(test_array_that_another_has_filed, spool_setup,
+						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_too_late_for_who_waits, spool_setup,
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_cancel_of_an_element, spool_setup,
 						spool_teardown),
