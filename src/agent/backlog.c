@@ -153,6 +153,7 @@ static bool file_batch(struct worker *w, struct place_batch *p)
 	if (!batch_is_over(p->batch) || batch_file(p->batch, NULL) != 0)
 		return false;
 	depends_ended(w->place, id, good);
+	w->b->filed = true;
 	place_forget_batch(w->place, id);
 	return true;
 }

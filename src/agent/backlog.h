@@ -58,6 +58,7 @@ struct backlog_want {
 struct backlog {
 	struct backlog_want want;
 	uint64_t read_ms; /* how long the directories took, where they were read */
+	bool filed;	  /* a batch: who waits for it is told when that is safe on the disk */
 	bool more;	  /* that is not all: the next job goes on, in the order of starting */
 	size_t n_changes;
 	struct backlog_change *changes;

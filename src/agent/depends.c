@@ -59,10 +59,22 @@ static struct place_depends *get(struct spool_place *p)
 	return p->depends;
 }
 
+/* As it stands now: an end here before that, which is still to be told, does not count any more. */
+static void tell(struct place_depends *d, uint64_t id, enum deps_state how)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < d->ended.n; i++)
+		if (d->ended.all[i].id != id)
+			d->ended.all[kept++] = d->ended.all[i];
+	d->ended.n = kept;
+	deps_tell(d->graph, id, how);
+}
+
 static void find_out(struct spool_place *p, uint64_t id)
 {
 	if (scan_find(p->scan, id, 0))
-		deps_tell(p->depends->graph, id, DEPS_OPEN);
+		tell(p->depends, id, DEPS_OPEN);
 	else
 		add_id(&p->depends->look, id);
 }
@@ -160,15 +172,17 @@ static void look(struct spool_place *p, struct place_depends *d, bool all)
 		    !deps_is_waited_for(d->graph, ids.all[i]))
 			continue;
 		if (scan_find(p->scan, ids.all[i], 0))
-			deps_tell(d->graph, ids.all[i], DEPS_OPEN);
+			tell(d, ids.all[i], DEPS_OPEN);
 		else
 			add_ended(&en, ids.all[i], DEPS_NONE);
 	}
 	bool read = !en.n || look_up(p, &en);
 
 	for (size_t i = 0; i < en.n; i++)
-		if (read && (all || en.all[i].how != DEPS_NONE))
-			deps_tell(d->graph, en.all[i].id, en.all[i].how);
+		if (read && en.all[i].how != DEPS_NONE)
+			tell(d, en.all[i].id, en.all[i].how);
+		else if (read && all)
+			deps_tell(d->graph, en.all[i].id, DEPS_NONE);
 		else
 			add_id(&d->look, en.all[i].id);
 	free(en.all);

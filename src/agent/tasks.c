@@ -412,6 +412,8 @@ static void scan_done_(struct spool_job *job)
 	}
 	for (size_t i = 0; i < b->n_changes; i++)
 		applying_change(q->plan, q->place.news, &b->changes[i]);
+	if (b->filed)
+		durable_soon(q->durable);
 	if (b->lanes_read && pauses_set(&q->pauses, q->plan, &b->lanes, &b->reasons))
 		tasks_plan_soon(q);
 	for (size_t i = 0; i < b->n_orders; i++)

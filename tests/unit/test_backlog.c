@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,6 +12,8 @@
 
 #include "agent/applying.h"
 #include "agent/backlog.h"
+#include "agent/depends.h"
+#include "agent/filing.h"
 #include "agent/taking.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -217,14 +220,132 @@ static void test_change_of_what_is_claimed(void **state)
 	(void)sched_queue_free(plan);
 }
 
+/* As every two seconds. True: a batch was filed. */
+static bool read_all(struct spool_place *p)
+{
+	struct backlog b = { .want = { .all = true } };
+	bool filed;
+
+	backlog_work(&b, p);
+	assert_int_equal(b.code, 0);
+	filed = b.filed;
+	backlog_clear(&b);
+	return filed;
+}
+
+/* As after a sync. */
+static void settle(struct spool_place *p)
+{
+	struct backlog b = { .want = { .settle = true } };
+
+	backlog_work(&b, p);
+	backlog_clear(&b);
+}
+
+static uint64_t submit_after(const struct spool *sp, uint64_t id)
+{
+	char json[80];
+
+	(void)snprintf(json, sizeof(json), "{\"argv\":[\"true\"],\"gpus\":0,\"after\":[%llu]}",
+		       (unsigned long long)id);
+	return submit(sp, json);
+}
+
+static void expect_dep(struct spool_place *p, uint64_t id, enum sched_dep expected)
+{
+	assert_int_equal(depends_state(p, id), expected);
+}
+
+static int keep_name(void *data, const struct task_name *n, const char *dir)
+{
+	struct task_name *want = data;
+
+	if (n->id != want->id)
+		return 0;
+	*want = *n;
+	return 1;
+}
+
+/* As `tenure retry` does it. */
+static void ask_again(const struct spool *sp, uint64_t id, const char *dir)
+{
+	struct task_name n = { .id = id };
+
+	assert_int_equal(scan_dir(sp, dir, keep_name, &n, NULL), 1);
+	assert_int_equal(transit_retry(sp, &n, dir, false, NULL), 0);
+}
+
+/* Run by another agent. */
+static void run_elsewhere(const struct spool *sp, uint64_t id, enum task_result result)
+{
+	struct claimer other = self(sp, "two");
+	struct claim c = claim(sp, id, &other);
+	struct spool_end end = done(&c);
+
+	end.result = result;
+	assert_int_equal(transit_end(sp, NULL, &c, &end, NULL), 0);
+}
+
+/* What was filed here is told when it is safe on the disk; by then it may have run again. */
+static void test_ended_here_before_it_ended_elsewhere(void **state)
+{
+	struct spool_place p = open_place("one");
+	uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
+	uint64_t waits = submit_after(p.spool, id);
+
+	(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_WAIT);
+	assert_int_equal(filing_cancel(&p, &(struct task_name){ .id = id }, "stopped", NULL), 1);
+	ask_again(p.spool, id, "cancelled");
+	(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_WAIT);
+	run_elsewhere(p.spool, id, RESULT_DONE);
+	(void)read_all(&p);
+	(void)read_all(&p); /* of which the first may have missed it */
+	expect_dep(&p, waits, SCHED_DEP_READY);
+	settle(&p);
+	expect_dep(&p, waits, SCHED_DEP_READY);
+	close_place(&p);
+}
+
+/* Who ended its last element has not come to file it. */
+static void test_batch_that_is_over(void **state)
+{
+	struct spool_place p = open_place("one");
+	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-1\"}");
+	uint64_t waits = submit_after(p.spool, id);
+	struct claimer two = self(p.spool, "two");
+	struct spool_end end;
+	struct batch *other;
+	struct claim c;
+
+	assert_false(read_all(&p));
+	other = open_batch(p.spool, id, "two");
+	assert_int_equal(batch_claim(other, 1, &two, &c, NULL), 0);
+	end = done(&c);
+	assert_int_equal(batch_end(other, NULL, &c, &end, NULL), 0);
+	assert_true(read_all(&p)); /* which a sync has to follow */
+	settle(&p);
+	for (int i = 0; i < 2; i++)
+		assert_false(read_all(&p));
+	expect_dep(&p, waits, SCHED_DEP_READY);
+	(void)batch_close(other);
+	close_place(&p);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_claimed_by_another), TEST(test_renamed_batch),
-					    TEST(test_reading_that_fails),
-					    TEST(test_claim_of_what_was_edited),
-					    TEST(test_change_of_what_is_claimed) };
+	const struct CMUnitTest tests[] = {
+		TEST(test_claimed_by_another),
+		TEST(test_renamed_batch),
+		TEST(test_reading_that_fails),
+		TEST(test_claim_of_what_was_edited),
+		TEST(test_change_of_what_is_claimed),
+		TEST(test_ended_here_before_it_ended_elsewhere),
+		TEST(test_batch_that_is_over),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
