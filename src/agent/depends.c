@@ -4,6 +4,12 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/str.h"
+
+#define MISSES	   2   /* readings in a row; then there is no such task, ... */
+#define DOUBLINGS  8   /* ... and it is looked for ever more rarely */
+#define CHECKS_MAX 200 /* of files that may have gone, per reading */
+#define NEVER	   UINT64_MAX
 
 struct ids {
 	size_t n;
@@ -20,9 +26,26 @@ struct endings {
 	struct ended *all;
 };
 
+/* Left the queue, or was never seen: how did it end? */
+struct absent {
+	uint64_t id;
+	uint64_t at;	     /* it is looked for with that reading; or NEVER */
+	unsigned int misses; /* readings in a row with which it was found nowhere */
+	enum deps_state how; /* by this look; OPEN: it is not looked for */
+	char *path;	     /* of one that has not ended well, and may be asked for again */
+};
+
+struct absents {
+	size_t n;
+	struct absent *all;
+};
+
 struct place_depends {
 	struct deps *graph;
-	struct ids look;      /* left the queue, or were never seen: how did they end? */
+	struct absents absent;
+	bool due;	      /* some are to be looked for now */
+	uint64_t n_read;      /* how often the queue was read whole */
+	uint64_t checked;     /* the last one, where there are too many for one reading */
 	struct ids changed;   /* wait otherwise than was told */
 	struct endings ended; /* filed here, and not told yet */
 };
@@ -41,6 +64,18 @@ static void add_ended(struct endings *en, uint64_t id, enum deps_state how)
 	if ((en->n & (en->n - 1)) == 0)
 		en->all = xrealloc(en->all, en->n ? 2 * en->n : 1, sizeof(*en->all));
 	en->all[en->n++] = (struct ended){ id, how };
+}
+
+static void add_absent(struct place_depends *d, uint64_t id, uint64_t at)
+{
+	struct absents *l = &d->absent;
+
+	d->due = d->due || at <= d->n_read;
+	if (l->n && l->all[l->n - 1].id == id && l->all[l->n - 1].at == at)
+		return;
+	if ((l->n & (l->n - 1)) == 0)
+		l->all = xrealloc(l->all, l->n ? 2 * l->n : 1, sizeof(*l->all));
+	l->all[l->n++] = (struct absent){ .id = id, .at = at };
 }
 
 static void on_change(void *user, uint64_t id, enum sched_dep now)
@@ -76,7 +111,7 @@ static void find_out(struct spool_place *p, uint64_t id)
 	if (scan_find(p->scan, id, 0))
 		tell(p->depends, id, DEPS_OPEN);
 	else
-		add_id(&p->depends->look, id);
+		add_absent(p->depends, id, 0);
 }
 
 static struct deps_on *fill(struct deps_on *on, const struct id_list *ids, enum deps_kind kind)
@@ -127,66 +162,144 @@ static int by_id(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-static int take(struct endings *en, const struct task_name *n, enum deps_state how)
+static int by_id_and_at(const void *a, const void *b)
 {
-	struct ended *found = NULL;
+	const struct absent *x = a, *y = b;
 
-	/* The id is what an ended begins with. */
-	if (!n->element)
-		found = bsearch(&n->id, en->all, en->n, sizeof(*en->all), by_id);
-	if (found)
-		found->how = how;
+	return x->id != y->id ? by_id(a, b) : (x->at > y->at) - (x->at < y->at);
+}
+
+static int take(struct absents *l, const struct task_name *n, const char *dir, enum deps_state how)
+{
+	char file[NAME_FILE_MAX];
+	struct absent *found = NULL;
+
+	/* The id is what an absent begins with. */
+	if (!n->element && l->n)
+		found = bsearch(&n->id, l->all, l->n, sizeof(*l->all), by_id);
+	if (!found || found->how == DEPS_OPEN)
+		return 0;
+	found->how = how;
+	free(found->path);
+	found->path = how == DEPS_BAD ? xasprintf("%s/%s", dir, name_format(n, file)) : NULL;
 	return 0;
 }
 
 static int on_good(void *data, const struct task_name *n, const char *dir)
 {
-	return take(data, n, DEPS_GOOD);
+	return take(data, n, dir, DEPS_GOOD);
 }
 
 static int on_bad(void *data, const struct task_name *n, const char *dir)
 {
-	return take(data, n, DEPS_BAD);
+	return take(data, n, dir, DEPS_BAD);
 }
 
 /* A directory that cannot be read says nothing: they are looked for again. */
-static bool look_up(struct spool_place *p, struct endings *en)
+static bool look_up(struct spool_place *p, struct absents *l)
 {
-	return scan_done(p->spool, on_good, en, NULL) >= 0 &&
-	       scan_dir(p->spool, "failed", on_bad, en, NULL) >= 0 &&
-	       scan_dir(p->spool, "cancelled", on_bad, en, NULL) >= 0;
+	return scan_done(p->spool, on_good, l, NULL) >= 0 &&
+	       scan_dir(p->spool, "failed", on_bad, l, NULL) >= 0 &&
+	       scan_dir(p->spool, "cancelled", on_bad, l, NULL) >= 0;
 }
 
-/* What another node claims is in neither directory for a moment: only who has read all may say that
- * there is no such task. */
+static bool is_absent(struct spool_place *p, struct place_depends *d, uint64_t id)
+{
+	bool here = scan_find(p->scan, id, 0);
+
+	if (here)
+		tell(d, id, DEPS_OPEN);
+	return !here && deps_is_waited_for(d->graph, id);
+}
+
+/* Asked for again, it may have begun and ended between two readings, of which neither met it. No
+ * task is called so twice: its epoch is in the name. */
+static void check_path(struct spool_place *p, struct place_depends *d, struct absent *a)
+{
+	d->checked = a->id;
+	if (spool_exists(p->spool, a->path))
+		return;
+	free(take_ptr(a->path));
+	a->at = 0;
+}
+
+/* True: some of them are to be looked for. */
+static bool choose(struct spool_place *p, struct place_depends *d, bool all)
+{
+	struct absents *l = &d->absent;
+	size_t n = 0, checks = 0;
+	bool any = false;
+
+	if (l->n)
+		qsort(l->all, l->n, sizeof(*l->all), by_id_and_at);
+	for (size_t i = 0; i < l->n; i++) {
+		struct absent a = l->all[i];
+
+		if ((n && l->all[n - 1].id == a.id) || !is_absent(p, d, a.id)) {
+			free(a.path);
+			continue;
+		}
+		if (all && a.path && a.id > d->checked && checks++ < CHECKS_MAX)
+			check_path(p, d, &a);
+		a.how = a.at <= d->n_read ? DEPS_NONE : DEPS_OPEN;
+		any = any || a.how == DEPS_NONE;
+		l->all[n++] = a;
+	}
+	l->n = n;
+	if (all && checks <= CHECKS_MAX)
+		d->checked = 0;
+	return any;
+}
+
+/*
+ * What another node claims is in neither directory for a moment, and a reading may miss what comes
+ * while it goes on: only who has read all, and twice, may say that there is no such task. A file
+ * server may hide it for longer. What has ended and is not found any more was removed.
+ */
+static void tell_missing(struct place_depends *d, struct absent *a)
+{
+	uint64_t wait = 1ULL << (a->misses < DOUBLINGS ? a->misses : DOUBLINGS);
+
+	a->misses++;
+	a->at = (d->n_read | (wait - 1)) + 1; /* together with others */
+	if (a->misses >= MISSES && deps_told(d->graph, a->id) == DEPS_OPEN)
+		deps_tell(d->graph, a->id, DEPS_NONE);
+}
+
+/* False: nothing more is to be known of it. */
+static bool conclude(struct place_depends *d, struct absent *a, bool all)
+{
+	if (a->how == DEPS_NONE && all)
+		tell_missing(d, a);
+	if (a->how == DEPS_NONE || a->how == DEPS_OPEN)
+		return true;
+	tell(d, a->id, a->how);
+	a->misses = 0;
+	a->at = NEVER;
+	return a->how == DEPS_BAD;
+}
+
 static void look(struct spool_place *p, struct place_depends *d, bool all)
 {
-	struct ids ids = d->look;
-	struct endings en = { 0 };
+	struct absents *l = &d->absent;
+	size_t n = 0;
 
-	d->look = (struct ids){ 0 };
-	if (ids.n)
-		qsort(ids.all, ids.n, sizeof(*ids.all), by_id);
-	for (size_t i = 0; i < ids.n; i++) {
-		if ((i && ids.all[i] == ids.all[i - 1]) ||
-		    !deps_is_waited_for(d->graph, ids.all[i]))
+	d->n_read += all;
+	if (!all && !d->due)
+		return;
+	d->due = choose(p, d, all);
+	if (d->due && !look_up(p, l))
+		return;
+	d->due = false;
+	for (size_t i = 0; i < l->n; i++) {
+		struct absent a = l->all[i];
+
+		if (!conclude(d, &a, all))
 			continue;
-		if (scan_find(p->scan, ids.all[i], 0))
-			tell(d, ids.all[i], DEPS_OPEN);
-		else
-			add_ended(&en, ids.all[i], DEPS_NONE);
+		d->due = d->due || a.at <= d->n_read;
+		l->all[n++] = a;
 	}
-	bool read = !en.n || look_up(p, &en);
-
-	for (size_t i = 0; i < en.n; i++)
-		if (read && en.all[i].how != DEPS_NONE)
-			tell(d, en.all[i].id, en.all[i].how);
-		else if (read && all)
-			deps_tell(d->graph, en.all[i].id, DEPS_NONE);
-		else
-			add_id(&d->look, en.all[i].id);
-	free(en.all);
-	free(ids.all);
+	l->n = n;
 }
 
 static void tell_ended(struct spool_place *p, struct place_depends *d)
@@ -196,6 +309,8 @@ static void tell_ended(struct spool_place *p, struct place_depends *d)
 
 		/* Asked for again meanwhile, it is open. */
 		deps_tell(d->graph, e->id, scan_find(p->scan, e->id, 0) ? DEPS_OPEN : e->how);
+		if (e->how == DEPS_BAD) /* where does it lie? */
+			add_absent(d, e->id, d->n_read + 1);
 	}
 	free(d->ended.all);
 	d->ended = (struct endings){ 0 };
@@ -240,7 +355,9 @@ void depends_free(struct spool_place *p)
 	if (!d)
 		return;
 	d->graph = deps_free(d->graph);
-	free(d->look.all);
+	for (size_t i = 0; i < d->absent.n; i++)
+		free(d->absent.all[i].path);
+	free(d->absent.all);
 	free(d->changed.all);
 	free(d->ended.all);
 	free(d);

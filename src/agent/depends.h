@@ -7,6 +7,11 @@
  * ended is known where it was filed here; of others the name in done/, failed/ or cancelled/ says
  * it. Those directories may be large, so they are read only when a task that somebody waits for has
  * left the queue without our doing, and once for all of these.
+ *
+ * Nothing of that is final. What has not ended well may be asked for again, and begin and end
+ * elsewhere before the queue is read here: so with each reading it is looked whether its file still
+ * lies where it was found. What is found nowhere is looked for again, ever more rarely; it counts
+ * as gone when that was so after two readings in a row.
  */
 
 #include "agent/spooler.h"

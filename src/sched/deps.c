@@ -305,6 +305,13 @@ bool deps_is_waited_for(const struct deps *d, uint64_t id)
 	return x && x->waited_by;
 }
 
+enum deps_state deps_told(const struct deps *d, uint64_t id)
+{
+	const struct node *x = find(d, id);
+
+	return x ? x->told : DEPS_OPEN;
+}
+
 bool deps_is_unknown(const struct deps *d, uint64_t id)
 {
 	const struct node *x = find(d, id);

@@ -50,6 +50,8 @@ void deps_set(struct deps *d, uint64_t id, const struct deps_on *on, size_t n);
 /* How a task stands. Where nobody waits for it nothing is remembered. */
 void deps_tell(struct deps *d, uint64_t id, enum deps_state state);
 bool deps_is_waited_for(const struct deps *d, uint64_t id);
+/* As deps_tell() was last called, OPEN where it was not. */
+enum deps_state deps_told(const struct deps *d, uint64_t id);
 /* Somebody waits for it and nobody has told how it stands. */
 bool deps_is_unknown(const struct deps *d, uint64_t id);
 /* READY where it waits for nothing. */

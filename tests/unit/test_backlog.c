@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "spool/lanes.h"
 #include "spool_world.h"
 
@@ -242,11 +244,11 @@ static void settle(struct spool_place *p)
 	backlog_clear(&b);
 }
 
-static uint64_t submit_after(const struct spool *sp, uint64_t id)
+static uint64_t submit_after(const struct spool *sp, const char *how, uint64_t id)
 {
 	char json[80];
 
-	(void)snprintf(json, sizeof(json), "{\"argv\":[\"true\"],\"gpus\":0,\"after\":[%llu]}",
+	(void)snprintf(json, sizeof(json), "{\"argv\":[\"true\"],\"gpus\":0,\"%s\":[%llu]}", how,
 		       (unsigned long long)id);
 	return submit(sp, json);
 }
@@ -291,7 +293,7 @@ static void test_ended_here_before_it_ended_elsewhere(void **state)
 {
 	struct spool_place p = open_place("one");
 	uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
-	uint64_t waits = submit_after(p.spool, id);
+	uint64_t waits = submit_after(p.spool, "after", id);
 
 	(void)read_all(&p);
 	expect_dep(&p, waits, SCHED_DEP_WAIT);
@@ -308,12 +310,165 @@ static void test_ended_here_before_it_ended_elsewhere(void **state)
 	close_place(&p);
 }
 
+/* It is retried, begun and ended elsewhere while nobody looks here: no reading has met it. */
+static void test_retried_between_two_looks(void **state)
+{
+	static const char *const dirs[] = {
+		[RESULT_FAILED] = "failed", [RESULT_CANCELLED] = "cancelled"
+	};
+	struct spool_place p = open_place("one");
+
+	for (enum task_result r = RESULT_FAILED; r <= RESULT_CANCELLED; r++) {
+		uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
+		uint64_t waits = submit_after(p.spool, "after", id);
+
+		(void)read_all(&p);
+		run_elsewhere(p.spool, id, r);
+		for (int i = 0; i < 2; i++)
+			(void)read_all(&p);
+		expect_dep(&p, waits, SCHED_DEP_NEVER);
+		ask_again(p.spool, id, dirs[r]);
+		run_elsewhere(p.spool, id, r); /* as badly as before */
+		(void)read_all(&p);
+		expect_dep(&p, waits, SCHED_DEP_NEVER);
+		ask_again(p.spool, id, dirs[r]);
+		run_elsewhere(p.spool, id, RESULT_DONE);
+		(void)read_all(&p);
+		expect_dep(&p, waits, SCHED_DEP_READY);
+	}
+	close_place(&p);
+}
+
+/* The same where it had failed here. */
+static void test_ended_here_and_retried(void **state)
+{
+	struct spool_place p = open_place("one");
+	uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
+	uint64_t waits = submit_after(p.spool, "after", id);
+	struct task_name n = { .id = id };
+
+	(void)read_all(&p);
+	assert_int_equal(filing_cancel(&p, &n, "stopped", NULL), 1);
+	n = scan_find(p.scan, id, 0)->name;
+	scan_note(p.scan, SPOOL_PENDING, &n, false); /* as of one that has run here */
+	settle(&p);
+	(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_NEVER);
+	ask_again(p.spool, id, "cancelled");
+	run_elsewhere(p.spool, id, RESULT_FAILED);
+	(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_NEVER);
+
+	ask_again(p.spool, id, "failed");
+	run_elsewhere(p.spool, id, RESULT_DONE);
+	(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_READY);
+	close_place(&p);
+}
+
+#define MANY 300
+
+/* Of very many a part is looked at with each reading. */
+static void test_many_that_failed(void **state)
+{
+	struct spool_place p = open_place("one");
+	struct task_name n = { .priority = 500, .ended_s = 1, .name = "x" };
+	char file[NAME_FILE_MAX], path[SPOOL_PATH_MAX], to[SPOOL_PATH_MAX];
+	struct strbuf json = STRBUF_INIT;
+	uint64_t waits;
+
+	strbuf_adds(&json, "{\"argv\":[\"true\"],\"gpus\":0,\"after\":[");
+	for (n.id = 1000; n.id < 1000 + MANY; n.id++) {
+		put(p.spool, spool_path(SPOOL_FAILED, name_format(&n, file), path), "");
+		strbuf_addf(&json, "%s%d", n.id > 1000 ? "," : "", (int)n.id);
+	}
+	strbuf_adds(&json, "]}");
+	waits = submit(p.spool, strbuf_str(&json));
+	strbuf_clear(&json);
+	(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_NEVER);
+
+	assert_int_equal(mkdirat(p.spool->fd, "done/2026-01-01", 0700), 0);
+	for (n.id = 1000; n.id < 1000 + MANY; n.id++) {
+		(void)spool_path(SPOOL_FAILED, name_format(&n, file), path);
+		(void)str_print(to, sizeof(to), "done/2026-01-01/%s", file);
+		assert_int_equal(spool_rename(p.spool, path, to, NULL), 0);
+	}
+	(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_NEVER);
+	(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_READY);
+	close_place(&p);
+}
+
+/* It has ended all the same: who waits for that, well or not, goes on. */
+static void test_failed_and_removed(void **state)
+{
+	struct spool_place p = open_place("one");
+	uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
+	uint64_t waits = submit_after(p.spool, "after_any", id);
+	char file[NAME_FILE_MAX], path[SPOOL_PATH_MAX];
+	struct task_name n = { .id = id };
+
+	run_elsewhere(p.spool, id, RESULT_FAILED);
+	(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_READY);
+	assert_int_equal(scan_dir(p.spool, "failed", keep_name, &n, NULL), 1);
+	(void)spool_path(SPOOL_FAILED, name_format(&n, file), path);
+	assert_int_equal(spool_unlink(p.spool, path, NULL), 0);
+	for (int i = 0; i < 4; i++)
+		(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_READY);
+	close_place(&p);
+}
+
+/* A reading may miss what comes while it goes on, and have what came after it. */
+static void test_missed_by_a_reading(void **state)
+{
+	struct spool_place p = open_place("one");
+	uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
+	uint64_t waits = submit_after(p.spool, "after", id);
+	char file[NAME_FILE_MAX], path[SPOOL_PATH_MAX];
+	struct scan_task t;
+
+	assert_true(get(p.spool, id, &t));
+	(void)spool_path(SPOOL_PENDING, name_format(&t.name, file), path);
+	assert_int_equal(spool_rename(p.spool, path, "away", NULL), 0);
+	(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_WAIT);
+	assert_int_equal(spool_rename(p.spool, "away", path, NULL), 0);
+	run_elsewhere(p.spool, id, RESULT_DONE);
+	(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_READY);
+	close_place(&p);
+}
+
+/* A cache of the filesystem may hide for longer where it has gone. */
+static void test_not_there_for_a_while(void **state)
+{
+	struct spool_place p = open_place("one");
+	uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
+	uint64_t waits = submit_after(p.spool, "after", id);
+
+	run_elsewhere(p.spool, id, RESULT_DONE);
+	assert_int_equal(spool_rename(p.spool, "done", "away", NULL), 0);
+	for (int i = 0; i < 10; i++) {
+		(void)read_all(&p);
+		expect_dep(&p, waits, i ? SCHED_DEP_NEVER : SCHED_DEP_WAIT);
+	}
+	assert_int_equal(spool_rename(p.spool, "away", "done", NULL), 0);
+	for (int i = 0; i < 10; i++) /* as often again, at most */
+		(void)read_all(&p);
+	expect_dep(&p, waits, SCHED_DEP_READY);
+	close_place(&p);
+}
+
 /* Who ended its last element has not come to file it. */
 static void test_batch_that_is_over(void **state)
 {
 	struct spool_place p = open_place("one");
 	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-1\"}");
-	uint64_t waits = submit_after(p.spool, id);
+	uint64_t waits = submit_after(p.spool, "after", id);
 	struct claimer two = self(p.spool, "two");
 	struct spool_end end;
 	struct batch *other;
@@ -345,6 +500,12 @@ int main(void)
 		TEST(test_change_of_what_is_claimed),
 		TEST(test_ended_here_before_it_ended_elsewhere),
 		TEST(test_batch_that_is_over),
+		TEST(test_retried_between_two_looks),
+		TEST(test_ended_here_and_retried),
+		TEST(test_failed_and_removed),
+		TEST(test_many_that_failed),
+		TEST(test_missed_by_a_reading),
+		TEST(test_not_there_for_a_while),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,8 +72,10 @@ static void test_each_state(void **state)
 		deps_set(d, 2, NULL, 0);
 		wait_for(d, 2, cases[i].kind, 1);
 		assert_true(deps_is_unknown(d, 1));
+		assert_int_equal(deps_told(d, 1), DEPS_OPEN);
 		deps_tell(d, 1, cases[i].told);
 		assert_false(deps_is_unknown(d, 1));
+		assert_int_equal(deps_told(d, 1), cases[i].told);
 		assert_int_equal(deps_state(d, 2), cases[i].state);
 		expect_text(d, 2, cases[i].text);
 	}
