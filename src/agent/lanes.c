@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/lanes.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,11 +96,12 @@ int lanes_take(struct spool_place *p, const struct task_name *n, struct lanes_me
 struct release_job {
 	struct spool_job job;
 	char key[LANE_KEY_MAX];
+	int code;
 };
 
 static void release_work(struct spool_job *job, struct spool_place *p)
 {
-	const struct release_job *r = (struct release_job *)job;
+	struct release_job *r = (struct release_job *)job;
 	struct place_lane *l = epoch_of(p, r->key);
 	char owner[NAME_AGENT_MAX + 1];
 	uint64_t id;
@@ -107,14 +109,12 @@ static void release_work(struct spool_job *job, struct spool_place *p)
 		r->key[0] == '%' && str_to_u64(r->key + 1, &id) == 0 && !scan_find(p->scan, id, 0);
 
 	/* Found after a restart: it is ours, and its epoch is not known yet. */
-	if (lane_take(p->spool, r->key, p->self.agent, &l->epoch, owner, NULL) == 0)
-		(void)lane_release(p->spool, r->key, p->self.agent, l->epoch, gone, NULL);
+	r->code = lane_take(p->spool, r->key, p->self.agent, &l->epoch, owner, NULL);
+	if (r->code == 0)
+		r->code = lane_release(p->spool, r->key, p->self.agent, l->epoch, gone, NULL);
+	else if (r->code == LANE_ELSEWHERE && !owner[0]) /* whose it is could not be seen */
+		r->code = -EAGAIN;
 	forget_epoch(p, r->key);
-}
-
-static void release_done(struct spool_job *job)
-{
-	free(job);
 }
 
 /* ---- on the loop ---- */
@@ -200,12 +200,22 @@ static bool is_used(struct tasks *q, const struct lanes_entry *l)
 	return false;
 }
 
+/* Its file may name us still, and then no other agent starts anything of it: once more. */
+static void release_done(struct spool_job *job)
+{
+	struct release_job *r = (struct release_job *)job;
+
+	if (r->code < 0)
+		lanes_found(job->user, r->key);
+	free(r);
+}
+
 static void release(struct tasks *q, const char *key)
 {
 	struct release_job *j = xcalloc(1, sizeof(*j));
 
 	(void)str_copy(j->key, sizeof(j->key), key);
-	j->job = (struct spool_job){ .work = release_work, .done = release_done };
+	j->job = (struct spool_job){ .work = release_work, .done = release_done, .user = q };
 	spooler_do(q->spooler, &j->job);
 }
 

@@ -31,7 +31,7 @@ struct lanes_met {
 int lanes_take(struct spool_place *p, const struct task_name *n, struct lanes_met *ret,
 	       struct err *e);
 void lanes_met(struct tasks *q, const struct lanes_met *m);
-/* One that an earlier agent of this name left. */
+/* One that an earlier agent of this name left, or that could not be let go of. */
 void lanes_found(struct tasks *q, const char *key);
 void lanes_look(struct tasks *q);
 void lanes_clear(struct tasks *q);

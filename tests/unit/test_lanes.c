@@ -4,9 +4,46 @@
 
 #include "unit.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include "agent/tasksin.h"
+#include "base/clock.h"
 #include "base/str.h"
 #include "sched/why.h"
+#include "spool_world.h"
+
+/* Time passes when the test says so, and the spooler works when it is asked to. */
+static uint64_t later_ns;
+static struct spool_place place;
+static struct spool_job *asked;
+
+uint64_t __real_clock_mono_ns(void);
+uint64_t __wrap_clock_mono_ns(void);
+void __wrap_spooler_do(struct spooler *s, struct spool_job *job);
+
+uint64_t __wrap_clock_mono_ns(void)
+{
+	return __real_clock_mono_ns() + later_ns;
+}
+
+void __wrap_spooler_do(struct spooler *s, struct spool_job *job)
+{
+	assert_null(asked);
+	asked = job;
+}
+
+static bool work(void)
+{
+	struct spool_job *job = asked;
+
+	if (!job)
+		return false;
+	asked = NULL;
+	job->work(job, &place);
+	job->done(job);
+	return true;
+}
 
 static struct tasks open_tasks(void)
 {
@@ -78,11 +115,69 @@ static void test_array_that_becomes_ours(void **state)
 	close_tasks(&q);
 }
 
+static int take(const char *key, const char *agent, char *ret_owner)
+{
+	uint64_t epoch = LANE_NONE;
+
+	return lane_take(place.spool, key, agent, &epoch, ret_owner, NULL);
+}
+
+/* Whether it was to be let go of, a while after it was used last. */
+static bool look_later(struct tasks *q)
+{
+	later_ns += 3 * NS_PER_S;
+	lanes_look(q);
+	return work();
+}
+
+/* It is let go of while lanes/ cannot be read. */
+static void expect_release_again(const char *key, bool is_missing)
+{
+	struct tasks q = open_tasks();
+	char owner[NAME_AGENT_MAX + 1];
+	int fd = place.spool->fd;
+
+	assert_int_equal(take(key, "one", owner), 0);
+	lanes_found(&q, key);
+	assert_int_equal(renameat(fd, "lanes", fd, "away"), 0);
+	if (!is_missing)
+		put(place.spool, "lanes", "");
+	assert_true(look_later(&q));
+	assert_true(look_later(&q));
+	if (!is_missing)
+		assert_int_equal(unlinkat(fd, "lanes", 0), 0);
+	assert_int_equal(renameat(fd, "away", fd, "lanes"), 0);
+	assert_int_equal(take(key, "two", owner), LANE_ELSEWHERE);
+	assert_string_equal(owner, "one");
+
+	assert_true(look_later(&q));
+	assert_int_equal(take(key, "two", owner), 0);
+	assert_false(look_later(&q));
+	close_tasks(&q);
+}
+
+/* One whose release fails names us, and keeps it from all other nodes, until it is tried again. */
+static void test_release_that_fails(void **state)
+{
+	place = (struct spool_place){ .spool = open_spool() };
+	place.self = self(place.spool, "one");
+	place.scan = scanned(place.spool);
+	put(place.spool, "agents/one", "{}\n");
+	put(place.spool, "agents/two", "{}\n");
+	expect_release_again("week", false);
+	expect_release_again("month", true);
+	expect_release_again("%7", false);
+	place.scan = scan_free(place.scan);
+	place.spool = spool_close(place.spool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lane_that_becomes_ours),
 		cmocka_unit_test(test_array_that_becomes_ours),
+		cmocka_unit_test_setup_teardown(test_release_that_fails, spool_setup,
+						spool_teardown),
 	};
 
 	return cmocka_run_group_tests_name("lanes", tests, NULL, NULL);
