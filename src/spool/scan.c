@@ -48,7 +48,7 @@ struct entry {
 struct raw {
 	char *file;
 	int64_t size;
-	uint64_t mtime_ns;
+	uint64_t ino, mtime_ns, ctime_ns;
 	uint64_t since_ns; /* mono: so since then */
 	uint64_t again_ns; /* mono: not before then */
 	unsigned int failures;
@@ -296,6 +296,30 @@ static int by_file(const void *a, const void *b)
 	return strcmp(((const struct raw *)a)->file, ((const struct raw *)b)->file);
 }
 
+static uint64_t ns_of(const struct timespec *t)
+{
+	return (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_nsec;
+}
+
+/*
+ * True: it is not as it was, or not the same. One that comes again under the name of one that was
+ * taken, before a reading has missed that, may be as large and as old: cp -p, ln, rsync -t. But all
+ * of them set its ctime, or it is another file. We only ever take one away, so that its ctime does
+ * not change by us.
+ */
+static bool note_stat(struct raw *raw, const struct stat *st)
+{
+	uint64_t mtime_ns = ns_of(&st->st_mtim), ctime_ns = ns_of(&st->st_ctim);
+	bool same = raw->size == st->st_size && raw->ino == st->st_ino &&
+		    raw->mtime_ns == mtime_ns && raw->ctime_ns == ctime_ns;
+
+	raw->size = st->st_size;
+	raw->ino = st->st_ino;
+	raw->mtime_ns = mtime_ns;
+	raw->ctime_ns = ctime_ns;
+	return !same;
+}
+
 static void saw_raw(struct scan *s, const char *file, size_t n_known)
 {
 	struct raw key = { .file = (char *)(uintptr_t)file };
@@ -307,17 +331,13 @@ static void saw_raw(struct scan *s, const char *file, size_t n_known)
 	    fstatat(s->sp->fd, spool_path(SPOOL_PENDING, file, path), &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return;
 
-	uint64_t mtime = (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
-
 	if (!raw) {
 		if ((s->n_raws & (s->n_raws - 1)) == 0)
 			s->raws = xrealloc(s->raws, s->n_raws ? 2 * s->n_raws : 1, sizeof(*raw));
 		raw = &s->raws[s->n_raws++];
 		*raw = (struct raw){ .file = xstrdup(file), .size = -1 };
 	}
-	if (raw->size != st.st_size || raw->mtime_ns != mtime) {
-		raw->size = st.st_size;
-		raw->mtime_ns = mtime;
+	if (note_stat(raw, &st)) {
 		raw->since_ns = clock_mono_ns();
 		raw->given = false;
 		raw->failures = 0;

@@ -403,6 +403,62 @@ static void test_raw(void **state)
 	sp = spool_close(sp);
 }
 
+/* A second name for a file, as ln makes it, at another time than `was`. */
+static void link_later(const struct spool *sp, const char *from, const char *to,
+		       const struct timespec *was)
+{
+	struct stat st;
+
+	do {
+		(void)unlinkat(sp->fd, to, 0);
+		assert_int_equal(linkat(sp->fd, from, sp->fd, to, 0), 0);
+		assert_int_equal(fstatat(sp->fd, to, &st, 0), 0);
+	} while (st.st_ctim.tv_sec == was->tv_sec && st.st_ctim.tv_nsec == was->tv_nsec);
+}
+
+/* What came is seen, and taken, once. */
+static void expect_taken(const struct spool *sp, struct scan *s, const char *want)
+{
+	const char *file;
+	uint64_t id;
+
+	assert_int_equal(scan_update(s, NULL, NULL, NULL), 0);
+	file = scan_raw_ripe(s);
+	assert_non_null(file);
+	assert_string_equal(file, want);
+	assert_int_equal(raw_import(sp, file, "node1", &id, NULL), 0);
+	assert_null(scan_raw_ripe(s));
+}
+
+/* Under the name that it had, as large and as old as it was, and before any reading has missed it.
+ */
+static void test_raw_same_again(void **state)
+{
+	struct spool *sp = open_spool();
+	struct scan *s = scan_new(sp, SCAN_RAW);
+	struct stat st;
+
+	scan_set_settle(s, 0);
+	put(sp, "tmp/kept", "#!/bin/sh\n");
+	assert_int_equal(linkat(sp->fd, "tmp/kept", sp->fd, "pending/train.sh", 0), 0);
+	assert_int_equal(fstatat(sp->fd, "tmp/kept", &st, 0), 0);
+	expect_taken(sp, s, "train.sh");
+
+	link_later(sp, "tmp/kept", "pending/train.sh", &st.st_ctim);
+	expect_taken(sp, s, "train.sh");
+
+	put(sp, "pending/train.sh", "#!/bin/sh\n");
+	assert_int_equal(utimensat(sp->fd, "pending/train.sh",
+				   (struct timespec[2]){ st.st_atim, st.st_mtim }, 0),
+			 0);
+	expect_taken(sp, s, "train.sh");
+
+	assert_int_equal(scan_update(s, NULL, NULL, NULL), 0);
+	assert_null(scan_raw_ripe(s));
+	s = scan_free(s);
+	sp = spool_close(sp);
+}
+
 /* Its taker was killed: on a node that comes back under that name, or under another one. */
 static void test_raw_of_the_dead(void **state)
 {
@@ -864,18 +920,14 @@ static void test_accepted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_open),	 TEST(test_key),
-		TEST(test_life),	 TEST(test_no_place),
-		TEST(test_lost_claim),	 TEST(test_clients),
-		TEST(test_retry),	 TEST(test_refused_file),
-		TEST(test_scan),	 TEST(test_scan_of_edits),
-		TEST(test_raw),		 TEST(test_raw_of_the_dead),
-		TEST(test_scan_settled), TEST(test_raw_again),
-		TEST(test_control),	 TEST(test_control_file),
-		TEST(test_last_id),	 TEST(test_ids_of_many),
-		TEST(test_many_clients), TEST(test_reading_is_not_noted),
-		TEST(test_foreign),	 TEST(test_links),
-		TEST(test_accepted),
+		TEST(test_open),	   TEST(test_key),	    TEST(test_life),
+		TEST(test_no_place),	   TEST(test_lost_claim),   TEST(test_clients),
+		TEST(test_retry),	   TEST(test_refused_file), TEST(test_scan),
+		TEST(test_scan_of_edits),  TEST(test_raw),	    TEST(test_raw_of_the_dead),
+		TEST(test_raw_same_again), TEST(test_scan_settled), TEST(test_raw_again),
+		TEST(test_control),	   TEST(test_control_file), TEST(test_last_id),
+		TEST(test_ids_of_many),	   TEST(test_many_clients), TEST(test_reading_is_not_noted),
+		TEST(test_foreign),	   TEST(test_links),	    TEST(test_accepted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
