@@ -267,10 +267,12 @@ void scan_note(struct scan *s, enum spool_dir dir, const struct task_name *n, bo
 {
 	const struct entry *entry = find(s, n->id, n->element);
 
-	if (there)
+	if (there) {
 		put(s, dir, n);
-	else if (entry && entry->dir == dir && is_named(entry, n))
+	} else if (entry && entry->dir == dir && is_named(entry, n)) {
 		remove_slot(s, find_slot(s, n->id, n->element));
+		s->settled = false; /* it may be there, to be told anew */
+	}
 }
 
 /* ---- bare files -------------------------------------------------------------------------------

@@ -713,6 +713,8 @@ static void test_scan_settled(void **state)
 	uint64_t id = submit(sp, "{\"argv\":[\"true\"],\"name\":\"x\"}");
 	struct scan *s = scan_new(sp, 0);
 	struct err e = ERR_INIT;
+	struct changes ch = { { 0 } };
+	struct task_name n;
 
 	set_time(sp, "pending", 1000);
 	set_time(sp, "running", 1000);
@@ -732,6 +734,17 @@ static void test_scan_settled(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
 	assert_null(scan_find(s, 77, 0));
+
+	/* What is taken out of the index though it is there is told anew, as it is met then. */
+	n = scan_find(s, id, 0)->name;
+	scan_note(s, SPOOL_RUNNING, &n, false);
+	assert_int_equal(scan_update(s, count_change, &ch, &e), 0);
+	assert_int_equal(ch.n[SCAN_ADDED], 0);
+	scan_note(s, SPOOL_PENDING, &n, false);
+	assert_null(scan_find(s, id, 0));
+	assert_int_equal(scan_update(s, count_change, &ch, &e), 0);
+	assert_int_equal(ch.n[SCAN_ADDED], 1);
+	assert_non_null(scan_find(s, id, 0));
 	s = scan_free(s);
 	sp = spool_close(sp);
 }
