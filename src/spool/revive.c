@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "spool/scan.h"
 #include "spool/transit.h"
 
 #define REASON "asked for again"
@@ -50,6 +51,29 @@ int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, c
 	return r < 0 ? r : freed;
 }
 
+struct claims {
+	struct batch *batch;
+	uint64_t id;
+};
+
+static int learn_claim(void *data, const struct task_name *n, const char *dir)
+{
+	const struct claims *c = data;
+
+	if (n->id == c->id && n->element)
+		batch_mark_running(c->batch, n->element, n->epoch);
+	return 0;
+}
+
+/* The journals do not say that an element was claimed. By the clock of the node that did it its
+ * back-off was over, which it may not be by ours. */
+static int learn_claims(const struct spool *sp, struct batch *b, uint64_t id, struct err *e)
+{
+	struct claims c = { b, id };
+
+	return scan_dir(sp, spool_dir_name(SPOOL_RUNNING), learn_claim, &c, e);
+}
+
 static bool backs_off(const struct batch *b, uint64_t element, uint64_t now_ns)
 {
 	const struct batch_again *again = batch_again_of(b, element);
@@ -60,12 +84,20 @@ static bool backs_off(const struct batch *b, uint64_t element, uint64_t now_ns)
 	       batch_state(b, element, &epoch, &attempts) == BATCH_WAITING;
 }
 
-static int hasten_elements(struct batch *b, uint64_t count, struct err *e)
+/*
+ * Of a batch that we hold. What is claimed from now on is given up, because the claimer looks for
+ * the batch by its name when he has made his file; so what has none now does not run, and what had
+ * one before we looked has written to a journal before that went.
+ */
+static int hasten_elements(const struct spool *sp, struct batch *b, const struct task_name *n,
+			   struct err *e)
 {
 	uint64_t now_ns = clock_wall_ns();
-	int r = 0;
+	int r = learn_claims(sp, b, n->id, e);
 
-	for (uint64_t i = 1; i <= count && r == 0; i++)
+	if (r == 0)
+		r = batch_refresh_now(b, e);
+	for (uint64_t i = 1; i <= n->count && r == 0; i++)
 		if (backs_off(b, i, now_ns))
 			r = batch_hasten(b, i, e);
 	return r == 0 ? batch_sync(b, e) : r;
@@ -77,6 +109,8 @@ static int any_backs_off(const struct spool *sp, const struct task_name *n, stru
 	uint64_t now_ns = clock_wall_ns();
 	int r = batch_open(sp, n, NULL, &b, e);
 
+	if (r == 0)
+		r = learn_claims(sp, b, n->id, e);
 	for (uint64_t i = 1; i <= n->count && r == 0; i++)
 		r = backs_off(b, i, now_ns);
 	(void)batch_close(b);
@@ -95,7 +129,7 @@ int revive_hasten(const struct spool *sp, struct task_name *n, const char *who, 
 		return r;
 	r = batch_open(sp, n, who, &b, e);
 	if (r == 0)
-		r = hasten_elements(b, n->count, e);
+		r = hasten_elements(sp, b, n, e);
 	(void)batch_close(b);
 	freed = transit_free_edit(sp, n, r < 0 ? NULL : e);
 	return r < 0 ? r : freed;

@@ -22,8 +22,8 @@ int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, c
 		 revive_fn pick, void *data, uint64_t *ret_n, struct err *e);
 
 /*
- * What of a batch in pending/ waits in a back-off may start at once. 0; REVIVE_NONE: nothing does;
- * TRANSIT_GONE, or negative.
+ * What of a batch in pending/ waits in a back-off may start at once; what is claimed is in none,
+ * whatever the journals and our clock say. 0; REVIVE_NONE: nothing does; TRANSIT_GONE, or negative.
  */
 #define REVIVE_NONE 2
 int revive_hasten(const struct spool *sp, struct task_name *n, const char *who, struct err *e);

@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "spool/batch.h"
 #include "spool/recover.h"
+#include "spool/revive.h"
 #include "spool/scan.h"
 #include "spool/submit.h"
 #include "spool/transit.h"
@@ -292,15 +293,119 @@ static void test_edit(void **state)
 	assert_int_equal(edit(&single, "{\"gpus\":2}", &e), 0);
 }
 
+/* What runs, and before which listing of a directory it ends; 0: before none. */
+static struct claim running;
+static unsigned int listings, end_at;
+
+int __real_scan_dir(const struct spool *s, const char *dir, scan_name_fn fn, void *data,
+		    struct err *e);
+int __wrap_scan_dir(const struct spool *s, const char *dir, scan_name_fn fn, void *data,
+		    struct err *e);
+
+static void end_running(void)
+{
+	struct spool_end end = { .result = RESULT_DONE, .epoch = running.name.epoch };
+
+	assert_int_equal(batch_end(b, NULL, &running, &end, NULL), 0);
+}
+
+int __wrap_scan_dir(const struct spool *s, const char *dir, scan_name_fn fn, void *data,
+		    struct err *e)
+{
+	if (++listings == end_at)
+		end_running();
+	return __real_scan_dir(s, dir, fn, data, e);
+}
+
+/* Since then it waits in a back-off, by our clock. */
+static void fail_once(uint64_t element)
+{
+	const struct spool_again again = { .attempts = 1,
+					   .not_before_ns = clock_wall_ns() + 3600 * NS_PER_S };
+	struct claimer me = self();
+	struct claim c;
+
+	assert_int_equal(batch_claim(b, element, &me, &c, NULL), 0);
+	assert_int_equal(batch_requeue(b, NULL, &c, &again, NULL), 0);
+}
+
+static enum batch_state state_of(uint64_t element, uint64_t *ret_epoch)
+{
+	struct batch *now = NULL;
+	enum batch_state state;
+	unsigned int attempts;
+
+	assert_int_equal(batch_open(sp, &name, NULL, &now, NULL), 0);
+	state = batch_state(now, element, ret_epoch, &attempts);
+	(void)batch_close(now);
+	return state;
+}
+
+/* By the clock of the node that claimed it the back-off was over. */
+static void claim_again(uint64_t element)
+{
+	struct claimer me = self();
+
+	assert_int_equal(batch_claim(b, element, &me, &running, NULL), 0);
+	assert_int_equal(running.name.epoch, 1);
+}
+
+/* What ends a back-off is not for what runs: that would run a second time, and its end count for
+ * nothing. */
+static void test_hasten_of_what_runs(void **state)
+{
+	const struct task_name before = name;
+	uint64_t epoch;
+
+	fail_once(1);
+	claim_again(1);
+	assert_int_equal(revive_hasten(sp, &name, "resume-x", NULL), REVIVE_NONE);
+	assert_int_equal(name.epoch, before.epoch);
+
+	fail_once(2);
+	assert_int_equal(revive_hasten(sp, &name, "resume-x", NULL), 0);
+	assert_int_equal(name.epoch, before.epoch + 1);
+	assert_int_equal(state_of(1, &epoch), BATCH_WAITING);
+	assert_int_equal(epoch, 1);
+	assert_int_equal(state_of(2, &epoch), BATCH_WAITING);
+	assert_int_equal(epoch, 2);
+	end_running();
+	assert_int_equal(state_of(1, &epoch), BATCH_DONE);
+}
+
+/* It ends after the journals have been read, and before running/ is. */
+static void test_hasten_of_what_ends(void **state)
+{
+	uint64_t epoch;
+
+	fail_once(1);
+	fail_once(2);
+	claim_again(1);
+	listings = 0;
+	end_at = 2; /* the first look is at whether there is anything to be done */
+	assert_int_equal(revive_hasten(sp, &name, "resume-x", NULL), 0);
+	end_at = 0;
+	assert_int_equal(listings, 2);
+	assert_int_equal(state_of(1, &epoch), BATCH_DONE);
+	assert_int_equal(epoch, 1);
+	assert_int_equal(state_of(2, &epoch), BATCH_WAITING);
+	assert_int_equal(epoch, 2);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_outside),	TEST(test_claim_of_a_tool),
-		TEST(test_other_count), TEST(test_bad_journal),
-		TEST(test_hole),	TEST(test_recover_outside),
+		TEST(test_outside),
+		TEST(test_claim_of_a_tool),
+		TEST(test_other_count),
+		TEST(test_bad_journal),
+		TEST(test_hole),
+		TEST(test_recover_outside),
 		TEST(test_edit),
+		TEST(test_hasten_of_what_runs),
+		TEST(test_hasten_of_what_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
