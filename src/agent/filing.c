@@ -159,9 +159,9 @@ static int file_single(struct filing *f, struct spool_place *p)
 	return code;
 }
 
-#define CANCEL_LOOKS 3	 /* a command may give it another name meanwhile */
-#define HELD_MS	     500 /* or hold it for a moment */
-#define CANCELLED    2
+#define LOOKS	  3   /* a command may give it another name meanwhile */
+#define HELD_MS	  500 /* or hold it for a moment */
+#define CANCELLED 2
 
 /* A batch that waits, as the index has it; or, where that does not know its name of now, opened for
  * this once: what the index has is only changed by what tells the planner of it. */
@@ -338,19 +338,44 @@ static void supersede(struct filing *f, struct spool_place *p)
 	depends_seen(p, f->claim.name.id);
 }
 
+/* It is still held where the command takes longer than that. -ENOENT: it does not wait any more. */
+static int await_name(struct spool_place *p, uint64_t id, struct task_name *ret, struct err *e)
+{
+	int r = find_name(p, id, ret, e);
+
+	if (r == 0)
+		r = transit_await(p->spool, ret, HELD_MS, e);
+	return r < 0 ? r : 0;
+}
+
+/* The index is as old as the last look at the directories. The next one finds what the batch is
+ * called then, and tells the planner. 0; TRANSIT_GONE: it has no name that we can change; negative.
+ */
+static int pause_batch(struct spool_place *p, uint64_t id, struct err *e)
+{
+	const struct scan_task *t = scan_find(p->scan, id, 0);
+	int r = TRANSIT_GONE;
+	struct task_name n;
+
+	if (t && t->dir == SPOOL_PENDING) {
+		n = t->name;
+		r = transit_pause(p->spool, &n, true, e);
+	}
+	for (int look = 1; look < LOOKS && r == TRANSIT_GONE; look++) {
+		r = await_name(p, id, &n, e);
+		if (r == 0)
+			r = transit_pause(p->spool, &n, true, e);
+	}
+	return r;
+}
+
 /* What fails at once, again and again, is not tried on: its lane is paused, or the batch that has
  * none. */
 static int pause_what_fails(struct filing *f, struct spool_place *p)
 {
-	const struct scan_task *t = scan_find(p->scan, f->claim.name.id, 0);
-	struct task_name n;
-
 	if (f->spec->lane)
 		return lane_pause(p->spool, f->spec->lane, f->verdict.text, &f->e);
-	if (f->verdict.what != RETRY_AGAIN || !t || t->dir != SPOOL_PENDING)
-		return 0;
-	n = t->name; /* the next scan finds what it is called then, and tells the planner */
-	return transit_pause(p->spool, &n, true, &f->e);
+	return f->verdict.what == RETRY_AGAIN ? pause_batch(p, f->claim.name.id, &f->e) : 0;
 }
 
 void filing_work(struct filing *f, struct spool_place *p)
@@ -373,7 +398,7 @@ void filing_work(struct filing *f, struct spool_place *p)
 	if (f->code == -ENOENT && !f->claim.name.element)
 		supersede(f, p);
 	f->superseded = f->superseded || f->code == BATCH_SUPERSEDED;
-	if (f->code >= 0 && f->verdict.pause && pause_what_fails(f, p) < 0) {
+	if (f->code >= 0 && f->verdict.pause && pause_what_fails(f, p) != 0) {
 		f->verdict.pause = false; /* the next one tries it again */
 		f->streak = (struct retry_streak){ .fast = policy.fast_limit };
 	}
@@ -396,14 +421,11 @@ static int get_waiting_batch(struct spool_place *p, uint64_t id, struct waiting_
 			     struct err *e)
 {
 	struct task_name n = { .id = 0 };
-	int r = find_name(p, id, &n, e);
+	int r = await_name(p, id, &n, e);
 
 	*ret = (struct waiting_batch){ NULL, false };
 	if (r == 0)
-		r = transit_await(p->spool, &n, HELD_MS, e);
-	if (r < 0)
-		return r;
-	r = get_batch(p, id, ret, e);
+		r = get_batch(p, id, ret, e);
 	if (r == 0)
 		batch_set_name(ret->batch, &n);
 	return r;
@@ -446,7 +468,7 @@ static int try_to_cancel(struct spool_place *p, const struct task_name *n, const
 static int cancel_element(struct spool_place *p, const struct task_name *n, const char *reason,
 			  struct err *e)
 {
-	for (int look = 0; look < CANCEL_LOOKS; look++) {
+	for (int look = 0; look < LOOKS; look++) {
 		int r = try_to_cancel(p, n, reason, e);
 
 		if (r == -ENOENT) /* its batch does not wait any more */
@@ -481,7 +503,7 @@ int filing_cancel(struct spool_place *p, const struct task_name *n, const char *
 
 	if (n->element)
 		return cancel_element(p, n, reason, e);
-	for (int look = 0; look < CANCEL_LOOKS && r == TRANSIT_GONE; look++)
+	for (int look = 0; look < LOOKS && r == TRANSIT_GONE; look++)
 		r = cancel_single(p, n->id, reason, e);
 	if (r == TRANSIT_GONE)
 		return begun_again(n->id, e);

@@ -314,6 +314,82 @@ static void test_batch_out_of_the_index(void **state)
 	p.spool = spool_close(p.spool);
 }
 
+/* An element of the batch fails at once; its streak is so long before. */
+static struct filing fail_at_once(struct spool_place *p, struct place_batch *b, uint64_t element,
+				  uint32_t streak)
+{
+	static const struct task_end ended = { .outcome = TASK_EXITED, .exit_code = 1 };
+	struct filing f = { .end = &ended,
+			    .ended = { .kind = END_EXIT, .code = 1 },
+			    .spec = b->spec,
+			    .token = "none",
+			    .run_dir = spool_world_root(),
+			    .log_path = "logs/none",
+			    .streak = { .fast = streak },
+			    .now_ns = 77 };
+
+	assert_int_equal(batch_claim(b->batch, element, &p->self, &f.claim, NULL), 0);
+	filing_work(&f, p);
+	assert_int_equal(f.code, 0);
+	assert_int_equal(f.verdict.what, RETRY_AGAIN);
+	return f;
+}
+
+static void expect_paused(struct spool_place *p, uint64_t id, const struct filing *f)
+{
+	struct scan_task t;
+
+	assert_true(f->verdict.pause);
+	assert_int_equal(f->streak.fast, 0);
+	assert_true(get(p->spool, id, &t) && t.name.flags & NAME_PAUSED);
+}
+
+/* A batch that is to be paused is called otherwise since the directories were read, or a command
+ * holds it. */
+static void test_pause_of_what_fails(void **state)
+{
+	struct spool_place p = { .spool = open_spool() };
+	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-4\",\"retries\":9}");
+	struct place_batch *b;
+	struct scan_task t;
+	struct filing f;
+
+	p.self = self(p.spool, "one");
+	p.scan = scanned(p.spool);
+	b = place_batch(&p, id, NULL);
+	assert_non_null(b);
+	f = fail_at_once(&p, b, 1, 2);
+	expect_paused(&p, id, &f);
+
+	assert_true(get(p.spool, id, &t));
+	assert_int_equal(transit_pause(p.spool, &t.name, false, NULL), 0);
+	assert_int_equal(transit_priority(p.spool, &t.name, 9, NULL), 0);
+	batch_set_name(b->batch, &t.name);
+	f = fail_at_once(&p, b, 2, 2);
+	expect_paused(&p, id, &f);
+
+	/* It is not said then, and the next failure tries it again. */
+	assert_true(get(p.spool, id, &t));
+	assert_int_equal(transit_pause(p.spool, &t.name, false, NULL), 0);
+	batch_set_name(b->batch, &t.name);
+	assert_int_equal(batch_claim(b->batch, 4, &p.self, &f.claim, NULL), 0);
+	assert_int_equal(transit_hold(p.spool, &t.name, "pending", NULL), 0);
+	f.streak = (struct retry_streak){ .fast = 2 };
+	filing_work(&f, &p);
+	assert_int_equal(f.code, 0);
+	assert_false(f.verdict.pause);
+	assert_int_equal(f.streak.fast, 3);
+	assert_int_equal(transit_free_edit(p.spool, &t.name, NULL), 0);
+	assert_false(t.name.flags & NAME_PAUSED);
+	batch_set_name(b->batch, &t.name);
+	f = fail_at_once(&p, b, 3, f.streak.fast);
+	expect_paused(&p, id, &f);
+
+	place_forget_batch(&p, id);
+	p.scan = scan_free(p.scan);
+	p.spool = spool_close(p.spool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -328,6 +404,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_cancel_of_an_element, spool_setup,
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_batch_out_of_the_index, spool_setup,
+						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_pause_of_what_fails, spool_setup,
 						spool_teardown),
 	};
 
