@@ -51,13 +51,18 @@ char *lane_reason(const struct spool *sp, const char *lane)
 {
 	char path[SPOOL_PATH_MAX];
 	cleanup_free char *text = NULL;
+	struct err e = ERR_INIT;
 	const char *reason;
 	size_t len;
 	json_t *o;
 	char *copy;
+	int r = spool_read(sp, path_of(lane, path), LANE_FILE_MAX, &text, &len, &e);
 
-	if (spool_read(sp, path_of(lane, path), LANE_FILE_MAX, &text, &len, NULL) < 0)
+	r = spool_confirm(sp, path, r, &e);
+	if (r == -ENOENT || spool_is_bad(r)) /* a link, or of somebody else: counts for nothing */
 		return NULL;
+	if (r < 0) /* it is there all the same, and that is what pauses */
+		return xasprintf("why cannot be read: %s", e.text);
 	o = json_loadb(text, len, 0, NULL);
 	reason = json_string_value(json_object_get(o, "paused"));
 	copy = xstrdup(reason && reason[0] ? reason : "no reason is given");

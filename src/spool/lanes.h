@@ -17,7 +17,8 @@ int lane_pause(const struct spool *sp, const char *lane, const char *reason, str
 int lane_resume(const struct spool *sp, const char *lane, struct err *e);
 bool lane_is_paused(const struct spool *sp, const char *lane);
 
-/* Why, for people: "paused by bob". The caller frees it; NULL: it is not paused. */
+/* Why, for people: "paused by bob", or what is wrong with the file that says it. The caller frees
+ * it; NULL: it is not paused. */
 char *lane_reason(const struct spool *sp, const char *lane);
 
 /* Each that is paused. As spool_each(). */

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What claims say of the owners of lanes and arrays, and what the plan makes of it. */
+/* What claims say of the owners of lanes and arrays, and what the plan makes of it; how they are
+ * let go of; and what is said of lanes that are paused. */
 
 #include "unit.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "agent/tasksin.h"
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "sched/why.h"
+#include "spool/lanes.h"
 #include "spool_world.h"
 
 /* Time passes when the test says so, and the spooler works when it is asked to. */
@@ -171,12 +176,52 @@ static void test_release_that_fails(void **state)
 	place.spool = spool_close(place.spool);
 }
 
+static void expect_reason(const struct spool *sp, const char *lane, const char *part)
+{
+	cleanup_free char *reason = lane_reason(sp, lane);
+
+	if (!part)
+		assert_null(reason);
+	else if (!reason || !strstr(reason, part))
+		fail_msg("%s: %s", lane, reason ? reason : "not paused");
+}
+
+/* It is the file that pauses, and not what can be read of it. */
+static void test_reason_of_a_pause(void **state)
+{
+	struct spool *sp = open_spool();
+	struct rlimit was, none;
+	char big[5000];
+
+	(void)memset(big, ' ', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	put(sp, "lanes/told", "{\"paused\":\"by bob\",\"time\":1}\n");
+	put(sp, "lanes/odd", "bob");
+	put(sp, "lanes/big", big);
+	assert_int_equal(symlinkat("told", sp->fd, "lanes/link"), 0);
+	expect_reason(sp, "told", "by bob");
+	expect_reason(sp, "odd", "no reason is given");
+	expect_reason(sp, "big", "larger than");
+	expect_reason(sp, "link", NULL);
+	expect_reason(sp, "none", NULL);
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = was.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	expect_reason(sp, "told", "Too many open files");
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	expect_reason(sp, "told", "by bob");
+	sp = spool_close(sp);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lane_that_becomes_ours),
 		cmocka_unit_test(test_array_that_becomes_ours),
 		cmocka_unit_test_setup_teardown(test_release_that_fails, spool_setup,
+						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_reason_of_a_pause, spool_setup,
 						spool_teardown),
 	};
 
