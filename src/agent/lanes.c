@@ -71,9 +71,9 @@ static int take_one(struct spool_place *p, const char *key, struct lanes_met *m,
 	struct place_lane *l = epoch_of(p, key);
 	int r = lane_take(p->spool, key, p->self.agent, &l->epoch, m->owner, e);
 
-	if (r == 0)
+	if (r <= 0) /* after an error its file may name us all the same: it is let go of */
 		(void)str_copy(ret_key, LANE_KEY_MAX, key);
-	else
+	if (r != 0)
 		forget_epoch(p, key);
 	if (r == LANE_ELSEWHERE)
 		(void)str_copy(m->blocked, sizeof(m->blocked), key);

@@ -293,13 +293,14 @@ void opening_work(struct opening *o, struct spool_place *p)
 	o->code = open_place(o, p);
 	if (o->code == 0)
 		o->code = recover_run(p->spool, &p->self, p->events, &calls, &counts, &o->e);
+	if (o->code == 0)
+		o->code = lane_each_of(p->spool, o->agent, found_lane, o, &o->e);
 	if (o->code < 0) {
 		p->events = events_close(p->events);
 		p->spool = spool_close(p->spool);
 		return;
 	}
 	fill_all(&f);
-	(void)lane_each_of(p->spool, o->agent, found_lane, o, NULL);
 	if (cgroup_find(&o->cgroup) == 0)
 		cgroup_clear(o->cgroup);
 	p->scan = scan_new(p->spool, SCAN_RAW);

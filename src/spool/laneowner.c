@@ -238,9 +238,12 @@ static int list_one(void *data, const char *file, unsigned char type)
 	char key[LANE_KEY_MAX], path[SPOOL_PATH_MAX], owner[NAME_AGENT_MAX + 1];
 	uint64_t epoch;
 
-	if (lane_file_parse(file, key, &epoch) &&
-	    read_owner(l->sp, spool_path(SPOOL_LANES, file, path), owner, NULL) == 0 &&
-	    strcmp(owner, l->agent) == 0)
+	if (!lane_file_parse(file, key, &epoch))
+		return 0;
+
+	int r = read_owner(l->sp, spool_path(SPOOL_LANES, file, path), owner, NULL);
+
+	if (r == 0 ? strcmp(owner, l->agent) == 0 : r != -ENOENT && !spool_is_bad(r))
 		l->fn(l->data, key);
 	return 0;
 }
@@ -249,6 +252,7 @@ int lane_each_of(const struct spool *sp, const char *agent, lane_owned_fn fn, vo
 		 struct err *e)
 {
 	struct listing l = { sp, agent, fn, data };
+	int r = spool_each(sp, spool_dir_name(SPOOL_LANES), list_one, &l, e);
 
-	return spool_each(sp, spool_dir_name(SPOOL_LANES), list_one, &l, e);
+	return r == -ENOENT ? 0 : r;
 }

@@ -43,7 +43,8 @@ int lane_take(const struct spool *sp, const char *key, const char *agent, uint64
 int lane_release(const struct spool *sp, const char *key, const char *agent, uint64_t epoch,
 		 bool gone, struct err *e);
 
-/* What is agent's, as an earlier process of it left it. */
+/* What is agent's, as an earlier process of it left it, and what may be because it cannot be read
+ * now: who lets go of that finds out. */
 typedef void (*lane_owned_fn)(void *data, const char *key);
 int lane_each_of(const struct spool *sp, const char *agent, lane_owned_fn fn, void *data,
 		 struct err *e);

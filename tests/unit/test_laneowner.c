@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -193,6 +194,20 @@ static void test_what_was_left(void **state)
 	assert_string_equal(key, "%42");
 	assert_int_equal(lane_each_of(sp, "x", note, found, NULL), 0);
 	assert_string_equal(found, "%42 ");
+
+	/* One that cannot be read may be: there is room for the descriptor of the directory alone.
+	 */
+	struct rlimit was, one;
+	int next = dup(0);
+
+	(void)close(next);
+	found[0] = '\0';
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	one = (struct rlimit){ .rlim_cur = (rlim_t)next + 1, .rlim_max = was.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &one), 0);
+	assert_int_equal(lane_each_of(sp, "nobody", note, found, NULL), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	assert_non_null(strstr(found, "%42 "));
 	assert_int_equal(lane_release(sp, key, "x", e, true, NULL), 0);
 	found[0] = '\0';
 	assert_int_equal(lane_each_of(sp, "x", note, found, NULL), 0);

@@ -5,6 +5,7 @@
 
 #include "unit.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -214,6 +215,25 @@ static void test_reason_of_a_pause(void **state)
 	sp = spool_close(sp);
 }
 
+/* An error may hide that its file is made, and names us: that is let go of. */
+static void test_take_that_fails(void **state)
+{
+	struct task_name n = { .id = 7, .lane = "week" };
+	struct rlimit was, none;
+	struct lanes_met m;
+
+	place = (struct spool_place){ .spool = open_spool() };
+	place.self = self(place.spool, "one");
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = was.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(lanes_take(&place, &n, &m, NULL), -EMFILE);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	assert_string_equal(m.keys[0], "week");
+	assert_string_equal(m.blocked, "");
+	place.spool = spool_close(place.spool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -223,6 +243,7 @@ int main(void)
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_reason_of_a_pause, spool_setup,
 						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_take_that_fails, spool_setup, spool_teardown),
 	};
 
 	return cmocka_run_group_tests_name("lanes", tests, NULL, NULL);
