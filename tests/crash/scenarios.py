@@ -316,6 +316,153 @@ def client_pairs(w):
     c.end()
 
 
+# --- commands about what waits, while nodes run it ----------------------------------------------------
+
+def boot_ms():
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * 1000
+
+
+class Wanted:
+    """A task, and what was acknowledged last of what it is to be."""
+
+    def __init__(self, task, gate, gpus):
+        self.task, self.gate, self.gpus = task, gate, gpus
+        self.paused = []  # [from, until] in which it was acknowledged to be paused
+
+
+class Storm:
+    """Gates, which are paused, tasks that wait for one of them, and commands about all of them from each node."""
+
+    def __init__(self, w):
+        self.w, self.rng = w, w.rng
+        self.gates = [self.submit("gate", ["-g", "0", "--paused"]) for _ in range(3)]
+        self.singles = []
+        for _ in range(12):
+            gate, gpus = self.rng.choice(self.gates), self.rng.choice([1, 2])
+            self.singles.append(Wanted(self.submit("single", ["-g", gpus, "--after", gate.id]), gate, gpus))
+        self.arrays = [self.submit("array", ["-g", "0", "-r", "forever", "--backoff", "1s", "--array", "1-8"], 8, fails=1)
+                       for _ in range(3)]
+        self.failed = []
+        for _ in range(3):
+            tag = f"t{w.count + 1}"
+            first = self.submit("retried", ["-g", "0"], ok=w.tmp / f"ok-{tag}")
+            after = self.submit("after-retried", ["-g", "0", "--after", first.id])
+            self.failed.append((first, w.tmp / f"ok-{tag}", after))
+
+    def node(self):
+        return self.rng.choice(self.w.nodes)
+
+    def submit(self, kind, options, elements=0, fails=0, ok=None):
+        """It says which devices it was given. ok: it fails until that file is there."""
+        command = f'[ -z "{ok or ""}" ] || [ -e "{ok}" ] || exit 3; echo "$CUDA_VISIBLE_DEVICES" > {self.w.tmp}/devices-{{TAG}}; ' \
+                  'exec "$@"'
+        seconds = self.rng.choice([0, 0.1, 0.4])
+        return self.w.submit(self.node(), kind, options, ["--", "sh", "-c", command, "sh",
+                                                          *self.w.witness("{TAG}", seconds, fails)],
+                             elements, ends=fails + 1)
+
+    def about_single(self, s):
+        i = s.task.id
+        what = self.rng.choice(["gate", "gpus", "both", "memory", "priority", "pause", "resume"])
+        gate, gpus = self.rng.choice(self.gates), self.rng.choice([1, 2])
+        args = {"gate": ["edit", i, f"after={gate.id}"], "gpus": ["edit", i, f"gpus={gpus}"],
+                "both": ["edit", i, f"after={gate.id}", f"gpus={gpus}"],
+                "memory": ["edit", i, f"memory={self.rng.randint(1, 9)}G"],
+                "priority": ["priority", self.rng.randint(1, 999), i]}.get(what, [what, i])
+        begun = boot_ms()
+        if self.node().run(*args).returncode:
+            return
+        s.gate = gate if what in ("gate", "both") else s.gate
+        s.gpus = gpus if what in ("gpus", "both") else s.gpus
+        if what == "pause":
+            s.paused.append([boot_ms(), None])
+        elif what == "resume":
+            self.resumed(s, begun)
+
+    def resumed(self, s, begun):
+        for p in s.paused:
+            p[1] = p[1] or begun
+
+    def about_array(self, t):
+        for args in (["pause", t.id], ["resume", t.id], ["priority", self.rng.randint(1, 999), t.id],
+                     ["edit", t.id, f"memory={self.rng.randint(1, 9)}G"]):
+            self.node().run(*args)
+            time.sleep(self.rng.uniform(0, 0.1))
+        self.node().run("resume", t.id)
+
+    def about_failed(self, first, ok, after):
+        if not ok.exists() and self.w.where(first.id).startswith("failed/"):
+            ok.touch()
+            if self.node().run("retry", first.id).returncode:
+                ok.unlink()
+
+    def one_command(self):
+        chosen = self.rng.random()
+        if chosen < 0.7:
+            self.about_single(self.rng.choice(self.singles))
+        elif chosen < 0.85:
+            self.about_array(self.rng.choice(self.arrays))
+        else:
+            self.about_failed(*self.rng.choice(self.failed))
+        self.w.points += 1
+
+    def go_on(self):
+        """What was acknowledged as paused is resumed, and what has failed is retried, until all of it was."""
+        def done():
+            for f in self.failed:
+                self.about_failed(*f)
+            return all(ok.exists() for _, ok, _ in self.failed)
+        for s in self.singles:
+            begun = boot_ms()
+            self.node().run("resume", s.task.id)
+            self.resumed(s, begun)
+        if not wait_for(done, 60, 0.3):
+            self.w.violation(f"cannot be retried: {[str(f[0]) for f in self.failed if not f[1].exists()]}")
+
+    def check(self):
+        """Each has started as it was acknowledged last."""
+        lines = {(line.tag, line.event): line for line in self.w.ledger()}
+        for s in self.singles:
+            start, gate_end = lines.get((s.task.tag, "start")), lines.get((s.gate.tag, "end"))
+            if not start or not gate_end:
+                continue  # which settle() has said
+            if start.ms < gate_end.ms:
+                self.w.violation(f"{s.task} began {gate_end.ms - start.ms} ms before {s.gate} ended, which it is after")
+            devices = (self.w.tmp / f"devices-{s.task.tag}").read_text().strip().split(",")
+            if len(devices) != s.gpus:
+                self.w.violation(f"{s.task} was given {devices}, and was to have {s.gpus}")
+            for begun, until in s.paused:
+                if begun < start.ms < (until or start.ms + 1):
+                    self.w.violation(f"{s.task} began although it was paused, {start.ms - begun:.0f} ms after that was said")
+
+
+def storm(w, n):
+    s = Storm(w)
+    for i in range(n):
+        s.one_command()
+        if i % (n // len(s.gates)) == n // len(s.gates) // 2:
+            s.node().run("resume", s.gates[i * len(s.gates) // n].id)
+    s.go_on()
+    for n in w.nodes:
+        w.wait_for_all(n)
+    w.settle()
+    s.check()
+
+
+@scenario("commands")
+def commands(w):
+    """what waits is edited, paused, put in front and retried from two nodes while they run it"""
+    w.begin(2)
+    storm(w, 300 if w.long else 90)
+
+
+@scenario("commands-cache", long_only=True)
+def commands_cache(w):
+    """the same by two clients of a file server that remember for 3 s"""
+    w.begin(2, "negative=3", "entry=3", "attr=3", "dirs", mounted=True)
+    storm(w, 90)
+
+
 # --- power loss --------------------------------------------------------------------------------------
 
 class Disk:

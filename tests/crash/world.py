@@ -440,8 +440,10 @@ class World:
         lane = re.search(r",l([^,]+),n", name)
         if "lane" in why and "paused" in why:
             return bool(lane) and (self.spool / "lanes" / lane[1]).exists()
-        if "can never run" in why:
-            return bool(flags) and "d" in flags[1]
+        never = re.search(r"can never run.* task (\d+) (has not ended well|is not there any more)", why)
+        if never:
+            is_now = self.ended().get(int(never[1]))
+            return is_now in ("failed", "cancelled") if never[2].startswith("has") else not is_now
         return False
 
     def check_waits(self):
