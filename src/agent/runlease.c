@@ -89,11 +89,16 @@ void runlease_grant(struct run *r)
 
 void run_on_promise(struct run *r, const struct msg_lease_reply *m)
 {
+	bool asks = r->state == RUN_LEASING || r->state == RUN_GRANTING;
+
 	if (m->slot >= PROTO_DEVICES_MAX || (m->code >= 0 && m->slot < 0))
 		return;
 	if (r->state == RUN_RUNNING)
 		on_running_told(r, m);
-	if (r->state != RUN_LEASING)
+	/* It ends before all are told; each that it has is given back by a word of its own. */
+	if (r->state == RUN_FREEING && !r->freed && m->code >= 0)
+		devset_add(&r->promised, (unsigned int)m->slot);
+	if (!asks)
 		return;
 	/* Not to be had after all: the task waits again, and this was no try. */
 	if (m->code < 0) {
@@ -104,7 +109,7 @@ void run_on_promise(struct run *r, const struct msg_lease_reply *m)
 	if (devset_count(r->promised) != r->uuids.n)
 		return;
 	take_slots(r, r->promised);
-	run_launch(r);
+	(r->state == RUN_LEASING ? run_launch : runlease_grant)(r);
 }
 
 bool run_wants_lease(const struct run *r)
@@ -147,6 +152,8 @@ void run_on_taken(struct run *r, const struct msg_lease_taken *m)
 
 void run_on_unleased(struct run *r, const struct msg_unleased *m)
 {
+	if (!r->leased) /* of an attempt before this one */
+		return;
 	if (m->slot < 0)
 		r->promised = (struct devset){ 0 };
 	else
@@ -172,12 +179,11 @@ void run_on_guard(struct run *r)
 {
 	if (!r->leased || r->freed)
 		return;
-	if (r->state == RUN_LEASING) {
+	/* One that has been started waits for its GRANT until the new one has promised all: what
+	 * the old one had promised may be somebody else's by now. */
+	if (r->state == RUN_LEASING || r->state == RUN_GRANTING) {
 		r->promised = (struct devset){ 0 };
 		tell_lease(r, NULL);
-	} else if (r->state == RUN_GRANTING) {
-		tell_lease(r, NULL);
-		runlease_grant(r);
 	} else if (r->state == RUN_RUNNING && r->shim.start) { /* else when it has been found */
 		r->promised = (struct devset){ 0 };
 		tell_running(r);

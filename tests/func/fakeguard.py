@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A scripted guard: speaks src/hold/proto.h on the guard's socket, and says what a test wants."""
 import ctypes as c
+import errno
 import fcntl
 import os
 import pathlib
@@ -178,6 +179,9 @@ class FakeGuard:
         self.answer_hello = True
         self.answer_drop = True
         self.policies, self.hellos, self.drops = [], [], 0
+        self.leases, self.grants, self.unleases = [], [], []
+        self.refuse_lease = set()   # slots
+        self.answer_grant = True
         self.devices = [dict(index=0, state=IDLE, reason="nothing foreign"),
                         dict(index=1, state=BUSY,
                              reason=f"PID 4242, uid {os.geteuid()}, python train.py, 0.5 GiB")]
@@ -236,6 +240,7 @@ class FakeGuard:
                 self.send(message(Text, REFUSED, code=self.refuse[0], text=self.refuse[1]), conn)
             else:
                 self.send(self.guard(WELCOME), conn)
+                self.send(message(LeaseState, LEASE_STATE, slot=-1), conn)  # it knows of none
         elif kind == POLICY:
             self.policies.append(Policy.from_buffer_copy(buf))
             self.send(message(Text, POLICY_REPLY, code=self.policy_reply[0],
@@ -247,6 +252,25 @@ class FakeGuard:
             if self.answer_drop:
                 m = Head(VERSION, DROPPED, c.sizeof(Head))
                 self.send(m, conn)
+
+        elif kind == LEASE:
+            m = Lease.from_buffer_copy(buf)
+            slot = int(m.uuid.decode().removeprefix("GPU-"))
+            self.leases.append(m)
+            code, text = (-errno.EBUSY, "somebody else has it") if slot in self.refuse_lease else (0, "")
+            self.send(message(LeaseReply, LEASE_REPLY, id=m.id, slot=slot, code=code, text=text), conn)
+        elif kind == GRANT:
+            m = Grant.from_buffer_copy(buf)
+            self.grants.append(m)
+            if self.answer_grant:
+                self.send(message(LeaseReply, GRANTED, id=m.id, slot=-1), conn)
+        elif kind == UNLEASE:
+            m = Unlease.from_buffer_copy(buf)
+            self.unleases.append(m)
+            for slot in range(self.n_devices):
+                if slot not in self.refuse_lease:
+                    self.send(message(Unleased, UNLEASED, id=m.id, slot=slot), conn)
+            self.tell_devices(conn)
 
     def guard(self, kind):
         return message(Guard, kind, pid=self.pid, n_devices=self.n_devices, flags=self.flags,

@@ -382,6 +382,33 @@ def test_lost_guard_is_replaced_and_events_go_on(guard, agent):
     a.stop()
 
 
+def test_guard_that_is_lost_while_a_task_starts(guard, agent, build, env, dev, tmp_path):
+    """A new one promises what it can: no task gets GO before it has promised all, and one that cannot be had is no
+    try."""
+    guard.devices[1] = dict(index=1, state=fg.IDLE, reason="nothing foreign")
+    guard.answer_grant = False
+    ran = tmp_path / "ran"
+
+    def tenure(*args):
+        return subprocess.run([build / "tenure", *map(str, args)], env=env, text=True, capture_output=True,
+                              check=True).stdout
+    a = agent("--no-hold", command="agent")
+    i = tenure("submit", "-g", "2", "--", "touch", ran).strip()
+    must_come(lambda: guard.grants)
+    assert len(guard.leases) == 2
+    guard.refuse_lease, guard.answer_grant = {1}, True
+    guard.leases, guard.grants = [], []
+    guard.reborn(4712)
+    must_come(lambda: guard.unleases)
+    assert not guard.grants and not ran.exists()
+    must_come(lambda: '"pending"' in tenure("list", "--json"))
+    guard.refuse_lease = set()
+    must_come(lambda: ran.exists())
+    tenure("wait", "--timeout", "30s", i)
+    assert json.loads(tenure("show", i, "--json"))["attempts"] == 1
+    a.stop(signal.SIGTERM)
+
+
 def test_events_told_twice_are_shown_once(guard, agent, home):
     a = agent()
     a.line("gpu 1")
