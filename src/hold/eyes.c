@@ -409,7 +409,8 @@ static void look_at(struct eyes *eyes, struct slot *s)
 	s->device.rest_bytes = device.rest_bytes;
 	if (moved)
 		s->alert_until_ns = now + ALERT_NS;
-	s->due_ns = next_due(s, now);
+	if (!s->deep_now) /* asked for while this one was made: it does not answer that */
+		s->due_ns = next_due(s, now);
 	if (code == 0 && depth == GPU_LOOK_QUICK)
 		keep_graphics(&eyes->look.procs, &s->sight.look.procs);
 	if (code < 0 || depth > GPU_LOOK_MEMORY)

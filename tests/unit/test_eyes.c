@@ -21,6 +21,7 @@ static struct {
 	_Atomic bool mismatch; /* NVML starts only from a library that is loaded after this */
 	_Atomic uint64_t used;
 	_Atomic unsigned int looks, at_depth[GPU_LOOK_ALL + 1];
+	struct eyes *_Atomic asked; /* for another look, while one is made: once */
 } driver;
 
 int __wrap_nvml_load(struct nvml *n, struct err *e);
@@ -82,6 +83,11 @@ int __wrap_gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_de
 	ret->free = ret->total - ret->used;
 	driver.at_depth[depth]++;
 	driver.looks++;
+
+	struct eyes *eyes = atomic_exchange(&driver.asked, NULL);
+
+	if (eyes)
+		eyes_look_now(eyes, 0);
 	return 0;
 }
 
@@ -124,6 +130,31 @@ static void wait_for_sight(struct eyes *eyes, struct sight *s)
 	while (!eyes_sight(eyes, 0, s->seq, s) && clock_mono_ns() < end)
 		nap();
 	assert_true(s->seq);
+}
+
+/* A look that is asked for while one is made is not answered by that one, nor when the next would
+ * have been. */
+static void test_asked_during_a_look(void **state)
+{
+	struct eyes *eyes;
+	struct sight s = { 0 };
+	unsigned int looks;
+
+	driver_reset();
+	eyes = open_eyes();
+	wait_for_sight(eyes, &s);
+	eyes_set_period(eyes, 0, UINT64_MAX / 4, false);
+	wait_for_looks(0); /* the one that was due already */
+	looks = driver.looks;
+	driver.asked = eyes;
+	eyes_look_now(eyes, 0);
+
+	uint64_t end = clock_mono_ns() + PATIENT * NS_PER_S;
+
+	while (driver.looks < looks + 2 && clock_mono_ns() < end)
+		nap();
+	assert_int_equal(driver.looks, looks + 2);
+	eyes_close(eyes);
 }
 
 /* A guard that has not come to the check when the next thing is seen is told of both. */
@@ -230,6 +261,7 @@ static void test_driver_that_was_upgraded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_asked_during_a_look),
 		cmocka_unit_test(test_check_that_is_followed_by_news),
 		cmocka_unit_test(test_calm),
 		cmocka_unit_test(test_driver_that_was_upgraded),
