@@ -30,6 +30,14 @@
 #define HIDDEN_REST_NS NS_PER_S /* who ends is not listed any more, and is cleaned up after */
 #define HIDDEN_HELD_NS (200 * NS_PER_MS) /* listed after 16 ms; later where many start at once */
 
+static bool is_listed(const struct gpu_procs *procs, pid_t pid)
+{
+	for (uint32_t i = 0; i < procs->n; i++)
+		if (procs->p[i].pid == pid)
+			return true;
+	return false;
+}
+
 /* The first process that is not ours; counts those that may be. NULL: none. */
 static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
 					   uint64_t *ret_ours_bytes,
@@ -48,7 +56,9 @@ static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
 		if (own == OWN_FOREIGN && p->graphics &&
 		    (!gdev_occupied(d) || own_was_before(d, p->pid)))
 			continue; /* a desktop: its memory decides */
-		if (own == OWN_FOREIGN || (own == OWN_MAYBE && ++maybes > 1))
+		/* Of several one is not ours; and none of them is, where our holder is listed. */
+		if (own == OWN_FOREIGN ||
+		    (own == OWN_MAYBE && (++maybes > 1 || is_listed(procs, d->holder.pid))))
 			return p;
 		if (!p->graphics)
 			*ret_ours_bytes += p->used_bytes;

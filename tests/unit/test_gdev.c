@@ -220,6 +220,22 @@ static void test_hidden_before_the_figure_is_taken(void **state)
 	assert_false(w->d->settle.learnt);
 }
 
+/* Where nothing is known yet of the numbers, one that cannot be seen may be our holder's; not
+ * beside our holder's own. */
+static void test_stranger_beside_a_holder_that_is_listed(void **state)
+{
+	struct world *w = *state;
+	pid_t pids[] = { 0, STRANGE };
+
+	hold(w);
+	w->d->holder.listed_pid = 0;
+	w->g->pid_class = PIDS_UNKNOWN;
+	pids[0] = w->holder;
+	see(w, 72 * GIBS, pids, 2, 0);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(w->d->who_pid, STRANGE);
+}
+
 static void test_numbers_of_the_host(void **state)
 {
 	struct world *w = *state;
@@ -847,6 +863,7 @@ int main(void)
 		TEST(test_hidden_before_the_first_hold),
 		TEST(test_memory_where_processes_are_hidden),
 		TEST(test_hidden_before_the_figure_is_taken),
+		TEST(test_stranger_beside_a_holder_that_is_listed),
 		TEST(test_numbers_of_the_host),
 		TEST(test_dying_holder_of_another_guard),
 		TEST(test_class_none_takes_time),
