@@ -63,6 +63,7 @@ static void forget(struct guard *g, struct gclient *c)
 static void on_gone(struct guard *g, struct gclient *c)
 {
 	c->fd = fd_close(c->fd);
+	glease_end_untold(g, c->instance);
 	if ((!c->has_policy && !glease_count(g, c->instance)) || c->dropping) {
 		forget(g, c);
 		return;
@@ -484,7 +485,7 @@ static void on_policy(struct guard *g, struct gclient *c, const struct hold_poli
 		g->devs[i].dirty = true; /* somebody wants to know how all of them stand now */
 	c->tick_ns = 0;
 	for (uint32_t i = 0; anew && i < g->n_devs; i++)
-		if (gdev_owner(g, &g->devs[i]) == c)
+		if (gclient_selects(g, c, &g->devs[i])) /* whoever has it by now */
 			gxid_forget(g, &g->devs[i], "tenure was started anew");
 	apply_to_held(g, c, &before);
 }
@@ -541,6 +542,7 @@ static void listen_to(struct guard *g, struct gclient *c, uint64_t now)
 			 c->instance, (int)c->pid,
 			 agent.state == 'T' || agent.state == 't' ? "is stopped"
 								  : "does not answer");
+	glease_drop_silent(g, c);
 	glease_client_changed(g, c);
 	let_go(g, c, "its agent does not answer");
 }

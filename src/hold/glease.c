@@ -180,6 +180,13 @@ static void finish(struct guard *g, struct glease *l)
 	glease_end(g, l);
 }
 
+void glease_end_untold(struct guard *g, const char *instance)
+{
+	GLEASE_EACH(g, l)
+	if (l->due & DUE_UNLEASED && !strcmp(l->instance, instance))
+		glease_end(g, l);
+}
+
 void glease_set_over(struct guard *g, struct glease *l, bool unleased)
 {
 	struct gdev *d = device_of(g, l);
@@ -476,6 +483,34 @@ void glease_drop_promises(struct guard *g, const char *instance)
 		if (strcmp(l->instance, instance) != 0 || l->stage >= LEASE_GRANTED)
 			continue;
 		answer_dropped(g, c, l);
+		glease_end(g, l);
+	}
+}
+
+/* As if it had asked just now and been refused, so that it asks again when it goes on. False: it
+ * cannot be told. */
+static bool refuse_reservation(struct guard *g, const struct gclient *c, const struct glease *l)
+{
+	struct msg_lease_reply m = { .head = PROTO_HEAD(MSG_LEASE_REPLY, struct msg_lease_reply),
+				     .id = l->id,
+				     .slot = (int32_t)l->slot,
+				     .code = -ETIMEDOUT };
+
+	(void)str_copy(m.text, sizeof(m.text), "its agent did not answer");
+	return sock_send(c->fd, &m, sizeof(m)) != -EAGAIN;
+}
+
+void glease_drop_silent(struct guard *g, struct gclient *c)
+{
+	GLEASE_EACH(g, l)
+	{
+		bool reserved = l->flags & LEASE_RESERVED;
+
+		if (strcmp(l->instance, c->instance) != 0 || l->stage >= LEASE_GRANTED ||
+		    (reserved && !refuse_reservation(g, c, l)))
+			continue;
+		if (!reserved)
+			answer_dropped(g, c, l);
 		glease_end(g, l);
 	}
 }

@@ -67,6 +67,12 @@ void glease_tell_all(struct guard *g, struct gclient *c);
 /* c answers no more, or again, or its agent ends: what is held for its promises follows. */
 void glease_client_changed(struct guard *g, const struct gclient *c);
 
+/* Its agent is gone: what it could not be told of the ends of leases is not kept for the next one,
+ * which is not told of them. */
+void glease_end_untold(struct guard *g, const char *instance);
+/* c is there and does not answer: what is only promised or reserved stands in the way of others for
+ * as long as that lasts. It finds out with its next word about it. */
+void glease_drop_silent(struct guard *g, struct gclient *c);
 /* Nobody speaks for this instance any more, or its agent lets go of everything: what was only
  * promised to it is not. An agent that is there hears that of what it has asked for. */
 void glease_drop_promises(struct guard *g, const char *instance);

@@ -228,8 +228,10 @@ static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
 		r = no_room(e);
 	if (r == 0 && m->pid)
 		r = take_shim(l, m->pid, m->start, e);
+	/* It runs: whether it was seen on the device already is what only the guard before this one
+	 * knows, and who came beside it since has nothing to claim. */
 	if (r == 0 && m->pid)
-		l->stage = LEASE_GRANTED;
+		l->stage = LEASE_USED;
 	if (r < 0 && l)
 		*l = (struct glease){ .pidfd = -1 };
 	if (r == 0) {

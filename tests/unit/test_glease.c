@@ -619,6 +619,111 @@ static void test_agent_that_does_not_read(void **state)
 	assert_int_equal(c->fd, -1);
 }
 
+static int connect_agent(struct gclient *c, int pair[2])
+{
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	c->fd = pair[0];
+	return pair[1];
+}
+
+/* It was stopped, so it could not be told that its task is gone; then it was killed. What is left
+ * of the task stands in nobody's way. */
+static void test_end_that_a_dead_agent_was_not_told(void **state)
+{
+	struct world *w = *state;
+	struct gclient *c = &w->g->clients[0];
+	struct msg_lease m = { .head = PROTO_HEAD(MSG_LEASE, struct msg_lease) };
+	int pair[2], far = connect_agent(c, pair);
+
+	w->g->clients[0].policy.hold = 0;
+	w->d->check = true;
+	see(w, 0, NULL, 0, 0);
+	(void)grant_with(w, 0);
+	see(w, 0, NULL, 0, 0);
+	while (sock_send(c->fd, &m, sizeof(m)) == 0)
+		;
+	unlease(w);
+	see(w, 0, NULL, 0, 0);
+	assert_int_equal(w->d->n_over, 1);
+	(void)close(far);
+	gclient_on_readable(w->g, c);
+	assert_int_equal(c->fd, -1);
+	assert_int_equal(w->d->n_leases, 0);
+}
+
+/* A guard that comes after another is told of a task that runs, and is not listed at that moment.
+ * Who is there by then came beside it, and has nothing to claim. */
+static void test_newcomer_beside_a_task_that_runs_already(void **state)
+{
+	struct world *w = *state;
+	struct msg_lease m = { .head = PROTO_HEAD(MSG_LEASE, struct msg_lease),
+			       .id = { .task = 1, .attempt = 1 } };
+	pid_t other = 1;
+	struct proc_id self;
+
+	w->g->clients[0].policy.hold = 0;
+	w->d->check = true;
+	see(w, 0, NULL, 0, 0);
+	assert_int_equal(proc_identify(getpid(), &self), 0);
+	m.pid = self.pid;
+	m.start = self.start;
+	(void)str_copy(m.uuid, sizeof(m.uuid), w->d->id.uuid);
+	gorder_on_lease(w->g, &w->g->clients[0], &m);
+	assert_int_equal(w->d->n_leases, 1);
+	see(w, 40 * GIBS, &other, 1, 0);
+	assert_int_equal(w->d->who_pid, 1);
+	assert_false(w->g->leases[0].taken);
+}
+
+static void pass(struct world *w, unsigned int seconds)
+{
+	uint64_t now = clock_mono_ns();
+
+	for (unsigned int i = 1; i <= seconds; i++)
+		gclient_on_time(w->g, &w->g->clients[0], now + i * NS_PER_S);
+}
+
+/* What was promised to an agent, or is reserved for it, does not stand in the way of others for as
+ * long as it is stopped; of what it believes to have reserved it hears when it goes on. */
+static void test_promises_of_an_agent_that_is_stopped(void **state)
+{
+	struct world *w = *state;
+	struct gclient *c = &w->g->clients[0];
+	struct msg_reserve r = { .head = PROTO_HEAD(MSG_RESERVE, struct msg_reserve),
+				 .id = { .task = 7 } };
+	union {
+		struct msg_head head;
+		struct msg_lease_reply reply;
+		char room[PROTO_MSG_MAX];
+	} got = { .reply = { .code = 0 } };
+	int pair[2], far = connect_agent(c, pair);
+	bool refused = false;
+
+	w->g->clients[0].policy.hold = 0;
+	w->d->check = true;
+	see(w, 0, NULL, 0, 0);
+	assert_non_null(promise(w, 0));
+	pass(w, 9);
+	assert_int_equal(w->d->n_leases, 1);
+	pass(w, 3);
+	assert_int_equal(w->d->n_leases, 0);
+
+	c->silent = false;
+	c->silent_ns = 0;
+	(void)str_copy(r.uuid, sizeof(r.uuid), w->d->id.uuid);
+	gorder_on_reserve(w->g, c, &r);
+	assert_true(w->g->leases[0].used);
+	pass(w, 12);
+	assert_false(w->g->leases[0].used);
+	while (sock_recv(far, &got, sizeof(got)) > 0)
+		refused = refused || (got.head.type == MSG_LEASE_REPLY && got.reply.id.task == 7 &&
+				      got.reply.code == -ETIMEDOUT);
+	assert_true(refused);
+	c->fd = fd_close(c->fd);
+	(void)close(far);
+}
+
 /* A shim is a PID and a start time; what it starts is the task's, and stays so without it. */
 static void test_kin(void **state)
 {
@@ -668,6 +773,9 @@ int main(void)
 		TEST(test_grant_of_what_cannot_be_seen),
 		TEST(test_drop_while_a_grant_is_asked),
 		TEST(test_agent_that_does_not_read),
+		TEST(test_end_that_a_dead_agent_was_not_told),
+		TEST(test_newcomer_beside_a_task_that_runs_already),
+		TEST(test_promises_of_an_agent_that_is_stopped),
 		TEST(test_kin),
 	};
 
