@@ -175,14 +175,31 @@ static void on_prepared(struct filler *fl, const union shmsg *m)
 	tell_grant(fl);
 }
 
+static void tell_lease(const struct filler *fl, const struct proc_id *shim)
+{
+	struct msg_lease m = { .id = fl->id, .flags = LEASE_GIVES_WAY };
+
+	if (shim) {
+		m.pid = shim->pid;
+		m.start = shim->start;
+	}
+	(void)str_copy(m.uuid, sizeof(m.uuid), fl->uuid);
+	(void)guardlink_lease(fl->all->c.place->link, &m);
+}
+
 static void on_running(struct filler *fl, const union shmsg *m)
 {
 	const struct dev_status *d = device_of(fl);
 
+	bool known = fl->shim.pid;
+
 	fl->shim = (struct proc_id){ .pid = m->status.shim_pid, .start = m->status.shim_start };
 	fl->shown->pid = fl->shim.pid;
-	if (state_of(fl) == WORKLOAD_RUNNING)
+	if (state_of(fl) == WORKLOAD_RUNNING) {
+		if (!known) /* a guard that came while it was looked for has not been told */
+			tell_lease(fl, &fl->shim);
 		return;
+	}
 	enter(fl, WORKLOAD_RUNNING);
 	fl->refusals = 0;
 	fl->shown->starts++;
@@ -434,18 +451,6 @@ void fillers_stop_all(struct fillers *f, uint32_t grace_ms, const char *why)
 }
 
 /* ---- the start ---- */
-
-static void tell_lease(const struct filler *fl, const struct proc_id *shim)
-{
-	struct msg_lease m = { .id = fl->id, .flags = LEASE_GIVES_WAY };
-
-	if (shim) {
-		m.pid = shim->pid;
-		m.start = shim->start;
-	}
-	(void)str_copy(m.uuid, sizeof(m.uuid), fl->uuid);
-	(void)guardlink_lease(fl->all->c.place->link, &m);
-}
 
 static int ask_for_shim(struct filler *fl, struct err *e)
 {
@@ -762,7 +767,7 @@ void fillers_on_guard(struct fillers *f)
 			tell_lease(fl, NULL);
 		if (s == WORKLOAD_GRANTING)
 			tell_grant(fl);
-		if (s == WORKLOAD_RUNNING)
+		if (s == WORKLOAD_RUNNING && fl->shim.pid) /* else when that is known */
 			tell_lease(fl, &fl->shim);
 		if (s == WORKLOAD_FREEING)
 			(void)guardlink_unlease(f->c.place->link, &fl->id);

@@ -72,7 +72,7 @@ static void on_resend(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
 
-	if (!a->view.stopping)
+	if (!a->view.stopping && !a->pausing)
 		guardlink_set_policy(a->link, &a->view.policy);
 }
 

@@ -114,7 +114,7 @@ struct devset tasks_busy_devices(const struct tasks *q)
 /* What an agent before us had reserved stays so until it is known what waits. */
 static void tell_reservations(struct tasks *q)
 {
-	if (q->known && !q->paused)
+	if (q->known)
 		reserving_tell(&q->reserving, q->place.link, q->place.view,
 			       devset_or(tasks_busy_devices(q), fillers_devices(q->fillers)));
 }
@@ -133,7 +133,7 @@ static void on_plan(uv_timer_t *timer)
 	struct sched_view view;
 	uint64_t wait = UINT64_MAX;
 
-	if (!q->open || q->ending || view_is_behind(q->place.view))
+	if (!q->open || q->ending || q->paused || view_is_behind(q->place.view))
 		return;
 	/* Before all was read once it is not known which lanes are paused. */
 	if (q->draining || !q->seen) {
