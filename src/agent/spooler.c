@@ -183,6 +183,9 @@ static void clear_place(struct spool_place *p)
 		take_undo(&p->undo);
 	text_list_clear(&p->undone);
 	backlog_forget(p);
+	/* The last ends: their turn to be synced has not come. */
+	if (p->events)
+		(void)events_sync(p->events, NULL);
 	p->events = events_close(p->events);
 	p->scan = scan_free(p->scan);
 	p->spool = spool_close(p->spool);

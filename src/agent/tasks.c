@@ -846,7 +846,8 @@ void tasks_end(struct tasks *q)
 	dirwatch_stop(q->watch);
 	durable_stop(q->durable);
 	orders_stop(q->orders);
-	beats_end(q->beats, q->runs != NULL);
+	/* What is not known yet may run on as well, and then our name is what keeps its lanes. */
+	beats_end(q->beats, q->runs || q->unknown.n || q->reclaiming || !q->open);
 	fillers_stop_all(q->fillers, UINT32_MAX, "the agent ends");
 }
 

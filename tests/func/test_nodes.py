@@ -261,6 +261,33 @@ def test_no_grace_after_the_promise(world, tmp_path):
     a.run("stop", "all", "--now")
 
 
+def test_name_of_an_agent_that_has_adopted_nothing(world, tmp_path):
+    """One that ends before it could look what runs under its name leaves the name: it is what keeps a lane."""
+    mark = tmp_path / "marks"
+    a = world.node("alpha")
+    a.start()
+    i = a.submit("-g", "0", "-l", "one", "--", *marking(mark, 30))
+    a.wait(i, "running")
+    a.kill()
+    events, away = a.spool / "events", a.spool / "elsewhere"
+    events.rename(away)
+    events.write_text("no directory")
+    a.start(wait=False)
+    assert wait_for(lambda: a.said("there is no queue")), a.out.read_text()
+    a.run("off")
+    a.agent.wait(HANG)
+    assert (a.spool / "agents" / "alpha").exists()
+    events.unlink()
+    away.rename(events)
+    b = world.node("beta")
+    b.start()
+    other = b.submit("-g", "0", "-l", "one", "--", "true")
+    assert wait_for(lambda: "alpha" in b.run("why", str(other)).stdout), b.run("why", str(other)).stdout
+    a.start()
+    a.run("stop", str(i), "--now")
+    b.wait(other, "done")
+
+
 def test_queue_that_was_moved(world):
     """An agent serves what it opened; who submits by the name of that gets another one, which is said."""
     a = world.node("alpha")

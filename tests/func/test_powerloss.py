@@ -13,6 +13,8 @@ import sys
 import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
+from patience import HANG  # noqa: E402
+from queuelib import Queue  # noqa: E402
 
 # Nothing gets to the disk by itself while a test runs.
 OPTIONS = "loop,commit=3600"
@@ -153,6 +155,25 @@ def test_what_was_said_survives(tenure, disk, case):
     after = Spool(tenure, disk.lose_power())
     assert is_so(s), "the test itself is wrong"
     assert is_so(after)
+
+
+def test_end_just_before_off(build, env, tmp_path, disk):
+    """What ended before `off` has ended, although an agent that works on would write that down for good later."""
+    mark = tmp_path / "marks"
+    q = Queue(build, env, tmp_path)
+    q.m.env["TENURE_ROOT"] = str(disk.root)
+    try:
+        q.start("--no-hold")
+        i = q.submit("-g", "0", "--", "sh", "-c", f"echo ran >> {mark}")
+        q.m.run(q.m.tenure, "wait", str(i))
+        q.m.run(q.m.tenure, "off")
+        q.m.env["TENURE_ROOT"] = str(disk.lose_power())
+        q.agent.wait(HANG)
+        q.start("--no-hold")
+        q.wait(i, "done")
+        assert mark.read_text() == "ran\n"
+    finally:
+        q.close()
 
 
 def test_power_goes_before_the_answer(tenure, disk):
