@@ -757,6 +757,13 @@ void fillers_on_state(struct fillers *f, const struct msg_lease_state *m)
 	look_for_shim(fl);
 }
 
+void fillers_attend(const struct fillers *f)
+{
+	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++)
+		if (f->fillers[i].ear && state_of(&f->fillers[i]) == WORKLOAD_RUNNING)
+			(void)talk_gpu(f->fillers[i].ear->fd, 0, 0);
+}
+
 void fillers_on_guard(struct fillers *f)
 {
 	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++) {

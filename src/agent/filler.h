@@ -46,6 +46,9 @@ const struct view_workload *fillers_view(const struct fillers *f);
 void fillers_look(struct fillers *f, bool wanted, struct devset busy);
 /* grace_ms UINT32_MAX: as configured. */
 void fillers_stop(struct fillers *f, uint32_t slot, uint32_t grace_ms, const char *why);
+/* Once a second: without a word from us they end, since a stopped agent can make no way for people.
+ */
+void fillers_attend(const struct fillers *f);
 void fillers_stop_all(struct fillers *f, uint32_t grace_ms, const char *why);
 /* Devices that have it, or are about to, or are not free of it yet. */
 struct devset fillers_devices(const struct fillers *f);

@@ -61,7 +61,7 @@ struct agent {
 	uint64_t ready_ns;	       /* the guard took it */
 	bool fresh[PROTO_DEVICES_MAX]; /* looked at since */
 	bool table_due, silent, unread;
-	uint64_t watched_ns;
+	uint64_t watched_ns, unseen_ns;
 	uint64_t stop_ns, flush_ns;
 	uv_timer_t pause_timer; /* Ctrl-Z */
 	uint64_t pause_ns;

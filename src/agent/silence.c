@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/workload.h"
 #include "base/clock.h"
 #include "base/proc.h"
 #include "hold/hproto.h"
@@ -47,6 +48,22 @@ static void say_silent(struct agent *a, uint64_t for_ns)
 		 (int)a->view.guard.pid, (unsigned long long)(for_ns / NS_PER_S));
 }
 
+/* Who would come is seen by the guard alone. The workload goes as a hold does without it. */
+static void watch_workload(struct agent *a, bool silent, uint64_t now)
+{
+	bool up = guardlink_is_up(a->link), sees = up && a->view.guard.flags & GUARD_SEES;
+
+	a->unseen_ns = sees ? 0 : a->unseen_ns ? a->unseen_ns : now;
+	if (!a->queue)
+		return;
+	if (silent)
+		workload_watch(a->queue, "the guard does not speak");
+	else if (a->unseen_ns && now - a->unseen_ns > SILENCE_MS * NS_PER_MS)
+		workload_watch(a->queue, up ? "the GPUs cannot be seen" : "there is no guard");
+	else
+		workload_watch(a->queue, NULL);
+}
+
 void silence_look(struct agent *a, uint64_t interval_ms)
 {
 	uint64_t heard = guardlink_heard_ns(a->link), now = clock_mono_ns();
@@ -58,6 +75,7 @@ void silence_look(struct agent *a, uint64_t interval_ms)
 		return;
 	if (silent)
 		end_holders(a);
+	watch_workload(a, silent, now);
 	if (silent && !a->silent)
 		say_silent(a, now - heard);
 	else if (!silent && a->silent)

@@ -73,6 +73,7 @@ struct tasks {
 	bool leases_known;
 	struct reserving reserving;
 	struct fillers *fillers;
+	bool unwatched;		  /* nobody sees who comes: no workload */
 	bool paused;		  /* the agent is about to stop, or is stopped (Ctrl-Z) */
 	struct backlog_want want; /* what to look at in the spool */
 	size_t n_unread;	  /* tasks that are in no plan, because ... */

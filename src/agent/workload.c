@@ -30,12 +30,21 @@ void workload_look(struct tasks *q)
 {
 	const struct view *v = q->place.view;
 	struct devset busy = tasks_busy_devices(q);
-	bool wanted = v->workload && v->ready && !v->leaving && !v->released && !q->paused;
+	bool wanted = v->workload && v->ready && !v->leaving && !v->released && !q->paused &&
+		      !q->unwatched;
 
 	for (unsigned int i = 0; i < PROTO_DEVICES_MAX; i++)
 		if (q->reserving.slots[i].want.id)
 			devset_add(&busy, i);
 	fillers_look(q->fillers, wanted, busy);
+}
+
+void workload_watch(struct tasks *q, const char *why)
+{
+	q->unwatched = why != NULL;
+	if (why && devset_count(fillers_devices(q->fillers)))
+		fillers_stop_all(q->fillers, UINT32_MAX, why);
+	fillers_attend(q->fillers);
 }
 
 size_t tasks_workloads(const struct tasks *q)

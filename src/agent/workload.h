@@ -10,4 +10,7 @@ struct fillers *workload_new(struct tasks *q, const struct tasks_config *c);
 /* After each plan. */
 void workload_look(struct tasks *q);
 
+/* Once a second. why: nobody watches the devices for people, so nothing runs there; NULL. */
+void workload_watch(struct tasks *q, const char *why);
+
 #endif

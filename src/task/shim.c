@@ -126,6 +126,7 @@ struct shim {
 	uint64_t started_ns;
 	uint64_t timeout_at_ns; /* UINT64_MAX: none */
 	uint64_t grace_at_ns;
+	uint64_t heard_ns;    /* an agent spoke, or the last one hung up */
 	uint64_t alone_at_ns; /* ended then, for want of an agent; UINT64_MAX */
 	uint64_t pass_at_ns;
 	uint64_t pass_every_ns;
@@ -136,6 +137,8 @@ struct shim {
 
 static void drop_conn(struct shim *sh, size_t i)
 {
+	if (sh->serves[i])
+		sh->heard_ns = clock_mono_ns();
 	(void)fd_close(sh->conns[i]);
 	sh->conns[i] = sh->conns[--sh->n_conns];
 	sh->spoke[i] = sh->spoke[sh->n_conns];
@@ -502,6 +505,8 @@ static bool hear(struct shim *sh, size_t i)
 			return type == -EAGAIN;
 		sh->spoke[i] = true;
 		sh->serves[i] = sh->serves[i] || type != SHMSG_ASK;
+		if (sh->serves[i])
+			sh->heard_ns = clock_mono_ns();
 		if (handlers[type])
 			handlers[type](sh, &m);
 		else if (type == SHMSG_ASK)
@@ -752,16 +757,13 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Some tasks are worth nothing without an agent; one that comes soon finds them as they were. */
+/* Some tasks are worth nothing without an agent that can end them at any moment: one that is there
+ * says so, and one that comes soon finds them as they were. */
 static void look_for_agents(struct shim *sh)
 {
-	bool alone =
-		sh->n_conns == 0 && sh->spec.flags & SPEC_ATTENDED && sh->leader && !is_ending(sh);
+	bool watched = sh->spec.flags & SPEC_ATTENDED && sh->leader && !is_ending(sh);
 
-	if (!alone)
-		sh->alone_at_ns = UINT64_MAX;
-	else if (sh->alone_at_ns == UINT64_MAX)
-		sh->alone_at_ns = clock_mono_ns() + SPEC_ALONE_MS * NS_PER_MS;
+	sh->alone_at_ns = watched ? sh->heard_ns + SPEC_ALONE_MS * NS_PER_MS : UINT64_MAX;
 }
 
 /* Somebody may connect and connect; the kernel keeps in order who waits meanwhile. */
@@ -1026,6 +1028,7 @@ int shim_run(const struct shim_start *start)
 			   .spoke = { true },
 			   .serves = { true },
 			   .timeout_at_ns = UINT64_MAX,
+			   .heard_ns = clock_mono_ns(),
 			   .alone_at_ns = UINT64_MAX };
 	struct err e = ERR_INIT;
 

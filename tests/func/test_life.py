@@ -10,6 +10,8 @@ import sys
 import time
 from types import SimpleNamespace
 
+import pytest
+
 from fakeagent import Agent
 from patience import HANG, wait_for
 from test_queue import queue  # noqa: F401
@@ -353,6 +355,24 @@ def test_workload_and_an_agent_that_is_killed(queue, tmp_path):  # noqa: F811
     assert wait_for(lambda: not os.path.exists(f"/proc/{pid}"), 20)
     q.start("--no-hold")
     assert wait_for(lambda: workload(q, 0)["state"] == "idle")
+
+
+@pytest.mark.parametrize("who", ["agent", "guard"])
+def test_workload_while_nobody_watches(queue, tmp_path, who):  # noqa: F811
+    """Whoever is to see a newcomer, or to make way for him, is stopped: the workload goes, as a hold does. It comes
+    again."""
+    q = queue(gpus=1)
+    marks = tmp_path / "marks"
+    q.start("--workload", FILL.format(marks=marks, newcomer=q.newcomer))
+    assert wait_for(lambda: runs_on(q) == [0]), q.out.read_text()
+    work, = [int(line.split()[0]) for line in wait_for(lambda: marks.exists() and marks.read_text().splitlines())]
+    pid = q.agent.pid if who == "agent" else q.status()["guard"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert wait_for(lambda: not os.path.exists(f"/proc/{work}"), 20)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert wait_for(lambda: len(marks.read_text().splitlines()) == 2), q.out.read_text()
 
 
 def test_workload_and_a_guard_that_is_killed(queue, tmp_path):  # noqa: F811
