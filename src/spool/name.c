@@ -235,9 +235,11 @@ static bool parse_element(const char *p, struct task_name *ret)
 	return true;
 }
 
+/* Also of what is written, then: nothing that has ended is claimed. */
 static bool within_bounds(const struct task_name *n)
 {
-	return n->id && n->name[0] && n->count <= SPEC_ELEMENTS_MAX && n->epoch <= NAME_EPOCH_MAX &&
+	return !(n->agent[0] && n->ended_s) && n->id && n->name[0] &&
+	       n->count <= SPEC_ELEMENTS_MAX && n->epoch <= NAME_EPOCH_MAX &&
 	       n->edits <= NAME_EPOCH_MAX && (n->gpus <= SPEC_GPUS_MAX || n->gpus == SPEC_ALL) &&
 	       n->exit <= NAME_EXIT_MAX;
 }

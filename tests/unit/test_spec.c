@@ -324,6 +324,7 @@ static void test_names(void **state)
 		"00500,42,g1,nx",
 		"00500,42,e0,nx",
 		"00500,42,ly,g2,nx",
+		"00500,42,nx,cnode7,u1763730000,z0",
 		"00500,42,v0,nx",
 		"00500,42,v1,e1,nx",
 		"00500,42,v1000000000,nx",
@@ -353,6 +354,7 @@ static void test_names(void **state)
 					.count = SPEC_ELEMENTS_MAX,
 					.begin_s = NAME_ID_MAX,
 					.flags = 0xff };
+	cleanup_free char *overlong = NULL;
 	char buf[NAME_FILE_MAX];
 
 	for (size_t i = 0; i < ARRAY_LEN(good); i++) {
@@ -368,6 +370,10 @@ static void test_names(void **state)
 	(void)memset(longest.agent, 'a', NAME_AGENT_MAX);
 	assert_true(strlen(name_format(&longest, buf)) < NAME_FILE_MAX - 1);
 	assert_true(name_parse(buf, &n));
+	/* Shorter than it would be written: its priority has one digit, and its end no status. */
+	overlong = xasprintf("1%.*s,u9999999999", (int)strlen(buf) - 7, strchr(buf, ','));
+	assert_int_equal(strlen(overlong), NAME_FILE_MAX - 1);
+	assert_false(name_parse(overlong, &n));
 	longest.agent[0] = '\0';
 	longest.begin_s = 0;
 	longest.ended_s = NAME_ID_MAX;
