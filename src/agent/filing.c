@@ -514,6 +514,12 @@ int filing_cancel(struct spool_place *p, const struct task_name *n, const char *
 	return r < 0 ? r : 1;
 }
 
+/* It changed its user, so that its shim could signal it no more, and gave up. */
+static bool runs_on(const struct task_end *end)
+{
+	return end->outcome == TASK_UNKNOWN && end->leftovers;
+}
+
 /* What the shim wrote down, whoever told it to. */
 static enum end_kind written_kind(const struct task_end *end)
 {
@@ -527,7 +533,9 @@ static enum end_kind written_kind(const struct task_end *end)
 
 	if (end->outcome == TASK_REFUSED)
 		return END_REFUSED;
-	if (end->outcome == TASK_UNKNOWN || (end->outcome == TASK_CANCELLED && kind == END_EXIT))
+	if (end->outcome == TASK_UNKNOWN && !runs_on(end))
+		return END_NODE_LOST;
+	if ((end->outcome == TASK_CANCELLED || runs_on(end)) && kind == END_EXIT)
 		return END_NODE_LOST;
 	/* It was to give way, and did so before it began. */
 	if (end->outcome == TASK_CANCELLED && kind == END_PREEMPTED)
@@ -560,7 +568,7 @@ struct retry_end filing_judge(const struct task_end *end, enum end_kind ours, co
 	struct retry_end e = { .kind = written_kind(end),
 			       .code = end->exit_code,
 			       .ran_ms = end->run_ns / NS_PER_MS,
-			       .last = ours == END_STOPPED,
+			       .last = ours == END_STOPPED || runs_on(end),
 			       .never_ran = end->outcome == TASK_CANCELLED ||
 					    end->outcome == TASK_REFUSED };
 
@@ -575,5 +583,7 @@ struct retry_end filing_judge(const struct task_end *end, enum end_kind ours, co
 	} else if (e.kind == END_REFUSED || end->outcome == TASK_UNKNOWN) {
 		e.why = end->text;
 	}
+	if (runs_on(end) && e.kind != END_STOPPED)
+		e.why = "its first process runs on, as another user's";
 	return e;
 }

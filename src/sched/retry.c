@@ -191,7 +191,7 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 		decide_failure(&v, how, p, state, streak, end, now_ns);
 	} else {
 		bool anyway = end->never_ran || end->kind == END_TAKEN;
-		bool again = row->requeues && (!p->no_requeue || anyway);
+		bool again = row->requeues && !end->last && (!p->no_requeue || anyway);
 
 		v.what = again ? RETRY_AGAIN : row->requeues ? RETRY_FAILED : RETRY_CANCELLED;
 		v.at_ns = again ? add_sat(now_ns, ms_to_ns(row->wait_ms)) : 0;

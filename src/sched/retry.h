@@ -68,7 +68,7 @@ struct retry_end {
 	uint64_t begun_ns; /* monotonic, when the attempt was claimed; 0 = before the caller was */
 	const char *why;   /* in place of the kind's phrase where it does not count; or NULL */
 	bool never_ran;	   /* so that a task without requeue waits again all the same */
-	bool last;	   /* its owner has stopped it meanwhile: it does not wait again */
+	bool last;	   /* it does not wait again: its owner has stopped it, or it runs on */
 };
 
 enum retry_what { RETRY_DONE, RETRY_FAILED, RETRY_AGAIN, RETRY_CANCELLED, RETRY_WHAT_MAX };

@@ -18,6 +18,7 @@ struct row {
 	enum end_kind ours, expect;
 	bool never_ran;
 	bool leader_first;
+	uint32_t leftovers;
 };
 
 static void expect_rows(const struct row *rows, size_t n)
@@ -25,12 +26,14 @@ static void expect_rows(const struct row *rows, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct task_end end = { .outcome = rows[i].outcome,
 					      .cause = rows[i].cause,
-					      .leader_first = rows[i].leader_first };
+					      .leader_first = rows[i].leader_first,
+					      .leftovers = rows[i].leftovers };
+		bool runs_on = end.outcome == TASK_UNKNOWN && end.leftovers;
 		const struct retry_end e = filing_judge(&end, rows[i].ours, "meant");
 
 		assert_int_equal(e.kind, rows[i].expect);
 		assert_int_equal(e.never_ran, rows[i].never_ran);
-		assert_int_equal(e.last, rows[i].ours == END_STOPPED);
+		assert_int_equal(e.last, rows[i].ours == END_STOPPED || runs_on);
 	}
 }
 
@@ -100,6 +103,28 @@ static void test_command_that_had_ended(void **state)
 	};
 
 	expect_rows(rows, ARRAY_LEN(rows));
+}
+
+/* Its first process became another user's, and could not be ended: to begin again would be to run
+ * it beside that. */
+static void test_command_that_runs_on(void **state)
+{
+	static const struct row rows[] = {
+		{ TASK_UNKNOWN, CAUSE_TIMEOUT, END_MAX, END_TIMEOUT, .leftovers = 1 },
+		{ TASK_UNKNOWN, CAUSE_STOP, END_MAX, END_STOPPED, .leftovers = 1 },
+		{ TASK_UNKNOWN, CAUSE_REQUEUE, END_MAX, END_PREEMPTED, .leftovers = 2 },
+		{ TASK_UNKNOWN, CAUSE_REQUEUE, END_LIFETIME, END_LIFETIME, .leftovers = 1 },
+		{ TASK_UNKNOWN, CAUSE_REQUEUE, END_STOPPED, END_STOPPED, .leftovers = 1 },
+		{ TASK_UNKNOWN, CAUSE_FENCED, END_MAX, END_NODE_LOST, .leftovers = 1 },
+		/* The first process has ended, and only that is the task's. */
+		{ TASK_SIGNALLED, CAUSE_REQUEUE, END_PREEMPTED, END_PREEMPTED, .leftovers = 1 },
+	};
+	const struct task_end left = { .cause = CAUSE_REQUEUE, .leftovers = 1 };
+
+	expect_rows(rows, ARRAY_LEN(rows));
+	assert_string_equal(filing_judge(&left, END_PREEMPTED, "meant").why,
+			    "its first process runs on, as another user's");
+	assert_string_equal(filing_judge(&left, END_STOPPED, "meant").why, "meant");
 }
 
 static void test_words(void **state)
@@ -396,6 +421,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_meant),
 		cmocka_unit_test(test_what_is_written_wins),
 		cmocka_unit_test(test_command_that_had_ended),
+		cmocka_unit_test(test_command_that_runs_on),
 		cmocka_unit_test(test_words),
 		cmocka_unit_test_setup_teardown(test_array_that_another_has_filed, spool_setup,
 						spool_teardown),

@@ -274,6 +274,22 @@ static void test_not_again_for_its_owner(void **state)
 	assert_int_equal(retry_decide(&p, &s, &streak, &e, 0).what, RETRY_DONE);
 }
 
+static void test_not_again_while_it_runs_on(void **state)
+{
+	struct retry_policy p = policy(3);
+	struct retry_state s = { 0 };
+	struct retry_streak streak = { 0 };
+	struct retry_end e = { .kind = END_PREEMPTED, .why = "it runs on", .last = true };
+	struct retry_verdict v = retry_decide(&p, &s, &streak, &e, 0);
+
+	assert_int_equal(v.what, RETRY_FAILED);
+	assert_string_equal(v.text, "it runs on");
+	e.kind = END_TIMEOUT;
+	assert_int_equal(retry_decide(&p, &s, &streak, &e, 0).what, RETRY_FAILED);
+	e.kind = END_STOPPED;
+	assert_int_equal(retry_decide(&p, &s, &streak, &e, 0).what, RETRY_CANCELLED);
+}
+
 static void test_what_never_ran_waits_again(void **state)
 {
 	struct retry_policy p = policy(0);
@@ -305,6 +321,7 @@ int main(void)
 		cmocka_unit_test(test_pause_ends_the_streak),
 		cmocka_unit_test(test_what_does_not_count_says_why),
 		cmocka_unit_test(test_not_again_for_its_owner),
+		cmocka_unit_test(test_not_again_while_it_runs_on),
 		cmocka_unit_test(test_what_never_ran_waits_again),
 	};
 
