@@ -599,19 +599,31 @@ static void reap(struct shim *sh)
 		event(sh, EV_REST);
 }
 
+/* Who tells all processes of a node has told the first one of the task as well, and it may be gone
+ * before we look. */
+static void note_shutdown(struct shim *sh)
+{
+	struct task_end *end = &sh->rec.end;
+
+	if (end->outcome == TASK_SIGNALLED && end->signal == SIGTERM && end->cause == CAUSE_SELF)
+		end->cause = CAUSE_TERM;
+}
+
 static void read_signals(struct shim *sh)
 {
 	struct signalfd_siginfo si;
-	bool term = false;
+	bool term = false, ended = sh->state == SHIM_ENDED, ran = !sh->leader_gone;
 
 	while (read(sh->start->sig_fd, &si, sizeof(si)) == sizeof(si))
 		term = term || si.ssi_signo != SIGCHLD;
 	reap(sh);
 	/* After the end: whoever says so wants no record of it (stay()). */
-	if (term && sh->state == SHIM_ENDED)
+	if (term && ended)
 		sh->acked = sh->hurried = true;
 	else if (term)
 		stop(sh, CAUSE_TERM, 0, STOP_TREE, STOP_GRACE_DEF);
+	if (term && ran)
+		note_shutdown(sh);
 }
 
 /* ---- the worker ---- */

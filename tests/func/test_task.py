@@ -615,6 +615,30 @@ def test_shim_told_to_end_stops_its_task(drv):
     assert (end["cause"], end["signal"]) == ("term", 15)
 
 
+def state_of(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("at_term, ended", [("", ("term", "signalled", 15)), ("trap 'exit 3' TERM", ("self", "exited", 0))])
+def test_shim_told_to_end_with_its_task(drv, at_term, ended):
+    """A shutdown tells all processes: the task's may be gone by the time that its shim looks."""
+    t = unique("all")
+    drv.start(t, "sh", "-c", f"{at_term}\necho set; while :; do sleep 0.1; done" if at_term else "echo set; exec sleep 100")
+    m = drv.wait("started", t)
+    must_come(lambda: "\nset\n" in drv.log(t))
+    os.kill(m["pid"], signal.SIGSTOP)
+    try:
+        must_come(lambda: state_of(m["pid"]) == "T")
+        os.kill(m["task"], signal.SIGTERM)
+        os.kill(m["pid"], signal.SIGTERM)
+        must_come(lambda: state_of(m["task"]) == "Z")
+    finally:
+        os.kill(m["pid"], signal.SIGCONT)
+    end = drv.wait("ended", t)
+    assert (end["cause"], end["outcome"], end["signal"]) == ended
+    assert "=== ended" in drv.log(t)
+
+
 def test_full_log_disk_does_not_stop_it(drv):
     t = unique("full")
     end = drv.run(t, "sh", "-c", "echo lost; exit 2", log="/dev/full")
