@@ -120,6 +120,13 @@ int claim_task(const struct spool *sp, const struct task_name *n, const struct c
 	return 0;
 }
 
+int claim_keep(const struct spool *sp, const struct claim *c, struct err *e)
+{
+	int r = spool_sync(sp, c->path, e);
+
+	return r == 0 ? spool_sync(sp, "running", e) : r;
+}
+
 int claim_started(const struct spool *sp, struct claim *c, const struct proc_id *shim,
 		  const struct text_list *devices, struct err *e)
 {

@@ -38,6 +38,9 @@ int claimer_self(const struct spool *sp, const char *agent, struct claimer *ret,
 int claim_task(const struct spool *sp, const struct task_name *n, const struct claimer *who,
 	       struct task_file *ret_file, struct claim *ret, struct err *e);
 
+/* That it was made is known after a power loss. claim_task() does so itself where it matters. */
+int claim_keep(const struct spool *sp, const struct claim *c, struct err *e);
+
 /* From now on the claim lives as long as that process (the shim). To be called before it starts
  * anything. devices: UUIDs, so that nobody who comes later has to guess them; may be NULL. */
 int claim_started(const struct spool *sp, struct claim *c, const struct proc_id *shim,

@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/depends.h"
 #include "agent/filing.h"
+#include "agent/taking.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "spool_world.h"
@@ -135,6 +137,64 @@ static void test_words(void **state)
 	assert_string_equal(filing_judge(&end, END_STOPPED, "meant").why, "meant");
 	end = (struct task_end){ .outcome = TASK_SIGNALLED, .signal = 11 };
 	assert_int_equal(filing_judge(&end, END_MAX, "").code, 11);
+}
+
+/* Calls until the one that fails; 0: none does. */
+static unsigned int syncs, sync_fails;
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+	if (++syncs != sync_fails)
+		return __real_fsync(fd);
+	errno = EIO;
+	return -1;
+}
+
+static struct taking take(struct spool_place *p, uint64_t id, uint64_t element)
+{
+	struct taking k = {
+		.ref = { .id = id, .element = element },
+		.key = "key",
+		.run_dir = spool_world_root(),
+	};
+
+	syncs = 0;
+	taking_work(&k, p);
+	if (k.code == 0) {
+		(void)close(k.log_fd);
+		(void)spec_free(k.spec);
+	}
+	return k;
+}
+
+/* A second run would be wrong, so the claim is on the disk before the first one begins. */
+static void test_claim_of_an_element_is_kept(void **state)
+{
+	struct spool_place p = { .spool = open_spool() };
+	uint64_t once = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-2\",\"no_requeue\":true}");
+	uint64_t plain = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-2\"}");
+	struct place_batch *b;
+
+	p.self = self(p.spool, "one");
+	p.scan = scanned(p.spool);
+	for (sync_fails = 1; sync_fails <= 2; sync_fails++) { /* the file, and its name */
+		assert_int_equal(take(&p, once, 1).code, -EIO);
+		assert_int_equal(syncs, sync_fails);
+		assert_false(spool_exists(p.spool, "running/1.1,e0"));
+		b = place_batch(&p, once, NULL);
+		assert_int_equal(batch_next(b->batch, 0), 1);
+	}
+	sync_fails = 0;
+	assert_int_equal(take(&p, once, 1).code, 0);
+	assert_int_equal(syncs, 2);
+	assert_int_equal(take(&p, plain, 1).code, 0);
+	assert_int_equal(syncs, 0);
+	place_forget_batch(&p, once);
+	place_forget_batch(&p, plain);
+	p.scan = scan_free(p.scan);
+	p.spool = spool_close(p.spool);
 }
 
 /* Where two agents end the last elements of an array, one of them finds that the other has filed
@@ -423,6 +483,8 @@ int main(void)
 		cmocka_unit_test(test_command_that_had_ended),
 		cmocka_unit_test(test_command_that_runs_on),
 		cmocka_unit_test(test_words),
+		cmocka_unit_test_setup_teardown(test_claim_of_an_element_is_kept, spool_setup,
+						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_array_that_another_has_filed, spool_setup,
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_too_late_for_who_waits, spool_setup,
