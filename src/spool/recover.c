@@ -274,12 +274,14 @@ static bool is_own(const struct recovery *rc, const struct claim *c)
 static void make_claim(const struct task_name *n, const struct task_history *h, const char *path,
 		       struct claim *ret)
 {
+	/* A claim without a record was interrupted before it was written. */
+	bool recorded = h->claimed || h->ended;
+
 	*ret = (struct claim){ .name = *n,
-			       .attempt = h->attempts,
+			       .attempt = h->attempts + !recorded,
 			       .claimed_ns = h->claimed_ns,
 			       .record_bytes = h->bytes };
-	/* A claim without a record was interrupted before it was written. */
-	if (h->claimed || h->ended)
+	if (recorded)
 		ret->who = h->claimer;
 	ret->started = h->claimed && h->started;
 	if (!ret->who.agent[0])
@@ -366,6 +368,9 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 	struct spool_again again;
 	struct spool_end end;
 
+	/* Without a record of its own its file says nothing of the attempts before. */
+	if (!c->claimed_ns)
+		c->attempt = attempts + 1;
 	/* The journal has what became of it: only its file was left. */
 	if (state >= BATCH_DONE || epoch > c->name.epoch)
 		return spool_unlink(rc->sp, c->path, e);

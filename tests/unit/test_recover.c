@@ -242,6 +242,49 @@ static void test_interrupted_requeue(void **state)
 	sp = spool_close(sp);
 }
 
+/* Killed, or the power went, before the record of a claim was in its file: what had failed before
+ * it still counts. */
+static void test_claim_without_record(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node2");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-2\"}");
+	const struct spool_again again = { .attempts = 2, .reason = "exit code 3" };
+	struct claim c = claim(sp, id, &me);
+	char from[SPOOL_PATH_MAX], to[SPOOL_PATH_MAX], name[NAME_FILE_MAX];
+	struct batch *b = open_batch(sp, many, "node2");
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct task_file file;
+	struct scan_task t;
+
+	assert_int_equal(transit_requeue(sp, NULL, &c, &again, &e), 0);
+	assert_true(get(sp, id, &t));
+	(void)spool_path(SPOOL_PENDING, name_format(&t.name, name), from);
+	(void)str_copy(t.name.agent, sizeof(t.name.agent), me.agent);
+	(void)spool_path(SPOOL_RUNNING, name_format(&t.name, name), to);
+	assert_int_equal(spool_rename(sp, from, to, &e), 0);
+	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
+	assert_int_equal(batch_requeue(b, NULL, &c, &again, &e), 0);
+	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
+	b = batch_close(b);
+	put(sp, c.path, "");
+
+	recover(sp, &n);
+	assert_int_equal(n.requeued, 2);
+	assert_true(get(sp, id, &t) && t.dir == SPOOL_PENDING && t.name.epoch == 2);
+	(void)spool_path(SPOOL_PENDING, name_format(&t.name, name), from);
+	assert_int_equal(task_file_read(sp, from, &file, &e), 0);
+	assert_int_equal(file.history.attempts, 2);
+	task_file_clear(&file);
+	b = open_batch(sp, many, NULL);
+	assert_int_equal(batch_again_of(b, 1)->epoch, 2);
+	assert_int_equal(batch_again_of(b, 1)->attempts, 2);
+	b = batch_close(b);
+	sp = spool_close(sp);
+}
+
 /* What was told to end does not run again, whatever became of its node; of an array the others do.
  */
 static void test_stopped(void **state)
@@ -514,6 +557,7 @@ int main(void)
 		TEST(test_stopped_batch),
 		TEST(test_recover),
 		TEST(test_interrupted_requeue),
+		TEST(test_claim_without_record),
 		TEST(test_stopped),
 		TEST(test_late_end),
 		TEST(test_power_loss),
