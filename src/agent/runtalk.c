@@ -242,6 +242,15 @@ static void take_message(struct run *r, int type, const union shmsg *m)
 		runend_take(r, &m->ended.end);
 }
 
+/* What it had to say may be known, and its end be filed just now. */
+static void on_gone(struct run *r)
+{
+	if (r->gone)
+		runtalk_hang_up(r);
+	else
+		runtalk_look(r);
+}
+
 static void on_shim(uv_poll_t *poll, int status, int events)
 {
 	struct ear *ear = poll->data;
@@ -253,7 +262,7 @@ static void on_shim(uv_poll_t *poll, int status, int events)
 		if (type == -EAGAIN)
 			break;
 		if (type <= 0) {
-			runtalk_look(ear->run);
+			on_gone(ear->run);
 			break;
 		}
 		take_message(ear->run, type, m);

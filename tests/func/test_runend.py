@@ -157,6 +157,32 @@ def test_looking_for_a_lost_shim_fails(queue, tmp_path):  # noqa: F811
     assert not proc_exists(first) and proc_exists(second)
 
 
+def test_shim_goes_while_its_end_cannot_be_filed(queue, tmp_path):  # noqa: F811
+    """What it said is known: nobody looks for it again, which would keep its end from being filed."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    token, go = next_token(q), tmp_path / "go"
+    i = q.submit("-g", "0", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done; exit 3")
+    q.wait(i, "running")
+    shim = next(t["pid"] for t in wait_for(lambda: [t for t in q.status()["queue"]["tasks"] if t.get("pid")]))
+    in_the_way = run_dir(q) / f"{token}.json"
+    failed = pathlib.Path(q.spool) / "failed"
+    failed.rename(failed.with_name("aside"))
+    failed.write_text("no directory")
+    in_the_way.mkdir()  # stands for a disk that is full
+    try:
+        go.touch()
+        assert wait_for(lambda: f"the end of task {i} cannot be written" in q.out.read_text()), q.out.read_text()
+        os.kill(shim, signal.SIGKILL)
+        assert wait_for(lambda: not proc_exists(shim))
+        q.status()
+        failed.unlink()
+        failed.with_name("aside").rename(failed)
+        q.wait(i, "failed")
+    finally:
+        in_the_way.rmdir()
+
+
 def test_killed_shim_keeps_nobody_waiting(queue, tmp_path):  # noqa: F811
     """What it left may take all of its grace, and less where its owner says so."""
     q = queue(gpus=1)
