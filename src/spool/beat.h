@@ -9,7 +9,8 @@
  *
  *	agents/AGENT		by the agent, with what it has and does
  *	agents/42.7,e1		by the shim of a claim, once it has run for as long as a beat
- *	agents/42.7,e1,end	the record of its end, by a shim that found no agent to tell
+ *	agents/42.7,e1,end	the record of its end, by a shim that found no agent to tell, or has
+ *				written the above while other agents were there
  *	agents/AGENT,gone	somebody's word that the node does not exist any more: the last sign
  *				of life of that agent
  *

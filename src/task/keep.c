@@ -176,22 +176,34 @@ static int put_record(const struct spool *sp, const char *path, const struct tas
 	return spool_replace(sp, path, text, len, NULL);
 }
 
+bool keep_is_watched(const struct keep *k)
+{
+	return k->begun && k->promise_ms;
+}
+
+/* 0: it is there, or nobody needs it: the claim is gone. Where that is while we write, who filed
+ * the end may have tidied up before. */
+static int leave_record(const struct keep *k, const char *path, const struct task_record *r)
+{
+	struct spool sp;
+	int code = open_spool(k, &sp);
+	bool gone = code == -ENOENT && sp.fd >= 0;
+
+	if (code == 0)
+		code = put_record(&sp, path, r);
+	if (code == 0 && look_at_claim(&sp, k->spec->claim) == -ENOENT)
+		(void)unlinkat(sp.fd, path, 0);
+	(void)fd_close(sp.fd);
+	return gone ? 0 : code;
+}
+
 void keep_leave_record(struct keep *k, const struct task_record *r)
 {
 	char path[SPOOL_PATH_MAX];
-	int code;
 
 	if (!k->spec->beat_ms)
 		return;
 	(void)str_print(path, sizeof(path), "%s,end", k->spec->beat_file);
-	do {
-		struct spool sp;
-
-		code = open_spool(k, &sp);
-		if (code == 0)
-			code = put_record(&sp, path, r);
-		(void)fd_close(sp.fd);
-		if (code < 0 && code != -ENOENT)
-			(void)usleep((useconds_t)(k->spec->beat_ms * 1000));
-	} while (code < 0 && code != -ENOENT);
+	while (leave_record(k, path, r) < 0)
+		(void)usleep((useconds_t)(k->spec->beat_ms * 1000));
 }

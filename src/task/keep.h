@@ -14,7 +14,8 @@
  *
  *	keep_init(&k, &spec, &self, wake_fd, &e)
  *	keep_look(&k, &grace_ms)	whenever timer_fd or wake_fd is readable
- *	keep_leave_record(&k, &record)	at the end, where no agent was there to be told
+ *	keep_leave_record(&k, &record)	at the end, where no agent was there to be told, or others
+ *					may have to file it: keep_is_watched()
  *
  * The task gets its grace out of what is left of the promise, and none where nothing is. Time is
  * measured with CLOCK_BOOTTIME, and so is the wait for the fence: a machine that sleeps cannot
@@ -50,6 +51,8 @@ int keep_init(struct keep *k, const struct task_spec *spec, const struct proc_id
 	      struct err *e);
 /* KEEP_LATE: *ret_grace_ms from now to KILL, in time for those who wait; 0: at once. */
 enum keep_state keep_look(struct keep *k, uint32_t *ret_grace_ms);
+/* It has beaten, and another agent serves the instance: that one takes over what is not filed. */
+bool keep_is_watched(const struct keep *k);
 /* The record of the end into the spool, tried until it is there or the claim is not. May take as
  * long as the filesystem is away. */
 void keep_leave_record(struct keep *k, const struct task_record *r);

@@ -951,7 +951,8 @@ static void finish(struct shim *sh)
 	tell_ended(sh);
 	if (!kept)
 		stay(sh);
-	bool told = is_served(sh);
+	/* Who was told may be gone before it has filed that. */
+	bool told = is_served(sh) && !keep_is_watched(&sh->keep);
 
 	for (size_t i = 0; i < sh->n_conns; i++)
 		shmsg_close(sh->conns[i]);

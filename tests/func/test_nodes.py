@@ -167,6 +167,25 @@ def test_dead_node_gives_its_tasks_back(world, tmp_path):
     assert lines(mark)[1].split()[2] == "1"
 
 
+def test_end_that_was_told_to_an_agent_that_dies(world, tmp_path):
+    """It has heard of the end and has not filed it: the other node does, and runs nothing again."""
+    a, b = two_that_know_each_other(world)
+    go, mark = tmp_path / "go", tmp_path / "marks"
+    b.run("off")
+    b.agent.wait(HANG)
+    i = a.submit("-g", "0", "--", "sh", "-c", f"echo begun >> {mark}; until [ -e {go} ]; do sleep 0.02; done")
+    b.start()
+    assert wait_for((a.spool / f"agents/{i},e0").exists)
+    shims = a.shims()
+    a.agent.send_signal(signal.SIGSTOP)
+    go.touch()
+    assert shims and wait_for(lambda: not any(map(proc_exists, shims)))
+    a.kill()
+    b.wait(i, "done")
+    assert lines(mark) == ["begun"]
+    assert not [f for f in (a.spool / "agents").iterdir() if f.name.startswith(f"{i},")]
+
+
 def test_shim_keeps_the_claim_of_a_dead_agent(world, tmp_path):
     """The agent alone is killed: its tasks run on, and nobody takes them, for as long as they run."""
     a, b = two_that_know_each_other(world)

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -327,6 +328,78 @@ static void grace_is_what_is_left_of_the_promise(void **state)
 	(void)close(k.timer_fd);
 }
 
+/* What comes about while a shim waits to try again. */
+static const char *moved_from, *moved_to;
+static unsigned int waits;
+
+int __wrap_usleep(useconds_t us);
+int __wrap_usleep(useconds_t us)
+{
+	assert_int_equal(us, 1000);
+	assert_int_equal(rename(moved_from, moved_to), 0);
+	waits++;
+	return 0;
+}
+
+static void make_file(const char *dir, const char *file)
+{
+	char path[PATH_MAX];
+	int fd = open(str_print(path, sizeof(path), "%s/%s", dir, file), O_CREAT | O_WRONLY, 0600);
+
+	assert_true(fd >= 0);
+	(void)close(fd);
+}
+
+static bool has_file(const char *dir, const char *file)
+{
+	char path[PATH_MAX];
+
+	return access(str_print(path, sizeof(path), "%s/%s", dir, file), F_OK) == 0;
+}
+
+/* A filesystem that is not mounted, or a directory that is missing, says nothing of the claim. */
+static void end_is_left_when_the_spool_is_there(void **state)
+{
+	static const char *const dirs[] = { "running", "agents", "tmp" };
+	char root[] = "/tmp/tenure-keep-XXXXXX", spool[PATH_MAX], away[PATH_MAX], path[PATH_MAX];
+	const struct task_record r = example();
+	const struct proc_id self = { 0 };
+	struct task_spec spec = { .beat_ms = 1,
+				  .beat_dir = spool,
+				  .claim = "running/500,1,g0,nx,ca",
+				  .beat_file = "agents/1,e0" };
+	struct keep k = { .spec = &spec, .self = self };
+
+	assert_non_null(mkdtemp(root));
+	(void)str_print(spool, sizeof(spool), "%s/spool", root);
+	assert_int_equal(mkdir(spool, 0700), 0);
+	for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+		assert_int_equal(
+			mkdir(str_print(path, sizeof(path), "%s/%s", spool, dirs[i]), 0700), 0);
+	make_file(spool, spec.claim);
+	moved_from = away;
+	moved_to = path;
+	for (size_t i = 0; i <= ARRAY_LEN(dirs); i++) {
+		(void)str_print(away, sizeof(away), "%s/away", root);
+		(void)str_print(path, sizeof(path), "%s/spool%s%s", root, i ? "/" : "",
+				i ? dirs[i - 1] : "");
+		assert_int_equal(rename(path, away), 0);
+		keep_leave_record(&k, &r);
+		assert_int_equal(waits, i + 1);
+		assert_true(has_file(spool, "agents/1,e0,end"));
+		assert_int_equal(unlink(str_print(away, sizeof(away), "%s/agents/1,e0,end", spool)),
+				 0);
+	}
+	/* It was filed meanwhile. */
+	assert_int_equal(unlink(str_print(away, sizeof(away), "%s/%s", spool, spec.claim)), 0);
+	keep_leave_record(&k, &r);
+	assert_false(has_file(spool, "agents/1,e0,end"));
+	for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+		(void)rmdir(str_print(path, sizeof(path), "%s/%s", spool, dirs[i]));
+	assert_int_equal(rmdir(spool), 0);
+	assert_int_equal(rmdir(root), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -342,6 +415,7 @@ int main(void)
 		cmocka_unit_test(end_of_an_older_shim),
 		cmocka_unit_test(message_texts_end),
 		cmocka_unit_test(grace_is_what_is_left_of_the_promise),
+		cmocka_unit_test(end_is_left_when_the_spool_is_there),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
