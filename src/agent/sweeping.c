@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -12,28 +13,38 @@
 #include "base/nofile.h"
 #include "base/spawn.h"
 #include "base/strbuf.h"
+#include "base/units.h"
 #include "spool/spec.h"
 #include "task/sweep.h"
 
 #define ARGS_MAX 16
+#define LIMIT_MS 30000 /* it ends by itself before that, unless something of it hangs */
 
 /* Freed when the process has ended, which is told by its output, and libuv has given that back. */
 struct sweeping {
 	const struct sweeping_place *place;
 	pid_t pid;
 	uv_pipe_t out;
+	uv_timer_t limit;
 	struct strbuf line;
 	char buf[1024];
 	void (*done)(void *user);
 	void *user;
 };
 
-static void on_closed(uv_handle_t *h)
+static void on_out_closed(uv_handle_t *h)
 {
 	struct sweeping *s = h->data;
 
 	strbuf_clear(&s->line);
 	free(s);
+}
+
+static void on_limit_closed(uv_handle_t *h)
+{
+	struct sweeping *s = h->data;
+
+	uv_close((uv_handle_t *)&s->out, on_out_closed);
 }
 
 static void tell_line(struct sweeping *s)
@@ -44,13 +55,33 @@ static void tell_line(struct sweeping *s)
 	s->line = (struct strbuf)STRBUF_INIT;
 }
 
+static void tell_done(struct sweeping *s)
+{
+	void (*done)(void *user) = take_ptr(s->done);
+
+	if (done)
+		done(s->user);
+}
+
 static void end(struct sweeping *s)
 {
 	(void)waitpid(s->pid, NULL, 0); /* its output ends with it */
 	tell_line(s);
-	if (s->done)
-		s->done(s->user);
-	uv_close((uv_handle_t *)&s->out, on_closed);
+	tell_done(s);
+	uv_close((uv_handle_t *)&s->limit, on_limit_closed);
+}
+
+/* In a driver or in /proc it may hang so that KILL does not end it either, while the task that it
+ * was for, and all who wait for that, wait for it. */
+static void on_limit(uv_timer_t *limit)
+{
+	struct sweeping *s = limit->data;
+
+	news_say(s->place->news, LOG_LEVEL_ERROR,
+		 "sweep: it has not ended for %u s; it is killed, and not waited for",
+		 LIMIT_MS / (unsigned int)MS_PER_S);
+	(void)kill(s->pid, SIGKILL); /* not waited for yet, so the PID is its own */
+	tell_done(s);
 }
 
 static void on_alloc(uv_handle_t *h, size_t size, uv_buf_t *buf)
@@ -141,13 +172,16 @@ struct sweeping *sweeping_start(const struct sweeping_place *place, unsigned int
 	s = xcalloc(1, sizeof(*s));
 	*s = (struct sweeping){ .place = place, .done = done, .user = user };
 	s->line = (struct strbuf)STRBUF_INIT;
-	s->out.data = s;
+	s->out.data = s->limit.data = s;
 	(void)uv_pipe_init(place->loop, &s->out, 0);
+	(void)uv_timer_init(place->loop, &s->limit);
 	r = start(s, what, gpus);
-	if (r == 0 && uv_read_start((uv_stream_t *)&s->out, on_alloc, on_read) == 0)
+	if (r == 0 && uv_read_start((uv_stream_t *)&s->out, on_alloc, on_read) == 0) {
+		(void)uv_timer_start(&s->limit, on_limit, LIMIT_MS, 0);
 		return s;
+	}
 	news_say(place->news, LOG_LEVEL_ERROR, "cannot end what is left: %s", uv_strerror(r));
-	uv_close((uv_handle_t *)&s->out, on_closed);
+	uv_close((uv_handle_t *)&s->limit, on_limit_closed);
 	return NULL;
 }
 

@@ -5,7 +5,8 @@
 /*
  * What else of its owner's is ended with a task (task/sweep.h). `tenure sweep` does it, as a
  * process of its own: it loads NVML, and reads what processes that hang may keep waiting. What it
- * ends is told as news.
+ * ends is told as news. Where it takes so long that it must hang, it is killed and waited for no
+ * more: done is called then.
  */
 
 #include <uv.h>
