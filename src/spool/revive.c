@@ -31,9 +31,10 @@ int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, c
 		 revive_fn pick, void *data, uint64_t *ret_n, struct err *e)
 {
 	bool was_over = strcmp(dir, spool_dir_name(SPOOL_PENDING)) != 0;
+	const struct task_name was = *n;
 	struct batch *b = NULL;
 	uint64_t count = 0;
-	int freed, r = transit_hold(sp, n, dir, e);
+	int r = transit_hold(sp, n, dir, e);
 
 	if (r != 0)
 		return r;
@@ -43,12 +44,16 @@ int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, c
 	if (r == 0)
 		r = revive_elements(b, n->count, pick, data, &count, e);
 	(void)batch_close(b);
-	freed = transit_free_edit(sp, n, r < 0 ? NULL : e);
-	if (r == 0 && freed == 0)
+	if (r < 0) {
+		transit_put_back(sp, n, &was, dir);
+		return r;
+	}
+	r = transit_free_edit(sp, n, e);
+	if (r == 0)
 		r = spool_sync(sp, spool_dir_name(SPOOL_PENDING), e);
 	if (r == 0)
 		*ret_n = count;
-	return r < 0 ? r : freed;
+	return r;
 }
 
 struct claims {

@@ -433,17 +433,32 @@ int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, s
 	return gone_or(r);
 }
 
+void transit_put_back(const struct spool *sp, struct task_name *n, const struct task_name *was,
+		      const char *dir)
+{
+	char file[NAME_FILE_MAX], held[SPOOL_PATH_MAX], to[SPOOL_PATH_MAX];
+
+	(void)str_print(to, sizeof(to), "%.40s/%s", dir, name_format(was, file));
+	if (spool_rename(sp, pending_path(n, held), to, NULL) == 0)
+		*n = *was;
+	else
+		(void)transit_free_edit(sp, n, NULL);
+}
+
 int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, bool durable,
 		  struct err *e)
 {
 	const struct spool_again again = { .reason = "asked for again" };
+	const struct task_name was = *n;
 	char path[SPOOL_PATH_MAX];
-	int freed, r = transit_hold(sp, n, dir, e);
+	int r = transit_hold(sp, n, dir, e);
 
 	if (r != 0)
 		return r;
 	r = record_append(sp, pending_path(n, path),
 			  record_requeue(&again, n->epoch, clock_wall_ns()), durable, e);
-	freed = transit_free_edit(sp, n, r < 0 ? NULL : e);
-	return r < 0 ? r : freed;
+	if (r < 0)
+		transit_put_back(sp, n, &was, dir);
+	/* Stopped meanwhile, which one that is held may be. */
+	return r < 0 ? gone_or(r) : transit_free_edit(sp, n, e);
 }

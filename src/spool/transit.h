@@ -80,6 +80,10 @@ int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, 
 /* The file is this process's, in pending/ and with the next epoch, until transit_free_edit(); dir
  * as scan_dir() told it, or "pending". */
 int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, struct err *e);
+/* What was to be done with it could not be: it is where and what it was. Where even that cannot be,
+ * it waits. */
+void transit_put_back(const struct spool *sp, struct task_name *n, const struct task_name *was,
+		      const char *dir);
 
 /* ---- shared with batch.c and recover.c ---- */
 

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -236,6 +238,21 @@ static void test_retry(void **state)
 	assert_int_equal(transit_end(sp, NULL, &c, &end, &e), 0);
 	assert_int_equal(scan_dir(sp, "failed", first_name, &n, &e), 1);
 	assert_true(n.exit == 3 && n.ended_s > 0);
+
+	/* What cannot be written down is not done: it has failed as before. */
+	struct rlimit was, none;
+	struct task_name still;
+
+	(void)signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+	none = (struct rlimit){ .rlim_cur = 1, .rlim_max = was.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	assert_int_equal(transit_retry(sp, &n, "failed", true, &e), -EFBIG);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+	assert_int_equal(scan_dir(sp, "pending", first_name, &still, &e), 0);
+	assert_int_equal(scan_dir(sp, "failed", first_name, &still, &e), 1);
+	assert_true(still.epoch == 0 && still.exit == 3 && still.ended_s == n.ended_s);
+
 	assert_int_equal(transit_retry(sp, &n, "failed", true, &e), 0);
 	c = claim(sp, id, &me);
 	assert_true(c.name.epoch == 1 && c.attempt == 1);
