@@ -93,13 +93,25 @@ static int check_utf8(const char *text, struct err *e)
 	return 0;
 }
 
+/* A file from another system has them at the ends of its lines. */
+static void cut_carriage_returns(char *text)
+{
+	size_t len = strlen(text);
+
+	while (len && text[len - 1] == '\r')
+		text[--len] = '\0';
+}
+
 static int add_line(struct lines *l, size_t file, size_t number, char *text, struct err *e)
 {
 	struct line line = { .file = file, .number = number };
 	int r = 0;
 
 	text += strspn(text, " \t");
-	text[strcspn(text, "\r")] = '\0';
+	cut_carriage_returns(text);
+	if (strchr(text, '\r')) /* of a comment as well: what follows may be meant as a line */
+		return err_set(e, -EINVAL,
+			       "a carriage return is inside it; a line ends with LF, or CR LF");
 	if (!text[0] || text[0] == '#')
 		return 0;
 	/* No command of a shell begins so. */

@@ -112,6 +112,14 @@ def test_commands_of_files(tenure, tmp_path):
     assert "bytes:2: not UTF-8 text" in refused(tenure, "--from", str(tmp_path / "bytes"))
     assert tenure("list", "--json").stdout == before
     assert "standard input has no command in it" in refused(tenure, "--from", "-", input="# none\n")
+    # The ends of lines of other systems; where one is inside a line there would be a part left out.
+    (tmp_path / "crlf").write_bytes(b"echo 1\r\n\r\necho 2\r\r\n")
+    assert submitted(tenure, "--from", str(tmp_path / "crlf"))[0]["commands"] == ["echo 1", "echo 2"]
+    before = tenure("list", "--json").stdout
+    for text in (b"echo 1\necho 2\recho 3\n", b"echo 1\n# all\recho 2\n", b"echo 1\n\recho 2\n"):
+        (tmp_path / "cr").write_bytes(text)
+        assert "cr:2: a carriage return is inside it" in refused(tenure, "--from", str(tmp_path / "cr"))
+    assert tenure("list", "--json").stdout == before
     assert "--gpus needs a value, N (GPUs" in refused(tenure, "--gpus")
 
 
