@@ -381,12 +381,14 @@ static int run_run(const struct cmd_ctx *ctx, struct err *e)
 	struct spool *sp = NULL;
 	int r = submit_from_options(ctx, &s, e);
 
-	if (r == 0)
+	if (r == 0) {
+		(void)queue_format_id(s.id, 0, w.id);
 		r = queue_open(ctx, 0, &sp, e);
+	}
 	if (r == 0) {
 		(void)sigaction(SIGINT, &act, NULL);
 		w.sp = sp;
-		say("note", "is in the queue", queue_format_id(s.id, 0, w.id));
+		say("note", "is in the queue", w.id);
 		look_for_agent(&w);
 		r = queue_locate_id(sp, s.id, 0, &w.place, e);
 	}

@@ -268,6 +268,24 @@ def test_prune_that_was_killed(pruning):
     assert not any(os.listdir(pruning.spool / name) for name in ("logs", "ends", "tmp", "failed"))
 
 
+def test_run_that_loses_sight_of_its_queue(build, env, faultfs, tmp_path):
+    """A script that is not told that the task is there would put it in twice."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    mount.rule("rename", "hang", 1000, "*pending*")
+    run = subprocess.Popen([build / "tenure", "run", "--root", mount.path, "-g", "0", "--", "true"], env=env,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        must_come(mount.met)
+        (mount.below / "default/instance.json").write_text("none\n")  # it is opened once more
+        mount.clear()
+        said = run.communicate(timeout=HANG)[1]
+    finally:
+        run.kill()
+        run.wait()
+    assert run.returncode == 1 and "task 1 is in the queue all the same" in said, said
+    assert os.listdir(mount.below / "default/pending")
+
+
 def test_prune_of_many(tenure, spool):
     submit(tenure, "--", "true")
     many = 9000
