@@ -144,17 +144,18 @@ static int submit(const struct cmd_ctx *ctx, struct import *im, struct err *e)
 {
 	cleanup_free uint64_t *ids = xcalloc(im->file.n, sizeof(*ids));
 	struct spool *sp = NULL;
+	bool in = false;
 	int r = queue_open(ctx, SPOOL_CREATE, &sp, e), told;
 
 	for (size_t i = 0; i < im->file.n && r == 0; i++)
 		submitter_name(im->specs[i], sp);
 	if (r == 0)
-		r = import_submit(sp, im->specs, im->file.n, ids, e);
+		r = import_submit(sp, im->specs, im->file.n, ids, &in, e);
 	sp = spool_close(sp);
-	if (r < 0)
+	if (r < 0 && !in)
 		return err_wrap(e, "nothing submitted");
 	show(ctx, im, ids);
-	told = queue_tell_made(ids, im->file.n, 0, e);
+	told = queue_tell_made(ids, im->file.n, r < 0 ? r : 0, e);
 	if (!opts_given(ctx->opts, "state"))
 		tell_gpus(im);
 	if (r == SUBMIT_NOT_DURABLE)

@@ -2,11 +2,17 @@
 #include "spool/import.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/units.h"
+#include "spool/scan.h"
 #include "spool/transit.h"
+
+/* For what is called otherwise by now, and for a command that has it. */
+#define LOOKS	5
+#define HELD_MS 2000
 
 struct spool_spec *import_spec(const struct command_block *b, const struct command_set *set,
 			       const char *work_dir, const char *noter, const char *state)
@@ -42,31 +48,64 @@ static void take_back(const struct spool *sp, struct spool_spec *const *specs, s
 	}
 }
 
-/* In their order, so that a lane begins with its first. Gone: somebody has stopped it meanwhile. */
+static int is_paused(void *data, const struct task_name *n, const char *dir)
+{
+	struct task_name *wanted = data;
+
+	if (n->id != wanted->id || !(n->flags & NAME_PAUSED))
+		return 0;
+	*wanted = *n;
+	return 1;
+}
+
+/* Another command may give it another name meanwhile, under which it waits on; gone: somebody has
+ * stopped it, or let it go. One look does not tell: what is renamed meanwhile may not be listed. */
+static int let_one_go(const struct spool *sp, struct task_name *n, struct err *e)
+{
+	bool there = true;
+	int r = transit_pause(sp, n, false, e);
+
+	for (int look = 0; look < LOOKS && r == TRANSIT_GONE; look++) {
+		r = scan_dir(sp, spool_dir_name(SPOOL_PENDING), is_paused, n, e);
+		if (r < 0)
+			return r;
+		there = r > 0;
+		if (there)
+			r = transit_await(sp, n, HELD_MS, e);
+		if (r == 0)
+			r = there ? transit_pause(sp, n, false, e) : TRANSIT_GONE;
+	}
+	if (r > 0 && there)
+		return err_set(e, -EBUSY, "another command is changing it");
+	return r < 0 ? r : 0;
+}
+
+/* In their order, so that a lane begins with its first. */
 static int let_go(const struct spool *sp, struct spool_spec *const *specs, size_t n,
 		  const uint64_t *ids, struct err *e)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct task_name name;
-		int r;
 
 		if (specs[i]->paused)
 			continue;
 		name_of_spec(specs[i], ids[i], &name);
 		name.flags |= NAME_PAUSED;
-		r = transit_pause(sp, &name, false, e);
-		if (r < 0)
+		if (let_one_go(sp, &name, e) < 0)
 			return err_wrap(e,
-					"the tasks are in the queue, but wait for tenure resume");
+					"the tasks are in the queue, but from %" PRIu64
+					" on they wait for tenure resume",
+					ids[i]);
 	}
 	return spool_sync(sp, spool_dir_name(SPOOL_PENDING), e) < 0 ? SUBMIT_NOT_DURABLE : 0;
 }
 
 int import_submit(const struct spool *sp, struct spool_spec *const *specs, size_t n,
-		  uint64_t *ret_ids, struct err *e)
+		  uint64_t *ret_ids, bool *ret_in, struct err *e)
 {
 	bool durable = true;
 
+	*ret_in = false;
 	for (size_t i = 0; i < n; i++) {
 		bool paused = specs[i]->paused;
 		int r;
@@ -80,6 +119,8 @@ int import_submit(const struct spool *sp, struct spool_spec *const *specs, size_
 		}
 		durable = durable && r == 0;
 	}
+
+	*ret_in = true;
 
 	int r = let_go(sp, specs, n, ret_ids, e);
 

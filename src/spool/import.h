@@ -20,9 +20,10 @@ struct spool_spec *import_spec(const struct command_block *b, const struct comma
 
 /*
  * ret_ids has room for n. None of them may start before all are in: they wait paused until then. 0,
- * SUBMIT_NOT_DURABLE, or negative, and then none is there.
+ * SUBMIT_NOT_DURABLE, or negative: then none is there, or, with *ret_in, all are, and some of them
+ * still wait paused, as e says.
  */
 int import_submit(const struct spool *sp, struct spool_spec *const *specs, size_t n,
-		  uint64_t *ret_ids, struct err *e);
+		  uint64_t *ret_ids, bool *ret_in, struct err *e);
 
 #endif

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from patience import wait_for
+from patience import HANG, must_come, wait_for
 from test_queue import queue  # noqa: F401  (a fixture)
 
 CONFIG = """
@@ -65,6 +65,56 @@ echo {{uni_id}} >> {marks}
     assert lines[0] == work and lines[1].startswith("1-1-") and lines[2] == f"second {work}"
     assert (tmp_path / "tries").read_text() == "try\n" * 3
     assert "GPU 0\n" in q.log(2, 3)
+
+
+@pytest.fixture
+def half_way(build, tenure, env, faultfs, files, tmp_path):
+    """An import whose tasks are all in the queue, and whose calls then meet the rule; and another client."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    begun = []
+
+    def start(action, pattern):
+        mount.rule("rename", action, 1000, pattern)
+        begun.append(subprocess.Popen([build / "tenure", "import", "--root", mount.path,
+                                       *files("true 1\n1,2\n\ntrue 2\n1,2\n\ntrue 3\n2,2\n")],
+                                      env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        must_come(mount.met)
+        return begun[0]
+    start.mount = mount
+    start.tenure = lambda *args: tenure(*args, env={"TENURE_ROOT": str(mount.below)})
+    start.states = lambda: [json.loads(t)["state"] for t in start.tenure("list", "--json").stdout.splitlines()]
+    yield start
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("change", [["priority", "7", "2"], ["edit", "2", "retries=1"]])
+def test_another_command_meanwhile(half_way, change):
+    """What it has given another name waits no longer than the others."""
+    process = half_way("hang", "/default/pending/*,2,*")
+    done = half_way.tenure(*change)
+    assert done.returncode == 0, done
+    half_way.mount.clear()
+    assert process.communicate(timeout=HANG)[0] == "1 q1-line1\n2 q1-line4\n3 q2-line7\n"
+    assert process.returncode == 0 and half_way.states() == ["pending"] * 3
+
+
+def test_stopped_meanwhile(half_way):
+    process = half_way("hang", "/default/pending/*,2,*")
+    assert half_way.tenure("stop", "2").returncode == 0
+    half_way.mount.clear()
+    process.communicate(timeout=HANG)
+    assert process.returncode == 0 and half_way.states() == ["pending"] * 2
+
+
+def test_tasks_that_cannot_be_let_go(half_way):
+    """They are in the queue, and the first of them may run: who is not told puts them in again."""
+    process = half_way("EIO", "/default/pending/*,2,*")
+    out, text = process.communicate(timeout=HANG)
+    assert process.returncode == 1 and out == "1 q1-line1\n2 q1-line4\n3 q2-line7\n"
+    assert "the tasks are in the queue, but from 2 on they wait for tenure resume" in text
+    assert "nothing submitted" not in text and half_way.states() == ["pending", "paused", "paused"]
 
 
 def test_all_or_nothing(queue, files, tmp_path):  # noqa: F811
