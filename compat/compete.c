@@ -761,7 +761,8 @@ static int prepare(struct compete *c, const char *commands, struct err *e)
 	return find_spool(c, e);
 }
 
-/* How many tasks wait or run. One that was killed while it read leaves some that wait paused. */
+/* How many tasks wait or run. One that was killed while it read, or could not let all go that it
+ * had read, leaves some that wait paused. */
 static size_t left_over(struct compete *c)
 {
 	bool half = access(c->reading, F_OK) == 0;
@@ -777,7 +778,8 @@ static size_t left_over(struct compete *c)
 	return n;
 }
 
-/* All of its tasks, or none: also where this is killed half-way. */
+/* All of its tasks, or none: also where this is killed half-way. The mark of that stays where they
+ * are not all free: what waits paused then goes with the next start. */
 static int read_commands(struct compete *c, const char *commands, const char *config)
 {
 	struct err e = ERR_INIT;
@@ -788,7 +790,8 @@ static int read_commands(struct compete *c, const char *commands, const char *co
 		say(c, ERROR, "%s", e.text);
 	else
 		code = import(c, commands, config);
-	(void)unlink(c->reading);
+	if (code == EXIT_OK)
+		(void)unlink(c->reading);
 	return code;
 }
 

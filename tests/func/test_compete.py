@@ -354,6 +354,22 @@ def test_killed_while_it_reads(compete):
     assert (c.dir / "work/marks").read_text() == "new\n"
 
 
+def test_tasks_that_could_not_be_let_go(compete, faultfs, tmp_path):
+    """What waits paused for nobody is not gone on with."""
+    c = compete
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    c.m.env["TENURE_ROOT"] = str(mount.path)
+    mount.rule("rename", "EIO", 1000, "/compete-????????/pending/*,3,*")
+    c.start("echo old >> marks\n1,1\n\necho old >> marks\n1,1\n")
+    assert c.p.wait(HANG) == 1 and "wait for tenure resume" in c.out(), c.out()
+    mount.clear()
+    c.start("echo new >> marks\n1,1\n")
+    must_come(lambda: "instance compete" in c.out())
+    assert "going on with" not in c.out(), c.out()
+    assert c.p.wait(60) == 0, c.out()
+    assert (c.dir / "work/marks").read_text() == "new\n"
+
+
 @pytest.mark.parametrize("text", ["", "no JSON", "[1]", '{"theirs": '])
 def test_state_file_that_cannot_be_read(compete, text):
     c = compete
