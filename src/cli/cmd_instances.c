@@ -311,6 +311,7 @@ struct goner {
 	uint64_t id; /* first, for by_number() */
 	bool batch;
 	char path[SPOOL_PATH_MAX]; /* in tmp/: nobody can ask for it again any more */
+	char from[SPOOL_PATH_MAX]; /* where it was; "": an interrupted prune has left it */
 };
 
 struct pruning {
@@ -320,6 +321,9 @@ struct pruning {
 	struct goner *lot;
 	size_t n;	      /* in it */
 	struct id_list named; /* by tasks that stay, sorted */
+	struct id_list read;  /* those; what earlier looks have read is sorted */
+	size_t n_sorted;
+	bool missed; /* one was not found under its name */
 	struct err *e;
 };
 
@@ -330,15 +334,24 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void add_named(struct pruning *p, const struct id_list *ids)
+static void add_ids(struct id_list *all, const uint64_t *ids, size_t n)
 {
-	for (size_t i = 0; i < ids->n; i++) {
-		struct id_list *all = &p->named;
-
+	for (size_t i = 0; i < n; i++) {
 		if ((all->n & (all->n - 1)) == 0)
 			all->ids = xrealloc(all->ids, all->n ? 2 * all->n : 1, sizeof(*all->ids));
-		all->ids[all->n++] = ids->ids[i];
+		all->ids[all->n++] = ids[i];
 	}
+}
+
+static void sort_ids(struct id_list *l)
+{
+	if (l->n)
+		qsort(l->ids, l->n, sizeof(*l->ids), by_number);
+}
+
+static bool has_id(const struct id_list *l, size_t n, uint64_t id)
+{
+	return n && bsearch(&id, l->ids, n, sizeof(id), by_number);
 }
 
 /* What it waits for has to be found when it is to start: be it now, or when it is asked for again.
@@ -347,37 +360,68 @@ static int look_at_staying(void *data, const struct task_name *n, const char *di
 {
 	struct pruning *p = data;
 	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct err e = ERR_INIT;
 	struct task_file t;
 	int r;
 
-	if (!(n->flags & NAME_DEPENDS) || (n->ended_s && n->ended_s < p->before_s))
+	if (!(n->flags & NAME_DEPENDS) || (n->ended_s && n->ended_s < p->before_s) ||
+	    has_id(&p->read, p->n_sorted, n->id))
 		return 0;
 	(void)str_print(path, sizeof(path), "%.40s/%s", dir, name_format(n, file));
-	r = task_file_read(p->sp, path, &t, NULL);
-	if (r < 0) /* it moves on, and is met again: running/ is read before and after pending/ */
+	r = task_file_read(p->sp, path, &t, &e);
+	if (r == -ENOENT)
+		p->missed = true;
+	if (r == -ENOENT || spool_is_bad(r) || r == -EFBIG) /* no agent takes that for a task */
 		return 0;
-	add_named(p, &t.spec->after);
-	add_named(p, &t.spec->after_any);
+	if (r < 0) {
+		*p->e = e;
+		return r;
+	}
+	add_ids(&p->read, &n->id, 1);
+	add_ids(&p->named, t.spec->after.ids, t.spec->after.n);
+	add_ids(&p->named, t.spec->after_any.ids, t.spec->after_any.n);
 	task_file_clear(&t);
 	return 0;
 }
 
-static int find_named(struct pruning *p)
+/* running/ is read before and after pending/, as tasks move both ways. */
+static int look_for_named(struct pruning *p)
 {
 	static const enum spool_dir dirs[] = { SPOOL_RUNNING, SPOOL_PENDING, SPOOL_RUNNING,
 					       SPOOL_FAILED };
 	int r = 0;
 
+	sort_ids(&p->read);
+	p->n_sorted = p->read.n;
+	p->missed = false;
 	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++)
 		r = scan_dir(p->sp, spool_dir_name(dirs[i]), look_at_staying, p, p->e);
-	if (p->named.n)
-		qsort(p->named.ids, p->named.n, sizeof(*p->named.ids), by_number);
+	return r;
+}
+
+/* Whoever got another name meanwhile is there all the same, and is met under it by the next look,
+ * which reads nothing that has been read: a queue never stands still. */
+static int find_named(struct pruning *p)
+{
+	int r;
+
+	p->named.n = 0;
+	p->read.n = 0;
+	r = look_for_named(p);
+	for (int look = 0; r == 0 && p->missed; look++) {
+		if (look == QUEUE_LOOKS)
+			return err_set(p->e, -EAGAIN,
+				       "tasks that wait for others are being changed; try again");
+		queue_pause(look);
+		r = look_for_named(p);
+	}
+	sort_ids(&p->named);
 	return r;
 }
 
 static bool is_named(const struct pruning *p, uint64_t id)
 {
-	return p->named.n && bsearch(&id, p->named.ids, p->named.n, sizeof(id), by_number);
+	return has_id(&p->named, p->named.n, id);
 }
 
 /* Logs are called ID-NAME.ATTEMPT.log, ID.ELEMENT-... */
@@ -396,12 +440,48 @@ static int prune_log(void *data, const char *file, unsigned char type)
 	return spool_unlink(p->sp, spool_path(SPOOL_LOGS, file, path), p->e);
 }
 
+/* Back to where it was, and out of the lot. One that an interrupted prune has left may be there in
+ * part only. */
+static int put_back(struct pruning *p, bool all, struct err *e)
+{
+	size_t n = 0;
+	int first = 0;
+
+	for (size_t i = 0; i < p->n; i++) {
+		const struct goner *g = &p->lot[i];
+		bool stays = g->from[0] && (all || is_named(p, g->id));
+		int r = stays ? spool_rename(p->sp, g->path, g->from, first ? NULL : e) : 0;
+
+		first = first ? first : r;
+		p->kept += stays && !all && r == 0;
+		if (!stays || r < 0)
+			p->lot[n++] = *g;
+	}
+	p->n = n;
+	return first;
+}
+
+/* A task that names one of them may have come while they were looked for; now that they are in tmp/
+ * nobody finds one to name it any more. Where that cannot be told all of them stay. */
+static int keep_named(struct pruning *p)
+{
+	int r = find_named(p);
+
+	if (r == 0)
+		r = put_back(p, false, p->e);
+	if (r < 0)
+		(void)put_back(p, true, NULL);
+	return r;
+}
+
 /* That the tasks are in tmp/ has to survive a power loss before anything of them goes, and their
  * files go last: what an interrupted prune has left is found again by them. */
 static int prune_lot(struct pruning *p)
 {
-	int r = p->n ? spool_commit(p->sp, PRUNED, p->e) : 0;
+	int r = p->n ? keep_named(p) : 0;
 
+	if (p->n && r == 0)
+		r = spool_commit(p->sp, PRUNED, p->e);
 	qsort(p->lot, p->n, sizeof(*p->lot), by_number);
 	if (p->n && r == 0)
 		r = spool_each(p->sp, spool_dir_name(SPOOL_LOGS), prune_log, p, p->e);
@@ -417,12 +497,13 @@ static int prune_lot(struct pruning *p)
 	return r;
 }
 
-static int add_to_lot(struct pruning *p, uint64_t id, bool batch, const char *tmp)
+static int add_to_lot(struct pruning *p, uint64_t id, bool batch, const char *tmp, const char *from)
 {
 	struct goner *g = &p->lot[p->n];
 
 	*g = (struct goner){ .id = id, .batch = batch };
 	(void)str_copy(g->path, sizeof(g->path), tmp);
+	(void)str_copy(g->from, sizeof(g->from), from);
 	return ++p->n == LOT ? prune_lot(p) : 0;
 }
 
@@ -434,7 +515,7 @@ static int prune_left(void *data, const char *file, unsigned char type)
 
 	if (sscanf(file, SPOOL_PRUNED ",%" SCNu64 ",", &id) != 1)
 		return 0;
-	return add_to_lot(data, id, true, spool_path(SPOOL_TMP, file, path));
+	return add_to_lot(data, id, true, spool_path(SPOOL_TMP, file, path), "");
 }
 
 /* Who asks for a task again does so with a rename, too: only one of both has it. */
@@ -457,7 +538,7 @@ static int prune_one(void *data, const struct task_name *n, const char *dir)
 		return 0;
 	if (r < 0)
 		*p->e = e;
-	return r < 0 ? r : add_to_lot(p, n->id, n->count, tmp);
+	return r < 0 ? r : add_to_lot(p, n->id, n->count, tmp, path);
 }
 
 static int prune_all(struct pruning *p)
@@ -477,6 +558,7 @@ static int prune_all(struct pruning *p)
 		r = prune_lot(p);
 	free(p->lot);
 	free(p->named.ids);
+	free(p->read.ids);
 	return r;
 }
 

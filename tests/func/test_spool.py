@@ -268,6 +268,65 @@ def test_prune_that_was_killed(pruning):
     assert not any(os.listdir(pruning.spool / name) for name in ("logs", "ends", "tmp", "failed"))
 
 
+def ended_and_waiting(client):
+    """One that is done long ago, and the file of one that waits for it."""
+    first = submit(client.tenure, "-g", "0", "-n", "old", "--", "true")
+    submit(client.tenure, "-g", "0", "-n", "next", "--after", str(first), "--", "true")
+    day = client.spool / "done/2020-01-01"
+    day.mkdir()
+    file = day / f"00500,{first},g0,nold,u1577880000,z0"
+    (client.spool / f"pending/00500,{first},g0,nold").rename(file)
+    return file
+
+
+@pytest.mark.parametrize("change", [["priority", "7", "2"], ["pause", "2"], ["edit", "2", "retries=1"]])
+def test_prune_beside_a_change_of_who_waits(pruning, change):
+    """What waits under another name by now still names what it waits for."""
+    file = ended_and_waiting(pruning)
+    process = pruning("open /default/pending/*,nnext")
+    assert pruning.tenure(*change).returncode == 0
+    pruning.mount.clear()
+    assert "0 tasks removed\n1 kept" in process.communicate(timeout=HANG)[0] and file.exists()
+
+
+@pytest.mark.parametrize("error", ["EIO", "ENOENT"])
+def test_prune_that_cannot_read_who_waits(pruning, tenure, error):
+    file = ended_and_waiting(pruning)
+    with pruning.mount.ruled(f"open {error} /default/pending/*,nnext"):
+        done = tenure("prune", "--older-than", "30d", "--root", str(pruning.mount.path))
+    assert done.returncode == 1 and file.exists(), done
+    assert ("try again" if error == "ENOENT" else "Input/output error") in done.stderr, done
+
+
+def test_prune_beside_a_submission(pruning):
+    """It has found what it is to wait for just before that was to go."""
+    task = submit(pruning.tenure, "-g", "0", "-n", "old", "--", "true")
+    other = submit(pruning.tenure, "-g", "0", "-n", "old", "--", "true")
+    day = pruning.spool / "done/2020-01-01"
+    day.mkdir()
+    for i in task, other:
+        (pruning.spool / f"pending/00500,{i},g0,nold").rename(day / f"00500,{i},g0,nold,u1577880000,z0")
+    process = pruning("rename *")
+    submit(pruning.tenure, "-g", "0", "--after", str(task), "--", "true")
+    pruning.mount.clear()
+    assert "1 task removed\n1 kept" in process.communicate(timeout=HANG)[0]
+    assert os.listdir(day) == [f"00500,{task},g0,nold,u1577880000,z0"] and not os.listdir(pruning.spool / "tmp")
+
+
+def test_prune_that_cannot_look_again(pruning):
+    """Nothing goes, and the next one does not take it for what an interrupted one has left."""
+    file = ended_and_waiting(pruning)
+    (pruning.spool / "pending").rename(pruning.spool / "kept")
+    (pruning.spool / "pending").mkdir()  # nobody waits for it
+    process = pruning("rename *")
+    (pruning.spool / "pending").rmdir()
+    (pruning.spool / "pending").touch()
+    pruning.mount.clear()
+    out = process.communicate(timeout=HANG)[0]
+    assert process.returncode == 1 and "0 tasks removed" in out and file.exists()
+    assert not os.listdir(pruning.spool / "tmp")
+
+
 def test_run_that_loses_sight_of_its_queue(build, env, faultfs, tmp_path):
     """A script that is not told that the task is there would put it in twice."""
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")
