@@ -257,11 +257,19 @@ static void stop_moved(struct asking *q, const struct moved *m)
 		fail(q, r, why.text);
 }
 
+static void commit(struct asking *q)
+{
+	struct err *e = &q->s->unsynced;
+
+	stopping_commit(q->s);
+	if (e->code)
+		fail(q, e->code, e->text);
+	*e = (struct err)ERR_INIT;
+}
+
 static void look_again(struct asking *q, bool last)
 {
-	struct err why = ERR_INIT;
 	char id[ORDER_ID_MAX];
-	int r;
 
 	for (size_t i = 0; i < q->n_moved; i++) {
 		const struct moved *m = &q->moved[i];
@@ -277,9 +285,7 @@ static void look_again(struct asking *q, bool last)
 	}
 	free(take_ptr(q->moved));
 	q->n_moved = 0;
-	r = queue_commit(q->s->sp, &q->s->said, 0, &why);
-	if (r < 0)
-		fail(q, r, why.text);
+	commit(q);
 }
 
 int stopping_finish(struct stopping *s, struct err *e)
@@ -287,7 +293,7 @@ int stopping_finish(struct stopping *s, struct err *e)
 	struct asking q = { .s = s, .e = e };
 
 	/* What could not be synced here is no reason to let others run on. */
-	q.code = queue_commit(s->sp, &s->said, 0, e);
+	commit(&q);
 	for (int round = 1; s->n_afar; round++) {
 		ask_afar(&q);
 		clear_afar(s);

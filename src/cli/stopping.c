@@ -71,6 +71,30 @@ void stopping_warn_unwritten(const struct task_name *n, const char *why)
 	cmd_warn("warning", text);
 }
 
+void stopping_commit(struct stopping *s)
+{
+	(void)queue_commit(s->sp, &s->said, 0, s->unsynced.code ? NULL : &s->unsynced);
+}
+
+/* One that hangs takes seconds for each question, and there may be many: it is asked no more. What
+ * waited is gone by then, which nobody should have to wait for either. */
+static int ask_agent_here(struct stopping *s, const struct ctl_request *req, json_t **answer,
+			  struct err *e)
+{
+	struct err why = s->silent;
+	int r = s->silent.code;
+
+	if (s->said.dirs)
+		stopping_commit(s);
+	if (!r)
+		r = ask_agent_about(s->ctx, req, answer, &why);
+	if (r == -ETIMEDOUT)
+		s->silent = why;
+	if (r < 0 && e)
+		*e = why;
+	return r;
+}
+
 /* 0, TRANSIT_GONE: it runs no more, or negative. */
 static int stop_running(struct stopping *s, const struct task_name *n, struct err *e)
 {
@@ -81,7 +105,7 @@ static int stop_running(struct stopping *s, const struct task_name *n, struct er
 				   .sweep = s->sweep_gpus ? SWEEP_BIT(SWEEP_GPU) : 0 };
 	char agent[NAME_AGENT_MAX + 1];
 	json_t *answer = NULL;
-	int r = ask_agent_about(s->ctx, &req, &answer, e);
+	int r = ask_agent_here(s, &req, &answer, e);
 
 	if (r == 0) {
 		tell(s, n, n->element, 0, s->now ? " is killed" : " is told to end");

@@ -18,6 +18,8 @@ struct stopping {
 	uint64_t afar_ms; /* so long agents of other nodes are waited for */
 	bool changed;	  /* something that waited was taken away: the agent should look */
 	struct queue_said said;
+	struct err unsynced; /* the first that came of making it durable; code 0: nothing */
+	struct err silent;   /* why the agent here is not asked any more; code 0: it answers */
 	/* What runs under agents of other nodes; they are asked by stopping_finish(). */
 	size_t n_afar;
 	struct stopping_afar *afar;
@@ -35,6 +37,9 @@ int stop_word(struct stopping *s, const char *word, struct err *e);
  * and waited for, a few seconds. Who does not answer is told in e, with what to do.
  */
 int stopping_finish(struct stopping *s, struct err *e);
+
+/* What was said so far is made durable and told. An error is kept in unsynced. */
+void stopping_commit(struct stopping *s);
 
 /* Who was told to end it could not write that down; NULL: it is written. */
 void stopping_warn_unwritten(const struct task_name *n, const char *why);

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The queue's commands that need no agent, and another program that submits by docs/spool.md alone."""
 import concurrent.futures
+import contextlib
+import fcntl
 import json
 import os
+import pathlib
 import re
+import select
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +16,7 @@ import time
 import pytest
 
 from conftest import ROOT
+from fakeguard import address, endpoint, socket_dir
 from patience import HANG, Stopwatch, must_come
 
 # What docs/spool.md says, in shell: an id of its own, durable before it is told.
@@ -325,6 +331,38 @@ def test_prune_that_cannot_look_again(pruning):
     out = process.communicate(timeout=HANG)[0]
     assert process.returncode == 1 and "0 tasks removed" in out and file.exists()
     assert not os.listdir(pruning.spool / "tmp")
+
+
+def test_stop_beside_an_agent_that_hangs(build, tenure, env, tmp_path):
+    """It is asked once, however much runs; and what waited is told of before."""
+    name = endpoint(tmp_path, "default/agent")
+    with open(socket_dir(env) / f"{name}.lock", "w") as lock, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        s.bind(address(env, tmp_path, "default/agent"))
+        submit(tenure, "--", "true")
+        for _ in range(3):
+            submit(tenure, "-n", "runs", "--", "true")
+        pending = pathlib.Path(env["HOME"]) / ".local/state/tenure/default/pending"
+        for file in pending.glob("*,nruns"):
+            file.rename(pending.parent / f"running/{file.name},cnode1")
+        s.listen(64)
+        stop = subprocess.Popen([build / "tenure", "stop", "all"], env={**env, "TENURE_DEV_DIR": str(tmp_path)},
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            s.settimeout(HANG)
+            asked = [s.accept()[0]]
+            assert select.select([stop.stdout], [], [], 0)[0]
+            out, said = stop.communicate(timeout=HANG)
+        finally:
+            stop.kill()
+            stop.wait()
+        s.settimeout(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                asked.append(s.accept()[0])
+    assert "is cancelled" in out and stop.returncode == 1 and "does not answer" in said, (out, said)
+    # Which root it serves, whether it stops the task, and the doorbell.
+    assert len(asked) == 3, len(asked)
 
 
 def test_run_that_loses_sight_of_its_queue(build, env, faultfs, tmp_path):
