@@ -121,10 +121,9 @@ static void on_launch_again(uv_timer_t *timer)
 	run_launch(timer->data);
 }
 
-/* How long after the claim it can be no other agent's yet: less than `expire` by far. One that
- * starts later, because the node was suspended or its file system hung, is noted in the claim
- * first, which tells whether it is ours still. */
-static uint64_t go_until(const struct run *r)
+/* Less than `expire` by far. One that starts later, because the node was suspended or its file
+ * system hung, is noted in the claim first, which tells whether it is ours still. */
+uint64_t run_go_until(const struct run *r)
 {
 	return r->claim_began_ns + r->place->beat_ms * NS_PER_MS;
 }
@@ -148,7 +147,7 @@ static int ask_for_shim(struct run *r, struct err *e)
 				    .promise_ms = beats_promise_ms(r->place->beats),
 				    .cgroup = r->place->cgroup,
 				    .go = !r->leased,
-				    .go_until_ns = go_until(r) };
+				    .go_until_ns = run_go_until(r) };
 	struct runjob *j;
 	int code;
 

@@ -77,6 +77,8 @@ struct run {
 /* run.c */
 /* Asks for the shim, now or as soon as it can be had. */
 void run_launch(struct run *r);
+/* By clock_boot_ns(): until then after its claim it can be no other agent's. */
+uint64_t run_go_until(const struct run *r);
 /* Tells that it is over; r is gone after it. */
 void run_finish(struct run *r);
 

@@ -149,6 +149,7 @@ struct note_job {
 	struct spool_job job;
 	struct run *r;
 	struct claim claim;
+	struct err e;
 	int code;
 };
 
@@ -156,8 +157,39 @@ static void note_work(struct spool_job *job, struct spool_place *p)
 {
 	struct note_job *n = (struct note_job *)job;
 
-	n->code = claim_started(p->spool, &n->claim, &n->r->shim, &n->r->uuids, NULL);
-	n->code = spool_confirm(p->spool, n->claim.path, n->code, NULL);
+	n->code = claim_started(p->spool, &n->claim, &n->r->shim, &n->r->uuids, &n->e);
+	n->code = spool_confirm(p->spool, n->claim.path, n->code, &n->e);
+}
+
+static void note(struct run *r, bool waits);
+
+static void on_note_again(uv_timer_t *timer)
+{
+	struct run *r = timer->data;
+
+	if (r->state == RUN_STARTING && !r->gone)
+		note(r, true);
+}
+
+/* Whether the claim is ours still, so long after it was made, only the note can tell. */
+static void note_later(struct run *r, const struct err *e)
+{
+	if (!r->retry_ms)
+		news_say(r->place->news, LOG_LEVEL_ERROR, "task %llu cannot begin yet: %s",
+			 (unsigned long long)r->ref.id, e->text);
+	r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
+	r->retry_ms = r->retry_ms < LOOK_LAST_MS ? r->retry_ms : LOOK_LAST_MS;
+	(void)uv_timer_start(&r->timer, on_note_again, r->retry_ms, 0);
+}
+
+static void go_on(struct run *r)
+{
+	r->retry_ms = 0;
+	r->state = RUN_GRANTING;
+	if (r->leased)
+		runlease_grant(r);
+	else
+		runtalk_go(r);
 }
 
 static void note_done(struct spool_job *job)
@@ -171,27 +203,31 @@ static void note_done(struct spool_job *job)
 		/* We were away for so long that others took it. */
 		run_stop(r, END_NODE_LOST, 0, "the task was given to another node");
 	} else if (!r->gone && r->state == RUN_STARTING) {
-		r->state = RUN_GRANTING;
-		if (r->leased)
-			runlease_grant(r);
+		if (n->code < 0 && clock_boot_ns() > run_go_until(r))
+			note_later(r, &n->e);
 		else
-			runtalk_go(r);
+			go_on(r);
 	}
 	free(n);
 }
 
 /* From now on the claim lives as long as its shim. waits: it has not begun, and GO comes after. */
-static void note_shim(struct run *r, const union shmsg *m, bool waits)
+static void note(struct run *r, bool waits)
 {
 	struct note_job *n = xcalloc(1, sizeof(*n));
 
-	r->shim = (struct proc_id){ .pid = m->status.shim_pid, .start = m->status.shim_start };
 	n->job = (struct spool_job){ .work = note_work, .done = note_done };
 	n->r = r;
 	n->claim = r->claim;
 	r->note = &n->job;
 	/* Until it is noted its token leads to the shim. */
 	(waits ? spooler_do : spooler_do_later)(r->place->spooler, &n->job);
+}
+
+static void note_shim(struct run *r, const union shmsg *m, bool waits)
+{
+	r->shim = (struct proc_id){ .pid = m->status.shim_pid, .start = m->status.shim_start };
+	note(r, waits);
 }
 
 static void on_prepared(struct run *r, const union shmsg *m)

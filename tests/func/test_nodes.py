@@ -230,17 +230,23 @@ def test_frozen_node_wakes_up_late(world, tmp_path):
     assert [r for r in records if r["event"] == "end" and r["result"] == "done"][-1]["epoch"] == 1
 
 
+def freeze_starts(node):
+    """What the agent claims stays at its start, until these processes are woken."""
+    node.wait(node.submit("-g", "0", "--", "true"), "done")
+    frozen = [pid for pid in children(node.agent.pid)
+              if pathlib.Path(f"/proc/{pid}/comm").read_text() == "tenure-shims\n"]
+    assert len(frozen) == 1
+    node.freeze(frozen)
+    return frozen
+
+
 def test_start_that_comes_too_late(world, tmp_path):
     """A node that sleeps between claim and start does not run what another node has by then."""
     a, b = two_that_know_each_other(world)
     mark = tmp_path / "marks"
     b.run("off")
     b.agent.wait(HANG)
-    a.wait(a.submit("-g", "0", "--", "true"), "done")
-    frozen = [pid for pid in children(a.agent.pid)
-              if pathlib.Path(f"/proc/{pid}/comm").read_text() == "tenure-shims\n"]  # it starts them
-    assert len(frozen) == 1
-    a.freeze(frozen)
+    frozen = freeze_starts(a)
     try:
         i = a.submit("-g", "0", "--", *marking(mark, 1))
         assert wait_for(lambda: (a.runs().get((i, 0)) or {}).get("state") == "starting"), a.runs()
@@ -252,6 +258,28 @@ def test_start_that_comes_too_late(world, tmp_path):
     assert wait_for(lambda: not a.runs())
     assert [line.split()[0] for line in lines(mark)] == ["begun", "over"]
     assert a.task(i)["state"] == "done"
+
+
+def test_late_start_whose_claim_cannot_be_noted(world, faultfs, tmp_path):
+    """Whether it is ours still cannot be told, so nothing begins before it can."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    mark = tmp_path / "mark"
+    frozen = freeze_starts(a)
+    try:
+        i = a.submit("-g", "0", "--", "touch", mark)
+        assert wait_for(lambda: (a.runs().get((i, 0)) or {}).get("state") == "starting"), a.runs()
+        claimed = Stopwatch()
+        assert wait_for(lambda: claimed.wall() > 0.2)  # two beats
+        with mount.ruled("write EIO /default/running/*"):
+            a.wake(frozen)
+            assert wait_for(lambda: a.said(f"task {i} cannot begin yet")), a.out.read_text()
+            assert not mark.exists() and a.task(i)["state"] == "running"
+    finally:
+        a.wake(frozen)
+    a.wait(i, "done")
+    assert mark.exists()
 
 
 def test_no_grace_after_the_promise(world, tmp_path):
