@@ -290,6 +290,12 @@ struct run *run_start(struct run_place *place, struct sched_ref ref, uint64_t ed
 	return r;
 }
 
+static void set_kind(struct run *r, enum end_kind kind, const char *why)
+{
+	r->kind = kind;
+	(void)str_copy(r->why, sizeof(r->why), why);
+}
+
 struct run *run_adopt(struct run_place *place, const struct claim *claim, struct spool_spec *spec,
 		      unsigned int tries, struct text_list uuids, struct devset devices)
 {
@@ -306,6 +312,8 @@ struct run *run_adopt(struct run_place *place, const struct claim *claim, struct
 	r->adopted = true;
 	if (claim->started)
 		r->shim = claim->who.proc;
+	if (claim->stopped) /* by an agent before us, whose word its shim may not have had */
+		set_kind(r, END_STOPPED, RUN_STOPPED_TEXT);
 	r->state = RUN_RUNNING;
 	(void)runjob_token(place->key, &claim->name, r->token);
 	(void)runjob_log_path(&claim->name, spec->name, claim->attempt, r->log_path);
@@ -327,10 +335,8 @@ void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *
 		return;
 	}
 	/* What its owner says is the last word: a task that is about to wait again does not. */
-	if (r->kind == END_MAX || kind == END_STOPPED) {
-		r->kind = kind;
-		(void)str_copy(r->why, sizeof(r->why), why);
-	}
+	if (r->kind == END_MAX || kind == END_STOPPED)
+		set_kind(r, kind, why);
 	r->stop_grace_ms = grace_ms < r->stop_grace_ms ? grace_ms : r->stop_grace_ms;
 	remains_hurry(r->remains, grace_ms);
 	if (r->gone || r->state == RUN_CLAIMING || r->looking || r->remains)

@@ -22,6 +22,7 @@ struct claim {
 	char path[SPOOL_PATH_MAX];
 	struct claimer who;
 	bool started;	      /* who.proc is its shim */
+	bool stopped;	      /* its owner wants it ended, for good: claim_stopped() */
 	unsigned int attempt; /* from 1 */
 	uint64_t claimed_ns;  /* wall */
 	size_t record_bytes;  /* of a single task: what was behind it when it was claimed */

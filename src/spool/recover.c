@@ -205,7 +205,7 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 		rc->counts.filed++;
 		return transit_end(rc->sp, rc->ev, c, &end, e);
 	}
-	if (t->history.claimed && t->history.stopped && !known) {
+	if (c->stopped && !known) {
 		rc->counts.filed++;
 		end = stopped_end(c);
 		return transit_end(rc->sp, rc->ev, c, &end, e);
@@ -284,6 +284,7 @@ static void make_claim(const struct task_name *n, const struct task_history *h, 
 	if (recorded)
 		ret->who = h->claimer;
 	ret->started = h->claimed && h->started;
+	ret->stopped = h->claimed && h->stopped;
 	if (!ret->who.agent[0])
 		(void)str_copy(ret->who.agent, sizeof(ret->who.agent), n->agent);
 	(void)str_copy(ret->path, sizeof(ret->path), path);
@@ -358,8 +359,7 @@ static struct batch *batch_of(struct recovery *rc, uint64_t id, struct err *e)
 	return rc->batch;
 }
 
-static int settle_element(struct recovery *rc, struct batch *b, struct claim *c, bool stopped,
-			  struct err *e)
+static int settle_element(struct recovery *rc, struct batch *b, struct claim *c, struct err *e)
 {
 	const struct event *known = find_event(rc, c->name.id, c->name.element, c->name.epoch);
 	unsigned int attempts;
@@ -378,7 +378,7 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 		rc->counts.filed++;
 		return batch_end(b, rc->ev, c, &known->end, e);
 	}
-	if (stopped && !known) {
+	if (c->stopped && !known) {
 		end = stopped_end(c);
 		rc->counts.filed++;
 		return batch_end(b, rc->ev, c, &end, e);
@@ -419,7 +419,7 @@ static int recover_element(struct recovery *rc, const struct task_name *n, char 
 		return why.code;
 	}
 	/* The batch was stopped or is over. */
-	return b ? settle_element(rc, b, &c, h.stopped, e) : spool_unlink(rc->sp, path, e);
+	return b ? settle_element(rc, b, &c, e) : spool_unlink(rc->sp, path, e);
 }
 
 static int recover_running(void *data, const char *file, unsigned char type)

@@ -162,6 +162,39 @@ def test_batch_stopped_meanwhile(queue, said):  # noqa: F811
     assert os.listdir(os.path.join(q.spool, "running")) == [] and said.lines() == ["begin"]
 
 
+def test_stopped_and_not_told(queue, said):  # noqa: F811
+    """Its owner was told that it ends; that its shim has not heard of it before the agent was gone changes nothing."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = begin(q, said, "-g", "0")
+    q.kill()
+    running, = pathlib.Path(q.spool, "running").iterdir()
+    with running.open("a", encoding="utf-8") as f:
+        f.write('{"event":"stop","epoch":0,"time":1}\n')
+    q.start("--no-hold")
+    q.wait(i, "cancelled")
+    assert said.lines() == ["begin"]
+
+
+def test_stopped_when_it_made_room(queue, tmp_path):  # noqa: F811
+    """The shim knows why it was told to end first only; its owner's word is in the spool, whoever files the end."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    marks = tmp_path / "marks"
+    wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo over >> {marks}; exit 3"
+    weak = q.submit("--preemptible", "--", "sh", "-c", f"trap 'echo told >> {marks}' TERM; echo begun >> {marks}; {wait}")
+    assert wait_for(lambda: marks.exists())
+    strong = q.submit("--", "true")
+    assert wait_for(lambda: "told" in marks.read_text()), q.out.read_text()
+    q.m.run(q.m.tenure, "stop", str(weak))
+    q.kill()
+    (tmp_path / "go").touch()
+    q.start("--no-hold")
+    q.wait(strong, "done")
+    q.wait(weak, "cancelled")
+    assert marks.read_text().count("begun") == 1
+
+
 def test_description_gone(queue, said):  # noqa: F811
     """Of a batch that nobody finds any more an element goes on, and ends."""
     q = queue(gpus=1)

@@ -316,6 +316,54 @@ static void test_stopped(void **state)
 	sp = spool_close(sp);
 }
 
+struct adoptions {
+	unsigned int stopped, others;
+};
+
+static enum recover_life is_alive(void *data, const struct claim *c)
+{
+	return RECOVER_ALIVE;
+}
+
+static void count_adopted(void *data, const struct claim *c, const struct spool_spec *spec)
+{
+	struct adoptions *a = data;
+
+	a->stopped += c->stopped;
+	a->others += !c->stopped;
+}
+
+/* Who takes over what lives is told what its owner has said. */
+static void test_stopped_and_alive(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}"), again = submit(sp, "{\"script\":\"x\"}");
+	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-2\"}");
+	struct claim c = claim(sp, id, &me), one, two, other = claim(sp, again, &me);
+	struct batch *b = open_batch(sp, many, "node1");
+	struct adoptions adopted = { 0 };
+	const struct recover_calls calls = { .life = is_alive,
+					     .adopt = count_adopted,
+					     .data = &adopted };
+	const struct spool_again later = { .reason = "gave way" };
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(batch_claim(b, 1, &me, &one, &e), 0);
+	assert_int_equal(batch_claim(b, 2, &me, &two, &e), 0);
+	b = batch_close(b);
+	assert_int_equal(claim_stopped(sp, &c, &e), 0);
+	assert_int_equal(claim_stopped(sp, &two, &e), 0);
+	/* What was said of the attempt before it is over with that. */
+	assert_int_equal(claim_stopped(sp, &other, &e), 0);
+	assert_int_equal(transit_requeue(sp, NULL, &other, &later, &e), 0);
+	(void)claim(sp, again, &me);
+	assert_int_equal(recover_run(sp, &me, NULL, &calls, &n, &e), 0);
+	assert_true(n.adopted == 4 && adopted.stopped == 2 && adopted.others == 2);
+	sp = spool_close(sp);
+}
+
 /* A late record of a claim that was taken away changes nothing. */
 static void test_late_end(void **state)
 {
@@ -559,6 +607,7 @@ int main(void)
 		TEST(test_interrupted_requeue),
 		TEST(test_claim_without_record),
 		TEST(test_stopped),
+		TEST(test_stopped_and_alive),
 		TEST(test_late_end),
 		TEST(test_power_loss),
 		TEST(test_torn_record),
