@@ -192,17 +192,36 @@ static void tell_stopped(struct ctl_client *client, const char *unwritten)
 	ctl_answer(client, json_pack("{s:i, s:s*}", "code", 0, "unwritten", unwritten));
 }
 
-static void on_written(struct tasks_reader *r)
+static int what_was_stopped(const struct asked_later *l, struct err *e)
 {
-	struct asked_later *l = (struct asked_later *)r;
-
-	tell_stopped(l->client, tasks_unwritten(l->a->queue, l->req.task, l->req.element));
-	drop_later(l);
+	return tasks_stopped(l->a->queue, l->req.task, l->req.element, e);
 }
 
 static void stop_is_late(struct asked_later *l)
 {
-	tell_stopped(l->client, "the spool does not answer");
+	struct err e = ERR_INIT;
+	int r = what_was_stopped(l, &e);
+
+	if (r < 0 && r != -EAGAIN)
+		answer_result(l->client, r, &e);
+	else
+		tell_stopped(l->client, "the spool does not answer");
+}
+
+/* That it is to end may be written only after it was claimed, or given up. */
+static void on_written(struct tasks_reader *reader)
+{
+	struct asked_later *l = (struct asked_later *)reader;
+	struct err e = ERR_INIT;
+	int r = what_was_stopped(l, &e);
+
+	if ((r == -EBUSY || r == -EAGAIN) && tasks_when_read(l->a->queue, reader) == 0)
+		return;
+	if (r < 0)
+		stop_is_late(l);
+	else
+		tell_stopped(l->client, tasks_unwritten(l->a->queue, l->req.task, l->req.element));
+	drop_later(l);
 }
 
 static void stop_task(struct agent *a, struct ctl_client *client, const struct ctl_request *req)

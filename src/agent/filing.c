@@ -457,10 +457,16 @@ static int try_to_cancel(struct spool_place *p, const struct task_name *n, const
 	struct waiting_batch b;
 	unsigned int attempts;
 	uint64_t epoch;
+	enum batch_state state;
 	int r = get_waiting_batch(p, n->id, &b, e);
 
-	if (r == 0 && batch_state(b.batch, n->element, &epoch, &attempts) == BATCH_WAITING)
+	if (r == 0) /* another node may have put it back */
+		r = batch_refresh_now(b.batch, e);
+	state = r == 0 ? batch_state(b.batch, n->element, &epoch, &attempts) : BATCH_DONE;
+	if (state == BATCH_WAITING)
 		r = end_waiting(p, b.batch, n->element, reason, e);
+	else if (state == BATCH_RUNNING)
+		r = CLAIM_LOST;
 	put_batch(p, &b);
 	return r;
 }
@@ -481,19 +487,20 @@ static int cancel_element(struct spool_place *p, const struct task_name *n, cons
 	return begun_again(n->id, e);
 }
 
-/* By its name of now. CANCELLED; 0: it does not wait; TRANSIT_GONE: it is not where it was just
- * seen. */
+/* By its name of now. CANCELLED; 0: it does not wait, or run; TRANSIT_GONE: it is not where it was
+ * just seen, or is another's. */
 static int cancel_single(struct spool_place *p, uint64_t id, const char *reason, struct err *e)
 {
 	struct scan *s = scan_new(p->spool, 0);
 	int r = scan_update(s, NULL, NULL, e);
 	const struct scan_task *t = r == 0 ? scan_find(s, id, 0) : NULL;
-	bool waits = t && t->dir == SPOOL_PENDING;
 
-	if (waits)
-		r = transit_cancel(p->spool, &t->name, reason, e);
+	if (t && t->dir != SPOOL_PENDING)
+		r = TRANSIT_GONE;
+	else if (t && (r = transit_cancel(p->spool, &t->name, reason, e)) == 0)
+		r = CANCELLED;
 	(void)scan_free(s);
-	return r == 0 && waits ? CANCELLED : r;
+	return r;
 }
 
 int filing_cancel(struct spool_place *p, const struct task_name *n, const char *reason,

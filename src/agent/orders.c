@@ -166,20 +166,38 @@ static void answer_done(struct spool_job *job)
 	free_job(j);
 }
 
-/* Tasks that are told to end, of which that is not on disk. */
-static void add_unwritten(const struct tasks *q, const struct order *o, json_t *answer)
+/* Tasks that are told to end, of which that is not on disk; and those that are not ours after all.
+ */
+static void add_stopped(const struct tasks *q, const struct order *o, json_t *answer)
 {
 	json_t *tasks = json_object_get(answer, "tasks");
 	char id[ORDER_ID_MAX];
 
 	for (size_t i = 0; i < o->n; i++) {
 		const struct order_task *t = &o->tasks[i];
+		struct err e = ERR_INIT;
+		int r = tasks_stopped(q, t->id, (uint32_t)t->element, &e);
 		const char *why = tasks_unwritten(q, t->id, (uint32_t)t->element);
 
-		if (why)
-			(void)json_object_set_new(json_object_get(tasks, order_format_task(t, id)),
-						  "unwritten", json_string(why));
+		(void)order_format_task(t, id);
+		if (r < 0)
+			(void)json_object_set_new(tasks, id, result_of(r, &e));
+		else if (why)
+			(void)json_object_set_new(json_object_get(tasks, id), "unwritten",
+						  json_string(why));
 	}
+}
+
+/* What came of one of its stops is not known yet. */
+static bool is_open(const struct tasks *q, const struct order *o)
+{
+	for (size_t i = 0; o->command == ORDER_STOP && i < o->n; i++) {
+		int r = tasks_stopped(q, o->tasks[i].id, (uint32_t)o->tasks[i].element, NULL);
+
+		if (r == -EBUSY || r == -EAGAIN)
+			return true;
+	}
+	return false;
 }
 
 static void written_work(struct spool_job *job, struct spool_place *p)
@@ -193,8 +211,13 @@ static void written_done(struct spool_job *job)
 	struct tasks *q = job->user;
 
 	for (size_t i = 0; i < j->n; i++)
+		if (is_open(q, &j->all[i].order)) { /* what it waits for goes before it again */
+			spooler_do(q->spooler, &j->job);
+			return;
+		}
+	for (size_t i = 0; i < j->n; i++)
 		if (j->all[i].order.command == ORDER_STOP)
-			add_unwritten(q, &j->all[i].order, j->all[i].answer);
+			add_stopped(q, &j->all[i].order, j->all[i].answer);
 	j->e = (struct err)ERR_INIT;
 	j->job.work = answer_work;
 	j->job.done = answer_done;

@@ -42,6 +42,7 @@
 static void scan(struct tasks *q);
 static void on_scan(uv_timer_t *timer);
 static void write_stop(struct tasks *q, const struct claim *c);
+static void keep_vain(struct tasks *q, struct sched_ref ref, bool elsewhere, const char *why);
 
 /* ---- the plan ---- */
 
@@ -70,6 +71,8 @@ static void remove_running(struct tasks *q, const struct run *run)
 			struct running *gone = *r;
 
 			*r = gone->next;
+			if (gone->elsewhere || gone->unwritten[0])
+				keep_vain(q, run_ref(run), gone->elsewhere, gone->unwritten);
 			free(gone);
 			return;
 		}
@@ -288,6 +291,8 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 	(run_was_late(r) ? tell_late : run_claim_code(r) ? tell_not_claimed : tell_over)(q, r, v);
 	if (run_claim_code(r) == CLAIM_LOST)
 		look_again(q, run_ref(r).id);
+	if (run_claim_code(r) > 0 && run_was_stopped(r))
+		keep_vain(q, run_ref(r), true, "");
 	if (v->what == RETRY_AGAIN) {
 		q->n_retried += !run_claim_code(r);
 		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, run_next_memory(r), v->text);
@@ -575,6 +580,7 @@ void tasks_no_queue(struct tasks *q, const char *why)
 
 struct stop_job {
 	struct spool_job job;
+	struct stop_job *next; /* of the queue's */
 	struct tasks *q;
 	struct claim claim;
 	int code;
@@ -603,11 +609,17 @@ static void tell_taken_back(struct tasks *q, const struct task_name *n)
 	tasks_rescan(q);
 }
 
-static void keep_vain(struct tasks *q, const struct task_name *n, const char *why)
+static struct sched_ref ref_of(const struct task_name *n)
+{
+	return (struct sched_ref){ n->id, (uint32_t)n->element };
+}
+
+static void keep_vain(struct tasks *q, struct sched_ref ref, bool elsewhere, const char *why)
 {
 	struct vain_stop *v = &q->vain[q->n_vain++ % VAIN_STOPS_MAX];
 
-	v->ref = (struct sched_ref){ n->id, (uint32_t)n->element };
+	v->ref = ref;
+	v->elsewhere = elsewhere;
 	(void)str_copy(v->why, sizeof(v->why), why);
 }
 
@@ -623,16 +635,26 @@ static void forget_vain(struct tasks *q, uint64_t id, uint32_t element)
 			q->vain[i] = (struct vain_stop){ .why = "" };
 }
 
+static void forget_stop(struct tasks *q, const struct stop_job *j)
+{
+	struct stop_job **at = &q->stops;
+
+	while (*at != j)
+		at = &(*at)->next;
+	*at = j->next;
+}
+
 static void stop_done(struct spool_job *job)
 {
 	struct stop_job *j = (struct stop_job *)job;
 	const struct task_name *n = &j->claim.name;
-	struct running *r = find_running(j->q, (struct sched_ref){ n->id, (uint32_t)n->element });
-	bool failed = j->code < 0;
+	struct running *r = find_running(j->q, ref_of(n));
+	bool failed = j->code < 0, elsewhere = j->code == -EBUSY;
 
+	forget_stop(j->q, j);
 	if (j->code > 0)
 		tell_taken_back(j->q, n);
-	if (j->code == -EBUSY)
+	if (elsewhere)
 		news_say(j->q->place.news, LOG_LEVEL_ERROR, "%s", j->e.text);
 	else if (failed)
 		news_say(
@@ -640,10 +662,12 @@ static void stop_done(struct spool_job *job)
 			"that task %llu is told to end cannot be written down (%s): if this node fails before "
 			"it has ended, it runs again",
 			(unsigned long long)n->id, j->e.text);
-	if (r)
+	if (r) {
+		r->elsewhere = elsewhere;
 		(void)str_copy(r->unwritten, sizeof(r->unwritten), failed ? j->e.text : "");
-	else if (failed)
-		keep_vain(j->q, n, j->e.text);
+	} else if (failed) {
+		keep_vain(j->q, ref_of(n), elsewhere, j->e.text);
+	}
 	free(j);
 }
 
@@ -652,8 +676,10 @@ static void write_stop(struct tasks *q, const struct claim *c)
 	struct stop_job *j = xcalloc(1, sizeof(*j));
 
 	*j = (struct stop_job){ .job = { .work = stop_work, .done = stop_done },
+				.next = q->stops,
 				.q = q,
 				.claim = *c };
+	q->stops = j;
 	spooler_do(q->spooler, &j->job);
 }
 
@@ -664,6 +690,52 @@ void tasks_write_stop(struct tasks *q, const struct run *r)
 
 	if (c)
 		write_stop(q, c);
+}
+
+/* Another claim has it, which is found by who looks again. */
+static bool is_elsewhere(const struct tasks *q, uint64_t id, uint32_t element)
+{
+	for (const struct running *r = q->runs; r; r = r->next)
+		if (r->elsewhere && is_asked_for(run_ref(r->run), id, element))
+			return true;
+	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
+		if (q->vain[i].elsewhere && is_asked_for(q->vain[i].ref, id, element))
+			return true;
+	return false;
+}
+
+static bool is_claiming(const struct tasks *q, uint64_t id, uint32_t element)
+{
+	for (const struct running *r = q->runs; r; r = r->next)
+		if (run_state(r->run) == RUN_CLAIMING && is_asked_for(run_ref(r->run), id, element))
+			return true;
+	return false;
+}
+
+static bool is_being_written(const struct tasks *q, uint64_t id, uint32_t element)
+{
+	for (const struct stop_job *j = q->stops; j; j = j->next)
+		if (is_asked_for(ref_of(&j->claim.name), id, element))
+			return true;
+	return false;
+}
+
+static int not_here(uint64_t id, struct err *e)
+{
+	return err_set(e, -ENOENT, "task %llu does not run on this node", (unsigned long long)id);
+}
+
+int tasks_stopped(const struct tasks *q, uint64_t id, uint32_t element, struct err *e)
+{
+	if (is_elsewhere(q, id, element))
+		return not_here(id, e);
+	if (is_claiming(q, id, element))
+		return err_set(e, -EBUSY,
+			       "task %llu is just being claimed, and whether it is this node's is "
+			       "not known yet; stop it once more",
+			       (unsigned long long)id);
+	return is_being_written(q, id, element) ? err_set(e, -EAGAIN, "the spool does not answer")
+						: 0;
 }
 
 const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element)
@@ -692,9 +764,7 @@ int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigne
 		run_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, RUN_STOPPED_TEXT);
 		n++;
 	}
-	return n ? 0
-		 : err_set(e, -ENOENT, "task %llu does not run on this node",
-			   (unsigned long long)id);
+	return n ? 0 : not_here(id, e);
 }
 
 int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct err *e)

@@ -83,10 +83,14 @@ void tasks_on_lease_state(struct tasks *q, const struct msg_lease_state *m);
 void tasks_on_leases_known(struct tasks *q);
 
 /* End a running task, or element; element 0: all of it. 0, or -ENOENT with e. That its owner wants
- * it so is written down, too, by what is done for tasks_when_read() or later; tasks_unwritten()
+ * it so is written down, too, by what is done for tasks_when_read() or later; tasks_stopped()
  * then. */
 int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
 	       struct err *e);
+/* What came of it. 0: it is told to end; tasks_unwritten(). -ENOENT: what was told so does not have
+ * the task, which may run elsewhere. Not known yet, to be asked again after another reading:
+ * -EBUSY, whose it is; -EAGAIN, whether it could be written down. */
+int tasks_stopped(const struct tasks *q, uint64_t id, uint32_t element, struct err *e);
 /* Why that could not be written down of something that runs on for now; NULL: it was. */
 const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element);
 /* Start nothing more; what runs runs on. */

@@ -29,16 +29,18 @@ struct running {
 	struct running *next;
 	struct run *run;
 	char unwritten[ERR_TEXT_MAX]; /* why it could not be written down that it is told to end */
+	bool elsewhere;		      /* what is told to end here is not what has the task now */
 };
 
 /* A stop that came to nothing, of a task that does not run any more: for who waits for the answer.
  */
 struct vain_stop {
 	struct sched_ref ref;
+	bool elsewhere; /* it runs here no more, or never did, and may elsewhere */
 	char why[ERR_TEXT_MAX];
 };
 
-#define VAIN_STOPS_MAX 8
+#define VAIN_STOPS_MAX 64
 
 struct tasks {
 	uv_loop_t *loop;
@@ -56,6 +58,7 @@ struct tasks {
 	struct running *runs;
 	struct vain_stop vain[VAIN_STOPS_MAX]; /* the last ones */
 	unsigned int n_vain;
+	struct stop_job *stops; /* that are being written down */
 	struct streaks streaks;
 	struct pauses pauses;
 	struct orders *orders;

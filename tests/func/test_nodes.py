@@ -5,15 +5,19 @@ Each node is a simulated machine of its own and processes that believe to be on 
 (othernode.c), so that only the files of the spool tell them of each other.
 """
 import contextlib
+import errno
 import json
 import os
 import pathlib
 import signal
+import socket
+import struct
 import subprocess
 import time
 
 import pytest
 
+from fakeguard import address
 from machine import Machine, children, proc_exists
 from patience import HANG, Stopwatch, wait_for
 
@@ -835,6 +839,44 @@ def test_stopped_while_its_end_is_written(world, faultfs, tmp_path, way, array):
         a.start()
     assert wait_for(lambda: a.runs() == {})  # nor does it begin to claim it again
     assert lines(mark) == ["x"] and a.task(i)["state"] == "cancelled"
+
+
+class Asked:
+    """A request on an agent's socket (agent/ctl.h), without a command that looks at the spool before."""
+    PING, STOP = 1, 5
+
+    def __init__(self, node, verb, task=0):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.settimeout(HANG)
+        self.sock.connect(address(node.env, node.m.env["TENURE_DEV_DIR"], "default/agent"))
+        self.sock.send(struct.pack("<IHHQIIII", 0x746e7263, 3, verb, task, 0, 0, 0, 0))
+
+    def answer(self):
+        text, last = b"", 0
+        while not last:
+            chunk = self.sock.recv(1 << 16)
+            last, size = struct.unpack_from("<HI", chunk, 6)
+            text += chunk[12:12 + size]
+        self.sock.close()
+        return json.loads(text)
+
+
+def test_stopped_while_another_node_claims_it(world, faultfs, tmp_path):
+    """An agent that was just about to claim it says that it does not have it, and not that it is told to end."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a, b = world.node("alpha", root=mount.path), world.node("beta", root=mount.below)
+    a.start()
+    with mount.ruled("rename hang /default/pending/*"):
+        i = b.submit("-g", "0", "--", "sleep", "600")
+        assert wait_for(mount.met)
+        b.start()
+        assert wait_for(lambda: b.runs())
+        stop = Asked(a, Asked.STOP, i)
+        for _ in range(2):  # who asks later is answered later
+            Asked(a, Asked.PING).answer()
+    assert stop.answer()["code"] in (-errno.ENOENT, -errno.EBUSY)
+    a.run("stop", str(i))
+    b.wait(i, "cancelled")
 
 
 def test_off_before_the_queue_is_open(world, faultfs, tmp_path):

@@ -358,6 +358,41 @@ static void test_cancel_of_an_element(void **state)
 	p.spool = spool_close(p.spool);
 }
 
+/* What was to be stopped here was given to another node, which runs it: "it does not wait" would
+ * mean that it is over. */
+static void test_cancel_of_what_another_runs(void **state)
+{
+	struct spool_place p = { .spool = open_spool() };
+	struct claimer two = self(p.spool, "two");
+	const struct spool_again again = { .reason = "its node or agent went away" };
+	uint64_t single = submit(p.spool, "{\"script\":\"x\"}");
+	uint64_t many = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-3\"}");
+	struct batch *theirs = open_batch(p.spool, many, "two");
+	struct err e = ERR_INIT;
+	struct place_batch *b;
+	struct claim c, now;
+
+	p.self = self(p.spool, "one");
+	p.scan = scanned(p.spool);
+	c = claim(p.spool, single, &p.self);
+	assert_int_equal(transit_requeue(p.spool, NULL, &c, &again, &e), 0);
+	now = claim(p.spool, single, &two);
+	assert_int_equal(filing_cancel(&p, &c.name, "stopped", &e), -EBUSY);
+	assert_true(spool_exists(p.spool, now.path));
+
+	b = place_batch(&p, many, &e);
+	assert_non_null(b);
+	assert_int_equal(batch_claim(b->batch, 1, &p.self, &c, &e), 0);
+	assert_int_equal(batch_requeue(theirs, NULL, &c, &again, &e), 0);
+	assert_int_equal(batch_claim(theirs, 1, &two, &now, &e), 0);
+	assert_int_equal(filing_cancel(&p, &c.name, "stopped", &e), -EBUSY);
+	assert_true(spool_exists(p.spool, now.path));
+	theirs = batch_close(theirs);
+	place_forget_batch(&p, many);
+	p.scan = scan_free(p.scan);
+	p.spool = spool_close(p.spool);
+}
+
 /* Renamed by a command on another node, a batch is not in the index by its name of now. What is to
  * be tried again of it is, and what waits of it can be stopped. */
 static void test_batch_out_of_the_index(void **state)
@@ -490,6 +525,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_too_late_for_who_waits, spool_setup,
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_cancel_of_an_element, spool_setup,
+						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_cancel_of_what_another_runs, spool_setup,
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_batch_out_of_the_index, spool_setup,
 						spool_teardown),
