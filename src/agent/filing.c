@@ -237,22 +237,22 @@ static int file_stray(struct filing *f, struct spool_place *p)
 	return code;
 }
 
-static int end_element(struct batch *b, struct spool_place *p, const struct claim *c,
-		       const struct spool_end *end, struct err *e)
+/* b may be gone after it. */
+static int file_if_over(struct batch *b, struct spool_place *p, uint64_t id, struct err *e)
 {
-	int code = batch_end(b, p->events, c, end, e);
 	bool good;
+	int code;
 
-	if (code != 0 || !batch_is_over(b))
-		return code;
+	if (!batch_is_over(b))
+		return 0;
 	good = batch_result(b) == RESULT_DONE;
 	code = batch_file(b, e);
 	if (code == TRANSIT_GONE) /* another agent has filed it, or a command holds it */
 		return 0;
 	if (code == 0)
-		depends_ended(p, c->name.id, good);
+		depends_ended(p, id, good);
 	if (code == 0)
-		place_forget_batch(p, c->name.id);
+		place_forget_batch(p, id);
 	return code;
 }
 
@@ -272,7 +272,8 @@ static int file_in(struct filing *f, struct spool_place *p, struct batch *b)
 	}
 	fill_end(f, &end);
 	tell_away(f, p->spool, &end);
-	return end_element(b, p, &f->claim, &end, &f->e);
+	code = batch_end(b, p->events, &f->claim, &end, &f->e);
+	return code == 0 ? file_if_over(b, p, f->claim.name.id, &f->e) : code;
 }
 
 static int file_element(struct filing *f, struct spool_place *p)
@@ -431,7 +432,8 @@ static int get_waiting_batch(struct spool_place *p, uint64_t id, struct waiting_
 	return r;
 }
 
-/* One that is over, or runs elsewhere, does not wait. CLAIM_LOST: look again. */
+/* Its line is on disk when it returns. One that is over, or runs elsewhere, does not wait.
+ * CLAIM_LOST: look again. */
 static int end_waiting(struct spool_place *p, struct batch *b, uint64_t element, const char *reason,
 		       struct err *e)
 {
@@ -444,9 +446,15 @@ static int end_waiting(struct spool_place *p, struct batch *b, uint64_t element,
 	end.epoch = c.name.epoch;
 	end.ended_ns = clock_wall_ns();
 	(void)str_copy(end.reason, sizeof(end.reason), reason);
-	r = end_element(b, p, &c, &end, e);
+	r = batch_end(b, p->events, &c, &end, e);
+	if (r == BATCH_SUPERSEDED)
+		return CLAIM_LOST;
 	if (r < 0)
 		batch_give_back(b, &c);
+	else
+		r = batch_sync(b, e);
+	if (r == 0)
+		r = file_if_over(b, p, c.name.id, e);
 	return r < 0 ? r : CANCELLED;
 }
 
@@ -471,6 +479,13 @@ static int try_to_cancel(struct spool_place *p, const struct task_name *n, const
 	return r;
 }
 
+static int kept(struct spool_place *p, unsigned int dirs, struct err *e)
+{
+	int r = spool_commit(p->spool, dirs, e);
+
+	return r < 0 ? r : 1;
+}
+
 static int cancel_element(struct spool_place *p, const struct task_name *n, const char *reason,
 			  struct err *e)
 {
@@ -482,7 +497,7 @@ static int cancel_element(struct spool_place *p, const struct task_name *n, cons
 		if (r == 0 && look)
 			break;
 		if (r != CLAIM_LOST)
-			return r == CANCELLED ? 1 : r;
+			return r == CANCELLED ? kept(p, SPOOL_BIT(SPOOL_ENDS), e) : r;
 	}
 	return begun_again(n->id, e);
 }
@@ -517,8 +532,7 @@ int filing_cancel(struct spool_place *p, const struct task_name *n, const char *
 	if (r <= 0)
 		return r;
 	depends_ended(p, n->id, false);
-	r = spool_commit(p->spool, SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_CANCELLED), e);
-	return r < 0 ? r : 1;
+	return kept(p, SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_CANCELLED), e);
 }
 
 /* It changed its user, so that its shim could signal it no more, and gave up. */

@@ -256,8 +256,10 @@ static void claim_done(struct spool_job *job)
 		if (r->log_away)
 			say_log_away(r, &t->away);
 		(void)runjob_token(r->place->key, &r->claim.name, r->token);
+		if (r->kind == END_STOPPED) /* meanwhile */
+			r->place->stopped(r->place->user, r);
 		if (r->kind != END_MAX)
-			runend_not_started(r, r->why); /* stopped meanwhile */
+			runend_not_started(r, r->why);
 		else
 			runlease_ask(r);
 	} else if (t->code == TAKING_ELSEWHERE) {

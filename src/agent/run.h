@@ -72,6 +72,8 @@ struct run_place {
 	void (*succeeded)(void *user, struct run *r);
 	/* It runs since now. */
 	void (*started)(void *user, struct run *r);
+	/* Its owner has stopped it while it was being claimed, and it has its claim now. */
+	void (*stopped)(void *user, struct run *r);
 	/* What its start met of lanes. */
 	void (*lanes)(void *user, const struct lanes_met *met);
 	/* run_devices() is another now: a guard that is new may count them otherwise. */

@@ -206,6 +206,11 @@ static void run_started(void *user, struct run *r)
 			    run_spec(r) ? run_spec(r)->grace : 0);
 }
 
+static void run_stopped(void *user, struct run *r)
+{
+	tasks_write_stop(user, r);
+}
+
 static void run_moved(void *user, struct run *r)
 {
 	struct tasks *q = user;
@@ -547,6 +552,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .succeeded = run_succeeded,
 				       .started = run_started,
 				       .moved = run_moved,
+				       .stopped = run_stopped,
 				       .lanes = run_lanes,
 				       .streak = streak_of };
 	q->fillers = workload_new(q, c);
@@ -683,7 +689,7 @@ static void write_stop(struct tasks *q, const struct claim *c)
 	spooler_do(q->spooler, &j->job);
 }
 
-/* What is still being claimed is filed as stopped as soon as it is ours. */
+/* Of what is still being claimed it is written when it is ours, and before its end. */
 void tasks_write_stop(struct tasks *q, const struct run *r)
 {
 	const struct claim *c = run_claim(r);

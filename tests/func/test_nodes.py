@@ -879,6 +879,31 @@ def test_stopped_while_another_node_claims_it(world, faultfs, tmp_path):
     b.wait(i, "cancelled")
 
 
+@pytest.mark.parametrize("keeps", [True, False], ids=["kept", "not kept"])
+def test_stopped_while_it_is_claimed(world, faultfs, tmp_path, keeps):
+    """That it is to end is written into its claim before anybody is told so, or that it could not be is said, too."""
+    disk = faultfs(tmp_path / "below", tmp_path / "disk")
+    mount = faultfs(disk.path, tmp_path / "mnt")
+    a, other = world.node("alpha", root=mount.path), world.node("beta", root=disk.below)
+    a.start()
+    if not keeps:
+        disk.rule("fsync", "EIO", pattern="/default/running/*")
+    mount.rule("rename", "hang", pattern="/default/pending/* /default/running/*")
+    i = other.submit("-g", "0", "--", "sleep", "600")
+    assert wait_for(mount.met)
+    stop = Asked(a, Asked.STOP, i)
+    for _ in range(2):
+        Asked(a, Asked.PING).answer()
+    mount.clear()
+    answer = stop.answer()
+    assert answer["code"] == -errno.EBUSY or answer["code"] == 0 and (keeps or "unwritten" in answer), answer
+    a.wait(i, "cancelled")
+    disk.clear()
+    cancelled, = (tmp_path / "below/default/cancelled").iterdir()
+    events = [json.loads(line)["event"] for line in cancelled.read_text().splitlines()[1:]]
+    assert events == ["claim", "stop", "end"]
+
+
 def test_off_before_the_queue_is_open(world, faultfs, tmp_path):
     """What an agent before it has left is not known yet, and nobody says that no task runs any more."""
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")

@@ -13,6 +13,16 @@
 #include "base/mem.h"
 #include "spool_world.h"
 
+/* The linker gives us the spool's (tests/meson.build). */
+static bool no_sync;
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+int __wrap_fdatasync(int fd)
+{
+	errno = EIO;
+	return no_sync ? -1 : __real_fdatasync(fd);
+}
+
 /* What the shim wrote down, and what we meant to do, give what the rules for retries hear. */
 struct row {
 	enum task_outcome outcome;
@@ -349,6 +359,12 @@ static void test_cancel_of_an_element(void **state)
 	batch_give_back(b->batch, &c);
 	assert_false(spool_exists(p.spool, c.path));
 	assert_int_equal(batch_next(b->batch, 0), 2);
+
+	/* What is not on disk is not said to be. */
+	n.element = 2;
+	no_sync = true;
+	assert_int_equal(filing_cancel(&p, &n, "stopped", &e), -EIO);
+	no_sync = false;
 
 	n.element = 3;
 	assert_int_equal(transit_cancel(p.spool, &t.name, "all of it", &e), 0);
