@@ -195,16 +195,19 @@ static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct q
 				   .task = p->name.id,
 				   .element = (uint32_t)p->element };
 	json_t *doc = NULL;
-	int r = ask_agent_about(ctx, &req, &doc, e);
+	struct err said = ERR_INIT;
+	int r = ask_agent_about(ctx, &req, &doc, &said);
 	const char *why = json_string_value(json_object_get(doc, "why"));
 
+	if (e)
+		*e = said;
 	if (r == -ECONNREFUSED) {
 		without_agent(ctx, sp, p, b, nodes);
 		r = 0;
 	} else if (r == -ENOENT) { /* it runs none, or has not seen this one yet */
 		add_known(sp, p, b);
 		if (!strstr(strbuf_str(b), CANNOT_START))
-			strbuf_addf(b, "%s%s", b->len ? "; " : "", e->text);
+			strbuf_addf(b, "%s%s", b->len ? "; " : "", said.text);
 		r = 0;
 	} else if (r == 0) {
 		strbuf_adds(b, why ? why : "the agent does not say");

@@ -1000,6 +1000,20 @@ def test_edit_between_two_looks_of_an_agent(queue):  # noqa: F811
     q.wait(after, "done")
 
 
+def test_wait_for_what_the_agent_does_not_know(queue):  # noqa: F811
+    """It has not seen it yet; or its queue was moved away, and this is another one."""
+    q = queue()
+    q.start("--no-hold")
+    os.rename(q.spool, q.spool + ".moved")
+    i = q.submit("-g", "0", "--", "true")
+    waits = subprocess.Popen([q.m.tenure, "wait", "--timeout", "1m", str(i)], env=q.m.env, text=True,
+                             stderr=subprocess.PIPE)
+    assert "not in the queue" in waits.stderr.readline()
+    waits.kill()
+    waits.communicate()
+    assert "not in the queue" in q.why(i)
+
+
 def test_wait_says_what_never_comes_by_itself(queue):  # noqa: F811
     q = queue()
     q.start("--no-hold")
