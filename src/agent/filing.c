@@ -276,17 +276,45 @@ static int file_in(struct filing *f, struct spool_place *p, struct batch *b)
 	return code == 0 ? file_if_over(b, p, f->claim.name.id, &f->e) : code;
 }
 
+/*
+ * Its requeue was written, but its file could not be removed, and its owner has stopped it since:
+ * it waits, and its own end is of an epoch that is over. Before its file goes, which says that it
+ * was stopped. 0; BATCH_SUPERSEDED: another node has begun it; or negative.
+ */
+static int cancel_put_back(struct filing *f, struct spool_place *p)
+{
+	const struct task_name *n = &f->claim.name;
+	struct waiting_batch b;
+	unsigned int attempts;
+	uint64_t epoch;
+	bool waits = false;
+	int r = get_batch(p, n->id, &b, &f->e);
+
+	if (r == 0)
+		waits = batch_state(b.batch, n->element, &epoch, &attempts) == BATCH_WAITING &&
+			epoch == n->epoch + 1;
+	put_batch(p, &b);
+	if (waits)
+		r = filing_cancel(p, n, f->verdict.text, &f->e);
+	if (r > 0)
+		f->verdict.what = RETRY_CANCELLED;
+	return r == -EBUSY ? BATCH_SUPERSEDED : r == -ENOENT || r > 0 ? 0 : r;
+}
+
 static int file_element(struct filing *f, struct spool_place *p)
 {
+	int code, put_back = f->ended.last ? cancel_put_back(f, p) : 0;
 	struct waiting_batch b;
-	int code = get_batch(p, f->claim.name.id, &b, &f->e);
 
+	if (put_back < 0)
+		return put_back;
+	code = get_batch(p, f->claim.name.id, &b, &f->e);
 	if (code == 0)
 		code = file_in(f, p, b.batch);
 	else if (code == -ENOENT)
 		code = file_stray(f, p);
 	put_batch(p, &b);
-	return code;
+	return code == 0 ? put_back : code;
 }
 
 static struct retry_policy policy_of(const struct filing *f)

@@ -211,6 +211,13 @@ static const struct {
 	{ "requeue", on_requeue }, { "past", on_requeue }, { "edit", on_edit },
 };
 
+/* A stop may come between the record of a requeue and its rename, and is meant for what waits then.
+ */
+static bool is_late_stop(const struct task_history *h, const char *event, uint64_t epoch)
+{
+	return strcmp(event, "stop") == 0 && !h->claimed && !h->ended && epoch + 1 == h->epoch;
+}
+
 static bool fold_line(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
 	const char *event = json_string_value(json_object_get(o, "event"));
@@ -221,7 +228,8 @@ static bool fold_line(struct task_history *h, struct spool_spec *spec, const jso
 	for (size_t i = 0; i < ARRAY_LEN(folds); i++) {
 		if (strcmp(folds[i].event, event) != 0)
 			continue;
-		if (epoch >= h->epoch || !json_object_get(o, "epoch"))
+		if (epoch >= h->epoch || !json_object_get(o, "epoch") ||
+		    is_late_stop(h, event, epoch))
 			folds[i].fold(h, spec, o);
 		h->epoch = epoch > h->epoch ? epoch : h->epoch;
 	}

@@ -106,6 +106,15 @@ static int by_task(const void *a, const void *b)
 	return epoch_before(x) < epoch_before(y) ? -1 : epoch_before(x) > epoch_before(y);
 }
 
+/* An end that came while its requeue could not be brought on goes before that. */
+static int ends_first(const void *a, const void *b)
+{
+	const struct event *x = a, *y = b;
+	int r = by_task(a, b);
+
+	return r ? r : x->requeue - y->requeue;
+}
+
 static void keep_event(void *data, const struct event *ev)
 {
 	struct recovery *rc = data;
@@ -122,8 +131,12 @@ static const struct event *find_event(const struct recovery *rc, uint64_t id, ui
 				      uint64_t epoch)
 {
 	struct event key = { .id = id, .element = element, .end = { .epoch = epoch } };
+	const struct event *ev =
+		rc->n_events ? bsearch(&key, rc->events, rc->n_events, sizeof(key), by_task) : NULL;
 
-	return rc->n_events ? bsearch(&key, rc->events, rc->n_events, sizeof(key), by_task) : NULL;
+	while (ev && ev > rc->events && by_task(ev - 1, &key) == 0)
+		ev--;
+	return ev;
 }
 
 /* ---- single tasks -----------------------------------------------------------------------------
@@ -205,7 +218,7 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 		rc->counts.filed++;
 		return transit_end(rc->sp, rc->ev, c, &end, e);
 	}
-	if (c->stopped && !known) {
+	if (c->stopped) {
 		rc->counts.filed++;
 		end = stopped_end(c);
 		return transit_end(rc->sp, rc->ev, c, &end, e);
@@ -284,7 +297,7 @@ static void make_claim(const struct task_name *n, const struct task_history *h, 
 	if (recorded)
 		ret->who = h->claimer;
 	ret->started = h->claimed && h->started;
-	ret->stopped = h->claimed && h->stopped;
+	ret->stopped = h->stopped;
 	if (!ret->who.agent[0])
 		(void)str_copy(ret->who.agent, sizeof(ret->who.agent), n->agent);
 	(void)str_copy(ret->path, sizeof(ret->path), path);
@@ -359,6 +372,22 @@ static struct batch *batch_of(struct recovery *rc, uint64_t id, struct err *e)
 	return rc->batch;
 }
 
+/* It was put back, and stopped before its file went. Who has begun it again by now was not meant.
+ */
+static int end_put_back(struct recovery *rc, struct batch *b, const struct claim *c, struct err *e)
+{
+	struct spool_end end;
+	struct claim again;
+	int r = batch_claim_to_end(b, c->name.element, rc->self, &again, e);
+
+	if (r == 0) {
+		end = stopped_end(&again);
+		rc->counts.filed++;
+		r = batch_end(b, rc->ev, &again, &end, e);
+	}
+	return r < 0 ? r : spool_unlink(rc->sp, c->path, e);
+}
+
 static int settle_element(struct recovery *rc, struct batch *b, struct claim *c, struct err *e)
 {
 	const struct event *known = find_event(rc, c->name.id, c->name.element, c->name.epoch);
@@ -371,6 +400,8 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 	/* Without a record of its own its file says nothing of the attempts before. */
 	if (!c->claimed_ns)
 		c->attempt = attempts + 1;
+	if (c->stopped && state == BATCH_WAITING && epoch == c->name.epoch + 1)
+		return end_put_back(rc, b, c, e);
 	/* The journal has what became of it: only its file was left. */
 	if (state >= BATCH_DONE || epoch > c->name.epoch)
 		return spool_unlink(rc->sp, c->path, e);
@@ -378,7 +409,7 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 		rc->counts.filed++;
 		return batch_end(b, rc->ev, c, &known->end, e);
 	}
-	if (c->stopped && !known) {
+	if (c->stopped) {
 		end = stopped_end(c);
 		rc->counts.filed++;
 		return batch_end(b, rc->ev, c, &end, e);
@@ -553,7 +584,7 @@ static int read_events(struct recovery *rc, struct err *e)
 	int r = events_read_old(rc->sp, keep_event, rc, e);
 
 	if (rc->n_events)
-		qsort(rc->events, rc->n_events, sizeof(*rc->events), by_task);
+		qsort(rc->events, rc->n_events, sizeof(*rc->events), ends_first);
 	return r;
 }
 

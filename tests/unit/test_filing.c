@@ -409,6 +409,43 @@ static void test_cancel_of_what_another_runs(void **state)
 	p.spool = spool_close(p.spool);
 }
 
+/* The requeue of an element is in its journal, and its file stayed; then its owner stops it. */
+static void test_stop_of_an_element_that_was_put_back(void **state)
+{
+	static const struct task_end ended = { .outcome = TASK_EXITED, .exit_code = 3 };
+	struct spool_place p = { .spool = open_spool() };
+	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-2\",\"retries\":9}"), epoch;
+	const struct spool_again again = { .attempts = 1, .reason = "exit 3" };
+	struct filing f = { .end = &ended,
+			    .ended = { .kind = END_EXIT, .code = 3, .last = true },
+			    .token = "none",
+			    .run_dir = spool_world_root(),
+			    .log_path = "logs/none" };
+	cleanup_free char *line = NULL;
+	struct err e = ERR_INIT;
+	struct place_batch *b;
+	unsigned int attempts;
+
+	p.self = self(p.spool, "one");
+	p.scan = scanned(p.spool);
+	b = place_batch(&p, id, &e);
+	assert_non_null(b);
+	f.spec = b->spec;
+	assert_int_equal(batch_claim(b->batch, 1, &p.self, &f.claim, &e), 0);
+	assert_int_equal(batch_requeue(b->batch, NULL, &f.claim, &again, &e), 0);
+	line = record_line(record_claim(&p.self, 0, 1, f.claim.claimed_ns));
+	assert_int_equal(spool_write_new(p.spool, f.claim.path, line, strlen(line), false, &e), 0);
+	assert_int_equal(claim_stopped(p.spool, &f.claim, &e), 0);
+	filing_work(&f, &p);
+	assert_int_equal(f.code, 0);
+	assert_int_equal(f.verdict.what, RETRY_CANCELLED);
+	assert_int_equal(batch_state(b->batch, 1, &epoch, &attempts), BATCH_CANCELLED);
+	assert_false(spool_exists(p.spool, f.claim.path));
+	place_forget_batch(&p, id);
+	p.scan = scan_free(p.scan);
+	p.spool = spool_close(p.spool);
+}
+
 /* Renamed by a command on another node, a batch is not in the index by its name of now. What is to
  * be tried again of it is, and what waits of it can be stopped. */
 static void test_batch_out_of_the_index(void **state)
@@ -544,6 +581,8 @@ int main(void)
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_cancel_of_what_another_runs, spool_setup,
 						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_stop_of_an_element_that_was_put_back,
+						spool_setup, spool_teardown),
 		cmocka_unit_test_setup_teardown(test_batch_out_of_the_index, spool_setup,
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_pause_of_what_fails, spool_setup,

@@ -364,6 +364,44 @@ static void test_stopped_and_alive(void **state)
 	sp = spool_close(sp);
 }
 
+/* Between the record of a requeue and its rename, or the removal of an element's file, its owner
+ * stops what is about to wait again, and its node dies. */
+static void test_stopped_when_put_back(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node2");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}"), epoch;
+	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}");
+	const struct spool_again again = { .attempts = 1, .reason = "exit status 1" };
+	struct claim c = claim(sp, id, &me), now;
+	struct batch *b = open_batch(sp, many, "node2");
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	unsigned int attempts;
+
+	assert_int_equal(record_append(sp, c.path, record_requeue(&again, 1, 1), false, &e), 0);
+	assert_int_equal(claim_stopped(sp, &c, &e), 0);
+	for (uint64_t i = 1; i <= 2; i++) {
+		cleanup_free char *line = NULL;
+
+		assert_int_equal(batch_claim(b, i, &me, &c, &e), 0);
+		assert_int_equal(batch_requeue(b, NULL, &c, &again, &e), 0);
+		line = record_line(record_claim(&me, 0, 1, c.claimed_ns));
+		assert_int_equal(spool_write_new(sp, c.path, line, strlen(line), false, &e), 0);
+		if (i == 1)
+			assert_int_equal(claim_stopped(sp, &c, &e), 0);
+	}
+	recover(sp, &n);
+	assert_int_equal(ended_times(sp, id), 1);
+	assert_int_equal(n.filed, 2);
+	assert_int_equal(batch_refresh(b, &e), 0);
+	assert_int_equal(batch_state(b, 1, &epoch, &attempts), BATCH_CANCELLED);
+	assert_int_equal(batch_claim(b, 2, &me, &now, &e), 0);
+	assert_int_equal(now.name.epoch, 1);
+	b = batch_close(b);
+	sp = spool_close(sp);
+}
+
 /* A late record of a claim that was taken away changes nothing. */
 static void test_late_end(void **state)
 {
@@ -391,6 +429,7 @@ static void test_power_loss(void **state)
 	struct spool *sp = open_spool();
 	struct claimer me = self(sp, "node1");
 	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	uint64_t stopped = submit(sp, "{\"argv\":[\"true\"]}");
 	uint64_t again = submit(sp, "{\"argv\":[\"true\"]}");
 	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}");
 	struct events *ev = NULL;
@@ -406,24 +445,28 @@ static void test_power_loss(void **state)
 	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
 	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
 	assert_int_equal(events_add_end(ev, id, 0, &end, &e), 0);
+	/* Its requeue could not be brought on, and then its owner had stopped it. */
+	assert_int_equal(events_add_requeue(ev, stopped, 0, 1, &once, &e), 0);
+	assert_int_equal(events_add_end(ev, stopped, 0, &end, &e), 0);
 	assert_int_equal(events_add_requeue(ev, again, 0, 1, &once, &e), 0);
 	assert_int_equal(events_add_end(ev, again, 0, &second, &e), 0);
 	assert_int_equal(events_add_end(ev, many, 2, &end, &e), 0);
 	assert_int_equal(events_sync(ev, &e), 0);
 	ev = events_close(ev);
 	/* And the ids. */
-	assert_int_equal(spool_unlink(sp, "ids/3", &e), 0);
+	assert_int_equal(spool_unlink(sp, "ids/4", &e), 0);
 	sp = spool_close(sp);
 	sp = open_spool();
 
 	recover(sp, &n);
 	assert_false(get(sp, id, &t));
 	assert_int_equal(ended_times(sp, id), 1);
+	assert_int_equal(ended_times(sp, stopped), 1);
 	assert_int_equal(ended_times(sp, again), 1);
 	b = open_batch(sp, many, NULL);
 	assert_int_equal(batch_counts(b).done, 1);
 	b = batch_close(b);
-	assert_int_equal(submit(sp, "{\"argv\":[\"true\"]}"), 4);
+	assert_int_equal(submit(sp, "{\"argv\":[\"true\"]}"), 5);
 	recover(sp, &n);
 	assert_int_equal(n.filed + n.requeued, 0);
 	sp = spool_close(sp);
@@ -608,6 +651,7 @@ int main(void)
 		TEST(test_claim_without_record),
 		TEST(test_stopped),
 		TEST(test_stopped_and_alive),
+		TEST(test_stopped_when_put_back),
 		TEST(test_late_end),
 		TEST(test_power_loss),
 		TEST(test_torn_record),
