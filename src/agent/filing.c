@@ -530,17 +530,38 @@ static int cancel_element(struct spool_place *p, const struct task_name *n, cons
 	return begun_again(n->id, e);
 }
 
+/* The attempt that was stopped had ended for good, and what waits was asked for since. n: of the
+ * claim; what never was claimed cannot have ended. */
+static bool was_asked_for_again(const struct spool_place *p, const struct task_name *waiting,
+				const struct task_name *n)
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	const struct spool_end *end;
+	struct task_file t;
+	bool again;
+
+	(void)spool_path(SPOOL_PENDING, name_format(waiting, file), path);
+	if (!n->agent[0] || task_file_read(p->spool, path, &t, NULL) < 0)
+		return false;
+	end = &t.history.end;
+	again = end->ended_ns && end->epoch >= n->epoch;
+	task_file_clear(&t);
+	return again;
+}
+
 /* By its name of now. CANCELLED; 0: it does not wait, or run; TRANSIT_GONE: it is not where it was
  * just seen, or is another's. */
-static int cancel_single(struct spool_place *p, uint64_t id, const char *reason, struct err *e)
+static int cancel_single(struct spool_place *p, const struct task_name *n, const char *reason,
+			 struct err *e)
 {
 	struct scan *s = scan_new(p->spool, 0);
 	int r = scan_update(s, NULL, NULL, e);
-	const struct scan_task *t = r == 0 ? scan_find(s, id, 0) : NULL;
+	const struct scan_task *t = r == 0 ? scan_find(s, n->id, 0) : NULL;
 
 	if (t && t->dir != SPOOL_PENDING)
 		r = TRANSIT_GONE;
-	else if (t && (r = transit_cancel(p->spool, &t->name, reason, e)) == 0)
+	else if (t && !was_asked_for_again(p, &t->name, n) &&
+		 (r = transit_cancel(p->spool, &t->name, reason, e)) == 0)
 		r = CANCELLED;
 	(void)scan_free(s);
 	return r;
@@ -554,7 +575,7 @@ int filing_cancel(struct spool_place *p, const struct task_name *n, const char *
 	if (n->element)
 		return cancel_element(p, n, reason, e);
 	for (int look = 0; look < LOOKS && r == TRANSIT_GONE; look++)
-		r = cancel_single(p, n->id, reason, e);
+		r = cancel_single(p, n, reason, e);
 	if (r == TRANSIT_GONE)
 		return begun_again(n->id, e);
 	if (r <= 0)

@@ -40,7 +40,8 @@ void filing_work(struct filing *f, struct spool_place *place);
 /*
  * An attempt that was to be stopped had ended already, and its task waits again: that is taken
  * back, so that what its owner was told stays true. n: of the claim. 1: it was taken back; 0: it
- * does not wait. -EBUSY: another node has begun it again; or negative. On the spooler's thread.
+ * does not wait, or was asked for again since. -EBUSY: another node has begun it again; or
+ * negative. On the spooler's thread.
  */
 int filing_cancel(struct spool_place *place, const struct task_name *n, const char *reason,
 		  struct err *e);

@@ -409,6 +409,38 @@ static void test_cancel_of_what_another_runs(void **state)
 	p.spool = spool_close(p.spool);
 }
 
+/* Filing was slow, and before the stop was looked at its owner asked for the task again. */
+static void test_cancel_of_what_was_asked_for_again(void **state)
+{
+	struct spool_place p = { .spool = open_spool() };
+	uint64_t id = submit(p.spool, "{\"script\":\"x\"}");
+	const struct spool_again again = { .attempts = 1, .reason = "exit 1" };
+	struct spool_end end = { .result = RESULT_FAILED, .exit = 1, .ended_ns = clock_wall_ns() };
+	struct claim first, second;
+	struct err e = ERR_INIT;
+	struct task_name n;
+	struct scan_task t;
+
+	p.self = self(p.spool, "one");
+	p.scan = scanned(p.spool);
+	first = claim(p.spool, id, &p.self);
+	n = first.name;
+	assert_int_equal(record_append(p.spool, first.path, record_end(&end), false, &e), 0);
+	assert_int_equal(transit_file(p.spool, first.path, &n, RESULT_FAILED, end.ended_ns, 1, &e),
+			 0);
+	assert_int_equal(transit_retry(p.spool, &n, "failed", false, &e), 0);
+	assert_int_equal(filing_cancel(&p, &first.name, "stopped", &e), 0);
+	assert_true(get(p.spool, id, &t) && t.dir == SPOOL_PENDING);
+
+	/* A stop of what was asked for holds. */
+	second = claim(p.spool, id, &p.self);
+	assert_int_equal(transit_requeue(p.spool, NULL, &second, &again, &e), 0);
+	assert_int_equal(filing_cancel(&p, &second.name, "stopped", &e), 1);
+	assert_false(get(p.spool, id, &t));
+	p.scan = scan_free(p.scan);
+	p.spool = spool_close(p.spool);
+}
+
 /* The requeue of an element is in its journal, and its file stayed; then its owner stops it. */
 static void test_stop_of_an_element_that_was_put_back(void **state)
 {
@@ -581,6 +613,8 @@ int main(void)
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_cancel_of_what_another_runs, spool_setup,
 						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_cancel_of_what_was_asked_for_again,
+						spool_setup, spool_teardown),
 		cmocka_unit_test_setup_teardown(test_stop_of_an_element_that_was_put_back,
 						spool_setup, spool_teardown),
 		cmocka_unit_test_setup_teardown(test_batch_out_of_the_index, spool_setup,
