@@ -29,8 +29,9 @@ struct change {
 	struct task_name runs; /* ... and one does not */
 	uint64_t priority;
 	bool paused;
-	bool all; /* what is not paused is not meant by `resume all` */
-	bool say; /* what was in a back-off is told one by one */
+	bool all;      /* what is not paused is not meant by `resume all` */
+	bool all_runs; /* nothing of what is meant waits */
+	bool say;      /* what was in a back-off is told one by one */
 	unsigned int changed;
 	struct queue_said said;
 };
@@ -142,13 +143,14 @@ static int change_found(struct change *c, struct queue_match *m, struct err *e)
 	size_t n = m->n;
 	int r;
 
-	c->waits = false;
+	c->waits = c->all_runs = false;
 	c->runs.id = 0;
 	r = queue_change(c->sp, m, change_one, c, e);
 	if (r < 0 || c->waits || !n)
 		return r;
 	if (!c->runs.id)
 		return TRANSIT_GONE;
+	c->all_runs = true;
 	return err_set(e, -EBUSY,
 		       "task %" PRIu64 "%s%s%s%s runs already; only what waits can be changed",
 		       c->runs.id, c->runs.name[0] ? " (" : "", c->runs.name,
@@ -262,12 +264,16 @@ static int pause_lane(struct change *c, const char *lane, struct err *e)
 {
 	struct spool_spec *who = spec_new();
 	cleanup_free char *reason = NULL;
+	char path[SPOOL_PATH_MAX];
 	int r;
 
 	submitter_name(who, c->sp);
 	reason = xasprintf("paused by %s", who->user ? who->user : "its owner");
 	(void)spec_free(who);
 	r = c->paused ? lane_pause(c->sp, lane, reason, e) : lane_resume(c->sp, lane, e);
+	/* Of all that are paused: another command was faster. */
+	if (r == -ENOENT && c->all && spool_is_gone(c->sp, spool_path(SPOOL_LANES, lane, path)))
+		return 0;
 	if (r == 0) {
 		c->changed++;
 		queue_say(&c->said, SPOOL_BIT(SPOOL_LANES), "lane %s %s\n", lane,
@@ -278,9 +284,32 @@ static int pause_lane(struct change *c, const char *lane, struct err *e)
 	return r;
 }
 
+struct resuming {
+	struct change *c;
+	struct err *e;
+	int first; /* error */
+};
+
+/* One that cannot be resumed keeps none of the others from it. */
 static int resume_lane(void *data, const char *lane)
 {
-	return pause_lane(data, lane, NULL) < 0 ? -EIO : 0;
+	struct resuming *all = data;
+	struct err why = ERR_INIT;
+	int r = pause_lane(all->c, lane, &why);
+
+	if (r < 0 && !all->first) {
+		all->first = r;
+		*all->e = why;
+	}
+	return 0;
+}
+
+static int resume_lanes(struct change *c, struct err *e)
+{
+	struct resuming all = { .c = c, .e = e };
+	int r = lanes_paused(c->sp, resume_lane, &all, e);
+
+	return all.first ? all.first : r;
 }
 
 static int pause_named_lane(struct change *c, const char *lane, struct err *e)
@@ -307,7 +336,7 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 {
 	bool all = strcmp(word, "all") == 0;
 	unsigned int changed = c->changed;
-	int r = 0;
+	int r, first = 0;
 
 	c->all = all;
 	if (!all && is_lane(c->sp, word))
@@ -316,12 +345,13 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 	    queue_was_lane(c->sp, word))
 		return pause_lane(c, word, e);
 	if (all && !c->paused)
-		r = lanes_paused(c->sp, resume_lane, c, e);
-	if (r == 0)
-		r = change_word(c, word, e);
-	if (r == 0 && all && c->waits && c->changed == changed)
+		first = resume_lanes(c, e);
+	r = change_word(c, word, first ? NULL : e);
+	if (first == 0 && r == 0 && all && c->waits && c->changed == changed)
 		cmd_warn("note", "nothing that waits is paused");
-	return r < 0 && all && c->changed > changed ? 0 : r;
+	if (r < 0 && all && c->all_runs && c->changed > changed) /* a lane was */
+		r = 0;
+	return first ? first : r;
 }
 
 static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first, struct err *e)

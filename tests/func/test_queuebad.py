@@ -303,3 +303,57 @@ def test_files_of_others(queue):  # noqa: F811
     (spool / "instance.json").write_text(json.dumps({**doc, "trust": "directory"}))
     q.start("--no-hold", "--trust", "directory")
     q.wait(900, "done")
+
+
+@pytest.fixture
+def mounted(tenure, faultfs, tmp_path):
+    """Commands about a queue on a file system with faults; no agent serves it."""
+    fs = faultfs(tmp_path / "below", tmp_path / "mnt")
+
+    def run(*args, code=0):
+        done = tenure(*args, env={"TENURE_ROOT": str(fs.path)})
+        assert done.returncode == code, done
+        return done.stdout + " ".join(done.stderr.split())
+    run.fs, run.below = fs, fs.below / "default"
+    return run
+
+
+def test_pause_all_says_what_it_left_out(mounted):
+    """One is held by another command: the others are paused, and that is not all."""
+    for name in "one", "two":
+        mounted("submit", "-n", name, "--", "true")
+    pending = mounted.below / "pending"
+    one = next(pending.glob("*,none"))
+    one.rename(pending / one.name.replace(",none", ",fh,none"))
+    said = mounted("pause", "all", code=1)
+    assert "2 two is paused\n" in said and "task 1 (one) is being changed by another command" in said
+
+
+def test_resume_all_goes_on_behind_a_lane_that_cannot_be(mounted):
+    mounted("submit", "--paused", "-n", "one", "--", "true")
+    for lane in "day", "week":
+        mounted("submit", "-l", lane, "--", "true")
+        mounted("pause", lane)
+    with mounted.fs.ruled("unlink EIO /default/lanes/day"):
+        said = mounted("resume", "all", code=1)
+    assert "lane week goes on\n" in said and "1 one goes on\n" in said and "Input/output error" in said
+    assert mounted("resume", "all") == "lane day goes on\n"
+
+
+def test_resume_all_beside_another_one(mounted, build, env):
+    """Between its look at the lanes and its own removal another command has resumed that one."""
+    mounted("submit", "--paused", "-n", "one", "--", "true")
+    mounted("submit", "-l", "week", "--", "true")
+    mounted("pause", "week")
+    before = mounted.fs.met()
+    mounted.fs.rule("getattr", "hang", 1000, "/default/lanes/week")
+    slower = subprocess.Popen([build / "tenure", "resume", "all"], env={**env, "TENURE_ROOT": str(mounted.fs.path)},
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        must_come(lambda: mounted.fs.met() > before)
+        (mounted.below / "lanes/week").unlink()
+        mounted.fs.clear()
+        said = slower.communicate(timeout=HANG)
+    finally:
+        slower.kill()
+    assert slower.returncode == 0 and said == ("1 one goes on\n", ""), said
