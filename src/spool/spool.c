@@ -255,7 +255,7 @@ static int open_instance(struct spool *sp, const char *root, unsigned int flags,
 	if (r != -ENOENT)
 		return r;
 	if (!(flags & SPOOL_CREATE))
-		return err_set(e, -ENOENT, "%s has no " INSTANCE_FILE, sp->path);
+		return r;
 	r = make_dirs(sp, e);
 	if (r == 0)
 		r = write_instance(sp, e);
@@ -264,6 +264,82 @@ static int open_instance(struct spool *sp, const char *root, unsigned int flags,
 				      "%s/" INSTANCE_FILE " is not found just after it was made",
 				      sp->path)
 			    : r;
+}
+
+/* What getdents64() gives. */
+struct listed {
+	uint64_t ino;
+	int64_t off;
+	uint16_t len;
+	uint8_t type;
+	char name[];
+};
+
+static int each_listed(const char *buf, size_t len, spool_entry_fn fn, void *data)
+{
+	int r = 0;
+
+	for (size_t at = 0; r == 0 && at < len;) {
+		const struct listed *l = (const struct listed *)(buf + at);
+
+		at += l->len;
+		if (l->name[0] != '.')
+			r = fn(data, l->name, l->type);
+	}
+	return r;
+}
+
+/* 0, and what fn has come to; or -errno. Not with readdir(): to that, ENOENT is the end of the
+ * list, and what was not told would be gone. */
+static int each_in(int fd, spool_entry_fn fn, void *data, int *ret)
+{
+	_Alignas(struct listed) char buf[LIST_BYTES];
+	long n = 0;
+	int r = 0;
+
+	while (r == 0 && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
+		r = each_listed(buf, (size_t)n, fn, data);
+	*ret = r;
+	return n < 0 ? -errno : 0;
+}
+
+static int is_named(void *data, const char *file, unsigned char type)
+{
+	return strcmp(file, data) == 0;
+}
+
+/* As spool_is_gone(), of any path. Where the list of names may not be read the one look has to do.
+ */
+static bool is_no_path(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *file = slash ? slash + 1 : path;
+	size_t len = slash && slash > path ? (size_t)(slash - path) : 1;
+	cleanup_free char *dir = xasprintf("%.*s", (int)len, slash ? path : ".");
+	bool first = strcmp(dir, path) == 0;
+	cleanup_fd int fd = -1;
+	int named;
+
+	if (!file[0])
+		return !first && is_no_path(dir);
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == EACCES || (errno == ENOENT && !first && is_no_path(dir));
+	return each_in(fd, is_named, (void *)(uintptr_t)file, &named) == 0 && !named;
+}
+
+/* Commands take it for a queue in which there is nothing. */
+static int no_instance(const struct spool *sp, const char *root, struct err *e)
+{
+	bool none = sp->fd < 0 ? is_no_path(sp->path) : spool_is_gone(sp, INSTANCE_FILE);
+
+	if (!none)
+		return err_set(e, -EIO, "%s%s is not found, though it is there", sp->path,
+			       sp->fd < 0 ? "" : "/" INSTANCE_FILE);
+	return err_set(e, -ENOENT,
+		       "there is no instance \"%s\" in %s yet (tenure submit makes it; tenure "
+		       "instances lists them)",
+		       sp->instance, root);
 }
 
 int spool_open(const char *root, const char *instance, const struct spool_trust *trust,
@@ -289,10 +365,7 @@ int spool_open(const char *root, const char *instance, const struct spool_trust 
 	int r = open_instance(sp, root, flags, e);
 
 	if (r == -ENOENT && !(flags & SPOOL_CREATE))
-		(void)err_set(e, r,
-			      "there is no instance \"%s\" in %s yet (tenure submit makes it; "
-			      "tenure instances lists them)",
-			      instance, root);
+		r = no_instance(sp, root, e);
 	if (r < 0)
 		sp = spool_close(sp);
 	*ret = sp;
@@ -427,11 +500,6 @@ bool spool_is_there_now(const struct spool *sp, enum spool_dir dir, const char *
 		at < 0 ? -1 : openat(at, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 
 	return fd >= 0;
-}
-
-static int is_named(void *data, const char *file, unsigned char type)
-{
-	return strcmp(file, data) == 0;
 }
 
 int spool_lists(const struct spool *sp, enum spool_dir dir, const char *file, struct err *e)
@@ -763,42 +831,14 @@ int spool_refuse(const struct spool *sp, const char *path, const char *reason, s
 	return spool_replace(sp, note, line, strlen(line), e);
 }
 
-/* What getdents64() gives. */
-struct listed {
-	uint64_t ino;
-	int64_t off;
-	uint16_t len;
-	uint8_t type;
-	char name[];
-};
-
-static int each_listed(const char *buf, size_t len, spool_entry_fn fn, void *data)
-{
-	int r = 0;
-
-	for (size_t at = 0; r == 0 && at < len;) {
-		const struct listed *l = (const struct listed *)(buf + at);
-
-		at += l->len;
-		if (l->name[0] != '.')
-			r = fn(data, l->name, l->type);
-	}
-	return r;
-}
-
-/* Not with readdir(): to that, ENOENT is the end of the list, and what was not told would be gone.
- */
 int spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
 	       struct err *e)
 {
-	_Alignas(struct listed) char buf[LIST_BYTES];
 	cleanup_fd int fd = spool_openat(sp, dir, O_RDONLY | O_DIRECTORY);
-	long n = 0;
-	int r = 0;
+	int unread, r = 0;
 
 	if (fd < 0)
 		return open_failed(sp, dir, -fd, e);
-	while (r == 0 && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
-		r = each_listed(buf, (size_t)n, fn, data);
-	return n < 0 ? err_sys(e, errno, "read %s/%s", sp->path, dir) : r;
+	unread = each_in(fd, fn, data, &r);
+	return unread < 0 ? err_sys(e, -unread, "read %s/%s", sp->path, dir) : r;
 }

@@ -79,9 +79,9 @@ int spool_parse_instance(const char *path, const char *text, size_t len, bool *r
 			 struct err *e);
 
 /*
- * -ENOENT: no such instance (without SPOOL_CREATE); -EPERM: it is another user's, or others can
- * change it, and trust (NULL: nobody) does not accept that; -EPROTO: another format version;
- * -EINVAL: the name is none; -errno.
+ * -ENOENT: no such instance (without SPOOL_CREATE), as is known for good; -EPERM: it is another
+ * user's, or others can change it, and trust (NULL: nobody) does not accept that; -EPROTO: another
+ * format version; -EINVAL: the name is none; -errno.
  */
 int spool_open(const char *root, const char *instance, const struct spool_trust *trust,
 	       unsigned int flags, struct spool **ret, struct err *e);

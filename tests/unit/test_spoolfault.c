@@ -10,10 +10,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,11 +27,12 @@
 #include "spool/batch.h"
 #include "spool/raw.h"
 #include "spool/recover.h"
+#include "spool/revive.h"
 #include "spool/scan.h"
 #include "spool/submit.h"
 #include "spool/transit.h"
 
-enum fault { FAULT_NONE, FAULT_ONCE, FAULT_FULL, FAULT_EXIT };
+enum fault { FAULT_NONE, FAULT_ONCE, FAULT_FULL, FAULT_EXIT, FAULT_OTHER };
 
 #define IDS_MAX	     16
 #define ELEMENTS_MAX 4
@@ -47,7 +50,8 @@ static struct ledger *ledger;
 static char root[64];
 static enum fault fault;
 static unsigned int calls, fail_at, fail_errno;
-static bool keep_files; /* none can be removed */
+static bool keep_files;		/* none can be removed */
+static void (*of_others)(void); /* what another process does before that call */
 
 static bool fails(bool writes)
 {
@@ -58,6 +62,11 @@ static bool fails(bool writes)
 		_exit(EXIT_CODE);
 	if (fault == FAULT_FULL ? !writes : calls != fail_at)
 		return false;
+	if (fault == FAULT_OTHER) {
+		fault = FAULT_NONE;
+		of_others();
+		return false;
+	}
 	errno = (int)fail_errno;
 	return true;
 }
@@ -72,6 +81,7 @@ static bool fails(bool writes)
 
 WRAP(int, openat64, flags &O_CREAT, (int fd, const char *path, int flags, mode_t mode),
      (fd, path, flags, mode))
+WRAP(int, open64, flags &O_CREAT, (const char *path, int flags, mode_t mode), (path, flags, mode))
 WRAP(ssize_t, write, true, (int fd, const void *data, size_t len), (fd, data, len))
 WRAP(ssize_t, read, false, (int fd, void *data, size_t len), (fd, data, len))
 WRAP(ssize_t, pread64, false, (int fd, void *data, size_t len, off_t at), (fd, data, len, at))
@@ -87,6 +97,23 @@ WRAP(int, fstatat64, false, (int fd, const char *path, struct stat *st, int flag
 WRAP(int, faccessat, false, (int fd, const char *path, int mode, int flags),
      (fd, path, mode, flags))
 WRAP(int, ftruncate64, false, (int fd, off_t size), (fd, size))
+
+/* Files are opened, and directories read, with calls that have no name in the C library. */
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+	long args[4];
+	va_list list;
+
+	va_start(list, number);
+	for (size_t i = 0; i < ARRAY_LEN(args); i++)
+		args[i] = va_arg(list, long);
+	va_end(list);
+	if ((number == SYS_openat2 || number == SYS_getdents64) && fails(false))
+		return -1;
+	return __real_syscall(number, args[0], args[1], args[2], args[3]);
+}
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -390,6 +417,36 @@ static void each_call(enum fault what, unsigned int errnum)
 	}
 }
 
+/* Commands take an instance that is not there for an empty queue: one call that says so of one that
+ * is there is no proof. */
+static void test_open_is_no_proof(void **state)
+{
+	cleanup_free char *below = NULL;
+	bool made = true;
+
+	prepare();
+	below = xasprintf("%s/none/below/", root);
+	for (unsigned int k = 1; made; k++) {
+		struct spool *sp = NULL;
+		struct err e = ERR_INIT;
+		int r;
+
+		fault = FAULT_ONCE;
+		fail_errno = ENOENT;
+		fail_at = k;
+		calls = 0;
+		r = spool_open(root, "default", NULL, 0, &sp, &e);
+		fault = FAULT_NONE;
+		made = calls >= k;
+		if (r == -ENOENT || (r < 0 && !e.text[0]))
+			fail_msg("call %u: %s", k, e.text);
+		sp = spool_close(sp);
+		assert_int_equal(spool_open(root, "other", NULL, 0, &sp, &e), -ENOENT);
+		assert_int_equal(spool_open(below, "default", NULL, 0, &sp, &e), -ENOENT);
+	}
+	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 /* A claim that was given up and could not be removed is somebody else's once it has been. */
 static void test_undone_claim(void **state)
 {
@@ -433,7 +490,7 @@ static void test_undone_claim(void **state)
 	assert_false(spool_exists(sp, "running/1.2,e0"));
 
 	/* One call says that something is not there that is: that is no proof. */
-	for (unsigned int k = 1; k <= 20; k++) {
+	for (unsigned int k = 1; k <= 40; k++) {
 		keep_files = true;
 		assert_int_equal(batch_claim(b, 2, &one, &lost, &e), CLAIM_LOST);
 		assert_true(spool_exists(sp, "running/1.2,e0"));
@@ -466,6 +523,148 @@ static void test_undone_claim(void **state)
 	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+static int note_name(void *data, const struct task_name *n, const char *dir)
+{
+	*(struct task_name *)data = *n;
+	return 1;
+}
+
+/* Whether a task is in a directory, and how it is called there. */
+static bool is_in(const struct spool *sp, const char *dir, struct task_name *ret)
+{
+	return scan_dir(sp, dir, note_name, ret, NULL) == 1;
+}
+
+/* A task, or a batch of three, that has failed. */
+static struct spool *prepare_failed(const char *json, struct task_name *ret)
+{
+	struct spool_end end = { .result = RESULT_FAILED, .exit = 1, .ended_ns = clock_wall_ns() };
+	struct err e = ERR_INIT;
+	struct batch *b = NULL;
+	struct claimer me;
+	struct task_file f;
+	struct claim c;
+	struct spool *sp;
+
+	prepare();
+	sp = open_spool(&e);
+	submit(sp, json);
+	assert_true(is_in(sp, "pending", ret));
+	assert_int_equal(claimer_self(sp, "one", &me, &e), 0);
+	if (!ret->count) {
+		assert_int_equal(claim_task(sp, ret, &me, &f, &c, &e), 0);
+		task_file_clear(&f);
+		assert_int_equal(transit_end(sp, NULL, &c, &end, &e), 0);
+	} else {
+		assert_int_equal(batch_open(sp, ret, "one", &b, &e), 0);
+		for (uint64_t i = 1; i <= ret->count; i++) {
+			assert_int_equal(batch_claim(b, i, &me, &c, &e), 0);
+			assert_int_equal(batch_end(b, NULL, &c, &end, &e), 0);
+		}
+		assert_int_equal(batch_file(b, &e), 0);
+		(void)batch_close(b);
+	}
+	assert_true(is_in(sp, "failed", ret));
+	return sp;
+}
+
+static bool is_any(void *data, uint64_t element, enum batch_state state)
+{
+	return true;
+}
+
+static int retry(const struct spool *sp, struct task_name *n, struct err *e)
+{
+	uint64_t revived = 0;
+	int r = n->count ? revive_batch(sp, n, "failed", "two", is_any, NULL, &revived, e)
+			 : transit_retry(sp, n, "failed", true, e);
+
+	assert_true(r != 0 || revived == n->count);
+	return r;
+}
+
+/* true: the call was made. */
+static bool retry_failing_at(const char *json, unsigned int k, unsigned int errnum)
+{
+	char file[NAME_FILE_MAX], called[NAME_FILE_MAX];
+	struct task_name was, n, found;
+	struct err e = ERR_INIT;
+	struct spool *sp = prepare_failed(json, &was);
+	bool made;
+	int r;
+
+	n = was;
+	fault = FAULT_ONCE;
+	fail_errno = errnum;
+	fail_at = k;
+	calls = 0;
+	r = retry(sp, &n, &e);
+	fault = FAULT_NONE;
+	made = calls >= k;
+	if (r < 0) {
+		if (is_in(sp, "pending", &found) || !is_in(sp, "failed", &found))
+			fail_msg("call %u: it is to run, although: %s", k, e.text);
+		assert_string_equal(name_format(&found, file), name_format(&was, called));
+		assert_string_equal(name_format(&n, file), called);
+		r = retry(sp, &n, &e);
+	}
+	assert_int_equal(r, 0);
+	assert_true(is_in(sp, "pending", &found) && !is_in(sp, "failed", &was));
+	assert_true(found.epoch == 1 && !(found.flags & NAME_EDITED));
+	sp = spool_close(sp);
+	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return made;
+}
+
+static const char *const failed_ones[] = { "{\"script\":\"a\"}",
+					   "{\"script\":\"b\",\"array\":\"1-3\"}" };
+
+/* Who is told that it failed tries again, or lets it be: it must not run all the same. */
+static void test_retry_that_fails(void **state)
+{
+	static const unsigned int errors[] = { ENOSPC, EIO };
+
+	for (size_t i = 0; i < ARRAY_LEN(failed_ones) * ARRAY_LEN(errors); i++)
+		for (unsigned int k = 1;
+		     retry_failing_at(failed_ones[i / 2], k, errors[i % ARRAY_LEN(errors)]); k++)
+			continue;
+}
+
+static struct spool *of_other;
+
+static void cancel(void)
+{
+	struct task_name n;
+
+	if (is_in(of_other, "pending", &n))
+		assert_int_equal(transit_cancel(of_other, &n, "by a test", NULL), 0);
+}
+
+/* What is stopped while it is asked for again is somebody else's, and that is no error. */
+static void test_retry_of_stopped(void **state)
+{
+	struct task_name n;
+	struct err e = ERR_INIT;
+	bool made = true;
+	int r;
+
+	for (size_t i = 0; i < ARRAY_LEN(failed_ones); i++, made = true)
+		for (unsigned int k = 1; made; k++) {
+			of_other = prepare_failed(failed_ones[i], &n);
+			fault = FAULT_OTHER;
+			of_others = cancel;
+			fail_at = k;
+			calls = 0;
+			r = retry(of_other, &n, &e);
+			made = fault == FAULT_NONE;
+			fault = FAULT_NONE;
+			if (r != 0 && r != TRANSIT_GONE)
+				fail_msg("call %u: %s", k, e.text);
+			of_other = spool_close(of_other);
+			(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+		}
+}
+
 static void test_eio(void **state)
 {
 	each_call(FAULT_ONCE, EIO);
@@ -489,9 +688,14 @@ static void test_killed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_undone_claim), cmocka_unit_test(test_eio),
-		cmocka_unit_test(test_nospace_once), cmocka_unit_test(test_full),
+		cmocka_unit_test(test_open_is_no_proof),
+		cmocka_unit_test(test_undone_claim),
+		cmocka_unit_test(test_eio),
+		cmocka_unit_test(test_nospace_once),
+		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_retry_that_fails),
+		cmocka_unit_test(test_retry_of_stopped),
 	};
 
 	ledger = mmap(NULL, sizeof(*ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
