@@ -194,11 +194,29 @@ static int ended_element(const struct queue_place *p, int state, struct err *e)
 		       p->element, how);
 }
 
-static int stop_element(struct stopping *s, uint64_t id, uint64_t element, struct err *e)
+/* 0, TRANSIT_GONE: it waits no more, or under another name, or negative. */
+static int stop_where_it_waits(struct stopping *s, uint64_t id, uint64_t element, struct err *e)
 {
 	struct queue_place p;
+	int r = queue_locate_id(s->sp, id, element, &p, e);
+
+	if (r < 0)
+		return r;
+	r = queue_element_state(s->sp, &p, element, e);
+	if (r < 0)
+		return r;
+	if (r > BATCH_RUNNING || p.dir != SPOOL_PENDING)
+		return ended_element(&p, r, e);
+	r = transit_await(s->sp, &p.name, QUEUE_HELD_MS, e);
+	if (r == TRANSIT_HELD)
+		return queue_changes_now(&p.name, e);
+	return r == 0 ? stop_waiting_element(s, &p, e) : r;
+}
+
+static int stop_element(struct stopping *s, uint64_t id, uint64_t element, struct err *e)
+{
 	struct task_name n;
-	int r = CLAIM_LOST;
+	int r;
 
 	for (int look = 0; look < QUEUE_LOOKS; look++) {
 		if (find_running_element(s->sp, id, element, &n)) {
@@ -207,15 +225,10 @@ static int stop_element(struct stopping *s, uint64_t id, uint64_t element, struc
 				return r;
 			queue_pause(look);
 		}
-		r = queue_locate_id(s->sp, id, element, &p, e);
-		if (r < 0)
-			return r;
-		r = queue_element_state(s->sp, &p, element, e);
-		if (r > BATCH_RUNNING || (r >= 0 && p.dir != SPOOL_PENDING))
-			return ended_element(&p, r, e);
-		r = r < 0 ? r : stop_waiting_element(s, &p, e);
+		r = stop_where_it_waits(s, id, element, e);
 		if (r <= 0)
 			return r;
+		queue_pause(look);
 	}
 	return err_set(e, -EBUSY, "%" PRIu64 ".%" PRIu64 " changed just now; try again", id,
 		       element);

@@ -357,3 +357,23 @@ def test_resume_all_beside_another_one(mounted, build, env):
     finally:
         slower.kill()
     assert slower.returncode == 0 and said == ("1 one goes on\n", ""), said
+
+
+def test_stop_of_an_element_waits_for_who_holds_its_batch(mounted, build, env):
+    mounted("submit", "-n", "many", "--array", "1-2", "--", "true")
+    free = next((mounted.below / "pending").glob("*,nmany"))
+    held = free.rename(free.with_name(free.name.replace(",nmany", ",fh,nmany")))
+    assert "task 1 (many) is being changed by another command" in mounted("stop", "1.1", code=1)
+    # The other one is done while it is looked at.
+    before = mounted.fs.met()
+    mounted.fs.rule("getattr", "hang", 1000, f"/default/pending/{held.name}")
+    stop = subprocess.Popen([build / "tenure", "stop", "1.1"], env={**env, "TENURE_ROOT": str(mounted.fs.path)},
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        must_come(lambda: mounted.fs.met() > before or stop.poll() is not None)
+        held.rename(free)
+        mounted.fs.clear()
+        said = stop.communicate(timeout=HANG)
+    finally:
+        stop.kill()
+    assert stop.returncode == 0 and said == ("1.1 many is cancelled; it did not run\n", ""), said
