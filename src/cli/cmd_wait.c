@@ -164,7 +164,7 @@ static int add_word(struct waited *w, const char *word, struct err *e)
 		r = add_matching(w, &m, e);
 	else if (r == -ENOENT)
 		r = (r = queue_locate(w->sp, word, &p, &none)) < 0 ? r : add_place(w, &p, &none);
-	if (r == -ENOENT && spec_is_name(word) && queue_was_lane(w->sp, word)) {
+	if (r == -ENOENT && spec_is_task_name(word) && queue_was_lane(w->sp, word)) {
 		tell_lane_over(word);
 		r = 0;
 	} else if (r < 0 && none.text[0] && e) {

@@ -341,7 +341,7 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 	c->all = all;
 	if (!all && is_lane(c->sp, word))
 		return pause_named_lane(c, word, e);
-	if (!all && c->paused && spec_is_name(word) && !names_task(c->sp, word) &&
+	if (!all && c->paused && spec_is_task_name(word) && !names_task(c->sp, word) &&
 	    queue_was_lane(c->sp, word))
 		return pause_lane(c, word, e);
 	if (all && !c->paused)

@@ -44,15 +44,16 @@ int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, c
 	if (r == 0)
 		r = revive_elements(b, n->count, pick, data, &count, e);
 	(void)batch_close(b);
-	if (r < 0) {
-		transit_put_back(sp, n, &was, dir);
-		return r;
-	}
-	r = transit_free_edit(sp, n, e);
 	if (r == 0)
-		r = spool_sync(sp, spool_dir_name(SPOOL_PENDING), e);
+		r = transit_free_edit(sp, n, e);
 	if (r == 0)
 		*ret_n = count;
+	/* Who looks at one that waits has to see that there may be something new in its journals.
+	 */
+	if (r < 0 && !was_over)
+		(void)transit_free_edit(sp, n, NULL);
+	else if (r < 0)
+		r = transit_put_back(sp, n, &was, dir, r);
 	return r;
 }
 

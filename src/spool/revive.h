@@ -5,7 +5,8 @@
 /*
  * Elements of a batch that have ended are run again, as their owner asks, whether the batch is over
  * or others of it wait or run still. What never ran of a batch that was stopped waits again with
- * them. Where this is interrupted the batch is as it was, or some of the elements wait.
+ * them. Where this is interrupted the batch is as it was, or some of the elements wait; where it
+ * fails the batch is back where it was, and those elements wait only if it waits itself.
  */
 
 #include "spool/batch.h"

@@ -433,16 +433,17 @@ int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, s
 	return gone_or(r);
 }
 
-void transit_put_back(const struct spool *sp, struct task_name *n, const struct task_name *was,
-		      const char *dir)
+int transit_put_back(const struct spool *sp, struct task_name *n, const struct task_name *was,
+		     const char *dir, int r)
 {
-	char file[NAME_FILE_MAX], held[SPOOL_PATH_MAX], to[SPOOL_PATH_MAX];
+	char file[NAME_FILE_MAX], from[SPOOL_PATH_MAX], to[SPOOL_PATH_MAX];
 
 	(void)str_print(to, sizeof(to), "%.40s/%s", dir, name_format(was, file));
-	if (spool_rename(sp, pending_path(n, held), to, NULL) == 0)
+	if (move(sp, pending_path(n, from), to, NULL) == 0)
 		*n = *was;
 	else
 		(void)transit_free_edit(sp, n, NULL);
+	return gone_or(r);
 }
 
 int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, bool durable,
@@ -457,8 +458,7 @@ int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, 
 		return r;
 	r = record_append(sp, pending_path(n, path),
 			  record_requeue(&again, n->epoch, clock_wall_ns()), durable, e);
-	if (r < 0)
-		transit_put_back(sp, n, &was, dir);
-	/* Stopped meanwhile, which one that is held may be. */
-	return r < 0 ? gone_or(r) : transit_free_edit(sp, n, e);
+	if (r == 0)
+		r = transit_free_edit(sp, n, e);
+	return r < 0 ? transit_put_back(sp, n, &was, dir, r) : r;
 }

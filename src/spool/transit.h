@@ -80,10 +80,12 @@ int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, 
 /* The file is this process's, in pending/ and with the next epoch, until transit_free_edit(); dir
  * as scan_dir() told it, or "pending". */
 int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, struct err *e);
-/* What was to be done with it could not be: it is where and what it was. Where even that cannot be,
- * it waits. */
-void transit_put_back(const struct spool *sp, struct task_name *n, const struct task_name *was,
-		      const char *dir);
+
+/* One that transit_hold() took, and with which no more came of it than r, an error: back to dir,
+ * and *n to its name there. Where that cannot be it waits like others. TRANSIT_GONE for -ENOENT,
+ * which somebody has taken it away by, else r. */
+int transit_put_back(const struct spool *sp, struct task_name *n, const struct task_name *was,
+		     const char *dir, int r);
 
 /* ---- shared with batch.c and recover.c ---- */
 
