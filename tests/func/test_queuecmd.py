@@ -425,7 +425,8 @@ def test_what_has_ended_is_no_beginning(queue):  # noqa: F811
     ten = q.submit("-g", "0", "-n", "exp10", "--", "true")
     weekend = q.submit("-g", "0", "-l", "other", "-n", "weekend", "--", "true")
     monday = q.submit("-g", "0", "-l", "week", "-n", "monday", "--", "true")
-    q.m.run(q.m.tenure, "stop", "exp1", "week")
+    q.submit("-g", "0", "-l", "夜间", "-n", "train", "--", "true")
+    q.m.run(q.m.tenure, "stop", "exp1", "week", "夜间")
     for verb in (["stop"], ["pause"], ["priority", "7"]):
         done = q.m.run(q.m.tenure, *verb, "exp1", check=False)
         assert done.returncode == 1 and f"task {one} (exp1) has ended already" in done.stderr, done
@@ -437,6 +438,9 @@ def test_what_has_ended_is_no_beginning(queue):  # noqa: F811
     assert 'nothing of lane "week" waits or runs any more' in done.stderr, done
     assert json.loads(q.m.run(q.m.tenure, "show", "exp1", "--json").stdout)["id"] == one
     assert q.m.run(q.m.tenure, "pause", "week").stdout == "lane week is paused\n"
+    done = q.m.run(q.m.tenure, "wait", "夜间", "--timeout", "20s")
+    assert 'nothing of lane "夜间" waits or runs any more' in done.stderr, done
+    assert q.m.run(q.m.tenure, "pause", "夜间").stdout == "lane 夜间 is paused\n"
     assert [q.task(i)["state"] for i in (ten, weekend, monday)] == ["pending", "pending", "cancelled"]
     # A beginning that nothing was called is still one.
     assert q.m.run(q.m.tenure, "stop", "exp").stdout.startswith(f"{ten} exp10")
