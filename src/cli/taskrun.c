@@ -235,7 +235,7 @@ static bool find_token(const struct spool *sp, const struct task_name *n,
 	char key[SPOOL_KEY_MAX];
 	cleanup_free char *whole = NULL;
 
-	if (spool_key(sp, key, NULL) < 0)
+	if (spool_key_read(sp, key, NULL) < 0)
 		return false;
 	whole = xasprintf("%s.%s", sp->instance, key);
 	(void)runjob_token(whole, n, token);

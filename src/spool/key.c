@@ -13,12 +13,13 @@
 #define KEY_FILE     "key"
 #define KEY_FILE_MAX 128
 
-static int read_key(const struct spool *sp, char ret[SPOOL_KEY_MAX], struct err *e)
+int spool_key_read(const struct spool *sp, char ret[SPOOL_KEY_MAX], struct err *e)
 {
 	cleanup_free char *text = NULL;
 	size_t len;
 	int r = spool_read(sp, KEY_FILE, KEY_FILE_MAX, &text, &len, e);
 
+	r = spool_confirm(sp, KEY_FILE, r, e);
 	if (r < 0)
 		return r;
 	text[strcspn(text, "\n")] = '\0';
@@ -43,22 +44,17 @@ static int make_key(const struct spool *sp, struct err *e)
 		return err_sys(e, errno, "get random numbers");
 	(void)str_print(line, sizeof(line), "%016" PRIx64 "%016" PRIx64 "\n", random[0], random[1]);
 	r = spool_write_new(sp, spool_tmp_path(sp, "key", 0, tmp), line, strlen(line), true, e);
-	if (r < 0)
-		return r;
 	/* Without links the last maker wins; tasks are started after this, so none has a name yet.
 	 */
-	if (linkat(sp->fd, tmp, sp->fd, KEY_FILE, 0) < 0 && errno != EEXIST)
-		r = spool_rename(sp, tmp, KEY_FILE, e);
-	(void)unlinkat(sp->fd, tmp, 0);
-	return r == 0 ? spool_sync(sp, ".", e) : r;
+	return r == 0 ? spool_put_once(sp, tmp, KEY_FILE, e) : r;
 }
 
 int spool_key(const struct spool *sp, char ret[SPOOL_KEY_MAX], struct err *e)
 {
-	int r = read_key(sp, ret, e);
+	int r = spool_key_read(sp, ret, e);
 
 	if (r != -ENOENT)
 		return r;
 	r = make_key(sp, e);
-	return r == 0 ? read_key(sp, ret, e) : r;
+	return r == 0 ? spool_key_read(sp, ret, e) : r;
 }

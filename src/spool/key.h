@@ -12,7 +12,9 @@
 
 #define SPOOL_KEY_MAX 33
 
-/* Makes it where there is none. 0; -EINVAL: what is there is no key; -errno. */
+/* 0; -ENOENT: there is none, as is known for good; -EINVAL: what is there is no key; -errno. */
+int spool_key_read(const struct spool *sp, char ret[SPOOL_KEY_MAX], struct err *e);
+/* Makes it where there is none: for who starts tasks. As above. */
 int spool_key(const struct spool *sp, char ret[SPOOL_KEY_MAX], struct err *e);
 
 #endif

@@ -117,15 +117,18 @@ static bool opens_may_be_stale(int fd)
 /* ---- instance.json ----------------------------------------------------------------------------
  */
 
-/* Never over one that is there: a cache may hide for a while what somebody has made, and has
- * written whom to trust into. */
-static int put_instance(const struct spool *sp, const char *tmp, struct err *e)
+int spool_put_once(const struct spool *sp, const char *tmp, const char *path, struct err *e)
 {
-	if (linkat(sp->fd, tmp, sp->fd, INSTANCE_FILE, 0) == 0 || errno == EEXIST)
-		return 0;
-	if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) /* it has no links */
-		return spool_rename(sp, tmp, INSTANCE_FILE, e);
-	return err_sys(e, errno, "make %s/" INSTANCE_FILE, sp->path);
+	int r = 0;
+
+	if (linkat(sp->fd, tmp, sp->fd, path, 0) == 0 || errno == EEXIST)
+		r = 0;
+	else if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) /* it has no links */
+		r = spool_rename(sp, tmp, path, e);
+	else
+		r = err_sys(e, errno, "make %s/%s", sp->path, path);
+	(void)unlinkat(sp->fd, tmp, 0);
+	return r == 0 ? spool_sync(sp, ".", e) : r;
 }
 
 static int write_instance(struct spool *sp, struct err *e)
@@ -139,11 +142,7 @@ static int write_instance(struct spool *sp, struct err *e)
 	json_decref(doc);
 	(void)spool_tmp_path(sp, "instance", 0, path);
 	r = spool_write_new(sp, path, text, strlen(text), true, e);
-	if (r < 0)
-		return r;
-	r = put_instance(sp, path, e);
-	(void)unlinkat(sp->fd, path, 0);
-	return r == 0 ? spool_sync(sp, ".", e) : r;
+	return r == 0 ? spool_put_once(sp, path, INSTANCE_FILE, e) : r;
 }
 
 int spool_parse_instance(const char *path, const char *text, size_t len, bool *ret_trusts_all,

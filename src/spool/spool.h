@@ -152,6 +152,12 @@ int spool_write_new(const struct spool *sp, const char *path, const void *data, 
 /* Over path, through tmp/ and a rename; not fsynced: for what can be made again. */
 int spool_replace(const struct spool *sp, const char *path, const void *data, size_t len,
 		  struct err *e);
+/*
+ * A file in tmp/ becomes path, in the instance's directory, and survives a power loss; never over
+ * one that is there: a cache may hide for a while what somebody else has made. 0: it is there,
+ * whoever made it.
+ */
+int spool_put_once(const struct spool *sp, const char *tmp, const char *path, struct err *e);
 /* Appends with one write; a part that was written before an error is taken away again. */
 int spool_append(int fd, const void *data, size_t len);
 /*

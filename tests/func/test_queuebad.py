@@ -377,3 +377,19 @@ def test_stop_of_an_element_waits_for_who_holds_its_batch(mounted, build, env):
     finally:
         stop.kill()
     assert stop.returncode == 0 and said == ("1.1 many is cancelled; it did not run\n", ""), said
+
+
+def test_who_only_looks_makes_no_key(tenure, home):
+    """The names of shims are made from it: one that is made anew hides those that run."""
+    tenure("submit", "-n", "one", "--", "true", check=True)
+    spool = home / ".local/state/tenure/default"
+    waits = next((spool / "pending").iterdir())
+    claim = {"event": "claim", "epoch": 0, "attempt": 1, "agent": "n7", "host": os.uname().nodename, "pid": 1,
+             "start": 1, "time": time.time(),
+             "boot": pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()}
+    with waits.open("a") as f:
+        f.write(json.dumps(claim) + "\n")
+    waits.rename(spool / "running" / f"{waits.name},cn7")
+    for command in ["show", "1"], ["show", "1", "--json"], ["why", "1"]:
+        assert tenure(*command).returncode == 0
+        assert not (spool / "key").exists(), command

@@ -25,6 +25,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/batch.h"
+#include "spool/key.h"
 #include "spool/raw.h"
 #include "spool/recover.h"
 #include "spool/revive.h"
@@ -97,6 +98,24 @@ WRAP(int, fstatat64, false, (int fd, const char *path, struct stat *st, int flag
 WRAP(int, faccessat, false, (int fd, const char *path, int mode, int flags),
      (fd, path, mode, flags))
 WRAP(int, ftruncate64, false, (int fd, off_t size), (fd, size))
+
+static const char *others_key; /* there when a link fails, made by another process, ... */
+static int link_errno;	       /* ... and why it does */
+
+int __real_linkat(int from_fd, const char *from, int to_fd, const char *to, int flags);
+int __wrap_linkat(int from_fd, const char *from, int to_fd, const char *to, int flags);
+int __wrap_linkat(int from_fd, const char *from, int to_fd, const char *to, int flags)
+{
+	if (!others_key)
+		return fails(true) ? -1 : __real_linkat(from_fd, from, to_fd, to, flags);
+
+	int fd = __real_openat64(to_fd, to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	assert_int_equal(__real_write(fd, others_key, strlen(others_key)), strlen(others_key));
+	(void)close(fd);
+	errno = link_errno;
+	return -1;
+}
 
 /* Files are opened, and directories read, with calls that have no name in the C library. */
 long __real_syscall(long number, ...);
@@ -447,6 +466,42 @@ static void test_open_is_no_proof(void **state)
 	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* The names of shims that run are made from it. */
+static void test_key_stays(void **state)
+{
+	static const char other[] = "0123456789abcdef0123456789abcdef";
+	char key[SPOOL_KEY_MAX], now[SPOOL_KEY_MAX];
+	struct err e = ERR_INIT;
+	struct spool *sp;
+	bool made = true;
+
+	prepare();
+	sp = open_spool(&e);
+	assert_int_equal(spool_key_read(sp, key, &e), -ENOENT);
+	others_key = other;
+	link_errno = EIO;
+	assert_int_equal(spool_key(sp, key, &e), -EIO);
+	others_key = NULL;
+	assert_int_equal(spool_key(sp, key, &e), 0);
+	assert_string_equal(key, other);
+	link_errno = EPERM; /* the file system has none */
+	for (unsigned int k = 1; made; k++) {
+		fault = FAULT_ONCE;
+		fail_errno = ENOENT;
+		fail_at = k;
+		calls = 0;
+		others_key = other;
+		(void)spool_key(sp, now, &e);
+		others_key = NULL;
+		fault = FAULT_NONE;
+		made = calls >= k;
+		assert_int_equal(spool_key(sp, now, &e), 0);
+		assert_string_equal(now, key);
+	}
+	sp = spool_close(sp);
+	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 /* A claim that was given up and could not be removed is somebody else's once it has been. */
 static void test_undone_claim(void **state)
 {
@@ -688,13 +743,10 @@ static void test_killed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open_is_no_proof),
-		cmocka_unit_test(test_undone_claim),
-		cmocka_unit_test(test_eio),
-		cmocka_unit_test(test_nospace_once),
-		cmocka_unit_test(test_full),
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_retry_that_fails),
+		cmocka_unit_test(test_open_is_no_proof), cmocka_unit_test(test_key_stays),
+		cmocka_unit_test(test_undone_claim),	 cmocka_unit_test(test_eio),
+		cmocka_unit_test(test_nospace_once),	 cmocka_unit_test(test_full),
+		cmocka_unit_test(test_killed),		 cmocka_unit_test(test_retry_that_fails),
 		cmocka_unit_test(test_retry_of_stopped),
 	};
 
