@@ -18,6 +18,7 @@
 #define NEVER		     UINT64_MAX
 #define FENCE_OF(promise_ms) ((promise_ms) / 5 * 4)
 #define KILL_OF(promise_ms)  ((promise_ms) / 10 * 9)
+#define GONE_MS		     120000 /* whoever waits for an end has taken the task over by then */
 
 static void arm(struct keep *k, uint64_t at_ns)
 {
@@ -199,11 +200,16 @@ static int leave_record(const struct keep *k, const char *path, const struct tas
 
 void keep_leave_record(struct keep *k, const struct task_record *r)
 {
+	uint64_t end_ns = clock_boot_ns() + GONE_MS * NS_PER_MS;
 	char path[SPOOL_PATH_MAX];
+	int code;
 
 	if (!k->spec->beat_ms)
 		return;
 	(void)str_print(path, sizeof(path), "%s,end", k->spec->beat_file);
-	while (leave_record(k, path, r) < 0)
+	while ((code = leave_record(k, path, r)) < 0) {
+		if (code == -ENOENT && clock_boot_ns() > end_ns)
+			return;
 		(void)usleep((useconds_t)(k->spec->beat_ms * 1000));
+	}
 }

@@ -54,7 +54,7 @@ enum keep_state keep_look(struct keep *k, uint32_t *ret_grace_ms);
 /* It has beaten, and another agent serves the instance: that one takes over what is not filed. */
 bool keep_is_watched(const struct keep *k);
 /* The record of the end into the spool, tried until it is there or the claim is not. May take as
- * long as the filesystem is away. */
+ * long as the filesystem does not answer; a spool that is not there for two minutes is gone. */
 void keep_leave_record(struct keep *k, const struct task_record *r);
 
 #endif
