@@ -106,6 +106,8 @@ static bool undo(struct spool_place *p, const struct task_name *waiting)
 	int r;
 
 	(void)str_copy(claimed.agent, sizeof(claimed.agent), p->self.agent);
+	claimed.ended_s = 0; /* as claim_task() names it */
+	claimed.exit = 0;
 	(void)spool_path(SPOOL_RUNNING, name_format(&claimed, file), from);
 	(void)spool_path(SPOOL_PENDING, name_format(waiting, file), to);
 	r = spool_rename(p->spool, from, to, NULL);

@@ -7,8 +7,8 @@
  * hundred thousand files cost one reading of the directory and no open. Fields are separated by
  * commas, which names cannot contain, in this order; those at their default are left out:
  *
- *	PRIORITY,ID[,eEPOCH][,vEDITS][,gGPUS][,xCOUNT][,fFLAGS][,tBEGIN][,lLANE],nNAME[,cAGENT]
- *	    [,uENDED,zEXIT]
+ *	PRIORITY,ID[,eEPOCH][,vEDITS][,gGPUS][,xCOUNT][,fFLAGS][,tBEGIN][,lLANE],nNAME
+ *	    [,cAGENT|,uENDED,zEXIT]
  *	00500,42,ntrain.sh                     pending: one GPU, no lane
  *	00100,43,g2,x100000,fd,lweek,nsweep    pending: a batch that depends on another task
  *	00500,42,e1,ntrain.sh,cnode7           running: second claim, by the agent node7

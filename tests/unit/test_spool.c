@@ -259,6 +259,23 @@ static void test_retry(void **state)
 	sp = spool_close(sp);
 }
 
+/* By hand, as a script may, and not by tenure retry: it is no running one that has ended. */
+static void test_put_back(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"],\"name\":\"x\"}");
+	struct scan_task t;
+	struct claim c;
+
+	assert_int_equal(renameat(sp->fd, "pending/00500,1,nx", sp->fd, "pending/00500,1,nx,u5,z1"),
+			 0);
+	c = claim(sp, id, &me);
+	assert_string_equal(c.path, "running/00500,1,nx,cnode1");
+	assert_true(get(sp, id, &t) && t.dir == SPOOL_RUNNING);
+	sp = spool_close(sp);
+}
+
 static void test_refused_file(void **state)
 {
 	static const char *const files[][2] = {
@@ -950,14 +967,31 @@ static void test_accepted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_open),	   TEST(test_key),	    TEST(test_life),
-		TEST(test_no_place),	   TEST(test_lost_claim),   TEST(test_clients),
-		TEST(test_retry),	   TEST(test_refused_file), TEST(test_scan),
-		TEST(test_scan_of_edits),  TEST(test_raw),	    TEST(test_raw_of_the_dead),
-		TEST(test_raw_same_again), TEST(test_scan_settled), TEST(test_raw_again),
-		TEST(test_control),	   TEST(test_control_file), TEST(test_last_id),
-		TEST(test_ids_of_many),	   TEST(test_many_clients), TEST(test_reading_is_not_noted),
-		TEST(test_foreign),	   TEST(test_links),	    TEST(test_accepted),
+		TEST(test_open),
+		TEST(test_key),
+		TEST(test_life),
+		TEST(test_no_place),
+		TEST(test_lost_claim),
+		TEST(test_clients),
+		TEST(test_retry),
+		TEST(test_put_back),
+		TEST(test_refused_file),
+		TEST(test_scan),
+		TEST(test_scan_of_edits),
+		TEST(test_raw),
+		TEST(test_raw_of_the_dead),
+		TEST(test_raw_same_again),
+		TEST(test_scan_settled),
+		TEST(test_raw_again),
+		TEST(test_control),
+		TEST(test_control_file),
+		TEST(test_last_id),
+		TEST(test_ids_of_many),
+		TEST(test_many_clients),
+		TEST(test_reading_is_not_noted),
+		TEST(test_foreign),
+		TEST(test_links),
+		TEST(test_accepted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
