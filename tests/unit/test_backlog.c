@@ -114,22 +114,15 @@ static void test_renamed_batch(void **state)
 /* The nth time from now on that a directory is read fails; 0: none does. (tests/meson.build) */
 static unsigned int fail_read;
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
+static bool fails_syscall(long number)
 {
-	long args[4];
-	va_list list;
-
-	va_start(list, number);
-	for (size_t i = 0; i < ARRAY_LEN(args); i++)
-		args[i] = va_arg(list, long);
-	va_end(list);
 	if (number != SYS_getdents64 || !fail_read || --fail_read)
-		return __real_syscall(number, args[0], args[1], args[2], args[3]);
+		return false;
 	errno = EIO;
-	return -1;
+	return true;
 }
+
+WRAP_SYSCALL(fails_syscall)
 
 /* Whatever could not be read, nothing is told as if it could start that waits for another task, and
  * no reading counts that does not know which lanes are paused. */
@@ -258,6 +251,12 @@ static void expect_dep(struct spool_place *p, uint64_t id, enum sched_dep expect
 	assert_int_equal(depends_state(p, id), expected);
 }
 
+static void expect_by_reading(struct spool_place *p, uint64_t id, enum sched_dep expected)
+{
+	(void)read_all(p);
+	expect_dep(p, id, expected);
+}
+
 static int keep_name(void *data, const struct task_name *n, const char *dir)
 {
 	struct task_name *want = data;
@@ -295,12 +294,10 @@ static void test_ended_here_before_it_ended_elsewhere(void **state)
 	uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
 	uint64_t waits = submit_after(p.spool, "after", id);
 
-	(void)read_all(&p);
-	expect_dep(&p, waits, SCHED_DEP_WAIT);
+	expect_by_reading(&p, waits, SCHED_DEP_WAIT);
 	assert_int_equal(filing_cancel(&p, &(struct task_name){ .id = id }, "stopped", NULL), 1);
 	ask_again(p.spool, id, "cancelled");
-	(void)read_all(&p);
-	expect_dep(&p, waits, SCHED_DEP_WAIT);
+	expect_by_reading(&p, waits, SCHED_DEP_WAIT);
 	run_elsewhere(p.spool, id, RESULT_DONE);
 	(void)read_all(&p);
 	(void)read_all(&p); /* of which the first may have missed it */
@@ -329,12 +326,10 @@ static void test_retried_between_two_looks(void **state)
 		expect_dep(&p, waits, SCHED_DEP_NEVER);
 		ask_again(p.spool, id, dirs[r]);
 		run_elsewhere(p.spool, id, r); /* as badly as before */
-		(void)read_all(&p);
-		expect_dep(&p, waits, SCHED_DEP_NEVER);
+		expect_by_reading(&p, waits, SCHED_DEP_NEVER);
 		ask_again(p.spool, id, dirs[r]);
 		run_elsewhere(p.spool, id, RESULT_DONE);
-		(void)read_all(&p);
-		expect_dep(&p, waits, SCHED_DEP_READY);
+		expect_by_reading(&p, waits, SCHED_DEP_READY);
 	}
 	close_place(&p);
 }
@@ -352,17 +347,14 @@ static void test_ended_here_and_retried(void **state)
 	n = scan_find(p.scan, id, 0)->name;
 	scan_note(p.scan, SPOOL_PENDING, &n, false); /* as of one that has run here */
 	settle(&p);
-	(void)read_all(&p);
-	expect_dep(&p, waits, SCHED_DEP_NEVER);
+	expect_by_reading(&p, waits, SCHED_DEP_NEVER);
 	ask_again(p.spool, id, "cancelled");
 	run_elsewhere(p.spool, id, RESULT_FAILED);
-	(void)read_all(&p);
-	expect_dep(&p, waits, SCHED_DEP_NEVER);
+	expect_by_reading(&p, waits, SCHED_DEP_NEVER);
 
 	ask_again(p.spool, id, "failed");
 	run_elsewhere(p.spool, id, RESULT_DONE);
-	(void)read_all(&p);
-	expect_dep(&p, waits, SCHED_DEP_READY);
+	expect_by_reading(&p, waits, SCHED_DEP_READY);
 	close_place(&p);
 }
 
@@ -385,8 +377,7 @@ static void test_many_that_failed(void **state)
 	strbuf_adds(&json, "]}");
 	waits = submit(p.spool, strbuf_str(&json));
 	strbuf_clear(&json);
-	(void)read_all(&p);
-	expect_dep(&p, waits, SCHED_DEP_NEVER);
+	expect_by_reading(&p, waits, SCHED_DEP_NEVER);
 
 	assert_int_equal(mkdirat(p.spool->fd, "done/2026-01-01", 0700), 0);
 	for (n.id = 1000; n.id < 1000 + MANY; n.id++) {
@@ -394,10 +385,8 @@ static void test_many_that_failed(void **state)
 		(void)str_print(to, sizeof(to), "done/2026-01-01/%s", file);
 		assert_int_equal(spool_rename(p.spool, path, to, NULL), 0);
 	}
-	(void)read_all(&p);
-	expect_dep(&p, waits, SCHED_DEP_NEVER);
-	(void)read_all(&p);
-	expect_dep(&p, waits, SCHED_DEP_READY);
+	expect_by_reading(&p, waits, SCHED_DEP_NEVER);
+	expect_by_reading(&p, waits, SCHED_DEP_READY);
 	close_place(&p);
 }
 
@@ -411,8 +400,7 @@ static void test_failed_and_removed(void **state)
 	struct task_name n = { .id = id };
 
 	run_elsewhere(p.spool, id, RESULT_FAILED);
-	(void)read_all(&p);
-	expect_dep(&p, waits, SCHED_DEP_READY);
+	expect_by_reading(&p, waits, SCHED_DEP_READY);
 	assert_int_equal(scan_dir(p.spool, "failed", keep_name, &n, NULL), 1);
 	(void)spool_path(SPOOL_FAILED, name_format(&n, file), path);
 	assert_int_equal(spool_unlink(p.spool, path, NULL), 0);
@@ -434,12 +422,10 @@ static void test_missed_by_a_reading(void **state)
 	assert_true(get(p.spool, id, &t));
 	(void)spool_path(SPOOL_PENDING, name_format(&t.name, file), path);
 	assert_int_equal(spool_rename(p.spool, path, "away", NULL), 0);
-	(void)read_all(&p);
-	expect_dep(&p, waits, SCHED_DEP_WAIT);
+	expect_by_reading(&p, waits, SCHED_DEP_WAIT);
 	assert_int_equal(spool_rename(p.spool, "away", path, NULL), 0);
 	run_elsewhere(p.spool, id, RESULT_DONE);
-	(void)read_all(&p);
-	expect_dep(&p, waits, SCHED_DEP_READY);
+	expect_by_reading(&p, waits, SCHED_DEP_READY);
 	close_place(&p);
 }
 
@@ -453,8 +439,7 @@ static void test_not_there_for_a_while(void **state)
 	run_elsewhere(p.spool, id, RESULT_DONE);
 	assert_int_equal(spool_rename(p.spool, "done", "away", NULL), 0);
 	for (int i = 0; i < 10; i++) {
-		(void)read_all(&p);
-		expect_dep(&p, waits, i ? SCHED_DEP_NEVER : SCHED_DEP_WAIT);
+		expect_by_reading(&p, waits, i ? SCHED_DEP_NEVER : SCHED_DEP_WAIT);
 	}
 	assert_int_equal(spool_rename(p.spool, "away", "done", NULL), 0);
 	for (int i = 0; i < 10; i++) /* as often again, at most */

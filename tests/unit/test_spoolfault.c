@@ -118,21 +118,12 @@ int __wrap_linkat(int from_fd, const char *from, int to_fd, const char *to, int 
 }
 
 /* Files are opened, and directories read, with calls that have no name in the C library. */
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-long __wrap_syscall(long number, ...)
+static bool fails_syscall(long number)
 {
-	long args[4];
-	va_list list;
-
-	va_start(list, number);
-	for (size_t i = 0; i < ARRAY_LEN(args); i++)
-		args[i] = va_arg(list, long);
-	va_end(list);
-	if ((number == SYS_openat2 || number == SYS_getdents64) && fails(false))
-		return -1;
-	return __real_syscall(number, args[0], args[1], args[2], args[3]);
+	return (number == SYS_openat2 || number == SYS_getdents64) && fails(false);
 }
+
+WRAP_SYSCALL(fails_syscall)
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
