@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@
 #define CONNECT_LIMIT_MS 1000
 #define BUSY_LOOKS	 12 /* half a second */
 #define TOLD_MAX	 5  /* of tasks that run on */
-#define UNFILED_LOOK_S	 2
+#define UNFILED_LOOK_MS	 2000
 
 static const struct opt off_opts[] = {
 	{ .name = "stop-tasks",
@@ -95,7 +95,7 @@ static void tell_wait(const struct cmd_ctx *ctx)
 struct watcher {
 	const struct cmd_ctx *ctx;
 	pthread_t thread;
-	sem_t over;
+	int over_fd; /* an eventfd, readable when there is nothing to look at any more */
 };
 
 /* "1 train: No space left on device" of what has ended and cannot be written down; none: "". */
@@ -119,27 +119,21 @@ static void say_unfiled(const struct cmd_ctx *ctx, struct strbuf *b)
 	json_decref(doc);
 }
 
-static bool is_over(struct watcher *w, const struct timespec *until)
+static bool is_over(const struct watcher *w)
 {
-	int r;
+	struct pollfd over = { .fd = w->over_fd, .events = POLLIN };
 
-	do
-		r = sem_timedwait(&w->over, until);
-	while (r < 0 && errno == EINTR);
-	return r == 0;
+	return poll(&over, 1, UNFILED_LOOK_MS) > 0;
 }
 
 /* A full disk is a reason to wait for long that nobody would guess. */
 static void *watch_for_unfiled(void *data)
 {
-	struct watcher *w = data;
+	const struct watcher *w = data;
 	cleanup_strbuf struct strbuf which = STRBUF_INIT;
-	struct timespec at;
 
-	(void)clock_gettime(CLOCK_REALTIME, &at);
 	do {
-		at.tv_sec += UNFILED_LOOK_S;
-		if (is_over(w, &at))
+		if (is_over(w))
 			return NULL;
 		say_unfiled(w->ctx, &which);
 	} while (!which.len);
@@ -157,19 +151,19 @@ static void *watch_for_unfiled(void *data)
 static int drain(const struct cmd_ctx *ctx, json_t **ret, int *ret_fd, struct err *e)
 {
 	struct ctl_request req = { .verb = CTL_DRAIN, .now = opts_flag(ctx->opts, "stop-tasks") };
-	struct watcher w = { .ctx = ctx };
+	struct watcher w = { .ctx = ctx, .over_fd = eventfd(0, EFD_CLOEXEC) };
 	bool watched;
 	int r;
 
 	if (!req.now)
 		tell_wait(ctx);
-	(void)sem_init(&w.over, 0, 0);
-	watched = pthread_create(&w.thread, NULL, watch_for_unfiled, &w) == 0;
+	watched = w.over_fd >= 0 && pthread_create(&w.thread, NULL, watch_for_unfiled, &w) == 0;
 	r = ask_agent_long(ctx, &req, ret, ret_fd, e);
-	(void)sem_post(&w.over);
-	if (watched)
+	if (watched) {
+		(void)eventfd_write(w.over_fd, 1);
 		(void)pthread_join(w.thread, NULL);
-	(void)sem_destroy(&w.over);
+	}
+	(void)fd_close(w.over_fd);
 	return r;
 }
 
