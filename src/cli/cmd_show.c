@@ -244,7 +244,7 @@ static void print_left_exit(const char *key, const json_t *value)
 {
 	char how[ENDS_HOW_MAX];
 	cleanup_free char *text =
-		xasprintf("with %s, while no agent ran; the next one files it",
+		xasprintf("with %s, which an agent has to file yet",
 			  ends_format_how((unsigned int)json_integer_value(value), how));
 
 	print_line("ended", text);

@@ -96,7 +96,7 @@ char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
 		return xasprintf("has ended (%s), and waits for its agent to file that, which "
 				 "tries again and again: %s",
 				 ends_format_how(run->left_exit, how), run->unfiled);
-	return xasprintf("has ended (%s) while no agent ran; %s%s%s files it",
+	return xasprintf("has ended (%s), which an agent has to file yet; where none runs: %s%s%s",
 			 ends_format_how(run->left_exit, how), on, here ? "" : " on ",
 			 here ? "" : run->who.host);
 }

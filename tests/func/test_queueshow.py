@@ -291,11 +291,11 @@ def test_ended_while_no_agent_ran(queue, tmp_path):  # noqa: F811
     doc, row = show(q, i), q.task(i)
     assert doc["state"] == row["state"] == "running" and doc["left_exit"] == row["left_exit"] == 3
     assert show(q, i)["ran_s"] == doc["ran_s"] == q.task(i)["ran_s"]
-    said = "has ended (exit code 3) while no agent ran; tenure on files it"
+    said = "has ended (exit code 3), which an agent has to file yet; where none runs: tenure on"
     assert f"{i} sh: {said} (tenure logs {i} " in q.why(i), q.why(i)
     listed = q.m.run(q.m.tenure, "list", env={**q.m.env, "COLUMNS": "200"}).stdout
     assert f", {said}\n" in listed and ", for " not in listed, listed
-    assert shown(q, i)["ended"].startswith("with exit code 3, while no agent ran")
+    assert shown(q, i)["ended"].startswith("with exit code 3, which an agent has to file yet")
     q.start("--no-hold")
     assert q.wait(i, "failed")["exit"] == 3 and "left_exit" not in show(q, i)
 
