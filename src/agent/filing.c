@@ -53,6 +53,16 @@ static int find_oom(const struct filing *f, const struct spool *sp)
 	return oom_match(patterns, text + at, (size_t)n - at) != NULL;
 }
 
+/* By an agent that was killed before it had filed the attempt. */
+static bool ends_with(int fd, const char *line, size_t len)
+{
+	cleanup_free char *last = xmalloc(len);
+	off_t size = lseek(fd, 0, SEEK_END);
+
+	return size >= (off_t)len && pread(fd, last, len, size - (off_t)len) == (ssize_t)len &&
+	       memcmp(last, line, len) == 0;
+}
+
 /* What the shim could not know when it wrote the end of the log: what the output means, and whether
  * there is another attempt. A log that cannot be written to loses it. */
 static void tell_log(struct filing *f, const struct spool *sp)
@@ -63,7 +73,7 @@ static void tell_log(struct filing *f, const struct spool *sp)
 	if (f->told || (f->verdict.what != RETRY_AGAIN && f->ended.kind != END_OOM))
 		return;
 	fd = open_log(f, sp, O_RDWR | O_APPEND);
-	if (fd >= 0)
+	if (fd >= 0 && !ends_with(fd, line, strlen(line)))
 		(void)spool_append(fd, line, strlen(line));
 	f->told = true;
 }

@@ -175,6 +175,10 @@ static void on_requeue(struct task_history *h, struct spool_spec *spec, const js
 	struct spool_again again;
 
 	again_from_json(o, &again);
+	if (get_num(o, "epoch") > h->epoch) { /* else it is the same one, written once more */
+		h->was.attempts = h->attempts;
+		h->was.memory = spec ? spec->memory : 0;
+	}
 	h->claimed = false;
 	h->stopped = false;
 	h->ended = false;

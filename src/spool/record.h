@@ -97,8 +97,14 @@ struct task_history {
 	char reason[RECORD_REASON_MAX]; /* of the last requeue */
 	bool edited;			/* the spec was */
 	bool grown;			/* a requeue said what memory it asks for */
-	size_t bytes;			/* of the records, where a whole file was read */
-	unsigned int unread;		/* lines that were passed over */
+	/* Before the last requeue, the one with `epoch`: of a claim that it has put back, and that
+	 * still has its name of then. memory: with a spec. */
+	struct {
+		unsigned int attempts;
+		uint64_t memory;
+	} was;
+	size_t bytes;	     /* of the records, where a whole file was read */
+	unsigned int unread; /* lines that were passed over */
 };
 
 struct task_file {

@@ -200,6 +200,12 @@ bool recover_taken_over(const struct claim *c, const char *self)
 	return strcmp(c->name.agent, self) == 0 && strcmp(c->who.agent, self) != 0;
 }
 
+/* Who put it back was interrupted between his record and the rename. */
+static bool was_put_back(const struct task_name *n, const struct task_history *h)
+{
+	return h->epoch > n->epoch;
+}
+
 static int settle_dead(struct recovery *rc, struct claim *c, const struct task_file *t,
 		       struct err *e)
 {
@@ -232,9 +238,7 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 	tell(rc, "task %" PRIu64 " (%s) waits again: " LOST_REASON, c->name.id, c->name.name);
 	/* Being interrupted is no failure of the task: the attempt does not count. */
 	again = lost_again(c);
-	/* Who put it back was interrupted between his record and the rename: that has counted it.
-	 */
-	if (t->history.epoch > c->name.epoch) {
+	if (was_put_back(&c->name, &t->history)) { /* that has counted it */
 		again.attempts = t->history.attempts;
 		again.not_before_ns = t->history.not_before_ns;
 		(void)str_copy(again.reason, sizeof(again.reason), t->history.reason);
@@ -288,10 +292,10 @@ static void make_claim(const struct task_name *n, const struct task_history *h, 
 		       struct claim *ret)
 {
 	/* A claim without a record was interrupted before it was written. */
-	bool recorded = h->claimed || h->ended;
+	bool put_back = was_put_back(n, h), recorded = h->claimed || h->ended || put_back;
 
 	*ret = (struct claim){ .name = *n,
-			       .attempt = h->attempts + !recorded,
+			       .attempt = put_back ? h->was.attempts : h->attempts + !recorded,
 			       .claimed_ns = h->claimed_ns,
 			       .record_bytes = h->bytes };
 	if (recorded)
@@ -321,6 +325,8 @@ static int recover_task(struct recovery *rc, const struct task_name *n, char *pa
 	if (r < 0)
 		return r;
 	make_claim(n, &t.history, path, &c);
+	if (was_put_back(n, &t.history)) /* what its attempt has, and not what the next one is to */
+		t.spec->memory = t.history.was.memory;
 
 	/* One with an end in it is being filed, while its agent lives. */
 	if ((is_own(rc, &c) && t.history.ended && !rc->others) || !look_at_holder(rc, &c, t.spec))

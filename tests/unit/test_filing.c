@@ -595,6 +595,36 @@ static void test_pause_of_what_fails(void **state)
 	p.spool = spool_close(p.spool);
 }
 
+/* Killed between what it wrote into the log and the rename: the next agent judges the attempt
+ * again, and says it once. */
+static void test_log_is_told_once(void **state)
+{
+	static const char *const file = "logs/none";
+	struct spool_place p = { .spool = open_spool() };
+	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-2\",\"retries\":9}");
+	cleanup_free char *text = NULL;
+	struct place_batch *b;
+	struct filing f;
+	size_t len;
+
+	p.self = self(p.spool, "one");
+	p.scan = scanned(p.spool);
+	b = place_batch(&p, id, NULL);
+	assert_non_null(b);
+	put(p.spool, file, "=== tenure    task\n");
+	f = fail_at_once(&p, b, 1, 0);
+	f.told = false;
+	f.state.tries = 0;
+	filing_work(&f, &p);
+	assert_int_equal(f.code, 0);
+	assert_int_equal(spool_read(p.spool, file, 4096, &text, &len, NULL), 0);
+	assert_non_null(strstr(text, "\n=== then "));
+	assert_null(strstr(strstr(text, "=== then ") + 1, "=== then "));
+	place_forget_batch(&p, id);
+	p.scan = scan_free(p.scan);
+	p.spool = spool_close(p.spool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -621,6 +651,7 @@ int main(void)
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_pause_of_what_fails, spool_setup,
 						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_log_is_told_once, spool_setup, spool_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -333,6 +333,55 @@ static void count_adopted(void *data, const struct claim *c, const struct spool_
 	a->others += !c->stopped;
 }
 
+static void keep_adopted(void *data, const struct claim *c, const struct spool_spec *spec)
+{
+	struct claim *ret = data;
+
+	*ret = *c;
+	ret->record_bytes = (size_t)spec->memory;
+}
+
+/* Its agent was killed between the record of a requeue and its rename, and what is left of the
+ * attempt lives: it is the attempt that it was, with the memory that it had. */
+static void test_interrupted_requeue_of_what_lives(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"],\"memory\":\"1G\"}");
+	struct spool_again again = { .attempts = 1,
+				     .memory = 2ULL << 30,
+				     .reason = "out of memory" };
+	struct claim c = claim(sp, id, &me), adopted;
+	const struct recover_calls calls = { .life = is_alive,
+					     .adopt = keep_adopted,
+					     .data = &adopted };
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+
+	/* Killed once and again. */
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(record_append(sp, c.path,
+					       record_requeue(&again, 1, clock_wall_ns()), false,
+					       &e),
+				 0);
+		assert_int_equal(recover_run(sp, &me, NULL, &calls, &n, &e), 0);
+		assert_true(n.adopted == 1 && adopted.attempt == 1);
+		assert_true(adopted.record_bytes == 1ULL << 30);
+		assert_true(adopted.who.proc.pid == me.proc.pid);
+	}
+	/* The second attempt likewise. */
+	assert_int_equal(transit_requeue(sp, NULL, &c, &again, &e), 0);
+	c = claim(sp, id, &me);
+	again = (struct spool_again){ .attempts = 2, .memory = 4ULL << 30 };
+	assert_int_equal(
+		record_append(sp, c.path, record_requeue(&again, 2, clock_wall_ns()), false, &e),
+		0);
+	assert_int_equal(recover_run(sp, &me, NULL, &calls, &n, &e), 0);
+	assert_true(n.adopted == 1 && adopted.attempt == 2);
+	assert_true(adopted.record_bytes == 2ULL << 30);
+	sp = spool_close(sp);
+}
+
 /* Who takes over what lives is told what its owner has said. */
 static void test_stopped_and_alive(void **state)
 {
@@ -648,6 +697,7 @@ int main(void)
 		TEST(test_stopped_batch),
 		TEST(test_recover),
 		TEST(test_interrupted_requeue),
+		TEST(test_interrupted_requeue_of_what_lives),
 		TEST(test_claim_without_record),
 		TEST(test_stopped),
 		TEST(test_stopped_and_alive),
