@@ -34,17 +34,22 @@ int lane_pause(const struct spool *sp, const char *lane, const char *reason, str
 int lane_resume(const struct spool *sp, const char *lane, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];
+	int r;
 
 	if (!lane_is_paused(sp, lane))
 		return err_set(e, -ENOENT, "lane \"%s\" is not paused", lane);
-	return spool_unlink(sp, path_of(lane, path), e);
+	r = spool_unlink(sp, path_of(lane, path), e);
+	/* A client of a file server remembers that it was not there; what it put there it finds. */
+	if (r == -EIO && lane_pause(sp, lane, "is being resumed", NULL) == 0)
+		r = spool_unlink(sp, path, e);
+	return r;
 }
 
 bool lane_is_paused(const struct spool *sp, const char *lane)
 {
 	char path[SPOOL_PATH_MAX];
 
-	return spec_is_task_name(lane) && spool_exists(sp, path_of(lane, path));
+	return spec_is_task_name(lane) && !spool_is_gone(sp, path_of(lane, path));
 }
 
 char *lane_reason(const struct spool *sp, const char *lane)

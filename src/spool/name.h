@@ -44,7 +44,7 @@ struct task_name {
 	uint64_t priority, id;
 	uint64_t element;  /* from 1; 0: no element. Of an element only id and epoch are there */
 	uint64_t epoch;	   /* how often it was taken back from its claimer */
-	uint64_t edits;	   /* how often a client changed the file since it was submitted or ended */
+	uint64_t edits;	   /* how often a client renamed it since it was submitted or ended */
 	uint64_t gpus;	   /* or SPEC_ALL */
 	uint64_t count;	   /* elements; 0: a single task */
 	uint64_t begin_s;  /* not before, seconds since the epoch; 0: at once */

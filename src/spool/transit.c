@@ -171,21 +171,23 @@ static int gone_or(int r)
 	return r == -ENOENT ? TRANSIT_GONE : r;
 }
 
-/* Also of a name that is held; else change_name(). */
+/* Also of a name that is held; else change_name(). Never to one that the file had before: where a
+ * client of a file server remembers that, nothing would be renamed, and nothing said. And whoever
+ * has seen none of several renames has to see that there is something new. */
 static int rename_to(const struct spool *sp, struct task_name *n, const struct task_name *to,
 		     struct err *e)
 {
 	char from_path[SPOOL_PATH_MAX], to_path[SPOOL_PATH_MAX];
+	struct task_name next = *to;
 	int r;
 
+	next.edits = n->edits + 1;
 	(void)pending_path(n, from_path);
-	(void)pending_path(to, to_path);
-	if (strcmp(from_path, to_path) == 0)
-		return spool_exists(sp, from_path) ? 0 : TRANSIT_GONE;
+	(void)pending_path(&next, to_path);
 	/* Of two that begin an edit one must lose. */
 	r = (to->flags & NAME_EDITED ? spool_take : spool_rename)(sp, from_path, to_path, e);
 	if (r == 0)
-		*n = *to;
+		*n = next;
 	return gone_or(r);
 }
 
@@ -350,7 +352,6 @@ static int free_held(const struct spool *sp, struct task_name *n, const struct t
 		task_file_clear(&t);
 	}
 	to.flags &= ~NAME_EDITED;
-	to.edits = n->edits + 1; /* who saw neither rename has to see that there is something new */
 	return rename_to(sp, n, &to, e);
 }
 
@@ -399,10 +400,8 @@ int transit_edit(const struct spool *sp, struct task_name *n, const struct trans
 
 	if (r < 0)
 		return r;
-	if (!edit->complete && !json_object_size(edit->set)) {
-		like.edits++;
+	if (!edit->complete && !json_object_size(edit->set))
 		return change_name(sp, n, &like, e);
-	}
 	held.flags |= NAME_EDITED;
 	r = change_name(sp, n, &held, e);
 	if (r != 0)

@@ -688,6 +688,21 @@ def test_nodes_with_caches(world, faultfs, tmp_path, caches):
     assert sorted(lines(mark)) == sorted(expected)
 
 
+@pytest.mark.parametrize("one, other, shows", [
+    ("pause 2", "resume 2", "pending/00500,2,?*,f*p*"), ("priority 3 2", "priority 7 2", "pending/00003,2,*"),
+    ("pause slow", "resume slow", "lanes/slow")], ids=["pause", "priority", "lane"])
+def test_commands_on_nodes_with_caches(world, faultfs, tmp_path, one, other, shows):
+    """What is acknowledged is so, although the node remembers names of a moment ago, and what was not there."""
+    a, b = caching_nodes(world, faultfs, tmp_path, "negative=3", "entry=3", "attr=3")
+    gate = a.submit("-g", "0", "--paused", "--", "true")
+    assert b.submit("-g", "0", "-l", "slow", f"--after={gate}", "--", "true") == 2
+    for node, say in [(a, one), (b, other), (a, one), (b, one), (a, other), (b, one), (a, other), (b, one)]:
+        assert node.run(*say.split()).returncode == 0
+        for n in (a, b):
+            os.path.exists(n.spool / "lanes" / "slow")  # and so it is remembered
+        assert bool(list((tmp_path / "below" / "default").glob(shows))) == (say is one), say
+
+
 def test_lane_on_nodes_with_caches(world, faultfs, tmp_path):
     """That its owner was not there a moment ago is no reason to take a lane."""
     mark = tmp_path / "marks"

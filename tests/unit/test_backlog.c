@@ -183,7 +183,7 @@ static void test_claim_of_what_was_edited(void **state)
 		assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
 		taking_work(&k, &p);
 		assert_int_equal(k.code, CLAIM_LOST);
-		k.edits = 1;
+		k.edits = 2; /* the name while it was held, and that after it */
 		taking_work(&k, &p);
 		assert_int_equal(k.code, 0);
 		assert_true(k.spec->memory == 2ULL << 30);

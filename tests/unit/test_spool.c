@@ -365,7 +365,7 @@ static void test_scan_of_edits(void **state)
 				 0);
 		assert_int_equal(scan_update(s, count_change, &ch, NULL), 0);
 		assert_int_equal(ch.n[SCAN_CHANGED], i);
-		assert_int_equal(scan_find(s, id, 0)->name.edits, i);
+		assert_int_equal(scan_find(s, id, 0)->name.edits, 2 * i);
 	}
 	/* So does one that is all in the name, so that who has planned it otherwise is told. */
 	n = scan_find(s, id, 0)->name;
@@ -373,7 +373,7 @@ static void test_scan_of_edits(void **state)
 				      &(struct transit_edit){ .set = none, .begin_s = &begin },
 				      NULL),
 			 0);
-	assert_true(n.edits == 4 && n.begin_s == begin);
+	assert_true(n.edits == 7 && n.begin_s == begin);
 	begin = 0;
 	assert_int_equal(transit_edit(sp, &n,
 				      &(struct transit_edit){ .set = none, .begin_s = &begin },
@@ -381,7 +381,7 @@ static void test_scan_of_edits(void **state)
 			 0);
 	/* Who gives a claim back leaves what was known of it, and an end what is told of all. */
 	c = claim(sp, id, &me);
-	assert_int_equal(c.name.edits, 5);
+	assert_int_equal(c.name.edits, 8);
 	n = c.name;
 	assert_int_equal(transit_file(sp, c.path, &n, RESULT_DONE, clock_wall_ns(), 0, NULL), 0);
 	assert_int_equal(n.edits, 0);
