@@ -558,42 +558,55 @@ def test_utilisation_is_not_that_of_the_hold(queue, tmp_path):  # noqa: F811
     assert row["gpu_utilisation"] == 0
 
 
-def test_retry_memory(queue):  # noqa: F811
+def test_retry_memory(queue, tmp_path):  # noqa: F811
     """Out of memory asks for more, up to what a GPU has, and an agent that is started then knows it."""
     q = queue()
     q.start("--no-hold")
+    go = tmp_path / "go"
     room = max(d["memory_used_bytes"] + d["memory_free_bytes"] for d in q.status()["devices"])
-    say = ("echo asked $TENURE_GPU_MEMORY; [ $TENURE_ATTEMPT = 3 ] && exit; sleep 0.5;"
+    say = ("echo asked $TENURE_GPU_MEMORY; [ $TENURE_ATTEMPT = 3 ] && exit;"
+           f"[ $TENURE_ATTEMPT = 1 ] || until [ -e {go} ]; do sleep 0.05; done;"
            "echo 'RuntimeError: CUDA out of memory. Tried to allocate 2 GiB'; exit 1")
-    ask = ("-m", "80G", "-r", "2", "--retry-memory", "x1.5", "--retry-every", "1", "--backoff", "2s",
+    ask = ("-m", "80G", "-r", "2", "--retry-memory", "x1.5", "--retry-every", "1", "--backoff", "1h",
            "--", "sh", "-c", say)
     one = q.submit(*ask)
     many = q.submit("--array", "1-2", *ask)
     asked = [80 << 30, 120 << 30, room]
+
+    def log(i, element, attempt):
+        return q.log(i, attempt, element)
+
+    def backs_off(attempt):
+        return all("=== then" in (log(i, n, attempt) or "") for i, n in elements) and not q.rows("-s", "running")
+
+    elements = [(one, None), (many, 1), (many, 2)]
     # In its back-off the agent is another one, and again under the second attempt.
-    assert wait_for(lambda: q.log(one) and q.log(many, 1, 1) and q.log(many, 1, 2) and
-                    not q.rows("-s", "running"))
+    assert wait_for(lambda: backs_off(1))
     q.kill()
     why = " ".join(q.m.run(q.m.tenure, "why", str(one)).stdout.split())
     assert "with 120.0 GiB per GPU instead of 80.0 GiB" in why
     q.start("--no-hold")
+    q.m.run(q.m.tenure, "resume", str(one), str(many))
     assert wait_for(lambda: q.rows("-s", "running"))
     q.kill()
     q.start("--no-hold")
-    assert wait_for(lambda: "all that a GPU here has" in
-                    q.m.run(q.m.tenure, "show", str(one), "--json").stdout)
-    doc = json.loads(q.m.run(q.m.tenure, "show", str(one), "--json").stdout)
-    assert doc["task"]["memory"] == f"{room >> 20}M"
-    for i, element in ((one, None), (many, 1), (many, 2)):
+    go.touch()
+    assert wait_for(lambda: backs_off(2))
+    shown = q.m.run(q.m.tenure, "show", str(one), "--json").stdout
+    assert "all that a GPU here has" in shown
+    assert json.loads(shown)["task"]["memory"] == f"{room >> 20}M"
+    q.m.run(q.m.tenure, "resume", str(one), str(many))
+    for i in (one, many):
         q.wait(i, "done", 30)
+    for i, element in elements:
         for n in range(3):
-            log = q.log(i, n + 1, element)
-            assert f"\nasked {asked[n]}\n" in log, (i, element, n)
+            text = log(i, element, n + 1)
+            assert f"\nasked {asked[n]}\n" in text, (i, element, n)
             # A claim whose agent was killed before the task began leaves a line in front.
             title = f"=== tenure    task {i}{f'.{element}' if element else ''} sh, attempt {n + 1}\n"
-            assert "\n" + title in "\n" + log, log
-            then = re.findall("^=== then .*memory.*$", log, re.M)
-            assert then == [log.splitlines()[-1]][:n < 2], log
+            assert "\n" + title in "\n" + text, text
+            then = re.findall("^=== then .*memory.*$", text, re.M)
+            assert then == [text.splitlines()[-1]][:n < 2], text
 
 
 def test_retry_memory_while_no_gpu_can_be_seen(queue, tmp_path):  # noqa: F811
