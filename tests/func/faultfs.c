@@ -582,7 +582,7 @@ int main(int argc, char **argv)
 {
 	char name[] = "faultfs", foreground[] = "-f";
 	/* What hangs must not keep others from being served. */
-	char threads[] = "-omax_threads=100000";
+	char threads[] = "-omax_idle_threads=100,max_threads=100000";
 	char *arguments[] = { name, foreground, argc > 2 ? argv[2] : NULL, threads, NULL };
 
 	if (argc < 3)
