@@ -34,10 +34,12 @@
 #define FUSE_USE_VERSION 31
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <fuse.h>
+#include <fuse_lowlevel.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -295,12 +297,27 @@ static int p_write(const char *path, const char *buf, size_t size, off_t at,
 	return DO(OP_WRITE, path, result_of(pwrite((int)fi->fh, buf, size, at)));
 }
 
+static _Thread_local bool opens_dir;
+
 static int p_opendir(const char *path, struct fuse_file_info *fi)
 {
-	int r = open_as(OP_OPEN, path, O_RDONLY | O_DIRECTORY, 0, fi);
+	opens_dir = cache_dirs;
+	return open_as(OP_OPEN, path, O_RDONLY | O_DIRECTORY, 0, fi);
+}
 
-	fi->cache_readdir = fi->keep_cache = cache_dirs;
-	return r;
+/* libfuse before 3.15 does not hand on what opendir() says of caching: so that is said where its
+ * answer is sent, by the thread that made the call. */
+__attribute__((visibility("default"))) int fuse_reply_open(fuse_req_t req,
+							   const struct fuse_file_info *fi)
+{
+	int (*next)(fuse_req_t, const struct fuse_file_info *) =
+		(__typeof__(next))dlsym(RTLD_NEXT, "fuse_reply_open");
+	struct fuse_file_info told = *fi;
+
+	if (opens_dir)
+		told.cache_readdir = told.keep_cache = 1;
+	opens_dir = false;
+	return next(req, &told);
 }
 
 static int list(int dir_fd, void *buf, fuse_fill_dir_t fill)
