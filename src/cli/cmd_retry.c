@@ -122,7 +122,6 @@ static int retry_batch(struct retrying *rt, struct queue_place *p, struct err *e
 {
 	const struct spool *sp = rt->sp;
 	struct choice choice = { .element = p->element, .all = rt->all };
-	cleanup_free char *host = xasprintf("retry-%.30s", sp->host);
 	char who[SPEC_NAME_MAX + 1], dir[SPOOL_PATH_MAX], id[QUEUE_ID_MAX];
 	uint64_t n = 0;
 	int r = check_batch(rt, p, e);
@@ -134,7 +133,7 @@ static int retry_batch(struct retrying *rt, struct queue_place *p, struct err *e
 			       "no element of task %" PRIu64 " has failed or was stopped; tenure "
 			       "retry --all %" PRIu64 " runs all that have ended again",
 			       p->name.id, p->name.id);
-	spec_make_name(host, who);
+	claimer_tool_name("retry", sp->host, who);
 	dir_of(p, dir);
 	r = revive_batch(sp, &p->name, dir, who, is_chosen, &choice, &n, e);
 	if (r != 0)

@@ -64,12 +64,11 @@ static void tell(struct change *c, const struct task_name *n)
  * was in one. */
 static int hasten(struct change *c, struct task_name *n, bool *ended, struct err *e)
 {
-	cleanup_free char *host = xasprintf("resume-%.30s", c->sp->host);
 	uint64_t begin_s = n->begin_s;
 	char who[SPEC_NAME_MAX + 1];
 	int r;
 
-	spec_make_name(host, who);
+	claimer_tool_name("resume", c->sp->host, who);
 	r = n->count ? revive_hasten(c->sp, n, who, e) : transit_hasten(c->sp, n, e);
 	*ended = r == 0 && (n->count || n->begin_s != begin_s);
 	c->said.dirs |= *ended ? SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_ENDS) : 0;

@@ -128,11 +128,10 @@ static int end_element(struct batch *b, const struct spool *sp, uint64_t element
 	struct spool_end end = { .result = RESULT_CANCELLED, .begun_ns = clock_wall_ns() };
 	struct claimer self;
 	struct claim c;
-	cleanup_free char *who = xasprintf("stop-%.30s", sp->host);
 	char name[SPEC_NAME_MAX + 1];
 	int r;
 
-	spec_make_name(who, name);
+	claimer_tool_name("stop", sp->host, name);
 	r = claimer_self(sp, name, &self, e);
 	self.tool = true;
 	if (r == 0)
@@ -153,12 +152,11 @@ static int end_element(struct batch *b, const struct spool *sp, uint64_t element
 /* 0, CLAIM_LOST, or negative. */
 static int stop_waiting_element(struct stopping *s, const struct queue_place *p, struct err *e)
 {
-	cleanup_free char *who = xasprintf("stop-%.30s", s->sp->host);
 	char name[SPEC_NAME_MAX + 1];
 	struct batch *b = NULL;
 	int r;
 
-	spec_make_name(who, name);
+	claimer_tool_name("stop", s->sp->host, name);
 	r = batch_open(s->sp, &p->name, name, &b, e);
 	if (r == 0)
 		r = end_element(b, s->sp, p->element, e);

@@ -320,6 +320,8 @@ static int write_own(struct batch *b, json_t *record, uint64_t element, struct e
 	if (r < 0)
 		return r;
 	r = spool_append(b->own_fd, line, strlen(line));
+	if (r == 0) /* others read it once the claim is gone */
+		r = spool_send(b->sp, b->own_fd);
 	if (r < 0)
 		return err_sys(e, -r, "append to %s/%s", b->sp->path, b->own);
 	return 0;

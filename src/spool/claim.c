@@ -3,11 +3,28 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+
+#define TOOL_HOST 30 /* of a host's name */
+
+void claimer_tool_name(const char *tool, const char *host, char ret[SPEC_NAME_MAX + 1])
+{
+	cleanup_free char *name = xasprintf("%s-%.*s", tool, TOOL_HOST, host);
+	uint32_t sum = 2166136261; /* FNV-1a */
+
+	for (const char *at = host; *at; at++)
+		sum = (sum ^ (unsigned char)*at) * 16777619;
+	if (strlen(host) > TOOL_HOST) {
+		free(name);
+		name = xasprintf("%s-%.*s-%08" PRIx32, tool, TOOL_HOST - 9, host, sum);
+	}
+	spec_make_name(name, ret);
+}
 
 int claimer_self(const struct spool *sp, const char *agent, struct claimer *ret, struct err *e)
 {

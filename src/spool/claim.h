@@ -28,6 +28,9 @@ struct claim {
 	size_t record_bytes;  /* of a single task: what was behind it when it was claimed */
 };
 
+/* What a command is called that does an agent's work, "stop-HOST": no two nodes' are called the
+ * same, since each has a journal of that name. */
+void claimer_tool_name(const char *tool, const char *host, char ret[SPEC_NAME_MAX + 1]);
 /* This process as a claimer. */
 int claimer_self(const struct spool *sp, const char *agent, struct claimer *ret, struct err *e);
 

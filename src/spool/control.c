@@ -314,8 +314,9 @@ int control_file_take(const struct spool *sp, struct control_look *look, struct 
 	struct stat st;
 	int r;
 
-	if (fstatat(sp->fd, CONTROL_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 1 : err_sys(e, errno, "stat %s/" CONTROL_FILE, sp->path);
+	r = spool_stat_now(sp->fd, CONTROL_FILE, &st);
+	if (r < 0)
+		return r == -ENOENT ? 1 : err_sys(e, -r, "stat %s/" CONTROL_FILE, sp->path);
 	if (!is_whole(sp) && !stands_still(look, &st))
 		return 1;
 	*look = (struct control_look){ .size = 0 };

@@ -39,6 +39,8 @@ int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, c
 	if (r != 0)
 		return r;
 	r = batch_open(sp, n, who, &b, e);
+	if (r == 0)
+		r = batch_refresh_now(b, e);
 	if (r == 0 && was_over)
 		count = batch_counts(b).waiting;
 	if (r == 0)

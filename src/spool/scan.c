@@ -330,7 +330,7 @@ static void saw_raw(struct scan *s, const char *file, size_t n_known)
 	struct stat st;
 
 	if (is_unfinished(file) ||
-	    fstatat(s->sp->fd, spool_path(SPOOL_PENDING, file, path), &st, AT_SYMLINK_NOFOLLOW) < 0)
+	    spool_stat_now(s->sp->fd, spool_path(SPOOL_PENDING, file, path), &st) < 0)
 		return;
 
 	if (!raw) {
@@ -571,9 +571,9 @@ static struct changes changed_at(const struct spool *sp)
 	struct changes at = { 0 };
 	struct stat st;
 
-	if (fstatat(sp->fd, spool_dir_name(SPOOL_PENDING), &st, 0) == 0)
+	if (spool_stat_now(sp->fd, spool_dir_name(SPOOL_PENDING), &st) == 0)
 		at.pending = st.st_mtim;
-	if (fstatat(sp->fd, spool_dir_name(SPOOL_RUNNING), &st, 0) == 0)
+	if (spool_stat_now(sp->fd, spool_dir_name(SPOOL_RUNNING), &st) == 0)
 		at.running = st.st_mtim;
 	return at;
 }

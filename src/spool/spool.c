@@ -492,8 +492,12 @@ bool spool_is_there_now(const struct spool *sp, enum spool_dir dir, const char *
 	if (!sp->network)
 		return spool_exists(sp, spool_path(dir, file, path));
 
+	/* A server that knows files by numbers opens one by whatever name it has now. */
+	if (sp->stale_opens)
+		return spool_lists(sp, dir, file, NULL) == 1;
+
 	/* To open a directory makes NFS look whether it has changed, and with it its names; to open
-	 * a file makes version 4, and filesystems that know files by their paths, ask for it. */
+	 * a file makes version 4 ask for it. */
 	cleanup_fd int at = spool_openat(sp, dir_names[dir], O_RDONLY | O_DIRECTORY);
 	cleanup_fd int fd =
 		at < 0 ? -1 : openat(at, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
@@ -506,16 +510,21 @@ int spool_lists(const struct spool *sp, enum spool_dir dir, const char *file, st
 	return spool_each(sp, dir_names[dir], is_named, (void *)(uintptr_t)file, e);
 }
 
-bool spool_is_gone(const struct spool *sp, const char *path)
+/* As spool_lists(), of any path. */
+static int is_listed(const struct spool *sp, const char *path)
 {
 	const char *file = strrchr(path, '/');
 	char dir[SPOOL_PATH_MAX];
 
-	if (faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
-		return false;
 	(void)str_print(dir, sizeof(dir), "%.*s", file ? (int)(file - path) : 1, file ? path : ".");
 	file = file ? file + 1 : path;
-	return spool_each(sp, dir, is_named, (void *)(uintptr_t)file, NULL) == 0;
+	return spool_each(sp, dir, is_named, (void *)(uintptr_t)file, NULL);
+}
+
+bool spool_is_gone(const struct spool *sp, const char *path)
+{
+	return faccessat(sp->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT &&
+	       is_listed(sp, path) == 0;
 }
 
 int spool_confirm(const struct spool *sp, const char *path, int r, struct err *e)
@@ -572,7 +581,9 @@ int spool_rename(const struct spool *sp, const char *from, const char *to, struc
 
 	int errnum = errno;
 
-	if (spool_exists(sp, to) && !spool_exists(sp, from))
+	/* That from was there, and to was not, may be remembered from before. */
+	if (sp->network ? is_listed(sp, to) == 1 && is_listed(sp, from) == 0
+			: spool_exists(sp, to) && !spool_exists(sp, from))
 		return 0;
 	return rename_failed(sp, errnum, from, to, e);
 }
@@ -643,6 +654,16 @@ static int create_new(const struct spool *sp, const char *path)
 	return spool_openat(sp, path, O_WRONLY | O_CREAT | O_EXCL);
 }
 
+/* What close() does, and what only it is told. */
+int spool_send(const struct spool *sp, int fd)
+{
+	int copy = sp->network ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+
+	if (!sp->network)
+		return 0;
+	return copy < 0 || close(copy) < 0 ? -errno : 0;
+}
+
 int spool_write_new(const struct spool *sp, const char *path, const void *data, size_t len,
 		    bool durable, struct err *e)
 {
@@ -653,8 +674,8 @@ int spool_write_new(const struct spool *sp, const char *path, const void *data, 
 
 	int r = fs_write_all(fd, data, len);
 
-	if (r == 0 && durable && fsync(fd) < 0)
-		r = -errno;
+	if (r == 0)
+		r = durable ? (fsync(fd) < 0 ? -errno : 0) : spool_send(sp, fd);
 	if (r < 0) {
 		(void)unlinkat(sp->fd, path, 0);
 		return err_sys(e, -r, "write %s/%s", sp->path, path);
@@ -835,9 +856,13 @@ int spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void 
 {
 	cleanup_fd int fd = spool_openat(sp, dir, O_RDONLY | O_DIRECTORY);
 	int unread, r = 0;
+	struct stat st;
 
 	if (fd < 0)
 		return open_failed(sp, dir, -fd, e);
+	/* A list that is remembered holds until the time of the directory is asked for again. */
+	if (sp->network)
+		(void)spool_stat_now(fd, "", &st);
 	unread = each_in(fd, fn, data, &r);
 	return unread < 0 ? err_sys(e, -unread, "read %s/%s", sp->path, dir) : r;
 }

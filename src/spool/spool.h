@@ -130,12 +130,18 @@ int spool_or_empty(const struct spool *sp, const char *dir, int r);
 /*
  * What other nodes do may be hidden for a while from a look at a name, in either direction, where
  * the filesystem keeps what it was told (negative, entry and attribute caches). These ask again,
- * for where that decides: spool_is_there_now() opens the directory and the file, spool_lists()
- * reads the directory (1, 0 or -errno), spool_stat_now() gives a file's size as it is.
+ * for where that decides: spool_is_there_now() opens the directory and the file, or reads the
+ * directory, as spool_lists() does (1, 0 or -errno); spool_stat_now() gives a file's size as it is.
  */
 bool spool_is_there_now(const struct spool *sp, enum spool_dir dir, const char *file);
 int spool_lists(const struct spool *sp, enum spool_dir dir, const char *file, struct err *e);
 int spool_stat_now(int dir_fd, const char *path, struct stat *ret);
+/*
+ * What was written into an open file is on its way to the file server, where others read it, before
+ * anything else is done: it may have stayed in this node's memory, and so may the error that there
+ * was no room for it. 0 or -errno.
+ */
+int spool_send(const struct spool *sp, int fd);
 /* A file, or what a directory has: it survives a power loss from now on. */
 int spool_sync(const struct spool *sp, const char *path, struct err *e);
 /*

@@ -660,11 +660,11 @@ def test_claim_that_stays_empty(world, tmp_path):
     assert sorted(lines(mark)) == ["1", "2"]
 
 
-def caching_nodes(world, faultfs, tmp_path, *caches):
+def caching_nodes(world, faultfs, tmp_path, *caches, **more):
     """Two nodes that have one directory mounted, each with caches of its own."""
     below = tmp_path / "below"
     below.mkdir()
-    nodes = [world.node(name, root=faultfs(below, tmp_path / f"mnt-{name}", *caches).path)
+    nodes = [world.node(name, root=faultfs(below, tmp_path / f"mnt-{name}", *caches).path, **more)
              for name in ("alpha", "beta")]
     for n in nodes:
         n.start()
@@ -703,16 +703,72 @@ def test_commands_on_nodes_with_caches(world, faultfs, tmp_path, one, other, sho
         assert bool(list((tmp_path / "below" / "default").glob(shows))) == (say is one), say
 
 
-def test_lane_on_nodes_with_caches(world, faultfs, tmp_path):
+def test_listing_that_is_remembered(world, faultfs, tmp_path):
+    """What another node has started since the directories were read here is seen and stopped with the others."""
+    below = tmp_path / "below"
+    below.mkdir()
+    a, b = [world.node(name, root=faultfs(below, tmp_path / f"mnt-{name}", "entry=3", "attr=3", "dirs").path)
+            for name in ("alpha", "beta")]
+    b.start()
+    first = b.submit("-g", "0", "--", "true")
+    b.wait(first, "done")
+    a.run("list")
+    i = b.submit("-g", "0", "--", "sleep", str(HANG))
+    assert wait_for(lambda: list((below / "default" / "running").glob(f"*,{i},*")))
+    paused = a.submit("-g", "0", "--paused", "--", "true")  # which it reads anew
+    assert f"{i} sleep" in a.run("stop", "all").stdout
+    b.wait(i, "cancelled")
+    b.wait(paused, "cancelled")
+
+
+@pytest.mark.parametrize("fault", ["rename lie=5 /default/tmp/submit*", "rename lie=5 /default/tmp/*",
+                                   "rename again /default/pending/*", "rename lie=5 /default/pending/*"])
+def test_rename_whose_answer_is_lost(world, faultfs, tmp_path, fault):
+    """What was there before, and what was not, is remembered: that does not tell whether it was made."""
+    below = tmp_path / "below"
+    below.mkdir()
+    mount = faultfs(below, tmp_path / "mnt", "negative=3", "entry=3")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    a.wait(a.submit("-g", "0", "--", "true"), "done")
+    submitted = "tmp" in fault
+    go = tmp_path / "go"
+    gate = a.submit("-g", "0", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done")
+    i = None if submitted else a.submit("-g", "0", f"--after={gate}", "--", "true")
+    a.wait(gate, "running")
+    with mount.ruled(fault):
+        go.touch()
+        i = i or a.submit("-g", "0", "--", "true")
+        a.wait(gate, "done")
+        assert wait_for(mount.met)
+    a.wait(i, "done", 10)
+    assert len(list((below / "default" / "done").glob("*/*"))) == 3
+
+
+def test_script_that_is_being_written_elsewhere(world, faultfs, tmp_path):
+    """How long it was a moment ago is remembered: it does not stand still."""
+    mark = tmp_path / "marks"
+    a, b = caching_nodes(world, faultfs, tmp_path, "entry=3", "attr=3")
+    with open(b.spool / "pending" / "slow.sh", "w", encoding="utf-8") as f:
+        for n in range(25):
+            f.write(f"echo {n} >> {mark}\n")
+            f.flush()
+            time.sleep(0.2)
+    assert wait_for(lambda: os.path.exists(mark) and len(lines(mark)) == 25)
+    assert lines(mark) == [str(n) for n in range(25)]
+
+
+@pytest.mark.parametrize("caches", [["negative=3"], ["entry=3", "attr=3", "dirs"]], ids=["negative", "dirs"])
+def test_lane_on_nodes_with_caches(world, faultfs, tmp_path, caches):
     """That its owner was not there a moment ago is no reason to take a lane."""
     mark = tmp_path / "marks"
-    a, b = caching_nodes(world, faultfs, tmp_path, "negative=3")
+    a, b = caching_nodes(world, faultfs, tmp_path, *caches)
     tasks = []
     for _ in range(2):
         b.run("off")
         b.agent.wait(HANG)
         assert wait_for(lambda: "beta" not in a.others())
-        assert not os.path.exists(a.spool / "agents" / "beta")  # and so it is remembered
+        os.path.exists(a.spool / "agents" / "beta")  # and so it is remembered
         b.start()
         tasks += [b.submit("-l", "one", "-g", "0", "--", *marking(mark, 0.3)) for _ in range(4)]
         tasks += [a.submit("-l", "one", "-g", "0", "--", *marking(mark, 0.3)) for _ in range(2)]

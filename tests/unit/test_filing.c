@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +22,30 @@ int __wrap_fdatasync(int fd)
 {
 	errno = EIO;
 	return no_sync ? -1 : __real_fdatasync(fd);
+}
+
+/* What was written goes to the file server, which has no room, when a copy of its descriptor is
+ * closed.
+ */
+static bool no_room;
+static unsigned int sent;
+int __real_fcntl64(int fd, int cmd, ...);
+int __wrap_fcntl64(int fd, int cmd, ...);
+int __wrap_fcntl64(int fd, int cmd, ...)
+{
+	va_list list;
+
+	va_start(list, cmd);
+
+	long arg = va_arg(list, long);
+
+	va_end(list);
+	sent += cmd == F_DUPFD_CLOEXEC;
+	if (no_room && cmd == F_DUPFD_CLOEXEC) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return __real_fcntl64(fd, cmd, arg);
 }
 
 /* What the shim wrote down, and what we meant to do, give what the rules for retries hear. */
@@ -625,6 +650,46 @@ static void test_log_is_told_once(void **state)
 	p.spool = spool_close(p.spool);
 }
 
+/* What others read once a claim has gone is with the file server before: else they would claim it
+ * again, and nobody would hear that there was no room for it. */
+static void test_written_before_the_claim_goes(void **state)
+{
+	struct spool_place p = { .spool = open_spool() };
+	uint64_t many = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-2\"}");
+	uint64_t id = submit(p.spool, "{\"argv\":[\"true\"]}");
+	const struct spool_again again = { .attempts = 1 };
+	const struct spool_end end = { .result = RESULT_DONE };
+	struct claim one, two, single;
+	struct place_batch *b;
+	struct task_file file;
+	struct scan_task t;
+
+	p.self = self(p.spool, "one");
+	p.scan = scanned(p.spool);
+	p.spool->network = true;
+	b = place_batch(&p, many, NULL);
+	assert_non_null(b);
+	assert_int_equal(batch_claim(b->batch, 1, &p.self, &one, NULL), 0);
+	assert_int_equal(batch_claim(b->batch, 2, &p.self, &two, NULL), 0);
+	assert_true(get(p.spool, id, &t));
+	assert_int_equal(claim_task(p.spool, &t.name, &p.self, &file, &single, NULL), 0);
+	task_file_clear(&file);
+	no_room = true;
+	assert_int_equal(batch_end(b->batch, NULL, &one, &end, NULL), -ENOSPC);
+	assert_int_equal(batch_requeue(b->batch, NULL, &two, &again, NULL), -ENOSPC);
+	assert_int_equal(transit_requeue(p.spool, NULL, &single, &again, NULL), -ENOSPC);
+	no_room = false;
+	assert_true(spool_exists(p.spool, one.path) && spool_exists(p.spool, two.path));
+	assert_true(spool_exists(p.spool, single.path));
+	sent = 0;
+	assert_int_equal(batch_end(b->batch, NULL, &one, &end, NULL), 0);
+	assert_int_equal(transit_requeue(p.spool, NULL, &single, &again, NULL), 0);
+	assert_int_equal(sent, 2);
+	place_forget_batch(&p, many);
+	p.scan = scan_free(p.scan);
+	p.spool = spool_close(p.spool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -652,6 +717,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_pause_of_what_fails, spool_setup,
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_log_is_told_once, spool_setup, spool_teardown),
+		cmocka_unit_test_setup_teardown(test_written_before_the_claim_goes, spool_setup,
+						spool_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

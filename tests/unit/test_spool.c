@@ -391,6 +391,28 @@ static void test_scan_of_edits(void **state)
 	sp = spool_close(sp);
 }
 
+/* Hosts of a cluster are often called alike but for the end. */
+static void test_names_of_tools(void **state)
+{
+	char one[SPEC_NAME_MAX + 1], two[SPEC_NAME_MAX + 1];
+
+	claimer_tool_name("stop", "node1", one);
+	assert_string_equal(one, "stop-node1");
+	claimer_tool_name("resume", "training-cluster-a100-80g-worker-10", one);
+	claimer_tool_name("resume", "training-cluster-a100-80g-worker-11", two);
+	assert_true(strcmp(one, two) != 0);
+	assert_true(spec_is_name(one) && strlen(one) <= NAME_AGENT_MAX);
+}
+
+/* 0: as it is (the linker gives us the spool's: tests/meson.build). */
+static uint64_t stopped_ns;
+uint64_t __real_clock_mono_ns(void);
+uint64_t __wrap_clock_mono_ns(void);
+uint64_t __wrap_clock_mono_ns(void)
+{
+	return stopped_ns ? stopped_ns : __real_clock_mono_ns();
+}
+
 static void test_raw(void **state)
 {
 	struct spool *sp = open_spool();
@@ -400,17 +422,19 @@ static void test_raw(void **state)
 	const char *file;
 	uint64_t id = 0;
 
-	scan_set_settle(s, NS_PER_MS);
+	stopped_ns = clock_mono_ns();
+	scan_set_settle(s, NS_PER_S);
 	put(sp, "pending/003_train.sh", "#!/bin/sh\necho\n");
 	put(sp, "pending/half.part", "x");
 	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
-	(void)usleep(5000);
+	stopped_ns += NS_PER_S;
 	put(sp, "pending/003_train.sh", "#!/bin/sh\necho more\n");
 	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
 	assert_null(scan_raw_ripe(s)); /* it has changed */
-	(void)usleep(5000);
+	stopped_ns += NS_PER_S;
 	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
 	file = scan_raw_ripe(s);
+	stopped_ns = 0;
 	assert_non_null(file);
 	assert_int_equal(raw_import(sp, file, "node1", &id, &e), 0);
 	assert_null(scan_raw_ripe(s));
@@ -978,6 +1002,7 @@ int main(void)
 		TEST(test_refused_file),
 		TEST(test_scan),
 		TEST(test_scan_of_edits),
+		TEST(test_names_of_tools),
 		TEST(test_raw),
 		TEST(test_raw_of_the_dead),
 		TEST(test_raw_same_again),
