@@ -223,7 +223,9 @@ class World:
             if mounted:
                 self.root.mkdir(mode=0o700, exist_ok=True)
                 root = self.mount(f"node{i + 1}", f"seed={self.rng.randrange(1 << 32)}", *mount_options).path
-            self.node(f"node{i + 1}", root=root, **more)
+            node = self.node(f"node{i + 1}", root=root, **more)
+            if mount_options:  # that remember: what nobody's disk does
+                del node.env["OTHER_FS"]
         for n in self.nodes:
             n.start()
         self.ready()
