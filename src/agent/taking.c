@@ -27,7 +27,7 @@ static int claim_single(struct taking *k, struct spool_place *p)
 	scan_note(p->scan, SPOOL_PENDING, &was, false);
 	scan_note(p->scan, SPOOL_RUNNING, &k->claim.name, true);
 	k->spec = take_ptr(file.spec);
-	k->tries = file.history.attempts;
+	k->tries = k->claim.attempt - 1;
 	task_file_clear(&file);
 	return 0;
 }

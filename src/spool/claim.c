@@ -91,6 +91,13 @@ static int read_claimed(const struct spool *sp, const struct task_name *n, const
 	return r;
 }
 
+/* The record of a claim that was given back, or that a power loss took back, stands for the next
+ * one: nothing is known to have failed. */
+static unsigned int next_attempt(const struct task_history *h)
+{
+	return h->claimed && h->attempts ? h->attempts : h->attempts + 1;
+}
+
 int claim_task(const struct spool *sp, const struct task_name *n, const struct claimer *who,
 	       struct task_file *ret_file, struct claim *ret, struct err *e)
 {
@@ -124,7 +131,7 @@ int claim_task(const struct spool *sp, const struct task_name *n, const struct c
 	}
 	if (r < 0)
 		return give_back(sp, c.path, from, r);
-	c.attempt = t.history.attempts + 1;
+	c.attempt = next_attempt(&t.history);
 	c.record_bytes = t.history.bytes;
 	/* Where a second run would be wrong, the first must be known after a power loss. */
 	r = record_append(sp, c.path, record_claim(who, n->epoch, c.attempt, c.claimed_ns),

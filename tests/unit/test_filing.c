@@ -232,6 +232,32 @@ static void test_claim_of_an_element_is_kept(void **state)
 	p.spool = spool_close(p.spool);
 }
 
+/* The same of a single task. What could not be begun for want of a disk is no failure of its own.
+ */
+static void test_claim_that_cannot_be_kept(void **state)
+{
+	struct spool_place p = { .spool = open_spool() };
+	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"no_requeue\":true,\"retries\":1}");
+	struct scan_task t;
+	struct taking k;
+
+	p.self = self(p.spool, "one");
+	p.scan = scanned(p.spool);
+	no_sync = true;
+	assert_int_equal(take(&p, id, 0).code, -EIO);
+	no_sync = false;
+	for (sync_fails = 1; sync_fails <= 2; sync_fails++)
+		assert_int_equal(take(&p, id, 0).code, -EIO);
+	sync_fails = 0;
+	assert_true(get(p.spool, id, &t) && t.dir == SPOOL_PENDING);
+	k = take(&p, id, 0);
+	assert_int_equal(k.code, 0);
+	assert_int_equal(k.claim.attempt, 1);
+	assert_int_equal(k.tries, 0);
+	p.scan = scan_free(p.scan);
+	p.spool = spool_close(p.spool);
+}
+
 /* Where two agents end the last elements of an array, one of them finds that the other has filed
  * the array. Its own end was not too late for that. */
 static void test_array_that_another_has_filed(void **state)
@@ -699,6 +725,8 @@ int main(void)
 		cmocka_unit_test(test_command_that_runs_on),
 		cmocka_unit_test(test_words),
 		cmocka_unit_test_setup_teardown(test_claim_of_an_element_is_kept, spool_setup,
+						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_claim_that_cannot_be_kept, spool_setup,
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_array_that_another_has_filed, spool_setup,
 						spool_teardown),
