@@ -142,8 +142,11 @@ static int end_element(struct batch *b, const struct spool *sp, uint64_t element
 	end.ended_ns = clock_wall_ns();
 	(void)str_copy(end.reason, sizeof(end.reason), REASON);
 	r = batch_end(b, NULL, &c, &end, e);
-	if (r == 0)
-		r = batch_sync(b, e);
+	if (r < 0) /* or nothing could claim it until this one has expired */
+		batch_give_back(b, &c);
+	if (r != 0)
+		return r == BATCH_SUPERSEDED ? CLAIM_LOST : r;
+	r = batch_sync(b, e);
 	if (r == 0 && batch_is_over(b))
 		r = batch_file(b, e);
 	return r < 0 ? r : 0;

@@ -379,6 +379,15 @@ def test_stop_of_an_element_waits_for_who_holds_its_batch(mounted, build, env):
     assert stop.returncode == 0 and said == ("1.1 many is cancelled; it did not run\n", ""), said
 
 
+def test_stop_of_an_element_that_cannot_be_written(mounted):
+    """It waits as before: a claim that stayed would keep it from all until that has expired."""
+    mounted("submit", "-n", "many", "--array", "1-2", "--", "true")
+    with mounted.fs.ruled("write ENOSPC /default/ends/*"):
+        assert "No space left on device" in mounted("stop", "1.1", code=1)
+    assert not os.listdir(mounted.below / "running")
+    assert mounted("stop", "1.1") == "1.1 many is cancelled; it did not run\n"
+
+
 def test_who_only_looks_makes_no_key(tenure, home):
     """The names of shims are made from it: one that is made anew hides those that run."""
     tenure("submit", "-n", "one", "--", "true", check=True)
