@@ -420,7 +420,8 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 		rc->counts.filed++;
 		return batch_end(b, rc->ev, c, &end, e);
 	}
-	if (rc->batch_no_requeue && !known) {
+	/* One that never was written, or that was made to end it at once, has run nothing. */
+	if (rc->batch_no_requeue && !known && c->claimed_ns && !c->who.tool) {
 		end = lost_end(c);
 		rc->counts.failed++;
 		return batch_end(b, rc->ev, c, &end, e);

@@ -285,6 +285,35 @@ static void test_claim_without_record(void **state)
 	sp = spool_close(sp);
 }
 
+/* Where a second run would be wrong, an element waits again if the first cannot have begun: its
+ * claim was never written, or is that of a command that was to end it and was killed. */
+static void test_claims_that_ran_nothing(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node2"), tool = self(sp, "stop-node2");
+	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\",\"no_requeue\":true}");
+	struct batch *b = open_batch(sp, id, "node2");
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct claim c;
+
+	tool.tool = true;
+	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
+	put(sp, c.path, "");
+	assert_int_equal(batch_claim_to_end(b, 2, &tool, &c, &e), 0);
+	assert_int_equal(batch_claim(b, 3, &me, &c, &e), 0);
+	b = batch_close(b);
+	recover(sp, &n);
+	assert_true(n.requeued == 2 && n.failed == 1);
+	b = open_batch(sp, id, NULL);
+	assert_int_equal(batch_counts(b).waiting, 2);
+	assert_int_equal(batch_counts(b).failed, 1);
+	assert_int_equal(batch_again_of(b, 1)->attempts, 0);
+	assert_int_equal(batch_again_of(b, 2)->attempts, 0);
+	b = batch_close(b);
+	sp = spool_close(sp);
+}
+
 /* What was told to end does not run again, whatever became of its node; of an array the others do.
  */
 static void test_stopped(void **state)
@@ -699,6 +728,7 @@ int main(void)
 		TEST(test_interrupted_requeue),
 		TEST(test_interrupted_requeue_of_what_lives),
 		TEST(test_claim_without_record),
+		TEST(test_claims_that_ran_nothing),
 		TEST(test_stopped),
 		TEST(test_stopped_and_alive),
 		TEST(test_stopped_when_put_back),
