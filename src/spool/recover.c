@@ -46,6 +46,7 @@ struct recovery {
 	struct recover_counts counts;
 	bool others;	  /* we run: claims of our own may be in use */
 	bool events_stay; /* what one tells could not be brought to where it belongs */
+	bool events_read;
 	size_t n_events;
 	struct event *events; /* sorted by id and element */
 	struct scan *scan;
@@ -124,6 +125,18 @@ static void keep_event(void *data, const struct event *ev)
 	if ((rc->n_events & (rc->n_events - 1)) == 0)
 		rc->events = xrealloc(rc->events, rc->n_events ? 2 * rc->n_events : 1, sizeof(*ev));
 	rc->events[rc->n_events++] = *ev;
+}
+
+/* What the events of earlier boots tell of what is in the queue; once, and not before it is needed:
+ * there may be some MiB of them for each agent. */
+static int read_events(struct recovery *rc, struct err *e)
+{
+	int r = rc->events_read ? 0 : events_read_old(rc->sp, keep_event, rc, e);
+
+	if (!rc->events_read && rc->n_events)
+		qsort(rc->events, rc->n_events, sizeof(*rc->events), ends_first);
+	rc->events_read = r == 0;
+	return r;
 }
 
 /* What became of the claim with that epoch; NULL: nothing is known. */
@@ -329,8 +342,10 @@ static int recover_task(struct recovery *rc, const struct task_name *n, char *pa
 		t.spec->memory = t.history.was.memory;
 
 	/* One with an end in it is being filed, while its agent lives. */
-	if ((is_own(rc, &c) && t.history.ended && !rc->others) || !look_at_holder(rc, &c, t.spec))
-		r = settle_dead(rc, &c, &t, e);
+	if ((is_own(rc, &c) && t.history.ended && !rc->others) || !look_at_holder(rc, &c, t.spec)) {
+		r = read_events(rc, e);
+		r = r == 0 ? settle_dead(rc, &c, &t, e) : r;
+	}
 	(void)str_copy(path, SPOOL_PATH_MAX, c.path);
 	task_file_clear(&t);
 	return r;
@@ -448,6 +463,9 @@ static int recover_element(struct recovery *rc, const struct task_name *n, char 
 	make_claim(n, &h, path, &c);
 	if (look_at_holder(rc, &c, NULL))
 		return 0;
+	r = read_events(rc, e);
+	if (r < 0)
+		return r;
 
 	struct batch *b = batch_of(rc, n->id, &why);
 
@@ -585,16 +603,6 @@ static int reserve_ids(struct recovery *rc, struct err *e)
 	return largest ? submit_reserve_id(rc->sp, largest, e) : 0;
 }
 
-/* What the events of earlier boots tell of what is in the queue. */
-static int read_events(struct recovery *rc, struct err *e)
-{
-	int r = events_read_old(rc->sp, keep_event, rc, e);
-
-	if (rc->n_events)
-		qsort(rc->events, rc->n_events, sizeof(*rc->events), ends_first);
-	return r;
-}
-
 int recover_run(const struct spool *sp, const struct claimer *self, struct events *ev,
 		const struct recover_calls *calls, struct recover_counts *ret, struct err *e)
 {
@@ -638,6 +646,7 @@ int recover_claims(const struct spool *sp, const struct claimer *self, struct ev
 		r = spool_each(sp, "running", recover_running, &rc, e);
 	(void)batch_close(rc.batch);
 	(void)scan_free(rc.scan);
+	free(rc.events);
 	if (r == 0)
 		*ret = rc.counts;
 	return r;

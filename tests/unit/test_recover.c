@@ -550,6 +550,60 @@ static void test_power_loss(void **state)
 	sp = spool_close(sp);
 }
 
+static enum recover_life not_known_yet(void *data, const struct claim *c)
+{
+	return RECOVER_UNKNOWN;
+}
+
+/* What survived a power loss, as the agent of that name left them. */
+static void note_end(const char *agent, uint64_t id, uint64_t element)
+{
+	struct spool_end end = { .result = RESULT_DONE, .attempt = 1, .ended_ns = clock_wall_ns() };
+	struct spool *sp = open_spool();
+	struct events *ev = NULL;
+	struct err e = ERR_INIT;
+
+	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
+	assert_int_equal(events_open(sp, agent, &ev, &e), 0);
+	assert_int_equal(events_add_end(ev, id, element, &end, &e), 0);
+	assert_int_equal(events_sync(ev, &e), 0);
+	ev = events_close(ev);
+	sp = spool_close(sp);
+}
+
+/* The same of claims of which it could not be told at first whether anything of them runs, and of
+ * those of another node, which expire later: what has ended is no less over then. */
+static void test_power_loss_and_a_second_look(void **state)
+{
+	const struct recover_calls unknown = { .life = not_known_yet };
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1"), other = self(sp, "node2");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
+	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-2\"}"), part;
+	struct claim c = claim(sp, id, &me);
+	struct batch *b = open_batch(sp, many, "node2");
+	struct events *ev = NULL;
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(batch_claim(b, 1, &other, &c, &e), 0);
+	b = batch_close(b);
+	note_end("node1", id, 0);
+	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
+	assert_int_equal(recover_run(sp, &me, ev, &unknown, &n, &e), 0);
+	assert_int_equal(n.unknown, 2);
+	assert_int_equal(events_cut(ev, &part, &e), EVENTS_KEPT);
+	note_end("node2", many, 1);
+	assert_int_equal(recover_claims(sp, &me, ev, &dead, &n, &e), 0);
+	assert_true(n.filed == 2 && n.requeued == 0 && n.problems == 0);
+	assert_int_equal(ended_times(sp, id), 1);
+	b = open_batch(sp, many, NULL);
+	assert_int_equal(batch_counts(b).done, 1);
+	b = batch_close(b);
+	ev = events_close(ev);
+	sp = spool_close(sp);
+}
+
 static void note_path(void *data, const char *path)
 {
 	(void)str_copy(data, SPOOL_PATH_MAX, path);
@@ -734,6 +788,7 @@ int main(void)
 		TEST(test_stopped_when_put_back),
 		TEST(test_late_end),
 		TEST(test_power_loss),
+		TEST(test_power_loss_and_a_second_look),
 		TEST(test_torn_record),
 		TEST(test_missed_batch),
 		TEST(test_import_of_what_ended),
