@@ -287,6 +287,7 @@ static bool event_from_json(const struct spool *sp, const json_t *o, struct even
 		return false;
 	ev.requeue = strcmp(what, "requeue") == 0;
 	again_from_json(o, &ev.again);
+	ev.noted_ns = record_ns(json_object_get(o, "time"));
 	if (ev.requeue ? !ev.epoch : !end_from_json(o, &ev.end))
 		return false;
 	*ret = ev;

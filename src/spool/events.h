@@ -48,7 +48,8 @@ struct event {
 	uint64_t id, element;
 	bool requeue; /* else an end */
 	struct spool_end end;
-	uint64_t epoch; /* after a requeue */
+	uint64_t epoch;	   /* after a requeue */
+	uint64_t noted_ns; /* wall, of a requeue */
 	struct spool_again again;
 };
 typedef void (*event_fn)(void *data, const struct event *ev);

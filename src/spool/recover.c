@@ -139,17 +139,48 @@ static int read_events(struct recovery *rc, struct err *e)
 	return r;
 }
 
+/* The place of the first that is not before those of that claim. */
+static size_t events_from(const struct recovery *rc, uint64_t id, uint64_t element, uint64_t epoch)
+{
+	struct event key = { .id = id, .element = element, .end = { .epoch = epoch } };
+	size_t low = 0, high = rc->n_events;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (by_task(&rc->events[mid], &key) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static bool is_of(const struct recovery *rc, size_t at, uint64_t id, uint64_t element)
+{
+	return at < rc->n_events && rc->events[at].id == id && rc->events[at].element == element;
+}
+
 /* What became of the claim with that epoch; NULL: nothing is known. */
 static const struct event *find_event(const struct recovery *rc, uint64_t id, uint64_t element,
 				      uint64_t epoch)
 {
-	struct event key = { .id = id, .element = element, .end = { .epoch = epoch } };
-	const struct event *ev =
-		rc->n_events ? bsearch(&key, rc->events, rc->n_events, sizeof(key), by_task) : NULL;
+	size_t at = events_from(rc, id, element, epoch);
 
-	while (ev && ev > rc->events && by_task(ev - 1, &key) == 0)
-		ev--;
-	return ev;
+	return is_of(rc, at, id, element) && epoch_before(&rc->events[at]) == epoch
+		       ? &rc->events[at]
+		       : NULL;
+}
+
+/* The next requeue above an epoch, up to another one; NULL: there is none. */
+static const struct event *find_requeue(const struct recovery *rc, uint64_t id, uint64_t element,
+					uint64_t above, uint64_t last)
+{
+	size_t at = events_from(rc, id, element, above);
+
+	while (is_of(rc, at, id, element) && !rc->events[at].requeue)
+		at++;
+	return is_of(rc, at, id, element) && rc->events[at].epoch <= last ? &rc->events[at] : NULL;
 }
 
 /* ---- single tasks -----------------------------------------------------------------------------
@@ -320,12 +351,76 @@ static void make_claim(const struct task_name *n, const struct task_history *h, 
 	(void)str_copy(ret->path, sizeof(ret->path), path);
 }
 
+/* A power loss may leave the name of a requeue and take its record: n tells what the file does not.
+ * 1: the file has it now; 0: it had. */
+static int restore_requeues(struct recovery *rc, const struct task_name *n, const char *path,
+			    const struct task_history *h, struct err *e)
+{
+	const struct event *ev;
+	uint64_t epoch = h->epoch;
+
+	while ((ev = find_requeue(rc, n->id, 0, epoch, n->epoch))) {
+		int r = record_append(rc->sp, path,
+				      record_requeue(&ev->again, ev->epoch, ev->noted_ns), false,
+				      e);
+
+		if (r < 0)
+			return r;
+		epoch = ev->epoch;
+	}
+	return epoch > h->epoch;
+}
+
+static int read_claimed(struct recovery *rc, const struct task_name *n, const char *path,
+			struct task_file *ret, struct claim *ret_claim, struct err *e)
+{
+	int r = spool_confirm(rc->sp, path, task_file_read(rc->sp, path, ret, e), e);
+
+	if (r < 0)
+		return r;
+	make_claim(n, &ret->history, path, ret_claim);
+	if (was_put_back(n, &ret->history)) /* what its attempt has, and not what the next is to */
+		ret->spec->memory = ret->history.was.memory;
+	return 0;
+}
+
+/* The same with what events tell of how it came to be what was claimed; of a claim that nobody else
+ * may be working at. */
+static int restore_claimed(struct recovery *rc, const struct task_name *n, struct task_file *t,
+			   struct claim *c, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+	struct task_file whole;
+	int r;
+
+	(void)str_copy(path, sizeof(path), c->path);
+	r = restore_requeues(rc, n, path, &t->history, e);
+	if (r <= 0)
+		return r;
+	r = read_claimed(rc, n, path, &whole, c, e);
+	if (r == 0) {
+		task_file_clear(t);
+		*t = whole;
+	}
+	return r;
+}
+
+static int recover_dead(struct recovery *rc, const struct task_name *n, struct task_file *t,
+			struct claim *c, struct err *e)
+{
+	int r = read_events(rc, e);
+
+	if (r == 0)
+		r = restore_claimed(rc, n, t, c, e);
+	return r == 0 ? settle_dead(rc, c, t, e) : r;
+}
+
 /* path: also where it is when it could not be brought on, which may be another name. */
 static int recover_task(struct recovery *rc, const struct task_name *n, char *path, struct err *e)
 {
 	struct task_file t;
 	struct claim c;
-	int r = spool_confirm(rc->sp, path, task_file_read(rc->sp, path, &t, e), e);
+	int r = read_claimed(rc, n, path, &t, &c, e);
 
 	if (r == -ENOENT)
 		return 0;
@@ -337,15 +432,13 @@ static int recover_task(struct recovery *rc, const struct task_name *n, char *pa
 	}
 	if (r < 0)
 		return r;
-	make_claim(n, &t.history, path, &c);
-	if (was_put_back(n, &t.history)) /* what its attempt has, and not what the next one is to */
-		t.spec->memory = t.history.was.memory;
-
+	/* What lives of one of ours goes on as the attempt that it is. */
+	if (!rc->others && strcmp(n->agent, rc->self->agent) == 0)
+		r = restore_claimed(rc, n, &t, &c, e);
 	/* One with an end in it is being filed, while its agent lives. */
-	if ((is_own(rc, &c) && t.history.ended && !rc->others) || !look_at_holder(rc, &c, t.spec)) {
-		r = read_events(rc, e);
-		r = r == 0 ? settle_dead(rc, &c, &t, e) : r;
-	}
+	if (r == 0 &&
+	    ((is_own(rc, &c) && t.history.ended && !rc->others) || !look_at_holder(rc, &c, t.spec)))
+		r = recover_dead(rc, n, &t, &c, e);
 	(void)str_copy(path, SPOOL_PATH_MAX, c.path);
 	task_file_clear(&t);
 	return r;
@@ -407,6 +500,39 @@ static int end_put_back(struct recovery *rc, struct batch *b, const struct claim
 		r = batch_end(b, rc->ev, &again, &end, e);
 	}
 	return r < 0 ? r : spool_unlink(rc->sp, c->path, e);
+}
+
+/* Into the journal of its batch, where a power loss took that. path: of the claim that it is about;
+ * SPOOL_PATH_MAX bytes. */
+static int bring_to_journal(struct recovery *rc, struct batch *b, const struct event *ev,
+			    char *path, struct err *e)
+{
+	struct claim c = {
+		.name = { .id = ev->id, .element = ev->element, .epoch = epoch_before(ev) }
+	};
+	char file[NAME_FILE_MAX];
+
+	(void)str_copy(path, SPOOL_PATH_MAX,
+		       spool_path(SPOOL_RUNNING, name_format(&c.name, file), c.path));
+	return ev->requeue ? batch_requeue(b, rc->ev, &c, &ev->again, e)
+			   : batch_end(b, rc->ev, &c, &ev->end, e);
+}
+
+/* A claim tells that its element was put back so often: of what the journals do not have, the
+ * events know how. */
+static int restore_element(struct recovery *rc, struct batch *b, const struct task_name *n,
+			   struct err *e)
+{
+	const struct event *ev;
+	char path[SPOOL_PATH_MAX];
+	unsigned int attempts;
+	uint64_t epoch;
+	int r = 0;
+
+	while (r == 0 && batch_state(b, n->element, &epoch, &attempts) < BATCH_DONE &&
+	       (ev = find_requeue(rc, n->id, n->element, epoch, n->epoch)))
+		r = bring_to_journal(rc, b, ev, path, e);
+	return r;
 }
 
 static int settle_element(struct recovery *rc, struct batch *b, struct claim *c, struct err *e)
@@ -474,8 +600,10 @@ static int recover_element(struct recovery *rc, const struct task_name *n, char 
 			*e = why;
 		return why.code;
 	}
-	/* The batch was stopped or is over. */
-	return b ? settle_element(rc, b, &c, e) : spool_unlink(rc->sp, path, e);
+	if (!b) /* it was stopped or is over */
+		return spool_unlink(rc->sp, path, e);
+	r = restore_element(rc, b, n, e);
+	return r < 0 ? r : settle_element(rc, b, &c, e);
 }
 
 static int recover_running(void *data, const char *file, unsigned char type)
@@ -523,6 +651,23 @@ static int replay(struct recovery *rc, const struct task_name *n, struct err *e)
 	return 0;
 }
 
+static int restore_waiting(struct recovery *rc, const struct task_name *n, struct err *e)
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct task_file t;
+	int r;
+
+	if (!find_requeue(rc, n->id, 0, 0, n->epoch))
+		return 0;
+	(void)spool_path(SPOOL_PENDING, name_format(n, file), path);
+	r = task_file_read(rc->sp, path, &t, e);
+	if (r < 0) /* who claims it finds what is wrong with it */
+		return r == -EINVAL ? 0 : r;
+	r = restore_requeues(rc, n, path, &t.history, e);
+	task_file_clear(&t);
+	return r < 0 ? r : 0;
+}
+
 static void recover_pending(struct recovery *rc)
 {
 	const struct scan_task *t;
@@ -536,10 +681,11 @@ static void recover_pending(struct recovery *rc)
 
 		if (t->dir != SPOOL_PENDING)
 			continue;
-		if (t->name.flags & NAME_EDITED)
-			r = transit_free_forgotten(rc->sp, &name, &e);
-		else
-			r = replay(rc, &t->name, &e);
+		r = name.flags & NAME_EDITED ? transit_free_forgotten(rc->sp, &name, &e) : 0;
+		if (r == 0)
+			r = restore_waiting(rc, &name, &e);
+		if (r == 0)
+			r = replay(rc, &name, &e);
 		if (r < 0 && r != -ENOENT)
 			problem(rc, name_format(&t->name, file), &e);
 	}
@@ -552,20 +698,16 @@ static void recover_journals(struct recovery *rc)
 		const struct event *ev = &rc->events[i];
 		struct err e = ERR_INIT;
 		struct batch *b = ev->element ? batch_of(rc, ev->id, &e) : NULL;
-		struct claim c = { .name = { .id = ev->id, .element = ev->element } };
-		char file[NAME_FILE_MAX];
+		char path[SPOOL_PATH_MAX];
 		unsigned int attempts;
 		uint64_t epoch;
 
 		if (!b || batch_state(b, ev->element, &epoch, &attempts) >= BATCH_DONE ||
 		    epoch != epoch_before(ev))
 			continue;
-		c.name.epoch = epoch;
-		(void)spool_path(SPOOL_RUNNING, name_format(&c.name, file), c.path);
 		rc->counts.filed++;
-		if ((ev->requeue ? batch_requeue(b, rc->ev, &c, &ev->again, &e)
-				 : batch_end(b, rc->ev, &c, &ev->end, &e)) < 0)
-			problem(rc, c.path, &e);
+		if (bring_to_journal(rc, b, ev, path, &e) < 0)
+			problem(rc, path, &e);
 	}
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -604,6 +605,161 @@ static void test_power_loss_and_a_second_look(void **state)
 	sp = spool_close(sp);
 }
 
+/* The power went: of a file nothing is left from there on, or bytes of 0. */
+static void lose(const struct spool *sp, const char *path, off_t from, bool zeroes)
+{
+	static const char zero[4096];
+	int fd = openat(sp->fd, path, O_WRONLY);
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_true(st.st_size > from && st.st_size - from <= (off_t)sizeof(zero));
+	if (zeroes)
+		assert_int_equal(pwrite(fd, zero, (size_t)(st.st_size - from), from),
+				 st.st_size - from);
+	else
+		assert_int_equal(ftruncate(fd, from), 0);
+	(void)close(fd);
+}
+
+static off_t size_of(const struct spool *sp, const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(fstatat(sp->fd, path, &st, 0), 0);
+	return st.st_size;
+}
+
+static void expect_waiting(const struct spool *sp, uint64_t id, uint64_t epoch,
+			   const struct spool_again *again)
+{
+	char path[SPOOL_PATH_MAX], name[NAME_FILE_MAX];
+	struct err e = ERR_INIT;
+	struct task_file file;
+	struct scan_task t;
+
+	assert_true(get(sp, id, &t) && t.dir == SPOOL_PENDING && t.name.epoch == epoch);
+	(void)spool_path(SPOOL_PENDING, name_format(&t.name, name), path);
+	assert_int_equal(task_file_read(sp, path, &file, &e), 0);
+	assert_int_equal(file.history.epoch, epoch);
+	assert_int_equal(file.history.attempts, again->attempts);
+	assert_true(file.spec->memory == again->memory);
+	assert_true(file.history.not_before_ns == again->not_before_ns);
+	task_file_clear(&file);
+}
+
+static enum recover_life own_lives(void *data, const struct claim *c)
+{
+	return strcmp(c->who.agent, "node1") == 0 ? RECOVER_ALIVE : RECOVER_UNKNOWN;
+}
+
+/* The renames of a requeue, and of the claim behind it, are on the disk, and their records are not:
+ * the name tells that there was one, and the events what it said. */
+static void check_lost_records(bool zeroes)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1"), other = self(sp, "node2");
+	static const char json[] = "{\"argv\":[\"true\"],\"memory\":\"1G\"}";
+	const struct spool_again again = { .attempts = 1,
+					   .not_before_ns = 4000000000 * NS_PER_S,
+					   .memory = 2ULL << 30,
+					   .reason = "out of memory" };
+	const struct spool_again lost = { .attempts = 1, .memory = 2ULL << 30 };
+	const struct claimer *const who[] = { &me, &other, &me };
+	struct claim adopted = { .attempt = 0 }, c;
+	const struct recover_calls alive = { .life = own_lives,
+					     .adopt = keep_adopted,
+					     .data = &adopted };
+	char path[SPOOL_PATH_MAX], name[NAME_FILE_MAX], boot[SPOOL_BOOT_MAX];
+	struct events *ev = NULL;
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct scan_task t;
+	uint64_t ids[3];
+
+	(void)str_copy(boot, sizeof(boot), sp->boot);
+	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
+	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
+	for (int i = 0; i < 3; i++) {
+		ids[i] = submit(sp, json);
+		assert_true(get(sp, ids[i], &t));
+		(void)spool_path(SPOOL_PENDING, name_format(&t.name, name), path);
+
+		off_t size = size_of(sp, path);
+
+		c = claim(sp, ids[i], who[i]);
+		assert_int_equal(transit_requeue(sp, ev, &c, &again, &e), 0);
+		assert_true(get(sp, ids[i], &t));
+		(void)spool_path(SPOOL_PENDING, name_format(&t.name, name), path);
+		if (i)
+			(void)str_copy(path, sizeof(path), claim(sp, ids[i], who[i]).path);
+		lose(sp, path, size, zeroes);
+	}
+	ev = events_close(ev);
+	(void)str_copy(sp->boot, sizeof(sp->boot), boot);
+
+	assert_int_equal(recover_run(sp, &me, NULL, &alive, &n, &e), 0);
+	assert_true(n.adopted == 1 && n.problems == 0);
+	assert_int_equal(adopted.name.id, ids[2]);
+	assert_int_equal(adopted.attempt, 2);
+	assert_true(adopted.record_bytes == lost.memory);
+	expect_waiting(sp, ids[0], 1, &again);
+	recover(sp, &n);
+	assert_int_equal(n.requeued, 2);
+	expect_waiting(sp, ids[1], 2, &lost);
+	expect_waiting(sp, ids[2], 2, &lost);
+	sp = spool_close(sp);
+}
+
+static void test_lost_records(void **state)
+{
+	check_lost_records(false);
+}
+
+static void test_records_of_zeroes(void **state)
+{
+	check_lost_records(true);
+}
+
+/* The same of an element: its batch's journal is cut, and its claim is there. */
+static void test_lost_journal(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node2");
+	const struct spool_again first = { .attempts = 1, .memory = 5, .reason = "out of memory" };
+	const struct spool_again second = { .attempts = 1, .reason = "gave way" };
+	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-2\"}");
+	char boot[SPOOL_BOOT_MAX];
+	struct events *ev = NULL;
+	struct recover_counts n;
+	struct err e = ERR_INIT;
+	struct batch *b;
+	struct claim c;
+
+	(void)str_copy(boot, sizeof(boot), sp->boot);
+	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
+	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
+	b = open_batch(sp, id, "node2");
+	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
+	assert_int_equal(batch_requeue(b, ev, &c, &first, &e), 0);
+	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
+	assert_int_equal(batch_requeue(b, ev, &c, &second, &e), 0);
+	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
+	b = batch_close(b);
+	ev = events_close(ev);
+	lose(sp, "ends/1/node2", 0, true);
+	put(sp, c.path, "");
+	(void)str_copy(sp->boot, sizeof(sp->boot), boot);
+
+	recover(sp, &n);
+	b = open_batch(sp, id, NULL);
+	assert_int_equal(batch_again_of(b, 1)->epoch, 3);
+	assert_int_equal(batch_again_of(b, 1)->attempts, 1);
+	assert_int_equal(batch_again_of(b, 1)->memory, 5);
+	b = batch_close(b);
+	sp = spool_close(sp);
+}
+
 static void note_path(void *data, const char *path)
 {
 	(void)str_copy(data, SPOOL_PATH_MAX, path);
@@ -789,6 +945,9 @@ int main(void)
 		TEST(test_late_end),
 		TEST(test_power_loss),
 		TEST(test_power_loss_and_a_second_look),
+		TEST(test_lost_records),
+		TEST(test_records_of_zeroes),
+		TEST(test_lost_journal),
 		TEST(test_torn_record),
 		TEST(test_missed_batch),
 		TEST(test_import_of_what_ended),
