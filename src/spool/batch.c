@@ -517,13 +517,39 @@ uint64_t batch_returned(const struct batch *b)
 	return b->returned;
 }
 
+/* Told once more, because what is done behind it had failed, or by the agent after the one that was
+ * killed then: the line is there, and who adds up the lines counts each. */
+static int write_end(struct batch *b, uint64_t element, const struct spool_end *end, struct err *e)
+{
+	int r;
+
+	if (has(b, element) && b->states[element] >= BATCH_DONE &&
+	    epoch_of(b, element) == end->epoch)
+		return 0;
+	r = write_own(b, record_end(end), element, e);
+	if (r == 0)
+		learn_end(b, element, end);
+	return r;
+}
+
+static int write_requeue(struct batch *b, uint64_t element, uint64_t epoch,
+			 const struct spool_again *again, struct err *e)
+{
+	int r;
+
+	if (epoch_of(b, element) >= epoch)
+		return 0;
+	r = write_own(b, record_requeue(again, epoch, clock_wall_ns()), element, e);
+	if (r == 0)
+		learn_requeue(b, element, epoch, again, clock_wall_ns());
+	return r;
+}
+
 int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 	      const struct spool_end *end, struct err *e)
 {
-	int r = write_own(b, record_end(end), c->name.element, e);
+	int r = write_end(b, c->name.element, end, e);
 
-	if (r == 0)
-		learn_end(b, c->name.element, end);
 	/*
 	 * It may be the last one, which only the others' journals tell: of two that end the last
 	 * elements at once, each writes first and reads then, so that one of them finds the
@@ -548,10 +574,8 @@ int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,
 		  const struct spool_again *again, struct err *e)
 {
 	uint64_t element = c->name.element, epoch = c->name.epoch + 1;
-	int r = write_own(b, record_requeue(again, epoch, clock_wall_ns()), element, e);
+	int r = write_requeue(b, element, epoch, again, e);
 
-	if (r == 0)
-		learn_requeue(b, element, epoch, again, clock_wall_ns());
 	if (r == 0 && ev)
 		r = events_add_requeue(ev, b->name.id, element, epoch, again, e);
 	return r == 0 ? spool_unlink(b->sp, c->path, e) : r;
@@ -561,16 +585,12 @@ int batch_revive(struct batch *b, uint64_t element, const char *reason, struct e
 {
 	uint64_t epoch = epoch_of(b, element) + 1;
 	struct spool_again again = { .attempts = 0 };
-	int r;
 
 	if (!has(b, element))
 		return err_set(e, -ERANGE, "task %" PRIu64 " has %" PRIu64 " elements, no %" PRIu64,
 			       b->name.id, b->count, element);
 	(void)str_copy(again.reason, sizeof(again.reason), reason);
-	r = write_own(b, record_requeue(&again, epoch, clock_wall_ns()), element, e);
-	if (r == 0)
-		learn_requeue(b, element, epoch, &again, clock_wall_ns());
-	return r;
+	return write_requeue(b, element, epoch, &again, e);
 }
 
 int batch_hasten(struct batch *b, uint64_t element, struct err *e)
@@ -578,7 +598,6 @@ int batch_hasten(struct batch *b, uint64_t element, struct err *e)
 	const struct requeued *q = find_requeued(b, element);
 	struct spool_again again = { .attempts = 0 };
 	uint64_t epoch;
-	int r;
 
 	if (!q || b->states[element] != BATCH_WAITING)
 		return 0;
@@ -586,10 +605,7 @@ int batch_hasten(struct batch *b, uint64_t element, struct err *e)
 	again.attempts = q->again.attempts;
 	again.memory = q->again.memory;
 	(void)str_copy(again.reason, sizeof(again.reason), q->again.reason ? q->again.reason : "");
-	r = write_own(b, record_requeue(&again, epoch, clock_wall_ns()), element, e);
-	if (r == 0)
-		learn_requeue(b, element, epoch, &again, clock_wall_ns());
-	return r;
+	return write_requeue(b, element, epoch, &again, e);
 }
 
 int batch_sync(struct batch *b, struct err *e)

@@ -392,6 +392,50 @@ static void test_hasten_of_what_ends(void **state)
 	assert_int_equal(epoch, 2);
 }
 
+static size_t lines_of(const char *path)
+{
+	cleanup_free char *text = NULL;
+	size_t len, n = 0;
+
+	assert_int_equal(spool_read(sp, path, SPEC_TEXT_MAX, &text, &len, NULL), 0);
+	for (size_t i = 0; i < len; i++)
+		n += text[i] == '\n';
+	return n;
+}
+
+/* Their files in running/ could not be removed, or the agent was killed before: what is told again,
+ * by it or the one after it, is in the journal once. */
+static void test_told_again(void **state)
+{
+	const struct spool_again again = { .attempts = 1 };
+	struct spool_end end = { .result = RESULT_FAILED, .begun_ns = clock_wall_ns() };
+	struct claimer me = self();
+	struct claim c[3];
+	struct err e = ERR_INIT;
+	unsigned int attempts;
+	uint64_t epoch;
+
+	for (uint64_t i = 0; i < 3; i++)
+		assert_int_equal(batch_claim(b, i + 1, &me, &c[i], &e), 0);
+	for (int told = 0; told < 3; told++) {
+		if (told == 2) {
+			b = batch_close(b);
+			assert_int_equal(batch_open(sp, &name, "me", &b, NULL), 0);
+		}
+		assert_int_equal(batch_end(b, NULL, &c[0], &end, &e), 0);
+		assert_int_equal(batch_requeue(b, NULL, &c[1], &again, &e), 0);
+		assert_int_equal(batch_end(b, NULL, &c[2], &end, &e), 0);
+	}
+	assert_int_equal(lines_of("ends/1/me"), 3);
+	assert_int_equal(batch_state(b, 2, &epoch, &attempts), BATCH_WAITING);
+	assert_true(epoch == 1 && attempts == 1);
+
+	/* An end of an epoch that is over stands there, too, and changes nothing. */
+	assert_int_equal(batch_end(b, NULL, &c[1], &end, &e), BATCH_SUPERSEDED);
+	assert_int_equal(lines_of("ends/1/me"), 4);
+	assert_int_equal(batch_state(b, 2, &epoch, &attempts), BATCH_WAITING);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -402,6 +446,7 @@ int main(void)
 		TEST(test_other_count),
 		TEST(test_bad_journal),
 		TEST(test_hole),
+		TEST(test_told_again),
 		TEST(test_recover_outside),
 		TEST(test_edit),
 		TEST(test_hasten_of_what_runs),
