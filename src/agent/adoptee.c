@@ -41,17 +41,18 @@ static int find_batch(const struct spool *sp, const struct scan *s, struct found
 	return r == 0 && !t ? scan_done(sp, is_batch, f, e) : r;
 }
 
-/* An element that was tried before may ask for more than its batch. */
+/* An element that was tried before may ask for more than its batch. Its agent may have put it back
+ * already, and its file stayed: what the next attempt is to ask for is not its own. */
 static int find_memory(const struct spool *sp, const struct task_name *n, struct adoptee *a,
 		       struct err *e)
 {
 	struct batch *b = NULL;
-	const struct batch_again *again;
-	int r = a->claim.name.epoch ? batch_open(sp, n, NULL, &b, e) : 0;
+	uint64_t memory, epoch = a->claim.name.epoch;
+	int r = epoch ? batch_open(sp, n, NULL, &b, e) : 0;
 
-	again = b ? batch_again_of(b, a->claim.name.element) : NULL;
-	if (again && again->memory)
-		a->spec->memory = again->memory;
+	memory = b ? batch_memory_in(b, a->claim.name.element, epoch) : 0;
+	if (memory)
+		a->spec->memory = memory;
 	(void)batch_close(b);
 	return r;
 }

@@ -38,10 +38,15 @@ struct journal {
 	off_t offset;
 };
 
+struct grown {
+	uint64_t epoch, memory;
+};
+
 struct requeued {
 	uint64_t element;
 	struct batch_again again;
-	char *reason; /* the text of again.reason */
+	char *reason;	       /* the text of again.reason */
+	struct grown grown[2]; /* by the last requeue that said so, and by the one before */
 };
 
 struct batch {
@@ -92,6 +97,16 @@ const struct batch_again *batch_again_of(const struct batch *b, uint64_t element
 	return q ? &q->again : NULL;
 }
 
+uint64_t batch_memory_in(const struct batch *b, uint64_t element, uint64_t epoch)
+{
+	const struct requeued *q = find_requeued(b, element);
+
+	for (size_t i = 0; q && i < ARRAY_LEN(q->grown); i++)
+		if (q->grown[i].epoch <= epoch)
+			return q->grown[i].memory;
+	return 0;
+}
+
 static uint64_t epoch_of(const struct batch *b, uint64_t element)
 {
 	const struct requeued *q = find_requeued(b, element);
@@ -128,19 +143,37 @@ static void learn_end(struct batch *b, uint64_t element, const struct spool_end 
 	set_state(b, element, BATCH_DONE + (enum batch_state)end->result);
 }
 
+/* It holds until another requeue says some, whichever of them is read first. */
+static void learn_memory(struct requeued *q, uint64_t epoch, uint64_t memory)
+{
+	struct grown *last = &q->grown[0], *before = &q->grown[1];
+
+	if (memory && epoch > last->epoch) {
+		*before = *last;
+		*last = (struct grown){ epoch, memory };
+	} else if (memory && epoch > before->epoch && epoch < last->epoch) {
+		*before = (struct grown){ epoch, memory };
+	}
+	q->again.memory = last->memory;
+}
+
 static void learn_requeue(struct batch *b, uint64_t element, uint64_t epoch,
 			  const struct spool_again *again, uint64_t noted_ns)
 {
 	struct requeued *q = find_requeued(b, element);
 
+	if (q)
+		learn_memory(q, epoch, again->memory);
 	if (!has(b, element) || epoch <= epoch_of(b, element))
 		return;
-	q = q ? q : add_requeued(b, element);
+	if (!q) {
+		q = add_requeued(b, element);
+		learn_memory(q, epoch, again->memory);
+	}
 	q->again.epoch = epoch;
 	q->again.not_before_ns = again->not_before_ns;
 	q->again.noted_ns = noted_ns;
 	q->again.attempts = again->attempts;
-	q->again.memory = again->memory ? again->memory : q->again.memory;
 	free(q->reason);
 	q->again.reason = q->reason = xstrdup(again->reason);
 	set_state(b, element, BATCH_WAITING);

@@ -106,6 +106,9 @@ struct batch_again {
 	const char *reason;
 };
 const struct batch_again *batch_again_of(const struct batch *b, uint64_t element);
+/* The memory that its attempt of that epoch asks for, which may be the one before the last; 0: as
+ * the batch does. */
+uint64_t batch_memory_in(const struct batch *b, uint64_t element, uint64_t epoch);
 
 /* ends/ID and what is in it. */
 int batch_forget(const struct spool *sp, uint64_t id, struct err *e);

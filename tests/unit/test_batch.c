@@ -436,6 +436,41 @@ static void test_told_again(void **state)
 	assert_int_equal(batch_state(b, 2, &epoch, &attempts), BATCH_WAITING);
 }
 
+/* Who reads the journals may come to a later requeue first. */
+static void test_memory(void **state)
+{
+	static const char *const lines[] = {
+		"{\"event\":\"requeue\",\"element\":2,\"epoch\":1,\"attempts\":1,\"memory\":5}\n",
+		"{\"event\":\"requeue\",\"element\":2,\"epoch\":2,\"attempts\":1}\n",
+		"{\"event\":\"requeue\",\"element\":2,\"epoch\":3,\"attempts\":2,\"memory\":8}\n",
+		"{\"event\":\"requeue\",\"element\":2,\"epoch\":4,\"attempts\":2}\n",
+	};
+	static const int orders[][4] = { { 0, 1, 2, 3 }, { 3, 2, 1, 0 }, { 2, 0, 3, 1 } };
+	static const uint64_t expected[] = { 0, 5, 5, 8, 8 };
+	char path[SPOOL_PATH_MAX];
+
+	assert_int_equal(batch_memory_in(b, 2, 4), 0);
+	assert_int_equal(batch_refresh_now(b, NULL), 0);
+	for (size_t i = 0; i < ARRAY_LEN(orders); i++) {
+		b = batch_close(b);
+		assert_int_equal(batch_open(sp, &name, "me", &b, NULL), 0);
+		for (size_t k = 0; k < 4; k++) {
+			put(str_print(path, sizeof(path), "ends/1/n%zu", k), lines[orders[i][k]]);
+			assert_int_equal(batch_refresh(b, NULL), 0);
+		}
+		for (uint64_t epoch = 0; epoch < ARRAY_LEN(expected); epoch++)
+			assert_int_equal(batch_memory_in(b, 2, epoch), expected[epoch]);
+		assert_int_equal(batch_again_of(b, 2)->memory, 8);
+		assert_int_equal(batch_again_of(b, 2)->epoch, 4);
+		for (size_t k = 0; k < 4; k++)
+			assert_int_equal(
+				spool_unlink(sp, str_print(path, sizeof(path), "ends/1/n%zu", k),
+					     NULL),
+				0);
+	}
+	assert_int_equal(batch_memory_in(b, FAR, 1), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -447,6 +482,7 @@ int main(void)
 		TEST(test_bad_journal),
 		TEST(test_hole),
 		TEST(test_told_again),
+		TEST(test_memory),
 		TEST(test_recover_outside),
 		TEST(test_edit),
 		TEST(test_hasten_of_what_runs),

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/adoptee.h"
 #include "agent/depends.h"
 #include "agent/filing.h"
 #include "agent/taking.h"
@@ -716,6 +717,35 @@ static void test_written_before_the_claim_goes(void **state)
 	p.spool = spool_close(p.spool);
 }
 
+/* The second attempt lives on, though its agent had written already that it is put back: it has the
+ * memory that it began with. */
+static void test_adopted_element_that_was_put_back(void **state)
+{
+	const struct spool_again first = { .attempts = 1, .memory = 2ULL << 30 };
+	const struct spool_again second = { .attempts = 2, .memory = 4ULL << 30 };
+	struct spool *sp = open_spool();
+	struct claimer one = self(sp, "one");
+	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-2\",\"memory\":\"1G\"}");
+	struct batch *b = open_batch(sp, id, "one");
+	struct adoptee a = { .tries = 1 };
+	cleanup_free char *line = NULL;
+	struct scan *s = scanned(sp);
+	struct err e = ERR_INIT;
+
+	assert_int_equal(batch_claim(b, 1, &one, &a.claim, &e), 0);
+	assert_int_equal(batch_requeue(b, NULL, &a.claim, &first, &e), 0);
+	assert_int_equal(batch_claim(b, 1, &one, &a.claim, &e), 0);
+	assert_int_equal(batch_requeue(b, NULL, &a.claim, &second, &e), 0);
+	line = record_line(record_claim(&one, 1, 2, a.claim.claimed_ns));
+	assert_int_equal(spool_write_new(sp, a.claim.path, line, strlen(line), false, &e), 0);
+	assert_int_equal(adoptee_fill(&a, sp, s, &e), 0);
+	assert_true(a.spec->memory == first.memory);
+	adoptee_clear(&a);
+	(void)scan_free(s);
+	b = batch_close(b);
+	sp = spool_close(sp);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -746,6 +776,8 @@ int main(void)
 						spool_teardown),
 		cmocka_unit_test_setup_teardown(test_log_is_told_once, spool_setup, spool_teardown),
 		cmocka_unit_test_setup_teardown(test_written_before_the_claim_goes, spool_setup,
+						spool_teardown),
+		cmocka_unit_test_setup_teardown(test_adopted_element_that_was_put_back, spool_setup,
 						spool_teardown),
 	};
 
