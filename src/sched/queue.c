@@ -649,6 +649,19 @@ struct run *queue_start(struct sched_queue *q, struct entry *e, struct devset de
 	return r;
 }
 
+/* It was taken for what waits, because somebody else had started it, and waits again as that does.
+ */
+static void stop_waiting(struct sched_queue *q, struct run *run)
+{
+	struct sched_ref ref = ref_of(&run->t);
+	struct entry *e = queue_find_entry(q, ref);
+
+	if (!e)
+		return;
+	change_run(q, run, &e->t);
+	(void)(ref.element ? sched_remove_element : sched_remove)(q, ref);
+}
+
 int sched_adopt(struct sched_queue *q, const struct sched_task *t, struct devset devices,
 		uint64_t started_ns, struct err *e)
 {
@@ -658,13 +671,13 @@ int sched_adopt(struct sched_queue *q, const struct sched_task *t, struct devset
 		return r;
 	if (t->n_elements > 1)
 		return err_set(e, -EINVAL, "a batch does not run, its elements do");
-	if (is_known(q, t))
-		return err_set(e, -EEXIST, "task %llu is in the queue already",
-			       (unsigned long long)t->id);
+	if (queue_find_run(q, ref_of(t)))
+		return err_set(e, -EEXIST, "task %llu runs already", (unsigned long long)t->id);
 
 	struct run *run = run_new(q, t, devices, started_ns);
 
 	run->ends_ns = ends_at(t, started_ns, 0);
+	stop_waiting(q, run);
 	if (run->lane)
 		line_refresh(q, run->lane);
 	if (run->array)

@@ -67,7 +67,8 @@ int sched_note(struct sched_queue *q, struct sched_ref ref, const char *note);
 /* The task as it waits or runs. Its model is valid until the next change of the queue. -ENOENT */
 int sched_get(const struct sched_queue *q, struct sched_ref ref, struct sched_task *ret);
 
-/* A task that runs already, after a restart. started_ns may be in the past. -EEXIST, -EINVAL */
+/* A task that runs already, after a restart or its agent's end; of what waits it is taken out.
+ * started_ns may be in the past. -EEXIST when it runs here, -EINVAL */
 int sched_adopt(struct sched_queue *q, const struct sched_task *t, struct devset devices,
 		uint64_t started_ns, struct err *e);
 /* It runs since now, so that its time-out counts from here. -ENOENT when it does not run. */

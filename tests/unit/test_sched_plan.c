@@ -616,6 +616,41 @@ static void test_adopted(void **state)
 	bench_close(&b);
 }
 
+/* What another node has started is planned here as well until its claim is taken over. */
+static void test_adopted_while_it_waits(void **state)
+{
+	const struct devset none = { { 0 } };
+	const struct sched_ref element = { 1, 2 };
+	struct sched_task t;
+
+	bench_open(&b, 0);
+
+	uint32_t lane = sched_lane(b.q, "x");
+
+	bench_add(&b, T(.id = 1, .element = 1, .n_elements = 3, .array_limit = 2, .priority = 5));
+	bench_add(&b, T(.id = 2, .lane = lane));
+	bench_add(&b, T(.id = 3, .lane = lane));
+	assert_int_equal(
+		sched_adopt(b.q, &T(.id = 1, .element = 2, .array_limit = 2), none, 0, NULL), 0);
+	assert_int_equal(sched_adopt(b.q, &T(.id = 2, .lane = lane), none, 0, NULL), 0);
+	assert_int_equal(sched_adopt(b.q, &T(.id = 2, .lane = lane), none, 0, NULL), -EEXIST);
+	assert_int_equal(sched_count(b.q).waiting, 3);
+	assert_int_equal(sched_count(b.q).running, 2);
+	expect("start 1.1"); /* the lane, and the array's limit, count what was adopted */
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 1 }), 0);
+	assert_int_equal(sched_requeue(b.q, element, b.view.now_ns + 1000, 0, "a try"), 0);
+	expect("start 1.3"); /* its back-off has not ended */
+	assert_int_equal(sched_get(b.q, element, &t), 0);
+	assert_int_equal(t.priority, 5);
+	b.view.now_ns += 1000;
+	expect("start 1.2");
+	assert_int_equal(sched_requeue(b.q, ref(2), b.view.now_ns + 1000, 0, NULL), 0);
+	expect("");
+	b.view.now_ns += 1000;
+	expect("start 2");
+	bench_close(&b);
+}
+
 /* What only fills a device gives way to every task, also to one that is preemptible itself. */
 static void test_fillers(void **state)
 {
@@ -686,6 +721,7 @@ int main(void)
 		cmocka_unit_test(test_small_output),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_adopted),
+		cmocka_unit_test(test_adopted_while_it_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
