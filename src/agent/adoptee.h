@@ -16,6 +16,7 @@ struct adoptee {
 	struct spool_spec *spec;
 	struct text_list devices; /* UUIDs; empty: it has none, or they were not written down */
 	unsigned int tries;
+	bool elsewhere; /* it ran on another node, or on this one before that was started anew */
 };
 
 /*

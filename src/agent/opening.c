@@ -214,7 +214,8 @@ static void adopt_one(void *data, const struct claim *c, const struct spool_spec
 	o->all = xrealloc(o->all, o->n + 1, sizeof(*o->all));
 	o->all[o->n++] = (struct adoptee){ .claim = *c,
 					   .tries = c->attempt ? c->attempt - 1 : 0,
-					   .spec = spec ? spec_for_element(spec, 0) : NULL };
+					   .spec = spec ? spec_for_element(spec, 0) : NULL,
+					   .elsewhere = c->who.boot[0] && !is_of_this_boot(f, c) };
 	/* A process of another boot is none of ours. */
 	o->all[o->n - 1].claim.started = c->started && is_of_this_boot(f, c);
 }

@@ -68,21 +68,18 @@ static void adopt(struct tasks *q, struct adoptee *a)
 {
 	const struct spool_spec *s = a->spec;
 	struct sched_task t;
-	struct text_list uuids;
 	struct devset slots;
 
 	if (is_ours(q, &a->claim.name))
 		return;
 	find_devices(q, a);
-	uuids = a->devices;
-	a->devices = (struct text_list){ 0 };
-	slots = slots_of(q->place.view, &uuids);
+	slots = slots_of(q->place.view, &a->devices);
 	planview_task(&a->claim.name, s, &t);
 	t.lane = s->lane ? sched_lane(q->plan, s->lane) : 0;
 	(void)sched_adopt(q->plan, &t, slots, clock_mono_ns(), NULL);
 	news_say(q->place.news, LOG_LEVEL_INFO, "task %llu runs on (%s)", (unsigned long long)t.id,
 		 s->name);
-	tasks_adopt(q, run_adopt(&q->place, &a->claim, take_ptr(a->spec), a->tries, uuids, slots));
+	tasks_adopt(q, run_adopt(&q->place, a, slots));
 }
 
 static void on_look_again(uv_timer_t *timer);

@@ -298,27 +298,29 @@ static void set_kind(struct run *r, enum end_kind kind, const char *why)
 	(void)str_copy(r->why, sizeof(r->why), why);
 }
 
-struct run *run_adopt(struct run_place *place, const struct claim *claim, struct spool_spec *spec,
-		      unsigned int tries, struct text_list uuids, struct devset devices)
+struct run *run_adopt(struct run_place *place, struct adoptee *a, struct devset devices)
 {
+	const struct claim *claim = &a->claim;
 	struct run *r = run_new(place);
 
 	r->ref = (struct sched_ref){ claim->name.id, (uint32_t)claim->name.element };
 	r->claim = *claim;
-	r->spec = spec;
-	r->tries = tries;
-	r->uuids = uuids;
+	r->spec = take_ptr(a->spec);
+	r->tries = a->tries;
+	r->uuids = a->devices;
+	a->devices = (struct text_list){ 0 };
 	r->devices = devices;
 	r->promised = devices;
-	r->leased = uuids.n > 0;
+	r->leased = r->uuids.n > 0;
 	r->adopted = true;
+	r->elsewhere = a->elsewhere;
 	if (claim->started)
 		r->shim = claim->who.proc;
 	if (claim->stopped) /* by an agent before us, whose word its shim may not have had */
 		set_kind(r, END_STOPPED, RUN_STOPPED_TEXT);
 	r->state = RUN_RUNNING;
 	(void)runjob_token(place->key, &claim->name, r->token);
-	(void)runjob_log_path(&claim->name, spec->name, claim->attempt, r->log_path);
+	(void)runjob_log_path(&claim->name, r->spec->name, claim->attempt, r->log_path);
 	runtalk_look(r);
 	return r;
 }

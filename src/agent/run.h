@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "agent/adoptee.h"
 #include "agent/beats.h"
 #include "agent/guardlink.h"
 #include "agent/lanes.h"
@@ -86,10 +87,9 @@ struct run_place {
  * started. The slots of devices are those of the view. */
 struct run *run_start(struct run_place *place, struct sched_ref ref, uint64_t edits,
 		      struct devset devices);
-/* What an earlier agent started, as recovery tells. spec and uuids, its devices, are r's from now
+/* What an earlier agent started, as recovery tells. The spec and the devices in a are r's from now
  * on; devices: those of them that the view shows. */
-struct run *run_adopt(struct run_place *place, const struct claim *claim, struct spool_spec *spec,
-		      unsigned int tries, struct text_list uuids, struct devset devices);
+struct run *run_adopt(struct run_place *place, struct adoptee *a, struct devset devices);
 
 /* kind: END_STOPPED, END_PREEMPTED, END_TAKEN. grace_ms UINT32_MAX: as the task says. Where its end
  * is being written it may wait again all the same: the caller sees to that, filing_cancel(). */

@@ -147,7 +147,7 @@ void run_sweep(struct run *r, unsigned int what)
 
 /*
  * What else of its owner's is to end with it; true while that goes on. Who came before it, or made
- * it give way, has won, and is not ended for it.
+ * it give way, has won, and is not ended for it; nor are those beside which it never ran.
  */
 static bool sweeps(struct run *r)
 {
@@ -155,7 +155,7 @@ static bool sweeps(struct run *r)
 	unsigned int what = run_sweep_of((enum spec_clean)r->spec->clean);
 	bool gave_way = r->kind == END_TAKEN || r->kind == END_PREEMPTED;
 
-	if (r->swept || gave_way || (!r->started_ns && !r->adopted))
+	if (r->swept || gave_way || r->elsewhere || (!r->started_ns && !r->adopted))
 		return r->sweeping;
 	r->swept = true;
 	if (r->kind == END_STOPPED)

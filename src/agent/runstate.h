@@ -42,7 +42,8 @@ struct run {
 	struct ear *ear; /* NULL: not connected */
 	uv_timer_t timer;
 	bool adopted;
-	bool log_away; /* it has none in the spool */
+	bool elsewhere; /* as in struct adoptee */
+	bool log_away;	/* it has none in the spool */
 	uint64_t retry_ms;
 	bool looking;		     /* for its shim: what it is told waits until that is known */
 	struct remains *remains;     /* of a shim that was killed: they are being ended */

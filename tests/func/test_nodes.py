@@ -206,6 +206,46 @@ def test_shim_keeps_the_claim_of_a_dead_agent(world, tmp_path):
     assert not [f for f in os.listdir(b.spool / "agents") if "," in f]
 
 
+@contextlib.contextmanager
+def python_of(node):
+    """A process that `--clean python` ends on that node, and on no other."""
+    p = subprocess.Popen(["/usr/bin/python3", "-c", "import time; time.sleep(600)"], start_new_session=True,
+                         env={k: v for k, v in node.env.items() if k != "LD_PRELOAD"})
+    try:
+        yield p
+    finally:
+        p.kill()
+        p.wait()
+
+
+def test_end_of_another_node_sweeps_nothing_here(world, tmp_path):
+    """Who writes down the end of another node's task ends none of those that it never ran beside; of a task that did run
+    here he does, also where an agent before him had started it."""
+    a, b = two_that_know_each_other(world)
+    go = tmp_path / "go"
+    task = ["-g", "0", "--clean", "python", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"]
+    b.run("off")
+    b.agent.wait(HANG)
+    with python_of(b) as victim:
+        i = a.submit(*task)
+        shims = a.shims()
+        a.kill()
+        go.touch()
+        assert wait_for(lambda: not any(map(proc_exists, shims)))
+        b.start()
+        b.wait(i, "done", 30)
+        time.sleep(0.5)
+        assert victim.poll() is None, b.out.read_text()
+        go.unlink()
+        i = b.submit(*task)
+        b.shims()
+        b.kill()
+        b.start()
+        go.touch()
+        b.wait(i, "done")
+        assert victim.wait(HANG) == -signal.SIGTERM
+
+
 def test_frozen_node_wakes_up_late(world, tmp_path):
     """What comes of a claim that was taken over changes nothing, and what still runs of it is ended."""
     a, b = two_that_know_each_other(world)
