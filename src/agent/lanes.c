@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/doubts.h"
 #include "agent/tasksin.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -197,7 +198,7 @@ static bool is_used(struct tasks *q, const struct lanes_entry *l)
 		if (lane ? sched_get(q->plan, run_ref(r->run), &t) == 0 && t.lane == lane
 			 : run_ref(r->run).id == id)
 			return true;
-	return false;
+	return doubts_use(q, lane, id);
 }
 
 /* Its file may name us still, and then no other agent starts anything of it: once more. */

@@ -252,6 +252,35 @@ static int open_place(struct opening *o, struct spool_place *p)
 	return r;
 }
 
+bool opening_claim_name(const char *unknown, struct task_name *ret)
+{
+	cleanup_free char *path = xstrdup(unknown);
+	char *unjudged = strstr(path, BEATS_UNJUDGED);
+
+	path[unjudged ? (size_t)(unjudged - path) : strcspn(path, BEATS_EMPTY)] = '\0';
+
+	const char *slash = strrchr(path, '/');
+
+	return slash && name_parse(slash + 1, ret);
+}
+
+/* Which lane they are in, and whether that one has a limit, is known of their batches. */
+static void name_unknown(struct opening *o, const struct scan *s)
+{
+	o->unsure = xcalloc(o->unknown.n + 1, sizeof(*o->unsure));
+	for (size_t i = 0; i < o->unknown.n; i++) {
+		struct task_name *n = &o->unsure[o->n_unsure], claim;
+		const struct scan_task *batch;
+
+		if (!opening_claim_name(o->unknown.texts[i], &claim))
+			continue;
+		batch = claim.element ? scan_find(s, claim.id, 0) : NULL;
+		*n = batch ? batch->name : claim;
+		n->element = claim.element;
+		o->n_unsure++;
+	}
+}
+
 /* Those that cannot be read now keep what they have, and are looked at again. */
 static void fill_all(struct finder *f)
 {
@@ -272,6 +301,7 @@ static void fill_all(struct finder *f)
 		adoptee_clear(a);
 	}
 	o->n = kept;
+	name_unknown(o, s);
 	scan_free(s);
 }
 
@@ -330,6 +360,7 @@ void opening_clear(struct opening *o)
 	free(o->all);
 	text_list_clear(&o->lanes);
 	text_list_clear(&o->unknown);
+	free(o->unsure);
 	free(o->cgroup);
 	strbuf_clear(&o->notes);
 }

@@ -29,6 +29,8 @@ struct opening {
 	size_t n;
 	struct adoptee *all;	  /* what an earlier agent started */
 	struct text_list unknown; /* claims that cannot be told now, or could not be brought on */
+	size_t n_unsure;
+	struct task_name *unsure; /* their names; of an element with what its batch's name says */
 	struct text_list lanes;	  /* that are this agent's */
 	struct strbuf notes;	  /* lines to be told */
 	char *cgroup;		  /* to make tasks' own ones in; NULL: none is delegated */
@@ -43,5 +45,7 @@ void opening_work(struct opening *o, struct spool_place *place);
  * sets run_dir and key; nothing is watched. */
 void opening_reclaim(struct opening *o, struct spool_place *place, const struct text_list *dead);
 void opening_clear(struct opening *o);
+/* Of a claim in `unknown`. */
+bool opening_claim_name(const char *unknown, struct task_name *ret);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/doubts.h"
 #include "agent/planview.h"
 #include "agent/tasklease.h"
 #include "base/clock.h"
@@ -88,8 +89,10 @@ static void on_look_again(uv_timer_t *timer);
 static void take_found(struct tasks *q, struct opening *o)
 {
 	tasks_tell_lines(q, strbuf_str(&o->notes));
+	doubts_end(q, o);
 	for (size_t i = 0; i < o->n; i++)
 		adopt(q, &o->all[i]);
+	doubts_begin(q, o);
 	for (size_t i = 0; i < o->unknown.n; i++)
 		text_list_add(&q->unknown, o->unknown.texts[i]);
 	if (!q->unknown.n) {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "agent/applying.h"
+#include "agent/doubts.h"
 #include "agent/filing.h"
 #include "agent/nodes.h"
 #include "agent/pauses.h"
@@ -971,6 +972,7 @@ int tasks_free(struct tasks *q)
 	streaks_clear(&q->streaks);
 	pauses_clear(&q->pauses);
 	lanes_clear(q);
+	doubts_clear(q);
 	launch_mother_close(&q->place.mother);
 	dirwatch_stop(q->watch);
 	q->watch = dirwatch_free(q->watch);

@@ -68,6 +68,7 @@ struct tasks {
 	uv_timer_t lease_timer;	  /* running tasks of which the guard could not take the lease */
 	uv_timer_t look_timer;	  /* at the unknown ones, again */
 	struct text_list unknown; /* claims of which it could not be told what they are */
+	struct doubt *doubts;	  /* doubts.c: those that count as running until then */
 	uint64_t look_ms;
 	struct dirwatch *watch; /* of pending/ */
 	unsigned int handles;

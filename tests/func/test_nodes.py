@@ -863,6 +863,34 @@ def test_claim_that_cannot_be_recovered_at_first(world, faultfs, tmp_path, fault
     a.wait(i, "done")
 
 
+@pytest.mark.parametrize("options", [["-l", "one"], ["--array", "1-2%1"], ["-l", "one", "--array", "1-2"]], ids=" ".join)
+def test_claim_that_cannot_be_read_at_first_counts(world, faultfs, tmp_path, options):
+    """What an agent finds and cannot read yet may run: nothing of its lane, or beyond its array's limit, starts beside
+    it, and its lane is not let go of."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    mark, go = tmp_path / "marks", tmp_path / "go"
+    task = ["-g", "0", *options, "--", "sh", "-c",
+            f"echo begun >> {mark}; until [ -e {go} ]; do sleep 0.02; done; sleep 0.3; echo over >> {mark}"]
+    tasks = [a.submit(*task) for _ in range(1 if "--array" in options else 2)]
+    a.shims()
+    assert wait_for(lambda: lines(mark))
+    claim, = os.listdir(a.spool / "running")
+    key = "one" if "-l" in options else f"%{tasks[0]}"
+    a.kill()
+    with mount.ruled(f"open EIO /default/running/{claim}"):
+        a.start()
+        assert wait_for(lambda: a.said("could not be recovered")), a.out.read_text()
+        time.sleep(4)  # more than what a lane is kept for that nothing runs of
+        assert lines(mark) == ["begun"]
+        assert owner(a, key) == "alpha"
+    go.touch()
+    for i in tasks:
+        a.wait(i, "done")
+    assert at_once(mark) == 1 and len(lines(mark)) == 4
+
+
 @pytest.mark.parametrize("error", ["EIO", "ENOENT"])
 def test_new_task_that_cannot_be_read_at_first(world, faultfs, tmp_path, error):
     """A file that cannot be read for a moment is read again, and until then it is said why its task waits."""
