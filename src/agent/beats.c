@@ -69,6 +69,7 @@ struct look {
 	struct other *others;
 	struct text_list dead;
 	struct strbuf notes;
+	bool unread; /* a claim could not be read, and may be anybody's */
 	bool clash;
 	struct err e;
 };
@@ -262,22 +263,23 @@ static struct other *find_other(const struct look *l, const char *agent)
 
 /* ---- claims ---- */
 
-/* Who has the claim: of a single task the name says it, but for the process. */
-static bool read_claimer(const struct spool *sp, const struct task_name *n, const char *path,
-			 struct claimer *ret)
+/* Who has the claim: of a single task the name says it, but for the process. 0; -ENOENT: it is
+ * gone; or negative. */
+static int read_claimer(const struct spool *sp, const struct task_name *n, const char *path,
+			struct claimer *ret)
 {
 	cleanup_free char *text = NULL;
 	struct task_history h = { .epoch = 0 };
 	struct task_file t;
 	size_t len;
+	int r = n->element ? spool_read(sp, path, ELEMENT_FILE_MAX, &text, &len, NULL)
+			   : task_file_read(sp, path, &t, NULL);
 
+	if (r < 0)
+		return spool_confirm(sp, path, r, NULL);
 	if (n->element) {
-		if (spool_read(sp, path, ELEMENT_FILE_MAX, &text, &len, NULL) < 0)
-			return false;
 		history_read(text, len, &h, NULL);
 	} else {
-		if (task_file_read(sp, path, &t, NULL) < 0)
-			return false;
 		h = t.history;
 		task_file_clear(&t);
 	}
@@ -286,7 +288,7 @@ static bool read_claimer(const struct spool *sp, const struct task_name *n, cons
 		*ret = h.claimer;
 	if (!ret->agent[0])
 		(void)str_copy(ret->agent, sizeof(ret->agent), n->agent);
-	return true;
+	return 0;
 }
 
 static void tell_unknown(struct looking *g, const struct task_name *n, const char *path,
@@ -352,6 +354,7 @@ static int look_at_claim(void *data, const char *file, unsigned char type)
 	struct claimer who = { .host = "" };
 	char path[SPOOL_PATH_MAX];
 	struct task_name n;
+	int r;
 
 	if (!name_parse(file, &n))
 		return 0;
@@ -361,8 +364,10 @@ static int look_at_claim(void *data, const char *file, unsigned char type)
 		look_at_own(g, path);
 		return 0;
 	}
-	if (n.element && !read_claimer(g->lk->sp, &n, path, &who))
+	if (n.element && (r = read_claimer(g->lk->sp, &n, path, &who)) < 0) {
+		g->l->unread = g->l->unread || (r != -ENOENT && !spool_is_bad(r));
 		return 0;
+	}
 
 	struct other *o = find_other(g->l, who.agent);
 
@@ -375,16 +380,18 @@ static int look_at_claim(void *data, const char *file, unsigned char type)
 		o->n_claims++;
 	if (o && o->life == RECOVER_ALIVE && o->quiet_ms < QUIET_BEATS * g->lk->beat_ms)
 		return 0;
-	if (n.element || read_claimer(g->lk->sp, &n, path, &who))
+	if (n.element || read_claimer(g->lk->sp, &n, path, &who) == 0)
 		judge_claim(g, &n, path, o, &who);
 	return 0;
 }
 
-/* Who has ended and left nothing is forgotten. */
+/* Who has ended and left nothing is forgotten. Without his file his lanes are free. */
 static void clear_away(struct looking *g)
 {
 	char path[SPOOL_PATH_MAX];
 
+	if (g->l->unread)
+		return;
 	for (size_t i = 0; i < g->l->n; i++) {
 		const struct other *o = &g->l->others[i];
 

@@ -892,6 +892,31 @@ def test_claim_that_cannot_be_read_at_first_counts(world, faultfs, tmp_path, opt
 
 
 @pytest.mark.parametrize("error", ["EIO", "ENOENT"])
+def test_lane_of_an_agent_whose_claim_cannot_be_read(world, faultfs, tmp_path, error):
+    """It has gone and its task runs on: for another node, which cannot see for a while whose claim that is, the lane
+    stays the other's."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a, b = world.node("alpha", root=mount.below), world.node("beta", root=mount.path)
+    a.start()
+    mark, go = tmp_path / "marks", tmp_path / "go"
+    i = a.submit("-g", "0", "-l", "one", "--array", "1-2", "--", "sh", "-c",
+                 f"echo begun >> {mark}; until [ -e {go} ]; do sleep 0.02; done; sleep 0.3; echo over >> {mark}")
+    a.shims()
+    assert wait_for(lambda: lines(mark))
+    a.run("off")
+    a.agent.wait(HANG)
+    b.start()
+    with mount.ruled(f"open {error} /default/running/*"):
+        time.sleep(1)  # some looks
+    time.sleep(1)
+    assert (a.spool / "agents/alpha").exists() and owner(a, "one") == "alpha"
+    assert lines(mark) == ["begun"]
+    go.touch()
+    b.wait(i, "done")
+    assert at_once(mark) == 1 and len(lines(mark)) == 4
+
+
+@pytest.mark.parametrize("error", ["EIO", "ENOENT"])
 def test_new_task_that_cannot_be_read_at_first(world, faultfs, tmp_path, error):
     """A file that cannot be read for a moment is read again, and until then it is said why its task waits."""
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")
