@@ -171,6 +171,30 @@ def test_dead_node_gives_its_tasks_back(world, tmp_path):
     assert lines(mark)[1].split()[2] == "1"
 
 
+def test_back_off_of_an_element_that_another_node_tried(world, tmp_path):
+    """It waits in the plan of a node that has no room for it while another one runs it: what that node takes over is
+    no longer what waits there, and is not begun before its back-off has ended."""
+    a, b = world.node("alpha"), world.node("beta")
+    mark, go = tmp_path / "marks", tmp_path / "go"
+    b.start("--cpu-tasks", "1")
+    blocker = b.submit("-g", "0", "--", "sleep", "600")
+    b.shims()
+    a.start()
+    i = a.submit("-g", "0", "--array", "1-2", "-r", "3", "--retry-every", "1", "--backoff", "10m", "--", "sh", "-c",
+                 f"echo $TENURE_ARRAY_INDEX >> {mark}; until [ -e {go} ]; do sleep 0.02; done; exit 1")
+    assert wait_for(lambda: len(lines(mark)) == 2)
+    shims = a.shims()
+    a.kill()
+    go.touch()
+    assert wait_for(lambda: not any(map(proc_exists, shims)))
+    assert wait_for(lambda: b.out.read_text().count("try 1 of 4") == 2, 20), b.out.read_text()
+    b.run("stop", str(blocker))
+    b.wait(blocker, "cancelled")
+    assert "next in" in " ".join(b.run("why", f"{i}.1").stdout.split())
+    time.sleep(1)
+    assert sorted(lines(mark)) == ["1", "2"] and not b.runs(), b.out.read_text()
+
+
 def test_end_that_was_told_to_an_agent_that_dies(world, tmp_path):
     """It has heard of the end and has not filed it: the other node does, and runs nothing again."""
     a, b = two_that_know_each_other(world)
