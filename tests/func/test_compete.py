@@ -172,7 +172,10 @@ echo "$1 $2 $3 gpu $CUDA_VISIBLE_DEVICES" >> calls
 setsid nohup bash -c '
 sleep 1.5
 /usr/bin/python3 scripts/note.py '"$3"' pid=$$ state=running retry_count=0
-sleep 1
+for n in $(seq 300); do
+    grep -q "running: 2" compete_gpu_retry/logs/compete_gpu.log && break
+    sleep 0.1
+done
 [ '"$1"' = car ] || sleep 3
 if [ '"$1"' = car ] && [ ! -e failed ]; then
     touch failed
