@@ -51,6 +51,15 @@ class Queue:
     def task(self, i):
         return next(r for r in self.rows() if r["id"] == i)
 
+    def shim(self, i):
+        """The PID of a task that runs; it is 0 until its start was heard."""
+        def known():
+            doc = self.status()
+            return next((t["pid"] for t in doc["queue"]["tasks"] if t["id"] == i), 0) if doc else 0
+        pid = wait_for(known)
+        assert pid, (self.task(i), self.out.read_text())
+        return pid
+
     def wait(self, i, state, timeout=15.0):
         assert wait_for(lambda: self.task(i)["state"] == state, timeout), \
             (self.task(i), self.out.read_text())

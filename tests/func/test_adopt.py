@@ -51,7 +51,7 @@ def records(q, i):
 
 def leave_record(q, said, i):
     """The agent is killed, and the task ends before anybody asks for it."""
-    shim = next(t["pid"] for t in q.status()["queue"]["tasks"] if t["id"] == i)
+    shim = q.shim(i)
     q.kill()
     said.go.touch()
     assert wait_for(lambda: not proc_exists(shim))

@@ -647,15 +647,17 @@ def test_batch_changed_while_it_runs(queue, tmp_path):  # noqa: F811
     """A batch that is renamed and edited goes on with the rest, each of it once."""
     q = queue()
     q.start("--no-hold")
-    mark = tmp_path / "mark"
+    mark, go = tmp_path / "mark", tmp_path / "go"
     i = q.submit("-g", "0", "--array", "1-40%4", "--", "sh", "-c",
-                 f"echo $TENURE_ARRAY_INDEX >> {mark}; sleep 0.05")
+                 f"echo $TENURE_ARRAY_INDEX >> {mark}; "
+                 f"[ $TENURE_ARRAY_INDEX -lt 20 ] || until [ -e {go} ]; do sleep 0.02; done")
     for n in range(8):
         q.m.run(q.m.tenure, "priority", str(n), str(i))
         q.m.run(q.m.tenure, "pause", str(i))
         q.m.run(q.m.tenure, "resume", str(i))
     assert q.task(i)["state"] != "done"
     q.m.run(q.m.tenure, "edit", str(i), "memory=3G")
+    go.touch()
     q.wait(i, "done")
     assert sorted(mark.read_text().split(), key=int) == [str(n) for n in range(1, 41)]
 
@@ -821,7 +823,7 @@ def test_off_of_a_task_whose_shim_is_dead(queue):  # noqa: F811
     q.start("--no-hold")
     lives, dead = (q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 60") for _ in range(2))
     assert wait_for(lambda: all("\nbegun\n" in (q.log(i) or "") for i in (lives, dead)))
-    shim = next(t["pid"] for t in q.status()["queue"]["tasks"] if t["id"] == dead)
+    shim = q.shim(dead)
     q.kill()
     os.kill(shim, signal.SIGKILL)
     assert wait_for(lambda: not proc_exists(shim))

@@ -129,10 +129,7 @@ def goes_on_beside(q, i, pid):
 
 def kill_shim(q, i):
     """Once its process is noted."""
-    def shim():
-        return next((t["pid"] for t in q.status()["queue"]["tasks"] if t["id"] == i), 0)
-    assert wait_for(shim)
-    os.kill(shim(), signal.SIGKILL)
+    os.kill(q.shim(i), signal.SIGKILL)
 
 
 def test_looking_for_a_lost_shim_fails(queue, tmp_path):  # noqa: F811
@@ -164,7 +161,7 @@ def test_shim_goes_while_its_end_cannot_be_filed(queue, tmp_path):  # noqa: F811
     token, go = next_token(q), tmp_path / "go"
     i = q.submit("-g", "0", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done; exit 3")
     q.wait(i, "running")
-    shim = next(t["pid"] for t in wait_for(lambda: [t for t in q.status()["queue"]["tasks"] if t.get("pid")]))
+    shim = q.shim(i)
     in_the_way = run_dir(q) / f"{token}.json"
     failed = pathlib.Path(q.spool) / "failed"
     failed.rename(failed.with_name("aside"))
@@ -197,7 +194,7 @@ def test_killed_shim_and_agent_keep_nobody_waiting(queue, tmp_path):  # noqa: F8
     q = queue(gpus=1)
     q.start("--no-hold")
     i, pid = begin_deaf(q, tmp_path)
-    shim = q.status()["queue"]["tasks"][0]["pid"]
+    shim = q.shim(i)
     q.kill()
     os.kill(shim, signal.SIGKILL)
     q.start("--no-hold")
@@ -256,7 +253,7 @@ def test_stop_of_a_shim_that_does_not_listen(queue, stopped, tmp_path):  # noqa:
     i = q.submit("-g", "0", "--grace", "100s", "--", "sh", "-c",
                  f"trap '' TERM; echo $$ > {deaf}; while :; do sleep 0.1; done")
     assert wait_for(lambda: deaf.exists() and deaf.read_text())
-    shim = q.status()["queue"]["tasks"][0]["pid"]
+    shim = q.shim(i)
     stopped(shim)
     q.m.run("sh", "-c", 'for n in $(seq 500); do "$0" stop "$1"; done', q.m.tenure, str(i))
     q.m.run(q.m.tenure, "stop", "--now", str(i))
