@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from patience import HANG
+from patience import HANG, Stopwatch, must_come  # noqa: F401  (the last two for the scripts)
 
 TENURE = os.environ["TEST_TENURE"]
 SIM = os.path.join(os.path.dirname(TENURE), "sim")

@@ -308,11 +308,15 @@ def test_list_counts_what_runs_now(client):
     assert c.has("pending", 0)
     c("gpu_submit train.sh")
     assert c.has("running", 1)
-    node = c("gpu_list").splitlines()[-1].split()
-    assert node[-1] == "1" and node[-2] == "4", node  # RUNNING, and LENT
+
+    def node():
+        """LENT, and RUNNING."""
+        return c("gpu_list").splitlines()[-1].split()[-2:]
+    now = Stopwatch()
+    assert wait_for(lambda: node() == ["4", "1"]), node()
     c("gpu_stop train.sh")
-    node = c("gpu_list").splitlines()[-1].split()
-    assert node[-1] == "0" and node[-2] == "0", node
+    assert wait_for(lambda: node() == ["0", "0"]), node()
+    assert now.took() < 8  # not with the next sign of life
 
 
 def test_killed_agent_and_two_consoles(client):

@@ -122,10 +122,12 @@ def test_what_an_instance_collects_is_its_own(machine):  # noqa: F811
 
 
 class Other:
-    """The agent of a second instance beside that of a Queue, and its commands."""
+    """The agent of a second instance beside that of a Queue, and its commands; before: what is submitted before it
+    begins."""
 
-    def __init__(self, q, *args):
+    def __init__(self, q, *args, before=()):
         self.q = q
+        self.before = [self.submit(*task) for task in before]
         self.out = q.out.with_name("other.out")
         with open(self.out, "ab") as out:
             self.agent = subprocess.Popen(
@@ -158,8 +160,8 @@ class Other:
 def other(queue):  # noqa: F811
     made = []
 
-    def make(q, *args):
-        made.append(Other(q, *args))
+    def make(q, *args, **more):
+        made.append(Other(q, *args, **more))
         return made[-1]
     yield make
     for o in made:
@@ -191,12 +193,12 @@ def test_two_agents(queue, other):  # noqa: F811
 def test_what_is_held_for_a_task_of_another_instance(queue, other):  # noqa: F811
     q = queue(gpus=2)
     q.start()
-    o = other(q, "--no-hold", "--on-empty", "exit", "--empty-for", "3s")
     first = q.submit("--", q.newcomer, "--take", "60%", "--stay", "60")
     q.begun(first)
     large = q.submit("-g", "2", "--", q.newcomer, "--take", "60%", "--stay", "0.5")
     assert wait_for(lambda: "held for it" in q.why(large)), q.why(large)
-    i = o.submit("--", "true")
+    o = other(q, "--no-hold", "--on-empty", "exit", "--empty-for", "3s", before=[["--", "true"]])
+    i, = o.before
     assert wait_for(lambda: f"0 of 2 free, GPU 0 used by task {first} of instance default, GPU 1 held for "
                     f"task {large} of instance default" in o.why(i)), o.why(i)
     q.m.run(q.m.tenure, "stop", str(first), "--now")

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from machine import proc_exists
 from patience import HANG, wait_for
 from queuelib import Queue
 
@@ -82,17 +83,22 @@ def test_umask_of_who_submits(queue):
     assert "\n0077\n" in q.log(again)
 
 
-def test_runs_on_without_the_agent(queue):
+def test_runs_on_without_the_agent(queue, tmp_path):
     q = queue()
     q.start("--no-hold")
-    ends = q.submit("-g", "0", "--", "sh", "-c", "sleep 1; echo alone")
-    lives = q.submit("-g", "0", "--", "sh", "-c", "sleep 4; echo both")
+    ends, lives = (q.submit("-g", "0", "--", "sh", "-c",
+                            f"until [ -e {tmp_path / word} ]; do sleep 0.02; done; echo {word}")
+                   for word in ("alone", "both"))
     assert wait_for(lambda: all(q.task(i)["state"] == "running" for i in (ends, lives)))
-    time.sleep(0.3)
+    shim = q.shim(ends)
+    q.shim(lives)
     q.kill()
-    time.sleep(1.2)
+    (tmp_path / "alone").touch()
+    assert wait_for(lambda: not proc_exists(shim))
     q.start("--no-hold")
     q.wait(ends, "done")
+    assert q.task(lives)["state"] == "running"
+    (tmp_path / "both").touch()
     q.wait(lives, "done")
     assert q.log(ends).count("\nalone\n") == 1 and q.log(lives).count("\nboth\n") == 1
     assert not q.log(ends, 2) and not q.log(lives, 2)
@@ -161,12 +167,13 @@ def test_newcomer_wins_before_a_task(queue):
     q = queue(gpus=1)
     q.start()
     assert wait_for(lambda: q.held() == [0])
-    other = q.m.start("--take", "50%", "--stay", "3")
+    other = q.m.start("--take", "50%", "--stay", "600")
     assert wait_for(lambda: q.status()["devices"][0]["state"] == "busy")
     i = q.submit("--", q.newcomer, "--take", "90%")
     time.sleep(1)
     assert q.task(i)["state"] == "pending"
-    assert json.loads(other.communicate(timeout=HANG)[0])["result"] == 0
+    assert json.loads(other.stdout.readline())["result"] == 0
+    other.kill()
     q.wait(i, "done", 30)
     assert not q.log(i, 2)
 
@@ -221,11 +228,14 @@ def test_old_kernel(queue, old_kernel):
     q.wait(last, "cancelled")
 
 
-def test_guard_killed_under_a_task(queue):
+def test_guard_killed_under_a_task(queue, tmp_path):
     q = queue(gpus=1)
     q.start()
     assert wait_for(lambda: q.held() == [0])
-    i = q.submit("--", q.newcomer, "--take", "60%", "--stay", "4")
+    go = tmp_path / "go"
+    i = q.submit("--", "sh", "-c", f"{q.newcomer} --take 60% --stay 600 & until [ -e {go} ]; do sleep 0.02; done; "
+                 "kill $!")
+    q.begun(i)
     assert wait_for(lambda: q.status()["devices"][0]["state"] == "lent", 15)
     guard = q.status()["guard"]["pid"]
     os.kill(guard, signal.SIGKILL)
@@ -234,6 +244,7 @@ def test_guard_killed_under_a_task(queue):
     other = q.submit("--", q.newcomer, "--take", "60%")
     time.sleep(0.5)
     assert q.task(i)["state"] == "running" and q.task(other)["state"] == "pending"
+    go.touch()
     q.wait(i, "done")
     q.wait(other, "done")
     for t in (i, other):

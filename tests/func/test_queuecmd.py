@@ -838,33 +838,38 @@ def test_off_of_a_task_whose_shim_is_dead(queue):  # noqa: F811
     assert q.m.run(q.m.tenure, "off", "--stop-tasks").stdout.startswith("Nothing to do")
 
 
-def test_off_drain(queue):  # noqa: F811
+def test_off_drain(queue, tmp_path):  # noqa: F811
     q = queue()
     q.start("--no-hold")
-    i = q.submit("-g", "0", "--", "sh", "-c", "sleep 1; echo drained")
+    go = tmp_path / "go"
+    i = q.submit("-g", "0", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done")
     q.wait(i, "running")
     off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, stdout=subprocess.DEVNULL)
     assert wait_for(lambda: q.status()["queue"]["draining"])
     late = q.submit("-g", "0", "--", "true")
+    go.touch()
     assert off.wait(HANG) == 0 and q.task(i)["state"] == "done" and q.task(late)["state"] == "pending"
     assert "Nothing to do: no agent of instance default runs" in q.m.run(q.m.tenure, "off", "--drain").stdout
 
 
-def test_on_after_shutdown(queue):  # noqa: F811
+def test_on_after_shutdown(queue, tmp_path):  # noqa: F811
     """Whoever says that an agent is to end, and then that one is to run, has an agent in the end."""
     q = queue()
     for _ in range(10):
         q.m.run(q.m.tenure, "on", "--no-hold")
         assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("lets go and ends\n")
         assert q.m.run(q.m.tenure, "status", check=False).returncode == 3
-    # In two terminals, while the end takes its time.
-    q.start("--workload", "trap '' TERM; sleep 60; sleep 60", "--workload-grace", "2s")
+    # In two terminals, while the end takes its time: as long as the workload, which does not listen.
+    go = tmp_path / "go"
+    q.start("--workload", f"trap '' TERM; until [ -e {go} ]; do sleep 0.02; done", "--workload-grace", "8s")
     assert wait_for(lambda: q.device(0)["state"] == "workload")
     off = subprocess.Popen([q.m.tenure, "off"], env=q.m.env, stdout=subprocess.DEVNULL)
     assert wait_for(lambda: q.status()["phase"] == "releasing")
-    assert q.agent.poll() is None
-    q.m.run(q.m.tenure, "on", "--no-hold")
-    assert off.wait(HANG) == 0 and q.agent.wait(HANG) == 0
+    on = subprocess.Popen([q.m.tenure, "on", "--no-hold"], env=q.m.env, stdout=subprocess.DEVNULL)
+    time.sleep(0.3)  # so that it has met the one that ends; where it has not, that changes nothing
+    assert on.poll() is None and q.agent.poll() is None
+    go.touch()
+    assert on.wait(HANG) == 0 and off.wait(HANG) == 0 and q.agent.wait(HANG) == 0
     q.m.run(q.m.tenure, "off")
 
 
