@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """`tenure import`: compete.md's command.txt and config.yaml become tasks."""
+import glob
 import json
 import os
 import subprocess
@@ -54,7 +55,8 @@ echo {{uni_id}} >> {marks}
 """))
     assert out.stdout.splitlines() == ["1 q1-line3", "2 q1-line8", "3 q3-line13"]
     assert "--gpus all --leave 1" in out.stderr
-    with open(os.path.join(q.spool, "pending", "00500,2,fsc,lq1,nq1-line8"), encoding="utf-8") as f:
+    file, = glob.glob(os.path.join(q.spool, "pending", "00500,2,*fsc,lq1,nq1-line8"))
+    with open(file, encoding="utf-8") as f:
         spec = json.loads(f.readline())
     assert spec["lane"] == "q1" and spec["rules"] == "compete" and spec["retries"] == "forever"
     q.start("--no-hold", "--leave", "1")
