@@ -156,12 +156,13 @@ def test_lifetime_from_a_file(queue, user_config):  # noqa: F811
 def waits_for_an_answer(pid):
     """It has connected, and begun to look for what an `off` that waits for long has to say."""
     proc = pathlib.Path(f"/proc/{pid}")
-    state = (proc / "stat").read_bytes().rpartition(b")")[2].split()[0]
     try:
+        state = (proc / "stat").read_bytes().rpartition(b")")[2].split()[0]
         files = [os.readlink(fd) for fd in (proc / "fd").iterdir()]
+        threads = list((proc / "task").iterdir())
     except OSError:  # closed meanwhile
         return False
-    return len(list((proc / "task").iterdir())) == 2 and state == b"S" and any(f.startswith("socket:") for f in files)
+    return len(threads) == 2 and state == b"S" and any(f.startswith("socket:") for f in files)
 
 
 def test_drain_goes_on_without_who_asked_for_it(queue, tmp_path):  # noqa: F811
