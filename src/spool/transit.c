@@ -172,8 +172,8 @@ static int gone_or(int r)
 }
 
 /* Also of a name that is held; else change_name(). Never to one that the file had before: where a
- * client of a file server remembers that, nothing would be renamed, and nothing said. And whoever
- * has seen none of several renames has to see that there is something new. */
+ * client of a file server remembers that, the rename may not be made, and be taken for made. And
+ * whoever has seen none of several renames has to see that there is something new. */
 static int rename_to(const struct spool *sp, struct task_name *n, const struct task_name *to,
 		     struct err *e)
 {
