@@ -14,8 +14,10 @@ from fusefs import CannotMount, Mount
 from patience import HANG
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Tests that a shell has put into the background ignore SIGINT, and so would what they start.
+# Tests that a shell has put into the background ignore SIGINT, those under nohup SIGHUP, and so would what they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)  # as before for this process, and not for its children
 
 BUILD = pathlib.Path(os.environ.get("TENURE_BUILD", ROOT / "build")).resolve()
 

@@ -14,8 +14,8 @@ import threading
 
 import pytest
 
-from machine import children, proc_exists, with_home_queue
-from patience import HANG, Limit, must_come
+from machine import children, proc_exists, start_as_on_a_card, with_home_queue
+from patience import HANG, Limit, must_come, next_of
 
 GIB = 1 << 30
 # No waiting between the looks: a test is not patient.
@@ -43,7 +43,7 @@ class Hold:
         patience = Limit(limit)
         while True:
             try:
-                e = self.queue.get(timeout=patience.left())
+                e = next_of(self.queue, patience)
             except queue.Empty:
                 raise AssertionError(f"no {kind} {fields} within {limit} s: {self.texts()}")
             if e is None:
@@ -100,6 +100,7 @@ class Machine:
                 self.env[name] = value
         self.env = with_home_queue(self.env, env)
         self.dev_dir = self.env["TENURE_DEV_DIR"]
+        start_as_on_a_card(self, speed)
 
     # --- programs on it ---
 
@@ -207,7 +208,15 @@ def pids_of_holders(m, *args):
     return {d["gpu"]: d["holder_pid"] for d in m.status(*args)["devices"]}
 
 
-def person(m, *args):
-    """What somebody sees who runs `tenure hold` for a second."""
-    return subprocess.run([m.tenure, "hold", "--for", "1s", "--idle-for", "0", *map(str, args)],
-                          env=m.env, capture_output=True, text=True, timeout=HANG)
+def person(m, *args, ends_it=None):
+    """What somebody sees who runs `tenure hold` for a second, or until a line in which that is, and then presses Ctrl-C."""
+    p = subprocess.Popen([m.tenure, "hold", "--for", "60s" if ends_it else "1s", "--idle-for", "0", *map(str, args)],
+                         env=m.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    lines = []
+    for line in p.stdout:
+        lines.append(line)
+        if ends_it and ends_it in line:
+            p.send_signal(signal.SIGINT)
+            ends_it = None
+    assert not ends_it, lines
+    return subprocess.CompletedProcess(p.args, p.wait(HANG), "".join(lines), p.stderr.read())

@@ -8,6 +8,7 @@ for what a host has taken from a virtual machine, which is not in there). So a l
 it is meant where nothing else runs, and is no lottery where something does.
 """
 import os
+import queue
 import time
 
 STRETCH_MAX = 10  # however busy it is, what takes ten times its time has failed
@@ -74,6 +75,16 @@ class Limit:
     def over(self):
         # The pressure is looked at only where it matters.
         return self.watch.wall() > self.seconds and not self.left()
+
+
+def next_of(news, limit):
+    """The next of a queue that a thread fills; queue.Empty when it does not come within the Limit."""
+    while True:
+        try:
+            return news.get(timeout=0.1)  # how busy the machine is may change while one waits
+        except queue.Empty:
+            if limit.over():
+                raise
 
 
 def wait_for(what, timeout=10.0, step=0.02):

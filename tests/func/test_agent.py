@@ -64,8 +64,10 @@ class Agent:
         """One line, or None when it does not come within the limit."""
         fd = self.p.stdout.fileno()
         while b"\n" not in self.buffer:
-            if not select.select([fd], [], [], limit.left())[0]:
-                return None
+            if not select.select([fd], [], [], 0.1)[0]:
+                if limit.over():
+                    return None
+                continue
             data = os.read(fd, 65536)
             if not data:
                 raise AssertionError(f"ended: {self.lines} {self.p.stderr.read()}")

@@ -4,7 +4,7 @@ import json
 import os
 import pwd
 
-from patience import HANG, wait_for
+from patience import wait_for
 from test_life import has, slow_to_end
 from test_queue import queue  # noqa: F401  (a fixture)
 
@@ -20,13 +20,14 @@ def test_gives_way_to_a_newcomer(queue):  # noqa: F811
     weak = q.submit("--preemptible", "--grace", "5s", "--", q.newcomer, "--take", "50%",
                     "--stay", "60")
     q.begun(weak)
-    other = q.m.start("--take", "10G", "--stay", "4")
+    other = q.m.start("--take", "10G", "--stay", "600")
     assert wait_for(lambda: q.task(weak)["state"] == "pending"), q.out.read_text()
     taken = f"gave way, GPU 0 was taken by PID {other.pid} ({name()}, newcomer)"
     assert taken + "; back in the queue, not counted as a try" in q.why(weak), q.why(weak)
     assert wait_for(lambda: q.device(0)["state"] == "busy")
     # The newcomer goes, and the task comes again; that was no failure of its.
-    assert json.loads(other.communicate(timeout=HANG)[0])["result"] == 0
+    assert json.loads(other.stdout.readline())["result"] == 0
+    other.kill()
     q.wait(weak, "running", 30)
     q.begun(weak, 2)
     assert not q.log(weak, 2)  # still its first attempt
@@ -42,9 +43,10 @@ def test_those_that_do_not(queue):  # noqa: F811
                       "--stay", "60")
     q.begun(shares)
     for gpu in "0", "1":
-        other = q.m.start("--take", "10G", "--stay", "6", CUDA_VISIBLE_DEVICES=gpu)
+        other = q.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES=gpu)
         assert wait_for(lambda: f"beside it PID {other.pid}" in q.device(int(gpu))["reason"])
-        assert json.loads(other.communicate(timeout=HANG)[0])["result"] == 0
+        assert json.loads(other.stdout.readline())["result"] == 0
+        other.kill()
     assert q.task(firm)["state"] == q.task(shares)["state"] == "running"
 
 

@@ -90,20 +90,20 @@ def test_the_newcomer_keeps_the_device_while_it_stays(machine):  # noqa: F811
     m = machine(gpus=1)
     h = m.hold()
     h.held(0)
-    new = m.newcomer("--take", "2G", "--stay", "4", wait=False)
+    new = m.newcomer("--take", "2G", "--stay", "600", wait=False)
     h.next("yield")
     time.sleep(2.5)  # more than --rehold-after
     d = m.device(0)
     assert d["state"] == "busy" and f"PID {new.pid} " in d["reason"]
     assert d["reason"].endswith(", 2.5 GiB")  # with its context, and not as when it was first seen
-    new.wait(HANG)
+    new.kill()
     h.held(0)
     assert h.end() == 0
 
 
 def test_the_start_as_a_person_sees_it(machine):  # noqa: F811
     m = machine(gpus=4)
-    r = person(m, "--gpus", 1)
+    r = person(m, "--gpus", 1, ends_it="held")
     lines = r.stdout.splitlines()
     assert r.returncode == 0 and r.stderr == ""
     assert all(re.match(r"\d\d:\d\d:\d\d  \S", line) for line in lines), r.stdout
@@ -199,7 +199,7 @@ def test_leave_that_leaves_nothing_is_told(machine):  # noqa: F811
 
 def test_json_tells_all_about_a_start(machine):  # noqa: F811
     m = machine(gpus=2)
-    r = person(m, "--gpus", 1, "--json")
+    r = person(m, "--gpus", 1, "--json", ends_it='"held"')
     events = [json.loads(line) for line in r.stdout.splitlines()]
     assert all({"time", "event", "instance", "text"} <= set(e) for e in events
                if e["event"] in ("start", "device", "agent"))
@@ -448,13 +448,13 @@ def test_all_json_is_documented(machine):  # noqa: F811
     named = set(re.findall(r"`([a-z_]+)`", text))
     on = json.loads(m.run("on", "--json", "--idle-for", "0", "--gpus", "1").stdout)
     must_come(lambda: m.device(1)["state"] == "held")
-    new = m.newcomer("--device", 1, "--take", "50%", "--stay", "1", wait=False)
+    new = m.newcomer("--device", 1, "--take", "50%", "--stay", "600", wait=False)
     must_come(lambda: m.device(1)["yields"])
     documents = [on, *(json.loads(m.run(c, "--json").stdout) for c in
                        ("status", "devices", "doctor", "off"))]
-    new.wait(HANG)
+    new.kill()
     settings = json.loads(m.run("config", "show", "--json").stdout)
-    events = [json.loads(line) for line in person(m, "--json", "--gpus", 0).stdout.splitlines()]
+    events = [json.loads(line) for line in person(m, "--json", "--gpus", 0, ends_it='"held"').stdout.splitlines()]
     for o in [*documents, *settings.values(), *events]:
         assert keys_of(o) <= named, keys_of(o) - named
     assert {e["event"] for e in events} >= {"start", "device", "starting", "held", "release", "agent",

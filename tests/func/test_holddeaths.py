@@ -43,7 +43,7 @@ def test_killed_agent_without_another(machine):  # noqa: F811
     start = Stopwatch()
     new = m.newcomer("--device", 0, "--take", "90%")
     assert new["result"] == 0  # it goes on yielding
-    time.sleep(max(0, 8 - (start.took())))
+    time.sleep(max(0, 8 - start.wall()))
     assert m.used()[1] > 100 * GIB
     must_come(m.empty, 6, 0.1)
     assert 9 < start.wall() and start.took() < 13
@@ -66,11 +66,12 @@ def test_off_lets_go_of_what_a_killed_agent_held(machine):  # noqa: F811
 
 def test_killed_agent_starts_no_hold(machine):  # noqa: F811
     m = machine()
-    h = m.hold("--idle-for", "2s")
+    h = m.hold("--idle-for", "5s")
     must_come(lambda: m.run("status").returncode == 0)
     m.wait_state(0, "idle")
     h.process.kill()
-    for _ in range(50):
+    due = Stopwatch()
+    while due.wall() < 7:
         assert not any(m.used())
         time.sleep(0.1)
     again = m.hold()
@@ -105,6 +106,13 @@ def test_killed_holder(machine):  # noqa: F811
     assert h.end() == 0
 
 
+def held_when_told(h, device):
+    """It is held when the status says that it will be, give or take a second."""
+    watch, due = Stopwatch(), device["hold_in_s"]
+    h.held(device["gpu"])
+    assert watch.wall() > due - 1 and watch.took() < due + 1
+
+
 def test_held_again_when_it_is_due(machine):  # noqa: F811
     m = machine(gpus=1)
     h = m.hold("--refresh", "5s", "--rehold-after", "2s")
@@ -113,18 +121,16 @@ def test_held_again_when_it_is_due(machine):  # noqa: F811
     h.next("failed", gpu=0)
     since = Stopwatch()
     d = m.wait_state(0, "idle", reason="ended by signal 9")
-    told = time.monotonic() + d["hold_in_s"]
-    h.held(0)
-    assert abs(time.monotonic() - told) < 1 and since.took() < 2 * 1.25 + 1
+    held_when_told(h, d)
+    assert since.took() < 2 * 1.25 + 1
     # After a yield: one refresh, and the wait.
     m.newcomer("--take", "1G", "--stay", "0.3")
     h.next("yield", gpu=0)
     since = Stopwatch()
     d = must_come(lambda: next((d for d in [m.device(0)] if d["hold_in_s"]), None), step=0.1)
     assert "is gone" in d["reason"] or d["state"] == "idle"
-    told = time.monotonic() + d["hold_in_s"]
-    h.held(0)
-    assert abs(time.monotonic() - told) < 1 and since.took() < 5 + 2 * 1.25 + 1
+    held_when_told(h, d)
+    assert since.took() < 5 + 2 * 1.25 + 1
     assert h.end() == 0
 
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from machine import proc_exists
+from machine import proc_exists, until
 from patience import HANG, Stopwatch, must_come, wait_for
 from test_nodes import World
 from test_task import GO, drivers, drv, pid_in, unique  # noqa: F401, pylint: disable=unused-import
@@ -157,8 +157,10 @@ def test_shim_killed_while_its_log_hangs(drv, fs, way):  # noqa: F811
 def test_the_end_of_a_log_that_is_slow(drv, fs):  # noqa: F811
     """The end is told, and the log is ended as soon as it can be; whoever waits has not waited for it."""
     t = unique("slow")
-    shim, pid = started(drv, fs, t, "sleep", "0.5")
+    go = fs.below.parent / "go"
+    shim, pid = started(drv, fs, t, "sh", "-c", until(go))
     fs.hang("write")
+    go.touch()
     end = drv.wait("ended", t, timeout=5)
     assert end["outcome"] == "exited" and not proc_exists(pid)
     assert proc_exists(shim) and "=== ended" not in (fs.below / f"{t}.log").read_text()

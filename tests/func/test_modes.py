@@ -14,7 +14,7 @@ def test_exclusive_mode(queue):  # noqa: F811
     q.start()
     assert wait_for(lambda: q.held() == [1])
     assert "EXCLUSIVE_PROCESS" in q.device(0)["reason"]
-    both = q.submit("-g", "2", "--", q.newcomer, "--all-devices", "--take", "80%", "--stay", "2")
+    both = q.submit("-g", "2", "--", q.newcomer, "--all-devices", "--take", "80%", "--stay", "600")
     q.begun(both, 2)
     waits = q.submit("--", q.newcomer, "--take", "50%")
     text = q.why(waits)

@@ -18,7 +18,7 @@ import time
 import pytest
 
 from fakeguard import address
-from machine import Machine, children, proc_exists
+from machine import Machine, children, proc_exists, until
 from patience import HANG, Stopwatch, wait_for
 
 class Node:
@@ -142,10 +142,6 @@ def marking(path, meanwhile):
     return ["sh", "-c", f"echo begun $$ $TENURE_ATTEMPT >> {path}; {what}; echo over $$ >> {path}"]
 
 
-def until(path):
-    return f"until [ -e {path} ]; do sleep 0.02; done"
-
-
 def kill_at_once(pids):
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):  # a task is ended by who finds its shim dead
@@ -237,12 +233,14 @@ def test_end_that_was_told_to_an_agent_that_dies(world, tmp_path):
 def test_shim_keeps_the_claim_of_a_dead_agent(world, tmp_path):
     """The agent alone is killed: its tasks run on, and nobody takes them, for as long as they run."""
     a, b = two_that_know_each_other(world)
-    mark = tmp_path / "marks"
+    mark, go = tmp_path / "marks", tmp_path / "go"
     tasks = []
     while not a.runs():
-        tasks.append(a.submit("-g", "0", "--", *marking(mark, 6)))
+        tasks.append(a.submit("-g", "0", "--", *marking(mark, until(go))))
         assert wait_for(lambda: len(lines(mark)) == len(tasks))
     a.kill()
+    time.sleep(4)  # twice as long as a claim lasts of which nobody gives a sign of life
+    go.touch()
     for i in tasks:
         b.wait(i, "done", 30)
     # Its shim found no agent, and left the record of its end to whoever looks.
@@ -383,8 +381,9 @@ def test_no_grace_after_the_promise(world, tmp_path):
              f"echo begun $$ >> {mark}; while :; do sleep 0.01; done")
     assert wait_for(lambda: lines(mark))
     task, shims = int(lines(mark)[0].split()[1]), a.shims()
-    assert wait_for(lambda: any("," in f for f in os.listdir(a.spool / "agents")))
-    time.sleep(0.5)  # so that a beat has promised it
+    beat = wait_for(lambda: [f for f in (a.spool / "agents").iterdir() if "," in f.name])[0]
+    first = beat.stat().st_mtime_ns
+    assert wait_for(lambda: beat.stat().st_mtime_ns != first)  # it is promised, and more than once
     try:
         a.freeze([*shims, a.agent.pid])
         a.spool.rename(away)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 
+from machine import until
 from patience import HANG, wait_for
 from test_nodes import world  # noqa: F401  (a fixture)
 
@@ -242,7 +243,7 @@ def test_stop_where_nobody_answers(world):  # noqa: F811
     assert b.agent.poll() is None
 
 
-def test_shutdown_of_all(world):  # noqa: F811
+def test_shutdown_of_all(world, tmp_path):  # noqa: F811
     """Every agent that is there is ordered; who does not answer is told of."""
     a, b, c = world.node("alpha"), world.node("beta", gpus=4), world.node("gamma")
     none = a.run("shutdown", check=False)
@@ -254,15 +255,19 @@ def test_shutdown_of_all(world):  # noqa: F811
     assert none.returncode == 3 and "no agent of instance default runs, on any node" in words(none)
     for node in (a, b, c):
         node.start()
-    four = running_on(b, a, "-g", "4", "--", "sleep", "2")
+    go = tmp_path / "go"
+    four = running_on(b, a, "-g", "4", "--", "sh", "-c", until(go))
     c.freeze([c.agent.pid])
     try:
-        said = a.run("shutdown", "--drain", "--timeout", "3s", check=False)
-        assert said.returncode == 1 and "gamma does not answer (its last sign of life was" in words(said)
-        assert "--gone gamma" in words(said)
-        assert "beta starts nothing more; it ends when its 1 task has\n" in said.stdout
-        assert "alpha lets go and ends\n" in said.stdout
-        assert "alpha has ended\n" in said.stdout and said.stdout.endswith("beta has ended\n")
+        with a.popen("shutdown", "--drain", "--timeout", "8s") as drain:
+            said = [drain.stdout.readline() for _ in "ab"]
+            assert sorted(said) == ["alpha lets go and ends\n", "beta starts nothing more; it ends when its 1 task has\n"]
+            assert drain.stdout.readline() == "alpha has ended\n"
+            go.touch()
+            rest, errors = drain.communicate(timeout=HANG)
+        assert rest == "beta has ended\n" and drain.returncode == 1
+        errors = " ".join(errors.split())
+        assert "gamma does not answer (its last sign of life was" in errors and "--gone gamma" in errors
         assert a.task(four)["state"] == "done"
         assert a.agent.wait(HANG) == 0 and b.agent.wait(HANG) == 0 and no_orders(a)
     finally:

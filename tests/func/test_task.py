@@ -14,8 +14,8 @@ import time
 
 import pytest
 
-from machine import proc_exists
-from patience import HANG, Limit, Stopwatch, must_come
+from machine import proc_exists, until
+from patience import HANG, Limit, Stopwatch, must_come, next_of
 from test_sockets import cpu_of
 
 GO, SYNC, END_TREE, BARE = 1, 2, 4, 8
@@ -68,7 +68,7 @@ class Driver:
                 if m["event"] == event and m["token"] == token:
                     return self.seen.pop(i)
             try:
-                self.seen.append(self.news.get(timeout=limit.left()))
+                self.seen.append(next_of(self.news, limit))
             except queue.Empty:
                 raise AssertionError(f"no {event} of {token}; heard {self.seen}") from None
 
@@ -445,10 +445,14 @@ def test_threads_close_what_is_not_theirs_on_an_old_kernel(drivers, monkeypatch,
     drv.wait("ended", t)
 
 
-def test_ends_only_with_its_tree(drv):
-    t = unique("pipeline")
-    end = drv.run(t, "sh", "-c", "(setsid sh -c 'sleep 0.5; echo late' &) ; exit 6")
-    assert end["exit_code"] == 6 and end["run_ns"] > 0.45e9 > end["leader_ns"]
+def test_ends_only_with_its_tree(drv, tmp_path):
+    t, go = unique("pipeline"), tmp_path / "go"
+    drv.start(t, "sh", "-c", f"echo $$ > {tmp_path}/leader; (setsid sh -c '{until(go)}; sleep 0.2; echo late' &) ; exit 6")
+    drv.wait("started", t)
+    must_come(lambda: not proc_exists(pid_in(tmp_path / "leader")))
+    go.touch()
+    end = drv.wait("ended", t)
+    assert end["exit_code"] == 6 and end["run_ns"] > end["leader_ns"] + 0.2e9
     assert "late\n=== ended" in drv.log(t)
     t = unique("cut")
     end = drv.run(t, "sh", "-c", "(setsid sleep 1000 &) ; exit 0", flags=END_TREE)
@@ -456,8 +460,10 @@ def test_ends_only_with_its_tree(drv):
 
 
 def test_zombies_do_not_keep_it(drv):
+    """Neither one whose parent lives and does not ask for it, nor those that are left to the shim."""
     t = unique("zombie")
-    end = drv.run(t, "python3", "-c", "import os,time\nif os.fork()==0: os._exit(0)\ntime.sleep(.2)")
+    end = drv.run(t, "python3", "-c", "import os\npid = os.fork()\nif pid == 0: os._exit(0)\n"
+                  "os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)")
     assert end["exit_code"] == 0
 
 
@@ -506,9 +512,9 @@ def test_a_delegated_cgroup_is_used_and_removed(drv, cgroup):
     assert drv.run(unique("nocgroup"), "true", cgroup="/no/such/cgroup")["exit_code"] == 0
 
 
-def test_agent_dies_and_another_adopts(drv, drivers):
-    t = unique("adopt")
-    drv.start(t, "sh", "-c", "sleep 1; echo done")
+def test_agent_dies_and_another_adopts(drv, drivers, tmp_path):
+    t, go = unique("adopt"), tmp_path / "go"
+    drv.start(t, "sh", "-c", f"{until(go)}; echo done")
     m = drv.wait("started", t)
     drv.kill()
     time.sleep(0.2)
@@ -518,6 +524,7 @@ def test_agent_dies_and_another_adopts(drv, drivers):
     assert new.wait("each", t)
     assert new.adopt(t, m["pid"], m["start"]) == "lives"
     assert new.wait("status", t)["state"] == "running"
+    go.touch()
     assert new.wait("ended", t)["exit_code"] == 0
     assert "done\n=== ended" in new.log(t)
 
@@ -536,13 +543,14 @@ def test_who_looks_is_answered_alone(drv, drivers):
     assert "status" not in [n["event"] for n in drv.seen]
 
 
-def test_recycled_pid_is_not_adopted_nor_signalled(drv, drivers):
-    t = unique("recycled")
-    drv.start(t, "sleep", "1")
+def test_recycled_pid_is_not_adopted_nor_signalled(drv, drivers, tmp_path):
+    t, go = unique("recycled"), tmp_path / "go"
+    drv.start(t, "sh", "-c", until(go))
     m = drv.wait("started", t)
     new = drivers()
     for pid, start in ((m["pid"], m["start"] + 1), (m["pid"] + 1, m["start"])):
         assert new.adopt(t, pid, start) == "other"
+    go.touch()
     assert drv.wait("ended", t)["exit_code"] == 0
 
 
@@ -657,6 +665,12 @@ def somewhere(tmp_path):
     (tmp_path / "records").mkdir()
 
 
+def started_until(drv, t, go, last, **more):
+    """A task that runs until the file is there."""
+    drv.start(t, "sh", "-c", f"{until(go)}; {last}", **more)
+    return drv.wait("started", t)
+
+
 def test_record_that_cannot_be_written_is_kept_by_the_shim(drv, drivers, tmp_path):
     t = unique("norecord")
     nowhere(tmp_path)
@@ -664,9 +678,9 @@ def test_record_that_cannot_be_written_is_kept_by_the_shim(drv, drivers, tmp_pat
     end = drv.wait("ended", t)
     assert end["outcome"] == "refused"
     somewhere(tmp_path)
-    drv.start(t, "sh", "-c", "sleep 0.3; exit 4")
-    m = drv.wait("started", t)
+    m = started_until(drv, t, tmp_path / "go", "exit 4")
     nowhere(tmp_path)
+    (tmp_path / "go").touch()
     end = drv.wait("ended", t)
     assert end["exit_code"] == 4 and end["record_errno"] == errno.ENOTDIR and proc_exists(m["pid"])
     drv.kill()
@@ -680,10 +694,11 @@ def test_shim_that_keeps_an_end_sleeps(drv, tmp_path):
     t, first_s = unique("sleeps"), 1.5
     (tmp_path / "spool").mkdir()
     (tmp_path / "spool/claim").touch()
-    drv.start(t, "sh", "-c", "sleep 0.3; exit 4", beat_dir=str(tmp_path / "spool"), beat_file="beat", beat_agent="n1",
-              claim="claim", beat_ms=int(first_s * 1000), promise_ms=600_000)
-    m, begun = drv.wait("started", t), Stopwatch()
+    m = started_until(drv, t, tmp_path / "go", "exit 4", beat_dir=str(tmp_path / "spool"), beat_file="beat", beat_agent="n1",
+                      claim="claim", beat_ms=int(first_s * 1000), promise_ms=600_000)
+    begun = Stopwatch()
     nowhere(tmp_path)
+    (tmp_path / "go").touch()
     assert drv.wait("ended", t)["record_errno"] == errno.ENOTDIR
     must_come(lambda: begun.wall() > first_s)
     before, later = cpu_of(m["pid"]), Stopwatch()
@@ -696,9 +711,9 @@ def test_shim_that_keeps_an_end_sleeps(drv, tmp_path):
 
 def test_shim_that_keeps_an_end_goes_when_told_to(drv, tmp_path):
     t = unique("keeps")
-    drv.start(t, "sleep", "0.3")
-    m = drv.wait("started", t)
+    m = started_until(drv, t, tmp_path / "go", "exit 4")
     nowhere(tmp_path)
+    (tmp_path / "go").touch()
     assert drv.wait("ended", t)["record_errno"] == errno.ENOTDIR
     os.kill(m["pid"], signal.SIGTERM)
     drv.wait("gone", t)
@@ -706,9 +721,9 @@ def test_shim_that_keeps_an_end_goes_when_told_to(drv, tmp_path):
 
 def test_acknowledged_end_without_record_lets_the_shim_go(drv, tmp_path):
     t = unique("ack")
-    drv.start(t, "sh", "-c", "sleep 0.3; exit 4")
-    m = drv.wait("started", t)
+    m = started_until(drv, t, tmp_path / "go", "exit 4")
     nowhere(tmp_path)
+    (tmp_path / "go").touch()
     drv.wait("ended", t)
     drv.say(f"ack {t}")
     drv.wait("gone", t)
@@ -728,11 +743,11 @@ time.sleep(0.4); print("daemon was here", flush=True)""")
     assert end["exit_code"] == 0 and end["run_ns"] > 0.4e9 and "daemon was here" in drv.log(t)
 
 
-def test_figures_come_into_the_trailer(drv):
+def test_figures_come_into_the_trailer(drv, tmp_path):
     t = unique("gpu")
-    drv.start(t, "sleep", "0.4")
-    drv.wait("started", t)
+    started_until(drv, t, tmp_path / "go", "true")
     drv.say(f"gpu {t} {30 << 30} 853")
+    (tmp_path / "go").touch()
     drv.wait("ended", t)
     assert "peak memory 30.0 GiB, mean utilisation 85%" in drv.log(t)
 
