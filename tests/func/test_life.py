@@ -203,7 +203,7 @@ def test_empty_queue_exits(queue, tmp_path):  # noqa: F811
     # Where nothing was ever submitted, too.
     q.m.run(q.m.tenure, "stop", str(never), str(paused))
     q.start("--on-empty", "exit", "--empty-for", "1s")
-    assert "When its queue has been empty for 1s, it ends." in " ".join(q.out.read_text().split())
+    assert wait_for(lambda: "When its queue has been empty for 1s, it ends." in " ".join(q.out.read_text().split()))
     assert q.agent.wait(HANG) == 0
 
 

@@ -311,7 +311,7 @@ def test_frozen_node_wakes_up_late(world, tmp_path):
     go.touch()
     b.wait(i, "done")
     assert wait_for(lambda: not a.runs())
-    assert a.said("came too late")
+    assert wait_for(lambda: a.said("came too late"))
     assert [line.split()[0] for line in lines(mark)] == ["begun", "begun", "over"]
     done = next((b.spool / "done").glob(f"*/*,{i},*"))
     records = [json.loads(line) for line in done.read_text().splitlines()[1:]]

@@ -163,7 +163,7 @@ def control_file_sweeps(n):
     stray = n.stray()  # the sweep was over before that
     n.order(command="stop_all", sweep="python")  # nothing runs: at once
     assert ends(stray) and lives(spared)
-    assert f"sweep: PID {stray.pid} is ended" in n.out.read_text()
+    assert wait_for(lambda: f"sweep: PID {stray.pid} is ended" in n.out.read_text())
 
 
 def agent_in_a_job(n):
@@ -190,7 +190,7 @@ def gpu_is_cleaned(n):
     n.tenure("stop", str(i))
     assert ends(beside) and lives(elsewhere, none)
     n.wait(i, "cancelled")
-    assert f"sweep: PID {beside.pid} is ended" in n.out.read_text()
+    assert wait_for(lambda: f"sweep: PID {beside.pid} is ended" in n.out.read_text())
     i = n.run_task("-g", "1", code=ON_GPU)  # and told so with the stop
     beside = n.stray(ON_GPU, 0)
     n.tenure("stop", str(i), "--sweep", "gpu")

@@ -210,6 +210,6 @@ def test_agent_frees_what_was_forgotten(build, env, tmp_path):
         assert ",fp," in name
         os.rename(f"{pending}/{name}", f"{pending}/{name.replace(',fp,', ',fh,')}")
         assert q.wait(i, "done", FORGOTTEN_S + 30)
-        assert "was left as a command was changing it" in q.out.read_text()
+        assert wait_for(lambda: "was left as a command was changing it" in q.out.read_text())
     finally:
         q.close()
