@@ -399,14 +399,12 @@ static enum agent_end run_parts(struct agent *a)
 	start_parts(a);
 	guardlink_start(a->link);
 	(void)uv_run(&a->loop, UV_RUN_DEFAULT);
-	/*
-	 * libuv waits at exit for the threads of its pool; one that hangs in a dead filesystem
-	 * would keep us here for ever. The error, if there is one, has been logged where that
-	 * works.
-	 */
-	if (!close_parts(a))
-		_exit(a->end == AGENT_ENDED ? EXIT_SUCCESS : EXIT_FAILURE);
-	return a->end == AGENT_ENDED && a->unread ? AGENT_UNREAD : a->end;
+	bool closed = close_parts(a);
+	enum agent_end end = a->end == AGENT_ENDED && a->unread ? AGENT_UNREAD : a->end;
+
+	if (!closed)
+		a->c->stuck(a->c->user, end, a->e);
+	return end;
 }
 
 enum agent_end agent_run(const struct agent_config *config, struct err *e)

@@ -17,6 +17,15 @@
 #include "base/log.h"
 #include "hold/policy.h"
 
+enum agent_end {
+	AGENT_ENDED,   /* told to, or the time was up; everything is free */
+	AGENT_REFUSED, /* the guard does not take the policy: a mistake in the options */
+	AGENT_RUNNING, /* another one serves this instance here; e says which */
+	AGENT_NO_GPUS, /* nothing to hold on this node: no driver, no devices */
+	AGENT_UNREAD,  /* all is free, but it ended because nobody read its output any more */
+	AGENT_FAILED,
+};
+
 struct agent_config {
 	const char *instance; /* strings must outlive agent_run() */
 	const char *dev_dir;
@@ -61,16 +70,14 @@ struct agent_config {
 	 * On the loop's thread; NULL: nobody waits for it.
 	 */
 	void (*ready)(void *user, const char *sentence, const char *warnings, bool logs);
+	/*
+	 * Instead of a return from agent_run(): a thread hangs in a dead filesystem, for which
+	 * libuv would wait at exit for ever. Tells e, which the log may not have, and calls
+	 * _exit().
+	 */
+	void (*stuck)(void *user, enum agent_end end, const struct err *e)
+		__attribute__((noreturn));
 	void *user;
-};
-
-enum agent_end {
-	AGENT_ENDED,   /* told to, or the time was up; everything is free */
-	AGENT_REFUSED, /* the guard does not take the policy: a mistake in the options */
-	AGENT_RUNNING, /* another one serves this instance here; e says which */
-	AGENT_NO_GPUS, /* nothing to hold on this node: no driver, no devices */
-	AGENT_UNREAD,  /* all is free, but it ended because nobody read its output any more */
-	AGENT_FAILED,
 };
 
 /*

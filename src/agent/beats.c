@@ -111,11 +111,16 @@ static bool is_us(const struct looker *lk, const struct claimer *who)
 	       who->proc.start == lk->self.proc.start;
 }
 
-/* It is there, as far as its file says: 1 while it is listened to, 0 when that was for nothing. */
+/*
+ * It is there, as far as its file says: 1 while it is listened to, 0 when that was for nothing. On
+ * a disk of this node a file stays empty no longer than its writer lives, or it was cut when the
+ * power failed.
+ */
 static int listen_to(struct looker *lk, const struct beat *b, struct err *e)
 {
 	bool here = strcmp(b->who.boot, lk->sp->boot) == 0;
-	uint64_t limit_ms = here ? CHECK_NODE_MS : CHECK_BEATS * lk->beat_ms;
+	bool cut = !b->who.boot[0] && !lk->sp->network;
+	uint64_t limit_ms = here || cut ? CHECK_NODE_MS : CHECK_BEATS * lk->beat_ms;
 	uint64_t now = clock_boot_ns();
 
 	if (!lk->check_ns) {

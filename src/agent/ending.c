@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * stop -> the workload, if there is one, has ended -> DROPPED or one second -> flush for half a
- * second -> the loop ends. Who asked for it with `tenure off` is answered between the last two.
+ * stop -> the workload, if there is one, has ended -> DROPPED or one second -> flush for two
+ * seconds -> the loop ends. Who asked for it with `tenure off` is answered between the last two.
  */
 
 #include "agent/ending.h"
@@ -12,7 +12,7 @@
 #include "agent/ready.h"
 #include "base/clock.h"
 
-#define FLUSH_LIMIT_MS 500   /* the last lines get so long */
+#define FLUSH_LIMIT_MS 2000  /* the last lines get so long */
 #define CLOCK_CHECK_MS 10000 /* the wall clock may be stepped while we wait for --until */
 
 static void on_flush_step(uv_timer_t *timer)

@@ -2,15 +2,21 @@
 
 /* `hold` and `agent`: the agent in the foreground. */
 
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/strbuf.h"
 #include "cli/commands.h"
 #include "cli/run_agent.h"
 #include "cli/term.h"
+
+#define LAST_WORD_S 1
 
 /*
  * On a thread of the agent's pool, as warn() is, so nothing else of stdio may be used meanwhile.
@@ -54,6 +60,37 @@ static void warn(const char *line)
 	cmd_warn("warning", line);
 }
 
+struct last_word {
+	int code;
+	const char *text;
+	sem_t said;
+};
+
+static void *say(void *data)
+{
+	struct last_word *w = data;
+
+	(void)cmd_fail(w->code, w->text);
+	(void)sem_post(&w->said);
+	return NULL;
+}
+
+/* Where a file hangs the error output may as well, which is not waited for. */
+static void __attribute__((noreturn)) end_stuck(void *user, enum agent_end end, const struct err *e)
+{
+	struct last_word w = { .code = run_agent_exit_code(end), .text = e->text };
+	struct timespec until;
+	pthread_t thread;
+
+	(void)sem_init(&w.said, 0, 0);
+	(void)clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += LAST_WORD_S;
+	if (w.code != CMD_OK && w.text[0] && pthread_create(&thread, NULL, say, &w) == 0)
+		while (sem_timedwait(&w.said, &until) < 0 && errno == EINTR)
+			;
+	_exit(w.code);
+}
+
 static int run_hold(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct run_agent r = { 0 };
@@ -63,6 +100,7 @@ static int run_hold(const struct cmd_ctx *ctx, struct err *e)
 		r.config.show = r.config.show_json ? show_line : show_sentence;
 		r.config.show_fd = STDOUT_FILENO;
 		r.config.warn = warn;
+		r.config.stuck = end_stuck;
 		code = run_agent_exit_code(agent_run(&r.config, e));
 	}
 	run_agent_clear(&r);

@@ -75,6 +75,19 @@ static int open_output(const struct run_agent *r)
 	return fd >= 0 ? fd : open("/dev/null", O_WRONLY | O_CLOEXEC);
 }
 
+/* Whoever still waits for it is told why there is none. */
+static void __attribute__((noreturn)) end_agent(void *user, enum agent_end end, const struct err *e)
+{
+	const struct waiter *w = user;
+	int code = run_agent_exit_code(end);
+
+	if (w->fd >= 0)
+		send_news(w->fd, code,
+			  code == CMD_OK ? "it was told to end while it started" : e->text, "",
+			  true);
+	_exit(code);
+}
+
 static void __attribute__((noreturn)) be_agent(struct run_agent *r, int news_fd)
 {
 	struct waiter w = { .fd = news_fd };
@@ -91,15 +104,10 @@ static void __attribute__((noreturn)) be_agent(struct run_agent *r, int news_fd)
 	(void)fd_close(out);
 	r->config.ignore_hangup = true;
 	r->config.ready = on_ready;
+	r->config.stuck = end_agent;
 	r->config.user = &w;
 
-	int code = run_agent_exit_code(agent_run(&r->config, &e));
-
-	if (w.fd >= 0)
-		send_news(w.fd, code,
-			  code == CMD_OK ? "it was told to end while it started" : e.text, "",
-			  true);
-	_exit(code);
+	end_agent(&w, agent_run(&r->config, &e), &e);
 }
 
 /* In the first child: a session of its own, and a parent that is gone. */

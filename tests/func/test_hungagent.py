@@ -289,6 +289,20 @@ def test_a_hold_writes_to_a_file_that_hangs(build, env, tmp_path, faultfs):
         q.close()
 
 
+@pytest.mark.parametrize("command", ["hold", "on"])
+def test_why_it_ends_is_told_where_the_log_hangs(build, env, tmp_path, faultfs, command):
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    (dev / "nvidiactl").touch()
+    said = tmp_path / "said"
+    with open(said, "wb") as out, mount.ruled("write stuck"):
+        p = subprocess.Popen([build / "tenure", command, "--dev-dir", dev], stdout=out, stderr=out,
+                             env={**env, "TENURE_STATE_DIR": str(mount.path / "state")})
+        must_come(lambda: "cannot see any GPU" in said.read_text(), 15)
+    assert p.wait(HANG) == 1
+
+
 def files_of(pid):
     """What it has open."""
     found = []

@@ -335,7 +335,7 @@ def test_workload_that_ends_at_once(queue):  # noqa: F811
     assert wait_for(lambda: workload(q, 0)["workload"]["starts"] == 2, 10)
     assert wait_for(lambda: (workload(q, 0)["workload"]["next_in_s"] or 0) > 5)
     assert "2 times in a row" in workload(q, 0)["reason"]
-    assert q.out.read_text().count("ended at once") == 2
+    assert wait_for(lambda: q.out.read_text().count("ended at once") == 2), q.out.read_text()
 
 
 def test_workload_that_the_guard_refuses(queue, home):  # noqa: F811

@@ -176,6 +176,21 @@ def test_end_just_before_off(build, env, tmp_path, disk):
         q.close()
 
 
+def test_sign_of_life_that_was_cut(build, env, tmp_path):
+    """The agent's own, which is written without waiting for the disk, may be empty after a power loss: nobody has its name."""
+    q = Queue(build, env, tmp_path)
+    try:
+        q.start("--no-hold")
+        agents = os.path.join(q.spool, "agents")
+        own, = os.listdir(agents)
+        q.kill()
+        os.truncate(os.path.join(agents, own), 0)
+        q.start("--no-hold")
+        q.wait(q.submit("-g", "0", "--", "true"), "done")
+    finally:
+        q.close()
+
+
 def test_power_goes_before_the_answer(tenure, disk):
     """What the copy shows is a power loss, and not a copy of what the kernel has in memory."""
     s = Spool(tenure, disk.root)

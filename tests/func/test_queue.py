@@ -269,6 +269,7 @@ def test_next_at_once_means_at_once(queue, tmp_path):
                  f"date +%s.%N >> {times}; test $(wc -l < {times}) -ge 5")
     q.wait(i, "done", 30)
     assert len(times.read_text().split()) == 5
+    assert wait_for(lambda: f"task {i} is done" in q.out.read_text())
     said = q.out.read_text()
     assert "next at once" in said and "was stopped" not in said, said
 

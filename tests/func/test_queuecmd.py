@@ -191,7 +191,7 @@ def test_resume_begins_to_count_anew(queue):  # noqa: F811
     q.m.run(q.m.tenure, "resume", "bad")
     q.wait(own, "failed")
     q.wait(last, "done")
-    assert q.out.read_text().count("lane bad is paused") == 1, q.out.read_text()
+    assert wait_for(lambda: q.out.read_text().count("lane bad is paused") == 1), q.out.read_text()
 
 
 def test_resume_ends_a_back_off(queue, tmp_path):  # noqa: F811
