@@ -113,9 +113,10 @@ int sock_send(int fd, const void *buf, size_t size)
 	do
 		n = send(fd, buf, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return errno == ENOBUFS ? -EAGAIN : -errno;
-	return 0;
+	if (n == 0 || (size_t)n == size)
+		return 0;
+	/* It is told so of a side that ended with messages of ours unread. */
+	return errno == ENOBUFS ? -EAGAIN : errno == ECONNRESET ? -EPIPE : -errno;
 }
 
 bool sock_has_room(int fd)

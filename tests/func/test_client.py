@@ -238,7 +238,8 @@ def test_files_by_hand(client):
         script(c, name, text)
         shutil.copy(c.tmp / name, c.dir / "pending" / name)
     assert c.has("done", 2) and c.has("running", 1)  # one after another
-    assert "first 0,1,2,3" in c("gpu_logs first") and "later 0,1,2,3" in c("gpu_logs later.sh")
+    assert "first 0,1,2,3" in c("gpu_logs first")
+    assert wait_for(lambda: "later 0,1,2,3" in c("gpu_logs later.sh"))
     (c.dir / "control.json").write_text('{"command": "stop", "task": "later.sh"}')
     assert c.has("cancelled", 1)
     (c.dir / "pending/broken.sh").write_text("")
@@ -294,7 +295,7 @@ def test_names_with_blanks(client):
     c("gpu_submit 'my train.sh'")
     assert c.has("running", 1)
     for word in ("my train", "my train.sh"):
-        assert "it is mine" in c(f"gpu_logs '{word}'"), word
+        assert wait_for(lambda: "it is mine" in c(f"gpu_logs '{word}'")), word
         assert c.follow(f"gpu_tail '{word}'", "it is mine")
     assert "Stopped: my train" in c("gpu_stop 'my train'")
     assert c.has("cancelled", 1)

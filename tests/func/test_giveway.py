@@ -23,7 +23,7 @@ def test_gives_way_to_a_newcomer(queue):  # noqa: F811
     other = q.m.start("--take", "10G", "--stay", "600")
     assert wait_for(lambda: q.task(weak)["state"] == "pending"), q.out.read_text()
     taken = f"gave way, GPU 0 was taken by PID {other.pid} ({name()}, newcomer)"
-    assert taken + "; back in the queue, not counted as a try" in q.why(weak), q.why(weak)
+    assert wait_for(lambda: taken + "; back in the queue, not counted as a try" in q.why(weak)), q.why(weak)
     assert wait_for(lambda: q.device(0)["state"] == "busy")
     # The newcomer goes, and the task comes again; that was no failure of its.
     assert json.loads(other.stdout.readline())["result"] == 0
@@ -82,4 +82,4 @@ def test_newcomer_while_no_agent_is_there(queue, tmp_path):  # noqa: F811
     q.start("--no-hold")
     assert wait_for(has(marks, "over"), 15), q.out.read_text()
     assert wait_for(lambda: q.task(weak)["state"] == "pending")
-    assert f"PID {other.pid}" in q.why(weak)
+    assert wait_for(lambda: f"PID {other.pid}" in q.why(weak))

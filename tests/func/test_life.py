@@ -115,15 +115,15 @@ def test_lifetime_stops_and_requeues(queue, tmp_path):  # noqa: F811
 
 def test_lifetime_drains(queue, tmp_path):  # noqa: F811
     q = queue(gpus=2)
-    q.start("--lifetime", "6s", "--lifetime-notice", "0")
     end = tmp_path / "end"
     i = q.submit("--", *until(end, tmp_path / "begun"))
+    q.start("--lifetime", "6s", "--lifetime-notice", "0")
     assert wait_for((tmp_path / "begun").exists)
-    assert wait_for(lambda: len(q.held()) == 1), q.status()["devices"]
     assert wait_for(lambda: phase(q) == "draining", 10)
     doc = q.status()
     assert "the lifetime of 6s is over" in doc["sentence"] and doc["queue"]["draining"]
     assert wait_for(lambda: not q.held())
+    assert "held 1" in q.out.read_text(), q.out.read_text()  # GiB, before it drained
     late = q.submit("--", "true")
     said = " ".join(q.m.run(q.m.tenure, "why", str(late)).stdout.split())
     assert "starts nothing more: the lifetime of 6s is over" in said

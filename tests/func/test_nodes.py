@@ -221,6 +221,7 @@ def test_end_that_was_told_to_an_agent_that_dies(world, tmp_path):
     b.start()
     assert wait_for((a.spool / f"agents/{i},e0").exists)
     shims = a.shims()
+    assert wait_for(lambda: lines(mark))
     a.agent.send_signal(signal.SIGSTOP)
     go.touch()
     assert shims and wait_for(lambda: not any(map(proc_exists, shims)))
@@ -265,12 +266,14 @@ def test_end_of_another_node_sweeps_nothing_here(world, tmp_path):
     here he does, also where an agent before him had started it."""
     a, b = two_that_know_each_other(world)
     go = tmp_path / "go"
-    task = ["-g", "0", "--clean", "python", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"]
+    mark = tmp_path / "mark"
+    task = ["-g", "0", "--clean", "python", "--", "sh", "-c", f"touch {mark}; {until(go)}; rm {mark}"]
     b.run("off")
     b.agent.wait(HANG)
     with python_of(b) as victim:
         i = a.submit(*task)
         shims = a.shims()
+        assert wait_for(mark.exists)
         a.kill()
         go.touch()
         assert wait_for(lambda: not any(map(proc_exists, shims)))
@@ -281,6 +284,7 @@ def test_end_of_another_node_sweeps_nothing_here(world, tmp_path):
         go.unlink()
         i = b.submit(*task)
         b.shims()
+        assert wait_for(mark.exists)
         b.kill()
         b.start()
         go.touch()
@@ -576,8 +580,7 @@ def test_lane_of_a_dead_node(world, tmp_path):
     assert wait_for(lambda: lines(mark))
     b.start()
     assert owner(b, "one") == "alpha"
-    why = " ".join(b.run("why", str(tasks[1])).stdout.split())
-    assert "lane one" in why, why
+    assert wait_for(lambda: "lane one" in " ".join(b.run("why", str(tasks[1])).stdout.split()))
     pid = int(lines(mark)[0].split()[1])
     shims = a.shims()
     a.kill()
@@ -689,7 +692,7 @@ def test_claim_of_our_own_that_no_run_has(world, tmp_path):
     assert wait_for(lambda: lines(mark) == ["1"])
     assert wait_for(lambda: lines(mark) == ["1", "2"]), a.run("show", str(i)).stdout
     assert wait_for(lambda: not claim.exists())
-    assert list(a.runs()) == [(i, 1)]
+    assert wait_for(lambda: list(a.runs()) == [(i, 1)]), a.runs()
     assert wait_for(lambda: (n := json.loads(a.run("show", str(i), "--json").stdout)["elements"])["done"] == 1 and
                     n["failed"] == 0), a.run("show", str(i)).stdout
     # So does a task that is in running/ under its name and in nothing else.

@@ -280,12 +280,12 @@ def test_shutdown_of_all(world, tmp_path):  # noqa: F811
     assert b.agent.wait(HANG) == 0 and c.agent.wait(HANG) == 0
 
 
-def test_a_node_is_gone(world):  # noqa: F811
+def test_a_node_is_gone(world, tmp_path):  # noqa: F811
     """A node that was alone when it was lost: its tasks are taken over when somebody says that it is gone."""
     a, b = world.node("alpha"), world.node("beta")
     a.start()
-    i = a.submit("-g", "0", "-n", "long", "--", "sleep", "60")
-    a.wait(i, "running")
+    i = a.submit("-g", "0", "-n", "long", "--", "sh", "-c", f"touch {tmp_path}/begun; exec sleep 600")
+    assert wait_for((tmp_path / "begun").exists)
     assert "no agent" in words(b.run("shutdown", "--gone", "gamma", check=False))
     assert "did you mean alpha" in words(b.run("shutdown", "--gone", "alhpa", check=False))
     here = a.run("shutdown", "--gone", "alpha", check=False)

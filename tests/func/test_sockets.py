@@ -275,7 +275,7 @@ def test_floods(world):
 
 def shim_of(w):
     """The PID of the shim of the one task that runs, and the file of its socket."""
-    socket_file, = (p for at in w.ours() for p in at.iterdir() if "shim" in p.name and p.is_socket())
+    socket_file, = wait_for(lambda: [p for at in w.ours() for p in at.iterdir() if "shim" in p.name and p.is_socket()])
     shim, = (p for p in w.processes() if pathlib.Path(f"/proc/{p}/comm").read_text() == "tenure-shim\n")
     return shim, socket_file
 
@@ -334,8 +334,8 @@ def test_directory_that_is_tidied_away(world):
                               lambda d: [f.unlink(missing_ok=True) for f in d.iterdir()],
                               lambda d: [f.unlink(missing_ok=True) for f in d.iterdir() if f.suffix != ".lock"],
                               lambda d: d.rename(f"{d}-away"))):
-        names = len(list(w.ours()[0].iterdir()))
-        assert names == 6  # of agent, guard and shim
+        assert wait_for(lambda: len(list(w.ours()[0].iterdir())) == 6)  # of agent, guard and shim
+        names = 6
         tidy(w.ours()[0])
         assert wait_for(lambda: w.status().get("agent_pid") == first["agent_pid"], 5), n
         assert wait_for(lambda: len(list(w.ours()[0].iterdir())) == names, 8), n

@@ -39,6 +39,24 @@ static void test_last_words(void **state)
 	}
 }
 
+/* Whether or not it had read ours, it is gone to who sends. */
+static void test_nobody_to_send_to(void **state)
+{
+	for (int unread = 0; unread < 2; unread++) {
+		int pair[2];
+
+		assert_int_equal(
+			socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
+			0);
+		if (unread)
+			assert_int_equal(sock_send(pair[0], &(uint32_t){ 1 }, 4), 0);
+		(void)close(pair[1]);
+		assert_int_equal(sock_send(pair[0], &(uint32_t){ 2 }, 4), -EPIPE);
+		assert_int_equal(sock_send(pair[0], &(uint32_t){ 3 }, 4), -EPIPE);
+		(void)close(pair[0]);
+	}
+}
+
 static void test_who_listens(void **state)
 {
 	struct err e = ERR_INIT;
@@ -62,6 +80,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_last_words),
+		cmocka_unit_test(test_nobody_to_send_to),
 		cmocka_unit_test(test_who_listens),
 	};
 
