@@ -99,17 +99,17 @@ def stop_outside_of_driver(m, *pids):
     pytest.fail("one of them is always in the driver")
 
 
-def stop_guard_and_holder(m, h):
-    """Those of GPU 0. Eyes that were stopped in the driver may have seen nothing for too long when they go on: then
-    the guard lets go, and holds again."""
+def stop_guard_and_holder(m, gpu=0):
+    """Eyes that were stopped in the driver may have seen nothing for too long when they go on: then the guard lets go,
+    and holds again. The guard is stopped first, or it ends a holder that it finds stopped."""
     for _ in range(3):
-        guard, holder = m.guards()[0], m.device(0)["holder_pid"]
+        guard, holder = m.guards()[0], m.device(gpu)["holder_pid"]
         try:
             stop_outside_of_driver(m, guard, holder)
             return guard, holder
         except ProcessLookupError:
             os.kill(guard, signal.SIGCONT)
-            h.held(0)
+            must_come(lambda: all(d["state"] == "held" and d["holder_pid"] != holder for d in m.status()["devices"]))
     pytest.fail("its holder is always gone")
 
 
@@ -167,8 +167,7 @@ def test_stopped_agent_holds_nothing_after_ten_seconds(machine):
 def test_stopped_guard_holds_nothing_after_two_seconds(machine):
     """What is stopped with it is ended by the agent."""
     m, h = holding(machine)
-    guard, holder = m.guards()[0], m.device(1)["holder_pid"]
-    stop_outside_of_driver(m, guard, holder)  # the guard first, or it ends a holder that it finds stopped
+    guard, holder = stop_guard_and_holder(m, gpu=1)
     t0 = Stopwatch()
     must_come(lambda: m.holders() == [holder] and not m.used()[0], 5)
     assert t0.took() < 3.5
@@ -189,7 +188,7 @@ def test_stopped_holder_of_a_stopped_guard_on_an_old_kernel(machine, old_kernel)
     m.env.update(old_kernel)
     h = m.hold("--load", "none")
     h.held(0)
-    guard, holder = stop_guard_and_holder(m, h)
+    guard, holder = stop_guard_and_holder(m)
     assert f"(PID {holder}) did not let go" in h.next("agent", 14)["text"]
     must_come(m.empty, 2)
     os.kill(guard, signal.SIGCONT)
