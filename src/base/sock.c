@@ -113,7 +113,7 @@ int sock_send(int fd, const void *buf, size_t size)
 	do
 		n = send(fd, buf, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
-	if (n == 0 || (size_t)n == size)
+	if (n >= 0)
 		return 0;
 	/* It is told so of a side that ended with messages of ours unread. */
 	return errno == ENOBUFS ? -EAGAIN : errno == ECONNRESET ? -EPIPE : -errno;

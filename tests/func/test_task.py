@@ -460,7 +460,7 @@ def test_ends_only_with_its_tree(drv, tmp_path):
 
 
 def test_zombies_do_not_keep_it(drv):
-    """Neither one whose parent lives and does not ask for it, nor those that are left to the shim."""
+    """One that its parent has not asked for is left to the shim."""
     t = unique("zombie")
     end = drv.run(t, "python3", "-c", "import os\npid = os.fork()\nif pid == 0: os._exit(0)\n"
                   "os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)")
