@@ -20,26 +20,71 @@ def layers(tree):
 
 
 @pytest.mark.parametrize("path, text, want", [
-    ("src/base/a.h", '#include "gpu/x.h"\n', "a.h:1: base must not know gpu"),
-    ("src/gpu/a.h", '\n# include "cli/x.h"\n', "a.h:2: gpu must not know cli"),
-    ("src/base/a.h", '#include "../gpu/x.h"\n', "by its layer"),
+    ("src/base/a.h", '#include "gpu/x.h"\n', "a.h:1: base must not know gpu/x.h"),
+    ("src/gpu/a.h", '\n# include "cli/x.h"\n', "a.h:2: gpu must not know cli/x.h"),
+    ("src/base/a.h", '#include "../gpu/x.h"\n', "by its room"),
+    ("src/hold/guard/a.h", '#include "b.h"\n', 'by its room, as "hold/guard/b.h"'),
     ("src/base/a.c", "", "a.c: has no header"),
-    ("src/other/a.h", "", "src/other is not a layer"),
+    ("src/other/a.h", "", "src/other is not a room"),
+    ("src/hold/other/a.h", "", "src/hold/other is not a room"),
+    ("src/hold/a.h", '#include "hold/other/a.h"\n', '"hold/other/a.h" is not in a room'),
+    ("src/hold/guard/a.h", '#include "hold/real.h"\n#include "gpu/nvml_abi.h"\n', None),
+    ("src/hold/guard/a.h", '#include "hold/holder/a.h"\n', "hold/guard must not know hold/holder/a.h"),
+    ("src/hold/a.h", '#include "hold/guard/a.h"\n', "hold must not know hold/guard/a.h"),
+    ("src/agent/a.h", '#include "agent/queue/a.h"\n', None),
+    ("src/agent/queue/a.h", '#include "agent/a.h"\n', "agent/queue must not know agent/a.h"),
+    ("src/task/a.h", '#include "hold/proto.h"\n', None),
+    ("src/task/a.h", '#include "hold/real.h"\n', "task must not know hold/real.h"),
     ("sim/a.c", '#include "base/real.h"\n', "sim may include only"),
     ("sim/cmd_a.c", '#include "base/real.h"\n', None),
     ("sim/cmd_a.c", '#include "hold/real.h"\n', "sim may include only"),
+    ("compat/a.c", '#include "base/real.h"\n', None),
+    ("compat/a.c", '#include "hold/real.h"\n', "compat may include only"),
     ("src/cli/a.h", '#include "base/real.h"\n#include <stdio.h>\n', None),
-    ("src/cli/cmd_x.c", "", None),
+    ("src/cli/x.c", "const struct cmd cmd_x = {\n};\n", None),
+    ("src/cli/main.c", "", None),
     ("sim/a.c", '#include "gpu/nvml_abi.h"\n#include "a.h"\n', None),
 ])
 def test_layers(tmp_path, path, text, want):
-    for name in ("src/base/real.h", "src/hold/real.h", "src/gpu/nvml_abi.h", path):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("")
-    (tmp_path / path).write_text(text)
-    r = layers(tmp_path)
+    check_tree(tmp_path, {path: text}, want)
+
+
+def check_tree(tree, files, want):
+    """What tools/layers says of a tree with these files: want is in it, and nothing where it is None."""
+    for name, text in {**dict.fromkeys(("src/base/real.h", "src/hold/real.h", "src/gpu/nvml_abi.h"), ""), **files}.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    r = layers(tree)
     assert r.returncode == (1 if want else 0), r.stdout + r.stderr
-    assert want is None or want in r.stdout
+    assert want is None or want in r.stdout, r.stdout
+
+
+@pytest.mark.parametrize("files, want", [
+    ({"a.h": '#include "spool/b.h"', "b.h": "", "b.c": '#include "spool/a.h"\n#include "spool/b.h"', "a.c": ""},
+     "a circle: a includes b; b includes a"),
+    ({"a.h": '#include "spool/b.h"', "b.h": '#include "spool/c.h"', "c.h": "", "c.c": '#include "spool/a.h"'},
+     "a includes b; b includes c; c includes a"),
+    ({"a.h": '#include "spool/b.h"', "b.h": "", "b.c": ""}, None),
+    ({"a.h": "void a_do(void);\nvoid b_do(void);", "a.c": "void a_do(void)\n{\n}", "b.h": "", "b.c": "void b_do(void)\n{\n}"},
+     "declares b_do(), which b.c defines"),
+    ({"a.h": "void a_do(void);", "a.c": "void a_do(void)\n{\n}", "b.h": "", "b.c": "static void a_do(void)\n{\n}"}, None),
+])
+def test_circles_of_a_room(tmp_path, files, want):
+    check_tree(tmp_path, {f"src/spool/{name}": text + "\n" for name, text in files.items()}, want)
+
+
+def test_layers_of_nothing(tmp_path):
+    """Where it finds no file it has looked in the wrong place."""
+    r = layers(tmp_path)
+    assert r.returncode == 1 and "there are no files" in r.stdout
+
+
+def test_rooms_are_in_the_design():
+    """docs/design.md has the same rooms."""
+    rows = re.findall(r'^    "([\w/]+)":', (ROOT / "tools/layers").read_text(), re.M)
+    design = (ROOT / "docs/design.md").read_text()
+    section = design[design.index("\n## 8."):]
+    assert len(rows) > 15 and [r for r in rows if f"`{r}`" not in section] == []
 
 
 def test_bootstrap_usage():
