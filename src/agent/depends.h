@@ -27,10 +27,10 @@ void depends_ended(struct spool_place *p, uint64_t id, bool good);
 /* text: as deps_text(), valid during the call. */
 typedef void (*depends_fn)(void *user, const struct scan_task *t, enum sched_dep dep,
 			   const char *text);
-#define DEPENDS_ALL (1u << 0) /* the queue has just been read whole */
-#define DEPENDS_SYNCED                                                                             \
-	(1u << 1) /* what was filed before is safe: what starts after it may be so                 \
-		   */
+
+#define DEPENDS_ALL    (1u << 0) /* the queue has just been read whole */
+#define DEPENDS_SYNCED (1u << 1) /* what was filed before is safe: what starts now may be so */
+
 /* Tells each task that waits otherwise than when this was called last. */
 void depends_settle(struct spool_place *p, unsigned int what, depends_fn fn, void *user);
 enum sched_dep depends_state(const struct spool_place *p, uint64_t id);

@@ -88,10 +88,10 @@ void guardlink_beat(struct guardlink *link);
 /* Where there is no guard, nothing is held: ops->dropped comes all the same. */
 void guardlink_drop(struct guardlink *link);
 /*
- * Orders about leases, sent in their order. -ENOTCONN: the line is down, or the
- * guard has not told of its leases yet, and nothing was asked; wait for ops->leases_known. What the
- * guard does not take yet is kept for it, all of it, because nobody asks a second time while the
- * line is up: some for each task that runs.
+ * Orders about leases, sent in their order. -ENOTCONN: the line is down, or the guard has not told
+ * of its leases yet, and nothing was asked; wait for ops->leases_known. What the guard does not
+ * take yet is kept for it, all of it, because nobody asks a second time while the line is up: some
+ * for each task that runs.
  */
 int guardlink_lease(struct guardlink *link, const struct msg_lease *lease); /* its head is set */
 int guardlink_grant(struct guardlink *link, const struct lease_id *id, const struct proc_id *shim);

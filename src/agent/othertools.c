@@ -10,9 +10,8 @@
 #include "spool/raw.h"
 #include "spool/transit.h"
 
-#define RESUME_NS                                                                                  \
-	(10 * NS_PER_S) /* looking whether a task is there already reads all that ended            \
-			 */
+/* Looking whether a task is there already reads all that ended. */
+#define RESUME_NS (10 * NS_PER_S)
 
 /* A task that a client is changing, or has left so. */
 struct held {

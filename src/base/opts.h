@@ -17,8 +17,8 @@
  *	if (opts_flag(o, "json")) ...
  *
  * Understood: --name=v, --name v, -xv, -x v, -x=v, bundled flags (-jq), --no-name for flags, "--"
- * (the rest are arguments). A list option takes further words while they belong to it (`--gpus 0 1
- *2`), and may be repeated.
+ * (the rest are arguments). A list option takes further words while they belong to it, as in
+ * `--gpus 0 1 2`, and may be repeated.
  */
 
 #include <stdbool.h>

@@ -13,8 +13,10 @@
  * limit, with a note, because one file often serves many machines.
  *
  *	struct settings *s = settings_new();
- *	settings_set(s, SET_MEMORY, "38G", &(struct setting_origin){ SETTING_FROM_COMMAND_LINE },
- *&e); settings_load(s, NULL, &e); ms = settings_num(s, SET_IDLE_FOR);
+ *	struct setting_origin from = { SETTING_FROM_COMMAND_LINE };
+ *	settings_set(s, SET_MEMORY, "38G", &from, &e);
+ *	settings_load(s, NULL, &e);
+ *	ms = settings_num(s, SET_IDLE_FOR);
  *
  * The getters abort on a type that is not the setting's: that is a defect.
  */

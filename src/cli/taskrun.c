@@ -22,9 +22,9 @@
 #define ANSWER_MS  500
 #define PROCS_TOLD 6
 #define LEFT_MAX   65536 /* bytes */
-#define NO_RECORDS                                                                                 \
-	"/" /* the end of a task is looked for in the spool, not where shims leave it              \
-	     */
+
+/* The end of a task is looked for in the spool, not where shims leave it. */
+#define NO_RECORDS "/"
 
 static void find_log(const struct spool *sp, const char *name, struct taskrun *run)
 {

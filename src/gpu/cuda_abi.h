@@ -337,8 +337,9 @@ _Static_assert(sizeof(CUDA_MEMCPY2D) == 128, "ABI");
  * cuMemsetD8_v2(CUdeviceptr, unsigned char, size_t)   cuMemsetD32_v2(CUdeviceptr, unsigned, size_t)
  * cuMemsetD8Async(.., CUstream)   cuMemsetD32Async(.., CUstream)
  * cuMemcpyHtoD_v2(CUdeviceptr, const void *, size_t)   cuMemcpyDtoH_v2(void *, CUdeviceptr, size_t)
- * cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, size_t)   cuMemcpy{HtoD,DtoH,DtoD}Async_v2(..,
- * CUstream) cuMemHostAlloc(void **, size_t, unsigned)   cuMemFreeHost(void *)
+ * cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, size_t)
+ * cuMemcpy{HtoD,DtoH,DtoD}Async_v2(.., CUstream)
+ * cuMemHostAlloc(void **, size_t, unsigned)   cuMemFreeHost(void *)
  * cuMemHostGetDevicePointer_v2(CUdeviceptr *, void *, unsigned flags = 0)
  * cuMemGetAllocationGranularity(size_t *, const CUmemAllocationProp *,
  *                               CUmemAllocationGranularity_flags)
@@ -358,9 +359,9 @@ _Static_assert(sizeof(CUDA_MEMCPY2D) == 128, "ABI");
  * cuStreamCreate(CUstream *, unsigned)   cuStreamCreateWithPriority(CUstream *, unsigned, int)
  * cuStreamDestroy_v2(CUstream)   cuStreamQuery(CUstream)   cuStreamSynchronize(CUstream)
  * cuStreamWaitEvent(CUstream, CUevent, unsigned)
- * cuEventCreate(CUevent *, unsigned)   cuEventDestroy_v2(CUevent)   cuEventRecord(CUevent,
- * CUstream) cuEventQuery(CUevent)   cuEventSynchronize(CUevent)   cuEventElapsedTime(float *,
- * CUevent, CUevent)
+ * cuEventCreate(CUevent *, unsigned)   cuEventDestroy_v2(CUevent)
+ * cuEventRecord(CUevent, CUstream)   cuEventQuery(CUevent)   cuEventSynchronize(CUevent)
+ * cuEventElapsedTime(float *, CUevent, CUevent)
  */
 
 #endif

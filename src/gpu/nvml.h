@@ -90,8 +90,8 @@ void nvml_stop(struct nvml *n);
 /* NVML's text for a code; a number where it has none. Valid until the next call in this thread. */
 const char *nvml_text(const struct nvml *n, nvmlReturn_t code);
 
-/* 0 for NVML_SUCCESS, else e set to "what: text" and -ENODEV (lost, or
- * lost until it is reset), -EACCES, -ENOSYS or -EIO. */
+/* 0 for NVML_SUCCESS, else e set to "what: text" and -ENODEV (lost, or lost until it is reset),
+ * -EACCES, -ENOSYS or -EIO. */
 int nvml_result(const struct nvml *n, nvmlReturn_t code, struct err *e, const char *what);
 
 #endif

@@ -9,10 +9,9 @@
  * When every device fails, NVML itself is lost (driver upgrade, container after daemon-reload): it
  * is shut down and started again every RESTART_NS, and slots are found again by UUID. Where it does
  * not start, its library is loaded anew each time: the one that we have may be that of the driver
- * before an upgrade, which the new one refuses for ever. A single
- * device that fails is tried again every RETRY_NS. Which devices there are is asked again while
- * NVML runs: every RETRY_NS where a card could not be asked, else every RELIST_NS, because MIG
- * instances come and go.
+ * before an upgrade, which the new one refuses for ever. A single device that fails is tried again
+ * every RETRY_NS. Which devices there are is asked again while NVML runs: every RETRY_NS where a
+ * card could not be asked, else every RELIST_NS, because MIG instances come and go.
  */
 #include "hold/eyes.h"
 

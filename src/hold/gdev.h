@@ -9,9 +9,8 @@
 /* The eyes saw something new of d (d->sight is filled). */
 void gdev_on_sight(struct guard *g, struct gdev *d);
 
-/* The policies changed: d belongs to client owner (-1: nobody); leaver's policy leaves it for
- * others
- * (-1: nobody's does). */
+/* The policies changed: d belongs to client owner (-1: to nobody), and leaver's policy leaves it
+ * for others (-1: nobody's does). */
 void gdev_assign(struct guard *g, struct gdev *d, int owner, int leaver);
 
 /* d, which nobody wanted, is somebody's business again. */

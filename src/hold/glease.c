@@ -32,9 +32,8 @@
 #include "hold/guse.h"
 #include "hold/own.h"
 
-#define REST_WAIT_NS                                                                               \
-	(2 * NS_PER_S)		   /* memory of a task that is gone, longer than that, is not its */
-#define FAILING_NS (30 * NS_PER_S) /* a card that fails for so long is not waited for */
+#define REST_WAIT_NS (2 * NS_PER_S)  /* memory that stays longer after a task's end is not its */
+#define FAILING_NS   (30 * NS_PER_S) /* a card that fails for so long is not waited for */
 
 static struct gdev *device_of(struct guard *g, const struct glease *l)
 {

@@ -37,8 +37,7 @@
 #define HOLDER_ALONE_MS	  2000U
 #define HOLDER_EXIT_ALONE 3 /* exit code of one that heard nothing any more */
 
-/* What nvidia-smi shows to a colleague. */
-/* And what its name in /proc is. */
+/* Its name in /proc, and what nvidia-smi shows to a colleague. */
 #define HOLDER_COMM  "tenure-hold"
 #define HOLDER_ARGV0 "tenure-hold: idle, start your job, it yields"
 

@@ -22,8 +22,8 @@ struct load;
 
 /*
  * Prepare loads of all kinds in the context ctx. work/work_bytes: device memory that gemm may use,
- * owned by the caller, valid until load_stop(). The thread is started and waits.
- * 0 and *ret (never freed: it lives as long as the process), or -errno.
+ * owned by the caller, valid until load_stop(). The thread is started and waits. 0 and *ret (never
+ * freed: it lives as long as the process), or -errno.
  */
 int load_create(const struct cuda *cu, CUcontext ctx, struct load **ret, struct err *e);
 

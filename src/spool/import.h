@@ -10,9 +10,8 @@
 
 /*
  * A block as a task by the older scheduler's rules: its queue 3 is the lane q3 (a bare number means
- * a task to the commands), free memory the
- * condition on others' use, and it is tried again for ever. noter and state as in
- * command_block_script(). The caller frees it and adds the environment.
+ * a task to the commands), free memory is the condition on others' use, and it is tried again for
+ * ever. noter and state as in command_block_script(). The caller frees it and adds the environment.
  */
 #define IMPORT_LANE "q"
 struct spool_spec *import_spec(const struct command_block *b, const struct command_set *set,

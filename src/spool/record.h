@@ -8,8 +8,8 @@
  *
  *	{"event":"claim","epoch":0,"attempt":1,"agent":..,"host":..,"boot":..,"pid":..,"start":..,"time":..}
  *	{"event":"start","epoch":0,"pid":..,"start":..,"time":..}	keeps the claim from now on
- *	{"event":"log","epoch":0,"attempt":1,"error":..,"file":..,"host":..,"time":..}	has no log
- *in logs/
+ *	{"event":"log","epoch":0,"attempt":1,"error":..,"file":..,"host":..,"time":..}
+ *		its log is not in logs/
  *	{"event":"stop","epoch":0,"time":..}	its owner wants it ended, for good
  *	{"event":"end","epoch":0,"attempt":1,"result":"done","exit":0,"begun":..,"time":..}
  *	{"event":"requeue","epoch":1,"attempts":1,"memory":..,"reason":..,"begun":..,"not_before":..,"time":..}

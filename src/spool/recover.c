@@ -31,9 +31,9 @@
 #include "spool/submit.h"
 #include "spool/transit.h"
 
-#define TMP_LIMIT_S                                                                                \
-	86400 /* a submission takes milliseconds; a suspended client may wake up late              \
-	       */
+/* A submission takes milliseconds; a suspended client may wake up late. */
+#define TMP_LIMIT_S 86400
+
 #define ELEMENT_FILE_MAX 65536
 #define LOST_REASON	 "its node or agent went away"
 #define STOPPED_REASON	 "stopped by its owner; its node or agent went away meanwhile"

@@ -79,6 +79,19 @@ def test_layers_of_nothing(tmp_path):
     assert r.returncode == 1 and "there are no files" in r.stdout
 
 
+def test_format_finds_broken_comments(tmp_path):
+    """What clang-format does to an example that is longer than a line: it says nothing of it itself."""
+    for name in ("src", "sim", "tests", "bench", "compat", "tools"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tools/format").write_bytes((ROOT / "tools/format").read_bytes())
+    text = "/*\n * An example:\n *\n *\tone(&e);\n%s */\n"
+    for line, want in ((" *&e); two();\n", 1), (" *in logs/\n", 1), (" * three();\n", 0), (" **bold**\n", 0)):
+        (tmp_path / "src/a.h").write_text(text % line)
+        r = subprocess.run(["bash", tmp_path / "tools/format"], text=True, capture_output=True)
+        found = "src/a.h:5:" in r.stdout and "broken by clang-format" in r.stdout and r.returncode == 1
+        assert found == bool(want), r.stdout + r.stderr
+
+
 def test_rooms_are_in_the_design():
     """docs/design.md has the same rooms."""
     rows = re.findall(r'^    "([\w/]+)":', (ROOT / "tools/layers").read_text(), re.M)
