@@ -10,7 +10,7 @@
  *					long enough, ends it where it is not wanted
  *	fillers_stop(f, slot, ...)	a task needs the device
  *	fillers_on_...(f, m)		the guard's words on leases of LEASE_WORKLOAD
- *	fillers_free(f)			what runs runs on, without an agent for SPEC_ALONE_MS
+ *	fillers_free(f)			what runs runs on, without an agent for GUARD_ORPHAN_MS
  *
  * It is run as a task is (lease, shim, grant, GO; the whole tree is ended), but is none: nothing of
  * it is in the spool, and for the planner it is a filler, which gives way to every task. To people

@@ -10,8 +10,6 @@
 #include "base/proc.h"
 #include "hold/hproto.h"
 
-#define SILENCE_MS 10000 /* the guard speaks once a second */
-
 /* If that is a holder of that guard, whatever the number was before. What is looked at is what is
  * signalled. */
 static bool end_holder(pid_t pid, pid_t guard)
@@ -58,7 +56,7 @@ static void watch_workload(struct agent *a, bool silent, uint64_t now)
 		return;
 	if (silent)
 		workload_watch(a->queue, "the guard does not speak");
-	else if (a->unseen_ns && now - a->unseen_ns > SILENCE_MS * NS_PER_MS)
+	else if (a->unseen_ns && now - a->unseen_ns > GUARD_ORPHAN_MS * NS_PER_MS)
 		workload_watch(a->queue, up ? "the GPUs cannot be seen" : "there is no guard");
 	else
 		workload_watch(a->queue, NULL);
@@ -68,7 +66,7 @@ void silence_look(struct agent *a, uint64_t interval_ms)
 {
 	uint64_t heard = guardlink_heard_ns(a->link), now = clock_mono_ns();
 	bool slept = now - a->watched_ns > 2 * interval_ms * NS_PER_MS; /* what it said waits */
-	bool silent = guardlink_is_up(a->link) && now - heard > SILENCE_MS * NS_PER_MS;
+	bool silent = guardlink_is_up(a->link) && now - heard > GUARD_ORPHAN_MS * NS_PER_MS;
 
 	a->watched_ns = now;
 	if (slept)

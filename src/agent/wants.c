@@ -12,7 +12,6 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
-#include "hold/own.h"
 
 static const uint32_t mem_kinds[MEM_SPEC_MAX] = {
 	[MEM_SPEC_BYTES] = MEM_BYTES,
@@ -67,7 +66,7 @@ static int take_pids(const struct uint_list *list, struct hold_policy *p, struct
 		struct proc_id id = { .start = 0 };
 		int r = proc_identify(p->ignore_pids[i], &id);
 
-		if (r < 0 && !own_in_namespace())
+		if (r < 0 && !proc_in_namespace())
 			return err_set(e, -ESRCH, "ignore_pid: there is no process %d",
 				       p->ignore_pids[i]);
 		p->ignore_starts[i] = id.start;

@@ -24,6 +24,9 @@
 #define FLAG_EXITING	0x4U			/* PF_EXITING of the kernel's sched.h */
 #define PENDING_KILL	(1ULL << (SIGKILL - 1)) /* sent, and the process has not come to it yet */
 
+/* Inode of the first PID namespace, fixed in the kernel (PROC_PID_INIT_INO). */
+#define FIRST_PID_NAMESPACE 0xEFFFFFFCU
+
 /* Read up to size - 1 bytes of /proc/pid/name; terminated. Bytes read, or -errno. */
 static ssize_t read_proc(pid_t pid, const char *name, char *buf, size_t size)
 {
@@ -325,4 +328,11 @@ int proc_cgroup(pid_t pid, char *buf, size_t size)
 	ssize_t n = read_proc(pid, "cgroup", text, sizeof(text));
 
 	return n < 0 ? (int)n : proc_parse_cgroup(text, buf, size);
+}
+
+bool proc_in_namespace(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != FIRST_PID_NAMESPACE;
 }

@@ -109,6 +109,9 @@ void proc_fds_close(int but);
  * keep. */
 bool proc_ignores(int signum);
 
+/* We are in a PID namespace of our own: processes of others may be missing from what we see. */
+bool proc_in_namespace(void);
+
 /* Path of the process in the unified cgroup hierarchy ("/user.slice/..."). 0, or -errno. */
 int proc_cgroup(pid_t pid, char *buf, size_t size);
 

@@ -23,7 +23,6 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "hold/hints.h"
-#include "hold/own.h"
 
 #define OPEN_SEEN_MS 500
 #define MEMLOCK_WANT (64UL * MIB) /* the guard with its libraries */
@@ -202,7 +201,7 @@ void doctor_check_container(struct doctor *d)
 	bool box = access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
 		   getenv("container") || getenv("KUBERNETES_SERVICE_HOST");
 
-	d->hidden = own_in_namespace();
+	d->hidden = proc_in_namespace();
 	if (d->hidden)
 		doctor_find(
 			d, FINDING_WARN, "container",

@@ -558,7 +558,7 @@ static int guard_open(struct guard *g, struct err *e)
 		return err_sys(e, errno, "open /proc/self/exe");
 	policy_defaults(&g->plain);
 	g->started_wall_ns = clock_wall_ns();
-	g->hidden_possible = own_in_namespace();
+	g->hidden_possible = proc_in_namespace();
 	hints_open(&g->hints, g->dev_dir, &hint_err);
 	if (g->hints.n_watches)
 		g->flags |= GUARD_INOTIFY;

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -18,16 +17,6 @@
 
 /* The driver has given back what a killed holder had after 0.2 s; 0.35 s with its guard. */
 #define DYING_NS (5 * NS_PER_S)
-
-/* Inode of the first PID namespace, fixed in the kernel (PROC_PID_INIT_INO). */
-#define FIRST_PID_NAMESPACE 0xEFFFFFFCU
-
-bool own_in_namespace(void)
-{
-	struct stat st;
-
-	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != FIRST_PID_NAMESPACE;
-}
 
 static bool is_holder(const struct guard *g, pid_t pid)
 {

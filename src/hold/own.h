@@ -38,7 +38,4 @@ void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look);
 /* Somebody was here who is in no list: the class says so from now on. */
 void own_lower_class(struct guard *g);
 
-/* We are in a PID namespace of our own: processes of others may be missing from the lists. */
-bool own_in_namespace(void);
-
 #endif

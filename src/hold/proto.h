@@ -70,7 +70,9 @@
 
 #include "hold/policy.h"
 
-#define PROTO_VERSION	   8U
+#define PROTO_VERSION 8U
+/* Whoever has not been heard for so long is gone: an agent to its guard, a guard to its agent, and
+ * every agent to a task that is to end with them. */
 #define GUARD_ORPHAN_MS	   10000U
 #define EVENT_RING	   512U
 #define PROTO_INSTANCE_MAX 64

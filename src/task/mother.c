@@ -17,13 +17,14 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
+#include "hold/proto.h"
 #include "task/fdpass.h"
 #include "task/shim.h"
 #include "task/shproto.h"
 #include "task/spec.h"
 #include "task/tree.h"
 
-#define ORPHANS_GRACE_MS SPEC_ALONE_MS
+#define ORPHANS_GRACE_MS GUARD_ORPHAN_MS
 #define ORPHANS_STEP_MS	 50
 
 /*

@@ -43,6 +43,7 @@
 #include "base/sock.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "hold/proto.h"
 #include "task/cgroup.h"
 #include "task/keep.h"
 #include "task/logfile.h"
@@ -775,7 +776,7 @@ static void look_for_agents(struct shim *sh)
 {
 	bool watched = sh->spec.flags & SPEC_ATTENDED && sh->leader && !is_ending(sh);
 
-	sh->alone_at_ns = watched ? sh->heard_ns + SPEC_ALONE_MS * NS_PER_MS : UINT64_MAX;
+	sh->alone_at_ns = watched ? sh->heard_ns + GUARD_ORPHAN_MS * NS_PER_MS : UINT64_MAX;
 }
 
 /* Somebody may connect and connect; the kernel keeps in order who waits meanwhile. */

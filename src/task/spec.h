@@ -25,7 +25,6 @@
 #define SPEC_WORDS_MAX	65536U
 #define SPEC_LOG_LEAST	(1UL * 1024 * 1024)
 #define SPEC_NO_TIMEOUT 0U
-#define SPEC_ALONE_MS	10000U /* as long as a guard keeps its holds: hold/proto.h */
 
 enum spec_flags {
 	SPEC_GO = 1 << 0,	/* start at once, until go_until_ns: it has no lease to wait for */
@@ -33,7 +32,7 @@ enum spec_flags {
 	SPEC_END_TREE = 1 << 2, /* when the first process has exited, end what is left of the tree;
 				   without it the task goes on until all of the tree is gone */
 	SPEC_BARE_LOG = 1 << 3, /* no header and trailer */
-	SPEC_ATTENDED = 1 << 4, /* ended when no agent was heard for SPEC_ALONE_MS */
+	SPEC_ATTENDED = 1 << 4, /* ended when no agent was heard for GUARD_ORPHAN_MS */
 };
 
 struct task_spec {
