@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/settings.h"
@@ -712,12 +713,10 @@ static int read_config(struct compete *c, const char *path, struct err *e)
 static int find_spool(struct compete *c, struct err *e)
 {
 	struct settings *s = settings_new();
-	uint32_t sum = 2166136261U; /* FNV-1a of the directory */
 	int r;
 
-	for (const char *p = c->dir; *p; p++)
-		sum = (sum ^ (unsigned char)*p) * 16777619U;
-	(void)str_print(c->instance, sizeof(c->instance), "compete-%08x", sum);
+	(void)str_print(c->instance, sizeof(c->instance), "compete-%08x",
+			hash_fnv32(HASH_FNV32, c->dir));
 	settings_need(s, SETTING_GROUP_QUEUE);
 	r = settings_load(s, NULL, e);
 	if (r == 0) {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/opts.h"
 #include "base/str.h"
@@ -329,13 +330,12 @@ static void on_stop(void *user)
  */
 static char *instance_name(const struct visible *v)
 {
-	uint32_t hash = 2166136261U;
+	uint32_t hash = HASH_FNV32;
 
 	if (!getenv("CUDA_VISIBLE_DEVICES"))
 		return xstrdup(INSTANCE);
 	for (uint32_t i = 0; i < v->n; i++)
-		for (const char *p = v->uuids[i]; *p; p++)
-			hash = (hash ^ (unsigned char)*p) * 16777619U;
+		hash = hash_fnv32(hash, v->uuids[i]);
 	return xasprintf(INSTANCE "-%08" PRIx32, hash);
 }
 

@@ -182,10 +182,10 @@ static int add_nvlink(const struct cmd_ctx *ctx, struct sim_machine *m, struct e
 		for (int j = 0; m->devs[i].nvlink_board && j < m->ncards; j++)
 			if (!strcmp(m->devs[i].name, m->devs[j].name))
 				join(m, (unsigned int)i, (unsigned int)j);
-	if (!v || (v->words.n == 1 && !strcmp(v->words.words[0], "none")))
+	if (!v || (v->words.n == 1 && !strcmp(v->words.texts[0], "none")))
 		return 0;
 	for (size_t i = 0; r == 0 && i < v->words.n; i++)
-		r = join_range(m, v->words.words[i], e);
+		r = join_range(m, v->words.texts[i], e);
 	return r;
 }
 
@@ -214,7 +214,7 @@ static int add_devices(const struct cmd_ctx *ctx, struct sim_machine *m, struct 
 
 	for (uint64_t i = 0; i < gpus; i++) {
 		const struct sim_model *model =
-			model_of(models->words.words[i % models->words.n], e);
+			model_of(models->words.texts[i % models->words.n], e);
 
 		if (!model)
 			return -EINVAL;
@@ -224,7 +224,7 @@ static int add_devices(const struct cmd_ctx *ctx, struct sim_machine *m, struct 
 	}
 	r = add_nvlink(ctx, m, e);
 	for (size_t i = 0; r == 0 && mig && i < mig->words.n; i++)
-		r = add_mig(m, mig->words.words[i], e);
+		r = add_mig(m, mig->words.texts[i], e);
 	return r;
 }
 

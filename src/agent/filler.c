@@ -22,6 +22,7 @@
 #include "agent/remains.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
@@ -543,7 +544,7 @@ static void prepare_done(struct spool_job *job)
 static void name_shim(struct filler *fl)
 {
 	const struct task_name n = { .id = fl->id.task,
-				     .element = runjob_sum(fl->uuid),
+				     .element = hash_fnv32(HASH_FNV32, fl->uuid),
 				     .epoch = fl->id.attempt };
 
 	(void)runjob_token(fl->all->c.place->key, &n, fl->token);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/signame.h"
 #include "base/str.h"
@@ -23,19 +24,10 @@ struct runjob {
 	char *shown;
 };
 
-uint32_t runjob_sum(const char *text)
-{
-	uint32_t sum = 2166136261U;
-
-	for (; *text; text++)
-		sum = (sum ^ (unsigned char)*text) * 16777619U;
-	return sum;
-}
-
 char *runjob_token(const char *key, const struct task_name *n, char *buf)
 {
 	char element[24] = "";
-	uint32_t sum = runjob_sum(key); /* long names are cut, and stay apart */
+	uint32_t sum = hash_fnv32(HASH_FNV32, key); /* long names are cut, and stay apart */
 
 	if (n->element)
 		(void)str_print(element, sizeof(element), ".%llu", (unsigned long long)n->element);
@@ -127,21 +119,15 @@ static void make_env(struct runjob *j, const struct spool_spec *spec, uint64_t i
 	text_list_clear(&own);
 }
 
-static void copy_list(struct text_list *to, const struct text_list *from)
-{
-	for (size_t i = 0; i < from->n; i++)
-		text_list_add(to, from->texts[i]);
-}
-
 static int make_command(struct runjob *j, const struct spool_spec *spec, struct err *e)
 {
 	if (spec->script) {
 		j->job.script = spec->script;
 		j->job.script_bytes = strlen(spec->script);
 		j->job.script_name = spec->name;
-		copy_list(&j->argv, &spec->args);
+		j->argv = text_list_copy(&spec->args);
 	} else if (spec->argv.n) {
-		copy_list(&j->argv, &spec->argv);
+		j->argv = text_list_copy(&spec->argv);
 	} else if (spec->commands.n == 1) { /* spec_for_element() */
 		text_list_add(&j->argv, "/bin/sh");
 		text_list_add(&j->argv, "-c");

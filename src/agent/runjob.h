@@ -52,8 +52,6 @@ const struct task_spec *runjob_get(const struct runjob *j);
  * others, earlier ones of the same name included. buf: TASK_TOKEN_MAX.
  */
 char *runjob_token(const char *key, const struct task_name *n, char *buf);
-/* A number for a text: FNV-1a. */
-uint32_t runjob_sum(const char *text);
 /* "logs/42.7-train.2.log". buf: SPOOL_PATH_MAX. */
 char *runjob_log_path(const struct task_name *n, const char *name, unsigned int attempt, char *buf);
 

@@ -10,7 +10,7 @@ static uint64_t clock_ns(clockid_t id)
 	struct timespec ts;
 
 	(void)clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+	return clock_timespec_ns(&ts);
 }
 
 uint64_t clock_mono_ns(void)

@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define NS_PER_US 1000ULL
 #define NS_PER_MS 1000000ULL
@@ -18,6 +19,18 @@
 uint64_t clock_mono_ns(void);
 uint64_t clock_boot_ns(void); /* monotonic too, and goes on while the machine is suspended */
 uint64_t clock_wall_ns(void); /* since the epoch */
+
+/* Those of struct stat too, and what ppoll(), timerfd_settime() and the like want. */
+static inline uint64_t clock_timespec_ns(const struct timespec *t)
+{
+	return (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_nsec;
+}
+
+static inline struct timespec clock_timespec(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),
+				  .tv_nsec = (long)(ns % NS_PER_S) };
+}
 
 #define CLOCK_TEXT_MAX 40
 

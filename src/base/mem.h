@@ -20,6 +20,12 @@
 void *xmalloc(size_t size) __attribute__((malloc, returns_nonnull));
 void *xcalloc(size_t n, size_t size) __attribute__((malloc, returns_nonnull));
 void *xrealloc(void *p, size_t n, size_t size) __attribute__((returns_nonnull));
+/*
+ * Room for one more behind the n elements of p. It doubles at every power of two, so that a hundred
+ * thousand are not copied often; so all of an array must have been added one by one, from n == 0
+ * on.
+ */
+void *xgrow(void *p, size_t n, size_t size) __attribute__((returns_nonnull));
 char *xstrdup(const char *s) __attribute__((malloc, returns_nonnull));
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2), returns_nonnull));
 

@@ -136,15 +136,15 @@ static int may_set(const struct setting *row, enum setting_layer layer, struct e
 }
 
 /* An unknown name would be nobody's queue. Where nobody can be asked just now it is not unknown. */
-static int check_users(const struct word_list *words, struct err *e)
+static int check_users(const struct text_list *words, struct err *e)
 {
 	uint64_t number;
 
 	for (size_t i = 0; i < words->n; i++) {
 		errno = 0;
-		if (str_to_u64(words->words[i], &number) < 0 && !getpwnam(words->words[i]) &&
+		if (str_to_u64(words->texts[i], &number) < 0 && !getpwnam(words->texts[i]) &&
 		    (!errno || errno == ENOENT || errno == ESRCH))
-			return err_set(e, -EINVAL, "there is no user \"%s\" here", words->words[i]);
+			return err_set(e, -EINVAL, "there is no user \"%s\" here", words->texts[i]);
 	}
 	return 0;
 }
@@ -591,19 +591,19 @@ static int parse_lane_width(const char *word, char name[SETTINGS_LANE_MAX], uint
 
 bool settings_lane_width(const struct settings *s, size_t i, char *name, uint32_t *width)
 {
-	const struct word_list *words = &settings_value(s, SET_LANE_WIDTH)->words;
+	const struct text_list *words = &settings_value(s, SET_LANE_WIDTH)->words;
 
-	return i < words->n && parse_lane_width(words->words[i], name, width, NULL) == 0;
+	return i < words->n && parse_lane_width(words->texts[i], name, width, NULL) == 0;
 }
 
 static int check_lane_widths(const struct settings *s, struct err *e)
 {
-	const struct word_list *words = &settings_value(s, SET_LANE_WIDTH)->words;
+	const struct text_list *words = &settings_value(s, SET_LANE_WIDTH)->words;
 	char name[SETTINGS_LANE_MAX];
 	uint32_t width;
 
 	for (size_t i = 0; i < words->n; i++) {
-		int r = parse_lane_width(words->words[i], name, &width, e);
+		int r = parse_lane_width(words->texts[i], name, &width, e);
 
 		if (r < 0) {
 			cleanup_free char *from = settings_origin_text(s, SET_LANE_WIDTH);
@@ -729,13 +729,13 @@ static bool in_group(const char *name)
 int settings_check_user(const struct settings *s, struct err *e)
 {
 	const struct slot *slot = &s->slots[SET_ALLOW_USERS];
-	const struct word_list *allowed = &slot->value.words;
+	const struct text_list *allowed = &slot->value.words;
 	const struct passwd *pw = getpwuid(getuid());
 
 	if (!slot->has_value || allowed->n == 0)
 		return 0;
 	for (size_t i = 0; i < allowed->n; i++) {
-		const char *word = allowed->words[i];
+		const char *word = allowed->texts[i];
 
 		if (word[0] == '@' ? in_group(word + 1) : pw && strcmp(pw->pw_name, word) == 0)
 			return 0;

@@ -89,6 +89,13 @@ bool str_has_prefix(const char *s, const char *prefix)
 	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
+bool str_has_suffix(const char *s, const char *suffix)
+{
+	size_t len = strlen(s), tail = strlen(suffix);
+
+	return len >= tail && strcmp(s + len - tail, suffix) == 0;
+}
+
 int str_to_u64(const char *s, uint64_t *ret)
 {
 	char *end;

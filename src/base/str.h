@@ -17,6 +17,8 @@ bool str_copy(char *dst, size_t size, const char *src);
 char *str_print(char *dst, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 bool str_has_prefix(const char *s, const char *prefix);
+/* Of a text that is longer, or no more than that. */
+bool str_has_suffix(const char *s, const char *suffix);
 
 /* In base 64 (RFC 4648, with padding); the caller frees it. */
 char *str_to_base64(const char *s);

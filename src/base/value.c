@@ -167,8 +167,7 @@ static int parse_words(const struct value_spec *spec, const char *text, struct v
 	     w = strtok_r(NULL, LIST_SEPARATORS, &save)) {
 		if (v->words.n == LIST_MAX)
 			return err_set(e, -ERANGE, "the list has more than %d entries", LIST_MAX);
-		v->words.words = xrealloc(v->words.words, v->words.n + 1, sizeof(char *));
-		v->words.words[v->words.n++] = xstrdup(w);
+		text_list_add(&v->words, w);
 	}
 	return 0;
 }
@@ -179,8 +178,7 @@ static int parse_texts(const struct value_spec *spec, const char *text, struct v
 	for (const char *p = text;;) {
 		const char *stop = strchrnul(p, VALUE_TEXT_SEPARATOR);
 
-		v->words.words = xrealloc(v->words.words, v->words.n + 1, sizeof(char *));
-		v->words.words[v->words.n++] = xasprintf("%.*s", (int)(stop - p), p);
+		text_list_take(&v->words, xasprintf("%.*s", (int)(stop - p), p));
 		if (!*stop)
 			return 0;
 		p = stop + 1;
@@ -219,9 +217,7 @@ static void clear_str(struct value *v)
 
 static void clear_words(struct value *v)
 {
-	for (size_t i = 0; i < v->words.n; i++)
-		free(v->words.words[i]);
-	free(v->words.words);
+	text_list_clear(&v->words);
 }
 
 static void clear_uints(struct value *v)
@@ -308,7 +304,7 @@ static void format_str(const struct value_spec *spec, const struct value *v, str
 static void format_words(const struct value_spec *spec, const struct value *v, struct strbuf *b)
 {
 	for (size_t i = 0; i < v->words.n; i++)
-		strbuf_addf(b, "%s%s", i ? "," : "", v->words.words[i]);
+		strbuf_addf(b, "%s%s", i ? "," : "", v->words.texts[i]);
 }
 
 static void format_texts(const struct value_spec *spec, const struct value *v, struct strbuf *b)
@@ -316,7 +312,7 @@ static void format_texts(const struct value_spec *spec, const struct value *v, s
 	for (size_t i = 0; i < v->words.n; i++) {
 		if (i)
 			strbuf_addc(b, VALUE_TEXT_SEPARATOR);
-		strbuf_adds(b, v->words.words[i]);
+		strbuf_adds(b, v->words.texts[i]);
 	}
 }
 
@@ -351,7 +347,7 @@ static json_t *json_words(const struct value *v)
 	json_t *array = json_array();
 
 	for (size_t i = 0; i < v->words.n; i++)
-		(void)json_array_append_new(array, json_string(v->words.words[i]));
+		(void)json_array_append_new(array, json_string(v->words.texts[i]));
 	return array;
 }
 

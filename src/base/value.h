@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/textlist.h"
 #include "base/units.h"
 
 #define VALUE_NAME_MAX 63 /* bytes of a VALUE_NAME */
@@ -52,11 +53,6 @@ struct value_spec {
 /* Between the texts of a VALUE_TEXTS where they travel as one; opts.c joins with it. */
 #define VALUE_TEXT_SEPARATOR '\x1e'
 
-struct word_list {
-	size_t n;
-	char **words;
-};
-
 struct uint_list {
 	size_t n;
 	uint64_t *nums;
@@ -72,7 +68,7 @@ struct value {
 		struct util_band band;
 		struct gpu_picks gpus;
 		char *str;
-		struct word_list words;
+		struct text_list words;
 		struct uint_list uints;
 	};
 };

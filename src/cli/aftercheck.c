@@ -5,10 +5,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
+#include "base/hmap.h"
 #include "base/mem.h"
 #include "cli/cmd.h"
 #include "cli/queue.h"
-#include "sched/hmap.h"
 #include "spool/record.h"
 #include "spool/scan.h"
 

@@ -20,6 +20,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
+#include "base/hmap.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
@@ -27,7 +29,6 @@
 #include "cli/print_json.h"
 #include "cli/queue.h"
 #include "cli/table.h"
-#include "sched/hmap.h"
 #include "spool/lines.h"
 #include "spool/usage.h"
 

@@ -77,7 +77,7 @@ static bool wanted_state(const struct cmd_ctx *ctx, const char *state)
 	const struct value *v = opts_value(ctx->opts, "state");
 
 	for (size_t i = 0; v && i < v->words.n; i++)
-		if (strcmp(v->words.words[i], state) == 0)
+		if (strcmp(v->words.texts[i], state) == 0)
 			return true;
 	return !v;
 }
@@ -445,13 +445,13 @@ static int check_states(const struct cmd_ctx *ctx, struct err *e)
 	for (size_t i = 0; v && i < v->words.n; i++) {
 		size_t j = 0;
 
-		while (states[j] && strcmp(states[j], v->words.words[i]) != 0)
+		while (states[j] && strcmp(states[j], v->words.texts[i]) != 0)
 			j++;
 		if (!states[j])
 			return err_set(e, -EINVAL,
 				       "--state: \"%s\" is none of pending, paused, running, done, "
 				       "failed, cancelled",
-				       v->words.words[i]);
+				       v->words.texts[i]);
 	}
 	return 0;
 }

@@ -24,7 +24,7 @@ struct line {
 };
 
 struct lines {
-	const struct word_list *files;
+	const struct text_list *files;
 	struct line *all;
 	size_t n;
 	bool own; /* one says more than what to run */
@@ -131,7 +131,7 @@ static int add_line(struct lines *l, size_t file, size_t number, char *text, str
 
 static int wrap_place(const struct lines *l, size_t file, size_t number, struct err *e)
 {
-	const char *path = l->files->words[file];
+	const char *path = l->files->texts[file];
 
 	return is_standard(path) ? err_wrap(e, "standard input, line %zu", number)
 				 : err_wrap(e, "%s:%zu", path, number);
@@ -158,7 +158,7 @@ static int read_stream(struct lines *l, size_t file, FILE *f, struct err *e)
 
 static int read_file(struct lines *l, size_t file, struct err *e)
 {
-	const char *path = l->files->words[file];
+	const char *path = l->files->texts[file];
 	const char *shown = is_standard(path) ? "standard input" : path;
 	FILE *f = is_standard(path) ? stdin : fopen(path, "re");
 	size_t before = l->n;
@@ -298,7 +298,7 @@ static int add_task(const struct spool_spec *base, const struct line *line, stru
 	return r;
 }
 
-int fromlines_take(struct spool_spec *s, const struct word_list *files, struct spec_list *ret,
+int fromlines_take(struct spool_spec *s, const struct text_list *files, struct spec_list *ret,
 		   struct err *e)
 {
 	struct lines l = { .files = files };

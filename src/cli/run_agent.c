@@ -75,12 +75,12 @@ static void take_lanes(struct run_agent *r, const struct settings *s)
 	}
 }
 
-static char *join_words(const struct word_list *l)
+static char *join_words(const struct text_list *l)
 {
 	struct strbuf b = STRBUF_INIT;
 
 	for (size_t i = 0; i < l->n; i++)
-		strbuf_addf(&b, "%s%s", i ? "," : "", l->words[i]);
+		strbuf_addf(&b, "%s%s", i ? "," : "", l->texts[i]);
 	return strbuf_take(&b);
 }
 

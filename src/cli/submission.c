@@ -315,9 +315,9 @@ static int set_key(struct spool_spec *s, const struct opts *o, const struct opt 
 		bool is_env = strcmp(key, "env") == 0;
 
 		if (is_env)
-			r = check_variable(v->words.words[i], e);
+			r = check_variable(v->words.texts[i], e);
 		if (r == 0)
-			r = spec_set_text(s, key, v->words.words[i], e);
+			r = spec_set_text(s, key, v->words.texts[i], e);
 		if (r == 0 && is_env)
 			take_place_of_inherited(&s->env);
 	}

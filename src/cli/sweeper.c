@@ -154,13 +154,13 @@ static int sweep_one(const struct cmd_ctx *ctx, const struct sweep_order *o, enu
 
 int sweeper_run(const struct cmd_ctx *ctx, const struct sweep_order *o, struct err *e)
 {
-	const struct word_list *spare = &settings_value(ctx->settings, SET_SWEEP_SPARE)->words;
+	const struct text_list *spare = &settings_value(ctx->settings, SET_SWEEP_SPARE)->words;
 	struct pid_set set = { .n = 0 };
 	int r = 0;
 
 	for (unsigned int what = 0; what < SWEEP_WHAT_MAX && r == 0; what++) {
 		struct sweep_rules rules = { .what = (enum sweep_what)what,
-					     .spare = (const char *const *)spare->words,
+					     .spare = (const char *const *)spare->texts,
 					     .n_spare = spare->n };
 
 		if (!(o->what & SWEEP_BIT(what)))

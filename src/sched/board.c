@@ -2,6 +2,7 @@
 #include "sched/board.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "sched/state.h"
 
 static const enum sched_cause shut_by[SCHED_DEV_STATE_MAX] = {

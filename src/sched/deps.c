@@ -8,10 +8,11 @@
  */
 #include "sched/deps.h"
 
+#include "base/hash.h"
+#include "base/hmap.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "sched/hmap.h"
 #include "sched/treap.h"
 
 enum counts_as { EDGE_FINE, EDGE_OPEN, EDGE_BROKEN, EDGE_MAX };

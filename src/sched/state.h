@@ -13,8 +13,8 @@
  * run     something that was started and has not been ended
  */
 
+#include "base/hmap.h"
 #include "sched/board.h"
-#include "sched/hmap.h"
 #include "sched/treap.h"
 #include "sched/types.h"
 

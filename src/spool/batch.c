@@ -118,9 +118,7 @@ static struct requeued *add_requeued(struct batch *b, uint64_t element)
 {
 	if (!b->which)
 		b->which = xcalloc(b->count + 1, sizeof(*b->which));
-	if ((b->n_requeued & (b->n_requeued - 1)) == 0)
-		b->requeued = xrealloc(b->requeued, b->n_requeued ? 2 * b->n_requeued : 1,
-				       sizeof(*b->requeued));
+	b->requeued = xgrow(b->requeued, b->n_requeued, sizeof(*b->requeued));
 	b->requeued[b->n_requeued++] = (struct requeued){ .element = element };
 	b->which[element] = (uint32_t)b->n_requeued;
 	return &b->requeued[b->n_requeued - 1];
@@ -524,8 +522,7 @@ int batch_check_running(struct batch *b, batch_claimed_fn is_there, void *data, 
 	for (uint64_t i = 1; b->counts[BATCH_RUNNING] && i <= b->count; i++) {
 		if (b->states[i] != BATCH_RUNNING || is_there(data, i))
 			continue;
-		if ((n & (n - 1)) == 0)
-			gone = xrealloc(gone, n ? 2 * n : 1, 2 * sizeof(*gone));
+		gone = xgrow(gone, n, 2 * sizeof(*gone));
 		gone[2 * n] = i;
 		gone[2 * n++ + 1] = epoch_of(b, i);
 	}

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "base/utf8.h"
 
 char *beat_agent_path(const char *agent, char *buf)
 {
@@ -89,46 +89,25 @@ int beat_write(const struct spool *sp, const char *path, const struct beat *b, s
 	return r < 0 ? err_sys(e, -r, "write the sign of life %s/%s", sp->path, path) : 0;
 }
 
-static void copy_text(char *to, size_t size, const json_t *o, const char *key)
-{
-	const char *text = json_string_value(json_object_get(o, key));
-
-	(void)str_copy(to, size, text ? text : "");
-	(void)utf8_clean(to);
-}
-
-static uint64_t number(const json_t *o, const char *key)
-{
-	json_int_t n = json_integer_value(json_object_get(o, key));
-
-	return n > 0 ? (uint64_t)n : 0;
-}
-
-static unsigned int small(const json_t *o, const char *key)
-{
-	uint64_t n = number(o, key);
-
-	return n < INT32_MAX ? (unsigned int)n : INT32_MAX;
-}
-
 static void take_beat(const json_t *o, struct beat *b)
 {
 	*b = (struct beat){
-		.count = number(o, "beat"),
-		.who.proc = { (pid_t)small(o, "pid"), number(o, "start") },
-		.promise_ms = number(o, "promise_ms"),
+		.count = json_get_u64(o, "beat"),
+		.who.proc = { (pid_t)json_get_small(o, "pid", INT32_MAX),
+			      json_get_u64(o, "start") },
+		.promise_ms = json_get_u64(o, "promise_ms"),
 		.ended = json_is_true(json_object_get(o, "ended")),
 		.draining = json_is_true(json_object_get(o, "draining")),
-		.devices = small(o, "devices"),
-		.held = small(o, "held"),
-		.idle = small(o, "idle"),
-		.lent = small(o, "lent"),
-		.running = small(o, "running"),
+		.devices = json_get_small(o, "devices", INT32_MAX),
+		.held = json_get_small(o, "held", INT32_MAX),
+		.idle = json_get_small(o, "idle", INT32_MAX),
+		.lent = json_get_small(o, "lent", INT32_MAX),
+		.running = json_get_small(o, "running", INT32_MAX),
 		.began_ns = record_ns(json_object_get(o, "began")),
 	};
-	copy_text(b->who.agent, sizeof(b->who.agent), o, "agent");
-	copy_text(b->who.host, sizeof(b->who.host), o, "host");
-	copy_text(b->who.boot, sizeof(b->who.boot), o, "boot");
+	json_get_text(o, "agent", b->who.agent, sizeof(b->who.agent));
+	json_get_text(o, "host", b->who.host, sizeof(b->who.host));
+	json_get_text(o, "boot", b->who.boot, sizeof(b->who.boot));
 }
 
 int beat_parse(const char *path, const char *text, size_t len, struct beat *ret, struct err *e)
@@ -137,9 +116,9 @@ int beat_parse(const char *path, const char *text, size_t len, struct beat *ret,
 	json_t *o = json_loadb(text, len, 0, &je);
 	int r = 0;
 
-	if (!len || (o && number(o, "beat") != number(o, "same")))
+	if (!len || (o && json_get_u64(o, "beat") != json_get_u64(o, "same")))
 		r = err_set(e, -EAGAIN, "%s is being written", path);
-	else if (!json_is_object(o) || !number(o, "beat"))
+	else if (!json_is_object(o) || !json_get_u64(o, "beat"))
 		r = err_set(e, -EINVAL, "%s is no sign of life: %s", path, o ? "no beat" : je.text);
 	else
 		take_beat(o, ret);
@@ -160,8 +139,7 @@ int beat_read(const struct spool *sp, const char *path, struct beat *ret, uint64
 	if (r == 0 && ret_mtime_ns) {
 		*ret_mtime_ns = 0;
 		if (fstatat(sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
-			*ret_mtime_ns = (uint64_t)st.st_mtim.tv_sec * NS_PER_S +
-					(uint64_t)st.st_mtim.tv_nsec;
+			*ret_mtime_ns = clock_timespec_ns(&st.st_mtim);
 	}
 	return r;
 }

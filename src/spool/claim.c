@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -15,13 +16,11 @@
 void claimer_tool_name(const char *tool, const char *host, char ret[SPEC_NAME_MAX + 1])
 {
 	cleanup_free char *name = xasprintf("%s-%.*s", tool, TOOL_HOST, host);
-	uint32_t sum = 2166136261; /* FNV-1a */
 
-	for (const char *at = host; *at; at++)
-		sum = (sum ^ (unsigned char)*at) * 16777619;
 	if (strlen(host) > TOOL_HOST) {
 		free(name);
-		name = xasprintf("%s-%.*s-%08" PRIx32, tool, TOOL_HOST - 9, host, sum);
+		name = xasprintf("%s-%.*s-%08" PRIx32, tool, TOOL_HOST - 9, host,
+				 hash_fnv32(HASH_FNV32, host));
 	}
 	spec_make_name(name, ret);
 }

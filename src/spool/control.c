@@ -99,13 +99,6 @@ void control_give_up(const struct spool *sp, const char *sent)
 
 /* ---- by the agent ---- */
 
-static bool has_suffix(const char *file, const char *suffix)
-{
-	size_t len = strlen(file), tail = strlen(suffix);
-
-	return len >= tail && strcmp(file + len - tail, suffix) == 0;
-}
-
 static bool is_of(const char *agent, const char *file)
 {
 	size_t n = strlen(agent);
@@ -122,7 +115,7 @@ static int is_for(void *data, const char *file, unsigned char type)
 {
 	struct finding *f = data;
 
-	if (!is_of(f->agent, file) || !has_suffix(file, ORDER_SUFFIX))
+	if (!is_of(f->agent, file) || !str_has_suffix(file, ORDER_SUFFIX))
 		return 0;
 	(void)str_copy(f->file, sizeof(f->file), file);
 	return 1;
@@ -139,7 +132,7 @@ static bool is_old(const struct spool *sp, const char *path)
 	struct stat st;
 
 	return fstatat(sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       (uint64_t)st.st_mtim.tv_sec * NS_PER_S + ANSWER_KEPT_NS < clock_wall_ns();
+	       clock_timespec_ns(&st.st_mtim) + ANSWER_KEPT_NS < clock_wall_ns();
 }
 
 static int forget_one(void *data, const char *file, unsigned char type)
@@ -150,10 +143,10 @@ static int forget_one(void *data, const char *file, unsigned char type)
 	if (!is_of(f->agent, file))
 		return 0;
 	(void)spool_path(SPOOL_CONTROL, file, path);
-	if (has_suffix(file, ANSWER_SUFFIX) && is_old(f->sp, path))
+	if (str_has_suffix(file, ANSWER_SUFFIX) && is_old(f->sp, path))
 		(void)unlinkat(f->sp->fd, path, 0);
 	/* Who waits for its answer sees that it is taken before there is one. */
-	if (has_suffix(file, ORDER_SUFFIX) && unlinkat(f->sp->fd, path, 0) == 0)
+	if (str_has_suffix(file, ORDER_SUFFIX) && unlinkat(f->sp->fd, path, 0) == 0)
 		(void)control_answer(f->sp, path,
 				     json_pack("{s:i, s:s}", "code", -EAGAIN, "error",
 					       "it has only just begun; once more"),
@@ -301,7 +294,7 @@ static bool is_whole(const struct spool *sp)
 static bool stands_still(struct control_look *look, const struct stat *st)
 {
 	uint64_t now = clock_mono_ns();
-	uint64_t mtime = (uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec;
+	uint64_t mtime = clock_timespec_ns(&st->st_mtim);
 
 	if (look->size != st->st_size || look->mtime_ns != mtime)
 		*look = (struct control_look){ st->st_size, mtime, now };

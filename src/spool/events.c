@@ -315,12 +315,11 @@ static void read_line(void *data, const char *line, size_t len)
 static int read_file(void *data, const char *file, unsigned char type)
 {
 	struct reading *rd = data;
-	size_t n = strlen(file), suffix = strlen(EVENTS_SUFFIX);
 	char path[SPOOL_PATH_MAX];
 	off_t offset = 0;
 	int r;
 
-	if (n <= suffix || strcmp(file + n - suffix, EVENTS_SUFFIX) != 0)
+	if (!str_has_suffix(file, EVENTS_SUFFIX))
 		return 0;
 	r = lines_read(rd->sp, spool_path(SPOOL_EVENTS, file, path), &offset, read_line, rd, rd->e);
 	return r == -ENOENT || r == -EPERM || r == -EINVAL || r == -ELOOP ? 0 : r;

@@ -47,9 +47,7 @@ static uint64_t leading_number(const char *file, const char **rest)
 
 static bool is_script(const char *file)
 {
-	size_t n = strlen(file), end = strlen(JSON_END);
-
-	return n <= end || strcmp(file + n - end, JSON_END) != 0;
+	return !str_has_suffix(file, JSON_END);
 }
 
 static int parse_script(const char *file, const char *text, size_t len, struct spool_spec **ret,

@@ -16,9 +16,9 @@
 
 #include "base/clock.h"
 #include "base/enumstr.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "base/utf8.h"
 
 #define ATTEMPTS_MAX 1000000000u
 
@@ -57,36 +57,12 @@ uint64_t record_ns(const json_t *seconds)
 	return v > 0 && v < 9e9 ? (uint64_t)llround(v * 1e6) * NS_PER_US : 0;
 }
 
-static uint64_t get_num(const json_t *object, const char *key)
-{
-	json_int_t v = json_integer_value(json_object_get(object, key));
-
-	return v > 0 ? (uint64_t)v : 0;
-}
-
-/* What is larger than anything that we write says nothing; it must fit where it goes all the same.
- */
-static unsigned int get_small(const json_t *object, const char *key, unsigned int max)
-{
-	uint64_t v = get_num(object, key);
-
-	return v < max ? (unsigned int)v : max;
-}
-
 /* 0: none, or no number of a process. */
 static pid_t get_pid(const json_t *object)
 {
-	uint64_t v = get_num(object, "pid");
+	uint64_t v = json_get_u64(object, "pid");
 
 	return v <= INT32_MAX ? (pid_t)v : 0;
-}
-
-static void get_text(const json_t *object, const char *key, char *dst, size_t size)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	(void)str_copy(dst, size, text ? text : "");
-	(void)utf8_clean(dst);
 }
 
 /* ---- folding ----------------------------------------------------------------------------------
@@ -99,16 +75,16 @@ static void on_claim(struct task_history *h, struct spool_spec *spec, const json
 	h->started = false;
 	h->stopped = false;
 	h->ended = false;
-	h->attempts = get_small(o, "attempt", ATTEMPTS_MAX);
+	h->attempts = json_get_small(o, "attempt", ATTEMPTS_MAX);
 	h->claimed_ns = record_ns(json_object_get(o, "time"));
 	h->started_ns = 0;
 	h->claimer.proc.pid = get_pid(o);
-	h->claimer.proc.start = get_num(o, "start");
-	get_text(o, "agent", h->claimer.agent, sizeof(h->claimer.agent));
+	h->claimer.proc.start = json_get_u64(o, "start");
+	json_get_text(o, "agent", h->claimer.agent, sizeof(h->claimer.agent));
 	if (!spec_is_name(h->claimer.agent)) /* it becomes part of paths */
 		h->claimer.agent[0] = '\0';
-	get_text(o, "host", h->claimer.host, sizeof(h->claimer.host));
-	get_text(o, "boot", h->claimer.boot, sizeof(h->claimer.boot));
+	json_get_text(o, "host", h->claimer.host, sizeof(h->claimer.host));
+	json_get_text(o, "boot", h->claimer.boot, sizeof(h->claimer.boot));
 	h->claimer.tool = json_is_true(json_object_get(o, "tool"));
 }
 
@@ -116,7 +92,7 @@ static void on_start(struct task_history *h, struct spool_spec *spec, const json
 {
 	h->started = true;
 	h->claimer.proc.pid = get_pid(o);
-	h->claimer.proc.start = get_num(o, "start");
+	h->claimer.proc.start = json_get_u64(o, "start");
 	h->started_ns = record_ns(json_object_get(o, "time"));
 }
 
@@ -127,23 +103,24 @@ static void on_stop(struct task_history *h, struct spool_spec *spec, const json_
 
 static struct spool_use use_from_json(const json_t *o)
 {
-	return (struct spool_use){ .gpus = get_small(o, "gpus", SPEC_GPUS_MAX),
-				   .gpu_peak_bytes = get_num(o, "gpu_peak_bytes"),
-				   .gpu_util_permille = get_small(o, "gpu_util_permille", 1000) };
+	return (struct spool_use){ .gpus = json_get_small(o, "gpus", SPEC_GPUS_MAX),
+				   .gpu_peak_bytes = json_get_u64(o, "gpu_peak_bytes"),
+				   .gpu_util_permille =
+					   json_get_small(o, "gpu_util_permille", 1000) };
 }
 
 bool end_from_json(const json_t *o, struct spool_end *ret)
 {
-	struct spool_end end = { .epoch = get_num(o, "epoch"),
-				 .exit = get_small(o, "exit", NAME_EXIT_MAX),
-				 .attempt = get_small(o, "attempt", ATTEMPTS_MAX),
+	struct spool_end end = { .epoch = json_get_u64(o, "epoch"),
+				 .exit = json_get_small(o, "exit", NAME_EXIT_MAX),
+				 .attempt = json_get_small(o, "attempt", ATTEMPTS_MAX),
 				 .begun_ns = record_ns(json_object_get(o, "begun")),
 				 .ended_ns = record_ns(json_object_get(o, "time")),
 				 .use = use_from_json(o) };
 
 	if (result_parse(json_string_value(json_object_get(o, "result")), &end.result) < 0)
 		return false;
-	get_text(o, "reason", end.reason, sizeof(end.reason));
+	json_get_text(o, "reason", end.reason, sizeof(end.reason));
 	*ret = end;
 	return true;
 }
@@ -161,12 +138,12 @@ static void on_end(struct task_history *h, struct spool_spec *spec, const json_t
 
 void again_from_json(const json_t *o, struct spool_again *ret)
 {
-	*ret = (struct spool_again){ .attempts = get_small(o, "attempts", ATTEMPTS_MAX),
+	*ret = (struct spool_again){ .attempts = json_get_small(o, "attempts", ATTEMPTS_MAX),
 				     .not_before_ns = record_ns(json_object_get(o, "not_before")),
-				     .memory = get_num(o, "memory"),
+				     .memory = json_get_u64(o, "memory"),
 				     .begun_ns = record_ns(json_object_get(o, "begun")),
 				     .use = use_from_json(o) };
-	get_text(o, "reason", ret->reason, sizeof(ret->reason));
+	json_get_text(o, "reason", ret->reason, sizeof(ret->reason));
 }
 
 /* A past says what the requeues before it did. */
@@ -175,7 +152,7 @@ static void on_requeue(struct task_history *h, struct spool_spec *spec, const js
 	struct spool_again again;
 
 	again_from_json(o, &again);
-	if (get_num(o, "epoch") > h->epoch) { /* else it is the same one, written once more */
+	if (json_get_u64(o, "epoch") > h->epoch) { /* else it is the same one, written once more */
 		h->was.attempts = h->attempts;
 		h->was.memory = spec ? spec->memory : 0;
 	}
@@ -225,7 +202,7 @@ static bool is_late_stop(const struct task_history *h, const char *event, uint64
 static bool fold_line(struct task_history *h, struct spool_spec *spec, const json_t *o)
 {
 	const char *event = json_string_value(json_object_get(o, "event"));
-	uint64_t epoch = get_num(o, "epoch");
+	uint64_t epoch = json_get_u64(o, "epoch");
 
 	if (!event || epoch > NAME_EPOCH_MAX)
 		return false;
@@ -290,7 +267,7 @@ static void take_devices(void *data, const json_t *o)
 	const json_t *device, *devices = json_object_get(o, "devices");
 	size_t i;
 
-	if (!event || strcmp(event, "start") != 0 || get_num(o, "epoch") != d->epoch)
+	if (!event || strcmp(event, "start") != 0 || json_get_u64(o, "epoch") != d->epoch)
 		return;
 	text_list_clear(d->ret);
 	json_array_foreach(devices, i, device) if (json_is_string(device) && i < SPEC_GPUS_MAX)
@@ -314,7 +291,7 @@ static void take_log(void *data, const json_t *o)
 {
 	struct log_of *l = data;
 	const char *event = json_string_value(json_object_get(o, "event"));
-	unsigned int attempt = get_small(o, "attempt", ATTEMPTS_MAX);
+	unsigned int attempt = json_get_small(o, "attempt", ATTEMPTS_MAX);
 
 	if (!event || (l->attempt && attempt != l->attempt))
 		return;
@@ -322,9 +299,9 @@ static void take_log(void *data, const json_t *o)
 		l->found = false;
 	if (strcmp(event, "log") != 0)
 		return;
-	get_text(o, "error", l->ret->error, sizeof(l->ret->error));
-	get_text(o, "file", l->ret->file, sizeof(l->ret->file));
-	get_text(o, "host", l->ret->host, sizeof(l->ret->host));
+	json_get_text(o, "error", l->ret->error, sizeof(l->ret->error));
+	json_get_text(o, "file", l->ret->file, sizeof(l->ret->file));
+	json_get_text(o, "host", l->ret->host, sizeof(l->ret->host));
 	l->found = true;
 }
 

@@ -122,8 +122,7 @@ static void keep_event(void *data, const struct event *ev)
 
 	if (!scan_find(rc->scan, ev->id, 0)) /* it is where it belongs */
 		return;
-	if ((rc->n_events & (rc->n_events - 1)) == 0)
-		rc->events = xrealloc(rc->events, rc->n_events ? 2 * rc->n_events : 1, sizeof(*ev));
+	rc->events = xgrow(rc->events, rc->n_events, sizeof(*ev));
 	rc->events[rc->n_events++] = *ev;
 }
 

@@ -282,25 +282,16 @@ void scan_note(struct scan *s, enum spool_dir dir, const struct task_name *n, bo
 static bool is_unfinished(const char *file)
 {
 	static const char *const tails[] = { "~", ".tmp", ".part", ".swp", ".filepart" };
-	size_t len = strlen(file);
 
-	for (size_t i = 0; i < ARRAY_LEN(tails); i++) {
-		size_t n = strlen(tails[i]);
-
-		if (len >= n && strcmp(file + len - n, tails[i]) == 0)
+	for (size_t i = 0; i < ARRAY_LEN(tails); i++)
+		if (str_has_suffix(file, tails[i]))
 			return true;
-	}
 	return false;
 }
 
 static int by_file(const void *a, const void *b)
 {
 	return strcmp(((const struct raw *)a)->file, ((const struct raw *)b)->file);
-}
-
-static uint64_t ns_of(const struct timespec *t)
-{
-	return (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_nsec;
 }
 
 /*
@@ -311,7 +302,8 @@ static uint64_t ns_of(const struct timespec *t)
  */
 static bool note_stat(struct raw *raw, const struct stat *st)
 {
-	uint64_t mtime_ns = ns_of(&st->st_mtim), ctime_ns = ns_of(&st->st_ctim);
+	uint64_t mtime_ns = clock_timespec_ns(&st->st_mtim),
+		 ctime_ns = clock_timespec_ns(&st->st_ctim);
 	bool same = raw->size == st->st_size && raw->ino == st->st_ino &&
 		    raw->mtime_ns == mtime_ns && raw->ctime_ns == ctime_ns;
 
@@ -334,8 +326,7 @@ static void saw_raw(struct scan *s, const char *file, size_t n_known)
 		return;
 
 	if (!raw) {
-		if ((s->n_raws & (s->n_raws - 1)) == 0)
-			s->raws = xrealloc(s->raws, s->n_raws ? 2 * s->n_raws : 1, sizeof(*raw));
+		s->raws = xgrow(s->raws, s->n_raws, sizeof(*raw));
 		raw = &s->raws[s->n_raws++];
 		*raw = (struct raw){ .file = xstrdup(file), .size = -1 };
 	}

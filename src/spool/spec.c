@@ -146,37 +146,6 @@ void spec_make_task_name(const char *text, char ret[SPEC_NAME_MAX + 1])
 	(void)str_print(ret, SPEC_NAME_MAX + 1, "task_%s", plain);
 }
 
-void text_list_add(struct text_list *l, const char *text)
-{
-	/* Doubled at every power of two, so that a hundred thousand commands are not copied often.
-	 */
-	if ((l->n & (l->n - 1)) == 0)
-		l->texts = xrealloc(l->texts, l->n ? 2 * l->n : 1, sizeof(char *));
-	l->texts[l->n++] = xstrdup(text);
-}
-
-void text_list_set_variable(struct text_list *l, const char *assignment)
-{
-	size_t len = strcspn(assignment, "=");
-
-	for (size_t i = 0; i < l->n; i++) {
-		if (strncmp(l->texts[i], assignment, len) != 0 || l->texts[i][len] != '=')
-			continue;
-		free(l->texts[i]);
-		l->texts[i] = xstrdup(assignment);
-		return;
-	}
-	text_list_add(l, assignment);
-}
-
-void text_list_clear(struct text_list *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		free(l->texts[i]);
-	free(l->texts);
-	*l = (struct text_list){ .n = 0 };
-}
-
 static void *field_of(struct spool_spec *s, const struct spec_row *row)
 {
 	return (char *)s + row->offset;
@@ -213,15 +182,6 @@ static char *copy_text(const char *text)
 	return text ? xstrdup(text) : NULL;
 }
 
-static struct text_list copy_texts(const struct text_list *l)
-{
-	struct text_list copy = { 0 };
-
-	for (size_t i = 0; i < l->n; i++)
-		text_list_add(&copy, l->texts[i]);
-	return copy;
-}
-
 static struct id_list copy_ids(const struct id_list *l)
 {
 	struct id_list copy = { .n = l->n };
@@ -248,10 +208,10 @@ struct spool_spec *spec_for_element(const struct spool_spec *s, uint64_t element
 	c->user = copy_text(s->user);
 	c->after = copy_ids(&s->after);
 	c->after_any = copy_ids(&s->after_any);
-	c->args = copy_texts(&s->args);
-	c->argv = copy_texts(&s->argv);
-	c->sweep = copy_texts(&s->sweep);
-	c->env = copy_texts(&s->env);
+	c->args = text_list_copy(&s->args);
+	c->argv = text_list_copy(&s->argv);
+	c->sweep = text_list_copy(&s->sweep);
+	c->env = text_list_copy(&s->env);
 	c->commands = (struct text_list){ 0 };
 	if (element >= 1 && element <= s->commands.n)
 		text_list_add(&c->commands, s->commands.texts[element - 1]);

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/textlist.h"
 
 #define SPEC_VERSION	  1
 #define SPEC_FILE_MAX	  (64UL << 20) /* bytes of a task file that is read */
@@ -44,11 +45,6 @@ enum spec_rules {
 	SPEC_RULES_COMPETE,	/* free memory counts, and no other Python of ours is there */
 	SPEC_RULES_COMPETE_MAX, /* free memory alone */
 	SPEC_RULES_MAX
-};
-
-struct text_list {
-	size_t n;
-	char **texts;
 };
 
 struct id_list {
@@ -155,10 +151,5 @@ void spec_make_task_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
 /* The program of a shell's command as such a name, as far as that can be seen: the first word that
  * sets no variable, without quotes. */
 void spec_make_command_name(const char *command, char ret[SPEC_NAME_MAX + 1]);
-
-void text_list_add(struct text_list *l, const char *text);
-/* "K=V", in the place of what K was. */
-void text_list_set_variable(struct text_list *l, const char *assignment);
-void text_list_clear(struct text_list *l);
 
 #endif

@@ -42,13 +42,13 @@ struct spool_trust trust_from_settings(const struct settings *s)
 
 void trust_take(struct spool *sp, const struct spool_trust *trust)
 {
-	const struct word_list *words = trust ? trust->accepted : NULL;
+	const struct text_list *words = trust ? trust->accepted : NULL;
 	size_t n = words ? words->n : 0;
 
 	sp->may_trust_all = trust && trust->setting == TRUST_DIRECTORY;
 	sp->accepted = xcalloc(n + 1, sizeof(*sp->accepted));
 	for (size_t i = 0; i < n; i++)
-		if (find_user(words->words[i], &sp->accepted[sp->n_accepted]))
+		if (find_user(words->texts[i], &sp->accepted[sp->n_accepted]))
 			sp->n_accepted++;
 }
 

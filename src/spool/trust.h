@@ -20,7 +20,7 @@ enum trust_setting {
 
 /* By the user whose process this is; zeroed: nobody but himself. */
 struct spool_trust {
-	const struct word_list *accepted; /* names or numbers of users; NULL: none */
+	const struct text_list *accepted; /* names or numbers of users; NULL: none */
 	enum trust_setting setting;
 };
 

@@ -420,13 +420,6 @@ bool record_is_void(const char *dir, const char *token)
 	return access(path, F_OK) == 0 || errno != ENOENT;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-	size_t n = strlen(text), n_end = strlen(end);
-
-	return n > n_end && strcmp(text + n - n_end, end) == 0;
-}
-
 void record_clear_voids(const char *dir, uint64_t older_ns)
 {
 	DIR *d = opendir(dir);
@@ -435,10 +428,10 @@ void record_clear_voids(const char *dir, uint64_t older_ns)
 	struct stat st;
 
 	while (d && (entry = readdir(d))) {
-		if ((ends_with(entry->d_name, VOID_END) ||
-		     ends_with(entry->d_name, RECORD_BAD_END)) &&
+		if ((str_has_suffix(entry->d_name, VOID_END) ||
+		     str_has_suffix(entry->d_name, RECORD_BAD_END)) &&
 		    fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    (uint64_t)st.st_mtim.tv_sec * NS_PER_S + older_ns < now)
+		    clock_timespec_ns(&st.st_mtim) + older_ns < now)
 			(void)unlinkat(dirfd(d), entry->d_name, 0);
 	}
 	if (d)

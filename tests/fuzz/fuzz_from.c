@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	cleanup_fd int fd = memfd_create("lines", MFD_CLOEXEC);
 	cleanup_free char *path = xasprintf("/proc/self/fd/%d", fd);
-	const struct word_list files = { .n = 1, .words = &path };
+	const struct text_list files = { .n = 1, .texts = &path };
 	struct spool_spec *s = spec_new();
 	struct spec_list tasks = { .n = 0 };
 	struct err e = ERR_INIT;

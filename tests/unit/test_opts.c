@@ -148,7 +148,7 @@ static void test_texts(void **state)
 	assert_int_equal(opts_parse(o, argc, argv, OPTS_DEFAULT, &e), 0);
 	assert_int_equal(opts_value(o, "set")->words.n, ARRAY_LEN(texts));
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-		assert_string_equal(opts_value(o, "set")->words.words[i], texts[i]);
+		assert_string_equal(opts_value(o, "set")->words.texts[i], texts[i]);
 	(void)opts_free(o);
 }
 

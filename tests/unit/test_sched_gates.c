@@ -13,7 +13,8 @@
 
 #include "sched_bench.h"
 
-#include "sched/hmap.h"
+#include "base/hash.h"
+#include "base/hmap.h"
 
 #define ARRAYS	 5
 #define ELEMENTS 6

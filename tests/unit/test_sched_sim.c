@@ -13,8 +13,9 @@
 
 #include "sched_bench.h"
 
+#include "base/hash.h"
+#include "base/hmap.h"
 #include "sched/fit.h"
-#include "sched/hmap.h"
 #include "sched/line.h"
 
 #define TASKS  60

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The ordered tree and the hash table against plain arrays, over many random steps. */
+/* The ordered tree against a plain array, over many random steps. */
 
 #include <stdbool.h>
 #include <string.h>
 
 #include "unit.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
-#include "sched/hmap.h"
 #include "sched/treap.h"
 
 #define ITEMS 200
 
 struct item {
 	struct treap_node node;
-	struct hnode hnode;
 	int value;
 	uint32_t weight;
 	bool in;
@@ -94,37 +93,11 @@ static void test_tree_is_not_deep(void **state)
 	free(items);
 }
 
-static void test_map(void **state)
-{
-	struct hmap m = { 0 };
-	struct item items[ITEMS] = { 0 };
-	size_t n = 0;
-
-	/* Ten different hashes only. */
-	for (int i = 0; i < ITEMS; i++) {
-		items[i].value = i;
-		hmap_insert(&m, &items[i].hnode, (uint64_t)i % 10);
-	}
-	for (int i = 0; i < ITEMS; i += 2)
-		hmap_remove(&m, &items[i].hnode);
-	for (struct hnode *h = hmap_find(&m, 3); h; h = hmap_same(h), n++)
-		assert_int_equal(treap_item(h, struct item, hnode)->value % 10, 3);
-	assert_int_equal(n, ITEMS / 10);
-	assert_null(hmap_find(&m, 4));
-	n = 0;
-	for (struct hnode *h = hmap_next(&m, NULL); h; h = hmap_next(&m, h))
-		n++;
-	assert_int_equal(n, ITEMS / 2);
-	hmap_clear(&m);
-	assert_null(hmap_find(&m, 3));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tree),
 		cmocka_unit_test(test_tree_is_not_deep),
-		cmocka_unit_test(test_map),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

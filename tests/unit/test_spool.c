@@ -957,7 +957,7 @@ static void test_links(void **state)
 static void test_accepted(void **state)
 {
 	const char *const words[] = { "nosuchuserhere", "12345", "root" };
-	const struct word_list list = { .n = ARRAY_LEN(words), .words = (char **)(uintptr_t)words };
+	const struct text_list list = { .n = ARRAY_LEN(words), .texts = (char **)(uintptr_t)words };
 	const struct spool_trust some = { .accepted = &list }, all = { .setting = TRUST_DIRECTORY };
 	struct spool *sp = open_spool();
 	struct err e = ERR_INIT;

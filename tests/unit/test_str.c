@@ -73,6 +73,16 @@ static void test_copy(void **state)
 	assert_string_equal(b, "abc");
 }
 
+static void test_suffix(void **state)
+{
+	assert_true(str_has_suffix("a.json", ".json"));
+	assert_true(str_has_suffix(".json", ".json"));
+	assert_true(str_has_suffix("a", ""));
+	assert_false(str_has_suffix("json", ".json"));
+	assert_false(str_has_suffix("a.jsonl", ".json"));
+	assert_false(str_has_suffix("", "~"));
+}
+
 static void test_to_u64(void **state)
 {
 	uint64_t v = 7;
@@ -196,6 +206,7 @@ int main(void)
 		cmocka_unit_test(test_distance),
 		cmocka_unit_test(test_nearest),
 		cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_suffix),
 		cmocka_unit_test(test_to_u64),
 		cmocka_unit_test(test_strbuf),
 		cmocka_unit_test(test_wrap),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_SCHED_HMAP_H
-#define TENURE_SCHED_HMAP_H
+#ifndef TENURE_BASE_HMAP_H
+#define TENURE_BASE_HMAP_H
 
 /*
  * A hash table of nodes that live inside other structs. The caller computes the hash and compares
@@ -33,8 +33,5 @@ struct hnode *hmap_same(const struct hnode *n);
 /* All of them, in no order: node NULL for the first. NULL at the end. */
 struct hnode *hmap_next(const struct hmap *m, const struct hnode *node);
 void hmap_clear(struct hmap *m);
-
-uint64_t hash_u64(uint64_t a, uint64_t b);
-uint64_t hash_text(uint64_t seed, const char *text);
 
 #endif

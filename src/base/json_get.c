@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/json_get.h"
+
+#include "base/str.h"
+#include "base/utf8.h"
+
+uint64_t json_get_u64(const json_t *object, const char *key)
+{
+	json_int_t v = json_integer_value(json_object_get(object, key));
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+unsigned int json_get_small(const json_t *object, const char *key, unsigned int max)
+{
+	uint64_t v = json_get_u64(object, key);
+
+	return v < max ? (unsigned int)v : max;
+}
+
+void json_get_text(const json_t *object, const char *key, char *dst, size_t size)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	(void)str_copy(dst, size, text ? text : "");
+	(void)utf8_clean(dst);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_BASE_TEXTLIST_H
+#define TENURE_BASE_TEXTLIST_H
+
+/* A list of texts, which it owns. A zeroed one is empty. */
+
+#include <stddef.h>
+
+struct text_list {
+	size_t n;
+	char **texts;
+};
+
+/* A copy of text, at the end. */
+void text_list_add(struct text_list *l, const char *text);
+/* text itself, which must come from malloc(): it is the list's from now on. */
+void text_list_take(struct text_list *l, char *text);
+/* "K=V", in the place of what K was; at the end where there was none. */
+void text_list_set_variable(struct text_list *l, const char *assignment);
+struct text_list text_list_copy(const struct text_list *l);
+void text_list_clear(struct text_list *l);
+
+#endif
