@@ -7,7 +7,7 @@
  * function. The framework parses, loads the settings, answers --help, and prints what failed.
  *
  * To add a command: write cmd_NAME.c with a `const struct cmd cmd_NAME`, declare it in commands.h,
- * add it to the table in commands.c.
+ * add it to the table in main.c.
  */
 
 #include <stdbool.h>

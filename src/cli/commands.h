@@ -2,10 +2,7 @@
 #ifndef TENURE_CLI_COMMANDS_H
 #define TENURE_CLI_COMMANDS_H
 
-/*
- * The commands, and the programs that this executable is when it is called by another name. The
- * list of a command's row is the order in `tenure --help`.
- */
+/* The rows of all commands; each is in the file that is called like it. */
 
 #include "cli/cmd.h"
 
@@ -41,19 +38,7 @@ extern const struct cmd cmd_use;
 extern const struct cmd cmd_wait;
 extern const struct cmd cmd_why;
 
-/* Ends with NULL. */
+/* In the order of `tenure --help` (main.c); ends with NULL. */
 extern const struct cmd *const commands[];
-
-/*
- * A program of its own inside this executable, chosen by the beginning of argv[0], or, for one that
- * only we start, by the word behind it. A row with neither ends the table.
- */
-struct program {
-	const char *argv0_prefix;
-	const char *verb;
-	int (*run)(int argc, char **argv);
-};
-
-extern const struct program programs[];
 
 #endif
