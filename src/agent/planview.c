@@ -57,7 +57,7 @@ static bool is_lent_away(const struct dev_status *d, const char *instance)
 	return d->n_leases && strcmp(d->lease_instance, instance) != 0;
 }
 
-/* What is merely held for another instance is there for a task of ours (hold/gorder.c). */
+/* What is merely held for another instance is there for a task of ours (hold/guard/requests.c). */
 static bool is_ours(const struct view *view, const char *instance, uint32_t slot)
 {
 	const char *owner = view->devices[slot].instance;

@@ -39,7 +39,7 @@ void reserving_tell(struct reserving *r, struct guardlink *link, const struct vi
 		    struct devset busy);
 void reserving_on_reply(struct reserving *r, const struct msg_lease_reply *m);
 /* A run of ours has left these: the guard is told after the next plan if nothing is planned there,
- * because it waits a moment for that (hold/glend.h). */
+ * because it waits a moment for that (hold/guard/lend.h). */
 void reserving_on_left(struct reserving *r, struct devset devices);
 /* The guard may be another one: what it was told is what it says that it was. Or it was told to
  * drop everything. */

@@ -8,7 +8,7 @@
 #include "agent/workload.h"
 #include "base/clock.h"
 #include "base/proc.h"
-#include "hold/hproto.h"
+#include "hold/holder_proto.h"
 
 /* If that is a holder of that guard, whatever the number was before. What is looked at is what is
  * signalled. */

@@ -22,7 +22,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
-#include "hold/hints.h"
+#include "hold/guard/hints.h"
 
 #define OPEN_SEEN_MS 500
 #define MEMLOCK_WANT (64UL * MIB) /* the guard with its libraries */

@@ -16,8 +16,8 @@
 #include "base/str.h"
 #include "cli/cmd_help.h"
 #include "cli/commands.h"
-#include "hold/guard.h"
-#include "hold/holder.h"
+#include "hold/guard/guard.h"
+#include "hold/holder/holder.h"
 #include "task/mother.h"
 
 const struct cmd *const commands[] = {

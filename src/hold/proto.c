@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "hold/hproto.h"
+#include "hold/holder_proto.h"
 
 static const uint32_t sizes[MSG_TYPE_MAX] = {
 	[MSG_HELLO] = sizeof(struct msg_hello),

@@ -10,9 +10,9 @@
  *     busy -> idle -> holding -> held -> yielding -> busy         for somebody else
  *                                  +--> lending -> lent -> idle   for a task of ours
  *
- * A promise is no state of its own: it is an entry of the ledger (glease.h), and a device that is
- * promised is busy, idle or held like any other. That it is to be held meanwhile changes who wants
- * the hold and not how it is held.
+ * A promise is no state of its own: it is an entry of the ledger (guard/lease.h), and a device that
+ * is promised is busy, idle or held like any other. That it is to be held meanwhile changes who
+ * wants the hold and not how it is held.
  *
  * An event that a state has no row for leaves the state as it is and does nothing.
  */

@@ -12,7 +12,7 @@
 
 #include "agent/ctl.h"
 #include "base/mem.h"
-#include "hold/hproto.h"
+#include "hold/holder_proto.h"
 #include "task/shproto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

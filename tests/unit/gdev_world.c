@@ -17,9 +17,9 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
-#include "hold/gclient.h"
-#include "hold/gdev.h"
-#include "hold/ghold.h"
+#include "hold/guard/client.h"
+#include "hold/guard/device.h"
+#include "hold/guard/hold.h"
 
 /* In place of the C library's: every reading of the wall clock is a year off, to and fro. */
 int clock_gettime(clockid_t id, struct timespec *ts)

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "hold/gstate.h"
+#include "hold/guard/types.h"
 
 #define GIBS	(1ULL << 30)
 #define STRANGE 4100000 /* above the kernel's limit of PIDs, plausible to a driver */

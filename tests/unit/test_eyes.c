@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "hold/eyes.h"
+#include "hold/guard/eyes.h"
 
 #define GIBS	(1ULL << 30)
 #define PATIENT 10 /* seconds */

@@ -19,11 +19,11 @@
 #include "base/proc.h"
 #include "base/sock.h"
 #include "gdev_world.h"
-#include "hold/gclient.h"
-#include "hold/gdev.h"
-#include "hold/ghold.h"
-#include "hold/gjudge.h"
-#include "hold/own.h"
+#include "hold/guard/client.h"
+#include "hold/guard/device.h"
+#include "hold/guard/hold.h"
+#include "hold/guard/ownership.h"
+#include "hold/guard/verdict.h"
 
 static void test_wall_clock_jumps(void **state)
 {

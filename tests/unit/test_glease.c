@@ -17,13 +17,13 @@
 #include "base/sock.h"
 #include "base/str.h"
 #include "gdev_world.h"
-#include "hold/gclient.h"
-#include "hold/gdev.h"
-#include "hold/ghold.h"
-#include "hold/gkin.h"
-#include "hold/glease.h"
-#include "hold/gorder.h"
-#include "hold/guse.h"
+#include "hold/guard/client.h"
+#include "hold/guard/device.h"
+#include "hold/guard/gkin.h"
+#include "hold/guard/hold.h"
+#include "hold/guard/lease.h"
+#include "hold/guard/requests.h"
+#include "hold/guard/usage.h"
 
 static struct glease *promise(struct world *w, uint32_t flags)
 {

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "hold/hints.h"
+#include "hold/guard/hints.h"
 
 #define MS NS_PER_MS
 

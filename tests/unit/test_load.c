@@ -4,8 +4,8 @@
 
 #include "unit.h"
 
-#include "hold/load.h"
-#include "hold/loadctl.h"
+#include "hold/guard/load_control.h"
+#include "hold/holder/load.h"
 
 static void test_gemm_n(void **state)
 {

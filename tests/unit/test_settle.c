@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "unit.h"
 
-#include "hold/settle.h"
+#include "hold/guard/settle.h"
 
 #define MIBS (1ULL << 20)
 #define GIBS (1ULL << 30)

@@ -13,10 +13,10 @@
 #include "base/str.h"
 #include "gdev_world.h"
 #include "gpu/xid.h"
-#include "hold/gclient.h"
-#include "hold/gdev.h"
-#include "hold/gorder.h"
-#include "hold/gxid.h"
+#include "hold/guard/client.h"
+#include "hold/guard/device.h"
+#include "hold/guard/requests.h"
+#include "hold/guard/xid.h"
 
 static void test_kinds(void **state)
 {

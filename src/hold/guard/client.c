@@ -1,0 +1,826 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Clients and policies.
+ *
+ * A policy selects devices in an order; the last `leave` of them are left for others; the rest are
+ * the instance's. Where several instances select one device, the one whose own rule (idle_for,
+ * idle_below, together, max_devices) holds it the soonest has it, between equals the one that asked
+ * first, and keeps it for as long as it holds it; what one of them leaves for others, none of them
+ * touches: others are other people, and "leave" is a promise to them.
+ *
+ * The refresh clock: once per `refresh` every device of an instance that is not held is checked,
+ * and only such a check starts an idle clock, while anything foreign that is seen at any other time
+ * resets it. When the idle clock has run out the device is checked again and held. With `together`
+ * all of them have to be idle.
+ */
+#include "hold/guard/client.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/sock.h"
+#include "base/str.h"
+#include "hold/guard/device.h"
+#include "hold/guard/events.h"
+#include "hold/guard/gstep.h"
+#include "hold/guard/hold.h"
+#include "hold/guard/lease.h"
+#include "hold/guard/limits.h"
+#include "hold/guard/ownership.h"
+#include "hold/guard/requests.h"
+#include "hold/guard/xid.h"
+
+#define START_TURN_NS (2 * NS_PER_S) /* a holder that starts has its turn for so long */
+#define HALF_OPEN_MAX 4		     /* of one process */
+#define HELLO_NS      (10 * NS_PER_S)
+
+static void send_text(struct gclient *c, enum msg_type type, int code, const char *text)
+{
+	struct msg_text m = { .head = PROTO_HEAD(MSG_REFUSED, struct msg_text), .code = code };
+
+	m.head.type = (uint16_t)type;
+	(void)str_copy(m.text, sizeof(m.text), text);
+	if (c->fd >= 0)
+		(void)sock_send(c->fd, &m, sizeof(m));
+}
+
+static void forget(struct guard *g, struct gclient *c)
+{
+	char instance[PROTO_INSTANCE_MAX];
+
+	(void)str_copy(instance, sizeof(instance), c->instance);
+	(void)fd_close(c->fd);
+	*c = (struct gclient){ .fd = -1 };
+	if (instance[0] && !gclient_find(g, instance))
+		glease_drop_promises(g, instance);
+	gclient_assign_all(g);
+}
+
+/* The agent is gone. With a policy it is waited for; without one there is nothing to keep. */
+static void on_gone(struct guard *g, struct gclient *c)
+{
+	c->fd = fd_close(c->fd);
+	glease_end_untold(g, c->instance);
+	if ((!c->has_policy && !glease_count(g, c->instance)) || c->dropping) {
+		forget(g, c);
+		return;
+	}
+	c->begun = c->has_policy;
+	c->orphan_until_ns = clock_mono_ns() + GUARD_ORPHAN_MS * NS_PER_MS;
+	(void)gevent_add(g, NULL, EVENT_NOTE,
+			 "the agent of %s (PID %d) is gone; its holds are kept for %u s",
+			 c->instance, (int)c->pid, GUARD_ORPHAN_MS / 1000);
+}
+
+static bool is_half_open(const struct gclient *c)
+{
+	return c->used && !c->instance[0];
+}
+
+/* Who has waited longest before it says HELLO, of all or of one process; n: how many there are. */
+static struct gclient *oldest_half_open(struct guard *g, pid_t pid, unsigned int *ret_n)
+{
+	struct gclient *oldest = NULL;
+
+	*ret_n = 0;
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
+		struct gclient *c = &g->clients[i];
+
+		if (!is_half_open(c) || (pid && c->pid != pid))
+			continue;
+		++*ret_n;
+		if (!oldest || c->came_ns < oldest->came_ns)
+			oldest = c;
+	}
+	return oldest;
+}
+
+/* A process has a few connections that say nothing; beyond them its oldest one goes. */
+static struct gclient *find_room(struct guard *g, pid_t pid)
+{
+	unsigned int n;
+	struct gclient *c = oldest_half_open(g, pid, &n);
+
+	if (n >= HALF_OPEN_MAX)
+		forget(g, c);
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		if (!g->clients[i].used)
+			return &g->clients[i];
+	c = oldest_half_open(g, 0, &n);
+	if (c)
+		forget(g, c);
+	return c;
+}
+
+void gclient_accept(struct guard *g)
+{
+	pid_t pid = 0;
+	int fd = sock_accept(g->listen_fd, &pid);
+	struct gclient *c = fd >= 0 ? find_room(g, pid) : NULL;
+	uint64_t now = clock_mono_ns();
+
+	if (c)
+		*c = (struct gclient){
+			.used = true, .fd = fd, .pid = pid, .listened_ns = now, .came_ns = now
+		};
+	else
+		(void)fd_close(fd);
+}
+
+/* --- selection --- */
+
+struct selection {
+	uint32_t n;
+	uint32_t slots[EYES_SLOTS_MAX];
+};
+
+static bool selected(const struct selection *sel, uint32_t slot)
+{
+	for (uint32_t i = 0; i < sel->n; i++)
+		if (sel->slots[i] == slot)
+			return true;
+	return false;
+}
+
+static void list_devices(const struct guard *g, struct gpu_list *list)
+{
+	list->n = 0;
+	for (uint32_t i = 0; i < g->n_devs && list->n < GPU_DEVICES_MAX; i++)
+		list->d[list->n++] = g->devs[i].id;
+}
+
+/* Add a device; a card in MIG mode stands for its instances. */
+static void select_slot(const struct guard *g, struct selection *sel, uint32_t slot)
+{
+	const struct gpu_device *id = &g->devs[slot].id;
+
+	if (!selected(sel, slot) && sel->n < EYES_SLOTS_MAX)
+		sel->slots[sel->n++] = slot;
+	for (uint32_t i = 0; id->mig_parent && i < g->n_devs; i++)
+		if (g->devs[i].id.mig >= 0 && g->devs[i].id.index == id->index &&
+		    !selected(sel, i) && sel->n < EYES_SLOTS_MAX)
+			sel->slots[sel->n++] = i;
+}
+
+/* 0, or as gpu_find() for one that is not there; what is there is selected all the same. */
+static int select_devices(const struct guard *g, const struct hold_policy *p, struct selection *sel,
+			  struct err *e)
+{
+	int r = 0;
+	cleanup_free struct gpu_list *list = xmalloc(sizeof(*list));
+
+	sel->n = 0;
+	if (p->all) {
+		for (uint32_t i = 0; i < g->n_devs; i++)
+			select_slot(g, sel, i);
+		return 0;
+	}
+	list_devices(g, list);
+	for (uint32_t i = 0; i < p->n_gpus; i++) {
+		int slot = gpu_find(list, p->gpus[i], e);
+
+		if (slot < 0)
+			r = slot;
+		else
+			select_slot(g, sel, (uint32_t)slot);
+	}
+	return r;
+}
+
+bool gclient_selects(const struct guard *g, const struct gclient *c, const struct gdev *d)
+{
+	struct selection sel;
+
+	if (!c || !c->has_policy)
+		return true;
+	(void)select_devices(g, &c->policy, &sel, NULL);
+	return selected(&sel, d->slot);
+}
+
+/* Position of slot among those that can be held, counted from the end; leave is over these. */
+static bool is_left(const struct guard *g, const struct selection *sel, uint32_t slot,
+		    uint32_t leave)
+{
+	uint32_t from_end = 0;
+
+	for (uint32_t i = sel->n; i-- > 0;) {
+		if (sel->slots[i] == slot)
+			return from_end < leave;
+		from_end += !g->devs[sel->slots[i]].id.mig_parent;
+	}
+	return false;
+}
+
+/*
+ * How long it takes from the next look at d until c holds it by its own rule, as far as can be
+ * told; UINT64_MAX: not as things are. With `together` all of its devices have to be idle.
+ */
+static uint64_t delay_of(struct guard *g, const struct gclient *c, const struct selection *sel,
+			 const struct gdev *d)
+{
+	const struct hold_policy *p = &c->policy;
+
+	if (!p->hold || c->dropping || c->silent || c->orphan_until_ns || glimit_is_full(g, c, d) ||
+	    !own_is_clear_for(g, c, d))
+		return UINT64_MAX;
+	for (uint32_t i = 0; p->together && i < sel->n; i++) {
+		const struct gdev *other = &g->devs[sel->slots[i]];
+
+		if (other->state == DEV_BUSY && !other->id.mig_parent &&
+		    !own_is_clear_for(g, c, other))
+			return UINT64_MAX;
+	}
+	return gstep_wait_by(p, d) + (d->state == DEV_BUSY ? p->refresh_ms * NS_PER_MS : 0);
+}
+
+/* Who has a device, or leaves it, of those that were looked at so far. */
+struct choice {
+	int client; /* -1: nobody */
+	uint64_t delay;
+};
+
+/*
+ * Whether client i goes before the one that was chosen: who would hold it before who only watches,
+ * then who holds it by its own rule the soonest, then the one that has it now, then who asked
+ * first. What is held, or used by a task, changes hands no more.
+ */
+static bool goes_before(const struct guard *g, int i, uint64_t delay, const struct choice *chosen,
+			int present)
+{
+	int other = chosen->client;
+
+	if (other < 0)
+		return true;
+	if (g->clients[i].policy.hold != g->clients[other].policy.hold)
+		return g->clients[i].policy.hold;
+	if (delay != chosen->delay)
+		return delay < chosen->delay;
+	if (i == present)
+		return true;
+	return other != present && g->clients[i].asked < g->clients[other].asked;
+}
+
+static void consider_for(struct guard *g, int i, uint64_t delay, struct choice *chosen, int present)
+{
+	if (goes_before(g, i, delay, chosen, present))
+		*chosen = (struct choice){ .client = i, .delay = delay };
+}
+
+/* Nothing is decided any more about who will hold it: it is held, or on its way to or from a task.
+ */
+static bool is_settled(const struct gdev *d)
+{
+	return d->holder.pid || gdev_occupied(d) || d->state == DEV_LENT || d->came_home ||
+	       d->hold_while;
+}
+
+void gclient_assign_all(struct guard *g)
+{
+	struct choice owner[EYES_SLOTS_MAX], leaver[EYES_SLOTS_MAX];
+
+	g->assign_due = false;
+	for (uint32_t i = 0; i < EYES_SLOTS_MAX; i++)
+		owner[i] = leaver[i] = (struct choice){ .client = -1 };
+	for (int i = 0; i < GUARD_CLIENTS_MAX; i++) {
+		const struct gclient *c = &g->clients[i];
+		struct selection sel;
+
+		if (!c->used || !c->has_policy)
+			continue;
+		(void)select_devices(g, &c->policy, &sel, NULL);
+		for (uint32_t k = 0; k < sel.n; k++) {
+			uint32_t slot = sel.slots[k];
+			const struct gdev *d = &g->devs[slot];
+
+			consider_for(g, i, is_settled(d) ? 0 : delay_of(g, c, &sel, d),
+				     &owner[slot], d->owner);
+			if (is_left(g, &sel, slot, c->policy.leave))
+				consider_for(g, i, 0, &leaver[slot], d->leaver);
+		}
+	}
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (g->devs[i].known)
+			gdev_assign(g, &g->devs[i], owner[i].client, leaver[i].client);
+}
+
+void gclient_assign_again(struct guard *g)
+{
+	unsigned int n = 0;
+
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		n += g->clients[i].used && g->clients[i].has_policy && g->clients[i].policy.hold;
+	if (g->assign_due && n > 1)
+		gclient_assign_all(g);
+}
+
+/* --- messages --- */
+
+struct gclient *gclient_find(struct guard *g, const char *instance)
+{
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		if (g->clients[i].used && !strcmp(g->clients[i].instance, instance))
+			return &g->clients[i];
+	return NULL;
+}
+
+static struct gclient *find_instance(struct guard *g, const char *instance,
+				     const struct gclient *except)
+{
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
+		struct gclient *c = &g->clients[i];
+
+		if (c->used && c != except && !strcmp(c->instance, instance))
+			return c;
+	}
+	return NULL;
+}
+
+/* A new agent of an instance that is waited for takes its place, holds and all. */
+static struct gclient *adopt(struct gclient *orphan, struct gclient *c)
+{
+	orphan->fd = c->fd;
+	orphan->pid = c->pid;
+	orphan->orphan_until_ns = 0;
+	orphan->dropping = false;
+	orphan->silent = false;
+	orphan->full = false;
+	orphan->silent_ns = 0;
+	orphan->listened_ns = clock_mono_ns();
+	*c = (struct gclient){ .fd = -1 };
+	return orphan;
+}
+
+static void on_hello(struct guard *g, struct gclient *c, struct msg_hello *m)
+{
+	struct gclient *other;
+
+	if (c->instance[0]) {
+		on_gone(g, c); /* once is enough, and its devices are those of its first name */
+		return;
+	}
+
+	g->greeted = true;
+	m->instance[PROTO_INSTANCE_MAX - 1] = '\0';
+	other = find_instance(g, m->instance, c);
+	if (other && other->fd >= 0) {
+		char text[128];
+
+		send_text(c, MSG_REFUSED, -EBUSY,
+			  str_print(text, sizeof(text), "an agent of %s runs already (PID %d)",
+				    m->instance, (int)other->pid));
+		forget(g, c);
+		return;
+	}
+	if (other)
+		c = adopt(other, c);
+	(void)str_copy(c->instance, sizeof(c->instance), m->instance);
+	c->returned = m->guard_pid != 0;
+	/* One that knows no guard yet goes on where the agent before it was told last. */
+	if (m->guard_pid == getpid())
+		c->next_event = m->last_event + 1;
+	else if (!other) /* what was before it came is not its business */
+		c->next_event = m->guard_pid ? 1 : g->last_event + 1;
+	gevent_tell_guard(g, c, MSG_WELCOME);
+	glease_tell_all(g, c);
+	gevent_tell_devices(g, c, true);
+	gevent_tell(g, c);
+}
+
+/* What can be known of it before a hold: more than the device has, or nothing left of it. */
+static int check_fits(const struct gdev *d, const struct mem_amount *m, struct err *e)
+{
+	const double gib = (double)(1ULL << 30);
+	uint64_t total = d->sight.look.total;
+
+	if (d->id.mig_parent || !d->sight.seq)
+		return 0;
+	if (m->kind == MEM_BYTES && m->bytes > total)
+		return err_set(e, -ERANGE, "memory: %.1f GiB asked for, GPU %u (%s) has %.1f GiB",
+			       (double)m->bytes / gib, d->id.index, d->id.name,
+			       (double)total / gib);
+	if (m->kind == MEM_ALL_BUT && m->bytes >= total)
+		return err_set(e, -ERANGE,
+			       "memory: all but %.1f GiB leaves nothing to hold, GPU %u (%s) has "
+			       "%.1f GiB",
+			       (double)m->bytes / gib, d->id.index, d->id.name,
+			       (double)total / gib);
+	return 0;
+}
+
+/*
+ * A name that fits nothing is refused, but not of an agent that was with a guard before: that one
+ * has taken it, so the card is away and may come back. The others are held meanwhile.
+ */
+static int check_selection(struct guard *g, const struct gclient *c, struct hold_policy *p,
+			   struct err *e)
+{
+	struct selection sel;
+	int r = policy_check(p, e);
+
+	if (r < 0)
+		return r;
+	if (g->n_devs == 0 && !c->returned)
+		return err_set(e, -ENODEV, "%s", g->trouble[0] ? g->trouble : "no GPU can be seen");
+	r = select_devices(g, p, &sel, e);
+	if (r < 0 && !c->returned)
+		return r;
+	if (r < 0)
+		(void)gevent_add(g, NULL, EVENT_NOTE, "the policy of %s: %s", c->instance, e->text);
+	r = 0;
+	for (uint32_t i = 0; p->hold && r == 0 && i < sel.n; i++)
+		r = check_fits(&g->devs[sel.slots[i]], &p->memory, e);
+	return r;
+}
+
+/* In a container of its own everything is in "/": that would make every newcomer ours. */
+static void take_cgroup(struct guard *g, struct gclient *c)
+{
+	if (proc_cgroup(c->pid, c->cgroup, sizeof(c->cgroup)) == 0 && strcmp(c->cgroup, "/") != 0)
+		return;
+	c->cgroup[0] = '\0'; /* the agent says so (wants.c) */
+}
+
+/* A new policy of an instance whose devices are held under another: they follow at once. */
+static void apply_to_held(struct guard *g, struct gclient *c, const struct hold_policy *before)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		struct gdev *d = &g->devs[i];
+
+		if (gdev_owner(g, d) != c || (d->state != DEV_HOLDING && d->state != DEV_HELD))
+			continue;
+		if (!c->policy.hold && !d->hold_while)
+			gdev_unwant(g, d, "watched only from now on");
+		else
+			gdev_adapt(g, d, before);
+	}
+	glimit_trim(g, c);
+}
+
+static void on_policy(struct guard *g, struct gclient *c, const struct hold_policy *asked)
+{
+	struct hold_policy policy = *asked;
+	struct err e = ERR_INIT;
+	int r = check_selection(g, c, &policy, &e);
+
+	send_text(c, MSG_POLICY_REPLY, r, r < 0 ? e.text : "");
+	if (r < 0)
+		return;
+
+	const struct hold_policy before = c->policy;
+	bool anew = !c->begun; /* and neither after a pause, nor in the place of one that died */
+
+	c->policy = policy;
+	if (!c->has_policy)
+		c->asked = ++g->n_asked;
+	c->has_policy = c->begun = true;
+	c->dropping = false;
+	c->cgroup[0] = '\0';
+	if (policy.my_cgroup)
+		take_cgroup(g, c);
+	gclient_assign_all(g);
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		g->devs[i].dirty = true; /* somebody wants to know how all of them stand now */
+	c->tick_ns = 0;
+	for (uint32_t i = 0; anew && i < g->n_devs; i++)
+		if (gclient_selects(g, c, &g->devs[i])) /* whoever has it by now */
+			gxid_forget(g, &g->devs[i], "tenure was started anew");
+	apply_to_held(g, c, &before);
+}
+
+void gclient_on_ready(struct guard *g)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		g->devs[i].dirty = true; /* they are told before the leases */
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
+		struct gclient *c = &g->clients[i];
+
+		if (!c->used || !c->policy_waits)
+			continue;
+		c->policy_waits = false;
+		on_policy(g, c, &c->policy);
+	}
+}
+
+/* Of what its policy holds, but for what is promised to a task of another instance by now. */
+static void let_go(struct guard *g, const struct gclient *c, const char *why)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (gdev_owner(g, &g->devs[i]) == c && !g->devs[i].hold_while)
+			gdev_unwant(g, &g->devs[i], why);
+}
+
+static void on_drop(struct guard *g, struct gclient *c)
+{
+	c->dropping = true;
+	c->policy_waits = false;
+	glease_drop_promises(g, c->instance);
+	glease_client_changed(g, c);
+	let_go(g, c, "as it was told to");
+}
+
+/*
+ * An agent that is stopped can neither be told nor end its holds, so for the time being it is as
+ * good as dead (invariant 2). Time that we were stopped ourselves is nobody's silence.
+ */
+static void listen_to(struct guard *g, struct gclient *c, uint64_t now)
+{
+	uint64_t turn = now - c->listened_ns;
+	struct proc_peek agent = { .state = '?' };
+
+	c->listened_ns = now;
+	c->silent_ns += turn < NS_PER_S ? turn : NS_PER_S;
+	if (c->fd < 0 || (!c->has_policy && !glease_count(g, c->instance)) || c->dropping ||
+	    c->silent || c->silent_ns < GUARD_ORPHAN_MS * NS_PER_MS)
+		return;
+	c->silent = true;
+	(void)proc_peek(c->pid, &agent);
+	(void)gevent_add(g, NULL, EVENT_NOTE,
+			 "the agent of %s (PID %d) %s; nothing is held until it goes on",
+			 c->instance, (int)c->pid,
+			 agent.state == 'T' || agent.state == 't' ? "is stopped"
+								  : "does not answer");
+	glease_drop_silent(g, c);
+	glease_client_changed(g, c);
+	let_go(g, c, "its agent does not answer");
+}
+
+static void on_heard(struct guard *g, struct gclient *c)
+{
+	c->silent_ns = 0;
+	if (!c->silent)
+		return;
+	c->silent = false;
+	c->tick_ns = 0;
+	glease_client_changed(g, c);
+	(void)gevent_add(g, NULL, EVENT_NOTE, "the agent of %s (PID %d) goes on", c->instance,
+			 (int)c->pid);
+}
+
+static void take_hello(struct guard *g, struct gclient *c, void *m)
+{
+	on_hello(g, c, m);
+}
+
+static void take_policy(struct guard *g, struct gclient *c, void *m)
+{
+	const struct msg_policy *asked = m;
+
+	if (g->ready) {
+		on_policy(g, c, &asked->policy);
+		return;
+	}
+	c->policy = asked->policy;
+	c->policy_waits = true;
+}
+
+static void take_drop(struct guard *g, struct gclient *c, void *m)
+{
+	on_drop(g, c);
+}
+
+static void take_beat(struct guard *g, struct gclient *c, void *m)
+{
+}
+
+static void take_lease(struct guard *g, struct gclient *c, void *m)
+{
+	gorder_on_lease(g, c, m);
+}
+
+static void take_grant(struct guard *g, struct gclient *c, void *m)
+{
+	gorder_on_grant(g, c, m);
+}
+
+static void take_unlease(struct guard *g, struct gclient *c, void *m)
+{
+	gorder_on_unlease(g, c, m);
+}
+
+static void take_reserve(struct guard *g, struct gclient *c, void *m)
+{
+	gorder_on_reserve(g, c, m);
+}
+
+static void (*const takers[MSG_TYPE_MAX])(struct guard *g, struct gclient *c, void *m) = {
+	[MSG_HELLO] = take_hello,     [MSG_POLICY] = take_policy,   [MSG_DROP] = take_drop,
+	[MSG_BEAT] = take_beat,	      [MSG_LEASE] = take_lease,	    [MSG_GRANT] = take_grant,
+	[MSG_UNLEASE] = take_unlease, [MSG_RESERVE] = take_reserve,
+};
+
+static void on_message(struct guard *g, struct gclient *c, void *buf)
+{
+	const struct msg_head *head = buf;
+
+	on_heard(g, c);
+
+	if (!c->instance[0] && head->type != MSG_HELLO)
+		forget(g, c); /* must introduce itself first */
+	else if (takers[head->type])
+		takers[head->type](g, c, buf);
+	else
+		on_gone(g, c);
+}
+
+static bool any_agent(const struct guard *g)
+{
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		if (g->clients[i].used && g->clients[i].fd >= 0 && g->clients[i].instance[0])
+			return true;
+	return false;
+}
+
+/* After an upgrade: the leases of tasks, which keep us here for as long as they run, are told anew
+ * to the guard that comes after us. */
+static const char *make_way(struct guard *g)
+{
+	if (any_agent(g))
+		return "this guard is of another version; it ends when its agents do";
+	g->outdated = true;
+	return "this guard is of another version, and ends now";
+}
+
+void gclient_on_readable(struct guard *g, struct gclient *c)
+{
+	char buf[PROTO_MSG_MAX] __attribute__((aligned(8)));
+	ssize_t n;
+
+	/* It asks once: an answer that cannot be sent would be waited for as long as it lives. */
+	c->full = !sock_has_room(c->fd);
+	if (c->full)
+		return;
+	n = sock_recv(c->fd, buf, sizeof(buf));
+
+	if (n == -EAGAIN)
+		return;
+	if (n <= 0) {
+		on_gone(g, c);
+		return;
+	}
+
+	int r = proto_check(buf, (size_t)n);
+
+	if (r == 0) {
+		on_message(g, c, buf);
+		return;
+	}
+	send_text(c, MSG_REFUSED, r, r == -EPROTONOSUPPORT ? make_way(g) : "not a message of ours");
+	on_gone(g, c);
+}
+
+/* --- what time brings --- */
+
+static bool owns(const struct guard *g, const struct gclient *c, const struct gdev *d)
+{
+	return d->owner == (int)(c - g->clients) && d->known && !d->id.mig_parent;
+}
+
+/* With `together`: one that is busy sets all clocks back. True: all are idle or held. */
+static bool all_ripe(struct guard *g, struct gclient *c, uint64_t now)
+{
+	bool ripe = true, busy = false;
+
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		struct gdev *d = &g->devs[i];
+
+		if (!owns(g, c, d) || d->state == DEV_LEFT || d->state == DEV_LENT ||
+		    gdev_occupied(d))
+			continue;
+		busy = busy || d->state == DEV_BUSY;
+		ripe = ripe && ghold_ripe(g, d, now);
+	}
+	for (uint32_t i = 0; busy && i < g->n_devs; i++)
+		if (owns(g, c, &g->devs[i]) && g->devs[i].state == DEV_IDLE)
+			gdev_reset_idle(&g->devs[i], now);
+	return ripe && !busy;
+}
+
+/*
+ * Holders start one at a time: each start queues for the driver's lock, so four at once are no
+ * sooner there (1.1 s on four H200, as one after another) and would slow everybody else's start
+ * meanwhile. One that hangs is not waited for.
+ */
+static bool any_starting(const struct guard *g, uint64_t now)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (g->devs[i].state == DEV_HOLDING &&
+		    now < g->devs[i].holder.started_ns + START_TURN_NS)
+			return true;
+	return false;
+}
+
+void gclient_consider(struct guard *g, struct gclient *c)
+{
+	uint64_t now = clock_mono_ns();
+
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (owns(g, c, &g->devs[i]) && g->devs[i].check)
+			return; /* not all of them were looked at yet */
+	if (c->policy.together && !all_ripe(g, c, now))
+		return;
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		struct gdev *d = &g->devs[i];
+
+		if (!owns(g, c, d) || !ghold_ripe(g, d, now))
+			continue;
+		if (glimit_hold(g, c, d))
+			continue;
+		if (any_starting(g, now)) {
+			c->waiting = true;
+			return;
+		}
+		ghold_begin(g, d);
+	}
+}
+
+static void check_devices(struct guard *g, struct gclient *c)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		struct gdev *d = &g->devs[i];
+
+		if (!owns(g, c, d) || !d->present || gdev_occupied(d) || d->state == DEV_LEFT ||
+		    d->state == DEV_LENT)
+			continue;
+		d->check = true;
+		eyes_look_now(g->eyes, d->slot);
+	}
+}
+
+/* What is due is held then, and not only at the next turn of the refresh clock. */
+static void check_due(struct guard *g, struct gclient *c, uint64_t now)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		struct gdev *d = &g->devs[i];
+		uint64_t due = owns(g, c, d) && d->state == DEV_IDLE ? ghold_at(g, d) : 0;
+
+		if (!due || now < due || d->due_ns == due || d->check || !d->present)
+			continue;
+		any = true;
+		d->due_ns = due; /* once: what else stands in the way takes its time */
+		d->check = true;
+		eyes_look_now(g->eyes, d->slot);
+	}
+	if (any && c->policy.together)
+		check_devices(g, c);
+}
+
+/* What is held for a task of another instance is that one's business. */
+static bool any_holder(const struct guard *g, const struct gclient *c)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (owns(g, c, &g->devs[i]) && g->devs[i].holder.pid && !g->devs[i].hold_while)
+			return true;
+	return false;
+}
+
+void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns)
+{
+	if (c->dropping && !any_holder(g, c)) {
+		struct msg_plain m = { .head = PROTO_HEAD(MSG_DROPPED, struct msg_plain) };
+
+		gevent_tell(g, c);
+		if (c->fd >= 0 && sock_send(c->fd, &m, sizeof(m)) == -EAGAIN)
+			return; /* it has not read what went before: the next turn tells */
+		c->dropping = false;
+		c->has_policy = false;
+		gclient_assign_all(g);
+		if (c->fd < 0)
+			forget(g, c);
+		return;
+	}
+	if (c->orphan_until_ns && now_ns >= c->orphan_until_ns) {
+		c->orphan_until_ns = 0;
+		on_drop(g, c);
+		return;
+	}
+	if (is_half_open(c) && now_ns - c->came_ns > HELLO_NS) {
+		forget(g, c);
+		return;
+	}
+	listen_to(g, c, now_ns);
+	if (c->has_policy && !c->dropping && now_ns >= c->tick_ns) {
+		c->tick_ns = now_ns + c->policy.refresh_ms * NS_PER_MS;
+		check_devices(g, c);
+	}
+	if (c->has_policy && !c->dropping)
+		check_due(g, c, now_ns);
+	if (c->waiting && !any_starting(g, now_ns)) {
+		c->waiting = false;
+		check_devices(g, c); /* what was seen before the wait is old */
+	}
+	if (c->guard_dirty)
+		gevent_tell_guard(g, c, MSG_GUARD);
+}
+
+bool gclient_any(const struct guard *g)
+{
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		if (g->clients[i].used)
+			return true;
+	return false;
+}

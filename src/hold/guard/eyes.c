@@ -1,0 +1,737 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The eyes' thread.
+ *
+ * The mutex guards everything but NVML itself, which only the thread touches; no driver call is
+ * made with it held. What was seen is copied under it, newest wins: the guard wakes within
+ * microseconds, and a process that came and went between two of its looks is gone.
+ *
+ * When every device fails, NVML itself is lost (driver upgrade, container after daemon-reload): it
+ * is shut down and started again every RESTART_NS, and slots are found again by UUID. Where it does
+ * not start, its library is loaded anew each time: the one that we have may be that of the driver
+ * before an upgrade, which the new one refuses for ever. A single device that fails is tried again
+ * every RETRY_NS. Which devices there are is asked again while NVML runs: every RETRY_NS where a
+ * card could not be asked, else every RELIST_NS, because MIG instances come and go.
+ */
+#include "hold/guard/eyes.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "gpu/errors.h"
+
+#define RESTART_NS    (2 * NS_PER_S)	/* between two tries to start NVML */
+#define RETRY_NS      (2 * NS_PER_S)	/* between two looks at a device that failed */
+#define DEEP_NS	      NS_PER_S		/* utilisation is read, and the guard told, so often */
+#define FIGURES_NS    (5 * NS_PER_S)	/* power, temperature */
+#define MODES_NS      (10 * NS_PER_S)	/* compute mode, display */
+#define LIST_NS	      (500 * NS_PER_MS) /* the process list at rest; memory is read at every look */
+#define HINT_LIST_NS  (20 * NS_PER_MS)	/* the same while a hint is on */
+#define ALERT_NS      (400 * NS_PER_MS) /* after its memory moved a device is looked at ... */
+#define ALERT_LOOK_NS (2 * NS_PER_MS)	/* ... so often, with its list */
+#define MOVED_BYTES   (8ULL << 20)	/* memory that moved by less is not told at once */
+#define ERRORS_NS     NS_PER_S		/* between two readings of the driver's error reports */
+#define RELIST_NS     (10 * NS_PER_S)	/* between two questions which devices there are */
+#define RELIST_SHARE  100		/* it may take one part in so many of the thread's time */
+#define RELIST_MAX_NS (100 * NS_PER_MS) /* what takes longer is not asked again: looks wait */
+#define ERRORS_MAX    64		/* different ones that the guard has not taken yet */
+#define READ_MAX      256		/* of them at once: a program can make thousands */
+#define MISSES_MAX    2 /* looks that fail in a row before we say that we cannot see */
+
+struct slot {
+	struct gpu_device device;
+	bool present;
+	uint64_t period_ns, due_ns;
+	uint64_t deep_ns, figures_ns, modes_ns, list_ns; /* when those were last read */
+	uint64_t alert_until_ns;			 /* its memory moved just now */
+	bool calm;					 /* which is no reason to look */
+	bool deep_now;
+	unsigned int looks;
+	unsigned int misses;
+	bool joined; /* its peers are known */
+	struct eyes_peers peers;
+	struct sight sight;
+};
+
+struct eyes {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	int fd;
+	_Atomic uint64_t look_began_ns; /* 0: no look is going on */
+	/* under lock: */
+	bool stop, ready;
+	bool hint;
+	int code;
+	char trouble[200], driver[64];
+	uint32_t n;
+	struct slot slots[EYES_SLOTS_MAX];
+	uint32_t n_errors;
+	struct eyes_error error[ERRORS_MAX];
+	/* of the thread alone: */
+	struct nvml nvml;
+	struct gpu_list list, list_now;
+	uint64_t relist_ns; /* when the list is asked for again */
+	struct gpu_errors errors;
+	uint64_t errors_ns; /* when they are read next */
+	uint64_t restart_ns;
+	struct gpu_look look;
+};
+
+static void notify(struct eyes *eyes)
+{
+	uint64_t one = 1;
+	ssize_t n = write(eyes->fd, &one, sizeof(one));
+
+	(void)n; /* full means that the guard is being woken already */
+}
+
+static void set_trouble(struct eyes *eyes, int code, const char *text)
+{
+	eyes->code = code;
+	(void)str_copy(eyes->trouble, sizeof(eyes->trouble), text);
+	eyes->ready = true;
+	notify(eyes);
+}
+
+static struct slot *slot_of(struct eyes *eyes, const struct gpu_device *d)
+{
+	for (uint32_t i = 0; i < eyes->n; i++)
+		if (!strcmp(eyes->slots[i].device.uuid, d->uuid))
+			return &eyes->slots[i];
+	if (eyes->n == EYES_SLOTS_MAX)
+		return NULL;
+
+	struct slot *s = &eyes->slots[eyes->n++];
+
+	*s = (struct slot){ .period_ns = DEEP_NS };
+	return s;
+}
+
+/* The card that d is, or is an instance of, is in the list. */
+static bool lists_card(const struct gpu_list *list, const struct gpu_device *d)
+{
+	for (uint32_t i = 0; i < list->n; i++)
+		if (list->d[i].mig < 0 && list->d[i].index == d->index)
+			return true;
+	return false;
+}
+
+/*
+ * eyes->list is filled: give every device its slot. Handles from before NVML was restarted are not
+ * valid any more; while it runs, a card that just could not be asked is still the one it was, and
+ * its looks say how it is.
+ */
+static void take_list(struct eyes *eyes, bool restarted)
+{
+	for (uint32_t i = 0; i < eyes->n; i++) {
+		struct slot *s = &eyes->slots[i];
+
+		s->joined = false;
+		s->present = s->present && !restarted && !lists_card(&eyes->list, &s->device);
+	}
+	for (uint32_t i = 0; i < eyes->list.n; i++) {
+		struct slot *s = slot_of(eyes, &eyes->list.d[i]);
+
+		if (!s)
+			continue;
+
+		uint64_t rest_bytes = s->device.rest_bytes;
+
+		s->device = eyes->list.d[i];
+		s->device.rest_bytes = rest_bytes;
+		s->present = true;
+		s->due_ns = 0;
+		s->misses = 0;
+	}
+}
+
+/* The next time; the last one took so long. */
+static void set_relist(struct eyes *eyes, uint64_t took_ns)
+{
+	uint64_t pause = eyes->list.n_failed ? RETRY_NS : RELIST_NS;
+
+	if (pause < took_ns * RELIST_SHARE)
+		pause = took_ns * RELIST_SHARE;
+	eyes->relist_ns = took_ns > RELIST_MAX_NS ? UINT64_MAX : clock_mono_ns() + pause;
+}
+
+/* (Re)start NVML, called without the lock. */
+static void start_nvml(struct eyes *eyes)
+{
+	struct err e = ERR_INIT;
+	char driver[64] = "";
+	int r = eyes->nvml.library ? 0 : nvml_load(&eyes->nvml, &e);
+
+	if (r == 0) {
+		gpu_errors_close(&eyes->nvml, &eyes->errors);
+		nvml_stop(&eyes->nvml);
+		r = nvml_start(&eyes->nvml, &e);
+		if (r < 0)
+			nvml_unload(&eyes->nvml);
+	}
+	if (r == 0)
+		r = gpu_enumerate(&eyes->nvml, &eyes->list, &e);
+	if (r == 0 && eyes->nvml.driver_version)
+		(void)eyes->nvml.driver_version(driver, sizeof(driver));
+	if (r == 0)
+		gpu_errors_open(&eyes->nvml, &eyes->list, &eyes->errors);
+
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (r == 0) {
+		take_list(eyes, true);
+		(void)str_copy(eyes->driver, sizeof(eyes->driver), driver);
+	}
+	set_trouble(eyes, r, r < 0 ? e.text : "");
+	(void)pthread_mutex_unlock(&eyes->lock);
+	eyes->restart_ns = clock_mono_ns() + RESTART_NS;
+	set_relist(eyes, 0);
+}
+
+/*
+ * Which devices there are now. Asked when no look is due, no hint is on and no memory has moved;
+ * where a card takes long to say that it is not there, more seldom, or not again before NVML is
+ * started anew. The lock as for look_at().
+ */
+static void relist(struct eyes *eyes, uint64_t now)
+{
+	struct err e = ERR_INIT;
+
+	(void)pthread_mutex_unlock(&eyes->lock);
+	atomic_store(&eyes->look_began_ns, now);
+
+	bool changed = gpu_list_is_old(&eyes->nvml, &eyes->list) &&
+		       gpu_enumerate(&eyes->nvml, &eyes->list_now, &e) == 0;
+	bool others = changed && !gpu_list_same(&eyes->list, &eyes->list_now);
+
+	if (changed)
+		eyes->list = eyes->list_now;
+	if (others) {
+		gpu_errors_close(&eyes->nvml, &eyes->errors);
+		gpu_errors_open(&eyes->nvml, &eyes->list, &eyes->errors);
+	}
+	atomic_store(&eyes->look_began_ns, 0);
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (others) {
+		take_list(eyes, false);
+		notify(eyes);
+	}
+	set_relist(eyes, clock_mono_ns() - now);
+}
+
+/* Nobody is expected just now. */
+static bool is_quiet(const struct eyes *eyes, uint64_t now)
+{
+	for (uint32_t i = 0; i < eyes->n; i++)
+		if (eyes->slots[i].present && now < eyes->slots[i].alert_until_ns)
+			return false;
+	return !eyes->hint;
+}
+
+static bool same_procs(const struct gpu_procs *a, const struct gpu_procs *b)
+{
+	if (a->n != b->n)
+		return false;
+	for (uint32_t i = 0; i < a->n; i++)
+		if (a->p[i].pid != b->p[i].pid)
+			return false;
+	return true;
+}
+
+static bool memory_moved(const struct slot *s, const struct gpu_look *look)
+{
+	uint64_t was = s->sight.look.used;
+
+	return (look->used > was ? look->used - was : was - look->used) > MOVED_BYTES;
+}
+
+static bool is_news(const struct slot *s, int code, const struct gpu_look *look, bool deep)
+{
+	if (deep || code != s->sight.code || !s->sight.seq)
+		return true;
+	if (code < 0)
+		return false;
+	return memory_moved(s, look) || !same_procs(&look->procs, &s->sight.look.procs);
+}
+
+static void keep_modes(struct gpu_look *look, const struct gpu_look *old, uint32_t which)
+{
+	look->valid |= old->valid & which;
+	if (which & GPU_VALID_MODE)
+		look->mode = old->mode;
+	if (which & GPU_VALID_DISPLAY)
+		look->display = old->display;
+	if (which & GPU_VALID_PERSISTENCE)
+		look->persistence = old->persistence;
+}
+
+/* What this look did not read is still as the last one that did read it says. */
+static void keep_figures(struct gpu_look *look, const struct gpu_look *old, enum gpu_depth depth)
+{
+	const uint32_t figures = GPU_VALID_POWER | GPU_VALID_POWER_LIMIT | GPU_VALID_TEMP;
+	const uint32_t modes = GPU_VALID_MODE | GPU_VALID_DISPLAY | GPU_VALID_PERSISTENCE;
+
+	if (depth < GPU_LOOK_UTIL) {
+		look->valid |= old->valid & GPU_VALID_UTIL;
+		look->util = old->util;
+	}
+	if (depth < GPU_LOOK_FIGURES) {
+		look->valid |= old->valid & figures;
+		look->power_mw = old->power_mw;
+		look->power_limit_mw = old->power_limit_mw;
+		look->temp_c = old->temp_c;
+	}
+	/* Of a mode hangs whether it is held: one call that failed must not make it fit. */
+	keep_modes(look, old, depth < GPU_LOOK_ALL ? modes : look->failed);
+}
+
+/* A look that did not ask for them keeps the graphics processes, or they would come and go. */
+static void keep_graphics(struct gpu_procs *procs, const struct gpu_procs *old)
+{
+	for (uint32_t i = 0; i < old->n && procs->n < GPU_PROCS_MAX; i++) {
+		if (!old->p[i].graphics)
+			continue;
+		procs->p[procs->n++] = old->p[i];
+		procs->n_total++;
+	}
+}
+
+/* Take in one look, with the lock held. */
+static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_depth depth,
+		      const char *trouble)
+{
+	struct gpu_look *look = &eyes->look;
+	bool deep = depth >= GPU_LOOK_UTIL;
+
+	if (code < 0 && ++s->misses < MISSES_MAX) {
+		s->due_ns = 0; /* once may be chance: look again at once */
+		s->deep_now = deep;
+		return;
+	}
+	if (code == 0) {
+		s->misses = 0;
+		keep_figures(look, &s->sight.look, depth);
+	}
+
+	bool news = is_news(s, code, look, deep);
+
+	s->sight.code = code;
+	if (code == 0) {
+		s->sight.look = *look;
+		s->list_ns = look->end_ns;
+		if (deep)
+			s->deep_ns = look->end_ns;
+		if (depth >= GPU_LOOK_FIGURES)
+			s->figures_ns = look->end_ns;
+		if (depth >= GPU_LOOK_ALL)
+			s->modes_ns = look->end_ns;
+	} else {
+		(void)str_copy(s->sight.trouble, sizeof(s->sight.trouble), trouble);
+		s->due_ns = clock_mono_ns() + RETRY_NS;
+	}
+	if (news) {
+		s->sight.complete = deep;
+		s->sight.checked |= depth >= GPU_LOOK_ALL; /* until it is taken */
+		s->sight.seq++;
+		notify(eyes);
+	}
+}
+
+static bool is_alert(const struct slot *s, uint64_t now)
+{
+	return now < s->alert_until_ns && !s->calm;
+}
+
+static enum gpu_depth choose_depth(const struct slot *s, uint64_t now)
+{
+	uint64_t list_every = is_alert(s, now)		    ? 0
+			      : s->period_ns < EYES_HINT_NS ? HINT_LIST_NS
+							    : LIST_NS;
+
+	/* The figures are due in a hint as well: somebody's monitor may keep one on for ever. */
+	if (s->deep_now || now - s->modes_ns >= MODES_NS)
+		return GPU_LOOK_ALL;
+	if (now - s->deep_ns >= DEEP_NS)
+		return now - s->figures_ns >= FIGURES_NS ? GPU_LOOK_FIGURES : GPU_LOOK_UTIL;
+	if (now - s->list_ns >= list_every)
+		return s->looks % 8 ? GPU_LOOK_QUICK : GPU_LOOK_PROCS;
+	return GPU_LOOK_MEMORY;
+}
+
+/* All devices of one period come due together: one wake-up serves them all. */
+static uint64_t next_due(const struct slot *s, uint64_t now)
+{
+	uint64_t period =
+		is_alert(s, now) && s->period_ns > ALERT_LOOK_NS ? ALERT_LOOK_NS : s->period_ns;
+
+	return (now / period + 1) * period;
+}
+
+/*
+ * Look at one slot: called with the lock held, which is let go of for the driver calls. Memory is
+ * the earliest witness: it moves some 16 ms before a newcomer's process is listed (H200, driver
+ * 580), and costs half of a list. So it alone is read at most looks, at rest and in a hint; when it
+ * moved the list is, at once and then every ALERT_LOOK_NS. A list of its own now and then is for
+ * drivers that do it the other way round.
+ */
+static void look_at(struct eyes *eyes, struct slot *s)
+{
+	uint64_t now = clock_mono_ns();
+	struct gpu_device device = s->device;
+	enum gpu_depth depth = choose_depth(s, now);
+	struct err e = ERR_INIT;
+
+	s->deep_now = false;
+	s->looks++;
+	(void)pthread_mutex_unlock(&eyes->lock);
+	atomic_store(&eyes->look_began_ns, now);
+
+	int code = gpu_look_at(&eyes->nvml, &device, depth, &eyes->look, &e);
+	/* Only this thread writes sights, so that it may read them without the lock. */
+	bool moved = code == 0 && s->sight.seq && memory_moved(s, &eyes->look);
+
+	if (moved && depth == GPU_LOOK_MEMORY) {
+		depth = GPU_LOOK_PROCS;
+		code = gpu_look_at(&eyes->nvml, &device, depth, &eyes->look, &e);
+	}
+	atomic_store(&eyes->look_began_ns, 0);
+	(void)pthread_mutex_lock(&eyes->lock);
+	s->device.rest_bytes = device.rest_bytes;
+	if (moved)
+		s->alert_until_ns = now + ALERT_NS;
+	if (!s->deep_now) /* asked for while this one was made: it does not answer that */
+		s->due_ns = next_due(s, now);
+	if (code == 0 && depth == GPU_LOOK_QUICK)
+		keep_graphics(&eyes->look.procs, &s->sight.look.procs);
+	if (code < 0 || depth > GPU_LOOK_MEMORY)
+		take_look(eyes, s, code, depth, e.text);
+}
+
+static void add_error(struct eyes *eyes, nvmlDevice_t handle, uint32_t xid)
+{
+	int32_t slot = -1;
+
+	for (uint32_t i = 0; i < eyes->n && slot < 0; i++)
+		if (eyes->slots[i].present && eyes->slots[i].device.handle == handle)
+			slot = (int32_t)i;
+	for (uint32_t i = 0; i < eyes->n_errors; i++)
+		if (eyes->error[i].slot == slot && eyes->error[i].xid == xid) {
+			eyes->error[i].n++;
+			return;
+		}
+	if (eyes->n_errors < ERRORS_MAX)
+		eyes->error[eyes->n_errors++] =
+			(struct eyes_error){ .slot = slot, .xid = xid, .n = 1 };
+}
+
+/* When no look is due: nobody waits for it. The lock as for look_at(). */
+static void read_errors(struct eyes *eyes, uint64_t now)
+{
+	nvmlDevice_t handles[READ_MAX];
+	uint32_t xids[READ_MAX], n = 0;
+
+	eyes->errors_ns = now + ERRORS_NS;
+	(void)pthread_mutex_unlock(&eyes->lock);
+	atomic_store(&eyes->look_began_ns, now);
+	while (n < READ_MAX && gpu_errors_next(&eyes->nvml, &eyes->errors, &handles[n], &xids[n]))
+		n++;
+	atomic_store(&eyes->look_began_ns, 0);
+	(void)pthread_mutex_lock(&eyes->lock);
+	for (uint32_t i = 0; i < n; i++)
+		add_error(eyes, handles[i], xids[i]);
+	if (n)
+		notify(eyes);
+}
+
+static struct slot *not_joined(struct eyes *eyes)
+{
+	for (uint32_t i = 0; i < eyes->n; i++)
+		if (eyes->slots[i].present && !eyes->slots[i].joined)
+			return &eyes->slots[i];
+	return NULL;
+}
+
+/*
+ * Whom NVLink joins with this one. Asked when no look is due, of one slot at a time, because nobody
+ * has measured on all machines what it costs. The lock as for look_at(); slots are only added, and
+ * only by this thread.
+ */
+static void join(struct eyes *eyes, struct slot *s)
+{
+	struct eyes_peers peers = { { 0 } };
+	uint32_t n = eyes->n;
+
+	(void)pthread_mutex_unlock(&eyes->lock);
+	atomic_store(&eyes->look_began_ns, clock_mono_ns());
+	for (uint32_t i = 0; i < n; i++) {
+		const struct slot *other = &eyes->slots[i];
+
+		if (other != s && other->present &&
+		    gpu_nvlinked(&eyes->nvml, &s->device, &other->device))
+			peers.w[i / 64] |= UINT64_C(1) << (i % 64);
+	}
+	atomic_store(&eyes->look_began_ns, 0);
+	(void)pthread_mutex_lock(&eyes->lock);
+	s->peers = peers;
+	s->joined = true;
+	notify(eyes);
+}
+
+static struct slot *most_due(struct eyes *eyes)
+{
+	struct slot *due = NULL;
+
+	for (uint32_t i = 0; i < eyes->n; i++) {
+		struct slot *s = &eyes->slots[i];
+
+		if (s->present && (!due || s->due_ns < due->due_ns))
+			due = s;
+	}
+	return due;
+}
+
+static bool all_fail(const struct eyes *eyes)
+{
+	for (uint32_t i = 0; i < eyes->n; i++)
+		if (eyes->slots[i].present && eyes->slots[i].sight.code == 0)
+			return false;
+	return true;
+}
+
+static void wait_until(struct eyes *eyes, uint64_t at_ns)
+{
+	struct timespec ts = { .tv_sec = (time_t)(at_ns / NS_PER_S),
+			       .tv_nsec = (long)(at_ns % NS_PER_S) };
+
+	(void)pthread_cond_timedwait(&eyes->wake, &eyes->lock, &ts);
+}
+
+static void *eyes_thread(void *arg)
+{
+	struct eyes *eyes = arg;
+
+	(void)prctl(PR_SET_NAME, "tenure-eyes");
+	start_nvml(eyes);
+	(void)pthread_mutex_lock(&eyes->lock);
+	while (!eyes->stop) {
+		uint64_t now = clock_mono_ns();
+		struct slot *s = eyes->code == 0 ? most_due(eyes) : NULL;
+
+		if (!s || (all_fail(eyes) && now >= eyes->restart_ns)) {
+			if (now < eyes->restart_ns) {
+				wait_until(eyes, eyes->restart_ns);
+				continue;
+			}
+			(void)pthread_mutex_unlock(&eyes->lock);
+			start_nvml(eyes);
+			(void)pthread_mutex_lock(&eyes->lock);
+		} else if (s->due_ns > now && now >= eyes->errors_ns && eyes->errors.set) {
+			read_errors(eyes, now);
+		} else if (s->due_ns > now && now >= eyes->relist_ns && is_quiet(eyes, now)) {
+			relist(eyes, now);
+		} else if (s->due_ns > now && not_joined(eyes)) {
+			join(eyes, not_joined(eyes));
+		} else if (s->due_ns > now) {
+			wait_until(eyes, s->due_ns);
+		} else {
+			look_at(eyes, s);
+		}
+	}
+	(void)pthread_mutex_unlock(&eyes->lock);
+	nvml_stop(&eyes->nvml);
+	return NULL;
+}
+
+int eyes_open(struct eyes **ret, struct err *e)
+{
+	cleanup_free struct eyes *eyes = xcalloc(1, sizeof(*eyes));
+	pthread_condattr_t attr;
+
+	eyes->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (eyes->fd < 0)
+		return err_sys(e, errno, "eventfd");
+	(void)pthread_mutex_init(&eyes->lock, NULL);
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&eyes->wake, &attr);
+	(void)pthread_condattr_destroy(&attr);
+
+	int errnum = pthread_create(&eyes->thread, NULL, eyes_thread, eyes);
+
+	if (errnum) {
+		(void)fd_close(eyes->fd);
+		return err_sys(e, errnum, "thread for NVML");
+	}
+	*ret = take_ptr(eyes);
+	return 0;
+}
+
+void eyes_close(struct eyes *eyes)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	eyes->stop = true;
+	(void)pthread_cond_signal(&eyes->wake);
+	(void)pthread_mutex_unlock(&eyes->lock);
+	(void)pthread_join(eyes->thread, NULL);
+	nvml_unload(&eyes->nvml);
+	(void)fd_close(eyes->fd);
+	free(eyes);
+}
+
+int eyes_fd(const struct eyes *eyes)
+{
+	return eyes->fd;
+}
+
+void eyes_ack(struct eyes *eyes)
+{
+	uint64_t count;
+	ssize_t n = read(eyes->fd, &count, sizeof(count));
+
+	(void)n; /* nothing new: somebody was quicker */
+}
+
+bool eyes_ready(struct eyes *eyes)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	bool ready = eyes->ready;
+
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return ready;
+}
+
+int eyes_trouble(struct eyes *eyes, char *text, size_t size)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	int code = eyes->code;
+
+	(void)str_copy(text, size, eyes->trouble);
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return code;
+}
+
+void eyes_driver(struct eyes *eyes, char *text, size_t size)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	(void)str_copy(text, size, eyes->driver);
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+uint32_t eyes_count(struct eyes *eyes)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	uint32_t n = eyes->n;
+
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return n;
+}
+
+bool eyes_device(struct eyes *eyes, uint32_t slot, struct gpu_device *ret)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	bool present = slot < eyes->n && eyes->slots[slot].present;
+
+	if (slot < eyes->n)
+		*ret = eyes->slots[slot].device;
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return present;
+}
+
+struct eyes_peers eyes_peers(struct eyes *eyes, uint32_t slot)
+{
+	struct eyes_peers peers = { { 0 } };
+
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (slot < eyes->n)
+		peers = eyes->slots[slot].peers;
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return peers;
+}
+
+bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *ret)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	bool newer = slot < eyes->n && eyes->slots[slot].sight.seq > seq;
+
+	if (newer)
+		*ret = eyes->slots[slot].sight;
+	if (newer && seq)
+		eyes->slots[slot].sight.checked = false;
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return newer;
+}
+
+void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns, bool calm)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (slot < eyes->n &&
+	    (eyes->slots[slot].period_ns != period_ns || eyes->slots[slot].calm != calm)) {
+		struct slot *s = &eyes->slots[slot];
+		bool calmed = calm && !s->calm && !s->deep_now && !s->misses;
+		uint64_t now = clock_mono_ns(), due;
+
+		s->period_ns = period_ns;
+		s->calm = calm;
+		due = is_alert(s, now) ? next_due(s, now) : now + period_ns;
+		if (s->due_ns > due || calmed)
+			s->due_ns = due;
+		(void)pthread_cond_signal(&eyes->wake);
+	}
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+void eyes_set_hint(struct eyes *eyes, bool on)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	eyes->hint = on;
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+void eyes_look_now(struct eyes *eyes, uint32_t slot)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (slot < eyes->n) {
+		eyes->slots[slot].deep_now = true;
+		eyes->slots[slot].due_ns = 0;
+		(void)pthread_cond_signal(&eyes->wake);
+	}
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+bool eyes_next_error(struct eyes *eyes, struct eyes_error *ret)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	bool any = eyes->n_errors > 0;
+
+	if (any) {
+		*ret = eyes->error[0];
+		eyes->n_errors--;
+		(void)memmove(eyes->error, eyes->error + 1,
+			      eyes->n_errors * sizeof(eyes->error[0]));
+	}
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return any;
+}
+
+uint64_t eyes_stuck_ns(const struct eyes *eyes)
+{
+	uint64_t began = atomic_load(&eyes->look_began_ns);
+	uint64_t now = clock_mono_ns();
+
+	return began && now > began ? now - began : 0;
+}

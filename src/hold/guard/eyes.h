@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GUARD_EYES_H
+#define TENURE_HOLD_GUARD_EYES_H
+
+/*
+ * The guard's eyes: a thread that does all talking to NVML, so that the guard itself never stands
+ * in a driver call. Any such call may queue for the driver's lock behind a starting program, or
+ * hang.
+ *
+ * The guard says how often each device is to be looked at; the eyes look at one device at a time,
+ * at the one that is due longest, and tell by eventfd when something is new: other processes,
+ * memory that moved, an error, or a second has passed. They start NVML, start it again when it was
+ * lost, ask now and then which devices there are, and number the devices: a slot belongs to one
+ * UUID for as long as the guard lives.
+ *
+ * All calls below are for the guard's thread.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "gpu/device.h"
+
+#define EYES_SLOTS_MAX 128
+
+struct eyes;
+
+/* What was last seen of one device. */
+struct sight {
+	uint64_t seq;  /* raised with every look that is told; 0: never looked at */
+	int code;      /* 0, or why there is no look: -ENODEV lost, -EPROTO, -EIO */
+	bool complete; /* its utilisation was read: GPU_LOOK_UTIL at least */
+	bool checked;  /* and modes, by a look since what was taken before: GPU_LOOK_ALL */
+	struct gpu_look look;
+	char trouble[200]; /* with code: what a person should read */
+};
+
+/* Start the thread. 0 and *ret, or -errno. NVML that does not start is no error here:
+ * eyes_trouble().
+ */
+int eyes_open(struct eyes **ret, struct err *e);
+
+/* End the thread and free. Not called while a look hangs: the process then ends instead. */
+void eyes_close(struct eyes *eyes);
+
+/* Readable when there is something new; eyes_ack() before looking. */
+int eyes_fd(const struct eyes *eyes);
+void eyes_ack(struct eyes *eyes);
+
+/* NVML was tried: that takes seconds where no driver is kept awake, and for ever where it hangs.
+ * Until then there are no slots, and no trouble. eyes_fd() tells. */
+bool eyes_ready(struct eyes *eyes);
+
+/* 0 while NVML works; else what is wrong, in text. */
+int eyes_trouble(struct eyes *eyes, char *text, size_t size);
+
+/* Driver version, empty when unknown. */
+void eyes_driver(struct eyes *eyes, char *text, size_t size);
+
+/* Slots in use; a slot's device (false: it is not there just now). */
+uint32_t eyes_count(struct eyes *eyes);
+bool eyes_device(struct eyes *eyes, uint32_t slot, struct gpu_device *ret);
+
+/* Slots whose cards NVLink joins with that one; empty until that was asked, soon after the start.
+ */
+struct eyes_peers {
+	uint64_t w[EYES_SLOTS_MAX / 64];
+};
+struct eyes_peers eyes_peers(struct eyes *eyes, uint32_t slot);
+
+/* Take a copy of what was last seen of slot. False: nothing newer than seq. With 0 what there is
+ * can be had again, and none of it counts as taken. */
+bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *ret);
+
+/* Look at slot every period_ns from now on; the first look not later than in period_ns. A period
+ * below EYES_HINT_NS means that somebody may be coming: processes are listed more often then. */
+#define EYES_HINT_NS (30 * NS_PER_MS)
+/* calm: nor more often where its memory moves, which is a reason else. */
+void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns, bool calm);
+
+/* Somebody may be coming: nothing but looks is done meanwhile. */
+void eyes_set_hint(struct eyes *eyes, bool on);
+
+/* Look at slot as soon as possible, as deep as possible. */
+void eyes_look_now(struct eyes *eyes, uint32_t slot);
+
+/* An error report of the driver that came once or more often since it was last asked for. */
+struct eyes_error {
+	int32_t slot; /* of the card, or -1: of one that has no slot */
+	uint32_t xid;
+	uint32_t n;
+};
+
+/* The oldest that was not asked for yet. False: there is none. Read once a second. */
+bool eyes_next_error(struct eyes *eyes, struct eyes_error *ret);
+
+/* How long the look that is going on has taken, 0 when none is. */
+uint64_t eyes_stuck_ns(const struct eyes *eyes);
+
+#endif

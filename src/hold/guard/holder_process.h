@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GUARD_HOLDER_PROCESS_H
+#define TENURE_HOLD_GUARD_HOLDER_PROCESS_H
+
+/* The guard's side of a holder: starting, telling and ending the process of one device. */
+
+#include "hold/guard/types.h"
+
+/* Start a holder for d with its owner's policy. 0, or -errno; d->holder is filled on success. */
+int gholder_start(struct guard *g, struct gdev *d, struct err *e);
+
+/* Have the one that was kept hold again, with its context as it is. */
+void gholder_again(struct guard *g, struct gdev *d);
+
+/* Tell it something. A holder that cannot be told is killed: its memory must not depend on it. */
+void gholder_tell(struct gdev *d, enum holder_type type);
+
+/* Tell it the load that its owner's policy wants now, if that is news. */
+void gholder_tell_load(struct gdev *d, enum load_kind kind, uint32_t duty_permille);
+
+/* Tell it to hold another amount from now on. */
+void gholder_tell_amount(struct gdev *d, const struct mem_amount *amount);
+
+/* Ask it whether it is there, twice a second. Never kills: what is not answered is counted. */
+void gholder_beat(struct gdev *d, uint64_t now_ns);
+
+/* SIGKILL; the process is ours until it was waited for. */
+void gholder_kill(struct gdev *d);
+
+/* It has ended and says nothing more than what is in its socket; it is still to be reaped. */
+bool gholder_has_ended(const struct gdev *d);
+
+/* Wait for it without blocking. True when it has ended: d->holder is empty then, *ret_status as
+ * from waitpid(). */
+bool gholder_reap(struct gdev *d, int *ret_status);
+
+#endif

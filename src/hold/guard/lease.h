@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GUARD_LEASE_H
+#define TENURE_HOLD_GUARD_LEASE_H
+
+/*
+ * The ledger: which device is promised or lent to which task (requests.h has who asks). It is the
+ * only truth on a node: no device ever has two leases unless all of them are shared.
+ *
+ *	promised --GRANT--> asked --look--> granted --listed--> used --UNLEASE, shim gone--> over
+ *	    ^                  |                                                             |
+ *	    +---- refused -----+                       NVML lists none of its processes: no entry
+ *
+ * Entries belong to an instance and not to a connection: agents come and go. All calls are for the
+ * guard's thread. Device states are the business of device.c, and what the ledger means for them is
+ * counted in d->n_leases and the like.
+ */
+
+#include "hold/guard/types.h"
+#include "hold/guard/verdict.h"
+
+#define GLEASE_EACH(g_, l_)                                                                        \
+	for (struct glease *l_ = (g_)->leases; l_ < (g_)->leases + GUARD_LEASES_MAX; l_++)         \
+		if (l_->used)
+
+/* l is an entry, and that instance's of that id. */
+bool glease_is_of(const struct glease *l, const char *instance, const struct lease_id *id);
+
+/* An entry of d has changed: count anew what the ledger says of the device. */
+void glease_recount(struct guard *g, struct gdev *d);
+
+/* Its task is over; the entry ends when NVML agrees. unleased: the agent said so. */
+void glease_set_over(struct guard *g, struct glease *l, bool unleased);
+
+/* Out of the ledger at once; the agent is not told. */
+void glease_end(struct guard *g, struct glease *l);
+
+void glease_close_shim(struct glease *l);
+
+/*
+ * d, which has leases, was looked at, and this is the verdict. Whose processes are listed, what was
+ * asked and is decided by this look, who came before the task, and which leases end with it.
+ */
+void glease_on_sight(struct guard *g, struct gdev *d, enum verdict v);
+
+/* A look at d, which has leases, failed: who asked for it hears that. */
+void glease_on_failed_look(struct guard *g, struct gdev *d);
+
+/* d has been away for for_ns: what is over there ends without a look once that is long enough. */
+void glease_on_lost(struct guard *g, struct gdev *d, uint64_t for_ns);
+
+/* All looks at d have failed for for_ns: what is over there ends without one once that is long
+ * enough and nothing of ours is alive that was seen on it. */
+void glease_on_failing(struct guard *g, struct gdev *d, uint64_t for_ns);
+
+/* The pidfd of l's shim is readable: the shim has ended. */
+void glease_on_shim(struct guard *g, struct glease *l);
+
+/* Shims that have no pidfd, for want of such or of descriptors: have they ended? */
+void glease_look_at_shims(struct guard *g);
+
+/* Tell c what it is to know of its leases and was not told yet, as far as its socket takes it. */
+void glease_tell(struct guard *g, struct gclient *c);
+
+/* c has just been welcomed: tell it of all leases that its instance has. */
+void glease_tell_all(struct guard *g, struct gclient *c);
+
+/* c answers no more, or again, or its agent ends: what is held for its promises follows. */
+void glease_client_changed(struct guard *g, const struct gclient *c);
+
+/* Its agent is gone: what it could not be told of the ends of leases is not kept for the next one,
+ * which is not told of them. */
+void glease_end_untold(struct guard *g, const char *instance);
+/* c is there and does not answer: what is only promised or reserved stands in the way of others for
+ * as long as that lasts. It finds out with its next word about it. */
+void glease_drop_silent(struct guard *g, struct gclient *c);
+/* Nobody speaks for this instance any more, or its agent lets go of everything: what was only
+ * promised to it is not. An agent that is there hears that of what it has asked for. */
+void glease_drop_promises(struct guard *g, const char *instance);
+
+/* Leases of that instance, or of all (NULL). */
+uint32_t glease_count(const struct guard *g, const char *instance);
+
+/* The lease of d that is furthest in its life; NULL: there is none. */
+const struct glease *glease_first(const struct guard *g, const struct gdev *d);
+
+#define GLEASE_TEXT_MAX (LEASE_TEXT_MAX + PROTO_INSTANCE_MAX)
+/* Whose l is, for those who read of its device: "task 42", and "task 42 of night" where another
+ * instance's policy has the device. Returns buf. */
+char *glease_text(struct guard *g, const struct glease *l, char buf[GLEASE_TEXT_MAX]);
+
+/* Bytes that were promised on d and are not in use yet. */
+uint64_t glease_promised(const struct guard *g, const struct gdev *d);
+
+/* Who is there, for people: "taken by PID 77 (uid 1000, python)". Returns buf. */
+char *glease_taken_text(const struct gdev *d, char *buf, size_t size);
+
+#endif

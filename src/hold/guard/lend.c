@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold/guard/lend.h"
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "hold/guard/client.h"
+#include "hold/guard/device.h"
+#include "hold/guard/events.h"
+#include "hold/guard/gstep.h"
+#include "hold/guard/hold.h"
+#include "hold/guard/lease.h"
+#include "hold/guard/xid.h"
+
+#define CHAIN_NS       (60 * NS_PER_MS)	 /* for the agent to plan and to claim what comes next */
+#define CHAIN_START_NS (500 * NS_PER_MS) /* for it to start that, from the promise to the grant */
+
+/* While the task itself was not seen there it was they who came, and the record says so. */
+void glend_on_neighbour(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+{
+	if (!who)
+		return;
+	gjudge_name(g, d, who);
+	if (d->state == DEV_LENDING && d->n_awaited && d->letting_go.kind == EVENT_LENT) {
+		d->letting_go.kind = EVENT_YIELD;
+		d->yields++;
+	}
+}
+
+void glend_begin(struct guard *g, struct gdev *d)
+{
+	const struct glease *l = glease_first(g, d);
+	char id[GLEASE_TEXT_MAX];
+	struct guard_event *ev;
+
+	if (gdev_occupied(d) || d->state == DEV_LENT || !l)
+		return;
+	d->before = d->sight.look.procs;
+	d->check = false;
+	gdev_say(d, "lent to %s", glease_text(g, l, id));
+	(void)gstep(g, d, EV_LEND);
+	ev = gevent_add(g, d, EVENT_LENT, "%s", d->reason);
+	ev->lease = l->id;
+}
+
+/* It is there until the task shows, or for the hold that follows. */
+void glend_drop_placeholder(struct guard *g, struct gdev *d)
+{
+	const struct glease *l = glease_first(g, d);
+
+	bool hurry = d->owner < 0 || gdev_owner(g, d)->dropping;
+
+	if (!d->holder.kept || d->holder.end_at_ns || (d->n_awaited && !hurry) ||
+	    (ghold_has_future(g, d) && !(l && l->flags & LEASE_ALONE)))
+		return;
+	d->holder.end_at_ns = clock_mono_ns();
+}
+
+/* The agent that plans for whoever had it last is there to say who has it next. */
+static bool next_is_awaited(struct guard *g, const struct gdev *d)
+{
+	const struct gclient *c = gclient_find(g, d->last_instance);
+
+	return d->holder.kept && !d->holder.end_at_ns && c && c->fd >= 0 && !c->silent &&
+	       !c->dropping && !c->full;
+}
+
+void glend_on_promise(struct gdev *d)
+{
+	uint64_t now = clock_mono_ns();
+
+	if (now < d->chain_until_ns)
+		d->chain_until_ns = now + CHAIN_START_NS;
+}
+
+void glend_on_no_next(struct guard *g, struct gdev *d)
+{
+	if (clock_mono_ns() >= d->chain_until_ns)
+		return;
+	d->chain_until_ns = 0;
+	d->check = true; /* the look of its end is some ms old */
+	eyes_look_now(g->eyes, d->slot);
+}
+
+/*
+ * The last task on it is over. With nobody else there it is idle and, if wanted, held at once; but
+ * where our context is there already the memory is left alone for a moment, because what we take
+ * now the driver would have to clean for the next task of a chain.
+ */
+static void come_home(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+{
+	struct guard_event *ev;
+	char id[LEASE_TEXT_MAX];
+
+	ev = gevent_add(g, d, EVENT_RETURNED, "back from %s", lease_id_text(&d->last, id));
+	ev->lease = d->last;
+	ev->took_ns = clock_mono_ns() - d->last_over_ns;
+	if (v == SEEN_CLEAR) {
+		d->came_home = true;
+		d->chain_until_ns = next_is_awaited(g, d) ? clock_mono_ns() + CHAIN_NS : 0;
+		d->yielded = false;
+		d->who_pid = 0;
+		(void)gstep(g, d, EV_RETURNED);
+		if (d->owner >= 0)
+			gclient_consider(g, gdev_owner(g, d));
+		return;
+	}
+	if (v == SEEN_FOREIGN && who)
+		gjudge_name(g, d, who);
+	(void)gstep(g, d, EV_AWAY);
+	if (d->holder.kept) /* a newcomer's start would wait for its end */
+		d->holder.end_at_ns = clock_mono_ns() + GSTEP_LINGER_NS;
+}
+
+static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *neighbour)
+{
+	const struct glease *l = glease_first(g, d);
+	char id[GLEASE_TEXT_MAX], beside[96] = "", text[64] = "", xid[XID_TEXT_MAX + 2];
+
+	if (!l)
+		return;
+	if (neighbour)
+		(void)str_print(beside, sizeof(beside), "; beside it PID %d", (int)neighbour->pid);
+	if (l->stage == LEASE_OVER)
+		(void)str_print(text, sizeof(text),
+				l->n_procs ? ", which is over; PID %d of it is left"
+					   : ", which is over",
+				(int)l->proc);
+	gdev_say(d, "lent to %s%s%s%s", glease_text(g, l, id), text, beside, gxid_suffix(d, xid));
+}
+
+void glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+{
+	if (!d->n_leases) {
+		come_home(g, d, v, who);
+		return;
+	}
+	glend_drop_placeholder(g, d);
+	say_lent(g, d, v == SEEN_FOREIGN ? who : NULL);
+}
+
+void glend_on_ours(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+{
+	const struct glease *l;
+	char id[GLEASE_TEXT_MAX];
+
+	if (!gdev_holds(d))
+		return;
+	gstep_act(d, ACT_RELEASE); /* first of all */
+	gstep_record(d, EVENT_LENT, d->sight.look.end_ns);
+	gstep_enter(g, d, DEV_LENDING);
+	l = glease_first(g, d);
+	if (l)
+		d->letting_go.lease = l->id;
+	if (who)
+		gjudge_name(g, d, who);
+	else
+		gjudge_note_hint(g, d, l ? l->asked_ns : 0);
+	gdev_say(d, "lent to %s", l ? glease_text(g, l, id) : "a task");
+}

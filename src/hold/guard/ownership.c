@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold/guard/ownership.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "hold/guard/events.h"
+#include "hold/guard/gkin.h"
+#include "hold/holder_proto.h"
+
+/* A holder that holds for so long and is in no list will not be in one; it takes 30-115 ms. */
+#define LISTED_NS (200 * NS_PER_MS) /* a holder with its memory was listed long before */
+
+/* The driver has given back what a killed holder had after 0.2 s; 0.35 s with its guard. */
+#define DYING_NS (5 * NS_PER_S)
+
+static bool is_holder(const struct guard *g, pid_t pid)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++) {
+		const struct holder_proc *h = &g->devs[i].holder;
+
+		/* Where it is listed under another number, its own may be somebody else's there. */
+		if (h->pid && pid == (h->listed_pid ? h->listed_pid : h->pid))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Left over from a guard that was killed. The kernel kills a holder with its parent, but the driver
+ * takes a moment to take its memory back. A name proves nothing, so the kernel's word is asked: it
+ * was killed, or its parent ends just now (which closes files before it sends that signal). And
+ * that is over some seconds after this guard has come.
+ */
+static bool is_dying_holder(const struct guard *g, pid_t pid)
+{
+	struct proc_peek holder, parent;
+
+	if (clock_mono_ns() - g->born_ns > DYING_NS || proc_peek(pid, &holder) < 0 ||
+	    holder.uid != geteuid() || strcmp(holder.comm, HOLDER_COMM) != 0 ||
+	    proc_start_mono_ns(holder.start) > g->born_ns)
+		return false;
+	return holder.ending || (proc_peek(holder.parent, &parent) == 0 && parent.ending);
+}
+
+/* pid is the very process that the owner named, and not the next one of that number. */
+static bool is_named(const struct hold_policy *p, pid_t pid)
+{
+	struct proc_id id;
+
+	for (uint32_t i = 0; i < p->n_ignore; i++)
+		if (p->ignore_pids[i] == pid &&
+		    (!p->ignore_starts[i] ||
+		     (proc_identify(pid, &id) == 0 && id.start == p->ignore_starts[i])))
+			return true;
+	return false;
+}
+
+static bool is_ignored(const struct gclient *owner, pid_t pid)
+{
+	char cgroup[256];
+
+	if (!owner)
+		return false;
+	if (is_named(&owner->policy, pid))
+		return true;
+	return owner->policy.my_cgroup && owner->cgroup[0] &&
+	       proc_cgroup(pid, cgroup, sizeof(cgroup)) == 0 && !strcmp(cgroup, owner->cgroup);
+}
+
+bool own_was_before(const struct gdev *d, pid_t pid)
+{
+	for (uint32_t i = 0; i < d->before.n; i++)
+		if (d->before.p[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* A number that means nothing here, on a device where our holder is not listed yet. */
+static bool may_be_ours(const struct guard *g, const struct gdev *d, pid_t pid)
+{
+	struct proc_peek peek;
+
+	if (!d->holder.pid || d->holder.listed_pid || g->pid_class == PIDS_SAME ||
+	    g->pid_class == PIDS_OWN || own_was_before(d, pid))
+		return false;
+	return proc_peek(pid, &peek) < 0 || g->pid_class == PIDS_HOST;
+}
+
+enum ownership own_classify(struct guard *g, const struct gdev *d, const struct gpu_proc *p)
+{
+	if (is_holder(g, p->pid))
+		return OWN_HOLDER;
+	if (gkin_find(g, d, p->pid))
+		return OWN_TASK;
+	if (is_ignored(gdev_owner(g, d), p->pid))
+		return OWN_IGNORED;
+	/* Seen before it was waited for; or where the driver forgets it later than the kernel. */
+	if (d->gone_pid && p->pid == d->gone_pid &&
+	    (d->sight.look.begin_ns <= d->gone_ns || proc_parent(p->pid) == -ESRCH))
+		return OWN_DYING;
+	if (is_dying_holder(g, p->pid))
+		return OWN_DYING;
+	if (may_be_ours(g, d, p->pid))
+		return OWN_MAYBE;
+	return OWN_FOREIGN;
+}
+
+bool own_is_clear_for(struct guard *g, const struct gclient *c, const struct gdev *d)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+	uint64_t used = d->sight.look.used;
+
+	for (uint32_t i = 0; i < procs->n; i++) {
+		const struct gpu_proc *p = &procs->p[i];
+		enum ownership own = own_classify(g, d, p);
+
+		if (p->graphics)
+			continue;
+		if ((own == OWN_FOREIGN || own == OWN_IGNORED) && !is_ignored(c, p->pid))
+			return false;
+		used -= p->used_bytes < used ? p->used_bytes : used;
+	}
+	return used <= c->policy.idle_below_bytes;
+}
+
+static void set_class(struct guard *g, enum pid_class c)
+{
+	if (g->pid_class == c)
+		return;
+	g->pid_class = c;
+	gevent_guard_changed(g);
+}
+
+void own_lower_class(struct guard *g)
+{
+	if (g->pid_class == PIDS_SAME)
+		set_class(g, PIDS_OWN);
+}
+
+void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look)
+{
+	pid_t candidate = 0;
+	unsigned int candidates = 0;
+
+	if (d->holder.listed_pid)
+		return;
+	for (uint32_t i = 0; i < look->procs.n; i++) {
+		pid_t pid = look->procs.p[i].pid;
+
+		if (pid == d->holder.pid) {
+			d->holder.listed_pid = pid;
+			set_class(g, g->hidden_possible || g->hidden_seen ? PIDS_OWN : PIDS_SAME);
+			return;
+		}
+		if (!own_was_before(d, pid) && pid != candidate) {
+			candidate = pid;
+			candidates++;
+		}
+	}
+	if (candidates == 1 && (g->pid_class == PIDS_UNKNOWN || g->pid_class == PIDS_HOST)) {
+		d->holder.listed_pid = candidate;
+		set_class(g, PIDS_HOST);
+	} else if (candidates == 0 && look->begin_ns > d->since_ns + LISTED_NS) {
+		set_class(g, PIDS_NONE);
+	}
+}

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Promise. Decided at once, from the ledger and the last look. Nothing is started by it but a hold
+ * where the lease asks for one (LEASE_HOLD_WHILE).
+ *
+ * Grant. A device that is held needs no question: had anybody come it would not be held. On another
+ * one a look decides that was begun after the question, and the task starts only after its answer.
+ * All devices of a task are granted, or none.
+ *
+ * Reservation. Of one device for a task that waits for others. A lease of the same instance takes
+ * over what is held for it, so that between the two the device is never anybody's.
+ *
+ * Instances. What one of them merely holds is for every task of this user's: its lease takes the
+ * hold over, whatever becomes of the policy meanwhile, and the device goes back to that policy.
+ * What is reserved is not given. Two instances that each collect what the other waits for would
+ * wait for ever, so nobody reserves what an instance could want that has begun to collect before.
+ */
+#include "hold/guard/requests.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sock.h"
+#include "base/str.h"
+#include "gpu/xid.h"
+#include "hold/guard/client.h"
+#include "hold/guard/device.h"
+#include "hold/guard/lease.h"
+#include "hold/guard/lend.h"
+#include "hold/guard/limits.h"
+
+static struct gdev *device_of(struct guard *g, const struct glease *l)
+{
+	return &g->devs[l->slot];
+}
+
+/* --- may a device be leased? --- */
+
+static int check_ledger(struct guard *g, const struct gdev *d, const struct gclient *c,
+			uint32_t flags, struct err *e)
+{
+	char id[LEASE_TEXT_MAX];
+
+	GLEASE_EACH(g, l)
+	{
+		bool reserved = l->flags & LEASE_RESERVED && !strcmp(l->instance, c->instance);
+
+		if (l->slot == d->slot && !reserved && !(l->flags & flags & LEASE_SHARED))
+			return err_set(e, -EBUSY, "%s %s of %s%s",
+				       l->flags & LEASE_RESERVED ? "reserved for" : "leased to",
+				       lease_id_text(&l->id, id), l->instance,
+				       l->stage == LEASE_OVER ? ", which is just ending" : "");
+	}
+	return 0;
+}
+
+/* What the policies say against it. */
+static int check_policies(const struct guard *g, const struct gdev *d, struct err *e)
+{
+	if (d->leaver >= 0)
+		return err_set(e, -EPERM, "left for others by the policy of %s",
+			       g->clients[d->leaver].instance);
+	return 0;
+}
+
+/* Free as far as a lease goes: what our own hold has is free, what was promised is not. */
+static uint64_t available(const struct guard *g, const struct gdev *d)
+{
+	const struct gpu_look *look = &d->sight.look;
+	uint64_t promised = glease_promised(g, d);
+	uint64_t bytes = gdev_holds(d) ? look->free + look->used - d->settle.others : look->free;
+
+	return bytes > promised ? bytes - promised : 0;
+}
+
+/* Is there room for so many bytes more? */
+static int check_memory(const struct guard *g, const struct gdev *d, uint64_t bytes, struct err *e)
+{
+	uint64_t free_bytes = available(g, d);
+
+	if (!bytes || bytes <= free_bytes)
+		return 0;
+	return err_set(e, -ENOMEM, "needs %.1f GiB; %.1f GiB are free and not promised",
+		       in_gib(bytes), in_gib(free_bytes));
+}
+
+/* Who is there by the last look. Names them for the text. */
+static int check_foreign(struct guard *g, struct gdev *d, uint32_t flags, struct err *e)
+{
+	const struct gpu_proc *who;
+	char text[PROTO_TEXT_MAX];
+
+	if ((flags & LEASE_OTHERS_OK) || gdev_holds(d) || d->state == DEV_LENDING)
+		return 0;
+	if (d->state == DEV_YIELDING)
+		return err_set(e, -EBUSY, "%s", glease_taken_text(d, text, sizeof(text)));
+	if (gjudge_foreign(g, d, &who) != SEEN_FOREIGN)
+		return 0;
+	if (who)
+		gjudge_name(g, d, who);
+	return err_set(e, -EBUSY, "%s", glease_taken_text(d, text, sizeof(text)));
+}
+
+static int check_sight(const struct gdev *d, struct err *e)
+{
+	if (d->id.mig_parent)
+		return err_set(e, -EINVAL, "it is in MIG mode: its instances are the devices");
+	if (!d->present)
+		return err_set(e, -ENODEV, "it is not there any more");
+	if (!d->sight.seq || d->sight.code < 0)
+		return err_set(e, -EAGAIN, "it cannot be seen just now: %s",
+			       d->sight.seq ? d->sight.trouble : "not looked at yet");
+	return 0;
+}
+
+/* What the driver says against it. */
+static int check_errors(const struct gdev *d, struct err *e)
+{
+	char text[XID_TEXT_MAX];
+
+	return d->xid ? err_set(e, -EIO, "it has an error: %s", xid_text(d->xid, text)) : 0;
+}
+
+static int check_lease(struct guard *g, struct gdev *d, const struct gclient *c,
+		       const struct msg_lease *m, struct err *e)
+{
+	int r = check_sight(d, e);
+
+	if (r == 0 && (!m->id.task || m->flags & ~(uint32_t)LEASE_FLAGS))
+		r = err_set(e, -EINVAL, "a lease without a task, or with unknown flags");
+	if (r == 0)
+		r = check_ledger(g, d, c, m->flags, e);
+	if (r == 0 && !m->pid)
+		r = check_errors(d, e);
+	if (r == 0 && !m->pid)
+		r = check_policies(g, d, e);
+	if (r == 0 && !m->pid)
+		r = glimit_lease(g, c, d, e);
+	if (r == 0 && !m->pid)
+		r = check_foreign(g, d, m->flags, e);
+	if (r == 0 && !m->pid)
+		r = check_memory(g, d, m->bytes, e);
+	return r;
+}
+
+/* Watch the shim. 0; -ESRCH: that process is gone, or is not of our user. */
+static int take_shim(struct glease *l, pid_t pid, uint64_t start, struct err *e)
+{
+	struct proc_peek p;
+	cleanup_fd int fd = pid > 0 ? proc_open(pid) : -ESRCH;
+
+	if (fd == -ESRCH || proc_peek(pid, &p) < 0 || p.start != start || p.uid != geteuid())
+		return err_set(e, -ESRCH, "its shim (PID %d) is gone", (int)pid);
+	(void)fd_close(l->pidfd);
+	l->pidfd = fd < 0 ? -1 : take_fd(fd); /* without one, glease_look_at_shims() */
+	l->shim = (struct proc_id){ .pid = pid, .start = start };
+	return 0;
+}
+
+static void reply(struct gclient *c, enum msg_type type, const struct lease_id *id, int32_t slot,
+		  int code, bool held, const char *text)
+{
+	struct msg_lease_reply m = { .head = PROTO_HEAD(MSG_LEASE_REPLY, struct msg_lease_reply),
+				     .id = *id,
+				     .slot = slot,
+				     .code = code,
+				     .held = held };
+
+	m.head.type = (uint16_t)type;
+	(void)str_copy(m.text, sizeof(m.text), text);
+	if (c->fd >= 0)
+		(void)sock_send(c->fd, &m, sizeof(m));
+}
+
+static struct glease *new_lease(struct guard *g, const struct gclient *c, const struct gdev *d,
+				const struct msg_lease *m)
+{
+	for (struct glease *l = g->leases; l < g->leases + GUARD_LEASES_MAX; l++) {
+		if (l->used)
+			continue;
+		*l = (struct glease){ .used = true,
+				      .id = m->id,
+				      .slot = d->slot,
+				      .flags = m->flags,
+				      .bytes = m->bytes,
+				      .pidfd = -1 };
+		(void)str_copy(l->instance, sizeof(l->instance), c->instance);
+		return l;
+	}
+	return NULL;
+}
+
+static int no_room(struct err *e)
+{
+	return err_set(e, -ENOSPC, "the ledger is full (%d leases)", GUARD_LEASES_MAX);
+}
+
+static struct glease *reservation_on(struct guard *g, const struct gclient *c, const struct gdev *d)
+{
+	GLEASE_EACH(g, l)
+	if (l->slot == d->slot && l->flags & LEASE_RESERVED && !strcmp(l->instance, c->instance))
+		return l;
+	return NULL;
+}
+
+/* What is held for the reservation, or for another instance, is held for the task now. */
+static void take_over(struct guard *g, const struct gclient *c, struct glease *l)
+{
+	struct gdev *d = device_of(g, l);
+	struct glease *r = reservation_on(g, c, d);
+
+	if (gdev_holds(d) && (r || gdev_owner(g, d) != c))
+		l->flags |= LEASE_HOLD_WHILE;
+	if (r)
+		glease_end(g, r);
+}
+
+static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
+		       const struct msg_lease *m, struct err *e)
+{
+	int r = check_lease(g, d, c, m, e);
+	struct glease *l = r == 0 ? new_lease(g, c, d, m) : NULL;
+
+	if (r == 0 && !l)
+		r = no_room(e);
+	if (r == 0 && m->pid)
+		r = take_shim(l, m->pid, m->start, e);
+	/* It runs: whether it was seen on the device already is what only the guard before this one
+	 * knows, and who came beside it since has nothing to claim. */
+	if (r == 0 && m->pid)
+		l->stage = LEASE_USED;
+	if (r < 0 && l)
+		*l = (struct glease){ .pidfd = -1 };
+	if (r == 0) {
+		take_over(g, c, l);
+		glend_on_promise(d);
+		(void)gdev_lock(d, NULL);
+	}
+	glease_recount(g, d);
+	if (r == 0)
+		glimit_trim(g, c);
+	if (r == 0 && m->pid) {
+		glend_begin(g, d);
+		eyes_look_now(g->eyes, d->slot); /* what runs there is whose? */
+	}
+	gdev_unlock(d);
+	return r;
+}
+
+/* --- LEASE --- */
+
+static struct gdev *find_device(struct guard *g, const char *uuid)
+{
+	for (uint32_t i = 0; i < g->n_devs; i++)
+		if (!strcmp(g->devs[i].id.uuid, uuid))
+			return &g->devs[i];
+	return NULL;
+}
+
+static struct glease *find_lease(struct guard *g, const char *instance, const struct lease_id *id,
+				 const struct gdev *d)
+{
+	GLEASE_EACH(g, l)
+	if (glease_is_of(l, instance, id) && l->slot == d->slot)
+		return l;
+	return NULL;
+}
+
+void gorder_on_lease(struct guard *g, struct gclient *c, struct msg_lease *m)
+{
+	struct err e = ERR_INIT;
+	struct gdev *d;
+	struct glease *l;
+	int r = 0;
+
+	m->uuid[sizeof(m->uuid) - 1] = '\0';
+	d = find_device(g, m->uuid);
+	if (!d) {
+		(void)err_set(&e, -ENODEV, "there is no device %s", m->uuid);
+		reply(c, MSG_LEASE_REPLY, &m->id, -1, -ENODEV, false, e.text);
+		return;
+	}
+	l = find_lease(g, c->instance, &m->id, d);
+	if (!l)
+		r = enter_lease(g, c, d, m, &e);
+	else if (l->stage == LEASE_OVER)
+		r = err_set(&e, -EBUSY, "its last try is just ending");
+
+	const char *unfit = gpu_unfit(&d->id, &d->sight.look);
+	char remark[PROTO_TEXT_MAX] = "";
+
+	if (r == 0 && unfit)
+		(void)str_print(remark, sizeof(remark), "%s: there is no hold before a task",
+				unfit);
+	reply(c, MSG_LEASE_REPLY, &m->id, (int32_t)d->slot, r, gdev_holds(d),
+	      r < 0 ? e.text : remark);
+}
+
+/* --- RESERVE --- */
+
+/* Another instance collects, and may come to want d. */
+static int check_collectors(struct guard *g, const struct gclient *c, const struct gdev *d,
+			    struct err *e)
+{
+	char id[LEASE_TEXT_MAX];
+
+	GLEASE_EACH(g, l)
+	if (l->flags & LEASE_RESERVED && strcmp(l->instance, c->instance) != 0 &&
+	    gclient_selects(g, gclient_find(g, l->instance), d))
+		return err_set(e, -EBUSY, "GPUs are collected for %s of %s, which came first",
+			       lease_id_text(&l->id, id), l->instance);
+	return 0;
+}
+
+/* In place of what was reserved there before, so that the hold stays. */
+static int enter_reservation(struct guard *g, struct gclient *c, struct gdev *d,
+			     const struct lease_id *id, struct err *e)
+{
+	struct glease *l = reservation_on(g, c, d);
+	struct msg_lease m = { .id = *id };
+	int r = l ? 0 : check_lease(g, d, c, &m, e);
+
+	if (r == 0 && !l)
+		r = check_collectors(g, c, d, e);
+	if (r == 0 && !l)
+		l = new_lease(g, c, d, &m);
+	if (r == 0 && !l)
+		r = no_room(e);
+	if (r == 0) {
+		l->id = *id;
+		l->flags = LEASE_RESERVED | LEASE_HOLD_WHILE;
+		l->taken = false;
+		glend_on_no_next(g, d); /* it waits for others: that may take long */
+		(void)gdev_lock(d, NULL);
+		glease_recount(g, d); /* a refusal is no news of the device */
+	}
+	gdev_unlock(d);
+	return r;
+}
+
+void gorder_on_reserve(struct guard *g, struct gclient *c, struct msg_reserve *m)
+{
+	struct err e = ERR_INIT;
+	struct gdev *d;
+	struct glease *l;
+	int r;
+
+	m->uuid[sizeof(m->uuid) - 1] = '\0';
+	d = find_device(g, m->uuid);
+	if (!m->id.task) {
+		l = d ? reservation_on(g, c, d) : NULL;
+		if (l)
+			glease_end(g, l);
+		if (d && !strcmp(d->last_instance, c->instance) && !d->n_leases)
+			glend_on_no_next(g, d);
+		return;
+	}
+	if (!d)
+		r = err_set(&e, -ENODEV, "there is no device %s", m->uuid);
+	else if (m->id.attempt)
+		r = err_set(&e, -EINVAL, "a reservation is for no attempt yet");
+	else
+		r = enter_reservation(g, c, d, &m->id, &e);
+	reply(c, MSG_LEASE_REPLY, &m->id, d ? (int32_t)d->slot : -1, r, d && gdev_holds(d),
+	      r < 0 ? e.text : "");
+}
+
+/* --- GRANT --- */
+
+static void decide(struct guard *g, struct glease *l)
+{
+	struct gdev *d = device_of(g, l);
+	struct err e = ERR_INIT;
+	int r = check_sight(d, &e);
+	uint64_t bytes = l->bytes;
+
+	if (r == 0)
+		r = check_errors(d, &e);
+	if (r == 0)
+		r = check_foreign(g, d, l->flags, &e);
+
+	/* What was promised to itself is there for it. */
+	l->bytes = 0;
+	if (r == 0)
+		r = check_memory(g, d, bytes, &e);
+	l->bytes = bytes;
+	l->decided = true;
+	l->code = r;
+	if (r < 0)
+		(void)str_print(l->text, sizeof(l->text), "GPU %u: %s", d->id.index, e.text);
+}
+
+/* Back to a mere promise. */
+void gorder_ungrant(struct guard *g, struct glease *l)
+{
+	glease_close_shim(l);
+	l->shim = (struct proc_id){ 0 };
+	l->stage = LEASE_PROMISED;
+	glease_recount(g, device_of(g, l));
+}
+
+/* The first lease of that id that was refused, or is not decided; NULL: all are granted. */
+static struct glease *stumbling_block(struct guard *g, const struct glease *of, bool *ret_waiting)
+{
+	struct glease *refused = NULL;
+
+	*ret_waiting = false;
+	GLEASE_EACH(g, l)
+	{
+		if (!glease_is_of(l, of->instance, &of->id) || l->stage != LEASE_ASKED)
+			continue;
+		*ret_waiting = *ret_waiting || !l->decided;
+		if (l->decided && l->code < 0 && !refused)
+			refused = l;
+	}
+	return refused;
+}
+
+/* Answer when all of the task's devices are decided. */
+static void conclude(struct guard *g, struct glease *of)
+{
+	bool waiting;
+	struct glease *refused = stumbling_block(g, of, &waiting);
+	const struct lease_id id = of->id;
+	char instance[PROTO_INSTANCE_MAX];
+
+	if (waiting)
+		return;
+	(void)str_copy(instance, sizeof(instance), of->instance);
+	of->code = refused ? refused->code : 0;
+	(void)str_copy(of->text, sizeof(of->text), refused ? refused->text : "");
+	of->due |= DUE_GRANTED;
+	GLEASE_EACH(g, l)
+	{
+		if (!glease_is_of(l, instance, &id) || l->stage != LEASE_ASKED)
+			continue;
+		if (refused) {
+			gorder_ungrant(g, l);
+			continue;
+		}
+		l->stage = LEASE_GRANTED;
+		glease_recount(g, device_of(g, l));
+		glend_begin(g, device_of(g, l));
+	}
+}
+
+void gorder_decide(struct guard *g, struct glease *l)
+{
+	decide(g, l);
+	conclude(g, l);
+}
+
+static void ask(struct guard *g, struct glease *l)
+{
+	struct gdev *d = device_of(g, l);
+
+	l->stage = LEASE_ASKED;
+	l->asked_ns = clock_mono_ns();
+	l->decided = false;
+	if (gdev_holds(d) || check_sight(d, NULL) < 0) /* no look that is news would come then */
+		decide(g, l);
+	else
+		eyes_look_now(g->eyes, d->slot);
+	glease_recount(g, d);
+}
+
+void gorder_on_grant(struct guard *g, struct gclient *c, const struct msg_grant *m)
+{
+	struct err e = ERR_INIT;
+	struct glease *some = NULL;
+	int r = 0;
+
+	GLEASE_EACH(g, l)
+	{
+		if (r < 0 || !glease_is_of(l, c->instance, &m->id) || l->flags & LEASE_RESERVED)
+			continue;
+		some = l;
+		if (l->shim.pid && l->shim.pid == m->pid && l->shim.start == m->start)
+			continue; /* asked again */
+		if (l->shim.pid || l->stage == LEASE_OVER)
+			r = err_set(&e, -EEXIST, "it was granted to PID %d", (int)l->shim.pid);
+		else
+			r = take_shim(l, m->pid, m->start, &e);
+		if (r == 0)
+			ask(g, l);
+	}
+	if (!some)
+		r = err_set(&e, -ENOENT, "it has no lease");
+	if (r < 0) {
+		GLEASE_EACH(g, l)
+		if (glease_is_of(l, c->instance, &m->id) && l->stage == LEASE_ASKED)
+			gorder_ungrant(g, l);
+		reply(c, MSG_GRANTED, &m->id, -1, r, false, e.text);
+		return;
+	}
+	conclude(g, some);
+}
+
+/* --- UNLEASE --- */
+
+void gorder_on_unlease(struct guard *g, struct gclient *c, const struct msg_unlease *m)
+{
+	struct msg_unleased none = { .head = PROTO_HEAD(MSG_UNLEASED, struct msg_unleased),
+				     .id = m->id,
+				     .slot = -1 };
+	bool any = false;
+
+	GLEASE_EACH(g, l)
+	{
+		if (!glease_is_of(l, c->instance, &m->id))
+			continue;
+		any = true;
+		glease_set_over(g, l, true);
+	}
+	if (!any && c->fd >= 0)
+		(void)sock_send(c->fd, &none, sizeof(none));
+}

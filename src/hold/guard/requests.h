@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GUARD_REQUESTS_H
+#define TENURE_HOLD_GUARD_REQUESTS_H
+
+/*
+ * What agents ask of the ledger (lease.h), and its answers: may this device be promised, may that
+ * task start now, it is over. All calls are for the guard's thread.
+ */
+
+#include "hold/guard/types.h"
+
+/* Messages of a client that has introduced itself. */
+void gorder_on_lease(struct guard *g, struct gclient *c, struct msg_lease *m);
+void gorder_on_grant(struct guard *g, struct gclient *c, const struct msg_grant *m);
+void gorder_on_unlease(struct guard *g, struct gclient *c, const struct msg_unlease *m);
+void gorder_on_reserve(struct guard *g, struct gclient *c, struct msg_reserve *m);
+
+/* The device of l, which was asked about, was looked at: decide, and answer when that was the last
+ * of the task's devices. */
+void gorder_decide(struct guard *g, struct glease *l);
+
+/* Back to a mere promise. */
+void gorder_ungrant(struct guard *g, struct glease *l);
+
+#endif

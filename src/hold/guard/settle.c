@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold/guard/settle.h"
+
+static uint64_t above(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static uint64_t apart(uint64_t a, uint64_t b)
+{
+	return above(a, b) + above(b, a);
+}
+
+void settle_begin(struct settle *s, uint64_t used, bool placeholder, uint64_t own)
+{
+	s->others = placeholder ? above(used, own ? own : s->context) : used;
+}
+
+static uint64_t unexplained(const struct settle *s, uint64_t seen, uint64_t own, uint64_t held)
+{
+	uint64_t context = s->context ? s->context : SETTLE_CONTEXT_BYTES;
+
+	return above(seen, s->others + (own ? own : held + context) + s->slack);
+}
+
+uint64_t settle_early(const struct settle *s, uint64_t seen, uint64_t own, uint64_t held)
+{
+	return s->learnt ? unexplained(s, seen, own, held) : 0;
+}
+
+void settle_doubt(struct settle *s)
+{
+	s->learnt = false;
+}
+
+uint64_t settle_excess(struct settle *s, uint64_t seen, uint64_t own, uint64_t held)
+{
+	uint64_t excess = unexplained(s, seen, own, held);
+
+	if (excess >= SETTLE_RISE_BYTES && s->slack + excess <= SETTLE_SLACK_BYTES &&
+	    apart(excess, s->odd) < SETTLE_RISE_BYTES) {
+		s->slack += excess;
+		excess = 0;
+	}
+	s->odd = excess;
+	if (excess >= SETTLE_RISE_BYTES)
+		return excess;
+	if (!own && !s->context)
+		s->context = above(seen, s->others + held);
+	s->learnt = true;
+	/* The next figure, after growing, starts from here. */
+	s->others = above(seen, own ? own + s->slack : held + s->context + s->slack);
+	return 0;
+}

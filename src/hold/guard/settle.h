@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GUARD_SETTLE_H
+#define TENURE_HOLD_GUARD_SETTLE_H
+
+/*
+ * Whose memory is it that is in use just after a hold? Where processes of others may be missing
+ * from the lists, a newcomer within the first moments of a hold must not become part of its figure,
+ * above which everything is foreign. So what is seen is compared with what explains it: what was in
+ * use before, what the driver says of our holder or, where it says nothing, what the holder took
+ * and what a context costs. Pure.
+ *
+ * What the driver uses besides for us is not known beforehand: a small rest that is the same at two
+ * holds in a row is ours from then on. So at worst one hold is given up for nothing, and the figure
+ * of the first is not taken before everything of ours is there. Once it was (learnt), what is more
+ * is somebody's from the moment on that the memory is ours. When that was wrong two are given up.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SETTLE_RISE_BYTES    (16ULL << 20) /* less is noise */
+#define SETTLE_SLACK_BYTES   (512ULL << 20)
+#define SETTLE_CONTEXT_BYTES (1ULL << 30) /* a context at most; 0.5 GiB on an H200 */
+
+struct settle {
+	uint64_t others;  /* in use by what was there before us */
+	uint64_t context; /* what ours cost besides the memory that was taken; 0: not known yet */
+	uint64_t slack;	  /* used for us, and said to be nobody's */
+	uint64_t odd;	  /* what was not explained the last time */
+	bool learnt;	  /* context and slack explained all of a hold */
+};
+
+/*
+ * A hold begins; used bytes are in use. What was learnt stays. placeholder: our context is there
+ * already; own is what the driver lists for it, 0 where it does not.
+ */
+void settle_begin(struct settle *s, uint64_t used, bool placeholder, uint64_t own);
+
+/* How many of the seen bytes in use nothing explains, before the figure is taken; 0 where nothing
+ * was learnt yet. Arguments as below. */
+uint64_t settle_early(const struct settle *s, uint64_t seen, uint64_t own, uint64_t held);
+
+/* A hold was given up for what settle_early() said, which may have been ours. */
+void settle_doubt(struct settle *s);
+
+/*
+ * How many of the seen bytes in use nothing explains; 0: they are the figure of the hold. own: our
+ * holder's as the driver lists it, 0 where it does not. held: what our holder says that it took.
+ */
+uint64_t settle_excess(struct settle *s, uint64_t seen, uint64_t own, uint64_t held);
+
+#endif

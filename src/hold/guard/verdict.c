@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a look at one device means.
+ *
+ * Memory as a witness. Process lists can be blind (containers), but memory in use is visible
+ * everywhere. Once a hold has settled its figure is taken; RISE_BYTES above it is foreign: at once
+ * where processes may be hidden from us, a little later where they are not (there a process in the
+ * list is the better witness, and comes first; verdict.h has the times). While our own holder takes
+ * or frees memory there is no figure and the detector is off. From the moment that it has, and
+ * until the figure is taken, what explains it is the measure where processes may be hidden
+ * (settle.h).
+ *
+ * That nobody is hidden cannot be known beforehand: the own holder is listed everywhere. What shows
+ * it is memory that somebody uses who is not listed for a while, or who came and went like that.
+ */
+#include "hold/guard/verdict.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "gpu/xid.h"
+#include "hold/guard/device.h"
+#include "hold/guard/events.h"
+#include "hold/guard/ownership.h"
+
+#define RISE_BYTES     SETTLE_RISE_BYTES
+#define HIDDEN_REST_NS NS_PER_S /* who ends is not listed any more, and is cleaned up after */
+#define HIDDEN_HELD_NS (200 * NS_PER_MS) /* listed after 16 ms; later where many start at once */
+
+static bool is_listed(const struct gpu_procs *procs, pid_t pid)
+{
+	for (uint32_t i = 0; i < procs->n; i++)
+		if (procs->p[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* The first process that is not ours; counts those that may be. NULL: none. */
+static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
+					   uint64_t *ret_ours_bytes,
+					   const struct gpu_proc **ret_task)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+	unsigned int maybes = 0;
+
+	*ret_ours_bytes = 0;
+	*ret_task = NULL;
+	d->excused_bytes = 0;
+	for (uint32_t i = 0; i < procs->n; i++) {
+		const struct gpu_proc *p = &procs->p[i];
+		enum ownership own = own_classify(g, d, p);
+
+		if (own == OWN_FOREIGN && p->graphics &&
+		    (!gdev_occupied(d) || own_was_before(d, p->pid)))
+			continue; /* a desktop: its memory decides */
+		/* Of several one is not ours; and none of them is, where our holder is listed. */
+		if (own == OWN_FOREIGN ||
+		    (own == OWN_MAYBE && (++maybes > 1 || is_listed(procs, d->holder.pid))))
+			return p;
+		if (!p->graphics)
+			*ret_ours_bytes += p->used_bytes;
+		if (own == OWN_TASK)
+			*ret_task = p;
+		if (own == OWN_IGNORED)
+			d->excused_bytes += p->used_bytes;
+	}
+	return NULL;
+}
+
+bool gjudge_may_hide(const struct guard *g)
+{
+	return g->hidden_possible || g->hidden_seen || g->pid_class == PIDS_NONE ||
+	       g->pid_class == PIDS_HOST;
+}
+
+uint64_t gjudge_used(const struct gdev *d)
+{
+	uint64_t used = d->sight.look.used;
+
+	return used - (d->excused_bytes < used ? d->excused_bytes : used);
+}
+
+uint64_t gjudge_own_bytes(const struct gdev *d)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+
+	for (uint32_t i = 0; i < procs->n; i++)
+		if (procs->p[i].pid == d->holder.listed_pid && !procs->p[i].graphics &&
+		    procs->p[i].used_known)
+			return procs->p[i].used_bytes;
+	return 0;
+}
+
+/* There is no figure yet, and all that our holder takes is there. */
+static bool is_early(const struct guard *g, const struct gdev *d)
+{
+	return !d->settled_used && d->state == DEV_HELD && d->steady_ns &&
+	       d->sight.look.begin_ns > d->steady_ns && gjudge_may_hide(g);
+}
+
+static uint64_t risen(const struct guard *g, const struct gdev *d)
+{
+	uint64_t used = gjudge_used(d);
+
+	if (is_early(g, d))
+		return settle_early(&d->settle, used, gjudge_own_bytes(d), d->holder.held);
+	return d->settled_used && used > d->settled_used ? used - d->settled_used : 0;
+}
+
+uint64_t gjudge_rise_due(const struct guard *g, const struct gdev *d)
+{
+	if (!d->rise_since_ns)
+		return UINT64_MAX;
+	if (d->n_awaited || gjudge_may_hide(g))
+		return d->rise_since_ns;
+	return d->rise_since_ns +
+	       (risen(g, d) >= GJUDGE_CONTEXT_BYTES ? GJUDGE_UNLISTED_NS : GJUDGE_RISE_NS);
+}
+
+static bool memory_rises(struct guard *g, struct gdev *d)
+{
+	uint64_t now = d->sight.look.end_ns;
+
+	if (risen(g, d) <= RISE_BYTES) {
+		d->rise_since_ns = 0;
+		return false;
+	}
+	if (!d->rise_since_ns)
+		d->rise_since_ns = now;
+	return now >= gjudge_rise_due(g, d);
+}
+
+/* Unlisted memory on a device that is not held. Beside a task it says nothing. */
+static enum verdict judge_rest(struct guard *g, struct gdev *d, uint64_t ours)
+{
+	uint64_t used = d->sight.look.used;
+
+	used = used > ours ? used - ours : 0;
+	if (d->n_running || used <= gdev_policy(g, d)->idle_below_bytes)
+		return SEEN_CLEAR;
+	gdev_say(d, "%.1f GiB in use by processes that are not listed", in_gib(used));
+	return SEEN_FOREIGN;
+}
+
+static enum verdict judge_memory(struct guard *g, struct gdev *d, uint64_t ours)
+{
+	if (gdev_occupied(d)) {
+		if (!memory_rises(g, d))
+			return SEEN_CLEAR;
+		if (d->n_awaited)
+			return SEEN_OURS; /* who it is shows some ms later, with the memory free */
+		gdev_say(d, "%.2f GiB came into use by a process that is not listed",
+			 in_gib(risen(g, d)));
+		if (is_early(g, d))
+			settle_doubt(&d->settle);
+		return SEEN_FOREIGN;
+	}
+	if (d->holder.pid && !d->holder.kept)
+		return SEEN_UNFIT; /* our own context is still on its way out */
+	return judge_rest(g, d, ours);
+}
+
+enum verdict gjudge_foreign(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who)
+{
+	const struct gpu_proc *task;
+	uint64_t ours;
+
+	*ret_who = find_foreign(g, d, &ours, &task);
+	return *ret_who ? SEEN_FOREIGN : judge_rest(g, d, ours);
+}
+
+enum verdict gjudge(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who)
+{
+	const struct gpu_proc *task;
+	uint64_t ours;
+	char text[XID_TEXT_MAX];
+	const char *unfit = d->xid ? xid_text(d->xid, text) : gpu_unfit(&d->id, &d->sight.look);
+
+	*ret_who = NULL;
+	if (unfit && !d->n_running) {
+		gdev_say(d, "%s", unfit);
+		return SEEN_UNFIT;
+	}
+	*ret_who = find_foreign(g, d, &ours, &task);
+	if (*ret_who)
+		return SEEN_FOREIGN;
+	if (task && gdev_holds(d)) {
+		*ret_who = task;
+		return SEEN_OURS;
+	}
+	return judge_memory(g, d, ours);
+}
+
+/* How long the newcomer had been opening device nodes before the verdict. */
+void gjudge_note_hint(const struct guard *g, struct gdev *d, uint64_t since_ns)
+{
+	uint64_t opened = hints_open_since(&g->hints, since_ns);
+
+	if (opened && opened < d->verdict_ns)
+		d->letting_go.hint_to_verdict_ns = d->verdict_ns - opened;
+}
+
+/* Once per process: whose it is, and since when it was on its way. */
+static void identify_who(struct guard *g, struct gdev *d, pid_t pid)
+{
+	struct proc_peek peek = { .uid = (uid_t)-1 };
+
+	if (pid == d->who_pid)
+		return;
+	d->who_pid = pid;
+	d->who_uid = UINT32_MAX;
+	d->who_comm[0] = '\0';
+	if (proc_peek(pid, &peek) < 0 && peek.uid == (uid_t)-1)
+		return;
+	gjudge_note_hint(g, d, proc_start_mono_ns(peek.start));
+	d->who_uid = peek.uid;
+	(void)str_copy(d->who_comm, sizeof(d->who_comm), peek.comm);
+}
+
+void gjudge_name(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+{
+	char name[64] = "", used[32] = "";
+
+	identify_who(g, d, who->pid);
+	if (d->who_uid != UINT32_MAX)
+		(void)str_print(name, sizeof(name), " (uid %u, %s)", d->who_uid, d->who_comm);
+	/* What it uses grows; what it uses when it is first seen is its context at most. */
+	if (who->used_known && who->used_bytes)
+		(void)str_print(used, sizeof(used), ", %.1f GiB", in_gib(who->used_bytes));
+	if (!strcmp(d->who_comm, HOLDER_COMM))
+		gdev_say(d, "tenure of uid %u (PID %d)", d->who_uid, (int)who->pid);
+	else
+		gdev_say(d, "PID %d%s%s", (int)who->pid, name,
+			 used[0] || !who->used_known ? used : " just started");
+	d->reason_pid = who->pid;
+}
+
+/* Memory in use on a device without a holder that listed processes do not explain, or 0. */
+static uint64_t unexplained(const struct gdev *d)
+{
+	const struct gpu_procs *procs = &d->sight.look.procs;
+	uint64_t left = d->sight.look.used;
+
+	if (d->holder.pid || procs->n_total > procs->n)
+		return 0;
+	for (uint32_t i = 0; i < procs->n; i++) {
+		if (!procs->p[i].used_known)
+			return 0;
+		left -= procs->p[i].used_bytes < left ? procs->p[i].used_bytes : left;
+	}
+	return left;
+}
+
+void gjudge_note_hidden(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+{
+	uint64_t now = d->sight.look.begin_ns;
+	bool rest = !gdev_occupied(d) && !d->n_leases && v == SEEN_FOREIGN &&
+		    unexplained(d) > gdev_policy(g, d)->idle_below_bytes;
+
+	if (g->hidden_seen)
+		return;
+	if (who || (!rest && !d->unlisted_yield)) {
+		d->unlisted_ns = 0;
+		d->unlisted_yield = false;
+		return;
+	}
+	if (!d->unlisted_ns)
+		d->unlisted_ns = now;
+	if (now < d->unlisted_ns + (d->unlisted_yield ? HIDDEN_HELD_NS : HIDDEN_REST_NS))
+		return;
+	g->hidden_seen = true;
+	own_lower_class(g);
+	(void)gevent_add(g, d, EVENT_NOTE,
+			 "a process that is not listed uses its memory: processes are hidden from "
+			 "us here, so memory that rises is the verdict from now on");
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold/guard/xid.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "hold/guard/device.h"
+#include "hold/guard/events.h"
+#include "hold/guard/gstep.h"
+
+#define AGAIN_NS (60 * NS_PER_S) /* the same of one device is not told sooner */
+
+static const char *const advice[XID_KIND_MAX] = {
+	[XID_TROUBLE] = ("not used until it was reset, or tenure off and on say otherwise; a reset "
+			 "needs tenure off --stop-tasks of every user of this machine first"),
+	[XID_PROGRAM] = "the doing of a program on it; the GPU goes on",
+	[XID_NOTICE] = "for information",
+};
+
+/* Note that xid is told now; false: it was just told. The oldest makes room for one that is new. */
+static bool note_told(struct gdev *d, uint32_t xid, uint64_t now)
+{
+	struct xid_told *place = &d->xids_told[0];
+
+	for (size_t i = 0; i < ARRAY_LEN(d->xids_told); i++) {
+		struct xid_told *t = &d->xids_told[i];
+
+		if (t->xid == xid && now - t->ns < AGAIN_NS)
+			return false;
+		if (t->xid == xid || (place->xid != xid && t->ns < place->ns))
+			place = t;
+	}
+	*place = (struct xid_told){ .xid = xid, .ns = now };
+	return true;
+}
+
+static void tell(struct guard *g, struct gdev *d, const struct eyes_error *err, enum xid_kind kind)
+{
+	char text[XID_TEXT_MAX], times[32] = "";
+
+	if (!note_told(d, err->xid, clock_mono_ns()))
+		return;
+	if (err->n > 1)
+		(void)str_print(times, sizeof(times), ", %u times", err->n);
+	(void)gevent_add(g, d, EVENT_NOTE, "%s%s: %s", xid_text(err->xid, text), times,
+			 advice[kind]);
+}
+
+static void on_trouble(struct guard *g, struct gdev *d, uint32_t xid)
+{
+	char text[XID_TEXT_MAX];
+
+	if (d->xid == xid)
+		return;
+	d->xid = xid;
+	d->vacant = d->clear = false;
+	d->dirty = true;
+	(void)xid_text(xid, text);
+	if (gdev_holds(d))
+		gdev_unwant(g, d, text);
+	else if (d->failing)
+		gdev_say(d, "cannot be seen: %s; %s", d->sight.trouble, text);
+	else if (d->state == DEV_IDLE || d->state == DEV_BUSY)
+		gdev_say(d, "%s", text);
+	if (d->state == DEV_IDLE)
+		(void)gstep(g, d, EV_FOREIGN);
+	eyes_look_now(g->eyes, d->slot);
+}
+
+/* The card that it is of, or an instance of that. */
+static bool concerns(const struct guard *g, const struct gdev *d, const struct eyes_error *err)
+{
+	return (uint32_t)err->slot == d->slot ||
+	       (d->id.mig >= 0 && d->id.index == g->devs[err->slot].id.index);
+}
+
+void gxid_on_error(struct guard *g, const struct eyes_error *err)
+{
+	enum xid_kind kind = xid_kind(err->xid);
+	char text[XID_TEXT_MAX];
+
+	if (err->slot < 0 || (uint32_t)err->slot >= g->n_devs) {
+		(void)gevent_add(g, NULL, EVENT_NOTE, "%s of a GPU that is not known here",
+				 xid_text(err->xid, text));
+		return;
+	}
+	tell(g, &g->devs[err->slot], err, kind);
+	for (uint32_t i = 0; kind == XID_TROUBLE && i < g->n_devs; i++)
+		if (concerns(g, &g->devs[i], err))
+			on_trouble(g, &g->devs[i], err->xid);
+}
+
+void gxid_take(struct guard *g)
+{
+	struct eyes_error err;
+
+	while (eyes_next_error(g->eyes, &err))
+		gxid_on_error(g, &err);
+}
+
+void gxid_forget(struct guard *g, struct gdev *d, const char *why)
+{
+	char text[XID_TEXT_MAX];
+
+	if (!d->xid)
+		return;
+	(void)gevent_add(g, d, EVENT_NOTE, "%s counts no more: %s", xid_text(d->xid, text), why);
+	d->xid = 0;
+	(void)memset(d->xids_told, 0, sizeof(d->xids_told));
+	if (d->state == DEV_BUSY)
+		gdev_say(d, "%s", why);
+	d->dirty = true;
+	eyes_look_now(g->eyes, d->slot);
+}
+
+char *gxid_suffix(const struct gdev *d, char buf[XID_TEXT_MAX + 2])
+{
+	char text[XID_TEXT_MAX];
+
+	buf[0] = '\0';
+	return d->xid ? str_print(buf, XID_TEXT_MAX + 2, "; %s", xid_text(d->xid, text)) : buf;
+}
