@@ -40,6 +40,8 @@ def layers(tree):
     ("sim/cmd_a.c", '#include "hold/real.h"\n', "sim may include only"),
     ("compat/a.c", '#include "base/real.h"\n', None),
     ("compat/a.c", '#include "hold/real.h"\n', "compat may include only"),
+    ("compat/command_txt/cmd_a.c", '#include "hold/real.h"\n', "compat may include only base, spool and cli"),
+    ("compat/command_txt/cmd_a.c", '#include "base/real.h"\n', None),
     ("src/cli/a.h", '#include "base/real.h"\n#include <stdio.h>\n', None),
     ("src/cli/x.c", "const struct cmd cmd_x = {\n};\n", None),
     ("src/cli/main.c", "", None),

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "spool/import.h"
+#include "compat/command_txt/import.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,9 +9,9 @@
 
 #include "base/mem.h"
 #include "base/units.h"
-#include "spool/commandfile.h"
-#include "spool/commandset.h"
-#include "spool/import.h"
+#include "compat/command_txt/commandfile.h"
+#include "compat/command_txt/commandset.h"
+#include "compat/command_txt/import.h"
 
 /* The manual's own examples. */
 static const char standard[] = "# comment\n"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_SPOOL_COMMANDSET_H
-#define TENURE_SPOOL_COMMANDSET_H
+#ifndef TENURE_COMPAT_COMMANDSET_H
+#define TENURE_COMPAT_COMMANDSET_H
 
 /*
- * The config.yaml beside a command.txt (spool/commandfile.h). Every key has its default, and a key
+ * The config.yaml beside a command.txt (commandfile.h). Every key has its default, and a key
  * that is not known is refused with its place:
  *
  *	check_time, maximize_resource_utilization, compete_gpus, use_all_gpus, gpu_left, work_dir,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a command.txt says becomes tasks of their own. compat/compete calls this, too. */
+/* `tenure import`: what a command.txt says becomes tasks. The compete command calls it, too. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include "cli/commands.h"
 #include "cli/queue.h"
 #include "cli/submitter.h"
-#include "spool/import.h"
+#include "compat/command_txt/import.h"
 
 #define FILE_MAX (8UL << 20)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spool/commandset.h"
+#include "compat/command_txt/commandset.h"
 
 #include <errno.h>
 #include <math.h>

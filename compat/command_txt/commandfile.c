@@ -6,7 +6,7 @@
  * something is missing, so that nothing is run with a guessed amount of memory.
  */
 
-#include "spool/commandfile.h"
+#include "compat/command_txt/commandfile.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_SPOOL_IMPORT_H
-#define TENURE_SPOOL_IMPORT_H
+#ifndef TENURE_COMPAT_IMPORT_H
+#define TENURE_COMPAT_IMPORT_H
 
 /* Several tasks into the queue: all of them, or none. */
 
-#include "spool/commandfile.h"
-#include "spool/commandset.h"
+#include "compat/command_txt/commandfile.h"
+#include "compat/command_txt/commandset.h"
 #include "spool/submit.h"
 
 /*

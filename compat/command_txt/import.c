@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spool/import.h"
+#include "compat/command_txt/import.h"
 
 #include <errno.h>
 #include <inttypes.h>

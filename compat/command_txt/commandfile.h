@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_SPOOL_COMMANDFILE_H
-#define TENURE_SPOOL_COMMANDFILE_H
+#ifndef TENURE_COMPAT_COMMANDFILE_H
+#define TENURE_COMPAT_COMMANDFILE_H
 
 /*
  * The command.txt of an older scheduler (compete): blocks of shell commands with a queue's number
