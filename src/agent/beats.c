@@ -684,13 +684,6 @@ uint64_t beats_promise_ms(const struct beats *b)
 	return b->promise_ms;
 }
 
-void beats_alive(const struct beats *b, struct text_list *ret)
-{
-	for (size_t i = 0; i < b->n; i++)
-		if (b->others[i].life != RECOVER_DEAD)
-			text_list_add(ret, b->others[i].agent);
-}
-
 size_t beats_nodes(const struct beats *b, struct room_node **ret)
 {
 	size_t n = 0;

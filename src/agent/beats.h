@@ -57,8 +57,6 @@ void beats_end(struct beats *b, bool runs_on);
 bool beats_are_quiet(const struct beats *b);
 /* After how long without a sign of life our claims are taken over: what shims promise. */
 uint64_t beats_promise_ms(const struct beats *b);
-/* Agents that are alive, for whoever asks whether a lane's owner is. The caller clears it. */
-void beats_alive(const struct beats *b, struct text_list *ret);
 /* Those that are alive and have not ended, with their devices. The caller frees the array. */
 size_t beats_nodes(const struct beats *b, struct room_node **ret);
 /* An array of the other agents, for the status. */

@@ -192,7 +192,8 @@ static void say_counts(const struct view *v, struct strbuf *b)
 		strbuf_addf(b, "; %u held by other instances", view_held_by_others(v));
 }
 
-char *report_phase_sentence(const struct view *v, char *buf)
+/* One sentence: "holding 3 of 4 GPUs (351.9 GiB); 1 busy". buf of PROTO_TEXT_MAX; returns it. */
+static char *phase_sentence(const struct view *v, char *buf)
 {
 	static void (*const say[])(const struct view *v, struct strbuf *b) = {
 		[PHASE_STARTING] = say_starting,   [PHASE_BLIND] = say_blind,
@@ -442,7 +443,7 @@ json_t *report_status(const struct view *v, struct journal *j, struct users *u)
 	set(o, "host", json_string(v->host));
 	set(o, "time", time_json(clock_wall_ns()));
 	set(o, "phase", json_string(phase_name(view_phase(v))));
-	set(o, "sentence", json_string(report_phase_sentence(v, sentence)));
+	set(o, "sentence", json_string(phase_sentence(v, sentence)));
 	set(o, "policy", json_string(strbuf_str(&policy)));
 	set(o, "agent", report_agent(v));
 	set(o, "guard", guard_json(v, now));

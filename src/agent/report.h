@@ -23,7 +23,4 @@ json_t *report_agent(const struct view *v);
 /* What `on` and a second `on` want to know at once. */
 json_t *report_ping(const struct view *v);
 
-/* One sentence: "holding 3 of 4 GPUs (351.9 GiB); 1 busy". buf of PROTO_TEXT_MAX; returns it. */
-char *report_phase_sentence(const struct view *v, char *buf);
-
 #endif

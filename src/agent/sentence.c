@@ -10,7 +10,8 @@
 #include "base/units.h"
 #include "hold/state.h"
 
-void sentence_label(uint32_t index, int32_t mig, struct strbuf *out)
+/* "gpu 2", "gpu 2/1" for MIG instance 1 of card 2; mig is -1 for a whole card. */
+static void add_label(uint32_t index, int32_t mig, struct strbuf *out)
 {
 	strbuf_addf(out, "gpu %" PRIu32, index);
 	if (mig >= 0)
@@ -126,7 +127,7 @@ void sentence_event(const struct guard_event *ev, int32_t mig, const struct hold
 	tell_fn tell = ev->kind < EVENT_KIND_MAX ? kinds[ev->kind].tell : NULL;
 
 	if (ev->slot >= 0) {
-		sentence_label(ev->index, mig, out);
+		add_label(ev->index, mig, out);
 		strbuf_adds(out, "  ");
 	}
 	(tell ? tell : tell_text)(ev, policy, out);
@@ -137,7 +138,7 @@ void sentence_device(const struct dev_status *dev, const char *own, uint64_t now
 {
 	char time[UNIT_TEXT_MAX], size[UNIT_TEXT_MAX];
 
-	sentence_label(dev->index, dev->mig, out);
+	add_label(dev->index, dev->mig, out);
 	if (dev->state == DEV_HELD && dev->instance[0] && strcmp(dev->instance, own) != 0) {
 		strbuf_addf(out, "  not ours: held for instance %s", dev->instance);
 		return;

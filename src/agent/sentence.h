@@ -14,9 +14,6 @@
 #include "sched/retry.h"
 #include "sched/types.h"
 
-/* "gpu 2", "gpu 2/1" for MIG instance 1 of card 2; mig is -1 for a whole card. */
-void sentence_label(uint32_t index, int32_t mig, struct strbuf *out);
-
 /* "gpu 2  held 117.3 GiB in 0.46 s (light load, 75 %)". policy: of the instance that holds. */
 void sentence_event(const struct guard_event *ev, int32_t mig, const struct hold_policy *policy,
 		    struct strbuf *out);

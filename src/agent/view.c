@@ -110,16 +110,6 @@ unsigned int view_workloads(const struct view *v)
 	return n;
 }
 
-uint64_t view_held_bytes(const struct view *v)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < v->n_slots; i++)
-		if (v->seen[i] && !view_is_anothers(v, i))
-			bytes += v->devices[i].held_bytes;
-	return bytes;
-}
-
 enum phase view_phase(const struct view *v)
 {
 	if (v->stopping)

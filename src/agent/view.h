@@ -119,8 +119,6 @@ unsigned int view_count(const struct view *v, unsigned int state);
 unsigned int view_held_by_others(const struct view *v);
 /* Devices on which the workload runs. */
 unsigned int view_workloads(const struct view *v);
-/* Bytes that the holders have that hold for this instance. */
-uint64_t view_held_bytes(const struct view *v);
 
 enum phase {
 	PHASE_STARTING,	 /* no guard yet, or none any more */
