@@ -8,16 +8,6 @@
 #include "base/str.h"
 #include "base/units.h"
 
-static const char *const names[] = {
-	[EMPTY_HOLD] = "hold", [EMPTY_RELEASE] = "release", [EMPTY_EXIT] = "exit"
-};
-_Static_assert(ARRAY_LEN(names) == EMPTY_MAX, "a name for each");
-
-const char *on_empty_name(unsigned int on_empty)
-{
-	return on_empty < EMPTY_MAX ? names[on_empty] : "?";
-}
-
 void emptied_describe(const struct view *v, struct strbuf *out)
 {
 	static const char *const what[EMPTY_MAX] = {

@@ -11,6 +11,5 @@
 void emptied_look(struct agent *a);
 /* " When its queue has been empty for 5m, it ends.", or nothing. */
 void emptied_describe(const struct view *v, struct strbuf *out);
-const char *on_empty_name(unsigned int on_empty);
 
 #endif

@@ -1,29 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/lifetime.h"
 
+#include "agent/deadline.h"
 #include "agent/leaving.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "base/units.h"
 
 #define CHECK_MS 10000 /* the loop's clock stands still while the machine is suspended */
-
-uint64_t lifetime_left_ms(const struct view *v)
-{
-	uint64_t now = clock_boot_ns();
-
-	return v->lifetime_end_ns > now ? (v->lifetime_end_ns - now + NS_PER_MS - 1) / NS_PER_MS
-					: 0;
-}
-
-uint64_t lifetime_end_wall_ns(const struct view *v)
-{
-	uint64_t now = clock_boot_ns();
-
-	if (!v->lifetime_ms)
-		return 0;
-	return clock_wall_ns() + v->lifetime_end_ns - now;
-}
 
 static const char *what_then(const struct view *v)
 {
@@ -38,7 +22,7 @@ static const char *auto_shutdown(const struct view *v, char *buf, size_t size)
 	char end[CLOCK_TEXT_MAX], whole[UNIT_TEXT_MAX];
 
 	return str_print(buf, size, "Auto-shutdown at: %s (%s)",
-			 clock_format_local(lifetime_end_wall_ns(v), end),
+			 clock_format_local(deadline_end_wall_ns(v), end),
 			 unit_format_duration_exact(v->lifetime_ms, whole));
 }
 
@@ -55,7 +39,7 @@ static void arm(struct agent *a);
 static void on_life(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
-	uint64_t left = lifetime_left_ms(&a->view);
+	uint64_t left = deadline_left_ms(&a->view);
 	char end[CLOCK_TEXT_MAX], time[UNIT_TEXT_MAX], why[PROTO_TEXT_MAX];
 
 	if (!left) {
@@ -68,7 +52,7 @@ static void on_life(uv_timer_t *timer)
 		a->life_noticed = true;
 		news_say(a->news, LOG_LEVEL_WARNING, "auto-shutdown in %s, at %s: %s",
 			 unit_format_duration((left + 999) / 1000 * 1000, time),
-			 clock_format_local(lifetime_end_wall_ns(&a->view), end),
+			 clock_format_local(deadline_end_wall_ns(&a->view), end),
 			 what_then(&a->view));
 	}
 	arm(a);
@@ -76,7 +60,7 @@ static void on_life(uv_timer_t *timer)
 
 static void arm(struct agent *a)
 {
-	uint64_t left = lifetime_left_ms(&a->view);
+	uint64_t left = deadline_left_ms(&a->view);
 	uint64_t wait = left < CHECK_MS ? left : CHECK_MS;
 
 	if (!a->life_noticed && left > a->c->notice_ms && left - a->c->notice_ms < wait)

@@ -16,10 +16,6 @@
 void lifetime_begin(struct agent *a);
 /* The guard has taken the policy: announce the end, and wait for it. */
 void lifetime_announce(struct agent *a);
-/* Seconds and milliseconds of it that are left. */
-uint64_t lifetime_left_ms(const struct view *v);
-/* When it ends by the wall clock, as that is set now; 0: never. */
-uint64_t lifetime_end_wall_ns(const struct view *v);
 /* " Auto-shutdown at ... (24h): ...", or nothing. */
 void lifetime_describe(const struct view *v, struct strbuf *out);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "agent/backlog.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "spool/raw.h"

@@ -5,7 +5,8 @@
 /* What other tools, and people with cp and mv, leave in a spool: bare files in pending/, and
  * control.json. For jobs of the spooler. */
 
-#include "agent/backlog.h"
+struct backlog;
+struct spool_place;
 
 /* After all has been read: takes what is there. Fills the orders and the notes. */
 void othertools_look(struct backlog *b, struct spool_place *place);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/report.h"
 
-#include "agent/emptied.h"
-#include "agent/lifetime.h"
+#include "agent/deadline.h"
 #include "agent/sentence.h"
 #include "agent/wants.h"
 #include "base/clock.h"
@@ -223,8 +222,8 @@ static json_t *lifetime_json(const struct view *v)
 		return json_null();
 	}
 	set(o, "whole_s", json_real((double)v->lifetime_ms / 1e3));
-	set(o, "left_s", json_real((double)lifetime_left_ms(v) / 1e3));
-	set(o, "ends", time_json(lifetime_end_wall_ns(v)));
+	set(o, "left_s", json_real((double)deadline_left_ms(v) / 1e3));
+	set(o, "ends", time_json(deadline_end_wall_ns(v)));
 	set(o, "then", json_string(hows[v->lifetime_how]));
 	return o;
 }

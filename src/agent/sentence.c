@@ -217,20 +217,3 @@ json_t *sentence_event_json(const struct guard_event *ev, int32_t mig, int32_t g
 	set_text(o, "text", line);
 	return o;
 }
-
-void sentence_task_over(struct sched_ref ref, const struct retry_verdict *v, struct strbuf *out)
-{
-	static const char *const words[RETRY_WHAT_MAX] = {
-		[RETRY_DONE] = "is done",
-		[RETRY_FAILED] = "has failed",
-		[RETRY_AGAIN] = "waits again",
-		[RETRY_CANCELLED] = "was stopped",
-	};
-
-	strbuf_addf(out, "task %" PRIu64, ref.id);
-	if (ref.element)
-		strbuf_addf(out, ".%" PRIu32, ref.element);
-	strbuf_addf(out, " %s", words[v->what]);
-	if (v->text[0] && v->what != RETRY_DONE)
-		strbuf_addf(out, ": %s", v->text);
-}

@@ -11,8 +11,6 @@
 
 #include "base/strbuf.h"
 #include "hold/proto.h"
-#include "sched/retry.h"
-#include "sched/types.h"
 
 /* "gpu 2  held 117.3 GiB in 0.46 s (light load, 75 %)". policy: of the instance that holds. */
 void sentence_event(const struct guard_event *ev, int32_t mig, const struct hold_policy *policy,
@@ -21,10 +19,6 @@ void sentence_event(const struct guard_event *ev, int32_t mig, const struct hold
 /* "gpu 1  busy: PID 4242, alice, python train.py, 0.5 GiB". now_ns is CLOCK_MONOTONIC. */
 void sentence_device(const struct dev_status *dev, const char *own, uint64_t now_ns,
 		     struct strbuf *out);
-
-/* "task 42.7 waits again: exit code 1, try 2 of 4; next in 10m" */
-void sentence_task_over(struct sched_ref ref, const struct retry_verdict *verdict,
-			struct strbuf *out);
 
 /* The event for programs; line is the sentence. New reference. */
 json_t *sentence_event_json(const struct guard_event *ev, int32_t mig, int32_t guard_pid,

@@ -12,6 +12,7 @@
 #include "agent/tasks.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +24,6 @@
 #include "agent/pauses.h"
 #include "agent/planview.h"
 #include "agent/resume.h"
-#include "agent/sentence.h"
 #include "agent/sweeping.h"
 #include "agent/tasksin.h"
 #include "agent/workload.h"
@@ -243,11 +243,24 @@ static void tell_not_claimed(struct tasks *q, const struct run *r, const struct 
 		q->claim_code = code;
 }
 
+/* "task 42.7 waits again: exit code 1, try 2 of 4; next in 10m" */
 static void tell_over(struct tasks *q, const struct run *r, const struct retry_verdict *v)
 {
+	static const char *const words[RETRY_WHAT_MAX] = {
+		[RETRY_DONE] = "is done",
+		[RETRY_FAILED] = "has failed",
+		[RETRY_AGAIN] = "waits again",
+		[RETRY_CANCELLED] = "was stopped",
+	};
+	struct sched_ref ref = run_ref(r);
 	cleanup_strbuf struct strbuf line = STRBUF_INIT;
 
-	sentence_task_over(run_ref(r), v, &line);
+	strbuf_addf(&line, "task %" PRIu64, ref.id);
+	if (ref.element)
+		strbuf_addf(&line, ".%" PRIu32, ref.element);
+	strbuf_addf(&line, " %s", words[v->what]);
+	if (v->text[0] && v->what != RETRY_DONE)
+		strbuf_addf(&line, ": %s", v->text);
 	news_say(q->place.news, v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, "%s",
 		 strbuf_str(&line));
 }
@@ -508,6 +521,12 @@ static void init_handles(struct tasks *q)
 	q->handles = ARRAY_LEN(timers);
 }
 
+static void clear_place(struct spool_place *p)
+{
+	lanes_forget_epochs(p);
+	backlog_forget(p);
+}
+
 struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 {
 	struct tasks *q = xcalloc(1, sizeof(*q));
@@ -525,7 +544,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	q->stop_kind = END_MAX;
 	for (size_t i = 0; i < c->n_lanes; i++)
 		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
-	q->spooler = spooler_new(loop, &(struct spool_place){ 0 });
+	q->spooler = spooler_new(loop, clear_place);
 	q->durable = durable_new(loop, q->spooler, c->news, on_synced, q);
 	q->sweep_spare = c->sweep_spare ? xstrdup(c->sweep_spare) : NULL;
 	q->sweeping = (struct sweeping_place){ .loop = loop,

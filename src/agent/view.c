@@ -139,3 +139,13 @@ const char *phase_name(unsigned int phase)
 {
 	return phase < PHASE_MAX ? phase_names[phase] : "?";
 }
+
+static const char *const on_empty_names[] = {
+	[EMPTY_HOLD] = "hold", [EMPTY_RELEASE] = "release", [EMPTY_EXIT] = "exit"
+};
+_Static_assert(ARRAY_LEN(on_empty_names) == EMPTY_MAX, "a name for each");
+
+const char *on_empty_name(unsigned int on_empty)
+{
+	return on_empty < EMPTY_MAX ? on_empty_names[on_empty] : "?";
+}

@@ -133,5 +133,6 @@ enum phase {
 
 enum phase view_phase(const struct view *v);
 const char *phase_name(unsigned int phase);
+const char *on_empty_name(unsigned int on_empty);
 
 #endif
