@@ -598,7 +598,7 @@ static void look_around(struct worker *w)
 	struct backlog *b = w->b;
 
 	if (b->want.all) {
-		othertools_look(b, w->place);
+		b->ordered = othertools_look(w->place, &b->notes, &b->order);
 		strbuf_adds(&b->notes, scan_notes(w->place->scan));
 	}
 	if (b->want.batches)
@@ -676,10 +676,8 @@ void backlog_clear(struct backlog *b)
 			free(b->changes[i].again[k].reason);
 		free(b->changes[i].again);
 	}
-	for (size_t i = 0; i < b->n_orders; i++)
-		free(b->orders[i].task);
+	free(b->order.task);
 	free(b->changes);
-	free(b->orders);
 	text_list_clear(&b->want.names);
 	free(b->want.ids.ids);
 	text_list_clear(&b->lanes);

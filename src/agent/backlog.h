@@ -62,10 +62,10 @@ struct backlog {
 	bool more;	  /* that is not all: the next job goes on, in the order of starting */
 	size_t n_changes;
 	struct backlog_change *changes;
-	size_t n_orders;
-	struct control_order *orders; /* of control.json */
-	struct strbuf notes;	      /* lines to be told */
-	bool unread_known; /* unread is what there is now; else nothing of it was looked at */
+	bool ordered; /* by control.json: */
+	struct control_order order;
+	struct strbuf notes; /* lines to be told */
+	bool unread_known;   /* unread is what there is now; else nothing of it was looked at */
 	size_t n_unread;
 	struct backlog_unread *unread;
 	bool lanes_read;

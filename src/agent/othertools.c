@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "agent/backlog.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "spool/raw.h"
@@ -29,7 +28,7 @@ struct place_tools {
 };
 
 struct look {
-	struct backlog *b;
+	struct strbuf *notes;
 	struct spool_place *place;
 	struct place_tools *tools;
 };
@@ -39,17 +38,17 @@ struct look {
 static void tell_taken(struct look *l, const char *file, int r, uint64_t id, const struct err *e)
 {
 	if (r == 0)
-		strbuf_addf(&l->b->notes, "%s in pending/ is task %llu now\n", file,
+		strbuf_addf(l->notes, "%s in pending/ is task %llu now\n", file,
 			    (unsigned long long)id);
 	else if (r == RAW_REFUSED)
-		strbuf_addf(&l->b->notes, "%s in pending/ is no task: %s\n", file, e->text);
+		strbuf_addf(l->notes, "%s in pending/ is no task: %s\n", file, e->text);
 }
 
 static void try_later(struct look *l, const char *file, const struct err *e)
 {
 	/* Where it is still in pending/ the scan gives it again; else it is ours, in tmp/. */
 	if (scan_raw_again(l->place->scan, file) <= 1)
-		strbuf_addf(&l->b->notes,
+		strbuf_addf(l->notes,
 			    "%s in pending/ could not be made a task yet, and is tried again: %s\n",
 			    file, e->text);
 	l->tools->resume_ns = clock_mono_ns() + RESUME_NS;
@@ -98,12 +97,12 @@ static void free_forgotten(struct look *l, struct task_name *n)
 
 	if (r == 0)
 		strbuf_addf(
-			&l->b->notes,
+			l->notes,
 			"task %llu was left as a command was changing it, %d s ago, and waits as it "
 			"is\n",
 			(unsigned long long)n->id, TRANSIT_HOLD_S);
 	else if (r < 0)
-		strbuf_addf(&l->b->notes,
+		strbuf_addf(l->notes,
 			    "task %llu was left as a command was changing it, and cannot be freed: "
 			    "%s\n",
 			    (unsigned long long)n->id, e.text);
@@ -172,25 +171,21 @@ static void cancel_waiting(const struct spool_place *p, struct control_order *or
 	}
 }
 
-static void take_order(struct look *l)
+static bool take_order(struct look *l, struct control_order *ret)
 {
-	struct backlog *b = l->b;
-	struct control_order order;
 	struct err e = ERR_INIT;
-	int r = control_file_take(l->place->spool, &l->tools->control, &order, &e);
+	int r = control_file_take(l->place->spool, &l->tools->control, ret, &e);
 
-	if (r == 0) {
-		cancel_waiting(l->place, &order);
-		b->orders = xrealloc(b->orders, b->n_orders + 1, sizeof(*b->orders));
-		b->orders[b->n_orders++] = order;
-	} else if (e.code) {
-		strbuf_addf(&b->notes, "control.json: %s\n", e.text);
-	}
+	if (r == 0)
+		cancel_waiting(l->place, ret);
+	else if (e.code)
+		strbuf_addf(l->notes, "control.json: %s\n", e.text);
+	return r == 0;
 }
 
-void othertools_look(struct backlog *b, struct spool_place *place)
+bool othertools_look(struct spool_place *place, struct strbuf *notes, struct control_order *ret)
 {
-	struct look l = { .b = b, .place = place };
+	struct look l = { .notes = notes, .place = place };
 
 	if (!place->tools)
 		place->tools = xcalloc(1, sizeof(*place->tools));
@@ -198,7 +193,7 @@ void othertools_look(struct backlog *b, struct spool_place *place)
 	resume_old(&l); /* first: the scan has seen nothing of what is taken now */
 	import_new(&l);
 	look_at_held(&l);
-	take_order(&l);
+	return take_order(&l, ret);
 }
 
 void othertools_forget(struct spool_place *place)

@@ -440,10 +440,10 @@ static void scan_done_(struct spool_job *job)
 		durable_soon(q->durable);
 	if (b->lanes_read && pauses_set(&q->pauses, q->plan, &b->lanes, &b->reasons))
 		tasks_plan_soon(q);
-	for (size_t i = 0; i < b->n_orders; i++)
-		orders_obey_file(q, &b->orders[i]);
+	if (b->ordered)
+		orders_obey_file(q, &b->order);
 	tasks_tell_lines(q, strbuf_str(&b->notes));
-	if (b->n_changes || b->n_orders || first)
+	if (b->n_changes || b->ordered || first)
 		tasks_plan_soon(q);
 	if (b->want.all && !q->ending) {
 		uint64_t rest = b->read_ms * SCAN_SHARE;
