@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/node/view.h"
 #include "agent/tasks.h"
-#include "agent/view.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "hold/policy.h"

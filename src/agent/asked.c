@@ -6,8 +6,8 @@
 
 #include "agent/ending.h"
 #include "agent/leaving.h"
-#include "agent/report.h"
-#include "agent/users.h"
+#include "agent/report/status.h"
+#include "agent/report/users.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sched/why.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/depends.h"
+#include "agent/queue/depends.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"

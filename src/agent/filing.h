@@ -7,7 +7,7 @@
  * retries say. One job off the loop's thread; to be repeated where it could not be written.
  */
 
-#include "agent/spooler.h"
+#include "agent/queue/spooler.h"
 #include "sched/retry.h"
 #include "task/record.h"
 

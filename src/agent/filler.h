@@ -19,8 +19,8 @@
 
 #include <stdbool.h>
 
+#include "agent/node/view.h"
 #include "agent/run.h"
-#include "agent/view.h"
 #include "sched/queue.h"
 
 struct fillers;

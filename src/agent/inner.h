@@ -13,13 +13,13 @@
 
 #include "agent/agent.h"
 #include "agent/ctl.h"
-#include "agent/guardlink.h"
-#include "agent/guardspawn.h"
-#include "agent/journal.h"
-#include "agent/news.h"
+#include "agent/node/guardlink.h"
+#include "agent/node/selfcopy.h"
+#include "agent/node/view.h"
+#include "agent/report/agentlog.h"
+#include "agent/report/eventlog.h"
+#include "agent/report/users.h"
 #include "agent/tasks.h"
-#include "agent/users.h"
-#include "agent/view.h"
 #include "spool/name.h"
 
 #define STOP_LIMIT_MS	1000 /* DROPPED is due; then we go on without it */

@@ -13,7 +13,7 @@
  *	lanes_look(q)			on the loop, now and then
  */
 
-#include "agent/spooler.h"
+#include "agent/queue/spooler.h"
 #include "sched/types.h"
 #include "spool/laneowner.h"
 

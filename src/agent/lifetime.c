@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/lifetime.h"
 
-#include "agent/deadline.h"
 #include "agent/leaving.h"
+#include "agent/node/deadline.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "base/units.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/beats.h"
-#include "agent/dirwatch.h"
+#include "agent/queue/dirwatch.h"
+#include "agent/queue/heartbeat.h"
 #include "agent/runjob.h"
 #include "base/clock.h"
 #include "base/fs.h"

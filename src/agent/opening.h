@@ -11,8 +11,8 @@
  *	opening_clear(&o)
  */
 
-#include "agent/adoptee.h"
-#include "agent/spooler.h"
+#include "agent/queue/adoptee.h"
+#include "agent/queue/spooler.h"
 #include "base/strbuf.h"
 #include "spool/trust.h"
 

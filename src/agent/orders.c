@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/dirwatch.h"
+#include "agent/queue/dirwatch.h"
 #include "agent/tasksin.h"
 #include "base/mem.h"
 #include "base/str.h"

@@ -5,12 +5,12 @@
 /*
  * What people order from elsewhere: through control/ (clients of other nodes), looked for every two
  * seconds and when the directory changes, and through control.json (other tools), which the scan of
- * the spool finds (agent/backlog.h).
+ * the spool finds (agent/queue/index.h).
  */
 
 #include <uv.h>
 
-#include "agent/backlog.h"
+#include "agent/queue/index.h"
 
 struct tasks;
 struct orders;

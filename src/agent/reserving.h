@@ -19,8 +19,8 @@
 
 #include <stdbool.h>
 
-#include "agent/guardlink.h"
-#include "agent/view.h"
+#include "agent/node/guardlink.h"
+#include "agent/node/view.h"
 #include "sched/types.h"
 
 struct reserving_slot {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "agent/doubts.h"
-#include "agent/planview.h"
+#include "agent/queue/planview.h"
 #include "agent/tasklease.h"
 #include "base/clock.h"
 #include "base/fs.h"

@@ -16,15 +16,15 @@
 #include <stdbool.h>
 #include <uv.h>
 
-#include "agent/adoptee.h"
-#include "agent/beats.h"
-#include "agent/guardlink.h"
 #include "agent/lanes.h"
-#include "agent/news.h"
+#include "agent/node/guardlink.h"
+#include "agent/node/view.h"
+#include "agent/queue/adoptee.h"
+#include "agent/queue/heartbeat.h"
+#include "agent/queue/spooler.h"
+#include "agent/report/eventlog.h"
 #include "agent/runjob.h"
-#include "agent/spooler.h"
 #include "agent/sweeping.h"
-#include "agent/view.h"
 #include "sched/retry.h"
 #include "sched/types.h"
 #include "spool/batch.h"

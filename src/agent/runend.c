@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "agent/filing.h"
-#include "agent/planview.h"
+#include "agent/queue/planview.h"
 #include "agent/runlease.h"
 #include "agent/runtalk.h"
 #include "base/strbuf.h"

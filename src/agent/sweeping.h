@@ -11,7 +11,7 @@
 
 #include <uv.h>
 
-#include "agent/news.h"
+#include "agent/report/eventlog.h"
 
 struct sweeping_place {
 	uv_loop_t *loop;

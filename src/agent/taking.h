@@ -6,7 +6,7 @@
  * thread. */
 
 #include "agent/lanes.h"
-#include "agent/spooler.h"
+#include "agent/queue/spooler.h"
 #include "sched/types.h"
 
 /* Another agent starts the tasks of its lane or array. */

@@ -17,12 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/applying.h"
 #include "agent/doubts.h"
 #include "agent/filing.h"
 #include "agent/nodes.h"
-#include "agent/pauses.h"
-#include "agent/planview.h"
+#include "agent/queue/applying.h"
+#include "agent/queue/pauses.h"
+#include "agent/queue/planview.h"
 #include "agent/resume.h"
 #include "agent/sweeping.h"
 #include "agent/tasksin.h"

@@ -19,9 +19,9 @@
 #include <stdbool.h>
 #include <uv.h>
 
-#include "agent/guardlink.h"
-#include "agent/news.h"
-#include "agent/view.h"
+#include "agent/node/guardlink.h"
+#include "agent/node/view.h"
+#include "agent/report/eventlog.h"
 #include "sched/types.h"
 #include "spool/order.h"
 #include "spool/trust.h"

@@ -10,18 +10,18 @@
 
 #include <limits.h>
 
-#include "agent/backlog.h"
-#include "agent/beats.h"
-#include "agent/dirwatch.h"
-#include "agent/durable.h"
 #include "agent/filler.h"
 #include "agent/lanes.h"
 #include "agent/opening.h"
 #include "agent/orders.h"
-#include "agent/pauses.h"
+#include "agent/queue/dirwatch.h"
+#include "agent/queue/groupcommit.h"
+#include "agent/queue/heartbeat.h"
+#include "agent/queue/index.h"
+#include "agent/queue/pauses.h"
+#include "agent/queue/streaks.h"
 #include "agent/reserving.h"
 #include "agent/run.h"
-#include "agent/streaks.h"
 #include "agent/sweeping.h"
 #include "agent/tasks.h"
 

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/guardspawn.h"
+#include "agent/node/selfcopy.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/guardspawn.h"
+#include "agent/node/selfcopy.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"

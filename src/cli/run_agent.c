@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/wants.h"
+#include "agent/node/policy.h"
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/fs.h"

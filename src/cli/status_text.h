@@ -5,7 +5,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* The status document (agent/report.h) for people: colour where out is a terminal that has it. */
+/* The status document (agent/report/status.h) for people: colour where out is a terminal that has
+ * it. */
 void status_text_print(json_t *doc, FILE *out);
 
 #endif

@@ -11,10 +11,10 @@
 
 #include "unit.h"
 
-#include "agent/applying.h"
-#include "agent/backlog.h"
-#include "agent/depends.h"
 #include "agent/filing.h"
+#include "agent/queue/applying.h"
+#include "agent/queue/depends.h"
+#include "agent/queue/index.h"
 #include "agent/taking.h"
 #include "base/fs.h"
 #include "base/mem.h"

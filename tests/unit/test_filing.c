@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/adoptee.h"
-#include "agent/depends.h"
 #include "agent/filing.h"
+#include "agent/queue/adoptee.h"
+#include "agent/queue/depends.h"
 #include "agent/taking.h"
 #include "base/clock.h"
 #include "base/mem.h"

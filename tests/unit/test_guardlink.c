@@ -10,7 +10,7 @@
 
 #include "unit.h"
 
-#include "agent/guardlink.h"
+#include "agent/node/guardlink.h"
 #include "base/mem.h"
 #include "base/sock.h"
 #include "hold/names.h"

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/node/view.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "hold/state.h"
+
+bool view_is_mig_card(const struct view *v, uint32_t slot)
+{
+	for (uint32_t i = 0; v->devices[slot].mig < 0 && i < v->n_slots; i++)
+		if (v->seen[i] && v->devices[i].mig >= 0 &&
+		    v->devices[i].index == v->devices[slot].index)
+			return true;
+	return false;
+}
+
+/* By its index, or by its UUID or the beginning of it, as gpu_find() does. */
+static bool is_named(const struct dev_status *dev, const char *name)
+{
+	uint64_t index;
+
+	if (str_to_u64(name, &index) == 0)
+		return index == dev->index;
+	return strncasecmp(dev->uuid, name, strlen(name)) == 0;
+}
+
+bool view_is_selected(const struct view *v, uint32_t slot)
+{
+	const struct dev_status *dev = &v->devices[slot];
+
+	for (uint32_t i = 0; !v->policy.all && i < v->n_slots; i++) {
+		bool same =
+			i == slot || (v->devices[i].index == dev->index && v->devices[i].mig < 0);
+
+		for (uint32_t j = 0; same && v->seen[i] && j < v->policy.n_gpus; j++)
+			if (is_named(&v->devices[i], v->policy.gpus[j]))
+				return true;
+	}
+	return v->policy.all;
+}
+
+int view_index_of(const struct view *v, const char *name)
+{
+	int found = -1;
+
+	for (uint32_t i = 0; i < v->n_slots; i++) {
+		if (!v->seen[i] || !is_named(&v->devices[i], name))
+			continue;
+		if (found >= 0)
+			return -1;
+		found = (int)v->devices[i].index;
+	}
+	return found;
+}
+
+unsigned int view_devices(const struct view *v)
+{
+	unsigned int n = v->guard.n_devices;
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		n -= n && v->seen[i] && view_is_mig_card(v, i);
+	return n;
+}
+
+bool view_is_behind(const struct view *v)
+{
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		if (v->awaited[i] && v->seen[i])
+			return true;
+	return false;
+}
+
+bool view_is_anothers(const struct view *v, uint32_t slot)
+{
+	const struct dev_status *dev = &v->devices[slot];
+	bool hold =
+		dev->state == DEV_HOLDING || dev->state == DEV_HELD || dev->state == DEV_YIELDING;
+
+	return hold && dev->instance[0] && strcmp(dev->instance, v->instance) != 0;
+}
+
+unsigned int view_count(const struct view *v, unsigned int state)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		n += v->seen[i] && v->devices[i].state == state && !view_is_mig_card(v, i) &&
+		     !view_is_anothers(v, i);
+	return n;
+}
+
+unsigned int view_held_by_others(const struct view *v)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		n += v->seen[i] && !view_is_mig_card(v, i) && view_is_anothers(v, i);
+	return n;
+}
+
+unsigned int view_workloads(const struct view *v)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; v->workloads && i < v->n_slots; i++)
+		n += v->workloads[i].state == WORKLOAD_RUNNING;
+	return n;
+}
+
+enum phase view_phase(const struct view *v)
+{
+	if (v->stopping)
+		return PHASE_RELEASING;
+	if (v->leaving)
+		return PHASE_DRAINING;
+	if (!v->guard_up || !v->ready)
+		return PHASE_STARTING;
+	if (!(v->guard.flags & GUARD_SEES))
+		return PHASE_BLIND;
+	if (v->workload && !v->released)
+		return view_workloads(v) ? PHASE_HOLDING : PHASE_WAITING;
+	if (!v->policy.hold)
+		return PHASE_WATCHING;
+	return view_count(v, DEV_HELD) + view_count(v, DEV_HOLDING) ? PHASE_HOLDING : PHASE_WAITING;
+}
+
+static const char *const phase_names[] = {
+	[PHASE_STARTING] = "starting",	 [PHASE_BLIND] = "blind",
+	[PHASE_WATCHING] = "watching",	 [PHASE_WAITING] = "waiting",
+	[PHASE_DRAINING] = "draining",	 [PHASE_HOLDING] = "holding",
+	[PHASE_RELEASING] = "releasing",
+};
+_Static_assert(ARRAY_LEN(phase_names) == PHASE_MAX, "a name for every phase");
+
+const char *phase_name(unsigned int phase)
+{
+	return phase < PHASE_MAX ? phase_names[phase] : "?";
+}
+
+static const char *const on_empty_names[] = {
+	[EMPTY_HOLD] = "hold", [EMPTY_RELEASE] = "release", [EMPTY_EXIT] = "exit"
+};
+_Static_assert(ARRAY_LEN(on_empty_names) == EMPTY_MAX, "a name for each");
+
+const char *on_empty_name(unsigned int on_empty)
+{
+	return on_empty < EMPTY_MAX ? on_empty_names[on_empty] : "?";
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_NODE_VIEW_H
+#define TENURE_AGENT_NODE_VIEW_H
+
+/*
+ * What an agent knows, as plain data: the agent writes it, the status is made from it. Nothing in
+ * it is owned but what the agent keeps anyway.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "hold/proto.h"
+
+#define VIEW_YIELDS 10
+
+struct view_yield {
+	struct guard_event event; /* with names of users */
+	int32_t mig;
+	char line[PROTO_TEXT_MAX];
+};
+
+/* What the agent is about to do with its tasks, and then with itself. */
+enum leaving {
+	LEAVING_NOT,
+	LEAVING_DRAIN, /* what runs may end; nothing more is started */
+	LEAVING_STOP,  /* what runs is stopped and waits again */
+	LEAVING_MAX
+};
+
+enum on_empty {
+	EMPTY_HOLD,    /* as otherwise */
+	EMPTY_RELEASE, /* nothing is held until there are tasks again */
+	EMPTY_EXIT,
+	EMPTY_MAX
+};
+
+enum workload_state {
+	WORKLOAD_OFF,
+	WORKLOAD_PREPARING,
+	WORKLOAD_LEASING,
+	WORKLOAD_STARTING,
+	WORKLOAD_GRANTING,
+	WORKLOAD_RUNNING,
+	WORKLOAD_FREEING,
+	WORKLOAD_ADOPTING, /* of an agent before us */
+	WORKLOAD_STATE_MAX
+};
+
+/* The command that is run where the instance would hold (agent/filler.h), on one device. */
+struct view_workload {
+	enum workload_state state;
+	pid_t pid; /* of its shim */
+	uint64_t since_ns;
+	uint64_t next_ns; /* it ended at once, or was refused, and is not tried before; or 0 */
+	bool refused;	  /* it could not be started */
+	unsigned int starts;
+	char text[PROTO_TEXT_MAX]; /* how it ended last, or why it was not started */
+};
+
+struct view {
+	const char *instance;
+	const char *host;
+	const char *dev_dir;
+	const char *root; /* of the spool; NULL: it serves none */
+	const char *log_path;
+	const char *event_path;
+	pid_t pid;
+	uint64_t started_wall_ns;
+	uint64_t started_ns;	   /* monotonic */
+	uint64_t until_wall_ns;	   /* ends itself then; 0: does not */
+	struct hold_policy policy; /* as the guard was told: it holds while nothing is against it */
+	bool holds;		   /* what its settings say of that */
+	uint32_t cpu_slots;	   /* tasks without a GPU at once */
+	const char *workload;	   /* run instead of holding; NULL: none */
+	const struct view_workload *workloads; /* by slot; NULL: there are none */
+	uint64_t lifetime_ms;		       /* 0: none */
+	uint64_t lifetime_end_ns;	       /* clock_boot_ns() */
+	enum leaving lifetime_how;
+	enum on_empty on_empty;
+	uint64_t empty_ms;    /* it has to be empty for so long */
+	uint64_t empty_ns;    /* monotonic: it is since then; 0: it is not */
+	bool released;	      /* nothing is held, because it is */
+	enum leaving leaving; /* nothing more is started, and nothing held */
+	char leaving_why[PROTO_TEXT_MAX];
+	bool ready;    /* the guard has taken the policy */
+	bool stopping; /* letting go of all */
+
+	bool guard_up;
+	struct msg_guard guard;	      /* of the last guard; zero before the first */
+	uint64_t heard_ns;	      /* its last message, monotonic */
+	char trouble[PROTO_TEXT_MAX]; /* why there is no guard, or why it refused */
+
+	uint32_t n_slots; /* devices the guard has spoken of */
+	bool seen[PROTO_DEVICES_MAX];
+	bool awaited[PROTO_DEVICES_MAX]; /* a lease there has ended; what it is now is told next */
+	struct dev_status devices[PROTO_DEVICES_MAX];
+
+	size_t n_yields; /* ever; the last VIEW_YIELDS are kept, at [i % VIEW_YIELDS] */
+	struct view_yield yields[VIEW_YIELDS];
+};
+
+/* Of holds: it is by another instance's policy. */
+bool view_is_anothers(const struct view *v, uint32_t slot);
+
+/* A card in MIG mode, for which its instances stand: it is not counted. */
+bool view_is_mig_card(const struct view *v, uint32_t slot);
+/* The policy names it, be it or its card. */
+bool view_is_selected(const struct view *v, uint32_t slot);
+/* The index of the one device that is named so, or -1: more than one, or not known yet. */
+int view_index_of(const struct view *v, const char *name);
+/* Devices that the guard has spoken of; all that it has, before. */
+unsigned int view_devices(const struct view *v);
+/* A device is not what it is shown as any more: nothing is decided before that is known. */
+bool view_is_behind(const struct view *v);
+/* Devices in a state; without what another instance holds. */
+unsigned int view_count(const struct view *v, unsigned int state);
+unsigned int view_held_by_others(const struct view *v);
+/* Devices on which the workload runs. */
+unsigned int view_workloads(const struct view *v);
+
+enum phase {
+	PHASE_STARTING,	 /* no guard yet, or none any more */
+	PHASE_BLIND,	 /* the guard cannot see the devices */
+	PHASE_WATCHING,	 /* told to hold nothing */
+	PHASE_WAITING,	 /* nothing is idle for long enough */
+	PHASE_HOLDING,	 /* at least one device is held */
+	PHASE_DRAINING,	 /* ends when its tasks have */
+	PHASE_RELEASING, /* ending */
+	PHASE_MAX
+};
+
+enum phase view_phase(const struct view *v);
+const char *phase_name(unsigned int phase);
+const char *on_empty_name(unsigned int on_empty);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_QUEUE_GROUPCOMMIT_H
+#define TENURE_AGENT_QUEUE_GROUPCOMMIT_H
+
+/*
+ * Ends of tasks are made safe from a power loss in groups, with one fdatasync of the agent's events
+ * (spool/events.h). When there are many of those, everything that they stand for is written to the
+ * disk and they are dropped.
+ *
+ *	d = durable_new(loop, spooler, news, synced, user);
+ *	durable_soon(d);	something has ended, or the spool has just been recovered
+ */
+
+#include <uv.h>
+
+#include "agent/queue/spooler.h"
+#include "agent/report/eventlog.h"
+
+struct durable;
+
+/* synced: after each group, on the loop, when it is on the disk. A group that could not be written
+ * is tried again, later each time. */
+struct durable *durable_new(uv_loop_t *loop, struct spooler *spooler, struct news *news,
+			    void (*synced)(void *user), void *user);
+void durable_soon(struct durable *d);
+/* The agent ends: nothing more is begun. */
+void durable_stop(struct durable *d);
+/* With the spooler idle. Its memory goes with its handles in the loop. */
+void durable_free(struct durable *d);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_QUEUE_HEARTBEAT_H
+#define TENURE_AGENT_QUEUE_HEARTBEAT_H
+
+/*
+ * The agents of an instance on other nodes: every beat this agent writes its own sign of life and
+ * looks at those of the others (spool/beat.h, spool/life.h), off the loop's thread and apart from
+ * the spooler, whose jobs may take long. What is found is told on the loop.
+ *
+ * First of all it makes sure that nobody else has its name: until then `named` has not been called,
+ * and nothing is written.
+ */
+
+#include <jansson.h>
+#include <uv.h>
+
+#include "spool/beat.h"
+#include "spool/room.h"
+#include "spool/trust.h"
+
+#define BEATS_EMPTY    "?"
+#define BEATS_UNJUDGED " (not judged)"
+
+struct beats;
+
+struct beats_config {
+	const char *root, *instance, *agent; /* copied */
+	struct spool_trust trust;
+	uint64_t beat_ms, expire_ms;
+	/* What the next sign of life tells: devices, running, draining. */
+	void (*fill)(void *user, struct beat *b);
+	/* The name is ours. Once. */
+	void (*named)(void *user);
+	/* The spool cannot be opened, so it is not known yet whose the name is. */
+	void (*no_spool)(void *user, const struct err *e);
+	/* Somebody else has it; what to do about it is in e. Nothing more is written. It was never
+	 * ours: told at each look, and `named` comes when that one has ended. It was: once. */
+	void (*clash)(void *user, const struct err *e);
+	/* Claims in running/ whose holders are dead, or have left the record of their end there;
+	 * with BEATS_EMPTY behind it one that nobody has written down, with BEATS_UNJUDGED one of
+	 * this agent's own that has been there for long, which it forgot unless a run has it. Told
+	 * at every look, as long as they are there. */
+	void (*dead)(void *user, const struct text_list *paths);
+	/* An agent that was alive is so no more. */
+	void (*left)(void *user);
+	/* A sentence about the others. */
+	void (*tell)(void *user, const char *text);
+	void *user;
+};
+
+struct beats *beats_new(uv_loop_t *loop, const struct beats_config *config);
+void beats_start(struct beats *b);
+/* What the sign of life tells has changed: the next look is due at once. */
+void beats_soon(struct beats *b);
+/* The last one. runs_on: what it has started does, so that its name is kept. */
+void beats_end(struct beats *b, bool runs_on);
+bool beats_are_quiet(const struct beats *b);
+/* After how long without a sign of life our claims are taken over: what shims promise. */
+uint64_t beats_promise_ms(const struct beats *b);
+/* Those that are alive and have not ended, with their devices. The caller frees the array. */
+size_t beats_nodes(const struct beats *b, struct room_node **ret);
+/* An array of the other agents, for the status. */
+json_t *beats_report(const struct beats *b);
+/* -EBUSY: a file hangs; nothing is freed, the process is expected to end. */
+int beats_free(struct beats *b);
+
+#endif

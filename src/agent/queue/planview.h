@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_QUEUE_PLANVIEW_H
+#define TENURE_AGENT_QUEUE_PLANVIEW_H
+
+/* The node's devices as the guard tells them, in the words of the planner. */
+
+#include "agent/node/view.h"
+#include "sched/plan.h"
+#include "spool/name.h"
+#include "spool/spec.h"
+
+/* How many tasks without a GPU run at once: what was asked for, or (0) one per processor, and
+ * CPU_SLOTS_LEAST at least, because many such tasks only wait; never more than nofile, the
+ * descriptors that we may have, allow. */
+#define CPU_SLOTS_LEAST 64U
+uint32_t planview_cpu_slots(uint64_t asked, uint64_t nofile);
+/* devices: room for PROTO_DEVICES_MAX; ret points into it and into view. instance: whose tasks are
+ * planned: what is held for another instance is theirs to use, what that one's tasks have or
+ * collect is not. */
+void planview_make(const struct view *view, const char *instance, struct sched_device *devices,
+		   struct sched_view *ret);
+
+/* The most memory that a task could ever have on one of the devices of that model (NULL: any),
+ * without a guard that sees them by what was last told of them; 0: not known. */
+uint64_t planview_room(const struct view *view, const char *model);
+
+/*
+ * A task as it is told to the planner, from the name of its file and what is in it: the whole of a
+ * batch, or, where the name is one of an element, that. But for its lane, which only the planner's
+ * queue can name, and for what it depends on. The model is the spec's.
+ */
+void planview_task(const struct task_name *n, const struct spool_spec *spec,
+		   struct sched_task *ret);
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/report/agentlog.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/report/outq.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "base/utf8.h"
+
+#define QUEUE_BYTES (1024UL * 1024) /* half an hour of a busy node */
+
+enum channel { CHANNEL_LOG, CHANNEL_EVENTS, CHANNEL_MAX };
+enum show_channel { CHANNEL_SHOW, CHANNEL_WARN };
+
+/* Touched on the pool's thread only, one job at a time, except for what is atomic. */
+struct file {
+	char *path;
+	struct log *log;
+	_Atomic uint64_t lost;
+};
+
+struct journal {
+	struct outq *files_q, *show_q;
+	struct file files[CHANNEL_MAX];
+	enum log_level level;
+	void (*show)(const char *line);
+	void (*warn)(const char *line);
+	uv_mutex_t lock; /* of trouble */
+	char trouble[ERR_TEXT_MAX];
+	char *tail[JOURNAL_TAIL];
+	size_t n_tail; /* lines ever added */
+};
+
+static int open_file(struct file *f, struct err *e)
+{
+	cleanup_free char *copy = xstrdup(f->path);
+	int made = fs_mkdirs(dirname(copy), 0700, e);
+	int opened = log_open(f->path, LOG_FILE_BYTES, LOG_FILES, &f->log, made < 0 ? NULL : e);
+
+	return made < 0 ? made : opened;
+}
+
+/* The first reason stays: what follows is most likely the same. */
+static void keep_trouble(struct journal *j, const char *text)
+{
+	uv_mutex_lock(&j->lock);
+	if (!j->trouble[0])
+		(void)str_copy(j->trouble, sizeof(j->trouble), text);
+	uv_mutex_unlock(&j->lock);
+}
+
+/* Both, so that what is wrong with one is known when the agent has started. */
+static void open_files(struct journal *j)
+{
+	for (size_t i = 0; i < CHANNEL_MAX; i++) {
+		struct err e = ERR_INIT;
+
+		if (open_file(&j->files[i], &e) < 0)
+			keep_trouble(j, e.text);
+	}
+}
+
+static void put_line(void *user, unsigned int channel, const char *line, size_t len)
+{
+	struct journal *j = user;
+	struct file *f = &j->files[channel];
+
+	if (!f->log)
+		open_files(j);
+
+	uint64_t before = log_dropped(f->log);
+
+	log_line(f->log, line, len);
+	if (log_dropped(f->log) > before) {
+		struct err e;
+
+		atomic_fetch_add(&f->lost, 1);
+		(void)err_sys(&e, log_drop_errno(f->log), "write %s", f->path);
+		keep_trouble(j, e.text);
+	}
+}
+
+static void put_lost(void *user, uint64_t lines)
+{
+	char time[CLOCK_TEXT_MAX];
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	strbuf_addf(&b, "%s warning %llu lines are missing here: the disk did not answer",
+		    clock_format_iso(clock_wall_ns(), time), (unsigned long long)lines);
+	put_line(user, CHANNEL_LOG, b.data, b.len);
+}
+
+static void close_files(void *user)
+{
+	struct journal *j = user;
+
+	for (size_t i = 0; i < CHANNEL_MAX; i++)
+		j->files[i].log = log_close(j->files[i].log);
+}
+
+static void show_line(void *user, unsigned int channel, const char *line, size_t len)
+{
+	struct journal *j = user;
+
+	(channel == CHANNEL_WARN ? j->warn : j->show)(line);
+}
+
+static void show_lost(void *user, uint64_t lines)
+{
+	struct journal *j = user;
+	cleanup_free char *text =
+		xasprintf("(%llu lines are not shown)", (unsigned long long)lines);
+
+	j->show(text);
+}
+
+struct journal *journal_new(uv_loop_t *loop, const struct journal_config *c)
+{
+	static const struct outq_ops file_ops = { .put = put_line,
+						  .lost = put_lost,
+						  .close = close_files };
+	static const struct outq_ops show_ops = { .put = show_line, .lost = show_lost };
+	struct journal *j = xcalloc(1, sizeof(*j));
+
+	j->level = c->level;
+	j->show = c->show;
+	j->warn = c->warn;
+	if (uv_mutex_init(&j->lock) != 0)
+		abort();
+	j->files[CHANNEL_LOG].path =
+		xasprintf("%s/%s/logs/agent-%s.log", c->state_dir, c->instance, c->host);
+	j->files[CHANNEL_EVENTS].path =
+		xasprintf("%s/%s/events/%s.jsonl", c->state_dir, c->instance, c->host);
+	j->files_q = outq_new(loop, QUEUE_BYTES, &file_ops, j);
+	j->show_q = outq_new(loop, QUEUE_BYTES, &show_ops, j);
+	return j;
+}
+
+/* Takes the line over. */
+static void keep_in_tail(struct journal *j, char *line)
+{
+	char **slot = &j->tail[j->n_tail++ % JOURNAL_TAIL];
+
+	free(*slot);
+	*slot = line;
+}
+
+void journal_log(struct journal *j, enum log_level level, const char *fmt, ...)
+{
+	char time[CLOCK_TEXT_MAX];
+	struct strbuf b = STRBUF_INIT;
+	va_list ap;
+
+	if (level > j->level)
+		return;
+	strbuf_addf(&b, "%s %s ", clock_format_iso(clock_wall_ns(), time), log_level_name(level));
+
+	size_t start = b.len;
+
+	va_start(ap, fmt);
+	strbuf_addv(&b, fmt, ap);
+	va_end(ap);
+	/* What others wrote (a process's name) must not forge a line. */
+	b.len = start + strlen(utf8_clean(b.data + start));
+	outq_add(j->files_q, CHANNEL_LOG, b.data, b.len);
+	keep_in_tail(j, strbuf_take(&b));
+}
+
+void journal_event(struct journal *j, const json_t *event)
+{
+	cleanup_free char *line = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
+
+	if (line)
+		outq_add(j->files_q, CHANNEL_EVENTS, line, strlen(line));
+}
+
+void journal_show(struct journal *j, const char *line)
+{
+	if (j->show)
+		outq_add(j->show_q, CHANNEL_SHOW, line, strlen(line));
+}
+
+void journal_warn(struct journal *j, const char *line)
+{
+	if (j->warn)
+		outq_add(j->show_q, CHANNEL_WARN, line, strlen(line));
+}
+
+const char *journal_log_path(const struct journal *j)
+{
+	return j->files[CHANNEL_LOG].path;
+}
+
+const char *journal_event_path(const struct journal *j)
+{
+	return j->files[CHANNEL_EVENTS].path;
+}
+
+const char *journal_tail(const struct journal *j, size_t i)
+{
+	size_t n = j->n_tail < JOURNAL_TAIL ? j->n_tail : JOURNAL_TAIL;
+
+	return i < n ? j->tail[(j->n_tail - n + i) % JOURNAL_TAIL] : NULL;
+}
+
+uint64_t journal_lost(const struct journal *j)
+{
+	uint64_t n = outq_lost(j->files_q);
+
+	for (size_t i = 0; i < CHANNEL_MAX; i++)
+		n += atomic_load(&j->files[i].lost);
+	return n;
+}
+
+char *journal_trouble(struct journal *j, char *buf, size_t size)
+{
+	uv_mutex_lock(&j->lock);
+	(void)str_copy(buf, size, j->trouble);
+	uv_mutex_unlock(&j->lock);
+	return buf;
+}
+
+bool journal_is_flushed(const struct journal *j)
+{
+	return outq_is_empty(j->files_q) && outq_is_empty(j->show_q);
+}
+
+void journal_close(struct journal *j)
+{
+	outq_close(j->files_q);
+}
+
+int journal_free(struct journal *j)
+{
+	if (!j)
+		return 0;
+	if (!journal_is_flushed(j))
+		return -EBUSY;
+	(void)outq_free(j->files_q);
+	(void)outq_free(j->show_q);
+	for (size_t i = 0; i < CHANNEL_MAX; i++)
+		free(j->files[i].path);
+	for (size_t i = 0; i < JOURNAL_TAIL; i++)
+		free(j->tail[i]);
+	uv_mutex_destroy(&j->lock);
+	free(j);
+	return 0;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_REPORT_EVENTLOG_H
+#define TENURE_AGENT_REPORT_EVENTLOG_H
+
+/*
+ * What happened, told once and in order: to the log, to the event file, to who watches, and into
+ * the view. An event that speaks of a user whose name is not known yet waits a moment for it, and
+ * those behind it wait too.
+ */
+
+#include <uv.h>
+
+#include "agent/node/view.h"
+#include "agent/report/agentlog.h"
+#include "agent/report/users.h"
+
+#define NEWS_NAME_WAIT_MS 300 /* a directory service that takes longer is not waited for */
+
+struct news;
+
+struct news_config {
+	struct view *view; /* all of them stay the caller's, and live longer */
+	struct journal *journal;
+	struct users *users;
+	bool json; /* who watches gets JSON lines */
+};
+
+struct news *news_new(uv_loop_t *loop, const struct news_config *config);
+/* An event from the guard. */
+void news_take(struct news *n, const struct guard_event *ev);
+/* Names were found: tell what waited for them. */
+void news_names_found(struct news *n);
+/* A sentence of the agent's own. */
+void news_say(struct news *n, enum log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/*
+ * Only for who watches: a line, or in JSON an object of that kind with the members of more, whose
+ * reference is taken over.
+ */
+void news_show(struct news *n, const char *kind, const char *line, json_t *more);
+/*
+ * For who watches, the states before this time (CLOCK_REALTIME) have been told otherwise: a table
+ * of the devices comes, or came.
+ */
+void news_states_from(struct news *n, uint64_t wall_ns);
+/* Tell what waits, and free n when the loop has closed its timer. */
+void news_close(struct news *n);
+
+#endif
