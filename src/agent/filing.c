@@ -10,11 +10,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "sched/oom.h"
 #include "spool/beat.h"
 #include "spool/lanes.h"
 #include "spool/transit.h"
 #include "task/logtext.h"
+#include "task/oom.h"
 
 #define LOG_TAIL (64UL * 1024)
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "sched/oom.h"
 #include "task/logtext.h"
+#include "task/oom.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_SCHED_OOM_H
-#define TENURE_SCHED_OOM_H
+#ifndef TENURE_TASK_OOM_H
+#define TENURE_TASK_OOM_H
 
 /*
  * Telling from the end of a task's log that it ran out of GPU memory. The patterns are a file

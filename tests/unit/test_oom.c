@@ -7,7 +7,7 @@
 #include "unit.h"
 
 #include "base/mem.h"
-#include "sched/oom.h"
+#include "task/oom.h"
 
 static const struct {
 	const char *log;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "sched/oom.h"
+#include "task/oom.h"
 
 #include <ctype.h>
 #include <errno.h>
