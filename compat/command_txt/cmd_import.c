@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/queue.h"
-#include "cli/submitter.h"
+#include "cli/task/submitter.h"
 #include "compat/command_txt/import.h"
 
 #define FILE_MAX (8UL << 20)

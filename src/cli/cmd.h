@@ -6,8 +6,8 @@
  * A command of `tenure` is a row: what it is called, what it is for, its options, examples and the
  * function. The framework parses, loads the settings, answers --help, and prints what failed.
  *
- * To add a command: write cmd_NAME.c with a `const struct cmd cmd_NAME`, declare it in commands.h,
- * add it to the table in main.c.
+ * To add a command: write NAME.c in its room with a `const struct cmd cmd_NAME`, declare it in
+ * commands.h, add it to the table in main.c.
  */
 
 #include <stdbool.h>

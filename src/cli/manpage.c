@@ -16,8 +16,8 @@
 #include "base/roff.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "cli/cmd_help.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 
 #define MADE_BY "tenure man"
 

@@ -11,7 +11,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "cli/fromlines.h"
+#include "cli/task/lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include "unit.h"
 
 #include "base/mem.h"
-#include "cli/sbatch.h"
-#include "cli/submission.h"
+#include "cli/task/sbatch.h"
+#include "cli/task/submission.h"
 
 /* Without "version". */
 static char *json_of(const struct spool_spec *s)

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/help.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/commands.h"
+#include "cli/term.h"
+
+#define SUMMARY_COLUMN 13
+
+const struct exit_code exit_codes[] = {
+	{ CMD_OK, "it worked" },
+	{ CMD_FAILED, "it did not work; the reason is on standard error" },
+	{ CMD_USAGE, "wrong option, argument, setting or config file" },
+	{ CMD_NOTHING_RUNS, "no agent runs here" },
+	{ CMD_DENIED, "this site does not allow it, or the system denies it" },
+	{ CMD_UNREAD, "hold: whoever read its output through a pipe went away; all is free" },
+	{ 0 },
+};
+
+static bool group_shown_before(size_t i)
+{
+	for (size_t j = 0; j < i; j++) {
+		if (!(commands[j]->flags & CMD_HIDDEN) &&
+		    strcmp(commands[j]->group, commands[i]->group) == 0)
+			return true;
+	}
+	return false;
+}
+
+void help_overview(FILE *out)
+{
+	term_print_wrapped(out, "tenure holds idle NVIDIA GPUs and yields them to whoever comes.",
+			   0);
+	(void)fputs("\nUsage:\n"
+		    "  tenure COMMAND [OPTIONS]\n"
+		    "  tenure help COMMAND      what it does, with examples\n"
+		    "  tenure --version\n",
+		    out);
+	for (size_t i = 0; commands[i]; i++) {
+		if (commands[i]->flags & CMD_HIDDEN || group_shown_before(i))
+			continue;
+		(void)fprintf(out, "\n%s:\n", commands[i]->group);
+		for (size_t j = i; commands[j]; j++) {
+			if (commands[j]->flags & CMD_HIDDEN ||
+			    strcmp(commands[j]->group, commands[i]->group) != 0)
+				continue;
+			(void)fprintf(out, "  %-10s ", commands[j]->name);
+			term_print_wrapped(out, commands[j]->summary, SUMMARY_COLUMN);
+		}
+	}
+	(void)fputc('\n', out);
+	term_print_wrapped(
+		out, "Your site's policy comes first: hold only what you are allowed to hold.", 0);
+}
+
+static int show_exit_codes(void)
+{
+	puts("Exit codes of all commands:");
+	for (size_t i = 0; exit_codes[i].what; i++) {
+		int head = printf("  %d  ", exit_codes[i].code);
+
+		term_print_wrapped(stdout, exit_codes[i].what, (size_t)(head > 0 ? head : 0));
+	}
+	return CMD_OK;
+}
+
+static int run_help(const struct cmd_ctx *ctx, struct err *e)
+{
+	const char *name = opts_arg(ctx->opts, 0);
+	const struct cmd *const *list = commands;
+	const struct cmd *cmd = NULL;
+	cleanup_free char *parent = xstrdup("tenure");
+
+	if (!name) {
+		help_overview(stdout);
+		return CMD_OK;
+	}
+	if (strcmp(name, "exit-codes") == 0)
+		return show_exit_codes();
+	for (size_t i = 0; i < opts_argc(ctx->opts); i++) {
+		const struct cmd *above = cmd;
+
+		name = opts_arg(ctx->opts, i);
+		cmd = list ? cmd_find(list, name) : NULL;
+		if (!cmd) {
+			cleanup_free char *near = list ? cmd_suggest(list, name) : xstrdup("");
+
+			(void)err_set(e, -EINVAL, "there is no command \"%s\"%s", name, near);
+			return CMD_USAGE;
+		}
+		if (above) {
+			char *words = xasprintf("%s %s", parent, above->name);
+
+			free(parent);
+			parent = words;
+		}
+		list = cmd->subs;
+	}
+
+	cleanup_free char *text = cmd_help_text(cmd, parent);
+
+	(void)fputs(text, stdout);
+	return CMD_OK;
+}
+
+static const struct cmd_example examples[] = {
+	{ "tenure help config", "what `tenure config` does, its options, examples" },
+	{ "tenure help exit-codes", "the exit codes that scripts can rely on" },
+	{ 0 },
+};
+
+const struct cmd cmd_help = {
+	.name = "help",
+	.group = "About",
+	.summary = "show what a command does, with examples",
+	.args = "[COMMAND...]",
+	.description =
+		"Shows the help of a command, the same as COMMAND --help. Without a command: the "
+		"list of all commands.",
+	.examples = examples,
+	.flags = CMD_NO_SETTINGS,
+	.run = run_help,
+};

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_HELP_H
+#define TENURE_CLI_HELP_H
+
+#include <stdio.h>
+
+#include "cli/cmd.h"
+
+/* What `tenure` and `tenure --help` show: what it is, the commands in their groups, where to go on.
+ */
+void help_overview(FILE *out);
+
+/* The exit codes and what they mean; ends with a row without text. */
+struct exit_code {
+	enum cmd_exit code;
+	const char *what;
+};
+
+extern const struct exit_code exit_codes[];
+
+#endif

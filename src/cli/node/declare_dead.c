@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/node/declare_dead.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "base/units.h"
+#include "cli/peers.h"
+#include "cli/queue.h"
+
+#define BEATS	  3 /* so many signs of life that do not come */
+#define STEP_US	  50000
+#define TELL_MS	  1000
+#define CLAIM_MAX 65536
+#define TOLD_MAX  8
+
+/* A file of its in agents/, as it was at first. */
+struct sign {
+	char path[SPOOL_PATH_MAX];
+	uint64_t count;
+};
+
+struct vouching {
+	const struct cmd_ctx *ctx;
+	const struct spool *sp;
+	const char *agent;
+	struct peers peers;
+	struct queue_match claims; /* those that it has */
+	struct beat last;	   /* its last sign of life, or what its claims say */
+	bool compare;		   /* the files are looked at for the second time */
+	size_t n;
+	struct sign *signs;
+	char moved[SPOOL_PATH_MAX];
+};
+
+/* ---- what is there of it ---- */
+
+static int unknown(struct vouching *v, const struct queue_match *all, struct err *e)
+{
+	cleanup_free const char **names = xcalloc(v->peers.n + all->n + 1, sizeof(char *));
+	const char *near;
+	size_t n = 0;
+
+	for (size_t i = 0; i < v->peers.n; i++)
+		names[n++] = v->peers.all[i].agent;
+	for (size_t i = 0; i < all->n; i++)
+		if (all->tasks[i].name.agent[0])
+			names[n++] = all->tasks[i].name.agent;
+	near = str_nearest(v->agent, names);
+	return err_set(
+		e, -ENOENT,
+		"no agent of instance \"%s\" is called \"%s\"%s%s (tenure instances shows them)",
+		v->sp->instance, v->agent, near ? "; did you mean " : "", near ? near : "");
+}
+
+static void find_claims(struct vouching *v, struct queue_match *all)
+{
+	char agent[NAME_AGENT_MAX + 1];
+	size_t n = 0;
+
+	for (size_t i = 0; i < all->n; i++) {
+		if (all->tasks[i].dir != SPOOL_RUNNING)
+			continue;
+		queue_agent_of(v->sp, &all->tasks[i].name, agent);
+		if (strcmp(agent, v->agent) == 0)
+			all->tasks[n++] = all->tasks[i];
+	}
+	all->n = n;
+	v->claims = *all;
+}
+
+/* It has no file: who it was is in the records of its claims. */
+static void read_claim(struct vouching *v)
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct task_history h = { .claimed = false };
+	cleanup_free char *text = NULL;
+	size_t len;
+
+	for (size_t i = 0; i < v->claims.n && !v->last.count; i++) {
+		(void)spool_path(SPOOL_RUNNING, name_format(&v->claims.tasks[i].name, file), path);
+		free(take_ptr(text));
+		if (spool_read(v->sp, path, SPEC_FILE_MAX, &text, &len, NULL) < 0)
+			continue;
+		history_read(text, len, &h, NULL);
+		if (h.claimed)
+			v->last = (struct beat){ .count = 1, .who = h.claimer };
+	}
+}
+
+static int find(struct vouching *v, struct err *e)
+{
+	const struct peer *p;
+	struct queue_match all;
+	int r = peers_read(v->ctx, v->sp, &v->peers, e);
+
+	if (r == 0)
+		r = queue_all(v->sp, &all, e);
+	if (r < 0)
+		return r;
+	p = peers_find(&v->peers, v->agent);
+	if (p)
+		v->last = p->beat;
+	if (!p && !spec_is_name(v->agent)) {
+		r = unknown(v, &all, e);
+		free(all.tasks);
+		return r;
+	}
+	find_claims(v, &all);
+	if (!v->last.count)
+		read_claim(v);
+	return v->last.count ? 0 : unknown(v, &v->claims, e);
+}
+
+/* ---- whether it lives ---- */
+
+static void note_sign(struct vouching *v, const char *path, uint64_t count)
+{
+	for (size_t i = 0; i < v->n; i++) {
+		if (strcmp(v->signs[i].path, path) != 0)
+			continue;
+		if (v->signs[i].count != count)
+			(void)str_copy(v->moved, sizeof(v->moved), path);
+		return;
+	}
+	if (v->compare) {
+		(void)str_copy(v->moved, sizeof(v->moved), path);
+		return;
+	}
+	v->signs = xrealloc(v->signs, v->n + 1, sizeof(*v->signs));
+	v->signs[v->n] = (struct sign){ .count = count };
+	(void)str_copy(v->signs[v->n++].path, sizeof(v->signs->path), path);
+}
+
+/* Its own, and those of the shims of its tasks. */
+static int look_at_sign(void *data, const char *file, unsigned char type)
+{
+	struct vouching *v = data;
+	char path[SPOOL_PATH_MAX];
+	struct beat b;
+
+	if (beat_read(v->sp, spool_path(SPOOL_AGENTS, file, path), &b, NULL, NULL) == 0 &&
+	    strcmp(b.who.agent, v->agent) == 0)
+		note_sign(v, path, b.count);
+	return 0;
+}
+
+static int look(struct vouching *v, struct err *e)
+{
+	return spool_each(v->sp, spool_dir_name(SPOOL_AGENTS), look_at_sign, v, e);
+}
+
+static int watch(struct vouching *v, struct err *e)
+{
+	uint64_t ms = BEATS * settings_num(v->ctx->settings, SET_BEAT);
+	uint64_t end_ns = clock_mono_ns() + ms * NS_PER_MS;
+	char text[UNIT_TEXT_MAX];
+	int r = look(v, e);
+
+	if (ms >= TELL_MS)
+		(void)fprintf(stderr, "Looking for %s whether it gives a sign of life...\n",
+			      unit_format_duration(ms, text));
+	v->compare = true;
+	while (r == 0 && !v->moved[0] && clock_mono_ns() < end_ns) {
+		(void)usleep(STEP_US);
+		r = look(v, e);
+	}
+	if (r < 0 || !v->moved[0])
+		return r;
+	return err_set(e, -EBUSY,
+		       "%s %s gives signs of life: %s was written just now; what is there can be "
+		       "ended from here (tenure stop, tenure shutdown)",
+		       strchr(v->moved, ',') ? "a task that was started by the agent" : "the agent",
+		       v->agent, v->moved);
+}
+
+static int check(struct vouching *v, struct err *e)
+{
+	const struct peer *p = peers_find(&v->peers, v->agent);
+
+	if (strcmp(v->last.who.boot, v->sp->boot) != 0)
+		return 0;
+	if (p && p->state == PEER_ALIVE)
+		return err_set(e, -EBUSY,
+			       "the agent %s runs on this node (PID %d); tenure off ends it",
+			       v->agent, (int)v->last.who.proc.pid);
+	return err_set(e, -EBUSY,
+		       "the agent %s was one of this node, which is there: tenure on takes over "
+		       "what it has left",
+		       v->agent);
+}
+
+/* ---- what is said then ---- */
+
+static void tell(const struct vouching *v)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char id[QUEUE_ID_MAX];
+	bool somebody = false;
+
+	for (size_t i = 0; i < v->peers.n; i++)
+		somebody = somebody || (v->peers.all[i].state == PEER_ALIVE &&
+					strcmp(v->peers.all[i].agent, v->agent) != 0);
+	strbuf_addf(&b, "%s is gone now", v->agent);
+	for (size_t i = 0; i < v->claims.n && i < TOLD_MAX; i++)
+		strbuf_addf(&b, "%s%s", i ? ", " : ": the other agents take over task ",
+			    queue_format_id(v->claims.tasks[i].name.id,
+					    v->claims.tasks[i].name.element, id));
+	if (v->claims.n > TOLD_MAX)
+		strbuf_addf(&b, " and %zu more", v->claims.n - TOLD_MAX);
+	if (!somebody)
+		strbuf_adds(&b, "; none runs now (tenure on starts one)");
+	printf("%s\n", strbuf_str(&b));
+}
+
+static int vouch(struct vouching *v, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+	struct beat b;
+	int r = find(v, e);
+
+	if (r == 0)
+		r = check(v, e);
+	(void)beat_gone_path(v->agent, path);
+	if (r == 0 && beat_read(v->sp, path, &b, NULL, NULL) == 0 &&
+	    strcmp(b.who.boot, v->last.who.boot) == 0) {
+		tell(v); /* said before */
+		return 0;
+	}
+	if (r == 0)
+		r = watch(v, e);
+	if (r == 0)
+		r = beat_write(v->sp, path, &v->last, e);
+	if (r == 0)
+		r = spool_sync(v->sp, path, e);
+	if (r == 0)
+		r = spool_commit(v->sp, SPOOL_BIT(SPOOL_AGENTS), e);
+	if (r == 0)
+		tell(v);
+	return r;
+}
+
+int vouch_gone(const struct cmd_ctx *ctx, const struct spool *sp, const char *agent, struct err *e)
+{
+	struct vouching v = { .ctx = ctx, .sp = sp, .agent = agent };
+	int r = vouch(&v, e);
+
+	peers_clear(&v.peers);
+	free(v.claims.tasks);
+	free(v.signs);
+	return r;
+}

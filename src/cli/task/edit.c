@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Tasks that wait, otherwise: by this process's own renames. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/units.h"
+#include "cli/ask_agent.h"
+#include "cli/commands.h"
+#include "cli/queue.h"
+#include "cli/task/aftercheck.h"
+#include "cli/task/roomcheck.h"
+#include "cli/task/submission.h"
+#include "spool/record.h"
+#include "spool/speckind.h"
+#include "spool/transit.h"
+
+/* What an edit is asked for. */
+struct edits {
+	json_t *set;		    /* by the keys of a task; null: as if it had not been said */
+	struct text_list variables; /* of the environment */
+};
+
+static json_t *begin_of(const char *text, struct err *e)
+{
+	char time[CLOCK_TEXT_MAX];
+	uint64_t ns;
+
+	if (strcmp(text, "now") == 0)
+		return json_integer(0);
+	return unit_parse_time(text, clock_wall_ns(), &ns, e) < 0
+		       ? NULL
+		       : json_string(clock_format_iso(ns, time));
+}
+
+static bool is_list(const char *key)
+{
+	struct spec_key row;
+
+	for (size_t i = 0; spec_key_at(i, &row); i++)
+		if (strcmp(row.name, key) == 0)
+			return str_has_prefix(row.type, "list");
+	return false;
+}
+
+/* A list of words as a person writes it for a shell, with more than one of them. */
+static int write_as_json(const char *key, const char *text, struct err *e)
+{
+	cleanup_free char *copy = xstrdup(text), *shown = NULL;
+	json_t *words = json_array();
+	char *save = NULL;
+
+	for (char *w = strtok_r(copy, " \t", &save); w; w = strtok_r(NULL, " \t", &save))
+		(void)json_array_append_new(words, json_string(w));
+	shown = json_dumps(words, 0);
+	json_decref(words);
+	return err_set(e, -EINVAL, "%s is a list of words; write it as JSON: '%s=%s'", key, key,
+		       shown ? shown : "[..]");
+}
+
+/* A list that is written as JSON is the list; NULL with e where it cannot be read. */
+static json_t *list_of(const char *key, const char *text, struct err *e)
+{
+	struct spool_spec *scratch = spec_new();
+	json_error_t je;
+	json_t *list = json_loads(text, 0, &je);
+	int r = list ? spec_set_json(scratch, key, list, e)
+		     : err_set(e, -EINVAL, "%s: not JSON: %s", key, je.text);
+
+	(void)spec_free(scratch);
+	if (r == 0)
+		return list;
+	json_decref(list);
+	return NULL;
+}
+
+/* Nothing means what it is without being said; everything else is written as an option of submit.
+ */
+static json_t *value_of(const char *key, const char *text, struct err *e)
+{
+	bool words = strcmp(key, "argv") == 0 || strcmp(key, "args") == 0;
+	json_t *none = json_null();
+
+	if (!text[0] || strcmp(text, "null") == 0)
+		return spec_check_key(key, e) < 0 ? NULL : none;
+	if (strcmp(key, "begin") == 0)
+		return begin_of(text, e);
+	if (text[0] == '[' && is_list(key))
+		return list_of(key, text, e);
+	if (words && strpbrk(text, " \t")) {
+		(void)write_as_json(key, text, e);
+		return NULL;
+	}
+	return spec_value(key, text, e);
+}
+
+/* A variable that is set; the others of the task stay. */
+static int add_variable(struct edits *edits, const char *text, struct err *e)
+{
+	if (json_object_get(edits->set, "env"))
+		return err_set(e, -EINVAL, "env: give either the whole list or single variables");
+	if (strchr(text, '=') <= text)
+		return err_set(e, -EINVAL, "env: \"%.80s\" is not NAME=VALUE; env=LR=0.1 sets one",
+			       text);
+	text_list_add(&edits->variables, text);
+	return 0;
+}
+
+static int add_assignment(struct edits *edits, const char *text, struct err *e)
+{
+	const char *eq = strchr(text, '=');
+	cleanup_free char *key = xstrdup(text);
+	json_t *value;
+
+	if (!eq || eq == text)
+		return err_set(e, -EINVAL, "\"%s\" is no KEY=VALUE; an example is memory=30G",
+			       text);
+	key[eq - text] = '\0';
+	for (char *p = key; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	if (strcmp(key, "env") == 0 && eq[1] && eq[1] != '[' && strcmp(eq + 1, "null") != 0)
+		return add_variable(edits, eq + 1, e);
+	if (json_object_get(edits->set, key) || (strcmp(key, "env") == 0 && edits->variables.n))
+		return err_set(e, -EINVAL, "%s is given twice", key);
+	value = value_of(key, eq + 1, e);
+	return value ? json_object_set_new(edits->set, key, value) : -EINVAL;
+}
+
+/* The task's variables, with those that are set in the place of what they were. */
+static int merge_variables(void *data, const struct spool_spec *now, json_t *set, struct err *e)
+{
+	const struct edits *edits = data;
+	struct spool_spec *scratch = spec_new();
+	json_t *env = json_array();
+	int r = 0;
+
+	for (size_t i = 0; i < now->env.n; i++)
+		text_list_add(&scratch->env, now->env.texts[i]);
+	for (size_t i = 0; i < edits->variables.n; i++)
+		text_list_set_variable(&scratch->env, edits->variables.texts[i]);
+	for (size_t i = 0; i < scratch->env.n; i++)
+		if (json_array_append_new(env, spec_json_of_bytes(scratch->env.texts[i])) < 0)
+			r = err_set(e, -ENOMEM, "no memory for the environment");
+	(void)spec_free(scratch);
+	(void)json_object_set_new(set, "env", env);
+	return r;
+}
+
+static int edit_waiting(const struct spool *sp, struct task_name *n, struct edits *edits,
+			struct err *e)
+{
+	/* What the name of the file says, and not the task in it. */
+	static const char *const of_names[] = { "priority", "paused", "begin" };
+	struct transit_edit edit = { .set = json_copy(edits->set), .data = edits };
+	struct spool_spec *spec = spec_new();
+	uint64_t priority, begin_s;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(of_names) && r == 0; i++)
+		if (json_object_get(edits->set, of_names[i])) {
+			r = spec_set_json(spec, of_names[i],
+					  json_object_get(edits->set, of_names[i]), e);
+			(void)json_object_del(edit.set, of_names[i]);
+		}
+	priority = (uint64_t)spec->priority;
+	begin_s = spec->begin / NS_PER_S;
+	edit.complete = edits->variables.n ? merge_variables : NULL;
+	edit.priority = json_object_get(edits->set, "priority") ? &priority : NULL;
+	edit.begin_s = json_object_get(edits->set, "begin") ? &begin_s : NULL;
+	edit.paused = json_object_get(edits->set, "paused") ? &spec->paused : NULL;
+	if (r == 0)
+		r = transit_edit(sp, n, &edit, e);
+	json_decref(edit.set);
+	(void)spec_free(spec);
+	return r;
+}
+
+static const char *const of_others[] = { "gpus", "after", "after_any", "name", "lane" };
+
+/* Of the GPUs that it will ask for; what else it asks of them it said before. */
+static int check_room(const struct cmd_ctx *ctx, const struct spool *sp, const char *path,
+		      const json_t *set, struct err *e)
+{
+	static const char *const keys[] = { "gpus", "model", "memory" };
+	struct task_file t = { .spec = NULL };
+	bool asked = false;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+		asked = asked || json_object_get(set, keys[i]);
+	/* It may move just now, which is the business of who renames it. */
+	if (!asked || task_file_read(sp, path, &t, NULL) < 0)
+		return 0;
+	for (size_t i = 0; i < ARRAY_LEN(keys) && r == 0; i++)
+		if (json_object_get(set, keys[i]))
+			r = spec_set_json(t.spec, keys[i], json_object_get(set, keys[i]), e);
+	if (r == 0)
+		r = room_check(ctx, sp, t.spec, e);
+	task_file_clear(&t);
+	/* How many it asks for is not what is changed. */
+	if (r == -ERANGE && !json_object_get(set, "gpus")) {
+		*e = (struct err)ERR_INIT;
+		r = 0;
+	}
+	return r;
+}
+
+/* As what is submitted. */
+static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_t id,
+		      const char *path, const json_t *set, struct err *e)
+{
+	struct spool_spec *spec = spec_new();
+	struct after_check after = { .sp = sp };
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(of_others) && r == 0; i++)
+		if (json_object_get(set, of_others[i]))
+			r = spec_set_json(spec, of_others[i], json_object_get(set, of_others[i]),
+					  e);
+	if (r == 0)
+		r = spec_check_new(spec, e);
+	if (r == 0)
+		r = check_room(ctx, sp, path, set, e);
+	if (r == 0)
+		r = after_check(&after, id, spec, e);
+	after_check_clear(&after);
+	(void)spec_free(spec);
+	return r < 0 ? err_wrap(e, "not changed") : 0;
+}
+
+static int cannot_edit(const struct queue_place *p, struct err *e)
+{
+	char text[QUEUE_TEXT_MAX];
+
+	if (p->dir == SPOOL_RUNNING)
+		return err_set(e, -EBUSY,
+			       "task %" PRIu64 " (%s) runs; only a task that waits can be edited",
+			       p->name.id, p->name.name);
+	return err_set(e, -EBUSY,
+		       "task %" PRIu64 " (%s) %s; only a task that waits can be edited (tenure "
+		       "retry %" PRIu64 " puts it back)",
+		       p->name.id, p->name.name, queue_format_end(p, text), p->name.id);
+}
+
+/* One look. 0, TRANSIT_GONE, TRANSIT_HELD, or negative. */
+static int try_edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *word,
+		    struct edits *edits, struct queue_place *p, struct err *e)
+{
+	int r = queue_locate(sp, word, p, e);
+
+	if (r == 0 && p->element)
+		return err_set(e, -EINVAL,
+			       "%s is an element; only task %" PRIu64 " as a whole can be edited",
+			       word, p->name.id);
+	if (r == 0 && p->dir != SPOOL_PENDING)
+		return cannot_edit(p, e);
+	if (r == 0)
+		r = transit_await(sp, &p->name, QUEUE_HELD_MS, e);
+	if (r == 0)
+		r = check_edit(ctx, sp, p->name.id, p->path, edits->set, e);
+	return r == 0 ? edit_waiting(sp, &p->name, edits, e) : r;
+}
+
+static int edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *word,
+		struct edits *edits, struct err *e)
+{
+	struct queue_said said = { .dirs = 0 };
+	struct queue_place p;
+	int r = TRANSIT_GONE;
+
+	for (int look = 0; look < QUEUE_LOOKS && r == TRANSIT_GONE; look++) {
+		if (look)
+			queue_pause(look);
+		r = try_edit(ctx, sp, word, edits, &p, e);
+	}
+	if (r > 0)
+		return queue_changes_now(&p.name, e);
+	if (r == 0)
+		queue_say(&said, SPOOL_BIT(SPOOL_PENDING), "%" PRIu64 " %s is changed\n", p.name.id,
+			  p.name.name);
+	return r == 0 ? queue_commit(sp, &said, r, e) : r;
+}
+
+static int run_edit(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct edits edits = { .set = json_object() };
+	struct spool *sp = NULL;
+	int r = 0;
+
+	for (size_t i = 1; i < opts_argc(ctx->opts) && r == 0; i++)
+		r = add_assignment(&edits, opts_arg(ctx->opts, i), e);
+	if (r < 0) {
+		r = CMD_USAGE;
+	} else {
+		r = queue_open(ctx, 0, &sp, e);
+		if (r == 0)
+			r = edit(ctx, sp, opts_arg(ctx->opts, 0), &edits, e);
+		sp = spool_close(sp);
+		ask_agent_to_look(ctx);
+	}
+	json_decref(edits.set);
+	text_list_clear(&edits.variables);
+	return r;
+}
+
+/* What is an option of submit is a key here. */
+static void explain_option(const char *option, struct err *e)
+{
+	for (const struct opt *row = submit_opts; row->name; row++) {
+		bool meant = option[1] == '-' ? !strcmp(option + 2, row->name)
+					      : option[1] == row->short_name && !option[2];
+		cleanup_free char *key = xstrdup(row->name);
+
+		for (char *p = key; *p; p++)
+			*p = *p == '-' ? '_' : *p;
+		if (meant && spec_check_key(key, NULL) == 0)
+			(void)err_set(e, -EINVAL,
+				      "edit has no option %s; here it is written KEY=VALUE: %s=%s",
+				      option, key, row->arg ? row->arg : "true");
+	}
+}
+
+static const struct cmd_example edit_examples[] = {
+	{ "tenure edit 42 memory=30G gpus=2", "task 42 needs more than was said" },
+	{ "tenure edit 42 after=40,41 begin=18:30", "when others are done, and not before" },
+	{ "tenure edit 42 lane= env=LR=0.1", "out of its lane, and with another LR" },
+	{ 0 },
+};
+
+const struct cmd cmd_edit = {
+	.name = "edit",
+	.group = QUEUE_GROUP,
+	.summary = "change a task that waits",
+	.args = "ID|NAME KEY=VALUE..",
+	.min_args = 2,
+	.description =
+		"The keys are those of a task's file (docs/spool.md), which are the options of submit "
+		"and what to run: gpus, memory, lane, name, priority, retries, timeout. Of an array "
+		"or another batch they are for the elements that have not started. KEY= (or "
+		"KEY=null) is the same as never to have said it: lane= takes it out of its lane. "
+		"env=NAME=VALUE sets one variable and may be repeated. Lists of words are written as "
+		"JSON, and are the whole list then: 'args=[\"--epochs\", \"3\"]'.",
+	.examples = edit_examples,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
+	.run = run_edit,
+	.explain = explain_option,
+};

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/task/ends.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "spool/lines.h"
+
+#define TOLD_MAX 5
+
+typedef void (*end_fn)(void *data, const struct element_end *end);
+
+struct reading {
+	const struct spool *sp;
+	const char *dir, *agent;
+	end_fn fn;
+	void *data;
+};
+
+static void read_line(void *data, const char *line, size_t len)
+{
+	const struct reading *r = data;
+	struct element_end found = { .element = 0 };
+	json_t *o = json_loadb(line, len, 0, NULL);
+
+	found.element = (uint64_t)json_integer_value(json_object_get(o, "element"));
+	(void)str_copy(found.agent, sizeof(found.agent), r->agent);
+	if (found.element && end_from_json(o, &found.end))
+		r->fn(r->data, &found);
+	json_decref(o);
+}
+
+static int read_journal(void *data, const char *file, unsigned char type)
+{
+	struct reading *r = data;
+	char path[SPOOL_PATH_MAX];
+	off_t offset = 0;
+
+	r->agent = file;
+	(void)str_print(path, sizeof(path), "%.60s/%s", r->dir, file);
+	(void)lines_read(r->sp, path, &offset, read_line, r, NULL);
+	return 0;
+}
+
+static void each_end(const struct spool *sp, uint64_t id, end_fn fn, void *data)
+{
+	char dir[SPOOL_PATH_MAX];
+	struct reading r = { .sp = sp, .dir = dir, .fn = fn, .data = data };
+
+	(void)str_print(dir, sizeof(dir), "ends/%" PRIu64, id);
+	(void)spool_each(sp, dir, read_journal, &r, NULL);
+}
+
+struct search {
+	uint64_t element;
+	struct element_end *ret;
+	bool found;
+};
+
+static void keep_last(void *data, const struct element_end *end)
+{
+	struct search *s = data;
+
+	if (end->element != s->element || (s->found && end->end.epoch < s->ret->end.epoch))
+		return;
+	*s->ret = *end;
+	s->found = true;
+}
+
+bool ends_find(const struct spool *sp, uint64_t id, uint64_t element, struct element_end *ret)
+{
+	struct search s = { .element = element, .ret = ret };
+
+	each_end(sp, id, keep_last, &s);
+	return s.found;
+}
+
+struct collecting {
+	const struct batch *batch;
+	struct element_ends *ret;
+};
+
+static void keep_failed(void *data, const struct element_end *end)
+{
+	struct collecting *c = data;
+	unsigned int attempts;
+	uint64_t epoch;
+
+	if (end->end.result != RESULT_FAILED ||
+	    batch_state(c->batch, end->element, &epoch, &attempts) != BATCH_FAILED)
+		return;
+	if ((c->ret->n & (c->ret->n - 1)) == 0)
+		c->ret->ends = xrealloc(c->ret->ends, c->ret->n ? 2 * c->ret->n : 1,
+					sizeof(*c->ret->ends));
+	c->ret->ends[c->ret->n++] = *end;
+}
+
+static int by_element(const void *a, const void *b)
+{
+	const struct element_end *x = a, *y = b;
+
+	if (x->element != y->element)
+		return x->element < y->element ? -1 : 1;
+	return x->end.epoch < y->end.epoch ? -1 : x->end.epoch > y->end.epoch;
+}
+
+int ends_failed(const struct spool *sp, const struct task_name *batch, struct element_ends *ret,
+		struct err *e)
+{
+	struct collecting c = { .ret = ret };
+	struct batch *b = NULL;
+	int r = batch_open(sp, batch, NULL, &b, e);
+	size_t kept = 0;
+
+	*ret = (struct element_ends){ .n = 0 };
+	if (r < 0)
+		return r;
+	c.batch = b;
+	each_end(sp, batch->id, keep_failed, &c);
+	(void)batch_close(b);
+	if (!ret->n)
+		return 0;
+	/* One that was tried again after it had failed is told of more than once. */
+	qsort(ret->ends, ret->n, sizeof(*ret->ends), by_element);
+	for (size_t i = 0; i < ret->n; i++)
+		if (i + 1 == ret->n || ret->ends[i].element != ret->ends[i + 1].element)
+			ret->ends[kept++] = ret->ends[i];
+	ret->n = kept;
+	return 0;
+}
+
+char *ends_format_how(unsigned int exit, char buf[ENDS_HOW_MAX])
+{
+	return str_print(buf, ENDS_HOW_MAX, "%s %u",
+			 exit >= NAME_SIGNALLED ? "signal" : "exit code",
+			 exit & (NAME_SIGNALLED - 1));
+}
+
+char *ends_format_failed(uint64_t id, const struct element_ends *failed)
+{
+	struct strbuf b = STRBUF_INIT;
+	char how[ENDS_HOW_MAX];
+
+	for (size_t i = 0; i < failed->n && i < TOLD_MAX; i++)
+		strbuf_addf(&b, "%s%" PRIu64 ".%" PRIu64 " (%s)", i ? ", " : "", id,
+			    failed->ends[i].element,
+			    failed->ends[i].end.exit
+				    ? ends_format_how(failed->ends[i].end.exit, how)
+				    : failed->ends[i].end.reason);
+	if (failed->n > TOLD_MAX)
+		strbuf_addf(&b, " and %zu more", failed->n - TOLD_MAX);
+	return strbuf_take(&b);
+}

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Everything here comes from names of files. Only of batches that are not over the journals are
+ * read, for the counts of their elements, and of what runs the claims.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/queue.h"
+#include "cli/table.h"
+#include "cli/task/taskdoc.h"
+#include "cli/task/taskrun.h"
+#include "spool/lanes.h"
+
+static const struct opt list_opts[] = {
+	{ .name = "all", .short_name = 'a', .spec = { VALUE_FLAG }, .help = "also what has ended" },
+	{ .name = "state",
+	  .short_name = 's',
+	  .spec = { VALUE_WORDS },
+	  .arg = "STATE,..",
+	  .help = "only these: pending, paused, running, done, failed, cancelled" },
+	{ .name = "lane",
+	  .short_name = 'l',
+	  .spec = { VALUE_STRING },
+	  .arg = "NAME",
+	  .help = "only this lane" },
+	{ .name = "name",
+	  .short_name = 'n',
+	  .spec = { VALUE_STRING },
+	  .arg = "NAME",
+	  .help = "only names that begin so" },
+	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON, one object per line" },
+	{ 0 },
+};
+
+static const char *const states[] = { "pending", "paused",    "running", "done",
+				      "failed",	 "cancelled", NULL };
+
+struct list {
+	const struct cmd_ctx *ctx;
+	struct table *table; /* NULL: JSON */
+	size_t shown;
+	const struct spool *sp;
+	struct queue_match active, ended;
+	enum spool_dir dir;
+	json_t *tasks; /* that run on this node, as their agent says; NULL: not asked for yet */
+	size_t n_batches;
+	const struct scan_task **batches; /* by their ids, from both */
+	struct text_list lanes;		  /* that are paused */
+};
+
+struct row {
+	struct task_name name; /* of an element with what its batch says */
+	const char *state;
+	bool waits;
+	bool lane_paused;
+	bool counted;
+	struct batch_counts counts;
+	bool runs;
+	struct taskrun run;
+	const json_t *devices; /* by their numbers, or NULL */
+};
+
+static bool wanted_state(const struct cmd_ctx *ctx, const char *state)
+{
+	const struct value *v = opts_value(ctx->opts, "state");
+
+	for (size_t i = 0; v && i < v->words.n; i++)
+		if (strcmp(v->words.texts[i], state) == 0)
+			return true;
+	return !v;
+}
+
+static bool wanted(const struct cmd_ctx *ctx, const struct task_name *n)
+{
+	const char *lane = opts_text(ctx->opts, "lane"), *name = opts_text(ctx->opts, "name");
+
+	return (!lane || strcmp(lane, n->lane) == 0) && (!name || str_has_prefix(n->name, name));
+}
+
+static void add_counts(const struct row *r, struct strbuf *b)
+{
+	const struct {
+		uint64_t n;
+		const char *word;
+	} parts[] = {
+		{ r->counts.done, "done" },	      { r->counts.failed, "failed" },
+		{ r->counts.cancelled, "cancelled" }, { r->counts.running, "running" },
+		{ r->counts.waiting, "left" },
+	};
+	const char *between = ": ";
+
+	strbuf_addf(b, "%" PRIu64 " element%s", r->name.count, r->name.count == 1 ? "" : "s");
+	for (size_t i = 0; r->counted && i < ARRAY_LEN(parts); i++) {
+		if (!parts[i].n)
+			continue;
+		strbuf_addf(b, "%s%" PRIu64 " %s", between, parts[i].n, parts[i].word);
+		between = ", ";
+	}
+}
+
+/* "on node7, GPU 0 and 3, for 5m 03s" */
+static void add_run(const struct spool *sp, const struct row *r, struct strbuf *b)
+{
+	uint64_t now_ns = clock_wall_ns(), ran_ns = now_ns - r->run.started_ns;
+	char ran[UNIT_TEXT_MAX];
+	size_t i;
+	json_t *gpu;
+
+	json_array_foreach(r->devices, i, gpu)
+	{
+		strbuf_addf(b, "%s%lld",
+			    i	     ? ","
+			    : b->len ? ", GPU "
+				     : "GPU ",
+			    (long long)json_integer_value(gpu));
+	}
+	if (r->run.left) {
+		cleanup_free char *left = taskrun_format_left(sp, &r->run);
+
+		strbuf_addf(b, "%s%s", b->len ? ", " : "", left);
+	} else if (r->run.started_ns && r->run.started_ns <= now_ns)
+		strbuf_addf(b, "%sfor %s", b->len ? ", " : "",
+			    unit_format_duration(ran_ns / NS_PER_S * 1000, ran));
+}
+
+static void format_note(const struct spool *sp, const struct row *r, struct strbuf *b)
+{
+	const struct task_name *n = &r->name;
+	char when[CLOCK_TEXT_MAX];
+
+	if (n->count)
+		add_counts(r, b);
+	if (n->agent[0])
+		strbuf_addf(b, "%son %s", b->len ? ", " : "", n->agent);
+	if (r->runs)
+		add_run(sp, r, b);
+	if (n->epoch)
+		strbuf_addf(b, "%sput back %" PRIu64 "x", b->len ? ", " : "", n->epoch);
+	if (n->begin_s)
+		strbuf_addf(b, "%snot before %s", b->len ? ", " : "",
+			    clock_format_local(n->begin_s * NS_PER_S, when));
+	if (r->lane_paused)
+		strbuf_addf(b, "%sits lane is paused", b->len ? ", " : "");
+	if (r->waits && n->flags & NAME_DEPENDS)
+		strbuf_addf(b, "%safter others", b->len ? ", " : "");
+	if (n->ended_s)
+		strbuf_addf(b, "%s%s", b->len ? ", " : "",
+			    clock_format_local(n->ended_s * NS_PER_S, when));
+	if (n->ended_s && n->exit && !n->count) /* whose elements ended each in their own way */
+		strbuf_addf(b, ", %s %u", n->exit >= NAME_SIGNALLED ? "signal" : "exit",
+			    n->exit & (NAME_SIGNALLED - 1));
+}
+
+static void show_row(struct list *l, const struct row *r)
+{
+	const struct task_name *n = &r->name;
+	cleanup_strbuf struct strbuf note = STRBUF_INIT;
+	char id[QUEUE_ID_MAX], priority[24], gpus[24];
+	enum term_style style = strcmp(r->state, "running") == 0  ? TERM_GREEN
+				: strcmp(r->state, "failed") == 0 ? TERM_RED
+								  : TABLE_PLAIN;
+
+	(void)queue_format_id(n->id, n->element, id);
+	(void)str_print(priority, sizeof(priority), "%" PRIu64, n->priority);
+	(void)str_print(gpus, sizeof(gpus), "%" PRIu64, n->gpus);
+	format_note(l->sp, r, &note);
+	table_add(l->table, style, id, r->state, priority, n->gpus == SPEC_ALL ? "all" : gpus,
+		  n->lane[0] ? n->lane : "-", n->name[0] ? n->name : "-",
+		  note.len ? strbuf_str(&note) : "");
+}
+
+static void set_time(json_t *o, const char *key, uint64_t s)
+{
+	char when[CLOCK_TEXT_MAX];
+
+	if (s)
+		(void)json_object_set_new(o, key,
+					  json_string(clock_format_iso(s * NS_PER_S, when)));
+}
+
+/* What was stopped before it started has none. */
+static bool has_exit(const struct row *r)
+{
+	return r->name.exit || strcmp(r->state, "cancelled") != 0;
+}
+
+static void add_run_json(const struct row *r, const struct spool *sp, json_t *o)
+{
+	uint64_t started_ns = r->run.started_ns;
+	uint64_t until_ns = r->run.left ? r->run.left_ns : clock_wall_ns();
+	char when[CLOCK_TEXT_MAX];
+
+	if (started_ns)
+		(void)json_object_set_new(o, "started",
+					  json_string(clock_format_iso(started_ns, when)));
+	if (started_ns && started_ns <= until_ns)
+		(void)json_object_set_new(
+			o, "ran_s", json_real((double)((until_ns - started_ns) / NS_PER_MS) / 1e3));
+	taskdoc_add_left(&r->run, o);
+	if (r->devices)
+		(void)json_object_set(o, "devices", (json_t *)(uintptr_t)r->devices);
+	if (!r->run.log[0])
+		return;
+
+	cleanup_free char *log = xasprintf("%s/%s", sp->path, r->run.log);
+
+	(void)json_object_set_new(o, "log", json_string(log));
+}
+
+static void show_json(const struct spool *sp, const struct row *r)
+{
+	const struct task_name *n = &r->name;
+	json_t *o = json_pack(
+		"{s:I, s:s, s:s, s:s?, s:I, s:o, s:I}", "id", (json_int_t)n->id, "state", r->state,
+		"name", n->name, "lane", n->lane[0] ? n->lane : NULL, "priority",
+		(json_int_t)n->priority, "gpus",
+		n->gpus == SPEC_ALL ? json_string("all") : json_integer((json_int_t)n->gpus),
+		"elements", (json_int_t)n->count);
+
+	if (n->element)
+		(void)json_object_set_new(o, "element", json_integer((json_int_t)n->element));
+	if (r->counted)
+		(void)json_object_set_new(o, "counts", queue_counts_json(&r->counts));
+	if (r->lane_paused)
+		(void)json_object_set_new(o, "lane_paused", json_true());
+	if (n->agent[0])
+		(void)json_object_set_new(o, "agent", json_string(n->agent));
+	if (r->runs)
+		add_run_json(r, sp, o);
+	set_time(o, "not_before", n->begin_s);
+	set_time(o, "ended", n->ended_s);
+	if (n->ended_s)
+		(void)json_object_set_new(
+			o, "exit", has_exit(r) ? json_integer((json_int_t)n->exit) : json_null());
+
+	cleanup_free char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(16));
+
+	if (line)
+		puts(line);
+	json_decref(o);
+}
+
+static int compare_batches(const void *a, const void *b)
+{
+	const struct scan_task *x = *(const struct scan_task *const *)a,
+			       *y = *(const struct scan_task *const *)b;
+
+	return x->name.id < y->name.id ? -1 : x->name.id > y->name.id;
+}
+
+static void find_batches(struct list *l)
+{
+	const struct queue_match *both[] = { &l->active, &l->ended };
+
+	l->batches = xcalloc(l->active.n + l->ended.n + 1, sizeof(const struct scan_task *));
+	for (size_t k = 0; k < ARRAY_LEN(both); k++)
+		for (size_t i = 0; i < both[k]->n; i++)
+			if (both[k]->tasks[i].name.count)
+				l->batches[l->n_batches++] = &both[k]->tasks[i];
+	if (l->n_batches)
+		qsort(l->batches, l->n_batches, sizeof(const struct scan_task *), compare_batches);
+}
+
+/* An element's own file has nothing but its number for a name. */
+static void name_element(const struct list *l, struct task_name *n)
+{
+	const struct scan_task key = { .name = { .id = n->id } }, *wanted_batch = &key;
+	const struct scan_task **found = bsearch(&wanted_batch, l->batches, l->n_batches,
+						 sizeof(const struct scan_task *), compare_batches);
+	struct queue_place p = { .element = 0 };
+	struct task_name of = { .count = 0 };
+
+	if (found)
+		of = (*found)->name;
+	else if (queue_locate_id(l->sp, n->id, 0, &p, NULL) == 0) /* was stopped; they end yet */
+		of = p.name;
+	of.id = n->id;
+	of.element = n->element;
+	of.epoch = n->epoch;
+	of.count = of.begin_s = of.ended_s = 0;
+	of.flags &= ~(NAME_DEPENDS | NAME_PAUSED);
+	*n = of;
+}
+
+static bool is_lane_paused(const struct list *l, const char *lane)
+{
+	for (size_t i = 0; lane[0] && i < l->lanes.n; i++)
+		if (strcmp(l->lanes.texts[i], lane) == 0)
+			return true;
+	return false;
+}
+
+static int add_lane(void *data, const char *lane)
+{
+	text_list_add(&((struct list *)data)->lanes, lane);
+	return 0;
+}
+
+/* What it has, from its claim; the agent here knows its devices by their numbers. */
+static void look_at_run(struct list *l, struct row *r)
+{
+	const json_t *task;
+	char id[QUEUE_ID_MAX];
+
+	r->runs = true;
+	taskrun_read_claim(l->sp, &r->name, r->name.name, &r->run);
+	if (r->name.element && r->run.started_ns) { /* its batch may have been edited since */
+		struct text_list uuids = { .n = 0 };
+
+		taskrun_devices(l->sp, &r->run, &uuids);
+		r->name.gpus = uuids.n;
+		text_list_clear(&uuids);
+	}
+	if (!r->name.agent[0])
+		(void)str_copy(r->name.agent, sizeof(r->name.agent), r->run.who.agent);
+	if (!l->tasks)
+		l->tasks = taskdoc_tasks(l->ctx);
+	task = json_object_get(l->tasks, queue_format_id(r->name.id, r->name.element, id));
+	r->devices = json_object_get(task, "gpus");
+	taskrun_take_agents(&r->run, task);
+}
+
+static void show(struct list *l, const struct scan_task *t)
+{
+	struct row r = { .name = t->name,
+			 .state = queue_state(&t->name, t->dir),
+			 .waits = t->dir == SPOOL_PENDING };
+
+	r.lane_paused = r.waits && is_lane_paused(l, t->name.lane);
+	if (r.lane_paused)
+		r.state = "paused";
+	if (!wanted_state(l->ctx, r.state))
+		return;
+	if (t->name.element)
+		name_element(l, &r.name);
+	if (!wanted(l->ctx, &r.name))
+		return;
+	if (t->dir == SPOOL_RUNNING)
+		look_at_run(l, &r);
+	r.counted = t->name.count && r.waits &&
+		    queue_counts(l->sp, &t->name, &l->active, &r.counts, NULL) == 0;
+	l->shown++;
+	if (l->table)
+		show_row(l, &r);
+	else
+		show_json(l->sp, &r);
+}
+
+static int add_ended(void *data, const struct task_name *n, const char *dir)
+{
+	struct list *l = data;
+	struct queue_match *m = &l->ended;
+
+	if ((m->n & (m->n - 1)) == 0)
+		m->tasks = xrealloc(m->tasks, m->n ? 2 * m->n : 1, sizeof(*m->tasks));
+	m->tasks[m->n++] = (struct scan_task){ .name = *n, .dir = l->dir };
+	return 0;
+}
+
+static int by_end(const void *a, const void *b)
+{
+	const struct scan_task *x = a, *y = b;
+
+	if (x->name.ended_s != y->name.ended_s)
+		return x->name.ended_s < y->name.ended_s ? -1 : 1;
+	return x->name.id < y->name.id ? -1 : x->name.id > y->name.id;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* What has ended since the queue was read, and so is in both, has ended. Elements of a batch that
+ * was stopped may run on for a while. */
+static void drop_ended(const struct list *l, struct queue_match *active)
+{
+	cleanup_free uint64_t *ids = xcalloc(l->ended.n + 1, sizeof(*ids));
+	size_t kept = 0;
+
+	for (size_t i = 0; i < l->ended.n; i++)
+		ids[i] = l->ended.tasks[i].name.id;
+	qsort(ids, l->ended.n, sizeof(*ids), by_id);
+	for (size_t i = 0; i < active->n; i++)
+		if (active->tasks[i].name.element ||
+		    !bsearch(&active->tasks[i].name.id, ids, l->ended.n, sizeof(*ids), by_id))
+			active->tasks[kept++] = active->tasks[i];
+	active->n = kept;
+}
+
+/* Read after the queue, so that nothing is missed on its way from one to the other. */
+static int read_ended(const struct spool *sp, struct list *l, struct err *e)
+{
+	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED, SPOOL_DONE };
+	bool all = opts_flag(l->ctx->opts, "all"), chosen = opts_given(l->ctx->opts, "state");
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
+		const char *name = spool_dir_name(dirs[i]);
+
+		l->dir = dirs[i];
+		if (chosen ? !wanted_state(l->ctx, name) : !all)
+			continue;
+		r = dirs[i] == SPOOL_DONE ? scan_done(sp, add_ended, l, e)
+					  : scan_dir(sp, name, add_ended, l, e);
+	}
+	if (l->ended.n)
+		qsort(l->ended.tasks, l->ended.n, sizeof(*l->ended.tasks), by_end);
+	return r;
+}
+
+static int read_all(struct list *l, struct err *e)
+{
+	int r = queue_all(l->sp, &l->active, e);
+
+	if (r == 0)
+		r = read_ended(l->sp, l, e);
+	if (r == 0 && l->ended.n)
+		drop_ended(l, &l->active);
+	if (r == 0)
+		find_batches(l);
+	if (r == 0)
+		r = lanes_paused(l->sp, add_lane, l, e);
+	return r;
+}
+
+static int check_states(const struct cmd_ctx *ctx, struct err *e)
+{
+	const struct value *v = opts_value(ctx->opts, "state");
+
+	for (size_t i = 0; v && i < v->words.n; i++) {
+		size_t j = 0;
+
+		while (states[j] && strcmp(states[j], v->words.texts[i]) != 0)
+			j++;
+		if (!states[j])
+			return err_set(e, -EINVAL,
+				       "--state: \"%s\" is none of pending, paused, running, done, "
+				       "failed, cancelled",
+				       v->words.texts[i]);
+	}
+	return 0;
+}
+
+static void say_none(const struct cmd_ctx *ctx, const struct spool *sp)
+{
+	bool all = opts_flag(ctx->opts, "all") || opts_given(ctx->opts, "state");
+
+	if (opts_given(ctx->opts, "state") || opts_given(ctx->opts, "lane") ||
+	    opts_given(ctx->opts, "name"))
+		printf("No task in instance \"%s\" is as asked for%s.\n", sp->instance,
+		       all ? "" : ", of those that wait or run (-a: also what has ended)");
+	else
+		printf("Nothing in instance \"%s\"%s.\n", sp->instance,
+		       all ? "" : " waits or runs (-a: also what has ended)");
+}
+
+static int run_list(const struct cmd_ctx *ctx, struct err *e)
+{
+	static const struct table_column columns[] = {
+		{ "ID", true },	      { "STATE" },	    { "PRIO", true }, { "GPUS", true },
+		{ "LANE", .cut = 6 }, { "NAME", .cut = 8 }, { "" },	      { 0 }
+	};
+	struct list l = { .ctx = ctx };
+	struct spool *sp = NULL;
+	int r;
+
+	if (check_states(ctx, e) < 0)
+		return CMD_USAGE;
+	r = queue_open_if_there(ctx, SPOOL_LOOK, &sp, e);
+	if (r < 0 || !sp)
+		return r;
+	l.table = opts_flag(ctx->opts, "json") ? NULL : table_new(columns);
+	l.sp = sp;
+	r = read_all(&l, e);
+	for (size_t i = 0; i < l.ended.n && r == 0; i++)
+		show(&l, &l.ended.tasks[i]);
+	for (size_t i = 0; i < l.active.n && r == 0; i++)
+		show(&l, &l.active.tasks[i]);
+	free(l.ended.tasks);
+	free(l.active.tasks);
+	free(l.batches);
+	json_decref(l.tasks);
+	text_list_clear(&l.lanes);
+	if (r == 0 && l.table && l.shown)
+		table_print(l.table, stdout);
+	else if (r == 0 && l.table)
+		say_none(ctx, sp);
+	(void)table_free(l.table);
+	sp = spool_close(sp);
+	return r;
+}
+
+static const struct cmd_example list_examples[] = {
+	{ "tenure list", "what waits and what runs" },
+	{ "tenure list -s failed", "what has failed" },
+	{ "tenure list -a --json | jq 'select(.lane == \"week\")'", "for scripts" },
+	{ 0 },
+};
+
+const struct cmd cmd_list = {
+	.name = "list",
+	.group = QUEUE_GROUP,
+	.summary = "the tasks of the queue",
+	.description =
+		"In the order in which they start. Of an array or another batch there is a row "
+		"for each element that runs, and one for all of them. A queue with nothing in it, or "
+		"into which nothing was submitted yet, is no error. Works without an "
+		"agent; which GPUs a task has is shown where an agent runs here.",
+	.examples = list_examples,
+	.opts = list_opts,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
+	.run = run_list,
+};

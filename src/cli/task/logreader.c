@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The latest attempt is that whose log was written to last: when a task is asked for again, its
+ * attempts are counted from 1 again. Who follows is shown each attempt that begins meanwhile, in
+ * the order in which they were written to last, however quickly one ends after another.
+ *
+ * A log that is past its limit has its middle cut out while we read (task/logfile.h): what follows
+ * comes nearer to the beginning, or a hole is left. So the last bytes that were read are read again
+ * each time, and looked for where they are not before our place any more. It may also be cut while
+ * a part is read, of which the end is from elsewhere then: each part is read twice.
+ */
+
+#include "cli/task/logreader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "cli/task/taskrun.h"
+#include "task/logfile.h"
+#include "task/logtext.h"
+
+#define SEARCHES     20
+#define QUIET_TURNS  8
+#define WAITS_MS     500
+#define SEEN	     256 /* enough to find our place in a log that was cut */
+#define PART	     65536
+#define MOVE_LOOK_US 2000 /* while a log is moved: await_move() */
+#define MOVE_LOOKS   1000
+#define MOVE_QUIET   100
+
+struct reader {
+	const struct tasklog *t;
+	int fd;
+	bool looked; /* so that what is found now has begun meanwhile */
+	char path[SPOOL_PATH_MAX];
+	bool follows;
+	char *away;		/* what was said last of one that is not in the spool */
+	struct text_list shown; /* paths of those before */
+	off_t at, size;
+	char seen[SEEN]; /* before it */
+	size_t n_seen;
+	struct logtext_plain plain;
+};
+
+struct finding {
+	const struct reader *r;
+	char own[QUEUE_ID_MAX + 1]; /* "42.7-" */
+	struct timespec after;	    /* what was written before that is of no interest */
+	char path[SPOOL_PATH_MAX];
+	struct timespec written;
+};
+
+/* "42.7-train.sh.2.log": 2 */
+static unsigned int attempt_of(const char *file)
+{
+	size_t len = strlen(file), tail = strlen(".log");
+	char number[16];
+	uint64_t n;
+	const char *dot;
+
+	if (len < tail || strcmp(file + len - tail, ".log") != 0)
+		return 0;
+	dot = file + len - tail;
+	while (dot > file && dot[-1] != '.')
+		dot--;
+	(void)str_print(number, sizeof(number), "%.*s", (int)(file + len - tail - dot), dot);
+	return str_to_u64(number, &n) < 0 ? 0 : (unsigned int)n;
+}
+
+static bool is_newer(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec >= b->tv_nsec;
+}
+
+static bool was_shown(const struct reader *r, const char *path)
+{
+	for (size_t i = 0; i < r->shown.n; i++)
+		if (strcmp(r->shown.texts[i], path) == 0)
+			return true;
+	return strcmp(r->path, path) == 0;
+}
+
+/* The latest one; of those that have come since the last look, the first. */
+static bool is_wanted(const struct finding *f, const char *path, const struct timespec *written)
+{
+	if (!f->r->looked)
+		return is_newer(written, &f->written);
+	return is_newer(written, &f->after) && !was_shown(f->r, path) &&
+	       (!f->path[0] || !is_newer(written, &f->written));
+}
+
+static int look_at_log(void *data, const char *file, unsigned char type)
+{
+	struct finding *f = data;
+	const struct tasklog *t = f->r->t;
+	char path[SPOOL_PATH_MAX];
+	unsigned int attempt = attempt_of(file);
+	struct stat st;
+
+	if (!attempt || !str_has_prefix(file, f->own) || (t->attempt && t->attempt != attempt))
+		return 0;
+	(void)spool_path(SPOOL_LOGS, file, path);
+	if (fstatat(t->sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+	    !is_wanted(f, path, &st.st_mtim))
+		return 0;
+	f->written = st.st_mtim;
+	(void)str_copy(f->path, sizeof(f->path), path);
+	return 0;
+}
+
+static void show_label(const struct tasklog *t)
+{
+	if (!t->label || *t->shown == t->label)
+		return;
+	(void)fprintf(t->out, "%s==> %s <==\n", *t->shown ? "\n" : "", t->label);
+	*t->shown = t->label;
+}
+
+static void put(const struct tasklog *t, const char *data, size_t len)
+{
+	if (!len)
+		return;
+	show_label(t);
+	(void)fwrite(data, 1, len, t->out);
+}
+
+/* Nothing more of this log is shown. */
+static void end_log(struct reader *r)
+{
+	cleanup_strbuf struct strbuf rest = STRBUF_INIT;
+
+	logtext_plain_end(&r->plain, &rest);
+	put(r->t, strbuf_str(&rest), rest.len);
+	r->fd = fd_close(r->fd);
+}
+
+static int open_log(struct reader *r, const char *path, int fd)
+{
+	char id[QUEUE_ID_MAX], title[QUEUE_ID_MAX + 8];
+
+	if (r->path[0])
+		text_list_add(&r->shown, r->path);
+	end_log(r);
+	r->fd = fd;
+	(void)str_copy(r->path, sizeof(r->path), path);
+	r->at = r->size = 0;
+	r->n_seen = 0;
+	(void)queue_format_id(r->t->id, r->t->element, id);
+	logtext_plain_begin(&r->plain, str_print(title, sizeof(title), "task %s ", id));
+	return 1;
+}
+
+/* A record in the spool names it: a regular file of whom the spool believes. */
+static int open_named(const struct spool *sp, const struct log_away *log, struct err *e)
+{
+	cleanup_fd int fd = -1;
+	struct stat st;
+
+	if (!log->file[0] || strcmp(log->host, sp->host) != 0)
+		return err_set(e, -ENOENT, "it is there, and not here");
+	fd = open(log->file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(e, errno, "open %s", log->file);
+	if (!S_ISREG(st.st_mode) || !spool_trusts(sp, st.st_uid))
+		return err_set(e, -EPERM, "%s is no log of this user's", log->file);
+	return take_fd(fd);
+}
+
+/* The one of an attempt whose log could not be made, which is said once. 1: it is another one than
+ * before; 0: none, or it was said; -ENOENT: it cannot be had here, for who does not follow. */
+static int find_away(struct reader *r, struct err *e)
+{
+	const struct tasklog *t = r->t;
+	struct err why = ERR_INIT;
+	struct queue_place place;
+	struct log_away log;
+	char id[QUEUE_ID_MAX], *text;
+	int fd;
+
+	if (queue_locate_id(t->sp, t->id, t->element, &place, NULL) < 0 ||
+	    taskrun_log_away(t->sp, &place, t->attempt, &log, NULL) != 1)
+		return 0;
+	text = taskrun_format_away(t->sp, &log);
+	if (r->away && strcmp(r->away, text) == 0) {
+		free(text);
+		return 0;
+	}
+	free(r->away);
+	r->away = text;
+	fd = open_named(t->sp, &log, &why);
+	(void)queue_format_id(t->id, t->element, id);
+	if (fd < 0 && !r->follows)
+		return err_set(e, -ENOENT, "task %s: %s%s%s", id, text, log.file[0] ? "; " : "",
+			       log.file[0] ? why.text : "");
+	(void)fflush(t->out);
+	(void)fprintf(stderr, "tenure: warning: task %s: %s\n", id, text);
+	r->looked = true;
+	return fd < 0 ? 0 : open_log(r, strrchr(log.file, '/'), fd);
+}
+
+/* 1: it has (another) one now. */
+static int find_log(struct reader *r, struct err *e)
+{
+	struct finding f = { .r = r };
+	char id[QUEUE_ID_MAX];
+	struct stat st;
+	int code;
+
+	code = find_away(r, e);
+	if (code)
+		return code;
+	if (r->fd >= 0 && fstat(r->fd, &st) == 0)
+		f.after = st.st_mtim;
+	(void)str_print(f.own, sizeof(f.own), "%s-", queue_format_id(r->t->id, r->t->element, id));
+	code = spool_each(r->t->sp, spool_dir_name(SPOOL_LOGS), look_at_log, &f, e);
+	r->looked = true;
+	/* Where that one could not be made, others cannot be read; who follows may not know it yet.
+	 */
+	if (code < 0 && (r->away || r->follows))
+		code = 0;
+	if (code < 0 || !f.path[0])
+		return code < 0 ? code : 0;
+	code = spool_open_file(r->t->sp, f.path, O_RDONLY, NULL, e);
+	return code < 0 ? code : open_log(r, f.path, code);
+}
+
+static void reader_clear(struct reader *r)
+{
+	end_log(r);
+	text_list_clear(&r->shown);
+	free(r->away);
+}
+
+static void put_part(struct reader *r, const char *data, size_t len)
+{
+	cleanup_strbuf struct strbuf own = STRBUF_INIT;
+
+	if (!r->t->plain) {
+		put(r->t, data, len);
+		return;
+	}
+	logtext_plain_add(&r->plain, data, len, &own);
+	put(r->t, strbuf_str(&own), own.len);
+}
+
+static void remember(struct reader *r, const char *data, size_t n)
+{
+	size_t of_new = n < SEEN ? n : SEEN;
+	size_t of_old = r->n_seen < SEEN - of_new ? r->n_seen : SEEN - of_new;
+
+	(void)memmove(r->seen, r->seen + r->n_seen - of_old, of_old);
+	(void)memcpy(r->seen + of_old, data + n - of_new, of_new);
+	r->n_seen = of_old + of_new;
+}
+
+/* Whether the n bytes that were read, from n_seen before our place, go on with what we know. */
+static bool has_moved(const struct reader *r, const char *buf, size_t n)
+{
+	struct stat st;
+
+	if (r->n_seen)
+		return n < r->n_seen || memcmp(buf, r->seen, r->n_seen) != 0;
+	return n == 0 && fstat(r->fd, &st) == 0 && st.st_size < r->at;
+}
+
+/* How many of the n bytes at our place are no hole that was cut into the log; 0: we are behind the
+ * hole now, or the log has been cut again. A filesystem that cannot tell has none. */
+static size_t skip_hole(struct reader *r, const char *bytes, size_t n)
+{
+	struct stat st;
+	off_t data, hole;
+
+	if (!memchr(bytes, '\0', n))
+		return n;
+	data = lseek(r->fd, r->at, SEEK_DATA);
+	if (data < 0 && errno == ENXIO && (fstat(r->fd, &st) < 0 || st.st_size < r->at + (off_t)n))
+		return 0;
+	if (data > r->at || (data < 0 && errno == ENXIO)) {
+		r->at = data > r->at ? data : r->at + (off_t)n;
+		r->n_seen = 0;
+		return 0;
+	}
+	hole = lseek(r->fd, r->at, SEEK_HOLE);
+	return hole > r->at && hole < r->at + (off_t)n ? (size_t)(hole - r->at) : n;
+}
+
+static bool is_same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/*
+ * Where nothing can be cut out of a file its end is copied to the front, which may take a while:
+ * what lies behind our place then is half old. It is over when the file is shorter, or when nobody
+ * writes to it any more.
+ */
+static void await_move(const struct reader *r)
+{
+	struct stat st, before = { .st_size = -1 };
+	unsigned int quiet = 0;
+
+	for (unsigned int i = 0; i < MOVE_LOOKS && quiet < MOVE_QUIET; i++) {
+		if (fstat(r->fd, &st) < 0 || st.st_size < r->size || logfile_collapses(r->fd))
+			return;
+		quiet = st.st_size == before.st_size && is_same_time(&st.st_mtim, &before.st_mtim)
+				? quiet + 1
+				: 0;
+		before = st;
+		(void)usleep(MOVE_LOOK_US);
+	}
+}
+
+/* The next bytes, those before our place included: how many, or -errno. 0: it was cut meanwhile,
+ * and our place is another one. */
+static ssize_t read_part(struct reader *r, char *buf, char *again, size_t size)
+{
+	off_t from = r->at - (off_t)r->n_seen;
+	struct stat st;
+	ssize_t got = pread(r->fd, buf, size, from), same;
+
+	if (got < 0)
+		return -errno;
+	if (has_moved(r, buf, (size_t)got)) { /* cut where log_limit was reached */
+		await_move(r);
+		r->at = (off_t)logfile_find(r->fd, (uint64_t)r->at, r->seen, &r->n_seen);
+		return 0;
+	}
+	same = pread(r->fd, again, (size_t)got, from);
+	if (same != got || memcmp(buf, again, (size_t)got) != 0)
+		return 0;
+	if (fstat(r->fd, &st) == 0)
+		r->size = st.st_size;
+	return got;
+}
+
+static int copy_more(struct reader *r, struct err *e)
+{
+	char buf[SEEN + PART], again[SEEN + PART];
+	ssize_t got;
+
+	while (r->fd >= 0) {
+		size_t seen = r->n_seen;
+		off_t at = r->at;
+
+		got = read_part(r, buf, again, sizeof(buf));
+		if (got < 0)
+			return err_sys(e, (int)-got, "read %s/%s", r->t->sp->path, r->path);
+		if (got == 0 && !seen && at == r->at)
+			break; /* it is empty */
+		if (got == 0)
+			continue;
+
+		const char *data = buf + r->n_seen;
+		size_t n = (size_t)got - r->n_seen;
+
+		if (!n)
+			break;
+		n = skip_hole(r, data, n);
+		if (!n)
+			continue;
+		errno = 0;
+		put_part(r, data, n);
+		remember(r, data, n);
+		r->at += (off_t)n;
+		if (ferror(r->t->out))
+			return err_sys(e, errno ? errno : EIO, "write the output");
+	}
+	return fflush(r->t->out) == 0 ? 0 : err_sys(e, errno, "write the output");
+}
+
+static int no_log(const struct tasklog *t, bool ended, struct err *e)
+{
+	char id[QUEUE_ID_MAX];
+
+	(void)queue_format_id(t->id, t->element, id);
+	if (t->attempt)
+		return err_set(e, -ENOENT, "task %s has no log of attempt %u", id, t->attempt);
+	if (ended)
+		return err_set(e, -ENOENT,
+			       "task %s has no log: it was stopped before it started, or its log "
+			       "was removed or could not be made (tenure show %s)",
+			       id, id);
+	return err_set(
+		e, -ENOENT,
+		"task %s has no log, as it has not run yet (tenure why %s tells why; -f waits "
+		"for it)",
+		id, id);
+}
+
+int tasklog_show(const struct tasklog *t, struct err *e)
+{
+	struct reader r = { .t = t, .fd = -1 };
+	int code = find_log(&r, e);
+
+	if (code == 0)
+		code = no_log(t, t->ended, e);
+	if (code > 0)
+		code = copy_more(&r, e);
+	reader_clear(&r);
+	return code;
+}
+
+/* When to read the directory, which may be large: for a while after the task has moved, and where
+ * its log stands still. */
+struct pace {
+	char path[SPOOL_PATH_MAX], state[16];
+	unsigned int searches, quiet;
+	off_t at;
+};
+
+static bool is_time_to_search(struct pace *p, const struct reader *r, const struct taskwatch *w)
+{
+	const struct queue_place *place = taskwatch_place(w);
+
+	p->quiet = r->at == p->at ? p->quiet + 1 : 0;
+	p->at = r->at;
+	if (strcmp(p->path, place->path) != 0 || strcmp(p->state, taskwatch_state(w)) != 0) {
+		(void)str_copy(p->path, sizeof(p->path), place->path);
+		(void)str_copy(p->state, sizeof(p->state), taskwatch_state(w));
+		p->searches = SEARCHES;
+	}
+	if (p->searches)
+		p->searches--;
+	return p->searches || p->quiet % QUIET_TURNS == QUIET_TURNS - 1;
+}
+
+struct follower {
+	struct reader r;
+	struct pace pace;
+	struct taskwatch *w;
+	uint64_t tell_ns; /* when to say that it waits; 0: it does not, UINT64_MAX: it was said */
+	bool over;
+};
+
+/* Most tasks wait for a moment only. */
+static void look_whether_it_waits(struct follower *f)
+{
+	const struct tasklog *t = f->r.t;
+	bool waits = strcmp(taskwatch_state(f->w), "running") != 0; /* paused, too */
+	uint64_t now = clock_mono_ns();
+
+	if (!t->waits || !waits) {
+		f->tell_ns = 0;
+	} else if (!f->tell_ns) {
+		f->tell_ns = now + WAITS_MS * NS_PER_MS;
+	} else if (now >= f->tell_ns) {
+		f->tell_ns = UINT64_MAX;
+		t->waits(t->data, t, taskwatch_place(f->w));
+	}
+}
+
+static void begin_to_follow(struct follower *f, const struct tasklog *t, struct taskwatch *w)
+{
+	*f = (struct follower){ .r = { .t = t, .fd = -1, .follows = true },
+				.pace = { .searches = SEARCHES },
+				.w = w };
+}
+
+/* One look: what is new is shown. 0 or negative. */
+static int follow_once(struct follower *f, struct err *e)
+{
+	int code, ended = taskwatch_look(f->w, e); /* before the last read */
+
+	if (ended < 0)
+		return ended;
+	code = copy_more(&f->r, e);
+	if (code == 0 && (ended || is_time_to_search(&f->pace, &f->r, f->w)))
+		while ((code = find_log(&f->r, e)) > 0 && (code = copy_more(&f->r, e)) == 0)
+			;
+	if (ended)
+		end_log(&f->r);
+	f->over = ended;
+	if (code == 0 && !ended)
+		look_whether_it_waits(f);
+	return code;
+}
+
+int tasklog_follow(const struct tasklog *t, struct taskwatch *w, struct err *e)
+{
+	struct follower f;
+	int code = 0;
+
+	begin_to_follow(&f, t, w);
+	while (code == 0 && !f.over) {
+		code = follow_once(&f, e);
+		if (code == 0 && !f.over) {
+			taskwatch_pause(w);
+			code = t->turn ? t->turn(t->data) : 0;
+		}
+	}
+	reader_clear(&f.r);
+	return code;
+}
+
+int tasklog_follow_all(const struct tasklog *t, struct taskwatch **w, size_t n, struct err *e)
+{
+	cleanup_free struct follower *all = xcalloc(n, sizeof(*all));
+	size_t left = n;
+	int code = 0;
+
+	for (size_t i = 0; i < n; i++)
+		begin_to_follow(&all[i], &t[i], w[i]);
+	while (code == 0 && left) {
+		struct taskwatch *lives = NULL;
+
+		for (size_t i = 0; i < n && code == 0; i++) {
+			if (all[i].over)
+				continue;
+			code = follow_once(&all[i], e);
+			left -= all[i].over;
+			lives = all[i].over ? lives : w[i];
+		}
+		if (code == 0 && lives) {
+			taskwatch_pause(lives);
+			code = t->turn ? t->turn(t->data) : 0;
+		}
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (code == 0 && !t[i].optional && !all[i].r.path[0])
+			code = no_log(&t[i], true, e);
+		reader_clear(&all[i].r);
+	}
+	return code;
+}

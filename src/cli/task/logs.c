@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "cli/commands.h"
+#include "cli/task/logreader.h"
+#include "cli/task/whytext.h"
+
+static const struct opt logs_opts[] = {
+	{ .name = "follow",
+	  .short_name = 'f',
+	  .spec = { VALUE_FLAG },
+	  .help = "go on while it grows, until the task has ended; says why one waits" },
+	{ .name = "attempt",
+	  .spec = { VALUE_UINT, .min = 1, .max = 1000000 },
+	  .arg = "N",
+	  .help = "that of the N-th attempt (default: the latest)" },
+	{ .name = "plain",
+	  .spec = { VALUE_FLAG },
+	  .help = "the output alone, without tenure's lines (===) around it" },
+	{ 0 },
+};
+
+static int which_element(const struct queue_place *p, struct err *e)
+{
+	if (!p->name.count || p->element)
+		return 0;
+	return err_set(e, -EINVAL,
+		       "task %" PRIu64 " has %" PRIu64
+		       " elements with a log each; say which: tenure "
+		       "logs %" PRIu64 ".1",
+		       p->name.id, p->name.count, p->name.id);
+}
+
+/* What is asked for. */
+struct asked {
+	size_t n;
+	struct queue_place *places;
+	struct tasklog *logs;
+	char (*labels)[QUEUE_ID_MAX + SPEC_NAME_MAX + 2];
+	const char *shown;
+};
+
+static bool has_ended(const struct spool *sp, const struct queue_place *p)
+{
+	if (p->dir != SPOOL_PENDING && p->dir != SPOOL_RUNNING)
+		return true;
+	return p->element && queue_element_state(sp, p, p->element, NULL) > BATCH_RUNNING;
+}
+
+static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spool *sp,
+		   struct err *e)
+{
+	const struct value *attempt = opts_value(ctx->opts, "attempt");
+	int r = 0;
+
+	for (size_t i = 0; i < a->n && r == 0; i++) {
+		struct queue_place *p = &a->places[i];
+		char id[QUEUE_ID_MAX];
+
+		r = queue_locate(sp, opts_arg(ctx->opts, i), p, e);
+		if (r == 0)
+			r = which_element(p, e);
+		if (r < 0)
+			break;
+		(void)str_print(a->labels[i], sizeof(a->labels[i]), "%s %s",
+				queue_format_id(p->name.id, p->element, id), p->name.name);
+		a->logs[i] = (struct tasklog){
+			.sp = sp,
+			.id = p->name.id,
+			.element = p->element,
+			.ended = has_ended(sp, p),
+			.attempt = attempt ? (unsigned int)attempt->num : 0,
+			.plain = opts_flag(ctx->opts, "plain"),
+			.out = stdout,
+			.label = a->n > 1 ? a->labels[i] : NULL,
+			.shown = &a->shown,
+		};
+	}
+	return r;
+}
+
+/* Beside the output, which may go into a file. */
+static void say_that_it_waits(void *data, const struct tasklog *t, const struct queue_place *place)
+{
+	cleanup_strbuf struct strbuf why = STRBUF_INIT;
+	json_t *nodes = json_array();
+	struct err e = ERR_INIT;
+	char id[QUEUE_ID_MAX];
+
+	if (why_text(data, t->sp, place, &why, nodes, &e) < 0)
+		strbuf_adds(&why, "waits");
+	(void)fflush(t->out);
+	(void)fprintf(stderr, "tenure: task %s %s; its output follows when it starts\n",
+		      queue_format_id(t->id, t->element, id), strbuf_str(&why));
+	json_decref(nodes);
+}
+
+static int follow(const struct asked *a, const struct cmd_ctx *ctx, const struct spool *sp,
+		  struct err *e)
+{
+	cleanup_free struct taskwatch **w = xcalloc(a->n, sizeof(struct taskwatch *));
+	int r = 0;
+
+	for (size_t i = 0; i < a->n && r == 0; i++) {
+		a->logs[i].waits = say_that_it_waits;
+		a->logs[i].data = (void *)(uintptr_t)ctx;
+		r = taskwatch_open(sp, &a->places[i], &w[i], e);
+	}
+	if (r == 0)
+		r = tasklog_follow_all(a->logs, w, a->n, e);
+	for (size_t i = 0; i < a->n; i++)
+		(void)taskwatch_close(w[i]);
+	return r;
+}
+
+/* An attempt that is asked for by its number grows no more, or is the last one. That one has no log
+ * keeps none of the others from being shown. */
+static int show_all(const struct asked *a, struct err *e)
+{
+	int first = 0, r = 0;
+
+	for (size_t i = 0; i < a->n && (r == 0 || r == -ENOENT); i++) {
+		r = tasklog_show(&a->logs[i], first ? NULL : e);
+		first = first ? first : r;
+	}
+	return first;
+}
+
+static int run_logs(const struct cmd_ctx *ctx, struct err *e)
+{
+	size_t n = opts_argc(ctx->opts);
+	cleanup_free struct queue_place *places = xcalloc(n, sizeof(*places));
+	cleanup_free struct tasklog *logs = xcalloc(n, sizeof(*logs));
+	cleanup_free char(*labels)[QUEUE_ID_MAX + SPEC_NAME_MAX + 2] = xcalloc(n, sizeof(*labels));
+	struct asked a = { .n = n, .places = places, .logs = logs, .labels = labels };
+	struct spool *sp = NULL;
+	int r = queue_open(ctx, SPOOL_LOOK, &sp, e);
+
+	if (r == 0)
+		r = ask_for(&a, ctx, sp, e);
+	if (r == 0)
+		r = opts_flag(ctx->opts, "follow") ? follow(&a, ctx, sp, e) : show_all(&a, e);
+	sp = spool_close(sp);
+	return r;
+}
+
+static const struct cmd_example logs_examples[] = {
+	{ "tenure logs 42", "what task 42 has printed in its latest attempt" },
+	{ "tenure logs -f train.sh", "and what it prints from now on, until it ends" },
+	{ "tenure logs -f 42 43.1 43.2", "several at once, until all have ended" },
+	{ "tenure logs 43.7 --attempt 1", "the first attempt of an element" },
+	{ 0 },
+};
+
+const struct cmd cmd_logs = {
+	.name = "logs",
+	.group = QUEUE_GROUP,
+	.summary = "what a task has printed",
+	.args = "ID|NAME..",
+	.min_args = 1,
+	.description = "Of the latest attempt; of ended tasks, too. Of several, a line says whose "
+		       "output follows. Elements of an array (42.7) count from 1, whatever its "
+		       "indices are. Works without an agent.",
+	.examples = logs_examples,
+	.opts = logs_opts,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_logs,
+};

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Who serves the instance now is in agents/, who ever did in events/. A task for one GPU that says
+ * no more, which most are, costs no look: an agent does not start where there is none. What GPUs
+ * are like and which of them an agent uses only that of this node is asked.
+ */
+
+#include "cli/task/roomcheck.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "base/units.h"
+#include "cli/ask_agent.h"
+#include "cli/peers.h"
+#include "sched/fit.h"
+#include "spool/room.h"
+
+#define EVENTS_SUFFIX	".tasks.jsonl"
+#define STATUS_LIMIT_MS 2000
+
+struct nodes {
+	const struct peers *peers;
+	size_t n;
+	struct room_node *all;
+};
+
+static void add(struct nodes *nodes, const char *agent, bool lives, unsigned int devices)
+{
+	nodes->all = xrealloc(nodes->all, nodes->n + 1, sizeof(*nodes->all));
+	nodes->all[nodes->n] = (struct room_node){ .lives = lives, .devices = devices };
+	(void)str_copy(nodes->all[nodes->n++].agent, sizeof(nodes->all->agent), agent);
+}
+
+/* One that has run here before and has no file in agents/ any more. */
+static int add_former(void *data, const char *file, unsigned char type)
+{
+	struct nodes *nodes = data;
+	size_t len = strlen(file), tail = strlen(EVENTS_SUFFIX);
+	char agent[NAME_AGENT_MAX + 1];
+
+	if (len <= tail || len - tail > NAME_AGENT_MAX ||
+	    strcmp(file + len - tail, EVENTS_SUFFIX) != 0)
+		return 0;
+	(void)str_print(agent, sizeof(agent), "%.*s", (int)(len - tail), file);
+	if (!peers_find(nodes->peers, agent))
+		add(nodes, agent, false, 0);
+	return 0;
+}
+
+static void find_nodes(const struct spool *sp, struct nodes *nodes)
+{
+	for (size_t i = 0; i < nodes->peers->n; i++) {
+		const struct peer *p = &nodes->peers->all[i];
+
+		if (!p->said_gone)
+			add(nodes, p->agent, p->state == PEER_ALIVE, p->beat.devices);
+	}
+	(void)spool_each(sp, spool_dir_name(SPOOL_EVENTS), add_former, nodes, NULL);
+}
+
+static int judge(const struct spool *sp, struct nodes *nodes, uint64_t want, struct err *e)
+{
+	cleanup_strbuf struct strbuf has = STRBUF_INIT, hope = STRBUF_INIT;
+	enum room room = room_judge(nodes->all, nodes->n, want);
+	cleanup_free char *text = NULL;
+
+	if (room == ROOM_ENOUGH)
+		return 0;
+	room_tell(nodes->all, nodes->n, &has);
+	if (room == ROOM_NONE)
+		return err_set(e, -ERANGE,
+			       "it asks for %" PRIu64 " GPUs, and no node of instance \"%s\" has "
+			       "so many: %s; ask for fewer, or start an agent first where there "
+			       "are more (tenure on)",
+			       want, sp->instance, strbuf_str(&has));
+	room_tell_hope(nodes->all, nodes->n, want, &hope);
+	text = xasprintf("it asks for %" PRIu64
+			 " GPUs, and no node that serves instance \"%s\" now "
+			 "has so many: %s; it waits until one does (%s)",
+			 want, sp->instance, strbuf_str(&has), strbuf_str(&hope));
+	cmd_warn("warning", text);
+	return 0;
+}
+
+/* ---- what GPUs are like: only the agent of this node is asked ---- */
+
+static uint64_t wanted(const struct spool_spec *s)
+{
+	return s->gpus == SPEC_ALL ? 1 : s->gpus;
+}
+
+/* False: there are not as many of the model, which is told. */
+static bool check_model(const struct spool_spec *s, const json_t *devices)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	const char *last = NULL;
+	size_t i, fit = 0;
+	json_t *d;
+
+	strbuf_addf(&b, "--model %s: ", s->model ? s->model : "");
+	json_array_foreach(devices, i, d)
+	{
+		const char *name = json_string_value(json_object_get(d, "name"));
+
+		fit += s->model && name && fit_model(s->model, name);
+	}
+	if (!s->model || fit >= wanted(s))
+		return true;
+	if (fit)
+		strbuf_addf(&b, "%zu GPU%s of this node %s of that model, and it asks for %" PRIu64,
+			    fit, fit == 1 ? "" : "s", fit == 1 ? "is" : "are", s->gpus);
+	else
+		strbuf_adds(&b, "no GPU of this node is of that model; there are");
+	json_array_foreach(devices, i, d)
+	{
+		const char *name = json_string_value(json_object_get(d, "name"));
+
+		if (fit || !name || (last && strcmp(last, name) == 0))
+			continue;
+		strbuf_addf(&b, "%s %s", last ? "," : "", name);
+		last = name;
+	}
+	strbuf_adds(&b, "; it waits until a node with such GPUs serves the instance");
+	cmd_warn("warning", strbuf_str(&b));
+	return false;
+}
+
+/* Of those that are of its model: how many would do, and what is amiss with the others. */
+struct usable {
+	size_t of_model, n, left, small;
+	uint64_t largest; /* bytes, of those that are not left to others */
+};
+
+static struct usable find_usable(const struct spool_spec *s, const json_t *devices)
+{
+	struct usable u = { .n = 0 };
+	size_t i;
+	json_t *d;
+
+	json_array_foreach(devices, i, d)
+	{
+		const char *name = json_string_value(json_object_get(d, "name"));
+		const char *state = json_string_value(json_object_get(d, "state"));
+		const json_t *total = json_object_get(d, "memory_total_bytes");
+		uint64_t bytes =
+			json_is_integer(total) ? (uint64_t)json_integer_value(total) : UINT64_MAX;
+
+		if (s->model && !(name && fit_model(s->model, name)))
+			continue;
+		u.of_model++;
+		if (state && strcmp(state, "left") == 0) {
+			u.left++;
+			continue;
+		}
+		u.largest = bytes > u.largest ? bytes : u.largest;
+		u.small += bytes < s->memory;
+		u.n += bytes >= s->memory;
+	}
+	return u;
+}
+
+static void check_usable(const struct spool_spec *s, const json_t *devices)
+{
+	struct usable u = find_usable(s, devices);
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char each[UNIT_TEXT_MAX], largest[UNIT_TEXT_MAX];
+
+	if (u.of_model < wanted(s) || u.n >= wanted(s))
+		return; /* the first has been told already */
+	strbuf_addf(&b, "it asks for %" PRIu64 " GPU%s", wanted(s), wanted(s) == 1 ? "" : "s");
+	if (s->memory)
+		strbuf_addf(&b, " with %s%s", unit_format_gib(s->memory, each),
+			    wanted(s) == 1 ? "" : " each");
+	strbuf_addf(&b, ", and %zu of %zu of this node would do:", u.n, u.of_model);
+	if (u.small)
+		strbuf_addf(&b, " %zu %s no more than %s%s", u.small, u.small == 1 ? "has" : "have",
+			    unit_format_gib(u.largest, largest), u.left ? "," : "");
+	if (u.left)
+		strbuf_addf(&b, " %zu %s left alone by the agent (its gpus and leave)", u.left,
+			    u.left == 1 ? "is" : "are");
+	strbuf_adds(&b, "; it waits until that changes or another node serves the instance");
+	cmd_warn("warning", strbuf_str(&b));
+}
+
+/* Without any device nothing is known. */
+static void check_list(const struct spool_spec *s, const json_t *devices)
+{
+	if (json_array_size(devices) && check_model(s, devices))
+		check_usable(s, devices);
+}
+
+static void check_devices(const struct cmd_ctx *ctx, const struct spool_spec *s,
+			  const struct peers *peers)
+{
+	json_t *doc = NULL;
+
+	for (size_t i = 0; i < peers->n; i++)
+		if (peers->all[i].state == PEER_ALIVE && !peers->all[i].here)
+			return; /* what its are like is not known here */
+	if (ask_agent(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, NULL) == CMD_OK)
+		check_list(s, json_object_get(doc, "devices"));
+	json_decref(doc);
+}
+
+int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct spool_spec *s,
+	       struct err *e)
+{
+	bool many = s->gpus > 1 && s->gpus != SPEC_ALL;
+	struct peers peers = { .n = 0 };
+	struct nodes nodes = { .peers = &peers };
+	int r = 0;
+
+	if (!many && !(s->gpus && (s->model || s->memory)))
+		return 0;
+	/* What cannot be read says nothing against the task. */
+	if (peers_read(ctx, sp, &peers, NULL) == 0 && many) {
+		find_nodes(sp, &nodes);
+		r = judge(sp, &nodes, s->gpus, e);
+	}
+	if (r == 0)
+		check_devices(ctx, s, &peers);
+	free(nodes.all);
+	peers_clear(&peers);
+	return r;
+}

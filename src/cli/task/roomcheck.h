@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_TASK_ROOMCHECK_H
+#define TENURE_CLI_TASK_ROOMCHECK_H
+
+/*
+ * Before a task goes into the queue: whether it asks for more GPUs than there are on any node that
+ * serves the instance (spool/room.h). What may come true later is told as a warning, as is what
+ * only the agent of this node can know: that too few of its GPUs are of the model, have the memory,
+ * or are left to it.
+ */
+
+#include "cli/cmd.h"
+#include "spool/spec.h"
+#include "spool/spool.h"
+
+/* 0; -ERANGE with e: no node that is known has so many, and there is no other. */
+int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct spool_spec *s,
+	       struct err *e);
+
+#endif

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What the task prints goes to standard output as it comes; what is said of it, and why it waits,
+ * to standard error. Of an array or another batch the output of each element is shown, where they
+ * are few, else how far they have come.
+ *
+ * Ctrl-C is about the task, which is not a child of ours: the first one asks (or stops it, where
+ * nobody can be asked), a second one leaves it to itself.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "cli/ask_agent.h"
+#include "cli/commands.h"
+#include "cli/ordering.h"
+#include "cli/peers.h"
+#include "cli/print_json.h"
+#include "cli/task/ends.h"
+#include "cli/task/logreader.h"
+#include "cli/task/stopping.h"
+#include "cli/task/submission.h"
+#include "cli/task/whytext.h"
+#include "spool/record.h"
+
+#define DETACHED    130 /* as a program that Ctrl-C has ended */
+#define ANSWER_SIZE 64
+
+#define LOOK_FIRST_NS  (1500 * NS_PER_MS) /* what starts at once needs no word about it */
+#define LOOK_EVERY_NS  (10 * NS_PER_S)
+#define SHOWN_ELEMENTS 64
+
+static volatile sig_atomic_t interrupts;
+
+static void on_interrupt(int signum)
+{
+	interrupts = interrupts + 1;
+}
+
+struct watching {
+	const struct cmd_ctx *ctx;
+	const struct spool *sp;
+	struct queue_place place;
+	struct taskwatch *task;
+	FILE *out; /* of the task */
+	char id[QUEUE_ID_MAX];
+	uint64_t look_at_ns; /* when to look next why it waits, or how far it has come */
+	char *told;	     /* the last that was said of that */
+	bool no_agent;
+	int seen; /* interrupts that were looked at */
+	bool asked;
+	bool stopped; /* it was told to end */
+};
+
+static void say(const char *kind, const char *format, const char *id)
+{
+	cleanup_free char *text = xasprintf("task %s %s", id, format);
+
+	(void)fflush(stdout);
+	cmd_warn(kind, text);
+}
+
+/* Behind an open question, or what the terminal has shown of a Ctrl-C. */
+static void begin_line(void)
+{
+	if (isatty(STDERR_FILENO))
+		(void)fputc('\n', stderr);
+}
+
+static void stop_it(struct watching *w)
+{
+	struct stopping s = {
+		.ctx = w->ctx, .sp = w->sp, .quiet = true, .afar_ms = ORDERING_LIMIT_MS
+	};
+	struct err e = ERR_INIT;
+
+	w->asked = false;
+	w->stopped = true;
+	say("note", "is told to end; Ctrl-C again leaves it to itself", w->id);
+	if (stop_word(&s, w->id, &e) < 0 || stopping_finish(&s, &e) < 0)
+		cmd_warn("warning", e.text);
+	if (s.changed)
+		ask_agent_to_look(w->ctx);
+}
+
+static void read_answer(struct watching *w)
+{
+	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
+	char answer[ANSWER_SIZE];
+	ssize_t n;
+
+	if (poll(&p, 1, 0) != 1)
+		return;
+	n = read(STDIN_FILENO, answer, sizeof(answer));
+	if (n == 0)
+		begin_line();
+	if (n == 0 || (n > 0 && (answer[0] == 'y' || answer[0] == 'Y'))) {
+		stop_it(w);
+	} else if (n > 0) {
+		w->asked = false;
+		w->seen = interrupts = 0;
+		say("note", "goes on", w->id);
+	}
+}
+
+static void look_for_agent(struct watching *w)
+{
+	bool none = !peers_one_serves(w->ctx, w->sp);
+
+	if (none && !w->no_agent)
+		say("warning", "waits: no agent runs on this node; start it with: tenure on",
+		    w->id);
+	w->no_agent = none;
+}
+
+/* Figures change all the time; what changes besides is worth a line. */
+static bool is_news(const char *was, const char *text)
+{
+	static const char figures[] = "0123456789.";
+
+	while (was && (*was || *text)) {
+		was += strspn(was, figures);
+		text += strspn(text, figures);
+		if (*was != *text)
+			return true;
+		was += *was != '\0';
+		text += *text != '\0';
+	}
+	return !was;
+}
+
+static void tell_if_new(struct watching *w, char *text)
+{
+	bool news = is_news(w->told, text);
+
+	free(w->told);
+	w->told = text;
+	if (news)
+		say("note", text, w->id);
+}
+
+static void tell_why(struct watching *w)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	json_t *nodes = json_array();
+
+	if (!w->no_agent && why_text(w->ctx, w->sp, taskwatch_place(w->task), &b, nodes, NULL) == 0)
+		tell_if_new(w, strbuf_take(&b));
+	json_decref(nodes);
+}
+
+static bool has_begun(const struct watching *w, struct batch_counts *ret)
+{
+	return queue_has_begun(w->sp, &taskwatch_place(w->task)->name, ret);
+}
+
+/* The figures are what counts here. */
+static void tell_counts(struct watching *w, const struct batch_counts *c)
+{
+	char *text = xasprintf("has %" PRIu64 " elements: %" PRIu64 " done, %" PRIu64
+			       " failed, %" PRIu64 " running, %" PRIu64 " left",
+			       w->place.name.count, c->done, c->failed, c->running, c->waiting);
+
+	if (!w->told || strcmp(w->told, text) != 0)
+		say("note", text, w->id);
+	free(w->told);
+	w->told = text;
+}
+
+/* What waits is told for what, and what is too much to show how far it has come. */
+static void look(struct watching *w)
+{
+	uint64_t now = clock_mono_ns();
+	struct batch_counts counts;
+
+	if (now < w->look_at_ns)
+		return;
+	w->look_at_ns = now + LOOK_EVERY_NS;
+	if (w->no_agent)
+		look_for_agent(w);
+	if (w->place.name.count && has_begun(w, &counts)) {
+		if (w->place.name.count > SHOWN_ELEMENTS)
+			tell_counts(w, &counts);
+	} else if (strcmp(taskwatch_state(w->task), "running") != 0) {
+		tell_why(w);
+	}
+}
+
+static int turn(void *data)
+{
+	struct watching *w = data;
+
+	if (!w->asked) /* nothing is told into an open question */
+		look(w);
+	if (interrupts > 1) {
+		struct batch_counts counts;
+		bool runs = strcmp(taskwatch_state(w->task), "running") == 0 ||
+			    (w->place.name.count && has_begun(w, &counts));
+
+		begin_line();
+		say("note",
+		    runs && w->stopped
+			    ? "was told to end, and is given its time for that (--grace); "
+			      "tenure logs -f shows how it does, tenure stop --now ends "
+			      "it at once"
+		    : runs ? "runs on; tenure logs -f shows more of it, tenure stop ends it"
+			   : "stays in the queue, and has not started; tenure why tells what it "
+			     "waits for, tenure stop takes it out",
+		    w->id);
+		return DETACHED;
+	}
+	if (interrupts > w->seen) {
+		w->seen = interrupts;
+		w->asked = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+		if (!w->asked)
+			stop_it(w);
+		else
+			(void)fprintf(stderr,
+				      "\nStop task %s? [y/N] (Ctrl-C again: leave it to itself) ",
+				      w->id);
+	}
+	if (w->asked)
+		read_answer(w);
+	return 0;
+}
+
+static char *describe_failure(const struct watching *w)
+{
+	const struct queue_place *p = taskwatch_place(w->task);
+	struct element_ends failed = { .n = 0 };
+	struct task_file t;
+	char *text;
+
+	if (p->name.count && ends_failed(w->sp, &p->name, &failed, NULL) == 0 && failed.n) {
+		cleanup_free char *which = ends_format_failed(p->name.id, &failed);
+
+		text = xasprintf("has failed: %zu of its %" PRIu64 " elements ha%s: %s (tenure "
+				 "logs %s.%" PRIu64 " shows what it printed)",
+				 failed.n, p->name.count, failed.n == 1 ? "s" : "ve", which, w->id,
+				 failed.ends[0].element);
+		free(failed.ends);
+		return text;
+	}
+	if (task_file_read(w->sp, p->path, &t, NULL) < 0)
+		return xstrdup("has failed");
+	text = xasprintf("has failed%s%s", t.history.end.reason[0] ? ": " : "",
+			 t.history.end.reason);
+	task_file_clear(&t);
+	return text;
+}
+
+/* What is not in the log: why it did not end well. */
+static void say_end(const struct watching *w)
+{
+	const char *state = taskwatch_state(w->task);
+	cleanup_free char *text =
+		strcmp(state, "failed") == 0 ? describe_failure(w) : xstrdup("was stopped");
+
+	if (strcmp(state, "done") != 0)
+		say("note", text, w->id);
+}
+
+static void print_end(const struct watching *w)
+{
+	const struct queue_place *p = taskwatch_place(w->task);
+
+	print_json_line(json_pack("{s:I, s:s, s:s, s:i, s:I}", "id", (json_int_t)p->name.id, "name",
+				  p->name.name, "state", taskwatch_state(w->task), "exit_code",
+				  taskwatch_exit_code(w->task), "elements",
+				  (json_int_t)p->name.count));
+}
+
+/* ---- its output ---- */
+
+static struct tasklog log_of(struct watching *w, uint64_t element)
+{
+	return (struct tasklog){ .sp = w->sp,
+				 .id = w->place.name.id,
+				 .element = element,
+				 .plain = true,
+				 .optional = true, /* an element that was stopped before */
+				 .out = w->out,
+				 .turn = turn,
+				 .data = w };
+}
+
+/* Of each element, until all have ended. */
+static int follow_elements(struct watching *w, struct err *e)
+{
+	size_t n = w->place.name.count;
+	cleanup_free struct tasklog *logs = xcalloc(n, sizeof(*logs));
+	cleanup_free struct taskwatch **all = xcalloc(n, sizeof(struct taskwatch *));
+	cleanup_free char(*labels)[QUEUE_ID_MAX] = xcalloc(n, sizeof(*labels));
+	const char *shown = NULL;
+	int r = 0;
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		struct queue_place one = w->place;
+
+		one.element = i + 1;
+		logs[i] = log_of(w, one.element);
+		logs[i].label = queue_format_id(one.name.id, one.element, labels[i]);
+		logs[i].shown = &shown;
+		r = taskwatch_open(w->sp, &one, &all[i], e);
+	}
+	if (r == 0)
+		r = tasklog_follow_all(logs, all, n, e);
+	for (size_t i = 0; i < n; i++)
+		(void)taskwatch_close(all[i]);
+	return r;
+}
+
+static int wait_for_end(struct watching *w, struct err *e)
+{
+	int r;
+
+	while ((r = taskwatch_look(w->task, e)) == 0) {
+		taskwatch_pause(w->task);
+		r = turn(w);
+		if (r)
+			return r;
+	}
+	return r < 0 ? r : 0;
+}
+
+static int follow(struct watching *w, struct err *e)
+{
+	struct tasklog log = log_of(w, 0);
+	uint64_t n = w->place.name.count;
+	int r = 0;
+
+	if (!n)
+		return tasklog_follow(&log, w->task, e);
+	if (n <= SHOWN_ELEMENTS)
+		r = follow_elements(w, e);
+	else
+		say("note",
+		    "has too many elements to show what all of them print: tenure logs "
+		    "shows it",
+		    w->id);
+	return r == 0 ? wait_for_end(w, e) : r;
+}
+
+/* Its output until it has ended, and its exit code. */
+static int watch(struct watching *w, struct err *e)
+{
+	int r = taskwatch_open(w->sp, &w->place, &w->task, e);
+
+	w->look_at_ns = clock_mono_ns() + LOOK_FIRST_NS;
+	if (r == 0)
+		r = follow(w, e);
+	if (w->asked && r <= 0)
+		begin_line();
+	if (r == 0) {
+		r = taskwatch_exit_code(w->task);
+		say_end(w);
+		if (opts_flag(w->ctx->opts, "json"))
+			print_end(w);
+	}
+	w->task = taskwatch_close(w->task);
+	free(w->told);
+	return r;
+}
+
+static int run_run(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct sigaction act = { .sa_handler = on_interrupt, .sa_flags = SA_RESTART };
+	struct watching w = { .ctx = ctx, .out = opts_flag(ctx->opts, "json") ? stderr : stdout };
+	struct submitted s;
+	struct spool *sp = NULL;
+	int r = submit_from_options(ctx, &s, e);
+
+	if (r == 0) {
+		(void)queue_format_id(s.id, 0, w.id);
+		r = queue_open(ctx, 0, &sp, e);
+	}
+	if (r == 0) {
+		(void)sigaction(SIGINT, &act, NULL);
+		w.sp = sp;
+		say("note", "is in the queue", w.id);
+		look_for_agent(&w);
+		r = queue_locate_id(sp, s.id, 0, &w.place, e);
+	}
+	if (r == 0)
+		r = watch(&w, e);
+	if (r < 0 && w.id[0]) /* or a script that tries again runs it twice */
+		r = err_wrap(e, "task %s is in the queue all the same", w.id);
+	sp = spool_close(sp);
+	submitted_clear(&s);
+	return r;
+}
+
+static const struct cmd_example run_examples[] = {
+	{ "tenure run -- python train.py", "on one GPU, when there is one; exits as it does" },
+	{ "tenure run -g 2 -m 20G train.sh && echo well", "a script, on two GPUs" },
+	{ 0 },
+};
+
+const struct cmd cmd_run_task = {
+	.name = "run",
+	.group = QUEUE_GROUP,
+	.summary = "put a task into the queue and show what it prints until it ends",
+	.args = SUBMIT_ARGS,
+	.description =
+		"Like submit, and then the task's output (both streams) and its exit code. It is the "
+		"agent's task all the same: it goes on when this command is gone. While it waits, "
+		"standard error says for what. Ctrl-C asks whether to stop it; a second Ctrl-C leaves "
+		"it to itself.\n\n"
+		"Of an array or another batch of up to 64 elements the output of each is shown, behind "
+		"a line with its id. With --json the output goes to standard error, and standard "
+		"output gets one line of JSON at the end.",
+	.examples = run_examples,
+	.opts = submit_opts,
+	.variables = submit_variables,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
+	.flags = CMD_STOP_AT_WORD,
+	.run = run_run,
+};

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+#include <string.h>
+
+#include "cli/ask_agent.h"
+#include "cli/commands.h"
+#include "cli/ordering.h"
+#include "cli/silence.h"
+#include "cli/task/stopping.h"
+#include "cli/task/sweeper.h"
+#include "task/sweep.h"
+
+static const struct opt stop_opts[] = {
+	{ .name = "now",
+	  .spec = { VALUE_FLAG },
+	  .help = "kill what runs at once, without its grace time" },
+	{ .name = "timeout",
+	  .spec = { VALUE_DURATION, .min = 1 },
+	  .arg = "DURATION",
+	  .def = ORDERING_LIMIT_TEXT,
+	  .help = "wait so long for agents of other nodes" },
+	{ 0 },
+};
+
+/* One that cannot be stopped keeps none of the others from it. */
+static int stop_words(struct stopping *s, const struct opts *opts, struct err *e)
+{
+	struct err last = ERR_INIT;
+	int first = 0, r;
+
+	for (size_t i = 0; i < opts_argc(opts); i++) {
+		struct err one = ERR_INIT;
+
+		r = stop_word(s, opts_arg(opts, i), &one);
+
+		if (r == 0)
+			continue;
+		if (first)
+			(void)cmd_fail(CMD_FAILED, e->text);
+		*e = one;
+		first = first ? first : r;
+	}
+	r = stopping_finish(s, &last);
+	if (r < 0 && first)
+		(void)cmd_fail(CMD_FAILED, e->text);
+	if (r < 0)
+		*e = last;
+	return first ? first : r;
+}
+
+/* In the queue, where that answers. */
+static int stop_all(const struct cmd_ctx *ctx, unsigned int sweep, struct err *e)
+{
+	struct stopping s = {
+		.ctx = ctx,
+		.now = opts_flag(ctx->opts, "now"),
+		.afar_ms = opts_value(ctx->opts, "timeout")->num,
+		.sweep_gpus = sweep & SWEEP_BIT(SWEEP_GPU),
+	};
+	struct spool *sp = NULL;
+	int r;
+
+	if (!silence_is_broken(ctx))
+		return silence_stop(ctx, s.now, sweep & SWEEP_BIT(SWEEP_GPU), e);
+	r = queue_open_for(ctx, 0, 0, &sp, e);
+	s.sp = sp;
+	if (r == 0 && sp)
+		r = stop_words(&s, ctx->opts, e);
+	sp = spool_close(sp);
+	if (s.changed)
+		ask_agent_to_look(ctx);
+	return r;
+}
+
+static int run_stop(const struct cmd_ctx *ctx, struct err *e)
+{
+	unsigned int sweep = sweep_of_setting((unsigned int)settings_num(ctx->settings, SET_SWEEP));
+	int r = stop_all(ctx, sweep, e);
+
+	/* What was told to end is under tenure, and so spared. */
+	if (r == 0 && sweep & SWEEP_BIT(SWEEP_PYTHON))
+		r = sweeper_run(
+			ctx, &(struct sweep_order){ .what = SWEEP_BIT(SWEEP_PYTHON), .end = true },
+			e);
+	return r;
+}
+
+static const struct cmd_example stop_examples[] = {
+	{ "tenure stop 42", "end task 42, whether it waits or runs" },
+	{ "tenure stop 42.7", "one element of it" },
+	{ "tenure stop week", "everything in the lane \"week\"" },
+	{ "tenure stop all --now", "everything, without grace" },
+	{ "tenure stop all --sweep python", "and every other Python process of yours here" },
+	{ 0 },
+};
+
+const struct cmd cmd_stop = {
+	.name = "stop",
+	.group = QUEUE_GROUP,
+	.summary = "end tasks, waiting or running",
+	.args = "ID|NAME|LANE|all..",
+	.min_args = 1,
+	.description =
+		"What waits goes to cancelled/ at once, with or without an agent. What runs is told "
+		"to end by its agent: its signal (TERM), its grace time (30s), then KILL, and the "
+		"whole process tree with it. tenure wait waits until it has ended. Agents of other nodes "
+		"are told through the queue's directory, where they look every two seconds; of one "
+		"that does not answer it is said when it gave its last sign of life. Where the "
+		"directory itself does not answer for three seconds, what runs on this node is told "
+		"to end all the same, and it is said what could not be looked for.\n\n" QUEUE_NAMES_HELP
+		"\n\n"
+		"--sweep python also ends every other Python process of yours on this node, which "
+		"tenure sweep python shows; --sweep gpu has the agent end what of yours stays on "
+		"the task's GPUs, but what its own sweep_spare says.",
+	.examples = stop_examples,
+	.opts = stop_opts,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT | SETTING_GROUP_SWEEP |
+			  SETTING_GROUP_SPARE,
+	.flags = CMD_ENDS,
+	.run = run_stop,
+};

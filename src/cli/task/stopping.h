@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_TASK_STOPPING_H
+#define TENURE_CLI_TASK_STOPPING_H
+
+/* What `stop` and `run` do to end tasks. */
+
+#include "cli/cmd.h"
+#include "cli/queue.h"
+
+struct stopping_afar;
+
+struct stopping {
+	const struct cmd_ctx *ctx;
+	const struct spool *sp;
+	bool now;	  /* without grace */
+	bool sweep_gpus;  /* the agent ends what else of ours is on its GPUs */
+	bool quiet;	  /* nothing is told */
+	uint64_t afar_ms; /* so long agents of other nodes are waited for */
+	bool changed;	  /* something that waited was taken away: the agent should look */
+	struct queue_said said;
+	struct err unsynced; /* the first that came of making it durable; code 0: nothing */
+	struct err silent;   /* why the agent here is not asked any more; code 0: it answers */
+	/* What runs under agents of other nodes; they are asked by stopping_finish(). */
+	size_t n_afar;
+	struct stopping_afar *afar;
+};
+
+/*
+ * What the word means (ID, ID.ELEMENT, NAME, LANE, all) is ended: taken out of the queue where it
+ * waits, told to end where it runs. 0 or negative.
+ */
+int stop_word(struct stopping *s, const char *word, struct err *e);
+
+/*
+ * To be called once after all words, whatever came of them: what was ended is made durable and told
+ * on the standard output, unless quiet; those who have to end something on other nodes are asked
+ * and waited for, a few seconds. Who does not answer is told in e, with what to do.
+ */
+int stopping_finish(struct stopping *s, struct err *e);
+
+/* What was said so far is made durable and told. An error is kept in unsynced. */
+void stopping_commit(struct stopping *s);
+
+/* Who was told to end it could not write that down; NULL: it is written. */
+void stopping_warn_unwritten(const struct task_name *n, const char *why);
+
+#endif

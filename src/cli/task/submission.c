@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The options are the keys of a task (spool/spec.h) with dashes: a row is handed to the spec as it
+ * is, which checks it. What only a client can know is added: what to run (payload.c), the directory
+ * and the environment (submitter.c).
+ */
+
+#include "cli/task/submission.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/ask_agent.h"
+#include "cli/queue.h"
+#include "cli/task/aftercheck.h"
+#include "cli/task/payload.h"
+#include "cli/task/roomcheck.h"
+#include "cli/task/submitter.h"
+#include "spool/elements.h"
+#include "spool/submit.h"
+
+#define NEEDS  "What it needs"
+#define ORDER  "When and in which order"
+#define MANY   "Many at once"
+#define FAILS  "When it fails or is stopped"
+#define OTHERS "How it runs"
+
+const struct opt submit_opts[] = {
+	{ "gpus",
+	  'g',
+	  { VALUE_STRING },
+	  "N",
+	  NULL,
+	  NULL,
+	  NEEDS,
+	  "GPUs: a number (0 too) or all (default 1)" },
+	{ "memory",
+	  'm',
+	  { VALUE_STRING },
+	  "SIZE",
+	  NULL,
+	  NULL,
+	  NEEDS,
+	  "memory that it needs on each GPU: 20G" },
+	{ "shared",
+	  0,
+	  { VALUE_FLAG },
+	  NULL,
+	  NULL,
+	  NULL,
+	  NEEDS,
+	  "others may be on its GPUs while that memory is free" },
+	{ "model",
+	  0,
+	  { VALUE_STRING },
+	  "PATTERN",
+	  NULL,
+	  NULL,
+	  NEEDS,
+	  "only on GPUs with such a name: '*H200*'" },
+	{ "priority",
+	  'p',
+	  { VALUE_STRING },
+	  "N",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "lower runs first (default 500)" },
+	{ "lane",
+	  'l',
+	  { VALUE_STRING },
+	  "NAME",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "tasks of a lane run one after another" },
+	{ "name",
+	  'n',
+	  { VALUE_STRING },
+	  "NAME",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "what to call it (default: the script or the program)" },
+	{ "after",
+	  0,
+	  { VALUE_TEXTS },
+	  "ID,..",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "when these are done; may be repeated" },
+	{ "after-any",
+	  0,
+	  { VALUE_TEXTS },
+	  "ID,..",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "when these have ended, well or not" },
+	{ "begin",
+	  0,
+	  { VALUE_TIME },
+	  "TIME",
+	  NULL,
+	  NULL,
+	  ORDER,
+	  "not before: 18:30, or 2026-11-22 08:00" },
+	{ "paused", 0, { VALUE_FLAG }, NULL, NULL, NULL, ORDER, "wait for tenure resume" },
+	{ "array",
+	  0,
+	  { VALUE_STRING },
+	  "A-B%N",
+	  NULL,
+	  NULL,
+	  MANY,
+	  "once per index, N at once: 1-100%4" },
+	{ "sweep",
+	  0,
+	  { VALUE_TEXTS },
+	  "NAME=A,B",
+	  NULL,
+	  NULL,
+	  MANY,
+	  "once per combination: lr=0.1,0.01 or seed=1..5; may be repeated" },
+	{ "from",
+	  0,
+	  { VALUE_TEXTS },
+	  "FILE",
+	  NULL,
+	  NULL,
+	  MANY,
+	  "a command per line, or JSON lines; - is the standard input; may be repeated" },
+	{ "retries",
+	  'r',
+	  { VALUE_STRING },
+	  "N",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "attempts after a failure: a number or forever (default 0)" },
+	{ "retry-every",
+	  0,
+	  { VALUE_STRING },
+	  "N",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "failures before the back-off (default 3)" },
+	{ "backoff",
+	  0,
+	  { VALUE_STRING },
+	  "DURATION",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "pause after so many failures (default 10m)" },
+	{ "retry-memory",
+	  0,
+	  { VALUE_STRING },
+	  "FACTOR",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "ask for so much more memory after it ran out: x1.5" },
+	{ "no-requeue",
+	  0,
+	  { VALUE_FLAG },
+	  NULL,
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "failed, not run again, when its node goes away" },
+	{ "timeout",
+	  0,
+	  { VALUE_STRING },
+	  "DURATION",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "end an attempt after that time" },
+	{ "preemptible",
+	  0,
+	  { VALUE_FLAG },
+	  NULL,
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "gives way to people and other tasks: ended, and run again" },
+	{ "signal",
+	  0,
+	  { VALUE_STRING },
+	  "NAME",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "the first signal when it is stopped: USR1 (default TERM)" },
+	{ "grace",
+	  0,
+	  { VALUE_STRING },
+	  "DURATION",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "from that signal to KILL (default 30s)" },
+	{ "clean",
+	  0,
+	  { VALUE_STRING },
+	  "WHAT",
+	  NULL,
+	  NULL,
+	  FAILS,
+	  "what else of ours is ended with it: none, gpu, python" },
+	{ "env",
+	  0,
+	  { VALUE_TEXTS },
+	  "NAME=VALUE",
+	  NULL,
+	  NULL,
+	  OTHERS,
+	  "set a variable; may be repeated" },
+	{ "no-env",
+	  0,
+	  { VALUE_FLAG },
+	  NULL,
+	  NULL,
+	  NULL,
+	  OTHERS,
+	  "do not take this environment along; HOME, USER, LOGNAME, SHELL and a plain PATH are there "
+	  "all the same" },
+	{ "cwd",
+	  0,
+	  { VALUE_STRING },
+	  "DIR",
+	  NULL,
+	  NULL,
+	  OTHERS,
+	  "directory to run in, also relative to this one (default: this one)" },
+	{ "rules",
+	  0,
+	  { VALUE_STRING },
+	  "RULES",
+	  NULL,
+	  NULL,
+	  OTHERS,
+	  "compete: free memory is the only condition on others' use",
+	  OPT_HIDDEN },
+	{ "json", 0, { VALUE_FLAG }, NULL, NULL, NULL, "Output", "print JSON" },
+	{ 0 },
+};
+
+const struct cmd_variable submit_variables[] = {
+	{ "CUDA_VISIBLE_DEVICES",
+	  "the GPUs that it got, by index (with CUDA_DEVICE_ORDER=PCI_BUS_ID) or UUID; empty "
+	  "with --gpus 0" },
+	{ "TENURE_TASK_ID", "its id: 42, or 42.7 for an element" },
+	{ "TENURE_ARRAY_INDEX",
+	  "of an element: the index, from the A of --array A-B on; else its number, from 1 on" },
+	{ "TENURE_ATTEMPT", "1, and one more each time that it runs again" },
+	{ "TENURE_GPU_MEMORY",
+	  "bytes per GPU that it asks for now, which --retry-memory raises; 0: not said" },
+	{ "TENURE_INSTANCE", "the instance whose queue it is from" },
+	{ "NAME", "of each --sweep NAME=..: the value of this element" },
+	{ "HOME, USER, LOGNAME, SHELL, PATH",
+	  "as at a login, where they are not taken along or set with --env" },
+	{ 0 },
+};
+
+static const char *const no_keys[] = { "cwd", "from", "no-env", "json", NULL };
+
+static bool is_key(const char *option)
+{
+	for (size_t i = 0; no_keys[i]; i++)
+		if (strcmp(no_keys[i], option) == 0)
+			return false;
+	return true;
+}
+
+static int check_variable(const char *text, struct err *e)
+{
+	size_t len = strcspn(text, "=");
+
+	if (!text[len] || elements_is_variable(text, len))
+		return 0;
+	return err_set(
+		e, -EINVAL,
+		"--env: \"%.*s\" cannot be the name of a variable; use letters, digits and _, "
+		"and no digit first",
+		(int)len, text);
+}
+
+/* Of two variables of a name programs see the first: the last one is put in its place. */
+static void take_place_of_inherited(struct text_list *env)
+{
+	cleanup_free char *last = env->texts[--env->n];
+
+	text_list_set_variable(env, last);
+}
+
+static int set_key(struct spool_spec *s, const struct opts *o, const struct opt *row,
+		   const char *key, struct err *e)
+{
+	const struct value *v = opts_value(o, row->name);
+	char time[CLOCK_TEXT_MAX];
+	int r = 0;
+
+	if (row->spec.type == VALUE_TIME)
+		return spec_set_text(s, key, clock_format_iso(v->num, time), e);
+	if (row->spec.type != VALUE_TEXTS)
+		return spec_set_text(s, key, opts_text(o, row->name), e);
+	for (size_t i = 0; i < v->words.n && r == 0; i++) {
+		bool is_env = strcmp(key, "env") == 0;
+
+		if (is_env)
+			r = check_variable(v->words.texts[i], e);
+		if (r == 0)
+			r = spec_set_text(s, key, v->words.texts[i], e);
+		if (r == 0 && is_env)
+			take_place_of_inherited(&s->env);
+	}
+	return r;
+}
+
+/* Errors name the key; who has typed an option is told of that. */
+static int set_one(struct spool_spec *s, const struct opts *o, const struct opt *row, struct err *e)
+{
+	cleanup_free char *key = xstrdup(row->name);
+	size_t len = strlen(key);
+	int r;
+
+	for (char *p = key; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	r = set_key(s, o, row, key, e);
+	if (r < 0 && e && strncmp(e->text, key, len) == 0 && e->text[len] == ':') {
+		cleanup_free char *rest = xstrdup(e->text + len);
+
+		(void)err_set(e, r, "--%s%s", row->name, rest);
+	}
+	return r;
+}
+
+/* As spec_check_new(), in the words of the options. */
+static int check_retry_memory(const struct spool_spec *s, struct err *e)
+{
+	if (!s->retry_memory || (s->memory && s->retries))
+		return 0;
+	return err_set(e, -EINVAL,
+		       !s->memory
+			       ? "--retry-memory: say with --memory how much it needs at first"
+			       : "--retry-memory: say with --retries how often it is tried again");
+}
+
+static int set_options(struct spool_spec *s, const struct opts *o, struct err *e)
+{
+	int r = 0;
+
+	for (const struct opt *row = submit_opts; row->name && r == 0; row++)
+		if (is_key(row->name) && opts_given(o, row->name))
+			r = set_one(s, o, row, e);
+	return r;
+}
+
+/* Of s, or of the lines that are tasks of their own: *ret has all of them. */
+static int make_specs(const struct cmd_ctx *ctx, struct spool_spec *s, struct spec_list *ret,
+		      struct err *e)
+{
+	int r;
+
+	if (!opts_flag(ctx->opts, "no-env"))
+		submitter_environment(s);
+	submitter_umask(s);
+	r = submitter_directory(s, opts_text(ctx->opts, "cwd"), e);
+	if (r == 0)
+		r = set_options(s, ctx->opts, e);
+	if (r == 0)
+		r = payload_take(s, ctx->opts, ret, e);
+	if (r < 0 || ret->n) {
+		(void)spec_free(s);
+		return r;
+	}
+	spec_list_add(ret, s);
+	r = spec_check(s, e);
+	if (r == 0)
+		r = check_retry_memory(s, e);
+	return r == 0 ? spec_check_new(s, e) : r;
+}
+
+/* Lines are many, and most of them ask for the same: it is looked and told once. */
+static bool same_room(const struct spool_spec *a, const struct spool_spec *b)
+{
+	return a->gpus == b->gpus && a->memory == b->memory &&
+	       strcmp(a->model ? a->model : "", b->model ? b->model : "") == 0;
+}
+
+static int check_places(const struct cmd_ctx *ctx, const struct spool *sp,
+			const struct spec_list *specs, struct err *e)
+{
+	struct after_check after = { .sp = sp };
+	int r = 0;
+
+	for (size_t i = 0; i < specs->n && r == 0; i++) {
+		if (!i || !same_room(specs->specs[i - 1], specs->specs[i]))
+			r = room_check(ctx, sp, specs->specs[i], e);
+		if (r == 0)
+			r = after_check(&after, 0, specs->specs[i], e);
+		if (r < 0 && specs->n > 1)
+			(void)err_wrap(e, "task %zu", i + 1);
+	}
+	after_check_clear(&after);
+	return r;
+}
+
+/* 0 or SUBMIT_NOT_DURABLE; negative: those before it are in the queue. */
+static int submit_specs(const struct spool *sp, struct submitted *s, struct err *e)
+{
+	s->ids = xcalloc(s->specs.n, sizeof(*s->ids));
+	for (size_t i = 0; i < s->specs.n; i++)
+		submitter_name(s->specs.specs[i], sp);
+	return submit_tasks(sp, s->specs.specs, s->specs.n, s->ids, &s->n, e);
+}
+
+static void warn_not_durable(const struct err *e)
+{
+	cmd_warn("warning", e->text);
+	cmd_warn("warning", "it is in the queue, but may not survive a power loss");
+}
+
+static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret, struct err *e)
+{
+	struct spool *sp = NULL;
+	int r;
+
+	*ret = (struct submitted){ .n = 0 };
+	if (make_specs(ctx, spec_new(), &ret->specs, e) < 0)
+		return CMD_USAGE;
+	if (ret->specs.n > most) {
+		(void)err_set(e, -EINVAL,
+			      "its lines are %zu tasks of their own, which tenure submit takes",
+			      ret->specs.n);
+		return CMD_USAGE;
+	}
+	r = queue_open(ctx, SPOOL_CREATE, &sp, e);
+	if (r == 0)
+		r = check_places(ctx, sp, &ret->specs, e);
+	if (r == 0)
+		r = submit_specs(sp, ret, e);
+	sp = spool_close(sp);
+	if (ret->n) {
+		ask_agent_to_look(ctx);
+		ret->id = ret->ids[0];
+		ret->spec = ret->specs.specs[0];
+	}
+	if (r < 0)
+		return err_wrap(e, ret->n ? "not submitted, after %zu that were" : "not submitted",
+				ret->n);
+	if (r == SUBMIT_NOT_DURABLE)
+		warn_not_durable(e);
+	return 0;
+}
+
+int submit_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e)
+{
+	return submit(ctx, 1, ret, e);
+}
+
+int submit_all_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e)
+{
+	return submit(ctx, SIZE_MAX, ret, e);
+}
+
+void submitted_clear(struct submitted *s)
+{
+	spec_list_clear(&s->specs);
+	free(take_ptr(s->ids));
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_TASK_SUBMISSION_H
+#define TENURE_CLI_TASK_SUBMISSION_H
+
+/* From the options of `submit`, which are those of `run`, too, to a task in the queue. */
+
+#include "cli/cmd.h"
+#include "cli/task/lines.h"
+#include "spool/spec.h"
+
+extern const struct opt submit_opts[];
+
+extern const struct cmd_variable submit_variables[];
+
+#define SUBMIT_ARGS "SCRIPT|- [ARG..] | -- COMMAND.."
+
+struct submitted {
+	uint64_t id; /* of the first one, ... */
+	struct spool_spec *spec;
+	size_t n; /* ... and how many are in the queue, also after an error */
+	uint64_t *ids;
+	struct spec_list specs;
+};
+
+/* One task. 0, CMD_USAGE with e, or negative. submitted_clear() in each case. */
+int submit_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e);
+/* The same; lines of --from that say more than what to run are tasks of their own. */
+int submit_all_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e);
+void submitted_clear(struct submitted *s);
+
+#endif

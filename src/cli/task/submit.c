@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+#include <jansson.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/commands.h"
+#include "cli/peers.h"
+#include "cli/queue.h"
+#include "cli/task/submission.h"
+#include "spool/elements.h"
+
+static void print_id(const struct cmd_ctx *ctx, const struct spool_spec *s, uint64_t id)
+{
+	uint64_t n = 0;
+
+	(void)elements_count(s, &n, NULL);
+	if (!opts_flag(ctx->opts, "json")) {
+		printf("%llu\n", (unsigned long long)id);
+		return;
+	}
+
+	json_t *doc =
+		json_pack("{s:I, s:s, s:s, s:I}", "id", (json_int_t)id, "name", s->name, "instance",
+			  settings_str(ctx->settings, SET_INSTANCE), "elements", (json_int_t)n);
+
+	(void)json_dumpf(doc, stdout, JSON_COMPACT);
+	(void)putchar('\n');
+	json_decref(doc);
+}
+
+static bool somebody_serves(const struct cmd_ctx *ctx)
+{
+	struct spool *sp = NULL;
+	bool serves = queue_open(ctx, 0, &sp, NULL) < 0 || peers_one_serves(ctx, sp);
+
+	sp = spool_close(sp);
+	return serves;
+}
+
+/* For a person, who may wait for what nobody is going to start; a script may start the agent later.
+ */
+static void note_no_agent(const struct cmd_ctx *ctx, uint64_t id)
+{
+	cleanup_free char *text = NULL;
+
+	if (!isatty(STDERR_FILENO) || somebody_serves(ctx))
+		return;
+	text = xasprintf(
+		"task %llu waits: no agent serves instance \"%s\"; start one with: tenure on",
+		(unsigned long long)id, settings_str(ctx->settings, SET_INSTANCE));
+	(void)fflush(stdout);
+	cmd_warn("note", text);
+}
+
+static int run_submit(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct submitted s;
+	int r = submit_all_from_options(ctx, &s, e);
+
+	for (size_t i = 0; i < s.n; i++)
+		print_id(ctx, s.specs.specs[i], s.ids[i]);
+	r = queue_tell_made(s.ids, s.n, r, e);
+	if (r == 0)
+		note_no_agent(ctx, s.id);
+	submitted_clear(&s);
+	return r;
+}
+
+static const struct cmd_example submit_examples[] = {
+	{ "tenure submit train.sh", "one GPU; prints the id, say 42" },
+	{ "tenure submit -g 2 -m 20G -l week train.sh --epochs 10",
+	  "two GPUs with 20 GiB each, in a lane" },
+	{ "tenure submit --after 42 -- python eval.py", "a command, when 42 is done" },
+	{ "tenure submit --sweep lr=0.1,0.01 --sweep seed=1..5 train.sh",
+	  "ten runs, 43.1 to 43.10" },
+	{ "tenure submit --from commands.txt", "one id for all lines, or for none" },
+	{ "tenure submit --from tasks.jsonl",
+	  "lines like {\"command\":\"./a\",\"gpus\":2,\"name\":\"a\"}: an id each" },
+	{ 0 },
+};
+
+const struct cmd cmd_submit = {
+	.name = "submit",
+	.group = QUEUE_GROUP,
+	.summary = "put a task into the queue and print its id",
+	.args = SUBMIT_ARGS,
+	.description =
+		"The script's text is taken along: later changes of the file do not matter. So are the "
+		"directory and the environment. A script without a #! line is run by python3 where its "
+		"name ends in .py, else by /bin/sh. As a script, - is standard input. The id is printed "
+		"when the task is safe on disk; no agent has to run. More GPUs than any node has are refused, where an agent runs and "
+		"says how many there are; where a node may come back that has them it is a warning.\n"
+		"\n"
+		"What the #SBATCH lines of a script ask for is taken as options where there is the same "
+		"here (--job-name, --array, --gres=gpu, --gpus, --gpus-per-node, --time, --begin, --chdir, "
+		"--hold, --no-requeue), and told; the others are named in a warning. An option of the "
+		"command line goes before them.\n"
+		"\n"
+		"--from reads a shell command per line; empty lines and those that begin with # are "
+		"passed over. A line that begins with [\" is a list of words, one that begins with {\" "
+		"an object with \"command\" (for the shell) or \"argv\" (a list of words). All lines "
+		"are elements of one task. Where an object has other keys, of those in docs/spool.md "
+		"(\"name\", \"gpus\", \"memory\", \"lane\", \"after\", \"script\" with "
+		"\"args\"), each line is a task with an id of its own instead, and the options are for "
+		"what it does not say; its \"env\" is added to the environment.",
+	.examples = submit_examples,
+	.variables = submit_variables,
+	.opts = submit_opts,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
+	.flags = CMD_STOP_AT_WORD,
+	.run = run_submit,
+};

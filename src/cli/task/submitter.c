@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/task/submitter.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "cli/cmd.h"
+
+extern char **environ;
+
+/* What another task was told of itself, where `submit` is called by one. */
+static bool is_of_a_task(const char *variable)
+{
+	static const char *const names[] = { "TENURE_TASK_",
+					     "TENURE_ATTEMPT=", "TENURE_ARRAY_INDEX=",
+					     "TENURE_GPU_MEMORY=", "CUDA_VISIBLE_DEVICES=" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (str_has_prefix(variable, names[i]))
+			return true;
+	return false;
+}
+
+static bool is_ours(const char *variable)
+{
+	return strchr(variable, '=') > variable && !is_of_a_task(variable);
+}
+
+void submitter_environment(struct spool_spec *s)
+{
+	for (char **v = environ; *v; v++)
+		if (is_ours(*v))
+			text_list_add(&s->env, *v);
+}
+
+/* Where this process is. */
+static int take_directory(struct spool_spec *s, struct err *e)
+{
+	char here[PATH_MAX];
+
+	if (!getcwd(here, sizeof(here)))
+		return err_set(
+			e, -errno,
+			"the directory that this is called in cannot be named (%s); say with "
+			"--cwd DIR where to run",
+			errno == ENOENT ? "it was removed" : strerror(errno));
+	return spec_set_text(s, "cwd", here, e);
+}
+
+int submitter_directory(struct spool_spec *s, const char *given, struct err *e)
+{
+	cleanup_free char *full = NULL, *text = NULL;
+	struct stat st;
+
+	if (!given)
+		return take_directory(s, e);
+	full = realpath(given, NULL);
+	if (full && stat(full, &st) == 0 && !S_ISDIR(st.st_mode))
+		return err_set(e, -ENOTDIR, "--cwd: %s is no directory", given);
+	if (given[0] == '/') {
+		if (!full) {
+			text = xasprintf("--cwd: there is no directory %s here; the task fails "
+					 "where it is not there when it starts",
+					 given);
+			cmd_warn("warning", text);
+		}
+		return spec_set_text(s, "cwd", given, e);
+	}
+	if (!full)
+		return err_sys(e, errno, "--cwd: find the directory \"%s\"", given);
+	return spec_set_text(s, "cwd", full, e);
+}
+
+void submitter_umask(struct spool_spec *s)
+{
+	s->umask = proc_umask();
+}
+
+void submitter_name(struct spool_spec *s, const struct spool *sp)
+{
+	static char user[64]; /* asked once: a name may come from a server, and lines may be 10^5 */
+
+	s->host = xstrdup(sp->host);
+	s->user = xstrdup(user[0] ? user : user_name(getuid(), user, sizeof(user)));
+	s->uid = getuid();
+	s->submitted = clock_wall_ns();
+}

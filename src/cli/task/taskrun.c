@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/task/taskrun.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/runjob.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "base/utf8.h"
+#include "cli/task/ends.h"
+#include "spool/beat.h"
+#include "spool/claim.h"
+#include "spool/key.h"
+#include "task/adopt.h"
+#include "task/talk.h"
+
+#define ANSWER_MS  500
+#define PROCS_TOLD 6
+#define LEFT_MAX   65536 /* bytes */
+
+/* The end of a task is looked for in the spool, not where shims leave it. */
+#define NO_RECORDS "/"
+
+static void find_log(const struct spool *sp, const char *name, struct taskrun *run)
+{
+	(void)runjob_log_path(&run->name, name, run->attempt, run->log);
+	if (!spool_exists(sp, run->log))
+		run->log[0] = '\0';
+}
+
+/* Who stops one that waits has made no attempt of it; there may have been some before. */
+static void take_end(const struct spool_end *end, struct taskrun *run)
+{
+	run->ended = true;
+	run->end = *end;
+	run->unstarted = end->result == RESULT_CANCELLED && !end->attempt;
+	run->started_ns = run->unstarted ? 0 : end->begun_ns;
+	if (end->attempt)
+		run->attempt = end->attempt;
+}
+
+/* What the records of its claim say. */
+static void read_claim(const struct task_history *h, struct taskrun *run)
+{
+	run->attempt = h->attempts;
+	run->who = h->claimer;
+	run->started_ns = h->started_ns;
+	run->again_ns = h->again_ns;
+	run->running = h->claimed;
+	if (h->ended)
+		take_end(&h->end, run);
+}
+
+/* The shim's own record, which lies there until an agent files it. */
+static void read_left(const struct spool *sp, struct taskrun *run)
+{
+	char path[SPOOL_PATH_MAX];
+	cleanup_free char *text = NULL;
+	struct task_record r;
+	size_t len;
+
+	if (!run->running ||
+	    spool_read(sp, beat_end_path(&run->name, path), LEFT_MAX, &text, &len, NULL) < 0 ||
+	    record_parse(text, len, &r, NULL) < 0)
+		return;
+	run->left = r.end.outcome == TASK_EXITED || r.end.outcome == TASK_SIGNALLED ||
+		    r.end.outcome == TASK_NOT_STARTED;
+	run->left_exit = r.end.outcome == TASK_SIGNALLED
+				 ? NAME_SIGNALLED + (unsigned int)r.end.signal
+				 : (unsigned int)r.end.exit_code;
+	run->left_ns = r.end.ended_wall_ns;
+	/* Its agent may have gone before it noted that in the claim. */
+	if (run->left && !run->started_ns)
+		run->started_ns = r.end.started_wall_ns;
+}
+
+char *taskrun_format_on(const struct spool *sp)
+{
+	bool other = strcmp(sp->instance, "default") != 0;
+
+	return xasprintf("tenure on%s%s", other ? " -i " : "", other ? sp->instance : "");
+}
+
+char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
+{
+	bool here = strcmp(run->who.host, sp->host) == 0;
+	cleanup_free char *on = taskrun_format_on(sp);
+	char how[ENDS_HOW_MAX];
+
+	if (run->unfiled[0])
+		return xasprintf("has ended (%s), and waits for its agent to file that, which "
+				 "tries again and again: %s",
+				 ends_format_how(run->left_exit, how), run->unfiled);
+	return xasprintf("has ended (%s), which an agent has to file yet; where none runs: %s%s%s",
+			 ends_format_how(run->left_exit, how), on, here ? "" : " on ",
+			 here ? "" : run->who.host);
+}
+
+void taskrun_take_agents(struct taskrun *run, const json_t *task)
+{
+	const json_t *unfiled = json_object_get(task, "unfiled");
+	const char *why = json_string_value(json_object_get(unfiled, "why"));
+
+	if (!why)
+		return;
+	run->left = true;
+	run->left_exit = (unsigned int)json_integer_value(json_object_get(unfiled, "exit"));
+	run->left_ns = (uint64_t)json_integer_value(json_object_get(unfiled, "ended_ns"));
+	(void)str_copy(run->unfiled, sizeof(run->unfiled), why);
+	(void)utf8_clean(run->unfiled);
+}
+
+static void read_running(const struct spool *sp, const struct task_name *n, struct taskrun *run)
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	cleanup_free char *text = NULL;
+	struct task_file t = { .spec = NULL };
+	size_t len;
+
+	(void)spool_path(SPOOL_RUNNING, name_format(n, file), path);
+	(void)str_copy(run->file, sizeof(run->file), path);
+	if (!n->element && task_file_read(sp, path, &t, NULL) < 0)
+		return;
+	if (n->element && spool_read(sp, path, SPEC_TEXT_MAX, &text, &len, NULL) < 0)
+		return;
+	if (n->element)
+		history_read(text, len, &t.history, NULL);
+	read_claim(&t.history, run);
+	task_file_clear(&t);
+}
+
+void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const char *called,
+			struct taskrun *ret)
+{
+	*ret = (struct taskrun){ .name = {
+					 .id = n->id, .element = n->element, .epoch = n->epoch } };
+	read_running(sp, n, ret);
+	read_left(sp, ret);
+	if (ret->attempt)
+		find_log(sp, called, ret);
+}
+
+static void read_element(const struct spool *sp, const struct queue_place *place,
+			 struct taskrun *run)
+{
+	struct element_end found;
+	unsigned int attempts;
+	struct batch *b = NULL;
+	enum batch_state state;
+
+	run->name.element = place->element;
+	if (batch_open(sp, &place->name, NULL, &b, NULL) < 0)
+		return;
+	state = batch_state(b, place->element, &run->name.epoch, &attempts);
+	run->attempt = attempts;
+	(void)batch_close(b);
+	if (state <= BATCH_RUNNING) {
+		read_running(sp, &run->name, run);
+		/* It was stopped with its batch: no record tells of it alone. */
+		run->unstarted = !run->running && place->dir != SPOOL_PENDING;
+		return;
+	}
+	if (!ends_find(sp, place->name.id, place->element, &found))
+		return;
+	take_end(&found.end, run);
+	if (!run->unstarted)
+		(void)str_copy(run->who.agent, sizeof(run->who.agent), found.agent);
+}
+
+void taskrun_read(const struct spool *sp, const struct queue_place *place,
+		  const struct task_history *h, struct taskrun *ret)
+{
+	*ret = (struct taskrun){ .name = { .id = place->name.id, .epoch = place->name.epoch } };
+	if (place->element) {
+		read_element(sp, place, ret);
+	} else if (!place->name.count) {
+		(void)str_copy(ret->file, sizeof(ret->file), place->path);
+		read_claim(h, ret);
+	}
+	read_left(sp, ret);
+	if (ret->attempt)
+		find_log(sp, place->name.name, ret);
+}
+
+void taskrun_devices(const struct spool *sp, const struct taskrun *run, struct text_list *ret)
+{
+	struct claim c = { .name = run->name };
+
+	if (!run->file[0] || run->unstarted)
+		return;
+	(void)str_copy(c.path, sizeof(c.path), run->file);
+	(void)claim_devices(sp, &c, ret, NULL);
+}
+
+int taskrun_log_away(const struct spool *sp, const struct queue_place *place, unsigned int attempt,
+		     struct log_away *ret, struct err *e)
+{
+	struct claim c = { .name = place->name };
+	struct taskrun run;
+
+	*ret = (struct log_away){ .error = "" };
+	if (!place->element && place->name.count)
+		return 0;
+	(void)str_copy(c.path, sizeof(c.path), place->path);
+	if (place->element) {
+		taskrun_read(sp, place, NULL, &run);
+		c.name = run.name;
+		(void)str_copy(c.path, sizeof(c.path), run.file);
+	}
+	return c.path[0] ? claim_find_log(sp, &c, attempt, ret, e) : 0;
+}
+
+char *taskrun_format_away(const struct spool *sp, const struct log_away *log)
+{
+	bool here = strcmp(log->host, sp->host) == 0;
+
+	if (!log->file[0])
+		return xasprintf("its log could not be made, and what it prints is lost: %s",
+				 log->error);
+	return xasprintf("its log could not be made (%s); what it prints is in %s%s%s", log->error,
+			 log->file, here ? "" : " on node ", here ? "" : log->host);
+}
+
+/* ---- on this node ---- */
+
+/* The name that the agent has given its shim. */
+static bool find_token(const struct spool *sp, const struct task_name *n,
+		       char token[TASK_TOKEN_MAX])
+{
+	char key[SPOOL_KEY_MAX];
+	cleanup_free char *whole = NULL;
+
+	if (spool_key_read(sp, key, NULL) < 0)
+		return false;
+	whole = xasprintf("%s.%s", sp->instance, key);
+	(void)runjob_token(whole, n, token);
+	return true;
+}
+
+static bool read_status(int fd, struct shmsg_status *ret)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	cleanup_free union shmsg *m = xmalloc(sizeof(*m));
+
+	while (poll(&p, 1, ANSWER_MS) == 1) {
+		int type = talk_recv(fd, m);
+
+		if (type == SHMSG_STATUS) {
+			*ret = m->status;
+			return true;
+		}
+		if (type <= 0)
+			return false;
+	}
+	return false;
+}
+
+static bool ask_shim(const struct spool *sp, const struct taskrun *run, struct shmsg_status *ret)
+{
+	/* The claim names the agent until the shim is noted in it; the token leads to it before. */
+	const struct shim_id id = {
+		.proc = run->started_ns ? run->who.proc : (struct proc_id){ 0 },
+	};
+	struct adopted found = { .fd = -1 };
+	char token[TASK_TOKEN_MAX];
+	bool told = false;
+
+	if (!find_token(sp, &run->name, token) ||
+	    adopt_find(token, &id, NO_RECORDS, &found, NULL) < 0)
+		return false;
+	if (found.found == ADOPT_LIVES)
+		told = read_status(found.fd, ret);
+	found.fd = fd_close(found.fd);
+	return told;
+}
+
+bool taskrun_look(const struct spool *sp, const struct taskrun *run, struct taskrun_look *ret)
+{
+	struct shmsg_status status;
+
+	*ret = (struct taskrun_look){ .started_ns = 0 };
+	if (!run->running || strcmp(run->who.host, sp->host) != 0 || !ask_shim(sp, run, &status) ||
+	    !status.started_wall_ns)
+		return false;
+	ret->started_ns = status.started_wall_ns;
+	ret->command_ended = status.leader_ended;
+	ret->exit = (unsigned int)status.leader_exit;
+	if (tree_scan(&ret->procs) == 0)
+		tree_keep_below(&ret->procs, status.shim_pid);
+	return true;
+}
+
+void taskrun_look_clear(struct taskrun_look *l)
+{
+	tree_clear(&l->procs);
+}
+
+char *taskrun_format_procs(const struct tree *procs)
+{
+	struct strbuf b = STRBUF_INIT;
+	size_t told = 0, n = 0;
+
+	for (size_t i = 0; i < procs->n; i++) {
+		const struct tree_proc *p = &procs->procs[i];
+
+		if (p->state == 'Z')
+			continue;
+		if (n++ >= PROCS_TOLD)
+			continue;
+		strbuf_addf(&b, "%s%d (%s)", told++ ? ", " : "PID ", (int)p->id.pid, p->comm);
+	}
+	if (n > told)
+		strbuf_addf(&b, " and %zu more", n - told);
+	return strbuf_take(&b);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_TASK_TASKRUN_H
+#define TENURE_CLI_TASK_TASKRUN_H
+
+/*
+ * What an attempt of a task, or of an element, has, or had: from the records of its claim and of
+ * its end. Nobody is asked for it, so it is the same whether an agent runs or not.
+ *
+ *	taskrun_read(sp, &place, &file.history, &run);
+ *	if (run.attempt && !run.ended_ns && taskrun_look(sp, &run, &look)) ...
+ *	taskrun_look_clear(&look);
+ */
+
+#include <jansson.h>
+
+#include "cli/queue.h"
+#include "spool/record.h"
+#include "task/tree.h"
+
+struct taskrun {
+	unsigned int attempt; /* 0: nothing of it has run */
+	bool running;
+	struct task_name name; /* of the claim: id, element, epoch */
+	struct claimer who;    /* texts empty and numbers 0 where they are not known */
+	uint64_t started_ns;   /* wall; 0: not known */
+	uint64_t again_ns;     /* wall, when that went back to the queue; 0: it has not */
+	bool ended;
+	bool unstarted;			 /* it was stopped while it waited */
+	struct spool_end end;		 /* with ended */
+	bool left;			 /* with running: it has ended, and waits for */
+	unsigned int left_exit;		 /* one to file it: status, or NAME_SIGNALLED + signal */
+	uint64_t left_ns;		 /* wall */
+	char unfiled[RECORD_REASON_MAX]; /* with left: why the agent cannot file it; or "" */
+	char log[SPOOL_PATH_MAX];	 /* "": there is none in the spool; taskrun_log_away() */
+	char file[SPOOL_PATH_MAX]; /* with its records; "": they are gone, as of an ended element */
+};
+
+/* place as of queue_locate(); h: of its file, of which an element has none. */
+void taskrun_read(const struct spool *sp, const struct queue_place *place,
+		  const struct task_history *h, struct taskrun *ret);
+
+/* The same of what is in running/ under that name; called: as it, or its batch, is called. */
+void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const char *called,
+			struct taskrun *ret);
+
+/* What the agent that runs it says of it (taskdoc_tasks(); NULL: nothing) is added. */
+void taskrun_take_agents(struct taskrun *run, const json_t *task);
+
+/* "tenure on", and which instance where that is to be said. The caller frees it. */
+char *taskrun_format_on(const struct spool *sp);
+
+/* "has ended (exit code 0), which an agent has to file yet; where none runs: tenure on -i other on
+ * n1", of one that is left, or why its agent cannot file it. The caller frees it. */
+char *taskrun_format_left(const struct spool *sp, const struct taskrun *run);
+
+/* The UUIDs of its devices, added to a list; none where they are not known. */
+void taskrun_devices(const struct spool *sp, const struct taskrun *run, struct text_list *ret);
+
+/*
+ * Whether its log could not be made, and where it prints to then; attempt 0: the last one. 1, 0, or
+ * negative. Of an element that is known as long as it runs.
+ */
+int taskrun_log_away(const struct spool *sp, const struct queue_place *place, unsigned int attempt,
+		     struct log_away *ret, struct err *e);
+/* "its log could not be made (..); what it prints is in .., on node n7". The caller frees it. */
+char *taskrun_format_away(const struct spool *sp, const struct log_away *log);
+
+/* What its shim, where it runs on this node, says, and what /proc does. */
+struct taskrun_look {
+	uint64_t started_ns; /* wall */
+	bool command_ended;  /* what runs still is what it has left behind */
+	unsigned int exit;   /* of the command then: status, or NAME_SIGNALLED + signal */
+	struct tree procs;
+};
+
+/* false: it does not run here, or not any more. */
+bool taskrun_look(const struct spool *sp, const struct taskrun *run, struct taskrun_look *ret);
+void taskrun_look_clear(struct taskrun_look *l);
+
+/* "PID 12 (python), 17 (sleep) and 3 more". The caller frees it. */
+char *taskrun_format_procs(const struct tree *procs);
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "cli/commands.h"
+#include "cli/ordering.h"
+#include "cli/task/watch.h"
+#include "cli/task/whytext.h"
+
+#define TELL_AFTER_MS 1500 /* what starts at once needs no word about it */
+
+static const struct opt wait_opts[] = {
+	{ .name = "timeout",
+	  .spec = { VALUE_DURATION },
+	  .arg = "DURATION",
+	  .help = "give up after so long, with exit code 1" },
+	{ .name = "quiet",
+	  .short_name = 'q',
+	  .spec = { VALUE_FLAG },
+	  .help = "print nothing as they end, nor what they wait for" },
+	{ 0 },
+};
+
+static void tell(const struct taskwatch *w)
+{
+	const struct queue_place *p = taskwatch_place(w);
+	char id[QUEUE_ID_MAX];
+
+	printf("%s %s %s\n", queue_format_id(p->name.id, p->element, id), p->name.name,
+	       taskwatch_state(w));
+	(void)fflush(stdout);
+}
+
+static int time_is_up(const struct taskwatch *w, struct err *e)
+{
+	const struct queue_place *p = taskwatch_place(w);
+	char id[QUEUE_ID_MAX];
+
+	return err_set(e, -ETIMEDOUT, "the time is up: task %s %s is %s",
+		       queue_format_id(p->name.id, p->element, id), p->name.name,
+		       taskwatch_state(w));
+}
+
+/* Some never start unless somebody does something: whoever waits has to know. */
+static void tell_why(const struct cmd_ctx *ctx, const struct spool *sp, const struct taskwatch *w)
+{
+	const struct queue_place *p = taskwatch_place(w);
+	cleanup_strbuf struct strbuf why = STRBUF_INIT;
+	cleanup_free char *text = NULL;
+	struct batch_counts counts;
+	json_t *nodes = json_array();
+	char id[QUEUE_ID_MAX];
+	bool waits = strcmp(taskwatch_state(w), "running") != 0 &&
+		     !(p->name.count && !p->element && queue_has_begun(sp, &p->name, &counts));
+
+	if (waits && why_text(ctx, sp, p, &why, nodes, NULL) == 0) {
+		text = xasprintf("task %s %s", queue_format_id(p->name.id, p->element, id),
+				 strbuf_str(&why));
+		cmd_warn("note", text);
+	}
+	json_decref(nodes);
+}
+
+static int wait_one(const struct cmd_ctx *ctx, const struct spool *sp, struct taskwatch *w,
+		    uint64_t end_ns, struct err *e)
+{
+	uint64_t now, tell_ns = clock_mono_ns() + TELL_AFTER_MS * NS_PER_MS;
+	bool told = opts_flag(ctx->opts, "quiet");
+	int r;
+
+	while ((r = taskwatch_look(w, e)) == 0) {
+		now = clock_mono_ns();
+		if (now >= end_ns)
+			return time_is_up(w, e);
+		/* To ask other nodes takes a while, and the time is a promise. */
+		if (!told && now >= tell_ns && end_ns - now >= ORDERING_LIMIT_MS * NS_PER_MS) {
+			tell_why(ctx, sp, w);
+			told = true;
+		}
+		taskwatch_pause(w);
+	}
+	return r < 0 ? r : 0;
+}
+
+/* Each in its turn: the last one to end is what is waited for. */
+static int wait_all(const struct cmd_ctx *ctx, const struct spool *sp, struct taskwatch **all,
+		    size_t n, struct err *e)
+{
+	const struct value *limit = opts_value(ctx->opts, "timeout");
+	uint64_t end_ns = limit ? clock_mono_ns() + limit->num * NS_PER_MS : UINT64_MAX;
+	int code = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int r = wait_one(ctx, sp, all[i], end_ns, e);
+
+		if (r < 0)
+			return r;
+		if (!opts_flag(ctx->opts, "quiet"))
+			tell(all[i]);
+		r = taskwatch_exit_code(all[i]);
+		code = n == 1 ? r : r ? CMD_FAILED : code;
+	}
+	return code;
+}
+
+struct waited {
+	const struct spool *sp;
+	size_t n;
+	struct taskwatch **all;
+};
+
+static int add_place(struct waited *w, const struct queue_place *p, struct err *e)
+{
+	if ((w->n & (w->n - 1)) == 0)
+		w->all = xrealloc(w->all, w->n ? 2 * w->n : 1, sizeof(struct taskwatch *));
+
+	int r = taskwatch_open(w->sp, p, &w->all[w->n], e);
+
+	w->n += r == 0;
+	return r;
+}
+
+/* Every task that waits or runs and is meant: a lane's, or all of a name. */
+static int add_matching(struct waited *w, const struct queue_match *m, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < m->n && r == 0; i++) {
+		struct queue_place p;
+
+		if (m->tasks[i].name.element) /* its batch is there, too */
+			continue;
+		r = queue_locate_id(w->sp, m->tasks[i].name.id, 0, &p, e);
+		if (r == 0)
+			r = add_place(w, &p, e);
+	}
+	return r;
+}
+
+/* Who waits for a lane must not lose the race against its end. */
+static void tell_lane_over(const char *lane)
+{
+	cleanup_free char *text = xasprintf("nothing of lane \"%s\" waits or runs any more", lane);
+
+	cmd_warn("note", text);
+}
+
+static int add_word(struct waited *w, const char *word, struct err *e)
+{
+	struct queue_match m = { .n = 0 };
+	struct queue_place p;
+	uint64_t id, element;
+	struct err none = ERR_INIT;
+	int r = -ENOENT;
+
+	if (name_parse_id(word, &id, &element) < 0)
+		r = queue_find(w->sp, word, QUEUE_LANES, &m, &none);
+	if (r == 0)
+		r = add_matching(w, &m, e);
+	else if (r == -ENOENT)
+		r = (r = queue_locate(w->sp, word, &p, &none)) < 0 ? r : add_place(w, &p, &none);
+	if (r == -ENOENT && spec_is_task_name(word) && queue_was_lane(w->sp, word)) {
+		tell_lane_over(word);
+		r = 0;
+	} else if (r < 0 && none.text[0] && e) {
+		*e = none;
+	}
+	free(m.tasks);
+	return r;
+}
+
+static int run_wait(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct waited w = { .n = 0 };
+	struct spool *sp = NULL;
+	int r = queue_open_for(ctx, 0, SPOOL_LOOK, &sp, e);
+
+	w.sp = sp;
+	for (size_t i = 0; sp && i < opts_argc(ctx->opts) && r == 0; i++)
+		r = add_word(&w, opts_arg(ctx->opts, i), e);
+	if (r == 0)
+		r = wait_all(ctx, sp, w.all, w.n, e);
+	for (size_t i = 0; i < w.n; i++)
+		(void)taskwatch_close(w.all[i]);
+	free(w.all);
+	sp = spool_close(sp);
+	return r;
+}
+
+static const struct cmd_example wait_examples[] = {
+	{ "tenure wait 42 && tenure submit eval.sh", "go on when it has ended well" },
+	{ "tenure wait 42 43 44", "until all of them have ended" },
+	{ "tenure wait week", "until what is in the lane \"week\" now has ended" },
+	{ 0 },
+};
+
+const struct cmd cmd_wait = {
+	.name = "wait",
+	.group = QUEUE_GROUP,
+	.summary = "wait until tasks have ended",
+	.args = "ID|NAME|LANE|all..",
+	.min_args = 1,
+	.description =
+		"A lane, all, and a name that several tasks have mean what waits or runs at the start. "
+		"The exit code is that of the task (128 and the signal where one ended it, 1 when it "
+		"was stopped); of several 0 when all are done, else 1. What one waits for is "
+		"told once on standard error, in its turn. Works without an agent.",
+	.examples = wait_examples,
+	.opts = wait_opts,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
+	.run = run_wait,
+};
