@@ -116,7 +116,7 @@ static void on_names_found(void *user)
 {
 	struct agent *a = user;
 
-	news_names_found(a->news);
+	eventlog_names_found(a->eventlog);
 	ready_look(a);
 }
 
@@ -278,7 +278,7 @@ static struct tasks *make_queue(struct agent *a)
 						 .lanes = a->c->lanes,
 						 .n_lanes = a->c->n_lanes,
 						 .view = &a->view,
-						 .news = a->news,
+						 .eventlog = a->eventlog,
 						 .link = a->link,
 						 .over = on_task_over,
 						 .put_names = put_names,
@@ -289,30 +289,30 @@ static struct tasks *make_queue(struct agent *a)
 static void start_parts(struct agent *a)
 {
 	struct view *v = &a->view;
-	struct journal_config jc = { .state_dir = a->c->state_dir,
-				     .instance = a->c->instance,
-				     .host = a->host,
-				     .level = a->c->log_level,
-				     .show = a->c->show,
-				     .warn = a->c->warn };
+	struct agentlog_config jc = { .state_dir = a->c->state_dir,
+				      .instance = a->c->instance,
+				      .host = a->host,
+				      .level = a->c->log_level,
+				      .show = a->c->show,
+				      .warn = a->c->warn };
 	struct guardlink_config lc = { .instance = a->c->instance,
 				       .dev_dir = a->c->dev_dir,
 				       .program_fd = a->program.fd,
 				       .nofile = a->nofile };
 
-	a->journal = journal_new(&a->loop, &jc);
+	a->agentlog = agentlog_new(&a->loop, &jc);
 	a->users = users_new(&a->loop, on_names_found, a);
-	a->news = news_new(&a->loop, &(struct news_config){ .view = v,
-							    .journal = a->journal,
-							    .users = a->users,
-							    .json = a->c->show_json });
+	a->eventlog = eventlog_new(&a->loop, &(struct eventlog_config){ .view = v,
+									.agentlog = a->agentlog,
+									.users = a->users,
+									.json = a->c->show_json });
 	a->link = guardlink_new(&a->loop, &lc, &heard_ops, a);
 	*v = (struct view){ .instance = a->c->instance,
 			    .host = a->host,
 			    .dev_dir = a->c->dev_dir,
 			    .root = a->c->root,
-			    .log_path = journal_log_path(a->journal),
-			    .event_path = journal_event_path(a->journal),
+			    .log_path = agentlog_log_path(a->agentlog),
+			    .event_path = agentlog_event_path(a->agentlog),
 			    .pid = getpid(),
 			    .started_wall_ns = clock_wall_ns(),
 			    .started_ns = clock_mono_ns(),
@@ -330,11 +330,11 @@ static void start_parts(struct agent *a)
 	if (a->c->for_ms &&
 	    (!v->until_wall_ns || v->started_wall_ns + a->c->for_ms * NS_PER_MS < v->until_wall_ns))
 		v->until_wall_ns = v->started_wall_ns + a->c->for_ms * NS_PER_MS;
-	journal_log(a->journal, LOG_LEVEL_INFO, "tenure %s, agent of instance %s on %s, PID %d",
-		    TENURE_VERSION, v->instance, v->host, (int)v->pid);
+	agentlog_log(a->agentlog, LOG_LEVEL_INFO, "tenure %s, agent of instance %s on %s, PID %d",
+		     TENURE_VERSION, v->instance, v->host, (int)v->pid);
 	if (a->program.place == COPY_NONE)
-		journal_log(
-			a->journal, LOG_LEVEL_WARNING,
+		agentlog_log(
+			a->agentlog, LOG_LEVEL_WARNING,
 			"no copy of the program can be executed here (%s), so the guard runs from "
 			"the installed one and hangs if that one's filesystem does; tenure doctor "
 			"says what to do",
@@ -377,8 +377,8 @@ static bool close_parts(struct agent *a)
 
 	bool spool_closed = !a->queue || tasks_free(a->queue) == 0;
 
-	news_close(a->news);
-	journal_close(a->journal);
+	eventlog_close(a->eventlog);
+	agentlog_close(a->agentlog);
 	guardlink_close(a->link, on_link_closed);
 	ctl_close(a->ctl);
 	for (size_t i = 0; i < n; i++)
@@ -388,7 +388,7 @@ static bool close_parts(struct agent *a)
 
 	run_out(&a->loop);
 	a->program.fd = fd_close(a->program.fd);
-	return spool_closed && journal_free(a->journal) == 0 && users_free(a->users) == 0 &&
+	return spool_closed && agentlog_free(a->agentlog) == 0 && users_free(a->users) == 0 &&
 	       uv_loop_close(&a->loop) == 0;
 }
 

@@ -14,7 +14,7 @@
 
 static void answer_ping(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
-	ctl_answer(client, report_ping(&a->view));
+	ctl_answer(client, status_ping(&a->view));
 }
 
 static void answer_status(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
@@ -22,7 +22,7 @@ static void answer_status(struct agent *a, struct ctl_client *client, const stru
 	json_t *doc;
 
 	a->view.heard_ns = guardlink_heard_ns(a->link);
-	doc = report_status(&a->view, a->journal, a->users);
+	doc = status_json(&a->view, a->agentlog, a->users);
 	if (a->queue)
 		(void)json_object_set_new(doc, "queue", tasks_report(a->queue));
 	ctl_answer(client, doc);

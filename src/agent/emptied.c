@@ -29,11 +29,13 @@ static void set_released(struct agent *a, bool released)
 	if (!a->c->policy.hold)
 		return;
 	if (released)
-		news_say(a->news, LOG_LEVEL_INFO,
-			 "the queue has been empty for %s: nothing is held until there are tasks",
-			 unit_format_duration_exact(a->view.empty_ms, time));
+		eventlog_say(
+			a->eventlog, LOG_LEVEL_INFO,
+			"the queue has been empty for %s: nothing is held until there are tasks",
+			unit_format_duration_exact(a->view.empty_ms, time));
 	else
-		news_say(a->news, LOG_LEVEL_INFO, "there are tasks again: holding as before");
+		eventlog_say(a->eventlog, LOG_LEVEL_INFO,
+			     "there are tasks again: holding as before");
 	heard_tell_policy(a);
 }
 

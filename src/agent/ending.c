@@ -18,7 +18,7 @@
 static void on_flush_step(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
-	bool done = journal_is_flushed(a->journal) && ctl_is_quiet(a->ctl) &&
+	bool done = agentlog_is_flushed(a->agentlog) && ctl_is_quiet(a->ctl) &&
 		    (!a->queue || tasks_are_quiet(a->queue));
 
 	if (done || clock_mono_ns() - a->flush_ns > FLUSH_LIMIT_MS * NS_PER_MS)
@@ -59,7 +59,7 @@ void ending_give_up(struct agent *a, enum agent_end end, int code, const char *t
 	if (a->ended)
 		return;
 	(void)err_set(a->e, code, "%s", text);
-	journal_log(a->journal, LOG_LEVEL_ERROR, "%s", text);
+	agentlog_log(a->agentlog, LOG_LEVEL_ERROR, "%s", text);
 	ending_finish(a, end);
 }
 
@@ -93,7 +93,7 @@ void ending_stop(struct agent *a, const char *why)
 	a->view.stopping = true;
 	ready_show_none(a);
 	a->stop_ns = clock_mono_ns();
-	news_say(a->news, LOG_LEVEL_INFO, "%s: letting go of everything", why);
+	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "%s: letting go of everything", why);
 	if (a->queue)
 		tasks_end(a->queue);
 	if (a->queue && tasks_workloads(a->queue)) {

@@ -92,9 +92,9 @@ static struct sched_ref ref_of(const struct filler *fl)
 	return (struct sched_ref){ LEASE_WORKLOAD, fl->slot + 1 };
 }
 
-static struct news *news_of(const struct filler *fl)
+static struct eventlog *eventlog_of(const struct filler *fl)
 {
-	return fl->all->c.place->news;
+	return fl->all->c.place->eventlog;
 }
 
 static const struct dev_status *device_of(const struct filler *fl)
@@ -205,8 +205,8 @@ static void on_running(struct filler *fl, const union shmsg *m)
 	fl->refusals = 0;
 	fl->shown->starts++;
 	if (!fl->at_once)
-		news_say(news_of(fl), LOG_LEVEL_INFO, "gpu %u  the workload runs (PID %d)",
-			 d->index, (int)m->status.task_pid);
+		eventlog_say(eventlog_of(fl), LOG_LEVEL_INFO, "gpu %u  the workload runs (PID %d)",
+			     d->index, (int)m->status.task_pid);
 }
 
 static void take_message(struct filler *fl, int type, const union shmsg *m)
@@ -297,10 +297,10 @@ static void on_remains_gone(void *user)
 static void look_later(struct filler *fl, const struct err *e)
 {
 	if (!fl->look_ns)
-		news_say(news_of(fl), LOG_LEVEL_ERROR,
-			 "gpu %u  what has become of the workload cannot be told: %s; looking "
-			 "again",
-			 device_of(fl)->index, e->text);
+		eventlog_say(eventlog_of(fl), LOG_LEVEL_ERROR,
+			     "gpu %u  what has become of the workload cannot be told: %s; looking "
+			     "again",
+			     device_of(fl)->index, e->text);
 	fl->look_ns = clock_mono_ns() + LOOK_AGAIN_MS * NS_PER_MS;
 }
 
@@ -391,9 +391,9 @@ static bool put_off(struct filler *fl)
 	if (times > 1)
 		(void)str_print(w->text, sizeof(w->text), "%.160s, %u times in a row", fl->why,
 				times);
-	news_say(news_of(fl), LOG_LEVEL_WARNING, "gpu %u  the workload %s: %s; again in %s",
-		 device_of(fl)->index, w->refused ? "cannot start" : "ended at once", w->text,
-		 unit_format_duration(wait, wait_text));
+	eventlog_say(eventlog_of(fl), LOG_LEVEL_WARNING, "gpu %u  the workload %s: %s; again in %s",
+		     device_of(fl)->index, w->refused ? "cannot start" : "ended at once", w->text,
+		     unit_format_duration(wait, wait_text));
 	return true;
 }
 
@@ -405,8 +405,8 @@ static void over(struct filler *fl)
 	(void)sched_end(all->c.plan, ref_of(fl));
 	forget_record(fl);
 	if (!put_off(fl))
-		news_say(news_of(fl), LOG_LEVEL_INFO, "gpu %u  the workload has ended: %s",
-			 device_of(fl)->index, fl->why);
+		eventlog_say(eventlog_of(fl), LOG_LEVEL_INFO, "gpu %u  the workload has ended: %s",
+			     device_of(fl)->index, fl->why);
 	fl->over_ns = clock_mono_ns();
 	fl->shown->pid = 0;
 	fl->leased = fl->freed = fl->gone = fl->ending = fl->unsaid = false;
@@ -526,9 +526,9 @@ static void prepare_done(struct spool_job *job)
 
 	fl->log_fd = j->fd;
 	if (j->log_errno)
-		news_say(news_of(fl), LOG_LEVEL_WARNING,
-			 "gpu %u  what the workload prints is lost: cannot open %s: %s",
-			 device_of(fl)->index, j->path, strerror(j->log_errno));
+		eventlog_say(eventlog_of(fl), LOG_LEVEL_WARNING,
+			     "gpu %u  what the workload prints is lost: cannot open %s: %s",
+			     device_of(fl)->index, j->path, strerror(j->log_errno));
 	if (fl->ending) {
 		refused(fl, fl->why);
 	} else {

@@ -53,13 +53,13 @@ static void on_welcome(void *user, const struct msg_guard *g, bool started)
 	a->view.trouble[0] = '\0';
 	(void)memset(a->view.seen, 0, sizeof(a->view.seen));
 	if (a->view.ready)
-		news_say(a->news, LOG_LEVEL_INFO,
-			 "%s guard (PID %d); it is told again what to hold",
-			 started ? "started a new" : "found a", (int)g->pid);
+		eventlog_say(a->eventlog, LOG_LEVEL_INFO,
+			     "%s guard (PID %d); it is told again what to hold",
+			     started ? "started a new" : "found a", (int)g->pid);
 	else
-		journal_log(a->journal, LOG_LEVEL_INFO, "%s guard: PID %d, driver %s",
-			    started ? "started a" : "found a", (int)g->pid,
-			    g->driver[0] ? g->driver : "unknown");
+		agentlog_log(a->agentlog, LOG_LEVEL_INFO, "%s guard: PID %d, driver %s",
+			     started ? "started a" : "found a", (int)g->pid,
+			     g->driver[0] ? g->driver : "unknown");
 	look_at_guard(a, g);
 }
 
@@ -90,7 +90,7 @@ static void on_policy_reply(void *user, int code, const char *text)
 		ending_give_up(a, AGENT_REFUSED, code < 0 ? code : -EINVAL, text);
 		return;
 	}
-	news_say(a->news, LOG_LEVEL_ERROR, "the guard does not take the policy: %s", text);
+	eventlog_say(a->eventlog, LOG_LEVEL_ERROR, "the guard does not take the policy: %s", text);
 	(void)uv_timer_start(&a->phase_timer, on_resend, REFUSED_WAIT_MS, 0);
 }
 
@@ -116,7 +116,7 @@ static void on_event(void *user, const struct guard_event *ev)
 {
 	struct agent *a = user;
 
-	news_take(a->news, ev);
+	eventlog_take(a->eventlog, ev);
 }
 
 static void say_free(struct agent *a)
@@ -125,13 +125,14 @@ static void say_free(struct agent *a)
 	size_t running = a->queue ? tasks_running(a->queue) : 0;
 
 	if (!running)
-		news_say(a->news, LOG_LEVEL_INFO, "all is free after %.0f ms", ms);
+		eventlog_say(a->eventlog, LOG_LEVEL_INFO, "all is free after %.0f ms", ms);
 	else
-		news_say(a->news, LOG_LEVEL_INFO,
-			 "what was held is free after %.0f ms; %zu task%s on, and the next agent "
-			 "takes %s over",
-			 ms, running, running == 1 ? " runs" : "s run",
-			 running == 1 ? "it" : "them");
+		eventlog_say(
+			a->eventlog, LOG_LEVEL_INFO,
+			"what was held is free after %.0f ms; %zu task%s on, and the next agent "
+			"takes %s over",
+			ms, running, running == 1 ? " runs" : "s run",
+			running == 1 ? "it" : "them");
 }
 
 static void on_dropped(void *user)
@@ -157,8 +158,8 @@ static void on_lost(void *user, const char *why)
 			(int)a->view.guard.pid, why);
 	for (uint32_t i = 0; i < a->view.n_slots; i++)
 		a->view.seen[i] = a->view.awaited[i] = false;
-	news_say(a->news, LOG_LEVEL_WARNING, "%s: nothing is held until the next one is up",
-		 a->view.trouble);
+	eventlog_say(a->eventlog, LOG_LEVEL_WARNING, "%s: nothing is held until the next one is up",
+		     a->view.trouble);
 }
 
 static void on_failed(void *user, const struct err *why)
@@ -171,7 +172,7 @@ static void on_failed(void *user, const struct err *why)
 	if (!a->view.ready)
 		ending_give_up(a, AGENT_FAILED, why->code, why->text);
 	else if (!again && !a->ended)
-		news_say(a->news, LOG_LEVEL_WARNING, "%s; trying again", why->text);
+		eventlog_say(a->eventlog, LOG_LEVEL_WARNING, "%s; trying again", why->text);
 }
 
 /* What a task waits again for is told with the user's name. */

@@ -40,9 +40,9 @@ struct agent {
 
 	struct guardlink *link;
 	struct tasks *queue; /* NULL: it runs no tasks */
-	struct journal *journal;
+	struct agentlog *agentlog;
 	struct users *users;
-	struct news *news;
+	struct eventlog *eventlog;
 	struct ctl *ctl;
 	struct program_copy program;
 	uint64_t nofile; /* soft limit of descriptors that we were started with */

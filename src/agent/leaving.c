@@ -13,10 +13,10 @@ static void tell(struct agent *a, size_t running)
 		[LEAVING_STOP] = "is stopped and waits again",
 	};
 
-	news_say(a->news, LOG_LEVEL_INFO,
-		 running ? "%s: nothing more is started or held; what runs (%zu task%s) %s"
-			 : "%s: nothing more is started or held",
-		 a->view.leaving_why, running, running == 1 ? "" : "s", what[a->view.leaving]);
+	eventlog_say(a->eventlog, LOG_LEVEL_INFO,
+		     running ? "%s: nothing more is started or held; what runs (%zu task%s) %s"
+			     : "%s: nothing more is started or held",
+		     a->view.leaving_why, running, running == 1 ? "" : "s", what[a->view.leaving]);
 }
 
 void leaving_begin(struct agent *a, enum leaving how, const char *why)

@@ -50,10 +50,10 @@ static void on_life(uv_timer_t *timer)
 	}
 	if (!a->life_noticed && left <= a->c->notice_ms) {
 		a->life_noticed = true;
-		news_say(a->news, LOG_LEVEL_WARNING, "auto-shutdown in %s, at %s: %s",
-			 unit_format_duration((left + 999) / 1000 * 1000, time),
-			 clock_format_local(deadline_end_wall_ns(&a->view), end),
-			 what_then(&a->view));
+		eventlog_say(a->eventlog, LOG_LEVEL_WARNING, "auto-shutdown in %s, at %s: %s",
+			     unit_format_duration((left + 999) / 1000 * 1000, time),
+			     clock_format_local(deadline_end_wall_ns(&a->view), end),
+			     what_then(&a->view));
 	}
 	arm(a);
 }
@@ -83,8 +83,9 @@ void lifetime_announce(struct agent *a)
 
 	if (!a->view.lifetime_ms)
 		return;
-	news_say(a->news, LOG_LEVEL_INFO, "Started at: %s",
-		 clock_format_local(a->view.started_wall_ns, start));
-	news_say(a->news, LOG_LEVEL_INFO, "%s", auto_shutdown(&a->view, text, sizeof(text)));
+	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "Started at: %s",
+		     clock_format_local(a->view.started_wall_ns, start));
+	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "%s",
+		     auto_shutdown(&a->view, text, sizeof(text)));
 	arm(a);
 }

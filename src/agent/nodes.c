@@ -39,7 +39,8 @@ static void clash(void *user, const struct err *e)
 		return;
 	}
 	(void)str_copy(q->trouble, sizeof(q->trouble), e->text);
-	news_say(q->place.news, LOG_LEVEL_ERROR, "no more tasks are started here: %s", e->text);
+	eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR, "no more tasks are started here: %s",
+		     e->text);
 	tasks_drain(q);
 	q->over(q->user);
 }
@@ -61,20 +62,20 @@ static void tell(void *user, const char *text)
 {
 	struct tasks *q = user;
 
-	news_say(q->place.news, LOG_LEVEL_WARNING, "%s", text);
+	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING, "%s", text);
 }
 
 /* A client decides by it what is too much for every node (spool/room.h). */
 void nodes_look(struct tasks *q)
 {
 	if (view_devices(q->place.view) != q->told_devices)
-		beats_soon(q->beats);
+		heartbeat_soon(q->heartbeat);
 }
 
 void nodes_tell_room(const struct tasks *q, uint64_t gpus, struct strbuf *b)
 {
 	struct room_node *nodes = NULL;
-	size_t n = beats_nodes(q->beats, &nodes);
+	size_t n = heartbeat_nodes(q->heartbeat, &nodes);
 
 	if (!n)
 		strbuf_adds(b, "; no other node serves the queue now");
@@ -88,20 +89,20 @@ void nodes_tell_room(const struct tasks *q, uint64_t gpus, struct strbuf *b)
 	free(nodes);
 }
 
-struct beats *nodes_beats(struct tasks *q, const struct tasks_config *c)
+struct heartbeat *nodes_heartbeat(struct tasks *q, const struct tasks_config *c)
 {
-	return beats_new(q->loop, &(struct beats_config){ .root = q->root,
-							  .trust = q->trust,
-							  .instance = q->instance,
-							  .agent = q->agent,
-							  .beat_ms = c->beat_ms,
-							  .expire_ms = c->expire_ms,
-							  .fill = fill,
-							  .named = named,
-							  .no_spool = no_spool,
-							  .clash = clash,
-							  .dead = dead,
-							  .left = left,
-							  .tell = tell,
-							  .user = q });
+	return heartbeat_new(q->loop, &(struct heartbeat_config){ .root = q->root,
+								  .trust = q->trust,
+								  .instance = q->instance,
+								  .agent = q->agent,
+								  .beat_ms = c->beat_ms,
+								  .expire_ms = c->expire_ms,
+								  .fill = fill,
+								  .named = named,
+								  .no_spool = no_spool,
+								  .clash = clash,
+								  .dead = dead,
+								  .left = left,
+								  .tell = tell,
+								  .user = q });
 }

@@ -33,7 +33,7 @@ struct finder {
 /* What a verdict is about: an empty claim may have been filled since it was judged. */
 static char *judged_name(const struct claim *c)
 {
-	return xasprintf("%s%s", c->path, c->who.agent[0] ? "" : BEATS_EMPTY);
+	return xasprintf("%s%s", c->path, c->who.agent[0] ? "" : HEARTBEAT_EMPTY);
 }
 
 /* It cannot be told now whether anything of it runs: nothing is decided, and it is asked again. */
@@ -187,7 +187,7 @@ static enum recover_life life_of_dead(void *data, const struct claim *c)
 {
 	struct finder *f = data;
 	cleanup_free char *judged = judged_name(c);
-	cleanup_free char *unjudged = xasprintf("%s" BEATS_UNJUDGED, c->path);
+	cleanup_free char *unjudged = xasprintf("%s" HEARTBEAT_UNJUDGED, c->path);
 
 	if (is_listed(f->dead, judged))
 		return look_behind(f, c);
@@ -198,8 +198,8 @@ static enum recover_life life_of_dead(void *data, const struct claim *c)
 static void failed_one(void *data, const char *path)
 {
 	struct finder *f = data;
-	cleanup_free char *empty = xasprintf("%s" BEATS_EMPTY, path);
-	cleanup_free char *unjudged = xasprintf("%s" BEATS_UNJUDGED, path);
+	cleanup_free char *empty = xasprintf("%s" HEARTBEAT_EMPTY, path);
+	cleanup_free char *unjudged = xasprintf("%s" HEARTBEAT_UNJUDGED, path);
 
 	text_list_add(&f->o->unknown, is_listed(f->dead, path)	  ? path
 				      : is_listed(f->dead, empty) ? empty
@@ -255,9 +255,9 @@ static int open_place(struct opening *o, struct spool_place *p)
 bool opening_claim_name(const char *unknown, struct task_name *ret)
 {
 	cleanup_free char *path = xstrdup(unknown);
-	char *unjudged = strstr(path, BEATS_UNJUDGED);
+	char *unjudged = strstr(path, HEARTBEAT_UNJUDGED);
 
-	path[unjudged ? (size_t)(unjudged - path) : strcspn(path, BEATS_EMPTY)] = '\0';
+	path[unjudged ? (size_t)(unjudged - path) : strcspn(path, HEARTBEAT_EMPTY)] = '\0';
 
 	const char *slash = strrchr(path, '/');
 

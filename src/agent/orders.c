@@ -158,8 +158,8 @@ static void answer_done(struct spool_job *job)
 	struct tasks *q = job->user;
 
 	if (j->e.code)
-		news_say(q->place.news, LOG_LEVEL_WARNING, "an order cannot be answered: %s",
-			 j->e.text);
+		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
+			     "an order cannot be answered: %s", j->e.text);
 	for (size_t i = 0; i < j->n; i++)
 		if (j->all[i].order.command == ORDER_SHUTDOWN)
 			end_it(q, &j->all[i].order);
@@ -264,7 +264,8 @@ static void take_done(struct spool_job *job)
 
 	o->looking = false;
 	if (j->e.code && j->e.code != o->code)
-		news_say(q->place.news, LOG_LEVEL_WARNING, "an order to this agent: %s", j->e.text);
+		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING, "an order to this agent: %s",
+			     j->e.text);
 	o->code = j->e.code;
 	if (!o->stopped) {
 		(void)uv_timer_start(&o->timer, on_timer, LOOK_MS, 0);
@@ -360,8 +361,9 @@ void orders_obey_file(struct tasks *q, const struct control_order *o)
 		run_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
 	}
 	if (o->command == CONTROL_STOP && !any && !o->cancelled)
-		news_say(q->place.news, LOG_LEVEL_WARNING,
-			 "control.json: no task called %s waits, or runs on this node", o->task);
+		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
+			     "control.json: no task called %s waits, or runs on this node",
+			     o->task);
 	if (o->command != CONTROL_SHUTDOWN && !any) /* else with the end of what was stopped */
 		(void)sweeping_start(&q->sweeping, sweep, "", NULL, NULL);
 	if (o->command == CONTROL_SHUTDOWN)

@@ -33,7 +33,7 @@ static void stop_here(struct agent *a)
 		ready_wait(a);
 		return;
 	}
-	news_say(a->news, LOG_LEVEL_INFO, "continued: holding as before");
+	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "continued: holding as before");
 	heard_tell_policy(a);
 }
 
@@ -45,7 +45,7 @@ static void on_pause_step(uv_timer_t *timer)
 	if (a->view.stopping || a->ended) {
 		a->pausing = false;
 		(void)uv_timer_stop(timer);
-	} else if ((a->dropped && journal_is_flushed(a->journal) &&
+	} else if ((a->dropped && agentlog_is_flushed(a->agentlog) &&
 		    !(a->queue && tasks_workloads(a->queue))) ||
 		   waited > STOP_LIMIT_MS * NS_PER_MS) {
 		stop_here(a);
@@ -62,8 +62,9 @@ static void on_pause(uv_signal_t *handle, int signum)
 	a->pause_ns = clock_mono_ns();
 	a->dropped = !a->view.ready || !guardlink_is_up(a->link); /* nothing is held then */
 	if (a->view.ready)
-		news_say(a->news, LOG_LEVEL_INFO,
-			 "stopped (Ctrl-Z): letting go of everything until it is continued (fg)");
+		eventlog_say(
+			a->eventlog, LOG_LEVEL_INFO,
+			"stopped (Ctrl-Z): letting go of everything until it is continued (fg)");
 	if (!a->dropped)
 		guardlink_drop(a->link);
 	if (a->queue)

@@ -62,9 +62,10 @@ static void show_table(struct agent *a)
 			continue;
 		sentence_device(dev, a->view.instance, now, &line);
 		(void)users_put_names(a->users, strbuf_str(&line), named, sizeof(named));
-		news_show(a->news, "device", named, report_device(&a->view, dev, a->users, now));
+		eventlog_show(a->eventlog, "device", named,
+			      status_device(&a->view, dev, a->users, now));
 	}
-	news_states_from(a->news, clock_wall_ns());
+	eventlog_states_from(a->eventlog, clock_wall_ns());
 }
 
 static void on_table_late(uv_timer_t *timer)
@@ -98,10 +99,10 @@ static void collect_warnings(struct agent *a, struct strbuf *out)
 {
 	char trouble[ERR_TEXT_MAX];
 
-	wants_warn(&a->view.policy, a->view.guard.n_devices, out);
+	policy_warn(&a->view.policy, a->view.guard.n_devices, out);
 	if (out->len)
-		journal_log(a->journal, LOG_LEVEL_WARNING, "%s", strbuf_str(out));
-	if (journal_trouble(a->journal, trouble, sizeof(trouble))[0])
+		agentlog_log(a->agentlog, LOG_LEVEL_WARNING, "%s", strbuf_str(out));
+	if (agentlog_trouble(a->agentlog, trouble, sizeof(trouble))[0])
 		strbuf_addf(out,
 			    "log and events are not written: %s; it goes on without. --state-dir "
 			    "names another place for them\n",
@@ -118,7 +119,7 @@ static void warn(struct agent *a, const char *lines)
 		size_t n = strcspn(lines, "\n");
 		cleanup_free char *line = xasprintf("%.*s", (int)n, lines);
 
-		journal_warn(a->journal, line);
+		agentlog_warn(a->agentlog, line);
 		lines += n + (lines[n] == '\n');
 	}
 }
@@ -139,19 +140,19 @@ static void on_files_step(uv_timer_t *timer)
 	cleanup_strbuf struct strbuf text = STRBUF_INIT, warnings = STRBUF_INIT;
 	char trouble[ERR_TEXT_MAX];
 
-	if ((!journal_is_flushed(a->journal) || !queue_is_settled(a)) &&
+	if ((!agentlog_is_flushed(a->agentlog) || !queue_is_settled(a)) &&
 	    clock_mono_ns() - a->ready_ns < FILES_LIMIT_MS * NS_PER_MS)
 		return;
 	(void)uv_timer_stop(timer);
 	collect_warnings(a, &warnings);
 	warn(a, strbuf_str(&warnings));
-	wants_describe(&a->view.policy, &a->view, &text);
-	wants_describe_end(a->view.until_wall_ns, &text);
+	policy_describe(&a->view.policy, &a->view, &text);
+	policy_describe_end(a->view.until_wall_ns, &text);
 	emptied_describe(&a->view, &text);
 	lifetime_describe(&a->view, &text);
 	if (a->c->ready)
 		a->c->ready(a->c->user, strbuf_str(&text), strbuf_str(&warnings),
-			    !journal_trouble(a->journal, trouble, sizeof(trouble))[0]);
+			    !agentlog_trouble(a->agentlog, trouble, sizeof(trouble))[0]);
 }
 
 void ready_become(struct agent *a)
@@ -160,13 +161,13 @@ void ready_become(struct agent *a)
 
 	a->view.ready = true;
 	a->ready_ns = clock_mono_ns();
-	wants_describe(&a->view.policy, &a->view, &text);
-	wants_describe_end(a->view.until_wall_ns, &text);
+	policy_describe(&a->view.policy, &a->view, &text);
+	policy_describe_end(a->view.until_wall_ns, &text);
 	emptied_describe(&a->view, &text);
 	lifetime_describe(&a->view, &text);
-	journal_log(a->journal, LOG_LEVEL_INFO, "%s", strbuf_str(&text));
-	news_show(a->news, "start", strbuf_str(&text), report_agent(&a->view));
-	news_states_from(a->news, UINT64_MAX);
+	agentlog_log(a->agentlog, LOG_LEVEL_INFO, "%s", strbuf_str(&text));
+	eventlog_show(a->eventlog, "start", strbuf_str(&text), status_agent(&a->view));
+	eventlog_states_from(a->eventlog, UINT64_MAX);
 	lifetime_announce(a);
 	(void)uv_timer_start(&a->files_timer, on_files_step, 0, FILES_STEP_MS);
 	(void)memset(a->fresh, 0, sizeof(a->fresh));

@@ -78,8 +78,8 @@ static void adopt(struct tasks *q, struct adoptee *a)
 	planview_task(&a->claim.name, s, &t);
 	t.lane = s->lane ? sched_lane(q->plan, s->lane) : 0;
 	(void)sched_adopt(q->plan, &t, slots, clock_mono_ns(), NULL);
-	news_say(q->place.news, LOG_LEVEL_INFO, "task %llu runs on (%s)", (unsigned long long)t.id,
-		 s->name);
+	eventlog_say(q->place.eventlog, LOG_LEVEL_INFO, "task %llu runs on (%s)",
+		     (unsigned long long)t.id, s->name);
 	tasks_adopt(q, run_adopt(&q->place, a, slots));
 }
 
@@ -129,7 +129,7 @@ static void open_done(struct spool_job *job)
 			lanes_found(q, o->lanes.texts[i]);
 		tasks_drop_stray_leases(q);
 		orders_start(q->orders);
-		durable_soon(q->durable); /* what an agent before us has noted */
+		groupcommit_soon(q->groupcommit); /* what an agent before us has noted */
 		tasks_rescan(q);
 		q->over(q->user);
 	}
@@ -157,8 +157,8 @@ static void reclaim_done(struct spool_job *job)
 
 	q->reclaiming = false;
 	if (j->o.code < 0)
-		news_say(q->place.news, LOG_LEVEL_ERROR,
-			 "what ran on another node cannot be taken over: %s", j->o.e.text);
+		eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
+			     "what ran on another node cannot be taken over: %s", j->o.e.text);
 	for (size_t i = 0; j->o.code < 0 && j->o.again && i < j->dead.n; i++)
 		text_list_add(&j->o.unknown, j->dead.texts[i]);
 	take_found(q, &j->o);
@@ -203,7 +203,7 @@ static bool is_unknown(const struct tasks *q, const char *path)
 static bool is_looked_after(const struct tasks *q, const char *told)
 {
 	cleanup_free char *path = xstrdup(told);
-	char *end = strstr(path, BEATS_UNJUDGED);
+	char *end = strstr(path, HEARTBEAT_UNJUDGED);
 	struct task_name n;
 
 	if (!end)

@@ -144,7 +144,7 @@ static int ask_for_shim(struct run *r, struct err *e)
 				    .agent = r->place->agent,
 				    .claim = &r->claim,
 				    .beat_ms = r->place->beat_ms,
-				    .promise_ms = beats_promise_ms(r->place->beats),
+				    .promise_ms = heartbeat_promise_ms(r->place->heartbeat),
 				    .cgroup = r->place->cgroup,
 				    .go = !r->leased,
 				    .go_until_ns = run_go_until(r) };
@@ -165,8 +165,8 @@ static int ask_for_shim(struct run *r, struct err *e)
 static void launch_later(struct run *r, const struct err *e)
 {
 	if (!r->retry_ms)
-		news_say(r->place->news, LOG_LEVEL_ERROR, "task %llu cannot start yet: %s",
-			 (unsigned long long)r->ref.id, e->text);
+		eventlog_say(r->place->eventlog, LOG_LEVEL_ERROR, "task %llu cannot start yet: %s",
+			     (unsigned long long)r->ref.id, e->text);
 	r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
 	r->retry_ms = r->retry_ms < RETRY_LAST_MS ? r->retry_ms : RETRY_LAST_MS;
 	(void)uv_timer_start(&r->timer, on_launch_again, r->retry_ms, 0);
@@ -229,13 +229,13 @@ static void say_log_away(const struct run *r, const struct log_away *away)
 	if (r->ref.element)
 		(void)str_print(element, sizeof(element), ".%u", r->ref.element);
 	if (away->file[0])
-		news_say(r->place->news, LOG_LEVEL_WARNING,
-			 "task %llu%s has no log: %s; what it prints is in %s",
-			 (unsigned long long)r->ref.id, element, away->error, away->file);
+		eventlog_say(r->place->eventlog, LOG_LEVEL_WARNING,
+			     "task %llu%s has no log: %s; what it prints is in %s",
+			     (unsigned long long)r->ref.id, element, away->error, away->file);
 	else
-		news_say(r->place->news, LOG_LEVEL_ERROR,
-			 "task %llu%s has no log, and what it prints is lost: %s",
-			 (unsigned long long)r->ref.id, element, away->error);
+		eventlog_say(r->place->eventlog, LOG_LEVEL_ERROR,
+			     "task %llu%s has no log, and what it prints is lost: %s",
+			     (unsigned long long)r->ref.id, element, away->error);
 }
 
 static void claim_done(struct spool_job *job)

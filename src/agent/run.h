@@ -51,7 +51,7 @@ struct run_place {
 	struct spooler *spooler;
 	struct guardlink *link;
 	const struct sweeping_place *sweeping;
-	struct news *news;
+	struct eventlog *eventlog;
 	const struct view *view;
 	struct mother mother;
 	int program_fd;
@@ -60,7 +60,7 @@ struct run_place {
 	const char *key; /* of the spool: runjob_token() */
 	const char *spool_dir, *agent;
 	uint64_t beat_ms;
-	const struct beats *beats; /* what shims promise: beats_promise_ms() */
+	const struct heartbeat *heartbeat; /* what shims promise: heartbeat_promise_ms() */
 	uint64_t log_limit;
 	const char *cgroup; /* for those of tasks; NULL: none */
 	bool by_uuid;	    /* CUDA_VISIBLE_DEVICES */

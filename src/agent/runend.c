@@ -38,9 +38,9 @@ static void file_done(struct spool_job *job)
 
 	if (f->code < 0 && f->code != -ENOENT) {
 		if (r->place->file_code != f->code) /* once, not for each */
-			news_say(r->place->news, LOG_LEVEL_ERROR,
-				 "the end of task %llu cannot be written: %s; trying again",
-				 (unsigned long long)r->ref.id, f->e.text);
+			eventlog_say(r->place->eventlog, LOG_LEVEL_ERROR,
+				     "the end of task %llu cannot be written: %s; trying again",
+				     (unsigned long long)r->ref.id, f->e.text);
 		r->place->file_code = f->code;
 		(void)str_copy(r->unfiled, sizeof(r->unfiled), f->e.text);
 		if (r->stopped_late) {

@@ -73,9 +73,9 @@ static void on_look_again(uv_timer_t *timer)
 static void look_later(struct run *r, const struct err *e)
 {
 	if (!r->retry_ms)
-		news_say(r->place->news, LOG_LEVEL_ERROR,
-			 "what has become of task %llu cannot be told: %s; looking again",
-			 (unsigned long long)r->ref.id, e->text);
+		eventlog_say(r->place->eventlog, LOG_LEVEL_ERROR,
+			     "what has become of task %llu cannot be told: %s; looking again",
+			     (unsigned long long)r->ref.id, e->text);
 	r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
 	r->retry_ms = r->retry_ms < LOOK_LAST_MS ? r->retry_ms : LOOK_LAST_MS;
 	(void)uv_timer_start(&r->timer, on_look_again, r->retry_ms, 0);
@@ -175,8 +175,8 @@ static void on_note_again(uv_timer_t *timer)
 static void note_later(struct run *r, const struct err *e)
 {
 	if (!r->retry_ms)
-		news_say(r->place->news, LOG_LEVEL_ERROR, "task %llu cannot begin yet: %s",
-			 (unsigned long long)r->ref.id, e->text);
+		eventlog_say(r->place->eventlog, LOG_LEVEL_ERROR, "task %llu cannot begin yet: %s",
+			     (unsigned long long)r->ref.id, e->text);
 	r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
 	r->retry_ms = r->retry_ms < LOOK_LAST_MS ? r->retry_ms : LOOK_LAST_MS;
 	(void)uv_timer_start(&r->timer, on_note_again, r->retry_ms, 0);

@@ -28,10 +28,11 @@ static void end_holders(struct agent *a)
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
 		if (v->seen[i] && end_holder(v->devices[i].holder_pid, v->guard.pid))
-			news_say(a->news, LOG_LEVEL_WARNING,
-				 "the holder of GPU %u (PID %d) did not let go without its guard, "
-				 "and was ended",
-				 v->devices[i].index, (int)v->devices[i].holder_pid);
+			eventlog_say(
+				a->eventlog, LOG_LEVEL_WARNING,
+				"the holder of GPU %u (PID %d) did not let go without its guard, "
+				"and was ended",
+				v->devices[i].index, (int)v->devices[i].holder_pid);
 }
 
 static void say_silent(struct agent *a, uint64_t for_ns)
@@ -39,11 +40,12 @@ static void say_silent(struct agent *a, uint64_t for_ns)
 	struct proc_peek guard = { .state = '?' };
 
 	(void)proc_peek(a->view.guard.pid, &guard);
-	news_say(a->news, LOG_LEVEL_WARNING,
-		 guard.state == 'T' ? "the guard (PID %d) has been stopped for %llu s, so nothing "
-				      "is held; kill -CONT lets it go on"
-				    : "the guard (PID %d) has not spoken for %llu s",
-		 (int)a->view.guard.pid, (unsigned long long)(for_ns / NS_PER_S));
+	eventlog_say(a->eventlog, LOG_LEVEL_WARNING,
+		     guard.state == 'T'
+			     ? "the guard (PID %d) has been stopped for %llu s, so nothing "
+			       "is held; kill -CONT lets it go on"
+			     : "the guard (PID %d) has not spoken for %llu s",
+		     (int)a->view.guard.pid, (unsigned long long)(for_ns / NS_PER_S));
 }
 
 /* Who would come is seen by the guard alone. The workload goes as a hold does without it. */
@@ -77,6 +79,6 @@ void silence_look(struct agent *a, uint64_t interval_ms)
 	if (silent && !a->silent)
 		say_silent(a, now - heard);
 	else if (!silent && a->silent)
-		news_say(a->news, LOG_LEVEL_INFO, "the guard speaks again");
+		eventlog_say(a->eventlog, LOG_LEVEL_INFO, "the guard speaks again");
 	a->silent = silent;
 }

@@ -50,7 +50,7 @@ static void on_limit_closed(uv_handle_t *h)
 static void tell_line(struct sweeping *s)
 {
 	if (s->line.len)
-		news_say(s->place->news, LOG_LEVEL_INFO, "sweep: %s", strbuf_str(&s->line));
+		eventlog_say(s->place->eventlog, LOG_LEVEL_INFO, "sweep: %s", strbuf_str(&s->line));
 	strbuf_clear(&s->line);
 	s->line = (struct strbuf)STRBUF_INIT;
 }
@@ -77,9 +77,9 @@ static void on_limit(uv_timer_t *limit)
 {
 	struct sweeping *s = limit->data;
 
-	news_say(s->place->news, LOG_LEVEL_ERROR,
-		 "sweep: it has not ended for %u s; it is killed, and not waited for",
-		 LIMIT_MS / (unsigned int)MS_PER_S);
+	eventlog_say(s->place->eventlog, LOG_LEVEL_ERROR,
+		     "sweep: it has not ended for %u s; it is killed, and not waited for",
+		     LIMIT_MS / (unsigned int)MS_PER_S);
 	(void)kill(s->pid, SIGKILL); /* not waited for yet, so the PID is its own */
 	tell_done(s);
 }
@@ -180,7 +180,8 @@ struct sweeping *sweeping_start(const struct sweeping_place *place, unsigned int
 		(void)uv_timer_start(&s->limit, on_limit, LIMIT_MS, 0);
 		return s;
 	}
-	news_say(place->news, LOG_LEVEL_ERROR, "cannot end what is left: %s", uv_strerror(r));
+	eventlog_say(place->eventlog, LOG_LEVEL_ERROR, "cannot end what is left: %s",
+		     uv_strerror(r));
 	uv_close((uv_handle_t *)&s->limit, on_limit_closed);
 	return NULL;
 }

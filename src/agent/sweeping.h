@@ -15,7 +15,7 @@
 
 struct sweeping_place {
 	uv_loop_t *loop;
-	struct news *news;
+	struct eventlog *eventlog;
 	int program_fd;
 	uint64_t nofile;      /* its soft limit of descriptors; 0: ours */
 	unsigned int on_stop; /* SWEEP_BIT()s: with each task that is stopped */

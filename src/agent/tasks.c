@@ -234,11 +234,11 @@ static void tell_not_claimed(struct tasks *q, const struct run *r, const struct 
 	int code = run_claim_code(r);
 
 	if (code == CLAIM_REFUSED)
-		news_say(q->place.news, LOG_LEVEL_WARNING, "task %llu is in bad/: %s",
-			 (unsigned long long)run_ref(r).id, v->text);
+		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING, "task %llu is in bad/: %s",
+			     (unsigned long long)run_ref(r).id, v->text);
 	else if (code < 0 && code != q->claim_code)
-		news_say(q->place.news, LOG_LEVEL_ERROR,
-			 "what waits cannot be started now: %s; trying again", v->text);
+		eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
+			     "what waits cannot be started now: %s; trying again", v->text);
 	if (code < 0)
 		q->claim_code = code;
 }
@@ -261,16 +261,17 @@ static void tell_over(struct tasks *q, const struct run *r, const struct retry_v
 	strbuf_addf(&line, " %s", words[v->what]);
 	if (v->text[0] && v->what != RETRY_DONE)
 		strbuf_addf(&line, ": %s", v->text);
-	news_say(q->place.news, v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, "%s",
-		 strbuf_str(&line));
+	eventlog_say(q->place.eventlog,
+		     v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, "%s",
+		     strbuf_str(&line));
 }
 
 /* What became of it meanwhile was told while it was ours. */
 static void tell_late(struct tasks *q, const struct run *r, const struct retry_verdict *v)
 {
-	news_say(q->place.news, LOG_LEVEL_WARNING,
-		 "the end of task %llu came too late: the task had been given to another node",
-		 (unsigned long long)run_ref(r).id);
+	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
+		     "the end of task %llu came too late: the task had been given to another node",
+		     (unsigned long long)run_ref(r).id);
 	tasks_rescan(q);
 }
 
@@ -289,17 +290,17 @@ static void look_again(struct tasks *q, uint64_t id)
 /* It is in the spool so, too; there may be more of a batch than this. */
 static void pause_task(struct tasks *q, uint64_t id)
 {
-	news_say(q->place.news, LOG_LEVEL_WARNING,
-		 "task %llu is paused; tenure resume %llu lets it go on", (unsigned long long)id,
-		 (unsigned long long)id);
+	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
+		     "task %llu is paused; tenure resume %llu lets it go on",
+		     (unsigned long long)id, (unsigned long long)id);
 	tasks_rescan(q);
 }
 
 static void pause_lane(struct tasks *q, const char *lane, const char *why)
 {
 	if (pauses_add(&q->pauses, q->plan, lane, why))
-		news_say(q->place.news, LOG_LEVEL_WARNING,
-			 "lane %s is paused; tenure resume %s lets it go on", lane, lane);
+		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
+			     "lane %s is paused; tenure resume %s lets it go on", lane, lane);
 }
 
 static void run_over(void *user, struct run *r, const struct retry_verdict *v)
@@ -332,7 +333,7 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 		pause_task(q, run_ref(r).id);
 	reserving_on_left(&q->reserving, run_devices(r));
 	remove_running(q, r);
-	durable_soon(q->durable);
+	groupcommit_soon(q->groupcommit);
 	tasks_plan_soon(q);
 	q->over(q->user);
 }
@@ -350,12 +351,12 @@ static void on_synced(void *user)
 struct scan_job {
 	struct spool_job job;
 	uint64_t n_read; /* readings of the directories up to this */
-	struct backlog b;
+	struct index_reading b;
 };
 
 static void scan_work(struct spool_job *job, struct spool_place *p)
 {
-	backlog_work(&((struct scan_job *)job)->b, p);
+	index_work(&((struct scan_job *)job)->b, p);
 }
 
 void tasks_tell_lines(struct tasks *q, const char *lines)
@@ -363,7 +364,7 @@ void tasks_tell_lines(struct tasks *q, const char *lines)
 	while (*lines) {
 		size_t n = strcspn(lines, "\n");
 
-		news_say(q->place.news, LOG_LEVEL_WARNING, "%.*s", (int)n, lines);
+		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING, "%.*s", (int)n, lines);
 		lines += n + (lines[n] == '\n');
 	}
 }
@@ -405,11 +406,11 @@ void tasks_forget_reader(struct tasks *q, const struct tasks_reader *r)
 		}
 }
 
-static void take_unread(struct tasks *q, struct backlog *b)
+static void take_unread(struct tasks *q, struct index_reading *b)
 {
 	if (!b->unread_known)
 		return;
-	backlog_unread_clear(q->unread_tasks, q->n_unread);
+	index_unread_clear(q->unread_tasks, q->n_unread);
 	q->n_unread = b->n_unread;
 	q->unread_tasks = take_ptr(b->unread);
 	b->n_unread = 0;
@@ -419,14 +420,14 @@ static void scan_done_(struct spool_job *job)
 {
 	struct scan_job *s = (struct scan_job *)job;
 	struct tasks *q = job->user;
-	struct backlog *b = &s->b;
+	struct index_reading *b = &s->b;
 	bool first = false;
 
 	q->scanning = false;
 	if (b->code < 0) {
 		if (strcmp(q->trouble, b->e.text) != 0)
-			news_say(q->place.news, LOG_LEVEL_ERROR, "the queue cannot be read: %s",
-				 b->e.text);
+			eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
+				     "the queue cannot be read: %s", b->e.text);
 		(void)str_copy(q->trouble, sizeof(q->trouble), b->e.text);
 	} else {
 		q->trouble[0] = '\0';
@@ -435,9 +436,9 @@ static void scan_done_(struct spool_job *job)
 		q->known = q->known || first;
 	}
 	for (size_t i = 0; i < b->n_changes; i++)
-		applying_change(q->plan, q->place.news, &b->changes[i]);
+		applying_change(q->plan, q->place.eventlog, &b->changes[i]);
 	if (b->filed)
-		durable_soon(q->durable);
+		groupcommit_soon(q->groupcommit);
 	if (b->lanes_read && pauses_set(&q->pauses, q->plan, &b->lanes, &b->reasons))
 		tasks_plan_soon(q);
 	if (b->ordered)
@@ -455,7 +456,7 @@ static void scan_done_(struct spool_job *job)
 	/* What comes in parts was all read by the first of them. */
 	if (!b->more)
 		q->n_read = s->n_read;
-	backlog_clear(b);
+	index_clear(b);
 	free(s);
 	lanes_look(q);
 	scan(q);
@@ -476,7 +477,7 @@ static void scan(struct tasks *q)
 	s->b.want = q->want;
 	q->n_reads += q->want.all;
 	s->n_read = q->n_reads;
-	q->want = (struct backlog_want){ 0 };
+	q->want = (struct index_want){ 0 };
 	s->job = (struct spool_job){ .work = scan_work, .done = scan_done_, .user = q };
 	spooler_do(q->spooler, &s->job);
 }
@@ -524,7 +525,7 @@ static void init_handles(struct tasks *q)
 static void clear_place(struct spool_place *p)
 {
 	lanes_forget_epochs(p);
-	backlog_forget(p);
+	index_forget(p);
 }
 
 struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
@@ -545,10 +546,10 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	for (size_t i = 0; i < c->n_lanes; i++)
 		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
 	q->spooler = spooler_new(loop, clear_place);
-	q->durable = durable_new(loop, q->spooler, c->news, on_synced, q);
+	q->groupcommit = groupcommit_new(loop, q->spooler, c->eventlog, on_synced, q);
 	q->sweep_spare = c->sweep_spare ? xstrdup(c->sweep_spare) : NULL;
 	q->sweeping = (struct sweeping_place){ .loop = loop,
-					       .news = c->news,
+					       .eventlog = c->eventlog,
 					       .program_fd = c->program_fd,
 					       .nofile = c->nofile,
 					       .on_stop = c->sweep,
@@ -557,7 +558,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .sweeping = &q->sweeping,
 				       .spooler = q->spooler,
 				       .link = c->link,
-				       .news = c->news,
+				       .eventlog = c->eventlog,
 				       .view = c->view,
 				       .mother = { .fd = -1, .nofile = c->nofile },
 				       .program_fd = c->program_fd,
@@ -577,27 +578,27 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .streak = streak_of };
 	q->fillers = workload_new(q, c);
 	init_handles(q);
-	q->beats = nodes_beats(q, c);
+	q->heartbeat = nodes_heartbeat(q, c);
 	q->orders = orders_new(loop, q);
 	q->spool_dir = xasprintf("%s/%s", q->root, q->instance);
 	q->place.spool_dir = q->spool_dir;
 	q->place.agent = q->agent;
 	q->place.beat_ms = c->beat_ms;
-	q->place.beats = q->beats;
+	q->place.heartbeat = q->heartbeat;
 	resume_find_places(q, c->state_dir);
 	return q;
 }
 
 void tasks_start(struct tasks *q)
 {
-	beats_start(q->beats);
+	heartbeat_start(q->heartbeat);
 }
 
 void tasks_no_queue(struct tasks *q, const char *why)
 {
 	if (strcmp(q->trouble, why) != 0)
-		news_say(q->place.news, LOG_LEVEL_ERROR, "there is no queue: %s; trying again",
-			 why);
+		eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
+			     "there is no queue: %s; trying again", why);
 	(void)str_copy(q->trouble, sizeof(q->trouble), why);
 	q->over(q->user);
 }
@@ -628,10 +629,11 @@ static void tell_taken_back(struct tasks *q, const struct task_name *n)
 {
 	struct sched_ref ref = { n->id, (uint32_t)n->element };
 
-	news_say(q->place.news, LOG_LEVEL_INFO,
-		 "task %llu does not run again: stopped by its owner", (unsigned long long)n->id);
+	eventlog_say(q->place.eventlog, LOG_LEVEL_INFO,
+		     "task %llu does not run again: stopped by its owner",
+		     (unsigned long long)n->id);
 	(void)(ref.element ? sched_remove_element : sched_remove)(q->plan, ref);
-	durable_soon(q->durable);
+	groupcommit_soon(q->groupcommit);
 	tasks_rescan(q);
 }
 
@@ -681,10 +683,10 @@ static void stop_done(struct spool_job *job)
 	if (j->code > 0)
 		tell_taken_back(j->q, n);
 	if (elsewhere)
-		news_say(j->q->place.news, LOG_LEVEL_ERROR, "%s", j->e.text);
+		eventlog_say(j->q->place.eventlog, LOG_LEVEL_ERROR, "%s", j->e.text);
 	else if (failed)
-		news_say(
-			j->q->place.news, LOG_LEVEL_ERROR,
+		eventlog_say(
+			j->q->place.eventlog, LOG_LEVEL_ERROR,
 			"that task %llu is told to end cannot be written down (%s): if this node fails before "
 			"it has ended, it runs again",
 			(unsigned long long)n->id, j->e.text);
@@ -925,7 +927,7 @@ json_t *tasks_report(const struct tasks *q)
 			 q->draining, "waiting", (json_int_t)c.waiting, "running",
 			 (json_int_t)c.running, "done", (json_int_t)q->n_done, "failed",
 			 (json_int_t)q->n_failed, "retried", (json_int_t)q->n_retried, "trouble",
-			 q->trouble, "tasks", runs, "others", beats_report(q->beats));
+			 q->trouble, "tasks", runs, "others", heartbeat_report(q->heartbeat));
 }
 
 /* ---- the end ---- */
@@ -940,16 +942,16 @@ void tasks_end(struct tasks *q)
 	(void)uv_timer_stop(&q->lease_timer);
 	(void)uv_timer_stop(&q->look_timer);
 	dirwatch_stop(q->watch);
-	durable_stop(q->durable);
+	groupcommit_stop(q->groupcommit);
 	orders_stop(q->orders);
 	/* What is not known yet may run on as well, and then our name is what keeps its lanes. */
-	beats_end(q->beats, q->runs || q->unknown.n || q->reclaiming || !q->open);
+	heartbeat_end(q->heartbeat, q->runs || q->unknown.n || q->reclaiming || !q->open);
 	fillers_stop_all(q->fillers, UINT32_MAX, "the agent ends");
 }
 
 bool tasks_are_quiet(const struct tasks *q)
 {
-	return spooler_is_idle(q->spooler) && beats_are_quiet(q->beats);
+	return spooler_is_idle(q->spooler) && heartbeat_are_quiet(q->heartbeat);
 }
 
 static void on_closed(uv_handle_t *h)
@@ -969,14 +971,14 @@ static void on_closed(uv_handle_t *h)
 	free(q->leases);
 	text_list_clear(&q->want.names);
 	text_list_clear(&q->unknown);
-	backlog_unread_clear(q->unread_tasks, q->n_unread);
+	index_unread_clear(q->unread_tasks, q->n_unread);
 	free(q->want.ids.ids);
 	free(q);
 }
 
 int tasks_free(struct tasks *q)
 {
-	if (!spooler_is_idle(q->spooler) || beats_free(q->beats) < 0)
+	if (!spooler_is_idle(q->spooler) || heartbeat_free(q->heartbeat) < 0)
 		return -EBUSY;
 	while (q->runs) {
 		struct running *r = q->runs;
@@ -985,7 +987,7 @@ int tasks_free(struct tasks *q)
 		(void)run_forget(r->run);
 		free(r);
 	}
-	durable_free(take_ptr(q->durable));
+	groupcommit_free(take_ptr(q->groupcommit));
 	orders_free(take_ptr(q->orders));
 	q->fillers = fillers_free(q->fillers);
 	streaks_clear(&q->streaks);

@@ -52,7 +52,7 @@ struct tasks_config {
 	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */
 	const char *sweep_spare;
 	const struct view *view;
-	struct news *news;
+	struct eventlog *eventlog;
 	struct guardlink *link;
 	/* "uid 1234" in a sentence becomes a name. */
 	void (*put_names)(void *user, const char *text, char *buf, size_t size);

@@ -52,7 +52,7 @@ struct tasks {
 	char *sweep_spare;
 	struct sweeping_place sweeping;
 	struct spooler *spooler;
-	struct beats *beats;
+	struct heartbeat *heartbeat;
 	unsigned int told_devices; /* in the last sign of life */
 	struct sched_queue *plan;
 	struct running *runs;
@@ -64,7 +64,7 @@ struct tasks {
 	struct orders *orders;
 	struct lanes_entry *lanes; /* lanes.c */
 	uv_timer_t plan_timer, scan_timer;
-	struct durable *durable;
+	struct groupcommit *groupcommit;
 	uv_timer_t lease_timer;	  /* running tasks of which the guard could not take the lease */
 	uv_timer_t look_timer;	  /* at the unknown ones, again */
 	struct text_list unknown; /* claims of which it could not be told what they are */
@@ -77,12 +77,12 @@ struct tasks {
 	bool leases_known;
 	struct reserving reserving;
 	struct fillers *fillers;
-	bool unwatched;		  /* nobody sees who comes: no workload */
-	bool paused;		  /* the agent is about to stop, or is stopped (Ctrl-Z) */
-	struct backlog_want want; /* what to look at in the spool */
-	size_t n_unread;	  /* tasks that are in no plan, because ... */
-	struct backlog_unread *unread_tasks; /* ... their files cannot be read */
-	uint64_t n_reads, n_read;	     /* readings of the directories begun, and done with */
+	bool unwatched;			   /* nobody sees who comes: no workload */
+	bool paused;			   /* the agent is about to stop, or is stopped (Ctrl-Z) */
+	struct index_want want;		   /* what to look at in the spool */
+	size_t n_unread;		   /* tasks that are in no plan, because ... */
+	struct index_unread *unread_tasks; /* ... their files cannot be read */
+	uint64_t n_reads, n_read;	   /* readings of the directories begun, and done with */
 	struct tasks_reader *readers;
 	bool seen;	 /* the directories have been read */
 	bool unread;	 /* more of what was seen is to be looked at */

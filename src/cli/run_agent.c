@@ -117,7 +117,7 @@ static int check_policy(const struct settings *s, struct err *e)
 {
 	struct hold_policy policy;
 
-	return wants_from_settings(s, true, &policy, e);
+	return policy_from_settings(s, true, &policy, e);
 }
 
 const struct settings_rule run_agent_rules[] = {
@@ -297,7 +297,7 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 	if (check_settings(s, e) < 0 || check_workload(ctx, e) < 0 ||
 	    check_dev_dir(settings_str(s, SET_DEV_DIR), e) < 0)
 		return CMD_USAGE;
-	if (wants_from_settings(s, may_hold(ctx), &policy, e) < 0)
+	if (policy_from_settings(s, may_hold(ctx), &policy, e) < 0)
 		return CMD_USAGE;
 	r->state_dir = run_agent_state_dir(s);
 	/* `hold` is for holding alone. */

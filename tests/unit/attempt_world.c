@@ -108,8 +108,8 @@ void world_turn(void)
 	(void)uv_run(&w.loop, UV_RUN_NOWAIT);
 }
 
-void __wrap_news_say(struct news *n, enum log_level level, const char *fmt, ...);
-void __wrap_news_say(struct news *n, enum log_level level, const char *fmt, ...)
+void __wrap_eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...);
+void __wrap_eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...)
 {
 	va_list list;
 
@@ -315,8 +315,8 @@ struct orphans *__wrap_orphans_free(struct orphans *o)
 
 /* ---- fork server and shim ---- */
 
-uint64_t __wrap_beats_promise_ms(const struct beats *b);
-uint64_t __wrap_beats_promise_ms(const struct beats *b)
+uint64_t __wrap_heartbeat_promise_ms(const struct heartbeat *b);
+uint64_t __wrap_heartbeat_promise_ms(const struct heartbeat *b)
 {
 	return 1000;
 }

@@ -36,19 +36,19 @@ static struct spool_place open_place(const char *agent)
 
 static void close_place(struct spool_place *p)
 {
-	backlog_forget(p);
+	index_forget(p);
 	p->scan = scan_free(p->scan);
 	p->spool = spool_close(p->spool);
 }
 
 /* As after a claim that was lost: only that task is looked at. */
-static struct backlog look_at(struct spool_place *p, uint64_t id)
+static struct index_reading look_at(struct spool_place *p, uint64_t id)
 {
-	struct backlog b = { .want = { .ids = { .n = 1 } } };
+	struct index_reading b = { .want = { .ids = { .n = 1 } } };
 
 	b.want.ids.ids = xcalloc(1, sizeof(id));
 	b.want.ids.ids[0] = id;
-	backlog_work(&b, p);
+	index_work(&b, p);
 	return b;
 }
 
@@ -60,7 +60,7 @@ static void test_claimed_by_another(void **state)
 	uint64_t waits = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
 	uint64_t taken = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
 	struct claimer other = self(p.spool, "two");
-	struct backlog b;
+	struct index_reading b;
 
 	assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
 	(void)claim(p.spool, taken, &other);
@@ -70,12 +70,12 @@ static void test_claimed_by_another(void **state)
 	assert_int_equal(b.changes[0].task.id, taken);
 	assert_false(b.changes[0].waits);
 	assert_null(scan_find(p.scan, taken, 0));
-	backlog_clear(&b);
+	index_clear(&b);
 
 	b = look_at(&p, waits);
 	assert_int_equal(b.n_changes, 1);
 	assert_true(b.changes[0].waits);
-	backlog_clear(&b);
+	index_clear(&b);
 
 	/* Where it is now is told by the directories. */
 	assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
@@ -91,7 +91,7 @@ static void test_renamed_batch(void **state)
 	struct spool_place p = open_place("one");
 	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-3\"}");
 	struct task_name n;
-	struct backlog b;
+	struct index_reading b;
 
 	assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
 	for (int i = 0; i < 2; i++) {
@@ -105,7 +105,7 @@ static void test_renamed_batch(void **state)
 			assert_int_equal(b.changes[k].task.n_elements, 3);
 		}
 		assert_int_equal(scan_find(p.scan, id, 0)->name.flags & NAME_PAUSED, n.flags);
-		backlog_clear(&b);
+		index_clear(&b);
 	}
 	place_forget_batch(&p, id);
 	close_place(&p);
@@ -132,7 +132,7 @@ static void test_reading_that_fails(void **state)
 
 	for (unsigned int nth = 1; failed; nth++) {
 		struct spool_place p = open_place("one");
-		struct backlog b = { .want = { .all = true } };
+		struct index_reading b = { .want = { .all = true } };
 		char json[64];
 		uint64_t first = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":1}"), second;
 
@@ -141,7 +141,7 @@ static void test_reading_that_fails(void **state)
 		second = submit(p.spool, json);
 		assert_int_equal(lane_pause(p.spool, "week", "by a test", NULL), 0);
 		fail_read = nth;
-		backlog_work(&b, &p);
+		index_work(&b, &p);
 		failed = fail_read == 0;
 		fail_read = 0;
 		for (size_t i = 0; i < b.n_changes; i++)
@@ -150,7 +150,7 @@ static void test_reading_that_fails(void **state)
 		if (b.code >= 0)
 			assert_true(b.lanes_read && b.lanes.n == 1);
 		assert_true(failed || (b.code >= 0 && b.n_changes >= 2));
-		backlog_clear(&b);
+		index_clear(&b);
 		close_place(&p);
 	}
 }
@@ -199,7 +199,7 @@ static void test_change_of_what_is_claimed(void **state)
 {
 	struct sched_queue *plan = sched_queue_new();
 	struct sched_task t = { .id = 7, .gpus = 1, .order = 7 };
-	struct backlog_change c = { .waits = true, .task = t };
+	struct index_change c = { .waits = true, .task = t };
 	struct devset none = { 0 };
 
 	assert_int_equal(sched_adopt(plan, &t, none, 1, NULL), 0);
@@ -218,23 +218,23 @@ static void test_change_of_what_is_claimed(void **state)
 /* As every two seconds. True: a batch was filed. */
 static bool read_all(struct spool_place *p)
 {
-	struct backlog b = { .want = { .all = true } };
+	struct index_reading b = { .want = { .all = true } };
 	bool filed;
 
-	backlog_work(&b, p);
+	index_work(&b, p);
 	assert_int_equal(b.code, 0);
 	filed = b.filed;
-	backlog_clear(&b);
+	index_clear(&b);
 	return filed;
 }
 
 /* As after a sync. */
 static void settle(struct spool_place *p)
 {
-	struct backlog b = { .want = { .settle = true } };
+	struct index_reading b = { .want = { .settle = true } };
 
-	backlog_work(&b, p);
-	backlog_clear(&b);
+	index_work(&b, p);
+	index_clear(&b);
 }
 
 static uint64_t submit_after(const struct spool *sp, const char *how, uint64_t id)

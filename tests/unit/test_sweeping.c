@@ -20,8 +20,8 @@
 static unsigned int said, done, not_reaped;
 static uint64_t limit_ms;
 
-void __wrap_news_say(struct news *n, enum log_level level, const char *fmt, ...);
-void __wrap_news_say(struct news *n, enum log_level level, const char *fmt, ...)
+void __wrap_eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...);
+void __wrap_eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...)
 {
 	said += level == LOG_LEVEL_ERROR;
 }

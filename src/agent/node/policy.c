@@ -93,7 +93,8 @@ static void take_band(const struct settings *s, struct hold_policy *p)
 	p->util_high = (uint8_t)band.ceiling;
 }
 
-int wants_from_settings(const struct settings *s, bool hold, struct hold_policy *ret, struct err *e)
+int policy_from_settings(const struct settings *s, bool hold, struct hold_policy *ret,
+			 struct err *e)
 {
 	struct hold_policy p;
 
@@ -190,7 +191,7 @@ static void describe_when(const struct hold_policy *p, struct strbuf *out)
 		    unit_format_gib(p->idle_below_bytes, size));
 }
 
-void wants_describe_load(const struct hold_policy *p, struct strbuf *out)
+void policy_describe_load(const struct hold_policy *p, struct strbuf *out)
 {
 	if (p->load == LOAD_NONE)
 		strbuf_adds(out, "no load");
@@ -217,7 +218,7 @@ static void describe_others(const struct hold_policy *p, struct strbuf *out)
 			    p->my_cgroup ? " (my_cgroup has no effect here)" : "");
 }
 
-void wants_describe_end(uint64_t until_wall_ns, struct strbuf *out)
+void policy_describe_end(uint64_t until_wall_ns, struct strbuf *out)
 {
 	char now[CLOCK_TEXT_MAX], end[CLOCK_TEXT_MAX];
 	const size_t day = strlen("2026-11-22");
@@ -232,7 +233,7 @@ void wants_describe_end(uint64_t until_wall_ns, struct strbuf *out)
 		strbuf_addf(out, " It ends on %.*s at %s.", (int)day, end, end + day + 1);
 }
 
-void wants_describe(const struct hold_policy *p, const struct view *v, struct strbuf *out)
+void policy_describe(const struct hold_policy *p, const struct view *v, struct strbuf *out)
 {
 	char work[UNIT_TEXT_MAX], rest[UNIT_TEXT_MAX];
 
@@ -256,7 +257,7 @@ void wants_describe(const struct hold_policy *p, const struct view *v, struct st
 	describe_gpus(p, v, out);
 	describe_when(p, out);
 	strbuf_adds(out, "; ");
-	wants_describe_load(p, out);
+	policy_describe_load(p, out);
 	if (p->rest_ms)
 		strbuf_addf(out, ", %s of work and %s of rest in turn",
 			    unit_format_duration_exact(p->work_ms, work),
@@ -264,7 +265,7 @@ void wants_describe(const struct hold_policy *p, const struct view *v, struct st
 	describe_others(p, out);
 }
 
-void wants_warn(const struct hold_policy *p, uint32_t n_devices, struct strbuf *out)
+void policy_warn(const struct hold_policy *p, uint32_t n_devices, struct strbuf *out)
 {
 	uint32_t n = p->all ? n_devices : p->n_gpus;
 

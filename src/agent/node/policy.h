@@ -10,25 +10,25 @@
 #include "hold/policy.h"
 
 /* 0, or -EINVAL with the reason. hold: whether to hold, or only to watch. */
-int wants_from_settings(const struct settings *s, bool hold, struct hold_policy *ret,
-			struct err *e);
+int policy_from_settings(const struct settings *s, bool hold, struct hold_policy *ret,
+			 struct err *e);
 
 /*
  * What this policy does, in one or two sentences for people: "Holding 88% of the free memory of
  * all GPUs, each once it has been idle for 5m (under 1.0 GiB used, nobody's process). Load: ..."
  * v, which may be NULL, knows the indices of devices that are named by UUID.
  */
-void wants_describe(const struct hold_policy *p, const struct view *v, struct strbuf *out);
+void policy_describe(const struct hold_policy *p, const struct view *v, struct strbuf *out);
 /* " It ends at 18:30:00.", with the day if that is not today; nothing for 0. */
-void wants_describe_end(uint64_t until_wall_ns, struct strbuf *out);
+void policy_describe_end(uint64_t until_wall_ns, struct strbuf *out);
 
 /*
  * What this policy, on a node with so many devices, will most likely not do as it was meant: one
  * sentence per line, nothing when all is well.
  */
-void wants_warn(const struct hold_policy *p, uint32_t n_devices, struct strbuf *out);
+void policy_warn(const struct hold_policy *p, uint32_t n_devices, struct strbuf *out);
 
 /* "light load, 75 %", "no load". */
-void wants_describe_load(const struct hold_policy *p, struct strbuf *out);
+void policy_describe_load(const struct hold_policy *p, struct strbuf *out);
 
 #endif

@@ -4,10 +4,10 @@
 #include <errno.h>
 
 /* Each has its own back-off, its own memory and its own reason. */
-static void apply_again(struct sched_queue *plan, const struct backlog_change *c)
+static void apply_again(struct sched_queue *plan, const struct index_change *c)
 {
 	for (size_t i = 0; i < c->n_again; i++) {
-		const struct backlog_again *a = &c->again[i];
+		const struct index_again *a = &c->again[i];
 		struct sched_ref ref = { c->task.id, a->element };
 		struct sched_task t = c->task;
 
@@ -24,7 +24,7 @@ static void apply_again(struct sched_queue *plan, const struct backlog_change *c
  * A batch is put in anew, without what does not wait: elements that are asked for again come back,
  * and so do those whose claim was lost because the batch was called otherwise just then.
  */
-static int plan_batch(struct sched_queue *plan, const struct backlog_change *c, struct err *e)
+static int plan_batch(struct sched_queue *plan, const struct index_change *c, struct err *e)
 {
 	int r;
 
@@ -40,7 +40,7 @@ static int plan_batch(struct sched_queue *plan, const struct backlog_change *c, 
 	return r;
 }
 
-static int plan_task(struct sched_queue *plan, const struct backlog_change *c, struct err *e)
+static int plan_task(struct sched_queue *plan, const struct index_change *c, struct err *e)
 {
 	int r = sched_add(plan, &c->task, e);
 
@@ -57,19 +57,20 @@ static int plan_task(struct sched_queue *plan, const struct backlog_change *c, s
 	return r;
 }
 
-static void apply_waiting(struct sched_queue *plan, struct news *news, struct backlog_change *c)
+static void apply_waiting(struct sched_queue *plan, struct eventlog *eventlog,
+			  struct index_change *c)
 {
 	struct err e = ERR_INIT;
 
 	c->task.model = c->model;
 	c->task.lane = c->lane[0] ? sched_lane(plan, c->lane) : 0;
 	if ((c->task.n_elements ? plan_batch : plan_task)(plan, c, &e) < 0)
-		news_say(news, LOG_LEVEL_ERROR, "task %llu cannot be planned: %s",
-			 (unsigned long long)c->task.id, e.text);
+		eventlog_say(eventlog, LOG_LEVEL_ERROR, "task %llu cannot be planned: %s",
+			     (unsigned long long)c->task.id, e.text);
 }
 
 /* What it waits for is what there is to say of it; where that is over, nothing. */
-static int depend(struct sched_queue *plan, const struct backlog_change *c, struct sched_ref ref)
+static int depend(struct sched_queue *plan, const struct index_change *c, struct sched_ref ref)
 {
 	struct sched_task t;
 	int r = sched_get(plan, ref, &t);
@@ -82,7 +83,7 @@ static int depend(struct sched_queue *plan, const struct backlog_change *c, stru
 }
 
 /* Of all that waits of it. */
-static void apply_dep(struct sched_queue *plan, const struct backlog_change *c)
+static void apply_dep(struct sched_queue *plan, const struct index_change *c)
 {
 	uint32_t element = c->task.n_elements ? 1 : 0;
 	struct sched_task t;
@@ -95,12 +96,12 @@ static void apply_dep(struct sched_queue *plan, const struct backlog_change *c)
 	} while (++element <= c->task.n_elements);
 }
 
-void applying_change(struct sched_queue *plan, struct news *news, struct backlog_change *c)
+void applying_change(struct sched_queue *plan, struct eventlog *eventlog, struct index_change *c)
 {
 	if (c->dep_only)
 		apply_dep(plan, c);
 	else if (c->waits)
-		apply_waiting(plan, news, c);
+		apply_waiting(plan, eventlog, c);
 	else if (c->task.n_elements)
 		(void)sched_remove_batch(plan, c->task.id, c->task.n_elements);
 	else

@@ -9,6 +9,6 @@
 #include "sched/queue.h"
 
 /* c's task gets the strings and the lane that it has for the planner. */
-void applying_change(struct sched_queue *plan, struct news *news, struct backlog_change *c);
+void applying_change(struct sched_queue *plan, struct eventlog *eventlog, struct index_change *c);
 
 #endif

@@ -183,7 +183,7 @@ static bool take_order(struct look *l, struct control_order *ret)
 	return r == 0;
 }
 
-bool othertools_look(struct spool_place *place, struct strbuf *notes, struct control_order *ret)
+bool foreign_look(struct spool_place *place, struct strbuf *notes, struct control_order *ret)
 {
 	struct look l = { .notes = notes, .place = place };
 
@@ -196,7 +196,7 @@ bool othertools_look(struct spool_place *place, struct strbuf *notes, struct con
 	return take_order(&l, ret);
 }
 
-void othertools_forget(struct spool_place *place)
+void foreign_forget(struct spool_place *place)
 {
 	if (place->tools)
 		free(place->tools->held);

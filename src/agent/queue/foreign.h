@@ -13,8 +13,8 @@
 
 /* After all has been read: takes what is there, and notes it, a line each. True: control.json had
  * an order, whose part on what waits is done. */
-bool othertools_look(struct spool_place *place, struct strbuf *notes, struct control_order *ret);
+bool foreign_look(struct spool_place *place, struct strbuf *notes, struct control_order *ret);
 /* What the place remembers for it. */
-void othertools_forget(struct spool_place *place);
+void foreign_forget(struct spool_place *place);
 
 #endif

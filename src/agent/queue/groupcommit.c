@@ -24,10 +24,10 @@
 #define SYNC_LAST_MS                                                                               \
 	60000 /* one that failed is tried again after twice as long, and this at most */
 
-struct durable {
+struct groupcommit {
 	uv_loop_t *loop;
 	struct spooler *spooler;
-	struct news *news;
+	struct eventlog *eventlog;
 	void (*synced)(void *user);
 	void *user;
 	uv_timer_t timer;
@@ -42,7 +42,7 @@ struct durable {
 	unsigned int handles;
 };
 
-struct durable_job {
+struct groupcommit_job {
 	struct spool_job job;
 	struct err e;
 	int code;
@@ -68,7 +68,7 @@ static void __attribute__((noreturn)) sync_all(int spool_fd, int pipe_fd)
 	_exit(write(0, &errnum, sizeof(errnum)) == (ssize_t)sizeof(errnum) ? 0 : 126);
 }
 
-static int start_child(struct durable_job *j, int spool_fd)
+static int start_child(struct groupcommit_job *j, int spool_fd)
 {
 	int fds[2];
 
@@ -89,7 +89,7 @@ static int start_child(struct durable_job *j, int spool_fd)
 
 static void sync_work(struct spool_job *job, struct spool_place *p)
 {
-	struct durable_job *j = (struct durable_job *)job;
+	struct groupcommit_job *j = (struct groupcommit_job *)job;
 	struct err e = ERR_INIT;
 
 	j->code = events_sync(p->events, &j->e);
@@ -102,18 +102,18 @@ static void sync_work(struct spool_job *job, struct spool_place *p)
 
 static void drop_work(struct spool_job *job, struct spool_place *p)
 {
-	struct durable_job *j = (struct durable_job *)job;
+	struct groupcommit_job *j = (struct groupcommit_job *)job;
 
 	j->code = events_drop(p->events, j->part, &j->e);
 }
 
 /* ---- on the loop ---- */
 
-static struct durable_job *new_job(struct durable *d,
-				   void (*work)(struct spool_job *, struct spool_place *),
-				   void (*done)(struct spool_job *))
+static struct groupcommit_job *new_job(struct groupcommit *d,
+				       void (*work)(struct spool_job *, struct spool_place *),
+				       void (*done)(struct spool_job *))
 {
-	struct durable_job *j = xcalloc(1, sizeof(*j));
+	struct groupcommit_job *j = xcalloc(1, sizeof(*j));
 
 	j->job = (struct spool_job){ .work = work, .done = done, .user = d };
 	return j;
@@ -121,7 +121,7 @@ static struct durable_job *new_job(struct durable *d,
 
 static void drop_done(struct spool_job *job)
 {
-	struct durable *d = job->user;
+	struct groupcommit *d = job->user;
 
 	d->cutting = false; /* a part that could not be removed goes with the next one */
 	free(job);
@@ -129,13 +129,13 @@ static void drop_done(struct spool_job *job)
 
 static void on_closed(uv_handle_t *h)
 {
-	struct durable *d = h->data;
+	struct groupcommit *d = h->data;
 
 	if (--d->handles == 0)
 		free(d);
 }
 
-static void forget_child(struct durable *d)
+static void forget_child(struct groupcommit *d)
 {
 	d->child = 0;
 	uv_close((uv_handle_t *)&d->poll, on_closed);
@@ -144,7 +144,7 @@ static void forget_child(struct durable *d)
 
 static void on_child(uv_poll_t *poll, int status, int events)
 {
-	struct durable *d = poll->data;
+	struct groupcommit *d = poll->data;
 	pid_t child = d->child;
 	int errnum = ECHILD;
 	bool told = read(d->pipe, &errnum, sizeof(errnum)) == (ssize_t)sizeof(errnum);
@@ -152,7 +152,7 @@ static void on_child(uv_poll_t *poll, int status, int events)
 	forget_child(d);
 	(void)waitpid(child, NULL, 0); /* that was the last that it did */
 	if (told && errnum == 0 && !d->stopped) {
-		struct durable_job *j = new_job(d, drop_work, drop_done);
+		struct groupcommit_job *j = new_job(d, drop_work, drop_done);
 
 		j->part = d->part;
 		spooler_do(d->spooler, &j->job);
@@ -160,13 +160,14 @@ static void on_child(uv_poll_t *poll, int status, int events)
 	}
 	d->cutting = false;
 	if (!d->stopped)
-		news_say(d->news, LOG_LEVEL_WARNING,
-			 "the spool's filesystem could not be synced (%s), so the journal of what "
-			 "has ended grows; trying again later",
-			 told ? strerror(errnum) : "the process was ended");
+		eventlog_say(
+			d->eventlog, LOG_LEVEL_WARNING,
+			"the spool's filesystem could not be synced (%s), so the journal of what "
+			"has ended grows; trying again later",
+			told ? strerror(errnum) : "the process was ended");
 }
 
-static void watch_child(struct durable *d, struct durable_job *j)
+static void watch_child(struct groupcommit *d, struct groupcommit_job *j)
 {
 	d->cutting = true;
 	d->child = j->child;
@@ -179,14 +180,16 @@ static void watch_child(struct durable *d, struct durable_job *j)
 	uv_unref((uv_handle_t *)&d->poll); /* nobody waits for it */
 }
 
-static void tell_sync(struct durable *d, int code, const struct err *e)
+static void tell_sync(struct groupcommit *d, int code, const struct err *e)
 {
 	if (code < 0 && !d->again_ms)
-		news_say(d->news, LOG_LEVEL_ERROR,
-			 "the ends of tasks are not safe from a power loss yet: %s; trying again",
-			 e->text);
+		eventlog_say(
+			d->eventlog, LOG_LEVEL_ERROR,
+			"the ends of tasks are not safe from a power loss yet: %s; trying again",
+			e->text);
 	else if (code == 0 && d->again_ms)
-		news_say(d->news, LOG_LEVEL_INFO, "the ends of tasks are safe from a power loss");
+		eventlog_say(d->eventlog, LOG_LEVEL_INFO,
+			     "the ends of tasks are safe from a power loss");
 	if (code == 0)
 		d->again_ms = 0;
 }
@@ -194,7 +197,7 @@ static void tell_sync(struct durable *d, int code, const struct err *e)
 static void on_timer(uv_timer_t *timer);
 
 /* Also where nothing ends any more. */
-static void sync_later(struct durable *d)
+static void sync_later(struct groupcommit *d)
 {
 	d->again_ms = d->again_ms ? 2 * d->again_ms : 2 * SYNC_MS;
 	d->again_ms = d->again_ms < SYNC_LAST_MS ? d->again_ms : SYNC_LAST_MS;
@@ -206,8 +209,8 @@ static void sync_later(struct durable *d)
 
 static void sync_done(struct spool_job *job)
 {
-	struct durable_job *j = (struct durable_job *)job;
-	struct durable *d = job->user;
+	struct groupcommit_job *j = (struct groupcommit_job *)job;
+	struct groupcommit *d = job->user;
 
 	int code = j->code;
 
@@ -225,8 +228,8 @@ static void sync_done(struct spool_job *job)
 
 static void on_timer(uv_timer_t *timer)
 {
-	struct durable *d = timer->data;
-	struct durable_job *j = new_job(d, sync_work, sync_done);
+	struct groupcommit *d = timer->data;
+	struct groupcommit_job *j = new_job(d, sync_work, sync_done);
 
 	d->waiting = false;
 	j->may_cut = !d->cutting;
@@ -234,7 +237,7 @@ static void on_timer(uv_timer_t *timer)
 	spooler_do(d->spooler, &j->job);
 }
 
-void durable_soon(struct durable *d)
+void groupcommit_soon(struct groupcommit *d)
 {
 	if (d->waiting || d->stopped)
 		return;
@@ -242,29 +245,30 @@ void durable_soon(struct durable *d)
 	(void)uv_timer_start(&d->timer, on_timer, SYNC_MS, 0);
 }
 
-struct durable *durable_new(uv_loop_t *loop, struct spooler *spooler, struct news *news,
-			    void (*synced)(void *user), void *user)
+struct groupcommit *groupcommit_new(uv_loop_t *loop, struct spooler *spooler,
+				    struct eventlog *eventlog, void (*synced)(void *user),
+				    void *user)
 {
-	struct durable *d = xcalloc(1, sizeof(*d));
+	struct groupcommit *d = xcalloc(1, sizeof(*d));
 
-	*d = (struct durable){ .loop = loop,
-			       .spooler = spooler,
-			       .news = news,
-			       .synced = synced,
-			       .user = user,
-			       .pipe = -1,
-			       .handles = 1 };
+	*d = (struct groupcommit){ .loop = loop,
+				   .spooler = spooler,
+				   .eventlog = eventlog,
+				   .synced = synced,
+				   .user = user,
+				   .pipe = -1,
+				   .handles = 1 };
 	(void)uv_timer_init(loop, &d->timer);
 	d->timer.data = d;
 	return d;
 }
 
-void durable_stop(struct durable *d)
+void groupcommit_stop(struct groupcommit *d)
 {
 	d->stopped = true;
 }
 
-void durable_free(struct durable *d)
+void groupcommit_free(struct groupcommit *d)
 {
 	d->stopped = true;
 	if (d->child) /* it ends by itself */

@@ -7,8 +7,8 @@
  * (spool/events.h). When there are many of those, everything that they stand for is written to the
  * disk and they are dropped.
  *
- *	d = durable_new(loop, spooler, news, synced, user);
- *	durable_soon(d);	something has ended, or the spool has just been recovered
+ *	d = groupcommit_new(loop, spooler, news, synced, user);
+ *	groupcommit_soon(d);	something has ended, or the spool has just been recovered
  */
 
 #include <uv.h>
@@ -16,16 +16,17 @@
 #include "agent/queue/spooler.h"
 #include "agent/report/eventlog.h"
 
-struct durable;
+struct groupcommit;
 
 /* synced: after each group, on the loop, when it is on the disk. A group that could not be written
  * is tried again, later each time. */
-struct durable *durable_new(uv_loop_t *loop, struct spooler *spooler, struct news *news,
-			    void (*synced)(void *user), void *user);
-void durable_soon(struct durable *d);
+struct groupcommit *groupcommit_new(uv_loop_t *loop, struct spooler *spooler,
+				    struct eventlog *eventlog, void (*synced)(void *user),
+				    void *user);
+void groupcommit_soon(struct groupcommit *d);
 /* The agent ends: nothing more is begun. */
-void durable_stop(struct durable *d);
+void groupcommit_stop(struct groupcommit *d);
 /* With the spooler idle. Its memory goes with its handles in the loop. */
-void durable_free(struct durable *d);
+void groupcommit_free(struct groupcommit *d);
 
 #endif

@@ -61,7 +61,7 @@ struct looker {
 
 struct look {
 	uv_work_t work;
-	struct beats *b;
+	struct heartbeat *b;
 	struct beat own;   /* in: what is to be told */
 	bool last, remove; /* in: it ends; and nothing runs on */
 	/* Found. */
@@ -74,10 +74,10 @@ struct look {
 	struct err e;
 };
 
-struct beats {
+struct heartbeat {
 	uv_loop_t *loop;
 	uv_timer_t timer;
-	struct beats_config c;
+	struct heartbeat_config c;
 	struct looker lk;
 	struct look *look; /* the one that runs */
 	bool ending, runs_on, ended, named, soon;
@@ -331,7 +331,7 @@ static void judge_claim(struct looking *g, const struct task_name *n, const char
 
 	/* Nobody has filled it for so long: who does so now finds that it was taken back. */
 	if (!who->boot[0] && n->element) {
-		cleanup_free char *empty = xasprintf("%s" BEATS_EMPTY, path);
+		cleanup_free char *empty = xasprintf("%s" HEARTBEAT_EMPTY, path);
 
 		if (quiet_ms > g->lk->expire_ms)
 			text_list_add(&g->l->dead, empty);
@@ -347,7 +347,7 @@ static void judge_claim(struct looking *g, const struct task_name *n, const char
  * ever hear. One that a run has is known to whoever is told. */
 static void look_at_own(struct looking *g, const char *path)
 {
-	cleanup_free char *unjudged = xasprintf("%s" BEATS_UNJUDGED, path);
+	cleanup_free char *unjudged = xasprintf("%s" HEARTBEAT_UNJUDGED, path);
 
 	if (life_see(g->lk->watch, path, 0) > g->lk->expire_ms)
 		text_list_add(&g->l->dead, unjudged);
@@ -515,14 +515,14 @@ static void look_work(uv_work_t *work)
 
 /* ---- on the loop ---- */
 
-static void begin(struct beats *b);
+static void begin(struct heartbeat *b);
 
 static void on_timer(uv_timer_t *timer)
 {
 	begin(timer->data);
 }
 
-static void tell_notes(struct beats *b, const char *lines)
+static void tell_notes(struct heartbeat *b, const char *lines)
 {
 	while (*lines) {
 		size_t n = strcspn(lines, "\n");
@@ -534,7 +534,7 @@ static void tell_notes(struct beats *b, const char *lines)
 }
 
 /* Said when it begins and when it changes. */
-static void tell_trouble(struct beats *b, const struct err *e)
+static void tell_trouble(struct heartbeat *b, const struct err *e)
 {
 	if (e->code && strcmp(b->trouble, e->text) != 0)
 		b->c.tell(b->c.user, e->text);
@@ -542,7 +542,7 @@ static void tell_trouble(struct beats *b, const struct err *e)
 }
 
 /* Some agent was alive at the last look, and is not in this one. */
-static bool somebody_left(const struct beats *b, const struct look *l)
+static bool somebody_left(const struct heartbeat *b, const struct look *l)
 {
 	for (size_t i = 0; i < b->n; i++) {
 		const struct other *was = &b->others[i];
@@ -554,7 +554,7 @@ static bool somebody_left(const struct beats *b, const struct look *l)
 	return false;
 }
 
-static void take_findings(struct beats *b, struct look *l)
+static void take_findings(struct heartbeat *b, struct look *l)
 {
 	bool named = b->lk.named && !b->named;
 	bool left = !l->last && !l->e.code && somebody_left(b, l);
@@ -585,7 +585,7 @@ static void take_findings(struct beats *b, struct look *l)
 		b->c.dead(b->c.user, &l->dead);
 }
 
-static uint64_t wait_ms(const struct beats *b)
+static uint64_t wait_ms(const struct heartbeat *b)
 {
 	uint64_t until_named = b->lk.sp ? CHECK_STEP_MS : OPEN_AGAIN_MS;
 
@@ -595,7 +595,7 @@ static uint64_t wait_ms(const struct beats *b)
 static void look_done(uv_work_t *work, int status)
 {
 	struct look *l = work->data;
-	struct beats *b = l->b;
+	struct heartbeat *b = l->b;
 
 	b->look = NULL;
 	b->ended = b->ended || l->last;
@@ -612,7 +612,7 @@ static void look_done(uv_work_t *work, int status)
 		(void)uv_timer_start(&b->timer, on_timer, wait_ms(b), 0);
 }
 
-static void begin(struct beats *b)
+static void begin(struct heartbeat *b)
 {
 	struct look *l;
 
@@ -633,9 +633,9 @@ static void begin(struct beats *b)
 	}
 }
 
-struct beats *beats_new(uv_loop_t *loop, const struct beats_config *c)
+struct heartbeat *heartbeat_new(uv_loop_t *loop, const struct heartbeat_config *c)
 {
-	struct beats *b = xcalloc(1, sizeof(*b));
+	struct heartbeat *b = xcalloc(1, sizeof(*b));
 
 	b->loop = loop;
 	b->c = *c;
@@ -653,19 +653,19 @@ struct beats *beats_new(uv_loop_t *loop, const struct beats_config *c)
 	return b;
 }
 
-void beats_start(struct beats *b)
+void heartbeat_start(struct heartbeat *b)
 {
 	begin(b);
 }
 
-void beats_soon(struct beats *b)
+void heartbeat_soon(struct heartbeat *b)
 {
 	b->soon = true;
 	if (b->named)
 		begin(b);
 }
 
-void beats_end(struct beats *b, bool runs_on)
+void heartbeat_end(struct heartbeat *b, bool runs_on)
 {
 	if (b->ending)
 		return;
@@ -674,17 +674,17 @@ void beats_end(struct beats *b, bool runs_on)
 	begin(b);
 }
 
-bool beats_are_quiet(const struct beats *b)
+bool heartbeat_are_quiet(const struct heartbeat *b)
 {
 	return !b->look;
 }
 
-uint64_t beats_promise_ms(const struct beats *b)
+uint64_t heartbeat_promise_ms(const struct heartbeat *b)
 {
 	return b->promise_ms;
 }
 
-size_t beats_nodes(const struct beats *b, struct room_node **ret)
+size_t heartbeat_nodes(const struct heartbeat *b, struct room_node **ret)
 {
 	size_t n = 0;
 
@@ -700,7 +700,7 @@ size_t beats_nodes(const struct beats *b, struct room_node **ret)
 	return n;
 }
 
-json_t *beats_report(const struct beats *b)
+json_t *heartbeat_report(const struct heartbeat *b)
 {
 	static const char *const words[] = {
 		[RECOVER_ALIVE] = "alive", [RECOVER_DEAD] = "gone", [RECOVER_UNKNOWN] = "unknown"
@@ -724,13 +724,13 @@ json_t *beats_report(const struct beats *b)
 
 static void on_closed(uv_handle_t *h)
 {
-	struct beats *b = h->data;
+	struct heartbeat *b = h->data;
 
 	free(b->others);
 	free(b);
 }
 
-int beats_free(struct beats *b)
+int heartbeat_free(struct heartbeat *b)
 {
 	if (!b)
 		return 0;

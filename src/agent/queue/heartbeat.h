@@ -18,12 +18,12 @@
 #include "spool/room.h"
 #include "spool/trust.h"
 
-#define BEATS_EMPTY    "?"
-#define BEATS_UNJUDGED " (not judged)"
+#define HEARTBEAT_EMPTY	   "?"
+#define HEARTBEAT_UNJUDGED " (not judged)"
 
-struct beats;
+struct heartbeat;
 
-struct beats_config {
+struct heartbeat_config {
 	const char *root, *instance, *agent; /* copied */
 	struct spool_trust trust;
 	uint64_t beat_ms, expire_ms;
@@ -37,9 +37,9 @@ struct beats_config {
 	 * ours: told at each look, and `named` comes when that one has ended. It was: once. */
 	void (*clash)(void *user, const struct err *e);
 	/* Claims in running/ whose holders are dead, or have left the record of their end there;
-	 * with BEATS_EMPTY behind it one that nobody has written down, with BEATS_UNJUDGED one of
-	 * this agent's own that has been there for long, which it forgot unless a run has it. Told
-	 * at every look, as long as they are there. */
+	 * with HEARTBEAT_EMPTY behind it one that nobody has written down, with HEARTBEAT_UNJUDGED
+	 * one of this agent's own that has been there for long, which it forgot unless a run has
+	 * it. Told at every look, as long as they are there. */
 	void (*dead)(void *user, const struct text_list *paths);
 	/* An agent that was alive is so no more. */
 	void (*left)(void *user);
@@ -48,20 +48,20 @@ struct beats_config {
 	void *user;
 };
 
-struct beats *beats_new(uv_loop_t *loop, const struct beats_config *config);
-void beats_start(struct beats *b);
+struct heartbeat *heartbeat_new(uv_loop_t *loop, const struct heartbeat_config *config);
+void heartbeat_start(struct heartbeat *b);
 /* What the sign of life tells has changed: the next look is due at once. */
-void beats_soon(struct beats *b);
+void heartbeat_soon(struct heartbeat *b);
 /* The last one. runs_on: what it has started does, so that its name is kept. */
-void beats_end(struct beats *b, bool runs_on);
-bool beats_are_quiet(const struct beats *b);
+void heartbeat_end(struct heartbeat *b, bool runs_on);
+bool heartbeat_are_quiet(const struct heartbeat *b);
 /* After how long without a sign of life our claims are taken over: what shims promise. */
-uint64_t beats_promise_ms(const struct beats *b);
+uint64_t heartbeat_promise_ms(const struct heartbeat *b);
 /* Those that are alive and have not ended, with their devices. The caller frees the array. */
-size_t beats_nodes(const struct beats *b, struct room_node **ret);
+size_t heartbeat_nodes(const struct heartbeat *b, struct room_node **ret);
 /* An array of the other agents, for the status. */
-json_t *beats_report(const struct beats *b);
+json_t *heartbeat_report(const struct heartbeat *b);
 /* -EBUSY: a file hangs; nothing is freed, the process is expected to end. */
-int beats_free(struct beats *b);
+int heartbeat_free(struct heartbeat *b);
 
 #endif

@@ -51,7 +51,7 @@ struct place_todo {
 };
 
 struct worker {
-	struct backlog *b;
+	struct index_reading *b;
 	struct spool_place *place;
 	struct place_todo *todo;
 	size_t n_known; /* of todo, before this job */
@@ -66,10 +66,10 @@ static void drop_unread(struct place_todo *todo, struct unread *u)
 	u->why = NULL;
 }
 
-void backlog_forget(struct spool_place *p)
+void index_forget(struct spool_place *p)
 {
 	depends_free(p);
-	othertools_forget(p);
+	foreign_forget(p);
 	for (size_t i = 0; p->todo && i < p->todo->n_unread; i++)
 		drop_unread(p->todo, &p->todo->unread[i]);
 	if (p->todo) {
@@ -82,15 +82,15 @@ void backlog_forget(struct spool_place *p)
 
 /* ---- changes ---- */
 
-static struct backlog_change *add_change(struct backlog *b, uint64_t id)
+static struct index_change *add_change(struct index_reading *b, uint64_t id)
 {
-	struct backlog_change *c;
+	struct index_change *c;
 
 	if ((b->n_changes & (b->n_changes - 1)) == 0)
 		b->changes = xrealloc(b->changes, b->n_changes ? 2 * b->n_changes : 1,
 				      sizeof(*b->changes));
 	c = &b->changes[b->n_changes++];
-	*c = (struct backlog_change){ .task = { .id = id } };
+	*c = (struct index_change){ .task = { .id = id } };
 	return c;
 }
 
@@ -101,7 +101,7 @@ static uint32_t count_of(uint64_t n)
 
 /* The end of a back-off that was noted at since_wall_ns. The wall clock may have been stepped since
  * then: nothing waits longer than it was to. */
-static uint64_t to_mono(const struct backlog *b, uint64_t wall_ns, uint64_t since_wall_ns)
+static uint64_t to_mono(const struct index_reading *b, uint64_t wall_ns, uint64_t since_wall_ns)
 {
 	uint64_t left = wall_ns > b->now_wall_ns ? wall_ns - b->now_wall_ns : 0;
 	uint64_t whole = wall_ns > since_wall_ns ? wall_ns - since_wall_ns : 0;
@@ -110,12 +110,12 @@ static uint64_t to_mono(const struct backlog *b, uint64_t wall_ns, uint64_t sinc
 	return left ? b->now_ns + left : 0;
 }
 
-static void add_again(struct worker *w, struct backlog_change *c, uint32_t element,
+static void add_again(struct worker *w, struct index_change *c, uint32_t element,
 		      const struct batch_again *again)
 {
 	if ((c->n_again & (c->n_again - 1)) == 0)
 		c->again = xrealloc(c->again, c->n_again ? c->n_again * 2 : 1, sizeof(*c->again));
-	c->again[c->n_again++] = (struct backlog_again){
+	c->again[c->n_again++] = (struct index_again){
 		.element = element,
 		.not_before_ns = to_mono(w->b, again->not_before_ns, again->noted_ns),
 		.mem_bytes = again->memory,
@@ -124,7 +124,7 @@ static void add_again(struct worker *w, struct backlog_change *c, uint32_t eleme
 }
 
 /* What of a batch does not wait as it is written. */
-static void look_into_batch(struct worker *w, struct backlog_change *c, uint64_t count)
+static void look_into_batch(struct worker *w, struct index_change *c, uint64_t count)
 {
 	struct place_batch *p = place_batch(w->place, c->task.id, NULL);
 	unsigned int attempts;
@@ -236,7 +236,7 @@ static bool name_says_all(const struct task_name *n)
 
 static void add_by_name(struct worker *w, const struct task_name *n)
 {
-	struct backlog_change *c = add_change(w->b, n->id);
+	struct index_change *c = add_change(w->b, n->id);
 
 	c->waits = true;
 	planview_task(n, &(struct spool_spec){ .preemptible = n->flags & NAME_PREEMPTIBLE },
@@ -248,7 +248,7 @@ static void add_by_name(struct worker *w, const struct task_name *n)
 static void read_waiting(struct worker *w, const struct task_name *n, const struct unread *was)
 {
 	char file[NAME_FILE_MAX], path[SPOOL_PATH_MAX];
-	struct backlog_change *c;
+	struct index_change *c;
 	struct err e = ERR_INIT;
 	struct task_file t;
 	int r;
@@ -343,7 +343,7 @@ static void look_at_unread(struct worker *w)
 static void tell_unread(struct worker *w)
 {
 	struct place_todo *todo = w->todo;
-	struct backlog *b = w->b;
+	struct index_reading *b = w->b;
 
 	if (!w->unread_changed)
 		return;
@@ -351,7 +351,7 @@ static void tell_unread(struct worker *w)
 	b->n_unread = todo->n_unread;
 	b->unread = xcalloc(todo->n_unread + 1, sizeof(*b->unread));
 	for (size_t i = 0; i < todo->n_unread; i++)
-		b->unread[i] = (struct backlog_unread){
+		b->unread[i] = (struct index_unread){
 			.id = todo->unread[i].id,
 			.bad = spool_is_bad(todo->unread[i].code) || todo->unread[i].code == -EFBIG,
 			.why = todo->unread[i].why ? xstrdup(todo->unread[i].why) : NULL
@@ -541,7 +541,7 @@ static void look_at_seen(struct worker *w)
 static void on_depends(void *user, const struct scan_task *t, enum sched_dep dep, const char *text)
 {
 	struct worker *w = user;
-	struct backlog_change *c = add_change(w->b, t->name.id);
+	struct index_change *c = add_change(w->b, t->name.id);
 
 	c->dep_only = true;
 	c->task.n_elements = count_of(t->name.count);
@@ -574,7 +574,7 @@ static int add_lane(void *data, const char *lane)
 /* What inotify told, one by one; where that does not say it all, everything. */
 static void look_at_names(struct worker *w)
 {
-	struct backlog_want *want = &w->b->want;
+	struct index_want *want = &w->b->want;
 
 	for (size_t i = 0; i < want->names.n && !want->all; i++)
 		want->all = scan_look(w->place->scan, want->names.texts[i], on_change, w) != 0;
@@ -595,10 +595,10 @@ static void read_all(struct worker *w)
 /* What the directories do not say by themselves. */
 static void look_around(struct worker *w)
 {
-	struct backlog *b = w->b;
+	struct index_reading *b = w->b;
 
 	if (b->want.all) {
-		b->ordered = othertools_look(w->place, &b->notes, &b->order);
+		b->ordered = foreign_look(w->place, &b->notes, &b->order);
 		strbuf_adds(&b->notes, scan_notes(w->place->scan));
 	}
 	if (b->want.batches)
@@ -626,7 +626,7 @@ static void give_memory_back(struct worker *w)
 	todo->trimmed_ns = w->b->now_ns;
 }
 
-void backlog_work(struct backlog *b, struct spool_place *place)
+void index_work(struct index_reading *b, struct spool_place *place)
 {
 	struct worker w = { .b = b, .place = place };
 
@@ -658,16 +658,16 @@ void backlog_work(struct backlog *b, struct spool_place *place)
 	give_memory_back(&w);
 }
 
-void backlog_unread_clear(struct backlog_unread *all, size_t n)
+void index_unread_clear(struct index_unread *all, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		free(all[i].why);
 	free(all);
 }
 
-void backlog_clear(struct backlog *b)
+void index_clear(struct index_reading *b)
 {
-	backlog_unread_clear(b->unread, b->n_unread);
+	index_unread_clear(b->unread, b->n_unread);
 	for (size_t i = 0; i < b->n_changes; i++) {
 		free(b->changes[i].model);
 		free(b->changes[i].note);

@@ -8,9 +8,9 @@
  * orders of other tools.
  *
  *	b->want = ...			what to look at
- *	backlog_work(b, place)		in a spooler job
+ *	index_work(b, place)		in a spooler job
  *	for (i ...) b->changes[i]	on the loop
- *	backlog_clear(b)
+ *	index_clear(b)
  */
 
 #include "agent/queue/spooler.h"
@@ -19,14 +19,14 @@
 #include "spool/control.h"
 
 /* An element that was tried before and waits for itself. */
-struct backlog_again {
+struct index_again {
 	uint32_t element;
 	uint64_t not_before_ns; /* monotonic; 0: at once */
 	uint64_t mem_bytes;	/* 0: as its batch */
 	char *reason;
 };
 
-struct backlog_change {
+struct index_change {
 	bool waits;		/* false: it does not wait any more; only id and n_elements count */
 	bool dep_only;		/* only id, n_elements and task.dep count */
 	struct sched_task task; /* but for lane, which is a name here */
@@ -37,17 +37,17 @@ struct backlog_change {
 	size_t n_out;
 	uint32_t *out;
 	size_t n_again; /* those are among n_out, too */
-	struct backlog_again *again;
+	struct index_again *again;
 };
 
 /* A task of which the file could not be read: it is read again, later each time. */
-struct backlog_unread {
+struct index_unread {
 	uint64_t id;
 	bool bad;  /* it was read, and is none: only somebody who changes it can mend that */
 	char *why; /* NULL: there are very many of them */
 };
 
-struct backlog_want {
+struct index_want {
 	bool all;		/* read the directories anew */
 	bool batches;		/* another agent is gone: elements that only it knew to wait */
 	bool settle;		/* tasks have ended that others may depend on */
@@ -55,19 +55,19 @@ struct backlog_want {
 	struct id_list ids;	/* tasks of which a claim was lost: they may wait all the same */
 };
 
-struct backlog {
-	struct backlog_want want;
+struct index_reading {
+	struct index_want want;
 	uint64_t read_ms; /* how long the directories took, where they were read */
 	bool filed;	  /* a batch: who waits for it is told when that is safe on the disk */
 	bool more;	  /* that is not all: the next job goes on, in the order of starting */
 	size_t n_changes;
-	struct backlog_change *changes;
+	struct index_change *changes;
 	bool ordered; /* by control.json: */
 	struct control_order order;
 	struct strbuf notes; /* lines to be told */
 	bool unread_known;   /* unread is what there is now; else nothing of it was looked at */
 	size_t n_unread;
-	struct backlog_unread *unread;
+	struct index_unread *unread;
 	bool lanes_read;
 	struct text_list lanes, reasons; /* of those that are paused, where lanes_read */
 	struct err e;			 /* with code: the spool could not be read */
@@ -75,10 +75,10 @@ struct backlog {
 	uint64_t now_ns, now_wall_ns;
 };
 
-void backlog_work(struct backlog *b, struct spool_place *place);
-void backlog_clear(struct backlog *b);
-void backlog_unread_clear(struct backlog_unread *all, size_t n);
+void index_work(struct index_reading *b, struct spool_place *place);
+void index_clear(struct index_reading *b);
+void index_unread_clear(struct index_unread *all, size_t n);
 /* What the place remembers for it. */
-void backlog_forget(struct spool_place *place);
+void index_forget(struct spool_place *place);
 
 #endif

@@ -28,7 +28,7 @@ struct file {
 	_Atomic uint64_t lost;
 };
 
-struct journal {
+struct agentlog {
 	struct outq *files_q, *show_q;
 	struct file files[CHANNEL_MAX];
 	enum log_level level;
@@ -50,7 +50,7 @@ static int open_file(struct file *f, struct err *e)
 }
 
 /* The first reason stays: what follows is most likely the same. */
-static void keep_trouble(struct journal *j, const char *text)
+static void keep_trouble(struct agentlog *j, const char *text)
 {
 	uv_mutex_lock(&j->lock);
 	if (!j->trouble[0])
@@ -59,7 +59,7 @@ static void keep_trouble(struct journal *j, const char *text)
 }
 
 /* Both, so that what is wrong with one is known when the agent has started. */
-static void open_files(struct journal *j)
+static void open_files(struct agentlog *j)
 {
 	for (size_t i = 0; i < CHANNEL_MAX; i++) {
 		struct err e = ERR_INIT;
@@ -71,7 +71,7 @@ static void open_files(struct journal *j)
 
 static void put_line(void *user, unsigned int channel, const char *line, size_t len)
 {
-	struct journal *j = user;
+	struct agentlog *j = user;
 	struct file *f = &j->files[channel];
 
 	if (!f->log)
@@ -101,7 +101,7 @@ static void put_lost(void *user, uint64_t lines)
 
 static void close_files(void *user)
 {
-	struct journal *j = user;
+	struct agentlog *j = user;
 
 	for (size_t i = 0; i < CHANNEL_MAX; i++)
 		j->files[i].log = log_close(j->files[i].log);
@@ -109,27 +109,27 @@ static void close_files(void *user)
 
 static void show_line(void *user, unsigned int channel, const char *line, size_t len)
 {
-	struct journal *j = user;
+	struct agentlog *j = user;
 
 	(channel == CHANNEL_WARN ? j->warn : j->show)(line);
 }
 
 static void show_lost(void *user, uint64_t lines)
 {
-	struct journal *j = user;
+	struct agentlog *j = user;
 	cleanup_free char *text =
 		xasprintf("(%llu lines are not shown)", (unsigned long long)lines);
 
 	j->show(text);
 }
 
-struct journal *journal_new(uv_loop_t *loop, const struct journal_config *c)
+struct agentlog *agentlog_new(uv_loop_t *loop, const struct agentlog_config *c)
 {
 	static const struct outq_ops file_ops = { .put = put_line,
 						  .lost = put_lost,
 						  .close = close_files };
 	static const struct outq_ops show_ops = { .put = show_line, .lost = show_lost };
-	struct journal *j = xcalloc(1, sizeof(*j));
+	struct agentlog *j = xcalloc(1, sizeof(*j));
 
 	j->level = c->level;
 	j->show = c->show;
@@ -146,7 +146,7 @@ struct journal *journal_new(uv_loop_t *loop, const struct journal_config *c)
 }
 
 /* Takes the line over. */
-static void keep_in_tail(struct journal *j, char *line)
+static void keep_in_tail(struct agentlog *j, char *line)
 {
 	char **slot = &j->tail[j->n_tail++ % JOURNAL_TAIL];
 
@@ -154,7 +154,7 @@ static void keep_in_tail(struct journal *j, char *line)
 	*slot = line;
 }
 
-void journal_log(struct journal *j, enum log_level level, const char *fmt, ...)
+void agentlog_log(struct agentlog *j, enum log_level level, const char *fmt, ...)
 {
 	char time[CLOCK_TEXT_MAX];
 	struct strbuf b = STRBUF_INIT;
@@ -175,7 +175,7 @@ void journal_log(struct journal *j, enum log_level level, const char *fmt, ...)
 	keep_in_tail(j, strbuf_take(&b));
 }
 
-void journal_event(struct journal *j, const json_t *event)
+void agentlog_event(struct agentlog *j, const json_t *event)
 {
 	cleanup_free char *line = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
 
@@ -183,36 +183,36 @@ void journal_event(struct journal *j, const json_t *event)
 		outq_add(j->files_q, CHANNEL_EVENTS, line, strlen(line));
 }
 
-void journal_show(struct journal *j, const char *line)
+void agentlog_show(struct agentlog *j, const char *line)
 {
 	if (j->show)
 		outq_add(j->show_q, CHANNEL_SHOW, line, strlen(line));
 }
 
-void journal_warn(struct journal *j, const char *line)
+void agentlog_warn(struct agentlog *j, const char *line)
 {
 	if (j->warn)
 		outq_add(j->show_q, CHANNEL_WARN, line, strlen(line));
 }
 
-const char *journal_log_path(const struct journal *j)
+const char *agentlog_log_path(const struct agentlog *j)
 {
 	return j->files[CHANNEL_LOG].path;
 }
 
-const char *journal_event_path(const struct journal *j)
+const char *agentlog_event_path(const struct agentlog *j)
 {
 	return j->files[CHANNEL_EVENTS].path;
 }
 
-const char *journal_tail(const struct journal *j, size_t i)
+const char *agentlog_tail(const struct agentlog *j, size_t i)
 {
 	size_t n = j->n_tail < JOURNAL_TAIL ? j->n_tail : JOURNAL_TAIL;
 
 	return i < n ? j->tail[(j->n_tail - n + i) % JOURNAL_TAIL] : NULL;
 }
 
-uint64_t journal_lost(const struct journal *j)
+uint64_t agentlog_lost(const struct agentlog *j)
 {
 	uint64_t n = outq_lost(j->files_q);
 
@@ -221,7 +221,7 @@ uint64_t journal_lost(const struct journal *j)
 	return n;
 }
 
-char *journal_trouble(struct journal *j, char *buf, size_t size)
+char *agentlog_trouble(struct agentlog *j, char *buf, size_t size)
 {
 	uv_mutex_lock(&j->lock);
 	(void)str_copy(buf, size, j->trouble);
@@ -229,21 +229,21 @@ char *journal_trouble(struct journal *j, char *buf, size_t size)
 	return buf;
 }
 
-bool journal_is_flushed(const struct journal *j)
+bool agentlog_is_flushed(const struct agentlog *j)
 {
 	return outq_is_empty(j->files_q) && outq_is_empty(j->show_q);
 }
 
-void journal_close(struct journal *j)
+void agentlog_close(struct agentlog *j)
 {
 	outq_close(j->files_q);
 }
 
-int journal_free(struct journal *j)
+int agentlog_free(struct agentlog *j)
 {
 	if (!j)
 		return 0;
-	if (!journal_is_flushed(j))
+	if (!agentlog_is_flushed(j))
 		return -EBUSY;
 	(void)outq_free(j->files_q);
 	(void)outq_free(j->show_q);

@@ -22,9 +22,9 @@
 
 #define JOURNAL_TAIL 10
 
-struct journal;
+struct agentlog;
 
-struct journal_config {
+struct agentlog_config {
 	const char *state_dir; /* all strings are copied */
 	const char *instance;
 	const char *host;
@@ -34,33 +34,33 @@ struct journal_config {
 	void (*warn)(const char *line); /* the same for warnings */
 };
 
-struct journal *journal_new(uv_loop_t *loop, const struct journal_config *config);
+struct agentlog *agentlog_new(uv_loop_t *loop, const struct agentlog_config *config);
 /* A line "TIME LEVEL text" in the log, and in the tail. */
-void journal_log(struct journal *j, enum log_level level, const char *fmt, ...)
+void agentlog_log(struct agentlog *j, enum log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* One line of the event file; j keeps nothing of it. */
-void journal_event(struct journal *j, const json_t *event);
+void agentlog_event(struct agentlog *j, const json_t *event);
 /* One line for who watches (config.show, config.warn). They come out in this order. */
-void journal_show(struct journal *j, const char *line);
-void journal_warn(struct journal *j, const char *line);
+void agentlog_show(struct agentlog *j, const char *line);
+void agentlog_warn(struct agentlog *j, const char *line);
 
-const char *journal_log_path(const struct journal *j);
-const char *journal_event_path(const struct journal *j);
+const char *agentlog_log_path(const struct agentlog *j);
+const char *agentlog_event_path(const struct agentlog *j);
 /* The i-th of the last lines, oldest first; NULL behind the last. */
-const char *journal_tail(const struct journal *j, size_t i);
+const char *agentlog_tail(const struct agentlog *j, size_t i);
 /* Lines that were lost: files that could not be written, queues that ran over. */
-uint64_t journal_lost(const struct journal *j);
+uint64_t agentlog_lost(const struct agentlog *j);
 /*
  * Why a file could not be opened, "" when both could or nothing was written yet. Both are opened
  * with the first line. Returns buf.
  */
-char *journal_trouble(struct journal *j, char *buf, size_t size);
+char *agentlog_trouble(struct agentlog *j, char *buf, size_t size);
 
-bool journal_is_flushed(const struct journal *j);
+bool agentlog_is_flushed(const struct agentlog *j);
 /* No more lines are expected; the loop has to run until it is flushed. */
-void journal_close(struct journal *j);
-/* After journal_close(). -EBUSY: a write or the end of a file hangs; nothing is freed, the process
+void agentlog_close(struct agentlog *j);
+/* After agentlog_close(). -EBUSY: a write or the end of a file hangs; nothing is freed, the process
  * is expected to end. */
-int journal_free(struct journal *j);
+int agentlog_free(struct agentlog *j);
 
 #endif

@@ -18,24 +18,24 @@ struct waiting {
 	struct guard_event event;
 };
 
-struct news {
-	struct news_config c;
+struct eventlog {
+	struct eventlog_config c;
 	uint64_t states_from_ns;
 	uv_timer_t timer;
 	struct waiting *first, **last;
 	size_t n_waiting;
 };
 
-static void tell_due(struct news *n);
+static void tell_due(struct eventlog *n);
 
 static void on_timer(uv_timer_t *timer)
 {
 	tell_due(timer->data);
 }
 
-struct news *news_new(uv_loop_t *loop, const struct news_config *config)
+struct eventlog *eventlog_new(uv_loop_t *loop, const struct eventlog_config *config)
 {
-	struct news *n = xcalloc(1, sizeof(*n));
+	struct eventlog *n = xcalloc(1, sizeof(*n));
 
 	n->c = *config;
 	n->last = &n->first;
@@ -50,24 +50,24 @@ static const char *time_of_day(uint64_t wall_ns, char *buf)
 	return strchr(clock_format_local(wall_ns, buf), ' ') + 1;
 }
 
-static void show_sentence(struct news *n, uint64_t wall_ns, const char *line)
+static void show_sentence(struct eventlog *n, uint64_t wall_ns, const char *line)
 {
 	char time[CLOCK_TEXT_MAX];
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
 	strbuf_addf(&b, "%s  %s", time_of_day(wall_ns, time), line);
-	journal_show(n->c.journal, strbuf_str(&b));
+	agentlog_show(n->c.agentlog, strbuf_str(&b));
 }
 
-static void show_json(struct news *n, const json_t *o)
+static void show_json(struct eventlog *n, const json_t *o)
 {
 	cleanup_free char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
 
 	if (text)
-		journal_show(n->c.journal, text);
+		agentlog_show(n->c.agentlog, text);
 }
 
-static int32_t mig_of(const struct news *n, const struct guard_event *ev)
+static int32_t mig_of(const struct eventlog *n, const struct guard_event *ev)
 {
 	const struct view *v = n->c.view;
 
@@ -93,7 +93,7 @@ static enum log_level level_of(uint32_t kind)
 										 : LOG_LEVEL_INFO;
 }
 
-static void tell(struct news *n, struct guard_event *ev)
+static void tell(struct eventlog *n, struct guard_event *ev)
 {
 	int32_t mig = mig_of(n, ev);
 	struct guard_event named = *ev;
@@ -105,8 +105,8 @@ static void tell(struct news *n, struct guard_event *ev)
 
 	json_t *o = sentence_event_json(&named, mig, n->c.view->guard.pid, strbuf_str(&line));
 
-	journal_log(n->c.journal, level_of(ev->kind), "%s", strbuf_str(&line));
-	journal_event(n->c.journal, o);
+	agentlog_log(n->c.agentlog, level_of(ev->kind), "%s", strbuf_str(&line));
+	agentlog_event(n->c.agentlog, o);
 	if (ev->kind == EVENT_YIELD)
 		keep_yield(n->c.view, &named, mig, strbuf_str(&line));
 	if (n->c.json)
@@ -117,14 +117,14 @@ static void tell(struct news *n, struct guard_event *ev)
 	json_decref(o);
 }
 
-static bool names_known(struct news *n, const struct guard_event *ev)
+static bool names_known(struct eventlog *n, const struct guard_event *ev)
 {
 	bool text = users_put_names(n->c.users, ev->text, NULL, 0);
 
 	return users_put_names(n->c.users, ev->user, NULL, 0) && text;
 }
 
-static void tell_first(struct news *n)
+static void tell_first(struct eventlog *n)
 {
 	struct waiting *w = n->first;
 
@@ -136,7 +136,7 @@ static void tell_first(struct news *n)
 	free(w);
 }
 
-static void tell_due(struct news *n)
+static void tell_due(struct eventlog *n)
 {
 	uint64_t now = clock_mono_ns();
 
@@ -150,7 +150,7 @@ static void tell_due(struct news *n)
 		(void)uv_timer_stop(&n->timer);
 }
 
-void news_take(struct news *n, const struct guard_event *ev)
+void eventlog_take(struct eventlog *n, const struct guard_event *ev)
 {
 	struct waiting *w;
 
@@ -166,13 +166,13 @@ void news_take(struct news *n, const struct guard_event *ev)
 	tell_due(n);
 }
 
-void news_names_found(struct news *n)
+void eventlog_names_found(struct eventlog *n)
 {
 	tell_due(n);
 }
 
 /* The sentence is the last member of every event. Takes the reference to more over. */
-static json_t *own_json(const struct news *n, const char *kind, json_t *more, const char *text)
+static json_t *own_json(const struct eventlog *n, const char *kind, json_t *more, const char *text)
 {
 	char time[CLOCK_TEXT_MAX];
 	json_t *o = json_object();
@@ -186,7 +186,7 @@ static json_t *own_json(const struct news *n, const char *kind, json_t *more, co
 	return o;
 }
 
-void news_say(struct news *n, enum log_level level, const char *fmt, ...)
+void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...)
 {
 	cleanup_strbuf struct strbuf line = STRBUF_INIT;
 	va_list ap;
@@ -200,8 +200,8 @@ void news_say(struct news *n, enum log_level level, const char *fmt, ...)
 	json_t *o = own_json(n, "agent", json_pack("{s:s}", "level", log_level_name(level)),
 			     strbuf_str(&line));
 
-	journal_log(n->c.journal, level, "%s", strbuf_str(&line));
-	journal_event(n->c.journal, o);
+	agentlog_log(n->c.agentlog, level, "%s", strbuf_str(&line));
+	agentlog_event(n->c.agentlog, o);
 	if (n->c.json)
 		show_json(n, o);
 	else if (level < LOG_LEVEL_DEBUG)
@@ -209,7 +209,7 @@ void news_say(struct news *n, enum log_level level, const char *fmt, ...)
 	json_decref(o);
 }
 
-void news_show(struct news *n, const char *kind, const char *line, json_t *more)
+void eventlog_show(struct eventlog *n, const char *kind, const char *line, json_t *more)
 {
 	json_t *o = own_json(n, kind, more, line);
 
@@ -220,7 +220,7 @@ void news_show(struct news *n, const char *kind, const char *line, json_t *more)
 	json_decref(o);
 }
 
-void news_states_from(struct news *n, uint64_t wall_ns)
+void eventlog_states_from(struct eventlog *n, uint64_t wall_ns)
 {
 	n->states_from_ns = wall_ns;
 }
@@ -230,7 +230,7 @@ static void on_closed(uv_handle_t *h)
 	free(h->data);
 }
 
-void news_close(struct news *n)
+void eventlog_close(struct eventlog *n)
 {
 	while (n->first)
 		tell_first(n);

@@ -16,34 +16,34 @@
 
 #define NEWS_NAME_WAIT_MS 300 /* a directory service that takes longer is not waited for */
 
-struct news;
+struct eventlog;
 
-struct news_config {
+struct eventlog_config {
 	struct view *view; /* all of them stay the caller's, and live longer */
-	struct journal *journal;
+	struct agentlog *agentlog;
 	struct users *users;
 	bool json; /* who watches gets JSON lines */
 };
 
-struct news *news_new(uv_loop_t *loop, const struct news_config *config);
+struct eventlog *eventlog_new(uv_loop_t *loop, const struct eventlog_config *config);
 /* An event from the guard. */
-void news_take(struct news *n, const struct guard_event *ev);
+void eventlog_take(struct eventlog *n, const struct guard_event *ev);
 /* Names were found: tell what waited for them. */
-void news_names_found(struct news *n);
+void eventlog_names_found(struct eventlog *n);
 /* A sentence of the agent's own. */
-void news_say(struct news *n, enum log_level level, const char *fmt, ...)
+void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /*
  * Only for who watches: a line, or in JSON an object of that kind with the members of more, whose
  * reference is taken over.
  */
-void news_show(struct news *n, const char *kind, const char *line, json_t *more);
+void eventlog_show(struct eventlog *n, const char *kind, const char *line, json_t *more);
 /*
  * For who watches, the states before this time (CLOCK_REALTIME) have been told otherwise: a table
  * of the devices comes, or came.
  */
-void news_states_from(struct news *n, uint64_t wall_ns);
+void eventlog_states_from(struct eventlog *n, uint64_t wall_ns);
 /* Tell what waits, and free n when the loop has closed its timer. */
-void news_close(struct news *n);
+void eventlog_close(struct eventlog *n);
 
 #endif

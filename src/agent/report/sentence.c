@@ -63,7 +63,7 @@ static void tell_held(const struct guard_event *ev, const struct hold_policy *p,
 	}
 	strbuf_addf(out, "held %s in %.2f s (", unit_format_gib(ev->bytes, size),
 		    (double)ev->took_ns / (double)NS_PER_S);
-	wants_describe_load(p, out);
+	policy_describe_load(p, out);
 	strbuf_addc(out, ')');
 }
 

@@ -228,7 +228,7 @@ static json_t *lifetime_json(const struct view *v)
 	return o;
 }
 
-json_t *report_agent(const struct view *v)
+json_t *status_agent(const struct view *v)
 {
 	uint64_t now = clock_mono_ns();
 	json_t *o = json_object();
@@ -302,7 +302,7 @@ static json_t *peers_json(const struct view *v, const struct dev_status *d)
 	return list;
 }
 
-json_t *report_device(const struct view *v, const struct dev_status *d, struct users *u,
+json_t *status_device(const struct view *v, const struct dev_status *d, struct users *u,
 		      uint64_t now)
 {
 	char reason[PROTO_TEXT_MAX];
@@ -394,7 +394,7 @@ static json_t *devices_json(const struct view *v, struct users *u, uint64_t now)
 
 		if (!v->seen[i])
 			continue;
-		o = report_device(v, &v->devices[i], u, now);
+		o = status_device(v, &v->devices[i], u, now);
 		if (v->workload)
 			add_workload(o, v, i, now);
 		(void)json_array_append_new(a, o);
@@ -416,17 +416,17 @@ static json_t *yields_json(const struct view *v)
 	return a;
 }
 
-static json_t *tail_json(const struct journal *j)
+static json_t *tail_json(const struct agentlog *j)
 {
 	json_t *a = json_array();
 	const char *line;
 
-	for (size_t i = 0; (line = journal_tail(j, i)); i++)
+	for (size_t i = 0; (line = agentlog_tail(j, i)); i++)
 		(void)json_array_append_new(a, json_string(line));
 	return a;
 }
 
-json_t *report_status(const struct view *v, struct journal *j, struct users *u)
+json_t *status_json(const struct view *v, struct agentlog *j, struct users *u)
 {
 	char trouble[ERR_TEXT_MAX];
 	uint64_t now = clock_mono_ns();
@@ -436,25 +436,25 @@ json_t *report_status(const struct view *v, struct journal *j, struct users *u)
 	json_t *o = json_object();
 
 	wanted.hold = v->holds;
-	wants_describe(&wanted, v, &policy);
-	set(o, "format", json_integer(REPORT_FORMAT));
+	policy_describe(&wanted, v, &policy);
+	set(o, "format", json_integer(STATUS_FORMAT));
 	set(o, "instance", json_string(v->instance));
 	set(o, "host", json_string(v->host));
 	set(o, "time", time_json(clock_wall_ns()));
 	set(o, "phase", json_string(phase_name(view_phase(v))));
 	set(o, "sentence", json_string(phase_sentence(v, sentence)));
 	set(o, "policy", json_string(strbuf_str(&policy)));
-	set(o, "agent", report_agent(v));
+	set(o, "agent", status_agent(v));
 	set(o, "guard", guard_json(v, now));
 	set(o, "devices", devices_json(v, u, now));
 	set(o, "yields", yields_json(v));
 	set(o, "log", tail_json(j));
-	set(o, "lines_lost", bytes_json(journal_lost(j)));
-	set(o, "log_trouble", text_json(journal_trouble(j, trouble, sizeof(trouble))));
+	set(o, "lines_lost", bytes_json(agentlog_lost(j)));
+	set(o, "log_trouble", text_json(agentlog_trouble(j, trouble, sizeof(trouble))));
 	return o;
 }
 
-json_t *report_ping(const struct view *v)
+json_t *status_ping(const struct view *v)
 {
 	json_t *o = json_object();
 

@@ -11,16 +11,16 @@
 #include "agent/report/agentlog.h"
 #include "agent/report/users.h"
 
-#define REPORT_FORMAT 1
+#define STATUS_FORMAT 1
 
 /* New reference. */
-json_t *report_status(const struct view *v, struct journal *j, struct users *u);
+json_t *status_json(const struct view *v, struct agentlog *j, struct users *u);
 /* One device, as in the status. */
-json_t *report_device(const struct view *v, const struct dev_status *d, struct users *u,
+json_t *status_device(const struct view *v, const struct dev_status *d, struct users *u,
 		      uint64_t now_ns);
 /* Who speaks: the instance, its agent and where it writes. */
-json_t *report_agent(const struct view *v);
+json_t *status_agent(const struct view *v);
 /* What `on` and a second `on` want to know at once. */
-json_t *report_ping(const struct view *v);
+json_t *status_ping(const struct view *v);
 
 #endif

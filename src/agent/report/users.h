@@ -22,7 +22,7 @@ struct users *users_new(uv_loop_t *loop, void (*found)(void *user), void *user);
  */
 bool users_put_names(struct users *u, const char *text, char *buf, size_t size);
 
-/* As journal_free(): -EBUSY while a look-up hangs. */
+/* As agentlog_free(): -EBUSY while a look-up hangs. */
 int users_free(struct users *u);
 
 #endif
