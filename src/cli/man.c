@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * `man`: for the build, which puts the pages into build/man. They lie there as under a
+ * Every page is a heading, sections and lists of tagged paragraphs. All text from the tables goes
+ * through base/roff.h, so that none of it can be taken for a request; what stands here in quotes
+ * is roff already. There is no date in the pages: the same tree gives the same pages.
+ *
+ * The command is for the build, which puts the pages into build/man. They lie there as under a
  * MANPATH: man1/, man5/.
  */
+
+#include "cli/man.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,9 +19,389 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/roff.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "cli/commands.h"
-#include "cli/manpage.h"
+#include "cli/help.h"
+
+#define MADE_BY "tenure man"
+
+/* -------- options -------- */
+
+static const char *group_of(const struct opt *row)
+{
+	return row->group ? row->group : "Options";
+}
+
+static bool group_shown_before(const struct opts *o, size_t i)
+{
+	for (size_t j = 0; j < i; j++)
+		if (!(opts_row(o, j)->flags & OPT_HIDDEN) &&
+		    strcmp(group_of(opts_row(o, j)), group_of(opts_row(o, i))) == 0)
+			return true;
+	return false;
+}
+
+static void add_option_group(struct strbuf *b, const struct opts *o, const char *group)
+{
+	roff_section(b, "SS", group);
+	for (size_t i = 0; i < opts_n_rows(o); i++) {
+		const struct opt *row = opts_row(o, i);
+
+		if (!(row->flags & OPT_HIDDEN) && strcmp(group_of(row), group) == 0)
+			roff_option(b, row);
+	}
+}
+
+static void add_options(struct strbuf *b, const struct opts *o)
+{
+	bool settings = false;
+
+	for (size_t i = 0; i < opts_n_rows(o); i++)
+		settings = settings || opts_row(o, i)->env;
+	roff_section(b, "SH", "OPTIONS");
+	if (settings)
+		strbuf_adds(b, "What has a variable in brackets is a setting, which config files "
+			       "and the environment can give as well; see\n"
+			       ".BR tenure.yaml (5).\n");
+	for (size_t i = 0; i < opts_n_rows(o); i++)
+		if (!(opts_row(o, i)->flags & OPT_HIDDEN) && !group_shown_before(o, i))
+			add_option_group(b, o, group_of(opts_row(o, i)));
+}
+
+/* -------- commands -------- */
+
+static void add_usage(struct strbuf *b, const struct cmd *cmd, const char *words)
+{
+	roff_bold(b, words);
+	if (!cmd->subs)
+		strbuf_adds(b, " [\\fIOPTIONS\\fR]");
+	if (cmd->args) {
+		strbuf_addc(b, ' ');
+		roff_literal(b, cmd->args);
+	}
+	strbuf_addc(b, '\n');
+}
+
+static void add_usages(struct strbuf *b, const struct cmd *cmd, const char *words)
+{
+	if (cmd->run) {
+		add_usage(b, cmd, words);
+		strbuf_adds(b, ".br\n");
+	}
+	for (size_t i = 0; cmd->subs && cmd->subs[i]; i++) {
+		cleanup_free char *below = xasprintf("%s %s", words, cmd->subs[i]->name);
+
+		add_usages(b, cmd->subs[i], below);
+	}
+}
+
+static void add_examples(struct strbuf *b, const struct cmd_example *examples)
+{
+	for (; examples && examples->line; examples++) {
+		cleanup_free char *line = xasprintf("$ %s", examples->line);
+
+		roff_tagged(b, line, examples->what);
+	}
+}
+
+static bool same_options(const struct cmd *a, const struct cmd *b)
+{
+	return a && a->opts == b->opts && a->setting_groups == b->setting_groups;
+}
+
+/* A command below another one; before: the one in front of it, or NULL. */
+static void add_sub(struct strbuf *b, const struct cmd *cmd, const struct cmd *before,
+		    const char *parent)
+{
+	cleanup_free char *words = xasprintf("%s %s", parent, cmd->name);
+
+	cleanup_free char *title =
+		xasprintf("%s%s%s", words, cmd->args ? " " : "", cmd->args ? cmd->args : "");
+
+	roff_section(b, "SS", title);
+	roff_text(b, cmd->summary);
+	strbuf_adds(b, ".\n");
+	if (cmd->description)
+		roff_paragraph(b, cmd->description);
+	if (!same_options(before, cmd)) {
+		struct opts *o = cmd_opts(cmd);
+
+		for (size_t i = 0; i < opts_n_rows(o); i++)
+			if (!(opts_row(o, i)->flags & OPT_HIDDEN))
+				roff_option(b, opts_row(o, i));
+		(void)opts_free(o);
+	}
+	add_examples(b, cmd->examples);
+	for (size_t i = 0; cmd->subs && cmd->subs[i]; i++)
+		add_sub(b, cmd->subs[i], i ? cmd->subs[i - 1] : NULL, words);
+}
+
+/* The pages of its group, and those that belong to every command. */
+static void add_see_also(struct strbuf *b, const struct cmd *cmd)
+{
+	roff_section(b, "SH", "SEE ALSO");
+	roff_reference(b, "tenure", "1", false);
+	for (size_t i = 0; commands[i]; i++) {
+		cleanup_free char *page = xasprintf("tenure-%s", commands[i]->name);
+
+		if (commands[i] != cmd && !(commands[i]->flags & CMD_HIDDEN) &&
+		    strcmp(commands[i]->group, cmd->group) == 0)
+			roff_reference(b, page, "1", false);
+	}
+	roff_reference(b, "tenure.yaml", "5", true);
+}
+
+static void add_variables(struct strbuf *b, const struct cmd_variable *v)
+{
+	roff_section(b, "SH", "ENVIRONMENT OF THE TASK");
+	for (; v->name; v++)
+		roff_tagged(b, v->name, v->what);
+}
+
+char *manpage_command(const struct cmd *cmd)
+{
+	struct strbuf b = STRBUF_INIT;
+	struct opts *o = cmd_opts(cmd);
+	cleanup_free char *page = xasprintf("tenure-%s", cmd->name);
+	cleanup_free char *words = xasprintf("tenure %s", cmd->name);
+
+	roff_heading(&b, page, "1", cmd->summary, MADE_BY);
+	roff_section(&b, "SH", "SYNOPSIS");
+	add_usages(&b, cmd, words);
+	if (cmd->description) {
+		roff_section(&b, "SH", "DESCRIPTION");
+		roff_paragraph(&b, cmd->description);
+	}
+	if (cmd->subs)
+		roff_section(&b, "SH", "COMMANDS");
+	for (size_t i = 0; cmd->subs && cmd->subs[i]; i++)
+		add_sub(&b, cmd->subs[i], i ? cmd->subs[i - 1] : NULL, words);
+	add_options(&b, o);
+	if (cmd->variables)
+		add_variables(&b, cmd->variables);
+	if (cmd->examples)
+		roff_section(&b, "SH", "EXAMPLES");
+	add_examples(&b, cmd->examples);
+	roff_section(&b, "SH", "EXIT STATUS");
+	strbuf_adds(&b, "0 when it worked; the other codes, the same for all commands, are in\n"
+			".BR tenure (1).\n");
+	add_see_also(&b, cmd);
+	(void)opts_free(o);
+	return strbuf_take(&b);
+}
+
+/* -------- tenure(1) -------- */
+
+static bool group_of_commands_shown(size_t i)
+{
+	for (size_t j = 0; j < i; j++)
+		if (!(commands[j]->flags & CMD_HIDDEN) &&
+		    strcmp(commands[j]->group, commands[i]->group) == 0)
+			return true;
+	return false;
+}
+
+static void add_commands(struct strbuf *b, const char *group)
+{
+	roff_section(b, "SS", group);
+	for (size_t i = 0; commands[i]; i++) {
+		cleanup_free char *page = xasprintf("tenure-%s", commands[i]->name);
+
+		if ((commands[i]->flags & CMD_HIDDEN) || strcmp(commands[i]->group, group) != 0)
+			continue;
+		strbuf_adds(b, ".TP\n");
+		roff_reference(b, page, "1", true);
+		roff_text(b, commands[i]->summary);
+		strbuf_addc(b, '\n');
+	}
+}
+
+static const char overview_description[] =
+	"tenure holds GPUs that are idle, with memory and, if asked, load. It yields a GPU as soon "
+	"as somebody else's process arrives on it, and holds it again some time after that has "
+	"gone. It runs its owner's queue of tasks on the GPUs that are held or free.\n"
+	"\n"
+	"Your site's policy comes first: hold only what you are allowed to hold.\n"
+	"\n"
+	"`tenure help COMMAND`, or `COMMAND --help`, shows in short what these pages say.";
+
+static const char overview_options[] =
+	"Options come after the command and may be mixed with its arguments: `--name VALUE`, "
+	"`--name=VALUE`, `-x VALUE`, `-xVALUE`; `--no-name` turns a flag off; `--` ends them. "
+	"`tenure --version` prints the version. Most commands print JSON with `--json`.";
+
+static const struct {
+	const char *name, *what;
+} places[] = {
+	{ "/etc/tenure/config.yaml", "the site's settings, and its limits" },
+	{ "$XDG_CONFIG_HOME/tenure/config.yaml",
+	  "the user's settings; XDG_CONFIG_HOME is ~/.config where it is not set" },
+	{ "$XDG_CONFIG_HOME/tenure/instances/NAME.yaml", "those of one instance" },
+	{ "$XDG_STATE_HOME/tenure/INSTANCE/",
+	  "the queue, logs and the state; XDG_STATE_HOME is ~/.local/state where it is not set" },
+}, variables[] = {
+	{ "TENURE_...", "one for each setting, as tenure.yaml(5) lists them" },
+	{ "NO_COLOR", "no colour, also on a terminal" },
+	{ "COLUMNS", "the width to wrap at where there is no terminal" },
+};
+
+static void add_exit_codes(struct strbuf *b)
+{
+	roff_section(b, "SH", "EXIT STATUS");
+	for (size_t i = 0; exit_codes[i].what; i++) {
+		char code[16];
+
+		(void)str_print(code, sizeof(code), "%d", (int)exit_codes[i].code);
+		roff_tagged(b, code, exit_codes[i].what);
+	}
+}
+
+char *manpage_overview(void)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	roff_heading(&b, "tenure", "1",
+		     "hold idle NVIDIA GPUs, yield them, and run a queue on them", MADE_BY);
+	roff_section(&b, "SH", "SYNOPSIS");
+	strbuf_adds(&b, "\\fBtenure\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR]\n");
+	roff_section(&b, "SH", "DESCRIPTION");
+	roff_paragraph(&b, overview_description);
+	roff_section(&b, "SH", "COMMANDS");
+	for (size_t i = 0; commands[i]; i++)
+		if (!(commands[i]->flags & CMD_HIDDEN) && !group_of_commands_shown(i))
+			add_commands(&b, commands[i]->group);
+	roff_section(&b, "SH", "OPTIONS");
+	roff_paragraph(&b, overview_options);
+	add_exit_codes(&b);
+	roff_section(&b, "SH", "FILES");
+	for (size_t i = 0; i < ARRAY_LEN(places); i++)
+		roff_tagged(&b, places[i].name, places[i].what);
+	roff_section(&b, "SH", "ENVIRONMENT");
+	for (size_t i = 0; i < ARRAY_LEN(variables); i++)
+		roff_tagged(&b, variables[i].name, variables[i].what);
+	roff_section(&b, "SH", "SEE ALSO");
+	roff_reference(&b, "tenure.yaml", "5", false);
+	roff_reference(&b, "occupy", "1", false);
+	roff_reference(&b, "gpu-sentinel", "1", false);
+	roff_reference(&b, "compete", "1", true);
+	return strbuf_take(&b);
+}
+
+/* -------- tenure.yaml(5) -------- */
+
+static const char settings_description[] =
+	"A setting has one name everywhere: `memory: 38G` in a config file, "
+	"`TENURE_MEMORY=38G` in the environment, `--memory 38G` as an option. The files are YAML, "
+	"or JSON. The first of these that sets it counts:";
+
+static const char *const layers[] = {
+	"the command line",
+	"the environment",
+	"what `tenure use` chose (the instance alone)",
+	"the instance's file, $XDG_CONFIG_HOME/tenure/instances/NAME.yaml",
+	"the user's file, $XDG_CONFIG_HOME/tenure/config.yaml",
+	"the site's file, /etc/tenure/config.yaml",
+	"the default",
+};
+
+static const char settings_mistakes[] =
+	"Mistakes are reported with file, line and column. They never keep commands that let go or "
+	"look from working. `tenure config check FILE` looks for them beforehand; `tenure config "
+	"show` tells where each value comes from.\n"
+	"\n"
+	"Sizes are 512M, 38G or 1.5T, in powers of 1024; durations are 90s, 5m, 2h, 1d or 1h30m. A "
+	"bare number is refused where a unit is needed.";
+
+static const struct {
+	unsigned int flag;
+	const char *what;
+} setting_rules[] = {
+	{ SETTING_LIMIT, "In the site's file it is a limit for everybody." },
+	{ SETTING_SITE_ONLY, "Only the site's file may set it." },
+	{ SETTING_NOT_IN_INSTANCE, "An instance's file may not set it." },
+};
+
+static void add_bound(struct strbuf *b, const char *what, const struct value_spec *spec,
+		      uint64_t num)
+{
+	struct value bound = { .type = spec->type, .num = num };
+	cleanup_free char *text = num ? value_format(spec, &bound) : NULL;
+
+	if (!text)
+		return;
+	strbuf_adds(b, what);
+	roff_literal(b, text);
+}
+
+static void add_setting(struct strbuf *b, const struct setting *row)
+{
+	strbuf_adds(b, ".TP\n");
+	roff_bold(b, row->key);
+	strbuf_addc(b, '\n');
+	roff_text(b, row->opt.help);
+	strbuf_adds(b, ".\n.br\nType: ");
+	roff_text(b, value_hint(row->opt.spec.type));
+	roff_choices(b, &row->opt);
+	add_bound(b, "; at least ", &row->opt.spec, row->opt.spec.min);
+	add_bound(b, "; at most ", &row->opt.spec, row->opt.spec.max);
+	strbuf_adds(b, ". Default: ");
+	roff_literal(b, row->opt.def && row->opt.def[0] ? row->opt.def : "none");
+	strbuf_adds(b, ".\n");
+	if (!(row->flags & SETTING_SITE_ONLY)) {
+		cleanup_free char *option = xasprintf("--%s", row->opt.name);
+
+		strbuf_addf(b, ".br\nVariable: %s. Option: ", row->opt.env);
+		roff_bold(b, option);
+		strbuf_adds(b, ".\n");
+	}
+	for (size_t i = 0; i < ARRAY_LEN(setting_rules); i++)
+		if (row->flags & setting_rules[i].flag)
+			strbuf_addf(b, ".br\n%s\n", setting_rules[i].what);
+}
+
+static const char *setting_group(enum setting_id id)
+{
+	const char *group = setting_row(id)->opt.group;
+
+	return group ? group : "The site";
+}
+
+static void add_setting_group(struct strbuf *b, enum setting_id first)
+{
+	for (int id = 0; id < (int)first; id++)
+		if (strcmp(setting_group((enum setting_id)id), setting_group(first)) == 0)
+			return;
+	roff_section(b, "SS", setting_group(first));
+	for (int id = (int)first; id < SET_MAX; id++)
+		if (strcmp(setting_group((enum setting_id)id), setting_group(first)) == 0)
+			add_setting(b, setting_row((enum setting_id)id));
+}
+
+char *manpage_settings(void)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	roff_heading(&b, "tenure.yaml", "5", "settings of tenure", MADE_BY);
+	roff_section(&b, "SH", "DESCRIPTION");
+	roff_paragraph(&b, settings_description);
+	for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
+		strbuf_addf(&b, ".IP %zu. 4\n", i + 1);
+		roff_text(&b, layers[i]);
+		strbuf_addc(&b, '\n');
+	}
+	roff_paragraph(&b, settings_mistakes);
+	roff_section(&b, "SH", "EXAMPLE");
+	strbuf_adds(&b, ".nf\ngpus: [0, 1]\nmemory: 88%\nidle_for: 5m\nload: light\n.fi\n");
+	roff_section(&b, "SH", "SETTINGS");
+	for (int id = 0; id < SET_MAX; id++)
+		add_setting_group(&b, (enum setting_id)id);
+	roff_section(&b, "SH", "SEE ALSO");
+	roff_reference(&b, "tenure", "1", false);
+	roff_reference(&b, "tenure-config", "1", true);
+	return strbuf_take(&b);
+}
 
 /* Take the text, and write it to DIR/NAME. */
 static int write_page(const char *dir, const char *name, char *text, struct err *e)

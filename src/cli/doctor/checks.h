@@ -2,7 +2,7 @@
 #ifndef TENURE_CLI_DOCTOR_CHECKS_H
 #define TENURE_CLI_DOCTOR_CHECKS_H
 
-#include "cli/doctor/doctor.h"
+#include "cli/doctor/finding.h"
 
 /* Checks of what is true of the node without asking a GPU. */
 void doctor_check_nodes(struct doctor *d);

@@ -2,8 +2,12 @@
 
 /*
  * A real hold through all the parts: an agent of an instance of its own, started from this program,
- * that holds 1 GiB; a second later a newcomer (doctor_newcomer.h), to whom it has to yield; then it
- * is told to end. Its events come as JSON lines.
+ * that holds 1 GiB; a second later a newcomer, to whom it has to yield; then it is told to end. Its
+ * events come as JSON lines.
+ *
+ * The newcomer is a child that starts CUDA on one device like any program, asks for memory once,
+ * stays for a moment and ends. It is not one of tenure's processes, so a guard treats it like
+ * anybody's.
  */
 
 #include "cli/doctor/launch.h"
@@ -15,7 +19,9 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,8 +30,98 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
-#include "cli/doctor/newcomer.h"
+#include "gpu/cuda.h"
 #include "hold/names.h"
+
+#define STAY_US	     500000 /* long enough to be found in a list */
+#define LIFE_LIMIT_S 30	    /* where nobody ends it and the driver hangs */
+
+struct newcomer {
+	pid_t pid; /* 0: not started */
+	int fd;	   /* its report comes here */
+};
+
+struct newcomer_report {
+	int32_t code;		/* 0, or negative: text says what failed */
+	uint64_t alloc_wall_ns; /* just before its first allocation */
+	uint64_t start_ns;	/* from its first call of the driver until then */
+	char text[160];
+};
+
+static int allocate(const char *uuid, uint64_t bytes, struct newcomer_report *rep, struct err *e)
+{
+	struct cuda c = { 0 };
+	CUcontext ctx;
+	CUdeviceptr at;
+	CUdevice dev;
+	uint64_t start;
+	int r = setenv("CUDA_VISIBLE_DEVICES", uuid, 1) < 0 ? -errno : cuda_load(&c, e);
+
+	if (r < 0)
+		return r;
+	start = clock_mono_ns();
+	r = cuda_result(&c, c.init(0), e, "cuInit");
+	if (r == 0)
+		r = cuda_result(&c, c.device_get(&dev, 0), e, "cuDeviceGet");
+	if (r == 0)
+		r = cuda_result(&c, c.ctx_create(&ctx, 0, dev), e, "cuCtxCreate");
+	if (r < 0)
+		return r;
+	rep->start_ns = clock_mono_ns() - start;
+	rep->alloc_wall_ns = clock_wall_ns();
+	return cuda_result(&c, c.mem_alloc(&at, bytes), e, "its first allocation");
+}
+
+static _Noreturn void be_newcomer(const char *uuid, uint64_t bytes, int fd)
+{
+	struct newcomer_report rep = { 0 };
+	struct err e = ERR_INIT;
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	(void)alarm(LIFE_LIMIT_S);
+	rep.code = allocate(uuid, bytes, &rep, &e);
+	(void)str_copy(rep.text, sizeof(rep.text), rep.code < 0 ? e.text : "");
+	if (write(fd, &rep, sizeof(rep)) == (ssize_t)sizeof(rep)) /* whole: less than PIPE_BUF */
+		(void)usleep(STAY_US);
+	_exit(0);
+}
+
+/* bytes: what it allocates. This process must not have started CUDA itself. 0 or -errno. */
+static int newcomer_start(const char *uuid, uint64_t bytes, struct newcomer *ret, struct err *e)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_sys(e, errno, "pipe");
+
+	cleanup_fd int read_end = ends[0], write_end = ends[1];
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return err_sys(e, errno, "start a newcomer");
+	if (pid == 0)
+		be_newcomer(uuid, bytes, write_end);
+	*ret = (struct newcomer){ .pid = pid, .fd = take_fd(read_end) };
+	return 0;
+}
+
+/* Wait up to limit_ms for the report, then end it in any case, and reap it. 0, -ETIMEDOUT, or
+ * -EPIPE: it ended without one. */
+static int newcomer_end(struct newcomer *n, int limit_ms, struct newcomer_report *ret)
+{
+	struct pollfd p = { .fd = n->fd, .events = POLLIN };
+	int r = poll(&p, 1, limit_ms) <= 0			 ? -ETIMEDOUT
+		: read(n->fd, ret, sizeof(*ret)) == sizeof(*ret) ? 0
+								 : -EPIPE;
+
+	if (r < 0)
+		(void)kill(n->pid, SIGKILL);
+	n->fd = fd_close(n->fd);
+	while (waitpid(n->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	n->pid = 0;
+	return r;
+}
 
 #define LAUNCH_LIMIT_MS	  30000
 #define SETTLED_MS	  1200	/* after the hold: then memory in use is a witness, too */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_CLI_MANPAGE_H
-#define TENURE_CLI_MANPAGE_H
+#ifndef TENURE_CLI_MAN_H
+#define TENURE_CLI_MAN_H
 
 /*
  * The man pages, man(7), from the rows that --help is made from: what a command, an option or a

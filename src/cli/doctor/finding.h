@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_CLI_DOCTOR_DOCTOR_H
-#define TENURE_CLI_DOCTOR_DOCTOR_H
+#ifndef TENURE_CLI_DOCTOR_FINDING_H
+#define TENURE_CLI_DOCTOR_FINDING_H
 
 /*
  * What `tenure doctor` collects. A check looks at one thing and adds findings; a finding that is
