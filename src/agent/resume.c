@@ -126,7 +126,7 @@ static void open_done(struct spool_job *job)
 		q->place.cgroup = q->cgroup;
 		take_found(q, o);
 		for (size_t i = 0; i < o->lanes.n; i++)
-			lanes_found(q, o->lanes.texts[i]);
+			lanes_found(&q->lanes, o->lanes.texts[i]);
 		tasks_drop_stray_leases(q);
 		orders_start(q->orders);
 		groupcommit_soon(q->groupcommit); /* what an agent before us has noted */

@@ -16,11 +16,11 @@
 #include <stdbool.h>
 #include <uv.h>
 
-#include "agent/lanes.h"
 #include "agent/node/guardlink.h"
 #include "agent/node/view.h"
 #include "agent/queue/adoptee.h"
 #include "agent/queue/heartbeat.h"
+#include "agent/queue/lanes.h"
 #include "agent/queue/spooler.h"
 #include "agent/report/eventlog.h"
 #include "agent/runjob.h"

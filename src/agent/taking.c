@@ -106,7 +106,7 @@ static int take_lanes(struct taking *k, struct spool_place *p)
 
 	if (!t || t->dir != SPOOL_PENDING || t->name.edits != k->edits)
 		return CLAIM_LOST;
-	code = lanes_take(p, &t->name, &k->lanes, &k->e);
+	code = lanes_claim(p, &t->name, &k->lanes, &k->e);
 	return code == LANE_ELSEWHERE ? TAKING_ELSEWHERE : code;
 }
 

@@ -5,7 +5,7 @@
 /* A task that the plan starts is claimed in the spool and its log is opened: one job off the loop's
  * thread. */
 
-#include "agent/lanes.h"
+#include "agent/queue/lanes.h"
 #include "agent/queue/spooler.h"
 #include "sched/types.h"
 

@@ -21,7 +21,6 @@
 #include "agent/filing.h"
 #include "agent/nodes.h"
 #include "agent/queue/applying.h"
-#include "agent/queue/pauses.h"
 #include "agent/queue/planview.h"
 #include "agent/resume.h"
 #include "agent/sweeping.h"
@@ -190,12 +189,14 @@ static struct retry_streak *streak_of(void *user, const struct run *r)
 	struct tasks *q = user;
 	const struct spool_spec *spec = run_spec(r);
 
-	return streaks_get(&q->streaks, spec ? spec->lane : NULL, run_ref(r).id);
+	return lanes_streak(&q->lanes, spec ? spec->lane : NULL, run_ref(r).id);
 }
 
 static void run_lanes(void *user, const struct lanes_met *met)
 {
-	lanes_met(user, met);
+	struct tasks *q = user;
+
+	lanes_met(&q->lanes, met);
 }
 
 static void run_started(void *user, struct run *r)
@@ -298,7 +299,7 @@ static void pause_task(struct tasks *q, uint64_t id)
 
 static void pause_lane(struct tasks *q, const char *lane, const char *why)
 {
-	if (pauses_add(&q->pauses, q->plan, lane, why))
+	if (lanes_pause(&q->lanes, lane, why))
 		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
 			     "lane %s is paused; tenure resume %s lets it go on", lane, lane);
 }
@@ -325,7 +326,7 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 		q->n_done += v->what == RETRY_DONE;
 		q->n_failed += v->what == RETRY_FAILED;
 		(void)sched_end(q->plan, run_ref(r));
-		streaks_drop(&q->streaks, run_ref(r).id);
+		lanes_streak_drop(&q->lanes, run_ref(r).id);
 	}
 	if (v->pause && spec && spec->lane)
 		pause_lane(q, spec->lane, v->text);
@@ -439,7 +440,7 @@ static void scan_done_(struct spool_job *job)
 		applying_change(q->plan, q->place.eventlog, &b->changes[i]);
 	if (b->filed)
 		groupcommit_soon(q->groupcommit);
-	if (b->lanes_read && pauses_set(&q->pauses, q->plan, &b->lanes, &b->reasons))
+	if (b->lanes_read && lanes_set_paused(&q->lanes, &b->lanes, &b->reasons))
 		tasks_plan_soon(q);
 	if (b->ordered)
 		orders_obey_file(q, &b->order);
@@ -458,7 +459,7 @@ static void scan_done_(struct spool_job *job)
 		q->n_read = s->n_read;
 	index_clear(b);
 	free(s);
-	lanes_look(q);
+	lanes_look(&q->lanes);
 	scan(q);
 	tell_readers(q);
 }
@@ -522,6 +523,25 @@ static void init_handles(struct tasks *q)
 	q->handles = ARRAY_LEN(timers);
 }
 
+static void on_lanes_changed(void *user)
+{
+	tasks_plan_soon(user);
+}
+
+/* The list says it, and not the plan: what has succeeded has left that, while its end is written.
+ */
+static bool runs_of_lane(void *user, uint32_t lane, uint64_t array)
+{
+	const struct tasks *q = user;
+	struct sched_task t;
+
+	for (const struct running *r = q->runs; r; r = r->next)
+		if (lane ? sched_get(q->plan, run_ref(r->run), &t) == 0 && t.lane == lane
+			 : run_ref(r->run).id == array)
+			return true;
+	return doubts_use(q, lane, array);
+}
+
 static void clear_place(struct spool_place *p)
 {
 	lanes_forget_epochs(p);
@@ -546,6 +566,11 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 	for (size_t i = 0; i < c->n_lanes; i++)
 		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
 	q->spooler = spooler_new(loop, clear_place);
+	q->lanes = (struct lanes){ .plan = q->plan,
+				   .spooler = q->spooler,
+				   .changed = on_lanes_changed,
+				   .runs = runs_of_lane,
+				   .user = q };
 	q->groupcommit = groupcommit_new(loop, q->spooler, c->eventlog, on_synced, q);
 	q->sweep_spare = c->sweep_spare ? xstrdup(c->sweep_spare) : NULL;
 	q->sweeping = (struct sweeping_place){ .loop = loop,
@@ -990,9 +1015,7 @@ int tasks_free(struct tasks *q)
 	groupcommit_free(take_ptr(q->groupcommit));
 	orders_free(take_ptr(q->orders));
 	q->fillers = fillers_free(q->fillers);
-	streaks_clear(&q->streaks);
-	pauses_clear(&q->pauses);
-	lanes_clear(q);
+	lanes_clear(&q->lanes);
 	doubts_clear(q);
 	launch_mother_close(&q->place.mother);
 	dirwatch_stop(q->watch);

@@ -11,15 +11,13 @@
 #include <limits.h>
 
 #include "agent/filler.h"
-#include "agent/lanes.h"
 #include "agent/opening.h"
 #include "agent/orders.h"
 #include "agent/queue/dirwatch.h"
 #include "agent/queue/groupcommit.h"
 #include "agent/queue/heartbeat.h"
 #include "agent/queue/index.h"
-#include "agent/queue/pauses.h"
-#include "agent/queue/streaks.h"
+#include "agent/queue/lanes.h"
 #include "agent/reserving.h"
 #include "agent/run.h"
 #include "agent/sweeping.h"
@@ -59,10 +57,8 @@ struct tasks {
 	struct vain_stop vain[VAIN_STOPS_MAX]; /* the last ones */
 	unsigned int n_vain;
 	struct stop_job *stops; /* that are being written down */
-	struct streaks streaks;
-	struct pauses pauses;
 	struct orders *orders;
-	struct lanes_entry *lanes; /* lanes.c */
+	struct lanes lanes;
 	uv_timer_t plan_timer, scan_timer;
 	struct groupcommit *groupcommit;
 	uv_timer_t lease_timer;	  /* running tasks of which the guard could not take the lease */

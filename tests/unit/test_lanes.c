@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "agent/tasksin.h"
+#include "agent/queue/lanes.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -51,18 +51,18 @@ static bool work(void)
 	return true;
 }
 
-static struct tasks open_tasks(void)
+static struct lanes open_tasks(void)
 {
-	return (struct tasks){ .plan = sched_queue_new() };
+	return (struct lanes){ .plan = sched_queue_new() };
 }
 
-static void close_tasks(struct tasks *q)
+static void close_tasks(struct lanes *q)
 {
 	lanes_clear(q);
 	q->plan = sched_queue_free(q->plan);
 }
 
-static void expect_why(const struct tasks *q, uint64_t id, uint32_t element, const char *why)
+static void expect_why(const struct lanes *q, uint64_t id, uint32_t element, const char *why)
 {
 	const struct sched_view view = { .n_devices = 0 };
 	char buf[SCHED_WHY_MAX];
@@ -71,7 +71,7 @@ static void expect_why(const struct tasks *q, uint64_t id, uint32_t element, con
 	assert_string_equal(buf, why);
 }
 
-static void met_elsewhere(struct tasks *q, const char *key)
+static void met_elsewhere(struct lanes *q, const char *key)
 {
 	struct lanes_met m = { .owner = "other" };
 
@@ -79,7 +79,7 @@ static void met_elsewhere(struct tasks *q, const char *key)
 	lanes_met(q, &m);
 }
 
-static void met_ours(struct tasks *q, const char *key)
+static void met_ours(struct lanes *q, const char *key)
 {
 	struct lanes_met m = { .id = 0 };
 
@@ -91,7 +91,7 @@ static void met_ours(struct tasks *q, const char *key)
  * lets go before the claim of the second one. */
 static void test_lane_that_becomes_ours(void **state)
 {
-	struct tasks q = open_tasks();
+	struct lanes q = open_tasks();
 	const struct sched_task t = { .id = 1, .order = 1, .lane = sched_lane(q.plan, "wide") };
 
 	assert_int_equal(sched_add(q.plan, &t, NULL), 0);
@@ -106,7 +106,7 @@ static void test_lane_that_becomes_ours(void **state)
 
 static void test_array_that_becomes_ours(void **state)
 {
-	struct tasks q = open_tasks();
+	struct lanes q = open_tasks();
 	const struct sched_task t = {
 		.id = 7, .order = 7, .element = 1, .n_elements = 4, .array_limit = 2
 	};
@@ -129,7 +129,7 @@ static int take(const char *key, const char *agent, char *ret_owner)
 }
 
 /* Whether it was to be let go of, a while after it was used last. */
-static bool look_later(struct tasks *q)
+static bool look_later(struct lanes *q)
 {
 	later_ns += 3 * NS_PER_S;
 	lanes_look(q);
@@ -139,7 +139,7 @@ static bool look_later(struct tasks *q)
 /* It is let go of while lanes/ cannot be read. */
 static void expect_release_again(const char *key, bool is_missing)
 {
-	struct tasks q = open_tasks();
+	struct lanes q = open_tasks();
 	char owner[NAME_AGENT_MAX + 1];
 	int fd = place.spool->fd;
 
@@ -227,7 +227,7 @@ static void test_take_that_fails(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
 	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = was.rlim_max };
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	assert_int_equal(lanes_take(&place, &n, &m, NULL), -EMFILE);
+	assert_int_equal(lanes_claim(&place, &n, &m, NULL), -EMFILE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
 	assert_string_equal(m.keys[0], "week");
 	assert_string_equal(m.blocked, "");
