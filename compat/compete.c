@@ -37,10 +37,10 @@
 #include "compat/compete_gpus.h"
 #include "compat/compete_left.h"
 #include "compat/unistate.h"
+#include "spool/instance.h"
 #include "spool/scan.h"
 #include "spool/submit.h"
 #include "spool/transit.h"
-#include "spool/trust.h"
 
 #define LOG_MAX	      (10UL << 20)
 #define LOGS_KEPT     5
@@ -194,8 +194,8 @@ static struct output *output_of(struct compete *c, uint64_t id)
 static void say_output(const struct compete *c, const char *level, const struct output *o)
 {
 	if (o && o->file)
-		say(c, level, "task %" PRIu64 ": its output is in %s/logs/%s", o->id, c->sp->path,
-		    o->file);
+		say(c, level, "task %" PRIu64 ": its output is in %s/logs/%s", o->id,
+		    spool_path_of(c->sp), o->file);
 }
 
 static int take_log(void *data, const char *file, unsigned char type)
@@ -554,21 +554,6 @@ static bool keep_agent(struct compete *c)
 
 /* ---- without a queue ---- */
 
-static bool misses(const struct compete *c, enum spool_dir dir)
-{
-	return faccessat(c->sp->fd, spool_dir_name(dir), F_OK, 0) < 0 && errno == ENOENT;
-}
-
-/* The queue's directory, or all that was in it, has been removed; one that was renamed has not. */
-static bool is_gone(const struct compete *c)
-{
-	struct stat st;
-
-	if (fstat(c->sp->fd, &st) < 0)
-		return errno == ESTALE;
-	return !st.st_nlink || (misses(c, SPOOL_PENDING) && misses(c, SPOOL_RUNNING));
-}
-
 static size_t count_left(struct compete *c, struct strbuf *names)
 {
 	char *argv[] = { (char[]){ "tenure" }, (char[]){ "status" }, (char[]){ "--json" }, NULL };
@@ -606,8 +591,8 @@ static int end_without_queue(struct compete *c)
 	size_t n;
 
 	obeyed_max = 1;
-	say(c, ERROR, "its queue in %s is gone; as last seen, %zu task%s waited in it", c->sp->path,
-	    c->waited, c->waited == 1 ? "" : "s");
+	say(c, ERROR, "its queue in %s is gone; as last seen, %zu task%s waited in it",
+	    spool_path_of(c->sp), c->waited, c->waited == 1 ? "" : "s");
 	n = told ? stop_left(c, &names) : count_left(c, &names);
 	if (n)
 		say(c, WARNING,
@@ -642,7 +627,7 @@ static void stop_tasks(struct compete *c)
 
 	say(c, INFO, "told to end: tasks are stopped");
 	while ((n = look(c, true, &lanes, &n_lanes)) && clock_mono_ns() < end) {
-		if (is_gone(c) || !keep_agent(c))
+		if (spool_was_removed(c->sp) || !keep_agent(c))
 			break;
 
 		int signals = told; /* another may come while the first is passed on */
@@ -654,25 +639,25 @@ static void stop_tasks(struct compete *c)
 		(void)child_hear(&c->agent, on_event, c);
 	}
 	free(lanes);
-	if (n && !is_gone(c))
+	if (n && !spool_was_removed(c->sp))
 		say(c, WARNING, "%zu task%s still run%s; tenure list -i %s shows them", n,
 		    n == 1 ? "" : "s", n == 1 ? "s" : "", c->instance);
 }
 
 static int run(struct compete *c)
 {
-	while (!told && !is_gone(c)) {
+	while (!told && !spool_was_removed(c->sp)) {
 		if (!show(c)) {
 			say(c, INFO, "all tasks have ended");
 			break;
 		}
 		pause_ms(c, c->set.check_ms);
-		if (!told && !is_gone(c) && !keep_agent(c))
+		if (!told && !spool_was_removed(c->sp) && !keep_agent(c))
 			return EXIT_FAILED;
 	}
-	if (told && !is_gone(c))
+	if (told && !spool_was_removed(c->sp))
 		stop_tasks(c);
-	if (is_gone(c))
+	if (spool_was_removed(c->sp))
 		return end_without_queue(c);
 	end_agent(c);
 	return EXIT_OK;

@@ -16,6 +16,7 @@
 #include "cli/queue.h"
 #include "cli/task/submitter.h"
 #include "compat/command_txt/import.h"
+#include "spool/instance.h"
 
 #define FILE_MAX (8UL << 20)
 

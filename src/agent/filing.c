@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/beat.h"
+#include "spool/instance.h"
 #include "spool/lanes.h"
 #include "spool/transit.h"
 #include "task/logtext.h"
@@ -350,8 +351,8 @@ static void remove_beats(const struct filing *f, const struct spool_place *p)
 {
 	char path[SPOOL_PATH_MAX];
 
-	(void)unlinkat(p->spool->fd, beat_claim_path(&f->claim.name, path), 0);
-	(void)unlinkat(p->spool->fd, beat_end_path(&f->claim.name, path), 0);
+	(void)spool_remove(p->spool, beat_claim_path(&f->claim.name, path));
+	(void)spool_remove(p->spool, beat_end_path(&f->claim.name, path));
 }
 
 /* The file was not where we had it. */

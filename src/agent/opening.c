@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/beat.h"
-#include "spool/key.h"
+#include "spool/instance.h"
 #include "spool/laneowner.h"
 #include "spool/recover.h"
 #include "task/adopt.h"
@@ -83,7 +83,7 @@ static enum recover_life import_end(struct finder *f, const struct claim *c)
 
 static bool is_of_this_boot(const struct finder *f, const struct claim *c)
 {
-	return strcmp(c->who.boot, f->place->spool->boot) == 0;
+	return strcmp(c->who.boot, spool_boot(f->place->spool)) == 0;
 }
 
 /*
@@ -335,7 +335,7 @@ void opening_work(struct opening *o, struct spool_place *p)
 	if (cgroup_find(&o->cgroup) == 0)
 		cgroup_clear(o->cgroup);
 	p->scan = scan_new(p->spool, SCAN_RAW);
-	pending = xasprintf("%s/%s", p->spool->path, spool_dir_name(SPOOL_PENDING));
+	pending = xasprintf("%s/%s", spool_path_of(p->spool), spool_dir_name(SPOOL_PENDING));
 	(void)dirwatch_add(o->watch_fd, pending); /* before it is read */
 }
 

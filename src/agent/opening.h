@@ -14,7 +14,7 @@
 #include "agent/queue/adoptee.h"
 #include "agent/queue/spooler.h"
 #include "base/strbuf.h"
-#include "spool/trust.h"
+#include "spool/instance.h"
 
 #define OPENING_KEY_MAX (SPEC_NAME_MAX + 64)
 

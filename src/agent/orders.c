@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "sched/why.h"
+#include "spool/instance.h"
 
 #define LOOK_MS	 2000 /* what other nodes write is told by nobody */
 #define TAKE_MAX 64   /* at once; the others with the next look */
@@ -54,7 +55,7 @@ static void take_work(struct spool_job *job, struct spool_place *p)
 
 	if (j->forget) {
 		cleanup_free char *dir =
-			xasprintf("%s/%s", p->spool->path, spool_dir_name(SPOOL_CONTROL));
+			xasprintf("%s/%s", spool_path_of(p->spool), spool_dir_name(SPOOL_CONTROL));
 
 		(void)dirwatch_add(j->watch_fd, dir);
 		control_forget(p->spool, p->self.agent);

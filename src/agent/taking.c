@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/instance.h"
 
 static int claim_single(struct taking *k, struct spool_place *p)
 {
@@ -79,7 +80,7 @@ static int open_away(struct taking *k, const struct spool_place *p, const struct
 		(void)str_print(k->away.error, sizeof(k->away.error), "%s; %s", why->text, e.text);
 	else
 		(void)str_copy(k->away.error, sizeof(k->away.error), why->text);
-	(void)str_copy(k->away.host, sizeof(k->away.host), p->spool->host);
+	(void)str_copy(k->away.host, sizeof(k->away.host), spool_host(p->spool));
 	(void)claim_log_away(p->spool, &k->claim, &k->away, NULL); /* the agent says it as well */
 	return fd;
 }

@@ -23,8 +23,8 @@
 #include "agent/node/view.h"
 #include "agent/report/eventlog.h"
 #include "sched/types.h"
+#include "spool/instance.h"
 #include "spool/order.h"
-#include "spool/trust.h"
 
 struct tasks;
 

@@ -11,7 +11,8 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "hold/names.h"
-#include "spool/spool.h"
+#include "spool/files.h"
+#include "spool/instance.h"
 
 #define ABOUT_LIMIT_MS 3000
 #define OTHERS_TOLD    5

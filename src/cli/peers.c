@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "base/units.h"
 #include "cli/ask_agent.h"
+#include "spool/instance.h"
 
 #define READS	3
 #define READ_US 2000
@@ -41,8 +42,9 @@ static enum peer_state judge(const struct reading *r, const struct peer *p)
 						  [RECOVER_UNKNOWN] = PEER_UNKNOWN };
 	struct life_facts f = { .same_node = p->here,
 				.runs = p->here && proc_alive(&p->beat.who.proc),
-				.same_kernel = beat_same_kernel(p->beat.who.boot, r->sp->boot),
-				.local_files = !r->sp->network,
+				.same_kernel =
+					beat_same_kernel(p->beat.who.boot, spool_boot(r->sp)),
+				.local_files = !spool_is_network(r->sp),
 				.gone = p->said_gone,
 				.quiet_ms = p->age_ms,
 				.promise_ms = p->beat.promise_ms,
@@ -74,7 +76,7 @@ static int add(void *data, const char *agent)
 
 	(void)str_copy(p.agent, sizeof(p.agent), agent);
 	if (read_sign(r->sp, &p)) {
-		p.here = strcmp(p.beat.who.boot, r->sp->boot) == 0;
+		p.here = strcmp(p.beat.who.boot, spool_boot(r->sp)) == 0;
 		p.said_gone = is_said_gone(r->sp, &p);
 		p.age_ms = p.written_ns && p.written_ns < r->now_ns
 				   ? (r->now_ns - p.written_ns) / NS_PER_MS

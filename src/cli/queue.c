@@ -13,9 +13,9 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/silence.h"
+#include "spool/instance.h"
 #include "spool/record.h"
 #include "spool/transit.h"
-#include "spool/trust.h"
 
 char *queue_dir(const struct cmd_ctx *ctx)
 {
@@ -322,7 +322,7 @@ static int no_such_id(const struct spool *sp, uint64_t id, struct err *e)
 	return err_set(e, -ENOENT,
 		       "there is no task %" PRIu64 " in instance \"%s\" (tenure list -a shows them "
 		       "all)",
-		       id, sp->instance);
+		       id, spool_instance(sp));
 }
 
 /* "43.0": an array of which that is an index. */
@@ -336,7 +336,7 @@ static bool is_element_none(const char *word)
 void queue_tell_nothing(const struct spool *sp)
 {
 	cleanup_free char *text =
-		xasprintf("nothing waits or runs in instance \"%s\"", sp->instance);
+		xasprintf("nothing waits or runs in instance \"%s\"", spool_instance(sp));
 
 	cmd_warn("note", text);
 }
@@ -358,7 +358,7 @@ static int nothing_found(const struct spool *sp, const char *word, const struct 
 
 	if (strcmp(word, "all") == 0)
 		return err_set(e, -ENOENT, "nothing waits or runs in instance \"%s\"",
-			       sp->instance);
+			       spool_instance(sp));
 	if (is_element_none(word))
 		return err_set(e, -EINVAL,
 			       "there is no element %s: they count from 1, whatever the indices of "
@@ -379,8 +379,8 @@ static int nothing_found(const struct spool *sp, const char *word, const struct 
 	near = str_nearest(word, names);
 	return err_set(e, -ENOENT,
 		       "no task%s in instance \"%s\" is called \"%s\"%s%s (tenure list%s",
-		       flags & QUEUE_ENDED_TOO ? "" : " that waits or runs", sp->instance, word,
-		       near ? "; did you mean " : "", near ? near : "",
+		       flags & QUEUE_ENDED_TOO ? "" : " that waits or runs", spool_instance(sp),
+		       word, near ? "; did you mean " : "", near ? near : "",
 		       flags & QUEUE_ENDED_TOO ? " -a shows them all)" : " shows them)");
 }
 

@@ -18,7 +18,7 @@
 #include "base/str.h"
 #include "hold/names.h"
 #include "spool/beat.h"
-#include "spool/trust.h"
+#include "spool/instance.h"
 #include "task/spec.h"
 #include "task/sweep.h"
 
@@ -169,7 +169,7 @@ static bool has_rival(const struct look *l, const struct spool *sp, const char *
 	int fd;
 
 	if (beat_read(sp, beat_agent_path(agent, path), &b, NULL, NULL) < 0 || b.ended ||
-	    strcmp(b.who.boot, sp->boot) != 0 || !proc_alive(&b.who.proc))
+	    strcmp(b.who.boot, spool_boot(sp)) != 0 || !proc_alive(&b.who.proc))
 		return false;
 	(void)agent_socket_name(name, sizeof(name), l->instance, l->dev_dir);
 	fd = endpoint_connect(name, 0, NULL);
@@ -186,7 +186,7 @@ static int look_for_rival(const struct look *l, const struct spool *sp, struct e
 	char agent[NAME_AGENT_MAX + 1];
 	pid_t pid;
 
-	(void)beat_agent_name(l->node_name, sp->host, agent);
+	(void)beat_agent_name(l->node_name, spool_host(sp), agent);
 	while (has_rival(l, sp, agent, &pid)) {
 		if (clock_mono_ns() >= until)
 			return err_set(e, -EADDRINUSE,

@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "cli/ask_agent.h"
 #include "cli/queue.h"
+#include "spool/instance.h"
 
 #define ANSWER_LIMIT_MS 3000
 

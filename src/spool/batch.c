@@ -28,7 +28,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "spool/lines.h"
+#include "spool/files.h"
+#include "spool/own.h"
 #include "spool/transit.h"
 
 #define CLAIM_BYTES_MAX 65536 /* of an element's file: a claim and its start */

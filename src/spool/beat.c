@@ -13,6 +13,7 @@
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/own.h"
 
 char *beat_agent_path(const char *agent, char *buf)
 {

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/own.h"
 
 #define TOOL_HOST 30 /* of a host's name */
 

@@ -12,6 +12,7 @@
 #include "base/enumstr.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/own.h"
 
 #define CONTROL_FILE   "control.json"
 #define SETTLE_NS      NS_PER_S

@@ -13,8 +13,8 @@
 
 #include <jansson.h>
 
+#include "spool/files.h"
 #include "spool/order.h"
-#include "spool/spool.h"
 
 #define CONTROL_MAX 65536
 

@@ -13,7 +13,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "spool/lines.h"
+#include "spool/files.h"
+#include "spool/own.h"
 
 #define EVENTS_SUFFIX ".tasks.jsonl"
 #define REWRITE_BYTES 65536

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/beat.h"
+#include "spool/own.h"
 
 #define LANE_FILE_MAX 256
 #define LANES_AT      strlen("lanes/") /* of a file in its path */

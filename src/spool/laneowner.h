@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-#include "spool/spool.h"
+#include "spool/files.h"
 
 #define LANE_KEY_MAX (SPEC_NAME_MAX + 1)
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/own.h"
 #include "spool/record.h"
 #include "spool/spec.h"
 

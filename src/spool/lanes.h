@@ -9,7 +9,7 @@
  */
 
 #include "base/err.h"
-#include "spool/spool.h"
+#include "spool/files.h"
 
 /* Anew, or with another reason. 0 or negative. */
 int lane_pause(const struct spool *sp, const char *lane, const char *reason, struct err *e);

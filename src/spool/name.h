@@ -28,6 +28,10 @@
 #define NAME_ID_MAX    9999999999ULL
 #define NAME_EPOCH_MAX 999999999ULL /* a task that is tried ten times a second for years */
 
+/* Of a node, and of the time since its kernel has begun, as records name them. */
+#define SPOOL_HOST_MAX 64
+#define SPOOL_BOOT_MAX 64
+
 #define NAME_PAUSED	 (1u << 0) /* p: not started until it is resumed */
 #define NAME_DEPENDS	 (1u << 1) /* d: on other tasks; the file says on which */
 #define NAME_SHARED	 (1u << 2) /* s */

@@ -8,8 +8,8 @@
  * becomes a task with an id; what cannot is put into bad/ with its reason.
  */
 
+#include "spool/files.h"
 #include "spool/scan.h"
-#include "spool/spool.h"
 
 /* It was refused; e says why, and so does bad/FILE.reason. */
 #define RAW_REFUSED 1

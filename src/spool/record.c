@@ -19,6 +19,8 @@
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/instance.h"
+#include "spool/own.h"
 
 #define ATTEMPTS_MAX 1000000000u
 

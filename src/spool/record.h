@@ -30,8 +30,8 @@
 
 #include "base/err.h"
 #include "base/proc.h"
+#include "spool/files.h"
 #include "spool/name.h"
-#include "spool/spool.h"
 
 #define RECORD_REASON_MAX 256
 

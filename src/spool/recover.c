@@ -26,6 +26,7 @@
 #include "base/str.h"
 #include "spool/batch.h"
 #include "spool/beat.h"
+#include "spool/own.h"
 #include "spool/raw.h"
 #include "spool/scan.h"
 #include "spool/submit.h"

@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "spool/own.h"
 
 #define NOTES_MAX	4096
 #define ROUNDS_MAX	3

@@ -13,7 +13,7 @@
  *		raw_import(sp, file, agent, &id, &e);
  */
 
-#include "spool/spool.h"
+#include "spool/files.h"
 
 enum scan_change { SCAN_ADDED, SCAN_CHANGED, SCAN_REMOVED };
 

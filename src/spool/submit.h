@@ -8,7 +8,7 @@
  * there. Works with no agent, from any number of hosts.
  */
 
-#include "spool/spool.h"
+#include "spool/files.h"
 
 /* It is in the queue, but the disk would not say that it survives a power loss; e says why. */
 #define SUBMIT_NOT_DURABLE 1

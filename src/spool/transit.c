@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/fold.h"
+#include "spool/own.h"
 #include "spool/scan.h"
 
 #define HOLD_LOOK_US 2000

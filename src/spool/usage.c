@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "spool/instance.h"
 
 static void add_attempt(struct usage *u, uint64_t begun_ns, uint64_t ended_ns,
 			const struct spool_use *use)

@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "base/units.h"
 #include "spool/beat.h"
+#include "spool/own.h"
 #include "task/worker.h"
 
 #define NEVER		     UINT64_MAX

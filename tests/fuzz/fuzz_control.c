@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "spool/control.h"
+#include "spool/own.h"
 #include "spool_dir.h"
 
 #define ORDER "control/n1,1.json"

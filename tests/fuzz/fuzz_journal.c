@@ -13,8 +13,9 @@
 #include "base/mem.h"
 #include "spool/batch.h"
 #include "spool/events.h"
+#include "spool/files.h"
 #include "spool/fold.h"
-#include "spool/lines.h"
+#include "spool/own.h"
 #include "spool/usage.h"
 #include "spool_dir.h"
 

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "spool/beat.h"
+#include "spool/instance.h"
 #include "spool/laneowner.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

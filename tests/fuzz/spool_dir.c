@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/str.h"
+#include "spool/instance.h"
+#include "spool/own.h"
 
 static char root[64];
 static struct spool *sp;

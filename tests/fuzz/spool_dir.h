@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "spool/spool.h"
+#include "spool/files.h"
 
 /* Ends the program, which is what a fuzzer sees. */
 void fuzz_check(bool good);

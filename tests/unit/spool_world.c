@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "spool/instance.h"
 #include "spool/submit.h"
 
 static char root[64];

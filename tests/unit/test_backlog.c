@@ -20,7 +20,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "spool/instance.h"
 #include "spool/lanes.h"
+#include "spool/own.h"
 #include "spool_world.h"
 
 /* An agent's, its index as the directories are now. */

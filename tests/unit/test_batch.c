@@ -15,6 +15,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/batch.h"
+#include "spool/instance.h"
+#include "spool/own.h"
 #include "spool/recover.h"
 #include "spool/revive.h"
 #include "spool/scan.h"

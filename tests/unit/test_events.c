@@ -17,6 +17,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/batch.h"
+#include "spool/instance.h"
+#include "spool/own.h"
 #include "spool/recover.h"
 #include "spool/submit.h"
 

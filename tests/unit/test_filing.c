@@ -13,6 +13,8 @@
 #include "agent/taking.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "spool/instance.h"
+#include "spool/own.h"
 #include "spool_world.h"
 
 /* The linker gives us the spool's (tests/meson.build). */

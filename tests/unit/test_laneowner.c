@@ -12,7 +12,9 @@
 
 #include "base/mem.h"
 #include "spool/beat.h"
+#include "spool/instance.h"
 #include "spool/laneowner.h"
+#include "spool/own.h"
 
 /* A file server that answers with an error: what a call was to make is there all the same, or
  * another agent's, who was faster. */

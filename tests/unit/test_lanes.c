@@ -16,7 +16,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "sched/why.h"
+#include "spool/instance.h"
 #include "spool/lanes.h"
+#include "spool/own.h"
 #include "spool_world.h"
 
 /* Time passes when the test says so, and the spooler works when it is asked to. */

@@ -13,6 +13,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/instance.h"
+#include "spool/own.h"
 #include "spool/raw.h"
 #include "spool/recover.h"
 #include "spool/revive.h"

@@ -19,10 +19,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/control.h"
-#include "spool/key.h"
+#include "spool/instance.h"
+#include "spool/own.h"
 #include "spool/raw.h"
 #include "spool/submit.h"
-#include "spool/trust.h"
 #include "spool_world.h"
 
 static void test_open(void **state)

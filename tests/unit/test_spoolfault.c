@@ -25,7 +25,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/batch.h"
-#include "spool/key.h"
+#include "spool/instance.h"
 #include "spool/raw.h"
 #include "spool/recover.h"
 #include "spool/revive.h"

@@ -137,8 +137,8 @@ static void look_at_held(struct look *l)
 		struct stat st;
 
 		if (!(name.flags & NAME_EDITED) || task->dir != SPOOL_PENDING ||
-		    fstatat(p->spool->fd, spool_path(SPOOL_PENDING, name_format(&name, file), path),
-			    &st, AT_SYMLINK_NOFOLLOW) < 0)
+		    spool_stat(p->spool, spool_path(SPOOL_PENDING, name_format(&name, file), path),
+			       &st) < 0)
 			continue;
 		h.changed = st.st_ctim;
 		if (was && was->changed.tv_sec == h.changed.tv_sec &&

@@ -11,14 +11,10 @@
 #include "agent/queue/groupcommit.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/nofile.h"
 
 #define SYNC_MS 200 /* ends are made durable in groups of so long */
 #define SYNC_LAST_MS                                                                               \
@@ -54,39 +50,6 @@ struct groupcommit_job {
 
 /* ---- on the spooler's thread ---- */
 
-/* Only what is safe after fork() in a process with threads. */
-static void __attribute__((noreturn)) sync_all(int spool_fd, int pipe_fd)
-{
-	int errnum;
-
-	if (dup2(pipe_fd, 0) < 0 || dup2(spool_fd, 1) < 0)
-		_exit(126);
-	nofile_close(2, ~0U);
-	(void)prctl(PR_SET_NAME, "tenure-sync");
-	errnum = syncfs(1) < 0 ? errno : 0;
-	(void)close(1); /* so that who is told need not wait for our end */
-	_exit(write(0, &errnum, sizeof(errnum)) == (ssize_t)sizeof(errnum) ? 0 : 126);
-}
-
-static int start_child(struct groupcommit_job *j, int spool_fd)
-{
-	int fds[2];
-
-	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
-		return -errno;
-	j->child = fork();
-	if (j->child == 0)
-		sync_all(spool_fd, fds[1]);
-	(void)fd_close(fds[1]);
-	if (j->child > 0) {
-		j->pipe = fds[0];
-		return 0;
-	}
-	j->child = 0;
-	j->pipe = fd_close(fds[0]);
-	return -EAGAIN;
-}
-
 static void sync_work(struct spool_job *job, struct spool_place *p)
 {
 	struct groupcommit_job *j = (struct groupcommit_job *)job;
@@ -96,7 +59,8 @@ static void sync_work(struct spool_job *job, struct spool_place *p)
 	if (j->code < 0 || !j->may_cut || !events_are_many(p->events) ||
 	    events_cut(p->events, &j->part, &e) != 0)
 		return;
-	if (start_child(j, p->spool->fd) < 0) /* the part goes with the next one */
+	if (spool_sync_child(p->spool, &j->child, &j->pipe) <
+	    0) /* the part goes with the next one */
 		j->part = 0;
 }
 

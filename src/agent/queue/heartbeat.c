@@ -22,6 +22,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "spool/claim.h"
+#include "spool/instance.h"
 #include "spool/life.h"
 
 #define CHECK_BEATS	   3	/* so long one that may have our name is listened to... */
@@ -91,7 +92,7 @@ struct heartbeat {
 
 static int clash(struct looker *lk, const struct beat *b, struct err *e)
 {
-	if (strcmp(b->who.boot, lk->sp->boot) == 0)
+	if (strcmp(b->who.boot, spool_boot(lk->sp)) == 0)
 		return err_set(
 			e, -EADDRINUSE,
 			"another agent on this node serves this instance already: PID %d, which "
@@ -118,8 +119,8 @@ static bool is_us(const struct looker *lk, const struct claimer *who)
  */
 static int listen_to(struct looker *lk, const struct beat *b, struct err *e)
 {
-	bool here = strcmp(b->who.boot, lk->sp->boot) == 0;
-	bool cut = !b->who.boot[0] && !lk->sp->network;
+	bool here = strcmp(b->who.boot, spool_boot(lk->sp)) == 0;
+	bool cut = !b->who.boot[0] && !spool_is_network(lk->sp);
 	uint64_t limit_ms = here || cut ? CHECK_NODE_MS : CHECK_BEATS * lk->beat_ms;
 	uint64_t now = clock_boot_ns();
 
@@ -158,9 +159,10 @@ static int check_name(struct looker *lk, struct err *e)
 		lk->count = b.count; /* it goes on from there, so that it is seen to move */
 	if (b.ended || is_us(lk, &b.who))
 		return 0;
-	if (r == 0 && strcmp(b.who.boot, lk->sp->boot) == 0 && !proc_alive(&b.who.proc))
+	if (r == 0 && strcmp(b.who.boot, spool_boot(lk->sp)) == 0 && !proc_alive(&b.who.proc))
 		return 0;
-	if (r == 0 && !lk->sp->network && !beat_same_kernel(b.who.boot, lk->sp->boot))
+	if (r == 0 && !spool_is_network(lk->sp) &&
+	    !beat_same_kernel(b.who.boot, spool_boot(lk->sp)))
 		return 0; /* before this kernel was started */
 	return listen_to(lk, &b, e);
 }
@@ -176,7 +178,7 @@ static bool is_rival(struct looker *lk, const struct beat *b)
 
 	lk->rival = b->who;
 	lk->rival_count = b->count;
-	return moved && (strcmp(b->who.boot, lk->sp->boot) != 0 || proc_alive(&b->who.proc));
+	return moved && (strcmp(b->who.boot, spool_boot(lk->sp)) != 0 || proc_alive(&b->who.proc));
 }
 
 /* Two that began in the same moment found no one; the order of boots and PIDs says who stays. */
@@ -211,16 +213,17 @@ static bool person_said_gone(const struct spool *sp, const char *agent, const ch
 static struct life_facts facts_about(const struct looker *lk, const struct claimer *who,
 				     uint64_t quiet_ms, uint64_t promise_ms)
 {
-	bool local = !lk->sp->network, known = who->boot[0];
-	struct life_facts f = { .same_node = strcmp(who->boot, lk->sp->boot) == 0,
-				.same_kernel =
-					known ? beat_same_kernel(who->boot, lk->sp->boot) : local,
-				.local_files = known && local,
-				.gone = person_said_gone(lk->sp, who->agent, who->boot),
-				.tool = who->tool,
-				.quiet_ms = quiet_ms,
-				.promise_ms = promise_ms,
-				.expire_ms = lk->expire_ms };
+	bool local = !spool_is_network(lk->sp), known = who->boot[0];
+	struct life_facts f = {
+		.same_node = strcmp(who->boot, spool_boot(lk->sp)) == 0,
+		.same_kernel = known ? beat_same_kernel(who->boot, spool_boot(lk->sp)) : local,
+		.local_files = known && local,
+		.gone = person_said_gone(lk->sp, who->agent, who->boot),
+		.tool = who->tool,
+		.quiet_ms = quiet_ms,
+		.promise_ms = promise_ms,
+		.expire_ms = lk->expire_ms
+	};
 
 	f.runs = f.same_node && proc_alive(&who->proc);
 	return f;
@@ -404,8 +407,8 @@ static void clear_away(struct looking *g)
 			continue;
 		if (!o->beat.ended)
 			strbuf_addf(&g->l->notes, "the agent %s is not there any more\n", o->agent);
-		(void)unlinkat(g->lk->sp->fd, beat_agent_path(o->agent, path), 0);
-		(void)unlinkat(g->lk->sp->fd, beat_gone_path(o->agent, path), 0);
+		(void)spool_remove(g->lk->sp, beat_agent_path(o->agent, path));
+		(void)spool_remove(g->lk->sp, beat_gone_path(o->agent, path));
 	}
 }
 
@@ -427,10 +430,12 @@ static int write_own(struct looker *lk, struct look *l)
 
 	/* Whoever said that we are not there any more was mistaken, or it was one before us. */
 	if (!l->last)
-		(void)unlinkat(lk->sp->fd, beat_gone_path(lk->agent, path), 0);
+		(void)spool_remove(lk->sp, beat_gone_path(lk->agent, path));
 	(void)beat_agent_path(lk->agent, path);
-	if (l->last && l->remove)
-		return unlinkat(lk->sp->fd, path, 0) < 0 && errno != ENOENT ? -errno : 0;
+	if (l->last && l->remove) {
+		r = spool_remove(lk->sp, path);
+		return r == -ENOENT ? 0 : r;
+	}
 	b.who = lk->self;
 	b.began_ns = lk->began_ns;
 	b.count = lk->count + 1;
@@ -450,7 +455,8 @@ static int open_spool(struct looker *lk, struct err *e)
 
 	if (r < 0 || lk->self.agent[0])
 		return r;
-	if (lk->sp->network && lk->expire_ms < NETWORK_EXPIRE_MS + NETWORK_MORE_BEATS * lk->beat_ms)
+	if (spool_is_network(lk->sp) &&
+	    lk->expire_ms < NETWORK_EXPIRE_MS + NETWORK_MORE_BEATS * lk->beat_ms)
 		lk->expire_ms = NETWORK_EXPIRE_MS + NETWORK_MORE_BEATS * lk->beat_ms;
 	return claimer_self(lk->sp, lk->agent, &lk->self, e);
 }
@@ -470,17 +476,15 @@ static void look_around(struct looking *g)
  * elsewhere. */
 static void look_at_place(const struct looker *lk, struct err *e)
 {
-	struct stat open, named;
-	bool there = stat(lk->sp->path, &named) == 0;
+	bool other;
 
-	if ((!there && errno != ENOENT) || fstat(lk->sp->fd, &open) < 0 ||
-	    (there && open.st_dev == named.st_dev && open.st_ino == named.st_ino))
+	if (!spool_was_replaced(lk->sp, &other))
 		return;
 	(void)err_set(
 		e, -ESTALE,
 		"%s is %s: the queue that this agent serves was moved or removed, and no "
 		"command finds it; tenure off ends this agent, tenure on serves what is there",
-		lk->sp->path, there ? "another directory now" : "not there any more");
+		spool_path_of(lk->sp), other ? "another directory now" : "not there any more");
 }
 
 static void look_at_all(struct looker *lk, struct look *l)

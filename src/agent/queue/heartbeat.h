@@ -15,8 +15,8 @@
 #include <uv.h>
 
 #include "spool/beat.h"
+#include "spool/instance.h"
 #include "spool/room.h"
-#include "spool/trust.h"
 
 #define HEARTBEAT_EMPTY	   "?"
 #define HEARTBEAT_UNJUDGED " (not judged)"

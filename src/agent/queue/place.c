@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/instance.h"
 
 struct place_batch *place_batch(struct spool_place *place, uint64_t id, struct err *e)
 {

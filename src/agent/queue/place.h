@@ -11,8 +11,8 @@
 #include "spool/batch.h"
 #include "spool/claim.h"
 #include "spool/events.h"
+#include "spool/files.h"
 #include "spool/scan.h"
-#include "spool/spool.h"
 
 /* A batch of which elements are started here; kept open, because claiming one reads its journals.
  */

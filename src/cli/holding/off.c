@@ -23,6 +23,7 @@
 #include "cli/term.h"
 #include "hold/names.h"
 #include "hold/proto.h"
+#include "spool/instance.h"
 
 #define OFF_LIMIT_MS	 10000 /* the agent itself gives up after one second */
 #define END_LIMIT_MS	 3000  /* it writes its last lines */
@@ -312,7 +313,7 @@ static void look_at(const struct spool *sp, const struct scan_task *t, struct le
 	if (t->dir != SPOOL_RUNNING)
 		return;
 	taskrun_read_claim(sp, &t->name, t->name.name, &run);
-	if (!run.running || run.left || strcmp(run.who.boot, sp->boot) != 0)
+	if (!run.running || run.left || strcmp(run.who.boot, spool_boot(sp)) != 0)
 		return;
 	tell(taskrun_look(sp, &run, &look) ? &ret->run : &ret->unknown, &t->name);
 	taskrun_look_clear(&look);

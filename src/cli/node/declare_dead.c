@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "cli/peers.h"
 #include "cli/queue.h"
+#include "spool/instance.h"
 
 #define BEATS	  3 /* so many signs of life that do not come */
 #define STEP_US	  50000
@@ -57,7 +58,7 @@ static int unknown(struct vouching *v, const struct queue_match *all, struct err
 	return err_set(
 		e, -ENOENT,
 		"no agent of instance \"%s\" is called \"%s\"%s%s (tenure instances shows them)",
-		v->sp->instance, v->agent, near ? "; did you mean " : "", near ? near : "");
+		spool_instance(v->sp), v->agent, near ? "; did you mean " : "", near ? near : "");
 }
 
 static void find_claims(struct vouching *v, struct queue_match *all)
@@ -185,7 +186,7 @@ static int check(struct vouching *v, struct err *e)
 {
 	const struct peer *p = peers_find(&v->peers, v->agent);
 
-	if (strcmp(v->last.who.boot, v->sp->boot) != 0)
+	if (strcmp(v->last.who.boot, spool_boot(v->sp)) != 0)
 		return 0;
 	if (p && p->state == PEER_ALIVE)
 		return err_set(e, -EBUSY,

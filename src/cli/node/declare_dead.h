@@ -9,7 +9,7 @@
  */
 
 #include "cli/cmd.h"
-#include "spool/spool.h"
+#include "spool/files.h"
 
 /*
  * Refused where the agent, or a task that it has started, gives a sign of life while we look, which

@@ -17,6 +17,7 @@
 #include "cli/silence.h"
 #include "cli/table.h"
 #include "spool/batch.h"
+#include "spool/instance.h"
 
 /* ---- instances --------------------------------------------------------------------------------
  */

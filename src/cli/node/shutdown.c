@@ -19,6 +19,7 @@
 #include "cli/ordering.h"
 #include "cli/peers.h"
 #include "cli/queue.h"
+#include "spool/instance.h"
 
 #define END_LOOK_MS  500
 #define END_SOON_MS  50	   /* for one that lets its tasks run on, it is a matter of moments */

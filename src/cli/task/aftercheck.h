@@ -4,9 +4,9 @@
 
 /* Whether what a task is to wait for makes sense, asked before it is written down. */
 
+#include "spool/files.h"
 #include "spool/scan.h"
 #include "spool/spec.h"
-#include "spool/spool.h"
 
 /*
  * What is in the instance, looked up once for however many tasks:

@@ -18,6 +18,7 @@
 #include "cli/task/aftercheck.h"
 #include "cli/task/roomcheck.h"
 #include "cli/task/submission.h"
+#include "spool/instance.h"
 #include "spool/record.h"
 #include "spool/speckind.h"
 #include "spool/transit.h"

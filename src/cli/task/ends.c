@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "spool/lines.h"
+#include "spool/files.h"
 
 #define TOLD_MAX 5
 

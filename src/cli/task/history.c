@@ -29,7 +29,8 @@
 #include "cli/print_json.h"
 #include "cli/queue.h"
 #include "cli/table.h"
-#include "spool/lines.h"
+#include "spool/files.h"
+#include "spool/instance.h"
 #include "spool/usage.h"
 
 #define DAY_NS (86400 * NS_PER_S)
@@ -531,7 +532,8 @@ static void print_all(const struct history *h)
 	struct sums lanes = { .n = 0 };
 
 	if (!h->n) {
-		printf("Nothing of instance \"%s\"%s has ended in that time.\n", h->sp->instance,
+		printf("Nothing of instance \"%s\"%s has ended in that time.\n",
+		       spool_instance(h->sp),
 		       opts_given(h->ctx->opts, "lane") || opts_given(h->ctx->opts, "name")
 			       ? " that is meant"
 			       : "");

@@ -21,6 +21,7 @@
 #include "cli/table.h"
 #include "cli/task/taskdoc.h"
 #include "cli/task/taskrun.h"
+#include "spool/instance.h"
 #include "spool/lanes.h"
 
 static const struct opt list_opts[] = {
@@ -214,7 +215,7 @@ static void add_run_json(const struct row *r, const struct spool *sp, json_t *o)
 	if (!r->run.log[0])
 		return;
 
-	cleanup_free char *log = xasprintf("%s/%s", sp->path, r->run.log);
+	cleanup_free char *log = xasprintf("%s/%s", spool_path_of(sp), r->run.log);
 
 	(void)json_object_set_new(o, "log", json_string(log));
 }
@@ -462,10 +463,10 @@ static void say_none(const struct cmd_ctx *ctx, const struct spool *sp)
 
 	if (opts_given(ctx->opts, "state") || opts_given(ctx->opts, "lane") ||
 	    opts_given(ctx->opts, "name"))
-		printf("No task in instance \"%s\" is as asked for%s.\n", sp->instance,
+		printf("No task in instance \"%s\" is as asked for%s.\n", spool_instance(sp),
 		       all ? "" : ", of those that wait or run (-a: also what has ended)");
 	else
-		printf("Nothing in instance \"%s\"%s.\n", sp->instance,
+		printf("Nothing in instance \"%s\"%s.\n", spool_instance(sp),
 		       all ? "" : " waits or runs (-a: also what has ended)");
 }
 

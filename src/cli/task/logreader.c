@@ -27,6 +27,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/task/taskrun.h"
+#include "spool/instance.h"
 #include "task/logfile.h"
 #include "task/logtext.h"
 
@@ -111,7 +112,7 @@ static int look_at_log(void *data, const char *file, unsigned char type)
 	if (!attempt || !str_has_prefix(file, f->own) || (t->attempt && t->attempt != attempt))
 		return 0;
 	(void)spool_path(SPOOL_LOGS, file, path);
-	if (fstatat(t->sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+	if (spool_stat(t->sp, path, &st) < 0 || !S_ISREG(st.st_mode) ||
 	    !is_wanted(f, path, &st.st_mtim))
 		return 0;
 	f->written = st.st_mtim;
@@ -167,7 +168,7 @@ static int open_named(const struct spool *sp, const struct log_away *log, struct
 	cleanup_fd int fd = -1;
 	struct stat st;
 
-	if (!log->file[0] || strcmp(log->host, sp->host) != 0)
+	if (!log->file[0] || strcmp(log->host, spool_host(sp)) != 0)
 		return err_set(e, -ENOENT, "it is there, and not here");
 	fd = open(log->file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
@@ -355,7 +356,8 @@ static int copy_more(struct reader *r, struct err *e)
 
 		got = read_part(r, buf, again, sizeof(buf));
 		if (got < 0)
-			return err_sys(e, (int)-got, "read %s/%s", r->t->sp->path, r->path);
+			return err_sys(e, (int)-got, "read %s/%s", spool_path_of(r->t->sp),
+				       r->path);
 		if (got == 0 && !seen && at == r->at)
 			break; /* it is empty */
 		if (got == 0)

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/task/logreader.h"
 #include "cli/task/whytext.h"
+#include "spool/instance.h"
 
 static const struct opt logs_opts[] = {
 	{ .name = "follow",

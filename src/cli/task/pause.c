@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/queue.h"
 #include "cli/task/submitter.h"
+#include "spool/instance.h"
 #include "spool/lanes.h"
 #include "spool/revive.h"
 #include "spool/transit.h"
@@ -68,7 +69,7 @@ static int hasten(struct change *c, struct task_name *n, bool *ended, struct err
 	char who[SPEC_NAME_MAX + 1];
 	int r;
 
-	claimer_tool_name("resume", c->sp->host, who);
+	claimer_tool_name("resume", spool_host(c->sp), who);
 	r = n->count ? revive_hasten(c->sp, n, who, e) : transit_hasten(c->sp, n, e);
 	*ended = r == 0 && (n->count || n->begin_s != begin_s);
 	c->said.dirs |= *ended ? SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_ENDS) : 0;

@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/queue.h"
 #include "spool/batch.h"
+#include "spool/instance.h"
 
 static const struct opt prune_opts[] = {
 	{ .name = "older-than",

@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/queue.h"
 #include "cli/task/taskdoc.h"
+#include "spool/instance.h"
 #include "spool/revive.h"
 #include "spool/transit.h"
 
@@ -133,7 +134,7 @@ static int retry_batch(struct retrying *rt, struct queue_place *p, struct err *e
 			       "no element of task %" PRIu64 " has failed or was stopped; tenure "
 			       "retry --all %" PRIu64 " runs all that have ended again",
 			       p->name.id, p->name.id);
-	claimer_tool_name("retry", sp->host, who);
+	claimer_tool_name("retry", spool_host(sp), who);
 	dir_of(p, dir);
 	r = revive_batch(sp, &p->name, dir, who, is_chosen, &choice, &n, e);
 	if (r != 0)
@@ -219,7 +220,8 @@ static int retry_failed(struct retrying *rt, const char *lane, size_t *ret, stru
 
 static void tell_none_failed(const struct spool *sp)
 {
-	cleanup_free char *text = xasprintf("no task in instance \"%s\" has failed", sp->instance);
+	cleanup_free char *text =
+		xasprintf("no task in instance \"%s\" has failed", spool_instance(sp));
 
 	cmd_warn("note", text);
 }

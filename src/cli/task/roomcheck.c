@@ -20,6 +20,7 @@
 #include "cli/ask_agent.h"
 #include "cli/peers.h"
 #include "sched/fit.h"
+#include "spool/instance.h"
 #include "spool/room.h"
 
 #define EVENTS_SUFFIX	".tasks.jsonl"
@@ -79,12 +80,12 @@ static int judge(const struct spool *sp, struct nodes *nodes, uint64_t want, str
 			       "it asks for %" PRIu64 " GPUs, and no node of instance \"%s\" has "
 			       "so many: %s; ask for fewer, or start an agent first where there "
 			       "are more (tenure on)",
-			       want, sp->instance, strbuf_str(&has));
+			       want, spool_instance(sp), strbuf_str(&has));
 	room_tell_hope(nodes->all, nodes->n, want, &hope);
 	text = xasprintf("it asks for %" PRIu64
 			 " GPUs, and no node that serves instance \"%s\" now "
 			 "has so many: %s; it waits until one does (%s)",
-			 want, sp->instance, strbuf_str(&has), strbuf_str(&hope));
+			 want, spool_instance(sp), strbuf_str(&has), strbuf_str(&hope));
 	cmd_warn("warning", text);
 	return 0;
 }

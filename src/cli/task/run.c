@@ -32,6 +32,7 @@
 #include "cli/task/stopping.h"
 #include "cli/task/submission.h"
 #include "cli/task/whytext.h"
+#include "spool/instance.h"
 #include "spool/record.h"
 
 #define DETACHED    130 /* as a program that Ctrl-C has ended */

@@ -7,6 +7,7 @@
 #include "cli/silence.h"
 #include "cli/task/stopping.h"
 #include "cli/task/sweeper.h"
+#include "spool/instance.h"
 #include "task/sweep.h"
 
 static const struct opt stop_opts[] = {

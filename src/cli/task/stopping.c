@@ -20,6 +20,7 @@
 #include "cli/ask_agent.h"
 #include "cli/task/afar.h"
 #include "spool/batch.h"
+#include "spool/instance.h"
 #include "spool/transit.h"
 #include "task/sweep.h"
 
@@ -54,7 +55,7 @@ static bool is_ours(const struct spool *sp, const char *agent)
 {
 	char name[SPEC_NAME_MAX + 1];
 
-	spec_make_name(sp->host, name);
+	spec_make_name(spool_host(sp), name);
 	return strncmp(name, agent, NAME_AGENT_MAX) == 0;
 }
 
@@ -131,7 +132,7 @@ static int end_element(struct batch *b, const struct spool *sp, uint64_t element
 	char name[SPEC_NAME_MAX + 1];
 	int r;
 
-	claimer_tool_name("stop", sp->host, name);
+	claimer_tool_name("stop", spool_host(sp), name);
 	r = claimer_self(sp, name, &self, e);
 	self.tool = true;
 	if (r == 0)
@@ -159,7 +160,7 @@ static int stop_waiting_element(struct stopping *s, const struct queue_place *p,
 	struct batch *b = NULL;
 	int r;
 
-	claimer_tool_name("stop", s->sp->host, name);
+	claimer_tool_name("stop", spool_host(s->sp), name);
 	r = batch_open(s->sp, &p->name, name, &b, e);
 	if (r == 0)
 		r = end_element(b, s->sp, p->element, e);

@@ -25,6 +25,7 @@
 #include "cli/task/sbatch.h"
 #include "cli/task/submitter.h"
 #include "spool/elements.h"
+#include "spool/instance.h"
 #include "spool/submit.h"
 
 /* A word that the shell would run. */

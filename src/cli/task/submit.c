@@ -9,6 +9,7 @@
 #include "cli/queue.h"
 #include "cli/task/submission.h"
 #include "spool/elements.h"
+#include "spool/instance.h"
 
 static void print_id(const struct cmd_ctx *ctx, const struct spool_spec *s, uint64_t id)
 {

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/cmd.h"
+#include "spool/instance.h"
 
 extern char **environ;
 
@@ -89,7 +90,7 @@ void submitter_name(struct spool_spec *s, const struct spool *sp)
 {
 	static char user[64]; /* asked once: a name may come from a server, and lines may be 10^5 */
 
-	s->host = xstrdup(sp->host);
+	s->host = xstrdup(spool_host(sp));
 	s->user = xstrdup(user[0] ? user : user_name(getuid(), user, sizeof(user)));
 	s->uid = getuid();
 	s->submitted = clock_wall_ns();

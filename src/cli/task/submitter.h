@@ -4,7 +4,7 @@
 
 /* What a task takes along of the process that submits it. */
 
-#include "spool/spool.h"
+#include "spool/files.h"
 
 /* Its environment, but for what another task was told of itself; a warning names what is not UTF-8,
  * which no task can say. */

@@ -13,6 +13,7 @@
 #include "cli/task/taskrun.h"
 #include "cli/task/watch.h"
 #include "spool/elements.h"
+#include "spool/instance.h"
 
 #define STATUS_MS 1000
 #define VALUE_MAX 4096
@@ -187,7 +188,7 @@ static void add_run(struct doc *d)
 	if (started_ns && until_ns >= started_ns)
 		set(d->o, "ran_s", json_real((double)((until_ns - started_ns) / NS_PER_MS) / 1e3));
 	if (run->log[0]) {
-		cleanup_free char *path = xasprintf("%s/%s", d->sp->path, run->log);
+		cleanup_free char *path = xasprintf("%s/%s", spool_path_of(d->sp), run->log);
 
 		set(d->o, "log", json_string(path));
 	}

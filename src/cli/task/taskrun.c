@@ -15,7 +15,7 @@
 #include "cli/task/ends.h"
 #include "spool/beat.h"
 #include "spool/claim.h"
-#include "spool/key.h"
+#include "spool/instance.h"
 #include "task/adopt.h"
 #include "task/talk.h"
 
@@ -81,14 +81,14 @@ static void read_left(const struct spool *sp, struct taskrun *run)
 
 char *taskrun_format_on(const struct spool *sp)
 {
-	bool other = strcmp(sp->instance, "default") != 0;
+	bool other = strcmp(spool_instance(sp), "default") != 0;
 
-	return xasprintf("tenure on%s%s", other ? " -i " : "", other ? sp->instance : "");
+	return xasprintf("tenure on%s%s", other ? " -i " : "", other ? spool_instance(sp) : "");
 }
 
 char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
 {
-	bool here = strcmp(run->who.host, sp->host) == 0;
+	bool here = strcmp(run->who.host, spool_host(sp)) == 0;
 	cleanup_free char *on = taskrun_format_on(sp);
 	char how[ENDS_HOW_MAX];
 
@@ -217,7 +217,7 @@ int taskrun_log_away(const struct spool *sp, const struct queue_place *place, un
 
 char *taskrun_format_away(const struct spool *sp, const struct log_away *log)
 {
-	bool here = strcmp(log->host, sp->host) == 0;
+	bool here = strcmp(log->host, spool_host(sp)) == 0;
 
 	if (!log->file[0])
 		return xasprintf("its log could not be made, and what it prints is lost: %s",
@@ -237,7 +237,7 @@ static bool find_token(const struct spool *sp, const struct task_name *n,
 
 	if (spool_key_read(sp, key, NULL) < 0)
 		return false;
-	whole = xasprintf("%s.%s", sp->instance, key);
+	whole = xasprintf("%s.%s", spool_instance(sp), key);
 	(void)runjob_token(whole, n, token);
 	return true;
 }
@@ -284,8 +284,8 @@ bool taskrun_look(const struct spool *sp, const struct taskrun *run, struct task
 	struct shmsg_status status;
 
 	*ret = (struct taskrun_look){ .started_ns = 0 };
-	if (!run->running || strcmp(run->who.host, sp->host) != 0 || !ask_shim(sp, run, &status) ||
-	    !status.started_wall_ns)
+	if (!run->running || strcmp(run->who.host, spool_host(sp)) != 0 ||
+	    !ask_shim(sp, run, &status) || !status.started_wall_ns)
 		return false;
 	ret->started_ns = status.started_wall_ns;
 	ret->command_ended = status.leader_ended;

@@ -11,6 +11,7 @@
 #include "cli/ordering.h"
 #include "cli/task/watch.h"
 #include "cli/task/whytext.h"
+#include "spool/instance.h"
 
 #define TELL_AFTER_MS 1500 /* what starts at once needs no word about it */
 

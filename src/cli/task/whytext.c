@@ -26,6 +26,7 @@
 #include "cli/task/taskrun.h"
 #include "spool/batch.h"
 #include "spool/elements.h"
+#include "spool/instance.h"
 #include "spool/lanes.h"
 #include "spool/record.h"
 
@@ -78,7 +79,7 @@ static bool read_file(const struct spool *sp, const struct queue_place *p, struc
 	}
 	if (r != -ENOENT)
 		strbuf_addf(b, "%s" CANNOT_START " %s/%s cannot be read: %s", b->len ? "; " : "",
-			    sp->path, p->path, e.text);
+			    spool_path_of(sp), p->path, e.text);
 	return false;
 }
 
@@ -185,7 +186,7 @@ static void without_agent(const struct cmd_ctx *ctx, const struct spool *sp,
 	strbuf_addf(b,
 		    "; no agent of instance %s runs on this node: %s starts one, and it starts the "
 		    "tasks",
-		    sp->instance, on);
+		    spool_instance(sp), on);
 }
 
 static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct queue_place *p,

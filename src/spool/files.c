@@ -1,43 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The instance's directory and the file calls that everything else here is made of. All paths are
- * relative to one descriptor. Nothing is kept in memory but what instance.json says.
+ * The file calls that everything else here is made of. All paths are relative to one descriptor.
  *
  * spool_rename() is the transition: on a network filesystem its answer can get lost after it
  * happened, so that an error alone says nothing; what counts is which of the two names is there.
  * That works because every target is a name that only its maker uses.
  */
 
-#include "spool/spool.h"
+#include "spool/files.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <linux/openat2.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/nofile.h"
 #include "base/str.h"
 #include "base/units.h"
-#include "spool/trust.h"
+#include "spool/own.h"
 
-#define INSTANCE_FILE	  "instance.json"
-#define INSTANCE_FILE_MAX 65536
-#define LIST_BYTES	  32768 /* of names, in one call */
-
-static int open_failed(const struct spool *sp, const char *path, int errnum, struct err *e);
+#define LIST_BYTES 32768 /* of names, in one call */
+#define BLOCK_MAX  (2 * LINES_MAX)
 
 static const char *const dir_names[] = {
 	[SPOOL_PENDING] = "pending",
@@ -78,348 +73,22 @@ char *spool_day_path(uint64_t wall_ns, char *buf)
 	return spool_path(SPOOL_DONE, day, buf);
 }
 
-char *spool_root(const char *setting)
+bool spool_accepts(const struct spool *sp, uid_t uid)
 {
-	return setting && setting[0] ? xstrdup(setting) : fs_state_dir();
+	if (uid == geteuid() || (sp->looks && uid == sp->owner))
+		return true;
+	for (size_t i = 0; i < sp->n_accepted; i++)
+		if (sp->accepted[i] == uid)
+			return true;
+	return false;
 }
 
-/* Of the first namespace, in which PIDs are the kernel's own (linux/proc_ns.h). */
-#define FIRST_PID_NAMESPACE "4026531836"
-
-static void read_boot_id(char *buf)
+bool spool_trusts(const struct spool *sp, uid_t uid)
 {
-	cleanup_free char *text = NULL;
-	char link[64] = "", number[24];
-	size_t len;
-
-	buf[0] = '\0';
-	if (fs_read_file("/proc/sys/kernel/random/boot_id", 64, &text, &len, NULL) < 0)
-		return;
-	text[strcspn(text, "\n")] = '\0';
-	(void)str_copy(buf, SPOOL_BOOT_MAX, text);
-	if (readlink("/proc/self/ns/pid", link, sizeof(link) - 1) < 0 ||
-	    sscanf(link, "pid:[%20[0-9]]", number) != 1 || strcmp(number, FIRST_PID_NAMESPACE) == 0)
-		return;
-	(void)str_print(buf, SPOOL_BOOT_MAX, "%.40s.%s", text, number);
+	return sp->trust_directory || spool_accepts(sp, uid);
 }
 
-/*
- * NFS asks its server at each open; other shared filesystems may answer one from what they
- * remember.
- */
-static bool opens_may_be_stale(int fd)
-{
-	struct statfs fs;
-
-	return fstatfs(fd, &fs) < 0 || (uint32_t)fs.f_type != 0x6969 /* nfs */;
-}
-
-/* ---- instance.json ----------------------------------------------------------------------------
- */
-
-int spool_put_once(const struct spool *sp, const char *tmp, const char *path, struct err *e)
-{
-	int r = 0;
-
-	if (linkat(sp->fd, tmp, sp->fd, path, 0) == 0 || errno == EEXIST)
-		r = 0;
-	else if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) /* it has no links */
-		r = spool_rename(sp, tmp, path, e);
-	else
-		r = err_sys(e, errno, "make %s/%s", sp->path, path);
-	(void)unlinkat(sp->fd, tmp, 0);
-	return r == 0 ? spool_sync(sp, ".", e) : r;
-}
-
-static int write_instance(struct spool *sp, struct err *e)
-{
-	char path[SPOOL_PATH_MAX];
-	json_t *doc = json_pack("{s:i, s:s, s:I, s:s}", "format", SPOOL_FORMAT, "name",
-				sp->instance, "owner", (json_int_t)geteuid(), "trust", "owner");
-	cleanup_free char *text = json_dumps(doc, JSON_INDENT(2));
-	int r;
-
-	json_decref(doc);
-	(void)spool_tmp_path(sp, "instance", 0, path);
-	r = spool_write_new(sp, path, text, strlen(text), true, e);
-	return r == 0 ? spool_put_once(sp, path, INSTANCE_FILE, e) : r;
-}
-
-int spool_parse_instance(const char *path, const char *text, size_t len, bool *ret_trusts_all,
-			 struct err *e)
-{
-	json_error_t je;
-	json_t *doc = json_loadb(text, len, 0, &je);
-	const json_t *owner = json_object_get(doc, "owner");
-	json_int_t format = json_integer_value(json_object_get(doc, "format"));
-	const char *trust = json_string_value(json_object_get(doc, "trust"));
-	bool known = !trust || strcmp(trust, "owner") == 0 || strcmp(trust, "directory") == 0;
-	int r = 0;
-
-	if (!doc)
-		r = err_set(e, -EINVAL, "%s/" INSTANCE_FILE ": line %d: %s", path, je.line,
-			    je.text);
-	else if (format != SPOOL_FORMAT)
-		r = err_set(e, -EPROTO,
-			    "%s is of format %" JSON_INTEGER_FORMAT
-			    "; this tenure works with format %d: use the tenure that made it, or "
-			    "another instance (--instance NAME)",
-			    path, format, SPOOL_FORMAT);
-	else if (!known || (owner && !json_is_integer(owner)))
-		r = err_set(e, -EINVAL,
-			    "%s/" INSTANCE_FILE
-			    ": owner is a user's number, trust is \"owner\" or \"directory\"",
-			    path);
-	else
-		*ret_trusts_all = trust && strcmp(trust, "directory") == 0;
-	json_decref(doc);
-	return r;
-}
-
-static int read_instance(struct spool *sp, struct err *e)
-{
-	cleanup_fd int fd = spool_openat(sp, INSTANCE_FILE, O_RDONLY);
-	cleanup_free char *text = NULL;
-	struct stat st;
-	size_t len;
-	int r;
-
-	if (fd == -EACCES && trust_check_name(sp, sp->fd, INSTANCE_FILE, e) < 0)
-		return -EPERM;
-	if (fd < 0)
-		return fd == -ENOENT ? fd : open_failed(sp, INSTANCE_FILE, -fd, e);
-	if (fstat(fd, &st) < 0)
-		return err_sys(e, errno, "stat %s/" INSTANCE_FILE, sp->path);
-	if (!S_ISREG(st.st_mode))
-		return err_set(e, -EINVAL, "%s/" INSTANCE_FILE " is not a regular file", sp->path);
-	r = trust_check_file(sp, fd, INSTANCE_FILE, e);
-	if (r == 0)
-		r = fs_read_open(fd, INSTANCE_FILE, INSTANCE_FILE_MAX, &text, &len, e);
-	if (r == 0)
-		r = spool_parse_instance(sp->path, text, len, &sp->trust_directory, e);
-	/* Its own word is not enough. */
-	sp->trust_directory = sp->trust_directory && (sp->may_trust_all || sp->looks);
-	return r;
-}
-
-static int make_dirs(const struct spool *sp, struct err *e)
-{
-	for (size_t i = 0; i < SPOOL_DIR_MAX; i++)
-		if (mkdirat(sp->fd, dir_names[i], 0700) < 0 && errno != EEXIST)
-			return err_sys(e, errno, "make directory %s/%s", sp->path, dir_names[i]);
-	return 0;
-}
-
-/* The directory, whosever it is; *ret_root is the one that it is in. */
-static int open_dir(struct spool *sp, const char *root, unsigned int flags, int *ret_root,
-		    struct err *e)
-{
-	int r = flags & SPOOL_CREATE ? fs_mkdirs(root, 0700, e) : 0;
-	struct stat st;
-
-	if (r < 0)
-		return r;
-	*ret_root = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (*ret_root < 0)
-		return err_sys(e, errno, "open %s", root);
-	if (flags & SPOOL_CREATE && mkdirat(*ret_root, sp->instance, 0700) < 0 && errno != EEXIST &&
-	    fstatat(*ret_root, sp->instance, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_sys(e, errno, "make directory %s", sp->path);
-	sp->fd = openat(*ret_root, sp->instance, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (sp->fd >= 0)
-		return 0;
-	r = -errno;
-	if (fstatat(*ret_root, sp->instance, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode))
-		return err_set(e, -ELOOP,
-			       "%s is a symbolic link, which could lead elsewhere tomorrow; name "
-			       "the directory itself (--root DIR, --instance NAME)",
-			       sp->path);
-	if (r == -EACCES && trust_check_name(sp, *ret_root, sp->instance, e) < 0)
-		return -EPERM;
-	return err_sys(e, -r, "open %s", sp->path);
-}
-
-static int open_instance(struct spool *sp, const char *root, unsigned int flags, struct err *e)
-{
-	cleanup_fd int root_fd = -1;
-	int r = open_dir(sp, root, flags, &root_fd, e);
-
-	if (r == 0)
-		r = trust_check_dirs(sp, root_fd, root, e);
-	if (r < 0)
-		return r;
-	sp->network = fs_is_shared(sp->fd);
-	sp->stale_opens = sp->network && opens_may_be_stale(sp->fd);
-	r = read_instance(sp, e);
-	if (r != -ENOENT)
-		return r;
-	if (!(flags & SPOOL_CREATE))
-		return r;
-	r = make_dirs(sp, e);
-	if (r == 0)
-		r = write_instance(sp, e);
-	r = r == 0 ? read_instance(sp, e) : r;
-	return r == -ENOENT ? err_set(e, -EIO,
-				      "%s/" INSTANCE_FILE " is not found just after it was made",
-				      sp->path)
-			    : r;
-}
-
-/* What getdents64() gives. */
-struct listed {
-	uint64_t ino;
-	int64_t off;
-	uint16_t len;
-	uint8_t type;
-	char name[];
-};
-
-static int each_listed(const char *buf, size_t len, spool_entry_fn fn, void *data)
-{
-	int r = 0;
-
-	for (size_t at = 0; r == 0 && at < len;) {
-		const struct listed *l = (const struct listed *)(buf + at);
-
-		at += l->len;
-		if (l->name[0] != '.')
-			r = fn(data, l->name, l->type);
-	}
-	return r;
-}
-
-/* 0, and what fn has come to; or -errno. Not with readdir(): to that, ENOENT is the end of the
- * list, and what was not told would be gone. */
-static int each_in(int fd, spool_entry_fn fn, void *data, int *ret)
-{
-	_Alignas(struct listed) char buf[LIST_BYTES];
-	long n = 0;
-	int r = 0;
-
-	while (r == 0 && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
-		r = each_listed(buf, (size_t)n, fn, data);
-	*ret = r;
-	return n < 0 ? -errno : 0;
-}
-
-static int is_named(void *data, const char *file, unsigned char type)
-{
-	return strcmp(file, data) == 0;
-}
-
-/* As spool_is_gone(), of any path. Where the list of names may not be read the one look has to do.
- */
-static bool is_no_path(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	const char *file = slash ? slash + 1 : path;
-	size_t len = slash && slash > path ? (size_t)(slash - path) : 1;
-	cleanup_free char *dir = xasprintf("%.*s", (int)len, slash ? path : ".");
-	bool first = strcmp(dir, path) == 0;
-	cleanup_fd int fd = -1;
-	int named;
-
-	if (!file[0])
-		return !first && is_no_path(dir);
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == EACCES || (errno == ENOENT && !first && is_no_path(dir));
-	return each_in(fd, is_named, (void *)(uintptr_t)file, &named) == 0 && !named;
-}
-
-/* Commands take it for a queue in which there is nothing. */
-static int no_instance(const struct spool *sp, const char *root, struct err *e)
-{
-	bool none = sp->fd < 0 ? is_no_path(sp->path) : spool_is_gone(sp, INSTANCE_FILE);
-
-	if (!none)
-		return err_set(e, -EIO, "%s%s is not found, though it is there", sp->path,
-			       sp->fd < 0 ? "" : "/" INSTANCE_FILE);
-	return err_set(e, -ENOENT,
-		       "there is no instance \"%s\" in %s yet (tenure submit makes it; tenure "
-		       "instances lists them)",
-		       sp->instance, root);
-}
-
-int spool_open(const char *root, const char *instance, const struct spool_trust *trust,
-	       unsigned int flags, struct spool **ret, struct err *e)
-{
-	if (!spec_is_name(instance))
-		return err_set(e, -EINVAL,
-			       "\"%.80s\" is no name of an instance; use up to %d letters, digits "
-			       "and . _ + -",
-			       instance, SPEC_NAME_MAX);
-
-	struct spool *sp = xcalloc(1, sizeof(*sp));
-
-	sp->path = xasprintf("%s/%s", root, instance);
-	sp->instance = xstrdup(instance);
-	read_boot_id(sp->boot);
-	if (gethostname(sp->host, sizeof(sp->host) - 1) < 0)
-		(void)str_copy(sp->host, sizeof(sp->host), "localhost");
-	sp->fd = -1;
-	sp->looks = flags & SPOOL_LOOK;
-	trust_take(sp, trust);
-
-	int r = open_instance(sp, root, flags, e);
-
-	if (r == -ENOENT && !(flags & SPOOL_CREATE))
-		r = no_instance(sp, root, e);
-	if (r < 0)
-		sp = spool_close(sp);
-	*ret = sp;
-	return r;
-}
-
-struct spool *spool_close(struct spool *sp)
-{
-	if (!sp)
-		return NULL;
-	(void)fd_close(sp->fd);
-	trust_clear(sp);
-	free(sp->path);
-	free(sp->instance);
-	free(sp);
-	return NULL;
-}
-
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-int spool_instances(const char *root, struct text_list *ret, struct err *e)
-{
-	DIR *d = opendir(root);
-
-	if (!d)
-		return errno == ENOENT ? 0 : err_sys(e, errno, "open %s", root);
-	for (struct dirent *de; (de = readdir(d));) {
-		char path[SPOOL_PATH_MAX + NAME_FILE_MAX];
-
-		(void)str_print(path, sizeof(path), "%s/" INSTANCE_FILE, de->d_name);
-		/* One into which we may not look is there all the same. */
-		if (spec_is_name(de->d_name) && strcmp(de->d_name, "lost+found") != 0 &&
-		    (faccessat(dirfd(d), path, F_OK, 0) == 0 || errno == EACCES))
-			text_list_add(ret, de->d_name);
-	}
-	(void)closedir(d);
-	if (ret->n)
-		qsort(ret->texts, ret->n, sizeof(char *), by_text);
-	return 0;
-}
-
-int spool_use(const char *instance, struct err *e)
-{
-	cleanup_free char *dir = fs_config_dir();
-	cleanup_free char *path = xasprintf("%s/use", dir);
-	cleanup_free char *line = xasprintf("%s\n", instance);
-	int r = fs_mkdirs(dir, 0700, e);
-
-	return r == 0 ? fs_write_atomic(path, line, strlen(line), 0600, e) : r;
-}
-
-/* ---- file calls -------------------------------------------------------------------------------
+/* ---- opening ----------------------------------------------------------------------------------
  */
 
 #define OPEN_FLAGS (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
@@ -467,7 +136,7 @@ int spool_openat(const struct spool *sp, const char *path, int flags)
 }
 
 /* A directory of the spool that is a link is "not a directory" to the kernel. */
-static int open_failed(const struct spool *sp, const char *path, int errnum, struct err *e)
+int spool_open_failed(const struct spool *sp, const char *path, int errnum, struct err *e)
 {
 	if (errnum == ELOOP)
 		return err_set(e, -ELOOP, "%s/%s is a symbolic link, which is not followed here",
@@ -479,6 +148,70 @@ static int open_failed(const struct spool *sp, const char *path, int errnum, str
 			       sp->path, path);
 	return err_sys(e, errnum, "open %s/%s", sp->path, path);
 }
+
+/* ---- lists of names ---------------------------------------------------------------------------
+ */
+
+/* What getdents64() gives. */
+struct listed {
+	uint64_t ino;
+	int64_t off;
+	uint16_t len;
+	uint8_t type;
+	char name[];
+};
+
+static int each_listed(const char *buf, size_t len, spool_entry_fn fn, void *data)
+{
+	int r = 0;
+
+	for (size_t at = 0; r == 0 && at < len;) {
+		const struct listed *l = (const struct listed *)(buf + at);
+
+		at += l->len;
+		if (l->name[0] != '.')
+			r = fn(data, l->name, l->type);
+	}
+	return r;
+}
+
+/* 0, and what fn has come to; or -errno. Not with readdir(): to that, ENOENT is the end of the
+ * list, and what was not told would be gone. */
+static int each_in(int fd, spool_entry_fn fn, void *data, int *ret)
+{
+	_Alignas(struct listed) char buf[LIST_BYTES];
+	long n = 0;
+	int r = 0;
+
+	while (r == 0 && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
+		r = each_listed(buf, (size_t)n, fn, data);
+	*ret = r;
+	return n < 0 ? -errno : 0;
+}
+
+static int is_named(void *data, const char *file, unsigned char type)
+{
+	return strcmp(file, data) == 0;
+}
+
+int spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
+	       struct err *e)
+{
+	cleanup_fd int fd = spool_openat(sp, dir, O_RDONLY | O_DIRECTORY);
+	int unread, r = 0;
+	struct stat st;
+
+	if (fd < 0)
+		return spool_open_failed(sp, dir, -fd, e);
+	/* A list that is remembered holds until the time of the directory is asked for again. */
+	if (sp->network)
+		(void)spool_stat_now(fd, "", &st);
+	unread = each_in(fd, fn, data, &r);
+	return unread < 0 ? err_sys(e, -unread, "read %s/%s", sp->path, dir) : r;
+}
+
+/* ---- what is there, and what is not -----------------------------------------------------------
+ */
 
 bool spool_exists(const struct spool *sp, const char *path)
 {
@@ -519,6 +252,25 @@ static int is_listed(const struct spool *sp, const char *path)
 	(void)str_print(dir, sizeof(dir), "%.*s", file ? (int)(file - path) : 1, file ? path : ".");
 	file = file ? file + 1 : path;
 	return spool_each(sp, dir, is_named, (void *)(uintptr_t)file, NULL);
+}
+
+/* Where the list of names may not be read the one look has to do. */
+bool spool_is_no_path(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *file = slash ? slash + 1 : path;
+	size_t len = slash && slash > path ? (size_t)(slash - path) : 1;
+	cleanup_free char *dir = xasprintf("%.*s", (int)len, slash ? path : ".");
+	bool first = strcmp(dir, path) == 0;
+	cleanup_fd int fd = -1;
+	int named;
+
+	if (!file[0])
+		return !first && spool_is_no_path(dir);
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == EACCES || (errno == ENOENT && !first && spool_is_no_path(dir));
+	return each_in(fd, is_named, (void *)(uintptr_t)file, &named) == 0 && !named;
 }
 
 bool spool_is_gone(const struct spool *sp, const char *path)
@@ -563,6 +315,9 @@ int spool_stat_now(int dir_fd, const char *path, struct stat *ret)
 	return fstatat(dir_fd, path, ret, flags) < 0 ? -errno : 0;
 }
 
+/* ---- renaming, removing, syncing --------------------------------------------------------------
+ */
+
 static int rename_failed(const struct spool *sp, int errnum, const char *from, const char *to,
 			 struct err *e)
 {
@@ -597,12 +352,22 @@ int spool_unlink(const struct spool *sp, const char *path, struct err *e)
 	return spool_confirm(sp, path, r, e) == -EIO ? -EIO : 0;
 }
 
+int spool_remove(const struct spool *sp, const char *path)
+{
+	return unlinkat(sp->fd, path, 0) < 0 ? -errno : 0;
+}
+
+int spool_stat(const struct spool *sp, const char *path, struct stat *ret)
+{
+	return fstatat(sp->fd, path, ret, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
 int spool_sync(const struct spool *sp, const char *path, struct err *e)
 {
 	cleanup_fd int fd = spool_openat(sp, path, O_RDONLY);
 
 	if (fd < 0)
-		return open_failed(sp, path, -fd, e);
+		return spool_open_failed(sp, path, -fd, e);
 	/* Some network filesystems cannot; a rename is on the server there. */
 	if (fsync(fd) < 0 && errno != EINVAL && errno != ENOTSUP)
 		return err_sys(e, errno, "sync %s/%s", sp->path, path);
@@ -640,6 +405,43 @@ int spool_sync_all(const struct spool *sp, struct err *e)
 {
 	return syncfs(sp->fd) < 0 ? err_sys(e, errno, "sync the filesystem of %s", sp->path) : 0;
 }
+
+/* Only what is safe after fork() in a process with threads. */
+static void __attribute__((noreturn)) sync_and_tell(int spool_fd, int pipe_fd)
+{
+	int errnum;
+
+	if (dup2(pipe_fd, 0) < 0 || dup2(spool_fd, 1) < 0)
+		_exit(126);
+	nofile_close(2, ~0U);
+	(void)prctl(PR_SET_NAME, "tenure-sync");
+	errnum = syncfs(1) < 0 ? errno : 0;
+	(void)close(1); /* so that who is told need not wait for our end */
+	_exit(write(0, &errnum, sizeof(errnum)) == (ssize_t)sizeof(errnum) ? 0 : 126);
+}
+
+int spool_sync_child(const struct spool *sp, pid_t *ret_child, int *ret_pipe)
+{
+	int fds[2];
+	pid_t child;
+
+	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -errno;
+	child = fork();
+	if (child == 0)
+		sync_and_tell(sp->fd, fds[1]);
+	(void)fd_close(fds[1]);
+	if (child < 0) {
+		(void)fd_close(fds[0]);
+		return -EAGAIN;
+	}
+	*ret_child = child;
+	*ret_pipe = fds[0];
+	return 0;
+}
+
+/* ---- writing and reading ----------------------------------------------------------------------
+ */
 
 /*
  * A name in tmp/ is nobody else's (spool_tmp_path()). Where it is there it was made by this very
@@ -697,6 +499,20 @@ int spool_replace(const struct spool *sp, const char *path, const void *data, si
 	return r;
 }
 
+int spool_put_once(const struct spool *sp, const char *tmp, const char *path, struct err *e)
+{
+	int r = 0;
+
+	if (linkat(sp->fd, tmp, sp->fd, path, 0) == 0 || errno == EEXIST)
+		r = 0;
+	else if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) /* it has no links */
+		r = spool_rename(sp, tmp, path, e);
+	else
+		r = err_sys(e, errno, "make %s/%s", sp->path, path);
+	(void)unlinkat(sp->fd, tmp, 0);
+	return r == 0 ? spool_sync(sp, ".", e) : r;
+}
+
 /* A record that a power loss cut must not swallow the next one. */
 static bool ends_in_line(int fd, off_t size)
 {
@@ -742,7 +558,7 @@ int spool_open_file(const struct spool *sp, const char *path, int flags, struct 
 	if (fd == -ENXIO || fd == -EISDIR)
 		return err_set(e, -EINVAL, "%s/%s is not a regular file", sp->path, path);
 	if (fd < 0)
-		return open_failed(sp, path, -fd, e);
+		return spool_open_failed(sp, path, -fd, e);
 	if (sp->stale_opens)
 		(void)spool_stat_now(fd, "", &st);
 	if (fstat(fd, &st) < 0)
@@ -851,18 +667,81 @@ int spool_refuse(const struct spool *sp, const char *path, const char *reason, s
 	return spool_replace(sp, note, line, strlen(line), e);
 }
 
-int spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
+/* ---- line by line -----------------------------------------------------------------------------
+ */
+
+struct block {
+	char *text;
+	size_t len;
+	off_t at;     /* of text in the file */
+	bool passing; /* in a line that is too long */
+};
+
+static void tell_line(const char *line, size_t len, lines_fn fn, void *data)
+{
+	while (len && *line == '\0') {
+		line++;
+		len--;
+	}
+	if (len && len <= LINES_MAX)
+		fn(data, line, len);
+}
+
+/* Tells the whole lines of a block, and keeps the rest at its beginning. */
+static void take_lines(struct block *b, off_t *offset, lines_fn fn, void *data)
+{
+	size_t at = 0;
+
+	for (char *stop; (stop = memchr(b->text + at, '\n', b->len - at));) {
+		size_t next = (size_t)(stop - b->text) + 1;
+
+		if (!b->passing)
+			tell_line(b->text + at, next - 1 - at, fn, data);
+		b->passing = false;
+		at = next;
+		*offset = b->at + (off_t)at;
+	}
+	/* It is read again from its beginning if it has no end yet, which then costs time alone. */
+	if (b->len - at > LINES_MAX || b->passing) {
+		b->passing = true;
+		at = b->len;
+	}
+	(void)memmove(b->text, b->text + at, b->len - at);
+	b->len -= at;
+	b->at += (off_t)at;
+}
+
+/* Mostly there is a line or two to read. */
+static int read_on(int fd, off_t end, off_t *offset, lines_fn fn, void *data)
+{
+	size_t size = end - *offset < BLOCK_MAX ? (size_t)(end - *offset) : BLOCK_MAX;
+	cleanup_free char *text = xmalloc(size);
+	struct block b = { .text = text, .at = *offset };
+
+	while (b.at + (off_t)b.len < end) {
+		ssize_t n = pread(fd, b.text + b.len, size - b.len, b.at + (off_t)b.len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		b.len += (size_t)n;
+		take_lines(&b, offset, fn, data);
+	}
+	return 0;
+}
+
+int lines_read(const struct spool *sp, const char *path, off_t *offset, lines_fn fn, void *data,
 	       struct err *e)
 {
-	cleanup_fd int fd = spool_openat(sp, dir, O_RDONLY | O_DIRECTORY);
-	int unread, r = 0;
 	struct stat st;
+	cleanup_fd int fd = spool_open_file(sp, path, O_RDONLY, &st, e);
+	int r;
 
 	if (fd < 0)
-		return open_failed(sp, dir, -fd, e);
-	/* A list that is remembered holds until the time of the directory is asked for again. */
-	if (sp->network)
-		(void)spool_stat_now(fd, "", &st);
-	unread = each_in(fd, fn, data, &r);
-	return unread < 0 ? err_sys(e, -unread, "read %s/%s", sp->path, dir) : r;
+		return fd;
+	if (st.st_size <= *offset)
+		return 0;
+	r = read_on(fd, st.st_size, offset, fn, data);
+	return r < 0 ? err_sys(e, -r, "read %s/%s", sp->path, path) : 0;
 }

@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_SPOOL_SPOOL_H
-#define TENURE_SPOOL_SPOOL_H
+#ifndef TENURE_SPOOL_FILES_H
+#define TENURE_SPOOL_FILES_H
 
 /*
- * An instance's directory (docs/spool.md). Everything is reached from one descriptor, so that an
- * open spool goes on working when the root is renamed. There is no lock: what must happen once is a
- * rename or an O_EXCL create that only one can win.
+ * The file calls of an instance (spool/instance.h opens one), all relative to its directory. There
+ * is no lock: what must happen once is a rename or an O_EXCL create that only one can win.
  *
- *	root = spool_root(settings_str(s, SET_ROOT));
- *	r = spool_open(root, "default", SPOOL_CREATE, &sp, &e);
- *	... submit_task(), scan_update(), claim_task(), transit_end() ...
- *	sp = spool_close(sp);
- *
- * A struct spool may be used by one thread at a time, or by several that only read what lies there
- * (spool_read(), spool_each(), lines_read()). All calls can hang on a network filesystem.
- * Errors are negative errno; the text names what was being done and the path below the instance.
+ * All calls can hang on a network filesystem. Errors are negative errno; the text names what was
+ * being done and the path below the instance.
  */
 
 #include <stdbool.h>
@@ -24,13 +17,11 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "base/proc.h"
 #include "spool/name.h"
 
-#define SPOOL_FORMAT   1
 #define SPOOL_PATH_MAX (NAME_FILE_MAX + 64)
-#define SPOOL_BOOT_MAX 64
-#define SPOOL_HOST_MAX 64
+
+struct spool;
 
 enum spool_dir {
 	SPOOL_PENDING,
@@ -50,55 +41,6 @@ enum spool_dir {
 	SPOOL_DIR_MAX
 };
 
-struct spool {
-	int fd; /* the instance's directory */
-	char *path, *instance;
-	uid_t owner;	 /* of the directory */
-	uid_t *accepted; /* other users whose files count (spool/trust.h) */
-	size_t n_accepted;
-	bool looks;	      /* SPOOL_LOOK */
-	bool may_trust_all;   /* by the setting trust */
-	bool trust_directory; /* whoever can write there is trusted: instance.json says so, too */
-	char host[SPOOL_HOST_MAX];
-	/* What PIDs here belong to: /proc/sys/kernel/random/boot_id; in a container with processes
-	 * of its own, a dot and the number of their namespace behind it. */
-	char boot[SPOOL_BOOT_MAX];
-	bool network; /* several kernels may have this filesystem, each with caches of its own */
-	bool stale_opens; /* and to open a file does not make this one ask how long it is now */
-};
-
-#define SPOOL_CREATE (1u << 0) /* make the instance when it is not there */
-/* Only to show what is there: another user's is opened, too, and nothing may be written. */
-#define SPOOL_LOOK (1u << 1)
-
-struct spool_trust; /* spool/trust.h */
-
-/* What instance.json says: 0 and whether it trusts everybody who can write there; -EINVAL, -EPROTO.
- * path is the instance's, for the text of an error. */
-int spool_parse_instance(const char *path, const char *text, size_t len, bool *ret_trusts_all,
-			 struct err *e);
-
-/*
- * -ENOENT: no such instance (without SPOOL_CREATE), as is known for good; -EPERM: it is another
- * user's, or others can change it, and trust (NULL: nobody) does not accept that; -EPROTO: another
- * format version; -EINVAL: the name is none; -errno.
- */
-int spool_open(const char *root, const char *instance, const struct spool_trust *trust,
-	       unsigned int flags, struct spool **ret, struct err *e);
-struct spool *spool_close(struct spool *sp);
-
-/* Where instances are: the setting, else $XDG_STATE_HOME/tenure. The caller frees it. */
-char *spool_root(const char *setting);
-/* Names of the instances below root, sorted; none is no error. Directories into which we may not
- * look are taken for some. */
-int spool_instances(const char *root, struct text_list *ret, struct err *e);
-
-/*
- * Make an instance the one that commands mean where neither an option nor the environment names
- * another: the file `use` in the config directory, which the settings read.
- */
-int spool_use(const char *instance, struct err *e);
-
 /* "pending" and so on. */
 const char *spool_dir_name(enum spool_dir dir);
 /* "pending/FILE" in buf (SPOOL_PATH_MAX bytes). */
@@ -106,20 +48,27 @@ char *spool_path(enum spool_dir dir, const char *file, char *buf);
 /* "done/2026-11-21" of a moment, local time. */
 char *spool_day_path(uint64_t wall_ns, char *buf);
 
-/* ---- file calls, all relative to the instance ---- */
-
 /* Renames, and after any error looks whether it happened all the same (lost answers of a network
  * filesystem): 0, or -errno; -ENOENT: from is not there (any more), somebody else was first. */
 int spool_rename(const struct spool *sp, const char *from, const char *to, struct err *e);
 /* The same to a name that others may take, too: then an error is an error, because what is there
  * may be theirs. */
 int spool_take(const struct spool *sp, const char *from, const char *to, struct err *e);
+/* That nothing is there any more is 0, and is made sure of: -EIO where the directory still lists
+ * it. */
 int spool_unlink(const struct spool *sp, const char *path, struct err *e);
+/* The same, and no more than the call says: 0, -ENOENT or another -errno. For what nothing depends
+ * on, where a cache that answers from what it remembers is to make no error. */
+int spool_remove(const struct spool *sp, const char *path);
+/* 0 or -errno; a link is not followed. */
+int spool_stat(const struct spool *sp, const char *path, struct stat *ret);
 bool spool_exists(const struct spool *sp, const char *path);
 /* It is known not to be in its directory: neither by its name nor in the list of names, of which a
  * cache or a file server that has lost its way would have to hide both. False also where that
  * cannot be told. */
 bool spool_is_gone(const struct spool *sp, const char *path);
+/* The same of any path, below an instance or not. */
+bool spool_is_no_path(const char *path);
 /* What a call about a path has given, where -ENOENT decides something for good: -EIO instead, and
  * why, while it is not known that the path is gone. */
 int spool_confirm(const struct spool *sp, const char *path, int r, struct err *e);
@@ -152,6 +101,12 @@ int spool_sync(const struct spool *sp, const char *path, struct err *e);
 int spool_commit(const struct spool *sp, unsigned int dirs, struct err *e);
 /* Everything, with what was written into files, on the whole filesystem: for very many of them. */
 int spool_sync_all(const struct spool *sp, struct err *e);
+/*
+ * The same in a process of its own, which begins with a fork() on this thread: it may take minutes
+ * and cannot be interrupted. It closes all descriptors but its own, and writes an int into the
+ * pipe, 0 or an errno. 0, or -errno.
+ */
+int spool_sync_child(const struct spool *sp, pid_t *ret_child, int *ret_pipe);
 /* Creates path exclusively with the data, fsynced if asked. On error nothing is left. -EEXIST. */
 int spool_write_new(const struct spool *sp, const char *path, const void *data, size_t len,
 		    bool durable, struct err *e);
@@ -172,6 +127,8 @@ int spool_append(int fd, const void *data, size_t len);
  * where there is a link.
  */
 int spool_openat(const struct spool *sp, const char *path, int flags);
+/* The text of such an error; returns it. */
+int spool_open_failed(const struct spool *sp, const char *path, int errnum, struct err *e);
 /*
  * The same for a regular file of a trusted owner, to read or to write it; a link, another kind of
  * file, and what belongs to somebody else are refused: spool_is_bad(). ret (or NULL) says how it
@@ -190,7 +147,9 @@ int spool_open_own(const struct spool *sp, const char *path, int flags, struct s
 /* The whole of such a file; terminated. -EFBIG, and as above. */
 int spool_read(const struct spool *sp, const char *path, size_t max, char **ret, size_t *ret_len,
 	       struct err *e);
-/* A file of that owner counts here. */
+/* One of us, or whom the setting accept_owners names. */
+bool spool_accepts(const struct spool *sp, uid_t uid);
+/* A file of that owner counts here: he is accepted, or everybody is who can write here. */
 bool spool_trusts(const struct spool *sp, uid_t owner);
 /* A name in tmp/ that nobody else uses. buf: SPOOL_PATH_MAX bytes. */
 char *spool_tmp_path(const struct spool *sp, const char *what, uint64_t id, char *buf);
@@ -206,6 +165,25 @@ int spool_refuse(const struct spool *sp, const char *path, const char *reason, s
  */
 typedef int (*spool_entry_fn)(void *data, const char *file, unsigned char type);
 int spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
+	       struct err *e);
+
+/*
+ * Files that are appended to, a line per record, and may be large: read a block at a time, so that
+ * it takes the same memory however long they are. What a power loss left in them (bytes of 0, a
+ * line without an end) is passed over, as are lines over LINES_MAX bytes.
+ *
+ *	off_t offset = 0;
+ *	r = lines_read(sp, "events/n7.tasks.jsonl", &offset, on_line, data, &e);
+ *	... later the same again, for what has come since
+ */
+#define LINES_MAX 65536
+
+/* Without the newline; the text is not terminated, and valid during the call. */
+typedef void (*lines_fn)(void *data, const char *line, size_t len);
+
+/* *offset moves behind the last line that has an end. 0; -ENOENT; -EPERM: of somebody who is not
+ * trusted; -EINVAL: no regular file; -errno, then *offset is behind what was told. */
+int lines_read(const struct spool *sp, const char *path, off_t *offset, lines_fn fn, void *data,
 	       struct err *e);
 
 #endif
