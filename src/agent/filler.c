@@ -28,6 +28,7 @@
 #include "base/units.h"
 #include "hold/state.h"
 #include "task/logtext.h"
+#include "task/names.h"
 #include "task/talk.h"
 
 #define AT_ONCE_MS    10000  /* an end before this is one "at once" */
@@ -547,7 +548,7 @@ static void name_shim(struct filler *fl)
 				     .element = hash_fnv32(HASH_FNV32, fl->uuid),
 				     .epoch = fl->id.attempt };
 
-	(void)runjob_token(fl->all->c.place->key, &n, fl->token);
+	(void)names_token(fl->all->c.place->key, &n, fl->token);
 }
 
 static void plan_it(struct filler *fl)

@@ -8,7 +8,6 @@
 
 #include "agent/queue/dirwatch.h"
 #include "agent/queue/heartbeat.h"
-#include "agent/runjob.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -19,6 +18,7 @@
 #include "spool/recover.h"
 #include "task/adopt.h"
 #include "task/cgroup.h"
+#include "task/names.h"
 
 #define RECORD_MAX   65536
 #define VOID_LIFE_NS (24 * 3600 * NS_PER_S)
@@ -75,7 +75,7 @@ static enum recover_life import_end(struct finder *f, const struct claim *c)
 		return RECOVER_DEAD;
 	}
 	if (code == 0) {
-		(void)runjob_token(f->o->key, &c->name, r.token);
+		(void)names_token(f->o->key, &c->name, r.token);
 		code = record_write(f->o->run_dir, &r, false, &e);
 	}
 	return code < 0 ? not_known(f, c, e.text) : RECOVER_ALIVE;
@@ -101,7 +101,7 @@ static enum recover_life look_for_shim(struct finder *f, const struct claim *c)
 
 	if (c->started && is_of_this_boot(f, c))
 		id.proc = c->who.proc;
-	(void)runjob_token(f->o->key, &c->name, token);
+	(void)names_token(f->o->key, &c->name, token);
 	if (adopt_settle(token, &id, f->o->run_dir, &found, &e) < 0)
 		return not_known(f, c, e.text);
 	(void)fd_close(found.fd);

@@ -25,7 +25,7 @@ struct opening {
 	int watch_fd; /* dirwatch_add(), for pending/ */
 	bool again;   /* it was told before what cannot be told */
 	/* Found. */
-	char key[OPENING_KEY_MAX]; /* of the spool, for runjob_token() */
+	char key[OPENING_KEY_MAX]; /* of the spool, for names_token() */
 	size_t n;
 	struct adoptee *all;	  /* what an earlier agent started */
 	struct text_list unknown; /* claims that cannot be told now, or could not be brought on */

@@ -6,7 +6,7 @@
  * a word that comes late does nothing.
  *
  * The claim names the agent until the shim is noted in it, so that a crash between the two leaves
- * a claim whose token leads to the shim, if there is one (runjob_token()).
+ * a claim whose token leads to the shim, if there is one (names_token()).
  *
  * The end: the shim's word gives `end`, the guard's gives `freed`. Both are needed before the task
  * is filed, so that nobody is told that it is over while its devices are still in use (invariant
@@ -26,6 +26,7 @@
 #include "agent/runtalk.h"
 #include "agent/taking.h"
 #include "base/strbuf.h"
+#include "task/names.h"
 
 #define LAUNCH_RETRY_MS 5
 #define ELSEWHERE_MS	1000 /* a limit of which the plan has not heard yet blocks nothing */
@@ -255,7 +256,7 @@ static void claim_done(struct spool_job *job)
 		r->log_away = t->away.error[0] != '\0';
 		if (r->log_away)
 			say_log_away(r, &t->away);
-		(void)runjob_token(r->place->key, &r->claim.name, r->token);
+		(void)names_token(r->place->key, &r->claim.name, r->token);
 		if (r->kind == END_STOPPED) /* meanwhile */
 			r->place->stopped(r->place->user, r);
 		if (r->kind != END_MAX)
@@ -319,8 +320,8 @@ struct run *run_adopt(struct run_place *place, struct adoptee *a, struct devset 
 	if (claim->stopped) /* by an agent before us, whose word its shim may not have had */
 		set_kind(r, END_STOPPED, RUN_STOPPED_TEXT);
 	r->state = RUN_RUNNING;
-	(void)runjob_token(place->key, &claim->name, r->token);
-	(void)runjob_log_path(&claim->name, r->spec->name, claim->attempt, r->log_path);
+	(void)names_token(place->key, &claim->name, r->token);
+	(void)names_log_path(&claim->name, r->spec->name, claim->attempt, r->log_path);
 	runtalk_look(r);
 	return r;
 }

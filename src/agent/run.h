@@ -57,7 +57,7 @@ struct run_place {
 	int program_fd;
 	const char *instance, *node, *run_dir;
 	struct login login;
-	const char *key; /* of the spool: runjob_token() */
+	const char *key; /* of the spool: names_token() */
 	const char *spool_dir, *agent;
 	uint64_t beat_ms;
 	const struct heartbeat *heartbeat; /* what shims promise: heartbeat_promise_ms() */

@@ -38,7 +38,7 @@ struct runjob_with {
 struct runjob;
 
 /*
- * token: runjob_token(). 0 and *ret, or -EINVAL: the spec cannot be run (which `submit` would have
+ * token: names_token(). 0 and *ret, or -EINVAL: the spec cannot be run (which `submit` would have
  * refused).
  */
 int runjob_make(const struct spool_spec *spec, const char *token, const struct runjob_with *with,
@@ -46,13 +46,5 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 struct runjob *runjob_free(struct runjob *j);
 /* Valid as long as j. */
 const struct task_spec *runjob_get(const struct runjob *j);
-
-/*
- * The name of a claim's shim: the same for every agent that asks. key tells this spool from all
- * others, earlier ones of the same name included. buf: TASK_TOKEN_MAX.
- */
-char *runjob_token(const char *key, const struct task_name *n, char *buf);
-/* "logs/42.7-train.2.log". buf: SPOOL_PATH_MAX. */
-char *runjob_log_path(const struct task_name *n, const char *name, unsigned int attempt, char *buf);
 
 #endif

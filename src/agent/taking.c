@@ -3,11 +3,12 @@
 
 #include <fcntl.h>
 
-#include "agent/runjob.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/instance.h"
+#include "task/names.h"
+#include "task/record.h"
 
 static int claim_single(struct taking *k, struct spool_place *p)
 {
@@ -73,7 +74,7 @@ static int open_away(struct taking *k, const struct spool_place *p, const struct
 {
 	char token[TASK_TOKEN_MAX];
 	struct err e = ERR_INIT;
-	int fd = record_open_log(k->run_dir, runjob_token(k->key, &k->claim.name, token),
+	int fd = record_open_log(k->run_dir, names_token(k->key, &k->claim.name, token),
 				 O_RDWR | O_CREAT | O_APPEND, k->away.file, &e);
 
 	if (fd < 0)
@@ -91,7 +92,7 @@ static int open_log(struct taking *k, const struct spool_place *p)
 	struct err e = ERR_INIT;
 	int fd;
 
-	(void)runjob_log_path(&k->claim.name, k->spec->name, k->claim.attempt, k->log_path);
+	(void)names_log_path(&k->claim.name, k->spec->name, k->claim.attempt, k->log_path);
 	fd = spool_open_own(p->spool, k->log_path, O_RDWR | O_CREAT | O_APPEND, NULL, &e);
 	if (fd < 0)
 		fd = open_away(k, p, &e);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/runjob.h"
+#include "task/names.h"
 
 static struct runjob_with with_one(void)
 {
@@ -128,19 +129,19 @@ static void test_tokens(void **state)
 	struct task_name n = { .id = 7, .epoch = 1 };
 	char a[TASK_TOKEN_MAX], b[TASK_TOKEN_MAX], path[SPOOL_PATH_MAX];
 
-	(void)runjob_token("default.1.2", &n, a);
+	(void)names_token("default.1.2", &n, a);
 	assert_true(token_valid(a));
 	n.epoch = 2;
-	assert_string_not_equal(a, runjob_token("default.1.2", &n, b));
+	assert_string_not_equal(a, names_token("default.1.2", &n, b));
 	n.epoch = 1;
-	assert_string_not_equal(a, runjob_token("default.1.3", &n, b)); /* made anew */
+	assert_string_not_equal(a, names_token("default.1.3", &n, b)); /* made anew */
 	n.element = 3;
-	assert_string_not_equal(a, runjob_token("default.1.2", &n, b));
+	assert_string_not_equal(a, names_token("default.1.2", &n, b));
 	/* Names that are cut to the same beginning stay apart. */
-	assert_string_not_equal(runjob_token("a-name-of-more-than-thirty-two-characters-1", &n, a),
-				runjob_token("a-name-of-more-than-thirty-two-characters-2", &n, b));
-	assert_true(token_valid(runjob_token("with+plus", &n, a)));
-	assert_string_equal(runjob_log_path(&n, "train", 2, path), "logs/7.3-train.2.log");
+	assert_string_not_equal(names_token("a-name-of-more-than-thirty-two-characters-1", &n, a),
+				names_token("a-name-of-more-than-thirty-two-characters-2", &n, b));
+	assert_true(token_valid(names_token("with+plus", &n, a)));
+	assert_string_equal(names_log_path(&n, "train", 2, path), "logs/7.3-train.2.log");
 }
 
 int main(void)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/runjob.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -17,6 +16,7 @@
 #include "spool/claim.h"
 #include "spool/instance.h"
 #include "task/adopt.h"
+#include "task/names.h"
 #include "task/talk.h"
 
 #define ANSWER_MS  500
@@ -28,7 +28,7 @@
 
 static void find_log(const struct spool *sp, const char *name, struct taskrun *run)
 {
-	(void)runjob_log_path(&run->name, name, run->attempt, run->log);
+	(void)names_log_path(&run->name, name, run->attempt, run->log);
 	if (!spool_exists(sp, run->log))
 		run->log[0] = '\0';
 }
@@ -238,7 +238,7 @@ static bool find_token(const struct spool *sp, const struct task_name *n,
 	if (spool_key_read(sp, key, NULL) < 0)
 		return false;
 	whole = xasprintf("%s.%s", spool_instance(sp), key);
-	(void)runjob_token(whole, n, token);
+	(void)names_token(whole, n, token);
 	return true;
 }
 
