@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "agent/queue/planview.h"
 #include "agent/tasksin.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -12,11 +13,6 @@ struct doubt {
 	struct doubt *next;
 	struct sched_ref ref;
 };
-
-static struct sched_ref ref_of(const struct task_name *n)
-{
-	return (struct sched_ref){ n->id, (uint32_t)n->element };
-}
 
 static bool is_in(const struct text_list *claims, struct sched_ref ref)
 {
@@ -56,18 +52,18 @@ void doubts_end(struct tasks *q, const struct opening *found)
 
 static void begin(struct tasks *q, const struct task_name *n)
 {
-	struct sched_task t = { .id = n->id,
-				.element = (uint32_t)n->element,
-				.priority = (int32_t)n->priority,
-				.gpus = n->gpus > 0,
-				.lane = n->lane[0] ? sched_lane(q->plan, n->lane) : 0 };
+	struct sched_task t;
 	struct doubt *d;
 
+	sched_task_from_spec(n, NULL, &t);
+	t.lane = planview_lane(q->plan, n->lane);
+	t.gpus = t.gpus > 0;
+	t.preemptible = false; /* nobody could carry that out */
 	/* -EEXIST: one of our own runs has it, or it is in doubt already. */
 	if (sched_adopt(q->plan, &t, (struct devset){ { 0 } }, clock_mono_ns(), NULL) < 0)
 		return;
 	d = xcalloc(1, sizeof(*d));
-	d->ref = ref_of(n);
+	d->ref = planview_ref(n);
 	d->next = q->doubts;
 	q->doubts = d;
 }

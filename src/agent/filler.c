@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/queue/planview.h"
 #include "agent/remains.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -553,16 +554,16 @@ static void name_shim(struct filler *fl)
 
 static void plan_it(struct filler *fl)
 {
+	const struct task_name n = {
+		.id = LEASE_WORKLOAD, .element = fl->slot + 1, .gpus = 1, .flags = NAME_PREEMPTIBLE
+	};
 	struct devset devices = { { 0 } };
+	struct sched_task t;
 
+	sched_task_from_spec(&n, NULL, &t);
+	t.filler = true;
 	devset_add(&devices, fl->slot);
-	(void)sched_adopt(fl->all->c.plan,
-			  &(struct sched_task){ .id = LEASE_WORKLOAD,
-						.element = fl->slot + 1,
-						.gpus = 1,
-						.preemptible = true,
-						.filler = true },
-			  devices, clock_mono_ns(), NULL);
+	(void)sched_adopt(fl->all->c.plan, &t, devices, clock_mono_ns(), NULL);
 }
 
 static void start(struct filler *fl)

@@ -75,8 +75,8 @@ static void adopt(struct tasks *q, struct adoptee *a)
 		return;
 	find_devices(q, a);
 	slots = slots_of(q->place.view, &a->devices);
-	planview_task(&a->claim.name, s, &t);
-	t.lane = s->lane ? sched_lane(q->plan, s->lane) : 0;
+	sched_task_from_spec(&a->claim.name, s, &t);
+	t.lane = planview_lane(q->plan, s->lane);
 	(void)sched_adopt(q->plan, &t, slots, clock_mono_ns(), NULL);
 	eventlog_say(q->place.eventlog, LOG_LEVEL_INFO, "task %llu runs on (%s)",
 		     (unsigned long long)t.id, s->name);

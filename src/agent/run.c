@@ -39,11 +39,6 @@ static const char *const state_names[] = {
 
 _Static_assert(ARRAY_LEN(state_names) == RUN_STATE_MAX, "every state has a name");
 
-const char *run_state_name(unsigned int state)
-{
-	return state < RUN_STATE_MAX ? state_names[state] : "?";
-}
-
 /* ---- life of the struct ---- */
 
 static void on_timer_closed(uv_handle_t *h)
@@ -114,8 +109,6 @@ static void name_devices(struct run *r, struct strbuf *visible, bool *by_index)
 	(void)str_copy(r->devices_text, sizeof(r->devices_text), strbuf_str(&text));
 	strbuf_clear(&text);
 }
-
-void run_launch(struct run *r);
 
 static void on_launch_again(uv_timer_t *timer)
 {
@@ -402,11 +395,6 @@ bool run_was_late(const struct run *r)
 	return r->late;
 }
 
-unsigned int run_tries(const struct run *r)
-{
-	return r->tries;
-}
-
 /* Of this claim, and so of no other attempt of the task. */
 struct lease_id run_lease_id(const struct run *r)
 {
@@ -430,12 +418,11 @@ json_t *run_report(const struct run *r)
 
 	devset_each(slot, r->devices)(void) json_array_append_new(
 		devices, json_integer((json_int_t)r->place->view->devices[slot].index));
-	json_t *o =
-		json_pack("{sI sI ss ss* si si sI so ss}", "id", (json_int_t)r->ref.id, "element",
-			  (json_int_t)r->ref.element, "state", run_state_name(r->state), "name",
-			  r->spec ? r->spec->name : NULL, "attempt", (int)r->claim.attempt, "pid",
-			  (int)r->shim.pid, "started_ns", (json_int_t)r->started_ns, "gpus",
-			  devices, "log", r->log_path);
+	json_t *o = json_pack("{sI sI ss ss* si si sI so ss}", "id", (json_int_t)r->ref.id,
+			      "element", (json_int_t)r->ref.element, "state", state_names[r->state],
+			      "name", r->spec ? r->spec->name : NULL, "attempt",
+			      (int)r->claim.attempt, "pid", (int)r->shim.pid, "started_ns",
+			      (json_int_t)r->started_ns, "gpus", devices, "log", r->log_path);
 	double for_s = (double)(clock_mono_ns() - r->started_ns) / (double)NS_PER_S;
 
 	/* When an adopted one began is known once its shim has answered. */

@@ -9,7 +9,7 @@
  *	   -> devices free -> filed: done, failed, or waiting again
  *
  * Each step waits for the one before it; what can fail leads to the last one, with the reason, so
- * that every start ends in exactly one of run_ops.over's outcomes.
+ * that every start ends in exactly one of run_place.over's outcomes.
  */
 
 #include <jansson.h>
@@ -122,8 +122,6 @@ const struct claim *run_claim(const struct run *r);
 bool run_was_stopped(const struct run *r);
 /* It had been given to another node; what came of it here changes nothing. */
 bool run_was_late(const struct run *r);
-/* Failures that count, after `over` this one included. */
-unsigned int run_tries(const struct run *r);
 /* After `over`: what the next attempt asks for, in bytes per GPU; 0: what its task or batch says.
  */
 uint64_t run_next_memory(const struct run *r);
@@ -131,7 +129,6 @@ uint64_t run_next_memory(const struct run *r);
 uint64_t run_started_ns(const struct run *r);
 struct lease_id run_lease_id(const struct run *r);
 json_t *run_report(const struct run *r);
-const char *run_state_name(unsigned int state);
 
 /* Let go of it without a word to anybody: it runs on. */
 struct run *run_forget(struct run *r);

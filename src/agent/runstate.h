@@ -64,12 +64,10 @@ struct run {
 	uint32_t stop_grace_ms; /* the shortest that it was told; UINT32_MAX: its own */
 	char why[RECORD_REASON_MAX];
 	bool stopped_late; /* its owner has stopped it while the end is being written */
-	bool failed_early; /* it never ran */
 	char unfiled[RECORD_REASON_MAX]; /* why the end could not be written so far; or "" */
 	struct task_end end;
 	struct retry_verdict verdict;
-	bool late; /* run_was_late() */
-	bool over;
+	bool late;	    /* run_was_late() */
 	unsigned int sweep; /* SWEEP_BIT()s that were asked for with its stop */
 	bool swept;
 	struct sweeping *sweeping; /* under way: what comes after the tree waits for it */

@@ -652,7 +652,7 @@ static void stop_work(struct spool_job *job, struct spool_place *p)
 /* It waits in the plan, too, if it has not left that meanwhile. */
 static void tell_taken_back(struct tasks *q, const struct task_name *n)
 {
-	struct sched_ref ref = { n->id, (uint32_t)n->element };
+	struct sched_ref ref = planview_ref(n);
 
 	eventlog_say(q->place.eventlog, LOG_LEVEL_INFO,
 		     "task %llu does not run again: stopped by its owner",
@@ -660,11 +660,6 @@ static void tell_taken_back(struct tasks *q, const struct task_name *n)
 	(void)(ref.element ? sched_remove_element : sched_remove)(q->plan, ref);
 	groupcommit_soon(q->groupcommit);
 	tasks_rescan(q);
-}
-
-static struct sched_ref ref_of(const struct task_name *n)
-{
-	return (struct sched_ref){ n->id, (uint32_t)n->element };
 }
 
 static void keep_vain(struct tasks *q, struct sched_ref ref, bool elsewhere, const char *why)
@@ -701,7 +696,7 @@ static void stop_done(struct spool_job *job)
 {
 	struct stop_job *j = (struct stop_job *)job;
 	const struct task_name *n = &j->claim.name;
-	struct running *r = find_running(j->q, ref_of(n));
+	struct running *r = find_running(j->q, planview_ref(n));
 	bool failed = j->code < 0, elsewhere = j->code == -EBUSY;
 
 	forget_stop(j->q, j);
@@ -719,7 +714,7 @@ static void stop_done(struct spool_job *job)
 		r->elsewhere = elsewhere;
 		(void)str_copy(r->unwritten, sizeof(r->unwritten), failed ? j->e.text : "");
 	} else if (failed) {
-		keep_vain(j->q, ref_of(n), elsewhere, j->e.text);
+		keep_vain(j->q, planview_ref(n), elsewhere, j->e.text);
 	}
 	free(j);
 }
@@ -768,7 +763,7 @@ static bool is_claiming(const struct tasks *q, uint64_t id, uint32_t element)
 static bool is_being_written(const struct tasks *q, uint64_t id, uint32_t element)
 {
 	for (const struct stop_job *j = q->stops; j; j = j->next)
-		if (is_asked_for(ref_of(&j->claim.name), id, element))
+		if (is_asked_for(planview_ref(&j->claim.name), id, element))
 			return true;
 	return false;
 }

@@ -4,8 +4,8 @@
 
 /* What spool, shim and clients call by a claim's name without asking each other. */
 
-#include "spool/name.h"
 #include "spool/files.h"
+#include "spool/name.h"
 #include "task/record.h"
 
 /*

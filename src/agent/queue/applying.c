@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "agent/queue/planview.h"
+
 /* Each has its own back-off, its own memory and its own reason. */
 static void apply_again(struct sched_queue *plan, const struct index_change *c)
 {
@@ -63,7 +65,7 @@ static void apply_waiting(struct sched_queue *plan, struct eventlog *eventlog,
 	struct err e = ERR_INIT;
 
 	c->task.model = c->model;
-	c->task.lane = c->lane[0] ? sched_lane(plan, c->lane) : 0;
+	c->task.lane = planview_lane(plan, c->lane);
 	if ((c->task.n_elements ? plan_batch : plan_task)(plan, c, &e) < 0)
 		eventlog_say(eventlog, LOG_LEVEL_ERROR, "task %llu cannot be planned: %s",
 			     (unsigned long long)c->task.id, e.text);

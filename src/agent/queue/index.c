@@ -94,11 +94,6 @@ static struct index_change *add_change(struct index_reading *b, uint64_t id)
 	return c;
 }
 
-static uint32_t count_of(uint64_t n)
-{
-	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
-}
-
 /* The end of a back-off that was noted at since_wall_ns. The wall clock may have been stepped since
  * then: nothing waits longer than it was to. */
 static uint64_t to_mono(const struct index_reading *b, uint64_t wall_ns, uint64_t since_wall_ns)
@@ -239,8 +234,7 @@ static void add_by_name(struct worker *w, const struct task_name *n)
 	struct index_change *c = add_change(w->b, n->id);
 
 	c->waits = true;
-	planview_task(n, &(struct spool_spec){ .preemptible = n->flags & NAME_PREEMPTIBLE },
-		      &c->task);
+	sched_task_from_spec(n, NULL, &c->task);
 	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
 	depends_set(w->place, n->id, NULL);
 }
@@ -271,7 +265,7 @@ static void read_waiting(struct worker *w, const struct task_name *n, const stru
 	}
 	c = add_change(w->b, n->id);
 	c->waits = true;
-	planview_task(n, t.spec, &c->task);
+	sched_task_from_spec(n, t.spec, &c->task);
 	c->task.model = NULL; /* which the spec takes with it */
 	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
 	c->note = t.history.reason[0] ? xstrdup(t.history.reason) : NULL;
@@ -515,7 +509,7 @@ static void look_at(struct worker *w, const struct seen *s)
 	}
 	depends_set(w->place, s->id, NULL);
 	place_forget_batch(w->place, s->id);
-	add_change(w->b, s->id)->task.n_elements = count_of(s->count);
+	add_change(w->b, s->id)->task.n_elements = planview_count(s->count);
 }
 
 /* A part at a time: what is read can start while the rest is, and needs no room twice. */
@@ -544,7 +538,7 @@ static void on_depends(void *user, const struct scan_task *t, enum sched_dep dep
 	struct index_change *c = add_change(w->b, t->name.id);
 
 	c->dep_only = true;
-	c->task.n_elements = count_of(t->name.count);
+	c->task.n_elements = planview_count(t->name.count);
 	c->task.dep = dep;
 	c->note = text[0] ? xstrdup(text) : NULL;
 }

@@ -157,24 +157,38 @@ uint64_t planview_room(const struct view *view, const char *model)
 	return now ? now : before;
 }
 
-static uint32_t count_of(uint64_t n)
+uint32_t planview_count(uint64_t n)
 {
 	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
-void planview_task(const struct task_name *n, const struct spool_spec *s, struct sched_task *ret)
+struct sched_ref planview_ref(const struct task_name *n)
 {
+	return (struct sched_ref){ n->id, planview_count(n->element) };
+}
+
+uint32_t planview_lane(struct sched_queue *q, const char *name)
+{
+	return name && name[0] ? sched_lane(q, name) : 0;
+}
+
+void sched_task_from_spec(const struct task_name *n, const struct spool_spec *spec,
+			  struct sched_task *ret)
+{
+	const struct spool_spec named = { .priority = n->priority,
+					  .gpus = n->gpus,
+					  .preemptible = n->flags & NAME_PREEMPTIBLE };
+	const struct spool_spec *s = spec ? spec : &named;
+
 	*ret = (struct sched_task){
 		.id = n->id,
-		.element = n->element ? count_of(n->element)
-			   : n->count ? 1
-				      : 0,
-		.n_elements = count_of(n->count),
+		.element = n->element ? planview_count(n->element) : n->count > 0,
+		.n_elements = n->element ? 0 : planview_count(n->count),
 		.priority = (int32_t)(n->element ? s->priority : n->priority),
 		.order = n->id,
 		.edits = n->edits,
-		.array_limit = count_of(s->array.limit),
-		.gpus = s->gpus == SPEC_ALL ? SCHED_ALL_GPUS : count_of(s->gpus),
+		.array_limit = planview_count(s->array.limit),
+		.gpus = s->gpus == SPEC_ALL ? SCHED_ALL_GPUS : planview_count(s->gpus),
 		.mem_bytes = s->memory,
 		.model = s->model,
 		.shared = s->shared,

@@ -6,6 +6,7 @@
 
 #include "agent/node/view.h"
 #include "sched/plan.h"
+#include "sched/queue.h"
 #include "spool/name.h"
 #include "spool/spec.h"
 
@@ -26,10 +27,16 @@ uint64_t planview_room(const struct view *view, const char *model);
 
 /*
  * A task as it is told to the planner, from the name of its file and what is in it: the whole of a
- * batch, or, where the name is one of an element, that. But for its lane, which only the planner's
- * queue can name, and for what it depends on. The model is the spec's.
+ * batch, or, where the name is one of an element, that. spec NULL: no more is known than the name
+ * says. But for its lane, which only the planner's queue can name, and for what it depends on. The
+ * model is the spec's.
  */
-void planview_task(const struct task_name *n, const struct spool_spec *spec,
-		   struct sched_task *ret);
+void sched_task_from_spec(const struct task_name *n, const struct spool_spec *spec,
+			  struct sched_task *ret);
+/* name "" or NULL: none. */
+uint32_t planview_lane(struct sched_queue *q, const char *name);
+struct sched_ref planview_ref(const struct task_name *n);
+/* Of elements, devices: the most that the planner can count where it is more. */
+uint32_t planview_count(uint64_t n);
 
 #endif
