@@ -17,13 +17,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/attempt/commit.h"
+#include "agent/attempt/sweep.h"
 #include "agent/doubts.h"
-#include "agent/filing.h"
 #include "agent/nodes.h"
 #include "agent/queue/applying.h"
 #include "agent/queue/planview.h"
 #include "agent/resume.h"
-#include "agent/sweeping.h"
 #include "agent/tasksin.h"
 #include "agent/workload.h"
 #include "base/clock.h"

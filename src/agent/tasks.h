@@ -4,7 +4,7 @@
 
 /*
  * The instance's tasks on this node: what the spool says waits, what the planner starts, what runs
- * (agent/run.h), what ended. All of it on the loop; the spool's files are read and written by
+ * (agent/attempt/), what ended. All of it on the loop; the spool's files are read and written by
  * spooler jobs, one after another.
  *
  *	q = tasks_new(&loop, &config);

@@ -10,7 +10,9 @@
 
 #include <limits.h>
 
-#include "agent/filler.h"
+#include "agent/attempt/attempt.h"
+#include "agent/attempt/sweep.h"
+#include "agent/attempt/workload.h"
 #include "agent/opening.h"
 #include "agent/orders.h"
 #include "agent/queue/dirwatch.h"
@@ -19,8 +21,6 @@
 #include "agent/queue/index.h"
 #include "agent/queue/lanes.h"
 #include "agent/reserving.h"
-#include "agent/run.h"
-#include "agent/sweeping.h"
 #include "agent/tasks.h"
 
 struct running {

@@ -2,7 +2,8 @@
 #ifndef TENURE_AGENT_WORKLOAD_H
 #define TENURE_AGENT_WORKLOAD_H
 
-/* The workload (agent/filler.h) beside the queue: when it is wanted, and where no task is. */
+/* The workload (agent/attempt/workload.h) beside the queue: when it is wanted, and where no task
+ * is. */
 
 #include "agent/tasksin.h"
 

@@ -9,8 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "agent/filing.h"
-#include "agent/taking.h"
+#include "agent/attempt/claim.h"
+#include "agent/attempt/commit.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"

@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/filing.h"
+#include "agent/attempt/attempt.h"
+#include "agent/attempt/commit.h"
 #include "agent/node/view.h"
-#include "agent/run.h"
 #include "task/adopt.h"
 #include "task/shproto.h"
 

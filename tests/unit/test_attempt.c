@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/taking.h"
+#include "agent/attempt/claim.h"
 #include "attempt_world.h"
 #include "base/clock.h"
 #include "base/mem.h"

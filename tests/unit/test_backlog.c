@@ -11,11 +11,11 @@
 
 #include "unit.h"
 
-#include "agent/filing.h"
+#include "agent/attempt/claim.h"
+#include "agent/attempt/commit.h"
 #include "agent/queue/applying.h"
 #include "agent/queue/depends.h"
 #include "agent/queue/index.h"
-#include "agent/taking.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/filler.h"
+#include "agent/attempt/workload.h"
 #include "attempt_world.h"
 #include "base/clock.h"
 #include "base/str.h"

@@ -48,7 +48,8 @@ enum workload_state {
 	WORKLOAD_STATE_MAX
 };
 
-/* The command that is run where the instance would hold (agent/filler.h), on one device. */
+/* The command that is run where the instance would hold (agent/attempt/workload.h), on one device.
+ */
 struct view_workload {
 	enum workload_state state;
 	pid_t pid; /* of its shim */

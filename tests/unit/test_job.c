@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/runjob.h"
+#include "agent/attempt/job.h"
 #include "task/names.h"
 
 static struct runjob_with with_one(void)

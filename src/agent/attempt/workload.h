@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_FILLER_H
-#define TENURE_AGENT_FILLER_H
+#ifndef TENURE_AGENT_ATTEMPT_WORKLOAD_H
+#define TENURE_AGENT_ATTEMPT_WORKLOAD_H
 
 /*
  * --workload: a command of the user's own on each device that would be held, instead of the holder.
@@ -19,8 +19,8 @@
 
 #include <stdbool.h>
 
+#include "agent/attempt/attempt.h"
 #include "agent/node/view.h"
-#include "agent/run.h"
 #include "sched/queue.h"
 
 struct fillers;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "unit.h"
 
-#include "agent/taskuse.h"
+#include "agent/attempt/usage.h"
 #include "base/clock.h"
 
 static void add(struct taskuse *u, int32_t slot, uint64_t peak, uint64_t s, uint32_t permille)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_RUNSTATE_H
-#define TENURE_AGENT_RUNSTATE_H
+#ifndef TENURE_AGENT_ATTEMPT_MACHINE_H
+#define TENURE_AGENT_ATTEMPT_MACHINE_H
 
-/* What the files of a run share: run.c begins it and answers for it, runlease.c speaks with the
- * guard, runtalk.c with the shim, runend.c files its end. Nobody else includes this. */
+/* What the files of a run share: attempt.c begins it and answers for it, lease.c speaks with the
+ * guard, shim.c with the shim, runend.c files its end. Nobody else includes this. */
 
-#include "agent/remains.h"
-#include "agent/run.h"
-#include "agent/taskuse.h"
+#include "agent/attempt/attempt.h"
+#include "agent/attempt/orphans.h"
+#include "agent/attempt/usage.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -73,7 +73,7 @@ struct run {
 	struct sweeping *sweeping; /* under way: what comes after the tree waits for it */
 };
 
-/* run.c */
+/* attempt.c */
 /* Asks for the shim, now or as soon as it can be had. */
 void run_launch(struct run *r);
 /* By clock_boot_ns(): until then after its claim it can be no other agent's. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/filing.h"
+#include "agent/attempt/commit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 #define LOG_TAIL (64UL * 1024)
 
-/* The log, or where else it printed to: taking.c. */
+/* The log, or where else it printed to: claim.c. */
 static int open_log(const struct filing *f, const struct spool *sp, int flags)
 {
 	int fd = record_open_log(f->run_dir, f->token, flags, NULL, NULL);

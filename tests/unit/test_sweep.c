@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "agent/sweeping.h"
+#include "agent/attempt/sweep.h"
 #include "task/sweep.h"
 
 #define HANGS_S 60 /* when nobody ends it */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/runlease.h"
+#include "agent/attempt/lease.h"
 
-#include "agent/runend.h"
-#include "agent/runtalk.h"
+#include "agent/attempt/runend.h"
+#include "agent/attempt/shim.h"
 
 /* Who shares asks for memory alone, before and beside others; nobody else has to be gone for it,
  * and it has not to go for them. */

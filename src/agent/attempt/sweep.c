@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/sweeping.h"
+#include "agent/attempt/sweep.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/filing.h"
+#include "agent/attempt/claim.h"
+#include "agent/attempt/commit.h"
 #include "agent/queue/adoptee.h"
 #include "agent/queue/depends.h"
-#include "agent/taking.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "spool/instance.h"

@@ -12,15 +12,15 @@
  * comes after both.
  */
 
-#include "agent/filler.h"
+#include "agent/attempt/workload.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/attempt/orphans.h"
 #include "agent/queue/planview.h"
-#include "agent/remains.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/hash.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/login.h"
+#include "agent/attempt/login.h"
 
 #include <pwd.h>
 #include <stdlib.h>

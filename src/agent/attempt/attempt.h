@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_RUN_H
-#define TENURE_AGENT_RUN_H
+#ifndef TENURE_AGENT_ATTEMPT_ATTEMPT_H
+#define TENURE_AGENT_ATTEMPT_ATTEMPT_H
 
 /*
  * One attempt of one task on this node, from the plan's START until its end is in the spool.
@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "agent/attempt/job.h"
+#include "agent/attempt/sweep.h"
 #include "agent/node/guardlink.h"
 #include "agent/node/view.h"
 #include "agent/queue/adoptee.h"
@@ -23,8 +25,6 @@
 #include "agent/queue/lanes.h"
 #include "agent/queue/spooler.h"
 #include "agent/report/eventlog.h"
-#include "agent/runjob.h"
-#include "agent/sweeping.h"
 #include "sched/retry.h"
 #include "sched/types.h"
 #include "spool/batch.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/runtalk.h"
+#include "agent/attempt/shim.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "agent/runend.h"
-#include "agent/runlease.h"
+#include "agent/attempt/lease.h"
+#include "agent/attempt/runend.h"
 #include "base/nofile.h"
 
 #define STOP_AGAIN_MS 100

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_RUNTALK_H
-#define TENURE_AGENT_RUNTALK_H
+#ifndef TENURE_AGENT_ATTEMPT_SHIM_H
+#define TENURE_AGENT_ATTEMPT_SHIM_H
 
 /* What a run and its shim say to each other. For the files of a run alone. */
 
-#include "agent/runstate.h"
+#include "agent/attempt/machine.h"
 
 /* fd is the run's from now on. */
 void runtalk_listen(struct run *r, int fd);

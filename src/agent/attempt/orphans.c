@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/remains.h"
+#include "agent/attempt/orphans.h"
 
 #include <signal.h>
 #include <stdlib.h>

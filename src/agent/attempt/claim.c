@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/taking.h"
+#include "agent/attempt/claim.h"
 
 #include <fcntl.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_TASKUSE_H
-#define TENURE_AGENT_TASKUSE_H
+#ifndef TENURE_AGENT_ATTEMPT_USAGE_H
+#define TENURE_AGENT_ATTEMPT_USAGE_H
 
 /*
  * What an attempt has used of all its devices, put together from what the guard says of each. A

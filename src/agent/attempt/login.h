@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_LOGIN_H
-#define TENURE_AGENT_LOGIN_H
+#ifndef TENURE_AGENT_ATTEMPT_LOGIN_H
+#define TENURE_AGENT_ATTEMPT_LOGIN_H
 
 /*
  * What a task has that was submitted without an environment, a directory or a umask (--no-env, a

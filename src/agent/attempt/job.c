@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/runjob.h"
+#include "agent/attempt/job.h"
 
 #include <errno.h>
 #include <stdlib.h>

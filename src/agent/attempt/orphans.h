@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_REMAINS_H
-#define TENURE_AGENT_REMAINS_H
+#ifndef TENURE_AGENT_ATTEMPT_ORPHANS_H
+#define TENURE_AGENT_ATTEMPT_ORPHANS_H
 
 /*
  * What is left of a task whose shim was killed: its processes, which are told to end and killed

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_RUNLEASE_H
-#define TENURE_AGENT_RUNLEASE_H
+#ifndef TENURE_AGENT_ATTEMPT_LEASE_H
+#define TENURE_AGENT_ATTEMPT_LEASE_H
 
 /* What a run and the guard say to each other about its devices. For the files of a run alone. */
 
-#include "agent/runstate.h"
+#include "agent/attempt/machine.h"
 
 /* All its devices; launches the task when they are promised, or at once where it needs none. */
 void runlease_ask(struct run *r);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_SWEEPING_H
-#define TENURE_AGENT_SWEEPING_H
+#ifndef TENURE_AGENT_ATTEMPT_SWEEP_H
+#define TENURE_AGENT_ATTEMPT_SWEEP_H
 
 /*
  * What else of its owner's is ended with a task (task/sweep.h). `tenure sweep` does it, as a

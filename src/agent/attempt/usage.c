@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/taskuse.h"
+#include "agent/attempt/usage.h"
 
 #include <stdlib.h>
 

@@ -13,18 +13,18 @@
  * 7).
  */
 
-#include "agent/run.h"
+#include "agent/attempt/attempt.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/runend.h"
-#include "agent/runlease.h"
-#include "agent/runstate.h"
-#include "agent/runtalk.h"
-#include "agent/taking.h"
+#include "agent/attempt/claim.h"
+#include "agent/attempt/lease.h"
+#include "agent/attempt/machine.h"
+#include "agent/attempt/runend.h"
+#include "agent/attempt/shim.h"
 #include "base/strbuf.h"
 #include "task/names.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/runend.h"
+#include "agent/attempt/runend.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "agent/filing.h"
+#include "agent/attempt/commit.h"
+#include "agent/attempt/lease.h"
+#include "agent/attempt/shim.h"
 #include "agent/queue/planview.h"
-#include "agent/runlease.h"
-#include "agent/runtalk.h"
 #include "base/strbuf.h"
 #include "task/sweep.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_FILING_H
-#define TENURE_AGENT_FILING_H
+#ifndef TENURE_AGENT_ATTEMPT_COMMIT_H
+#define TENURE_AGENT_ATTEMPT_COMMIT_H
 
 /*
  * The end of an attempt goes into the spool: done, failed, or waiting again, as the rules for

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_TAKING_H
-#define TENURE_AGENT_TAKING_H
+#ifndef TENURE_AGENT_ATTEMPT_CLAIM_H
+#define TENURE_AGENT_ATTEMPT_CLAIM_H
 
 /* A task that the plan starts is claimed in the spool and its log is opened: one job off the loop's
  * thread. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_RUNJOB_H
-#define TENURE_AGENT_RUNJOB_H
+#ifndef TENURE_AGENT_ATTEMPT_JOB_H
+#define TENURE_AGENT_ATTEMPT_JOB_H
 
 /*
  * From a task as it was submitted, and the devices that it got, to what its shim is told: command,
@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "agent/login.h"
+#include "agent/attempt/login.h"
 #include "base/err.h"
 #include "spool/claim.h"
 #include "task/record.h"
