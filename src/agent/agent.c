@@ -256,49 +256,18 @@ static void on_ordered(void *user, enum order_how how)
 	leaving_order(user, how);
 }
 
-static struct tasks *make_queue(struct agent *a)
-{
-	return tasks_new(&a->loop,
-			 &(struct tasks_config){ .root = a->c->root,
-						 .trust = a->c->trust,
-						 .instance = a->c->instance,
-						 .agent = a->name,
-						 .state_dir = a->c->state_dir,
-						 .program_fd = a->program.fd,
-						 .nofile = a->nofile,
-						 .beat_ms = a->c->beat_ms,
-						 .expire_ms = a->c->expire_ms,
-						 .log_limit = a->c->log_limit,
-						 .by_uuid = a->c->by_uuid,
-						 .sweep = a->c->sweep,
-						 .sweep_spare = a->c->sweep_spare,
-						 .workload = a->c->workload,
-						 .workload_cwd = a->c->workload_cwd,
-						 .workload_grace_ms = a->c->workload_grace_ms,
-						 .lanes = a->c->lanes,
-						 .n_lanes = a->c->n_lanes,
-						 .view = &a->view,
-						 .eventlog = a->eventlog,
-						 .link = a->link,
-						 .over = on_task_over,
-						 .put_names = put_names,
-						 .ordered = on_ordered,
-						 .user = a });
-}
-
 static void start_parts(struct agent *a)
 {
+	static const struct tasks_ops ops = { .over = on_task_over,
+					      .put_names = put_names,
+					      .ordered = on_ordered };
 	struct view *v = &a->view;
 	struct agentlog_config jc = { .state_dir = a->c->state_dir,
 				      .instance = a->c->instance,
-				      .host = a->host,
+				      .host = a->self.host,
 				      .level = a->c->log_level,
 				      .show = a->c->show,
 				      .warn = a->c->warn };
-	struct guardlink_config lc = { .instance = a->c->instance,
-				       .dev_dir = a->c->dev_dir,
-				       .program_fd = a->program.fd,
-				       .nofile = a->nofile };
 
 	a->agentlog = agentlog_new(&a->loop, &jc);
 	a->users = users_new(&a->loop, on_names_found, a);
@@ -306,32 +275,26 @@ static void start_parts(struct agent *a)
 									.agentlog = a->agentlog,
 									.users = a->users,
 									.json = a->c->show_json });
-	a->link = guardlink_new(&a->loop, &lc, &heard_ops, a);
-	*v = (struct view){ .instance = a->c->instance,
-			    .host = a->host,
-			    .dev_dir = a->c->dev_dir,
-			    .root = a->c->root,
+	a->link = guardlink_new(&a->loop, a->c, &a->self, &heard_ops, a);
+	*v = (struct view){ .c = a->c,
+			    .self = &a->self,
 			    .log_path = agentlog_log_path(a->agentlog),
 			    .event_path = agentlog_event_path(a->agentlog),
 			    .pid = getpid(),
 			    .started_wall_ns = clock_wall_ns(),
 			    .started_ns = clock_mono_ns(),
 			    .policy = a->c->policy,
-			    .holds = a->c->policy.hold,
 			    .cpu_slots = planview_cpu_slots(a->c->cpu_tasks, nofile_soft()) };
 	if (a->c->root)
-		a->queue = make_queue(a);
-	v->workload = a->c->workload;
+		a->queue = tasks_new(&a->loop, v, a->eventlog, a->link, &ops, a);
 	v->workloads = a->queue ? tasks_workload_view(a->queue) : NULL;
-	v->on_empty = a->c->on_empty;
-	v->empty_ms = a->c->empty_ms;
 	lifetime_begin(a);
 	v->until_wall_ns = a->c->until_wall_ns;
 	if (a->c->for_ms &&
 	    (!v->until_wall_ns || v->started_wall_ns + a->c->for_ms * NS_PER_MS < v->until_wall_ns))
 		v->until_wall_ns = v->started_wall_ns + a->c->for_ms * NS_PER_MS;
 	agentlog_log(a->agentlog, LOG_LEVEL_INFO, "tenure %s, agent of instance %s on %s, PID %d",
-		     TENURE_VERSION, v->instance, v->host, (int)v->pid);
+		     TENURE_VERSION, v->c->instance, v->self->host, (int)v->pid);
 	if (a->program.place == COPY_NONE)
 		agentlog_log(
 			a->agentlog, LOG_LEVEL_WARNING,
@@ -417,14 +380,17 @@ enum agent_end agent_run(const struct agent_config *config, struct err *e)
 	if (gethostname(a->host, sizeof(a->host) - 1) < 0 || !a->host[0])
 		(void)str_copy(a->host, sizeof(a->host), "localhost");
 	(void)beat_agent_name(config->node_name, a->host, a->name);
+	a->self.host = a->host;
+	a->self.name = a->name;
 	(void)setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 0);
 	/* Each task that runs has a descriptor here. */
-	a->nofile = nofile_raise();
+	a->self.nofile = nofile_raise();
 	(void)spawn_reserve(); /* before anything of the spool is open */
 	if (guardspawn_copy_self(&a->program, e) < 0 || uv_loop_init(&a->loop) < 0) {
 		free(a);
 		return AGENT_FAILED;
 	}
+	a->self.program_fd = a->program.fd;
 	end = take_lock(a);
 	if (end == AGENT_ENDED) {
 		end = run_parts(a);

@@ -8,77 +8,7 @@
  * with a different audience.
  */
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "agent/node/view.h"
-#include "agent/tasks.h"
-#include "base/err.h"
-#include "base/log.h"
-#include "hold/policy.h"
-
-enum agent_end {
-	AGENT_ENDED,   /* told to, or the time was up; everything is free */
-	AGENT_REFUSED, /* the guard does not take the policy: a mistake in the options */
-	AGENT_RUNNING, /* another one serves this instance here; e says which */
-	AGENT_NO_GPUS, /* nothing to hold on this node: no driver, no devices */
-	AGENT_UNREAD,  /* all is free, but it ended because nobody read its output any more */
-	AGENT_FAILED,
-};
-
-struct agent_config {
-	const char *instance; /* strings must outlive agent_run() */
-	const char *dev_dir;
-	const char *state_dir;
-	enum log_level log_level;
-	struct hold_policy policy;
-	/* Whose spool may be served: root. */
-	struct spool_trust trust;
-	const char *root;      /* of the spool whose tasks are run here; NULL: none are */
-	const char *node_name; /* in the spool; NULL: the host's */
-	uint64_t beat_ms;      /* between two signs of life */
-	uint64_t expire_ms;    /* without one for so long, others take the tasks over */
-	uint64_t log_limit;    /* bytes of a task's log; 0: no limit */
-	uint64_t cpu_tasks;    /* tasks without a GPU at once; 0: planview_cpu_slots() */
-	bool by_uuid;	       /* tasks' CUDA_VISIBLE_DEVICES names devices by UUID */
-	uint64_t lifetime_ms;  /* be done with all tasks after so long, then end; 0: do not */
-	bool lifetime_stops;   /* stop them then, so that they wait again; else wait for them */
-	uint64_t notice_ms;    /* so long before it is told; 0: not */
-	const char *workload;  /* command to run instead of holding; NULL: hold */
-	const char *workload_cwd;
-	uint64_t workload_grace_ms;
-	const struct tasks_lane *lanes;
-	size_t n_lanes;
-	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */
-	const char *sweep_spare;
-	enum on_empty on_empty; /* when the queue has been empty ... */
-	uint64_t empty_ms;	/* ... for so long */
-	uint64_t for_ms;	/* end after so long; 0: do not */
-	uint64_t until_wall_ns; /* end at that time; 0: do not */
-	bool show_json;		/* events are shown as JSON lines, not as sentences */
-	bool ignore_hangup;	/* SIGHUP does not end it: it has no terminal */
-	/* One line for who watches; on a pool thread; NULL: nobody does. */
-	void (*show)(const char *line);
-	/* Where show() writes: a pipe that nobody reads any more ends the agent. */
-	int show_fd;
-	/* The same for what somebody should look at: settings that hold nothing, an unwritable log.
-	 */
-	void (*warn)(const char *line);
-	/*
-	 * Once, when the guard has taken the policy: what a person should know (sentence ends
-	 * without a newline), the warnings, one per line, and whether log and events are written.
-	 * On the loop's thread; NULL: nobody waits for it.
-	 */
-	void (*ready)(void *user, const char *sentence, const char *warnings, bool logs);
-	/*
-	 * Instead of a return from agent_run(): a thread hangs in a dead filesystem, for which
-	 * libuv would wait at exit for ever. Tells e, which the log may not have, and calls
-	 * _exit().
-	 */
-	void (*stuck)(void *user, enum agent_end end, const struct err *e)
-		__attribute__((noreturn));
-	void *user;
-};
+#include "agent/node/config.h"
 
 /*
  * Run until told to end (SIGINT, SIGTERM, the off request, the time). Everything but AGENT_ENDED

@@ -16,9 +16,9 @@ void emptied_describe(const struct view *v, struct strbuf *out)
 	};
 	char time[UNIT_TEXT_MAX];
 
-	if (v->on_empty != EMPTY_HOLD)
+	if (v->c->on_empty != EMPTY_HOLD)
 		strbuf_addf(out, " When its queue has been empty for %s, %s.",
-			    unit_format_duration_exact(v->empty_ms, time), what[v->on_empty]);
+			    unit_format_duration_exact(v->c->empty_ms, time), what[v->c->on_empty]);
 }
 
 static void set_released(struct agent *a, bool released)
@@ -32,7 +32,7 @@ static void set_released(struct agent *a, bool released)
 		eventlog_say(
 			a->eventlog, LOG_LEVEL_INFO,
 			"the queue has been empty for %s: nothing is held until there are tasks",
-			unit_format_duration_exact(a->view.empty_ms, time));
+			unit_format_duration_exact(a->c->empty_ms, time));
 	else
 		eventlog_say(a->eventlog, LOG_LEVEL_INFO,
 			     "there are tasks again: holding as before");
@@ -43,12 +43,12 @@ static void act(struct agent *a)
 {
 	char why[PROTO_TEXT_MAX], time[UNIT_TEXT_MAX];
 
-	if (a->view.on_empty == EMPTY_RELEASE && !a->view.released)
+	if (a->c->on_empty == EMPTY_RELEASE && !a->view.released)
 		set_released(a, true);
-	if (a->view.on_empty == EMPTY_EXIT)
+	if (a->c->on_empty == EMPTY_EXIT)
 		leaving_begin(a, LEAVING_DRAIN,
 			      str_print(why, sizeof(why), "the queue has been empty for %s",
-					unit_format_duration_exact(a->view.empty_ms, time)));
+					unit_format_duration_exact(a->c->empty_ms, time)));
 }
 
 /* What cannot be seen now is not empty, and not full again either. */
@@ -62,7 +62,7 @@ void emptied_look(struct agent *a)
 {
 	uint64_t now = clock_mono_ns();
 
-	if (!a->queue || a->view.on_empty == EMPTY_HOLD || !is_known(a))
+	if (!a->queue || a->c->on_empty == EMPTY_HOLD || !is_known(a))
 		return;
 	if (!tasks_is_empty(a->queue)) {
 		a->view.empty_ns = 0;
@@ -72,6 +72,6 @@ void emptied_look(struct agent *a)
 	}
 	if (!a->view.empty_ns)
 		a->view.empty_ns = now;
-	if (now - a->view.empty_ns >= a->view.empty_ms * NS_PER_MS)
+	if (now - a->view.empty_ns >= a->c->empty_ms * NS_PER_MS)
 		act(a);
 }

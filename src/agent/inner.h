@@ -34,7 +34,8 @@ struct agent {
 	uv_loop_t loop;
 	struct view view;
 	char host[256];
-	char name[NAME_AGENT_MAX + 1]; /* in the spool: the host, as far as it is a name */
+	char name[NAME_AGENT_MAX + 1];
+	struct node_self self;
 
 	unsigned int looks_without_devices;
 
@@ -45,7 +46,6 @@ struct agent {
 	struct eventlog *eventlog;
 	struct ctl *ctl;
 	struct program_copy program;
-	uint64_t nofile; /* soft limit of descriptors that we were started with */
 
 	uv_signal_t signals[SLOT_MAX];
 	uv_timer_t end_timer;	/* --for, --until */

@@ -11,9 +11,8 @@
 
 static const char *what_then(const struct view *v)
 {
-	return v->lifetime_how == LEAVING_STOP
-		       ? "what runs then is stopped and waits again"
-		       : "what runs then may end, and nothing more is started";
+	return v->c->lifetime_stops ? "what runs then is stopped and waits again"
+				    : "what runs then may end, and nothing more is started";
 }
 
 /* In the words that perpetual-motion's users know, and may search for. */
@@ -23,14 +22,14 @@ static const char *auto_shutdown(const struct view *v, char *buf, size_t size)
 
 	return str_print(buf, size, "Auto-shutdown at: %s (%s)",
 			 clock_format_local(deadline_end_wall_ns(v), end),
-			 unit_format_duration_exact(v->lifetime_ms, whole));
+			 unit_format_duration_exact(v->c->lifetime_ms, whole));
 }
 
 void lifetime_describe(const struct view *v, struct strbuf *out)
 {
 	char text[PROTO_TEXT_MAX];
 
-	if (v->lifetime_ms)
+	if (v->c->lifetime_ms)
 		strbuf_addf(out, " %s: %s.", auto_shutdown(v, text, sizeof(text)), what_then(v));
 }
 
@@ -43,9 +42,9 @@ static void on_life(uv_timer_t *timer)
 	char end[CLOCK_TEXT_MAX], time[UNIT_TEXT_MAX], why[PROTO_TEXT_MAX];
 
 	if (!left) {
-		leaving_begin(a, a->view.lifetime_how,
+		leaving_begin(a, a->c->lifetime_stops ? LEAVING_STOP : LEAVING_DRAIN,
 			      str_print(why, sizeof(why), "the lifetime of %s is over",
-					unit_format_duration_exact(a->view.lifetime_ms, time)));
+					unit_format_duration_exact(a->c->lifetime_ms, time)));
 		return;
 	}
 	if (!a->life_noticed && left <= a->c->notice_ms) {
@@ -70,8 +69,6 @@ static void arm(struct agent *a)
 
 void lifetime_begin(struct agent *a)
 {
-	a->view.lifetime_ms = a->c->lifetime_ms;
-	a->view.lifetime_how = a->c->lifetime_stops ? LEAVING_STOP : LEAVING_DRAIN;
 	a->view.lifetime_end_ns = clock_boot_ns() + a->c->lifetime_ms * NS_PER_MS;
 	/* Just told. */
 	a->life_noticed = !a->c->notice_ms || a->c->notice_ms >= a->c->lifetime_ms;
@@ -81,7 +78,7 @@ void lifetime_announce(struct agent *a)
 {
 	char text[PROTO_TEXT_MAX], start[CLOCK_TEXT_MAX];
 
-	if (!a->view.lifetime_ms)
+	if (!a->c->lifetime_ms)
 		return;
 	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "Started at: %s",
 		     clock_format_local(a->view.started_wall_ns, start));

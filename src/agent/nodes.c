@@ -42,7 +42,7 @@ static void clash(void *user, const struct err *e)
 	eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR, "no more tasks are started here: %s",
 		     e->text);
 	tasks_drain(q);
-	q->over(q->user);
+	q->ops->over(q->user);
 }
 
 static void dead(void *user, const struct text_list *paths)
@@ -89,20 +89,15 @@ void nodes_tell_room(const struct tasks *q, uint64_t gpus, struct strbuf *b)
 	free(nodes);
 }
 
-struct heartbeat *nodes_heartbeat(struct tasks *q, const struct tasks_config *c)
+struct heartbeat *nodes_heartbeat(struct tasks *q)
 {
-	return heartbeat_new(q->loop, &(struct heartbeat_config){ .root = q->root,
-								  .trust = q->trust,
-								  .instance = q->instance,
-								  .agent = q->agent,
-								  .beat_ms = c->beat_ms,
-								  .expire_ms = c->expire_ms,
-								  .fill = fill,
-								  .named = named,
-								  .no_spool = no_spool,
-								  .clash = clash,
-								  .dead = dead,
-								  .left = left,
-								  .tell = tell,
-								  .user = q });
+	static const struct heartbeat_ops ops = { .fill = fill,
+						  .named = named,
+						  .no_spool = no_spool,
+						  .clash = clash,
+						  .dead = dead,
+						  .left = left,
+						  .tell = tell };
+
+	return heartbeat_new(q->loop, q->c, q->self, &ops, q);
 }

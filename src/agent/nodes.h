@@ -6,7 +6,7 @@
 
 #include "agent/tasksin.h"
 
-struct heartbeat *nodes_heartbeat(struct tasks *q, const struct tasks_config *c);
+struct heartbeat *nodes_heartbeat(struct tasks *q);
 /* The devices have changed, or may have: others are told at once how many there are. */
 void nodes_look(struct tasks *q);
 /* "; beta (8 GPUs) may run it": what the other nodes have for a task that cannot run here. */

@@ -107,7 +107,7 @@ static json_t *obey_why(struct tasks *q, const struct order *o)
 
 	if (r < 0)
 		return result_of(r, &e);
-	q->put_names(q->user, why, named, sizeof(named));
+	q->ops->put_names(q->user, why, named, sizeof(named));
 	return json_pack("{s:i, s:s}", "code", 0, "why", named);
 }
 
@@ -131,7 +131,7 @@ static json_t *obey(struct tasks *q, const struct order *o)
 
 static void end_it(struct tasks *q, const struct order *o)
 {
-	q->ordered(q->user, o->how);
+	q->ops->ordered(q->user, o->how);
 }
 
 /* ---- on the loop: looking ---- */
@@ -368,5 +368,5 @@ void orders_obey_file(struct tasks *q, const struct control_order *o)
 	if (o->command != CONTROL_SHUTDOWN && !any) /* else with the end of what was stopped */
 		(void)sweeping_start(&q->sweeping, sweep, "", NULL, NULL);
 	if (o->command == CONTROL_SHUTDOWN)
-		q->ordered(q->user, ORDER_RUN_ON);
+		q->ops->ordered(q->user, ORDER_RUN_ON);
 }

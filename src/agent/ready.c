@@ -38,7 +38,7 @@ void ready_wait(struct agent *a)
 static bool is_no_news(const struct agent *a, uint32_t slot)
 {
 	const struct dev_status *dev = &a->view.devices[slot];
-	bool ours = strcmp(dev->instance, a->view.instance) == 0;
+	bool ours = strcmp(dev->instance, a->c->instance) == 0;
 
 	if (dev->state == DEV_HELD && ours)
 		return dev->since_ns >= a->told_ns;
@@ -60,7 +60,7 @@ static void show_table(struct agent *a)
 			continue;
 		if (!a->c->show_json && is_no_news(a, i))
 			continue;
-		sentence_device(dev, a->view.instance, now, &line);
+		sentence_device(dev, a->c->instance, now, &line);
 		(void)users_put_names(a->users, strbuf_str(&line), named, sizeof(named));
 		eventlog_show(a->eventlog, "device", named,
 			      status_device(&a->view, dev, a->users, now));

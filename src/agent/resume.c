@@ -131,7 +131,7 @@ static void open_done(struct spool_job *job)
 		orders_start(q->orders);
 		groupcommit_soon(q->groupcommit); /* what an agent before us has noted */
 		tasks_rescan(q);
-		q->over(q->user);
+		q->ops->over(q->user);
 	}
 	opening_clear(o);
 	free(job);
@@ -167,7 +167,7 @@ static void reclaim_done(struct spool_job *job)
 	free(j);
 	q->want.batches = true;
 	tasks_rescan(q);
-	q->over(q->user);
+	q->ops->over(q->user);
 }
 
 static void reclaim(struct tasks *q, const struct text_list *claims, bool again)
@@ -238,43 +238,35 @@ static void on_look_again(uv_timer_t *timer)
 	text_list_clear(&q->unknown);
 }
 
-struct places_job {
-	struct spool_job job;
-	char *state_dir;
-};
-
 /* Where shims leave their records: a disk of this node, so that no network stands in the way. */
-static void find_run_dir(struct tasks *q, const char *state_dir)
+static void find_run_dir(struct tasks *q)
 {
 	cleanup_free char *name = xasprintf("tenure-%u", (unsigned int)getuid());
 	cleanup_free char *dir = fs_private_dir("/var/tmp", name);
 
 	(void)str_print(q->run_dir, sizeof(q->run_dir), dir ? "%s/%s" : "%s/%s/run",
-			dir ? dir : state_dir, q->instance);
+			dir ? dir : q->c->state_dir, q->c->instance);
 }
 
 static void places_work(struct spool_job *job, struct spool_place *p)
 {
-	struct places_job *j = (struct places_job *)job;
 	struct tasks *q = job->user;
 
-	find_run_dir(q, j->state_dir);
+	find_run_dir(q);
 	login_read(&q->place.login);
 }
 
 static void places_done(struct spool_job *job)
 {
-	free(((struct places_job *)job)->state_dir);
 	free(job);
 }
 
-void resume_find_places(struct tasks *q, const char *state_dir)
+void resume_find_places(struct tasks *q)
 {
-	struct places_job *j = xcalloc(1, sizeof(*j));
+	struct spool_job *job = xcalloc(1, sizeof(*job));
 
-	j->job = (struct spool_job){ .work = places_work, .done = places_done, .user = q };
-	j->state_dir = xstrdup(state_dir);
-	spooler_do(q->spooler, &j->job);
+	*job = (struct spool_job){ .work = places_work, .done = places_done, .user = q };
+	spooler_do(q->spooler, job);
 }
 
 void resume_start(struct tasks *q)
@@ -282,10 +274,10 @@ void resume_start(struct tasks *q)
 	struct open_job *o = xcalloc(1, sizeof(*o));
 
 	o->job = (struct spool_job){ .work = open_work, .done = open_done, .user = q };
-	o->o.root = q->root;
-	o->o.trust = &q->trust;
-	o->o.instance = q->instance;
-	o->o.agent = q->agent;
+	o->o.root = q->c->root;
+	o->o.trust = &q->c->trust;
+	o->o.instance = q->c->instance;
+	o->o.agent = q->self->name;
 	o->o.watch_fd = q->watch->fd;
 	o->o.run_dir = q->run_dir;
 	spooler_do(q->spooler, &o->job);

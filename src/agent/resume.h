@@ -13,6 +13,6 @@ void resume_reclaim(struct tasks *q, const struct text_list *dead);
 /* Before any other job of the spooler: where shims leave their records (q->run_dir), and what tasks
  * begin with (q->place.login). Either may be on a file system that hangs, so who uses them on the
  * loop waits for a job that came later. */
-void resume_find_places(struct tasks *q, const char *state_dir);
+void resume_find_places(struct tasks *q);
 
 #endif

@@ -144,7 +144,7 @@ static void on_plan(uv_timer_t *timer)
 		workload_look(q);
 		return;
 	}
-	planview_make(q->place.view, q->instance, devices, &view);
+	planview_make(q->place.view, q->c->instance, devices, &view);
 	do {
 		sched_plan(q->plan, &view, &out);
 		for (size_t i = 0; i < out.n; i++)
@@ -336,7 +336,7 @@ static void run_over(void *user, struct run *r, const struct retry_verdict *v)
 	remove_running(q, r);
 	groupcommit_soon(q->groupcommit);
 	tasks_plan_soon(q);
-	q->over(q->user);
+	q->ops->over(q->user);
 }
 
 static void on_synced(void *user)
@@ -548,19 +548,16 @@ static void clear_place(struct spool_place *p)
 	index_forget(p);
 }
 
-struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
+struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlog *eventlog,
+			struct guardlink *link, const struct tasks_ops *ops, void *user)
 {
 	struct tasks *q = xcalloc(1, sizeof(*q));
+	const struct agent_config *c = q->c = view->c;
 
 	q->loop = loop;
-	q->over = c->over;
-	q->put_names = c->put_names;
-	q->ordered = c->ordered;
-	q->user = c->user;
-	q->root = xstrdup(c->root);
-	q->trust = c->trust;
-	q->instance = xstrdup(c->instance);
-	q->agent = xstrdup(c->agent);
+	q->self = view->self;
+	q->ops = ops;
+	q->user = user;
 	q->plan = sched_queue_new();
 	q->stop_kind = END_MAX;
 	for (size_t i = 0; i < c->n_lanes; i++)
@@ -571,25 +568,24 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				   .changed = on_lanes_changed,
 				   .runs = runs_of_lane,
 				   .user = q };
-	q->groupcommit = groupcommit_new(loop, q->spooler, c->eventlog, on_synced, q);
-	q->sweep_spare = c->sweep_spare ? xstrdup(c->sweep_spare) : NULL;
+	q->groupcommit = groupcommit_new(loop, q->spooler, eventlog, on_synced, q);
 	q->sweeping = (struct sweeping_place){ .loop = loop,
-					       .eventlog = c->eventlog,
-					       .program_fd = c->program_fd,
-					       .nofile = c->nofile,
+					       .eventlog = eventlog,
+					       .program_fd = q->self->program_fd,
+					       .nofile = q->self->nofile,
 					       .on_stop = c->sweep,
-					       .spare = q->sweep_spare };
+					       .spare = c->sweep_spare };
 	q->place = (struct run_place){ .loop = loop,
 				       .sweeping = &q->sweeping,
 				       .spooler = q->spooler,
-				       .link = c->link,
-				       .eventlog = c->eventlog,
-				       .view = c->view,
-				       .mother = { .fd = -1, .nofile = c->nofile },
-				       .program_fd = c->program_fd,
-				       .instance = q->instance,
+				       .link = link,
+				       .eventlog = eventlog,
+				       .view = view,
+				       .mother = { .fd = -1, .nofile = q->self->nofile },
+				       .program_fd = q->self->program_fd,
+				       .instance = c->instance,
 				       .key = q->key,
-				       .node = c->view->host,
+				       .node = q->self->host,
 				       .run_dir = q->run_dir,
 				       .log_limit = c->log_limit,
 				       .by_uuid = c->by_uuid,
@@ -601,16 +597,16 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *c)
 				       .stopped = run_stopped,
 				       .lanes = run_lanes,
 				       .streak = streak_of };
-	q->fillers = workload_new(q, c);
+	q->fillers = workload_new(q);
 	init_handles(q);
-	q->heartbeat = nodes_heartbeat(q, c);
+	q->heartbeat = nodes_heartbeat(q);
 	q->orders = orders_new(loop, q);
-	q->spool_dir = xasprintf("%s/%s", q->root, q->instance);
+	q->spool_dir = xasprintf("%s/%s", c->root, c->instance);
 	q->place.spool_dir = q->spool_dir;
-	q->place.agent = q->agent;
+	q->place.agent = q->self->name;
 	q->place.beat_ms = c->beat_ms;
 	q->place.heartbeat = q->heartbeat;
-	resume_find_places(q, c->state_dir);
+	resume_find_places(q);
 	return q;
 }
 
@@ -625,7 +621,7 @@ void tasks_no_queue(struct tasks *q, const char *why)
 		eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
 			     "there is no queue: %s; trying again", why);
 	(void)str_copy(q->trouble, sizeof(q->trouble), why);
-	q->over(q->user);
+	q->ops->over(q->user);
 }
 
 /* ---- what clients say ---- */
@@ -830,7 +826,7 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 				 q->place.view->leaving_why);
 		return 0;
 	}
-	planview_make(q->place.view, q->instance, devices, &view);
+	planview_make(q->place.view, q->c->instance, devices, &view);
 	r = sched_why(q->plan, ref, &view, buf);
 	if (r < 0 && !element) {
 		ref.element = 1;
@@ -923,7 +919,7 @@ bool tasks_is_empty(const struct tasks *q)
 	for (size_t i = 0; i < q->n_unread; i++)
 		if (!q->unread_tasks[i].bad)
 			return false;
-	planview_make(q->place.view, q->instance, devices, &view);
+	planview_make(q->place.view, q->c->instance, devices, &view);
 	return !q->runs && sched_is_empty(q->plan, &view);
 }
 
@@ -981,10 +977,6 @@ static void on_closed(uv_handle_t *h)
 	if (--q->handles)
 		return;
 	sched_queue_free(q->plan);
-	free(q->sweep_spare);
-	free(q->root);
-	free(q->instance);
-	free(q->agent);
 	login_clear(&q->place.login);
 	free(q->cgroup);
 	free(q->spool_dir);

@@ -7,7 +7,7 @@
  * (agent/attempt/), what ended. All of it on the loop; the spool's files are read and written by
  * spooler jobs, one after another.
  *
- *	q = tasks_new(&loop, &config);
+ *	q = tasks_new(&loop, ...);
  *	tasks_start(q);			opens the spool, recovers, adopts what runs, begins to plan
  *	tasks_look(q);			the devices have changed
  *	tasks_end(q);			nothing more is started; what runs runs on, without us, and
@@ -28,42 +28,18 @@
 
 struct tasks;
 
-/* So many tasks of a lane at once; those that are not named have a width of 1. */
-struct tasks_lane {
-	char *name;
-	uint32_t width;
-};
-
-struct tasks_config {
-	const char *root; /* of the spool; strings are copied */
-	struct spool_trust trust;
-	const char *instance;
-	const char *agent;     /* this agent's name in the spool */
-	const char *state_dir; /* where there is no local directory of ours */
-	int program_fd;	       /* the executable; stays the caller's */
-	uint64_t nofile;       /* soft limit of descriptors of what is started; 0: ours */
-	uint64_t beat_ms, expire_ms;
-	uint64_t log_limit;		     /* bytes of a task's log; 0: no limit */
-	bool by_uuid;			     /* how tasks' CUDA_VISIBLE_DEVICES names devices */
-	const char *workload, *workload_cwd; /* as in struct fillers_config */
-	uint64_t workload_grace_ms;
-	const struct tasks_lane *lanes;
-	size_t n_lanes;
-	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */
-	const char *sweep_spare;
-	const struct view *view;
-	struct eventlog *eventlog;
-	struct guardlink *link;
+struct tasks_ops {
 	/* "uid 1234" in a sentence becomes a name. */
 	void (*put_names)(void *user, const char *text, char *buf, size_t size);
 	/* Somebody ordered this agent to end, through the spool. */
 	void (*ordered)(void *user, enum order_how how);
 	/* A task is over, after it is filed; or it is known now what ran before. */
 	void (*over)(void *user);
-	void *user;
 };
 
-struct tasks *tasks_new(uv_loop_t *loop, const struct tasks_config *config);
+/* What it works on is read of the view's configuration, which outlives it as the others do. */
+struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlog *eventlog,
+			struct guardlink *link, const struct tasks_ops *ops, void *user);
 void tasks_start(struct tasks *q);
 
 /* The view's devices have changed, or may have. Cheap; the planning is done once per turn. */

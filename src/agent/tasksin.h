@@ -43,11 +43,11 @@ struct vain_stop {
 struct tasks {
 	uv_loop_t *loop;
 	char key[OPENING_KEY_MAX]; /* of the spool, once it is open */
-	char *root, *instance, *agent, *spool_dir, *cgroup;
+	const struct agent_config *c;
+	const struct node_self *self;
+	char *spool_dir, *cgroup;
 	char run_dir[PATH_MAX]; /* resume_find_places() */
-	struct spool_trust trust;
 	struct run_place place;
-	char *sweep_spare;
 	struct sweeping_place sweeping;
 	struct spooler *spooler;
 	struct heartbeat *heartbeat;
@@ -89,9 +89,7 @@ struct tasks {
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
 	int claim_code;		    /* why nothing could be claimed last; 0 */
 	uint64_t n_done, n_failed, n_retried;
-	void (*over)(void *user);
-	void (*put_names)(void *user, const char *text, char *buf, size_t size);
-	void (*ordered)(void *user, enum order_how how);
+	const struct tasks_ops *ops;
 	void *user;
 };
 

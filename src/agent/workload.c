@@ -9,11 +9,12 @@ static void on_changed(void *user)
 	struct tasks *q = user;
 
 	tasks_plan_soon(q);
-	q->over(q->user);
+	q->ops->over(q->user);
 }
 
-struct fillers *workload_new(struct tasks *q, const struct tasks_config *c)
+struct fillers *workload_new(struct tasks *q)
 {
+	const struct agent_config *c = q->c;
 	cleanup_free char *logs = xasprintf("%s/%s/logs", c->state_dir, c->instance);
 
 	return fillers_new(&(struct fillers_config){ .command = c->workload,
@@ -30,7 +31,7 @@ void workload_look(struct tasks *q)
 {
 	const struct view *v = q->place.view;
 	struct devset busy = tasks_busy_devices(q);
-	bool wanted = v->workload && v->ready && !v->leaving && !v->released && !q->paused &&
+	bool wanted = v->c->workload && v->ready && !v->leaving && !v->released && !q->paused &&
 		      !q->unwatched;
 
 	for (unsigned int i = 0; i < PROTO_DEVICES_MAX; i++)

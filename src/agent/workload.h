@@ -7,7 +7,7 @@
 
 #include "agent/tasksin.h"
 
-struct fillers *workload_new(struct tasks *q, const struct tasks_config *c);
+struct fillers *workload_new(struct tasks *q);
 /* After each plan. */
 void workload_look(struct tasks *q);
 

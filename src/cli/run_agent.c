@@ -71,7 +71,7 @@ static void take_lanes(struct run_agent *r, const struct settings *s)
 	while (settings_lane_width(s, r->n_lanes, name, &width)) {
 		r->lanes = xrealloc(r->lanes, r->n_lanes + 1, sizeof(*r->lanes));
 		r->lanes[r->n_lanes++] =
-			(struct tasks_lane){ .name = xstrdup(name), .width = width };
+			(struct lane_width){ .name = xstrdup(name), .width = width };
 	}
 }
 

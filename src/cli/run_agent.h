@@ -26,7 +26,7 @@ struct run_agent {
 	char *state_dir;
 	char *root; /* of the spool, or NULL */
 	char *cwd;  /* NULL: it has none */
-	struct tasks_lane *lanes;
+	struct lane_width *lanes;
 	size_t n_lanes;
 	char *sweep_spare;
 };

@@ -140,14 +140,17 @@ static void leases_end(struct world *w)
 static int setup(void **state)
 {
 	struct world *w = xcalloc(1, sizeof(*w));
-	char dir[64], name[SOCKET_NAME_MAX];
+	static const struct node_self self = { .program_fd = -1 };
+	static struct agent_config config;
+	static char dir[64];
+	char name[SOCKET_NAME_MAX];
 	struct err e = ERR_INIT;
-	struct guardlink_config config = { .instance = "test", .dev_dir = dir, .program_fd = -1 };
 
+	config = (struct agent_config){ .instance = "test", .dev_dir = dir };
 	(void)snprintf(dir, sizeof(dir), "/nowhere/%d", (int)getpid());
 	assert_int_equal(endpoint_open(&w->ep, guard_socket_name(name, sizeof(name), dir), &e), 0);
 	assert_int_equal(uv_loop_init(&w->loop), 0);
-	w->link = guardlink_new(&w->loop, &config, &ops, w);
+	w->link = guardlink_new(&w->loop, &config, &self, &ops, w);
 	guardlink_start(w->link);
 	take_hello(w);
 	*state = w;

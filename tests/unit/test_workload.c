@@ -52,12 +52,14 @@ static void idle_for(uint64_t s)
 	w.view.devices[0].looked_ns = now();
 }
 
+static const struct agent_config config = { .instance = "i" };
+
 static void begin_with(const char *command)
 {
 	world_begin();
 	w.mono_ns = STEP_S * NS_PER_S;
 	w.view.n_slots = 1;
-	w.view.instance = "i";
+	w.view.c = &config;
 	w.view.policy.all = true;
 	w.view.policy.idle_for_ms = 5000;
 	w.view.policy.rehold_ms = 30000;

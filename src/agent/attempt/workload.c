@@ -603,7 +603,7 @@ static bool is_ours(const struct fillers *f, uint32_t slot)
 {
 	const struct view *v = f->c.place->view;
 
-	return v->seen[slot] && strcmp(v->devices[slot].instance, v->instance) == 0 &&
+	return v->seen[slot] && strcmp(v->devices[slot].instance, v->c->instance) == 0 &&
 	       view_is_selected(v, slot) && !view_is_mig_card(v, slot);
 }
 

@@ -15,7 +15,7 @@ uint64_t deadline_end_wall_ns(const struct view *v)
 {
 	uint64_t now = clock_boot_ns();
 
-	if (!v->lifetime_ms)
+	if (!v->c->lifetime_ms)
 		return 0;
 	return clock_wall_ns() + v->lifetime_end_ns - now;
 }

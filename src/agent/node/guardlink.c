@@ -59,11 +59,9 @@ struct guardlink {
 	uv_loop_t *loop;
 	const struct guardlink_ops *ops;
 	void *user;
-	char instance[PROTO_INSTANCE_MAX];
-	char *dev_dir;
 	char name[SOCKET_NAME_MAX];
-	int program_fd;
-	uint64_t nofile;
+	const struct agent_config *c;
+	const struct node_self *self;
 
 	enum link_state state;
 	uv_timer_t timer;
@@ -256,7 +254,7 @@ static int say_hello(struct guardlink *l)
 {
 	struct msg_hello m = { .head = PROTO_HEAD(MSG_HELLO, struct msg_hello) };
 
-	(void)str_copy(m.instance, sizeof(m.instance), l->instance);
+	(void)str_copy(m.instance, sizeof(m.instance), l->c->instance);
 	m.guard_pid = l->guard_pid;
 	m.last_event = l->last_event;
 	return sock_send(l->fd, &m, sizeof(m));
@@ -308,11 +306,11 @@ static bool ensure_guard(struct guardlink *l, struct err *e)
 	if (l->child || (l->spawn_ns && now - l->spawn_ns < RESPAWN_MS * NS_PER_MS))
 		return true;
 
-	pid_t pid = guardspawn_start(l->program_fd, l->dev_dir, e);
+	pid_t pid = guardspawn_start(l->self->program_fd, l->c->dev_dir, e);
 
 	if (pid < 0)
 		return false;
-	nofile_set_of(pid, l->nofile);
+	nofile_set_of(pid, l->self->nofile);
 	l->child = pid;
 	l->started = true;
 	l->spawn_ns = now;
@@ -561,8 +559,9 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 /* -------- from outside -------- */
 
-struct guardlink *guardlink_new(uv_loop_t *loop, const struct guardlink_config *config,
-				const struct guardlink_ops *ops, void *user)
+struct guardlink *guardlink_new(uv_loop_t *loop, const struct agent_config *c,
+				const struct node_self *self, const struct guardlink_ops *ops,
+				void *user)
 {
 	struct guardlink *l = xcalloc(1, sizeof(*l));
 
@@ -570,11 +569,9 @@ struct guardlink *guardlink_new(uv_loop_t *loop, const struct guardlink_config *
 	l->ops = ops;
 	l->user = user;
 	l->fd = -1;
-	l->program_fd = config->program_fd;
-	l->nofile = config->nofile;
-	l->dev_dir = xstrdup(config->dev_dir);
-	(void)str_copy(l->instance, sizeof(l->instance), config->instance);
-	(void)guard_socket_name(l->name, sizeof(l->name), config->dev_dir);
+	l->c = c;
+	l->self = self;
+	(void)guard_socket_name(l->name, sizeof(l->name), c->dev_dir);
 	(void)uv_timer_init(loop, &l->timer);
 	l->timer.data = l;
 	return l;
@@ -689,7 +686,6 @@ static void on_timer_closed(uv_handle_t *h)
 	void (*closed)(void *user) = l->closed;
 	void *user = l->user;
 
-	free(l->dev_dir);
 	free(l->orders);
 	free(l);
 	closed(user);

@@ -5,7 +5,7 @@
 /*
  * The agent's end of the line to the guard (hold/proto.h).
  *
- *	link = guardlink_new(loop, &config, &ops, user);
+ *	link = guardlink_new(loop, config, self, &ops, user);
  *	guardlink_start(link);
  *	guardlink_set_policy(link, &policy);    again whenever it changes
  *	...
@@ -34,17 +34,11 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "agent/node/config.h"
 #include "base/proc.h"
 #include "hold/proto.h"
 
 struct guardlink;
-
-struct guardlink_config {
-	const char *instance;
-	const char *dev_dir;
-	int program_fd;	 /* guardspawn_copy_self(); stays the caller's */
-	uint64_t nofile; /* a guard's soft limit of descriptors; 0: ours */
-};
 
 struct guardlink_ops {
 	/* Connected; all slots of DEVICE messages start anew. started: this agent started it. */
@@ -77,9 +71,9 @@ struct guardlink_ops {
 	void (*failed)(void *user, const struct err *why);
 };
 
-/* Strings of config are copied. */
-struct guardlink *guardlink_new(uv_loop_t *loop, const struct guardlink_config *config,
-				const struct guardlink_ops *ops, void *user);
+struct guardlink *guardlink_new(uv_loop_t *loop, const struct agent_config *c,
+				const struct node_self *self, const struct guardlink_ops *ops,
+				void *user);
 void guardlink_start(struct guardlink *link);
 /* Also ends a drop that was not confirmed yet. */
 void guardlink_set_policy(struct guardlink *link, const struct hold_policy *policy);

@@ -237,8 +237,8 @@ void policy_describe(const struct hold_policy *p, const struct view *v, struct s
 {
 	char work[UNIT_TEXT_MAX], rest[UNIT_TEXT_MAX];
 
-	if (v && v->workload) {
-		strbuf_addf(out, "Running \"%s\" on ", v->workload);
+	if (v && v->c->workload) {
+		strbuf_addf(out, "Running \"%s\" on ", v->c->workload);
 		describe_gpus(p, v, out);
 		describe_when(p, out);
 		strbuf_adds(out,

@@ -79,7 +79,7 @@ bool view_is_anothers(const struct view *v, uint32_t slot)
 	bool hold =
 		dev->state == DEV_HOLDING || dev->state == DEV_HELD || dev->state == DEV_YIELDING;
 
-	return hold && dev->instance[0] && strcmp(dev->instance, v->instance) != 0;
+	return hold && dev->instance[0] && strcmp(dev->instance, v->c->instance) != 0;
 }
 
 unsigned int view_count(const struct view *v, unsigned int state)
@@ -120,7 +120,7 @@ enum phase view_phase(const struct view *v)
 		return PHASE_STARTING;
 	if (!(v->guard.flags & GUARD_SEES))
 		return PHASE_BLIND;
-	if (v->workload && !v->released)
+	if (v->c->workload && !v->released)
 		return view_workloads(v) ? PHASE_HOLDING : PHASE_WAITING;
 	if (!v->policy.hold)
 		return PHASE_WATCHING;

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "agent/node/config.h"
 #include "hold/proto.h"
 
 #define VIEW_YIELDS 10
@@ -27,13 +28,6 @@ enum leaving {
 	LEAVING_DRAIN, /* what runs may end; nothing more is started */
 	LEAVING_STOP,  /* what runs is stopped and waits again */
 	LEAVING_MAX
-};
-
-enum on_empty {
-	EMPTY_HOLD,    /* as otherwise */
-	EMPTY_RELEASE, /* nothing is held until there are tasks again */
-	EMPTY_EXIT,
-	EMPTY_MAX
 };
 
 enum workload_state {
@@ -61,10 +55,8 @@ struct view_workload {
 };
 
 struct view {
-	const char *instance;
-	const char *host;
-	const char *dev_dir;
-	const char *root; /* of the spool; NULL: it serves none */
+	const struct agent_config *c;
+	const struct node_self *self;
 	const char *log_path;
 	const char *event_path;
 	pid_t pid;
@@ -72,18 +64,12 @@ struct view {
 	uint64_t started_ns;	   /* monotonic */
 	uint64_t until_wall_ns;	   /* ends itself then; 0: does not */
 	struct hold_policy policy; /* as the guard was told: it holds while nothing is against it */
-	bool holds;		   /* what its settings say of that */
 	uint32_t cpu_slots;	   /* tasks without a GPU at once */
-	const char *workload;	   /* run instead of holding; NULL: none */
 	const struct view_workload *workloads; /* by slot; NULL: there are none */
-	uint64_t lifetime_ms;		       /* 0: none */
 	uint64_t lifetime_end_ns;	       /* clock_boot_ns() */
-	enum leaving lifetime_how;
-	enum on_empty on_empty;
-	uint64_t empty_ms;    /* it has to be empty for so long */
-	uint64_t empty_ns;    /* monotonic: it is since then; 0: it is not */
-	bool released;	      /* nothing is held, because it is */
-	enum leaving leaving; /* nothing more is started, and nothing held */
+	uint64_t empty_ns;		       /* monotonic: it is since then; 0: it is not */
+	bool released;			       /* nothing is held, because it is */
+	enum leaving leaving;		       /* nothing more is started, and nothing held */
 	char leaving_why[PROTO_TEXT_MAX];
 	bool ready;    /* the guard has taken the policy */
 	bool stopping; /* letting go of all */

@@ -43,8 +43,8 @@ struct other {
 };
 
 struct looker {
-	char *root, *instance, *agent;
-	struct spool_trust trust;
+	const struct agent_config *c;
+	const char *agent;
 	uint64_t beat_ms, expire_ms; /* the latter as it is on this filesystem, once that is open */
 	struct spool *sp;
 	struct life_watch *watch;
@@ -78,7 +78,8 @@ struct look {
 struct heartbeat {
 	uv_loop_t *loop;
 	uv_timer_t timer;
-	struct heartbeat_config c;
+	const struct heartbeat_ops *ops;
+	void *user;
 	struct looker lk;
 	struct look *look; /* the one that runs */
 	bool ending, runs_on, ended, named, soon;
@@ -451,7 +452,8 @@ static int write_own(struct looker *lk, struct look *l)
 static int open_spool(struct looker *lk, struct err *e)
 {
 	int r = lk->sp ? 0
-		       : spool_open(lk->root, lk->instance, &lk->trust, SPOOL_CREATE, &lk->sp, e);
+		       : spool_open(lk->c->root, lk->c->instance, &lk->c->trust, SPOOL_CREATE,
+				    &lk->sp, e);
 
 	if (r < 0 || lk->self.agent[0])
 		return r;
@@ -532,7 +534,7 @@ static void tell_notes(struct heartbeat *b, const char *lines)
 		size_t n = strcspn(lines, "\n");
 		cleanup_free char *line = xasprintf("%.*s", (int)n, lines);
 
-		b->c.tell(b->c.user, line);
+		b->ops->tell(b->user, line);
 		lines += n + (lines[n] == '\n');
 	}
 }
@@ -541,7 +543,7 @@ static void tell_notes(struct heartbeat *b, const char *lines)
 static void tell_trouble(struct heartbeat *b, const struct err *e)
 {
 	if (e->code && strcmp(b->trouble, e->text) != 0)
-		b->c.tell(b->c.user, e->text);
+		b->ops->tell(b->user, e->text);
 	(void)str_copy(b->trouble, sizeof(b->trouble), e->code ? e->text : "");
 }
 
@@ -572,21 +574,21 @@ static void take_findings(struct heartbeat *b, struct look *l)
 		/* Who has never had the name takes it when the other one has ended. */
 		b->ended = b->ended || b->named;
 		b->lk.check_ns = 0;
-		b->c.clash(b->c.user, &l->e);
+		b->ops->clash(b->user, &l->e);
 		return;
 	}
 	if (!b->lk.named && l->e.code)
-		b->c.no_spool(b->c.user, &l->e);
+		b->ops->no_spool(b->user, &l->e);
 	else
 		tell_trouble(b, &l->e);
 	if (named) {
 		b->named = true;
-		b->c.named(b->c.user);
+		b->ops->named(b->user);
 	}
 	if (left && !b->ending)
-		b->c.left(b->c.user);
+		b->ops->left(b->user);
 	if (l->dead.n && !b->ending)
-		b->c.dead(b->c.user, &l->dead);
+		b->ops->dead(b->user, &l->dead);
 }
 
 static uint64_t wait_ms(const struct heartbeat *b)
@@ -627,7 +629,7 @@ static void begin(struct heartbeat *b)
 	l->work.data = l;
 	l->last = b->ending;
 	l->remove = !b->runs_on;
-	b->c.fill(b->c.user, &l->own);
+	b->ops->fill(b->user, &l->own);
 	b->look = l;
 	b->soon = false;
 	(void)uv_timer_stop(&b->timer);
@@ -637,16 +639,17 @@ static void begin(struct heartbeat *b)
 	}
 }
 
-struct heartbeat *heartbeat_new(uv_loop_t *loop, const struct heartbeat_config *c)
+struct heartbeat *heartbeat_new(uv_loop_t *loop, const struct agent_config *c,
+				const struct node_self *self, const struct heartbeat_ops *ops,
+				void *user)
 {
 	struct heartbeat *b = xcalloc(1, sizeof(*b));
 
 	b->loop = loop;
-	b->c = *c;
-	b->lk = (struct looker){ .root = xstrdup(c->root),
-				 .instance = xstrdup(c->instance),
-				 .trust = c->trust,
-				 .agent = xstrdup(c->agent),
+	b->ops = ops;
+	b->user = user;
+	b->lk = (struct looker){ .c = c,
+				 .agent = self->name,
 				 .beat_ms = c->beat_ms,
 				 .expire_ms = c->expire_ms,
 				 .watch = life_watch_new(c->beat_ms),
@@ -743,9 +746,6 @@ int heartbeat_free(struct heartbeat *b)
 	b->lk.sp = spool_close(b->lk.sp);
 	(void)life_watch_free(b->lk.watch);
 	text_list_clear(&b->lk.told);
-	free(b->lk.root);
-	free(b->lk.instance);
-	free(b->lk.agent);
 	uv_close((uv_handle_t *)&b->timer, on_closed);
 	return 0;
 }

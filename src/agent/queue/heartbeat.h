@@ -14,6 +14,7 @@
 #include <jansson.h>
 #include <uv.h>
 
+#include "agent/node/config.h"
 #include "spool/beat.h"
 #include "spool/instance.h"
 #include "spool/room.h"
@@ -23,10 +24,7 @@
 
 struct heartbeat;
 
-struct heartbeat_config {
-	const char *root, *instance, *agent; /* copied */
-	struct spool_trust trust;
-	uint64_t beat_ms, expire_ms;
+struct heartbeat_ops {
 	/* What the next sign of life tells: devices, running, draining. */
 	void (*fill)(void *user, struct beat *b);
 	/* The name is ours. Once. */
@@ -45,10 +43,11 @@ struct heartbeat_config {
 	void (*left)(void *user);
 	/* A sentence about the others. */
 	void (*tell)(void *user, const char *text);
-	void *user;
 };
 
-struct heartbeat *heartbeat_new(uv_loop_t *loop, const struct heartbeat_config *config);
+struct heartbeat *heartbeat_new(uv_loop_t *loop, const struct agent_config *c,
+				const struct node_self *self, const struct heartbeat_ops *ops,
+				void *user);
 void heartbeat_start(struct heartbeat *b);
 /* What the sign of life tells has changed: the next look is due at once. */
 void heartbeat_soon(struct heartbeat *b);

@@ -155,7 +155,7 @@ void eventlog_take(struct eventlog *n, const struct guard_event *ev)
 	struct waiting *w;
 
 	/* Another instance's agent tells its own. */
-	if (ev->instance[0] && strcmp(ev->instance, n->c.view->instance) != 0)
+	if (ev->instance[0] && strcmp(ev->instance, n->c.view->c->instance) != 0)
 		return;
 	w = xcalloc(1, sizeof(*w));
 	w->event = *ev;
@@ -179,7 +179,7 @@ static json_t *own_json(const struct eventlog *n, const char *kind, json_t *more
 
 	(void)json_object_set_new(o, "time", json_string(clock_format_iso(clock_wall_ns(), time)));
 	(void)json_object_set_new(o, "event", json_string(kind));
-	(void)json_object_set_new(o, "instance", json_string(n->c.view->instance));
+	(void)json_object_set_new(o, "instance", json_string(n->c.view->c->instance));
 	(void)json_object_update_missing(o, more);
 	json_decref(more);
 	(void)json_object_set_new(o, "text", json_string(text));

@@ -99,7 +99,7 @@ static json_t *use_json(const struct view *v, const struct dev_status *d)
 	};
 	char id[LEASE_TEXT_MAX], text[LEASE_TEXT_MAX + PROTO_INSTANCE_MAX + 32];
 	enum use use = use_of(d);
-	bool own = strcmp(d->lease_instance, v->instance) == 0;
+	bool own = strcmp(d->lease_instance, v->c->instance) == 0;
 
 	if (use == USE_NONE)
 		return json_null();
@@ -170,7 +170,7 @@ static void say_counts(const struct view *v, struct strbuf *b)
 	unsigned int held = count_state(v, DEV_HELD, USE_NONE);
 	uint64_t reserved_bytes = held_bytes(v, USE_RESERVED);
 
-	if (v->workload)
+	if (v->c->workload)
 		strbuf_addf(b, "the workload runs on %u of %u GPUs", view_workloads(v),
 			    view_devices(v));
 	else if (held)
@@ -212,19 +212,16 @@ static char *phase_sentence(const struct view *v, char *buf)
 
 static json_t *lifetime_json(const struct view *v)
 {
-	static const char *const hows[LEAVING_MAX] = {
-		[LEAVING_DRAIN] = "drain", [LEAVING_STOP] = "stop"
-	};
 	json_t *o = json_object();
 
-	if (!v->lifetime_ms) {
+	if (!v->c->lifetime_ms) {
 		json_decref(o);
 		return json_null();
 	}
-	set(o, "whole_s", json_real((double)v->lifetime_ms / 1e3));
+	set(o, "whole_s", json_real((double)v->c->lifetime_ms / 1e3));
 	set(o, "left_s", json_real((double)deadline_left_ms(v) / 1e3));
 	set(o, "ends", time_json(deadline_end_wall_ns(v)));
-	set(o, "then", json_string(hows[v->lifetime_how]));
+	set(o, "then", json_string(v->c->lifetime_stops ? "stop" : "drain"));
 	return o;
 }
 
@@ -239,11 +236,11 @@ json_t *status_agent(const struct view *v)
 	set(o, "uptime_s", age_json(v->started_ns, now));
 	set(o, "until", time_json(v->until_wall_ns));
 	set(o, "lifetime", lifetime_json(v));
-	set(o, "on_empty", json_string(on_empty_name(v->on_empty)));
-	set(o, "empty_for_s", json_real((double)v->empty_ms / 1e3));
+	set(o, "on_empty", json_string(on_empty_name(v->c->on_empty)));
+	set(o, "empty_for_s", json_real((double)v->c->empty_ms / 1e3));
 	set(o, "empty_s", age_json(v->empty_ns, now));
-	set(o, "dev_dir", json_string(v->dev_dir));
-	set(o, "root", text_json(v->root ? v->root : ""));
+	set(o, "dev_dir", json_string(v->c->dev_dir));
+	set(o, "root", text_json(v->c->root ? v->c->root : ""));
 	set(o, "log", json_string(v->log_path));
 	set(o, "events", json_string(v->event_path));
 	return o;
@@ -395,7 +392,7 @@ static json_t *devices_json(const struct view *v, struct users *u, uint64_t now)
 		if (!v->seen[i])
 			continue;
 		o = status_device(v, &v->devices[i], u, now);
-		if (v->workload)
+		if (v->c->workload)
 			add_workload(o, v, i, now);
 		(void)json_array_append_new(a, o);
 	}
@@ -435,11 +432,11 @@ json_t *status_json(const struct view *v, struct agentlog *j, struct users *u)
 	struct hold_policy wanted = v->policy;
 	json_t *o = json_object();
 
-	wanted.hold = v->holds;
+	wanted.hold = v->c->policy.hold;
 	policy_describe(&wanted, v, &policy);
 	set(o, "format", json_integer(STATUS_FORMAT));
-	set(o, "instance", json_string(v->instance));
-	set(o, "host", json_string(v->host));
+	set(o, "instance", json_string(v->c->instance));
+	set(o, "host", json_string(v->self->host));
 	set(o, "time", time_json(clock_wall_ns()));
 	set(o, "phase", json_string(phase_name(view_phase(v))));
 	set(o, "sentence", json_string(phase_sentence(v, sentence)));
@@ -459,10 +456,10 @@ json_t *status_ping(const struct view *v)
 	json_t *o = json_object();
 
 	set(o, "pid", json_integer(v->pid));
-	set(o, "instance", json_string(v->instance));
+	set(o, "instance", json_string(v->c->instance));
 	set(o, "since", time_json(v->started_wall_ns));
 	set(o, "since_ns", bytes_json(v->started_wall_ns));
 	set(o, "phase", json_string(phase_name(view_phase(v))));
-	set(o, "root", text_json(v->root ? v->root : ""));
+	set(o, "root", text_json(v->c->root ? v->c->root : ""));
 	return o;
 }
