@@ -41,7 +41,7 @@
 #include "base/spawn.h"
 #include "base/str.h"
 #include "hold/names.h"
-#include "spool/beat.h"
+#include "spool/heartbeat.h"
 
 #define CLOSE_LIMIT_MS 500
 #define WATCH_MS       1000 /* also how often the guard hears from us: hold/proto.h */

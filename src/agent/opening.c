@@ -12,7 +12,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "spool/beat.h"
+#include "spool/heartbeat.h"
 #include "spool/instance.h"
 #include "spool/laneowner.h"
 #include "spool/recover.h"
@@ -37,7 +37,7 @@ static char *judged_name(const struct claim *c)
 }
 
 /* It cannot be told now whether anything of it runs: nothing is decided, and it is asked again. */
-static enum recover_life not_known(struct finder *f, const struct claim *c, const char *why)
+static enum liveness not_known(struct finder *f, const struct claim *c, const char *why)
 {
 	if (!f->o->again)
 		strbuf_addf(&f->o->notes, "task %llu: %s; looking again\n",
@@ -45,11 +45,11 @@ static enum recover_life not_known(struct finder *f, const struct claim *c, cons
 	cleanup_free char *judged = judged_name(c);
 
 	text_list_add(&f->o->unknown, judged);
-	return RECOVER_UNKNOWN;
+	return LIVENESS_UNKNOWN;
 }
 
 /* The record that a shim left in the spool becomes one of ours, if there is one. */
-static enum recover_life import_end(struct finder *f, const struct claim *c)
+static enum liveness import_end(struct finder *f, const struct claim *c)
 {
 	char path[SPOOL_PATH_MAX];
 	cleanup_free char *text = NULL;
@@ -66,19 +66,19 @@ static enum recover_life import_end(struct finder *f, const struct claim *c)
 		return listed ? not_known(f, c,
 					  listed < 0 ? e.text
 						     : "the record of its end cannot be read yet")
-			      : RECOVER_DEAD;
+			      : LIVENESS_DEAD;
 	}
 	if (spool_is_bad(code) || (code == 0 && record_parse(text, len, &r, &e) < 0)) {
 		strbuf_addf(&f->o->notes, "task %llu: the record of its end is in bad/: %s\n",
 			    (unsigned long long)c->name.id, e.text);
 		(void)spool_refuse(f->place->spool, path, e.text, NULL);
-		return RECOVER_DEAD;
+		return LIVENESS_DEAD;
 	}
 	if (code == 0) {
 		(void)names_token(f->o->key, &c->name, r.token);
 		code = record_write(f->o->run_dir, &r, false, &e);
 	}
-	return code < 0 ? not_known(f, c, e.text) : RECOVER_ALIVE;
+	return code < 0 ? not_known(f, c, e.text) : LIVENESS_ALIVE;
 }
 
 static bool is_of_this_boot(const struct finder *f, const struct claim *c)
@@ -91,7 +91,7 @@ static bool is_of_this_boot(const struct finder *f, const struct claim *c)
  * adopts it ends while the queue goes on. Whose the claim is does not matter: every agent of a
  * spool gives a shim the same name.
  */
-static enum recover_life look_for_shim(struct finder *f, const struct claim *c)
+static enum liveness look_for_shim(struct finder *f, const struct claim *c)
 {
 	struct shim_id id = { .boot_id = "" };
 	struct err e = ERR_INIT;
@@ -113,13 +113,13 @@ static enum recover_life look_for_shim(struct finder *f, const struct claim *c)
 	if (found.found == ADOPT_OTHER)
 		return not_known(f, c, "a process that is not its shim has its name");
 	if (found.found != ADOPT_LOST)
-		return RECOVER_ALIVE;
+		return LIVENESS_ALIVE;
 	left = orphans_count(token);
 	if (left < 0) {
 		(void)err_sys(&e, -left, "look for its processes");
 		return not_known(f, c, e.text);
 	}
-	return left ? RECOVER_ALIVE : import_end(f, c);
+	return left ? LIVENESS_ALIVE : import_end(f, c);
 }
 
 /* An agent with another name that lives, or may, speaks for its own claims. */
@@ -131,11 +131,11 @@ static bool is_anothers(const struct finder *f, const struct claim *c)
 	return strcmp(c->who.agent, f->place->self.agent) != 0 &&
 	       beat_read(f->place->spool, beat_agent_path(c->who.agent, path), &b, NULL, NULL) ==
 		       0 &&
-	       !b.ended && recover_life_here(f->place->spool, &b.who) != RECOVER_DEAD;
+	       !b.ended && recover_life_here(f->place->spool, &b.who) != LIVENESS_DEAD;
 }
 
 /* What a claim that was judged dead left on this node; of others only the record can be seen. */
-static enum recover_life look_behind(struct finder *f, const struct claim *c)
+static enum liveness look_behind(struct finder *f, const struct claim *c)
 {
 	bool ours = strcmp(c->who.agent, f->place->self.agent) == 0;
 
@@ -151,27 +151,27 @@ static int is_other(void *data, const char *agent)
  * The claim's process is the shim, or the agent where the shim was not noted yet; both may be gone
  * and the shim's record there, which is to be filed. What only its children are left of is ended.
  */
-static enum recover_life life_of(void *data, const struct claim *c)
+static enum liveness life_of(void *data, const struct claim *c)
 {
 	struct finder *f = data;
-	enum recover_life life = recover_life_here(f->place->spool, &c->who);
+	enum liveness life = recover_life_here(f->place->spool, &c->who);
 	bool ours = strcmp(c->who.agent, f->place->self.agent) == 0;
 
 	/* Somebody may be writing it; whether he lives is judged by the looks that follow. */
 	if (!c->who.agent[0])
 		return beat_each_agent(f->place->spool, is_other, f, NULL) == 0
 			       ? look_for_shim(f, c)
-			       : RECOVER_UNKNOWN;
+			       : LIVENESS_UNKNOWN;
 	if (recover_taken_over(c, f->place->self.agent))
 		return look_behind(f, c);
 	if (is_anothers(f, c))
-		return RECOVER_UNKNOWN;
-	if (life == RECOVER_ALIVE && c->started)
-		return RECOVER_ALIVE;
+		return LIVENESS_UNKNOWN;
+	if (life == LIVENESS_ALIVE && c->started)
+		return LIVENESS_ALIVE;
 	/* Of an earlier boot of this node, or an agent that is just ending: nobody else has our
 	 * name. */
-	if (!ours && life != RECOVER_DEAD)
-		return RECOVER_UNKNOWN;
+	if (!ours && life != LIVENESS_DEAD)
+		return LIVENESS_UNKNOWN;
 	return look_for_shim(f, c);
 }
 
@@ -183,7 +183,7 @@ static bool is_listed(const struct text_list *list, const char *text)
 	return false;
 }
 
-static enum recover_life life_of_dead(void *data, const struct claim *c)
+static enum liveness life_of_dead(void *data, const struct claim *c)
 {
 	struct finder *f = data;
 	cleanup_free char *judged = judged_name(c);
@@ -191,7 +191,7 @@ static enum recover_life life_of_dead(void *data, const struct claim *c)
 
 	if (is_listed(f->dead, judged))
 		return look_behind(f, c);
-	return is_listed(f->dead, unjudged) ? life_of(f, c) : RECOVER_UNKNOWN;
+	return is_listed(f->dead, unjudged) ? life_of(f, c) : LIVENESS_UNKNOWN;
 }
 
 /* What was judged already is not judged anew: its holder was silent for long enough. */

@@ -37,20 +37,20 @@ static bool is_said_gone(const struct spool *sp, const struct peer *p)
 
 static enum peer_state judge(const struct reading *r, const struct peer *p)
 {
-	static const enum peer_state states[] = { [RECOVER_ALIVE] = PEER_ALIVE,
-						  [RECOVER_DEAD] = PEER_GONE,
-						  [RECOVER_UNKNOWN] = PEER_UNKNOWN };
-	struct life_facts f = { .same_node = p->here,
-				.runs = p->here && proc_alive(&p->beat.who.proc),
-				.same_kernel =
-					beat_same_kernel(p->beat.who.boot, spool_boot(r->sp)),
-				.local_files = !spool_is_network(r->sp),
-				.gone = p->said_gone,
-				.quiet_ms = p->age_ms,
-				.promise_ms = p->beat.promise_ms,
-				.expire_ms = settings_num(r->ctx->settings, SET_EXPIRE) };
+	static const enum peer_state states[] = { [LIVENESS_ALIVE] = PEER_ALIVE,
+						  [LIVENESS_DEAD] = PEER_GONE,
+						  [LIVENESS_UNKNOWN] = PEER_UNKNOWN };
+	struct liveness_facts f = { .same_node = p->here,
+				    .runs = p->here && proc_alive(&p->beat.who.proc),
+				    .same_kernel =
+					    beat_same_kernel(p->beat.who.boot, spool_boot(r->sp)),
+				    .local_files = !spool_is_network(r->sp),
+				    .gone = p->said_gone,
+				    .quiet_ms = p->age_ms,
+				    .promise_ms = p->beat.promise_ms,
+				    .expire_ms = settings_num(r->ctx->settings, SET_EXPIRE) };
 
-	return p->beat.ended ? PEER_OFF : states[life_judge(&f)];
+	return p->beat.ended ? PEER_OFF : states[liveness_judge(&f)];
 }
 
 /* One that is just being written is looked at again. */

@@ -5,14 +5,13 @@
 /*
  * The agents that serve an instance, as their signs of life in agents/ tell one who looks once. How
  * old a sign is is told by two clocks, that of this node and that of who keeps the file: good
- * enough for people, never for taking anything over (spool/life.h).
+ * enough for people, never for taking anything over (spool/heartbeat.h).
  */
 
 #include <jansson.h>
 
 #include "cli/queue.h"
-#include "spool/beat.h"
-#include "spool/life.h"
+#include "spool/heartbeat.h"
 
 enum peer_state {
 	PEER_ALIVE,

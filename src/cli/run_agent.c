@@ -17,7 +17,7 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "hold/names.h"
-#include "spool/beat.h"
+#include "spool/heartbeat.h"
 #include "spool/instance.h"
 #include "task/spec.h"
 #include "task/sweep.h"

@@ -18,7 +18,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "spool/beat.h"
+#include "spool/heartbeat.h"
 #include "spool/own.h"
 
 #define LANE_FILE_MAX 256

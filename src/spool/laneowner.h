@@ -6,7 +6,7 @@
  * Which agent starts the tasks of a lane, or of an array with a limit: so that one after another,
  * or N at once, is true on several nodes, too. One agent owns it at a time, until it lets go,
  * because it has nothing of it, or has no file in agents/ any more, which goes when all that it ran
- * is over or was taken back (spool/beat.h).
+ * is over or was taken back (spool/heartbeat.h).
  *
  *	lanes/KEY,eEPOCH	made exclusively, with the owner in it; the highest counts
  *

@@ -25,7 +25,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/batch.h"
-#include "spool/beat.h"
+#include "spool/heartbeat.h"
 #include "spool/own.h"
 #include "spool/raw.h"
 #include "spool/scan.h"
@@ -79,13 +79,13 @@ static void problem(struct recovery *rc, const char *path, const struct err *e)
 	tell(rc, "%s could not be recovered: %s", path, e->text);
 }
 
-enum recover_life recover_life_here(const struct spool *sp, const struct claimer *c)
+enum liveness recover_life_here(const struct spool *sp, const struct claimer *c)
 {
 	if (strcmp(c->boot, sp->boot) == 0)
-		return proc_alive(&c->proc) ? RECOVER_ALIVE : RECOVER_DEAD;
+		return proc_alive(&c->proc) ? LIVENESS_ALIVE : LIVENESS_DEAD;
 	/* What was before this kernel was started, on a disk that it has to itself. */
-	return !sp->network && !beat_same_kernel(c->boot, sp->boot) ? RECOVER_DEAD
-								    : RECOVER_UNKNOWN;
+	return !sp->network && !beat_same_kernel(c->boot, sp->boot) ? LIVENESS_DEAD
+								    : LIVENESS_UNKNOWN;
 }
 
 /* ---- events of an earlier boot ----------------------------------------------------------------
@@ -290,41 +290,41 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 	return transit_requeue(rc->sp, rc->ev, c, known ? &known->again : &again, e);
 }
 
-static enum recover_life life_of(struct recovery *rc, const struct claim *c)
+static enum liveness life_of(struct recovery *rc, const struct claim *c)
 {
 	if (rc->calls && rc->calls->life)
 		return rc->calls->life(rc->calls->data, c);
 
-	enum recover_life life = recover_life_here(rc->sp, &c->who);
+	enum liveness life = recover_life_here(rc->sp, &c->who);
 	bool ours = strcmp(c->who.agent, rc->self->agent) == 0;
 
 	if (!c->who.agent[0])
-		return rc->others ? RECOVER_UNKNOWN : RECOVER_DEAD;
+		return rc->others ? LIVENESS_UNKNOWN : LIVENESS_DEAD;
 
 	/* A claim of our own that this process has not made is one of an agent before it; nobody
 	 * else has our name. */
-	if (ours && (!c->who.proc.pid || life == RECOVER_UNKNOWN))
-		return RECOVER_DEAD;
+	if (ours && (!c->who.proc.pid || life == LIVENESS_UNKNOWN))
+		return LIVENESS_DEAD;
 	if (recover_taken_over(c, rc->self->agent))
-		return RECOVER_DEAD;
+		return LIVENESS_DEAD;
 	return life;
 }
 
 /* 0: it is dead; 1: it has been dealt with. */
 static int look_at_holder(struct recovery *rc, const struct claim *c, const struct spool_spec *spec)
 {
-	enum recover_life life = life_of(rc, c);
+	enum liveness life = life_of(rc, c);
 
-	if (life != RECOVER_DEAD && find_event(rc, c->name.id, c->name.element, c->name.epoch))
+	if (life != LIVENESS_DEAD && find_event(rc, c->name.id, c->name.element, c->name.epoch))
 		rc->events_stay = true;
-	if (life == RECOVER_UNKNOWN)
+	if (life == LIVENESS_UNKNOWN)
 		rc->counts.unknown++;
-	if (life == RECOVER_ALIVE) {
+	if (life == LIVENESS_ALIVE) {
 		rc->counts.adopted++;
 		if (rc->calls && rc->calls->adopt)
 			rc->calls->adopt(rc->calls->data, c, spec);
 	}
-	return life != RECOVER_DEAD;
+	return life != LIVENESS_DEAD;
 }
 
 static bool is_own(const struct recovery *rc, const struct claim *c)

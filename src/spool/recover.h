@@ -15,13 +15,12 @@
 
 #include "spool/claim.h"
 #include "spool/events.h"
-
-enum recover_life { RECOVER_ALIVE, RECOVER_DEAD, RECOVER_UNKNOWN };
+#include "spool/heartbeat.h"
 
 struct recover_calls {
 	/* Whether the holder of a claim lives. Where who.agent is "", its file is empty: somebody
 	 * died before it was written, or is just writing it. A NULL slot: recover_life_here(). */
-	enum recover_life (*life)(void *data, const struct claim *c);
+	enum liveness (*life)(void *data, const struct claim *c);
 	/* A claim whose holder lives; spec is NULL for an element. May be NULL. */
 	void (*adopt)(void *data, const struct claim *c, const struct spool_spec *spec);
 	/* The claim at path could not be brought on, also where it could not even be read: it is as
@@ -41,7 +40,7 @@ struct recover_counts {
 bool recover_taken_over(const struct claim *c, const char *self);
 
 /* PID and start time where the claim is of this boot; of others it is unknown. */
-enum recover_life recover_life_here(const struct spool *sp, const struct claimer *c);
+enum liveness recover_life_here(const struct spool *sp, const struct claimer *c);
 
 /*
  * self: the caller as a claimer. ev: where what is done is noted, may be NULL. One task that cannot

@@ -4,7 +4,7 @@
 
 /*
  * A shim keeps its claim alive: every beat a thread, which may hang with the spool's filesystem,
- * rewrites agents/ID,eEPOCH (spool/beat.h). The thread begins with the first beat, so that a short
+ * rewrites agents/ID,eEPOCH (beat_keep()). The thread begins with the first beat, so that a short
  * task has none.
  *
  * With each beat it looks whether another agent serves the instance. While that is so, the beat

@@ -34,6 +34,8 @@ def layers(tree):
     ("src/agent/a.h", '#include "agent/queue/a.h"\n', None),
     ("src/agent/queue/a.h", '#include "agent/a.h"\n', "agent/queue must not know agent/a.h"),
     ("src/task/a.h", '#include "hold/proto.h"\n', None),
+    ("src/agent/a.h", '#include "spool/own.h"\n', "agent must not know spool/own.h"),
+    ("src/hold/a.h", '#include "hold/own.h"\n', None),
     ("src/task/a.h", '#include "hold/real.h"\n', "task must not know hold/real.h"),
     ("sim/a.c", '#include "base/real.h"\n', "sim may include only"),
     ("sim/cmd_a.c", '#include "base/real.h"\n', None),

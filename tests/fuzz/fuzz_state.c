@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "spool/beat.h"
+#include "spool/heartbeat.h"
 #include "spool/instance.h"
 #include "spool/laneowner.h"
 

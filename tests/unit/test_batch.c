@@ -232,9 +232,9 @@ static void test_hole(void **state)
 	assert_int_equal(batch_counts(b).done, 1);
 }
 
-static enum recover_life all_dead(void *data, const struct claim *c)
+static enum liveness all_dead(void *data, const struct claim *c)
 {
-	return RECOVER_DEAD;
+	return LIVENESS_DEAD;
 }
 
 /* What lies in running/ of an element that there is not goes, and the rest is recovered. */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "spool/beat.h"
+#include "spool/heartbeat.h"
 #include "spool/instance.h"
 #include "spool/laneowner.h"
 #include "spool/own.h"

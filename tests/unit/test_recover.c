@@ -154,9 +154,9 @@ static void test_stopped_batch(void **state)
 	sp = spool_close(sp);
 }
 
-static enum recover_life all_dead(void *data, const struct claim *c)
+static enum liveness all_dead(void *data, const struct claim *c)
 {
-	return RECOVER_DEAD;
+	return LIVENESS_DEAD;
 }
 
 static const struct recover_calls dead = { .life = all_dead };
@@ -352,9 +352,9 @@ struct adoptions {
 	unsigned int stopped, others;
 };
 
-static enum recover_life is_alive(void *data, const struct claim *c)
+static enum liveness is_alive(void *data, const struct claim *c)
 {
-	return RECOVER_ALIVE;
+	return LIVENESS_ALIVE;
 }
 
 static void count_adopted(void *data, const struct claim *c, const struct spool_spec *spec)
@@ -553,9 +553,9 @@ static void test_power_loss(void **state)
 	sp = spool_close(sp);
 }
 
-static enum recover_life not_known_yet(void *data, const struct claim *c)
+static enum liveness not_known_yet(void *data, const struct claim *c)
 {
-	return RECOVER_UNKNOWN;
+	return LIVENESS_UNKNOWN;
 }
 
 /* What survived a power loss, as the agent of that name left them. */
@@ -650,9 +650,9 @@ static void expect_waiting(const struct spool *sp, uint64_t id, uint64_t epoch,
 	task_file_clear(&file);
 }
 
-static enum recover_life own_lives(void *data, const struct claim *c)
+static enum liveness own_lives(void *data, const struct claim *c)
 {
-	return strcmp(c->who.agent, "node1") == 0 ? RECOVER_ALIVE : RECOVER_UNKNOWN;
+	return strcmp(c->who.agent, "node1") == 0 ? LIVENESS_ALIVE : LIVENESS_UNKNOWN;
 }
 
 /* The renames of a requeue, and of the claim behind it, are on the disk, and their records are not:
@@ -870,12 +870,12 @@ struct hidden {
 	const char *at, *from;
 };
 
-static enum recover_life show_again(void *data, const struct claim *c)
+static enum liveness show_again(void *data, const struct claim *c)
 {
 	const struct hidden *h = data;
 
 	(void)spool_rename(h->sp, h->at, h->from, NULL);
-	return RECOVER_DEAD;
+	return LIVENESS_DEAD;
 }
 
 /* A batch whose name is changed just when the directory is read is not seen by that look. */

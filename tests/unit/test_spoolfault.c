@@ -297,9 +297,9 @@ static void scenario(void)
 	(void)spool_close(sp);
 }
 
-static enum recover_life all_dead(void *data, const struct claim *c)
+static enum liveness all_dead(void *data, const struct claim *c)
 {
-	return RECOVER_DEAD;
+	return LIVENESS_DEAD;
 }
 
 static int count_id(void *data, const struct task_name *n, const char *dir)

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "spool/beat.h"
+#include "spool/heartbeat.h"
 #include "spool/instance.h"
 #include "spool/lanes.h"
 #include "spool/transit.h"

@@ -9,8 +9,8 @@
 #include "base/signame.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "spool/beat.h"
 #include "spool/elements.h"
+#include "spool/heartbeat.h"
 
 #define VALUE_MAX 4096
 

@@ -22,8 +22,8 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "spool/claim.h"
+#include "spool/heartbeat.h"
 #include "spool/instance.h"
-#include "spool/life.h"
 
 #define CHECK_BEATS	   3	/* so long one that may have our name is listened to... */
 #define CHECK_NODE_MS	   2000 /* ... or this, on the same node: it may be ending */
@@ -38,7 +38,7 @@ struct other {
 	struct beat beat;
 	char agent[NAME_AGENT_MAX + 1];
 	uint64_t quiet_ms;
-	enum recover_life life;
+	enum liveness life;
 	size_t n_claims;
 };
 
@@ -47,7 +47,7 @@ struct looker {
 	const char *agent;
 	uint64_t beat_ms, expire_ms; /* the latter as it is on this filesystem, once that is open */
 	struct spool *sp;
-	struct life_watch *watch;
+	struct beat_watch *watch;
 	struct claimer self;
 	uint64_t count;
 	uint64_t began_ns;
@@ -211,11 +211,11 @@ static bool person_said_gone(const struct spool *sp, const char *agent, const ch
 
 /* A file that is empty or torn, because it is being written, does not say of which boot it is: that
  * is no proof of an earlier one, and only the time for which it stays so counts. */
-static struct life_facts facts_about(const struct looker *lk, const struct claimer *who,
-				     uint64_t quiet_ms, uint64_t promise_ms)
+static struct liveness_facts facts_about(const struct looker *lk, const struct claimer *who,
+					 uint64_t quiet_ms, uint64_t promise_ms)
 {
 	bool local = !spool_is_network(lk->sp), known = who->boot[0];
-	struct life_facts f = {
+	struct liveness_facts f = {
 		.same_node = strcmp(who->boot, spool_boot(lk->sp)) == 0,
 		.same_kernel = known ? beat_same_kernel(who->boot, spool_boot(lk->sp)) : local,
 		.local_files = known && local,
@@ -240,7 +240,7 @@ static int look_at_agent(void *data, const char *agent)
 	struct looking *g = data;
 	struct look *l = g->l;
 	char path[SPOOL_PATH_MAX];
-	struct other o = { .life = RECOVER_UNKNOWN };
+	struct other o = { .life = LIVENESS_UNKNOWN };
 
 	if (strcmp(agent, g->lk->agent) == 0)
 		return 0;
@@ -248,14 +248,14 @@ static int look_at_agent(void *data, const char *agent)
 	(void)beat_read(g->lk->sp, beat_agent_path(agent, path), &o.beat, NULL, NULL);
 	(void)str_copy(o.agent, sizeof(o.agent), agent);
 	(void)str_copy(o.beat.who.agent, sizeof(o.beat.who.agent), agent);
-	o.quiet_ms = life_see(g->lk->watch, path, o.beat.count);
+	o.quiet_ms = beat_watch_see(g->lk->watch, path, o.beat.count);
 	if (o.beat.ended) {
-		o.life = RECOVER_DEAD;
+		o.life = LIVENESS_DEAD;
 	} else {
-		struct life_facts f =
+		struct liveness_facts f =
 			facts_about(g->lk, &o.beat.who, o.quiet_ms, o.beat.promise_ms);
 
-		o.life = life_judge(&f);
+		o.life = liveness_judge(&f);
 	}
 	l->others = xrealloc(l->others, l->n + 1, sizeof(*l->others));
 	l->others[l->n++] = o;
@@ -320,18 +320,18 @@ static void judge_claim(struct looking *g, const struct task_name *n, const char
 {
 	char beat_path[SPOOL_PATH_MAX], end_path[SPOOL_PATH_MAX];
 	struct beat b = { .promise_ms = o ? o->beat.promise_ms : 0 };
-	struct life_facts f;
+	struct liveness_facts f;
 	uint64_t quiet_ms;
 
 	(void)beat_read(g->lk->sp, beat_claim_path(n, beat_path), &b, NULL, NULL);
-	quiet_ms = life_see(g->lk->watch, beat_path, b.count);
-	if (o && o->life == RECOVER_ALIVE)
+	quiet_ms = beat_watch_see(g->lk->watch, beat_path, b.count);
+	if (o && o->life == LIVENESS_ALIVE)
 		return;
 	if (o && !who->boot[0]) /* the agent died before it wrote its claim down */
 		who = &o->beat.who;
 	f = facts_about(g->lk, who, quiet_ms, b.promise_ms);
 
-	enum recover_life life = life_judge(&f);
+	enum liveness life = liveness_judge(&f);
 
 	/* Nobody has filled it for so long: who does so now finds that it was taken back. */
 	if (!who->boot[0] && n->element) {
@@ -341,9 +341,9 @@ static void judge_claim(struct looking *g, const struct task_name *n, const char
 			text_list_add(&g->l->dead, empty);
 		return;
 	}
-	if (life == RECOVER_DEAD || spool_exists(g->lk->sp, beat_end_path(n, end_path)))
+	if (life == LIVENESS_DEAD || spool_exists(g->lk->sp, beat_end_path(n, end_path)))
 		text_list_add(&g->l->dead, path);
-	else if (life == RECOVER_UNKNOWN)
+	else if (life == LIVENESS_UNKNOWN)
 		tell_unknown(g, n, path, who);
 }
 
@@ -353,7 +353,7 @@ static void look_at_own(struct looking *g, const char *path)
 {
 	cleanup_free char *unjudged = xasprintf("%s" HEARTBEAT_UNJUDGED, path);
 
-	if (life_see(g->lk->watch, path, 0) > g->lk->expire_ms)
+	if (beat_watch_see(g->lk->watch, path, 0) > g->lk->expire_ms)
 		text_list_add(&g->l->dead, unjudged);
 }
 
@@ -387,7 +387,7 @@ static int look_at_claim(void *data, const char *file, unsigned char type)
 	}
 	if (o)
 		o->n_claims++;
-	if (o && o->life == RECOVER_ALIVE && o->quiet_ms < QUIET_BEATS * g->lk->beat_ms)
+	if (o && o->life == LIVENESS_ALIVE && o->quiet_ms < QUIET_BEATS * g->lk->beat_ms)
 		return 0;
 	if (n.element || read_claimer(g->lk->sp, &n, path, &who) == 0)
 		judge_claim(g, &n, path, o, &who);
@@ -404,7 +404,7 @@ static void clear_away(struct looking *g)
 	for (size_t i = 0; i < g->l->n; i++) {
 		const struct other *o = &g->l->others[i];
 
-		if (o->life != RECOVER_DEAD || o->n_claims)
+		if (o->life != LIVENESS_DEAD || o->n_claims)
 			continue;
 		if (!o->beat.ended)
 			strbuf_addf(&g->l->notes, "the agent %s is not there any more\n", o->agent);
@@ -418,7 +418,7 @@ static void clear_away(struct looking *g)
 static bool somebody_is_there(const struct look *l)
 {
 	for (size_t i = 0; i < l->n; i++)
-		if (l->others[i].life != RECOVER_DEAD)
+		if (l->others[i].life != LIVENESS_DEAD)
 			return true;
 	return false;
 }
@@ -467,11 +467,11 @@ static void look_around(struct looking *g)
 {
 	struct look *l = g->l;
 
-	life_begin(g->lk->watch, clock_boot_ns());
+	beat_watch_begin(g->lk->watch, clock_boot_ns());
 	if (beat_each_agent(g->lk->sp, look_at_agent, g, &l->e) == 0 &&
 	    spool_each(g->lk->sp, spool_dir_name(SPOOL_RUNNING), look_at_claim, g, &l->e) == 0)
 		clear_away(g);
-	life_finish(g->lk->watch);
+	beat_watch_finish(g->lk->watch);
 }
 
 /* It was moved, or removed: what is open is served to its end, and what is submitted goes
@@ -554,7 +554,7 @@ static bool somebody_left(const struct heartbeat *b, const struct look *l)
 		const struct other *was = &b->others[i];
 		const struct other *is = find_other(l, was->agent);
 
-		if (was->life == RECOVER_ALIVE && (!is || is->life != RECOVER_ALIVE))
+		if (was->life == LIVENESS_ALIVE && (!is || is->life != LIVENESS_ALIVE))
 			return true;
 	}
 	return false;
@@ -652,7 +652,7 @@ struct heartbeat *heartbeat_new(uv_loop_t *loop, const struct agent_config *c,
 				 .agent = self->name,
 				 .beat_ms = c->beat_ms,
 				 .expire_ms = c->expire_ms,
-				 .watch = life_watch_new(c->beat_ms),
+				 .watch = beat_watch_new(c->beat_ms),
 				 .began_ns = clock_wall_ns() };
 	b->promise_ms = c->expire_ms;
 	(void)uv_timer_init(loop, &b->timer);
@@ -699,7 +699,7 @@ size_t heartbeat_nodes(const struct heartbeat *b, struct room_node **ret)
 	for (size_t i = 0; i < b->n; i++) {
 		const struct other *o = &b->others[i];
 
-		if (o->life != RECOVER_ALIVE)
+		if (o->life != LIVENESS_ALIVE)
 			continue;
 		(*ret)[n] = (struct room_node){ .lives = true, .devices = o->beat.devices };
 		(void)str_copy((*ret)[n++].agent, sizeof((*ret)->agent), o->agent);
@@ -710,7 +710,7 @@ size_t heartbeat_nodes(const struct heartbeat *b, struct room_node **ret)
 json_t *heartbeat_report(const struct heartbeat *b)
 {
 	static const char *const words[] = {
-		[RECOVER_ALIVE] = "alive", [RECOVER_DEAD] = "gone", [RECOVER_UNKNOWN] = "unknown"
+		[LIVENESS_ALIVE] = "alive", [LIVENESS_DEAD] = "gone", [LIVENESS_UNKNOWN] = "unknown"
 	};
 	json_t *all = json_array();
 
@@ -744,7 +744,7 @@ int heartbeat_free(struct heartbeat *b)
 	if (b->look)
 		return -EBUSY;
 	b->lk.sp = spool_close(b->lk.sp);
-	(void)life_watch_free(b->lk.watch);
+	(void)beat_watch_free(b->lk.watch);
 	text_list_clear(&b->lk.told);
 	uv_close((uv_handle_t *)&b->timer, on_closed);
 	return 0;

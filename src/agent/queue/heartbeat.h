@@ -4,7 +4,7 @@
 
 /*
  * The agents of an instance on other nodes: every beat this agent writes its own sign of life and
- * looks at those of the others (spool/beat.h, spool/life.h), off the loop's thread and apart from
+ * looks at those of the others (spool/heartbeat.h), off the loop's thread and apart from
  * the spooler, whose jobs may take long. What is found is told on the loop.
  *
  * First of all it makes sure that nobody else has its name: until then `named` has not been called,
@@ -15,7 +15,7 @@
 #include <uv.h>
 
 #include "agent/node/config.h"
-#include "spool/beat.h"
+#include "spool/heartbeat.h"
 #include "spool/instance.h"
 #include "spool/room.h"
 

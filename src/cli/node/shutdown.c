@@ -49,7 +49,7 @@ struct shutdown {
 	const struct spool *sp;
 	struct order order;
 	struct peers peers;
-	struct life_watch *watch;
+	struct beat_watch *watch;
 	size_t n_answered, n_silent;
 	bool *waits; /* per peer: its end is waited for */
 	struct err *e;
@@ -142,7 +142,7 @@ static bool has_ended(struct shutdown *s, const struct peer *p, bool *ret_lost)
 					b.who.proc.pid != p->beat.who.proc.pid ||
 					b.who.proc.start != p->beat.who.proc.start)))
 		return true;
-	quiet_ms = r == 0 ? life_see(s->watch, path, b.count) : 0;
+	quiet_ms = r == 0 ? beat_watch_see(s->watch, path, b.count) : 0;
 	if (quiet_ms <= (expire_ms > p->beat.promise_ms ? expire_ms : p->beat.promise_ms))
 		return false;
 	*ret_lost = true;
@@ -179,21 +179,21 @@ static void wait_ends(struct shutdown *s)
 
 	if (left && !quick && isatty(STDERR_FILENO))
 		(void)fputs("Waiting for their ends; Ctrl-C ends the waiting alone.\n", stderr);
-	s->watch = life_watch_new(step_ms);
+	s->watch = beat_watch_new(step_ms);
 	while (left) {
 		left = 0;
-		life_begin(s->watch, clock_boot_ns());
+		beat_watch_begin(s->watch, clock_boot_ns());
 		for (size_t i = 0; i < s->peers.n; i++) {
 			s->waits[i] = s->waits[i] &&
 				      !look_at_end(s, &s->peers.all[i], clock_mono_ns() >= late_ns);
 			left += s->waits[i];
 		}
-		life_finish(s->watch);
+		beat_watch_finish(s->watch);
 		(void)fflush(stdout);
 		if (left)
 			(void)usleep(step_ms * 1000);
 	}
-	s->watch = life_watch_free(s->watch);
+	s->watch = beat_watch_free(s->watch);
 }
 
 /* ---- */

@@ -7,24 +7,24 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "spool/life.h"
+#include "spool/heartbeat.h"
 
 #define STEP_MS	  10000ULL
 #define EXPIRE_MS 300000ULL
 
-static uint64_t look(struct life_watch *w, uint64_t at_ms, const char *key, uint64_t count)
+static uint64_t look(struct beat_watch *w, uint64_t at_ms, const char *key, uint64_t count)
 {
 	uint64_t quiet;
 
-	life_begin(w, at_ms * NS_PER_MS);
-	quiet = life_see(w, key, count);
-	life_finish(w);
+	beat_watch_begin(w, at_ms * NS_PER_MS);
+	quiet = beat_watch_see(w, key, count);
+	beat_watch_finish(w);
 	return quiet;
 }
 
 static void test_counter_is_timed_by_our_clock(void **state)
 {
-	struct life_watch *w = life_watch_new(STEP_MS);
+	struct beat_watch *w = beat_watch_new(STEP_MS);
 	uint64_t at = 5000000;
 
 	/* However old it is by its own account: what is seen for the first time is not quiet. */
@@ -35,83 +35,85 @@ static void test_counter_is_timed_by_our_clock(void **state)
 	assert_int_equal(look(w, at += STEP_MS, "a", 18), STEP_MS);
 	/* A counter that goes back has moved, too: its writer was started anew. */
 	assert_int_equal(look(w, at += STEP_MS, "a", 1), 0);
-	assert_null(life_watch_free(w));
+	assert_null(beat_watch_free(w));
 }
 
 static void test_time_without_looking_does_not_count(void **state)
 {
-	struct life_watch *w = life_watch_new(STEP_MS);
+	struct beat_watch *w = beat_watch_new(STEP_MS);
 
 	(void)look(w, 1000, "a", 1);
 	assert_int_equal(look(w, 1000 + STEP_MS, "a", 1), STEP_MS);
 	/* The observer was stopped for an hour: nobody is dead because of that. */
 	assert_int_equal(look(w, 3600000, "a", 1), 3 * STEP_MS);
 	assert_int_equal(look(w, 3600000 + STEP_MS, "a", 1), 4 * STEP_MS);
-	assert_null(life_watch_free(w));
+	assert_null(beat_watch_free(w));
 }
 
 static void test_each_thing_has_its_own_time(void **state)
 {
-	struct life_watch *w = life_watch_new(STEP_MS);
+	struct beat_watch *w = beat_watch_new(STEP_MS);
 	char key[16] = "claim";
 
 	(void)look(w, STEP_MS, "a", 1);
-	life_begin(w, 2 * STEP_MS * NS_PER_MS);
-	assert_int_equal(life_see(w, key, 0), 0);
+	beat_watch_begin(w, 2 * STEP_MS * NS_PER_MS);
+	assert_int_equal(beat_watch_see(w, key, 0), 0);
 	(void)strcpy(key, "a"); /* the key is copied */
-	assert_int_equal(life_see(w, key, 1), STEP_MS);
-	assert_int_equal(life_see(w, key, 1), STEP_MS); /* asked twice in one look */
-	life_finish(w);
+	assert_int_equal(beat_watch_see(w, key, 1), STEP_MS);
+	assert_int_equal(beat_watch_see(w, key, 1), STEP_MS); /* asked twice in one look */
+	beat_watch_finish(w);
 	/* What was not there in a look begins anew. */
 	assert_int_equal(look(w, 3 * STEP_MS, "claim", 0), STEP_MS);
 	assert_int_equal(look(w, 4 * STEP_MS, "a", 1), 0);
-	assert_null(life_watch_free(w));
+	assert_null(beat_watch_free(w));
 }
 
 static void test_judging(void **state)
 {
 	static const struct {
 		const char *what;
-		struct life_facts f;
-		enum recover_life want;
+		struct liveness_facts f;
+		enum liveness want;
 	} rows[] = {
 		{ "a process of this node runs",
 		  { .same_node = true, .runs = true, .quiet_ms = 900000 },
-		  RECOVER_ALIVE },
-		{ "one of this node does not", { .same_node = true }, RECOVER_DEAD },
-		{ "it beats", { .quiet_ms = 20000, .promise_ms = 300000 }, RECOVER_ALIVE },
+		  LIVENESS_ALIVE },
+		{ "one of this node does not", { .same_node = true }, LIVENESS_DEAD },
+		{ "it beats", { .quiet_ms = 20000, .promise_ms = 300000 }, LIVENESS_ALIVE },
 		{ "its promise is over",
 		  { .quiet_ms = 300001, .promise_ms = 300000 },
-		  RECOVER_DEAD },
+		  LIVENESS_DEAD },
 		{ "it promised more than we would wait",
 		  { .quiet_ms = 310000, .promise_ms = 600000 },
-		  RECOVER_ALIVE },
+		  LIVENESS_ALIVE },
 		{ "it promised less than we wait",
 		  { .quiet_ms = 200000, .promise_ms = 90000 },
-		  RECOVER_ALIVE },
+		  LIVENESS_ALIVE },
 		{ "it was alone and may run on, cut off",
 		  { .quiet_ms = 9000000 },
-		  RECOVER_UNKNOWN },
+		  LIVENESS_UNKNOWN },
 		{ "a neighbour cannot be cut off alone",
 		  { .quiet_ms = 300001, .same_kernel = true },
-		  RECOVER_DEAD },
+		  LIVENESS_DEAD },
 		{ "a neighbour needs its time, too",
 		  { .quiet_ms = 1, .same_kernel = true, .local_files = true },
-		  RECOVER_ALIVE },
+		  LIVENESS_ALIVE },
 		{ "a command was interrupted, which runs nothing",
 		  { .quiet_ms = 300001, .tool = true },
-		  RECOVER_DEAD },
-		{ "a command needs its time, too", { .quiet_ms = 1, .tool = true }, RECOVER_ALIVE },
-		{ "an earlier boot of a local disk", { .local_files = true }, RECOVER_DEAD },
-		{ "somebody vouches that it is gone", { .gone = true }, RECOVER_DEAD },
+		  LIVENESS_DEAD },
+		{ "a command needs its time, too",
+		  { .quiet_ms = 1, .tool = true },
+		  LIVENESS_ALIVE },
+		{ "an earlier boot of a local disk", { .local_files = true }, LIVENESS_DEAD },
+		{ "somebody vouches that it is gone", { .gone = true }, LIVENESS_DEAD },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct life_facts f = rows[i].f;
+		struct liveness_facts f = rows[i].f;
 
 		f.expire_ms = EXPIRE_MS;
-		if (life_judge(&f) != rows[i].want)
-			fail_msg("%s: %d", rows[i].what, life_judge(&f));
+		if (liveness_judge(&f) != rows[i].want)
+			fail_msg("%s: %d", rows[i].what, liveness_judge(&f));
 	}
 }
 

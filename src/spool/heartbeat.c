@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spool/beat.h"
+#include "spool/heartbeat.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/own.h"
+
+#define STEP_SLACK 2 /* a look that is later than so many steps counts as that many */
 
 char *beat_agent_path(const char *agent, char *buf)
 {
@@ -179,4 +181,162 @@ bool beat_same_kernel(const char *boot, const char *other)
 	size_t n = strcspn(boot, "."), m = strcspn(other, ".");
 
 	return n && n == m && strncmp(boot, other, n) == 0;
+}
+
+/* ---- how long one has been silent ---------------------------------------------------------------
+ */
+
+struct seen {
+	char key[SPOOL_PATH_MAX];
+	uint64_t count;
+	uint64_t quiet_ms;
+	bool present; /* in this look */
+};
+
+struct beat_watch {
+	uint64_t step_ms, looked_ns;
+	uint64_t passed_ms; /* since the last look, as far as it counts */
+	size_t n;
+	struct seen *all;
+};
+
+struct beat_watch *beat_watch_new(uint64_t step_ms)
+{
+	struct beat_watch *w = xcalloc(1, sizeof(*w));
+
+	w->step_ms = step_ms;
+	return w;
+}
+
+struct beat_watch *beat_watch_free(struct beat_watch *w)
+{
+	if (!w)
+		return NULL;
+	free(w->all);
+	free(w);
+	return NULL;
+}
+
+void beat_watch_begin(struct beat_watch *w, uint64_t now_ns)
+{
+	uint64_t most = w->step_ms * STEP_SLACK;
+	uint64_t passed = w->looked_ns ? (now_ns - w->looked_ns) / NS_PER_MS : 0;
+
+	w->passed_ms = passed < most ? passed : most;
+	w->looked_ns = now_ns;
+	for (size_t i = 0; i < w->n; i++)
+		w->all[i].present = false;
+}
+
+static struct seen *find_seen(const struct beat_watch *w, const char *key)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (strcmp(w->all[i].key, key) == 0)
+			return &w->all[i];
+	return NULL;
+}
+
+uint64_t beat_watch_see(struct beat_watch *w, const char *key, uint64_t count)
+{
+	struct seen *s = find_seen(w, key);
+
+	if (!s) {
+		w->all = xrealloc(w->all, w->n + 1, sizeof(*w->all));
+		s = &w->all[w->n++];
+		*s = (struct seen){ .count = count };
+		(void)str_copy(s->key, sizeof(s->key), key);
+	} else if (s->count != count) {
+		s->count = count;
+		s->quiet_ms = 0;
+	} else if (!s->present) {
+		s->quiet_ms += w->passed_ms;
+	}
+	s->present = true;
+	return s->quiet_ms;
+}
+
+void beat_watch_finish(struct beat_watch *w)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < w->n; i++)
+		if (w->all[i].present)
+			w->all[kept++] = w->all[i];
+	w->n = kept;
+}
+
+enum liveness liveness_judge(const struct liveness_facts *f)
+{
+	if (f->same_node)
+		return f->runs ? LIVENESS_ALIVE : LIVENESS_DEAD;
+	if (f->gone || (f->local_files && !f->same_kernel))
+		return LIVENESS_DEAD;
+	if (f->quiet_ms <= (f->promise_ms > f->expire_ms ? f->promise_ms : f->expire_ms))
+		return LIVENESS_ALIVE;
+	return f->promise_ms || f->same_kernel || f->tool ? LIVENESS_DEAD : LIVENESS_UNKNOWN;
+}
+
+/* ---- a shim keeps its claim --------------------------------------------------------------------
+ */
+
+static int is_other(void *data, const char *agent)
+{
+	return strcmp(agent, data) != 0;
+}
+
+/* Some other agent has a file there. */
+static bool others_are_there(const struct spool *sp, const char *self)
+{
+	cleanup_free char *name = xstrdup(self);
+
+	/* What cannot be read may be there. */
+	return beat_each_agent(sp, is_other, name, NULL) != 0;
+}
+
+static int look_at_claim(const struct spool *sp, const char *claim)
+{
+	if (faccessat(sp->fd, claim, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0;
+	if (errno != ENOENT)
+		return -errno;
+	return spool_is_gone(sp, claim) ? BEAT_CLAIM_GONE : -ESTALE;
+}
+
+/* The spool of a claim, as much of it as is needed here. ret->fd: the caller's, also after an
+ * error. */
+static int open_claims_spool(const char *dir, const char *claim, struct spool *ret)
+{
+	*ret = (struct spool){ .trust_directory = true, .path = (char *)(uintptr_t) "" };
+	ret->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return ret->fd < 0 ? -errno : look_at_claim(ret, claim);
+}
+
+int beat_keep(const char *dir, const char *claim, const char *file, struct beat *b,
+	      uint64_t promise_ms)
+{
+	struct spool sp;
+	int r = open_claims_spool(dir, claim, &sp);
+
+	if (r == 0) {
+		b->count++;
+		b->promise_ms = others_are_there(&sp, b->who.agent) ? promise_ms : 0;
+		r = beat_write(&sp, file, b, NULL);
+	}
+	(void)fd_close(sp.fd);
+	return r;
+}
+
+int beat_leave_end(const char *dir, const char *claim, const char *path, const char *text,
+		   size_t len)
+{
+	struct spool sp;
+	int r = open_claims_spool(dir, claim, &sp);
+
+	if (r == 0)
+		r = spool_replace(&sp, path, text, len, NULL);
+	/* Where the claim is gone while we write, who filed the end may have tidied up before. */
+	if (r == 0 && look_at_claim(&sp, claim) == BEAT_CLAIM_GONE)
+		(void)spool_remove(&sp, path);
+	(void)fd_close(sp.fd);
+	return r;
 }
