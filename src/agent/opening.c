@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
-#include "spool/laneowner.h"
+#include "spool/lane.h"
 #include "spool/recover.h"
 #include "task/adopt.h"
 #include "task/cgroup.h"

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "spool/laneowner.h"
+#include "spool/lane.h"
 #include "spool/raw.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
-#include "spool/laneowner.h"
+#include "spool/lane.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -21,7 +21,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "spool/instance.h"
-#include "spool/lanes.h"
+#include "spool/lane.h"
 #include "spool/own.h"
 #include "spool_world.h"
 

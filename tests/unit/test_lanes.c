@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "sched/why.h"
 #include "spool/instance.h"
-#include "spool/lanes.h"
+#include "spool/lane.h"
 #include "spool/own.h"
 #include "spool_world.h"
 

@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
-#include "spool/lanes.h"
+#include "spool/lane.h"
 #include "spool/transit.h"
 #include "task/logtext.h"
 #include "task/oom.h"

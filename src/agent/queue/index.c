@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/elements.h"
-#include "spool/lanes.h"
+#include "spool/lane.h"
 #include "spool/transit.h"
 
 #define PART_MAX  2000		   /* changes that are told at once, ... */

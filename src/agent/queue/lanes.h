@@ -4,7 +4,7 @@
 
 /*
  * Lanes and limited arrays, as far as this agent starts something of them: whose they are
- * (spool/laneowner.h), which lanes are paused (spool/lanes.h), and how often in a row something of
+ * (spool/lane.h), which lanes are paused (spool/lane.h), and how often in a row something of
  * them has failed.
  *
  * A lane is taken when the plan starts something of it; where another agent has it, all of it waits
@@ -21,7 +21,7 @@
 #include "agent/queue/spooler.h"
 #include "sched/queue.h"
 #include "sched/retry.h"
-#include "spool/laneowner.h"
+#include "spool/lane.h"
 #include "spool/spec.h"
 
 struct lanes {

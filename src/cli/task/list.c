@@ -22,7 +22,7 @@
 #include "cli/task/taskdoc.h"
 #include "cli/task/taskrun.h"
 #include "spool/instance.h"
-#include "spool/lanes.h"
+#include "spool/lane.h"
 
 static const struct opt list_opts[] = {
 	{ .name = "all", .short_name = 'a', .spec = { VALUE_FLAG }, .help = "also what has ended" },

@@ -16,7 +16,7 @@
 #include "cli/queue.h"
 #include "cli/task/submitter.h"
 #include "spool/instance.h"
-#include "spool/lanes.h"
+#include "spool/lane.h"
 #include "spool/revive.h"
 #include "spool/transit.h"
 

@@ -27,7 +27,7 @@
 #include "spool/batch.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
-#include "spool/lanes.h"
+#include "spool/lane.h"
 #include "spool/record.h"
 
 #define CANNOT_START "cannot start, because"

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
-#include "spool/laneowner.h"
+#include "spool/lane.h"
 #include "spool/own.h"
 
 /* A file server that answers with an error: what a call was to make is there all the same, or

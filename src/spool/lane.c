@@ -1,29 +1,121 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * A file is never given to another owner: who takes a lane makes the file with the next epoch,
- * which only one can, looks whether somebody had gone on from there meanwhile (his view may have
- * been an old one), and removes the files below. A file that its owner released stays, for its
- * number.
+ * Who owns a lane: a file is never given to another owner: who takes a lane makes the file with the
+ * next epoch, which only one can, looks whether somebody had gone on from there meanwhile (his view
+ * may have been an old one), and removes the files below. A file that its owner released stays, for
+ * its number.
  */
 
-#include "spool/laneowner.h"
+#include "spool/lane.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/heartbeat.h"
 #include "spool/own.h"
+#include "spool/record.h"
 
-#define LANE_FILE_MAX 256
-#define LANES_AT      strlen("lanes/") /* of a file in its path */
-#define TRIES	      8
+#define OWNER_FILE_MAX 256
+#define PAUSE_FILE_MAX 4096
+#define LANES_AT       strlen("lanes/") /* of a file in its path */
+#define TRIES	       8
+
+/* ---- paused ----------------------------------------------------------------------------------
+ */
+
+static char *pause_path(const char *lane, char path[SPOOL_PATH_MAX])
+{
+	return spool_path(SPOOL_LANES, lane, path);
+}
+
+int lane_pause(const struct spool *sp, const char *lane, const char *reason, struct err *e)
+{
+	char path[SPOOL_PATH_MAX], tmp[SPOOL_PATH_MAX];
+	cleanup_free char *line = record_line(
+		json_pack("{s:s, s:f}", "paused", reason, "time", record_seconds(clock_wall_ns())));
+	int r;
+
+	(void)str_print(tmp, sizeof(tmp), "tmp/lane-%.64s-%.40s-%d", lane, sp->host, (int)getpid());
+	(void)spool_unlink(sp, tmp, NULL);
+	r = spool_write_new(sp, tmp, line, strlen(line), true, e);
+	return r == 0 ? spool_rename(sp, tmp, pause_path(lane, path), e) : r;
+}
+
+int lane_resume(const struct spool *sp, const char *lane, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+	int r;
+
+	if (!lane_is_paused(sp, lane))
+		return err_set(e, -ENOENT, "lane \"%s\" is not paused", lane);
+	r = spool_unlink(sp, pause_path(lane, path), e);
+	/* A client of a file server remembers that it was not there; what it put there it finds. */
+	if (r == -EIO && lane_pause(sp, lane, "is being resumed", NULL) == 0)
+		r = spool_unlink(sp, path, e);
+	return r;
+}
+
+bool lane_is_paused(const struct spool *sp, const char *lane)
+{
+	char path[SPOOL_PATH_MAX];
+
+	return spec_is_task_name(lane) && !spool_is_gone(sp, pause_path(lane, path));
+}
+
+char *lane_reason(const struct spool *sp, const char *lane)
+{
+	char path[SPOOL_PATH_MAX];
+	cleanup_free char *text = NULL;
+	struct err e = ERR_INIT;
+	const char *reason;
+	size_t len;
+	json_t *o;
+	char *copy;
+	int r = spool_read(sp, pause_path(lane, path), PAUSE_FILE_MAX, &text, &len, &e);
+
+	r = spool_confirm(sp, path, r, &e);
+	if (r == -ENOENT || spool_is_bad(r)) /* a link, or of somebody else: counts for nothing */
+		return NULL;
+	if (r < 0) /* it is there all the same, and that is what pauses */
+		return xasprintf("why cannot be read: %s", e.text);
+	o = json_loadb(text, len, 0, NULL);
+	reason = json_string_value(json_object_get(o, "paused"));
+	copy = xstrdup(reason && reason[0] ? reason : "no reason is given");
+	json_decref(o);
+	return copy;
+}
+
+struct each {
+	lane_fn fn;
+	void *data;
+};
+
+static int each_one(void *data, const char *file, unsigned char type)
+{
+	const struct each *each = data;
+
+	return spec_is_task_name(file) ? each->fn(each->data, file) : 0;
+}
+
+int lanes_paused(const struct spool *sp, lane_fn fn, void *data, struct err *e)
+{
+	struct each each = { fn, data };
+	int r = spool_each(sp, spool_dir_name(SPOOL_LANES), each_one, &each, e);
+
+	return r == -ENOENT ? 0 : r;
+}
+
+/* ---- owned ------------------------------------------------------------------------------------
+ */
 
 char *lane_of_array(uint64_t id, char *buf)
 {
@@ -92,7 +184,7 @@ static int read_owner(const struct spool *sp, const char *path, char *ret, struc
 {
 	cleanup_free char *text = NULL;
 	size_t len;
-	int r = spool_read(sp, path, LANE_FILE_MAX, &text, &len, e);
+	int r = spool_read(sp, path, OWNER_FILE_MAX, &text, &len, e);
 
 	if (r == 0)
 		lane_owner_parse(text, len, ret);
