@@ -90,8 +90,8 @@ static json_t *obey_stop(struct tasks *q, const struct order *o)
 	for (size_t i = 0; i < o->n; i++) {
 		const struct order_task *t = &o->tasks[i];
 		struct err e = ERR_INIT;
-		int r = tasks_stop(q, t->id, (uint32_t)t->element, o->now, run_sweep_of(o->sweep),
-				   &e);
+		int r = tasks_stop(q, t->id, (uint32_t)t->element, o->now,
+				   attempt_sweep_of(o->sweep), &e);
 
 		(void)json_object_set_new(tasks, order_format_task(t, id), result_of(r, &e));
 	}
@@ -346,27 +346,27 @@ void orders_free(struct orders *o)
 void orders_obey_file(struct tasks *q, const struct control_order *o)
 {
 	unsigned int sweep =
-		o->sweep < SPEC_CLEAN_MAX ? run_sweep_of(o->sweep) : q->sweeping.on_stop;
+		o->sweep < SPEC_CLEAN_MAX ? attempt_sweep_of(o->sweep) : q->sweeping.on_stop;
 	bool any = false;
 
 	for (struct running *r = q->runs; r; r = r->next) {
-		const struct spool_spec *spec = run_spec(r->run);
+		const struct spool_spec *spec = attempt_spec(r->run);
 		bool meant = o->command != CONTROL_STOP ||
 			     (spec && o->task && strcmp(spec->name, o->task) == 0);
 
 		if (!meant)
 			continue;
 		any = true;
-		run_sweep(r->run, sweep);
+		attempt_sweep(r->run, sweep);
 		tasks_write_stop(q, r->run);
-		run_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
+		attempt_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
 	}
 	if (o->command == CONTROL_STOP && !any && !o->cancelled)
 		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
 			     "control.json: no task called %s waits, or runs on this node",
 			     o->task);
 	if (o->command != CONTROL_SHUTDOWN && !any) /* else with the end of what was stopped */
-		(void)sweeping_start(&q->sweeping, sweep, "", NULL, NULL);
+		(void)sweep_start(&q->sweeping, sweep, "", NULL, NULL);
 	if (o->command == CONTROL_SHUTDOWN)
 		q->ops->ordered(q->user, ORDER_RUN_ON);
 }

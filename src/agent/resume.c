@@ -60,7 +60,7 @@ static struct devset slots_of(const struct view *v, const struct text_list *uuid
 static bool is_ours(const struct tasks *q, const struct task_name *n)
 {
 	for (const struct running *r = q->runs; r; r = r->next)
-		if (run_ref(r->run).id == n->id && run_ref(r->run).element == n->element)
+		if (attempt_ref(r->run).id == n->id && attempt_ref(r->run).element == n->element)
 			return true;
 	return false;
 }
@@ -80,7 +80,7 @@ static void adopt(struct tasks *q, struct adoptee *a)
 	(void)sched_adopt(q->plan, &t, slots, clock_mono_ns(), NULL);
 	eventlog_say(q->place.eventlog, LOG_LEVEL_INFO, "task %llu runs on (%s)",
 		     (unsigned long long)t.id, s->name);
-	tasks_adopt(q, run_adopt(&q->place, a, slots));
+	tasks_adopt(q, attempt_adopt(&q->place, a, slots));
 }
 
 static void on_look_again(uv_timer_t *timer);

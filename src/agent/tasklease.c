@@ -5,10 +5,10 @@
 
 #define AGAIN_MS 1000
 
-static struct run *by_lease(const struct tasks *q, const struct lease_id *id)
+static struct attempt *by_lease(const struct tasks *q, const struct lease_id *id)
 {
 	for (struct running *r = q->runs; r; r = r->next) {
-		struct lease_id its = run_lease_id(r->run);
+		struct lease_id its = attempt_lease_id(r->run);
 
 		if (its.task == id->task && its.element == id->element &&
 		    its.attempt == id->attempt)
@@ -47,49 +47,50 @@ static void on_again(uv_timer_t *timer)
 	struct tasks *q = timer->data;
 
 	for (struct running *r = q->runs; r; r = r->next)
-		run_lease_again(r->run);
+		attempt_lease_again(r->run);
 }
 
 void tasks_on_promise(struct tasks *q, const struct msg_lease_reply *m)
 {
-	struct run *r = by_lease(q, &m->id);
+	struct attempt *r = by_lease(q, &m->id);
 
 	if (r)
-		run_on_promise(r, m);
+		attempt_on_promise(r, m);
 	else if (m->id.task == LEASE_WORKLOAD)
 		fillers_on_promise(q->fillers, m);
 	else
 		reserving_on_reply(&q->reserving, m);
-	if (r && run_wants_lease(r) && !q->ending && !uv_is_active((uv_handle_t *)&q->lease_timer))
+	if (r && attempt_wants_lease(r) && !q->ending &&
+	    !uv_is_active((uv_handle_t *)&q->lease_timer))
 		(void)uv_timer_start(&q->lease_timer, on_again, AGAIN_MS, 0);
 }
 
 void tasks_on_granted(struct tasks *q, const struct msg_lease_reply *m)
 {
-	struct run *r = by_lease(q, &m->id);
+	struct attempt *r = by_lease(q, &m->id);
 
 	if (r)
-		run_on_granted(r, m);
+		attempt_on_granted(r, m);
 	else if (m->id.task == LEASE_WORKLOAD)
 		fillers_on_granted(q->fillers, m);
 }
 
 void tasks_on_taken(struct tasks *q, const struct msg_lease_taken *m)
 {
-	struct run *r = by_lease(q, &m->id);
+	struct attempt *r = by_lease(q, &m->id);
 
 	if (r)
-		run_on_taken(r, m);
+		attempt_on_taken(r, m);
 	else if (m->id.task == LEASE_WORKLOAD)
 		fillers_on_taken(q->fillers, m);
 }
 
 void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m)
 {
-	struct run *r = by_lease(q, &m->id);
+	struct attempt *r = by_lease(q, &m->id);
 
 	if (r)
-		run_on_unleased(r, m);
+		attempt_on_unleased(r, m);
 	else if (m->id.task == LEASE_WORKLOAD)
 		fillers_on_unleased(q->fillers, m);
 }
@@ -97,12 +98,12 @@ void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m)
 /* What was promised and is in use is not to be had twice by the next plan. */
 void tasks_on_use(struct tasks *q, const struct msg_lease_use *m)
 {
-	struct run *r = by_lease(q, &m->id);
+	struct attempt *r = by_lease(q, &m->id);
 
 	if (!r || m->slot < 0)
 		return;
-	run_on_use(r, m);
-	(void)sched_used(q->plan, run_ref(r), (unsigned int)m->slot, m->bytes);
+	attempt_on_use(r, m);
+	(void)sched_used(q->plan, attempt_ref(r), (unsigned int)m->slot, m->bytes);
 }
 
 void tasks_on_lease_state(struct tasks *q, const struct msg_lease_state *m)
@@ -120,7 +121,7 @@ void tasks_on_leases_known(struct tasks *q)
 	if (!q->open)
 		return;
 	for (struct running *r = q->runs; r; r = r->next)
-		run_on_guard(r->run);
+		attempt_on_guard(r->run);
 	fillers_on_guard(q->fillers);
 	reserving_forget_told(&q->reserving);
 	tasks_drop_stray_leases(q);

@@ -50,12 +50,13 @@ static struct running *find_running(const struct tasks *q, struct sched_ref ref)
 {
 	struct running *r = q->runs;
 
-	while (r && (run_ref(r->run).id != ref.id || run_ref(r->run).element != ref.element))
+	while (r &&
+	       (attempt_ref(r->run).id != ref.id || attempt_ref(r->run).element != ref.element))
 		r = r->next;
 	return r;
 }
 
-void tasks_add_running(struct tasks *q, struct run *run)
+void tasks_add_running(struct tasks *q, struct attempt *run)
 {
 	struct running *r = xcalloc(1, sizeof(*r));
 
@@ -64,7 +65,7 @@ void tasks_add_running(struct tasks *q, struct run *run)
 	q->runs = r;
 }
 
-static void remove_running(struct tasks *q, const struct run *run)
+static void remove_running(struct tasks *q, const struct attempt *run)
 {
 	for (struct running **r = &q->runs; *r; r = &(*r)->next)
 		if ((*r)->run == run) {
@@ -72,7 +73,7 @@ static void remove_running(struct tasks *q, const struct run *run)
 
 			*r = gone->next;
 			if (gone->elsewhere || gone->unwritten[0])
-				keep_vain(q, run_ref(run), gone->elsewhere, gone->unwritten);
+				keep_vain(q, attempt_ref(run), gone->elsewhere, gone->unwritten);
 			free(gone);
 			return;
 		}
@@ -87,7 +88,7 @@ static void carry_out(struct tasks *q, const struct sched_action *a)
 	switch (a->kind) {
 	case SCHED_START:
 		if (sched_get(q->plan, a->ref, &t) == 0)
-			tasks_add_running(q, run_start(&q->place, a->ref, t.edits, a->devices));
+			tasks_add_running(q, attempt_start(&q->place, a->ref, t.edits, a->devices));
 		break;
 	case SCHED_PREEMPT:
 		if (a->ref.id == LEASE_WORKLOAD)
@@ -95,8 +96,8 @@ static void carry_out(struct tasks *q, const struct sched_action *a)
 				     "a task needs the GPU");
 		r = find_running(q, a->ref);
 		if (r)
-			run_stop(r->run, END_PREEMPTED, UINT32_MAX,
-				 "gave way to a task that is not preemptible");
+			attempt_stop(r->run, END_PREEMPTED, UINT32_MAX,
+				     "gave way to a task that is not preemptible");
 		break;
 	case SCHED_RESERVE:
 	case SCHED_UNRESERVE:
@@ -110,7 +111,7 @@ struct devset tasks_busy_devices(const struct tasks *q)
 	struct devset busy = { { 0 } };
 
 	for (const struct running *r = q->runs; r; r = r->next)
-		busy = devset_or(busy, run_devices(r->run));
+		busy = devset_or(busy, attempt_devices(r->run));
 	return busy;
 }
 
@@ -184,59 +185,60 @@ void tasks_look(struct tasks *q)
 
 /* ---- runs tell ---- */
 
-static struct retry_streak *streak_of(void *user, const struct run *r)
+static struct retry_streak *streak_of(void *user, const struct attempt *r)
 {
 	struct tasks *q = user;
-	const struct spool_spec *spec = run_spec(r);
+	const struct spool_spec *spec = attempt_spec(r);
 
-	return lanes_streak(&q->lanes, spec ? spec->lane : NULL, run_ref(r).id);
+	return lanes_streak(&q->lanes, spec ? spec->lane : NULL, attempt_ref(r).id);
 }
 
-static void run_lanes(void *user, const struct lanes_met *met)
+static void attempt_lanes(void *user, const struct lanes_met *met)
 {
 	struct tasks *q = user;
 
 	lanes_met(&q->lanes, met);
 }
 
-static void run_started(void *user, struct run *r)
+static void attempt_started(void *user, struct attempt *r)
 {
 	struct tasks *q = user;
 
 	q->claim_code = 0;
-	(void)sched_started(q->plan, run_ref(r), run_started_ns(r),
-			    run_spec(r) ? run_spec(r)->grace : 0);
+	(void)sched_started(q->plan, attempt_ref(r), attempt_started_ns(r),
+			    attempt_spec(r) ? attempt_spec(r)->grace : 0);
 }
 
-static void run_stopped(void *user, struct run *r)
+static void attempt_stopped(void *user, struct attempt *r)
 {
 	tasks_write_stop(user, r);
 }
 
-static void run_moved(void *user, struct run *r)
+static void attempt_moved(void *user, struct attempt *r)
 {
 	struct tasks *q = user;
 
-	(void)sched_moved(q->plan, run_ref(r), run_devices(r));
+	(void)sched_moved(q->plan, attempt_ref(r), attempt_devices(r));
 	tasks_plan_soon(q);
 }
 
-static void run_succeeded(void *user, struct run *r)
+static void attempt_succeeded(void *user, struct attempt *r)
 {
 	struct tasks *q = user;
 
-	(void)sched_end(q->plan, run_ref(r));
+	(void)sched_end(q->plan, attempt_ref(r));
 	tasks_plan_soon(q);
 }
 
 /* It never was ours. What cannot be claimed now is told once, not for each that waits. */
-static void tell_not_claimed(struct tasks *q, const struct run *r, const struct retry_verdict *v)
+static void tell_not_claimed(struct tasks *q, const struct attempt *r,
+			     const struct retry_verdict *v)
 {
-	int code = run_claim_code(r);
+	int code = attempt_claim_code(r);
 
 	if (code == CLAIM_REFUSED)
 		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING, "task %llu is in bad/: %s",
-			     (unsigned long long)run_ref(r).id, v->text);
+			     (unsigned long long)attempt_ref(r).id, v->text);
 	else if (code < 0 && code != q->claim_code)
 		eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
 			     "what waits cannot be started now: %s; trying again", v->text);
@@ -245,7 +247,7 @@ static void tell_not_claimed(struct tasks *q, const struct run *r, const struct 
 }
 
 /* "task 42.7 waits again: exit code 1, try 2 of 4; next in 10m" */
-static void tell_over(struct tasks *q, const struct run *r, const struct retry_verdict *v)
+static void tell_over(struct tasks *q, const struct attempt *r, const struct retry_verdict *v)
 {
 	static const char *const words[RETRY_WHAT_MAX] = {
 		[RETRY_DONE] = "is done",
@@ -253,7 +255,7 @@ static void tell_over(struct tasks *q, const struct run *r, const struct retry_v
 		[RETRY_AGAIN] = "waits again",
 		[RETRY_CANCELLED] = "was stopped",
 	};
-	struct sched_ref ref = run_ref(r);
+	struct sched_ref ref = attempt_ref(r);
 	cleanup_strbuf struct strbuf line = STRBUF_INIT;
 
 	strbuf_addf(&line, "task %" PRIu64, ref.id);
@@ -268,11 +270,11 @@ static void tell_over(struct tasks *q, const struct run *r, const struct retry_v
 }
 
 /* What became of it meanwhile was told while it was ours. */
-static void tell_late(struct tasks *q, const struct run *r, const struct retry_verdict *v)
+static void tell_late(struct tasks *q, const struct attempt *r, const struct retry_verdict *v)
 {
 	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
 		     "the end of task %llu came too late: the task had been given to another node",
-		     (unsigned long long)run_ref(r).id);
+		     (unsigned long long)attempt_ref(r).id);
 	tasks_rescan(q);
 }
 
@@ -304,35 +306,39 @@ static void pause_lane(struct tasks *q, const char *lane, const char *why)
 			     "lane %s is paused; tenure resume %s lets it go on", lane, lane);
 }
 
-static void run_over(void *user, struct run *r, const struct retry_verdict *v)
+static void attempt_over(void *user, struct attempt *r, const struct retry_verdict *v)
 {
 	struct tasks *q = user;
-	const struct spool_spec *spec = run_spec(r);
+	const struct spool_spec *spec = attempt_spec(r);
 
-	(run_was_late(r) ? tell_late : run_claim_code(r) ? tell_not_claimed : tell_over)(q, r, v);
-	if (run_claim_code(r) == CLAIM_LOST)
-		look_again(q, run_ref(r).id);
-	if (run_claim_code(r) > 0 && run_was_stopped(r))
-		keep_vain(q, run_ref(r), true, "");
+	(attempt_was_late(r)	 ? tell_late
+	 : attempt_claim_code(r) ? tell_not_claimed
+				 : tell_over)(q, r, v);
+	if (attempt_claim_code(r) == CLAIM_LOST)
+		look_again(q, attempt_ref(r).id);
+	if (attempt_claim_code(r) > 0 && attempt_was_stopped(r))
+		keep_vain(q, attempt_ref(r), true, "");
 	if (v->what == RETRY_AGAIN) {
-		q->n_retried += !run_claim_code(r);
-		(void)sched_requeue(q->plan, run_ref(r), v->at_ns, run_next_memory(r), v->text);
+		q->n_retried += !attempt_claim_code(r);
+		(void)sched_requeue(q->plan, attempt_ref(r), v->at_ns, attempt_next_memory(r),
+				    v->text);
 		/* By name, and before it was claimed, which has failed. What others start is
 		 * theirs. */
-		if (run_was_stopped(r) && run_claim_code(r) <= 0 && q->stop_kind == END_MAX)
-			write_stop(q, &(struct claim){ .name = { .id = run_ref(r).id,
-								 .element = run_ref(r).element } });
+		if (attempt_was_stopped(r) && attempt_claim_code(r) <= 0 && q->stop_kind == END_MAX)
+			write_stop(q, &(struct claim){
+					      .name = { .id = attempt_ref(r).id,
+							.element = attempt_ref(r).element } });
 	} else {
 		q->n_done += v->what == RETRY_DONE;
 		q->n_failed += v->what == RETRY_FAILED;
-		(void)sched_end(q->plan, run_ref(r));
-		lanes_streak_drop(&q->lanes, run_ref(r).id);
+		(void)sched_end(q->plan, attempt_ref(r));
+		lanes_streak_drop(&q->lanes, attempt_ref(r).id);
 	}
 	if (v->pause && spec && spec->lane)
 		pause_lane(q, spec->lane, v->text);
 	else if (v->pause && v->what == RETRY_AGAIN)
-		pause_task(q, run_ref(r).id);
-	reserving_on_left(&q->reserving, run_devices(r));
+		pause_task(q, attempt_ref(r).id);
+	reserving_on_left(&q->reserving, attempt_devices(r));
 	remove_running(q, r);
 	groupcommit_soon(q->groupcommit);
 	tasks_plan_soon(q);
@@ -536,8 +542,8 @@ static bool runs_of_lane(void *user, uint32_t lane, uint64_t array)
 	struct sched_task t;
 
 	for (const struct running *r = q->runs; r; r = r->next)
-		if (lane ? sched_get(q->plan, run_ref(r->run), &t) == 0 && t.lane == lane
-			 : run_ref(r->run).id == array)
+		if (lane ? sched_get(q->plan, attempt_ref(r->run), &t) == 0 && t.lane == lane
+			 : attempt_ref(r->run).id == array)
 			return true;
 	return doubts_use(q, lane, array);
 }
@@ -569,34 +575,34 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlo
 				   .runs = runs_of_lane,
 				   .user = q };
 	q->groupcommit = groupcommit_new(loop, q->spooler, eventlog, on_synced, q);
-	q->sweeping = (struct sweeping_place){ .loop = loop,
-					       .eventlog = eventlog,
-					       .program_fd = q->self->program_fd,
-					       .nofile = q->self->nofile,
-					       .on_stop = c->sweep,
-					       .spare = c->sweep_spare };
-	q->place = (struct run_place){ .loop = loop,
-				       .sweeping = &q->sweeping,
-				       .spooler = q->spooler,
-				       .link = link,
-				       .eventlog = eventlog,
-				       .view = view,
-				       .mother = { .fd = -1, .nofile = q->self->nofile },
-				       .program_fd = q->self->program_fd,
-				       .instance = c->instance,
-				       .key = q->key,
-				       .node = q->self->host,
-				       .run_dir = q->run_dir,
-				       .log_limit = c->log_limit,
-				       .by_uuid = c->by_uuid,
-				       .user = q,
-				       .over = run_over,
-				       .succeeded = run_succeeded,
-				       .started = run_started,
-				       .moved = run_moved,
-				       .stopped = run_stopped,
-				       .lanes = run_lanes,
-				       .streak = streak_of };
+	q->sweeping = (struct sweep_place){ .loop = loop,
+					    .eventlog = eventlog,
+					    .program_fd = q->self->program_fd,
+					    .nofile = q->self->nofile,
+					    .on_stop = c->sweep,
+					    .spare = c->sweep_spare };
+	q->place = (struct attempt_place){ .loop = loop,
+					   .sweeping = &q->sweeping,
+					   .spooler = q->spooler,
+					   .link = link,
+					   .eventlog = eventlog,
+					   .view = view,
+					   .mother = { .fd = -1, .nofile = q->self->nofile },
+					   .program_fd = q->self->program_fd,
+					   .instance = c->instance,
+					   .key = q->key,
+					   .node = q->self->host,
+					   .run_dir = q->run_dir,
+					   .log_limit = c->log_limit,
+					   .by_uuid = c->by_uuid,
+					   .user = q,
+					   .over = attempt_over,
+					   .succeeded = attempt_succeeded,
+					   .started = attempt_started,
+					   .moved = attempt_moved,
+					   .stopped = attempt_stopped,
+					   .lanes = attempt_lanes,
+					   .streak = streak_of };
 	q->fillers = workload_new(q);
 	init_handles(q);
 	q->heartbeat = nodes_heartbeat(q);
@@ -642,7 +648,7 @@ static void stop_work(struct spool_job *job, struct spool_place *p)
 	j->code = j->claim.path[0] ? claim_stopped(p->spool, &j->claim, &j->e) : -ENOENT;
 	/* Its end was being written when it was stopped: it may wait again by now. */
 	if (j->code == -ENOENT)
-		j->code = filing_cancel(p, &j->claim.name, RUN_STOPPED_TEXT, &j->e);
+		j->code = commit_cancel(p, &j->claim.name, ATTEMPT_STOPPED_TEXT, &j->e);
 }
 
 /* It waits in the plan, too, if it has not left that meanwhile. */
@@ -728,9 +734,9 @@ static void write_stop(struct tasks *q, const struct claim *c)
 }
 
 /* Of what is still being claimed it is written when it is ours, and before its end. */
-void tasks_write_stop(struct tasks *q, const struct run *r)
+void tasks_write_stop(struct tasks *q, const struct attempt *r)
 {
-	const struct claim *c = run_claim(r);
+	const struct claim *c = attempt_claim(r);
 
 	if (c)
 		write_stop(q, c);
@@ -740,7 +746,7 @@ void tasks_write_stop(struct tasks *q, const struct run *r)
 static bool is_elsewhere(const struct tasks *q, uint64_t id, uint32_t element)
 {
 	for (const struct running *r = q->runs; r; r = r->next)
-		if (r->elsewhere && is_asked_for(run_ref(r->run), id, element))
+		if (r->elsewhere && is_asked_for(attempt_ref(r->run), id, element))
 			return true;
 	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
 		if (q->vain[i].elsewhere && is_asked_for(q->vain[i].ref, id, element))
@@ -751,7 +757,8 @@ static bool is_elsewhere(const struct tasks *q, uint64_t id, uint32_t element)
 static bool is_claiming(const struct tasks *q, uint64_t id, uint32_t element)
 {
 	for (const struct running *r = q->runs; r; r = r->next)
-		if (run_state(r->run) == RUN_CLAIMING && is_asked_for(run_ref(r->run), id, element))
+		if (attempt_state(r->run) == AT_CLAIMING &&
+		    is_asked_for(attempt_ref(r->run), id, element))
 			return true;
 	return false;
 }
@@ -785,7 +792,7 @@ int tasks_stopped(const struct tasks *q, uint64_t id, uint32_t element, struct e
 const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element)
 {
 	for (const struct running *r = q->runs; r; r = r->next)
-		if (is_asked_for(run_ref(r->run), id, element) && r->unwritten[0])
+		if (is_asked_for(attempt_ref(r->run), id, element) && r->unwritten[0])
 			return r->unwritten;
 	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
 		if (q->vain[i].why[0] && is_asked_for(q->vain[i].ref, id, element))
@@ -800,12 +807,12 @@ int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigne
 
 	forget_vain(q, id, element);
 	for (struct running *r = q->runs; r; r = r->next) {
-		if (!is_asked_for(run_ref(r->run), id, element))
+		if (!is_asked_for(attempt_ref(r->run), id, element))
 			continue;
-		run_sweep(r->run, sweep);
+		attempt_sweep(r->run, sweep);
 		/* First, for it may be gone after it. */
 		tasks_write_stop(q, r->run);
-		run_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, RUN_STOPPED_TEXT);
+		attempt_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, ATTEMPT_STOPPED_TEXT);
 		n++;
 	}
 	return n ? 0 : not_here(id, e);
@@ -858,13 +865,13 @@ void tasks_drain(struct tasks *q)
 	tasks_plan_soon(q);
 }
 
-static void stop_run(struct tasks *q, struct run *r)
+static void stop_run(struct tasks *q, struct attempt *r)
 {
 	if (q->stop_kind == END_STOPPED)
 		tasks_write_stop(q, r);
-	run_stop(r, q->stop_kind, UINT32_MAX,
-		 q->stop_kind == END_STOPPED ? RUN_STOPPED_TEXT
-					     : "stopped at the end of its agent's lifetime");
+	attempt_stop(r, q->stop_kind, UINT32_MAX,
+		     q->stop_kind == END_STOPPED ? ATTEMPT_STOPPED_TEXT
+						 : "stopped at the end of its agent's lifetime");
 }
 
 static void stop_all(struct tasks *q, enum end_kind kind)
@@ -874,7 +881,7 @@ static void stop_all(struct tasks *q, enum end_kind kind)
 		stop_run(q, r->run);
 }
 
-void tasks_adopt(struct tasks *q, struct run *r)
+void tasks_adopt(struct tasks *q, struct attempt *r)
 {
 	tasks_add_running(q, r);
 	if (q->stop_kind != END_MAX)
@@ -938,7 +945,7 @@ json_t *tasks_report(const struct tasks *q)
 	json_t *runs = json_array();
 
 	for (struct running *r = q->runs; r; r = r->next)
-		(void)json_array_append_new(runs, run_report(r->run));
+		(void)json_array_append_new(runs, attempt_report(r->run));
 	return json_pack("{sb sb sI sI sI sI sI ss so so}", "open", q->open, "draining",
 			 q->draining, "waiting", (json_int_t)c.waiting, "running",
 			 (json_int_t)c.running, "done", (json_int_t)q->n_done, "failed",
@@ -996,7 +1003,7 @@ int tasks_free(struct tasks *q)
 		struct running *r = q->runs;
 
 		q->runs = r->next;
-		(void)run_forget(r->run);
+		(void)attempt_forget(r->run);
 		free(r);
 	}
 	groupcommit_free(take_ptr(q->groupcommit));

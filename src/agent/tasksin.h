@@ -25,7 +25,7 @@
 
 struct running {
 	struct running *next;
-	struct run *run;
+	struct attempt *run;
 	char unwritten[ERR_TEXT_MAX]; /* why it could not be written down that it is told to end */
 	bool elsewhere;		      /* what is told to end here is not what has the task now */
 };
@@ -47,8 +47,8 @@ struct tasks {
 	const struct node_self *self;
 	char *spool_dir, *cgroup;
 	char run_dir[PATH_MAX]; /* resume_find_places() */
-	struct run_place place;
-	struct sweeping_place sweeping;
+	struct attempt_place place;
+	struct sweep_place sweeping;
 	struct spooler *spooler;
 	struct heartbeat *heartbeat;
 	unsigned int told_devices; /* in the last sign of life */
@@ -99,11 +99,11 @@ struct devset tasks_busy_devices(const struct tasks *q);
 void tasks_plan_soon(struct tasks *q);
 /* Why there is no queue; it is tried again. */
 void tasks_no_queue(struct tasks *q, const char *why);
-void tasks_add_running(struct tasks *q, struct run *run);
+void tasks_add_running(struct tasks *q, struct attempt *run);
 /* The same with what an earlier agent has started. */
-void tasks_adopt(struct tasks *q, struct run *run);
+void tasks_adopt(struct tasks *q, struct attempt *run);
 /* That its owner wants it ended is written into its claim, by the spooler. */
-void tasks_write_stop(struct tasks *q, const struct run *run);
+void tasks_write_stop(struct tasks *q, const struct attempt *run);
 /* Lines that end in a newline, as warnings. */
 void tasks_tell_lines(struct tasks *q, const char *lines);
 

@@ -119,20 +119,20 @@ void __wrap_eventlog_say(struct eventlog *n, enum log_level level, const char *f
 	w.n_said++;
 }
 
-struct sweeping *__wrap_sweeping_start(const struct sweeping_place *place, unsigned int what,
-				       const char *gpus, void (*done)(void *user), void *user);
-struct sweeping *__wrap_sweeping_start(const struct sweeping_place *place, unsigned int what,
-				       const char *gpus, void (*done)(void *user), void *user)
+struct sweep_process *__wrap_sweep_start(const struct sweep_place *place, unsigned int what,
+					 const char *gpus, void (*done)(void *user), void *user);
+struct sweep_process *__wrap_sweep_start(const struct sweep_place *place, unsigned int what,
+					 const char *gpus, void (*done)(void *user), void *user)
 {
 	if (!w.sweeps)
 		return NULL;
 	w.on_swept = done;
 	w.swept_user = user;
-	return (struct sweeping *)&w;
+	return (struct sweep_process *)&w;
 }
 
-struct sweeping *__wrap_sweeping_forget(struct sweeping *s);
-struct sweeping *__wrap_sweeping_forget(struct sweeping *s)
+struct sweep_process *__wrap_sweep_forget(struct sweep_process *s);
+struct sweep_process *__wrap_sweep_forget(struct sweep_process *s)
 {
 	return NULL;
 }
@@ -207,8 +207,8 @@ void world_jobs(void)
 		;
 }
 
-void __wrap_taking_work(struct taking *t, struct spool_place *p);
-void __wrap_taking_work(struct taking *t, struct spool_place *p)
+void __wrap_claiming_work(struct claiming *t, struct spool_place *p);
+void __wrap_claiming_work(struct claiming *t, struct spool_place *p)
 {
 	w.n_claims++;
 	t->code = w.claim_code;
@@ -233,8 +233,8 @@ void __wrap_taking_work(struct taking *t, struct spool_place *p)
 		(void)str_copy(t->away.error, sizeof(t->away.error), "the disk is full");
 }
 
-void __wrap_filing_work(struct filing *f, struct spool_place *p);
-void __wrap_filing_work(struct filing *f, struct spool_place *p)
+void __wrap_commit_work(struct commit *f, struct spool_place *p);
+void __wrap_commit_work(struct commit *f, struct spool_place *p)
 {
 	w.n_commits++;
 	w.committed = *f;
@@ -475,7 +475,7 @@ int __wrap_guardlink_unlease(struct guardlink *link, const struct lease_id *id)
 
 void world_begin(void)
 {
-	static const struct sweeping_place sweeping;
+	static const struct sweep_place sweeping;
 
 	w = (struct world){ .found = ADOPT_LOST };
 	n_heard = 0;
@@ -488,17 +488,17 @@ void world_begin(void)
 		(void)str_print(w.view.devices[i].uuid, sizeof(w.view.devices[i].uuid), "GPU-%u",
 				i);
 	}
-	w.place = (struct run_place){ .loop = &w.loop,
-				      .sweeping = &sweeping,
-				      .view = &w.view,
-				      .mother = { .fd = -1 },
-				      .instance = "i",
-				      .node = "n",
-				      .run_dir = "/run",
-				      .key = "key",
-				      .spool_dir = "/spool",
-				      .agent = "a",
-				      .beat_ms = 10000 };
+	w.place = (struct attempt_place){ .loop = &w.loop,
+					  .sweeping = &sweeping,
+					  .view = &w.view,
+					  .mother = { .fd = -1 },
+					  .instance = "i",
+					  .node = "n",
+					  .run_dir = "/run",
+					  .key = "key",
+					  .spool_dir = "/spool",
+					  .agent = "a",
+					  .beat_ms = 10000 };
 }
 
 void world_end(void)

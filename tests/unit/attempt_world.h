@@ -23,7 +23,7 @@
 struct world {
 	uv_loop_t loop;
 	struct view view;
-	struct run_place place;
+	struct attempt_place place;
 	uint64_t mono_ns, boot_ns; /* added to the clocks */
 	/* The spooler: jobs in their order, of which the first may have been worked at already. */
 	struct spool_job *jobs[16];
@@ -39,7 +39,7 @@ struct world {
 	int look_code;
 	struct task_end record; /* with ADOPT_ENDED */
 	unsigned int n_claims, n_notes, n_commits, n_looks, n_records_removed;
-	struct filing committed; /* the last one; its texts are not to be looked at */
+	struct commit committed; /* the last one; its texts are not to be looked at */
 	char committed_why[RECORD_REASON_MAX], committed_text[TASK_TEXT_MAX];
 	void (*on_commit)(void);
 	/* The fork server. */

@@ -15,34 +15,34 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-static struct run *run; /* NULL: it is over */
+static struct attempt *run; /* NULL: it is over */
 static struct retry_streak streak;
 static struct retry_verdict verdict; /* with which it was over */
 static unsigned int n_over, n_succeeded, n_started, n_stopped, n_moved;
 static bool was_stopped;
 static int claim_code;
 
-static void on_over(void *user, struct run *r, const struct retry_verdict *v)
+static void on_over(void *user, struct attempt *r, const struct retry_verdict *v)
 {
 	assert_ptr_equal(r, run);
 	n_over++;
 	verdict = *v;
-	was_stopped = run_was_stopped(r);
-	claim_code = run_claim_code(r);
+	was_stopped = attempt_was_stopped(r);
+	claim_code = attempt_claim_code(r);
 	run = NULL;
 }
 
-static void on_succeeded(void *user, struct run *r)
+static void on_succeeded(void *user, struct attempt *r)
 {
 	n_succeeded++;
 }
 
-static void on_started(void *user, struct run *r)
+static void on_started(void *user, struct attempt *r)
 {
 	n_started++;
 }
 
-static void on_stopped(void *user, struct run *r)
+static void on_stopped(void *user, struct attempt *r)
 {
 	n_stopped++;
 }
@@ -51,12 +51,12 @@ static void on_lanes(void *user, const struct lanes_met *met)
 {
 }
 
-static void on_moved(void *user, struct run *r)
+static void on_moved(void *user, struct attempt *r)
 {
 	n_moved++;
 }
 
-static struct retry_streak *on_streak(void *user, const struct run *r)
+static struct retry_streak *on_streak(void *user, const struct attempt *r)
 {
 	return &streak;
 }
@@ -79,7 +79,7 @@ static void begin(void)
 static void end(void)
 {
 	if (run)
-		run = run_forget(run);
+		run = attempt_forget(run);
 	world_end();
 }
 
@@ -89,12 +89,12 @@ static void start(unsigned int gpus)
 
 	for (unsigned int i = 0; i < gpus; i++)
 		devset_add(&devices, i);
-	run = run_start(&w.place, (struct sched_ref){ 7, 0 }, 0, devices);
+	run = attempt_start(&w.place, (struct sched_ref){ 7, 0 }, 0, devices);
 }
 
 static void expect_state(const char *name)
 {
-	json_t *report = run_report(run);
+	json_t *report = attempt_report(run);
 
 	assert_string_equal(json_string_value(json_object_get(report, "state")), name);
 	json_decref(report);
@@ -104,28 +104,28 @@ static void promise_as(int slot, int code)
 {
 	struct msg_lease_reply m = { .slot = slot, .code = code, .text = "in use" };
 
-	run_on_promise(run, &m);
+	attempt_on_promise(run, &m);
 }
 
 static void grant_as(int code)
 {
 	struct msg_lease_reply m = { .slot = -1, .code = code, .text = "it has no lease" };
 
-	run_on_granted(run, &m);
+	attempt_on_granted(run, &m);
 }
 
 static void unlease(int slot)
 {
 	struct msg_unleased m = { .slot = slot };
 
-	run_on_unleased(run, &m);
+	attempt_on_unleased(run, &m);
 }
 
 static void take(int slot)
 {
 	struct msg_lease_taken m = { .slot = slot, .text = "taken by PID 9" };
 
-	run_on_taken(run, &m);
+	attempt_on_taken(run, &m);
 }
 
 /* With one device up to that state. */
@@ -278,7 +278,7 @@ static void test_no_claim(void **state)
 	} cases[] = {
 		{ CLAIM_LOST, RETRY_CANCELLED, 0 },
 		{ CLAIM_REFUSED, RETRY_CANCELLED, 0 },
-		{ TAKING_ELSEWHERE, RETRY_AGAIN, 1000 },
+		{ CLAIM_ELSEWHERE, RETRY_AGAIN, 1000 },
 		{ -EIO, RETRY_AGAIN, 10000 },
 	};
 
@@ -286,7 +286,7 @@ static void test_no_claim(void **state)
 		begin();
 		w.claim_code = cases[i].code;
 		start(1);
-		run_stop(run, END_STOPPED, UINT32_MAX, "stopped");
+		attempt_stop(run, END_STOPPED, UINT32_MAX, "stopped");
 		world_jobs();
 		assert_int_equal(n_over, 1);
 		assert_int_equal(claim_code, cases[i].code);
@@ -342,7 +342,7 @@ static void test_new_guard_while_leasing(void **state)
 	start(2);
 	world_jobs();
 	promise_as(0, 0);
-	run_on_guard(run);
+	attempt_on_guard(run);
 	assert_int_equal(w.n_lease, 4);
 	promise_as(1, 0);
 	assert_int_equal(w.n_launched, 0);
@@ -362,7 +362,7 @@ static void test_new_guard_while_granting(void **state)
 	world_say_status(SHMSG_PREPARED, SHIM_PREPARED, 4);
 	world_jobs();
 	assert_int_equal(w.n_grant, 1);
-	run_on_guard(run);
+	attempt_on_guard(run);
 	assert_int_equal(w.n_lease, 4);
 	assert_int_equal(w.lease.pid, 0);
 	promise_as(0, 0);
@@ -380,13 +380,13 @@ static void test_new_guard_moves(void **state)
 {
 	begin();
 	start_granting();
-	run_on_guard(run);
+	attempt_on_guard(run);
 	promise_as(1, 0);
 	assert_int_equal(n_moved, 1);
-	assert_true(devset_has(run_devices(run), 1) && !devset_has(run_devices(run), 0));
+	assert_true(devset_has(attempt_devices(run), 1) && !devset_has(attempt_devices(run), 0));
 	grant_as(0);
 	world_say_status(SHMSG_STARTED, SHIM_RUNNING, 4);
-	run_on_guard(run);
+	attempt_on_guard(run);
 	assert_int_equal(w.lease.pid, 4);
 	promise_as(0, 0);
 	assert_int_equal(n_moved, 2);
@@ -401,7 +401,7 @@ static void test_lease_refused_while_granting(void **state)
 {
 	begin();
 	start_granting();
-	run_on_guard(run);
+	attempt_on_guard(run);
 	promise_as(0, -EBUSY);
 	assert_int_equal(w.n_requeue, 1);
 	assert_int_equal(w.n_grant, 1);
@@ -434,16 +434,16 @@ static void test_new_guard_cannot_take_lease(void **state)
 {
 	begin();
 	start_running();
-	assert_false(run_wants_lease(run));
-	run_on_guard(run);
+	assert_false(attempt_wants_lease(run));
+	attempt_on_guard(run);
 	promise_as(-1, -ENODEV);
-	assert_true(run_wants_lease(run));
+	assert_true(attempt_wants_lease(run));
 	assert_int_equal(w.n_stop + w.n_requeue, 0);
-	run_lease_again(run);
+	attempt_lease_again(run);
 	assert_int_equal(w.n_lease, 3);
-	assert_false(run_wants_lease(run));
+	assert_false(attempt_wants_lease(run));
 	promise_as(0, 0);
-	run_lease_again(run);
+	attempt_lease_again(run);
 	assert_int_equal(w.n_lease, 3);
 	end();
 }
@@ -452,7 +452,7 @@ static void test_new_guard_while_freeing(void **state)
 {
 	begin();
 	start_freeing();
-	run_on_guard(run);
+	attempt_on_guard(run);
 	assert_int_equal(w.n_unlease, 2);
 	unlease(-1);
 	world_jobs();
@@ -525,7 +525,7 @@ static void test_use(void **state)
 
 	begin();
 	start_running();
-	run_on_use(run, &m);
+	attempt_on_use(run, &m);
 	assert_int_equal(w.n_gpu, 1);
 	exit_with(0);
 	unlease(0);
@@ -689,7 +689,7 @@ static void test_hangs_up_while_noted(void **state)
 
 static void stop_by_owner(uint32_t grace_ms)
 {
-	run_stop(run, END_STOPPED, grace_ms, "stopped");
+	attempt_stop(run, END_STOPPED, grace_ms, "stopped");
 }
 
 static void finish_stopped(void)
@@ -718,7 +718,7 @@ static void test_preempted_while_claimed(void **state)
 {
 	begin();
 	start(1);
-	run_stop(run, END_PREEMPTED, UINT32_MAX, "gave way");
+	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "gave way");
 	world_jobs();
 	assert_int_equal(n_stopped, 0);
 	assert_int_equal(w.committed.ended.kind, END_PREEMPTED);
@@ -780,8 +780,8 @@ static void test_stop_kinds(void **state)
 {
 	begin();
 	start_running();
-	run_stop(run, END_PREEMPTED, UINT32_MAX, "gave way");
-	run_stop(run, END_LIFETIME, UINT32_MAX, "its lifetime");
+	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "gave way");
+	attempt_stop(run, END_LIFETIME, UINT32_MAX, "its lifetime");
 	assert_int_equal(w.n_requeue, 2);
 	assert_int_equal(w.n_stop, 0);
 	stop_by_owner(UINT32_MAX);
@@ -848,7 +848,7 @@ static void test_stop_while_freeing(void **state)
 	begin();
 	start_running();
 	world_say_end(&(struct task_end){ .outcome = TASK_UNKNOWN });
-	run_stop(run, END_PREEMPTED, UINT32_MAX, "gave way"); /* too late to matter */
+	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "gave way"); /* too late to matter */
 	stop_by_owner(UINT32_MAX);
 	unlease(0);
 	finish_stopped();
@@ -1067,7 +1067,7 @@ static void adopt(bool stopped)
 	a.spec->name = xstrdup("job");
 	text_list_add(&a.devices, "GPU-0");
 	devset_add(&devices, 0);
-	run = run_adopt(&w.place, &a, devices);
+	run = attempt_adopt(&w.place, &a, devices);
 	assert_null(a.spec);
 	expect_state("running");
 }
@@ -1076,7 +1076,7 @@ static void test_adopted(void **state)
 {
 	begin();
 	adopt(false);
-	run_on_guard(run); /* it is named there */
+	attempt_on_guard(run); /* it is named there */
 	assert_int_equal(w.n_lease, 1);
 	w.found = ADOPT_LIVES;
 	world_jobs();
@@ -1185,7 +1185,7 @@ static void test_commit_fails(void **state)
 	assert_int_equal(w.n_said, 1);
 	assert_int_equal(w.timer_ms, 1000);
 	expect_state("filing");
-	report = run_report(run);
+	report = attempt_report(run);
 	assert_string_equal(
 		json_string_value(json_object_get(json_object_get(report, "unfiled"), "why")),
 		"the disk is full");
@@ -1212,7 +1212,7 @@ static void test_late_words_mean_nothing(void **state)
 	promise_as(0, 0);
 	grant_as(0);
 	unlease(0);
-	run_on_guard(run);
+	attempt_on_guard(run);
 	assert_int_equal(w.n_jobs, 1);
 	assert_int_equal(w.n_requeue + w.n_stop, 0);
 	world_jobs();
@@ -1250,7 +1250,7 @@ static void test_sweeps_not(void **state)
 	begin();
 	w.sweeps = true;
 	start_running();
-	run_stop(run, END_PREEMPTED, UINT32_MAX, "gave way");
+	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "gave way");
 	exit_with(0);
 	expect_state("freeing");
 	unlease(0);
@@ -1270,7 +1270,7 @@ static void test_forgotten(void **state)
 {
 	begin();
 	start_running();
-	run = run_forget(run);
+	run = attempt_forget(run);
 	assert_int_equal(w.n_stop + w.n_requeue + w.n_unlease, 0);
 	end();
 }
@@ -1383,7 +1383,7 @@ static void new_guard(void)
 	model.asked = 0;
 	model.promised = (struct devset){ { 0 } };
 	model.granting = model.granted = model.freeing = false;
-	run_on_guard(run);
+	attempt_on_guard(run);
 }
 
 static void answer_lease(void)
@@ -1467,7 +1467,7 @@ static void step_world(void)
 	if (what < 24)
 		steps[what % 6]();
 	else if (what < 26)
-		run_stop(run, kinds[any(3)], any(2) ? UINT32_MAX : 0, "to be stopped");
+		attempt_stop(run, kinds[any(3)], any(2) ? UINT32_MAX : 0, "to be stopped");
 	else if (what == 26 && model.gpus)
 		take(0);
 	else

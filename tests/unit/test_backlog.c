@@ -177,16 +177,16 @@ static void test_claim_of_what_was_edited(void **state)
 			   submit(p.spool, "{\"script\":\"x\",\"array\":\"1-3\"}") };
 
 	for (uint32_t i = 0; i < ARRAY_LEN(ids); i++) {
-		struct taking k = { .ref = { ids[i], i },
-				    .key = "key",
-				    .run_dir = spool_world_root() };
+		struct claiming k = { .ref = { ids[i], i },
+				      .key = "key",
+				      .run_dir = spool_world_root() };
 
 		edit(&p, ids[i], "memory", "2G");
 		assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
-		taking_work(&k, &p);
+		claiming_work(&k, &p);
 		assert_int_equal(k.code, CLAIM_LOST);
 		k.edits = 2; /* the name while it was held, and that after it */
-		taking_work(&k, &p);
+		claiming_work(&k, &p);
 		assert_int_equal(k.code, 0);
 		assert_true(k.spec->memory == 2ULL << 30);
 		(void)spec_free(k.spec);
@@ -279,7 +279,7 @@ static void ask_again(const struct spool *sp, uint64_t id, const char *dir)
 }
 
 /* Run by another agent. */
-static void run_elsewhere(const struct spool *sp, uint64_t id, enum task_result result)
+static void attempt_elsewhere(const struct spool *sp, uint64_t id, enum task_result result)
 {
 	struct claimer other = self(sp, "two");
 	struct claim c = claim(sp, id, &other);
@@ -297,10 +297,10 @@ static void test_ended_here_before_it_ended_elsewhere(void **state)
 	uint64_t waits = submit_after(p.spool, "after", id);
 
 	expect_by_reading(&p, waits, SCHED_DEP_WAIT);
-	assert_int_equal(filing_cancel(&p, &(struct task_name){ .id = id }, "stopped", NULL), 1);
+	assert_int_equal(commit_cancel(&p, &(struct task_name){ .id = id }, "stopped", NULL), 1);
 	ask_again(p.spool, id, "cancelled");
 	expect_by_reading(&p, waits, SCHED_DEP_WAIT);
-	run_elsewhere(p.spool, id, RESULT_DONE);
+	attempt_elsewhere(p.spool, id, RESULT_DONE);
 	(void)read_all(&p);
 	(void)read_all(&p); /* of which the first may have missed it */
 	expect_dep(&p, waits, SCHED_DEP_READY);
@@ -322,15 +322,15 @@ static void test_retried_between_two_looks(void **state)
 		uint64_t waits = submit_after(p.spool, "after", id);
 
 		(void)read_all(&p);
-		run_elsewhere(p.spool, id, r);
+		attempt_elsewhere(p.spool, id, r);
 		for (int i = 0; i < 2; i++)
 			(void)read_all(&p);
 		expect_dep(&p, waits, SCHED_DEP_NEVER);
 		ask_again(p.spool, id, dirs[r]);
-		run_elsewhere(p.spool, id, r); /* as badly as before */
+		attempt_elsewhere(p.spool, id, r); /* as badly as before */
 		expect_by_reading(&p, waits, SCHED_DEP_NEVER);
 		ask_again(p.spool, id, dirs[r]);
-		run_elsewhere(p.spool, id, RESULT_DONE);
+		attempt_elsewhere(p.spool, id, RESULT_DONE);
 		expect_by_reading(&p, waits, SCHED_DEP_READY);
 	}
 	close_place(&p);
@@ -345,17 +345,17 @@ static void test_ended_here_and_retried(void **state)
 	struct task_name n = { .id = id };
 
 	(void)read_all(&p);
-	assert_int_equal(filing_cancel(&p, &n, "stopped", NULL), 1);
+	assert_int_equal(commit_cancel(&p, &n, "stopped", NULL), 1);
 	n = scan_find(p.scan, id, 0)->name;
 	scan_note(p.scan, SPOOL_PENDING, &n, false); /* as of one that has run here */
 	settle(&p);
 	expect_by_reading(&p, waits, SCHED_DEP_NEVER);
 	ask_again(p.spool, id, "cancelled");
-	run_elsewhere(p.spool, id, RESULT_FAILED);
+	attempt_elsewhere(p.spool, id, RESULT_FAILED);
 	expect_by_reading(&p, waits, SCHED_DEP_NEVER);
 
 	ask_again(p.spool, id, "failed");
-	run_elsewhere(p.spool, id, RESULT_DONE);
+	attempt_elsewhere(p.spool, id, RESULT_DONE);
 	expect_by_reading(&p, waits, SCHED_DEP_READY);
 	close_place(&p);
 }
@@ -401,7 +401,7 @@ static void test_failed_and_removed(void **state)
 	char file[NAME_FILE_MAX], path[SPOOL_PATH_MAX];
 	struct task_name n = { .id = id };
 
-	run_elsewhere(p.spool, id, RESULT_FAILED);
+	attempt_elsewhere(p.spool, id, RESULT_FAILED);
 	expect_by_reading(&p, waits, SCHED_DEP_READY);
 	assert_int_equal(scan_dir(p.spool, "failed", keep_name, &n, NULL), 1);
 	(void)spool_path(SPOOL_FAILED, name_format(&n, file), path);
@@ -426,7 +426,7 @@ static void test_missed_by_a_reading(void **state)
 	assert_int_equal(spool_rename(p.spool, path, "away", NULL), 0);
 	expect_by_reading(&p, waits, SCHED_DEP_WAIT);
 	assert_int_equal(spool_rename(p.spool, "away", path, NULL), 0);
-	run_elsewhere(p.spool, id, RESULT_DONE);
+	attempt_elsewhere(p.spool, id, RESULT_DONE);
 	expect_by_reading(&p, waits, SCHED_DEP_READY);
 	close_place(&p);
 }
@@ -438,7 +438,7 @@ static void test_not_there_for_a_while(void **state)
 	uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
 	uint64_t waits = submit_after(p.spool, "after", id);
 
-	run_elsewhere(p.spool, id, RESULT_DONE);
+	attempt_elsewhere(p.spool, id, RESULT_DONE);
 	assert_int_equal(spool_rename(p.spool, "done", "away", NULL), 0);
 	for (int i = 0; i < 10; i++) {
 		expect_by_reading(&p, waits, i ? SCHED_DEP_NEVER : SCHED_DEP_WAIT);

@@ -69,7 +69,7 @@ static void expect_rows(const struct row *rows, size_t n)
 					      .leader_first = rows[i].leader_first,
 					      .leftovers = rows[i].leftovers };
 		bool runs_on = end.outcome == TASK_UNKNOWN && end.leftovers;
-		const struct retry_end e = filing_judge(&end, rows[i].ours, "meant");
+		const struct retry_end e = commit_judge(&end, rows[i].ours, "meant");
 
 		assert_int_equal(e.kind, rows[i].expect);
 		assert_int_equal(e.never_ran, rows[i].never_ran);
@@ -162,19 +162,19 @@ static void test_command_that_runs_on(void **state)
 	const struct task_end left = { .cause = CAUSE_REQUEUE, .leftovers = 1 };
 
 	expect_rows(rows, ARRAY_LEN(rows));
-	assert_string_equal(filing_judge(&left, END_PREEMPTED, "meant").why,
+	assert_string_equal(commit_judge(&left, END_PREEMPTED, "meant").why,
 			    "its first process runs on, as another user's");
-	assert_string_equal(filing_judge(&left, END_STOPPED, "meant").why, "meant");
+	assert_string_equal(commit_judge(&left, END_STOPPED, "meant").why, "meant");
 }
 
 static void test_words(void **state)
 {
 	struct task_end end = { .outcome = TASK_REFUSED, .text = "cannot start a shim: no room" };
 
-	assert_string_equal(filing_judge(&end, END_MAX, "meant").why, end.text);
-	assert_string_equal(filing_judge(&end, END_STOPPED, "meant").why, "meant");
+	assert_string_equal(commit_judge(&end, END_MAX, "meant").why, end.text);
+	assert_string_equal(commit_judge(&end, END_STOPPED, "meant").why, "meant");
 	end = (struct task_end){ .outcome = TASK_SIGNALLED, .signal = 11 };
-	assert_int_equal(filing_judge(&end, END_MAX, "").code, 11);
+	assert_int_equal(commit_judge(&end, END_MAX, "").code, 11);
 }
 
 /* Calls until the one that fails; 0: none does. */
@@ -190,16 +190,16 @@ int __wrap_fsync(int fd)
 	return -1;
 }
 
-static struct taking take(struct spool_place *p, uint64_t id, uint64_t element)
+static struct claiming take(struct spool_place *p, uint64_t id, uint64_t element)
 {
-	struct taking k = {
+	struct claiming k = {
 		.ref = { .id = id, .element = element },
 		.key = "key",
 		.run_dir = spool_world_root(),
 	};
 
 	syncs = 0;
-	taking_work(&k, p);
+	claiming_work(&k, p);
 	if (k.code == 0) {
 		(void)close(k.log_fd);
 		(void)spec_free(k.spec);
@@ -242,7 +242,7 @@ static void test_claim_that_cannot_be_kept(void **state)
 	struct spool_place p = { .spool = open_spool() };
 	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"no_requeue\":true,\"retries\":1}");
 	struct scan_task t;
-	struct taking k;
+	struct claiming k;
 
 	p.self = self(p.spool, "one");
 	p.scan = scanned(p.spool);
@@ -268,7 +268,7 @@ static void test_array_that_another_has_filed(void **state)
 	static const struct task_end ended = { .outcome = TASK_EXITED };
 	struct spool_place p = { .spool = open_spool() };
 	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-2\"}");
-	struct filing f = { .end = &ended,
+	struct commit f = { .end = &ended,
 			    .ended = { .kind = END_EXIT },
 			    .token = "none",
 			    .run_dir = spool_world_root(),
@@ -287,7 +287,7 @@ static void test_array_that_another_has_filed(void **state)
 		assert_int_equal(batch_claim(b->batch, i, &p.self, &f.claim, &e), 0);
 		if (i == 2) /* it is not called so any more, as after it was filed */
 			assert_int_equal(transit_priority(p.spool, &t.name, 9, &e), 0);
-		filing_work(&f, &p);
+		commit_work(&f, &p);
 		assert_int_equal(f.code, 0);
 		assert_false(f.superseded);
 	}
@@ -363,7 +363,7 @@ static void test_too_late_for_who_waits(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
 		struct spool_spec *waits = spec_after(id);
-		struct filing f = { .claim = claim(p.spool, id, &one),
+		struct commit f = { .claim = claim(p.spool, id, &one),
 				    .spec = waits,
 				    .end = &ended,
 				    .ended = { .kind = END_EXIT },
@@ -375,7 +375,7 @@ static void test_too_late_for_who_waits(void **state)
 		depends_set(&p, id + 1000, waits);
 		expect_dep(&p, id + 1000, SCHED_DEP_WAIT);
 		take_over(p.spool, &f.claim, rows[i].result, rows[i].prune);
-		filing_work(&f, &p);
+		commit_work(&f, &p);
 		assert_int_equal(f.code, rows[i].code);
 		assert_int_equal(f.superseded, rows[i].code == 0);
 		expect_dep(&p, id + 1000, rows[i].dep);
@@ -404,9 +404,9 @@ static void test_cancel_of_an_element(void **state)
 	assert_non_null(b);
 	assert_true(get(p.spool, id, &t));
 	assert_int_equal(transit_priority(p.spool, &t.name, 9, &e), 0);
-	assert_int_equal(filing_cancel(&p, &n, "stopped", &e), 1);
+	assert_int_equal(commit_cancel(&p, &n, "stopped", &e), 1);
 	assert_int_equal(batch_counts(b->batch).cancelled, 1);
-	assert_int_equal(filing_cancel(&p, &n, "stopped", &e), 0);
+	assert_int_equal(commit_cancel(&p, &n, "stopped", &e), 0);
 
 	/* Claimed to be ended, which could not be written. */
 	assert_int_equal(batch_claim_to_end(b->batch, 2, &p.self, &c, &e), 0);
@@ -417,12 +417,12 @@ static void test_cancel_of_an_element(void **state)
 	/* What is not on disk is not said to be. */
 	n.element = 2;
 	no_sync = true;
-	assert_int_equal(filing_cancel(&p, &n, "stopped", &e), -EIO);
+	assert_int_equal(commit_cancel(&p, &n, "stopped", &e), -EIO);
 	no_sync = false;
 
 	n.element = 3;
 	assert_int_equal(transit_cancel(p.spool, &t.name, "all of it", &e), 0);
-	assert_int_equal(filing_cancel(&p, &n, "stopped", &e), 0);
+	assert_int_equal(commit_cancel(&p, &n, "stopped", &e), 0);
 	place_forget_batch(&p, id);
 	p.scan = scan_free(p.scan);
 	p.spool = spool_close(p.spool);
@@ -447,7 +447,7 @@ static void test_cancel_of_what_another_runs(void **state)
 	c = claim(p.spool, single, &p.self);
 	assert_int_equal(transit_requeue(p.spool, NULL, &c, &again, &e), 0);
 	now = claim(p.spool, single, &two);
-	assert_int_equal(filing_cancel(&p, &c.name, "stopped", &e), -EBUSY);
+	assert_int_equal(commit_cancel(&p, &c.name, "stopped", &e), -EBUSY);
 	assert_true(spool_exists(p.spool, now.path));
 
 	b = place_batch(&p, many, &e);
@@ -455,7 +455,7 @@ static void test_cancel_of_what_another_runs(void **state)
 	assert_int_equal(batch_claim(b->batch, 1, &p.self, &c, &e), 0);
 	assert_int_equal(batch_requeue(theirs, NULL, &c, &again, &e), 0);
 	assert_int_equal(batch_claim(theirs, 1, &two, &now, &e), 0);
-	assert_int_equal(filing_cancel(&p, &c.name, "stopped", &e), -EBUSY);
+	assert_int_equal(commit_cancel(&p, &c.name, "stopped", &e), -EBUSY);
 	assert_true(spool_exists(p.spool, now.path));
 	theirs = batch_close(theirs);
 	place_forget_batch(&p, many);
@@ -483,13 +483,13 @@ static void test_cancel_of_what_was_asked_for_again(void **state)
 	assert_int_equal(transit_file(p.spool, first.path, &n, RESULT_FAILED, end.ended_ns, 1, &e),
 			 0);
 	assert_int_equal(transit_retry(p.spool, &n, "failed", false, &e), 0);
-	assert_int_equal(filing_cancel(&p, &first.name, "stopped", &e), 0);
+	assert_int_equal(commit_cancel(&p, &first.name, "stopped", &e), 0);
 	assert_true(get(p.spool, id, &t) && t.dir == SPOOL_PENDING);
 
 	/* A stop of what was asked for holds. */
 	second = claim(p.spool, id, &p.self);
 	assert_int_equal(transit_requeue(p.spool, NULL, &second, &again, &e), 0);
-	assert_int_equal(filing_cancel(&p, &second.name, "stopped", &e), 1);
+	assert_int_equal(commit_cancel(&p, &second.name, "stopped", &e), 1);
 	assert_false(get(p.spool, id, &t));
 	p.scan = scan_free(p.scan);
 	p.spool = spool_close(p.spool);
@@ -502,7 +502,7 @@ static void test_stop_of_an_element_that_was_put_back(void **state)
 	struct spool_place p = { .spool = open_spool() };
 	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-2\",\"retries\":9}"), epoch;
 	const struct spool_again again = { .attempts = 1, .reason = "exit 3" };
-	struct filing f = { .end = &ended,
+	struct commit f = { .end = &ended,
 			    .ended = { .kind = END_EXIT, .code = 3, .last = true },
 			    .token = "none",
 			    .run_dir = spool_world_root(),
@@ -522,7 +522,7 @@ static void test_stop_of_an_element_that_was_put_back(void **state)
 	line = record_line(record_claim(&p.self, 0, 1, f.claim.claimed_ns));
 	assert_int_equal(spool_write_new(p.spool, f.claim.path, line, strlen(line), false, &e), 0);
 	assert_int_equal(claim_stopped(p.spool, &f.claim, &e), 0);
-	filing_work(&f, &p);
+	commit_work(&f, &p);
 	assert_int_equal(f.code, 0);
 	assert_int_equal(f.verdict.what, RETRY_CANCELLED);
 	assert_int_equal(batch_state(b->batch, 1, &epoch, &attempts), BATCH_CANCELLED);
@@ -539,7 +539,7 @@ static void test_batch_out_of_the_index(void **state)
 	static const struct task_end ended = { .outcome = TASK_EXITED, .exit_code = 3 };
 	struct spool_place p = { .spool = open_spool() };
 	uint64_t id, epoch;
-	struct filing f = { .end = &ended,
+	struct commit f = { .end = &ended,
 			    .ended = { .kind = END_EXIT, .code = 3, .ran_ms = 3600000 },
 			    .token = "none",
 			    .run_dir = spool_world_root(),
@@ -558,10 +558,10 @@ static void test_batch_out_of_the_index(void **state)
 	spec->retries = 1;
 	f.spec = spec;
 	assert_int_equal(batch_claim(b, 1, &p.self, &f.claim, &e), 0);
-	filing_work(&f, &p);
+	commit_work(&f, &p);
 	assert_int_equal(f.code, 0);
 	assert_int_equal(f.verdict.what, RETRY_AGAIN);
-	assert_int_equal(filing_cancel(&p, &other, "stopped", &e), 1);
+	assert_int_equal(commit_cancel(&p, &other, "stopped", &e), 1);
 	assert_int_equal(batch_refresh(b, &e), 0);
 	assert_int_equal(batch_state(b, 1, &epoch, &attempts), BATCH_WAITING);
 	assert_true(epoch == 1 && attempts == 1);
@@ -574,11 +574,11 @@ static void test_batch_out_of_the_index(void **state)
 }
 
 /* An element of the batch fails at once; its streak is so long before. */
-static struct filing fail_at_once(struct spool_place *p, struct place_batch *b, uint64_t element,
+static struct commit fail_at_once(struct spool_place *p, struct place_batch *b, uint64_t element,
 				  uint32_t streak)
 {
 	static const struct task_end ended = { .outcome = TASK_EXITED, .exit_code = 1 };
-	struct filing f = { .end = &ended,
+	struct commit f = { .end = &ended,
 			    .ended = { .kind = END_EXIT, .code = 1 },
 			    .spec = b->spec,
 			    .token = "none",
@@ -588,13 +588,13 @@ static struct filing fail_at_once(struct spool_place *p, struct place_batch *b, 
 			    .now_ns = 77 };
 
 	assert_int_equal(batch_claim(b->batch, element, &p->self, &f.claim, NULL), 0);
-	filing_work(&f, p);
+	commit_work(&f, p);
 	assert_int_equal(f.code, 0);
 	assert_int_equal(f.verdict.what, RETRY_AGAIN);
 	return f;
 }
 
-static void expect_paused(struct spool_place *p, uint64_t id, const struct filing *f)
+static void expect_paused(struct spool_place *p, uint64_t id, const struct commit *f)
 {
 	struct scan_task t;
 
@@ -611,7 +611,7 @@ static void test_pause_of_what_fails(void **state)
 	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-4\",\"retries\":9}");
 	struct place_batch *b;
 	struct scan_task t;
-	struct filing f;
+	struct commit f;
 
 	p.self = self(p.spool, "one");
 	p.scan = scanned(p.spool);
@@ -634,7 +634,7 @@ static void test_pause_of_what_fails(void **state)
 	assert_int_equal(batch_claim(b->batch, 4, &p.self, &f.claim, NULL), 0);
 	assert_int_equal(transit_hold(p.spool, &t.name, "pending", NULL), 0);
 	f.streak = (struct retry_streak){ .fast = 2 };
-	filing_work(&f, &p);
+	commit_work(&f, &p);
 	assert_int_equal(f.code, 0);
 	assert_false(f.verdict.pause);
 	assert_int_equal(f.streak.fast, 3);
@@ -658,7 +658,7 @@ static void test_log_is_told_once(void **state)
 	uint64_t id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-2\",\"retries\":9}");
 	cleanup_free char *text = NULL;
 	struct place_batch *b;
-	struct filing f;
+	struct commit f;
 	size_t len;
 
 	p.self = self(p.spool, "one");
@@ -669,7 +669,7 @@ static void test_log_is_told_once(void **state)
 	f = fail_at_once(&p, b, 1, 0);
 	f.told = false;
 	f.state.tries = 0;
-	filing_work(&f, &p);
+	commit_work(&f, &p);
 	assert_int_equal(f.code, 0);
 	assert_int_equal(spool_read(p.spool, file, 4096, &text, &len, NULL), 0);
 	assert_non_null(strstr(text, "\n=== then "));

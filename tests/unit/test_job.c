@@ -7,16 +7,16 @@
 #include "agent/attempt/job.h"
 #include "task/names.h"
 
-static struct runjob_with with_one(void)
+static struct job_with with_one(void)
 {
-	return (struct runjob_with){ .instance = "default",
-				     .node = "here",
-				     .run_dir = "/run",
-				     .visible = "1,3",
-				     .by_index = true,
-				     .id = 42,
-				     .attempt = 2,
-				     .memory = 20ULL << 30 };
+	return (struct job_with){ .instance = "default",
+				  .node = "here",
+				  .run_dir = "/run",
+				  .visible = "1,3",
+				  .by_index = true,
+				  .id = 42,
+				  .attempt = 2,
+				  .memory = 20ULL << 30 };
 }
 
 static struct spool_spec *make_spec(const char *text)
@@ -30,9 +30,9 @@ static struct spool_spec *make_spec(const char *text)
 }
 
 /* The value of a variable that is there exactly once; NULL: it is not there. */
-static const char *variable(const struct runjob *j, const char *name)
+static const char *variable(const struct job *j, const char *name)
 {
-	const struct task_spec *t = runjob_get(j);
+	const struct task_spec *t = job_get(j);
 	const char *found = NULL;
 
 	for (uint32_t i = 0; i < t->n_env; i++)
@@ -47,10 +47,10 @@ static void test_environment(void **state)
 {
 	struct spool_spec *s = make_spec("{\"name\":\"t\",\"argv\":[\"true\"],\"env\":[\"A=1\","
 					 "\"CUDA_VISIBLE_DEVICES=7\",\"TENURE_TASK_ID=1\"]}");
-	struct runjob_with w = with_one();
-	struct runjob *j;
+	struct job_with w = with_one();
+	struct job *j;
 
-	assert_int_equal(runjob_make(s, "tok", &w, &j, NULL), 0);
+	assert_int_equal(job_make(s, "tok", &w, &j, NULL), 0);
 	assert_string_equal(variable(j, "A"), "1");
 	assert_string_equal(variable(j, "CUDA_VISIBLE_DEVICES"), "1,3");
 	assert_string_equal(variable(j, "CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
@@ -58,12 +58,12 @@ static void test_environment(void **state)
 	assert_string_equal(variable(j, "TENURE_ATTEMPT"), "2");
 	assert_string_equal(variable(j, "TENURE_GPU_MEMORY"), "21474836480");
 	assert_null(variable(j, "TENURE_ARRAY_INDEX"));
-	runjob_free(j);
+	job_free(j);
 
 	w.by_index = false; /* UUIDs: the order does not matter, and may be the user's */
-	assert_int_equal(runjob_make(s, "tok", &w, &j, NULL), 0);
+	assert_int_equal(job_make(s, "tok", &w, &j, NULL), 0);
 	assert_null(variable(j, "CUDA_DEVICE_ORDER"));
-	runjob_free(j);
+	job_free(j);
 	spec_free(s);
 }
 
@@ -72,20 +72,20 @@ static void test_login(void **state)
 {
 	struct spool_spec *s =
 		make_spec("{\"name\":\"t\",\"argv\":[\"true\"],\"env\":[\"HOME=/h\"]}");
-	struct runjob_with w = with_one();
-	struct runjob *j;
+	struct job_with w = with_one();
+	struct job *j;
 	struct login login;
 
 	login_read(&login);
 	w.login = &login;
-	assert_int_equal(runjob_make(s, "tok", &w, &j, NULL), 0);
+	assert_int_equal(job_make(s, "tok", &w, &j, NULL), 0);
 	assert_string_equal(variable(j, "HOME"), "/h");
 	assert_string_equal(variable(j, "PATH"), "/usr/local/bin:/usr/bin:/bin");
 	assert_non_null(variable(j, "USER"));
 	assert_non_null(variable(j, "LOGNAME"));
 	assert_int_equal(variable(j, "SHELL")[0], '/');
-	assert_string_equal(runjob_get(j)->cwd, login.home);
-	runjob_free(j);
+	assert_string_equal(job_get(j)->cwd, login.home);
+	job_free(j);
 	login_clear(&login);
 	spec_free(s);
 }
@@ -94,17 +94,17 @@ static void test_elements(void **state)
 {
 	struct spool_spec *all = make_spec("{\"name\":\"t\",\"commands\":[\"one\",\"two\"]}");
 	struct spool_spec *two = spec_for_element(all, 2);
-	struct runjob_with w = with_one();
-	struct runjob *j;
+	struct job_with w = with_one();
+	struct job *j;
 
 	w.element = 2;
-	assert_int_equal(runjob_make(two, "tok", &w, &j, NULL), 0);
-	assert_string_equal(runjob_get(j)->argv[2], "two");
+	assert_int_equal(job_make(two, "tok", &w, &j, NULL), 0);
+	assert_string_equal(job_get(j)->argv[2], "two");
 	assert_string_equal(variable(j, "TENURE_TASK_ID"), "42.2");
 	assert_string_equal(variable(j, "TENURE_ARRAY_INDEX"), "2");
-	runjob_free(j);
+	job_free(j);
 	/* The whole of a batch is nothing that can be run. */
-	assert_int_equal(runjob_make(all, "tok", &w, &j, NULL), -EINVAL);
+	assert_int_equal(job_make(all, "tok", &w, &j, NULL), -EINVAL);
 	spec_free(two);
 	spec_free(all);
 }
@@ -113,14 +113,14 @@ static void test_sweep(void **state)
 {
 	struct spool_spec *s = make_spec("{\"name\":\"t\",\"argv\":[\"x\"],\"env\":[\"lr=9\"],"
 					 "\"sweep\":[\"lr=0.1,0.01\",\"seed=1..2\"]}");
-	struct runjob_with w = with_one();
-	struct runjob *j;
+	struct job_with w = with_one();
+	struct job *j;
 
 	w.element = 4;
-	assert_int_equal(runjob_make(s, "tok", &w, &j, NULL), 0);
+	assert_int_equal(job_make(s, "tok", &w, &j, NULL), 0);
 	assert_string_equal(variable(j, "lr"), "0.01");
 	assert_string_equal(variable(j, "seed"), "2");
-	runjob_free(j);
+	job_free(j);
 	spec_free(s);
 }
 

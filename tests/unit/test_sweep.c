@@ -45,12 +45,12 @@ static void on_done(void *user)
 static void test_sweep_that_hangs(void **state)
 {
 	uv_loop_t loop;
-	struct sweeping_place place = { .loop = &loop };
+	struct sweep_place place = { .loop = &loop };
 
 	assert_int_equal(uv_loop_init(&loop), 0);
 	place.program_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	assert_true(place.program_fd >= 0);
-	assert_non_null(sweeping_start(&place, SWEEP_BIT(SWEEP_PYTHON), "", on_done, NULL));
+	assert_non_null(sweep_start(&place, SWEEP_BIT(SWEEP_PYTHON), "", on_done, NULL));
 	assert_int_equal(limit_ms, 30000);
 	assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
 	assert_int_equal(done, 1);

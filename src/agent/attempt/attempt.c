@@ -32,37 +32,37 @@
 #define ELSEWHERE_MS	1000 /* a limit of which the plan has not heard yet blocks nothing */
 
 static const char *const state_names[] = {
-	[RUN_CLAIMING] = "claiming", [RUN_LEASING] = "leasing", [RUN_STARTING] = "starting",
-	[RUN_GRANTING] = "granting", [RUN_RUNNING] = "running", [RUN_FREEING] = "freeing",
-	[RUN_FILING] = "filing",
+	[AT_CLAIMING] = "claiming", [AT_LEASING] = "leasing", [AT_STARTING] = "starting",
+	[AT_GRANTING] = "granting", [AT_RUNNING] = "running", [AT_FREEING] = "freeing",
+	[AT_COMMITTING] = "filing",
 };
 
-_Static_assert(ARRAY_LEN(state_names) == RUN_STATE_MAX, "every state has a name");
+_Static_assert(ARRAY_LEN(state_names) == AT_STATE_MAX, "every state has a name");
 
 /* ---- life of the struct ---- */
 
 static void on_timer_closed(uv_handle_t *h)
 {
-	struct run *r = h->data;
+	struct attempt *r = h->data;
 
 	spec_free(r->spec);
-	taskuse_clear(&r->use);
+	use_clear(&r->use);
 	text_list_clear(&r->uuids);
 	free(r);
 }
 
-static void release(struct run *r)
+static void release(struct attempt *r)
 {
-	r->sweeping = sweeping_forget(r->sweeping);
-	r->remains = remains_forget(r->remains);
-	runtalk_hang_up(r);
+	r->sweeping = sweep_forget(r->sweeping);
+	r->remains = orphan_ender_forget(r->remains);
+	attempt_shim_hang_up(r);
 	r->log_fd = spooler_close_fd(r->place->spooler, r->log_fd);
 	uv_close((uv_handle_t *)&r->timer, on_timer_closed);
 }
 
-static struct run *run_new(struct run_place *place)
+static struct attempt *attempt_new(struct attempt_place *place)
 {
-	struct run *r = xcalloc(1, sizeof(*r));
+	struct attempt *r = xcalloc(1, sizeof(*r));
 
 	r->place = place;
 	r->log_fd = -1;
@@ -73,14 +73,14 @@ static struct run *run_new(struct run_place *place)
 	return r;
 }
 
-struct run *run_forget(struct run *r)
+struct attempt *attempt_forget(struct attempt *r)
 {
 	if (r)
 		release(r);
 	return NULL;
 }
 
-void run_finish(struct run *r)
+void attempt_finish(struct attempt *r)
 {
 	r->place->over(r->place->user, r, &r->verdict);
 	release(r);
@@ -89,7 +89,7 @@ void run_finish(struct run *r)
 /* ---- the start ---- */
 
 /* CUDA_VISIBLE_DEVICES, and the same in words. */
-static void name_devices(struct run *r, struct strbuf *visible, bool *by_index)
+static void name_devices(struct attempt *r, struct strbuf *visible, bool *by_index)
 {
 	struct strbuf text = STRBUF_INIT;
 
@@ -112,51 +112,51 @@ static void name_devices(struct run *r, struct strbuf *visible, bool *by_index)
 
 static void on_launch_again(uv_timer_t *timer)
 {
-	run_launch(timer->data);
+	attempt_launch(timer->data);
 }
 
 /* Less than `expire` by far. One that starts later, because the node was suspended or its file
  * system hung, is noted in the claim first, which tells whether it is ours still. */
-uint64_t run_go_until(const struct run *r)
+uint64_t attempt_go_until(const struct attempt *r)
 {
 	return r->claim_began_ns + r->place->beat_ms * NS_PER_MS;
 }
 
-static int ask_for_shim(struct run *r, struct err *e)
+static int ask_for_shim(struct attempt *r, struct err *e)
 {
 	cleanup_strbuf struct strbuf visible = STRBUF_INIT;
-	struct runjob_with with = { .instance = r->place->instance,
-				    .node = r->place->node,
-				    .run_dir = r->place->run_dir,
-				    .login = &r->place->login,
-				    .id = r->ref.id,
-				    .element = r->ref.element,
-				    .attempt = r->claim.attempt,
-				    .memory = r->spec->memory,
-				    .log_limit = r->place->log_limit,
-				    .spool_dir = r->place->spool_dir,
-				    .agent = r->place->agent,
-				    .claim = &r->claim,
-				    .beat_ms = r->place->beat_ms,
-				    .promise_ms = heartbeat_promise_ms(r->place->heartbeat),
-				    .cgroup = r->place->cgroup,
-				    .go = !r->leased,
-				    .go_until_ns = run_go_until(r) };
-	struct runjob *j;
+	struct job_with with = { .instance = r->place->instance,
+				 .node = r->place->node,
+				 .run_dir = r->place->run_dir,
+				 .login = &r->place->login,
+				 .id = r->ref.id,
+				 .element = r->ref.element,
+				 .attempt = r->claim.attempt,
+				 .memory = r->spec->memory,
+				 .log_limit = r->place->log_limit,
+				 .spool_dir = r->place->spool_dir,
+				 .agent = r->place->agent,
+				 .claim = &r->claim,
+				 .beat_ms = r->place->beat_ms,
+				 .promise_ms = heartbeat_promise_ms(r->place->heartbeat),
+				 .cgroup = r->place->cgroup,
+				 .go = !r->leased,
+				 .go_until_ns = attempt_go_until(r) };
+	struct job *j;
 	int code;
 
 	name_devices(r, &visible, &with.by_index);
 	with.visible = strbuf_str(&visible);
-	code = runjob_make(r->spec, r->token, &with, &j, e);
+	code = job_make(r->spec, r->token, &with, &j, e);
 	if (code < 0)
 		return code;
-	code = launch_shim(&r->place->mother, runjob_get(j), r->log_fd, e);
-	runjob_free(j);
+	code = launch_shim(&r->place->mother, job_get(j), r->log_fd, e);
+	job_free(j);
 	return code;
 }
 
 /* Not the task's fault: again soon, with what it has already. */
-static void launch_later(struct run *r, const struct err *e)
+static void launch_later(struct attempt *r, const struct err *e)
 {
 	if (!r->retry_ms)
 		eventlog_say(r->place->eventlog, LOG_LEVEL_ERROR, "task %llu cannot start yet: %s",
@@ -166,12 +166,12 @@ static void launch_later(struct run *r, const struct err *e)
 	(void)uv_timer_start(&r->timer, on_launch_again, r->retry_ms, 0);
 }
 
-void run_launch(struct run *r)
+void attempt_launch(struct attempt *r)
 {
 	struct err e = ERR_INIT;
 	int fd;
 
-	r->state = RUN_STARTING;
+	r->state = AT_STARTING;
 	if (r->place->mother.fd < 0 &&
 	    launch_mother(&r->place->mother, r->place->program_fd, &e) < 0) {
 		launch_later(r, &e);
@@ -183,40 +183,40 @@ void run_launch(struct run *r)
 	if (fd == -EPIPE || fd == -EAGAIN) {
 		(void)uv_timer_start(&r->timer, on_launch_again, LAUNCH_RETRY_MS, 0);
 	} else if (fd == -EINVAL || fd == -E2BIG) {
-		runend_not_started(r, e.text);
+		attempt_not_started(r, e.text);
 	} else if (fd < 0) {
 		launch_later(r, &e);
 	} else {
 		r->retry_ms = 0;
 		/* Its shim has it. */
 		r->log_fd = spooler_close_fd(r->place->spooler, r->log_fd);
-		runtalk_listen(r, fd);
+		attempt_shim_listen(r, fd);
 	}
 }
 /* ---- the claim ---- */
 
 /* It never came to run, and is in the spool as it was: again after a while. */
-static void put_off(struct run *r, uint64_t wait_ms, const char *why)
+static void put_off(struct attempt *r, uint64_t wait_ms, const char *why)
 {
 	r->verdict = (struct retry_verdict){ .what = RETRY_AGAIN,
 					     .at_ns = clock_mono_ns() + wait_ms * NS_PER_MS };
 	(void)str_copy(r->verdict.text, sizeof(r->verdict.text), why);
-	run_finish(r);
+	attempt_finish(r);
 }
 
 struct claim_job {
 	struct spool_job job;
-	struct run *r;
-	struct taking t;
+	struct attempt *r;
+	struct claiming t;
 };
 
 static void claim_work(struct spool_job *job, struct spool_place *p)
 {
-	taking_work(&((struct claim_job *)job)->t, p);
+	claiming_work(&((struct claim_job *)job)->t, p);
 }
 
 /* What a task has to say must not be lost without a word. */
-static void say_log_away(const struct run *r, const struct log_away *away)
+static void say_log_away(const struct attempt *r, const struct log_away *away)
 {
 	char element[24] = "";
 
@@ -234,8 +234,8 @@ static void say_log_away(const struct run *r, const struct log_away *away)
 
 static void claim_done(struct spool_job *job)
 {
-	struct run *r = ((struct claim_job *)job)->r;
-	struct taking *t = &((struct claim_job *)job)->t;
+	struct attempt *r = ((struct claim_job *)job)->r;
+	struct claiming *t = &((struct claim_job *)job)->t;
 
 	r->claim_code = t->code;
 	r->place->lanes(r->place->user, &t->lanes);
@@ -253,25 +253,25 @@ static void claim_done(struct spool_job *job)
 		if (r->kind == END_STOPPED) /* meanwhile */
 			r->place->stopped(r->place->user, r);
 		if (r->kind != END_MAX)
-			runend_not_started(r, r->why);
+			attempt_not_started(r, r->why);
 		else
-			runlease_ask(r);
-	} else if (t->code == TAKING_ELSEWHERE) {
+			attempt_lease_ask(r);
+	} else if (t->code == CLAIM_ELSEWHERE) {
 		put_off(r, ELSEWHERE_MS, "");
 	} else if (t->code > 0) {
 		r->verdict.what = RETRY_CANCELLED;
 		(void)str_copy(r->verdict.text, sizeof(r->verdict.text), t->e.text);
-		run_finish(r);
+		attempt_finish(r);
 	} else {
 		put_off(r, RETRY_FIRST_MS * 10, t->e.text);
 	}
 	free(job);
 }
 
-struct run *run_start(struct run_place *place, struct sched_ref ref, uint64_t edits,
-		      struct devset devices)
+struct attempt *attempt_start(struct attempt_place *place, struct sched_ref ref, uint64_t edits,
+			      struct devset devices)
 {
-	struct run *r = run_new(place);
+	struct attempt *r = attempt_new(place);
 	struct claim_job *c = xcalloc(1, sizeof(*c));
 
 	r->ref = ref;
@@ -286,16 +286,16 @@ struct run *run_start(struct run_place *place, struct sched_ref ref, uint64_t ed
 	return r;
 }
 
-static void set_kind(struct run *r, enum end_kind kind, const char *why)
+static void set_kind(struct attempt *r, enum end_kind kind, const char *why)
 {
 	r->kind = kind;
 	(void)str_copy(r->why, sizeof(r->why), why);
 }
 
-struct run *run_adopt(struct run_place *place, struct adoptee *a, struct devset devices)
+struct attempt *attempt_adopt(struct attempt_place *place, struct adoptee *a, struct devset devices)
 {
 	const struct claim *claim = &a->claim;
-	struct run *r = run_new(place);
+	struct attempt *r = attempt_new(place);
 
 	r->ref = (struct sched_ref){ claim->name.id, (uint32_t)claim->name.element };
 	r->claim = *claim;
@@ -311,19 +311,19 @@ struct run *run_adopt(struct run_place *place, struct adoptee *a, struct devset 
 	if (claim->started)
 		r->shim = claim->who.proc;
 	if (claim->stopped) /* by an agent before us, whose word its shim may not have had */
-		set_kind(r, END_STOPPED, RUN_STOPPED_TEXT);
-	r->state = RUN_RUNNING;
+		set_kind(r, END_STOPPED, ATTEMPT_STOPPED_TEXT);
+	r->state = AT_RUNNING;
 	(void)names_token(place->key, &claim->name, r->token);
 	(void)names_log_path(&claim->name, r->spec->name, claim->attempt, r->log_path);
-	runtalk_look(r);
+	attempt_shim_look(r);
 	return r;
 }
 
 /* ---- from outside ---- */
 
-void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *why)
+void attempt_stop(struct attempt *r, enum end_kind kind, uint32_t grace_ms, const char *why)
 {
-	bool is_filed = r->state == RUN_FILING && !uv_is_active((uv_handle_t *)&r->timer);
+	bool is_filed = r->state == AT_COMMITTING && !uv_is_active((uv_handle_t *)&r->timer);
 
 	/* It has ended; whether it waits again is all that is left to say. */
 	if (r->gone && kind != END_STOPPED)
@@ -336,73 +336,73 @@ void run_stop(struct run *r, enum end_kind kind, uint32_t grace_ms, const char *
 	if (r->kind == END_MAX || kind == END_STOPPED)
 		set_kind(r, kind, why);
 	r->stop_grace_ms = grace_ms < r->stop_grace_ms ? grace_ms : r->stop_grace_ms;
-	remains_hurry(r->remains, grace_ms);
-	if (r->gone || r->state == RUN_CLAIMING || r->looking || r->remains)
+	orphan_ender_hurry(r->remains, grace_ms);
+	if (r->gone || r->state == AT_CLAIMING || r->looking || r->remains)
 		return;
-	if (r->state == RUN_LEASING || (r->state == RUN_STARTING && !r->ear))
-		runend_not_started(r, why); /* its shim was not asked for, or could not be */
-	else if (r->ear)
-		runtalk_stop(r);
+	if (r->state == AT_LEASING || (r->state == AT_STARTING && !r->conn))
+		attempt_not_started(r, why); /* its shim was not asked for, or could not be */
+	else if (r->conn)
+		attempt_shim_stop(r);
 }
 
-struct sched_ref run_ref(const struct run *r)
+struct sched_ref attempt_ref(const struct attempt *r)
 {
 	return r->ref;
 }
 
-struct devset run_devices(const struct run *r)
+struct devset attempt_devices(const struct attempt *r)
 {
 	return r->devices;
 }
 
-enum run_state run_state(const struct run *r)
+enum attempt_state attempt_state(const struct attempt *r)
 {
 	return r->state;
 }
 
-int run_claim_code(const struct run *r)
+int attempt_claim_code(const struct attempt *r)
 {
 	return r->claim_code;
 }
 
-const struct claim *run_claim(const struct run *r)
+const struct claim *attempt_claim(const struct attempt *r)
 {
 	return r->claim.path[0] ? &r->claim : NULL;
 }
 
-const struct spool_spec *run_spec(const struct run *r)
+const struct spool_spec *attempt_spec(const struct attempt *r)
 {
 	return r->spec;
 }
 
-uint64_t run_started_ns(const struct run *r)
+uint64_t attempt_started_ns(const struct attempt *r)
 {
 	return r->started_ns;
 }
 
-uint64_t run_next_memory(const struct run *r)
+uint64_t attempt_next_memory(const struct attempt *r)
 {
 	return r->next_memory;
 }
 
-bool run_was_stopped(const struct run *r)
+bool attempt_was_stopped(const struct attempt *r)
 {
 	return r->kind == END_STOPPED;
 }
 
-bool run_was_late(const struct run *r)
+bool attempt_was_late(const struct attempt *r)
 {
 	return r->late;
 }
 
 /* Of this claim, and so of no other attempt of the task. */
-struct lease_id run_lease_id(const struct run *r)
+struct lease_id attempt_lease_id(const struct attempt *r)
 {
 	return (struct lease_id){ r->ref.id, r->ref.element, (uint32_t)r->claim.name.epoch + 1 };
 }
 
 /* It has ended, and is to be seen as running until that is written. */
-static json_t *unfiled_report(const struct run *r)
+static json_t *unfiled_report(const struct attempt *r)
 {
 	unsigned int exit = r->end.outcome == TASK_SIGNALLED
 				    ? NAME_SIGNALLED + (unsigned int)r->end.signal
@@ -412,7 +412,7 @@ static json_t *unfiled_report(const struct run *r)
 			 (json_int_t)r->end.ended_wall_ns, "why", r->unfiled);
 }
 
-json_t *run_report(const struct run *r)
+json_t *attempt_report(const struct attempt *r)
 {
 	json_t *devices = json_array();
 

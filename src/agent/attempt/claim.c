@@ -10,7 +10,7 @@
 #include "task/names.h"
 #include "task/record.h"
 
-static int claim_single(struct taking *k, struct spool_place *p)
+static int claim_single(struct claiming *k, struct spool_place *p)
 {
 	const struct scan_task *t = scan_find(p->scan, k->ref.id, 0);
 	struct task_name was;
@@ -35,7 +35,7 @@ static int claim_single(struct taking *k, struct spool_place *p)
 }
 
 /* Where a second run would be wrong, the first must be known after a power loss. */
-static int keep_element(struct taking *k, const struct spool_place *p, struct place_batch *b)
+static int keep_element(struct claiming *k, const struct spool_place *p, struct place_batch *b)
 {
 	int r = b->spec->no_requeue ? claim_keep(p->spool, &k->claim, &k->e) : 0;
 
@@ -44,7 +44,7 @@ static int keep_element(struct taking *k, const struct spool_place *p, struct pl
 	return r;
 }
 
-static int claim_element(struct taking *k, struct spool_place *p)
+static int claim_element(struct claiming *k, struct spool_place *p)
 {
 	struct place_batch *b = place_batch(p, k->ref.id, &k->e);
 	const struct batch_again *again;
@@ -70,7 +70,7 @@ static int claim_element(struct taking *k, struct spool_place *p)
 }
 
 /* Where the log cannot be: beside what its shim leaves, on a disk of this node. */
-static int open_away(struct taking *k, const struct spool_place *p, const struct err *why)
+static int open_away(struct claiming *k, const struct spool_place *p, const struct err *why)
 {
 	char token[TASK_TOKEN_MAX];
 	struct err e = ERR_INIT;
@@ -87,7 +87,7 @@ static int open_away(struct taking *k, const struct spool_place *p, const struct
 }
 
 /* Its log; nothing that is wrong with that, a full disk for one, keeps a task from running. */
-static int open_log(struct taking *k, const struct spool_place *p)
+static int open_log(struct claiming *k, const struct spool_place *p)
 {
 	struct err e = ERR_INIT;
 	int fd;
@@ -101,7 +101,7 @@ static int open_log(struct taking *k, const struct spool_place *p)
 
 /* Whose turn it is to start tasks of its lane. What was edited since it was planned is planned
  * anew. */
-static int take_lanes(struct taking *k, struct spool_place *p)
+static int take_lanes(struct claiming *k, struct spool_place *p)
 {
 	const struct scan_task *t = scan_find(p->scan, k->ref.id, 0);
 	int code;
@@ -109,10 +109,10 @@ static int take_lanes(struct taking *k, struct spool_place *p)
 	if (!t || t->dir != SPOOL_PENDING || t->name.edits != k->edits)
 		return CLAIM_LOST;
 	code = lanes_claim(p, &t->name, &k->lanes, &k->e);
-	return code == LANE_ELSEWHERE ? TAKING_ELSEWHERE : code;
+	return code == LANE_ELSEWHERE ? CLAIM_ELSEWHERE : code;
 }
 
-void taking_work(struct taking *k, struct spool_place *p)
+void claiming_work(struct claiming *k, struct spool_place *p)
 {
 	k->began_ns = clock_boot_ns();
 	k->code = take_lanes(k, p);

@@ -10,12 +10,12 @@
 #include "sched/types.h"
 
 /* Another agent starts the tasks of its lane or array. */
-#define TAKING_ELSEWHERE 100
+#define CLAIM_ELSEWHERE 100
 
-struct taking {
+struct claiming {
 	struct sched_ref ref;
 	uint64_t edits;		   /* of the version that was planned */
-	const char *key, *run_dir; /* as of struct run_place */
+	const char *key, *run_dir; /* as of struct attempt_place */
 	uint64_t began_ns;	   /* clock_boot_ns() before it was claimed */
 	/* What came of it; the caller's, where code is 0. */
 	struct claim claim;
@@ -26,10 +26,10 @@ struct taking {
 	struct log_away away;	       /* error is "" where it is there */
 	struct lanes_met lanes;	       /* known in any case */
 	struct err e;
-	int code; /* 0; TAKING_ELSEWHERE; > 0: it is not ours to run any more, or in bad/; negative
+	int code; /* 0; CLAIM_ELSEWHERE; > 0: it is not ours to run any more, or in bad/; negative
 		   */
 };
 
-void taking_work(struct taking *t, struct spool_place *place);
+void claiming_work(struct claiming *t, struct spool_place *place);
 
 #endif

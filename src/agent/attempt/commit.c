@@ -20,7 +20,7 @@
 #define LOG_TAIL (64UL * 1024)
 
 /* The log, or where else it printed to: claim.c. */
-static int open_log(const struct filing *f, const struct spool *sp, int flags)
+static int open_log(const struct commit *f, const struct spool *sp, int flags)
 {
 	int fd = record_open_log(f->run_dir, f->token, flags, NULL, NULL);
 
@@ -30,7 +30,7 @@ static int open_log(const struct filing *f, const struct spool *sp, int flags)
 }
 
 /* In the last of the log are the words of a framework that ran out of memory: 1, 0, or -errno. */
-static int find_oom(const struct filing *f, const struct spool *sp)
+static int find_oom(const struct commit *f, const struct spool *sp)
 {
 	static struct oom_patterns *patterns;
 	cleanup_free char *text = xmalloc(LOG_TAIL);
@@ -66,7 +66,7 @@ static bool ends_with(int fd, const char *line, size_t len)
 
 /* What the shim could not know when it wrote the end of the log: what the output means, and whether
  * there is another attempt. A log that cannot be written to loses it. */
-static void tell_log(struct filing *f, const struct spool *sp)
+static void tell_log(struct commit *f, const struct spool *sp)
 {
 	cleanup_free char *line = xasprintf("=== then      %s\n", f->verdict.text);
 	cleanup_fd int fd = -1;
@@ -79,14 +79,14 @@ static void tell_log(struct filing *f, const struct spool *sp)
 	f->told = true;
 }
 
-static struct spool_use use_of(const struct filing *f)
+static struct spool_use use_of(const struct commit *f)
 {
 	return (struct spool_use){ .gpus = f->gpus,
 				   .gpu_peak_bytes = f->end->gpu_peak_bytes,
 				   .gpu_util_permille = f->end->gpu_util_permille };
 }
 
-static void fill_end(const struct filing *f, struct spool_end *end)
+static void fill_end(const struct commit *f, struct spool_end *end)
 {
 	static const enum task_result results[] = {
 		[RETRY_DONE] = RESULT_DONE,
@@ -111,7 +111,7 @@ static void fill_end(const struct filing *f, struct spool_end *end)
 }
 
 /* Of an element nothing but its end is left, so that tells where its output is. */
-static void tell_away(const struct filing *f, const struct spool *sp, struct spool_end *end)
+static void tell_away(const struct commit *f, const struct spool *sp, struct spool_end *end)
 {
 	cleanup_free char *was = xstrdup(f->verdict.what == RETRY_DONE ? "" : end->reason);
 	const char *also = was[0] ? "; " : "";
@@ -129,12 +129,12 @@ static void tell_away(const struct filing *f, const struct spool *sp, struct spo
 }
 
 /* On the wall clock; 0: at once. */
-static uint64_t not_before(const struct filing *f)
+static uint64_t not_before(const struct commit *f)
 {
 	return f->verdict.at_ns > f->now_ns ? f->now_wall_ns + (f->verdict.at_ns - f->now_ns) : 0;
 }
 
-static void fill_again(const struct filing *f, struct spool_again *again)
+static void fill_again(const struct commit *f, struct spool_again *again)
 {
 	*again = (struct spool_again){
 		.attempts = f->state.tries,
@@ -146,7 +146,7 @@ static void fill_again(const struct filing *f, struct spool_again *again)
 	(void)str_copy(again->reason, sizeof(again->reason), f->verdict.text);
 }
 
-static int file_single(struct filing *f, struct spool_place *p)
+static int file_single(struct commit *f, struct spool_place *p)
 {
 	struct task_name waiting = f->claim.name;
 	struct spool_again again;
@@ -232,7 +232,7 @@ static int get_batch(struct spool_place *p, uint64_t id, struct waiting_batch *r
 }
 
 /* Its batch was cancelled while it ran: only its own end is left to be written down. */
-static int file_stray(struct filing *f, struct spool_place *p)
+static int file_stray(struct commit *f, struct spool_place *p)
 {
 	struct task_name n = { .id = f->claim.name.id, .count = SPEC_ELEMENTS_MAX };
 	struct waiting_batch b;
@@ -267,7 +267,7 @@ static int file_if_over(struct batch *b, struct spool_place *p, uint64_t id, str
 	return code;
 }
 
-static int file_in(struct filing *f, struct spool_place *p, struct batch *b)
+static int file_in(struct commit *f, struct spool_place *p, struct batch *b)
 {
 	const struct batch_again *own;
 	struct spool_again again;
@@ -292,7 +292,7 @@ static int file_in(struct filing *f, struct spool_place *p, struct batch *b)
  * it waits, and its own end is of an epoch that is over. Before its file goes, which says that it
  * was stopped. 0; BATCH_SUPERSEDED: another node has begun it; or negative.
  */
-static int cancel_put_back(struct filing *f, struct spool_place *p)
+static int cancel_put_back(struct commit *f, struct spool_place *p)
 {
 	const struct task_name *n = &f->claim.name;
 	struct waiting_batch b;
@@ -306,13 +306,13 @@ static int cancel_put_back(struct filing *f, struct spool_place *p)
 			epoch == n->epoch + 1;
 	put_batch(p, &b);
 	if (waits)
-		r = filing_cancel(p, n, f->verdict.text, &f->e);
+		r = commit_cancel(p, n, f->verdict.text, &f->e);
 	if (r > 0)
 		f->verdict.what = RETRY_CANCELLED;
 	return r == -EBUSY ? BATCH_SUPERSEDED : r == -ENOENT || r > 0 ? 0 : r;
 }
 
-static int file_element(struct filing *f, struct spool_place *p)
+static int file_element(struct commit *f, struct spool_place *p)
 {
 	int code, put_back = f->ended.last ? cancel_put_back(f, p) : 0;
 	struct waiting_batch b;
@@ -328,7 +328,7 @@ static int file_element(struct filing *f, struct spool_place *p)
 	return code == 0 ? put_back : code;
 }
 
-static struct retry_policy policy_of(const struct filing *f)
+static struct retry_policy policy_of(const struct commit *f)
 {
 	const struct spool_spec *s = f->spec;
 	struct retry_policy p;
@@ -347,7 +347,7 @@ static struct retry_policy policy_of(const struct filing *f)
 	return p;
 }
 
-static void remove_beats(const struct filing *f, const struct spool_place *p)
+static void remove_beats(const struct commit *f, const struct spool_place *p)
 {
 	char path[SPOOL_PATH_MAX];
 
@@ -356,7 +356,7 @@ static void remove_beats(const struct filing *f, const struct spool_place *p)
 }
 
 /* The file was not where we had it. */
-static void supersede(struct filing *f, struct spool_place *p)
+static void supersede(struct commit *f, struct spool_place *p)
 {
 	const struct scan_task *t = scan_find(p->scan, f->claim.name.id, 0);
 	struct spool_end end;
@@ -411,14 +411,14 @@ static int pause_batch(struct spool_place *p, uint64_t id, struct err *e)
 
 /* What fails at once, again and again, is not tried on: its lane is paused, or the batch that has
  * none. */
-static int pause_what_fails(struct filing *f, struct spool_place *p)
+static int pause_what_fails(struct commit *f, struct spool_place *p)
 {
 	if (f->spec->lane)
 		return lane_pause(p->spool, f->spec->lane, f->verdict.text, &f->e);
 	return f->verdict.what == RETRY_AGAIN ? pause_batch(p, f->claim.name.id, &f->e) : 0;
 }
 
-void filing_work(struct filing *f, struct spool_place *p)
+void commit_work(struct commit *f, struct spool_place *p)
 {
 	struct retry_policy policy = policy_of(f);
 
@@ -578,7 +578,7 @@ static int cancel_single(struct spool_place *p, const struct task_name *n, const
 	return r;
 }
 
-int filing_cancel(struct spool_place *p, const struct task_name *n, const char *reason,
+int commit_cancel(struct spool_place *p, const struct task_name *n, const char *reason,
 		  struct err *e)
 {
 	int r = TRANSIT_GONE;
@@ -644,7 +644,7 @@ static bool is_ours(const struct task_end *end, enum end_kind ours)
 	return !ran || ours == END_STOPPED || (end->cause == CAUSE_REQUEUE && !end->leader_first);
 }
 
-struct retry_end filing_judge(const struct task_end *end, enum end_kind ours, const char *why)
+struct retry_end commit_judge(const struct task_end *end, enum end_kind ours, const char *why)
 {
 	struct retry_end e = { .kind = written_kind(end),
 			       .code = end->exit_code,

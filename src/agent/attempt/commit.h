@@ -11,7 +11,7 @@
 #include "sched/retry.h"
 #include "task/record.h"
 
-struct filing {
+struct commit {
 	/* What is known. The texts and the spec are the caller's, as long as the job runs. */
 	struct claim claim;
 	const struct spool_spec *spec;
@@ -35,7 +35,7 @@ struct filing {
 	int code; /* 0; -ENOENT: somebody else has filed it; negative: it is not in the spool yet */
 };
 
-void filing_work(struct filing *f, struct spool_place *place);
+void commit_work(struct commit *f, struct spool_place *place);
 
 /*
  * An attempt that was to be stopped had ended already, and its task waits again: that is taken
@@ -43,11 +43,11 @@ void filing_work(struct filing *f, struct spool_place *place);
  * does not wait, or was asked for again since. -EBUSY: another node has begun it again; or
  * negative. On the spooler's thread.
  */
-int filing_cancel(struct spool_place *place, const struct task_name *n, const char *reason,
+int commit_cancel(struct spool_place *place, const struct task_name *n, const char *reason,
 		  struct err *e);
 
 /* What the shim said, in the words of the rules for retries. ours: what we ended it for, or
  * END_MAX; why: that in words. What is answered points into both. */
-struct retry_end filing_judge(const struct task_end *end, enum end_kind ours, const char *why);
+struct retry_end commit_judge(const struct task_end *end, enum end_kind ours, const char *why);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define VALUE_MAX 4096
 
-struct runjob {
+struct job {
 	struct task_spec job;
 	struct text_list env, argv;
 	char title[160];
@@ -60,8 +60,8 @@ static void add_parameters(struct text_list *l, const struct spool_spec *spec, u
 		add(l, name, value);
 }
 
-static void make_env(struct runjob *j, const struct spool_spec *spec, uint64_t id,
-		     const struct runjob_with *w)
+static void make_env(struct job *j, const struct spool_spec *spec, uint64_t id,
+		     const struct job_with *w)
 {
 	struct text_list own = { 0 };
 	char full[48];
@@ -93,7 +93,7 @@ static void make_env(struct runjob *j, const struct spool_spec *spec, uint64_t i
 	text_list_clear(&own);
 }
 
-static int make_command(struct runjob *j, const struct spool_spec *spec, struct err *e)
+static int make_command(struct job *j, const struct spool_spec *spec, struct err *e)
 {
 	if (spec->script) {
 		j->job.script = spec->script;
@@ -112,7 +112,7 @@ static int make_command(struct runjob *j, const struct spool_spec *spec, struct 
 	return 0;
 }
 
-static char *show_command(const struct runjob *j, const struct spool_spec *spec)
+static char *show_command(const struct job *j, const struct spool_spec *spec)
 {
 	struct strbuf text = STRBUF_INIT;
 
@@ -124,7 +124,7 @@ static char *show_command(const struct runjob *j, const struct spool_spec *spec)
 }
 
 /* "task 42.7 train.sh, attempt 2" */
-static void make_title(struct runjob *j, const struct spool_spec *spec, const struct runjob_with *w)
+static void make_title(struct job *j, const struct spool_spec *spec, const struct job_with *w)
 {
 	char element[24] = "";
 
@@ -142,14 +142,14 @@ static const char *const *texts(const struct text_list *l)
 	return (const char *const *)l->texts;
 }
 
-int runjob_make(const struct spool_spec *spec, const char *token, const struct runjob_with *w,
-		struct runjob **ret, struct err *e)
+int job_make(const struct spool_spec *spec, const char *token, const struct job_with *w,
+	     struct job **ret, struct err *e)
 {
-	struct runjob *j = xcalloc(1, sizeof(*j));
+	struct job *j = xcalloc(1, sizeof(*j));
 	int r = make_command(j, spec, e);
 
 	if (r < 0) {
-		runjob_free(j);
+		job_free(j);
 		return r;
 	}
 	(void)str_copy(j->token, sizeof(j->token), token);
@@ -191,7 +191,7 @@ int runjob_make(const struct spool_spec *spec, const char *token, const struct r
 	return 0;
 }
 
-struct runjob *runjob_free(struct runjob *j)
+struct job *job_free(struct job *j)
 {
 	if (!j)
 		return NULL;
@@ -202,7 +202,7 @@ struct runjob *runjob_free(struct runjob *j)
 	return NULL;
 }
 
-const struct task_spec *runjob_get(const struct runjob *j)
+const struct task_spec *job_get(const struct job *j)
 {
 	return &j->job;
 }

@@ -16,7 +16,7 @@
 #include "task/spec.h"
 
 /* What this attempt got. The texts are the caller's. */
-struct runjob_with {
+struct job_with {
 	const char *instance, *node, *run_dir;
 	const struct login *login; /* NULL: the spec has all that is needed */
 	const char *visible;	   /* for CUDA_VISIBLE_DEVICES; "" where the task has none */
@@ -35,16 +35,16 @@ struct runjob_with {
 	uint64_t go_until_ns; /* with it: task_spec.go_until_ns */
 };
 
-struct runjob;
+struct job;
 
 /*
  * token: names_token(). 0 and *ret, or -EINVAL: the spec cannot be run (which `submit` would have
  * refused).
  */
-int runjob_make(const struct spool_spec *spec, const char *token, const struct runjob_with *with,
-		struct runjob **ret, struct err *e);
-struct runjob *runjob_free(struct runjob *j);
+int job_make(const struct spool_spec *spec, const char *token, const struct job_with *with,
+	     struct job **ret, struct err *e);
+struct job *job_free(struct job *j);
 /* Valid as long as j. */
-const struct task_spec *runjob_get(const struct runjob *j);
+const struct task_spec *job_get(const struct job *j);
 
 #endif

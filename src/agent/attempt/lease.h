@@ -7,10 +7,10 @@
 #include "agent/attempt/machine.h"
 
 /* All its devices; launches the task when they are promised, or at once where it needs none. */
-void runlease_ask(struct run *r);
+void attempt_lease_ask(struct attempt *r);
 /* The shim that will have them. */
-void runlease_grant(struct run *r);
+void attempt_lease_grant(struct attempt *r);
 /* Nothing of it runs; the guard tells when they are free. */
-void runlease_give_back(struct run *r);
+void attempt_lease_give_back(struct attempt *r);
 
 #endif

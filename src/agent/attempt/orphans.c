@@ -10,7 +10,7 @@
 #define STEP_FIRST_MS 10  /* between two looks; ... */
 #define STEP_LAST_MS  500 /* ... twice as long each time, and this at most */
 
-struct remains {
+struct orphan_ender {
 	uv_timer_t timer;
 	uv_work_t work;
 	struct orphans *orphans;
@@ -24,7 +24,7 @@ struct remains {
 
 static void on_closed(uv_handle_t *h)
 {
-	struct remains *m = h->data;
+	struct orphan_ender *m = h->data;
 
 	orphans_free(m->orphans);
 	free(m);
@@ -32,7 +32,7 @@ static void on_closed(uv_handle_t *h)
 
 static void look(uv_work_t *work)
 {
-	struct remains *m = work->data;
+	struct orphan_ender *m = work->data;
 
 	m->left = orphans_step(m->orphans);
 }
@@ -41,7 +41,7 @@ static void on_timer(uv_timer_t *timer);
 
 static void on_looked(uv_work_t *work, int status)
 {
-	struct remains *m = work->data;
+	struct orphan_ender *m = work->data;
 
 	m->looking = false;
 	if (m->done && m->left) {
@@ -56,7 +56,7 @@ static void on_looked(uv_work_t *work, int status)
 
 static void on_timer(uv_timer_t *timer)
 {
-	struct remains *m = timer->data;
+	struct orphan_ender *m = timer->data;
 
 	if (m->hurry_ms != UINT32_MAX)
 		orphans_hurry(m->orphans, m->hurry_ms);
@@ -65,10 +65,10 @@ static void on_timer(uv_timer_t *timer)
 	(void)uv_queue_work(timer->loop, &m->work, look, on_looked);
 }
 
-struct remains *remains_end(uv_loop_t *loop, const char *token, uint32_t grace_ms,
-			    void (*done)(void *user), void *user)
+struct orphan_ender *orphan_ender_start(uv_loop_t *loop, const char *token, uint32_t grace_ms,
+					void (*done)(void *user), void *user)
 {
-	struct remains *m = xcalloc(1, sizeof(*m));
+	struct orphan_ender *m = xcalloc(1, sizeof(*m));
 
 	m->orphans = orphans_begin(token, SIGTERM, grace_ms);
 	m->hurry_ms = UINT32_MAX;
@@ -81,7 +81,7 @@ struct remains *remains_end(uv_loop_t *loop, const char *token, uint32_t grace_m
 	return m;
 }
 
-void remains_hurry(struct remains *m, uint32_t grace_ms)
+void orphan_ender_hurry(struct orphan_ender *m, uint32_t grace_ms)
 {
 	if (!m || grace_ms == UINT32_MAX)
 		return;
@@ -91,7 +91,7 @@ void remains_hurry(struct remains *m, uint32_t grace_ms)
 		(void)uv_timer_start(&m->timer, on_timer, 0, 0);
 }
 
-struct remains *remains_forget(struct remains *m)
+struct orphan_ender *orphan_ender_forget(struct orphan_ender *m)
 {
 	if (!m)
 		return NULL;

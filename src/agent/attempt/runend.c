@@ -15,16 +15,16 @@
 
 struct file_job {
 	struct spool_job job;
-	struct run *r;
-	struct filing f;
+	struct attempt *r;
+	struct commit f;
 };
 
 static void file_work(struct spool_job *job, struct spool_place *p)
 {
-	filing_work(&((struct file_job *)job)->f, p);
+	commit_work(&((struct file_job *)job)->f, p);
 }
 
-static void file_it(struct run *r);
+static void file_it(struct attempt *r);
 
 static void on_file_again(uv_timer_t *timer)
 {
@@ -33,8 +33,8 @@ static void on_file_again(uv_timer_t *timer)
 
 static void file_done(struct spool_job *job)
 {
-	struct run *r = ((struct file_job *)job)->r;
-	struct filing *f = &((struct file_job *)job)->f;
+	struct attempt *r = ((struct file_job *)job)->r;
+	struct commit *f = &((struct file_job *)job)->f;
 
 	if (f->code < 0 && f->code != -ENOENT) {
 		if (r->place->file_code != f->code) /* once, not for each */
@@ -45,7 +45,7 @@ static void file_done(struct spool_job *job)
 		(void)str_copy(r->unfiled, sizeof(r->unfiled), f->e.text);
 		if (r->stopped_late) {
 			r->kind = END_STOPPED;
-			(void)str_copy(r->why, sizeof(r->why), RUN_STOPPED_TEXT);
+			(void)str_copy(r->why, sizeof(r->why), ATTEMPT_STOPPED_TEXT);
 		}
 		r->retry_ms = r->retry_ms ? r->retry_ms * 2 : RETRY_FIRST_MS;
 		r->retry_ms = r->retry_ms < RETRY_LAST_MS ? r->retry_ms : RETRY_LAST_MS;
@@ -59,20 +59,20 @@ static void file_done(struct spool_job *job)
 		r->tries = f->state.tries;
 		r->next_memory = f->next_memory;
 		*r->place->streak(r->place->user, r) = f->streak;
-		if (r->end.record_errno && r->ear)
-			(void)talk_ack(r->ear->fd);
-		run_finish(r);
+		if (r->end.record_errno && r->conn)
+			(void)talk_ack(r->conn->fd);
+		attempt_finish(r);
 	}
 	free(job);
 }
 
 /* The guard's last word may have come after the shim's. */
-static void take_use(struct run *r)
+static void take_use(struct attempt *r)
 {
 	uint64_t peak_bytes;
 	uint32_t util_permille;
 
-	taskuse_sum(&r->use, &peak_bytes, &util_permille);
+	use_sum(&r->use, &peak_bytes, &util_permille);
 	if (peak_bytes < r->end.gpu_peak_bytes || !r->use.n)
 		return;
 	r->end.gpu_peak_bytes = peak_bytes;
@@ -80,30 +80,30 @@ static void take_use(struct run *r)
 }
 
 /* On the monotonic clock, which does not count the time in which the node slept. */
-static uint64_t claimed_at(const struct run *r)
+static uint64_t claimed_at(const struct attempt *r)
 {
 	uint64_t ago_ns = clock_boot_ns() - r->claim_began_ns, now_ns = clock_mono_ns();
 
 	return r->adopted || ago_ns > now_ns ? 0 : now_ns - ago_ns;
 }
 
-static void file_it(struct run *r)
+static void file_it(struct attempt *r)
 {
 	struct file_job *j = xcalloc(1, sizeof(*j));
 
-	r->state = RUN_FILING;
+	r->state = AT_COMMITTING;
 	take_use(r);
 	if (r->note && spooler_take_back(r->place->spooler, r->note))
 		free(take_ptr(r->note)); /* who has it does not matter any more */
 	j->job = (struct spool_job){ .work = file_work, .done = file_done };
 	j->r = r;
-	j->f = (struct filing){
+	j->f = (struct commit){
 		.claim = r->claim,
 		.spec = r->spec,
 		.end = &r->end,
 		.gpus = (unsigned int)r->uuids.n,
 		.room_bytes = planview_room(r->place->view, r->spec->model),
-		.ended = filing_judge(&r->end, r->kind, r->why),
+		.ended = commit_judge(&r->end, r->kind, r->why),
 		.token = r->token,
 		.run_dir = r->place->run_dir,
 		.log_path = r->log_path,
@@ -124,13 +124,13 @@ static void file_it(struct run *r)
 
 static void on_swept(void *user)
 {
-	struct run *r = user;
+	struct attempt *r = user;
 
 	r->sweeping = NULL;
-	runend_settle(r);
+	attempt_settle(r);
 }
 
-unsigned int run_sweep_of(enum spec_clean clean)
+unsigned int attempt_sweep_of(enum spec_clean clean)
 {
 	static const unsigned int bits[SPEC_CLEAN_MAX] = {
 		[SPEC_CLEAN_GPU] = SWEEP_BIT(SWEEP_GPU),
@@ -140,7 +140,7 @@ unsigned int run_sweep_of(enum spec_clean clean)
 	return clean < SPEC_CLEAN_MAX ? bits[clean] : 0;
 }
 
-void run_sweep(struct run *r, unsigned int what)
+void attempt_sweep(struct attempt *r, unsigned int what)
 {
 	r->sweep |= what;
 }
@@ -149,10 +149,10 @@ void run_sweep(struct run *r, unsigned int what)
  * What else of its owner's is to end with it; true while that goes on. Who came before it, or made
  * it give way, has won, and is not ended for it; nor are those beside which it never ran.
  */
-static bool sweeps(struct run *r)
+static bool sweeps(struct attempt *r)
 {
 	cleanup_strbuf struct strbuf gpus = STRBUF_INIT;
-	unsigned int what = run_sweep_of((enum spec_clean)r->spec->clean);
+	unsigned int what = attempt_sweep_of((enum spec_clean)r->spec->clean);
 	bool gave_way = r->kind == END_TAKEN || r->kind == END_PREEMPTED;
 
 	if (r->swept || gave_way || r->elsewhere || (!r->started_ns && !r->adopted))
@@ -162,41 +162,41 @@ static bool sweeps(struct run *r)
 		what |= r->sweep | r->place->sweeping->on_stop;
 	for (size_t i = 0; i < r->uuids.n; i++)
 		strbuf_addf(&gpus, "%s%s", i ? "," : "", r->uuids.texts[i]);
-	r->sweeping = sweeping_start(r->place->sweeping, what, strbuf_str(&gpus), on_swept, r);
+	r->sweeping = sweep_start(r->place->sweeping, what, strbuf_str(&gpus), on_swept, r);
 	return r->sweeping;
 }
 
 /* The tree is gone; are the devices free as well? */
-void runend_settle(struct run *r)
+void attempt_settle(struct attempt *r)
 {
-	if (!r->gone || r->state == RUN_FILING || sweeps(r))
+	if (!r->gone || r->state == AT_COMMITTING || sweeps(r))
 		return;
 	if (r->leased && !r->freed) {
-		r->state = RUN_FREEING;
-		runlease_give_back(r);
+		r->state = AT_FREEING;
+		attempt_lease_give_back(r);
 		return;
 	}
 	file_it(r);
 }
 
-void runend_take(struct run *r, const struct task_end *end)
+void attempt_ended(struct attempt *r, const struct task_end *end)
 {
 	if (r->gone)
 		return;
 	(void)uv_timer_stop(&r->timer);
 	if (!end->record_errno)
-		runtalk_hang_up(r);
+		attempt_shim_hang_up(r);
 	r->end = *end;
 	r->gone = true;
-	runend_settle(r);
+	attempt_settle(r);
 }
 
-void runend_not_started(struct run *r, const char *why)
+void attempt_not_started(struct attempt *r, const char *why)
 {
 	struct task_end end = { .outcome = TASK_NOT_STARTED,
 				.exit_code = 126,
 				.ended_wall_ns = clock_wall_ns() };
 
 	(void)str_copy(end.text, sizeof(end.text), why);
-	runend_take(r, &end);
+	attempt_ended(r, &end);
 }

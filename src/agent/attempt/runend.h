@@ -7,10 +7,10 @@
 #include "agent/attempt/machine.h"
 
 /* The tree is gone, this way. */
-void runend_take(struct run *r, const struct task_end *end);
+void attempt_ended(struct attempt *r, const struct task_end *end);
 /* It never ran. */
-void runend_not_started(struct run *r, const char *why);
+void attempt_not_started(struct attempt *r, const char *why);
 /* Goes on with the end where what it waited for has come. */
-void runend_settle(struct run *r);
+void attempt_settle(struct attempt *r);
 
 #endif

@@ -12,37 +12,37 @@
 #define LOOK_LAST_MS  10000
 #define FDS_SPARE     16U /* for everything but shims */
 
-static void on_ear_closed(uv_handle_t *h)
+static void on_connection_closed(uv_handle_t *h)
 {
-	struct ear *ear = h->data;
+	struct connection *conn = h->data;
 
-	(void)fd_close(ear->fd);
-	free(ear);
+	(void)fd_close(conn->fd);
+	free(conn);
 }
 
-void runtalk_hang_up(struct run *r)
+void attempt_shim_hang_up(struct attempt *r)
 {
-	struct ear *ear = take_ptr(r->ear);
+	struct connection *conn = take_ptr(r->conn);
 
-	if (!ear)
+	if (!conn)
 		return;
-	ear->run = NULL;
-	uv_close((uv_handle_t *)&ear->poll, on_ear_closed);
+	conn->attempt = NULL;
+	uv_close((uv_handle_t *)&conn->poll, on_connection_closed);
 }
 
-static void ended_unknown(struct run *r, enum task_outcome outcome, const char *why)
+static void ended_unknown(struct attempt *r, enum task_outcome outcome, const char *why)
 {
 	struct task_end end = { .outcome = outcome, .ended_wall_ns = clock_wall_ns() };
 
 	(void)str_copy(end.text, sizeof(end.text), why);
-	runend_take(r, &end);
+	attempt_ended(r, &end);
 }
 
 /* The shim's connection broke without its last word: was it killed, and what is left of the task?
  */
 struct lost_job {
 	struct spool_job job;
-	struct run *r;
+	struct attempt *r;
 	struct adopted found;
 	struct err e;
 	int code;
@@ -66,11 +66,11 @@ static void lost_work(struct spool_job *job, struct spool_place *p)
 
 static void on_look_again(uv_timer_t *timer)
 {
-	runtalk_look(timer->data);
+	attempt_shim_look(timer->data);
 }
 
 /* It runs, has ended, or was killed: nobody knows. That is no end. */
-static void look_later(struct run *r, const struct err *e)
+static void look_later(struct attempt *r, const struct err *e)
 {
 	if (!r->retry_ms)
 		eventlog_say(r->place->eventlog, LOG_LEVEL_ERROR,
@@ -81,42 +81,42 @@ static void look_later(struct run *r, const struct err *e)
 	(void)uv_timer_start(&r->timer, on_look_again, r->retry_ms, 0);
 }
 
-static void found_alive(struct run *r, const struct adopted *found)
+static void found_alive(struct attempt *r, const struct adopted *found)
 {
 	r->refused[0] = '\0';
 	r->shim = found->proc;
-	r->state = RUN_RUNNING;
-	runtalk_listen(r, found->fd);
-	run_on_guard(r);	     /* one that is new does not know of it */
+	r->state = AT_RUNNING;
+	attempt_shim_listen(r, found->fd);
+	attempt_on_guard(r);	     /* one that is new does not know of it */
 	(void)talk_adopt(found->fd); /* since when */
 	if (r->kind != END_MAX)	     /* it could not be told before */
-		runtalk_stop(r);
+		attempt_shim_stop(r);
 }
 
 static void on_remains_gone(void *user)
 {
-	struct run *r = user;
+	struct attempt *r = user;
 
 	r->remains = NULL;
 	ended_unknown(r, TASK_UNKNOWN, "its shim was killed; what was left of it has been ended");
 }
 
-static void found_nobody(struct run *r)
+static void found_nobody(struct attempt *r)
 {
 	if (r->refused[0])
 		ended_unknown(r, TASK_REFUSED, r->refused);
 	else
-		r->remains =
-			remains_end(r->place->loop, r->token,
-				    r->stop_grace_ms < r->spec->grace ? r->stop_grace_ms
-								      : (uint32_t)r->spec->grace,
-				    on_remains_gone, r);
+		r->remains = orphan_ender_start(r->place->loop, r->token,
+						r->stop_grace_ms < r->spec->grace
+							? r->stop_grace_ms
+							: (uint32_t)r->spec->grace,
+						on_remains_gone, r);
 }
 
 static void lost_done(struct spool_job *job)
 {
 	struct lost_job *l = (struct lost_job *)job;
-	struct run *r = l->r;
+	struct attempt *r = l->r;
 
 	if (l->code < 0) {
 		look_later(r, &l->e);
@@ -128,17 +128,17 @@ static void lost_done(struct spool_job *job)
 	if (l->found.found == ADOPT_LIVES)
 		found_alive(r, &l->found);
 	else if (l->found.found == ADOPT_ENDED)
-		runend_take(r, &l->found.record.end);
+		attempt_ended(r, &l->found.record.end);
 	else
 		found_nobody(r);
 	free(l);
 }
 
-void runtalk_look(struct run *r)
+void attempt_shim_look(struct attempt *r)
 {
 	struct lost_job *l = xcalloc(1, sizeof(*l));
 
-	runtalk_hang_up(r);
+	attempt_shim_hang_up(r);
 	r->looking = true;
 	l->job = (struct spool_job){ .work = lost_work, .done = lost_done };
 	l->r = r;
@@ -147,7 +147,7 @@ void runtalk_look(struct run *r)
 
 struct note_job {
 	struct spool_job job;
-	struct run *r;
+	struct attempt *r;
 	struct claim claim;
 	struct err e;
 	int code;
@@ -161,18 +161,18 @@ static void note_work(struct spool_job *job, struct spool_place *p)
 	n->code = spool_confirm(p->spool, n->claim.path, n->code, &n->e);
 }
 
-static void note(struct run *r, bool waits);
+static void note(struct attempt *r, bool waits);
 
 static void on_note_again(uv_timer_t *timer)
 {
-	struct run *r = timer->data;
+	struct attempt *r = timer->data;
 
-	if (r->state == RUN_STARTING && !r->gone)
+	if (r->state == AT_STARTING && !r->gone)
 		note(r, true);
 }
 
 /* Whether the claim is ours still, so long after it was made, only the note can tell. */
-static void note_later(struct run *r, const struct err *e)
+static void note_later(struct attempt *r, const struct err *e)
 {
 	if (!r->retry_ms)
 		eventlog_say(r->place->eventlog, LOG_LEVEL_ERROR, "task %llu cannot begin yet: %s",
@@ -182,28 +182,28 @@ static void note_later(struct run *r, const struct err *e)
 	(void)uv_timer_start(&r->timer, on_note_again, r->retry_ms, 0);
 }
 
-static void go_on(struct run *r)
+static void go_on(struct attempt *r)
 {
 	r->retry_ms = 0;
-	r->state = RUN_GRANTING;
+	r->state = AT_GRANTING;
 	if (r->leased)
-		runlease_grant(r);
+		attempt_lease_grant(r);
 	else
-		runtalk_go(r);
+		attempt_shim_go(r);
 }
 
 static void note_done(struct spool_job *job)
 {
 	struct note_job *n = (struct note_job *)job;
-	struct run *r = n->r;
+	struct attempt *r = n->r;
 
 	r->note = NULL;
 	r->claim = n->claim;
 	if (n->code == -ENOENT) {
 		/* We were away for so long that others took it. */
-		run_stop(r, END_NODE_LOST, 0, "the task was given to another node");
-	} else if (!r->gone && r->state == RUN_STARTING) {
-		if (n->code < 0 && clock_boot_ns() > run_go_until(r))
+		attempt_stop(r, END_NODE_LOST, 0, "the task was given to another node");
+	} else if (!r->gone && r->state == AT_STARTING) {
+		if (n->code < 0 && clock_boot_ns() > attempt_go_until(r))
 			note_later(r, &n->e);
 		else
 			go_on(r);
@@ -212,7 +212,7 @@ static void note_done(struct spool_job *job)
 }
 
 /* From now on the claim lives as long as its shim. waits: it has not begun, and GO comes after. */
-static void note(struct run *r, bool waits)
+static void note(struct attempt *r, bool waits)
 {
 	struct note_job *n = xcalloc(1, sizeof(*n));
 
@@ -224,25 +224,25 @@ static void note(struct run *r, bool waits)
 	(waits ? spooler_do : spooler_do_later)(r->place->spooler, &n->job);
 }
 
-static void note_shim(struct run *r, const union shmsg *m, bool waits)
+static void note_shim(struct attempt *r, const union shmsg *m, bool waits)
 {
 	r->shim = (struct proc_id){ .pid = m->status.shim_pid, .start = m->status.shim_start };
 	note(r, waits);
 }
 
-static void on_prepared(struct run *r, const union shmsg *m)
+static void on_prepared(struct attempt *r, const union shmsg *m)
 {
-	if (r->state == RUN_STARTING && !r->shim.pid)
+	if (r->state == AT_STARTING && !r->shim.pid)
 		note_shim(r, m, true);
 }
 
 /* A task that waited for nothing was started without PREPARED. */
-static void on_started(struct run *r, const union shmsg *m)
+static void on_started(struct attempt *r, const union shmsg *m)
 {
 	if (!r->shim.pid)
 		note_shim(r, m, false);
-	if (r->state != RUN_RUNNING || !r->started_ns) {
-		r->state = RUN_RUNNING;
+	if (r->state != AT_RUNNING || !r->started_ns) {
+		r->state = AT_RUNNING;
 		r->started_ns = clock_mono_ns() - m->status.run_ns;
 		r->place->started(r->place->user, r);
 	}
@@ -250,20 +250,20 @@ static void on_started(struct run *r, const union shmsg *m)
 
 /* One that we have found, and whose agent went before GO. To one that we are about to start
  * ourselves it is no news: an older shim answers all when somebody looks. */
-static void on_never_begun(struct run *r)
+static void on_never_begun(struct attempt *r)
 {
-	if (r->state == RUN_RUNNING)
-		run_stop(r, END_NODE_LOST, UINT32_MAX, "its agent ended before it could begin");
+	if (r->state == AT_RUNNING)
+		attempt_stop(r, END_NODE_LOST, UINT32_MAX, "its agent ended before it could begin");
 }
 
 /* Nothing was started for us; but if that is because another shim has the task, it is its. */
-static void refused(struct run *r, const char *why)
+static void refused(struct attempt *r, const char *why)
 {
 	(void)str_copy(r->refused, sizeof(r->refused), *why ? why : "its shim was refused");
-	runtalk_look(r);
+	attempt_shim_look(r);
 }
 
-static void take_message(struct run *r, int type, const union shmsg *m)
+static void take_message(struct attempt *r, int type, const union shmsg *m)
 {
 	if (type == SHMSG_PREPARED)
 		on_prepared(r, m);
@@ -275,68 +275,68 @@ static void take_message(struct run *r, int type, const union shmsg *m)
 		 !m->ended.end.started_wall_ns) /* else it took the task, and could not begin it */
 		refused(r, m->ended.end.text);
 	else if (type == SHMSG_ENDED)
-		runend_take(r, &m->ended.end);
+		attempt_ended(r, &m->ended.end);
 }
 
 /* What it had to say may be known, and its end be filed just now. */
-static void on_gone(struct run *r)
+static void on_gone(struct attempt *r)
 {
 	if (r->gone)
-		runtalk_hang_up(r);
+		attempt_shim_hang_up(r);
 	else
-		runtalk_look(r);
+		attempt_shim_look(r);
 }
 
 static void on_shim(uv_poll_t *poll, int status, int events)
 {
-	struct ear *ear = poll->data;
+	struct connection *conn = poll->data;
 	cleanup_free union shmsg *m = xmalloc(sizeof(*m));
 
-	while (ear->run) {
-		int type = talk_recv(ear->fd, m);
+	while (conn->attempt) {
+		int type = talk_recv(conn->fd, m);
 
 		if (type == -EAGAIN)
 			break;
 		if (type <= 0) {
-			on_gone(ear->run);
+			on_gone(conn->attempt);
 			break;
 		}
-		take_message(ear->run, type, m);
+		take_message(conn->attempt, type, m);
 	}
 }
 
-void runtalk_listen(struct run *r, int fd)
+void attempt_shim_listen(struct attempt *r, int fd)
 {
-	struct ear *ear = xcalloc(1, sizeof(*ear));
+	struct connection *conn = xcalloc(1, sizeof(*conn));
 
-	ear->fd = fd;
-	ear->run = r;
-	ear->poll.data = ear;
-	(void)uv_poll_init(r->place->loop, &ear->poll, fd);
-	(void)uv_poll_start(&ear->poll, UV_READABLE, on_shim);
-	r->ear = ear;
+	conn->fd = fd;
+	conn->attempt = r;
+	conn->poll.data = conn;
+	(void)uv_poll_init(r->place->loop, &conn->poll, fd);
+	(void)uv_poll_start(&conn->poll, UV_READABLE, on_shim);
+	r->conn = conn;
 }
 
-void runtalk_go(struct run *r)
+void attempt_shim_go(struct attempt *r)
 {
-	if (r->ear && talk_go(r->ear->fd, r->devices_text, NULL, 0) < 0)
-		runtalk_look(r);
+	if (r->conn && talk_go(r->conn->fd, r->devices_text, NULL, 0) < 0)
+		attempt_shim_look(r);
 }
 
 static void on_stop_again(uv_timer_t *timer)
 {
-	struct run *r = timer->data;
+	struct attempt *r = timer->data;
 
-	if (r->ear)
-		runtalk_stop(r);
+	if (r->conn)
+		attempt_shim_stop(r);
 }
 
-void runtalk_stop(struct run *r)
+void attempt_shim_stop(struct attempt *r)
 {
 	/* Only what its owner says is for its record: what gives way waits again, whoever reads it.
 	 */
-	int code = r->kind == END_STOPPED ? talk_stop(r->ear->fd, 0, STOP_TREE, r->stop_grace_ms)
-					  : talk_requeue(r->ear->fd, r->stop_grace_ms);
+	int code = r->kind == END_STOPPED ? talk_stop(r->conn->fd, 0, STOP_TREE, r->stop_grace_ms)
+					  : talk_requeue(r->conn->fd, r->stop_grace_ms);
 
 	/* A shim that is stopped, or slow, has not read what we said before. */
 	if (code == -EAGAIN)

@@ -7,12 +7,12 @@
 #include "agent/attempt/machine.h"
 
 /* fd is the run's from now on. */
-void runtalk_listen(struct run *r, int fd);
-void runtalk_hang_up(struct run *r);
-void runtalk_go(struct run *r);
+void attempt_shim_listen(struct attempt *r, int fd);
+void attempt_shim_hang_up(struct attempt *r);
+void attempt_shim_go(struct attempt *r);
 /* As r->kind says; again where its socket is full. */
-void runtalk_stop(struct run *r);
+void attempt_shim_stop(struct attempt *r);
 /* Its connection broke, or there was none: what has become of it? */
-void runtalk_look(struct run *r);
+void attempt_shim_look(struct attempt *r);
 
 #endif

@@ -21,8 +21,8 @@
 #define LIMIT_MS 30000 /* it ends by itself before that, unless something of it hangs */
 
 /* Freed when the process has ended, which is told by its output, and libuv has given that back. */
-struct sweeping {
-	const struct sweeping_place *place;
+struct sweep_process {
+	const struct sweep_place *place;
 	pid_t pid;
 	uv_pipe_t out;
 	uv_timer_t limit;
@@ -34,7 +34,7 @@ struct sweeping {
 
 static void on_out_closed(uv_handle_t *h)
 {
-	struct sweeping *s = h->data;
+	struct sweep_process *s = h->data;
 
 	strbuf_clear(&s->line);
 	free(s);
@@ -42,12 +42,12 @@ static void on_out_closed(uv_handle_t *h)
 
 static void on_limit_closed(uv_handle_t *h)
 {
-	struct sweeping *s = h->data;
+	struct sweep_process *s = h->data;
 
 	uv_close((uv_handle_t *)&s->out, on_out_closed);
 }
 
-static void tell_line(struct sweeping *s)
+static void tell_line(struct sweep_process *s)
 {
 	if (s->line.len)
 		eventlog_say(s->place->eventlog, LOG_LEVEL_INFO, "sweep: %s", strbuf_str(&s->line));
@@ -55,7 +55,7 @@ static void tell_line(struct sweeping *s)
 	s->line = (struct strbuf)STRBUF_INIT;
 }
 
-static void tell_done(struct sweeping *s)
+static void tell_done(struct sweep_process *s)
 {
 	void (*done)(void *user) = take_ptr(s->done);
 
@@ -63,7 +63,7 @@ static void tell_done(struct sweeping *s)
 		done(s->user);
 }
 
-static void end(struct sweeping *s)
+static void end(struct sweep_process *s)
 {
 	(void)waitpid(s->pid, NULL, 0); /* its output ends with it */
 	tell_line(s);
@@ -75,7 +75,7 @@ static void end(struct sweeping *s)
  * was for, and all who wait for that, wait for it. */
 static void on_limit(uv_timer_t *limit)
 {
-	struct sweeping *s = limit->data;
+	struct sweep_process *s = limit->data;
 
 	eventlog_say(s->place->eventlog, LOG_LEVEL_ERROR,
 		     "sweep: it has not ended for %u s; it is killed, and not waited for",
@@ -86,14 +86,14 @@ static void on_limit(uv_timer_t *limit)
 
 static void on_alloc(uv_handle_t *h, size_t size, uv_buf_t *buf)
 {
-	struct sweeping *s = h->data;
+	struct sweep_process *s = h->data;
 
 	*buf = uv_buf_init(s->buf, sizeof(s->buf));
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
-	struct sweeping *s = stream->data;
+	struct sweep_process *s = stream->data;
 
 	for (ssize_t i = 0; i < n; i++) {
 		if (buf->base[i] == '\n')
@@ -107,7 +107,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	end(s);
 }
 
-static int spawn(struct sweeping *s, char **args)
+static int spawn(struct sweep_process *s, char **args)
 {
 	struct spawn child = SPAWN_INIT;
 	int fds[2], r;
@@ -137,7 +137,7 @@ static void add(struct text_list *l, const char *option, const char *value)
 	text_list_add(l, text);
 }
 
-static int start(struct sweeping *s, unsigned int what, const char *gpus)
+static int start(struct sweep_process *s, unsigned int what, const char *gpus)
 {
 	char *args[ARGS_MAX] = { (char[]){ "tenure" }, (char[]){ "sweep" } };
 	struct text_list words = { 0 };
@@ -159,10 +159,10 @@ static int start(struct sweeping *s, unsigned int what, const char *gpus)
 	return r;
 }
 
-struct sweeping *sweeping_start(const struct sweeping_place *place, unsigned int what,
-				const char *gpus, void (*done)(void *user), void *user)
+struct sweep_process *sweep_start(const struct sweep_place *place, unsigned int what,
+				  const char *gpus, void (*done)(void *user), void *user)
 {
-	struct sweeping *s;
+	struct sweep_process *s;
 	int r;
 
 	if (!*gpus)
@@ -170,7 +170,7 @@ struct sweeping *sweeping_start(const struct sweeping_place *place, unsigned int
 	if (!what)
 		return NULL;
 	s = xcalloc(1, sizeof(*s));
-	*s = (struct sweeping){ .place = place, .done = done, .user = user };
+	*s = (struct sweep_process){ .place = place, .done = done, .user = user };
 	s->line = (struct strbuf)STRBUF_INIT;
 	s->out.data = s->limit.data = s;
 	(void)uv_pipe_init(place->loop, &s->out, 0);
@@ -186,7 +186,7 @@ struct sweeping *sweeping_start(const struct sweeping_place *place, unsigned int
 	return NULL;
 }
 
-struct sweeping *sweeping_forget(struct sweeping *s)
+struct sweep_process *sweep_forget(struct sweep_process *s)
 {
 	if (s)
 		s->done = NULL;

@@ -13,7 +13,7 @@
 
 #include "agent/report/eventlog.h"
 
-struct sweeping_place {
+struct sweep_place {
 	uv_loop_t *loop;
 	struct eventlog *eventlog;
 	int program_fd;
@@ -22,16 +22,16 @@ struct sweeping_place {
 	const char *spare;    /* the setting sweep_spare */
 };
 
-struct sweeping;
+struct sweep_process;
 
 /*
  * what: SWEEP_BIT()s; gpus: UUIDs with commas, for SWEEP_GPU. done is called from the loop, once,
  * and then it is gone. NULL: there is nothing to do, or it cannot be done (which is told), and done
  * is not called.
  */
-struct sweeping *sweeping_start(const struct sweeping_place *place, unsigned int what,
-				const char *gpus, void (*done)(void *user), void *user);
+struct sweep_process *sweep_start(const struct sweep_place *place, unsigned int what,
+				  const char *gpus, void (*done)(void *user), void *user);
 /* It goes on, and nobody is called. Returns NULL. */
-struct sweeping *sweeping_forget(struct sweeping *s);
+struct sweep_process *sweep_forget(struct sweep_process *s);
 
 #endif

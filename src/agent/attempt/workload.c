@@ -56,10 +56,10 @@ struct filler {
 	bool leased, freed, gone, ending;
 	bool unsaid; /* its shim could not be told to stop, with unsaid_ms of grace */
 	uint32_t unsaid_ms;
-	bool looking;		 /* for its shim: what it is told waits until that is known */
-	uint64_t look_ns;	 /* when again, where nothing could be told; or 0 */
-	struct remains *remains; /* of a shim that was killed: they are being ended */
-	bool yielded;		 /* its device has to be idle for rehold_ms, then */
+	bool looking;		      /* for its shim: what it is told waits until that is known */
+	uint64_t look_ns;	      /* when again, where nothing could be told; or 0 */
+	struct orphan_ender *remains; /* of a shim that was killed: they are being ended */
+	bool yielded;		      /* its device has to be idle for rehold_ms, then */
 	uint64_t over_ns;
 	char why[PROTO_TEXT_MAX];
 	unsigned int at_once;  /* ends at once, in a row */
@@ -326,8 +326,9 @@ static void shim_done(struct spool_job *job)
 	} else if (s->found.found == ADOPT_ENDED) {
 		ended(fl, &s->found.record.end);
 	} else {
-		fl->remains = remains_end(fl->all->c.place->loop, fl->token,
-					  (uint32_t)fl->all->c.grace_ms, on_remains_gone, fl);
+		fl->remains =
+			orphan_ender_start(fl->all->c.place->loop, fl->token,
+					   (uint32_t)fl->all->c.grace_ms, on_remains_gone, fl);
 	}
 	free(s);
 }
@@ -438,7 +439,7 @@ void fillers_stop(struct fillers *f, uint32_t slot, uint32_t grace_ms, const cha
 	if (!fl->ending)
 		(void)str_copy(fl->why, sizeof(fl->why), why);
 	fl->ending = true;
-	remains_hurry(fl->remains, grace_ms);
+	orphan_ender_hurry(fl->remains, grace_ms);
 	if (fl->looking || fl->remains)
 		return;
 	if (state_of(fl) == WORKLOAD_LEASING || (state_of(fl) == WORKLOAD_STARTING && !fl->ear))
@@ -458,10 +459,10 @@ void fillers_stop_all(struct fillers *f, uint32_t grace_ms, const char *why)
 static int ask_for_shim(struct filler *fl, struct err *e)
 {
 	const struct dev_status *d = device_of(fl);
-	struct run_place *place = fl->all->c.place;
-	struct runjob *j;
+	struct attempt_place *place = fl->all->c.place;
+	struct job *j;
 	char index[16];
-	struct runjob_with with = {
+	struct job_with with = {
 		.instance = place->instance,
 		.node = place->node,
 		.run_dir = place->run_dir,
@@ -471,19 +472,19 @@ static int ask_for_shim(struct filler *fl, struct err *e)
 		.attempt = 1,
 		.filler = true,
 	};
-	int r = runjob_make(fl->all->spec, fl->token, &with, &j, e);
+	int r = job_make(fl->all->spec, fl->token, &with, &j, e);
 
 	if (r < 0)
 		return r;
-	r = launch_shim(&place->mother, runjob_get(j), fl->log_fd, e);
-	runjob_free(j);
+	r = launch_shim(&place->mother, job_get(j), fl->log_fd, e);
+	job_free(j);
 	return r;
 }
 
 /* Called again, by fillers_look(), until there is a shim. */
 static void launch(struct filler *fl)
 {
-	struct run_place *place = fl->all->c.place;
+	struct attempt_place *place = fl->all->c.place;
 	struct err e = ERR_INIT;
 	int fd;
 
@@ -827,7 +828,7 @@ struct fillers *fillers_free(struct fillers *f)
 		return NULL;
 	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++) {
 		disconnect(&f->fillers[i]);
-		f->fillers[i].remains = remains_forget(f->fillers[i].remains);
+		f->fillers[i].remains = orphan_ender_forget(f->fillers[i].remains);
 		f->fillers[i].log_fd = spooler_close_fd(f->c.place->spooler, f->fillers[i].log_fd);
 	}
 	spec_free(f->spec);

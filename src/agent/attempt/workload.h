@@ -30,7 +30,7 @@ struct fillers_config {
 	const char *cwd;
 	const char *log_dir;
 	uint64_t grace_ms;
-	struct run_place *place; /* of the runs, which outlives this */
+	struct attempt_place *place; /* of the runs, which outlives this */
 	struct sched_queue *plan;
 	/* A device is free of it, or one has it: plan again. */
 	void (*changed)(void *user);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_ATTEMPT_USAGE_H
-#define TENURE_AGENT_ATTEMPT_USAGE_H
+#ifndef TENURE_AGENT_ATTEMPT_USE_H
+#define TENURE_AGENT_ATTEMPT_USE_H
 
 /*
  * What an attempt has used of all its devices, put together from what the guard says of each. A
@@ -9,21 +9,21 @@
 
 #include "hold/proto.h"
 
-struct taskuse_device {
+struct use_device {
 	int32_t slot;
 	uint64_t peak_bytes;
 	uint64_t util_ns, busy_ns;	     /* as this guard says */
 	uint64_t past_util_ns, past_busy_ns; /* as those before it said */
 };
 
-struct taskuse {
+struct use {
 	size_t n;
-	struct taskuse_device *devices;
+	struct use_device *devices;
 };
 
-void taskuse_add(struct taskuse *u, const struct msg_lease_use *m);
+void use_add(struct use *u, const struct msg_lease_use *m);
 /* The peaks of all devices together, and their mean utilisation. */
-void taskuse_sum(const struct taskuse *u, uint64_t *ret_peak_bytes, uint32_t *ret_util_permille);
-void taskuse_clear(struct taskuse *u);
+void use_sum(const struct use *u, uint64_t *ret_peak_bytes, uint32_t *ret_util_permille);
+void use_clear(struct use *u);
 
 #endif
