@@ -65,7 +65,7 @@ static void tell(void *user, const char *text)
 	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING, "%s", text);
 }
 
-/* A client decides by it what is too much for every node (spool/room.h). */
+/* A client decides by it what is too much for every node (spool/capacity.h). */
 void nodes_look(struct tasks *q)
 {
 	if (view_devices(q->place.view) != q->told_devices)
@@ -74,16 +74,16 @@ void nodes_look(struct tasks *q)
 
 void nodes_tell_room(const struct tasks *q, uint64_t gpus, struct strbuf *b)
 {
-	struct room_node *nodes = NULL;
+	struct capacity_node *nodes = NULL;
 	size_t n = heartbeat_nodes(q->heartbeat, &nodes);
 
 	if (!n)
 		strbuf_adds(b, "; no other node serves the queue now");
-	else if (room_judge(nodes, n, gpus) == ROOM_ENOUGH)
+	else if (capacity_judge(nodes, n, gpus) == CAPACITY_ENOUGH)
 		strbuf_adds(b, "; another node may run it (");
 	else
 		strbuf_adds(b, "; no other node that serves the queue has so many (");
-	room_tell(nodes, n, b);
+	capacity_tell(nodes, n, b);
 	if (n)
 		strbuf_addc(b, ')');
 	free(nodes);

@@ -244,7 +244,7 @@ static int open_place(struct opening *o, struct spool_place *p)
 	if (r == 0)
 		r = claimer_self(p->spool, o->agent, &p->self, &o->e);
 	if (r == 0)
-		r = events_open(p->spool, o->agent, &p->events, &o->e);
+		r = endlog_open(p->spool, o->agent, &p->events, &o->e);
 	if (r == 0)
 		r = fs_mkdirs(o->run_dir, 0700, &o->e);
 	if (r == 0)
@@ -327,7 +327,7 @@ void opening_work(struct opening *o, struct spool_place *p)
 	if (o->code == 0)
 		o->code = lane_each_of(p->spool, o->agent, found_lane, o, &o->e);
 	if (o->code < 0) {
-		p->events = events_close(p->events);
+		p->events = endlog_close(p->events);
 		p->spool = spool_close(p->spool);
 		return;
 	}

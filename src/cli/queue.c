@@ -101,7 +101,7 @@ int queue_commit(const struct spool *sp, struct queue_said *s, int r, struct err
 	int synced = s->files ? spool_sync_all(sp, &why) : 0;
 
 	if (synced == 0 && s->dirs)
-		synced = spool_commit(sp, s->dirs, &why);
+		synced = spool_sync_dirs(sp, s->dirs, &why);
 	(void)fputs(strbuf_str(&s->text), stdout);
 	r = tell_unread_said(strbuf_str(&s->text), r, e);
 	strbuf_clear(&s->text);

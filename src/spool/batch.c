@@ -576,7 +576,7 @@ static int write_requeue(struct batch *b, uint64_t element, uint64_t epoch,
 	return r;
 }
 
-int batch_end(struct batch *b, struct events *ev, const struct claim *c,
+int batch_end(struct batch *b, struct endlog *ev, const struct claim *c,
 	      const struct spool_end *end, struct err *e)
 {
 	int r = write_end(b, c->name.element, end, e);
@@ -589,7 +589,7 @@ int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 	if (r == 0 && !b->counts[BATCH_WAITING])
 		r = batch_refresh(b, e);
 	if (r == 0 && ev)
-		r = events_add_end(ev, b->name.id, c->name.element, end, e);
+		r = endlog_add_end(ev, b->name.id, c->name.element, end, e);
 	if (r < 0)
 		return r;
 	if (unlinkat(b->sp->fd, c->path, 0) == 0)
@@ -601,18 +601,18 @@ int batch_end(struct batch *b, struct events *ev, const struct claim *c,
 	return r == 0 && epoch_of(b, c->name.element) > c->name.epoch ? BATCH_SUPERSEDED : r;
 }
 
-int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,
+int batch_requeue(struct batch *b, struct endlog *ev, const struct claim *c,
 		  const struct spool_again *again, struct err *e)
 {
 	uint64_t element = c->name.element, epoch = c->name.epoch + 1;
 	int r = write_requeue(b, element, epoch, again, e);
 
 	if (r == 0 && ev)
-		r = events_add_requeue(ev, b->name.id, element, epoch, again, e);
+		r = endlog_add_requeue(ev, b->name.id, element, epoch, again, e);
 	return r == 0 ? spool_unlink(b->sp, c->path, e) : r;
 }
 
-int batch_revive(struct batch *b, uint64_t element, const char *reason, struct err *e)
+int batch_retry(struct batch *b, uint64_t element, const char *reason, struct err *e)
 {
 	uint64_t epoch = epoch_of(b, element) + 1;
 	struct spool_again again = { .attempts = 0 };
@@ -624,7 +624,7 @@ int batch_revive(struct batch *b, uint64_t element, const char *reason, struct e
 	return write_requeue(b, element, epoch, &again, e);
 }
 
-int batch_hasten(struct batch *b, uint64_t element, struct err *e)
+int batch_skip_backoff(struct batch *b, uint64_t element, struct err *e)
 {
 	const struct requeued *q = find_requeued(b, element);
 	struct spool_again again = { .attempts = 0 };
@@ -675,7 +675,7 @@ enum task_result batch_result(const struct batch *b)
 					    : RESULT_DONE;
 }
 
-int batch_file(struct batch *b, struct err *e)
+int batch_commit(struct batch *b, struct err *e)
 {
 	char from[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 	enum task_result result = batch_result(b);
@@ -683,8 +683,8 @@ int batch_file(struct batch *b, struct err *e)
 
 	if (b->name.flags & NAME_EDITED) /* somebody asks for elements again */
 		return TRANSIT_GONE;
-	r = transit_file(b->sp, spool_path(SPOOL_PENDING, name_format(&b->name, file), from),
-			 &b->name, result, clock_wall_ns(), b->counts[BATCH_FAILED] ? 1 : 0, e);
+	r = transit_commit(b->sp, spool_path(SPOOL_PENDING, name_format(&b->name, file), from),
+			   &b->name, result, clock_wall_ns(), b->counts[BATCH_FAILED] ? 1 : 0, e);
 
 	return r == -ENOENT ? TRANSIT_GONE : r;
 }

@@ -11,11 +11,11 @@
  *	batch_mark_running(b, element, epoch)		for each that scan.h finds in running/
  *	while ((element = batch_next(b, now)))
  *		r = batch_claim(b, element, &who, &claim, &e);
- *	batch_end() or batch_requeue(); when batch_is_over(): batch_file()
+ *	batch_end() or batch_requeue(); when batch_is_over(): batch_commit()
  */
 
 #include "spool/claim.h"
-#include "spool/events.h"
+#include "spool/endlog.h"
 
 struct batch;
 
@@ -71,17 +71,17 @@ void batch_give_back(struct batch *b, const struct claim *c);
 /* The element has been taken back meanwhile: what is told of it here changes nothing. */
 #define BATCH_SUPERSEDED 1
 /* ev may be NULL. To be repeated on error. batch_end() may also be BATCH_SUPERSEDED. */
-int batch_end(struct batch *b, struct events *ev, const struct claim *c,
+int batch_end(struct batch *b, struct endlog *ev, const struct claim *c,
 	      const struct spool_end *end, struct err *e);
-int batch_requeue(struct batch *b, struct events *ev, const struct claim *c,
+int batch_requeue(struct batch *b, struct endlog *ev, const struct claim *c,
 		  const struct spool_again *again, struct err *e);
 
 /* An ended element waits again because its owner asks for it; while nobody claims any, that is,
  * while the batch's file is held (transit.h). Safe on disk after batch_sync(). -ERANGE: the batch
  * does not have it. */
-int batch_revive(struct batch *b, uint64_t element, const char *reason, struct err *e);
+int batch_retry(struct batch *b, uint64_t element, const char *reason, struct err *e);
 /* The same for one that waits in a back-off, which ends: what else is known of it stays. */
-int batch_hasten(struct batch *b, uint64_t element, struct err *e);
+int batch_skip_backoff(struct batch *b, uint64_t element, struct err *e);
 int batch_sync(struct batch *b, struct err *e);
 
 struct batch_counts batch_counts(const struct batch *b);
@@ -89,7 +89,7 @@ bool batch_is_over(const struct batch *b);
 /* Failed where some element has, else cancelled where some was. */
 enum task_result batch_result(const struct batch *b);
 /* The batch's file to done/, failed/ or cancelled/. */
-int batch_file(struct batch *b, struct err *e);
+int batch_commit(struct batch *b, struct err *e);
 
 /* What is known of an element: where it stands, its epoch, attempts that count. */
 enum batch_state { BATCH_WAITING, BATCH_RUNNING, BATCH_DONE, BATCH_FAILED, BATCH_CANCELLED };

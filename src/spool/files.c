@@ -387,7 +387,7 @@ static int commit_day(void *data, const char *file, unsigned char type)
 	return type == DT_DIR ? spool_sync(c->sp, spool_path(SPOOL_DONE, file, path), c->e) : 0;
 }
 
-int spool_commit(const struct spool *sp, unsigned int dirs, struct err *e)
+int spool_sync_dirs(const struct spool *sp, unsigned int dirs, struct err *e)
 {
 	struct committing c = { sp, e };
 	int r = 0;

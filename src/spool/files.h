@@ -98,7 +98,7 @@ int spool_sync(const struct spool *sp, const char *path, struct err *e);
  * renamed, made or removed there. dirs: SPOOL_BIT() of each.
  */
 #define SPOOL_BIT(dir) (1u << (dir))
-int spool_commit(const struct spool *sp, unsigned int dirs, struct err *e);
+int spool_sync_dirs(const struct spool *sp, unsigned int dirs, struct err *e);
 /* Everything, with what was written into files, on the whole filesystem: for very many of them. */
 int spool_sync_all(const struct spool *sp, struct err *e);
 /*

@@ -42,14 +42,14 @@
 struct recovery {
 	const struct spool *sp;
 	const struct claimer *self;
-	struct events *ev;
+	struct endlog *ev;
 	const struct recover_calls *calls;
 	struct recover_counts counts;
 	bool others;	  /* we run: claims of our own may be in use */
 	bool events_stay; /* what one tells could not be brought to where it belongs */
 	bool events_read;
 	size_t n_events;
-	struct event *events; /* sorted by id and element */
+	struct endlog_line *events; /* sorted by id and element */
 	struct scan *scan;
 	struct batch *batch; /* of the last element */
 	uint64_t batch_id;
@@ -92,14 +92,14 @@ enum liveness recover_life_here(const struct spool *sp, const struct claimer *c)
  */
 
 /* Of the claim that it is about. */
-static uint64_t epoch_before(const struct event *ev)
+static uint64_t epoch_before(const struct endlog_line *ev)
 {
 	return ev->requeue ? ev->epoch - 1 : ev->end.epoch;
 }
 
 static int by_task(const void *a, const void *b)
 {
-	const struct event *x = a, *y = b;
+	const struct endlog_line *x = a, *y = b;
 
 	if (x->id != y->id)
 		return x->id < y->id ? -1 : 1;
@@ -111,13 +111,13 @@ static int by_task(const void *a, const void *b)
 /* An end that came while its requeue could not be brought on goes before that. */
 static int ends_first(const void *a, const void *b)
 {
-	const struct event *x = a, *y = b;
+	const struct endlog_line *x = a, *y = b;
 	int r = by_task(a, b);
 
 	return r ? r : x->requeue - y->requeue;
 }
 
-static void keep_event(void *data, const struct event *ev)
+static void keep_event(void *data, const struct endlog_line *ev)
 {
 	struct recovery *rc = data;
 
@@ -131,7 +131,7 @@ static void keep_event(void *data, const struct event *ev)
  * there may be some MiB of them for each agent. */
 static int read_events(struct recovery *rc, struct err *e)
 {
-	int r = rc->events_read ? 0 : events_read_old(rc->sp, keep_event, rc, e);
+	int r = rc->events_read ? 0 : endlog_read_old(rc->sp, keep_event, rc, e);
 
 	if (!rc->events_read && rc->n_events)
 		qsort(rc->events, rc->n_events, sizeof(*rc->events), ends_first);
@@ -142,7 +142,7 @@ static int read_events(struct recovery *rc, struct err *e)
 /* The place of the first that is not before those of that claim. */
 static size_t events_from(const struct recovery *rc, uint64_t id, uint64_t element, uint64_t epoch)
 {
-	struct event key = { .id = id, .element = element, .end = { .epoch = epoch } };
+	struct endlog_line key = { .id = id, .element = element, .end = { .epoch = epoch } };
 	size_t low = 0, high = rc->n_events;
 
 	while (low < high) {
@@ -162,8 +162,8 @@ static bool is_of(const struct recovery *rc, size_t at, uint64_t id, uint64_t el
 }
 
 /* What became of the claim with that epoch; NULL: nothing is known. */
-static const struct event *find_event(const struct recovery *rc, uint64_t id, uint64_t element,
-				      uint64_t epoch)
+static const struct endlog_line *find_event(const struct recovery *rc, uint64_t id,
+					    uint64_t element, uint64_t epoch)
 {
 	size_t at = events_from(rc, id, element, epoch);
 
@@ -173,8 +173,8 @@ static const struct event *find_event(const struct recovery *rc, uint64_t id, ui
 }
 
 /* The next requeue above an epoch, up to another one; NULL: there is none. */
-static const struct event *find_requeue(const struct recovery *rc, uint64_t id, uint64_t element,
-					uint64_t above, uint64_t last)
+static const struct endlog_line *find_requeue(const struct recovery *rc, uint64_t id,
+					      uint64_t element, uint64_t above, uint64_t last)
 {
 	size_t at = events_from(rc, id, element, above);
 
@@ -253,7 +253,7 @@ static bool was_put_back(const struct task_name *n, const struct task_history *h
 static int settle_dead(struct recovery *rc, struct claim *c, const struct task_file *t,
 		       struct err *e)
 {
-	const struct event *known = find_event(rc, c->name.id, 0, c->name.epoch);
+	const struct endlog_line *known = find_event(rc, c->name.id, 0, c->name.epoch);
 	struct spool_end end = lost_end(c);
 	struct spool_again again;
 	int r = take_over(rc, c, e);
@@ -356,7 +356,7 @@ static void make_claim(const struct task_name *n, const struct task_history *h, 
 static int restore_requeues(struct recovery *rc, const struct task_name *n, const char *path,
 			    const struct task_history *h, struct err *e)
 {
-	const struct event *ev;
+	const struct endlog_line *ev;
 	uint64_t epoch = h->epoch;
 
 	while ((ev = find_requeue(rc, n->id, 0, epoch, n->epoch))) {
@@ -504,7 +504,7 @@ static int end_put_back(struct recovery *rc, struct batch *b, const struct claim
 
 /* Into the journal of its batch, where a power loss took that. path: of the claim that it is about;
  * SPOOL_PATH_MAX bytes. */
-static int bring_to_journal(struct recovery *rc, struct batch *b, const struct event *ev,
+static int bring_to_journal(struct recovery *rc, struct batch *b, const struct endlog_line *ev,
 			    char *path, struct err *e)
 {
 	struct claim c = {
@@ -523,7 +523,7 @@ static int bring_to_journal(struct recovery *rc, struct batch *b, const struct e
 static int restore_element(struct recovery *rc, struct batch *b, const struct task_name *n,
 			   struct err *e)
 {
-	const struct event *ev;
+	const struct endlog_line *ev;
 	char path[SPOOL_PATH_MAX];
 	unsigned int attempts;
 	uint64_t epoch;
@@ -537,7 +537,8 @@ static int restore_element(struct recovery *rc, struct batch *b, const struct ta
 
 static int settle_element(struct recovery *rc, struct batch *b, struct claim *c, struct err *e)
 {
-	const struct event *known = find_event(rc, c->name.id, c->name.element, c->name.epoch);
+	const struct endlog_line *known =
+		find_event(rc, c->name.id, c->name.element, c->name.epoch);
 	unsigned int attempts;
 	uint64_t epoch;
 	enum batch_state state = batch_state(b, c->name.element, &epoch, &attempts);
@@ -631,7 +632,7 @@ static int recover_running(void *data, const char *file, unsigned char type)
 static int replay(struct recovery *rc, const struct task_name *n, struct err *e)
 {
 	struct claim c = { .name = *n };
-	const struct event *known;
+	const struct endlog_line *known;
 	char file[NAME_FILE_MAX];
 
 	while ((known = find_event(rc, n->id, 0, c.name.epoch))) {
@@ -695,7 +696,7 @@ static void recover_pending(struct recovery *rc)
 static void recover_journals(struct recovery *rc)
 {
 	for (size_t i = 0; i < rc->n_events; i++) {
-		const struct event *ev = &rc->events[i];
+		const struct endlog_line *ev = &rc->events[i];
 		struct err e = ERR_INIT;
 		struct batch *b = ev->element ? batch_of(rc, ev->id, &e) : NULL;
 		char path[SPOOL_PATH_MAX];
@@ -745,7 +746,7 @@ static int reserve_ids(struct recovery *rc, struct err *e)
 	return largest ? submit_reserve_id(rc->sp, largest, e) : 0;
 }
 
-int recover_run(const struct spool *sp, const struct claimer *self, struct events *ev,
+int recover_run(const struct spool *sp, const struct claimer *self, struct endlog *ev,
 		const struct recover_calls *calls, struct recover_counts *ret, struct err *e)
 {
 	struct recovery rc = { .sp = sp, .self = self, .ev = ev, .calls = calls };
@@ -765,7 +766,7 @@ int recover_run(const struct spool *sp, const struct claimer *self, struct event
 		recover_pending(&rc);
 		recover_journals(&rc);
 		if (ev && !rc.events_stay)
-			events_recovered(ev);
+			endlog_recovered(ev);
 		r = spool_each(sp, "tmp", clear_tmp, &rc, e);
 	}
 	(void)batch_close(rc.batch);
@@ -776,7 +777,7 @@ int recover_run(const struct spool *sp, const struct claimer *self, struct event
 	return r;
 }
 
-int recover_claims(const struct spool *sp, const struct claimer *self, struct events *ev,
+int recover_claims(const struct spool *sp, const struct claimer *self, struct endlog *ev,
 		   const struct recover_calls *calls, struct recover_counts *ret, struct err *e)
 {
 	struct recovery rc = { .sp = sp, .self = self, .ev = ev, .calls = calls, .others = true };

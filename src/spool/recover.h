@@ -14,7 +14,7 @@
  */
 
 #include "spool/claim.h"
-#include "spool/events.h"
+#include "spool/endlog.h"
 #include "spool/heartbeat.h"
 
 struct recover_calls {
@@ -46,11 +46,11 @@ enum liveness recover_life_here(const struct spool *sp, const struct claimer *c)
  * self: the caller as a claimer. ev: where what is done is noted, may be NULL. One task that cannot
  * be brought on (disk full) does not stop the others: it is told and counted in problems.
  */
-int recover_run(const struct spool *sp, const struct claimer *self, struct events *ev,
+int recover_run(const struct spool *sp, const struct claimer *self, struct endlog *ev,
 		const struct recover_calls *calls, struct recover_counts *ret, struct err *e);
 
 /* The same for the claims alone, while we run: life is asked for each of them, also for our own. */
-int recover_claims(const struct spool *sp, const struct claimer *self, struct events *ev,
+int recover_claims(const struct spool *sp, const struct claimer *self, struct endlog *ev,
 		   const struct recover_calls *calls, struct recover_counts *ret, struct err *e);
 
 #endif

@@ -18,11 +18,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "spool/fold.h"
+#include "base/strbuf.h"
 #include "spool/own.h"
 #include "spool/scan.h"
+#include "spool/usage.h"
 
-#define HOLD_LOOK_US 2000
+#define COMPACT_BYTES (32UL << 10) /* of records: about a hundred attempts */
+#define HOLD_LOOK_US  2000
 
 /* The directories on the way to a file. */
 static int make_way(const struct spool *sp, const char *path, struct err *e)
@@ -51,8 +53,8 @@ static int move(const struct spool *sp, const char *from, const char *to, struct
 	return r == -ENOENT && !spool_is_gone(sp, from) ? -EIO : r;
 }
 
-int transit_file(const struct spool *sp, const char *from, struct task_name *n,
-		 enum task_result result, uint64_t ended_ns, unsigned int exit, struct err *e)
+int transit_commit(const struct spool *sp, const char *from, struct task_name *n,
+		   enum task_result result, uint64_t ended_ns, unsigned int exit, struct err *e)
 {
 	char day[SPOOL_PATH_MAX], to[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 	struct task_name ended = *n;
@@ -78,16 +80,126 @@ int transit_file(const struct spool *sp, const char *from, struct task_name *n,
 	return r;
 }
 
-int transit_end(const struct spool *sp, struct events *ev, const struct claim *c,
+int transit_end(const struct spool *sp, struct endlog *ev, const struct claim *c,
 		const struct spool_end *end, struct err *e)
 {
 	struct task_name n = c->name;
 	int r = record_append(sp, c->path, record_end(end), false, e);
 
 	if (r == 0 && ev)
-		r = events_add_end(ev, n.id, 0, end, e);
-	return r == 0 ? transit_file(sp, c->path, &n, end->result, end->ended_ns, end->exit, e) : r;
+		r = endlog_add_end(ev, n.id, 0, end, e);
+	return r == 0 ? transit_commit(sp, c->path, &n, end->result, end->ended_ns, end->exit, e)
+		      : r;
 }
+
+/* ---- records of what is over -------------------------------------------------------------------
+ */
+
+/*
+ * A task that is tried for ever gets three records per attempt, and its file is read for each. So
+ * what is over becomes one record, a `past`, when there is much of it.
+ *
+ * In place: the task's own text stays where it is, and the new records are written over the old
+ * ones with one call, filled up with empty lines to the same length; then the file is cut. So the
+ * task is whole whatever happens, and nothing can come to be where the claim was taken away: a
+ * file that replaced this one would bring a claim back that another agent has.
+ */
+/* Edits stay as they are, one by one; of all else the use alone. */
+static void sort_records(const char *text, const char *end, struct strbuf *edits, struct usage *u)
+{
+	for (const char *stop; text < end && (stop = memchr(text, '\n', (size_t)(end - text)));
+	     text = stop + 1) {
+		json_t *o = json_loadb(text, (size_t)(stop - text), 0, NULL);
+		const char *event = json_string_value(json_object_get(o, "event"));
+
+		if (event && strcmp(event, "edit") == 0)
+			strbuf_add(edits, text, (size_t)(stop + 1 - text));
+		else
+			usage_add(u, o);
+		json_decref(o);
+	}
+}
+
+/* The new records behind the task's text, which ends at *ret_used. false: as many, or they are not
+ * for us to change. */
+static bool compact(const struct claim *c, const char *text, size_t len, const char *requeue,
+		    size_t *ret_used, struct strbuf *ret)
+{
+	struct usage u = { .asked = c->name.gpus };
+	struct task_history h = { .epoch = 0 };
+	struct spool_spec *spec = NULL;
+	json_t *past;
+
+	if (spec_read(text, len, &spec, ret_used, NULL) < 0)
+		return false;
+	history_read(text + *ret_used, len - *ret_used, &h, spec);
+	past = record_past(c->name.epoch, h.attempts, h.grown ? spec->memory : 0);
+	(void)spec_free(spec);
+	strbuf_addc(ret, '\n');
+	sort_records(text + *ret_used, text + len, ret, &u);
+	usage_put(&u, past);
+
+	cleanup_free char *line = record_line(past);
+
+	strbuf_adds(ret, line);
+	strbuf_adds(ret, requeue);
+	return h.epoch <= c->name.epoch && ret->len <= (len - *ret_used) / 2;
+}
+
+static int write_over(int fd, const struct strbuf *records, size_t used, size_t len)
+{
+	size_t room = len - used;
+	cleanup_free char *block = xmalloc(room);
+	struct stat st;
+
+	(void)memset(block, '\n', room);
+	(void)memcpy(block, records->data, records->len);
+	for (size_t done = 0; done < room;) {
+		ssize_t n = pwrite(fd, block + done, room - done, (off_t)(used + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		done += (size_t)n;
+	}
+	/* What is not cut, because somebody appends, are empty lines. */
+	if (fdatasync(fd) == 0 && fstat(fd, &st) == 0 && st.st_size == (off_t)len)
+		(void)!ftruncate(fd, (off_t)(used + records->len));
+	return 0;
+}
+
+/* 0: it is done. */
+static int try_compact(const struct spool *sp, const struct claim *c, const char *requeue)
+{
+	cleanup_fd int fd = spool_open_file(sp, c->path, O_RDWR, NULL, NULL);
+	cleanup_strbuf struct strbuf records = STRBUF_INIT;
+	cleanup_free char *text = NULL;
+	size_t len, used;
+	int r = fd < 0 ? fd : spool_read(sp, c->path, SPEC_FILE_MAX, &text, &len, NULL);
+
+	if (r < 0)
+		return r;
+	return compact(c, text, len, requeue, &used, &records) ? write_over(fd, &records, used, len)
+							       : -EAGAIN;
+}
+
+int transit_append_requeue(const struct spool *sp, const struct claim *c, json_t *requeue,
+			   struct err *e)
+{
+	if (c->record_bytes > COMPACT_BYTES) {
+		cleanup_free char *line = record_line(json_incref(requeue));
+
+		if (try_compact(sp, c, line) == 0) {
+			json_decref(requeue);
+			return 0;
+		}
+	}
+	return record_append(sp, c->path, requeue, false, e);
+}
+
+/* ---- a claim goes back --------------------------------------------------------------------------
+ */
 
 static uint64_t name_seconds(uint64_t ns)
 {
@@ -106,7 +218,7 @@ void transit_requeued_name(struct task_name *n, uint64_t not_before_ns)
 	n->begin_s = name_seconds(not_before_ns);
 }
 
-int transit_requeue(const struct spool *sp, struct events *ev, const struct claim *c,
+int transit_requeue(const struct spool *sp, struct endlog *ev, const struct claim *c,
 		    const struct spool_again *again, struct err *e)
 {
 	char to[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
@@ -114,9 +226,9 @@ int transit_requeue(const struct spool *sp, struct events *ev, const struct clai
 	int r;
 
 	transit_requeued_name(&n, again->not_before_ns);
-	r = fold_requeue(sp, c, record_requeue(again, n.epoch, clock_wall_ns()), e);
+	r = transit_append_requeue(sp, c, record_requeue(again, n.epoch, clock_wall_ns()), e);
 	if (r == 0 && ev)
-		r = events_add_requeue(ev, n.id, 0, n.epoch, again, e);
+		r = endlog_add_requeue(ev, n.id, 0, n.epoch, again, e);
 	return r == 0 ? move(sp, c->path, spool_path(SPOOL_PENDING, name_format(&n, file), to), e)
 		      : r;
 }
@@ -208,8 +320,8 @@ int transit_cancel(const struct spool *sp, const struct task_name *n, const char
 				 .begun_ns = clock_wall_ns(),
 				 .ended_ns = clock_wall_ns() };
 	struct task_name ended = *n;
-	int r = transit_file(sp, pending_path(n, from), &ended, RESULT_CANCELLED, end.ended_ns, 0,
-			     e);
+	int r = transit_commit(sp, pending_path(n, from), &ended, RESULT_CANCELLED, end.ended_ns, 0,
+			       e);
 
 	if (r < 0)
 		return gone_or(r);
@@ -246,7 +358,7 @@ int transit_begin(const struct spool *sp, struct task_name *n, uint64_t begin_s,
 	return change_name(sp, n, &to, e);
 }
 
-int transit_hasten(const struct spool *sp, struct task_name *n, struct err *e)
+int transit_skip_backoff(const struct spool *sp, struct task_name *n, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];
 	struct task_file t;
@@ -433,8 +545,8 @@ int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, s
 	return gone_or(r);
 }
 
-int transit_put_back(const struct spool *sp, struct task_name *n, const struct task_name *was,
-		     const char *dir, int r)
+int transit_undo_hold(const struct spool *sp, struct task_name *n, const struct task_name *was,
+		      const char *dir, int r)
 {
 	char file[NAME_FILE_MAX], from[SPOOL_PATH_MAX], to[SPOOL_PATH_MAX];
 
@@ -460,5 +572,5 @@ int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, 
 			  record_requeue(&again, n->epoch, clock_wall_ns()), durable, e);
 	if (r == 0)
 		r = transit_free_edit(sp, n, e);
-	return r < 0 ? transit_put_back(sp, n, &was, dir, r) : r;
+	return r < 0 ? transit_undo_hold(sp, n, &was, dir, r) : r;
 }

@@ -6,11 +6,11 @@
  * What a single task goes through after its claim, and what clients change while it waits. Each is
  * a record in the file followed by a rename; when it is interrupted between them, recovery goes on.
  * On error the call can be repeated. What was renamed is durable when the caller has synced the
- * directories, once for all of them: spool_commit().
+ * directories, once for all of them: spool_sync_dirs().
  */
 
 #include "spool/claim.h"
-#include "spool/events.h"
+#include "spool/endlog.h"
 
 /* It is not there any more: started, ended or changed meanwhile. Look at the queue again. */
 #define TRANSIT_GONE 1
@@ -20,10 +20,10 @@
 /* ---- by who has the claim ---- */
 
 /* To done/, failed/ or cancelled/. ev may be NULL: then the end is not made durable later. */
-int transit_end(const struct spool *sp, struct events *ev, const struct claim *c,
+int transit_end(const struct spool *sp, struct endlog *ev, const struct claim *c,
 		const struct spool_end *end, struct err *e);
 /* Back to pending/ with the next epoch. */
-int transit_requeue(const struct spool *sp, struct events *ev, const struct claim *c,
+int transit_requeue(const struct spool *sp, struct endlog *ev, const struct claim *c,
 		    const struct spool_again *again, struct err *e);
 
 /*
@@ -54,7 +54,7 @@ int transit_pause(const struct spool *sp, struct task_name *n, bool paused, stru
 /* Not before then, seconds; 0: at once. */
 int transit_begin(const struct spool *sp, struct task_name *n, uint64_t begin_s, struct err *e);
 /* Ends its back-off, if it is in one; a begin time that somebody has asked for stays. */
-int transit_hasten(const struct spool *sp, struct task_name *n, struct err *e);
+int transit_skip_backoff(const struct spool *sp, struct task_name *n, struct err *e);
 
 /* An edit: all of it, or nothing. */
 struct transit_edit {
@@ -84,8 +84,8 @@ int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, s
 /* One that transit_hold() took, and with which no more came of it than r, an error: back to dir,
  * and *n to its name there. Where that cannot be it waits like others. TRANSIT_GONE for -ENOENT,
  * which somebody has taken it away by, else r. */
-int transit_put_back(const struct spool *sp, struct task_name *n, const struct task_name *was,
-		     const char *dir, int r);
+int transit_undo_hold(const struct spool *sp, struct task_name *n, const struct task_name *was,
+		      const char *dir, int r);
 
 /* ---- shared with batch.c and recover.c ---- */
 
@@ -100,8 +100,12 @@ int transit_free_forgotten(const struct spool *sp, struct task_name *n, struct e
 bool transit_backs_off(const struct task_name *n, const struct task_history *h);
 /* What a requeue makes of the name of a claim. */
 void transit_requeued_name(struct task_name *n, uint64_t not_before_ns);
+/* The record of a requeue of c, which is released, behind those of its file; where these are many
+ * they become one at that. Where the claim was taken back it is appended, or -ENOENT. For tests. */
+int transit_append_requeue(const struct spool *sp, const struct claim *c, json_t *requeue,
+			   struct err *e);
 /* Moves a file to where its result belongs; *n is its name without claimer. */
-int transit_file(const struct spool *sp, const char *from, struct task_name *n,
-		 enum task_result result, uint64_t ended_ns, unsigned int exit, struct err *e);
+int transit_commit(const struct spool *sp, const char *from, struct task_name *n,
+		   enum task_result result, uint64_t ended_ns, unsigned int exit, struct err *e);
 
 #endif

@@ -12,10 +12,10 @@
 
 #include "base/mem.h"
 #include "spool/batch.h"
-#include "spool/events.h"
+#include "spool/endlog.h"
 #include "spool/files.h"
-#include "spool/fold.h"
 #include "spool/own.h"
+#include "spool/transit.h"
 #include "spool/usage.h"
 #include "spool_dir.h"
 
@@ -55,7 +55,7 @@ static void try_batch(uint64_t count)
 	(void)batch_close(b);
 }
 
-static void on_event(void *data, const struct event *ev)
+static void on_event(void *data, const struct endlog_line *ev)
 {
 	fuzz_check(ev->id && ev->id <= NAME_ID_MAX && ev->element <= SPEC_ELEMENTS_MAX);
 	fuzz_check(ev->epoch <= NAME_EPOCH_MAX && ev->end.exit <= NAME_EXIT_MAX);
@@ -104,7 +104,8 @@ static void try_fold(const uint8_t *data, size_t size)
 	if (!before || was.epoch == NAME_EPOCH_MAX)
 		return;
 	c.name.epoch = was.epoch;
-	fuzz_check(fold_requeue(sp, &c, record_requeue(&again, was.epoch + 1, 1), NULL) == 0);
+	fuzz_check(transit_append_requeue(sp, &c, record_requeue(&again, was.epoch + 1, 1), NULL) ==
+		   0);
 
 	cleanup_free char *after = spec_now(&is);
 
@@ -128,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_put("ends/1/other", data + 1, size - 1);
 	fuzz_put("events/other.tasks.jsonl", data + 1, size - 1);
 	try_batch(data[0] + 1);
-	fuzz_check(events_read_old(sp, on_event, NULL, NULL) == 0);
+	fuzz_check(endlog_read_old(sp, on_event, NULL, NULL) == 0);
 	fuzz_check(lines_read(sp, "ends/1/other", &offset, on_line, &u, NULL) == 0);
 	fuzz_check(u.seconds >= 0 && u.gpu_seconds >= 0);
 	try_fold(data + 1, size - 1);

@@ -15,10 +15,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/batch.h"
+#include "spool/batch_retry.h"
 #include "spool/instance.h"
 #include "spool/own.h"
 #include "spool/recover.h"
-#include "spool/revive.h"
 #include "spool/scan.h"
 #include "spool/submit.h"
 #include "spool/transit.h"
@@ -109,7 +109,7 @@ static void check_outside(uint64_t element)
 	assert_int_equal(epoch + attempts, 0);
 	assert_null(batch_again_of(b, element));
 	assert_int_equal(batch_claim(b, element, &me, &c, &e), CLAIM_LOST);
-	assert_int_equal(batch_revive(b, element, "x", &e), -ERANGE);
+	assert_int_equal(batch_retry(b, element, "x", &e), -ERANGE);
 	(void)str_print(c.path, sizeof(c.path), "running/%llu.%llu,e0", (unsigned long long)name.id,
 			(unsigned long long)element);
 	assert_false(spool_exists(sp, c.path));
@@ -244,17 +244,17 @@ static void test_recover_outside(void **state)
 	struct spool_end end = { .result = RESULT_DONE, .attempt = 1 };
 	struct claimer me = self();
 	struct recover_counts n;
-	struct events *ev = NULL;
+	struct endlog *ev = NULL;
 	struct err e = ERR_INIT;
 	struct claim c;
 
 	put("running/1.1000000,e0", "");
 	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
 	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
-	assert_int_equal(events_open(sp, "me", &ev, &e), 0);
-	assert_int_equal(events_add_end(ev, name.id, FAR, &end, &e), 0);
-	assert_int_equal(events_add_end(ev, name.id, 4, &end, &e), 0);
-	ev = events_close(ev);
+	assert_int_equal(endlog_open(sp, "me", &ev, &e), 0);
+	assert_int_equal(endlog_add_end(ev, name.id, FAR, &end, &e), 0);
+	assert_int_equal(endlog_add_end(ev, name.id, 4, &end, &e), 0);
+	ev = endlog_close(ev);
 	sp = spool_close(sp);
 	b = batch_close(b);
 	assert_int_equal(spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL), 0);
@@ -361,11 +361,11 @@ static void test_hasten_of_what_runs(void **state)
 
 	fail_once(1);
 	claim_again(1);
-	assert_int_equal(revive_hasten(sp, &name, "resume-x", NULL), REVIVE_NONE);
+	assert_int_equal(batch_retry_waiting(sp, &name, "resume-x", NULL), BATCH_RETRY_NONE);
 	assert_int_equal(name.epoch, before.epoch);
 
 	fail_once(2);
-	assert_int_equal(revive_hasten(sp, &name, "resume-x", NULL), 0);
+	assert_int_equal(batch_retry_waiting(sp, &name, "resume-x", NULL), 0);
 	assert_int_equal(name.epoch, before.epoch + 1);
 	assert_int_equal(state_of(1, &epoch), BATCH_WAITING);
 	assert_int_equal(epoch, 1);
@@ -385,7 +385,7 @@ static void test_hasten_of_what_ends(void **state)
 	claim_again(1);
 	listings = 0;
 	end_at = 2; /* the first look is at whether there is anything to be done */
-	assert_int_equal(revive_hasten(sp, &name, "resume-x", NULL), 0);
+	assert_int_equal(batch_retry_waiting(sp, &name, "resume-x", NULL), 0);
 	end_at = 0;
 	assert_int_equal(listings, 2);
 	assert_int_equal(state_of(1, &epoch), BATCH_DONE);

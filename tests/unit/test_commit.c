@@ -480,8 +480,8 @@ static void test_cancel_of_what_was_asked_for_again(void **state)
 	first = claim(p.spool, id, &p.self);
 	n = first.name;
 	assert_int_equal(record_append(p.spool, first.path, record_end(&end), false, &e), 0);
-	assert_int_equal(transit_file(p.spool, first.path, &n, RESULT_FAILED, end.ended_ns, 1, &e),
-			 0);
+	assert_int_equal(
+		transit_commit(p.spool, first.path, &n, RESULT_FAILED, end.ended_ns, 1, &e), 0);
 	assert_int_equal(transit_retry(p.spool, &n, "failed", false, &e), 0);
 	assert_int_equal(commit_cancel(&p, &first.name, "stopped", &e), 0);
 	assert_true(get(p.spool, id, &t) && t.dir == SPOOL_PENDING);

@@ -13,11 +13,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/batch_retry.h"
 #include "spool/instance.h"
 #include "spool/own.h"
 #include "spool/raw.h"
 #include "spool/recover.h"
-#include "spool/revive.h"
 #include "spool_world.h"
 
 static void test_batch(void **state)
@@ -77,9 +77,9 @@ static void test_batch(void **state)
 	assert_true(batch_is_over(b1));
 	assert_int_equal(batch_counts(b1).failed, 1);
 	assert_int_equal(batch_counts(b1).done, 9);
-	assert_int_equal(batch_file(b1, &e), 0);
+	assert_int_equal(batch_commit(b1, &e), 0);
 	assert_int_equal(batch_refresh(b2, &e), 0);
-	assert_true(batch_file(b2, &e) >= 0);
+	assert_true(batch_commit(b2, &e) >= 0);
 	assert_int_equal(ended_times(sp, id), 1);
 	assert_int_equal(batch_forget(sp, id, &e), 0);
 	b1 = batch_close(b1);
@@ -115,9 +115,9 @@ static void test_revived_elements(void **state)
 			continue;
 		assert_true(get(sp, id, &t) && batch_is_over(b));
 		b = batch_close(b);
-		assert_int_equal(
-			revive_batch(sp, &t.name, "pending", who[i - 2], is_failed, NULL, &n, &e),
-			0);
+		assert_int_equal(batch_retry_ended(sp, &t.name, "pending", who[i - 2], is_failed,
+						   NULL, &n, &e),
+				 0);
 		assert_int_equal(n, 1);
 		assert_true(get(sp, id, &t) && t.name.epoch == i - 1 && !t.name.flags);
 		b = open_batch(sp, id, "mm");
@@ -513,7 +513,7 @@ static void test_power_loss(void **state)
 	uint64_t stopped = submit(sp, "{\"argv\":[\"true\"]}");
 	uint64_t again = submit(sp, "{\"argv\":[\"true\"]}");
 	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}");
-	struct events *ev = NULL;
+	struct endlog *ev = NULL;
 	struct recover_counts n;
 	struct err e = ERR_INIT;
 	struct batch *b = NULL;
@@ -524,16 +524,16 @@ static void test_power_loss(void **state)
 
 	second.epoch = 1;
 	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
-	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
-	assert_int_equal(events_add_end(ev, id, 0, &end, &e), 0);
+	assert_int_equal(endlog_open(sp, me.agent, &ev, &e), 0);
+	assert_int_equal(endlog_add_end(ev, id, 0, &end, &e), 0);
 	/* Its requeue could not be brought on, and then its owner had stopped it. */
-	assert_int_equal(events_add_requeue(ev, stopped, 0, 1, &once, &e), 0);
-	assert_int_equal(events_add_end(ev, stopped, 0, &end, &e), 0);
-	assert_int_equal(events_add_requeue(ev, again, 0, 1, &once, &e), 0);
-	assert_int_equal(events_add_end(ev, again, 0, &second, &e), 0);
-	assert_int_equal(events_add_end(ev, many, 2, &end, &e), 0);
-	assert_int_equal(events_sync(ev, &e), 0);
-	ev = events_close(ev);
+	assert_int_equal(endlog_add_requeue(ev, stopped, 0, 1, &once, &e), 0);
+	assert_int_equal(endlog_add_end(ev, stopped, 0, &end, &e), 0);
+	assert_int_equal(endlog_add_requeue(ev, again, 0, 1, &once, &e), 0);
+	assert_int_equal(endlog_add_end(ev, again, 0, &second, &e), 0);
+	assert_int_equal(endlog_add_end(ev, many, 2, &end, &e), 0);
+	assert_int_equal(endlog_sync(ev, &e), 0);
+	ev = endlog_close(ev);
 	/* And the ids. */
 	assert_int_equal(spool_unlink(sp, "ids/4", &e), 0);
 	sp = spool_close(sp);
@@ -563,14 +563,14 @@ static void note_end(const char *agent, uint64_t id, uint64_t element)
 {
 	struct spool_end end = { .result = RESULT_DONE, .attempt = 1, .ended_ns = clock_wall_ns() };
 	struct spool *sp = open_spool();
-	struct events *ev = NULL;
+	struct endlog *ev = NULL;
 	struct err e = ERR_INIT;
 
 	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
-	assert_int_equal(events_open(sp, agent, &ev, &e), 0);
-	assert_int_equal(events_add_end(ev, id, element, &end, &e), 0);
-	assert_int_equal(events_sync(ev, &e), 0);
-	ev = events_close(ev);
+	assert_int_equal(endlog_open(sp, agent, &ev, &e), 0);
+	assert_int_equal(endlog_add_end(ev, id, element, &end, &e), 0);
+	assert_int_equal(endlog_sync(ev, &e), 0);
+	ev = endlog_close(ev);
 	sp = spool_close(sp);
 }
 
@@ -585,17 +585,17 @@ static void test_power_loss_and_a_second_look(void **state)
 	uint64_t many = submit(sp, "{\"script\":\"x\",\"array\":\"1-2\"}"), part;
 	struct claim c = claim(sp, id, &me);
 	struct batch *b = open_batch(sp, many, "node2");
-	struct events *ev = NULL;
+	struct endlog *ev = NULL;
 	struct recover_counts n;
 	struct err e = ERR_INIT;
 
 	assert_int_equal(batch_claim(b, 1, &other, &c, &e), 0);
 	b = batch_close(b);
 	note_end("node1", id, 0);
-	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
+	assert_int_equal(endlog_open(sp, me.agent, &ev, &e), 0);
 	assert_int_equal(recover_run(sp, &me, ev, &unknown, &n, &e), 0);
 	assert_int_equal(n.unknown, 2);
-	assert_int_equal(events_cut(ev, &part, &e), EVENTS_KEPT);
+	assert_int_equal(endlog_cut(ev, &part, &e), ENDLOG_KEPT);
 	note_end("node2", many, 1);
 	assert_int_equal(recover_claims(sp, &me, ev, &dead, &n, &e), 0);
 	assert_true(n.filed == 2 && n.requeued == 0 && n.problems == 0);
@@ -603,7 +603,7 @@ static void test_power_loss_and_a_second_look(void **state)
 	b = open_batch(sp, many, NULL);
 	assert_int_equal(batch_counts(b).done, 1);
 	b = batch_close(b);
-	ev = events_close(ev);
+	ev = endlog_close(ev);
 	sp = spool_close(sp);
 }
 
@@ -673,7 +673,7 @@ static void check_lost_records(bool zeroes)
 					     .adopt = keep_adopted,
 					     .data = &adopted };
 	char path[SPOOL_PATH_MAX], name[NAME_FILE_MAX], boot[SPOOL_BOOT_MAX];
-	struct events *ev = NULL;
+	struct endlog *ev = NULL;
 	struct recover_counts n;
 	struct err e = ERR_INIT;
 	struct scan_task t;
@@ -681,7 +681,7 @@ static void check_lost_records(bool zeroes)
 
 	(void)str_copy(boot, sizeof(boot), sp->boot);
 	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
-	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
+	assert_int_equal(endlog_open(sp, me.agent, &ev, &e), 0);
 	for (int i = 0; i < 3; i++) {
 		ids[i] = submit(sp, json);
 		assert_true(get(sp, ids[i], &t));
@@ -697,7 +697,7 @@ static void check_lost_records(bool zeroes)
 			(void)str_copy(path, sizeof(path), claim(sp, ids[i], who[i]).path);
 		lose(sp, path, size, zeroes);
 	}
-	ev = events_close(ev);
+	ev = endlog_close(ev);
 	(void)str_copy(sp->boot, sizeof(sp->boot), boot);
 
 	assert_int_equal(recover_run(sp, &me, NULL, &alive, &n, &e), 0);
@@ -732,7 +732,7 @@ static void test_lost_journal(void **state)
 	const struct spool_again second = { .attempts = 1, .reason = "gave way" };
 	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-2\"}");
 	char boot[SPOOL_BOOT_MAX];
-	struct events *ev = NULL;
+	struct endlog *ev = NULL;
 	struct recover_counts n;
 	struct err e = ERR_INIT;
 	struct batch *b;
@@ -740,7 +740,7 @@ static void test_lost_journal(void **state)
 
 	(void)str_copy(boot, sizeof(boot), sp->boot);
 	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
-	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
+	assert_int_equal(endlog_open(sp, me.agent, &ev, &e), 0);
 	b = open_batch(sp, id, "node2");
 	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
 	assert_int_equal(batch_requeue(b, ev, &c, &first, &e), 0);
@@ -748,7 +748,7 @@ static void test_lost_journal(void **state)
 	assert_int_equal(batch_requeue(b, ev, &c, &second, &e), 0);
 	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
 	b = batch_close(b);
-	ev = events_close(ev);
+	ev = endlog_close(ev);
 	lose(sp, "ends/1/node2", 0, true);
 	put(sp, c.path, "");
 	(void)str_copy(sp->boot, sizeof(sp->boot), boot);

@@ -87,7 +87,7 @@ static void test_life(void **state)
 	struct spool *sp = open_spool();
 	struct claimer me = self(sp, "node1");
 	struct err e = ERR_INIT;
-	struct events *ev = NULL;
+	struct endlog *ev = NULL;
 	struct scan_task t;
 	struct task_file f;
 	const struct spool_again again = { .attempts = 1,
@@ -98,7 +98,7 @@ static void test_life(void **state)
 	uint64_t id =
 		submit(sp, "{\"script\":\"echo\",\"name\":\"a.sh\",\"gpus\":2,\"memory\":\"2G\"}");
 
-	assert_int_equal(events_open(sp, me.agent, &ev, &e), 0);
+	assert_int_equal(endlog_open(sp, me.agent, &ev, &e), 0);
 
 	struct claim c = claim(sp, id, &me);
 
@@ -126,10 +126,10 @@ static void test_life(void **state)
 	struct spool_end end = done(&c);
 
 	assert_int_equal(transit_end(sp, ev, &c, &end, &e), 0);
-	assert_int_equal(events_sync(ev, &e), 0);
+	assert_int_equal(endlog_sync(ev, &e), 0);
 	assert_false(get(sp, id, &t));
 	assert_int_equal(ended_times(sp, id), 1);
-	ev = events_close(ev);
+	ev = endlog_close(ev);
 	sp = spool_close(sp);
 }
 
@@ -383,7 +383,7 @@ static void test_scan_of_edits(void **state)
 	c = claim(sp, id, &me);
 	assert_int_equal(c.name.edits, 8);
 	n = c.name;
-	assert_int_equal(transit_file(sp, c.path, &n, RESULT_DONE, clock_wall_ns(), 0, NULL), 0);
+	assert_int_equal(transit_commit(sp, c.path, &n, RESULT_DONE, clock_wall_ns(), 0, NULL), 0);
 	assert_int_equal(n.edits, 0);
 	json_decref(none);
 	json_decref(set);

@@ -25,10 +25,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/batch.h"
+#include "spool/batch_retry.h"
 #include "spool/instance.h"
 #include "spool/raw.h"
 #include "spool/recover.h"
-#include "spool/revive.h"
 #include "spool/scan.h"
 #include "spool/submit.h"
 #include "spool/transit.h"
@@ -173,7 +173,7 @@ static struct spool_end end_of(const struct claim *c)
 /* As an agent would: what fails is tried once more, then left to the next recovery. */
 static const struct spool_again again = { .attempts = 1, .reason = "again" };
 
-static void run_task(const struct spool *sp, struct events *ev, const struct task_name *n,
+static void run_task(const struct spool *sp, struct endlog *ev, const struct task_name *n,
 		     const struct claimer *me)
 {
 	struct err e = ERR_INIT;
@@ -201,7 +201,7 @@ static void run_task(const struct spool *sp, struct events *ev, const struct tas
 		ended(&c);
 }
 
-static void run_element(struct batch *b, struct events *ev, const struct claim *c)
+static void run_element(struct batch *b, struct endlog *ev, const struct claim *c)
 {
 	struct spool_end end = end_of(c);
 	struct err e = ERR_INIT;
@@ -220,7 +220,7 @@ static void run_element(struct batch *b, struct events *ev, const struct claim *
 		ended(c);
 }
 
-static void run_batch(const struct spool *sp, struct events *ev, const struct task_name *n,
+static void run_batch(const struct spool *sp, struct endlog *ev, const struct task_name *n,
 		      const struct claimer *me)
 {
 	struct batch *b = NULL;
@@ -234,20 +234,20 @@ static void run_batch(const struct spool *sp, struct events *ev, const struct ta
 		if (batch_claim(b, element, me, &c, &e) == 0)
 			run_element(b, ev, &c);
 	if (batch_is_over(b))
-		(void)batch_file(b, &e);
+		(void)batch_commit(b, &e);
 	(void)batch_close(b);
 }
 
 static void run_all(const struct spool *sp, const char *agent)
 {
 	struct claimer me;
-	struct events *ev = NULL;
+	struct endlog *ev = NULL;
 	struct err e = ERR_INIT;
 	struct scan *s = scan_new(sp, 0);
 	uint64_t id, part;
 
-	if (claimer_self(sp, agent, &me, &e) < 0 || events_open(sp, agent, &ev, &e) < 0) {
-		(void)events_close(ev);
+	if (claimer_self(sp, agent, &me, &e) < 0 || endlog_open(sp, agent, &ev, &e) < 0) {
+		(void)endlog_close(ev);
 		(void)scan_free(s);
 		return;
 	}
@@ -261,11 +261,11 @@ static void run_all(const struct spool *sp, const char *agent)
 		while ((t = scan_next(s, &iter)))
 			if (t->dir == SPOOL_PENDING)
 				(t->name.count ? run_batch : run_task)(sp, ev, &t->name, &me);
-		(void)events_sync(ev, &e);
-		if (events_cut(ev, &part, &e) == 0)
-			(void)events_drop(ev, part, &e);
+		(void)endlog_sync(ev, &e);
+		if (endlog_cut(ev, &part, &e) == 0)
+			(void)endlog_drop(ev, part, &e);
 	}
-	(void)events_close(ev);
+	(void)endlog_close(ev);
 	(void)scan_free(s);
 }
 
@@ -607,7 +607,7 @@ static struct spool *prepare_failed(const char *json, struct task_name *ret)
 			assert_int_equal(batch_claim(b, i, &me, &c, &e), 0);
 			assert_int_equal(batch_end(b, NULL, &c, &end, &e), 0);
 		}
-		assert_int_equal(batch_file(b, &e), 0);
+		assert_int_equal(batch_commit(b, &e), 0);
 		(void)batch_close(b);
 	}
 	assert_true(is_in(sp, "failed", ret));
@@ -622,7 +622,7 @@ static bool is_any(void *data, uint64_t element, enum batch_state state)
 static int retry(const struct spool *sp, struct task_name *n, struct err *e)
 {
 	uint64_t revived = 0;
-	int r = n->count ? revive_batch(sp, n, "failed", "two", is_any, NULL, &revived, e)
+	int r = n->count ? batch_retry_ended(sp, n, "failed", "two", is_any, NULL, &revived, e)
 			 : transit_retry(sp, n, "failed", true, e);
 
 	assert_true(r != 0 || revived == n->count);

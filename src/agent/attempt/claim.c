@@ -55,7 +55,7 @@ static int claim_element(struct claiming *k, struct spool_place *p)
 		return k->e.code == -ENOENT ? CLAIM_LOST : k->e.code;
 	code = batch_claim(b->batch, k->ref.element, &p->self, &k->claim, &k->e);
 	/* It was the last one, and who ended it did not see that the others are over. */
-	if (code == CLAIM_LOST && batch_is_over(b->batch) && batch_file(b->batch, NULL) == 0)
+	if (code == CLAIM_LOST && batch_is_over(b->batch) && batch_commit(b->batch, NULL) == 0)
 		place_forget_batch(p, k->ref.id);
 	if (code == 0)
 		code = keep_element(k, p, b);

@@ -257,7 +257,7 @@ static int file_if_over(struct batch *b, struct spool_place *p, uint64_t id, str
 	if (!batch_is_over(b))
 		return 0;
 	good = batch_result(b) == RESULT_DONE;
-	code = batch_file(b, e);
+	code = batch_commit(b, e);
 	if (code == TRANSIT_GONE) /* another agent has filed it, or a command holds it */
 		return 0;
 	if (code == 0)
@@ -520,7 +520,7 @@ static int try_to_cancel(struct spool_place *p, const struct task_name *n, const
 
 static int kept(struct spool_place *p, unsigned int dirs, struct err *e)
 {
-	int r = spool_commit(p->spool, dirs, e);
+	int r = spool_sync_dirs(p->spool, dirs, e);
 
 	return r < 0 ? r : 1;
 }

@@ -55,9 +55,9 @@ static void sync_work(struct spool_job *job, struct spool_place *p)
 	struct groupcommit_job *j = (struct groupcommit_job *)job;
 	struct err e = ERR_INIT;
 
-	j->code = events_sync(p->events, &j->e);
-	if (j->code < 0 || !j->may_cut || !events_are_many(p->events) ||
-	    events_cut(p->events, &j->part, &e) != 0)
+	j->code = endlog_sync(p->events, &j->e);
+	if (j->code < 0 || !j->may_cut || !endlog_is_long(p->events) ||
+	    endlog_cut(p->events, &j->part, &e) != 0)
 		return;
 	if (spool_sync_child(p->spool, &j->child, &j->pipe) <
 	    0) /* the part goes with the next one */
@@ -68,7 +68,7 @@ static void drop_work(struct spool_job *job, struct spool_place *p)
 {
 	struct groupcommit_job *j = (struct groupcommit_job *)job;
 
-	j->code = events_drop(p->events, j->part, &j->e);
+	j->code = endlog_drop(p->events, j->part, &j->e);
 }
 
 /* ---- on the loop ---- */

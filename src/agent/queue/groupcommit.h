@@ -4,7 +4,7 @@
 
 /*
  * Ends of tasks are made safe from a power loss in groups, with one fdatasync of the agent's events
- * (spool/events.h). When there are many of those, everything that they stand for is written to the
+ * (spool/endlog.h). When there are many of those, everything that they stand for is written to the
  * disk and they are dropped.
  *
  *	d = groupcommit_new(loop, spooler, news, synced, user);

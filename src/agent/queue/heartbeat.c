@@ -691,7 +691,7 @@ uint64_t heartbeat_promise_ms(const struct heartbeat *b)
 	return b->promise_ms;
 }
 
-size_t heartbeat_nodes(const struct heartbeat *b, struct room_node **ret)
+size_t heartbeat_nodes(const struct heartbeat *b, struct capacity_node **ret)
 {
 	size_t n = 0;
 
@@ -701,7 +701,7 @@ size_t heartbeat_nodes(const struct heartbeat *b, struct room_node **ret)
 
 		if (o->life != LIVENESS_ALIVE)
 			continue;
-		(*ret)[n] = (struct room_node){ .lives = true, .devices = o->beat.devices };
+		(*ret)[n] = (struct capacity_node){ .lives = true, .devices = o->beat.devices };
 		(void)str_copy((*ret)[n++].agent, sizeof((*ret)->agent), o->agent);
 	}
 	return n;

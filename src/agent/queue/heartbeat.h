@@ -15,9 +15,9 @@
 #include <uv.h>
 
 #include "agent/node/config.h"
+#include "spool/capacity.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
-#include "spool/room.h"
 
 #define HEARTBEAT_EMPTY	   "?"
 #define HEARTBEAT_UNJUDGED " (not judged)"
@@ -57,7 +57,7 @@ bool heartbeat_are_quiet(const struct heartbeat *b);
 /* After how long without a sign of life our claims are taken over: what shims promise. */
 uint64_t heartbeat_promise_ms(const struct heartbeat *b);
 /* Those that are alive and have not ended, with their devices. The caller frees the array. */
-size_t heartbeat_nodes(const struct heartbeat *b, struct room_node **ret);
+size_t heartbeat_nodes(const struct heartbeat *b, struct capacity_node **ret);
 /* An array of the other agents, for the status. */
 json_t *heartbeat_report(const struct heartbeat *b);
 /* -EBUSY: a file hangs; nothing is freed, the process is expected to end. */

@@ -145,7 +145,7 @@ static bool file_batch(struct worker *w, struct place_batch *p)
 	uint64_t id = p->id;
 	bool good = batch_result(p->batch) == RESULT_DONE;
 
-	if (!batch_is_over(p->batch) || batch_file(p->batch, NULL) != 0)
+	if (!batch_is_over(p->batch) || batch_commit(p->batch, NULL) != 0)
 		return false;
 	depends_ended(w->place, id, good);
 	w->b->filed = true;

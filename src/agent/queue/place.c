@@ -132,8 +132,8 @@ void place_close(struct spool_place *p)
 	text_list_clear(&p->undone);
 	/* The last ends: their turn to be synced has not come. */
 	if (p->events)
-		(void)events_sync(p->events, NULL);
-	p->events = events_close(p->events);
+		(void)endlog_sync(p->events, NULL);
+	p->events = endlog_close(p->events);
 	p->scan = scan_free(p->scan);
 	p->spool = spool_close(p->spool);
 }

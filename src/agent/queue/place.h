@@ -10,7 +10,7 @@
 
 #include "spool/batch.h"
 #include "spool/claim.h"
-#include "spool/events.h"
+#include "spool/endlog.h"
 #include "spool/files.h"
 #include "spool/scan.h"
 
@@ -42,7 +42,7 @@ struct spool_place {
 	struct text_list undone; /* of batches that are not known any more: batch_take_undone() */
 	struct spool *spool;
 	struct scan *scan;
-	struct events *events;
+	struct endlog *events;
 	struct claimer self;
 };
 

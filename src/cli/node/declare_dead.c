@@ -242,7 +242,7 @@ static int vouch(struct vouching *v, struct err *e)
 	if (r == 0)
 		r = spool_sync(v->sp, path, e);
 	if (r == 0)
-		r = spool_commit(v->sp, SPOOL_BIT(SPOOL_AGENTS), e);
+		r = spool_sync_dirs(v->sp, SPOOL_BIT(SPOOL_AGENTS), e);
 	if (r == 0)
 		tell(v);
 	return r;

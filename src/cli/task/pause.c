@@ -15,9 +15,9 @@
 #include "cli/commands.h"
 #include "cli/queue.h"
 #include "cli/task/submitter.h"
+#include "spool/batch_retry.h"
 #include "spool/instance.h"
 #include "spool/lane.h"
-#include "spool/revive.h"
 #include "spool/transit.h"
 
 struct change;
@@ -70,10 +70,10 @@ static int hasten(struct change *c, struct task_name *n, bool *ended, struct err
 	int r;
 
 	claimer_tool_name("resume", spool_host(c->sp), who);
-	r = n->count ? revive_hasten(c->sp, n, who, e) : transit_hasten(c->sp, n, e);
+	r = n->count ? batch_retry_waiting(c->sp, n, who, e) : transit_skip_backoff(c->sp, n, e);
 	*ended = r == 0 && (n->count || n->begin_s != begin_s);
 	c->said.dirs |= *ended ? SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_ENDS) : 0;
-	return r == TRANSIT_GONE || r == REVIVE_NONE ? 0 : r;
+	return r == TRANSIT_GONE || r == BATCH_RETRY_NONE ? 0 : r;
 }
 
 static void note_lane(const struct change *c, const struct task_name *n)

@@ -208,7 +208,7 @@ static int prune_lot(struct pruning *p)
 	int r = p->n ? keep_named(p) : 0;
 
 	if (p->n && r == 0)
-		r = spool_commit(p->sp, PRUNED, p->e);
+		r = spool_sync_dirs(p->sp, PRUNED, p->e);
 	qsort(p->lot, p->n, sizeof(*p->lot), by_number);
 	if (p->n && r == 0)
 		r = spool_each(p->sp, spool_dir_name(SPOOL_LOGS), prune_log, p, p->e);

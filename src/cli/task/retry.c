@@ -14,8 +14,8 @@
 #include "cli/commands.h"
 #include "cli/queue.h"
 #include "cli/task/taskdoc.h"
+#include "spool/batch_retry.h"
 #include "spool/instance.h"
-#include "spool/revive.h"
 #include "spool/transit.h"
 
 static const struct opt retry_opts[] = {
@@ -136,7 +136,7 @@ static int retry_batch(struct retrying *rt, struct queue_place *p, struct err *e
 			       p->name.id, p->name.id);
 	claimer_tool_name("retry", spool_host(sp), who);
 	dir_of(p, dir);
-	r = revive_batch(sp, &p->name, dir, who, is_chosen, &choice, &n, e);
+	r = batch_retry_ended(sp, &p->name, dir, who, is_chosen, &choice, &n, e);
 	if (r != 0)
 		return r;
 	(void)queue_format_id(p->name.id, p->element, id);

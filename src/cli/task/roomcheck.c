@@ -20,22 +20,22 @@
 #include "cli/ask_agent.h"
 #include "cli/peers.h"
 #include "sched/fit.h"
+#include "spool/capacity.h"
+#include "spool/endlog.h"
 #include "spool/instance.h"
-#include "spool/room.h"
 
-#define EVENTS_SUFFIX	".tasks.jsonl"
 #define STATUS_LIMIT_MS 2000
 
 struct nodes {
 	const struct peers *peers;
 	size_t n;
-	struct room_node *all;
+	struct capacity_node *all;
 };
 
 static void add(struct nodes *nodes, const char *agent, bool lives, unsigned int devices)
 {
 	nodes->all = xrealloc(nodes->all, nodes->n + 1, sizeof(*nodes->all));
-	nodes->all[nodes->n] = (struct room_node){ .lives = lives, .devices = devices };
+	nodes->all[nodes->n] = (struct capacity_node){ .lives = lives, .devices = devices };
 	(void)str_copy(nodes->all[nodes->n++].agent, sizeof(nodes->all->agent), agent);
 }
 
@@ -43,11 +43,11 @@ static void add(struct nodes *nodes, const char *agent, bool lives, unsigned int
 static int add_former(void *data, const char *file, unsigned char type)
 {
 	struct nodes *nodes = data;
-	size_t len = strlen(file), tail = strlen(EVENTS_SUFFIX);
+	size_t len = strlen(file), tail = strlen(ENDLOG_SUFFIX);
 	char agent[NAME_AGENT_MAX + 1];
 
 	if (len <= tail || len - tail > NAME_AGENT_MAX ||
-	    strcmp(file + len - tail, EVENTS_SUFFIX) != 0)
+	    strcmp(file + len - tail, ENDLOG_SUFFIX) != 0)
 		return 0;
 	(void)str_print(agent, sizeof(agent), "%.*s", (int)(len - tail), file);
 	if (!peers_find(nodes->peers, agent))
@@ -69,19 +69,19 @@ static void find_nodes(const struct spool *sp, struct nodes *nodes)
 static int judge(const struct spool *sp, struct nodes *nodes, uint64_t want, struct err *e)
 {
 	cleanup_strbuf struct strbuf has = STRBUF_INIT, hope = STRBUF_INIT;
-	enum room room = room_judge(nodes->all, nodes->n, want);
+	enum capacity room = capacity_judge(nodes->all, nodes->n, want);
 	cleanup_free char *text = NULL;
 
-	if (room == ROOM_ENOUGH)
+	if (room == CAPACITY_ENOUGH)
 		return 0;
-	room_tell(nodes->all, nodes->n, &has);
-	if (room == ROOM_NONE)
+	capacity_tell(nodes->all, nodes->n, &has);
+	if (room == CAPACITY_NONE)
 		return err_set(e, -ERANGE,
 			       "it asks for %" PRIu64 " GPUs, and no node of instance \"%s\" has "
 			       "so many: %s; ask for fewer, or start an agent first where there "
 			       "are more (tenure on)",
 			       want, spool_instance(sp), strbuf_str(&has));
-	room_tell_hope(nodes->all, nodes->n, want, &hope);
+	capacity_tell_hope(nodes->all, nodes->n, want, &hope);
 	text = xasprintf("it asks for %" PRIu64
 			 " GPUs, and no node that serves instance \"%s\" now "
 			 "has so many: %s; it waits until one does (%s)",

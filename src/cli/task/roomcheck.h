@@ -4,7 +4,7 @@
 
 /*
  * Before a task goes into the queue: whether it asks for more GPUs than there are on any node that
- * serves the instance (spool/room.h). What may come true later is told as a warning, as is what
+ * serves the instance (spool/capacity.h). What may come true later is told as a warning, as is what
  * only the agent of this node can know: that too few of its GPUs are of the model, have the memory,
  * or are left to it.
  */

@@ -149,7 +149,7 @@ static int end_element(struct batch *b, const struct spool *sp, uint64_t element
 		return r == BATCH_SUPERSEDED ? CLAIM_LOST : r;
 	r = batch_sync(b, e);
 	if (r == 0 && batch_is_over(b))
-		r = batch_file(b, e);
+		r = batch_commit(b, e);
 	return r < 0 ? r : 0;
 }
 

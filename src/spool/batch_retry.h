@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_SPOOL_REVIVE_H
-#define TENURE_SPOOL_REVIVE_H
+#ifndef TENURE_SPOOL_BATCH_RETRY_H
+#define TENURE_SPOOL_BATCH_RETRY_H
 
 /*
  * Elements of a batch that have ended are run again, as their owner asks, whether the batch is over
@@ -12,21 +12,23 @@
 #include "spool/batch.h"
 
 /* Whether an element that has ended is to run again. */
-typedef bool (*revive_fn)(void *data, uint64_t element, enum batch_state state);
+typedef bool (*batch_retry_fn)(void *data, uint64_t element, enum batch_state state);
 
 /*
  * n: the batch's name in dir ("failed", "done/2026-11-21", "pending"), which is changed with it.
  * who: a name that no other process writes under. 0, TRANSIT_GONE: it is not there any more, or
  * negative; *ret_n: how many wait that had ended or were stopped.
  */
-int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, const char *who,
-		 revive_fn pick, void *data, uint64_t *ret_n, struct err *e);
+int batch_retry_ended(const struct spool *sp, struct task_name *n, const char *dir, const char *who,
+		      batch_retry_fn pick, void *data, uint64_t *ret_n, struct err *e);
 
 /*
  * What of a batch in pending/ waits in a back-off may start at once; what is claimed is in none,
- * whatever the journals and our clock say. 0; REVIVE_NONE: nothing does; TRANSIT_GONE, or negative.
+ * whatever the journals and our clock say. 0; BATCH_RETRY_NONE: nothing does; TRANSIT_GONE, or
+ * negative.
  */
-#define REVIVE_NONE 2
-int revive_hasten(const struct spool *sp, struct task_name *n, const char *who, struct err *e);
+#define BATCH_RETRY_NONE 2
+int batch_retry_waiting(const struct spool *sp, struct task_name *n, const char *who,
+			struct err *e);
 
 #endif

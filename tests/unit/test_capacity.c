@@ -5,7 +5,7 @@
 #include "unit.h"
 
 #include "base/mem.h"
-#include "spool/room.h"
+#include "spool/capacity.h"
 
 #define LIVES(name, n)                                                                             \
 	{                                                                                          \
@@ -21,57 +21,61 @@ static void test_judging(void **state)
 {
 	static const struct {
 		const char *what;
-		struct room_node nodes[NODES_MAX];
+		struct capacity_node nodes[NODES_MAX];
 		size_t n;
 		uint64_t want;
-		enum room room;
+		enum capacity room;
 	} rows[] = {
-		{ "nobody serves it yet", { { .agent = "" } }, 0, 9, ROOM_ENOUGH },
-		{ "the only node has so many", { LIVES("a", 2) }, 1, 2, ROOM_ENOUGH },
-		{ "the only node has fewer", { LIVES("a", 2) }, 1, 3, ROOM_NONE },
-		{ "one of two has so many", { LIVES("a", 2), LIVES("b", 4) }, 2, 4, ROOM_ENOUGH },
-		{ "both have fewer", { LIVES("a", 2), LIVES("b", 4) }, 2, 6, ROOM_NONE },
-		{ "one has not told yet", { LIVES("a", 2), LIVES("b", 0) }, 2, 6, ROOM_ENOUGH },
+		{ "nobody serves it yet", { { .agent = "" } }, 0, 9, CAPACITY_ENOUGH },
+		{ "the only node has so many", { LIVES("a", 2) }, 1, 2, CAPACITY_ENOUGH },
+		{ "the only node has fewer", { LIVES("a", 2) }, 1, 3, CAPACITY_NONE },
+		{ "one of two has so many",
+		  { LIVES("a", 2), LIVES("b", 4) },
+		  2,
+		  4,
+		  CAPACITY_ENOUGH },
+		{ "both have fewer", { LIVES("a", 2), LIVES("b", 4) }, 2, 6, CAPACITY_NONE },
+		{ "one has not told yet", { LIVES("a", 2), LIVES("b", 0) }, 2, 6, CAPACITY_ENOUGH },
 		{ "one that has ended had so many",
 		  { LIVES("a", 2), KNOWN("b", 6) },
 		  2,
 		  6,
-		  ROOM_PERHAPS },
+		  CAPACITY_PERHAPS },
 		{ "one that has ended had fewer, too",
 		  { LIVES("a", 2), KNOWN("b", 5) },
 		  2,
 		  6,
-		  ROOM_NONE },
-		{ "one served it once", { LIVES("a", 2), KNOWN("b", 0) }, 2, 6, ROOM_PERHAPS },
-		{ "nobody serves it now", { KNOWN("b", 2) }, 1, 6, ROOM_ENOUGH },
+		  CAPACITY_NONE },
+		{ "one served it once", { LIVES("a", 2), KNOWN("b", 0) }, 2, 6, CAPACITY_PERHAPS },
+		{ "nobody serves it now", { KNOWN("b", 2) }, 1, 6, CAPACITY_ENOUGH },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (room_judge(rows[i].nodes, rows[i].n, rows[i].want) != rows[i].room)
+		if (capacity_judge(rows[i].nodes, rows[i].n, rows[i].want) != rows[i].room)
 			fail_msg("%s: %d", rows[i].what,
-				 room_judge(rows[i].nodes, rows[i].n, rows[i].want));
+				 capacity_judge(rows[i].nodes, rows[i].n, rows[i].want));
 }
 
 static void test_telling(void **state)
 {
-	struct room_node nodes[NODES_MAX] = { LIVES("b", 2), KNOWN("old", 16), LIVES("c", 2),
-					      LIVES("a", 4) };
+	struct capacity_node nodes[NODES_MAX] = { LIVES("b", 2), KNOWN("old", 16), LIVES("c", 2),
+						  LIVES("a", 4) };
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
-	room_tell(nodes, 1, &b);
+	capacity_tell(nodes, 1, &b);
 	assert_string_equal(strbuf_str(&b), "b has 2");
 	strbuf_reset(&b);
-	room_tell(nodes, 4, &b);
+	capacity_tell(nodes, 4, &b);
 	assert_string_equal(strbuf_str(&b), "a has 4, b 2 and c 2");
 	strbuf_reset(&b);
-	room_tell_hope(nodes, 4, 8, &b);
+	capacity_tell_hope(nodes, 4, 8, &b);
 	assert_string_equal(strbuf_str(&b), "old, which is not heard of now, had 16");
 	strbuf_reset(&b);
 	for (size_t i = 0; i < NODES_MAX; i++)
-		nodes[i] = (struct room_node){ .agent = { (char)('a' + i) },
-					       .lives = true,
-					       .devices = 8 };
-	room_tell(nodes, NODES_MAX, &b);
+		nodes[i] = (struct capacity_node){ .agent = { (char)('a' + i) },
+						   .lives = true,
+						   .devices = 8 };
+	capacity_tell(nodes, NODES_MAX, &b);
 	assert_string_equal(strbuf_str(&b),
 			    "a has 8, b 8, c 8, d 8 and 4 others no more than that");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spool/revive.h"
+#include "spool/batch_retry.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #define REASON "asked for again"
 
-static int revive_elements(struct batch *b, uint64_t count, revive_fn pick, void *data,
+static int revive_elements(struct batch *b, uint64_t count, batch_retry_fn pick, void *data,
 			   uint64_t *ret_n, struct err *e)
 {
 	unsigned int attempts;
@@ -21,14 +21,14 @@ static int revive_elements(struct batch *b, uint64_t count, revive_fn pick, void
 
 		if (state < BATCH_DONE || !pick(data, i, state))
 			continue;
-		r = batch_revive(b, i, REASON, e);
+		r = batch_retry(b, i, REASON, e);
 		*ret_n += r == 0;
 	}
 	return r == 0 ? batch_sync(b, e) : r;
 }
 
-int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, const char *who,
-		 revive_fn pick, void *data, uint64_t *ret_n, struct err *e)
+int batch_retry_ended(const struct spool *sp, struct task_name *n, const char *dir, const char *who,
+		      batch_retry_fn pick, void *data, uint64_t *ret_n, struct err *e)
 {
 	bool was_over = strcmp(dir, spool_dir_name(SPOOL_PENDING)) != 0;
 	const struct task_name was = *n;
@@ -55,7 +55,7 @@ int revive_batch(const struct spool *sp, struct task_name *n, const char *dir, c
 	if (r < 0 && !was_over)
 		(void)transit_free_edit(sp, n, NULL);
 	else if (r < 0)
-		r = transit_put_back(sp, n, &was, dir, r);
+		r = transit_undo_hold(sp, n, &was, dir, r);
 	return r;
 }
 
@@ -107,7 +107,7 @@ static int hasten_elements(const struct spool *sp, struct batch *b, const struct
 		r = batch_refresh_now(b, e);
 	for (uint64_t i = 1; i <= n->count && r == 0; i++)
 		if (backs_off(b, i, now_ns))
-			r = batch_hasten(b, i, e);
+			r = batch_skip_backoff(b, i, e);
 	return r == 0 ? batch_sync(b, e) : r;
 }
 
@@ -125,13 +125,13 @@ static int any_backs_off(const struct spool *sp, const struct task_name *n, stru
 	return r;
 }
 
-int revive_hasten(const struct spool *sp, struct task_name *n, const char *who, struct err *e)
+int batch_retry_waiting(const struct spool *sp, struct task_name *n, const char *who, struct err *e)
 {
 	struct batch *b = NULL;
 	int freed, r = any_backs_off(sp, n, e);
 
 	if (r <= 0)
-		return r < 0 ? r : REVIVE_NONE;
+		return r < 0 ? r : BATCH_RETRY_NONE;
 	r = transit_hold(sp, n, spool_dir_name(SPOOL_PENDING), e);
 	if (r != 0)
 		return r;

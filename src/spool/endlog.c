@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spool/events.h"
+#include "spool/endlog.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,11 +16,10 @@
 #include "spool/files.h"
 #include "spool/own.h"
 
-#define EVENTS_SUFFIX ".tasks.jsonl"
 #define REWRITE_BYTES 65536
-#define EVENTS_MANY   (4 << 20) /* 20,000 lines; a syncfs per so many ends costs little */
+#define ENDLOG_MANY   (4 << 20) /* 20,000 lines; a syncfs per so many ends costs little */
 
-struct events {
+struct endlog {
 	const struct spool *sp;
 	int fd;
 	bool dirty;
@@ -29,21 +28,21 @@ struct events {
 	off_t synced;		  /* so far the file is on the disk, ... */
 	struct strbuf unsynced;	  /* ... and this is behind it, as long as it is not too much */
 	bool unnamed;		  /* that the file is there is not on the disk yet */
-	bool recovered;		  /* what was there at events_open() is */
-	bool old;		  /* there is something of before events_open() */
+	bool recovered;		  /* what was there at endlog_open() is */
+	bool old;		  /* there is something of before endlog_open() */
 	off_t size;
 	uint64_t last_part; /* the highest number of one, or 0 */
 	char agent[NAME_AGENT_MAX + 1];
 	char path[SPOOL_PATH_MAX];
 };
 
-static char *part_path(const struct events *ev, uint64_t part, char *buf)
+static char *part_path(const struct endlog *ev, uint64_t part, char *buf)
 {
-	return str_print(buf, SPOOL_PATH_MAX, "events/%s,%" PRIu64 EVENTS_SUFFIX, ev->agent, part);
+	return str_print(buf, SPOOL_PATH_MAX, "events/%s,%" PRIu64 ENDLOG_SUFFIX, ev->agent, part);
 }
 
 /* The number of a part of ours; 0: another file. */
-static uint64_t part_of(const struct events *ev, const char *file)
+static uint64_t part_of(const struct endlog *ev, const char *file)
 {
 	char path[SPOOL_PATH_MAX], again[SPOOL_PATH_MAX];
 	size_t len = strlen(ev->agent);
@@ -58,7 +57,7 @@ static uint64_t part_of(const struct events *ev, const char *file)
 
 static int find_last(void *data, const char *file, unsigned char type)
 {
-	struct events *ev = data;
+	struct endlog *ev = data;
 	uint64_t part = part_of(ev, file);
 
 	ev->last_part = part > ev->last_part ? part : ev->last_part;
@@ -66,7 +65,7 @@ static int find_last(void *data, const char *file, unsigned char type)
 }
 
 /* Its name must not get lost with what fdatasync() made durable in it. */
-static int sync_name(struct events *ev, struct err *e)
+static int sync_name(struct endlog *ev, struct err *e)
 {
 	int r = ev->unnamed ? spool_sync(ev->sp, "events", e) : 0;
 
@@ -74,9 +73,9 @@ static int sync_name(struct events *ev, struct err *e)
 	return r;
 }
 
-int events_open(const struct spool *sp, const char *agent, struct events **ret, struct err *e)
+int endlog_open(const struct spool *sp, const char *agent, struct endlog **ret, struct err *e)
 {
-	struct events *ev = xcalloc(1, sizeof(*ev));
+	struct endlog *ev = xcalloc(1, sizeof(*ev));
 	struct stat st = { .st_size = 0 };
 	int r;
 
@@ -84,14 +83,14 @@ int events_open(const struct spool *sp, const char *agent, struct events **ret, 
 	ev->fd = -1;
 	ev->unnamed = true;
 	(void)str_copy(ev->agent, sizeof(ev->agent), agent);
-	(void)str_print(ev->path, sizeof(ev->path), "events/%s" EVENTS_SUFFIX, agent);
+	(void)str_print(ev->path, sizeof(ev->path), "events/%s" ENDLOG_SUFFIX, agent);
 	r = spool_each(sp, "events", find_last, ev, e);
 	if (r == 0)
 		r = ev->fd = spool_open_own(sp, ev->path, O_RDWR | O_APPEND | O_CREAT, &st, e);
 	if (r >= 0)
 		r = sync_name(ev, e);
 	if (r < 0) {
-		(void)events_close(ev);
+		(void)endlog_close(ev);
 		return r;
 	}
 	ev->size = ev->synced = st.st_size;
@@ -101,7 +100,7 @@ int events_open(const struct spool *sp, const char *agent, struct events **ret, 
 	return 0;
 }
 
-struct events *events_close(struct events *ev)
+struct endlog *endlog_close(struct endlog *ev)
 {
 	if (!ev)
 		return NULL;
@@ -112,7 +111,7 @@ struct events *events_close(struct events *ev)
 	return NULL;
 }
 
-static int add(struct events *ev, json_t *record, uint64_t id, uint64_t element, struct err *e)
+static int add(struct endlog *ev, json_t *record, uint64_t id, uint64_t element, struct err *e)
 {
 	(void)json_object_set_new(record, "id", json_integer((json_int_t)id));
 	if (element)
@@ -126,18 +125,18 @@ static int add(struct events *ev, json_t *record, uint64_t id, uint64_t element,
 		return err_sys(e, -r, "append to %s/%s", ev->sp->path, ev->path);
 	ev->dirty = true;
 	ev->size += (off_t)strlen(line);
-	if (ev->unsynced.len < EVENTS_MANY)
+	if (ev->unsynced.len < ENDLOG_MANY)
 		strbuf_adds(&ev->unsynced, line);
 	return 0;
 }
 
-int events_add_end(struct events *ev, uint64_t id, uint64_t element, const struct spool_end *end,
+int endlog_add_end(struct endlog *ev, uint64_t id, uint64_t element, const struct spool_end *end,
 		   struct err *e)
 {
 	return add(ev, record_end(end), id, element, e);
 }
 
-int events_add_requeue(struct events *ev, uint64_t id, uint64_t element, uint64_t epoch,
+int endlog_add_requeue(struct endlog *ev, uint64_t id, uint64_t element, uint64_t epoch,
 		       const struct spool_again *again, struct err *e)
 {
 	return add(ev, record_requeue(again, epoch, clock_wall_ns()), id, element, e);
@@ -159,7 +158,7 @@ static int write_as_read(int fd, off_t at)
 
 /* What could not be written by a sync is no longer to be written for the next one, which would
  * succeed without it: it has to be changed again, to what it is. */
-static int write_again(struct events *ev)
+static int write_again(struct endlog *ev)
 {
 	cleanup_fd int fd = spool_open_file(ev->sp, ev->path, O_RDWR, NULL, NULL);
 	const struct strbuf *b = &ev->unsynced;
@@ -183,7 +182,7 @@ static int write_again(struct events *ev)
 	return r;
 }
 
-static int sync_lines(struct events *ev)
+static int sync_lines(struct endlog *ev)
 {
 	int r = ev->written_again_first ? write_again(ev) : 0;
 
@@ -193,7 +192,7 @@ static int sync_lines(struct events *ev)
 	return r;
 }
 
-int events_sync(struct events *ev, struct err *e)
+int endlog_sync(struct endlog *ev, struct err *e)
 {
 	struct stat st;
 	int r;
@@ -213,26 +212,26 @@ int events_sync(struct events *ev, struct err *e)
 	return 0;
 }
 
-void events_recovered(struct events *ev)
+void endlog_recovered(struct endlog *ev)
 {
 	ev->recovered = true;
 }
 
-bool events_are_many(const struct events *ev)
+bool endlog_is_long(const struct endlog *ev)
 {
-	return ev->recovered && (ev->old || ev->size > EVENTS_MANY);
+	return ev->recovered && (ev->old || ev->size > ENDLOG_MANY);
 }
 
-int events_cut(struct events *ev, uint64_t *ret_part, struct err *e)
+int endlog_cut(struct endlog *ev, uint64_t *ret_part, struct err *e)
 {
 	uint64_t part = ev->last_part + 1;
 	char to[SPOOL_PATH_MAX];
 	int fd, r;
 
 	if (!ev->recovered || (!ev->size && !ev->old))
-		return EVENTS_KEPT;
+		return ENDLOG_KEPT;
 	/* Of what went into it nothing is to be synced later. */
-	r = events_sync(ev, e);
+	r = endlog_sync(ev, e);
 	if (r == 0)
 		r = spool_rename(ev->sp, ev->path, part_path(ev, part, to), e);
 	if (r < 0 && r != -ENOENT) /* as an attempt before left it */
@@ -252,7 +251,7 @@ int events_cut(struct events *ev, uint64_t *ret_part, struct err *e)
 }
 
 struct dropping {
-	const struct events *ev;
+	const struct endlog *ev;
 	uint64_t part;
 	struct err *e;
 };
@@ -268,20 +267,22 @@ static int drop_part(void *data, const char *file, unsigned char type)
 		       : 0;
 }
 
-int events_drop(struct events *ev, uint64_t part, struct err *e)
+int endlog_drop(struct endlog *ev, uint64_t part, struct err *e)
 {
 	struct dropping d = { ev, part, e };
 
 	return spool_each(ev->sp, "events", drop_part, &d, e);
 }
 
-static bool event_from_json(const struct spool *sp, const json_t *o, struct event *ret)
+static bool event_from_json(const struct spool *sp, const json_t *o, struct endlog_line *ret)
 {
 	const char *boot = json_string_value(json_object_get(o, "boot"));
 	const char *what = json_string_value(json_object_get(o, "event"));
-	struct event ev = { .id = (uint64_t)json_integer_value(json_object_get(o, "id")),
-			    .element = (uint64_t)json_integer_value(json_object_get(o, "element")),
-			    .epoch = (uint64_t)json_integer_value(json_object_get(o, "epoch")) };
+	struct endlog_line ev = {
+		.id = (uint64_t)json_integer_value(json_object_get(o, "id")),
+		.element = (uint64_t)json_integer_value(json_object_get(o, "element")),
+		.epoch = (uint64_t)json_integer_value(json_object_get(o, "epoch"))
+	};
 
 	if (!boot || !what || strcmp(boot, sp->boot) == 0 || !ev.id || ev.id > NAME_ID_MAX ||
 	    ev.element > SPEC_ELEMENTS_MAX || ev.epoch > NAME_EPOCH_MAX)
@@ -297,7 +298,7 @@ static bool event_from_json(const struct spool *sp, const json_t *o, struct even
 
 struct reading {
 	const struct spool *sp;
-	event_fn fn;
+	endlog_line_fn fn;
 	void *data;
 	struct err *e;
 };
@@ -306,7 +307,7 @@ static void read_line(void *data, const char *line, size_t len)
 {
 	const struct reading *rd = data;
 	json_t *o = json_loadb(line, len, 0, NULL);
-	struct event ev;
+	struct endlog_line ev;
 
 	if (o && event_from_json(rd->sp, o, &ev))
 		rd->fn(rd->data, &ev);
@@ -320,13 +321,13 @@ static int read_file(void *data, const char *file, unsigned char type)
 	off_t offset = 0;
 	int r;
 
-	if (!str_has_suffix(file, EVENTS_SUFFIX))
+	if (!str_has_suffix(file, ENDLOG_SUFFIX))
 		return 0;
 	r = lines_read(rd->sp, spool_path(SPOOL_EVENTS, file, path), &offset, read_line, rd, rd->e);
 	return r == -ENOENT || r == -EPERM || r == -EINVAL || r == -ELOOP ? 0 : r;
 }
 
-int events_read_old(const struct spool *sp, event_fn fn, void *data, struct err *e)
+int endlog_read_old(const struct spool *sp, endlog_line_fn fn, void *data, struct err *e)
 {
 	struct reading rd = { sp, fn, data, e };
 

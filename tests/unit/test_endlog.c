@@ -26,7 +26,7 @@
 
 static char root[64];
 static struct spool *sp;
-static struct events *ev;
+static struct endlog *ev;
 static const struct spool_end done = { .result = RESULT_DONE, .attempt = 1 };
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -74,13 +74,13 @@ static void begin(const char *boot)
 	assert_int_equal(spool_open(root, "default", NULL, SPOOL_CREATE, &sp, &e), 0);
 	if (boot)
 		(void)str_copy(sp->boot, sizeof(sp->boot), boot);
-	if (events_open(sp, "me", &ev, &e) < 0)
+	if (endlog_open(sp, "me", &ev, &e) < 0)
 		fail_msg("%s", e.text);
 }
 
 static void end(void)
 {
-	ev = events_close(ev);
+	ev = endlog_close(ev);
 	sp = spool_close(sp);
 }
 
@@ -100,7 +100,7 @@ static int teardown(void **state)
 
 static void add(uint64_t id)
 {
-	assert_int_equal(events_add_end(ev, id, 0, &done, NULL), 0);
+	assert_int_equal(endlog_add_end(ev, id, 0, &done, NULL), 0);
 }
 
 struct told {
@@ -108,7 +108,7 @@ struct told {
 	uint64_t sum, last_epoch;
 };
 
-static void on_event(void *data, const struct event *event)
+static void on_event(void *data, const struct endlog_line *event)
 {
 	struct told *t = data;
 
@@ -125,7 +125,7 @@ static uint64_t sum_of_ids(void)
 
 	(void)str_copy(boot, sizeof(boot), sp->boot);
 	(void)str_copy(sp->boot, sizeof(sp->boot), "a-later-boot");
-	assert_int_equal(events_read_old(sp, on_event, &t, NULL), 0);
+	assert_int_equal(endlog_read_old(sp, on_event, &t, NULL), 0);
 	(void)str_copy(sp->boot, sizeof(sp->boot), boot);
 	return t.sum;
 }
@@ -135,33 +135,33 @@ static void test_parts(void **state)
 {
 	uint64_t part, second;
 
-	assert_false(events_are_many(ev));
-	assert_int_equal(events_cut(ev, &part, NULL), EVENTS_KEPT); /* there are none */
+	assert_false(endlog_is_long(ev));
+	assert_int_equal(endlog_cut(ev, &part, NULL), ENDLOG_KEPT); /* there are none */
 	add(1);
-	assert_int_equal(events_cut(ev, &part, NULL), 0);
+	assert_int_equal(endlog_cut(ev, &part, NULL), 0);
 	assert_int_equal(sum_of_ids(), 1);
 	add(10);
 	assert_int_equal(sum_of_ids(), 11);
-	assert_int_equal(events_cut(ev, &second, NULL), 0);
+	assert_int_equal(endlog_cut(ev, &second, NULL), 0);
 	add(100);
-	assert_int_equal(events_drop(ev, part, NULL), 0);
+	assert_int_equal(endlog_drop(ev, part, NULL), 0);
 	assert_int_equal(sum_of_ids(), 110);
-	assert_int_equal(events_drop(ev, second, NULL), 0);
+	assert_int_equal(endlog_drop(ev, second, NULL), 0);
 	assert_int_equal(sum_of_ids(), 100);
 	/* An agent that ended between the two goes on from where it was. */
-	assert_int_equal(events_cut(ev, &part, NULL), 0);
+	assert_int_equal(endlog_cut(ev, &part, NULL), 0);
 	assert_true(part > second);
 	end();
 	begin("an-earlier-boot");
 	assert_int_equal(sum_of_ids(), 100);
 	add(1000);
-	assert_int_equal(events_cut(ev, &second, NULL), EVENTS_KEPT); /* not recovered yet */
-	events_recovered(ev);
-	assert_true(events_are_many(ev));
-	assert_int_equal(events_cut(ev, &second, NULL), 0);
+	assert_int_equal(endlog_cut(ev, &second, NULL), ENDLOG_KEPT); /* not recovered yet */
+	endlog_recovered(ev);
+	assert_true(endlog_is_long(ev));
+	assert_int_equal(endlog_cut(ev, &second, NULL), 0);
 	assert_true(second > part);
-	assert_false(events_are_many(ev));
-	assert_int_equal(events_drop(ev, second, NULL), 0);
+	assert_false(endlog_is_long(ev));
+	assert_int_equal(endlog_drop(ev, second, NULL), 0);
 	assert_int_equal(sum_of_ids(), 0);
 }
 
@@ -172,16 +172,16 @@ static void test_failed_sync(void **state)
 	off_t size;
 
 	add(1);
-	assert_int_equal(events_sync(ev, NULL), 0);
+	assert_int_equal(endlog_sync(ev, NULL), 0);
 	add(10);
 	assert_int_equal(fstatat(sp->fd, CURRENT, &st, 0), 0);
 	size = st.st_size;
 	disk_fails = true;
-	assert_int_equal(events_sync(ev, NULL), -EIO);
-	assert_int_equal(events_sync(ev, NULL), -EIO);
+	assert_int_equal(endlog_sync(ev, NULL), -EIO);
+	assert_int_equal(endlog_sync(ev, NULL), -EIO);
 	assert_int_equal(sum_of_ids(), 1);
 	disk_fails = false;
-	assert_int_equal(events_sync(ev, NULL), 0);
+	assert_int_equal(endlog_sync(ev, NULL), 0);
 	assert_int_equal(sum_of_ids(), 11);
 	assert_int_equal(fstatat(sp->fd, CURRENT, &st, 0), 0);
 	assert_int_equal(st.st_size, size);
@@ -189,10 +189,10 @@ static void test_failed_sync(void **state)
 	/* Also where more came behind what was lost. */
 	add(100);
 	disk_fails = true;
-	assert_int_equal(events_sync(ev, NULL), -EIO);
+	assert_int_equal(endlog_sync(ev, NULL), -EIO);
 	add(1000);
 	disk_fails = false;
-	assert_int_equal(events_sync(ev, NULL), 0);
+	assert_int_equal(endlog_sync(ev, NULL), 0);
 	assert_int_equal(sum_of_ids() % 1000, 111); /* 1000 may be there twice */
 }
 
@@ -206,20 +206,20 @@ static void test_failed_sync_of_many(void **state)
 
 	(void)memset(long_end.reason, 'x', sizeof(long_end.reason) - 1);
 	for (uint64_t id = 1; size < 5 << 20; id++) {
-		assert_int_equal(events_add_end(ev, id, 0, &long_end, NULL), 0);
+		assert_int_equal(endlog_add_end(ev, id, 0, &long_end, NULL), 0);
 		assert_int_equal(fstatat(sp->fd, CURRENT, &st, 0), 0);
 		size = st.st_size;
 	}
 	disk_fails = keeps = true;
 	for (int i = 0; i < 5; i++)
-		assert_int_equal(events_sync(ev, NULL), -EIO);
+		assert_int_equal(endlog_sync(ev, NULL), -EIO);
 	assert_int_equal(fstatat(sp->fd, CURRENT, &st, 0), 0);
 	assert_true(st.st_size < 2 * size);
 	disk_fails = keeps = false;
-	assert_int_equal(events_sync(ev, NULL), 0);
+	assert_int_equal(endlog_sync(ev, NULL), 0);
 	size = st.st_size;
 	add(1);
-	assert_int_equal(events_sync(ev, NULL), 0);
+	assert_int_equal(endlog_sync(ev, NULL), 0);
 	assert_int_equal(fstatat(sp->fd, CURRENT, &st, 0), 0);
 	assert_true(st.st_size > size && st.st_size < size + 4096);
 }
@@ -231,13 +231,13 @@ static void test_many(void **state)
 	uint64_t part;
 
 	(void)memset(long_end.reason, 'x', sizeof(long_end.reason) - 1);
-	for (int i = 0; i < 20000 && !events_are_many(ev); i++)
-		assert_int_equal(events_add_end(ev, 1, 1, &long_end, NULL), 0);
-	assert_true(events_are_many(ev));
-	assert_int_equal(events_cut(ev, &part, NULL), 0);
-	assert_false(events_are_many(ev));
+	for (int i = 0; i < 20000 && !endlog_is_long(ev); i++)
+		assert_int_equal(endlog_add_end(ev, 1, 1, &long_end, NULL), 0);
+	assert_true(endlog_is_long(ev));
+	assert_int_equal(endlog_cut(ev, &part, NULL), 0);
+	assert_false(endlog_is_long(ev));
 	add(7);
-	assert_false(events_are_many(ev));
+	assert_false(endlog_is_long(ev));
 }
 
 static uint64_t submit(const char *json)
@@ -292,9 +292,9 @@ static void test_large(void **state)
 	recover(&n);
 	assert_int_equal(n.filed, 1);
 	assert_int_equal(n.requeued + n.problems, 0);
-	assert_true(events_are_many(ev));
-	assert_int_equal(events_cut(ev, &part, NULL), 0);
-	assert_int_equal(events_drop(ev, part, NULL), 0);
+	assert_true(endlog_is_long(ev));
+	assert_int_equal(endlog_cut(ev, &part, NULL), 0);
+	assert_int_equal(endlog_drop(ev, part, NULL), 0);
 	assert_false(spool_exists(sp, "pending/00500,1,ntrue"));
 }
 
@@ -312,15 +312,15 @@ static void test_problem(void **state)
 	assert_int_equal(spool_write_new(sp, "done", "", 0, false, NULL), 0);
 	recover(&n);
 	assert_true(n.problems > 0);
-	assert_int_equal(events_cut(ev, &part, NULL), EVENTS_KEPT);
-	assert_false(events_are_many(ev));
+	assert_int_equal(endlog_cut(ev, &part, NULL), ENDLOG_KEPT);
+	assert_false(endlog_is_long(ev));
 	end();
 	begin(NULL);
 	assert_int_equal(spool_unlink(sp, "done", NULL), 0);
 	assert_int_equal(renameat(sp->fd, "away", sp->fd, "done"), 0);
 	recover(&n);
 	assert_int_equal(n.problems, 0);
-	assert_int_equal(events_cut(ev, &part, NULL), 0);
+	assert_int_equal(endlog_cut(ev, &part, NULL), 0);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

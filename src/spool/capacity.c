@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-#include "spool/room.h"
+#include "spool/capacity.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define TOLD_MAX 4
 
-static bool may_have(const struct room_node *node, uint64_t want)
+static bool may_have(const struct capacity_node *node, uint64_t want)
 {
 	return !node->devices || node->devices >= want;
 }
 
-enum room room_judge(const struct room_node *nodes, size_t n, uint64_t want)
+enum capacity capacity_judge(const struct capacity_node *nodes, size_t n, uint64_t want)
 {
 	bool somebody = false, hope = false;
 
 	for (size_t i = 0; i < n; i++) {
 		if (nodes[i].lives && may_have(&nodes[i], want))
-			return ROOM_ENOUGH;
+			return CAPACITY_ENOUGH;
 		somebody = somebody || nodes[i].lives;
 		hope = hope || may_have(&nodes[i], want);
 	}
-	return !somebody ? ROOM_ENOUGH : hope ? ROOM_PERHAPS : ROOM_NONE;
+	return !somebody ? CAPACITY_ENOUGH : hope ? CAPACITY_PERHAPS : CAPACITY_NONE;
 }
 
 static int largest_first(const void *a, const void *b)
 {
-	const struct room_node *x = a, *y = b;
+	const struct capacity_node *x = a, *y = b;
 
 	if (x->lives != y->lives)
 		return x->lives ? -1 : 1;
@@ -35,7 +35,7 @@ static int largest_first(const void *a, const void *b)
 	return strcmp(x->agent, y->agent);
 }
 
-void room_tell(struct room_node *nodes, size_t n, struct strbuf *b)
+void capacity_tell(struct capacity_node *nodes, size_t n, struct strbuf *b)
 {
 	size_t lives = 0, told;
 
@@ -55,9 +55,10 @@ void room_tell(struct room_node *nodes, size_t n, struct strbuf *b)
 		strbuf_addf(b, " and %zu others no more than that", lives - told);
 }
 
-void room_tell_hope(const struct room_node *nodes, size_t n, uint64_t want, struct strbuf *b)
+void capacity_tell_hope(const struct capacity_node *nodes, size_t n, uint64_t want,
+			struct strbuf *b)
 {
-	const struct room_node *best = NULL;
+	const struct capacity_node *best = NULL;
 
 	for (size_t i = 0; i < n; i++)
 		if (!nodes[i].lives && may_have(&nodes[i], want) &&
