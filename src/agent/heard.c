@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/ending.h"
+#include "agent/leases.h"
 #include "agent/ready.h"
 #include "base/clock.h"
 #include "base/str.h"
@@ -175,79 +176,19 @@ static void on_failed(void *user, const struct err *why)
 		eventlog_say(a->eventlog, LOG_LEVEL_WARNING, "%s; trying again", why->text);
 }
 
-/* What a task waits again for is told with the user's name. */
-static void on_lease_reply(void *user, const struct msg_lease_reply *m)
+static void on_lease(void *user, const struct msg_head *head)
 {
-	struct msg_lease_reply named = *m;
+	const struct msg_unleased *m = (const void *)head;
 	struct agent *a = user;
 
-	(void)users_put_names(a->users, m->text, named.text, sizeof(named.text));
-	if (a->queue)
-		tasks_on_promise(a->queue, &named);
-}
-
-static void on_granted(void *user, const struct msg_lease_reply *m)
-{
-	struct msg_lease_reply named = *m;
-	struct agent *a = user;
-
-	(void)users_put_names(a->users, m->text, named.text, sizeof(named.text));
-	if (a->queue)
-		tasks_on_granted(a->queue, &named);
-}
-
-static void on_lease_taken(void *user, const struct msg_lease_taken *m)
-{
-	struct msg_lease_taken named = *m;
-	struct agent *a = user;
-
-	(void)users_put_names(a->users, m->text, named.text, sizeof(named.text));
-	if (a->queue)
-		tasks_on_taken(a->queue, &named);
-}
-
-static void on_unleased(void *user, const struct msg_unleased *m)
-{
-	struct agent *a = user;
-
-	if (m->slot >= 0 && m->slot < PROTO_DEVICES_MAX)
+	if (head->type == MSG_UNLEASED && m->slot >= 0 && m->slot < PROTO_DEVICES_MAX)
 		a->view.awaited[m->slot] = true;
 	if (a->queue)
-		tasks_on_unleased(a->queue, m);
-}
-
-static void on_lease_use(void *user, const struct msg_lease_use *m)
-{
-	struct agent *a = user;
-
-	if (a->queue)
-		tasks_on_use(a->queue, m);
-}
-
-static void on_lease_state(void *user, const struct msg_lease_state *m)
-{
-	struct agent *a = user;
-
-	if (a->queue)
-		tasks_on_lease_state(a->queue, m);
-}
-
-static void on_leases_known(void *user)
-{
-	struct agent *a = user;
-
-	if (a->queue)
-		tasks_on_leases_known(a->queue);
+		leases_on_message(a->queue, head);
 }
 
 const struct guardlink_ops heard_ops = {
-	.lease_reply = on_lease_reply,
-	.granted = on_granted,
-	.lease_taken = on_lease_taken,
-	.unleased = on_unleased,
-	.lease_use = on_lease_use,
-	.lease_state = on_lease_state,
-	.leases_known = on_leases_known,
+	.lease = on_lease,
 	.welcome = on_welcome,
 	.policy_reply = on_policy_reply,
 	.device = on_device,

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "agent/doubts.h"
+#include "agent/leases.h"
 #include "agent/queue/planview.h"
-#include "agent/tasklease.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -127,7 +127,7 @@ static void open_done(struct spool_job *job)
 		take_found(q, o);
 		for (size_t i = 0; i < o->lanes.n; i++)
 			lanes_found(&q->lanes, o->lanes.texts[i]);
-		tasks_drop_stray_leases(q);
+		leases_take_told(q);
 		orders_start(q->orders);
 		groupcommit_soon(q->groupcommit); /* what an agent before us has noted */
 		tasks_rescan(q);

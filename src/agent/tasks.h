@@ -47,17 +47,6 @@ void tasks_look(struct tasks *q);
 /* Somebody put something into the spool (doorbell of a client on this node). */
 void tasks_rescan(struct tasks *q);
 
-/* What the guard says about leases: ops of the guardlink, passed on. */
-void tasks_on_promise(struct tasks *q, const struct msg_lease_reply *m);
-void tasks_on_granted(struct tasks *q, const struct msg_lease_reply *m);
-void tasks_on_taken(struct tasks *q, const struct msg_lease_taken *m);
-void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m);
-void tasks_on_use(struct tasks *q, const struct msg_lease_use *m);
-/* The line to the guard is up again: it tells the leases that it has, and then that these are all.
- */
-void tasks_on_lease_state(struct tasks *q, const struct msg_lease_state *m);
-void tasks_on_leases_known(struct tasks *q);
-
 /* End a running task, or element; element 0: all of it. 0, or -ENOENT with e. That its owner wants
  * it so is written down, too, by what is done for tasks_when_read() or later; tasks_stopped()
  * then. */

@@ -4,7 +4,7 @@
 
 /*
  * The inside of the queue's agent, for the files that make it up: tasks.c (the plan and the spool),
- * tasklease.c (what the guard says), resume.c (what ran before), nodes.c (the agents of other
+ * leases.c (what the guard says), resume.c (what ran before), nodes.c (the agents of other
  * nodes), workload.c (what runs where none of its tasks does). All of it on the loop.
  */
 

@@ -41,49 +41,43 @@ static void on_failed(void *user, const struct err *why)
 	fail_msg("%s", why->text);
 }
 
-static void on_reply(void *user, const struct msg_lease_reply *m)
+static void on_lease_state(struct world *w, const struct msg_lease_state *m)
 {
-	((struct world *)user)->reply = *m;
-}
-
-static void on_granted(void *user, const struct msg_lease_reply *m)
-{
-	((struct world *)user)->granted = *m;
-}
-
-static void on_taken(void *user, const struct msg_lease_taken *m)
-{
-	((struct world *)user)->taken = *m;
-}
-
-static void on_unleased(void *user, const struct msg_unleased *m)
-{
-	((struct world *)user)->unleased = *m;
-}
-
-static void on_state(void *user, const struct msg_lease_state *m)
-{
-	struct world *w = user;
-
+	if (m->slot < 0) {
+		w->known++;
+		return;
+	}
 	assert_int_equal(w->known, 0);
 	w->states++;
 }
 
-static void on_known(void *user)
+static void on_lease(void *user, const struct msg_head *m)
 {
-	((struct world *)user)->known++;
+	struct world *w = user;
+
+	switch (m->type) {
+	case MSG_LEASE_REPLY:
+		w->reply = *(const struct msg_lease_reply *)(const void *)m;
+		break;
+	case MSG_GRANTED:
+		w->granted = *(const struct msg_lease_reply *)(const void *)m;
+		break;
+	case MSG_LEASE_TAKEN:
+		w->taken = *(const struct msg_lease_taken *)(const void *)m;
+		break;
+	case MSG_UNLEASED:
+		w->unleased = *(const struct msg_unleased *)(const void *)m;
+		break;
+	case MSG_LEASE_STATE:
+		on_lease_state(w, (const void *)m);
+		break;
+	default:
+		fail_msg("message %u is no word on leases", m->type);
+	}
 }
 
 static const struct guardlink_ops ops = {
-	.welcome = on_welcome,
-	.lost = on_lost,
-	.failed = on_failed,
-	.lease_reply = on_reply,
-	.granted = on_granted,
-	.lease_taken = on_taken,
-	.unleased = on_unleased,
-	.lease_state = on_state,
-	.leases_known = on_known,
+	.welcome = on_welcome, .lost = on_lost, .failed = on_failed, .lease = on_lease
 };
 
 static void turn(struct world *w)

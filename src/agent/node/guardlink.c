@@ -424,56 +424,31 @@ static void take_event(struct guardlink *l, void *msg)
 	l->ops->event(l->user, ev);
 }
 
-static void take_lease_reply(struct guardlink *l, void *msg)
+/* All words on leases go to one op, after their strings and slots were seen to. */
+static void take_lease(struct guardlink *l, void *msg)
 {
-	struct msg_lease_reply *m = msg;
+	struct msg_lease_reply *reply = msg; /* of both kinds */
+	struct msg_lease_taken *taken = msg;
+	struct msg_lease_state *state = msg;
 
-	END(m->text);
-	if (l->ops->lease_reply)
-		l->ops->lease_reply(l->user, m);
-}
-
-static void take_granted(struct guardlink *l, void *msg)
-{
-	struct msg_lease_reply *m = msg;
-
-	END(m->text);
-	if (l->ops->granted)
-		l->ops->granted(l->user, m);
-}
-
-static void take_lease_taken(struct guardlink *l, void *msg)
-{
-	struct msg_lease_taken *m = msg;
-
-	END(m->text);
-	END(m->comm);
-	if (l->ops->lease_taken && m->slot >= 0 && m->slot < PROTO_DEVICES_MAX)
-		l->ops->lease_taken(l->user, m);
-}
-
-static void take_unleased(struct guardlink *l, void *msg)
-{
-	if (l->ops->unleased)
-		l->ops->unleased(l->user, msg);
-}
-
-static void take_lease_use(struct guardlink *l, void *msg)
-{
-	if (l->ops->lease_use)
-		l->ops->lease_use(l->user, msg);
-}
-
-static void take_lease_state(struct guardlink *l, void *msg)
-{
-	struct msg_lease_state *m = msg;
-
-	END(m->uuid);
-	if (m->slot >= 0 && l->ops->lease_state)
-		l->ops->lease_state(l->user, m);
-	l->leases_known = m->slot < 0;
-	if (m->slot < 0 && l->ops->leases_known)
-		l->ops->leases_known(l->user);
+	switch (reply->head.type) {
+	case MSG_LEASE_REPLY:
+	case MSG_GRANTED:
+		END(reply->text);
+		break;
+	case MSG_LEASE_TAKEN:
+		END(taken->text);
+		END(taken->comm);
+		if (taken->slot < 0 || taken->slot >= PROTO_DEVICES_MAX)
+			return;
+		break;
+	case MSG_LEASE_STATE:
+		END(state->uuid);
+		l->leases_known = state->slot < 0;
+		break;
+	}
+	if (l->ops->lease)
+		l->ops->lease(l->user, msg);
 }
 
 static void take_dropped(struct guardlink *l, void *msg)
@@ -482,13 +457,13 @@ static void take_dropped(struct guardlink *l, void *msg)
 }
 
 static void (*const takers[MSG_TYPE_MAX])(struct guardlink *l, void *msg) = {
-	[MSG_WELCOME] = take_welcome,	  [MSG_GUARD] = take_welcome,
-	[MSG_REFUSED] = take_refused,	  [MSG_POLICY_REPLY] = take_policy_reply,
-	[MSG_DEVICE] = take_device,	  [MSG_EVENT] = take_event,
-	[MSG_DROPPED] = take_dropped,	  [MSG_LEASE_REPLY] = take_lease_reply,
-	[MSG_GRANTED] = take_granted,	  [MSG_LEASE_TAKEN] = take_lease_taken,
-	[MSG_UNLEASED] = take_unleased,	  [MSG_LEASE_STATE] = take_lease_state,
-	[MSG_LEASE_USE] = take_lease_use,
+	[MSG_WELCOME] = take_welcome, [MSG_GUARD] = take_welcome,
+	[MSG_REFUSED] = take_refused, [MSG_POLICY_REPLY] = take_policy_reply,
+	[MSG_DEVICE] = take_device,   [MSG_EVENT] = take_event,
+	[MSG_DROPPED] = take_dropped, [MSG_LEASE_REPLY] = take_lease,
+	[MSG_GRANTED] = take_lease,   [MSG_LEASE_TAKEN] = take_lease,
+	[MSG_UNLEASED] = take_lease,  [MSG_LEASE_STATE] = take_lease,
+	[MSG_LEASE_USE] = take_lease,
 };
 
 /* Before WELCOME only an answer to HELLO makes sense; after it, no second one does. */

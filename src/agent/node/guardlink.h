@@ -12,16 +12,17 @@
  *	guardlink_drop(link);                   -> ops->dropped
  *	guardlink_close(link, closed);          -> closed(user), and link is freed
  *
- *	guardlink_lease(link, &lease);          -> ops->lease_reply, per device
- *	guardlink_grant(link, &id, &shim);      -> ops->granted; start the task then, if code is 0
- *	guardlink_unlease(link, &id);           -> ops->unleased, per device
- *	guardlink_reserve(link, &id, uuid);     -> ops->lease_reply, if id.task is not 0
+ *	guardlink_lease(link, &lease);          -> ops->lease, MSG_LEASE_REPLY per device
+ *	guardlink_grant(link, &id, &shim);      -> MSG_GRANTED; start the task then, if code is 0
+ *	guardlink_unlease(link, &id);           -> MSG_UNLEASED, per device
+ *	guardlink_reserve(link, &id, uuid);     -> MSG_LEASE_REPLY, if id.task is not 0
  *
- * Leases are the guard's to keep and not the link's. After each welcome ops->lease_state tells of
- * every lease that the guard has for the instance, then ops->leases_known comes: what was missing
- * is gone, and a task that runs all the same is leased again with its shim in the message. A guard
- * that has just started says so only when it knows the devices, and takes no orders before.
- * What was asked and not answered when the line was lost is never answered: ask again after that.
+ * Leases are the guard's to keep and not the link's. After each welcome a MSG_LEASE_STATE tells of
+ * every lease that the guard has for the instance, and one with slot -1 that those were all: what
+ * was missing is gone, and a task that runs all the same is leased again with its shim in the
+ * message. A guard that has just started says so only when it knows the devices, and takes no
+ * orders before. What was asked and not answered when the line was lost is never answered: ask
+ * again after that.
  *
  * The link keeps itself up: where nobody listens it starts a guard, where the guard dies it starts
  * the next one and tells it the policy again. What goes wrong is told through ops->failed and tried
@@ -51,20 +52,15 @@ struct guardlink_ops {
 	/* All that this instance held is free. */
 	void (*dropped)(void *user);
 	/*
-	 * Leases; all of them may be NULL. Code 0, or a negative errno with its reason in text, as
-	 * in msg_lease_reply. granted: for all devices of the task, or none; slot is -1.
+	 * A word on leases, by its type; NULL: there are none.
+	 * MSG_LEASE_REPLY: code 0, or a negative errno with its reason in text.
+	 * MSG_GRANTED: the same for all devices of the task, or none; slot is -1.
+	 * MSG_LEASE_TAKEN: somebody foreign came first; the lease stays until it is given back.
+	 * MSG_UNLEASED: free, and NVML agrees. slot -1: there was no such lease.
+	 * MSG_LEASE_USE: what a task uses of a device.
+	 * MSG_LEASE_STATE: one lease that the guard has. slot -1: those were all.
 	 */
-	void (*lease_reply)(void *user, const struct msg_lease_reply *reply);
-	void (*granted)(void *user, const struct msg_lease_reply *reply);
-	/* Somebody foreign came first; the lease stays until it is given back. */
-	void (*lease_taken)(void *user, const struct msg_lease_taken *taken);
-	/* Free, and NVML agrees. slot -1: there was no such lease. */
-	void (*unleased)(void *user, const struct msg_unleased *unleased);
-	/* What a task uses of a device. */
-	void (*lease_use)(void *user, const struct msg_lease_use *use);
-	/* One lease that the guard has, and the end of that list.*/
-	void (*lease_state)(void *user, const struct msg_lease_state *lease);
-	void (*leases_known)(void *user);
+	void (*lease)(void *user, const struct msg_head *m);
 	/* The line was up and is gone; the next try is on its way. */
 	void (*lost)(void *user, const char *why);
 	/* A try failed; the next one comes in a while. */
@@ -83,7 +79,7 @@ void guardlink_beat(struct guardlink *link);
 void guardlink_drop(struct guardlink *link);
 /*
  * Orders about leases, sent in their order. -ENOTCONN: the line is down, or the guard has not told
- * of its leases yet, and nothing was asked; wait for ops->leases_known. What the guard does not
+ * of its leases yet, and nothing was asked; wait for that MSG_LEASE_STATE. What the guard does not
  * take yet is kept for it, all of it, because nobody asks a second time while the line is up: some
  * for each task that runs.
  */

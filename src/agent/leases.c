@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/tasklease.h"
+#include "agent/leases.h"
 
 #include "base/mem.h"
 
@@ -25,7 +25,7 @@ static bool shim_lives(const struct msg_lease_state *m)
 	return m->pid > 0 && proc_alive(&shim);
 }
 
-void tasks_drop_stray_leases(struct tasks *q)
+void leases_take_told(struct tasks *q)
 {
 	for (size_t i = 0; i < q->n_leases; i++) {
 		const struct msg_lease_state *m = &q->leases[i];
@@ -50,10 +50,8 @@ static void on_again(uv_timer_t *timer)
 		attempt_lease_again(r->run);
 }
 
-void tasks_on_promise(struct tasks *q, const struct msg_lease_reply *m)
+static void on_promise(struct tasks *q, struct attempt *r, const struct msg_lease_reply *m)
 {
-	struct attempt *r = by_lease(q, &m->id);
-
 	if (r)
 		attempt_on_promise(r, m);
 	else if (m->id.task == LEASE_WORKLOAD)
@@ -65,27 +63,34 @@ void tasks_on_promise(struct tasks *q, const struct msg_lease_reply *m)
 		(void)uv_timer_start(&q->lease_timer, on_again, AGAIN_MS, 0);
 }
 
-void tasks_on_granted(struct tasks *q, const struct msg_lease_reply *m)
+static void on_reply(struct tasks *q, const struct msg_lease_reply *told)
 {
-	struct attempt *r = by_lease(q, &m->id);
+	struct msg_lease_reply m = *told;
+	struct attempt *r = by_lease(q, &m.id);
 
-	if (r)
-		attempt_on_granted(r, m);
-	else if (m->id.task == LEASE_WORKLOAD)
-		fillers_on_granted(q->fillers, m);
+	/* What a task waits again for is told with the user's name. */
+	q->ops->put_names(q->user, told->text, m.text, sizeof(m.text));
+	if (m.head.type == MSG_LEASE_REPLY)
+		on_promise(q, r, &m);
+	else if (r)
+		attempt_on_granted(r, &m);
+	else if (m.id.task == LEASE_WORKLOAD)
+		fillers_on_granted(q->fillers, &m);
 }
 
-void tasks_on_taken(struct tasks *q, const struct msg_lease_taken *m)
+static void on_taken(struct tasks *q, const struct msg_lease_taken *told)
 {
-	struct attempt *r = by_lease(q, &m->id);
+	struct msg_lease_taken m = *told;
+	struct attempt *r = by_lease(q, &m.id);
 
+	q->ops->put_names(q->user, told->text, m.text, sizeof(m.text));
 	if (r)
-		attempt_on_taken(r, m);
-	else if (m->id.task == LEASE_WORKLOAD)
-		fillers_on_taken(q->fillers, m);
+		attempt_on_taken(r, &m);
+	else if (m.id.task == LEASE_WORKLOAD)
+		fillers_on_taken(q->fillers, &m);
 }
 
-void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m)
+static void on_unleased(struct tasks *q, const struct msg_unleased *m)
 {
 	struct attempt *r = by_lease(q, &m->id);
 
@@ -96,7 +101,7 @@ void tasks_on_unleased(struct tasks *q, const struct msg_unleased *m)
 }
 
 /* What was promised and is in use is not to be had twice by the next plan. */
-void tasks_on_use(struct tasks *q, const struct msg_lease_use *m)
+static void on_use(struct tasks *q, const struct msg_lease_use *m)
 {
 	struct attempt *r = by_lease(q, &m->id);
 
@@ -106,16 +111,8 @@ void tasks_on_use(struct tasks *q, const struct msg_lease_use *m)
 	(void)sched_used(q->plan, attempt_ref(r), (unsigned int)m->slot, m->bytes);
 }
 
-void tasks_on_lease_state(struct tasks *q, const struct msg_lease_state *m)
-{
-	if (q->leases_known)
-		q->n_leases = 0;
-	q->leases_known = false;
-	q->leases = xrealloc(q->leases, q->n_leases + 1, sizeof(*q->leases));
-	q->leases[q->n_leases++] = *m;
-}
-
-void tasks_on_leases_known(struct tasks *q)
+/* Those were all: attempts are told first, then what nobody has is given back. */
+static void on_all_told(struct tasks *q)
 {
 	q->leases_known = true;
 	if (!q->open)
@@ -124,6 +121,42 @@ void tasks_on_leases_known(struct tasks *q)
 		attempt_on_guard(r->run);
 	fillers_on_guard(q->fillers);
 	reserving_forget_told(&q->reserving);
-	tasks_drop_stray_leases(q);
+	leases_take_told(q);
 	tasks_plan_soon(q);
+}
+
+/* They are kept until the last one, and until the queue is open. */
+static void on_state(struct tasks *q, const struct msg_lease_state *m)
+{
+	if (m->slot < 0) {
+		on_all_told(q);
+		return;
+	}
+	if (q->leases_known)
+		q->n_leases = 0;
+	q->leases_known = false;
+	q->leases = xrealloc(q->leases, q->n_leases + 1, sizeof(*q->leases));
+	q->leases[q->n_leases++] = *m;
+}
+
+void leases_on_message(struct tasks *q, const struct msg_head *m)
+{
+	switch (m->type) {
+	case MSG_LEASE_REPLY:
+	case MSG_GRANTED:
+		on_reply(q, (const void *)m);
+		break;
+	case MSG_LEASE_TAKEN:
+		on_taken(q, (const void *)m);
+		break;
+	case MSG_UNLEASED:
+		on_unleased(q, (const void *)m);
+		break;
+	case MSG_LEASE_USE:
+		on_use(q, (const void *)m);
+		break;
+	case MSG_LEASE_STATE:
+		on_state(q, (const void *)m);
+		break;
+	}
 }

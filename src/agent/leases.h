@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_LEASES_H
+#define TENURE_AGENT_LEASES_H
+
+/*
+ * What the guard says about leases, to the attempts, the workload, and the reservations:
+ * guardlink's op of that name. A lease is given back when nobody knows of it and its shim is gone,
+ * never before: a shim that nobody speaks with now runs all the same.
+ */
+
+#include "agent/tasksin.h"
+
+void leases_on_message(struct tasks *q, const struct msg_head *m);
+/* The queue is open: of the leases that the guard told of, what was left by who is gone is given
+ * back, and what is reserved is known. */
+void leases_take_told(struct tasks *q);
+
+#endif
