@@ -746,51 +746,56 @@ static int reserve_ids(struct recovery *rc, struct err *e)
 	return largest ? submit_reserve_id(rc->sp, largest, e) : 0;
 }
 
+/* What is not a claim. */
+static int recover_rest(struct recovery *rc, struct err *e)
+{
+	/* What went back to pending may have gone on from there. */
+	int r = scan_update(rc->scan, NULL, NULL, e);
+
+	if (r < 0)
+		return r;
+	recover_pending(rc);
+	recover_journals(rc);
+	if (rc->ev && !rc->events_stay)
+		endlog_recovered(rc->ev);
+	return spool_each(rc->sp, "tmp", clear_tmp, rc, e);
+}
+
+static int recover(struct recovery *rc, struct recover_counts *ret, struct err *e)
+{
+	bool all = !rc->others;
+	int r;
+
+	rc->scan = scan_new(rc->sp, 0);
+	r = scan_update(rc->scan, NULL, NULL, e);
+	if (r == 0 && all)
+		r = read_events(rc, e);
+	if (r == 0 && all)
+		r = reserve_ids(rc, e);
+	if (r == 0)
+		r = spool_each(rc->sp, "running", recover_running, rc, e);
+	if (r == 0 && all)
+		r = recover_rest(rc, e);
+	(void)batch_close(rc->batch);
+	(void)scan_free(rc->scan);
+	free(rc->events);
+	if (r == 0)
+		*ret = rc->counts;
+	return r;
+}
+
 int recover_run(const struct spool *sp, const struct claimer *self, struct endlog *ev,
 		const struct recover_calls *calls, struct recover_counts *ret, struct err *e)
 {
 	struct recovery rc = { .sp = sp, .self = self, .ev = ev, .calls = calls };
-	int r;
 
-	rc.scan = scan_new(sp, 0);
-	r = scan_update(rc.scan, NULL, NULL, e);
-	if (r == 0)
-		r = read_events(&rc, e);
-	if (r == 0)
-		r = reserve_ids(&rc, e);
-	if (r == 0)
-		r = spool_each(sp, "running", recover_running, &rc, e);
-	if (r == 0) /* what went back to pending may have gone on from there */
-		r = scan_update(rc.scan, NULL, NULL, e);
-	if (r == 0) {
-		recover_pending(&rc);
-		recover_journals(&rc);
-		if (ev && !rc.events_stay)
-			endlog_recovered(ev);
-		r = spool_each(sp, "tmp", clear_tmp, &rc, e);
-	}
-	(void)batch_close(rc.batch);
-	(void)scan_free(rc.scan);
-	free(rc.events);
-	if (r == 0)
-		*ret = rc.counts;
-	return r;
+	return recover(&rc, ret, e);
 }
 
 int recover_claims(const struct spool *sp, const struct claimer *self, struct endlog *ev,
 		   const struct recover_calls *calls, struct recover_counts *ret, struct err *e)
 {
 	struct recovery rc = { .sp = sp, .self = self, .ev = ev, .calls = calls, .others = true };
-	int r;
 
-	rc.scan = scan_new(sp, 0);
-	r = scan_update(rc.scan, NULL, NULL, e);
-	if (r == 0)
-		r = spool_each(sp, "running", recover_running, &rc, e);
-	(void)batch_close(rc.batch);
-	(void)scan_free(rc.scan);
-	free(rc.events);
-	if (r == 0)
-		*ret = rc.counts;
-	return r;
+	return recover(&rc, ret, e);
 }

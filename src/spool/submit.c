@@ -24,6 +24,11 @@
 #define IDS_KEPT  100
 #define IDS_PRUNE (2 * IDS_KEPT) /* removed in bulk, so that a submission costs no removal */
 #define IDS_TRIES 10000
+#define IDS_CHUNK 40		 /* that are taken between two looks, at most */
+#define IDS_AHEAD (IDS_KEPT / 2) /* so many more are others' work while we are awake */
+_Static_assert(IDS_CHUNK + IDS_AHEAD < IDS_KEPT, "what was given is still there");
+
+#define IDS_AGAIN 1 /* others took some, while we were asleep perhaps: look anew */
 
 struct ids {
 	uint64_t largest;
@@ -75,41 +80,51 @@ static int no_id(const struct spool *sp, int r, struct err *e)
 	return err_sys(e, -r, "take an id in %s/ids", sp->path);
 }
 
-int submit_new_id(const struct spool *sp, uint64_t *ret, struct err *e)
+/* The next n, IDS_CHUNK at most, one by one. 0, IDS_AGAIN or negative. */
+static int take_ids(const struct spool *sp, size_t n, uint64_t *ids, struct err *e)
 {
-	struct ids ids = { .largest = 0 };
-	int r = spool_each(sp, "ids", note_id, &ids, e);
-	uint64_t id = ids.largest + 1;
+	struct ids now = { .largest = 0 };
+	int r = spool_each(sp, "ids", note_id, &now, e);
+	uint64_t id = now.largest;
 
-	for (int i = 0; r == 0; i++, id++) {
-		int made = id <= NAME_ID_MAX ? create_id(sp, id) : -ERANGE;
-
-		if (made == -ERANGE)
-			return err_set(e, made,
-				       "there is no id above that of %s/ids/%llu; remove it if it "
-				       "is none of a task",
-				       sp->path, NAME_ID_MAX);
-		if (made == -EEXIST && i < IDS_TRIES)
-			continue;
-		if (made < 0)
-			return no_id(sp, made, e);
-		ids = (struct ids){ .largest = 0 };
-		r = spool_each(sp, "ids", note_id, &ids, e);
-		if (r == 0 && ids.largest > id + IDS_KEPT / 2) {
-			id = ids.largest; /* we were asleep meanwhile */
-			continue;
-		}
-		break;
-	}
 	if (r < 0)
 		return r;
-	if (ids.n > IDS_PRUNE && ids.largest > IDS_KEPT) {
-		struct pruning p = { sp, ids.largest - IDS_KEPT };
+	for (size_t i = 0, tries = 0; i < n && r == 0; i += r == 0) {
+		do {
+			r = ++id <= NAME_ID_MAX ? create_id(sp, id) : -ERANGE;
+		} while (r == -EEXIST && ++tries < IDS_TRIES);
+		ids[i] = id;
+	}
+	if (r == -ERANGE)
+		return err_set(e, r,
+			       "there is no id above that of %s/ids/%llu; remove it if it is none "
+			       "of a task",
+			       sp->path, NAME_ID_MAX);
+	if (r < 0)
+		return no_id(sp, r, e);
+	now = (struct ids){ .largest = 0 };
+	r = spool_each(sp, "ids", note_id, &now, e);
+	if (r == 0 && now.largest > ids[0] + n + IDS_AHEAD)
+		return IDS_AGAIN;
+	if (r == 0 && now.n > IDS_PRUNE && now.largest > IDS_KEPT) {
+		struct pruning p = { sp, now.largest - IDS_KEPT };
 
 		(void)spool_each(sp, "ids", prune_id, &p, NULL);
 	}
-	*ret = id;
-	return 0;
+	return r;
+}
+
+int submit_new_id(const struct spool *sp, uint64_t *ret, struct err *e)
+{
+	uint64_t id;
+	int r;
+
+	do {
+		r = take_ids(sp, 1, &id, e);
+	} while (r == IDS_AGAIN);
+	if (r == 0)
+		*ret = id;
+	return r;
 }
 
 int submit_reserve_id(const struct spool *sp, uint64_t id, struct err *e)
@@ -121,6 +136,36 @@ int submit_reserve_id(const struct spool *sp, uint64_t id, struct err *e)
 		return r;
 	r = create_id(sp, id);
 	return r == 0 || r == -EEXIST ? 0 : no_id(sp, r, e);
+}
+
+/* Into tmp/: a path that the caller frees. */
+static int write_tmp(const struct spool *sp, const struct spool_spec *spec, uint64_t id,
+		     bool durable, char **ret_tmp, struct err *e)
+{
+	char tmp[SPOOL_PATH_MAX];
+	cleanup_free char *text = spec_text(spec, e);
+	int r;
+
+	if (!text)
+		return e ? e->code : -EINVAL;
+	if (strlen(text) > SPEC_FILE_MAX)
+		return err_set(e, -EFBIG, "the task is larger than %lu MiB", SPEC_FILE_MAX >> 20);
+	r = spool_write_new(sp, spool_tmp_path(sp, "submit", id, tmp), text, strlen(text), durable,
+			    e);
+	if (r == 0)
+		*ret_tmp = xstrdup(tmp);
+	return r;
+}
+
+/* path: where it is then, of SPOOL_PATH_MAX bytes. */
+static int move_in(const struct spool *sp, const struct spool_spec *spec, uint64_t id,
+		   const char *tmp, char *path, struct err *e)
+{
+	char file[NAME_FILE_MAX];
+	struct task_name name;
+
+	name_of_spec(spec, id, &name);
+	return spool_rename(sp, tmp, spool_path(SPOOL_PENDING, name_format(&name, file), path), e);
 }
 
 /* The directory could not be synced: take the task back, unless somebody has it by now. */
@@ -137,26 +182,16 @@ static int take_back(const struct spool *sp, const char *path, struct err *e)
 int submit_task_as(const struct spool *sp, const struct spool_spec *spec, uint64_t id,
 		   struct err *e)
 {
-	char tmp[SPOOL_PATH_MAX], path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
-	cleanup_free char *text = spec_text(spec, e);
+	cleanup_free char *tmp = NULL;
+	char path[SPOOL_PATH_MAX];
 	struct err sync = ERR_INIT;
-	struct task_name name;
-
-	if (!text)
-		return e ? e->code : -EINVAL;
-	if (strlen(text) > SPEC_FILE_MAX)
-		return err_set(e, -EFBIG, "the task is larger than %lu MiB", SPEC_FILE_MAX >> 20);
-	name_of_spec(spec, id, &name);
-	(void)spool_path(SPOOL_PENDING, name_format(&name, file), path);
-
-	int r = spool_write_new(sp, spool_tmp_path(sp, "submit", id, tmp), text, strlen(text), true,
-				e);
+	int r = write_tmp(sp, spec, id, true, &tmp, e);
 
 	if (r < 0)
 		return r;
 	r = spool_sync(sp, "ids", e);
 	if (r == 0)
-		r = spool_rename(sp, tmp, path, e);
+		r = move_in(sp, spec, id, tmp, path, e);
 	if (r < 0) {
 		(void)unlinkat(sp->fd, tmp, 0);
 		return r;
@@ -197,9 +232,6 @@ int submit_task(const struct spool *sp, const struct spool_spec *spec, uint64_t 
 
 #define GROUP_LEAST 64
 #define RANGE_TRIES 5
-#define IDS_CHUNK   40
-#define IDS_AHEAD   (IDS_KEPT / 2) /* the same as for one */
-_Static_assert(IDS_CHUNK + IDS_AHEAD < IDS_KEPT, "what was given is still there");
 
 struct range {
 	uint64_t below, mark; /* ours lie between them */
@@ -217,7 +249,7 @@ static int look_for_others(void *data, const char *file, unsigned char type)
 	return range->others;
 }
 
-/* 0; -EAGAIN: others took some meanwhile. */
+/* 0, IDS_AGAIN or negative. */
 static int take_range(const struct spool *sp, size_t n, uint64_t *ids, struct err *e)
 {
 	struct ids now = { .largest = 0 };
@@ -229,10 +261,10 @@ static int take_range(const struct spool *sp, size_t n, uint64_t *ids, struct er
 		return r;
 	r = range.mark <= NAME_ID_MAX ? create_id(sp, range.mark) : -EEXIST;
 	if (r < 0)
-		return r == -EEXIST ? -EAGAIN : no_id(sp, r, e);
+		return r == -EEXIST ? IDS_AGAIN : no_id(sp, r, e);
 	r = spool_each(sp, "ids", look_for_others, &range, e);
 	if (r != 0)
-		return r < 0 ? r : -EAGAIN;
+		return r < 0 ? r : IDS_AGAIN;
 	for (size_t i = 0; i < n; i++)
 		ids[i] = range.below + 1 + i;
 	if (now.n > IDS_PRUNE)
@@ -240,93 +272,38 @@ static int take_range(const struct spool *sp, size_t n, uint64_t *ids, struct er
 	return 0;
 }
 
-static int take_chunk(const struct spool *sp, size_t n, uint64_t *ids, struct err *e)
-{
-	struct ids now = { .largest = 0 };
-	int r = spool_each(sp, "ids", note_id, &now, e);
-	uint64_t id = now.largest;
-
-	for (size_t i = 0, tries = 0; i < n && r == 0; i += r == 0) {
-		do {
-			r = ++id <= NAME_ID_MAX ? create_id(sp, id) : -ERANGE;
-		} while (r == -EEXIST && ++tries < IDS_TRIES);
-		ids[i] = id;
-	}
-	if (r < 0)
-		return e && e->code == r ? r : no_id(sp, r, e);
-	now = (struct ids){ .largest = 0 };
-	r = spool_each(sp, "ids", note_id, &now, e);
-	if (r == 0 && now.largest > ids[0] + IDS_CHUNK + IDS_AHEAD)
-		return -EAGAIN; /* we were asleep meanwhile, or many others were not */
-	if (r == 0 && now.n > IDS_PRUNE && now.largest > IDS_KEPT) {
-		struct pruning p = { sp, now.largest - IDS_KEPT };
-
-		(void)spool_each(sp, "ids", prune_id, &p, NULL);
-	}
-	return r;
-}
-
 static int group_ids(const struct spool *sp, size_t n, uint64_t *ids, struct err *e)
 {
-	int r = -EAGAIN;
+	int r = IDS_AGAIN;
 
-	for (int tries = 0; tries < RANGE_TRIES && r == -EAGAIN; tries++)
+	for (int tries = 0; tries < RANGE_TRIES && r == IDS_AGAIN; tries++)
 		r = take_range(sp, n, ids, e);
-	if (r != -EAGAIN)
+	if (r != IDS_AGAIN)
 		return r;
-	r = 0;
 	for (size_t i = 0; i < n && r >= 0;) {
 		size_t some = n - i < IDS_CHUNK ? n - i : IDS_CHUNK;
 
-		r = take_chunk(sp, some, ids + i, e);
+		r = take_ids(sp, some, ids + i, e);
 		i += r == 0 ? some : 0;
-		r = r == -EAGAIN ? 0 : r;
 	}
-	return r;
-}
-
-static int write_one(const struct spool *sp, const struct spool_spec *spec, uint64_t id,
-		     char **ret_tmp, struct err *e)
-{
-	char tmp[SPOOL_PATH_MAX];
-	cleanup_free char *text = spec_text(spec, e);
-	int r;
-
-	if (!text)
-		return e ? e->code : -EINVAL;
-	if (strlen(text) > SPEC_FILE_MAX)
-		return err_set(e, -EFBIG, "the task is larger than %lu MiB", SPEC_FILE_MAX >> 20);
-	r = spool_write_new(sp, spool_tmp_path(sp, "submit", id, tmp), text, strlen(text), false,
-			    e);
-	if (r == 0)
-		*ret_tmp = xstrdup(tmp);
-	return r;
-}
-
-static int move_in(const struct spool *sp, const struct spool_spec *spec, uint64_t id,
-		   const char *tmp, struct err *e)
-{
-	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
-	struct task_name name;
-
-	name_of_spec(spec, id, &name);
-	return spool_rename(sp, tmp, spool_path(SPOOL_PENDING, name_format(&name, file), path), e);
+	return r < 0 ? r : 0;
 }
 
 static int submit_group(const struct spool *sp, struct spool_spec *const *specs, size_t n,
 			uint64_t *ids, size_t *ret_n, struct err *e)
 {
 	cleanup_free char **tmps = xcalloc(n, sizeof(*tmps));
+	char path[SPOOL_PATH_MAX];
 	struct err sync = ERR_INIT;
 	size_t moved = 0;
 	int r = group_ids(sp, n, ids, e);
 
 	for (size_t i = 0; i < n && r == 0; i++)
-		r = write_one(sp, specs[i], ids[i], &tmps[i], e);
+		r = write_tmp(sp, specs[i], ids[i], false, &tmps[i], e);
 	if (r == 0)
 		r = spool_sync_all(sp, e);
 	for (; moved < n && r == 0; moved += r == 0)
-		r = move_in(sp, specs[moved], ids[moved], tmps[moved], e);
+		r = move_in(sp, specs[moved], ids[moved], tmps[moved], path, e);
 	for (size_t i = 0; i < n; i++) {
 		if (tmps[i] && i >= moved)
 			(void)unlinkat(sp->fd, tmps[i], 0);
