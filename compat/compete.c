@@ -360,19 +360,11 @@ static int pick_gpus(struct compete *c, struct err *e)
 
 /* ---- how it stands ---- */
 
-static int count_failed(void *data, const struct task_name *n, const char *dir)
+static int count_ended(void *data, const struct task_name *n, const char *dir)
 {
 	struct compete *c = data;
 
-	c->failed += n->id >= c->first;
-	return 0;
-}
-
-static int count_done(void *data, const struct task_name *n, const char *dir)
-{
-	struct compete *c = data;
-
-	c->done += n->id >= c->first;
+	*(spool_dir_of(dir) == SPOOL_DONE ? &c->done : &c->failed) += n->id >= c->first;
 	return 0;
 }
 
@@ -466,9 +458,7 @@ static size_t show(struct compete *c)
 	size_t n_lanes = 0, waiting = 0, running = 0, n = look(c, false, &lanes, &n_lanes);
 
 	c->done = c->failed = 0;
-	(void)scan_done(c->sp, count_done, c, NULL);
-	(void)scan_dir(c->sp, "failed", count_failed, c, NULL);
-	(void)scan_dir(c->sp, "cancelled", count_failed, c, NULL);
+	(void)scan_ended(c->sp, count_ended, c, NULL);
 	for (size_t i = 0; i < n_lanes; i++) {
 		say(c, INFO, "queue %s: %s, %u pending", queue_name(lanes[i].name),
 		    lanes[i].running ? "busy" : "idle", lanes[i].waiting);

@@ -216,7 +216,6 @@ static int means(const struct task_name *n, const char *word, unsigned int flags
 struct search {
 	uint64_t id; /* 0: by name */
 	const char *name;
-	enum spool_dir dir;
 	struct queue_place *ret;
 	bool found;
 };
@@ -231,21 +230,15 @@ static int is_it(void *data, const struct task_name *n, const char *dir)
 		return 0;
 	s->found = true;
 	s->ret->name = *n;
-	s->ret->dir = s->dir;
+	s->ret->dir = spool_dir_of(dir);
 	(void)str_print(s->ret->path, sizeof(s->ret->path), "%.40s/%s", dir, name_format(n, file));
 	return s->id != 0;
 }
 
 static int find_ended(const struct spool *sp, struct search *s, struct err *e)
 {
-	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED, SPOOL_DONE };
-	int r = 0;
+	int r = scan_ended(sp, is_it, s, e);
 
-	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
-		s->dir = dirs[i];
-		r = dirs[i] == SPOOL_DONE ? scan_done(sp, is_it, s, e)
-					  : scan_dir(sp, spool_dir_name(dirs[i]), is_it, s, e);
-	}
 	return r < 0 ? r : s->found ? 0 : -ENOENT;
 }
 
@@ -279,13 +272,11 @@ static int look_for_lane(void *data, const struct task_name *n, const char *dir)
 
 bool queue_was_lane(const struct spool *sp, const char *word)
 {
-	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED };
+	static const enum spool_dir dirs[] = { SPOOL_FAILED, SPOOL_CANCELLED, SPOOL_DONE };
 	struct lane_search s = { .lane = word };
 
-	for (size_t i = 0; i < ARRAY_LEN(dirs) && !s.found; i++)
-		(void)scan_dir(sp, spool_dir_name(dirs[i]), look_for_lane, &s, NULL);
-	if (!s.found)
-		(void)scan_done(sp, look_for_lane, &s, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(dirs) && !s.found; i++) /* in spite of errors */
+		(void)scan_dirs(sp, &dirs[i], 1, look_for_lane, &s, NULL);
 	return s.found;
 }
 

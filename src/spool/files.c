@@ -286,16 +286,22 @@ int spool_confirm(const struct spool *sp, const char *path, int r, struct err *e
 	return err_set(e, -EIO, "%s/%s is not found, though it is there", sp->path, path);
 }
 
-static bool is_of_ended(const char *dir)
+enum spool_dir spool_dir_of(const char *path)
 {
-	static const enum spool_dir ended[] = { SPOOL_FAILED, SPOOL_CANCELLED, SPOOL_DONE };
-	size_t len = strcspn(dir, "/");
+	size_t len = strcspn(path, "/");
+	enum spool_dir dir = (enum spool_dir)0;
 
-	for (size_t i = 0; i < ARRAY_LEN(ended); i++)
-		if (strlen(dir_names[ended[i]]) == len &&
-		    strncmp(dir, dir_names[ended[i]], len) == 0)
-			return true;
-	return false;
+	while (dir < SPOOL_DIR_MAX &&
+	       (strlen(dir_names[dir]) != len || strncmp(path, dir_names[dir], len) != 0))
+		dir++;
+	return dir;
+}
+
+static bool is_of_ended(const char *path)
+{
+	enum spool_dir dir = spool_dir_of(path);
+
+	return dir == SPOOL_FAILED || dir == SPOOL_CANCELLED || dir == SPOOL_DONE;
 }
 
 int spool_or_empty(const struct spool *sp, const char *dir, int r)

@@ -43,6 +43,8 @@ enum spool_dir {
 
 /* "pending" and so on. */
 const char *spool_dir_name(enum spool_dir dir);
+/* Of a path in the instance, "done/2026-11-21" and the like; SPOOL_DIR_MAX: in none of them. */
+enum spool_dir spool_dir_of(const char *path);
 /* "pending/FILE" in buf (SPOOL_PATH_MAX bytes). */
 char *spool_path(enum spool_dir dir, const char *file, char *buf);
 /* "done/2026-11-21" of a moment, local time. */

@@ -204,11 +204,7 @@ static int is_id(void *data, const struct task_name *n, const char *dir)
  * a second time. */
 static int is_known(const struct spool *sp, const struct scan *s, uint64_t id, struct err *e)
 {
-	int r = scan_find(s, id, 0) ? 1 : scan_dir(sp, "failed", is_id, &id, e);
-
-	if (r == 0)
-		r = scan_dir(sp, "cancelled", is_id, &id, e);
-	return r == 0 ? scan_done(sp, is_id, &id, e) : r;
+	return scan_find(s, id, 0) ? 1 : scan_ended(sp, is_id, &id, e);
 }
 
 /* "raw,ID,AGENT,FILE" */
@@ -224,27 +220,13 @@ const char *raw_tmp_parse(const char *tmp_file, char ret_agent[NAME_AGENT_MAX + 
 	return tmp_file + used;
 }
 
-static int is_sign_of(void *data, const char *file, unsigned char type)
-{
-	return strcmp(file, data) == 0;
-}
-
-/* The directory is read: that a file of it is not there may be remembered from before. */
-static bool is_gone(const struct spool *sp, const char *agent)
-{
-	char name[NAME_AGENT_MAX + 1];
-
-	(void)str_copy(name, sizeof(name), agent);
-	return spool_each(sp, spool_dir_name(SPOOL_AGENTS), is_sign_of, name, NULL) == 0;
-}
-
 /* Its owner is not there any more; of several that see that, one has it then. */
 static int take_over(const struct spool *sp, const char *from, const char *file, uint64_t id,
 		     const char *owner, const char *agent, char *ret_tmp, struct err *e)
 {
 	int r;
 
-	if (!is_gone(sp, owner))
+	if (spool_lists(sp, SPOOL_AGENTS, owner, NULL) != 0)
 		return RAW_GONE;
 	(void)str_print(ret_tmp, SPOOL_PATH_MAX, RAW_PREFIX "%" PRIu64 ",%s,%s", id, agent, file);
 	r = spool_rename(sp, from, ret_tmp, e);

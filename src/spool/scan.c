@@ -707,10 +707,28 @@ static int pass_day(void *data, const char *file, unsigned char type)
 	return scan_dir(each->sp, spool_path(SPOOL_DONE, file, dir), each->fn, each->data, each->e);
 }
 
-int scan_done(const struct spool *sp, scan_name_fn fn, void *data, struct err *e)
+static int scan_done(const struct spool *sp, scan_name_fn fn, void *data, struct err *e)
 {
 	struct each_name each = { .fn = fn, .data = data, .sp = sp, .e = e };
 
 	return spool_or_empty(sp, spool_dir_name(SPOOL_DONE),
 			      spool_each(sp, spool_dir_name(SPOOL_DONE), pass_day, &each, e));
+}
+
+int scan_dirs(const struct spool *sp, const enum spool_dir *dirs, size_t n, scan_name_fn fn,
+	      void *data, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = dirs[i] == SPOOL_DONE ? scan_done(sp, fn, data, e)
+					  : scan_dir(sp, spool_dir_name(dirs[i]), fn, data, e);
+	return r;
+}
+
+int scan_ended(const struct spool *sp, scan_name_fn fn, void *data, struct err *e)
+{
+	static const enum spool_dir ended[] = { SPOOL_FAILED, SPOOL_CANCELLED, SPOOL_DONE };
+
+	return scan_dirs(sp, ended, ARRAY_LEN(ended), fn, data, e);
 }

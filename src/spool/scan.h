@@ -69,7 +69,12 @@ const char *scan_notes(const struct scan *s);
  * that is not there is empty (spool_or_empty()). */
 typedef int (*scan_name_fn)(void *data, const struct task_name *n, const char *dir);
 int scan_dir(const struct spool *sp, const char *dir, scan_name_fn fn, void *data, struct err *e);
-/* All days of done/. */
-int scan_done(const struct spool *sp, scan_name_fn fn, void *data, struct err *e);
+/* Of SPOOL_DONE all days are read. They are read in the order in which they are given, which
+ * matters where tasks go from one to another meanwhile. */
+int scan_dirs(const struct spool *sp, const enum spool_dir *dirs, size_t n, scan_name_fn fn,
+	      void *data, struct err *e);
+/* All that has ended: failed/, cancelled/, then done/. What is asked for again meanwhile is met
+ * there, or in pending/ by who reads that next. */
+int scan_ended(const struct spool *sp, scan_name_fn fn, void *data, struct err *e);
 
 #endif

@@ -253,15 +253,11 @@ int transit_supersede(const struct spool *sp, const struct claim *c, const struc
 		      struct err *e)
 {
 	static const enum spool_dir dirs[] = { SPOOL_PENDING, SPOOL_RUNNING, SPOOL_FAILED,
-					       SPOOL_CANCELLED };
+					       SPOOL_CANCELLED, SPOOL_DONE };
 	struct later l = { .claim = c };
 	json_t *record;
-	int r = 0;
+	int r = scan_dirs(sp, dirs, ARRAY_LEN(dirs), is_later, &l, e);
 
-	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++)
-		r = scan_dir(sp, spool_dir_name(dirs[i]), is_later, &l, e);
-	if (r == 0)
-		r = scan_done(sp, is_later, &l, e);
 	if (r <= 0)
 		return r < 0 ? r : TRANSIT_GONE;
 	record = record_end(end);

@@ -259,6 +259,57 @@ static void test_retry(void **state)
 	sp = spool_close(sp);
 }
 
+struct read_dirs {
+	enum spool_dir dirs[8];
+	size_t n, most;
+};
+
+static int note_dir(void *data, const struct task_name *n, const char *dir)
+{
+	struct read_dirs *d = data;
+
+	d->dirs[d->n++] = spool_dir_of(dir);
+	return d->n == d->most ? 7 : 0;
+}
+
+static void test_scan_of_what_ended(void **state)
+{
+	static const enum task_result results[] = { RESULT_DONE, RESULT_CANCELLED, RESULT_FAILED };
+	static const enum spool_dir order[] = { SPOOL_DONE, SPOOL_PENDING };
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1");
+	struct read_dirs d = { .most = 8 };
+	struct err e = ERR_INIT;
+
+	assert_int_equal(spool_dir_of("done/2026-11-21"), SPOOL_DONE);
+	assert_int_equal(spool_dir_of("failed"), SPOOL_FAILED);
+	assert_int_equal(spool_dir_of("failed2/x"), SPOOL_DIR_MAX);
+	assert_int_equal(scan_ended(sp, note_dir, &d, &e), 0);
+	assert_int_equal(d.n, 0);
+	for (size_t i = 0; i < ARRAY_LEN(results); i++) {
+		uint64_t id = submit(sp, "{\"argv\":[\"false\"]}");
+		struct claim c = claim(sp, id, &me);
+		struct spool_end end = done(&c);
+
+		end.result = results[i];
+		assert_int_equal(transit_end(sp, NULL, &c, &end, &e), 0);
+	}
+	(void)submit(sp, "{\"argv\":[\"true\"]}");
+
+	assert_int_equal(scan_ended(sp, note_dir, &d, &e), 0);
+	assert_int_equal(d.n, 3);
+	assert_true(d.dirs[0] == SPOOL_FAILED && d.dirs[1] == SPOOL_CANCELLED &&
+		    d.dirs[2] == SPOOL_DONE);
+	d.n = 0;
+	assert_int_equal(scan_dirs(sp, order, ARRAY_LEN(order), note_dir, &d, &e), 0);
+	assert_true(d.n == 2 && d.dirs[0] == SPOOL_DONE && d.dirs[1] == SPOOL_PENDING);
+	/* What the function says ends all of it. */
+	d = (struct read_dirs){ .most = 2 };
+	assert_int_equal(scan_ended(sp, note_dir, &d, &e), 7);
+	assert_int_equal(d.n, 2);
+	sp = spool_close(sp);
+}
+
 /* By hand, as a script may, and not by tenure retry: it is no running one that has ended. */
 static void test_put_back(void **state)
 {
@@ -1001,6 +1052,7 @@ int main(void)
 		TEST(test_put_back),
 		TEST(test_refused_file),
 		TEST(test_scan),
+		TEST(test_scan_of_what_ended),
 		TEST(test_scan_of_edits),
 		TEST(test_names_of_tools),
 		TEST(test_raw),

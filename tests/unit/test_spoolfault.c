@@ -349,9 +349,7 @@ static void check(unsigned int n)
 	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
 	left = (unsigned int)(scan_count(s, SPOOL_PENDING) + scan_count(s, SPOOL_RUNNING));
 	(void)scan_free(s);
-	assert_int_equal(scan_done(sp, count_id, found, &e), 0);
-	assert_int_equal(scan_dir(sp, "failed", count_id, found, &e), 0);
-	assert_int_equal(scan_dir(sp, "cancelled", count_id, found, &e), 0);
+	assert_int_equal(scan_ended(sp, count_id, found, &e), 0);
 	if (left)
 		fail_msg("call %u: %u files are left", n, left);
 	for (unsigned int id = 1; id < IDS_MAX; id++) {

@@ -32,13 +32,11 @@ static int is_batch(void *data, const struct task_name *n, const char *dir)
  * -errno. */
 static int find_batch(const struct spool *sp, const struct scan *s, struct found *f, struct err *e)
 {
-	static const enum spool_dir dirs[] = { SPOOL_CANCELLED, SPOOL_FAILED };
+	static const enum spool_dir dirs[] = { SPOOL_CANCELLED, SPOOL_FAILED, SPOOL_DONE };
 	const struct scan_task *t = scan_find(s, f->id, 0);
-	int r = t ? is_batch(f, &t->name, spool_dir_name(t->dir)) : 0;
 
-	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0 && !t; i++)
-		r = scan_dir(sp, spool_dir_name(dirs[i]), is_batch, f, e);
-	return r == 0 && !t ? scan_done(sp, is_batch, f, e) : r;
+	return t ? is_batch(f, &t->name, spool_dir_name(t->dir))
+		 : scan_dirs(sp, dirs, ARRAY_LEN(dirs), is_batch, f, e);
 }
 
 /* An element that was tried before may ask for more than its batch. Its agent may have put it back

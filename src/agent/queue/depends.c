@@ -185,22 +185,17 @@ static int take(struct absents *l, const struct task_name *n, const char *dir, e
 	return 0;
 }
 
-static int on_good(void *data, const struct task_name *n, const char *dir)
+static int on_ended(void *data, const struct task_name *n, const char *dir)
 {
-	return take(data, n, dir, DEPS_GOOD);
-}
-
-static int on_bad(void *data, const struct task_name *n, const char *dir)
-{
-	return take(data, n, dir, DEPS_BAD);
+	return take(data, n, dir, spool_dir_of(dir) == SPOOL_DONE ? DEPS_GOOD : DEPS_BAD);
 }
 
 /* A directory that cannot be read says nothing: they are looked for again. */
 static bool look_up(struct spool_place *p, struct absents *l)
 {
-	return scan_done(p->spool, on_good, l, NULL) >= 0 &&
-	       scan_dir(p->spool, "failed", on_bad, l, NULL) >= 0 &&
-	       scan_dir(p->spool, "cancelled", on_bad, l, NULL) >= 0;
+	static const enum spool_dir dirs[] = { SPOOL_DONE, SPOOL_FAILED, SPOOL_CANCELLED };
+
+	return scan_dirs(p->spool, dirs, ARRAY_LEN(dirs), on_ended, l, NULL) >= 0;
 }
 
 static bool is_absent(struct spool_place *p, struct place_depends *d, uint64_t id)

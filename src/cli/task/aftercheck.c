@@ -52,9 +52,7 @@ static int read_all(struct after_check *c, struct err *e)
 
 	after_check_clear(c);
 	for (size_t i = 0; i < ARRAY_LEN(r) && code == 0; i++) {
-		code = r[i].dir == SPOOL_DONE
-			       ? scan_done(c->sp, add_ended, &r[i], e)
-			       : scan_dir(c->sp, spool_dir_name(r[i].dir), add_ended, &r[i], e);
+		code = scan_dirs(c->sp, &r[i].dir, 1, add_ended, &r[i], e);
 		if (code ==
 		    -ENOENT) /* the agent makes it anew when it has something to put there */
 			code = 0;

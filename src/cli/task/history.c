@@ -80,7 +80,6 @@ struct history {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
 	uint64_t since_ns;
-	enum spool_dir dir;
 	size_t unknown; /* with all GPUs of a node, whose number was not recorded */
 	size_t n;
 	struct row **rows;
@@ -144,7 +143,7 @@ static void add_row(struct history *h, const struct task_name *n, const char *di
 	struct row *row = xmalloc(sizeof(*row));
 
 	*row = (struct row){ .name = *n,
-			     .dir = h->dir,
+			     .dir = spool_dir_of(dir),
 			     .used = { .asked = n->gpus,
 				       .since_ns = n->ended_s ? 0 : h->since_ns } };
 	(void)str_copy(row->path_dir, sizeof(row->path_dir), dir);
@@ -233,15 +232,10 @@ static void keep_ended(struct history *h)
 
 static int collect(struct history *h, struct err *e)
 {
-	static const enum spool_dir dirs[] = { SPOOL_PENDING, SPOOL_FAILED, SPOOL_CANCELLED };
-	int r = 0;
+	static const enum spool_dir dirs[] = { SPOOL_PENDING, SPOOL_FAILED, SPOOL_CANCELLED,
+					       SPOOL_DONE };
+	int r = scan_dirs(h->sp, dirs, ARRAY_LEN(dirs), add_task, h, e);
 
-	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
-		h->dir = dirs[i];
-		r = scan_dir(h->sp, spool_dir_name(h->dir), add_task, h, e);
-	}
-	h->dir = SPOOL_DONE;
-	r = r == 0 ? scan_done(h->sp, add_task, h, e) : r;
 	if (r == 0) {
 		read_all_rows(h);
 		keep_ended(h);

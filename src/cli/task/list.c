@@ -54,7 +54,6 @@ struct list {
 	size_t shown;
 	const struct spool *sp;
 	struct queue_match active, ended;
-	enum spool_dir dir;
 	json_t *tasks; /* that run on this node, as their agent says; NULL: not asked for yet */
 	size_t n_batches;
 	const struct scan_task **batches; /* by their ids, from both */
@@ -366,7 +365,7 @@ static int add_ended(void *data, const struct task_name *n, const char *dir)
 
 	if ((m->n & (m->n - 1)) == 0)
 		m->tasks = xrealloc(m->tasks, m->n ? 2 * m->n : 1, sizeof(*m->tasks));
-	m->tasks[m->n++] = (struct scan_task){ .name = *n, .dir = l->dir };
+	m->tasks[m->n++] = (struct scan_task){ .name = *n, .dir = spool_dir_of(dir) };
 	return 0;
 }
 
@@ -411,13 +410,8 @@ static int read_ended(const struct spool *sp, struct list *l, struct err *e)
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
-		const char *name = spool_dir_name(dirs[i]);
-
-		l->dir = dirs[i];
-		if (chosen ? !wanted_state(l->ctx, name) : !all)
-			continue;
-		r = dirs[i] == SPOOL_DONE ? scan_done(sp, add_ended, l, e)
-					  : scan_dir(sp, name, add_ended, l, e);
+		if (chosen ? wanted_state(l->ctx, spool_dir_name(dirs[i])) : all)
+			r = scan_dirs(sp, &dirs[i], 1, add_ended, l, e);
 	}
 	if (l->ended.n)
 		qsort(l->ended.tasks, l->ended.n, sizeof(*l->ended.tasks), by_end);

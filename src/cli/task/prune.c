@@ -276,11 +276,7 @@ static int prune_all(struct pruning *p)
 	if (r == 0)
 		r = spool_each(p->sp, spool_dir_name(SPOOL_TMP), prune_left, p, p->e);
 	if (r == 0)
-		r = scan_dir(p->sp, spool_dir_name(SPOOL_FAILED), prune_one, p, p->e);
-	if (r == 0)
-		r = scan_dir(p->sp, spool_dir_name(SPOOL_CANCELLED), prune_one, p, p->e);
-	if (r == 0)
-		r = scan_done(p->sp, prune_one, p, p->e);
+		r = scan_ended(p->sp, prune_one, p, p->e);
 	if (r == 0)
 		r = prune_lot(p);
 	free(p->lot);
