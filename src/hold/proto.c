@@ -7,7 +7,6 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "hold/holder_proto.h"
 
 static const uint32_t sizes[MSG_TYPE_MAX] = {
 	[MSG_HELLO] = sizeof(struct msg_hello),
@@ -49,16 +48,6 @@ int proto_check(const void *buf, size_t n)
 	if (head.type >= MSG_TYPE_MAX || !sizes[head.type] || head.size != sizes[head.type] ||
 	    head.size != n)
 		return -EPROTO;
-	return 0;
-}
-
-int holder_msg_take(struct holder_msg *m, ssize_t n)
-{
-	if (n != (ssize_t)sizeof(*m) || m->version != HPROTO_VERSION || m->type < HOLDER_HOLD ||
-	    m->type > HOLDER_BEAT || m->load >= LOAD_MAX || m->duty_permille > 1000 ||
-	    m->amount.kind >= MEM_KIND_MAX || m->amount.permille > 1000 || m->at_ns > INT64_MAX)
-		return -EPROTO;
-	m->text[sizeof(m->text) - 1] = '\0';
 	return 0;
 }
 

@@ -19,7 +19,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "hold/holder/kernels.h"
 
 #define NAP_LIGHT_NS  20000U  /* one thread reads the stop word so often */
 #define NAP_SM_NS     100000U /* a warp on every SM: their reads cross the bus, so fewer */
@@ -29,6 +28,11 @@
 #define COUNTER_BYTES 512U
 #define FILL_BLOCK    256U
 #define BUSY_RETRY_NS 500000ULL
+
+/* The PTX texts under kernels/, which the build makes part of the executable. */
+extern const char kernel_light[];      /* compute capability 7.0 and later */
+extern const char kernel_light_sm50[]; /* 5.0 to 6.2 */
+extern const char kernel_gemm[];       /* 7.0 and later */
 
 struct load {
 	const struct cuda *cu;
