@@ -31,6 +31,7 @@
 #include "hold/guard/limits.h"
 #include "hold/guard/ownership.h"
 #include "hold/guard/requests.h"
+#include "hold/guard/status.h"
 #include "hold/guard/xid.h"
 
 #define START_TURN_NS (2 * NS_PER_S) /* a holder that starts has its turn for so long */
@@ -317,14 +318,6 @@ void gclient_assign_again(struct guard *g)
 }
 
 /* --- messages --- */
-
-struct gclient *gclient_find(struct guard *g, const char *instance)
-{
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
-		if (g->clients[i].used && !strcmp(g->clients[i].instance, instance))
-			return &g->clients[i];
-	return NULL;
-}
 
 static struct gclient *find_instance(struct guard *g, const char *instance,
 				     const struct gclient *except)

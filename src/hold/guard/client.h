@@ -26,9 +26,6 @@ void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns);
 /* A check of one of c's devices was seen: hold what is ripe once all of them were. */
 void gclient_consider(struct guard *g, struct gclient *c);
 
-/* The client of that instance; NULL: it has none, not even one that is waited for. */
-struct gclient *gclient_find(struct guard *g, const char *instance);
-
 /* Its policy names d; so does one that has not told its policy, for all that is known. */
 bool gclient_selects(const struct guard *g, const struct gclient *c, const struct gdev *d);
 

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
+#include "hold/guard/client.h"
 #include "hold/guard/events.h"
 #include "hold/guard/gstep.h"
 #include "hold/guard/hold.h"
@@ -245,10 +246,10 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 	gjudge_note_hidden(g, d, v, who);
 	if (d->n_leases)
 		glease_on_sight(g, d, v);
-	if (d->state == DEV_LENT)
-		glend_on_sight(g, d, v, who);
-	else if (d->n_running)
+	if (d->state != DEV_LENT && d->n_running)
 		glend_begin(g, d);
+	else if (d->state == DEV_LENT && glend_on_sight(g, d, v, who) && d->owner >= 0)
+		gclient_consider(g, gdev_owner(g, d));
 	if (!d->announced && d->state == DEV_BUSY && v != SEEN_CLEAR) {
 		d->announced = true;
 		(void)gevent_add(g, d, EVENT_STATE, "busy: %s", d->reason);

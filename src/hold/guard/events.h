@@ -6,20 +6,13 @@
 
 #include "hold/guard/types.h"
 
-/* A new event about d (NULL: the node); the text is set by format. Fill in the rest, then tell it
- * with gevent_tell_all(). Never NULL. */
+/* A new event about d (NULL: the node); the text is set by format. The caller fills in the rest.
+ * Never NULL. */
 struct guard_event *gevent_add(struct guard *g, const struct gdev *d, enum event_kind kind,
 			       const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* Send what c has not seen, as far as its socket takes it. */
 void gevent_tell(struct guard *g, struct gclient *c);
-
-/* Send the state of devices that changed (or of all of them) to c; what does not fit is told later.
- */
-void gevent_tell_devices(struct guard *g, struct gclient *c, bool all);
-
-/* MSG_WELCOME or MSG_GUARD. */
-void gevent_tell_guard(struct guard *g, struct gclient *c, enum msg_type type);
 
 /* What is true of the whole node changed: every client is told, soon. */
 void gevent_guard_changed(struct guard *g);

@@ -46,6 +46,7 @@
 #include "hold/guard/holder_process.h"
 #include "hold/guard/lease.h"
 #include "hold/guard/ownership.h"
+#include "hold/guard/status.h"
 #include "hold/guard/types.h"
 #include "hold/guard/verdict.h"
 #include "hold/guard/xid.h"

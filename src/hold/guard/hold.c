@@ -9,12 +9,11 @@
 #include "base/proc.h"
 #include "base/sock.h"
 #include "base/str.h"
-#include "hold/guard/client.h"
 #include "hold/guard/device.h"
 #include "hold/guard/events.h"
 #include "hold/guard/gstep.h"
 #include "hold/guard/holder_process.h"
-#include "hold/guard/lease.h"
+#include "hold/guard/ledger.h"
 #include "hold/guard/limits.h"
 #include "hold/guard/verdict.h"
 

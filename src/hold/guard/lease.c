@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ledger.
+ * Entries of the ledger: what becomes of them.
+ *
+ * Grant. A device that is held needs no question: had anybody come it would not be held. On another
+ * one a look decides that was begun after the question, and the task starts only after its answer.
+ * All devices of a task are granted, or none.
  *
  * Until the task's first process is listed somebody foreign wins: the hold yields as always, and
  * the agent hears LEASE_TAKEN. From then on others beside the task are neighbours.
@@ -24,27 +28,16 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
-#include "hold/guard/client.h"
+#include "gpu/xid.h"
 #include "hold/guard/device.h"
 #include "hold/guard/gkin.h"
 #include "hold/guard/hold.h"
+#include "hold/guard/lend.h"
 #include "hold/guard/ownership.h"
-#include "hold/guard/requests.h"
 #include "hold/guard/usage.h"
 
 #define REST_WAIT_NS (2 * NS_PER_S)  /* memory that stays longer after a task's end is not its */
 #define FAILING_NS   (30 * NS_PER_S) /* a card that fails for so long is not waited for */
-
-static struct gdev *device_of(struct guard *g, const struct glease *l)
-{
-	return &g->devs[l->slot];
-}
-
-bool glease_is_of(const struct glease *l, const char *instance, const struct lease_id *id)
-{
-	return l->used && l->id.task == id->task && l->id.element == id->element &&
-	       l->id.attempt == id->attempt && !strcmp(l->instance, instance);
-}
 
 /* --- what the ledger says of a device --- */
 
@@ -79,58 +72,6 @@ void glease_recount(struct guard *g, struct gdev *d)
 	d->dirty = true;
 }
 
-uint32_t glease_count(const struct guard *g, const char *instance)
-{
-	uint32_t n = 0;
-
-	for (size_t i = 0; i < GUARD_LEASES_MAX; i++)
-		n += g->leases[i].used && (!instance || !strcmp(g->leases[i].instance, instance));
-	return n;
-}
-
-const struct glease *glease_first(const struct guard *g, const struct gdev *d)
-{
-	const struct glease *first = NULL;
-
-	for (const struct glease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
-	     l++)
-		if (l->used && l->slot == d->slot && (!first || l->stage > first->stage))
-			first = l;
-	return first;
-}
-
-char *glease_text(struct guard *g, const struct glease *l, char buf[GLEASE_TEXT_MAX])
-{
-	const struct gclient *owner = gdev_owner(g, &g->devs[l->slot]);
-	char id[LEASE_TEXT_MAX];
-	bool others = owner && strcmp(owner->instance, l->instance) != 0;
-
-	return str_print(buf, GLEASE_TEXT_MAX, "%s%s%s", lease_id_text(&l->id, id),
-			 others ? " of " : "", others ? l->instance : "");
-}
-
-uint64_t glease_promised(const struct guard *g, const struct gdev *d)
-{
-	uint64_t bytes = 0;
-
-	for (const struct glease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
-	     l++)
-		if (l->used && l->slot == d->slot && l->stage < LEASE_OVER &&
-		    l->bytes > l->used_bytes)
-			bytes += l->bytes - l->used_bytes;
-	return bytes;
-}
-
-char *glease_taken_text(const struct gdev *d, char *buf, size_t size)
-{
-	if (d->who_pid && d->who_uid != UINT32_MAX)
-		return str_print(buf, size, "taken by PID %d (uid %u, %s)", d->who_pid, d->who_uid,
-				 d->who_comm);
-	if (d->who_pid)
-		return str_print(buf, size, "taken by PID %d", d->who_pid);
-	return str_print(buf, size, "taken: %s", d->reason);
-}
-
 /* --- entries --- */
 
 void glease_close_shim(struct glease *l)
@@ -140,7 +81,7 @@ void glease_close_shim(struct glease *l)
 
 void glease_end(struct guard *g, struct glease *l)
 {
-	struct gdev *d = device_of(g, l);
+	struct gdev *d = glease_device(g, l);
 
 	glease_close_shim(l);
 	if (!(l->flags & LEASE_RESERVED)) {
@@ -188,7 +129,7 @@ void glease_end_untold(struct guard *g, const char *instance)
 
 void glease_set_over(struct guard *g, struct glease *l, bool unleased)
 {
-	struct gdev *d = device_of(g, l);
+	struct gdev *d = glease_device(g, l);
 
 	l->unleased = l->unleased || unleased;
 	if (l->stage == LEASE_OVER)
@@ -214,6 +155,161 @@ void glease_look_at_shims(struct guard *g)
 	GLEASE_EACH(g, l)
 	if (l->shim.pid && l->pidfd < 0 && l->stage != LEASE_OVER && !proc_alive(&l->shim))
 		glease_on_shim(g, l);
+}
+
+/* --- may a task have it, as the last look shows it? --- */
+
+/* Free as far as a lease goes: what our own hold has is free, what was promised is not. */
+static uint64_t available(const struct guard *g, const struct gdev *d)
+{
+	const struct gpu_look *look = &d->sight.look;
+	uint64_t promised = glease_promised(g, d);
+	uint64_t bytes = gdev_holds(d) ? look->free + look->used - d->settle.others : look->free;
+
+	return bytes > promised ? bytes - promised : 0;
+}
+
+int glease_check_memory(const struct guard *g, const struct gdev *d, uint64_t bytes, struct err *e)
+{
+	uint64_t free_bytes = available(g, d);
+
+	if (!bytes || bytes <= free_bytes)
+		return 0;
+	return err_set(e, -ENOMEM, "needs %.1f GiB; %.1f GiB are free and not promised",
+		       in_gib(bytes), in_gib(free_bytes));
+}
+
+int glease_check_foreign(struct guard *g, struct gdev *d, uint32_t flags, struct err *e)
+{
+	const struct gpu_proc *who;
+	char text[PROTO_TEXT_MAX];
+
+	if ((flags & LEASE_OTHERS_OK) || gdev_holds(d) || d->state == DEV_LENDING)
+		return 0;
+	if (d->state == DEV_YIELDING)
+		return err_set(e, -EBUSY, "%s", glease_taken_text(d, text, sizeof(text)));
+	if (gjudge_foreign(g, d, &who) != SEEN_FOREIGN)
+		return 0;
+	if (who)
+		gjudge_name(g, d, who);
+	return err_set(e, -EBUSY, "%s", glease_taken_text(d, text, sizeof(text)));
+}
+
+int glease_check_sight(const struct gdev *d, struct err *e)
+{
+	if (d->id.mig_parent)
+		return err_set(e, -EINVAL, "it is in MIG mode: its instances are the devices");
+	if (!d->present)
+		return err_set(e, -ENODEV, "it is not there any more");
+	if (!d->sight.seq || d->sight.code < 0)
+		return err_set(e, -EAGAIN, "it cannot be seen just now: %s",
+			       d->sight.seq ? d->sight.trouble : "not looked at yet");
+	return 0;
+}
+
+int glease_check_errors(const struct gdev *d, struct err *e)
+{
+	char text[XID_TEXT_MAX];
+
+	return d->xid ? err_set(e, -EIO, "it has an error: %s", xid_text(d->xid, text)) : 0;
+}
+
+/* --- the answer to a GRANT --- */
+
+void glease_ungrant(struct guard *g, struct glease *l)
+{
+	glease_close_shim(l);
+	l->shim = (struct proc_id){ 0 };
+	l->stage = LEASE_PROMISED;
+	glease_recount(g, glease_device(g, l));
+}
+
+static void decide(struct guard *g, struct glease *l)
+{
+	struct gdev *d = glease_device(g, l);
+	struct err e = ERR_INIT;
+	int r = glease_check_sight(d, &e);
+	uint64_t bytes = l->bytes;
+
+	if (r == 0)
+		r = glease_check_errors(d, &e);
+	if (r == 0)
+		r = glease_check_foreign(g, d, l->flags, &e);
+
+	/* What was promised to itself is there for it. */
+	l->bytes = 0;
+	if (r == 0)
+		r = glease_check_memory(g, d, bytes, &e);
+	l->bytes = bytes;
+	l->decided = true;
+	l->code = r;
+	if (r < 0)
+		(void)str_print(l->text, sizeof(l->text), "GPU %u: %s", d->id.index, e.text);
+}
+
+/* The first lease of that id that was refused, or is not decided; NULL: all are granted. */
+static struct glease *stumbling_block(struct guard *g, const struct glease *of, bool *ret_waiting)
+{
+	struct glease *refused = NULL;
+
+	*ret_waiting = false;
+	GLEASE_EACH(g, l)
+	{
+		if (!glease_is_of(l, of->instance, &of->id) || l->stage != LEASE_ASKED)
+			continue;
+		*ret_waiting = *ret_waiting || !l->decided;
+		if (l->decided && l->code < 0 && !refused)
+			refused = l;
+	}
+	return refused;
+}
+
+void glease_conclude(struct guard *g, struct glease *of)
+{
+	bool waiting;
+	struct glease *refused = stumbling_block(g, of, &waiting);
+	const struct lease_id id = of->id;
+	char instance[PROTO_INSTANCE_MAX];
+
+	if (waiting)
+		return;
+	(void)str_copy(instance, sizeof(instance), of->instance);
+	of->code = refused ? refused->code : 0;
+	(void)str_copy(of->text, sizeof(of->text), refused ? refused->text : "");
+	of->due |= DUE_GRANTED;
+	GLEASE_EACH(g, l)
+	{
+		if (!glease_is_of(l, instance, &id) || l->stage != LEASE_ASKED)
+			continue;
+		if (refused) {
+			glease_ungrant(g, l);
+			continue;
+		}
+		l->stage = LEASE_GRANTED;
+		glease_recount(g, glease_device(g, l));
+		glend_begin(g, glease_device(g, l));
+	}
+}
+
+static void decide_and_conclude(struct guard *g, struct glease *l)
+{
+	decide(g, l);
+	glease_conclude(g, l);
+}
+
+void glease_ask(struct guard *g, struct glease *l)
+{
+	struct gdev *d = glease_device(g, l);
+
+	l->stage = LEASE_ASKED;
+	l->asked_ns = clock_mono_ns();
+	l->decided = false;
+	if (gdev_holds(d) ||
+	    glease_check_sight(d, NULL) < 0) /* no look that is news would come then */
+		decide(g, l);
+	else
+		eyes_look_now(g->eyes, d->slot);
+	glease_recount(g, d);
 }
 
 /* --- looks --- */
@@ -279,7 +375,7 @@ static void on_look(struct guard *g, struct gdev *d, struct glease *l, enum verd
 		glease_recount(g, d);
 	}
 	if (l->stage == LEASE_ASKED && !l->decided && began >= l->asked_ns)
-		gorder_decide(g, l);
+		decide_and_conclude(g, l);
 	if (l->stage == LEASE_OVER && began >= l->over_ns && !l->n_procs && !gdev_letting_go(d) &&
 	    !memory_lingers(g, d, l) && !(l->due & DUE_UNLEASED))
 		finish(g, l);
@@ -297,7 +393,7 @@ void glease_on_failed_look(struct guard *g, struct gdev *d)
 {
 	GLEASE_EACH(g, l)
 	if (l->slot == d->slot && l->stage == LEASE_ASKED && !l->decided)
-		gorder_decide(g, l);
+		decide_and_conclude(g, l);
 }
 
 void glease_on_lost(struct guard *g, struct gdev *d, uint64_t for_ns)
@@ -335,7 +431,7 @@ static int tell_granted(struct guard *g, struct gclient *c, struct glease *l)
 				     .id = l->id,
 				     .slot = -1,
 				     .code = l->code,
-				     .held = gdev_holds(device_of(g, l)) };
+				     .held = gdev_holds(glease_device(g, l)) };
 
 	(void)str_copy(m.text, sizeof(m.text), l->code < 0 ? l->text : "");
 	return sock_send(c->fd, &m, sizeof(m));
@@ -343,7 +439,7 @@ static int tell_granted(struct guard *g, struct gclient *c, struct glease *l)
 
 static int tell_taken(struct guard *g, struct gclient *c, struct glease *l)
 {
-	const struct gdev *d = device_of(g, l);
+	const struct gdev *d = glease_device(g, l);
 	struct msg_lease_taken m = { .head = PROTO_HEAD(MSG_LEASE_TAKEN, struct msg_lease_taken),
 				     .id = l->id,
 				     .slot = (int32_t)l->slot,
@@ -367,7 +463,7 @@ static int tell_state(struct guard *g, struct gclient *c, struct glease *l)
 				     .start = l->shim.start,
 				     .bytes = l->bytes };
 
-	(void)str_copy(m.uuid, sizeof(m.uuid), device_of(g, l)->id.uuid);
+	(void)str_copy(m.uuid, sizeof(m.uuid), glease_device(g, l)->id.uuid);
 	return sock_send(c->fd, &m, sizeof(m));
 }
 
@@ -447,7 +543,7 @@ void glease_tell_all(struct guard *g, struct gclient *c)
 		l->taken = false; /* the one before it was told, and may not have done anything */
 		/* It asked, and the answer went to the one before it: it asks again. */
 		if (l->stage == LEASE_ASKED)
-			gorder_ungrant(g, l);
+			glease_ungrant(g, l);
 	}
 	glease_tell(g, c);
 }
@@ -456,7 +552,7 @@ void glease_client_changed(struct guard *g, const struct gclient *c)
 {
 	GLEASE_EACH(g, l)
 	if (!strcmp(l->instance, c->instance))
-		glease_recount(g, device_of(g, l));
+		glease_recount(g, glease_device(g, l));
 }
 
 /* Who waits for the answer to its GRANT gets one, for all of its devices: with the last of them. */

@@ -3,8 +3,9 @@
 #define TENURE_HOLD_GUARD_LEASE_H
 
 /*
- * The ledger: which device is promised or lent to which task (requests.h has who asks). It is the
- * only truth on a node: no device ever has two leases unless all of them are shared.
+ * The life of an entry of the ledger: which device is promised or lent to which task (requests.h
+ * has who asks, ledger.h what the entries say of a device). The ledger is the only truth on a node:
+ * no device ever has two leases unless all of them are shared.
  *
  *	promised --GRANT--> asked --look--> granted --listed--> used --UNLEASE, shim gone--> over
  *	    ^                  |                                                             |
@@ -15,21 +16,32 @@
  * counted in d->n_leases and the like.
  */
 
-#include "hold/guard/types.h"
+#include "hold/guard/ledger.h"
 #include "hold/guard/verdict.h"
-
-#define GLEASE_EACH(g_, l_)                                                                        \
-	for (struct glease *l_ = (g_)->leases; l_ < (g_)->leases + GUARD_LEASES_MAX; l_++)         \
-		if (l_->used)
-
-/* l is an entry, and that instance's of that id. */
-bool glease_is_of(const struct glease *l, const char *instance, const struct lease_id *id);
 
 /* An entry of d has changed: count anew what the ledger says of the device. */
 void glease_recount(struct guard *g, struct gdev *d);
 
 /* Its task is over; the entry ends when NVML agrees. unleased: the agent said so. */
 void glease_set_over(struct guard *g, struct glease *l, bool unleased);
+
+/*
+ * Whether a task may have d as the last look shows it; 0, or a negative errno with the reason: was
+ * it seen at all, is it without an error of its own, is nobody foreign there (who is there is named
+ * for the text), and are so many bytes free that were not promised?
+ */
+int glease_check_sight(const struct gdev *d, struct err *e);
+int glease_check_errors(const struct gdev *d, struct err *e);
+int glease_check_foreign(struct guard *g, struct gdev *d, uint32_t flags, struct err *e);
+int glease_check_memory(const struct guard *g, const struct gdev *d, uint64_t bytes, struct err *e);
+
+/* l, which has its shim, is to be granted: by what is known, or by a look that begins now. */
+void glease_ask(struct guard *g, struct glease *l);
+/* Answer for the task of l when all of its devices are decided: all of them are granted, or none.
+ */
+void glease_conclude(struct guard *g, struct glease *l);
+/* Back to a mere promise. */
+void glease_ungrant(struct guard *g, struct glease *l);
 
 /* Out of the ledger at once; the agent is not told. */
 void glease_end(struct guard *g, struct glease *l);
@@ -76,22 +88,5 @@ void glease_drop_silent(struct guard *g, struct gclient *c);
 /* Nobody speaks for this instance any more, or its agent lets go of everything: what was only
  * promised to it is not. An agent that is there hears that of what it has asked for. */
 void glease_drop_promises(struct guard *g, const char *instance);
-
-/* Leases of that instance, or of all (NULL). */
-uint32_t glease_count(const struct guard *g, const char *instance);
-
-/* The lease of d that is furthest in its life; NULL: there is none. */
-const struct glease *glease_first(const struct guard *g, const struct gdev *d);
-
-#define GLEASE_TEXT_MAX (LEASE_TEXT_MAX + PROTO_INSTANCE_MAX)
-/* Whose l is, for those who read of its device: "task 42", and "task 42 of night" where another
- * instance's policy has the device. Returns buf. */
-char *glease_text(struct guard *g, const struct glease *l, char buf[GLEASE_TEXT_MAX]);
-
-/* Bytes that were promised on d and are not in use yet. */
-uint64_t glease_promised(const struct guard *g, const struct gdev *d);
-
-/* Who is there, for people: "taken by PID 77 (uid 1000, python)". Returns buf. */
-char *glease_taken_text(const struct gdev *d, char *buf, size_t size);
 
 #endif

@@ -3,12 +3,11 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "hold/guard/client.h"
 #include "hold/guard/device.h"
 #include "hold/guard/events.h"
 #include "hold/guard/gstep.h"
 #include "hold/guard/hold.h"
-#include "hold/guard/lease.h"
+#include "hold/guard/ledger.h"
 #include "hold/guard/xid.h"
 
 #define CHAIN_NS       (60 * NS_PER_MS)	 /* for the agent to plan and to claim what comes next */
@@ -86,7 +85,7 @@ void glend_on_no_next(struct guard *g, struct gdev *d)
  * where our context is there already the memory is left alone for a moment, because what we take
  * now the driver would have to clean for the next task of a chain.
  */
-static void come_home(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+static bool come_home(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
 {
 	struct guard_event *ev;
 	char id[LEASE_TEXT_MAX];
@@ -100,15 +99,14 @@ static void come_home(struct guard *g, struct gdev *d, enum verdict v, const str
 		d->yielded = false;
 		d->who_pid = 0;
 		(void)gstep(g, d, EV_RETURNED);
-		if (d->owner >= 0)
-			gclient_consider(g, gdev_owner(g, d));
-		return;
+		return true;
 	}
 	if (v == SEEN_FOREIGN && who)
 		gjudge_name(g, d, who);
 	(void)gstep(g, d, EV_AWAY);
 	if (d->holder.kept) /* a newcomer's start would wait for its end */
 		d->holder.end_at_ns = clock_mono_ns() + GSTEP_LINGER_NS;
+	return false;
 }
 
 static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *neighbour)
@@ -128,14 +126,13 @@ static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *nei
 	gdev_say(d, "lent to %s%s%s%s", glease_text(g, l, id), text, beside, gxid_suffix(d, xid));
 }
 
-void glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+bool glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
 {
-	if (!d->n_leases) {
-		come_home(g, d, v, who);
-		return;
-	}
+	if (!d->n_leases)
+		return come_home(g, d, v, who);
 	glend_drop_placeholder(g, d);
 	say_lent(g, d, v == SEEN_FOREIGN ? who : NULL);
+	return false;
 }
 
 void glend_on_ours(struct guard *g, struct gdev *d, const struct gpu_proc *who)

@@ -20,8 +20,9 @@ void glend_on_ours(struct guard *g, struct gdev *d, const struct gpu_proc *who);
 /* Somebody foreign is on a device that is lent, or just being lent. who may be NULL. */
 void glend_on_neighbour(struct guard *g, struct gdev *d, const struct gpu_proc *who);
 
-/* d, which is lent, was looked at: say who has it; after its last lease take it home. */
-void glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who);
+/* d, which is lent, was looked at: say who has it; after its last lease take it home. True: it is
+ * home and idle, and its owner may hold it now. */
+bool glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who);
 
 /*
  * Between two tasks of a chain: d has come home, and its memory is not taken before the agent has

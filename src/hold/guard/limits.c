@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "hold/guard/device.h"
-#include "hold/guard/lease.h"
 
 static bool owns(const struct guard *g, const struct gclient *c, const struct gdev *d)
 {

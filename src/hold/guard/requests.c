@@ -3,10 +3,6 @@
  * Promise. Decided at once, from the ledger and the last look. Nothing is started by it but a hold
  * where the lease asks for one (LEASE_HOLD_WHILE).
  *
- * Grant. A device that is held needs no question: had anybody come it would not be held. On another
- * one a look decides that was begun after the question, and the task starts only after its answer.
- * All devices of a task are granted, or none.
- *
  * Reservation. Of one device for a task that waits for others. A lease of the same instance takes
  * over what is held for it, so that between the two the device is never anybody's.
  *
@@ -31,11 +27,6 @@
 #include "hold/guard/lease.h"
 #include "hold/guard/lend.h"
 #include "hold/guard/limits.h"
-
-static struct gdev *device_of(struct guard *g, const struct glease *l)
-{
-	return &g->devs[l->slot];
-}
 
 /* --- may a device be leased? --- */
 
@@ -66,83 +57,25 @@ static int check_policies(const struct guard *g, const struct gdev *d, struct er
 	return 0;
 }
 
-/* Free as far as a lease goes: what our own hold has is free, what was promised is not. */
-static uint64_t available(const struct guard *g, const struct gdev *d)
-{
-	const struct gpu_look *look = &d->sight.look;
-	uint64_t promised = glease_promised(g, d);
-	uint64_t bytes = gdev_holds(d) ? look->free + look->used - d->settle.others : look->free;
-
-	return bytes > promised ? bytes - promised : 0;
-}
-
-/* Is there room for so many bytes more? */
-static int check_memory(const struct guard *g, const struct gdev *d, uint64_t bytes, struct err *e)
-{
-	uint64_t free_bytes = available(g, d);
-
-	if (!bytes || bytes <= free_bytes)
-		return 0;
-	return err_set(e, -ENOMEM, "needs %.1f GiB; %.1f GiB are free and not promised",
-		       in_gib(bytes), in_gib(free_bytes));
-}
-
-/* Who is there by the last look. Names them for the text. */
-static int check_foreign(struct guard *g, struct gdev *d, uint32_t flags, struct err *e)
-{
-	const struct gpu_proc *who;
-	char text[PROTO_TEXT_MAX];
-
-	if ((flags & LEASE_OTHERS_OK) || gdev_holds(d) || d->state == DEV_LENDING)
-		return 0;
-	if (d->state == DEV_YIELDING)
-		return err_set(e, -EBUSY, "%s", glease_taken_text(d, text, sizeof(text)));
-	if (gjudge_foreign(g, d, &who) != SEEN_FOREIGN)
-		return 0;
-	if (who)
-		gjudge_name(g, d, who);
-	return err_set(e, -EBUSY, "%s", glease_taken_text(d, text, sizeof(text)));
-}
-
-static int check_sight(const struct gdev *d, struct err *e)
-{
-	if (d->id.mig_parent)
-		return err_set(e, -EINVAL, "it is in MIG mode: its instances are the devices");
-	if (!d->present)
-		return err_set(e, -ENODEV, "it is not there any more");
-	if (!d->sight.seq || d->sight.code < 0)
-		return err_set(e, -EAGAIN, "it cannot be seen just now: %s",
-			       d->sight.seq ? d->sight.trouble : "not looked at yet");
-	return 0;
-}
-
-/* What the driver says against it. */
-static int check_errors(const struct gdev *d, struct err *e)
-{
-	char text[XID_TEXT_MAX];
-
-	return d->xid ? err_set(e, -EIO, "it has an error: %s", xid_text(d->xid, text)) : 0;
-}
-
 static int check_lease(struct guard *g, struct gdev *d, const struct gclient *c,
 		       const struct msg_lease *m, struct err *e)
 {
-	int r = check_sight(d, e);
+	int r = glease_check_sight(d, e);
 
 	if (r == 0 && (!m->id.task || m->flags & ~(uint32_t)LEASE_FLAGS))
 		r = err_set(e, -EINVAL, "a lease without a task, or with unknown flags");
 	if (r == 0)
 		r = check_ledger(g, d, c, m->flags, e);
 	if (r == 0 && !m->pid)
-		r = check_errors(d, e);
+		r = glease_check_errors(d, e);
 	if (r == 0 && !m->pid)
 		r = check_policies(g, d, e);
 	if (r == 0 && !m->pid)
 		r = glimit_lease(g, c, d, e);
 	if (r == 0 && !m->pid)
-		r = check_foreign(g, d, m->flags, e);
+		r = glease_check_foreign(g, d, m->flags, e);
 	if (r == 0 && !m->pid)
-		r = check_memory(g, d, m->bytes, e);
+		r = glease_check_memory(g, d, m->bytes, e);
 	return r;
 }
 
@@ -209,7 +142,7 @@ static struct glease *reservation_on(struct guard *g, const struct gclient *c, c
 /* What is held for the reservation, or for another instance, is held for the task now. */
 static void take_over(struct guard *g, const struct gclient *c, struct glease *l)
 {
-	struct gdev *d = device_of(g, l);
+	struct gdev *d = glease_device(g, l);
 	struct glease *r = reservation_on(g, c, d);
 
 	if (gdev_holds(d) && (r || gdev_owner(g, d) != c))
@@ -370,103 +303,6 @@ void gorder_on_reserve(struct guard *g, struct gclient *c, struct msg_reserve *m
 
 /* --- GRANT --- */
 
-static void decide(struct guard *g, struct glease *l)
-{
-	struct gdev *d = device_of(g, l);
-	struct err e = ERR_INIT;
-	int r = check_sight(d, &e);
-	uint64_t bytes = l->bytes;
-
-	if (r == 0)
-		r = check_errors(d, &e);
-	if (r == 0)
-		r = check_foreign(g, d, l->flags, &e);
-
-	/* What was promised to itself is there for it. */
-	l->bytes = 0;
-	if (r == 0)
-		r = check_memory(g, d, bytes, &e);
-	l->bytes = bytes;
-	l->decided = true;
-	l->code = r;
-	if (r < 0)
-		(void)str_print(l->text, sizeof(l->text), "GPU %u: %s", d->id.index, e.text);
-}
-
-/* Back to a mere promise. */
-void gorder_ungrant(struct guard *g, struct glease *l)
-{
-	glease_close_shim(l);
-	l->shim = (struct proc_id){ 0 };
-	l->stage = LEASE_PROMISED;
-	glease_recount(g, device_of(g, l));
-}
-
-/* The first lease of that id that was refused, or is not decided; NULL: all are granted. */
-static struct glease *stumbling_block(struct guard *g, const struct glease *of, bool *ret_waiting)
-{
-	struct glease *refused = NULL;
-
-	*ret_waiting = false;
-	GLEASE_EACH(g, l)
-	{
-		if (!glease_is_of(l, of->instance, &of->id) || l->stage != LEASE_ASKED)
-			continue;
-		*ret_waiting = *ret_waiting || !l->decided;
-		if (l->decided && l->code < 0 && !refused)
-			refused = l;
-	}
-	return refused;
-}
-
-/* Answer when all of the task's devices are decided. */
-static void conclude(struct guard *g, struct glease *of)
-{
-	bool waiting;
-	struct glease *refused = stumbling_block(g, of, &waiting);
-	const struct lease_id id = of->id;
-	char instance[PROTO_INSTANCE_MAX];
-
-	if (waiting)
-		return;
-	(void)str_copy(instance, sizeof(instance), of->instance);
-	of->code = refused ? refused->code : 0;
-	(void)str_copy(of->text, sizeof(of->text), refused ? refused->text : "");
-	of->due |= DUE_GRANTED;
-	GLEASE_EACH(g, l)
-	{
-		if (!glease_is_of(l, instance, &id) || l->stage != LEASE_ASKED)
-			continue;
-		if (refused) {
-			gorder_ungrant(g, l);
-			continue;
-		}
-		l->stage = LEASE_GRANTED;
-		glease_recount(g, device_of(g, l));
-		glend_begin(g, device_of(g, l));
-	}
-}
-
-void gorder_decide(struct guard *g, struct glease *l)
-{
-	decide(g, l);
-	conclude(g, l);
-}
-
-static void ask(struct guard *g, struct glease *l)
-{
-	struct gdev *d = device_of(g, l);
-
-	l->stage = LEASE_ASKED;
-	l->asked_ns = clock_mono_ns();
-	l->decided = false;
-	if (gdev_holds(d) || check_sight(d, NULL) < 0) /* no look that is news would come then */
-		decide(g, l);
-	else
-		eyes_look_now(g->eyes, d->slot);
-	glease_recount(g, d);
-}
-
 void gorder_on_grant(struct guard *g, struct gclient *c, const struct msg_grant *m)
 {
 	struct err e = ERR_INIT;
@@ -485,18 +321,18 @@ void gorder_on_grant(struct guard *g, struct gclient *c, const struct msg_grant 
 		else
 			r = take_shim(l, m->pid, m->start, &e);
 		if (r == 0)
-			ask(g, l);
+			glease_ask(g, l);
 	}
 	if (!some)
 		r = err_set(&e, -ENOENT, "it has no lease");
 	if (r < 0) {
 		GLEASE_EACH(g, l)
 		if (glease_is_of(l, c->instance, &m->id) && l->stage == LEASE_ASKED)
-			gorder_ungrant(g, l);
+			glease_ungrant(g, l);
 		reply(c, MSG_GRANTED, &m->id, -1, r, false, e.text);
 		return;
 	}
-	conclude(g, some);
+	glease_conclude(g, some);
 }
 
 /* --- UNLEASE --- */

@@ -15,11 +15,4 @@ void gorder_on_grant(struct guard *g, struct gclient *c, const struct msg_grant 
 void gorder_on_unlease(struct guard *g, struct gclient *c, const struct msg_unlease *m);
 void gorder_on_reserve(struct guard *g, struct gclient *c, struct msg_reserve *m);
 
-/* The device of l, which was asked about, was looked at: decide, and answer when that was the last
- * of the task's devices. */
-void gorder_decide(struct guard *g, struct glease *l);
-
-/* Back to a mere promise. */
-void gorder_ungrant(struct guard *g, struct glease *l);
-
 #endif

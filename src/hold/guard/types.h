@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/endpoint.h"
 #include "base/proc.h"
@@ -264,6 +265,15 @@ static inline bool gdev_holds(const struct gdev *d)
 static inline bool gdev_occupied(const struct gdev *d)
 {
 	return gdev_holds(d) || gdev_letting_go(d);
+}
+
+/* The client of that instance; NULL: it has none, not even one that is waited for. */
+static inline struct gclient *gclient_find(struct guard *g, const char *instance)
+{
+	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
+		if (g->clients[i].used && !strcmp(g->clients[i].instance, instance))
+			return &g->clients[i];
+	return NULL;
 }
 
 /* For sentences. */

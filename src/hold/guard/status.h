@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GUARD_STATUS_H
+#define TENURE_HOLD_GUARD_STATUS_H
+
+/* What clients are told of how things stand: MSG_DEVICE of each device, MSG_GUARD of the node. */
+
+#include "hold/guard/types.h"
+
+/* Send the state of devices that changed (or of all of them) to c; what does not fit is told later.
+ */
+void gevent_tell_devices(struct guard *g, struct gclient *c, bool all);
+
+/* MSG_WELCOME or MSG_GUARD. */
+void gevent_tell_guard(struct guard *g, struct gclient *c, enum msg_type type);
+
+#endif
