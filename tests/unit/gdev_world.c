@@ -20,6 +20,7 @@
 #include "hold/guard/client.h"
 #include "hold/guard/device.h"
 #include "hold/guard/hold.h"
+#include "hold/guard/look.h"
 
 /* In place of the C library's: every reading of the wall clock is a year off, to and fro. */
 int clock_gettime(clockid_t id, struct timespec *ts)

@@ -22,6 +22,7 @@
 #include "hold/guard/client.h"
 #include "hold/guard/device.h"
 #include "hold/guard/hold.h"
+#include "hold/guard/look.h"
 #include "hold/guard/ownership.h"
 #include "hold/guard/verdict.h"
 
@@ -507,23 +508,23 @@ static void test_policy_changes_while_held(void **state)
 
 	hold(w);
 	p->util = 60;
-	gdev_adapt(w->g, w->d, &before);
+	ghold_adapt(w->g, w->d, &before);
 	assert_int_equal(told(w), HOLDER_LOAD);
 	assert_int_equal(w->d->load.told_duty, 600);
 	before = *p;
 	p->load = LOAD_NONE;
-	gdev_adapt(w->g, w->d, &before);
+	ghold_adapt(w->g, w->d, &before);
 	assert_int_equal(told(w), HOLDER_LOAD);
 	assert_int_equal(w->d->load.told, LOAD_NONE);
 	before = *p;
 	settle(w);
 	p->memory = (struct mem_amount){ .kind = MEM_BYTES, .bytes = 40 * GIBS };
-	gdev_adapt(w->g, w->d, &before);
+	ghold_adapt(w->g, w->d, &before);
 	assert_int_equal(told(w), HOLDER_AMOUNT);
 	assert_int_equal(w->d->settled_used, 0); /* our own memory moves: no witness now */
 	says(w, HOLDER_HELD, 40 * GIBS);
 	assert_non_null(strstr(last_event(w)->text, "holds 40.0 GiB now"));
-	gdev_adapt(w->g, w->d, p);
+	ghold_adapt(w->g, w->d, p);
 	assert_int_equal(told(w), 0);
 }
 

@@ -19,9 +19,10 @@
 #include "gdev_world.h"
 #include "hold/guard/client.h"
 #include "hold/guard/device.h"
-#include "hold/guard/gkin.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/lease.h"
+#include "hold/guard/look.h"
+#include "hold/guard/ownership.h"
 #include "hold/guard/requests.h"
 #include "hold/guard/usage.h"
 

@@ -15,6 +15,7 @@
 #include "gpu/xid.h"
 #include "hold/guard/client.h"
 #include "hold/guard/device.h"
+#include "hold/guard/look.h"
 #include "hold/guard/requests.h"
 #include "hold/guard/xid.h"
 

@@ -25,7 +25,6 @@
 #include "base/str.h"
 #include "hold/guard/device.h"
 #include "hold/guard/events.h"
-#include "hold/guard/gstep.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/lease.h"
 #include "hold/guard/limits.h"
@@ -447,7 +446,7 @@ static void apply_to_held(struct guard *g, struct gclient *c, const struct hold_
 		if (!c->policy.hold && !d->hold_while)
 			gdev_unwant(g, d, "watched only from now on");
 		else
-			gdev_adapt(g, d, before);
+			ghold_adapt(g, d, before);
 	}
 	glimit_trim(g, c);
 }

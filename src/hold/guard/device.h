@@ -2,16 +2,39 @@
 #ifndef TENURE_HOLD_GUARD_DEVICE_H
 #define TENURE_HOLD_GUARD_DEVICE_H
 
-/* One device in the guard: what is seen of it, what the policies want, and what follows. */
+/*
+ * One device in the guard: what is said of it, the name by which tenures of several users tell each
+ * other that they have it, its steps through the state table, and what the policies want of it.
+ */
 
 #include "hold/guard/types.h"
 
-/* The eyes saw something new of d (d->sight is filled). */
-void gdev_on_sight(struct guard *g, struct gdev *d);
+/* Context kept after a yield: the newcomer starts undisturbed. */
+#define GSTEP_LINGER_NS (2 * NS_PER_S)
+
+/* One step through the state table (state.h): the action that it names, the new state, and what is
+ * told of both. True when the table had a step for it. */
+bool gstep(struct guard *g, struct gdev *d, enum dev_event event);
+
+/* The halves of it, where something has to be done between them. */
+void gstep_act(struct gdev *d, enum dev_action action);
+void gstep_enter(struct guard *g, struct gdev *d, enum dev_state next);
+
+/* Begin the record of letting go; told when the memory is free. */
+void gstep_record(struct gdev *d, enum event_kind kind, uint64_t verdict_ns);
+
+/* The idle time that is asked of d before it is held, and that set for the clock that runs. */
+uint64_t gstep_wait(const struct guard *g, const struct gdev *d);
+/* The same by the policy p of an instance that selects it, too. */
+uint64_t gstep_wait_by(const struct hold_policy *p, const struct gdev *d);
+void gstep_set_wait(struct guard *g, struct gdev *d);
 
 /* The policies changed: d belongs to client owner (-1: to nobody), and leaver's policy leaves it
  * for others (-1: nobody's does). */
 void gdev_assign(struct guard *g, struct gdev *d, int owner, int leaver);
+
+/* Let go of d if need be, and then leave it alone; called again until that is done. */
+void gdev_leave(struct guard *g, struct gdev *d);
 
 /* d, which nobody wanted, is somebody's business again. */
 void gdev_take(struct guard *g, struct gdev *d);
@@ -19,17 +42,8 @@ void gdev_take(struct guard *g, struct gdev *d);
 /* Let go of d because nobody wants it held any more. */
 void gdev_unwant(struct guard *g, struct gdev *d, const char *reason);
 
-/* Its owner, under whose policy `before` it is held, has another policy now. */
-void gdev_adapt(struct guard *g, struct gdev *d, const struct hold_policy *before);
-
-/* We cannot see any more: let go of d if it is held. */
-void gdev_blind(struct guard *g, struct gdev *d, const char *reason);
-
 /* Start the idle clock again from now. */
 void gdev_reset_idle(struct gdev *d, uint64_t now_ns);
-
-/* What time brings: limits of holders, contexts to drop, load cycle, growing. */
-void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns);
 
 /*
  * Take @tenure/dev/UUID, by which tenures of several users tell each other that they hold or lend a

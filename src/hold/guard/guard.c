@@ -45,6 +45,7 @@
 #include "hold/guard/hold.h"
 #include "hold/guard/holder_process.h"
 #include "hold/guard/lease.h"
+#include "hold/guard/look.h"
 #include "hold/guard/ownership.h"
 #include "hold/guard/status.h"
 #include "hold/guard/types.h"

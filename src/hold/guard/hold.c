@@ -11,10 +11,10 @@
 #include "base/str.h"
 #include "hold/guard/device.h"
 #include "hold/guard/events.h"
-#include "hold/guard/gstep.h"
 #include "hold/guard/holder_process.h"
 #include "hold/guard/ledger.h"
 #include "hold/guard/limits.h"
+#include "hold/guard/load_control.h"
 #include "hold/guard/verdict.h"
 
 #define SETTLE_NS     (300 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
@@ -157,6 +157,25 @@ void ghold_begin(struct guard *g, struct gdev *d)
 		 (int)d->holder.pid);
 	(void)gevent_add(g, d, EVENT_START, "%s", d->reason);
 	(void)gstep(g, d, EV_READY);
+}
+
+void ghold_adapt(struct guard *g, struct gdev *d, const struct hold_policy *before)
+{
+	const struct hold_policy *p = &gdev_owner(g, d)->policy;
+
+	if (p->util != before->util)
+		d->load.duty_permille = p->util * 10U;
+	if (p->load != before->load || p->util != before->util)
+		d->load.phase_ns = clock_mono_ns();
+	if (!p->rest_ms)
+		d->load.resting = false;
+	if (memcmp(&p->memory, &before->memory, sizeof(p->memory)) != 0) {
+		d->settled_used = 0;
+		d->settle_at_ns = 0;
+		d->steady_ns = 0;
+		gholder_tell_amount(d, &p->memory);
+	}
+	load_control_on_time(d, p, clock_mono_ns());
 }
 
 /* --- what the holder says --- */

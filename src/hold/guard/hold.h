@@ -21,6 +21,9 @@ bool ghold_has_future(struct guard *g, const struct gdev *d);
 /* Hold it now. Does nothing when something stands in the way; d->reason then says what. */
 void ghold_begin(struct guard *g, struct gdev *d);
 
+/* Its owner, under whose policy `before` it is held, has another policy now. */
+void ghold_adapt(struct guard *g, struct gdev *d, const struct hold_policy *before);
+
 /* The reason of a device that is held: for whom. */
 void ghold_say_held(struct guard *g, struct gdev *d);
 

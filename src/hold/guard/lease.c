@@ -30,7 +30,6 @@
 #include "base/str.h"
 #include "gpu/xid.h"
 #include "hold/guard/device.h"
-#include "hold/guard/gkin.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/lend.h"
 #include "hold/guard/ownership.h"

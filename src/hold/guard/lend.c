@@ -5,7 +5,6 @@
 #include "base/str.h"
 #include "hold/guard/device.h"
 #include "hold/guard/events.h"
-#include "hold/guard/gstep.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/ledger.h"
 #include "hold/guard/xid.h"

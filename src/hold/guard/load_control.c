@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "hold/guard/load_control.h"
 
+#include "base/clock.h"
+#include "hold/guard/holder_process.h"
+
 #define DEAD_BAND    1	/* per cent: NVML's figure is a whole number */
 #define GAIN_DIVISOR 4	/* a quarter of the difference a second: the figure trails by up to one */
 #define DUTY_MIN     20 /* below that the launches cost more than they show */
@@ -20,4 +23,37 @@ uint32_t loadctl_step(uint32_t duty_permille, uint32_t util, uint32_t low, uint3
 	int duty = (int)duty_permille + step;
 
 	return (uint32_t)(duty < DUTY_MIN ? DUTY_MIN : duty > DUTY_MAX ? DUTY_MAX : duty);
+}
+
+void load_control_on_look(struct gdev *d, const struct hold_policy *p)
+{
+	uint64_t now = clock_mono_ns(), begun = d->since_ns;
+
+	/* The figure trails: what it says just after a rest is still about the rest. */
+	if (d->load.phase_ns > begun)
+		begun = d->load.phase_ns;
+	if (d->state != DEV_HELD || !d->sight.complete || d->load.resting || p->load == LOAD_NONE ||
+	    !(d->sight.look.valid & GPU_VALID_UTIL) || now - begun < 3 * NS_PER_S)
+		return;
+	d->load.duty_permille = loadctl_step(d->load.duty_permille, d->sight.look.util, p->util_low,
+					     p->util, p->util_high);
+	gholder_tell_load(d, (enum load_kind)p->load, d->load.duty_permille);
+}
+
+void load_control_on_time(struct gdev *d, const struct hold_policy *p, uint64_t now_ns)
+{
+	if (d->state != DEV_HELD)
+		return;
+	if (p->rest_ms) {
+		uint64_t phase_ms = d->load.resting ? p->rest_ms : p->work_ms;
+
+		if (now_ns - d->load.phase_ns >= phase_ms * NS_PER_MS) {
+			d->load.resting = !d->load.resting;
+			d->load.phase_ns = now_ns;
+		}
+	} else {
+		d->load.resting = false;
+	}
+	gholder_tell_load(d, d->load.resting ? LOAD_NONE : (enum load_kind)p->load,
+			  d->load.duty_permille);
 }

@@ -3,8 +3,8 @@
 #define TENURE_HOLD_GUARD_OWNERSHIP_H
 
 /*
- * Whose process is this: ours, the owner's explicit exception, or foreign. Reads nothing but
- * /proc/PID/stat and the like, so that it never waits for another process's memory.
+ * Whose process is this: ours, a task's, the owner's explicit exception, or foreign. Reads nothing
+ * but /proc/PID/stat and the like, so that it never waits for another process's memory.
  */
 
 #include "hold/guard/types.h"
@@ -37,5 +37,19 @@ void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look);
 
 /* Somebody was here who is in no list: the class says so from now on. */
 void own_lower_class(struct guard *g);
+
+/*
+ * Which task does a listed process belong to? To the one whose shim its parent chain reaches: the
+ * shim is a subreaper, so what its tree leaves behind becomes its child. Found processes are
+ * remembered by PID and start time, so that they stay the task's when the shim has been killed and
+ * the chain leads elsewhere; so are their descendants. What cannot be read is foreign.
+ *
+ * Where lists show another namespace's numbers there is no chain: on a device that is lent a number
+ * that was not there before is the task's.
+ *
+ * Returns the lease on d to which pid belongs, or NULL. Reads /proc/PID/stat, once for a known
+ * process.
+ */
+struct glease *gkin_find(struct guard *g, const struct gdev *d, pid_t pid);
 
 #endif

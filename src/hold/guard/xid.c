@@ -8,7 +8,6 @@
 #include "base/str.h"
 #include "hold/guard/device.h"
 #include "hold/guard/events.h"
-#include "hold/guard/gstep.h"
 
 #define AGAIN_NS (60 * NS_PER_S) /* the same of one device is not told sooner */
 
