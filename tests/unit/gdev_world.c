@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
-#include "hold/guard/client.h"
+#include "hold/guard/assign.h"
 #include "hold/guard/device.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/look.h"
@@ -60,7 +60,7 @@ int world_setup(void **state)
 	(void)strcpy(w->g->clients[0].instance, "test");
 	policy_defaults(&w->g->clients[0].policy);
 	w->g->clients[0].policy.idle_for_ms = 0;
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->state, DEV_BUSY);
 	w->far = -1;
 	*state = w;

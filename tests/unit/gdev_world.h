@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "hold/guard/types.h"
+#include "hold/holder_proto.h"
 
 #define GIBS	(1ULL << 30)
 #define STRANGE 4100000 /* above the kernel's limit of PIDs, plausible to a driver */

@@ -19,6 +19,7 @@
 #include "base/proc.h"
 #include "base/sock.h"
 #include "gdev_world.h"
+#include "hold/guard/assign.h"
 #include "hold/guard/client.h"
 #include "hold/guard/device.h"
 #include "hold/guard/hold.h"
@@ -734,25 +735,25 @@ static void test_who_asked_first(void **state)
 	first->asked = 2;
 	other->asked = 1;
 	w->d->owner = -1;
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->owner, 1);
 	/* What it has it keeps, if it came from one that selects it no more ... */
 	other->has_policy = false;
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->owner, 0);
 	other->has_policy = true;
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->owner, 0);
 	/* ... but for one that would hold it while it only watches, ... */
 	first->policy.hold = false;
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->owner, 1);
 	first->policy.hold = true;
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->owner, 1);
 	/* ... and what anybody leaves for others. */
 	other->policy.leave = 1;
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->owner, 1);
 	assert_int_equal(w->d->leaver, 1);
 	assert_true(w->d->left);
@@ -770,44 +771,44 @@ static void test_who_holds_first(void **state)
 	(void)strcpy(other->instance, "other");
 	first->asked = 1;
 	other->asked = 2;
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->owner, 0);
 	other->policy.idle_for_ms = 1000;
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->owner, 1);
 	/* At its limit, gone, or with more in use than it calls idle, it holds nothing. */
 	other->policy.max_devices = 1;
 	w->g->n_devs = 2;
 	w->g->devs[1] = (struct gdev){ .state = DEV_HELD, .owner = 1, .known = true };
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->owner, 0);
 	w->g->n_devs = 1;
 	other->policy.max_devices = 0;
 	other->policy.idle_below_bytes = GIBS;
 	first->policy.idle_below_bytes = 3 * GIBS;
 	see(w, 2 * GIBS, NULL, 0, 0);
-	gclient_assign_again(w->g);
+	assign_again(w->g);
 	assert_int_equal(w->d->owner, 0);
 	/* Exceptions are everybody's own. */
 	other->policy.idle_below_bytes = 3 * GIBS;
 	first->policy.n_ignore = 1;
 	first->policy.ignore_pids[0] = ignored;
 	see(w, 2 * GIBS, &ignored, 1, 0);
-	gclient_assign_again(w->g);
+	assign_again(w->g);
 	assert_int_equal(w->d->owner, 0);
 	/* After a yield each waits as long as it wants to. */
 	see(w, 0, NULL, 0, 0);
-	gclient_assign_again(w->g);
+	assign_again(w->g);
 	assert_int_equal(w->d->owner, 1);
 	w->d->yielded = true;
 	other->policy.rehold_ms = 2 * first->policy.rehold_ms;
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->owner, 0);
 	assert_true(w->d->yielded);
 	/* What is held stays with who holds it. */
 	other->policy.rehold_ms = 0;
 	hold(w);
-	gclient_assign_all(w->g);
+	assign_all(w->g);
 	assert_int_equal(w->d->owner, 0);
 }
 

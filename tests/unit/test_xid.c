@@ -13,7 +13,6 @@
 #include "base/str.h"
 #include "gdev_world.h"
 #include "gpu/xid.h"
-#include "hold/guard/client.h"
 #include "hold/guard/device.h"
 #include "hold/guard/look.h"
 #include "hold/guard/requests.h"

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clients and policies.
- *
- * A policy selects devices in an order; the last `leave` of them are left for others; the rest are
- * the instance's. Where several instances select one device, the one whose own rule (idle_for,
- * idle_below, together, max_devices) holds it the soonest has it, between equals the one that asked
- * first, and keeps it for as long as it holds it; what one of them leaves for others, none of them
- * touches: others are other people, and "leave" is a promise to them.
+ * Clients, their policies and their refresh clocks.
  *
  * The refresh clock: once per `refresh` every device of an instance that is not held is checked,
  * and only such a check starts an idle clock, while anything foreign that is seen at any other time
@@ -23,12 +17,13 @@
 #include "base/proc.h"
 #include "base/sock.h"
 #include "base/str.h"
+#include "hold/guard/assign.h"
 #include "hold/guard/device.h"
 #include "hold/guard/events.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/lease.h"
+#include "hold/guard/ledger.h"
 #include "hold/guard/limits.h"
-#include "hold/guard/ownership.h"
 #include "hold/guard/requests.h"
 #include "hold/guard/status.h"
 #include "hold/guard/xid.h"
@@ -56,7 +51,7 @@ static void forget(struct guard *g, struct gclient *c)
 	*c = (struct gclient){ .fd = -1 };
 	if (instance[0] && !gclient_find(g, instance))
 		glease_drop_promises(g, instance);
-	gclient_assign_all(g);
+	assign_all(g);
 }
 
 /* The agent is gone. With a policy it is waited for; without one there is nothing to keep. */
@@ -128,192 +123,6 @@ void gclient_accept(struct guard *g)
 		};
 	else
 		(void)fd_close(fd);
-}
-
-/* --- selection --- */
-
-struct selection {
-	uint32_t n;
-	uint32_t slots[EYES_SLOTS_MAX];
-};
-
-static bool selected(const struct selection *sel, uint32_t slot)
-{
-	for (uint32_t i = 0; i < sel->n; i++)
-		if (sel->slots[i] == slot)
-			return true;
-	return false;
-}
-
-static void list_devices(const struct guard *g, struct gpu_list *list)
-{
-	list->n = 0;
-	for (uint32_t i = 0; i < g->n_devs && list->n < GPU_DEVICES_MAX; i++)
-		list->d[list->n++] = g->devs[i].id;
-}
-
-/* Add a device; a card in MIG mode stands for its instances. */
-static void select_slot(const struct guard *g, struct selection *sel, uint32_t slot)
-{
-	const struct gpu_device *id = &g->devs[slot].id;
-
-	if (!selected(sel, slot) && sel->n < EYES_SLOTS_MAX)
-		sel->slots[sel->n++] = slot;
-	for (uint32_t i = 0; id->mig_parent && i < g->n_devs; i++)
-		if (g->devs[i].id.mig >= 0 && g->devs[i].id.index == id->index &&
-		    !selected(sel, i) && sel->n < EYES_SLOTS_MAX)
-			sel->slots[sel->n++] = i;
-}
-
-/* 0, or as gpu_find() for one that is not there; what is there is selected all the same. */
-static int select_devices(const struct guard *g, const struct hold_policy *p, struct selection *sel,
-			  struct err *e)
-{
-	int r = 0;
-	cleanup_free struct gpu_list *list = xmalloc(sizeof(*list));
-
-	sel->n = 0;
-	if (p->all) {
-		for (uint32_t i = 0; i < g->n_devs; i++)
-			select_slot(g, sel, i);
-		return 0;
-	}
-	list_devices(g, list);
-	for (uint32_t i = 0; i < p->n_gpus; i++) {
-		int slot = gpu_find(list, p->gpus[i], e);
-
-		if (slot < 0)
-			r = slot;
-		else
-			select_slot(g, sel, (uint32_t)slot);
-	}
-	return r;
-}
-
-bool gclient_selects(const struct guard *g, const struct gclient *c, const struct gdev *d)
-{
-	struct selection sel;
-
-	if (!c || !c->has_policy)
-		return true;
-	(void)select_devices(g, &c->policy, &sel, NULL);
-	return selected(&sel, d->slot);
-}
-
-/* Position of slot among those that can be held, counted from the end; leave is over these. */
-static bool is_left(const struct guard *g, const struct selection *sel, uint32_t slot,
-		    uint32_t leave)
-{
-	uint32_t from_end = 0;
-
-	for (uint32_t i = sel->n; i-- > 0;) {
-		if (sel->slots[i] == slot)
-			return from_end < leave;
-		from_end += !g->devs[sel->slots[i]].id.mig_parent;
-	}
-	return false;
-}
-
-/*
- * How long it takes from the next look at d until c holds it by its own rule, as far as can be
- * told; UINT64_MAX: not as things are. With `together` all of its devices have to be idle.
- */
-static uint64_t delay_of(struct guard *g, const struct gclient *c, const struct selection *sel,
-			 const struct gdev *d)
-{
-	const struct hold_policy *p = &c->policy;
-
-	if (!p->hold || c->dropping || c->silent || c->orphan_until_ns || glimit_is_full(g, c, d) ||
-	    !own_is_clear_for(g, c, d))
-		return UINT64_MAX;
-	for (uint32_t i = 0; p->together && i < sel->n; i++) {
-		const struct gdev *other = &g->devs[sel->slots[i]];
-
-		if (other->state == DEV_BUSY && !other->id.mig_parent &&
-		    !own_is_clear_for(g, c, other))
-			return UINT64_MAX;
-	}
-	return gstep_wait_by(p, d) + (d->state == DEV_BUSY ? p->refresh_ms * NS_PER_MS : 0);
-}
-
-/* Who has a device, or leaves it, of those that were looked at so far. */
-struct choice {
-	int client; /* -1: nobody */
-	uint64_t delay;
-};
-
-/*
- * Whether client i goes before the one that was chosen: who would hold it before who only watches,
- * then who holds it by its own rule the soonest, then the one that has it now, then who asked
- * first. What is held, or used by a task, changes hands no more.
- */
-static bool goes_before(const struct guard *g, int i, uint64_t delay, const struct choice *chosen,
-			int present)
-{
-	int other = chosen->client;
-
-	if (other < 0)
-		return true;
-	if (g->clients[i].policy.hold != g->clients[other].policy.hold)
-		return g->clients[i].policy.hold;
-	if (delay != chosen->delay)
-		return delay < chosen->delay;
-	if (i == present)
-		return true;
-	return other != present && g->clients[i].asked < g->clients[other].asked;
-}
-
-static void consider_for(struct guard *g, int i, uint64_t delay, struct choice *chosen, int present)
-{
-	if (goes_before(g, i, delay, chosen, present))
-		*chosen = (struct choice){ .client = i, .delay = delay };
-}
-
-/* Nothing is decided any more about who will hold it: it is held, or on its way to or from a task.
- */
-static bool is_settled(const struct gdev *d)
-{
-	return d->holder.pid || gdev_occupied(d) || d->state == DEV_LENT || d->came_home ||
-	       d->hold_while;
-}
-
-void gclient_assign_all(struct guard *g)
-{
-	struct choice owner[EYES_SLOTS_MAX], leaver[EYES_SLOTS_MAX];
-
-	g->assign_due = false;
-	for (uint32_t i = 0; i < EYES_SLOTS_MAX; i++)
-		owner[i] = leaver[i] = (struct choice){ .client = -1 };
-	for (int i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		const struct gclient *c = &g->clients[i];
-		struct selection sel;
-
-		if (!c->used || !c->has_policy)
-			continue;
-		(void)select_devices(g, &c->policy, &sel, NULL);
-		for (uint32_t k = 0; k < sel.n; k++) {
-			uint32_t slot = sel.slots[k];
-			const struct gdev *d = &g->devs[slot];
-
-			consider_for(g, i, is_settled(d) ? 0 : delay_of(g, c, &sel, d),
-				     &owner[slot], d->owner);
-			if (is_left(g, &sel, slot, c->policy.leave))
-				consider_for(g, i, 0, &leaver[slot], d->leaver);
-		}
-	}
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (g->devs[i].known)
-			gdev_assign(g, &g->devs[i], owner[i].client, leaver[i].client);
-}
-
-void gclient_assign_again(struct guard *g)
-{
-	unsigned int n = 0;
-
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
-		n += g->clients[i].used && g->clients[i].has_policy && g->clients[i].policy.hold;
-	if (g->assign_due && n > 1)
-		gclient_assign_all(g);
 }
 
 /* --- messages --- */
@@ -416,7 +225,7 @@ static int check_selection(struct guard *g, const struct gclient *c, struct hold
 		return r;
 	if (g->n_devs == 0 && !c->returned)
 		return err_set(e, -ENODEV, "%s", g->trouble[0] ? g->trouble : "no GPU can be seen");
-	r = select_devices(g, p, &sel, e);
+	r = assign_select(g, p, &sel, e);
 	if (r < 0 && !c->returned)
 		return r;
 	if (r < 0)
@@ -472,12 +281,12 @@ static void on_policy(struct guard *g, struct gclient *c, const struct hold_poli
 	c->cgroup[0] = '\0';
 	if (policy.my_cgroup)
 		take_cgroup(g, c);
-	gclient_assign_all(g);
+	assign_all(g);
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		g->devs[i].dirty = true; /* somebody wants to know how all of them stand now */
 	c->tick_ns = 0;
 	for (uint32_t i = 0; anew && i < g->n_devs; i++)
-		if (gclient_selects(g, c, &g->devs[i])) /* whoever has it by now */
+		if (assign_selects(g, c, &g->devs[i])) /* whoever has it by now */
 			gxid_forget(g, &g->devs[i], "tenure was started anew");
 	apply_to_held(g, c, &before);
 }
@@ -665,11 +474,6 @@ void gclient_on_readable(struct guard *g, struct gclient *c)
 
 /* --- what time brings --- */
 
-static bool owns(const struct guard *g, const struct gclient *c, const struct gdev *d)
-{
-	return d->owner == (int)(c - g->clients) && d->known && !d->id.mig_parent;
-}
-
 /* With `together`: one that is busy sets all clocks back. True: all are idle or held. */
 static bool all_ripe(struct guard *g, struct gclient *c, uint64_t now)
 {
@@ -678,14 +482,14 @@ static bool all_ripe(struct guard *g, struct gclient *c, uint64_t now)
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
 
-		if (!owns(g, c, d) || d->state == DEV_LEFT || d->state == DEV_LENT ||
+		if (!gclient_owns(g, c, d) || d->state == DEV_LEFT || d->state == DEV_LENT ||
 		    gdev_occupied(d))
 			continue;
 		busy = busy || d->state == DEV_BUSY;
 		ripe = ripe && ghold_ripe(g, d, now);
 	}
 	for (uint32_t i = 0; busy && i < g->n_devs; i++)
-		if (owns(g, c, &g->devs[i]) && g->devs[i].state == DEV_IDLE)
+		if (gclient_owns(g, c, &g->devs[i]) && g->devs[i].state == DEV_IDLE)
 			gdev_reset_idle(&g->devs[i], now);
 	return ripe && !busy;
 }
@@ -709,14 +513,14 @@ void gclient_consider(struct guard *g, struct gclient *c)
 	uint64_t now = clock_mono_ns();
 
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (owns(g, c, &g->devs[i]) && g->devs[i].check)
+		if (gclient_owns(g, c, &g->devs[i]) && g->devs[i].check)
 			return; /* not all of them were looked at yet */
 	if (c->policy.together && !all_ripe(g, c, now))
 		return;
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
 
-		if (!owns(g, c, d) || !ghold_ripe(g, d, now))
+		if (!gclient_owns(g, c, d) || !ghold_ripe(g, d, now))
 			continue;
 		if (glimit_hold(g, c, d))
 			continue;
@@ -733,8 +537,8 @@ static void check_devices(struct guard *g, struct gclient *c)
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
 
-		if (!owns(g, c, d) || !d->present || gdev_occupied(d) || d->state == DEV_LEFT ||
-		    d->state == DEV_LENT)
+		if (!gclient_owns(g, c, d) || !d->present || gdev_occupied(d) ||
+		    d->state == DEV_LEFT || d->state == DEV_LENT)
 			continue;
 		d->check = true;
 		eyes_look_now(g->eyes, d->slot);
@@ -748,7 +552,7 @@ static void check_due(struct guard *g, struct gclient *c, uint64_t now)
 
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
-		uint64_t due = owns(g, c, d) && d->state == DEV_IDLE ? ghold_at(g, d) : 0;
+		uint64_t due = gclient_owns(g, c, d) && d->state == DEV_IDLE ? ghold_at(g, d) : 0;
 
 		if (!due || now < due || d->due_ns == due || d->check || !d->present)
 			continue;
@@ -765,7 +569,8 @@ static void check_due(struct guard *g, struct gclient *c, uint64_t now)
 static bool any_holder(const struct guard *g, const struct gclient *c)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (owns(g, c, &g->devs[i]) && g->devs[i].holder.pid && !g->devs[i].hold_while)
+		if (gclient_owns(g, c, &g->devs[i]) && g->devs[i].holder.pid &&
+		    !g->devs[i].hold_while)
 			return true;
 	return false;
 }
@@ -780,7 +585,7 @@ void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns)
 			return; /* it has not read what went before: the next turn tells */
 		c->dropping = false;
 		c->has_policy = false;
-		gclient_assign_all(g);
+		assign_all(g);
 		if (c->fd < 0)
 			forget(g, c);
 		return;

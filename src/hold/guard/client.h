@@ -2,7 +2,7 @@
 #ifndef TENURE_HOLD_GUARD_CLIENT_H
 #define TENURE_HOLD_GUARD_CLIENT_H
 
-/* The guard's clients: agents, one per instance, and what their policies select. See proto.h. */
+/* The guard's clients: agents, one per instance. See proto.h. */
 
 #include "hold/guard/types.h"
 
@@ -12,11 +12,6 @@ void gclient_accept(struct guard *g);
 /* A client's socket is readable or ended; where c->full, it has room again or ended. */
 void gclient_on_readable(struct guard *g, struct gclient *c);
 
-/* Give every device its owner by the policies there are; call when devices or policies changed. */
-void gclient_assign_all(struct guard *g);
-/* The same where what has happened since may change it (g->assign_due). */
-void gclient_assign_again(struct guard *g);
-
 /* The guard has become ready: take the policies that came before. */
 void gclient_on_ready(struct guard *g);
 
@@ -25,9 +20,6 @@ void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns);
 
 /* A check of one of c's devices was seen: hold what is ripe once all of them were. */
 void gclient_consider(struct guard *g, struct gclient *c);
-
-/* Its policy names d; so does one that has not told its policy, for all that is known. */
-bool gclient_selects(const struct guard *g, const struct gclient *c, const struct gdev *d);
 
 /* Some client, connected or awaited, is there. */
 bool gclient_any(const struct guard *g);

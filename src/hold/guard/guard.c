@@ -39,14 +39,15 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "hold/guard/assign.h"
 #include "hold/guard/client.h"
 #include "hold/guard/device.h"
 #include "hold/guard/events.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/holder_process.h"
 #include "hold/guard/lease.h"
+#include "hold/guard/ledger.h"
 #include "hold/guard/look.h"
-#include "hold/guard/ownership.h"
 #include "hold/guard/status.h"
 #include "hold/guard/types.h"
 #include "hold/guard/verdict.h"
@@ -204,7 +205,7 @@ static void on_eyes(struct guard *g)
 	bool first = note_trouble(g);
 
 	if (take_devices(g)) {
-		gclient_assign_all(g);
+		assign_all(g);
 		gevent_guard_changed(g);
 		take_sights(g); /* they may have been looked at before we knew them */
 	}
@@ -465,7 +466,7 @@ static void on_time(struct guard *g)
 		begin_quit(g);
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		gdev_on_time(g, &g->devs[i], now);
-	gclient_assign_again(g);
+	assign_again(g);
 	for (uint32_t i = 0; now >= g->turn_away_ns && i < g->n_devs; i++)
 		gdev_turn_away(&g->devs[i]);
 	if (now >= g->turn_away_ns)

@@ -5,6 +5,7 @@
 /* The guard's side of a holder: starting, telling and ending the process of one device. */
 
 #include "hold/guard/types.h"
+#include "hold/holder_proto.h"
 
 /* Start a holder for d with its owner's policy. 0, or -errno; d->holder is filled on success. */
 int gholder_start(struct guard *g, struct gdev *d, struct err *e);

@@ -20,6 +20,7 @@
  * the socket takes it, in the newest version, and entries stay until it was.
  */
 #include "hold/guard/lease.h"
+#include "hold/guard/ledger.h"
 
 #include <errno.h>
 #include <string.h>

@@ -16,7 +16,7 @@
  * counted in d->n_leases and the like.
  */
 
-#include "hold/guard/ledger.h"
+#include "hold/guard/types.h"
 #include "hold/guard/verdict.h"
 
 /* An entry of d has changed: count anew what the ledger says of the device. */

@@ -6,11 +6,6 @@
 
 #include "hold/guard/device.h"
 
-static bool owns(const struct guard *g, const struct gclient *c, const struct gdev *d)
-{
-	return d->owner == (int)(c - g->clients) && d->known && !d->id.mig_parent;
-}
-
 /* A task of the instance has d or is to have it; NULL: of any. */
 static bool has_task(const struct guard *g, const struct gclient *c, const struct gdev *d)
 {
@@ -35,7 +30,7 @@ static bool is_reserved(const struct guard *g, const struct gclient *c, const st
 
 static bool is_held(const struct guard *g, const struct gclient *c, const struct gdev *d)
 {
-	return gdev_occupied(d) && (!c || owns(g, c, d));
+	return gdev_occupied(d) && (!c || gclient_owns(g, c, d));
 }
 
 /* Devices with tasks of c, but for one. */
@@ -146,7 +141,7 @@ static struct gdev *least_wanted(struct guard *g, const struct gclient *c)
 	for (uint32_t i = 0; i < g->n_devs; i++) {
 		struct gdev *d = &g->devs[i];
 
-		if ((!c || owns(g, c, d)) && gdev_holds(d) && !has_task(g, NULL, d) &&
+		if ((!c || gclient_owns(g, c, d)) && gdev_holds(d) && !has_task(g, NULL, d) &&
 		    (!found || !d->hold_while || found->hold_while))
 			found = d;
 	}

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/proc.h"
-#include "base/str.h"
 #include "hold/guard/events.h"
 #include "hold/holder_proto.h"
 

@@ -17,14 +17,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
-#include "gpu/xid.h"
-#include "hold/guard/client.h"
+#include "hold/guard/assign.h"
 #include "hold/guard/device.h"
 #include "hold/guard/lease.h"
+#include "hold/guard/ledger.h"
 #include "hold/guard/lend.h"
 #include "hold/guard/limits.h"
 
@@ -242,7 +241,7 @@ static int check_collectors(struct guard *g, const struct gclient *c, const stru
 
 	GLEASE_EACH(g, l)
 	if (l->flags & LEASE_RESERVED && strcmp(l->instance, c->instance) != 0 &&
-	    gclient_selects(g, gclient_find(g, l->instance), d))
+	    assign_selects(g, gclient_find(g, l->instance), d))
 		return err_set(e, -EBUSY, "GPUs are collected for %s of %s, which came first",
 			       lease_id_text(&l->id, id), l->instance);
 	return 0;

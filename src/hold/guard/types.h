@@ -4,23 +4,22 @@
 
 /*
  * What the guard knows: its devices, its clients (one per instance), and the events it has told.
- * All of it belongs to the guard's one thread. The files that begin with g work on it; guard.c has
- * the loop.
+ * All of it belongs to the guard's one thread; guard.c has the loop.
  */
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "base/endpoint.h"
 #include "base/proc.h"
 #include "hold/guard/eyes.h"
 #include "hold/guard/hints.h"
 #include "hold/guard/settle.h"
-#include "hold/holder_proto.h"
 #include "hold/policy.h"
 #include "hold/proto.h"
 #include "hold/state.h"
+
+struct endpoint_keeper;
 
 #define GUARD_CLIENTS_MAX 64
 #define GUARD_LEASES_MAX  256
@@ -265,6 +264,13 @@ static inline bool gdev_holds(const struct gdev *d)
 static inline bool gdev_occupied(const struct gdev *d)
 {
 	return gdev_holds(d) || gdev_letting_go(d);
+}
+
+/* Its policy has d, which is a device that can be held. */
+static inline bool gclient_owns(const struct guard *g, const struct gclient *c,
+				const struct gdev *d)
+{
+	return d->owner == (int)(c - g->clients) && d->known && !d->id.mig_parent;
 }
 
 /* The client of that instance; NULL: it has none, not even one that is waited for. */

@@ -25,6 +25,7 @@
 #include "hold/guard/device.h"
 #include "hold/guard/events.h"
 #include "hold/guard/ownership.h"
+#include "hold/holder_proto.h"
 
 #define RISE_BYTES     SETTLE_RISE_BYTES
 #define HIDDEN_REST_NS NS_PER_S /* who ends is not listed any more, and is cleaned up after */

@@ -24,7 +24,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
 #include "gpu/cuda.h"
