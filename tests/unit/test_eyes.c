@@ -123,11 +123,11 @@ static struct eyes *open_eyes(void)
 	return eyes;
 }
 
-static void wait_for_sight(struct eyes *eyes, struct sight *s)
+static void wait_for_sight(struct eyes *eyes, struct sample *s)
 {
 	uint64_t end = clock_mono_ns() + PATIENT * NS_PER_S;
 
-	while (!eyes_sight(eyes, 0, s->seq, s) && clock_mono_ns() < end)
+	while (!eyes_sample(eyes, 0, s->seq, s) && clock_mono_ns() < end)
 		nap();
 	assert_true(s->seq);
 }
@@ -137,7 +137,7 @@ static void wait_for_sight(struct eyes *eyes, struct sight *s)
 static void test_asked_during_a_look(void **state)
 {
 	struct eyes *eyes;
-	struct sight s = { 0 };
+	struct sample s = { 0 };
 	unsigned int looks;
 
 	driver_reset();
@@ -161,7 +161,7 @@ static void test_asked_during_a_look(void **state)
 static void test_check_that_is_followed_by_news(void **state)
 {
 	struct eyes *eyes;
-	struct sight s = { 0 };
+	struct sample s = { 0 };
 
 	driver_reset();
 	eyes = open_eyes();
@@ -207,7 +207,7 @@ static void pass(uint64_t ns)
 static void test_calm(void **state)
 {
 	struct eyes *eyes;
-	struct sight s = { 0 };
+	struct sample s = { 0 };
 	unsigned int before;
 	uint64_t since;
 
@@ -241,7 +241,7 @@ static void test_calm(void **state)
 static void test_driver_that_was_upgraded(void **state)
 {
 	struct eyes *eyes;
-	struct sight s = { 0 };
+	struct sample s = { 0 };
 	char text[200];
 
 	driver_reset();

@@ -65,7 +65,7 @@ static void run_loop(uint32_t start, int window, double gain, uint32_t target)
 	for (int t = 1; t < 120; t++) {
 		uint32_t util = plant(duties, t - 1, window, gain);
 
-		duties[t] = loadctl_step(duties[t - 1], util, low, target, high);
+		duties[t] = load_control_step(duties[t - 1], util, low, target, high);
 		assert_in_range(duties[t], 20, 1000);
 		if (t > 40)
 			assert_in_range(util, target - 5, target + 5);
@@ -90,17 +90,17 @@ static void test_limits(void **state)
 	uint32_t up = 500, down = 500;
 
 	for (int i = 0; i < 50; i++) {
-		up = loadctl_step(up, 0, 50, 75, 85);
-		down = loadctl_step(down, 100, 50, 75, 85);
+		up = load_control_step(up, 0, 50, 75, 85);
+		down = load_control_step(down, 100, 50, 75, 85);
 	}
 	assert_int_equal(up, 1000);
 	assert_int_equal(down, 20);
 	/* Near the target nothing changes; outside the band it goes twice as fast. */
-	assert_int_equal(loadctl_step(500, 76, 50, 75, 85), 500);
-	assert_int_equal(loadctl_step(500, 74, 50, 75, 85), 500);
-	assert_int_equal(loadctl_step(500, 55, 50, 75, 85), 550);
-	assert_int_equal(loadctl_step(500, 35, 50, 75, 85), 700);
-	assert_int_equal(loadctl_step(500, 95, 50, 75, 85), 400);
+	assert_int_equal(load_control_step(500, 76, 50, 75, 85), 500);
+	assert_int_equal(load_control_step(500, 74, 50, 75, 85), 500);
+	assert_int_equal(load_control_step(500, 55, 50, 75, 85), 550);
+	assert_int_equal(load_control_step(500, 35, 50, 75, 85), 700);
+	assert_int_equal(load_control_step(500, 95, 50, 75, 85), 400);
 }
 
 int main(void)

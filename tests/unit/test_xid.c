@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Error reports of the driver: what they mean, and what the guard does (gdev_world.h). */
+/* Error reports of the driver: what they mean, and what the guard does (guard_world.h). */
 
 #include <errno.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "gdev_world.h"
 #include "gpu/xid.h"
+#include "guard_world.h"
 #include "hold/guard/device.h"
 #include "hold/guard/look.h"
 #include "hold/guard/requests.h"
@@ -43,7 +43,7 @@ static void test_kinds(void **state)
 
 static void report(struct world *w, int32_t slot, uint32_t xid, uint32_t n)
 {
-	gxid_on_error(w->g, &(struct eyes_error){ .slot = slot, .xid = xid, .n = n });
+	xid_guard_on_error(w->g, &(struct eyes_error){ .slot = slot, .xid = xid, .n = n });
 }
 
 static void test_of_a_program(void **state)
@@ -102,13 +102,13 @@ static void test_of_the_device(void **state)
 		assert_false(w->d->vacant);
 	}
 	/* That looks fail for a while says nothing; that it was not there does. */
-	w->d->sight.code = -EIO;
-	gdev_on_sight(w->g, w->d);
+	w->d->sample.code = -EIO;
+	look_on_sample(w->g, w->d);
 	see(w, 0, NULL, 0, 0);
 	assert_int_equal(w->d->xid, 48);
-	w->d->sight.code = -ENODEV;
-	(void)strcpy(w->d->sight.trouble, "GPU is lost");
-	gdev_on_sight(w->g, w->d);
+	w->d->sample.code = -ENODEV;
+	(void)strcpy(w->d->sample.trouble, "GPU is lost");
+	look_on_sample(w->g, w->d);
 	assert_string_equal(w->d->reason,
 			    "cannot be seen: GPU is lost; XID 48 (double bit ECC error)");
 	see(w, 0, NULL, 0, 0);
@@ -132,23 +132,23 @@ static void test_beside_a_task(void **state)
 	(void)str_copy(m.uuid, sizeof(m.uuid), w->d->id.uuid);
 	m.pid = pid;
 	m.start = self.start;
-	gorder_on_lease(w->g, &w->g->clients[0], &m);
+	request_lease(w->g, &w->g->clients[0], &m);
 	see(w, GIBS, &pid, 1, 0);
 	assert_int_equal(w->d->state, DEV_LENT);
 	report(w, 0, 79, 1);
 	see(w, GIBS, &pid, 1, 0);
 	assert_string_equal(w->d->reason, "lent to task 1; XID 79 (GPU has fallen off the bus)");
-	gorder_on_unlease(w->g, &w->g->clients[0], &end);
+	request_unlease(w->g, &w->g->clients[0], &end);
 	see(w, 0, NULL, 0, 0);
 	assert_int_equal(w->d->n_leases, 0);
 	assert_int_equal(w->d->state, DEV_BUSY);
 	m.pid = 0;
-	gorder_on_lease(w->g, &w->g->clients[0], &m);
+	request_lease(w->g, &w->g->clients[0], &m);
 	assert_int_equal(w->d->n_leases, 0);
 	/* Its owner says that it is to be used. */
-	gxid_forget(w->g, w->d, "tenure was started anew");
+	xid_guard_forget(w->g, w->d, "tenure was started anew");
 	see(w, 0, NULL, 0, 0);
-	gorder_on_lease(w->g, &w->g->clients[0], &m);
+	request_lease(w->g, &w->g->clients[0], &m);
 	assert_int_equal(w->d->n_leases, 1);
 }
 

@@ -66,7 +66,7 @@ int assign_select(const struct guard *g, const struct hold_policy *p, struct sel
 	return r;
 }
 
-bool assign_selects(const struct guard *g, const struct gclient *c, const struct gdev *d)
+bool assign_selects(const struct guard *g, const struct client *c, const struct device *d)
 {
 	struct selection sel;
 
@@ -94,22 +94,22 @@ static bool is_left(const struct guard *g, const struct selection *sel, uint32_t
  * How long it takes from the next look at d until c holds it by its own rule, as far as can be
  * told; UINT64_MAX: not as things are. With `together` all of its devices have to be idle.
  */
-static uint64_t delay_of(struct guard *g, const struct gclient *c, const struct selection *sel,
-			 const struct gdev *d)
+static uint64_t delay_of(struct guard *g, const struct client *c, const struct selection *sel,
+			 const struct device *d)
 {
 	const struct hold_policy *p = &c->policy;
 
-	if (!p->hold || c->dropping || c->silent || c->orphan_until_ns || glimit_is_full(g, c, d) ||
+	if (!p->hold || c->dropping || c->silent || c->orphan_until_ns || limit_is_full(g, c, d) ||
 	    !own_is_clear_for(g, c, d))
 		return UINT64_MAX;
 	for (uint32_t i = 0; p->together && i < sel->n; i++) {
-		const struct gdev *other = &g->devs[sel->slots[i]];
+		const struct device *other = &g->devs[sel->slots[i]];
 
 		if (other->state == DEV_BUSY && !other->id.mig_parent &&
 		    !own_is_clear_for(g, c, other))
 			return UINT64_MAX;
 	}
-	return gstep_wait_by(p, d) + (d->state == DEV_BUSY ? p->refresh_ms * NS_PER_MS : 0);
+	return device_wait_by(p, d) + (d->state == DEV_BUSY ? p->refresh_ms * NS_PER_MS : 0);
 }
 
 /* Who has a device, or leaves it, of those that were looked at so far. */
@@ -147,9 +147,9 @@ static void consider_for(struct guard *g, int i, uint64_t delay, struct choice *
 
 /* Nothing is decided any more about who will hold it: it is held, or on its way to or from a task.
  */
-static bool is_settled(const struct gdev *d)
+static bool is_settled(const struct device *d)
 {
-	return d->holder.pid || gdev_occupied(d) || d->state == DEV_LENT || d->came_home ||
+	return d->holder.pid || device_occupied(d) || d->state == DEV_LENT || d->came_home ||
 	       d->hold_while;
 }
 
@@ -161,7 +161,7 @@ void assign_all(struct guard *g)
 	for (uint32_t i = 0; i < EYES_SLOTS_MAX; i++)
 		owner[i] = leaver[i] = (struct choice){ .client = -1 };
 	for (int i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		const struct gclient *c = &g->clients[i];
+		const struct client *c = &g->clients[i];
 		struct selection sel;
 
 		if (!c->used || !c->has_policy)
@@ -169,7 +169,7 @@ void assign_all(struct guard *g)
 		(void)assign_select(g, &c->policy, &sel, NULL);
 		for (uint32_t k = 0; k < sel.n; k++) {
 			uint32_t slot = sel.slots[k];
-			const struct gdev *d = &g->devs[slot];
+			const struct device *d = &g->devs[slot];
 
 			consider_for(g, i, is_settled(d) ? 0 : delay_of(g, c, &sel, d),
 				     &owner[slot], d->owner);
@@ -179,7 +179,7 @@ void assign_all(struct guard *g)
 	}
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (g->devs[i].known)
-			gdev_assign(g, &g->devs[i], owner[i].client, leaver[i].client);
+			device_assign(g, &g->devs[i], owner[i].client, leaver[i].client);
 }
 
 void assign_again(struct guard *g)

@@ -17,7 +17,7 @@ int assign_select(const struct guard *g, const struct hold_policy *p, struct sel
 		  struct err *e);
 
 /* Its policy names d; so does one that has not told its policy, for all that is known. */
-bool assign_selects(const struct guard *g, const struct gclient *c, const struct gdev *d);
+bool assign_selects(const struct guard *g, const struct client *c, const struct device *d);
 
 /* Give every device its owner by the policies there are; call when devices or policies changed. */
 void assign_all(struct guard *g);

@@ -32,7 +32,7 @@
 #define HALF_OPEN_MAX 4		     /* of one process */
 #define HELLO_NS      (10 * NS_PER_S)
 
-static void send_text(struct gclient *c, enum msg_type type, int code, const char *text)
+static void send_text(struct client *c, enum msg_type type, int code, const char *text)
 {
 	struct msg_text m = { .head = PROTO_HEAD(MSG_REFUSED, struct msg_text), .code = code };
 
@@ -42,47 +42,47 @@ static void send_text(struct gclient *c, enum msg_type type, int code, const cha
 		(void)sock_send(c->fd, &m, sizeof(m));
 }
 
-static void forget(struct guard *g, struct gclient *c)
+static void forget(struct guard *g, struct client *c)
 {
 	char instance[PROTO_INSTANCE_MAX];
 
 	(void)str_copy(instance, sizeof(instance), c->instance);
 	(void)fd_close(c->fd);
-	*c = (struct gclient){ .fd = -1 };
-	if (instance[0] && !gclient_find(g, instance))
-		glease_drop_promises(g, instance);
+	*c = (struct client){ .fd = -1 };
+	if (instance[0] && !client_find(g, instance))
+		lease_drop_promises(g, instance);
 	assign_all(g);
 }
 
 /* The agent is gone. With a policy it is waited for; without one there is nothing to keep. */
-static void on_gone(struct guard *g, struct gclient *c)
+static void on_gone(struct guard *g, struct client *c)
 {
 	c->fd = fd_close(c->fd);
-	glease_end_untold(g, c->instance);
-	if ((!c->has_policy && !glease_count(g, c->instance)) || c->dropping) {
+	lease_end_untold(g, c->instance);
+	if ((!c->has_policy && !ledger_count(g, c->instance)) || c->dropping) {
 		forget(g, c);
 		return;
 	}
 	c->begun = c->has_policy;
 	c->orphan_until_ns = clock_mono_ns() + GUARD_ORPHAN_MS * NS_PER_MS;
-	(void)gevent_add(g, NULL, EVENT_NOTE,
-			 "the agent of %s (PID %d) is gone; its holds are kept for %u s",
-			 c->instance, (int)c->pid, GUARD_ORPHAN_MS / 1000);
+	(void)event_add(g, NULL, EVENT_NOTE,
+			"the agent of %s (PID %d) is gone; its holds are kept for %u s",
+			c->instance, (int)c->pid, GUARD_ORPHAN_MS / 1000);
 }
 
-static bool is_half_open(const struct gclient *c)
+static bool is_half_open(const struct client *c)
 {
 	return c->used && !c->instance[0];
 }
 
 /* Who has waited longest before it says HELLO, of all or of one process; n: how many there are. */
-static struct gclient *oldest_half_open(struct guard *g, pid_t pid, unsigned int *ret_n)
+static struct client *oldest_half_open(struct guard *g, pid_t pid, unsigned int *ret_n)
 {
-	struct gclient *oldest = NULL;
+	struct client *oldest = NULL;
 
 	*ret_n = 0;
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		struct gclient *c = &g->clients[i];
+		struct client *c = &g->clients[i];
 
 		if (!is_half_open(c) || (pid && c->pid != pid))
 			continue;
@@ -94,10 +94,10 @@ static struct gclient *oldest_half_open(struct guard *g, pid_t pid, unsigned int
 }
 
 /* A process has a few connections that say nothing; beyond them its oldest one goes. */
-static struct gclient *find_room(struct guard *g, pid_t pid)
+static struct client *find_room(struct guard *g, pid_t pid)
 {
 	unsigned int n;
-	struct gclient *c = oldest_half_open(g, pid, &n);
+	struct client *c = oldest_half_open(g, pid, &n);
 
 	if (n >= HALF_OPEN_MAX)
 		forget(g, c);
@@ -110,15 +110,15 @@ static struct gclient *find_room(struct guard *g, pid_t pid)
 	return c;
 }
 
-void gclient_accept(struct guard *g)
+void client_accept(struct guard *g)
 {
 	pid_t pid = 0;
 	int fd = sock_accept(g->listen_fd, &pid);
-	struct gclient *c = fd >= 0 ? find_room(g, pid) : NULL;
+	struct client *c = fd >= 0 ? find_room(g, pid) : NULL;
 	uint64_t now = clock_mono_ns();
 
 	if (c)
-		*c = (struct gclient){
+		*c = (struct client){
 			.used = true, .fd = fd, .pid = pid, .listened_ns = now, .came_ns = now
 		};
 	else
@@ -127,11 +127,11 @@ void gclient_accept(struct guard *g)
 
 /* --- messages --- */
 
-static struct gclient *find_instance(struct guard *g, const char *instance,
-				     const struct gclient *except)
+static struct client *find_instance(struct guard *g, const char *instance,
+				    const struct client *except)
 {
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		struct gclient *c = &g->clients[i];
+		struct client *c = &g->clients[i];
 
 		if (c->used && c != except && !strcmp(c->instance, instance))
 			return c;
@@ -140,7 +140,7 @@ static struct gclient *find_instance(struct guard *g, const char *instance,
 }
 
 /* A new agent of an instance that is waited for takes its place, holds and all. */
-static struct gclient *adopt(struct gclient *orphan, struct gclient *c)
+static struct client *adopt(struct client *orphan, struct client *c)
 {
 	orphan->fd = c->fd;
 	orphan->pid = c->pid;
@@ -150,13 +150,13 @@ static struct gclient *adopt(struct gclient *orphan, struct gclient *c)
 	orphan->full = false;
 	orphan->silent_ns = 0;
 	orphan->listened_ns = clock_mono_ns();
-	*c = (struct gclient){ .fd = -1 };
+	*c = (struct client){ .fd = -1 };
 	return orphan;
 }
 
-static void on_hello(struct guard *g, struct gclient *c, struct msg_hello *m)
+static void on_hello(struct guard *g, struct client *c, struct msg_hello *m)
 {
-	struct gclient *other;
+	struct client *other;
 
 	if (c->instance[0]) {
 		on_gone(g, c); /* once is enough, and its devices are those of its first name */
@@ -184,19 +184,19 @@ static void on_hello(struct guard *g, struct gclient *c, struct msg_hello *m)
 		c->next_event = m->last_event + 1;
 	else if (!other) /* what was before it came is not its business */
 		c->next_event = m->guard_pid ? 1 : g->last_event + 1;
-	gevent_tell_guard(g, c, MSG_WELCOME);
-	glease_tell_all(g, c);
-	gevent_tell_devices(g, c, true);
-	gevent_tell(g, c);
+	status_tell_guard(g, c, MSG_WELCOME);
+	lease_tell_all(g, c);
+	status_tell_devices(g, c, true);
+	event_tell(g, c);
 }
 
 /* What can be known of it before a hold: more than the device has, or nothing left of it. */
-static int check_fits(const struct gdev *d, const struct mem_amount *m, struct err *e)
+static int check_fits(const struct device *d, const struct mem_amount *m, struct err *e)
 {
 	const double gib = (double)(1ULL << 30);
-	uint64_t total = d->sight.look.total;
+	uint64_t total = d->sample.look.total;
 
-	if (d->id.mig_parent || !d->sight.seq)
+	if (d->id.mig_parent || !d->sample.seq)
 		return 0;
 	if (m->kind == MEM_BYTES && m->bytes > total)
 		return err_set(e, -ERANGE, "memory: %.1f GiB asked for, GPU %u (%s) has %.1f GiB",
@@ -215,7 +215,7 @@ static int check_fits(const struct gdev *d, const struct mem_amount *m, struct e
  * A name that fits nothing is refused, but not of an agent that was with a guard before: that one
  * has taken it, so the card is away and may come back. The others are held meanwhile.
  */
-static int check_selection(struct guard *g, const struct gclient *c, struct hold_policy *p,
+static int check_selection(struct guard *g, const struct client *c, struct hold_policy *p,
 			   struct err *e)
 {
 	struct selection sel;
@@ -229,7 +229,7 @@ static int check_selection(struct guard *g, const struct gclient *c, struct hold
 	if (r < 0 && !c->returned)
 		return r;
 	if (r < 0)
-		(void)gevent_add(g, NULL, EVENT_NOTE, "the policy of %s: %s", c->instance, e->text);
+		(void)event_add(g, NULL, EVENT_NOTE, "the policy of %s: %s", c->instance, e->text);
 	r = 0;
 	for (uint32_t i = 0; p->hold && r == 0 && i < sel.n; i++)
 		r = check_fits(&g->devs[sel.slots[i]], &p->memory, e);
@@ -237,7 +237,7 @@ static int check_selection(struct guard *g, const struct gclient *c, struct hold
 }
 
 /* In a container of its own everything is in "/": that would make every newcomer ours. */
-static void take_cgroup(struct guard *g, struct gclient *c)
+static void take_cgroup(struct guard *g, struct client *c)
 {
 	if (proc_cgroup(c->pid, c->cgroup, sizeof(c->cgroup)) == 0 && strcmp(c->cgroup, "/") != 0)
 		return;
@@ -245,22 +245,22 @@ static void take_cgroup(struct guard *g, struct gclient *c)
 }
 
 /* A new policy of an instance whose devices are held under another: they follow at once. */
-static void apply_to_held(struct guard *g, struct gclient *c, const struct hold_policy *before)
+static void apply_to_held(struct guard *g, struct client *c, const struct hold_policy *before)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct gdev *d = &g->devs[i];
+		struct device *d = &g->devs[i];
 
-		if (gdev_owner(g, d) != c || (d->state != DEV_HOLDING && d->state != DEV_HELD))
+		if (device_owner(g, d) != c || (d->state != DEV_HOLDING && d->state != DEV_HELD))
 			continue;
 		if (!c->policy.hold && !d->hold_while)
-			gdev_unwant(g, d, "watched only from now on");
+			device_unwant(g, d, "watched only from now on");
 		else
-			ghold_adapt(g, d, before);
+			hold_adapt(g, d, before);
 	}
-	glimit_trim(g, c);
+	limit_trim(g, c);
 }
 
-static void on_policy(struct guard *g, struct gclient *c, const struct hold_policy *asked)
+static void on_policy(struct guard *g, struct client *c, const struct hold_policy *asked)
 {
 	struct hold_policy policy = *asked;
 	struct err e = ERR_INIT;
@@ -287,16 +287,16 @@ static void on_policy(struct guard *g, struct gclient *c, const struct hold_poli
 	c->tick_ns = 0;
 	for (uint32_t i = 0; anew && i < g->n_devs; i++)
 		if (assign_selects(g, c, &g->devs[i])) /* whoever has it by now */
-			gxid_forget(g, &g->devs[i], "tenure was started anew");
+			xid_guard_forget(g, &g->devs[i], "tenure was started anew");
 	apply_to_held(g, c, &before);
 }
 
-void gclient_on_ready(struct guard *g)
+void client_on_ready(struct guard *g)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		g->devs[i].dirty = true; /* they are told before the leases */
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		struct gclient *c = &g->clients[i];
+		struct client *c = &g->clients[i];
 
 		if (!c->used || !c->policy_waits)
 			continue;
@@ -306,19 +306,19 @@ void gclient_on_ready(struct guard *g)
 }
 
 /* Of what its policy holds, but for what is promised to a task of another instance by now. */
-static void let_go(struct guard *g, const struct gclient *c, const char *why)
+static void let_go(struct guard *g, const struct client *c, const char *why)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (gdev_owner(g, &g->devs[i]) == c && !g->devs[i].hold_while)
-			gdev_unwant(g, &g->devs[i], why);
+		if (device_owner(g, &g->devs[i]) == c && !g->devs[i].hold_while)
+			device_unwant(g, &g->devs[i], why);
 }
 
-static void on_drop(struct guard *g, struct gclient *c)
+static void on_drop(struct guard *g, struct client *c)
 {
 	c->dropping = true;
 	c->policy_waits = false;
-	glease_drop_promises(g, c->instance);
-	glease_client_changed(g, c);
+	lease_drop_promises(g, c->instance);
+	lease_client_changed(g, c);
 	let_go(g, c, "as it was told to");
 }
 
@@ -326,46 +326,46 @@ static void on_drop(struct guard *g, struct gclient *c)
  * An agent that is stopped can neither be told nor end its holds, so for the time being it is as
  * good as dead (invariant 2). Time that we were stopped ourselves is nobody's silence.
  */
-static void listen_to(struct guard *g, struct gclient *c, uint64_t now)
+static void listen_to(struct guard *g, struct client *c, uint64_t now)
 {
 	uint64_t turn = now - c->listened_ns;
 	struct proc_peek agent = { .state = '?' };
 
 	c->listened_ns = now;
 	c->silent_ns += turn < NS_PER_S ? turn : NS_PER_S;
-	if (c->fd < 0 || (!c->has_policy && !glease_count(g, c->instance)) || c->dropping ||
+	if (c->fd < 0 || (!c->has_policy && !ledger_count(g, c->instance)) || c->dropping ||
 	    c->silent || c->silent_ns < GUARD_ORPHAN_MS * NS_PER_MS)
 		return;
 	c->silent = true;
 	(void)proc_peek(c->pid, &agent);
-	(void)gevent_add(g, NULL, EVENT_NOTE,
-			 "the agent of %s (PID %d) %s; nothing is held until it goes on",
-			 c->instance, (int)c->pid,
-			 agent.state == 'T' || agent.state == 't' ? "is stopped"
-								  : "does not answer");
-	glease_drop_silent(g, c);
-	glease_client_changed(g, c);
+	(void)event_add(g, NULL, EVENT_NOTE,
+			"the agent of %s (PID %d) %s; nothing is held until it goes on",
+			c->instance, (int)c->pid,
+			agent.state == 'T' || agent.state == 't' ? "is stopped"
+								 : "does not answer");
+	lease_drop_silent(g, c);
+	lease_client_changed(g, c);
 	let_go(g, c, "its agent does not answer");
 }
 
-static void on_heard(struct guard *g, struct gclient *c)
+static void on_heard(struct guard *g, struct client *c)
 {
 	c->silent_ns = 0;
 	if (!c->silent)
 		return;
 	c->silent = false;
 	c->tick_ns = 0;
-	glease_client_changed(g, c);
-	(void)gevent_add(g, NULL, EVENT_NOTE, "the agent of %s (PID %d) goes on", c->instance,
-			 (int)c->pid);
+	lease_client_changed(g, c);
+	(void)event_add(g, NULL, EVENT_NOTE, "the agent of %s (PID %d) goes on", c->instance,
+			(int)c->pid);
 }
 
-static void take_hello(struct guard *g, struct gclient *c, void *m)
+static void take_hello(struct guard *g, struct client *c, void *m)
 {
 	on_hello(g, c, m);
 }
 
-static void take_policy(struct guard *g, struct gclient *c, void *m)
+static void take_policy(struct guard *g, struct client *c, void *m)
 {
 	const struct msg_policy *asked = m;
 
@@ -377,42 +377,42 @@ static void take_policy(struct guard *g, struct gclient *c, void *m)
 	c->policy_waits = true;
 }
 
-static void take_drop(struct guard *g, struct gclient *c, void *m)
+static void take_drop(struct guard *g, struct client *c, void *m)
 {
 	on_drop(g, c);
 }
 
-static void take_beat(struct guard *g, struct gclient *c, void *m)
+static void take_beat(struct guard *g, struct client *c, void *m)
 {
 }
 
-static void take_lease(struct guard *g, struct gclient *c, void *m)
+static void take_lease(struct guard *g, struct client *c, void *m)
 {
-	gorder_on_lease(g, c, m);
+	request_lease(g, c, m);
 }
 
-static void take_grant(struct guard *g, struct gclient *c, void *m)
+static void take_grant(struct guard *g, struct client *c, void *m)
 {
-	gorder_on_grant(g, c, m);
+	request_grant(g, c, m);
 }
 
-static void take_unlease(struct guard *g, struct gclient *c, void *m)
+static void take_unlease(struct guard *g, struct client *c, void *m)
 {
-	gorder_on_unlease(g, c, m);
+	request_unlease(g, c, m);
 }
 
-static void take_reserve(struct guard *g, struct gclient *c, void *m)
+static void take_reserve(struct guard *g, struct client *c, void *m)
 {
-	gorder_on_reserve(g, c, m);
+	request_reserve(g, c, m);
 }
 
-static void (*const takers[MSG_TYPE_MAX])(struct guard *g, struct gclient *c, void *m) = {
+static void (*const takers[MSG_TYPE_MAX])(struct guard *g, struct client *c, void *m) = {
 	[MSG_HELLO] = take_hello,     [MSG_POLICY] = take_policy,   [MSG_DROP] = take_drop,
 	[MSG_BEAT] = take_beat,	      [MSG_LEASE] = take_lease,	    [MSG_GRANT] = take_grant,
 	[MSG_UNLEASE] = take_unlease, [MSG_RESERVE] = take_reserve,
 };
 
-static void on_message(struct guard *g, struct gclient *c, void *buf)
+static void on_message(struct guard *g, struct client *c, void *buf)
 {
 	const struct msg_head *head = buf;
 
@@ -444,7 +444,7 @@ static const char *make_way(struct guard *g)
 	return "this guard is of another version, and ends now";
 }
 
-void gclient_on_readable(struct guard *g, struct gclient *c)
+void client_on_readable(struct guard *g, struct client *c)
 {
 	char buf[PROTO_MSG_MAX] __attribute__((aligned(8)));
 	ssize_t n;
@@ -475,22 +475,22 @@ void gclient_on_readable(struct guard *g, struct gclient *c)
 /* --- what time brings --- */
 
 /* With `together`: one that is busy sets all clocks back. True: all are idle or held. */
-static bool all_ripe(struct guard *g, struct gclient *c, uint64_t now)
+static bool all_ripe(struct guard *g, struct client *c, uint64_t now)
 {
 	bool ripe = true, busy = false;
 
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct gdev *d = &g->devs[i];
+		struct device *d = &g->devs[i];
 
-		if (!gclient_owns(g, c, d) || d->state == DEV_LEFT || d->state == DEV_LENT ||
-		    gdev_occupied(d))
+		if (!client_owns(g, c, d) || d->state == DEV_LEFT || d->state == DEV_LENT ||
+		    device_occupied(d))
 			continue;
 		busy = busy || d->state == DEV_BUSY;
-		ripe = ripe && ghold_ripe(g, d, now);
+		ripe = ripe && hold_ripe(g, d, now);
 	}
 	for (uint32_t i = 0; busy && i < g->n_devs; i++)
-		if (gclient_owns(g, c, &g->devs[i]) && g->devs[i].state == DEV_IDLE)
-			gdev_reset_idle(&g->devs[i], now);
+		if (client_owns(g, c, &g->devs[i]) && g->devs[i].state == DEV_IDLE)
+			device_reset_idle(&g->devs[i], now);
 	return ripe && !busy;
 }
 
@@ -508,36 +508,36 @@ static bool any_starting(const struct guard *g, uint64_t now)
 	return false;
 }
 
-void gclient_consider(struct guard *g, struct gclient *c)
+void client_consider(struct guard *g, struct client *c)
 {
 	uint64_t now = clock_mono_ns();
 
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (gclient_owns(g, c, &g->devs[i]) && g->devs[i].check)
+		if (client_owns(g, c, &g->devs[i]) && g->devs[i].check)
 			return; /* not all of them were looked at yet */
 	if (c->policy.together && !all_ripe(g, c, now))
 		return;
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct gdev *d = &g->devs[i];
+		struct device *d = &g->devs[i];
 
-		if (!gclient_owns(g, c, d) || !ghold_ripe(g, d, now))
+		if (!client_owns(g, c, d) || !hold_ripe(g, d, now))
 			continue;
-		if (glimit_hold(g, c, d))
+		if (limit_hold(g, c, d))
 			continue;
 		if (any_starting(g, now)) {
 			c->waiting = true;
 			return;
 		}
-		ghold_begin(g, d);
+		hold_begin(g, d);
 	}
 }
 
-static void check_devices(struct guard *g, struct gclient *c)
+static void check_devices(struct guard *g, struct client *c)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct gdev *d = &g->devs[i];
+		struct device *d = &g->devs[i];
 
-		if (!gclient_owns(g, c, d) || !d->present || gdev_occupied(d) ||
+		if (!client_owns(g, c, d) || !d->present || device_occupied(d) ||
 		    d->state == DEV_LEFT || d->state == DEV_LENT)
 			continue;
 		d->check = true;
@@ -546,13 +546,13 @@ static void check_devices(struct guard *g, struct gclient *c)
 }
 
 /* What is due is held then, and not only at the next turn of the refresh clock. */
-static void check_due(struct guard *g, struct gclient *c, uint64_t now)
+static void check_due(struct guard *g, struct client *c, uint64_t now)
 {
 	bool any = false;
 
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct gdev *d = &g->devs[i];
-		uint64_t due = gclient_owns(g, c, d) && d->state == DEV_IDLE ? ghold_at(g, d) : 0;
+		struct device *d = &g->devs[i];
+		uint64_t due = client_owns(g, c, d) && d->state == DEV_IDLE ? hold_at(g, d) : 0;
 
 		if (!due || now < due || d->due_ns == due || d->check || !d->present)
 			continue;
@@ -566,21 +566,21 @@ static void check_due(struct guard *g, struct gclient *c, uint64_t now)
 }
 
 /* What is held for a task of another instance is that one's business. */
-static bool any_holder(const struct guard *g, const struct gclient *c)
+static bool any_holder(const struct guard *g, const struct client *c)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (gclient_owns(g, c, &g->devs[i]) && g->devs[i].holder.pid &&
+		if (client_owns(g, c, &g->devs[i]) && g->devs[i].holder.pid &&
 		    !g->devs[i].hold_while)
 			return true;
 	return false;
 }
 
-void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns)
+void client_on_time(struct guard *g, struct client *c, uint64_t now_ns)
 {
 	if (c->dropping && !any_holder(g, c)) {
 		struct msg_plain m = { .head = PROTO_HEAD(MSG_DROPPED, struct msg_plain) };
 
-		gevent_tell(g, c);
+		event_tell(g, c);
 		if (c->fd >= 0 && sock_send(c->fd, &m, sizeof(m)) == -EAGAIN)
 			return; /* it has not read what went before: the next turn tells */
 		c->dropping = false;
@@ -611,10 +611,10 @@ void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns)
 		check_devices(g, c); /* what was seen before the wait is old */
 	}
 	if (c->guard_dirty)
-		gevent_tell_guard(g, c, MSG_GUARD);
+		status_tell_guard(g, c, MSG_GUARD);
 }
 
-bool gclient_any(const struct guard *g)
+bool client_any(const struct guard *g)
 {
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
 		if (g->clients[i].used)

@@ -7,21 +7,21 @@
 #include "hold/guard/types.h"
 
 /* Take in a new connection. */
-void gclient_accept(struct guard *g);
+void client_accept(struct guard *g);
 
 /* A client's socket is readable or ended; where c->full, it has room again or ended. */
-void gclient_on_readable(struct guard *g, struct gclient *c);
+void client_on_readable(struct guard *g, struct client *c);
 
 /* The guard has become ready: take the policies that came before. */
-void gclient_on_ready(struct guard *g);
+void client_on_ready(struct guard *g);
 
 /* Checks by the refresh clocks, holds that have become ripe, orphans that ran out, DROPPED. */
-void gclient_on_time(struct guard *g, struct gclient *c, uint64_t now_ns);
+void client_on_time(struct guard *g, struct client *c, uint64_t now_ns);
 
 /* A check of one of c's devices was seen: hold what is ripe once all of them were. */
-void gclient_consider(struct guard *g, struct gclient *c);
+void client_consider(struct guard *g, struct client *c);
 
 /* Some client, connected or awaited, is there. */
-bool gclient_any(const struct guard *g);
+bool client_any(const struct guard *g);
 
 #endif

@@ -27,7 +27,7 @@
 #define NAME_HEEDED_NS (30 * NS_PER_S)
 #define TURN_AWAY_MOST 16 /* at a time */
 
-void gdev_say(struct gdev *d, const char *fmt, ...)
+void device_say(struct device *d, const char *fmt, ...)
 {
 	char text[PROTO_TEXT_MAX];
 	va_list ap;
@@ -42,19 +42,19 @@ void gdev_say(struct gdev *d, const char *fmt, ...)
 	d->dirty = true;
 }
 
-void gdev_reset_idle(struct gdev *d, uint64_t now_ns)
+void device_reset_idle(struct device *d, uint64_t now_ns)
 {
 	d->idle_since_ns = now_ns;
 	d->dirty = true;
 }
 
-void gdev_unlock(struct gdev *d)
+void device_unlock(struct device *d)
 {
 	if (!d->holder.pid && !d->n_leases)
 		d->lock_fd = fd_close(d->lock_fd);
 }
 
-bool gdev_lock(struct gdev *d, struct err *e)
+bool device_lock(struct device *d, struct err *e)
 {
 	struct err other = ERR_INIT;
 	char name[108];
@@ -76,14 +76,14 @@ bool gdev_lock(struct gdev *d, struct err *e)
 	return false;
 }
 
-bool gdev_may_hold(struct gdev *d, struct err *e)
+bool device_may_hold(struct device *d, struct err *e)
 {
 	uint64_t heeded_until = d->idle_since_ns + d->wait_ns + NAME_HEEDED_NS;
 
-	return gdev_lock(d, e) || clock_mono_ns() >= heeded_until;
+	return device_lock(d, e) || clock_mono_ns() >= heeded_until;
 }
 
-void gdev_turn_away(struct gdev *d)
+void device_turn_away(struct device *d)
 {
 	for (int i = 0; d->lock_fd >= 0 && i < TURN_AWAY_MOST; i++) {
 		int fd = sock_accept(d->lock_fd, NULL);
@@ -102,13 +102,13 @@ static uint64_t with_jitter(uint64_t ms, uint16_t random)
 	return (ms + ms * random / (4 * UINT16_MAX)) * NS_PER_MS;
 }
 
-static void draw_jitter(struct gdev *d)
+static void draw_jitter(struct device *d)
 {
 	if (getrandom(&d->jitter, sizeof(d->jitter), GRND_NONBLOCK) != sizeof(d->jitter))
 		d->jitter = (uint16_t)clock_mono_ns();
 }
 
-uint64_t gstep_wait_by(const struct hold_policy *p, const struct gdev *d)
+uint64_t device_wait_by(const struct hold_policy *p, const struct device *d)
 {
 	if (d->yielded)
 		return with_jitter(p->rehold_ms, d->jitter);
@@ -117,17 +117,17 @@ uint64_t gstep_wait_by(const struct hold_policy *p, const struct gdev *d)
 	return p->idle_for_ms * NS_PER_MS;
 }
 
-uint64_t gstep_wait(const struct guard *g, const struct gdev *d)
+uint64_t device_wait(const struct guard *g, const struct device *d)
 {
-	return gstep_wait_by(gdev_policy(g, d), d);
+	return device_wait_by(device_policy(g, d), d);
 }
 
-void gstep_set_wait(struct guard *g, struct gdev *d)
+void device_set_wait(struct guard *g, struct device *d)
 {
-	d->wait_ns = gstep_wait(g, d);
+	d->wait_ns = device_wait(g, d);
 }
 
-void gstep_enter(struct guard *g, struct gdev *d, enum dev_state next)
+void device_enter(struct guard *g, struct device *d, enum dev_state next)
 {
 	uint64_t now = clock_mono_ns();
 
@@ -150,28 +150,28 @@ void gstep_enter(struct guard *g, struct gdev *d, enum dev_state next)
 		draw_jitter(d);
 	/* A context that was kept for the next task, or hold, is not left beside a stranger. */
 	if ((next == DEV_BUSY || next == DEV_LEFT) && d->holder.kept && !d->holder.end_at_ns)
-		d->holder.end_at_ns = now + GSTEP_LINGER_NS;
+		d->holder.end_at_ns = now + DEVICE_LINGER_NS;
 	if (next == DEV_IDLE) {
 		d->announced = true;
 		d->who_pid = 0;
 		d->idle_since_ns = now;
-		gstep_set_wait(g, d);
+		device_set_wait(g, d);
 		if (now < d->blocked_until_ns)
-			gdev_say(d, "%s", d->blocked_why);
+			device_say(d, "%s", d->blocked_why);
 		else
-			gdev_say(d, "nothing foreign");
+			device_say(d, "nothing foreign");
 	}
 	if ((next == DEV_IDLE || next == DEV_BUSY || next == DEV_LEFT) && !quiet)
-		(void)gevent_add(g, d, EVENT_STATE, "%s: %s", dev_state_name(next), d->reason);
+		(void)event_add(g, d, EVENT_STATE, "%s: %s", dev_state_name(next), d->reason);
 }
 
-void gstep_act(struct gdev *d, enum dev_action action)
+void device_act(struct device *d, enum dev_action action)
 {
 	uint64_t now = clock_mono_ns();
 
 	switch (action) {
 	case ACT_RELEASE:
-		gholder_tell(d, HOLDER_RELEASE);
+		holder_tell(d, HOLDER_RELEASE);
 		d->holder.asked_ns = now;
 		d->holder.freeing_ns = 0;
 		d->holder.peeked_ns = 0;
@@ -182,13 +182,13 @@ void gstep_act(struct gdev *d, enum dev_action action)
 	case ACT_SETTLE:
 		/* A newcomer's start would wait for our context's end; nobody's does otherwise. */
 		d->holder.end_at_ns =
-			now + (d->letting_go.kind == EVENT_YIELD ? GSTEP_LINGER_NS : 0);
+			now + (d->letting_go.kind == EVENT_YIELD ? DEVICE_LINGER_NS : 0);
 		break;
 	case ACT_KEEP:
 		d->holder.kept = true;
 		break;
 	case ACT_KILL:
-		gholder_kill(d);
+		holder_kill(d);
 		break;
 	case ACT_START:
 	case ACT_NONE:
@@ -197,17 +197,17 @@ void gstep_act(struct gdev *d, enum dev_action action)
 	}
 }
 
-bool gstep(struct guard *g, struct gdev *d, enum dev_event event)
+bool device_step(struct guard *g, struct device *d, enum dev_event event)
 {
 	enum dev_state before = d->state;
 	struct dev_step s = dev_state_step(d->state, event);
 
-	gstep_act(d, s.action);
-	gstep_enter(g, d, s.next);
+	device_act(d, s.action);
+	device_enter(g, d, s.next);
 	return s.next != before || s.action != ACT_NONE;
 }
 
-void gstep_record(struct gdev *d, enum event_kind kind, uint64_t verdict_ns)
+void device_record(struct device *d, enum event_kind kind, uint64_t verdict_ns)
 {
 	d->letting_go = (struct guard_event){ .kind = kind };
 	d->verdict_ns = verdict_ns;
@@ -215,18 +215,18 @@ void gstep_record(struct gdev *d, enum event_kind kind, uint64_t verdict_ns)
 
 /* --- what the policies want --- */
 
-void gdev_unwant(struct guard *g, struct gdev *d, const char *reason)
+void device_unwant(struct guard *g, struct device *d, const char *reason)
 {
 	if (d->state != DEV_HOLDING && d->state != DEV_HELD)
 		return;
-	gstep_record(d, EVENT_RELEASE, clock_mono_ns());
-	gdev_say(d, "%s", reason);
-	(void)gstep(g, d, EV_UNWANTED);
+	device_record(d, EVENT_RELEASE, clock_mono_ns());
+	device_say(d, "%s", reason);
+	(void)device_step(g, d, EV_UNWANTED);
 }
 
-static void describe_left(const struct guard *g, const struct gdev *d, char *buf, size_t size)
+static void describe_left(const struct guard *g, const struct device *d, char *buf, size_t size)
 {
-	const struct gclient *c = d->leaver >= 0 ? &g->clients[d->leaver] : NULL;
+	const struct client *c = d->leaver >= 0 ? &g->clients[d->leaver] : NULL;
 
 	if (c)
 		(void)str_print(buf, size, "left for others by %s (leave %u)", c->instance,
@@ -235,36 +235,36 @@ static void describe_left(const struct guard *g, const struct gdev *d, char *buf
 		(void)str_copy(buf, size, "not selected");
 }
 
-void gdev_leave(struct guard *g, struct gdev *d)
+void device_leave(struct guard *g, struct device *d)
 {
 	char why[PROTO_TEXT_MAX];
 
 	if ((d->hold_while && d->leaver < 0) || d->state == DEV_LENDING || d->state == DEV_LENT)
 		return;
 	describe_left(g, d, why, sizeof(why));
-	gdev_unwant(g, d, why);
-	if (gdev_occupied(d))
+	device_unwant(g, d, why);
+	if (device_occupied(d))
 		return;
-	gdev_say(d, "%s", why);
+	device_say(d, "%s", why);
 	if (d->state != DEV_LEFT)
-		(void)gstep(g, d, EV_LEAVE);
+		(void)device_step(g, d, EV_LEAVE);
 }
 
-void gdev_take(struct guard *g, struct gdev *d)
+void device_take(struct guard *g, struct device *d)
 {
-	const char *unfit = gpu_unfit(&d->id, &d->sight.look);
+	const char *unfit = gpu_unfit(&d->id, &d->sample.look);
 
 	if (d->state != DEV_LEFT)
 		return;
 	d->announced = false;
-	gdev_say(d, "%s",
-		 unfit		 ? unfit
-		 : d->holder.pid ? "its last hold is on its way out"
-				 : "not looked at yet");
-	(void)gstep(g, d, EV_TAKE);
+	device_say(d, "%s",
+		   unfit	   ? unfit
+		   : d->holder.pid ? "its last hold is on its way out"
+				   : "not looked at yet");
+	(void)device_step(g, d, EV_TAKE);
 }
 
-void gdev_assign(struct guard *g, struct gdev *d, int owner, int leaver)
+void device_assign(struct guard *g, struct device *d, int owner, int leaver)
 {
 	bool left = owner < 0 || leaver >= 0;
 	bool changed = d->owner != owner;
@@ -277,9 +277,9 @@ void gdev_assign(struct guard *g, struct gdev *d, int owner, int leaver)
 	d->left = left;
 	d->leaver = leaver;
 	if (left)
-		gdev_leave(g, d);
+		device_leave(g, d);
 	if (!left)
-		gdev_take(g, d);
+		device_take(g, d);
 	if (d->state == DEV_IDLE)
-		gstep_set_wait(g, d);
+		device_set_wait(g, d);
 }

@@ -10,55 +10,55 @@
 #include "hold/guard/types.h"
 
 /* Context kept after a yield: the newcomer starts undisturbed. */
-#define GSTEP_LINGER_NS (2 * NS_PER_S)
+#define DEVICE_LINGER_NS (2 * NS_PER_S)
 
 /* One step through the state table (state.h): the action that it names, the new state, and what is
  * told of both. True when the table had a step for it. */
-bool gstep(struct guard *g, struct gdev *d, enum dev_event event);
+bool device_step(struct guard *g, struct device *d, enum dev_event event);
 
 /* The halves of it, where something has to be done between them. */
-void gstep_act(struct gdev *d, enum dev_action action);
-void gstep_enter(struct guard *g, struct gdev *d, enum dev_state next);
+void device_act(struct device *d, enum dev_action action);
+void device_enter(struct guard *g, struct device *d, enum dev_state next);
 
 /* Begin the record of letting go; told when the memory is free. */
-void gstep_record(struct gdev *d, enum event_kind kind, uint64_t verdict_ns);
+void device_record(struct device *d, enum event_kind kind, uint64_t verdict_ns);
 
 /* The idle time that is asked of d before it is held, and that set for the clock that runs. */
-uint64_t gstep_wait(const struct guard *g, const struct gdev *d);
+uint64_t device_wait(const struct guard *g, const struct device *d);
 /* The same by the policy p of an instance that selects it, too. */
-uint64_t gstep_wait_by(const struct hold_policy *p, const struct gdev *d);
-void gstep_set_wait(struct guard *g, struct gdev *d);
+uint64_t device_wait_by(const struct hold_policy *p, const struct device *d);
+void device_set_wait(struct guard *g, struct device *d);
 
 /* The policies changed: d belongs to client owner (-1: to nobody), and leaver's policy leaves it
  * for others (-1: nobody's does). */
-void gdev_assign(struct guard *g, struct gdev *d, int owner, int leaver);
+void device_assign(struct guard *g, struct device *d, int owner, int leaver);
 
 /* Let go of d if need be, and then leave it alone; called again until that is done. */
-void gdev_leave(struct guard *g, struct gdev *d);
+void device_leave(struct guard *g, struct device *d);
 
 /* d, which nobody wanted, is somebody's business again. */
-void gdev_take(struct guard *g, struct gdev *d);
+void device_take(struct guard *g, struct device *d);
 
 /* Let go of d because nobody wants it held any more. */
-void gdev_unwant(struct guard *g, struct gdev *d, const char *reason);
+void device_unwant(struct guard *g, struct device *d, const char *reason);
 
 /* Start the idle clock again from now. */
-void gdev_reset_idle(struct gdev *d, uint64_t now_ns);
+void device_reset_idle(struct device *d, uint64_t now_ns);
 
 /*
  * Take @tenure/dev/UUID, by which tenures of several users tell each other that they hold or lend a
  * device. False: somebody has it, and e says who. That is advice: whoever likes can take any name,
  * so it keeps no task from anything, and puts a hold off for a while only.
  */
-bool gdev_lock(struct gdev *d, struct err *e);
+bool device_lock(struct device *d, struct err *e);
 /* The same before a hold of an idle device: false while the name is another's and is heeded. */
-bool gdev_may_hold(struct gdev *d, struct err *e);
+bool device_may_hold(struct device *d, struct err *e);
 /* Of those who have connected there some: by that they know whose it is, and there is nothing to
  * talk about. Now and then, so that it costs nothing however many they are. */
-void gdev_turn_away(struct gdev *d);
+void device_turn_away(struct device *d);
 /* Give it back where neither a holder nor a lease needs it. */
-void gdev_unlock(struct gdev *d);
+void device_unlock(struct device *d);
 
-void gdev_say(struct gdev *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void device_say(struct device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -8,8 +8,8 @@
 #include "base/sock.h"
 #include "base/str.h"
 
-struct guard_event *gevent_add(struct guard *g, const struct gdev *d, enum event_kind kind,
-			       const char *fmt, ...)
+struct guard_event *event_add(struct guard *g, const struct device *d, enum event_kind kind,
+			      const char *fmt, ...)
 {
 	uint64_t seq = ++g->last_event;
 	struct guard_event *ev = &g->events[seq % EVENT_RING];
@@ -24,7 +24,7 @@ struct guard_event *gevent_add(struct guard *g, const struct gdev *d, enum event
 	if (!d)
 		return ev;
 
-	struct gclient *owner = gdev_owner(g, d);
+	struct client *owner = device_owner(g, d);
 
 	ev->slot = (int32_t)d->slot;
 	ev->index = d->id.index;
@@ -35,7 +35,7 @@ struct guard_event *gevent_add(struct guard *g, const struct gdev *d, enum event
 	return ev;
 }
 
-void gevent_tell(struct guard *g, struct gclient *c)
+void event_tell(struct guard *g, struct client *c)
 {
 	/* An agent that was away for longer than the ring is long misses the oldest. */
 	if (g->last_event >= EVENT_RING && c->next_event <= g->last_event - EVENT_RING)
@@ -50,7 +50,7 @@ void gevent_tell(struct guard *g, struct gclient *c)
 	}
 }
 
-void gevent_guard_changed(struct guard *g)
+void event_guard_changed(struct guard *g)
 {
 	/* Who has not said HELLO waits for WELCOME, which says all that. */
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)

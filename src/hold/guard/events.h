@@ -8,13 +8,13 @@
 
 /* A new event about d (NULL: the node); the text is set by format. The caller fills in the rest.
  * Never NULL. */
-struct guard_event *gevent_add(struct guard *g, const struct gdev *d, enum event_kind kind,
-			       const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+struct guard_event *event_add(struct guard *g, const struct device *d, enum event_kind kind,
+			      const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* Send what c has not seen, as far as its socket takes it. */
-void gevent_tell(struct guard *g, struct gclient *c);
+void event_tell(struct guard *g, struct client *c);
 
 /* What is true of the whole node changed: every client is told, soon. */
-void gevent_guard_changed(struct guard *g);
+void event_guard_changed(struct guard *g);
 
 #endif

@@ -59,7 +59,7 @@ struct slot {
 	unsigned int misses;
 	bool joined; /* its peers are known */
 	struct eyes_peers peers;
-	struct sight sight;
+	struct sample sample;
 };
 
 struct eyes {
@@ -249,18 +249,18 @@ static bool same_procs(const struct gpu_procs *a, const struct gpu_procs *b)
 
 static bool memory_moved(const struct slot *s, const struct gpu_look *look)
 {
-	uint64_t was = s->sight.look.used;
+	uint64_t was = s->sample.look.used;
 
 	return (look->used > was ? look->used - was : was - look->used) > MOVED_BYTES;
 }
 
 static bool is_news(const struct slot *s, int code, const struct gpu_look *look, bool deep)
 {
-	if (deep || code != s->sight.code || !s->sight.seq)
+	if (deep || code != s->sample.code || !s->sample.seq)
 		return true;
 	if (code < 0)
 		return false;
-	return memory_moved(s, look) || !same_procs(&look->procs, &s->sight.look.procs);
+	return memory_moved(s, look) || !same_procs(&look->procs, &s->sample.look.procs);
 }
 
 static void keep_modes(struct gpu_look *look, const struct gpu_look *old, uint32_t which)
@@ -319,14 +319,14 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 	}
 	if (code == 0) {
 		s->misses = 0;
-		keep_figures(look, &s->sight.look, depth);
+		keep_figures(look, &s->sample.look, depth);
 	}
 
 	bool news = is_news(s, code, look, deep);
 
-	s->sight.code = code;
+	s->sample.code = code;
 	if (code == 0) {
-		s->sight.look = *look;
+		s->sample.look = *look;
 		s->list_ns = look->end_ns;
 		if (deep)
 			s->deep_ns = look->end_ns;
@@ -335,13 +335,13 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 		if (depth >= GPU_LOOK_ALL)
 			s->modes_ns = look->end_ns;
 	} else {
-		(void)str_copy(s->sight.trouble, sizeof(s->sight.trouble), trouble);
+		(void)str_copy(s->sample.trouble, sizeof(s->sample.trouble), trouble);
 		s->due_ns = clock_mono_ns() + RETRY_NS;
 	}
 	if (news) {
-		s->sight.complete = deep;
-		s->sight.checked |= depth >= GPU_LOOK_ALL; /* until it is taken */
-		s->sight.seq++;
+		s->sample.complete = deep;
+		s->sample.checked |= depth >= GPU_LOOK_ALL; /* until it is taken */
+		s->sample.seq++;
 		notify(eyes);
 	}
 }
@@ -396,8 +396,8 @@ static void look_at(struct eyes *eyes, struct slot *s)
 	atomic_store(&eyes->look_began_ns, now);
 
 	int code = gpu_look_at(&eyes->nvml, &device, depth, &eyes->look, &e);
-	/* Only this thread writes sights, so that it may read them without the lock. */
-	bool moved = code == 0 && s->sight.seq && memory_moved(s, &eyes->look);
+	/* Only this thread writes samples, so that it may read them without the lock. */
+	bool moved = code == 0 && s->sample.seq && memory_moved(s, &eyes->look);
 
 	if (moved && depth == GPU_LOOK_MEMORY) {
 		depth = GPU_LOOK_PROCS;
@@ -411,7 +411,7 @@ static void look_at(struct eyes *eyes, struct slot *s)
 	if (!s->deep_now) /* asked for while this one was made: it does not answer that */
 		s->due_ns = next_due(s, now);
 	if (code == 0 && depth == GPU_LOOK_QUICK)
-		keep_graphics(&eyes->look.procs, &s->sight.look.procs);
+		keep_graphics(&eyes->look.procs, &s->sample.look.procs);
 	if (code < 0 || depth > GPU_LOOK_MEMORY)
 		take_look(eyes, s, code, depth, e.text);
 }
@@ -502,7 +502,7 @@ static struct slot *most_due(struct eyes *eyes)
 static bool all_fail(const struct eyes *eyes)
 {
 	for (uint32_t i = 0; i < eyes->n; i++)
-		if (eyes->slots[i].present && eyes->slots[i].sight.code == 0)
+		if (eyes->slots[i].present && eyes->slots[i].sample.code == 0)
 			return false;
 	return true;
 }
@@ -661,16 +661,16 @@ struct eyes_peers eyes_peers(struct eyes *eyes, uint32_t slot)
 	return peers;
 }
 
-bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *ret)
+bool eyes_sample(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sample *ret)
 {
 	(void)pthread_mutex_lock(&eyes->lock);
 
-	bool newer = slot < eyes->n && eyes->slots[slot].sight.seq > seq;
+	bool newer = slot < eyes->n && eyes->slots[slot].sample.seq > seq;
 
 	if (newer)
-		*ret = eyes->slots[slot].sight;
+		*ret = eyes->slots[slot].sample;
 	if (newer && seq)
-		eyes->slots[slot].sight.checked = false;
+		eyes->slots[slot].sample.checked = false;
 	(void)pthread_mutex_unlock(&eyes->lock);
 	return newer;
 }

@@ -28,7 +28,7 @@
 struct eyes;
 
 /* What was last seen of one device. */
-struct sight {
+struct sample {
 	uint64_t seq;  /* raised with every look that is told; 0: never looked at */
 	int code;      /* 0, or why there is no look: -ENODEV lost, -EPROTO, -EIO */
 	bool complete; /* its utilisation was read: GPU_LOOK_UTIL at least */
@@ -72,7 +72,7 @@ struct eyes_peers eyes_peers(struct eyes *eyes, uint32_t slot);
 
 /* Take a copy of what was last seen of slot. False: nothing newer than seq. With 0 what there is
  * can be had again, and none of it counts as taken. */
-bool eyes_sight(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sight *ret);
+bool eyes_sample(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sample *ret);
 
 /* Look at slot every period_ns from now on; the first look not later than in period_ns. A period
  * below EYES_HINT_NS means that somebody may be coming: processes are listed more often then. */

@@ -81,15 +81,15 @@ enum { POLL_LISTEN, POLL_NAME, POLL_SIGNAL, POLL_EYES, POLL_HINTS, POLL_FIRST };
 
 struct poll_set {
 	struct pollfd p[POLL_MAX];
-	struct gclient *client[POLL_MAX];
-	struct gdev *dev[POLL_MAX];
-	struct glease *lease[POLL_MAX];
+	struct client *client[POLL_MAX];
+	struct device *dev[POLL_MAX];
+	struct lease *lease[POLL_MAX];
 	nfds_t n;
 };
 
 /* --- devices come, go and are seen --- */
 
-static void take_peers(struct guard *g, struct gdev *d)
+static void take_peers(struct guard *g, struct device *d)
 {
 	struct eyes_peers peers = eyes_peers(g->eyes, d->slot);
 
@@ -106,19 +106,19 @@ static bool take_devices(struct guard *g)
 	bool news = n != g->n_devs;
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct gdev *d = &g->devs[i];
+		struct device *d = &g->devs[i];
 
 		if (i >= g->n_devs)
-			*d = (struct gdev){ .slot = i,
-					    .owner = -1,
-					    .leaver = -1,
-					    .left = true,
-					    .lock_fd = -1,
-					    .holder = { .fd = -1 },
-					    .state = DEV_LEFT,
-					    .since_ns = clock_mono_ns(),
-					    .who_uid = UINT32_MAX,
-					    .reason = "not selected" };
+			*d = (struct device){ .slot = i,
+					      .owner = -1,
+					      .leaver = -1,
+					      .left = true,
+					      .lock_fd = -1,
+					      .holder = { .fd = -1 },
+					      .state = DEV_LEFT,
+					      .since_ns = clock_mono_ns(),
+					      .who_uid = UINT32_MAX,
+					      .reason = "not selected" };
 
 		bool was_present = d->present, was_card = d->id.mig_parent;
 
@@ -129,7 +129,7 @@ static bool take_devices(struct guard *g)
 		d->lost = d->lost || !d->present;
 		if (!d->present && d->state != DEV_LEFT) {
 			d->check = false; /* nobody will look, so nothing may wait for it */
-			gdev_blind(g, d, "it is not there any more");
+			look_blind(g, d, "it is not there any more");
 		}
 	}
 	g->n_devs = n;
@@ -155,13 +155,13 @@ static bool note_trouble(struct guard *g)
 	g->trouble_code = code;
 	(void)str_copy(g->trouble, sizeof(g->trouble), text);
 	g->flags = code < 0 ? g->flags & ~(uint32_t)GUARD_SEES : g->flags | GUARD_SEES;
-	gevent_guard_changed(g);
+	event_guard_changed(g);
 	if (first)
 		return true;
 	if (code < 0) {
-		(void)gevent_add(g, NULL, EVENT_LOST, "NVML was lost: %s", text);
+		(void)event_add(g, NULL, EVENT_LOST, "NVML was lost: %s", text);
 	} else {
-		(void)gevent_add(g, NULL, EVENT_BACK, "NVML works");
+		(void)event_add(g, NULL, EVENT_BACK, "NVML works");
 		lock_memory(g); /* its code may be another one */
 	}
 	for (uint32_t i = 0; i < g->n_devs; i++)
@@ -172,26 +172,26 @@ static bool note_trouble(struct guard *g)
 static bool all_looked_at(const struct guard *g)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (g->devs[i].present && !g->devs[i].sight.seq)
+		if (g->devs[i].present && !g->devs[i].sample.seq)
 			return false;
 	return g->ready;
 }
 
-static void take_sights(struct guard *g)
+static void take_samples(struct guard *g)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct gdev *d = &g->devs[i];
+		struct device *d = &g->devs[i];
 
-		if (!eyes_sight(g->eyes, i, d->sight.seq, &d->sight))
+		if (!eyes_sample(g->eyes, i, d->sample.seq, &d->sample))
 			continue;
-		gdev_on_sight(g, d);
+		look_on_sample(g, d);
 		/* A look that failed has no times, and nothing else will come of it. */
-		if (d->check && (d->sight.code < 0 ||
-				 (d->sight.checked &&
-				  (d->holder.pid || d->sight.look.begin_ns > d->gone_ns)))) {
+		if (d->check && (d->sample.code < 0 ||
+				 (d->sample.checked &&
+				  (d->holder.pid || d->sample.look.begin_ns > d->gone_ns)))) {
 			d->check = false;
 			if (d->owner >= 0)
-				gclient_consider(g, gdev_owner(g, d));
+				client_consider(g, device_owner(g, d));
 		}
 	}
 }
@@ -199,20 +199,20 @@ static void take_sights(struct guard *g)
 static void on_eyes(struct guard *g)
 {
 	eyes_ack(g->eyes);
-	take_sights(g); /* first what is urgent: verdicts on devices that we know */
-	gxid_take(g);
+	take_samples(g); /* first what is urgent: verdicts on devices that we know */
+	xid_guard_take(g);
 
 	bool first = note_trouble(g);
 
 	if (take_devices(g)) {
 		assign_all(g);
-		gevent_guard_changed(g);
-		take_sights(g); /* they may have been looked at before we knew them */
+		event_guard_changed(g);
+		take_samples(g); /* they may have been looked at before we knew them */
 	}
 	if (first) {
 		lock_memory(g); /* NVML's code is there now */
 		g->ready = true;
-		gclient_on_ready(g);
+		client_on_ready(g);
 	}
 	g->looked = g->looked || all_looked_at(g);
 }
@@ -223,18 +223,18 @@ static void check_stuck(struct guard *g)
 		return;
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (g->devs[i].state == DEV_HOLDING || g->devs[i].state == DEV_HELD)
-			gdev_blind(g, &g->devs[i], "NVML does not answer");
+			look_blind(g, &g->devs[i], "NVML does not answer");
 }
 
 /* Somebody may come, or a task of ours that our context waits for. */
-static bool watched(const struct gdev *d)
+static bool watched(const struct device *d)
 {
-	return gdev_occupied(d) || (d->n_awaited && d->holder.kept);
+	return device_occupied(d) || (d->n_awaited && d->holder.kept);
 }
 
-static uint64_t look_period(const struct guard *g, const struct gdev *d, unsigned int n_held)
+static uint64_t look_period(const struct guard *g, const struct device *d, unsigned int n_held)
 {
-	if (gdev_letting_go(d))
+	if (device_letting_go(d))
 		return YIELDING_LOOK_NS;
 	if (d->n_over)
 		return OVER_LOOK_NS;
@@ -254,7 +254,7 @@ static uint64_t look_period(const struct guard *g, const struct gdev *d, unsigne
  * stand in the driver behind the release, while somebody else comes to another device. Who it is
  * has to be found out yet where memory alone was the verdict, and beside a task of ours.
  */
-static bool is_calm(const struct gdev *d)
+static bool is_calm(const struct device *d)
 {
 	return d->state == DEV_YIELDING && d->who_pid > 0 && !d->n_leases;
 }
@@ -277,7 +277,7 @@ static void update_hint(struct guard *g, uint64_t now)
 
 	if (g->hint_on && !on)
 		for (uint32_t i = 0; i < g->n_devs; i++)
-			if (!gdev_occupied(&g->devs[i]))
+			if (!device_occupied(&g->devs[i]))
 				eyes_look_now(g->eyes, i); /* whoever came is listed by now */
 	g->hint_on = on;
 }
@@ -290,8 +290,8 @@ static void begin_quit(struct guard *g)
 		return;
 	g->quit_ns = clock_mono_ns() + QUIT_NS;
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		gdev_unwant(g, &g->devs[i], "the guard was told to end");
-		gholder_tell(&g->devs[i], HOLDER_END);
+		device_unwant(g, &g->devs[i], "the guard was told to end");
+		holder_tell(&g->devs[i], HOLDER_END);
 		g->devs[i].holder.end_at_ns = clock_mono_ns();
 	}
 }
@@ -307,13 +307,13 @@ static void on_signal(struct guard *g)
 		}
 		for (uint32_t i = 0; i < g->n_devs; i++)
 			if (g->devs[i].holder.pid)
-				ghold_on_child(g, &g->devs[i]);
+				hold_on_child(g, &g->devs[i]);
 	}
 }
 
 /* --- the loop --- */
 
-static void add_poll(struct poll_set *set, int fd, struct gclient *c, struct gdev *d)
+static void add_poll(struct poll_set *set, int fd, struct client *c, struct device *d)
 {
 	set->p[set->n] = (struct pollfd){ .fd = fd, .events = POLLIN };
 	set->lease[set->n] = NULL;
@@ -334,7 +334,7 @@ static void fill_poll(struct guard *g, struct poll_set *set)
 		if (g->devs[i].holder.fd >= 0)
 			add_poll(set, g->devs[i].holder.fd, NULL, &g->devs[i]);
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		struct gclient *c = &g->clients[i];
+		struct client *c = &g->clients[i];
 
 		if (!c->used || c->fd < 0)
 			continue;
@@ -358,14 +358,14 @@ static void on_name(struct guard *g)
 	int r = endpoint_keeper_take(g->keeper);
 
 	if (r >= 0) {
-		gclient_accept(g);
+		client_accept(g);
 		(void)fd_close(g->listen_fd);
 		g->listen_fd = r;
 	} else if (r == -EADDRINUSE) {
-		(void)gevent_add(g, NULL, EVENT_NOTE,
-				 "another guard is found in the place of this one (PID %d), "
-				 "which ends",
-				 (int)getpid());
+		(void)event_add(g, NULL, EVENT_NOTE,
+				"another guard is found in the place of this one (PID %d), "
+				"which ends",
+				(int)getpid());
 		begin_quit(g);
 	}
 }
@@ -383,16 +383,16 @@ static void dispatch(struct guard *g, const struct poll_set *set)
 		if (!set->p[i].revents)
 			continue;
 		if (set->dev[i] && set->dev[i]->holder.fd == set->p[i].fd)
-			ghold_on_holder(g, set->dev[i]);
+			hold_on_holder(g, set->dev[i]);
 		if (set->client[i] && set->client[i]->used && set->client[i]->fd == set->p[i].fd)
-			gclient_on_readable(g, set->client[i]);
+			client_on_readable(g, set->client[i]);
 		if (set->lease[i] && set->lease[i]->used && set->lease[i]->pidfd == set->p[i].fd)
-			glease_on_shim(g, set->lease[i]);
+			lease_on_shim(g, set->lease[i]);
 	}
 	if (set->p[POLL_SIGNAL].revents)
 		on_signal(g);
 	if (set->p[POLL_LISTEN].revents) {
-		gclient_accept(g);
+		client_accept(g);
 		g->accept_ns = clock_mono_ns() + ACCEPT_NS;
 	}
 	if (set->p[POLL_NAME].revents)
@@ -407,16 +407,16 @@ static void tell_clients(struct guard *g, uint64_t now, uint64_t *tell_ns)
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		dirty = dirty || g->devs[i].dirty;
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		struct gclient *c = &g->clients[i];
+		struct client *c = &g->clients[i];
 
 		if (!c->used || c->fd < 0 || !c->instance[0])
 			continue;
 		if (all || dirty)
-			gevent_tell_devices(g, c, all);
+			status_tell_devices(g, c, all);
 		if (all && !g->n_devs) /* it is to hear something */
-			gevent_tell_guard(g, c, MSG_GUARD);
-		gevent_tell(g, c);
-		glease_tell(g, c);
+			status_tell_guard(g, c, MSG_GUARD);
+		event_tell(g, c);
+		lease_tell(g, c);
 	}
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		g->devs[i].dirty = false;
@@ -429,9 +429,9 @@ static bool under_way(const struct guard *g)
 	if (g->hint_on || g->quit_ns)
 		return true;
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		const struct gdev *d = &g->devs[i];
+		const struct device *d = &g->devs[i];
 
-		if (d->state == DEV_HOLDING || gdev_letting_go(d) || d->holder.end_at_ns ||
+		if (d->state == DEV_HOLDING || device_letting_go(d) || d->holder.end_at_ns ||
 		    d->settle_at_ns || d->n_over)
 			return true;
 	}
@@ -447,8 +447,8 @@ static int turn_ms(const struct guard *g)
 	if (now < g->accept_ns)
 		wait_ms = (g->accept_ns - now) / NS_PER_MS + 1; /* the next one may wait already */
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		const struct gdev *d = &g->devs[i];
-		uint64_t due = d->state == DEV_HELD ? gjudge_rise_due(g, d) : UINT64_MAX;
+		const struct device *d = &g->devs[i];
+		uint64_t due = d->state == DEV_HELD ? verdict_rise_due(g, d) : UINT64_MAX;
 
 		if (d->chain_until_ns > now && d->chain_until_ns < due)
 			due = d->chain_until_ns;
@@ -465,24 +465,24 @@ static void on_time(struct guard *g)
 	if (g->outdated)
 		begin_quit(g);
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		gdev_on_time(g, &g->devs[i], now);
+		look_on_time(g, &g->devs[i], now);
 	assign_again(g);
 	for (uint32_t i = 0; now >= g->turn_away_ns && i < g->n_devs; i++)
-		gdev_turn_away(&g->devs[i]);
+		device_turn_away(&g->devs[i]);
 	if (now >= g->turn_away_ns)
 		g->turn_away_ns = now + TURN_AWAY_NS;
 	if (now >= g->shims_ns) {
-		glease_look_at_shims(g);
+		lease_look_at_shims(g);
 		g->shims_ns = now + SHIMS_NS;
 	}
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
 		if (g->clients[i].used)
-			gclient_on_time(g, &g->clients[i], now);
+			client_on_time(g, &g->clients[i], now);
 	if (now >= g->rescan_ns) {
 		hints_rescan(&g->hints, g->dev_dir);
 		if (!(g->flags & GUARD_INOTIFY) != !g->hints.n_watches) {
 			g->flags ^= GUARD_INOTIFY;
-			gevent_guard_changed(g);
+			event_guard_changed(g);
 		}
 		g->rescan_ns = now + RESCAN_NS;
 	}
@@ -503,7 +503,7 @@ static bool finished(const struct guard *g)
 {
 	if (g->quit_ns)
 		return !any_holder(g) || clock_mono_ns() >= g->quit_ns;
-	if (gclient_any(g) || any_holder(g) || glease_count(g, NULL))
+	if (client_any(g) || any_holder(g) || ledger_count(g, NULL))
 		return false;
 	/* One that cannot see may be so by its environment: the next agent starts another. */
 	return (g->greeted && g->trouble_code < 0) || clock_mono_ns() - g->born_ns > LONELY_NS;

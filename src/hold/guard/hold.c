@@ -38,20 +38,20 @@ static const char not_in_time[] = "its holder did not let go in time";
 
 /* --- wanted, and when --- */
 
-static bool wants_hold(const struct gclient *owner)
+static bool wants_hold(const struct client *owner)
 {
 	return owner && owner->policy.hold && !owner->dropping && !owner->silent;
 }
 
-bool ghold_has_future(struct guard *g, const struct gdev *d)
+bool hold_has_future(struct guard *g, const struct device *d)
 {
 	return !g->quit_ns && !d->xid &&
-	       (d->hold_while || (wants_hold(gdev_owner(g, d)) && !d->left));
+	       (d->hold_while || (wants_hold(device_owner(g, d)) && !d->left));
 }
 
-bool ghold_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)
+bool hold_ripe(struct guard *g, const struct device *d, uint64_t now_ns)
 {
-	const struct gclient *owner = gdev_owner(g, d);
+	const struct client *owner = device_owner(g, d);
 
 	/* What an orphan holds is kept for its next agent; nothing new is held for nobody. */
 	bool wanted = d->hold_while || (wants_hold(owner) && !owner->orphan_until_ns);
@@ -62,9 +62,9 @@ bool ghold_ripe(struct guard *g, const struct gdev *d, uint64_t now_ns)
 	       now_ns - d->idle_since_ns >= d->wait_ns;
 }
 
-uint64_t ghold_at(struct guard *g, const struct gdev *d)
+uint64_t hold_at(struct guard *g, const struct device *d)
 {
-	const struct gclient *owner = gdev_owner(g, d);
+	const struct client *owner = device_owner(g, d);
 	uint64_t at;
 
 	if (!wants_hold(owner) || owner->orphan_until_ns || d->left || g->quit_ns)
@@ -72,7 +72,7 @@ uint64_t ghold_at(struct guard *g, const struct gdev *d)
 	if (d->state == DEV_IDLE)
 		at = d->idle_since_ns + d->wait_ns;
 	else if (d->state == DEV_BUSY && d->clear)
-		at = owner->tick_ns + gstep_wait(g, d);
+		at = owner->tick_ns + device_wait(g, d);
 	else
 		return 0;
 	if (at < d->chain_until_ns)
@@ -82,14 +82,14 @@ uint64_t ghold_at(struct guard *g, const struct gdev *d)
 
 /* --- the memory figure of a hold --- */
 
-void ghold_note_settled(struct guard *g, struct gdev *d)
+void hold_note_settled(struct guard *g, struct device *d)
 {
-	uint64_t seen = gjudge_used(d), excess;
+	uint64_t seen = verdict_used(d), excess;
 
-	if (d->state != DEV_HELD || !d->settle_at_ns || d->sight.look.begin_ns < d->settle_at_ns)
+	if (d->state != DEV_HELD || !d->settle_at_ns || d->sample.look.begin_ns < d->settle_at_ns)
 		return;
-	excess = settle_excess(&d->settle, seen, gjudge_own_bytes(d), d->holder.held);
-	d->settled_used = gjudge_may_hide(g) ? seen - excess : seen;
+	excess = settle_excess(&d->settle, seen, verdict_own_bytes(d), d->holder.held);
+	d->settled_used = verdict_may_hide(g) ? seen - excess : seen;
 	d->settle_at_ns = 0;
 	if (d->settled_used < seen)
 		eyes_look_now(g->eyes, d->slot); /* that one is the verdict */
@@ -97,71 +97,72 @@ void ghold_note_settled(struct guard *g, struct gdev *d)
 
 /* --- the start --- */
 
-static void hold_failed(struct guard *g, struct gdev *d, const char *why)
+static void hold_failed(struct guard *g, struct device *d, const char *why)
 {
 	unsigned int doubled = d->failures < 4 ? d->failures : 4;
 	bool held = d->holder.held > 0; /* it had the memory, and said so */
 
 	d->failures++;
 	d->blocked_until_ns = clock_mono_ns() + (BLOCK_NS << doubled);
-	(void)gevent_add(g, d, EVENT_FAILED,
-			 held ? "%s, and is ended (held again in %u min at the earliest)"
-			      : "not held: %s (next try in %u min)",
-			 why, (unsigned int)((BLOCK_NS << doubled) / NS_PER_S / 60));
+	(void)event_add(g, d, EVENT_FAILED,
+			held ? "%s, and is ended (held again in %u min at the earliest)"
+			     : "not held: %s (next try in %u min)",
+			why, (unsigned int)((BLOCK_NS << doubled) / NS_PER_S / 60));
 	(void)str_print(d->blocked_why, sizeof(d->blocked_why), "%s: %s",
 			held ? "was held, and is not held again yet" : "could not be held", why);
 	d->who_pid = 0; /* whoever is there is named again by the next look */
-	gdev_say(d, "%s", d->blocked_why);
+	device_say(d, "%s", d->blocked_why);
 }
 
 /* The amount may come to nothing with what is free just now. True, and the reason, when it does. */
-static bool nothing_to_take(struct guard *g, struct gdev *d)
+static bool nothing_to_take(struct guard *g, struct device *d)
 {
-	const struct mem_amount *m = &gdev_policy(g, d)->memory;
+	const struct mem_amount *m = &device_policy(g, d)->memory;
 
-	if (!(d->sight.look.valid & GPU_VALID_MEM) || mem_amount_bytes(m, d->sight.look.free) > 0)
+	if (!(d->sample.look.valid & GPU_VALID_MEM) || mem_amount_bytes(m, d->sample.look.free) > 0)
 		return false;
 	if (m->kind == MEM_ALL_BUT)
-		gdev_say(d, "idle; nothing to hold: %.1f GiB are free, and %.1f GiB are to stay so",
-			 in_gib(d->sight.look.free), in_gib(m->bytes));
+		device_say(d,
+			   "idle; nothing to hold: %.1f GiB are free, and %.1f GiB are to stay so",
+			   in_gib(d->sample.look.free), in_gib(m->bytes));
 	else
-		gdev_say(d, "idle; nothing to hold: no memory is free");
+		device_say(d, "idle; nothing to hold: no memory is free");
 	return true;
 }
 
-void ghold_begin(struct guard *g, struct gdev *d)
+void hold_begin(struct guard *g, struct device *d)
 {
 	struct err e = ERR_INIT;
 	bool again = d->holder.kept;
 
 	if (nothing_to_take(g, d))
 		return;
-	if (!gdev_may_hold(d, &e)) {
-		gdev_say(d, "%s", e.text);
+	if (!device_may_hold(d, &e)) {
+		device_say(d, "%s", e.text);
 		return;
 	}
-	d->before = d->sight.look.procs;
+	d->before = d->sample.look.procs;
 	/* A context that is there already is ours, and not what was before. */
-	settle_begin(&d->settle, gjudge_used(d), again, gjudge_own_bytes(d));
+	settle_begin(&d->settle, verdict_used(d), again, verdict_own_bytes(d));
 	if (again) {
-		gholder_again(g, d);
-	} else if (gholder_start(g, d, &e) < 0) {
-		gdev_unlock(d);
+		holder_again(g, d);
+	} else if (holder_start(g, d, &e) < 0) {
+		device_unlock(d);
 		hold_failed(g, d, e.text);
 		return;
 	}
 	d->settled_used = 0;
 	d->settle_at_ns = 0;
 	d->steady_ns = 0;
-	gdev_say(d, again ? "holder PID %d takes the memory again" : "holder PID %d starts",
-		 (int)d->holder.pid);
-	(void)gevent_add(g, d, EVENT_START, "%s", d->reason);
-	(void)gstep(g, d, EV_READY);
+	device_say(d, again ? "holder PID %d takes the memory again" : "holder PID %d starts",
+		   (int)d->holder.pid);
+	(void)event_add(g, d, EVENT_START, "%s", d->reason);
+	(void)device_step(g, d, EV_READY);
 }
 
-void ghold_adapt(struct guard *g, struct gdev *d, const struct hold_policy *before)
+void hold_adapt(struct guard *g, struct device *d, const struct hold_policy *before)
 {
-	const struct hold_policy *p = &gdev_owner(g, d)->policy;
+	const struct hold_policy *p = &device_owner(g, d)->policy;
 
 	if (p->util != before->util)
 		d->load.duty_permille = p->util * 10U;
@@ -173,14 +174,14 @@ void ghold_adapt(struct guard *g, struct gdev *d, const struct hold_policy *befo
 		d->settled_used = 0;
 		d->settle_at_ns = 0;
 		d->steady_ns = 0;
-		gholder_tell_amount(d, &p->memory);
+		holder_tell_amount(d, &p->memory);
 	}
 	load_control_on_time(d, p, clock_mono_ns());
 }
 
 /* --- what the holder says --- */
 
-static void tell_let_go(struct guard *g, struct gdev *d, uint64_t freed_ns, uint64_t bytes)
+static void tell_let_go(struct guard *g, struct device *d, uint64_t freed_ns, uint64_t bytes)
 {
 	static const char *const words[EVENT_KIND_MAX] = { [EVENT_YIELD] = "yielded to",
 							   [EVENT_RELEASE] = "let go:",
@@ -189,8 +190,8 @@ static void tell_let_go(struct guard *g, struct gdev *d, uint64_t freed_ns, uint
 	struct guard_event *rec = &d->letting_go;
 	uint64_t took = freed_ns > d->verdict_ns ? freed_ns - d->verdict_ns : 0;
 	struct guard_event *ev =
-		gevent_add(g, d, (enum event_kind)rec->kind, "%s %s",
-			   words[rec->kind] ? words[rec->kind] : "let go:", d->reason);
+		event_add(g, d, (enum event_kind)rec->kind, "%s %s",
+			  words[rec->kind] ? words[rec->kind] : "let go:", d->reason);
 
 	ev->bytes = bytes;
 	ev->pid = rec->kind == EVENT_YIELD || rec->kind == EVENT_LENT ? d->who_pid : 0;
@@ -204,22 +205,22 @@ static void tell_let_go(struct guard *g, struct gdev *d, uint64_t freed_ns, uint
 	ev->verdict_to_freed_ns = took;
 }
 
-void ghold_say_held(struct guard *g, struct gdev *d)
+void hold_say_held(struct guard *g, struct device *d)
 {
-	const struct glease *l = glease_first(g, d);
+	const struct lease *l = ledger_first(g, d);
 	char id[LEASE_TEXT_MAX];
 
 	if (d->state != DEV_HELD)
 		return;
 	if (l)
-		gdev_say(d, "held for %s of %s%s", lease_id_text(&l->id, id), l->instance,
-			 l->flags & LEASE_RESERVED ? ", which waits for more" : "");
+		device_say(d, "held for %s of %s%s", lease_id_text(&l->id, id), l->instance,
+			   l->flags & LEASE_RESERVED ? ", which waits for more" : "");
 	else
-		gdev_say(d, "held for %s",
-			 gdev_owner(g, d) ? gdev_owner(g, d)->instance : "nobody");
+		device_say(d, "held for %s",
+			   device_owner(g, d) ? device_owner(g, d)->instance : "nobody");
 }
 
-static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
+static void on_held(struct guard *g, struct device *d, const struct holder_msg *m)
 {
 	struct guard_event *ev;
 	bool first = d->state == DEV_HOLDING;
@@ -234,21 +235,21 @@ static void on_held(struct guard *g, struct gdev *d, const struct holder_msg *m)
 	d->steady_ns = m->at_ns;
 	d->settle_asked = false;
 	d->grow_at_ns = m->at_ns + GROW_NS;
-	(void)gstep(g, d, EV_HELD);
+	(void)device_step(g, d, EV_HELD);
 	if (d->state != DEV_HELD)
 		return;
 	d->failures = 0;
 	d->yielded = false;
 	eyes_look_now(g->eyes, d->slot);
-	ghold_say_held(g, d);
-	ev = gevent_add(g, d, EVENT_HELD, how, in_gib(m->bytes));
+	hold_say_held(g, d);
+	ev = event_add(g, d, EVENT_HELD, how, in_gib(m->bytes));
 	ev->bytes = m->bytes;
 	ev->took_ns = first ? m->at_ns - d->holder.started_ns : 0;
 	d->dirty = true;
 }
 
 /* The longest of late: what one takes depends on who else has the driver's lock. */
-static void note_free_time(struct gdev *d, uint64_t freed_ns)
+static void note_free_time(struct device *d, uint64_t freed_ns)
 {
 	uint64_t took = freed_ns > d->holder.asked_ns ? freed_ns - d->holder.asked_ns : 0;
 
@@ -257,17 +258,17 @@ static void note_free_time(struct gdev *d, uint64_t freed_ns)
 		d->free_ns = took;
 }
 
-static void on_freed(struct guard *g, struct gdev *d, const struct holder_msg *m)
+static void on_freed(struct guard *g, struct device *d, const struct holder_msg *m)
 {
-	if (!gdev_letting_go(d))
+	if (!device_letting_go(d))
 		return;
 	d->holder.held = 0;
 	note_free_time(d, m->at_ns);
 	tell_let_go(g, d, m->at_ns, m->bytes);
-	(void)gstep(g, d, EV_FREED);
+	(void)device_step(g, d, EV_FREED);
 }
 
-static void on_message(struct guard *g, struct gdev *d, const struct holder_msg *m)
+static void on_message(struct guard *g, struct device *d, const struct holder_msg *m)
 {
 	d->holder.unanswered = 0;
 	switch (m->type) {
@@ -286,11 +287,11 @@ static void on_message(struct guard *g, struct gdev *d, const struct holder_msg 
 		hold_failed(g, d, m->text);
 		break;
 	default:
-		gholder_kill(d);
+		holder_kill(d);
 	}
 }
 
-void ghold_on_holder(struct guard *g, struct gdev *d)
+void hold_on_holder(struct guard *g, struct device *d)
 {
 	struct holder_msg m;
 	ssize_t n;
@@ -302,7 +303,7 @@ void ghold_on_holder(struct guard *g, struct gdev *d)
 	/* Its end of the socket is closed: the process is on its way out, or is not what we
 	 * started. */
 	d->holder.fd = fd_close(d->holder.fd);
-	gholder_kill(d);
+	holder_kill(d);
 }
 
 static void describe_end(char *buf, size_t size, int status)
@@ -316,7 +317,7 @@ static void describe_end(char *buf, size_t size, int status)
 }
 
 /* Somebody ended it: that is a wish to have the device, so wait as after a yield. */
-static void on_holder_lost(struct guard *g, struct gdev *d, const char *how)
+static void on_holder_lost(struct guard *g, struct device *d, const char *how)
 {
 	uint64_t now = clock_mono_ns();
 
@@ -324,41 +325,41 @@ static void on_holder_lost(struct guard *g, struct gdev *d, const char *how)
 	d->check = true; /* who wanted it is seen at any time; the wait begins now */
 	if (now < d->blocked_until_ns)
 		return;
-	gdev_say(d, "%s", how);
-	(void)gevent_add(g, d, EVENT_FAILED, "%s", how);
-	d->blocked_until_ns = now + gdev_policy(g, d)->rehold_ms * NS_PER_MS;
+	device_say(d, "%s", how);
+	(void)event_add(g, d, EVENT_FAILED, "%s", how);
+	d->blocked_until_ns = now + device_policy(g, d)->rehold_ms * NS_PER_MS;
 	(void)str_copy(d->blocked_why, sizeof(d->blocked_why), how);
 }
 
-void ghold_on_child(struct guard *g, struct gdev *d)
+void hold_on_child(struct guard *g, struct device *d)
 {
 	char how[96];
 	int status;
 	uint64_t now = clock_mono_ns();
 
 	/* What it said before it ended comes first, and it may say it until it has. */
-	if (!gholder_has_ended(d))
+	if (!holder_has_ended(d))
 		return;
 	if (d->holder.fd >= 0)
-		ghold_on_holder(g, d);
+		hold_on_holder(g, d);
 	pid_t listed = d->holder.listed_pid ? d->holder.listed_pid : d->holder.pid;
 
-	if (!gholder_reap(d, &status))
+	if (!holder_reap(d, &status))
 		return;
 	g->assign_due = true;
 	d->gone_pid = listed;
 	d->gone_ns = clock_mono_ns();
-	gdev_unlock(d);
+	device_unlock(d);
 	d->settled_used = 0;
 	describe_end(how, sizeof(how), status);
-	if (gdev_letting_go(d))
+	if (device_letting_go(d))
 		tell_let_go(g, d, clock_mono_ns(), 0);
 	if (d->state == DEV_HOLDING && now >= d->blocked_until_ns)
 		hold_failed(g, d, how);
 	if (d->state == DEV_HELD)
 		on_holder_lost(g, d, how);
-	(void)gevent_add(g, d, EVENT_GONE, "holder and context are gone");
-	(void)gstep(g, d, EV_GONE);
+	(void)event_add(g, d, EVENT_GONE, "holder and context are gone");
+	(void)device_step(g, d, EV_GONE);
 	eyes_look_now(g->eyes, d->slot);
 }
 
@@ -369,13 +370,13 @@ void ghold_on_child(struct guard *g, struct gdev *d)
  * is. So each has its share of the time that passes: the last of n that take t each has waited for
  * n * t then, and its shares are t/n + t/(n-1) + ... + t, which is below 4 t up to 30 devices.
  */
-static void pass_freeing_time(const struct guard *g, struct gdev *d, uint64_t now)
+static void pass_freeing_time(const struct guard *g, struct device *d, uint64_t now)
 {
 	uint64_t turn = now - d->turn_ns < TURN_MAX ? now - d->turn_ns : TURN_MAX;
 	unsigned int n = 0;
 
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		n += gdev_letting_go(&g->devs[i]);
+		n += device_letting_go(&g->devs[i]);
 	d->holder.freeing_ns += turn / n;
 }
 
@@ -384,7 +385,7 @@ static void pass_freeing_time(const struct guard *g, struct gdev *d, uint64_t no
  * 0.2 s, so the newcomer is to wait no longer than it takes to be sure. One that is stopped is so
  * at once. One that runs is only slow.
  */
-static const char *will_not_free(const struct gdev *d, struct holder_proc *h, uint64_t now)
+static const char *will_not_free(const struct device *d, struct holder_proc *h, uint64_t now)
 {
 	struct proc_peek p = { .state = '?' };
 	uint64_t limit = FREEING_TIMES * (d->free_ns ? d->free_ns : FREEING_FIRST);
@@ -400,78 +401,78 @@ static const char *will_not_free(const struct gdev *d, struct holder_proc *h, ui
 }
 
 /* What its holder is killed for just now, or NULL. */
-static const char *overdue(struct guard *g, struct gdev *d, uint64_t now)
+static const char *overdue(struct guard *g, struct device *d, uint64_t now)
 {
-	bool hurry = g->quit_ns || (d->owner >= 0 && gdev_owner(g, d)->dropping);
+	bool hurry = g->quit_ns || (d->owner >= 0 && device_owner(g, d)->dropping);
 	uint64_t took = now - d->since_ns;
 
 	if (d->state == DEV_HOLDING && took >= HOLDING_LIMIT)
 		return "its holder hangs in the driver";
 	if ((d->state == DEV_HELD || d->holder.kept) && d->holder.unanswered > BEATS_LIMIT)
 		return "its holder did not answer any more";
-	if (!gdev_letting_go(d))
+	if (!device_letting_go(d))
 		return NULL;
 	if ((hurry && took >= HURRY_LIMIT) || d->holder.freeing_ns >= FREEING_LIMIT)
 		return not_in_time;
 	return d->holder.ready ? will_not_free(d, &d->holder, now) : NULL;
 }
 
-void ghold_check_limits(struct guard *g, struct gdev *d, uint64_t now)
+void hold_check_limits(struct guard *g, struct device *d, uint64_t now)
 {
 	const char *why;
 
 	if (d->holder.ending && now > d->holder.end_at_ns + ENDING_LIMIT) {
-		gholder_kill(d);
+		holder_kill(d);
 		return;
 	}
-	if (gdev_letting_go(d))
+	if (device_letting_go(d))
 		pass_freeing_time(g, d, now);
 	why = overdue(g, d, now);
 	if (!why)
 		return;
-	gholder_kill(d); /* first of all */
+	holder_kill(d); /* first of all */
 	if (d->holder.kept)
 		return; /* it holds nothing */
-	if (!gdev_letting_go(d))
-		gstep_record(d, EVENT_FAILED, now);
+	if (!device_letting_go(d))
+		device_record(d, EVENT_FAILED, now);
 	/* Without a context it holds nothing yet: a slow start of CUDA is no failure of its. */
-	if ((!gdev_letting_go(d) || d->holder.ready) &&
+	if ((!device_letting_go(d) || d->holder.ready) &&
 	    (!d->blocked_until_ns || now > d->blocked_until_ns))
 		hold_failed(g, d, why);
-	(void)gstep(g, d, EV_STUCK);
+	(void)device_step(g, d, EV_STUCK);
 }
 
-void ghold_grow(struct guard *g, struct gdev *d, uint64_t now)
+void hold_grow(struct guard *g, struct device *d, uint64_t now)
 {
 	const uint64_t worth_it = 512ULL << 20;
 
 	if (d->state != DEV_HELD || now < d->grow_at_ns || g->hint_on || d->rise_since_ns ||
 	    !d->settled_used || d->holder.held + worth_it > d->holder.wanted ||
-	    d->sight.look.free < worth_it)
+	    d->sample.look.free < worth_it)
 		return;
 	d->grow_at_ns = now + GROW_NS;
 	d->settled_used = 0;
 	d->settle_at_ns = now + SETTLE_NS;
 	d->steady_ns = 0;
 	d->settle_asked = false;
-	gholder_tell(d, HOLDER_GROW);
+	holder_tell(d, HOLDER_GROW);
 }
 
 /* Where our context is kept the memory is taken at once: who came since the last look would get
  * none. So a device that has just become ripe is looked at, and held with the answer. */
-void ghold_while(struct guard *g, struct gdev *d, uint64_t now)
+void hold_while(struct guard *g, struct device *d, uint64_t now)
 {
 	bool was_ripe = d->while_ripe;
 
 	d->while_ripe = false;
-	if (!d->hold_while || gdev_occupied(d) || d->state == DEV_LENT)
+	if (!d->hold_while || device_occupied(d) || d->state == DEV_LENT)
 		return;
-	d->while_ripe = ghold_ripe(g, d, now);
-	if (d->while_ripe && now < d->sight.look.end_ns + WHILE_FRESH_NS) {
-		const struct gclient *c = gclient_find(g, glease_first(g, d)->instance);
+	d->while_ripe = hold_ripe(g, d, now);
+	if (d->while_ripe && now < d->sample.look.end_ns + WHILE_FRESH_NS) {
+		const struct client *c = client_find(g, ledger_first(g, d)->instance);
 
-		if (!c || !c->has_policy || !glimit_hold(g, c, d))
-			ghold_begin(g, d);
+		if (!c || !c->has_policy || !limit_hold(g, c, d))
+			hold_begin(g, d);
 	} else if (now >= d->while_check_ns || (d->while_ripe && !was_ripe)) {
 		d->while_check_ns = now + WHILE_CHECK_NS;
 		d->check = true;
@@ -479,18 +480,18 @@ void ghold_while(struct guard *g, struct gdev *d, uint64_t now)
 	}
 }
 
-void ghold_want_while(struct guard *g, struct gdev *d, bool wanted)
+void hold_want_while(struct guard *g, struct device *d, bool wanted)
 {
 	if (wanted == d->hold_while)
 		return;
 	d->hold_while = wanted;
 	d->while_check_ns = 0;
 	if (wanted)
-		gdev_take(g, d);
+		device_take(g, d);
 	if (d->state == DEV_IDLE)
-		gstep_set_wait(g, d);
+		device_set_wait(g, d);
 	if (wanted)
-		ghold_while(g, d, clock_mono_ns());
-	else if (gdev_holds(d) && !ghold_has_future(g, d) && !d->n_awaited)
-		gdev_unwant(g, d, "the task that it was held for does not come");
+		hold_while(g, d, clock_mono_ns());
+	else if (device_holds(d) && !hold_has_future(g, d) && !d->n_awaited)
+		device_unwant(g, d, "the task that it was held for does not come");
 }

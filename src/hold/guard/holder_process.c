@@ -74,7 +74,7 @@ static _Noreturn void become_holder(int self_fd, int sock, const char *const *en
 	_exit(127);
 }
 
-static void send_hold(struct gdev *d, const struct hold_policy *p)
+static void send_hold(struct device *d, const struct hold_policy *p)
 {
 	struct holder_msg m = { .version = HPROTO_VERSION,
 				.type = HOLDER_HOLD,
@@ -85,10 +85,10 @@ static void send_hold(struct gdev *d, const struct hold_policy *p)
 	d->load.told = (enum load_kind)p->load;
 	d->load.told_duty = d->load.duty_permille;
 	if (sock_send(d->holder.fd, &m, sizeof(m)) < 0)
-		gholder_kill(d);
+		holder_kill(d);
 }
 
-static void begin_hold(struct gdev *d, const struct hold_policy *p)
+static void begin_hold(struct device *d, const struct hold_policy *p)
 {
 	d->load.resting = false;
 	d->load.phase_ns = d->holder.started_ns;
@@ -96,9 +96,9 @@ static void begin_hold(struct gdev *d, const struct hold_policy *p)
 	send_hold(d, p);
 }
 
-int gholder_start(struct guard *g, struct gdev *d, struct err *e)
+int holder_start(struct guard *g, struct device *d, struct err *e)
 {
-	const struct hold_policy *p = gdev_policy(g, d);
+	const struct hold_policy *p = device_policy(g, d);
 	cleanup_free char *visible = xasprintf("CUDA_VISIBLE_DEVICES=%s", d->id.uuid);
 	cleanup_free const char **env = make_environment(visible);
 	int pair[2];
@@ -124,22 +124,22 @@ int gholder_start(struct guard *g, struct gdev *d, struct err *e)
 	return 0;
 }
 
-void gholder_again(struct guard *g, struct gdev *d)
+void holder_again(struct guard *g, struct device *d)
 {
 	d->holder.kept = false;
 	d->holder.end_at_ns = 0;
 	d->holder.asked_ns = 0;
 	d->holder.started_ns = clock_mono_ns();
-	begin_hold(d, gdev_policy(g, d));
+	begin_hold(d, device_policy(g, d));
 }
 
-static void send_msg(struct gdev *d, const struct holder_msg *m)
+static void send_msg(struct device *d, const struct holder_msg *m)
 {
 	if (d->holder.fd < 0 || sock_send(d->holder.fd, m, sizeof(*m)) < 0)
-		gholder_kill(d);
+		holder_kill(d);
 }
 
-void gholder_tell(struct gdev *d, enum holder_type type)
+void holder_tell(struct device *d, enum holder_type type)
 {
 	struct holder_msg m = { .version = HPROTO_VERSION, .type = (uint16_t)type };
 
@@ -149,7 +149,7 @@ void gholder_tell(struct gdev *d, enum holder_type type)
 		d->holder.ending = true;
 }
 
-void gholder_tell_load(struct gdev *d, enum load_kind kind, uint32_t duty_permille)
+void holder_tell_load(struct device *d, enum load_kind kind, uint32_t duty_permille)
 {
 	struct holder_msg m = { .version = HPROTO_VERSION,
 				.type = HOLDER_LOAD,
@@ -163,7 +163,7 @@ void gholder_tell_load(struct gdev *d, enum load_kind kind, uint32_t duty_permil
 	send_msg(d, &m);
 }
 
-void gholder_tell_amount(struct gdev *d, const struct mem_amount *amount)
+void holder_tell_amount(struct device *d, const struct mem_amount *amount)
 {
 	struct holder_msg m = { .version = HPROTO_VERSION,
 				.type = HOLDER_AMOUNT,
@@ -173,7 +173,7 @@ void gholder_tell_amount(struct gdev *d, const struct mem_amount *amount)
 		send_msg(d, &m);
 }
 
-void gholder_beat(struct gdev *d, uint64_t now_ns)
+void holder_beat(struct device *d, uint64_t now_ns)
 {
 	struct holder_msg m = { .version = HPROTO_VERSION, .type = HOLDER_BEAT };
 
@@ -185,14 +185,14 @@ void gholder_beat(struct gdev *d, uint64_t now_ns)
 	(void)sock_send(d->holder.fd, &m, sizeof(m)); /* full: those before it wait there */
 }
 
-void gholder_kill(struct gdev *d)
+void holder_kill(struct device *d)
 {
 	/* Not yet waited for, so the number is still that of our child. */
 	if (d->holder.pid > 0)
 		(void)kill(d->holder.pid, SIGKILL);
 }
 
-bool gholder_has_ended(const struct gdev *d)
+bool holder_has_ended(const struct device *d)
 {
 	siginfo_t info = { .si_pid = 0 };
 
@@ -201,7 +201,7 @@ bool gholder_has_ended(const struct gdev *d)
 	       info.si_pid == d->holder.pid;
 }
 
-bool gholder_reap(struct gdev *d, int *ret_status)
+bool holder_reap(struct device *d, int *ret_status)
 {
 	if (d->holder.pid <= 0 || waitpid(d->holder.pid, ret_status, WNOHANG) != d->holder.pid)
 		return false;

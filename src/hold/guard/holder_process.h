@@ -8,31 +8,31 @@
 #include "hold/holder_proto.h"
 
 /* Start a holder for d with its owner's policy. 0, or -errno; d->holder is filled on success. */
-int gholder_start(struct guard *g, struct gdev *d, struct err *e);
+int holder_start(struct guard *g, struct device *d, struct err *e);
 
 /* Have the one that was kept hold again, with its context as it is. */
-void gholder_again(struct guard *g, struct gdev *d);
+void holder_again(struct guard *g, struct device *d);
 
 /* Tell it something. A holder that cannot be told is killed: its memory must not depend on it. */
-void gholder_tell(struct gdev *d, enum holder_type type);
+void holder_tell(struct device *d, enum holder_type type);
 
 /* Tell it the load that its owner's policy wants now, if that is news. */
-void gholder_tell_load(struct gdev *d, enum load_kind kind, uint32_t duty_permille);
+void holder_tell_load(struct device *d, enum load_kind kind, uint32_t duty_permille);
 
 /* Tell it to hold another amount from now on. */
-void gholder_tell_amount(struct gdev *d, const struct mem_amount *amount);
+void holder_tell_amount(struct device *d, const struct mem_amount *amount);
 
 /* Ask it whether it is there, twice a second. Never kills: what is not answered is counted. */
-void gholder_beat(struct gdev *d, uint64_t now_ns);
+void holder_beat(struct device *d, uint64_t now_ns);
 
 /* SIGKILL; the process is ours until it was waited for. */
-void gholder_kill(struct gdev *d);
+void holder_kill(struct device *d);
 
 /* It has ended and says nothing more than what is in its socket; it is still to be reaped. */
-bool gholder_has_ended(const struct gdev *d);
+bool holder_has_ended(const struct device *d);
 
 /* Wait for it without blocking. True when it has ended: d->holder is empty then, *ret_status as
  * from waitpid(). */
-bool gholder_reap(struct gdev *d, int *ret_status);
+bool holder_reap(struct device *d, int *ret_status);
 
 #endif

@@ -41,19 +41,19 @@
 
 /* --- what the ledger says of a device --- */
 
-static bool spoken_for(struct guard *g, const struct glease *l)
+static bool spoken_for(struct guard *g, const struct lease *l)
 {
-	const struct gclient *c = gclient_find(g, l->instance);
+	const struct client *c = client_find(g, l->instance);
 
 	return c && !c->silent && !c->dropping;
 }
 
-void glease_recount(struct guard *g, struct gdev *d)
+void lease_recount(struct guard *g, struct device *d)
 {
 	bool wanted = false;
 
 	d->n_leases = d->n_granted = d->n_awaited = d->n_running = d->n_over = d->n_giving = 0;
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	{
 		if (l->slot != d->slot)
 			continue;
@@ -67,34 +67,34 @@ void glease_recount(struct guard *g, struct gdev *d)
 				    spoken_for(g, l));
 	}
 	g->assign_due = true;
-	ghold_want_while(g, d, wanted);
-	ghold_say_held(g, d);
+	hold_want_while(g, d, wanted);
+	hold_say_held(g, d);
 	d->dirty = true;
 }
 
 /* --- entries --- */
 
-void glease_close_shim(struct glease *l)
+void lease_close_shim(struct lease *l)
 {
 	l->pidfd = fd_close(l->pidfd);
 }
 
-void glease_end(struct guard *g, struct glease *l)
+void lease_end(struct guard *g, struct lease *l)
 {
-	struct gdev *d = glease_device(g, l);
+	struct device *d = lease_device(g, l);
 
-	glease_close_shim(l);
+	lease_close_shim(l);
 	if (!(l->flags & LEASE_RESERVED)) {
 		d->last = l->id;
 		(void)str_copy(d->last_instance, sizeof(d->last_instance), l->instance);
 		d->last_over_ns = l->over_ns;
 	}
-	*l = (struct glease){ .pidfd = -1 };
-	glease_recount(g, d);
-	gdev_unlock(d);
+	*l = (struct lease){ .pidfd = -1 };
+	lease_recount(g, d);
+	device_unlock(d);
 }
 
-static struct msg_unleased unleased_of(const struct glease *l)
+static struct msg_unleased unleased_of(const struct lease *l)
 {
 	uint64_t now = clock_mono_ns();
 
@@ -108,28 +108,28 @@ static struct msg_unleased unleased_of(const struct glease *l)
 }
 
 /* It is gone: say so, and end it. What cannot be said just now is what a new agent is not told. */
-static void finish(struct guard *g, struct glease *l)
+static void finish(struct guard *g, struct lease *l)
 {
-	struct gclient *c = gclient_find(g, l->instance);
+	struct client *c = client_find(g, l->instance);
 	struct msg_unleased m = unleased_of(l);
 
 	if (c && c->fd >= 0 && sock_send(c->fd, &m, sizeof(m)) == -EAGAIN) {
 		l->due |= DUE_USE | DUE_UNLEASED; /* the figures of all of it, whoever hears them */
 		return;
 	}
-	glease_end(g, l);
+	lease_end(g, l);
 }
 
-void glease_end_untold(struct guard *g, const char *instance)
+void lease_end_untold(struct guard *g, const char *instance)
 {
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	if (l->due & DUE_UNLEASED && !strcmp(l->instance, instance))
-		glease_end(g, l);
+		lease_end(g, l);
 }
 
-void glease_set_over(struct guard *g, struct glease *l, bool unleased)
+void lease_set_over(struct guard *g, struct lease *l, bool unleased)
 {
-	struct gdev *d = glease_device(g, l);
+	struct device *d = lease_device(g, l);
 
 	l->unleased = l->unleased || unleased;
 	if (l->stage == LEASE_OVER)
@@ -140,36 +140,36 @@ void glease_set_over(struct guard *g, struct glease *l, bool unleased)
 		return;
 	}
 	l->stage = LEASE_OVER;
-	glease_recount(g, d);
+	lease_recount(g, d);
 	eyes_look_now(g->eyes, d->slot);
 }
 
-void glease_on_shim(struct guard *g, struct glease *l)
+void lease_on_shim(struct guard *g, struct lease *l)
 {
-	glease_close_shim(l);
-	glease_set_over(g, l, false);
+	lease_close_shim(l);
+	lease_set_over(g, l, false);
 }
 
-void glease_look_at_shims(struct guard *g)
+void lease_look_at_shims(struct guard *g)
 {
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	if (l->shim.pid && l->pidfd < 0 && l->stage != LEASE_OVER && !proc_alive(&l->shim))
-		glease_on_shim(g, l);
+		lease_on_shim(g, l);
 }
 
 /* --- may a task have it, as the last look shows it? --- */
 
 /* Free as far as a lease goes: what our own hold has is free, what was promised is not. */
-static uint64_t available(const struct guard *g, const struct gdev *d)
+static uint64_t available(const struct guard *g, const struct device *d)
 {
-	const struct gpu_look *look = &d->sight.look;
-	uint64_t promised = glease_promised(g, d);
-	uint64_t bytes = gdev_holds(d) ? look->free + look->used - d->settle.others : look->free;
+	const struct gpu_look *look = &d->sample.look;
+	uint64_t promised = ledger_promised(g, d);
+	uint64_t bytes = device_holds(d) ? look->free + look->used - d->settle.others : look->free;
 
 	return bytes > promised ? bytes - promised : 0;
 }
 
-int glease_check_memory(const struct guard *g, const struct gdev *d, uint64_t bytes, struct err *e)
+int lease_check_memory(const struct guard *g, const struct device *d, uint64_t bytes, struct err *e)
 {
 	uint64_t free_bytes = available(g, d);
 
@@ -179,35 +179,35 @@ int glease_check_memory(const struct guard *g, const struct gdev *d, uint64_t by
 		       in_gib(bytes), in_gib(free_bytes));
 }
 
-int glease_check_foreign(struct guard *g, struct gdev *d, uint32_t flags, struct err *e)
+int lease_check_foreign(struct guard *g, struct device *d, uint32_t flags, struct err *e)
 {
 	const struct gpu_proc *who;
 	char text[PROTO_TEXT_MAX];
 
-	if ((flags & LEASE_OTHERS_OK) || gdev_holds(d) || d->state == DEV_LENDING)
+	if ((flags & LEASE_OTHERS_OK) || device_holds(d) || d->state == DEV_LENDING)
 		return 0;
 	if (d->state == DEV_YIELDING)
-		return err_set(e, -EBUSY, "%s", glease_taken_text(d, text, sizeof(text)));
-	if (gjudge_foreign(g, d, &who) != SEEN_FOREIGN)
+		return err_set(e, -EBUSY, "%s", ledger_taken_text(d, text, sizeof(text)));
+	if (verdict_foreign(g, d, &who) != SEEN_FOREIGN)
 		return 0;
 	if (who)
-		gjudge_name(g, d, who);
-	return err_set(e, -EBUSY, "%s", glease_taken_text(d, text, sizeof(text)));
+		verdict_name(g, d, who);
+	return err_set(e, -EBUSY, "%s", ledger_taken_text(d, text, sizeof(text)));
 }
 
-int glease_check_sight(const struct gdev *d, struct err *e)
+int lease_check_sample(const struct device *d, struct err *e)
 {
 	if (d->id.mig_parent)
 		return err_set(e, -EINVAL, "it is in MIG mode: its instances are the devices");
 	if (!d->present)
 		return err_set(e, -ENODEV, "it is not there any more");
-	if (!d->sight.seq || d->sight.code < 0)
+	if (!d->sample.seq || d->sample.code < 0)
 		return err_set(e, -EAGAIN, "it cannot be seen just now: %s",
-			       d->sight.seq ? d->sight.trouble : "not looked at yet");
+			       d->sample.seq ? d->sample.trouble : "not looked at yet");
 	return 0;
 }
 
-int glease_check_errors(const struct gdev *d, struct err *e)
+int lease_check_errors(const struct device *d, struct err *e)
 {
 	char text[XID_TEXT_MAX];
 
@@ -216,30 +216,30 @@ int glease_check_errors(const struct gdev *d, struct err *e)
 
 /* --- the answer to a GRANT --- */
 
-void glease_ungrant(struct guard *g, struct glease *l)
+void lease_ungrant(struct guard *g, struct lease *l)
 {
-	glease_close_shim(l);
+	lease_close_shim(l);
 	l->shim = (struct proc_id){ 0 };
 	l->stage = LEASE_PROMISED;
-	glease_recount(g, glease_device(g, l));
+	lease_recount(g, lease_device(g, l));
 }
 
-static void decide(struct guard *g, struct glease *l)
+static void decide(struct guard *g, struct lease *l)
 {
-	struct gdev *d = glease_device(g, l);
+	struct device *d = lease_device(g, l);
 	struct err e = ERR_INIT;
-	int r = glease_check_sight(d, &e);
+	int r = lease_check_sample(d, &e);
 	uint64_t bytes = l->bytes;
 
 	if (r == 0)
-		r = glease_check_errors(d, &e);
+		r = lease_check_errors(d, &e);
 	if (r == 0)
-		r = glease_check_foreign(g, d, l->flags, &e);
+		r = lease_check_foreign(g, d, l->flags, &e);
 
 	/* What was promised to itself is there for it. */
 	l->bytes = 0;
 	if (r == 0)
-		r = glease_check_memory(g, d, bytes, &e);
+		r = lease_check_memory(g, d, bytes, &e);
 	l->bytes = bytes;
 	l->decided = true;
 	l->code = r;
@@ -248,14 +248,14 @@ static void decide(struct guard *g, struct glease *l)
 }
 
 /* The first lease of that id that was refused, or is not decided; NULL: all are granted. */
-static struct glease *stumbling_block(struct guard *g, const struct glease *of, bool *ret_waiting)
+static struct lease *stumbling_block(struct guard *g, const struct lease *of, bool *ret_waiting)
 {
-	struct glease *refused = NULL;
+	struct lease *refused = NULL;
 
 	*ret_waiting = false;
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	{
-		if (!glease_is_of(l, of->instance, &of->id) || l->stage != LEASE_ASKED)
+		if (!ledger_is_of(l, of->instance, &of->id) || l->stage != LEASE_ASKED)
 			continue;
 		*ret_waiting = *ret_waiting || !l->decided;
 		if (l->decided && l->code < 0 && !refused)
@@ -264,10 +264,10 @@ static struct glease *stumbling_block(struct guard *g, const struct glease *of, 
 	return refused;
 }
 
-void glease_conclude(struct guard *g, struct glease *of)
+void lease_conclude(struct guard *g, struct lease *of)
 {
 	bool waiting;
-	struct glease *refused = stumbling_block(g, of, &waiting);
+	struct lease *refused = stumbling_block(g, of, &waiting);
 	const struct lease_id id = of->id;
 	char instance[PROTO_INSTANCE_MAX];
 
@@ -277,53 +277,53 @@ void glease_conclude(struct guard *g, struct glease *of)
 	of->code = refused ? refused->code : 0;
 	(void)str_copy(of->text, sizeof(of->text), refused ? refused->text : "");
 	of->due |= DUE_GRANTED;
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	{
-		if (!glease_is_of(l, instance, &id) || l->stage != LEASE_ASKED)
+		if (!ledger_is_of(l, instance, &id) || l->stage != LEASE_ASKED)
 			continue;
 		if (refused) {
-			glease_ungrant(g, l);
+			lease_ungrant(g, l);
 			continue;
 		}
 		l->stage = LEASE_GRANTED;
-		glease_recount(g, glease_device(g, l));
-		glend_begin(g, glease_device(g, l));
+		lease_recount(g, lease_device(g, l));
+		lend_begin(g, lease_device(g, l));
 	}
 }
 
-static void decide_and_conclude(struct guard *g, struct glease *l)
+static void decide_and_conclude(struct guard *g, struct lease *l)
 {
 	decide(g, l);
-	glease_conclude(g, l);
+	lease_conclude(g, l);
 }
 
-void glease_ask(struct guard *g, struct glease *l)
+void lease_ask(struct guard *g, struct lease *l)
 {
-	struct gdev *d = glease_device(g, l);
+	struct device *d = lease_device(g, l);
 
 	l->stage = LEASE_ASKED;
 	l->asked_ns = clock_mono_ns();
 	l->decided = false;
-	if (gdev_holds(d) ||
-	    glease_check_sight(d, NULL) < 0) /* no look that is news would come then */
+	if (device_holds(d) ||
+	    lease_check_sample(d, NULL) < 0) /* no look that is news would come then */
 		decide(g, l);
 	else
 		eyes_look_now(g->eyes, d->slot);
-	glease_recount(g, d);
+	lease_recount(g, d);
 }
 
 /* --- looks --- */
 
-static void count_processes(struct guard *g, const struct gdev *d)
+static void count_processes(struct guard *g, const struct device *d)
 {
-	const struct gpu_procs *procs = &d->sight.look.procs;
+	const struct gpu_procs *procs = &d->sample.look.procs;
 
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	if (l->slot == d->slot)
 		l->n_procs = l->n_unknown = 0, l->used_bytes = 0, l->proc = 0;
 	for (uint32_t i = 0; i < procs->n; i++) {
 		bool holder = own_classify(g, d, &procs->p[i]) == OWN_HOLDER;
-		struct glease *l = holder ? NULL : gkin_find(g, d, procs->p[i].pid);
+		struct lease *l = holder ? NULL : descendants_find(g, d, procs->p[i].pid);
 
 		if (!l)
 			continue;
@@ -335,17 +335,17 @@ static void count_processes(struct guard *g, const struct gdev *d)
 }
 
 /* The memory of a task that is gone is still being given back. */
-static bool memory_lingers(struct guard *g, struct gdev *d, const struct glease *l)
+static bool memory_lingers(struct guard *g, struct device *d, const struct lease *l)
 {
 	const struct gpu_proc *who;
 
-	if (d->n_leases > 1 || gdev_occupied(d) || clock_mono_ns() - l->over_ns > REST_WAIT_NS)
+	if (d->n_leases > 1 || device_occupied(d) || clock_mono_ns() - l->over_ns > REST_WAIT_NS)
 		return false;
-	return gjudge_foreign(g, d, &who) == SEEN_FOREIGN && !who;
+	return verdict_foreign(g, d, &who) == SEEN_FOREIGN && !who;
 }
 
 /* Beside a task memory says nothing of who it is, so there only a process does. */
-static bool is_for_newcomer(const struct gdev *d, const struct glease *l)
+static bool is_for_newcomer(const struct device *d, const struct lease *l)
 {
 	if (l->flags & LEASE_OTHERS_OK || l->stage == LEASE_OVER)
 		return false;
@@ -354,7 +354,7 @@ static bool is_for_newcomer(const struct gdev *d, const struct glease *l)
 	return l->flags & LEASE_GIVES_WAY && d->who_pid;
 }
 
-static void note_taken(const struct gdev *d, struct glease *l, enum verdict v)
+static void note_taken(const struct device *d, struct lease *l, enum verdict v)
 {
 	if (v == SEEN_CLEAR && l->stage == LEASE_PROMISED)
 		l->taken = false;
@@ -364,82 +364,82 @@ static void note_taken(const struct gdev *d, struct glease *l, enum verdict v)
 	l->due |= DUE_TAKEN;
 }
 
-static void on_look(struct guard *g, struct gdev *d, struct glease *l, enum verdict v)
+static void on_look(struct guard *g, struct device *d, struct lease *l, enum verdict v)
 {
-	uint64_t began = d->sight.look.begin_ns;
+	uint64_t began = d->sample.look.begin_ns;
 
 	note_taken(d, l, v);
-	guse_on_look(g, d, l);
+	lease_usage_on_look(g, d, l);
 	if (l->stage == LEASE_GRANTED && l->n_procs) {
 		l->stage = LEASE_USED;
-		glease_recount(g, d);
+		lease_recount(g, d);
 	}
 	if (l->stage == LEASE_ASKED && !l->decided && began >= l->asked_ns)
 		decide_and_conclude(g, l);
-	if (l->stage == LEASE_OVER && began >= l->over_ns && !l->n_procs && !gdev_letting_go(d) &&
+	if (l->stage == LEASE_OVER && began >= l->over_ns && !l->n_procs && !device_letting_go(d) &&
 	    !memory_lingers(g, d, l) && !(l->due & DUE_UNLEASED))
 		finish(g, l);
 }
 
-void glease_on_sight(struct guard *g, struct gdev *d, enum verdict v)
+void lease_on_sample(struct guard *g, struct device *d, enum verdict v)
 {
 	count_processes(g, d);
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	if (l->slot == d->slot)
 		on_look(g, d, l, v);
 }
 
-void glease_on_failed_look(struct guard *g, struct gdev *d)
+void lease_on_failed_look(struct guard *g, struct device *d)
 {
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	if (l->slot == d->slot && l->stage == LEASE_ASKED && !l->decided)
 		decide_and_conclude(g, l);
 }
 
-void glease_on_lost(struct guard *g, struct gdev *d, uint64_t for_ns)
+void lease_on_lost(struct guard *g, struct device *d, uint64_t for_ns)
 {
-	if (for_ns <= REST_WAIT_NS || gdev_letting_go(d))
+	if (for_ns <= REST_WAIT_NS || device_letting_go(d))
 		return;
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	if (l->slot == d->slot && l->stage == LEASE_OVER && !(l->due & DUE_UNLEASED))
 		finish(g, l);
 }
 
 /* A process of its that was listed there is not known to be gone. */
-static bool runs_on(const struct glease *l)
+static bool runs_on(const struct lease *l)
 {
-	for (uint32_t i = 0; i < l->n_kin && i < LEASE_KIN_MAX; i++)
-		if (proc_alive(&l->kin[i]))
+	for (uint32_t i = 0; i < l->n_descendants && i < LEASE_DESCENDANTS_MAX; i++)
+		if (proc_alive(&l->descendants[i]))
 			return true;
 	return false;
 }
 
-void glease_on_failing(struct guard *g, struct gdev *d, uint64_t for_ns)
+void lease_on_failing(struct guard *g, struct device *d, uint64_t for_ns)
 {
-	if (for_ns <= FAILING_NS || d->holder.pid || gdev_letting_go(d))
+	if (for_ns <= FAILING_NS || d->holder.pid || device_letting_go(d))
 		return;
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	if (l->slot == d->slot && l->stage == LEASE_OVER && !(l->due & DUE_UNLEASED) && !runs_on(l))
 		finish(g, l);
 }
 
 /* --- what is to be told --- */
 
-static int tell_granted(struct guard *g, struct gclient *c, struct glease *l)
+static int tell_granted(struct guard *g, struct client *c, struct lease *l)
 {
 	struct msg_lease_reply m = { .head = PROTO_HEAD(MSG_GRANTED, struct msg_lease_reply),
 				     .id = l->id,
 				     .slot = -1,
 				     .code = l->code,
-				     .held = gdev_holds(glease_device(g, l)) };
+				     .held = device_holds(lease_device(g, l)) };
 
 	(void)str_copy(m.text, sizeof(m.text), l->code < 0 ? l->text : "");
 	return sock_send(c->fd, &m, sizeof(m));
 }
 
-static int tell_taken(struct guard *g, struct gclient *c, struct glease *l)
+static int tell_taken(struct guard *g, struct client *c, struct lease *l)
 {
-	const struct gdev *d = glease_device(g, l);
+	const struct device *d = lease_device(g, l);
 	struct msg_lease_taken m = { .head = PROTO_HEAD(MSG_LEASE_TAKEN, struct msg_lease_taken),
 				     .id = l->id,
 				     .slot = (int32_t)l->slot,
@@ -448,11 +448,11 @@ static int tell_taken(struct guard *g, struct gclient *c, struct glease *l)
 				     .started = l->stage >= LEASE_GRANTED };
 
 	(void)str_copy(m.comm, sizeof(m.comm), d->who_comm);
-	(void)glease_taken_text(d, m.text, sizeof(m.text));
+	(void)ledger_taken_text(d, m.text, sizeof(m.text));
 	return sock_send(c->fd, &m, sizeof(m));
 }
 
-static int tell_state(struct guard *g, struct gclient *c, struct glease *l)
+static int tell_state(struct guard *g, struct client *c, struct lease *l)
 {
 	struct msg_lease_state m = { .head = PROTO_HEAD(MSG_LEASE_STATE, struct msg_lease_state),
 				     .id = l->id,
@@ -463,30 +463,30 @@ static int tell_state(struct guard *g, struct gclient *c, struct glease *l)
 				     .start = l->shim.start,
 				     .bytes = l->bytes };
 
-	(void)str_copy(m.uuid, sizeof(m.uuid), glease_device(g, l)->id.uuid);
+	(void)str_copy(m.uuid, sizeof(m.uuid), lease_device(g, l)->id.uuid);
 	return sock_send(c->fd, &m, sizeof(m));
 }
 
-static int tell_unleased(struct guard *g, struct gclient *c, struct glease *l)
+static int tell_unleased(struct guard *g, struct client *c, struct lease *l)
 {
 	struct msg_unleased m = unleased_of(l);
 	int r = sock_send(c->fd, &m, sizeof(m));
 
 	if (r != -EAGAIN)
-		glease_end(g, l);
+		lease_end(g, l);
 	return r;
 }
 
-static int tell_use(struct guard *g, struct gclient *c, struct glease *l)
+static int tell_use(struct guard *g, struct client *c, struct lease *l)
 {
-	struct msg_lease_use m = guse_message(l);
+	struct msg_lease_use m = lease_usage_message(l);
 
 	return sock_send(c->fd, &m, sizeof(m));
 }
 
 static const struct {
 	uint32_t due;
-	int (*tell)(struct guard *g, struct gclient *c, struct glease *l);
+	int (*tell)(struct guard *g, struct client *c, struct lease *l);
 } tellers[] = {
 	{ DUE_STATE, tell_state },	 { DUE_GRANTED, tell_granted }, { DUE_TAKEN, tell_taken },
 	{ DUE_USE, tell_use }, /* before the end, which takes the entry away */
@@ -494,7 +494,7 @@ static const struct {
 };
 
 /* The end of the list. */
-static void tell_all_known(struct gclient *c)
+static void tell_all_known(struct client *c)
 {
 	struct msg_lease_state m = { .head = PROTO_HEAD(MSG_LEASE_STATE, struct msg_lease_state),
 				     .slot = -1 };
@@ -504,7 +504,7 @@ static void tell_all_known(struct gclient *c)
 }
 
 /* False: the socket is full. */
-static bool tell_lease(struct guard *g, struct gclient *c, struct glease *l, uint32_t kinds)
+static bool tell_lease(struct guard *g, struct client *c, struct lease *l, uint32_t kinds)
 {
 	for (size_t i = 0; i < ARRAY_LEN(tellers) && l->used; i++) {
 		if (!(l->due & kinds & tellers[i].due))
@@ -516,15 +516,15 @@ static bool tell_lease(struct guard *g, struct gclient *c, struct glease *l, uin
 	return true;
 }
 
-static bool tell_kinds(struct guard *g, struct gclient *c, uint32_t kinds)
+static bool tell_kinds(struct guard *g, struct client *c, uint32_t kinds)
 {
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	if (l->due && !strcmp(l->instance, c->instance) && !tell_lease(g, c, l, kinds))
 		return false;
 	return true;
 }
 
-void glease_tell(struct guard *g, struct gclient *c)
+void lease_tell(struct guard *g, struct client *c)
 {
 	if (!g->looked || !tell_kinds(g, c, DUE_STATE))
 		return; /* not looked yet: what the agent says after the list would be refused */
@@ -532,10 +532,10 @@ void glease_tell(struct guard *g, struct gclient *c)
 	(void)tell_kinds(g, c, ~0U);
 }
 
-void glease_tell_all(struct guard *g, struct gclient *c)
+void lease_tell_all(struct guard *g, struct client *c)
 {
 	c->states_due = true;
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	{
 		if (strcmp(l->instance, c->instance) != 0)
 			continue;
@@ -543,23 +543,23 @@ void glease_tell_all(struct guard *g, struct gclient *c)
 		l->taken = false; /* the one before it was told, and may not have done anything */
 		/* It asked, and the answer went to the one before it: it asks again. */
 		if (l->stage == LEASE_ASKED)
-			glease_ungrant(g, l);
+			lease_ungrant(g, l);
 	}
-	glease_tell(g, c);
+	lease_tell(g, c);
 }
 
-void glease_client_changed(struct guard *g, const struct gclient *c)
+void lease_client_changed(struct guard *g, const struct client *c)
 {
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	if (!strcmp(l->instance, c->instance))
-		glease_recount(g, glease_device(g, l));
+		lease_recount(g, lease_device(g, l));
 }
 
 /* Who waits for the answer to its GRANT gets one, for all of its devices: with the last of them. */
-static void answer_dropped(struct guard *g, struct gclient *c, struct glease *l)
+static void answer_dropped(struct guard *g, struct client *c, struct lease *l)
 {
-	for (struct glease *m = l + 1; m < g->leases + GUARD_LEASES_MAX; m++)
-		if (glease_is_of(m, l->instance, &l->id) && m->stage == LEASE_ASKED)
+	for (struct lease *m = l + 1; m < g->leases + GUARD_LEASES_MAX; m++)
+		if (ledger_is_of(m, l->instance, &l->id) && m->stage == LEASE_ASKED)
 			return;
 	if (l->stage == LEASE_ASKED) {
 		l->code = -ENOENT;
@@ -569,22 +569,22 @@ static void answer_dropped(struct guard *g, struct gclient *c, struct glease *l)
 		(void)tell_granted(g, c, l);
 }
 
-void glease_drop_promises(struct guard *g, const char *instance)
+void lease_drop_promises(struct guard *g, const char *instance)
 {
-	struct gclient *c = gclient_find(g, instance);
+	struct client *c = client_find(g, instance);
 
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	{
 		if (strcmp(l->instance, instance) != 0 || l->stage >= LEASE_GRANTED)
 			continue;
 		answer_dropped(g, c, l);
-		glease_end(g, l);
+		lease_end(g, l);
 	}
 }
 
 /* As if it had asked just now and been refused, so that it asks again when it goes on. False: it
  * cannot be told. */
-static bool refuse_reservation(struct guard *g, const struct gclient *c, const struct glease *l)
+static bool refuse_reservation(struct guard *g, const struct client *c, const struct lease *l)
 {
 	struct msg_lease_reply m = { .head = PROTO_HEAD(MSG_LEASE_REPLY, struct msg_lease_reply),
 				     .id = l->id,
@@ -595,9 +595,9 @@ static bool refuse_reservation(struct guard *g, const struct gclient *c, const s
 	return sock_send(c->fd, &m, sizeof(m)) != -EAGAIN;
 }
 
-void glease_drop_silent(struct guard *g, struct gclient *c)
+void lease_drop_silent(struct guard *g, struct client *c)
 {
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	{
 		bool reserved = l->flags & LEASE_RESERVED;
 
@@ -606,6 +606,6 @@ void glease_drop_silent(struct guard *g, struct gclient *c)
 			continue;
 		if (!reserved)
 			answer_dropped(g, c, l);
-		glease_end(g, l);
+		lease_end(g, l);
 	}
 }

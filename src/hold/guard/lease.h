@@ -20,73 +20,74 @@
 #include "hold/guard/verdict.h"
 
 /* An entry of d has changed: count anew what the ledger says of the device. */
-void glease_recount(struct guard *g, struct gdev *d);
+void lease_recount(struct guard *g, struct device *d);
 
 /* Its task is over; the entry ends when NVML agrees. unleased: the agent said so. */
-void glease_set_over(struct guard *g, struct glease *l, bool unleased);
+void lease_set_over(struct guard *g, struct lease *l, bool unleased);
 
 /*
  * Whether a task may have d as the last look shows it; 0, or a negative errno with the reason: was
  * it seen at all, is it without an error of its own, is nobody foreign there (who is there is named
  * for the text), and are so many bytes free that were not promised?
  */
-int glease_check_sight(const struct gdev *d, struct err *e);
-int glease_check_errors(const struct gdev *d, struct err *e);
-int glease_check_foreign(struct guard *g, struct gdev *d, uint32_t flags, struct err *e);
-int glease_check_memory(const struct guard *g, const struct gdev *d, uint64_t bytes, struct err *e);
+int lease_check_sample(const struct device *d, struct err *e);
+int lease_check_errors(const struct device *d, struct err *e);
+int lease_check_foreign(struct guard *g, struct device *d, uint32_t flags, struct err *e);
+int lease_check_memory(const struct guard *g, const struct device *d, uint64_t bytes,
+		       struct err *e);
 
 /* l, which has its shim, is to be granted: by what is known, or by a look that begins now. */
-void glease_ask(struct guard *g, struct glease *l);
+void lease_ask(struct guard *g, struct lease *l);
 /* Answer for the task of l when all of its devices are decided: all of them are granted, or none.
  */
-void glease_conclude(struct guard *g, struct glease *l);
+void lease_conclude(struct guard *g, struct lease *l);
 /* Back to a mere promise. */
-void glease_ungrant(struct guard *g, struct glease *l);
+void lease_ungrant(struct guard *g, struct lease *l);
 
 /* Out of the ledger at once; the agent is not told. */
-void glease_end(struct guard *g, struct glease *l);
+void lease_end(struct guard *g, struct lease *l);
 
-void glease_close_shim(struct glease *l);
+void lease_close_shim(struct lease *l);
 
 /*
  * d, which has leases, was looked at, and this is the verdict. Whose processes are listed, what was
  * asked and is decided by this look, who came before the task, and which leases end with it.
  */
-void glease_on_sight(struct guard *g, struct gdev *d, enum verdict v);
+void lease_on_sample(struct guard *g, struct device *d, enum verdict v);
 
 /* A look at d, which has leases, failed: who asked for it hears that. */
-void glease_on_failed_look(struct guard *g, struct gdev *d);
+void lease_on_failed_look(struct guard *g, struct device *d);
 
 /* d has been away for for_ns: what is over there ends without a look once that is long enough. */
-void glease_on_lost(struct guard *g, struct gdev *d, uint64_t for_ns);
+void lease_on_lost(struct guard *g, struct device *d, uint64_t for_ns);
 
 /* All looks at d have failed for for_ns: what is over there ends without one once that is long
  * enough and nothing of ours is alive that was seen on it. */
-void glease_on_failing(struct guard *g, struct gdev *d, uint64_t for_ns);
+void lease_on_failing(struct guard *g, struct device *d, uint64_t for_ns);
 
 /* The pidfd of l's shim is readable: the shim has ended. */
-void glease_on_shim(struct guard *g, struct glease *l);
+void lease_on_shim(struct guard *g, struct lease *l);
 
 /* Shims that have no pidfd, for want of such or of descriptors: have they ended? */
-void glease_look_at_shims(struct guard *g);
+void lease_look_at_shims(struct guard *g);
 
 /* Tell c what it is to know of its leases and was not told yet, as far as its socket takes it. */
-void glease_tell(struct guard *g, struct gclient *c);
+void lease_tell(struct guard *g, struct client *c);
 
 /* c has just been welcomed: tell it of all leases that its instance has. */
-void glease_tell_all(struct guard *g, struct gclient *c);
+void lease_tell_all(struct guard *g, struct client *c);
 
 /* c answers no more, or again, or its agent ends: what is held for its promises follows. */
-void glease_client_changed(struct guard *g, const struct gclient *c);
+void lease_client_changed(struct guard *g, const struct client *c);
 
 /* Its agent is gone: what it could not be told of the ends of leases is not kept for the next one,
  * which is not told of them. */
-void glease_end_untold(struct guard *g, const char *instance);
+void lease_end_untold(struct guard *g, const char *instance);
 /* c is there and does not answer: what is only promised or reserved stands in the way of others for
  * as long as that lasts. It finds out with its next word about it. */
-void glease_drop_silent(struct guard *g, struct gclient *c);
+void lease_drop_silent(struct guard *g, struct client *c);
 /* Nobody speaks for this instance any more, or its agent lets go of everything: what was only
  * promised to it is not. An agent that is there hears that of what it has asked for. */
-void glease_drop_promises(struct guard *g, const char *instance);
+void lease_drop_promises(struct guard *g, const char *instance);
 
 #endif

@@ -5,13 +5,13 @@
 
 #include "base/str.h"
 
-bool glease_is_of(const struct glease *l, const char *instance, const struct lease_id *id)
+bool ledger_is_of(const struct lease *l, const char *instance, const struct lease_id *id)
 {
 	return l->used && l->id.task == id->task && l->id.element == id->element &&
 	       l->id.attempt == id->attempt && !strcmp(l->instance, instance);
 }
 
-uint32_t glease_count(const struct guard *g, const char *instance)
+uint32_t ledger_count(const struct guard *g, const char *instance)
 {
 	uint32_t n = 0;
 
@@ -20,22 +20,22 @@ uint32_t glease_count(const struct guard *g, const char *instance)
 	return n;
 }
 
-const struct glease *glease_first(const struct guard *g, const struct gdev *d)
+const struct lease *ledger_first(const struct guard *g, const struct device *d)
 {
-	const struct glease *first = NULL;
+	const struct lease *first = NULL;
 
-	for (const struct glease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
+	for (const struct lease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
 	     l++)
 		if (l->used && l->slot == d->slot && (!first || l->stage > first->stage))
 			first = l;
 	return first;
 }
 
-uint64_t glease_promised(const struct guard *g, const struct gdev *d)
+uint64_t ledger_promised(const struct guard *g, const struct device *d)
 {
 	uint64_t bytes = 0;
 
-	for (const struct glease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
+	for (const struct lease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
 	     l++)
 		if (l->used && l->slot == d->slot && l->stage < LEASE_OVER &&
 		    l->bytes > l->used_bytes)
@@ -43,17 +43,17 @@ uint64_t glease_promised(const struct guard *g, const struct gdev *d)
 	return bytes;
 }
 
-char *glease_text(struct guard *g, const struct glease *l, char buf[GLEASE_TEXT_MAX])
+char *ledger_text(struct guard *g, const struct lease *l, char buf[LEDGER_TEXT_MAX])
 {
-	const struct gclient *owner = gdev_owner(g, &g->devs[l->slot]);
+	const struct client *owner = device_owner(g, &g->devs[l->slot]);
 	char id[LEASE_TEXT_MAX];
 	bool others = owner && strcmp(owner->instance, l->instance) != 0;
 
-	return str_print(buf, GLEASE_TEXT_MAX, "%s%s%s", lease_id_text(&l->id, id),
+	return str_print(buf, LEDGER_TEXT_MAX, "%s%s%s", lease_id_text(&l->id, id),
 			 others ? " of " : "", others ? l->instance : "");
 }
 
-char *glease_taken_text(const struct gdev *d, char *buf, size_t size)
+char *ledger_taken_text(const struct device *d, char *buf, size_t size)
 {
 	if (d->who_pid && d->who_uid != UINT32_MAX)
 		return str_print(buf, size, "taken by PID %d (uid %u, %s)", d->who_pid, d->who_uid,

@@ -13,56 +13,56 @@
 #define CHAIN_START_NS (500 * NS_PER_MS) /* for it to start that, from the promise to the grant */
 
 /* While the task itself was not seen there it was they who came, and the record says so. */
-void glend_on_neighbour(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+void lend_on_neighbour(struct guard *g, struct device *d, const struct gpu_proc *who)
 {
 	if (!who)
 		return;
-	gjudge_name(g, d, who);
+	verdict_name(g, d, who);
 	if (d->state == DEV_LENDING && d->n_awaited && d->letting_go.kind == EVENT_LENT) {
 		d->letting_go.kind = EVENT_YIELD;
 		d->yields++;
 	}
 }
 
-void glend_begin(struct guard *g, struct gdev *d)
+void lend_begin(struct guard *g, struct device *d)
 {
-	const struct glease *l = glease_first(g, d);
-	char id[GLEASE_TEXT_MAX];
+	const struct lease *l = ledger_first(g, d);
+	char id[LEDGER_TEXT_MAX];
 	struct guard_event *ev;
 
-	if (gdev_occupied(d) || d->state == DEV_LENT || !l)
+	if (device_occupied(d) || d->state == DEV_LENT || !l)
 		return;
-	d->before = d->sight.look.procs;
+	d->before = d->sample.look.procs;
 	d->check = false;
-	gdev_say(d, "lent to %s", glease_text(g, l, id));
-	(void)gstep(g, d, EV_LEND);
-	ev = gevent_add(g, d, EVENT_LENT, "%s", d->reason);
+	device_say(d, "lent to %s", ledger_text(g, l, id));
+	(void)device_step(g, d, EV_LEND);
+	ev = event_add(g, d, EVENT_LENT, "%s", d->reason);
 	ev->lease = l->id;
 }
 
 /* It is there until the task shows, or for the hold that follows. */
-void glend_drop_placeholder(struct guard *g, struct gdev *d)
+void lend_drop_placeholder(struct guard *g, struct device *d)
 {
-	const struct glease *l = glease_first(g, d);
+	const struct lease *l = ledger_first(g, d);
 
-	bool hurry = d->owner < 0 || gdev_owner(g, d)->dropping;
+	bool hurry = d->owner < 0 || device_owner(g, d)->dropping;
 
 	if (!d->holder.kept || d->holder.end_at_ns || (d->n_awaited && !hurry) ||
-	    (ghold_has_future(g, d) && !(l && l->flags & LEASE_ALONE)))
+	    (hold_has_future(g, d) && !(l && l->flags & LEASE_ALONE)))
 		return;
 	d->holder.end_at_ns = clock_mono_ns();
 }
 
 /* The agent that plans for whoever had it last is there to say who has it next. */
-static bool next_is_awaited(struct guard *g, const struct gdev *d)
+static bool next_is_awaited(struct guard *g, const struct device *d)
 {
-	const struct gclient *c = gclient_find(g, d->last_instance);
+	const struct client *c = client_find(g, d->last_instance);
 
 	return d->holder.kept && !d->holder.end_at_ns && c && c->fd >= 0 && !c->silent &&
 	       !c->dropping && !c->full;
 }
 
-void glend_on_promise(struct gdev *d)
+void lend_on_promise(struct device *d)
 {
 	uint64_t now = clock_mono_ns();
 
@@ -70,7 +70,7 @@ void glend_on_promise(struct gdev *d)
 		d->chain_until_ns = now + CHAIN_START_NS;
 }
 
-void glend_on_no_next(struct guard *g, struct gdev *d)
+void lend_on_no_next(struct guard *g, struct device *d)
 {
 	if (clock_mono_ns() >= d->chain_until_ns)
 		return;
@@ -84,12 +84,12 @@ void glend_on_no_next(struct guard *g, struct gdev *d)
  * where our context is there already the memory is left alone for a moment, because what we take
  * now the driver would have to clean for the next task of a chain.
  */
-static bool come_home(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+static bool come_home(struct guard *g, struct device *d, enum verdict v, const struct gpu_proc *who)
 {
 	struct guard_event *ev;
 	char id[LEASE_TEXT_MAX];
 
-	ev = gevent_add(g, d, EVENT_RETURNED, "back from %s", lease_id_text(&d->last, id));
+	ev = event_add(g, d, EVENT_RETURNED, "back from %s", lease_id_text(&d->last, id));
 	ev->lease = d->last;
 	ev->took_ns = clock_mono_ns() - d->last_over_ns;
 	if (v == SEEN_CLEAR) {
@@ -97,21 +97,21 @@ static bool come_home(struct guard *g, struct gdev *d, enum verdict v, const str
 		d->chain_until_ns = next_is_awaited(g, d) ? clock_mono_ns() + CHAIN_NS : 0;
 		d->yielded = false;
 		d->who_pid = 0;
-		(void)gstep(g, d, EV_RETURNED);
+		(void)device_step(g, d, EV_RETURNED);
 		return true;
 	}
 	if (v == SEEN_FOREIGN && who)
-		gjudge_name(g, d, who);
-	(void)gstep(g, d, EV_AWAY);
+		verdict_name(g, d, who);
+	(void)device_step(g, d, EV_AWAY);
 	if (d->holder.kept) /* a newcomer's start would wait for its end */
-		d->holder.end_at_ns = clock_mono_ns() + GSTEP_LINGER_NS;
+		d->holder.end_at_ns = clock_mono_ns() + DEVICE_LINGER_NS;
 	return false;
 }
 
-static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *neighbour)
+static void say_lent(struct guard *g, struct device *d, const struct gpu_proc *neighbour)
 {
-	const struct glease *l = glease_first(g, d);
-	char id[GLEASE_TEXT_MAX], beside[96] = "", text[64] = "", xid[XID_TEXT_MAX + 2];
+	const struct lease *l = ledger_first(g, d);
+	char id[LEDGER_TEXT_MAX], beside[96] = "", text[64] = "", xid[XID_TEXT_MAX + 2];
 
 	if (!l)
 		return;
@@ -122,34 +122,35 @@ static void say_lent(struct guard *g, struct gdev *d, const struct gpu_proc *nei
 				l->n_procs ? ", which is over; PID %d of it is left"
 					   : ", which is over",
 				(int)l->proc);
-	gdev_say(d, "lent to %s%s%s%s", glease_text(g, l, id), text, beside, gxid_suffix(d, xid));
+	device_say(d, "lent to %s%s%s%s", ledger_text(g, l, id), text, beside,
+		   xid_guard_suffix(d, xid));
 }
 
-bool glend_on_sight(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+bool lend_on_sample(struct guard *g, struct device *d, enum verdict v, const struct gpu_proc *who)
 {
 	if (!d->n_leases)
 		return come_home(g, d, v, who);
-	glend_drop_placeholder(g, d);
+	lend_drop_placeholder(g, d);
 	say_lent(g, d, v == SEEN_FOREIGN ? who : NULL);
 	return false;
 }
 
-void glend_on_ours(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+void lend_on_ours(struct guard *g, struct device *d, const struct gpu_proc *who)
 {
-	const struct glease *l;
-	char id[GLEASE_TEXT_MAX];
+	const struct lease *l;
+	char id[LEDGER_TEXT_MAX];
 
-	if (!gdev_holds(d))
+	if (!device_holds(d))
 		return;
-	gstep_act(d, ACT_RELEASE); /* first of all */
-	gstep_record(d, EVENT_LENT, d->sight.look.end_ns);
-	gstep_enter(g, d, DEV_LENDING);
-	l = glease_first(g, d);
+	device_act(d, ACT_RELEASE); /* first of all */
+	device_record(d, EVENT_LENT, d->sample.look.end_ns);
+	device_enter(g, d, DEV_LENDING);
+	l = ledger_first(g, d);
 	if (l)
 		d->letting_go.lease = l->id;
 	if (who)
-		gjudge_name(g, d, who);
+		verdict_name(g, d, who);
 	else
-		gjudge_note_hint(g, d, l ? l->asked_ns : 0);
-	gdev_say(d, "lent to %s", l ? glease_text(g, l, id) : "a task");
+		verdict_note_hint(g, d, l ? l->asked_ns : 0);
+	device_say(d, "lent to %s", l ? ledger_text(g, l, id) : "a task");
 }

@@ -7,9 +7,9 @@
 #include "hold/guard/device.h"
 
 /* A task of the instance has d or is to have it; NULL: of any. */
-static bool has_task(const struct guard *g, const struct gclient *c, const struct gdev *d)
+static bool has_task(const struct guard *g, const struct client *c, const struct device *d)
 {
-	for (const struct glease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
+	for (const struct lease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
 	     l++)
 		if (l->used && l->slot == d->slot && !(l->flags & LEASE_RESERVED) &&
 		    (!c || !strcmp(l->instance, c->instance)))
@@ -18,9 +18,9 @@ static bool has_task(const struct guard *g, const struct gclient *c, const struc
 }
 
 /* For a task of another instance than c that waits. */
-static bool is_reserved(const struct guard *g, const struct gclient *c, const struct gdev *d)
+static bool is_reserved(const struct guard *g, const struct client *c, const struct device *d)
 {
-	for (const struct glease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
+	for (const struct lease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
 	     l++)
 		if (l->used && l->slot == d->slot && l->flags & LEASE_RESERVED &&
 		    strcmp(l->instance, c->instance) != 0)
@@ -28,14 +28,14 @@ static bool is_reserved(const struct guard *g, const struct gclient *c, const st
 	return false;
 }
 
-static bool is_held(const struct guard *g, const struct gclient *c, const struct gdev *d)
+static bool is_held(const struct guard *g, const struct client *c, const struct device *d)
 {
-	return gdev_occupied(d) && (!c || gclient_owns(g, c, d));
+	return device_occupied(d) && (!c || client_owns(g, c, d));
 }
 
 /* Devices with tasks of c, but for one. */
-static unsigned int count_tasks(const struct guard *g, const struct gclient *c,
-				const struct gdev *but)
+static unsigned int count_tasks(const struct guard *g, const struct client *c,
+				const struct device *but)
 {
 	unsigned int n = 0;
 
@@ -44,7 +44,7 @@ static unsigned int count_tasks(const struct guard *g, const struct gclient *c,
 	return n;
 }
 
-static unsigned int count_all(const struct guard *g, const struct gclient *c)
+static unsigned int count_all(const struct guard *g, const struct client *c)
 {
 	unsigned int n = 0;
 
@@ -54,13 +54,13 @@ static unsigned int count_all(const struct guard *g, const struct gclient *c)
 }
 
 /* Devices with anybody's tasks, or reserved by another instance than c, but for one. */
-static unsigned int count_given(const struct guard *g, const struct gclient *c,
-				const struct gdev *but)
+static unsigned int count_given(const struct guard *g, const struct client *c,
+				const struct device *but)
 {
 	unsigned int n = 0;
 
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		const struct gdev *d = &g->devs[i];
+		const struct device *d = &g->devs[i];
 
 		n += d != but && (has_task(g, NULL, d) || is_reserved(g, c, d));
 	}
@@ -70,7 +70,7 @@ static unsigned int count_given(const struct guard *g, const struct gclient *c,
 #define SITE_TEXT     "this site's max_devices allows %u GPU%s at a time, for all instances"
 #define INSTANCE_TEXT "max_devices of %s allows %u GPU%s at a time"
 
-bool glimit_is_full(const struct guard *g, const struct gclient *c, const struct gdev *d)
+bool limit_is_full(const struct guard *g, const struct client *c, const struct device *d)
 {
 	const struct hold_policy *p = &c->policy;
 
@@ -79,22 +79,22 @@ bool glimit_is_full(const struct guard *g, const struct gclient *c, const struct
 		(p->max_devices && count_all(g, c) >= p->max_devices));
 }
 
-bool glimit_hold(const struct guard *g, const struct gclient *c, struct gdev *d)
+bool limit_hold(const struct guard *g, const struct client *c, struct device *d)
 {
 	const struct hold_policy *p = &c->policy;
 
-	if (!glimit_is_full(g, c, d))
+	if (!limit_is_full(g, c, d))
 		return false;
 	if (p->site_devices && count_all(g, NULL) >= p->site_devices)
-		gdev_say(d, SITE_TEXT, p->site_devices, p->site_devices == 1 ? "" : "s");
+		device_say(d, SITE_TEXT, p->site_devices, p->site_devices == 1 ? "" : "s");
 	else
-		gdev_say(d, INSTANCE_TEXT, c->instance, p->max_devices,
-			 p->max_devices == 1 ? "" : "s");
+		device_say(d, INSTANCE_TEXT, c->instance, p->max_devices,
+			   p->max_devices == 1 ? "" : "s");
 	return true;
 }
 
-int glimit_lease(const struct guard *g, const struct gclient *c, const struct gdev *d,
-		 struct err *e)
+int limit_lease(const struct guard *g, const struct client *c, const struct device *d,
+		struct err *e)
 {
 	const struct hold_policy *p = &c->policy;
 
@@ -110,47 +110,47 @@ int glimit_lease(const struct guard *g, const struct gclient *c, const struct gd
 }
 
 /* What is letting go is not counted: nothing more has to go for it. */
-static unsigned int count_lasting(const struct guard *g, const struct gclient *c)
+static unsigned int count_lasting(const struct guard *g, const struct client *c)
 {
 	unsigned int n = 0;
 
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		const struct gdev *d = &g->devs[i];
+		const struct device *d = &g->devs[i];
 
-		n += has_task(g, c, d) || (gdev_holds(d) && is_held(g, c, d));
+		n += has_task(g, c, d) || (device_holds(d) && is_held(g, c, d));
 	}
 	return n;
 }
 
-static bool exceeds_own(const struct guard *g, const struct gclient *c)
+static bool exceeds_own(const struct guard *g, const struct client *c)
 {
 	return c->policy.max_devices && count_lasting(g, c) > c->policy.max_devices;
 }
 
-static bool exceeds_site(const struct guard *g, const struct gclient *c)
+static bool exceeds_site(const struct guard *g, const struct client *c)
 {
 	return c->policy.site_devices && count_lasting(g, NULL) > c->policy.site_devices;
 }
 
 /* Of c, or of all instances (NULL). What is collected for a task goes after what is held for
  * nobody, the last one first. */
-static struct gdev *least_wanted(struct guard *g, const struct gclient *c)
+static struct device *least_wanted(struct guard *g, const struct client *c)
 {
-	struct gdev *found = NULL;
+	struct device *found = NULL;
 
 	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct gdev *d = &g->devs[i];
+		struct device *d = &g->devs[i];
 
-		if ((!c || gclient_owns(g, c, d)) && gdev_holds(d) && !has_task(g, NULL, d) &&
+		if ((!c || client_owns(g, c, d)) && device_holds(d) && !has_task(g, NULL, d) &&
 		    (!found || !d->hold_while || found->hold_while))
 			found = d;
 	}
 	return found;
 }
 
-void glimit_trim(struct guard *g, struct gclient *c)
+void limit_trim(struct guard *g, struct client *c)
 {
-	struct gdev *d;
+	struct device *d;
 
 	while (c->has_policy && (exceeds_own(g, c) || exceeds_site(g, c))) {
 		d = least_wanted(g, c);
@@ -158,6 +158,6 @@ void glimit_trim(struct guard *g, struct gclient *c)
 			d = least_wanted(g, NULL);
 		if (!d)
 			return;
-		gdev_unwant(g, d, "as many GPUs are held and used as max_devices allows");
+		device_unwant(g, d, "as many GPUs are held and used as max_devices allows");
 	}
 }

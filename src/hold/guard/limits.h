@@ -13,15 +13,15 @@
 #include "hold/guard/types.h"
 
 /* c may not hold d, being one device more. */
-bool glimit_is_full(const struct guard *g, const struct gclient *c, const struct gdev *d);
+bool limit_is_full(const struct guard *g, const struct client *c, const struct device *d);
 /* The same, and d's reason says why. */
-bool glimit_hold(const struct guard *g, const struct gclient *c, struct gdev *d);
+bool limit_hold(const struct guard *g, const struct client *c, struct device *d);
 
 /* c may not have d for a task, even if it held nothing. 0, or -EDQUOT with the reason. */
-int glimit_lease(const struct guard *g, const struct gclient *c, const struct gdev *d,
-		 struct err *e);
+int limit_lease(const struct guard *g, const struct client *c, const struct device *d,
+		struct err *e);
 
 /* Let holds go until no limit is exceeded, those of c first: after its lease, or a new policy. */
-void glimit_trim(struct guard *g, struct gclient *c);
+void limit_trim(struct guard *g, struct client *c);
 
 #endif

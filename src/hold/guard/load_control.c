@@ -9,8 +9,8 @@
 #define DUTY_MIN     20 /* below that the launches cost more than they show */
 #define DUTY_MAX     1000
 
-uint32_t loadctl_step(uint32_t duty_permille, uint32_t util, uint32_t low, uint32_t target,
-		      uint32_t high)
+uint32_t load_control_step(uint32_t duty_permille, uint32_t util, uint32_t low, uint32_t target,
+			   uint32_t high)
 {
 	int difference = (int)target - (int)util;
 	int step = difference * 10 / GAIN_DIVISOR;
@@ -25,22 +25,23 @@ uint32_t loadctl_step(uint32_t duty_permille, uint32_t util, uint32_t low, uint3
 	return (uint32_t)(duty < DUTY_MIN ? DUTY_MIN : duty > DUTY_MAX ? DUTY_MAX : duty);
 }
 
-void load_control_on_look(struct gdev *d, const struct hold_policy *p)
+void load_control_on_look(struct device *d, const struct hold_policy *p)
 {
 	uint64_t now = clock_mono_ns(), begun = d->since_ns;
 
 	/* The figure trails: what it says just after a rest is still about the rest. */
 	if (d->load.phase_ns > begun)
 		begun = d->load.phase_ns;
-	if (d->state != DEV_HELD || !d->sight.complete || d->load.resting || p->load == LOAD_NONE ||
-	    !(d->sight.look.valid & GPU_VALID_UTIL) || now - begun < 3 * NS_PER_S)
+	if (d->state != DEV_HELD || !d->sample.complete || d->load.resting ||
+	    p->load == LOAD_NONE || !(d->sample.look.valid & GPU_VALID_UTIL) ||
+	    now - begun < 3 * NS_PER_S)
 		return;
-	d->load.duty_permille = loadctl_step(d->load.duty_permille, d->sight.look.util, p->util_low,
-					     p->util, p->util_high);
-	gholder_tell_load(d, (enum load_kind)p->load, d->load.duty_permille);
+	d->load.duty_permille = load_control_step(d->load.duty_permille, d->sample.look.util,
+						  p->util_low, p->util, p->util_high);
+	holder_tell_load(d, (enum load_kind)p->load, d->load.duty_permille);
 }
 
-void load_control_on_time(struct gdev *d, const struct hold_policy *p, uint64_t now_ns)
+void load_control_on_time(struct device *d, const struct hold_policy *p, uint64_t now_ns)
 {
 	if (d->state != DEV_HELD)
 		return;
@@ -54,6 +55,6 @@ void load_control_on_time(struct gdev *d, const struct hold_policy *p, uint64_t 
 	} else {
 		d->load.resting = false;
 	}
-	gholder_tell_load(d, d->load.resting ? LOAD_NONE : (enum load_kind)p->load,
-			  d->load.duty_permille);
+	holder_tell_load(d, d->load.resting ? LOAD_NONE : (enum load_kind)p->load,
+			 d->load.duty_permille);
 }

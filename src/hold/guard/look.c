@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The yield path is: look_on_sample() -> verdict() -> RELEASE is on its way to the holder. Nothing
- * else is done before that: no look-up of names, no record, no socket but the holder's. What there
- * is to tell is told when the memory is free.
+ * The yield path is: look_on_sample() -> verdict_of() -> RELEASE is on its way to the holder.
+ * Nothing else is done before that: no look-up of names, no record, no socket but the holder's.
+ * What there is to tell is told when the memory is free.
  */
 #include "hold/guard/look.h"
 
@@ -23,104 +23,106 @@
 
 /* --- what is seen --- */
 
-static void on_foreign(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+static void on_foreign(struct guard *g, struct device *d, enum verdict v,
+		       const struct gpu_proc *who)
 {
 	enum event_kind kind = v == SEEN_UNFIT ? EVENT_RELEASE : EVENT_YIELD;
 
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD) {
-		gstep_act(d, ACT_RELEASE); /* first of all */
-		gstep_record(d, kind, d->sight.look.end_ns);
+		device_act(d, ACT_RELEASE); /* first of all */
+		device_record(d, kind, d->sample.look.end_ns);
 		if (v == SEEN_FOREIGN) {
 			d->yields++;
 			d->yielded = true;
 			d->unlisted_yield = !who;
-			d->unlisted_ns = d->sight.look.end_ns;
+			d->unlisted_ns = d->sample.look.end_ns;
 		}
 	}
 	if (who)
-		gjudge_name(g, d, who);
+		verdict_name(g, d, who);
 	else
 		d->who_pid = 0;
 	if (!who && v == SEEN_FOREIGN)
 		d->reason_pid = -1;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
-		gstep_enter(g, d, DEV_YIELDING);
+		device_enter(g, d, DEV_YIELDING);
 	else
-		(void)gstep(g, d, EV_FOREIGN);
+		(void)device_step(g, d, EV_FOREIGN);
 }
 
 /* Until the refresh clock turns the device stays busy; its reason must not. */
-static void say_gone(struct gdev *d)
+static void say_gone(struct device *d)
 {
 	if (d->reason_pid > 0)
-		gdev_say(d, "PID %d is gone", (int)d->reason_pid);
+		device_say(d, "PID %d is gone", (int)d->reason_pid);
 	else if (d->reason_pid < 0)
-		gdev_say(d, "who used its memory is gone");
+		device_say(d, "who used its memory is gone");
 	d->who_pid = 0;
 }
 
-static void on_clear(struct guard *g, struct gdev *d)
+static void on_clear(struct guard *g, struct device *d)
 {
-	struct gclient *owner = gdev_owner(g, d);
+	struct client *owner = device_owner(g, d);
 
 	if (d->state == DEV_HELD) {
-		own_learn(g, d, &d->sight.look);
-		ghold_note_settled(g, d);
+		own_learn(g, d, &d->sample.look);
+		hold_note_settled(g, d);
 	}
 	if (d->state == DEV_BUSY && !d->check)
 		say_gone(d);
 	/* The idle clock starts at a check; a rise is seen at any look. */
 	if (d->state == DEV_BUSY && d->check) {
 		d->who_pid = 0;
-		(void)gstep(g, d, EV_CLEAR);
+		(void)device_step(g, d, EV_CLEAR);
 		if (owner && !owner->policy.hold)
-			gdev_say(d, "nothing foreign; watched only");
+			device_say(d, "nothing foreign; watched only");
 	}
 }
 
-static void on_verdict(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+static void on_verdict(struct guard *g, struct device *d, enum verdict v,
+		       const struct gpu_proc *who)
 {
 	if (v == SEEN_OURS)
-		glend_on_ours(g, d, who);
+		lend_on_ours(g, d, who);
 	else if (v == SEEN_CLEAR)
 		on_clear(g, d);
 	else if (d->state == DEV_LENDING || d->state == DEV_LENT)
-		glend_on_neighbour(g, d, who);
+		lend_on_neighbour(g, d, who);
 	else
 		on_foreign(g, d, v, who);
 }
 
 /* What is never held may have room for a task. Who is there instead is what people are shown. */
-static void look_for_tasks(struct guard *g, struct gdev *d)
+static void look_for_tasks(struct guard *g, struct device *d)
 {
 	const struct gpu_proc *who;
 
-	d->vacant = gjudge_foreign(g, d, &who) == SEEN_CLEAR;
+	d->vacant = verdict_foreign(g, d, &who) == SEEN_CLEAR;
 	if (who)
-		gjudge_name(g, d, who);
+		verdict_name(g, d, who);
 }
 
-void gdev_on_sight(struct guard *g, struct gdev *d)
+void look_on_sample(struct guard *g, struct device *d)
 {
 	const struct gpu_proc *who;
 
-	if (d->sight.code < 0) {
+	if (d->sample.code < 0) {
 		if (!d->failing) {
-			(void)gevent_add(g, d, EVENT_LOST, "cannot see it: %s", d->sight.trouble);
+			(void)event_add(g, d, EVENT_LOST, "cannot see it: %s", d->sample.trouble);
 			d->failing_ns = clock_mono_ns();
 		}
 		d->failing = true;
-		d->lost = d->lost || d->sight.code == -ENODEV;
-		gdev_blind(g, d, d->sight.trouble);
+		d->lost = d->lost || d->sample.code == -ENODEV;
+		look_blind(g, d, d->sample.trouble);
 		if (d->n_leases)
-			glease_on_failed_look(g, d);
+			lease_on_failed_look(g, d);
 		return;
 	}
 	if (d->failing)
-		(void)gevent_add(g, d, EVENT_BACK, "can be seen again");
+		(void)event_add(g, d, EVENT_BACK, "can be seen again");
 	d->failing = false;
 	if (d->lost)
-		gxid_forget(g, d, "it was away and is back");
+		xid_guard_forget(g, d, "it was away and is back");
 	d->lost = false;
 	if (d->state == DEV_LEFT && !d->n_leases) {
 		d->dirty = true;
@@ -128,108 +130,108 @@ void gdev_on_sight(struct guard *g, struct gdev *d)
 	}
 
 	/* What was seen while its last holder lived is about that: the memory, too. */
-	if (d->gone_ns && d->sight.look.begin_ns <= d->gone_ns && !d->holder.pid) {
+	if (d->gone_ns && d->sample.look.begin_ns <= d->gone_ns && !d->holder.pid) {
 		d->dirty = true;
 		return;
 	}
 
-	enum verdict v = gjudge(g, d, &who);
+	enum verdict v = verdict_of(g, d, &who);
 
-	g->assign_due = g->assign_due || !gdev_occupied(d);
+	g->assign_due = g->assign_due || !device_occupied(d);
 	d->clear = v == SEEN_CLEAR;
 	d->vacant = !d->xid && (v == SEEN_CLEAR || v == SEEN_OURS);
 	on_verdict(g, d, v, who);
 	if (v == SEEN_UNFIT && !d->xid)
 		look_for_tasks(g, d);
-	gjudge_note_hidden(g, d, v, who);
+	verdict_note_hidden(g, d, v, who);
 	if (d->n_leases)
-		glease_on_sight(g, d, v);
+		lease_on_sample(g, d, v);
 	if (d->state != DEV_LENT && d->n_running)
-		glend_begin(g, d);
-	else if (d->state == DEV_LENT && glend_on_sight(g, d, v, who) && d->owner >= 0)
-		gclient_consider(g, gdev_owner(g, d));
+		lend_begin(g, d);
+	else if (d->state == DEV_LENT && lend_on_sample(g, d, v, who) && d->owner >= 0)
+		client_consider(g, device_owner(g, d));
 	if (!d->announced && d->state == DEV_BUSY && v != SEEN_CLEAR) {
 		d->announced = true;
-		(void)gevent_add(g, d, EVENT_STATE, "busy: %s", d->reason);
+		(void)event_add(g, d, EVENT_STATE, "busy: %s", d->reason);
 	}
 	if (d->owner >= 0)
-		load_control_on_look(d, &gdev_owner(g, d)->policy);
+		load_control_on_look(d, &device_owner(g, d)->policy);
 	d->dirty = true;
 }
 
-void gdev_blind(struct guard *g, struct gdev *d, const char *reason)
+void look_blind(struct guard *g, struct device *d, const char *reason)
 {
 	char xid[XID_TEXT_MAX + 2];
 
 	d->vacant = d->clear = false;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
-		gstep_record(d, EVENT_BLIND, clock_mono_ns());
+		device_record(d, EVENT_BLIND, clock_mono_ns());
 	if (d->holder.kept && !d->holder.end_at_ns)
 		d->holder.end_at_ns = clock_mono_ns();
 	if (d->state == DEV_LEFT)
 		return;
-	d->yielded = d->yielded || gdev_occupied(d);
+	d->yielded = d->yielded || device_occupied(d);
 	d->who_pid = 0;
-	gdev_say(d, "cannot be seen: %s%s", reason, gxid_suffix(d, xid));
-	if (d->state == DEV_IDLE || gdev_occupied(d))
-		(void)gstep(g, d, EV_BLIND);
+	device_say(d, "cannot be seen: %s%s", reason, xid_guard_suffix(d, xid));
+	if (d->state == DEV_IDLE || device_occupied(d))
+		(void)device_step(g, d, EV_BLIND);
 }
 
 /* --- what time brings --- */
 
 /* Looks that wait for a moment and not for news: a figure to take, a rise that has lasted. */
-static void look_when_due(struct guard *g, struct gdev *d, uint64_t now)
+static void look_when_due(struct guard *g, struct device *d, uint64_t now)
 {
 	if (d->settle_at_ns && now >= d->settle_at_ns && !d->settle_asked) {
 		d->settle_asked = true;
 		eyes_look_now(g->eyes, d->slot);
 	}
 	/* The eyes look at what moves every 2 ms and tell what is new; no news is not told. */
-	if (d->state == DEV_HELD && now >= gjudge_rise_due(g, d)) {
-		if (eyes_sight(g->eyes, d->slot, 0, &d->sight))
-			gdev_on_sight(g, d);
+	if (d->state == DEV_HELD && now >= verdict_rise_due(g, d)) {
+		if (eyes_sample(g->eyes, d->slot, 0, &d->sample))
+			look_on_sample(g, d);
 		if (d->state == DEV_HELD && d->rise_since_ns)
 			eyes_look_now(g->eyes, d->slot); /* or they do not look so often any more */
 	}
 }
 
 /* A card that is gone, or fails on and on, has no looks, which end leases otherwise. */
-static void note_lost(struct guard *g, struct gdev *d, uint64_t now_ns)
+static void note_lost(struct guard *g, struct device *d, uint64_t now_ns)
 {
 	if (!d->lost)
 		d->lost_ns = 0;
 	else if (!d->lost_ns)
 		d->lost_ns = now_ns;
 	if (d->n_over && d->lost)
-		glease_on_lost(g, d, now_ns - d->lost_ns);
+		lease_on_lost(g, d, now_ns - d->lost_ns);
 	else if (d->n_over && d->failing && now_ns > d->failing_ns)
-		glease_on_failing(g, d, now_ns - d->failing_ns);
+		lease_on_failing(g, d, now_ns - d->failing_ns);
 	if (d->state == DEV_LENT && !d->n_leases && (d->lost || d->failing))
-		(void)gstep(g, d, EV_AWAY);
+		(void)device_step(g, d, EV_AWAY);
 }
 
-void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns)
+void look_on_time(struct guard *g, struct device *d, uint64_t now_ns)
 {
 	/* A newcomer's quiet start is not worth more than an agent that was told to end at once. */
-	if (d->holder.end_at_ns > now_ns && d->owner >= 0 && gdev_owner(g, d)->dropping)
+	if (d->holder.end_at_ns > now_ns && d->owner >= 0 && device_owner(g, d)->dropping)
 		d->holder.end_at_ns = now_ns;
 	if (d->holder.pid && d->holder.end_at_ns && now_ns >= d->holder.end_at_ns &&
 	    !d->holder.ending)
-		gholder_tell(d, HOLDER_END);
+		holder_tell(d, HOLDER_END);
 	if (d->holder.pid) {
-		gholder_beat(d, now_ns);
-		ghold_check_limits(g, d, now_ns);
+		holder_beat(d, now_ns);
+		hold_check_limits(g, d, now_ns);
 	}
 	d->turn_ns = now_ns;
 	look_when_due(g, d, now_ns);
 	note_lost(g, d, now_ns);
-	ghold_while(g, d, now_ns);
+	hold_while(g, d, now_ns);
 	if (d->left)
-		gdev_leave(g, d);
+		device_leave(g, d);
 	if (d->state == DEV_LENT || d->state == DEV_IDLE)
-		glend_drop_placeholder(g, d);
+		lend_drop_placeholder(g, d);
 	if (d->owner >= 0) {
-		load_control_on_time(d, &gdev_owner(g, d)->policy, now_ns);
-		ghold_grow(g, d, now_ns);
+		load_control_on_time(d, &device_owner(g, d)->policy, now_ns);
+		hold_grow(g, d, now_ns);
 	}
 }

@@ -10,13 +10,13 @@
 
 #include "hold/guard/types.h"
 
-/* The eyes saw something new of d (d->sight is filled). */
-void gdev_on_sight(struct guard *g, struct gdev *d);
+/* The eyes saw something new of d (d->sample is filled). */
+void look_on_sample(struct guard *g, struct device *d);
 
 /* We cannot see any more: let go of d if it is held. */
-void gdev_blind(struct guard *g, struct gdev *d, const char *reason);
+void look_blind(struct guard *g, struct device *d, const char *reason);
 
 /* What time brings: limits of holders, contexts to drop, load cycle, growing. */
-void gdev_on_time(struct guard *g, struct gdev *d, uint64_t now_ns);
+void look_on_time(struct guard *g, struct device *d, uint64_t now_ns);
 
 #endif

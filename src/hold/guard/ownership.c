@@ -18,7 +18,7 @@
 
 #define DEPTH_MAX 64
 
-bool own_was_before(const struct gdev *d, pid_t pid)
+bool own_was_before(const struct device *d, pid_t pid)
 {
 	for (uint32_t i = 0; i < d->before.n; i++)
 		if (d->before.p[i].pid == pid)
@@ -28,55 +28,55 @@ bool own_was_before(const struct gdev *d, pid_t pid)
 
 /* --- tasks of ours --- */
 
-static bool is_kin(const struct glease *l, pid_t pid, uint64_t start)
+static bool is_descendant(const struct lease *l, pid_t pid, uint64_t start)
 {
 	if (l->shim.pid == pid && l->shim.start == start)
 		return true;
-	for (uint32_t i = 0; i < l->n_kin && i < LEASE_KIN_MAX; i++)
-		if (l->kin[i].pid == pid && l->kin[i].start == start)
+	for (uint32_t i = 0; i < l->n_descendants && i < LEASE_DESCENDANTS_MAX; i++)
+		if (l->descendants[i].pid == pid && l->descendants[i].start == start)
 			return true;
 	return false;
 }
 
-static void remember(struct glease *l, pid_t pid, uint64_t start)
+static void remember(struct lease *l, pid_t pid, uint64_t start)
 {
-	if (!is_kin(l, pid, start))
-		l->kin[l->n_kin++ % LEASE_KIN_MAX] = (struct proc_id){ .pid = pid, .start = start };
+	if (!is_descendant(l, pid, start))
+		l->descendants[l->n_descendants++ % LEASE_DESCENDANTS_MAX] =
+			(struct proc_id){ .pid = pid, .start = start };
 }
 
-static struct glease *next_granted(struct guard *g, const struct gdev *d, struct glease *after)
+static struct lease *next_granted(struct guard *g, const struct device *d, struct lease *after)
 {
-	for (struct glease *l = after ? after + 1 : g->leases; l < g->leases + GUARD_LEASES_MAX;
-	     l++)
+	for (struct lease *l = after ? after + 1 : g->leases; l < g->leases + GUARD_LEASES_MAX; l++)
 		if (l->used && l->slot == d->slot && l->shim.pid)
 			return l;
 	return NULL;
 }
 
-static struct glease *by_process(struct guard *g, const struct gdev *d, pid_t pid, uint64_t start)
+static struct lease *by_process(struct guard *g, const struct device *d, pid_t pid, uint64_t start)
 {
-	struct glease *l = NULL;
+	struct lease *l = NULL;
 
 	while ((l = next_granted(g, d, l)))
-		if (is_kin(l, pid, start))
+		if (is_descendant(l, pid, start))
 			return l;
 	return NULL;
 }
 
 /* Listed yet, and gone from /proc: whose it was is remembered. */
-static struct glease *by_number(struct guard *g, const struct gdev *d, pid_t pid)
+static struct lease *by_number(struct guard *g, const struct device *d, pid_t pid)
 {
-	struct glease *l = NULL;
+	struct lease *l = NULL;
 
 	while ((l = next_granted(g, d, l)))
-		for (uint32_t i = 0; i < l->n_kin && i < LEASE_KIN_MAX; i++)
-			if (l->kin[i].pid == pid)
+		for (uint32_t i = 0; i < l->n_descendants && i < LEASE_DESCENDANTS_MAX; i++)
+			if (l->descendants[i].pid == pid)
 				return l;
 	return NULL;
 }
 
 /* Up the chain. NULL and *ret_again: a parent ended under our eyes, and there is another by now. */
-static struct glease *climb(struct guard *g, const struct gdev *d, pid_t pid, bool *ret_again)
+static struct lease *climb(struct guard *g, const struct device *d, pid_t pid, bool *ret_again)
 {
 	struct proc_peek p;
 	uint64_t start = 0;
@@ -91,7 +91,7 @@ static struct glease *climb(struct guard *g, const struct gdev *d, pid_t pid, bo
 		if (depth == 0)
 			start = p.start;
 
-		struct glease *l = by_process(g, d, at, p.start);
+		struct lease *l = by_process(g, d, at, p.start);
 
 		if (l) {
 			remember(l, pid, start);
@@ -103,7 +103,7 @@ static struct glease *climb(struct guard *g, const struct gdev *d, pid_t pid, bo
 }
 
 /* Numbers of the host, or what may be that because nothing was held here yet. */
-static bool numbers_mean_nothing(const struct guard *g, const struct gdev *d, pid_t pid)
+static bool numbers_mean_nothing(const struct guard *g, const struct device *d, pid_t pid)
 {
 	if (own_was_before(d, pid))
 		return false;
@@ -112,9 +112,9 @@ static bool numbers_mean_nothing(const struct guard *g, const struct gdev *d, pi
 	return g->pid_class == PIDS_UNKNOWN && g->hidden_possible && proc_parent(pid) == -ESRCH;
 }
 
-struct glease *gkin_find(struct guard *g, const struct gdev *d, pid_t pid)
+struct lease *descendants_find(struct guard *g, const struct device *d, pid_t pid)
 {
-	struct glease *l;
+	struct lease *l;
 	bool again;
 
 	if (!d->n_granted)
@@ -171,7 +171,7 @@ static bool is_named(const struct hold_policy *p, pid_t pid)
 	return false;
 }
 
-static bool is_ignored(const struct gclient *owner, pid_t pid)
+static bool is_ignored(const struct client *owner, pid_t pid)
 {
 	char cgroup[256];
 
@@ -184,7 +184,7 @@ static bool is_ignored(const struct gclient *owner, pid_t pid)
 }
 
 /* A number that means nothing here, on a device where our holder is not listed yet. */
-static bool may_be_ours(const struct guard *g, const struct gdev *d, pid_t pid)
+static bool may_be_ours(const struct guard *g, const struct device *d, pid_t pid)
 {
 	struct proc_peek peek;
 
@@ -194,17 +194,17 @@ static bool may_be_ours(const struct guard *g, const struct gdev *d, pid_t pid)
 	return proc_peek(pid, &peek) < 0 || g->pid_class == PIDS_HOST;
 }
 
-enum ownership own_classify(struct guard *g, const struct gdev *d, const struct gpu_proc *p)
+enum ownership own_classify(struct guard *g, const struct device *d, const struct gpu_proc *p)
 {
 	if (is_holder(g, p->pid))
 		return OWN_HOLDER;
-	if (gkin_find(g, d, p->pid))
+	if (descendants_find(g, d, p->pid))
 		return OWN_TASK;
-	if (is_ignored(gdev_owner(g, d), p->pid))
+	if (is_ignored(device_owner(g, d), p->pid))
 		return OWN_IGNORED;
 	/* Seen before it was waited for; or where the driver forgets it later than the kernel. */
 	if (d->gone_pid && p->pid == d->gone_pid &&
-	    (d->sight.look.begin_ns <= d->gone_ns || proc_parent(p->pid) == -ESRCH))
+	    (d->sample.look.begin_ns <= d->gone_ns || proc_parent(p->pid) == -ESRCH))
 		return OWN_DYING;
 	if (is_dying_holder(g, p->pid))
 		return OWN_DYING;
@@ -213,10 +213,10 @@ enum ownership own_classify(struct guard *g, const struct gdev *d, const struct 
 	return OWN_FOREIGN;
 }
 
-bool own_is_clear_for(struct guard *g, const struct gclient *c, const struct gdev *d)
+bool own_is_clear_for(struct guard *g, const struct client *c, const struct device *d)
 {
-	const struct gpu_procs *procs = &d->sight.look.procs;
-	uint64_t used = d->sight.look.used;
+	const struct gpu_procs *procs = &d->sample.look.procs;
+	uint64_t used = d->sample.look.used;
 
 	for (uint32_t i = 0; i < procs->n; i++) {
 		const struct gpu_proc *p = &procs->p[i];
@@ -236,7 +236,7 @@ static void set_class(struct guard *g, enum pid_class c)
 	if (g->pid_class == c)
 		return;
 	g->pid_class = c;
-	gevent_guard_changed(g);
+	event_guard_changed(g);
 }
 
 void own_lower_class(struct guard *g)
@@ -245,7 +245,7 @@ void own_lower_class(struct guard *g)
 		set_class(g, PIDS_OWN);
 }
 
-void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look)
+void own_learn(struct guard *g, struct device *d, const struct gpu_look *look)
 {
 	pid_t candidate = 0;
 	unsigned int candidates = 0;

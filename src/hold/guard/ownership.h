@@ -18,22 +18,22 @@ enum ownership {
 	OWN_MAYBE,   /* may be the holder that is just starting, under another number */
 };
 
-enum ownership own_classify(struct guard *g, const struct gdev *d, const struct gpu_proc *p);
+enum ownership own_classify(struct guard *g, const struct device *d, const struct gpu_proc *p);
 
 /*
  * By the last look and c's own exceptions and idle_below, nothing foreign is on d, which is not
  * held. Whoever owns d: several instances may want it, each by its own rule.
  */
-bool own_is_clear_for(struct guard *g, const struct gclient *c, const struct gdev *d);
+bool own_is_clear_for(struct guard *g, const struct client *c, const struct device *d);
 
 /* It was in d's list when d's holder was started. */
-bool own_was_before(const struct gdev *d, pid_t pid);
+bool own_was_before(const struct device *d, pid_t pid);
 
 /*
  * A holder of d has its context and look was taken after that: learn under which number it is
  * listed, and with that how process lists work here (enum pid_class).
  */
-void own_learn(struct guard *g, struct gdev *d, const struct gpu_look *look);
+void own_learn(struct guard *g, struct device *d, const struct gpu_look *look);
 
 /* Somebody was here who is in no list: the class says so from now on. */
 void own_lower_class(struct guard *g);
@@ -50,6 +50,6 @@ void own_lower_class(struct guard *g);
  * Returns the lease on d to which pid belongs, or NULL. Reads /proc/PID/stat, once for a known
  * process.
  */
-struct glease *gkin_find(struct guard *g, const struct gdev *d, pid_t pid);
+struct lease *descendants_find(struct guard *g, const struct device *d, pid_t pid);
 
 #endif

@@ -29,12 +29,12 @@
 
 /* --- may a device be leased? --- */
 
-static int check_ledger(struct guard *g, const struct gdev *d, const struct gclient *c,
+static int check_ledger(struct guard *g, const struct device *d, const struct client *c,
 			uint32_t flags, struct err *e)
 {
 	char id[LEASE_TEXT_MAX];
 
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	{
 		bool reserved = l->flags & LEASE_RESERVED && !strcmp(l->instance, c->instance);
 
@@ -48,7 +48,7 @@ static int check_ledger(struct guard *g, const struct gdev *d, const struct gcli
 }
 
 /* What the policies say against it. */
-static int check_policies(const struct guard *g, const struct gdev *d, struct err *e)
+static int check_policies(const struct guard *g, const struct device *d, struct err *e)
 {
 	if (d->leaver >= 0)
 		return err_set(e, -EPERM, "left for others by the policy of %s",
@@ -56,30 +56,30 @@ static int check_policies(const struct guard *g, const struct gdev *d, struct er
 	return 0;
 }
 
-static int check_lease(struct guard *g, struct gdev *d, const struct gclient *c,
+static int check_lease(struct guard *g, struct device *d, const struct client *c,
 		       const struct msg_lease *m, struct err *e)
 {
-	int r = glease_check_sight(d, e);
+	int r = lease_check_sample(d, e);
 
 	if (r == 0 && (!m->id.task || m->flags & ~(uint32_t)LEASE_FLAGS))
 		r = err_set(e, -EINVAL, "a lease without a task, or with unknown flags");
 	if (r == 0)
 		r = check_ledger(g, d, c, m->flags, e);
 	if (r == 0 && !m->pid)
-		r = glease_check_errors(d, e);
+		r = lease_check_errors(d, e);
 	if (r == 0 && !m->pid)
 		r = check_policies(g, d, e);
 	if (r == 0 && !m->pid)
-		r = glimit_lease(g, c, d, e);
+		r = limit_lease(g, c, d, e);
 	if (r == 0 && !m->pid)
-		r = glease_check_foreign(g, d, m->flags, e);
+		r = lease_check_foreign(g, d, m->flags, e);
 	if (r == 0 && !m->pid)
-		r = glease_check_memory(g, d, m->bytes, e);
+		r = lease_check_memory(g, d, m->bytes, e);
 	return r;
 }
 
 /* Watch the shim. 0; -ESRCH: that process is gone, or is not of our user. */
-static int take_shim(struct glease *l, pid_t pid, uint64_t start, struct err *e)
+static int take_shim(struct lease *l, pid_t pid, uint64_t start, struct err *e)
 {
 	struct proc_peek p;
 	cleanup_fd int fd = pid > 0 ? proc_open(pid) : -ESRCH;
@@ -87,12 +87,12 @@ static int take_shim(struct glease *l, pid_t pid, uint64_t start, struct err *e)
 	if (fd == -ESRCH || proc_peek(pid, &p) < 0 || p.start != start || p.uid != geteuid())
 		return err_set(e, -ESRCH, "its shim (PID %d) is gone", (int)pid);
 	(void)fd_close(l->pidfd);
-	l->pidfd = fd < 0 ? -1 : take_fd(fd); /* without one, glease_look_at_shims() */
+	l->pidfd = fd < 0 ? -1 : take_fd(fd); /* without one, lease_look_at_shims() */
 	l->shim = (struct proc_id){ .pid = pid, .start = start };
 	return 0;
 }
 
-static void reply(struct gclient *c, enum msg_type type, const struct lease_id *id, int32_t slot,
+static void reply(struct client *c, enum msg_type type, const struct lease_id *id, int32_t slot,
 		  int code, bool held, const char *text)
 {
 	struct msg_lease_reply m = { .head = PROTO_HEAD(MSG_LEASE_REPLY, struct msg_lease_reply),
@@ -107,18 +107,18 @@ static void reply(struct gclient *c, enum msg_type type, const struct lease_id *
 		(void)sock_send(c->fd, &m, sizeof(m));
 }
 
-static struct glease *new_lease(struct guard *g, const struct gclient *c, const struct gdev *d,
-				const struct msg_lease *m)
+static struct lease *new_lease(struct guard *g, const struct client *c, const struct device *d,
+			       const struct msg_lease *m)
 {
-	for (struct glease *l = g->leases; l < g->leases + GUARD_LEASES_MAX; l++) {
+	for (struct lease *l = g->leases; l < g->leases + GUARD_LEASES_MAX; l++) {
 		if (l->used)
 			continue;
-		*l = (struct glease){ .used = true,
-				      .id = m->id,
-				      .slot = d->slot,
-				      .flags = m->flags,
-				      .bytes = m->bytes,
-				      .pidfd = -1 };
+		*l = (struct lease){ .used = true,
+				     .id = m->id,
+				     .slot = d->slot,
+				     .flags = m->flags,
+				     .bytes = m->bytes,
+				     .pidfd = -1 };
 		(void)str_copy(l->instance, sizeof(l->instance), c->instance);
 		return l;
 	}
@@ -130,31 +130,31 @@ static int no_room(struct err *e)
 	return err_set(e, -ENOSPC, "the ledger is full (%d leases)", GUARD_LEASES_MAX);
 }
 
-static struct glease *reservation_on(struct guard *g, const struct gclient *c, const struct gdev *d)
+static struct lease *reservation_on(struct guard *g, const struct client *c, const struct device *d)
 {
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	if (l->slot == d->slot && l->flags & LEASE_RESERVED && !strcmp(l->instance, c->instance))
 		return l;
 	return NULL;
 }
 
 /* What is held for the reservation, or for another instance, is held for the task now. */
-static void take_over(struct guard *g, const struct gclient *c, struct glease *l)
+static void take_over(struct guard *g, const struct client *c, struct lease *l)
 {
-	struct gdev *d = glease_device(g, l);
-	struct glease *r = reservation_on(g, c, d);
+	struct device *d = lease_device(g, l);
+	struct lease *r = reservation_on(g, c, d);
 
-	if (gdev_holds(d) && (r || gdev_owner(g, d) != c))
+	if (device_holds(d) && (r || device_owner(g, d) != c))
 		l->flags |= LEASE_HOLD_WHILE;
 	if (r)
-		glease_end(g, r);
+		lease_end(g, r);
 }
 
-static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
+static int enter_lease(struct guard *g, struct client *c, struct device *d,
 		       const struct msg_lease *m, struct err *e)
 {
 	int r = check_lease(g, d, c, m, e);
-	struct glease *l = r == 0 ? new_lease(g, c, d, m) : NULL;
+	struct lease *l = r == 0 ? new_lease(g, c, d, m) : NULL;
 
 	if (r == 0 && !l)
 		r = no_room(e);
@@ -165,26 +165,26 @@ static int enter_lease(struct guard *g, struct gclient *c, struct gdev *d,
 	if (r == 0 && m->pid)
 		l->stage = LEASE_USED;
 	if (r < 0 && l)
-		*l = (struct glease){ .pidfd = -1 };
+		*l = (struct lease){ .pidfd = -1 };
 	if (r == 0) {
 		take_over(g, c, l);
-		glend_on_promise(d);
-		(void)gdev_lock(d, NULL);
+		lend_on_promise(d);
+		(void)device_lock(d, NULL);
 	}
-	glease_recount(g, d);
+	lease_recount(g, d);
 	if (r == 0)
-		glimit_trim(g, c);
+		limit_trim(g, c);
 	if (r == 0 && m->pid) {
-		glend_begin(g, d);
+		lend_begin(g, d);
 		eyes_look_now(g->eyes, d->slot); /* what runs there is whose? */
 	}
-	gdev_unlock(d);
+	device_unlock(d);
 	return r;
 }
 
 /* --- LEASE --- */
 
-static struct gdev *find_device(struct guard *g, const char *uuid)
+static struct device *find_device(struct guard *g, const char *uuid)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (!strcmp(g->devs[i].id.uuid, uuid))
@@ -192,20 +192,20 @@ static struct gdev *find_device(struct guard *g, const char *uuid)
 	return NULL;
 }
 
-static struct glease *find_lease(struct guard *g, const char *instance, const struct lease_id *id,
-				 const struct gdev *d)
+static struct lease *find_lease(struct guard *g, const char *instance, const struct lease_id *id,
+				const struct device *d)
 {
-	GLEASE_EACH(g, l)
-	if (glease_is_of(l, instance, id) && l->slot == d->slot)
+	LEASES_EACH(g, l)
+	if (ledger_is_of(l, instance, id) && l->slot == d->slot)
 		return l;
 	return NULL;
 }
 
-void gorder_on_lease(struct guard *g, struct gclient *c, struct msg_lease *m)
+void request_lease(struct guard *g, struct client *c, struct msg_lease *m)
 {
 	struct err e = ERR_INIT;
-	struct gdev *d;
-	struct glease *l;
+	struct device *d;
+	struct lease *l;
 	int r = 0;
 
 	m->uuid[sizeof(m->uuid) - 1] = '\0';
@@ -221,37 +221,37 @@ void gorder_on_lease(struct guard *g, struct gclient *c, struct msg_lease *m)
 	else if (l->stage == LEASE_OVER)
 		r = err_set(&e, -EBUSY, "its last try is just ending");
 
-	const char *unfit = gpu_unfit(&d->id, &d->sight.look);
+	const char *unfit = gpu_unfit(&d->id, &d->sample.look);
 	char remark[PROTO_TEXT_MAX] = "";
 
 	if (r == 0 && unfit)
 		(void)str_print(remark, sizeof(remark), "%s: there is no hold before a task",
 				unfit);
-	reply(c, MSG_LEASE_REPLY, &m->id, (int32_t)d->slot, r, gdev_holds(d),
+	reply(c, MSG_LEASE_REPLY, &m->id, (int32_t)d->slot, r, device_holds(d),
 	      r < 0 ? e.text : remark);
 }
 
 /* --- RESERVE --- */
 
 /* Another instance collects, and may come to want d. */
-static int check_collectors(struct guard *g, const struct gclient *c, const struct gdev *d,
+static int check_collectors(struct guard *g, const struct client *c, const struct device *d,
 			    struct err *e)
 {
 	char id[LEASE_TEXT_MAX];
 
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	if (l->flags & LEASE_RESERVED && strcmp(l->instance, c->instance) != 0 &&
-	    assign_selects(g, gclient_find(g, l->instance), d))
+	    assign_selects(g, client_find(g, l->instance), d))
 		return err_set(e, -EBUSY, "GPUs are collected for %s of %s, which came first",
 			       lease_id_text(&l->id, id), l->instance);
 	return 0;
 }
 
 /* In place of what was reserved there before, so that the hold stays. */
-static int enter_reservation(struct guard *g, struct gclient *c, struct gdev *d,
+static int enter_reservation(struct guard *g, struct client *c, struct device *d,
 			     const struct lease_id *id, struct err *e)
 {
-	struct glease *l = reservation_on(g, c, d);
+	struct lease *l = reservation_on(g, c, d);
 	struct msg_lease m = { .id = *id };
 	int r = l ? 0 : check_lease(g, d, c, &m, e);
 
@@ -265,19 +265,19 @@ static int enter_reservation(struct guard *g, struct gclient *c, struct gdev *d,
 		l->id = *id;
 		l->flags = LEASE_RESERVED | LEASE_HOLD_WHILE;
 		l->taken = false;
-		glend_on_no_next(g, d); /* it waits for others: that may take long */
-		(void)gdev_lock(d, NULL);
-		glease_recount(g, d); /* a refusal is no news of the device */
+		lend_on_no_next(g, d); /* it waits for others: that may take long */
+		(void)device_lock(d, NULL);
+		lease_recount(g, d); /* a refusal is no news of the device */
 	}
-	gdev_unlock(d);
+	device_unlock(d);
 	return r;
 }
 
-void gorder_on_reserve(struct guard *g, struct gclient *c, struct msg_reserve *m)
+void request_reserve(struct guard *g, struct client *c, struct msg_reserve *m)
 {
 	struct err e = ERR_INIT;
-	struct gdev *d;
-	struct glease *l;
+	struct device *d;
+	struct lease *l;
 	int r;
 
 	m->uuid[sizeof(m->uuid) - 1] = '\0';
@@ -285,9 +285,9 @@ void gorder_on_reserve(struct guard *g, struct gclient *c, struct msg_reserve *m
 	if (!m->id.task) {
 		l = d ? reservation_on(g, c, d) : NULL;
 		if (l)
-			glease_end(g, l);
+			lease_end(g, l);
 		if (d && !strcmp(d->last_instance, c->instance) && !d->n_leases)
-			glend_on_no_next(g, d);
+			lend_on_no_next(g, d);
 		return;
 	}
 	if (!d)
@@ -296,21 +296,21 @@ void gorder_on_reserve(struct guard *g, struct gclient *c, struct msg_reserve *m
 		r = err_set(&e, -EINVAL, "a reservation is for no attempt yet");
 	else
 		r = enter_reservation(g, c, d, &m->id, &e);
-	reply(c, MSG_LEASE_REPLY, &m->id, d ? (int32_t)d->slot : -1, r, d && gdev_holds(d),
+	reply(c, MSG_LEASE_REPLY, &m->id, d ? (int32_t)d->slot : -1, r, d && device_holds(d),
 	      r < 0 ? e.text : "");
 }
 
 /* --- GRANT --- */
 
-void gorder_on_grant(struct guard *g, struct gclient *c, const struct msg_grant *m)
+void request_grant(struct guard *g, struct client *c, const struct msg_grant *m)
 {
 	struct err e = ERR_INIT;
-	struct glease *some = NULL;
+	struct lease *some = NULL;
 	int r = 0;
 
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	{
-		if (r < 0 || !glease_is_of(l, c->instance, &m->id) || l->flags & LEASE_RESERVED)
+		if (r < 0 || !ledger_is_of(l, c->instance, &m->id) || l->flags & LEASE_RESERVED)
 			continue;
 		some = l;
 		if (l->shim.pid && l->shim.pid == m->pid && l->shim.start == m->start)
@@ -320,35 +320,35 @@ void gorder_on_grant(struct guard *g, struct gclient *c, const struct msg_grant 
 		else
 			r = take_shim(l, m->pid, m->start, &e);
 		if (r == 0)
-			glease_ask(g, l);
+			lease_ask(g, l);
 	}
 	if (!some)
 		r = err_set(&e, -ENOENT, "it has no lease");
 	if (r < 0) {
-		GLEASE_EACH(g, l)
-		if (glease_is_of(l, c->instance, &m->id) && l->stage == LEASE_ASKED)
-			glease_ungrant(g, l);
+		LEASES_EACH(g, l)
+		if (ledger_is_of(l, c->instance, &m->id) && l->stage == LEASE_ASKED)
+			lease_ungrant(g, l);
 		reply(c, MSG_GRANTED, &m->id, -1, r, false, e.text);
 		return;
 	}
-	glease_conclude(g, some);
+	lease_conclude(g, some);
 }
 
 /* --- UNLEASE --- */
 
-void gorder_on_unlease(struct guard *g, struct gclient *c, const struct msg_unlease *m)
+void request_unlease(struct guard *g, struct client *c, const struct msg_unlease *m)
 {
 	struct msg_unleased none = { .head = PROTO_HEAD(MSG_UNLEASED, struct msg_unleased),
 				     .id = m->id,
 				     .slot = -1 };
 	bool any = false;
 
-	GLEASE_EACH(g, l)
+	LEASES_EACH(g, l)
 	{
-		if (!glease_is_of(l, c->instance, &m->id))
+		if (!ledger_is_of(l, c->instance, &m->id))
 			continue;
 		any = true;
-		glease_set_over(g, l, true);
+		lease_set_over(g, l, true);
 	}
 	if (!any && c->fd >= 0)
 		(void)sock_send(c->fd, &none, sizeof(none));

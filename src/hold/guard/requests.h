@@ -10,9 +10,9 @@
 #include "hold/guard/types.h"
 
 /* Messages of a client that has introduced itself. */
-void gorder_on_lease(struct guard *g, struct gclient *c, struct msg_lease *m);
-void gorder_on_grant(struct guard *g, struct gclient *c, const struct msg_grant *m);
-void gorder_on_unlease(struct guard *g, struct gclient *c, const struct msg_unlease *m);
-void gorder_on_reserve(struct guard *g, struct gclient *c, struct msg_reserve *m);
+void request_lease(struct guard *g, struct client *c, struct msg_lease *m);
+void request_grant(struct guard *g, struct client *c, const struct msg_grant *m);
+void request_unlease(struct guard *g, struct client *c, const struct msg_unlease *m);
+void request_reserve(struct guard *g, struct client *c, struct msg_reserve *m);
 
 #endif

@@ -29,11 +29,11 @@ static uint32_t known_figures(const struct gpu_look *look)
 	return known;
 }
 
-static void fill_figures(struct dev_status *s, const struct sight *sight)
+static void fill_figures(struct dev_status *s, const struct sample *sample)
 {
-	const struct gpu_look *look = &sight->look;
+	const struct gpu_look *look = &sample->look;
 
-	if (!sight->seq || sight->code < 0)
+	if (!sample->seq || sample->code < 0)
 		return;
 	s->known = known_figures(look);
 	s->looked_ns = look->end_ns;
@@ -48,14 +48,14 @@ static void fill_figures(struct dev_status *s, const struct sight *sight)
 		s->n_procs += !look->procs.p[i].graphics;
 }
 
-static void fill_lease(struct guard *g, const struct gdev *d, struct dev_status *s)
+static void fill_lease(struct guard *g, const struct device *d, struct dev_status *s)
 {
-	const struct glease *first = glease_first(g, d);
+	const struct lease *first = ledger_first(g, d);
 
 	if (!first)
 		return;
 	s->n_leases = d->n_leases;
-	s->promised = glease_promised(g, d);
+	s->promised = ledger_promised(g, d);
 	s->lease = first->id;
 	s->lease_stage = first->stage;
 	(void)str_copy(s->lease_instance, sizeof(s->lease_instance), first->instance);
@@ -65,9 +65,9 @@ static void fill_lease(struct guard *g, const struct gdev *d, struct dev_status 
 }
 
 /* Of interest to tasks by the rules of compete (sched/fit.c). */
-static uint32_t count_python(struct guard *g, const struct gdev *d)
+static uint32_t count_python(struct guard *g, const struct device *d)
 {
-	const struct gpu_procs *procs = &d->sight.look.procs;
+	const struct gpu_procs *procs = &d->sample.look.procs;
 	struct proc_peek peek;
 	uint32_t n = 0;
 
@@ -83,10 +83,10 @@ static uint32_t count_python(struct guard *g, const struct gdev *d)
 	return n;
 }
 
-static uint32_t flags_of(const struct gdev *d)
+static uint32_t flags_of(const struct device *d)
 {
-	const struct gpu_look *look = &d->sight.look;
-	bool known = d->sight.seq && look->valid & GPU_VALID_MODE;
+	const struct gpu_look *look = &d->sample.look;
+	bool known = d->sample.seq && look->valid & GPU_VALID_MODE;
 
 	return (d->vacant ? DEVICE_VACANT : 0) | (d->id.mig_parent ? DEVICE_MIG_CARD : 0) |
 	       (d->state == DEV_BUSY && !d->announced ? DEVICE_UNJUDGED : 0) |
@@ -95,9 +95,9 @@ static uint32_t flags_of(const struct gdev *d)
 	       (known && look->mode == NVML_COMPUTEMODE_PROHIBITED ? DEVICE_PROHIBITED : 0);
 }
 
-static void fill_status(struct guard *g, const struct gdev *d, struct dev_status *s)
+static void fill_status(struct guard *g, const struct device *d, struct dev_status *s)
 {
-	struct gclient *owner = gdev_owner(g, d);
+	struct client *owner = device_owner(g, d);
 
 	(void)str_copy(s->uuid, sizeof(s->uuid), d->id.uuid);
 	(void)str_copy(s->name, sizeof(s->name), d->id.name);
@@ -109,7 +109,7 @@ static void fill_status(struct guard *g, const struct gdev *d, struct dev_status
 	s->state = d->state;
 	s->since_ns = d->since_ns;
 	s->idle_since_ns = d->state == DEV_IDLE ? d->idle_since_ns : 0;
-	s->hold_at_ns = ghold_at(g, d);
+	s->hold_at_ns = hold_at(g, d);
 	s->held_bytes = d->state == DEV_HELD ? d->holder.held : 0;
 	s->target_bytes = d->state == DEV_HELD ? d->holder.wanted : 0;
 	s->who_pid = d->who_pid;
@@ -124,13 +124,13 @@ static void fill_status(struct guard *g, const struct gdev *d, struct dev_status
 		s->peers[i] = d->peers.w[i];
 	s->own_python = count_python(g, d);
 	fill_lease(g, d, s);
-	fill_figures(s, &d->sight);
+	fill_figures(s, &d->sample);
 }
 
-void gevent_tell_devices(struct guard *g, struct gclient *c, bool all)
+void status_tell_devices(struct guard *g, struct client *c, bool all)
 {
 	for (uint32_t i = 0; c->fd >= 0 && i < g->n_devs; i++) {
-		struct gdev *d = &g->devs[i];
+		struct device *d = &g->devs[i];
 		struct msg_device m = { .head = PROTO_HEAD(MSG_DEVICE, struct msg_device),
 					.slot = i };
 
@@ -142,7 +142,7 @@ void gevent_tell_devices(struct guard *g, struct gclient *c, bool all)
 	}
 }
 
-void gevent_tell_guard(struct guard *g, struct gclient *c, enum msg_type type)
+void status_tell_guard(struct guard *g, struct client *c, enum msg_type type)
 {
 	struct msg_guard m = { .head = PROTO_HEAD(MSG_GUARD, struct msg_guard),
 			       .pid = getpid(),

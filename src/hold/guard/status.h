@@ -8,9 +8,9 @@
 
 /* Send the state of devices that changed (or of all of them) to c; what does not fit is told later.
  */
-void gevent_tell_devices(struct guard *g, struct gclient *c, bool all);
+void status_tell_devices(struct guard *g, struct client *c, bool all);
 
 /* MSG_WELCOME or MSG_GUARD. */
-void gevent_tell_guard(struct guard *g, struct gclient *c, enum msg_type type);
+void status_tell_guard(struct guard *g, struct client *c, enum msg_type type);
 
 #endif

@@ -21,10 +21,10 @@
 
 struct endpoint_keeper;
 
-#define GUARD_CLIENTS_MAX 64
-#define GUARD_LEASES_MAX  256
-#define LEASE_KIN_MAX	  32
-#define XIDS_TOLD_MAX	  8
+#define GUARD_CLIENTS_MAX     64
+#define GUARD_LEASES_MAX      256
+#define LEASE_DESCENDANTS_MAX 32
+#define XIDS_TOLD_MAX	      8
 
 struct holder_proc {
 	pid_t pid;	       /* 0: there is none */
@@ -60,7 +60,7 @@ enum lease_due {
 };
 
 /* What a task uses of a device: usage.h. */
-struct guse {
+struct lease_usage {
 	uint64_t peak_bytes, bytes; /* bytes UINT64_MAX: not known */
 	uint64_t looked_ns;	    /* the last look */
 	uint64_t came_ns;	    /* the first one since the hand-over; 0: not yet */
@@ -71,7 +71,7 @@ struct guse {
 };
 
 /* One entry of the ledger: one device for one task. See lease.h. */
-struct glease {
+struct lease {
 	bool used; /* the entry is */
 	struct lease_id id;
 	char instance[PROTO_INSTANCE_MAX];
@@ -82,7 +82,7 @@ struct glease {
 	uint64_t used_bytes; /* by its processes, in the last look */
 	uint32_t n_procs;    /* of its processes, in the last look */
 	uint32_t n_unknown;  /* of these, whose memory NVML does not tell */
-	struct guse use;
+	struct lease_usage use;
 	pid_t proc;	     /* one of them */
 	struct proc_id shim; /* pid 0: not granted */
 	int pidfd;	     /* of the shim, or -1: also where there are none */
@@ -90,13 +90,13 @@ struct glease {
 	bool decided;	     /* that look was; code and text are the outcome for this device */
 	int code;
 	char text[128];
-	uint64_t over_ns;		   /* LEASE_OVER since */
-	bool unleased;			   /* by UNLEASE, and not by itself */
-	bool taken;			   /* somebody foreign is there, and the agent was told */
-	uint32_t due;			   /* enum lease_due: what the agent is to be told yet */
-	uint64_t took_ns;		   /* DUE_UNLEASED: from over to gone */
-	struct proc_id kin[LEASE_KIN_MAX]; /* processes found to be its, a ring */
-	uint32_t n_kin;
+	uint64_t over_ns; /* LEASE_OVER since */
+	bool unleased;	  /* by UNLEASE, and not by itself */
+	bool taken;	  /* somebody foreign is there, and the agent was told */
+	uint32_t due;	  /* enum lease_due: what the agent is to be told yet */
+	uint64_t took_ns; /* DUE_UNLEASED: from over to gone */
+	struct proc_id descendants[LEASE_DESCENDANTS_MAX]; /* processes found to be its, a ring */
+	uint32_t n_descendants;
 };
 
 /* An error report that people were told of, and when. */
@@ -105,7 +105,7 @@ struct xid_told {
 	uint64_t ns;
 };
 
-struct gdev {
+struct device {
 	uint32_t slot;
 	struct gpu_device id;
 	bool known;
@@ -117,7 +117,7 @@ struct gdev {
 	int32_t reason_pid; /* of whom the reason speaks; -1: of memory; 0: of something else */
 	uint32_t who_uid;
 	char who_comm[16];
-	struct sight sight;
+	struct sample sample;
 	struct eyes_peers peers;
 	int owner;	     /* client that selects it, or -1 */
 	bool left;	     /* the policies leave it for others, or nobody selects it */
@@ -126,7 +126,7 @@ struct gdev {
 	bool failing;	     /* its last look failed */
 	uint64_t failing_ns; /* since when */
 	bool lost;	     /* it was not there, and nothing was seen of it since */
-	uint64_t lost_ns;    /* for which gdev_on_time() has found that so since; 0: it has not */
+	uint64_t lost_ns;    /* for which look_on_time() has found that so since; 0: it has not */
 	uint32_t xid;	     /* for which it is not used: xid.h; 0: none */
 	struct xid_told xids_told[XIDS_TOLD_MAX]; /* in no order */
 	uint64_t idle_since_ns;
@@ -138,7 +138,7 @@ struct gdev {
 	uint64_t due_ns;  /* the moment to hold it for which it was looked at */
 	struct holder_proc holder;
 	uint64_t free_ns;	 /* what a holder takes here to free its memory; 0: not known yet */
-	uint64_t turn_ns;	 /* when gdev_on_time() was here last */
+	uint64_t turn_ns;	 /* when look_on_time() was here last */
 	pid_t gone_pid;		 /* its last holder, under the number that it was listed with */
 	uint64_t gone_ns;	 /* when that was waited for */
 	int lock_fd;		 /* @tenure/dev/UUID while held, or -1 */
@@ -178,7 +178,7 @@ struct gdev {
 	bool dirty;				/* clients have not been told of the last change */
 };
 
-struct gclient {
+struct client {
 	bool used;
 	int fd; /* -1: its agent is gone, the policy is kept until orphan_until_ns */
 	pid_t pid;
@@ -214,7 +214,7 @@ struct guard {
 	uint32_t flags;
 	enum pid_class pid_class;
 	bool hidden_possible; /* we are in a PID namespace: neighbours may not be listed */
-	bool hidden_seen;     /* somebody who is not listed was here (gjudge_note_hidden()) */
+	bool hidden_seen;     /* somebody who is not listed was here (verdict_note_hidden()) */
 	uint64_t started_wall_ns;
 	uint64_t born_ns; /* it is the guard since: no other one has started a holder after that */
 	uint64_t quit_ns; /* told to end: at the latest then */
@@ -229,52 +229,52 @@ struct guard {
 	bool greeted; /* an agent was here */
 	uint64_t rescan_ns;
 	uint32_t n_devs;
-	struct gdev devs[EYES_SLOTS_MAX];
-	struct gclient clients[GUARD_CLIENTS_MAX];
+	struct device devs[EYES_SLOTS_MAX];
+	struct client clients[GUARD_CLIENTS_MAX];
 	uint64_t n_asked;
 	bool assign_due; /* whose rule comes first on which device may have changed */
-	struct glease leases[GUARD_LEASES_MAX];
+	struct lease leases[GUARD_LEASES_MAX];
 	struct hold_policy plain; /* the defaults: for a device that no policy selects */
 	uint64_t last_event;
 	struct guard_event events[EVENT_RING]; /* event seq is at seq % EVENT_RING */
 };
 
-static inline struct gclient *gdev_owner(struct guard *g, const struct gdev *d)
+static inline struct client *device_owner(struct guard *g, const struct device *d)
 {
 	return d->owner >= 0 ? &g->clients[d->owner] : NULL;
 }
 
 /* The policy by which d is held: its owner's, or the defaults where only a lease wants it. */
-static inline const struct hold_policy *gdev_policy(const struct guard *g, const struct gdev *d)
+static inline const struct hold_policy *device_policy(const struct guard *g, const struct device *d)
 {
 	return d->owner >= 0 ? &g->clients[d->owner].policy : &g->plain;
 }
 
-static inline bool gdev_letting_go(const struct gdev *d)
+static inline bool device_letting_go(const struct device *d)
 {
 	return d->state == DEV_YIELDING || d->state == DEV_LENDING;
 }
 
-static inline bool gdev_holds(const struct gdev *d)
+static inline bool device_holds(const struct device *d)
 {
 	return d->state == DEV_HOLDING || d->state == DEV_HELD;
 }
 
 /* A holder of ours has memory there, or had just now. */
-static inline bool gdev_occupied(const struct gdev *d)
+static inline bool device_occupied(const struct device *d)
 {
-	return gdev_holds(d) || gdev_letting_go(d);
+	return device_holds(d) || device_letting_go(d);
 }
 
 /* Its policy has d, which is a device that can be held. */
-static inline bool gclient_owns(const struct guard *g, const struct gclient *c,
-				const struct gdev *d)
+static inline bool client_owns(const struct guard *g, const struct client *c,
+			       const struct device *d)
 {
 	return d->owner == (int)(c - g->clients) && d->known && !d->id.mig_parent;
 }
 
 /* The client of that instance; NULL: it has none, not even one that is waited for. */
-static inline struct gclient *gclient_find(struct guard *g, const char *instance)
+static inline struct client *client_find(struct guard *g, const char *instance)
 {
 	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
 		if (g->clients[i].used && !strcmp(g->clients[i].instance, instance))

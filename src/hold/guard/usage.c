@@ -11,9 +11,9 @@
 #define UTIL_MEAN_NS NS_PER_S
 
 /* NVML does not say whose memory it is, but there is nobody else whose it could be. */
-static uint64_t all_in_use(struct guard *g, const struct gdev *d)
+static uint64_t all_in_use(struct guard *g, const struct device *d)
 {
-	const struct gpu_look *look = &d->sight.look;
+	const struct gpu_look *look = &d->sample.look;
 	uint64_t ours = d->holder.pid ? d->holder.held : 0;
 
 	for (uint32_t i = 0; i < look->procs.n; i++)
@@ -29,11 +29,11 @@ static bool tells_tasks(const struct guard *g)
 	return g->pid_class != PIDS_HOST && g->pid_class != PIDS_NONE;
 }
 
-static uint64_t in_use(struct guard *g, const struct gdev *d, const struct glease *l)
+static uint64_t in_use(struct guard *g, const struct device *d, const struct lease *l)
 {
 	if (l->n_procs ? !l->n_unknown : tells_tasks(g))
 		return l->used_bytes;
-	if (!(d->sight.look.valid & GPU_VALID_MEM) || d->n_leases != 1 || d->who_pid)
+	if (!(d->sample.look.valid & GPU_VALID_MEM) || d->n_leases != 1 || d->who_pid)
 		return UINT64_MAX;
 	return all_in_use(g, d);
 }
@@ -42,19 +42,19 @@ static uint64_t in_use(struct guard *g, const struct gdev *d, const struct gleas
  * The task was handed the device: it is listed, or, where it will not be, our hold had let go
  * before this look. What shows until then is our holder's.
  */
-static bool was_handed_over(const struct guard *g, const struct gdev *d, const struct glease *l)
+static bool was_handed_over(const struct guard *g, const struct device *d, const struct lease *l)
 {
 	if (l->use.came_ns || l->n_procs)
 		return true;
-	return !tells_tasks(g) && !gdev_occupied(d) && d->sight.look.begin_ns >= d->since_ns;
+	return !tells_tasks(g) && !device_occupied(d) && d->sample.look.begin_ns >= d->since_ns;
 }
 
 /* Other looks than complete ones repeat what an earlier one read. */
-static void add_utilisation(const struct gdev *d, struct guse *u)
+static void add_utilisation(const struct device *d, struct lease_usage *u)
 {
-	const struct gpu_look *look = &d->sight.look;
+	const struct gpu_look *look = &d->sample.look;
 
-	if (!d->sight.complete || look->end_ns < u->from_ns)
+	if (!d->sample.complete || look->end_ns < u->from_ns)
 		return;
 	if (look->valid & GPU_VALID_UTIL) {
 		u->busy_ns += (look->end_ns - u->counted_ns) / 100 * look->util;
@@ -64,21 +64,21 @@ static void add_utilisation(const struct gdev *d, struct guse *u)
 }
 
 /* Where a load of ours was there before, the mean of the first second is partly that one's. */
-static void begin(const struct guard *g, const struct gdev *d, struct guse *u)
+static void begin(const struct guard *g, const struct device *d, struct lease_usage *u)
 {
-	bool loaded = d->holder.pid && gdev_policy(g, d)->load != LOAD_NONE;
+	bool loaded = d->holder.pid && device_policy(g, d)->load != LOAD_NONE;
 
-	u->came_ns = u->counted_ns = d->sight.look.end_ns;
+	u->came_ns = u->counted_ns = d->sample.look.end_ns;
 	u->from_ns = u->came_ns + (loaded ? UTIL_MEAN_NS : 0);
 }
 
-void guse_on_look(struct guard *g, const struct gdev *d, struct glease *l)
+void lease_usage_on_look(struct guard *g, const struct device *d, struct lease *l)
 {
-	struct guse *u = &l->use;
-	uint64_t now = d->sight.look.end_ns;
+	struct lease_usage *u = &l->use;
+	uint64_t now = d->sample.look.end_ns;
 	uint64_t growing_ns = l->stage == LEASE_OVER ? 0 : TELL_PEAK_NS;
 
-	if (l->stage < LEASE_GRANTED || d->sight.code < 0)
+	if (l->stage < LEASE_GRANTED || d->sample.code < 0)
 		return;
 	if (!u->told_ns)
 		u->told_ns = now;
@@ -97,9 +97,9 @@ void guse_on_look(struct guard *g, const struct gdev *d, struct glease *l)
 		l->due |= DUE_USE;
 }
 
-struct msg_lease_use guse_message(struct glease *l)
+struct msg_lease_use lease_usage_message(struct lease *l)
 {
-	struct guse *u = &l->use;
+	struct lease_usage *u = &l->use;
 
 	u->told_ns = u->looked_ns;
 	u->told_peak_bytes = u->peak_bytes;

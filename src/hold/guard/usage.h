@@ -11,9 +11,9 @@
 #include "hold/guard/types.h"
 
 /* d was looked at, and l, which is on it, knows its processes. Sets DUE_USE where it is time. */
-void guse_on_look(struct guard *g, const struct gdev *d, struct glease *l);
+void lease_usage_on_look(struct guard *g, const struct device *d, struct lease *l);
 
 /* What MSG_LEASE_USE says now. */
-struct msg_lease_use guse_message(struct glease *l);
+struct msg_lease_use lease_usage_message(struct lease *l);
 
 #endif

@@ -40,11 +40,11 @@ static bool is_listed(const struct gpu_procs *procs, pid_t pid)
 }
 
 /* The first process that is not ours; counts those that may be. NULL: none. */
-static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
+static const struct gpu_proc *find_foreign(struct guard *g, struct device *d,
 					   uint64_t *ret_ours_bytes,
 					   const struct gpu_proc **ret_task)
 {
-	const struct gpu_procs *procs = &d->sight.look.procs;
+	const struct gpu_procs *procs = &d->sample.look.procs;
 	unsigned int maybes = 0;
 
 	*ret_ours_bytes = 0;
@@ -55,7 +55,7 @@ static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
 		enum ownership own = own_classify(g, d, p);
 
 		if (own == OWN_FOREIGN && p->graphics &&
-		    (!gdev_occupied(d) || own_was_before(d, p->pid)))
+		    (!device_occupied(d) || own_was_before(d, p->pid)))
 			continue; /* a desktop: its memory decides */
 		/* Of several one is not ours; and none of them is, where our holder is listed. */
 		if (own == OWN_FOREIGN ||
@@ -71,22 +71,22 @@ static const struct gpu_proc *find_foreign(struct guard *g, struct gdev *d,
 	return NULL;
 }
 
-bool gjudge_may_hide(const struct guard *g)
+bool verdict_may_hide(const struct guard *g)
 {
 	return g->hidden_possible || g->hidden_seen || g->pid_class == PIDS_NONE ||
 	       g->pid_class == PIDS_HOST;
 }
 
-uint64_t gjudge_used(const struct gdev *d)
+uint64_t verdict_used(const struct device *d)
 {
-	uint64_t used = d->sight.look.used;
+	uint64_t used = d->sample.look.used;
 
 	return used - (d->excused_bytes < used ? d->excused_bytes : used);
 }
 
-uint64_t gjudge_own_bytes(const struct gdev *d)
+uint64_t verdict_own_bytes(const struct device *d)
 {
-	const struct gpu_procs *procs = &d->sight.look.procs;
+	const struct gpu_procs *procs = &d->sample.look.procs;
 
 	for (uint32_t i = 0; i < procs->n; i++)
 		if (procs->p[i].pid == d->holder.listed_pid && !procs->p[i].graphics &&
@@ -96,34 +96,34 @@ uint64_t gjudge_own_bytes(const struct gdev *d)
 }
 
 /* There is no figure yet, and all that our holder takes is there. */
-static bool is_early(const struct guard *g, const struct gdev *d)
+static bool is_early(const struct guard *g, const struct device *d)
 {
 	return !d->settled_used && d->state == DEV_HELD && d->steady_ns &&
-	       d->sight.look.begin_ns > d->steady_ns && gjudge_may_hide(g);
+	       d->sample.look.begin_ns > d->steady_ns && verdict_may_hide(g);
 }
 
-static uint64_t risen(const struct guard *g, const struct gdev *d)
+static uint64_t risen(const struct guard *g, const struct device *d)
 {
-	uint64_t used = gjudge_used(d);
+	uint64_t used = verdict_used(d);
 
 	if (is_early(g, d))
-		return settle_early(&d->settle, used, gjudge_own_bytes(d), d->holder.held);
+		return settle_early(&d->settle, used, verdict_own_bytes(d), d->holder.held);
 	return d->settled_used && used > d->settled_used ? used - d->settled_used : 0;
 }
 
-uint64_t gjudge_rise_due(const struct guard *g, const struct gdev *d)
+uint64_t verdict_rise_due(const struct guard *g, const struct device *d)
 {
 	if (!d->rise_since_ns)
 		return UINT64_MAX;
-	if (d->n_awaited || gjudge_may_hide(g))
+	if (d->n_awaited || verdict_may_hide(g))
 		return d->rise_since_ns;
 	return d->rise_since_ns +
-	       (risen(g, d) >= GJUDGE_CONTEXT_BYTES ? GJUDGE_UNLISTED_NS : GJUDGE_RISE_NS);
+	       (risen(g, d) >= VERDICT_CONTEXT_BYTES ? VERDICT_UNLISTED_NS : VERDICT_RISE_NS);
 }
 
-static bool memory_rises(struct guard *g, struct gdev *d)
+static bool memory_rises(struct guard *g, struct device *d)
 {
-	uint64_t now = d->sight.look.end_ns;
+	uint64_t now = d->sample.look.end_ns;
 
 	if (risen(g, d) <= RISE_BYTES) {
 		d->rise_since_ns = 0;
@@ -131,30 +131,30 @@ static bool memory_rises(struct guard *g, struct gdev *d)
 	}
 	if (!d->rise_since_ns)
 		d->rise_since_ns = now;
-	return now >= gjudge_rise_due(g, d);
+	return now >= verdict_rise_due(g, d);
 }
 
 /* Unlisted memory on a device that is not held. Beside a task it says nothing. */
-static enum verdict judge_rest(struct guard *g, struct gdev *d, uint64_t ours)
+static enum verdict judge_rest(struct guard *g, struct device *d, uint64_t ours)
 {
-	uint64_t used = d->sight.look.used;
+	uint64_t used = d->sample.look.used;
 
 	used = used > ours ? used - ours : 0;
-	if (d->n_running || used <= gdev_policy(g, d)->idle_below_bytes)
+	if (d->n_running || used <= device_policy(g, d)->idle_below_bytes)
 		return SEEN_CLEAR;
-	gdev_say(d, "%.1f GiB in use by processes that are not listed", in_gib(used));
+	device_say(d, "%.1f GiB in use by processes that are not listed", in_gib(used));
 	return SEEN_FOREIGN;
 }
 
-static enum verdict judge_memory(struct guard *g, struct gdev *d, uint64_t ours)
+static enum verdict judge_memory(struct guard *g, struct device *d, uint64_t ours)
 {
-	if (gdev_occupied(d)) {
+	if (device_occupied(d)) {
 		if (!memory_rises(g, d))
 			return SEEN_CLEAR;
 		if (d->n_awaited)
 			return SEEN_OURS; /* who it is shows some ms later, with the memory free */
-		gdev_say(d, "%.2f GiB came into use by a process that is not listed",
-			 in_gib(risen(g, d)));
+		device_say(d, "%.2f GiB came into use by a process that is not listed",
+			   in_gib(risen(g, d)));
 		if (is_early(g, d))
 			settle_doubt(&d->settle);
 		return SEEN_FOREIGN;
@@ -164,7 +164,7 @@ static enum verdict judge_memory(struct guard *g, struct gdev *d, uint64_t ours)
 	return judge_rest(g, d, ours);
 }
 
-enum verdict gjudge_foreign(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who)
+enum verdict verdict_foreign(struct guard *g, struct device *d, const struct gpu_proc **ret_who)
 {
 	const struct gpu_proc *task;
 	uint64_t ours;
@@ -173,22 +173,22 @@ enum verdict gjudge_foreign(struct guard *g, struct gdev *d, const struct gpu_pr
 	return *ret_who ? SEEN_FOREIGN : judge_rest(g, d, ours);
 }
 
-enum verdict gjudge(struct guard *g, struct gdev *d, const struct gpu_proc **ret_who)
+enum verdict verdict_of(struct guard *g, struct device *d, const struct gpu_proc **ret_who)
 {
 	const struct gpu_proc *task;
 	uint64_t ours;
 	char text[XID_TEXT_MAX];
-	const char *unfit = d->xid ? xid_text(d->xid, text) : gpu_unfit(&d->id, &d->sight.look);
+	const char *unfit = d->xid ? xid_text(d->xid, text) : gpu_unfit(&d->id, &d->sample.look);
 
 	*ret_who = NULL;
 	if (unfit && !d->n_running) {
-		gdev_say(d, "%s", unfit);
+		device_say(d, "%s", unfit);
 		return SEEN_UNFIT;
 	}
 	*ret_who = find_foreign(g, d, &ours, &task);
 	if (*ret_who)
 		return SEEN_FOREIGN;
-	if (task && gdev_holds(d)) {
+	if (task && device_holds(d)) {
 		*ret_who = task;
 		return SEEN_OURS;
 	}
@@ -196,7 +196,7 @@ enum verdict gjudge(struct guard *g, struct gdev *d, const struct gpu_proc **ret
 }
 
 /* How long the newcomer had been opening device nodes before the verdict. */
-void gjudge_note_hint(const struct guard *g, struct gdev *d, uint64_t since_ns)
+void verdict_note_hint(const struct guard *g, struct device *d, uint64_t since_ns)
 {
 	uint64_t opened = hints_open_since(&g->hints, since_ns);
 
@@ -205,7 +205,7 @@ void gjudge_note_hint(const struct guard *g, struct gdev *d, uint64_t since_ns)
 }
 
 /* Once per process: whose it is, and since when it was on its way. */
-static void identify_who(struct guard *g, struct gdev *d, pid_t pid)
+static void identify_who(struct guard *g, struct device *d, pid_t pid)
 {
 	struct proc_peek peek = { .uid = (uid_t)-1 };
 
@@ -216,12 +216,12 @@ static void identify_who(struct guard *g, struct gdev *d, pid_t pid)
 	d->who_comm[0] = '\0';
 	if (proc_peek(pid, &peek) < 0 && peek.uid == (uid_t)-1)
 		return;
-	gjudge_note_hint(g, d, proc_start_mono_ns(peek.start));
+	verdict_note_hint(g, d, proc_start_mono_ns(peek.start));
 	d->who_uid = peek.uid;
 	(void)str_copy(d->who_comm, sizeof(d->who_comm), peek.comm);
 }
 
-void gjudge_name(struct guard *g, struct gdev *d, const struct gpu_proc *who)
+void verdict_name(struct guard *g, struct device *d, const struct gpu_proc *who)
 {
 	char name[64] = "", used[32] = "";
 
@@ -232,18 +232,18 @@ void gjudge_name(struct guard *g, struct gdev *d, const struct gpu_proc *who)
 	if (who->used_known && who->used_bytes)
 		(void)str_print(used, sizeof(used), ", %.1f GiB", in_gib(who->used_bytes));
 	if (!strcmp(d->who_comm, HOLDER_COMM))
-		gdev_say(d, "tenure of uid %u (PID %d)", d->who_uid, (int)who->pid);
+		device_say(d, "tenure of uid %u (PID %d)", d->who_uid, (int)who->pid);
 	else
-		gdev_say(d, "PID %d%s%s", (int)who->pid, name,
-			 used[0] || !who->used_known ? used : " just started");
+		device_say(d, "PID %d%s%s", (int)who->pid, name,
+			   used[0] || !who->used_known ? used : " just started");
 	d->reason_pid = who->pid;
 }
 
 /* Memory in use on a device without a holder that listed processes do not explain, or 0. */
-static uint64_t unexplained(const struct gdev *d)
+static uint64_t unexplained(const struct device *d)
 {
-	const struct gpu_procs *procs = &d->sight.look.procs;
-	uint64_t left = d->sight.look.used;
+	const struct gpu_procs *procs = &d->sample.look.procs;
+	uint64_t left = d->sample.look.used;
 
 	if (d->holder.pid || procs->n_total > procs->n)
 		return 0;
@@ -255,11 +255,12 @@ static uint64_t unexplained(const struct gdev *d)
 	return left;
 }
 
-void gjudge_note_hidden(struct guard *g, struct gdev *d, enum verdict v, const struct gpu_proc *who)
+void verdict_note_hidden(struct guard *g, struct device *d, enum verdict v,
+			 const struct gpu_proc *who)
 {
-	uint64_t now = d->sight.look.begin_ns;
-	bool rest = !gdev_occupied(d) && !d->n_leases && v == SEEN_FOREIGN &&
-		    unexplained(d) > gdev_policy(g, d)->idle_below_bytes;
+	uint64_t now = d->sample.look.begin_ns;
+	bool rest = !device_occupied(d) && !d->n_leases && v == SEEN_FOREIGN &&
+		    unexplained(d) > device_policy(g, d)->idle_below_bytes;
 
 	if (g->hidden_seen)
 		return;
@@ -274,7 +275,7 @@ void gjudge_note_hidden(struct guard *g, struct gdev *d, enum verdict v, const s
 		return;
 	g->hidden_seen = true;
 	own_lower_class(g);
-	(void)gevent_add(g, d, EVENT_NOTE,
-			 "a process that is not listed uses its memory: processes are hidden from "
-			 "us here, so memory that rises is the verdict from now on");
+	(void)event_add(g, d, EVENT_NOTE,
+			"a process that is not listed uses its memory: processes are hidden from "
+			"us here, so memory that rises is the verdict from now on");
 }

@@ -19,7 +19,7 @@ static const char *const advice[XID_KIND_MAX] = {
 };
 
 /* Note that xid is told now; false: it was just told. The oldest makes room for one that is new. */
-static bool note_told(struct gdev *d, uint32_t xid, uint64_t now)
+static bool note_told(struct device *d, uint32_t xid, uint64_t now)
 {
 	struct xid_told *place = &d->xids_told[0];
 
@@ -35,7 +35,8 @@ static bool note_told(struct gdev *d, uint32_t xid, uint64_t now)
 	return true;
 }
 
-static void tell(struct guard *g, struct gdev *d, const struct eyes_error *err, enum xid_kind kind)
+static void tell(struct guard *g, struct device *d, const struct eyes_error *err,
+		 enum xid_kind kind)
 {
 	char text[XID_TEXT_MAX], times[32] = "";
 
@@ -43,11 +44,11 @@ static void tell(struct guard *g, struct gdev *d, const struct eyes_error *err, 
 		return;
 	if (err->n > 1)
 		(void)str_print(times, sizeof(times), ", %u times", err->n);
-	(void)gevent_add(g, d, EVENT_NOTE, "%s%s: %s", xid_text(err->xid, text), times,
-			 advice[kind]);
+	(void)event_add(g, d, EVENT_NOTE, "%s%s: %s", xid_text(err->xid, text), times,
+			advice[kind]);
 }
 
-static void on_trouble(struct guard *g, struct gdev *d, uint32_t xid)
+static void on_trouble(struct guard *g, struct device *d, uint32_t xid)
 {
 	char text[XID_TEXT_MAX];
 
@@ -57,32 +58,32 @@ static void on_trouble(struct guard *g, struct gdev *d, uint32_t xid)
 	d->vacant = d->clear = false;
 	d->dirty = true;
 	(void)xid_text(xid, text);
-	if (gdev_holds(d))
-		gdev_unwant(g, d, text);
+	if (device_holds(d))
+		device_unwant(g, d, text);
 	else if (d->failing)
-		gdev_say(d, "cannot be seen: %s; %s", d->sight.trouble, text);
+		device_say(d, "cannot be seen: %s; %s", d->sample.trouble, text);
 	else if (d->state == DEV_IDLE || d->state == DEV_BUSY)
-		gdev_say(d, "%s", text);
+		device_say(d, "%s", text);
 	if (d->state == DEV_IDLE)
-		(void)gstep(g, d, EV_FOREIGN);
+		(void)device_step(g, d, EV_FOREIGN);
 	eyes_look_now(g->eyes, d->slot);
 }
 
 /* The card that it is of, or an instance of that. */
-static bool concerns(const struct guard *g, const struct gdev *d, const struct eyes_error *err)
+static bool concerns(const struct guard *g, const struct device *d, const struct eyes_error *err)
 {
 	return (uint32_t)err->slot == d->slot ||
 	       (d->id.mig >= 0 && d->id.index == g->devs[err->slot].id.index);
 }
 
-void gxid_on_error(struct guard *g, const struct eyes_error *err)
+void xid_guard_on_error(struct guard *g, const struct eyes_error *err)
 {
 	enum xid_kind kind = xid_kind(err->xid);
 	char text[XID_TEXT_MAX];
 
 	if (err->slot < 0 || (uint32_t)err->slot >= g->n_devs) {
-		(void)gevent_add(g, NULL, EVENT_NOTE, "%s of a GPU that is not known here",
-				 xid_text(err->xid, text));
+		(void)event_add(g, NULL, EVENT_NOTE, "%s of a GPU that is not known here",
+				xid_text(err->xid, text));
 		return;
 	}
 	tell(g, &g->devs[err->slot], err, kind);
@@ -91,30 +92,30 @@ void gxid_on_error(struct guard *g, const struct eyes_error *err)
 			on_trouble(g, &g->devs[i], err->xid);
 }
 
-void gxid_take(struct guard *g)
+void xid_guard_take(struct guard *g)
 {
 	struct eyes_error err;
 
 	while (eyes_next_error(g->eyes, &err))
-		gxid_on_error(g, &err);
+		xid_guard_on_error(g, &err);
 }
 
-void gxid_forget(struct guard *g, struct gdev *d, const char *why)
+void xid_guard_forget(struct guard *g, struct device *d, const char *why)
 {
 	char text[XID_TEXT_MAX];
 
 	if (!d->xid)
 		return;
-	(void)gevent_add(g, d, EVENT_NOTE, "%s counts no more: %s", xid_text(d->xid, text), why);
+	(void)event_add(g, d, EVENT_NOTE, "%s counts no more: %s", xid_text(d->xid, text), why);
 	d->xid = 0;
 	(void)memset(d->xids_told, 0, sizeof(d->xids_told));
 	if (d->state == DEV_BUSY)
-		gdev_say(d, "%s", why);
+		device_say(d, "%s", why);
 	d->dirty = true;
 	eyes_look_now(g->eyes, d->slot);
 }
 
-char *gxid_suffix(const struct gdev *d, char buf[XID_TEXT_MAX + 2])
+char *xid_guard_suffix(const struct device *d, char buf[XID_TEXT_MAX + 2])
 {
 	char text[XID_TEXT_MAX];
 

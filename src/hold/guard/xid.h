@@ -19,16 +19,16 @@
 #include "hold/guard/types.h"
 
 /* Take what the eyes have read. */
-void gxid_take(struct guard *g);
+void xid_guard_take(struct guard *g);
 
 /* One report. */
-void gxid_on_error(struct guard *g, const struct eyes_error *err);
+void xid_guard_on_error(struct guard *g, const struct eyes_error *err);
 
 /* The device may be used again, and why. Nothing where there was no error. */
-void gxid_forget(struct guard *g, struct gdev *d, const char *why);
+void xid_guard_forget(struct guard *g, struct device *d, const char *why);
 
 /* "; XID 79 (GPU has fallen off the bus)" behind a reason; empty where there was no error. Returns
  * buf. */
-char *gxid_suffix(const struct gdev *d, char buf[XID_TEXT_MAX + 2]);
+char *xid_guard_suffix(const struct device *d, char buf[XID_TEXT_MAX + 2]);
 
 #endif

@@ -20,7 +20,7 @@
 
 struct world {
 	struct guard *g;
-	struct gdev *d;
+	struct device *d;
 	int far; /* the holder's end */
 	pid_t holder;
 };
@@ -38,7 +38,7 @@ void see_holder(struct world *w, uint64_t used);
 uint16_t told(struct world *w);
 void says(struct world *w, enum holder_type type, uint64_t bytes);
 
-/* As ghold_begin() leaves it, with a child that does nothing in the holder's place. */
+/* As hold_begin() leaves it, with a child that does nothing in the holder's place. */
 void start_holder(struct world *w);
 /* The same, and it has 70 GiB of 80; its context is one more. */
 void hold(struct world *w);

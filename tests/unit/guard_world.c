@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "gdev_world.h"
+#include "guard_world.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -47,16 +47,16 @@ int world_setup(void **state)
 	assert_int_equal(eyes_open(&w->g->eyes, &e), 0);
 	w->g->n_devs = 1;
 	w->g->ready = w->g->looked = true;
-	*w->d = (struct gdev){ .owner = -1,
-			       .known = true,
-			       .present = true,
-			       .lock_fd = -1,
-			       .state = DEV_LEFT,
-			       .holder = { .fd = -1 } };
+	*w->d = (struct device){ .owner = -1,
+				 .known = true,
+				 .present = true,
+				 .lock_fd = -1,
+				 .state = DEV_LEFT,
+				 .holder = { .fd = -1 } };
 	/* The names of devices are known to the whole machine, on which this may run twice. */
 	(void)str_print(w->d->id.uuid, sizeof(w->d->id.uuid), "GPU-%d", (int)getpid());
 	w->d->id.mig = -1;
-	w->g->clients[0] = (struct gclient){ .used = true, .fd = -1, .has_policy = true };
+	w->g->clients[0] = (struct client){ .used = true, .fd = -1, .has_policy = true };
 	(void)strcpy(w->g->clients[0].instance, "test");
 	policy_defaults(&w->g->clients[0].policy);
 	w->g->clients[0].policy.idle_for_ms = 0;
@@ -87,7 +87,7 @@ int world_teardown(void **state)
 
 void see(struct world *w, uint64_t used, const pid_t *pids, uint32_t n, uint32_t n_graphics)
 {
-	struct sight *s = &w->d->sight;
+	struct sample *s = &w->d->sample;
 
 	s->seq++;
 	s->code = 0;
@@ -107,7 +107,7 @@ void see(struct world *w, uint64_t used, const pid_t *pids, uint32_t n, uint32_t
 	for (uint32_t i = 0; i < n; i++)
 		if (pids[i] == w->holder || pids[i] == w->d->holder.listed_pid)
 			s->look.procs.p[i].used_bytes += w->d->holder.held;
-	gdev_on_sight(w->g, w->d);
+	look_on_sample(w->g, w->d);
 	w->d->check = false;
 }
 
@@ -135,14 +135,14 @@ void says(struct world *w, enum holder_type type, uint64_t bytes)
 				.at_ns = clock_mono_ns() };
 
 	assert_int_equal(sock_send(w->far, &m, sizeof(m)), 0);
-	ghold_on_holder(w->g, w->d);
+	hold_on_holder(w->g, w->d);
 }
 
 void start_holder(struct world *w)
 {
 	int pair[2];
 
-	w->d->before = w->d->sight.look.procs;
+	w->d->before = w->d->sample.look.procs;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	w->holder = fork();
 	if (w->holder == 0) {

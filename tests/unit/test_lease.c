@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Leases on one device in the guard: promised, handed over, taken, returned (gdev_world.h). */
+/* Leases on one device in the guard: promised, handed over, taken, returned (guard_world.h). */
 
 #include <errno.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "base/proc.h"
 #include "base/sock.h"
 #include "base/str.h"
-#include "gdev_world.h"
+#include "guard_world.h"
 #include "hold/guard/client.h"
 #include "hold/guard/device.h"
 #include "hold/guard/hold.h"
@@ -26,21 +26,21 @@
 #include "hold/guard/requests.h"
 #include "hold/guard/usage.h"
 
-static struct glease *promise(struct world *w, uint32_t flags)
+static struct lease *promise(struct world *w, uint32_t flags)
 {
 	struct msg_lease m = { .head = PROTO_HEAD(MSG_LEASE, struct msg_lease),
 			       .id = { .task = 1, .attempt = 1 },
 			       .flags = flags };
 
 	(void)str_copy(m.uuid, sizeof(m.uuid), w->d->id.uuid);
-	gorder_on_lease(w->g, &w->g->clients[0], &m);
+	request_lease(w->g, &w->g->clients[0], &m);
 	return w->d->n_leases ? &w->g->leases[0] : NULL;
 }
 
 /* This process is the shim, so it and its children are the task's. */
-static struct glease *grant_with(struct world *w, uint32_t flags)
+static struct lease *grant_with(struct world *w, uint32_t flags)
 {
-	struct glease *l = promise(w, flags);
+	struct lease *l = promise(w, flags);
 	struct msg_grant m = { .head = PROTO_HEAD(MSG_GRANT, struct msg_grant),
 			       .id = { .task = 1, .attempt = 1 },
 			       .pid = getpid() };
@@ -49,13 +49,13 @@ static struct glease *grant_with(struct world *w, uint32_t flags)
 	assert_non_null(l);
 	assert_int_equal(proc_identify(getpid(), &self), 0);
 	m.start = self.start;
-	gorder_on_grant(w->g, &w->g->clients[0], &m);
+	request_grant(w->g, &w->g->clients[0], &m);
 	return l;
 }
 
-static struct glease *grant(struct world *w)
+static struct lease *grant(struct world *w)
 {
-	struct glease *l = grant_with(w, 0);
+	struct lease *l = grant_with(w, 0);
 
 	assert_int_equal(l->stage, LEASE_GRANTED);
 	return l;
@@ -66,7 +66,7 @@ static void unlease(struct world *w)
 	struct msg_unlease m = { .head = PROTO_HEAD(MSG_UNLEASE, struct msg_unlease),
 				 .id = { .task = 1, .attempt = 1 } };
 
-	gorder_on_unlease(w->g, &w->g->clients[0], &m);
+	request_unlease(w->g, &w->g->clients[0], &m);
 }
 
 static void see_with(struct world *w, uint64_t used, pid_t other)
@@ -79,7 +79,7 @@ static void see_with(struct world *w, uint64_t used, pid_t other)
 static void test_hand_over(void **state)
 {
 	struct world *w = *state;
-	struct glease *l;
+	struct lease *l;
 
 	hold(w);
 	l = grant(w);
@@ -95,7 +95,7 @@ static void test_hand_over(void **state)
 	assert_int_equal(w->d->yields, 0);
 	/* The context stays, and a neighbour changes nothing. */
 	see_with(w, 40 * GIBS, getpid());
-	gdev_on_time(w->g, w->d, clock_mono_ns() + NS_PER_S / 4);
+	look_on_time(w->g, w->d, clock_mono_ns() + NS_PER_S / 4);
 	assert_int_equal(told(w), 0);
 	assert_true(w->d->holder.kept && !w->d->holder.end_at_ns);
 
@@ -112,15 +112,14 @@ static void test_hand_over(void **state)
 }
 
 /* That many seconds after base a look was complete that read that utilisation. */
-static void see_util(struct world *w, struct glease *l, uint64_t base, double after_s,
-		     uint32_t util)
+static void see_util(struct world *w, struct lease *l, uint64_t base, double after_s, uint32_t util)
 {
-	struct sight *s = &w->d->sight;
+	struct sample *s = &w->d->sample;
 
 	s->look.valid |= GPU_VALID_UTIL;
 	s->look.util = util;
 	s->look.begin_ns = s->look.end_ns = base + (uint64_t)(after_s * (double)NS_PER_S);
-	guse_on_look(w->g, w->d, l);
+	lease_usage_on_look(w->g, w->d, l);
 }
 
 /* Until the device is handed over its utilisation is that of our own load. */
@@ -128,25 +127,25 @@ static void test_use_counts_from_the_hand_over(void **state)
 {
 	struct world *w = *state;
 	uint64_t base = clock_mono_ns();
-	struct glease *l;
+	struct lease *l;
 
 	hold(w);
 	l = grant(w);
 	for (int i = 1; i <= 8; i++)
 		see_util(w, l, base, i, 75);
-	assert_int_equal(guse_message(l).util_ns, 0);
+	assert_int_equal(lease_usage_message(l).util_ns, 0);
 	l->n_procs = 1;
 	see_util(w, l, base, 9, 75);
 	see_util(w, l, base, 9.5, 40); /* half of that mean is older */
-	assert_int_equal(guse_message(l).util_ns, 0);
-	w->d->sight.complete = false; /* one that repeats it */
+	assert_int_equal(lease_usage_message(l).util_ns, 0);
+	w->d->sample.complete = false; /* one that repeats it */
 	see_util(w, l, base, 10, 40);
-	assert_int_equal(guse_message(l).util_ns, 0);
-	w->d->sight.complete = true;
+	assert_int_equal(lease_usage_message(l).util_ns, 0);
+	w->d->sample.complete = true;
 	see_util(w, l, base, 10.5, 20);
 	see_util(w, l, base, 12, 40);
-	assert_int_equal(guse_message(l).util_ns, 3 * NS_PER_S);
-	assert_int_equal(guse_message(l).util_permille, 300);
+	assert_int_equal(lease_usage_message(l).util_ns, 3 * NS_PER_S);
+	assert_int_equal(lease_usage_message(l).util_permille, 300);
 }
 
 /* Without a load of ours there is nothing to wait for. */
@@ -154,19 +153,19 @@ static void test_use_where_nothing_was_held(void **state)
 {
 	struct world *w = *state;
 	uint64_t base = clock_mono_ns();
-	struct glease *l;
+	struct lease *l;
 
 	see(w, 0, NULL, 0, 0);
 	l = grant_with(w, 0);
 	see(w, 0, NULL, 0, 0);
 	assert_int_equal(l->stage, LEASE_GRANTED);
 	see_util(w, l, base, 1, 0);
-	assert_int_equal(guse_message(l).util_ns, 0);
+	assert_int_equal(lease_usage_message(l).util_ns, 0);
 	l->n_procs = 1;
 	see_util(w, l, base, 2, 0);
 	see_util(w, l, base, 2.5, 80);
-	assert_int_equal(guse_message(l).util_ns, NS_PER_S / 2);
-	assert_int_equal(guse_message(l).util_permille, 800);
+	assert_int_equal(lease_usage_message(l).util_ns, NS_PER_S / 2);
+	assert_int_equal(lease_usage_message(l).util_permille, 800);
 }
 
 /* Where processes are not listed the memory of a hold that is still there is no task's. */
@@ -174,25 +173,25 @@ static void test_use_of_the_unlisted_counts_from_the_hand_over(void **state)
 {
 	struct world *w = *state;
 	uint64_t base = clock_mono_ns();
-	struct glease *l;
+	struct lease *l;
 
 	hold(w);
 	l = grant(w);
 	w->g->pid_class = PIDS_NONE;
-	w->d->sight.look.procs.n = 0;
+	w->d->sample.look.procs.n = 0;
 	see_util(w, l, base, 2, 75);
 	see_util(w, l, base, 3, 75);
-	assert_int_equal(guse_message(l).util_ns, 0);
-	assert_int_equal(guse_message(l).peak_bytes, 0);
+	assert_int_equal(lease_usage_message(l).util_ns, 0);
+	assert_int_equal(lease_usage_message(l).peak_bytes, 0);
 	w->d->holder.held = 0;
-	w->d->sight.look.used = 40 * GIBS;
+	w->d->sample.look.used = 40 * GIBS;
 	w->d->state = DEV_LENT;
 	w->d->since_ns = base + 4 * NS_PER_S;
 	see_util(w, l, base, 4, 0);
 	see_util(w, l, base, 6, 50);
-	assert_int_equal(guse_message(l).util_ns, 2 * NS_PER_S);
-	assert_int_equal(guse_message(l).util_permille, 500);
-	assert_int_equal(guse_message(l).peak_bytes, 40 * GIBS);
+	assert_int_equal(lease_usage_message(l).util_ns, 2 * NS_PER_S);
+	assert_int_equal(lease_usage_message(l).util_permille, 500);
+	assert_int_equal(lease_usage_message(l).peak_bytes, 40 * GIBS);
 }
 
 /* A task is over whose agent is there: the memory is left alone until that one has planned. */
@@ -214,8 +213,8 @@ static void end_of_a_task(struct world *w, int *ret_agent)
 	assert_int_equal(w->d->state, DEV_IDLE);
 	assert_true(w->d->holder.kept && !w->d->holder.end_at_ns);
 	assert_int_equal(told(w), 0);
-	assert_false(ghold_ripe(w->g, w->d, clock_mono_ns() + 20 * NS_PER_MS));
-	assert_true(ghold_ripe(w->g, w->d, clock_mono_ns() + 100 * NS_PER_MS));
+	assert_false(hold_ripe(w->g, w->d, clock_mono_ns() + 20 * NS_PER_MS));
+	assert_true(hold_ripe(w->g, w->d, clock_mono_ns() + 100 * NS_PER_MS));
 }
 
 static void close_agent(struct world *w, int agent)
@@ -234,7 +233,7 @@ static void test_newcomer_beside_a_kept_context(void **state)
 	see_with(w, 40 * GIBS, getpid());
 	assert_int_equal(w->d->state, DEV_BUSY);
 	assert_true(w->d->holder.end_at_ns);
-	gdev_on_time(w->g, w->d, w->d->holder.end_at_ns);
+	look_on_time(w->g, w->d, w->d->holder.end_at_ns);
 	assert_true(w->d->holder.ending);
 	close_agent(w, agent);
 }
@@ -242,22 +241,22 @@ static void test_newcomer_beside_a_kept_context(void **state)
 static void test_chain_of_tasks(void **state)
 {
 	struct world *w = *state;
-	struct glease *l;
+	struct lease *l;
 	int agent;
 
 	end_of_a_task(w, &agent);
 	/* The next one is promised it and starts: our context is there all the time, and alone. */
 	l = promise(w, 0);
 	assert_non_null(l);
-	gclient_consider(w->g, &w->g->clients[0]);
-	assert_false(ghold_ripe(w->g, w->d, clock_mono_ns() + 100 * NS_PER_MS));
-	assert_true(ghold_ripe(w->g, w->d, clock_mono_ns() + NS_PER_S));
+	client_consider(w->g, &w->g->clients[0]);
+	assert_false(hold_ripe(w->g, w->d, clock_mono_ns() + 100 * NS_PER_MS));
+	assert_true(hold_ripe(w->g, w->d, clock_mono_ns() + NS_PER_S));
 	(void)grant_with(w, 0);
 	assert_int_equal(l->stage, LEASE_ASKED);
 	see_holder(w, GIBS / 2);
 	assert_int_equal(l->stage, LEASE_GRANTED);
 	assert_int_equal(w->d->state, DEV_LENT);
-	gdev_on_time(w->g, w->d, clock_mono_ns() + NS_PER_S);
+	look_on_time(w->g, w->d, clock_mono_ns() + NS_PER_S);
 	assert_int_equal(told(w), 0);
 	assert_true(w->d->holder.kept && !w->d->holder.end_at_ns);
 	/* Who comes before that task wins here, too. */
@@ -276,10 +275,10 @@ static void test_end_of_a_chain(void **state)
 	(void)strcpy(none.uuid, w->d->id.uuid);
 	end_of_a_task(w, &agent);
 	/* Nothing comes: it is looked at again, and held. */
-	gorder_on_reserve(w->g, &w->g->clients[0], &none);
+	request_reserve(w->g, &w->g->clients[0], &none);
 	assert_true(w->d->check);
 	see_holder(w, GIBS / 2);
-	gclient_consider(w->g, &w->g->clients[0]);
+	client_consider(w->g, &w->g->clients[0]);
 	assert_int_equal(w->d->state, DEV_HOLDING);
 	assert_int_equal(told(w), HOLDER_HOLD);
 	close_agent(w, agent);
@@ -294,7 +293,7 @@ static void test_chain_whose_next_task_waits_for_others(void **state)
 
 	(void)strcpy(m.uuid, w->d->id.uuid);
 	end_of_a_task(w, &agent);
-	gorder_on_reserve(w->g, &w->g->clients[0], &m);
+	request_reserve(w->g, &w->g->clients[0], &m);
 	assert_int_equal(w->d->state, DEV_HOLDING);
 	assert_int_equal(told(w), HOLDER_HOLD);
 	close_agent(w, agent);
@@ -312,15 +311,15 @@ static void test_reservation_after_an_old_look(void **state)
 	(void)strcpy(m.uuid, w->d->id.uuid);
 	end_of_a_task(w, &agent);
 	w->g->clients[0].policy.hold = 0; /* nothing but the reservation wants it held */
-	w->d->sight.look.end_ns -= NS_PER_S;
-	gorder_on_reserve(w->g, &w->g->clients[0], &m);
-	gdev_on_time(w->g, w->d, clock_mono_ns());
+	w->d->sample.look.end_ns -= NS_PER_S;
+	request_reserve(w->g, &w->g->clients[0], &m);
+	look_on_time(w->g, w->d, clock_mono_ns());
 	assert_int_equal(w->d->state, DEV_IDLE);
 	assert_int_equal(told(w), 0);
 	assert_true(w->d->check);
 	/* Nobody is there: it is held with the answer to that. */
 	see_holder(w, GIBS / 2);
-	gdev_on_time(w->g, w->d, clock_mono_ns());
+	look_on_time(w->g, w->d, clock_mono_ns());
 	assert_int_equal(w->d->state, DEV_HOLDING);
 	assert_int_equal(told(w), HOLDER_HOLD);
 	close_agent(w, agent);
@@ -330,7 +329,7 @@ static void test_reservation_after_an_old_look(void **state)
 static void test_memory_while_a_task_is_awaited(void **state)
 {
 	struct world *w = *state;
-	struct glease *l;
+	struct lease *l;
 
 	hold(w);
 	settle(w);
@@ -349,7 +348,7 @@ static void test_memory_while_a_task_is_awaited(void **state)
 static void test_foreign_wins_over_a_promise(void **state)
 {
 	struct world *w = *state;
-	struct glease *l;
+	struct lease *l;
 
 	hold(w);
 	l = promise(w, 0);
@@ -388,7 +387,7 @@ static void test_foreign_beside_one_that_gives_way(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
 		bool tells = flags[i] == LEASE_GIVES_WAY;
 		pid_t pids[] = { getpid(), 1 };
-		struct glease *l;
+		struct lease *l;
 
 		w->d->check = true;
 		see(w, 0, NULL, 0, 0);
@@ -410,11 +409,11 @@ static void test_foreign_beside_one_that_gives_way(void **state)
 		l->due = 0;
 		see(w, 60 * GIBS, pids, 2, 0);
 		assert_int_equal(l->due & DUE_TAKEN, 0);
-		glease_tell_all(w->g, &w->g->clients[0]);
+		lease_tell_all(w->g, &w->g->clients[0]);
 		see(w, 60 * GIBS, pids, 2, 0);
 		assert_int_equal(l->taken, tells);
 		/* What is over has nothing to give way any more. */
-		glease_tell_all(w->g, &w->g->clients[0]);
+		lease_tell_all(w->g, &w->g->clients[0]);
 		unlease(w);
 		see(w, 60 * GIBS, pids, 2, 0);
 		assert_int_equal(w->d->n_over, 1);
@@ -432,8 +431,8 @@ static void test_blind_with_a_lease(void **state)
 
 	hold(w);
 	(void)grant(w);
-	w->d->sight.code = -EIO;
-	gdev_on_sight(w->g, w->d);
+	w->d->sample.code = -EIO;
+	look_on_sample(w->g, w->d);
 	assert_int_equal(told(w), HOLDER_RELEASE);
 	says(w, HOLDER_FREED, 70 * GIBS);
 	assert_int_equal(w->d->n_leases, 1);
@@ -453,19 +452,19 @@ static void test_lost_with_a_lease(void **state)
 	says(w, HOLDER_FREED, 70 * GIBS);
 	assert_int_equal(w->d->state, DEV_LENT);
 	unlease(w);
-	w->d->sight.code = -ENODEV;
-	gdev_on_sight(w->g, w->d);
-	gdev_on_time(w->g, w->d, now);
+	w->d->sample.code = -ENODEV;
+	look_on_sample(w->g, w->d);
+	look_on_time(w->g, w->d, now);
 	assert_int_equal(w->d->n_over, 1);
 	/* Back in time: a look says who is there. */
 	see_with(w, 40 * GIBS, getpid());
-	gdev_on_time(w->g, w->d, now += NS_PER_S);
-	w->d->sight.code = -ENODEV;
-	gdev_on_sight(w->g, w->d);
-	gdev_on_time(w->g, w->d, now += NS_PER_S);
-	gdev_on_time(w->g, w->d, now += 3 * NS_PER_S / 2);
+	look_on_time(w->g, w->d, now += NS_PER_S);
+	w->d->sample.code = -ENODEV;
+	look_on_sample(w->g, w->d);
+	look_on_time(w->g, w->d, now += NS_PER_S);
+	look_on_time(w->g, w->d, now += 3 * NS_PER_S / 2);
 	assert_int_equal(w->d->n_over, 1);
-	gdev_on_time(w->g, w->d, now += NS_PER_S);
+	look_on_time(w->g, w->d, now += NS_PER_S);
 	assert_int_equal(w->d->n_leases, 0);
 	assert_int_equal(w->d->state, DEV_BUSY);
 	assert_non_null(strstr(w->d->reason, "cannot be seen"));
@@ -492,15 +491,15 @@ static void test_failing_with_a_lease(void **state)
 	see(w, 40 * GIBS, &child, 1, 0);
 	assert_int_equal(w->d->state, DEV_LENT);
 	unlease(w);
-	w->d->sight.code = -EIO;
-	gdev_on_sight(w->g, w->d);
-	gdev_on_time(w->g, w->d, now + 60 * NS_PER_S);
+	w->d->sample.code = -EIO;
+	look_on_sample(w->g, w->d);
+	look_on_time(w->g, w->d, now + 60 * NS_PER_S);
 	assert_int_equal(w->d->n_over, 1);
 	(void)kill(child, SIGKILL);
 	(void)waitpid(child, NULL, 0);
-	gdev_on_time(w->g, w->d, now + 29 * NS_PER_S);
+	look_on_time(w->g, w->d, now + 29 * NS_PER_S);
 	assert_int_equal(w->d->n_over, 1);
-	gdev_on_time(w->g, w->d, now + 32 * NS_PER_S);
+	look_on_time(w->g, w->d, now + 32 * NS_PER_S);
 	assert_int_equal(w->d->n_leases, 0);
 	assert_int_equal(w->d->state, DEV_BUSY);
 	assert_non_null(strstr(w->d->reason, "cannot be seen"));
@@ -510,16 +509,16 @@ static void test_failing_with_a_lease(void **state)
 static void test_lost_beside_a_task(void **state)
 {
 	struct world *w = *state;
-	struct glease *l;
+	struct lease *l;
 
 	hold(w);
 	l = grant(w);
 	see_with(w, 72 * GIBS, getpid());
 	says(w, HOLDER_FREED, 70 * GIBS);
-	w->d->sight.code = -ENODEV;
-	gdev_on_sight(w->g, w->d);
-	gdev_on_time(w->g, w->d, clock_mono_ns());
-	gdev_on_time(w->g, w->d, clock_mono_ns() + 60 * NS_PER_S);
+	w->d->sample.code = -ENODEV;
+	look_on_sample(w->g, w->d);
+	look_on_time(w->g, w->d, clock_mono_ns());
+	look_on_time(w->g, w->d, clock_mono_ns() + 60 * NS_PER_S);
 	assert_int_equal(l->stage, LEASE_USED);
 	assert_int_equal(w->d->state, DEV_LENT);
 }
@@ -528,15 +527,15 @@ static void test_lost_beside_a_task(void **state)
 static void test_grant_of_what_cannot_be_seen(void **state)
 {
 	struct world *w = *state;
-	struct glease *l;
+	struct lease *l;
 
 	w->g->clients[0].policy.hold = 0;
 	w->d->check = true;
 	see(w, 0, NULL, 0, 0);
 	l = grant_with(w, 0);
 	assert_int_equal(l->stage, LEASE_ASKED);
-	w->d->sight.code = -ENODEV;
-	gdev_on_sight(w->g, w->d);
+	w->d->sample.code = -ENODEV;
+	look_on_sample(w->g, w->d);
 	assert_int_equal(l->stage, LEASE_PROMISED);
 	assert_true(l->due & DUE_GRANTED && l->code < 0);
 	assert_non_null(strstr(l->text, "cannot be seen"));
@@ -545,7 +544,7 @@ static void test_grant_of_what_cannot_be_seen(void **state)
 	assert_int_equal(l->stage, LEASE_PROMISED);
 	assert_true(l->due & DUE_GRANTED && l->code < 0);
 	l->due = 0;
-	w->d->sight.code = 0;
+	w->d->sample.code = 0;
 	w->d->present = false;
 	(void)grant_with(w, 0);
 	assert_true(l->due & DUE_GRANTED && l->code == -ENODEV);
@@ -557,7 +556,7 @@ static void test_drop_while_a_grant_is_asked(void **state)
 {
 	struct world *w = *state;
 	struct msg_plain drop = { .head = PROTO_HEAD(MSG_DROP, struct msg_plain) };
-	struct gclient *c = &w->g->clients[0];
+	struct client *c = &w->g->clients[0];
 	struct msg_lease_reply m;
 	int pair[2];
 
@@ -568,7 +567,7 @@ static void test_drop_while_a_grant_is_asked(void **state)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	c->fd = pair[0];
 	assert_int_equal(sock_send(pair[1], &drop, sizeof(drop)), 0);
-	gclient_on_readable(w->g, c);
+	client_on_readable(w->g, c);
 	assert_int_equal(w->d->n_leases, 0);
 	assert_int_equal(sock_recv(pair[1], &m, sizeof(m)), sizeof(m));
 	assert_int_equal(m.head.type, MSG_GRANTED);
@@ -583,7 +582,7 @@ static void test_drop_while_a_grant_is_asked(void **state)
 static void test_agent_that_does_not_read(void **state)
 {
 	struct world *w = *state;
-	struct gclient *c = &w->g->clients[0];
+	struct client *c = &w->g->clients[0];
 	struct msg_lease m = { .head = PROTO_HEAD(MSG_LEASE, struct msg_lease),
 			       .id = { .task = 1, .attempt = 1 } };
 	union {
@@ -601,12 +600,12 @@ static void test_agent_that_does_not_read(void **state)
 	while (sock_send(c->fd, &m, sizeof(m)) == 0)
 		;
 	assert_int_equal(sock_send(pair[1], &m, sizeof(m)), 0);
-	gclient_on_readable(w->g, c);
+	client_on_readable(w->g, c);
 	assert_int_equal(w->d->n_leases, 0);
 	assert_true(c->full);
 	while (sock_recv(pair[1], &got, sizeof(got)) > 0)
 		;
-	gclient_on_readable(w->g, c);
+	client_on_readable(w->g, c);
 	assert_false(c->full);
 	assert_int_equal(w->d->n_leases, 1);
 	assert_int_equal(sock_recv(pair[1], &got, sizeof(got)), sizeof(got.reply));
@@ -616,11 +615,11 @@ static void test_agent_that_does_not_read(void **state)
 	while (sock_send(c->fd, &m, sizeof(m)) == 0)
 		;
 	(void)close(pair[1]);
-	gclient_on_readable(w->g, c);
+	client_on_readable(w->g, c);
 	assert_int_equal(c->fd, -1);
 }
 
-static int connect_agent(struct gclient *c, int pair[2])
+static int connect_agent(struct client *c, int pair[2])
 {
 	assert_int_equal(
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
@@ -633,7 +632,7 @@ static int connect_agent(struct gclient *c, int pair[2])
 static void test_end_that_a_dead_agent_was_not_told(void **state)
 {
 	struct world *w = *state;
-	struct gclient *c = &w->g->clients[0];
+	struct client *c = &w->g->clients[0];
 	struct msg_lease m = { .head = PROTO_HEAD(MSG_LEASE, struct msg_lease) };
 	int pair[2], far = connect_agent(c, pair);
 
@@ -648,7 +647,7 @@ static void test_end_that_a_dead_agent_was_not_told(void **state)
 	see(w, 0, NULL, 0, 0);
 	assert_int_equal(w->d->n_over, 1);
 	(void)close(far);
-	gclient_on_readable(w->g, c);
+	client_on_readable(w->g, c);
 	assert_int_equal(c->fd, -1);
 	assert_int_equal(w->d->n_leases, 0);
 }
@@ -670,7 +669,7 @@ static void test_newcomer_beside_a_task_that_runs_already(void **state)
 	m.pid = self.pid;
 	m.start = self.start;
 	(void)str_copy(m.uuid, sizeof(m.uuid), w->d->id.uuid);
-	gorder_on_lease(w->g, &w->g->clients[0], &m);
+	request_lease(w->g, &w->g->clients[0], &m);
 	assert_int_equal(w->d->n_leases, 1);
 	see(w, 40 * GIBS, &other, 1, 0);
 	assert_int_equal(w->d->who_pid, 1);
@@ -682,7 +681,7 @@ static void pass(struct world *w, unsigned int seconds)
 	uint64_t now = clock_mono_ns();
 
 	for (unsigned int i = 1; i <= seconds; i++)
-		gclient_on_time(w->g, &w->g->clients[0], now + i * NS_PER_S);
+		client_on_time(w->g, &w->g->clients[0], now + i * NS_PER_S);
 }
 
 /* What was promised to an agent, or is reserved for it, does not stand in the way of others for as
@@ -690,7 +689,7 @@ static void pass(struct world *w, unsigned int seconds)
 static void test_promises_of_an_agent_that_is_stopped(void **state)
 {
 	struct world *w = *state;
-	struct gclient *c = &w->g->clients[0];
+	struct client *c = &w->g->clients[0];
 	struct msg_reserve r = { .head = PROTO_HEAD(MSG_RESERVE, struct msg_reserve),
 				 .id = { .task = 7 } };
 	union {
@@ -713,7 +712,7 @@ static void test_promises_of_an_agent_that_is_stopped(void **state)
 	c->silent = false;
 	c->silent_ns = 0;
 	(void)str_copy(r.uuid, sizeof(r.uuid), w->d->id.uuid);
-	gorder_on_reserve(w->g, c, &r);
+	request_reserve(w->g, c, &r);
 	assert_true(w->g->leases[0].used);
 	pass(w, 12);
 	assert_false(w->g->leases[0].used);
@@ -729,7 +728,7 @@ static void test_promises_of_an_agent_that_is_stopped(void **state)
 static void test_kin(void **state)
 {
 	struct world *w = *state;
-	struct glease *l;
+	struct lease *l;
 	pid_t child;
 
 	hold(w);
@@ -739,14 +738,14 @@ static void test_kin(void **state)
 		for (;;)
 			(void)pause();
 	}
-	assert_ptr_equal(gkin_find(w->g, w->d, child), l);
-	assert_null(gkin_find(w->g, w->d, 1));
+	assert_ptr_equal(descendants_find(w->g, w->d, child), l);
+	assert_null(descendants_find(w->g, w->d, 1));
 	l->shim.start++;
-	assert_null(gkin_find(w->g, w->d, getpid()));
-	assert_ptr_equal(gkin_find(w->g, w->d, child), l);
+	assert_null(descendants_find(w->g, w->d, getpid()));
+	assert_ptr_equal(descendants_find(w->g, w->d, child), l);
 	(void)kill(child, SIGKILL);
 	(void)waitpid(child, NULL, 0);
-	assert_ptr_equal(gkin_find(w->g, w->d, child), l); /* listed for a moment yet */
+	assert_ptr_equal(descendants_find(w->g, w->d, child), l); /* listed for a moment yet */
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* One device in the guard, from what is seen to what its holder is told (gdev_world.h). */
+/* One device in the guard, from what is seen to what its holder is told (guard_world.h). */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/sock.h"
-#include "gdev_world.h"
+#include "guard_world.h"
 #include "hold/guard/assign.h"
 #include "hold/guard/client.h"
 #include "hold/guard/device.h"
@@ -60,7 +60,7 @@ static void test_newcomer(void **state)
 	assert_int_equal(w->d->state, DEV_BUSY);
 	/* Told to let go of everything, it goes at once. */
 	w->g->clients[0].dropping = true;
-	gdev_on_time(w->g, w->d, clock_mono_ns());
+	look_on_time(w->g, w->d, clock_mono_ns());
 	assert_int_equal(told(w), HOLDER_END);
 }
 
@@ -131,8 +131,8 @@ static void test_context_that_is_not_listed(void **state)
 	assert_int_equal(w->g->pid_class, PIDS_SAME);
 	see_holder(w, 71 * GIBS + GIBS / 2);
 	assert_int_equal(w->d->state, DEV_HELD);
-	assert_int_equal(gjudge_rise_due(w->g, w->d), w->d->rise_since_ns + GJUDGE_UNLISTED_NS);
-	w->d->rise_since_ns -= GJUDGE_UNLISTED_NS;
+	assert_int_equal(verdict_rise_due(w->g, w->d), w->d->rise_since_ns + VERDICT_UNLISTED_NS);
+	w->d->rise_since_ns -= VERDICT_UNLISTED_NS;
 	see_holder(w, 71 * GIBS + GIBS / 2);
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(told(w), HOLDER_RELEASE);
@@ -143,7 +143,7 @@ static void test_context_that_is_not_listed(void **state)
 	see_holder(w, 71 * GIBS);
 	assert_true(w->g->hidden_seen);
 	assert_int_equal(w->g->pid_class, PIDS_OWN);
-	assert_true(gjudge_may_hide(w->g));
+	assert_true(verdict_may_hide(w->g));
 }
 
 static void test_context_that_is_listed_late(void **state)
@@ -154,7 +154,7 @@ static void test_context_that_is_listed_late(void **state)
 	hold(w);
 	settle(w);
 	see_holder(w, 71 * GIBS + GIBS / 2);
-	w->d->rise_since_ns -= GJUDGE_UNLISTED_NS;
+	w->d->rise_since_ns -= VERDICT_UNLISTED_NS;
 	see_holder(w, 71 * GIBS + GIBS / 2);
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	pids[0] = w->holder;
@@ -327,9 +327,9 @@ static void test_blind(void **state)
 	struct world *w = *state;
 
 	hold(w);
-	w->d->sight.code = -EIO;
-	(void)strcpy(w->d->sight.trouble, "Unknown Error");
-	gdev_on_sight(w->g, w->d);
+	w->d->sample.code = -EIO;
+	(void)strcpy(w->d->sample.trouble, "Unknown Error");
+	look_on_sample(w->g, w->d);
 	assert_int_equal(told(w), HOLDER_RELEASE);
 	assert_non_null(strstr(w->d->reason, "Unknown Error"));
 	says(w, HOLDER_FREED, 70 * GIBS);
@@ -346,12 +346,12 @@ static void test_stuck_holder_is_killed(void **state)
 	pids[0] = w->holder;
 	pids[1] = getpid();
 	see(w, 72 * GIBS, pids, 2, 0);
-	gdev_on_time(w->g, w->d, clock_mono_ns());
+	look_on_time(w->g, w->d, clock_mono_ns());
 	assert_int_equal(waitpid(w->holder, &status, WNOHANG), 0);
 	w->d->holder.freeing_ns = NS_PER_S;
-	gdev_on_time(w->g, w->d, clock_mono_ns());
+	look_on_time(w->g, w->d, clock_mono_ns());
 	while (w->d->holder.pid)
-		ghold_on_child(w->g, w->d);
+		hold_on_child(w->g, w->d);
 	/* A list that is a moment old: its number, of which nothing is left. */
 	assert_int_equal(w->d->state, DEV_BUSY);
 	see(w, 0, &w->holder, 1, 0);
@@ -363,8 +363,8 @@ static void test_stuck_holder_is_killed(void **state)
 	assert_int_equal(w->d->state, DEV_IDLE);
 	assert_non_null(strstr(w->d->reason, "did not let go in time"));
 	w->d->wait_ns = 0;
-	assert_false(ghold_ripe(w->g, w->d, clock_mono_ns() + NS_PER_S));
-	assert_true(ghold_ripe(w->g, w->d, clock_mono_ns() + 61 * NS_PER_S));
+	assert_false(hold_ripe(w->g, w->d, clock_mono_ns() + NS_PER_S));
+	assert_true(hold_ripe(w->g, w->d, clock_mono_ns() + 61 * NS_PER_S));
 }
 
 static bool holder_is_killed(struct world *w)
@@ -380,13 +380,13 @@ static bool holder_is_killed(struct world *w)
 	return info.si_pid != 0;
 }
 
-/* gdev_on_time() after so many ms of waiting for the holder; whether that has killed it. */
+/* look_on_time() after so many ms of waiting for the holder; whether that has killed it. */
 static bool killed_after(struct world *w, unsigned int ms)
 {
 	w->d->turn_ns = clock_mono_ns();
 	w->d->holder.freeing_ns = ms * NS_PER_MS;
 	w->d->holder.peeked_ns = 0;
-	gdev_on_time(w->g, w->d, clock_mono_ns());
+	look_on_time(w->g, w->d, clock_mono_ns());
 	return holder_is_killed(w);
 }
 
@@ -439,7 +439,7 @@ static void test_holder_that_does_not_free_is_killed_soon(void **state)
 static bool lives_on(struct world *w, uint64_t *now, unsigned int ms)
 {
 	for (uint64_t end = *now + ms * NS_PER_MS; *now < end; *now += 10 * NS_PER_MS)
-		gdev_on_time(w->g, w->d, *now);
+		look_on_time(w->g, w->d, *now);
 	return !holder_is_killed(w);
 }
 
@@ -460,7 +460,7 @@ static void test_holders_that_free_at_once_queue_for_the_driver(void **state)
 		w->d->free_ns = EACH_MS * NS_PER_MS;
 		w->g->n_devs = at_once[i];
 		for (unsigned int k = 1; k < at_once[i]; k++)
-			w->g->devs[k] = (struct gdev){ .state = DEV_YIELDING, .owner = -1 };
+			w->g->devs[k] = (struct device){ .state = DEV_YIELDING, .owner = -1 };
 		newcomer_comes(w);
 		now = clock_mono_ns();
 		w->d->turn_ns = now;
@@ -494,7 +494,7 @@ static void test_holder_killed_by_somebody(void **state)
 	hold(w);
 	(void)kill(w->holder, SIGKILL);
 	while (w->d->holder.pid)
-		ghold_on_child(w->g, w->d);
+		hold_on_child(w->g, w->d);
 	w->holder = 0;
 	assert_int_equal(w->d->state, DEV_BUSY);
 	assert_non_null(strstr(w->d->reason, "signal 9"));
@@ -509,23 +509,23 @@ static void test_policy_changes_while_held(void **state)
 
 	hold(w);
 	p->util = 60;
-	ghold_adapt(w->g, w->d, &before);
+	hold_adapt(w->g, w->d, &before);
 	assert_int_equal(told(w), HOLDER_LOAD);
 	assert_int_equal(w->d->load.told_duty, 600);
 	before = *p;
 	p->load = LOAD_NONE;
-	ghold_adapt(w->g, w->d, &before);
+	hold_adapt(w->g, w->d, &before);
 	assert_int_equal(told(w), HOLDER_LOAD);
 	assert_int_equal(w->d->load.told, LOAD_NONE);
 	before = *p;
 	settle(w);
 	p->memory = (struct mem_amount){ .kind = MEM_BYTES, .bytes = 40 * GIBS };
-	ghold_adapt(w->g, w->d, &before);
+	hold_adapt(w->g, w->d, &before);
 	assert_int_equal(told(w), HOLDER_AMOUNT);
 	assert_int_equal(w->d->settled_used, 0); /* our own memory moves: no witness now */
 	says(w, HOLDER_HELD, 40 * GIBS);
 	assert_non_null(strstr(last_event(w)->text, "holds 40.0 GiB now"));
-	ghold_adapt(w->g, w->d, p);
+	hold_adapt(w->g, w->d, p);
 	assert_int_equal(told(w), 0);
 }
 
@@ -542,14 +542,14 @@ static void test_cycle(void **state)
 	w->d->load = (struct load_state){
 		.duty_permille = 750, .phase_ns = now, .told = LOAD_LIGHT, .told_duty = 750
 	};
-	gdev_on_time(w->g, w->d, now + 999 * NS_PER_MS);
+	look_on_time(w->g, w->d, now + 999 * NS_PER_MS);
 	assert_int_equal(told(w), 0);
-	gdev_on_time(w->g, w->d, now + 1000 * NS_PER_MS);
+	look_on_time(w->g, w->d, now + 1000 * NS_PER_MS);
 	assert_int_equal(told(w), HOLDER_LOAD);
 	assert_int_equal(w->d->load.told, LOAD_NONE);
-	gdev_on_time(w->g, w->d, now + 1499 * NS_PER_MS);
+	look_on_time(w->g, w->d, now + 1499 * NS_PER_MS);
 	assert_int_equal(told(w), 0);
-	gdev_on_time(w->g, w->d, now + 1500 * NS_PER_MS);
+	look_on_time(w->g, w->d, now + 1500 * NS_PER_MS);
 	assert_int_equal(w->d->load.told, LOAD_LIGHT);
 }
 
@@ -564,13 +564,13 @@ static void test_load_is_left_alone_after_a_rest(void **state)
 					  .phase_ns = clock_mono_ns(),
 					  .told = LOAD_LIGHT,
 					  .told_duty = 750 };
-	w->d->sight.look.util = 0;
+	w->d->sample.look.util = 0;
 	see_holder(w, 71 * GIBS);
-	w->d->sight.look.valid |= GPU_VALID_UTIL;
-	gdev_on_sight(w->g, w->d);
+	w->d->sample.look.valid |= GPU_VALID_UTIL;
+	look_on_sample(w->g, w->d);
 	assert_int_equal(w->d->load.duty_permille, 750);
 	w->d->load.phase_ns -= 4 * NS_PER_S;
-	gdev_on_sight(w->g, w->d);
+	look_on_sample(w->g, w->d);
 	assert_true(w->d->load.duty_permille > 750);
 }
 
@@ -580,15 +580,15 @@ static void test_no_hold_while_ending(void **state)
 
 	w->d->check = true;
 	see(w, 0, NULL, 0, 0);
-	assert_true(ghold_ripe(w->g, w->d, clock_mono_ns()));
+	assert_true(hold_ripe(w->g, w->d, clock_mono_ns()));
 	/* Of an agent that died holds are kept for a while, and none are begun. */
 	w->g->clients[0].orphan_until_ns = clock_mono_ns() + NS_PER_S;
-	assert_false(ghold_ripe(w->g, w->d, clock_mono_ns()));
-	assert_int_equal(ghold_at(w->g, w->d), 0);
+	assert_false(hold_ripe(w->g, w->d, clock_mono_ns()));
+	assert_int_equal(hold_at(w->g, w->d), 0);
 	w->g->clients[0].orphan_until_ns = 0;
-	assert_true(ghold_ripe(w->g, w->d, clock_mono_ns()));
+	assert_true(hold_ripe(w->g, w->d, clock_mono_ns()));
 	w->g->quit_ns = clock_mono_ns();
-	assert_false(ghold_ripe(w->g, w->d, clock_mono_ns()));
+	assert_false(hold_ripe(w->g, w->d, clock_mono_ns()));
 }
 
 static void test_unfit(void **state)
@@ -596,11 +596,11 @@ static void test_unfit(void **state)
 	struct world *w = *state;
 
 	hold(w);
-	w->d->sight.look.mode = NVML_COMPUTEMODE_EXCLUSIVE_PROCESS;
+	w->d->sample.look.mode = NVML_COMPUTEMODE_EXCLUSIVE_PROCESS;
 	see_holder(w, 71 * GIBS);
 	assert_int_equal(w->d->state, DEV_HELD); /* not known to be so */
-	w->d->sight.look.valid |= GPU_VALID_MODE;
-	gdev_on_sight(w->g, w->d);
+	w->d->sample.look.valid |= GPU_VALID_MODE;
+	look_on_sample(w->g, w->d);
 	assert_int_equal(told(w), HOLDER_RELEASE);
 	assert_non_null(strstr(w->d->reason, "EXCLUSIVE_PROCESS"));
 	assert_int_equal(w->d->yields, 0);
@@ -633,7 +633,7 @@ static void test_ignored_process(void **state)
 static void test_look_from_before_the_end(void **state)
 {
 	struct world *w = *state;
-	struct sight *s = &w->d->sight;
+	struct sample *s = &w->d->sample;
 	uint64_t before;
 	pid_t listed =
 		getpid(); /* where lists show other numbers, that one may be somebody's here */
@@ -646,14 +646,14 @@ static void test_look_from_before_the_end(void **state)
 	before = clock_mono_ns();
 	assert_int_equal(kill(w->holder, SIGKILL), 0);
 	while (w->d->holder.pid)
-		ghold_on_child(w->g, w->d);
+		hold_on_child(w->g, w->d);
 	w->holder = 0;
 	assert_int_equal(w->d->state, DEV_BUSY);
 	s->seq++;
 	s->look.begin_ns = before;
 	s->look.end_ns = clock_mono_ns();
 	w->d->check = true;
-	gdev_on_sight(w->g, w->d);
+	look_on_sample(w->g, w->d);
 	assert_int_equal(w->d->who_pid, 0);
 	assert_non_null(strstr(w->d->reason, "holder"));
 	/* And one that was begun later is about somebody else. */
@@ -670,16 +670,16 @@ static void test_holder_does_not_answer(void **state)
 	hold(w);
 	now = clock_mono_ns();
 	for (int i = 0; i < 60; i++) {
-		gdev_on_time(w->g, w->d, now += NS_PER_S / 2);
+		look_on_time(w->g, w->d, now += NS_PER_S / 2);
 		says(w, HOLDER_BEAT, 0);
 	}
 	/* The guard itself slept: it asked nothing meanwhile. */
-	gdev_on_time(w->g, w->d, now += 3600 * NS_PER_S);
+	look_on_time(w->g, w->d, now += 3600 * NS_PER_S);
 	for (int i = 0; i < 9; i++) {
-		gdev_on_time(w->g, w->d, now += NS_PER_S / 2);
+		look_on_time(w->g, w->d, now += NS_PER_S / 2);
 		assert_int_equal(w->d->state, DEV_HELD);
 	}
-	gdev_on_time(w->g, w->d, now += NS_PER_S / 2);
+	look_on_time(w->g, w->d, now += NS_PER_S / 2);
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(last_event(w)->kind, EVENT_FAILED);
 	assert_int_equal(waitpid(w->holder, NULL, 0), w->holder); /* killed */
@@ -690,7 +690,7 @@ static void test_holder_does_not_answer(void **state)
 static void test_silent_agent(void **state)
 {
 	struct world *w = *state;
-	struct gclient *c = &w->g->clients[0];
+	struct client *c = &w->g->clients[0];
 	struct msg_plain beat = { .head = PROTO_HEAD(MSG_BEAT, struct msg_plain) };
 	uint64_t now = clock_mono_ns();
 	int pair[2];
@@ -702,22 +702,22 @@ static void test_silent_agent(void **state)
 	c->listened_ns = now;
 	hold(w);
 	for (int i = 0; i < 9; i++)
-		gclient_on_time(w->g, c, now += NS_PER_S);
-	gclient_on_time(w->g, c, now += 3600 * NS_PER_S / 4000);
+		client_on_time(w->g, c, now += NS_PER_S);
+	client_on_time(w->g, c, now += 3600 * NS_PER_S / 4000);
 	assert_int_equal(w->d->state, DEV_HELD);
 	assert_int_equal(sock_send(pair[1], &beat, sizeof(beat)), 0);
-	gclient_on_readable(w->g, c);
-	gclient_on_time(w->g, c, now += 3600 * NS_PER_S);
+	client_on_readable(w->g, c);
+	client_on_time(w->g, c, now += 3600 * NS_PER_S);
 	for (int i = 0; i < 8; i++)
-		gclient_on_time(w->g, c, now += NS_PER_S);
+		client_on_time(w->g, c, now += NS_PER_S);
 	assert_int_equal(w->d->state, DEV_HELD);
-	gclient_on_time(w->g, c, now += NS_PER_S);
+	client_on_time(w->g, c, now += NS_PER_S);
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(told(w), HOLDER_RELEASE);
-	assert_false(ghold_ripe(w->g, w->d, now));
+	assert_false(hold_ripe(w->g, w->d, now));
 	assert_true(c->silent);
 	assert_int_equal(sock_send(pair[1], &beat, sizeof(beat)), 0);
-	gclient_on_readable(w->g, c);
+	client_on_readable(w->g, c);
 	assert_false(c->silent);
 	assert_int_equal(c->tick_ns, 0); /* looked at anew at once */
 	(void)close(pair[1]);
@@ -728,7 +728,7 @@ static void test_silent_agent(void **state)
 static void test_who_asked_first(void **state)
 {
 	struct world *w = *state;
-	struct gclient *first = &w->g->clients[0], *other = &w->g->clients[1];
+	struct client *first = &w->g->clients[0], *other = &w->g->clients[1];
 
 	*other = *first;
 	(void)strcpy(other->instance, "other");
@@ -763,7 +763,7 @@ static void test_who_asked_first(void **state)
 static void test_who_holds_first(void **state)
 {
 	struct world *w = *state;
-	struct gclient *first = &w->g->clients[0], *other = &w->g->clients[1];
+	struct client *first = &w->g->clients[0], *other = &w->g->clients[1];
 	const pid_t ignored = getppid();
 
 	first->policy.idle_for_ms = 60000;
@@ -779,7 +779,7 @@ static void test_who_holds_first(void **state)
 	/* At its limit, gone, or with more in use than it calls idle, it holds nothing. */
 	other->policy.max_devices = 1;
 	w->g->n_devs = 2;
-	w->g->devs[1] = (struct gdev){ .state = DEV_HELD, .owner = 1, .known = true };
+	w->g->devs[1] = (struct device){ .state = DEV_HELD, .owner = 1, .known = true };
 	assign_all(w->g);
 	assert_int_equal(w->d->owner, 0);
 	w->g->n_devs = 1;
@@ -837,15 +837,15 @@ static void test_name_of_a_device(void **state)
 	assert_true(ready);
 	w->d->wait_ns = 5 * NS_PER_S;
 	w->d->idle_since_ns = clock_mono_ns() - 6 * NS_PER_S;
-	assert_false(gdev_may_hold(w->d, &e));
+	assert_false(device_may_hold(w->d, &e));
 	assert_non_null(strstr(e.text, "has it"));
 	w->d->idle_since_ns = clock_mono_ns() - 36 * NS_PER_S;
-	assert_true(gdev_may_hold(w->d, &e));
+	assert_true(device_may_hold(w->d, &e));
 	assert_int_equal(w->d->lock_fd, -1);
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	w->d->idle_since_ns = clock_mono_ns();
-	assert_true(gdev_may_hold(w->d, &e));
+	assert_true(device_may_hold(w->d, &e));
 	assert_true(w->d->lock_fd >= 0);
 	(void)close(ends[0]);
 	(void)close(ends[1]);
