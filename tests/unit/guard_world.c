@@ -50,7 +50,7 @@ int world_setup(void **state)
 	*w->d = (struct device){ .owner = -1,
 				 .known = true,
 				 .present = true,
-				 .lock_fd = -1,
+				 .hold = { .lock_fd = -1 },
 				 .state = DEV_LEFT,
 				 .holder = { .fd = -1 } };
 	/* The names of devices are known to the whole machine, on which this may run twice. */
@@ -77,7 +77,7 @@ int world_teardown(void **state)
 	}
 	(void)fd_close(w->far);
 	(void)fd_close(w->d->holder.fd);
-	(void)fd_close(w->d->lock_fd);
+	(void)fd_close(w->d->hold.lock_fd);
 	(void)fd_close(w->g->leases[0].pidfd);
 	eyes_close(w->g->eyes);
 	free(w->g);
@@ -108,7 +108,7 @@ void see(struct world *w, uint64_t used, const pid_t *pids, uint32_t n, uint32_t
 		if (pids[i] == w->holder || pids[i] == w->d->holder.listed_pid)
 			s->look.procs.p[i].used_bytes += w->d->holder.held;
 	look_on_sample(w->g, w->d);
-	w->d->check = false;
+	w->d->hold.check = false;
 }
 
 void see_holder(struct world *w, uint64_t used)
@@ -142,7 +142,7 @@ void start_holder(struct world *w)
 {
 	int pair[2];
 
-	w->d->before = w->d->sample.look.procs;
+	w->d->hold.before = w->d->sample.look.procs;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	w->holder = fork();
 	if (w->holder == 0) {
@@ -171,10 +171,10 @@ void hold(struct world *w)
 
 void settle(struct world *w)
 {
-	w->d->settle_at_ns = clock_mono_ns();
+	w->d->figure.at_ns = clock_mono_ns();
 	w->d->since_ns -= 2 * NS_PER_S;
 	see_holder(w, 71 * GIBS);
-	assert_int_equal(w->d->settled_used, 71 * GIBS);
+	assert_int_equal(w->d->figure.used, 71 * GIBS);
 }
 
 const struct guard_event *last_event(const struct world *w)

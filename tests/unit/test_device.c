@@ -45,17 +45,17 @@ static void test_newcomer(void **state)
 	see(w, 72 * GIBS, pids, 2, 0);
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(told(w), HOLDER_RELEASE);
-	assert_int_equal(w->d->who_pid, getpid());
+	assert_int_equal(w->d->said.who_pid, getpid());
 	/* Looks that find the same again tell it nothing more. */
 	see(w, 72 * GIBS, pids, 2, 0);
 	assert_int_equal(told(w), 0);
-	assert_int_equal(w->d->yields, 1);
+	assert_int_equal(w->d->hold.yields, 1);
 	says(w, HOLDER_FREED, 70 * GIBS);
 	assert_int_equal(w->d->state, DEV_BUSY);
 	assert_int_equal(w->g->events[(w->g->last_event - 1) % EVENT_RING].kind, EVENT_YIELD);
 	/* Its context stays for a while; a hold now would be one too many. */
 	assert_true(w->d->holder.end_at_ns > clock_mono_ns() + NS_PER_S);
-	w->d->check = true;
+	w->d->hold.check = true;
 	see_holder(w, GIBS / 2);
 	assert_int_equal(w->d->state, DEV_BUSY);
 	/* Told to let go of everything, it goes at once. */
@@ -86,7 +86,7 @@ static void test_desktop(void **state)
 	struct world *w = *state;
 	pid_t pids[3] = { getpid() };
 
-	w->d->check = true;
+	w->d->hold.check = true;
 	see(w, GIBS / 100, pids, 1, 1);
 	assert_int_equal(w->d->state, DEV_IDLE);
 	hold(w);
@@ -98,7 +98,7 @@ static void test_desktop(void **state)
 	pids[2] = getppid();
 	see(w, 71 * GIBS, pids, 3, 2);
 	assert_int_equal(w->d->state, DEV_YIELDING);
-	assert_int_equal(w->d->who_pid, getppid());
+	assert_int_equal(w->d->said.who_pid, getppid());
 }
 
 static void test_memory(void **state)
@@ -111,14 +111,14 @@ static void test_memory(void **state)
 	assert_int_equal(w->d->state, DEV_HELD);
 	settle(w);
 	see_holder(w, 71 * GIBS + (8 << 20));
-	assert_int_equal(w->d->rise_since_ns, 0);
+	assert_int_equal(w->d->seen.rise_since_ns, 0);
 	see_holder(w, 71 * GIBS + (24 << 20));
 	assert_int_equal(w->d->state, DEV_HELD); /* processes are visible: give it a second */
-	w->d->rise_since_ns -= NS_PER_S;
+	w->d->seen.rise_since_ns -= NS_PER_S;
 	see_holder(w, 71 * GIBS + (24 << 20));
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(told(w), HOLDER_RELEASE);
-	assert_int_equal(w->d->who_pid, 0);
+	assert_int_equal(w->d->said.who_pid, 0);
 }
 
 /* A context's memory without a PID: nothing but a program makes that, so it gets no second. */
@@ -131,15 +131,16 @@ static void test_context_that_is_not_listed(void **state)
 	assert_int_equal(w->g->pid_class, PIDS_SAME);
 	see_holder(w, 71 * GIBS + GIBS / 2);
 	assert_int_equal(w->d->state, DEV_HELD);
-	assert_int_equal(verdict_rise_due(w->g, w->d), w->d->rise_since_ns + VERDICT_UNLISTED_NS);
-	w->d->rise_since_ns -= VERDICT_UNLISTED_NS;
+	assert_int_equal(verdict_rise_due(w->g, w->d),
+			 w->d->seen.rise_since_ns + VERDICT_UNLISTED_NS);
+	w->d->seen.rise_since_ns -= VERDICT_UNLISTED_NS;
 	see_holder(w, 71 * GIBS + GIBS / 2);
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(told(w), HOLDER_RELEASE);
 	/* It may be listed late; only who stays without a PID, or went without one, is hidden. */
 	see_holder(w, 71 * GIBS + GIBS / 2);
 	assert_false(w->g->hidden_seen);
-	w->d->unlisted_ns -= NS_PER_S / 2;
+	w->d->seen.unlisted_ns -= NS_PER_S / 2;
 	see_holder(w, 71 * GIBS);
 	assert_true(w->g->hidden_seen);
 	assert_int_equal(w->g->pid_class, PIDS_OWN);
@@ -154,15 +155,15 @@ static void test_context_that_is_listed_late(void **state)
 	hold(w);
 	settle(w);
 	see_holder(w, 71 * GIBS + GIBS / 2);
-	w->d->rise_since_ns -= VERDICT_UNLISTED_NS;
+	w->d->seen.rise_since_ns -= VERDICT_UNLISTED_NS;
 	see_holder(w, 71 * GIBS + GIBS / 2);
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	pids[0] = w->holder;
 	pids[1] = getpid();
 	see(w, 71 * GIBS + GIBS / 2, pids, 2, 0);
-	assert_int_equal(w->d->who_pid, getpid());
+	assert_int_equal(w->d->said.who_pid, getpid());
 	see_holder(w, 71 * GIBS);
-	w->d->unlisted_ns -= w->d->unlisted_ns ? NS_PER_S : 0;
+	w->d->seen.unlisted_ns -= w->d->seen.unlisted_ns ? NS_PER_S : 0;
 	see_holder(w, 71 * GIBS);
 	assert_false(w->g->hidden_seen);
 	assert_int_equal(w->g->pid_class, PIDS_SAME);
@@ -176,12 +177,12 @@ static void test_hidden_before_the_first_hold(void **state)
 
 	/* A desktop's is explained, and who ends is cleaned up after it was listed last. */
 	see(w, GIBS, desktop, 1, 1);
-	w->d->unlisted_ns -= w->d->unlisted_ns ? NS_PER_S : 0;
+	w->d->seen.unlisted_ns -= w->d->seen.unlisted_ns ? NS_PER_S : 0;
 	see(w, GIBS, desktop, 1, 1);
 	assert_false(w->g->hidden_seen);
 	see(w, 9 * GIBS, NULL, 0, 0);
 	assert_false(w->g->hidden_seen);
-	w->d->unlisted_ns -= NS_PER_S;
+	w->d->seen.unlisted_ns -= NS_PER_S;
 	see(w, 9 * GIBS, NULL, 0, 0);
 	assert_true(w->g->hidden_seen);
 	see(w, 0, NULL, 0, 0);
@@ -212,14 +213,14 @@ static void test_hidden_before_the_figure_is_taken(void **state)
 	assert_int_equal(w->d->state, DEV_HELD);
 	settle(w);
 	says(w, HOLDER_HELD, 70 * GIBS);
-	assert_int_equal(w->d->settled_used, 0);
+	assert_int_equal(w->d->figure.used, 0);
 	see_holder(w, 71 * GIBS + (8 << 20));
 	assert_int_equal(w->d->state, DEV_HELD);
 	see_holder(w, 71 * GIBS + (24 << 20));
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(told(w), HOLDER_RELEASE);
-	assert_non_null(strstr(w->d->reason, "0.02 GiB came into use"));
-	assert_false(w->d->settle.learnt);
+	assert_non_null(strstr(w->d->said.reason, "0.02 GiB came into use"));
+	assert_false(w->d->figure.settle.learnt);
 }
 
 /* Where nothing is known yet of the numbers, one that cannot be seen may be our holder's; not
@@ -235,7 +236,7 @@ static void test_stranger_beside_a_holder_that_is_listed(void **state)
 	pids[0] = w->holder;
 	see(w, 72 * GIBS, pids, 2, 0);
 	assert_int_equal(w->d->state, DEV_YIELDING);
-	assert_int_equal(w->d->who_pid, STRANGE);
+	assert_int_equal(w->d->said.who_pid, STRANGE);
 }
 
 static void test_numbers_of_the_host(void **state)
@@ -257,7 +258,7 @@ static void test_numbers_of_the_host(void **state)
 			 OWN_FOREIGN);
 	see(w, 71 * GIBS, pids, 2, 0);
 	assert_int_equal(w->d->state, DEV_YIELDING);
-	assert_int_equal(w->d->who_pid, STRANGE + 1);
+	assert_int_equal(w->d->said.who_pid, STRANGE + 1);
 }
 
 /* A child of that name, which sleeps or has exited and waits to be reaped. */
@@ -331,7 +332,7 @@ static void test_blind(void **state)
 	(void)strcpy(w->d->sample.trouble, "Unknown Error");
 	look_on_sample(w->g, w->d);
 	assert_int_equal(told(w), HOLDER_RELEASE);
-	assert_non_null(strstr(w->d->reason, "Unknown Error"));
+	assert_non_null(strstr(w->d->said.reason, "Unknown Error"));
 	says(w, HOLDER_FREED, 70 * GIBS);
 	assert_int_equal(w->d->state, DEV_BUSY);
 }
@@ -355,14 +356,14 @@ static void test_stuck_holder_is_killed(void **state)
 	/* A list that is a moment old: its number, of which nothing is left. */
 	assert_int_equal(w->d->state, DEV_BUSY);
 	see(w, 0, &w->holder, 1, 0);
-	assert_int_equal(w->d->who_pid, 0);
+	assert_int_equal(w->d->said.who_pid, 0);
 	w->holder = 0;
 	/* Marked: why, and no new hold for a while. */
-	w->d->check = true;
+	w->d->hold.check = true;
 	see(w, 0, NULL, 0, 0);
 	assert_int_equal(w->d->state, DEV_IDLE);
-	assert_non_null(strstr(w->d->reason, "did not let go in time"));
-	w->d->wait_ns = 0;
+	assert_non_null(strstr(w->d->said.reason, "did not let go in time"));
+	w->d->hold.wait_ns = 0;
 	assert_false(hold_ripe(w->g, w->d, clock_mono_ns() + NS_PER_S));
 	assert_true(hold_ripe(w->g, w->d, clock_mono_ns() + 61 * NS_PER_S));
 }
@@ -383,7 +384,7 @@ static bool holder_is_killed(struct world *w)
 /* look_on_time() after so many ms of waiting for the holder; whether that has killed it. */
 static bool killed_after(struct world *w, unsigned int ms)
 {
-	w->d->turn_ns = clock_mono_ns();
+	w->d->hold.turn_ns = clock_mono_ns();
 	w->d->holder.freeing_ns = ms * NS_PER_MS;
 	w->d->holder.peeked_ns = 0;
 	look_on_time(w->g, w->d, clock_mono_ns());
@@ -408,7 +409,7 @@ static void test_stopped_holder_is_killed_at_once(void **state)
 	assert_int_equal(waitpid(w->holder, NULL, WUNTRACED), w->holder);
 	newcomer_comes(w);
 	assert_true(killed_after(w, 0));
-	assert_non_null(strstr(w->d->reason, "was stopped"));
+	assert_non_null(strstr(w->d->said.reason, "was stopped"));
 }
 
 /* How long is too long follows from what it takes here. */
@@ -426,7 +427,7 @@ static void test_holder_that_does_not_free_is_killed_soon(void **state)
 		struct world *w = *state;
 
 		hold(w);
-		w->d->free_ns = cases[i].took_ms * NS_PER_MS;
+		w->d->hold.free_ns = cases[i].took_ms * NS_PER_MS;
 		newcomer_comes(w);
 		assert_false(killed_after(w, cases[i].lives_ms));
 		assert_true(killed_after(w, cases[i].dies_ms));
@@ -457,13 +458,13 @@ static void test_holders_that_free_at_once_queue_for_the_driver(void **state)
 		uint64_t now;
 
 		hold(w);
-		w->d->free_ns = EACH_MS * NS_PER_MS;
+		w->d->hold.free_ns = EACH_MS * NS_PER_MS;
 		w->g->n_devs = at_once[i];
 		for (unsigned int k = 1; k < at_once[i]; k++)
 			w->g->devs[k] = (struct device){ .state = DEV_YIELDING, .owner = -1 };
 		newcomer_comes(w);
 		now = clock_mono_ns();
-		w->d->turn_ns = now;
+		w->d->hold.turn_ns = now;
 		for (unsigned int k = 1; k < at_once[i]; k++) {
 			assert_true(lives_on(w, &now, EACH_MS));
 			w->g->devs[k].state = DEV_BUSY;
@@ -484,7 +485,7 @@ static void test_time_to_free_is_learnt(void **state)
 	newcomer_comes(w);
 	w->d->holder.asked_ns -= 100 * NS_PER_MS;
 	says(w, HOLDER_FREED, 70 * GIBS);
-	assert_true(w->d->free_ns >= 100 * NS_PER_MS && w->d->free_ns < 200 * NS_PER_MS);
+	assert_true(w->d->hold.free_ns >= 100 * NS_PER_MS && w->d->hold.free_ns < 200 * NS_PER_MS);
 }
 
 static void test_holder_killed_by_somebody(void **state)
@@ -497,8 +498,8 @@ static void test_holder_killed_by_somebody(void **state)
 		hold_on_child(w->g, w->d);
 	w->holder = 0;
 	assert_int_equal(w->d->state, DEV_BUSY);
-	assert_non_null(strstr(w->d->reason, "signal 9"));
-	assert_true(w->d->yielded);
+	assert_non_null(strstr(w->d->said.reason, "signal 9"));
+	assert_true(w->d->hold.yielded);
 	assert_int_equal(w->g->events[(w->g->last_event - 1) % EVENT_RING].kind, EVENT_GONE);
 }
 
@@ -522,7 +523,7 @@ static void test_policy_changes_while_held(void **state)
 	p->memory = (struct mem_amount){ .kind = MEM_BYTES, .bytes = 40 * GIBS };
 	hold_adapt(w->g, w->d, &before);
 	assert_int_equal(told(w), HOLDER_AMOUNT);
-	assert_int_equal(w->d->settled_used, 0); /* our own memory moves: no witness now */
+	assert_int_equal(w->d->figure.used, 0); /* our own memory moves: no witness now */
 	says(w, HOLDER_HELD, 40 * GIBS);
 	assert_non_null(strstr(last_event(w)->text, "holds 40.0 GiB now"));
 	hold_adapt(w->g, w->d, p);
@@ -578,7 +579,7 @@ static void test_no_hold_while_ending(void **state)
 {
 	struct world *w = *state;
 
-	w->d->check = true;
+	w->d->hold.check = true;
 	see(w, 0, NULL, 0, 0);
 	assert_true(hold_ripe(w->g, w->d, clock_mono_ns()));
 	/* Of an agent that died holds are kept for a while, and none are begun. */
@@ -602,8 +603,8 @@ static void test_unfit(void **state)
 	w->d->sample.look.valid |= GPU_VALID_MODE;
 	look_on_sample(w->g, w->d);
 	assert_int_equal(told(w), HOLDER_RELEASE);
-	assert_non_null(strstr(w->d->reason, "EXCLUSIVE_PROCESS"));
-	assert_int_equal(w->d->yields, 0);
+	assert_non_null(strstr(w->d->said.reason, "EXCLUSIVE_PROCESS"));
+	assert_int_equal(w->d->hold.yields, 0);
 }
 
 /* The next process of a number that was named is not meant. */
@@ -626,7 +627,7 @@ static void test_ignored_process(void **state)
 	p->ignore_starts[0]--;
 	see(w, 72 * GIBS, pids, 2, 0);
 	assert_int_equal(w->d->state, DEV_YIELDING);
-	assert_int_equal(w->d->who_pid, self.pid);
+	assert_int_equal(w->d->said.who_pid, self.pid);
 }
 
 /* A look that was begun while the last holder lived still shows it, and its memory. */
@@ -652,13 +653,13 @@ static void test_look_from_before_the_end(void **state)
 	s->seq++;
 	s->look.begin_ns = before;
 	s->look.end_ns = clock_mono_ns();
-	w->d->check = true;
+	w->d->hold.check = true;
 	look_on_sample(w->g, w->d);
-	assert_int_equal(w->d->who_pid, 0);
-	assert_non_null(strstr(w->d->reason, "holder"));
+	assert_int_equal(w->d->said.who_pid, 0);
+	assert_non_null(strstr(w->d->said.reason, "holder"));
 	/* And one that was begun later is about somebody else. */
 	see(w, 71 * GIBS, &listed, 1, 0);
-	assert_int_equal(w->d->who_pid, listed);
+	assert_int_equal(w->d->said.who_pid, listed);
 }
 
 /* A holder that stands in the driver, or is stopped, is found before somebody needs the device. */
@@ -800,11 +801,11 @@ static void test_who_holds_first(void **state)
 	see(w, 0, NULL, 0, 0);
 	assign_again(w->g);
 	assert_int_equal(w->d->owner, 1);
-	w->d->yielded = true;
+	w->d->hold.yielded = true;
 	other->policy.rehold_ms = 2 * first->policy.rehold_ms;
 	assign_all(w->g);
 	assert_int_equal(w->d->owner, 0);
-	assert_true(w->d->yielded);
+	assert_true(w->d->hold.yielded);
 	/* What is held stays with who holds it. */
 	other->policy.rehold_ms = 0;
 	hold(w);
@@ -835,18 +836,18 @@ static void test_name_of_a_device(void **state)
 	}
 	assert_int_equal(read(ends[0], &ready, 1), 1);
 	assert_true(ready);
-	w->d->wait_ns = 5 * NS_PER_S;
-	w->d->idle_since_ns = clock_mono_ns() - 6 * NS_PER_S;
+	w->d->hold.wait_ns = 5 * NS_PER_S;
+	w->d->hold.idle_since_ns = clock_mono_ns() - 6 * NS_PER_S;
 	assert_false(device_may_hold(w->d, &e));
 	assert_non_null(strstr(e.text, "has it"));
-	w->d->idle_since_ns = clock_mono_ns() - 36 * NS_PER_S;
+	w->d->hold.idle_since_ns = clock_mono_ns() - 36 * NS_PER_S;
 	assert_true(device_may_hold(w->d, &e));
-	assert_int_equal(w->d->lock_fd, -1);
+	assert_int_equal(w->d->hold.lock_fd, -1);
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	w->d->idle_since_ns = clock_mono_ns();
+	w->d->hold.idle_since_ns = clock_mono_ns();
 	assert_true(device_may_hold(w->d, &e));
-	assert_true(w->d->lock_fd >= 0);
+	assert_true(w->d->hold.lock_fd >= 0);
 	(void)close(ends[0]);
 	(void)close(ends[1]);
 }

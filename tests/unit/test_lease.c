@@ -34,7 +34,7 @@ static struct lease *promise(struct world *w, uint32_t flags)
 
 	(void)str_copy(m.uuid, sizeof(m.uuid), w->d->id.uuid);
 	request_lease(w->g, &w->g->clients[0], &m);
-	return w->d->n_leases ? &w->g->leases[0] : NULL;
+	return w->d->ledger.n_leases ? &w->g->leases[0] : NULL;
 }
 
 /* This process is the shim, so it and its children are the task's. */
@@ -92,7 +92,7 @@ static void test_hand_over(void **state)
 	assert_int_equal(w->d->state, DEV_LENT);
 	assert_int_equal(last_event(w)->kind, EVENT_LENT);
 	assert_int_equal(last_event(w)->pid, getpid());
-	assert_int_equal(w->d->yields, 0);
+	assert_int_equal(w->d->hold.yields, 0);
 	/* The context stays, and a neighbour changes nothing. */
 	see_with(w, 40 * GIBS, getpid());
 	look_on_time(w->g, w->d, clock_mono_ns() + NS_PER_S / 4);
@@ -103,9 +103,9 @@ static void test_hand_over(void **state)
 	unlease(w);
 	see_with(w, 40 * GIBS, getpid());
 	assert_int_equal(w->d->state, DEV_LENT);
-	assert_int_equal(w->d->n_over, 1);
+	assert_int_equal(w->d->ledger.n_over, 1);
 	see_holder(w, GIBS / 2);
-	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->ledger.n_leases, 0);
 	assert_int_equal(w->d->state, DEV_HOLDING);
 	assert_int_equal(told(w), HOLDER_HOLD);
 	assert_false(w->d->holder.kept);
@@ -209,7 +209,7 @@ static void end_of_a_task(struct world *w, int *ret_agent)
 	*ret_agent = pair[1];
 	unlease(w);
 	see_holder(w, GIBS / 2);
-	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->ledger.n_leases, 0);
 	assert_int_equal(w->d->state, DEV_IDLE);
 	assert_true(w->d->holder.kept && !w->d->holder.end_at_ns);
 	assert_int_equal(told(w), 0);
@@ -276,7 +276,7 @@ static void test_end_of_a_chain(void **state)
 	end_of_a_task(w, &agent);
 	/* Nothing comes: it is looked at again, and held. */
 	request_reserve(w->g, &w->g->clients[0], &none);
-	assert_true(w->d->check);
+	assert_true(w->d->hold.check);
 	see_holder(w, GIBS / 2);
 	client_consider(w->g, &w->g->clients[0]);
 	assert_int_equal(w->d->state, DEV_HOLDING);
@@ -316,7 +316,7 @@ static void test_reservation_after_an_old_look(void **state)
 	look_on_time(w->g, w->d, clock_mono_ns());
 	assert_int_equal(w->d->state, DEV_IDLE);
 	assert_int_equal(told(w), 0);
-	assert_true(w->d->check);
+	assert_true(w->d->hold.check);
 	/* Nobody is there: it is held with the answer to that. */
 	see_holder(w, GIBS / 2);
 	look_on_time(w->g, w->d, clock_mono_ns());
@@ -342,7 +342,7 @@ static void test_memory_while_a_task_is_awaited(void **state)
 	says(w, HOLDER_FREED, 70 * GIBS);
 	assert_int_equal(last_event(w)->kind, EVENT_YIELD);
 	assert_int_equal(last_event(w)->pid, 1);
-	assert_int_equal(w->d->yields, 1);
+	assert_int_equal(w->d->hold.yields, 1);
 }
 
 static void test_foreign_wins_over_a_promise(void **state)
@@ -358,7 +358,7 @@ static void test_foreign_wins_over_a_promise(void **state)
 	assert_true(l->taken && l->stage == LEASE_PROMISED);
 	says(w, HOLDER_FREED, 70 * GIBS);
 	assert_int_equal(w->d->state, DEV_BUSY);
-	assert_int_equal(w->d->n_leases, 1);
+	assert_int_equal(w->d->ledger.n_leases, 1);
 }
 
 static void test_foreign_with_the_task(void **state)
@@ -371,7 +371,7 @@ static void test_foreign_with_the_task(void **state)
 	pids[0] = w->holder;
 	see(w, 72 * GIBS, pids, 3, 0);
 	assert_int_equal(w->d->state, DEV_YIELDING);
-	assert_int_equal(w->d->who_pid, 1);
+	assert_int_equal(w->d->said.who_pid, 1);
 	says(w, HOLDER_FREED, 70 * GIBS);
 	see(w, 2 * GIBS, pids, 3, 0);
 	assert_int_equal(w->d->state, DEV_LENT);
@@ -389,13 +389,13 @@ static void test_foreign_beside_one_that_gives_way(void **state)
 		pid_t pids[] = { getpid(), 1 };
 		struct lease *l;
 
-		w->d->check = true;
+		w->d->hold.check = true;
 		see(w, 0, NULL, 0, 0);
 		l = grant_with(w, flags[i]);
 		see(w, 0, NULL, 0, 0); /* nothing is held, so a look decides */
 		assert_int_equal(l->stage, LEASE_GRANTED);
 
-		assert_int_equal(w->d->n_giving, (flags[i] & LEASE_GIVES_WAY) != 0);
+		assert_int_equal(w->d->ledger.n_preemptible, (flags[i] & LEASE_GIVES_WAY) != 0);
 		see(w, 40 * GIBS, pids, 1, 0);
 		assert_int_equal(l->stage, LEASE_USED);
 		assert_false(l->taken);
@@ -404,7 +404,7 @@ static void test_foreign_beside_one_that_gives_way(void **state)
 		assert_false(l->taken);
 		see(w, 60 * GIBS, pids, 2, 0);
 		assert_int_equal(l->taken, tells);
-		assert_int_equal(w->d->who_pid, 1);
+		assert_int_equal(w->d->said.who_pid, 1);
 		/* Told once; an agent that comes then may not know. */
 		l->due = 0;
 		see(w, 60 * GIBS, pids, 2, 0);
@@ -416,11 +416,11 @@ static void test_foreign_beside_one_that_gives_way(void **state)
 		lease_tell_all(w->g, &w->g->clients[0]);
 		unlease(w);
 		see(w, 60 * GIBS, pids, 2, 0);
-		assert_int_equal(w->d->n_over, 1);
+		assert_int_equal(w->d->ledger.n_over, 1);
 		assert_false(l->taken);
 		see(w, 0, NULL, 0, 0);
-		assert_int_equal(w->d->n_leases, 0);
-		assert_int_equal(w->d->lock_fd, -1); /* another user's may have it now */
+		assert_int_equal(w->d->ledger.n_leases, 0);
+		assert_int_equal(w->d->hold.lock_fd, -1); /* another user's may have it now */
 	}
 }
 
@@ -435,7 +435,7 @@ static void test_blind_with_a_lease(void **state)
 	look_on_sample(w->g, w->d);
 	assert_int_equal(told(w), HOLDER_RELEASE);
 	says(w, HOLDER_FREED, 70 * GIBS);
-	assert_int_equal(w->d->n_leases, 1);
+	assert_int_equal(w->d->ledger.n_leases, 1);
 	see_holder(w, GIBS / 2);
 	assert_int_equal(w->d->state, DEV_LENT);
 }
@@ -455,7 +455,7 @@ static void test_lost_with_a_lease(void **state)
 	w->d->sample.code = -ENODEV;
 	look_on_sample(w->g, w->d);
 	look_on_time(w->g, w->d, now);
-	assert_int_equal(w->d->n_over, 1);
+	assert_int_equal(w->d->ledger.n_over, 1);
 	/* Back in time: a look says who is there. */
 	see_with(w, 40 * GIBS, getpid());
 	look_on_time(w->g, w->d, now += NS_PER_S);
@@ -463,11 +463,11 @@ static void test_lost_with_a_lease(void **state)
 	look_on_sample(w->g, w->d);
 	look_on_time(w->g, w->d, now += NS_PER_S);
 	look_on_time(w->g, w->d, now += 3 * NS_PER_S / 2);
-	assert_int_equal(w->d->n_over, 1);
+	assert_int_equal(w->d->ledger.n_over, 1);
 	look_on_time(w->g, w->d, now += NS_PER_S);
-	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->ledger.n_leases, 0);
 	assert_int_equal(w->d->state, DEV_BUSY);
-	assert_non_null(strstr(w->d->reason, "cannot be seen"));
+	assert_non_null(strstr(w->d->said.reason, "cannot be seen"));
 }
 
 /* A card that answers with errors and nothing else: the task's end waits while one of its processes
@@ -479,7 +479,7 @@ static void test_failing_with_a_lease(void **state)
 	pid_t child;
 
 	w->g->clients[0].policy.hold = 0;
-	w->d->check = true;
+	w->d->hold.check = true;
 	see(w, 0, NULL, 0, 0);
 	(void)grant_with(w, 0);
 	see(w, 0, NULL, 0, 0);
@@ -494,15 +494,15 @@ static void test_failing_with_a_lease(void **state)
 	w->d->sample.code = -EIO;
 	look_on_sample(w->g, w->d);
 	look_on_time(w->g, w->d, now + 60 * NS_PER_S);
-	assert_int_equal(w->d->n_over, 1);
+	assert_int_equal(w->d->ledger.n_over, 1);
 	(void)kill(child, SIGKILL);
 	(void)waitpid(child, NULL, 0);
 	look_on_time(w->g, w->d, now + 29 * NS_PER_S);
-	assert_int_equal(w->d->n_over, 1);
+	assert_int_equal(w->d->ledger.n_over, 1);
 	look_on_time(w->g, w->d, now + 32 * NS_PER_S);
-	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->ledger.n_leases, 0);
 	assert_int_equal(w->d->state, DEV_BUSY);
-	assert_non_null(strstr(w->d->reason, "cannot be seen"));
+	assert_non_null(strstr(w->d->said.reason, "cannot be seen"));
 }
 
 /* What runs on, or was not told to be over, keeps its lease whatever is seen. */
@@ -530,7 +530,7 @@ static void test_grant_of_what_cannot_be_seen(void **state)
 	struct lease *l;
 
 	w->g->clients[0].policy.hold = 0;
-	w->d->check = true;
+	w->d->hold.check = true;
 	see(w, 0, NULL, 0, 0);
 	l = grant_with(w, 0);
 	assert_int_equal(l->stage, LEASE_ASKED);
@@ -561,14 +561,14 @@ static void test_drop_while_a_grant_is_asked(void **state)
 	int pair[2];
 
 	w->g->clients[0].policy.hold = 0;
-	w->d->check = true;
+	w->d->hold.check = true;
 	see(w, 0, NULL, 0, 0);
 	assert_int_equal(grant_with(w, 0)->stage, LEASE_ASKED);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	c->fd = pair[0];
 	assert_int_equal(sock_send(pair[1], &drop, sizeof(drop)), 0);
 	client_on_readable(w->g, c);
-	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->ledger.n_leases, 0);
 	assert_int_equal(sock_recv(pair[1], &m, sizeof(m)), sizeof(m));
 	assert_int_equal(m.head.type, MSG_GRANTED);
 	assert_int_equal(m.code, -ENOENT);
@@ -601,13 +601,13 @@ static void test_agent_that_does_not_read(void **state)
 		;
 	assert_int_equal(sock_send(pair[1], &m, sizeof(m)), 0);
 	client_on_readable(w->g, c);
-	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->ledger.n_leases, 0);
 	assert_true(c->full);
 	while (sock_recv(pair[1], &got, sizeof(got)) > 0)
 		;
 	client_on_readable(w->g, c);
 	assert_false(c->full);
-	assert_int_equal(w->d->n_leases, 1);
+	assert_int_equal(w->d->ledger.n_leases, 1);
 	assert_int_equal(sock_recv(pair[1], &got, sizeof(got)), sizeof(got.reply));
 	assert_int_equal(got.head.type, MSG_LEASE_REPLY);
 	assert_int_equal(got.reply.code, 0);
@@ -637,7 +637,7 @@ static void test_end_that_a_dead_agent_was_not_told(void **state)
 	int pair[2], far = connect_agent(c, pair);
 
 	w->g->clients[0].policy.hold = 0;
-	w->d->check = true;
+	w->d->hold.check = true;
 	see(w, 0, NULL, 0, 0);
 	(void)grant_with(w, 0);
 	see(w, 0, NULL, 0, 0);
@@ -645,11 +645,11 @@ static void test_end_that_a_dead_agent_was_not_told(void **state)
 		;
 	unlease(w);
 	see(w, 0, NULL, 0, 0);
-	assert_int_equal(w->d->n_over, 1);
+	assert_int_equal(w->d->ledger.n_over, 1);
 	(void)close(far);
 	client_on_readable(w->g, c);
 	assert_int_equal(c->fd, -1);
-	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->ledger.n_leases, 0);
 }
 
 /* A guard that comes after another is told of a task that runs, and is not listed at that moment.
@@ -663,16 +663,16 @@ static void test_newcomer_beside_a_task_that_runs_already(void **state)
 	struct proc_id self;
 
 	w->g->clients[0].policy.hold = 0;
-	w->d->check = true;
+	w->d->hold.check = true;
 	see(w, 0, NULL, 0, 0);
 	assert_int_equal(proc_identify(getpid(), &self), 0);
 	m.pid = self.pid;
 	m.start = self.start;
 	(void)str_copy(m.uuid, sizeof(m.uuid), w->d->id.uuid);
 	request_lease(w->g, &w->g->clients[0], &m);
-	assert_int_equal(w->d->n_leases, 1);
+	assert_int_equal(w->d->ledger.n_leases, 1);
 	see(w, 40 * GIBS, &other, 1, 0);
-	assert_int_equal(w->d->who_pid, 1);
+	assert_int_equal(w->d->said.who_pid, 1);
 	assert_false(w->g->leases[0].taken);
 }
 
@@ -701,13 +701,13 @@ static void test_promises_of_an_agent_that_is_stopped(void **state)
 	bool refused = false;
 
 	w->g->clients[0].policy.hold = 0;
-	w->d->check = true;
+	w->d->hold.check = true;
 	see(w, 0, NULL, 0, 0);
 	assert_non_null(promise(w, 0));
 	pass(w, 9);
-	assert_int_equal(w->d->n_leases, 1);
+	assert_int_equal(w->d->ledger.n_leases, 1);
 	pass(w, 3);
-	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->ledger.n_leases, 0);
 
 	c->silent = false;
 	c->silent_ns = 0;

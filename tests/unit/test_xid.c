@@ -55,7 +55,7 @@ static void test_of_a_program(void **state)
 	report(w, 0, 31, 7);
 	assert_int_equal(told(w), 0);
 	assert_int_equal(w->d->state, DEV_HELD);
-	assert_int_equal(w->d->xid, 0);
+	assert_int_equal(w->d->seen.xid, 0);
 	assert_int_equal(last_event(w)->kind, EVENT_NOTE);
 	assert_non_null(strstr(last_event(w)->text, "XID 31 (GPU memory page fault), 7 times: "));
 	/* A program can make thousands. */
@@ -66,13 +66,13 @@ static void test_of_a_program(void **state)
 	for (uint32_t i = 0; i < 8; i++)
 		report(w, 0, i % 2 ? 31 : 43, 1);
 	assert_int_equal(w->g->last_event, events + 1);
-	for (size_t i = 0; i < ARRAY_LEN(w->d->xids_told); i++)
-		w->d->xids_told[i].ns -= 61 * NS_PER_S;
+	for (size_t i = 0; i < ARRAY_LEN(w->d->seen.xids_told); i++)
+		w->d->seen.xids_told[i].ns -= 61 * NS_PER_S;
 	report(w, 0, 31, 1);
 	assert_int_equal(w->g->last_event, events + 2);
 	/* Of a card that was gone when it was read. */
 	report(w, -1, 79, 1);
-	assert_int_equal(w->d->xid, 0);
+	assert_int_equal(w->d->seen.xid, 0);
 	/* However many there are, the newest are known. */
 	for (uint32_t xid = 1000; xid < 1020; xid++) {
 		report(w, 0, xid, 1);
@@ -92,28 +92,28 @@ static void test_of_the_device(void **state)
 	assert_int_equal(told(w), HOLDER_RELEASE);
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	says(w, HOLDER_FREED, 70 * GIBS);
-	assert_int_equal(w->d->yields, 0);
+	assert_int_equal(w->d->hold.yields, 0);
 	assert_non_null(strstr(last_event(w)->text, "let go: XID 48 (double bit ECC error)"));
 	for (int i = 0; i < 2; i++) {
-		w->d->check = true;
+		w->d->hold.check = true;
 		see_holder(w, GIBS / 2);
 		assert_int_equal(w->d->state, DEV_BUSY);
-		assert_string_equal(w->d->reason, "XID 48 (double bit ECC error)");
-		assert_false(w->d->vacant);
+		assert_string_equal(w->d->said.reason, "XID 48 (double bit ECC error)");
+		assert_false(w->d->seen.vacant);
 	}
 	/* That looks fail for a while says nothing; that it was not there does. */
 	w->d->sample.code = -EIO;
 	look_on_sample(w->g, w->d);
 	see(w, 0, NULL, 0, 0);
-	assert_int_equal(w->d->xid, 48);
+	assert_int_equal(w->d->seen.xid, 48);
 	w->d->sample.code = -ENODEV;
 	(void)strcpy(w->d->sample.trouble, "GPU is lost");
 	look_on_sample(w->g, w->d);
-	assert_string_equal(w->d->reason,
+	assert_string_equal(w->d->said.reason,
 			    "cannot be seen: GPU is lost; XID 48 (double bit ECC error)");
 	see(w, 0, NULL, 0, 0);
-	assert_int_equal(w->d->xid, 0);
-	assert_string_equal(w->d->reason, "it was away and is back");
+	assert_int_equal(w->d->seen.xid, 0);
+	assert_string_equal(w->d->said.reason, "it was away and is back");
 }
 
 /* What runs there sees the error itself; nothing comes after it. */
@@ -137,19 +137,20 @@ static void test_beside_a_task(void **state)
 	assert_int_equal(w->d->state, DEV_LENT);
 	report(w, 0, 79, 1);
 	see(w, GIBS, &pid, 1, 0);
-	assert_string_equal(w->d->reason, "lent to task 1; XID 79 (GPU has fallen off the bus)");
+	assert_string_equal(w->d->said.reason,
+			    "lent to task 1; XID 79 (GPU has fallen off the bus)");
 	request_unlease(w->g, &w->g->clients[0], &end);
 	see(w, 0, NULL, 0, 0);
-	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->ledger.n_leases, 0);
 	assert_int_equal(w->d->state, DEV_BUSY);
 	m.pid = 0;
 	request_lease(w->g, &w->g->clients[0], &m);
-	assert_int_equal(w->d->n_leases, 0);
+	assert_int_equal(w->d->ledger.n_leases, 0);
 	/* Its owner says that it is to be used. */
 	xid_guard_forget(w->g, w->d, "tenure was started anew");
 	see(w, 0, NULL, 0, 0);
 	request_lease(w->g, &w->g->clients[0], &m);
-	assert_int_equal(w->d->n_leases, 1);
+	assert_int_equal(w->d->ledger.n_leases, 1);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)

@@ -149,8 +149,8 @@ static void consider_for(struct guard *g, int i, uint64_t delay, struct choice *
  */
 static bool is_settled(const struct device *d)
 {
-	return d->holder.pid || device_occupied(d) || d->state == DEV_LENT || d->came_home ||
-	       d->hold_while;
+	return d->holder.pid || device_occupied(d) || d->state == DEV_LENT || d->ledger.came_home ||
+	       d->ledger.promise.wanted;
 }
 
 void assign_all(struct guard *g)

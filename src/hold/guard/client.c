@@ -252,7 +252,7 @@ static void apply_to_held(struct guard *g, struct client *c, const struct hold_p
 
 		if (device_owner(g, d) != c || (d->state != DEV_HOLDING && d->state != DEV_HELD))
 			continue;
-		if (!c->policy.hold && !d->hold_while)
+		if (!c->policy.hold && !d->ledger.promise.wanted)
 			device_unwant(g, d, "watched only from now on");
 		else
 			hold_adapt(g, d, before);
@@ -309,7 +309,7 @@ void client_on_ready(struct guard *g)
 static void let_go(struct guard *g, const struct client *c, const char *why)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (device_owner(g, &g->devs[i]) == c && !g->devs[i].hold_while)
+		if (device_owner(g, &g->devs[i]) == c && !g->devs[i].ledger.promise.wanted)
 			device_unwant(g, &g->devs[i], why);
 }
 
@@ -513,7 +513,7 @@ void client_consider(struct guard *g, struct client *c)
 	uint64_t now = clock_mono_ns();
 
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (client_owns(g, c, &g->devs[i]) && g->devs[i].check)
+		if (client_owns(g, c, &g->devs[i]) && g->devs[i].hold.check)
 			return; /* not all of them were looked at yet */
 	if (c->policy.together && !all_ripe(g, c, now))
 		return;
@@ -540,7 +540,7 @@ static void check_devices(struct guard *g, struct client *c)
 		if (!client_owns(g, c, d) || !d->present || device_occupied(d) ||
 		    d->state == DEV_LEFT || d->state == DEV_LENT)
 			continue;
-		d->check = true;
+		d->hold.check = true;
 		eyes_look_now(g->eyes, d->slot);
 	}
 }
@@ -554,11 +554,11 @@ static void check_due(struct guard *g, struct client *c, uint64_t now)
 		struct device *d = &g->devs[i];
 		uint64_t due = client_owns(g, c, d) && d->state == DEV_IDLE ? hold_at(g, d) : 0;
 
-		if (!due || now < due || d->due_ns == due || d->check || !d->present)
+		if (!due || now < due || d->hold.due_ns == due || d->hold.check || !d->present)
 			continue;
 		any = true;
-		d->due_ns = due; /* once: what else stands in the way takes its time */
-		d->check = true;
+		d->hold.due_ns = due; /* once: what else stands in the way takes its time */
+		d->hold.check = true;
 		eyes_look_now(g->eyes, d->slot);
 	}
 	if (any && c->policy.together)
@@ -570,7 +570,7 @@ static bool any_holder(const struct guard *g, const struct client *c)
 {
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		if (client_owns(g, c, &g->devs[i]) && g->devs[i].holder.pid &&
-		    !g->devs[i].hold_while)
+		    !g->devs[i].ledger.promise.wanted)
 			return true;
 	return false;
 }

@@ -35,23 +35,23 @@ void device_say(struct device *d, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	if (!strcmp(text, d->reason))
+	if (!strcmp(text, d->said.reason))
 		return;
-	(void)str_copy(d->reason, sizeof(d->reason), text);
-	d->reason_pid = 0;
+	(void)str_copy(d->said.reason, sizeof(d->said.reason), text);
+	d->said.reason_pid = 0;
 	d->dirty = true;
 }
 
 void device_reset_idle(struct device *d, uint64_t now_ns)
 {
-	d->idle_since_ns = now_ns;
+	d->hold.idle_since_ns = now_ns;
 	d->dirty = true;
 }
 
 void device_unlock(struct device *d)
 {
-	if (!d->holder.pid && !d->n_leases)
-		d->lock_fd = fd_close(d->lock_fd);
+	if (!d->holder.pid && !d->ledger.n_leases)
+		d->hold.lock_fd = fd_close(d->hold.lock_fd);
 }
 
 bool device_lock(struct device *d, struct err *e)
@@ -60,13 +60,13 @@ bool device_lock(struct device *d, struct err *e)
 	char name[108];
 	struct ucred who;
 
-	if (d->lock_fd >= 0)
+	if (d->hold.lock_fd >= 0)
 		return true;
 	(void)str_print(name, sizeof(name), "tenure/dev/%s", d->id.uuid);
-	d->lock_fd = sock_listen(name, &other);
-	if (d->lock_fd >= 0)
+	d->hold.lock_fd = sock_listen(name, &other);
+	if (d->hold.lock_fd >= 0)
 		return true;
-	d->lock_fd = -1;
+	d->hold.lock_fd = -1;
 	if (sock_listener(name, &who) < 0)
 		(void)err_set(e, -EBUSY, "tenure of another user has it");
 	else if (who.pid != getpid())
@@ -78,15 +78,15 @@ bool device_lock(struct device *d, struct err *e)
 
 bool device_may_hold(struct device *d, struct err *e)
 {
-	uint64_t heeded_until = d->idle_since_ns + d->wait_ns + NAME_HEEDED_NS;
+	uint64_t heeded_until = d->hold.idle_since_ns + d->hold.wait_ns + NAME_HEEDED_NS;
 
 	return device_lock(d, e) || clock_mono_ns() >= heeded_until;
 }
 
 void device_turn_away(struct device *d)
 {
-	for (int i = 0; d->lock_fd >= 0 && i < TURN_AWAY_MOST; i++) {
-		int fd = sock_accept(d->lock_fd, NULL);
+	for (int i = 0; d->hold.lock_fd >= 0 && i < TURN_AWAY_MOST; i++) {
+		int fd = sock_accept(d->hold.lock_fd, NULL);
 
 		if (fd < 0 && fd != -EPERM) /* that one was another user's, and is gone already */
 			return;
@@ -104,15 +104,16 @@ static uint64_t with_jitter(uint64_t ms, uint16_t random)
 
 static void draw_jitter(struct device *d)
 {
-	if (getrandom(&d->jitter, sizeof(d->jitter), GRND_NONBLOCK) != sizeof(d->jitter))
-		d->jitter = (uint16_t)clock_mono_ns();
+	if (getrandom(&d->hold.jitter, sizeof(d->hold.jitter), GRND_NONBLOCK) !=
+	    sizeof(d->hold.jitter))
+		d->hold.jitter = (uint16_t)clock_mono_ns();
 }
 
 uint64_t device_wait_by(const struct hold_policy *p, const struct device *d)
 {
-	if (d->yielded)
-		return with_jitter(p->rehold_ms, d->jitter);
-	if (d->owner < 0 || d->came_home || d->hold_while)
+	if (d->hold.yielded)
+		return with_jitter(p->rehold_ms, d->hold.jitter);
+	if (d->owner < 0 || d->ledger.came_home || d->ledger.promise.wanted)
 		return 0;
 	return p->idle_for_ms * NS_PER_MS;
 }
@@ -124,7 +125,7 @@ uint64_t device_wait(const struct guard *g, const struct device *d)
 
 void device_set_wait(struct guard *g, struct device *d)
 {
-	d->wait_ns = device_wait(g, d);
+	d->hold.wait_ns = device_wait(g, d);
 }
 
 void device_enter(struct guard *g, struct device *d, enum dev_state next)
@@ -136,16 +137,16 @@ void device_enter(struct guard *g, struct device *d, enum dev_state next)
 
 	/* What nobody selects is nobody's news. */
 	bool quiet = d->state == DEV_LEFT || (next == DEV_LEFT && d->owner < 0) ||
-		     (d->state == DEV_YIELDING && d->letting_go.kind == EVENT_RELEASE) ||
+		     (d->state == DEV_YIELDING && d->hold.letting_go.kind == EVENT_RELEASE) ||
 		     (d->state == DEV_LENT && next == DEV_IDLE);
 
 	d->state = next;
 	d->since_ns = now;
 	d->dirty = true;
 	g->assign_due = true;
-	d->came_home = d->came_home && next == DEV_IDLE;
-	if (!d->came_home)
-		d->chain_until_ns = 0;
+	d->ledger.came_home = d->ledger.came_home && next == DEV_IDLE;
+	if (!d->ledger.came_home)
+		d->ledger.chain_until_ns = 0;
 	if (next == DEV_BUSY)
 		draw_jitter(d);
 	/* A context that was kept for the next task, or hold, is not left beside a stranger. */
@@ -153,16 +154,16 @@ void device_enter(struct guard *g, struct device *d, enum dev_state next)
 		d->holder.end_at_ns = now + DEVICE_LINGER_NS;
 	if (next == DEV_IDLE) {
 		d->announced = true;
-		d->who_pid = 0;
-		d->idle_since_ns = now;
+		d->said.who_pid = 0;
+		d->hold.idle_since_ns = now;
 		device_set_wait(g, d);
-		if (now < d->blocked_until_ns)
-			device_say(d, "%s", d->blocked_why);
+		if (now < d->hold.blocked_until_ns)
+			device_say(d, "%s", d->hold.blocked_why);
 		else
 			device_say(d, "nothing foreign");
 	}
 	if ((next == DEV_IDLE || next == DEV_BUSY || next == DEV_LEFT) && !quiet)
-		(void)event_add(g, d, EVENT_STATE, "%s: %s", dev_state_name(next), d->reason);
+		(void)event_add(g, d, EVENT_STATE, "%s: %s", dev_state_name(next), d->said.reason);
 }
 
 void device_act(struct device *d, enum dev_action action)
@@ -175,14 +176,14 @@ void device_act(struct device *d, enum dev_action action)
 		d->holder.asked_ns = now;
 		d->holder.freeing_ns = 0;
 		d->holder.peeked_ns = 0;
-		d->settled_used = 0;
-		d->settle_at_ns = 0;
-		d->steady_ns = 0;
+		d->figure.used = 0;
+		d->figure.at_ns = 0;
+		d->figure.steady_ns = 0;
 		break;
 	case ACT_SETTLE:
 		/* A newcomer's start would wait for our context's end; nobody's does otherwise. */
 		d->holder.end_at_ns =
-			now + (d->letting_go.kind == EVENT_YIELD ? DEVICE_LINGER_NS : 0);
+			now + (d->hold.letting_go.kind == EVENT_YIELD ? DEVICE_LINGER_NS : 0);
 		break;
 	case ACT_KEEP:
 		d->holder.kept = true;
@@ -209,8 +210,8 @@ bool device_step(struct guard *g, struct device *d, enum dev_event event)
 
 void device_record(struct device *d, enum event_kind kind, uint64_t verdict_ns)
 {
-	d->letting_go = (struct guard_event){ .kind = kind };
-	d->verdict_ns = verdict_ns;
+	d->hold.letting_go = (struct guard_event){ .kind = kind };
+	d->hold.verdict_ns = verdict_ns;
 }
 
 /* --- what the policies want --- */
@@ -239,7 +240,8 @@ void device_leave(struct guard *g, struct device *d)
 {
 	char why[PROTO_TEXT_MAX];
 
-	if ((d->hold_while && d->leaver < 0) || d->state == DEV_LENDING || d->state == DEV_LENT)
+	if ((d->ledger.promise.wanted && d->leaver < 0) || d->state == DEV_LENDING ||
+	    d->state == DEV_LENT)
 		return;
 	describe_left(g, d, why, sizeof(why));
 	device_unwant(g, d, why);
@@ -271,7 +273,8 @@ void device_assign(struct guard *g, struct device *d, int owner, int leaver)
 
 	if (changed) {
 		d->owner = owner;
-		d->yielded = d->yielded && owner >= 0; /* and then that one's rule for it counts */
+		d->hold.yielded =
+			d->hold.yielded && owner >= 0; /* and then that one's rule for it counts */
 		d->dirty = true;
 	}
 	d->left = left;

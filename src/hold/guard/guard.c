@@ -93,9 +93,9 @@ static void take_peers(struct guard *g, struct device *d)
 {
 	struct eyes_peers peers = eyes_peers(g->eyes, d->slot);
 
-	if (!memcmp(&peers, &d->peers, sizeof(peers)))
+	if (!memcmp(&peers, &d->seen.peers, sizeof(peers)))
 		return;
-	d->peers = peers;
+	d->seen.peers = peers;
 	d->dirty = true;
 }
 
@@ -113,12 +113,12 @@ static bool take_devices(struct guard *g)
 					      .owner = -1,
 					      .leaver = -1,
 					      .left = true,
-					      .lock_fd = -1,
+					      .hold = { .lock_fd = -1 },
 					      .holder = { .fd = -1 },
 					      .state = DEV_LEFT,
 					      .since_ns = clock_mono_ns(),
-					      .who_uid = UINT32_MAX,
-					      .reason = "not selected" };
+					      .said = { .who_uid = UINT32_MAX,
+							.reason = "not selected" } };
 
 		bool was_present = d->present, was_card = d->id.mig_parent;
 
@@ -126,9 +126,9 @@ static bool take_devices(struct guard *g)
 		d->known = true;
 		news = news || d->present != was_present || d->id.mig_parent != was_card;
 		take_peers(g, d);
-		d->lost = d->lost || !d->present;
+		d->seen.lost = d->seen.lost || !d->present;
 		if (!d->present && d->state != DEV_LEFT) {
-			d->check = false; /* nobody will look, so nothing may wait for it */
+			d->hold.check = false; /* nobody will look, so nothing may wait for it */
 			look_blind(g, d, "it is not there any more");
 		}
 	}
@@ -165,7 +165,7 @@ static bool note_trouble(struct guard *g)
 		lock_memory(g); /* its code may be another one */
 	}
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		g->devs[i].lost = g->devs[i].lost || code < 0;
+		g->devs[i].seen.lost = g->devs[i].seen.lost || code < 0;
 	return false;
 }
 
@@ -186,10 +186,11 @@ static void take_samples(struct guard *g)
 			continue;
 		look_on_sample(g, d);
 		/* A look that failed has no times, and nothing else will come of it. */
-		if (d->check && (d->sample.code < 0 ||
-				 (d->sample.checked &&
-				  (d->holder.pid || d->sample.look.begin_ns > d->gone_ns)))) {
-			d->check = false;
+		if (d->hold.check &&
+		    (d->sample.code < 0 ||
+		     (d->sample.checked &&
+		      (d->holder.pid || d->sample.look.begin_ns > d->hold.gone_ns)))) {
+			d->hold.check = false;
 			if (d->owner >= 0)
 				client_consider(g, device_owner(g, d));
 		}
@@ -229,19 +230,19 @@ static void check_stuck(struct guard *g)
 /* Somebody may come, or a task of ours that our context waits for. */
 static bool watched(const struct device *d)
 {
-	return device_occupied(d) || (d->n_awaited && d->holder.kept);
+	return device_occupied(d) || (d->ledger.n_awaited && d->holder.kept);
 }
 
 static uint64_t look_period(const struct guard *g, const struct device *d, unsigned int n_held)
 {
 	if (device_letting_go(d))
 		return YIELDING_LOOK_NS;
-	if (d->n_over)
+	if (d->ledger.n_over)
 		return OVER_LOOK_NS;
-	if (!watched(d) && d->n_giving)
+	if (!watched(d) && d->ledger.n_preemptible)
 		return g->hint_on ? GIVING_HINT_NS : GIVING_LOOK_NS;
 	if (!watched(d))
-		return d->n_running ? USED_LOOK_NS : IDLE_LOOK_NS;
+		return d->ledger.n_running ? USED_LOOK_NS : IDLE_LOOK_NS;
 	if (!g->hint_on)
 		return HELD_LOOK_NS;
 	/* One every HINT_LOOK_NS, in turn; of very many a few more. */
@@ -256,7 +257,7 @@ static uint64_t look_period(const struct guard *g, const struct device *d, unsig
  */
 static bool is_calm(const struct device *d)
 {
-	return d->state == DEV_YIELDING && d->who_pid > 0 && !d->n_leases;
+	return d->state == DEV_YIELDING && d->said.who_pid > 0 && !d->ledger.n_leases;
 }
 
 static void set_periods(struct guard *g)
@@ -432,7 +433,7 @@ static bool under_way(const struct guard *g)
 		const struct device *d = &g->devs[i];
 
 		if (d->state == DEV_HOLDING || device_letting_go(d) || d->holder.end_at_ns ||
-		    d->settle_at_ns || d->n_over)
+		    d->figure.at_ns || d->ledger.n_over)
 			return true;
 	}
 	return false;
@@ -450,8 +451,8 @@ static int turn_ms(const struct guard *g)
 		const struct device *d = &g->devs[i];
 		uint64_t due = d->state == DEV_HELD ? verdict_rise_due(g, d) : UINT64_MAX;
 
-		if (d->chain_until_ns > now && d->chain_until_ns < due)
-			due = d->chain_until_ns;
+		if (d->ledger.chain_until_ns > now && d->ledger.chain_until_ns < due)
+			due = d->ledger.chain_until_ns;
 		if (due < now + wait_ms * NS_PER_MS)
 			wait_ms = due > now ? (due - now) / NS_PER_MS + 1 : 1;
 	}

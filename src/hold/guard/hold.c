@@ -45,8 +45,8 @@ static bool wants_hold(const struct client *owner)
 
 bool hold_has_future(struct guard *g, const struct device *d)
 {
-	return !g->quit_ns && !d->xid &&
-	       (d->hold_while || (wants_hold(device_owner(g, d)) && !d->left));
+	return !g->quit_ns && !d->seen.xid &&
+	       (d->ledger.promise.wanted || (wants_hold(device_owner(g, d)) && !d->left));
 }
 
 bool hold_ripe(struct guard *g, const struct device *d, uint64_t now_ns)
@@ -54,12 +54,12 @@ bool hold_ripe(struct guard *g, const struct device *d, uint64_t now_ns)
 	const struct client *owner = device_owner(g, d);
 
 	/* What an orphan holds is kept for its next agent; nothing new is held for nobody. */
-	bool wanted = d->hold_while || (wants_hold(owner) && !owner->orphan_until_ns);
+	bool wanted = d->ledger.promise.wanted || (wants_hold(owner) && !owner->orphan_until_ns);
 
 	return wanted && !g->quit_ns && d->present && d->state == DEV_IDLE &&
 	       (!d->holder.pid || (d->holder.kept && !d->holder.ending)) &&
-	       now_ns >= d->blocked_until_ns && now_ns >= d->chain_until_ns &&
-	       now_ns - d->idle_since_ns >= d->wait_ns;
+	       now_ns >= d->hold.blocked_until_ns && now_ns >= d->ledger.chain_until_ns &&
+	       now_ns - d->hold.idle_since_ns >= d->hold.wait_ns;
 }
 
 uint64_t hold_at(struct guard *g, const struct device *d)
@@ -70,14 +70,14 @@ uint64_t hold_at(struct guard *g, const struct device *d)
 	if (!wants_hold(owner) || owner->orphan_until_ns || d->left || g->quit_ns)
 		return 0;
 	if (d->state == DEV_IDLE)
-		at = d->idle_since_ns + d->wait_ns;
-	else if (d->state == DEV_BUSY && d->clear)
+		at = d->hold.idle_since_ns + d->hold.wait_ns;
+	else if (d->state == DEV_BUSY && d->seen.clear)
 		at = owner->tick_ns + device_wait(g, d);
 	else
 		return 0;
-	if (at < d->chain_until_ns)
-		at = d->chain_until_ns;
-	return at > d->blocked_until_ns ? at : d->blocked_until_ns;
+	if (at < d->ledger.chain_until_ns)
+		at = d->ledger.chain_until_ns;
+	return at > d->hold.blocked_until_ns ? at : d->hold.blocked_until_ns;
 }
 
 /* --- the memory figure of a hold --- */
@@ -86,12 +86,12 @@ void hold_note_settled(struct guard *g, struct device *d)
 {
 	uint64_t seen = verdict_used(d), excess;
 
-	if (d->state != DEV_HELD || !d->settle_at_ns || d->sample.look.begin_ns < d->settle_at_ns)
+	if (d->state != DEV_HELD || !d->figure.at_ns || d->sample.look.begin_ns < d->figure.at_ns)
 		return;
-	excess = settle_excess(&d->settle, seen, verdict_own_bytes(d), d->holder.held);
-	d->settled_used = verdict_may_hide(g) ? seen - excess : seen;
-	d->settle_at_ns = 0;
-	if (d->settled_used < seen)
+	excess = settle_excess(&d->figure.settle, seen, verdict_own_bytes(d), d->holder.held);
+	d->figure.used = verdict_may_hide(g) ? seen - excess : seen;
+	d->figure.at_ns = 0;
+	if (d->figure.used < seen)
 		eyes_look_now(g->eyes, d->slot); /* that one is the verdict */
 }
 
@@ -99,19 +99,19 @@ void hold_note_settled(struct guard *g, struct device *d)
 
 static void hold_failed(struct guard *g, struct device *d, const char *why)
 {
-	unsigned int doubled = d->failures < 4 ? d->failures : 4;
+	unsigned int doubled = d->hold.failures < 4 ? d->hold.failures : 4;
 	bool held = d->holder.held > 0; /* it had the memory, and said so */
 
-	d->failures++;
-	d->blocked_until_ns = clock_mono_ns() + (BLOCK_NS << doubled);
+	d->hold.failures++;
+	d->hold.blocked_until_ns = clock_mono_ns() + (BLOCK_NS << doubled);
 	(void)event_add(g, d, EVENT_FAILED,
 			held ? "%s, and is ended (held again in %u min at the earliest)"
 			     : "not held: %s (next try in %u min)",
 			why, (unsigned int)((BLOCK_NS << doubled) / NS_PER_S / 60));
-	(void)str_print(d->blocked_why, sizeof(d->blocked_why), "%s: %s",
+	(void)str_print(d->hold.blocked_why, sizeof(d->hold.blocked_why), "%s: %s",
 			held ? "was held, and is not held again yet" : "could not be held", why);
-	d->who_pid = 0; /* whoever is there is named again by the next look */
-	device_say(d, "%s", d->blocked_why);
+	d->said.who_pid = 0; /* whoever is there is named again by the next look */
+	device_say(d, "%s", d->hold.blocked_why);
 }
 
 /* The amount may come to nothing with what is free just now. True, and the reason, when it does. */
@@ -141,9 +141,9 @@ void hold_begin(struct guard *g, struct device *d)
 		device_say(d, "%s", e.text);
 		return;
 	}
-	d->before = d->sample.look.procs;
+	d->hold.before = d->sample.look.procs;
 	/* A context that is there already is ours, and not what was before. */
-	settle_begin(&d->settle, verdict_used(d), again, verdict_own_bytes(d));
+	settle_begin(&d->figure.settle, verdict_used(d), again, verdict_own_bytes(d));
 	if (again) {
 		holder_again(g, d);
 	} else if (holder_start(g, d, &e) < 0) {
@@ -151,12 +151,12 @@ void hold_begin(struct guard *g, struct device *d)
 		hold_failed(g, d, e.text);
 		return;
 	}
-	d->settled_used = 0;
-	d->settle_at_ns = 0;
-	d->steady_ns = 0;
+	d->figure.used = 0;
+	d->figure.at_ns = 0;
+	d->figure.steady_ns = 0;
 	device_say(d, again ? "holder PID %d takes the memory again" : "holder PID %d starts",
 		   (int)d->holder.pid);
-	(void)event_add(g, d, EVENT_START, "%s", d->reason);
+	(void)event_add(g, d, EVENT_START, "%s", d->said.reason);
 	(void)device_step(g, d, EV_READY);
 }
 
@@ -171,9 +171,9 @@ void hold_adapt(struct guard *g, struct device *d, const struct hold_policy *bef
 	if (!p->rest_ms)
 		d->load.resting = false;
 	if (memcmp(&p->memory, &before->memory, sizeof(p->memory)) != 0) {
-		d->settled_used = 0;
-		d->settle_at_ns = 0;
-		d->steady_ns = 0;
+		d->figure.used = 0;
+		d->figure.at_ns = 0;
+		d->figure.steady_ns = 0;
 		holder_tell_amount(d, &p->memory);
 	}
 	load_control_on_time(d, p, clock_mono_ns());
@@ -187,19 +187,19 @@ static void tell_let_go(struct guard *g, struct device *d, uint64_t freed_ns, ui
 							   [EVENT_RELEASE] = "let go:",
 							   [EVENT_BLIND] = "let go:",
 							   [EVENT_LENT] = "handed over:" };
-	struct guard_event *rec = &d->letting_go;
-	uint64_t took = freed_ns > d->verdict_ns ? freed_ns - d->verdict_ns : 0;
+	struct guard_event *rec = &d->hold.letting_go;
+	uint64_t took = freed_ns > d->hold.verdict_ns ? freed_ns - d->hold.verdict_ns : 0;
 	struct guard_event *ev =
 		event_add(g, d, (enum event_kind)rec->kind, "%s %s",
-			  words[rec->kind] ? words[rec->kind] : "let go:", d->reason);
+			  words[rec->kind] ? words[rec->kind] : "let go:", d->said.reason);
 
 	ev->bytes = bytes;
-	ev->pid = rec->kind == EVENT_YIELD || rec->kind == EVENT_LENT ? d->who_pid : 0;
+	ev->pid = rec->kind == EVENT_YIELD || rec->kind == EVENT_LENT ? d->said.who_pid : 0;
 	if (rec->kind == EVENT_LENT)
 		ev->lease = rec->lease;
-	if (ev->pid && d->who_uid != UINT32_MAX) {
-		(void)str_print(ev->user, sizeof(ev->user), "uid %u", d->who_uid);
-		(void)str_copy(ev->command, sizeof(ev->command), d->who_comm);
+	if (ev->pid && d->said.who_uid != UINT32_MAX) {
+		(void)str_print(ev->user, sizeof(ev->user), "uid %u", d->said.who_uid);
+		(void)str_copy(ev->command, sizeof(ev->command), d->said.who_comm);
 	}
 	ev->hint_to_verdict_ns = rec->hint_to_verdict_ns;
 	ev->verdict_to_freed_ns = took;
@@ -230,16 +230,16 @@ static void on_held(struct guard *g, struct device *d, const struct holder_msg *
 
 	d->holder.held = m->bytes;
 	d->holder.wanted = m->wanted;
-	d->settled_used = 0;
-	d->settle_at_ns = m->at_ns + SETTLE_NS;
-	d->steady_ns = m->at_ns;
-	d->settle_asked = false;
-	d->grow_at_ns = m->at_ns + GROW_NS;
+	d->figure.used = 0;
+	d->figure.at_ns = m->at_ns + SETTLE_NS;
+	d->figure.steady_ns = m->at_ns;
+	d->figure.asked = false;
+	d->hold.grow_at_ns = m->at_ns + GROW_NS;
 	(void)device_step(g, d, EV_HELD);
 	if (d->state != DEV_HELD)
 		return;
-	d->failures = 0;
-	d->yielded = false;
+	d->hold.failures = 0;
+	d->hold.yielded = false;
 	eyes_look_now(g->eyes, d->slot);
 	hold_say_held(g, d);
 	ev = event_add(g, d, EVENT_HELD, how, in_gib(m->bytes));
@@ -253,9 +253,9 @@ static void note_free_time(struct device *d, uint64_t freed_ns)
 {
 	uint64_t took = freed_ns > d->holder.asked_ns ? freed_ns - d->holder.asked_ns : 0;
 
-	d->free_ns -= d->free_ns / 4;
-	if (took > d->free_ns)
-		d->free_ns = took;
+	d->hold.free_ns -= d->hold.free_ns / 4;
+	if (took > d->hold.free_ns)
+		d->hold.free_ns = took;
 }
 
 static void on_freed(struct guard *g, struct device *d, const struct holder_msg *m)
@@ -321,14 +321,14 @@ static void on_holder_lost(struct guard *g, struct device *d, const char *how)
 {
 	uint64_t now = clock_mono_ns();
 
-	d->yielded = true;
-	d->check = true; /* who wanted it is seen at any time; the wait begins now */
-	if (now < d->blocked_until_ns)
+	d->hold.yielded = true;
+	d->hold.check = true; /* who wanted it is seen at any time; the wait begins now */
+	if (now < d->hold.blocked_until_ns)
 		return;
 	device_say(d, "%s", how);
 	(void)event_add(g, d, EVENT_FAILED, "%s", how);
-	d->blocked_until_ns = now + device_policy(g, d)->rehold_ms * NS_PER_MS;
-	(void)str_copy(d->blocked_why, sizeof(d->blocked_why), how);
+	d->hold.blocked_until_ns = now + device_policy(g, d)->rehold_ms * NS_PER_MS;
+	(void)str_copy(d->hold.blocked_why, sizeof(d->hold.blocked_why), how);
 }
 
 void hold_on_child(struct guard *g, struct device *d)
@@ -347,14 +347,14 @@ void hold_on_child(struct guard *g, struct device *d)
 	if (!holder_reap(d, &status))
 		return;
 	g->assign_due = true;
-	d->gone_pid = listed;
-	d->gone_ns = clock_mono_ns();
+	d->hold.gone_pid = listed;
+	d->hold.gone_ns = clock_mono_ns();
 	device_unlock(d);
-	d->settled_used = 0;
+	d->figure.used = 0;
 	describe_end(how, sizeof(how), status);
 	if (device_letting_go(d))
 		tell_let_go(g, d, clock_mono_ns(), 0);
-	if (d->state == DEV_HOLDING && now >= d->blocked_until_ns)
+	if (d->state == DEV_HOLDING && now >= d->hold.blocked_until_ns)
 		hold_failed(g, d, how);
 	if (d->state == DEV_HELD)
 		on_holder_lost(g, d, how);
@@ -372,7 +372,7 @@ void hold_on_child(struct guard *g, struct device *d)
  */
 static void pass_freeing_time(const struct guard *g, struct device *d, uint64_t now)
 {
-	uint64_t turn = now - d->turn_ns < TURN_MAX ? now - d->turn_ns : TURN_MAX;
+	uint64_t turn = now - d->hold.turn_ns < TURN_MAX ? now - d->hold.turn_ns : TURN_MAX;
 	unsigned int n = 0;
 
 	for (uint32_t i = 0; i < g->n_devs; i++)
@@ -388,7 +388,7 @@ static void pass_freeing_time(const struct guard *g, struct device *d, uint64_t 
 static const char *will_not_free(const struct device *d, struct holder_proc *h, uint64_t now)
 {
 	struct proc_peek p = { .state = '?' };
-	uint64_t limit = FREEING_TIMES * (d->free_ns ? d->free_ns : FREEING_FIRST);
+	uint64_t limit = FREEING_TIMES * (d->hold.free_ns ? d->hold.free_ns : FREEING_FIRST);
 
 	if (now - h->peeked_ns < PEEK_NS)
 		return NULL;
@@ -437,7 +437,7 @@ void hold_check_limits(struct guard *g, struct device *d, uint64_t now)
 		device_record(d, EVENT_FAILED, now);
 	/* Without a context it holds nothing yet: a slow start of CUDA is no failure of its. */
 	if ((!device_letting_go(d) || d->holder.ready) &&
-	    (!d->blocked_until_ns || now > d->blocked_until_ns))
+	    (!d->hold.blocked_until_ns || now > d->hold.blocked_until_ns))
 		hold_failed(g, d, why);
 	(void)device_step(g, d, EV_STUCK);
 }
@@ -446,15 +446,15 @@ void hold_grow(struct guard *g, struct device *d, uint64_t now)
 {
 	const uint64_t worth_it = 512ULL << 20;
 
-	if (d->state != DEV_HELD || now < d->grow_at_ns || g->hint_on || d->rise_since_ns ||
-	    !d->settled_used || d->holder.held + worth_it > d->holder.wanted ||
-	    d->sample.look.free < worth_it)
+	if (d->state != DEV_HELD || now < d->hold.grow_at_ns || g->hint_on ||
+	    d->seen.rise_since_ns || !d->figure.used ||
+	    d->holder.held + worth_it > d->holder.wanted || d->sample.look.free < worth_it)
 		return;
-	d->grow_at_ns = now + GROW_NS;
-	d->settled_used = 0;
-	d->settle_at_ns = now + SETTLE_NS;
-	d->steady_ns = 0;
-	d->settle_asked = false;
+	d->hold.grow_at_ns = now + GROW_NS;
+	d->figure.used = 0;
+	d->figure.at_ns = now + SETTLE_NS;
+	d->figure.steady_ns = 0;
+	d->figure.asked = false;
 	holder_tell(d, HOLDER_GROW);
 }
 
@@ -462,36 +462,36 @@ void hold_grow(struct guard *g, struct device *d, uint64_t now)
  * none. So a device that has just become ripe is looked at, and held with the answer. */
 void hold_while(struct guard *g, struct device *d, uint64_t now)
 {
-	bool was_ripe = d->while_ripe;
+	bool was_ripe = d->ledger.promise.ripe;
 
-	d->while_ripe = false;
-	if (!d->hold_while || device_occupied(d) || d->state == DEV_LENT)
+	d->ledger.promise.ripe = false;
+	if (!d->ledger.promise.wanted || device_occupied(d) || d->state == DEV_LENT)
 		return;
-	d->while_ripe = hold_ripe(g, d, now);
-	if (d->while_ripe && now < d->sample.look.end_ns + WHILE_FRESH_NS) {
+	d->ledger.promise.ripe = hold_ripe(g, d, now);
+	if (d->ledger.promise.ripe && now < d->sample.look.end_ns + WHILE_FRESH_NS) {
 		const struct client *c = client_find(g, ledger_first(g, d)->instance);
 
 		if (!c || !c->has_policy || !limit_hold(g, c, d))
 			hold_begin(g, d);
-	} else if (now >= d->while_check_ns || (d->while_ripe && !was_ripe)) {
-		d->while_check_ns = now + WHILE_CHECK_NS;
-		d->check = true;
+	} else if (now >= d->ledger.promise.check_ns || (d->ledger.promise.ripe && !was_ripe)) {
+		d->ledger.promise.check_ns = now + WHILE_CHECK_NS;
+		d->hold.check = true;
 		eyes_look_now(g->eyes, d->slot);
 	}
 }
 
 void hold_want_while(struct guard *g, struct device *d, bool wanted)
 {
-	if (wanted == d->hold_while)
+	if (wanted == d->ledger.promise.wanted)
 		return;
-	d->hold_while = wanted;
-	d->while_check_ns = 0;
+	d->ledger.promise.wanted = wanted;
+	d->ledger.promise.check_ns = 0;
 	if (wanted)
 		device_take(g, d);
 	if (d->state == DEV_IDLE)
 		device_set_wait(g, d);
 	if (wanted)
 		hold_while(g, d, clock_mono_ns());
-	else if (device_holds(d) && !hold_has_future(g, d) && !d->n_awaited)
+	else if (device_holds(d) && !hold_has_future(g, d) && !d->ledger.n_awaited)
 		device_unwant(g, d, "the task that it was held for does not come");
 }

@@ -18,7 +18,7 @@ uint64_t hold_at(struct guard *g, const struct device *d);
 /* Its owner, or a lease, wants it held, so that a context of ours on it has a future. */
 bool hold_has_future(struct guard *g, const struct device *d);
 
-/* Hold it now. Does nothing when something stands in the way; d->reason then says what. */
+/* Hold it now. Does nothing when something stands in the way; d->said.reason then says what. */
 void hold_begin(struct guard *g, struct device *d);
 
 /* Its owner, under whose policy `before` it is held, has another policy now. */

@@ -52,17 +52,18 @@ void lease_recount(struct guard *g, struct device *d)
 {
 	bool wanted = false;
 
-	d->n_leases = d->n_granted = d->n_awaited = d->n_running = d->n_over = d->n_giving = 0;
+	d->ledger.n_leases = d->ledger.n_granted = d->ledger.n_awaited = d->ledger.n_running =
+		d->ledger.n_over = d->ledger.n_preemptible = 0;
 	LEASES_EACH(g, l)
 	{
 		if (l->slot != d->slot)
 			continue;
-		d->n_leases++;
-		d->n_granted += l->shim.pid != 0;
-		d->n_awaited += l->stage == LEASE_GRANTED;
-		d->n_running += l->stage == LEASE_GRANTED || l->stage == LEASE_USED;
-		d->n_over += l->stage == LEASE_OVER;
-		d->n_giving += l->flags & LEASE_GIVES_WAY && l->stage < LEASE_OVER;
+		d->ledger.n_leases++;
+		d->ledger.n_granted += l->shim.pid != 0;
+		d->ledger.n_awaited += l->stage == LEASE_GRANTED;
+		d->ledger.n_running += l->stage == LEASE_GRANTED || l->stage == LEASE_USED;
+		d->ledger.n_over += l->stage == LEASE_OVER;
+		d->ledger.n_preemptible += l->flags & LEASE_GIVES_WAY && l->stage < LEASE_OVER;
 		wanted = wanted || (l->flags & LEASE_HOLD_WHILE && l->stage <= LEASE_GRANTED &&
 				    spoken_for(g, l));
 	}
@@ -85,9 +86,10 @@ void lease_end(struct guard *g, struct lease *l)
 
 	lease_close_shim(l);
 	if (!(l->flags & LEASE_RESERVED)) {
-		d->last = l->id;
-		(void)str_copy(d->last_instance, sizeof(d->last_instance), l->instance);
-		d->last_over_ns = l->over_ns;
+		d->ledger.last = l->id;
+		(void)str_copy(d->ledger.last_instance, sizeof(d->ledger.last_instance),
+			       l->instance);
+		d->ledger.last_over_ns = l->over_ns;
 	}
 	*l = (struct lease){ .pidfd = -1 };
 	lease_recount(g, d);
@@ -164,7 +166,8 @@ static uint64_t available(const struct guard *g, const struct device *d)
 {
 	const struct gpu_look *look = &d->sample.look;
 	uint64_t promised = ledger_promised(g, d);
-	uint64_t bytes = device_holds(d) ? look->free + look->used - d->settle.others : look->free;
+	uint64_t bytes =
+		device_holds(d) ? look->free + look->used - d->figure.settle.others : look->free;
 
 	return bytes > promised ? bytes - promised : 0;
 }
@@ -211,7 +214,8 @@ int lease_check_errors(const struct device *d, struct err *e)
 {
 	char text[XID_TEXT_MAX];
 
-	return d->xid ? err_set(e, -EIO, "it has an error: %s", xid_text(d->xid, text)) : 0;
+	return d->seen.xid ? err_set(e, -EIO, "it has an error: %s", xid_text(d->seen.xid, text))
+			   : 0;
 }
 
 /* --- the answer to a GRANT --- */
@@ -339,7 +343,8 @@ static bool memory_lingers(struct guard *g, struct device *d, const struct lease
 {
 	const struct gpu_proc *who;
 
-	if (d->n_leases > 1 || device_occupied(d) || clock_mono_ns() - l->over_ns > REST_WAIT_NS)
+	if (d->ledger.n_leases > 1 || device_occupied(d) ||
+	    clock_mono_ns() - l->over_ns > REST_WAIT_NS)
 		return false;
 	return verdict_foreign(g, d, &who) == SEEN_FOREIGN && !who;
 }
@@ -351,7 +356,7 @@ static bool is_for_newcomer(const struct device *d, const struct lease *l)
 		return false;
 	if (l->stage <= LEASE_GRANTED && !l->n_procs)
 		return true;
-	return l->flags & LEASE_GIVES_WAY && d->who_pid;
+	return l->flags & LEASE_GIVES_WAY && d->said.who_pid;
 }
 
 static void note_taken(const struct device *d, struct lease *l, enum verdict v)
@@ -443,11 +448,11 @@ static int tell_taken(struct guard *g, struct client *c, struct lease *l)
 	struct msg_lease_taken m = { .head = PROTO_HEAD(MSG_LEASE_TAKEN, struct msg_lease_taken),
 				     .id = l->id,
 				     .slot = (int32_t)l->slot,
-				     .pid = d->who_pid,
-				     .uid = d->who_uid,
+				     .pid = d->said.who_pid,
+				     .uid = d->said.who_uid,
 				     .started = l->stage >= LEASE_GRANTED };
 
-	(void)str_copy(m.comm, sizeof(m.comm), d->who_comm);
+	(void)str_copy(m.comm, sizeof(m.comm), d->said.who_comm);
 	(void)ledger_taken_text(d, m.text, sizeof(m.text));
 	return sock_send(c->fd, &m, sizeof(m));
 }

@@ -13,7 +13,7 @@
  *
  * Entries belong to an instance and not to a connection: agents come and go. All calls are for the
  * guard's thread. Device states are the business of device.c, and what the ledger means for them is
- * counted in d->n_leases and the like.
+ * counted in d->ledger.n_leases and the like.
  */
 
 #include "hold/guard/types.h"

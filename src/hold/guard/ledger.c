@@ -24,8 +24,8 @@ const struct lease *ledger_first(const struct guard *g, const struct device *d)
 {
 	const struct lease *first = NULL;
 
-	for (const struct lease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
-	     l++)
+	for (const struct lease *l = g->leases;
+	     d->ledger.n_leases && l < g->leases + GUARD_LEASES_MAX; l++)
 		if (l->used && l->slot == d->slot && (!first || l->stage > first->stage))
 			first = l;
 	return first;
@@ -35,8 +35,8 @@ uint64_t ledger_promised(const struct guard *g, const struct device *d)
 {
 	uint64_t bytes = 0;
 
-	for (const struct lease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
-	     l++)
+	for (const struct lease *l = g->leases;
+	     d->ledger.n_leases && l < g->leases + GUARD_LEASES_MAX; l++)
 		if (l->used && l->slot == d->slot && l->stage < LEASE_OVER &&
 		    l->bytes > l->used_bytes)
 			bytes += l->bytes - l->used_bytes;
@@ -55,10 +55,10 @@ char *ledger_text(struct guard *g, const struct lease *l, char buf[LEDGER_TEXT_M
 
 char *ledger_taken_text(const struct device *d, char *buf, size_t size)
 {
-	if (d->who_pid && d->who_uid != UINT32_MAX)
-		return str_print(buf, size, "taken by PID %d (uid %u, %s)", d->who_pid, d->who_uid,
-				 d->who_comm);
-	if (d->who_pid)
-		return str_print(buf, size, "taken by PID %d", d->who_pid);
-	return str_print(buf, size, "taken: %s", d->reason);
+	if (d->said.who_pid && d->said.who_uid != UINT32_MAX)
+		return str_print(buf, size, "taken by PID %d (uid %u, %s)", d->said.who_pid,
+				 d->said.who_uid, d->said.who_comm);
+	if (d->said.who_pid)
+		return str_print(buf, size, "taken by PID %d", d->said.who_pid);
+	return str_print(buf, size, "taken: %s", d->said.reason);
 }

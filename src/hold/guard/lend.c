@@ -18,9 +18,10 @@ void lend_on_neighbour(struct guard *g, struct device *d, const struct gpu_proc 
 	if (!who)
 		return;
 	verdict_name(g, d, who);
-	if (d->state == DEV_LENDING && d->n_awaited && d->letting_go.kind == EVENT_LENT) {
-		d->letting_go.kind = EVENT_YIELD;
-		d->yields++;
+	if (d->state == DEV_LENDING && d->ledger.n_awaited &&
+	    d->hold.letting_go.kind == EVENT_LENT) {
+		d->hold.letting_go.kind = EVENT_YIELD;
+		d->hold.yields++;
 	}
 }
 
@@ -32,11 +33,11 @@ void lend_begin(struct guard *g, struct device *d)
 
 	if (device_occupied(d) || d->state == DEV_LENT || !l)
 		return;
-	d->before = d->sample.look.procs;
-	d->check = false;
+	d->hold.before = d->sample.look.procs;
+	d->hold.check = false;
 	device_say(d, "lent to %s", ledger_text(g, l, id));
 	(void)device_step(g, d, EV_LEND);
-	ev = event_add(g, d, EVENT_LENT, "%s", d->reason);
+	ev = event_add(g, d, EVENT_LENT, "%s", d->said.reason);
 	ev->lease = l->id;
 }
 
@@ -47,7 +48,7 @@ void lend_drop_placeholder(struct guard *g, struct device *d)
 
 	bool hurry = d->owner < 0 || device_owner(g, d)->dropping;
 
-	if (!d->holder.kept || d->holder.end_at_ns || (d->n_awaited && !hurry) ||
+	if (!d->holder.kept || d->holder.end_at_ns || (d->ledger.n_awaited && !hurry) ||
 	    (hold_has_future(g, d) && !(l && l->flags & LEASE_ALONE)))
 		return;
 	d->holder.end_at_ns = clock_mono_ns();
@@ -56,7 +57,7 @@ void lend_drop_placeholder(struct guard *g, struct device *d)
 /* The agent that plans for whoever had it last is there to say who has it next. */
 static bool next_is_awaited(struct guard *g, const struct device *d)
 {
-	const struct client *c = client_find(g, d->last_instance);
+	const struct client *c = client_find(g, d->ledger.last_instance);
 
 	return d->holder.kept && !d->holder.end_at_ns && c && c->fd >= 0 && !c->silent &&
 	       !c->dropping && !c->full;
@@ -66,16 +67,16 @@ void lend_on_promise(struct device *d)
 {
 	uint64_t now = clock_mono_ns();
 
-	if (now < d->chain_until_ns)
-		d->chain_until_ns = now + CHAIN_START_NS;
+	if (now < d->ledger.chain_until_ns)
+		d->ledger.chain_until_ns = now + CHAIN_START_NS;
 }
 
 void lend_on_no_next(struct guard *g, struct device *d)
 {
-	if (clock_mono_ns() >= d->chain_until_ns)
+	if (clock_mono_ns() >= d->ledger.chain_until_ns)
 		return;
-	d->chain_until_ns = 0;
-	d->check = true; /* the look of its end is some ms old */
+	d->ledger.chain_until_ns = 0;
+	d->hold.check = true; /* the look of its end is some ms old */
 	eyes_look_now(g->eyes, d->slot);
 }
 
@@ -89,14 +90,14 @@ static bool come_home(struct guard *g, struct device *d, enum verdict v, const s
 	struct guard_event *ev;
 	char id[LEASE_TEXT_MAX];
 
-	ev = event_add(g, d, EVENT_RETURNED, "back from %s", lease_id_text(&d->last, id));
-	ev->lease = d->last;
-	ev->took_ns = clock_mono_ns() - d->last_over_ns;
+	ev = event_add(g, d, EVENT_RETURNED, "back from %s", lease_id_text(&d->ledger.last, id));
+	ev->lease = d->ledger.last;
+	ev->took_ns = clock_mono_ns() - d->ledger.last_over_ns;
 	if (v == SEEN_CLEAR) {
-		d->came_home = true;
-		d->chain_until_ns = next_is_awaited(g, d) ? clock_mono_ns() + CHAIN_NS : 0;
-		d->yielded = false;
-		d->who_pid = 0;
+		d->ledger.came_home = true;
+		d->ledger.chain_until_ns = next_is_awaited(g, d) ? clock_mono_ns() + CHAIN_NS : 0;
+		d->hold.yielded = false;
+		d->said.who_pid = 0;
 		(void)device_step(g, d, EV_RETURNED);
 		return true;
 	}
@@ -128,7 +129,7 @@ static void say_lent(struct guard *g, struct device *d, const struct gpu_proc *n
 
 bool lend_on_sample(struct guard *g, struct device *d, enum verdict v, const struct gpu_proc *who)
 {
-	if (!d->n_leases)
+	if (!d->ledger.n_leases)
 		return come_home(g, d, v, who);
 	lend_drop_placeholder(g, d);
 	say_lent(g, d, v == SEEN_FOREIGN ? who : NULL);
@@ -147,7 +148,7 @@ void lend_on_ours(struct guard *g, struct device *d, const struct gpu_proc *who)
 	device_enter(g, d, DEV_LENDING);
 	l = ledger_first(g, d);
 	if (l)
-		d->letting_go.lease = l->id;
+		d->hold.letting_go.lease = l->id;
 	if (who)
 		verdict_name(g, d, who);
 	else

@@ -9,8 +9,8 @@
 /* A task of the instance has d or is to have it; NULL: of any. */
 static bool has_task(const struct guard *g, const struct client *c, const struct device *d)
 {
-	for (const struct lease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
-	     l++)
+	for (const struct lease *l = g->leases;
+	     d->ledger.n_leases && l < g->leases + GUARD_LEASES_MAX; l++)
 		if (l->used && l->slot == d->slot && !(l->flags & LEASE_RESERVED) &&
 		    (!c || !strcmp(l->instance, c->instance)))
 			return true;
@@ -20,8 +20,8 @@ static bool has_task(const struct guard *g, const struct client *c, const struct
 /* For a task of another instance than c that waits. */
 static bool is_reserved(const struct guard *g, const struct client *c, const struct device *d)
 {
-	for (const struct lease *l = g->leases; d->n_leases && l < g->leases + GUARD_LEASES_MAX;
-	     l++)
+	for (const struct lease *l = g->leases;
+	     d->ledger.n_leases && l < g->leases + GUARD_LEASES_MAX; l++)
 		if (l->used && l->slot == d->slot && l->flags & LEASE_RESERVED &&
 		    strcmp(l->instance, c->instance) != 0)
 			return true;
@@ -142,7 +142,7 @@ static struct device *least_wanted(struct guard *g, const struct client *c)
 		struct device *d = &g->devs[i];
 
 		if ((!c || client_owns(g, c, d)) && device_holds(d) && !has_task(g, NULL, d) &&
-		    (!found || !d->hold_while || found->hold_while))
+		    (!found || !d->ledger.promise.wanted || found->ledger.promise.wanted))
 			found = d;
 	}
 	return found;

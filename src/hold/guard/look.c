@@ -32,18 +32,18 @@ static void on_foreign(struct guard *g, struct device *d, enum verdict v,
 		device_act(d, ACT_RELEASE); /* first of all */
 		device_record(d, kind, d->sample.look.end_ns);
 		if (v == SEEN_FOREIGN) {
-			d->yields++;
-			d->yielded = true;
-			d->unlisted_yield = !who;
-			d->unlisted_ns = d->sample.look.end_ns;
+			d->hold.yields++;
+			d->hold.yielded = true;
+			d->seen.unlisted_yield = !who;
+			d->seen.unlisted_ns = d->sample.look.end_ns;
 		}
 	}
 	if (who)
 		verdict_name(g, d, who);
 	else
-		d->who_pid = 0;
+		d->said.who_pid = 0;
 	if (!who && v == SEEN_FOREIGN)
-		d->reason_pid = -1;
+		d->said.reason_pid = -1;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
 		device_enter(g, d, DEV_YIELDING);
 	else
@@ -53,11 +53,11 @@ static void on_foreign(struct guard *g, struct device *d, enum verdict v,
 /* Until the refresh clock turns the device stays busy; its reason must not. */
 static void say_gone(struct device *d)
 {
-	if (d->reason_pid > 0)
-		device_say(d, "PID %d is gone", (int)d->reason_pid);
-	else if (d->reason_pid < 0)
+	if (d->said.reason_pid > 0)
+		device_say(d, "PID %d is gone", (int)d->said.reason_pid);
+	else if (d->said.reason_pid < 0)
 		device_say(d, "who used its memory is gone");
-	d->who_pid = 0;
+	d->said.who_pid = 0;
 }
 
 static void on_clear(struct guard *g, struct device *d)
@@ -68,11 +68,11 @@ static void on_clear(struct guard *g, struct device *d)
 		own_learn(g, d, &d->sample.look);
 		hold_note_settled(g, d);
 	}
-	if (d->state == DEV_BUSY && !d->check)
+	if (d->state == DEV_BUSY && !d->hold.check)
 		say_gone(d);
 	/* The idle clock starts at a check; a rise is seen at any look. */
-	if (d->state == DEV_BUSY && d->check) {
-		d->who_pid = 0;
+	if (d->state == DEV_BUSY && d->hold.check) {
+		d->said.who_pid = 0;
 		(void)device_step(g, d, EV_CLEAR);
 		if (owner && !owner->policy.hold)
 			device_say(d, "nothing foreign; watched only");
@@ -97,7 +97,7 @@ static void look_for_tasks(struct guard *g, struct device *d)
 {
 	const struct gpu_proc *who;
 
-	d->vacant = verdict_foreign(g, d, &who) == SEEN_CLEAR;
+	d->seen.vacant = verdict_foreign(g, d, &who) == SEEN_CLEAR;
 	if (who)
 		verdict_name(g, d, who);
 }
@@ -107,30 +107,30 @@ void look_on_sample(struct guard *g, struct device *d)
 	const struct gpu_proc *who;
 
 	if (d->sample.code < 0) {
-		if (!d->failing) {
+		if (!d->seen.failing) {
 			(void)event_add(g, d, EVENT_LOST, "cannot see it: %s", d->sample.trouble);
-			d->failing_ns = clock_mono_ns();
+			d->seen.failing_ns = clock_mono_ns();
 		}
-		d->failing = true;
-		d->lost = d->lost || d->sample.code == -ENODEV;
+		d->seen.failing = true;
+		d->seen.lost = d->seen.lost || d->sample.code == -ENODEV;
 		look_blind(g, d, d->sample.trouble);
-		if (d->n_leases)
+		if (d->ledger.n_leases)
 			lease_on_failed_look(g, d);
 		return;
 	}
-	if (d->failing)
+	if (d->seen.failing)
 		(void)event_add(g, d, EVENT_BACK, "can be seen again");
-	d->failing = false;
-	if (d->lost)
+	d->seen.failing = false;
+	if (d->seen.lost)
 		xid_guard_forget(g, d, "it was away and is back");
-	d->lost = false;
-	if (d->state == DEV_LEFT && !d->n_leases) {
+	d->seen.lost = false;
+	if (d->state == DEV_LEFT && !d->ledger.n_leases) {
 		d->dirty = true;
 		return;
 	}
 
 	/* What was seen while its last holder lived is about that: the memory, too. */
-	if (d->gone_ns && d->sample.look.begin_ns <= d->gone_ns && !d->holder.pid) {
+	if (d->hold.gone_ns && d->sample.look.begin_ns <= d->hold.gone_ns && !d->holder.pid) {
 		d->dirty = true;
 		return;
 	}
@@ -138,21 +138,21 @@ void look_on_sample(struct guard *g, struct device *d)
 	enum verdict v = verdict_of(g, d, &who);
 
 	g->assign_due = g->assign_due || !device_occupied(d);
-	d->clear = v == SEEN_CLEAR;
-	d->vacant = !d->xid && (v == SEEN_CLEAR || v == SEEN_OURS);
+	d->seen.clear = v == SEEN_CLEAR;
+	d->seen.vacant = !d->seen.xid && (v == SEEN_CLEAR || v == SEEN_OURS);
 	on_verdict(g, d, v, who);
-	if (v == SEEN_UNFIT && !d->xid)
+	if (v == SEEN_UNFIT && !d->seen.xid)
 		look_for_tasks(g, d);
 	verdict_note_hidden(g, d, v, who);
-	if (d->n_leases)
+	if (d->ledger.n_leases)
 		lease_on_sample(g, d, v);
-	if (d->state != DEV_LENT && d->n_running)
+	if (d->state != DEV_LENT && d->ledger.n_running)
 		lend_begin(g, d);
 	else if (d->state == DEV_LENT && lend_on_sample(g, d, v, who) && d->owner >= 0)
 		client_consider(g, device_owner(g, d));
 	if (!d->announced && d->state == DEV_BUSY && v != SEEN_CLEAR) {
 		d->announced = true;
-		(void)event_add(g, d, EVENT_STATE, "busy: %s", d->reason);
+		(void)event_add(g, d, EVENT_STATE, "busy: %s", d->said.reason);
 	}
 	if (d->owner >= 0)
 		load_control_on_look(d, &device_owner(g, d)->policy);
@@ -163,15 +163,15 @@ void look_blind(struct guard *g, struct device *d, const char *reason)
 {
 	char xid[XID_TEXT_MAX + 2];
 
-	d->vacant = d->clear = false;
+	d->seen.vacant = d->seen.clear = false;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
 		device_record(d, EVENT_BLIND, clock_mono_ns());
 	if (d->holder.kept && !d->holder.end_at_ns)
 		d->holder.end_at_ns = clock_mono_ns();
 	if (d->state == DEV_LEFT)
 		return;
-	d->yielded = d->yielded || device_occupied(d);
-	d->who_pid = 0;
+	d->hold.yielded = d->hold.yielded || device_occupied(d);
+	d->said.who_pid = 0;
 	device_say(d, "cannot be seen: %s%s", reason, xid_guard_suffix(d, xid));
 	if (d->state == DEV_IDLE || device_occupied(d))
 		(void)device_step(g, d, EV_BLIND);
@@ -182,15 +182,15 @@ void look_blind(struct guard *g, struct device *d, const char *reason)
 /* Looks that wait for a moment and not for news: a figure to take, a rise that has lasted. */
 static void look_when_due(struct guard *g, struct device *d, uint64_t now)
 {
-	if (d->settle_at_ns && now >= d->settle_at_ns && !d->settle_asked) {
-		d->settle_asked = true;
+	if (d->figure.at_ns && now >= d->figure.at_ns && !d->figure.asked) {
+		d->figure.asked = true;
 		eyes_look_now(g->eyes, d->slot);
 	}
 	/* The eyes look at what moves every 2 ms and tell what is new; no news is not told. */
 	if (d->state == DEV_HELD && now >= verdict_rise_due(g, d)) {
 		if (eyes_sample(g->eyes, d->slot, 0, &d->sample))
 			look_on_sample(g, d);
-		if (d->state == DEV_HELD && d->rise_since_ns)
+		if (d->state == DEV_HELD && d->seen.rise_since_ns)
 			eyes_look_now(g->eyes, d->slot); /* or they do not look so often any more */
 	}
 }
@@ -198,15 +198,15 @@ static void look_when_due(struct guard *g, struct device *d, uint64_t now)
 /* A card that is gone, or fails on and on, has no looks, which end leases otherwise. */
 static void note_lost(struct guard *g, struct device *d, uint64_t now_ns)
 {
-	if (!d->lost)
-		d->lost_ns = 0;
-	else if (!d->lost_ns)
-		d->lost_ns = now_ns;
-	if (d->n_over && d->lost)
-		lease_on_lost(g, d, now_ns - d->lost_ns);
-	else if (d->n_over && d->failing && now_ns > d->failing_ns)
-		lease_on_failing(g, d, now_ns - d->failing_ns);
-	if (d->state == DEV_LENT && !d->n_leases && (d->lost || d->failing))
+	if (!d->seen.lost)
+		d->seen.lost_ns = 0;
+	else if (!d->seen.lost_ns)
+		d->seen.lost_ns = now_ns;
+	if (d->ledger.n_over && d->seen.lost)
+		lease_on_lost(g, d, now_ns - d->seen.lost_ns);
+	else if (d->ledger.n_over && d->seen.failing && now_ns > d->seen.failing_ns)
+		lease_on_failing(g, d, now_ns - d->seen.failing_ns);
+	if (d->state == DEV_LENT && !d->ledger.n_leases && (d->seen.lost || d->seen.failing))
 		(void)device_step(g, d, EV_AWAY);
 }
 
@@ -222,7 +222,7 @@ void look_on_time(struct guard *g, struct device *d, uint64_t now_ns)
 		holder_beat(d, now_ns);
 		hold_check_limits(g, d, now_ns);
 	}
-	d->turn_ns = now_ns;
+	d->hold.turn_ns = now_ns;
 	look_when_due(g, d, now_ns);
 	note_lost(g, d, now_ns);
 	hold_while(g, d, now_ns);

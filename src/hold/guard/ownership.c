@@ -20,8 +20,8 @@
 
 bool own_was_before(const struct device *d, pid_t pid)
 {
-	for (uint32_t i = 0; i < d->before.n; i++)
-		if (d->before.p[i].pid == pid)
+	for (uint32_t i = 0; i < d->hold.before.n; i++)
+		if (d->hold.before.p[i].pid == pid)
 			return true;
 	return false;
 }
@@ -117,7 +117,7 @@ struct lease *descendants_find(struct guard *g, const struct device *d, pid_t pi
 	struct lease *l;
 	bool again;
 
-	if (!d->n_granted)
+	if (!d->ledger.n_granted)
 		return NULL;
 	if (numbers_mean_nothing(g, d, pid))
 		return next_granted(g, d, NULL);
@@ -203,8 +203,8 @@ enum ownership own_classify(struct guard *g, const struct device *d, const struc
 	if (is_ignored(device_owner(g, d), p->pid))
 		return OWN_IGNORED;
 	/* Seen before it was waited for; or where the driver forgets it later than the kernel. */
-	if (d->gone_pid && p->pid == d->gone_pid &&
-	    (d->sample.look.begin_ns <= d->gone_ns || proc_parent(p->pid) == -ESRCH))
+	if (d->hold.gone_pid && p->pid == d->hold.gone_pid &&
+	    (d->sample.look.begin_ns <= d->hold.gone_ns || proc_parent(p->pid) == -ESRCH))
 		return OWN_DYING;
 	if (is_dying_holder(g, p->pid))
 		return OWN_DYING;

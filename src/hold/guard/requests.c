@@ -286,7 +286,7 @@ void request_reserve(struct guard *g, struct client *c, struct msg_reserve *m)
 		l = d ? reservation_on(g, c, d) : NULL;
 		if (l)
 			lease_end(g, l);
-		if (d && !strcmp(d->last_instance, c->instance) && !d->n_leases)
+		if (d && !strcmp(d->ledger.last_instance, c->instance) && !d->ledger.n_leases)
 			lend_on_no_next(g, d);
 		return;
 	}

@@ -54,7 +54,7 @@ static void fill_lease(struct guard *g, const struct device *d, struct dev_statu
 
 	if (!first)
 		return;
-	s->n_leases = d->n_leases;
+	s->n_leases = d->ledger.n_leases;
 	s->promised = ledger_promised(g, d);
 	s->lease = first->id;
 	s->lease_stage = first->stage;
@@ -88,7 +88,7 @@ static uint32_t flags_of(const struct device *d)
 	const struct gpu_look *look = &d->sample.look;
 	bool known = d->sample.seq && look->valid & GPU_VALID_MODE;
 
-	return (d->vacant ? DEVICE_VACANT : 0) | (d->id.mig_parent ? DEVICE_MIG_CARD : 0) |
+	return (d->seen.vacant ? DEVICE_VACANT : 0) | (d->id.mig_parent ? DEVICE_MIG_CARD : 0) |
 	       (d->state == DEV_BUSY && !d->announced ? DEVICE_UNJUDGED : 0) |
 	       (known && look->mode == NVML_COMPUTEMODE_EXCLUSIVE_PROCESS ? DEVICE_ONE_PROCESS
 									  : 0) |
@@ -101,27 +101,27 @@ static void fill_status(struct guard *g, const struct device *d, struct dev_stat
 
 	(void)str_copy(s->uuid, sizeof(s->uuid), d->id.uuid);
 	(void)str_copy(s->name, sizeof(s->name), d->id.name);
-	(void)str_copy(s->reason, sizeof(s->reason), d->reason);
+	(void)str_copy(s->reason, sizeof(s->reason), d->said.reason);
 	if (owner)
 		(void)str_copy(s->instance, sizeof(s->instance), owner->instance);
 	s->index = d->id.index;
 	s->mig = d->id.mig;
 	s->state = d->state;
 	s->since_ns = d->since_ns;
-	s->idle_since_ns = d->state == DEV_IDLE ? d->idle_since_ns : 0;
+	s->idle_since_ns = d->state == DEV_IDLE ? d->hold.idle_since_ns : 0;
 	s->hold_at_ns = hold_at(g, d);
 	s->held_bytes = d->state == DEV_HELD ? d->holder.held : 0;
 	s->target_bytes = d->state == DEV_HELD ? d->holder.wanted : 0;
-	s->who_pid = d->who_pid;
-	s->who_uid = d->who_uid;
+	s->who_pid = d->said.who_pid;
+	s->who_uid = d->said.who_uid;
 	s->holder_pid = d->holder.pid;
 	s->load = d->state == DEV_HELD ? d->load.told : LOAD_NONE;
 	s->duty_permille = s->load ? d->load.told_duty : 0;
-	s->yields = d->yields;
+	s->yields = d->hold.yields;
 	s->flags = flags_of(d);
-	s->xid = d->xid;
+	s->xid = d->seen.xid;
 	for (size_t i = 0; i < ARRAY_LEN(s->peers); i++)
-		s->peers[i] = d->peers.w[i];
+		s->peers[i] = d->seen.peers.w[i];
 	s->own_python = count_python(g, d);
 	fill_lease(g, d, s);
 	fill_figures(s, &d->sample);

@@ -33,7 +33,7 @@ static uint64_t in_use(struct guard *g, const struct device *d, const struct lea
 {
 	if (l->n_procs ? !l->n_unknown : tells_tasks(g))
 		return l->used_bytes;
-	if (!(d->sample.look.valid & GPU_VALID_MEM) || d->n_leases != 1 || d->who_pid)
+	if (!(d->sample.look.valid & GPU_VALID_MEM) || d->ledger.n_leases != 1 || d->said.who_pid)
 		return UINT64_MAX;
 	return all_in_use(g, d);
 }

@@ -49,7 +49,7 @@ static const struct gpu_proc *find_foreign(struct guard *g, struct device *d,
 
 	*ret_ours_bytes = 0;
 	*ret_task = NULL;
-	d->excused_bytes = 0;
+	d->seen.excused_bytes = 0;
 	for (uint32_t i = 0; i < procs->n; i++) {
 		const struct gpu_proc *p = &procs->p[i];
 		enum ownership own = own_classify(g, d, p);
@@ -66,7 +66,7 @@ static const struct gpu_proc *find_foreign(struct guard *g, struct device *d,
 		if (own == OWN_TASK)
 			*ret_task = p;
 		if (own == OWN_IGNORED)
-			d->excused_bytes += p->used_bytes;
+			d->seen.excused_bytes += p->used_bytes;
 	}
 	return NULL;
 }
@@ -81,7 +81,7 @@ uint64_t verdict_used(const struct device *d)
 {
 	uint64_t used = d->sample.look.used;
 
-	return used - (d->excused_bytes < used ? d->excused_bytes : used);
+	return used - (d->seen.excused_bytes < used ? d->seen.excused_bytes : used);
 }
 
 uint64_t verdict_own_bytes(const struct device *d)
@@ -98,8 +98,8 @@ uint64_t verdict_own_bytes(const struct device *d)
 /* There is no figure yet, and all that our holder takes is there. */
 static bool is_early(const struct guard *g, const struct device *d)
 {
-	return !d->settled_used && d->state == DEV_HELD && d->steady_ns &&
-	       d->sample.look.begin_ns > d->steady_ns && verdict_may_hide(g);
+	return !d->figure.used && d->state == DEV_HELD && d->figure.steady_ns &&
+	       d->sample.look.begin_ns > d->figure.steady_ns && verdict_may_hide(g);
 }
 
 static uint64_t risen(const struct guard *g, const struct device *d)
@@ -107,17 +107,17 @@ static uint64_t risen(const struct guard *g, const struct device *d)
 	uint64_t used = verdict_used(d);
 
 	if (is_early(g, d))
-		return settle_early(&d->settle, used, verdict_own_bytes(d), d->holder.held);
-	return d->settled_used && used > d->settled_used ? used - d->settled_used : 0;
+		return settle_early(&d->figure.settle, used, verdict_own_bytes(d), d->holder.held);
+	return d->figure.used && used > d->figure.used ? used - d->figure.used : 0;
 }
 
 uint64_t verdict_rise_due(const struct guard *g, const struct device *d)
 {
-	if (!d->rise_since_ns)
+	if (!d->seen.rise_since_ns)
 		return UINT64_MAX;
-	if (d->n_awaited || verdict_may_hide(g))
-		return d->rise_since_ns;
-	return d->rise_since_ns +
+	if (d->ledger.n_awaited || verdict_may_hide(g))
+		return d->seen.rise_since_ns;
+	return d->seen.rise_since_ns +
 	       (risen(g, d) >= VERDICT_CONTEXT_BYTES ? VERDICT_UNLISTED_NS : VERDICT_RISE_NS);
 }
 
@@ -126,11 +126,11 @@ static bool memory_rises(struct guard *g, struct device *d)
 	uint64_t now = d->sample.look.end_ns;
 
 	if (risen(g, d) <= RISE_BYTES) {
-		d->rise_since_ns = 0;
+		d->seen.rise_since_ns = 0;
 		return false;
 	}
-	if (!d->rise_since_ns)
-		d->rise_since_ns = now;
+	if (!d->seen.rise_since_ns)
+		d->seen.rise_since_ns = now;
 	return now >= verdict_rise_due(g, d);
 }
 
@@ -140,7 +140,7 @@ static enum verdict judge_rest(struct guard *g, struct device *d, uint64_t ours)
 	uint64_t used = d->sample.look.used;
 
 	used = used > ours ? used - ours : 0;
-	if (d->n_running || used <= device_policy(g, d)->idle_below_bytes)
+	if (d->ledger.n_running || used <= device_policy(g, d)->idle_below_bytes)
 		return SEEN_CLEAR;
 	device_say(d, "%.1f GiB in use by processes that are not listed", in_gib(used));
 	return SEEN_FOREIGN;
@@ -151,12 +151,12 @@ static enum verdict judge_memory(struct guard *g, struct device *d, uint64_t our
 	if (device_occupied(d)) {
 		if (!memory_rises(g, d))
 			return SEEN_CLEAR;
-		if (d->n_awaited)
+		if (d->ledger.n_awaited)
 			return SEEN_OURS; /* who it is shows some ms later, with the memory free */
 		device_say(d, "%.2f GiB came into use by a process that is not listed",
 			   in_gib(risen(g, d)));
 		if (is_early(g, d))
-			settle_doubt(&d->settle);
+			settle_doubt(&d->figure.settle);
 		return SEEN_FOREIGN;
 	}
 	if (d->holder.pid && !d->holder.kept)
@@ -178,10 +178,11 @@ enum verdict verdict_of(struct guard *g, struct device *d, const struct gpu_proc
 	const struct gpu_proc *task;
 	uint64_t ours;
 	char text[XID_TEXT_MAX];
-	const char *unfit = d->xid ? xid_text(d->xid, text) : gpu_unfit(&d->id, &d->sample.look);
+	const char *unfit =
+		d->seen.xid ? xid_text(d->seen.xid, text) : gpu_unfit(&d->id, &d->sample.look);
 
 	*ret_who = NULL;
-	if (unfit && !d->n_running) {
+	if (unfit && !d->ledger.n_running) {
 		device_say(d, "%s", unfit);
 		return SEEN_UNFIT;
 	}
@@ -200,8 +201,8 @@ void verdict_note_hint(const struct guard *g, struct device *d, uint64_t since_n
 {
 	uint64_t opened = hints_open_since(&g->hints, since_ns);
 
-	if (opened && opened < d->verdict_ns)
-		d->letting_go.hint_to_verdict_ns = d->verdict_ns - opened;
+	if (opened && opened < d->hold.verdict_ns)
+		d->hold.letting_go.hint_to_verdict_ns = d->hold.verdict_ns - opened;
 }
 
 /* Once per process: whose it is, and since when it was on its way. */
@@ -209,16 +210,16 @@ static void identify_who(struct guard *g, struct device *d, pid_t pid)
 {
 	struct proc_peek peek = { .uid = (uid_t)-1 };
 
-	if (pid == d->who_pid)
+	if (pid == d->said.who_pid)
 		return;
-	d->who_pid = pid;
-	d->who_uid = UINT32_MAX;
-	d->who_comm[0] = '\0';
+	d->said.who_pid = pid;
+	d->said.who_uid = UINT32_MAX;
+	d->said.who_comm[0] = '\0';
 	if (proc_peek(pid, &peek) < 0 && peek.uid == (uid_t)-1)
 		return;
 	verdict_note_hint(g, d, proc_start_mono_ns(peek.start));
-	d->who_uid = peek.uid;
-	(void)str_copy(d->who_comm, sizeof(d->who_comm), peek.comm);
+	d->said.who_uid = peek.uid;
+	(void)str_copy(d->said.who_comm, sizeof(d->said.who_comm), peek.comm);
 }
 
 void verdict_name(struct guard *g, struct device *d, const struct gpu_proc *who)
@@ -226,17 +227,18 @@ void verdict_name(struct guard *g, struct device *d, const struct gpu_proc *who)
 	char name[64] = "", used[32] = "";
 
 	identify_who(g, d, who->pid);
-	if (d->who_uid != UINT32_MAX)
-		(void)str_print(name, sizeof(name), " (uid %u, %s)", d->who_uid, d->who_comm);
+	if (d->said.who_uid != UINT32_MAX)
+		(void)str_print(name, sizeof(name), " (uid %u, %s)", d->said.who_uid,
+				d->said.who_comm);
 	/* What it uses grows; what it uses when it is first seen is its context at most. */
 	if (who->used_known && who->used_bytes)
 		(void)str_print(used, sizeof(used), ", %.1f GiB", in_gib(who->used_bytes));
-	if (!strcmp(d->who_comm, HOLDER_COMM))
-		device_say(d, "tenure of uid %u (PID %d)", d->who_uid, (int)who->pid);
+	if (!strcmp(d->said.who_comm, HOLDER_COMM))
+		device_say(d, "tenure of uid %u (PID %d)", d->said.who_uid, (int)who->pid);
 	else
 		device_say(d, "PID %d%s%s", (int)who->pid, name,
 			   used[0] || !who->used_known ? used : " just started");
-	d->reason_pid = who->pid;
+	d->said.reason_pid = who->pid;
 }
 
 /* Memory in use on a device without a holder that listed processes do not explain, or 0. */
@@ -259,19 +261,19 @@ void verdict_note_hidden(struct guard *g, struct device *d, enum verdict v,
 			 const struct gpu_proc *who)
 {
 	uint64_t now = d->sample.look.begin_ns;
-	bool rest = !device_occupied(d) && !d->n_leases && v == SEEN_FOREIGN &&
+	bool rest = !device_occupied(d) && !d->ledger.n_leases && v == SEEN_FOREIGN &&
 		    unexplained(d) > device_policy(g, d)->idle_below_bytes;
 
 	if (g->hidden_seen)
 		return;
-	if (who || (!rest && !d->unlisted_yield)) {
-		d->unlisted_ns = 0;
-		d->unlisted_yield = false;
+	if (who || (!rest && !d->seen.unlisted_yield)) {
+		d->seen.unlisted_ns = 0;
+		d->seen.unlisted_yield = false;
 		return;
 	}
-	if (!d->unlisted_ns)
-		d->unlisted_ns = now;
-	if (now < d->unlisted_ns + (d->unlisted_yield ? HIDDEN_HELD_NS : HIDDEN_REST_NS))
+	if (!d->seen.unlisted_ns)
+		d->seen.unlisted_ns = now;
+	if (now < d->seen.unlisted_ns + (d->seen.unlisted_yield ? HIDDEN_HELD_NS : HIDDEN_REST_NS))
 		return;
 	g->hidden_seen = true;
 	own_lower_class(g);

@@ -4,7 +4,7 @@
 
 /*
  * What a look at one device means: is anything foreign there, and who is it. Makes no driver call
- * and tells nobody; d->sample is what was seen, d->reason gets the phrase for people.
+ * and tells nobody; d->sample is what was seen, d->said.reason gets the phrase for people.
  */
 
 #include "hold/guard/types.h"

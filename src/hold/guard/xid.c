@@ -21,10 +21,10 @@ static const char *const advice[XID_KIND_MAX] = {
 /* Note that xid is told now; false: it was just told. The oldest makes room for one that is new. */
 static bool note_told(struct device *d, uint32_t xid, uint64_t now)
 {
-	struct xid_told *place = &d->xids_told[0];
+	struct xid_told *place = &d->seen.xids_told[0];
 
-	for (size_t i = 0; i < ARRAY_LEN(d->xids_told); i++) {
-		struct xid_told *t = &d->xids_told[i];
+	for (size_t i = 0; i < ARRAY_LEN(d->seen.xids_told); i++) {
+		struct xid_told *t = &d->seen.xids_told[i];
 
 		if (t->xid == xid && now - t->ns < AGAIN_NS)
 			return false;
@@ -52,15 +52,15 @@ static void on_trouble(struct guard *g, struct device *d, uint32_t xid)
 {
 	char text[XID_TEXT_MAX];
 
-	if (d->xid == xid)
+	if (d->seen.xid == xid)
 		return;
-	d->xid = xid;
-	d->vacant = d->clear = false;
+	d->seen.xid = xid;
+	d->seen.vacant = d->seen.clear = false;
 	d->dirty = true;
 	(void)xid_text(xid, text);
 	if (device_holds(d))
 		device_unwant(g, d, text);
-	else if (d->failing)
+	else if (d->seen.failing)
 		device_say(d, "cannot be seen: %s; %s", d->sample.trouble, text);
 	else if (d->state == DEV_IDLE || d->state == DEV_BUSY)
 		device_say(d, "%s", text);
@@ -104,11 +104,12 @@ void xid_guard_forget(struct guard *g, struct device *d, const char *why)
 {
 	char text[XID_TEXT_MAX];
 
-	if (!d->xid)
+	if (!d->seen.xid)
 		return;
-	(void)event_add(g, d, EVENT_NOTE, "%s counts no more: %s", xid_text(d->xid, text), why);
-	d->xid = 0;
-	(void)memset(d->xids_told, 0, sizeof(d->xids_told));
+	(void)event_add(g, d, EVENT_NOTE, "%s counts no more: %s", xid_text(d->seen.xid, text),
+			why);
+	d->seen.xid = 0;
+	(void)memset(d->seen.xids_told, 0, sizeof(d->seen.xids_told));
 	if (d->state == DEV_BUSY)
 		device_say(d, "%s", why);
 	d->dirty = true;
@@ -120,5 +121,6 @@ char *xid_guard_suffix(const struct device *d, char buf[XID_TEXT_MAX + 2])
 	char text[XID_TEXT_MAX];
 
 	buf[0] = '\0';
-	return d->xid ? str_print(buf, XID_TEXT_MAX + 2, "; %s", xid_text(d->xid, text)) : buf;
+	return d->seen.xid ? str_print(buf, XID_TEXT_MAX + 2, "; %s", xid_text(d->seen.xid, text))
+			   : buf;
 }
