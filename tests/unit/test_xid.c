@@ -99,7 +99,7 @@ static void test_of_the_device(void **state)
 		see_holder(w, GIBS / 2);
 		assert_int_equal(w->d->state, DEV_BUSY);
 		assert_string_equal(w->d->said.reason, "XID 48 (double bit ECC error)");
-		assert_false(w->d->seen.vacant);
+		assert_int_equal(w->d->seen.room, ROOM_NONE);
 	}
 	/* That looks fail for a while says nothing; that it was not there does. */
 	w->d->sample.code = -EIO;

@@ -71,7 +71,7 @@ uint64_t hold_at(struct guard *g, const struct device *d)
 		return 0;
 	if (d->state == DEV_IDLE)
 		at = d->hold.idle_since_ns + d->hold.wait_ns;
-	else if (d->state == DEV_BUSY && d->seen.clear)
+	else if (d->state == DEV_BUSY && d->seen.room == ROOM_HOLD)
 		at = owner->tick_ns + device_wait(g, d);
 	else
 		return 0;

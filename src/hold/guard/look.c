@@ -92,12 +92,20 @@ static void on_verdict(struct guard *g, struct device *d, enum verdict v,
 		on_foreign(g, d, v, who);
 }
 
+static enum room room_of(const struct device *d, enum verdict v)
+{
+	if (d->seen.xid) /* a task of ours may run on there, and that is all */
+		return ROOM_NONE;
+	return v == SEEN_CLEAR ? ROOM_HOLD : v == SEEN_OURS ? ROOM_TASK : ROOM_NONE;
+}
+
 /* What is never held may have room for a task. Who is there instead is what people are shown. */
 static void look_for_tasks(struct guard *g, struct device *d)
 {
 	const struct gpu_proc *who;
 
-	d->seen.vacant = verdict_foreign(g, d, &who) == SEEN_CLEAR;
+	if (verdict_foreign(g, d, &who) == SEEN_CLEAR)
+		d->seen.room = ROOM_TASK;
 	if (who)
 		verdict_name(g, d, who);
 }
@@ -138,8 +146,7 @@ void look_on_sample(struct guard *g, struct device *d)
 	enum verdict v = verdict_of(g, d, &who);
 
 	g->assign_due = g->assign_due || !device_occupied(d);
-	d->seen.clear = v == SEEN_CLEAR;
-	d->seen.vacant = !d->seen.xid && (v == SEEN_CLEAR || v == SEEN_OURS);
+	d->seen.room = room_of(d, v);
 	on_verdict(g, d, v, who);
 	if (v == SEEN_UNFIT && !d->seen.xid)
 		look_for_tasks(g, d);
@@ -163,7 +170,7 @@ void look_blind(struct guard *g, struct device *d, const char *reason)
 {
 	char xid[XID_TEXT_MAX + 2];
 
-	d->seen.vacant = d->seen.clear = false;
+	d->seen.room = ROOM_NONE;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
 		device_record(d, EVENT_BLIND, clock_mono_ns());
 	if (d->holder.kept && !d->holder.end_at_ns)

@@ -88,7 +88,8 @@ static uint32_t flags_of(const struct device *d)
 	const struct gpu_look *look = &d->sample.look;
 	bool known = d->sample.seq && look->valid & GPU_VALID_MODE;
 
-	return (d->seen.vacant ? DEVICE_VACANT : 0) | (d->id.mig_parent ? DEVICE_MIG_CARD : 0) |
+	return (d->seen.room != ROOM_NONE ? DEVICE_VACANT : 0) |
+	       (d->id.mig_parent ? DEVICE_MIG_CARD : 0) |
 	       (d->state == DEV_BUSY && !d->announced ? DEVICE_UNJUDGED : 0) |
 	       (known && look->mode == NVML_COMPUTEMODE_EXCLUSIVE_PROCESS ? DEVICE_ONE_PROCESS
 									  : 0) |

@@ -105,6 +105,13 @@ struct xid_told {
 	uint64_t ns;
 };
 
+/* What the last look at a device left room for. */
+enum room {
+	ROOM_NONE,
+	ROOM_TASK, /* nothing foreign is there, but it may not be held: tasks alone */
+	ROOM_HOLD, /* nothing foreign is there */
+};
+
 struct device {
 	uint32_t slot;
 	struct gpu_device id;
@@ -130,8 +137,7 @@ struct device {
 	/* What follows from that one and from those before it. */
 	struct {
 		struct eyes_peers peers;
-		bool clear;	     /* it found nothing foreign, and the device may be held */
-		bool vacant;	     /* it found nothing foreign: a task may come */
+		enum room room;
 		bool failing;	     /* it failed */
 		uint64_t failing_ns; /* since when */
 		bool lost;	     /* it was not there, and nothing was seen of it since */

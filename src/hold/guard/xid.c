@@ -55,7 +55,7 @@ static void on_trouble(struct guard *g, struct device *d, uint32_t xid)
 	if (d->seen.xid == xid)
 		return;
 	d->seen.xid = xid;
-	d->seen.vacant = d->seen.clear = false;
+	d->seen.room = ROOM_NONE;
 	d->dirty = true;
 	(void)xid_text(xid, text);
 	if (device_holds(d))
