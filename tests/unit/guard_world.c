@@ -171,6 +171,7 @@ void hold(struct world *w)
 
 void settle(struct world *w)
 {
+	assert_true(figure_awaited(&w->d->figure));
 	w->d->figure.at_ns = clock_mono_ns();
 	w->d->since_ns -= 2 * NS_PER_S;
 	see_holder(w, 71 * GIBS);

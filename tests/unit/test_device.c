@@ -493,6 +493,7 @@ static void test_holder_killed_by_somebody(void **state)
 	struct world *w = *state;
 
 	hold(w);
+	assert_true(figure_awaited(&w->d->figure));
 	(void)kill(w->holder, SIGKILL);
 	while (w->d->holder.pid)
 		hold_on_child(w->g, w->d);
@@ -500,6 +501,7 @@ static void test_holder_killed_by_somebody(void **state)
 	assert_int_equal(w->d->state, DEV_BUSY);
 	assert_non_null(strstr(w->d->said.reason, "signal 9"));
 	assert_true(w->d->hold.yielded);
+	assert_int_equal(w->d->figure.is, FIGURE_OFF);
 	assert_int_equal(w->g->events[(w->g->last_event - 1) % EVENT_RING].kind, EVENT_GONE);
 }
 

@@ -97,6 +97,37 @@ static void test_early(void **state)
 	assert_int_equal(settle_early(&s, own + 90 * MIBS, own, 70 * GIBS), 0);
 }
 
+/* A figure is due once the holder has its memory, is asked for once, and is off while that moves.
+ */
+static void test_figure(void **state)
+{
+	struct figure f = { .is = FIGURE_OFF };
+
+	settle_begin(&f.settle, 100 * MIBS, false, 0);
+	assert_false(figure_awaited(&f));
+	figure_due(&f, 500, 200);
+	assert_int_equal(f.is, FIGURE_DUE);
+	assert_int_equal(f.at_ns, 500);
+	assert_int_equal(f.steady_ns, 200);
+	assert_true(figure_awaited(&f));
+	f.is = FIGURE_ASKED;
+	assert_true(figure_awaited(&f));
+	figure_take(&f, 71 * GIBS);
+	assert_int_equal(f.is, FIGURE_TAKEN);
+	assert_int_equal(f.used, 71 * GIBS);
+	assert_int_equal(f.steady_ns, 200);
+	assert_false(figure_awaited(&f));
+	/* The holder takes more: what was taken before is none any more. */
+	figure_due(&f, 900, 0);
+	assert_int_equal(f.is, FIGURE_DUE);
+	assert_int_equal(f.used, 0);
+	assert_int_equal(f.steady_ns, 0);
+	figure_off(&f);
+	assert_false(figure_awaited(&f));
+	assert_int_equal(f.at_ns, 0);
+	assert_int_equal(f.settle.others, 100 * MIBS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -105,6 +136,7 @@ int main(void)
 		cmocka_unit_test(test_rest_that_comes_back),
 		cmocka_unit_test(test_placeholder),
 		cmocka_unit_test(test_early),
+		cmocka_unit_test(test_figure),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

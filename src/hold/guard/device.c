@@ -176,9 +176,7 @@ void device_act(struct device *d, enum dev_action action)
 		d->holder.asked_ns = now;
 		d->holder.freeing_ns = 0;
 		d->holder.peeked_ns = 0;
-		d->figure.used = 0;
-		d->figure.at_ns = 0;
-		d->figure.steady_ns = 0;
+		figure_off(&d->figure);
 		break;
 	case ACT_SETTLE:
 		/* A newcomer's start would wait for our context's end; nobody's does otherwise. */

@@ -433,7 +433,7 @@ static bool under_way(const struct guard *g)
 		const struct device *d = &g->devs[i];
 
 		if (d->state == DEV_HOLDING || device_letting_go(d) || d->holder.end_at_ns ||
-		    d->figure.at_ns || d->ledger.n_over)
+		    figure_awaited(&d->figure) || d->ledger.n_over)
 			return true;
 	}
 	return false;

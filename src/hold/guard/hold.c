@@ -86,11 +86,11 @@ void hold_note_settled(struct guard *g, struct device *d)
 {
 	uint64_t seen = verdict_used(d), excess;
 
-	if (d->state != DEV_HELD || !d->figure.at_ns || d->sample.look.begin_ns < d->figure.at_ns)
+	if (d->state != DEV_HELD || !figure_awaited(&d->figure) ||
+	    d->sample.look.begin_ns < d->figure.at_ns)
 		return;
 	excess = settle_excess(&d->figure.settle, seen, verdict_own_bytes(d), d->holder.held);
-	d->figure.used = verdict_may_hide(g) ? seen - excess : seen;
-	d->figure.at_ns = 0;
+	figure_take(&d->figure, verdict_may_hide(g) ? seen - excess : seen);
 	if (d->figure.used < seen)
 		eyes_look_now(g->eyes, d->slot); /* that one is the verdict */
 }
@@ -151,9 +151,7 @@ void hold_begin(struct guard *g, struct device *d)
 		hold_failed(g, d, e.text);
 		return;
 	}
-	d->figure.used = 0;
-	d->figure.at_ns = 0;
-	d->figure.steady_ns = 0;
+	figure_off(&d->figure);
 	device_say(d, again ? "holder PID %d takes the memory again" : "holder PID %d starts",
 		   (int)d->holder.pid);
 	(void)event_add(g, d, EVENT_START, "%s", d->said.reason);
@@ -171,9 +169,7 @@ void hold_adapt(struct guard *g, struct device *d, const struct hold_policy *bef
 	if (!p->rest_ms)
 		d->load.resting = false;
 	if (memcmp(&p->memory, &before->memory, sizeof(p->memory)) != 0) {
-		d->figure.used = 0;
-		d->figure.at_ns = 0;
-		d->figure.steady_ns = 0;
+		figure_off(&d->figure);
 		holder_tell_amount(d, &p->memory);
 	}
 	load_control_on_time(d, p, clock_mono_ns());
@@ -230,10 +226,7 @@ static void on_held(struct guard *g, struct device *d, const struct holder_msg *
 
 	d->holder.held = m->bytes;
 	d->holder.wanted = m->wanted;
-	d->figure.used = 0;
-	d->figure.at_ns = m->at_ns + SETTLE_NS;
-	d->figure.steady_ns = m->at_ns;
-	d->figure.asked = false;
+	figure_due(&d->figure, m->at_ns + SETTLE_NS, m->at_ns);
 	d->hold.grow_at_ns = m->at_ns + GROW_NS;
 	(void)device_step(g, d, EV_HELD);
 	if (d->state != DEV_HELD)
@@ -350,7 +343,7 @@ void hold_on_child(struct guard *g, struct device *d)
 	d->hold.gone_pid = listed;
 	d->hold.gone_ns = clock_mono_ns();
 	device_unlock(d);
-	d->figure.used = 0;
+	figure_off(&d->figure);
 	describe_end(how, sizeof(how), status);
 	if (device_letting_go(d))
 		tell_let_go(g, d, clock_mono_ns(), 0);
@@ -447,14 +440,11 @@ void hold_grow(struct guard *g, struct device *d, uint64_t now)
 	const uint64_t worth_it = 512ULL << 20;
 
 	if (d->state != DEV_HELD || now < d->hold.grow_at_ns || g->hint_on ||
-	    d->seen.rise_since_ns || !d->figure.used ||
+	    d->seen.rise_since_ns || d->figure.is != FIGURE_TAKEN ||
 	    d->holder.held + worth_it > d->holder.wanted || d->sample.look.free < worth_it)
 		return;
 	d->hold.grow_at_ns = now + GROW_NS;
-	d->figure.used = 0;
-	d->figure.at_ns = now + SETTLE_NS;
-	d->figure.steady_ns = 0;
-	d->figure.asked = false;
+	figure_due(&d->figure, now + SETTLE_NS, 0);
 	holder_tell(d, HOLDER_GROW);
 }
 

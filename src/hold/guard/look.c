@@ -189,8 +189,8 @@ void look_blind(struct guard *g, struct device *d, const char *reason)
 /* Looks that wait for a moment and not for news: a figure to take, a rise that has lasted. */
 static void look_when_due(struct guard *g, struct device *d, uint64_t now)
 {
-	if (d->figure.at_ns && now >= d->figure.at_ns && !d->figure.asked) {
-		d->figure.asked = true;
+	if (d->figure.is == FIGURE_DUE && now >= d->figure.at_ns) {
+		d->figure.is = FIGURE_ASKED;
 		eyes_look_now(g->eyes, d->slot);
 	}
 	/* The eyes look at what moves every 2 ms and tell what is new; no news is not told. */

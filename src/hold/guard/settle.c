@@ -52,3 +52,28 @@ uint64_t settle_excess(struct settle *s, uint64_t seen, uint64_t own, uint64_t h
 	s->others = above(seen, own ? own + s->slack : held + s->context + s->slack);
 	return 0;
 }
+
+void figure_off(struct figure *f)
+{
+	f->is = FIGURE_OFF;
+	f->at_ns = f->steady_ns = f->used = 0;
+}
+
+void figure_due(struct figure *f, uint64_t at_ns, uint64_t steady_ns)
+{
+	f->is = FIGURE_DUE;
+	f->at_ns = at_ns;
+	f->steady_ns = steady_ns;
+	f->used = 0;
+}
+
+bool figure_awaited(const struct figure *f)
+{
+	return f->is == FIGURE_DUE || f->is == FIGURE_ASKED;
+}
+
+void figure_take(struct figure *f, uint64_t used)
+{
+	f->is = FIGURE_TAKEN;
+	f->used = used;
+}

@@ -49,4 +49,35 @@ void settle_doubt(struct settle *s);
  */
 uint64_t settle_excess(struct settle *s, uint64_t seen, uint64_t own, uint64_t held);
 
+/*
+ * The memory figure of a hold: what is in use with our hold alone, above which everything is
+ * foreign. It is due some time after the holder has its memory, and a look that takes it is asked
+ * for then. Pure.
+ */
+enum figure_state {
+	FIGURE_OFF, /* there is none: nothing is held, or our holder's memory is on its way */
+	FIGURE_DUE,
+	FIGURE_ASKED, /* due, and the look that takes it was asked for */
+	FIGURE_TAKEN,
+};
+
+struct figure {
+	enum figure_state is;
+	uint64_t at_ns;	      /* when it is to be taken */
+	uint64_t steady_ns;   /* our holder neither takes nor frees since; 0: it does */
+	uint64_t used;	      /* the figure, once it was taken */
+	struct settle settle; /* what explains it */
+};
+
+/* There is none, and none is due. What was learnt stays. */
+void figure_off(struct figure *f);
+
+/* It is to be taken at at_ns. */
+void figure_due(struct figure *f, uint64_t at_ns, uint64_t steady_ns);
+
+/* It is due, and was not taken yet. */
+bool figure_awaited(const struct figure *f);
+
+void figure_take(struct figure *f, uint64_t used);
+
 #endif

@@ -175,14 +175,7 @@ struct device {
 		unsigned int failures;	   /* holds that failed in a row */
 		uint64_t grow_at_ns;
 	} hold;
-	/* The memory figure of the hold. */
-	struct {
-		uint64_t used;	      /* memory in use with our hold alone; 0: not known yet */
-		bool asked;	      /* the look that takes it was asked for */
-		uint64_t at_ns;	      /* when to take it; 0: taken or off */
-		uint64_t steady_ns;   /* our holder neither takes nor frees since; 0: it does */
-		struct settle settle; /* what explains it */
-	} figure;
+	struct figure figure; /* of the memory of its hold */
 	/* What the ledger says of it, counted whenever that changes; and of the task that was
 	 * there. */
 	struct {

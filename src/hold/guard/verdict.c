@@ -98,7 +98,7 @@ uint64_t verdict_own_bytes(const struct device *d)
 /* There is no figure yet, and all that our holder takes is there. */
 static bool is_early(const struct guard *g, const struct device *d)
 {
-	return !d->figure.used && d->state == DEV_HELD && d->figure.steady_ns &&
+	return d->figure.is != FIGURE_TAKEN && d->state == DEV_HELD && d->figure.steady_ns &&
 	       d->sample.look.begin_ns > d->figure.steady_ns && verdict_may_hide(g);
 }
 
@@ -108,7 +108,7 @@ static uint64_t risen(const struct guard *g, const struct device *d)
 
 	if (is_early(g, d))
 		return settle_early(&d->figure.settle, used, verdict_own_bytes(d), d->holder.held);
-	return d->figure.used && used > d->figure.used ? used - d->figure.used : 0;
+	return d->figure.is == FIGURE_TAKEN && used > d->figure.used ? used - d->figure.used : 0;
 }
 
 uint64_t verdict_rise_due(const struct guard *g, const struct device *d)
