@@ -48,7 +48,7 @@ int world_setup(void **state)
 	w->g->n_devs = 1;
 	w->g->ready = w->g->looked = true;
 	*w->d = (struct device){ .owner = -1,
-				 .known = true,
+				 .leaver = -1,
 				 .present = true,
 				 .hold = { .lock_fd = -1 },
 				 .state = DEV_LEFT,

@@ -759,7 +759,7 @@ static void test_who_asked_first(void **state)
 	assign_all(w->g);
 	assert_int_equal(w->d->owner, 1);
 	assert_int_equal(w->d->leaver, 1);
-	assert_true(w->d->left);
+	assert_true(device_is_left(w->d));
 }
 
 /* Of several that would hold it, the one whose own rule does so the soonest. */
@@ -782,7 +782,7 @@ static void test_who_holds_first(void **state)
 	/* At its limit, gone, or with more in use than it calls idle, it holds nothing. */
 	other->policy.max_devices = 1;
 	w->g->n_devs = 2;
-	w->g->devs[1] = (struct device){ .state = DEV_HELD, .owner = 1, .known = true };
+	w->g->devs[1] = (struct device){ .state = DEV_HELD, .owner = 1, .leaver = -1 };
 	assign_all(w->g);
 	assert_int_equal(w->d->owner, 0);
 	w->g->n_devs = 1;

@@ -178,8 +178,7 @@ void assign_all(struct guard *g)
 		}
 	}
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (g->devs[i].known)
-			device_assign(g, &g->devs[i], owner[i].client, leaver[i].client);
+		device_assign(g, &g->devs[i], owner[i].client, leaver[i].client);
 }
 
 void assign_again(struct guard *g)

@@ -266,20 +266,16 @@ void device_take(struct guard *g, struct device *d)
 
 void device_assign(struct guard *g, struct device *d, int owner, int leaver)
 {
-	bool left = owner < 0 || leaver >= 0;
-	bool changed = d->owner != owner;
-
-	if (changed) {
+	if (d->owner != owner) {
 		d->owner = owner;
-		d->hold.yielded =
-			d->hold.yielded && owner >= 0; /* and then that one's rule for it counts */
+		/* Of a new owner its own rule for the wait after a yield counts. */
+		d->hold.yielded = d->hold.yielded && owner >= 0;
 		d->dirty = true;
 	}
-	d->left = left;
 	d->leaver = leaver;
-	if (left)
+	if (device_is_left(d))
 		device_leave(g, d);
-	if (!left)
+	else
 		device_take(g, d);
 	if (d->state == DEV_IDLE)
 		device_set_wait(g, d);

@@ -112,7 +112,6 @@ static bool take_devices(struct guard *g)
 			*d = (struct device){ .slot = i,
 					      .owner = -1,
 					      .leaver = -1,
-					      .left = true,
 					      .hold = { .lock_fd = -1 },
 					      .holder = { .fd = -1 },
 					      .state = DEV_LEFT,
@@ -123,7 +122,6 @@ static bool take_devices(struct guard *g)
 		bool was_present = d->present, was_card = d->id.mig_parent;
 
 		d->present = eyes_device(g->eyes, i, &d->id);
-		d->known = true;
 		news = news || d->present != was_present || d->id.mig_parent != was_card;
 		take_peers(g, d);
 		d->seen.lost = d->seen.lost || !d->present;

@@ -46,7 +46,7 @@ static bool wants_hold(const struct client *owner)
 bool hold_has_future(struct guard *g, const struct device *d)
 {
 	return !g->quit_ns && !d->seen.xid &&
-	       (d->ledger.promise.wanted || (wants_hold(device_owner(g, d)) && !d->left));
+	       (d->ledger.promise.wanted || (wants_hold(device_owner(g, d)) && !device_is_left(d)));
 }
 
 bool hold_ripe(struct guard *g, const struct device *d, uint64_t now_ns)
@@ -67,7 +67,7 @@ uint64_t hold_at(struct guard *g, const struct device *d)
 	const struct client *owner = device_owner(g, d);
 	uint64_t at;
 
-	if (!wants_hold(owner) || owner->orphan_until_ns || d->left || g->quit_ns)
+	if (!wants_hold(owner) || owner->orphan_until_ns || device_is_left(d) || g->quit_ns)
 		return 0;
 	if (d->state == DEV_IDLE)
 		at = d->hold.idle_since_ns + d->hold.wait_ns;

@@ -115,20 +115,19 @@ void look_on_sample(struct guard *g, struct device *d)
 	const struct gpu_proc *who;
 
 	if (d->sample.code < 0) {
-		if (!d->seen.failing) {
+		if (!d->seen.failing_ns) {
 			(void)event_add(g, d, EVENT_LOST, "cannot see it: %s", d->sample.trouble);
 			d->seen.failing_ns = clock_mono_ns();
 		}
-		d->seen.failing = true;
 		d->seen.lost = d->seen.lost || d->sample.code == -ENODEV;
 		look_blind(g, d, d->sample.trouble);
 		if (d->ledger.n_leases)
 			lease_on_failed_look(g, d);
 		return;
 	}
-	if (d->seen.failing)
+	if (d->seen.failing_ns)
 		(void)event_add(g, d, EVENT_BACK, "can be seen again");
-	d->seen.failing = false;
+	d->seen.failing_ns = 0;
 	if (d->seen.lost)
 		xid_guard_forget(g, d, "it was away and is back");
 	d->seen.lost = false;
@@ -211,9 +210,9 @@ static void note_lost(struct guard *g, struct device *d, uint64_t now_ns)
 		d->seen.lost_ns = now_ns;
 	if (d->ledger.n_over && d->seen.lost)
 		lease_on_lost(g, d, now_ns - d->seen.lost_ns);
-	else if (d->ledger.n_over && d->seen.failing && now_ns > d->seen.failing_ns)
+	else if (d->ledger.n_over && d->seen.failing_ns && now_ns > d->seen.failing_ns)
 		lease_on_failing(g, d, now_ns - d->seen.failing_ns);
-	if (d->state == DEV_LENT && !d->ledger.n_leases && (d->seen.lost || d->seen.failing))
+	if (d->state == DEV_LENT && !d->ledger.n_leases && (d->seen.lost || d->seen.failing_ns))
 		(void)device_step(g, d, EV_AWAY);
 }
 
@@ -233,7 +232,7 @@ void look_on_time(struct guard *g, struct device *d, uint64_t now_ns)
 	look_when_due(g, d, now_ns);
 	note_lost(g, d, now_ns);
 	hold_while(g, d, now_ns);
-	if (d->left)
+	if (device_is_left(d))
 		device_leave(g, d);
 	if (d->state == DEV_LENT || d->state == DEV_IDLE)
 		lend_drop_placeholder(g, d);

@@ -135,7 +135,7 @@ void status_tell_devices(struct guard *g, struct client *c, bool all)
 		struct msg_device m = { .head = PROTO_HEAD(MSG_DEVICE, struct msg_device),
 					.slot = i };
 
-		if (!d->known || (!all && !d->dirty))
+		if (!all && !d->dirty)
 			continue;
 		fill_status(g, d, &m.dev);
 		if (sock_send(c->fd, &m, sizeof(m)) == -EAGAIN)

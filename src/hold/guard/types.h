@@ -115,14 +115,12 @@ enum room {
 struct device {
 	uint32_t slot;
 	struct gpu_device id;
-	bool known;
 	bool present; /* NVML has it; a MIG instance may go while NVML is restarted */
 	enum dev_state state;
 	uint64_t since_ns;
 	bool announced; /* its state was told since it was selected */
 	bool dirty;	/* clients have not been told of the last change */
 	int owner;	/* client that selects it, or -1 */
-	bool left;	/* the policies leave it for others, or nobody selects it */
 	int leaver;	/* client whose policy leaves it, or -1 */
 	/* For people: why it is as it is, and who is there. */
 	struct {
@@ -138,8 +136,7 @@ struct device {
 	struct {
 		struct eyes_peers peers;
 		enum room room;
-		bool failing;	     /* it failed */
-		uint64_t failing_ns; /* since when */
+		uint64_t failing_ns; /* all looks fail since; 0: they do not */
 		bool lost;	     /* it was not there, and nothing was seen of it since */
 		uint64_t lost_ns; /* for which look_on_time() has found that so since; 0: it has not
 				   */
@@ -264,6 +261,12 @@ static inline struct client *device_owner(struct guard *g, const struct device *
 	return d->owner >= 0 ? &g->clients[d->owner] : NULL;
 }
 
+/* The policies leave it for others, or nobody selects it. */
+static inline bool device_is_left(const struct device *d)
+{
+	return d->owner < 0 || d->leaver >= 0;
+}
+
 /* The policy by which d is held: its owner's, or the defaults where only a lease wants it. */
 static inline const struct hold_policy *device_policy(const struct guard *g, const struct device *d)
 {
@@ -290,7 +293,7 @@ static inline bool device_occupied(const struct device *d)
 static inline bool client_owns(const struct guard *g, const struct client *c,
 			       const struct device *d)
 {
-	return d->owner == (int)(c - g->clients) && d->known && !d->id.mig_parent;
+	return d->owner == (int)(c - g->clients) && !d->id.mig_parent;
 }
 
 /* The client of that instance; NULL: it has none, not even one that is waited for. */

@@ -60,7 +60,7 @@ static void on_trouble(struct guard *g, struct device *d, uint32_t xid)
 	(void)xid_text(xid, text);
 	if (device_holds(d))
 		device_unwant(g, d, text);
-	else if (d->seen.failing)
+	else if (d->seen.failing_ns)
 		device_say(d, "cannot be seen: %s; %s", d->sample.trouble, text);
 	else if (d->state == DEV_IDLE || d->state == DEV_BUSY)
 		device_say(d, "%s", text);
