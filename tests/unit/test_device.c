@@ -25,6 +25,7 @@
 #include "hold/guard/hold.h"
 #include "hold/guard/look.h"
 #include "hold/guard/ownership.h"
+#include "hold/guard/timings.h"
 #include "hold/guard/verdict.h"
 
 static void test_wall_clock_jumps(void **state)
@@ -131,9 +132,8 @@ static void test_context_that_is_not_listed(void **state)
 	assert_int_equal(w->g->pid_class, PIDS_SAME);
 	see_holder(w, 71 * GIBS + GIBS / 2);
 	assert_int_equal(w->d->state, DEV_HELD);
-	assert_int_equal(verdict_rise_due(w->g, w->d),
-			 w->d->seen.rise_since_ns + VERDICT_UNLISTED_NS);
-	w->d->seen.rise_since_ns -= VERDICT_UNLISTED_NS;
+	assert_int_equal(verdict_rise_due(w->g, w->d), w->d->seen.rise_since_ns + UNLISTED_NS);
+	w->d->seen.rise_since_ns -= UNLISTED_NS;
 	see_holder(w, 71 * GIBS + GIBS / 2);
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(told(w), HOLDER_RELEASE);
@@ -155,7 +155,7 @@ static void test_context_that_is_listed_late(void **state)
 	hold(w);
 	settle(w);
 	see_holder(w, 71 * GIBS + GIBS / 2);
-	w->d->seen.rise_since_ns -= VERDICT_UNLISTED_NS;
+	w->d->seen.rise_since_ns -= UNLISTED_NS;
 	see_holder(w, 71 * GIBS + GIBS / 2);
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	pids[0] = w->holder;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "hold/guard/hints.h"
+#include "hold/guard/timings.h"
 
 #define MS NS_PER_MS
 

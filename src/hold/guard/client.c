@@ -26,11 +26,10 @@
 #include "hold/guard/limits.h"
 #include "hold/guard/requests.h"
 #include "hold/guard/status.h"
+#include "hold/guard/timings.h"
 #include "hold/guard/xid.h"
 
-#define START_TURN_NS (2 * NS_PER_S) /* a holder that starts has its turn for so long */
-#define HALF_OPEN_MAX 4		     /* of one process */
-#define HELLO_NS      (10 * NS_PER_S)
+#define HALF_OPEN_MAX 4 /* of one process */
 
 static void send_text(struct client *c, enum msg_type type, int code, const char *text)
 {

@@ -19,12 +19,8 @@
 #include "base/str.h"
 #include "hold/guard/events.h"
 #include "hold/guard/holder_process.h"
+#include "hold/guard/timings.h"
 
-/*
- * Anybody can take the name of a device and keep it. So it is heeded for as long as another user's
- * tenure takes to be seen on the device; after that whoever has it is not there.
- */
-#define NAME_HEEDED_NS (30 * NS_PER_S)
 #define TURN_AWAY_MOST 16 /* at a time */
 
 void device_say(struct device *d, const char *fmt, ...)
@@ -151,7 +147,7 @@ void device_enter(struct guard *g, struct device *d, enum dev_state next)
 		draw_jitter(d);
 	/* A context that was kept for the next task, or hold, is not left beside a stranger. */
 	if ((next == DEV_BUSY || next == DEV_LEFT) && d->holder.kept && !d->holder.end_at_ns)
-		d->holder.end_at_ns = now + DEVICE_LINGER_NS;
+		d->holder.end_at_ns = now + LINGER_NS;
 	if (next == DEV_IDLE) {
 		d->announced = true;
 		d->said.who_pid = 0;
@@ -181,7 +177,7 @@ void device_act(struct device *d, enum dev_action action)
 	case ACT_SETTLE:
 		/* A newcomer's start would wait for our context's end; nobody's does otherwise. */
 		d->holder.end_at_ns =
-			now + (d->hold.letting_go.kind == EVENT_YIELD ? DEVICE_LINGER_NS : 0);
+			now + (d->hold.letting_go.kind == EVENT_YIELD ? LINGER_NS : 0);
 		break;
 	case ACT_KEEP:
 		d->holder.kept = true;

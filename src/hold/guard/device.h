@@ -9,9 +9,6 @@
 
 #include "hold/guard/types.h"
 
-/* Context kept after a yield: the newcomer starts undisturbed. */
-#define DEVICE_LINGER_NS (2 * NS_PER_S)
-
 /* One step through the state table (state.h): the action that it names, the new state, and what is
  * told of both. True when the table had a step for it. */
 bool device_step(struct guard *g, struct device *d, enum dev_event event);

@@ -7,11 +7,12 @@
  * microseconds, and a process that came and went between two of its looks is gone.
  *
  * When every device fails, NVML itself is lost (driver upgrade, container after daemon-reload): it
- * is shut down and started again every RESTART_NS, and slots are found again by UUID. Where it does
- * not start, its library is loaded anew each time: the one that we have may be that of the driver
- * before an upgrade, which the new one refuses for ever. A single device that fails is tried again
- * every RETRY_NS. Which devices there are is asked again while NVML runs: every RETRY_NS where a
- * card could not be asked, else every RELIST_NS, because MIG instances come and go.
+ * is shut down and started again every EYES_RESTART_NS, and slots are found again by UUID. Where it
+ * does not start, its library is loaded anew each time: the one that we have may be that of the
+ * driver before an upgrade, which the new one refuses for ever. A single device that fails is tried
+ * again every EYES_RETRY_NS. Which devices there are is asked again while NVML runs: every
+ * EYES_RETRY_NS where a card could not be asked, else every EYES_RELIST_NS, because MIG instances
+ * come and go.
  */
 #include "hold/guard/eyes.h"
 
@@ -28,24 +29,13 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "gpu/errors.h"
+#include "hold/guard/timings.h"
 
-#define RESTART_NS    (2 * NS_PER_S)	/* between two tries to start NVML */
-#define RETRY_NS      (2 * NS_PER_S)	/* between two looks at a device that failed */
-#define DEEP_NS	      NS_PER_S		/* utilisation is read, and the guard told, so often */
-#define FIGURES_NS    (5 * NS_PER_S)	/* power, temperature */
-#define MODES_NS      (10 * NS_PER_S)	/* compute mode, display */
-#define LIST_NS	      (500 * NS_PER_MS) /* the process list at rest; memory is read at every look */
-#define HINT_LIST_NS  (20 * NS_PER_MS)	/* the same while a hint is on */
-#define ALERT_NS      (400 * NS_PER_MS) /* after its memory moved a device is looked at ... */
-#define ALERT_LOOK_NS (2 * NS_PER_MS)	/* ... so often, with its list */
-#define MOVED_BYTES   (8ULL << 20)	/* memory that moved by less is not told at once */
-#define ERRORS_NS     NS_PER_S		/* between two readings of the driver's error reports */
-#define RELIST_NS     (10 * NS_PER_S)	/* between two questions which devices there are */
-#define RELIST_SHARE  100		/* it may take one part in so many of the thread's time */
-#define RELIST_MAX_NS (100 * NS_PER_MS) /* what takes longer is not asked again: looks wait */
-#define ERRORS_MAX    64		/* different ones that the guard has not taken yet */
-#define READ_MAX      256		/* of them at once: a program can make thousands */
-#define MISSES_MAX    2 /* looks that fail in a row before we say that we cannot see */
+#define MOVED_BYTES  (8ULL << 20) /* memory that moved by less is not told at once */
+#define RELIST_SHARE 100	  /* it may take one part in so many of the thread's time */
+#define ERRORS_MAX   64		  /* different ones that the guard has not taken yet */
+#define READ_MAX     256	  /* of them at once: a program can make thousands */
+#define MISSES_MAX   2		  /* looks that fail in a row before we say that we cannot see */
 
 struct slot {
 	struct gpu_device device;
@@ -113,7 +103,7 @@ static struct slot *slot_of(struct eyes *eyes, const struct gpu_device *d)
 
 	struct slot *s = &eyes->slots[eyes->n++];
 
-	*s = (struct slot){ .period_ns = DEEP_NS };
+	*s = (struct slot){ .period_ns = EYES_DEEP_NS };
 	return s;
 }
 
@@ -158,11 +148,11 @@ static void take_list(struct eyes *eyes, bool restarted)
 /* The next time; the last one took so long. */
 static void set_relist(struct eyes *eyes, uint64_t took_ns)
 {
-	uint64_t pause = eyes->list.n_failed ? RETRY_NS : RELIST_NS;
+	uint64_t pause = eyes->list.n_failed ? EYES_RETRY_NS : EYES_RELIST_NS;
 
 	if (pause < took_ns * RELIST_SHARE)
 		pause = took_ns * RELIST_SHARE;
-	eyes->relist_ns = took_ns > RELIST_MAX_NS ? UINT64_MAX : clock_mono_ns() + pause;
+	eyes->relist_ns = took_ns > EYES_RELIST_MAX_NS ? UINT64_MAX : clock_mono_ns() + pause;
 }
 
 /* (Re)start NVML, called without the lock. */
@@ -193,7 +183,7 @@ static void start_nvml(struct eyes *eyes)
 	}
 	set_trouble(eyes, r, r < 0 ? e.text : "");
 	(void)pthread_mutex_unlock(&eyes->lock);
-	eyes->restart_ns = clock_mono_ns() + RESTART_NS;
+	eyes->restart_ns = clock_mono_ns() + EYES_RESTART_NS;
 	set_relist(eyes, 0);
 }
 
@@ -336,7 +326,7 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 			s->modes_ns = look->end_ns;
 	} else {
 		(void)str_copy(s->sample.trouble, sizeof(s->sample.trouble), trouble);
-		s->due_ns = clock_mono_ns() + RETRY_NS;
+		s->due_ns = clock_mono_ns() + EYES_RETRY_NS;
 	}
 	if (news) {
 		s->sample.complete = deep;
@@ -354,14 +344,14 @@ static bool is_alert(const struct slot *s, uint64_t now)
 static enum gpu_depth choose_depth(const struct slot *s, uint64_t now)
 {
 	uint64_t list_every = is_alert(s, now)		    ? 0
-			      : s->period_ns < EYES_HINT_NS ? HINT_LIST_NS
-							    : LIST_NS;
+			      : s->period_ns < EYES_HINT_NS ? EYES_HINT_LIST_NS
+							    : EYES_LIST_NS;
 
 	/* The figures are due in a hint as well: somebody's monitor may keep one on for ever. */
-	if (s->deep_now || now - s->modes_ns >= MODES_NS)
+	if (s->deep_now || now - s->modes_ns >= EYES_MODES_NS)
 		return GPU_LOOK_ALL;
-	if (now - s->deep_ns >= DEEP_NS)
-		return now - s->figures_ns >= FIGURES_NS ? GPU_LOOK_FIGURES : GPU_LOOK_UTIL;
+	if (now - s->deep_ns >= EYES_DEEP_NS)
+		return now - s->figures_ns >= EYES_FIGURES_NS ? GPU_LOOK_FIGURES : GPU_LOOK_UTIL;
 	if (now - s->list_ns >= list_every)
 		return s->looks % 8 ? GPU_LOOK_QUICK : GPU_LOOK_PROCS;
 	return GPU_LOOK_MEMORY;
@@ -370,8 +360,8 @@ static enum gpu_depth choose_depth(const struct slot *s, uint64_t now)
 /* All devices of one period come due together: one wake-up serves them all. */
 static uint64_t next_due(const struct slot *s, uint64_t now)
 {
-	uint64_t period =
-		is_alert(s, now) && s->period_ns > ALERT_LOOK_NS ? ALERT_LOOK_NS : s->period_ns;
+	uint64_t period = is_alert(s, now) && s->period_ns > EYES_ALERT_LOOK_NS ? EYES_ALERT_LOOK_NS
+										: s->period_ns;
 
 	return (now / period + 1) * period;
 }
@@ -380,8 +370,8 @@ static uint64_t next_due(const struct slot *s, uint64_t now)
  * Look at one slot: called with the lock held, which is let go of for the driver calls. Memory is
  * the earliest witness: it moves some 16 ms before a newcomer's process is listed (H200, driver
  * 580), and costs half of a list. So it alone is read at most looks, at rest and in a hint; when it
- * moved the list is, at once and then every ALERT_LOOK_NS. A list of its own now and then is for
- * drivers that do it the other way round.
+ * moved the list is, at once and then every EYES_ALERT_LOOK_NS. A list of its own now and then is
+ * for drivers that do it the other way round.
  */
 static void look_at(struct eyes *eyes, struct slot *s)
 {
@@ -407,7 +397,7 @@ static void look_at(struct eyes *eyes, struct slot *s)
 	(void)pthread_mutex_lock(&eyes->lock);
 	s->device.rest_bytes = device.rest_bytes;
 	if (moved)
-		s->alert_until_ns = now + ALERT_NS;
+		s->alert_until_ns = now + EYES_ALERT_NS;
 	if (!s->deep_now) /* asked for while this one was made: it does not answer that */
 		s->due_ns = next_due(s, now);
 	if (code == 0 && depth == GPU_LOOK_QUICK)
@@ -439,7 +429,7 @@ static void read_errors(struct eyes *eyes, uint64_t now)
 	nvmlDevice_t handles[READ_MAX];
 	uint32_t xids[READ_MAX], n = 0;
 
-	eyes->errors_ns = now + ERRORS_NS;
+	eyes->errors_ns = now + EYES_ERRORS_NS;
 	(void)pthread_mutex_unlock(&eyes->lock);
 	atomic_store(&eyes->look_began_ns, now);
 	while (n < READ_MAX && gpu_errors_next(&eyes->nvml, &eyes->errors, &handles[n], &xids[n]))

@@ -19,7 +19,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "gpu/device.h"
 
@@ -75,9 +74,8 @@ struct eyes_peers eyes_peers(struct eyes *eyes, uint32_t slot);
 bool eyes_sample(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sample *ret);
 
 /* Look at slot every period_ns from now on; the first look not later than in period_ns. A period
- * below EYES_HINT_NS means that somebody may be coming: processes are listed more often then. */
-#define EYES_HINT_NS (30 * NS_PER_MS)
-/* calm: nor more often where its memory moves, which is a reason else. */
+ * below EYES_HINT_NS (timings.h) means that somebody may be coming: processes are listed more often
+ * then. calm: nor more often where its memory moves, which is a reason else. */
 void eyes_set_period(struct eyes *eyes, uint32_t slot, uint64_t period_ns, bool calm);
 
 /* Somebody may be coming: nothing but looks is done meanwhile. */

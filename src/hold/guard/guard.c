@@ -49,31 +49,13 @@
 #include "hold/guard/ledger.h"
 #include "hold/guard/look.h"
 #include "hold/guard/status.h"
+#include "hold/guard/timings.h"
 #include "hold/guard/types.h"
 #include "hold/guard/verdict.h"
 #include "hold/guard/xid.h"
 #include "hold/names.h"
 
-#define HINT_LOOK_NS  (2 * NS_PER_MS)
-#define HELD_LOOK_NS  EYES_HINT_NS
-#define HINT_HELD_MAX 14 /* their period is below that */
-#define USED_LOOK_NS  (250 * NS_PER_MS)
-#define IDLE_LOOK_NS  (2 * NS_PER_S)
 /* Every call of ours would queue in front of the release. */
-#define YIELDING_LOOK_NS (250 * NS_PER_MS)
-#define GIVING_LOOK_NS	 NS_PER_S /* a task that gives way is there: who comes beside it? */
-#define GIVING_HINT_NS	 (100 * NS_PER_MS) /* the same while a hint is on */
-#define OVER_LOOK_NS	 (5 * NS_PER_MS)   /* a task is over and its processes are listed yet */
-#define STUCK_NS	 (500 * NS_PER_MS)
-#define TURN_AWAY_NS	 (100 * NS_PER_MS)
-#define SHIMS_NS	 (100 * NS_PER_MS)
-#define ACCEPT_NS	 (5 * NS_PER_MS) /* between two clients: somebody may connect and connect */
-#define RESCAN_NS	 (10 * NS_PER_S) /* for device nodes that have come */
-#define TELL_NS		 NS_PER_S	 /* every client hears of every device so often */
-#define TURN_BUSY_MS	 50 /* the loop turns at least so often while something is under way */
-#define TURN_QUIET_MS	 250
-#define QUIT_NS		 (900 * NS_PER_MS)
-#define LONELY_NS	 (2 * NS_PER_S) /* a guard that no agent has greeted ends after that */
 
 /* Where each descriptor of the poll set belongs. */
 enum { POLL_LISTEN, POLL_NAME, POLL_SIGNAL, POLL_EYES, POLL_HINTS, POLL_FIRST };
@@ -238,7 +220,7 @@ static uint64_t look_period(const struct guard *g, const struct device *d, unsig
 	if (d->ledger.n_over)
 		return OVER_LOOK_NS;
 	if (!watched(d) && d->ledger.n_preemptible)
-		return g->hint_on ? GIVING_HINT_NS : GIVING_LOOK_NS;
+		return g->hint_on ? PREEMPTIBLE_HINT_NS : PREEMPTIBLE_LOOK_NS;
 	if (!watched(d))
 		return d->ledger.n_running ? USED_LOOK_NS : IDLE_LOOK_NS;
 	if (!g->hint_on)

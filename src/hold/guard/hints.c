@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "hold/guard/timings.h"
 
 #define WATCHED (IN_OPEN | IN_CLOSE_WRITE | IN_CLOSE_NOWRITE)
 

@@ -7,9 +7,10 @@
  * some 30 times before its process is in any list. A hint is never a verdict: nvidia-smi, DCGM and
  * our own processes open the same nodes.
  *
- * A burst of opens makes a hint that lasts until HINT_TAIL_NS after the last open, or, once as many
- * closes as opens were seen, HINT_BALANCED_NS after it. The kernel merges equal events that nobody
- * has read yet, so the balance is not exact; it shortens a hint, it never ends one at once.
+ * A burst of opens makes a hint that lasts until HINT_TAIL_NS (timings.h) after the last open, or,
+ * once as many closes as opens were seen, HINT_BALANCED_NS after it. The kernel merges equal events
+ * that nobody has read yet, so the balance is not exact; it shortens a hint, it never ends one at
+ * once.
  */
 
 #include <stdbool.h>
@@ -17,9 +18,7 @@
 
 #include "base/err.h"
 
-#define HINT_TAIL_NS	 3000000000ULL
-#define HINT_BALANCED_NS 300000000ULL
-#define HINT_OPENS	 256U /* opens whose times are remembered */
+#define HINT_OPENS 256U /* opens whose times are remembered */
 
 struct hints {
 	int fd;			       /* inotify, or -1: there is none here */

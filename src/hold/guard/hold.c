@@ -15,24 +15,8 @@
 #include "hold/guard/ledger.h"
 #include "hold/guard/limits.h"
 #include "hold/guard/load_control.h"
+#include "hold/guard/timings.h"
 #include "hold/guard/verdict.h"
-
-#define SETTLE_NS     (300 * NS_PER_MS) /* after a hold: then the memory figure is that of the hold */
-#define HOLDING_LIMIT (30 * NS_PER_S)	/* to make a context and take the memory */
-/* To free it. Seen: 40-65 ms, 135 with a newcomer who starts. Kept from the processor: longer. */
-#define FREEING_LIMIT  NS_PER_S
-#define HURRY_LIMIT    (500 * NS_PER_MS) /* the same where all has to be gone within a second */
-#define FREEING_FIRST  (75 * NS_PER_MS)	 /* what it takes, before it was measured */
-#define FREEING_TIMES  4		 /* one that takes so many times that will not come back */
-#define FREEING_LEAST  (300 * NS_PER_MS)
-#define TURN_MAX       (60 * NS_PER_MS) /* what is longer was no turn of ours: we did not run */
-#define PEEK_NS	       (50 * NS_PER_MS)
-#define BEATS_LIMIT    10		/* of a holder that holds, unanswered: 5 s */
-#define ENDING_LIMIT   (2 * NS_PER_S)	/* to end the process */
-#define GROW_NS	       (5 * NS_PER_S)	/* between two tries to take what is missing */
-#define WHILE_CHECK_NS NS_PER_S		/* looks at a device that a promise wants held */
-#define WHILE_FRESH_NS (50 * NS_PER_MS) /* what was seen before is not what is there */
-#define BLOCK_NS       (60 * NS_PER_S)	/* after a failed hold, doubled up to 16 times that */
 
 static const char not_in_time[] = "its holder did not let go in time";
 
@@ -365,7 +349,8 @@ void hold_on_child(struct guard *g, struct device *d)
  */
 static void pass_freeing_time(const struct guard *g, struct device *d, uint64_t now)
 {
-	uint64_t turn = now - d->hold.turn_ns < TURN_MAX ? now - d->hold.turn_ns : TURN_MAX;
+	uint64_t turn =
+		now - d->hold.turn_ns < FREEING_TURN_NS ? now - d->hold.turn_ns : FREEING_TURN_NS;
 	unsigned int n = 0;
 
 	for (uint32_t i = 0; i < g->n_devs; i++)
@@ -381,7 +366,7 @@ static void pass_freeing_time(const struct guard *g, struct device *d, uint64_t 
 static const char *will_not_free(const struct device *d, struct holder_proc *h, uint64_t now)
 {
 	struct proc_peek p = { .state = '?' };
-	uint64_t limit = FREEING_TIMES * (d->hold.free_ns ? d->hold.free_ns : FREEING_FIRST);
+	uint64_t limit = FREEING_TIMES * (d->hold.free_ns ? d->hold.free_ns : FREEING_FIRST_NS);
 
 	if (now - h->peeked_ns < PEEK_NS)
 		return NULL;
@@ -389,7 +374,7 @@ static const char *will_not_free(const struct device *d, struct holder_proc *h, 
 	(void)proc_peek(h->pid, &p);
 	if (p.state == 'T')
 		return "its holder was stopped and could not let go";
-	limit = limit > FREEING_LEAST ? limit : FREEING_LEAST;
+	limit = limit > FREEING_LEAST_NS ? limit : FREEING_LEAST_NS;
 	return h->freeing_ns >= limit && p.state != 'R' ? not_in_time : NULL;
 }
 
@@ -399,13 +384,13 @@ static const char *overdue(struct guard *g, struct device *d, uint64_t now)
 	bool hurry = g->quit_ns || (d->owner >= 0 && device_owner(g, d)->dropping);
 	uint64_t took = now - d->since_ns;
 
-	if (d->state == DEV_HOLDING && took >= HOLDING_LIMIT)
+	if (d->state == DEV_HOLDING && took >= HOLDING_NS)
 		return "its holder hangs in the driver";
-	if ((d->state == DEV_HELD || d->holder.kept) && d->holder.unanswered > BEATS_LIMIT)
+	if ((d->state == DEV_HELD || d->holder.kept) && d->holder.unanswered > BEATS_MAX)
 		return "its holder did not answer any more";
 	if (!device_letting_go(d))
 		return NULL;
-	if ((hurry && took >= HURRY_LIMIT) || d->holder.freeing_ns >= FREEING_LIMIT)
+	if ((hurry && took >= FREEING_HURRY_NS) || d->holder.freeing_ns >= FREEING_NS)
 		return not_in_time;
 	return d->holder.ready ? will_not_free(d, &d->holder, now) : NULL;
 }
@@ -414,7 +399,7 @@ void hold_check_limits(struct guard *g, struct device *d, uint64_t now)
 {
 	const char *why;
 
-	if (d->holder.ending && now > d->holder.end_at_ns + ENDING_LIMIT) {
+	if (d->holder.ending && now > d->holder.end_at_ns + ENDING_NS) {
 		holder_kill(d);
 		return;
 	}
@@ -458,13 +443,13 @@ void hold_while(struct guard *g, struct device *d, uint64_t now)
 	if (!d->ledger.promise.wanted || device_occupied(d) || d->state == DEV_LENT)
 		return;
 	d->ledger.promise.ripe = hold_ripe(g, d, now);
-	if (d->ledger.promise.ripe && now < d->sample.look.end_ns + WHILE_FRESH_NS) {
+	if (d->ledger.promise.ripe && now < d->sample.look.end_ns + PROMISED_FRESH_NS) {
 		const struct client *c = client_find(g, ledger_first(g, d)->instance);
 
 		if (!c || !c->has_policy || !limit_hold(g, c, d))
 			hold_begin(g, d);
 	} else if (now >= d->ledger.promise.check_ns || (d->ledger.promise.ripe && !was_ripe)) {
-		d->ledger.promise.check_ns = now + WHILE_CHECK_NS;
+		d->ledger.promise.check_ns = now + PROMISED_LOOK_NS;
 		d->hold.check = true;
 		eyes_look_now(g->eyes, d->slot);
 	}

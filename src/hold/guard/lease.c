@@ -34,10 +34,8 @@
 #include "hold/guard/hold.h"
 #include "hold/guard/lend.h"
 #include "hold/guard/ownership.h"
+#include "hold/guard/timings.h"
 #include "hold/guard/usage.h"
-
-#define REST_WAIT_NS (2 * NS_PER_S)  /* memory that stays longer after a task's end is not its */
-#define FAILING_NS   (30 * NS_PER_S) /* a card that fails for so long is not waited for */
 
 /* --- what the ledger says of a device --- */
 

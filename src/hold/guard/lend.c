@@ -7,10 +7,8 @@
 #include "hold/guard/events.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/ledger.h"
+#include "hold/guard/timings.h"
 #include "hold/guard/xid.h"
-
-#define CHAIN_NS       (60 * NS_PER_MS)	 /* for the agent to plan and to claim what comes next */
-#define CHAIN_START_NS (500 * NS_PER_MS) /* for it to start that, from the promise to the grant */
 
 /* While the task itself was not seen there it was they who came, and the record says so. */
 void lend_on_neighbour(struct guard *g, struct device *d, const struct gpu_proc *who)
@@ -105,7 +103,7 @@ static bool come_home(struct guard *g, struct device *d, enum verdict v, const s
 		verdict_name(g, d, who);
 	(void)device_step(g, d, EV_AWAY);
 	if (d->holder.kept) /* a newcomer's start would wait for its end */
-		d->holder.end_at_ns = clock_mono_ns() + DEVICE_LINGER_NS;
+		d->holder.end_at_ns = clock_mono_ns() + LINGER_NS;
 	return false;
 }
 

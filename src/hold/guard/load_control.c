@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "hold/guard/holder_process.h"
+#include "hold/guard/timings.h"
 
 #define DEAD_BAND    1	/* per cent: NVML's figure is a whole number */
 #define GAIN_DIVISOR 4	/* a quarter of the difference a second: the figure trails by up to one */
@@ -34,7 +35,7 @@ void load_control_on_look(struct device *d, const struct hold_policy *p)
 		begun = d->load.phase_ns;
 	if (d->state != DEV_HELD || !d->sample.complete || d->load.resting ||
 	    p->load == LOAD_NONE || !(d->sample.look.valid & GPU_VALID_UTIL) ||
-	    now - begun < 3 * NS_PER_S)
+	    now - begun < LOAD_TRAIL_NS)
 		return;
 	d->load.duty_permille = load_control_step(d->load.duty_permille, d->sample.look.util,
 						  p->util_low, p->util, p->util_high);

@@ -8,15 +8,10 @@
 #include "base/clock.h"
 #include "base/proc.h"
 #include "hold/guard/events.h"
+#include "hold/guard/timings.h"
 #include "hold/holder_proto.h"
 
-/* A holder that holds for so long and is in no list will not be in one; it takes 30-115 ms. */
-#define LISTED_NS (200 * NS_PER_MS) /* a holder with its memory was listed long before */
-
-/* The driver has given back what a killed holder had after 0.2 s; 0.35 s with its guard. */
-#define DYING_NS (5 * NS_PER_S)
-
-#define DEPTH_MAX 64
+#define DEPTH_MAX 64 /* of parents */
 
 bool own_was_before(const struct device *d, pid_t pid)
 {

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "hold/guard/usage.h"
 
-#include "base/clock.h"
 #include "hold/guard/ownership.h"
-
-#define TELL_NS	     NS_PER_S
-#define TELL_PEAK_NS (20 * NS_PER_MS) /* while it grows */
-
-/* NVML's utilisation is a mean over the time before a look, up to that long (1/6 s to 1 s). */
-#define UTIL_MEAN_NS NS_PER_S
+#include "hold/guard/timings.h"
 
 /* NVML does not say whose memory it is, but there is nobody else whose it could be. */
 static uint64_t all_in_use(struct guard *g, const struct device *d)
@@ -76,7 +70,7 @@ void lease_usage_on_look(struct guard *g, const struct device *d, struct lease *
 {
 	struct lease_usage *u = &l->use;
 	uint64_t now = d->sample.look.end_ns;
-	uint64_t growing_ns = l->stage == LEASE_OVER ? 0 : TELL_PEAK_NS;
+	uint64_t growing_ns = l->stage == LEASE_OVER ? 0 : USAGE_PEAK_NS;
 
 	if (l->stage < LEASE_GRANTED || d->sample.code < 0)
 		return;
@@ -91,7 +85,7 @@ void lease_usage_on_look(struct guard *g, const struct device *d, struct lease *
 			u->peak_bytes = u->bytes;
 		add_utilisation(d, u);
 	}
-	if (now - u->told_ns >= TELL_NS ||
+	if (now - u->told_ns >= USAGE_TELL_NS ||
 	    (u->peak_bytes > u->told_peak_bytes &&
 	     (!u->told_peak_bytes || now - u->told_ns >= growing_ns)))
 		l->due |= DUE_USE;

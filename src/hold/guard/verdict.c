@@ -18,18 +18,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/proc.h"
 #include "base/str.h"
 #include "gpu/xid.h"
 #include "hold/guard/device.h"
 #include "hold/guard/events.h"
 #include "hold/guard/ownership.h"
+#include "hold/guard/timings.h"
 #include "hold/holder_proto.h"
 
-#define RISE_BYTES     SETTLE_RISE_BYTES
-#define HIDDEN_REST_NS NS_PER_S /* who ends is not listed any more, and is cleaned up after */
-#define HIDDEN_HELD_NS (200 * NS_PER_MS) /* listed after 16 ms; later where many start at once */
+#define RISE_BYTES SETTLE_RISE_BYTES
 
 static bool is_listed(const struct gpu_procs *procs, pid_t pid)
 {
@@ -118,7 +116,7 @@ uint64_t verdict_rise_due(const struct guard *g, const struct device *d)
 	if (d->ledger.n_awaited || verdict_may_hide(g))
 		return d->seen.rise_since_ns;
 	return d->seen.rise_since_ns +
-	       (risen(g, d) >= VERDICT_CONTEXT_BYTES ? VERDICT_UNLISTED_NS : VERDICT_RISE_NS);
+	       (risen(g, d) >= VERDICT_CONTEXT_BYTES ? UNLISTED_NS : RISE_NS);
 }
 
 static bool memory_rises(struct guard *g, struct device *d)

@@ -12,12 +12,9 @@
 /*
  * Memory that rose is foreign after a while, whatever the lists say. A newcomer is listed 16 ms
  * after its context's memory moved (H200), and nothing but a program makes a context: tools that
- * only look take no memory of the device. So what is as large as a context waits
- * VERDICT_UNLISTED_NS for its PID, which leaves the time to let go before it allocates; less than
- * that a second.
+ * only look take no memory of the device. So what is as large as a context waits UNLISTED_NS for
+ * its PID, which leaves the time to let go before it allocates; what is less waits RISE_NS.
  */
-#define VERDICT_RISE_NS	      NS_PER_S
-#define VERDICT_UNLISTED_NS   (30 * NS_PER_MS)
 #define VERDICT_CONTEXT_BYTES (32ULL << 20)
 
 enum verdict {

@@ -8,8 +8,7 @@
 #include "base/str.h"
 #include "hold/guard/device.h"
 #include "hold/guard/events.h"
-
-#define AGAIN_NS (60 * NS_PER_S) /* the same of one device is not told sooner */
+#include "hold/guard/timings.h"
 
 static const char *const advice[XID_KIND_MAX] = {
 	[XID_TROUBLE] = ("not used until it was reset, or tenure off and on say otherwise; a reset "
@@ -26,7 +25,7 @@ static bool note_told(struct device *d, uint32_t xid, uint64_t now)
 	for (size_t i = 0; i < ARRAY_LEN(d->seen.xids_told); i++) {
 		struct xid_told *t = &d->seen.xids_told[i];
 
-		if (t->xid == xid && now - t->ns < AGAIN_NS)
+		if (t->xid == xid && now - t->ns < XID_AGAIN_NS)
 			return false;
 		if (t->xid == xid || (place->xid != xid && t->ns < place->ns))
 			place = t;
