@@ -40,6 +40,17 @@ void leases_take_told(struct tasks *q)
 	q->n_leases = 0;
 }
 
+void leases_find_devices(const struct tasks *q, const struct task_name *n, struct text_list *ret)
+{
+	for (size_t i = 0; i < q->n_leases; i++) {
+		const struct msg_lease_state *m = &q->leases[i];
+
+		if (m->id.task == n->id && m->id.element == n->element &&
+		    m->id.attempt == (uint32_t)n->epoch + 1)
+			text_list_add(ret, m->uuid);
+	}
+}
+
 /* A guard that is new may not see the device yet, or another task is just leaving it. Its answer is
  * news of the device, too, so it cannot be asked at each of those. */
 static void on_again(uv_timer_t *timer)

@@ -2,8 +2,14 @@
 #include "agent/nodes.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-#include "agent/resume.h"
+#include "agent/leases.h"
+#include "agent/queue/planview.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "hold/state.h"
 
@@ -22,7 +28,9 @@ static void fill(void *user, struct beat *b)
 
 static void named(void *user)
 {
-	resume_start(user);
+	const struct tasks *q = user;
+
+	recovery_start(q->recovery);
 }
 
 static void no_spool(void *user, const struct err *e)
@@ -45,9 +53,11 @@ static void clash(void *user, const struct err *e)
 	q->ops->over(q->user);
 }
 
-static void dead(void *user, const struct text_list *paths)
+static void dead(void *user, const struct dead_claims *claims)
 {
-	resume_reclaim(user, paths);
+	const struct tasks *q = user;
+
+	recovery_reclaim(q->recovery, claims);
 }
 
 static void left(void *user)
@@ -100,4 +110,139 @@ struct heartbeat *nodes_heartbeat(struct tasks *q)
 						  .tell = tell };
 
 	return heartbeat_new(q->loop, q->c, q->self, &ops, q);
+}
+
+/* ---- what ran before ---- */
+
+static void no_queue(void *user, const char *why)
+{
+	tasks_no_queue(user, why);
+}
+
+static void opened(void *user, const char *cgroup)
+{
+	struct tasks *q = user;
+
+	q->open = true;
+	q->trouble[0] = '\0';
+	q->place.cgroup = cgroup;
+}
+
+static void recovered(void *user, const struct text_list *lanes)
+{
+	struct tasks *q = user;
+
+	for (size_t i = 0; i < lanes->n; i++)
+		lanes_found(&q->lanes, lanes->texts[i]);
+	leases_take_told(q);
+	orders_start(q->orders);
+	groupcommit_soon(q->groupcommit); /* what an agent before us has noted */
+	tasks_rescan(q);
+	q->ops->over(q->user);
+}
+
+static void reclaimed(void *user)
+{
+	struct tasks *q = user;
+
+	q->want.batches = true;
+	tasks_rescan(q);
+	q->ops->over(q->user);
+}
+
+static bool owns(void *user, struct sched_ref ref)
+{
+	const struct tasks *q = user;
+
+	for (const struct running *r = q->runs; r; r = r->next)
+		if (attempt_ref(r->run).id == ref.id && attempt_ref(r->run).element == ref.element)
+			return true;
+	return false;
+}
+
+/* As far as the view shows them now; what is missing is told by the guard's answer. */
+static struct devset slots_of(const struct view *v, const struct text_list *uuids)
+{
+	struct devset slots = { 0 };
+
+	for (uint32_t slot = 0; slot < v->n_slots; slot++)
+		for (size_t i = 0; i < uuids->n; i++)
+			if (v->seen[slot] && strcmp(v->devices[slot].uuid, uuids->texts[i]) == 0)
+				devset_add(&slots, slot);
+	return slots;
+}
+
+static void adopt(void *user, struct adoptee *a)
+{
+	struct tasks *q = user;
+	const struct spool_spec *s = a->spec;
+	struct sched_task t;
+	struct devset slots;
+
+	/* Where nothing was written down, the guard's ledger knows them. */
+	if (!a->devices.n)
+		leases_find_devices(q, &a->claim.name, &a->devices);
+	slots = slots_of(q->place.view, &a->devices);
+	sched_task_from_spec(&a->claim.name, s, &t);
+	t.lane = planview_lane(q->plan, s->lane);
+	(void)sched_adopt(q->plan, &t, slots, clock_mono_ns(), NULL);
+	eventlog_say(q->place.eventlog, LOG_LEVEL_INFO, "task %llu runs on (%s)",
+		     (unsigned long long)t.id, s->name);
+	tasks_adopt(q, attempt_adopt(&q->place, a, slots));
+}
+
+static void settled(void *user, uint64_t id)
+{
+	tasks_look_at(user, id);
+}
+
+struct recovery *nodes_recovery(struct tasks *q)
+{
+	static const struct recovery_ops ops = { .no_queue = no_queue,
+						 .opened = opened,
+						 .recovered = recovered,
+						 .reclaimed = reclaimed,
+						 .owns = owns,
+						 .adopt = adopt,
+						 .settled = settled };
+	const struct recovery_parts parts = { .c = q->c,
+					      .agent = q->self->name,
+					      .run_dir = q->run_dir,
+					      .spooler = q->spooler,
+					      .plan = q->plan,
+					      .eventlog = q->place.eventlog,
+					      .watch = q->watch };
+
+	return recovery_new(q->loop, &parts, &ops, q);
+}
+
+/* Where shims leave their records: a disk of this node, so that no network stands in the way. */
+static void find_run_dir(struct tasks *q)
+{
+	cleanup_free char *name = xasprintf("tenure-%u", (unsigned int)getuid());
+	cleanup_free char *dir = fs_private_dir("/var/tmp", name);
+
+	(void)str_print(q->run_dir, sizeof(q->run_dir), dir ? "%s/%s" : "%s/%s/run",
+			dir ? dir : q->c->state_dir, q->c->instance);
+}
+
+static void places_work(struct spool_job *job, struct spool_place *p)
+{
+	struct tasks *q = job->user;
+
+	find_run_dir(q);
+	login_read(&q->place.login);
+}
+
+static void places_done(struct spool_job *job)
+{
+	free(job);
+}
+
+void nodes_find_places(struct tasks *q)
+{
+	struct spool_job *job = xcalloc(1, sizeof(*job));
+
+	*job = (struct spool_job){ .work = places_work, .done = places_done, .user = q };
+	spooler_do(q->spooler, job);
 }

@@ -19,11 +19,9 @@
 
 #include "agent/attempt/commit.h"
 #include "agent/attempt/sweep.h"
-#include "agent/doubts.h"
 #include "agent/nodes.h"
 #include "agent/queue/applying.h"
 #include "agent/queue/planview.h"
-#include "agent/resume.h"
 #include "agent/tasksin.h"
 #include "agent/workload.h"
 #include "base/clock.h"
@@ -278,16 +276,14 @@ static void tell_late(struct tasks *q, const struct attempt *r, const struct ret
 	tasks_rescan(q);
 }
 
-/* Somebody has it, or it is called otherwise since it was planned. */
-static void look_again(struct tasks *q, uint64_t id)
+void tasks_look_at(struct tasks *q, uint64_t id)
 {
 	struct id_list *ids = &q->want.ids;
 
-	if (!ids->n || ids->ids[ids->n - 1] != id) {
-		ids->ids = xrealloc(ids->ids, ids->n + 1, sizeof(*ids->ids));
-		ids->ids[ids->n++] = id;
-	}
-	scan(q);
+	if (ids->n && ids->ids[ids->n - 1] == id)
+		return;
+	ids->ids = xrealloc(ids->ids, ids->n + 1, sizeof(*ids->ids));
+	ids->ids[ids->n++] = id;
 }
 
 /* It is in the spool so, too; there may be more of a batch than this. */
@@ -314,8 +310,11 @@ static void attempt_over(void *user, struct attempt *r, const struct retry_verdi
 	(attempt_was_late(r)	 ? tell_late
 	 : attempt_claim_code(r) ? tell_not_claimed
 				 : tell_over)(q, r, v);
-	if (attempt_claim_code(r) == CLAIM_LOST)
-		look_again(q, attempt_ref(r).id);
+	/* Somebody has it, or it is called otherwise since it was planned. */
+	if (attempt_claim_code(r) == CLAIM_LOST) {
+		tasks_look_at(q, attempt_ref(r).id);
+		scan(q);
+	}
 	if (attempt_claim_code(r) > 0 && attempt_was_stopped(r))
 		keep_vain(q, attempt_ref(r), true, "");
 	if (v->what == RETRY_AGAIN) {
@@ -364,16 +363,6 @@ struct scan_job {
 static void scan_work(struct spool_job *job, struct spool_place *p)
 {
 	index_work(&((struct scan_job *)job)->b, p);
-}
-
-void tasks_tell_lines(struct tasks *q, const char *lines)
-{
-	while (*lines) {
-		size_t n = strcspn(lines, "\n");
-
-		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING, "%.*s", (int)n, lines);
-		lines += n + (lines[n] == '\n');
-	}
 }
 
 static void tell_readers(struct tasks *q)
@@ -450,7 +439,7 @@ static void scan_done_(struct spool_job *job)
 		tasks_plan_soon(q);
 	if (b->ordered)
 		orders_obey_file(q, &b->order);
-	tasks_tell_lines(q, strbuf_str(&b->notes));
+	eventlog_say_lines(q->place.eventlog, LOG_LEVEL_WARNING, strbuf_str(&b->notes));
 	if (b->n_changes || b->ordered || first)
 		tasks_plan_soon(q);
 	if (b->want.all && !q->ending) {
@@ -519,7 +508,7 @@ static void on_watch(void *user, const char *file)
 
 static void init_handles(struct tasks *q)
 {
-	uv_timer_t *timers[] = { &q->plan_timer, &q->scan_timer, &q->lease_timer, &q->look_timer };
+	uv_timer_t *timers[] = { &q->plan_timer, &q->scan_timer, &q->lease_timer };
 
 	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
 		(void)uv_timer_init(q->loop, timers[i]);
@@ -545,7 +534,7 @@ static bool runs_of_lane(void *user, uint32_t lane, uint64_t array)
 		if (lane ? sched_get(q->plan, attempt_ref(r->run), &t) == 0 && t.lane == lane
 			 : attempt_ref(r->run).id == array)
 			return true;
-	return doubts_use(q, lane, array);
+	return recovery_may_run(q->recovery, lane, array);
 }
 
 static void clear_place(struct spool_place *p)
@@ -590,7 +579,6 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlo
 					   .mother = { .fd = -1, .nofile = q->self->nofile },
 					   .program_fd = q->self->program_fd,
 					   .instance = c->instance,
-					   .key = q->key,
 					   .node = q->self->host,
 					   .run_dir = q->run_dir,
 					   .log_limit = c->log_limit,
@@ -606,13 +594,15 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlo
 	q->fillers = workload_new(q);
 	init_handles(q);
 	q->heartbeat = nodes_heartbeat(q);
+	q->recovery = nodes_recovery(q);
+	q->place.key = recovery_key(q->recovery);
 	q->orders = orders_new(loop, q);
 	q->spool_dir = xasprintf("%s/%s", c->root, c->instance);
 	q->place.spool_dir = q->spool_dir;
 	q->place.agent = q->self->name;
 	q->place.beat_ms = c->beat_ms;
 	q->place.heartbeat = q->heartbeat;
-	resume_find_places(q);
+	nodes_find_places(q);
 	return q;
 }
 
@@ -900,7 +890,7 @@ void tasks_requeue_all(struct tasks *q)
 
 bool tasks_may_run(const struct tasks *q)
 {
-	return q->runs || q->unknown.n || q->reclaiming || !(q->open || q->trouble[0]);
+	return q->runs || !recovery_is_settled(q->recovery) || !(q->open || q->trouble[0]);
 }
 
 const char *tasks_unseen(const struct tasks *q)
@@ -963,12 +953,12 @@ void tasks_end(struct tasks *q)
 	(void)uv_timer_stop(&q->plan_timer);
 	(void)uv_timer_stop(&q->scan_timer);
 	(void)uv_timer_stop(&q->lease_timer);
-	(void)uv_timer_stop(&q->look_timer);
+	recovery_stop(q->recovery);
 	dirwatch_stop(q->watch);
 	groupcommit_stop(q->groupcommit);
 	orders_stop(q->orders);
 	/* What is not known yet may run on as well, and then our name is what keeps its lanes. */
-	heartbeat_end(q->heartbeat, q->runs || q->unknown.n || q->reclaiming || !q->open);
+	heartbeat_end(q->heartbeat, q->runs || !recovery_is_settled(q->recovery) || !q->open);
 	fillers_stop_all(q->fillers, UINT32_MAX, "the agent ends");
 }
 
@@ -985,11 +975,9 @@ static void on_closed(uv_handle_t *h)
 		return;
 	sched_queue_free(q->plan);
 	login_clear(&q->place.login);
-	free(q->cgroup);
 	free(q->spool_dir);
 	free(q->leases);
 	text_list_clear(&q->want.names);
-	text_list_clear(&q->unknown);
 	index_unread_clear(q->unread_tasks, q->n_unread);
 	free(q->want.ids.ids);
 	free(q);
@@ -1010,13 +998,12 @@ int tasks_free(struct tasks *q)
 	orders_free(take_ptr(q->orders));
 	q->fillers = fillers_free(q->fillers);
 	lanes_clear(&q->lanes);
-	doubts_clear(q);
+	recovery_free(take_ptr(q->recovery));
 	launch_mother_close(&q->place.mother);
 	dirwatch_stop(q->watch);
 	q->watch = dirwatch_free(q->watch);
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);
 	uv_close((uv_handle_t *)&q->scan_timer, on_closed);
 	uv_close((uv_handle_t *)&q->lease_timer, on_closed);
-	uv_close((uv_handle_t *)&q->look_timer, on_closed);
 	return spooler_free(take_ptr(q->spooler));
 }

@@ -4,8 +4,8 @@
 
 /*
  * The inside of the queue's agent, for the files that make it up: tasks.c (the plan and the spool),
- * leases.c (what the guard says), resume.c (what ran before), nodes.c (the agents of other
- * nodes), workload.c (what runs where none of its tasks does). All of it on the loop.
+ * leases.c (what the guard says), nodes.c (what ran before, and the agents of
+ * other nodes), workload.c (what runs where none of its tasks does). All of it on the loop.
  */
 
 #include <limits.h>
@@ -13,13 +13,13 @@
 #include "agent/attempt/attempt.h"
 #include "agent/attempt/sweep.h"
 #include "agent/attempt/workload.h"
-#include "agent/opening.h"
 #include "agent/orders.h"
 #include "agent/queue/dirwatch.h"
 #include "agent/queue/groupcommit.h"
 #include "agent/queue/heartbeat.h"
 #include "agent/queue/index.h"
 #include "agent/queue/lanes.h"
+#include "agent/queue/recovery.h"
 #include "agent/reserving.h"
 #include "agent/tasks.h"
 
@@ -42,15 +42,15 @@ struct vain_stop {
 
 struct tasks {
 	uv_loop_t *loop;
-	char key[OPENING_KEY_MAX]; /* of the spool, once it is open */
 	const struct agent_config *c;
 	const struct node_self *self;
-	char *spool_dir, *cgroup;
-	char run_dir[PATH_MAX]; /* resume_find_places() */
+	char *spool_dir;
+	char run_dir[PATH_MAX]; /* nodes_find_places() */
 	struct attempt_place place;
 	struct sweep_place sweeping;
 	struct spooler *spooler;
 	struct heartbeat *heartbeat;
+	struct recovery *recovery;
 	unsigned int told_devices; /* in the last sign of life */
 	struct sched_queue *plan;
 	struct running *runs;
@@ -61,11 +61,7 @@ struct tasks {
 	struct lanes lanes;
 	uv_timer_t plan_timer, scan_timer;
 	struct groupcommit *groupcommit;
-	uv_timer_t lease_timer;	  /* running tasks of which the guard could not take the lease */
-	uv_timer_t look_timer;	  /* at the unknown ones, again */
-	struct text_list unknown; /* claims of which it could not be told what they are */
-	struct doubt *doubts;	  /* doubts.c: those that count as running until then */
-	uint64_t look_ms;
+	uv_timer_t lease_timer; /* running tasks of which the guard could not take the lease */
 	struct dirwatch *watch; /* of pending/ */
 	unsigned int handles;
 	size_t n_leases;
@@ -80,10 +76,9 @@ struct tasks {
 	struct index_unread *unread_tasks; /* ... their files cannot be read */
 	uint64_t n_reads, n_read;	   /* readings of the directories begun, and done with */
 	struct tasks_reader *readers;
-	bool seen;	 /* the directories have been read */
-	bool unread;	 /* more of what was seen is to be looked at */
-	bool known;	 /* all that waits has been looked at once */
-	bool reclaiming; /* claims of dead agents are taken over */
+	bool seen;   /* the directories have been read */
+	bool unread; /* more of what was seen is to be looked at */
+	bool known;  /* all that waits has been looked at once */
 	bool open, scanning, ending, draining;
 	enum end_kind stop_kind;    /* what is adopted yet is stopped, too; END_MAX: it is not */
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
@@ -104,7 +99,7 @@ void tasks_add_running(struct tasks *q, struct attempt *run);
 void tasks_adopt(struct tasks *q, struct attempt *run);
 /* That its owner wants it ended is written into its claim, by the spooler. */
 void tasks_write_stop(struct tasks *q, const struct attempt *run);
-/* Lines that end in a newline, as warnings. */
-void tasks_tell_lines(struct tasks *q, const char *lines);
+/* The next reading of the spool looks at it, too. */
+void tasks_look_at(struct tasks *q, uint64_t id);
 
 #endif

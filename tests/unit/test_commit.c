@@ -9,8 +9,8 @@
 
 #include "agent/attempt/claim.h"
 #include "agent/attempt/commit.h"
-#include "agent/queue/adoptee.h"
 #include "agent/queue/depends.h"
+#include "agent/queue/recovery.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "spool/instance.h"

@@ -68,12 +68,26 @@ struct look {
 	/* Found. */
 	size_t n;
 	struct other *others;
-	struct text_list dead;
+	struct dead_claims dead;
 	struct strbuf notes;
 	bool unread; /* a claim could not be read, and may be anybody's */
 	bool clash;
 	struct err e;
 };
+
+void dead_claims_add(struct dead_claims *d, const char *path, enum dead_how how)
+{
+	d->all = xrealloc(d->all, d->n + 1, sizeof(*d->all));
+	d->all[d->n++] = (struct dead_claim){ .path = xstrdup(path), .how = how };
+}
+
+void dead_claims_clear(struct dead_claims *d)
+{
+	for (size_t i = 0; i < d->n; i++)
+		free(d->all[i].path);
+	free(d->all);
+	*d = (struct dead_claims){ 0 };
+}
 
 struct heartbeat {
 	uv_loop_t *loop;
@@ -335,14 +349,12 @@ static void judge_claim(struct looking *g, const struct task_name *n, const char
 
 	/* Nobody has filled it for so long: who does so now finds that it was taken back. */
 	if (!who->boot[0] && n->element) {
-		cleanup_free char *empty = xasprintf("%s" HEARTBEAT_EMPTY, path);
-
 		if (quiet_ms > g->lk->expire_ms)
-			text_list_add(&g->l->dead, empty);
+			dead_claims_add(&g->l->dead, path, CLAIM_NEVER_WRITTEN);
 		return;
 	}
 	if (life == LIVENESS_DEAD || spool_exists(g->lk->sp, beat_end_path(n, end_path)))
-		text_list_add(&g->l->dead, path);
+		dead_claims_add(&g->l->dead, path, HOLDER_DEAD);
 	else if (life == LIVENESS_UNKNOWN)
 		tell_unknown(g, n, path, who);
 }
@@ -351,10 +363,8 @@ static void judge_claim(struct looking *g, const struct task_name *n, const char
  * ever hear. One that a run has is known to whoever is told. */
 static void look_at_own(struct looking *g, const char *path)
 {
-	cleanup_free char *unjudged = xasprintf("%s" HEARTBEAT_UNJUDGED, path);
-
 	if (beat_watch_see(g->lk->watch, path, 0) > g->lk->expire_ms)
-		text_list_add(&g->l->dead, unjudged);
+		dead_claims_add(&g->l->dead, path, OWN_UNJUDGED);
 }
 
 static int look_at_claim(void *data, const char *file, unsigned char type)
@@ -607,7 +617,7 @@ static void look_done(uv_work_t *work, int status)
 	b->ended = b->ended || l->last;
 	take_findings(b, l);
 	free(l->others);
-	text_list_clear(&l->dead);
+	dead_claims_clear(&l->dead);
 	strbuf_clear(&l->notes);
 	free(l);
 	if (b->ended)

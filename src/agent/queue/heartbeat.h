@@ -19,8 +19,24 @@
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
 
-#define HEARTBEAT_EMPTY	   "?"
-#define HEARTBEAT_UNJUDGED " (not judged)"
+/* How it is known of a claim in running/ that nobody has it any more. */
+enum dead_how {
+	HOLDER_DEAD,	     /* who held it is dead, or has left the record of its end there */
+	CLAIM_NEVER_WRITTEN, /* nobody has written down for long whose it is */
+	OWN_UNJUDGED, /* it is this agent's own and has been there for long: it is forgotten, unless
+		       * an attempt has it */
+};
+
+struct dead_claims {
+	size_t n;
+	struct dead_claim {
+		char *path;
+		enum dead_how how;
+	} * all;
+};
+
+void dead_claims_add(struct dead_claims *d, const char *path, enum dead_how how);
+void dead_claims_clear(struct dead_claims *d);
 
 struct heartbeat;
 
@@ -34,11 +50,8 @@ struct heartbeat_ops {
 	/* Somebody else has it; what to do about it is in e. Nothing more is written. It was never
 	 * ours: told at each look, and `named` comes when that one has ended. It was: once. */
 	void (*clash)(void *user, const struct err *e);
-	/* Claims in running/ whose holders are dead, or have left the record of their end there;
-	 * with HEARTBEAT_EMPTY behind it one that nobody has written down, with HEARTBEAT_UNJUDGED
-	 * one of this agent's own that has been there for long, which it forgot unless a run has
-	 * it. Told at every look, as long as they are there. */
-	void (*dead)(void *user, const struct text_list *paths);
+	/* Claims that nobody has any more. Told at every look, as long as they are there. */
+	void (*dead)(void *user, const struct dead_claims *claims);
 	/* An agent that was alive is so no more. */
 	void (*left)(void *user);
 	/* A sentence about the others. */

@@ -209,6 +209,16 @@ void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...
 	json_decref(o);
 }
 
+void eventlog_say_lines(struct eventlog *n, enum log_level level, const char *text)
+{
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+
+		eventlog_say(n, level, "%.*s", (int)len, text);
+		text += len + (text[len] == '\n');
+	}
+}
+
 void eventlog_show(struct eventlog *n, const char *kind, const char *line, json_t *more)
 {
 	json_t *o = own_json(n, kind, more, line);

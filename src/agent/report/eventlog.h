@@ -33,6 +33,8 @@ void eventlog_names_found(struct eventlog *n);
 /* A sentence of the agent's own. */
 void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* The same with each line of text. */
+void eventlog_say_lines(struct eventlog *n, enum log_level level, const char *text);
 /*
  * Only for who watches: a line, or in JSON an object of that kind with the members of more, whose
  * reference is taken over.
