@@ -7,36 +7,10 @@
  * and from what runs, changed as the plan starts tasks and keeps devices for those that wait.
  */
 
-#include "sched/fit.h"
-#include "sched/types.h"
-
-struct board_dev {
-	struct fit_dev now;
-	struct fit_dev calm;	/* without our preemptible tasks */
-	struct fit_dev empty;	/* without any of our tasks */
-	uint64_t busy_until_ns; /* the last of our tasks ends at the latest; UINT64_MAX = unknown */
-	uint64_t open_until_ns; /* who is not gone by then may not start: UINT64_MAX = anybody may,
-				   0 = kept for an earlier task */
-	struct sched_ref keeper; /* the first task that it is kept for; id 0 = none */
-	bool collected;		 /* it is free, and the keeper waits for others: hold it */
-	bool held;		 /* by our holder, now */
-	unsigned int group;	 /* devices that NVLink joins have one number */
-	struct devset peers;
-};
-
-struct board {
-	unsigned int n;
-	uint64_t models_hash; /* of all models: what shapes keep about them is valid for it */
-	uint64_t now_ns;
-	struct board_dev d[SCHED_DEVICES_MAX];
-};
+#include "sched/state.h"
 
 /* Those that have a task of ours. */
 struct devset board_used(const struct board *b);
-
-struct sched_queue;
-struct run;
-struct shape;
 
 void board_build(struct board *b, const struct sched_queue *q, const struct sched_view *view);
 /* A task starts on the device. */

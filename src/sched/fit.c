@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "sched/state.h"
+#include "sched/shape.h"
 
 typedef bool (*breaks_fn)(const struct shape *s, const struct fit_dev *d);
 

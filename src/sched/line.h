@@ -6,6 +6,9 @@
 
 #include "sched/state.h"
 
+/* The order of what is ready: <0, 0, >0. */
+int sched_key_cmp(const struct sched_key *a, const struct sched_key *b);
+
 void line_init(struct sched_queue *q);
 /* The entry takes its place according to what its task says; it has none yet. */
 void line_place(struct sched_queue *q, struct entry *e);

@@ -98,4 +98,16 @@ struct sched_counts {
 
 struct sched_counts sched_count(const struct sched_queue *q);
 
+/* ---- for this room, which knows what is inside (state.h) ---- */
+
+struct entry;
+struct run;
+
+/* The entry of ref: itself, or the batch that contains it; NULL. */
+struct entry *queue_find_entry(const struct sched_queue *q, struct sched_ref ref);
+struct run *queue_find_run(const struct sched_queue *q, struct sched_ref ref);
+/* The first ready element of the entry runs on these devices. */
+struct run *queue_start(struct sched_queue *q, struct entry *e, struct devset devices,
+			uint64_t now_ns, uint64_t grace_ms);
+
 #endif

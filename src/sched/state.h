@@ -6,44 +6,18 @@
  * The inside of the queue, for the files of this layer only.
  *
  * entry   something that waits: a task, an element, or the rest of a batch
- * shape   what it asks for. Two entries of one shape fit or do not fit together, so a plan looks at
- *         the first ready entry of each shape and, when it does not fit, at no other of it
+ * shape   what it asks for (shape.h)
  * gate    what lets only so many through: a lane, or the limit of an array. Only its first entry
  *         can be ready, and only while it has room
  * run     something that was started and has not been ended
+ * board   the devices as a plan sees them (board.h)
  */
 
 #include "base/hmap.h"
-#include "sched/board.h"
+#include "sched/fit.h"
+#include "sched/shape.h"
 #include "sched/treap.h"
 #include "sched/types.h"
-
-/* The place in the order among all that is ready. */
-struct sched_key {
-	uint32_t after; /* 1: preemptible tasks, behind all that would push them aside */
-	int32_t priority;
-	uint64_t line;	/* age; for a lane that was served, behind the lanes that waited then */
-	uint64_t turn;	/* when the lane was served */
-	uint64_t order; /* age, and the rest tells equal ones apart */
-	uint64_t id;
-	uint32_t element;
-};
-
-struct shape {
-	struct hnode hnode;
-	struct treap_node node; /* in q->shapes[], by the key of its first entry */
-	struct sched_key key;
-	struct treap ready; /* of entries, by key */
-	size_t refs;
-	uint32_t gpus;
-	uint64_t mem_bytes;
-	uint64_t timeout_ms;
-	enum sched_rules rules;
-	bool shared, preemptible, no_own_python;
-	char *model; /* "" = any */
-	uint64_t models_hash;
-	struct devset model_ok; /* as of models_hash */
-};
 
 enum gate_kind { GATE_LANE, GATE_ARRAY };
 
@@ -98,6 +72,27 @@ struct run {
 	uint64_t used[SCHED_DEVICES_MAX]; /* allocated, by slot */
 };
 
+struct board_dev {
+	struct fit_dev now;
+	struct fit_dev calm;	/* without our preemptible tasks */
+	struct fit_dev empty;	/* without any of our tasks */
+	uint64_t busy_until_ns; /* the last of our tasks ends at the latest; UINT64_MAX = unknown */
+	uint64_t open_until_ns; /* who is not gone by then may not start: UINT64_MAX = anybody may,
+				   0 = kept for an earlier task */
+	struct sched_ref keeper; /* the first task that it is kept for; id 0 = none */
+	bool collected;		 /* it is free, and the keeper waits for others: hold it */
+	bool held;		 /* by our holder, now */
+	unsigned int group;	 /* devices that NVLink joins have one number */
+	struct devset peers;
+};
+
+struct board {
+	unsigned int n;
+	uint64_t models_hash; /* of all models: what shapes keep about them is valid for it */
+	uint64_t now_ns;
+	struct board_dev d[SCHED_DEVICES_MAX];
+};
+
 enum { SHAPES_GPU, SHAPES_CPU, SHAPES_MAX };
 
 struct sched_queue {
@@ -123,15 +118,6 @@ struct sched_queue {
 	struct sched_ref reserved[SCHED_DEVICES_MAX]; /* id 0 = not reserved */
 	struct board board;			      /* as the last plan left it */
 };
-
-int sched_key_cmp(const struct sched_key *a, const struct sched_key *b);
-
-/* The entry of ref: itself, or the batch that contains it; NULL. */
-struct entry *queue_find_entry(const struct sched_queue *q, struct sched_ref ref);
-struct run *queue_find_run(const struct sched_queue *q, struct sched_ref ref);
-/* The first ready element of the entry runs on these devices. */
-struct run *queue_start(struct sched_queue *q, struct entry *e, struct devset devices,
-			uint64_t now_ns, uint64_t grace_ms);
 
 static inline struct sched_ref ref_of(const struct sched_task *t)
 {

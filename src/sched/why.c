@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
+#include "sched/board.h"
 #include "sched/line.h"
 #include "sched/state.h"
 
