@@ -278,12 +278,12 @@ static void tell_late(struct tasks *q, const struct attempt *r, const struct ret
 
 void tasks_look_at(struct tasks *q, uint64_t id)
 {
-	struct id_list *ids = &q->want.ids;
+	struct uint_list *ids = &q->want.ids;
 
-	if (ids->n && ids->ids[ids->n - 1] == id)
+	if (ids->n && ids->nums[ids->n - 1] == id)
 		return;
-	ids->ids = xrealloc(ids->ids, ids->n + 1, sizeof(*ids->ids));
-	ids->ids[ids->n++] = id;
+	ids->nums = xrealloc(ids->nums, ids->n + 1, sizeof(*ids->nums));
+	ids->nums[ids->n++] = id;
 }
 
 /* It is in the spool so, too; there may be more of a batch than this. */
@@ -979,7 +979,7 @@ static void on_closed(uv_handle_t *h)
 	free(q->leases);
 	text_list_clear(&q->want.names);
 	index_unread_clear(q->unread_tasks, q->n_unread);
-	free(q->want.ids.ids);
+	free(q->want.ids.nums);
 	free(q);
 }
 

@@ -93,12 +93,13 @@ static bool is_flag(const struct opt_slot *s)
 
 static void slot_give(struct opt_slot *s, const char *text)
 {
-	bool join = s->given && value_is_list(s->row->spec.type);
+	bool join = s->given && value_is(s->row->spec.type, VALUE_IS_MANY);
 
 	if (!join)
 		strbuf_reset(&s->text);
-	else if (s->row->spec.type == VALUE_TEXTS) /* kept as it is: it may be empty, or end so */
-		strbuf_addc(&s->text, VALUE_TEXT_SEPARATOR);
+	else if (value_is(s->row->spec.type,
+			  VALUE_IS_APART)) /* it may be empty, or end with a comma */
+		strbuf_addc(&s->text, VALUE_SEPARATOR);
 	else if (s->text.len && s->text.data[s->text.len - 1] != ',')
 		strbuf_addc(&s->text, ',');
 	strbuf_adds(&s->text, text);

@@ -352,7 +352,7 @@ static int take_entry(const struct file_reader *reader, const struct setting *ro
 		(void)err_set(e, -EINVAL, "%s: has no value; write %s", row->key, value_hint(type));
 		return config_at_value(entry, e);
 	}
-	if (entry->is_list && !value_is_list(type)) {
+	if (entry->is_list && !value_is(type, VALUE_IS_MANY)) {
 		(void)err_set(e, -EINVAL, "%s: a list does not belong here; write %s", row->key,
 			      value_hint(type));
 		return config_at_value(entry, e);
@@ -779,12 +779,12 @@ uint64_t settings_limit_num(const struct settings *s, enum setting_id id)
 
 uint64_t settings_num(const struct settings *s, enum setting_id id)
 {
-	return get(s, id, type_of(id) >= VALUE_UINT && type_of(id) <= VALUE_CHOICE)->num;
+	return get(s, id, value_is(type_of(id), VALUE_IS_NUMBER))->num;
 }
 
 const char *settings_str(const struct settings *s, enum setting_id id)
 {
-	return get(s, id, type_of(id) >= VALUE_STRING && type_of(id) <= VALUE_NAME)->str;
+	return get(s, id, value_is(type_of(id), VALUE_IS_TEXT))->str;
 }
 
 const struct mem_spec *settings_mem(const struct settings *s, enum setting_id id)

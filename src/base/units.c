@@ -653,3 +653,50 @@ const char *unit_format_mem(const struct mem_spec *spec, char *buf)
 	}
 	return unit_format_size_exact(spec->bytes, buf);
 }
+
+/* A number that is a part of a text. */
+static int parse_part(const char *text, size_t len, uint64_t *ret)
+{
+	char part[24];
+
+	if (!len || len >= sizeof(part))
+		return -EINVAL;
+	(void)str_copy(part, len + 1, text);
+	return str_to_u64(part, ret);
+}
+
+int unit_parse_range(const char *text, uint64_t most, struct index_range *ret, struct err *e)
+{
+	struct index_range a = { .set = true };
+	size_t percent = strcspn(text, "%");
+	size_t dash = strcspn(text, "-%");
+	bool single = text[dash] != '-';
+	int r = parse_part(text, dash, &a.from);
+
+	a.to = a.from;
+	if (r == 0 && !single)
+		r = parse_part(text + dash + 1, percent - dash - 1, &a.to);
+	if (r == 0 && text[percent])
+		r = str_to_u64(text + percent + 1, &a.limit) < 0 || !a.limit ? -EINVAL : 0;
+	if (r < 0)
+		return err_set(
+			e, -EINVAL,
+			"\"%.80s\" is no range of indices; write 1-100, or 1-100%%4 for four at once",
+			text);
+	if (a.to < a.from)
+		return err_set(e, -EINVAL, "\"%.80s\" ends before it begins", text);
+	if (a.to - a.from >= most || a.to > UINT32_MAX)
+		return err_set(e, -ERANGE, "\"%.80s\" has more than %" PRIu64 " elements", text,
+			       most);
+	*ret = a;
+	return 0;
+}
+
+const char *unit_format_range(const struct index_range *range, char *buf)
+{
+	if (!range->limit)
+		return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 "-%" PRIu64, range->from,
+				 range->to);
+	return str_print(buf, UNIT_TEXT_MAX, "%" PRIu64 "-%" PRIu64 "%%%" PRIu64, range->from,
+			 range->to, range->limit);
+}

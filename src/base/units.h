@@ -93,6 +93,15 @@ bool unit_is_gpu_word(const char *text);
  */
 int unit_parse_time(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns, struct err *e);
 
+/* Indices, both ends included, so many of them at once; limit 0: all. */
+struct index_range {
+	bool set;
+	uint64_t from, to, limit;
+};
+
+/* "1-100", "1-100%4" (four at once), "7": at most so many indices, and none above UINT32_MAX. */
+int unit_parse_range(const char *text, uint64_t most, struct index_range *ret, struct err *e);
+
 #define UNIT_TEXT_MAX 48
 
 /* For people: "38.0 GiB", "0.5 GiB", "12 KiB". All formatters write UNIT_TEXT_MAX bytes, return
@@ -104,6 +113,7 @@ const char *unit_format_duration(uint64_t ms, char *buf);
 const char *unit_format_size_exact(uint64_t bytes, char *buf);
 const char *unit_format_duration_exact(uint64_t ms, char *buf);
 const char *unit_format_mem(const struct mem_spec *spec, char *buf);
-const char *unit_format_permille(unsigned int permille, char *buf); /* "75%", "87.5%" */
+const char *unit_format_permille(unsigned int permille, char *buf);	   /* "75%", "87.5%" */
+const char *unit_format_range(const struct index_range *range, char *buf); /* "1-100%4" */
 
 #endif

@@ -33,43 +33,6 @@ static int parse_part(const char *text, size_t len, uint64_t *ret)
 	return str_to_u64(part, ret);
 }
 
-int array_parse(const char *text, struct task_array *ret, struct err *e)
-{
-	struct task_array a = { .set = true };
-	size_t percent = strcspn(text, "%");
-	size_t dash = strcspn(text, "-%");
-	bool single = text[dash] != '-';
-	int r = parse_part(text, dash, &a.from);
-
-	a.to = a.from;
-	if (r == 0 && !single)
-		r = parse_part(text + dash + 1, percent - dash - 1, &a.to);
-	if (r == 0 && text[percent])
-		r = str_to_u64(text + percent + 1, &a.limit) < 0 || !a.limit ? -EINVAL : 0;
-	if (r < 0)
-		return err_set(
-			e, -EINVAL,
-			"\"%.80s\" is no range of indices; write 1-100, or 1-100%%4 for four "
-			"at once",
-			text);
-	if (a.to < a.from)
-		return err_set(e, -EINVAL, "\"%.80s\" ends before it begins", text);
-	if (a.to - a.from >= SPEC_ELEMENTS_MAX || a.to > UINT32_MAX)
-		return err_set(e, -ERANGE, "\"%.80s\" has more than %d elements", text,
-			       SPEC_ELEMENTS_MAX);
-	*ret = a;
-	return 0;
-}
-
-char *array_format(const struct task_array *a, char buf[ARRAY_TEXT_MAX])
-{
-	int n = snprintf(buf, ARRAY_TEXT_MAX, "%" PRIu64 "-%" PRIu64, a->from, a->to);
-
-	if (a->limit)
-		(void)snprintf(buf + n, ARRAY_TEXT_MAX - (size_t)n, "%%%" PRIu64, a->limit);
-	return buf;
-}
-
 /* FROM..TO; -ERANGE: too many, -EDOM: none, -EINVAL: it is no range of whole numbers. */
 static int parse_range(const char *values, struct parameter *p)
 {

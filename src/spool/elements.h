@@ -14,12 +14,7 @@
 #include "base/err.h"
 #include "spool/spec.h"
 
-#define ARRAY_TEXT_MAX	     72
 #define SWEEP_PARAMETERS_MAX 16
-
-/* "5", "1-100", "1-100%4". */
-int array_parse(const char *text, struct task_array *ret, struct err *e);
-char *array_format(const struct task_array *a, char buf[ARRAY_TEXT_MAX]);
 
 /* 0 in *ret: a single task. -EINVAL: a sweep that cannot be read; -ERANGE: too many. */
 int elements_count(const struct spool_spec *s, uint64_t *ret, struct err *e);

@@ -19,71 +19,147 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "base/utf8.h"
+#include "base/value.h"
 #include "spool/elements.h"
 #include "spool/name.h"
-#include "spool/speckind.h"
 
 static const char *const cleans[] = { "none", "gpu", "python", NULL };
 static const char *const rule_names[] = { "tenure", "compete", "compete-max", NULL };
 
 #define AT(field) offsetof(struct spool_spec, field)
 
+struct spec_row {
+	const char *name;
+	struct value_spec spec;
+	size_t offset;
+	uint64_t def; /* of a number */
+	const char *help;
+};
+
 static const struct spec_row rows[] = {
-	{ "version", KIND_UINT, AT(version), SPEC_VERSION, 1, SPEC_VERSION,
-	  .help = "of this format" },
-	{ "name", KIND_NAME, AT(name), .help = "what it is called" },
-	{ "gpus", KIND_GPUS, AT(gpus), 1, 0, SPEC_GPUS_MAX, .help = "devices: a number or all" },
-	{ "memory", KIND_SIZE, AT(memory), .help = "memory that it needs on each device" },
-	{ "shared", KIND_FLAG, AT(shared),
+	{ "version",
+	  { VALUE_UINT, .min = 1, .max = SPEC_VERSION },
+	  AT(version),
+	  SPEC_VERSION,
+	  "of this format" },
+	{ "name",
+	  { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
+	  AT(name),
+	  .help = "what it is called" },
+	{ "gpus",
+	  { VALUE_COUNT, .max = SPEC_GPUS_MAX, .word = "all" },
+	  AT(gpus),
+	  1,
+	  "devices: a number or all" },
+	{ "memory", { VALUE_SIZE }, AT(memory), .help = "memory that it needs on each device" },
+	{ "shared",
+	  { VALUE_FLAG },
+	  AT(shared),
 	  .help = "others may be on its devices while the memory is free" },
-	{ "model", KIND_TEXT, AT(model), .max = 256, .help = "pattern of the device's name" },
-	{ "priority", KIND_UINT, AT(priority), SPEC_PRIORITY, 0, SPEC_PRIORITY_MAX,
-	  .help = "lower runs first" },
-	{ "lane", KIND_NAME, AT(lane), .help = "tasks of a lane run one after another" },
-	{ "retries", KIND_COUNT, AT(retries), .max = 1000000,
+	{ "model", { VALUE_TEXT, .max = 256 }, AT(model), .help = "pattern of the device's name" },
+	{ "priority",
+	  { VALUE_UINT, .max = SPEC_PRIORITY_MAX },
+	  AT(priority),
+	  SPEC_PRIORITY,
+	  "lower runs first" },
+	{ "lane",
+	  { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
+	  AT(lane),
+	  .help = "tasks of a lane run one after another" },
+	{ "retries",
+	  { VALUE_COUNT, .max = 1000000, .word = "forever" },
+	  AT(retries),
 	  .help = "attempts after a failure: a number or forever" },
-	{ "retry_every", KIND_UINT, AT(retry_every), 3, 1, 1000000,
-	  .help = "failures in a row before the back-off" },
-	{ "backoff", KIND_DURATION, AT(backoff), 10 * MS_PER_MIN, 0, 365 * MS_PER_DAY,
-	  .help = "pause after so many failures" },
-	{ "timeout", KIND_DURATION, AT(timeout), .max = 3650 * MS_PER_DAY,
+	{ "retry_every",
+	  { VALUE_UINT, .min = 1, .max = 1000000 },
+	  AT(retry_every),
+	  3,
+	  "failures in a row before the back-off" },
+	{ "backoff",
+	  { VALUE_DURATION, .max = 365 * MS_PER_DAY },
+	  AT(backoff),
+	  10 * MS_PER_MIN,
+	  "pause after so many failures" },
+	{ "timeout",
+	  { VALUE_DURATION, .max = 3650 * MS_PER_DAY },
+	  AT(timeout),
 	  .help = "an attempt is ended after that time" },
-	{ "after", KIND_IDS, AT(after), .min = 1, .help = "ids that must be done first" },
-	{ "after_any", KIND_IDS, AT(after_any), .min = 1,
+	{ "after", { VALUE_IDS, .min = 1 }, AT(after), .help = "ids that must be done first" },
+	{ "after_any",
+	  { VALUE_IDS, .min = 1 },
+	  AT(after_any),
 	  .help = "ids that must have ended first, well or not" },
-	{ "array", KIND_ARRAY, AT(array),
+	{ "array",
+	  { VALUE_RANGE, .max = SPEC_ELEMENTS_MAX },
+	  AT(array),
 	  .help = "run it once per index: FROM-TO, %N at once: 1-100%4" },
-	{ "sweep", KIND_TEXTS, AT(sweep), .max = SWEEP_PARAMETERS_MAX,
+	{ "sweep",
+	  { VALUE_TEXTS, .max = SWEEP_PARAMETERS_MAX },
+	  AT(sweep),
 	  .help = "run it once per combination: NAME=A,B or NAME=1..5" },
-	{ "preemptible", KIND_FLAG, AT(preemptible), .help = "may be stopped and run again later" },
-	{ "signal", KIND_SIGNAL, AT(signal), .help = "the first signal when it is stopped: USR1" },
-	{ "grace", KIND_DURATION, AT(grace), 30 * MS_PER_S, 0, MS_PER_DAY,
-	  .help = "from the first signal to KILL" },
-	{ "env", KIND_BYTES, AT(env), .max = SPEC_LIST_MAX, .help = "environment: NAME=VALUE" },
-	{ "cwd", KIND_PATH, AT(cwd), .max = 4096,
+	{ "preemptible",
+	  { VALUE_FLAG },
+	  AT(preemptible),
+	  .help = "may be stopped and run again later" },
+	{ "signal",
+	  { VALUE_SIGNAL },
+	  AT(signal),
+	  .help = "the first signal when it is stopped: USR1" },
+	{ "grace",
+	  { VALUE_DURATION, .max = MS_PER_DAY },
+	  AT(grace),
+	  30 * MS_PER_S,
+	  "from the first signal to KILL" },
+	{ "env",
+	  { VALUE_BYTES, .max = SPEC_LIST_MAX },
+	  AT(env),
+	  .help = "environment: NAME=VALUE" },
+	{ "cwd",
+	  { VALUE_BYTES_PATH, .max = 4096 },
+	  AT(cwd),
 	  .help = "directory to run in; the home directory" },
-	{ "umask", KIND_MODE, AT(umask), SPEC_NO_UMASK, .max = 0777,
-	  .help = "mask of the modes of its files: 022; the agent's" },
-	{ "begin", KIND_TIME, AT(begin), .help = "not before this time" },
-	{ "paused", KIND_FLAG, AT(paused), .help = "wait for tenure resume" },
-	{ "retry_memory", KIND_FACTOR, AT(retry_memory), 0, 1000, 100000,
-	  .help = "factor on memory after it ran out: 1.5" },
-	{ "no_requeue", KIND_FLAG, AT(no_requeue), .help = "failed when its node went away" },
-	{ "clean", KIND_CHOICE, AT(clean), .choices = cleans,
+	{ "umask",
+	  { VALUE_OCTAL, .max = 0777 },
+	  AT(umask),
+	  SPEC_NO_UMASK,
+	  "mask of the modes of its files: 022; the agent's" },
+	{ "begin", { VALUE_TIME }, AT(begin), .help = "not before this time" },
+	{ "paused", { VALUE_FLAG }, AT(paused), .help = "wait for tenure resume" },
+	{ "retry_memory",
+	  { VALUE_FACTOR, .min = 1000, .max = 100000 },
+	  AT(retry_memory),
+	  0,
+	  "factor on memory after it ran out: 1.5" },
+	{ "no_requeue", { VALUE_FLAG }, AT(no_requeue), .help = "failed when its node went away" },
+	{ "clean",
+	  { VALUE_CHOICE, .choices = cleans },
+	  AT(clean),
 	  .help = "what else of ours is ended with it: none, gpu, python" },
-	{ "script", KIND_TEXT, AT(script), .max = SPEC_SCRIPT_MAX, .help = "text of a script" },
-	{ "args", KIND_BYTES, AT(args), .max = SPEC_LIST_MAX, .help = "the script's arguments" },
-	{ "argv", KIND_BYTES, AT(argv), .max = SPEC_LIST_MAX,
+	{ "script",
+	  { VALUE_TEXT, .max = SPEC_SCRIPT_MAX },
+	  AT(script),
+	  .help = "text of a script" },
+	{ "args",
+	  { VALUE_BYTES, .max = SPEC_LIST_MAX },
+	  AT(args),
+	  .help = "the script's arguments" },
+	{ "argv",
+	  { VALUE_BYTES, .max = SPEC_LIST_MAX },
+	  AT(argv),
 	  .help = "a program and its arguments" },
-	{ "commands", KIND_TEXTS, AT(commands), .max = SPEC_ELEMENTS_MAX,
+	{ "commands",
+	  { VALUE_TEXTS, .max = SPEC_ELEMENTS_MAX },
+	  AT(commands),
 	  .help = "one shell command per element" },
-	{ "host", KIND_TEXT, AT(host), .max = 256, .help = "where it was submitted" },
-	{ "user", KIND_TEXT, AT(user), .max = 256, .help = "who submitted it" },
-	{ "uid", KIND_UINT, AT(uid), .max = UINT32_MAX, .help = "the submitter's number" },
-	{ "submitted", KIND_TIME, AT(submitted), .help = "when" },
-	{ "rules", KIND_CHOICE, AT(rules), .choices = rule_names,
+	{ "host", { VALUE_TEXT, .max = 256 }, AT(host), .help = "where it was submitted" },
+	{ "user", { VALUE_TEXT, .max = 256 }, AT(user), .help = "who submitted it" },
+	{ "uid", { VALUE_UINT, .max = UINT32_MAX }, AT(uid), .help = "the submitter's number" },
+	{ "submitted", { VALUE_TIME }, AT(submitted), .help = "when" },
+	{ "rules",
+	  { VALUE_CHOICE, .choices = rule_names },
+	  AT(rules),
 	  .help = "compete: free memory is the only condition on others' use" },
-	{ "raw", KIND_FLAG, AT(raw), .help = "came as a bare script" },
+	{ "raw", { VALUE_FLAG }, AT(raw), .help = "came as a bare script" },
 };
 
 static const struct spec_row *row_find(const char *key)
@@ -151,17 +227,12 @@ static void *field_of(struct spool_spec *s, const struct spec_row *row)
 	return (char *)s + row->offset;
 }
 
-static bool is_number(enum spec_kind kind)
-{
-	return kind >= KIND_UINT && kind <= KIND_CHOICE;
-}
-
 struct spool_spec *spec_new(void)
 {
 	struct spool_spec *s = xcalloc(1, sizeof(*s));
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (is_number(rows[i].kind))
+		if (value_is(rows[i].spec.type, VALUE_IS_NUMBER))
 			*(uint64_t *)field_of(s, &rows[i]) = rows[i].def;
 	return s;
 }
@@ -171,49 +242,25 @@ struct spool_spec *spec_free(struct spool_spec *s)
 	if (!s)
 		return NULL;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (spec_kinds[rows[i].kind].clear)
-			spec_kinds[rows[i].kind].clear(field_of(s, &rows[i]));
+		value_clear_field(rows[i].spec.type, field_of(s, &rows[i]));
 	free(s);
 	return NULL;
 }
 
-static char *copy_text(const char *text)
-{
-	return text ? xstrdup(text) : NULL;
-}
-
-static struct id_list copy_ids(const struct id_list *l)
-{
-	struct id_list copy = { .n = l->n };
-
-	if (l->n) {
-		copy.ids = xrealloc(NULL, l->n, sizeof(*copy.ids));
-		(void)memcpy(copy.ids, l->ids, l->n * sizeof(*l->ids));
-	}
-	return copy;
-}
-
 struct spool_spec *spec_for_element(const struct spool_spec *s, uint64_t element)
 {
+	static const struct text_list none = { .n = 0 };
 	struct spool_spec *c = xcalloc(1, sizeof(*c));
+	bool own = element >= 1 && element <= s->commands.n;
 
 	*c = *s;
-	c->model = copy_text(s->model);
-	c->lane = copy_text(s->lane);
-	c->name = copy_text(s->name);
-	c->signal = copy_text(s->signal);
-	c->script = copy_text(s->script);
-	c->cwd = copy_text(s->cwd);
-	c->host = copy_text(s->host);
-	c->user = copy_text(s->user);
-	c->after = copy_ids(&s->after);
-	c->after_any = copy_ids(&s->after_any);
-	c->args = text_list_copy(&s->args);
-	c->argv = text_list_copy(&s->argv);
-	c->sweep = text_list_copy(&s->sweep);
-	c->env = text_list_copy(&s->env);
-	c->commands = (struct text_list){ 0 };
-	if (element >= 1 && element <= s->commands.n)
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		bool commands = rows[i].offset == AT(commands);
+
+		value_copy_field(rows[i].spec.type, field_of(c, &rows[i]),
+				 commands ? (const void *)&none : (const char *)s + rows[i].offset);
+	}
+	if (own)
 		text_list_add(&c->commands, s->commands.texts[element - 1]);
 	return c;
 }
@@ -222,7 +269,8 @@ bool spec_key_at(size_t i, struct spec_key *ret)
 {
 	if (i >= ARRAY_LEN(rows))
 		return false;
-	*ret = (struct spec_key){ rows[i].name, spec_kinds[rows[i].kind].name, rows[i].help };
+	*ret = (struct spec_key){ .name = rows[i].name, .help = rows[i].help };
+	(void)value_key_hint(&rows[i].spec, ret->type);
 	return true;
 }
 
@@ -248,16 +296,9 @@ int spec_check_key(const char *key, struct err *e)
 
 static void reset(struct spool_spec *s, const struct spec_row *row)
 {
-	void *field = field_of(s, row);
-
-	if (spec_kinds[row->kind].clear)
-		spec_kinds[row->kind].clear(field);
-	else if (row->kind == KIND_FLAG)
-		*(bool *)field = false;
-	else if (row->kind == KIND_ARRAY)
-		*(struct task_array *)field = (struct task_array){ .set = false };
-	else
-		*(uint64_t *)field = row->def;
+	value_clear_field(row->spec.type, field_of(s, row));
+	if (value_is(row->spec.type, VALUE_IS_NUMBER))
+		*(uint64_t *)field_of(s, row) = row->def;
 }
 
 int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, struct err *e)
@@ -272,38 +313,35 @@ int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, st
 		return 0;
 	}
 
-	int r = spec_kinds[row->kind].get(row, value, field_of(s, row), &why);
+	int r = value_from_json(&row->spec, value, field_of(s, row), &why);
 
 	return r < 0 ? err_set(e, r, "%s: %s", key, why.text) : 0;
 }
 
-/* What a person's text adds to a list that is there. */
-static json_t *add_to_list(const struct spool_spec *s, const struct spec_row *row, const char *text)
+/* What is written of a key: NULL where it is what it would be without being said. */
+static json_t *written(const struct spool_spec *s, const struct spec_row *row)
 {
-	json_t *more = row->kind == KIND_IDS ? spec_kinds[KIND_IDS].text(text) : json_array();
-	json_t *list = spec_kinds[row->kind].put(row, (const char *)s + row->offset);
-	int r = 0;
+	const void *field = (const char *)s + row->offset;
 
-	if (row->kind != KIND_IDS)
-		r = json_array_append_new(more, row->kind == KIND_BYTES ? spec_json_of_bytes(text)
-									: json_string(text));
-	if (!list)
-		list = json_array();
-	if (r == 0)
-		r = json_array_extend(list, more);
-	json_decref(more);
-	if (r == 0)
-		return list;
-	json_decref(list);
-	return NULL;
+	if (!value_is_there(row->spec.type, field) ||
+	    (value_is(row->spec.type, VALUE_IS_NUMBER) && *(const uint64_t *)field == row->def))
+		return NULL;
+	return value_file_json(&row->spec, field);
 }
 
+/* What a person's text means; it adds to a list that is there. NULL: it is not UTF-8. */
 static json_t *json_of_text(const struct spool_spec *s, const struct spec_row *row,
 			    const char *text)
 {
-	if (row->kind == KIND_TEXTS || row->kind == KIND_BYTES || row->kind == KIND_IDS)
-		return add_to_list(s, row, text);
-	return spec_kinds[row->kind].text ? spec_kinds[row->kind].text(text) : json_string(text);
+	json_t *value = value_json_of_text(row->spec.type, text);
+	json_t *list = value && value_is(row->spec.type, VALUE_IS_MANY) ? written(s, row) : NULL;
+
+	if (list && json_array_extend(list, value) == 0) {
+		json_decref(value);
+		return list;
+	}
+	json_decref(list);
+	return value;
 }
 
 int spec_set_text(struct spool_spec *s, const char *key, const char *text, struct err *e)
@@ -506,7 +544,7 @@ json_t *spec_json(const struct spool_spec *s)
 	(void)json_object_set_new(object, "version", json_integer(SPEC_VERSION));
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		const struct spec_row *row = &rows[i];
-		json_t *v = spec_kinds[row->kind].put(row, (const char *)s + row->offset);
+		json_t *v = written(s, row);
 
 		if (v)
 			(void)json_object_set_new(object, row->name, v);
@@ -520,8 +558,8 @@ static int find_not_utf8(const struct spool_spec *s, const json_t *object, struc
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		const void *field = (const char *)s + rows[i].offset;
 		const json_t *have = json_object_get(object, rows[i].name);
-		bool lost = rows[i].kind >= KIND_NAME && rows[i].kind <= KIND_PATH &&
-			    *(char *const *)field && !have;
+		bool lost = value_is(rows[i].spec.type, VALUE_IS_TEXT) && *(char *const *)field &&
+			    !have;
 
 		if (lost || json_is_null(have))
 			return err_set(e, -EILSEQ,

@@ -24,19 +24,20 @@
 
 #include "base/err.h"
 #include "base/textlist.h"
+#include "base/value.h"
 
 #define SPEC_VERSION	  1
 #define SPEC_FILE_MAX	  (64UL << 20) /* bytes of a task file that is read */
 #define SPEC_SCRIPT_MAX	  (8UL << 20)
-#define SPEC_TEXT_MAX	  (256UL << 10) /* any other text; what exec takes for one argument is less */
-#define SPEC_LIST_MAX	  65536
+#define SPEC_TEXT_MAX	  VALUE_TEXT_MAX
+#define SPEC_LIST_MAX	  VALUE_LIST_MAX
 #define SPEC_ELEMENTS_MAX 1000000
 #define SPEC_NAME_MAX	  64
 #define SPEC_PRIORITY_MAX 99999
 #define SPEC_PRIORITY	  500
 #define SPEC_GPUS_MAX	  1024
-#define SPEC_ALL	  UINT64_MAX /* of gpus: every device of the node */
-#define SPEC_FOREVER	  UINT64_MAX /* of retries */
+#define SPEC_ALL	  VALUE_WORD /* of gpus: every device of the node */
+#define SPEC_FOREVER	  VALUE_WORD /* of retries */
 #define SPEC_NO_UMASK	  UINT64_MAX /* not said */
 
 enum spec_clean { SPEC_CLEAN_NONE, SPEC_CLEAN_GPU, SPEC_CLEAN_PYTHON, SPEC_CLEAN_MAX };
@@ -45,17 +46,6 @@ enum spec_rules {
 	SPEC_RULES_COMPETE,	/* free memory counts, and no other Python of ours is there */
 	SPEC_RULES_COMPETE_MAX, /* free memory alone */
 	SPEC_RULES_MAX
-};
-
-struct id_list {
-	size_t n;
-	uint64_t *ids;
-};
-
-struct task_array {
-	bool set;
-	uint64_t from, to; /* both included */
-	uint64_t limit;	   /* at once; 0: no limit */
 };
 
 /* All pointers are owned by the struct; a text that was not given is NULL. */
@@ -69,9 +59,9 @@ struct spool_spec {
 	/* When and in which order. */
 	uint64_t priority; /* lower first */
 	char *lane, *name;
-	bool unnamed;			 /* spec_check() made the name up */
-	struct id_list after, after_any; /* done well / ended in any way */
-	uint64_t begin;			 /* wall ns; 0: at once */
+	bool unnamed;			   /* spec_check() made the name up */
+	struct uint_list after, after_any; /* done well / ended in any way */
+	uint64_t begin;			   /* wall ns; 0: at once */
 	bool paused;
 	/* What a failure means. */
 	uint64_t retries;      /* further attempts, or SPEC_FOREVER */
@@ -88,7 +78,7 @@ struct spool_spec {
 	/* What is run: exactly one of script, argv, commands. */
 	char *script; /* text; args are its arguments */
 	struct text_list args, argv, commands;
-	struct task_array array;
+	struct index_range array;
 	struct text_list sweep; /* "lr=0.1,0.01", "seed=1..5" */
 	struct text_list env;	/* "K=V" */
 	char *cwd;
@@ -110,7 +100,8 @@ struct spool_spec *spec_for_element(const struct spool_spec *s, uint64_t element
 
 /* The rows, for help texts and the documentation's test; NULL behind the last. */
 struct spec_key {
-	const char *name, *type, *help;
+	const char *name, *help;
+	char type[VALUE_KEY_HINT_MAX];
 };
 bool spec_key_at(size_t i, struct spec_key *ret);
 

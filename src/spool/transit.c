@@ -373,7 +373,7 @@ int transit_skip_backoff(const struct spool *sp, struct task_name *n, struct err
 
 /* Elements that have ended, run or wait are known by their numbers: those stay what they are. Of an
  * array may change how many run at once. */
-static int check_elements(const struct task_array *was, const struct task_array *now,
+static int check_elements(const struct index_range *was, const struct index_range *now,
 			  const json_t *set, struct err *e)
 {
 	bool same = was->set == now->set && was->from == now->from && was->to == now->to;
@@ -388,7 +388,7 @@ static int check_elements(const struct task_array *was, const struct task_array 
 static int check_edit(struct task_file *t, json_t *set, struct err *e)
 {
 	static const char *const of_names[] = { "priority", "paused", "begin" };
-	struct task_array was = t->spec->array;
+	struct index_range was = t->spec->array;
 	const char *key;
 	json_t *value;
 

@@ -552,6 +552,6 @@ def test_keys_are_documented(build):
     source = (ROOT / "src/spool/spec.c").read_text()
     table = source[source.index("rows[] = {"):source.index("\n};", source.index("rows[] = {"))]
     doc = (ROOT / "docs/spool.md").read_text()
-    keys = re.findall(r'\{ "(\w+)", KIND_', table)
+    keys = re.findall(r'\{ "(\w+)",\s+\{ VALUE_', table)
     assert len(keys) > 30
     assert [k for k in keys if f"| `{k}` |" not in doc] == []

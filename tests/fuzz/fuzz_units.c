@@ -15,7 +15,14 @@ static const char *const choices[] = { "one", "two", NULL };
 
 static void check(enum value_type type, const char *text)
 {
-	const struct value_spec spec = { .type = type, .choices = choices };
+	const struct value_spec spec = {
+		.type = type,
+		.max = type == VALUE_OCTAL		 ? 0777
+		       : value_is(type, VALUE_IS_NUMBER) ? 0
+							 : 4096,
+		.choices = choices,
+		.word = "all",
+	};
 	struct value v, again;
 	struct err e = ERR_INIT;
 

@@ -48,8 +48,8 @@ static struct index_reading look_at(struct spool_place *p, uint64_t id)
 {
 	struct index_reading b = { .want = { .ids = { .n = 1 } } };
 
-	b.want.ids.ids = xcalloc(1, sizeof(id));
-	b.want.ids.ids[0] = id;
+	b.want.ids.nums = xcalloc(1, sizeof(id));
+	b.want.ids.nums[0] = id;
 	index_work(&b, p);
 	return b;
 }

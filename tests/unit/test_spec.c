@@ -134,7 +134,7 @@ static void test_text(void **state)
 	assert_int_equal(spec_set_text(s, "after", "3,4 5", &e), 0);
 	assert_int_equal(spec_set_text(s, "after", " 6 , 7 ", &e), 0);
 	assert_int_equal(s->after.n, 5);
-	assert_int_equal(s->after.ids[4], 7);
+	assert_int_equal(s->after.nums[4], 7);
 	for (size_t i = 0; i < ARRAY_LEN(no_ids); i++) {
 		assert_int_equal(spec_set_text(s, "after", no_ids[i], &e), -EINVAL);
 		assert_non_null(strstr(e.text, "must be the id of a task"));

@@ -20,15 +20,15 @@ static const struct {
 	{ { VALUE_FLAG }, "Yes", "true", NULL, "true" },
 	{ { VALUE_FLAG }, "maybe", NULL, "neither true nor false" },
 	{ { VALUE_UINT, 2, 5 }, "5", "5", NULL, "5" },
-	{ { VALUE_UINT, 2, 5 }, "6", NULL, "\"6\" is more than 5" },
-	{ { VALUE_UINT, 2, 5 }, "1", NULL, "\"1\" is less than 2" },
+	{ { VALUE_UINT, 2, 5 }, "6", NULL, "\"6\" is out of range, 2 to 5" },
+	{ { VALUE_UINT, 2, 5 }, "1", NULL, "\"1\" is out of range, 2 to 5" },
 	{ { VALUE_UINT }, "-1", NULL, "not a whole number" },
 	{ { VALUE_SIZE }, "1.5G", "1.5G", NULL, "1610612736" },
-	{ { VALUE_DURATION, 1000 }, "0", NULL, "less than 1s" },
+	{ { VALUE_DURATION, 1000 }, "0", NULL, "\"0\" is out of range, 1s to 3650d" },
 	{ { VALUE_DURATION }, "90m", "1h30m", NULL, "5400.0" },
 	{ { VALUE_DURATION }, "3650d", "3650d", NULL, "315360000.0" },
-	{ { VALUE_DURATION }, "213504d", NULL, "\"213504d\" is more than 3650d" },
-	{ { VALUE_DURATION, .max = 500 }, "1s", NULL, "more than 500ms" },
+	{ { VALUE_DURATION }, "213504d", NULL, "\"213504d\" is out of range, 0 to 3650d" },
+	{ { VALUE_DURATION, .max = 500 }, "1s", NULL, "\"1s\" is out of range, 0 to 500ms" },
 	{ { VALUE_PERCENT, 10 }, "75", "75%", NULL, "75.0" },
 	{ { VALUE_PERCENT, 10 }, "0.5", NULL, "less than 1%" },
 	{ { VALUE_CHOICE, .choices = colours }, "green", "green", NULL, "\"green\"" },
@@ -49,6 +49,43 @@ static const struct {
 	{ { VALUE_WORDS }, "", "", NULL, "[]" },
 	{ { VALUE_UINTS }, "1,22", "1,22", NULL, "[1, 22]" },
 	{ { VALUE_UINTS }, "1,x", NULL, "\"x\" is not a whole number" },
+	/* What only task files had before, as an option would be. */
+	{ { VALUE_COUNT, 0, 9, .word = "all" }, "all", "all", NULL, "\"all\"" },
+	{ { VALUE_COUNT, 0, 9, .word = "all" }, "9", "9", NULL, "9" },
+	{ { VALUE_COUNT, 0, 9, .word = "all" }, "10", NULL, "\"10\" is out of range, 0 to 9" },
+	{ { VALUE_COUNT, 0, 9, .word = "all" }, "forever", NULL, "must be a whole number or all" },
+	{ { VALUE_FACTOR, 1000, 100000 }, "x1.5", "1.5", NULL, "1.5" },
+	{ { VALUE_FACTOR, 1000, 100000 }, "0.5", NULL, "\"0.5\" is out of range, 1 to 100" },
+	{ { VALUE_OCTAL, .max = 0777 }, "22", "022", NULL, "\"022\"" },
+	{ { VALUE_OCTAL, .max = 0777 }, "1000", NULL, "octal digits" },
+	{ { VALUE_RANGE, .max = 100 }, "7", "7-7", NULL, "\"7-7\"" },
+	{ { VALUE_RANGE, .max = 100 }, "0-100", NULL, "more than 100 elements" },
+	{ { VALUE_SIGNAL }, "sigusr1", "USR1", NULL, "\"USR1\"" },
+	{ { VALUE_TEXT, .max = 3 }, "a\n", "a\n", NULL, "\"a\\n\"" },
+	{ { VALUE_TEXT, .max = 3 }, "abcd", NULL, "longer than 3B" },
+	{ { VALUE_TEXT }, "\xff", NULL, "not UTF-8" },
+	{ { VALUE_BYTES_PATH, .max = 9 }, "/\xff", "/\xff", NULL, "{\"base64\": \"L/8=\"}" },
+	{ { VALUE_TASK_NAME, .max = 4 }, "\xc3\xa9t\xc3\xa9", NULL, "up to 4 bytes" },
+	{ { VALUE_TEXTS }, "a,b\x1e\x1e", "a,b\x1e\x1e", NULL, "[\"a,b\", \"\", \"\"]" },
+	{ { VALUE_BYTES },
+	  "A=1,2\x1e\xff",
+	  "A=1,2\x1e\xff",
+	  NULL,
+	  "[\"A=1,2\", {\"base64\": \"/w==\"}]" },
+	{ { VALUE_IDS, .min = 1 },
+	  "3 4,5\x1e"
+	  "6",
+	  "3,4,5,6",
+	  NULL,
+	  "[3, 4, 5, 6]" },
+	{ { VALUE_IDS, .min = 1 },
+	  "3,\x1e"
+	  "4",
+	  NULL,
+	  "entry 2: must be the id of a task" },
+	{ { VALUE_IDS, .min = 1 }, "\xff", NULL, "entry 1: must be the id of a task" },
+	{ { VALUE_IDS, .min = 1 }, "3,,4", NULL, "entry 2: must be the id of a task" },
+	{ { VALUE_IDS, .min = 1 }, "0", NULL, "entry 1: 0 is less than 1" },
 };
 
 static void check_json(size_t i, const struct value *v)
@@ -85,9 +122,57 @@ static void test_table(void **state)
 	}
 }
 
+/* A copy of a field owns what is in it; what is refused leaves the field as it was. */
+static void test_fields(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct value v = { 0 }, copy = { .type = cases[i].spec.type };
+
+		if (!cases[i].shown || value_parse(&cases[i].spec, cases[i].text, &v, NULL) < 0)
+			continue;
+		value_copy_field(v.type, &copy.num, &v.num);
+		value_clear(&v);
+		assert_int_equal(value_is_there(v.type, &v.num),
+				 value_is(v.type, VALUE_IS_NUMBER) || v.type == VALUE_MEM ||
+					 v.type == VALUE_BAND || v.type == VALUE_GPUS);
+
+		cleanup_free char *shown = value_format(&cases[i].spec, &copy);
+
+		assert_string_equal(shown, cases[i].shown);
+		value_clear(&copy);
+	}
+}
+
+static void test_refused(void **state)
+{
+	static const struct value_spec ids = { VALUE_IDS, .min = 1 },
+				       bytes = { VALUE_BYTES, .max = 2 };
+	struct uint_list list = { .n = 0 };
+	struct text_list texts = { .n = 0 };
+	json_t *good = json_pack("[i,i]", 1, 2), *bad = json_pack("[i,i]", 3, 0);
+	json_t *words = json_pack("[s]", "a"), *many = json_pack("[s,s,s]", "b", "c", "d");
+
+	assert_int_equal(value_from_json(&ids, good, &list, NULL), 0);
+	assert_int_equal(value_from_json(&ids, bad, &list, NULL), -ERANGE);
+	assert_true(list.n == 2 && list.nums[1] == 2);
+	assert_int_equal(value_from_json(&bytes, words, &texts, NULL), 0);
+	assert_int_equal(value_from_json(&bytes, many, &texts, NULL), -ERANGE);
+	assert_true(texts.n == 1 && strcmp(texts.texts[0], "a") == 0);
+	uint_list_clear(&list);
+	text_list_clear(&texts);
+	json_decref(good);
+	json_decref(bad);
+	json_decref(words);
+	json_decref(many);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_table) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_fields),
+		cmocka_unit_test(test_refused),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,10 +114,10 @@ static void find_out(struct spool_place *p, uint64_t id)
 		add_absent(p->depends, id, 0);
 }
 
-static struct deps_on *fill(struct deps_on *on, const struct id_list *ids, enum deps_kind kind)
+static struct deps_on *fill(struct deps_on *on, const struct uint_list *ids, enum deps_kind kind)
 {
 	for (size_t i = 0; i < ids->n; i++)
-		*on++ = (struct deps_on){ .id = ids->ids[i], .kind = kind };
+		*on++ = (struct deps_on){ .id = ids->nums[i], .kind = kind };
 	return on;
 }
 

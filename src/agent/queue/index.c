@@ -451,10 +451,10 @@ static void look_at_id(struct worker *w, const struct scan_task *t)
 
 static void look_at_ids(struct worker *w)
 {
-	const struct id_list *ids = &w->b->want.ids;
+	const struct uint_list *ids = &w->b->want.ids;
 
 	for (size_t i = 0; i < ids->n; i++) {
-		const struct scan_task *t = scan_find(w->place->scan, ids->ids[i], 0);
+		const struct scan_task *t = scan_find(w->place->scan, ids->nums[i], 0);
 
 		if (t)
 			look_at_id(w, t);
@@ -673,7 +673,7 @@ void index_clear(struct index_reading *b)
 	free(b->order.task);
 	free(b->changes);
 	text_list_clear(&b->want.names);
-	free(b->want.ids.ids);
+	free(b->want.ids.nums);
 	text_list_clear(&b->lanes);
 	text_list_clear(&b->reasons);
 	strbuf_clear(&b->notes);

@@ -52,7 +52,7 @@ struct index_want {
 	bool batches;		/* another agent is gone: elements that only it knew to wait */
 	bool settle;		/* tasks have ended that others may depend on */
 	struct text_list names; /* files of pending/ that inotify told */
-	struct id_list ids;	/* tasks of which a claim was lost: they may wait all the same */
+	struct uint_list ids;	/* tasks of which a claim was lost: they may wait all the same */
 };
 
 struct index_reading {

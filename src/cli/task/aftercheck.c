@@ -86,24 +86,24 @@ static void warn_of(struct after_ended *ended)
 	cmd_warn("warning", text);
 }
 
-static int check_there(struct after_check *c, const struct id_list *ids, bool must_be_good,
+static int check_there(struct after_check *c, const struct uint_list *ids, bool must_be_good,
 		       struct err *e)
 {
 	for (size_t i = 0; i < ids->n; i++) {
-		struct after_ended key = { .id = ids->ids[i] }, *ended;
+		struct after_ended key = { .id = ids->nums[i] }, *ended;
 		struct queue_place p;
 
-		if (scan_find(c->scan, ids->ids[i], 0))
+		if (scan_find(c->scan, ids->nums[i], 0))
 			continue;
 		ended = c->n_ended ? bsearch(&key, c->ended, c->n_ended, sizeof(key), by_id) : NULL;
 		if (ended && must_be_good)
 			warn_of(ended);
 		/* It may have moved as all was read. */
-		if (!ended && queue_locate_id(c->sp, ids->ids[i], 0, &p, NULL) < 0)
+		if (!ended && queue_locate_id(c->sp, ids->nums[i], 0, &p, NULL) < 0)
 			return err_set(e, -ENOENT,
 				       "there is no task %" PRIu64 " to wait for (tenure list -a "
 				       "shows them)",
-				       ids->ids[i]);
+				       ids->nums[i]);
 	}
 	return 0;
 }
@@ -134,15 +134,15 @@ static bool is_known(const struct search *s, uint64_t id)
 	return n;
 }
 
-static void add(struct search *s, const struct id_list *ids, size_t parent)
+static void add(struct search *s, const struct uint_list *ids, size_t parent)
 {
 	for (size_t i = 0; i < ids->n; i++) {
 		struct step *step;
 
-		if (is_known(s, ids->ids[i]))
+		if (is_known(s, ids->nums[i]))
 			continue;
 		step = xcalloc(1, sizeof(*step));
-		step->id = ids->ids[i];
+		step->id = ids->nums[i];
 		step->parent = parent;
 		hmap_insert(&s->known, &step->node, hash_u64(step->id, 0));
 		if ((s->n & (s->n - 1)) == 0)
@@ -165,10 +165,10 @@ static int tell(const struct search *s, size_t last, struct err *e)
 		       s->steps[0]->id, s->steps[0]->id, way);
 }
 
-static bool names(const struct id_list *ids, uint64_t id)
+static bool names(const struct uint_list *ids, uint64_t id)
 {
 	for (size_t i = 0; i < ids->n; i++)
-		if (ids->ids[i] == id)
+		if (ids->nums[i] == id)
 			return true;
 	return false;
 }
@@ -204,7 +204,7 @@ static int check_way_round(struct after_check *c, uint64_t id, const struct spoo
 			   struct err *e)
 {
 	struct search s = { .sp = c->sp, .scan = c->scan };
-	struct id_list self = { .n = 1, .ids = &id };
+	struct uint_list self = { .n = 1, .nums = &id };
 	int r;
 
 	add(&s, &self, 0);

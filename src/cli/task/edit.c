@@ -20,7 +20,6 @@
 #include "cli/task/submission.h"
 #include "spool/instance.h"
 #include "spool/record.h"
-#include "spool/speckind.h"
 #include "spool/transit.h"
 
 /* What an edit is asked for. */
@@ -137,21 +136,17 @@ static int add_assignment(struct edits *edits, const char *text, struct err *e)
 /* The task's variables, with those that are set in the place of what they were. */
 static int merge_variables(void *data, const struct spool_spec *now, json_t *set, struct err *e)
 {
+	static const struct value_spec bytes = { VALUE_BYTES };
 	const struct edits *edits = data;
-	struct spool_spec *scratch = spec_new();
-	json_t *env = json_array();
-	int r = 0;
+	struct text_list env = text_list_copy(&now->env);
 
-	for (size_t i = 0; i < now->env.n; i++)
-		text_list_add(&scratch->env, now->env.texts[i]);
 	for (size_t i = 0; i < edits->variables.n; i++)
-		text_list_set_variable(&scratch->env, edits->variables.texts[i]);
-	for (size_t i = 0; i < scratch->env.n; i++)
-		if (json_array_append_new(env, spec_json_of_bytes(scratch->env.texts[i])) < 0)
-			r = err_set(e, -ENOMEM, "no memory for the environment");
-	(void)spec_free(scratch);
-	(void)json_object_set_new(set, "env", env);
-	return r;
+		text_list_set_variable(&env, edits->variables.texts[i]);
+
+	int r = json_object_set_new(set, "env", value_file_json(&bytes, &env));
+
+	text_list_clear(&env);
+	return r < 0 ? err_set(e, -ENOMEM, "no memory for the environment") : 0;
 }
 
 static int edit_waiting(const struct spool *sp, struct task_name *n, struct edits *edits,

@@ -46,9 +46,9 @@ struct pruning {
 	uint64_t before_s;
 	size_t removed, kept;
 	struct goner *lot;
-	size_t n;	      /* in it */
-	struct id_list named; /* by tasks that stay, sorted */
-	struct id_list read;  /* those; what earlier looks have read is sorted */
+	size_t n;		/* in it */
+	struct uint_list named; /* by tasks that stay, sorted */
+	struct uint_list read;	/* those; what earlier looks have read is sorted */
 	size_t n_sorted;
 	bool missed; /* one was not found under its name */
 	struct err *e;
@@ -61,24 +61,25 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void add_ids(struct id_list *all, const uint64_t *ids, size_t n)
+static void add_ids(struct uint_list *all, const uint64_t *ids, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		if ((all->n & (all->n - 1)) == 0)
-			all->ids = xrealloc(all->ids, all->n ? 2 * all->n : 1, sizeof(*all->ids));
-		all->ids[all->n++] = ids[i];
+			all->nums =
+				xrealloc(all->nums, all->n ? 2 * all->n : 1, sizeof(*all->nums));
+		all->nums[all->n++] = ids[i];
 	}
 }
 
-static void sort_ids(struct id_list *l)
+static void sort_ids(struct uint_list *l)
 {
 	if (l->n)
-		qsort(l->ids, l->n, sizeof(*l->ids), by_number);
+		qsort(l->nums, l->n, sizeof(*l->nums), by_number);
 }
 
-static bool has_id(const struct id_list *l, size_t n, uint64_t id)
+static bool has_id(const struct uint_list *l, size_t n, uint64_t id)
 {
-	return n && bsearch(&id, l->ids, n, sizeof(id), by_number);
+	return n && bsearch(&id, l->nums, n, sizeof(id), by_number);
 }
 
 /* What it waits for has to be found when it is to start: be it now, or when it is asked for again.
@@ -105,8 +106,8 @@ static int look_at_staying(void *data, const struct task_name *n, const char *di
 		return r;
 	}
 	add_ids(&p->read, &n->id, 1);
-	add_ids(&p->named, t.spec->after.ids, t.spec->after.n);
-	add_ids(&p->named, t.spec->after_any.ids, t.spec->after_any.n);
+	add_ids(&p->named, t.spec->after.nums, t.spec->after.n);
+	add_ids(&p->named, t.spec->after_any.nums, t.spec->after_any.n);
 	task_file_clear(&t);
 	return 0;
 }
@@ -280,8 +281,8 @@ static int prune_all(struct pruning *p)
 	if (r == 0)
 		r = prune_lot(p);
 	free(p->lot);
-	free(p->named.ids);
-	free(p->read.ids);
+	free(p->named.nums);
+	free(p->read.nums);
 	return r;
 }
 

@@ -38,12 +38,12 @@ static void add(struct strbuf *b, const char *text)
 	strbuf_addf(b, "%s%s", b->len ? "; " : "", text);
 }
 
-static void add_dependencies(const struct spool *sp, const struct id_list *ids, bool must_be_good,
+static void add_dependencies(const struct spool *sp, const struct uint_list *ids, bool must_be_good,
 			     struct strbuf *b)
 {
 	for (size_t i = 0; i < ids->n; i++) {
 		struct queue_place p = { .element = 0 };
-		bool there = queue_locate_id(sp, ids->ids[i], 0, &p, NULL) == 0;
+		bool there = queue_locate_id(sp, ids->nums[i], 0, &p, NULL) == 0;
 		bool ended = there && p.dir != SPOOL_PENDING && p.dir != SPOOL_RUNNING;
 		cleanup_free char *text = NULL;
 
@@ -51,10 +51,10 @@ static void add_dependencies(const struct spool *sp, const struct id_list *ids, 
 			continue;
 		text = ended || !there
 			       ? xasprintf("can never run, because task %" PRIu64 " %s",
-					   ids->ids[i],
+					   ids->nums[i],
 					   there ? "has not ended well" : "is not there any more")
 			       : xasprintf("waits until task %" PRIu64 " has ended%s (it is %s)",
-					   ids->ids[i], must_be_good ? " well" : "",
+					   ids->nums[i], must_be_good ? " well" : "",
 					   queue_state(&p.name, p.dir));
 		add(b, text);
 	}
