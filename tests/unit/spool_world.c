@@ -128,6 +128,20 @@ uint64_t ended_times(const struct spool *sp, uint64_t id)
 	return want[1];
 }
 
+static int count_file(void *data, const char *file, unsigned char type)
+{
+	(*(int *)data)++;
+	return 0;
+}
+
+int count_files(const struct spool *sp, const char *dir)
+{
+	int n = 0;
+
+	assert_int_equal(spool_each(sp, dir, count_file, &n, NULL), 0);
+	return n;
+}
+
 void put(const struct spool *sp, const char *path, const char *text)
 {
 	assert_int_equal(spool_replace(sp, path, text, strlen(text), NULL), 0);

@@ -22,6 +22,9 @@ uint64_t submit(const struct spool *sp, const char *json);
 /* Write a file as a client would, all at once. */
 void put(const struct spool *sp, const char *path, const char *text);
 
+/* In a directory of it. */
+int count_files(const struct spool *sp, const char *dir);
+
 /* This process, as an agent of that name. */
 struct claimer self(const struct spool *sp, const char *agent);
 struct claim claim(const struct spool *sp, uint64_t id, const struct claimer *who);
