@@ -124,10 +124,18 @@ int proc_open(pid_t pid)
 	return fd >= 0 ? fd : errno == EINVAL ? -ESRCH : -errno;
 }
 
-/* The kernel does not have that call, or a sandbox forbids it. */
-static bool is_missing_call(int r)
+bool proc_lacks_call(int r)
 {
 	return r == -ENOSYS || r == -EPERM;
+}
+
+int proc_signal_fd(int fd, pid_t pid, int sig)
+{
+	if (fd >= 0 && syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0U) == 0)
+		return 0;
+	if (fd >= 0 && !proc_lacks_call(-errno))
+		return -errno;
+	return kill(pid, sig) < 0 ? -errno : 0;
 }
 
 int proc_signal(const struct proc_id *id, int sig)
@@ -137,18 +145,14 @@ int proc_signal(const struct proc_id *id, int sig)
 
 	cleanup_fd int fd = proc_open(id->pid);
 
-	if (fd < 0 && !is_missing_call(fd))
+	if (fd < 0 && !proc_lacks_call(fd))
 		return fd;
 	/* From here a descriptor is one process; that it is the right one is seen now. */
 	int r = proc_runs(id);
 
 	if (r <= 0)
 		return r < 0 ? r : -ESRCH;
-	if (fd >= 0 && syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0U) == 0)
-		return 0;
-	if (fd >= 0 && !is_missing_call(-errno))
-		return -errno;
-	return kill(id->pid, sig) < 0 ? -errno : 0;
+	return proc_signal_fd(fd, id->pid, sig);
 }
 
 pid_t proc_parent(pid_t pid)

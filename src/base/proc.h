@@ -4,7 +4,9 @@
 
 /*
  * A process is a PID *and* its start time: the kernel gives a PID to somebody else as soon as it is
- * free. All reads are from /proc and never block on anything but the kernel.
+ * free. All reads are from /proc and never block on anything but the kernel; which has PID/stat
+ * wait, lately (seen in 6.18.44), while that process is in execve() and closes a file there whose
+ * server does not answer. PID/status waits for nobody.
  */
 
 #include <stdbool.h>
@@ -32,6 +34,8 @@ bool proc_alive(const struct proc_id *id);
  * time to time then.
  */
 int proc_open(pid_t pid);
+/* What proc_open() gave says that the kernel has no such call, or a sandbox forbids it. */
+bool proc_lacks_call(int r);
 
 /*
  * Signal that very process, and no other one that has got its PID. 0; -ESRCH: it is gone, or a
@@ -40,6 +44,8 @@ int proc_open(pid_t pid);
  * that is: a mistake would take all other PIDs of the machine to be used up in between.
  */
 int proc_signal(const struct proc_id *id, int sig);
+/* Its second half, for who has seen in another way whose pidfd that is; fd < 0: to the PID. */
+int proc_signal_fd(int fd, pid_t pid, int sig);
 
 /* Parent of pid, or -ESRCH / -errno. */
 pid_t proc_parent(pid_t pid);

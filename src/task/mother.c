@@ -86,7 +86,7 @@ static uint32_t end_orphans(struct ender *en, int sig)
 {
 	struct tree t = { 0 };
 
-	if (tree_scan(&t) == 0) {
+	if (tree_glance(&t) == 0) {
 		tree_keep_orphans(&t, getpid());
 		ender_pass(en, &t, sig);
 	}

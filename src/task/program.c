@@ -24,6 +24,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/nofile.h"
 #include "base/str.h"
 #include "task/rundir.h"
 #include "task/shproto.h"
@@ -277,9 +278,18 @@ static bool set_up(const struct child *c)
 	/* 0 to 2 are open in every shim, so null is above them. */
 	if (null < 0 || dup2(null, 0) < 0 || dup2(c->log_fd, 1) < 0 || dup2(c->log_fd, 2) < 0)
 		return false;
-	(void)close(null);
 	(void)umask((mode_t)c->spec->umask);
 	return setsid() >= 0;
+}
+
+/*
+ * execve() would close them as well. But where a file server does not answer that takes as long as
+ * it likes, and newer kernels let whoever reads the /proc/PID/stat of a process wait until it is
+ * through its execve(): ps(1), and every program that looks for processes, on the whole machine.
+ */
+static void close_rest(void)
+{
+	nofile_close(STDERR_FILENO + 1, UINT_MAX);
 }
 
 static int run_child(void *arg)
@@ -296,6 +306,7 @@ static int run_child(void *arg)
 	c->step = STEP_CWD;
 	if (chdir(c->spec->cwd) < 0)
 		goto fail;
+	close_rest();
 	c->step = STEP_EXEC;
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);

@@ -665,11 +665,10 @@ static bool looks_at_log(const struct shim *sh)
 
 static void tell_leader(struct shim *sh)
 {
-	struct tree_proc p = { 0 };
-
 	/* A child of ours that was not waited for: the PID is its own. */
-	if (!sh->told && proc_identify(sh->leader, &p.id) == 0 &&
-	    tree_signal(&p, sh->stop_signal) == 0)
+	const struct tree_proc p = { .id.pid = sh->leader, .parent = getpid() };
+
+	if (!sh->told && tree_signal(&p, sh->stop_signal) == 0)
 		(void)tree_signal(&p, SIGCONT);
 	sh->told = true;
 }
@@ -679,7 +678,7 @@ static void pass_over_tree(struct shim *sh)
 	struct tree t = { 0 };
 	bool killing = sh->state == SHIM_KILLING;
 
-	if (tree_scan(&t) == 0) {
+	if (tree_glance(&t) == 0) {
 		tree_keep_below(&t, getpid());
 		ender_pass(&sh->ender, &t, killing ? SIGKILL : sh->stop_signal);
 	}

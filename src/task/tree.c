@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * One scan reads /proc/PID/stat of every process: parent, session and start time in one line that
- * never waits for the process. Everything else is done on that picture. It is sorted, so that a
- * parent is found by bisection, and each process is judged once (the marks), however deep the tree.
+ * One scan reads /proc/PID/stat of every process, with parent, session and start time in one line;
+ * a glance reads PID/status, which has less and never waits. Everything else is done on that
+ * picture. It is sorted, so that a parent is found by bisection, and each process is judged once
+ * (the marks), however deep the tree.
  *
  * Callers: the shim (its own descendants), the agent (orphans of a shim that was killed), sweep.
  */
@@ -80,6 +81,56 @@ static int read_stat(int proc_fd, pid_t pid, struct tree_proc *ret)
 	return n < 0 ? (int)n : tree_parse_stat(buf, pid, ret);
 }
 
+/* The text behind a key at the beginning of a line, or NULL. */
+static const char *line_of(const char *text, const char *key)
+{
+	size_t len = strlen(key);
+
+	for (const char *p = text; p; p = strchr(p, '\n')) {
+		p += *p == '\n';
+		if (strncmp(p, key, len) == 0)
+			return p + len;
+	}
+	return NULL;
+}
+
+/* A name has no line of its own in it: the kernel writes the end of a line as \n. */
+int tree_parse_status(const char *text, pid_t pid, struct tree_proc *ret)
+{
+	const char *name = line_of(text, "Name:\t"), *state = line_of(text, "State:\t"),
+		   *parent = line_of(text, "PPid:\t"), *session = line_of(text, "NSsid:\t");
+	struct tree_proc p = { .id.pid = pid };
+
+	if (!name || !state || !*state || !parent || sscanf(parent, "%d", &p.parent) != 1)
+		return -EIO;
+	/* It stands behind the groups, which can be more than is read. */
+	if (session && sscanf(session, "%d", &p.session) != 1)
+		p.session = 0;
+	p.state = *state;
+	(void)str_print(p.comm, sizeof(p.comm), "%.*s", (int)strcspn(name, "\n"), name);
+	(void)utf8_clean(p.comm);
+	*ret = p;
+	return 0;
+}
+
+#define STATUS_MAX 4096 /* what is needed of it stands in front */
+
+static ssize_t read_status_text(pid_t pid, char *buf)
+{
+	char path[32];
+
+	(void)str_print(path, sizeof(path), "/proc/%d/status", (int)pid);
+	return read_at(AT_FDCWD, path, buf, STATUS_MAX);
+}
+
+static int read_status(int proc_fd, pid_t pid, struct tree_proc *ret)
+{
+	char buf[STATUS_MAX];
+	ssize_t n = read_status_text(pid, buf);
+
+	return n < 0 ? (int)n : tree_parse_status(buf, pid, ret);
+}
+
 static int by_pid(const void *a, const void *b)
 {
 	pid_t x = ((const struct tree_proc *)a)->id.pid, y = ((const struct tree_proc *)b)->id.pid;
@@ -96,7 +147,9 @@ static void add(struct tree *t, const struct tree_proc *p)
 	t->procs[t->n++] = *p;
 }
 
-int tree_scan(struct tree *t)
+typedef int (*read_fn)(int proc_fd, pid_t pid, struct tree_proc *ret);
+
+static int take_picture(struct tree *t, read_fn read_one)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *d;
@@ -111,7 +164,7 @@ int tree_scan(struct tree *t)
 
 		if (str_to_u64(d->d_name, &pid) != 0)
 			continue;
-		r = read_stat(dirfd(dir), (pid_t)pid, &p);
+		r = read_one(dirfd(dir), (pid_t)pid, &p);
 		if (is_no_answer(r))
 			break;
 		if (r == 0)
@@ -124,6 +177,16 @@ int tree_scan(struct tree *t)
 	if (t->n)
 		qsort(t->procs, t->n, sizeof(*t->procs), by_pid);
 	return 0;
+}
+
+int tree_scan(struct tree *t)
+{
+	return take_picture(t, read_stat);
+}
+
+int tree_glance(struct tree *t)
+{
+	return take_picture(t, read_status);
 }
 
 const struct tree_proc *tree_find(const struct tree *t, pid_t pid)
@@ -228,12 +291,9 @@ bool tree_parse_env(const char *env, size_t len, const char *name_value)
  * would be root where it must not be read. */
 static int is_of(pid_t pid, uid_t user)
 {
-	char path[48], buf[1024];
+	char buf[STATUS_MAX];
 	uid_t uid;
-
-	(void)str_print(path, sizeof(path), "/proc/%d/status", (int)pid);
-
-	ssize_t n = read_at(AT_FDCWD, path, buf, sizeof(buf));
+	ssize_t n = read_status_text(pid, buf);
 
 	if (n < 0)
 		return is_no_answer((int)n) ? (int)n : 0;
@@ -363,10 +423,35 @@ void tree_clear(struct tree *t)
 	*t = (struct tree){ 0 };
 }
 
+/* Of a glance. A child of whoever is a parent in the tree is in the tree as well. */
+static int signal_child(const struct tree_proc *p, int sig)
+{
+	cleanup_fd int fd = proc_open(p->id.pid);
+	char buf[STATUS_MAX];
+	struct tree_proc now;
+	uid_t uid;
+
+	if (fd < 0 && !proc_lacks_call(fd))
+		return fd;
+	/* From here a descriptor is one process; which one is seen now. */
+	ssize_t n = read_status_text(p->id.pid, buf);
+
+	if (n < 0)
+		return is_no_answer((int)n) ? (int)n : -ESRCH;
+	if (tree_parse_status(buf, p->id.pid, &now) < 0 || !tree_parse_user(buf, &uid) ||
+	    now.state == 'Z' || now.state == 'X')
+		return -ESRCH;
+	if (now.parent != p->parent)
+		return -EAGAIN;
+	return uid == getuid() ? proc_signal_fd(fd, p->id.pid, sig) : -EPERM;
+}
+
 int tree_signal(const struct tree_proc *p, int sig)
 {
 	if (p->id.pid <= 1 || p->id.pid == getpid())
 		return -EPERM;
+	if (!p->id.start)
+		return signal_child(p, sig);
 
 	int r = is_of(p->id.pid, getuid());
 

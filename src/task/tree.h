@@ -31,10 +31,11 @@
 #include "base/proc.h"
 
 struct tree_proc {
-	struct proc_id id;
+	struct proc_id id; /* its start is 0 in a glance */
 	pid_t parent;
 	pid_t session;
-	int tty;    /* controlling terminal of its session as a device number, 0: none */
+	int tty; /* controlling terminal of its session as a device number, 0: none; not in a glance
+		  */
 	char state; /* R, S, D, Z, ... */
 	char comm[16];
 };
@@ -51,11 +52,22 @@ struct tree {
 int tree_parse_stat(char *text, pid_t pid, struct tree_proc *ret);
 /* PID/status: the real user; false: it does not say. */
 bool tree_parse_user(const char *text, uid_t *ret);
+/* PID/status, all that is in a glance; 0 or -EIO. */
+int tree_parse_status(const char *text, pid_t pid, struct tree_proc *ret);
 /* PID/environ, len bytes and a NUL. */
 bool tree_parse_env(const char *env, size_t len, const char *name_value);
 
-/* Replace what is in t by all processes of the node, threads not counted. 0 or -errno. */
+/* Replace what is in t by all processes of the node, threads not counted. 0 or -errno. It can wait:
+ * see tree_glance(). */
 int tree_scan(struct tree *t);
+
+/*
+ * The same for who must never wait: an event loop that has to end a task in time. PID/stat waits,
+ * in newer kernels, for a process that is in execve() and closes a file there whose server does not
+ * answer, whoever's that process is; PID/status waits for nobody. It has no start time and no
+ * terminal, and no session before Linux 4.1 (0).
+ */
+int tree_glance(struct tree *t);
 
 /* Keep what descends from root; root itself is not kept. */
 void tree_keep_below(struct tree *t, pid_t root);
@@ -83,7 +95,7 @@ void tree_clear(struct tree *t);
 /*
  * Signal that very process, as proc_signal() does. 0; -ESRCH: it is gone, or a zombie, or its PID
  * belongs to another now; -EPERM: it runs as another user, so it is not ours to signal (sudo, a
- * daemon).
+ * daemon). One of a glance is told by its parent: -EAGAIN where it has another one by now.
  */
 int tree_signal(const struct tree_proc *p, int sig);
 

@@ -4,9 +4,11 @@
 "stopped": whoever asks can be killed while it waits, as with most of what NFS does. Names of operations: whoever
 asks can only wait.
 """
+import contextlib
 import os
 import pathlib
 import signal
+import subprocess
 import time
 
 import pytest
@@ -137,6 +139,68 @@ def test_start_in_a_directory_that_hangs(drv, fs):  # noqa: F811
     drv.wait("started", late)
     drv.say(f"stop {late} 15 100 0")
     assert drv.wait("ended", late)["cause"] == "stop"
+
+
+def can_be_seen(pid):
+    """Whether /proc tells of it at once, in a process that can be left behind."""
+    with subprocess.Popen(["cat", f"/proc/{pid}/stat"], stdout=subprocess.PIPE) as cat:
+        try:
+            return bool(cat.communicate(timeout=2)[0])
+        except subprocess.TimeoutExpired:
+            cat.kill()
+            return False
+
+
+def children(pid):
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):
+            if f"\nPPid:\t{pid}\n" in path.read_text():
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("way", ["hang", "stuck"])
+def test_a_log_that_cannot_be_closed(drv, fs, tmp_path, way):  # noqa: F811
+    """The first process hangs before its program, where it can be ended and seen; fenced, it never comes to it."""
+    t, ran = unique("close"), tmp_path / "ran"
+    spool = fs.path / "spool"
+    for path in spool / "agents/other", spool / "running/claim", spool / "tmp/x":
+        path.parent.mkdir(parents=True)
+        path.touch()
+    drv.start(t, "sh", "-c", f"echo ran >> {ran}; sleep 60", log=fs.path / f"{t}.log", go=False, beat_dir=str(spool),
+              beat_file="agents/beat", beat_agent="n1", claim="running/claim", beat_ms=200, promise_ms=2000)
+    shim = drv.wait("prepared", t)["pid"]
+    fs.rule("flush", way)
+    try:
+        drv.say(f"go {t}")
+        hung = Stopwatch()
+        pid = must_come(lambda: children(shim))[0]
+        assert can_be_seen(pid)
+        ours_never_waits(shim, 1)
+        assert drv.wait("ended", t, timeout=5)["cause"] == "fenced"
+        assert hung.took() < 3
+    finally:
+        fs.clear()
+    must_come(lambda: not proc_exists(shim))
+    assert not ran.exists()
+
+
+def test_a_strangers_process_that_hangs_in_its_execve(drv, fs):  # noqa: F811
+    """Whoever reads the /proc/PID/stat of that one waits, on newer kernels. The shim of another task does not."""
+    t = unique("limit")
+    fs.rule("flush", "hang")
+    stranger = subprocess.Popen([  # its file is closed by execve()
+        "python3", "-c", "import os, sys; f = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY); os.execv('/bin/true', ['true'])",
+        str(fs.path / "file")])
+    try:
+        must_come(lambda: "request_wait_answer" in pathlib.Path(f"/proc/{stranger.pid}/wchan").read_text() or
+                  pathlib.Path(f"/proc/{stranger.pid}/wchan").read_text() == "0")
+        drv.start(t, "sleep", "60", timeout_ms=300, grace_ms=200)
+        assert drv.wait("ended", t, timeout=5)["cause"] == "timeout"
+    finally:
+        fs.clear()
+        stranger.wait(HANG)
 
 
 @pytest.mark.parametrize("way", WAYS)

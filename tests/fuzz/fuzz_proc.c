@@ -45,10 +45,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	cleanup_free char *text = copy_of(data, size), *lines = copy_of(data, size);
 	char cgroup[64] = "";
+	struct tree_proc p;
 	uid_t uid;
 
 	read_stat(data, size);
 	(void)tree_parse_user(text, &uid);
+	(void)tree_parse_status(text, 1, &p);
 	if (tree_parse_env(text, size, "A=1") && !memmem(text, size, "A=1", 3))
 		abort();
 	if (proc_parse_cgroup(lines, cgroup, sizeof(cgroup)) == 0 &&

@@ -90,6 +90,75 @@ static void a_signal_goes_to_that_process_only(void **state)
 	tree_clear(&t);
 }
 
+/* Of a glance a process is known by its parent. */
+static void a_glance_has_no_start(void **state)
+{
+	pid_t pid = child();
+	struct tree t = { 0 }, scan = { 0 };
+
+	assert_int_equal(tree_glance(&t), 0);
+	assert_int_equal(tree_scan(&scan), 0);
+
+	struct tree_proc p = *tree_find(&t, pid), wrong = p;
+	const struct tree_proc *same = tree_find(&scan, pid);
+
+	assert_int_equal(p.id.start, 0);
+	assert_int_equal(p.parent, getpid());
+	assert_int_equal(p.session, same->session);
+	assert_string_equal(p.comm, same->comm);
+	wrong.parent = 1;
+	assert_int_equal(tree_signal(&wrong, SIGKILL), -EAGAIN);
+	assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+	tree_keep_below(&t, getpid());
+	assert_int_equal(t.n, 1);
+	assert_int_equal(tree_signal(&t.procs[0], SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(tree_signal(&p, SIGKILL), -ESRCH);
+	tree_clear(&t);
+	tree_clear(&scan);
+}
+
+static void a_status_is_read_as_it_is_written(void **state)
+{
+	static const struct {
+		const char *text;
+		int r;
+		struct tree_proc want;
+	} cases[] = {
+		{ "Name:\ta) b\nUmask:\t0022\nState:\tD (disk sleep)\nPid:\t7\nPPid:\t5\nNSsid:\t3\t1\n",
+		  0,
+		  { .parent = 5, .session = 3, .state = 'D', .comm = "a) b" } },
+		{ "Name:\tx\nState:\tR (running)\nPPid:\t1\nGroups:\t1 2 3",
+		  0,
+		  { .parent = 1, .state = 'R', .comm = "x" } },
+		{ "Name:\tx\nState:\tR\nPPid:\t1\nNSsid:\t",
+		  0,
+		  { .parent = 1, .state = 'R', .comm = "x" } },
+		{ "Name:\tPPid:\t4\nState:\tR\nPPid:\t1\n",
+		  0,
+		  { .parent = 1, .state = 'R', .comm = "PPid: 4" } },
+		{ "Name:\tx\nState:\tR\n", -EIO, { .parent = 0 } },
+		{ "Name:\tx\nPPid:\t1\n", -EIO, { .parent = 0 } },
+		{ "State:\tR\nPPid:\t1\n", -EIO, { .parent = 0 } },
+		{ "Name:\tx\nState:\tR\nPPid:\tx\n", -EIO, { .parent = 0 } },
+		{ "Name:\tx\nState:\t", -EIO, { .parent = 0 } },
+		{ "", -EIO, { .parent = 0 } },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct tree_proc p = { 0 };
+
+		assert_int_equal(tree_parse_status(cases[i].text, 7, &p), cases[i].r);
+		if (cases[i].r < 0)
+			continue;
+		assert_int_equal(p.id.pid, 7);
+		assert_int_equal(p.parent, cases[i].want.parent);
+		assert_int_equal(p.session, cases[i].want.session);
+		assert_int_equal(p.state, cases[i].want.state);
+		assert_string_equal(p.comm, cases[i].want.comm);
+	}
+}
+
 static void an_ender_tells_each_once(void **state)
 {
 	pid_t pid = child();
@@ -155,6 +224,8 @@ int main(void)
 		cmocka_unit_test(descent_is_found_whatever_the_order),
 		cmocka_unit_test(nobody_descends_from_who_is_gone),
 		cmocka_unit_test(a_signal_goes_to_that_process_only),
+		cmocka_unit_test(a_glance_has_no_start),
+		cmocka_unit_test(a_status_is_read_as_it_is_written),
 		cmocka_unit_test(an_ender_tells_each_once),
 		cmocka_unit_test(what_cannot_be_seen_is_not_gone),
 	};
