@@ -191,9 +191,9 @@ static bool is_id(const struct task_name *n, uint64_t id, uint64_t element)
 /* "./my train.sh" means what tenure submit made of it, my_train.sh. buf: SPEC_NAME_MAX + 1. */
 static const char *as_name(const char *word, char *buf)
 {
-	if (spec_is_task_name(word) || !word[strspn(word, ".-/ \t")])
+	if (ident_is_task_name(word) || !word[strspn(word, ".-/ \t")])
 		return word;
-	spec_make_name(word, buf);
+	ident_make_name(word, buf);
 	return buf;
 }
 
@@ -202,7 +202,7 @@ static int means(const struct task_name *n, const char *word, unsigned int flags
 {
 	uint64_t id, element;
 
-	if (name_parse_id(word, &id, &element) == 0)
+	if (ident_parse_id(word, &id, &element) == 0)
 		return is_id(n, id, element) ? 2 : 0;
 	if (strcmp(n->name, word) == 0)
 		return 2;
@@ -288,7 +288,7 @@ static int tell_ended(const struct spool *sp, const char *word, struct err *e)
 	char text[QUEUE_TEXT_MAX];
 	uint64_t element;
 
-	if (name_parse_id(word, &s.id, &element) < 0)
+	if (ident_parse_id(word, &s.id, &element) < 0)
 		s.id = 0;
 	if (find_ended(sp, &s, NULL) == 0)
 		return err_set(e, -ENOENT, "task %" PRIu64 " (%s) %s", p.name.id, p.name.name,
@@ -363,7 +363,7 @@ static int nothing_found(const struct spool *sp, const char *word, const struct 
 			word);
 	if (flags & QUEUE_TELL_ENDED && tell_ended(sp, word, e) < 0)
 		return -ENOENT;
-	if (name_parse_id(word, &id, &element) == 0)
+	if (ident_parse_id(word, &id, &element) == 0)
 		return no_such_id(sp, id, e);
 	for (size_t i = 0; i < all->n; i++)
 		names[i] = all->tasks[i].name.name;
@@ -542,7 +542,7 @@ static int find_active(const struct spool *sp, const char *word, struct queue_pl
 
 	if (r < 0)
 		return r;
-	if (m.n > 1 && name_parse_id(word, &id, &element) < 0) {
+	if (m.n > 1 && ident_parse_id(word, &id, &element) < 0) {
 		r = not_clear(word, &m, m.n, e);
 		free(m.tasks);
 		return r;
@@ -597,7 +597,7 @@ static int locate(const struct spool *sp, const char *typed, struct queue_place 
 		return err_set(e, -EINVAL,
 			       "one task is needed here, by its id or its name (tenure list shows "
 			       "them all)");
-	if (name_parse_id(word, &id, &element) == 0)
+	if (ident_parse_id(word, &id, &element) == 0)
 		return locate_id(sp, id, element, ret, e);
 	r = find_active(sp, word, ret, e);
 	if (r == -ENOENT && find_ended(sp, &s, NULL) == 0)

@@ -192,7 +192,7 @@ static void stop_meant(struct asked *a, const char *word)
 	json_t *task;
 	size_t i;
 
-	if (name_parse_id(word, &m.id, &m.element) < 0)
+	if (ident_parse_id(word, &m.id, &m.element) < 0)
 		m.id = 0;
 	json_array_foreach(a->tasks, i, task) stop_one(a, &m, task);
 	if (m.failed || (m.n && m.exact))

@@ -227,7 +227,7 @@ static int read_journal(void *data, const char *file, unsigned char type)
 	struct stat st;
 	int r;
 
-	if (!spec_is_name(file) || strlen(file) > NAME_AGENT_MAX)
+	if (!ident_is_name(file) || strlen(file) > NAME_AGENT_MAX)
 		return 0;
 	(void)str_print(path, sizeof(path), "%.60s/%s", b->dir, file);
 	j = journal_of(b, file);

@@ -23,14 +23,14 @@ void claimer_tool_name(const char *tool, const char *host, char ret[SPEC_NAME_MA
 		name = xasprintf("%s-%.*s-%08" PRIx32, tool, TOOL_HOST - 9, host,
 				 hash_fnv32(HASH_FNV32, host));
 	}
-	spec_make_name(name, ret);
+	ident_make_name(name, ret);
 }
 
 int claimer_self(const struct spool *sp, const char *agent, struct claimer *ret, struct err *e)
 {
 	struct claimer c = { .host = "" };
 
-	if (!spec_is_name(agent) || strlen(agent) > NAME_AGENT_MAX)
+	if (!ident_is_name(agent) || strlen(agent) > NAME_AGENT_MAX)
 		return err_set(e, -EINVAL, "\"%.80s\" is no name of an agent", agent);
 	(void)str_copy(c.agent, sizeof(c.agent), agent);
 	(void)str_copy(c.host, sizeof(c.host), sp->host);

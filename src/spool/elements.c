@@ -124,29 +124,29 @@ static int parse_parameter(const char *text, struct parameter *ret, struct err *
 }
 
 /* One before it gives values to the same name. */
-static bool is_repeated(const struct spool_spec *s, size_t i, size_t name_len)
+static bool is_repeated(const struct text_list *sweep, size_t i, size_t name_len)
 {
 	for (size_t j = 0; j < i; j++)
-		if (strncmp(s->sweep.texts[j], s->sweep.texts[i], name_len + 1) == 0)
+		if (strncmp(sweep->texts[j], sweep->texts[i], name_len + 1) == 0)
 			return true;
 	return false;
 }
 
-static int sweep_count(const struct spool_spec *s, uint64_t *ret, struct err *e)
+int sweep_count(const struct text_list *sweep, uint64_t *ret, struct err *e)
 {
 	uint64_t n = 1;
 
-	for (size_t i = 0; i < s->sweep.n; i++) {
+	for (size_t i = 0; i < sweep->n; i++) {
 		struct parameter p;
-		int r = parse_parameter(s->sweep.texts[i], &p, e);
+		int r = parse_parameter(sweep->texts[i], &p, e);
 
 		if (r < 0)
 			return r;
-		if (is_repeated(s, i, p.name_len))
+		if (is_repeated(sweep, i, p.name_len))
 			return err_set(e, -EINVAL,
 				       "sweep: \"%.*s\" is given twice; write all of its values "
 				       "behind one =",
-				       (int)p.name_len, s->sweep.texts[i]);
+				       (int)p.name_len, sweep->texts[i]);
 		n *= p.n; /* both at most a million */
 		if (p.n > SPEC_ELEMENTS_MAX || n > SPEC_ELEMENTS_MAX)
 			return err_set(e, -ERANGE, "sweep: more than %d combinations",
@@ -156,17 +156,9 @@ static int sweep_count(const struct spool_spec *s, uint64_t *ret, struct err *e)
 	return 0;
 }
 
-int elements_count(const struct spool_spec *s, uint64_t *ret, struct err *e)
+uint64_t element_index(const struct index_range *array, uint64_t element)
 {
-	if (s->sweep.n)
-		return sweep_count(s, ret, e);
-	*ret = s->array.set ? s->array.to - s->array.from + 1 : s->commands.n;
-	return 0;
-}
-
-uint64_t element_index(const struct spool_spec *s, uint64_t element)
-{
-	return s->array.set ? s->array.from + element - 1 : element;
+	return array->set ? array->from + element - 1 : element;
 }
 
 static void copy_value(const struct parameter *p, uint64_t k, char *value, size_t size)
@@ -185,21 +177,21 @@ static void copy_value(const struct parameter *p, uint64_t k, char *value, size_
 	(void)str_copy(value, len + 1 < size ? len + 1 : size, v);
 }
 
-bool element_parameter(const struct spool_spec *s, uint64_t element, size_t i,
+bool element_parameter(const struct text_list *sweep, uint64_t element, size_t i,
 		       char name[SPEC_NAME_MAX + 1], char *value, size_t value_size)
 {
 	uint64_t k = element - 1;
 	struct parameter p;
 
-	if (i >= s->sweep.n)
+	if (i >= sweep->n)
 		return false;
-	for (size_t j = s->sweep.n; j-- > i;) {
-		if (parse_parameter(s->sweep.texts[j], &p, NULL) < 0)
+	for (size_t j = sweep->n; j-- > i;) {
+		if (parse_parameter(sweep->texts[j], &p, NULL) < 0)
 			return false;
 		if (j > i)
 			k /= p.n;
 	}
-	(void)str_copy(name, p.name_len + 1, s->sweep.texts[i]);
+	(void)str_copy(name, p.name_len + 1, sweep->texts[i]);
 	copy_value(&p, k % p.n, value, value_size);
 	return true;
 }

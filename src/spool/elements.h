@@ -5,28 +5,31 @@
 /*
  * Tasks that are many: arrays, sweeps and lists of commands. The elements of task 42 are 42.1 to
  * 42.N, whatever the array's indices are; which index, parameters or command an element has is
- * computed from the spec and never stored.
+ * computed from what the task says and never stored.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
-#include "spool/spec.h"
+#include "base/textlist.h"
+#include "base/units.h"
+#include "spool/ident.h"
 
 #define SWEEP_PARAMETERS_MAX 16
 
-/* 0 in *ret: a single task. -EINVAL: a sweep that cannot be read; -ERANGE: too many. */
-int elements_count(const struct spool_spec *s, uint64_t *ret, struct err *e);
+/* The combinations of a sweep. -EINVAL: one that cannot be read; -ERANGE: too many. */
+int sweep_count(const struct text_list *sweep, uint64_t *ret, struct err *e);
 
 /* The array's index of an element (from 1); the element itself where there is no array. */
-uint64_t element_index(const struct spool_spec *s, uint64_t element);
+uint64_t element_index(const struct index_range *array, uint64_t element);
 
 /*
  * The i-th parameter of a sweep for an element: its name and value, both terminated. false behind
  * the last. The last parameter changes fastest.
  */
-bool element_parameter(const struct spool_spec *s, uint64_t element, size_t i,
+bool element_parameter(const struct text_list *sweep, uint64_t element, size_t i,
 		       char name[SPEC_NAME_MAX + 1], char *value, size_t value_size);
 
 /* Whether a variable of the environment can be called so: letters, digits and _, no digit first. */

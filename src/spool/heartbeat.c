@@ -157,8 +157,8 @@ static int look(void *data, const char *file, unsigned char type)
 	const struct each *each = data;
 
 	/* Those of claims have a comma, which no name has. */
-	return spec_is_name(file) && strlen(file) <= NAME_AGENT_MAX ? each->fn(each->data, file)
-								    : 0;
+	return ident_is_name(file) && strlen(file) <= NAME_AGENT_MAX ? each->fn(each->data, file)
+								     : 0;
 }
 
 int beat_each_agent(const struct spool *sp, beat_agent_fn fn, void *data, struct err *e)
@@ -172,7 +172,7 @@ char *beat_agent_name(const char *setting, const char *host, char *ret)
 {
 	char made[SPEC_NAME_MAX + 1];
 
-	spec_make_name(setting && setting[0] ? setting : host, made);
+	ident_make_name(setting && setting[0] ? setting : host, made);
 	return str_print(ret, NAME_AGENT_MAX + 1, "%.*s", NAME_AGENT_MAX, made);
 }
 

@@ -421,7 +421,7 @@ static int no_instance(const struct spool *sp, const char *root, struct err *e)
 int spool_open(const char *root, const char *instance, const struct spool_trust *trust,
 	       unsigned int flags, struct spool **ret, struct err *e)
 {
-	if (!spec_is_name(instance))
+	if (!ident_is_name(instance))
 		return err_set(e, -EINVAL,
 			       "\"%.80s\" is no name of an instance; use up to %d letters, digits "
 			       "and . _ + -",
@@ -535,7 +535,7 @@ int spool_instances(const char *root, struct text_list *ret, struct err *e)
 
 		(void)str_print(path, sizeof(path), "%s/" INSTANCE_FILE, de->d_name);
 		/* One into which we may not look is there all the same. */
-		if (spec_is_name(de->d_name) && strcmp(de->d_name, "lost+found") != 0 &&
+		if (ident_is_name(de->d_name) && strcmp(de->d_name, "lost+found") != 0 &&
 		    (faccessat(dirfd(d), path, F_OK, 0) == 0 || errno == EACCES))
 			text_list_add(ret, de->d_name);
 	}

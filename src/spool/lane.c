@@ -68,7 +68,7 @@ bool lane_is_paused(const struct spool *sp, const char *lane)
 {
 	char path[SPOOL_PATH_MAX];
 
-	return spec_is_task_name(lane) && !spool_is_gone(sp, pause_path(lane, path));
+	return ident_is_task_name(lane) && !spool_is_gone(sp, pause_path(lane, path));
 }
 
 char *lane_reason(const struct spool *sp, const char *lane)
@@ -103,7 +103,7 @@ static int each_one(void *data, const char *file, unsigned char type)
 {
 	const struct each *each = data;
 
-	return spec_is_task_name(file) ? each->fn(each->data, file) : 0;
+	return ident_is_task_name(file) ? each->fn(each->data, file) : 0;
 }
 
 int lanes_paused(const struct spool *sp, lane_fn fn, void *data, struct err *e)
@@ -174,8 +174,8 @@ void lane_owner_parse(const char *text, size_t len, char ret[NAME_AGENT_MAX + 1]
 
 	/* What is no name owns nothing. */
 	(void)str_copy(ret, NAME_AGENT_MAX + 1,
-		       agent && spec_is_name(agent) && strlen(agent) <= NAME_AGENT_MAX ? agent
-										       : "");
+		       agent && ident_is_name(agent) && strlen(agent) <= NAME_AGENT_MAX ? agent
+											: "");
 	json_decref(o);
 }
 

@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "spool/elements.h"
 
 #define ALL_TEXT "all"
 
@@ -72,7 +71,7 @@ void name_of_spec(const struct spool_spec *s, uint64_t id, struct task_name *ret
 				   .id = id,
 				   .gpus = s->gpus,
 				   .begin_s = (s->begin + NS_PER_S - 1) / NS_PER_S };
-	(void)elements_count(s, &ret->count, NULL);
+	(void)spec_count(s, &ret->count, NULL);
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++)
 		ret->flags |= flags[i].set ? flags[i].flag : 0;
 	(void)str_copy(ret->lane, sizeof(ret->lane), s->lane ? s->lane : "");
@@ -158,24 +157,6 @@ char *name_format(const struct task_name *n, char buf[NAME_FILE_MAX])
 	return buf;
 }
 
-/* A decimal number at *p, which is moved behind it. */
-static bool take_num(const char **p, uint64_t max, uint64_t *ret)
-{
-	const char *s = *p;
-	uint64_t v = 0;
-
-	if (*s < '0' || *s > '9')
-		return false;
-	for (; *s >= '0' && *s <= '9'; s++) {
-		v = v * 10 + (uint64_t)(*s - '0');
-		if (v > max)
-			return false;
-	}
-	*p = s;
-	*ret = v;
-	return true;
-}
-
 static bool take_flags(const char **p, unsigned int *ret)
 {
 	for (const char *letter; **p && **p != ','; (*p)++) {
@@ -197,7 +178,7 @@ static bool take_text(const char **p, const struct field *f, char *dst)
 	(void)memcpy(dst, *p, len);
 	dst[len] = '\0';
 	*p += len;
-	return f->letter == 'c' ? spec_is_name(dst) : spec_is_task_name(dst);
+	return f->letter == 'c' ? ident_is_name(dst) : ident_is_task_name(dst);
 }
 
 static bool take_field(const char **p, const struct field *f, struct task_name *n)
@@ -214,7 +195,7 @@ static bool take_field(const char **p, const struct field *f, struct task_name *
 		n->gpus = SPEC_ALL;
 		return true;
 	}
-	if (!take_num(p, NAME_ID_MAX, &num))
+	if (!ident_take_num(p, NAME_ID_MAX, &num))
 		return false;
 	if (f->letter == 'z')
 		n->exit = (unsigned int)num;
@@ -227,9 +208,9 @@ static bool parse_element(const char *p, struct task_name *ret)
 {
 	struct task_name n = { .id = 0 };
 
-	if (!take_num(&p, NAME_ID_MAX, &n.id) || *p++ != '.' ||
-	    !take_num(&p, SPEC_ELEMENTS_MAX, &n.element) || *p++ != ',' || *p++ != 'e' ||
-	    !take_num(&p, NAME_EPOCH_MAX, &n.epoch) || *p || !n.id || !n.element)
+	if (!ident_take_num(&p, NAME_ID_MAX, &n.id) || *p++ != '.' ||
+	    !ident_take_num(&p, SPEC_ELEMENTS_MAX, &n.element) || *p++ != ',' || *p++ != 'e' ||
+	    !ident_take_num(&p, NAME_EPOCH_MAX, &n.epoch) || *p || !n.id || !n.element)
 		return false;
 	*ret = n;
 	return true;
@@ -254,8 +235,8 @@ bool name_parse(const char *file, struct task_name *ret)
 		return false;
 	if (file[strspn(file, "0123456789")] == '.')
 		return parse_element(file, ret) && strcmp(name_format(ret, again), file) == 0;
-	if (!take_num(&p, SPEC_PRIORITY_MAX, &n.priority) || *p++ != ',' ||
-	    !take_num(&p, NAME_ID_MAX, &n.id))
+	if (!ident_take_num(&p, SPEC_PRIORITY_MAX, &n.priority) || *p++ != ',' ||
+	    !ident_take_num(&p, NAME_ID_MAX, &n.id))
 		return false;
 	for (size_t i = 0; i < ARRAY_LEN(fields) && *p == ','; i++) {
 		if (p[1] != fields[i].letter)
@@ -268,24 +249,6 @@ bool name_parse(const char *file, struct task_name *ret)
 		return false;
 	*ret = n;
 	return true;
-}
-
-int name_parse_id(const char *text, uint64_t *ret_id, uint64_t *ret_element)
-{
-	uint64_t id, element = 0;
-
-	if (!take_num(&text, NAME_ID_MAX, &id) || !id)
-		return -EINVAL;
-	if (*text == '.') {
-		text++;
-		if (!take_num(&text, SPEC_ELEMENTS_MAX, &element) || !element)
-			return -EINVAL;
-	}
-	if (*text)
-		return -EINVAL;
-	*ret_id = id;
-	*ret_element = element;
-	return 0;
 }
 
 int name_compare(const struct task_name *a, const struct task_name *b)

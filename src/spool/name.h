@@ -25,7 +25,6 @@
 
 #define NAME_FILE_MAX  256 /* with the NUL; NAME_MAX of Linux */
 #define NAME_AGENT_MAX 40
-#define NAME_ID_MAX    9999999999ULL
 #define NAME_EPOCH_MAX 999999999ULL /* a task that is tried ten times a second for years */
 
 /* Of a node, and of the time since its kernel has begun, as records name them. */
@@ -67,9 +66,6 @@ void name_of_spec(const struct spool_spec *s, uint64_t id, struct task_name *ret
 char *name_format(const struct task_name *n, char buf[NAME_FILE_MAX]);
 /* false: no name of a task file. */
 bool name_parse(const char *file, struct task_name *ret);
-
-/* "42", "42.7": 0 or -EINVAL. element is 0 in the first form. */
-int name_parse_id(const char *text, uint64_t *ret_id, uint64_t *ret_element);
 
 /* The planner's order: priority, then age. <0, 0, >0. */
 int name_compare(const struct task_name *a, const struct task_name *b);

@@ -89,7 +89,7 @@ static int read_tasks(const json_t *value, struct order *o, struct err *e)
 		const char *word = json_string_value(json_array_get(value, o->n));
 		struct order_task *t = &o->tasks[o->n];
 
-		if (!word || name_parse_id(word, &t->id, &t->element) < 0 ||
+		if (!word || ident_parse_id(word, &t->id, &t->element) < 0 ||
 		    t->element > SPEC_ELEMENTS_MAX)
 			return err_set(e, -EINVAL, "\"%.40s\" is no id", word ? word : "?");
 	}

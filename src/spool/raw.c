@@ -65,7 +65,7 @@ static int parse_script(const char *file, const char *text, size_t len, struct s
 
 	s->priority = leading_number(file, &rest);
 	s->raw = true;
-	spec_make_task_name(rest, name);
+	ident_make_task_name(rest, name);
 	s->name = xstrdup(name);
 
 	int r = spec_set_text(s, "script", text, e);
@@ -91,7 +91,7 @@ static int parse_json(const char *file, const char *text, size_t len, struct spo
 		cleanup_free char *called = xasprintf("%.*s", (int)stem, file);
 
 		free((*ret)->name);
-		spec_make_task_name(called, name);
+		ident_make_task_name(called, name);
 		(*ret)->name = xstrdup(name);
 	}
 	if (text[used + strspn(text + used, " \t\r\n")]) {

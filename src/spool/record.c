@@ -83,7 +83,7 @@ static void on_claim(struct task_history *h, struct spool_spec *spec, const json
 	h->claimer.proc.pid = get_pid(o);
 	h->claimer.proc.start = json_get_u64(o, "start");
 	json_get_text(o, "agent", h->claimer.agent, sizeof(h->claimer.agent));
-	if (!spec_is_name(h->claimer.agent)) /* it becomes part of paths */
+	if (!ident_is_name(h->claimer.agent)) /* it becomes part of paths */
 		h->claimer.agent[0] = '\0';
 	json_get_text(o, "host", h->claimer.host, sizeof(h->claimer.host));
 	json_get_text(o, "boot", h->claimer.boot, sizeof(h->claimer.boot));

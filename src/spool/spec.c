@@ -9,7 +9,6 @@
 
 #include "spool/spec.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -18,10 +17,8 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
-#include "base/utf8.h"
 #include "base/value.h"
 #include "spool/elements.h"
-#include "spool/name.h"
 
 static const char *const cleans[] = { "none", "gpu", "python", NULL };
 static const char *const rule_names[] = { "tenure", "compete", "compete-max", NULL };
@@ -168,58 +165,6 @@ static const struct spec_row *row_find(const char *key)
 		if (strcmp(rows[i].name, key) == 0)
 			return &rows[i];
 	return NULL;
-}
-
-bool spec_is_name(const char *text)
-{
-	size_t len = strnlen(text, SPEC_NAME_MAX + 1);
-
-	if (!len || len > SPEC_NAME_MAX || text[0] == '.' || text[0] == '-')
-		return false;
-	for (const char *p = text; *p; p++)
-		if (!isalnum((unsigned char)*p) && !strchr("._+-", *p))
-			return false;
-	return true;
-}
-
-void spec_make_name(const char *text, char ret[SPEC_NAME_MAX + 1])
-{
-	const char *slash = strrchr(text, '/');
-	const char *base = slash && slash[1] ? slash + 1 : text;
-
-	base += strspn(base, ".-/ \t");
-	(void)str_copy(ret, SPEC_NAME_MAX + 1, base[0] ? base : "task");
-	for (char *p = ret; *p; p++)
-		if ((unsigned char)*p >= 0x80 ||
-		    (!isalnum((unsigned char)*p) && !strchr("._+-", *p)))
-			*p = '_';
-}
-
-/* "232", "43.7", "all": what commands take for something else. */
-static bool is_word(const char *name)
-{
-	uint64_t id, element;
-
-	return name_parse_id(name, &id, &element) == 0 || strcmp(name, "all") == 0;
-}
-
-bool spec_is_task_name(const char *text)
-{
-	return utf8_is_name(text, SPEC_NAME_MAX);
-}
-
-void spec_make_task_name(const char *text, char ret[SPEC_NAME_MAX + 1])
-{
-	const char *slash = strrchr(text, '/');
-	cleanup_free char *plain = NULL;
-
-	utf8_make_name(slash && slash[1] ? slash + 1 : text, ret, SPEC_NAME_MAX);
-	if (!ret[0])
-		(void)str_copy(ret, SPEC_NAME_MAX + 1, "task");
-	if (!is_word(ret))
-		return;
-	plain = xstrdup(ret);
-	(void)str_print(ret, SPEC_NAME_MAX + 1, "task_%s", plain);
 }
 
 static void *field_of(struct spool_spec *s, const struct spec_row *row)
@@ -410,43 +355,25 @@ static int check_what(const struct spool_spec *s, struct err *e)
 	return 0;
 }
 
-static bool is_assignment(const char *word, size_t len)
-{
-	const char *eq = memchr(word, '=', len);
-
-	return eq > word && !memchr(word, '/', (size_t)(eq - word)) && word[0] != '\'' &&
-	       word[0] != '"';
-}
-
-void spec_make_command_name(const char *command, char ret[SPEC_NAME_MAX + 1])
-{
-	static const char blanks[] = " \t\n;&|()<>{}!";
-	const char *p = command + strspn(command, blanks);
-	size_t len = strcspn(p, blanks);
-
-	while (len && is_assignment(p, len)) {
-		p += len + strspn(p + len, blanks);
-		len = strcspn(p, blanks);
-	}
-	p += strspn(p, "'\"");
-	len = strcspn(p, " \t\n;&|()<>{}!'\"");
-
-	cleanup_free char *word = xasprintf("%.*s", (int)len, p);
-
-	spec_make_task_name(word, ret);
-}
-
 /* Of what is run, where nobody has said a name. */
 static void make_up_name(struct spool_spec *s)
 {
 	char name[SPEC_NAME_MAX + 1];
 
 	if (s->commands.n)
-		spec_make_command_name(s->commands.texts[0], name);
+		ident_make_command_name(s->commands.texts[0], name);
 	else
-		spec_make_task_name(s->argv.n ? s->argv.texts[0] : "task", name);
+		ident_make_task_name(s->argv.n ? s->argv.texts[0] : "task", name);
 	s->name = xstrdup(name);
 	s->unnamed = !s->argv.n;
+}
+
+int spec_count(const struct spool_spec *s, uint64_t *ret, struct err *e)
+{
+	if (s->sweep.n)
+		return sweep_count(&s->sweep, ret, e);
+	*ret = s->array.set ? s->array.to - s->array.from + 1 : s->commands.n;
+	return 0;
 }
 
 int spec_check(struct spool_spec *s, struct err *e)
@@ -460,7 +387,7 @@ int spec_check(struct spool_spec *s, struct err *e)
 	if (r == 0)
 		r = check_env(s, e);
 	if (r == 0)
-		r = elements_count(s, &count, e);
+		r = spec_count(s, &count, e);
 	if (r == 0 && s->shared && !s->memory)
 		r = err_set(e, -EINVAL, "shared: say with memory how much it needs on a device");
 	if (r == 0 && !s->name)
@@ -470,7 +397,7 @@ int spec_check(struct spool_spec *s, struct err *e)
 
 static int check_word(const char *key, const char *name, struct err *e)
 {
-	if (!name || !is_word(name))
+	if (!name || !ident_is_word(name))
 		return 0;
 	if (strcmp(name, "all") == 0)
 		return err_set(e, -EINVAL, "%s: \"all\" means every task; take another name", key);

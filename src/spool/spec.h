@@ -25,14 +25,13 @@
 #include "base/err.h"
 #include "base/textlist.h"
 #include "base/value.h"
+#include "spool/ident.h"
 
 #define SPEC_VERSION	  1
 #define SPEC_FILE_MAX	  (64UL << 20) /* bytes of a task file that is read */
 #define SPEC_SCRIPT_MAX	  (8UL << 20)
 #define SPEC_TEXT_MAX	  VALUE_TEXT_MAX
 #define SPEC_LIST_MAX	  VALUE_LIST_MAX
-#define SPEC_ELEMENTS_MAX 1000000
-#define SPEC_NAME_MAX	  64
 #define SPEC_PRIORITY_MAX 99999
 #define SPEC_PRIORITY	  500
 #define SPEC_GPUS_MAX	  1024
@@ -119,6 +118,9 @@ int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, st
  * no good task.
  */
 int spec_read(const char *text, size_t len, struct spool_spec **ret, size_t *used, struct err *e);
+/* How many elements it has; 0: it is a single task. -EINVAL: a sweep that cannot be read; -ERANGE:
+ * too many. */
+int spec_count(const struct spool_spec *s, uint64_t *ret, struct err *e);
 /* What no key can check alone; a missing name is made from what is run. */
 int spec_check(struct spool_spec *s, struct err *e);
 /* What a task is refused for that is submitted now, while one that is in a queue stays one: a name
@@ -128,19 +130,5 @@ int spec_check_new(const struct spool_spec *s, struct err *e);
 json_t *spec_json(const struct spool_spec *s);
 /* One line with its newline. NULL with e when a text is not UTF-8. The caller frees it. */
 char *spec_text(const struct spool_spec *s, struct err *e);
-
-/* Of an agent or an instance: [A-Za-z0-9._+-], 1 to 64 of them, the first one no dot or dash. */
-bool spec_is_name(const char *text);
-/* Any text as such a name (a path's last part, other characters as _); never empty. */
-void spec_make_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
-
-/* Names of tasks and lanes may have letters of any script: utf8_is_name(). */
-bool spec_is_task_name(const char *text);
-/* Any text as one, and nothing that a command takes for an id or for all tasks. */
-void spec_make_task_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
-
-/* The program of a shell's command as such a name, as far as that can be seen: the first word that
- * sets no variable, without quotes. */
-void spec_make_command_name(const char *command, char ret[SPEC_NAME_MAX + 1]);
 
 #endif

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < f.n; i++) {
 		struct spool_spec *s = import_spec(&f.blocks[i], &set, "/w", "/n", "/s");
 
-		if (!f.blocks[i].commands.n || !s->script || !spec_is_task_name(s->name))
+		if (!f.blocks[i].commands.n || !s->script || !ident_is_task_name(s->name))
 			abort();
 		(void)spec_free(s);
 	}

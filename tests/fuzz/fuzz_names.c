@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	read_task(file);
 	read_lane(file);
 	read_raw(file);
-	if (name_parse_id(file, &id, &element) == 0 && (!id || id > NAME_ID_MAX))
+	if (ident_parse_id(file, &id, &element) == 0 && (!id || id > NAME_ID_MAX))
 		abort();
 	return 0;
 }

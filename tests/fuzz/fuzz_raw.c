@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 		return 0;
 	}
-	if (!s->name || !spec_is_task_name(s->name) || s->priority > SPEC_PRIORITY_MAX)
+	if (!s->name || !ident_is_task_name(s->name) || s->priority > SPEC_PRIORITY_MAX)
 		abort();
 	if (spec_check_new(s, NULL) == 0) {
 		cleanup_free char *json = spec_text(s, NULL);

@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	text[size] = '\0';
 	read_beat(text, size);
 	lane_owner_parse(text, size, agent);
-	if (agent[0] && !spec_is_name(agent))
+	if (agent[0] && !ident_is_name(agent))
 		abort();
 	if (spool_parse_instance("/q/default", text, size, &trusts_all, &e) < 0 &&
 	    (trusts_all || !e.text[0]))

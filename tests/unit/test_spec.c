@@ -196,21 +196,21 @@ static void test_elements(void **state)
 
 	assert_int_equal(
 		parse("{\"script\":\"x\",\"sweep\":[\"lr=0.1,0.01,\",\"seed=5..6\"]}", &s, &e), 0);
-	assert_int_equal(elements_count(s, &n, &e), 0);
+	assert_int_equal(spec_count(s, &n, &e), 0);
 	assert_int_equal(n, 6);
-	assert_true(element_parameter(s, 4, 0, name, value, sizeof(value)));
+	assert_true(element_parameter(&s->sweep, 4, 0, name, value, sizeof(value)));
 	assert_string_equal(name, "lr");
 	assert_string_equal(value, "0.01");
-	assert_true(element_parameter(s, 4, 1, name, value, sizeof(value)));
+	assert_true(element_parameter(&s->sweep, 4, 1, name, value, sizeof(value)));
 	assert_string_equal(value, "6");
-	assert_true(element_parameter(s, 5, 0, name, value, sizeof(value)));
+	assert_true(element_parameter(&s->sweep, 5, 0, name, value, sizeof(value)));
 	assert_string_equal(value, "");
-	assert_false(element_parameter(s, 5, 2, name, value, sizeof(value)));
+	assert_false(element_parameter(&s->sweep, 5, 2, name, value, sizeof(value)));
 	(void)spec_free(s);
 	assert_int_equal(parse("{\"script\":\"x\",\"array\":\"10-19\"}", &s, &e), 0);
-	assert_int_equal(elements_count(s, &n, &e), 0);
+	assert_int_equal(spec_count(s, &n, &e), 0);
 	assert_int_equal(n, 10);
-	assert_int_equal(element_index(s, 1), 10);
+	assert_int_equal(element_index(&s->array, 1), 10);
 	(void)spec_free(s);
 }
 
@@ -250,7 +250,7 @@ static int count_sweep(const char *const *texts, size_t n_texts, uint64_t *ret, 
 	for (size_t i = 0; i < n_texts && texts[i]; i++)
 		text_list_add(&s->sweep, texts[i]);
 	*e = (struct err)ERR_INIT;
-	r = elements_count(s, ret, e);
+	r = spec_count(s, ret, e);
 	(void)spec_free(s);
 	return r;
 }
@@ -397,8 +397,8 @@ static void test_made_names(void **state)
 	char name[SPEC_NAME_MAX + 1];
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		spec_make_name(cases[i][0], name);
-		assert_true(spec_is_name(name));
+		ident_make_name(cases[i][0], name);
+		assert_true(ident_is_name(name));
 		if (i < 7)
 			assert_string_equal(name, cases[i][1]);
 	}

@@ -249,7 +249,7 @@ static void test_names_of_tools(void **state)
 	claimer_tool_name("resume", "training-cluster-a100-80g-worker-10", one);
 	claimer_tool_name("resume", "training-cluster-a100-80g-worker-11", two);
 	assert_true(strcmp(one, two) != 0);
-	assert_true(spec_is_name(one) && strlen(one) <= NAME_AGENT_MAX);
+	assert_true(ident_is_name(one) && strlen(one) <= NAME_AGENT_MAX);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)

@@ -56,7 +56,7 @@ static void add_parameters(struct text_list *l, const struct spool_spec *spec, u
 	cleanup_free char *value = xmalloc(VALUE_MAX);
 	char name[SPEC_NAME_MAX + 1];
 
-	for (size_t i = 0; element_parameter(spec, element, i, name, value, VALUE_MAX); i++)
+	for (size_t i = 0; element_parameter(&spec->sweep, element, i, name, value, VALUE_MAX); i++)
 		add(l, name, value);
 }
 
@@ -77,7 +77,7 @@ static void make_env(struct job *j, const struct spool_spec *spec, uint64_t id,
 	add_number(&own, "TENURE_ATTEMPT", w->attempt);
 	add_number(&own, "TENURE_GPU_MEMORY", w->memory);
 	if (w->element)
-		add_number(&own, "TENURE_ARRAY_INDEX", element_index(spec, w->element));
+		add_number(&own, "TENURE_ARRAY_INDEX", element_index(&spec->array, w->element));
 	add_parameters(&own, spec, w->element);
 	if (w->by_index)
 		add(&own, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");

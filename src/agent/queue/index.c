@@ -215,7 +215,7 @@ static int check_count(const struct task_name *n, const struct spool_spec *spec,
 {
 	uint64_t count = 0;
 
-	if (elements_count(spec, &count, NULL) == 0 && count == n->count)
+	if (spec_count(spec, &count, NULL) == 0 && count == n->count)
 		return 0;
 	return err_set(e, -EINVAL, "by its file's name it has %llu elements, by what is in it %llu",
 		       (unsigned long long)n->count, (unsigned long long)count);

@@ -109,7 +109,7 @@ static int find(struct vouching *v, struct err *e)
 	p = peers_find(&v->peers, v->agent);
 	if (p)
 		v->last = p->beat;
-	if (!p && !spec_is_name(v->agent)) {
+	if (!p && !ident_is_name(v->agent)) {
 		r = unknown(v, &all, e);
 		free(all.tasks);
 		return r;

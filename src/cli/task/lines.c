@@ -228,7 +228,7 @@ static int set_command(struct spool_spec *s, const char *command)
 		text_list_add(&s->argv, shell[i]);
 	text_list_add(&s->argv, command);
 	if (!s->name) {
-		spec_make_command_name(command, name);
+		ident_make_command_name(command, name);
 		s->name = xstrdup(name);
 	}
 	return 0;

@@ -163,7 +163,7 @@ static int change_word(struct change *c, const char *word, struct err *e)
 	uint64_t id, element;
 	int r = TRANSIT_GONE;
 
-	if (name_parse_id(word, &id, &element) == 0 && element)
+	if (ident_parse_id(word, &id, &element) == 0 && element)
 		return err_set(e, -EINVAL,
 			       "%s is an element; its priority and pauses are those of task "
 			       "%" PRIu64 " as a whole",
@@ -188,7 +188,7 @@ static bool is_lane(const struct spool *sp, const char *word)
 	uint64_t id, element;
 	bool found = lane_is_paused(sp, word);
 
-	if (name_parse_id(word, &id, &element) == 0 || !spec_is_task_name(word) ||
+	if (ident_parse_id(word, &id, &element) == 0 || !ident_is_task_name(word) ||
 	    queue_all(sp, &all, NULL) < 0)
 		return false;
 	for (size_t i = 0; i < all.n && !found; i++)
@@ -341,7 +341,7 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 	c->all = all;
 	if (!all && is_lane(c->sp, word))
 		return pause_named_lane(c, word, e);
-	if (!all && c->paused && spec_is_task_name(word) && !names_task(c->sp, word) &&
+	if (!all && c->paused && ident_is_task_name(word) && !names_task(c->sp, word) &&
 	    queue_was_lane(c->sp, word))
 		return pause_lane(c, word, e);
 	if (all && !c->paused)

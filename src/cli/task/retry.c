@@ -240,7 +240,7 @@ static int retry_word(struct retrying *rt, const char *word, struct err *e)
 		return r;
 	}
 	r = none = retry_one(rt, word, &inner);
-	if (none == -ENOENT && spec_is_task_name(word))
+	if (none == -ENOENT && ident_is_task_name(word))
 		r = retry_failed(rt, word, &n, &inner);
 	if (r == 0 && none == -ENOENT && !n)
 		r = none;

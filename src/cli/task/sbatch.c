@@ -34,7 +34,7 @@ static char *as_name(const char *value)
 {
 	char name[SPEC_NAME_MAX + 1];
 
-	spec_make_task_name(value, name);
+	ident_make_task_name(value, name);
 	return xstrdup(name);
 }
 

@@ -55,7 +55,7 @@ static bool is_ours(const struct spool *sp, const char *agent)
 {
 	char name[SPEC_NAME_MAX + 1];
 
-	spec_make_name(spool_host(sp), name);
+	ident_make_name(spool_host(sp), name);
 	return strncmp(name, agent, NAME_AGENT_MAX) == 0;
 }
 
@@ -283,7 +283,7 @@ static int stop_matching(struct stopping *s, const char *word, char found[QUEUE_
 {
 	struct queue_match m;
 	uint64_t id, element;
-	bool by_name = strcmp(word, "all") != 0 && name_parse_id(word, &id, &element) < 0;
+	bool by_name = strcmp(word, "all") != 0 && ident_parse_id(word, &id, &element) < 0;
 	unsigned int flags = QUEUE_LANES | QUEUE_TELL_ENDED | (found ? 0 : QUEUE_EXACT);
 	int first = 0, r = queue_find(s->sp, word, flags, &m, e);
 
@@ -312,7 +312,7 @@ int stop_word(struct stopping *s, const char *word, struct err *e)
 	uint64_t id, element;
 	int first, moved;
 
-	if (name_parse_id(word, &id, &element) == 0 && element)
+	if (ident_parse_id(word, &id, &element) == 0 && element)
 		return stop_element(s, id, element, e);
 	first = stop_matching(s, word, found, &moved, e);
 	/* When it has ended, the same word may be the beginning of another one's name. */

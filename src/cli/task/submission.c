@@ -89,7 +89,7 @@ static int take_script(struct spool_spec *s, const struct opts *o, const char *p
 		return standard ? err_sys(e, errno, "read standard input") : fd;
 	if (isatty(fd))
 		cmd_warn("note", "the script is read from here; Ctrl-D ends it");
-	spec_make_task_name(standard || !is_regular(fd) ? "script" : path, name);
+	ident_make_task_name(standard || !is_regular(fd) ? "script" : path, name);
 	r = fs_read_open(fd, shown, SPEC_SCRIPT_MAX, &s->script, &len, e);
 	(void)close(fd);
 	if (r < 0)

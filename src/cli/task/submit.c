@@ -15,7 +15,7 @@ static void print_id(const struct cmd_ctx *ctx, const struct spool_spec *s, uint
 {
 	uint64_t n = 0;
 
-	(void)elements_count(s, &n, NULL);
+	(void)spec_count(s, &n, NULL);
 	if (!opts_flag(ctx->opts, "json")) {
 		printf("%llu\n", (unsigned long long)id);
 		return;

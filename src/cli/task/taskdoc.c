@@ -257,13 +257,13 @@ static void add_own(const struct doc *d)
 	char name[SPEC_NAME_MAX + 1];
 	json_t *own = json_object();
 
-	for (size_t i = 0; element_parameter(spec, element, i, name, value, VALUE_MAX); i++)
+	for (size_t i = 0; element_parameter(&spec->sweep, element, i, name, value, VALUE_MAX); i++)
 		set(own, name, json_string(value));
 	if (json_object_size(own))
 		(void)json_object_set(d->o, "parameters", own);
 	json_decref(own);
 	if (spec->array.set)
-		set(d->o, "index", json_integer((json_int_t)element_index(spec, element)));
+		set(d->o, "index", json_integer((json_int_t)element_index(&spec->array, element)));
 	if (element <= spec->commands.n)
 		set(d->o, "command", json_string(spec->commands.texts[element - 1]));
 }

@@ -159,13 +159,13 @@ static int add_word(struct waited *w, const char *word, struct err *e)
 	struct err none = ERR_INIT;
 	int r = -ENOENT;
 
-	if (name_parse_id(word, &id, &element) < 0)
+	if (ident_parse_id(word, &id, &element) < 0)
 		r = queue_find(w->sp, word, QUEUE_LANES, &m, &none);
 	if (r == 0)
 		r = add_matching(w, &m, e);
 	else if (r == -ENOENT)
 		r = (r = queue_locate(w->sp, word, &p, &none)) < 0 ? r : add_place(w, &p, &none);
-	if (r == -ENOENT && spec_is_task_name(word) && queue_was_lane(w->sp, word)) {
+	if (r == -ENOENT && ident_is_task_name(word) && queue_was_lane(w->sp, word)) {
 		tell_lane_over(word);
 		r = 0;
 	} else if (r < 0 && none.text[0] && e) {

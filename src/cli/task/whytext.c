@@ -69,7 +69,7 @@ static bool read_file(const struct spool *sp, const struct queue_place *p, struc
 	int r = task_file_read(sp, p->path, ret, &e);
 
 	if (r == 0 && (!p->name.count ||
-		       (elements_count(ret->spec, &count, NULL) == 0 && count == p->name.count)))
+		       (spec_count(ret->spec, &count, NULL) == 0 && count == p->name.count)))
 		return true;
 	if (r == 0) {
 		task_file_clear(ret);
