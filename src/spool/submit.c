@@ -206,7 +206,7 @@ int submit_task_as(const struct spool *sp, const struct spool_spec *spec, uint64
 int submit_task(const struct spool *sp, const struct spool_spec *spec, uint64_t *ret_id,
 		struct err *e)
 {
-	uint64_t id;
+	uint64_t id = 0;
 	int r = submit_new_id(sp, &id, e);
 
 	if (r == 0)
