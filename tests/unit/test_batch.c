@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,52 +19,23 @@
 #include "spool/own.h"
 #include "spool/recover.h"
 #include "spool/scan.h"
-#include "spool/submit.h"
 #include "spool/transit.h"
+#include "spool_world.h"
 
 #define FAR 1000000 /* elements that a batch of three does not have */
 
-static char root[64];
 static struct spool *sp;
 static struct batch *b;
 static struct task_name name; /* of b */
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
-
-static void find(uint64_t id, struct task_name *ret)
-{
-	struct scan *s = scan_new(sp, 0);
-	const struct scan_task *t;
-
-	assert_int_equal(scan_update(s, NULL, NULL, NULL), 0);
-	t = scan_find(s, id, 0);
-	assert_non_null(t);
-	*ret = t->name;
-	(void)scan_free(s);
-}
-
-static uint64_t submit(const char *json)
-{
-	struct spool_spec *s = NULL;
-	struct err e = ERR_INIT;
-	uint64_t id = 0;
-	size_t used;
-
-	if (spec_read(json, strlen(json), &s, &used, &e) < 0 || submit_task(sp, s, &id, &e) < 0)
-		fail_msg("%s", e.text);
-	(void)spec_free(s);
-	return id;
-}
-
 static int setup(void **state)
 {
-	(void)str_copy(root, sizeof(root), "/tmp/tenure-batch-XXXXXX");
-	assert_non_null(mkdtemp(root));
-	assert_int_equal(spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL), 0);
-	find(submit("{\"script\":\"x\",\"array\":\"1-3\"}"), &name);
+	struct scan_task t;
+
+	assert_int_equal(spool_setup(state), 0);
+	sp = open_spool();
+	assert_true(get(sp, submit(sp, "{\"script\":\"x\",\"array\":\"1-3\"}"), &t));
+	name = t.name;
 	assert_int_equal(batch_open(sp, &name, "me", &b, NULL), 0);
 	return 0;
 }
@@ -74,10 +44,10 @@ static int teardown(void **state)
 {
 	b = batch_close(b);
 	sp = spool_close(sp);
-	return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return spool_teardown(state);
 }
 
-static void put(const char *path, const char *text)
+static void put_new(const char *path, const char *text)
 {
 	struct err e = ERR_INIT;
 
@@ -85,18 +55,10 @@ static void put(const char *path, const char *text)
 		fail_msg("%s", e.text);
 }
 
-static struct claimer self(void)
-{
-	struct claimer c;
-
-	assert_int_equal(claimer_self(sp, "me", &c, NULL), 0);
-	return c;
-}
-
 /* Whatever a caller asks of an element that the batch does not have. */
 static void check_outside(uint64_t element)
 {
-	struct claimer me = self();
+	struct claimer me = self(sp, "me");
 	struct claim c = { .name = { .id = name.id, .element = element }, .who = me };
 	struct spool_end end = { .result = RESULT_DONE };
 	const struct spool_again again = { .attempts = 1 };
@@ -114,10 +76,10 @@ static void check_outside(uint64_t element)
 			(unsigned long long)element);
 	assert_false(spool_exists(sp, c.path));
 	/* One that has run all the same leaves nothing behind. */
-	put(c.path, "");
+	put_new(c.path, "");
 	assert_int_equal(batch_end(b, NULL, &c, &end, &e), 0);
 	assert_false(spool_exists(sp, c.path));
-	put(c.path, "");
+	put_new(c.path, "");
 	assert_int_equal(batch_requeue(b, NULL, &c, &again, &e), 0);
 	assert_false(spool_exists(sp, c.path));
 }
@@ -134,7 +96,7 @@ static void test_outside(void **state)
 static void check_tool(uint64_t element, bool tool)
 {
 	struct task_history h = { .claimed = false };
-	struct claimer me = self();
+	struct claimer me = self(sp, "me");
 	cleanup_free char *text = NULL;
 	struct claim c;
 	size_t len;
@@ -157,7 +119,7 @@ static void test_claim_of_a_tool(void **state)
 /* The batch got another number of elements under our hands. */
 static void test_other_count(void **state)
 {
-	struct claimer me = self();
+	struct claimer me = self(sp, "me");
 	struct spool_end end = { .result = RESULT_DONE };
 	struct task_name other = name;
 	struct err e = ERR_INIT;
@@ -201,7 +163,7 @@ static void test_bad_journal(void **state)
 	(void)str_print(path, sizeof(path), "ends/%llu", (unsigned long long)name.id);
 	assert_int_equal(mkdirat(sp->fd, path, 0700), 0);
 	(void)str_print(path, sizeof(path), "ends/%llu/other", (unsigned long long)name.id);
-	put(path, lines);
+	put_new(path, lines);
 	assert_int_equal(batch_refresh(b, &e), 0);
 	assert_int_equal(batch_counts(b).waiting, 2);
 	assert_int_equal(batch_counts(b).failed, 1);
@@ -242,13 +204,13 @@ static void test_recover_outside(void **state)
 {
 	static const struct recover_calls dead = { .life = all_dead };
 	struct spool_end end = { .result = RESULT_DONE, .attempt = 1 };
-	struct claimer me = self();
+	struct claimer me = self(sp, "me");
 	struct recover_counts n;
 	struct endlog *ev = NULL;
 	struct err e = ERR_INIT;
 	struct claim c;
 
-	put("running/1.1000000,e0", "");
+	put_new("running/1.1000000,e0", "");
 	assert_int_equal(batch_claim(b, 1, &me, &c, &e), 0);
 	(void)str_copy(sp->boot, sizeof(sp->boot), "an-earlier-boot");
 	assert_int_equal(endlog_open(sp, "me", &ev, &e), 0);
@@ -257,7 +219,7 @@ static void test_recover_outside(void **state)
 	ev = endlog_close(ev);
 	sp = spool_close(sp);
 	b = batch_close(b);
-	assert_int_equal(spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL), 0);
+	sp = open_spool();
 	assert_int_equal(recover_run(sp, &me, NULL, &dead, &n, &e), 0);
 	assert_int_equal(n.problems + n.filed, 0);
 	assert_int_equal(n.requeued, 1);
@@ -281,7 +243,7 @@ static void test_edit(void **state)
 	static const char *const bad[] = { "{\"array\":\"1-900000\"}", "{\"array\":\"2-4\"}",
 					   "{\"array\":\"1-2\"}", "{\"sweep\":[\"a=1,2,3\"]}",
 					   "{\"commands\":[\"a\"]}" };
-	struct task_name single;
+	struct scan_task single;
 	struct err e = ERR_INIT;
 
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -290,9 +252,9 @@ static void test_edit(void **state)
 	}
 	assert_int_equal(edit(&name, "{\"array\":\"1-3%2\",\"memory\":\"1G\"}", &e), 0);
 	assert_true(name.count == 3 && name.flags == NAME_LIMIT);
-	find(submit("{\"argv\":[\"true\"]}"), &single);
-	assert_int_equal(edit(&single, "{\"array\":\"1-3\"}", &e), -EINVAL);
-	assert_int_equal(edit(&single, "{\"gpus\":2}", &e), 0);
+	assert_true(get(sp, submit(sp, "{\"argv\":[\"true\"]}"), &single));
+	assert_int_equal(edit(&single.name, "{\"array\":\"1-3\"}", &e), -EINVAL);
+	assert_int_equal(edit(&single.name, "{\"gpus\":2}", &e), 0);
 }
 
 /* What runs, and before which listing of a directory it ends; 0: before none. */
@@ -324,7 +286,7 @@ static void fail_once(uint64_t element)
 {
 	const struct spool_again again = { .attempts = 1,
 					   .not_before_ns = clock_wall_ns() + 3600 * NS_PER_S };
-	struct claimer me = self();
+	struct claimer me = self(sp, "me");
 	struct claim c;
 
 	assert_int_equal(batch_claim(b, element, &me, &c, NULL), 0);
@@ -346,7 +308,7 @@ static enum batch_state state_of(uint64_t element, uint64_t *ret_epoch)
 /* By the clock of the node that claimed it the back-off was over. */
 static void claim_again(uint64_t element)
 {
-	struct claimer me = self();
+	struct claimer me = self(sp, "me");
 
 	assert_int_equal(batch_claim(b, element, &me, &running, NULL), 0);
 	assert_int_equal(running.name.epoch, 1);
@@ -411,7 +373,7 @@ static void test_told_again(void **state)
 {
 	const struct spool_again again = { .attempts = 1 };
 	struct spool_end end = { .result = RESULT_FAILED, .begun_ns = clock_wall_ns() };
-	struct claimer me = self();
+	struct claimer me = self(sp, "me");
 	struct claim c[3];
 	struct err e = ERR_INIT;
 	unsigned int attempts;
@@ -457,7 +419,8 @@ static void test_memory(void **state)
 		b = batch_close(b);
 		assert_int_equal(batch_open(sp, &name, "me", &b, NULL), 0);
 		for (size_t k = 0; k < 4; k++) {
-			put(str_print(path, sizeof(path), "ends/1/n%zu", k), lines[orders[i][k]]);
+			put_new(str_print(path, sizeof(path), "ends/1/n%zu", k),
+				lines[orders[i][k]]);
 			assert_int_equal(batch_refresh(b, NULL), 0);
 		}
 		for (uint64_t epoch = 0; epoch < ARRAY_LEN(expected); epoch++)

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,67 +13,43 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "spool/files.h"
 #include "spool/instance.h"
 #include "spool/own.h"
 #include "spool/scan.h"
-#include "spool/submit.h"
 #include "spool/transit.h"
 #include "spool/usage.h"
+#include "spool_world.h"
 
-static char root[64];
 static struct spool *sp;
 static struct claimer me;
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
-
 static int setup(void **state)
 {
-	(void)str_copy(root, sizeof(root), "/tmp/tenure-fold-XXXXXX");
-	assert_non_null(mkdtemp(root));
-	assert_int_equal(spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL), 0);
-	assert_int_equal(claimer_self(sp, "me", &me, NULL), 0);
+	assert_int_equal(spool_setup(state), 0);
+	sp = open_spool();
+	me = self(sp, "me");
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	sp = spool_close(sp);
-	return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static void submit(const char *json)
-{
-	struct spool_spec *s = NULL;
-	struct err e = ERR_INIT;
-	uint64_t id = 0;
-	size_t used;
-
-	if (spec_read(json, strlen(json), &s, &used, &e) < 0 || submit_task(sp, s, &id, &e) < 0)
-		fail_msg("%s", e.text);
-	(void)spec_free(s);
+	return spool_teardown(state);
 }
 
 /* The name of the only task, and where it lies. */
 static void find(struct task_name *ret, char *path)
 {
-	struct scan *s = scan_new(sp, 0);
-	const struct scan_task *t;
 	char file[NAME_FILE_MAX];
+	struct scan_task t;
 
-	assert_int_equal(scan_update(s, NULL, NULL, NULL), 0);
-	t = scan_find(s, 1, 0);
-	assert_non_null(t);
-	*ret = t->name;
-	(void)spool_path(t->dir, name_format(ret, file), path);
-	(void)scan_free(s);
+	assert_true(get(sp, 1, &t));
+	*ret = t.name;
+	(void)spool_path(t.dir, name_format(ret, file), path);
 }
 
-static struct claim claim(struct task_file *ret)
+static struct claim start(struct task_file *ret)
 {
 	char path[SPOOL_PATH_MAX];
 	struct err e = ERR_INIT;
@@ -102,7 +77,7 @@ static void fail_once(uint64_t memory)
 				     .reason = "exit code 1; it is tried again at once" };
 	struct task_file t;
 	struct err e = ERR_INIT;
-	struct claim c = claim(&t);
+	struct claim c = start(&t);
 
 	again.attempts = c.attempt;
 	task_file_clear(&t);
@@ -183,7 +158,8 @@ static void test_stays_small(void **state)
 	struct usage u;
 	off_t largest = 0;
 
-	submit("{\"argv\":[\"false\"],\"gpus\":2,\"memory\":\"1G\",\"retries\":\"forever\"}");
+	(void)submit(sp,
+		     "{\"argv\":[\"false\"],\"gpus\":2,\"memory\":\"1G\",\"retries\":\"forever\"}");
 	for (unsigned int i = 0; i < TIMES; i++) {
 		fail_once(i == 20 ? 7UL << 30 : 0);
 		if (i == 10)
@@ -226,7 +202,7 @@ static void test_large_script(void **state)
 
 	cleanup_free char *json = xasprintf("{\"script\":\"%s\"}", script);
 
-	submit(json);
+	(void)submit(sp, json);
 	fail_once(0);
 	before = size_now();
 	fail_once(0);
@@ -247,10 +223,10 @@ static void test_taken_away(void **state)
 	struct claim c;
 	off_t before;
 
-	submit("{\"argv\":[\"false\"]}");
+	(void)submit(sp, "{\"argv\":[\"false\"]}");
 	while (size_now() < 30 << 10)
 		fail_once(0);
-	c = claim(&t);
+	c = start(&t);
 	task_file_clear(&t);
 	c.record_bytes = 1 << 20;
 	before = size_now();

@@ -5,8 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,19 +18,13 @@
 #include "spool/instance.h"
 #include "spool/own.h"
 #include "spool/recover.h"
-#include "spool/submit.h"
+#include "spool_world.h"
 
 #define CURRENT "events/me.tasks.jsonl"
 
-static char root[64];
 static struct spool *sp;
 static struct endlog *ev;
-static const struct spool_end done = { .result = RESULT_DONE, .attempt = 1 };
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
+static const struct spool_end good_end = { .result = RESULT_DONE, .attempt = 1 };
 
 /* A disk that fails: what was to be written is lost, though the next sync succeeds. */
 static bool disk_fails, keeps;
@@ -71,7 +63,7 @@ static void begin(const char *boot)
 {
 	struct err e = ERR_INIT;
 
-	assert_int_equal(spool_open(root, "default", NULL, SPOOL_CREATE, &sp, &e), 0);
+	sp = open_spool();
 	if (boot)
 		(void)str_copy(sp->boot, sizeof(sp->boot), boot);
 	if (endlog_open(sp, "me", &ev, &e) < 0)
@@ -86,8 +78,7 @@ static void end(void)
 
 static int setup(void **state)
 {
-	(void)str_copy(root, sizeof(root), "/tmp/tenure-events-XXXXXX");
-	assert_non_null(mkdtemp(root));
+	assert_int_equal(spool_setup(state), 0);
 	begin("an-earlier-boot");
 	return 0;
 }
@@ -95,12 +86,12 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	end();
-	return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return spool_teardown(state);
 }
 
 static void add(uint64_t id)
 {
-	assert_int_equal(endlog_add_end(ev, id, 0, &done, NULL), 0);
+	assert_int_equal(endlog_add_end(ev, id, 0, &good_end, NULL), 0);
 }
 
 struct told {
@@ -200,7 +191,7 @@ static void test_failed_sync(void **state)
  * file does not grow with each try. */
 static void test_failed_sync_of_many(void **state)
 {
-	struct spool_end long_end = done;
+	struct spool_end long_end = good_end;
 	struct stat st;
 	off_t size = 0;
 
@@ -227,7 +218,7 @@ static void test_failed_sync_of_many(void **state)
 /* Above some MiB. */
 static void test_many(void **state)
 {
-	struct spool_end long_end = done;
+	struct spool_end long_end = good_end;
 	uint64_t part;
 
 	(void)memset(long_end.reason, 'x', sizeof(long_end.reason) - 1);
@@ -240,24 +231,11 @@ static void test_many(void **state)
 	assert_false(endlog_is_long(ev));
 }
 
-static uint64_t submit(const char *json)
-{
-	struct spool_spec *s = NULL;
-	uint64_t id = 0;
-	size_t used;
-
-	assert_int_equal(spec_read(json, strlen(json), &s, &used, NULL), 0);
-	assert_int_equal(submit_task(sp, s, &id, NULL), 0);
-	(void)spec_free(s);
-	return id;
-}
-
 static void recover(struct recover_counts *n)
 {
-	struct claimer me;
+	struct claimer me = self(sp, "me");
 	struct err e = ERR_INIT;
 
-	assert_int_equal(claimer_self(sp, "me", &me, NULL), 0);
 	if (recover_run(sp, &me, ev, NULL, n, &e) < 0)
 		fail_msg("%s", e.text);
 }
@@ -273,7 +251,7 @@ static void append(const char *text)
 /* As large as a year makes it, with the hole of a power loss and with lines that say nothing. */
 static void test_large(void **state)
 {
-	uint64_t id = submit("{\"argv\":[\"true\"]}");
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}");
 	struct recover_counts n;
 	uint64_t part;
 
@@ -301,7 +279,7 @@ static void test_large(void **state)
 /* What could not be brought to where it belongs is needed again. */
 static void test_problem(void **state)
 {
-	uint64_t id = submit("{\"argv\":[\"true\"]}"), part;
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}"), part;
 	struct recover_counts n;
 
 	add(id);

@@ -15,6 +15,7 @@
 #include "spool/instance.h"
 #include "spool/lane.h"
 #include "spool/own.h"
+#include "spool_world.h"
 
 /* A file server that answers with an error: what a call was to make is there all the same, or
  * another agent's, who was faster. */
@@ -24,7 +25,6 @@ static const char *faster; /* NULL: nobody was */
 int __real_linkat(int from_fd, const char *from, int to_fd, const char *to, int flags);
 int __wrap_linkat(int from_fd, const char *from, int to_fd, const char *to, int flags);
 
-static char root[] = "/tmp/tenure-lane-XXXXXX";
 static struct spool *sp;
 
 static void come(const char *agent)
@@ -54,20 +54,6 @@ int __wrap_linkat(int from_fd, const char *from, int to_fd, const char *to, int 
 		assert_int_equal(__real_linkat(from_fd, from, to_fd, to, flags), 0);
 	errno = EIO;
 	return -1;
-}
-
-static int count_files(void *data, const char *file, unsigned char type)
-{
-	++*(int *)data;
-	return 0;
-}
-
-static int files(void)
-{
-	int n = 0;
-
-	assert_int_equal(spool_each(sp, "lanes", count_files, &n, NULL), 0);
-	return n;
 }
 
 /* Names that nobody of us gives a file, and what is in one. */
@@ -124,7 +110,7 @@ static void test_one_owner(void **state)
 	b = LANE_NONE;
 	assert_int_equal(lane_take(sp, "week", "b", &b, owner, NULL), 0);
 	assert_int_equal(b, 1);
-	assert_int_equal(files(), 1);
+	assert_int_equal(count_files(sp, "lanes"), 1);
 	/* Released twice, or by who has it no more: nothing happens to the other's. */
 	assert_int_equal(lane_release(sp, "week", "a", 0, false, NULL), 0);
 	assert_int_equal(lane_release(sp, "week", "a", 1, false, NULL), 0);
@@ -221,19 +207,19 @@ static void test_failed_take(void **state)
 {
 	uint64_t e = LANE_NONE;
 	char owner[NAME_AGENT_MAX + 1];
-	int before = files();
+	int before = count_files(sp, "lanes");
 
 	come("f");
 	come("g");
 	link_fails = true;
 	assert_int_equal(lane_take(sp, "broken", "f", &e, owner, NULL), -EIO);
-	assert_int_equal(files(), before);
+	assert_int_equal(count_files(sp, "lanes"), before);
 
 	faster = "g";
 	assert_int_equal(lane_take(sp, "broken", "f", &e, owner, NULL), -EIO);
 	link_fails = false;
 	faster = NULL;
-	assert_int_equal(files(), before + 1);
+	assert_int_equal(count_files(sp, "lanes"), before + 1);
 	assert_int_equal(lane_take(sp, "broken", "f", &e, owner, NULL), LANE_ELSEWHERE);
 	assert_string_equal(owner, "g");
 	go("f");
@@ -242,17 +228,16 @@ static void test_failed_take(void **state)
 
 static int set_up(void **state)
 {
-	return mkdtemp(root) && spool_open(root, "default", NULL, SPOOL_CREATE, &sp, NULL) == 0
-		       ? 0
-		       : -1;
+	if (spool_setup(state) != 0)
+		return -1;
+	sp = open_spool();
+	return 0;
 }
 
 static int tear_down(void **state)
 {
-	cleanup_free char *command = xasprintf("rm -r %s", root);
-
 	sp = spool_close(sp);
-	return system(command);
+	return spool_teardown(state);
 }
 
 int main(void)
