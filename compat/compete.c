@@ -33,9 +33,8 @@
 #include "compat/about.h"
 #include "compat/command_txt/commandset.h"
 #include "compat/command_txt/import.h"
-#include "compat/compete_child.h"
-#include "compat/compete_gpus.h"
-#include "compat/compete_left.h"
+#include "compat/compete_tenure.h"
+#include "compat/program.h"
 #include "compat/unistate.h"
 #include "spool/instance.h"
 #include "spool/scan.h"
@@ -655,23 +654,6 @@ static int run(struct compete *c)
 
 /* ---- the beginning ---- */
 
-static char *beside(const char *self, const char *name)
-{
-	cleanup_free char *dir = xstrdup(self);
-	static const char *const places[] = { "", "../" };
-
-	*strrchr(dir, '/') = '\0';
-	for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-		char *path = xasprintf("%s/%s%s", dir, places[i], name);
-		struct stat st;
-
-		if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
-			return path;
-		free(path);
-	}
-	return xstrdup(name);
-}
-
 static int read_config(struct compete *c, const char *path, struct err *e)
 {
 	cleanup_free char *text = NULL;
@@ -920,7 +902,7 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	c.self = realpath("/proc/self/exe", NULL);
-	c.tenure = beside(c.self ? c.self : "/", "tenure");
+	c.tenure = program_find("tenure");
 
 	int r = prepare(&c, commands, &e);
 	cleanup_free char *own = r == 0 ? xasprintf("%s/config.yaml", c.dir) : NULL;

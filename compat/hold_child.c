@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "agent/ctl_client.h"
@@ -23,6 +22,7 @@
 #include "base/proc.h"
 #include "base/settings.h"
 #include "base/strbuf.h"
+#include "compat/program.h"
 #include "hold/names.h"
 
 #define STATUS_LIMIT_MS 1000
@@ -45,33 +45,6 @@ struct hold_child {
 
 /* -------- which program, which agent -------- */
 
-static bool is_program(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
-}
-
-/* Beside us when installed, above us in a build directory, else whatever PATH has. */
-static char *find_program(void)
-{
-	static const char *const places[] = { "tenure", "../tenure" };
-	char self[4096];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	if (n > 0) {
-		self[n] = '\0';
-		*strrchr(self, '/') = '\0';
-	}
-	for (size_t i = 0; n > 0 && i < ARRAY_LEN(places); i++) {
-		cleanup_free char *path = xasprintf("%s/%s", self, places[i]);
-
-		if (is_program(path))
-			return take_ptr(path);
-	}
-	return xstrdup("tenure");
-}
-
 /* The directory of the device nodes is part of the socket's name, and it is a setting. */
 static int find_socket(struct hold_child *h, struct err *e)
 {
@@ -93,7 +66,7 @@ struct hold_child *hold_child_new(const char *instance, struct err *e)
 {
 	struct hold_child *h = xcalloc(1, sizeof(*h));
 
-	h->program = find_program();
+	h->program = program_find("tenure");
 	h->instance = xstrdup(instance);
 	h->out = h->signals = -1;
 	return find_socket(h, e) == 0 ? h : hold_child_free(h);

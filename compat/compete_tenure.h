@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_COMPAT_COMPETE_CHILD_H
-#define TENURE_COMPAT_COMPETE_CHILD_H
+#ifndef TENURE_COMPAT_COMPETE_TENURE_H
+#define TENURE_COMPAT_COMPETE_TENURE_H
 
 /*
  * A tenure command as a child, what it prints line by line.
@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/err.h"
 #include "base/strbuf.h"
 
 struct child {
@@ -34,5 +35,18 @@ int child_start(struct child *ch, const char *program, char *const *argv);
 bool child_hear(struct child *ch, child_line_fn fn, void *user);
 bool child_ended(struct child *ch, int *ret_code);
 int child_wait(struct child *ch, child_line_fn fn, void *user);
+
+/*
+ * The list of a config's compete_gpus, without those that this machine has not. wanted: "0,1,9";
+ * devices: what `tenure devices --json` prints. 0 with the rest of the list (the caller frees it)
+ * and those that were left out ("9", or NULL); -ENODEV: nothing is left; -EINVAL: no such JSON.
+ */
+int compete_gpus_here(const char *wanted, const char *devices, char **ret, char **ret_out,
+		      struct err *e);
+
+/* What still runs, as the agent knows it: for where the queue does not say. In what `tenure status
+ * --json` prints: how many tasks have processes, and "2 train.sh (PID 42)" of each in names. 0 also
+ * where it is no such text. */
+size_t compete_left(const char *status, struct strbuf *names);
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include "compat/compete_child.h"
+#include "compat/compete_tenure.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -104,4 +106,88 @@ int child_wait(struct child *ch, child_line_fn fn, void *user)
 	ch->fd = fd_close(ch->fd);
 	ch->pid = 0;
 	return code;
+}
+
+/* ---- what it has said ---- */
+
+static bool is_there(const json_t *devices, json_int_t gpu)
+{
+	size_t i;
+	json_t *d;
+
+	json_array_foreach(devices, i,
+			   d) if (json_integer_value(json_object_get(d, "gpu")) == gpu) return true;
+	return false;
+}
+
+static void add_gpu(struct strbuf *b, long gpu)
+{
+	strbuf_addf(b, "%s%ld", b->len ? "," : "", gpu);
+}
+
+static int pick(const char *wanted, const json_t *devices, char **ret, char **ret_out,
+		struct err *e)
+{
+	cleanup_strbuf struct strbuf here = STRBUF_INIT;
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+
+	for (const char *p = wanted; *p;) {
+		char *end;
+		long gpu = strtol(p, &end, 10);
+
+		add_gpu(is_there(devices, gpu) ? &here : &out, gpu);
+		p = end + (*end == ',');
+	}
+	if (!here.len)
+		return err_set(e, -ENODEV, "none of the GPUs in compete_gpus (%s) is here", wanted);
+	*ret = strbuf_take(&here);
+	*ret_out = out.len ? strbuf_take(&out) : NULL;
+	return 0;
+}
+
+int compete_gpus_here(const char *wanted, const char *devices, char **ret, char **ret_out,
+		      struct err *e)
+{
+	json_t *doc = json_loads(devices, 0, NULL);
+	json_t *list = json_object_get(doc, "devices");
+	int r = json_is_array(list) ? pick(wanted, list, ret, ret_out, e)
+				    : err_set(e, -EINVAL, "the GPUs of this machine are not known");
+
+	json_decref(doc);
+	return r;
+}
+
+/* Of what has ended it only remains to write that down. */
+static bool has_ended(const json_t *task)
+{
+	const char *state = json_string_value(json_object_get(task, "state"));
+
+	return state && strcmp(state, "filing") == 0;
+}
+
+static void add_task(struct strbuf *b, const json_t *task)
+{
+	const char *name = json_string_value(json_object_get(task, "name"));
+
+	strbuf_addf(b, "%s%lld%s%s (PID %lld)", b->len ? ", " : "",
+		    (long long)json_integer_value(json_object_get(task, "id")), name ? " " : "",
+		    name ? name : "", (long long)json_integer_value(json_object_get(task, "pid")));
+}
+
+size_t compete_left(const char *status, struct strbuf *names)
+{
+	const char *begin = strchr(status, '{'); /* behind notes, if there are any */
+	json_t *doc = begin ? json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+	const json_t *task, *tasks = json_object_get(json_object_get(doc, "queue"), "tasks");
+	size_t i, n = 0;
+
+	json_array_foreach(tasks, i, task)
+	{
+		if (has_ended(task))
+			continue;
+		add_task(names, task);
+		n++;
+	}
+	json_decref(doc);
+	return n;
 }
