@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/leases.h"
 
+#include "agent/attempt/lease.h"
 #include "base/mem.h"
 
 #define AGAIN_MS 1000
@@ -8,10 +9,10 @@
 static struct attempt *by_lease(const struct tasks *q, const struct lease_id *id)
 {
 	for (struct running *r = q->runs; r; r = r->next) {
-		struct lease_id its = attempt_lease_id(r->run);
+		const struct lease_id *its = &r->run->lease;
 
-		if (its.task == id->task && its.element == id->element &&
-		    its.attempt == id->attempt)
+		if (its->task == id->task && its->element == id->element &&
+		    its->attempt == id->attempt)
 			return r->run;
 	}
 	return NULL;
@@ -119,7 +120,7 @@ static void on_use(struct tasks *q, const struct msg_lease_use *m)
 	if (!r || m->slot < 0)
 		return;
 	attempt_on_use(r, m);
-	(void)sched_used(q->plan, attempt_ref(r), (unsigned int)m->slot, m->bytes);
+	(void)sched_used(q->plan, r->ref, (unsigned int)m->slot, m->bytes);
 }
 
 /* Those were all: attempts are told first, then what nobody has is given back. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/attempt/task.h"
 #include "agent/leases.h"
 #include "agent/queue/planview.h"
 #include "base/clock.h"
@@ -155,7 +156,7 @@ static bool owns(void *user, struct sched_ref ref)
 	const struct tasks *q = user;
 
 	for (const struct running *r = q->runs; r; r = r->next)
-		if (attempt_ref(r->run).id == ref.id && attempt_ref(r->run).element == ref.element)
+		if (r->run->ref.id == ref.id && r->run->ref.element == ref.element)
 			return true;
 	return false;
 }

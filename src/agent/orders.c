@@ -90,8 +90,8 @@ static json_t *obey_stop(struct tasks *q, const struct order *o)
 	for (size_t i = 0; i < o->n; i++) {
 		const struct order_task *t = &o->tasks[i];
 		struct err e = ERR_INIT;
-		int r = tasks_stop(q, t->id, (uint32_t)t->element, o->now,
-				   attempt_sweep_of(o->sweep), &e);
+		int r = tasks_stop(q, t->id, (uint32_t)t->element, o->now, sweep_of_clean(o->sweep),
+				   &e);
 
 		(void)json_object_set_new(tasks, order_format_task(t, id), result_of(r, &e));
 	}
@@ -346,18 +346,18 @@ void orders_free(struct orders *o)
 void orders_obey_file(struct tasks *q, const struct control_order *o)
 {
 	unsigned int sweep =
-		o->sweep < SPEC_CLEAN_MAX ? attempt_sweep_of(o->sweep) : q->sweeping.on_stop;
+		o->sweep < SPEC_CLEAN_MAX ? sweep_of_clean(o->sweep) : q->sweeping.on_stop;
 	bool any = false;
 
 	for (struct running *r = q->runs; r; r = r->next) {
-		const struct spool_spec *spec = attempt_spec(r->run);
+		const struct spool_spec *spec = r->run->spec;
 		bool meant = o->command != CONTROL_STOP ||
 			     (spec && o->task && strcmp(spec->name, o->task) == 0);
 
 		if (!meant)
 			continue;
 		any = true;
-		attempt_sweep(r->run, sweep);
+		r->run->sweep |= sweep;
 		tasks_write_stop(q, r->run);
 		attempt_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
 	}

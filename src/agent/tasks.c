@@ -18,7 +18,9 @@
 #include <unistd.h>
 
 #include "agent/attempt/commit.h"
+#include "agent/attempt/steps.h"
 #include "agent/attempt/sweep.h"
+#include "agent/attempt/task.h"
 #include "agent/nodes.h"
 #include "agent/queue/applying.h"
 #include "agent/queue/planview.h"
@@ -48,8 +50,7 @@ static struct running *find_running(const struct tasks *q, struct sched_ref ref)
 {
 	struct running *r = q->runs;
 
-	while (r &&
-	       (attempt_ref(r->run).id != ref.id || attempt_ref(r->run).element != ref.element))
+	while (r && (r->run->ref.id != ref.id || r->run->ref.element != ref.element))
 		r = r->next;
 	return r;
 }
@@ -71,7 +72,7 @@ static void remove_running(struct tasks *q, const struct attempt *run)
 
 			*r = gone->next;
 			if (gone->elsewhere || gone->unwritten[0])
-				keep_vain(q, attempt_ref(run), gone->elsewhere, gone->unwritten);
+				keep_vain(q, run->ref, gone->elsewhere, gone->unwritten);
 			free(gone);
 			return;
 		}
@@ -109,7 +110,7 @@ struct devset tasks_busy_devices(const struct tasks *q)
 	struct devset busy = { { 0 } };
 
 	for (const struct running *r = q->runs; r; r = r->next)
-		busy = devset_or(busy, attempt_devices(r->run));
+		busy = devset_or(busy, r->run->devices);
 	return busy;
 }
 
@@ -186,45 +187,44 @@ void tasks_look(struct tasks *q)
 static struct retry_streak *streak_of(void *user, const struct attempt *r)
 {
 	struct tasks *q = user;
-	const struct spool_spec *spec = attempt_spec(r);
+	const struct spool_spec *spec = r->spec;
 
-	return lanes_streak(&q->lanes, spec ? spec->lane : NULL, attempt_ref(r).id);
+	return lanes_streak(&q->lanes, spec ? spec->lane : NULL, r->ref.id);
 }
 
-static void attempt_lanes(void *user, const struct lanes_met *met)
+static void on_lanes(void *user, const struct lanes_met *met)
 {
 	struct tasks *q = user;
 
 	lanes_met(&q->lanes, met);
 }
 
-static void attempt_started(void *user, struct attempt *r)
+static void on_started(void *user, struct attempt *r)
 {
 	struct tasks *q = user;
 
 	q->claim_code = 0;
-	(void)sched_started(q->plan, attempt_ref(r), attempt_started_ns(r),
-			    attempt_spec(r) ? attempt_spec(r)->grace : 0);
+	(void)sched_started(q->plan, r->ref, r->started_ns, r->spec ? r->spec->grace : 0);
 }
 
-static void attempt_stopped(void *user, struct attempt *r)
+static void on_stopped(void *user, struct attempt *r)
 {
 	tasks_write_stop(user, r);
 }
 
-static void attempt_moved(void *user, struct attempt *r)
+static void on_moved(void *user, struct attempt *r)
 {
 	struct tasks *q = user;
 
-	(void)sched_moved(q->plan, attempt_ref(r), attempt_devices(r));
+	(void)sched_moved(q->plan, r->ref, r->devices);
 	tasks_plan_soon(q);
 }
 
-static void attempt_succeeded(void *user, struct attempt *r)
+static void on_succeeded(void *user, struct attempt *r)
 {
 	struct tasks *q = user;
 
-	(void)sched_end(q->plan, attempt_ref(r));
+	(void)sched_end(q->plan, r->ref);
 	tasks_plan_soon(q);
 }
 
@@ -232,11 +232,11 @@ static void attempt_succeeded(void *user, struct attempt *r)
 static void tell_not_claimed(struct tasks *q, const struct attempt *r,
 			     const struct retry_verdict *v)
 {
-	int code = attempt_claim_code(r);
+	int code = r->claim_code;
 
 	if (code == CLAIM_REFUSED)
 		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING, "task %llu is in bad/: %s",
-			     (unsigned long long)attempt_ref(r).id, v->text);
+			     (unsigned long long)r->ref.id, v->text);
 	else if (code < 0 && code != q->claim_code)
 		eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
 			     "what waits cannot be started now: %s; trying again", v->text);
@@ -253,7 +253,7 @@ static void tell_over(struct tasks *q, const struct attempt *r, const struct ret
 		[RETRY_AGAIN] = "waits again",
 		[RETRY_CANCELLED] = "was stopped",
 	};
-	struct sched_ref ref = attempt_ref(r);
+	struct sched_ref ref = r->ref;
 	cleanup_strbuf struct strbuf line = STRBUF_INIT;
 
 	strbuf_addf(&line, "task %" PRIu64, ref.id);
@@ -272,7 +272,7 @@ static void tell_late(struct tasks *q, const struct attempt *r, const struct ret
 {
 	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
 		     "the end of task %llu came too late: the task had been given to another node",
-		     (unsigned long long)attempt_ref(r).id);
+		     (unsigned long long)r->ref.id);
 	tasks_rescan(q);
 }
 
@@ -302,47 +302,53 @@ static void pause_lane(struct tasks *q, const char *lane, const char *why)
 			     "lane %s is paused; tenure resume %s lets it go on", lane, lane);
 }
 
-static void attempt_over(void *user, struct attempt *r, const struct retry_verdict *v)
+static void on_over(void *user, struct attempt *r, const struct retry_verdict *v)
 {
 	struct tasks *q = user;
-	const struct spool_spec *spec = attempt_spec(r);
+	const struct spool_spec *spec = r->spec;
 
-	(attempt_was_late(r)	 ? tell_late
-	 : attempt_claim_code(r) ? tell_not_claimed
-				 : tell_over)(q, r, v);
+	(r->late ? tell_late : r->claim_code ? tell_not_claimed : tell_over)(q, r, v);
 	/* Somebody has it, or it is called otherwise since it was planned. */
-	if (attempt_claim_code(r) == CLAIM_LOST) {
-		tasks_look_at(q, attempt_ref(r).id);
+	if (r->claim_code == CLAIM_LOST) {
+		tasks_look_at(q, r->ref.id);
 		scan(q);
 	}
-	if (attempt_claim_code(r) > 0 && attempt_was_stopped(r))
-		keep_vain(q, attempt_ref(r), true, "");
+	if (r->claim_code > 0 && r->end_kind == END_STOPPED)
+		keep_vain(q, r->ref, true, "");
 	if (v->what == RETRY_AGAIN) {
-		q->n_retried += !attempt_claim_code(r);
-		(void)sched_requeue(q->plan, attempt_ref(r), v->at_ns, attempt_next_memory(r),
-				    v->text);
+		q->n_retried += !r->claim_code;
+		(void)sched_requeue(q->plan, r->ref, v->at_ns, r->next_memory, v->text);
 		/* By name, and before it was claimed, which has failed. What others start is
 		 * theirs. */
-		if (attempt_was_stopped(r) && attempt_claim_code(r) <= 0 && q->stop_kind == END_MAX)
-			write_stop(q, &(struct claim){
-					      .name = { .id = attempt_ref(r).id,
-							.element = attempt_ref(r).element } });
+		if (r->end_kind == END_STOPPED && r->claim_code <= 0 && q->stop_kind == END_MAX)
+			write_stop(q, &(struct claim){ .name = { .id = r->ref.id,
+								 .element = r->ref.element } });
 	} else {
 		q->n_done += v->what == RETRY_DONE;
 		q->n_failed += v->what == RETRY_FAILED;
-		(void)sched_end(q->plan, attempt_ref(r));
-		lanes_streak_drop(&q->lanes, attempt_ref(r).id);
+		(void)sched_end(q->plan, r->ref);
+		lanes_streak_drop(&q->lanes, r->ref.id);
 	}
 	if (v->pause && spec && spec->lane)
 		pause_lane(q, spec->lane, v->text);
 	else if (v->pause && v->what == RETRY_AGAIN)
-		pause_task(q, attempt_ref(r).id);
-	reserving_on_left(&q->reserving, attempt_devices(r));
+		pause_task(q, r->ref.id);
+	reserving_on_left(&q->reserving, r->devices);
 	remove_running(q, r);
 	groupcommit_soon(q->groupcommit);
 	tasks_plan_soon(q);
 	q->ops->over(q->user);
 }
+
+static const struct attempt_owner attempt_owner = {
+	.over = on_over,
+	.succeeded = on_succeeded,
+	.started = on_started,
+	.moved = on_moved,
+	.stopped = on_stopped,
+	.lanes = on_lanes,
+	.streak = streak_of,
+};
 
 static void on_synced(void *user)
 {
@@ -531,8 +537,8 @@ static bool runs_of_lane(void *user, uint32_t lane, uint64_t array)
 	struct sched_task t;
 
 	for (const struct running *r = q->runs; r; r = r->next)
-		if (lane ? sched_get(q->plan, attempt_ref(r->run), &t) == 0 && t.lane == lane
-			 : attempt_ref(r->run).id == array)
+		if (lane ? sched_get(q->plan, r->run->ref, &t) == 0 && t.lane == lane
+			 : r->run->ref.id == array)
 			return true;
 	return recovery_may_run(q->recovery, lane, array);
 }
@@ -583,14 +589,8 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlo
 					   .run_dir = q->run_dir,
 					   .log_limit = c->log_limit,
 					   .by_uuid = c->by_uuid,
-					   .user = q,
-					   .over = attempt_over,
-					   .succeeded = attempt_succeeded,
-					   .started = attempt_started,
-					   .moved = attempt_moved,
-					   .stopped = attempt_stopped,
-					   .lanes = attempt_lanes,
-					   .streak = streak_of };
+					   .owner = &attempt_owner,
+					   .user = q };
 	q->fillers = workload_new(q);
 	init_handles(q);
 	q->heartbeat = nodes_heartbeat(q);
@@ -726,17 +726,15 @@ static void write_stop(struct tasks *q, const struct claim *c)
 /* Of what is still being claimed it is written when it is ours, and before its end. */
 void tasks_write_stop(struct tasks *q, const struct attempt *r)
 {
-	const struct claim *c = attempt_claim(r);
-
-	if (c)
-		write_stop(q, c);
+	if (r->claim.path[0])
+		write_stop(q, &r->claim);
 }
 
 /* Another claim has it, which is found by who looks again. */
 static bool is_elsewhere(const struct tasks *q, uint64_t id, uint32_t element)
 {
 	for (const struct running *r = q->runs; r; r = r->next)
-		if (r->elsewhere && is_asked_for(attempt_ref(r->run), id, element))
+		if (r->elsewhere && is_asked_for(r->run->ref, id, element))
 			return true;
 	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
 		if (q->vain[i].elsewhere && is_asked_for(q->vain[i].ref, id, element))
@@ -747,8 +745,7 @@ static bool is_elsewhere(const struct tasks *q, uint64_t id, uint32_t element)
 static bool is_claiming(const struct tasks *q, uint64_t id, uint32_t element)
 {
 	for (const struct running *r = q->runs; r; r = r->next)
-		if (attempt_state(r->run) == AT_CLAIMING &&
-		    is_asked_for(attempt_ref(r->run), id, element))
+		if (r->run->state == AT_CLAIMING && is_asked_for(r->run->ref, id, element))
 			return true;
 	return false;
 }
@@ -782,7 +779,7 @@ int tasks_stopped(const struct tasks *q, uint64_t id, uint32_t element, struct e
 const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element)
 {
 	for (const struct running *r = q->runs; r; r = r->next)
-		if (is_asked_for(attempt_ref(r->run), id, element) && r->unwritten[0])
+		if (is_asked_for(r->run->ref, id, element) && r->unwritten[0])
 			return r->unwritten;
 	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
 		if (q->vain[i].why[0] && is_asked_for(q->vain[i].ref, id, element))
@@ -797,9 +794,9 @@ int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigne
 
 	forget_vain(q, id, element);
 	for (struct running *r = q->runs; r; r = r->next) {
-		if (!is_asked_for(attempt_ref(r->run), id, element))
+		if (!is_asked_for(r->run->ref, id, element))
 			continue;
-		attempt_sweep(r->run, sweep);
+		r->run->sweep |= sweep;
 		/* First, for it may be gone after it. */
 		tasks_write_stop(q, r->run);
 		attempt_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, ATTEMPT_STOPPED_TEXT);

@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "agent/attempt/claim.h"
+#include "agent/attempt/lease.h"
+#include "agent/attempt/steps.h"
+#include "agent/attempt/task.h"
 #include "attempt_world.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -27,8 +30,8 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 	assert_ptr_equal(r, run);
 	n_over++;
 	verdict = *v;
-	was_stopped = attempt_was_stopped(r);
-	claim_code = attempt_claim_code(r);
+	was_stopped = r->end_kind == END_STOPPED;
+	claim_code = r->claim_code;
 	run = NULL;
 }
 
@@ -61,16 +64,20 @@ static struct retry_streak *on_streak(void *user, const struct attempt *r)
 	return &streak;
 }
 
+static const struct attempt_owner owner = {
+	.over = on_over,
+	.succeeded = on_succeeded,
+	.started = on_started,
+	.stopped = on_stopped,
+	.lanes = on_lanes,
+	.moved = on_moved,
+	.streak = on_streak,
+};
+
 static void begin(void)
 {
 	world_begin();
-	w.place.over = on_over;
-	w.place.succeeded = on_succeeded;
-	w.place.started = on_started;
-	w.place.stopped = on_stopped;
-	w.place.lanes = on_lanes;
-	w.place.moved = on_moved;
-	w.place.streak = on_streak;
+	w.place.owner = &owner;
 	run = NULL;
 	n_over = n_succeeded = n_started = n_stopped = n_moved = 0;
 	streak = (struct retry_streak){ 0 };
@@ -383,7 +390,7 @@ static void test_new_guard_moves(void **state)
 	attempt_on_guard(run);
 	promise_as(1, 0);
 	assert_int_equal(n_moved, 1);
-	assert_true(devset_has(attempt_devices(run), 1) && !devset_has(attempt_devices(run), 0));
+	assert_true(devset_has(run->devices, 1) && !devset_has(run->devices, 0));
 	grant_as(0);
 	world_say_status(SHMSG_STARTED, SHIM_RUNNING, 4);
 	attempt_on_guard(run);
@@ -867,7 +874,7 @@ static void test_stop_while_committing(void **state)
 	stop_by_owner(UINT32_MAX);
 	assert_true(world_job());
 	assert_int_equal(n_over, 0);
-	assert_int_equal(w.place.file_code, -ENOSPC);
+	assert_int_equal(w.place.commit_code, -ENOSPC);
 	w.commit_code = 0;
 	assert_true(world_timer());
 	finish_stopped();
@@ -1200,7 +1207,7 @@ static void test_commit_fails(void **state)
 	assert_true(world_timer());
 	world_jobs();
 	assert_int_equal(n_over, 1);
-	assert_int_equal(w.place.file_code, 0);
+	assert_int_equal(w.place.commit_code, 0);
 	end();
 }
 

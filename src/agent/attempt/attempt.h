@@ -3,13 +3,16 @@
 #define TENURE_AGENT_ATTEMPT_ATTEMPT_H
 
 /*
- * One attempt of one task on this node, from the plan's START until its end is in the spool.
+ * An attempt: something that is run once under a lease, from the plan's START until its end is
+ * recorded. There are two kinds of it, tasks (task.h) and the idle workload (workload.h).
  *
  *	claim in the spool -> lease of its devices -> shim -> grant -> GO -> runs -> tree gone
- *	   -> devices free -> filed: done, failed, or waiting again
+ *	   -> devices free -> committed: done, failed, or waiting again
  *
  * Each step waits for the one before it; what can fail leads to the last one, with the reason, so
- * that every start ends in exactly one of attempt_place.over's outcomes.
+ * that every start ends in exactly one of ops->over's outcomes. What moves it on is one of the
+ * events below; what each of them means in each state is one table, in steps.c. All of it is on the
+ * loop.
  */
 
 #include <jansson.h>
@@ -18,6 +21,7 @@
 
 #include "agent/attempt/job.h"
 #include "agent/attempt/sweep.h"
+#include "agent/attempt/use.h"
 #include "agent/node/guardlink.h"
 #include "agent/node/view.h"
 #include "agent/queue/heartbeat.h"
@@ -27,25 +31,128 @@
 #include "agent/report/eventlog.h"
 #include "sched/retry.h"
 #include "sched/types.h"
-#include "spool/batch.h"
 #include "task/launch.h"
+#include "task/shproto.h"
 
 #define ATTEMPT_STOPPED_TEXT "stopped by its owner"
 
 enum attempt_state {
 	AT_CLAIMING,
-	AT_LEASING,  /* the guard was asked for the devices */
-	AT_STARTING, /* the shim was asked for */
-	AT_GRANTING, /* the guard is told of the shim */
+	AT_LEASING,   /* the guard was asked for the devices */
+	AT_LAUNCHING, /* the shim is asked for, until the fork server takes that */
+	AT_PREPARING, /* the shim comes up */
+	AT_NOTING,    /* the shim is noted in the claim, before anything of the task runs */
+	AT_GRANTING,  /* the guard is told of the shim; then GO, and the shim's word that it runs */
 	AT_RUNNING,
-	AT_FREEING, /* the tree is gone; the devices are not free yet */
+	AT_STOPPING, /* the shim was told to stop */
+	AT_LOOKING,  /* the connection to the shim broke, or there was none: what became of it? */
+	AT_ORPHANS,  /* the shim was killed: what is left of its tree is being ended */
+	/* The tree is gone, or never was. */
+	AT_ENDED,    /* within one event only */
+	AT_SWEEPING, /* what else is to end with it */
+	AT_FREEING,  /* the devices are not free yet */
 	AT_COMMITTING,
+	AT_UNCOMMITTED, /* the end could not be recorded, and is tried again */
+	AT_OVER,
 	AT_STATE_MAX
+};
+
+/* What happens to an attempt, and what comes with it as attempt_event()'s `with`; else NULL. */
+enum attempt_event {
+	ON_CLAIMED,
+	ON_CLAIMED_BARE, /* the same, and it needs no devices */
+	ON_UNCLAIMED,	 /* it never was ours: a->verdict */
+	ON_DOOMED,	 /* it is not to be started, or cannot be: a->why */
+	/* The guard: struct msg_lease_reply. */
+	ON_PROMISED,
+	ON_ALL_PROMISED,
+	ON_LEASE_REFUSED,
+	ON_GRANTED,
+	ON_GRANT_REFUSED,
+	ON_GUARD_NEW, /* or its line was down */
+	ON_FREED,     /* all devices are */
+	/* The shim. */
+	ON_CONNECTED,	/* int: the connection, which is taken over */
+	ON_PREPARED,	/* struct shmsg_status */
+	ON_STARTED,	/* struct shmsg_status */
+	ON_NEVER_BEGAN, /* it waits for a GO that its agent did not say */
+	ON_DENIED,	/* char[]: nothing was started for us */
+	ON_HUNG_UP,
+	ON_ENDED,	 /* struct task_end */
+	ON_FOUND,	 /* struct adopted: it lives */
+	ON_FOUND_NOBODY, /* it was killed */
+	/* The note in the claim. */
+	ON_NOTED,
+	ON_NOTE_FAILED, /* struct err */
+	/* The end. */
+	ON_SWEEP,
+	ON_SWEPT,
+	ON_GIVE_BACK,
+	ON_COMMIT,
+	ON_COMMITTED,
+	ON_COMMIT_FAILED, /* struct err */
+	ON_TIMER,
+	ON_STOP, /* a->end_kind, a->why, a->stop_grace_ms */
+	ON_MAX
 };
 
 struct attempt;
 
-/* What is the same for all runs of an agent. */
+struct attempt_step {
+	enum attempt_state next;
+	void (*action)(struct attempt *a, const void *with); /* NULL: it means nothing there */
+};
+
+/* What is different about a kind of attempts. A NULL slot: there is nothing to do. */
+struct attempt_ops {
+	/* What is its own in what its shim is told. */
+	void (*describe)(const struct attempt *a, struct job_with *w);
+	/* Write down who its shim is; ON_NOTED or ON_NOTE_FAILED comes of it. waits: it has not
+	 * begun, and GO comes after. NULL: there is no place for that. */
+	void (*note)(struct attempt *a, bool waits);
+	/* The note failed, so late that only it can tell whether the claim is ours still. */
+	void (*note_later)(struct attempt *a, const struct err *e);
+	/* Its shim could not be asked for. */
+	void (*launch_failed)(struct attempt *a, int code, const struct err *e);
+	/* A new guard cannot take the lease of what runs. NULL: it is asked again. */
+	void (*lease_failed)(struct attempt *a, const struct msg_lease_reply *m);
+	/* a->devices is another now: a new guard may count them otherwise. */
+	void (*moved)(struct attempt *a);
+	/* Somebody came before it, or beside it where it gives way. */
+	void (*taken)(struct attempt *a, const struct msg_lease_taken *m);
+	/* It runs since a->started_ns. */
+	void (*started)(struct attempt *a, pid_t task_pid);
+	/* Nobody can tell now what became of its shim; it is looked for again. */
+	void (*unseen)(const struct attempt *a, const struct err *e);
+	/* Record the end; ON_COMMITTED or ON_COMMIT_FAILED comes of it. */
+	void (*commit)(struct attempt *a);
+	/* It is freed after this. */
+	void (*over)(struct attempt *a);
+	bool requeues; /* what makes room waits again, which its shim writes down */
+	bool by_index; /* CUDA_VISIBLE_DEVICES has indices, whatever the setting says */
+	bool sweeps;   /* what else of its owner's ends with it, where it was stopped */
+};
+
+/* Who has tasks tried: agent/tasks.c. */
+struct attempt_owner {
+	/* It is over and a is freed after this. again: it waits again, by verdict. */
+	void (*over)(void *user, struct attempt *a, const struct retry_verdict *verdict);
+	/* Its tree and devices are free and it has succeeded, which is only to be written down:
+	 * what comes next can be planned, and is claimed by the same waking of the spooler. */
+	void (*succeeded)(void *user, struct attempt *a);
+	/* It runs since now. */
+	void (*started)(void *user, struct attempt *a);
+	/* Its owner has stopped it while it was being claimed, and it has its claim now. */
+	void (*stopped)(void *user, struct attempt *a);
+	/* What its start met of lanes. */
+	void (*lanes)(void *user, const struct lanes_met *met);
+	/* a->devices is another now. */
+	void (*moved)(void *user, struct attempt *a);
+	/* The streak of failures of its lane, or of the task where it has none. */
+	struct retry_streak *(*streak)(void *user, const struct attempt *a);
+};
+
+/* What is the same for all attempts of an agent. */
 struct attempt_place {
 	uv_loop_t *loop;
 	struct spooler *spooler;
@@ -64,74 +171,85 @@ struct attempt_place {
 	uint64_t log_limit;
 	const char *cgroup; /* for those of tasks; NULL: none */
 	bool by_uuid;	    /* CUDA_VISIBLE_DEVICES */
-	int file_code;	    /* why an end could not be written last; 0 */
+	int commit_code;    /* why an end could not be recorded last; 0 */
+	const struct attempt_owner *owner;
 	void *user;
-	/* The attempt is over and r is freed after this. again: it waits again, by verdict. */
-	void (*over)(void *user, struct attempt *r, const struct retry_verdict *verdict);
-	/* Its tree and devices are free and it has succeeded, which is only to be written down:
-	 * what comes next can be planned, and is claimed by the same waking of the spooler. */
-	void (*succeeded)(void *user, struct attempt *r);
-	/* It runs since now. */
-	void (*started)(void *user, struct attempt *r);
-	/* Its owner has stopped it while it was being claimed, and it has its claim now. */
-	void (*stopped)(void *user, struct attempt *r);
-	/* What its start met of lanes. */
-	void (*lanes)(void *user, const struct lanes_met *met);
-	/* attempt_devices() is another now: a guard that is new may count them otherwise. */
-	void (*moved)(void *user, struct attempt *r);
-	/* The streak of failures of its lane, or of the task where it has none. */
-	struct retry_streak *(*streak)(void *user, const struct attempt *r);
 };
 
-/* All as the plan says: edits is the version of the task that it knows, and another one is not
- * started. The slots of devices are those of the view. */
-struct attempt *attempt_start(struct attempt_place *place, struct sched_ref ref, uint64_t edits,
-			      struct devset devices);
-/* What an earlier agent started, as recovery tells. The spec and the devices in a are r's from now
- * on; devices: those of them that the view shows. */
-struct attempt *attempt_adopt(struct attempt_place *place, struct adoptee *a,
-			      struct devset devices);
+struct attempt {
+	const struct attempt_ops *ops;
+	const struct attempt_step (*steps)[ON_MAX];
+	struct attempt_place *place;
+	struct sched_ref ref;
+	struct lease_id lease; /* of this attempt alone; zeros before it is claimed */
+	enum attempt_state state;
+	enum attempt_state shown; /* the last one that people are told of: attempt_state_name() */
+	uv_timer_t timer;	  /* of the state */
+	uint64_t retry_ms;	  /* attempt_later(); 0: not yet in this state */
+	/* The claim. */
+	struct claim claim;	 /* path "": not yet */
+	uint64_t claim_began_ns; /* by clock_boot_ns() */
+	int claim_code;		 /* 0; CLAIM_LOST, CLAIM_REFUSED or negative: never ours */
+	struct spool_spec *spec; /* NULL before it is claimed */
+	unsigned int tries;	 /* failures that count; with this one when it is over */
+	char log_path[SPOOL_PATH_MAX];
+	int log_fd;
+	bool adopted;	/* an earlier agent started it */
+	bool elsewhere; /* as in struct adoptee */
+	bool log_away;	/* it has none in the spool */
+	/* The shim. */
+	char token[TASK_TOKEN_MAX];
+	struct connection *conn; /* NULL: not connected */
+	struct proc_id shim;
+	uint64_t started_ns;	    /* monotonic; 0: it does not run, or nobody knows since when */
+	char denied[TASK_TEXT_MAX]; /* why there is none; "": there is */
+	struct orphan_ender *orphans;
+	struct spool_job *note; /* not done yet; the spooler's */
+	/* The lease. */
+	struct devset devices;
+	struct text_list uuids; /* of its devices: what they are, whatever their slots are now */
+	char devices_text[SHPROTO_DEV_MAX];
+	struct devset promised; /* of which the guard said so, and that are not free yet */
+	bool leased, freed;
+	/* It runs, and a new guard was told of its lease. */
+	struct devset told_slots; /* that its devices have, as far as it has answered */
+	unsigned int n_answers;	  /* one for each of them */
+	bool unleased;		  /* it could not take it */
+	struct use use;
+	/* The end. */
+	enum end_kind end_kind; /* what we ended it for; END_MAX: it ended by itself */
+	uint32_t stop_grace_ms; /* the shortest that it was told; UINT32_MAX: its own */
+	char why[RECORD_REASON_MAX];
+	struct task_end end;
+	bool stopped_late; /* its owner has stopped it while the end was being recorded */
+	bool turned_away;  /* it could not be started, for nothing that it did */
+	bool late;	   /* it had been given to another node: its end changes nothing */
+	char uncommitted[RECORD_REASON_MAX]; /* why the end could not be recorded so far; or "" */
+	struct retry_verdict verdict;
+	uint64_t next_memory; /* that the next attempt asks for, per GPU; 0: as it is said */
+	unsigned int sweep;   /* SWEEP_BIT()s that were asked for with its stop */
+	struct sweep_process *sweeping;
+};
 
-/* kind: END_STOPPED, END_PREEMPTED, END_TAKEN. grace_ms UINT32_MAX: as the task says. Where its end
- * is being written it may wait again all the same: the caller sees to that, commit_cancel(). */
-void attempt_stop(struct attempt *r, enum end_kind kind, uint32_t grace_ms, const char *why);
-/* What else is ended when it is over, SWEEP_BIT()s, besides what the task itself says. */
-void attempt_sweep(struct attempt *r, unsigned int what);
-unsigned int attempt_sweep_of(enum spec_clean clean);
-/* The guard's words on its lease. */
-void attempt_on_promise(struct attempt *r, const struct msg_lease_reply *m);
-void attempt_on_granted(struct attempt *r, const struct msg_lease_reply *m);
-void attempt_on_taken(struct attempt *r, const struct msg_lease_taken *m);
-void attempt_on_unleased(struct attempt *r, const struct msg_unleased *m);
-void attempt_on_use(struct attempt *r, const struct msg_lease_use *m);
-/* The guard is a new one, or its line was down: tell it again. */
-void attempt_on_guard(struct attempt *r);
-/* It runs, and the guard could not take its lease: true until attempt_lease_again() has told it. */
-bool attempt_wants_lease(const struct attempt *r);
-void attempt_lease_again(struct attempt *r);
+/* In AT_CLAIMING. steps: attempt_steps (steps.h). */
+struct attempt *attempt_new(struct attempt_place *place, const struct attempt_ops *ops,
+			    const struct attempt_step (*steps)[ON_MAX]);
+/* Its memory, as soon as the loop has given back its handle. */
+void attempt_free(struct attempt *a);
 
-struct sched_ref attempt_ref(const struct attempt *r);
-struct devset attempt_devices(const struct attempt *r);
-enum attempt_state attempt_state(const struct attempt *r);
-/* 0: it was claimed; else it never was ours: CLAIM_LOST, CLAIM_REFUSED or negative. */
-int attempt_claim_code(const struct attempt *r);
-/* NULL before it is claimed. */
-const struct spool_spec *attempt_spec(const struct attempt *r);
-/* NULL before it is claimed. */
-const struct claim *attempt_claim(const struct attempt *r);
-/* Its owner has stopped it, as far as that came before its end was being written. */
-bool attempt_was_stopped(const struct attempt *r);
-/* It had been given to another node; what came of it here changes nothing. */
-bool attempt_was_late(const struct attempt *r);
-/* After `over`: what the next attempt asks for, in bytes per GPU; 0: what its task or batch says.
+/* Takes it as far as it leads. */
+void attempt_event(struct attempt *a, enum attempt_event ev, const void *with);
+/* ON_TIMER after a second, twice as long each time in this state, and last_ms at most. True: it is
+ * the first time. */
+bool attempt_later(struct attempt *a, uint64_t last_ms);
+/* ON_TIMER after so long. */
+void attempt_soon(struct attempt *a, uint64_t ms);
+
+/* kind: END_STOPPED, END_PREEMPTED, END_TAKEN. grace_ms UINT32_MAX: as it says itself. Where its
+ * end is being recorded it may wait again all the same: the caller sees to that, commit_cancel().
  */
-uint64_t attempt_next_memory(const struct attempt *r);
-/* Monotonic; 0: not known. */
-uint64_t attempt_started_ns(const struct attempt *r);
-struct lease_id attempt_lease_id(const struct attempt *r);
-json_t *attempt_report(const struct attempt *r);
-
-/* Let go of it without a word to anybody: it runs on. */
-struct attempt *attempt_forget(struct attempt *r);
+void attempt_stop(struct attempt *a, enum end_kind kind, uint32_t grace_ms, const char *why);
+/* Of a state that people are told of; else NULL. */
+const char *attempt_state_name(enum attempt_state state);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/attempt/lease.h"
 
-#include "agent/attempt/runend.h"
 #include "agent/attempt/shim.h"
+#include "base/str.h"
 
 /* Who shares asks for memory alone, before and beside others; nobody else has to be gone for it,
  * and it has not to go for them. */
@@ -14,180 +14,150 @@ static uint32_t lease_flags(const struct spool_spec *s)
 	       (s->preemptible && !others ? LEASE_GIVES_WAY : 0);
 }
 
-/* What cannot be said now, because the line is down, is said by attempt_on_guard(). */
-static void tell_lease(struct attempt *r, const struct proc_id *shim)
+/* What cannot be said now, because the line is down, is said with ON_GUARD_NEW. */
+static void tell_lease(struct attempt *a, const struct proc_id *shim)
 {
-	struct msg_lease m = { .id = attempt_lease_id(r), .bytes = r->spec->memory };
+	struct msg_lease m = { .id = a->lease,
+			       .bytes = a->spec->memory,
+			       .flags = lease_flags(a->spec) };
 
-	m.flags = lease_flags(r->spec);
 	if (shim) {
 		m.pid = shim->pid;
 		m.start = shim->start;
 	}
-	for (size_t i = 0; i < r->uuids.n; i++) {
-		(void)str_copy(m.uuid, sizeof(m.uuid), r->uuids.texts[i]);
-		(void)guardlink_lease(r->place->link, &m);
+	for (size_t i = 0; i < a->uuids.n; i++) {
+		(void)str_copy(m.uuid, sizeof(m.uuid), a->uuids.texts[i]);
+		(void)guardlink_lease(a->place->link, &m);
 	}
 }
 
 /* The slots of a new guard may be others. */
-static void take_slots(struct attempt *r, struct devset slots)
+static void take_slots(struct attempt *a, struct devset slots)
 {
-	if (devset_equal(r->devices, slots))
+	if (devset_equal(a->devices, slots))
 		return;
-	r->devices = slots;
-	r->place->moved(r->place->user, r);
+	a->devices = slots;
+	a->ops->moved(a);
 }
 
-/* It runs there, whatever the guard knows of it. */
-static void tell_running(struct attempt *r)
+void attempt_lease_ask(struct attempt *a)
 {
-	r->slots = (struct devset){ 0 };
-	r->n_answers = 0;
-	r->unleased = false;
-	tell_lease(r, &r->shim);
+	a->leased = true;
+	devset_each(slot, a->devices) text_list_add(&a->uuids, a->place->view->devices[slot].uuid);
+	tell_lease(a, NULL);
 }
 
-static void on_running_told(struct attempt *r, const struct msg_lease_reply *m)
+void attempt_lease_ask_again(struct attempt *a)
+{
+	a->promised = (struct devset){ 0 };
+	tell_lease(a, NULL);
+}
+
+void attempt_lease_settle(struct attempt *a)
+{
+	take_slots(a, a->promised);
+}
+
+static void tell_running(struct attempt *a)
+{
+	a->told_slots = (struct devset){ 0 };
+	a->n_answers = 0;
+	a->unleased = false;
+	tell_lease(a, &a->shim);
+}
+
+void attempt_lease_tell(struct attempt *a)
+{
+	if (!a->leased || a->freed || !a->shim.start) /* else when it has been found */
+		return;
+	a->promised = (struct devset){ 0 };
+	tell_running(a);
+}
+
+void attempt_lease_told(struct attempt *a, const struct msg_lease_reply *m)
 {
 	if (m->slot >= 0)
-		devset_add(&r->slots, (unsigned int)m->slot);
-	if (m->code < 0)
-		r->unleased = true;
-	else
-		devset_add(&r->promised, (unsigned int)m->slot);
-	if (++r->n_answers == r->uuids.n)
-		take_slots(r, r->slots);
+		devset_add(&a->told_slots, (unsigned int)m->slot);
+	if (m->code < 0 && a->ops->lease_failed)
+		a->ops->lease_failed(a, m);
+	else if (m->code < 0)
+		a->unleased = true;
+	if (++a->n_answers == a->uuids.n)
+		take_slots(a, a->told_slots);
 }
 
-void attempt_lease_ask(struct attempt *r)
+void attempt_lease_grant(struct attempt *a)
 {
-	if (!devset_count(r->devices)) {
-		attempt_launch(r);
-		return;
-	}
-	r->state = AT_LEASING;
-	r->leased = true;
-	devset_each(slot, r->devices) text_list_add(&r->uuids, r->place->view->devices[slot].uuid);
-	r->promised = (struct devset){ 0 };
-	tell_lease(r, NULL);
+	(void)guardlink_grant(a->place->link, &a->lease, &a->shim);
 }
 
-void attempt_lease_give_back(struct attempt *r)
+void attempt_lease_give_back(struct attempt *a)
 {
-	const struct lease_id id = attempt_lease_id(r);
-
-	(void)guardlink_unlease(r->place->link, &id);
+	(void)guardlink_unlease(a->place->link, &a->lease);
 }
 
-void attempt_lease_grant(struct attempt *r)
+void attempt_on_promise(struct attempt *a, const struct msg_lease_reply *m)
 {
-	const struct lease_id id = attempt_lease_id(r);
-
-	(void)guardlink_grant(r->place->link, &id, &r->shim);
-}
-
-void attempt_on_promise(struct attempt *r, const struct msg_lease_reply *m)
-{
-	bool asks = r->state == AT_LEASING || r->state == AT_GRANTING;
-
 	if (m->slot >= PROTO_DEVICES_MAX || (m->code >= 0 && m->slot < 0))
 		return;
-	if (r->state == AT_RUNNING)
-		on_running_told(r, m);
-	/* It ends before all are told; each that it has is given back by a word of its own. */
-	if (r->state == AT_FREEING && !r->freed && m->code >= 0)
-		devset_add(&r->promised, (unsigned int)m->slot);
-	if (!asks)
-		return;
-	/* Not to be had after all: the task waits again, and this was no try. */
 	if (m->code < 0) {
-		attempt_stop(r, END_TAKEN, UINT32_MAX, m->text);
+		attempt_event(a, ON_LEASE_REFUSED, m);
 		return;
 	}
-	devset_add(&r->promised, (unsigned int)m->slot);
-	if (devset_count(r->promised) != r->uuids.n)
-		return;
-	take_slots(r, r->promised);
-	(r->state == AT_LEASING ? attempt_launch : attempt_lease_grant)(r);
+	/* Also where it ends before all are told: each is given back by a word of its own. */
+	devset_add(&a->promised, (unsigned int)m->slot);
+	attempt_event(a, devset_count(a->promised) == a->uuids.n ? ON_ALL_PROMISED : ON_PROMISED,
+		      m);
 }
 
-bool attempt_wants_lease(const struct attempt *r)
+void attempt_on_granted(struct attempt *a, const struct msg_lease_reply *m)
 {
-	return r->unleased && r->state == AT_RUNNING;
+	attempt_event(a, m->code < 0 ? ON_GRANT_REFUSED : ON_GRANTED, m);
 }
 
-void attempt_lease_again(struct attempt *r)
+void attempt_on_taken(struct attempt *a, const struct msg_lease_taken *m)
 {
-	if (attempt_wants_lease(r))
-		tell_running(r);
+	if (a->state < AT_ENDED)
+		a->ops->taken(a, m);
 }
 
-void attempt_on_granted(struct attempt *r, const struct msg_lease_reply *m)
+void attempt_on_unleased(struct attempt *a, const struct msg_unleased *m)
 {
-	if (r->state != AT_GRANTING)
-		return;
-	if (m->code < 0)
-		attempt_stop(r, END_TAKEN, UINT32_MAX, m->text);
-	else
-		attempt_shim_go(r);
-}
-
-/* Who comes before the task wins, and beside one that gives way; it is ended where it was started
- * already, and comes again. */
-void attempt_on_taken(struct attempt *r, const struct msg_lease_taken *m)
-{
-	char why[RECORD_REASON_MAX];
-
-	if (r->gone)
-		return;
-	if (r->state != AT_RUNNING || !r->spec->preemptible) {
-		attempt_stop(r, END_TAKEN, UINT32_MAX, m->text);
-		return;
-	}
-	(void)str_print(why, sizeof(why), "gave way, GPU %u was %s",
-			r->place->view->devices[m->slot].index, m->text);
-	attempt_stop(r, END_PREEMPTED, UINT32_MAX, why);
-}
-
-void attempt_on_unleased(struct attempt *r, const struct msg_unleased *m)
-{
-	if (!r->leased) /* of an attempt before this one */
+	if (!a->leased) /* of an attempt before this one */
 		return;
 	if (m->slot < 0)
-		r->promised = (struct devset){ 0 };
+		a->promised = (struct devset){ 0 };
 	else
-		devset_del(&r->promised, (unsigned int)m->slot);
-	if (devset_count(r->promised))
+		devset_del(&a->promised, (unsigned int)m->slot);
+	if (devset_count(a->promised))
 		return;
-	r->freed = true;
-	attempt_settle(r);
+	a->freed = true;
+	attempt_event(a, ON_FREED, NULL);
 }
 
-void attempt_on_use(struct attempt *r, const struct msg_lease_use *m)
+void attempt_on_use(struct attempt *a, const struct msg_lease_use *m)
 {
 	uint64_t peak_bytes;
 	uint32_t util_permille;
 
-	use_add(&r->use, m);
-	use_sum(&r->use, &peak_bytes, &util_permille);
-	if (r->conn && r->state == AT_RUNNING)
-		(void)talk_gpu(r->conn->fd, peak_bytes, util_permille);
+	use_add(&a->use, m);
+	use_sum(&a->use, &peak_bytes, &util_permille);
+	attempt_shim_tell_use(a, peak_bytes, util_permille);
 }
 
-void attempt_on_guard(struct attempt *r)
+void attempt_on_guard(struct attempt *a)
 {
-	if (!r->leased || r->freed)
-		return;
-	/* One that has been started waits for its GRANT until the new one has promised all: what
-	 * the old one had promised may be somebody else's by now. */
-	if (r->state == AT_LEASING || r->state == AT_GRANTING) {
-		r->promised = (struct devset){ 0 };
-		tell_lease(r, NULL);
-	} else if (r->state == AT_RUNNING && r->shim.start) { /* else when it has been found */
-		r->promised = (struct devset){ 0 };
-		tell_running(r);
-	} else if (r->state == AT_FREEING) {
-		attempt_lease_give_back(r);
-	}
+	if (a->leased && !a->freed)
+		attempt_event(a, ON_GUARD_NEW, NULL);
+}
+
+bool attempt_wants_lease(const struct attempt *a)
+{
+	return a->unleased && a->shown == AT_RUNNING;
+}
+
+void attempt_lease_again(struct attempt *a)
+{
+	if (attempt_wants_lease(a))
+		tell_running(a);
 }

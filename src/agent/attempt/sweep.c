@@ -14,7 +14,6 @@
 #include "base/spawn.h"
 #include "base/strbuf.h"
 #include "base/units.h"
-#include "spool/spec.h"
 #include "task/sweep.h"
 
 #define ARGS_MAX 16
@@ -31,6 +30,16 @@ struct sweep_process {
 	void (*done)(void *user);
 	void *user;
 };
+
+unsigned int sweep_of_clean(enum spec_clean clean)
+{
+	static const unsigned int bits[SPEC_CLEAN_MAX] = {
+		[SPEC_CLEAN_GPU] = SWEEP_BIT(SWEEP_GPU),
+		[SPEC_CLEAN_PYTHON] = SWEEP_BIT(SWEEP_PYTHON),
+	};
+
+	return clean < SPEC_CLEAN_MAX ? bits[clean] : 0;
+}
 
 static void on_out_closed(uv_handle_t *h)
 {

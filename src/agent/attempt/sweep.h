@@ -12,6 +12,7 @@
 #include <uv.h>
 
 #include "agent/report/eventlog.h"
+#include "spool/spec.h"
 
 struct sweep_place {
 	uv_loop_t *loop;
@@ -23,6 +24,9 @@ struct sweep_place {
 };
 
 struct sweep_process;
+
+/* SWEEP_BIT()s. */
+unsigned int sweep_of_clean(enum spec_clean clean);
 
 /*
  * what: SWEEP_BIT()s; gpus: UUIDs with commas, for SWEEP_GPU. done is called from the loop, once,

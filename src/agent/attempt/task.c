@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/attempt/task.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "agent/attempt/claim.h"
+#include "agent/attempt/commit.h"
+#include "agent/attempt/shim.h"
+#include "agent/attempt/steps.h"
+#include "agent/queue/planview.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "task/names.h"
+
+#define LAUNCH_LAST_MS 60000 /* between two tries, at most */
+#define NOTE_LAST_MS   10000
+#define UNCLAIMED_MS   10000 /* then the plan may try it again */
+#define ELSEWHERE_MS   1000  /* a limit of which the plan has not heard yet blocks nothing */
+#define BEAT_SLACK_MS  1000  /* a shim begins before its task does */
+
+/* ---- the claim ---- */
+
+struct claim_job {
+	struct spool_job job;
+	struct attempt *a;
+	struct claiming c;
+};
+
+static void claim_job_work(struct spool_job *job, struct spool_place *p)
+{
+	claiming_work(&((struct claim_job *)job)->c, p);
+}
+
+/* What a task has to say must not be lost without a word. */
+static void say_log_away(const struct attempt *a, const struct log_away *away)
+{
+	char element[24] = "";
+
+	if (a->ref.element)
+		(void)str_print(element, sizeof(element), ".%u", a->ref.element);
+	if (away->file[0])
+		eventlog_say(a->place->eventlog, LOG_LEVEL_WARNING,
+			     "task %llu%s has no log: %s; what it prints is in %s",
+			     (unsigned long long)a->ref.id, element, away->error, away->file);
+	else
+		eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR,
+			     "task %llu%s has no log, and what it prints is lost: %s",
+			     (unsigned long long)a->ref.id, element, away->error);
+}
+
+static void take_claim(struct attempt *a, struct claiming *c)
+{
+	a->claim = c->claim;
+	a->claim_began_ns = c->began_ns;
+	a->spec = take_ptr(c->spec);
+	a->tries = c->tries;
+	a->log_fd = c->log_fd;
+	(void)str_copy(a->log_path, sizeof(a->log_path), c->log_path);
+	a->log_away = c->away.error[0] != '\0';
+	if (a->log_away)
+		say_log_away(a, &c->away);
+}
+
+/* Of this claim, and so of no other attempt of the task. */
+static void name_it(struct attempt *a)
+{
+	a->lease =
+		(struct lease_id){ a->ref.id, a->ref.element, (uint32_t)a->claim.name.epoch + 1 };
+	(void)names_token(a->place->key, &a->claim.name, a->token);
+}
+
+/* It never came to run, and is in the spool as it was. */
+static void not_claimed(struct attempt *a, const struct claiming *c)
+{
+	uint64_t wait_ms = c->code == CLAIM_ELSEWHERE ? ELSEWHERE_MS : UNCLAIMED_MS;
+
+	if (c->code > 0 && c->code != CLAIM_ELSEWHERE)
+		a->verdict.what = RETRY_CANCELLED;
+	else
+		a->verdict =
+			(struct retry_verdict){ .what = RETRY_AGAIN,
+						.at_ns = clock_mono_ns() + wait_ms * NS_PER_MS };
+	if (c->code != CLAIM_ELSEWHERE)
+		(void)str_copy(a->verdict.text, sizeof(a->verdict.text), c->e.text);
+	attempt_event(a, ON_UNCLAIMED, NULL);
+}
+
+static void claim_done(struct spool_job *job)
+{
+	struct claiming *c = &((struct claim_job *)job)->c;
+	struct attempt *a = ((struct claim_job *)job)->a;
+
+	a->claim_code = c->code;
+	a->place->owner->lanes(a->place->user, &c->lanes);
+	if (c->code == 0) {
+		take_claim(a, c);
+		name_it(a);
+		if (a->end_kind == END_STOPPED) /* meanwhile */
+			a->place->owner->stopped(a->place->user, a);
+		attempt_event(a,
+			      a->end_kind != END_MAX	 ? ON_DOOMED
+			      : devset_count(a->devices) ? ON_CLAIMED
+							 : ON_CLAIMED_BARE,
+			      NULL);
+	} else {
+		not_claimed(a, c);
+	}
+	free(job);
+}
+
+/* ---- the note in the claim ---- */
+
+struct note_job {
+	struct spool_job job;
+	struct attempt *a;
+	struct claim claim;
+	struct err e;
+	int code;
+};
+
+static void note_work(struct spool_job *job, struct spool_place *p)
+{
+	struct note_job *n = (struct note_job *)job;
+
+	n->code = claim_started(p->spool, &n->claim, &n->a->shim, &n->a->uuids, &n->e);
+	n->code = spool_confirm(p->spool, n->claim.path, n->code, &n->e);
+}
+
+static void note_done(struct spool_job *job)
+{
+	struct note_job *n = (struct note_job *)job;
+	struct attempt *a = n->a;
+	/* Within a beat of the claim it is ours, whether or not that could be written. */
+	bool unsure = n->code < 0 && clock_boot_ns() > attempt_shim_go_until(a);
+
+	a->note = NULL;
+	a->claim = n->claim;
+	if (n->code == -ENOENT) /* we were away for so long that others took it */
+		attempt_stop(a, END_NODE_LOST, 0, "the task was given to another node");
+	else
+		attempt_event(a, unsure ? ON_NOTE_FAILED : ON_NOTED, &n->e);
+	free(n);
+}
+
+/* From now on the claim lives as long as its shim. */
+static void note(struct attempt *a, bool waits)
+{
+	struct note_job *n = xcalloc(1, sizeof(*n));
+
+	n->job = (struct spool_job){ .work = note_work, .done = note_done };
+	n->a = a;
+	n->claim = a->claim;
+	a->note = &n->job;
+	/* Until it is noted its token leads to the shim. */
+	(waits ? spooler_do : spooler_do_later)(a->place->spooler, &n->job);
+}
+
+static void note_later(struct attempt *a, const struct err *e)
+{
+	if (attempt_later(a, NOTE_LAST_MS))
+		eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR, "task %llu cannot begin yet: %s",
+			     (unsigned long long)a->ref.id, e->text);
+}
+
+/* ---- on its way ---- */
+
+static void describe(const struct attempt *a, struct job_with *w)
+{
+	w->login = &a->place->login;
+	w->id = a->ref.id;
+	w->element = a->ref.element;
+	w->attempt = a->claim.attempt;
+	w->memory = a->spec->memory;
+	w->spool_dir = a->place->spool_dir;
+	w->agent = a->place->agent;
+	w->claim = &a->claim;
+	w->beat_ms = a->place->beat_ms;
+	w->promise_ms = heartbeat_promise_ms(a->place->heartbeat);
+	w->cgroup = a->place->cgroup;
+	w->go = !a->leased;
+	w->go_until_ns = attempt_shim_go_until(a);
+}
+
+static void launch_failed(struct attempt *a, int code, const struct err *e)
+{
+	if (code == -EINVAL || code == -E2BIG) {
+		(void)str_copy(a->why, sizeof(a->why), e->text);
+		attempt_event(a, ON_DOOMED, NULL);
+	} else if (attempt_later(a, LAUNCH_LAST_MS)) { /* not its fault: with what it has already */
+		eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR, "task %llu cannot start yet: %s",
+			     (unsigned long long)a->ref.id, e->text);
+	}
+}
+
+static void moved(struct attempt *a)
+{
+	a->place->owner->moved(a->place->user, a);
+}
+
+/* Who comes before the task wins, and beside one that gives way; it is ended where it was started
+ * already, and comes again. */
+static void taken(struct attempt *a, const struct msg_lease_taken *m)
+{
+	char why[RECORD_REASON_MAX];
+
+	if (a->shown != AT_RUNNING || !a->spec->preemptible) {
+		attempt_stop(a, END_TAKEN, UINT32_MAX, m->text);
+		return;
+	}
+	(void)str_print(why, sizeof(why), "gave way, GPU %u was %s",
+			a->place->view->devices[m->slot].index, m->text);
+	attempt_stop(a, END_PREEMPTED, UINT32_MAX, why);
+}
+
+static void started(struct attempt *a, pid_t task_pid)
+{
+	a->place->owner->started(a->place->user, a);
+}
+
+static void unseen(const struct attempt *a, const struct err *e)
+{
+	eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR,
+		     "what has become of task %llu cannot be told: %s; looking again",
+		     (unsigned long long)a->ref.id, e->text);
+}
+
+/* ---- the end ---- */
+
+struct commit_job {
+	struct spool_job job;
+	struct attempt *a;
+	struct commit c;
+};
+
+static void commit_job_work(struct spool_job *job, struct spool_place *p)
+{
+	commit_work(&((struct commit_job *)job)->c, p);
+}
+
+static void not_committed(struct attempt *a, const struct commit *c)
+{
+	if (a->place->commit_code != c->code) /* once, not for each */
+		eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR,
+			     "the end of task %llu cannot be written: %s; trying again",
+			     (unsigned long long)a->ref.id, c->e.text);
+	a->place->commit_code = c->code;
+	attempt_event(a, ON_COMMIT_FAILED, &c->e);
+}
+
+static void committed(struct attempt *a, const struct commit *c)
+{
+	a->place->commit_code = 0;
+	a->verdict = c->verdict;
+	a->late = c->superseded;
+	if (a->late)
+		a->verdict.what = RETRY_CANCELLED;
+	a->tries = c->state.tries;
+	a->next_memory = c->next_memory;
+	*a->place->owner->streak(a->place->user, a) = c->streak;
+	attempt_shim_acknowledge(a);
+	attempt_event(a, ON_COMMITTED, NULL);
+}
+
+static void commit_done(struct spool_job *job)
+{
+	struct commit_job *j = (struct commit_job *)job;
+
+	if (j->c.code < 0 && j->c.code != -ENOENT)
+		not_committed(j->a, &j->c);
+	else
+		committed(j->a, &j->c);
+	free(j);
+}
+
+/* The guard's last word may have come after the shim's. */
+static void take_use(struct attempt *a)
+{
+	uint64_t peak_bytes;
+	uint32_t util_permille;
+
+	use_sum(&a->use, &peak_bytes, &util_permille);
+	if (peak_bytes < a->end.gpu_peak_bytes || !a->use.n)
+		return;
+	a->end.gpu_peak_bytes = peak_bytes;
+	a->end.gpu_util_permille = util_permille;
+}
+
+/* On the monotonic clock, which does not count the time in which the node slept. */
+static uint64_t claimed_at(const struct attempt *a)
+{
+	uint64_t ago_ns = clock_boot_ns() - a->claim_began_ns, now_ns = clock_mono_ns();
+
+	return a->adopted || ago_ns > now_ns ? 0 : now_ns - ago_ns;
+}
+
+/* One job at a time, and never with others: what its owner says is written before it or after it,
+ * by the order in which it was said. */
+static void commit(struct attempt *a)
+{
+	struct commit_job *j = xcalloc(1, sizeof(*j));
+	bool again = a->retry_ms; /* it was tried before */
+
+	take_use(a);
+	if (a->note && spooler_take_back(a->place->spooler, a->note))
+		free(take_ptr(a->note)); /* who has it does not matter any more */
+	j->job = (struct spool_job){ .work = commit_job_work, .done = commit_done };
+	j->a = a;
+	j->c = (struct commit){
+		.claim = a->claim,
+		.spec = a->spec,
+		.end = &a->end,
+		.gpus = (unsigned int)a->uuids.n,
+		.room_bytes = planview_room(a->place->view, a->spec->model),
+		.ended = commit_judge(&a->end, a->end_kind, a->why),
+		.token = a->token,
+		.run_dir = a->place->run_dir,
+		.log_path = a->log_path,
+		.log_away = a->adopted || a->log_away,
+		.beats =
+			a->adopted || a->end.run_ns / NS_PER_MS + BEAT_SLACK_MS > a->place->beat_ms,
+		.state = { .tries = a->tries, .mem_bytes = a->spec->memory },
+		.streak = *a->place->owner->streak(a->place->user, a),
+		.now_ns = clock_mono_ns(),
+		.now_wall_ns = clock_wall_ns(),
+		.told = again,
+	};
+	j->c.ended.begun_ns = claimed_at(a);
+	spooler_do(a->place->spooler, &j->job);
+	if (j->c.ended.kind == END_EXIT && j->c.ended.code == 0 && !again)
+		a->place->owner->succeeded(a->place->user, a);
+}
+
+static void over(struct attempt *a)
+{
+	a->place->owner->over(a->place->user, a, &a->verdict);
+}
+
+static const struct attempt_ops task_ops = {
+	.describe = describe,
+	.note = note,
+	.note_later = note_later,
+	.launch_failed = launch_failed,
+	.moved = moved,
+	.taken = taken,
+	.started = started,
+	.unseen = unseen,
+	.commit = commit,
+	.over = over,
+	.requeues = true,
+	.sweeps = true,
+};
+
+struct attempt *attempt_start(struct attempt_place *place, struct sched_ref ref, uint64_t edits,
+			      struct devset devices)
+{
+	struct attempt *a = attempt_new(place, &task_ops, attempt_steps);
+	struct claim_job *j = xcalloc(1, sizeof(*j));
+
+	a->ref = ref;
+	a->devices = devices;
+	j->job = (struct spool_job){ .work = claim_job_work, .done = claim_done };
+	j->a = a;
+	j->c.ref = ref;
+	j->c.edits = edits;
+	j->c.key = place->key;
+	j->c.run_dir = place->run_dir;
+	spooler_do(place->spooler, &j->job);
+	return a;
+}
+
+struct attempt *attempt_adopt(struct attempt_place *place, struct adoptee *t, struct devset devices)
+{
+	struct attempt *a = attempt_new(place, &task_ops, attempt_steps);
+
+	a->claim = t->claim;
+	a->ref = planview_ref(&a->claim.name);
+	a->spec = take_ptr(t->spec);
+	a->tries = t->tries;
+	a->uuids = t->devices;
+	t->devices = (struct text_list){ 0 };
+	a->devices = a->promised = devices;
+	a->leased = a->uuids.n > 0;
+	a->adopted = true;
+	a->elsewhere = t->elsewhere;
+	if (a->claim.started)
+		a->shim = a->claim.who.proc;
+	if (a->claim.stopped) { /* by an agent before us, whose word its shim may not have had */
+		a->end_kind = END_STOPPED;
+		(void)str_copy(a->why, sizeof(a->why), ATTEMPT_STOPPED_TEXT);
+	}
+	name_it(a);
+	(void)names_log_path(&a->claim.name, a->spec->name, a->claim.attempt, a->log_path);
+	attempt_adopted(a);
+	return a;
+}
+
+/* ---- what people are told ---- */
+
+/* It has ended, and is to be seen as running until that is written. */
+static json_t *uncommitted_report(const struct attempt *a)
+{
+	unsigned int exit = a->end.outcome == TASK_SIGNALLED
+				    ? NAME_SIGNALLED + (unsigned int)a->end.signal
+				    : (unsigned int)a->end.exit_code;
+
+	return json_pack("{si sI ss}", "exit", (int)exit, "ended_ns",
+			 (json_int_t)a->end.ended_wall_ns, "why", a->uncommitted);
+}
+
+json_t *attempt_report(const struct attempt *a)
+{
+	double for_s = (double)(clock_mono_ns() - a->started_ns) / (double)NS_PER_S;
+	json_t *devices = json_array(), *o;
+
+	devset_each(slot, a->devices)(void) json_array_append_new(
+		devices, json_integer((json_int_t)a->place->view->devices[slot].index));
+	o = json_pack("{sI sI ss ss* si si sI so ss}", "id", (json_int_t)a->ref.id, "element",
+		      (json_int_t)a->ref.element, "state", attempt_state_name(a->shown), "name",
+		      a->spec ? a->spec->name : NULL, "attempt", (int)a->claim.attempt, "pid",
+		      (int)a->shim.pid, "started_ns", (json_int_t)a->started_ns, "gpus", devices,
+		      "log", a->log_path);
+	/* When an adopted one began is known once its shim has answered. */
+	(void)json_object_set_new(o, "for_s", a->started_ns ? json_real(for_s) : json_null());
+	if (a->uncommitted[0])
+		(void)json_object_set_new(o, "unfiled", uncommitted_report(a));
+	return o;
+}
