@@ -8,6 +8,8 @@
 
 static struct attempt *by_lease(const struct tasks *q, const struct lease_id *id)
 {
+	if (id->task == LEASE_WORKLOAD)
+		return workload_by_lease(q->workload, id);
 	for (struct running *r = q->runs; r; r = r->next) {
 		const struct lease_id *its = &r->run->lease;
 
@@ -34,7 +36,7 @@ void leases_take_told(struct tasks *q)
 		if (m->flags & LEASE_RESERVED)
 			reserving_on_state(&q->reserving, m);
 		else if (m->id.task == LEASE_WORKLOAD)
-			fillers_on_state(q->fillers, m);
+			workload_on_state(q->workload, m);
 		else if (!by_lease(q, &m->id) && !shim_lives(m))
 			(void)guardlink_unlease(q->place.link, &m->id);
 	}
@@ -66,9 +68,7 @@ static void on_promise(struct tasks *q, struct attempt *r, const struct msg_leas
 {
 	if (r)
 		attempt_on_promise(r, m);
-	else if (m->id.task == LEASE_WORKLOAD)
-		fillers_on_promise(q->fillers, m);
-	else
+	else if (m->id.task != LEASE_WORKLOAD)
 		reserving_on_reply(&q->reserving, m);
 	if (r && attempt_wants_lease(r) && !q->ending &&
 	    !uv_is_active((uv_handle_t *)&q->lease_timer))
@@ -86,8 +86,6 @@ static void on_reply(struct tasks *q, const struct msg_lease_reply *told)
 		on_promise(q, r, &m);
 	else if (r)
 		attempt_on_granted(r, &m);
-	else if (m.id.task == LEASE_WORKLOAD)
-		fillers_on_granted(q->fillers, &m);
 }
 
 static void on_taken(struct tasks *q, const struct msg_lease_taken *told)
@@ -98,8 +96,6 @@ static void on_taken(struct tasks *q, const struct msg_lease_taken *told)
 	q->ops->put_names(q->user, told->text, m.text, sizeof(m.text));
 	if (r)
 		attempt_on_taken(r, &m);
-	else if (m.id.task == LEASE_WORKLOAD)
-		fillers_on_taken(q->fillers, &m);
 }
 
 static void on_unleased(struct tasks *q, const struct msg_unleased *m)
@@ -108,8 +104,6 @@ static void on_unleased(struct tasks *q, const struct msg_unleased *m)
 
 	if (r)
 		attempt_on_unleased(r, m);
-	else if (m->id.task == LEASE_WORKLOAD)
-		fillers_on_unleased(q->fillers, m);
 }
 
 /* What was promised and is in use is not to be had twice by the next plan. */
@@ -117,7 +111,7 @@ static void on_use(struct tasks *q, const struct msg_lease_use *m)
 {
 	struct attempt *r = by_lease(q, &m->id);
 
-	if (!r || m->slot < 0)
+	if (!r || m->slot < 0 || m->id.task == LEASE_WORKLOAD)
 		return;
 	attempt_on_use(r, m);
 	(void)sched_used(q->plan, r->ref, (unsigned int)m->slot, m->bytes);
@@ -131,7 +125,7 @@ static void on_all_told(struct tasks *q)
 		return;
 	for (struct running *r = q->runs; r; r = r->next)
 		attempt_on_guard(r->run);
-	fillers_on_guard(q->fillers);
+	workload_on_guard(q->workload);
 	reserving_forget_told(&q->reserving);
 	leases_take_told(q);
 	tasks_plan_soon(q);

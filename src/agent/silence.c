@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/workload.h"
 #include "base/clock.h"
 #include "base/proc.h"
 #include "hold/holder_proto.h"
@@ -57,11 +56,12 @@ static void watch_workload(struct agent *a, bool silent, uint64_t now)
 	if (!a->queue)
 		return;
 	if (silent)
-		workload_watch(a->queue, "the guard does not speak");
+		tasks_watch_workload(a->queue, "the guard does not speak");
 	else if (a->unseen_ns && now - a->unseen_ns > GUARD_ORPHAN_MS * NS_PER_MS)
-		workload_watch(a->queue, up ? "the GPUs cannot be seen" : "there is no guard");
+		tasks_watch_workload(a->queue,
+				     up ? "the GPUs cannot be seen" : "there is no guard");
 	else
-		workload_watch(a->queue, NULL);
+		tasks_watch_workload(a->queue, NULL);
 }
 
 void silence_look(struct agent *a, uint64_t interval_ms)

@@ -25,7 +25,6 @@
 #include "agent/queue/applying.h"
 #include "agent/queue/planview.h"
 #include "agent/tasksin.h"
-#include "agent/workload.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -91,8 +90,7 @@ static void carry_out(struct tasks *q, const struct sched_action *a)
 		break;
 	case SCHED_PREEMPT:
 		if (a->ref.id == LEASE_WORKLOAD)
-			fillers_stop(q->fillers, a->ref.element - 1, UINT32_MAX,
-				     "a task needs the GPU");
+			workload_stop(q->workload, a->ref.element - 1, "a task needs the GPU");
 		r = find_running(q, a->ref);
 		if (r)
 			attempt_stop(r->run, END_PREEMPTED, UINT32_MAX,
@@ -119,7 +117,21 @@ static void tell_reservations(struct tasks *q)
 {
 	if (q->known)
 		reserving_tell(&q->reserving, q->place.link, q->place.view,
-			       devset_or(tasks_busy_devices(q), fillers_devices(q->fillers)));
+			       devset_or(tasks_busy_devices(q), workload_devices(q->workload)));
+}
+
+/* Where it is wanted, and no task is. */
+static void look_at_workload(struct tasks *q)
+{
+	const struct view *v = q->place.view;
+	struct devset busy = tasks_busy_devices(q);
+	bool wanted = v->c->workload && v->ready && !v->leaving && !v->released && !q->paused &&
+		      !q->unwatched;
+
+	for (unsigned int i = 0; i < PROTO_DEVICES_MAX; i++)
+		if (q->reserving.slots[i].want.id)
+			devset_add(&busy, i);
+	workload_look(q->workload, wanted, busy);
 }
 
 static uint64_t ms_until(uint64_t at_ns, uint64_t now_ns)
@@ -141,7 +153,7 @@ static void on_plan(uv_timer_t *timer)
 	/* Before all was read once it is not known which lanes are paused. */
 	if (q->draining || !q->seen) {
 		tell_reservations(q);
-		workload_look(q);
+		look_at_workload(q);
 		return;
 	}
 	planview_make(q->place.view, q->c->instance, devices, &view);
@@ -151,7 +163,7 @@ static void on_plan(uv_timer_t *timer)
 			carry_out(q, &actions[i]);
 	} while (out.more);
 	tell_reservations(q);
-	workload_look(q);
+	look_at_workload(q);
 	if (out.next_ns != UINT64_MAX)
 		wait = ms_until(out.next_ns, view.now_ns);
 	if (out.next_wall_ns != UINT64_MAX && ms_until(out.next_wall_ns, view.now_wall_ns) < wait)
@@ -170,7 +182,7 @@ void tasks_pause(struct tasks *q, bool pause)
 {
 	q->paused = pause;
 	if (pause)
-		fillers_stop_all(q->fillers, UINT32_MAX, "the agent is stopped (Ctrl-Z)");
+		workload_stop_all(q->workload, "the agent is stopped (Ctrl-Z)");
 	else
 		reserving_forget_told(&q->reserving);
 	tasks_plan_soon(q);
@@ -549,6 +561,47 @@ static void clear_place(struct spool_place *p)
 	index_forget(p);
 }
 
+static void on_workload_changed(void *user)
+{
+	struct tasks *q = user;
+
+	tasks_plan_soon(q);
+	q->ops->over(q->user);
+}
+
+static void make_workload(struct tasks *q)
+{
+	const struct agent_config *c = q->c;
+	cleanup_free char *logs = xasprintf("%s/%s/logs", c->state_dir, c->instance);
+
+	q->workload = workload_new(&(struct workload_config){ .command = c->workload,
+							      .cwd = c->workload_cwd,
+							      .log_dir = logs,
+							      .grace_ms = c->workload_grace_ms,
+							      .place = &q->place,
+							      .plan = q->plan,
+							      .changed = on_workload_changed,
+							      .user = q });
+}
+
+void tasks_watch_workload(struct tasks *q, const char *why)
+{
+	q->unwatched = why != NULL;
+	if (why)
+		workload_stop_all(q->workload, why);
+	workload_attend(q->workload);
+}
+
+size_t tasks_workloads(const struct tasks *q)
+{
+	return devset_count(workload_devices(q->workload));
+}
+
+const struct view_workload *tasks_workload_view(const struct tasks *q)
+{
+	return workload_view(q->workload);
+}
+
 struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlog *eventlog,
 			struct guardlink *link, const struct tasks_ops *ops, void *user)
 {
@@ -591,7 +644,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlo
 					   .by_uuid = c->by_uuid,
 					   .owner = &attempt_owner,
 					   .user = q };
-	q->fillers = workload_new(q);
+	make_workload(q);
 	init_handles(q);
 	q->heartbeat = nodes_heartbeat(q);
 	q->recovery = nodes_recovery(q);
@@ -956,7 +1009,7 @@ void tasks_end(struct tasks *q)
 	orders_stop(q->orders);
 	/* What is not known yet may run on as well, and then our name is what keeps its lanes. */
 	heartbeat_end(q->heartbeat, q->runs || !recovery_is_settled(q->recovery) || !q->open);
-	fillers_stop_all(q->fillers, UINT32_MAX, "the agent ends");
+	workload_stop_all(q->workload, "the agent ends");
 }
 
 bool tasks_are_quiet(const struct tasks *q)
@@ -993,7 +1046,7 @@ int tasks_free(struct tasks *q)
 	}
 	groupcommit_free(take_ptr(q->groupcommit));
 	orders_free(take_ptr(q->orders));
-	q->fillers = fillers_free(q->fillers);
+	q->workload = workload_free(q->workload);
 	lanes_clear(&q->lanes);
 	recovery_free(take_ptr(q->recovery));
 	launch_mother_close(&q->place.mother);

@@ -74,6 +74,8 @@ bool tasks_is_empty(const struct tasks *q);
 size_t tasks_workloads(const struct tasks *q);
 /* By slot; valid as long as q. */
 const struct view_workload *tasks_workload_view(const struct tasks *q);
+/* Once a second. why: nobody watches the devices for people, so nothing of it runs there; NULL. */
+void tasks_watch_workload(struct tasks *q, const char *why);
 /* While the agent is stopped (Ctrl-Z) nothing of the workload runs, and nothing is held for tasks
  * that wait for more: the guard drops that, and is told anew afterwards. */
 void tasks_pause(struct tasks *q, bool pause);

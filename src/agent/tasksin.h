@@ -5,7 +5,7 @@
 /*
  * The inside of the queue's agent, for the files that make it up: tasks.c (the plan and the spool),
  * leases.c (what the guard says), nodes.c (what ran before, and the agents of
- * other nodes), workload.c (what runs where none of its tasks does). All of it on the loop.
+ * other nodes). All of it on the loop.
  */
 
 #include <limits.h>
@@ -68,7 +68,7 @@ struct tasks {
 	struct msg_lease_state *leases; /* as the guard told them when the line came up */
 	bool leases_known;
 	struct reserving reserving;
-	struct fillers *fillers;
+	struct workload *workload;
 	bool unwatched;			   /* nobody sees who comes: no workload */
 	bool paused;			   /* the agent is about to stop, or is stopped (Ctrl-Z) */
 	struct index_want want;		   /* what to look at in the spool */

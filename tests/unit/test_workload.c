@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/attempt/lease.h"
 #include "agent/attempt/workload.h"
 #include "attempt_world.h"
 #include "base/clock.h"
@@ -17,7 +18,7 @@
 #define STEP_S 1000 /* the clock stands there at first */
 
 static struct sched_queue *plan;
-static struct fillers *workload;
+static struct workload *workload;
 static unsigned int n_changed;
 
 static void on_changed(void *user)
@@ -27,12 +28,14 @@ static void on_changed(void *user)
 
 static const struct view_workload *shown(void)
 {
-	return &fillers_view(workload)[0];
+	return &workload_view(workload)[0];
 }
 
-static void expect_state(enum workload_state state)
+static void expect_state(const char *state)
 {
-	assert_int_equal(shown()->state, state);
+	assert_string_equal(shown()->state, state);
+	assert_int_equal(shown()->there, strcmp(state, "off") != 0);
+	assert_int_equal(shown()->runs, strcmp(state, "running") == 0);
 }
 
 static uint64_t now(void)
@@ -68,13 +71,13 @@ static void begin_with(const char *command)
 	idle_for(10);
 	n_changed = 0;
 	plan = sched_queue_new();
-	workload = fillers_new(&(struct fillers_config){ .command = command,
-							 .cwd = "/",
-							 .log_dir = "/dev/null/logs",
-							 .grace_ms = 3000,
-							 .place = &w.place,
-							 .plan = plan,
-							 .changed = on_changed });
+	workload = workload_new(&(struct workload_config){ .command = command,
+							   .cwd = "/",
+							   .log_dir = "/dev/null/logs",
+							   .grace_ms = 3000,
+							   .place = &w.place,
+							   .plan = plan,
+							   .changed = on_changed });
 }
 
 static void begin(void)
@@ -85,7 +88,7 @@ static void begin(void)
 static void end(void)
 {
 	world_jobs();
-	workload = fillers_free(workload);
+	workload = workload_free(workload);
 	plan = sched_queue_free(plan);
 	world_end();
 }
@@ -94,7 +97,7 @@ static void look(void)
 {
 	struct devset busy = { { 0 } };
 
-	fillers_look(workload, true, busy);
+	workload_look(workload, true, busy);
 }
 
 static struct lease_id lease;
@@ -105,7 +108,7 @@ static void promise_as(int slot, int code)
 		.id = lease, .slot = slot, .code = code, .text = "the site's limit"
 	};
 
-	fillers_on_promise(workload, &m);
+	attempt_on_promise(workload_by_lease(workload, &lease), &m);
 }
 
 static void grant_as(int code)
@@ -114,26 +117,31 @@ static void grant_as(int code)
 		.id = lease, .slot = -1, .code = code, .text = "it has no lease"
 	};
 
-	fillers_on_granted(workload, &m);
+	attempt_on_granted(workload_by_lease(workload, &lease), &m);
+}
+
+static void unlease_of(int slot)
+{
+	struct msg_unleased m = { .id = lease, .slot = slot };
+
+	attempt_on_unleased(workload_by_lease(workload, &lease), &m);
 }
 
 static void unlease(void)
 {
-	struct msg_unleased m = { .id = lease };
-
-	fillers_on_unleased(workload, &m);
+	unlease_of(0);
 }
 
 static void take(void)
 {
 	struct msg_lease_taken m = { .id = lease, .text = "taken by PID 9" };
 
-	fillers_on_taken(workload, &m);
+	attempt_on_taken(workload_by_lease(workload, &lease), &m);
 }
 
 static void new_guard(void)
 {
-	fillers_on_guard(workload);
+	workload_on_guard(workload);
 }
 
 static bool is_planned(void)
@@ -147,9 +155,9 @@ static bool is_planned(void)
 static void start_leasing(void)
 {
 	look();
-	expect_state(WORKLOAD_PREPARING);
+	expect_state("preparing");
 	world_jobs();
-	expect_state(WORKLOAD_LEASING);
+	expect_state("leasing");
 	lease = w.lease.id;
 }
 
@@ -157,7 +165,7 @@ static void start_starting(void)
 {
 	start_leasing();
 	promise_as(0, 0);
-	expect_state(WORKLOAD_STARTING);
+	expect_state("starting");
 }
 
 static void start_granting(void)
@@ -165,7 +173,7 @@ static void start_granting(void)
 	start_starting();
 	world_say_status(SHMSG_PREPARED, SHIM_PREPARED, 4);
 	world_jobs();
-	expect_state(WORKLOAD_GRANTING);
+	expect_state("granting");
 }
 
 static void start_running(void)
@@ -173,7 +181,7 @@ static void start_running(void)
 	start_granting();
 	grant_as(0);
 	world_say_status(SHMSG_STARTED, SHIM_RUNNING, 4);
-	expect_state(WORKLOAD_RUNNING);
+	expect_state("running");
 }
 
 static void exit_after(uint64_t s)
@@ -182,9 +190,9 @@ static void exit_after(uint64_t s)
 
 	how.run_ns = s * NS_PER_S;
 	world_say_end(&how);
-	expect_state(WORKLOAD_FREEING);
+	expect_state("freeing");
 	unlease();
-	expect_state(WORKLOAD_OFF);
+	expect_state("off");
 }
 
 static uint64_t waits_s(void)
@@ -199,12 +207,12 @@ static void test_way_through(void **state)
 	begin();
 	look();
 	assert_true(is_planned());
-	assert_true(devset_has(fillers_devices(workload), 0));
+	assert_true(devset_has(workload_devices(workload), 0));
 	world_jobs();
 	assert_int_equal(w.n_said,
 			 1); /* nothing keeps it from running, a log that cannot be had neither */
 	assert_non_null(strstr(w.said, "gpu 0  what the workload prints is lost"));
-	expect_state(WORKLOAD_LEASING);
+	expect_state("leasing");
 	lease = w.lease.id;
 	assert_int_equal(lease.task, LEASE_WORKLOAD);
 	assert_int_equal(lease.element, 1);
@@ -216,13 +224,13 @@ static void test_way_through(void **state)
 	assert_int_equal(w.spec_flags & (SPEC_GO | SPEC_ATTENDED), SPEC_ATTENDED);
 	assert_string_equal(w.visible, "0");
 	world_say_status(SHMSG_PREPARED, SHIM_PREPARED, 4);
-	expect_state(WORKLOAD_GRANTING);
+	expect_state("granting");
 	assert_int_equal(shown()->pid, 4);
 	assert_int_equal(w.n_grant, 1);
 	grant_as(0);
 	assert_int_equal(w.n_go, 1);
 	world_say_status(SHMSG_STARTED, SHIM_RUNNING, 4);
-	expect_state(WORKLOAD_RUNNING);
+	expect_state("running");
 	assert_int_equal(shown()->starts, 1);
 	assert_string_equal(w.said, "gpu 0  the workload runs (PID 5)");
 	assert_int_equal(n_changed, 0);
@@ -232,7 +240,7 @@ static void test_way_through(void **state)
 	assert_int_equal(shown()->pid, 0);
 	assert_int_equal(n_changed, 1);
 	assert_false(is_planned());
-	assert_int_equal(devset_count(fillers_devices(workload)), 0);
+	assert_int_equal(devset_count(workload_devices(workload)), 0);
 	assert_int_equal(w.n_records_removed, 0); /* it is over before that is done */
 	world_jobs();
 	assert_int_equal(w.n_records_removed, 1);
@@ -244,7 +252,7 @@ static void test_starts_not(void **state)
 	struct devset busy = { { 0 } };
 
 	begin();
-	fillers_look(workload, false, busy); /* not wanted */
+	workload_look(workload, false, busy); /* not wanted */
 	idle_for(4);
 	look();
 	idle_for(10);
@@ -258,15 +266,15 @@ static void test_starts_not(void **state)
 	look();
 	(void)str_copy(w.view.devices[0].instance, sizeof(w.view.devices[0].instance), "i");
 	devset_add(&busy, 0); /* a task is about to have it */
-	fillers_look(workload, true, busy);
+	workload_look(workload, true, busy);
 	w.view.policy.max_devices = 1;
 	devset_del(&busy, 0);
 	devset_add(&busy, 1);
-	fillers_look(workload, true, busy);
-	expect_state(WORKLOAD_OFF);
+	workload_look(workload, true, busy);
+	expect_state("off");
 	w.view.policy.max_devices = 2;
-	fillers_look(workload, true, busy);
-	expect_state(WORKLOAD_PREPARING);
+	workload_look(workload, true, busy);
+	expect_state("preparing");
 	end();
 }
 
@@ -279,10 +287,10 @@ static void test_together(void **state)
 	w.view.devices[1].index = 1;
 	w.view.devices[1].idle_since_ns = now();
 	look();
-	assert_int_equal(devset_count(fillers_devices(workload)), 0);
+	assert_int_equal(devset_count(workload_devices(workload)), 0);
 	w.view.devices[1].idle_since_ns = now() - 10 * NS_PER_S;
 	look();
-	assert_int_equal(devset_count(fillers_devices(workload)), 2);
+	assert_int_equal(devset_count(workload_devices(workload)), 2);
 	end();
 }
 
@@ -295,10 +303,10 @@ static void test_waits_for_a_look(void **state)
 	later(1);
 	w.view.devices[0].idle_since_ns = now() - 10 * NS_PER_S;
 	look();
-	expect_state(WORKLOAD_OFF);
+	expect_state("off");
 	idle_for(10);
 	look();
-	expect_state(WORKLOAD_PREPARING);
+	expect_state("preparing");
 	end();
 }
 
@@ -312,15 +320,15 @@ static void test_waits_after_a_yield(void **state)
 	later(1);
 	idle_for(20);
 	look();
-	expect_state(WORKLOAD_OFF);
+	expect_state("off");
 	idle_for(31);
 	start_running(); /* and then no more */
-	fillers_stop_all(workload, UINT32_MAX, "the agent ends");
+	workload_stop_all(workload, "the agent ends");
 	exit_after(60);
 	later(1);
 	idle_for(20);
 	look();
-	expect_state(WORKLOAD_PREPARING);
+	expect_state("preparing");
 	end();
 }
 
@@ -345,7 +353,7 @@ static void test_ends_at_once(void **state)
 		later(waits[i] - 1);
 		idle_for(10);
 		look();
-		expect_state(WORKLOAD_OFF);
+		expect_state("off");
 		later(1);
 		idle_for(10);
 	}
@@ -369,9 +377,9 @@ static void test_lease_is_refused(void **state)
 	for (unsigned int i = 0; i < 6; i++) {
 		start_leasing();
 		promise_as(0, -EPERM);
-		if (shown()->state == WORKLOAD_FREEING)
+		if (strcmp(shown()->state, "freeing") == 0)
 			unlease();
-		expect_state(WORKLOAD_OFF);
+		expect_state("off");
 		assert_int_equal(waits_s(), waits[i]);
 		assert_true(shown()->refused);
 		if (i == 0)
@@ -388,7 +396,7 @@ static void test_lease_is_refused(void **state)
 	idle_for(10);
 	start_leasing();
 	promise_as(0, -EPERM);
-	if (shown()->state == WORKLOAD_FREEING)
+	if (strcmp(shown()->state, "freeing") == 0)
 		unlease();
 	assert_int_equal(waits_s(), 5);
 	end();
@@ -400,7 +408,7 @@ static void test_launch_fails(void **state)
 	w.shim_code = -ENOMEM;
 	start_leasing();
 	promise_as(0, 0);
-	expect_state(WORKLOAD_FREEING);
+	expect_state("freeing");
 	assert_int_equal(w.unleased.attempt, lease.attempt);
 	unlease();
 	assert_int_equal(waits_s(), 5);
@@ -444,9 +452,9 @@ static void test_killed(void **state)
 	world_jobs();
 	assert_true(world_timer());
 	assert_true(world_orphans());
-	expect_state(WORKLOAD_FREEING);
+	expect_state("freeing");
 	unlease();
-	expect_state(WORKLOAD_OFF);
+	expect_state("off");
 	assert_non_null(strstr(shown()->text, "its shim was killed"));
 	end();
 }
@@ -467,7 +475,7 @@ static void test_lost_and_alive(void **state)
 	world_jobs();
 	assert_true(world_connected());
 	world_say_status(SHMSG_STATUS, SHIM_RUNNING, 4);
-	expect_state(WORKLOAD_RUNNING);
+	expect_state("running");
 	assert_int_equal(shown()->starts, 1);
 	end();
 }
@@ -481,7 +489,7 @@ static void test_acknowledges_at_once(void **state)
 	start_running();
 	world_say_end(&how);
 	unlease();
-	expect_state(WORKLOAD_OFF);
+	expect_state("off");
 	assert_int_equal(w.n_ack, 1);
 	assert_false(world_connected());
 	end();
@@ -491,15 +499,15 @@ static void test_acknowledges_at_once(void **state)
 
 static void stop(void)
 {
-	fillers_stop(workload, 0, UINT32_MAX, "a task needs the GPU");
+	workload_stop(workload, 0, "a task needs the GPU");
 }
 
 static void expect_stopped(void)
 {
 	assert_int_equal(w.n_requeue, 0); /* nothing of it waits again */
-	expect_state(WORKLOAD_FREEING);
+	expect_state("freeing");
 	unlease();
-	expect_state(WORKLOAD_OFF);
+	expect_state("off");
 	assert_string_equal(shown()->text, "a task needs the GPU");
 	assert_int_equal(waits_s(), 0);
 	end();
@@ -511,7 +519,7 @@ static void test_stop_while_prepared(void **state)
 	look();
 	stop();
 	world_jobs();
-	expect_state(WORKLOAD_OFF);
+	expect_state("off");
 	assert_int_equal(w.n_lease, 0);
 	assert_int_equal(waits_s(), 0);
 	end();
@@ -558,7 +566,7 @@ static void test_not_wanted_any_more(void **state)
 {
 	begin();
 	start_running();
-	fillers_look(workload, false, (struct devset){ { 0 } });
+	workload_look(workload, false, (struct devset){ { 0 } });
 	assert_int_equal(w.n_stop, 1);
 	world_say_end(
 		&(struct task_end){ .outcome = TASK_SIGNALLED, .signal = 15, .cause = CAUSE_STOP });
@@ -596,10 +604,10 @@ static void test_taken_before_it_runs(void **state)
 static void test_is_attended(void **state)
 {
 	begin();
-	fillers_attend(workload);
+	workload_attend(workload);
 	start_running();
 	assert_int_equal(w.n_gpu, 0);
-	fillers_attend(workload);
+	workload_attend(workload);
 	assert_int_equal(w.n_gpu, 1);
 	end();
 }
@@ -653,7 +661,7 @@ static void test_new_guard_counts_otherwise(void **state)
 	assert_int_equal(w.n_stop, 1);
 	world_say_end(
 		&(struct task_end){ .outcome = TASK_SIGNALLED, .signal = 15, .cause = CAUSE_STOP });
-	unlease();
+	unlease_of(1);
 	assert_string_equal(shown()->text, "its GPUs are counted anew");
 	end();
 }
@@ -678,32 +686,32 @@ static void adopt(void)
 
 	lease = m.id;
 	(void)str_copy(m.uuid, sizeof(m.uuid), "GPU-0");
-	fillers_on_state(workload, &m);
+	workload_on_state(workload, &m);
 }
 
 static void test_adopted(void **state)
 {
 	begin_with(NULL); /* also where there is no command any more */
 	look();
-	expect_state(WORKLOAD_OFF);
+	expect_state("off");
 	adopt();
-	expect_state(WORKLOAD_ADOPTING);
+	expect_state("adopting");
 	assert_true(is_planned());
 	adopt(); /* is known */
 	assert_int_equal(w.n_jobs, 1);
 	w.found = ADOPT_LIVES;
 	world_jobs();
 	world_say_status(SHMSG_STATUS, SHIM_RUNNING, 4);
-	expect_state(WORKLOAD_RUNNING);
+	expect_state("running");
 	assert_int_equal(shown()->pid, 4);
 	stop();
 	world_say_end(
 		&(struct task_end){ .outcome = TASK_SIGNALLED, .signal = 15, .cause = CAUSE_STOP });
-	expect_state(WORKLOAD_FREEING);
+	expect_state("freeing");
 	assert_int_equal(w.unleased.element, 7); /* the lease as it was told */
 	assert_int_equal(w.unleased.attempt, 4000000000U);
 	unlease();
-	expect_state(WORKLOAD_OFF);
+	expect_state("off");
 	end();
 }
 
@@ -716,7 +724,7 @@ static void test_attempts_follow(void **state)
 	w.record = world_exited(0);
 	world_jobs();
 	unlease();
-	expect_state(WORKLOAD_OFF);
+	expect_state("off");
 	later(10);
 	idle_for(10);
 	start_leasing();
@@ -732,7 +740,7 @@ static void test_not_adopted(void **state)
 	adopt();
 	assert_int_equal(w.n_unlease, 1);
 	assert_int_equal(w.unleased.element, 7);
-	expect_state(WORKLOAD_RUNNING);
+	expect_state("running");
 	end();
 }
 

@@ -80,6 +80,8 @@ void attempt_event(struct attempt *a, enum attempt_event ev, const void *with)
 	/* First, so that an action may go further. */
 	enter(a, step->next);
 	step->action(a, with);
+	if (a->ops->changed)
+		a->ops->changed(a);
 }
 
 static void on_timer(uv_timer_t *timer)

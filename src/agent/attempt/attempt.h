@@ -128,6 +128,8 @@ struct attempt_ops {
 	void (*commit)(struct attempt *a);
 	/* It is freed after this. */
 	void (*over)(struct attempt *a);
+	/* Something has happened to it: its state, its shim. */
+	void (*changed)(struct attempt *a);
 	bool requeues; /* what makes room waits again, which its shim writes down */
 	bool by_index; /* CUDA_VISIBLE_DEVICES has indices, whatever the setting says */
 	bool sweeps;   /* what else of its owner's ends with it, where it was stopped */
@@ -180,6 +182,7 @@ struct attempt {
 	const struct attempt_ops *ops;
 	const struct attempt_step (*steps)[ON_MAX];
 	struct attempt_place *place;
+	void *own; /* its kind's */
 	struct sched_ref ref;
 	struct lease_id lease; /* of this attempt alone; zeros before it is claimed */
 	enum attempt_state state;

@@ -43,7 +43,9 @@ static void take_slots(struct attempt *a, struct devset slots)
 void attempt_lease_ask(struct attempt *a)
 {
 	a->leased = true;
-	devset_each(slot, a->devices) text_list_add(&a->uuids, a->place->view->devices[slot].uuid);
+	if (!a->uuids.n)
+		devset_each(slot, a->devices)
+			text_list_add(&a->uuids, a->place->view->devices[slot].uuid);
 	tell_lease(a, NULL);
 }
 
@@ -117,8 +119,7 @@ void attempt_on_granted(struct attempt *a, const struct msg_lease_reply *m)
 
 void attempt_on_taken(struct attempt *a, const struct msg_lease_taken *m)
 {
-	if (a->state < AT_ENDED)
-		a->ops->taken(a, m);
+	a->ops->taken(a, m);
 }
 
 void attempt_on_unleased(struct attempt *a, const struct msg_unleased *m)

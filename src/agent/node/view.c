@@ -106,7 +106,7 @@ unsigned int view_workloads(const struct view *v)
 	unsigned int n = 0;
 
 	for (uint32_t i = 0; v->workloads && i < v->n_slots; i++)
-		n += v->workloads[i].state == WORKLOAD_RUNNING;
+		n += v->workloads[i].runs;
 	return n;
 }
 

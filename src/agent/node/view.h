@@ -30,22 +30,12 @@ enum leaving {
 	LEAVING_MAX
 };
 
-enum workload_state {
-	WORKLOAD_OFF,
-	WORKLOAD_PREPARING,
-	WORKLOAD_LEASING,
-	WORKLOAD_STARTING,
-	WORKLOAD_GRANTING,
-	WORKLOAD_RUNNING,
-	WORKLOAD_FREEING,
-	WORKLOAD_ADOPTING, /* of an agent before us */
-	WORKLOAD_STATE_MAX
-};
-
 /* The command that is run where the instance would hold (agent/attempt/workload.h), on one device.
  */
 struct view_workload {
-	enum workload_state state;
+	const char *state; /* as in the status: docs/json.md */
+	bool there;	   /* it is not off */
+	bool runs;
 	pid_t pid; /* of its shim */
 	uint64_t since_ns;
 	uint64_t next_ns; /* it ended at once, or was refused, and is not tried before; or 0 */

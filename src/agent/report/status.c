@@ -329,14 +329,6 @@ json_t *status_device(const struct view *v, const struct dev_status *d, struct u
 	return o;
 }
 
-static const char *const workload_names[] = {
-	[WORKLOAD_OFF] = "off",		  [WORKLOAD_PREPARING] = "preparing",
-	[WORKLOAD_LEASING] = "leasing",	  [WORKLOAD_STARTING] = "starting",
-	[WORKLOAD_GRANTING] = "granting", [WORKLOAD_RUNNING] = "running",
-	[WORKLOAD_FREEING] = "freeing",	  [WORKLOAD_ADOPTING] = "adopting",
-};
-_Static_assert(ARRAY_LEN(workload_names) == WORKLOAD_STATE_MAX, "a name for every state");
-
 /* When it is started there, as far as that is known; 0. */
 static uint64_t workload_due(const struct view *v, uint32_t slot)
 {
@@ -344,7 +336,7 @@ static uint64_t workload_due(const struct view *v, uint32_t slot)
 	const struct dev_status *d = &v->devices[slot];
 	uint64_t due;
 
-	if (w->state != WORKLOAD_OFF || d->state != DEV_IDLE || !d->idle_since_ns)
+	if (w->there || d->state != DEV_IDLE || !d->idle_since_ns)
 		return 0;
 	due = d->idle_since_ns + v->policy.idle_for_ms * NS_PER_MS;
 	return due > w->next_ns ? due : w->next_ns;
@@ -358,14 +350,14 @@ static void add_workload(json_t *o, const struct view *v, uint32_t slot, uint64_
 	uint64_t due = workload_due(v, slot);
 	const char *last = w->refused ? " cannot start: " : " ended at once: ";
 	char text[PROTO_TEXT_MAX * 2], wait[UNIT_TEXT_MAX];
-	json_t *j = json_pack("{ss si ss}", "state", workload_names[w->state], "starts",
-			      (int)w->starts, "last_end", w->text);
+	json_t *j = json_pack("{ss si ss}", "state", w->state, "starts", (int)w->starts, "last_end",
+			      w->text);
 
 	set(j, "pid", w->pid ? json_integer(w->pid) : json_null());
 	set(j, "for_s", age_json(w->since_ns, now));
 	set(j, "next_in_s", due > now ? age_json(now, due) : json_null());
 	set(o, "workload", j);
-	if (w->state == WORKLOAD_RUNNING) {
+	if (w->runs) {
 		set(o, "state", json_string("workload"));
 		set(o, "for_s", age_json(w->since_ns, now));
 		(void)str_print(text, sizeof(text), "the workload: PID %d, start %u", (int)w->pid,
