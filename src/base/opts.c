@@ -86,6 +86,13 @@ void opts_add_rows(struct opts *o, const struct opt *rows)
 		opts_add_row(o, rows);
 }
 
+static const struct value_spec *spec_of(const struct opt *row)
+{
+	static const struct value_spec as_text = { VALUE_STRING };
+
+	return row->flags & OPT_AS_TEXT ? &as_text : &row->spec;
+}
+
 static bool is_flag(const struct opt_slot *s)
 {
 	return s->row->spec.type == VALUE_FLAG;
@@ -124,10 +131,10 @@ static int unknown_option(const struct opts *o, const char *name, size_t len, st
 
 static int needs_value(const struct opt_slot *s, struct err *e)
 {
-	enum value_type type = s->row->spec.type;
+	enum value_type type = spec_of(s->row)->type;
 
 	/* What any text may be, only the row itself can say. */
-	if (s->row->arg && (type == VALUE_STRING || type == VALUE_TEXTS))
+	if (s->row->arg && value_is(type, VALUE_IS_OPEN))
 		return err_set(e, -EINVAL, "--%s needs a value, %s (%s)", s->row->name, s->row->arg,
 			       s->row->help);
 	return err_set(e, -EINVAL, "--%s needs a value: %s", s->row->name, value_hint(type));
@@ -212,7 +219,7 @@ static int parse_values(struct opts *o, struct err *e)
 			return err_set(e, -EINVAL, "--%s is needed", s->row->name);
 		if (!text)
 			continue;
-		if (value_parse(&s->row->spec, text, &s->value, e) < 0)
+		if (value_parse(spec_of(s->row), text, &s->value, e) < 0)
 			return err_wrap(e, "--%s", s->row->name);
 		s->has_value = true;
 	}
@@ -319,9 +326,22 @@ const struct opt *opts_row(const struct opts *o, size_t i)
 
 #define HELP_COLUMN 28
 
+char *opt_meaning(const struct opt *row)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	strbuf_adds(&b, row->help);
+	for (size_t i = 0; row->spec.choices && row->spec.choices[i]; i++)
+		strbuf_addf(&b, "%s%s", i ? " | " : ": ", row->spec.choices[i]);
+	if (row->def && row->def[0] && row->spec.type != VALUE_FLAG)
+		strbuf_addf(&b, " (default %s)", row->def);
+	return strbuf_take(&b);
+}
+
 static void add_row_help(struct strbuf *b, const struct opt *row, size_t width)
 {
-	struct strbuf left = STRBUF_INIT, right = STRBUF_INIT;
+	struct strbuf left = STRBUF_INIT;
+	cleanup_free char *right = opt_meaning(row);
 
 	if (row->short_name)
 		strbuf_addf(&left, "  -%c, --%s", row->short_name, row->name);
@@ -330,12 +350,6 @@ static void add_row_help(struct strbuf *b, const struct opt *row, size_t width)
 	if (row->arg)
 		strbuf_addf(&left, " %s", row->arg);
 
-	strbuf_adds(&right, row->help);
-	for (size_t i = 0; row->spec.choices && row->spec.choices[i]; i++)
-		strbuf_addf(&right, "%s%s", i ? " | " : ": ", row->spec.choices[i]);
-	if (row->def && row->def[0] && row->spec.type != VALUE_FLAG)
-		strbuf_addf(&right, " (default %s)", row->def);
-
 	strbuf_add(b, strbuf_str(&left), left.len);
 	if (left.len + 2 > HELP_COLUMN) {
 		strbuf_addc(b, '\n');
@@ -343,9 +357,8 @@ static void add_row_help(struct strbuf *b, const struct opt *row, size_t width)
 	} else {
 		strbuf_pad(b, ' ', HELP_COLUMN - left.len);
 	}
-	strbuf_add_wrapped(b, strbuf_str(&right), HELP_COLUMN, width);
+	strbuf_add_wrapped(b, right, HELP_COLUMN, width);
 	strbuf_clear(&left);
-	strbuf_clear(&right);
 }
 
 static const char *group_of(const struct opt *row)

@@ -29,6 +29,8 @@
 
 #define OPT_REQUIRED (1u << 0) /* the command needs it */
 #define OPT_HIDDEN   (1u << 1) /* works, is not shown in --help */
+#define OPT_AS_TEXT                                                                                \
+	(1u << 2) /* its value is a VALUE_STRING, whatever the row's type: the command reads it */
 
 struct opt {
 	const char *name; /* long name without dashes; NULL ends a table */
@@ -84,6 +86,9 @@ bool opts_dashes(const struct opts *o);
 /* The rows in the order in which they were added, for generators. */
 size_t opts_n_rows(const struct opts *o);
 const struct opt *opts_row(const struct opts *o, size_t i);
+
+/* What a row is for, with its choices and its default. The caller frees it. */
+char *opt_meaning(const struct opt *row);
 
 /* The options as `--help` shows them, in their groups, wrapped to width columns. The caller frees
  * it. */

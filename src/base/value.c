@@ -791,8 +791,8 @@ static const struct value_ops {
 	[VALUE_UINT] = { "a whole number", "whole number", sizeof(uint64_t), NUMBER, uint_from_text,
 			 uint_from_json, json_of_number, uint_to_text, num_to_json },
 	[VALUE_COUNT] = { "a whole number or a word", "whole number or %s", sizeof(uint64_t),
-			  NUMBER, NULL, count_from_json, json_of_number, count_to_text,
-			  count_to_json },
+			  NUMBER | VALUE_IS_OPEN, NULL, count_from_json, json_of_number,
+			  count_to_text, count_to_json },
 	[VALUE_SIZE] = { "a size like 38G", "bytes or 20G", sizeof(uint64_t),
 			 NUMBER | VALUE_IN_WORDS, size_from_text, size_from_json, NULL,
 			 size_to_text, num_to_json },
@@ -815,35 +815,35 @@ static const struct value_ops {
 			 band_from_text, NULL, NULL, band_to_text, band_to_json },
 	[VALUE_GPUS] = { "GPUs like 0,1 or all", NULL, sizeof(struct gpu_picks), VALUE_IS_MANY,
 			 gpus_from_text, NULL, NULL, gpus_to_text },
-	[VALUE_RANGE] = { "a range like 1-100", "FROM-TO%%N", sizeof(struct index_range), 0, NULL,
-			  range_from_json, NULL, range_to_text },
-	[VALUE_STRING] = { "text", NULL, sizeof(char *), TEXT, string_from_text, NULL, NULL,
-			   str_to_text },
-	[VALUE_TEXT] = { "text", "text", sizeof(char *), TEXT, NULL, text_from_json, NULL,
-			 str_to_text },
+	[VALUE_RANGE] = { "a range like 1-100", "FROM-TO%%N", sizeof(struct index_range),
+			  VALUE_IS_OPEN, NULL, range_from_json, NULL, range_to_text },
+	[VALUE_STRING] = { "text", NULL, sizeof(char *), TEXT | VALUE_IS_OPEN, string_from_text,
+			   NULL, NULL, str_to_text },
+	[VALUE_TEXT] = { "text", "text", sizeof(char *), TEXT | VALUE_IS_OPEN, NULL, text_from_json,
+			 NULL, str_to_text },
 	[VALUE_PATH] = { "an absolute path", NULL, sizeof(char *), TEXT, path_from_text, NULL, NULL,
 			 str_to_text },
 	[VALUE_BYTES_PATH] = { "an absolute path", "absolute path", sizeof(char *), TEXT, NULL,
 			       bytes_path_from_json, json_of_bytes, str_to_text, bytes_to_json },
 	[VALUE_NAME] = { "a name", NULL, sizeof(char *), TEXT, name_from_text, NULL, NULL,
 			 str_to_text },
-	[VALUE_TASK_NAME] = { "a name", "name", sizeof(char *), TEXT, NULL, task_name_from_json,
-			      NULL, str_to_text },
-	[VALUE_SIGNAL] = { "a signal like USR1", "signal", sizeof(char *), TEXT, NULL,
-			   signal_from_json, NULL, str_to_text },
+	[VALUE_TASK_NAME] = { "a name", "name", sizeof(char *), TEXT | VALUE_IS_OPEN, NULL,
+			      task_name_from_json, NULL, str_to_text },
+	[VALUE_SIGNAL] = { "a signal like USR1", "signal", sizeof(char *), TEXT | VALUE_IS_OPEN,
+			   NULL, signal_from_json, NULL, str_to_text },
 	[VALUE_WORDS] = { "a list of words", NULL, sizeof(struct text_list), TEXTS, words_from_text,
 			  NULL, NULL, words_to_text, list_to_json },
-	[VALUE_TEXTS] = { "text", "list of texts", sizeof(struct text_list), TEXTS | VALUE_IS_APART,
-			  texts_from_text, list_from_json, json_of_texts, words_to_text,
-			  list_to_json },
-	[VALUE_BYTES] = { "text", "list of texts", sizeof(struct text_list), TEXTS | VALUE_IS_APART,
-			  texts_from_text, list_from_json, json_of_byte_list, words_to_text,
-			  list_to_json },
+	[VALUE_TEXTS] = { "text", "list of texts", sizeof(struct text_list),
+			  TEXTS | VALUE_IS_APART | VALUE_IS_OPEN, texts_from_text, list_from_json,
+			  json_of_texts, words_to_text, list_to_json },
+	[VALUE_BYTES] = { "text", "list of texts", sizeof(struct text_list),
+			  TEXTS | VALUE_IS_APART | VALUE_IS_OPEN, texts_from_text, list_from_json,
+			  json_of_byte_list, words_to_text, list_to_json },
 	[VALUE_UINTS] = { "a list of numbers", NULL, sizeof(struct uint_list), NUMS,
 			  uints_from_text, NULL, NULL, uints_to_text, uints_to_json },
 	[VALUE_IDS] = { "a list of ids", "list of ids", sizeof(struct uint_list),
-			NUMS | VALUE_IS_APART, NULL, ids_from_json, json_of_ids, uints_to_text,
-			uints_to_json },
+			NUMS | VALUE_IS_APART | VALUE_IS_OPEN, NULL, ids_from_json, json_of_ids,
+			uints_to_text, uints_to_json },
 };
 _Static_assert(ARRAY_LEN(ops) == VALUE_TYPE_MAX, "every type of value has a row");
 
@@ -940,7 +940,7 @@ int value_parse(const struct value_spec *spec, const char *text, struct value *r
 	int r = ops[spec->type].from_text ? ops[spec->type].from_text(spec, text, &v.num, e)
 					  : parse_as_json(spec, text, &v.num, e);
 
-	r = value_take(spec, text, r, &v, &new.num, e);
+	r = value_take(spec, ops[spec->type].from_text ? text : NULL, r, &v, &new.num, e);
 	if (r == 0)
 		*ret = new;
 	return r;

@@ -74,6 +74,7 @@ enum value_type {
 #define VALUE_IS_APART                                                                             \
 	(1u << 5) /* ... and what is given in pieces is joined by VALUE_SEPARATOR, not by commas   \
 		   */
+#define VALUE_IS_OPEN  (1u << 7) /* its hint says little: what it is for says more */
 #define VALUE_IN_WORDS (1u << 6) /* a number that is a text in files: "20G" */
 
 bool value_is(enum value_type type, unsigned int what);

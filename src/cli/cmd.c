@@ -111,6 +111,8 @@ struct opts *cmd_opts(const struct cmd *cmd)
 	struct opts *o = opts_new();
 
 	opts_add_rows(o, cmd->opts);
+	if (cmd->add_opts)
+		cmd->add_opts(o);
 	for (int id = 0; id < SET_MAX; id++) {
 		const struct setting *row = setting_row((enum setting_id)id);
 

@@ -58,6 +58,7 @@ struct cmd {
 	const char *description;   /* paragraphs separated by an empty line */
 	const struct cmd_example *examples;   /* ends with a row without line */
 	const struct opt *opts;		      /* ends with a row without name */
+	void (*add_opts)(struct opts *o);     /* further rows, of a table that is elsewhere */
 	const struct cmd_variable *variables; /* what a task finds in its environment; likewise */
 	/*
 	 * SETTING_GROUP_*: settings it takes as options. Without SETTING_GROUP_HOLD, a mistake in

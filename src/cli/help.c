@@ -6,7 +6,9 @@
 
 #include "base/mem.h"
 #include "cli/commands.h"
+#include "cli/table.h"
 #include "cli/term.h"
+#include "spool/spec.h"
 
 #define SUMMARY_COLUMN 13
 
@@ -67,6 +69,27 @@ static int show_exit_codes(void)
 	return CMD_OK;
 }
 
+/* docs/spool.md has the same table. */
+static int show_task_keys(void)
+{
+	static const struct table_column columns[] = {
+		{ "KEY" }, { "TYPE" }, { "MEANING" }, { 0 }
+	};
+	struct table *t = table_new(columns);
+	const struct task_option *row;
+
+	for (size_t i = 0; (row = task_option_at(i)); i++) {
+		cleanup_free char *meaning =
+			row->help ? xstrdup(row->help) : opt_meaning(&row->opt);
+		char type[VALUE_KEY_HINT_MAX];
+
+		table_add(t, TABLE_PLAIN, row->key, value_key_hint(&row->opt.spec, type), meaning);
+	}
+	table_print(t, stdout);
+	(void)table_free(t);
+	return CMD_OK;
+}
+
 static int run_help(const struct cmd_ctx *ctx, struct err *e)
 {
 	const char *name = opts_arg(ctx->opts, 0);
@@ -80,6 +103,8 @@ static int run_help(const struct cmd_ctx *ctx, struct err *e)
 	}
 	if (strcmp(name, "exit-codes") == 0)
 		return show_exit_codes();
+	if (strcmp(name, "task-keys") == 0)
+		return show_task_keys();
 	for (size_t i = 0; i < opts_argc(ctx->opts); i++) {
 		const struct cmd *above = cmd;
 
@@ -109,6 +134,7 @@ static int run_help(const struct cmd_ctx *ctx, struct err *e)
 static const struct cmd_example examples[] = {
 	{ "tenure help config", "what `tenure config` does, its options, examples" },
 	{ "tenure help exit-codes", "the exit codes that scripts can rely on" },
+	{ "tenure help task-keys", "what a task's file, a line of --from or an edit can say" },
 	{ 0 },
 };
 

@@ -108,7 +108,8 @@ static void add_examples(struct strbuf *b, const struct cmd_example *examples)
 
 static bool same_options(const struct cmd *a, const struct cmd *b)
 {
-	return a && a->opts == b->opts && a->setting_groups == b->setting_groups;
+	return a && a->opts == b->opts && a->add_opts == b->add_opts &&
+	       a->setting_groups == b->setting_groups;
 }
 
 /* A command below another one; before: the one in front of it, or NULL. */

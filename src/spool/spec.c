@@ -23,151 +23,309 @@
 static const char *const cleans[] = { "none", "gpu", "python", NULL };
 static const char *const rule_names[] = { "tenure", "compete", "compete-max", NULL };
 
-#define AT(field) offsetof(struct spool_spec, field)
+static const char group_needs[] = "What it needs", group_order[] = "When and in which order",
+		  group_many[] = "Many at once";
+static const char group_fails[] = "When it fails or is stopped", group_runs[] = "How it runs";
 
-struct spec_row {
-	const char *name;
-	struct value_spec spec;
-	size_t offset;
-	uint64_t def; /* of a number */
-	const char *help;
-};
+const char *const task_option_groups[] = { group_needs, group_order, group_many,
+					   group_fails, group_runs,  NULL };
 
-static const struct spec_row rows[] = {
-	{ "version",
-	  { VALUE_UINT, .min = 1, .max = SPEC_VERSION },
+#define AT(field) .offset = offsetof(struct spool_spec, field)
+
+static const struct task_option rows[] = {
+	{ .key = "version",
 	  AT(version),
-	  SPEC_VERSION,
-	  "of this format" },
-	{ "name",
-	  { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
+	  .def = SPEC_VERSION,
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_UINT, .min = 1, .max = SPEC_VERSION },
+		   .help = "of this format" } },
+	{ .key = "name",
 	  AT(name),
-	  .help = "what it is called" },
-	{ "gpus",
-	  { VALUE_COUNT, .max = SPEC_GPUS_MAX, .word = "all" },
+	  .flags = OPTION_AS_NEW,
+	  .opt = { .name = "name",
+		   .short_name = 'n',
+		   .spec = { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
+		   .arg = "NAME",
+		   .group = group_order,
+		   .help = "what to call it (default: the script or the program)" } },
+	{ .key = "gpus",
 	  AT(gpus),
-	  1,
-	  "devices: a number or all" },
-	{ "memory", { VALUE_SIZE }, AT(memory), .help = "memory that it needs on each device" },
-	{ "shared",
-	  { VALUE_FLAG },
+	  .def = 1,
+	  .flags = OPTION_ROOM | OPTION_AS_NEW,
+	  .opt = { .name = "gpus",
+		   .short_name = 'g',
+		   .spec = { VALUE_COUNT, .max = SPEC_GPUS_MAX, .word = "all" },
+		   .arg = "N",
+		   .def = "1",
+		   .group = group_needs,
+		   .help = "GPUs: a number (0 too) or all" } },
+	{ .key = "memory",
+	  AT(memory),
+	  .flags = OPTION_ROOM,
+	  .opt = { .name = "memory",
+		   .short_name = 'm',
+		   .spec = { VALUE_SIZE },
+		   .arg = "SIZE",
+		   .group = group_needs,
+		   .help = "memory that it needs on each GPU: 20G" } },
+	{ .key = "shared",
 	  AT(shared),
-	  .help = "others may be on its devices while the memory is free" },
-	{ "model", { VALUE_TEXT, .max = 256 }, AT(model), .help = "pattern of the device's name" },
-	{ "priority",
-	  { VALUE_UINT, .max = SPEC_PRIORITY_MAX },
+	  .opt = { .name = "shared",
+		   .spec = { VALUE_FLAG },
+		   .group = group_needs,
+		   .help = "others may be on its GPUs while that memory is free" } },
+	{ .key = "model",
+	  AT(model),
+	  .flags = OPTION_ROOM,
+	  .opt = { .name = "model",
+		   .spec = { VALUE_TEXT, .max = 256 },
+		   .arg = "PATTERN",
+		   .group = group_needs,
+		   .help = "only on GPUs with such a name: '*H200*'" } },
+	{ .key = "priority",
 	  AT(priority),
-	  SPEC_PRIORITY,
-	  "lower runs first" },
-	{ "lane",
-	  { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
+	  .def = SPEC_PRIORITY,
+	  .flags = OPTION_IN_NAME,
+	  .opt = { .name = "priority",
+		   .short_name = 'p',
+		   .spec = { VALUE_UINT, .max = SPEC_PRIORITY_MAX },
+		   .arg = "N",
+		   .def = "500",
+		   .group = group_order,
+		   .help = "lower runs first" } },
+	{ .key = "lane",
 	  AT(lane),
-	  .help = "tasks of a lane run one after another" },
-	{ "retries",
-	  { VALUE_COUNT, .max = 1000000, .word = "forever" },
+	  .flags = OPTION_AS_NEW,
+	  .opt = { .name = "lane",
+		   .short_name = 'l',
+		   .spec = { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
+		   .arg = "NAME",
+		   .group = group_order,
+		   .help = "tasks of a lane run one after another" } },
+	{ .key = "retries",
 	  AT(retries),
-	  .help = "attempts after a failure: a number or forever" },
-	{ "retry_every",
-	  { VALUE_UINT, .min = 1, .max = 1000000 },
+	  .opt = { .name = "retries",
+		   .short_name = 'r',
+		   .spec = { VALUE_COUNT, .max = 1000000, .word = "forever" },
+		   .arg = "N",
+		   .def = "0",
+		   .group = group_fails,
+		   .help = "attempts after a failure: a number or forever" } },
+	{ .key = "retry_every",
 	  AT(retry_every),
-	  3,
-	  "failures in a row before the back-off" },
-	{ "backoff",
-	  { VALUE_DURATION, .max = 365 * MS_PER_DAY },
+	  .def = 3,
+	  .opt = { .name = "retry-every",
+		   .spec = { VALUE_UINT, .min = 1, .max = 1000000 },
+		   .arg = "N",
+		   .def = "3",
+		   .group = group_fails,
+		   .help = "failures before the back-off" } },
+	{ .key = "backoff",
 	  AT(backoff),
-	  10 * MS_PER_MIN,
-	  "pause after so many failures" },
-	{ "timeout",
-	  { VALUE_DURATION, .max = 3650 * MS_PER_DAY },
-	  AT(timeout),
-	  .help = "an attempt is ended after that time" },
-	{ "after", { VALUE_IDS, .min = 1 }, AT(after), .help = "ids that must be done first" },
-	{ "after_any",
-	  { VALUE_IDS, .min = 1 },
-	  AT(after_any),
-	  .help = "ids that must have ended first, well or not" },
-	{ "array",
-	  { VALUE_RANGE, .max = SPEC_ELEMENTS_MAX },
-	  AT(array),
-	  .help = "run it once per index: FROM-TO, %N at once: 1-100%4" },
-	{ "sweep",
-	  { VALUE_TEXTS, .max = SWEEP_PARAMETERS_MAX },
-	  AT(sweep),
-	  .help = "run it once per combination: NAME=A,B or NAME=1..5" },
-	{ "preemptible",
-	  { VALUE_FLAG },
-	  AT(preemptible),
-	  .help = "may be stopped and run again later" },
-	{ "signal",
-	  { VALUE_SIGNAL },
-	  AT(signal),
-	  .help = "the first signal when it is stopped: USR1" },
-	{ "grace",
-	  { VALUE_DURATION, .max = MS_PER_DAY },
-	  AT(grace),
-	  30 * MS_PER_S,
-	  "from the first signal to KILL" },
-	{ "env",
-	  { VALUE_BYTES, .max = SPEC_LIST_MAX },
-	  AT(env),
-	  .help = "environment: NAME=VALUE" },
-	{ "cwd",
-	  { VALUE_BYTES_PATH, .max = 4096 },
-	  AT(cwd),
-	  .help = "directory to run in; the home directory" },
-	{ "umask",
-	  { VALUE_OCTAL, .max = 0777 },
-	  AT(umask),
-	  SPEC_NO_UMASK,
-	  "mask of the modes of its files: 022; the agent's" },
-	{ "begin", { VALUE_TIME }, AT(begin), .help = "not before this time" },
-	{ "paused", { VALUE_FLAG }, AT(paused), .help = "wait for tenure resume" },
-	{ "retry_memory",
-	  { VALUE_FACTOR, .min = 1000, .max = 100000 },
+	  .def = 10 * MS_PER_MIN,
+	  .opt = { .name = "backoff",
+		   .spec = { VALUE_DURATION, .max = 365 * MS_PER_DAY },
+		   .arg = "DURATION",
+		   .def = "10m",
+		   .group = group_fails,
+		   .help = "pause after so many failures" } },
+	{ .key = "retry_memory",
 	  AT(retry_memory),
-	  0,
-	  "factor on memory after it ran out: 1.5" },
-	{ "no_requeue", { VALUE_FLAG }, AT(no_requeue), .help = "failed when its node went away" },
-	{ "clean",
-	  { VALUE_CHOICE, .choices = cleans },
+	  .opt = { .name = "retry-memory",
+		   .spec = { VALUE_FACTOR, .min = 1000, .max = 100000 },
+		   .arg = "FACTOR",
+		   .group = group_fails,
+		   .help = "ask for so much more memory after it ran out: x1.5" } },
+	{ .key = "no_requeue",
+	  AT(no_requeue),
+	  .opt = { .name = "no-requeue",
+		   .spec = { VALUE_FLAG },
+		   .group = group_fails,
+		   .help = "failed, not run again, when its node goes away" } },
+	{ .key = "timeout",
+	  AT(timeout),
+	  .opt = { .name = "timeout",
+		   .spec = { VALUE_DURATION, .max = 3650 * MS_PER_DAY },
+		   .arg = "DURATION",
+		   .group = group_fails,
+		   .help = "end an attempt after that time" } },
+	{ .key = "after",
+	  .help = "ids that must be done first",
+	  AT(after),
+	  .flags = OPTION_AS_NEW,
+	  .opt = { .name = "after",
+		   .spec = { VALUE_IDS, .min = 1 },
+		   .arg = "ID,..",
+		   .group = group_order,
+		   .help = "when these are done; may be repeated" } },
+	{ .key = "after_any",
+	  .help = "ids that must have ended first, well or not",
+	  AT(after_any),
+	  .flags = OPTION_AS_NEW,
+	  .opt = { .name = "after-any",
+		   .spec = { VALUE_IDS, .min = 1 },
+		   .arg = "ID,..",
+		   .group = group_order,
+		   .help = "when these have ended, well or not" } },
+	{ .key = "array",
+	  AT(array),
+	  .opt = { .name = "array",
+		   .spec = { VALUE_RANGE, .max = SPEC_ELEMENTS_MAX },
+		   .arg = "A-B%N",
+		   .group = group_many,
+		   .help = "once per index, N at once: 1-100%4" } },
+	{ .key = "sweep",
+	  .help = "once per combination: NAME=A,B or NAME=1..5",
+	  AT(sweep),
+	  .opt = { .name = "sweep",
+		   .spec = { VALUE_TEXTS, .max = SWEEP_PARAMETERS_MAX },
+		   .arg = "NAME=A,B",
+		   .group = group_many,
+		   .help = "once per combination: lr=0.1,0.01 or seed=1..5; may be repeated" } },
+	{ .key = "preemptible",
+	  AT(preemptible),
+	  .opt = { .name = "preemptible",
+		   .spec = { VALUE_FLAG },
+		   .group = group_fails,
+		   .help = "gives way to people and other tasks: ended, and run again" } },
+	{ .key = "signal",
+	  AT(signal),
+	  .opt = { .name = "signal",
+		   .spec = { VALUE_SIGNAL },
+		   .arg = "NAME",
+		   .group = group_fails,
+		   .help = "the first signal when it is stopped: USR1 (default TERM)" } },
+	{ .key = "grace",
+	  AT(grace),
+	  .def = 30 * MS_PER_S,
+	  .opt = { .name = "grace",
+		   .spec = { VALUE_DURATION, .max = MS_PER_DAY },
+		   .arg = "DURATION",
+		   .def = "30s",
+		   .group = group_fails,
+		   .help = "from that signal to KILL" } },
+	{ .key = "env",
+	  .help = "environment: NAME=VALUE",
+	  AT(env),
+	  .flags = OPTION_REPLACES,
+	  .opt = { .name = "env",
+		   .spec = { VALUE_BYTES, .max = SPEC_LIST_MAX },
+		   .arg = "NAME=VALUE",
+		   .group = group_runs,
+		   .help = "set a variable; may be repeated" } },
+	{ .key = "cwd",
+	  .help = "directory to run in; the home directory",
+	  AT(cwd),
+	  .flags = OPTION_SUBMITTER,
+	  .opt = { .name = "cwd",
+		   .spec = { VALUE_BYTES_PATH, .max = 4096 },
+		   .arg = "DIR",
+		   .group = group_runs,
+		   .flags = OPT_AS_TEXT,
+		   .help = "directory to run in, also relative to this one (default: this one)" } },
+	{ .key = "umask",
+	  AT(umask),
+	  .def = SPEC_NO_UMASK,
+	  .opt = { .spec = { VALUE_OCTAL, .max = 0777 },
+		   .help = "mask of the modes of its files: 022; the agent's" } },
+	{ .key = "begin",
+	  .help = "not before this time",
+	  AT(begin),
+	  .flags = OPTION_IN_NAME,
+	  .opt = { .name = "begin",
+		   .spec = { VALUE_TIME },
+		   .arg = "TIME",
+		   .group = group_order,
+		   .help = "not before: 18:30, or 2026-11-22 08:00" } },
+	{ .key = "paused",
+	  AT(paused),
+	  .flags = OPTION_IN_NAME,
+	  .opt = { .name = "paused",
+		   .spec = { VALUE_FLAG },
+		   .group = group_order,
+		   .help = "wait for tenure resume" } },
+	{ .key = "clean",
 	  AT(clean),
-	  .help = "what else of ours is ended with it: none, gpu, python" },
-	{ "script",
-	  { VALUE_TEXT, .max = SPEC_SCRIPT_MAX },
+	  .opt = { .name = "clean",
+		   .spec = { VALUE_CHOICE, .choices = cleans },
+		   .arg = "WHAT",
+		   .def = "none",
+		   .group = group_fails,
+		   .help = "what else of ours is ended with it" } },
+	{ .key = "script",
 	  AT(script),
-	  .help = "text of a script" },
-	{ "args",
-	  { VALUE_BYTES, .max = SPEC_LIST_MAX },
+	  .opt = { .spec = { VALUE_TEXT, .max = SPEC_SCRIPT_MAX }, .help = "text of a script" } },
+	{ .key = "args",
 	  AT(args),
-	  .help = "the script's arguments" },
-	{ "argv",
-	  { VALUE_BYTES, .max = SPEC_LIST_MAX },
+	  .opt = { .spec = { VALUE_BYTES, .max = SPEC_LIST_MAX },
+		   .help = "the script's arguments" } },
+	{ .key = "argv",
 	  AT(argv),
-	  .help = "a program and its arguments" },
-	{ "commands",
-	  { VALUE_TEXTS, .max = SPEC_ELEMENTS_MAX },
+	  .opt = { .spec = { VALUE_BYTES, .max = SPEC_LIST_MAX },
+		   .help = "a program and its arguments" } },
+	{ .key = "commands",
 	  AT(commands),
-	  .help = "one shell command per element" },
-	{ "host", { VALUE_TEXT, .max = 256 }, AT(host), .help = "where it was submitted" },
-	{ "user", { VALUE_TEXT, .max = 256 }, AT(user), .help = "who submitted it" },
-	{ "uid", { VALUE_UINT, .max = UINT32_MAX }, AT(uid), .help = "the submitter's number" },
-	{ "submitted", { VALUE_TIME }, AT(submitted), .help = "when" },
-	{ "rules",
-	  { VALUE_CHOICE, .choices = rule_names },
+	  .flags = OPTION_NOT_IN_LINE | OPTION_OWN_ENTRY,
+	  .opt = { .spec = { VALUE_TEXTS, .max = SPEC_ELEMENTS_MAX },
+		   .help = "one shell command per element" } },
+	{ .key = "host",
+	  AT(host),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_TEXT, .max = 256 }, .help = "where it was submitted" } },
+	{ .key = "user",
+	  AT(user),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_TEXT, .max = 256 }, .help = "who submitted it" } },
+	{ .key = "uid",
+	  AT(uid),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_UINT, .max = UINT32_MAX }, .help = "the submitter's number" } },
+	{ .key = "submitted",
+	  AT(submitted),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_TIME }, .help = "when" } },
+	{ .key = "rules",
+	  .help = "compete: free memory is the only condition on others' use",
 	  AT(rules),
-	  .help = "compete: free memory is the only condition on others' use" },
-	{ "raw", { VALUE_FLAG }, AT(raw), .help = "came as a bare script" },
+	  .opt = { .name = "rules",
+		   .spec = { VALUE_CHOICE, .choices = rule_names },
+		   .arg = "RULES",
+		   .group = group_runs,
+		   .flags = OPT_HIDDEN,
+		   .help = "compete: free memory is the only condition on others' use" } },
+	{ .key = "raw",
+	  AT(raw),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_FLAG }, .help = "came as a bare script" } },
 };
 
-static const struct spec_row *row_find(const char *key)
+const struct task_option *task_option_at(size_t i)
+{
+	return i < ARRAY_LEN(rows) ? &rows[i] : NULL;
+}
+
+const struct task_option *task_option_find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const char *key = rows[i].key, *p = name;
+
+		for (; *key && (*key == *p || (*key == '_' && *p == '-')); key++)
+			p++;
+		if (!*key && !*p)
+			return &rows[i];
+	}
+	return NULL;
+}
+
+static const struct task_option *row_find(const char *key)
 {
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (strcmp(rows[i].name, key) == 0)
+		if (strcmp(rows[i].key, key) == 0)
 			return &rows[i];
 	return NULL;
 }
 
-static void *field_of(struct spool_spec *s, const struct spec_row *row)
+static void *field_of(struct spool_spec *s, const struct task_option *row)
 {
 	return (char *)s + row->offset;
 }
@@ -177,7 +335,7 @@ struct spool_spec *spec_new(void)
 	struct spool_spec *s = xcalloc(1, sizeof(*s));
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (value_is(rows[i].spec.type, VALUE_IS_NUMBER))
+		if (value_is(rows[i].opt.spec.type, VALUE_IS_NUMBER))
 			*(uint64_t *)field_of(s, &rows[i]) = rows[i].def;
 	return s;
 }
@@ -187,36 +345,30 @@ struct spool_spec *spec_free(struct spool_spec *s)
 	if (!s)
 		return NULL;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		value_clear_field(rows[i].spec.type, field_of(s, &rows[i]));
+		value_clear_field(rows[i].opt.spec.type, field_of(s, &rows[i]));
 	free(s);
 	return NULL;
 }
 
 struct spool_spec *spec_for_element(const struct spool_spec *s, uint64_t element)
 {
-	static const struct text_list none = { .n = 0 };
 	struct spool_spec *c = xcalloc(1, sizeof(*c));
-	bool own = element >= 1 && element <= s->commands.n;
 
 	*c = *s;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		bool commands = rows[i].offset == AT(commands);
+		const void *from = (const char *)s + rows[i].offset;
+		const struct text_list *entries = from;
+		void *to = field_of(c, &rows[i]);
 
-		value_copy_field(rows[i].spec.type, field_of(c, &rows[i]),
-				 commands ? (const void *)&none : (const char *)s + rows[i].offset);
+		if (!(rows[i].flags & OPTION_OWN_ENTRY)) {
+			value_copy_field(rows[i].opt.spec.type, to, from);
+			continue;
+		}
+		*(struct text_list *)to = (struct text_list){ .n = 0 };
+		if (element >= 1 && element <= entries->n)
+			text_list_add(to, entries->texts[element - 1]);
 	}
-	if (own)
-		text_list_add(&c->commands, s->commands.texts[element - 1]);
 	return c;
-}
-
-bool spec_key_at(size_t i, struct spec_key *ret)
-{
-	if (i >= ARRAY_LEN(rows))
-		return false;
-	*ret = (struct spec_key){ .name = rows[i].name, .help = rows[i].help };
-	(void)value_key_hint(&rows[i].spec, ret->type);
-	return true;
 }
 
 static int unknown_key(const char *key, struct err *e)
@@ -224,7 +376,7 @@ static int unknown_key(const char *key, struct err *e)
 	const char *names[ARRAY_LEN(rows) + 1] = { NULL };
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		names[i] = rows[i].name;
+		names[i] = rows[i].key;
 
 	const char *near = str_nearest(key, names);
 
@@ -239,16 +391,16 @@ int spec_check_key(const char *key, struct err *e)
 	return row_find(key) ? 0 : unknown_key(key, e);
 }
 
-static void reset(struct spool_spec *s, const struct spec_row *row)
+static void reset(struct spool_spec *s, const struct task_option *row)
 {
-	value_clear_field(row->spec.type, field_of(s, row));
-	if (value_is(row->spec.type, VALUE_IS_NUMBER))
+	value_clear_field(row->opt.spec.type, field_of(s, row));
+	if (value_is(row->opt.spec.type, VALUE_IS_NUMBER))
 		*(uint64_t *)field_of(s, row) = row->def;
 }
 
 int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, struct err *e)
 {
-	const struct spec_row *row = row_find(key);
+	const struct task_option *row = row_find(key);
 	struct err why = ERR_INIT;
 
 	if (!row)
@@ -258,28 +410,29 @@ int spec_set_json(struct spool_spec *s, const char *key, const json_t *value, st
 		return 0;
 	}
 
-	int r = value_from_json(&row->spec, value, field_of(s, row), &why);
+	int r = value_from_json(&row->opt.spec, value, field_of(s, row), &why);
 
 	return r < 0 ? err_set(e, r, "%s: %s", key, why.text) : 0;
 }
 
 /* What is written of a key: NULL where it is what it would be without being said. */
-static json_t *written(const struct spool_spec *s, const struct spec_row *row)
+static json_t *written(const struct spool_spec *s, const struct task_option *row)
 {
 	const void *field = (const char *)s + row->offset;
 
-	if (!value_is_there(row->spec.type, field) ||
-	    (value_is(row->spec.type, VALUE_IS_NUMBER) && *(const uint64_t *)field == row->def))
+	if (!value_is_there(row->opt.spec.type, field) ||
+	    (value_is(row->opt.spec.type, VALUE_IS_NUMBER) && *(const uint64_t *)field == row->def))
 		return NULL;
-	return value_file_json(&row->spec, field);
+	return value_file_json(&row->opt.spec, field);
 }
 
 /* What a person's text means; it adds to a list that is there. NULL: it is not UTF-8. */
-static json_t *json_of_text(const struct spool_spec *s, const struct spec_row *row,
+static json_t *json_of_text(const struct spool_spec *s, const struct task_option *row,
 			    const char *text)
 {
-	json_t *value = value_json_of_text(row->spec.type, text);
-	json_t *list = value && value_is(row->spec.type, VALUE_IS_MANY) ? written(s, row) : NULL;
+	json_t *value = value_json_of_text(row->opt.spec.type, text);
+	json_t *list =
+		value && value_is(row->opt.spec.type, VALUE_IS_MANY) ? written(s, row) : NULL;
 
 	if (list && json_array_extend(list, value) == 0) {
 		json_decref(value);
@@ -291,7 +444,7 @@ static json_t *json_of_text(const struct spool_spec *s, const struct spec_row *r
 
 int spec_set_text(struct spool_spec *s, const char *key, const char *text, struct err *e)
 {
-	const struct spec_row *row = row_find(key);
+	const struct task_option *row = row_find(key);
 
 	if (!row)
 		return unknown_key(key, e);
@@ -310,7 +463,7 @@ int spec_set_text(struct spool_spec *s, const char *key, const char *text, struc
 json_t *spec_value(const char *key, const char *text, struct err *e)
 {
 	struct spool_spec *scratch = spec_new();
-	const struct spec_row *row = row_find(key);
+	const struct task_option *row = row_find(key);
 	json_t *value = row ? json_of_text(scratch, row, text) : NULL;
 	int r = 0;
 
@@ -326,6 +479,73 @@ json_t *spec_value(const char *key, const char *text, struct err *e)
 	}
 	(void)spec_free(scratch);
 	return value;
+}
+
+static int check_variable(const char *text, struct err *e)
+{
+	size_t len = strcspn(text, "=");
+
+	if (!text[len] || elements_is_variable(text, len))
+		return 0;
+	return err_set(
+		e, -EINVAL,
+		"\"%.*s\" cannot be the name of a variable; use letters, digits and _, and no digit first",
+		(int)len, text);
+}
+
+/* All that was given of a list of texts. Of two variables of a name programs see the first: the
+ * last one goes into the place of what was inherited. */
+static int take_texts(const struct task_option *row, const struct text_list *given,
+		      struct text_list *field, struct err *e)
+{
+	struct text_list texts = { .n = 0 };
+	json_t *list = json_array();
+	int r = 0;
+
+	for (size_t i = 0; i < given->n && r == 0; i++) {
+		json_t *one = value_json_of_text(row->opt.spec.type, given->texts[i]);
+
+		if (row->flags & OPTION_REPLACES)
+			r = check_variable(given->texts[i], e);
+		if (r == 0 && !one)
+			r = err_set(e, -EINVAL, "the text is not UTF-8");
+		if (r == 0)
+			r = json_array_extend(list, one);
+		json_decref(one);
+	}
+	if (r == 0)
+		r = value_from_json(&row->opt.spec, list, &texts, e);
+	for (size_t i = 0; i < texts.n; i++) {
+		if (row->flags & OPTION_REPLACES)
+			text_list_set_variable(field, texts.texts[i]);
+		else
+			text_list_add(field, texts.texts[i]);
+	}
+	json_decref(list);
+	text_list_clear(&texts);
+	return r;
+}
+
+int spec_take_options(struct spool_spec *s, const struct opts *o, struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const struct opt *opt = &rows[i].opt;
+		void *field = field_of(s, &rows[i]);
+		struct err why = ERR_INIT;
+		int r = 0;
+
+		if (!opt->name || rows[i].flags & OPTION_SUBMITTER || !opts_given(o, opt->name))
+			continue;
+		if (value_is(opt->spec.type, VALUE_IS_TEXTS)) {
+			r = take_texts(&rows[i], &opts_value(o, opt->name)->words, field, &why);
+		} else {
+			value_clear_field(opt->spec.type, field);
+			value_copy_field(opt->spec.type, field, &opts_value(o, opt->name)->num);
+		}
+		if (r < 0)
+			return err_set(e, r, "--%s: %s", opt->name, why.text);
+	}
+	return 0;
 }
 
 static int check_env(const struct spool_spec *s, struct err *e)
@@ -405,18 +625,31 @@ static int check_word(const char *key, const char *name, struct err *e)
 		       key, name);
 }
 
+/* What would have no effect; dashes: "--" where it is told in the words of options. */
+static int check_retry_memory(const struct spool_spec *s, const char *dashes, struct err *e)
+{
+	if (!s->retry_memory || (s->memory && s->retries))
+		return 0;
+	return err_set(e, -EINVAL, "%sretry%cmemory: say with %s%s", dashes, dashes[0] ? '-' : '_',
+		       dashes,
+		       s->memory ? "retries how often it is tried again"
+				 : "memory how much it needs at first");
+}
+
+int spec_check_options(const struct spool_spec *s, struct err *e)
+{
+	int r = check_retry_memory(s, "--", e);
+
+	return r == 0 ? spec_check_new(s, e) : r;
+}
+
 int spec_check_new(const struct spool_spec *s, struct err *e)
 {
 	int r = check_word("name", s->name, e);
 
 	if (r == 0)
 		r = check_word("lane", s->lane, e);
-	if (r == 0 && s->retry_memory && !s->memory)
-		r = err_set(e, -EINVAL, "retry_memory: say with memory how much it needs at first");
-	if (r == 0 && s->retry_memory && !s->retries)
-		r = err_set(e, -EINVAL,
-			    "retry_memory: say with retries how often it is tried again");
-	return r;
+	return r == 0 ? check_retry_memory(s, "", e) : r;
 }
 
 static int from_object(struct spool_spec *s, const json_t *object, struct err *e)
@@ -470,11 +703,11 @@ json_t *spec_json(const struct spool_spec *s)
 
 	(void)json_object_set_new(object, "version", json_integer(SPEC_VERSION));
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		const struct spec_row *row = &rows[i];
+		const struct task_option *row = &rows[i];
 		json_t *v = written(s, row);
 
 		if (v)
-			(void)json_object_set_new(object, row->name, v);
+			(void)json_object_set_new(object, row->key, v);
 	}
 	return object;
 }
@@ -484,15 +717,15 @@ static int find_not_utf8(const struct spool_spec *s, const json_t *object, struc
 {
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		const void *field = (const char *)s + rows[i].offset;
-		const json_t *have = json_object_get(object, rows[i].name);
-		bool lost = value_is(rows[i].spec.type, VALUE_IS_TEXT) && *(char *const *)field &&
-			    !have;
+		const json_t *have = json_object_get(object, rows[i].key);
+		bool lost = value_is(rows[i].opt.spec.type, VALUE_IS_TEXT) &&
+			    *(char *const *)field && !have;
 
 		if (lost || json_is_null(have))
 			return err_set(e, -EILSEQ,
 				       "%s: not UTF-8 text; put it into a file and submit that "
 				       "file's path as a command",
-				       rows[i].name);
+				       rows[i].key);
 	}
 	return 0;
 }

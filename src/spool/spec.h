@@ -4,7 +4,8 @@
 
 /*
  * What a submission says. One table (spec.c) has a row for every key: its name, type, range,
- * default and help. JSON, the options of `tenure submit` and docs/spool.md follow it.
+ * default, the option of `tenure submit` that sets it, and how it is copied. JSON, the options and
+ * their help, docs/spool.md and what an element of a batch is follow it.
  *
  *	struct spool_spec *s = spec_new();
  *	r = spec_set_text(s, "memory", "20G", &e);	an option of a person
@@ -23,6 +24,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/opts.h"
 #include "base/textlist.h"
 #include "base/value.h"
 #include "spool/ident.h"
@@ -97,12 +99,36 @@ struct spool_spec *spec_free(struct spool_spec *s);
  * frees it. */
 struct spool_spec *spec_for_element(const struct spool_spec *s, uint64_t element);
 
-/* The rows, for help texts and the documentation's test; NULL behind the last. */
-struct spec_key {
-	const char *name, *help;
-	char type[VALUE_KEY_HINT_MAX];
+/* ---- the rows ---- */
+
+#define OPTION_IN_NAME	   (1u << 0) /* the name of a task's file says it as well */
+#define OPTION_NOT_IN_LINE (1u << 1) /* not for a line of `submit --from` to say */
+#define OPTION_ROOM	   (1u << 2) /* what it asks of devices */
+#define OPTION_AS_NEW	   (1u << 3) /* an edit is checked as what is submitted */
+#define OPTION_OWN_ENTRY   (1u << 4) /* of a list, an element has its own entry alone */
+#define OPTION_REPLACES	   (1u << 5) /* "K=V": in the place of what K was */
+#define OPTION_SUBMITTER                                                                           \
+	(1u << 6) /* its option means something where the submitter is, who reads it */
+
+struct task_option {
+	const char *key;  /* in JSON and in the documentation */
+	struct opt opt;	  /* of `submit`; name NULL: there is none. Its spec is the key's, too */
+	const char *help; /* of the key, where the option's help means something else */
+	size_t offset;	  /* of the field in struct spool_spec */
+	uint64_t def;	  /* of a number: what opt.def says */
+	unsigned int flags;
 };
-bool spec_key_at(size_t i, struct spec_key *ret);
+
+/* NULL behind the last. */
+const struct task_option *task_option_at(size_t i);
+/* By its key or its option: "no_requeue" and "no-requeue" are the same. NULL: there is none. */
+const struct task_option *task_option_find(const char *name);
+/* The headings of the options in the order in which they are shown; ends with NULL. */
+extern const char *const task_option_groups[];
+
+/* What was given of the rows' options, but for OPTION_SUBMITTER. -EINVAL or -ERANGE, "--OPTION:
+ * ..." in e. */
+int spec_take_options(struct spool_spec *s, const struct opts *o, struct err *e);
 
 /* The value that a person's text means for a key, for an edit; NULL with e: it means none. */
 json_t *spec_value(const char *key, const char *text, struct err *e);
@@ -126,6 +152,8 @@ int spec_check(struct spool_spec *s, struct err *e);
 /* What a task is refused for that is submitted now, while one that is in a queue stays one: a name
  * that no command could be given, and what would have no effect. */
 int spec_check_new(const struct spool_spec *s, struct err *e);
+/* The same in the words of the options. */
+int spec_check_options(const struct spool_spec *s, struct err *e);
 
 json_t *spec_json(const struct spool_spec *s);
 /* One line with its newline. NULL with e when a text is not UTF-8. The caller frees it. */

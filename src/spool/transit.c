@@ -387,17 +387,17 @@ static int check_elements(const struct index_range *was, const struct index_rang
 
 static int check_edit(struct task_file *t, json_t *set, struct err *e)
 {
-	static const char *const of_names[] = { "priority", "paused", "begin" };
 	struct index_range was = t->spec->array;
+	size_t i = 0;
 	const char *key;
 	json_t *value;
 
-	for (size_t i = 0; i < ARRAY_LEN(of_names); i++)
-		if (json_object_get(set, of_names[i]))
+	for (const struct task_option *o = task_option_at(i); o; o = task_option_at(++i))
+		if (o->flags & OPTION_IN_NAME && json_object_get(set, o->key))
 			return err_set(e, -EINVAL,
 				       "%s: not part of an edit; tenure priority, pause and resume "
 				       "change what a file's name says",
-				       of_names[i]);
+				       o->key);
 	json_object_foreach(set, key, value)
 	{
 		int r = spec_set_json(t->spec, key, value, e);

@@ -36,7 +36,7 @@ static void take(const char *script, const char *options, char **ret_json, char 
 
 	for (char *w = strtok_r(line, " ", &save); w && argc < 15; w = strtok_r(NULL, " ", &save))
 		argv[argc++] = w;
-	opts_add_rows(o, submit_opts);
+	submit_add_opts(o);
 	if (opts_parse(o, argc, argv, OPTS_STOP_AT_WORD, &e) < 0)
 		fail_msg("%s: %s", options, e.text);
 	assert_non_null(out);

@@ -218,7 +218,7 @@ static void test_null(void **state)
 {
 	struct spool_spec *s = NULL, *plain = NULL;
 	struct err e;
-	struct spec_key key;
+	const struct task_option *key;
 
 	assert_int_equal(
 		parse("{\"script\":\"x\",\"lane\":null,\"after\":null,\"gpus\":null}", &s, &e), 0);
@@ -230,8 +230,8 @@ static void test_null(void **state)
 		      "\"signal\":\"INT\",\"clean\":\"gpu\",\"begin\":\"2026-11-22T08:00:00+01:00\"}",
 		      &s, &e),
 		0);
-	for (size_t i = 0; spec_key_at(i, &key); i++)
-		assert_int_equal(spec_set_json(s, key.name, json_null(), &e), 0);
+	for (size_t i = 0; (key = task_option_at(i)); i++)
+		assert_int_equal(spec_set_json(s, key->key, json_null(), &e), 0);
 	plain = spec_new();
 
 	cleanup_free char *text = spec_text(s, &e), *wanted = spec_text(plain, &e);

@@ -640,12 +640,145 @@ static void test_lists(void **state)
 	}
 }
 
+/* A default is written twice in a row: as what a field has, and as help shows it. */
+static void test_rows(void **state)
+{
+	const struct task_option *row;
+
+	for (size_t i = 0; (row = task_option_at(i)); i++) {
+		struct value v = { 0 };
+
+		assert_ptr_equal(task_option_find(row->key), row);
+		if (row->opt.name)
+			assert_ptr_equal(task_option_find(row->opt.name), row);
+		if (!value_is(row->opt.spec.type, VALUE_IS_NUMBER)) {
+			assert_null(row->opt.def);
+			continue;
+		}
+		if (row->opt.name && row->def)
+			assert_non_null(row->opt.def);
+		if (!row->opt.def)
+			continue;
+		assert_int_equal(value_parse(&row->opt.spec, row->opt.def, &v, NULL), 0);
+		assert_true(v.num == row->def);
+	}
+	assert_null(task_option_find("retry"));
+	assert_null(task_option_find("gpusx"));
+	assert_null(task_option_find(""));
+}
+
+/* expected as in cases, of the whole task without its version; words are split at blanks. */
+static const struct {
+	const char *words, *expected;
+} options[] = {
+	{ "", "{}" },
+	{ "-g 2 -m 20G --shared --model *H200*",
+	  "{\"gpus\":2,\"memory\":\"20G\",\"shared\":true,\"model\":\"*H200*\"}" },
+	{ "--gpus all --retries forever -p 7 -l week -n a",
+	  "{\"name\":\"a\",\"gpus\":\"all\",\"priority\":7,\"lane\":\"week\",\"retries\":\"forever\"}" },
+	{ "--gpus 1 --retries 0 --backoff 10m --grace 30s --clean none", "{}" },
+	{ "--after 3,4 --after 5 --after-any 6", "{\"after\":[3,4,5],\"after_any\":[6]}" },
+	{ "--after 3 script.sh", "{\"after\":[3]}" },
+	{ "--array 1-9%2 --no-requeue --no-shared --paused --preemptible",
+	  "{\"no_requeue\":true,\"array\":\"1-9%2\",\"preemptible\":true,\"paused\":true}" },
+	{ "--sweep lr=1,2 --sweep seed=1..5", "{\"sweep\":[\"lr=1,2\",\"seed=1..5\"]}" },
+	{ "--env A=1,2 --env B= --env A=3", "{\"env\":[\"A=3\",\"B=\"]}" },
+	{ "--env A=\xff", "{\"env\":[{\"base64\":\"QT3/\"}]}" },
+	{ "--begin 2099-01-02T03:04:05 --signal usr1 --timeout 90m --retry-memory x1.5 --rules compete",
+	  "{\"retry_memory\":1.5,\"timeout\":\"1h30m\",\"signal\":\"USR1\",\"begin\":\"2099-01-02T03:04:05.000+01:00\","
+	  "\"rules\":\"compete\"}" },
+	{ "--cwd somewhere", "{}" }, /* the submitter's to read */
+	{ "--gpus x", "!--gpus: must be a whole number or all" },
+	{ "--gpus -1", "!--gpus: must be a whole number or all" },
+	{ "--gpus 1025", "!--gpus: 1025 is out of range, 0 to 1024" },
+	{ "--memory 20", "!--memory: \"20\" has no unit; did you mean 20G?" },
+	{ "--shared=maybe", "!--shared: \"maybe\" is neither true nor false" },
+	{ "--priority x", "!--priority: \"x\" is not a whole number" },
+	{ "--priority 100000", "!--priority: \"100000\" is out of range, 0 to 99999" },
+	{ "--retry-every 0", "!--retry-every: \"0\" is out of range, 1 to 1000000" },
+	{ "--retry-memory 0.5", "!--retry-memory: 0.5 is out of range, 1 to 100" },
+	{ "--backoff 366d", "!--backoff: \"366d\" is out of range, 0 to 365d" },
+	{ "--after 3,,4", "!--after: entry 2: must be the id of a task, a number" },
+	{ "--after 0", "!--after: entry 1: 0 is less than 1" },
+	{ "--after", "!--after needs a value, ID,.. (when these are done; may be repeated)" },
+	{ "--gpus", "!--gpus needs a value, N (GPUs: a number (0 too) or all)" },
+	{ "--memory", "!--memory needs a value: a size like 38G" },
+	{ "--clean gpus", "!--clean: \"gpus\" is not one of none, gpu, python; did you mean gpu?" },
+	{ "--signal x",
+	  "!--signal: \"x\" is no signal; write a name like TERM, INT or USR1, or its number" },
+	{ "--env 1A=1",
+	  "!--env: \"1A\" cannot be the name of a variable; use letters, digits and _, and no digit first" },
+	{ "--sweep \xff", "!--sweep: the text is not UTF-8" },
+	{ "--begin 18", "!--begin: \"18\" is not a time; write it like 18:30 or 2026-11-22 08:00" },
+	{ "--begin 2009-01-02", "!--begin: \"2009-01-02\" has passed" },
+};
+
+static void add_options(struct opts *o)
+{
+	const struct task_option *row;
+
+	for (size_t i = 0; (row = task_option_at(i)); i++)
+		if (row->opt.name)
+			opts_add_row(o, &row->opt);
+}
+
+static void test_options(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+		cleanup_free char *line = xasprintf("submit %s", options[i].words), *got = NULL;
+		char *argv[16] = { NULL }, *save = NULL;
+		struct opts *o = opts_new();
+		struct spool_spec *s = spec_new();
+		struct err e = ERR_INIT;
+		json_t *json;
+		int argc = 0, r;
+
+		for (char *w = strtok_r(line, " ", &save); w && argc < 15;
+		     w = strtok_r(NULL, " ", &save))
+			argv[argc++] = w;
+		add_options(o);
+		r = opts_parse(o, argc, argv, OPTS_DEFAULT, &e);
+		r = r == 0 ? spec_take_options(s, o, &e) : r;
+		json = spec_json(s);
+		(void)json_object_del(json, "version");
+		got = r < 0 ? xasprintf("!%s", e.text) : json_dumps(json, JSON_COMPACT);
+		if (strcmp(got, options[i].expected) != 0)
+			fail_msg("%s: %s instead of %s", options[i].words, got,
+				 options[i].expected);
+		json_decref(json);
+		(void)spec_free(s);
+		(void)opts_free(o);
+	}
+}
+
+/* What is inherited is in the task before the options. */
+static void test_inherited(void **state)
+{
+	char name[] = "submit", first[] = "--env=B=2", second[] = "--env=C=3";
+	char *argv[] = { name, first, second };
+	struct opts *o = opts_new();
+	struct spool_spec *s = spec_new();
+	struct err e = ERR_INIT;
+
+	add_options(o);
+	text_list_add(&s->env, "A=0");
+	text_list_add(&s->env, "B=0");
+	assert_int_equal(opts_parse(o, 3, argv, OPTS_DEFAULT, &e), 0);
+	assert_int_equal(spec_take_options(s, o, &e), 0);
+	assert_int_equal(s->env.n, 3);
+	assert_string_equal(s->env.texts[1], "B=2");
+	assert_string_equal(s->env.texts[2], "C=3");
+	(void)spec_free(s);
+	(void)opts_free(o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_by_one), cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_edits),	   cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_lists),	   cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_options),	   cmocka_unit_test(test_inherited),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,10 +52,10 @@ static const struct {
 	/* What only task files had before, as an option would be. */
 	{ { VALUE_COUNT, 0, 9, .word = "all" }, "all", "all", NULL, "\"all\"" },
 	{ { VALUE_COUNT, 0, 9, .word = "all" }, "9", "9", NULL, "9" },
-	{ { VALUE_COUNT, 0, 9, .word = "all" }, "10", NULL, "\"10\" is out of range, 0 to 9" },
+	{ { VALUE_COUNT, 0, 9, .word = "all" }, "10", NULL, "10 is out of range, 0 to 9" },
 	{ { VALUE_COUNT, 0, 9, .word = "all" }, "forever", NULL, "must be a whole number or all" },
 	{ { VALUE_FACTOR, 1000, 100000 }, "x1.5", "1.5", NULL, "1.5" },
-	{ { VALUE_FACTOR, 1000, 100000 }, "0.5", NULL, "\"0.5\" is out of range, 1 to 100" },
+	{ { VALUE_FACTOR, 1000, 100000 }, "0.5", NULL, "0.5 is out of range, 1 to 100" },
 	{ { VALUE_OCTAL, .max = 0777 }, "22", "022", NULL, "\"022\"" },
 	{ { VALUE_OCTAL, .max = 0777 }, "1000", NULL, "octal digits" },
 	{ { VALUE_RANGE, .max = 100 }, "7", "7-7", NULL, "\"7-7\"" },

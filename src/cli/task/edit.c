@@ -40,16 +40,6 @@ static json_t *begin_of(const char *text, struct err *e)
 		       : json_string(clock_format_iso(ns, time));
 }
 
-static bool is_list(const char *key)
-{
-	struct spec_key row;
-
-	for (size_t i = 0; spec_key_at(i, &row); i++)
-		if (strcmp(row.name, key) == 0)
-			return str_has_prefix(row.type, "list");
-	return false;
-}
-
 /* A list of words as a person writes it for a shell, with more than one of them. */
 static int write_as_json(const char *key, const char *text, struct err *e)
 {
@@ -85,6 +75,7 @@ static json_t *list_of(const char *key, const char *text, struct err *e)
  */
 static json_t *value_of(const char *key, const char *text, struct err *e)
 {
+	const struct task_option *row = task_option_find(key);
 	bool words = strcmp(key, "argv") == 0 || strcmp(key, "args") == 0;
 	json_t *none = json_null();
 
@@ -92,7 +83,7 @@ static json_t *value_of(const char *key, const char *text, struct err *e)
 		return spec_check_key(key, e) < 0 ? NULL : none;
 	if (strcmp(key, "begin") == 0)
 		return begin_of(text, e);
-	if (text[0] == '[' && is_list(key))
+	if (text[0] == '[' && row && value_is(row->opt.spec.type, VALUE_IS_MANY))
 		return list_of(key, text, e);
 	if (words && strpbrk(text, " \t")) {
 		(void)write_as_json(key, text, e);
@@ -123,8 +114,9 @@ static int add_assignment(struct edits *edits, const char *text, struct err *e)
 		return err_set(e, -EINVAL, "\"%s\" is no KEY=VALUE; an example is memory=30G",
 			       text);
 	key[eq - text] = '\0';
-	for (char *p = key; *p; p++)
-		*p = *p == '-' ? '_' : *p;
+	/* As the option is written, too. */
+	if (task_option_find(key))
+		(void)str_copy(key, strlen(key) + 1, task_option_find(key)->key);
 	if (strcmp(key, "env") == 0 && eq[1] && eq[1] != '[' && strcmp(eq + 1, "null") != 0)
 		return add_variable(edits, eq + 1, e);
 	if (json_object_get(edits->set, key) || (strcmp(key, "env") == 0 && edits->variables.n))
@@ -149,22 +141,44 @@ static int merge_variables(void *data, const struct spool_spec *now, json_t *set
 	return r < 0 ? err_set(e, -ENOMEM, "no memory for the environment") : 0;
 }
 
+static bool has_flagged(const json_t *set, unsigned int flag)
+{
+	const struct task_option *row;
+
+	for (size_t i = 0; (row = task_option_at(i)); i++)
+		if (row->flags & flag && json_object_get(set, row->key))
+			return true;
+	return false;
+}
+
+/* Of what was asked for, the keys with a flag into a task. */
+static int set_flagged(struct spool_spec *spec, const json_t *set, unsigned int flag, struct err *e)
+{
+	const struct task_option *row;
+	int r = 0;
+
+	for (size_t i = 0; (row = task_option_at(i)) && r == 0; i++) {
+		const json_t *value = row->flags & flag ? json_object_get(set, row->key) : NULL;
+
+		r = value ? spec_set_json(spec, row->key, value, e) : 0;
+	}
+	return r;
+}
+
 static int edit_waiting(const struct spool *sp, struct task_name *n, struct edits *edits,
 			struct err *e)
 {
-	/* What the name of the file says, and not the task in it. */
-	static const char *const of_names[] = { "priority", "paused", "begin" };
 	struct transit_edit edit = { .set = json_copy(edits->set), .data = edits };
 	struct spool_spec *spec = spec_new();
+	const struct task_option *row;
 	uint64_t priority, begin_s;
-	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_LEN(of_names) && r == 0; i++)
-		if (json_object_get(edits->set, of_names[i])) {
-			r = spec_set_json(spec, of_names[i],
-					  json_object_get(edits->set, of_names[i]), e);
-			(void)json_object_del(edit.set, of_names[i]);
-		}
+	/* What the name of the file says, and not the task in it. */
+	int r = set_flagged(spec, edits->set, OPTION_IN_NAME, e);
+
+	for (size_t i = 0; (row = task_option_at(i)); i++)
+		if (row->flags & OPTION_IN_NAME)
+			(void)json_object_del(edit.set, row->key);
 	priority = (uint64_t)spec->priority;
 	begin_s = spec->begin / NS_PER_S;
 	edit.complete = edits->variables.n ? merge_variables : NULL;
@@ -178,25 +192,17 @@ static int edit_waiting(const struct spool *sp, struct task_name *n, struct edit
 	return r;
 }
 
-static const char *const of_others[] = { "gpus", "after", "after_any", "name", "lane" };
-
 /* Of the GPUs that it will ask for; what else it asks of them it said before. */
 static int check_room(const struct cmd_ctx *ctx, const struct spool *sp, const char *path,
 		      const json_t *set, struct err *e)
 {
-	static const char *const keys[] = { "gpus", "model", "memory" };
 	struct task_file t = { .spec = NULL };
-	bool asked = false;
-	int r = 0;
+	int r;
 
-	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-		asked = asked || json_object_get(set, keys[i]);
 	/* It may move just now, which is the business of who renames it. */
-	if (!asked || task_file_read(sp, path, &t, NULL) < 0)
+	if (!has_flagged(set, OPTION_ROOM) || task_file_read(sp, path, &t, NULL) < 0)
 		return 0;
-	for (size_t i = 0; i < ARRAY_LEN(keys) && r == 0; i++)
-		if (json_object_get(set, keys[i]))
-			r = spec_set_json(t.spec, keys[i], json_object_get(set, keys[i]), e);
+	r = set_flagged(t.spec, set, OPTION_ROOM, e);
 	if (r == 0)
 		r = room_check(ctx, sp, t.spec, e);
 	task_file_clear(&t);
@@ -214,12 +220,8 @@ static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_
 {
 	struct spool_spec *spec = spec_new();
 	struct after_check after = { .sp = sp };
-	int r = 0;
+	int r = set_flagged(spec, set, OPTION_AS_NEW, e);
 
-	for (size_t i = 0; i < ARRAY_LEN(of_others) && r == 0; i++)
-		if (json_object_get(set, of_others[i]))
-			r = spec_set_json(spec, of_others[i], json_object_get(set, of_others[i]),
-					  e);
 	if (r == 0)
 		r = spec_check_new(spec, e);
 	if (r == 0)
@@ -309,17 +311,16 @@ static int run_edit(const struct cmd_ctx *ctx, struct err *e)
 /* What is an option of submit is a key here. */
 static void explain_option(const char *option, struct err *e)
 {
-	for (const struct opt *row = submit_opts; row->name; row++) {
-		bool meant = option[1] == '-' ? !strcmp(option + 2, row->name)
-					      : option[1] == row->short_name && !option[2];
-		cleanup_free char *key = xstrdup(row->name);
+	const struct task_option *row;
 
-		for (char *p = key; *p; p++)
-			*p = *p == '-' ? '_' : *p;
-		if (meant && spec_check_key(key, NULL) == 0)
+	for (size_t i = 0; (row = task_option_at(i)); i++) {
+		const struct opt *opt = &row->opt;
+
+		if (opt->name && (option[1] == '-' ? strcmp(option + 2, opt->name) == 0
+						   : option[1] == opt->short_name && !option[2]))
 			(void)err_set(e, -EINVAL,
 				      "edit has no option %s; here it is written KEY=VALUE: %s=%s",
-				      option, key, row->arg ? row->arg : "true");
+				      option, row->key, opt->arg ? opt->arg : "true");
 	}
 }
 

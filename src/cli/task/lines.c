@@ -248,15 +248,13 @@ static int set_variables(struct spool_spec *s, const json_t *value, struct err *
 /* What is submit's own to say, or has another name here. */
 static int check_line_key(const char *key, struct err *e)
 {
-	static const char *const others[] = { "version", "commands",  "host", "user",
-					      "uid",	 "submitted", "raw" };
 	static const char *const command[] = { "command", NULL };
+	const struct task_option *row = task_option_find(key);
 
-	if (spec_check_key(key, NULL) < 0 && str_nearest(key, command))
+	if (!row && str_nearest(key, command))
 		return err_set(e, -EINVAL, "unknown key \"%.80s\"; did you mean \"command\"?", key);
-	for (size_t i = 0; i < ARRAY_LEN(others); i++)
-		if (strcmp(others[i], key) == 0)
-			return err_set(e, -EINVAL, "%s: not for a line to say", key);
+	if (row && row->flags & OPTION_NOT_IN_LINE)
+		return err_set(e, -EINVAL, "%s: not for a line to say", key);
 	return 0;
 }
 

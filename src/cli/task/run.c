@@ -422,7 +422,7 @@ const struct cmd cmd_run_task = {
 		"a line with its id. With --json the output goes to standard error, and standard "
 		"output gets one line of JSON at the end.",
 	.examples = run_examples,
-	.opts = submit_opts,
+	.add_opts = submit_add_opts,
 	.variables = submit_variables,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.flags = CMD_STOP_AT_WORD,

@@ -207,13 +207,11 @@ static bool was_given(const struct reading *r, const char *option)
 
 static bool set(const struct reading *r, const char *option, const char *value)
 {
-	cleanup_free char *key = xstrdup(option);
+	const struct task_option *row = task_option_find(option);
 
-	if (strcmp(option, "cwd") == 0)
+	if (row->flags & OPTION_SUBMITTER)
 		return submitter_directory(r->s, value, NULL) == 0;
-	for (char *p = key; *p; p++)
-		*p = *p == '-' ? '_' : *p;
-	return spec_set_text(r->s, key, value, NULL) == 0;
+	return spec_set_text(r->s, row->key, value, NULL) == 0;
 }
 
 /* One option, as it was written: "--gres=gpu:2". */

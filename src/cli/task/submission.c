@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The options are the keys of a task (spool/spec.h) with dashes: a row is handed to the spec as it
- * is, which checks it. What only a client can know is added: what to run, the directory and the
- * environment (submitter.c).
+ * The options are the keys of a task, which has the table (spool/spec.h). What only a client can
+ * know is added: what to run, the directory and the environment (submitter.c).
  */
 
 #include "cli/task/submission.h"
@@ -128,235 +127,47 @@ static int take_payload(struct spool_spec *s, const struct opts *o, struct spec_
 	return r;
 }
 
-#define NEEDS  "What it needs"
-#define ORDER  "When and in which order"
-#define MANY   "Many at once"
-#define FAILS  "When it fails or is stopped"
-#define OTHERS "How it runs"
-
-const struct opt submit_opts[] = {
-	{ "gpus",
-	  'g',
-	  { VALUE_STRING },
-	  "N",
-	  NULL,
-	  NULL,
-	  NEEDS,
-	  "GPUs: a number (0 too) or all (default 1)" },
-	{ "memory",
-	  'm',
-	  { VALUE_STRING },
-	  "SIZE",
-	  NULL,
-	  NULL,
-	  NEEDS,
-	  "memory that it needs on each GPU: 20G" },
-	{ "shared",
-	  0,
-	  { VALUE_FLAG },
-	  NULL,
-	  NULL,
-	  NULL,
-	  NEEDS,
-	  "others may be on its GPUs while that memory is free" },
-	{ "model",
-	  0,
-	  { VALUE_STRING },
-	  "PATTERN",
-	  NULL,
-	  NULL,
-	  NEEDS,
-	  "only on GPUs with such a name: '*H200*'" },
-	{ "priority",
-	  'p',
-	  { VALUE_STRING },
-	  "N",
-	  NULL,
-	  NULL,
-	  ORDER,
-	  "lower runs first (default 500)" },
-	{ "lane",
-	  'l',
-	  { VALUE_STRING },
-	  "NAME",
-	  NULL,
-	  NULL,
-	  ORDER,
-	  "tasks of a lane run one after another" },
-	{ "name",
-	  'n',
-	  { VALUE_STRING },
-	  "NAME",
-	  NULL,
-	  NULL,
-	  ORDER,
-	  "what to call it (default: the script or the program)" },
-	{ "after",
-	  0,
-	  { VALUE_TEXTS },
-	  "ID,..",
-	  NULL,
-	  NULL,
-	  ORDER,
-	  "when these are done; may be repeated" },
-	{ "after-any",
-	  0,
-	  { VALUE_TEXTS },
-	  "ID,..",
-	  NULL,
-	  NULL,
-	  ORDER,
-	  "when these have ended, well or not" },
-	{ "begin",
-	  0,
-	  { VALUE_TIME },
-	  "TIME",
-	  NULL,
-	  NULL,
-	  ORDER,
-	  "not before: 18:30, or 2026-11-22 08:00" },
-	{ "paused", 0, { VALUE_FLAG }, NULL, NULL, NULL, ORDER, "wait for tenure resume" },
-	{ "array",
-	  0,
-	  { VALUE_STRING },
-	  "A-B%N",
-	  NULL,
-	  NULL,
-	  MANY,
-	  "once per index, N at once: 1-100%4" },
+/* What is no key of a task, behind which of them it is shown. */
+static const struct {
+	const char *behind;
+	struct opt opt;
+} own_opts[] = {
 	{ "sweep",
-	  0,
-	  { VALUE_TEXTS },
-	  "NAME=A,B",
-	  NULL,
-	  NULL,
-	  MANY,
-	  "once per combination: lr=0.1,0.01 or seed=1..5; may be repeated" },
-	{ "from",
-	  0,
-	  { VALUE_TEXTS },
-	  "FILE",
-	  NULL,
-	  NULL,
-	  MANY,
-	  "a command per line, or JSON lines; - is the standard input; may be repeated" },
-	{ "retries",
-	  'r',
-	  { VALUE_STRING },
-	  "N",
-	  NULL,
-	  NULL,
-	  FAILS,
-	  "attempts after a failure: a number or forever (default 0)" },
-	{ "retry-every",
-	  0,
-	  { VALUE_STRING },
-	  "N",
-	  NULL,
-	  NULL,
-	  FAILS,
-	  "failures before the back-off (default 3)" },
-	{ "backoff",
-	  0,
-	  { VALUE_STRING },
-	  "DURATION",
-	  NULL,
-	  NULL,
-	  FAILS,
-	  "pause after so many failures (default 10m)" },
-	{ "retry-memory",
-	  0,
-	  { VALUE_STRING },
-	  "FACTOR",
-	  NULL,
-	  NULL,
-	  FAILS,
-	  "ask for so much more memory after it ran out: x1.5" },
-	{ "no-requeue",
-	  0,
-	  { VALUE_FLAG },
-	  NULL,
-	  NULL,
-	  NULL,
-	  FAILS,
-	  "failed, not run again, when its node goes away" },
-	{ "timeout",
-	  0,
-	  { VALUE_STRING },
-	  "DURATION",
-	  NULL,
-	  NULL,
-	  FAILS,
-	  "end an attempt after that time" },
-	{ "preemptible",
-	  0,
-	  { VALUE_FLAG },
-	  NULL,
-	  NULL,
-	  NULL,
-	  FAILS,
-	  "gives way to people and other tasks: ended, and run again" },
-	{ "signal",
-	  0,
-	  { VALUE_STRING },
-	  "NAME",
-	  NULL,
-	  NULL,
-	  FAILS,
-	  "the first signal when it is stopped: USR1 (default TERM)" },
-	{ "grace",
-	  0,
-	  { VALUE_STRING },
-	  "DURATION",
-	  NULL,
-	  NULL,
-	  FAILS,
-	  "from that signal to KILL (default 30s)" },
-	{ "clean",
-	  0,
-	  { VALUE_STRING },
-	  "WHAT",
-	  NULL,
-	  NULL,
-	  FAILS,
-	  "what else of ours is ended with it: none, gpu, python" },
+	  { .name = "from",
+	    .spec = { VALUE_TEXTS },
+	    .arg = "FILE",
+	    .group = "Many at once",
+	    .help = "a command per line, or JSON lines; - is the standard input; may be repeated" } },
 	{ "env",
-	  0,
-	  { VALUE_TEXTS },
-	  "NAME=VALUE",
-	  NULL,
-	  NULL,
-	  OTHERS,
-	  "set a variable; may be repeated" },
-	{ "no-env",
-	  0,
-	  { VALUE_FLAG },
-	  NULL,
-	  NULL,
-	  NULL,
-	  OTHERS,
-	  "do not take this environment along; HOME, USER, LOGNAME, SHELL and a plain PATH are there "
-	  "all the same" },
-	{ "cwd",
-	  0,
-	  { VALUE_STRING },
-	  "DIR",
-	  NULL,
-	  NULL,
-	  OTHERS,
-	  "directory to run in, also relative to this one (default: this one)" },
-	{ "rules",
-	  0,
-	  { VALUE_STRING },
-	  "RULES",
-	  NULL,
-	  NULL,
-	  OTHERS,
-	  "compete: free memory is the only condition on others' use",
-	  OPT_HIDDEN },
-	{ "json", 0, { VALUE_FLAG }, NULL, NULL, NULL, "Output", "print JSON" },
-	{ 0 },
+	  { .name = "no-env",
+	    .spec = { VALUE_FLAG },
+	    .group = "How it runs",
+	    .help = "do not take this environment along; HOME, USER, LOGNAME, SHELL and a plain PATH are there all the same" } },
+	{ NULL,
+	  { .name = "json", .spec = { VALUE_FLAG }, .group = "Output", .help = "print JSON" } },
 };
+
+static void add_own_opts(struct opts *o, const char *behind)
+{
+	for (size_t i = 0; i < ARRAY_LEN(own_opts); i++)
+		if (behind ? own_opts[i].behind && strcmp(own_opts[i].behind, behind) == 0
+			   : !own_opts[i].behind)
+			opts_add_row(o, &own_opts[i].opt);
+}
+
+void submit_add_opts(struct opts *o)
+{
+	const struct task_option *row;
+
+	for (const char *const *group = task_option_groups; *group; group++)
+		for (size_t i = 0; (row = task_option_at(i)); i++) {
+			if (!row->opt.name || row->opt.group != *group)
+				continue;
+			opts_add_row(o, &row->opt);
+			add_own_opts(o, row->key);
+		}
+	add_own_opts(o, NULL);
+}
 
 const struct cmd_variable submit_variables[] = {
 	{ "CUDA_VISIBLE_DEVICES",
@@ -375,100 +186,6 @@ const struct cmd_variable submit_variables[] = {
 	{ 0 },
 };
 
-static const char *const no_keys[] = { "cwd", "from", "no-env", "json", NULL };
-
-static bool is_key(const char *option)
-{
-	for (size_t i = 0; no_keys[i]; i++)
-		if (strcmp(no_keys[i], option) == 0)
-			return false;
-	return true;
-}
-
-static int check_variable(const char *text, struct err *e)
-{
-	size_t len = strcspn(text, "=");
-
-	if (!text[len] || elements_is_variable(text, len))
-		return 0;
-	return err_set(
-		e, -EINVAL,
-		"--env: \"%.*s\" cannot be the name of a variable; use letters, digits and _, "
-		"and no digit first",
-		(int)len, text);
-}
-
-/* Of two variables of a name programs see the first: the last one is put in its place. */
-static void take_place_of_inherited(struct text_list *env)
-{
-	cleanup_free char *last = env->texts[--env->n];
-
-	text_list_set_variable(env, last);
-}
-
-static int set_key(struct spool_spec *s, const struct opts *o, const struct opt *row,
-		   const char *key, struct err *e)
-{
-	const struct value *v = opts_value(o, row->name);
-	char time[CLOCK_TEXT_MAX];
-	int r = 0;
-
-	if (row->spec.type == VALUE_TIME)
-		return spec_set_text(s, key, clock_format_iso(v->num, time), e);
-	if (row->spec.type != VALUE_TEXTS)
-		return spec_set_text(s, key, opts_text(o, row->name), e);
-	for (size_t i = 0; i < v->words.n && r == 0; i++) {
-		bool is_env = strcmp(key, "env") == 0;
-
-		if (is_env)
-			r = check_variable(v->words.texts[i], e);
-		if (r == 0)
-			r = spec_set_text(s, key, v->words.texts[i], e);
-		if (r == 0 && is_env)
-			take_place_of_inherited(&s->env);
-	}
-	return r;
-}
-
-/* Errors name the key; who has typed an option is told of that. */
-static int set_one(struct spool_spec *s, const struct opts *o, const struct opt *row, struct err *e)
-{
-	cleanup_free char *key = xstrdup(row->name);
-	size_t len = strlen(key);
-	int r;
-
-	for (char *p = key; *p; p++)
-		*p = *p == '-' ? '_' : *p;
-	r = set_key(s, o, row, key, e);
-	if (r < 0 && e && strncmp(e->text, key, len) == 0 && e->text[len] == ':') {
-		cleanup_free char *rest = xstrdup(e->text + len);
-
-		(void)err_set(e, r, "--%s%s", row->name, rest);
-	}
-	return r;
-}
-
-/* As spec_check_new(), in the words of the options. */
-static int check_retry_memory(const struct spool_spec *s, struct err *e)
-{
-	if (!s->retry_memory || (s->memory && s->retries))
-		return 0;
-	return err_set(e, -EINVAL,
-		       !s->memory
-			       ? "--retry-memory: say with --memory how much it needs at first"
-			       : "--retry-memory: say with --retries how often it is tried again");
-}
-
-static int set_options(struct spool_spec *s, const struct opts *o, struct err *e)
-{
-	int r = 0;
-
-	for (const struct opt *row = submit_opts; row->name && r == 0; row++)
-		if (is_key(row->name) && opts_given(o, row->name))
-			r = set_one(s, o, row, e);
-	return r;
-}
-
 /* Of s, or of the lines that are tasks of their own: *ret has all of them. */
 static int make_specs(const struct cmd_ctx *ctx, struct spool_spec *s, struct spec_list *ret,
 		      struct err *e)
@@ -480,7 +197,7 @@ static int make_specs(const struct cmd_ctx *ctx, struct spool_spec *s, struct sp
 	submitter_umask(s);
 	r = submitter_directory(s, opts_text(ctx->opts, "cwd"), e);
 	if (r == 0)
-		r = set_options(s, ctx->opts, e);
+		r = spec_take_options(s, ctx->opts, e);
 	if (r == 0)
 		r = take_payload(s, ctx->opts, ret, e);
 	if (r < 0 || ret->n) {
@@ -489,9 +206,7 @@ static int make_specs(const struct cmd_ctx *ctx, struct spool_spec *s, struct sp
 	}
 	spec_list_add(ret, s);
 	r = spec_check(s, e);
-	if (r == 0)
-		r = check_retry_memory(s, e);
-	return r == 0 ? spec_check_new(s, e) : r;
+	return r == 0 ? spec_check_options(s, e) : r;
 }
 
 /* Lines are many, and most of them ask for the same: it is looked and told once. */

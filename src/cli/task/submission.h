@@ -8,7 +8,8 @@
 #include "cli/task/lines.h"
 #include "spool/spec.h"
 
-extern const struct opt submit_opts[];
+/* For the rows of commands (cli/cmd.h). */
+void submit_add_opts(struct opts *o);
 
 extern const struct cmd_variable submit_variables[];
 

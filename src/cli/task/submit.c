@@ -107,7 +107,7 @@ const struct cmd cmd_submit = {
 		"what it does not say; its \"env\" is added to the environment.",
 	.examples = submit_examples,
 	.variables = submit_variables,
-	.opts = submit_opts,
+	.add_opts = submit_add_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.flags = CMD_STOP_AT_WORD,
 	.run = run_submit,
