@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * One loop, one struct (agent/inner.h). Everything that can hang is elsewhere: files, the terminal
- * and names of users in the thread pool (journal, users), the GPUs in the guard.
+ * One loop, and the parts on it (agent/parts.h). Everything that can hang is elsewhere: files, the
+ * terminal and names of users in the thread pool (journal, users), the GPUs in the guard.
  *
  * Life: lock (the socket's name) -> guard -> policy taken = ready -> ... -> stop -> DROPPED or one
  * second -> flush for half a second -> end. Before it is ready anything that fails ends the agent,
@@ -22,18 +22,19 @@
 #include <uv.h>
 
 #include "agent/asked.h"
+#include "agent/ctl.h"
 #include "agent/ctl_client.h"
-#include "agent/emptied.h"
-#include "agent/ending.h"
-#include "agent/heard.h"
-#include "agent/inner.h"
-#include "agent/leaving.h"
-#include "agent/lifetime.h"
+#include "agent/guard_events.h"
+#include "agent/lifecycle.h"
+#include "agent/node/guardlink.h"
 #include "agent/node/selfcopy.h"
-#include "agent/pause.h"
+#include "agent/parts.h"
 #include "agent/queue/planview.h"
-#include "agent/ready.h"
-#include "agent/silence.h"
+#include "agent/report/agentlog.h"
+#include "agent/report/eventlog.h"
+#include "agent/report/users.h"
+#include "agent/startup.h"
+#include "agent/tasks.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/nofile.h"
@@ -45,7 +46,6 @@
 
 #define CLOSE_LIMIT_MS 500
 #define WATCH_MS       1000 /* also how often the guard hears from us: hold/proto.h */
-#define TIMERS	       8
 
 /* One that is ending has the workload's grace, a second for the guard, and half a one to flush. */
 #define ENDING_LIMIT_MS 12000
@@ -55,20 +55,6 @@
 
 /* Files, terminal, names: each may hang, and the spool will want some, too. */
 #define POOL_THREADS "8"
-
-/* -------- signals -------- */
-
-static void on_signal(uv_signal_t *handle, int signum)
-{
-	struct agent *a = handle->data;
-
-	/* Told twice: now. The guard has been told already and goes on letting go. */
-	if (a->view.stopping)
-		_exit(128 + signum);
-	ending_stop(a, signum == SIGINT	   ? "interrupted"
-		       : signum == SIGTERM ? "terminated"
-					   : "hung up");
-}
 
 /* -------- the watch -------- */
 
@@ -100,24 +86,26 @@ static void on_watch(uv_timer_t *timer)
 	struct agent *a = timer->data;
 
 	guardlink_beat(a->link);
-	emptied_look(a);
-	if (!a->view.stopping && !a->ended && devices_are_gone(a))
-		ending_stop(
+	life_look_idle(a);
+	if (!view_is_ending(&a->view) && devices_are_gone(a))
+		life_shut_down(
 			a,
 			"the directory of its devices (dev_dir) is gone, and the machine with it");
-	if (!a->view.stopping && !a->ended && reader_is_gone(a)) {
-		a->unread = true;
-		ending_stop(a, "nobody reads what it prints any more");
-	}
-	silence_look(a, WATCH_MS);
+	if (!view_is_ending(&a->view) && reader_is_gone(a))
+		life_post(a, LIFE_SHUTDOWN,
+			  &(struct life_cause){ .end = AGENT_UNREAD,
+						.why = "nobody reads what it prints any more" });
+	watchdog_look(a, WATCH_MS);
 }
 
 static void on_names_found(void *user)
 {
 	struct agent *a = user;
 
+	if (!a->startup) /* closed, and this was on its way */
+		return;
 	eventlog_names_found(a->eventlog);
-	ready_look(a);
+	startup_look(a);
 }
 
 /* -------- start and teardown -------- */
@@ -197,51 +185,9 @@ static enum agent_end take_lock(struct agent *a)
 	return AGENT_RUNNING;
 }
 
-static void start_signals(struct agent *a)
-{
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-
-	(void)signal(SIGPIPE, SIG_IGN);
-	if (a->c->ignore_hangup)
-		(void)signal(SIGHUP, SIG_IGN);
-	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
-		(void)uv_signal_init(&a->loop, &a->signals[i]);
-		a->signals[i].data = a;
-		/* What nohup or a shell's `&` has ignored stays so; SIGTERM always ends it. */
-		if (numbers[i] == SIGTERM || !proc_ignores(numbers[i]))
-			(void)uv_signal_start(&a->signals[i], on_signal, numbers[i]);
-	}
-	pause_start(a);
-}
-
-static size_t list_timers(struct agent *a, uv_timer_t *ret[TIMERS])
-{
-	uv_timer_t *all[TIMERS] = { &a->end_timer,   &a->phase_timer, &a->table_timer,
-				    &a->files_timer, &a->watch_timer, &a->pause_timer,
-				    &a->life_timer,  &a->asked_timer };
-
-	(void)memcpy(ret, all, sizeof(all));
-	return TIMERS;
-}
-
-static void start_timers(struct agent *a)
-{
-	uv_timer_t *timers[TIMERS];
-	size_t n = list_timers(a, timers);
-
-	for (size_t i = 0; i < n; i++) {
-		(void)uv_timer_init(&a->loop, timers[i]);
-		timers[i]->data = a;
-	}
-	ready_wait(a);
-	(void)uv_timer_start(&a->watch_timer, on_watch, WATCH_MS, WATCH_MS);
-}
-
 static void on_task_over(void *user)
 {
-	ending_look(user);
-	leaving_look(user);
-	emptied_look(user);
+	life_look(user);
 }
 
 static void put_names(void *user, const char *text, char *buf, size_t size)
@@ -253,7 +199,7 @@ static void put_names(void *user, const char *text, char *buf, size_t size)
 
 static void on_ordered(void *user, enum order_how how)
 {
-	leaving_order(user, how);
+	life_order(user, how);
 }
 
 static void start_parts(struct agent *a)
@@ -275,7 +221,7 @@ static void start_parts(struct agent *a)
 									.agentlog = a->agentlog,
 									.users = a->users,
 									.json = a->c->show_json });
-	a->link = guardlink_new(&a->loop, a->c, &a->self, &heard_ops, a);
+	a->link = guardlink_new(&a->loop, a->c, &a->self, &guard_events_ops, a);
 	*v = (struct view){ .c = a->c,
 			    .self = &a->self,
 			    .log_path = agentlog_log_path(a->agentlog),
@@ -288,7 +234,7 @@ static void start_parts(struct agent *a)
 	if (a->c->root)
 		a->queue = tasks_new(&a->loop, v, a->eventlog, a->link, &ops, a);
 	v->workloads = a->queue ? tasks_workload_view(a->queue) : NULL;
-	lifetime_begin(a);
+	deadlines_begin(v->deadlines, a->c, clock_boot_ns());
 	v->until_wall_ns = a->c->until_wall_ns;
 	if (a->c->for_ms &&
 	    (!v->until_wall_ns || v->started_wall_ns + a->c->for_ms * NS_PER_MS < v->until_wall_ns))
@@ -335,19 +281,16 @@ static void run_out(uv_loop_t *loop)
 /* True when all is freed; false: something hangs in a thread of the pool. */
 static bool close_parts(struct agent *a)
 {
-	uv_timer_t *timers[TIMERS];
-	size_t n = list_timers(a, timers);
-
 	bool spool_closed = !a->queue || tasks_free(a->queue) == 0;
 
 	eventlog_close(a->eventlog);
 	agentlog_close(a->agentlog);
 	guardlink_close(a->link, on_link_closed);
+	asked_close(a);
 	ctl_close(a->ctl);
-	for (size_t i = 0; i < n; i++)
-		uv_close((uv_handle_t *)timers[i], NULL);
-	for (int i = 0; i < SLOT_MAX; i++)
-		uv_close((uv_handle_t *)&a->signals[i], NULL);
+	startup_close(a);
+	lifecycle_close(a);
+	uv_close((uv_handle_t *)&a->watch_timer, NULL);
 
 	run_out(&a->loop);
 	a->program.fd = fd_close(a->program.fd);
@@ -357,17 +300,21 @@ static bool close_parts(struct agent *a)
 
 static enum agent_end run_parts(struct agent *a)
 {
-	start_signals(a);
-	start_timers(a);
+	a->life = lifecycle_new(a);
+	a->startup = startup_new(a);
+	a->watchdog = watchdog_new();
+	a->asked = asked_new(a);
+	(void)uv_timer_init(&a->loop, &a->watch_timer);
+	a->watch_timer.data = a;
+	lifecycle_start(a);
+	(void)uv_timer_start(&a->watch_timer, on_watch, WATCH_MS, WATCH_MS);
 	start_parts(a);
 	guardlink_start(a->link);
 	(void)uv_run(&a->loop, UV_RUN_DEFAULT);
-	bool closed = close_parts(a);
-	enum agent_end end = a->end == AGENT_ENDED && a->unread ? AGENT_UNREAD : a->end;
-
-	if (!closed)
-		a->c->stuck(a->c->user, end, a->e);
-	return end;
+	if (!close_parts(a))
+		a->c->stuck(a->c->user, a->end, a->e);
+	free(a->watchdog);
+	return a->end;
 }
 
 enum agent_end agent_run(const struct agent_config *config, struct err *e)

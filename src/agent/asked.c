@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "agent/ending.h"
-#include "agent/leaving.h"
+#include "agent/ctl.h"
+#include "agent/lifecycle.h"
+#include "agent/node/guardlink.h"
+#include "agent/parts.h"
 #include "agent/report/status.h"
 #include "agent/report/users.h"
+#include "agent/tasks.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sched/why.h"
@@ -53,12 +56,10 @@ static void rescan(struct agent *a, struct ctl_client *client, const struct ctl_
 /* Answered when the tasks have ended, all is free, and so on: as with take_off(). */
 static void drain(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
-	ending_add_client(a, client);
-	if (a->queue && req->now)
-		tasks_stop_all(a->queue);
-	leaving_begin(a, LEAVING_DRAIN,
-		      req->now ? "told to stop its tasks (tenure off --stop-tasks)"
-			       : "told to drain (tenure off --drain)");
+	life_add_client(a, client);
+	life_drain(a, req->now ? DRAIN_CANCEL : DRAIN_WAIT,
+		   req->now ? "told to stop its tasks (tenure off --stop-tasks)"
+			    : "told to drain (tenure off --drain)");
 }
 
 #define READ_LIMIT_MS 1500 /* who asked waits no longer than 3 s, on a node that may be busy */
@@ -75,6 +76,12 @@ struct asked_later {
 	struct ctl_client *client;
 	struct ctl_request req;
 	uint64_t late_ns;
+};
+
+struct asked {
+	struct agent *a;
+	struct asked_later *all; /* not answered yet; the last one asked first */
+	uv_timer_t timer;	 /* who waits for an answer gets one in time */
 };
 
 static int ask_why(struct agent *a, const struct ctl_request *req, char **ret, struct err *e)
@@ -100,7 +107,7 @@ static void tell_why(struct agent *a, struct ctl_client *client, const struct ct
 
 static void drop_later(struct asked_later *l)
 {
-	struct asked_later **at = &l->a->asked;
+	struct asked_later **at = &l->a->asked->all;
 
 	while (*at != l)
 		at = &(*at)->next;
@@ -121,10 +128,10 @@ static void arm_late(struct agent *a);
 
 static void on_late(uv_timer_t *timer)
 {
-	struct agent *a = timer->data;
+	struct agent *a = ((const struct asked *)timer->data)->a;
 	uint64_t now = clock_mono_ns();
 
-	for (struct asked_later *l = a->asked, *next; l; l = next) {
+	for (struct asked_later *l = a->asked->all, *next; l; l = next) {
 		next = l->next;
 		if (now < l->late_ns)
 			continue;
@@ -139,10 +146,10 @@ static void arm_late(struct agent *a)
 {
 	uint64_t now = clock_mono_ns(), first = UINT64_MAX;
 
-	for (const struct asked_later *l = a->asked; l; l = l->next)
+	for (const struct asked_later *l = a->asked->all; l; l = l->next)
 		first = l->late_ns;
-	if (a->asked)
-		(void)uv_timer_start(&a->asked_timer, on_late,
+	if (a->asked->all)
+		(void)uv_timer_start(&a->asked->timer, on_late,
 				     first > now ? (first - now) / NS_PER_MS + 1 : 0, 0);
 }
 
@@ -154,7 +161,7 @@ static bool answer_later(struct agent *a, struct ctl_client *client, const struc
 
 	*l = (struct asked_later){ .reader = { .read = read },
 				   .late = late,
-				   .next = a->asked,
+				   .next = a->asked->all,
 				   .a = a,
 				   .client = client,
 				   .req = *req,
@@ -163,7 +170,7 @@ static bool answer_later(struct agent *a, struct ctl_client *client, const struc
 		free(l);
 		return false;
 	}
-	a->asked = l;
+	a->asked->all = l;
 	arm_late(a);
 	return true;
 }
@@ -236,8 +243,8 @@ static void stop_task(struct agent *a, struct ctl_client *client, const struct c
 
 static void take_off(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
-	ending_add_client(a, client);
-	ending_stop(a, "told to end (tenure off)");
+	life_add_client(a, client);
+	life_shut_down(a, "told to end (tenure off)");
 }
 
 static void on_request(void *user, struct ctl_client *client, const struct ctl_request *req)
@@ -256,20 +263,40 @@ static void on_client_gone(void *user, struct ctl_client *client)
 {
 	struct agent *a = user;
 
-	for (struct asked_later *l = a->asked, *next; l; l = next) {
+	for (struct asked_later *l = a->asked->all, *next; l; l = next) {
 		next = l->next;
 		if (l->client == client)
 			drop_later(l);
 	}
-	ending_forget_client(user, client);
+	life_forget_client(user, client);
 }
 
 /* Two agents of an instance would each believe to be the one: the one that can be found stays. */
 static void on_name_lost(void *user)
 {
-	ending_stop(user, "another agent of this instance is found in its place");
+	life_shut_down(user, "another agent of this instance is found in its place");
 }
 
 const struct ctl_ops asked_ops = { .request = on_request,
 				   .gone = on_client_gone,
 				   .lost = on_name_lost };
+
+struct asked *asked_new(struct agent *a)
+{
+	struct asked *k = xcalloc(1, sizeof(*k));
+
+	k->a = a;
+	(void)uv_timer_init(&a->loop, &k->timer);
+	k->timer.data = k;
+	return k;
+}
+
+static void on_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+void asked_close(struct agent *a)
+{
+	uv_close((uv_handle_t *)&a->asked->timer, on_closed);
+}

@@ -125,8 +125,8 @@ static void look_at_workload(struct tasks *q)
 {
 	const struct view *v = q->place.view;
 	struct devset busy = tasks_busy_devices(q);
-	bool wanted = v->c->workload && v->ready && !v->leaving && !v->released && !q->paused &&
-		      !q->unwatched;
+	bool wanted = v->c->workload && v->life.phase == LIFE_SERVING && !v->life.released &&
+		      !q->paused && !q->unwatched;
 
 	for (unsigned int i = 0; i < PROTO_DEVICES_MAX; i++)
 		if (q->reserving.slots[i].want.id)
@@ -332,7 +332,8 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 		(void)sched_requeue(q->plan, r->ref, v->at_ns, r->next_memory, v->text);
 		/* By name, and before it was claimed, which has failed. What others start is
 		 * theirs. */
-		if (r->end_kind == END_STOPPED && r->claim_code <= 0 && q->stop_kind == END_MAX)
+		if (r->end_kind == END_STOPPED && r->claim_code <= 0 &&
+		    q->place.view->life.how < DRAIN_REQUEUE)
 			write_stop(q, &(struct claim){ .name = { .id = r->ref.id,
 								 .element = r->ref.element } });
 	} else {
@@ -613,7 +614,6 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlo
 	q->ops = ops;
 	q->user = user;
 	q->plan = sched_queue_new();
-	q->stop_kind = END_MAX;
 	for (size_t i = 0; i < c->n_lanes; i++)
 		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
 	q->spooler = spooler_new(loop, clear_place);
@@ -870,7 +870,7 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 
 	if (q->draining && !find_running(q, ref)) {
 		*ret = xasprintf("the agent on %s starts nothing more: %s", q->place.node,
-				 q->place.view->leaving_why);
+				 q->place.view->life.why);
 		return 0;
 	}
 	planview_make(q->place.view, q->c->instance, devices, &view);
@@ -907,16 +907,22 @@ void tasks_drain(struct tasks *q)
 
 static void stop_run(struct tasks *q, struct attempt *r)
 {
-	if (q->stop_kind == END_STOPPED)
+	static const struct {
+		enum end_kind kind;
+		const char *why;
+	} ends[DRAIN_HOW_MAX] = {
+		[DRAIN_REQUEUE] = { END_LIFETIME, "stopped at the end of its agent's lifetime" },
+		[DRAIN_CANCEL] = { END_STOPPED, ATTEMPT_STOPPED_TEXT },
+	};
+	enum drain_how how = q->place.view->life.how;
+
+	if (how == DRAIN_CANCEL)
 		tasks_write_stop(q, r);
-	attempt_stop(r, q->stop_kind, UINT32_MAX,
-		     q->stop_kind == END_STOPPED ? ATTEMPT_STOPPED_TEXT
-						 : "stopped at the end of its agent's lifetime");
+	attempt_stop(r, ends[how].kind, UINT32_MAX, ends[how].why);
 }
 
-static void stop_all(struct tasks *q, enum end_kind kind)
+void tasks_stop_all(struct tasks *q)
 {
-	q->stop_kind = kind;
 	for (struct running *r = q->runs; r; r = r->next)
 		stop_run(q, r->run);
 }
@@ -924,18 +930,8 @@ static void stop_all(struct tasks *q, enum end_kind kind)
 void tasks_adopt(struct tasks *q, struct attempt *r)
 {
 	tasks_add_running(q, r);
-	if (q->stop_kind != END_MAX)
+	if (q->place.view->life.how >= DRAIN_REQUEUE)
 		stop_run(q, r);
-}
-
-void tasks_stop_all(struct tasks *q)
-{
-	stop_all(q, END_STOPPED);
-}
-
-void tasks_requeue_all(struct tasks *q)
-{
-	stop_all(q, END_LIFETIME);
 }
 
 bool tasks_may_run(const struct tasks *q)

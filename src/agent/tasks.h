@@ -60,10 +60,8 @@ int tasks_stopped(const struct tasks *q, uint64_t id, uint32_t element, struct e
 const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element);
 /* Start nothing more; what runs runs on. */
 void tasks_drain(struct tasks *q);
-/* What runs is stopped, as its owner orders. */
+/* What runs is stopped, as view.life.how says; what is adopted from then on, too. */
 void tasks_stop_all(struct tasks *q);
-/* What runs is stopped and waits again, because our lifetime is over. */
-void tasks_requeue_all(struct tasks *q);
 /* There is a queue. */
 bool tasks_are_open(const struct tasks *q);
 /* What waits has been read, and can be. */

@@ -80,7 +80,6 @@ struct tasks {
 	bool unread; /* more of what was seen is to be looked at */
 	bool known;  /* all that waits has been looked at once */
 	bool open, scanning, ending, draining;
-	enum end_kind stop_kind;    /* what is adopted yet is stopped, too; END_MAX: it is not */
 	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
 	int claim_code;		    /* why nothing could be claimed last; 0 */
 	uint64_t n_done, n_failed, n_retried;

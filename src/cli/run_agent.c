@@ -29,10 +29,11 @@
 #define RIVAL_STEP_US  50000
 #define BEATS_LEAST    5 /* so many in the time after which a claim expires */
 
-#define OPT_FOR                                                                                    \
-	{                                                                                          \
-		.name = "for", .spec = { VALUE_DURATION, .min = 1 }, .arg = "DURATION",            \
-		.group = ENDING, .help = "let go of everything and end after so long"              \
+#define OPT_FOR                                                                                     \
+	{                                                                                           \
+		.name = "for", .spec = { VALUE_DURATION, .min = 1 }, .arg = "DURATION",             \
+		.group = ENDING,                                                                    \
+		.help = "let go of everything and end after so long, sleep of the machine included" \
 	}
 #define OPT_UNTIL                                                                                  \
 	{                                                                                          \

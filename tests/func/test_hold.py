@@ -29,7 +29,7 @@ def test_hold_and_yield(machine):  # noqa: F811
     took = h.held(0, 1)
     assert all(e["bytes"] > 120 * GIB and e["took_ms"] < 5000 for e in took.values())
     assert min(m.used()) > 120 * GIB
-    # A first look is waited for, but not for ever (agent/ready.c).
+    # A first look is waited for, but not for ever (agent/startup.c).
     assert watch.stretch() > 1.5 or not any("not looked at" in t for t in h.texts())
     before = m.device(1)
 

@@ -23,6 +23,16 @@ enum on_empty {
 	EMPTY_MAX
 };
 
+/* What becomes of the tasks of an agent that is to end, before it does. It only rises: its owner's
+ * order is the last word. */
+enum drain_how {
+	DRAIN_NOT,
+	DRAIN_WAIT,    /* what runs may end */
+	DRAIN_REQUEUE, /* what runs is stopped and waits again: its lifetime is over */
+	DRAIN_CANCEL,  /* what runs is stopped, as its owner orders */
+	DRAIN_HOW_MAX
+};
+
 /* So many tasks of a lane at once; those that are not named have a width of 1. */
 struct lane_width {
 	char *name;

@@ -233,6 +233,19 @@ void policy_describe_end(uint64_t until_wall_ns, struct strbuf *out)
 		strbuf_addf(out, " It ends on %.*s at %s.", (int)day, end, end + day + 1);
 }
 
+void policy_describe_empty(const struct agent_config *c, struct strbuf *out)
+{
+	static const char *const what[EMPTY_MAX] = {
+		[EMPTY_RELEASE] = "what it holds is released until there are tasks",
+		[EMPTY_EXIT] = "it ends",
+	};
+	char time[UNIT_TEXT_MAX];
+
+	if (c->on_empty != EMPTY_HOLD)
+		strbuf_addf(out, " When its queue has been empty for %s, %s.",
+			    unit_format_duration_exact(c->empty_ms, time), what[c->on_empty]);
+}
+
 void policy_describe(const struct hold_policy *p, const struct view *v, struct strbuf *out)
 {
 	char work[UNIT_TEXT_MAX], rest[UNIT_TEXT_MAX];

@@ -22,6 +22,9 @@ void policy_describe(const struct hold_policy *p, const struct view *v, struct s
 /* " It ends at 18:30:00.", with the day if that is not today; nothing for 0. */
 void policy_describe_end(uint64_t until_wall_ns, struct strbuf *out);
 
+/* " When its queue has been empty for 5m, it ends.", or nothing. */
+void policy_describe_empty(const struct agent_config *c, struct strbuf *out);
+
 /*
  * What this policy, on a node with so many devices, will most likely not do as it was meant: one
  * sentence per line, nothing when all is well.

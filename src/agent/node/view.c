@@ -110,17 +110,32 @@ unsigned int view_workloads(const struct view *v)
 	return n;
 }
 
+bool view_is_ready(const struct view *v)
+{
+	return v->life.phase == LIFE_SERVING || v->life.phase == LIFE_DRAINING;
+}
+
+bool view_is_ending(const struct view *v)
+{
+	return v->life.phase >= LIFE_CLEARING;
+}
+
+bool view_would_hold(const struct view *v)
+{
+	return v->c->policy.hold && !v->life.how && !v->life.released;
+}
+
 enum phase view_phase(const struct view *v)
 {
-	if (v->stopping)
+	if (view_is_ending(v))
 		return PHASE_RELEASING;
-	if (v->leaving)
+	if (v->life.how)
 		return PHASE_DRAINING;
-	if (!v->guard_up || !v->ready)
+	if (!v->guard_up || !view_is_ready(v))
 		return PHASE_STARTING;
 	if (!(v->guard.flags & GUARD_SEES))
 		return PHASE_BLIND;
-	if (v->c->workload && !v->released)
+	if (v->c->workload && !v->life.released)
 		return view_workloads(v) ? PHASE_HOLDING : PHASE_WAITING;
 	if (!v->policy.hold)
 		return PHASE_WATCHING;

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "agent/node/config.h"
+#include "agent/node/deadline.h"
 #include "hold/proto.h"
 
 #define VIEW_YIELDS 10
@@ -22,12 +23,24 @@ struct view_yield {
 	char line[PROTO_TEXT_MAX];
 };
 
-/* What the agent is about to do with its tasks, and then with itself. */
-enum leaving {
-	LEAVING_NOT,
-	LEAVING_DRAIN, /* what runs may end; nothing more is started */
-	LEAVING_STOP,  /* what runs is stopped and waits again */
-	LEAVING_MAX
+/* agent/lifecycle.h has the table. In this order: what it is while it starts comes first. */
+enum life_phase {
+	LIFE_STARTING,	     /* the guard has to see, then to take the policy */
+	LIFE_STARTING_DRAIN, /* the same, and it is to end when its tasks have */
+	LIFE_SERVING,
+	LIFE_DRAINING,	/* nothing more is started or held; it ends when its tasks have */
+	LIFE_CLEARING,	/* it ends: the workload does, first */
+	LIFE_RELEASING, /* then the guard lets go of everything */
+	LIFE_FLUSHING,	/* then the last lines are written */
+	LIFE_PHASE_MAX
+};
+
+struct life_view {
+	enum life_phase phase;
+	enum drain_how how;	  /* once it drains */
+	char why[PROTO_TEXT_MAX]; /* it does */
+	bool released;		  /* the queue is empty, so nothing is held */
+	uint64_t empty_ns;	  /* monotonic: it is empty since then; 0: it is not */
 };
 
 /* The command that is run where the instance would hold (agent/attempt/workload.h), on one device.
@@ -56,13 +69,8 @@ struct view {
 	struct hold_policy policy; /* as the guard was told: it holds while nothing is against it */
 	uint32_t cpu_slots;	   /* tasks without a GPU at once */
 	const struct view_workload *workloads; /* by slot; NULL: there are none */
-	uint64_t lifetime_end_ns;	       /* clock_boot_ns() */
-	uint64_t empty_ns;		       /* monotonic: it is since then; 0: it is not */
-	bool released;			       /* nothing is held, because it is */
-	enum leaving leaving;		       /* nothing more is started, and nothing held */
-	char leaving_why[PROTO_TEXT_MAX];
-	bool ready;    /* the guard has taken the policy */
-	bool stopping; /* letting go of all */
+	struct deadline deadlines[DEADLINE_MAX];
+	struct life_view life;
 
 	bool guard_up;
 	struct msg_guard guard;	      /* of the last guard; zero before the first */
@@ -78,6 +86,12 @@ struct view {
 	struct view_yield yields[VIEW_YIELDS];
 };
 
+/* The guard has taken the policy, and it does not end. */
+bool view_is_ready(const struct view *v);
+/* It lets go of everything, or has. */
+bool view_is_ending(const struct view *v);
+/* Its settings, and what has come since, say to hold, or to run the workload instead. */
+bool view_would_hold(const struct view *v);
 /* Of holds: it is by another instance's policy. */
 bool view_is_anothers(const struct view *v, uint32_t slot);
 

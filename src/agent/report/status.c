@@ -55,14 +55,15 @@ static void say_starting(const struct view *v, struct strbuf *b)
 
 static void say_watching(const struct view *v, struct strbuf *b)
 {
-	strbuf_adds(b, v->released ? "nothing is held until there are tasks: the queue is empty"
-				   : "watching; told to hold nothing");
+	strbuf_adds(b, v->life.released
+			       ? "nothing is held until there are tasks: the queue is empty"
+			       : "watching; told to hold nothing");
 }
 
 static void say_draining(const struct view *v, struct strbuf *b)
 {
 	strbuf_addf(b, "%s: nothing more is started or held; it ends when the tasks that run have",
-		    v->leaving_why);
+		    v->life.why);
 }
 
 static void say_releasing(const struct view *v, struct strbuf *b)
@@ -212,16 +213,17 @@ static char *phase_sentence(const struct view *v, char *buf)
 
 static json_t *lifetime_json(const struct view *v)
 {
-	json_t *o = json_object();
+	const struct deadline *d = &v->deadlines[DEADLINE_LIFETIME];
+	uint64_t boot = clock_boot_ns(), wall = clock_wall_ns();
+	json_t *o;
 
-	if (!v->c->lifetime_ms) {
-		json_decref(o);
+	if (!d->at_ns)
 		return json_null();
-	}
-	set(o, "whole_s", json_real((double)v->c->lifetime_ms / 1e3));
-	set(o, "left_s", json_real((double)deadline_left_ms(v) / 1e3));
-	set(o, "ends", time_json(deadline_end_wall_ns(v)));
-	set(o, "then", json_string(v->c->lifetime_stops ? "stop" : "drain"));
+	o = json_object();
+	set(o, "whole_s", json_real((double)d->whole_ms / 1e3));
+	set(o, "left_s", json_real((double)deadline_left_ms(d, boot, wall) / 1e3));
+	set(o, "ends", time_json(deadline_wall_ns(d, boot, wall)));
+	set(o, "then", json_string(d->then == DRAIN_REQUEUE ? "stop" : "drain"));
 	return o;
 }
 
@@ -238,7 +240,7 @@ json_t *status_agent(const struct view *v)
 	set(o, "lifetime", lifetime_json(v));
 	set(o, "on_empty", json_string(on_empty_name(v->c->on_empty)));
 	set(o, "empty_for_s", json_real((double)v->c->empty_ms / 1e3));
-	set(o, "empty_s", age_json(v->empty_ns, now));
+	set(o, "empty_s", age_json(v->life.empty_ns, now));
 	set(o, "dev_dir", json_string(v->c->dev_dir));
 	set(o, "root", text_json(v->c->root ? v->c->root : ""));
 	set(o, "log", json_string(v->log_path));

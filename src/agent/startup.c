@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-#include "agent/ready.h"
+#include "agent/startup.h"
 
-#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "agent/emptied.h"
-#include "agent/ending.h"
-#include "agent/lifetime.h"
 #include "agent/node/policy.h"
+#include "agent/parts.h"
+#include "agent/report/agentlog.h"
+#include "agent/report/eventlog.h"
 #include "agent/report/sentence.h"
 #include "agent/report/status.h"
+#include "agent/report/users.h"
+#include "agent/tasks.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -20,16 +22,16 @@
 #define FILES_STEP_MS  2
 #define TABLE_WAIT_MS  1500 /* all devices are due; then those that came are shown */
 
-static void on_see_late(uv_timer_t *timer)
-{
-	ending_give_up(timer->data, AGENT_FAILED, -ETIMEDOUT,
-		       "the guard does not say whether it sees GPUs; try tenure doctor");
-}
-
-void ready_wait(struct agent *a)
-{
-	(void)uv_timer_start(&a->phase_timer, on_see_late, SEE_LIMIT_MS, 0);
-}
+struct startup {
+	struct agent *a;
+	uv_timer_t table_timer; /* the first table is shown then at the latest */
+	uv_timer_t files_timer; /* until it is known whether the files can be written */
+	unsigned int handles;
+	uint64_t told_ns;	       /* the policy was given to the guard */
+	uint64_t ready_ns;	       /* it took it */
+	bool fresh[PROTO_DEVICES_MAX]; /* looked at since */
+	bool table_due;
+};
 
 /*
  * A person who picked some does not want to read about the others, nor twice about one whose hold
@@ -41,7 +43,7 @@ static bool is_no_news(const struct agent *a, uint32_t slot)
 	bool ours = strcmp(dev->instance, a->c->instance) == 0;
 
 	if (dev->state == DEV_HELD && ours)
-		return dev->since_ns >= a->told_ns;
+		return dev->since_ns >= a->startup->told_ns;
 	return (dev->state == DEV_LEFT && !dev->instance[0]) || !view_is_selected(&a->view, slot);
 }
 
@@ -49,8 +51,8 @@ static void show_table(struct agent *a)
 {
 	uint64_t now = clock_mono_ns();
 
-	a->table_due = false;
-	(void)uv_timer_stop(&a->table_timer);
+	a->startup->table_due = false;
+	(void)uv_timer_stop(&a->startup->table_timer);
 	for (uint32_t i = 0; i < a->view.n_slots; i++) {
 		cleanup_strbuf struct strbuf line = STRBUF_INIT;
 		const struct dev_status *dev = &a->view.devices[i];
@@ -70,28 +72,31 @@ static void show_table(struct agent *a)
 
 static void on_table_late(uv_timer_t *timer)
 {
-	show_table(timer->data);
+	const struct startup *s = timer->data;
+
+	show_table(s->a);
 }
 
 /* A name that is not known yet is worth a moment; on_table_late() ends the wait. */
 static bool table_complete(struct agent *a)
 {
 	for (uint32_t i = 0; i < a->view.guard.n_devices && i < PROTO_DEVICES_MAX; i++)
-		if (!a->fresh[i] || !users_put_names(a->users, a->view.devices[i].reason, NULL, 0))
+		if (!a->startup->fresh[i] ||
+		    !users_put_names(a->users, a->view.devices[i].reason, NULL, 0))
 			return false;
 	return true;
 }
 
-void ready_look(struct agent *a)
+void startup_look(struct agent *a)
 {
-	if (a->table_due && table_complete(a))
+	if (a->startup->table_due && table_complete(a))
 		show_table(a);
 }
 
-void ready_show_none(struct agent *a)
+void startup_end(struct agent *a)
 {
-	a->table_due = false;
-	(void)uv_timer_stop(&a->table_timer);
+	a->startup->table_due = false;
+	(void)uv_timer_stop(&a->startup->table_timer);
 }
 
 /* What somebody should know before they go away, one sentence per line. */
@@ -130,53 +135,109 @@ static bool queue_is_settled(const struct agent *a)
 	return !a->queue || tasks_are_open(a->queue) || tasks_unseen(a->queue);
 }
 
+/* What it does, and when it ends. */
+static void describe(const struct view *v, struct strbuf *out)
+{
+	policy_describe(&v->policy, v, out);
+	policy_describe_end(v->until_wall_ns, out);
+	policy_describe_empty(v->c, out);
+	deadline_describe(&v->deadlines[DEADLINE_LIFETIME], clock_boot_ns(), clock_wall_ns(), out);
+}
+
 /*
  * Whether the files can be written is known when something has been; a disk that hangs is not
  * waited for.
  */
 static void on_files_step(uv_timer_t *timer)
 {
-	struct agent *a = timer->data;
+	struct agent *a = ((const struct startup *)timer->data)->a;
 	cleanup_strbuf struct strbuf text = STRBUF_INIT, warnings = STRBUF_INIT;
 	char trouble[ERR_TEXT_MAX];
 
 	if ((!agentlog_is_flushed(a->agentlog) || !queue_is_settled(a)) &&
-	    clock_mono_ns() - a->ready_ns < FILES_LIMIT_MS * NS_PER_MS)
+	    clock_mono_ns() - a->startup->ready_ns < FILES_LIMIT_MS * NS_PER_MS)
 		return;
 	(void)uv_timer_stop(timer);
 	collect_warnings(a, &warnings);
 	warn(a, strbuf_str(&warnings));
-	policy_describe(&a->view.policy, &a->view, &text);
-	policy_describe_end(a->view.until_wall_ns, &text);
-	emptied_describe(&a->view, &text);
-	lifetime_describe(&a->view, &text);
+	describe(&a->view, &text);
 	if (a->c->ready)
 		a->c->ready(a->c->user, strbuf_str(&text), strbuf_str(&warnings),
 			    !agentlog_trouble(a->agentlog, trouble, sizeof(trouble))[0]);
 }
 
-void ready_become(struct agent *a)
+static void say_lifetime(struct agent *a)
 {
+	const struct deadline *d = &a->view.deadlines[DEADLINE_LIFETIME];
+	char text[DEADLINE_TEXT_MAX], start[CLOCK_TEXT_MAX];
+
+	if (!d->at_ns)
+		return;
+	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "Started at: %s",
+		     clock_format_local(a->view.started_wall_ns, start));
+	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "%s",
+		     deadline_announce(d, clock_boot_ns(), clock_wall_ns(), text));
+}
+
+void startup_announce(struct agent *a)
+{
+	struct startup *s = a->startup;
 	cleanup_strbuf struct strbuf text = STRBUF_INIT;
 
-	a->view.ready = true;
-	a->ready_ns = clock_mono_ns();
-	policy_describe(&a->view.policy, &a->view, &text);
-	policy_describe_end(a->view.until_wall_ns, &text);
-	emptied_describe(&a->view, &text);
-	lifetime_describe(&a->view, &text);
+	s->ready_ns = clock_mono_ns();
+	describe(&a->view, &text);
 	agentlog_log(a->agentlog, LOG_LEVEL_INFO, "%s", strbuf_str(&text));
 	eventlog_show(a->eventlog, "start", strbuf_str(&text), status_agent(&a->view));
 	eventlog_states_from(a->eventlog, UINT64_MAX);
-	lifetime_announce(a);
-	(void)uv_timer_start(&a->files_timer, on_files_step, 0, FILES_STEP_MS);
-	(void)memset(a->fresh, 0, sizeof(a->fresh));
-	a->table_due = true;
-	(void)uv_timer_stop(&a->phase_timer); /* of ready_wait() */
-	(void)uv_timer_start(&a->table_timer, on_table_late, TABLE_WAIT_MS, 0);
-	if (a->queue)
-		tasks_start(a->queue);
-	if (a->c->for_ms)
-		a->end_ns = clock_mono_ns() + a->c->for_ms * NS_PER_MS;
-	ending_arm(a);
+	say_lifetime(a);
+	(void)uv_timer_start(&s->files_timer, on_files_step, 0, FILES_STEP_MS);
+	(void)memset(s->fresh, 0, sizeof(s->fresh));
+	s->table_due = true;
+	(void)uv_timer_start(&s->table_timer, on_table_late, TABLE_WAIT_MS, 0);
+}
+
+void startup_policy_told(struct agent *a)
+{
+	a->startup->told_ns = clock_mono_ns();
+}
+
+void startup_on_device(struct agent *a, uint32_t slot)
+{
+	const struct dev_status *dev = &a->view.devices[slot];
+
+	/* What is left for others is not looked at for us. */
+	a->startup->fresh[slot] =
+		dev->state == DEV_LEFT ||
+		(dev->looked_ns >= a->startup->told_ns && !(dev->flags & DEVICE_UNJUDGED));
+	startup_look(a);
+}
+
+struct startup *startup_new(struct agent *a)
+{
+	struct startup *s = xcalloc(1, sizeof(*s));
+	uv_timer_t *timers[] = { &s->table_timer, &s->files_timer };
+
+	s->a = a;
+	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
+		(void)uv_timer_init(&a->loop, timers[i]);
+		timers[i]->data = s;
+	}
+	s->handles = ARRAY_LEN(timers);
+	return s;
+}
+
+static void on_closed(uv_handle_t *h)
+{
+	struct startup *s = h->data;
+
+	if (!--s->handles)
+		free(s);
+}
+
+void startup_close(struct agent *a)
+{
+	struct startup *s = take_ptr(a->startup);
+
+	uv_close((uv_handle_t *)&s->table_timer, on_closed);
+	uv_close((uv_handle_t *)&s->files_timer, on_closed);
 }

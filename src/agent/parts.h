@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_PARTS_H
+#define TENURE_AGENT_PARTS_H
+
+/*
+ * The agent's parts, for those of them that need each other. A part's own state is known to its
+ * file alone; what all may read is the configuration and the view, which few write. All of it on
+ * the loop.
+ */
+
+#include <uv.h>
+
+#include "agent/node/config.h"
+#include "agent/node/selfcopy.h"
+#include "agent/node/view.h"
+#include "spool/name.h"
+
+struct agent {
+	const struct agent_config *c;
+	struct node_self self;
+	uv_loop_t loop;
+	struct view view;
+
+	struct guardlink *link;
+	struct tasks *queue; /* NULL: it runs no tasks */
+	struct agentlog *agentlog;
+	struct users *users;
+	struct eventlog *eventlog;
+	struct ctl *ctl;
+	struct startup *startup;
+	struct lifecycle *life;
+	struct watchdog *watchdog;
+	struct asked *asked;
+
+	/* agent.c's own. */
+	char host[256];
+	char name[NAME_AGENT_MAX + 1];
+	struct program_copy program;
+	uv_timer_t watch_timer;
+	unsigned int looks_without_devices;
+	/* Of agent_run(), as the lifecycle sets them. */
+	enum agent_end end;
+	struct err *e;
+};
+
+#endif
