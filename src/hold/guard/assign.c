@@ -185,8 +185,8 @@ void assign_again(struct guard *g)
 {
 	unsigned int n = 0;
 
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
-		n += g->clients[i].used && g->clients[i].has_policy && g->clients[i].policy.hold;
+	CLIENTS_EACH(g, c)
+		n += c->has_policy && c->policy.hold;
 	if (g->assign_due && n > 1)
 		assign_all(g);
 }

@@ -80,9 +80,7 @@ static struct client *oldest_half_open(struct guard *g, pid_t pid, unsigned int 
 	struct client *oldest = NULL;
 
 	*ret_n = 0;
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		struct client *c = &g->clients[i];
-
+	CLIENTS_EACH(g, c) {
 		if (!is_half_open(c) || (pid && c->pid != pid))
 			continue;
 		++*ret_n;
@@ -126,18 +124,6 @@ void client_accept(struct guard *g)
 
 /* --- messages --- */
 
-static struct client *find_instance(struct guard *g, const char *instance,
-				    const struct client *except)
-{
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		struct client *c = &g->clients[i];
-
-		if (c->used && c != except && !strcmp(c->instance, instance))
-			return c;
-	}
-	return NULL;
-}
-
 /* A new agent of an instance that is waited for takes its place, holds and all. */
 static struct client *adopt(struct client *orphan, struct client *c)
 {
@@ -164,7 +150,9 @@ static void on_hello(struct guard *g, struct client *c, struct msg_hello *m)
 
 	g->greeted = true;
 	m->instance[PROTO_INSTANCE_MAX - 1] = '\0';
-	other = find_instance(g, m->instance, c);
+	other = client_find(g, m->instance);
+	if (other == c) /* the empty name */
+		other = NULL;
 	if (other && other->fd >= 0) {
 		char text[128];
 
@@ -246,9 +234,7 @@ static void take_cgroup(struct guard *g, struct client *c)
 /* A new policy of an instance whose devices are held under another: they follow at once. */
 static void apply_to_held(struct guard *g, struct client *c, const struct hold_policy *before)
 {
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct device *d = &g->devs[i];
-
+	DEVICES_EACH(g, d) {
 		if (device_owner(g, d) != c || (d->state != DEV_HOLDING && d->state != DEV_HELD))
 			continue;
 		if (!c->policy.hold && !d->ledger.promise.wanted)
@@ -281,8 +267,8 @@ static void on_policy(struct guard *g, struct client *c, const struct hold_polic
 	if (policy.my_cgroup)
 		take_cgroup(g, c);
 	assign_all(g);
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		g->devs[i].dirty = true; /* somebody wants to know how all of them stand now */
+	DEVICES_EACH(g, d)
+		d->dirty = true; /* somebody wants to know how all of them stand now */
 	c->tick_ns = 0;
 	for (uint32_t i = 0; anew && i < g->n_devs; i++)
 		if (assign_selects(g, c, &g->devs[i])) /* whoever has it by now */
@@ -292,12 +278,10 @@ static void on_policy(struct guard *g, struct client *c, const struct hold_polic
 
 void client_on_ready(struct guard *g)
 {
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		g->devs[i].dirty = true; /* they are told before the leases */
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		struct client *c = &g->clients[i];
-
-		if (!c->used || !c->policy_waits)
+	DEVICES_EACH(g, d)
+		d->dirty = true; /* they are told before the leases */
+	CLIENTS_EACH(g, c) {
+		if (!c->policy_waits)
 			continue;
 		c->policy_waits = false;
 		on_policy(g, c, &c->policy);
@@ -307,9 +291,9 @@ void client_on_ready(struct guard *g)
 /* Of what its policy holds, but for what is promised to a task of another instance by now. */
 static void let_go(struct guard *g, const struct client *c, const char *why)
 {
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (device_owner(g, &g->devs[i]) == c && !g->devs[i].ledger.promise.wanted)
-			device_unwant(g, &g->devs[i], why);
+	DEVICES_EACH(g, d)
+		if (device_owner(g, d) == c && !d->ledger.promise.wanted)
+			device_unwant(g, d, why);
 }
 
 static void on_drop(struct guard *g, struct client *c)
@@ -359,76 +343,59 @@ static void on_heard(struct guard *g, struct client *c)
 			(int)c->pid);
 }
 
-static void take_hello(struct guard *g, struct client *c, void *m)
+static void take_policy(struct guard *g, struct client *c, const struct hold_policy *asked)
 {
-	on_hello(g, c, m);
-}
-
-static void take_policy(struct guard *g, struct client *c, void *m)
-{
-	const struct msg_policy *asked = m;
-
 	if (g->ready) {
-		on_policy(g, c, &asked->policy);
+		on_policy(g, c, asked);
 		return;
 	}
-	c->policy = asked->policy;
+	c->policy = *asked;
 	c->policy_waits = true;
 }
 
-static void take_drop(struct guard *g, struct client *c, void *m)
+/* Each of these may forget c, or have another take its place: nobody touches it after them. */
+static void on_message(struct guard *g, struct client *c, void *m)
 {
-	on_drop(g, c);
-}
-
-static void take_beat(struct guard *g, struct client *c, void *m)
-{
-}
-
-static void take_lease(struct guard *g, struct client *c, void *m)
-{
-	request_lease(g, c, m);
-}
-
-static void take_grant(struct guard *g, struct client *c, void *m)
-{
-	request_grant(g, c, m);
-}
-
-static void take_unlease(struct guard *g, struct client *c, void *m)
-{
-	request_unlease(g, c, m);
-}
-
-static void take_reserve(struct guard *g, struct client *c, void *m)
-{
-	request_reserve(g, c, m);
-}
-
-static void (*const takers[MSG_TYPE_MAX])(struct guard *g, struct client *c, void *m) = {
-	[MSG_HELLO] = take_hello,     [MSG_POLICY] = take_policy,   [MSG_DROP] = take_drop,
-	[MSG_BEAT] = take_beat,	      [MSG_LEASE] = take_lease,	    [MSG_GRANT] = take_grant,
-	[MSG_UNLEASE] = take_unlease, [MSG_RESERVE] = take_reserve,
-};
-
-static void on_message(struct guard *g, struct client *c, void *buf)
-{
-	const struct msg_head *head = buf;
+	uint16_t type = ((const struct msg_head *)m)->type;
 
 	on_heard(g, c);
-
-	if (!c->instance[0] && head->type != MSG_HELLO)
+	if (!c->instance[0] && type != MSG_HELLO) {
 		forget(g, c); /* must introduce itself first */
-	else if (takers[head->type])
-		takers[head->type](g, c, buf);
-	else
+		return;
+	}
+	switch (type) {
+	case MSG_HELLO:
+		on_hello(g, c, m);
+		break;
+	case MSG_POLICY:
+		take_policy(g, c, &((const struct msg_policy *)m)->policy);
+		break;
+	case MSG_DROP:
+		on_drop(g, c);
+		break;
+	case MSG_BEAT:
+		break;
+	case MSG_LEASE:
+		request_lease(g, c, m);
+		break;
+	case MSG_GRANT:
+		request_grant(g, c, m);
+		break;
+	case MSG_UNLEASE:
+		request_unlease(g, c, m);
+		break;
+	case MSG_RESERVE:
+		request_reserve(g, c, m);
+		break;
+	default:
 		on_gone(g, c);
+	}
 }
 
 static bool any_agent(const struct guard *g)
 {
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
-		if (g->clients[i].used && g->clients[i].fd >= 0 && g->clients[i].instance[0])
+	CLIENTS_EACH(g, c)
+		if (c->fd >= 0 && c->instance[0])
 			return true;
 	return false;
 }
@@ -478,9 +445,7 @@ static bool all_ripe(struct guard *g, struct client *c, uint64_t now)
 {
 	bool ripe = true, busy = false;
 
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct device *d = &g->devs[i];
-
+	DEVICES_EACH(g, d) {
 		if (!client_owns(g, c, d) || d->state == DEV_LEFT || d->state == DEV_LENT ||
 		    device_occupied(d))
 			continue;
@@ -500,9 +465,8 @@ static bool all_ripe(struct guard *g, struct client *c, uint64_t now)
  */
 static bool any_starting(const struct guard *g, uint64_t now)
 {
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (g->devs[i].state == DEV_HOLDING &&
-		    now < g->devs[i].holder.started_ns + START_TURN_NS)
+	DEVICES_EACH(g, d)
+		if (d->state == DEV_HOLDING && now < d->holder.started_ns + START_TURN_NS)
 			return true;
 	return false;
 }
@@ -511,14 +475,12 @@ void client_consider(struct guard *g, struct client *c)
 {
 	uint64_t now = clock_mono_ns();
 
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (client_owns(g, c, &g->devs[i]) && g->devs[i].hold.check)
+	DEVICES_EACH(g, d)
+		if (client_owns(g, c, d) && d->hold.check)
 			return; /* not all of them were looked at yet */
 	if (c->policy.together && !all_ripe(g, c, now))
 		return;
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct device *d = &g->devs[i];
-
+	DEVICES_EACH(g, d) {
 		if (!client_owns(g, c, d) || !hold_ripe(g, d, now))
 			continue;
 		if (limit_hold(g, c, d))
@@ -533,9 +495,7 @@ void client_consider(struct guard *g, struct client *c)
 
 static void check_devices(struct guard *g, struct client *c)
 {
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct device *d = &g->devs[i];
-
+	DEVICES_EACH(g, d) {
 		if (!client_owns(g, c, d) || !d->present || device_occupied(d) ||
 		    d->state == DEV_LEFT || d->state == DEV_LENT)
 			continue;
@@ -549,8 +509,7 @@ static void check_due(struct guard *g, struct client *c, uint64_t now)
 {
 	bool any = false;
 
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct device *d = &g->devs[i];
+	DEVICES_EACH(g, d) {
 		uint64_t due = client_owns(g, c, d) && d->state == DEV_IDLE ? hold_at(g, d) : 0;
 
 		if (!due || now < due || d->hold.due_ns == due || d->hold.check || !d->present)
@@ -567,9 +526,8 @@ static void check_due(struct guard *g, struct client *c, uint64_t now)
 /* What is held for a task of another instance is that one's business. */
 static bool any_holder(const struct guard *g, const struct client *c)
 {
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (client_owns(g, c, &g->devs[i]) && g->devs[i].holder.pid &&
-		    !g->devs[i].ledger.promise.wanted)
+	DEVICES_EACH(g, d)
+		if (client_owns(g, c, d) && d->holder.pid && !d->ledger.promise.wanted)
 			return true;
 	return false;
 }
@@ -615,8 +573,7 @@ void client_on_time(struct guard *g, struct client *c, uint64_t now_ns)
 
 bool client_any(const struct guard *g)
 {
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
-		if (g->clients[i].used)
-			return true;
+	CLIENTS_EACH(g, c)
+		return true;
 	return false;
 }

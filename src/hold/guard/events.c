@@ -53,6 +53,6 @@ void event_tell(struct guard *g, struct client *c)
 void event_guard_changed(struct guard *g)
 {
 	/* Who has not said HELLO waits for WELCOME, which says all that. */
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
-		g->clients[i].guard_dirty = g->clients[i].used && g->clients[i].instance[0];
+	CLIENTS_EACH(g, c)
+		c->guard_dirty = c->instance[0];
 }

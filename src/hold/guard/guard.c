@@ -144,15 +144,15 @@ static bool note_trouble(struct guard *g)
 		(void)event_add(g, NULL, EVENT_BACK, "NVML works");
 		lock_memory(g); /* its code may be another one */
 	}
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		g->devs[i].seen.lost = g->devs[i].seen.lost || code < 0;
+	DEVICES_EACH(g, d)
+		d->seen.lost = d->seen.lost || code < 0;
 	return false;
 }
 
 static bool all_looked_at(const struct guard *g)
 {
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (g->devs[i].present && !g->devs[i].sample.seq)
+	DEVICES_EACH(g, d)
+		if (d->present && !d->sample.seq)
 			return false;
 	return g->ready;
 }
@@ -202,9 +202,9 @@ static void check_stuck(struct guard *g)
 {
 	if (eyes_stuck_ns(g->eyes) < STUCK_NS)
 		return;
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (g->devs[i].state == DEV_HOLDING || g->devs[i].state == DEV_HELD)
-			look_blind(g, &g->devs[i], "NVML does not answer");
+	DEVICES_EACH(g, d)
+		if (d->state == DEV_HOLDING || d->state == DEV_HELD)
+			look_blind(g, d, "NVML does not answer");
 }
 
 /* Somebody may come, or a task of ours that our context waits for. */
@@ -245,8 +245,8 @@ static void set_periods(struct guard *g)
 	unsigned int n_held = 0;
 
 	eyes_set_hint(g->eyes, g->hint_on);
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		n_held += watched(&g->devs[i]);
+	DEVICES_EACH(g, d)
+		n_held += watched(d);
 	for (uint32_t i = 0; i < g->n_devs; i++)
 		eyes_set_period(g->eyes, i, look_period(g, &g->devs[i], n_held),
 				is_calm(&g->devs[i]));
@@ -270,10 +270,10 @@ static void begin_quit(struct guard *g)
 	if (g->quit_ns)
 		return;
 	g->quit_ns = clock_mono_ns() + QUIT_NS;
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		device_unwant(g, &g->devs[i], "the guard was told to end");
-		holder_tell(&g->devs[i], HOLDER_END);
-		g->devs[i].holder.end_at_ns = clock_mono_ns();
+	DEVICES_EACH(g, d) {
+		device_unwant(g, d, "the guard was told to end");
+		holder_tell(d, HOLDER_END);
+		d->holder.end_at_ns = clock_mono_ns();
 	}
 }
 
@@ -286,9 +286,9 @@ static void on_signal(struct guard *g)
 			begin_quit(g);
 			continue;
 		}
-		for (uint32_t i = 0; i < g->n_devs; i++)
-			if (g->devs[i].holder.pid)
-				hold_on_child(g, &g->devs[i]);
+		DEVICES_EACH(g, d)
+			if (d->holder.pid)
+				hold_on_child(g, d);
 	}
 }
 
@@ -311,23 +311,20 @@ static void fill_poll(struct guard *g, struct poll_set *set)
 	add_poll(set, g->signal_fd, NULL, NULL);
 	add_poll(set, eyes_fd(g->eyes), NULL, NULL);
 	add_poll(set, g->hints.fd, NULL, NULL);
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (g->devs[i].holder.fd >= 0)
-			add_poll(set, g->devs[i].holder.fd, NULL, &g->devs[i]);
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		struct client *c = &g->clients[i];
-
-		if (!c->used || c->fd < 0)
+	DEVICES_EACH(g, d)
+		if (d->holder.fd >= 0)
+			add_poll(set, d->holder.fd, NULL, d);
+	CLIENTS_EACH(g, c) {
+		if (c->fd < 0)
 			continue;
 		add_poll(set, c->fd, c, NULL);
 		set->p[set->n - 1].events = c->full ? POLLOUT : POLLIN;
 	}
-	for (size_t i = 0; i < GUARD_LEASES_MAX; i++) {
-		if (!g->leases[i].used || g->leases[i].pidfd < 0)
-			continue;
-		add_poll(set, g->leases[i].pidfd, NULL, NULL);
-		set->lease[set->n - 1] = &g->leases[i];
-	}
+	LEASES_EACH(g, l)
+		if (l->pidfd >= 0) {
+			add_poll(set, l->pidfd, NULL, NULL);
+			set->lease[set->n - 1] = l;
+		}
 }
 
 /*
@@ -385,12 +382,10 @@ static void tell_clients(struct guard *g, uint64_t now, uint64_t *tell_ns)
 	bool all = now >= *tell_ns;
 	bool dirty = false;
 
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		dirty = dirty || g->devs[i].dirty;
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++) {
-		struct client *c = &g->clients[i];
-
-		if (!c->used || c->fd < 0 || !c->instance[0])
+	DEVICES_EACH(g, d)
+		dirty = dirty || d->dirty;
+	CLIENTS_EACH(g, c) {
+		if (c->fd < 0 || !c->instance[0])
 			continue;
 		if (all || dirty)
 			status_tell_devices(g, c, all);
@@ -399,8 +394,8 @@ static void tell_clients(struct guard *g, uint64_t now, uint64_t *tell_ns)
 		event_tell(g, c);
 		lease_tell(g, c);
 	}
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		g->devs[i].dirty = false;
+	DEVICES_EACH(g, d)
+		d->dirty = false;
 	if (all)
 		*tell_ns = now + TELL_NS;
 }
@@ -409,9 +404,7 @@ static bool under_way(const struct guard *g)
 {
 	if (g->hint_on || g->quit_ns)
 		return true;
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		const struct device *d = &g->devs[i];
-
+	DEVICES_EACH(g, d) {
 		if (d->state == DEV_HOLDING || device_letting_go(d) || d->holder.end_at_ns ||
 		    figure_awaited(&d->figure) || d->ledger.n_over)
 			return true;
@@ -427,8 +420,7 @@ static int turn_ms(const struct guard *g)
 
 	if (now < g->accept_ns)
 		wait_ms = (g->accept_ns - now) / NS_PER_MS + 1; /* the next one may wait already */
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		const struct device *d = &g->devs[i];
+	DEVICES_EACH(g, d) {
 		uint64_t due = d->state == DEV_HELD ? verdict_rise_due(g, d) : UINT64_MAX;
 
 		if (d->ledger.chain_until_ns > now && d->ledger.chain_until_ns < due)
@@ -445,20 +437,20 @@ static void on_time(struct guard *g)
 
 	if (g->outdated)
 		begin_quit(g);
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		look_on_time(g, &g->devs[i], now);
+	DEVICES_EACH(g, d)
+		look_on_time(g, d, now);
 	assign_again(g);
-	for (uint32_t i = 0; now >= g->turn_away_ns && i < g->n_devs; i++)
-		device_turn_away(&g->devs[i]);
-	if (now >= g->turn_away_ns)
+	if (now >= g->turn_away_ns) {
+		DEVICES_EACH(g, d)
+			device_turn_away(d);
 		g->turn_away_ns = now + TURN_AWAY_NS;
+	}
 	if (now >= g->shims_ns) {
 		lease_look_at_shims(g);
 		g->shims_ns = now + SHIMS_NS;
 	}
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
-		if (g->clients[i].used)
-			client_on_time(g, &g->clients[i], now);
+	CLIENTS_EACH(g, c)
+		client_on_time(g, c, now);
 	if (now >= g->rescan_ns) {
 		hints_rescan(&g->hints, g->dev_dir);
 		if (!(g->flags & GUARD_INOTIFY) != !g->hints.n_watches) {
@@ -474,8 +466,8 @@ static void on_time(struct guard *g)
 
 static bool any_holder(const struct guard *g)
 {
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (g->devs[i].holder.pid)
+	DEVICES_EACH(g, d)
+		if (d->holder.pid)
 			return true;
 	return false;
 }

@@ -353,8 +353,8 @@ static void pass_freeing_time(const struct guard *g, struct device *d, uint64_t 
 		now - d->hold.turn_ns < FREEING_TURN_NS ? now - d->hold.turn_ns : FREEING_TURN_NS;
 	unsigned int n = 0;
 
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		n += device_letting_go(&g->devs[i]);
+	DEVICES_EACH(g, other)
+		n += device_letting_go(other);
 	d->holder.freeing_ns += turn / n;
 }
 

@@ -52,10 +52,7 @@ void lease_recount(struct guard *g, struct device *d)
 
 	d->ledger.n_leases = d->ledger.n_granted = d->ledger.n_awaited = d->ledger.n_running =
 		d->ledger.n_over = d->ledger.n_preemptible = 0;
-	LEASES_EACH(g, l)
-	{
-		if (l->slot != d->slot)
-			continue;
+	LEASES_OF(g, d, l) {
 		d->ledger.n_leases++;
 		d->ledger.n_granted += l->shim.pid != 0;
 		d->ledger.n_awaited += l->stage == LEASE_GRANTED;
@@ -123,8 +120,8 @@ static void finish(struct guard *g, struct lease *l)
 void lease_end_untold(struct guard *g, const char *instance)
 {
 	LEASES_EACH(g, l)
-	if (l->due & DUE_UNLEASED && !strcmp(l->instance, instance))
-		lease_end(g, l);
+		if (l->due & DUE_UNLEASED && !strcmp(l->instance, instance))
+			lease_end(g, l);
 }
 
 void lease_set_over(struct guard *g, struct lease *l, bool unleased)
@@ -153,8 +150,8 @@ void lease_on_shim(struct guard *g, struct lease *l)
 void lease_look_at_shims(struct guard *g)
 {
 	LEASES_EACH(g, l)
-	if (l->shim.pid && l->pidfd < 0 && l->stage != LEASE_OVER && !proc_alive(&l->shim))
-		lease_on_shim(g, l);
+		if (l->shim.pid && l->pidfd < 0 && l->stage != LEASE_OVER && !proc_alive(&l->shim))
+			lease_on_shim(g, l);
 }
 
 /* --- may a task have it, as the last look shows it? --- */
@@ -255,8 +252,7 @@ static struct lease *stumbling_block(struct guard *g, const struct lease *of, bo
 	struct lease *refused = NULL;
 
 	*ret_waiting = false;
-	LEASES_EACH(g, l)
-	{
+	LEASES_EACH(g, l) {
 		if (!ledger_is_of(l, of->instance, &of->id) || l->stage != LEASE_ASKED)
 			continue;
 		*ret_waiting = *ret_waiting || !l->decided;
@@ -279,8 +275,7 @@ void lease_conclude(struct guard *g, struct lease *of)
 	of->code = refused ? refused->code : 0;
 	(void)str_copy(of->text, sizeof(of->text), refused ? refused->text : "");
 	of->due |= DUE_GRANTED;
-	LEASES_EACH(g, l)
-	{
+	LEASES_EACH(g, l) {
 		if (!ledger_is_of(l, instance, &id) || l->stage != LEASE_ASKED)
 			continue;
 		if (refused) {
@@ -320,8 +315,7 @@ static void count_processes(struct guard *g, const struct device *d)
 {
 	const struct gpu_procs *procs = &d->sample.look.procs;
 
-	LEASES_EACH(g, l)
-	if (l->slot == d->slot)
+	LEASES_OF(g, d, l)
 		l->n_procs = l->n_unknown = 0, l->used_bytes = 0, l->proc = 0;
 	for (uint32_t i = 0; i < procs->n; i++) {
 		bool holder = own_classify(g, d, &procs->p[i]) == OWN_HOLDER;
@@ -387,25 +381,24 @@ static void on_look(struct guard *g, struct device *d, struct lease *l, enum ver
 void lease_on_sample(struct guard *g, struct device *d, enum verdict v)
 {
 	count_processes(g, d);
-	LEASES_EACH(g, l)
-	if (l->slot == d->slot)
+	LEASES_OF(g, d, l)
 		on_look(g, d, l, v);
 }
 
 void lease_on_failed_look(struct guard *g, struct device *d)
 {
-	LEASES_EACH(g, l)
-	if (l->slot == d->slot && l->stage == LEASE_ASKED && !l->decided)
-		decide_and_conclude(g, l);
+	LEASES_OF(g, d, l)
+		if (l->stage == LEASE_ASKED && !l->decided)
+			decide_and_conclude(g, l);
 }
 
 void lease_on_lost(struct guard *g, struct device *d, uint64_t for_ns)
 {
 	if (for_ns <= REST_WAIT_NS || device_letting_go(d))
 		return;
-	LEASES_EACH(g, l)
-	if (l->slot == d->slot && l->stage == LEASE_OVER && !(l->due & DUE_UNLEASED))
-		finish(g, l);
+	LEASES_OF(g, d, l)
+		if (l->stage == LEASE_OVER && !(l->due & DUE_UNLEASED))
+			finish(g, l);
 }
 
 /* A process of its that was listed there is not known to be gone. */
@@ -421,9 +414,9 @@ void lease_on_failing(struct guard *g, struct device *d, uint64_t for_ns)
 {
 	if (for_ns <= FAILING_NS || d->holder.pid || device_letting_go(d))
 		return;
-	LEASES_EACH(g, l)
-	if (l->slot == d->slot && l->stage == LEASE_OVER && !(l->due & DUE_UNLEASED) && !runs_on(l))
-		finish(g, l);
+	LEASES_OF(g, d, l)
+		if (l->stage == LEASE_OVER && !(l->due & DUE_UNLEASED) && !runs_on(l))
+			finish(g, l);
 }
 
 /* --- what is to be told --- */
@@ -522,8 +515,8 @@ static bool tell_lease(struct guard *g, struct client *c, struct lease *l, uint3
 static bool tell_kinds(struct guard *g, struct client *c, uint32_t kinds)
 {
 	LEASES_EACH(g, l)
-	if (l->due && !strcmp(l->instance, c->instance) && !tell_lease(g, c, l, kinds))
-		return false;
+		if (l->due && !strcmp(l->instance, c->instance) && !tell_lease(g, c, l, kinds))
+			return false;
 	return true;
 }
 
@@ -538,8 +531,7 @@ void lease_tell(struct guard *g, struct client *c)
 void lease_tell_all(struct guard *g, struct client *c)
 {
 	c->states_due = true;
-	LEASES_EACH(g, l)
-	{
+	LEASES_EACH(g, l) {
 		if (strcmp(l->instance, c->instance) != 0)
 			continue;
 		l->due = DUE_STATE;
@@ -554,8 +546,8 @@ void lease_tell_all(struct guard *g, struct client *c)
 void lease_client_changed(struct guard *g, const struct client *c)
 {
 	LEASES_EACH(g, l)
-	if (!strcmp(l->instance, c->instance))
-		lease_recount(g, lease_device(g, l));
+		if (!strcmp(l->instance, c->instance))
+			lease_recount(g, lease_device(g, l));
 }
 
 /* Who waits for the answer to its GRANT gets one, for all of its devices: with the last of them. */
@@ -576,8 +568,7 @@ void lease_drop_promises(struct guard *g, const char *instance)
 {
 	struct client *c = client_find(g, instance);
 
-	LEASES_EACH(g, l)
-	{
+	LEASES_EACH(g, l) {
 		if (strcmp(l->instance, instance) != 0 || l->stage >= LEASE_GRANTED)
 			continue;
 		answer_dropped(g, c, l);
@@ -600,8 +591,7 @@ static bool refuse_reservation(struct guard *g, const struct client *c, const st
 
 void lease_drop_silent(struct guard *g, struct client *c)
 {
-	LEASES_EACH(g, l)
-	{
+	LEASES_EACH(g, l) {
 		bool reserved = l->flags & LEASE_RESERVED;
 
 		if (strcmp(l->instance, c->instance) != 0 || l->stage >= LEASE_GRANTED ||

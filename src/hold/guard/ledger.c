@@ -15,8 +15,8 @@ uint32_t ledger_count(const struct guard *g, const char *instance)
 {
 	uint32_t n = 0;
 
-	for (size_t i = 0; i < GUARD_LEASES_MAX; i++)
-		n += g->leases[i].used && (!instance || !strcmp(g->leases[i].instance, instance));
+	LEASES_EACH(g, l)
+		n += !instance || !strcmp(l->instance, instance);
 	return n;
 }
 
@@ -24,9 +24,10 @@ const struct lease *ledger_first(const struct guard *g, const struct device *d)
 {
 	const struct lease *first = NULL;
 
-	for (const struct lease *l = g->leases;
-	     d->ledger.n_leases && l < g->leases + GUARD_LEASES_MAX; l++)
-		if (l->used && l->slot == d->slot && (!first || l->stage > first->stage))
+	if (!d->ledger.n_leases)
+		return NULL;
+	LEASES_OF(g, d, l)
+		if (!first || l->stage > first->stage)
 			first = l;
 	return first;
 }
@@ -35,10 +36,10 @@ uint64_t ledger_promised(const struct guard *g, const struct device *d)
 {
 	uint64_t bytes = 0;
 
-	for (const struct lease *l = g->leases;
-	     d->ledger.n_leases && l < g->leases + GUARD_LEASES_MAX; l++)
-		if (l->used && l->slot == d->slot && l->stage < LEASE_OVER &&
-		    l->bytes > l->used_bytes)
+	if (!d->ledger.n_leases)
+		return 0;
+	LEASES_OF(g, d, l)
+		if (l->stage < LEASE_OVER && l->bytes > l->used_bytes)
 			bytes += l->bytes - l->used_bytes;
 	return bytes;
 }

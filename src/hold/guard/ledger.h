@@ -9,9 +9,16 @@
 
 #include "hold/guard/types.h"
 
+/* Each entry; each one of a device. */
 #define LEASES_EACH(g_, l_)                                                                        \
-	for (struct lease *l_ = (g_)->leases; l_ < (g_)->leases + GUARD_LEASES_MAX; l_++)          \
-		if (l_->used)
+	for (__typeof__(&(g_)->leases[0]) l_ = (g_)->leases; l_ < (g_)->leases + GUARD_LEASES_MAX; \
+	     l_++)                                                                                 \
+		if (!l_->used) {                                                                   \
+		} else
+#define LEASES_OF(g_, d_, l_)                                                                      \
+	LEASES_EACH(g_, l_)                                                                        \
+		if (l_->slot != (d_)->slot) {                                                      \
+		} else
 
 /* The device of l. */
 static inline struct device *lease_device(struct guard *g, const struct lease *l)

@@ -5,14 +5,15 @@
 #include <string.h>
 
 #include "hold/guard/device.h"
+#include "hold/guard/ledger.h"
 
 /* A task of the instance has d or is to have it; NULL: of any. */
 static bool has_task(const struct guard *g, const struct client *c, const struct device *d)
 {
-	for (const struct lease *l = g->leases;
-	     d->ledger.n_leases && l < g->leases + GUARD_LEASES_MAX; l++)
-		if (l->used && l->slot == d->slot && !(l->flags & LEASE_RESERVED) &&
-		    (!c || !strcmp(l->instance, c->instance)))
+	if (!d->ledger.n_leases)
+		return false;
+	LEASES_OF(g, d, l)
+		if (!(l->flags & LEASE_RESERVED) && (!c || !strcmp(l->instance, c->instance)))
 			return true;
 	return false;
 }
@@ -20,36 +21,23 @@ static bool has_task(const struct guard *g, const struct client *c, const struct
 /* For a task of another instance than c that waits. */
 static bool is_reserved(const struct guard *g, const struct client *c, const struct device *d)
 {
-	for (const struct lease *l = g->leases;
-	     d->ledger.n_leases && l < g->leases + GUARD_LEASES_MAX; l++)
-		if (l->used && l->slot == d->slot && l->flags & LEASE_RESERVED &&
-		    strcmp(l->instance, c->instance) != 0)
+	if (!d->ledger.n_leases)
+		return false;
+	LEASES_OF(g, d, l)
+		if (l->flags & LEASE_RESERVED && strcmp(l->instance, c->instance) != 0)
 			return true;
 	return false;
 }
 
-static bool is_held(const struct guard *g, const struct client *c, const struct device *d)
-{
-	return device_occupied(d) && (!c || client_owns(g, c, d));
-}
-
-/* Devices with tasks of c, but for one. */
-static unsigned int count_tasks(const struct guard *g, const struct client *c,
-				const struct device *but)
+/* Devices with tasks of c, or of anybody (NULL), but for one; and those that are held so. */
+static unsigned int count(const struct guard *g, const struct client *c, const struct device *but,
+			  bool (*held)(const struct device *d))
 {
 	unsigned int n = 0;
 
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		n += &g->devs[i] != but && has_task(g, c, &g->devs[i]);
-	return n;
-}
-
-static unsigned int count_all(const struct guard *g, const struct client *c)
-{
-	unsigned int n = 0;
-
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		n += has_task(g, c, &g->devs[i]) || is_held(g, c, &g->devs[i]);
+	DEVICES_EACH(g, d)
+		n += d != but &&
+		     (has_task(g, c, d) || (held && held(d) && (!c || client_owns(g, c, d))));
 	return n;
 }
 
@@ -59,77 +47,71 @@ static unsigned int count_given(const struct guard *g, const struct client *c,
 {
 	unsigned int n = 0;
 
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		const struct device *d = &g->devs[i];
-
+	DEVICES_EACH(g, d)
 		n += d != but && (has_task(g, NULL, d) || is_reserved(g, c, d));
-	}
 	return n;
 }
 
-#define SITE_TEXT     "this site's max_devices allows %u GPU%s at a time, for all instances"
-#define INSTANCE_TEXT "max_devices of %s allows %u GPU%s at a time"
-
-bool limit_is_full(const struct guard *g, const struct client *c, const struct device *d)
+/* c may have so many devices, of so many of all instances: 0, or -EDQUOT, and e says which limit it
+ * is. */
+static int check(const struct client *c, unsigned int n_all, unsigned int n_own, struct err *e)
 {
 	const struct hold_policy *p = &c->policy;
 
-	return !has_task(g, NULL, d) && /* else it counts already */
-	       ((p->site_devices && count_all(g, NULL) >= p->site_devices) ||
-		(p->max_devices && count_all(g, c) >= p->max_devices));
+	if (p->site_devices && n_all >= p->site_devices)
+		return err_set(
+			e, -EDQUOT,
+			"this site's max_devices allows %u GPU%s at a time, for all instances",
+			p->site_devices, p->site_devices == 1 ? "" : "s");
+	if (p->max_devices && n_own >= p->max_devices)
+		return err_set(e, -EDQUOT, "max_devices of %s allows %u GPU%s at a time",
+			       c->instance, p->max_devices, p->max_devices == 1 ? "" : "s");
+	return 0;
+}
+
+static int check_hold(const struct guard *g, const struct client *c, const struct device *d,
+		      struct err *e)
+{
+	if (has_task(g, NULL, d)) /* it counts already */
+		return 0;
+	return check(c, c->policy.site_devices ? count(g, NULL, NULL, device_occupied) : 0,
+		     c->policy.max_devices ? count(g, c, NULL, device_occupied) : 0, e);
+}
+
+bool limit_is_full(const struct guard *g, const struct client *c, const struct device *d)
+{
+	return check_hold(g, c, d, NULL) < 0;
 }
 
 bool limit_hold(const struct guard *g, const struct client *c, struct device *d)
 {
-	const struct hold_policy *p = &c->policy;
+	struct err e = ERR_INIT;
 
-	if (!limit_is_full(g, c, d))
+	if (check_hold(g, c, d, &e) == 0)
 		return false;
-	if (p->site_devices && count_all(g, NULL) >= p->site_devices)
-		device_say(d, SITE_TEXT, p->site_devices, p->site_devices == 1 ? "" : "s");
-	else
-		device_say(d, INSTANCE_TEXT, c->instance, p->max_devices,
-			   p->max_devices == 1 ? "" : "s");
+	device_say(d, "%s", e.text);
 	return true;
 }
 
 int limit_lease(const struct guard *g, const struct client *c, const struct device *d,
 		struct err *e)
 {
-	const struct hold_policy *p = &c->policy;
-
 	if (!c->has_policy || has_task(g, c, d))
 		return 0;
-	if (p->site_devices && count_given(g, c, d) >= p->site_devices)
-		return err_set(e, -EDQUOT, SITE_TEXT, p->site_devices,
-			       p->site_devices == 1 ? "" : "s");
-	if (p->max_devices && count_tasks(g, c, d) >= p->max_devices)
-		return err_set(e, -EDQUOT, INSTANCE_TEXT, c->instance, p->max_devices,
-			       p->max_devices == 1 ? "" : "s");
-	return 0;
+	return check(c, c->policy.site_devices ? count_given(g, c, d) : 0,
+		     c->policy.max_devices ? count(g, c, d, NULL) : 0, e);
 }
 
 /* What is letting go is not counted: nothing more has to go for it. */
-static unsigned int count_lasting(const struct guard *g, const struct client *c)
-{
-	unsigned int n = 0;
-
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		const struct device *d = &g->devs[i];
-
-		n += has_task(g, c, d) || (device_holds(d) && is_held(g, c, d));
-	}
-	return n;
-}
-
 static bool exceeds_own(const struct guard *g, const struct client *c)
 {
-	return c->policy.max_devices && count_lasting(g, c) > c->policy.max_devices;
+	return c->policy.max_devices && count(g, c, NULL, device_holds) > c->policy.max_devices;
 }
 
 static bool exceeds_site(const struct guard *g, const struct client *c)
 {
-	return c->policy.site_devices && count_lasting(g, NULL) > c->policy.site_devices;
+	return c->policy.site_devices &&
+	       count(g, NULL, NULL, device_holds) > c->policy.site_devices;
 }
 
 /* Of c, or of all instances (NULL). What is collected for a task goes after what is held for
@@ -138,9 +120,7 @@ static struct device *least_wanted(struct guard *g, const struct client *c)
 {
 	struct device *found = NULL;
 
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		struct device *d = &g->devs[i];
-
+	DEVICES_EACH(g, d) {
 		if ((!c || client_owns(g, c, d)) && device_holds(d) && !has_task(g, NULL, d) &&
 		    (!found || !d->ledger.promise.wanted || found->ledger.promise.wanted))
 			found = d;

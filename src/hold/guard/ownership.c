@@ -126,8 +126,8 @@ struct lease *descendants_find(struct guard *g, const struct device *d, pid_t pi
 
 static bool is_holder(const struct guard *g, pid_t pid)
 {
-	for (uint32_t i = 0; i < g->n_devs; i++) {
-		const struct holder_proc *h = &g->devs[i].holder;
+	DEVICES_EACH(g, d) {
+		const struct holder_proc *h = &d->holder;
 
 		/* Where it is listed under another number, its own may be somebody else's there. */
 		if (h->pid && pid == (h->listed_pid ? h->listed_pid : h->pid))

@@ -34,8 +34,7 @@ static int check_ledger(struct guard *g, const struct device *d, const struct cl
 {
 	char id[LEASE_TEXT_MAX];
 
-	LEASES_EACH(g, l)
-	{
+	LEASES_EACH(g, l) {
 		bool reserved = l->flags & LEASE_RESERVED && !strcmp(l->instance, c->instance);
 
 		if (l->slot == d->slot && !reserved && !(l->flags & flags & LEASE_SHARED))
@@ -132,9 +131,9 @@ static int no_room(struct err *e)
 
 static struct lease *reservation_on(struct guard *g, const struct client *c, const struct device *d)
 {
-	LEASES_EACH(g, l)
-	if (l->slot == d->slot && l->flags & LEASE_RESERVED && !strcmp(l->instance, c->instance))
-		return l;
+	LEASES_OF(g, d, l)
+		if (l->flags & LEASE_RESERVED && !strcmp(l->instance, c->instance))
+			return l;
 	return NULL;
 }
 
@@ -186,9 +185,9 @@ static int enter_lease(struct guard *g, struct client *c, struct device *d,
 
 static struct device *find_device(struct guard *g, const char *uuid)
 {
-	for (uint32_t i = 0; i < g->n_devs; i++)
-		if (!strcmp(g->devs[i].id.uuid, uuid))
-			return &g->devs[i];
+	DEVICES_EACH(g, d)
+		if (!strcmp(d->id.uuid, uuid))
+			return d;
 	return NULL;
 }
 
@@ -196,8 +195,8 @@ static struct lease *find_lease(struct guard *g, const char *instance, const str
 				const struct device *d)
 {
 	LEASES_EACH(g, l)
-	if (ledger_is_of(l, instance, id) && l->slot == d->slot)
-		return l;
+		if (ledger_is_of(l, instance, id) && l->slot == d->slot)
+			return l;
 	return NULL;
 }
 
@@ -240,10 +239,11 @@ static int check_collectors(struct guard *g, const struct client *c, const struc
 	char id[LEASE_TEXT_MAX];
 
 	LEASES_EACH(g, l)
-	if (l->flags & LEASE_RESERVED && strcmp(l->instance, c->instance) != 0 &&
-	    assign_selects(g, client_find(g, l->instance), d))
-		return err_set(e, -EBUSY, "GPUs are collected for %s of %s, which came first",
-			       lease_id_text(&l->id, id), l->instance);
+		if (l->flags & LEASE_RESERVED && strcmp(l->instance, c->instance) != 0 &&
+		    assign_selects(g, client_find(g, l->instance), d))
+			return err_set(e, -EBUSY,
+				       "GPUs are collected for %s of %s, which came first",
+				       lease_id_text(&l->id, id), l->instance);
 	return 0;
 }
 
@@ -308,8 +308,7 @@ void request_grant(struct guard *g, struct client *c, const struct msg_grant *m)
 	struct lease *some = NULL;
 	int r = 0;
 
-	LEASES_EACH(g, l)
-	{
+	LEASES_EACH(g, l) {
 		if (r < 0 || !ledger_is_of(l, c->instance, &m->id) || l->flags & LEASE_RESERVED)
 			continue;
 		some = l;
@@ -326,8 +325,8 @@ void request_grant(struct guard *g, struct client *c, const struct msg_grant *m)
 		r = err_set(&e, -ENOENT, "it has no lease");
 	if (r < 0) {
 		LEASES_EACH(g, l)
-		if (ledger_is_of(l, c->instance, &m->id) && l->stage == LEASE_ASKED)
-			lease_ungrant(g, l);
+			if (ledger_is_of(l, c->instance, &m->id) && l->stage == LEASE_ASKED)
+				lease_ungrant(g, l);
 		reply(c, MSG_GRANTED, &m->id, -1, r, false, e.text);
 		return;
 	}
@@ -343,8 +342,7 @@ void request_unlease(struct guard *g, struct client *c, const struct msg_unlease
 				     .slot = -1 };
 	bool any = false;
 
-	LEASES_EACH(g, l)
-	{
+	LEASES_EACH(g, l) {
 		if (!ledger_is_of(l, c->instance, &m->id))
 			continue;
 		any = true;

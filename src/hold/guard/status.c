@@ -59,9 +59,8 @@ static void fill_lease(struct guard *g, const struct device *d, struct dev_statu
 	s->lease = first->id;
 	s->lease_stage = first->stage;
 	(void)str_copy(s->lease_instance, sizeof(s->lease_instance), first->instance);
-	for (size_t i = 0; i < GUARD_LEASES_MAX; i++)
-		if (g->leases[i].used && g->leases[i].slot == d->slot)
-			s->n_lease_procs += g->leases[i].n_procs;
+	LEASES_OF(g, d, l)
+		s->n_lease_procs += l->n_procs;
 }
 
 /* Of interest to tasks by the rules of compete (sched/fit.c). */

@@ -256,6 +256,15 @@ struct guard {
 	struct guard_event events[EVENT_RING]; /* event seq is at seq % EVENT_RING */
 };
 
+/* Each device; each client that is there, connected or awaited. */
+#define DEVICES_EACH(g_, d_)                                                                       \
+	for (__typeof__(&(g_)->devs[0]) d_ = (g_)->devs; d_ < (g_)->devs + (g_)->n_devs; d_++)
+#define CLIENTS_EACH(g_, c_)                                                                       \
+	for (__typeof__(&(g_)->clients[0]) c_ = (g_)->clients;                                     \
+	     c_ < (g_)->clients + GUARD_CLIENTS_MAX; c_++)                                         \
+		if (!c_->used) {                                                                   \
+		} else
+
 static inline struct client *device_owner(struct guard *g, const struct device *d)
 {
 	return d->owner >= 0 ? &g->clients[d->owner] : NULL;
@@ -299,9 +308,9 @@ static inline bool client_owns(const struct guard *g, const struct client *c,
 /* The client of that instance; NULL: it has none, not even one that is waited for. */
 static inline struct client *client_find(struct guard *g, const char *instance)
 {
-	for (size_t i = 0; i < GUARD_CLIENTS_MAX; i++)
-		if (g->clients[i].used && !strcmp(g->clients[i].instance, instance))
-			return &g->clients[i];
+	CLIENTS_EACH(g, c)
+		if (!strcmp(c->instance, instance))
+			return c;
 	return NULL;
 }
 
