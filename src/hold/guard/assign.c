@@ -22,23 +22,16 @@ static bool selected(const struct selection *sel, uint32_t slot)
 	return false;
 }
 
-static void list_devices(const struct guard *g, struct gpu_list *list)
-{
-	list->n = 0;
-	for (uint32_t i = 0; i < g->n_devs && list->n < GPU_DEVICES_MAX; i++)
-		list->d[list->n++] = g->devs[i].id;
-}
-
 /* Add a device; a card in MIG mode stands for its instances. */
 static void select_slot(const struct guard *g, struct selection *sel, uint32_t slot)
 {
 	const struct gpu_device *id = &g->devs[slot].id;
 
-	if (!selected(sel, slot) && sel->n < EYES_SLOTS_MAX)
+	if (!selected(sel, slot) && sel->n < GPU_DEVICES_MAX)
 		sel->slots[sel->n++] = slot;
 	for (uint32_t i = 0; id->mig_parent && i < g->n_devs; i++)
 		if (g->devs[i].id.mig >= 0 && g->devs[i].id.index == id->index &&
-		    !selected(sel, i) && sel->n < EYES_SLOTS_MAX)
+		    !selected(sel, i) && sel->n < GPU_DEVICES_MAX)
 			sel->slots[sel->n++] = i;
 }
 
@@ -54,7 +47,9 @@ int assign_select(const struct guard *g, const struct hold_policy *p, struct sel
 			select_slot(g, sel, i);
 		return 0;
 	}
-	list_devices(g, list);
+	list->n = 0;
+	DEVICES_EACH(g, d)
+		list->d[list->n++] = d->id;
 	for (uint32_t i = 0; i < p->n_gpus; i++) {
 		int slot = gpu_find(list, p->gpus[i], e);
 
@@ -155,10 +150,10 @@ static bool is_settled(const struct device *d)
 
 void assign_all(struct guard *g)
 {
-	struct choice owner[EYES_SLOTS_MAX], leaver[EYES_SLOTS_MAX];
+	struct choice owner[GPU_DEVICES_MAX], leaver[GPU_DEVICES_MAX];
 
 	g->assign_due = false;
-	for (uint32_t i = 0; i < EYES_SLOTS_MAX; i++)
+	for (uint32_t i = 0; i < GPU_DEVICES_MAX; i++)
 		owner[i] = leaver[i] = (struct choice){ .client = -1 };
 	for (int i = 0; i < GUARD_CLIENTS_MAX; i++) {
 		const struct client *c = &g->clients[i];

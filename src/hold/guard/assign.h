@@ -8,7 +8,7 @@
 
 struct selection {
 	uint32_t n;
-	uint32_t slots[EYES_SLOTS_MAX];
+	uint32_t slots[GPU_DEVICES_MAX];
 };
 
 /* The devices that p names. 0, or as gpu_find() for one that is not there; what is there is

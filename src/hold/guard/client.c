@@ -392,20 +392,13 @@ static void on_message(struct guard *g, struct client *c, void *m)
 	}
 }
 
-static bool any_agent(const struct guard *g)
-{
-	CLIENTS_EACH(g, c)
-		if (c->fd >= 0 && c->instance[0])
-			return true;
-	return false;
-}
-
 /* After an upgrade: the leases of tasks, which keep us here for as long as they run, are told anew
  * to the guard that comes after us. */
 static const char *make_way(struct guard *g)
 {
-	if (any_agent(g))
-		return "this guard is of another version; it ends when its agents do";
+	CLIENTS_EACH(g, c)
+		if (c->fd >= 0 && c->instance[0])
+			return "this guard is of another version; it ends when its agents do";
 	g->outdated = true;
 	return "this guard is of another version, and ends now";
 }

@@ -92,12 +92,6 @@ void device_turn_away(struct device *d)
 
 /* --- one step through the table --- */
 
-/* Up to a quarter of ms more, so that two of us on two accounts never answer each other in step. */
-static uint64_t with_jitter(uint64_t ms, uint16_t random)
-{
-	return (ms + ms * random / (4 * UINT16_MAX)) * NS_PER_MS;
-}
-
 static void draw_jitter(struct device *d)
 {
 	if (getrandom(&d->hold.jitter, sizeof(d->hold.jitter), GRND_NONBLOCK) !=
@@ -107,8 +101,11 @@ static void draw_jitter(struct device *d)
 
 uint64_t device_wait_by(const struct hold_policy *p, const struct device *d)
 {
+	/* Up to a quarter more, so that two of us on two accounts never answer each other in step.
+	 */
 	if (d->hold.yielded)
-		return with_jitter(p->rehold_ms, d->hold.jitter);
+		return (p->rehold_ms + p->rehold_ms * d->hold.jitter / (4 * UINT16_MAX)) *
+		       NS_PER_MS;
 	if (d->owner < 0 || d->ledger.came_home || d->ledger.promise.wanted)
 		return 0;
 	return p->idle_for_ms * NS_PER_MS;

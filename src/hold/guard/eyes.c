@@ -64,7 +64,7 @@ struct eyes {
 	int code;
 	char trouble[200], driver[64];
 	uint32_t n;
-	struct slot slots[EYES_SLOTS_MAX];
+	struct slot slots[GPU_DEVICES_MAX];
 	uint32_t n_errors;
 	struct eyes_error error[ERRORS_MAX];
 	/* of the thread alone: */
@@ -98,7 +98,7 @@ static struct slot *slot_of(struct eyes *eyes, const struct gpu_device *d)
 	for (uint32_t i = 0; i < eyes->n; i++)
 		if (!strcmp(eyes->slots[i].device.uuid, d->uuid))
 			return &eyes->slots[i];
-	if (eyes->n == EYES_SLOTS_MAX)
+	if (eyes->n == GPU_DEVICES_MAX)
 		return NULL;
 
 	struct slot *s = &eyes->slots[eyes->n++];

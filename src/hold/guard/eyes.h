@@ -22,8 +22,6 @@
 #include "base/err.h"
 #include "gpu/device.h"
 
-#define EYES_SLOTS_MAX 128
-
 struct eyes;
 
 /* What was last seen of one device. */
@@ -65,7 +63,7 @@ bool eyes_device(struct eyes *eyes, uint32_t slot, struct gpu_device *ret);
 /* Slots whose cards NVLink joins with that one; empty until that was asked, soon after the start.
  */
 struct eyes_peers {
-	uint64_t w[EYES_SLOTS_MAX / 64];
+	uint64_t w[GPU_DEVICES_MAX / 64];
 };
 struct eyes_peers eyes_peers(struct eyes *eyes, uint32_t slot);
 

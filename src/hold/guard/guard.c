@@ -59,7 +59,7 @@
 
 /* Where each descriptor of the poll set belongs. */
 enum { POLL_LISTEN, POLL_NAME, POLL_SIGNAL, POLL_EYES, POLL_HINTS, POLL_FIRST };
-#define POLL_MAX (POLL_FIRST + GUARD_CLIENTS_MAX + EYES_SLOTS_MAX + GUARD_LEASES_MAX)
+#define POLL_MAX (POLL_FIRST + GUARD_CLIENTS_MAX + GPU_DEVICES_MAX + GUARD_LEASES_MAX)
 
 struct poll_set {
 	struct pollfd p[POLL_MAX];

@@ -435,7 +435,7 @@ void hold_grow(struct guard *g, struct device *d, uint64_t now)
 
 /* Where our context is kept the memory is taken at once: who came since the last look would get
  * none. So a device that has just become ripe is looked at, and held with the answer. */
-void hold_while(struct guard *g, struct device *d, uint64_t now)
+void hold_promised(struct guard *g, struct device *d, uint64_t now)
 {
 	bool was_ripe = d->ledger.promise.ripe;
 
@@ -455,7 +455,7 @@ void hold_while(struct guard *g, struct device *d, uint64_t now)
 	}
 }
 
-void hold_want_while(struct guard *g, struct device *d, bool wanted)
+void hold_want_promised(struct guard *g, struct device *d, bool wanted)
 {
 	if (wanted == d->ledger.promise.wanted)
 		return;
@@ -466,7 +466,7 @@ void hold_want_while(struct guard *g, struct device *d, bool wanted)
 	if (d->state == DEV_IDLE)
 		device_set_wait(g, d);
 	if (wanted)
-		hold_while(g, d, clock_mono_ns());
+		hold_promised(g, d, clock_mono_ns());
 	else if (device_holds(d) && !hold_has_future(g, d) && !d->ledger.n_awaited)
 		device_unwant(g, d, "the task that it was held for does not come");
 }

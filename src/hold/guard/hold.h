@@ -41,9 +41,9 @@ void hold_check_limits(struct guard *g, struct device *d, uint64_t now);
 /* one that could not have all at first takes more, never while anything foreign may be there; */
 void hold_grow(struct guard *g, struct device *d, uint64_t now);
 /* and what is held for a promise, for which there is no refresh clock, is held. */
-void hold_while(struct guard *g, struct device *d, uint64_t now);
+void hold_promised(struct guard *g, struct device *d, uint64_t now);
 
 /* The ledger wants d held for a promise, or does not any more. */
-void hold_want_while(struct guard *g, struct device *d, bool wanted);
+void hold_want_promised(struct guard *g, struct device *d, bool wanted);
 
 #endif

@@ -63,7 +63,7 @@ void lease_recount(struct guard *g, struct device *d)
 				    spoken_for(g, l));
 	}
 	g->assign_due = true;
-	hold_want_while(g, d, wanted);
+	hold_want_promised(g, d, wanted);
 	hold_say_held(g, d);
 	d->dirty = true;
 }
@@ -489,16 +489,6 @@ static const struct {
 	{ DUE_UNLEASED, tell_unleased },
 };
 
-/* The end of the list. */
-static void tell_all_known(struct client *c)
-{
-	struct msg_lease_state m = { .head = PROTO_HEAD(MSG_LEASE_STATE, struct msg_lease_state),
-				     .slot = -1 };
-
-	if (c->states_due && sock_send(c->fd, &m, sizeof(m)) == 0)
-		c->states_due = false;
-}
-
 /* False: the socket is full. */
 static bool tell_lease(struct guard *g, struct client *c, struct lease *l, uint32_t kinds)
 {
@@ -522,9 +512,13 @@ static bool tell_kinds(struct guard *g, struct client *c, uint32_t kinds)
 
 void lease_tell(struct guard *g, struct client *c)
 {
+	struct msg_lease_state end = { .head = PROTO_HEAD(MSG_LEASE_STATE, struct msg_lease_state),
+				       .slot = -1 };
+
 	if (!g->looked || !tell_kinds(g, c, DUE_STATE))
 		return; /* not looked yet: what the agent says after the list would be refused */
-	tell_all_known(c);
+	if (c->states_due && sock_send(c->fd, &end, sizeof(end)) == 0)
+		c->states_due = false;
 	(void)tell_kinds(g, c, ~0U);
 }
 

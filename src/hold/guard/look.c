@@ -231,7 +231,7 @@ void look_on_time(struct guard *g, struct device *d, uint64_t now_ns)
 	d->hold.turn_ns = now_ns;
 	look_when_due(g, d, now_ns);
 	note_lost(g, d, now_ns);
-	hold_while(g, d, now_ns);
+	hold_promised(g, d, now_ns);
 	if (device_is_left(d))
 		device_leave(g, d);
 	if (d->state == DEV_LENT || d->state == DEV_IDLE)

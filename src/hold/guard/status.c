@@ -12,6 +12,8 @@
 #include "hold/guard/ledger.h"
 #include "hold/guard/ownership.h"
 
+_Static_assert(GPU_DEVICES_MAX == PROTO_DEVICES_MAX, "a slot of the guard is one of a message");
+
 static uint32_t known_figures(const struct gpu_look *look)
 {
 	static const struct {

@@ -246,7 +246,7 @@ struct guard {
 	bool greeted; /* an agent was here */
 	uint64_t rescan_ns;
 	uint32_t n_devs;
-	struct device devs[EYES_SLOTS_MAX];
+	struct device devs[GPU_DEVICES_MAX];
 	struct client clients[GUARD_CLIENTS_MAX];
 	uint64_t n_asked;
 	bool assign_due; /* whose rule comes first on which device may have changed */

@@ -240,7 +240,7 @@ void verdict_name(struct guard *g, struct device *d, const struct gpu_proc *who)
 }
 
 /* Memory in use on a device without a holder that listed processes do not explain, or 0. */
-static uint64_t unexplained(const struct device *d)
+static uint64_t unlisted_bytes(const struct device *d)
 {
 	const struct gpu_procs *procs = &d->sample.look.procs;
 	uint64_t left = d->sample.look.used;
@@ -260,7 +260,7 @@ void verdict_note_hidden(struct guard *g, struct device *d, enum verdict v,
 {
 	uint64_t now = d->sample.look.begin_ns;
 	bool rest = !device_occupied(d) && !d->ledger.n_leases && v == SEEN_FOREIGN &&
-		    unexplained(d) > device_policy(g, d)->idle_below_bytes;
+		    unlisted_bytes(d) > device_policy(g, d)->idle_below_bytes;
 
 	if (g->hidden_seen)
 		return;
