@@ -635,7 +635,7 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlo
 					   .link = link,
 					   .eventlog = eventlog,
 					   .view = view,
-					   .mother = { .fd = -1, .nofile = q->self->nofile },
+					   .fork_server = { .fd = -1, .nofile = q->self->nofile },
 					   .program_fd = q->self->program_fd,
 					   .instance = c->instance,
 					   .node = q->self->host,
@@ -1045,7 +1045,7 @@ int tasks_free(struct tasks *q)
 	q->workload = workload_free(q->workload);
 	lanes_clear(&q->lanes);
 	recovery_free(take_ptr(q->recovery));
-	launch_mother_close(&q->place.mother);
+	fork_server_close(&q->place.fork_server);
 	dirwatch_stop(q->watch);
 	q->watch = dirwatch_free(q->watch);
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);

@@ -18,7 +18,7 @@
 #include "cli/help.h"
 #include "hold/guard/guard.h"
 #include "hold/holder/holder.h"
-#include "task/mother.h"
+#include "task/fork_server.h"
 
 const struct cmd *const commands[] = {
 	&cmd_hold,   &cmd_on,	    &cmd_off,	    &cmd_shutdown, &cmd_status, &cmd_agent,
@@ -39,7 +39,7 @@ static const struct program {
 	int (*run)(int argc, char **argv);
 } programs[] = {
 	{ .argv0_prefix = "tenure-hold:", .run = holder_main },
-	{ .argv0_prefix = "tenure-shims:", .run = mother_main },
+	{ .argv0_prefix = "tenure-shims:", .run = fork_server_main },
 	{ .argv0_prefix = COPY_TRY_ARGV0, .run = guardspawn_try_main },
 	{ .verb = "guard", .run = guard_main },
 	{ 0 },

@@ -14,7 +14,6 @@
 #include "base/endpoint.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "task/mother.h"
 #include "task/shproto.h"
 #include "task/talk.h"
 #include "task/tree.h"
@@ -23,7 +22,7 @@
 #define GOING_STEP_US 5000
 #define TURN_MS	      500 /* for a shim whom many connect to at once */
 
-/* It has its mother's name until its own is safe. 1, 0, or -errno. */
+/* It has its fork server's name until its own is safe. 1, 0, or -errno. */
 static int is_a_shim(pid_t pid)
 {
 	char path[48], name[32] = "";
@@ -35,7 +34,7 @@ static int is_a_shim(pid_t pid)
 	if (read(fd, name, sizeof(name) - 1) <= 0)
 		return 0;
 	name[strcspn(name, "\n")] = '\0';
-	return strcmp(name, SHIM_COMM) == 0 || strcmp(name, MOTHER_COMM) == 0;
+	return strcmp(name, SHIM_COMM) == 0 || strcmp(name, FORK_SERVER_COMM) == 0;
 }
 
 /* The process that listens is the one we think of: 1, 0, or -errno. */

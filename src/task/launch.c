@@ -13,15 +13,14 @@
 #include "base/spawn.h"
 #include "base/str.h"
 #include "task/fdpass.h"
-#include "task/mother.h"
 #include "task/shproto.h"
 
-/* Room for the titles of shims, which is the memory of the mother's words. */
+/* Room for the titles of shims, which is the memory of the fork server's words. */
 #define TITLE_ROOM                                                                                 \
 	"                                                                                "
 
 /* Our environment, and all symbols bound before the first fork instead of after each. */
-static char **mother_env(void)
+static char **fork_server_env(void)
 {
 	static char bind_now[] = "LD_BIND_NOW=1";
 	size_t n = 0;
@@ -36,30 +35,30 @@ static char **mother_env(void)
 	return env;
 }
 
-static pid_t spawn_mother(int exe_fd, int sock)
+static pid_t spawn_fork_server(int exe_fd, int sock)
 {
-	char argv0[] = MOTHER_ARGV0, room[] = TITLE_ROOM;
+	char argv0[] = FORK_SERVER_ARGV0, room[] = TITLE_ROOM;
 	char *const argv[] = { argv0, room, NULL };
-	cleanup_free char **env = mother_env();
+	cleanup_free char **env = fork_server_env();
 	struct spawn s = SPAWN_INIT;
 
 	s.program = exe_fd;
 	s.argv = argv;
 	s.env = env;
-	s.fds[MOTHER_FD] = sock;
+	s.fds[FORK_SERVER_FD] = sock;
 	s.session = true;
 	return spawn_start(&s);
 }
 
-int launch_mother(struct mother *m, int exe_fd, struct err *e)
+int fork_server_start(struct fork_server *m, int exe_fd, struct err *e)
 {
 	int pair[2];
 
-	launch_mother_close(m);
+	fork_server_close(m);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(e, errno, "socketpair");
 
-	pid_t pid = spawn_mother(exe_fd, pair[1]);
+	pid_t pid = spawn_fork_server(exe_fd, pair[1]);
 
 	(void)close(pair[1]);
 	if (pid < 0) {
@@ -72,20 +71,20 @@ int launch_mother(struct mother *m, int exe_fd, struct err *e)
 	return 0;
 }
 
-bool launch_mother_gone(struct mother *m)
+bool fork_server_gone(struct fork_server *m)
 {
 	if (m->pid > 0 && waitpid(m->pid, NULL, WNOHANG) != 0)
 		m->pid = 0;
 	return m->pid == 0;
 }
 
-void launch_mother_close(struct mother *m)
+void fork_server_close(struct fork_server *m)
 {
 	m->fd = fd_close(m->fd);
-	(void)launch_mother_gone(m);
+	(void)fork_server_gone(m);
 }
 
-int launch_shim(struct mother *m, const struct task_spec *spec, int log_fd, struct err *e)
+int launch_shim(struct fork_server *m, const struct task_spec *spec, int log_fd, struct err *e)
 {
 	struct shmsg_plain msg = { .head = SHMSG_HEAD(SHMSG_START, struct shmsg_plain) };
 	struct shmsg_plain log = { .head = SHMSG_HEAD(SHMSG_LOG, struct shmsg_plain) };

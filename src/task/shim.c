@@ -48,7 +48,6 @@
 #include "task/keep.h"
 #include "task/logfile.h"
 #include "task/logtext.h"
-#include "task/mother.h"
 #include "task/program.h"
 #include "task/shproto.h"
 #include "task/spec.h"
@@ -1045,7 +1044,7 @@ int shim_run(const struct shim_start *start)
 			   .alone_at_ns = UINT64_MAX };
 	struct err e = ERR_INIT;
 
-	/* The mother ignores it. */
+	/* The fork server ignores it. */
 	(void)signal(SIGCHLD, SIG_DFL);
 	/* The worker first, so that it has nothing of what prepare() opens. */
 	if (worker_begin(&sh.worker, start->conn_fd, &e) < 0 || prepare(&sh, &e) < 0) {

@@ -4,14 +4,14 @@
 
 /*
  * The shim: the process that is there for one task, from before it starts until after its end is on
- * the disk. See task/shproto.h for what it says and task/mother.h for where it comes from.
+ * the disk. See task/shproto.h for what it says and task/fork_server.h for where it comes from.
  */
 
 #include <stddef.h>
 
 #include "task/record.h"
 
-/* What a shim has from its mother. The descriptors are the shim's. */
+/* What a shim has from its fork server. The descriptors are the shim's. */
 struct shim_start {
 	int spec_fd; /* task/spec.h */
 	int conn_fd; /* first connection to the agent; the log is in it: O_RDWR | O_APPEND, or

@@ -3,10 +3,10 @@
 #define TENURE_TASK_SHPROTO_H
 
 /*
- * What an agent, its shim mother and the shims say to each other: messages of fixed size over
+ * What an agent, its fork server and the shims say to each other: messages of fixed size over
  * SOCK_SEQPACKET, one message a packet.
  *
- *   agent                      mother                     shim
+ *   agent                      fork server                shim
  *     LOG {} + 1 descriptor, into one end of a socket pair, for the shim
  *     START {} + 2 descriptors
  *        (the other end, description)
@@ -31,8 +31,8 @@
  * sent after the record is on the disk (task/record.h), so it need not be answered, except where
  * the record could not be written: the shim then stays until ACK or until it could.
  *
- * The two descriptors are taken by the mother, which reads nothing of them: what is wrong with a
- * description, or with starting, is said on the shim's own connection as ENDED with TASK_REFUSED.
+ * The two descriptors are taken by the fork server, which reads nothing of them: what is wrong with
+ * a description, or with starting, is said on the shim's own connection as ENDED with TASK_REFUSED.
  * The log is not among them: to close a file waits for its file system, where that is a network's,
  * so nobody has the log but who can wait for it (task/worker.h).
  *
@@ -55,6 +55,14 @@
 #define SHPROTO_NAME_MAX (TASK_TOKEN_MAX + 8)
 #define SHIM_NAME_PREFIX "shim/"
 #define TASK_TOKEN_ENV	 "TENURE_TASK_TOKEN"
+
+/* Names of processes in /proc/PID/comm, by which they are found: of a shim, which has that of the
+ * fork server until its own is safe. Those of older versions, which may run yet, are the same. */
+#define SHIM_COMM	 "tenure-shim"
+#define FORK_SERVER_COMM "tenure-shims"
+/* argv[0] of the fork server, which process lists show; the agent's end is this descriptor. */
+#define FORK_SERVER_ARGV0 "tenure-shims: starts tasks"
+#define FORK_SERVER_FD	  3
 
 enum shmsg_type {
 	SHMSG_START = 1,

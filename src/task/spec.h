@@ -6,7 +6,7 @@
  * The description of a task as a shim gets it: what to run, where, with which environment, and how
  * it is to end. The agent builds it with spec_encode() into a memory file; the shim reads it with
  * spec_load(). Both are the same executable, or two versions of it only where an upgraded agent
- * still has its old mother, so the format has a version and no compatibility.
+ * still has its old fork server, so the format has a version and no compatibility.
  *
  *	struct task_spec s = { .token = "default-42.1", .argv = argv, .n_argv = 2, ... };
  *	fd = spec_encode(&s, &e);

@@ -19,7 +19,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "task/adopt.h"
-#include "task/mother.h"
 #include "task/shproto.h"
 
 #define DEV_DIR_ENV "TENURE_DEV_DIR" /* the variable of the setting */
@@ -39,7 +38,7 @@ struct look {
 			*/
 };
 
-/* Guards and mothers run from a copy in memory; replaced files have " (deleted)" behind. */
+/* Guards and fork servers run from a copy in memory; replaced files have " (deleted)" behind. */
 static bool is_tenure(const struct tree_proc *p)
 {
 	char name[256];

@@ -25,7 +25,6 @@
 #include "base/str.h"
 #include "base/utf8.h"
 #include "task/cgroup.h"
-#include "task/mother.h"
 #include "task/shproto.h"
 
 #define AGENT_COMM	  "tenure"
@@ -347,24 +346,25 @@ static bool in_cgroup(pid_t pid, const char *token)
 	return at && (!at[strlen(name)] || at[strlen(name)] == '/');
 }
 
-/* What a mother has besides its shims came to it when one of them was killed. */
-static void mark_orphans(const struct tree *t, pid_t mother, enum mark *marks)
+/* What a fork server has besides its shims came to it when one of them was killed. */
+static void mark_orphans(const struct tree *t, pid_t server, enum mark *marks)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		const struct tree_proc *p = &t->procs[i];
-		/* One that begins still has its mother's name. */
-		bool shim = strcmp(p->comm, SHIM_COMM) == 0 || strcmp(p->comm, MOTHER_COMM) == 0;
+		/* One that begins still has its fork server's name. */
+		bool shim =
+			strcmp(p->comm, SHIM_COMM) == 0 || strcmp(p->comm, FORK_SERVER_COMM) == 0;
 
-		if (p->parent == mother)
+		if (p->parent == server)
 			marks[i] = shim && p->state != 'Z' ? MARK_OUT : MARK_IN;
 	}
 }
 
-void tree_keep_orphans(struct tree *t, pid_t mother)
+void tree_keep_orphans(struct tree *t, pid_t server)
 {
 	cleanup_free enum mark *marks = xcalloc(t->n + 1, sizeof(*marks));
 
-	mark_orphans(t, mother, marks);
+	mark_orphans(t, server, marks);
 	keep_marked(t, marks);
 }
 
@@ -373,7 +373,7 @@ static bool is_mother(const struct tree *t, const struct tree_proc *p, uid_t us)
 {
 	const struct tree_proc *parent = tree_find(t, p->parent);
 
-	if (strcmp(p->comm, MOTHER_COMM) != 0 || p->state == 'Z' || is_of(p->id.pid, us) <= 0)
+	if (strcmp(p->comm, FORK_SERVER_COMM) != 0 || p->state == 'Z' || is_of(p->id.pid, us) <= 0)
 		return false;
 	return p->parent == getpid() || !parent || strcmp(parent->comm, AGENT_COMM) != 0;
 }

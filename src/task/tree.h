@@ -5,10 +5,10 @@
 /*
  * Find the processes of a task, and signal them, without any privilege.
  *
- * A living shim is a child subreaper, so *descent* from it is the whole truth: a child that makes a
+ * A living shim is a child subreaper, so descent from it is the whole truth: a child that makes a
  * session of its own or forks twice comes back to it as its child. Where the shim was killed, its
- * task's processes hang on its mother, which is one as well: what a mother has besides shims are
- * *orphans*. Where that was killed, too, they hang on init, and are found by the *token* in the
+ * task's processes hang on its fork server, which is one as well, and what that has besides shims
+ * are "orphans". Where it was killed, too, they hang on init, and are found by the token in the
  * environment they were started with, or their cgroup, and then by their descent and their session
  * from there.
  *
@@ -72,12 +72,12 @@ int tree_glance(struct tree *t);
 /* Keep what descends from root; root itself is not kept. */
 void tree_keep_below(struct tree *t, pid_t root);
 
-/* Keep what a mother has besides its shims, and what descends from that. */
-void tree_keep_orphans(struct tree *t, pid_t mother);
+/* Keep what a fork server has besides its shims, and what descends from that. */
+void tree_keep_orphans(struct tree *t, pid_t server);
 
 /* Keep the processes of our user with TENURE_TASK_TOKEN=token in their environment or in the
  * token's cgroup, what descends from them, and what of our user is in a session of theirs; and the
- * orphans of our mother and of those without an agent. Never ourselves or our ancestors.
+ * orphans of our fork server and of those without an agent. Never ourselves or our ancestors.
  * 0, or -errno: one could not be looked at, for want of descriptors or memory. */
 int tree_keep_token(struct tree *t, const char *token);
 

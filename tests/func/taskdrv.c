@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * An agent for tests: starts a shim mother and shims, says what it is told on standard input, one
+ * An agent for tests: starts a fork server and shims, says what it is told on standard input, one
  * order a line, and prints what it hears as one JSON object a line.
  *
  *	taskdrv EXE
- *	  mother                          start a mother (again)
+ *	  fork_server                     start a fork server (again)
  *	  start {"token": .., "argv": [..], "log": PATH, "run_dir": .., "record_dir": .., ...}
  *	  go TOKEN [NAME=VALUE ..]        cancel TOKEN    ask TOKEN    ack TOKEN    drop TOKEN
  *	  stop TOKEN SIGNAL GRACE_MS SCOPE                gpu TOKEN BYTES PERMILLE
@@ -45,7 +45,7 @@ struct task {
 
 struct driver {
 	int exe_fd;
-	struct mother mother;
+	struct fork_server fork_server;
 	struct task tasks[TASKS_MAX];
 	size_t n;
 };
@@ -145,7 +145,7 @@ static void start(struct driver *d, const char *text)
 	s.script_bytes = s.script ? strlen(s.script) : 0;
 
 	cleanup_fd int log = open(text_in(o, "log"), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-	int conn = launch_shim(&d->mother, &s, log, &e);
+	int conn = launch_shim(&d->fork_server, &s, log, &e);
 
 	if (conn < 0)
 		say("failed", s.token ? s.token : "", conn, e.text);
@@ -250,14 +250,14 @@ static int to_task(struct task *t, const char *verb, char *const *w)
 	return 0;
 }
 
-static void new_mother(struct driver *d)
+static void new_fork_server(struct driver *d)
 {
 	struct err e = ERR_INIT;
 
-	if (launch_mother(&d->mother, d->exe_fd, &e) < 0)
+	if (fork_server_start(&d->fork_server, d->exe_fd, &e) < 0)
 		say("failed", "", e.code, e.text);
 	else
-		say("mother", "", d->mother.pid, "");
+		say("fork_server", "", d->fork_server.pid, "");
 }
 
 static void order(struct driver *d, char *line)
@@ -273,8 +273,8 @@ static void order(struct driver *d, char *line)
 		w[n++] = p;
 	if (n == 0)
 		return;
-	if (strcmp(w[0], "mother") == 0) {
-		new_mother(d);
+	if (strcmp(w[0], "fork_server") == 0) {
+		new_fork_server(d);
 	} else if (strcmp(w[0], "each") == 0) {
 		(void)adopt_each(put_each, NULL);
 		say("each-done", "", 0, "");
@@ -434,7 +434,7 @@ static int bench_start(struct driver *d, const char *program, const char *dir, i
 
 	cleanup_fd int log_fd = open(str_print(log, sizeof(log), "%s/%s.log", dir, token),
 				     O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-	int conn = launch_shim(&d->mother, &s, log_fd, &e);
+	int conn = launch_shim(&d->fork_server, &s, log_fd, &e);
 
 	if (conn < 0)
 		(void)fprintf(stderr, "%s\n", e.text);
@@ -508,7 +508,7 @@ static int bench(struct driver *d, char **w)
 
 int main(int argc, char **argv)
 {
-	static struct driver d = { .mother = MOTHER_NONE };
+	static struct driver d = { .fork_server = FORK_SERVER_NONE };
 
 	if (argc < 2)
 		return 2;
@@ -517,10 +517,10 @@ int main(int argc, char **argv)
 	if (argc > 6 && strcmp(argv[2], "bench") == 0) {
 		struct err e = ERR_INIT;
 
-		if (launch_mother(&d.mother, d.exe_fd, &e) < 0)
+		if (fork_server_start(&d.fork_server, d.exe_fd, &e) < 0)
 			return 1;
 		return bench(&d, argv + 3);
 	}
-	new_mother(&d);
+	new_fork_server(&d);
 	return drive(&d);
 }

@@ -50,7 +50,7 @@ class Driver:
         self.seen = []
         self.tokens = set()
         threading.Thread(target=self._read, daemon=True).start()
-        self.mother = self.wait("mother", "")["code"]
+        self.fork_server = self.wait("fork_server", "")["code"]
 
     def _read(self):
         for line in self.proc.stdout:
@@ -276,7 +276,7 @@ sleep 1000"""
 
 
 def test_daemon_without_environment_of_a_killed_shim(drv, tmp_path):
-    """It comes to the mother, where it is found and ended; tasks whose shims live are not touched."""
+    """It comes to the fork server, where it is found and ended; tasks whose shims live are not touched."""
     t, other = unique("daemon"), unique("other")
     pids = tmp_path / "pids"
     drv.start(other, "sleep", "1000")
@@ -294,7 +294,7 @@ def test_daemon_without_environment_of_a_killed_shim(drv, tmp_path):
 
 
 def test_daemon_of_a_killed_shim_without_an_agent(drivers, tmp_path):
-    """Its mother ends it, goes on with the shims that live, and ends with the last of them."""
+    """Its fork server ends it, goes on with the shims that live, and ends with the last of them."""
     drv = drivers()
     t, other = unique("alone"), unique("other")
     pids = tmp_path / "pids"
@@ -306,9 +306,9 @@ def test_daemon_of_a_killed_shim_without_an_agent(drivers, tmp_path):
     drv.kill()
     os.kill(shim, signal.SIGKILL)
     must_come(lambda: not any(proc_exists(int(p)) for p in pids.read_text().split()), 15)
-    assert proc_exists(started["task"]) and proc_exists(drv.mother)
+    assert proc_exists(started["task"]) and proc_exists(drv.fork_server)
     os.kill(started["pid"], signal.SIGTERM)
-    must_come(lambda: not proc_exists(drv.mother))
+    must_come(lambda: not proc_exists(drv.fork_server))
 
 
 def test_command_file_without_first_line_runs_as_in_a_shell(drv, tmp_path):
@@ -518,7 +518,7 @@ def test_agent_dies_and_another_adopts(drv, drivers, tmp_path):
     m = drv.wait("started", t)
     drv.kill()
     time.sleep(0.2)
-    assert proc_exists(m["pid"]) and proc_exists(drv.mother)  # it stays for as long as it has shims
+    assert proc_exists(m["pid"]) and proc_exists(drv.fork_server)  # it stays for as long as it has shims
     new = drivers()
     new.say("each")
     assert new.wait("each", t)
@@ -579,17 +579,17 @@ def test_agent_dies_after_go_or_after_the_end(drv, drivers):
     assert new.record(t)["exit_code"] == 0
 
 
-def test_killed_mother_is_replaced(drv):
-    t = unique("mother")
+def test_killed_fork_server_is_replaced(drv):
+    t = unique("server")
     drv.start(t, "sleep", "0.5")
     drv.wait("started", t)
-    os.kill(drv.mother, signal.SIGKILL)
-    must_come(lambda: not proc_exists(drv.mother))
+    os.kill(drv.fork_server, signal.SIGKILL)
+    must_come(lambda: not proc_exists(drv.fork_server))
     none = unique("none")
     drv.start(none, "true")
     assert drv.wait("failed", none)["code"] == -32
-    drv.say("mother")
-    drv.wait("mother", "")
+    drv.say("fork_server")
+    drv.wait("fork_server", "")
     assert drv.run(unique("next"), "true")["exit_code"] == 0
     assert drv.wait("ended", t)["exit_code"] == 0
 

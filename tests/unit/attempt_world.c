@@ -321,8 +321,8 @@ uint64_t __wrap_heartbeat_promise_ms(const struct heartbeat *b)
 	return 1000;
 }
 
-int __wrap_launch_mother(struct mother *m, int exe_fd, struct err *e);
-int __wrap_launch_mother(struct mother *m, int exe_fd, struct err *e)
+int __wrap_fork_server_start(struct fork_server *m, int exe_fd, struct err *e);
+int __wrap_fork_server_start(struct fork_server *m, int exe_fd, struct err *e)
 {
 	if (w.fork_code < 0)
 		return err_sys(e, -w.fork_code, "start the fork server");
@@ -330,14 +330,16 @@ int __wrap_launch_mother(struct mother *m, int exe_fd, struct err *e)
 	return 0;
 }
 
-void __wrap_launch_mother_close(struct mother *m);
-void __wrap_launch_mother_close(struct mother *m)
+void __wrap_fork_server_close(struct fork_server *m);
+void __wrap_fork_server_close(struct fork_server *m)
 {
 	m->fd = -1;
 }
 
-int __wrap_launch_shim(struct mother *m, const struct task_spec *spec, int log_fd, struct err *e);
-int __wrap_launch_shim(struct mother *m, const struct task_spec *spec, int log_fd, struct err *e)
+int __wrap_launch_shim(struct fork_server *m, const struct task_spec *spec, int log_fd,
+		       struct err *e);
+int __wrap_launch_shim(struct fork_server *m, const struct task_spec *spec, int log_fd,
+		       struct err *e)
 {
 	static const char visible[] = "CUDA_VISIBLE_DEVICES=";
 
@@ -491,7 +493,7 @@ void world_begin(void)
 	w.place = (struct attempt_place){ .loop = &w.loop,
 					  .sweeping = &sweeping,
 					  .view = &w.view,
-					  .mother = { .fd = -1 },
+					  .fork_server = { .fd = -1 },
 					  .instance = "i",
 					  .node = "n",
 					  .run_dir = "/run",

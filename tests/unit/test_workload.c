@@ -416,7 +416,7 @@ static void test_launch_fails(void **state)
 	later(5);
 	idle_for(10);
 	w.shim_code = 0;
-	w.place.mother.fd = -1;
+	w.place.fork_server.fd = -1;
 	w.fork_code = -ENOMEM;
 	start_leasing();
 	promise_as(0, 0);

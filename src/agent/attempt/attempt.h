@@ -162,7 +162,7 @@ struct attempt_place {
 	const struct sweep_place *sweeping;
 	struct eventlog *eventlog;
 	const struct view *view;
-	struct mother mother;
+	struct fork_server fork_server;
 	int program_fd;
 	const char *instance, *node, *run_dir;
 	struct login login;

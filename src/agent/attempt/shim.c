@@ -72,16 +72,16 @@ static int ask_for_shim(struct attempt *a, struct err *e)
 	code = job_make(a->spec, a->token, &with, &j, e);
 	if (code < 0)
 		return code;
-	code = launch_shim(&a->place->mother, job_get(j), a->log_fd, e);
+	code = launch_shim(&a->place->fork_server, job_get(j), a->log_fd, e);
 	job_free(j);
 	return code;
 }
 
 void attempt_shim_launch(struct attempt *a)
 {
-	struct mother *mother = &a->place->mother;
+	struct fork_server *fork_server = &a->place->fork_server;
 	struct err e = ERR_INIT;
-	int fd = mother->fd < 0 ? launch_mother(mother, a->place->program_fd, &e) : 0;
+	int fd = fork_server->fd < 0 ? fork_server_start(fork_server, a->place->program_fd, &e) : 0;
 
 	if (fd < 0) {
 		a->ops->launch_failed(a, fd, &e);
@@ -89,7 +89,7 @@ void attempt_shim_launch(struct attempt *a)
 	}
 	fd = ask_for_shim(a, &e);
 	if (fd == -EPIPE)
-		launch_mother_close(mother);
+		fork_server_close(fork_server);
 	if (fd == -EPIPE || fd == -EAGAIN) {
 		attempt_soon(a, LAUNCH_AGAIN_MS);
 	} else if (fd < 0) {

@@ -6,8 +6,8 @@
  * Start a guard from a copy of this program that lies on no filesystem that can hang.
  *
  * The copy is made once, when the agent starts and the program's filesystem evidently works, and
- * kept: the guard may have to be started again while that filesystem does not answer. The mother of
- * the shims is executed from it as well, and holders from whatever their guard is.
+ * kept: the guard may have to be started again while that filesystem does not answer. The fork
+ * server of the shims is executed from it as well, and holders from whatever their guard is.
  */
 
 #include <stdbool.h>

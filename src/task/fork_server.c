@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "task/mother.h"
+#include "task/fork_server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,7 +103,7 @@ static int stay(const struct shim_start *start)
 	struct ender en = { 0 };
 	uint64_t kill_at_ns = UINT64_MAX;
 
-	(void)close(MOTHER_FD);
+	(void)close(FORK_SERVER_FD);
 	(void)signal(SIGCHLD, SIG_DFL);
 	for (;;) {
 		pid_t pid;
@@ -130,7 +130,7 @@ static int serve(struct shim_start *start)
 	int fds[SHPROTO_FDS];
 
 	for (;;) {
-		ssize_t n = fdpass_recv(MOTHER_FD, &m, sizeof(m), fds, SHPROTO_FDS);
+		ssize_t n = fdpass_recv(FORK_SERVER_FD, &m, sizeof(m), fds, SHPROTO_FDS);
 
 		if (n == 0)
 			return stay(start);
@@ -143,7 +143,7 @@ static int serve(struct shim_start *start)
 		pid_t pid = ours ? fork() : -1;
 
 		if (pid == 0) {
-			(void)close(MOTHER_FD);
+			(void)close(FORK_SERVER_FD);
 			start->conn_fd = fds[0];
 			start->spec_fd = fds[1];
 			_exit(shim_run(start));
@@ -165,13 +165,13 @@ static void warm_up(void)
 	heap[0] = when[0];
 }
 
-int mother_main(int argc, char **argv)
+int fork_server_main(int argc, char **argv)
 {
 	sigset_t blocked;
 	struct shim_start start = { .title = argv[0], .title_room = title_room(argc, argv) };
 
-	(void)prctl(PR_SET_NAME, MOTHER_COMM);
-	if (fcntl(MOTHER_FD, F_SETFD, FD_CLOEXEC) < 0)
+	(void)prctl(PR_SET_NAME, FORK_SERVER_COMM);
+	if (fcntl(FORK_SERVER_FD, F_SETFD, FD_CLOEXEC) < 0)
 		return 1;
 	(void)umask(077);
 	start.sig_fd = set_up_signals(&blocked);
