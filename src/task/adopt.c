@@ -14,8 +14,8 @@
 #include "base/endpoint.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "task/shim_client.h"
 #include "task/shproto.h"
-#include "task/talk.h"
 #include "task/tree.h"
 
 #define GOING_NS      (500 * NS_PER_MS)
@@ -100,7 +100,7 @@ int adopt_find(const char *token, const struct shim_id *id, const char *record_d
 		ret->found = ADOPT_OTHER;
 		return 0;
 	}
-	r = talk_ask(fd);
+	r = shim_client_ask(fd);
 
 	/* It ended in this moment, after its record. */
 	if (r == -EPIPE)

@@ -14,7 +14,7 @@
  * sessions and environment that has made itself. The agent ends it (task/adopt.h). When the agent
  * has gone (end of file), the fork server starts nothing more, stays until its last shim has ended,
  * and ends such orphans itself: SIGTERM, and SIGKILL ten seconds later. When it ends first, the
- * agent sees the end of file and starts another (task/launch.h).
+ * agent sees the end of file and starts another (task/shim_client.h).
  */
 
 /* A row of programs[], for argv[0] that begins with "tenure-shims:". */

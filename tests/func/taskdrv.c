@@ -31,9 +31,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "task/adopt.h"
-#include "task/launch.h"
+#include "task/shim_client.h"
 #include "task/sweep.h"
-#include "task/talk.h"
 
 #define TASKS_MAX 256
 #define WIDE_MAX  16
@@ -145,7 +144,7 @@ static void start(struct driver *d, const char *text)
 	s.script_bytes = s.script ? strlen(s.script) : 0;
 
 	cleanup_fd int log = open(text_in(o, "log"), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-	int conn = launch_shim(&d->fork_server, &s, log, &e);
+	int conn = shim_client_start(&d->fork_server, &s, log, &e);
 
 	if (conn < 0)
 		say("failed", s.token ? s.token : "", conn, e.text);
@@ -231,20 +230,20 @@ static size_t count(char *const *w)
 static int to_task(struct task *t, const char *verb, char *const *w)
 {
 	if (strcmp(verb, "go") == 0)
-		return talk_go(t->conn, "GPU 0 (test)", (const char *const *)w, count(w));
+		return shim_client_go(t->conn, "GPU 0 (test)", (const char *const *)w, count(w));
 	if (strcmp(verb, "cancel") == 0)
-		return talk_cancel(t->conn);
+		return shim_client_cancel(t->conn);
 	if (strcmp(verb, "ask") == 0)
-		return talk_ask(t->conn);
+		return shim_client_ask(t->conn);
 	if (strcmp(verb, "ack") == 0)
-		return talk_ack(t->conn);
+		return shim_client_ack(t->conn);
 	if (strcmp(verb, "stop") == 0)
-		return talk_stop(t->conn, (int)strtol(w[0], NULL, 10),
-				 (enum stop_scope)strtol(w[2], NULL, 10),
-				 (uint32_t)strtoul(w[1], NULL, 10));
+		return shim_client_stop(t->conn, (int)strtol(w[0], NULL, 10),
+					(enum stop_scope)strtol(w[2], NULL, 10),
+					(uint32_t)strtoul(w[1], NULL, 10));
 	if (strcmp(verb, "gpu") == 0)
-		return talk_gpu(t->conn, strtoull(w[0], NULL, 10),
-				(uint32_t)strtoul(w[1], NULL, 10));
+		return shim_client_gpu(t->conn, strtoull(w[0], NULL, 10),
+				       (uint32_t)strtoul(w[1], NULL, 10));
 	if (strcmp(verb, "drop") == 0)
 		t->conn = fd_close(t->conn);
 	return 0;
@@ -327,7 +326,7 @@ static void news(struct task *t)
 	union shmsg m;
 	int type;
 
-	while ((type = talk_recv(t->conn, &m)) > 0) {
+	while ((type = shmsg_recv(t->conn, &m)) > 0) {
 		if (type == SHMSG_ENDED)
 			put_ended(t->token, &m.ended.end);
 		else
@@ -434,7 +433,7 @@ static int bench_start(struct driver *d, const char *program, const char *dir, i
 
 	cleanup_fd int log_fd = open(str_print(log, sizeof(log), "%s/%s.log", dir, token),
 				     O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-	int conn = launch_shim(&d->fork_server, &s, log_fd, &e);
+	int conn = shim_client_start(&d->fork_server, &s, log_fd, &e);
 
 	if (conn < 0)
 		(void)fprintf(stderr, "%s\n", e.text);
@@ -448,9 +447,9 @@ static bool bench_news(int conn, const char *dir, int i)
 	char token[TASK_TOKEN_MAX];
 	int type;
 
-	while ((type = talk_recv(conn, &m)) > 0) {
+	while ((type = shmsg_recv(conn, &m)) > 0) {
 		if (type == SHMSG_PREPARED)
-			(void)talk_go(conn, "", NULL, 0);
+			(void)shim_client_go(conn, "", NULL, 0);
 		if (type != SHMSG_ENDED)
 			continue;
 		if (m.ended.end.outcome != TASK_EXITED || m.ended.end.exit_code)

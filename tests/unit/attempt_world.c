@@ -15,7 +15,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "task/talk.h"
+#include "task/shim_client.h"
 
 struct world w;
 
@@ -336,10 +336,10 @@ void __wrap_fork_server_close(struct fork_server *m)
 	m->fd = -1;
 }
 
-int __wrap_launch_shim(struct fork_server *m, const struct task_spec *spec, int log_fd,
-		       struct err *e);
-int __wrap_launch_shim(struct fork_server *m, const struct task_spec *spec, int log_fd,
-		       struct err *e)
+int __wrap_shim_client_start(struct fork_server *m, const struct task_spec *spec, int log_fd,
+			     struct err *e);
+int __wrap_shim_client_start(struct fork_server *m, const struct task_spec *spec, int log_fd,
+			     struct err *e)
 {
 	static const char visible[] = "CUDA_VISIBLE_DEVICES=";
 
@@ -355,8 +355,8 @@ int __wrap_launch_shim(struct fork_server *m, const struct task_spec *spec, int 
 	return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
 
-int __wrap_talk_recv(int conn, union shmsg *m);
-int __wrap_talk_recv(int conn, union shmsg *m)
+int __wrap_shmsg_recv(int conn, union shmsg *m);
+int __wrap_shmsg_recv(int conn, union shmsg *m)
 {
 	int type = n_heard ? heard[0].type : -EAGAIN;
 
@@ -369,8 +369,8 @@ int __wrap_talk_recv(int conn, union shmsg *m)
 }
 
 #define TALK(call, ...)                                                                            \
-	int __wrap_talk_##call(__VA_ARGS__);                                                       \
-	int __wrap_talk_##call(__VA_ARGS__)                                                        \
+	int __wrap_shim_client_##call(__VA_ARGS__);                                                \
+	int __wrap_shim_client_##call(__VA_ARGS__)                                                 \
 	{                                                                                          \
 		if (w.talk_code == 0)                                                              \
 			w.n_##call++;                                                              \
@@ -383,16 +383,16 @@ TALK(adopt, int conn)
 TALK(ack, int conn)
 TALK(gpu, int conn, uint64_t peak_bytes, uint32_t util_permille)
 
-int __wrap_talk_stop(int conn, int signal, enum stop_scope scope, uint32_t grace_ms);
-int __wrap_talk_stop(int conn, int signal, enum stop_scope scope, uint32_t grace_ms)
+int __wrap_shim_client_stop(int conn, int signal, enum stop_scope scope, uint32_t grace_ms);
+int __wrap_shim_client_stop(int conn, int signal, enum stop_scope scope, uint32_t grace_ms)
 {
 	w.grace_ms = grace_ms;
 	w.n_stop += w.talk_code == 0;
 	return w.talk_code;
 }
 
-int __wrap_talk_requeue(int conn, uint32_t grace_ms);
-int __wrap_talk_requeue(int conn, uint32_t grace_ms)
+int __wrap_shim_client_requeue(int conn, uint32_t grace_ms);
+int __wrap_shim_client_requeue(int conn, uint32_t grace_ms)
 {
 	w.grace_ms = grace_ms;
 	w.n_requeue += w.talk_code == 0;

@@ -31,7 +31,7 @@
 #include "agent/report/eventlog.h"
 #include "sched/retry.h"
 #include "sched/types.h"
-#include "task/launch.h"
+#include "task/shim_client.h"
 #include "task/shproto.h"
 
 #define ATTEMPT_STOPPED_TEXT "stopped by its owner"

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "task/adopt.h"
-#include "task/talk.h"
+#include "task/shim_client.h"
 
 #define LAUNCH_AGAIN_MS 5
 #define STOP_AGAIN_MS	100
@@ -72,7 +72,7 @@ static int ask_for_shim(struct attempt *a, struct err *e)
 	code = job_make(a->spec, a->token, &with, &j, e);
 	if (code < 0)
 		return code;
-	code = launch_shim(&a->place->fork_server, job_get(j), a->log_fd, e);
+	code = shim_client_start(&a->place->fork_server, job_get(j), a->log_fd, e);
 	job_free(j);
 	return code;
 }
@@ -150,7 +150,7 @@ static void on_shim(uv_poll_t *poll, int status, int events)
 	cleanup_free union shmsg *m = xmalloc(sizeof(*m));
 
 	while (conn->attempt) {
-		int type = talk_recv(conn->fd, m);
+		int type = shmsg_recv(conn->fd, m);
 
 		if (type == -EAGAIN)
 			break;
@@ -176,7 +176,7 @@ void attempt_shim_listen(struct attempt *a, int fd)
 
 void attempt_shim_go(struct attempt *a)
 {
-	if (talk_go(a->conn->fd, a->devices_text, NULL, 0) < 0)
+	if (shim_client_go(a->conn->fd, a->devices_text, NULL, 0) < 0)
 		attempt_event(a, ON_HUNG_UP, NULL);
 }
 
@@ -185,8 +185,8 @@ void attempt_shim_stop(struct attempt *a)
 	/* Only what its owner says is for its record: what is preempted waits again, whoever reads
 	 * it. */
 	int code = a->ops->requeues && a->end_kind != END_STOPPED
-			   ? talk_requeue(a->conn->fd, a->stop_grace_ms)
-			   : talk_stop(a->conn->fd, 0, STOP_TREE, a->stop_grace_ms);
+			   ? shim_client_requeue(a->conn->fd, a->stop_grace_ms)
+			   : shim_client_stop(a->conn->fd, 0, STOP_TREE, a->stop_grace_ms);
 
 	/* A shim that is stopped, or slow, has not read what we said before. */
 	if (code == -EAGAIN)
@@ -196,13 +196,13 @@ void attempt_shim_stop(struct attempt *a)
 void attempt_shim_tell_use(const struct attempt *a, uint64_t peak_bytes, uint32_t util_permille)
 {
 	if (a->conn && a->shown == AT_RUNNING)
-		(void)talk_gpu(a->conn->fd, peak_bytes, util_permille);
+		(void)shim_client_gpu(a->conn->fd, peak_bytes, util_permille);
 }
 
 void attempt_shim_acknowledge(const struct attempt *a)
 {
 	if (a->end.record_errno && a->conn)
-		(void)talk_ack(a->conn->fd);
+		(void)shim_client_ack(a->conn->fd);
 }
 
 /* ---- one that is not connected ---- */
@@ -277,7 +277,7 @@ void attempt_shim_adopt(struct attempt *a, const struct adopted *found)
 	a->shim = found->proc;
 	attempt_shim_listen(a, found->fd);
 	attempt_event(a, ON_GUARD_NEW, NULL); /* one that is new does not know of it */
-	(void)talk_adopt(found->fd);	      /* since when */
+	(void)shim_client_adopt(found->fd);   /* since when */
 	if (a->end_kind != END_MAX)	      /* it could not be told before */
 		attempt_event(a, ON_STOP, NULL);
 }

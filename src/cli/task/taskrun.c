@@ -17,7 +17,7 @@
 #include "spool/instance.h"
 #include "task/adopt.h"
 #include "task/names.h"
-#include "task/talk.h"
+#include "task/shim_client.h"
 
 #define ANSWER_MS  500
 #define PROCS_TOLD 6
@@ -248,7 +248,7 @@ static bool read_status(int fd, struct shmsg_status *ret)
 	cleanup_free union shmsg *m = xmalloc(sizeof(*m));
 
 	while (poll(&p, 1, ANSWER_MS) == 1) {
-		int type = talk_recv(fd, m);
+		int type = shmsg_recv(fd, m);
 
 		if (type == SHMSG_STATUS) {
 			*ret = m->status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "task/launch.h"
+#include "task/shim_client.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/nofile.h"
+#include "base/sock.h"
 #include "base/spawn.h"
 #include "base/str.h"
 #include "task/fdpass.h"
@@ -84,7 +85,8 @@ void fork_server_close(struct fork_server *m)
 	(void)fork_server_gone(m);
 }
 
-int launch_shim(struct fork_server *m, const struct task_spec *spec, int log_fd, struct err *e)
+int shim_client_start(struct fork_server *m, const struct task_spec *spec, int log_fd,
+		      struct err *e)
 {
 	struct shmsg_plain msg = { .head = SHMSG_HEAD(SHMSG_START, struct shmsg_plain) };
 	struct shmsg_plain log = { .head = SHMSG_HEAD(SHMSG_LOG, struct shmsg_plain) };
@@ -112,4 +114,81 @@ int launch_shim(struct fork_server *m, const struct task_spec *spec, int log_fd,
 		return err_sys(e, -r, "ask for the task's shim");
 	}
 	return pair[0];
+}
+
+/* --- what is said to a shim --- */
+
+int shim_client_go(int conn, const char *devices, const char *const *env, size_t n_env)
+{
+	struct shmsg_go m = { .head = SHMSG_HEAD(SHMSG_GO, struct shmsg_go) };
+
+	(void)str_copy(m.devices, sizeof(m.devices), devices ? devices : "");
+	for (size_t i = 0; i < n_env; i++) {
+		size_t n = strlen(env[i]) + 1;
+
+		if (n > sizeof(m.env) - m.env_bytes)
+			return -E2BIG;
+		(void)memcpy(m.env + m.env_bytes, env[i], n);
+		m.env_bytes += (uint32_t)n;
+	}
+	return sock_send(conn, &m, sizeof(m));
+}
+
+static int send_plain(int conn, uint16_t type)
+{
+	struct shmsg_plain m = { .head = SHMSG_HEAD(type, struct shmsg_plain) };
+
+	return sock_send(conn, &m, sizeof(m));
+}
+
+int shim_client_cancel(int conn)
+{
+	return send_plain(conn, SHMSG_CANCEL);
+}
+
+int shim_client_ask(int conn)
+{
+	return send_plain(conn, SHMSG_ASK);
+}
+
+int shim_client_gpu(int conn, uint64_t peak_bytes, uint32_t util_permille)
+{
+	struct shmsg_gpu m = { .head = SHMSG_HEAD(SHMSG_GPU, struct shmsg_gpu),
+			       .peak_bytes = peak_bytes,
+			       .util_permille = util_permille };
+
+	return sock_send(conn, &m, sizeof(m));
+}
+
+int shim_client_adopt(int conn)
+{
+	int r = shim_client_ask(conn);
+
+	/* Whatever is said but ASK shows an agent; this changes nothing, also for an older shim. */
+	return r < 0 ? r : shim_client_gpu(conn, 0, 0);
+}
+
+int shim_client_ack(int conn)
+{
+	return send_plain(conn, SHMSG_ACK);
+}
+
+int shim_client_requeue(int conn, uint32_t grace_ms)
+{
+	struct shmsg_stop m = { .head = SHMSG_HEAD(SHMSG_STOP, struct shmsg_stop),
+				.scope = STOP_TREE,
+				.grace_ms = grace_ms,
+				.requeue = 1 };
+
+	return sock_send(conn, &m, sizeof(m));
+}
+
+int shim_client_stop(int conn, int signal, enum stop_scope scope, uint32_t grace_ms)
+{
+	struct shmsg_stop m = { .head = SHMSG_HEAD(SHMSG_STOP, struct shmsg_stop),
+				.signal = signal,
+				.scope = scope,
+				.grace_ms = grace_ms };
+
+	return sock_send(conn, &m, sizeof(m));
 }
