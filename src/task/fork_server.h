@@ -11,7 +11,7 @@
  * it.
  *
  * It is a subreaper: what a shim leaves that is killed comes to it and not to init, whatever
- * sessions and environment that has made itself. The agent ends it (task/adopt.h). When the agent
+ * sessions and environment that has made itself. The agent ends it (task/orphans.h). When the agent
  * has gone (end of file), the fork server starts nothing more, stays until its last shim has ended,
  * and ends such orphans itself: SIGTERM, and SIGKILL ten seconds later. When it ends first, the
  * agent sees the end of file and starts another (task/shim_client.h).

@@ -31,6 +31,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "task/adopt.h"
+#include "task/orphans.h"
 #include "task/shim_client.h"
 #include "task/sweep.h"
 

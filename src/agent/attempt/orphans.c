@@ -2,10 +2,13 @@
 #include "agent/attempt/orphans.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "task/orphans.h"
+#include "task/record.h"
 
 #define STEP_FIRST_MS 10  /* between two looks; ... */
 #define STEP_LAST_MS  500 /* ... twice as long each time, and this at most */

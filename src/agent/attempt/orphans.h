@@ -15,9 +15,8 @@
  * like the others.
  */
 
+#include <stdint.h>
 #include <uv.h>
-
-#include "task/adopt.h"
 
 struct orphan_ender;
 

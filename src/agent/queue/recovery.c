@@ -20,6 +20,7 @@
 #include "task/adopt.h"
 #include "task/cgroup.h"
 #include "task/names.h"
+#include "task/orphans.h"
 
 #define RECORD_MAX    65536
 #define VOID_LIFE_NS  (24 * 3600 * NS_PER_S)
