@@ -45,7 +45,7 @@
 #include "base/strbuf.h"
 #include "hold/proto.h"
 #include "task/cgroup.h"
-#include "task/keep.h"
+#include "task/claim_heartbeat.h"
 #include "task/logfile.h"
 #include "task/logtext.h"
 #include "task/program.h"
@@ -103,7 +103,7 @@ struct shim {
 	bool starting; /* the worker has not said yet what came of GO */
 	struct ender ender;
 	struct cgroup cgroup;
-	struct keep keep;
+	struct claim_heartbeat heartbeat;
 	struct shmsg_go go;
 	enum shim_state state;
 	enum task_cause why; /* of the EV_STOP that comes */
@@ -722,11 +722,11 @@ static bool is_ending(const struct shim *sh)
 static void look_at_claim(struct shim *sh)
 {
 	uint32_t grace_ms = 0;
-	enum keep_state state = keep_look(&sh->keep, &grace_ms);
+	enum claim_state state = claim_heartbeat_look(&sh->heartbeat, &grace_ms);
 
-	if (state == KEEP_LOST)
+	if (state == CLAIM_LOST)
 		stop(sh, CAUSE_RECLAIMED, SIGKILL, STOP_TREE, 0);
-	else if (state == KEEP_LATE)
+	else if (state == CLAIM_LATE)
 		stop(sh, CAUSE_FENCED, grace_ms ? 0 : SIGKILL, STOP_TREE, grace_ms);
 }
 
@@ -794,7 +794,7 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 		{ .fd = sh->start->sig_fd, .events = POLLIN },
 		{ .fd = listens_on(sh, &until_ns), .events = POLLIN },
 		{ .fd = sh->worker.wake_fd, .events = POLLIN },
-		{ .fd = sh->state == SHIM_ENDED ? -1 : sh->keep.timer_fd, .events = POLLIN }
+		{ .fd = sh->state == SHIM_ENDED ? -1 : sh->heartbeat.timer_fd, .events = POLLIN }
 	};
 	size_t n = sh->n_conns;
 	uint64_t now = until_ns == UINT64_MAX ? 0 : clock_mono_ns();
@@ -869,7 +869,7 @@ static void work_leave_record(void *data)
 {
 	struct shim *sh = data;
 
-	keep_leave_record(&sh->keep, &sh->rec);
+	claim_heartbeat_leave_record(&sh->heartbeat, &sh->rec);
 }
 
 static bool put_record(struct shim *sh)
@@ -951,7 +951,7 @@ static void finish(struct shim *sh)
 	if (!kept)
 		stay(sh);
 	/* Who was told may be gone before it has filed that. */
-	bool told = is_served(sh) && !keep_is_watched(&sh->keep);
+	bool told = is_served(sh) && !claim_heartbeat_is_watched(&sh->heartbeat);
 
 	for (size_t i = 0; i < sh->n_conns; i++)
 		shmsg_close(sh->conns[i]);
@@ -1007,7 +1007,7 @@ static int prepare(struct shim *sh, struct err *e)
 		return err_set(e, r, "cannot read /proc/self/stat");
 	if (setsid() < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return err_sys(e, errno, "become the task's reaper");
-	r = keep_init(&sh->keep, &sh->spec, &sh->rec.shim, sh->worker.wake_fd, e);
+	r = claim_heartbeat_init(&sh->heartbeat, &sh->spec, &sh->rec.shim, sh->worker.wake_fd, e);
 	return r < 0 ? r : worker_ready(&sh->worker, e);
 }
 

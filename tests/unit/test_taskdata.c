@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "task/keep.h"
+#include "task/claim_heartbeat.h"
 #include "task/record.h"
 #include "task/shproto.h"
 #include "task/spec.h"
@@ -302,29 +302,29 @@ static void grace_is_what_is_left_of_the_promise(void **state)
 {
 	static const struct {
 		unsigned int age_ms;
-		enum keep_state state;
+		enum claim_state state;
 		unsigned int grace_least_ms, grace_most_ms;
 	} cases[] = {
-		{ 15000, KEEP_FINE, 0, 0 },   { 16100, KEEP_LATE, 1, 1800 },
-		{ 17200, KEEP_LATE, 1, 800 }, { 18100, KEEP_LATE, 0, 0 },
-		{ 19900, KEEP_LATE, 0, 0 },   { 30000, KEEP_LATE, 0, 0 },
+		{ 15000, CLAIM_KEPT, 0, 0 },   { 16100, CLAIM_LATE, 1, 1800 },
+		{ 17200, CLAIM_LATE, 1, 800 }, { 18100, CLAIM_LATE, 0, 0 },
+		{ 19900, CLAIM_LATE, 0, 0 },   { 30000, CLAIM_LATE, 0, 0 },
 	};
 	const struct task_spec spec = { .beat_ms = 1000000, .promise_ms = 20000, .grace_ms = 1500 };
 	const struct proc_id self = { 0 };
-	struct keep k;
+	struct claim_heartbeat k;
 	uint32_t grace_ms;
 
-	assert_int_equal(keep_init(&k, &spec, &self, -1, NULL), 0);
+	assert_int_equal(claim_heartbeat_init(&k, &spec, &self, -1, NULL), 0);
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		grace_ms = 0;
 		k.kept_ns = clock_boot_ns() - cases[i].age_ms * NS_PER_MS;
-		assert_int_equal(keep_look(&k, &grace_ms), cases[i].state);
+		assert_int_equal(claim_heartbeat_look(&k, &grace_ms), cases[i].state);
 		assert_in_range(grace_ms, cases[i].grace_least_ms,
 				cases[i].grace_most_ms < spec.grace_ms ? cases[i].grace_most_ms
 								       : spec.grace_ms);
 	}
 	k.promise_ms = 0; /* alone, nothing is late */
-	assert_int_equal(keep_look(&k, &grace_ms), KEEP_FINE);
+	assert_int_equal(claim_heartbeat_look(&k, &grace_ms), CLAIM_KEPT);
 	(void)close(k.timer_fd);
 }
 
@@ -378,7 +378,7 @@ static void end_is_left_when_the_spool_is_there(void **state)
 				  .beat_dir = spool,
 				  .claim = "running/500,1,g0,nx,ca",
 				  .beat_file = "agents/1,e0" };
-	struct keep k = { .spec = &spec, .self = self };
+	struct claim_heartbeat k = { .spec = &spec, .self = self };
 
 	assert_non_null(mkdtemp(root));
 	(void)str_print(spool, sizeof(spool), "%s/spool", root);
@@ -394,7 +394,7 @@ static void end_is_left_when_the_spool_is_there(void **state)
 		(void)str_print(path, sizeof(path), "%s/spool%s%s", root, i ? "/" : "",
 				i ? dirs[i - 1] : "");
 		assert_int_equal(rename(path, away), 0);
-		keep_leave_record(&k, &r);
+		claim_heartbeat_leave_record(&k, &r);
 		assert_int_equal(waits, i + 1);
 		assert_true(has_file(spool, "agents/1,e0,end"));
 		assert_int_equal(unlink(str_print(away, sizeof(away), "%s/agents/1,e0,end", spool)),
@@ -402,7 +402,7 @@ static void end_is_left_when_the_spool_is_there(void **state)
 	}
 	/* It was filed meanwhile. */
 	assert_int_equal(unlink(str_print(away, sizeof(away), "%s/%s", spool, spec.claim)), 0);
-	keep_leave_record(&k, &r);
+	claim_heartbeat_leave_record(&k, &r);
 	assert_false(has_file(spool, "agents/1,e0,end"));
 	for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
 		(void)rmdir(str_print(path, sizeof(path), "%s/%s", spool, dirs[i]));
@@ -411,7 +411,7 @@ static void end_is_left_when_the_spool_is_there(void **state)
 	/* Nothing comes back: who waited for it has not waited for so long. */
 	moved_from = NULL;
 	waits = 0;
-	keep_leave_record(&k, &r);
+	claim_heartbeat_leave_record(&k, &r);
 	assert_int_equal(waits, 2);
 }
 

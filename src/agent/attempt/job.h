@@ -25,7 +25,7 @@ struct job_with {
 	unsigned int attempt;	   /* from 1 */
 	uint64_t memory;	   /* bytes per GPU that it asked for; 0: not said */
 	uint64_t log_limit;	   /* bytes; 0: none */
-	/* How the shim keeps the claim alive: task/keep.h. */
+	/* How the shim keeps the claim alive: task/claim_heartbeat.h. */
 	const char *spool_dir, *agent;
 	const struct claim *claim;
 	uint64_t beat_ms, promise_ms;

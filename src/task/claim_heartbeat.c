@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "task/keep.h"
+#include "task/claim_heartbeat.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "base/units.h"
 #include "spool/heartbeat.h"
 #include "task/worker.h"
 
@@ -19,7 +18,7 @@
 #define KILL_OF(promise_ms)  ((promise_ms) / 10 * 9)
 #define GONE_MS		     120000 /* whoever waits for an end has taken the task over by then */
 
-static void arm(struct keep *k, uint64_t at_ns)
+static void arm(struct claim_heartbeat *k, uint64_t at_ns)
 {
 	struct itimerspec its = { .it_value = clock_timespec(at_ns) };
 	uint64_t count;
@@ -33,10 +32,10 @@ static void arm(struct keep *k, uint64_t at_ns)
 	k->look_ns = at_ns;
 }
 
-int keep_init(struct keep *k, const struct task_spec *spec, const struct proc_id *self, int wake_fd,
-	      struct err *e)
+int claim_heartbeat_init(struct claim_heartbeat *k, const struct task_spec *spec,
+			 const struct proc_id *self, int wake_fd, struct err *e)
 {
-	*k = (struct keep){
+	*k = (struct claim_heartbeat){
 		.spec = spec, .self = *self, .wake_fd = wake_fd, .timer_fd = -1, .look_ns = NEVER
 	};
 	if (!spec->beat_ms)
@@ -51,14 +50,14 @@ int keep_init(struct keep *k, const struct task_spec *spec, const struct proc_id
 	return 0;
 }
 
-static void wake(const struct keep *k)
+static void wake(const struct claim_heartbeat *k)
 {
 	const uint64_t one = 1;
 
 	(void)!write(k->wake_fd, &one, sizeof(one));
 }
 
-static void write_beat(struct keep *k, struct beat *b)
+static void write_beat(struct claim_heartbeat *k, struct beat *b)
 {
 	const struct task_spec *s = k->spec;
 	uint64_t begun = clock_boot_ns();
@@ -77,7 +76,7 @@ static void write_beat(struct keep *k, struct beat *b)
 
 static void *keep_on(void *data)
 {
-	struct keep *k = data;
+	struct claim_heartbeat *k = data;
 	struct beat b = { .who.proc = k->self };
 	struct timespec step = clock_timespec(k->spec->beat_ms * NS_PER_MS);
 
@@ -92,7 +91,7 @@ static void *keep_on(void *data)
 }
 
 /* Where its thread cannot be started the claim is not kept, and the fence does the rest. */
-static void begin(struct keep *k, uint64_t now)
+static void begin(struct claim_heartbeat *k, uint64_t now)
 {
 	if (k->begun || now < k->begin_ns)
 		return;
@@ -100,13 +99,13 @@ static void begin(struct keep *k, uint64_t now)
 	k->begin_ns = now + k->spec->beat_ms * NS_PER_MS;
 }
 
-enum keep_state keep_look(struct keep *k, uint32_t *ret_grace_ms)
+enum claim_state claim_heartbeat_look(struct claim_heartbeat *k, uint32_t *ret_grace_ms)
 {
 	if (k->timer_fd < 0)
-		return KEEP_FINE;
+		return CLAIM_KEPT;
 	if (k->lost) {
 		arm(k, NEVER);
-		return KEEP_LOST;
+		return CLAIM_LOST;
 	}
 
 	uint64_t promise = k->promise_ms, kept = k->kept_ns, now = clock_boot_ns();
@@ -118,19 +117,19 @@ enum keep_state keep_look(struct keep *k, uint32_t *ret_grace_ms)
 
 		arm(k, now < kill ? kill : NEVER);
 		*ret_grace_ms = left < k->spec->grace_ms ? (uint32_t)left : k->spec->grace_ms;
-		return KEEP_LATE;
+		return CLAIM_LATE;
 	}
 	begin(k, now);
 	arm(k, !k->begun && k->begin_ns < fence ? k->begin_ns : fence);
-	return KEEP_FINE;
+	return CLAIM_KEPT;
 }
 
-bool keep_is_watched(const struct keep *k)
+bool claim_heartbeat_is_watched(const struct claim_heartbeat *k)
 {
 	return k->begun && k->promise_ms;
 }
 
-void keep_leave_record(struct keep *k, const struct task_record *r)
+void claim_heartbeat_leave_record(struct claim_heartbeat *k, const struct task_record *r)
 {
 	uint64_t end_ns = clock_boot_ns() + GONE_MS * NS_PER_MS;
 	const struct task_spec *s = k->spec;

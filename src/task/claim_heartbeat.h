@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_TASK_KEEP_H
-#define TENURE_TASK_KEEP_H
+#ifndef TENURE_TASK_CLAIM_HEARTBEAT_H
+#define TENURE_TASK_CLAIM_HEARTBEAT_H
 
 /*
  * A shim keeps its claim alive: every beat a thread, which may hang with the spool's filesystem,
@@ -12,10 +12,11 @@
  * time after which others take the claim over. Alone, nothing is promised and nothing is ended.
  * Before the first beat is written nobody has been told that we are alone, so it is not relied on.
  *
- *	keep_init(&k, &spec, &self, wake_fd, &e)
- *	keep_look(&k, &grace_ms)	whenever timer_fd or wake_fd is readable
- *	keep_leave_record(&k, &record)	at the end, where no agent was there to be told, or others
- *					may have to file it: keep_is_watched()
+ *	claim_heartbeat_init(&k, &spec, &self, wake_fd, &e)
+ *	claim_heartbeat_look(&k, &grace_ms)	whenever timer_fd or wake_fd is readable
+ *	claim_heartbeat_leave_record(&k, &record)
+ *		at the end, where no agent was there to be told, or others may have to file it:
+ *		claim_heartbeat_is_watched()
  *
  * The task gets its grace out of what is left of the promise, and none where nothing is. Time is
  * measured with CLOCK_BOOTTIME, and so is the wait for the fence: a machine that sleeps cannot
@@ -27,13 +28,13 @@
 #include "task/record.h"
 #include "task/spec.h"
 
-enum keep_state {
-	KEEP_FINE,
-	KEEP_LATE, /* it could not be kept alive for the fence time */
-	KEEP_LOST, /* the claim is not there any more: somebody else has the task */
+enum claim_state {
+	CLAIM_KEPT,
+	CLAIM_LATE, /* it could not be kept alive for the fence time */
+	CLAIM_LOST, /* the claim is not there any more: somebody else has the task */
 };
 
-struct keep {
+struct claim_heartbeat {
 	const struct task_spec *spec;
 	struct proc_id self;
 	int wake_fd;	   /* an eventfd, written to when there is something to look at */
@@ -47,14 +48,14 @@ struct keep {
 };
 
 /* The spec must outlive k; without beats in it, nothing is kept. 0 or -errno. */
-int keep_init(struct keep *k, const struct task_spec *spec, const struct proc_id *self, int wake_fd,
-	      struct err *e);
-/* KEEP_LATE: *ret_grace_ms from now to KILL, in time for those who wait; 0: at once. */
-enum keep_state keep_look(struct keep *k, uint32_t *ret_grace_ms);
+int claim_heartbeat_init(struct claim_heartbeat *k, const struct task_spec *spec,
+			 const struct proc_id *self, int wake_fd, struct err *e);
+/* CLAIM_LATE: *ret_grace_ms from now to KILL, in time for those who wait; 0: at once. */
+enum claim_state claim_heartbeat_look(struct claim_heartbeat *k, uint32_t *ret_grace_ms);
 /* It has beaten, and another agent serves the instance: that one takes over what is not filed. */
-bool keep_is_watched(const struct keep *k);
+bool claim_heartbeat_is_watched(const struct claim_heartbeat *k);
 /* The record of the end into the spool, tried until it is there or the claim is not. May take as
  * long as the filesystem does not answer; a spool that is not there for two minutes is gone. */
-void keep_leave_record(struct keep *k, const struct task_record *r);
+void claim_heartbeat_leave_record(struct claim_heartbeat *k, const struct task_record *r);
 
 #endif
