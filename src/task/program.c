@@ -26,7 +26,6 @@
 #include "base/mem.h"
 #include "base/nofile.h"
 #include "base/str.h"
-#include "task/rundir.h"
 #include "task/shproto.h"
 
 #define CHILD_STACK    (64 * 1024)
@@ -47,11 +46,11 @@ static const char *safe_name(const char *name)
 
 static int write_script(struct program *p, const struct task_spec *s, struct err *e)
 {
-	int r = rundir_check(s->run_dir, e);
+	int r = record_dir_check(s->run_dir, e);
 
 	p->dir = xasprintf("%s/%s", s->run_dir, s->token);
 	if (r == -ENOENT)
-		r = rundir_make(s->run_dir, e);
+		r = record_dir_make(s->run_dir, e);
 	if (r < 0)
 		return r;
 	if (mkdir(p->dir, 0700) < 0 && errno != EEXIST)

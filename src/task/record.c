@@ -27,7 +27,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "task/rundir.h"
 
 #define RECORD_FORMAT	 1
 #define RECORD_BYTES_MAX (64UL * 1024)
@@ -278,6 +277,49 @@ int record_parse(const char *text, size_t len, struct task_record *ret, struct e
 	return rc;
 }
 
+static int check_directory(const char *path, struct err *e)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return err_sys(e, errno, "look at %s", path);
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
+		return err_set(e, -EPERM, "%s is not a directory that only we may write in", path);
+	return 0;
+}
+
+/* The caller frees it. NULL: there is none. */
+static char *above_of(const char *dir)
+{
+	const char *slash = strrchr(dir, '/');
+
+	return slash && slash != dir ? xasprintf("%.*s", (int)(slash - dir), dir) : NULL;
+}
+
+int record_dir_check(const char *dir, struct err *e)
+{
+	cleanup_free char *above = above_of(dir);
+	int r = check_directory(dir, e);
+
+	return r == 0 && above ? check_directory(above, e) : r;
+}
+
+static int make_directory(const char *dir, struct err *e)
+{
+	return mkdir(dir, 0700) < 0 && errno != EEXIST ? err_sys(e, errno, "make directory %s", dir)
+						       : 0;
+}
+
+int record_dir_make(const char *dir, struct err *e)
+{
+	cleanup_free char *above = above_of(dir);
+	int r = above ? make_directory(above, e) : 0;
+
+	if (r == 0)
+		r = make_directory(dir, e);
+	return r < 0 ? r : record_dir_check(dir, e);
+}
+
 static char *path_of(const char *dir, const char *token)
 {
 	return xasprintf("%s/%s.json", dir, token);
@@ -317,7 +359,7 @@ int record_write(const char *dir, const struct task_record *r, bool sync, struct
 	int code = write(path, text, len, e);
 
 	if (code == -ENOENT) {
-		code = rundir_make(dir, e);
+		code = record_dir_make(dir, e);
 		if (code == 0)
 			code = write(path, text, len, e);
 	}
@@ -370,7 +412,7 @@ int record_open_log(const char *dir, const char *token, int flags, char *ret_pat
 		return err_set(e, -EINVAL, "\"%s\" is not a token", token);
 
 	cleanup_free char *path = xasprintf("%s/%s.log", dir, token);
-	int r = flags & O_CREAT ? rundir_make(dir, e) : 0;
+	int r = flags & O_CREAT ? record_dir_make(dir, e) : 0;
 	int fd = r < 0 ? r : open(path, flags | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd < 0 && r == 0)
@@ -404,7 +446,7 @@ int record_void(const char *dir, const char *token, struct err *e)
 	cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd < 0 && errno == ENOENT) {
-		int r = rundir_make(dir, e);
+		int r = record_dir_make(dir, e);
 
 		if (r < 0)
 			return r;

@@ -95,6 +95,16 @@ struct task_record {
 /* Letters, digits and "._-", not beginning with a dot, 1 to TASK_TOKEN_MAX - 1 of them. */
 bool token_valid(const char *token);
 
+/*
+ * The directory of records and scripts, made again where somebody has tidied it away: it lies in
+ * /var/tmp, which is emptied of what is old. There others may take a name that is free, so neither
+ * it nor the directory above it is used if it is not ours alone to write in. 0; -EPERM: others may
+ * write in it; -errno.
+ */
+int record_dir_check(const char *dir, struct err *e);
+/* The same, and it is there then, and the one above it. */
+int record_dir_make(const char *dir, struct err *e);
+
 /* Write DIR/TOKEN.json, and DIR where it is gone; sync: as fs_write_atomic() does. 0 or -errno. */
 int record_write(const char *dir, const struct task_record *r, bool sync, struct err *e);
 
