@@ -83,6 +83,12 @@ enum shim_event {
 	EV_MAX
 };
 
+struct conn {
+	int fd;
+	bool spoke;  /* it has said something that makes sense */
+	bool serves; /* it is an agent's, who files the end; others only look */
+};
+
 struct shim {
 	const struct shim_start *start;
 	struct task_spec spec;
@@ -118,9 +124,7 @@ struct shim {
 	uint64_t name_at_ns; /* the next look whether it is there */
 	uint64_t pace_at_ns; /* from then on as many as that are accepted again */
 	unsigned int accepted;
-	int conns[CONNS];
-	bool spoke[CONNS];  /* that one has said something that makes sense */
-	bool serves[CONNS]; /* it is an agent's, who files the end; others only look */
+	struct conn conns[CONNS]; /* the oldest first, but for those that were dropped */
 	size_t n_conns;
 	pid_t leader;
 	uint64_t started_ns;
@@ -137,18 +141,16 @@ struct shim {
 
 static void drop_conn(struct shim *sh, size_t i)
 {
-	if (sh->serves[i])
+	if (sh->conns[i].serves)
 		sh->heard_ns = clock_mono_ns();
-	(void)fd_close(sh->conns[i]);
+	(void)fd_close(sh->conns[i].fd);
 	sh->conns[i] = sh->conns[--sh->n_conns];
-	sh->spoke[i] = sh->spoke[sh->n_conns];
-	sh->serves[i] = sh->serves[sh->n_conns];
 }
 
 static bool is_served(const struct shim *sh)
 {
 	for (size_t i = 0; i < sh->n_conns; i++)
-		if (sh->serves[i])
+		if (sh->conns[i].serves)
 			return true;
 	return false;
 }
@@ -156,7 +158,7 @@ static bool is_served(const struct shim *sh)
 static void tell_all(struct shim *sh, const void *m, size_t size)
 {
 	for (size_t i = 0; i < sh->n_conns; i++)
-		(void)sock_send(sh->conns[i], m, size);
+		(void)sock_send(sh->conns[i].fd, m, size);
 }
 
 static int32_t leader_exit(const struct task_end *end)
@@ -494,23 +496,23 @@ static void (*const handlers[SHMSG_TYPE_MAX])(struct shim *sh, const union shmsg
 };
 
 /* What waits on one connection. False when it is gone, or talks what we do not know. */
-static bool hear(struct shim *sh, size_t i)
+static bool hear(struct shim *sh, struct conn *c)
 {
 	union shmsg m;
 
 	for (unsigned int n = 0; n < HEAR_MOST; n++) {
-		int type = shmsg_recv(sh->conns[i], &m);
+		int type = shmsg_recv(c->fd, &m);
 
 		if (type <= 0)
 			return type == -EAGAIN;
-		sh->spoke[i] = true;
-		sh->serves[i] = sh->serves[i] || type != SHMSG_ASK;
-		if (sh->serves[i])
+		c->spoke = true;
+		c->serves = c->serves || type != SHMSG_ASK;
+		if (c->serves)
 			sh->heard_ns = clock_mono_ns();
 		if (handlers[type])
 			handlers[type](sh, &m);
 		else if (type == SHMSG_ASK)
-			answer(sh, sh->conns[i]);
+			answer(sh, c->fd);
 	}
 	return true;
 }
@@ -529,20 +531,15 @@ static void accept_conn(struct shim *sh)
 	 * that has never said anything, since anybody can connect and connect.
 	 */
 	if (sh->n_conns == CONNS) {
-		while (i < CONNS && sh->spoke[i])
+		while (i < CONNS && sh->conns[i].spoke)
 			i++;
 		i = i == CONNS ? 0 : i;
-		(void)fd_close(sh->conns[i]);
+		(void)fd_close(sh->conns[i].fd);
 		sh->n_conns--;
 		(void)memmove(sh->conns + i, sh->conns + i + 1,
 			      (CONNS - 1 - i) * sizeof(sh->conns[0]));
-		(void)memmove(sh->spoke + i, sh->spoke + i + 1,
-			      (CONNS - 1 - i) * sizeof(sh->spoke[0]));
-		(void)memmove(sh->serves + i, sh->serves + i + 1,
-			      (CONNS - 1 - i) * sizeof(sh->serves[0]));
 	}
-	sh->spoke[sh->n_conns] = sh->serves[sh->n_conns] = false;
-	sh->conns[sh->n_conns++] = fd;
+	sh->conns[sh->n_conns++] = (struct conn){ .fd = fd };
 }
 
 static void add_usage(struct task_end *end, const struct rusage *ru)
@@ -803,7 +800,7 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 			       .tv_nsec = (long)(left % NS_PER_S) };
 
 	for (size_t i = 0; i < n; i++)
-		fds[FIRST_CONN + i] = (struct pollfd){ .fd = sh->conns[i], .events = POLLIN };
+		fds[FIRST_CONN + i] = (struct pollfd){ .fd = sh->conns[i].fd, .events = POLLIN };
 	if (ppoll(fds, FIRST_CONN + n, until_ns == UINT64_MAX ? NULL : &ts, NULL) <= 0)
 		return;
 	if (fds[2].revents)
@@ -811,7 +808,7 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 	if (fds[0].revents)
 		read_signals(sh);
 	for (size_t i = n; i-- > 0;)
-		if (fds[FIRST_CONN + i].revents && !hear(sh, i))
+		if (fds[FIRST_CONN + i].revents && !hear(sh, &sh->conns[i]))
 			drop_conn(sh, i);
 	if (fds[1].revents)
 		accept_conn(sh);
@@ -954,7 +951,7 @@ static void finish(struct shim *sh)
 	bool told = is_served(sh) && !claim_heartbeat_is_watched(&sh->heartbeat);
 
 	for (size_t i = 0; i < sh->n_conns; i++)
-		shmsg_close(sh->conns[i]);
+		shmsg_close(sh->conns[i].fd);
 	sh->n_conns = 0;
 	/* Our name is free, and what is local is known. */
 	endpoint_close(&sh->name);
@@ -969,7 +966,7 @@ static void refuse(struct shim *sh, const struct err *e)
 	/* Whoever hears it may try again at once. */
 	endpoint_close(&sh->name);
 	tell_ended(sh);
-	shmsg_close(sh->conns[0]);
+	shmsg_close(sh->conns[0].fd);
 }
 
 static int take_name(struct shim *sh, struct err *e)
@@ -1033,12 +1030,10 @@ static bool may_go(const struct task_spec *s)
 int shim_run(const struct shim_start *start)
 {
 	struct shim sh = { .start = start,
-			   .conns = { start->conn_fd },
+			   .conns = { { .fd = start->conn_fd, .spoke = true, .serves = true } },
 			   .n_conns = 1,
 			   .name = ENDPOINT_NONE,
 			   .name_at_ns = UINT64_MAX,
-			   .spoke = { true },
-			   .serves = { true },
 			   .timeout_at_ns = UINT64_MAX,
 			   .heard_ns = clock_mono_ns(),
 			   .alone_at_ns = UINT64_MAX };
