@@ -3,7 +3,7 @@
 #define TENURE_GPU_XID_H
 
 /*
- * What an XID, the number of an error report of the driver, says of a device. Pure.
+ * Error reports of the driver (XIDs): what a number says of a device, and how they are read.
  *
  * Source: NVIDIA, "Analyzing Xid Errors with the Xid Catalog"
  * (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html): number, description, and the
@@ -16,7 +16,10 @@
  * A number that is not in the table points at the device: new ones are added for hardware.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "gpu/device.h"
 
 enum xid_kind {
 	XID_TROUBLE, /* of the device: it may not be fit for use before it is reset */
@@ -25,10 +28,28 @@ enum xid_kind {
 	XID_KIND_MAX
 };
 
+/* Pure. */
 enum xid_kind xid_kind(uint32_t xid);
 
 #define XID_TEXT_MAX 96
 /* "XID 79 (GPU has fallen off the bus)"; "XID 999" where there is no description. Returns buf. */
 char *xid_text(uint32_t xid, char buf[XID_TEXT_MAX]);
+
+/*
+ * The reports, as NVML tells them: from gpu_errors_open() on, what was before is not known. Reading
+ * never waits. A table belongs to the thread of its struct nvml, and is closed before nvml_stop().
+ */
+struct gpu_errors {
+	nvmlEventSet_t set; /* NULL: this driver does not tell */
+	uint32_t n;	    /* cards that it is told of */
+};
+
+/* Ask for the reports of all cards of list. Cards that do not tell are left out. */
+void gpu_errors_open(const struct nvml *n, const struct gpu_list *list, struct gpu_errors *ret);
+void gpu_errors_close(const struct nvml *n, struct gpu_errors *errors);
+
+/* The next report: its XID and the card's handle. False: there is none just now. */
+bool gpu_errors_next(const struct nvml *n, const struct gpu_errors *errors, nvmlDevice_t *ret,
+		     uint32_t *ret_xid);
 
 #endif

@@ -7,8 +7,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/mem.h"
-
 union control {
 	struct cmsghdr head;
 	char room[CMSG_SPACE(FDPASS_MAX * sizeof(int))];

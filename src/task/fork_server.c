@@ -21,7 +21,6 @@
 #include "task/fdpass.h"
 #include "task/shim.h"
 #include "task/shproto.h"
-#include "task/spec.h"
 #include "task/tree.h"
 
 #define ORPHANS_GRACE_MS GUARD_ORPHAN_MS

@@ -21,7 +21,7 @@
 #include "cli/print_json.h"
 #include "cli/term.h"
 #include "gpu/cuda.h"
-#include "gpu/errors.h"
+#include "gpu/xid.h"
 #include "hold/names.h"
 
 #define INDENT 21 /* column of the texts */

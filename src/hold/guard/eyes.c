@@ -28,7 +28,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "gpu/errors.h"
+#include "gpu/xid.h"
 #include "hold/guard/timings.h"
 
 #define MOVED_BYTES  (8ULL << 20) /* memory that moved by less is not told at once */
