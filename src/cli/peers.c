@@ -31,7 +31,7 @@ static bool is_said_gone(const struct spool *sp, const struct peer *p)
 	char path[SPOOL_PATH_MAX];
 	struct beat b;
 
-	return beat_read(sp, beat_gone_path(p->agent, path), &b, NULL, NULL) == 0 &&
+	return beat_read(sp, beat_declared_dead_path(p->agent, path), &b, NULL, NULL) == 0 &&
 	       strcmp(b.who.boot, p->beat.who.boot) == 0;
 }
 
@@ -46,8 +46,8 @@ static enum peer_state judge(const struct reading *r, const struct peer *p)
 					    beat_same_kernel(p->beat.who.boot, spool_boot(r->sp)),
 				    .local_files = !spool_is_network(r->sp),
 				    .gone = p->said_gone,
-				    .quiet_ms = p->age_ms,
-				    .promise_ms = p->beat.promise_ms,
+				    .silent_ms = p->age_ms,
+				    .fence_timeout_ms = p->beat.fence_timeout_ms,
 				    .expire_ms = settings_num(r->ctx->settings, SET_EXPIRE) };
 
 	return p->beat.ended ? PEER_OFF : states[liveness_judge(&f)];

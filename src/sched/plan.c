@@ -74,7 +74,7 @@ static bool emit(struct planning *p, enum sched_action_kind kind, struct sched_r
  * Whether the entry may push the run aside, or somebody has done so. Not from its own lane: the
  * lane would start it again first, and so on.
  */
-static bool gives_way(const struct run *r, const struct entry *e)
+static bool may_preempt(const struct run *r, const struct entry *e)
 {
 	return r->preempting || r->t.filler ||
 	       (r->t.preemptible && !e->t.preemptible && (!e->lane || r->lane != e->lane));
@@ -87,7 +87,7 @@ static struct fit_dev calm_for(const struct planning *p, const struct entry *e, 
 	if (!e->t.preemptible && (!e->lane || !e->lane->running))
 		return p->b->d[slot].calm;
 	for (const struct run *r = p->q->first_run; r; r = r->next)
-		if (devset_has(r->devices, slot) && gives_way(r, e))
+		if (devset_has(r->devices, slot) && may_preempt(r, e))
 			board_without(&d, r, slot);
 	return d;
 }
@@ -265,7 +265,7 @@ static struct run *youngest_victim(const struct planning *p, const struct entry 
 {
 	struct run *r = p->q->first_run;
 
-	while (r && !(gives_way(r, e) && !r->preempting && devset_has(r->devices, slot)))
+	while (r && !(may_preempt(r, e) && !r->preempting && devset_has(r->devices, slot)))
 		r = r->next;
 	return r;
 }
@@ -293,7 +293,7 @@ static unsigned int victims(const struct planning *p, const struct entry *e, uns
 	unsigned int n = 0;
 
 	for (const struct run *r = p->q->first_run; r; r = r->next)
-		if (gives_way(r, e) && !r->preempting && devset_has(r->devices, slot))
+		if (may_preempt(r, e) && !r->preempting && devset_has(r->devices, slot))
 			n += r->t.filler ? 1 : TASK_COST;
 	return n;
 }

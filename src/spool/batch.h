@@ -29,9 +29,9 @@ int batch_open(const struct spool *sp, const struct task_name *n, const char *ag
 struct batch *batch_close(struct batch *b);
 
 /*
- * Claims that were given up and could not be removed: nobody runs these elements, and nobody else
- * takes them back, because they are those of an agent that lives. Each batch_refresh() tries again;
- * who closes the batch takes over what is left and goes on trying.
+ * Claims that were given up and could not be removed: nobody runs these elements, and no other
+ * agent takes them back, because their agent lives. Each batch_refresh() tries again; the caller
+ * that closes the batch takes over what is left and goes on trying.
  */
 void batch_take_undone(struct batch *b, struct text_list *to);
 void batch_remove_undone(const struct spool *sp, struct text_list *undone);
@@ -41,12 +41,14 @@ void batch_set_name(struct batch *b, const struct task_name *n);
 
 /* Read what other agents have written since. */
 int batch_refresh(struct batch *b, struct err *e);
-/* The same for who decides by it, past what this node's caches say; not for one that reads only. */
+/* The same past what this node's caches say, for a caller that decides by it; not for a batch that
+ * is only read. */
 int batch_refresh_now(struct batch *b, struct err *e);
 void batch_mark_running(struct batch *b, uint64_t element, uint64_t epoch);
 /*
- * What others claimed and gave back without a word waits again: of the elements that are taken for
- * running those of which is_there() finds no file in running/, and the journals no end.
+ * Elements that another agent claimed and gave back without a record wait again: those that are
+ * taken for running, while is_there() finds no file of them in running/, and the journals have no
+ * end.
  */
 typedef bool (*batch_claimed_fn)(void *data, uint64_t element);
 int batch_check_running(struct batch *b, batch_claimed_fn is_there, void *data, struct err *e);
@@ -65,10 +67,11 @@ int batch_claim(struct batch *b, uint64_t element, const struct claimer *who, st
 int batch_claim_to_end(struct batch *b, uint64_t element, const struct claimer *who,
 		       struct claim *ret, struct err *e);
 
-/* What was claimed to be ended could not be: it waits again, unless its end is written already. */
+/* An element that was claimed to be ended could not be: it waits again, unless its end is written
+ * already. */
 void batch_give_back(struct batch *b, const struct claim *c);
 
-/* The element has been taken back meanwhile: what is told of it here changes nothing. */
+/* Another agent has taken the element back meanwhile: this end changes nothing. */
 #define BATCH_SUPERSEDED 1
 /* ev may be NULL. To be repeated on error. batch_end() may also be BATCH_SUPERSEDED. */
 int batch_end(struct batch *b, struct endlog *ev, const struct claim *c,
@@ -76,11 +79,11 @@ int batch_end(struct batch *b, struct endlog *ev, const struct claim *c,
 int batch_requeue(struct batch *b, struct endlog *ev, const struct claim *c,
 		  const struct spool_again *again, struct err *e);
 
-/* An ended element waits again because its owner asks for it; while nobody claims any, that is,
- * while the batch's file is held (transit.h). Safe on disk after batch_sync(). -ERANGE: the batch
- * does not have it. */
+/* An ended element waits again because its owner asks for it. To be called while nobody can claim
+ * any, that is, while the batch's file is held (transit.h). Durable after batch_sync(). -ERANGE:
+ * the batch does not have it. */
 int batch_retry(struct batch *b, uint64_t element, const char *reason, struct err *e);
-/* The same for one that waits in a back-off, which ends: what else is known of it stays. */
+/* The back-off of an element that waits ends; all else that is known of it stays. */
 int batch_skip_backoff(struct batch *b, uint64_t element, struct err *e);
 int batch_sync(struct batch *b, struct err *e);
 

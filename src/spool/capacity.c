@@ -65,7 +65,7 @@ void capacity_tell_hope(const struct capacity_node *nodes, size_t n, uint64_t wa
 		    (!best || nodes[i].devices > best->devices))
 			best = &nodes[i];
 	if (best && best->devices)
-		strbuf_addf(b, "%s, which is not heard of now, had %u", best->agent, best->devices);
+		strbuf_addf(b, "%s, which is silent, had %u", best->agent, best->devices);
 	else if (best)
 		strbuf_addf(b, "%s, which served it before, may have so many", best->agent);
 }

@@ -16,14 +16,14 @@
 
 struct capacity_node {
 	char agent[NAME_AGENT_MAX + 1];
-	bool lives;	      /* else it has served the instance, and is not heard of now */
+	bool lives;	      /* else it has served the instance, and is silent now */
 	unsigned int devices; /* 0: not known */
 };
 
 enum capacity {
 	CAPACITY_ENOUGH,  /* a node that lives has so many, or may; or none lives, and nobody knows
 			   */
-	CAPACITY_PERHAPS, /* none that lives has; one that is not heard of now has, or may */
+	CAPACITY_PERHAPS, /* none that lives has; one that is silent has, or may */
 	CAPACITY_NONE,	  /* every node that is known has fewer */
 	CAPACITY_MAX
 };
@@ -34,7 +34,7 @@ enum capacity capacity_judge(const struct capacity_node *nodes, size_t n, uint64
  * "alpha has 2, beta 4 and 3 others fewer" of those that live, the largest first; nodes are sorted.
  */
 void capacity_tell(struct capacity_node *nodes, size_t n, struct strbuf *b);
-/* "gamma, which is not heard of now, had 16": the one that capacity_judge() hopes for. */
+/* "gamma, which is silent, had 16": the one that capacity_judge() hopes for. */
 void capacity_tell_hope(const struct capacity_node *nodes, size_t n, uint64_t want,
 			struct strbuf *b);
 

@@ -107,7 +107,7 @@ int claim_task(const struct spool *sp, const struct task_name *n, const struct c
 
 	(void)spool_path(SPOOL_PENDING, name_format(n, file), from);
 	(void)str_copy(c.name.agent, sizeof(c.name.agent), who->agent);
-	/* Of one that ended, and that somebody has put back by hand. */
+	/* An ended task that somebody has moved back by hand. */
 	c.name.ended_s = 0;
 	c.name.exit = 0;
 	(void)spool_path(SPOOL_RUNNING, name_format(&c.name, file), c.path);

@@ -12,9 +12,9 @@
 
 #include "spool/record.h"
 
-/* Somebody else has it, or it has changed, or is paused: look at the queue again. */
+/* Another claimer has the task, or it has changed, or is paused: look at the queue again. */
 #define CLAIM_LOST 1
-/* What the file says is no task: it is in bad/ now, e says why. */
+/* The file is no task: it is in bad/ now, and e says why. */
 #define CLAIM_REFUSED 2
 
 struct claim {
@@ -28,8 +28,8 @@ struct claim {
 	size_t record_bytes;  /* of a single task: what was behind it when it was claimed */
 };
 
-/* What a command is called that does an agent's work, "stop-HOST": no two nodes' are called the
- * same, since each has a journal of that name. */
+/* The claimer's name of a command that does an agent's work: "stop-HOST". It differs from node to
+ * node, because each claimer has a journal of its name. */
 void claimer_tool_name(const char *tool, const char *host, char ret[SPEC_NAME_MAX + 1]);
 /* This process as a claimer. */
 int claimer_self(const struct spool *sp, const char *agent, struct claimer *ret, struct err *e);
@@ -42,24 +42,25 @@ int claimer_self(const struct spool *sp, const char *agent, struct claimer *ret,
 int claim_task(const struct spool *sp, const struct task_name *n, const struct claimer *who,
 	       struct task_file *ret_file, struct claim *ret, struct err *e);
 
-/* That it was made is known after a power loss. claim_task() does so itself where it matters. */
+/* Makes the claim durable, so that it is known after a power loss. claim_task() does so itself
+ * where that matters. */
 int claim_keep(const struct spool *sp, const struct claim *c, struct err *e);
 
-/* From now on the claim lives as long as that process (the shim). To be called before it starts
- * anything. devices: UUIDs, so that nobody who comes later has to guess them; may be NULL. */
+/* From now on the claim lives as long as the shim does. The agent calls it before the shim starts
+ * anything. devices: UUIDs, so that an agent that comes later need not guess them; may be NULL. */
 int claim_started(const struct spool *sp, struct claim *c, const struct proc_id *shim,
 		  const struct text_list *devices, struct err *e);
-/* Its log could not be made. */
+/* Records where the attempt prints to, because its log could not be made in logs/. */
 int claim_log_away(const struct spool *sp, const struct claim *c, const struct log_away *log,
 		   struct err *e);
-/* What that was told of an attempt; 0: of the last one. Of c path and element are used. 1; 0: it
- * has its log in logs/; negative. */
+/* What claim_log_away() recorded of an attempt (0: the last one). Only c's path and element are
+ * used. 1; 0: the attempt has its log in logs/; negative. */
 int claim_find_log(const struct spool *sp, const struct claim *c, unsigned int attempt,
 		   struct log_away *ret, struct err *e);
-/* Its owner wants it ended, and it has been told so: whatever becomes of the node meanwhile, it
- * does not run again. Durable when it returns 0. -ENOENT: the claim is gone. */
+/* Records that the owner wants the task ended: whatever becomes of the node meanwhile, it does not
+ * run again. Durable when it returns 0. -ENOENT: the claim is gone. */
 int claim_stopped(const struct spool *sp, const struct claim *c, struct err *e);
-/* What claim_started() was told, added to a list. 0 or -errno. */
+/* Adds the devices that claim_started() recorded to a list. 0 or -errno. */
 int claim_devices(const struct spool *sp, const struct claim *c, struct text_list *ret,
 		  struct err *e);
 

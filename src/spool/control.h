@@ -23,22 +23,22 @@ int control_send(const struct spool *sp, const char *agent, const json_t *order,
 		 struct err *e);
 /* 0 and a new reference; 1: there is no answer yet; negative. */
 int control_answer_read(const struct spool *sp, const char *sent, json_t **ret, struct err *e);
-/* True: nobody had taken it, and nobody will. */
+/* True: no agent had taken the order, and none will. */
 bool control_take_back(const struct spool *sp, const char *sent);
-/* Nobody waits any longer: the order and its answer are removed, where they are there. */
+/* The client waits no longer: the order and its answer are removed, where they are there. */
 void control_give_up(const struct spool *sp, const char *sent);
 
-/* By the agent: an order for it, taken away. 0 with the order, to be cleared, and where to answer;
- * 1: none. A bad one goes to bad/, is answered so, and the next is looked at; e says of the last
- * one what was wrong. */
+/* The agent takes the next order for it. 0 with the order, which the caller clears, and where to
+ * answer; 1: there is none. A bad order goes to bad/ and is answered so, and the next one is looked
+ * at; e says what was wrong with the last one. */
 int control_next(const struct spool *sp, const char *agent, struct order *ret, char *ret_sent,
 		 struct err *e);
 /* The new reference to answer is taken over. */
 int control_answer(const struct spool *sp, const char *sent, json_t *answer, struct err *e);
-/* By an agent that begins: what lies there for its name was meant for one before it, and may have
- * been given up without being taken back. It is not obeyed, but answered with the code -EAGAIN, so
- * that who still waits can send it to this one. Answers that nobody has fetched are removed after a
- * while. */
+/* An agent that begins calls it: orders that lie there for its name were meant for an agent before
+ * it, and may have been given up without being taken back. They are not obeyed, but answered with
+ * the code -EAGAIN, so that a client that still waits can send its order to this agent. Answers
+ * that nobody has fetched are removed after a while. */
 void control_forget(const struct spool *sp, const char *agent);
 
 enum control_command { CONTROL_STOP, CONTROL_STOP_ALL, CONTROL_SHUTDOWN, CONTROL_COMMAND_MAX };
@@ -50,14 +50,14 @@ struct control_order {
 	unsigned int cancelled; /* for whoever obeys: how many that waited were meant */
 };
 
-/* How one stood that could not be read yet; begins with zeros. */
+/* How a control.json stood that could not be read yet; begins with zeros. */
 struct control_look {
 	int64_t size;
 	uint64_t mtime_ns, since_ns; /* since_ns: monotonic */
 };
 
-/* control.json, taken away. 0; 1: none, one that somebody may be writing at this moment, or one
- * that was still bad after a second (e says why, it is in bad/); negative. */
+/* The agent takes control.json. 0; 1: there is none, or somebody may be writing it at this moment,
+ * or it was still bad after a second (e says why, it is in bad/); negative. */
 int control_file_take(const struct spool *sp, struct control_look *look, struct control_order *ret,
 		      struct err *e);
 

@@ -42,7 +42,7 @@ char *beat_end_path(const struct task_name *n, char *buf)
 	return claim_path(n, ",end", buf);
 }
 
-char *beat_gone_path(const char *agent, char *buf)
+char *beat_declared_dead_path(const char *agent, char *buf)
 {
 	return str_print(buf, SPOOL_PATH_MAX, "%s/%s,gone", spool_dir_name(SPOOL_AGENTS), agent);
 }
@@ -54,7 +54,7 @@ static json_t *beat_json(const struct beat *b)
 	json_t *o = json_pack("{sI ss ss ss si sI sI sf sb sb}", "beat", (json_int_t)b->count,
 			      "agent", w->agent, "host", w->host, "boot", w->boot, "pid",
 			      (int)w->proc.pid, "start", (json_int_t)w->proc.start, "promise_ms",
-			      (json_int_t)b->promise_ms, "began", record_seconds(b->began_ns),
+			      (json_int_t)b->fence_timeout_ms, "began", record_seconds(b->began_ns),
 			      "ended", b->ended, "draining", b->draining);
 	json_t *rest = json_pack("{si si si si si sI}", "devices", (int)b->devices, "held",
 				 (int)b->held, "idle", (int)b->idle, "lent", (int)b->lent,
@@ -74,7 +74,7 @@ int beat_write(const struct spool *sp, const char *path, const struct beat *b, s
 
 	json_decref(o);
 	if (len >= BEAT_BYTES)
-		return err_set(e, -EINVAL, "the sign of life %s is too long", path);
+		return err_set(e, -EINVAL, "the heartbeat %s is too long", path);
 	(void)memset(block, ' ', sizeof(block));
 	(void)memcpy(block, text, len);
 	block[BEAT_BYTES - 1] = '\n';
@@ -89,7 +89,7 @@ int beat_write(const struct spool *sp, const char *path, const struct beat *b, s
 
 	if (close(fd) < 0 && r == 0)
 		r = -errno;
-	return r < 0 ? err_sys(e, -r, "write the sign of life %s/%s", sp->path, path) : 0;
+	return r < 0 ? err_sys(e, -r, "write the heartbeat %s/%s", sp->path, path) : 0;
 }
 
 static void take_beat(const json_t *o, struct beat *b)
@@ -98,7 +98,7 @@ static void take_beat(const json_t *o, struct beat *b)
 		.count = json_get_u64(o, "beat"),
 		.who.proc = { (pid_t)json_get_small(o, "pid", INT32_MAX),
 			      json_get_u64(o, "start") },
-		.promise_ms = json_get_u64(o, "promise_ms"),
+		.fence_timeout_ms = json_get_u64(o, "promise_ms"),
 		.ended = json_is_true(json_object_get(o, "ended")),
 		.draining = json_is_true(json_object_get(o, "draining")),
 		.devices = json_get_small(o, "devices", INT32_MAX),
@@ -122,7 +122,7 @@ int beat_parse(const char *path, const char *text, size_t len, struct beat *ret,
 	if (!len || (o && json_get_u64(o, "beat") != json_get_u64(o, "same")))
 		r = err_set(e, -EAGAIN, "%s is being written", path);
 	else if (!json_is_object(o) || !json_get_u64(o, "beat"))
-		r = err_set(e, -EINVAL, "%s is no sign of life: %s", path, o ? "no beat" : je.text);
+		r = err_set(e, -EINVAL, "%s is no heartbeat: %s", path, o ? "no beat" : je.text);
 	else
 		take_beat(o, ret);
 	json_decref(o);
@@ -189,7 +189,7 @@ bool beat_same_kernel(const char *boot, const char *other)
 struct seen {
 	char key[SPOOL_PATH_MAX];
 	uint64_t count;
-	uint64_t quiet_ms;
+	uint64_t silent_ms;
 	bool present; /* in this look */
 };
 
@@ -247,12 +247,12 @@ uint64_t beat_watch_see(struct beat_watch *w, const char *key, uint64_t count)
 		(void)str_copy(s->key, sizeof(s->key), key);
 	} else if (s->count != count) {
 		s->count = count;
-		s->quiet_ms = 0;
+		s->silent_ms = 0;
 	} else if (!s->present) {
-		s->quiet_ms += w->passed_ms;
+		s->silent_ms += w->passed_ms;
 	}
 	s->present = true;
-	return s->quiet_ms;
+	return s->silent_ms;
 }
 
 void beat_watch_finish(struct beat_watch *w)
@@ -271,9 +271,10 @@ enum liveness liveness_judge(const struct liveness_facts *f)
 		return f->runs ? LIVENESS_ALIVE : LIVENESS_DEAD;
 	if (f->gone || (f->local_files && !f->same_kernel))
 		return LIVENESS_DEAD;
-	if (f->quiet_ms <= (f->promise_ms > f->expire_ms ? f->promise_ms : f->expire_ms))
+	if (f->silent_ms <=
+	    (f->fence_timeout_ms > f->expire_ms ? f->fence_timeout_ms : f->expire_ms))
 		return LIVENESS_ALIVE;
-	return f->promise_ms || f->same_kernel || f->tool ? LIVENESS_DEAD : LIVENESS_UNKNOWN;
+	return f->fence_timeout_ms || f->same_kernel || f->tool ? LIVENESS_DEAD : LIVENESS_UNKNOWN;
 }
 
 /* ---- a shim keeps its claim --------------------------------------------------------------------
@@ -312,14 +313,14 @@ static int open_claims_spool(const char *dir, const char *claim, struct spool *r
 }
 
 int beat_keep(const char *dir, const char *claim, const char *file, struct beat *b,
-	      uint64_t promise_ms)
+	      uint64_t fence_timeout_ms)
 {
 	struct spool sp;
 	int r = open_claims_spool(dir, claim, &sp);
 
 	if (r == 0) {
 		b->count++;
-		b->promise_ms = others_are_there(&sp, b->who.agent) ? promise_ms : 0;
+		b->fence_timeout_ms = others_are_there(&sp, b->who.agent) ? fence_timeout_ms : 0;
 		r = beat_write(&sp, file, b, NULL);
 	}
 	(void)fd_close(sp.fd);

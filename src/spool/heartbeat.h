@@ -11,11 +11,11 @@
  *	agents/42.7,e1		by the shim of a claim, once it has run for as long as a beat
  *	agents/42.7,e1,end	the record of its end, by a shim that found no agent to tell, or has
  *				written the above while other agents were there
- *	agents/AGENT,gone	somebody's word that the node does not exist any more: the last sign
- *				of life of that agent
+ *	agents/AGENT,gone	a person has declared the node dead: the last heartbeat of its agent
  *
- * promise_ms: who writes it ends, or has ended what it runs, when it could not write for that long;
- * 0: it promises nothing, because nobody else is there who could take over.
+ * fence_timeout_ms ("promise_ms" in the file): the writer ends itself, or has ended what it runs,
+ * when it could not write for that long; 0: it promises nothing, because no other agent is there
+ * that could take over.
  */
 
 #include <stdbool.h>
@@ -28,7 +28,7 @@
 struct beat {
 	uint64_t count;
 	struct claimer who;
-	uint64_t promise_ms;
+	uint64_t fence_timeout_ms;
 	bool ended;    /* told to end, and it has; what it started may run on */
 	bool draining; /* starts nothing more */
 	unsigned int devices, held, idle, lent, running;
@@ -39,7 +39,7 @@ struct beat {
 char *beat_agent_path(const char *agent, char *buf);
 char *beat_claim_path(const struct task_name *n, char *buf);
 char *beat_end_path(const struct task_name *n, char *buf);
-char *beat_gone_path(const char *agent, char *buf);
+char *beat_declared_dead_path(const char *agent, char *buf);
 
 /* Errors of a network filesystem come when the file is closed, so it is. What somebody else put in
  * its place goes to bad/. 0 or -errno. */
@@ -67,11 +67,11 @@ bool beat_same_kernel(const char *boot, const char *other);
  *
  * A watch remembers, for each thing that is looked at, since when its counter has not moved, by the
  * clock of whoever looks. Time in which nobody looked (the observer slept, or was stopped) does not
- * count: what had been quiet for a second before is quiet for a little more than a second after it.
+ * count: what had been silent for a second before has been so for little more after it.
  *
  *	w = beat_watch_new(10000);
  *	beat_watch_begin(w, now_ns);
- *	    quiet_ms = beat_watch_see(w, "agents/node7", count); ...	each thing that is there
+ *	    silent_ms = beat_watch_see(w, "agents/node7", count); ...	each thing that is there
  *	beat_watch_finish(w);						the others are forgotten
  */
 struct beat_watch;
@@ -93,14 +93,14 @@ struct liveness_facts {
 	bool runs;	  /* then: its process is there */
 	bool same_kernel; /* a neighbour (a container): it cannot lose the filesystem alone */
 	bool local_files; /* the filesystem belongs to one kernel at a time */
-	bool gone;	  /* a person said that its node does not exist any more */
+	bool gone;	  /* a person has declared its node dead */
 	bool tool;	  /* a command's claim: nothing runs under it that could be cut off */
-	uint64_t quiet_ms;
-	uint64_t promise_ms; /* as it wrote last; 0: none */
-	uint64_t expire_ms;  /* ours */
+	uint64_t silent_ms;
+	uint64_t fence_timeout_ms; /* as it wrote last; 0: none */
+	uint64_t expire_ms;	   /* ours */
 };
 
-/* Unknown: it has been quiet for too long, and promised nothing. */
+/* Unknown: it has been silent for too long, and promised nothing. */
 enum liveness liveness_judge(const struct liveness_facts *f);
 
 /* A claim that is certainly gone: somebody else has the task, or it has ended. It is not certain
@@ -109,12 +109,13 @@ enum liveness liveness_judge(const struct liveness_facts *f);
 
 /*
  * One step of a shim, whose claim is `claim` in the instance's directory dir: the next beat into
- * `file`. It promises promise_ms while another agent has a file there, else nothing; b->promise_ms
- * says which. All is opened anew each time, and nothing stays open, because the filesystem may go
- * and come. 0, BEAT_CLAIM_GONE; -ENOENT: there is no such directory; -ESTALE, -errno.
+ * `file`. It promises fence_timeout_ms while another agent has a file there, else nothing;
+ * b->fence_timeout_ms says which. All is opened anew each time, and nothing stays open, because the
+ * filesystem may go and come. 0, BEAT_CLAIM_GONE; -ENOENT: there is no such directory; -ESTALE,
+ * -errno.
  */
 int beat_keep(const char *dir, const char *claim, const char *file, struct beat *b,
-	      uint64_t promise_ms);
+	      uint64_t fence_timeout_ms);
 /* The record of a claim's end at path, while the claim is there: 0, and as above. */
 int beat_leave_end(const char *dir, const char *claim, const char *path, const char *text,
 		   size_t len);

@@ -5,19 +5,19 @@
 /*
  * Bare files that somebody moved or copied into pending/: a script (a leading number is its
  * priority: 001_train.sh), or, called *.json, a task as `tenure submit` would write it. Each
- * becomes a task with an id; what cannot is put into bad/ with its reason.
+ * becomes a task with an id; a file that cannot is put into bad/ with its reason.
  */
 
 #include "spool/files.h"
 #include "spool/scan.h"
 
-/* It was refused; e says why, and so does bad/FILE.reason. */
+/* The file was refused; e says why, and so does bad/FILE.reason. */
 #define RAW_REFUSED 1
-/* It is not there: somebody else was first. */
+/* The file is not there: another agent was first. */
 #define RAW_GONE 2
 
-/* file is a name in pending/. 0, RAW_REFUSED, RAW_GONE, or negative: it is to be tried again, by
- * this call if it is still there, else by raw_resume_all(). */
+/* file is a name in pending/. 0, RAW_REFUSED, RAW_GONE, or negative: the caller tries again, with
+ * this call if the file is still there, else with raw_resume_all(). */
 int raw_import(const struct spool *sp, const char *file, const char *agent, uint64_t *ret_id,
 	       struct err *e);
 /*
@@ -27,8 +27,8 @@ int raw_import(const struct spool *sp, const char *file, const char *agent, uint
  */
 int raw_resume(const struct spool *sp, const char *tmp_file, const char *agent,
 	       const struct scan *s, uint64_t *ret_id, struct err *e);
-/* With all of these, and tells what came of each: r and e as above. 1: some are left; 0; negative.
- */
+/* Resumes all of them, and tells what came of each: r and e as above. 1: some are left; 0;
+ * negative. */
 typedef void (*raw_told_fn)(void *data, const char *file, int r, uint64_t id, const struct err *e);
 int raw_resume_all(const struct spool *sp, const char *agent, const struct scan *s, raw_told_fn fn,
 		   void *data, struct err *e);

@@ -18,7 +18,7 @@
  *
  *	{"event":"edit","set":{"memory":"30G"},"time":..}
  *	{"event":"past","epoch":99,"attempts":99,"memory":..,"ran_s":..,..}
- *		for all but edits that were there (fold.h, usage.h)
+ *		in place of all records that were there, but for edits (transit.c, usage.h)
  *
  * Times are seconds of the wall clock with a fraction.
  */
@@ -97,8 +97,8 @@ struct task_history {
 	char reason[RECORD_REASON_MAX]; /* of the last requeue */
 	bool edited;			/* the spec was */
 	bool grown;			/* a requeue said what memory it asks for */
-	/* Before the last requeue, the one with `epoch`: of a claim that it has put back, and that
-	 * still has its name of then. memory: with a spec. */
+	/* Before the last requeue, the one with `epoch`: for a claim that was requeued by it, and
+	 * whose file still has its name of then. memory: with a spec. */
 	struct {
 		unsigned int attempts;
 		uint64_t memory;

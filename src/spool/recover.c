@@ -244,8 +244,8 @@ bool recover_taken_over(const struct claim *c, const char *self)
 	return strcmp(c->name.agent, self) == 0 && strcmp(c->who.agent, self) != 0;
 }
 
-/* Who put it back was interrupted between his record and the rename. */
-static bool was_put_back(const struct task_name *n, const struct task_history *h)
+/* It was requeued, and whoever did that was interrupted between the record and the rename. */
+static bool was_requeued(const struct task_name *n, const struct task_history *h)
 {
 	return h->epoch > n->epoch;
 }
@@ -282,7 +282,7 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 	tell(rc, "task %" PRIu64 " (%s) waits again: " LOST_REASON, c->name.id, c->name.name);
 	/* Being interrupted is no failure of the task: the attempt does not count. */
 	again = lost_again(c);
-	if (was_put_back(&c->name, &t->history)) { /* that has counted it */
+	if (was_requeued(&c->name, &t->history)) { /* that has counted it */
 		again.attempts = t->history.attempts;
 		again.not_before_ns = t->history.not_before_ns;
 		(void)str_copy(again.reason, sizeof(again.reason), t->history.reason);
@@ -336,10 +336,10 @@ static void make_claim(const struct task_name *n, const struct task_history *h, 
 		       struct claim *ret)
 {
 	/* A claim without a record was interrupted before it was written. */
-	bool put_back = was_put_back(n, h), recorded = h->claimed || h->ended || put_back;
+	bool requeued = was_requeued(n, h), recorded = h->claimed || h->ended || requeued;
 
 	*ret = (struct claim){ .name = *n,
-			       .attempt = put_back ? h->was.attempts : h->attempts + !recorded,
+			       .attempt = requeued ? h->was.attempts : h->attempts + !recorded,
 			       .claimed_ns = h->claimed_ns,
 			       .record_bytes = h->bytes };
 	if (recorded)
@@ -379,7 +379,7 @@ static int read_claimed(struct recovery *rc, const struct task_name *n, const ch
 	if (r < 0)
 		return r;
 	make_claim(n, &ret->history, path, ret_claim);
-	if (was_put_back(n, &ret->history)) /* what its attempt has, and not what the next is to */
+	if (was_requeued(n, &ret->history)) /* what its attempt has, and not what the next is to */
 		ret->spec->memory = ret->history.was.memory;
 	return 0;
 }
@@ -486,9 +486,9 @@ static struct batch *batch_of(struct recovery *rc, uint64_t id, struct err *e)
 	return rc->batch;
 }
 
-/* It was put back, and stopped before its file went. Who has begun it again by now was not meant.
- */
-static int end_put_back(struct recovery *rc, struct batch *b, const struct claim *c, struct err *e)
+/* The element was requeued, and stopped before its file went. An attempt that has begun since was
+ * not meant. */
+static int end_requeued(struct recovery *rc, struct batch *b, const struct claim *c, struct err *e)
 {
 	struct spool_end end;
 	struct claim again;
@@ -518,8 +518,8 @@ static int bring_to_journal(struct recovery *rc, struct batch *b, const struct e
 			   : batch_end(b, rc->ev, &c, &ev->end, e);
 }
 
-/* A claim tells that its element was put back so often: of what the journals do not have, the
- * events know how. */
+/* By its claim the element was requeued so often: the endlog knows how, where the journals do not
+ * have it. */
 static int restore_element(struct recovery *rc, struct batch *b, const struct task_name *n,
 			   struct err *e)
 {
@@ -549,7 +549,7 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 	if (!c->claimed_ns)
 		c->attempt = attempts + 1;
 	if (c->stopped && state == BATCH_WAITING && epoch == c->name.epoch + 1)
-		return end_put_back(rc, b, c, e);
+		return end_requeued(rc, b, c, e);
 	/* The journal has what became of it: only its file was left. */
 	if (state >= BATCH_DONE || epoch > c->name.epoch)
 		return spool_unlink(rc->sp, c->path, e);

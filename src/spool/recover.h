@@ -35,8 +35,9 @@ struct recover_counts {
 	unsigned int filed, requeued, failed, adopted, unknown, problems;
 };
 
-/* Whether a recovery of the agent self took that claim from a dead one and was interrupted, by an
- * error or its own end, before it brought it on: it stays judged, and nobody else speaks for it. */
+/* Whether a recovery of the agent self took that claim from a dead agent and was interrupted, by an
+ * error or its own end, before it brought it on: that agent stays judged dead, and no other
+ * recovery takes the claim. */
 bool recover_taken_over(const struct claim *c, const char *self);
 
 /* PID and start time where the claim is of this boot; of others it is unknown. */
@@ -49,7 +50,8 @@ enum liveness recover_life_here(const struct spool *sp, const struct claimer *c)
 int recover_run(const struct spool *sp, const struct claimer *self, struct endlog *ev,
 		const struct recover_calls *calls, struct recover_counts *ret, struct err *e);
 
-/* The same for the claims alone, while we run: life is asked for each of them, also for our own. */
+/* The same for the claims alone, while the agent runs: life is asked for each of them, also for its
+ * own. */
 int recover_claims(const struct spool *sp, const struct claimer *self, struct endlog *ev,
 		   const struct recover_calls *calls, struct recover_counts *ret, struct err *e);
 

@@ -4,8 +4,8 @@
 
 /*
  * What is in the queue, from the names in pending/ and running/ alone. An index is built by the
- * first scan_update() and brought up to date by the next ones; each change is told. What its owner
- * does itself it notes with scan_note(), so that a task costs no reading of the directory.
+ * first scan_update() and brought up to date by the next ones; each change is told. Its owner notes
+ * what it does itself with scan_note(), so that a task costs no reading of the directory.
  *
  *	struct scan *s = scan_new(sp, SCAN_RAW);
  *	r = scan_update(s, on_change, data, &e);	now and then: other hosts submit, too
@@ -34,7 +34,7 @@ struct scan *scan_free(struct scan *s);
 
 /* Read the directories. fn may be NULL. On error the index is as before, or partly newer. */
 int scan_update(struct scan *s, scan_change_fn fn, void *data, struct err *e);
-/* The directories have been read once: what the index does not have was not there then. */
+/* The directories have been read once: a task that the index does not have was not there then. */
 bool scan_was_read(const struct scan *s);
 /*
  * inotify told of that file in pending/. 0; SCAN_UNSURE: only an update can tell what happened (it
@@ -42,7 +42,7 @@ bool scan_was_read(const struct scan *s);
  */
 #define SCAN_UNSURE 1
 int scan_look(struct scan *s, const char *file, scan_change_fn fn, void *data);
-/* A file that is there now, or, with there false, is not: what we did ourselves, or met. */
+/* The caller has made or met that file (there), or has seen that it is gone. */
 void scan_note(struct scan *s, enum spool_dir dir, const struct task_name *n, bool there);
 
 /* element 0: the task itself. NULL: not there. Valid until the next call of the same function. */
@@ -58,23 +58,23 @@ const struct scan_task *scan_next(const struct scan *s, size_t *iter);
  * least settle_ns apart (scan_set_settle(), 1 s by default). It is given once; NULL: none.
  */
 const char *scan_raw_ripe(struct scan *s);
-/* It could not be taken: given again after a while, which doubles each time. How often that was, or
- * 0: there is none of that name. */
+/* The file could not be imported: it is given again after a while, which doubles each time. Returns
+ * how often that was; 0: there is no file of that name. */
 unsigned int scan_raw_again(struct scan *s, const char *file);
 void scan_set_settle(struct scan *s, uint64_t settle_ns);
 /* Files that do not count, one sentence per line; "" when there are none. */
 const char *scan_notes(const struct scan *s);
 
-/* Any directory of task files, without an index: "failed", "done/2026-11-21". One of what has ended
- * that is not there is empty (spool_or_empty()). */
+/* Reads a directory of task files without an index: "failed", "done/2026-11-21". A directory of
+ * ended tasks that does not exist counts as empty (spool_or_empty()). */
 typedef int (*scan_name_fn)(void *data, const struct task_name *n, const char *dir);
 int scan_dir(const struct spool *sp, const char *dir, scan_name_fn fn, void *data, struct err *e);
-/* Of SPOOL_DONE all days are read. They are read in the order in which they are given, which
- * matters where tasks go from one to another meanwhile. */
+/* Reads several, of SPOOL_DONE all days, in the order in which they are given: that matters where
+ * tasks move from one to another meanwhile. */
 int scan_dirs(const struct spool *sp, const enum spool_dir *dirs, size_t n, scan_name_fn fn,
 	      void *data, struct err *e);
-/* All that has ended: failed/, cancelled/, then done/. What is asked for again meanwhile is met
- * there, or in pending/ by who reads that next. */
+/* Reads all that has ended: failed/, cancelled/, then done/. A task that is retried meanwhile is
+ * met here, or in pending/ by a caller that reads that next. */
 int scan_ended(const struct spool *sp, scan_name_fn fn, void *data, struct err *e);
 
 #endif

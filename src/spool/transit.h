@@ -3,16 +3,17 @@
 #define TENURE_SPOOL_TRANSIT_H
 
 /*
- * What a single task goes through after its claim, and what clients change while it waits. Each is
+ * The transitions of a single task after its claim, and what clients change while it waits. Each is
  * a record in the file followed by a rename; when it is interrupted between them, recovery goes on.
- * On error the call can be repeated. What was renamed is durable when the caller has synced the
+ * On error the call can be repeated. The renames are durable when the caller has synced the
  * directories, once for all of them: spool_sync_dirs().
  */
 
 #include "spool/claim.h"
 #include "spool/endlog.h"
 
-/* It is not there any more: started, ended or changed meanwhile. Look at the queue again. */
+/* The task is not there any more: it was started, has ended or was changed meanwhile. Look at the
+ * queue again. */
 #define TRANSIT_GONE 1
 /* Another client is changing it at this moment (the flag h). */
 #define TRANSIT_HELD 2
@@ -53,7 +54,7 @@ int transit_priority(const struct spool *sp, struct task_name *n, uint64_t prior
 int transit_pause(const struct spool *sp, struct task_name *n, bool paused, struct err *e);
 /* Not before then, seconds; 0: at once. */
 int transit_begin(const struct spool *sp, struct task_name *n, uint64_t begin_s, struct err *e);
-/* Ends its back-off, if it is in one; a begin time that somebody has asked for stays. */
+/* Ends the task's back-off, if it is in one; a begin time that its owner has asked for stays. */
 int transit_skip_backoff(const struct spool *sp, struct task_name *n, struct err *e);
 
 /* An edit: all of it, or nothing. */
@@ -72,8 +73,8 @@ struct transit_edit {
 int transit_edit(const struct spool *sp, struct task_name *n, const struct transit_edit *edit,
 		 struct err *e);
 
-/* An ended one again, with the next epoch; dir as scan_dir() told it. durable: the record of it is
- * on the disk, too, when it comes back; else the caller has to see to that. */
+/* An ended task waits again, with the next epoch; dir as scan_dir() told it. durable: the record of
+ * that is on the disk, too, when the call returns; else the caller has to see to that. */
 int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, bool durable,
 		  struct err *e);
 
@@ -81,9 +82,9 @@ int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, 
  * as scan_dir() told it, or "pending". */
 int transit_hold(const struct spool *sp, struct task_name *n, const char *dir, struct err *e);
 
-/* One that transit_hold() took, and with which no more came of it than r, an error: back to dir,
- * and *n to its name there. Where that cannot be it waits like others. TRANSIT_GONE for -ENOENT,
- * which somebody has taken it away by, else r. */
+/* After transit_hold(), where no more came of it than r, an error: the file goes back to dir, and
+ * *n to its name there. Where that fails the task waits like others. TRANSIT_GONE for -ENOENT,
+ * since another process has taken it away then, else r. */
 int transit_undo_hold(const struct spool *sp, struct task_name *n, const struct task_name *was,
 		      const char *dir, int r);
 

@@ -4,8 +4,8 @@
 
 /*
  * What the attempts of a task, or of a batch's elements, have used together, from their records: an
- * `end`, a `requeue`, or a `past`, which stands for many (fold.h). A record without a beginning
- * counts nothing: the attempt never came to run, or when it was interrupted is not known.
+ * `end`, a `requeue`, or a `past`, which stands for many (transit.c). A record without a beginning
+ * counts nothing: the attempt never came to run, or it is not known when it was interrupted.
  */
 
 #include "spool/record.h"
@@ -26,7 +26,7 @@ struct usage {
 	json_int_t last_element;
 };
 
-/* Any record, or NULL; what tells of no use changes nothing. */
+/* Any record, or NULL; one that tells of no use changes nothing. */
 void usage_add(struct usage *u, const json_t *record);
 /* Its numbers as keys of a `past`. */
 void usage_put(const struct usage *u, json_t *past);

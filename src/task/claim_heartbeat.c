@@ -13,10 +13,10 @@
 #include "spool/heartbeat.h"
 #include "task/worker.h"
 
-#define NEVER		     UINT64_MAX
-#define FENCE_OF(promise_ms) ((promise_ms) / 5 * 4)
-#define KILL_OF(promise_ms)  ((promise_ms) / 10 * 9)
-#define GONE_MS		     120000 /* whoever waits for an end has taken the task over by then */
+#define NEVER			   UINT64_MAX
+#define FENCE_OF(fence_timeout_ms) ((fence_timeout_ms) / 5 * 4)
+#define KILL_OF(fence_timeout_ms)  ((fence_timeout_ms) / 10 * 9)
+#define GONE_MS			   120000 /* whoever waits for an end has taken the task over by then */
 
 static void arm(struct claim_heartbeat *k, uint64_t at_ns)
 {
@@ -44,7 +44,7 @@ int claim_heartbeat_init(struct claim_heartbeat *k, const struct task_spec *spec
 	if (k->timer_fd < 0)
 		return err_sys(e, errno, "make a timer for the task's claim");
 	k->kept_ns = clock_boot_ns();
-	k->promise_ms = spec->promise_ms;
+	k->fence_timeout_ms = spec->fence_timeout_ms;
 	k->begin_ns = k->kept_ns + spec->beat_ms * NS_PER_MS;
 	arm(k, k->begin_ns);
 	return 0;
@@ -61,7 +61,7 @@ static void write_beat(struct claim_heartbeat *k, struct beat *b)
 {
 	const struct task_spec *s = k->spec;
 	uint64_t begun = clock_boot_ns();
-	int r = beat_keep(s->beat_dir, s->claim, s->beat_file, b, s->promise_ms);
+	int r = beat_keep(s->beat_dir, s->claim, s->beat_file, b, s->fence_timeout_ms);
 
 	if (r == BEAT_CLAIM_GONE) {
 		k->lost = true;
@@ -70,7 +70,7 @@ static void write_beat(struct claim_heartbeat *k, struct beat *b)
 	if (r != 0)
 		return;
 	k->kept_ns = begun; /* first: an old time must not meet a new promise */
-	if (atomic_exchange(&k->promise_ms, b->promise_ms) != b->promise_ms)
+	if (atomic_exchange(&k->fence_timeout_ms, b->fence_timeout_ms) != b->fence_timeout_ms)
 		wake(k);
 }
 
@@ -108,7 +108,7 @@ enum claim_state claim_heartbeat_look(struct claim_heartbeat *k, uint32_t *ret_g
 		return CLAIM_LOST;
 	}
 
-	uint64_t promise = k->promise_ms, kept = k->kept_ns, now = clock_boot_ns();
+	uint64_t promise = k->fence_timeout_ms, kept = k->kept_ns, now = clock_boot_ns();
 	uint64_t fence = promise ? kept + FENCE_OF(promise) * NS_PER_MS : NEVER;
 	uint64_t kill = promise ? kept + KILL_OF(promise) * NS_PER_MS : NEVER;
 
@@ -126,7 +126,7 @@ enum claim_state claim_heartbeat_look(struct claim_heartbeat *k, uint32_t *ret_g
 
 bool claim_heartbeat_is_watched(const struct claim_heartbeat *k)
 {
-	return k->begun && k->promise_ms;
+	return k->begun && k->fence_timeout_ms;
 }
 
 void claim_heartbeat_leave_record(struct claim_heartbeat *k, const struct task_record *r)

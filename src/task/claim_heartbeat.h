@@ -42,8 +42,8 @@ struct claim_heartbeat {
 	uint64_t look_ns;  /* CLOCK_BOOTTIME: when timer_fd is readable; UINT64_MAX: never */
 	uint64_t begin_ns; /* of the first beat */
 	bool begun;
-	_Atomic uint64_t kept_ns;    /* CLOCK_BOOTTIME: when the last beat that was written began */
-	_Atomic uint64_t promise_ms; /* that it carried */
+	_Atomic uint64_t kept_ns; /* CLOCK_BOOTTIME: when the last beat that was written began */
+	_Atomic uint64_t fence_timeout_ms; /* that it carried */
 	_Atomic bool lost;
 };
 

@@ -35,7 +35,7 @@ struct spec_head {
 	uint64_t log_limit;
 	uint64_t timeout_ms;
 	uint64_t beat_ms;
-	uint64_t promise_ms;
+	uint64_t fence_timeout_ms;
 	uint64_t go_until_ns;
 	uint32_t grace_ms;
 	int32_t stop_signal;
@@ -93,7 +93,7 @@ static void encode(const struct task_spec *s, struct strbuf *b)
 		.log_limit = s->log_limit,
 		.timeout_ms = s->timeout_ms,
 		.beat_ms = s->beat_ms,
-		.promise_ms = s->promise_ms,
+		.fence_timeout_ms = s->fence_timeout_ms,
 		.go_until_ns = s->go_until_ns,
 		.grace_ms = s->grace_ms,
 		.stop_signal = s->stop_signal,
@@ -209,7 +209,7 @@ int spec_parse(char *memory, size_t n, struct task_spec *ret, struct err *e)
 		.log_limit = h.log_limit,
 		.timeout_ms = h.timeout_ms,
 		.beat_ms = h.beat_ms,
-		.promise_ms = h.promise_ms,
+		.fence_timeout_ms = h.fence_timeout_ms,
 		.go_until_ns = h.go_until_ns,
 		.grace_ms = h.grace_ms,
 		.stop_signal = h.stop_signal,

@@ -57,10 +57,10 @@ struct task_spec {
 	uint32_t n_argv;
 	uint32_t n_env;
 	uint64_t script_bytes;
-	uint64_t log_limit;   /* bytes; at least SPEC_LOG_LEAST; 0: none */
-	uint64_t timeout_ms;  /* from its start; SPEC_NO_TIMEOUT */
-	uint64_t beat_ms;     /* 0: nobody else could take the task */
-	uint64_t promise_ms;  /* after so long without a beat others take it over */
+	uint64_t log_limit;	   /* bytes; at least SPEC_LOG_LEAST; 0: none */
+	uint64_t timeout_ms;	   /* from its start; SPEC_NO_TIMEOUT */
+	uint64_t beat_ms;	   /* 0: nobody else could take the task */
+	uint64_t fence_timeout_ms; /* after so long without a beat others take it over */
 	uint64_t go_until_ns; /* of SPEC_GO, by clock_boot_ns(): later than this somebody else may
 				 have the task, and GO is waited for; 0: at any time */
 	uint32_t grace_ms;    /* between the first signal and KILL */

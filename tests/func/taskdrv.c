@@ -131,7 +131,7 @@ static void start(struct driver *d, const char *text)
 		.log_limit = num_in(o, "log_limit", 0),
 		.timeout_ms = num_in(o, "timeout_ms", 0),
 		.beat_ms = num_in(o, "beat_ms", 0),
-		.promise_ms = num_in(o, "promise_ms", 0),
+		.fence_timeout_ms = num_in(o, "promise_ms", 0),
 		.grace_ms = (uint32_t)num_in(o, "grace_ms", 2000),
 		.stop_signal = (int32_t)num_in(o, "stop_signal", 0),
 		.umask = (uint32_t)num_in(o, "umask", 022),

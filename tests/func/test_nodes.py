@@ -880,7 +880,7 @@ def test_first_sign_of_life_that_cannot_be_written(world, faultfs, tmp_path):
     a.kill()
     with mount.ruled("write EIO */agents/alpha"):
         a.start()
-        assert wait_for(lambda: a.said("write the sign of life")), a.out.read_text()
+        assert wait_for(lambda: a.said("write the heartbeat")), a.out.read_text()
         i = a.submit("-g", "0", "--", "true")
         a.wait(i, "done")
     i = a.submit("-g", "0", "--", "true")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The input as one of the small files that agents read of each other: a sign of life, who has a
+/* The input as one of the small files that agents read of each other: a heartbeat, who has a
  * lane, instance.json. What is accepted is fit to be shown and to be part of a path. */
 
 #include <stdint.h>

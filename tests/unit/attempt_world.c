@@ -315,8 +315,8 @@ struct orphans *__wrap_orphans_free(struct orphans *o)
 
 /* ---- fork server and shim ---- */
 
-uint64_t __wrap_heartbeat_promise_ms(const struct heartbeat *b);
-uint64_t __wrap_heartbeat_promise_ms(const struct heartbeat *b)
+uint64_t __wrap_heartbeat_fence_timeout_ms(const struct heartbeat *b);
+uint64_t __wrap_heartbeat_fence_timeout_ms(const struct heartbeat *b)
 {
 	return 1000;
 }

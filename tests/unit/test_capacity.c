@@ -69,7 +69,7 @@ static void test_telling(void **state)
 	assert_string_equal(strbuf_str(&b), "a has 4, b 2 and c 2");
 	strbuf_reset(&b);
 	capacity_tell_hope(nodes, 4, 8, &b);
-	assert_string_equal(strbuf_str(&b), "old, which is not heard of now, had 16");
+	assert_string_equal(strbuf_str(&b), "old, which is silent, had 16");
 	strbuf_reset(&b);
 	for (size_t i = 0; i < NODES_MAX; i++)
 		nodes[i] = (struct capacity_node){ .agent = { (char)('a' + i) },

@@ -309,7 +309,9 @@ static void grace_is_what_is_left_of_the_promise(void **state)
 		{ 17200, CLAIM_LATE, 1, 800 }, { 18100, CLAIM_LATE, 0, 0 },
 		{ 19900, CLAIM_LATE, 0, 0 },   { 30000, CLAIM_LATE, 0, 0 },
 	};
-	const struct task_spec spec = { .beat_ms = 1000000, .promise_ms = 20000, .grace_ms = 1500 };
+	const struct task_spec spec = { .beat_ms = 1000000,
+					.fence_timeout_ms = 20000,
+					.grace_ms = 1500 };
 	const struct proc_id self = { 0 };
 	struct claim_heartbeat k;
 	uint32_t grace_ms;
@@ -323,7 +325,7 @@ static void grace_is_what_is_left_of_the_promise(void **state)
 				cases[i].grace_most_ms < spec.grace_ms ? cases[i].grace_most_ms
 								       : spec.grace_ms);
 	}
-	k.promise_ms = 0; /* alone, nothing is late */
+	k.fence_timeout_ms = 0; /* alone, nothing is late */
 	assert_int_equal(claim_heartbeat_look(&k, &grace_ms), CLAIM_KEPT);
 	(void)close(k.timer_fd);
 }

@@ -169,7 +169,7 @@ struct attempt_place {
 	const char *key; /* of the spool: names_token() */
 	const char *spool_dir, *agent;
 	uint64_t beat_ms;
-	const struct heartbeat *heartbeat; /* what shims promise: heartbeat_promise_ms() */
+	const struct heartbeat *heartbeat; /* what shims promise: heartbeat_fence_timeout_ms() */
 	uint64_t log_limit;
 	const char *cgroup; /* for those of tasks; NULL: none */
 	bool by_uuid;	    /* CUDA_VISIBLE_DEVICES */

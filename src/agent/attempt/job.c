@@ -185,7 +185,7 @@ int job_make(const struct spool_spec *spec, const char *token, const struct job_
 		j->job.beat_file = beat_claim_path(&w->claim->name, j->beat);
 		j->job.claim = j->claim;
 		j->job.beat_ms = w->beat_ms;
-		j->job.promise_ms = w->promise_ms;
+		j->job.fence_timeout_ms = w->fence_timeout_ms;
 	}
 	*ret = j;
 	return 0;

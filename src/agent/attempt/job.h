@@ -28,7 +28,7 @@ struct job_with {
 	/* How the shim keeps the claim alive: task/claim_heartbeat.h. */
 	const char *spool_dir, *agent;
 	const struct claim *claim;
-	uint64_t beat_ms, promise_ms;
+	uint64_t beat_ms, fence_timeout_ms;
 	const char *cgroup; /* delegated, to make its own in; or NULL */
 	bool filler;	    /* of no task: id is not looked at, and it lives as long as an agent */
 	bool go;	    /* start at once: there is no lease to wait for */

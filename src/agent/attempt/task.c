@@ -177,7 +177,7 @@ static void describe(const struct attempt *a, struct job_with *w)
 	w->agent = a->place->agent;
 	w->claim = &a->claim;
 	w->beat_ms = a->place->beat_ms;
-	w->promise_ms = heartbeat_promise_ms(a->place->heartbeat);
+	w->fence_timeout_ms = heartbeat_fence_timeout_ms(a->place->heartbeat);
 	w->cgroup = a->place->cgroup;
 	w->go = !a->leased;
 	w->go_until_ns = attempt_shim_go_until(a);

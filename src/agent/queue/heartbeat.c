@@ -37,7 +37,7 @@
 struct other {
 	struct beat beat;
 	char agent[NAME_AGENT_MAX + 1];
-	uint64_t quiet_ms;
+	uint64_t silent_ms;
 	enum liveness life;
 	size_t n_claims;
 };
@@ -97,7 +97,7 @@ struct heartbeat {
 	struct looker lk;
 	struct look *look; /* the one that runs */
 	bool ending, runs_on, ended, named, soon;
-	uint64_t promise_ms;
+	uint64_t fence_timeout_ms;
 	size_t n; /* of the last look */
 	struct other *others;
 	char trouble[ERR_TEXT_MAX];
@@ -219,14 +219,14 @@ static bool person_said_gone(const struct spool *sp, const char *agent, const ch
 	char path[SPOOL_PATH_MAX];
 	struct beat b;
 
-	return beat_read(sp, beat_gone_path(agent, path), &b, NULL, NULL) == 0 &&
+	return beat_read(sp, beat_declared_dead_path(agent, path), &b, NULL, NULL) == 0 &&
 	       strcmp(b.who.boot, boot) == 0;
 }
 
 /* A file that is empty or torn, because it is being written, does not say of which boot it is: that
  * is no proof of an earlier one, and only the time for which it stays so counts. */
 static struct liveness_facts facts_about(const struct looker *lk, const struct claimer *who,
-					 uint64_t quiet_ms, uint64_t promise_ms)
+					 uint64_t silent_ms, uint64_t fence_timeout_ms)
 {
 	bool local = !spool_is_network(lk->sp), known = who->boot[0];
 	struct liveness_facts f = {
@@ -235,8 +235,8 @@ static struct liveness_facts facts_about(const struct looker *lk, const struct c
 		.local_files = known && local,
 		.gone = person_said_gone(lk->sp, who->agent, who->boot),
 		.tool = who->tool,
-		.quiet_ms = quiet_ms,
-		.promise_ms = promise_ms,
+		.silent_ms = silent_ms,
+		.fence_timeout_ms = fence_timeout_ms,
 		.expire_ms = lk->expire_ms
 	};
 
@@ -262,12 +262,12 @@ static int look_at_agent(void *data, const char *agent)
 	(void)beat_read(g->lk->sp, beat_agent_path(agent, path), &o.beat, NULL, NULL);
 	(void)str_copy(o.agent, sizeof(o.agent), agent);
 	(void)str_copy(o.beat.who.agent, sizeof(o.beat.who.agent), agent);
-	o.quiet_ms = beat_watch_see(g->lk->watch, path, o.beat.count);
+	o.silent_ms = beat_watch_see(g->lk->watch, path, o.beat.count);
 	if (o.beat.ended) {
 		o.life = LIVENESS_DEAD;
 	} else {
 		struct liveness_facts f =
-			facts_about(g->lk, &o.beat.who, o.quiet_ms, o.beat.promise_ms);
+			facts_about(g->lk, &o.beat.who, o.silent_ms, o.beat.fence_timeout_ms);
 
 		o.life = liveness_judge(&f);
 	}
@@ -333,23 +333,23 @@ static void judge_claim(struct looking *g, const struct task_name *n, const char
 			const struct other *o, const struct claimer *who)
 {
 	char beat_path[SPOOL_PATH_MAX], end_path[SPOOL_PATH_MAX];
-	struct beat b = { .promise_ms = o ? o->beat.promise_ms : 0 };
+	struct beat b = { .fence_timeout_ms = o ? o->beat.fence_timeout_ms : 0 };
 	struct liveness_facts f;
-	uint64_t quiet_ms;
+	uint64_t silent_ms;
 
 	(void)beat_read(g->lk->sp, beat_claim_path(n, beat_path), &b, NULL, NULL);
-	quiet_ms = beat_watch_see(g->lk->watch, beat_path, b.count);
+	silent_ms = beat_watch_see(g->lk->watch, beat_path, b.count);
 	if (o && o->life == LIVENESS_ALIVE)
 		return;
 	if (o && !who->boot[0]) /* the agent died before it wrote its claim down */
 		who = &o->beat.who;
-	f = facts_about(g->lk, who, quiet_ms, b.promise_ms);
+	f = facts_about(g->lk, who, silent_ms, b.fence_timeout_ms);
 
 	enum liveness life = liveness_judge(&f);
 
 	/* Nobody has filled it for so long: who does so now finds that it was taken back. */
 	if (!who->boot[0] && n->element) {
-		if (quiet_ms > g->lk->expire_ms)
+		if (silent_ms > g->lk->expire_ms)
 			dead_claims_add(&g->l->dead, path, CLAIM_NEVER_WRITTEN);
 		return;
 	}
@@ -397,7 +397,7 @@ static int look_at_claim(void *data, const char *file, unsigned char type)
 	}
 	if (o)
 		o->n_claims++;
-	if (o && o->life == LIVENESS_ALIVE && o->quiet_ms < QUIET_BEATS * g->lk->beat_ms)
+	if (o && o->life == LIVENESS_ALIVE && o->silent_ms < QUIET_BEATS * g->lk->beat_ms)
 		return 0;
 	if (n.element || read_claimer(g->lk->sp, &n, path, &who) == 0)
 		judge_claim(g, &n, path, o, &who);
@@ -419,7 +419,7 @@ static void clear_away(struct looking *g)
 		if (!o->beat.ended)
 			strbuf_addf(&g->l->notes, "the agent %s is not there any more\n", o->agent);
 		(void)spool_remove(g->lk->sp, beat_agent_path(o->agent, path));
-		(void)spool_remove(g->lk->sp, beat_gone_path(o->agent, path));
+		(void)spool_remove(g->lk->sp, beat_declared_dead_path(o->agent, path));
 	}
 }
 
@@ -441,7 +441,7 @@ static int write_own(struct looker *lk, struct look *l)
 
 	/* Whoever said that we are not there any more was mistaken, or it was one before us. */
 	if (!l->last)
-		(void)spool_remove(lk->sp, beat_gone_path(lk->agent, path));
+		(void)spool_remove(lk->sp, beat_declared_dead_path(lk->agent, path));
 	(void)beat_agent_path(lk->agent, path);
 	if (l->last && l->remove) {
 		r = spool_remove(lk->sp, path);
@@ -451,7 +451,7 @@ static int write_own(struct looker *lk, struct look *l)
 	b.began_ns = lk->began_ns;
 	b.count = lk->count + 1;
 	b.ended = l->last;
-	b.promise_ms = somebody_is_there(l) ? lk->expire_ms : 0;
+	b.fence_timeout_ms = somebody_is_there(l) ? lk->expire_ms : 0;
 	r = beat_write(lk->sp, path, &b, &l->e);
 	lk->wrote = r == 0;
 	if (r == 0)
@@ -578,7 +578,7 @@ static void take_findings(struct heartbeat *b, struct look *l)
 	free(b->others);
 	b->others = take_ptr(l->others);
 	b->n = l->n;
-	b->promise_ms = b->lk.expire_ms;
+	b->fence_timeout_ms = b->lk.expire_ms;
 	tell_notes(b, strbuf_str(&l->notes));
 	if (l->clash) {
 		/* Who has never had the name takes it when the other one has ended. */
@@ -664,7 +664,7 @@ struct heartbeat *heartbeat_new(uv_loop_t *loop, const struct agent_config *c,
 				 .expire_ms = c->expire_ms,
 				 .watch = beat_watch_new(c->beat_ms),
 				 .began_ns = clock_wall_ns() };
-	b->promise_ms = c->expire_ms;
+	b->fence_timeout_ms = c->expire_ms;
 	(void)uv_timer_init(loop, &b->timer);
 	b->timer.data = b;
 	return b;
@@ -696,9 +696,9 @@ bool heartbeat_are_quiet(const struct heartbeat *b)
 	return !b->look;
 }
 
-uint64_t heartbeat_promise_ms(const struct heartbeat *b)
+uint64_t heartbeat_fence_timeout_ms(const struct heartbeat *b)
 {
-	return b->promise_ms;
+	return b->fence_timeout_ms;
 }
 
 size_t heartbeat_nodes(const struct heartbeat *b, struct capacity_node **ret)
@@ -731,7 +731,7 @@ json_t *heartbeat_report(const struct heartbeat *b)
 			all,
 			json_pack("{ss ss ss sf si si si si si sb}", "agent", o->agent, "host",
 				  o->beat.who.host, "state", o->beat.ended ? "off" : words[o->life],
-				  "quiet_s", (double)o->quiet_ms / 1000, "devices",
+				  "quiet_s", (double)o->silent_ms / 1000, "devices",
 				  (int)o->beat.devices, "held", (int)o->beat.held, "idle",
 				  (int)o->beat.idle, "lent", (int)o->beat.lent, "running",
 				  (int)o->beat.running, "draining", o->beat.draining));

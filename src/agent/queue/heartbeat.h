@@ -68,7 +68,7 @@ void heartbeat_soon(struct heartbeat *b);
 void heartbeat_end(struct heartbeat *b, bool runs_on);
 bool heartbeat_are_quiet(const struct heartbeat *b);
 /* After how long without a sign of life our claims are taken over: what shims promise. */
-uint64_t heartbeat_promise_ms(const struct heartbeat *b);
+uint64_t heartbeat_fence_timeout_ms(const struct heartbeat *b);
 /* Those that are alive and have not ended, with their devices. The caller frees the array. */
 size_t heartbeat_nodes(const struct heartbeat *b, struct capacity_node **ret);
 /* An array of the other agents, for the status. */

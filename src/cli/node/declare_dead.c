@@ -229,7 +229,7 @@ static int vouch(struct vouching *v, struct err *e)
 
 	if (r == 0)
 		r = check(v, e);
-	(void)beat_gone_path(v->agent, path);
+	(void)beat_declared_dead_path(v->agent, path);
 	if (r == 0 && beat_read(v->sp, path, &b, NULL, NULL) == 0 &&
 	    strcmp(b.who.boot, v->last.who.boot) == 0) {
 		tell(v); /* said before */

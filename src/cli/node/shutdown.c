@@ -131,7 +131,7 @@ static bool has_ended(struct shutdown *s, const struct peer *p, bool *ret_lost)
 {
 	char path[SPOOL_PATH_MAX];
 	cleanup_free char *text = NULL;
-	uint64_t quiet_ms, expire_ms = settings_num(s->ctx->settings, SET_EXPIRE);
+	uint64_t silent_ms, expire_ms = settings_num(s->ctx->settings, SET_EXPIRE);
 	struct beat b = { .count = 0 };
 	int r;
 
@@ -142,8 +142,9 @@ static bool has_ended(struct shutdown *s, const struct peer *p, bool *ret_lost)
 					b.who.proc.pid != p->beat.who.proc.pid ||
 					b.who.proc.start != p->beat.who.proc.start)))
 		return true;
-	quiet_ms = r == 0 ? beat_watch_see(s->watch, path, b.count) : 0;
-	if (quiet_ms <= (expire_ms > p->beat.promise_ms ? expire_ms : p->beat.promise_ms))
+	silent_ms = r == 0 ? beat_watch_see(s->watch, path, b.count) : 0;
+	if (silent_ms <=
+	    (expire_ms > p->beat.fence_timeout_ms ? expire_ms : p->beat.fence_timeout_ms))
 		return false;
 	*ret_lost = true;
 	text = xasprintf("%s gives no sign of life any more", p->agent);
