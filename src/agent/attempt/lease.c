@@ -40,7 +40,7 @@ static void take_slots(struct attempt *a, struct devset slots)
 	a->ops->moved(a);
 }
 
-void attempt_lease_ask(struct attempt *a)
+void attempt_lease_ask(struct attempt *a, const void *with)
 {
 	a->leased = true;
 	if (!a->uuids.n)
@@ -49,7 +49,7 @@ void attempt_lease_ask(struct attempt *a)
 	tell_lease(a, NULL);
 }
 
-void attempt_lease_ask_again(struct attempt *a)
+void attempt_lease_ask_again(struct attempt *a, const void *with)
 {
 	a->promised = (struct devset){ 0 };
 	tell_lease(a, NULL);
@@ -68,7 +68,7 @@ static void tell_running(struct attempt *a)
 	tell_lease(a, &a->shim);
 }
 
-void attempt_lease_tell(struct attempt *a)
+void attempt_lease_tell(struct attempt *a, const void *with)
 {
 	if (!a->leased || a->freed || !a->shim.start) /* else when it has been found */
 		return;
@@ -76,8 +76,10 @@ void attempt_lease_tell(struct attempt *a)
 	tell_running(a);
 }
 
-void attempt_lease_told(struct attempt *a, const struct msg_lease_reply *m)
+void attempt_lease_told(struct attempt *a, const void *with)
 {
+	const struct msg_lease_reply *m = with;
+
 	if (m->slot >= 0)
 		devset_add(&a->told_slots, (unsigned int)m->slot);
 	if (m->code < 0 && a->ops->lease_failed)
@@ -88,12 +90,12 @@ void attempt_lease_told(struct attempt *a, const struct msg_lease_reply *m)
 		take_slots(a, a->told_slots);
 }
 
-void attempt_lease_grant(struct attempt *a)
+void attempt_lease_grant(struct attempt *a, const void *with)
 {
 	(void)guardlink_grant(a->place->link, &a->lease, &a->shim);
 }
 
-void attempt_lease_give_back(struct attempt *a)
+void attempt_lease_give_back(struct attempt *a, const void *with)
 {
 	(void)guardlink_unlease(a->place->link, &a->lease);
 }

@@ -21,18 +21,18 @@ void attempt_lease_again(struct attempt *a);
 /* Actions of steps.c. */
 
 /* All its devices. */
-void attempt_lease_ask(struct attempt *a);
+void attempt_lease_ask(struct attempt *a, const void *with);
 /* The same once more, of a new guard: what the one before had promised may be somebody else's. */
-void attempt_lease_ask_again(struct attempt *a);
+void attempt_lease_ask_again(struct attempt *a, const void *with);
 /* All are promised: under these slots. */
 void attempt_lease_settle(struct attempt *a);
 /* It runs there, whatever the guard knows of it. */
-void attempt_lease_tell(struct attempt *a);
-/* One answer to that. */
-void attempt_lease_told(struct attempt *a, const struct msg_lease_reply *m);
+void attempt_lease_tell(struct attempt *a, const void *with);
+/* with: struct msg_lease_reply, one answer to that. */
+void attempt_lease_told(struct attempt *a, const void *with);
 /* The shim that will have the devices. */
-void attempt_lease_grant(struct attempt *a);
+void attempt_lease_grant(struct attempt *a, const void *with);
 /* Nothing of it runs; the guard tells when they are free. */
-void attempt_lease_give_back(struct attempt *a);
+void attempt_lease_give_back(struct attempt *a, const void *with);
 
 #endif

@@ -77,7 +77,7 @@ static int ask_for_shim(struct attempt *a, struct err *e)
 	return code;
 }
 
-void attempt_shim_launch(struct attempt *a)
+void attempt_shim_launch(struct attempt *a, const void *with)
 {
 	struct fork_server *fork_server = &a->place->fork_server;
 	struct err e = ERR_INIT;
@@ -111,7 +111,7 @@ static void on_connection_closed(uv_handle_t *h)
 	free(conn);
 }
 
-void attempt_shim_hang_up(struct attempt *a)
+void attempt_shim_hang_up(struct attempt *a, const void *with)
 {
 	struct connection *conn = take_ptr(a->conn);
 
@@ -162,25 +162,25 @@ static void on_shim(uv_poll_t *poll, int status, int events)
 	}
 }
 
-void attempt_shim_listen(struct attempt *a, int fd)
+void attempt_shim_listen(struct attempt *a, const void *with)
 {
 	struct connection *conn = xcalloc(1, sizeof(*conn));
 
-	conn->fd = fd;
+	conn->fd = *(const int *)with;
 	conn->attempt = a;
 	conn->poll.data = conn;
-	(void)uv_poll_init(a->place->loop, &conn->poll, fd);
+	(void)uv_poll_init(a->place->loop, &conn->poll, conn->fd);
 	(void)uv_poll_start(&conn->poll, UV_READABLE, on_shim);
 	a->conn = conn;
 }
 
-void attempt_shim_go(struct attempt *a)
+void attempt_shim_go(struct attempt *a, const void *with)
 {
 	if (shim_client_go(a->conn->fd, a->devices_text, NULL, 0) < 0)
 		attempt_event(a, ON_HUNG_UP, NULL);
 }
 
-void attempt_shim_stop(struct attempt *a)
+void attempt_shim_stop(struct attempt *a, const void *with)
 {
 	/* Only what its owner says is for its record: what is preempted waits again, whoever reads
 	 * it. */
@@ -261,21 +261,23 @@ static void look_done(struct spool_job *job)
 	free(l);
 }
 
-void attempt_shim_look(struct attempt *a)
+void attempt_shim_look(struct attempt *a, const void *with)
 {
 	struct look_job *l = xcalloc(1, sizeof(*l));
 
-	attempt_shim_hang_up(a);
+	attempt_shim_hang_up(a, NULL);
 	l->job = (struct spool_job){ .work = look_work, .done = look_done };
 	l->a = a;
 	spooler_do(a->place->spooler, &l->job);
 }
 
-void attempt_shim_adopt(struct attempt *a, const struct adopted *found)
+void attempt_shim_adopt(struct attempt *a, const void *with)
 {
+	const struct adopted *found = with;
+
 	a->denied[0] = '\0';
 	a->shim = found->proc;
-	attempt_shim_listen(a, found->fd);
+	attempt_shim_listen(a, &found->fd);
 	attempt_event(a, ON_GUARD_NEW, NULL); /* one that is new does not know of it */
 	(void)shim_client_adopt(found->fd);   /* since when */
 	if (a->end_kind != END_MAX)	      /* it could not be told before */
@@ -290,7 +292,7 @@ static void on_orphans_gone(void *user)
 	ended_unknown(a, TASK_UNKNOWN, "its shim was killed; what was left of it has been ended");
 }
 
-void attempt_shim_end_orphans(struct attempt *a)
+void attempt_shim_end_orphans(struct attempt *a, const void *with)
 {
 	uint32_t grace_ms =
 		a->stop_grace_ms < a->spec->grace ? a->stop_grace_ms : (uint32_t)a->spec->grace;

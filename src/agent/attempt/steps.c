@@ -33,27 +33,12 @@ static void act_none(struct attempt *a, const void *with)
 {
 }
 
-static void act_ask_lease(struct attempt *a, const void *with)
-{
-	attempt_lease_ask(a);
-}
-
-static void act_ask_again(struct attempt *a, const void *with)
-{
-	attempt_lease_ask_again(a);
-}
-
-static void act_launch(struct attempt *a, const void *with)
-{
-	attempt_shim_launch(a);
-}
-
 /* The slots of its devices may be others by now, which may end it. */
 static void act_launch_promised(struct attempt *a, const void *with)
 {
 	attempt_lease_settle(a);
 	if (a->end_kind == END_MAX)
-		attempt_shim_launch(a);
+		attempt_shim_launch(a, NULL);
 }
 
 /* Not to be had after all: a task waits again, and this was no try. */
@@ -68,11 +53,6 @@ static void act_turned_away(struct attempt *a, const void *with)
 {
 	a->turned_away = true;
 	act_refused(a, with);
-}
-
-static void act_listen(struct attempt *a, const void *with)
-{
-	attempt_shim_listen(a, *(const int *)with);
 }
 
 static void take_shim(struct attempt *a, const struct shmsg_status *m)
@@ -102,21 +82,16 @@ static void act_note_later(struct attempt *a, const void *with)
 static void act_grant(struct attempt *a, const void *with)
 {
 	if (a->leased)
-		attempt_lease_grant(a);
+		attempt_lease_grant(a, NULL);
 	else
-		attempt_shim_go(a);
+		attempt_shim_go(a, NULL);
 }
 
 static void act_grant_promised(struct attempt *a, const void *with)
 {
 	attempt_lease_settle(a);
 	if (a->end_kind == END_MAX)
-		attempt_lease_grant(a);
-}
-
-static void act_go(struct attempt *a, const void *with)
-{
-	attempt_shim_go(a);
+		attempt_lease_grant(a, NULL);
 }
 
 /* ---- while it runs ---- */
@@ -144,42 +119,12 @@ static void act_never_began(struct attempt *a, const void *with)
 	attempt_stop(a, END_NODE_LOST, UINT32_MAX, "its agent ended before it could begin");
 }
 
-static void act_told(struct attempt *a, const void *with)
-{
-	attempt_lease_told(a, with);
-}
-
-static void act_tell_lease(struct attempt *a, const void *with)
-{
-	attempt_lease_tell(a);
-}
-
-static void act_stop(struct attempt *a, const void *with)
-{
-	attempt_shim_stop(a);
-}
-
-static void act_look(struct attempt *a, const void *with)
-{
-	attempt_shim_look(a);
-}
-
 static void act_denied(struct attempt *a, const void *with)
 {
 	const char *why = with;
 
 	(void)str_copy(a->denied, sizeof(a->denied), *why ? why : "its shim was refused");
-	attempt_shim_look(a);
-}
-
-static void act_adopt(struct attempt *a, const void *with)
-{
-	attempt_shim_adopt(a, with);
-}
-
-static void act_end_orphans(struct attempt *a, const void *with)
-{
-	attempt_shim_end_orphans(a);
+	attempt_shim_look(a, NULL);
 }
 
 static void act_hurry(struct attempt *a, const void *with)
@@ -228,7 +173,7 @@ static void act_end(struct attempt *a, const void *with)
 	const struct task_end *end = with;
 
 	if (!end->record_errno)
-		attempt_shim_hang_up(a);
+		attempt_shim_hang_up(a, NULL);
 	a->end = *end;
 	if (sweeps(a))
 		attempt_event(a, ON_SWEEP, NULL);
@@ -245,17 +190,6 @@ static void act_unstarted(struct attempt *a, const void *with)
 
 	(void)str_copy(end.text, sizeof(end.text), a->why);
 	act_end(a, &end);
-}
-
-/* What it had to say is known, and its end is being recorded just now. */
-static void act_hang_up(struct attempt *a, const void *with)
-{
-	attempt_shim_hang_up(a);
-}
-
-static void act_give_back(struct attempt *a, const void *with)
-{
-	attempt_lease_give_back(a);
 }
 
 static void act_commit(struct attempt *a, const void *with)
@@ -279,7 +213,7 @@ static void let_go(struct attempt *a)
 {
 	a->sweeping = sweep_forget(a->sweeping);
 	a->orphans = orphan_ender_forget(a->orphans);
-	attempt_shim_hang_up(a);
+	attempt_shim_hang_up(a, NULL);
 	a->log_fd = spooler_close_fd(a->place->spooler, a->log_fd);
 	attempt_free(a);
 }
@@ -290,127 +224,114 @@ static void act_finish(struct attempt *a, const void *with)
 	let_go(a);
 }
 
+/* Its shim is there, whatever the guard knows: one that is new is told, and answers. */
+#define NEW_GUARD_IS_TOLD(state)                                                                   \
+	[ON_GUARD_NEW] = { state, attempt_lease_tell },                                            \
+	[ON_PROMISED] = { state, attempt_lease_told },                                             \
+	[ON_ALL_PROMISED] = { state, attempt_lease_told },                                         \
+	[ON_LEASE_REFUSED] = { state, attempt_lease_told }
+
+/* While its shim is connected, and has not told the end. */
+#define CONNECTION_ENDS                                                                            \
+	[ON_DENIED] = { AT_LOOKING, act_denied },                                                  \
+	[ON_HUNG_UP] = { AT_LOOKING, attempt_shim_look }, [ON_ENDED] = { AT_ENDED, act_end }
+
+/* After the end a closed connection is hung up on: what the shim had to say is known, and a look
+ * would take the timer of the commit. */
 const struct attempt_step attempt_steps[AT_STATE_MAX][ON_MAX] = {
 	[AT_CLAIMING] = {
-		[ON_CLAIMED] = { AT_LEASING, act_ask_lease },
-		[ON_CLAIMED_BARE] = { AT_LAUNCHING, act_launch },
+		[ON_CLAIMED] = { AT_LEASING, attempt_lease_ask },
+		[ON_CLAIMED_BARE] = { AT_LAUNCHING, attempt_shim_launch },
 		[ON_UNCLAIMED] = { AT_OVER, act_finish },
 		[ON_DOOMED] = { AT_ENDED, act_unstarted },
 		[ON_STOP] = { AT_CLAIMING, act_none },
 	},
 	[AT_LEASING] = {
-		[ON_PROMISED] = { AT_LEASING, act_none },
 		[ON_ALL_PROMISED] = { AT_LAUNCHING, act_launch_promised },
 		[ON_LEASE_REFUSED] = { AT_LEASING, act_turned_away },
-		[ON_GUARD_NEW] = { AT_LEASING, act_ask_again },
+		[ON_GUARD_NEW] = { AT_LEASING, attempt_lease_ask_again },
 		[ON_STOP] = { AT_ENDED, act_unstarted },
 	},
 	[AT_LAUNCHING] = {
-		[ON_CONNECTED] = { AT_PREPARING, act_listen },
-		[ON_TIMER] = { AT_LAUNCHING, act_launch },
+		[ON_CONNECTED] = { AT_PREPARING, attempt_shim_listen },
+		[ON_TIMER] = { AT_LAUNCHING, attempt_shim_launch },
 		[ON_DOOMED] = { AT_ENDED, act_unstarted },
 		[ON_STOP] = { AT_ENDED, act_unstarted },
 	},
 	[AT_PREPARING] = {
 		[ON_PREPARED] = { AT_NOTING, act_note_shim },
 		[ON_STARTED] = { AT_RUNNING, act_started },
-		[ON_DENIED] = { AT_LOOKING, act_denied },
-		[ON_HUNG_UP] = { AT_LOOKING, act_look },
-		[ON_ENDED] = { AT_ENDED, act_end },
-		[ON_STOP] = { AT_STOPPING, act_stop },
+		CONNECTION_ENDS,
+		[ON_STOP] = { AT_STOPPING, attempt_shim_stop },
 	},
 	[AT_NOTING] = {
 		[ON_NOTED] = { AT_GRANTING, act_grant },
 		[ON_NOTE_FAILED] = { AT_NOTING, act_note_later },
 		[ON_TIMER] = { AT_NOTING, act_note },
 		[ON_STARTED] = { AT_RUNNING, act_started },
-		[ON_DENIED] = { AT_LOOKING, act_denied },
-		[ON_HUNG_UP] = { AT_LOOKING, act_look },
-		[ON_ENDED] = { AT_ENDED, act_end },
-		[ON_STOP] = { AT_STOPPING, act_stop },
+		CONNECTION_ENDS,
+		[ON_STOP] = { AT_STOPPING, attempt_shim_stop },
 	},
 	[AT_GRANTING] = {
-		[ON_PROMISED] = { AT_GRANTING, act_none },
 		[ON_ALL_PROMISED] = { AT_GRANTING, act_grant_promised },
 		[ON_LEASE_REFUSED] = { AT_GRANTING, act_refused },
 		[ON_GRANT_REFUSED] = { AT_GRANTING, act_refused },
-		[ON_GRANTED] = { AT_GRANTING, act_go },
-		[ON_GUARD_NEW] = { AT_GRANTING, act_ask_again },
+		[ON_GRANTED] = { AT_GRANTING, attempt_shim_go },
+		[ON_GUARD_NEW] = { AT_GRANTING, attempt_lease_ask_again },
 		[ON_STARTED] = { AT_RUNNING, act_started },
-		[ON_DENIED] = { AT_LOOKING, act_denied },
-		[ON_HUNG_UP] = { AT_LOOKING, act_look },
-		[ON_ENDED] = { AT_ENDED, act_end },
-		[ON_STOP] = { AT_STOPPING, act_stop },
+		CONNECTION_ENDS,
+		[ON_STOP] = { AT_STOPPING, attempt_shim_stop },
 	},
 	[AT_RUNNING] = {
 		[ON_STARTED] = { AT_RUNNING, act_started }, /* since when, of an adopted one */
 		[ON_NEVER_BEGAN] = { AT_RUNNING, act_never_began },
-		[ON_PROMISED] = { AT_RUNNING, act_told },
-		[ON_ALL_PROMISED] = { AT_RUNNING, act_told },
-		[ON_LEASE_REFUSED] = { AT_RUNNING, act_told },
-		[ON_GUARD_NEW] = { AT_RUNNING, act_tell_lease },
-		[ON_DENIED] = { AT_LOOKING, act_denied },
-		[ON_HUNG_UP] = { AT_LOOKING, act_look },
-		[ON_ENDED] = { AT_ENDED, act_end },
-		[ON_STOP] = { AT_STOPPING, act_stop },
+		NEW_GUARD_IS_TOLD(AT_RUNNING),
+		CONNECTION_ENDS,
+		[ON_STOP] = { AT_STOPPING, attempt_shim_stop },
 	},
 	[AT_STOPPING] = {
 		[ON_STARTED] = { AT_STOPPING, act_started },
-		[ON_PROMISED] = { AT_STOPPING, act_told },
-		[ON_ALL_PROMISED] = { AT_STOPPING, act_told },
-		[ON_LEASE_REFUSED] = { AT_STOPPING, act_told },
-		[ON_GUARD_NEW] = { AT_STOPPING, act_tell_lease },
-		[ON_DENIED] = { AT_LOOKING, act_denied },
-		[ON_HUNG_UP] = { AT_LOOKING, act_look },
-		[ON_ENDED] = { AT_ENDED, act_end },
-		[ON_TIMER] = { AT_STOPPING, act_stop }, /* its socket was full */
-		[ON_STOP] = { AT_STOPPING, act_stop },	/* sooner */
+		NEW_GUARD_IS_TOLD(AT_STOPPING),
+		CONNECTION_ENDS,
+		[ON_TIMER] = { AT_STOPPING, attempt_shim_stop }, /* its socket was full */
+		[ON_STOP] = { AT_STOPPING, attempt_shim_stop },	/* sooner */
 	},
 	[AT_LOOKING] = {
-		[ON_FOUND] = { AT_RUNNING, act_adopt },
-		[ON_FOUND_NOBODY] = { AT_ORPHANS, act_end_orphans },
+		[ON_FOUND] = { AT_RUNNING, attempt_shim_adopt },
+		[ON_FOUND_NOBODY] = { AT_ORPHANS, attempt_shim_end_orphans },
 		[ON_ENDED] = { AT_ENDED, act_end },
-		[ON_TIMER] = { AT_LOOKING, act_look },
-		[ON_PROMISED] = { AT_LOOKING, act_told },
-		[ON_ALL_PROMISED] = { AT_LOOKING, act_told },
-		[ON_LEASE_REFUSED] = { AT_LOOKING, act_told },
-		[ON_GUARD_NEW] = { AT_LOOKING, act_tell_lease },
+		[ON_TIMER] = { AT_LOOKING, attempt_shim_look },
+		NEW_GUARD_IS_TOLD(AT_LOOKING),
 		[ON_STOP] = { AT_LOOKING, act_none }, /* it is told when it is found */
 	},
 	[AT_ORPHANS] = {
 		[ON_ENDED] = { AT_ENDED, act_end },
-		[ON_PROMISED] = { AT_ORPHANS, act_told },
-		[ON_ALL_PROMISED] = { AT_ORPHANS, act_told },
-		[ON_LEASE_REFUSED] = { AT_ORPHANS, act_told },
-		[ON_GUARD_NEW] = { AT_ORPHANS, act_tell_lease },
+		NEW_GUARD_IS_TOLD(AT_ORPHANS),
 		[ON_STOP] = { AT_ORPHANS, act_hurry },
 	},
 	[AT_ENDED] = {
 		[ON_SWEEP] = { AT_SWEEPING, act_none },
-		[ON_GIVE_BACK] = { AT_FREEING, act_give_back },
+		[ON_GIVE_BACK] = { AT_FREEING, attempt_lease_give_back },
 		[ON_COMMIT] = { AT_COMMITTING, act_commit },
 	},
 	[AT_SWEEPING] = {
 		[ON_SWEPT] = { AT_ENDED, act_settle },
-		[ON_PROMISED] = { AT_SWEEPING, act_told },
-		[ON_ALL_PROMISED] = { AT_SWEEPING, act_told },
-		[ON_LEASE_REFUSED] = { AT_SWEEPING, act_told },
-		[ON_GUARD_NEW] = { AT_SWEEPING, act_tell_lease },
-		[ON_HUNG_UP] = { AT_SWEEPING, act_hang_up },
+		NEW_GUARD_IS_TOLD(AT_SWEEPING),
+		[ON_HUNG_UP] = { AT_SWEEPING, attempt_shim_hang_up },
 	},
 	[AT_FREEING] = {
 		[ON_FREED] = { AT_COMMITTING, act_commit },
-		[ON_GUARD_NEW] = { AT_FREEING, act_give_back },
-		[ON_HUNG_UP] = { AT_FREEING, act_hang_up },
+		[ON_GUARD_NEW] = { AT_FREEING, attempt_lease_give_back },
+		[ON_HUNG_UP] = { AT_FREEING, attempt_shim_hang_up },
 	},
 	[AT_COMMITTING] = {
 		[ON_COMMITTED] = { AT_OVER, act_finish },
 		[ON_COMMIT_FAILED] = { AT_UNCOMMITTED, act_commit_later },
-		[ON_HUNG_UP] = { AT_COMMITTING, act_hang_up },
+		[ON_HUNG_UP] = { AT_COMMITTING, attempt_shim_hang_up },
 	},
 	[AT_UNCOMMITTED] = {
 		[ON_TIMER] = { AT_COMMITTING, act_commit },
-		[ON_HUNG_UP] = { AT_UNCOMMITTED, act_hang_up },
+		[ON_HUNG_UP] = { AT_UNCOMMITTED, attempt_shim_hang_up },
 	},
 };
 
@@ -418,7 +339,7 @@ void attempt_adopted(struct attempt *a)
 {
 	a->state = AT_LOOKING;
 	a->shown = AT_RUNNING;
-	attempt_shim_look(a);
+	attempt_shim_look(a, NULL);
 }
 
 struct attempt *attempt_forget(struct attempt *a)
