@@ -10,12 +10,12 @@ static struct attempt *by_lease(const struct tasks *q, const struct lease_id *id
 {
 	if (id->task == LEASE_WORKLOAD)
 		return workload_by_lease(q->workload, id);
-	for (struct running *r = q->runs; r; r = r->next) {
-		const struct lease_id *its = &r->run->lease;
+	for (struct attempt *r = q->place.tasks; r; r = r->next) {
+		const struct lease_id *its = &r->lease;
 
 		if (its->task == id->task && its->element == id->element &&
 		    its->attempt == id->attempt)
-			return r->run;
+			return r;
 	}
 	return NULL;
 }
@@ -60,8 +60,8 @@ static void on_again(uv_timer_t *timer)
 {
 	struct tasks *q = timer->data;
 
-	for (struct running *r = q->runs; r; r = r->next)
-		attempt_lease_again(r->run);
+	for (struct attempt *r = q->place.tasks; r; r = r->next)
+		attempt_lease_again(r);
 }
 
 static void on_promise(struct tasks *q, struct attempt *r, const struct msg_lease_reply *m)
@@ -123,8 +123,8 @@ static void on_all_told(struct tasks *q)
 	q->leases_known = true;
 	if (!q->open)
 		return;
-	for (struct running *r = q->runs; r; r = r->next)
-		attempt_on_guard(r->run);
+	for (struct attempt *r = q->place.tasks; r; r = r->next)
+		attempt_on_guard(r);
 	workload_on_guard(q->workload);
 	reserving_forget_told(&q->reserving);
 	leases_take_told(q);

@@ -155,10 +155,7 @@ static bool owns(void *user, struct sched_ref ref)
 {
 	const struct tasks *q = user;
 
-	for (const struct running *r = q->runs; r; r = r->next)
-		if (r->run->ref.id == ref.id && r->run->ref.element == ref.element)
-			return true;
-	return false;
+	return attempt_by_ref(&q->place, ref);
 }
 
 /* As far as the view shows them now; what is missing is told by the guard's answer. */

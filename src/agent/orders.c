@@ -349,17 +349,17 @@ void orders_obey_file(struct tasks *q, const struct control_order *o)
 		o->sweep < SPEC_CLEAN_MAX ? sweep_of_clean(o->sweep) : q->sweeping.on_stop;
 	bool any = false;
 
-	for (struct running *r = q->runs; r; r = r->next) {
-		const struct spool_spec *spec = r->run->spec;
+	for (struct attempt *r = q->place.tasks; r; r = r->next) {
+		const struct spool_spec *spec = r->spec;
 		bool meant = o->command != CONTROL_STOP ||
 			     (spec && o->task && strcmp(spec->name, o->task) == 0);
 
 		if (!meant)
 			continue;
 		any = true;
-		r->run->sweep |= sweep;
-		tasks_write_stop(q, r->run);
-		attempt_stop(r->run, END_STOPPED, UINT32_MAX, "stopped by control.json");
+		r->sweep |= sweep;
+		tasks_write_stop(q, r);
+		attempt_stop(r, END_STOPPED, UINT32_MAX, "stopped by control.json");
 	}
 	if (o->command == CONTROL_STOP && !any && !o->cancelled)
 		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,

@@ -45,55 +45,23 @@ static void keep_vain(struct tasks *q, struct sched_ref ref, bool elsewhere, con
 
 /* ---- the plan ---- */
 
-static struct running *find_running(const struct tasks *q, struct sched_ref ref)
-{
-	struct running *r = q->runs;
-
-	while (r && (r->run->ref.id != ref.id || r->run->ref.element != ref.element))
-		r = r->next;
-	return r;
-}
-
-void tasks_add_running(struct tasks *q, struct attempt *run)
-{
-	struct running *r = xcalloc(1, sizeof(*r));
-
-	r->run = run;
-	r->next = q->runs;
-	q->runs = r;
-}
-
-static void remove_running(struct tasks *q, const struct attempt *run)
-{
-	for (struct running **r = &q->runs; *r; r = &(*r)->next)
-		if ((*r)->run == run) {
-			struct running *gone = *r;
-
-			*r = gone->next;
-			if (gone->elsewhere || gone->unwritten[0])
-				keep_vain(q, run->ref, gone->elsewhere, gone->unwritten);
-			free(gone);
-			return;
-		}
-}
-
 static void carry_out(struct tasks *q, const struct sched_action *a)
 {
 	struct sched_task t;
-	struct running *r;
+	struct attempt *r;
 
 	reserving_plan(&q->reserving, a);
 	switch (a->kind) {
 	case SCHED_START:
 		if (sched_get(q->plan, a->ref, &t) == 0)
-			tasks_add_running(q, attempt_start(&q->place, a->ref, t.edits, a->devices));
+			(void)attempt_start(&q->place, a->ref, t.edits, a->devices);
 		break;
 	case SCHED_PREEMPT:
 		if (a->ref.id == LEASE_WORKLOAD)
 			workload_stop(q->workload, a->ref.element - 1, "a task needs the GPU");
-		r = find_running(q, a->ref);
+		r = attempt_by_ref(&q->place, a->ref);
 		if (r)
-			attempt_stop(r->run, END_PREEMPTED, UINT32_MAX,
+			attempt_stop(r, END_PREEMPTED, UINT32_MAX,
 				     "gave way to a task that is not preemptible");
 		break;
 	case SCHED_RESERVE:
@@ -107,8 +75,8 @@ struct devset tasks_busy_devices(const struct tasks *q)
 {
 	struct devset busy = { { 0 } };
 
-	for (const struct running *r = q->runs; r; r = r->next)
-		busy = devset_or(busy, r->run->devices);
+	for (const struct attempt *r = q->place.tasks; r; r = r->next)
+		busy = devset_or(busy, r->devices);
 	return busy;
 }
 
@@ -347,7 +315,8 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 	else if (v->pause && v->what == RETRY_AGAIN)
 		pause_task(q, r->ref.id);
 	reserving_on_left(&q->reserving, r->devices);
-	remove_running(q, r);
+	if (r->stop.elsewhere || r->stop.unwritten[0])
+		keep_vain(q, r->ref, r->stop.elsewhere, r->stop.unwritten);
 	groupcommit_soon(q->groupcommit);
 	tasks_plan_soon(q);
 	q->ops->over(q->user);
@@ -516,7 +485,8 @@ static void on_watch(void *user, const char *file)
 	struct tasks *q = user;
 	struct task_name n;
 
-	if (file && name_parse(file, &n) && n.id && find_running(q, (struct sched_ref){ n.id, 0 }))
+	if (file && name_parse(file, &n) && n.id &&
+	    attempt_by_ref(&q->place, (struct sched_ref){ n.id, 0 }))
 		return;
 	if (!file || q->want.names.n >= NAMES_MAX)
 		q->want.all = true;
@@ -549,9 +519,9 @@ static bool runs_of_lane(void *user, uint32_t lane, uint64_t array)
 	const struct tasks *q = user;
 	struct sched_task t;
 
-	for (const struct running *r = q->runs; r; r = r->next)
-		if (lane ? sched_get(q->plan, r->run->ref, &t) == 0 && t.lane == lane
-			 : r->run->ref.id == array)
+	for (const struct attempt *r = q->place.tasks; r; r = r->next)
+		if (lane ? sched_get(q->plan, r->ref, &t) == 0 && t.lane == lane
+			 : r->ref.id == array)
 			return true;
 	return recovery_may_run(q->recovery, lane, array);
 }
@@ -741,7 +711,7 @@ static void stop_done(struct spool_job *job)
 {
 	struct stop_job *j = (struct stop_job *)job;
 	const struct task_name *n = &j->claim.name;
-	struct running *r = find_running(j->q, planview_ref(n));
+	struct attempt *r = attempt_by_ref(&j->q->place, planview_ref(n));
 	bool failed = j->code < 0, elsewhere = j->code == -EBUSY;
 
 	forget_stop(j->q, j);
@@ -756,8 +726,9 @@ static void stop_done(struct spool_job *job)
 			"it has ended, it runs again",
 			(unsigned long long)n->id, j->e.text);
 	if (r) {
-		r->elsewhere = elsewhere;
-		(void)str_copy(r->unwritten, sizeof(r->unwritten), failed ? j->e.text : "");
+		r->stop.elsewhere = elsewhere;
+		(void)str_copy(r->stop.unwritten, sizeof(r->stop.unwritten),
+			       failed ? j->e.text : "");
 	} else if (failed) {
 		keep_vain(j->q, planview_ref(n), elsewhere, j->e.text);
 	}
@@ -786,8 +757,8 @@ void tasks_write_stop(struct tasks *q, const struct attempt *r)
 /* Another claim has it, which is found by who looks again. */
 static bool is_elsewhere(const struct tasks *q, uint64_t id, uint32_t element)
 {
-	for (const struct running *r = q->runs; r; r = r->next)
-		if (r->elsewhere && is_asked_for(r->run->ref, id, element))
+	for (const struct attempt *r = q->place.tasks; r; r = r->next)
+		if (r->stop.elsewhere && is_asked_for(r->ref, id, element))
 			return true;
 	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
 		if (q->vain[i].elsewhere && is_asked_for(q->vain[i].ref, id, element))
@@ -797,8 +768,8 @@ static bool is_elsewhere(const struct tasks *q, uint64_t id, uint32_t element)
 
 static bool is_claiming(const struct tasks *q, uint64_t id, uint32_t element)
 {
-	for (const struct running *r = q->runs; r; r = r->next)
-		if (r->run->state == AT_CLAIMING && is_asked_for(r->run->ref, id, element))
+	for (const struct attempt *r = q->place.tasks; r; r = r->next)
+		if (r->state == AT_CLAIMING && is_asked_for(r->ref, id, element))
 			return true;
 	return false;
 }
@@ -831,9 +802,9 @@ int tasks_stopped(const struct tasks *q, uint64_t id, uint32_t element, struct e
 
 const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element)
 {
-	for (const struct running *r = q->runs; r; r = r->next)
-		if (is_asked_for(r->run->ref, id, element) && r->unwritten[0])
-			return r->unwritten;
+	for (const struct attempt *r = q->place.tasks; r; r = r->next)
+		if (is_asked_for(r->ref, id, element) && r->stop.unwritten[0])
+			return r->stop.unwritten;
 	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
 		if (q->vain[i].why[0] && is_asked_for(q->vain[i].ref, id, element))
 			return q->vain[i].why;
@@ -846,13 +817,13 @@ int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigne
 	unsigned int n = 0;
 
 	forget_vain(q, id, element);
-	for (struct running *r = q->runs; r; r = r->next) {
-		if (!is_asked_for(r->run->ref, id, element))
+	for (struct attempt *r = q->place.tasks; r; r = r->next) {
+		if (!is_asked_for(r->ref, id, element))
 			continue;
-		r->run->sweep |= sweep;
+		r->sweep |= sweep;
 		/* First, for it may be gone after it. */
-		tasks_write_stop(q, r->run);
-		attempt_stop(r->run, END_STOPPED, now ? 0 : UINT32_MAX, ATTEMPT_STOPPED_TEXT);
+		tasks_write_stop(q, r);
+		attempt_stop(r, END_STOPPED, now ? 0 : UINT32_MAX, ATTEMPT_STOPPED_TEXT);
 		n++;
 	}
 	return n ? 0 : not_here(id, e);
@@ -868,7 +839,7 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 	struct sched_task t;
 	int r;
 
-	if (q->draining && !find_running(q, ref)) {
+	if (q->draining && !attempt_by_ref(&q->place, ref)) {
 		*ret = xasprintf("the agent on %s starts nothing more: %s", q->place.node,
 				 q->place.view->life.why);
 		return 0;
@@ -923,20 +894,19 @@ static void stop_run(struct tasks *q, struct attempt *r)
 
 void tasks_stop_all(struct tasks *q)
 {
-	for (struct running *r = q->runs; r; r = r->next)
-		stop_run(q, r->run);
+	for (struct attempt *r = q->place.tasks; r; r = r->next)
+		stop_run(q, r);
 }
 
 void tasks_adopt(struct tasks *q, struct attempt *r)
 {
-	tasks_add_running(q, r);
 	if (q->place.view->life.how >= DRAIN_REQUEUE)
 		stop_run(q, r);
 }
 
 bool tasks_may_run(const struct tasks *q)
 {
-	return q->runs || !recovery_is_settled(q->recovery) || !(q->open || q->trouble[0]);
+	return q->place.tasks || !recovery_is_settled(q->recovery) || !(q->open || q->trouble[0]);
 }
 
 const char *tasks_unseen(const struct tasks *q)
@@ -963,14 +933,14 @@ bool tasks_is_empty(const struct tasks *q)
 		if (!q->unread_tasks[i].bad)
 			return false;
 	planview_make(q->place.view, q->c->instance, devices, &view);
-	return !q->runs && sched_is_empty(q->plan, &view);
+	return !q->place.tasks && sched_is_empty(q->plan, &view);
 }
 
 size_t tasks_running(const struct tasks *q)
 {
 	size_t n = 0;
 
-	for (struct running *r = q->runs; r; r = r->next)
+	for (struct attempt *r = q->place.tasks; r; r = r->next)
 		n++;
 	return n;
 }
@@ -980,8 +950,8 @@ json_t *tasks_report(const struct tasks *q)
 	struct sched_counts c = sched_count(q->plan);
 	json_t *runs = json_array();
 
-	for (struct running *r = q->runs; r; r = r->next)
-		(void)json_array_append_new(runs, attempt_report(r->run));
+	for (struct attempt *r = q->place.tasks; r; r = r->next)
+		(void)json_array_append_new(runs, attempt_report(r));
 	return json_pack("{sb sb sI sI sI sI sI ss so so}", "open", q->open, "draining",
 			 q->draining, "waiting", (json_int_t)c.waiting, "running",
 			 (json_int_t)c.running, "done", (json_int_t)q->n_done, "failed",
@@ -1004,7 +974,8 @@ void tasks_end(struct tasks *q)
 	groupcommit_stop(q->groupcommit);
 	orders_stop(q->orders);
 	/* What is not known yet may run on as well, and then our name is what keeps its lanes. */
-	heartbeat_end(q->heartbeat, q->runs || !recovery_is_settled(q->recovery) || !q->open);
+	heartbeat_end(q->heartbeat,
+		      q->place.tasks || !recovery_is_settled(q->recovery) || !q->open);
 	workload_stop_all(q->workload, "the agent ends");
 }
 
@@ -1033,12 +1004,11 @@ int tasks_free(struct tasks *q)
 {
 	if (!spooler_is_idle(q->spooler) || heartbeat_free(q->heartbeat) < 0)
 		return -EBUSY;
-	while (q->runs) {
-		struct running *r = q->runs;
+	while (q->place.tasks) {
+		struct attempt *r = q->place.tasks;
 
-		q->runs = r->next;
-		(void)attempt_forget(r->run);
-		free(r);
+		q->place.tasks = r->next;
+		(void)attempt_forget(r);
 	}
 	groupcommit_free(take_ptr(q->groupcommit));
 	orders_free(take_ptr(q->orders));

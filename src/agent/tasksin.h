@@ -23,13 +23,6 @@
 #include "agent/reserving.h"
 #include "agent/tasks.h"
 
-struct running {
-	struct running *next;
-	struct attempt *run;
-	char unwritten[ERR_TEXT_MAX]; /* why it could not be written down that it is told to end */
-	bool elsewhere;		      /* what is told to end here is not what has the task now */
-};
-
 /* A stop that came to nothing, of a task that does not run any more: for who waits for the answer.
  */
 struct vain_stop {
@@ -53,7 +46,6 @@ struct tasks {
 	struct recovery *recovery;
 	unsigned int told_devices; /* in the last sign of life */
 	struct sched_queue *plan;
-	struct running *runs;
 	struct vain_stop vain[VAIN_STOPS_MAX]; /* the last ones */
 	unsigned int n_vain;
 	struct stop_job *stops; /* that are being written down */
@@ -93,8 +85,7 @@ struct devset tasks_busy_devices(const struct tasks *q);
 void tasks_plan_soon(struct tasks *q);
 /* Why there is no queue; it is tried again. */
 void tasks_no_queue(struct tasks *q, const char *why);
-void tasks_add_running(struct tasks *q, struct attempt *run);
-/* The same with what an earlier agent has started. */
+/* What an earlier agent has started. */
 void tasks_adopt(struct tasks *q, struct attempt *run);
 /* That its owner wants it ended is written into its claim, by the spooler. */
 void tasks_write_stop(struct tasks *q, const struct attempt *run);

@@ -171,14 +171,16 @@ struct attempt_place {
 	uint64_t beat_ms;
 	const struct heartbeat *heartbeat; /* what shims promise: heartbeat_fence_timeout_ms() */
 	uint64_t log_limit;
-	const char *cgroup; /* for those of tasks; NULL: none */
-	bool by_uuid;	    /* CUDA_VISIBLE_DEVICES */
-	int commit_code;    /* why an end could not be recorded last; 0 */
+	const char *cgroup;    /* for those of tasks; NULL: none */
+	bool by_uuid;	       /* CUDA_VISIBLE_DEVICES */
+	int commit_code;       /* why an end could not be recorded last; 0 */
+	struct attempt *tasks; /* that run, or are about to; the last one first */
 	const struct attempt_owner *owner;
 	void *user;
 };
 
 struct attempt {
+	struct attempt *next; /* of place->tasks */
 	const struct attempt_ops *ops;
 	const struct attempt_step (*steps)[ON_MAX];
 	struct attempt_place *place;
@@ -232,6 +234,11 @@ struct attempt {
 	uint64_t next_memory; /* that the next attempt asks for, per GPU; 0: as it is said */
 	unsigned int sweep;   /* SWEEP_BIT()s that were asked for with its stop */
 	struct sweep_process *sweeping;
+	/* That its owner has stopped it is written into its claim, too. */
+	struct {
+		bool elsewhere; /* what is stopped here is not what has the task now */
+		char unwritten[ERR_TEXT_MAX]; /* why it could not be written; or "" */
+	} stop;
 };
 
 /* In AT_CLAIMING. steps: attempt_steps (steps.h). */

@@ -332,8 +332,14 @@ static void commit(struct attempt *a)
 		a->place->owner->succeeded(a->place->user, a);
 }
 
+/* Out of the list first: whoever is told may ask what runs. */
 static void over(struct attempt *a)
 {
+	struct attempt **at = &a->place->tasks;
+
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
 	a->place->owner->over(a->place->user, a, &a->verdict);
 }
 
@@ -352,13 +358,31 @@ static const struct attempt_ops task_ops = {
 	.sweeps = true,
 };
 
+struct attempt *attempt_by_ref(const struct attempt_place *place, struct sched_ref ref)
+{
+	struct attempt *a = place->tasks;
+
+	while (a && (a->ref.id != ref.id || a->ref.element != ref.element))
+		a = a->next;
+	return a;
+}
+
+static struct attempt *task_new(struct attempt_place *place, struct sched_ref ref)
+{
+	struct attempt *a = attempt_new(place, &task_ops, attempt_steps);
+
+	a->ref = ref;
+	a->next = place->tasks;
+	place->tasks = a;
+	return a;
+}
+
 struct attempt *attempt_start(struct attempt_place *place, struct sched_ref ref, uint64_t edits,
 			      struct devset devices)
 {
-	struct attempt *a = attempt_new(place, &task_ops, attempt_steps);
+	struct attempt *a = task_new(place, ref);
 	struct claim_job *j = xcalloc(1, sizeof(*j));
 
-	a->ref = ref;
 	a->devices = devices;
 	j->job = (struct spool_job){ .work = claim_job_work, .done = claim_done };
 	j->a = a;
@@ -372,10 +396,9 @@ struct attempt *attempt_start(struct attempt_place *place, struct sched_ref ref,
 
 struct attempt *attempt_adopt(struct attempt_place *place, struct adoptee *t, struct devset devices)
 {
-	struct attempt *a = attempt_new(place, &task_ops, attempt_steps);
+	struct attempt *a = task_new(place, planview_ref(&t->claim.name));
 
 	a->claim = t->claim;
-	a->ref = planview_ref(&a->claim.name);
 	a->spec = take_ptr(t->spec);
 	a->tries = t->tries;
 	a->uuids = t->devices;

@@ -15,6 +15,8 @@ struct attempt *attempt_start(struct attempt_place *place, struct sched_ref ref,
  * from now on; devices: those of them that the view shows. */
 struct attempt *attempt_adopt(struct attempt_place *place, struct adoptee *t,
 			      struct devset devices);
+/* NULL: there is none. */
+struct attempt *attempt_by_ref(const struct attempt_place *place, struct sched_ref ref);
 /* Of the status: docs/json.md. */
 json_t *attempt_report(const struct attempt *a);
 
