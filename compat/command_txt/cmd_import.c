@@ -13,7 +13,8 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "cli/commands.h"
-#include "cli/queue.h"
+#include "cli/instance.h"
+#include "cli/task/outcome.h"
 #include "cli/task/submitter.h"
 #include "compat/command_txt/import.h"
 #include "spool/instance.h"
@@ -146,7 +147,7 @@ static int submit(const struct cmd_ctx *ctx, struct import *im, struct err *e)
 	cleanup_free uint64_t *ids = xcalloc(im->file.n, sizeof(*ids));
 	struct spool *sp = NULL;
 	bool in = false;
-	int r = queue_open(ctx, SPOOL_CREATE, &sp, e), told;
+	int r = instance_open(ctx, SPOOL_CREATE, &sp, e), told;
 
 	for (size_t i = 0; i < im->file.n && r == 0; i++)
 		submitter_name(im->specs[i], sp);
@@ -156,7 +157,7 @@ static int submit(const struct cmd_ctx *ctx, struct import *im, struct err *e)
 	if (r < 0 && !in)
 		return err_wrap(e, "nothing submitted");
 	show(ctx, im, ids);
-	told = queue_tell_made(ids, im->file.n, r < 0 ? r : 0, e);
+	told = outcome_tell_made(ids, im->file.n, r < 0 ? r : 0, e);
 	if (!opts_given(ctx->opts, "state"))
 		tell_gpus(im);
 	if (r == SUBMIT_NOT_DURABLE)

@@ -6,6 +6,8 @@
 
 #include "cli/cmd.h"
 
+#define QUEUE_GROUP "Running tasks"
+
 extern const struct cmd cmd_agent;
 extern const struct cmd cmd_config;
 extern const struct cmd cmd_devices;

@@ -10,7 +10,7 @@
 
 #include <jansson.h>
 
-#include "cli/queue.h"
+#include "cli/cmd.h"
 #include "spool/heartbeat.h"
 
 enum peer_state {
@@ -38,12 +38,6 @@ struct peers {
 
 /* 0 or negative; peers_clear() in each case. */
 int peers_read(const struct cmd_ctx *ctx, const struct spool *sp, struct peers *ret, struct err *e);
-/*
- * Bring what their signs of life told up to date: that of this node says what it has now, and what
- * runs under others is counted by the queue's files. ctx is that of the instance whose they are.
- */
-void peers_update(const struct cmd_ctx *ctx, const struct spool *sp, const struct scan *queue,
-		  struct peers *p);
 void peers_clear(struct peers *p);
 /* An agent of the instance lives: that of this node answers, or one of another gives signs of life.
  */

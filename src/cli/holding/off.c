@@ -16,9 +16,9 @@
 #include "base/strbuf.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
+#include "cli/instance.h"
 #include "cli/print_json.h"
-#include "cli/queue.h"
-#include "cli/silence.h"
+#include "cli/task/outcome.h"
 #include "cli/task/taskrun.h"
 #include "cli/term.h"
 #include "hold/names.h"
@@ -290,11 +290,11 @@ struct left {
 
 static void tell(struct told *t, const struct task_name *n)
 {
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 
 	if (t->n < TOLD_MAX)
 		strbuf_addf(&t->text, "%s%s", t->n ? ", " : "",
-			    queue_format_id(n->id, n->element, id));
+			    select_format_id(n->id, n->element, id));
 	t->n++;
 }
 
@@ -321,8 +321,8 @@ static void look_at(const struct spool *sp, const struct scan_task *t, struct le
 
 static int find_left(const struct spool *sp, struct left *ret, struct err *e)
 {
-	struct queue_match all;
-	int r = queue_all(sp, &all, e);
+	struct task_set all;
+	int r = select_all(sp, &all, e);
 
 	if (r < 0)
 		return r;
@@ -363,9 +363,9 @@ static int check_tasks(const struct cmd_ctx *ctx, struct err *e)
 	struct spool *sp = NULL;
 	int r;
 
-	if (!silence_is_broken(ctx))
+	if (!instance_answers(ctx))
 		return runs_unseen(ctx, "the queue's directory does not answer", e);
-	r = queue_open(ctx, SPOOL_LOOK, &sp, &why);
+	r = instance_open(ctx, SPOOL_LOOK, &sp, &why);
 	if (r == -ENOENT) /* nothing was ever submitted */
 		return 0;
 	if (r == 0)
@@ -399,7 +399,7 @@ static int off_without_agent(const struct cmd_ctx *ctx, struct err *e)
 
 	/* It has yet to hear of the end of an agent that was just killed. */
 	for (int i = 0; r == -EBUSY && i < BUSY_LOOKS; i++) {
-		queue_pause(i);
+		change_pause(i);
 		r = drop_orphan(ctx, &n);
 	}
 

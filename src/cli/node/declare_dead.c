@@ -13,7 +13,7 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "cli/peers.h"
-#include "cli/queue.h"
+#include "cli/task/view.h"
 #include "spool/instance.h"
 
 #define BEATS	  3 /* so many signs of life that do not come */
@@ -33,9 +33,9 @@ struct vouching {
 	const struct spool *sp;
 	const char *agent;
 	struct peers peers;
-	struct queue_match claims; /* those that it has */
-	struct beat last;	   /* its last sign of life, or what its claims say */
-	bool compare;		   /* the files are looked at for the second time */
+	struct task_set claims; /* those that it has */
+	struct beat last;	/* its last sign of life, or what its claims say */
+	bool compare;		/* the files are looked at for the second time */
 	size_t n;
 	struct sign *signs;
 	char moved[SPOOL_PATH_MAX];
@@ -43,7 +43,7 @@ struct vouching {
 
 /* ---- what is there of it ---- */
 
-static int unknown(struct vouching *v, const struct queue_match *all, struct err *e)
+static int unknown(struct vouching *v, const struct task_set *all, struct err *e)
 {
 	cleanup_free const char **names = xcalloc(v->peers.n + all->n + 1, sizeof(char *));
 	const char *near;
@@ -61,7 +61,7 @@ static int unknown(struct vouching *v, const struct queue_match *all, struct err
 		spool_instance(v->sp), v->agent, near ? "; did you mean " : "", near ? near : "");
 }
 
-static void find_claims(struct vouching *v, struct queue_match *all)
+static void find_claims(struct vouching *v, struct task_set *all)
 {
 	char agent[NAME_AGENT_MAX + 1];
 	size_t n = 0;
@@ -69,7 +69,7 @@ static void find_claims(struct vouching *v, struct queue_match *all)
 	for (size_t i = 0; i < all->n; i++) {
 		if (all->tasks[i].dir != SPOOL_RUNNING)
 			continue;
-		queue_agent_of(v->sp, &all->tasks[i].name, agent);
+		taskview_agent_of(v->sp, &all->tasks[i].name, agent);
 		if (strcmp(agent, v->agent) == 0)
 			all->tasks[n++] = all->tasks[i];
 	}
@@ -99,11 +99,11 @@ static void read_claim(struct vouching *v)
 static int find(struct vouching *v, struct err *e)
 {
 	const struct peer *p;
-	struct queue_match all;
+	struct task_set all;
 	int r = peers_read(v->ctx, v->sp, &v->peers, e);
 
 	if (r == 0)
-		r = queue_all(v->sp, &all, e);
+		r = select_all(v->sp, &all, e);
 	if (r < 0)
 		return r;
 	p = peers_find(&v->peers, v->agent);
@@ -203,7 +203,7 @@ static int check(struct vouching *v, struct err *e)
 static void tell(const struct vouching *v)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 	bool somebody = false;
 
 	for (size_t i = 0; i < v->peers.n; i++)
@@ -212,8 +212,8 @@ static void tell(const struct vouching *v)
 	strbuf_addf(&b, "%s is gone now", v->agent);
 	for (size_t i = 0; i < v->claims.n && i < TOLD_MAX; i++)
 		strbuf_addf(&b, "%s%s", i ? ", " : ": the other agents take over task ",
-			    queue_format_id(v->claims.tasks[i].name.id,
-					    v->claims.tasks[i].name.element, id));
+			    select_format_id(v->claims.tasks[i].name.id,
+					     v->claims.tasks[i].name.element, id));
 	if (v->claims.n > TOLD_MAX)
 		strbuf_addf(&b, " and %zu more", v->claims.n - TOLD_MAX);
 	if (!somebody)

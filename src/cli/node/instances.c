@@ -10,12 +10,13 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
+#include "cli/ask_agent.h"
 #include "cli/commands.h"
+#include "cli/instance.h"
 #include "cli/peers.h"
 #include "cli/print_json.h"
-#include "cli/queue.h"
-#include "cli/silence.h"
 #include "cli/table.h"
+#include "cli/task/view.h"
 #include "spool/batch.h"
 #include "spool/instance.h"
 
@@ -65,6 +66,83 @@ static void node_row(struct table *t, const struct peer *p)
 		  number(b->running, running, sizeof(running)));
 }
 
+#define STATUS_MS 1000
+
+/* A card whose MIG instances are devices of their own is none. */
+static bool is_card_of(const json_t *devices, const json_t *card)
+{
+	json_int_t gpu = json_integer_value(json_object_get(card, "gpu"));
+	json_t *d;
+	size_t i;
+
+	if (json_is_integer(json_object_get(card, "mig")))
+		return false;
+	json_array_foreach(devices, i, d)
+	{
+		if (json_is_integer(json_object_get(d, "mig")) &&
+		    json_integer_value(json_object_get(d, "gpu")) == gpu)
+			return true;
+	}
+	return false;
+}
+
+/* What the agent of this node says of itself. */
+static void take_status(const json_t *status, struct beat *b)
+{
+	const struct {
+		const char *state;
+		unsigned int *n;
+	} counts[] = { { "held", &b->held }, { "idle", &b->idle }, { "lent", &b->lent } };
+	const char *own = json_string_value(json_object_get(status, "instance"));
+	const json_t *devices = json_object_get(status, "devices");
+	const json_t *queue = json_object_get(status, "queue");
+	json_t *d;
+	size_t i;
+
+	b->held = b->idle = b->lent = 0;
+	json_array_foreach(devices, i, d)
+	{
+		const char *state = json_string_value(json_object_get(d, "state"));
+		const char *theirs = json_string_value(json_object_get(d, "instance"));
+
+		if (!state || is_card_of(devices, d) ||
+		    (theirs && own && strcmp(theirs, own) != 0 && strcmp(state, "held") == 0))
+			continue;
+		for (size_t k = 0; k < ARRAY_LEN(counts); k++)
+			*counts[k].n += strcmp(state, counts[k].state) == 0;
+	}
+	b->running = (unsigned int)json_integer_value(json_object_get(queue, "running"));
+	b->draining = json_is_true(json_object_get(queue, "draining"));
+}
+
+/* Bring what their signs of life told up to date: the agent of this node says what it has now, and
+ * what runs under others is counted by the queue's files. */
+static void update(const struct cmd_ctx *ctx, const struct spool *sp, const struct scan *queue,
+		   struct peers *p)
+{
+	char agent[NAME_AGENT_MAX + 1];
+	const struct scan_task *t;
+	json_t *doc = NULL;
+	size_t iter = 0;
+
+	for (size_t i = 0; i < p->n; i++)
+		p->all[i].beat.running = 0;
+	while ((t = scan_next(queue, &iter))) {
+		if (t->dir != SPOOL_RUNNING)
+			continue;
+		taskview_agent_of(sp, &t->name, agent);
+		for (size_t k = 0; k < p->n; k++)
+			p->all[k].beat.running += strcmp(p->all[k].agent, agent) == 0;
+	}
+	for (size_t i = 0; i < p->n; i++)
+		if (p->all[i].here && p->all[i].state == PEER_ALIVE && !doc &&
+		    ask_agent(ctx, CTL_STATUS, STATUS_MS, &doc, NULL, NULL) == CMD_OK) {
+			take_status(doc, &p->all[i].beat);
+			p->all[i].age_ms = 0;
+		}
+	json_decref(doc);
+}
+
 /* Who serves it: rows, or JSON. */
 static json_t *tell_nodes(const struct instances *all, const struct spool *sp,
 			  const struct scan *queue, bool current)
@@ -75,7 +153,7 @@ static json_t *tell_nodes(const struct instances *all, const struct spool *sp,
 	if (sp)
 		(void)peers_read(all->ctx, sp, &peers, NULL);
 	if (peers.n && current && queue)
-		peers_update(all->ctx, sp, queue, &peers);
+		update(all->ctx, sp, queue, &peers);
 	for (size_t i = 0; i < peers.n; i++) {
 		if (!all->t)
 			(void)json_array_append_new(nodes, peer_json(&peers.all[i]));
@@ -164,12 +242,12 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 				 .now = settings_str(ctx->settings, SET_INSTANCE),
 				 .t = json ? NULL : table_new(columns),
 				 .nodes = json ? NULL : table_new(node_columns) };
-	struct silence *s = silence_begin(root);
+	struct instance_note *s = instance_note_begin(root);
 	int r = spool_instances(root, &names, e);
 
 	for (size_t i = 0; i < names.n && r == 0; i++)
 		instance_row(&all, names.texts[i]);
-	(void)silence_end(s);
+	(void)instance_note_end(s);
 	if (r == 0 && !json && names.n)
 		print_tables(&all);
 	else if (r == 0 && !json)

@@ -15,10 +15,10 @@
 #include "base/strbuf.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
+#include "cli/instance.h"
 #include "cli/node/declare_dead.h"
 #include "cli/ordering.h"
 #include "cli/peers.h"
-#include "cli/queue.h"
 #include "spool/instance.h"
 
 #define END_LOOK_MS  500
@@ -276,7 +276,7 @@ static int run_shutdown(const struct cmd_ctx *ctx, struct err *e)
 			      "can be drained or stopped");
 		return CMD_USAGE;
 	}
-	r = queue_open(ctx, 0, &sp, e);
+	r = instance_open(ctx, 0, &sp, e);
 	s.sp = sp;
 	/* Nothing was ever submitted: nobody serves it. */
 	if (r == -ENOENT && !gone)

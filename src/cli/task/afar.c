@@ -18,6 +18,7 @@
 #include "cli/ask_agent.h"
 #include "cli/ordering.h"
 #include "cli/peers.h"
+#include "cli/task/outcome.h"
 
 #define TOLD_MAX 5
 #define ROUNDS	 3 /* of orders, for what has moved meanwhile */
@@ -251,8 +252,8 @@ static void stop_moved(struct asking *q, const struct moved *m)
 	int r = stop_word(q->s, order_format_task(&m->task, id), &why);
 
 	if (r == -ENOENT && !q->s->quiet)
-		queue_say(&q->s->said, 0, "%s%s%s does not run any more under %s\n", id,
-			  m->name.name[0] ? " " : "", m->name.name, m->agent);
+		outcome_say(&q->s->said, 0, "%s%s%s does not run any more under %s\n", id,
+			    m->name.name[0] ? " " : "", m->name.name, m->agent);
 	else if (r < 0 && r != -ENOENT)
 		fail(q, r, why.text);
 }

@@ -9,7 +9,7 @@
 #include "base/hmap.h"
 #include "base/mem.h"
 #include "cli/cmd.h"
-#include "cli/queue.h"
+#include "cli/task/select.h"
 #include "spool/record.h"
 #include "spool/scan.h"
 
@@ -91,7 +91,7 @@ static int check_there(struct after_check *c, const struct uint_list *ids, bool 
 {
 	for (size_t i = 0; i < ids->n; i++) {
 		struct after_ended key = { .id = ids->nums[i] }, *ended;
-		struct queue_place p;
+		struct task_place p;
 
 		if (scan_find(c->scan, ids->nums[i], 0))
 			continue;
@@ -99,7 +99,7 @@ static int check_there(struct after_check *c, const struct uint_list *ids, bool 
 		if (ended && must_be_good)
 			warn_of(ended);
 		/* It may have moved as all was read. */
-		if (!ended && queue_locate_id(c->sp, ids->nums[i], 0, &p, NULL) < 0)
+		if (!ended && select_by_id(c->sp, ids->nums[i], 0, &p, NULL) < 0)
 			return err_set(e, -ENOENT,
 				       "there is no task %" PRIu64 " to wait for (tenure list -a "
 				       "shows them)",

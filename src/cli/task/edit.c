@@ -14,8 +14,9 @@
 #include "base/units.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
-#include "cli/queue.h"
+#include "cli/instance.h"
 #include "cli/task/aftercheck.h"
+#include "cli/task/outcome.h"
 #include "cli/task/roomcheck.h"
 #include "cli/task/submission.h"
 #include "spool/instance.h"
@@ -233,9 +234,9 @@ static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_
 	return r < 0 ? err_wrap(e, "not changed") : 0;
 }
 
-static int cannot_edit(const struct queue_place *p, struct err *e)
+static int cannot_edit(const struct task_place *p, struct err *e)
 {
-	char text[QUEUE_TEXT_MAX];
+	char text[SELECT_END_MAX];
 
 	if (p->dir == SPOOL_RUNNING)
 		return err_set(e, -EBUSY,
@@ -244,14 +245,14 @@ static int cannot_edit(const struct queue_place *p, struct err *e)
 	return err_set(e, -EBUSY,
 		       "task %" PRIu64 " (%s) %s; only a task that waits can be edited (tenure "
 		       "retry %" PRIu64 " puts it back)",
-		       p->name.id, p->name.name, queue_format_end(p, text), p->name.id);
+		       p->name.id, p->name.name, select_format_end(p, text), p->name.id);
 }
 
 /* One look. 0, TRANSIT_GONE, TRANSIT_HELD, or negative. */
 static int try_edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *word,
-		    struct edits *edits, struct queue_place *p, struct err *e)
+		    struct edits *edits, struct task_place *p, struct err *e)
 {
-	int r = queue_locate(sp, word, p, e);
+	int r = select_one(sp, word, p, e);
 
 	if (r == 0 && p->element)
 		return err_set(e, -EINVAL,
@@ -260,7 +261,7 @@ static int try_edit(const struct cmd_ctx *ctx, const struct spool *sp, const cha
 	if (r == 0 && p->dir != SPOOL_PENDING)
 		return cannot_edit(p, e);
 	if (r == 0)
-		r = transit_await(sp, &p->name, QUEUE_HELD_MS, e);
+		r = transit_await(sp, &p->name, CHANGE_HELD_MS, e);
 	if (r == 0)
 		r = check_edit(ctx, sp, p->name.id, p->path, edits->set, e);
 	return r == 0 ? edit_waiting(sp, &p->name, edits, e) : r;
@@ -269,21 +270,21 @@ static int try_edit(const struct cmd_ctx *ctx, const struct spool *sp, const cha
 static int edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *word,
 		struct edits *edits, struct err *e)
 {
-	struct queue_said said = { .dirs = 0 };
-	struct queue_place p;
+	struct outcome said = { .dirs = 0 };
+	struct task_place p;
 	int r = TRANSIT_GONE;
 
-	for (int look = 0; look < QUEUE_LOOKS && r == TRANSIT_GONE; look++) {
+	for (int look = 0; look < CHANGE_LOOKS && r == TRANSIT_GONE; look++) {
 		if (look)
-			queue_pause(look);
+			change_pause(look);
 		r = try_edit(ctx, sp, word, edits, &p, e);
 	}
 	if (r > 0)
-		return queue_changes_now(&p.name, e);
+		return change_busy(&p.name, e);
 	if (r == 0)
-		queue_say(&said, SPOOL_BIT(SPOOL_PENDING), "%" PRIu64 " %s is changed\n", p.name.id,
-			  p.name.name);
-	return r == 0 ? queue_commit(sp, &said, r, e) : r;
+		outcome_say(&said, SPOOL_BIT(SPOOL_PENDING), "%" PRIu64 " %s is changed\n",
+			    p.name.id, p.name.name);
+	return r == 0 ? outcome_commit(sp, &said, r, e) : r;
 }
 
 static int run_edit(const struct cmd_ctx *ctx, struct err *e)
@@ -297,7 +298,7 @@ static int run_edit(const struct cmd_ctx *ctx, struct err *e)
 	if (r < 0) {
 		r = CMD_USAGE;
 	} else {
-		r = queue_open(ctx, 0, &sp, e);
+		r = instance_open(ctx, 0, &sp, e);
 		if (r == 0)
 			r = edit(ctx, sp, opts_arg(ctx->opts, 0), &edits, e);
 		sp = spool_close(sp);

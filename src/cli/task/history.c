@@ -26,9 +26,10 @@
 #include "base/str.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/instance.h"
 #include "cli/print_json.h"
-#include "cli/queue.h"
 #include "cli/table.h"
+#include "cli/task/view.h"
 #include "spool/files.h"
 #include "spool/instance.h"
 #include "spool/usage.h"
@@ -347,14 +348,14 @@ static json_t *row_json(const struct row *row)
 	const struct task_name *n = &row->name;
 	const struct usage *u = &row->used;
 	char when[CLOCK_TEXT_MAX];
-	json_t *o = json_pack("{s:I, s:s, s:s, s:s?, s:I, s:s, s:I, s:f, s:o, s:o}", "id",
-			      (json_int_t)n->id, "name", n->name, "state", queue_state(n, row->dir),
-			      "lane", n->lane[0] ? n->lane : NULL, "elements", (json_int_t)n->count,
-			      "ended", clock_format_iso(row->ended_ns, when), "exit",
-			      (json_int_t)n->exit, "ran_s", u->seconds, "gpus",
-			      has_no_number(row) ? json_string("all")
-						 : json_integer((json_int_t)gpus_of(row)),
-			      "gpu_hours", u->unknown ? json_null() : json_real(hours_of(row)));
+	json_t *o = json_pack(
+		"{s:I, s:s, s:s, s:s?, s:I, s:s, s:I, s:f, s:o, s:o}", "id", (json_int_t)n->id,
+		"name", n->name, "state", taskview_state(n, row->dir), "lane",
+		n->lane[0] ? n->lane : NULL, "elements", (json_int_t)n->count, "ended",
+		clock_format_iso(row->ended_ns, when), "exit", (json_int_t)n->exit, "ran_s",
+		u->seconds, "gpus",
+		has_no_number(row) ? json_string("all") : json_integer((json_int_t)gpus_of(row)),
+		"gpu_hours", u->unknown ? json_null() : json_real(hours_of(row)));
 
 	if (u->peak_bytes) {
 		(void)json_object_set_new(o, "gpu_peak_bytes",
@@ -419,7 +420,7 @@ static void print_task(struct table *t, const struct row *row)
 			u->watched > 0 ? 100 * u->busy / u->watched : 0);
 	(void)clock_format_iso(row->ended_ns, iso);
 	(void)str_print(when, sizeof(when), "%.10s %.8s", iso, iso + 11);
-	table_add(t, TABLE_PLAIN, id, queue_state(&row->name, row->dir),
+	table_add(t, TABLE_PLAIN, id, taskview_state(&row->name, row->dir),
 		  has_no_number(row) ? "all" : n, unit_format_duration(ran_ms, ran),
 		  u->unknown ? "?" : format_hours(hours_of(row), used),
 		  u->peak_bytes ? unit_format_gib(u->peak_bytes, most) : "-",
@@ -577,7 +578,7 @@ static int run_history(const struct cmd_ctx *ctx, struct err *e)
 
 	if (parse_since(since ? since : "1d", &h.since_ns, e) < 0)
 		return CMD_USAGE;
-	r = queue_open_if_there(ctx, SPOOL_LOOK, &sp, e);
+	r = instance_open_if_there(ctx, SPOOL_LOOK, &sp, e);
 	h.sp = sp;
 	if (r == 0 && sp)
 		r = collect(&h, e);

@@ -17,10 +17,11 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "cli/commands.h"
-#include "cli/queue.h"
+#include "cli/instance.h"
 #include "cli/table.h"
 #include "cli/task/taskdoc.h"
 #include "cli/task/taskrun.h"
+#include "cli/task/view.h"
 #include "spool/instance.h"
 #include "spool/lane.h"
 
@@ -53,7 +54,7 @@ struct list {
 	struct table *table; /* NULL: JSON */
 	size_t shown;
 	const struct spool *sp;
-	struct queue_match active, ended;
+	struct task_set active, ended;
 	json_t *tasks; /* that run on this node, as their agent says; NULL: not asked for yet */
 	size_t n_batches;
 	const struct scan_task **batches; /* by their ids, from both */
@@ -167,12 +168,12 @@ static void show_row(struct list *l, const struct row *r)
 {
 	const struct task_name *n = &r->name;
 	cleanup_strbuf struct strbuf note = STRBUF_INIT;
-	char id[QUEUE_ID_MAX], priority[24], gpus[24];
+	char id[SELECT_ID_MAX], priority[24], gpus[24];
 	enum term_style style = strcmp(r->state, "running") == 0  ? TERM_GREEN
 				: strcmp(r->state, "failed") == 0 ? TERM_RED
 								  : TABLE_PLAIN;
 
-	(void)queue_format_id(n->id, n->element, id);
+	(void)select_format_id(n->id, n->element, id);
 	(void)str_print(priority, sizeof(priority), "%" PRIu64, n->priority);
 	(void)str_print(gpus, sizeof(gpus), "%" PRIu64, n->gpus);
 	format_note(l->sp, r, &note);
@@ -232,7 +233,7 @@ static void show_json(const struct spool *sp, const struct row *r)
 	if (n->element)
 		(void)json_object_set_new(o, "element", json_integer((json_int_t)n->element));
 	if (r->counted)
-		(void)json_object_set_new(o, "counts", queue_counts_json(&r->counts));
+		(void)json_object_set_new(o, "counts", taskview_counts_json(&r->counts));
 	if (r->lane_paused)
 		(void)json_object_set_new(o, "lane_paused", json_true());
 	if (n->agent[0])
@@ -262,7 +263,7 @@ static int compare_batches(const void *a, const void *b)
 
 static void find_batches(struct list *l)
 {
-	const struct queue_match *both[] = { &l->active, &l->ended };
+	const struct task_set *both[] = { &l->active, &l->ended };
 
 	l->batches = xcalloc(l->active.n + l->ended.n + 1, sizeof(const struct scan_task *));
 	for (size_t k = 0; k < ARRAY_LEN(both); k++)
@@ -279,12 +280,12 @@ static void name_element(const struct list *l, struct task_name *n)
 	const struct scan_task key = { .name = { .id = n->id } }, *wanted_batch = &key;
 	const struct scan_task **found = bsearch(&wanted_batch, l->batches, l->n_batches,
 						 sizeof(const struct scan_task *), compare_batches);
-	struct queue_place p = { .element = 0 };
+	struct task_place p = { .element = 0 };
 	struct task_name of = { .count = 0 };
 
 	if (found)
 		of = (*found)->name;
-	else if (queue_locate_id(l->sp, n->id, 0, &p, NULL) == 0) /* was stopped; they end yet */
+	else if (select_by_id(l->sp, n->id, 0, &p, NULL) == 0) /* was stopped; they end yet */
 		of = p.name;
 	of.id = n->id;
 	of.element = n->element;
@@ -312,7 +313,7 @@ static int add_lane(void *data, const char *lane)
 static void look_at_run(struct list *l, struct row *r)
 {
 	const json_t *task;
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 
 	r->runs = true;
 	taskrun_read_claim(l->sp, &r->name, r->name.name, &r->run);
@@ -327,7 +328,7 @@ static void look_at_run(struct list *l, struct row *r)
 		(void)str_copy(r->name.agent, sizeof(r->name.agent), r->run.who.agent);
 	if (!l->tasks)
 		l->tasks = taskdoc_tasks(l->ctx);
-	task = json_object_get(l->tasks, queue_format_id(r->name.id, r->name.element, id));
+	task = json_object_get(l->tasks, select_format_id(r->name.id, r->name.element, id));
 	r->devices = json_object_get(task, "gpus");
 	taskrun_take_agents(&r->run, task);
 }
@@ -335,7 +336,7 @@ static void look_at_run(struct list *l, struct row *r)
 static void show(struct list *l, const struct scan_task *t)
 {
 	struct row r = { .name = t->name,
-			 .state = queue_state(&t->name, t->dir),
+			 .state = taskview_state(&t->name, t->dir),
 			 .waits = t->dir == SPOOL_PENDING };
 
 	r.lane_paused = r.waits && is_lane_paused(l, t->name.lane);
@@ -350,7 +351,7 @@ static void show(struct list *l, const struct scan_task *t)
 	if (t->dir == SPOOL_RUNNING)
 		look_at_run(l, &r);
 	r.counted = t->name.count && r.waits &&
-		    queue_counts(l->sp, &t->name, &l->active, &r.counts, NULL) == 0;
+		    taskview_counts(l->sp, &t->name, &l->active, &r.counts, NULL) == 0;
 	l->shown++;
 	if (l->table)
 		show_row(l, &r);
@@ -361,7 +362,7 @@ static void show(struct list *l, const struct scan_task *t)
 static int add_ended(void *data, const struct task_name *n, const char *dir)
 {
 	struct list *l = data;
-	struct queue_match *m = &l->ended;
+	struct task_set *m = &l->ended;
 
 	if ((m->n & (m->n - 1)) == 0)
 		m->tasks = xrealloc(m->tasks, m->n ? 2 * m->n : 1, sizeof(*m->tasks));
@@ -387,7 +388,7 @@ static int by_id(const void *a, const void *b)
 
 /* What has ended since the queue was read, and so is in both, has ended. Elements of a batch that
  * was stopped may run on for a while. */
-static void drop_ended(const struct list *l, struct queue_match *active)
+static void drop_ended(const struct list *l, struct task_set *active)
 {
 	cleanup_free uint64_t *ids = xcalloc(l->ended.n + 1, sizeof(*ids));
 	size_t kept = 0;
@@ -420,7 +421,7 @@ static int read_ended(const struct spool *sp, struct list *l, struct err *e)
 
 static int read_all(struct list *l, struct err *e)
 {
-	int r = queue_all(l->sp, &l->active, e);
+	int r = select_all(l->sp, &l->active, e);
 
 	if (r == 0)
 		r = read_ended(l->sp, l, e);
@@ -476,7 +477,7 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 
 	if (check_states(ctx, e) < 0)
 		return CMD_USAGE;
-	r = queue_open_if_there(ctx, SPOOL_LOOK, &sp, e);
+	r = instance_open_if_there(ctx, SPOOL_LOOK, &sp, e);
 	if (r < 0 || !sp)
 		return r;
 	l.table = opts_flag(ctx->opts, "json") ? NULL : table_new(columns);

@@ -26,6 +26,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "cli/task/select.h"
 #include "cli/task/taskrun.h"
 #include "spool/instance.h"
 #include "task/logfile.h"
@@ -56,8 +57,8 @@ struct reader {
 
 struct finding {
 	const struct reader *r;
-	char own[QUEUE_ID_MAX + 1]; /* "42.7-" */
-	struct timespec after;	    /* what was written before that is of no interest */
+	char own[SELECT_ID_MAX + 1]; /* "42.7-" */
+	struct timespec after;	     /* what was written before that is of no interest */
 	char path[SPOOL_PATH_MAX];
 	struct timespec written;
 };
@@ -148,7 +149,7 @@ static void end_log(struct reader *r)
 
 static int open_log(struct reader *r, const char *path, int fd)
 {
-	char id[QUEUE_ID_MAX], title[QUEUE_ID_MAX + 8];
+	char id[SELECT_ID_MAX], title[SELECT_ID_MAX + 8];
 
 	if (r->path[0])
 		text_list_add(&r->shown, r->path);
@@ -157,7 +158,7 @@ static int open_log(struct reader *r, const char *path, int fd)
 	(void)str_copy(r->path, sizeof(r->path), path);
 	r->at = r->size = 0;
 	r->n_seen = 0;
-	(void)queue_format_id(r->t->id, r->t->element, id);
+	(void)select_format_id(r->t->id, r->t->element, id);
 	logtext_plain_begin(&r->plain, str_print(title, sizeof(title), "task %s ", id));
 	return 1;
 }
@@ -184,12 +185,12 @@ static int find_away(struct reader *r, struct err *e)
 {
 	const struct tasklog *t = r->t;
 	struct err why = ERR_INIT;
-	struct queue_place place;
+	struct task_place place;
 	struct log_away log;
-	char id[QUEUE_ID_MAX], *text;
+	char id[SELECT_ID_MAX], *text;
 	int fd;
 
-	if (queue_locate_id(t->sp, t->id, t->element, &place, NULL) < 0 ||
+	if (select_by_id(t->sp, t->id, t->element, &place, NULL) < 0 ||
 	    taskrun_log_away(t->sp, &place, t->attempt, &log, NULL) != 1)
 		return 0;
 	text = taskrun_format_away(t->sp, &log);
@@ -200,7 +201,7 @@ static int find_away(struct reader *r, struct err *e)
 	free(r->away);
 	r->away = text;
 	fd = open_named(t->sp, &log, &why);
-	(void)queue_format_id(t->id, t->element, id);
+	(void)select_format_id(t->id, t->element, id);
 	if (fd < 0 && !r->follows)
 		return err_set(e, -ENOENT, "task %s: %s%s%s", id, text, log.file[0] ? "; " : "",
 			       log.file[0] ? why.text : "");
@@ -214,7 +215,7 @@ static int find_away(struct reader *r, struct err *e)
 static int find_log(struct reader *r, struct err *e)
 {
 	struct finding f = { .r = r };
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 	struct stat st;
 	int code;
 
@@ -223,7 +224,7 @@ static int find_log(struct reader *r, struct err *e)
 		return code;
 	if (r->fd >= 0 && fstat(r->fd, &st) == 0)
 		f.after = st.st_mtim;
-	(void)str_print(f.own, sizeof(f.own), "%s-", queue_format_id(r->t->id, r->t->element, id));
+	(void)str_print(f.own, sizeof(f.own), "%s-", select_format_id(r->t->id, r->t->element, id));
 	code = spool_each(r->t->sp, spool_dir_name(SPOOL_LOGS), look_at_log, &f, e);
 	r->looked = true;
 	/* Where that one could not be made, others cannot be read; who follows may not know it yet.
@@ -383,9 +384,9 @@ static int copy_more(struct reader *r, struct err *e)
 
 static int no_log(const struct tasklog *t, bool ended, struct err *e)
 {
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 
-	(void)queue_format_id(t->id, t->element, id);
+	(void)select_format_id(t->id, t->element, id);
 	if (t->attempt)
 		return err_set(e, -ENOENT, "task %s has no log of attempt %u", id, t->attempt);
 	if (ended)
@@ -423,7 +424,7 @@ struct pace {
 
 static bool is_time_to_search(struct pace *p, const struct reader *r, const struct taskwatch *w)
 {
-	const struct queue_place *place = taskwatch_place(w);
+	const struct task_place *place = taskwatch_place(w);
 
 	p->quiet = r->at == p->at ? p->quiet + 1 : 0;
 	p->at = r->at;

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "cli/task/select.h"
 #include "cli/task/watch.h"
 
 struct tasklog {
@@ -21,7 +22,7 @@ struct tasklog {
 	/* Asked between two looks; other than 0 ends tasklog_follow() with that. NULL: never. */
 	int (*turn)(void *data);
 	/* Told once each time that the task has waited for half a second. NULL: nobody. */
-	void (*waits)(void *data, const struct tasklog *t, const struct queue_place *place);
+	void (*waits)(void *data, const struct tasklog *t, const struct task_place *place);
 	void *data;
 };
 

@@ -6,7 +6,9 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/commands.h"
+#include "cli/instance.h"
 #include "cli/task/logreader.h"
+#include "cli/task/view.h"
 #include "cli/task/whytext.h"
 #include "spool/instance.h"
 
@@ -25,7 +27,7 @@ static const struct opt logs_opts[] = {
 	{ 0 },
 };
 
-static int which_element(const struct queue_place *p, struct err *e)
+static int which_element(const struct task_place *p, struct err *e)
 {
 	if (!p->name.count || p->element)
 		return 0;
@@ -39,17 +41,17 @@ static int which_element(const struct queue_place *p, struct err *e)
 /* What is asked for. */
 struct asked {
 	size_t n;
-	struct queue_place *places;
+	struct task_place *places;
 	struct tasklog *logs;
-	char (*labels)[QUEUE_ID_MAX + SPEC_NAME_MAX + 2];
+	char (*labels)[SELECT_ID_MAX + SPEC_NAME_MAX + 2];
 	const char *shown;
 };
 
-static bool has_ended(const struct spool *sp, const struct queue_place *p)
+static bool has_ended(const struct spool *sp, const struct task_place *p)
 {
 	if (p->dir != SPOOL_PENDING && p->dir != SPOOL_RUNNING)
 		return true;
-	return p->element && queue_element_state(sp, p, p->element, NULL) > BATCH_RUNNING;
+	return p->element && taskview_element_state(sp, p, p->element, NULL) > BATCH_RUNNING;
 }
 
 static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spool *sp,
@@ -59,16 +61,16 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 	int r = 0;
 
 	for (size_t i = 0; i < a->n && r == 0; i++) {
-		struct queue_place *p = &a->places[i];
-		char id[QUEUE_ID_MAX];
+		struct task_place *p = &a->places[i];
+		char id[SELECT_ID_MAX];
 
-		r = queue_locate(sp, opts_arg(ctx->opts, i), p, e);
+		r = select_one(sp, opts_arg(ctx->opts, i), p, e);
 		if (r == 0)
 			r = which_element(p, e);
 		if (r < 0)
 			break;
 		(void)str_print(a->labels[i], sizeof(a->labels[i]), "%s %s",
-				queue_format_id(p->name.id, p->element, id), p->name.name);
+				select_format_id(p->name.id, p->element, id), p->name.name);
 		a->logs[i] = (struct tasklog){
 			.sp = sp,
 			.id = p->name.id,
@@ -85,18 +87,18 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 }
 
 /* Beside the output, which may go into a file. */
-static void say_that_it_waits(void *data, const struct tasklog *t, const struct queue_place *place)
+static void say_that_it_waits(void *data, const struct tasklog *t, const struct task_place *place)
 {
 	cleanup_strbuf struct strbuf why = STRBUF_INIT;
 	json_t *nodes = json_array();
 	struct err e = ERR_INIT;
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 
 	if (why_text(data, t->sp, place, &why, nodes, &e) < 0)
 		strbuf_adds(&why, "waits");
 	(void)fflush(t->out);
 	(void)fprintf(stderr, "tenure: task %s %s; its output follows when it starts\n",
-		      queue_format_id(t->id, t->element, id), strbuf_str(&why));
+		      select_format_id(t->id, t->element, id), strbuf_str(&why));
 	json_decref(nodes);
 }
 
@@ -134,12 +136,12 @@ static int show_all(const struct asked *a, struct err *e)
 static int run_logs(const struct cmd_ctx *ctx, struct err *e)
 {
 	size_t n = opts_argc(ctx->opts);
-	cleanup_free struct queue_place *places = xcalloc(n, sizeof(*places));
+	cleanup_free struct task_place *places = xcalloc(n, sizeof(*places));
 	cleanup_free struct tasklog *logs = xcalloc(n, sizeof(*logs));
-	cleanup_free char(*labels)[QUEUE_ID_MAX + SPEC_NAME_MAX + 2] = xcalloc(n, sizeof(*labels));
+	cleanup_free char(*labels)[SELECT_ID_MAX + SPEC_NAME_MAX + 2] = xcalloc(n, sizeof(*labels));
 	struct asked a = { .n = n, .places = places, .logs = logs, .labels = labels };
 	struct spool *sp = NULL;
-	int r = queue_open(ctx, SPOOL_LOOK, &sp, e);
+	int r = instance_open(ctx, SPOOL_LOOK, &sp, e);
 
 	if (r == 0)
 		r = ask_for(&a, ctx, sp, e);

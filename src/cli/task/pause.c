@@ -13,7 +13,8 @@
 #include "base/str.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
-#include "cli/queue.h"
+#include "cli/instance.h"
+#include "cli/task/outcome.h"
 #include "cli/task/submitter.h"
 #include "spool/batch_retry.h"
 #include "spool/instance.h"
@@ -34,7 +35,7 @@ struct change {
 	bool all_runs; /* nothing of what is meant waits */
 	bool say;      /* what was in a back-off is told one by one */
 	unsigned int changed;
-	struct queue_said said;
+	struct outcome said;
 };
 
 static int do_priority(const struct change *c, struct task_name *n, struct err *e)
@@ -55,10 +56,10 @@ static void tell(struct change *c, const struct task_name *n)
 	if (c->fn == do_priority)
 		(void)str_print(priority, sizeof(priority), "has priority %" PRIu64, c->priority);
 	c->changed++;
-	queue_say(&c->said, SPOOL_BIT(SPOOL_PENDING), "%" PRIu64 " %s %s\n", n->id, n->name,
-		  priority[0] ? priority
-		  : c->paused ? "is paused"
-			      : "goes on");
+	outcome_say(&c->said, SPOOL_BIT(SPOOL_PENDING), "%" PRIu64 " %s %s\n", n->id, n->name,
+		    priority[0] ? priority
+		    : c->paused ? "is paused"
+				: "goes on");
 }
 
 /* Who resumes it has done something about its failures: its back-off has no more sense. *ended: it
@@ -91,11 +92,11 @@ static void tell_not_paused(struct change *c, const struct task_name *n)
 {
 	char when[CLOCK_TEXT_MAX];
 
-	queue_say(&c->said, 0, "%" PRIu64 " %s is not paused", n->id, n->name);
+	outcome_say(&c->said, 0, "%" PRIu64 " %s is not paused", n->id, n->name);
 	if (n->begin_s)
-		queue_say(&c->said, 0, "; it begins %s at the earliest",
-			  clock_format_local(n->begin_s * NS_PER_S, when));
-	queue_say(&c->said, 0, "\n");
+		outcome_say(&c->said, 0, "; it begins %s at the earliest",
+			    clock_format_local(n->begin_s * NS_PER_S, when));
+	outcome_say(&c->said, 0, "\n");
 }
 
 static int resume_one(struct change *c, struct scan_task *t, struct err *e)
@@ -138,14 +139,14 @@ static int change_one(void *data, struct scan_task *t, struct err *e)
 
 /* Those of a lane, or all, that run already are not meant; one that is named is. TRANSIT_GONE: all
  * of them ended meanwhile. */
-static int change_found(struct change *c, struct queue_match *m, struct err *e)
+static int change_found(struct change *c, struct task_set *m, struct err *e)
 {
 	size_t n = m->n;
 	int r;
 
 	c->waits = c->all_runs = false;
 	c->runs.id = 0;
-	r = queue_change(c->sp, m, change_one, c, e);
+	r = change_each(c->sp, m, change_one, c, e);
 	if (r < 0 || c->waits || !n)
 		return r;
 	if (!c->runs.id)
@@ -159,7 +160,7 @@ static int change_found(struct change *c, struct queue_match *m, struct err *e)
 
 static int change_word(struct change *c, const char *word, struct err *e)
 {
-	struct queue_match m;
+	struct task_set m;
 	uint64_t id, element;
 	int r = TRANSIT_GONE;
 
@@ -168,12 +169,12 @@ static int change_word(struct change *c, const char *word, struct err *e)
 			       "%s is an element; its priority and pauses are those of task "
 			       "%" PRIu64 " as a whole",
 			       word, id);
-	for (int look = 0; look < QUEUE_LOOKS && r == TRANSIT_GONE; look++) {
-		r = queue_find(c->sp, word, QUEUE_LANES | QUEUE_TELL_ENDED, &m, e);
+	for (int look = 0; look < CHANGE_LOOKS && r == TRANSIT_GONE; look++) {
+		r = select_tasks(c->sp, word, SELECT_LANES | SELECT_TELL_ENDED, &m, e);
 		if (r < 0)
 			return r;
 		if (!m.n)
-			queue_tell_nothing(c->sp);
+			select_tell_none(c->sp);
 		r = change_found(c, &m, e);
 		free(m.tasks);
 	}
@@ -184,12 +185,12 @@ static int change_word(struct change *c, const char *word, struct err *e)
 
 static bool is_lane(const struct spool *sp, const char *word)
 {
-	struct queue_match all;
+	struct task_set all;
 	uint64_t id, element;
 	bool found = lane_is_paused(sp, word);
 
 	if (ident_parse_id(word, &id, &element) == 0 || !ident_is_task_name(word) ||
-	    queue_all(sp, &all, NULL) < 0)
+	    select_all(sp, &all, NULL) < 0)
 		return false;
 	for (size_t i = 0; i < all.n && !found; i++)
 		found = strcmp(all.tasks[i].name.lane, word) == 0;
@@ -211,11 +212,11 @@ static int hasten_one(void *data, struct scan_task *t, struct err *e)
 /* fn for those of everything that waits that are chosen. */
 static int change_chosen(struct change *c,
 			 bool (*choose)(const struct task_name *n, const char *lane),
-			 const char *lane, queue_change_fn fn, struct err *e)
+			 const char *lane, change_each_fn fn, struct err *e)
 {
-	struct queue_match all;
+	struct task_set all;
 	size_t n = 0;
-	int r = queue_all(c->sp, &all, e);
+	int r = select_all(c->sp, &all, e);
 
 	if (r < 0)
 		return r;
@@ -223,7 +224,7 @@ static int change_chosen(struct change *c,
 		if (all.tasks[i].dir == SPOOL_PENDING && choose(&all.tasks[i].name, lane))
 			all.tasks[n++] = all.tasks[i];
 	all.n = n;
-	r = queue_change(c->sp, &all, fn, c, e);
+	r = change_each(c->sp, &all, fn, c, e);
 	free(all.tasks);
 	return r;
 }
@@ -253,8 +254,8 @@ static int hasten_lane(struct change *c, const char *lane, bool say, struct err 
 /* Of what waits or runs. */
 static bool names_task(const struct spool *sp, const char *word)
 {
-	struct queue_match m = { .n = 0 };
-	int r = queue_find(sp, word, QUEUE_EXACT, &m, NULL);
+	struct task_set m = { .n = 0 };
+	int r = select_tasks(sp, word, SELECT_EXACT, &m, NULL);
 
 	free(m.tasks);
 	return r != -ENOENT;
@@ -276,8 +277,8 @@ static int pause_lane(struct change *c, const char *lane, struct err *e)
 		return 0;
 	if (r == 0) {
 		c->changed++;
-		queue_say(&c->said, SPOOL_BIT(SPOOL_LANES), "lane %s %s\n", lane,
-			  c->paused ? "is paused" : "goes on");
+		outcome_say(&c->said, SPOOL_BIT(SPOOL_LANES), "lane %s %s\n", lane,
+			    c->paused ? "is paused" : "goes on");
 	}
 	if (r == 0 && !c->paused)
 		r = hasten_lane(c, lane, false, e);
@@ -342,7 +343,7 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 	if (!all && is_lane(c->sp, word))
 		return pause_named_lane(c, word, e);
 	if (!all && c->paused && ident_is_task_name(word) && !names_task(c->sp, word) &&
-	    queue_was_lane(c->sp, word))
+	    select_was_lane(c->sp, word))
 		return pause_lane(c, word, e);
 	if (all && !c->paused)
 		first = resume_lanes(c, e);
@@ -357,13 +358,13 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first, struct err *e)
 {
 	struct spool *sp = NULL;
-	int r = queue_open_for(ctx, first, 0, &sp, e);
+	int r = instance_open_for(ctx, first, 0, &sp, e);
 
 	c->sp = sp;
 	for (size_t i = first; sp && i < opts_argc(ctx->opts) && r == 0; i++)
 		r = (c->fn == do_priority ? change_word : pause_word)(c, opts_arg(ctx->opts, i), e);
 	if (sp)
-		r = queue_commit(sp, &c->said, r, e);
+		r = outcome_commit(sp, &c->said, r, e);
 	sp = spool_close(sp);
 	if (c->changed)
 		ask_agent_to_look(ctx);
@@ -424,7 +425,7 @@ static const struct cmd_example pause_examples[] = {
 const struct cmd cmd_pause = {
 	COMMAND("pause", WORDS, 1, "do not start tasks that wait"),
 	.description = "What runs runs on. Of a lane, which may be empty by now, also what is "
-		       "submitted to it later waits.\n\n" QUEUE_NAMES_HELP,
+		       "submitted to it later waits.\n\n" SELECT_HELP,
 	.examples = pause_examples,
 	.run = run_pause,
 };

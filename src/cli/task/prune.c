@@ -13,7 +13,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/commands.h"
-#include "cli/queue.h"
+#include "cli/instance.h"
+#include "cli/task/outcome.h"
 #include "spool/batch.h"
 #include "spool/instance.h"
 
@@ -137,10 +138,10 @@ static int find_named(struct pruning *p)
 	p->read.n = 0;
 	r = look_for_named(p);
 	for (int look = 0; r == 0 && p->missed; look++) {
-		if (look == QUEUE_LOOKS)
+		if (look == CHANGE_LOOKS)
 			return err_set(p->e, -EAGAIN,
 				       "tasks that wait for others are being changed; try again");
-		queue_pause(look);
+		change_pause(look);
 		r = look_for_named(p);
 	}
 	sort_ids(&p->named);
@@ -290,7 +291,7 @@ static int run_prune(const struct cmd_ctx *ctx, struct err *e)
 {
 	const struct value *age = opts_value(ctx->opts, "older-than");
 	uint64_t age_s = age ? age->num / MS_PER_S : 0, now_s = clock_wall_ns() / NS_PER_S;
-	struct queue_said said = { .dirs = 0 };
+	struct outcome said = { .dirs = 0 };
 	struct spool *sp = NULL;
 
 	if (!age) {
@@ -298,7 +299,7 @@ static int run_prune(const struct cmd_ctx *ctx, struct err *e)
 		return CMD_USAGE;
 	}
 
-	int r = queue_open_if_there(ctx, 0, &sp, e);
+	int r = instance_open_if_there(ctx, 0, &sp, e);
 	struct pruning p = { .sp = sp,
 			     .before_s = now_s - (age_s < now_s ? age_s : now_s),
 			     .e = e };
@@ -306,14 +307,14 @@ static int run_prune(const struct cmd_ctx *ctx, struct err *e)
 	if (r == 0 && sp)
 		r = prune_all(&p);
 	if (sp)
-		queue_say(&said, PRUNED, "%zu task%s removed\n", p.removed,
-			  p.removed == 1 ? "" : "s");
+		outcome_say(&said, PRUNED, "%zu task%s removed\n", p.removed,
+			    p.removed == 1 ? "" : "s");
 	if (p.kept)
-		queue_say(&said, 0,
-			  "%zu kept: tasks that wait, run or have failed name %s (after)\n", p.kept,
-			  p.kept == 1 ? "it" : "them");
+		outcome_say(&said, 0,
+			    "%zu kept: tasks that wait, run or have failed name %s (after)\n",
+			    p.kept, p.kept == 1 ? "it" : "them");
 	if (sp)
-		r = queue_commit(sp, &said, r, e);
+		r = outcome_commit(sp, &said, r, e);
 	sp = spool_close(sp);
 	return r;
 }

@@ -12,8 +12,10 @@
 #include "base/str.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
-#include "cli/queue.h"
+#include "cli/instance.h"
+#include "cli/task/outcome.h"
 #include "cli/task/taskdoc.h"
+#include "cli/task/view.h"
 #include "spool/batch_retry.h"
 #include "spool/instance.h"
 #include "spool/transit.h"
@@ -27,7 +29,7 @@ static const struct opt retry_opts[] = {
 };
 
 /* "failed", "done/2026-11-21", "pending" */
-static void dir_of(const struct queue_place *p, char dir[SPOOL_PATH_MAX])
+static void dir_of(const struct task_place *p, char dir[SPOOL_PATH_MAX])
 {
 	(void)str_print(dir, SPOOL_PATH_MAX, "%.*s", (int)(strrchr(p->path, '/') - p->path),
 			p->path);
@@ -40,13 +42,13 @@ struct retrying {
 	const struct spool *sp;
 	bool all;     /* of a batch also what is done */
 	bool grouped; /* there are many */
-	struct queue_said said;
+	struct outcome said;
 	bool counted; /* active is known */
-	struct queue_match active;
+	struct task_set active;
 };
 
 /* What runs, or has ended and is seen as running as long as its agent cannot file that. */
-static int not_ended(const struct retrying *rt, const struct queue_place *p, struct err *e)
+static int not_ended(const struct retrying *rt, const struct task_place *p, struct err *e)
 {
 	struct taskrun run = { .running = false };
 
@@ -63,10 +65,10 @@ static int not_ended(const struct retrying *rt, const struct queue_place *p, str
 	return err_set(e, -EBUSY,
 		       "task %" PRIu64 " (%s) has not ended: it is %s; tenure stop %" PRIu64
 		       " ends it",
-		       p->name.id, p->name.name, queue_state(&p->name, p->dir), p->name.id);
+		       p->name.id, p->name.name, taskview_state(&p->name, p->dir), p->name.id);
 }
 
-static int retry_task(struct retrying *rt, struct queue_place *p, struct err *e)
+static int retry_task(struct retrying *rt, struct task_place *p, struct err *e)
 {
 	char dir[SPOOL_PATH_MAX];
 	int r;
@@ -78,8 +80,8 @@ static int retry_task(struct retrying *rt, struct queue_place *p, struct err *e)
 	if (r != 0)
 		return r;
 	rt->said.files |= rt->grouped;
-	queue_say(&rt->said, SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(p->dir),
-		  "%" PRIu64 " %s waits to run again\n", p->name.id, p->name.name);
+	outcome_say(&rt->said, SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(p->dir),
+		    "%" PRIu64 " %s waits to run again\n", p->name.id, p->name.name);
 	return 0;
 }
 
@@ -95,20 +97,20 @@ static bool is_chosen(void *data, uint64_t element, enum batch_state state)
 	return c->element ? element == c->element : c->all || state != BATCH_DONE;
 }
 
-static int check_batch(struct retrying *rt, const struct queue_place *p, struct err *e)
+static int check_batch(struct retrying *rt, const struct task_place *p, struct err *e)
 {
 	struct batch_counts n = { .running = 0 };
-	int r = p->element ? queue_element_state(rt->sp, p, p->element, e) : BATCH_DONE;
+	int r = p->element ? taskview_element_state(rt->sp, p, p->element, e) : BATCH_DONE;
 
 	if (r >= 0 && r < BATCH_DONE && p->dir == SPOOL_PENDING)
 		return err_set(e, -EBUSY, "%" PRIu64 ".%" PRIu64 " has not ended yet", p->name.id,
 			       p->element);
 	if (r >= 0 && p->dir != SPOOL_PENDING && !rt->counted) {
-		r = queue_all(rt->sp, &rt->active, e);
+		r = select_all(rt->sp, &rt->active, e);
 		rt->counted = r >= 0;
 	}
 	if (r >= 0)
-		r = queue_counts(rt->sp, &p->name, &rt->active, &n, e);
+		r = taskview_counts(rt->sp, &p->name, &rt->active, &n, e);
 	if (r >= 0 && p->dir != SPOOL_PENDING && n.running)
 		r = err_set(e, -EBUSY,
 			    "%" PRIu64 " element%s of task %" PRIu64 " still end%s; try again",
@@ -119,11 +121,11 @@ static int check_batch(struct retrying *rt, const struct queue_place *p, struct 
 	return r < 0 ? r : 0;
 }
 
-static int retry_batch(struct retrying *rt, struct queue_place *p, struct err *e)
+static int retry_batch(struct retrying *rt, struct task_place *p, struct err *e)
 {
 	const struct spool *sp = rt->sp;
 	struct choice choice = { .element = p->element, .all = rt->all };
-	char who[SPEC_NAME_MAX + 1], dir[SPOOL_PATH_MAX], id[QUEUE_ID_MAX];
+	char who[SPEC_NAME_MAX + 1], dir[SPOOL_PATH_MAX], id[SELECT_ID_MAX];
 	uint64_t n = 0;
 	int r = check_batch(rt, p, e);
 
@@ -139,35 +141,35 @@ static int retry_batch(struct retrying *rt, struct queue_place *p, struct err *e
 	r = batch_retry_ended(sp, &p->name, dir, who, is_chosen, &choice, &n, e);
 	if (r != 0)
 		return r;
-	(void)queue_format_id(p->name.id, p->element, id);
+	(void)select_format_id(p->name.id, p->element, id);
 	rt->said.dirs |= SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_ENDS) | SPOOL_BIT(p->dir);
 	if (p->element)
-		queue_say(&rt->said, 0, "%s %s waits to run again\n", id, p->name.name);
+		outcome_say(&rt->said, 0, "%s %s waits to run again\n", id, p->name.name);
 	else
-		queue_say(&rt->said, 0, "%s %s: %" PRIu64 " element%s to run again\n", id,
-			  p->name.name, n, n == 1 ? " waits" : "s wait");
+		outcome_say(&rt->said, 0, "%s %s: %" PRIu64 " element%s to run again\n", id,
+			    p->name.name, n, n == 1 ? " waits" : "s wait");
 	return 0;
 }
 
-static int retry_place(struct retrying *rt, struct queue_place *p, struct err *e)
+static int retry_place(struct retrying *rt, struct task_place *p, struct err *e)
 {
-	int r = p->dir == SPOOL_PENDING ? transit_await(rt->sp, &p->name, QUEUE_HELD_MS, e) : 0;
+	int r = p->dir == SPOOL_PENDING ? transit_await(rt->sp, &p->name, CHANGE_HELD_MS, e) : 0;
 
 	return r != 0 ? r : (p->name.count ? retry_batch : retry_task)(rt, p, e);
 }
 
 static int retry_one(struct retrying *rt, const char *word, struct err *e)
 {
-	struct queue_place p;
+	struct task_place p;
 	int r = TRANSIT_GONE;
 
-	for (int look = 0; look < QUEUE_LOOKS && r == TRANSIT_GONE; look++) {
+	for (int look = 0; look < CHANGE_LOOKS && r == TRANSIT_GONE; look++) {
 		if (look)
-			queue_pause(look);
-		r = queue_locate(rt->sp, word, &p, e);
+			change_pause(look);
+		r = select_one(rt->sp, word, &p, e);
 		r = r == 0 ? retry_place(rt, &p, e) : r;
 	}
-	return r > 0 ? queue_changes_now(&p.name, e) : r;
+	return r > 0 ? change_busy(&p.name, e) : r;
 }
 
 /* Of a lane, or of all, what has failed. */
@@ -206,7 +208,7 @@ static int retry_failed(struct retrying *rt, const char *lane, size_t *ret, stru
 		qsort(f.names, f.n, sizeof(*f.names), by_id);
 	rt->grouped = f.n >= GROUP;
 	for (size_t i = 0; i < f.n && r >= 0; i++) {
-		struct queue_place p = { .dir = SPOOL_FAILED, .name = f.names[i] };
+		struct task_place p = { .dir = SPOOL_FAILED, .name = f.names[i] };
 		char file[NAME_FILE_MAX];
 
 		(void)spool_path(SPOOL_FAILED, name_format(&p.name, file), p.path);
@@ -253,13 +255,13 @@ static int run_retry(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct spool *sp = NULL;
 	struct retrying rt = { .ctx = ctx, .all = opts_flag(ctx->opts, "all") };
-	int r = queue_open_for(ctx, 0, 0, &sp, e);
+	int r = instance_open_for(ctx, 0, 0, &sp, e);
 
 	rt.sp = sp;
 	for (size_t i = 0; sp && i < opts_argc(ctx->opts) && r == 0; i++)
 		r = retry_word(&rt, opts_arg(ctx->opts, i), e);
 	if (sp)
-		r = queue_commit(sp, &rt.said, r, e);
+		r = outcome_commit(sp, &rt.said, r, e);
 	free(rt.active.tasks);
 	sp = spool_close(sp);
 	ask_agent_to_look(ctx);

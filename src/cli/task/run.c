@@ -24,13 +24,14 @@
 #include "base/strbuf.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
+#include "cli/instance.h"
 #include "cli/ordering.h"
 #include "cli/peers.h"
 #include "cli/print_json.h"
-#include "cli/task/ends.h"
 #include "cli/task/logreader.h"
 #include "cli/task/stopping.h"
 #include "cli/task/submission.h"
+#include "cli/task/view.h"
 #include "cli/task/whytext.h"
 #include "spool/instance.h"
 #include "spool/record.h"
@@ -52,10 +53,10 @@ static void on_interrupt(int signum)
 struct watching {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
-	struct queue_place place;
+	struct task_place place;
 	struct taskwatch *task;
 	FILE *out; /* of the task */
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 	uint64_t look_at_ns; /* when to look next why it waits, or how far it has come */
 	char *told;	     /* the last that was said of that */
 	bool no_agent;
@@ -163,7 +164,7 @@ static void tell_why(struct watching *w)
 
 static bool has_begun(const struct watching *w, struct batch_counts *ret)
 {
-	return queue_has_begun(w->sp, &taskwatch_place(w->task)->name, ret);
+	return taskview_has_begun(w->sp, &taskwatch_place(w->task)->name, ret);
 }
 
 /* The figures are what counts here. */
@@ -238,13 +239,13 @@ static int turn(void *data)
 
 static char *describe_failure(const struct watching *w)
 {
-	const struct queue_place *p = taskwatch_place(w->task);
+	const struct task_place *p = taskwatch_place(w->task);
 	struct element_ends failed = { .n = 0 };
 	struct task_file t;
 	char *text;
 
-	if (p->name.count && ends_failed(w->sp, &p->name, &failed, NULL) == 0 && failed.n) {
-		cleanup_free char *which = ends_format_failed(p->name.id, &failed);
+	if (p->name.count && taskview_failed(w->sp, &p->name, &failed, NULL) == 0 && failed.n) {
+		cleanup_free char *which = taskview_format_failed(p->name.id, &failed);
 
 		text = xasprintf("has failed: %zu of its %" PRIu64 " elements ha%s: %s (tenure "
 				 "logs %s.%" PRIu64 " shows what it printed)",
@@ -274,7 +275,7 @@ static void say_end(const struct watching *w)
 
 static void print_end(const struct watching *w)
 {
-	const struct queue_place *p = taskwatch_place(w->task);
+	const struct task_place *p = taskwatch_place(w->task);
 
 	print_json_line(json_pack("{s:I, s:s, s:s, s:i, s:I}", "id", (json_int_t)p->name.id, "name",
 				  p->name.name, "state", taskwatch_state(w->task), "exit_code",
@@ -302,16 +303,16 @@ static int follow_elements(struct watching *w, struct err *e)
 	size_t n = w->place.name.count;
 	cleanup_free struct tasklog *logs = xcalloc(n, sizeof(*logs));
 	cleanup_free struct taskwatch **all = xcalloc(n, sizeof(struct taskwatch *));
-	cleanup_free char(*labels)[QUEUE_ID_MAX] = xcalloc(n, sizeof(*labels));
+	cleanup_free char(*labels)[SELECT_ID_MAX] = xcalloc(n, sizeof(*labels));
 	const char *shown = NULL;
 	int r = 0;
 
 	for (size_t i = 0; i < n && r == 0; i++) {
-		struct queue_place one = w->place;
+		struct task_place one = w->place;
 
 		one.element = i + 1;
 		logs[i] = log_of(w, one.element);
-		logs[i].label = queue_format_id(one.name.id, one.element, labels[i]);
+		logs[i].label = select_format_id(one.name.id, one.element, labels[i]);
 		logs[i].shown = &shown;
 		r = taskwatch_open(w->sp, &one, &all[i], e);
 	}
@@ -383,15 +384,15 @@ static int run_run(const struct cmd_ctx *ctx, struct err *e)
 	int r = submit_from_options(ctx, &s, e);
 
 	if (r == 0) {
-		(void)queue_format_id(s.id, 0, w.id);
-		r = queue_open(ctx, 0, &sp, e);
+		(void)select_format_id(s.id, 0, w.id);
+		r = instance_open(ctx, 0, &sp, e);
 	}
 	if (r == 0) {
 		(void)sigaction(SIGINT, &act, NULL);
 		w.sp = sp;
 		say("note", "is in the queue", w.id);
 		look_for_agent(&w);
-		r = queue_locate_id(sp, s.id, 0, &w.place, e);
+		r = select_by_id(sp, s.id, 0, &w.place, e);
 	}
 	if (r == 0)
 		r = watch(&w, e);

@@ -13,9 +13,8 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
-#include "cli/queue.h"
-#include "cli/task/ends.h"
 #include "cli/task/taskdoc.h"
+#include "cli/task/view.h"
 #include "cli/term.h"
 #include "spool/record.h"
 
@@ -77,13 +76,13 @@ static void print_value(const char *key, const json_t *value)
 /* When and how; a doc of an element, or of a task. */
 static void print_end(const char *key, const json_t *value)
 {
-	char when[CLOCK_TEXT_MAX], how[ENDS_HOW_MAX], peak[UNIT_TEXT_MAX];
+	char when[CLOCK_TEXT_MAX], how[TASKVIEW_EXIT_MAX], peak[UNIT_TEXT_MAX];
 	cleanup_free char *text = NULL;
 	struct spool_end end;
 
 	if (!end_from_json(value, &end))
 		return;
-	(void)ends_format_how(end.exit, how);
+	(void)taskview_format_exit(end.exit, how);
 	if (end.result == RESULT_CANCELLED && !end.attempt)
 		(void)str_copy(how, sizeof(how), "before it started");
 	text = xasprintf("%s, %s", clock_format_local(end.ended_ns, when), how);
@@ -221,10 +220,10 @@ static void print_procs(const char *key, const json_t *value)
 
 static void print_command_exit(const char *key, const json_t *value)
 {
-	char how[ENDS_HOW_MAX];
+	char how[TASKVIEW_EXIT_MAX];
 	cleanup_free char *text =
 		xasprintf("has ended, with %s; what it has left behind runs on",
-			  ends_format_how((unsigned int)json_integer_value(value), how));
+			  taskview_format_exit((unsigned int)json_integer_value(value), how));
 
 	print_line("command", text);
 }
@@ -232,9 +231,9 @@ static void print_command_exit(const char *key, const json_t *value)
 static void print_unfiled(const char *key, const json_t *value)
 {
 	unsigned int exit = (unsigned int)json_integer_value(json_object_get(value, "exit"));
-	char how[ENDS_HOW_MAX];
+	char how[TASKVIEW_EXIT_MAX];
 	cleanup_free char *text = xasprintf("with %s, which its agent cannot file yet: %s",
-					    ends_format_how(exit, how),
+					    taskview_format_exit(exit, how),
 					    json_string_value(json_object_get(value, "why")));
 
 	print_line("ended", text);
@@ -242,10 +241,10 @@ static void print_unfiled(const char *key, const json_t *value)
 
 static void print_left_exit(const char *key, const json_t *value)
 {
-	char how[ENDS_HOW_MAX];
+	char how[TASKVIEW_EXIT_MAX];
 	cleanup_free char *text =
 		xasprintf("with %s, which an agent has to file yet",
-			  ends_format_how((unsigned int)json_integer_value(value), how));
+			  taskview_format_exit((unsigned int)json_integer_value(value), how));
 
 	print_line("ended", text);
 }
@@ -283,7 +282,7 @@ static void print_failed(const char *key, const json_t *value)
 		(void)str_copy(failed.ends[i].end.reason, RECORD_REASON_MAX, reason ? reason : "");
 	}
 
-	cleanup_free char *text = ends_format_failed((uint64_t)json_integer_value(id), &failed);
+	cleanup_free char *text = taskview_format_failed((uint64_t)json_integer_value(id), &failed);
 
 	print_line(key, text);
 	free(failed.ends);
@@ -336,14 +335,14 @@ static void print_member(const char *key, const json_t *value)
 }
 
 /* Of an array the environment, and whatever else is the same for all, is in the file. */
-static void print_text(const struct queue_place *place, const json_t *doc)
+static void print_text(const struct task_place *place, const json_t *doc)
 {
 	bool numbers = json_object_get(doc, "devices");
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 	const char *key;
 	json_t *value;
 
-	print_line("id", queue_format_id(place->name.id, place->element, id));
+	print_line("id", select_format_id(place->name.id, place->element, id));
 	json_object_foreach((json_t *)(uintptr_t)doc, key, value)
 	{
 		if (strcmp(key, "task") != 0 && strcmp(key, "id") != 0 &&
@@ -359,8 +358,8 @@ static void print_text(const struct queue_place *place, const json_t *doc)
 	}
 }
 
-static int show_found(const struct cmd_ctx *ctx, const struct spool *sp,
-		      const struct queue_place *f, struct err *e)
+static int show_found(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *f,
+		      struct err *e)
 {
 	json_t *doc = NULL;
 	int r = taskdoc_make(ctx, sp, f, &doc, e);
@@ -379,7 +378,7 @@ static int show_found(const struct cmd_ctx *ctx, const struct spool *sp,
 
 static int run_show(const struct cmd_ctx *ctx, struct err *e)
 {
-	return queue_with_task(ctx, show_found, e);
+	return select_with(ctx, show_found, e);
 }
 
 static const struct cmd_example show_examples[] = {

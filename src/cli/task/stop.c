@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
+#include "cli/instance.h"
 #include "cli/ordering.h"
-#include "cli/silence.h"
+#include "cli/task/select.h"
 #include "cli/task/stopping.h"
 #include "cli/task/sweeper.h"
+#include "spool/ident.h"
 #include "spool/instance.h"
 #include "task/sweep.h"
 
@@ -48,6 +54,115 @@ static int stop_words(struct stopping *s, const struct opts *opts, struct err *e
 	return first ? first : r;
 }
 
+#define STATUS_LIMIT_MS 3000
+
+/* ---- where the queue does not answer ---- */
+
+struct asked {
+	const struct cmd_ctx *ctx;
+	struct ctl_request req;
+	json_t *tasks; /* that run here */
+	struct err *e;
+	int code;
+};
+
+static void fail(struct asked *a, int code, const char *text)
+{
+	if (a->code)
+		(void)cmd_fail(CMD_FAILED, a->e->text);
+	a->code = err_set(a->e, code, "%s", text);
+}
+
+/* What a word means among what runs here. */
+struct meant {
+	const char *word;
+	uint64_t id, element; /* id 0: it is a name */
+	bool all;
+	size_t n;    /* tasks that it means */
+	bool exact;  /* and these are all that it can mean */
+	bool failed; /* one of them was not told */
+};
+
+static bool is_meant(const struct meant *m, uint64_t id, uint64_t element, const char *name)
+{
+	if (m->id)
+		return id == m->id && (!m->element || element == m->element);
+	return m->all || (name && strcmp(name, m->word) == 0);
+}
+
+static void stop_one(struct asked *a, struct meant *m, const json_t *task)
+{
+	uint64_t id = (uint64_t)json_integer_value(json_object_get(task, "id"));
+	uint64_t element = (uint64_t)json_integer_value(json_object_get(task, "element"));
+	const char *name = json_string_value(json_object_get(task, "name"));
+	char text[SELECT_ID_MAX];
+	struct err e = ERR_INIT;
+	int r;
+
+	if (!is_meant(m, id, element, name))
+		return;
+	m->n++;
+	m->exact = m->id && element == m->element;
+	a->req.task = id;
+	a->req.element = (uint32_t)element;
+	r = ask_agent_about(a->ctx, &a->req, NULL, &e);
+	if (r == -ENOENT)
+		return; /* it has ended meanwhile */
+	if (r < 0) {
+		m->failed = true;
+		fail(a, r, e.text);
+		return;
+	}
+	printf("%s%s%s%s\n", select_format_id(id, element, text), name ? " " : "", name ? name : "",
+	       a->req.now ? " is killed" : " is told to end");
+}
+
+static void stop_meant(struct asked *a, const char *word)
+{
+	struct meant m = { .word = word, .all = strcmp(word, "all") == 0 };
+	cleanup_free char *none = NULL;
+	json_t *task;
+	size_t i;
+
+	if (ident_parse_id(word, &m.id, &m.element) < 0)
+		m.id = 0;
+	json_array_foreach(a->tasks, i, task) stop_one(a, &m, task);
+	if (m.failed || (m.n && m.exact))
+		return;
+	none = xasprintf(m.n ? "what waits of %s could not be looked for; tell it again when the "
+			       "queue answers"
+			     : "nothing of %s runs on this node, and more cannot be looked for "
+			       "until the queue answers",
+			 word);
+	fail(a, -ETIMEDOUT, none);
+}
+
+/*
+ * The queue does not answer. Of what the words on the command line mean (ID, ID.ELEMENT, NAME, all)
+ * that which runs on this node is told to end; sweep: SWEEP_BIT()s for the agent. A note says so
+ * first. 0, or negative with e where that may not be all of it.
+ */
+static int stop_without_queue(const struct cmd_ctx *ctx, bool now, unsigned int sweep,
+			      struct err *e)
+{
+	cleanup_free char *dir = instance_dir(ctx);
+	struct asked a = { .ctx = ctx,
+			   .req = { .verb = CTL_STOP, .now = now, .sweep = sweep },
+			   .e = e };
+	json_t *doc = NULL;
+
+	instance_tell_silent(dir,
+			     "What runs on this node is told to end by the agent here; if the node "
+			     "fails before that is so, it runs again");
+	if (ask_agent(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, e) != CMD_OK)
+		return e->code ? e->code : -ECONNREFUSED;
+	a.tasks = json_object_get(json_object_get(doc, "queue"), "tasks");
+	for (size_t i = 0; i < opts_argc(ctx->opts); i++)
+		stop_meant(&a, opts_arg(ctx->opts, i));
+	json_decref(doc);
+	return a.code;
+}
+
 /* In the queue, where that answers. */
 static int stop_all(const struct cmd_ctx *ctx, unsigned int sweep, struct err *e)
 {
@@ -60,9 +175,9 @@ static int stop_all(const struct cmd_ctx *ctx, unsigned int sweep, struct err *e
 	struct spool *sp = NULL;
 	int r;
 
-	if (!silence_is_broken(ctx))
-		return silence_stop(ctx, s.now, sweep & SWEEP_BIT(SWEEP_GPU), e);
-	r = queue_open_for(ctx, 0, 0, &sp, e);
+	if (!instance_answers(ctx))
+		return stop_without_queue(ctx, s.now, sweep & SWEEP_BIT(SWEEP_GPU), e);
+	r = instance_open_for(ctx, 0, 0, &sp, e);
 	s.sp = sp;
 	if (r == 0 && sp)
 		r = stop_words(&s, ctx->opts, e);
@@ -107,7 +222,7 @@ const struct cmd cmd_stop = {
 		"are told through the queue's directory, where they look every two seconds; of one "
 		"that does not answer it is said when it gave its last sign of life. Where the "
 		"directory itself does not answer for three seconds, what runs on this node is told "
-		"to end all the same, and it is said what could not be looked for.\n\n" QUEUE_NAMES_HELP
+		"to end all the same, and it is said what could not be looked for.\n\n" SELECT_HELP
 		"\n\n"
 		"--sweep python also ends every other Python process of yours on this node, which "
 		"tenure sweep python shows; --sweep gpu has the agent end what of yours stays on "

@@ -19,6 +19,8 @@
 #include "base/str.h"
 #include "cli/ask_agent.h"
 #include "cli/task/afar.h"
+#include "cli/task/outcome.h"
+#include "cli/task/view.h"
 #include "spool/batch.h"
 #include "spool/instance.h"
 #include "spool/transit.h"
@@ -34,12 +36,12 @@
 static void tell(struct stopping *s, const struct task_name *n, uint64_t element, unsigned int dirs,
 		 const char *more)
 {
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 
 	s->said.dirs |= dirs;
 	if (!s->quiet)
-		queue_say(&s->said, 0, "%s%s%s%s\n", queue_format_id(n->id, element, id),
-			  n->name[0] ? " " : "", n->name, more);
+		outcome_say(&s->said, 0, "%s%s%s%s\n", select_format_id(n->id, element, id),
+			    n->name[0] ? " " : "", n->name, more);
 }
 
 /* What becomes of one that had not started, or not again. */
@@ -74,7 +76,7 @@ void stopping_warn_unwritten(const struct task_name *n, const char *why)
 
 void stopping_commit(struct stopping *s)
 {
-	(void)queue_commit(s->sp, &s->said, 0, s->unsynced.code ? NULL : &s->unsynced);
+	(void)outcome_commit(s->sp, &s->said, 0, s->unsynced.code ? NULL : &s->unsynced);
 }
 
 /* One that hangs takes seconds for each question, and there may be many: it is asked no more. What
@@ -115,7 +117,7 @@ static int stop_running(struct stopping *s, const struct task_name *n, struct er
 	json_decref(answer);
 	if (r != -ENOENT && r != -ECONNREFUSED)
 		return r;
-	queue_agent_of(s->sp, n, agent);
+	taskview_agent_of(s->sp, n, agent);
 	if (!agent[0] || (r == -ENOENT && is_ours(s->sp, agent)))
 		return TRANSIT_GONE; /* it has ended meanwhile, or is being filed */
 	afar_add(s, agent, n);
@@ -154,7 +156,7 @@ static int end_element(struct batch *b, const struct spool *sp, uint64_t element
 }
 
 /* 0, CLAIM_LOST, or negative. */
-static int stop_waiting_element(struct stopping *s, const struct queue_place *p, struct err *e)
+static int stop_waiting_element(struct stopping *s, const struct task_place *p, struct err *e)
 {
 	char name[SPEC_NAME_MAX + 1];
 	struct batch *b = NULL;
@@ -177,16 +179,16 @@ static bool find_running_element(const struct spool *sp, uint64_t id, uint64_t e
 				 struct task_name *ret)
 {
 	cleanup_free char *word = xasprintf("%" PRIu64 ".%" PRIu64, id, element);
-	struct queue_match m;
+	struct task_set m;
 
-	if (queue_find(sp, word, 0, &m, NULL) < 0)
+	if (select_tasks(sp, word, 0, &m, NULL) < 0)
 		return false;
 	*ret = m.tasks[0].name;
 	free(m.tasks);
 	return true;
 }
 
-static int ended_element(const struct queue_place *p, int state, struct err *e)
+static int ended_element(const struct task_place *p, int state, struct err *e)
 {
 	const char *how = state == BATCH_DONE	  ? "it is done"
 			  : state == BATCH_FAILED ? "it has failed"
@@ -199,19 +201,19 @@ static int ended_element(const struct queue_place *p, int state, struct err *e)
 /* 0, TRANSIT_GONE: it waits no more, or under another name, or negative. */
 static int stop_where_it_waits(struct stopping *s, uint64_t id, uint64_t element, struct err *e)
 {
-	struct queue_place p;
-	int r = queue_locate_id(s->sp, id, element, &p, e);
+	struct task_place p;
+	int r = select_by_id(s->sp, id, element, &p, e);
 
 	if (r < 0)
 		return r;
-	r = queue_element_state(s->sp, &p, element, e);
+	r = taskview_element_state(s->sp, &p, element, e);
 	if (r < 0)
 		return r;
 	if (r > BATCH_RUNNING || p.dir != SPOOL_PENDING)
 		return ended_element(&p, r, e);
-	r = transit_await(s->sp, &p.name, QUEUE_HELD_MS, e);
+	r = transit_await(s->sp, &p.name, CHANGE_HELD_MS, e);
 	if (r == TRANSIT_HELD)
-		return queue_changes_now(&p.name, e);
+		return change_busy(&p.name, e);
 	return r == 0 ? stop_waiting_element(s, &p, e) : r;
 }
 
@@ -220,17 +222,17 @@ static int stop_element(struct stopping *s, uint64_t id, uint64_t element, struc
 	struct task_name n;
 	int r;
 
-	for (int look = 0; look < QUEUE_LOOKS; look++) {
+	for (int look = 0; look < CHANGE_LOOKS; look++) {
 		if (find_running_element(s->sp, id, element, &n)) {
 			r = stop_running(s, &n, e);
 			if (r <= 0)
 				return r;
-			queue_pause(look);
+			change_pause(look);
 		}
 		r = stop_where_it_waits(s, id, element, e);
 		if (r <= 0)
 			return r;
-		queue_pause(look);
+		change_pause(look);
 	}
 	return err_set(e, -EBUSY, "%" PRIu64 ".%" PRIu64 " changed just now; try again", id,
 		       element);
@@ -247,7 +249,7 @@ static int stop_one(struct stopping *s, const struct scan_task *t, struct err *e
 	if (t->dir != SPOOL_PENDING)
 		return stop_running(s, &n, e);
 	/* Who holds it for longer finds that it was stopped. */
-	r = transit_await(s->sp, &n, QUEUE_HELD_MS, e);
+	r = transit_await(s->sp, &n, CHANGE_HELD_MS, e);
 	if (r == 0 || r == TRANSIT_HELD)
 		r = transit_cancel(s->sp, &n, REASON, e);
 	if (r == 0) {
@@ -261,8 +263,8 @@ static int stop_one(struct stopping *s, const struct scan_task *t, struct err *e
  * be stopped keeps none of the others from it. */
 static int stop_elements_of(struct stopping *s, uint64_t id, struct err *e)
 {
-	struct queue_match all;
-	int first = 0, r = queue_all(s->sp, &all, e);
+	struct task_set all;
+	int first = 0, r = select_all(s->sp, &all, e);
 
 	if (r < 0)
 		return r;
@@ -278,22 +280,22 @@ static int stop_elements_of(struct stopping *s, uint64_t id, struct err *e)
 
 /* One look. 0 or the first error; in any case how many have moved meanwhile. found: the id, where
  * the word is only the beginning of a name. */
-static int stop_matching(struct stopping *s, const char *word, char found[QUEUE_ID_MAX],
+static int stop_matching(struct stopping *s, const char *word, char found[SELECT_ID_MAX],
 			 int *ret_moved, struct err *e)
 {
-	struct queue_match m;
+	struct task_set m;
 	uint64_t id, element;
 	bool by_name = strcmp(word, "all") != 0 && ident_parse_id(word, &id, &element) < 0;
-	unsigned int flags = QUEUE_LANES | QUEUE_TELL_ENDED | (found ? 0 : QUEUE_EXACT);
-	int first = 0, r = queue_find(s->sp, word, flags, &m, e);
+	unsigned int flags = SELECT_LANES | SELECT_TELL_ENDED | (found ? 0 : SELECT_EXACT);
+	int first = 0, r = select_tasks(s->sp, word, flags, &m, e);
 
 	*ret_moved = 0;
 	if (r < 0)
 		return r;
 	if (m.by_beginning)
-		(void)queue_format_id(m.tasks[0].name.id, 0, found);
+		(void)select_format_id(m.tasks[0].name.id, 0, found);
 	if (!m.n && !s->quiet)
-		queue_tell_nothing(s->sp);
+		select_tell_none(s->sp);
 	/* What waits first, or it would start in the place of what is ended. */
 	for (size_t i = m.n; i-- > 0;) {
 		r = stop_one(s, &m.tasks[i], first ? NULL : e);
@@ -308,7 +310,7 @@ static int stop_matching(struct stopping *s, const char *word, char found[QUEUE_
 
 int stop_word(struct stopping *s, const char *word, struct err *e)
 {
-	char found[QUEUE_ID_MAX] = "";
+	char found[SELECT_ID_MAX] = "";
 	uint64_t id, element;
 	int first, moved;
 
@@ -317,10 +319,10 @@ int stop_word(struct stopping *s, const char *word, struct err *e)
 	first = stop_matching(s, word, found, &moved, e);
 	/* When it has ended, the same word may be the beginning of another one's name. */
 	word = found[0] ? found : word;
-	for (int look = 1; look < QUEUE_LOOKS && moved; look++) {
+	for (int look = 1; look < CHANGE_LOOKS && moved; look++) {
 		int r;
 
-		queue_pause(look);
+		change_pause(look);
 		r = stop_matching(s, word, NULL, &moved, first ? NULL : e);
 		if (r == -ENOENT) /* what was left has ended by itself */
 			return first;

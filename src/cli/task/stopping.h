@@ -5,7 +5,7 @@
 /* What `stop` and `run` do to end tasks. */
 
 #include "cli/cmd.h"
-#include "cli/queue.h"
+#include "cli/task/outcome.h"
 
 struct stopping_afar;
 
@@ -17,7 +17,7 @@ struct stopping {
 	bool quiet;	  /* nothing is told */
 	uint64_t afar_ms; /* so long agents of other nodes are waited for */
 	bool changed;	  /* something that waited was taken away: the agent should look */
-	struct queue_said said;
+	struct outcome said;
 	struct err unsynced; /* the first that came of making it durable; code 0: nothing */
 	struct err silent;   /* why the agent here is not asked any more; code 0: it answers */
 	/* What runs under agents of other nodes; they are asked by stopping_finish(). */

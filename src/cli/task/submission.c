@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "cli/ask_agent.h"
 #include "cli/cmd.h"
-#include "cli/queue.h"
+#include "cli/instance.h"
 #include "cli/task/aftercheck.h"
 #include "cli/task/roomcheck.h"
 #include "cli/task/sbatch.h"
@@ -263,7 +263,7 @@ static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret,
 			      ret->specs.n);
 		return CMD_USAGE;
 	}
-	r = queue_open(ctx, SPOOL_CREATE, &sp, e);
+	r = instance_open(ctx, SPOOL_CREATE, &sp, e);
 	if (r == 0)
 		r = check_places(ctx, sp, &ret->specs, e);
 	if (r == 0)

@@ -5,8 +5,9 @@
 
 #include "base/mem.h"
 #include "cli/commands.h"
+#include "cli/instance.h"
 #include "cli/peers.h"
-#include "cli/queue.h"
+#include "cli/task/outcome.h"
 #include "cli/task/submission.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
@@ -33,7 +34,7 @@ static void print_id(const struct cmd_ctx *ctx, const struct spool_spec *s, uint
 static bool somebody_serves(const struct cmd_ctx *ctx)
 {
 	struct spool *sp = NULL;
-	bool serves = queue_open(ctx, 0, &sp, NULL) < 0 || peers_one_serves(ctx, sp);
+	bool serves = instance_open(ctx, 0, &sp, NULL) < 0 || peers_one_serves(ctx, sp);
 
 	sp = spool_close(sp);
 	return serves;
@@ -61,7 +62,7 @@ static int run_submit(const struct cmd_ctx *ctx, struct err *e)
 
 	for (size_t i = 0; i < s.n; i++)
 		print_id(ctx, s.specs.specs[i], s.ids[i]);
-	r = queue_tell_made(s.ids, s.n, r, e);
+	r = outcome_tell_made(s.ids, s.n, r, e);
 	if (r == 0)
 		note_no_agent(ctx, s.id);
 	submitted_clear(&s);

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/queue.h"
 #include "cli/task/sweeper.h"
 #include "task/sweep.h"
 

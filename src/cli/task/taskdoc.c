@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/ask_agent.h"
-#include "cli/task/ends.h"
 #include "cli/task/taskrun.h"
+#include "cli/task/view.h"
 #include "cli/task/watch.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
@@ -21,7 +21,7 @@
 struct doc {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
-	const struct queue_place *place;
+	const struct task_place *place;
 	struct task_file file;
 	struct taskrun run;
 	json_t *o;
@@ -48,11 +48,11 @@ json_t *taskdoc_tasks(const struct cmd_ctx *ctx)
 		return found;
 	json_array_foreach(json_object_get(json_object_get(doc, "queue"), "tasks"), i, t)
 	{
-		char id[QUEUE_ID_MAX];
+		char id[SELECT_ID_MAX];
 		uint64_t element = (uint64_t)json_integer_value(json_object_get(t, "element"));
 
-		(void)queue_format_id((uint64_t)json_integer_value(json_object_get(t, "id")),
-				      element, id);
+		(void)select_format_id((uint64_t)json_integer_value(json_object_get(t, "id")),
+				       element, id);
 		(void)json_object_set(found, id, t);
 	}
 	json_decref(doc);
@@ -68,7 +68,7 @@ static void add_state(const struct doc *d)
 	set(d->o, "id", json_integer((json_int_t)n->id));
 	if (d->place->element)
 		set(d->o, "element", json_integer((json_int_t)d->place->element));
-	set(d->o, "state", json_string(queue_state(n, d->place->dir)));
+	set(d->o, "state", json_string(taskview_state(n, d->place->dir)));
 	set(d->o, "file", json_string(d->place->path));
 	set(d->o, "priority", json_integer((json_int_t)n->priority));
 	if (d->place->element || !n->count)
@@ -98,10 +98,10 @@ static void add_procs(const struct doc *d, const struct taskrun_look *look)
 
 void taskdoc_ask(const struct cmd_ctx *ctx, struct taskrun *run)
 {
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 	json_t *all = taskdoc_tasks(ctx);
 
-	(void)queue_format_id(run->name.id, run->name.element, id);
+	(void)select_format_id(run->name.id, run->name.element, id);
 	taskrun_take_agents(run, json_object_get(all, id));
 	json_decref(all);
 }
@@ -122,9 +122,9 @@ void taskdoc_add_left(const struct taskrun *run, json_t *o)
 /* What the agent here knows beyond the files. */
 static void ask_about_run(struct doc *d)
 {
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 	json_t *all = taskdoc_tasks(d->ctx);
-	json_t *own = json_object_get(all, queue_format_id(d->run.name.id, d->place->element, id));
+	json_t *own = json_object_get(all, select_format_id(d->run.name.id, d->place->element, id));
 	json_t *gpus = json_object_get(own, "gpus");
 
 	if (gpus)
@@ -212,7 +212,7 @@ static json_t *failed_json(const struct doc *d, const struct element_end *f)
 static int add_failed(const struct doc *d, struct err *e)
 {
 	struct element_ends failed;
-	int r = ends_failed(d->sp, &d->place->name, &failed, e);
+	int r = taskview_failed(d->sp, &d->place->name, &failed, e);
 	json_t *list = json_array();
 
 	for (size_t i = 0; r == 0 && i < failed.n; i++)
@@ -226,14 +226,14 @@ static int add_failed(const struct doc *d, struct err *e)
 
 static int add_batch(const struct doc *d, struct err *e)
 {
-	struct queue_match active = { .n = 0 };
+	struct task_set active = { .n = 0 };
 	struct batch_counts n;
-	int r = queue_all(d->sp, &active, e);
+	int r = select_all(d->sp, &active, e);
 
 	if (r == 0)
-		r = queue_counts(d->sp, &d->place->name, &active, &n, e);
+		r = taskview_counts(d->sp, &d->place->name, &active, &n, e);
 	if (r == 0)
-		set(d->o, "elements", queue_counts_json(&n));
+		set(d->o, "elements", taskview_counts_json(&n));
 	free(active.tasks);
 	return r == 0 && n.failed && !d->place->element ? add_failed(d, e) : r;
 }
@@ -284,7 +284,7 @@ static int fill(struct doc *d, struct err *e)
 	return r;
 }
 
-int taskdoc_make(const struct cmd_ctx *ctx, const struct spool *sp, const struct queue_place *place,
+int taskdoc_make(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *place,
 		 json_t **ret, struct err *e)
 {
 	struct doc d = { .ctx = ctx, .sp = sp, .place = place };

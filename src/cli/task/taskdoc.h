@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "cli/queue.h"
+#include "cli/task/select.h"
 #include "cli/task/taskrun.h"
 
 /*
@@ -12,7 +12,7 @@
  * spool, from its shim where it runs on this node, and from the agent here, if there is one. 0 and
  * a new reference, or negative.
  */
-int taskdoc_make(const struct cmd_ctx *ctx, const struct spool *sp, const struct queue_place *place,
+int taskdoc_make(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *place,
 		 json_t **ret, struct err *e);
 
 /* What the agent here says of each task that runs on this node: an object of objects by id ("42",

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
-#include "cli/task/ends.h"
+#include "cli/task/view.h"
 #include "spool/claim.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
@@ -90,14 +90,14 @@ char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
 {
 	bool here = strcmp(run->who.host, spool_host(sp)) == 0;
 	cleanup_free char *on = taskrun_format_on(sp);
-	char how[ENDS_HOW_MAX];
+	char how[TASKVIEW_EXIT_MAX];
 
 	if (run->unfiled[0])
 		return xasprintf("has ended (%s), and waits for its agent to file that, which "
 				 "tries again and again: %s",
-				 ends_format_how(run->left_exit, how), run->unfiled);
+				 taskview_format_exit(run->left_exit, how), run->unfiled);
 	return xasprintf("has ended (%s), which an agent has to file yet; where none runs: %s%s%s",
-			 ends_format_how(run->left_exit, how), on, here ? "" : " on ",
+			 taskview_format_exit(run->left_exit, how), on, here ? "" : " on ",
 			 here ? "" : run->who.host);
 }
 
@@ -145,7 +145,7 @@ void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const
 		find_log(sp, called, ret);
 }
 
-static void read_element(const struct spool *sp, const struct queue_place *place,
+static void read_element(const struct spool *sp, const struct task_place *place,
 			 struct taskrun *run)
 {
 	struct element_end found;
@@ -165,14 +165,14 @@ static void read_element(const struct spool *sp, const struct queue_place *place
 		run->unstarted = !run->running && place->dir != SPOOL_PENDING;
 		return;
 	}
-	if (!ends_find(sp, place->name.id, place->element, &found))
+	if (!taskview_last_end(sp, place->name.id, place->element, &found))
 		return;
 	take_end(&found.end, run);
 	if (!run->unstarted)
 		(void)str_copy(run->who.agent, sizeof(run->who.agent), found.agent);
 }
 
-void taskrun_read(const struct spool *sp, const struct queue_place *place,
+void taskrun_read(const struct spool *sp, const struct task_place *place,
 		  const struct task_history *h, struct taskrun *ret)
 {
 	*ret = (struct taskrun){ .name = { .id = place->name.id, .epoch = place->name.epoch } };
@@ -197,7 +197,7 @@ void taskrun_devices(const struct spool *sp, const struct taskrun *run, struct t
 	(void)claim_devices(sp, &c, ret, NULL);
 }
 
-int taskrun_log_away(const struct spool *sp, const struct queue_place *place, unsigned int attempt,
+int taskrun_log_away(const struct spool *sp, const struct task_place *place, unsigned int attempt,
 		     struct log_away *ret, struct err *e)
 {
 	struct claim c = { .name = place->name };

@@ -13,7 +13,7 @@
 
 #include <jansson.h>
 
-#include "cli/queue.h"
+#include "cli/task/select.h"
 #include "spool/record.h"
 #include "task/tree.h"
 
@@ -35,8 +35,8 @@ struct taskrun {
 	char file[SPOOL_PATH_MAX]; /* with its records; "": they are gone, as of an ended element */
 };
 
-/* place as of queue_locate(); h: of its file, of which an element has none. */
-void taskrun_read(const struct spool *sp, const struct queue_place *place,
+/* place as of select_one(); h: of its file, of which an element has none. */
+void taskrun_read(const struct spool *sp, const struct task_place *place,
 		  const struct task_history *h, struct taskrun *ret);
 
 /* The same of what is in running/ under that name; called: as it, or its batch, is called. */
@@ -60,7 +60,7 @@ void taskrun_devices(const struct spool *sp, const struct taskrun *run, struct t
  * Whether its log could not be made, and where it prints to then; attempt 0: the last one. 1, 0, or
  * negative. Of an element that is known as long as it runs.
  */
-int taskrun_log_away(const struct spool *sp, const struct queue_place *place, unsigned int attempt,
+int taskrun_log_away(const struct spool *sp, const struct task_place *place, unsigned int attempt,
 		     struct log_away *ret, struct err *e);
 /* "its log could not be made (..); what it prints is in .., on node n7". The caller frees it. */
 char *taskrun_format_away(const struct spool *sp, const struct log_away *log);

@@ -8,7 +8,9 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cli/commands.h"
+#include "cli/instance.h"
 #include "cli/ordering.h"
+#include "cli/task/view.h"
 #include "cli/task/watch.h"
 #include "cli/task/whytext.h"
 #include "spool/instance.h"
@@ -29,38 +31,38 @@ static const struct opt wait_opts[] = {
 
 static void tell(const struct taskwatch *w)
 {
-	const struct queue_place *p = taskwatch_place(w);
-	char id[QUEUE_ID_MAX];
+	const struct task_place *p = taskwatch_place(w);
+	char id[SELECT_ID_MAX];
 
-	printf("%s %s %s\n", queue_format_id(p->name.id, p->element, id), p->name.name,
+	printf("%s %s %s\n", select_format_id(p->name.id, p->element, id), p->name.name,
 	       taskwatch_state(w));
 	(void)fflush(stdout);
 }
 
 static int time_is_up(const struct taskwatch *w, struct err *e)
 {
-	const struct queue_place *p = taskwatch_place(w);
-	char id[QUEUE_ID_MAX];
+	const struct task_place *p = taskwatch_place(w);
+	char id[SELECT_ID_MAX];
 
 	return err_set(e, -ETIMEDOUT, "the time is up: task %s %s is %s",
-		       queue_format_id(p->name.id, p->element, id), p->name.name,
+		       select_format_id(p->name.id, p->element, id), p->name.name,
 		       taskwatch_state(w));
 }
 
 /* Some never start unless somebody does something: whoever waits has to know. */
 static void tell_why(const struct cmd_ctx *ctx, const struct spool *sp, const struct taskwatch *w)
 {
-	const struct queue_place *p = taskwatch_place(w);
+	const struct task_place *p = taskwatch_place(w);
 	cleanup_strbuf struct strbuf why = STRBUF_INIT;
 	cleanup_free char *text = NULL;
 	struct batch_counts counts;
 	json_t *nodes = json_array();
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 	bool waits = strcmp(taskwatch_state(w), "running") != 0 &&
-		     !(p->name.count && !p->element && queue_has_begun(sp, &p->name, &counts));
+		     !(p->name.count && !p->element && taskview_has_begun(sp, &p->name, &counts));
 
 	if (waits && why_text(ctx, sp, p, &why, nodes, NULL) == 0) {
-		text = xasprintf("task %s %s", queue_format_id(p->name.id, p->element, id),
+		text = xasprintf("task %s %s", select_format_id(p->name.id, p->element, id),
 				 strbuf_str(&why));
 		cmd_warn("note", text);
 	}
@@ -115,7 +117,7 @@ struct waited {
 	struct taskwatch **all;
 };
 
-static int add_place(struct waited *w, const struct queue_place *p, struct err *e)
+static int add_place(struct waited *w, const struct task_place *p, struct err *e)
 {
 	if ((w->n & (w->n - 1)) == 0)
 		w->all = xrealloc(w->all, w->n ? 2 * w->n : 1, sizeof(struct taskwatch *));
@@ -127,16 +129,16 @@ static int add_place(struct waited *w, const struct queue_place *p, struct err *
 }
 
 /* Every task that waits or runs and is meant: a lane's, or all of a name. */
-static int add_matching(struct waited *w, const struct queue_match *m, struct err *e)
+static int add_matching(struct waited *w, const struct task_set *m, struct err *e)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < m->n && r == 0; i++) {
-		struct queue_place p;
+		struct task_place p;
 
 		if (m->tasks[i].name.element) /* its batch is there, too */
 			continue;
-		r = queue_locate_id(w->sp, m->tasks[i].name.id, 0, &p, e);
+		r = select_by_id(w->sp, m->tasks[i].name.id, 0, &p, e);
 		if (r == 0)
 			r = add_place(w, &p, e);
 	}
@@ -153,19 +155,19 @@ static void tell_lane_over(const char *lane)
 
 static int add_word(struct waited *w, const char *word, struct err *e)
 {
-	struct queue_match m = { .n = 0 };
-	struct queue_place p;
+	struct task_set m = { .n = 0 };
+	struct task_place p;
 	uint64_t id, element;
 	struct err none = ERR_INIT;
 	int r = -ENOENT;
 
 	if (ident_parse_id(word, &id, &element) < 0)
-		r = queue_find(w->sp, word, QUEUE_LANES, &m, &none);
+		r = select_tasks(w->sp, word, SELECT_LANES, &m, &none);
 	if (r == 0)
 		r = add_matching(w, &m, e);
 	else if (r == -ENOENT)
-		r = (r = queue_locate(w->sp, word, &p, &none)) < 0 ? r : add_place(w, &p, &none);
-	if (r == -ENOENT && ident_is_task_name(word) && queue_was_lane(w->sp, word)) {
+		r = (r = select_one(w->sp, word, &p, &none)) < 0 ? r : add_place(w, &p, &none);
+	if (r == -ENOENT && ident_is_task_name(word) && select_was_lane(w->sp, word)) {
 		tell_lane_over(word);
 		r = 0;
 	} else if (r < 0 && none.text[0] && e) {
@@ -179,7 +181,7 @@ static int run_wait(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct waited w = { .n = 0 };
 	struct spool *sp = NULL;
-	int r = queue_open_for(ctx, 0, SPOOL_LOOK, &sp, e);
+	int r = instance_open_for(ctx, 0, SPOOL_LOOK, &sp, e);
 
 	w.sp = sp;
 	for (size_t i = 0; sp && i < opts_argc(ctx->opts) && r == 0; i++)

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/task/ends.h"
+#include "cli/task/view.h"
 #include "spool/batch.h"
 #include "spool/record.h"
 
@@ -18,7 +18,7 @@
 
 struct taskwatch {
 	const struct spool *sp;
-	struct queue_place place;
+	struct task_place place;
 	struct batch *batch; /* of an element */
 	bool ended;
 	enum task_result result;
@@ -26,7 +26,7 @@ struct taskwatch {
 	unsigned int pause_ms;
 };
 
-int taskwatch_open(const struct spool *sp, const struct queue_place *place, struct taskwatch **ret,
+int taskwatch_open(const struct spool *sp, const struct task_place *place, struct taskwatch **ret,
 		   struct err *e)
 {
 	struct taskwatch *w = xcalloc(1, sizeof(*w));
@@ -74,7 +74,7 @@ static int look_at_element(struct taskwatch *w, struct err *e)
 		return 0;
 	}
 	w->ended = true;
-	if (ends_find(w->sp, w->place.name.id, w->place.element, &found))
+	if (taskview_last_end(w->sp, w->place.name.id, w->place.element, &found))
 		w->exit = found.end.exit;
 	return 1;
 }
@@ -105,7 +105,7 @@ int taskwatch_look(struct taskwatch *w, struct err *e)
 	}
 	if (active && spool_exists(w->sp, w->place.path))
 		return 0;
-	r = queue_locate_id(w->sp, w->place.name.id, w->place.element, &w->place, e);
+	r = select_by_id(w->sp, w->place.name.id, w->place.element, &w->place, e);
 	if (r < 0)
 		return r;
 	if (w->place.dir == SPOOL_PENDING || w->place.dir == SPOOL_RUNNING || (w->batch && runs(w)))
@@ -141,10 +141,10 @@ const char *taskwatch_state(const struct taskwatch *w)
 {
 	if (w->ended)
 		return result_name(w->result);
-	return runs(w) ? "running" : queue_state(&w->place.name, w->place.dir);
+	return runs(w) ? "running" : taskview_state(&w->place.name, w->place.dir);
 }
 
-int taskwatch_state_of(const struct spool *sp, const struct queue_place *place, const char **ret,
+int taskwatch_state_of(const struct spool *sp, const struct task_place *place, const char **ret,
 		       struct err *e)
 {
 	struct taskwatch *w = NULL;
@@ -158,7 +158,7 @@ int taskwatch_state_of(const struct spool *sp, const struct queue_place *place, 
 	return r < 0 ? r : 0;
 }
 
-const struct queue_place *taskwatch_place(const struct taskwatch *w)
+const struct task_place *taskwatch_place(const struct taskwatch *w)
 {
 	return &w->place;
 }

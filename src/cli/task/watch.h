@@ -12,12 +12,12 @@
  *	code = taskwatch_exit_code(w);
  */
 
-#include "cli/queue.h"
+#include "cli/task/select.h"
 
 struct taskwatch;
 
-/* place as of queue_locate(); sp must outlive w. 0 or negative. */
-int taskwatch_open(const struct spool *sp, const struct queue_place *place, struct taskwatch **ret,
+/* place as of select_one(); sp must outlive w. 0 or negative. */
+int taskwatch_open(const struct spool *sp, const struct task_place *place, struct taskwatch **ret,
 		   struct err *e);
 struct taskwatch *taskwatch_close(struct taskwatch *w);
 
@@ -31,8 +31,8 @@ int taskwatch_exit_code(const struct taskwatch *w);
 /* "pending", "running", "done", ... as of the last look. */
 const char *taskwatch_state(const struct taskwatch *w);
 /* The same of one look at a place; static text. 0 or negative. */
-int taskwatch_state_of(const struct spool *sp, const struct queue_place *place, const char **ret,
+int taskwatch_state_of(const struct spool *sp, const struct task_place *place, const char **ret,
 		       struct err *e);
-const struct queue_place *taskwatch_place(const struct taskwatch *w);
+const struct task_place *taskwatch_place(const struct taskwatch *w);
 
 #endif

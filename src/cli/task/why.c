@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/print_json.h"
+#include "cli/task/view.h"
 #include "cli/task/watch.h"
 #include "cli/task/whytext.h"
 #include "cli/term.h"
@@ -14,10 +15,10 @@ static const struct opt why_opts[] = {
 	{ 0 },
 };
 
-static int print_doc(const struct spool *sp, const struct queue_place *p, const char *why,
+static int print_doc(const struct spool *sp, const struct task_place *p, const char *why,
 		     json_t *nodes, struct err *e)
 {
-	const char *state = queue_state(&p->name, p->dir);
+	const char *state = taskview_state(&p->name, p->dir);
 	int r = p->element ? taskwatch_state_of(sp, p, &state, e) : 0;
 	json_t *o;
 
@@ -31,16 +32,16 @@ static int print_doc(const struct spool *sp, const struct queue_place *p, const 
 	return 0;
 }
 
-static void print_text(const struct queue_place *p, const char *why)
+static void print_text(const struct task_place *p, const char *why)
 {
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 	cleanup_free char *text = xasprintf(
-		"%s %s: %s", queue_format_id(p->name.id, p->element, id), p->name.name, why);
+		"%s %s: %s", select_format_id(p->name.id, p->element, id), p->name.name, why);
 
 	term_print_wrapped(stdout, text, 0);
 }
 
-static int why_found(const struct cmd_ctx *ctx, const struct spool *sp, const struct queue_place *p,
+static int why_found(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
 		     struct err *e)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
@@ -57,7 +58,7 @@ static int why_found(const struct cmd_ctx *ctx, const struct spool *sp, const st
 
 static int run_why(const struct cmd_ctx *ctx, struct err *e)
 {
-	return queue_with_task(ctx, why_found, e);
+	return select_with(ctx, why_found, e);
 }
 
 static const struct cmd_example why_examples[] = {

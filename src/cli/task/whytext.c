@@ -20,10 +20,9 @@
 #include "cli/ask_agent.h"
 #include "cli/ordering.h"
 #include "cli/peers.h"
-#include "cli/queue.h"
-#include "cli/task/ends.h"
 #include "cli/task/taskdoc.h"
 #include "cli/task/taskrun.h"
+#include "cli/task/view.h"
 #include "spool/batch.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
@@ -42,8 +41,8 @@ static void add_dependencies(const struct spool *sp, const struct uint_list *ids
 			     struct strbuf *b)
 {
 	for (size_t i = 0; i < ids->n; i++) {
-		struct queue_place p = { .element = 0 };
-		bool there = queue_locate_id(sp, ids->nums[i], 0, &p, NULL) == 0;
+		struct task_place p = { .element = 0 };
+		bool there = select_by_id(sp, ids->nums[i], 0, &p, NULL) == 0;
 		bool ended = there && p.dir != SPOOL_PENDING && p.dir != SPOOL_RUNNING;
 		cleanup_free char *text = NULL;
 
@@ -55,13 +54,13 @@ static void add_dependencies(const struct spool *sp, const struct uint_list *ids
 					   there ? "has not ended well" : "is not there any more")
 			       : xasprintf("waits until task %" PRIu64 " has ended%s (it is %s)",
 					   ids->nums[i], must_be_good ? " well" : "",
-					   queue_state(&p.name, p.dir));
+					   taskview_state(&p.name, p.dir));
 		add(b, text);
 	}
 }
 
 /* Such a task stays where it is: its owner has to know. true: it can be read. */
-static bool read_file(const struct spool *sp, const struct queue_place *p, struct task_file *ret,
+static bool read_file(const struct spool *sp, const struct task_place *p, struct task_file *ret,
 		      struct strbuf *b)
 {
 	struct err e = ERR_INIT;
@@ -84,7 +83,7 @@ static bool read_file(const struct spool *sp, const struct queue_place *p, struc
 }
 
 /* What the spool alone says. */
-static void add_known(const struct spool *sp, const struct queue_place *p, struct strbuf *b)
+static void add_known(const struct spool *sp, const struct task_place *p, struct strbuf *b)
 {
 	char when[CLOCK_TEXT_MAX];
 	struct task_file t;
@@ -152,7 +151,7 @@ static bool is_asked(const struct peer *p)
 
 /* How many there are to ask. */
 static size_t ask_others(const struct cmd_ctx *ctx, const struct spool *sp,
-			 const struct queue_place *p, struct strbuf *b, json_t *nodes)
+			 const struct task_place *p, struct strbuf *b, json_t *nodes)
 {
 	struct order_task task = { p->name.id, p->element };
 	struct order order = { .command = ORDER_WHY, .n = 1, .tasks = &task };
@@ -174,7 +173,7 @@ static size_t ask_others(const struct cmd_ctx *ctx, const struct spool *sp,
 }
 
 static void without_agent(const struct cmd_ctx *ctx, const struct spool *sp,
-			  const struct queue_place *p, struct strbuf *b, json_t *nodes)
+			  const struct task_place *p, struct strbuf *b, json_t *nodes)
 {
 	cleanup_free char *on = taskrun_format_on(sp);
 
@@ -189,7 +188,7 @@ static void without_agent(const struct cmd_ctx *ctx, const struct spool *sp,
 		    spool_instance(sp), on);
 }
 
-static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct queue_place *p,
+static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
 	       struct strbuf *b, json_t *nodes, struct err *e)
 {
 	struct ctl_request req = { .verb = CTL_WHY,
@@ -222,16 +221,16 @@ static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct q
 /* ---- what does not wait ---- */
 
 /* Of an element only its own file says that it runs. */
-static bool find_running(const struct spool *sp, const struct queue_place *p, struct task_name *ret)
+static bool find_running(const struct spool *sp, const struct task_place *p, struct task_name *ret)
 {
-	char word[QUEUE_ID_MAX];
-	struct queue_match m;
+	char word[SELECT_ID_MAX];
+	struct task_set m;
 
 	*ret = p->name;
 	if (!p->element)
 		return p->dir == SPOOL_RUNNING;
-	(void)queue_format_id(p->name.id, p->element, word);
-	if (queue_find(sp, word, 0, &m, NULL) < 0)
+	(void)select_format_id(p->name.id, p->element, word);
+	if (select_tasks(sp, word, 0, &m, NULL) < 0)
 		return false;
 	*ret = m.tasks[0].name;
 	free(m.tasks);
@@ -249,7 +248,7 @@ static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const 
 	const struct peer *p;
 	cleanup_free char *sign = NULL, *on = taskrun_format_on(sp);
 
-	queue_agent_of(sp, n, agent);
+	taskview_agent_of(sp, n, agent);
 	(void)peers_read(ctx, sp, &peers, NULL);
 	p = peers_find(&peers, agent);
 	sign = peer_sign(p);
@@ -271,10 +270,10 @@ static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const 
 
 static void add_logs(uint64_t task, uint64_t element, struct strbuf *b)
 {
-	char id[QUEUE_ID_MAX];
+	char id[SELECT_ID_MAX];
 
 	strbuf_addf(b, " (tenure logs %s shows what it printed)",
-		    queue_format_id(task, element, id));
+		    select_format_id(task, element, id));
 }
 
 /* For how long, and what of it is left where its command has ended. */
@@ -283,7 +282,7 @@ static void tell_run(const struct cmd_ctx *ctx, const struct spool *sp, const st
 {
 	struct taskrun run;
 	struct taskrun_look look;
-	char how[ENDS_HOW_MAX];
+	char how[TASKVIEW_EXIT_MAX];
 
 	taskrun_read_claim(sp, n, called, &run);
 	taskdoc_ask(ctx, &run);
@@ -302,17 +301,17 @@ static void tell_run(const struct cmd_ctx *ctx, const struct spool *sp, const st
 		cleanup_free char *procs = taskrun_format_procs(&look.procs);
 
 		strbuf_addf(b, "; its command has ended (%s); what it left behind runs on: %s",
-			    ends_format_how(look.exit, how), procs);
+			    taskview_format_exit(look.exit, how), procs);
 	}
 	taskrun_look_clear(&look);
 }
 
-static int tell_failed_batch(const struct spool *sp, const struct queue_place *p, struct strbuf *b,
+static int tell_failed_batch(const struct spool *sp, const struct task_place *p, struct strbuf *b,
 			     struct err *e)
 {
 	struct element_ends failed;
-	int r = ends_failed(sp, &p->name, &failed, e);
-	cleanup_free char *which = r == 0 ? ends_format_failed(p->name.id, &failed) : NULL;
+	int r = taskview_failed(sp, &p->name, &failed, e);
+	cleanup_free char *which = r == 0 ? taskview_format_failed(p->name.id, &failed) : NULL;
 
 	if (r < 0)
 		return r;
@@ -326,15 +325,15 @@ static int tell_failed_batch(const struct spool *sp, const struct queue_place *p
 
 static void add_reason(const struct taskrun *run, struct strbuf *b)
 {
-	char how[ENDS_HOW_MAX];
+	char how[TASKVIEW_EXIT_MAX];
 
 	if (run->end.reason[0])
 		strbuf_addf(b, ": %s", run->end.reason);
 	else if (run->end.result == RESULT_FAILED)
-		strbuf_addf(b, ": %s", ends_format_how(run->end.exit, how));
+		strbuf_addf(b, ": %s", taskview_format_exit(run->end.exit, how));
 }
 
-static int tell_ended(const struct spool *sp, const struct queue_place *p, int state,
+static int tell_ended(const struct spool *sp, const struct task_place *p, int state,
 		      struct strbuf *b, struct err *e)
 {
 	static const char *const words[] = { [BATCH_DONE] = "is done",
@@ -363,7 +362,7 @@ static int tell_ended(const struct spool *sp, const struct queue_place *p, int s
 	return 0;
 }
 
-int why_text(const struct cmd_ctx *ctx, const struct spool *sp, const struct queue_place *p,
+int why_text(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
 	     struct strbuf *b, json_t *nodes, struct err *e)
 {
 	struct task_name runs;
@@ -377,7 +376,7 @@ int why_text(const struct cmd_ctx *ctx, const struct spool *sp, const struct que
 		return 0;
 	}
 	if (p->element && p->name.count)
-		state = queue_element_state(sp, p, p->element, e);
+		state = taskview_element_state(sp, p, p->element, e);
 	if (state == BATCH_WAITING && p->dir != SPOOL_PENDING)
 		state = BATCH_CANCELLED; /* with its batch */
 	if (state < 0)

@@ -5,14 +5,14 @@
 #include <jansson.h>
 
 #include "base/strbuf.h"
-#include "cli/queue.h"
+#include "cli/task/select.h"
 
 /*
  * Why a task waits, or what has become of it, in a sentence without its name: "waits for 2 GPUs:
  * ..". The agent here is asked, and those of other nodes where they may know more; what they say is
  * added to nodes (docs/json.md), too. 0 or negative.
  */
-int why_text(const struct cmd_ctx *ctx, const struct spool *sp, const struct queue_place *p,
+int why_text(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
 	     struct strbuf *b, json_t *nodes, struct err *e);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/task/ends.h"
+#include "cli/task/view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,7 +8,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "cli/task/select.h"
 #include "spool/files.h"
+#include "spool/instance.h"
+#include "spool/record.h"
 
 #define TOLD_MAX 5
 
@@ -71,7 +74,8 @@ static void keep_last(void *data, const struct element_end *end)
 	s->found = true;
 }
 
-bool ends_find(const struct spool *sp, uint64_t id, uint64_t element, struct element_end *ret)
+bool taskview_last_end(const struct spool *sp, uint64_t id, uint64_t element,
+		       struct element_end *ret)
 {
 	struct search s = { .element = element, .ret = ret };
 
@@ -108,8 +112,8 @@ static int by_element(const void *a, const void *b)
 	return x->end.epoch < y->end.epoch ? -1 : x->end.epoch > y->end.epoch;
 }
 
-int ends_failed(const struct spool *sp, const struct task_name *batch, struct element_ends *ret,
-		struct err *e)
+int taskview_failed(const struct spool *sp, const struct task_name *batch, struct element_ends *ret,
+		    struct err *e)
 {
 	struct collecting c = { .ret = ret };
 	struct batch *b = NULL;
@@ -133,25 +137,102 @@ int ends_failed(const struct spool *sp, const struct task_name *batch, struct el
 	return 0;
 }
 
-char *ends_format_how(unsigned int exit, char buf[ENDS_HOW_MAX])
+char *taskview_format_exit(unsigned int exit, char buf[TASKVIEW_EXIT_MAX])
 {
-	return str_print(buf, ENDS_HOW_MAX, "%s %u",
+	return str_print(buf, TASKVIEW_EXIT_MAX, "%s %u",
 			 exit >= NAME_SIGNALLED ? "signal" : "exit code",
 			 exit & (NAME_SIGNALLED - 1));
 }
 
-char *ends_format_failed(uint64_t id, const struct element_ends *failed)
+char *taskview_format_failed(uint64_t id, const struct element_ends *failed)
 {
 	struct strbuf b = STRBUF_INIT;
-	char how[ENDS_HOW_MAX];
+	char how[TASKVIEW_EXIT_MAX];
 
 	for (size_t i = 0; i < failed->n && i < TOLD_MAX; i++)
 		strbuf_addf(&b, "%s%" PRIu64 ".%" PRIu64 " (%s)", i ? ", " : "", id,
 			    failed->ends[i].element,
 			    failed->ends[i].end.exit
-				    ? ends_format_how(failed->ends[i].end.exit, how)
+				    ? taskview_format_exit(failed->ends[i].end.exit, how)
 				    : failed->ends[i].end.reason);
 	if (failed->n > TOLD_MAX)
 		strbuf_addf(&b, " and %zu more", failed->n - TOLD_MAX);
 	return strbuf_take(&b);
+}
+
+/* ---- how it stands ---- */
+
+const char *taskview_state(const struct task_name *n, enum spool_dir dir)
+{
+	return dir == SPOOL_PENDING && n->flags & NAME_PAUSED ? "paused" : spool_dir_name(dir);
+}
+
+int taskview_element_state(const struct spool *sp, const struct task_place *place, uint64_t element,
+			   struct err *e)
+{
+	struct batch *b = NULL;
+	unsigned int attempts;
+	uint64_t epoch;
+	int r = batch_open(sp, &place->name, NULL, &b, e);
+
+	if (r == 0)
+		r = (int)batch_state(b, element, &epoch, &attempts);
+	(void)batch_close(b);
+	return r;
+}
+
+int taskview_counts(const struct spool *sp, const struct task_name *batch,
+		    const struct task_set *active, struct batch_counts *ret, struct err *e)
+{
+	struct batch *b = NULL;
+	int r = batch_open(sp, batch, NULL, &b, e);
+
+	if (r < 0)
+		return r;
+	/* What runs comes first. */
+	for (size_t i = 0; i < active->n && active->tasks[i].dir == SPOOL_RUNNING; i++)
+		if (active->tasks[i].name.id == batch->id && active->tasks[i].name.element)
+			batch_mark_running(b, active->tasks[i].name.element,
+					   active->tasks[i].name.epoch);
+	*ret = batch_counts(b);
+	if (batch->ended_s) { /* stopped as a whole */
+		ret->cancelled += ret->waiting;
+		ret->waiting = 0;
+	}
+	(void)batch_close(b);
+	return 0;
+}
+
+bool taskview_has_begun(const struct spool *sp, const struct task_name *n, struct batch_counts *ret)
+{
+	struct task_set active = { .n = 0 };
+	bool read = select_all(sp, &active, NULL) == 0 &&
+		    taskview_counts(sp, n, &active, ret, NULL) == 0;
+
+	free(active.tasks);
+	return read && ret->running + ret->done + ret->failed;
+}
+
+json_t *taskview_counts_json(const struct batch_counts *n)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "waiting", (json_int_t)n->waiting, "running",
+			 (json_int_t)n->running, "done", (json_int_t)n->done, "failed",
+			 (json_int_t)n->failed, "cancelled", (json_int_t)n->cancelled);
+}
+
+void taskview_agent_of(const struct spool *sp, const struct task_name *n,
+		       char agent[NAME_AGENT_MAX + 1])
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	cleanup_free char *text = NULL;
+	struct task_history h = { .claimed = false };
+	size_t len;
+
+	(void)str_copy(agent, NAME_AGENT_MAX + 1, n->agent);
+	(void)spool_path(SPOOL_RUNNING, name_format(n, file), path);
+	if (agent[0] || spool_read(sp, path, SPEC_TEXT_MAX, &text, &len, NULL) < 0)
+		return;
+	history_read(text, len, &h, NULL);
+	if (h.claimed)
+		(void)str_copy(agent, NAME_AGENT_MAX + 1, h.claimer.agent);
 }
