@@ -369,7 +369,7 @@ void tree_keep_orphans(struct tree *t, pid_t server)
 }
 
 /* Ours, or one without an agent: then nobody else ends its orphans but itself. */
-static bool is_mother(const struct tree *t, const struct tree_proc *p, uid_t us)
+static bool is_fork_server(const struct tree *t, const struct tree_proc *p, uid_t us)
 {
 	const struct tree_proc *parent = tree_find(t, p->parent);
 
@@ -406,7 +406,7 @@ int tree_keep_token(struct tree *t, const char *token)
 		has[i] = r > 0;
 	}
 	for (size_t i = 0; i < t->n; i++)
-		if (is_mother(t, &t->procs[i], us))
+		if (is_fork_server(t, &t->procs[i], us))
 			mark_orphans(t, t->procs[i].id.pid, marks);
 	for (size_t i = 0; i < t->n; i++)
 		if (has[i] ||

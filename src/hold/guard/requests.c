@@ -46,15 +46,6 @@ static int check_ledger(struct guard *g, const struct device *d, const struct cl
 	return 0;
 }
 
-/* What the policies say against it. */
-static int check_policies(const struct guard *g, const struct device *d, struct err *e)
-{
-	if (d->leaver >= 0)
-		return err_set(e, -EPERM, "left for others by the policy of %s",
-			       g->clients[d->leaver].instance);
-	return 0;
-}
-
 static int check_lease(struct guard *g, struct device *d, const struct client *c,
 		       const struct msg_lease *m, struct err *e)
 {
@@ -64,17 +55,17 @@ static int check_lease(struct guard *g, struct device *d, const struct client *c
 		r = err_set(e, -EINVAL, "a lease without a task, or with unknown flags");
 	if (r == 0)
 		r = check_ledger(g, d, c, m->flags, e);
-	if (r == 0 && !m->pid)
-		r = lease_check_errors(d, e);
-	if (r == 0 && !m->pid)
-		r = check_policies(g, d, e);
-	if (r == 0 && !m->pid)
+	if (r < 0 || m->pid) /* what runs already is there, whatever is said against it */
+		return r;
+	r = lease_check_errors(d, e);
+	if (r == 0 && d->leaver >= 0)
+		r = err_set(e, -EPERM, "left for others by the policy of %s",
+			    g->clients[d->leaver].instance);
+	if (r == 0)
 		r = limit_lease(g, c, d, e);
-	if (r == 0 && !m->pid)
+	if (r == 0)
 		r = lease_check_foreign(g, d, m->flags, e);
-	if (r == 0 && !m->pid)
-		r = lease_check_memory(g, d, m->bytes, e);
-	return r;
+	return r == 0 ? lease_check_memory(g, d, m->bytes, e) : r;
 }
 
 /* Watch the shim. 0; -ESRCH: that process is gone, or is not of our user. */
@@ -191,20 +182,11 @@ static struct device *find_device(struct guard *g, const char *uuid)
 	return NULL;
 }
 
-static struct lease *find_lease(struct guard *g, const char *instance, const struct lease_id *id,
-				const struct device *d)
-{
-	LEASES_EACH(g, l)
-		if (ledger_is_of(l, instance, id) && l->slot == d->slot)
-			return l;
-	return NULL;
-}
-
 void request_lease(struct guard *g, struct client *c, struct msg_lease *m)
 {
 	struct err e = ERR_INIT;
 	struct device *d;
-	struct lease *l;
+	struct lease *known = NULL;
 	int r = 0;
 
 	m->uuid[sizeof(m->uuid) - 1] = '\0';
@@ -214,10 +196,12 @@ void request_lease(struct guard *g, struct client *c, struct msg_lease *m)
 		reply(c, MSG_LEASE_REPLY, &m->id, -1, -ENODEV, false, e.text);
 		return;
 	}
-	l = find_lease(g, c->instance, &m->id, d);
-	if (!l)
+	LEASES_OF(g, d, l)
+		if (ledger_is_of(l, c->instance, &m->id))
+			known = l;
+	if (!known)
 		r = enter_lease(g, c, d, m, &e);
-	else if (l->stage == LEASE_OVER)
+	else if (known->stage == LEASE_OVER)
 		r = err_set(&e, -EBUSY, "its last try is just ending");
 
 	const char *unfit = gpu_unfit(&d->id, &d->sample.look);
