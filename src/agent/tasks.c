@@ -17,12 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/attempt/commit.h"
 #include "agent/attempt/steps.h"
 #include "agent/attempt/sweep.h"
 #include "agent/attempt/task.h"
 #include "agent/nodes.h"
 #include "agent/queue/applying.h"
+#include "agent/queue/cancel.h"
 #include "agent/queue/planview.h"
 #include "agent/tasksin.h"
 #include "base/clock.h"
@@ -661,7 +661,7 @@ static void stop_work(struct spool_job *job, struct spool_place *p)
 	j->code = j->claim.path[0] ? claim_stopped(p->spool, &j->claim, &j->e) : -ENOENT;
 	/* Its end was being written when it was stopped: it may wait again by now. */
 	if (j->code == -ENOENT)
-		j->code = commit_cancel(p, &j->claim.name, ATTEMPT_STOPPED_TEXT, &j->e);
+		j->code = cancel_waiting(p, &j->claim.name, ATTEMPT_STOPPED_TEXT, &j->e);
 }
 
 /* It waits in the plan, too, if it has not left that meanwhile. */

@@ -12,8 +12,8 @@
 #include "unit.h"
 
 #include "agent/attempt/claim.h"
-#include "agent/attempt/commit.h"
 #include "agent/queue/applying.h"
+#include "agent/queue/cancel.h"
 #include "agent/queue/depends.h"
 #include "agent/queue/index.h"
 #include "base/fs.h"
@@ -297,7 +297,7 @@ static void test_ended_here_before_it_ended_elsewhere(void **state)
 	uint64_t waits = submit_after(p.spool, "after", id);
 
 	expect_by_reading(&p, waits, SCHED_DEP_WAIT);
-	assert_int_equal(commit_cancel(&p, &(struct task_name){ .id = id }, "stopped", NULL), 1);
+	assert_int_equal(cancel_waiting(&p, &(struct task_name){ .id = id }, "stopped", NULL), 1);
 	ask_again(p.spool, id, "cancelled");
 	expect_by_reading(&p, waits, SCHED_DEP_WAIT);
 	attempt_elsewhere(p.spool, id, RESULT_DONE);
@@ -345,7 +345,7 @@ static void test_ended_here_and_retried(void **state)
 	struct task_name n = { .id = id };
 
 	(void)read_all(&p);
-	assert_int_equal(commit_cancel(&p, &n, "stopped", NULL), 1);
+	assert_int_equal(cancel_waiting(&p, &n, "stopped", NULL), 1);
 	n = scan_find(p.scan, id, 0)->name;
 	scan_note(p.scan, SPOOL_PENDING, &n, false); /* as of one that has run here */
 	settle(&p);

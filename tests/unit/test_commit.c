@@ -9,6 +9,7 @@
 
 #include "agent/attempt/claim.h"
 #include "agent/attempt/commit.h"
+#include "agent/queue/cancel.h"
 #include "agent/queue/depends.h"
 #include "agent/queue/recovery.h"
 #include "base/clock.h"
@@ -404,9 +405,9 @@ static void test_cancel_of_an_element(void **state)
 	assert_non_null(b);
 	assert_true(get(p.spool, id, &t));
 	assert_int_equal(transit_priority(p.spool, &t.name, 9, &e), 0);
-	assert_int_equal(commit_cancel(&p, &n, "stopped", &e), 1);
+	assert_int_equal(cancel_waiting(&p, &n, "stopped", &e), 1);
 	assert_int_equal(batch_counts(b->batch).cancelled, 1);
-	assert_int_equal(commit_cancel(&p, &n, "stopped", &e), 0);
+	assert_int_equal(cancel_waiting(&p, &n, "stopped", &e), 0);
 
 	/* Claimed to be ended, which could not be written. */
 	assert_int_equal(batch_claim_to_end(b->batch, 2, &p.self, &c, &e), 0);
@@ -417,12 +418,12 @@ static void test_cancel_of_an_element(void **state)
 	/* What is not on disk is not said to be. */
 	n.element = 2;
 	no_sync = true;
-	assert_int_equal(commit_cancel(&p, &n, "stopped", &e), -EIO);
+	assert_int_equal(cancel_waiting(&p, &n, "stopped", &e), -EIO);
 	no_sync = false;
 
 	n.element = 3;
 	assert_int_equal(transit_cancel(p.spool, &t.name, "all of it", &e), 0);
-	assert_int_equal(commit_cancel(&p, &n, "stopped", &e), 0);
+	assert_int_equal(cancel_waiting(&p, &n, "stopped", &e), 0);
 	place_forget_batch(&p, id);
 	p.scan = scan_free(p.scan);
 	p.spool = spool_close(p.spool);
@@ -447,7 +448,7 @@ static void test_cancel_of_what_another_runs(void **state)
 	c = claim(p.spool, single, &p.self);
 	assert_int_equal(transit_requeue(p.spool, NULL, &c, &again, &e), 0);
 	now = claim(p.spool, single, &two);
-	assert_int_equal(commit_cancel(&p, &c.name, "stopped", &e), -EBUSY);
+	assert_int_equal(cancel_waiting(&p, &c.name, "stopped", &e), -EBUSY);
 	assert_true(spool_exists(p.spool, now.path));
 
 	b = place_batch(&p, many, &e);
@@ -455,7 +456,7 @@ static void test_cancel_of_what_another_runs(void **state)
 	assert_int_equal(batch_claim(b->batch, 1, &p.self, &c, &e), 0);
 	assert_int_equal(batch_requeue(theirs, NULL, &c, &again, &e), 0);
 	assert_int_equal(batch_claim(theirs, 1, &two, &now, &e), 0);
-	assert_int_equal(commit_cancel(&p, &c.name, "stopped", &e), -EBUSY);
+	assert_int_equal(cancel_waiting(&p, &c.name, "stopped", &e), -EBUSY);
 	assert_true(spool_exists(p.spool, now.path));
 	theirs = batch_close(theirs);
 	place_forget_batch(&p, many);
@@ -483,13 +484,13 @@ static void test_cancel_of_what_was_asked_for_again(void **state)
 	assert_int_equal(
 		transit_commit(p.spool, first.path, &n, RESULT_FAILED, end.ended_ns, 1, &e), 0);
 	assert_int_equal(transit_retry(p.spool, &n, "failed", false, &e), 0);
-	assert_int_equal(commit_cancel(&p, &first.name, "stopped", &e), 0);
+	assert_int_equal(cancel_waiting(&p, &first.name, "stopped", &e), 0);
 	assert_true(get(p.spool, id, &t) && t.dir == SPOOL_PENDING);
 
 	/* A stop of what was asked for holds. */
 	second = claim(p.spool, id, &p.self);
 	assert_int_equal(transit_requeue(p.spool, NULL, &second, &again, &e), 0);
-	assert_int_equal(commit_cancel(&p, &second.name, "stopped", &e), 1);
+	assert_int_equal(cancel_waiting(&p, &second.name, "stopped", &e), 1);
 	assert_false(get(p.spool, id, &t));
 	p.scan = scan_free(p.scan);
 	p.spool = spool_close(p.spool);
@@ -561,7 +562,7 @@ static void test_batch_out_of_the_index(void **state)
 	commit_work(&f, &p);
 	assert_int_equal(f.code, 0);
 	assert_int_equal(f.verdict.what, RETRY_AGAIN);
-	assert_int_equal(commit_cancel(&p, &other, "stopped", &e), 1);
+	assert_int_equal(cancel_waiting(&p, &other, "stopped", &e), 1);
 	assert_int_equal(batch_refresh(b, &e), 0);
 	assert_int_equal(batch_state(b, 1, &epoch, &attempts), BATCH_WAITING);
 	assert_true(epoch == 1 && attempts == 1);

@@ -256,7 +256,7 @@ bool attempt_later(struct attempt *a, uint64_t last_ms);
 void attempt_soon(struct attempt *a, uint64_t ms);
 
 /* kind: END_STOPPED, END_PREEMPTED, END_TAKEN. grace_ms UINT32_MAX: as it says itself. Where its
- * end is being recorded it may wait again all the same: the caller sees to that, commit_cancel().
+ * end is being recorded it may wait again all the same: the caller sees to that, cancel_waiting().
  */
 void attempt_stop(struct attempt *a, enum end_kind kind, uint32_t grace_ms, const char *why);
 /* Of a state that people are told of; else NULL. */

@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/queue/cancel.h"
 #include "agent/queue/depends.h"
+#include "agent/queue/waiting.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -146,7 +148,7 @@ static void fill_again(const struct commit *f, struct spool_again *again)
 	(void)str_copy(again->reason, sizeof(again->reason), f->verdict.text);
 }
 
-static int file_single(struct commit *f, struct spool_place *p)
+static int commit_single(struct commit *f, struct spool_place *p)
 {
 	struct task_name waiting = f->claim.name;
 	struct spool_again again;
@@ -170,104 +172,24 @@ static int file_single(struct commit *f, struct spool_place *p)
 	return code;
 }
 
-#define LOOKS	  3   /* a command may give it another name meanwhile */
-#define HELD_MS	  500 /* or hold it for a moment */
-#define CANCELLED 2
-
-/* A batch that waits, as the index has it; or, where that does not know its name of now, opened for
- * this once: what the index has is only changed by what tells the planner of it. */
-struct waiting_batch {
-	struct batch *batch;
-	bool once;
-};
-
-static void put_batch(struct spool_place *p, struct waiting_batch *w)
-{
-	if (w->once && w->batch) {
-		batch_take_undone(w->batch, &p->undone);
-		(void)batch_close(w->batch);
-	}
-	*w = (struct waiting_batch){ NULL, false };
-}
-
-/* In the directory as it is now. A name that changes while that is read may be missed once. */
-static int find_name(const struct spool_place *p, uint64_t id, struct task_name *ret, struct err *e)
-{
-	struct scan *s = scan_new(p->spool, 0);
-	const struct scan_task *t = NULL;
-	int r = 0;
-
-	for (int look = 0; look < 2 && r == 0 && !t; look++) {
-		r = scan_update(s, NULL, NULL, e);
-		t = r == 0 ? scan_find(s, id, 0) : NULL;
-	}
-	if (t && t->dir == SPOOL_PENDING && t->name.count)
-		*ret = t->name;
-	else if (r == 0)
-		r = err_set(e, -ENOENT, "task %llu does not wait any more", (unsigned long long)id);
-	(void)scan_free(s);
-	return r;
-}
-
-static int open_once(struct spool_place *p, const struct task_name *n, struct waiting_batch *ret,
-		     struct err *e)
-{
-	ret->once = true;
-	return batch_open(p->spool, n, p->self.agent, &ret->batch, e);
-}
-
-/* -ENOENT: there is none that waits. */
-static int get_batch(struct spool_place *p, uint64_t id, struct waiting_batch *ret, struct err *e)
-{
-	struct place_batch *known = place_batch(p, id, e);
-	struct task_name n = { .id = 0 };
-	int r;
-
-	*ret = (struct waiting_batch){ known ? known->batch : NULL, false };
-	if (known || e->code != -ENOENT)
-		return known ? 0 : e->code;
-	*e = (struct err)ERR_INIT;
-	r = find_name(p, id, &n, e);
-	return r == 0 ? open_once(p, &n, ret, e) : r;
-}
-
 /* Its batch was cancelled while it ran: only its own end is left to be written down. */
-static int file_stray(struct commit *f, struct spool_place *p)
+static int commit_stray(struct commit *f, struct spool_place *p)
 {
 	struct task_name n = { .id = f->claim.name.id, .count = SPEC_ELEMENTS_MAX };
 	struct waiting_batch b;
 	struct spool_end end;
-	int code = open_once(p, &n, &b, &f->e);
+	int code = waiting_open(p, &n, &b, &f->e);
 
 	if (f->verdict.what == RETRY_AGAIN) /* there is nothing for it to wait in */
 		f->verdict.what = RETRY_CANCELLED;
 	fill_end(f, &end);
 	if (code == 0)
 		code = batch_end(b.batch, p->events, &f->claim, &end, &f->e);
-	put_batch(p, &b);
+	waiting_put(p, &b);
 	return code;
 }
 
-/* b may be gone after it. */
-static int file_if_over(struct batch *b, struct spool_place *p, uint64_t id, struct err *e)
-{
-	bool good;
-	int code;
-
-	if (!batch_is_over(b))
-		return 0;
-	good = batch_result(b) == RESULT_DONE;
-	code = batch_commit(b, e);
-	if (code == TRANSIT_GONE) /* another agent has filed it, or a command holds it */
-		return 0;
-	if (code == 0)
-		depends_ended(p, id, good);
-	if (code == 0)
-		place_forget_batch(p, id);
-	return code;
-}
-
-static int file_in(struct commit *f, struct spool_place *p, struct batch *b)
+static int commit_in_batch(struct commit *f, struct spool_place *p, struct batch *b)
 {
 	const struct batch_again *own;
 	struct spool_again again;
@@ -284,7 +206,7 @@ static int file_in(struct commit *f, struct spool_place *p, struct batch *b)
 	fill_end(f, &end);
 	tell_away(f, p->spool, &end);
 	code = batch_end(b, p->events, &f->claim, &end, &f->e);
-	return code == 0 ? file_if_over(b, p, f->claim.name.id, &f->e) : code;
+	return code == 0 ? waiting_commit_if_over(b, p, f->claim.name.id, &f->e) : code;
 }
 
 /*
@@ -299,32 +221,32 @@ static int cancel_put_back(struct commit *f, struct spool_place *p)
 	unsigned int attempts;
 	uint64_t epoch;
 	bool waits = false;
-	int r = get_batch(p, n->id, &b, &f->e);
+	int r = waiting_get(p, n->id, &b, &f->e);
 
 	if (r == 0)
 		waits = batch_state(b.batch, n->element, &epoch, &attempts) == BATCH_WAITING &&
 			epoch == n->epoch + 1;
-	put_batch(p, &b);
+	waiting_put(p, &b);
 	if (waits)
-		r = commit_cancel(p, n, f->verdict.text, &f->e);
+		r = cancel_waiting(p, n, f->verdict.text, &f->e);
 	if (r > 0)
 		f->verdict.what = RETRY_CANCELLED;
 	return r == -EBUSY ? BATCH_SUPERSEDED : r == -ENOENT || r > 0 ? 0 : r;
 }
 
-static int file_element(struct commit *f, struct spool_place *p)
+static int commit_element(struct commit *f, struct spool_place *p)
 {
 	int code, put_back = f->ended.last ? cancel_put_back(f, p) : 0;
 	struct waiting_batch b;
 
 	if (put_back < 0)
 		return put_back;
-	code = get_batch(p, f->claim.name.id, &b, &f->e);
+	code = waiting_get(p, f->claim.name.id, &b, &f->e);
 	if (code == 0)
-		code = file_in(f, p, b.batch);
+		code = commit_in_batch(f, p, b.batch);
 	else if (code == -ENOENT)
-		code = file_stray(f, p);
-	put_batch(p, &b);
+		code = commit_stray(f, p);
+	waiting_put(p, &b);
 	return code == 0 ? put_back : code;
 }
 
@@ -378,15 +300,7 @@ static void supersede(struct commit *f, struct spool_place *p)
 	depends_seen(p, f->claim.name.id);
 }
 
-/* It is still held where the command takes longer than that. -ENOENT: it does not wait any more. */
-static int await_name(struct spool_place *p, uint64_t id, struct task_name *ret, struct err *e)
-{
-	int r = find_name(p, id, ret, e);
-
-	if (r == 0)
-		r = transit_await(p->spool, ret, HELD_MS, e);
-	return r < 0 ? r : 0;
-}
+#define LOOKS 3 /* a command may give it another name meanwhile */
 
 /* The index is as old as the last look at the directories. The next one finds what the batch is
  * called then, and tells the planner. 0; TRANSIT_GONE: it has no name that we can change; negative.
@@ -402,7 +316,7 @@ static int pause_batch(struct spool_place *p, uint64_t id, struct err *e)
 		r = transit_pause(p->spool, &n, true, e);
 	}
 	for (int look = 1; look < LOOKS && r == TRANSIT_GONE; look++) {
-		r = await_name(p, id, &n, e);
+		r = waiting_name(p, id, &n, e);
 		if (r == 0)
 			r = transit_pause(p->spool, &n, true, e);
 	}
@@ -432,7 +346,7 @@ void commit_work(struct commit *f, struct spool_place *p)
 		f->ended.kind = END_OOM;
 	f->verdict = retry_decide(&policy, &f->state, &f->streak, &f->ended, f->now_ns);
 	tell_log(f, p->spool);
-	f->code = f->claim.name.element ? file_element(f, p) : file_single(f, p);
+	f->code = f->claim.name.element ? commit_element(f, p) : commit_single(f, p);
 	/* Another file that is missing does not mean that somebody else has the task. */
 	f->code = spool_confirm(p->spool, f->claim.path, f->code, &f->e);
 	if (f->code == -ENOENT && !f->claim.name.element)
@@ -446,153 +360,6 @@ void commit_work(struct commit *f, struct spool_place *p)
 		(void)record_remove(f->run_dir, f->token);
 	if ((f->code >= 0 || f->code == -ENOENT) && f->beats)
 		remove_beats(f, p);
-}
-
-/* ---- what waits again, and was to be stopped ---- */
-
-static int begun_again(uint64_t id, struct err *e)
-{
-	return err_set(e, -EBUSY, "another node has begun task %llu again; stop it once more",
-		       (unsigned long long)id);
-}
-
-/* Its batch by its name of now. -ENOENT: it does not wait any more. */
-static int get_waiting_batch(struct spool_place *p, uint64_t id, struct waiting_batch *ret,
-			     struct err *e)
-{
-	struct task_name n = { .id = 0 };
-	int r = await_name(p, id, &n, e);
-
-	*ret = (struct waiting_batch){ NULL, false };
-	if (r == 0)
-		r = get_batch(p, id, ret, e);
-	if (r == 0)
-		batch_set_name(ret->batch, &n);
-	return r;
-}
-
-/* Its line is on disk when it returns. One that is over, or runs elsewhere, does not wait.
- * CLAIM_LOST: look again. */
-static int end_waiting(struct spool_place *p, struct batch *b, uint64_t element, const char *reason,
-		       struct err *e)
-{
-	struct spool_end end = { .result = RESULT_CANCELLED, .begun_ns = clock_wall_ns() };
-	struct claim c;
-	int r = batch_claim_to_end(b, element, &p->self, &c, e);
-
-	if (r != 0)
-		return r;
-	end.epoch = c.name.epoch;
-	end.ended_ns = clock_wall_ns();
-	(void)str_copy(end.reason, sizeof(end.reason), reason);
-	r = batch_end(b, p->events, &c, &end, e);
-	if (r == BATCH_SUPERSEDED)
-		return CLAIM_LOST;
-	if (r < 0)
-		batch_give_back(b, &c);
-	else
-		r = batch_sync(b, e);
-	if (r == 0)
-		r = file_if_over(b, p, c.name.id, e);
-	return r < 0 ? r : CANCELLED;
-}
-
-/* CANCELLED; 0: it does not wait; CLAIM_LOST: look again; or negative. */
-static int try_to_cancel(struct spool_place *p, const struct task_name *n, const char *reason,
-			 struct err *e)
-{
-	struct waiting_batch b;
-	unsigned int attempts;
-	uint64_t epoch;
-	enum batch_state state;
-	int r = get_waiting_batch(p, n->id, &b, e);
-
-	if (r == 0) /* another node may have put it back */
-		r = batch_refresh_now(b.batch, e);
-	state = r == 0 ? batch_state(b.batch, n->element, &epoch, &attempts) : BATCH_DONE;
-	if (state == BATCH_WAITING)
-		r = end_waiting(p, b.batch, n->element, reason, e);
-	else if (state == BATCH_RUNNING)
-		r = CLAIM_LOST;
-	put_batch(p, &b);
-	return r;
-}
-
-static int kept(struct spool_place *p, unsigned int dirs, struct err *e)
-{
-	int r = spool_sync_dirs(p->spool, dirs, e);
-
-	return r < 0 ? r : 1;
-}
-
-static int cancel_element(struct spool_place *p, const struct task_name *n, const char *reason,
-			  struct err *e)
-{
-	for (int look = 0; look < LOOKS; look++) {
-		int r = try_to_cancel(p, n, reason, e);
-
-		if (r == -ENOENT) /* its batch does not wait any more */
-			return 0;
-		if (r == 0 && look)
-			break;
-		if (r != CLAIM_LOST)
-			return r == CANCELLED ? kept(p, SPOOL_BIT(SPOOL_ENDS), e) : r;
-	}
-	return begun_again(n->id, e);
-}
-
-/* The attempt that was stopped had ended for good, and what waits was asked for since. n: of the
- * claim; what never was claimed cannot have ended. */
-static bool was_asked_for_again(const struct spool_place *p, const struct task_name *waiting,
-				const struct task_name *n)
-{
-	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
-	const struct spool_end *end;
-	struct task_file t;
-	bool again;
-
-	(void)spool_path(SPOOL_PENDING, name_format(waiting, file), path);
-	if (!n->agent[0] || task_file_read(p->spool, path, &t, NULL) < 0)
-		return false;
-	end = &t.history.end;
-	again = end->ended_ns && end->epoch >= n->epoch;
-	task_file_clear(&t);
-	return again;
-}
-
-/* By its name of now. CANCELLED; 0: it does not wait, or run; TRANSIT_GONE: it is not where it was
- * just seen, or is another's. */
-static int cancel_single(struct spool_place *p, const struct task_name *n, const char *reason,
-			 struct err *e)
-{
-	struct scan *s = scan_new(p->spool, 0);
-	int r = scan_update(s, NULL, NULL, e);
-	const struct scan_task *t = r == 0 ? scan_find(s, n->id, 0) : NULL;
-
-	if (t && t->dir != SPOOL_PENDING)
-		r = TRANSIT_GONE;
-	else if (t && !was_asked_for_again(p, &t->name, n) &&
-		 (r = transit_cancel(p->spool, &t->name, reason, e)) == 0)
-		r = CANCELLED;
-	(void)scan_free(s);
-	return r;
-}
-
-int commit_cancel(struct spool_place *p, const struct task_name *n, const char *reason,
-		  struct err *e)
-{
-	int r = TRANSIT_GONE;
-
-	if (n->element)
-		return cancel_element(p, n, reason, e);
-	for (int look = 0; look < LOOKS && r == TRANSIT_GONE; look++)
-		r = cancel_single(p, n, reason, e);
-	if (r == TRANSIT_GONE)
-		return begun_again(n->id, e);
-	if (r <= 0)
-		return r;
-	depends_ended(p, n->id, false);
-	return kept(p, SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_CANCELLED), e);
 }
 
 /* It changed its user, so that its shim could signal it no more, and gave up. */

@@ -37,15 +37,6 @@ struct commit {
 
 void commit_work(struct commit *f, struct spool_place *place);
 
-/*
- * An attempt that was to be stopped had ended already, and its task waits again: that is taken
- * back, so that what its owner was told stays true. n: of the claim. 1: it was taken back; 0: it
- * does not wait, or was asked for again since. -EBUSY: another node has begun it again; or
- * negative. On the spooler's thread.
- */
-int commit_cancel(struct spool_place *place, const struct task_name *n, const char *reason,
-		  struct err *e);
-
 /* What the shim said, in the words of the rules for retries. ours: what we ended it for, or
  * END_MAX; why: that in words. What is answered points into both. */
 struct retry_end commit_judge(const struct task_end *end, enum end_kind ours, const char *why);

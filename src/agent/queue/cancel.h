@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_QUEUE_CANCEL_H
+#define TENURE_AGENT_QUEUE_CANCEL_H
+
+#include "agent/queue/place.h"
+
+/*
+ * An attempt that was to be stopped had ended already, and its task waits again: that is taken
+ * back, so that what its owner was told stays true. n: of the claim. 1: it was taken back; 0: it
+ * does not wait, or was asked for again since. -EBUSY: another node has begun it again; or
+ * negative. On the spooler's thread.
+ */
+int cancel_waiting(struct spool_place *place, const struct task_name *n, const char *reason,
+		   struct err *e);
+
+#endif
