@@ -69,7 +69,7 @@ static void drain(struct agent *a, struct ctl_client *client, const struct ctl_r
  * what was submitted just now is; or had one stopped, which has been written down by then.
  */
 struct asked_later {
-	struct tasks_reader reader;
+	struct spool_reader reader;
 	void (*late)(struct asked_later *l); /* answers when that takes too long */
 	struct asked_later *next;
 	struct agent *a;
@@ -116,7 +116,7 @@ static void drop_later(struct asked_later *l)
 	free(l);
 }
 
-static void on_read(struct tasks_reader *r)
+static void on_read(struct spool_reader *r)
 {
 	struct asked_later *l = (struct asked_later *)r;
 
@@ -155,7 +155,7 @@ static void arm_late(struct agent *a)
 
 /* False: there is no queue to be read. */
 static bool answer_later(struct agent *a, struct ctl_client *client, const struct ctl_request *req,
-			 void (*read)(struct tasks_reader *r), void (*late)(struct asked_later *l))
+			 void (*read)(struct spool_reader *r), void (*late)(struct asked_later *l))
 {
 	struct asked_later *l = xcalloc(1, sizeof(*l));
 
@@ -216,7 +216,7 @@ static void stop_is_late(struct asked_later *l)
 }
 
 /* That it is to end may be written only after it was claimed, or given up. */
-static void on_written(struct tasks_reader *reader)
+static void on_written(struct spool_reader *reader)
 {
 	struct asked_later *l = (struct asked_later *)reader;
 	struct err e = ERR_INIT;

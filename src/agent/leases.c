@@ -121,7 +121,7 @@ static void on_use(struct tasks *q, const struct msg_lease_use *m)
 static void on_all_told(struct tasks *q)
 {
 	q->leases_known = true;
-	if (!q->open)
+	if (!tasks_are_open(q))
 		return;
 	for (struct attempt *r = q->place.tasks; r; r = r->next)
 		attempt_on_guard(r);

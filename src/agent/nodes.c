@@ -43,11 +43,11 @@ static void clash(void *user, const struct err *e)
 {
 	struct tasks *q = user;
 
-	if (!q->open) {
+	if (!tasks_are_open(q)) {
 		tasks_no_queue(q, e->text);
 		return;
 	}
-	(void)str_copy(q->trouble, sizeof(q->trouble), e->text);
+	(void)spoolwatch_set_trouble(q->spoolwatch, e->text);
 	eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR, "no more tasks are started here: %s",
 		     e->text);
 	tasks_drain(q);
@@ -65,8 +65,7 @@ static void left(void *user)
 {
 	struct tasks *q = user;
 
-	q->want.batches = true;
-	tasks_rescan(q);
+	spoolwatch_rescan_batches(q->spoolwatch);
 }
 
 static void tell(void *user, const char *text)
@@ -124,8 +123,7 @@ static void opened(void *user, const char *cgroup)
 {
 	struct tasks *q = user;
 
-	q->open = true;
-	q->trouble[0] = '\0';
+	spoolwatch_open(q->spoolwatch);
 	q->place.cgroup = cgroup;
 }
 
@@ -146,8 +144,7 @@ static void reclaimed(void *user)
 {
 	struct tasks *q = user;
 
-	q->want.batches = true;
-	tasks_rescan(q);
+	spoolwatch_rescan_batches(q->spoolwatch);
 	q->ops->over(q->user);
 }
 
@@ -191,7 +188,9 @@ static void adopt(void *user, struct adoptee *a)
 
 static void settled(void *user, uint64_t id)
 {
-	tasks_look_at(user, id);
+	const struct tasks *q = user;
+
+	spoolwatch_look_at(q->spoolwatch, id, false);
 }
 
 struct recovery *nodes_recovery(struct tasks *q)
@@ -209,7 +208,7 @@ struct recovery *nodes_recovery(struct tasks *q)
 					      .spooler = q->spooler,
 					      .plan = q->plan,
 					      .eventlog = q->place.eventlog,
-					      .watch = q->watch };
+					      .watch = spoolwatch_dirwatch(q->spoolwatch) };
 
 	return recovery_new(q->loop, &parts, &ops, q);
 }

@@ -38,7 +38,7 @@ struct orders {
 
 struct orders_job {
 	struct spool_job job;
-	struct tasks_reader reader;
+	struct spool_reader reader;
 	struct orders *o;
 	bool forget; /* in: what lies there is not for us, and the directory is to be watched */
 	int watch_fd;
@@ -234,7 +234,7 @@ static void carry_out(struct tasks *q, struct orders_job *j)
 	spooler_do(q->spooler, &j->job);
 }
 
-static void on_read(struct tasks_reader *r)
+static void on_read(struct spool_reader *r)
 {
 	struct orders_job *j =
 		(struct orders_job *)((char *)r - offsetof(struct orders_job, reader));

@@ -21,7 +21,6 @@
 #include "agent/attempt/sweep.h"
 #include "agent/attempt/task.h"
 #include "agent/nodes.h"
-#include "agent/queue/applying.h"
 #include "agent/queue/cancel.h"
 #include "agent/queue/planview.h"
 #include "agent/tasksin.h"
@@ -33,13 +32,8 @@
 #include "sched/plan.h"
 #include "sched/why.h"
 
-#define SCAN_MS	    2000 /* inotify does not see what other nodes write */
-#define SCAN_SHARE  50	 /* reading all takes at most this part of the time */
-#define NAMES_MAX   1000 /* more of them at once, and all is read */
 #define ACTIONS_MAX 64
 
-static void scan(struct tasks *q);
-static void on_scan(uv_timer_t *timer);
 static void write_stop(struct tasks *q, const struct claim *c);
 static void keep_vain(struct tasks *q, struct sched_ref ref, bool elsewhere, const char *why);
 
@@ -83,7 +77,7 @@ struct devset tasks_busy_devices(const struct tasks *q)
 /* What an agent before us had reserved stays so until it is known what waits. */
 static void tell_reservations(struct tasks *q)
 {
-	if (q->known)
+	if (spoolwatch_state(q->spoolwatch) == QUEUE_KNOWN)
 		reserving_tell(&q->reserving, q->place.link, q->place.view,
 			       devset_or(tasks_busy_devices(q), workload_devices(q->workload)));
 }
@@ -116,10 +110,10 @@ static void on_plan(uv_timer_t *timer)
 	struct sched_view view;
 	uint64_t wait = UINT64_MAX;
 
-	if (!q->open || q->ending || q->paused || view_is_behind(q->place.view))
+	if (!tasks_are_open(q) || q->ending || q->paused || view_is_behind(q->place.view))
 		return;
 	/* Before all was read once it is not known which lanes are paused. */
-	if (q->draining || !q->seen) {
+	if (q->draining || spoolwatch_state(q->spoolwatch) < QUEUE_LISTED) {
 		tell_reservations(q);
 		look_at_workload(q);
 		return;
@@ -142,7 +136,7 @@ static void on_plan(uv_timer_t *timer)
 
 void tasks_plan_soon(struct tasks *q)
 {
-	if (q->open && !q->ending)
+	if (tasks_are_open(q) && !q->ending)
 		(void)uv_timer_start(&q->plan_timer, on_plan, 0, 0);
 }
 
@@ -256,16 +250,6 @@ static void tell_late(struct tasks *q, const struct attempt *r, const struct ret
 	tasks_rescan(q);
 }
 
-void tasks_look_at(struct tasks *q, uint64_t id)
-{
-	struct uint_list *ids = &q->want.ids;
-
-	if (ids->n && ids->nums[ids->n - 1] == id)
-		return;
-	ids->nums = xrealloc(ids->nums, ids->n + 1, sizeof(*ids->nums));
-	ids->nums[ids->n++] = id;
-}
-
 /* It is in the spool so, too; there may be more of a batch than this. */
 static void pause_task(struct tasks *q, uint64_t id)
 {
@@ -289,10 +273,8 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 
 	(r->late ? tell_late : r->claim_code ? tell_not_claimed : tell_over)(q, r, v);
 	/* Somebody has it, or it is called otherwise since it was planned. */
-	if (r->claim_code == CLAIM_LOST) {
-		tasks_look_at(q, r->ref.id);
-		scan(q);
-	}
+	if (r->claim_code == CLAIM_LOST)
+		spoolwatch_look_at(q->spoolwatch, r->ref.id, true);
 	if (r->claim_code > 0 && r->end_kind == END_STOPPED)
 		keep_vain(q, r->ref, true, "");
 	if (v->what == RETRY_AGAIN) {
@@ -334,93 +316,26 @@ static const struct attempt_owner attempt_owner = {
 
 static void on_synced(void *user)
 {
-	struct tasks *q = user;
+	const struct tasks *q = user;
 
-	q->want.settle = true; /* somebody may have waited for one of them */
-	scan(q);
+	spoolwatch_settle(q->spoolwatch); /* somebody may have waited for one of them */
 }
 
 /* ---- the spool has changed ---- */
 
-struct scan_job {
-	struct spool_job job;
-	uint64_t n_read; /* readings of the directories up to this */
-	struct index_reading b;
-};
-
-static void scan_work(struct spool_job *job, struct spool_place *p)
+static void on_rescan(void *user)
 {
-	index_work(&((struct scan_job *)job)->b, p);
+	const struct tasks *q = user;
+
+	orders_look(q->orders);
 }
 
-static void tell_readers(struct tasks *q)
+static void on_read(void *user, struct index_reading *b, bool first)
 {
-	struct tasks_reader *all = take_ptr(q->readers);
+	struct tasks *q = user;
 
-	while (all) {
-		struct tasks_reader *r = all;
-
-		all = r->next;
-		if (r->at > q->n_read) {
-			r->next = q->readers;
-			q->readers = r;
-		} else {
-			r->read(r);
-		}
-	}
-}
-
-int tasks_when_read(struct tasks *q, struct tasks_reader *r)
-{
-	if (!q->open || q->ending)
-		return -EAGAIN;
-	r->at = q->n_reads + 1; /* one that begins after this */
-	r->next = q->readers;
-	q->readers = r;
-	tasks_rescan(q);
-	return 0;
-}
-
-void tasks_forget_reader(struct tasks *q, const struct tasks_reader *r)
-{
-	for (struct tasks_reader **at = &q->readers; *at; at = &(*at)->next)
-		if (*at == r) {
-			*at = r->next;
-			return;
-		}
-}
-
-static void take_unread(struct tasks *q, struct index_reading *b)
-{
-	if (!b->unread_known)
-		return;
-	index_unread_clear(q->unread_tasks, q->n_unread);
-	q->n_unread = b->n_unread;
-	q->unread_tasks = take_ptr(b->unread);
-	b->n_unread = 0;
-}
-
-static void scan_done_(struct spool_job *job)
-{
-	struct scan_job *s = (struct scan_job *)job;
-	struct tasks *q = job->user;
-	struct index_reading *b = &s->b;
-	bool first = false;
-
-	q->scanning = false;
-	if (b->code < 0) {
-		if (strcmp(q->trouble, b->e.text) != 0)
-			eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
-				     "the queue cannot be read: %s", b->e.text);
-		(void)str_copy(q->trouble, sizeof(q->trouble), b->e.text);
-	} else {
-		q->trouble[0] = '\0';
-		q->seen = q->seen || b->want.all;
-		first = q->seen && !b->more && !q->known;
-		q->known = q->known || first;
-	}
 	for (size_t i = 0; i < b->n_changes; i++)
-		applying_change(q->plan, q->place.eventlog, &b->changes[i]);
+		index_apply(q->plan, q->place.eventlog, &b->changes[i]);
 	if (b->filed)
 		groupcommit_soon(q->groupcommit);
 	if (b->lanes_read && lanes_set_paused(&q->lanes, &b->lanes, &b->reasons))
@@ -430,80 +345,55 @@ static void scan_done_(struct spool_job *job)
 	eventlog_say_lines(q->place.eventlog, LOG_LEVEL_WARNING, strbuf_str(&b->notes));
 	if (b->n_changes || b->ordered || first)
 		tasks_plan_soon(q);
-	if (b->want.all && !q->ending) {
-		uint64_t rest = b->read_ms * SCAN_SHARE;
-
-		(void)uv_timer_start(&q->scan_timer, on_scan, rest > SCAN_MS ? rest : SCAN_MS, 0);
-	}
-	q->unread = b->more;
-	take_unread(q, b);
-	/* What comes in parts was all read by the first of them. */
-	if (!b->more)
-		q->n_read = s->n_read;
-	index_clear(b);
-	free(s);
-	lanes_look(&q->lanes);
-	scan(q);
-	tell_readers(q);
 }
 
-/* Looks at what is wanted, if anything is and nobody does already. */
-static void scan(struct tasks *q)
+static void after_reading(void *user)
 {
-	struct scan_job *s;
+	struct tasks *q = user;
 
-	if (!q->open || q->scanning || q->ending ||
-	    !(q->want.all || q->want.settle || q->want.batches || q->want.names.n ||
-	      q->want.ids.n || q->unread))
-		return;
-	q->scanning = true;
-	s = xcalloc(1, sizeof(*s));
-	s->b.want = q->want;
-	q->n_reads += q->want.all;
-	s->n_read = q->n_reads;
-	q->want = (struct index_want){ 0 };
-	s->job = (struct spool_job){ .work = scan_work, .done = scan_done_, .user = q };
-	spooler_do(q->spooler, &s->job);
+	lanes_look(&q->lanes);
 }
+
+static bool owns(void *user, struct sched_ref ref)
+{
+	const struct tasks *q = user;
+
+	return attempt_by_ref(&q->place, ref) != NULL;
+}
+
+static const struct spoolwatch_ops spoolwatch_ops = {
+	.rescan = on_rescan, .read = on_read, .after = after_reading, .owns = owns
+};
 
 void tasks_rescan(struct tasks *q)
 {
-	orders_look(q->orders);
-	q->want.all = true;
-	scan(q);
+	spoolwatch_rescan(q->spoolwatch);
 }
 
-static void on_scan(uv_timer_t *timer)
+int tasks_when_read(struct tasks *q, struct spool_reader *r)
 {
-	tasks_rescan(timer->data);
+	return spoolwatch_when_read(q->spoolwatch, r);
 }
 
-/* Our own claims are heard here, too; with many waiting, reading all for each would be the cost of
- * a task. */
-static void on_watch(void *user, const char *file)
+void tasks_forget_reader(struct tasks *q, const struct spool_reader *r)
 {
-	struct tasks *q = user;
-	struct task_name n;
+	spoolwatch_forget_reader(q->spoolwatch, r);
+}
 
-	if (file && name_parse(file, &n) && n.id &&
-	    attempt_by_ref(&q->place, (struct sched_ref){ n.id, 0 }))
-		return;
-	if (!file || q->want.names.n >= NAMES_MAX)
-		q->want.all = true;
-	else
-		text_list_add(&q->want.names, file);
-	scan(q);
+bool tasks_are_open(const struct tasks *q)
+{
+	return spoolwatch_state(q->spoolwatch) >= QUEUE_OPEN;
 }
 
 static void init_handles(struct tasks *q)
 {
-	uv_timer_t *timers[] = { &q->plan_timer, &q->scan_timer, &q->lease_timer };
+	uv_timer_t *timers[] = { &q->plan_timer, &q->lease_timer };
 
 	for (size_t i = 0; i < ARRAY_LEN(timers); i++) {
 		(void)uv_timer_init(q->loop, timers[i]);
 		timers[i]->data = q;
 	}
-	q->watch = dirwatch_new(q->loop, q->spooler, on_watch, q);
+	q->spoolwatch = spoolwatch_new(q->loop, q->spooler, q->place.eventlog, &spoolwatch_ops, q);
 	q->handles = ARRAY_LEN(timers);
 }
 
@@ -636,10 +526,9 @@ void tasks_start(struct tasks *q)
 
 void tasks_no_queue(struct tasks *q, const char *why)
 {
-	if (strcmp(q->trouble, why) != 0)
+	if (spoolwatch_set_trouble(q->spoolwatch, why))
 		eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
 			     "there is no queue: %s; trying again", why);
-	(void)str_copy(q->trouble, sizeof(q->trouble), why);
 	q->ops->over(q->user);
 }
 
@@ -838,6 +727,9 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 	struct sched_view view;
 	struct sched_task t;
 	int r;
+	size_t n_unread;
+	const struct index_unread *unread = spoolwatch_unread(q->spoolwatch, &n_unread);
+	const char *trouble = spoolwatch_trouble(q->spoolwatch);
 
 	if (q->draining && !attempt_by_ref(&q->place, ref)) {
 		*ret = xasprintf("the agent on %s starts nothing more: %s", q->place.node,
@@ -850,15 +742,14 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 		ref.element = 1;
 		r = sched_why(q->plan, ref, &view, buf);
 	}
-	for (size_t i = 0; r < 0 && i < q->n_unread; i++)
-		if (q->unread_tasks[i].id == id) {
+	for (size_t i = 0; r < 0 && i < n_unread; i++)
+		if (unread[i].id == id) {
 			*ret = xasprintf("its file cannot be read (%s), and is read again",
-					 q->unread_tasks[i].why ? q->unread_tasks[i].why
-								: "as those of many tasks");
+					 unread[i].why ? unread[i].why : "as those of many tasks");
 			return 0;
 		}
-	if (r < 0 && q->trouble[0])
-		return err_set(e, -ENOENT, "the queue cannot be read now: %s", q->trouble);
+	if (r < 0 && trouble)
+		return err_set(e, -ENOENT, "the queue cannot be read now: %s", trouble);
 	if (r < 0)
 		return err_set(e, -ENOENT, "task %llu is not in the queue of this node",
 			       (unsigned long long)id);
@@ -906,31 +797,29 @@ void tasks_adopt(struct tasks *q, struct attempt *r)
 
 bool tasks_may_run(const struct tasks *q)
 {
-	return q->place.tasks || !recovery_is_settled(q->recovery) || !(q->open || q->trouble[0]);
+	return q->place.tasks || !recovery_is_settled(q->recovery) ||
+	       !(tasks_are_open(q) || spoolwatch_trouble(q->spoolwatch));
 }
 
 const char *tasks_unseen(const struct tasks *q)
 {
-	return !q->open && q->trouble[0] ? q->trouble : NULL;
-}
-
-bool tasks_are_open(const struct tasks *q)
-{
-	return q->open;
+	return tasks_are_open(q) ? NULL : spoolwatch_trouble(q->spoolwatch);
 }
 
 bool tasks_are_known(const struct tasks *q)
 {
-	return q->known && !q->trouble[0];
+	return spoolwatch_state(q->spoolwatch) == QUEUE_KNOWN && !spoolwatch_trouble(q->spoolwatch);
 }
 
 bool tasks_is_empty(const struct tasks *q)
 {
 	struct sched_device devices[PROTO_DEVICES_MAX];
 	struct sched_view view;
+	size_t n;
+	const struct index_unread *unread = spoolwatch_unread(q->spoolwatch, &n);
 
-	for (size_t i = 0; i < q->n_unread; i++)
-		if (!q->unread_tasks[i].bad)
+	for (size_t i = 0; i < n; i++)
+		if (!unread[i].bad)
 			return false;
 	planview_make(q->place.view, q->c->instance, devices, &view);
 	return !q->place.tasks && sched_is_empty(q->plan, &view);
@@ -948,15 +837,17 @@ size_t tasks_running(const struct tasks *q)
 json_t *tasks_report(const struct tasks *q)
 {
 	struct sched_counts c = sched_count(q->plan);
+	const char *trouble = spoolwatch_trouble(q->spoolwatch);
 	json_t *runs = json_array();
 
 	for (struct attempt *r = q->place.tasks; r; r = r->next)
 		(void)json_array_append_new(runs, attempt_report(r));
-	return json_pack("{sb sb sI sI sI sI sI ss so so}", "open", q->open, "draining",
+	return json_pack("{sb sb sI sI sI sI sI ss so so}", "open", tasks_are_open(q), "draining",
 			 q->draining, "waiting", (json_int_t)c.waiting, "running",
 			 (json_int_t)c.running, "done", (json_int_t)q->n_done, "failed",
 			 (json_int_t)q->n_failed, "retried", (json_int_t)q->n_retried, "trouble",
-			 q->trouble, "tasks", runs, "others", heartbeat_report(q->heartbeat));
+			 trouble ? trouble : "", "tasks", runs, "others",
+			 heartbeat_report(q->heartbeat));
 }
 
 /* ---- the end ---- */
@@ -964,18 +855,15 @@ json_t *tasks_report(const struct tasks *q)
 void tasks_end(struct tasks *q)
 {
 	q->ending = true;
-	q->n_read = UINT64_MAX; /* nothing is any more */
-	tell_readers(q);
+	spoolwatch_stop(q->spoolwatch);
 	(void)uv_timer_stop(&q->plan_timer);
-	(void)uv_timer_stop(&q->scan_timer);
 	(void)uv_timer_stop(&q->lease_timer);
 	recovery_stop(q->recovery);
-	dirwatch_stop(q->watch);
 	groupcommit_stop(q->groupcommit);
 	orders_stop(q->orders);
 	/* What is not known yet may run on as well, and then our name is what keeps its lanes. */
 	heartbeat_end(q->heartbeat,
-		      q->place.tasks || !recovery_is_settled(q->recovery) || !q->open);
+		      q->place.tasks || !recovery_is_settled(q->recovery) || !tasks_are_open(q));
 	workload_stop_all(q->workload, "the agent ends");
 }
 
@@ -994,9 +882,6 @@ static void on_closed(uv_handle_t *h)
 	login_clear(&q->place.login);
 	free(q->spool_dir);
 	free(q->leases);
-	text_list_clear(&q->want.names);
-	index_unread_clear(q->unread_tasks, q->n_unread);
-	free(q->want.ids.nums);
 	free(q);
 }
 
@@ -1016,10 +901,8 @@ int tasks_free(struct tasks *q)
 	lanes_clear(&q->lanes);
 	recovery_free(take_ptr(q->recovery));
 	fork_server_close(&q->place.fork_server);
-	dirwatch_stop(q->watch);
-	q->watch = dirwatch_free(q->watch);
+	spoolwatch_free(take_ptr(q->spoolwatch));
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);
-	uv_close((uv_handle_t *)&q->scan_timer, on_closed);
 	uv_close((uv_handle_t *)&q->lease_timer, on_closed);
 	return spooler_free(take_ptr(q->spooler));
 }

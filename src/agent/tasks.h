@@ -21,6 +21,7 @@
 
 #include "agent/node/guardlink.h"
 #include "agent/node/view.h"
+#include "agent/queue/spoolwatch.h"
 #include "agent/report/eventlog.h"
 #include "sched/types.h"
 #include "spool/instance.h"
@@ -89,17 +90,9 @@ const char *tasks_unseen(const struct tasks *q);
 #define TASKS_WHY_ELSEWHERE 1
 int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct err *e);
 
-/*
- * What is in the spool now has been read, or cannot be. Once, on the loop, as soon as that is so;
- * r belongs to the queue until then, or until tasks_forget_reader(). -EAGAIN: there is no queue.
- */
-struct tasks_reader {
-	void (*read)(struct tasks_reader *r);
-	uint64_t at;
-	struct tasks_reader *next;
-};
-int tasks_when_read(struct tasks *q, struct tasks_reader *r);
-void tasks_forget_reader(struct tasks *q, const struct tasks_reader *r);
+/* As spoolwatch_when_read(). */
+int tasks_when_read(struct tasks *q, struct spool_reader *r);
+void tasks_forget_reader(struct tasks *q, const struct spool_reader *r);
 
 /* For the status: counts, and what runs. */
 json_t *tasks_report(const struct tasks *q);

@@ -14,12 +14,11 @@
 #include "agent/attempt/sweep.h"
 #include "agent/attempt/workload.h"
 #include "agent/orders.h"
-#include "agent/queue/dirwatch.h"
 #include "agent/queue/groupcommit.h"
 #include "agent/queue/heartbeat.h"
-#include "agent/queue/index.h"
 #include "agent/queue/lanes.h"
 #include "agent/queue/recovery.h"
+#include "agent/queue/spoolwatch.h"
 #include "agent/reserving.h"
 #include "agent/tasks.h"
 
@@ -44,6 +43,7 @@ struct tasks {
 	struct spooler *spooler;
 	struct heartbeat *heartbeat;
 	struct recovery *recovery;
+	struct spoolwatch *spoolwatch;
 	unsigned int told_devices; /* in the last sign of life */
 	struct sched_queue *plan;
 	struct vain_stop vain[VAIN_STOPS_MAX]; /* the last ones */
@@ -51,29 +51,19 @@ struct tasks {
 	struct stop_job *stops; /* that are being written down */
 	struct orders *orders;
 	struct lanes lanes;
-	uv_timer_t plan_timer, scan_timer;
+	uv_timer_t plan_timer;
 	struct groupcommit *groupcommit;
 	uv_timer_t lease_timer; /* running tasks of which the guard could not take the lease */
-	struct dirwatch *watch; /* of pending/ */
 	unsigned int handles;
 	size_t n_leases;
 	struct msg_lease_state *leases; /* as the guard told them when the line came up */
 	bool leases_known;
 	struct reserving reserving;
 	struct workload *workload;
-	bool unwatched;			   /* nobody sees who comes: no workload */
-	bool paused;			   /* the agent is about to stop, or is stopped (Ctrl-Z) */
-	struct index_want want;		   /* what to look at in the spool */
-	size_t n_unread;		   /* tasks that are in no plan, because ... */
-	struct index_unread *unread_tasks; /* ... their files cannot be read */
-	uint64_t n_reads, n_read;	   /* readings of the directories begun, and done with */
-	struct tasks_reader *readers;
-	bool seen;   /* the directories have been read */
-	bool unread; /* more of what was seen is to be looked at */
-	bool known;  /* all that waits has been looked at once */
-	bool open, scanning, ending, draining;
-	char trouble[ERR_TEXT_MAX]; /* why there is no queue */
-	int claim_code;		    /* why nothing could be claimed last; 0 */
+	bool unwatched; /* nobody sees who comes: no workload */
+	bool paused;	/* the agent is about to stop, or is stopped (Ctrl-Z) */
+	bool ending, draining;
+	int claim_code; /* why nothing could be claimed last; 0 */
 	uint64_t n_done, n_failed, n_retried;
 	const struct tasks_ops *ops;
 	void *user;
@@ -89,7 +79,5 @@ void tasks_no_queue(struct tasks *q, const char *why);
 void tasks_adopt(struct tasks *q, struct attempt *run);
 /* That its owner wants it ended is written into its claim, by the spooler. */
 void tasks_write_stop(struct tasks *q, const struct attempt *run);
-/* The next reading of the spool looks at it, too. */
-void tasks_look_at(struct tasks *q, uint64_t id);
 
 #endif

@@ -12,7 +12,6 @@
 #include "unit.h"
 
 #include "agent/attempt/claim.h"
-#include "agent/queue/applying.h"
 #include "agent/queue/cancel.h"
 #include "agent/queue/depends.h"
 #include "agent/queue/index.h"
@@ -208,7 +207,7 @@ static void test_change_of_what_is_claimed(void **state)
 	c.task.gpus = 2;
 	c.task.edits = 1;
 	c.task.priority = 3;
-	applying_change(plan, NULL, &c);
+	index_apply(plan, NULL, &c);
 	assert_int_equal(sched_get(plan, (struct sched_ref){ 7, 0 }, &t), 0);
 	assert_int_equal(t.gpus, 1);
 	assert_int_equal(sched_requeue(plan, (struct sched_ref){ 7, 0 }, 0, 0, "again"), 0);

@@ -9,12 +9,14 @@
  *
  *	b->want = ...			what to look at
  *	index_work(b, place)		in a spooler job
- *	for (i ...) b->changes[i]	on the loop
+ *	for (i ...) index_apply(plan, eventlog, &b->changes[i])		on the loop
  *	index_clear(b)
  */
 
 #include "agent/queue/spooler.h"
+#include "agent/report/eventlog.h"
 #include "base/strbuf.h"
+#include "sched/queue.h"
 #include "sched/types.h"
 #include "spool/control.h"
 
@@ -76,6 +78,8 @@ struct index_reading {
 };
 
 void index_work(struct index_reading *b, struct spool_place *place);
+/* On the loop: the planner is told. c's task gets the strings and the lane that it has there. */
+void index_apply(struct sched_queue *plan, struct eventlog *eventlog, struct index_change *c);
 void index_clear(struct index_reading *b);
 void index_unread_clear(struct index_unread *all, size_t n);
 /* What the place remembers for it. */
