@@ -69,7 +69,7 @@ class Node:
 
     def __init__(self, world, name, number, gpus, root):
         self.world, self.name, self.root = world, name, root
-        self.m = Machine(world.build, world.env, world.tmp, ["--gpus", gpus, "--speed", "0.1"])
+        self.m = Machine(world.build, world.env, world.tmp, gpus, 0.1)
         # What its processes have in their environment, and no process of another world.
         self.mark = f"TENURE_STATE_DIR={world.tmp}/state-{name}\0".encode()
         self.env = {**self.m.env, "LD_PRELOAD": str(world.build / "tests/othernode.so"),

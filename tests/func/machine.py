@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""A simulated machine that stays while a test does things to it, and a `tenure hold` on it."""
+"""A simulated machine that stays while a test does things to it, and holds on it by the real program.
+
+Everything that is waited for has a limit, and close() ends whatever still runs on the machine.
+"""
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import time
 
-from patience import HANG, Stopwatch, wait_for
+from patience import HANG, Limit, Stopwatch, must_come, wait_for
 
 
 def proc_exists(pid):
@@ -56,112 +60,204 @@ def start_as_on_a_card(machine, speed):
         machine.ctl("timing", name, round(ns / speed))
 
 
-class Hold:
-    """`tenure hold --json` and what it has said."""
+# No waiting between the looks: a test is not patient. Hold at once, and again one second after a yield.
+QUICK = ("--idle-for", "0", "--refresh", "200ms", "--rehold-after", "1s")
 
-    def __init__(self, machine, args, tenure=None, prefix=(), **env):
-        self.machine = machine
-        self.out = machine.tmp / f"hold-{time.monotonic_ns()}.json"
-        self.tenure = tenure or machine.tenure
-        self.env = {**machine.env, **env}
-        with open(self.out, "wb") as out:
-            self.p = subprocess.Popen([*prefix, self.tenure, "hold", "--json", "--refresh", "300ms",
-                                       *args], env=self.env, stdout=out,
-                                      stderr=subprocess.STDOUT, cwd="/")
 
-    def events(self, kind=None, gpu=None):
-        found = []
-        for line in self.out.read_text().splitlines(keepends=True):
-            if line.endswith("\n") and line.startswith("{"):
-                e = json.loads(line)
-                if kind in (None, e["event"]) and gpu in (None, e.get("gpu")):
-                    found.append(e)
-        return found
+class Looks:
+    """What `tenure status` tells, with the environment of a machine or of an agent on it (self.env)."""
 
-    def wait(self, kind, n=1, timeout=10.0, gpu=None):
-        """The n-th event of a kind."""
-        if not wait_for(lambda: len(self.events(kind, gpu)) >= n, timeout):
-            raise AssertionError(f"no {n}. {kind} in {timeout} s:\n{self.out.read_text()}")
-        return self.events(kind, gpu)[n - 1]
+    def status(self, *args):
+        return json.loads(self.machine.run(self.machine.tenure, "status", "--json", *args, env=self.env).stdout)
 
-    def status(self):
-        return json.loads(self.machine.run(self.machine.tenure, "status", "--json",
-                                           env=self.env).stdout)
+    def device(self, gpu=0, *args, mig=None):
+        """Its part of the status; the card's own where it has MIG instances."""
+        return must_come(lambda: next((d for d in self.status(*args)["devices"] if (d["gpu"], d["mig"]) == (gpu, mig)), None))
 
-    def device(self, gpu=0, mig=None):
-        for d in self.status()["devices"]:
-            if d["gpu"] == gpu and d["mig"] == mig:
-                return d
-        raise AssertionError(f"no GPU {gpu} {mig}")
-
-    def wait_state(self, state, gpu=0, timeout=10.0):
-        if not wait_for(lambda: self.device(gpu)["state"] == state, timeout, 0.1):
-            raise AssertionError(f"{self.device(gpu)}\n{self.out.read_text()}")
-        return self.device(gpu)
+    def wait_state(self, gpu, state, *args, reason="", limit=10.0):
+        def there():
+            d = self.device(gpu, *args)
+            return d if d["state"] == state and re.search(reason, d["reason"] or "") else None
+        return must_come(there, limit, 0.1)
 
     def guard(self):
         return self.status()["guard"]["pid"]
 
+
+class Hold(Looks):
+    """`tenure hold --json` (or another command), and what it says, in a file: no pipe that nobody reads stops it."""
+
+    def __init__(self, machine, args, command="hold", quick=True, prefix=(), tenure=None, **env):
+        self.machine, self.env = machine, {**machine.env, **env}
+        self.out = machine.tmp / f"hold-{time.monotonic_ns()}.json"
+        self.told, self.offset, self.at = [], 0, 0  # its events, read so far; which of them next() comes to
+        with open(self.out, "wb") as out:
+            self.process = subprocess.Popen(
+                [*prefix, tenure or machine.tenure, command, "--json", *(QUICK if quick else ()), *map(str, args)],
+                env=self.env, stdout=out, stderr=subprocess.STDOUT, cwd="/")
+        self.pid = self.process.pid
+
+    def events(self, kind=None, gpu=None, **fields):
+        """All until now, of a kind, with these fields."""
+        with open(self.out, "rb") as f:
+            f.seek(self.offset)
+            for line in f:
+                if not line.endswith(b"\n"):
+                    break
+                self.offset += len(line)
+                if line.startswith(b"{"):
+                    self.told.append(json.loads(line))
+        if gpu is not None:
+            fields["gpu"] = gpu
+        return [e for e in self.told if kind in (None, e["event"]) and all(e.get(k) == v for k, v in fields.items())]
+
+    def next(self, kind, limit=10.0, **fields):
+        """The next event of that kind with these fields; those before it are passed over."""
+        patience = Limit(limit)
+        while True:
+            ended = self.process.poll() is not None
+            self.events()
+            while self.at < len(self.told):
+                e = self.told[self.at]
+                self.at += 1
+                if e["event"] == kind and all(e.get(k) == v for k, v in fields.items()):
+                    return e
+            assert not ended, f"ended without {kind} {fields}:\n{self.out.read_text()}"
+            assert not patience.over(), f"no {kind} {fields} within {limit} s:\n{self.out.read_text()}"
+            time.sleep(0.005)
+
+    def wait(self, kind, n=1, timeout=10.0, gpu=None):
+        """The n-th event of a kind, from the beginning."""
+        assert wait_for(lambda: len(self.events(kind, gpu)) >= n, timeout), \
+            f"no {n}. {kind} in {timeout} s:\n{self.out.read_text()}"
+        return self.events(kind, gpu)[n - 1]
+
+    def held(self, *gpus, limit=15.0):
+        """Wait until these are held, in any order; the events by gpu."""
+        found = {}
+        while set(found) != set(gpus):
+            e = self.next("held", limit)
+            found[e["gpu"]] = e
+        return found
+
+    def seen(self, kind, **fields):
+        """All events of that kind until now; next() goes on behind them."""
+        found = self.events(kind, **fields)
+        self.at = len(self.told)
+        return found
+
+    def texts(self):
+        return [e.get("text") for e in self.events()]
+
+    def end(self, sig=signal.SIGINT, limit=5.0):
+        """Its exit code after that signal."""
+        self.process.send_signal(sig)
+        return self.process.wait(limit)
+
     def stop(self):
         """Ends it; the seconds that took."""
         t0 = Stopwatch()
-        if self.p.poll() is None:
-            self.p.send_signal(signal.SIGTERM)
-        self.code = self.p.wait(HANG)
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.wait(HANG)
         return t0.took()
 
 
-class Machine:
-    def __init__(self, build, env, tmp, options):
-        self.tmp = tmp
-        self.tenure = str(build / "tenure")
-        self.sim = build / "sim"
-        self.holds = []
-        self.others = []
+class Machine(Looks):
+    """`tenure sim` around a process that only waits; everything else gets its environment."""
+
+    def __init__(self, build, env, tmp, gpus=2, speed=0.2, options=()):
+        self.machine, self.tmp = self, tmp
+        self.tenure, self.sim, self.newcomer_path = str(build / "tenure"), build / "sim", build / "sim/newcomer"
+        self.started, self.others = [], []
+        # A neighbour's settings, and its CUDA_VISIBLE_DEVICES, are none of ours.
+        env = {k: v for k, v in env.items() if k != "CUDA_VISIBLE_DEVICES"}
         values = tmp / f"env-{time.monotonic_ns()}"
         self.p = subprocess.Popen(
-            [self.tenure, "sim", *map(str, options), "--", "sh", "-c",
-             f"env -0 > {values}.new && mv {values}.new {values}; exec sleep 7200"],
-            env={**env, "TMPDIR": str(tmp)}, start_new_session=True)
-        assert wait_for(values.exists)
+            [self.tenure, "sim", "--gpus", str(gpus), "--speed", str(speed), *map(str, options), "--", "sh", "-c",
+             f"env -0 > {values}.new && mv {values}.new {values}; read line"],
+            env={**env, "TMPDIR": str(tmp)}, stdin=subprocess.PIPE, start_new_session=True)
+        assert wait_for(lambda: values.exists() or self.p.poll() is not None) and values.exists(), "tenure sim ended"
         self.env = with_home_queue(dict(v.split("=", 1) for v in values.read_text().split("\0") if v), env)
-        start_as_on_a_card(self, float(options[options.index("--speed") + 1]) if "--speed" in options else 1)
+        self.dev_dir = self.env["TENURE_DEV_DIR"]
+        start_as_on_a_card(self, speed)
+
+    # --- programs on it ---
 
     def run(self, *cmd, timeout=60, check=True, env=None):
-        done = subprocess.run([*map(str, cmd)], env=env or self.env, text=True, timeout=timeout,
-                              capture_output=True)
+        done = subprocess.run([*map(str, cmd)], env=env or self.env, text=True, timeout=timeout, capture_output=True)
         if check:
             assert done.returncode == 0, (cmd, done.stdout, done.stderr)
         return done
+
+    def cmd(self, *args, timeout=HANG, **more_env):
+        """A command of tenure's, whatever comes of it."""
+        return self.run(self.tenure, *args, timeout=timeout, check=False, env={**self.env, **more_env})
 
     def ctl(self, *args):
         return self.run(self.tenure, "sim", "ctl", *args).stdout
 
     def hold(self, *args, **more):
-        """Hold at once, and again one second after a yield, unless args say otherwise."""
-        h = Hold(self, ["--idle-for", "0", "--rehold-after", "1s", *map(str, args)], **more)
-        self.holds.append(h)
-        return h
+        self.started.append(Hold(self, args, **more))
+        return self.started[-1]
 
     def start(self, *args, **env):
         """A newcomer in the background."""
-        p = subprocess.Popen([self.sim / "newcomer", *map(str, args)], env={**self.env, **env},
-                             stdout=subprocess.PIPE, text=True)
+        p = subprocess.Popen([self.newcomer_path, *map(str, args)], env={**self.env, **env}, stdout=subprocess.PIPE, text=True)
         self.others.append(p)
         return p
 
     def newcomer(self, *args, **env):
         """Run a newcomer; what it met."""
-        return json.loads(self.start(*args, **env).communicate(timeout=60)[0].splitlines()[0])
+        return json.loads(self.start(*args, **env).communicate(timeout=HANG)[0].splitlines()[0])
+
+    # --- what is there ---
+
+    def used(self):
+        """Bytes in use on each card, as the machine itself counts."""
+        return [d["used_bytes"] for d in self.show()["devices"]]
 
     def show(self):
         return json.loads(self.ctl("show", "--json"))
 
+    def pids(self, name=None):
+        """Live processes on this machine, by the environment that they were started with; with a name, those whose
+        command line begins with it."""
+        mark = f"TENURE_DEV_DIR={self.dev_dir}\0".encode()
+        found = []
+        for p in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (p / "environ").read_bytes() + b"\0" and proc_exists(p.name):
+                    found.append((int(p.name), (p / "cmdline").read_bytes()))
+            except OSError:
+                pass
+        return [pid for pid, line in found if name is None or re.match(name.encode(), line)]
+
+    def holders(self):
+        return self.pids("tenure-hold:")
+
+    def guards(self):
+        return self.pids("tenure\0guard")
+
+    def empty(self):
+        """Nothing of tenure is left, and no memory is in use."""
+        return not self.holders() and not any(self.used())
+
     def close(self):
-        for h in self.holds:
-            h.stop()
-        for p in self.others:
-            p.kill()
+        for p in [*(h.process for h in self.started), *self.others]:
+            if p.poll() is None:
+                p.kill()
             p.wait()
-        os.killpg(self.p.pid, signal.SIGTERM)
-        self.p.wait(HANG)
+        own = {self.p.pid, *children(self.p.pid)}
+        for pid in self.pids():
+            if pid not in own:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        self.p.stdin.close()
+        try:
+            self.p.wait(HANG)
+        except subprocess.TimeoutExpired:
+            self.p.kill()
+            self.p.wait()

@@ -14,7 +14,7 @@ class Queue:
     def __init__(self, build, env, tmp, gpus=2, options=()):
         self.more_env = {}  # of the agent
         self.prefix = []  # of its command
-        self.m = Machine(build, env, tmp, ["--gpus", gpus, "--speed", "0.3", *options])
+        self.m = Machine(build, env, tmp, gpus, 0.3, options)
         self.newcomer = str(build / "sim/newcomer")
         self.home = env["HOME"]
         self.spool = os.path.join(self.home, ".local/state/tenure/default")

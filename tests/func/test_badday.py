@@ -25,8 +25,8 @@ def machine(build, env, tmp_path):
     """Start a simulated machine; everything on it is ended with the test."""
     started = []
 
-    def start(*options):
-        started.append(Machine(build, env, tmp_path, options))
+    def start(gpus, speed=1, *options):
+        started.append(Machine(build, env, tmp_path, gpus, speed, options))
         return started[-1]
 
     yield start
@@ -43,7 +43,7 @@ def compile_c(source, out, *flags):
 # --- newcomers ------------------------------------------------------------------------------------
 
 def test_newcomer_comes_and_goes_within_50_ms(machine):
-    m = machine("--gpus", 1, "--speed", 0.1)
+    m = machine(1, 0.1)
     h = m.hold()
     h.wait("held")
     pids = []
@@ -54,7 +54,7 @@ def test_newcomer_comes_and_goes_within_50_ms(machine):
         assert t0.took() < 0.5
         pids.append(p.pid)
         time.sleep(0.3)
-    h.wait_state("held")
+    h.wait_state(0, "held")
     time.sleep(0.3)
     assert {e["pid"] for e in h.events("yield")} <= set(pids)
     assert len(m.show()["devices"][0]["processes"]) == 1
@@ -62,7 +62,7 @@ def test_newcomer_comes_and_goes_within_50_ms(machine):
 
 
 def test_ten_newcomers_at_once(machine):
-    m = machine("--gpus", 2)
+    m = machine(2)
     h = m.hold()
     h.wait("held", 2)
     guard = h.guard()
@@ -79,14 +79,14 @@ def test_ten_newcomers_at_once(machine):
 
 @pytest.mark.parametrize("delay", [0.0, 0.1, 0.2, 0.3])
 def test_newcomer_while_we_allocate(machine, delay):
-    m = machine("--gpus", 1)
+    m = machine(1)
     m.hold("--load", "none")
     time.sleep(delay)
     assert m.newcomer("--take", "90%")["result"] == 0
 
 
 def test_idle_process_that_was_there_first(machine):
-    m = machine("--gpus", 2, "--speed", 0.2)
+    m = machine(2, 0.2)
     there = m.start("--no-alloc", "--stay", 60)
     wait_for(lambda: m.show()["devices"][0]["processes"])
     h = m.hold()
@@ -100,7 +100,7 @@ def test_idle_process_that_was_there_first(machine):
 
 
 def test_newcomer_through_a_node_of_its_own(machine):
-    m = machine("--gpus", 2)
+    m = machine(2)
     h = m.hold()
     h.wait("held", 2)
     time.sleep(4)  # the hint of our own start is over
@@ -109,7 +109,7 @@ def test_newcomer_through_a_node_of_its_own(machine):
 
 
 def test_monitors_never_cause_a_yield(machine):
-    m = machine("--gpus", 2, "--speed", 0.5)
+    m = machine(2, 0.5)
     h = m.hold()
     h.wait("held", 2)
     looks = 0
@@ -128,7 +128,7 @@ def test_monitors_never_cause_a_yield(machine):
 # --- processes that are hidden, or listed under other numbers -------------------------------------
 
 def test_hidden_processes_show_as_memory(machine):
-    m = machine("--gpus", 2, "--speed", 0.3)
+    m = machine(2, 0.3)
     m.ctl("hide-pids", "on")
     h = m.hold()
     h.wait("held", 2)
@@ -150,7 +150,7 @@ def test_hidden_processes_show_as_memory(machine):
 @pytest.mark.parametrize("mode", ["none", "host"])
 def test_hidden_newcomer_in_the_first_moments_of_a_hold(machine, mode):
     """Its memory must not become part of the hold's figure."""
-    m = machine("--gpus", 1, "--speed", 0.1)
+    m = machine(1, 0.1)
     m.ctl("pid-mode", mode)
     h = m.hold("--load", "none", "--memory", "50%")
     for i in range(2):
@@ -165,7 +165,7 @@ def test_hidden_newcomer_in_the_first_moments_of_a_hold(machine, mode):
 
 @pytest.mark.parametrize("mode, learnt", [("host", "host"), ("own", "same"), ("none", "none")])
 def test_pid_modes(machine, mode, learnt):
-    m = machine("--gpus", 2)
+    m = machine(2)
     m.ctl("pid-mode", mode)
     h = m.hold()
     h.wait("held", 2)
@@ -180,7 +180,7 @@ def test_pid_modes(machine, mode, learnt):
 
 
 def test_layouts_of_the_process_list(machine):
-    m = machine("--gpus", 2, "--speed", 0.3)
+    m = machine(2, 0.3)
     h = m.hold()
     h.wait("held", 2)
     for i, layout in enumerate([16, 32, 24, 16]):
@@ -200,7 +200,7 @@ LIST = "nvmlDeviceGetComputeRunningProcesses_v3"
 
 
 def test_one_call_that_fails(machine):
-    m = machine("--gpus", 2, "--speed", 0.3)
+    m = machine(2, 0.3)
     h = m.hold()
     h.wait("held", 2)
     for n in (1, 2, 7):
@@ -213,7 +213,7 @@ def test_one_call_that_fails(machine):
 
 
 def test_all_calls_fail(machine):
-    m = machine("--gpus", 2, "--speed", 0.3)
+    m = machine(2, 0.3)
     h = m.hold()
     h.wait("held", 2)
     m.ctl("fail", LIST, "all")
@@ -225,7 +225,7 @@ def test_all_calls_fail(machine):
 
 
 def test_one_device_is_lost(machine):
-    m = machine("--gpus", 3, "--speed", 0.3)
+    m = machine(3, 0.3)
     h = m.hold()
     h.wait("held", 3)
     m.ctl("lose", 1)
@@ -245,7 +245,7 @@ def test_one_device_is_lost(machine):
 
 
 def test_nvml_hangs(machine):
-    m = machine("--gpus", 2, "--speed", 0.3)
+    m = machine(2, 0.3)
     h = m.hold()
     h.wait("held", 2)
     t0 = Stopwatch()
@@ -258,7 +258,7 @@ def test_nvml_hangs(machine):
 
 
 def test_holder_hangs_while_it_frees(machine):
-    m = machine("--gpus", 2, "--speed", 0.3)
+    m = machine(2, 0.3)
     h = m.hold("--load", "none")
     h.wait("held", 2)
     pids = [h.device(i)["holder_pid"] for i in (0, 1)]
@@ -279,7 +279,7 @@ def test_holder_hangs_while_it_frees(machine):
 
 
 def test_holder_hangs_while_it_allocates(machine):
-    m = machine("--gpus", 1, "--speed", 0.3)
+    m = machine(1, 0.3)
     m.ctl("hang", "cuMemAlloc_v2")
     h = m.hold("--load", "none")
     h.wait("device")
@@ -294,7 +294,7 @@ def test_holder_hangs_while_it_allocates(machine):
 
 def test_holder_hangs_while_it_grows(machine):
     """Noticed when it hangs, not when somebody needs the device."""
-    m = machine("--gpus", 1, "--speed", 0.3)
+    m = machine(1, 0.3)
     m.ctl("foreign-memory", 0, "900M")
     h = m.hold("--load", "none", "--memory", "139G")
     h.wait("held")
@@ -307,7 +307,7 @@ def test_holder_hangs_while_it_grows(machine):
 
 
 def test_stop_while_a_holder_hangs(machine):
-    m = machine("--gpus", 2, "--speed", 0.3)
+    m = machine(2, 0.3)
     h = m.hold("--load", "none")
     h.wait("held", 2)
     m.ctl("hang", "cuMemFree_v2")
@@ -318,7 +318,7 @@ def test_stop_while_a_holder_hangs(machine):
 # --- devices that must be left alone --------------------------------------------------------------
 
 def test_modes_in_which_nothing_is_held(machine):
-    m = machine("--gpus", 3, "--speed", 0.2)
+    m = machine(3, 0.2)
     m.ctl("compute-mode", 0, "exclusive")
     m.ctl("display", 1, "on")
     h = m.hold()
@@ -335,13 +335,13 @@ def test_modes_in_which_nothing_is_held(machine):
 
 
 def test_mig(machine):
-    m = machine("--gpus", 2, "--mig", "1g.18gb:2", "--speed", 0.2)
+    m = machine(2, 0.2, "--mig", "1g.18gb:2")
     h = m.hold()
     h.wait("held", 3)
     assert "MIG" in h.device(0)["reason"]
     assert h.device(0)["state"] != "held"
     for mig in (0, 1):
-        assert h.device(0, mig)["state"] == "held"
+        assert h.device(0, mig=mig)["state"] == "held"
 
 
 # --- clocks, files, users, signals ----------------------------------------------------------------
@@ -386,7 +386,7 @@ def test_clock_steps_while_we_wait(machine, tmp_path, build):
         pytest.skip("the sanitizer wants to be first")
     (tmp_path / "shim.c").write_text(SHIM)
     shim = compile_c(tmp_path / "shim.c", tmp_path / "shim.so", "-shared", "-fPIC")
-    m = machine("--gpus", 1, "--speed", 0.2)
+    m = machine(1, 0.2)
     t0 = Stopwatch()
     h = m.hold("--idle-for", "2s", LD_PRELOAD=str(shim))
     h.wait("held")
@@ -400,7 +400,7 @@ def test_clock_steps_while_we_wait(machine, tmp_path, build):
     assert h.stop() < 1.5
     t0 = Stopwatch()
     h = m.hold("--for", "2s", LD_PRELOAD=str(shim))
-    assert h.p.wait(HANG) == 0
+    assert h.process.wait(HANG) == 0
     assert 2 <= t0.wall() and t0.took() < 4.5
 
 
@@ -411,7 +411,7 @@ def test_file_system_that_hangs(machine, tmp_path, build, faultfs):
     (below / "home").mkdir(mode=0o700)
     shutil.copy(build / "tenure", below / "tenure")
     server = faultfs(below, mnt)
-    m = machine("--gpus", 2)
+    m = machine(2)
     h = m.hold(tenure=str(mnt / "tenure"), HOME=str(mnt / "home"))
     h.wait("held", 2)
     time.sleep(1)
@@ -454,7 +454,7 @@ def test_disk_full_at_the_start(machine, tmp_path, build):
             (state / "default" / sub).mkdir(parents=True)
         with pytest.raises(OSError):
             (state / "rest").write_bytes(bytes(1 << 20))
-        m = machine("--gpus", 1, "--speed", 0.3)
+        m = machine(1, 0.3)
         r = m.run(tenure, "on", "--idle-for", "0", "--state-dir", state)
         said, out = " ".join(r.stderr.split()), " ".join(r.stdout.split())
         assert "log and events are not written: " in said and "No space left on device" in said
@@ -471,7 +471,7 @@ def test_disk_full(machine, tmp_path):
     state.mkdir()
     mount_small_disk(state, "64k")
     try:
-        m = machine("--gpus", 1, "--speed", 0.3)
+        m = machine(1, 0.3)
         h = m.hold("--state-dir", state)
         h.wait("held")
         fill_disk(state / "fill")
@@ -480,7 +480,7 @@ def test_disk_full(machine, tmp_path):
             h.wait("yield", i + 1)
             h.wait("held", i + 2)
         assert h.stop() < 1.5
-        assert h.code == 0
+        assert h.process.returncode == 0
     finally:
         subprocess.run(["umount", "-l", state], check=False)
 
@@ -488,7 +488,7 @@ def test_disk_full(machine, tmp_path):
 def test_two_users(machine, tmp_path, build):
     if os.getuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("needs root, to be two users")
-    m = machine("--gpus", 1, "--speed", 0.3)
+    m = machine(1, 0.3)
     for d in (tmp_path, *(p for p in tmp_path.parents if "pytest-of-" in str(p))):
         os.chmod(d, 0o755)
     for root, dirs, files in os.walk(m.env["TENURE_DEV_DIR"] + "/.."):
@@ -514,7 +514,7 @@ def test_two_users(machine, tmp_path, build):
     end = time.monotonic() + 8
     while time.monotonic() < end:
         time.sleep(0.5)
-        assert h.p.poll() is None and h2.p.poll() is None, h2.out.read_text()
+        assert h.process.poll() is None and h2.process.poll() is None, h2.out.read_text()
     assert not h2.events("held")
     assert not h.events("yield")
     busy = [e for e in h2.events("device") + h2.events("state") if "tenure of" in e["text"]]
@@ -533,7 +533,7 @@ def end_guard(h, signum):
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_guard_is_ended(machine, signum):
-    m = machine("--gpus", 2, "--speed", 0.3)
+    m = machine(2, 0.3)
     h = m.hold()
     h.wait("held", 2)
     end_guard(h, signum)
@@ -541,10 +541,10 @@ def test_guard_is_ended(machine, signum):
 
 
 def test_guard_is_killed_while_we_wait(machine):
-    m = machine("--gpus", 1, "--speed", 0.3)
+    m = machine(1, 0.3)
     h = m.hold("--idle-for", "3s")
     h.wait("device")
-    h.wait_state("idle")
+    h.wait_state(0, "idle")
     first = h.guard()
     os.kill(first, signal.SIGKILL)
     assert wait_for(lambda: h.status()["guard"].get("pid") not in (None, first))
@@ -554,19 +554,19 @@ def test_guard_is_killed_while_we_wait(machine):
 
 def test_stop_just_after_a_yield(machine):
     """The context that lingers for the newcomer's sake goes with us, within the second."""
-    m = machine("--gpus", 2, "--speed", 0.3)
+    m = machine(2, 0.3)
     h = m.hold()
     h.wait("held", 2)
     m.start("--take", "50%", "--stay", 5)
     h.wait("yield")
     assert h.stop() < 0.9
-    assert h.code == 0
+    assert h.process.returncode == 0
     assert len(m.show()["devices"][0]["processes"]) == 1
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05])
 def test_stop_just_after_the_start(machine, delay):
-    m = machine("--gpus", 4, "--speed", 0.2)
+    m = machine(4, 0.2)
     h = m.hold()
     h.wait("start")
     time.sleep(delay)
@@ -576,18 +576,18 @@ def test_stop_just_after_the_start(machine, delay):
 
 def test_policy_of_a_new_agent_applies_to_what_is_held(machine):
     """An agent that is killed, and another that finds its holds and wants less."""
-    m = machine("--gpus", 2, "--speed", 0.3)
+    m = machine(2, 0.3)
     h = m.hold("--memory", "50%")
     h.wait("held", 2)
     holders = [h.device(i)["holder_pid"] for i in (0, 1)]
-    h.p.kill()
-    h.p.wait()
+    h.process.kill()
+    h.process.wait()
     h2 = m.hold("--memory", "20G", "--load", "none")
     assert wait_for(lambda: all(d["used_bytes"] < 22 * GIB for d in m.show()["devices"]))
     assert [h2.device(i)["holder_pid"] for i in (0, 1)] == holders
     assert h2.device()["load"] == "none"
-    h2.p.kill()
-    h2.p.wait()
+    h2.process.kill()
+    h2.process.wait()
     h3 = m.hold("--memory", "60%", "--max-devices", 1)
     assert wait_for(lambda: m.show()["devices"][0]["used_bytes"] > 70 * GIB)
     assert wait_for(lambda: m.show()["devices"][1]["used_bytes"] == 0)

@@ -18,7 +18,7 @@ CLIENT = ROOT / "compat/client.sh"
 
 class Client:
     def __init__(self, build, env, tmp, shell):
-        self.m = Machine(build, env, tmp, ["--gpus", 4, "--speed", "0.3"])
+        self.m = Machine(build, env, tmp, 4, 0.3)
         self.shell, self.tmp = shell, tmp
         self.root = tmp / "gpu queue"
         self.dir = self.root / "train-exp1"

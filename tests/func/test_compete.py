@@ -30,7 +30,7 @@ class Compete:
     def __init__(self, build, env, tmp, gpus=4):
         self.dir = tmp / "compete_gpu_retry"
         (self.dir / "work").mkdir(parents=True)
-        self.m = Machine(build, env, tmp, ["--gpus", gpus, "--speed", "0.3"])
+        self.m = Machine(build, env, tmp, gpus, 0.3)
         self.program = str(build / "compat/compete")
         (self.dir / "config.yaml").write_text(CONFIG)
         self.p = None

@@ -33,7 +33,7 @@ def test_hold_and_yield(machine):  # noqa: F811
     assert watch.stretch() > 1.5 or not any("not looked at" in t for t in h.texts())
     before = m.device(1)
 
-    new = m.newcomer("--device", 0, "--take", "90%", "--stay", "2", wait=False)
+    new = m.start("--device", 0, "--take", "90%", "--stay", "2")
     y = h.next("yield", gpu=0)
     report = json.loads(new.communicate(timeout=HANG)[0])
     assert report["result"] == 0 and report["retries"] == 0
@@ -81,7 +81,7 @@ def test_newcomer_that_is_in_no_list(machine, mode):  # noqa: F811
     assert [r["result"] for r in results] == [0, 0, 0]
     assert m.status()["guard"]["pid_class"] == "own"
     assert any("not listed uses its memory" in t for t in h.texts())
-    doctor = json.loads(m.run("doctor", "--json").stdout)
+    doctor = json.loads(m.cmd("doctor", "--json").stdout)
     assert "may be missing" in {f["check"]: f for f in doctor["findings"]}["PIDs"]["text"]
     assert "noticed by the memory" in doctor["promise"]
 
@@ -90,7 +90,7 @@ def test_the_newcomer_keeps_the_device_while_it_stays(machine):  # noqa: F811
     m = machine(gpus=1)
     h = m.hold()
     h.held(0)
-    new = m.newcomer("--take", "2G", "--stay", "600", wait=False)
+    new = m.start("--take", "2G", "--stay", "600")
     h.next("yield")
     time.sleep(2.5)  # more than --rehold-after
     d = m.device(0)
@@ -192,9 +192,9 @@ def test_leave_that_leaves_nothing_is_told(machine):  # noqa: F811
         r = person(m, *args)
         assert r.returncode == 0 and r.stderr.startswith("tenure: warning: ") and text in r.stderr
     assert person(m, "--leave", 1).stderr == ""
-    r = m.run("on", "--leave", "2")
+    r = m.cmd("on", "--leave", "2")
     assert r.stderr.startswith("tenure: warning: nothing will be held")
-    m.run("off")
+    m.cmd("off")
 
 
 def test_json_tells_all_about_a_start(machine):  # noqa: F811
@@ -229,7 +229,7 @@ def test_all_at_once(machine):  # noqa: F811
     m = machine(gpus=4, speed=1)  # a newcomer takes as long as on a card, however little time the machine has
     h = m.hold()
     h.held(0, 1, 2, 3)
-    new = m.newcomer("--all-devices", "--take", "90%", "--stay", "1", wait=False)
+    new = m.start("--all-devices", "--take", "90%", "--stay", "1")
     reports = [json.loads(line) for line in new.communicate(timeout=HANG)[0].splitlines()]
     assert [(r["device"], r["result"], r["retries"]) for r in reports] == [
         (i, 0, 0) for i in range(4)]
@@ -244,7 +244,7 @@ def test_many_at_once_where_the_driver_is_slow(machine):  # noqa: F811
     m.ctl("timing", "free-per-gib", 700000)  # 90 ms a device, twice what an H200 takes
     h = m.hold("--load", "none")
     h.held(*range(8))
-    new = [m.newcomer("--device", i, "--take", "90%", "--retry", "--stay", "1", wait=False) for i in range(8)]
+    new = [m.start("--device", i, "--take", "90%", "--retry", "--stay", "1") for i in range(8)]
     for n in new:
         n.communicate(timeout=HANG)
     must_come(lambda: {e["gpu"] for e in h.seen("yield")} == set(range(8)))
@@ -258,7 +258,7 @@ def test_newcomer_while_cuda_starts(machine, init_ms):  # noqa: F811
     Neither is a failure that keeps us from holding later."""
     m = machine(gpus=1, speed=1)
     m.ctl("hang", "cuDevicePrimaryCtxRetain")
-    new = m.newcomer("--take", "50%", "--stay", 3, wait=False)
+    new = m.start("--take", "50%", "--stay", 3)
     time.sleep(1)  # it stands before its context
     for name in ("init-warm", "init-cold", "init-card-cold"):
         m.ctl("timing", name, init_ms * 1000000)
@@ -278,7 +278,7 @@ def test_newcomer_while_cuda_starts(machine, init_ms):  # noqa: F811
 
 def test_idle_context_that_was_there_first_is_not_held_beside(machine):  # noqa: F811
     m = machine(gpus=1)
-    new = m.newcomer("--no-alloc", "--stay", "20", wait=False)
+    new = m.start("--no-alloc", "--stay", "20")
     must_come(lambda: m.show()["devices"][0]["processes"])
     h = m.hold()
     h.next("start")
@@ -355,8 +355,8 @@ def test_until(machine):  # noqa: F811
 
 def test_on_status_off(machine):  # noqa: F811
     m = machine()
-    assert m.run("status").returncode == 3
-    r = m.run("on", "--json", "--idle-for", "0", "--refresh", "200ms")
+    assert m.cmd("status").returncode == 3
+    r = m.cmd("on", "--json", "--idle-for", "0", "--refresh", "200ms")
     assert r.returncode == 0, r.stderr
     pid = json.loads(r.stdout)["pid"]
     m.wait_state(0, "held")
@@ -364,37 +364,37 @@ def test_on_status_off(machine):  # noqa: F811
     s = m.status()
     assert (s["agent"]["pid"], s["phase"]) == (pid, "holding")
     assert s["guard"]["pid_class"] in ("same", "own") and s["guard"]["inotify"]
-    text = m.run("status").stdout
+    text = m.cmd("status").stdout
     assert "held" in text and "2 of 2 GPUs held" in text
 
-    again = m.run("on")
+    again = m.cmd("on")
     assert again.returncode == 1 and f"already running for instance default: PID {pid}" in again.stderr
-    assert m.run("hold").returncode == 1
+    assert m.cmd("hold").returncode == 1
     assert m.status()["agent"]["pid"] == pid
 
-    r = m.run("off")
+    r = m.cmd("off")
     assert r.returncode == 0 and f"PID {pid}" in r.stdout
     assert not proc_exists(pid) and m.empty()
-    assert m.run("status").returncode == 3 and m.run("off").returncode == 0
+    assert m.cmd("status").returncode == 3 and m.cmd("off").returncode == 0
 
 
 def test_on_without_hold(machine):  # noqa: F811
     m = machine(gpus=1)
-    assert m.run("on", "--no-hold", "--refresh", "200ms").returncode == 0
+    assert m.cmd("on", "--no-hold", "--refresh", "200ms").returncode == 0
     d = m.wait_state(0, "idle")
     assert "watched only" in d["reason"]
     time.sleep(1)
     assert m.status()["phase"] == "watching" and not m.holders()
-    assert m.run("off").returncode == 0
+    assert m.cmd("off").returncode == 0
 
 
 def test_one_that_comes_while_another_ends(machine):  # noqa: F811
     m = machine(gpus=1)
-    assert m.run("on", "--no-hold").returncode == 0
+    assert m.cmd("on", "--no-hold").returncode == 0
     refused = []
 
     def came():
-        r = m.run("on", "--no-hold")
+        r = m.cmd("on", "--no-hold")
         refused.append(r.stderr)
         return r.returncode == 0
     for _ in range(3):
@@ -407,7 +407,7 @@ def test_told_to_end_just_after_a_yield(machine):  # noqa: F811
     m = machine(gpus=1, speed=0.3)
     h = m.hold()
     h.held(0)
-    new = m.newcomer("--take", "90%", "--stay", "20", wait=False)
+    new = m.start("--take", "90%", "--stay", "20")
     h.next("yield")  # its holder keeps the context for a while; but not now
     start = Stopwatch()
     assert h.end() == 0 and start.took() < 1.2
@@ -446,14 +446,14 @@ def test_all_json_is_documented(machine):  # noqa: F811
     m = machine(gpus=2)
     text = (pathlib.Path(__file__).parents[2] / "docs/json.md").read_text()
     named = set(re.findall(r"`([a-z_]+)`", text))
-    on = json.loads(m.run("on", "--json", "--idle-for", "0", "--gpus", "1").stdout)
+    on = json.loads(m.cmd("on", "--json", "--idle-for", "0", "--gpus", "1").stdout)
     must_come(lambda: m.device(1)["state"] == "held")
-    new = m.newcomer("--device", 1, "--take", "50%", "--stay", "600", wait=False)
+    new = m.start("--device", 1, "--take", "50%", "--stay", "600")
     must_come(lambda: m.device(1)["yields"])
-    documents = [on, *(json.loads(m.run(c, "--json").stdout) for c in
+    documents = [on, *(json.loads(m.cmd(c, "--json").stdout) for c in
                        ("status", "devices", "doctor", "off"))]
     new.kill()
-    settings = json.loads(m.run("config", "show", "--json").stdout)
+    settings = json.loads(m.cmd("config", "show", "--json").stdout)
     events = [json.loads(line) for line in person(m, "--json", "--gpus", 0, ends_it='"held"').stdout.splitlines()]
     for o in [*documents, *settings.values(), *events]:
         assert keys_of(o) <= named, keys_of(o) - named

@@ -27,7 +27,7 @@ def test_killed_agent_is_followed_by_another_that_adopts(machine):  # noqa: F811
     time.sleep(1)
     assert len(m.holders()) == 2 and min(m.used()) > 100 * GIB
     again = m.hold()
-    must_come(lambda: m.run("status").returncode == 0)
+    must_come(lambda: m.cmd("status").returncode == 0)
     must_come(lambda: len(m.status()["devices"]) == 2)
     assert pids_of_holders(m) == before and m.guards() == guards
     time.sleep(10)  # longer than a guard without an agent keeps its holds
@@ -56,10 +56,10 @@ def test_off_lets_go_of_what_a_killed_agent_held(machine):  # noqa: F811
     h = m.hold()
     h.held(0, 1)
     h.process.kill()
-    off = m.run("off")
+    off = m.cmd("off")
     assert off.returncode == 0 and "what it held of 2 GPUs is free after" in " ".join(off.stdout.split()), off
     assert m.empty()
-    assert "Nothing to do" in m.run("off").stdout
+    assert "Nothing to do" in m.cmd("off").stdout
     again = m.hold()
     again.held(0, 1)
     assert again.end() == 0 and m.empty()
@@ -68,7 +68,7 @@ def test_off_lets_go_of_what_a_killed_agent_held(machine):  # noqa: F811
 def test_killed_agent_starts_no_hold(machine):  # noqa: F811
     m = machine()
     h = m.hold("--idle-for", "5s")
-    must_come(lambda: m.run("status").returncode == 0)
+    must_come(lambda: m.cmd("status").returncode == 0)
     m.wait_state(0, "idle")
     h.process.kill()
     due = Stopwatch()
@@ -179,12 +179,12 @@ def test_guard_that_cannot_see_is_nobody_elses(machine):  # noqa: F811
         r = subprocess.run([m.tenure, "on", "--idle-for", "0"], env=blind, text=True,
                            capture_output=True, timeout=HANG)
         if r.returncode == 0:
-            m.run("off")
+            m.cmd("off")
             pytest.skip("this machine has a driver of its own")
         assert "libnvidia-ml.so.1" in r.stderr
-        r = m.run("on", "--idle-for", "0")
+        r = m.cmd("on", "--idle-for", "0")
         assert r.returncode == 0, r.stderr
-        assert m.run("off").returncode == 0
+        assert m.cmd("off").returncode == 0
         must_come(lambda: not m.guards(), 5)
 
 
@@ -193,7 +193,7 @@ def test_libcuda_without_nvml(machine, build, tmp_path):  # noqa: F811
     part = tmp_path / "part"
     part.mkdir()
     (part / "libcuda.so.1").symlink_to(build / "sim/libcuda.so.1")
-    r = m.run("hold", LD_LIBRARY_PATH=str(part))
+    r = m.cmd("hold", LD_LIBRARY_PATH=str(part))
     assert r.returncode == 1 and "libnvidia-ml" in r.stderr
 
 
@@ -212,9 +212,9 @@ def test_nvml_without_libcuda(machine, build, tmp_path):  # noqa: F811
 def test_no_gpus(machine):  # noqa: F811
     m = machine(gpus=0)
     for command in ("hold", "on", "devices"):
-        r = m.run(command)
+        r = m.cmd(command)
         assert r.returncode == 1 and "driver is there, but no GPU is" in r.stderr, r.stderr
-    assert m.run("doctor").returncode == 1
+    assert m.cmd("doctor").returncode == 1
 
 
 def test_nvml_that_takes_its_time(machine):  # noqa: F811
@@ -291,7 +291,7 @@ def test_holder_that_hangs_is_killed(machine):  # noqa: F811
     h = m.hold("--load", "none")
     h.held(0)
     m.ctl("hang", "cuMemFree_v2")
-    new = m.newcomer("--take", "2G", "--retry", "--stay", "1", wait=False)
+    new = m.start("--take", "2G", "--retry", "--stay", "1")
     assert "in time" in h.next("failed")["text"]
     h.next("gone")
     assert json.loads(new.communicate(timeout=HANG)[0])["result"] == 0
@@ -325,7 +325,7 @@ def test_every_layout_of_the_process_list(machine, size):  # noqa: F811
     m.ctl("layout", size)
     h = m.hold()
     h.held(0)
-    new = m.newcomer("--take", "90%", wait=False)
+    new = m.start("--take", "90%")
     assert h.next("yield")["pid"] == new.pid
     assert json.loads(new.communicate(timeout=HANG)[0])["result"] == 0
     assert h.end() == 0

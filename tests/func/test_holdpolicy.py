@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from holdlib import GIB, QUICK, machine, person  # noqa: F401  (machine is a fixture)
+from holdlib import GIB, machine, person  # noqa: F401  (machine is a fixture)
+from machine import QUICK
 from patience import HANG, Limit, Stopwatch, must_come
 
 
@@ -37,23 +38,23 @@ def test_gpus(machine, gpus, held):  # noqa: F811
 
 def test_unknown_gpu_lists_those_there_are(machine):  # noqa: F811
     m = machine()
-    r = m.run("hold", "--gpus", "7")
+    r = m.cmd("hold", "--gpus", "7")
     assert r.returncode == 2
     assert "7" in r.stderr and re.search(r"there (are|is).*0.*1", r.stderr), r.stderr
-    assert m.run("on", "--gpus", "GPU-nonsense").returncode == 2
-    assert m.run("status").returncode == 3
+    assert m.cmd("on", "--gpus", "GPU-nonsense").returncode == 2
+    assert m.cmd("status").returncode == 3
     must_come(lambda: not m.guards(), 5)
 
 
 def test_memory_larger_than_the_card(machine):  # noqa: F811
     m = machine(gpus=1)
-    r = m.run("hold", "--memory", "500G")
+    r = m.cmd("hold", "--memory", "500G")
     assert r.returncode == 2 and "500.0 GiB asked for" in r.stderr and "has 140.4" in r.stderr
 
 
 def test_memory_of_which_nothing_is_left(machine):  # noqa: F811
     m = machine(gpus=1)
-    r = m.run("hold", "--memory", "all-200G", "--idle-for", "0")
+    r = m.cmd("hold", "--memory", "all-200G", "--idle-for", "0")
     assert r.returncode == 2
     assert re.search(r"all but 200\.0 GiB leaves nothing .*has 1[34]\d\.\d GiB", r.stderr)
     # It would fit, but not just now: no holder is started to find that out.
@@ -92,13 +93,13 @@ def test_malformed_options(tenure, option, value):
 
 def test_ignore_pid(machine):  # noqa: F811
     m = machine(gpus=1)
-    new = m.newcomer("--take", "2G", "--stay", "20", wait=False)
+    new = m.start("--take", "2G", "--stay", "20")
     must_come(lambda: m.used()[0] > GIB)
     h = m.hold("--ignore-pid", new.pid, "--idle-below", "4G")
     h.held(0)
     time.sleep(1)
     assert not h.seen("yield")
-    other = m.newcomer("--take", "1G", "--stay", "1", wait=False)
+    other = m.start("--take", "1G", "--stay", "1")
     assert h.next("yield")["pid"] == other.pid
     other.wait(HANG)
     new.kill()
@@ -110,13 +111,13 @@ def test_ignore_pid_that_does_not_exist(machine):  # noqa: F811
     m = machine(gpus=1)
     gone = subprocess.Popen(["true"])
     gone.wait()
-    r = m.run("hold", "--ignore-pid", gone.pid)
+    r = m.cmd("hold", "--ignore-pid", gone.pid)
     assert r.returncode == 2 and f"there is no process {gone.pid}" in r.stderr
 
 
 def test_together(machine):  # noqa: F811
     m = machine()
-    new = m.newcomer("--device", 1, "--take", "2G", "--stay", "20", wait=False)
+    new = m.start("--device", 1, "--take", "2G", "--stay", "20")
     must_come(lambda: m.used()[1] > GIB)
     h = m.hold("--together")
     time.sleep(2)
@@ -155,7 +156,7 @@ def test_limits_of_an_instance_are_its_own(machine, home):  # noqa: F811
     one = m.hold("--instance", "one", "--gpus", "0")
     one.held(0)
     m.hold("--instance", "two", "--gpus", "2")
-    must_come(lambda: m.run("status", "--instance", "two").returncode == 0)
+    must_come(lambda: m.cmd("status", "--instance", "two").returncode == 0)
     m.wait_state(2, "idle", "--instance", "two", reason="this site's max_devices allows 1 GPU")
 
 
@@ -163,16 +164,16 @@ def test_each_instance_holds_by_its_own_rule(machine):  # noqa: F811
     """Who waits long does not make those wait who would hold it now."""
     m = machine(gpus=2)
     m.hold("--instance", "slow", "--idle-for", "1m")
-    must_come(lambda: m.run("status", "--instance", "slow").returncode == 0)
+    must_come(lambda: m.cmd("status", "--instance", "slow").returncode == 0)
     assert m.wait_state(1, "idle", "--instance", "slow")["hold_in_s"] > 30
     m.hold("--instance", "slower", "--gpus", "1", "--idle-for", "5m")
-    must_come(lambda: m.run("status", "--instance", "slower").returncode == 0)
-    assert re.search(r"to be held for slow in \d+s", m.run("status", "--instance", "slower").stdout)
+    must_come(lambda: m.cmd("status", "--instance", "slower").returncode == 0)
+    assert re.search(r"to be held for slow in \d+s", m.cmd("status", "--instance", "slower").stdout)
     quick = m.hold("--instance", "quick", "--gpus", "0")
     quick.held(0, limit=5)
     assert m.device(0, "--instance", "slow")["reason"] == "held for quick"
     assert m.device(1, "--instance", "slow")["state"] == "idle"
-    r = m.run("doctor", "--launch", timeout=60)
+    r = m.cmd("doctor", "--launch", timeout=60)
     assert "held 1.0 GiB" in r.stdout and "FAIL" not in r.stdout, r.stdout
     # What nobody quicker wants is the first one's again, by its rule.
     assert quick.end() == 0
@@ -183,7 +184,7 @@ def test_each_instance_holds_by_its_own_rule(machine):  # noqa: F811
 def test_a_rule_that_is_not_met_keeps_no_other_from_holding(machine):  # noqa: F811
     m = machine(gpus=3)
     m.ctl("foreign-memory", "0", "2G")
-    new = m.newcomer("--device", 2, "--take", "1G", "--stay", "60", wait=False)
+    new = m.start("--device", 2, "--take", "1G", "--stay", "60")
     must_come(lambda: m.used()[2] > GIB)
     strict = m.hold("--instance", "strict", "--together")
     patient = m.hold("--instance", "patient", "--idle-for", "1s", "--idle-below", "4G")
@@ -204,7 +205,7 @@ def test_directory_without_devices_is_no_machine(machine, tmp_path):  # noqa: F8
     m = machine()
     for path in tmp_path, tmp_path / "none":
         for command in ["on"], ["hold"], ["agent", "--no-hold"]:
-            r = m.run(*command, "--dev-dir", str(path))
+            r = m.cmd(*command, "--dev-dir", str(path))
             assert r.returncode == 2, r
             assert f"no device nodes of NVIDIA in {path}" in " ".join(r.stderr.split()).replace("- ", "-"), r.stderr
 
@@ -219,7 +220,7 @@ def test_directory_of_devices_that_cannot_be_read(machine, tmp_path):  # noqa: F
     if os.geteuid() != 0:  # whom no mode keeps out
         reasons[closed] = "Permission denied"
     for path, why in reasons.items():
-        r = m.run("on", "--dev-dir", str(path))
+        r = m.cmd("on", "--dev-dir", str(path))
         said = " ".join(r.stderr.split()).replace("- ", "-")
         assert r.returncode == 2 and why in said and f"{path} cannot be read: " in said, r
 
@@ -235,12 +236,12 @@ def test_one_guard_by_whatever_name_the_directory_goes(machine, home):  # noqa: 
     for i, path in enumerate((f"{m.dev_dir}/.", f"{base}//{name}/", f"{m.dev_dir}/../{name}", link)):
         m.env["TENURE_DEV_DIR"] = str(path)
         h = m.hold("--instance", f"two{i}", "--gpus", "1")
-        must_come(lambda: m.run("status", "--instance", f"two{i}").returncode == 0)
+        must_come(lambda: m.cmd("status", "--instance", f"two{i}").returncode == 0)
         m.wait_state(1, "idle", "--instance", f"two{i}",
                      reason="this site's max_devices allows 1 GPU")
         m.env["TENURE_DEV_DIR"] = m.dev_dir
         assert len(m.guards()) == 1
-        assert m.run("off", "--instance", f"two{i}").returncode == 0  # found by its other name
+        assert m.cmd("off", "--instance", f"two{i}").returncode == 0  # found by its other name
         assert h.process.wait(HANG) == 0
 
 
@@ -270,7 +271,7 @@ def test_two_instances(machine):  # noqa: F811
     assert one.end() == 0
     two.held(1)  # now it is free
     assert m.used()[0] == 0
-    assert m.run("off", "--instance", "two").returncode == 0
+    assert m.cmd("off", "--instance", "two").returncode == 0
     assert two.process.wait(HANG) == 0 and m.empty()
 
 
@@ -317,7 +318,7 @@ def test_my_cgroup(cgroup, machine):  # noqa: F811
         pytest.skip("nothing may be moved into the cgroup")
     h = subprocess.Popen([*inside, m.tenure, "hold", "--my-cgroup", *QUICK, "--memory", "50%"],
                          env=m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    must_come(lambda: m.run("status").returncode == 0)
+    must_come(lambda: m.cmd("status").returncode == 0)
     m.wait_state(0, "held")
     new = subprocess.Popen([*inside, m.newcomer_path, "--take", "2G", "--stay", "3"], env=m.env,
                            stdout=subprocess.DEVNULL)
@@ -338,8 +339,8 @@ def test_status_counts_what_this_instance_holds(machine):  # noqa: F811
     h = m.hold("--gpus", "0")
     h.held(0)
     second = ["--instance", "second"]
-    m.run("on", *second, "--gpus", "0,1", "--idle-for", "5m")
-    said = " ".join(m.run("status", *second).stdout.split())
+    m.cmd("on", *second, "--gpus", "0,1", "--idle-for", "5m")
+    said = " ".join(m.cmd("status", *second).stdout.split())
     assert "nothing held; 1 idle; 1 held by other instances" in said, said
-    m.run("off", *second)
+    m.cmd("off", *second)
     assert h.end() == 0

@@ -14,8 +14,8 @@ import pytest
 from fakeagent import (ALONE, GRANTED_STAGE, HOLD_WHILE, LEASE_STATE, LEASE_TAKEN, OTHERS_OK,
                        PROMISED, RESERVED, SHARED, UNLEASED, USED, Agent, Shim, start_of)
 from fakeguard import GRANTED, GUARD, HELLO, LEASE, LEASE_REPLY, WELCOME, Head, Hello, Lease, message
-from holdlib import GIB, Machine
-from machine import proc_exists
+from holdlib import GIB
+from machine import Machine, proc_exists
 from patience import HANG, must_come
 
 
@@ -557,7 +557,7 @@ def test_alone(machine):
 def test_foreign_between_promise_and_grant(machine):
     m, a = start(machine)
     assert a.lease(1, 0).code == 0
-    new = m.newcomer("--take", "90%", "--stay", "1", wait=False)
+    new = m.start("--take", "90%", "--stay", "1")
     t = a.next(LEASE_TAKEN, task=1)
     assert t.pid == new.pid and t.comm == b"newcomer" and not t.started
     assert t.text == f"taken by PID {new.pid} (uid {os.getuid()}, newcomer)".encode()
@@ -577,7 +577,7 @@ def test_foreign_before_the_first_use(machine):
     m, a = start(machine)
     shim = Shim(m)
     assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
-    new = m.newcomer("--take", "90%", "--stay", "1", wait=False)
+    new = m.start("--take", "90%", "--stay", "1")
     t = a.next(LEASE_TAKEN, task=1)
     assert t.pid == new.pid and t.started
     assert json.loads(new.communicate(timeout=HANG)[0])["result"] == 0
@@ -588,7 +588,7 @@ def test_foreign_before_the_first_use(machine):
 
 def test_foreign_beside_the_task_is_a_neighbour(machine):
     m, a, shim = lent(machine, "--take", "50%", "--stay", "1.5")
-    new = m.newcomer("--take", "10G", "--stay", "2", wait=False)
+    new = m.start("--take", "10G", "--stay", "2")
     a.wait(lambda: f"beside it PID {new.pid}" in a.reason(0))
     shim.wait()
     assert a.unlease(1).slot == 0
@@ -603,7 +603,7 @@ def test_foreign_on_a_device_that_is_not_held(machine):
     m, a = start(machine, hold=False)
     shim = Shim(m)
     assert a.lease(1, 0).code == 0
-    new = m.newcomer("--take", "10G", "--stay", "1.5", wait=False)
+    new = m.start("--take", "10G", "--stay", "1.5")
     assert new.stdout.readline()
     r = a.grant(1, shim.pid)
     assert r.code < 0 and f"GPU 0: taken by PID {new.pid} (".encode() in r.text

@@ -26,7 +26,7 @@ class Node:
 
     def __init__(self, world, name, number, gpus=2, root=None):
         self.name = name
-        self.m = Machine(world.build, world.env, world.tmp, ["--gpus", gpus, "--speed", "0.3"])
+        self.m = Machine(world.build, world.env, world.tmp, gpus, 0.3)
         self.env = {**self.m.env, "LD_PRELOAD": str(world.preload), "OTHER_NODE": f"{name},{number}",
                     "TENURE_BEAT": "100ms", "TENURE_EXPIRE": world.expire,
                     "ASAN_OPTIONS": "verify_asan_link_order=0:abort_on_error=1"}

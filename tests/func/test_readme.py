@@ -48,7 +48,7 @@ def test_there_are_sessions():
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_the_session_is_true(build, env, home, tmp_path, name):
-    m = Machine(build, {**env, "COLUMNS": "200"}, tmp_path, ["--gpus", 4])
+    m = Machine(build, {**env, "COLUMNS": "200"}, tmp_path, 4, 1)
     try:
         for command, said in SHOWN[name]:
             def run(line=command):

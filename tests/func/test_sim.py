@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
-from holdlib import GIB, Machine
-from machine import children, proc_exists
+from holdlib import GIB
+from machine import Machine, children, proc_exists
 from patience import HANG, Stopwatch, must_come
 
 HERE = pathlib.Path(__file__).resolve().parent

@@ -44,11 +44,11 @@ def cycles(request):
 
 
 def test_hold_and_yield_again_and_again(build, env, tmp_path, cycles):
-    m = Machine(build, env, tmp_path, ["--gpus", GPUS])
+    m = Machine(build, env, tmp_path, GPUS, 1)
     try:
         h = m.hold("--rehold-after", "0", "--refresh", "50ms")
         h.wait("held", GPUS)
-        guard, agent = h.guard(), h.p.pid
+        guard, agent = h.guard(), h.process.pid
         turns = -(-cycles // (GPUS - 1))
         warm = min(10, turns // 2)
         for n in range(1, warm + 1):

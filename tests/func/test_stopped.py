@@ -11,8 +11,7 @@ import time
 
 import pytest
 
-from holdlib import Machine
-from machine import AS_A_JOB, proc_exists
+from machine import AS_A_JOB, Machine, proc_exists
 from patience import HANG, Stopwatch, must_come
 
 
@@ -142,7 +141,7 @@ def test_off_says_that_the_agent_is_stopped(machine):
     h.held(0)
     h.process.send_signal(signal.SIGSTOP)
     t0 = Stopwatch()
-    r = m.run("off")
+    r = m.cmd("off")
     assert r.returncode == 1 and t0.took() < 2
     assert f"PID {h.pid}" in r.stderr and "stopped" in r.stderr and "kill -CONT" in r.stderr
     h.process.send_signal(signal.SIGCONT)

@@ -310,7 +310,7 @@ def test_twice_interrupted_while_it_waits(build, env):
 
 def test_nothing_is_told_into_an_open_question(build, env, tmp_path):
     """Why it waits is told when the question is answered."""
-    m = Machine(build, env, tmp_path, ["--gpus", 1, "--speed", "0.3"])
+    m = Machine(build, env, tmp_path, 1, 0.3)
     env = {**m.env, "COLUMNS": "400", "NO_COLOR": "1"}
     main, side = pty.openpty()
     said = ""

@@ -30,7 +30,7 @@ def test_trouble_and_what_is_none(machine):  # noqa: F811
     d = m.wait_state(0, "busy", reason="^XID 79")
     assert d["xid"] == 79
     must_come(lambda: not m.used()[0])  # the context goes a moment after the memory
-    assert BUS in m.run("status").stdout
+    assert BUS in m.cmd("status").stdout
     assert m.device(1)["holder_pid"] == other and not h.seen("yield")
     # As it goes on: the card is gone, and after a reset it is back.
     m.ctl("lose", 0)
@@ -59,9 +59,9 @@ def test_a_pause_forgets_nothing(machine):  # noqa: F811
 
 def test_driver_that_does_not_tell(machine):  # noqa: F811
     m = machine(gpus=1)
-    assert re.search(r"ok +XIDs +the driver tells of the errors of 1 card$", m.run("doctor").stdout, re.M)
+    assert re.search(r"ok +XIDs +the driver tells of the errors of 1 card$", m.cmd("doctor").stdout, re.M)
     m.ctl("fail", "nvmlDeviceRegisterEvents", "all")
-    assert re.search(r"note +XIDs +the driver does not tell", m.run("doctor").stdout)
+    assert re.search(r"note +XIDs +the driver does not tell", m.cmd("doctor").stdout)
     h = m.hold()
     h.held(0)
     m.ctl("xid", 0, 79)
