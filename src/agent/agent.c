@@ -24,6 +24,7 @@
 #include "agent/asked.h"
 #include "agent/ctl.h"
 #include "agent/ctl_client.h"
+#include "agent/dispatch_state.h"
 #include "agent/guard_events.h"
 #include "agent/lifecycle.h"
 #include "agent/node/guardlink.h"

@@ -10,6 +10,7 @@
 #include "agent/parts.h"
 #include "agent/report/status.h"
 #include "agent/report/users.h"
+#include "agent/stops.h"
 #include "agent/tasks.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -201,7 +202,7 @@ static void tell_stopped(struct ctl_client *client, const char *unwritten)
 
 static int what_was_stopped(const struct asked_later *l, struct err *e)
 {
-	return tasks_stopped(l->a->queue, l->req.task, l->req.element, e);
+	return stops_settled(l->a->queue, l->req.task, l->req.element, e);
 }
 
 static void stop_is_late(struct asked_later *l)
@@ -227,14 +228,14 @@ static void on_written(struct spool_reader *reader)
 	if (r < 0)
 		stop_is_late(l);
 	else
-		tell_stopped(l->client, tasks_unwritten(l->a->queue, l->req.task, l->req.element));
+		tell_stopped(l->client, stops_unwritten(l->a->queue, l->req.task, l->req.element));
 	drop_later(l);
 }
 
 static void stop_task(struct agent *a, struct ctl_client *client, const struct ctl_request *req)
 {
 	struct err e = ERR_INIT;
-	int r = a->queue ? tasks_stop(a->queue, req->task, req->element, req->now, req->sweep, &e)
+	int r = a->queue ? stops_order(a->queue, req->task, req->element, req->now, req->sweep, &e)
 			 : no_queue(&e);
 
 	if (r < 0 || !answer_later(a, client, req, on_written, stop_is_late))

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/leases.h"
 #include "agent/lifecycle.h"
 #include "agent/parts.h"
 #include "agent/report/agentlog.h"
@@ -147,7 +146,7 @@ static void on_lease(void *user, const struct msg_head *head)
 	if (head->type == MSG_UNLEASED && m->slot >= 0 && m->slot < PROTO_DEVICES_MAX)
 		a->view.awaited[m->slot] = true;
 	if (a->queue)
-		leases_on_message(a->queue, head);
+		tasks_on_lease(a->queue, head);
 }
 
 const struct guardlink_ops guard_events_ops = {

@@ -2,6 +2,7 @@
 #include "agent/leases.h"
 
 #include "agent/attempt/lease.h"
+#include "agent/dispatch_state.h"
 #include "base/mem.h"
 
 #define AGAIN_MS 1000
@@ -118,34 +119,33 @@ static void on_use(struct tasks *q, const struct msg_lease_use *m)
 }
 
 /* Those were all: attempts are told first, then what nobody has is given back. */
-static void on_all_told(struct tasks *q)
+static bool on_all_told(struct tasks *q)
 {
 	q->leases_known = true;
 	if (!tasks_are_open(q))
-		return;
+		return false;
 	for (struct attempt *r = q->place.tasks; r; r = r->next)
 		attempt_on_guard(r);
 	workload_on_guard(q->workload);
 	reserving_forget_told(&q->reserving);
 	leases_take_told(q);
-	tasks_plan_soon(q);
+	return true;
 }
 
 /* They are kept until the last one, and until the queue is open. */
-static void on_state(struct tasks *q, const struct msg_lease_state *m)
+static bool on_state(struct tasks *q, const struct msg_lease_state *m)
 {
-	if (m->slot < 0) {
-		on_all_told(q);
-		return;
-	}
+	if (m->slot < 0)
+		return on_all_told(q);
 	if (q->leases_known)
 		q->n_leases = 0;
 	q->leases_known = false;
 	q->leases = xrealloc(q->leases, q->n_leases + 1, sizeof(*q->leases));
 	q->leases[q->n_leases++] = *m;
+	return false;
 }
 
-void leases_on_message(struct tasks *q, const struct msg_head *m)
+bool leases_on_message(struct tasks *q, const struct msg_head *m)
 {
 	switch (m->type) {
 	case MSG_LEASE_REPLY:
@@ -162,7 +162,7 @@ void leases_on_message(struct tasks *q, const struct msg_head *m)
 		on_use(q, (const void *)m);
 		break;
 	case MSG_LEASE_STATE:
-		on_state(q, (const void *)m);
-		break;
+		return on_state(q, (const void *)m);
 	}
+	return false;
 }

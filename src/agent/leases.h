@@ -8,9 +8,16 @@
  * never before: a shim that nobody speaks with now runs all the same.
  */
 
-#include "agent/tasksin.h"
+#include <stdbool.h>
 
-void leases_on_message(struct tasks *q, const struct msg_head *m);
+#include "base/textlist.h"
+#include "hold/proto.h"
+#include "spool/name.h"
+
+struct tasks;
+
+/* True: it is known now what the guard has, and the plan is due. */
+bool leases_on_message(struct tasks *q, const struct msg_head *m);
 /* The queue is open: of the leases that the guard told of, what was left by who is gone is given
  * back, and what is reserved is known. */
 void leases_take_told(struct tasks *q);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "agent/ctl.h"
+#include "agent/dispatch_state.h"
 #include "agent/node/guardlink.h"
 #include "agent/parts.h"
 #include "agent/report/agentlog.h"

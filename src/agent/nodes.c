@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include "agent/attempt/task.h"
+#include "agent/dispatch_state.h"
 #include "agent/leases.h"
+#include "agent/orders.h"
 #include "agent/queue/planview.h"
+#include "agent/stops.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -34,9 +37,17 @@ static void named(void *user)
 	recovery_start(q->recovery);
 }
 
+static void say_no_queue(struct tasks *q, const char *why)
+{
+	if (spoolwatch_set_trouble(q->spoolwatch, why))
+		eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
+			     "there is no queue: %s; trying again", why);
+	q->ops->over(q->user);
+}
+
 static void no_spool(void *user, const struct err *e)
 {
-	tasks_no_queue(user, e->text);
+	say_no_queue(user, e->text);
 }
 
 static void clash(void *user, const struct err *e)
@@ -44,7 +55,7 @@ static void clash(void *user, const struct err *e)
 	struct tasks *q = user;
 
 	if (!tasks_are_open(q)) {
-		tasks_no_queue(q, e->text);
+		say_no_queue(q, e->text);
 		return;
 	}
 	(void)spoolwatch_set_trouble(q->spoolwatch, e->text);
@@ -116,7 +127,7 @@ struct heartbeat *nodes_heartbeat(struct tasks *q)
 
 static void no_queue(void *user, const char *why)
 {
-	tasks_no_queue(user, why);
+	say_no_queue(user, why);
 }
 
 static void opened(void *user, const char *cgroup)
@@ -136,7 +147,7 @@ static void recovered(void *user, const struct text_list *lanes)
 	leases_take_told(q);
 	orders_start(q->orders);
 	groupcommit_soon(q->groupcommit); /* what an agent before us has noted */
-	tasks_rescan(q);
+	spoolwatch_rescan(q->spoolwatch);
 	q->ops->over(q->user);
 }
 
@@ -173,6 +184,7 @@ static void adopt(void *user, struct adoptee *a)
 	const struct spool_spec *s = a->spec;
 	struct sched_task t;
 	struct devset slots;
+	struct attempt *r;
 
 	/* Where nothing was written down, the guard's ledger knows them. */
 	if (!a->devices.n)
@@ -183,7 +195,9 @@ static void adopt(void *user, struct adoptee *a)
 	(void)sched_adopt(q->plan, &t, slots, clock_mono_ns(), NULL);
 	eventlog_say(q->place.eventlog, LOG_LEVEL_INFO, "task %llu runs on (%s)",
 		     (unsigned long long)t.id, s->name);
-	tasks_adopt(q, attempt_adopt(&q->place, a, slots));
+	r = attempt_adopt(&q->place, a, slots);
+	if (q->place.view->life.how >= DRAIN_REQUEUE)
+		stops_for_drain(q, r);
 }
 
 static void settled(void *user, uint64_t id)

@@ -4,7 +4,11 @@
 
 /* This agent among those of other nodes: what it tells them, and what it does when one is gone. */
 
-#include "agent/tasksin.h"
+#include <stdint.h>
+
+#include "base/strbuf.h"
+
+struct tasks;
 
 struct heartbeat *nodes_heartbeat(struct tasks *q);
 struct recovery *nodes_recovery(struct tasks *q);

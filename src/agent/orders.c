@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/dispatch_state.h"
 #include "agent/queue/dirwatch.h"
-#include "agent/tasksin.h"
+#include "agent/stops.h"
+#include "agent/tasks.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "sched/why.h"
@@ -90,8 +92,8 @@ static json_t *obey_stop(struct tasks *q, const struct order *o)
 	for (size_t i = 0; i < o->n; i++) {
 		const struct order_task *t = &o->tasks[i];
 		struct err e = ERR_INIT;
-		int r = tasks_stop(q, t->id, (uint32_t)t->element, o->now, sweep_of_clean(o->sweep),
-				   &e);
+		int r = stops_order(q, t->id, (uint32_t)t->element, o->now,
+				    sweep_of_clean(o->sweep), &e);
 
 		(void)json_object_set_new(tasks, order_format_task(t, id), result_of(r, &e));
 	}
@@ -177,8 +179,8 @@ static void add_stopped(const struct tasks *q, const struct order *o, json_t *an
 	for (size_t i = 0; i < o->n; i++) {
 		const struct order_task *t = &o->tasks[i];
 		struct err e = ERR_INIT;
-		int r = tasks_stopped(q, t->id, (uint32_t)t->element, &e);
-		const char *why = tasks_unwritten(q, t->id, (uint32_t)t->element);
+		int r = stops_settled(q, t->id, (uint32_t)t->element, &e);
+		const char *why = stops_unwritten(q, t->id, (uint32_t)t->element);
 
 		(void)order_format_task(t, id);
 		if (r < 0)
@@ -193,7 +195,7 @@ static void add_stopped(const struct tasks *q, const struct order *o, json_t *an
 static bool is_open(const struct tasks *q, const struct order *o)
 {
 	for (size_t i = 0; o->command == ORDER_STOP && i < o->n; i++) {
-		int r = tasks_stopped(q, o->tasks[i].id, (uint32_t)o->tasks[i].element, NULL);
+		int r = stops_settled(q, o->tasks[i].id, (uint32_t)o->tasks[i].element, NULL);
 
 		if (r == -EBUSY || r == -EAGAIN)
 			return true;
@@ -358,7 +360,7 @@ void orders_obey_file(struct tasks *q, const struct control_order *o)
 			continue;
 		any = true;
 		r->sweep |= sweep;
-		tasks_write_stop(q, r);
+		stops_write(q, r);
 		attempt_stop(r, END_STOPPED, UINT32_MAX, "stopped by control.json");
 	}
 	if (o->command == CONTROL_STOP && !any && !o->cancelled)

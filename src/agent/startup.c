@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/dispatch_state.h"
 #include "agent/node/policy.h"
 #include "agent/parts.h"
 #include "agent/report/agentlog.h"

@@ -20,10 +20,13 @@
 #include "agent/attempt/steps.h"
 #include "agent/attempt/sweep.h"
 #include "agent/attempt/task.h"
+#include "agent/dispatch_state.h"
+#include "agent/leases.h"
 #include "agent/nodes.h"
+#include "agent/orders.h"
 #include "agent/queue/cancel.h"
 #include "agent/queue/planview.h"
-#include "agent/tasksin.h"
+#include "agent/stops.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -33,9 +36,6 @@
 #include "sched/why.h"
 
 #define ACTIONS_MAX 64
-
-static void write_stop(struct tasks *q, const struct claim *c);
-static void keep_vain(struct tasks *q, struct sched_ref ref, bool elsewhere, const char *why);
 
 /* ---- the plan ---- */
 
@@ -63,15 +63,6 @@ static void carry_out(struct tasks *q, const struct sched_action *a)
 	case SCHED_ACTION_MAX:
 		break;
 	}
-}
-
-struct devset tasks_busy_devices(const struct tasks *q)
-{
-	struct devset busy = { { 0 } };
-
-	for (const struct attempt *r = q->place.tasks; r; r = r->next)
-		busy = devset_or(busy, r->devices);
-	return busy;
 }
 
 /* What an agent before us had reserved stays so until it is known what waits. */
@@ -134,12 +125,6 @@ static void on_plan(uv_timer_t *timer)
 		(void)uv_timer_start(&q->plan_timer, on_plan, wait < 10000 ? wait : 10000, 0);
 }
 
-void tasks_plan_soon(struct tasks *q)
-{
-	if (tasks_are_open(q) && !q->ending)
-		(void)uv_timer_start(&q->plan_timer, on_plan, 0, 0);
-}
-
 void tasks_pause(struct tasks *q, bool pause)
 {
 	q->paused = pause;
@@ -183,7 +168,7 @@ static void on_started(void *user, struct attempt *r)
 
 static void on_stopped(void *user, struct attempt *r)
 {
-	tasks_write_stop(user, r);
+	stops_write(user, r);
 }
 
 static void on_moved(void *user, struct attempt *r)
@@ -276,7 +261,7 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 	if (r->claim_code == CLAIM_LOST)
 		spoolwatch_look_at(q->spoolwatch, r->ref.id, true);
 	if (r->claim_code > 0 && r->end_kind == END_STOPPED)
-		keep_vain(q, r->ref, true, "");
+		stops_keep_vain(q, r->ref, true, "");
 	if (v->what == RETRY_AGAIN) {
 		q->n_retried += !r->claim_code;
 		(void)sched_requeue(q->plan, r->ref, v->at_ns, r->next_memory, v->text);
@@ -284,8 +269,7 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 		 * theirs. */
 		if (r->end_kind == END_STOPPED && r->claim_code <= 0 &&
 		    q->place.view->life.how < DRAIN_REQUEUE)
-			write_stop(q, &(struct claim){ .name = { .id = r->ref.id,
-								 .element = r->ref.element } });
+			stops_write_by_name(q, r->ref);
 	} else {
 		q->n_done += v->what == RETRY_DONE;
 		q->n_failed += v->what == RETRY_FAILED;
@@ -298,7 +282,7 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 		pause_task(q, r->ref.id);
 	reserving_on_left(&q->reserving, r->devices);
 	if (r->stop.elsewhere || r->stop.unwritten[0])
-		keep_vain(q, r->ref, r->stop.elsewhere, r->stop.unwritten);
+		stops_keep_vain(q, r->ref, r->stop.elsewhere, r->stop.unwritten);
 	groupcommit_soon(q->groupcommit);
 	tasks_plan_soon(q);
 	q->ops->over(q->user);
@@ -378,11 +362,6 @@ int tasks_when_read(struct tasks *q, struct spool_reader *r)
 void tasks_forget_reader(struct tasks *q, const struct spool_reader *r)
 {
 	spoolwatch_forget_reader(q->spoolwatch, r);
-}
-
-bool tasks_are_open(const struct tasks *q)
-{
-	return spoolwatch_state(q->spoolwatch) >= QUEUE_OPEN;
 }
 
 static void init_handles(struct tasks *q)
@@ -474,6 +453,8 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlo
 	q->ops = ops;
 	q->user = user;
 	q->plan = sched_queue_new();
+	q->stops = stops_new();
+	q->on_plan = on_plan;
 	for (size_t i = 0; i < c->n_lanes; i++)
 		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
 	q->spooler = spooler_new(loop, clear_place);
@@ -524,199 +505,7 @@ void tasks_start(struct tasks *q)
 	heartbeat_start(q->heartbeat);
 }
 
-void tasks_no_queue(struct tasks *q, const char *why)
-{
-	if (spoolwatch_set_trouble(q->spoolwatch, why))
-		eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
-			     "there is no queue: %s; trying again", why);
-	q->ops->over(q->user);
-}
-
 /* ---- what clients say ---- */
-
-struct stop_job {
-	struct spool_job job;
-	struct stop_job *next; /* of the queue's */
-	struct tasks *q;
-	struct claim claim;
-	int code;
-	struct err e;
-};
-
-static void stop_work(struct spool_job *job, struct spool_place *p)
-{
-	struct stop_job *j = (struct stop_job *)job;
-
-	j->code = j->claim.path[0] ? claim_stopped(p->spool, &j->claim, &j->e) : -ENOENT;
-	/* Its end was being written when it was stopped: it may wait again by now. */
-	if (j->code == -ENOENT)
-		j->code = cancel_waiting(p, &j->claim.name, ATTEMPT_STOPPED_TEXT, &j->e);
-}
-
-/* It waits in the plan, too, if it has not left that meanwhile. */
-static void tell_taken_back(struct tasks *q, const struct task_name *n)
-{
-	struct sched_ref ref = planview_ref(n);
-
-	eventlog_say(q->place.eventlog, LOG_LEVEL_INFO,
-		     "task %llu does not run again: stopped by its owner",
-		     (unsigned long long)n->id);
-	(void)(ref.element ? sched_remove_element : sched_remove)(q->plan, ref);
-	groupcommit_soon(q->groupcommit);
-	tasks_rescan(q);
-}
-
-static void keep_vain(struct tasks *q, struct sched_ref ref, bool elsewhere, const char *why)
-{
-	struct vain_stop *v = &q->vain[q->n_vain++ % VAIN_STOPS_MAX];
-
-	v->ref = ref;
-	v->elsewhere = elsewhere;
-	(void)str_copy(v->why, sizeof(v->why), why);
-}
-
-static bool is_asked_for(struct sched_ref ref, uint64_t id, uint32_t element)
-{
-	return ref.id == id && (!element || ref.element == element);
-}
-
-static void forget_vain(struct tasks *q, uint64_t id, uint32_t element)
-{
-	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
-		if (is_asked_for(q->vain[i].ref, id, element))
-			q->vain[i] = (struct vain_stop){ .why = "" };
-}
-
-static void forget_stop(struct tasks *q, const struct stop_job *j)
-{
-	struct stop_job **at = &q->stops;
-
-	while (*at != j)
-		at = &(*at)->next;
-	*at = j->next;
-}
-
-static void stop_done(struct spool_job *job)
-{
-	struct stop_job *j = (struct stop_job *)job;
-	const struct task_name *n = &j->claim.name;
-	struct attempt *r = attempt_by_ref(&j->q->place, planview_ref(n));
-	bool failed = j->code < 0, elsewhere = j->code == -EBUSY;
-
-	forget_stop(j->q, j);
-	if (j->code > 0)
-		tell_taken_back(j->q, n);
-	if (elsewhere)
-		eventlog_say(j->q->place.eventlog, LOG_LEVEL_ERROR, "%s", j->e.text);
-	else if (failed)
-		eventlog_say(
-			j->q->place.eventlog, LOG_LEVEL_ERROR,
-			"that task %llu is told to end cannot be written down (%s): if this node fails before "
-			"it has ended, it runs again",
-			(unsigned long long)n->id, j->e.text);
-	if (r) {
-		r->stop.elsewhere = elsewhere;
-		(void)str_copy(r->stop.unwritten, sizeof(r->stop.unwritten),
-			       failed ? j->e.text : "");
-	} else if (failed) {
-		keep_vain(j->q, planview_ref(n), elsewhere, j->e.text);
-	}
-	free(j);
-}
-
-static void write_stop(struct tasks *q, const struct claim *c)
-{
-	struct stop_job *j = xcalloc(1, sizeof(*j));
-
-	*j = (struct stop_job){ .job = { .work = stop_work, .done = stop_done },
-				.next = q->stops,
-				.q = q,
-				.claim = *c };
-	q->stops = j;
-	spooler_do(q->spooler, &j->job);
-}
-
-/* Of what is still being claimed it is written when it is ours, and before its end. */
-void tasks_write_stop(struct tasks *q, const struct attempt *r)
-{
-	if (r->claim.path[0])
-		write_stop(q, &r->claim);
-}
-
-/* Another claim has it, which is found by who looks again. */
-static bool is_elsewhere(const struct tasks *q, uint64_t id, uint32_t element)
-{
-	for (const struct attempt *r = q->place.tasks; r; r = r->next)
-		if (r->stop.elsewhere && is_asked_for(r->ref, id, element))
-			return true;
-	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
-		if (q->vain[i].elsewhere && is_asked_for(q->vain[i].ref, id, element))
-			return true;
-	return false;
-}
-
-static bool is_claiming(const struct tasks *q, uint64_t id, uint32_t element)
-{
-	for (const struct attempt *r = q->place.tasks; r; r = r->next)
-		if (r->state == AT_CLAIMING && is_asked_for(r->ref, id, element))
-			return true;
-	return false;
-}
-
-static bool is_being_written(const struct tasks *q, uint64_t id, uint32_t element)
-{
-	for (const struct stop_job *j = q->stops; j; j = j->next)
-		if (is_asked_for(planview_ref(&j->claim.name), id, element))
-			return true;
-	return false;
-}
-
-static int not_here(uint64_t id, struct err *e)
-{
-	return err_set(e, -ENOENT, "task %llu does not run on this node", (unsigned long long)id);
-}
-
-int tasks_stopped(const struct tasks *q, uint64_t id, uint32_t element, struct err *e)
-{
-	if (is_elsewhere(q, id, element))
-		return not_here(id, e);
-	if (is_claiming(q, id, element))
-		return err_set(e, -EBUSY,
-			       "task %llu is just being claimed, and whether it is this node's is "
-			       "not known yet; stop it once more",
-			       (unsigned long long)id);
-	return is_being_written(q, id, element) ? err_set(e, -EAGAIN, "the spool does not answer")
-						: 0;
-}
-
-const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element)
-{
-	for (const struct attempt *r = q->place.tasks; r; r = r->next)
-		if (is_asked_for(r->ref, id, element) && r->stop.unwritten[0])
-			return r->stop.unwritten;
-	for (size_t i = 0; i < VAIN_STOPS_MAX; i++)
-		if (q->vain[i].why[0] && is_asked_for(q->vain[i].ref, id, element))
-			return q->vain[i].why;
-	return NULL;
-}
-
-int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
-	       struct err *e)
-{
-	unsigned int n = 0;
-
-	forget_vain(q, id, element);
-	for (struct attempt *r = q->place.tasks; r; r = r->next) {
-		if (!is_asked_for(r->ref, id, element))
-			continue;
-		r->sweep |= sweep;
-		/* First, for it may be gone after it. */
-		tasks_write_stop(q, r);
-		attempt_stop(r, END_STOPPED, now ? 0 : UINT32_MAX, ATTEMPT_STOPPED_TEXT);
-		n++;
-	}
-	return n ? 0 : not_here(id, e);
-}
 
 int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct err *e)
 {
@@ -760,39 +549,16 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 	return r > 0 ? TASKS_WHY_ELSEWHERE : 0;
 }
 
-void tasks_drain(struct tasks *q)
-{
-	q->draining = true;
-	reserving_clear(&q->reserving);
-	tasks_plan_soon(q);
-}
-
-static void stop_run(struct tasks *q, struct attempt *r)
-{
-	static const struct {
-		enum end_kind kind;
-		const char *why;
-	} ends[DRAIN_HOW_MAX] = {
-		[DRAIN_REQUEUE] = { END_LIFETIME, "stopped at the end of its agent's lifetime" },
-		[DRAIN_CANCEL] = { END_STOPPED, ATTEMPT_STOPPED_TEXT },
-	};
-	enum drain_how how = q->place.view->life.how;
-
-	if (how == DRAIN_CANCEL)
-		tasks_write_stop(q, r);
-	attempt_stop(r, ends[how].kind, UINT32_MAX, ends[how].why);
-}
-
 void tasks_stop_all(struct tasks *q)
 {
 	for (struct attempt *r = q->place.tasks; r; r = r->next)
-		stop_run(q, r);
+		stops_for_drain(q, r);
 }
 
-void tasks_adopt(struct tasks *q, struct attempt *r)
+void tasks_on_lease(struct tasks *q, const struct msg_head *m)
 {
-	if (q->place.view->life.how >= DRAIN_REQUEUE)
-		stop_run(q, r);
+	if (leases_on_message(q, m))
+		tasks_plan_soon(q);
 }
 
 bool tasks_may_run(const struct tasks *q)
@@ -823,15 +589,6 @@ bool tasks_is_empty(const struct tasks *q)
 			return false;
 	planview_make(q->place.view, q->c->instance, devices, &view);
 	return !q->place.tasks && sched_is_empty(q->plan, &view);
-}
-
-size_t tasks_running(const struct tasks *q)
-{
-	size_t n = 0;
-
-	for (struct attempt *r = q->place.tasks; r; r = r->next)
-		n++;
-	return n;
 }
 
 json_t *tasks_report(const struct tasks *q)
@@ -878,6 +635,7 @@ static void on_closed(uv_handle_t *h)
 
 	if (--q->handles)
 		return;
+	free(q->stops);
 	sched_queue_free(q->plan);
 	login_clear(&q->place.login);
 	free(q->spool_dir);

@@ -29,14 +29,7 @@
 
 struct tasks;
 
-struct tasks_ops {
-	/* "uid 1234" in a sentence becomes a name. */
-	void (*put_names)(void *user, const char *text, char *buf, size_t size);
-	/* Somebody ordered this agent to end, through the spool. */
-	void (*ordered)(void *user, enum order_how how);
-	/* A task is over, after it is filed; or it is known now what ran before. */
-	void (*over)(void *user);
-};
+struct tasks_ops; /* agent/dispatch_state.h */
 
 /* What it works on is read of the view's configuration, which outlives it as the others do. */
 struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlog *eventlog,
@@ -45,26 +38,13 @@ void tasks_start(struct tasks *q);
 
 /* The view's devices have changed, or may have. Cheap; the planning is done once per turn. */
 void tasks_look(struct tasks *q);
+/* The guard says something of leases: an op of the guardlink, passed on. */
+void tasks_on_lease(struct tasks *q, const struct msg_head *m);
 /* Somebody put something into the spool (doorbell of a client on this node). */
 void tasks_rescan(struct tasks *q);
 
-/* End a running task, or element; element 0: all of it. 0, or -ENOENT with e. That its owner wants
- * it so is written down, too, by what is done for tasks_when_read() or later; tasks_stopped()
- * then. */
-int tasks_stop(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
-	       struct err *e);
-/* What came of it. 0: it is told to end; tasks_unwritten(). -ENOENT: what was told so does not have
- * the task, which may run elsewhere. Not known yet, to be asked again after another reading:
- * -EBUSY, whose it is; -EAGAIN, whether it could be written down. */
-int tasks_stopped(const struct tasks *q, uint64_t id, uint32_t element, struct err *e);
-/* Why that could not be written down of something that runs on for now; NULL: it was. */
-const char *tasks_unwritten(const struct tasks *q, uint64_t id, uint32_t element);
-/* Start nothing more; what runs runs on. */
-void tasks_drain(struct tasks *q);
 /* What runs is stopped, as view.life.how says; what is adopted from then on, too. */
 void tasks_stop_all(struct tasks *q);
-/* There is a queue. */
-bool tasks_are_open(const struct tasks *q);
 /* What waits has been read, and can be. */
 bool tasks_are_known(const struct tasks *q);
 /* As sched_is_empty() says. */
@@ -78,8 +58,6 @@ void tasks_watch_workload(struct tasks *q, const char *why);
 /* While the agent is stopped (Ctrl-Z) nothing of the workload runs, and nothing is held for tasks
  * that wait for more: the guard drops that, and is told anew afterwards. */
 void tasks_pause(struct tasks *q, bool pause);
-/* Those that run, or are about to. */
-size_t tasks_running(const struct tasks *q);
 /* Something runs, or it is not known yet whether an earlier agent has left something. */
 bool tasks_may_run(const struct tasks *q);
 /* Why that cannot be known; NULL: it is, or will be. */

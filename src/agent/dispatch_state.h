@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_AGENT_TASKSIN_H
-#define TENURE_AGENT_TASKSIN_H
+#ifndef TENURE_AGENT_DISPATCH_STATE_H
+#define TENURE_AGENT_DISPATCH_STATE_H
 
 /*
- * The inside of the queue's agent, for the files that make it up: tasks.c (the plan and the spool),
- * leases.c (what the guard says), nodes.c (what ran before, and the agents of
- * other nodes). All of it on the loop.
+ * The struct of the instance's tasks on this node, for the files that work on it: dispatch (the
+ * plan), stops, leases, nodes (other agents, and what ran before). What each of them does is
+ * declared in its own header; here is what several of them need.
  */
 
 #include <limits.h>
@@ -13,24 +13,22 @@
 #include "agent/attempt/attempt.h"
 #include "agent/attempt/sweep.h"
 #include "agent/attempt/workload.h"
-#include "agent/orders.h"
 #include "agent/queue/groupcommit.h"
 #include "agent/queue/heartbeat.h"
 #include "agent/queue/lanes.h"
 #include "agent/queue/recovery.h"
 #include "agent/queue/spoolwatch.h"
 #include "agent/reserving.h"
-#include "agent/tasks.h"
+#include "spool/order.h"
 
-/* A stop that came to nothing, of a task that does not run any more: for who waits for the answer.
- */
-struct vain_stop {
-	struct sched_ref ref;
-	bool elsewhere; /* it runs here no more, or never did, and may elsewhere */
-	char why[ERR_TEXT_MAX];
+struct tasks_ops {
+	/* "uid 1234" in a sentence becomes a name. */
+	void (*put_names)(void *user, const char *text, char *buf, size_t size);
+	/* Somebody ordered this agent to end, through the spool. */
+	void (*ordered)(void *user, enum order_how how);
+	/* A task is over, after it is filed; or it is known now what ran before. */
+	void (*over)(void *user);
 };
-
-#define VAIN_STOPS_MAX 64
 
 struct tasks {
 	uv_loop_t *loop;
@@ -46,12 +44,11 @@ struct tasks {
 	struct spoolwatch *spoolwatch;
 	unsigned int told_devices; /* in the last sign of life */
 	struct sched_queue *plan;
-	struct vain_stop vain[VAIN_STOPS_MAX]; /* the last ones */
-	unsigned int n_vain;
-	struct stop_job *stops; /* that are being written down */
+	struct stops *stops;
 	struct orders *orders;
 	struct lanes lanes;
 	uv_timer_t plan_timer;
+	uv_timer_cb on_plan;
 	struct groupcommit *groupcommit;
 	uv_timer_t lease_timer; /* running tasks of which the guard could not take the lease */
 	unsigned int handles;
@@ -69,15 +66,15 @@ struct tasks {
 	void *user;
 };
 
-/* Devices of runs. */
+/* Start nothing more; what runs runs on. */
+void tasks_drain(struct tasks *q);
+/* There is a queue. */
+bool tasks_are_open(const struct tasks *q);
+/* Those that run, or are about to. */
+size_t tasks_running(const struct tasks *q);
+/* Devices of attempts. */
 struct devset tasks_busy_devices(const struct tasks *q);
 /* A plan in the next turn of the loop. */
 void tasks_plan_soon(struct tasks *q);
-/* Why there is no queue; it is tried again. */
-void tasks_no_queue(struct tasks *q, const char *why);
-/* What an earlier agent has started. */
-void tasks_adopt(struct tasks *q, struct attempt *run);
-/* That its owner wants it ended is written into its claim, by the spooler. */
-void tasks_write_stop(struct tasks *q, const struct attempt *run);
 
 #endif
