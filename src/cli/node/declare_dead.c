@@ -13,7 +13,7 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "cli/peers.h"
-#include "cli/task/view.h"
+#include "cli/task/state.h"
 #include "spool/instance.h"
 
 #define BEATS	  3 /* so many signs of life that do not come */
@@ -69,7 +69,7 @@ static void find_claims(struct vouching *v, struct task_set *all)
 	for (size_t i = 0; i < all->n; i++) {
 		if (all->tasks[i].dir != SPOOL_RUNNING)
 			continue;
-		taskview_agent_of(v->sp, &all->tasks[i].name, agent);
+		taskstate_agent_of(v->sp, &all->tasks[i].name, agent);
 		if (strcmp(agent, v->agent) == 0)
 			all->tasks[n++] = all->tasks[i];
 	}

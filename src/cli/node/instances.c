@@ -16,7 +16,7 @@
 #include "cli/peers.h"
 #include "cli/print_json.h"
 #include "cli/table.h"
-#include "cli/task/view.h"
+#include "cli/task/state.h"
 #include "spool/batch.h"
 #include "spool/instance.h"
 
@@ -130,7 +130,7 @@ static void update(const struct cmd_ctx *ctx, const struct spool *sp, const stru
 	while ((t = scan_next(queue, &iter))) {
 		if (t->dir != SPOOL_RUNNING)
 			continue;
-		taskview_agent_of(sp, &t->name, agent);
+		taskstate_agent_of(sp, &t->name, agent);
 		for (size_t k = 0; k < p->n; k++)
 			p->all[k].beat.running += strcmp(p->all[k].agent, agent) == 0;
 	}

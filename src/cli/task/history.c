@@ -29,7 +29,7 @@
 #include "cli/instance.h"
 #include "cli/print_json.h"
 #include "cli/table.h"
-#include "cli/task/view.h"
+#include "cli/task/state.h"
 #include "spool/files.h"
 #include "spool/instance.h"
 #include "spool/usage.h"
@@ -350,7 +350,7 @@ static json_t *row_json(const struct row *row)
 	char when[CLOCK_TEXT_MAX];
 	json_t *o = json_pack(
 		"{s:I, s:s, s:s, s:s?, s:I, s:s, s:I, s:f, s:o, s:o}", "id", (json_int_t)n->id,
-		"name", n->name, "state", taskview_state(n, row->dir), "lane",
+		"name", n->name, "state", taskstate_name(taskstate_of(n, row->dir)), "lane",
 		n->lane[0] ? n->lane : NULL, "elements", (json_int_t)n->count, "ended",
 		clock_format_iso(row->ended_ns, when), "exit", (json_int_t)n->exit, "ran_s",
 		u->seconds, "gpus",
@@ -420,7 +420,7 @@ static void print_task(struct table *t, const struct row *row)
 			u->watched > 0 ? 100 * u->busy / u->watched : 0);
 	(void)clock_format_iso(row->ended_ns, iso);
 	(void)str_print(when, sizeof(when), "%.10s %.8s", iso, iso + 11);
-	table_add(t, TABLE_PLAIN, id, taskview_state(&row->name, row->dir),
+	table_add(t, TABLE_PLAIN, id, taskstate_name(taskstate_of(&row->name, row->dir)),
 		  has_no_number(row) ? "all" : n, unit_format_duration(ran_ms, ran),
 		  u->unknown ? "?" : format_hours(hours_of(row), used),
 		  u->peak_bytes ? unit_format_gib(u->peak_bytes, most) : "-",

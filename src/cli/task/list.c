@@ -19,7 +19,7 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/table.h"
-#include "cli/task/taskdoc.h"
+#include "cli/task/state.h"
 #include "cli/task/taskrun.h"
 #include "cli/task/view.h"
 #include "spool/instance.h"
@@ -46,9 +46,6 @@ static const struct opt list_opts[] = {
 	{ 0 },
 };
 
-static const char *const states[] = { "pending", "paused",    "running", "done",
-				      "failed",	 "cancelled", NULL };
-
 struct list {
 	const struct cmd_ctx *ctx;
 	struct table *table; /* NULL: JSON */
@@ -61,24 +58,12 @@ struct list {
 	struct text_list lanes;		  /* that are paused */
 };
 
-struct row {
-	struct task_name name; /* of an element with what its batch says */
-	const char *state;
-	bool waits;
-	bool lane_paused;
-	bool counted;
-	struct batch_counts counts;
-	bool runs;
-	struct taskrun run;
-	const json_t *devices; /* by their numbers, or NULL */
-};
-
-static bool wanted_state(const struct cmd_ctx *ctx, const char *state)
+static bool wanted_state(const struct cmd_ctx *ctx, enum taskstate state)
 {
 	const struct value *v = opts_value(ctx->opts, "state");
 
 	for (size_t i = 0; v && i < v->words.n; i++)
-		if (strcmp(v->words.texts[i], state) == 0)
+		if (strcmp(v->words.texts[i], taskstate_name(state)) == 0)
 			return true;
 	return !v;
 }
@@ -90,7 +75,7 @@ static bool wanted(const struct cmd_ctx *ctx, const struct task_name *n)
 	return (!lane || strcmp(lane, n->lane) == 0) && (!name || str_has_prefix(n->name, name));
 }
 
-static void add_counts(const struct row *r, struct strbuf *b)
+static void add_counts(const struct task_view *r, struct strbuf *b)
 {
 	const struct {
 		uint64_t n;
@@ -112,14 +97,14 @@ static void add_counts(const struct row *r, struct strbuf *b)
 }
 
 /* "on node7, GPU 0 and 3, for 5m 03s" */
-static void add_run(const struct spool *sp, const struct row *r, struct strbuf *b)
+static void add_run(const struct task_view *r, struct strbuf *b)
 {
 	uint64_t now_ns = clock_wall_ns(), ran_ns = now_ns - r->run.started_ns;
 	char ran[UNIT_TEXT_MAX];
 	size_t i;
 	json_t *gpu;
 
-	json_array_foreach(r->devices, i, gpu)
+	json_array_foreach(r->gpus, i, gpu)
 	{
 		strbuf_addf(b, "%s%lld",
 			    i	     ? ","
@@ -128,7 +113,7 @@ static void add_run(const struct spool *sp, const struct row *r, struct strbuf *
 			    (long long)json_integer_value(gpu));
 	}
 	if (r->run.left) {
-		cleanup_free char *left = taskrun_format_left(sp, &r->run);
+		cleanup_free char *left = taskrun_format_left(r->sp, &r->run);
 
 		strbuf_addf(b, "%s%s", b->len ? ", " : "", left);
 	} else if (r->run.started_ns && r->run.started_ns <= now_ns)
@@ -136,7 +121,7 @@ static void add_run(const struct spool *sp, const struct row *r, struct strbuf *
 			    unit_format_duration(ran_ns / NS_PER_S * 1000, ran));
 }
 
-static void format_note(const struct spool *sp, const struct row *r, struct strbuf *b)
+static void format_note(const struct task_view *r, struct strbuf *b)
 {
 	const struct task_name *n = &r->name;
 	char when[CLOCK_TEXT_MAX];
@@ -145,8 +130,8 @@ static void format_note(const struct spool *sp, const struct row *r, struct strb
 		add_counts(r, b);
 	if (n->agent[0])
 		strbuf_addf(b, "%son %s", b->len ? ", " : "", n->agent);
-	if (r->runs)
-		add_run(sp, r, b);
+	if (r->state == TASKSTATE_RUNNING)
+		add_run(r, b);
 	if (n->epoch)
 		strbuf_addf(b, "%sput back %" PRIu64 "x", b->len ? ", " : "", n->epoch);
 	if (n->begin_s)
@@ -154,7 +139,7 @@ static void format_note(const struct spool *sp, const struct row *r, struct strb
 			    clock_format_local(n->begin_s * NS_PER_S, when));
 	if (r->lane_paused)
 		strbuf_addf(b, "%sits lane is paused", b->len ? ", " : "");
-	if (r->waits && n->flags & NAME_DEPENDS)
+	if (r->place.dir == SPOOL_PENDING && n->flags & NAME_DEPENDS)
 		strbuf_addf(b, "%safter others", b->len ? ", " : "");
 	if (n->ended_s)
 		strbuf_addf(b, "%s%s", b->len ? ", " : "",
@@ -164,88 +149,33 @@ static void format_note(const struct spool *sp, const struct row *r, struct strb
 			    n->exit & (NAME_SIGNALLED - 1));
 }
 
-static void show_row(struct list *l, const struct row *r)
+static void show_row(struct list *l, const struct task_view *r)
 {
 	const struct task_name *n = &r->name;
 	cleanup_strbuf struct strbuf note = STRBUF_INIT;
 	char id[SELECT_ID_MAX], priority[24], gpus[24];
-	enum term_style style = strcmp(r->state, "running") == 0  ? TERM_GREEN
-				: strcmp(r->state, "failed") == 0 ? TERM_RED
-								  : TABLE_PLAIN;
+	enum term_style style = r->state == TASKSTATE_RUNNING  ? TERM_GREEN
+				: r->state == TASKSTATE_FAILED ? TERM_RED
+							       : TABLE_PLAIN;
 
 	(void)select_format_id(n->id, n->element, id);
 	(void)str_print(priority, sizeof(priority), "%" PRIu64, n->priority);
 	(void)str_print(gpus, sizeof(gpus), "%" PRIu64, n->gpus);
-	format_note(l->sp, r, &note);
-	table_add(l->table, style, id, r->state, priority, n->gpus == SPEC_ALL ? "all" : gpus,
-		  n->lane[0] ? n->lane : "-", n->name[0] ? n->name : "-",
-		  note.len ? strbuf_str(&note) : "");
+	format_note(r, &note);
+	table_add(l->table, style, id, taskstate_name(r->state), priority,
+		  n->gpus == SPEC_ALL ? "all" : gpus, n->lane[0] ? n->lane : "-",
+		  n->name[0] ? n->name : "-", note.len ? strbuf_str(&note) : "");
 }
 
-static void set_time(json_t *o, const char *key, uint64_t s)
+static void show_json(const struct task_view *v)
 {
-	char when[CLOCK_TEXT_MAX];
-
-	if (s)
-		(void)json_object_set_new(o, key,
-					  json_string(clock_format_iso(s * NS_PER_S, when)));
-}
-
-/* What was stopped before it started has none. */
-static bool has_exit(const struct row *r)
-{
-	return r->name.exit || strcmp(r->state, "cancelled") != 0;
-}
-
-static void add_run_json(const struct row *r, const struct spool *sp, json_t *o)
-{
-	uint64_t started_ns = r->run.started_ns;
-	uint64_t until_ns = r->run.left ? r->run.left_ns : clock_wall_ns();
-	char when[CLOCK_TEXT_MAX];
-
-	if (started_ns)
-		(void)json_object_set_new(o, "started",
-					  json_string(clock_format_iso(started_ns, when)));
-	if (started_ns && started_ns <= until_ns)
-		(void)json_object_set_new(
-			o, "ran_s", json_real((double)((until_ns - started_ns) / NS_PER_MS) / 1e3));
-	taskdoc_add_left(&r->run, o);
-	if (r->devices)
-		(void)json_object_set(o, "devices", (json_t *)(uintptr_t)r->devices);
-	if (!r->run.log[0])
-		return;
-
-	cleanup_free char *log = xasprintf("%s/%s", spool_path_of(sp), r->run.log);
-
-	(void)json_object_set_new(o, "log", json_string(log));
-}
-
-static void show_json(const struct spool *sp, const struct row *r)
-{
-	const struct task_name *n = &r->name;
-	json_t *o = json_pack(
-		"{s:I, s:s, s:s, s:s?, s:I, s:o, s:I}", "id", (json_int_t)n->id, "state", r->state,
-		"name", n->name, "lane", n->lane[0] ? n->lane : NULL, "priority",
-		(json_int_t)n->priority, "gpus",
-		n->gpus == SPEC_ALL ? json_string("all") : json_integer((json_int_t)n->gpus),
-		"elements", (json_int_t)n->count);
-
-	if (n->element)
-		(void)json_object_set_new(o, "element", json_integer((json_int_t)n->element));
-	if (r->counted)
-		(void)json_object_set_new(o, "counts", taskview_counts_json(&r->counts));
-	if (r->lane_paused)
-		(void)json_object_set_new(o, "lane_paused", json_true());
-	if (n->agent[0])
-		(void)json_object_set_new(o, "agent", json_string(n->agent));
-	if (r->runs)
-		add_run_json(r, sp, o);
-	set_time(o, "not_before", n->begin_s);
-	set_time(o, "ended", n->ended_s);
-	if (n->ended_s)
-		(void)json_object_set_new(
-			o, "exit", has_exit(r) ? json_integer((json_int_t)n->exit) : json_null());
-
+	static const enum taskview_member members[] = {
+		VIEW_ID,      VIEW_STATE,      VIEW_NAME,	VIEW_LANE,    VIEW_PRIORITY,
+		VIEW_GPUS,    VIEW_N_ELEMENTS, VIEW_ELEMENT,	VIEW_COUNTS,  VIEW_LANE_PAUSED,
+		VIEW_AGENT,   VIEW_STARTED,    VIEW_RAN,	VIEW_UNFILED, VIEW_LEFT_EXIT,
+		VIEW_DEVICES, VIEW_LOG,	       VIEW_NOT_BEFORE, VIEW_ENDED,   VIEW_EXIT,
+	};
+	json_t *o = taskview_json(v, members, ARRAY_LEN(members));
 	cleanup_free char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(16));
 
 	if (line)
@@ -309,54 +239,35 @@ static int add_lane(void *data, const char *lane)
 	return 0;
 }
 
-/* What it has, from its claim; the agent here knows its devices by their numbers. */
-static void look_at_run(struct list *l, struct row *r)
-{
-	const json_t *task;
-	char id[SELECT_ID_MAX];
-
-	r->runs = true;
-	taskrun_read_claim(l->sp, &r->name, r->name.name, &r->run);
-	if (r->name.element && r->run.started_ns) { /* its batch may have been edited since */
-		struct text_list uuids = { .n = 0 };
-
-		taskrun_devices(l->sp, &r->run, &uuids);
-		r->name.gpus = uuids.n;
-		text_list_clear(&uuids);
-	}
-	if (!r->name.agent[0])
-		(void)str_copy(r->name.agent, sizeof(r->name.agent), r->run.who.agent);
-	if (!l->tasks)
-		l->tasks = taskdoc_tasks(l->ctx);
-	task = json_object_get(l->tasks, select_format_id(r->name.id, r->name.element, id));
-	r->devices = json_object_get(task, "gpus");
-	taskrun_take_agents(&r->run, task);
-}
-
 static void show(struct list *l, const struct scan_task *t)
 {
-	struct row r = { .name = t->name,
-			 .state = taskview_state(&t->name, t->dir),
-			 .waits = t->dir == SPOOL_PENDING };
+	struct task_view r = { .sp = l->sp,
+			       .place = { .dir = t->dir },
+			       .name = t->name,
+			       .state = taskstate_of(&t->name, t->dir) };
+	bool waits = t->dir == SPOOL_PENDING;
 
-	r.lane_paused = r.waits && is_lane_paused(l, t->name.lane);
+	r.lane_paused = waits && is_lane_paused(l, t->name.lane);
 	if (r.lane_paused)
-		r.state = "paused";
+		r.state = TASKSTATE_PAUSED;
 	if (!wanted_state(l->ctx, r.state))
 		return;
 	if (t->name.element)
 		name_element(l, &r.name);
 	if (!wanted(l->ctx, &r.name))
 		return;
-	if (t->dir == SPOOL_RUNNING)
-		look_at_run(l, &r);
-	r.counted = t->name.count && r.waits &&
-		    taskview_counts(l->sp, &t->name, &l->active, &r.counts, NULL) == 0;
+	if (t->dir == SPOOL_RUNNING) {
+		l->tasks = l->tasks ? l->tasks : taskview_agents(l->ctx);
+		taskview_load_claim(&r, l->tasks);
+	}
+	r.counted = t->name.count && waits &&
+		    taskstate_counts(l->sp, &t->name, &l->active, &r.counts, NULL) == 0;
 	l->shown++;
 	if (l->table)
 		show_row(l, &r);
 	else
-		show_json(l->sp, &r);
+		show_json(&r);
+	taskview_clear(&r);
 }
 
 static int add_ended(void *data, const struct task_name *n, const char *dir)
@@ -411,7 +322,7 @@ static int read_ended(const struct spool *sp, struct list *l, struct err *e)
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
-		if (chosen ? wanted_state(l->ctx, spool_dir_name(dirs[i])) : all)
+		if (chosen ? wanted_state(l->ctx, taskstate_of(NULL, dirs[i])) : all)
 			r = scan_dirs(sp, &dirs[i], 1, add_ended, l, e);
 	}
 	if (l->ended.n)
@@ -439,11 +350,11 @@ static int check_states(const struct cmd_ctx *ctx, struct err *e)
 	const struct value *v = opts_value(ctx->opts, "state");
 
 	for (size_t i = 0; v && i < v->words.n; i++) {
-		size_t j = 0;
+		unsigned int j = 0;
 
-		while (states[j] && strcmp(states[j], v->words.texts[i]) != 0)
+		while (j < TASKSTATE_MAX && strcmp(taskstate_name(j), v->words.texts[i]) != 0)
 			j++;
-		if (!states[j])
+		if (j == TASKSTATE_MAX)
 			return err_set(e, -EINVAL,
 				       "--state: \"%s\" is none of pending, paused, running, done, "
 				       "failed, cancelled",

@@ -417,7 +417,8 @@ int tasklog_show(const struct tasklog *t, struct err *e)
 /* When to read the directory, which may be large: for a while after the task has moved, and where
  * its log stands still. */
 struct pace {
-	char path[SPOOL_PATH_MAX], state[16];
+	char path[SPOOL_PATH_MAX];
+	enum taskstate state;
 	unsigned int searches, quiet;
 	off_t at;
 };
@@ -428,9 +429,9 @@ static bool is_time_to_search(struct pace *p, const struct reader *r, const stru
 
 	p->quiet = r->at == p->at ? p->quiet + 1 : 0;
 	p->at = r->at;
-	if (strcmp(p->path, place->path) != 0 || strcmp(p->state, taskwatch_state(w)) != 0) {
+	if (strcmp(p->path, place->path) != 0 || p->state != taskwatch_state(w)) {
 		(void)str_copy(p->path, sizeof(p->path), place->path);
-		(void)str_copy(p->state, sizeof(p->state), taskwatch_state(w));
+		p->state = taskwatch_state(w);
 		p->searches = SEARCHES;
 	}
 	if (p->searches)
@@ -450,7 +451,7 @@ struct follower {
 static void look_whether_it_waits(struct follower *f)
 {
 	const struct tasklog *t = f->r.t;
-	bool waits = strcmp(taskwatch_state(f->w), "running") != 0; /* paused, too */
+	bool waits = taskwatch_state(f->w) != TASKSTATE_RUNNING; /* paused, too */
 	uint64_t now = clock_mono_ns();
 
 	if (!t->waits || !waits) {

@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/task/logreader.h"
-#include "cli/task/view.h"
+#include "cli/task/state.h"
 #include "cli/task/whytext.h"
 #include "spool/instance.h"
 
@@ -51,7 +51,7 @@ static bool has_ended(const struct spool *sp, const struct task_place *p)
 {
 	if (p->dir != SPOOL_PENDING && p->dir != SPOOL_RUNNING)
 		return true;
-	return p->element && taskview_element_state(sp, p, p->element, NULL) > BATCH_RUNNING;
+	return p->element && taskstate_element_state(sp, p, p->element, NULL) > BATCH_RUNNING;
 }
 
 static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spool *sp,

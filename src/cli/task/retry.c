@@ -14,7 +14,7 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/task/outcome.h"
-#include "cli/task/taskdoc.h"
+#include "cli/task/state.h"
 #include "cli/task/view.h"
 #include "spool/batch_retry.h"
 #include "spool/instance.h"
@@ -53,8 +53,7 @@ static int not_ended(const struct retrying *rt, const struct task_place *p, stru
 	struct taskrun run = { .running = false };
 
 	if (p->dir == SPOOL_RUNNING) {
-		taskrun_read_claim(rt->sp, &p->name, p->name.name, &run);
-		taskdoc_ask(rt->ctx, &run);
+		taskview_read_run(rt->ctx, rt->sp, &p->name, p->name.name, &run);
 	}
 	if (run.left) {
 		cleanup_free char *left = taskrun_format_left(rt->sp, &run);
@@ -65,7 +64,8 @@ static int not_ended(const struct retrying *rt, const struct task_place *p, stru
 	return err_set(e, -EBUSY,
 		       "task %" PRIu64 " (%s) has not ended: it is %s; tenure stop %" PRIu64
 		       " ends it",
-		       p->name.id, p->name.name, taskview_state(&p->name, p->dir), p->name.id);
+		       p->name.id, p->name.name, taskstate_name(taskstate_of(&p->name, p->dir)),
+		       p->name.id);
 }
 
 static int retry_task(struct retrying *rt, struct task_place *p, struct err *e)
@@ -100,7 +100,7 @@ static bool is_chosen(void *data, uint64_t element, enum batch_state state)
 static int check_batch(struct retrying *rt, const struct task_place *p, struct err *e)
 {
 	struct batch_counts n = { .running = 0 };
-	int r = p->element ? taskview_element_state(rt->sp, p, p->element, e) : BATCH_DONE;
+	int r = p->element ? taskstate_element_state(rt->sp, p, p->element, e) : BATCH_DONE;
 
 	if (r >= 0 && r < BATCH_DONE && p->dir == SPOOL_PENDING)
 		return err_set(e, -EBUSY, "%" PRIu64 ".%" PRIu64 " has not ended yet", p->name.id,
@@ -110,7 +110,7 @@ static int check_batch(struct retrying *rt, const struct task_place *p, struct e
 		rt->counted = r >= 0;
 	}
 	if (r >= 0)
-		r = taskview_counts(rt->sp, &p->name, &rt->active, &n, e);
+		r = taskstate_counts(rt->sp, &p->name, &rt->active, &n, e);
 	if (r >= 0 && p->dir != SPOOL_PENDING && n.running)
 		r = err_set(e, -EBUSY,
 			    "%" PRIu64 " element%s of task %" PRIu64 " still end%s; try again",

@@ -29,9 +29,9 @@
 #include "cli/peers.h"
 #include "cli/print_json.h"
 #include "cli/task/logreader.h"
+#include "cli/task/state.h"
 #include "cli/task/stopping.h"
 #include "cli/task/submission.h"
-#include "cli/task/view.h"
 #include "cli/task/whytext.h"
 #include "spool/instance.h"
 #include "spool/record.h"
@@ -164,7 +164,7 @@ static void tell_why(struct watching *w)
 
 static bool has_begun(const struct watching *w, struct batch_counts *ret)
 {
-	return taskview_has_begun(w->sp, &taskwatch_place(w->task)->name, ret);
+	return taskstate_has_begun(w->sp, &taskwatch_place(w->task)->name, ret);
 }
 
 /* The figures are what counts here. */
@@ -194,7 +194,7 @@ static void look(struct watching *w)
 	if (w->place.name.count && has_begun(w, &counts)) {
 		if (w->place.name.count > SHOWN_ELEMENTS)
 			tell_counts(w, &counts);
-	} else if (strcmp(taskwatch_state(w->task), "running") != 0) {
+	} else if (taskwatch_state(w->task) != TASKSTATE_RUNNING) {
 		tell_why(w);
 	}
 }
@@ -207,7 +207,7 @@ static int turn(void *data)
 		look(w);
 	if (interrupts > 1) {
 		struct batch_counts counts;
-		bool runs = strcmp(taskwatch_state(w->task), "running") == 0 ||
+		bool runs = taskwatch_state(w->task) == TASKSTATE_RUNNING ||
 			    (w->place.name.count && has_begun(w, &counts));
 
 		begin_line();
@@ -244,8 +244,8 @@ static char *describe_failure(const struct watching *w)
 	struct task_file t;
 	char *text;
 
-	if (p->name.count && taskview_failed(w->sp, &p->name, &failed, NULL) == 0 && failed.n) {
-		cleanup_free char *which = taskview_format_failed(p->name.id, &failed);
+	if (p->name.count && taskstate_failed(w->sp, &p->name, &failed, NULL) == 0 && failed.n) {
+		cleanup_free char *which = taskstate_format_failed(p->name.id, &failed);
 
 		text = xasprintf("has failed: %zu of its %" PRIu64 " elements ha%s: %s (tenure "
 				 "logs %s.%" PRIu64 " shows what it printed)",
@@ -265,11 +265,11 @@ static char *describe_failure(const struct watching *w)
 /* What is not in the log: why it did not end well. */
 static void say_end(const struct watching *w)
 {
-	const char *state = taskwatch_state(w->task);
+	enum taskstate state = taskwatch_state(w->task);
 	cleanup_free char *text =
-		strcmp(state, "failed") == 0 ? describe_failure(w) : xstrdup("was stopped");
+		state == TASKSTATE_FAILED ? describe_failure(w) : xstrdup("was stopped");
 
-	if (strcmp(state, "done") != 0)
+	if (state != TASKSTATE_DONE)
 		say("note", text, w->id);
 }
 
@@ -278,8 +278,8 @@ static void print_end(const struct watching *w)
 	const struct task_place *p = taskwatch_place(w->task);
 
 	print_json_line(json_pack("{s:I, s:s, s:s, s:i, s:I}", "id", (json_int_t)p->name.id, "name",
-				  p->name.name, "state", taskwatch_state(w->task), "exit_code",
-				  taskwatch_exit_code(w->task), "elements",
+				  p->name.name, "state", taskstate_name(taskwatch_state(w->task)),
+				  "exit_code", taskwatch_exit_code(w->task), "elements",
 				  (json_int_t)p->name.count));
 }
 

@@ -13,12 +13,10 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
-#include "cli/task/taskdoc.h"
+#include "cli/task/state.h"
 #include "cli/task/view.h"
 #include "cli/term.h"
 #include "spool/record.h"
-
-#define PROCS_SHOWN 6
 
 static const struct opt show_opts[] = {
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
@@ -73,30 +71,29 @@ static void print_value(const char *key, const json_t *value)
 		print_line(key, text ? text : "?");
 }
 
-/* When and how; a doc of an element, or of a task. */
-static void print_end(const char *key, const json_t *value)
-{
-	char when[CLOCK_TEXT_MAX], how[TASKVIEW_EXIT_MAX], peak[UNIT_TEXT_MAX];
-	cleanup_free char *text = NULL;
-	struct spool_end end;
+/* ---- members of the view; value is their JSON ---- */
 
-	if (!end_from_json(value, &end))
-		return;
-	(void)taskview_format_exit(end.exit, how);
-	if (end.result == RESULT_CANCELLED && !end.attempt)
-		(void)str_copy(how, sizeof(how), "before it started");
-	text = xasprintf("%s, %s", clock_format_local(end.ended_ns, when), how);
+/* When and how. */
+static void print_end(const struct task_view *v, const json_t *value)
+{
+	const struct spool_end *end = &v->run.end;
+	char when[CLOCK_TEXT_MAX], how[TASKSTATE_EXIT_MAX], peak[UNIT_TEXT_MAX];
+	cleanup_free char *text = NULL;
+
+	(void)taskstate_format_exit(end->exit, how);
+	text = xasprintf("%s, %s", clock_format_local(end->ended_ns, when),
+			 v->run.unstarted ? "before it started" : how);
 	print_line("ended", text);
-	if (end.reason[0] && strcmp(end.reason, result_name(end.result)) != 0)
-		print_line("because", end.reason);
-	if (!end.use.gpu_peak_bytes)
+	if (end->reason[0] && strcmp(end->reason, result_name(end->result)) != 0)
+		print_line("because", end->reason);
+	if (!end->use.gpu_peak_bytes)
 		return;
-	printf("%-13s %u GPU%s, peak memory %s, mean utilisation %.0f%%\n", "used", end.use.gpus,
-	       end.use.gpus == 1 ? "" : "s", unit_format_gib(end.use.gpu_peak_bytes, peak),
-	       end.use.gpu_util_permille / 10.0);
+	printf("%-13s %u GPU%s, peak memory %s, mean utilisation %.0f%%\n", "used", end->use.gpus,
+	       end->use.gpus == 1 ? "" : "s", unit_format_gib(end->use.gpu_peak_bytes, peak),
+	       end->use.gpu_util_permille / 10.0);
 }
 
-static void print_counts(const char *key, const json_t *value)
+static void print_counts(const struct task_view *v, const json_t *value)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	const char *state;
@@ -105,7 +102,7 @@ static void print_counts(const char *key, const json_t *value)
 	json_object_foreach((json_t *)(uintptr_t)value, state, n) if (json_integer_value(n))
 		strbuf_addf(&b, "%s%lld %s", b.len ? ", " : "", (long long)json_integer_value(n),
 			    state);
-	print_line(key, strbuf_str(&b));
+	print_line("elements", strbuf_str(&b));
 }
 
 /* As the shell takes them. */
@@ -148,31 +145,42 @@ static void print_when(const char *key, const json_t *value)
 	printf("%-13s %.10s %.8s\n", key, text, strlen(text) > 11 ? text + 11 : "");
 }
 
-static void print_agent(const char *key, const json_t *value)
+static void print_begin(const struct task_view *v, const json_t *value)
+{
+	print_when("not_before", value);
+}
+
+static void print_started(const struct task_view *v, const json_t *value)
+{
+	print_when("started", value);
+}
+
+static void print_agent(const struct task_view *v, const json_t *value)
 {
 	print_line("node", json_string_value(value));
 }
 
-static void print_ran(const char *key, const json_t *value)
+static void print_ran(const struct task_view *v, const json_t *value)
 {
 	char ran[UNIT_TEXT_MAX];
 
 	print_line("ran", unit_format_duration((uint64_t)(json_number_value(value) * 1e3), ran));
 }
 
-static void print_path(const char *key, const json_t *value)
+static void print_log(const struct task_view *v, const json_t *value)
 {
 	cleanup_free char *path = fs_show_path(json_string_value(value));
 
-	print_line(key, path);
+	print_line("log", path);
 }
 
-static void print_warning(const char *key, const json_t *value)
+static void print_log_error(const struct task_view *v, const json_t *value)
 {
 	print_line("warning", json_string_value(value));
 }
 
-static void print_devices(const char *key, const json_t *value)
+/* By their numbers, or else by their UUIDs. */
+static void print_devices(const struct task_view *v, const json_t *value)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	size_t i;
@@ -182,198 +190,189 @@ static void print_devices(const char *key, const json_t *value)
 	{
 		strbuf_addf(&b, "%s%lld", i ? ", " : "GPU ", (long long)json_integer_value(gpu));
 	}
-	print_line(key, b.len ? strbuf_str(&b) : "none");
+	print_line("devices", b.len ? strbuf_str(&b) : "none");
 }
 
-static void print_uuids(const char *key, const json_t *value)
+static void print_uuids(const struct task_view *v, const json_t *value)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	size_t i;
-	json_t *uuid;
 
-	json_array_foreach(value, i, uuid)
-	{
-		strbuf_addf(&b, "%s%s", i ? ", " : "", json_string_value(uuid));
-	}
-	print_line("devices", strbuf_str(&b));
+	for (size_t i = 0; i < v->uuids.n; i++)
+		strbuf_addf(&b, "%s%s", i ? ", " : "", v->uuids.texts[i]);
+	if (!v->gpus)
+		print_line("devices", strbuf_str(&b));
 }
 
-static void print_procs(const char *key, const json_t *value)
+static void print_procs(const struct task_view *v, const json_t *value)
 {
-	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	size_t i, n = json_array_size(value);
-	json_t *p;
+	cleanup_free char *procs = taskrun_format_procs(&v->look.procs);
 
-	json_array_foreach(value, i, p)
-	{
-		if (i >= PROCS_SHOWN)
-			break;
-		strbuf_addf(&b, "%s%lld (%s)", i ? ", " : "PID ",
-			    (long long)json_integer_value(json_object_get(p, "pid")),
-			    json_string_value(json_object_get(p, "command")));
-	}
-	if (n > PROCS_SHOWN)
-		strbuf_addf(&b, " and %zu more", n - PROCS_SHOWN);
-	if (n)
-		print_line(key, strbuf_str(&b));
+	if (procs[0])
+		print_line("processes", procs);
 }
 
-static void print_command_exit(const char *key, const json_t *value)
+static void print_command_exit(const struct task_view *v, const json_t *value)
 {
-	char how[TASKVIEW_EXIT_MAX];
-	cleanup_free char *text =
-		xasprintf("has ended, with %s; what it has left behind runs on",
-			  taskview_format_exit((unsigned int)json_integer_value(value), how));
+	char how[TASKSTATE_EXIT_MAX];
+	cleanup_free char *text = xasprintf("has ended, with %s; what it has left behind runs on",
+					    taskstate_format_exit(v->look.exit, how));
 
 	print_line("command", text);
 }
 
-static void print_unfiled(const char *key, const json_t *value)
+/* It has ended, and is not filed. */
+static void print_left(const struct task_view *v, const json_t *value)
 {
-	unsigned int exit = (unsigned int)json_integer_value(json_object_get(value, "exit"));
-	char how[TASKVIEW_EXIT_MAX];
-	cleanup_free char *text = xasprintf("with %s, which its agent cannot file yet: %s",
-					    taskview_format_exit(exit, how),
-					    json_string_value(json_object_get(value, "why")));
+	char how[TASKSTATE_EXIT_MAX];
+	cleanup_free char *text = NULL;
 
+	(void)taskstate_format_exit(v->run.left_exit, how);
+	text = v->run.unfiled[0] ? xasprintf("with %s, which its agent cannot file yet: %s", how,
+					     v->run.unfiled)
+				 : xasprintf("with %s, which an agent has to file yet", how);
 	print_line("ended", text);
 }
 
-static void print_left_exit(const char *key, const json_t *value)
-{
-	char how[TASKVIEW_EXIT_MAX];
-	cleanup_free char *text =
-		xasprintf("with %s, which an agent has to file yet",
-			  taskview_format_exit((unsigned int)json_integer_value(value), how));
-
-	print_line("ended", text);
-}
-
-static void print_earlier(const char *key, const json_t *value)
+static void print_earlier(const struct task_view *v, const json_t *value)
 {
 	print_line("earlier", json_string_value(value));
 }
 
-static void print_parameters(const char *key, const json_t *value)
+static void print_parameters(const struct task_view *v, const json_t *value)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	const char *name;
-	json_t *v;
+	json_t *one;
 
-	json_object_foreach((json_t *)(uintptr_t)value, name, v)
-		strbuf_addf(&b, "%s%s=%s", b.len ? " " : "", name, json_string_value(v));
-	print_line(key, strbuf_str(&b));
+	json_object_foreach((json_t *)(uintptr_t)value, name, one)
+		strbuf_addf(&b, "%s%s=%s", b.len ? " " : "", name, json_string_value(one));
+	print_line("parameters", strbuf_str(&b));
 }
 
-static void print_failed(const char *key, const json_t *value)
+static void print_failed(const struct task_view *v, const json_t *value)
 {
-	struct element_ends failed = { .n = json_array_size(value) };
-	const json_t *id = json_object_get(json_array_get(value, 0), "id");
+	cleanup_free char *text = taskstate_format_failed(v->name.id, &v->failed);
 
-	failed.ends = xcalloc(failed.n, sizeof(*failed.ends));
-	for (size_t i = 0; i < failed.n; i++) {
-		const json_t *o = json_array_get(value, i);
-		const char *reason = json_string_value(json_object_get(o, "reason"));
-
-		failed.ends[i].element =
-			(uint64_t)json_integer_value(json_object_get(o, "element"));
-		failed.ends[i].end.exit =
-			(unsigned int)json_integer_value(json_object_get(o, "exit"));
-		(void)str_copy(failed.ends[i].end.reason, RECORD_REASON_MAX, reason ? reason : "");
-	}
-
-	cleanup_free char *text = taskview_format_failed((uint64_t)json_integer_value(id), &failed);
-
-	print_line(key, text);
-	free(failed.ends);
+	print_line("failed", text);
 }
 
-/* Of the others the value as it is; print NULL: nothing. */
-static const struct {
+/* What was submitted. Of an array the environment, and whatever else is the same for all, is in the
+ * file. */
+static void print_task(const struct task_view *v, const json_t *value)
+{
+	static const struct {
+		const char *key;
+		void (*print)(const char *key, const json_t *value); /* NULL: nothing */
+	} printers[] = {
+		{ "argv", print_words },
+		{ "args", print_words },
+		{ "env", print_env },
+		{ "commands", print_how_many },
+		{ "submitted", print_when },
+		{ "version", NULL },
+		{ "raw", NULL },
+	};
 	const char *key;
-	void (*print)(const char *key, const json_t *value);
-} printers[] = {
-	{ "end", print_end },
-	{ "agent", print_agent },
-	{ "ran_s", print_ran },
-	{ "started", print_when },
-	{ "log", print_path },
-	{ "log_error", print_warning },
-	{ "devices", print_devices },
-	{ "device_uuids", print_uuids },
-	{ "processes", print_procs },
-	{ "command_exit", print_command_exit },
-	{ "left_exit", print_left_exit },
-	{ "unfiled", print_unfiled },
-	{ "again_because", print_earlier },
-	{ "parameters", print_parameters },
-	{ "elements", print_counts },
-	{ "argv", print_words },
-	{ "args", print_words },
-	{ "env", print_env },
-	{ "commands", print_how_many },
-	{ "submitted", print_when },
-	{ "not_before", print_when },
-	{ "element", NULL },	    /* part of the id, */
-	{ "failed", print_failed }, /* said below, */
-	{ "unstarted", NULL },	    /* and with its end */
-	{ "epoch", NULL },
-	{ "version", NULL },
-	{ "raw", NULL },
+	json_t *one;
+
+	json_object_foreach((json_t *)(uintptr_t)value, key, one)
+	{
+		const struct task_option *row = task_option_find(key);
+		size_t i = 0;
+
+		/* The name of the file says these, whatever was submitted. */
+		if (row && row->flags & OPTION_IN_NAME)
+			continue;
+		while (i < ARRAY_LEN(printers) && strcmp(printers[i].key, key) != 0)
+			i++;
+		if (i == ARRAY_LEN(printers))
+			print_value(key, one);
+		else if (printers[i].print)
+			printers[i].print(key, one);
+	}
+}
+
+/* Part of the id, said below or with its end. */
+static void print_nothing(const struct task_view *v, const json_t *value)
+{
+}
+
+/* In the order in which they are shown; print NULL: the value as it is. */
+static const struct {
+	enum taskview_member member;
+	void (*print)(const struct task_view *v, const json_t *value);
+} rows[] = {
+	{ VIEW_ID, print_nothing },
+	{ VIEW_ELEMENT, print_nothing },
+	{ VIEW_STATE },
+	{ VIEW_FILE },
+	{ VIEW_PRIORITY },
+	{ VIEW_ATTEMPTS },
+	{ VIEW_EPOCH, print_nothing },
+	{ VIEW_NOT_BEFORE, print_begin },
+	{ VIEW_AGAIN_BECAUSE, print_earlier },
+	{ VIEW_PARAMETERS, print_parameters },
+	{ VIEW_INDEX },
+	{ VIEW_COMMAND },
+	{ VIEW_AGENT, print_agent },
+	{ VIEW_DEVICES, print_devices },
+	{ VIEW_UUIDS, print_uuids },
+	{ VIEW_PROCESSES, print_procs },
+	{ VIEW_COMMAND_EXIT, print_command_exit },
+	{ VIEW_STARTED, print_started },
+	{ VIEW_RAN, print_ran },
+	{ VIEW_LOG, print_log },
+	{ VIEW_LOG_ERROR, print_log_error },
+	{ VIEW_END, print_end },
+	{ VIEW_UNFILED, print_left },
+	{ VIEW_LEFT_EXIT, print_left },
+	{ VIEW_UNSTARTED, print_nothing },
+	{ VIEW_ELEMENTS, print_counts },
+	{ VIEW_FAILED, print_failed },
+	{ VIEW_TASK, print_task },
 };
 
-static void print_member(const char *key, const json_t *value)
+static void print_text(const struct task_view *v)
 {
-	size_t i = 0;
+	char id[SELECT_ID_MAX];
 
-	while (i < ARRAY_LEN(printers) && strcmp(printers[i].key, key) != 0)
-		i++;
-	if (i == ARRAY_LEN(printers))
-		print_value(key, value);
-	else if (printers[i].print)
-		printers[i].print(key, value);
+	print_line("id", select_format_id(v->name.id, v->place.element, id));
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		json_t *value = taskview_member(v, rows[i].member);
+
+		if (value && rows[i].print)
+			rows[i].print(v, value);
+		else if (value)
+			print_value(taskview_key(rows[i].member), value);
+		json_decref(value);
+	}
 }
 
-/* Of an array the environment, and whatever else is the same for all, is in the file. */
-static void print_text(const struct task_place *place, const json_t *doc)
+static void print_doc(const struct task_view *v)
 {
-	bool numbers = json_object_get(doc, "devices");
-	char id[SELECT_ID_MAX];
-	const char *key;
-	json_t *value;
+	enum taskview_member order[ARRAY_LEN(rows)];
+	json_t *doc;
 
-	print_line("id", select_format_id(place->name.id, place->element, id));
-	json_object_foreach((json_t *)(uintptr_t)doc, key, value)
-	{
-		if (strcmp(key, "task") != 0 && strcmp(key, "id") != 0 &&
-		    !(numbers && strcmp(key, "device_uuids") == 0))
-			print_member(key, value);
-	}
-	json_object_foreach(json_object_get(doc, "task"), key, value)
-	{
-		/* The name of the file says these, whatever was submitted. */
-		if (strcmp(key, "priority") != 0 && strcmp(key, "paused") != 0 &&
-		    strcmp(key, "begin") != 0)
-			print_member(key, value);
-	}
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		order[i] = rows[i].member;
+	doc = taskview_json(v, order, ARRAY_LEN(order));
+	(void)json_dumpf(doc, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(16));
+	(void)putchar('\n');
+	json_decref(doc);
 }
 
 static int show_found(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *f,
 		      struct err *e)
 {
-	json_t *doc = NULL;
-	int r = taskdoc_make(ctx, sp, f, &doc, e);
+	struct task_view v;
+	int r = taskview_load(ctx, sp, f, &v, e);
 
-	if (r < 0)
-		return r;
-	if (opts_flag(ctx->opts, "json")) {
-		(void)json_dumpf(doc, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(16));
-		(void)putchar('\n');
-	} else {
-		print_text(f, doc);
-	}
-	json_decref(doc);
-	return 0;
+	if (r == 0 && opts_flag(ctx->opts, "json"))
+		print_doc(&v);
+	else if (r == 0)
+		print_text(&v);
+	taskview_clear(&v);
+	return r;
 }
 
 static int run_show(const struct cmd_ctx *ctx, struct err *e)

@@ -20,7 +20,7 @@
 #include "cli/ask_agent.h"
 #include "cli/task/afar.h"
 #include "cli/task/outcome.h"
-#include "cli/task/view.h"
+#include "cli/task/state.h"
 #include "spool/batch.h"
 #include "spool/instance.h"
 #include "spool/transit.h"
@@ -117,7 +117,7 @@ static int stop_running(struct stopping *s, const struct task_name *n, struct er
 	json_decref(answer);
 	if (r != -ENOENT && r != -ECONNREFUSED)
 		return r;
-	taskview_agent_of(s->sp, n, agent);
+	taskstate_agent_of(s->sp, n, agent);
 	if (!agent[0] || (r == -ENOENT && is_ours(s->sp, agent)))
 		return TRANSIT_GONE; /* it has ended meanwhile, or is being filed */
 	afar_add(s, agent, n);
@@ -206,7 +206,7 @@ static int stop_where_it_waits(struct stopping *s, uint64_t id, uint64_t element
 
 	if (r < 0)
 		return r;
-	r = taskview_element_state(s->sp, &p, element, e);
+	r = taskstate_element_state(s->sp, &p, element, e);
 	if (r < 0)
 		return r;
 	if (r > BATCH_RUNNING || p.dir != SPOOL_PENDING)

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
-#include "cli/task/view.h"
+#include "cli/task/state.h"
 #include "spool/claim.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
@@ -90,14 +90,14 @@ char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
 {
 	bool here = strcmp(run->who.host, spool_host(sp)) == 0;
 	cleanup_free char *on = taskrun_format_on(sp);
-	char how[TASKVIEW_EXIT_MAX];
+	char how[TASKSTATE_EXIT_MAX];
 
 	if (run->unfiled[0])
 		return xasprintf("has ended (%s), and waits for its agent to file that, which "
 				 "tries again and again: %s",
-				 taskview_format_exit(run->left_exit, how), run->unfiled);
+				 taskstate_format_exit(run->left_exit, how), run->unfiled);
 	return xasprintf("has ended (%s), which an agent has to file yet; where none runs: %s%s%s",
-			 taskview_format_exit(run->left_exit, how), on, here ? "" : " on ",
+			 taskstate_format_exit(run->left_exit, how), on, here ? "" : " on ",
 			 here ? "" : run->who.host);
 }
 
@@ -165,7 +165,7 @@ static void read_element(const struct spool *sp, const struct task_place *place,
 		run->unstarted = !run->running && place->dir != SPOOL_PENDING;
 		return;
 	}
-	if (!taskview_last_end(sp, place->name.id, place->element, &found))
+	if (!taskstate_last_end(sp, place->name.id, place->element, &found))
 		return;
 	take_end(&found.end, run);
 	if (!run->unstarted)

@@ -5,234 +5,459 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "base/strbuf.h"
-#include "cli/task/select.h"
-#include "spool/files.h"
+#include "cli/ask_agent.h"
+#include "cli/task/watch.h"
+#include "spool/elements.h"
 #include "spool/instance.h"
-#include "spool/record.h"
 
-#define TOLD_MAX 5
+#define STATUS_MS 1000
+#define VALUE_MAX 4096
 
-typedef void (*end_fn)(void *data, const struct element_end *end);
+/* ---- what is known ---- */
 
-struct reading {
-	const struct spool *sp;
-	const char *dir, *agent;
-	end_fn fn;
-	void *data;
-};
-
-static void read_line(void *data, const char *line, size_t len)
+json_t *taskview_agents(const struct cmd_ctx *ctx)
 {
-	const struct reading *r = data;
-	struct element_end found = { .element = 0 };
-	json_t *o = json_loadb(line, len, 0, NULL);
+	json_t *doc = NULL, *found = json_object(), *t;
+	size_t i;
 
-	found.element = (uint64_t)json_integer_value(json_object_get(o, "element"));
-	(void)str_copy(found.agent, sizeof(found.agent), r->agent);
-	if (found.element && end_from_json(o, &found.end))
-		r->fn(r->data, &found);
-	json_decref(o);
-}
+	if (ask_agent(ctx, CTL_STATUS, STATUS_MS, &doc, NULL, NULL) != CMD_OK)
+		return found;
+	json_array_foreach(json_object_get(json_object_get(doc, "queue"), "tasks"), i, t)
+	{
+		char id[SELECT_ID_MAX];
+		uint64_t element = (uint64_t)json_integer_value(json_object_get(t, "element"));
 
-static int read_journal(void *data, const char *file, unsigned char type)
-{
-	struct reading *r = data;
-	char path[SPOOL_PATH_MAX];
-	off_t offset = 0;
-
-	r->agent = file;
-	(void)str_print(path, sizeof(path), "%.60s/%s", r->dir, file);
-	(void)lines_read(r->sp, path, &offset, read_line, r, NULL);
-	return 0;
-}
-
-static void each_end(const struct spool *sp, uint64_t id, end_fn fn, void *data)
-{
-	char dir[SPOOL_PATH_MAX];
-	struct reading r = { .sp = sp, .dir = dir, .fn = fn, .data = data };
-
-	(void)str_print(dir, sizeof(dir), "ends/%" PRIu64, id);
-	(void)spool_each(sp, dir, read_journal, &r, NULL);
-}
-
-struct search {
-	uint64_t element;
-	struct element_end *ret;
-	bool found;
-};
-
-static void keep_last(void *data, const struct element_end *end)
-{
-	struct search *s = data;
-
-	if (end->element != s->element || (s->found && end->end.epoch < s->ret->end.epoch))
-		return;
-	*s->ret = *end;
-	s->found = true;
-}
-
-bool taskview_last_end(const struct spool *sp, uint64_t id, uint64_t element,
-		       struct element_end *ret)
-{
-	struct search s = { .element = element, .ret = ret };
-
-	each_end(sp, id, keep_last, &s);
-	return s.found;
-}
-
-struct collecting {
-	const struct batch *batch;
-	struct element_ends *ret;
-};
-
-static void keep_failed(void *data, const struct element_end *end)
-{
-	struct collecting *c = data;
-	unsigned int attempts;
-	uint64_t epoch;
-
-	if (end->end.result != RESULT_FAILED ||
-	    batch_state(c->batch, end->element, &epoch, &attempts) != BATCH_FAILED)
-		return;
-	if ((c->ret->n & (c->ret->n - 1)) == 0)
-		c->ret->ends = xrealloc(c->ret->ends, c->ret->n ? 2 * c->ret->n : 1,
-					sizeof(*c->ret->ends));
-	c->ret->ends[c->ret->n++] = *end;
-}
-
-static int by_element(const void *a, const void *b)
-{
-	const struct element_end *x = a, *y = b;
-
-	if (x->element != y->element)
-		return x->element < y->element ? -1 : 1;
-	return x->end.epoch < y->end.epoch ? -1 : x->end.epoch > y->end.epoch;
-}
-
-int taskview_failed(const struct spool *sp, const struct task_name *batch, struct element_ends *ret,
-		    struct err *e)
-{
-	struct collecting c = { .ret = ret };
-	struct batch *b = NULL;
-	int r = batch_open(sp, batch, NULL, &b, e);
-	size_t kept = 0;
-
-	*ret = (struct element_ends){ .n = 0 };
-	if (r < 0)
-		return r;
-	c.batch = b;
-	each_end(sp, batch->id, keep_failed, &c);
-	(void)batch_close(b);
-	if (!ret->n)
-		return 0;
-	/* One that was tried again after it had failed is told of more than once. */
-	qsort(ret->ends, ret->n, sizeof(*ret->ends), by_element);
-	for (size_t i = 0; i < ret->n; i++)
-		if (i + 1 == ret->n || ret->ends[i].element != ret->ends[i + 1].element)
-			ret->ends[kept++] = ret->ends[i];
-	ret->n = kept;
-	return 0;
-}
-
-char *taskview_format_exit(unsigned int exit, char buf[TASKVIEW_EXIT_MAX])
-{
-	return str_print(buf, TASKVIEW_EXIT_MAX, "%s %u",
-			 exit >= NAME_SIGNALLED ? "signal" : "exit code",
-			 exit & (NAME_SIGNALLED - 1));
-}
-
-char *taskview_format_failed(uint64_t id, const struct element_ends *failed)
-{
-	struct strbuf b = STRBUF_INIT;
-	char how[TASKVIEW_EXIT_MAX];
-
-	for (size_t i = 0; i < failed->n && i < TOLD_MAX; i++)
-		strbuf_addf(&b, "%s%" PRIu64 ".%" PRIu64 " (%s)", i ? ", " : "", id,
-			    failed->ends[i].element,
-			    failed->ends[i].end.exit
-				    ? taskview_format_exit(failed->ends[i].end.exit, how)
-				    : failed->ends[i].end.reason);
-	if (failed->n > TOLD_MAX)
-		strbuf_addf(&b, " and %zu more", failed->n - TOLD_MAX);
-	return strbuf_take(&b);
-}
-
-/* ---- how it stands ---- */
-
-const char *taskview_state(const struct task_name *n, enum spool_dir dir)
-{
-	return dir == SPOOL_PENDING && n->flags & NAME_PAUSED ? "paused" : spool_dir_name(dir);
-}
-
-int taskview_element_state(const struct spool *sp, const struct task_place *place, uint64_t element,
-			   struct err *e)
-{
-	struct batch *b = NULL;
-	unsigned int attempts;
-	uint64_t epoch;
-	int r = batch_open(sp, &place->name, NULL, &b, e);
-
-	if (r == 0)
-		r = (int)batch_state(b, element, &epoch, &attempts);
-	(void)batch_close(b);
-	return r;
-}
-
-int taskview_counts(const struct spool *sp, const struct task_name *batch,
-		    const struct task_set *active, struct batch_counts *ret, struct err *e)
-{
-	struct batch *b = NULL;
-	int r = batch_open(sp, batch, NULL, &b, e);
-
-	if (r < 0)
-		return r;
-	/* What runs comes first. */
-	for (size_t i = 0; i < active->n && active->tasks[i].dir == SPOOL_RUNNING; i++)
-		if (active->tasks[i].name.id == batch->id && active->tasks[i].name.element)
-			batch_mark_running(b, active->tasks[i].name.element,
-					   active->tasks[i].name.epoch);
-	*ret = batch_counts(b);
-	if (batch->ended_s) { /* stopped as a whole */
-		ret->cancelled += ret->waiting;
-		ret->waiting = 0;
+		(void)select_format_id((uint64_t)json_integer_value(json_object_get(t, "id")),
+				       element, id);
+		(void)json_object_set(found, id, t);
 	}
-	(void)batch_close(b);
-	return 0;
+	json_decref(doc);
+	return found;
 }
 
-bool taskview_has_begun(const struct spool *sp, const struct task_name *n, struct batch_counts *ret)
+static const json_t *agents_word(const json_t *agents, uint64_t id, uint64_t element)
+{
+	char text[SELECT_ID_MAX];
+
+	return json_object_get(agents, select_format_id(id, element, text));
+}
+
+void taskview_read_run(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_name *n,
+		       const char *called, struct taskrun *ret)
+{
+	json_t *agents = taskview_agents(ctx);
+
+	taskrun_read_claim(sp, n, called, ret);
+	taskrun_take_agents(ret, agents_word(agents, n->id, n->element));
+	json_decref(agents);
+}
+
+static void take_agents(struct task_view *v, const json_t *word)
+{
+	v->gpus = json_incref(json_object_get(word, "gpus"));
+	taskrun_take_agents(&v->run, word);
+}
+
+void taskview_load_claim(struct task_view *v, const json_t *agents)
+{
+	taskrun_read_claim(v->sp, &v->name, v->name.name, &v->run);
+	if (v->name.element && v->run.started_ns) { /* its batch may have been edited since */
+		taskrun_devices(v->sp, &v->run, &v->uuids);
+		v->name.gpus = v->uuids.n;
+	}
+	if (!v->name.agent[0])
+		(void)str_copy(v->name.agent, sizeof(v->name.agent), v->run.who.agent);
+	take_agents(v, agents_word(agents, v->name.id, v->name.element));
+}
+
+static int load_batch(struct task_view *v, struct err *e)
 {
 	struct task_set active = { .n = 0 };
-	bool read = select_all(sp, &active, NULL) == 0 &&
-		    taskview_counts(sp, n, &active, ret, NULL) == 0;
+	int r = select_all(v->sp, &active, e);
 
+	if (r == 0)
+		r = taskstate_counts(v->sp, &v->name, &active, &v->counts, e);
+	v->counted = r == 0;
 	free(active.tasks);
-	return read && ret->running + ret->done + ret->failed;
+	return r == 0 && v->counts.failed && !v->place.element
+		       ? taskstate_failed(v->sp, &v->name, &v->failed, e)
+		       : r;
 }
 
-json_t *taskview_counts_json(const struct batch_counts *n)
+/* What runs it, or has run it last. */
+static void load_run(const struct cmd_ctx *ctx, struct task_view *v)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "waiting", (json_int_t)n->waiting, "running",
-			 (json_int_t)n->running, "done", (json_int_t)n->done, "failed",
-			 (json_int_t)n->failed, "cancelled", (json_int_t)n->cancelled);
+	struct taskrun *run = &v->run;
+
+	taskrun_read(v->sp, &v->place, &v->file.history, run);
+	if (run->running || v->place.dir == SPOOL_RUNNING) {
+		json_t *agents = taskview_agents(ctx);
+
+		take_agents(v, agents_word(agents, run->name.id, v->place.element));
+		json_decref(agents);
+	}
+	if (run->running || run->ended)
+		taskrun_devices(v->sp, run, &v->uuids);
+	v->looked = taskrun_look(v->sp, run, &v->look);
+	v->log_is_away = run->attempt &&
+			 taskrun_log_away(v->sp, &v->place, run->attempt, &v->away, NULL) == 1;
 }
 
-void taskview_agent_of(const struct spool *sp, const struct task_name *n,
-		       char agent[NAME_AGENT_MAX + 1])
+int taskview_load(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *place,
+		  struct task_view *ret, struct err *e)
 {
-	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
-	cleanup_free char *text = NULL;
-	struct task_history h = { .claimed = false };
-	size_t len;
+	int r;
 
-	(void)str_copy(agent, NAME_AGENT_MAX + 1, n->agent);
-	(void)spool_path(SPOOL_RUNNING, name_format(n, file), path);
-	if (agent[0] || spool_read(sp, path, SPEC_TEXT_MAX, &text, &len, NULL) < 0)
-		return;
-	history_read(text, len, &h, NULL);
-	if (h.claimed)
-		(void)str_copy(agent, NAME_AGENT_MAX + 1, h.claimer.agent);
+	*ret = (struct task_view){ .sp = sp,
+				   .place = *place,
+				   .name = place->name,
+				   .state = taskstate_of(&place->name, place->dir) };
+	r = task_file_read(sp, place->path, &ret->file, e);
+	if (r == 0 && place->element)
+		r = taskwatch_state_of(sp, place, &ret->state, e);
+	if (r < 0)
+		return r;
+	load_run(ctx, ret);
+	return place->name.count ? load_batch(ret, e) : 0;
+}
+
+void taskview_clear(struct task_view *v)
+{
+	task_file_clear(&v->file);
+	json_decref(v->gpus);
+	text_list_clear(&v->uuids);
+	if (v->looked)
+		taskrun_look_clear(&v->look);
+	free(v->failed.ends);
+}
+
+/* ---- its members ---- */
+
+static json_t *number(uint64_t n)
+{
+	return json_integer((json_int_t)n);
+}
+
+static json_t *moment(uint64_t wall_ns)
+{
+	char when[CLOCK_TEXT_MAX];
+
+	return wall_ns ? json_string(clock_format_iso(wall_ns, when)) : NULL;
+}
+
+/* NULL: it is empty, and there is no such member. */
+static json_t *text(const char *text)
+{
+	return text[0] ? json_string(text) : NULL;
+}
+
+static json_t *id_json(const struct task_view *v)
+{
+	return number(v->name.id);
+}
+
+static json_t *element_json(const struct task_view *v)
+{
+	uint64_t element = v->place.element ? v->place.element : v->name.element;
+
+	return element ? number(element) : NULL;
+}
+
+static json_t *state_json(const struct task_view *v)
+{
+	return json_string(taskstate_name(v->state));
+}
+
+static json_t *name_json(const struct task_view *v)
+{
+	return json_string(v->name.name);
+}
+
+static json_t *lane_json(const struct task_view *v)
+{
+	return v->name.lane[0] ? json_string(v->name.lane) : json_null();
+}
+
+static json_t *file_json(const struct task_view *v)
+{
+	return json_string(v->place.path);
+}
+
+static json_t *priority_json(const struct task_view *v)
+{
+	return number(v->name.priority);
+}
+
+static json_t *gpus_json(const struct task_view *v)
+{
+	return v->name.gpus == SPEC_ALL ? json_string("all") : number(v->name.gpus);
+}
+
+static json_t *n_elements_json(const struct task_view *v)
+{
+	return number(v->name.count);
+}
+
+static json_t *attempts_json(const struct task_view *v)
+{
+	if (v->place.element)
+		return number(v->run.attempt);
+	return v->name.count ? NULL : number(v->file.history.attempts);
+}
+
+static json_t *epoch_json(const struct task_view *v)
+{
+	return number(v->run.name.epoch);
+}
+
+static json_t *not_before_json(const struct task_view *v)
+{
+	return moment(v->name.begin_s * NS_PER_S);
+}
+
+static json_t *again_because_json(const struct task_view *v)
+{
+	return text(v->file.history.reason);
+}
+
+/* What makes an element another one than the rest of its batch. */
+static json_t *parameters_json(const struct task_view *v)
+{
+	cleanup_free char *value = xmalloc(VALUE_MAX);
+	char name[SPEC_NAME_MAX + 1];
+	json_t *own = v->place.element ? json_object() : NULL;
+
+	for (size_t i = 0; own && element_parameter(&v->file.spec->sweep, v->place.element, i, name,
+						    value, VALUE_MAX);
+	     i++)
+		(void)json_object_set_new(own, name, json_string(value));
+	if (json_object_size(own))
+		return own;
+	json_decref(own);
+	return NULL;
+}
+
+static json_t *index_json(const struct task_view *v)
+{
+	bool has = v->place.element && v->file.spec->array.set;
+
+	return has ? number(element_index(&v->file.spec->array, v->place.element)) : NULL;
+}
+
+static json_t *command_json(const struct task_view *v)
+{
+	uint64_t element = v->place.element;
+
+	return element && element <= v->file.spec->commands.n
+		       ? json_string(v->file.spec->commands.texts[element - 1])
+		       : NULL;
+}
+
+static json_t *lane_paused_json(const struct task_view *v)
+{
+	return v->lane_paused ? json_true() : NULL;
+}
+
+static json_t *agent_json(const struct task_view *v)
+{
+	return text(v->run.who.agent[0] ? v->run.who.agent : v->name.agent);
+}
+
+static json_t *devices_json(const struct task_view *v)
+{
+	return json_incref(v->gpus);
+}
+
+static json_t *uuids_json(const struct task_view *v)
+{
+	json_t *list = v->uuids.n ? json_array() : NULL;
+
+	for (size_t i = 0; i < v->uuids.n; i++)
+		(void)json_array_append_new(list, json_string(v->uuids.texts[i]));
+	return list;
+}
+
+static json_t *processes_json(const struct task_view *v)
+{
+	const struct tree *procs = &v->look.procs;
+	json_t *list = v->looked ? json_array() : NULL;
+
+	for (size_t i = 0; list && i < procs->n; i++)
+		if (procs->procs[i].state != 'Z')
+			(void)json_array_append_new(
+				list, json_pack("{s:i, s:s}", "pid", (int)procs->procs[i].id.pid,
+						"command", procs->procs[i].comm));
+	return list;
+}
+
+static json_t *command_exit_json(const struct task_view *v)
+{
+	return v->looked && v->look.command_ended ? number(v->look.exit) : NULL;
+}
+
+static uint64_t started_ns(const struct task_view *v)
+{
+	return v->looked ? v->look.started_ns : v->run.started_ns;
+}
+
+static json_t *started_json(const struct task_view *v)
+{
+	return moment(started_ns(v));
+}
+
+static json_t *ran_json(const struct task_view *v)
+{
+	uint64_t from_ns = started_ns(v), until_ns = v->run.ended     ? v->run.end.ended_ns
+						     : v->run.left    ? v->run.left_ns
+						     : v->run.running ? clock_wall_ns()
+								      : v->run.again_ns;
+
+	return from_ns && until_ns >= from_ns
+		       ? json_real((double)((until_ns - from_ns) / NS_PER_MS) / 1e3)
+		       : NULL;
+}
+
+static json_t *unfiled_json(const struct task_view *v)
+{
+	if (!v->run.left || !v->run.unfiled[0])
+		return NULL;
+	return json_pack("{si ss}", "exit", (int)v->run.left_exit, "why", v->run.unfiled);
+}
+
+static json_t *left_exit_json(const struct task_view *v)
+{
+	return v->run.left && !v->run.unfiled[0] ? number(v->run.left_exit) : NULL;
+}
+
+static json_t *log_json(const struct task_view *v)
+{
+	cleanup_free char *path = xasprintf("%s/%s", spool_path_of(v->sp), v->run.log);
+
+	if (v->log_is_away && v->away.file[0])
+		return json_string(v->away.file);
+	return v->run.log[0] ? json_string(path) : NULL;
+}
+
+static json_t *log_error_json(const struct task_view *v)
+{
+	cleanup_free char *why = v->log_is_away ? taskrun_format_away(v->sp, &v->away) : NULL;
+
+	return why ? json_string(why) : NULL;
+}
+
+static json_t *end_json(const struct task_view *v)
+{
+	return v->run.ended ? record_end(&v->run.end) : NULL;
+}
+
+static json_t *unstarted_json(const struct task_view *v)
+{
+	return v->run.unstarted ? json_true() : NULL;
+}
+
+static json_t *ended_json(const struct task_view *v)
+{
+	return moment(v->name.ended_s * NS_PER_S);
+}
+
+/* What was stopped before it started has none. */
+static json_t *exit_json(const struct task_view *v)
+{
+	if (!v->name.ended_s)
+		return NULL;
+	return v->name.exit || v->state != TASKSTATE_CANCELLED ? number(v->name.exit) : json_null();
+}
+
+static json_t *counts_json(const struct task_view *v)
+{
+	return v->counted ? taskstate_counts_json(&v->counts) : NULL;
+}
+
+static json_t *failed_json(const struct task_view *v)
+{
+	json_t *list = v->failed.n ? json_array() : NULL;
+
+	for (size_t i = 0; i < v->failed.n; i++) {
+		const struct element_end *f = &v->failed.ends[i];
+
+		(void)json_array_append_new(
+			list, json_pack("{s:I, s:I, s:i, s:s, s:s}", "id", (json_int_t)v->name.id,
+					"element", (json_int_t)f->element, "exit", (int)f->end.exit,
+					"agent", f->agent, "reason", f->end.reason));
+	}
+	return list;
+}
+
+static json_t *task_json(const struct task_view *v)
+{
+	return spec_json(v->file.spec);
+}
+
+static const struct {
+	const char *key;
+	json_t *(*json)(const struct task_view *v);
+} members[] = {
+	[VIEW_ID] = { "id", id_json },
+	[VIEW_ELEMENT] = { "element", element_json },
+	[VIEW_STATE] = { "state", state_json },
+	[VIEW_NAME] = { "name", name_json },
+	[VIEW_LANE] = { "lane", lane_json },
+	[VIEW_FILE] = { "file", file_json },
+	[VIEW_PRIORITY] = { "priority", priority_json },
+	[VIEW_GPUS] = { "gpus", gpus_json },
+	[VIEW_N_ELEMENTS] = { "elements", n_elements_json },
+	[VIEW_ATTEMPTS] = { "attempts", attempts_json },
+	[VIEW_EPOCH] = { "epoch", epoch_json },
+	[VIEW_NOT_BEFORE] = { "not_before", not_before_json },
+	[VIEW_AGAIN_BECAUSE] = { "again_because", again_because_json },
+	[VIEW_PARAMETERS] = { "parameters", parameters_json },
+	[VIEW_INDEX] = { "index", index_json },
+	[VIEW_COMMAND] = { "command", command_json },
+	[VIEW_LANE_PAUSED] = { "lane_paused", lane_paused_json },
+	[VIEW_AGENT] = { "agent", agent_json },
+	[VIEW_DEVICES] = { "devices", devices_json },
+	[VIEW_UUIDS] = { "device_uuids", uuids_json },
+	[VIEW_PROCESSES] = { "processes", processes_json },
+	[VIEW_COMMAND_EXIT] = { "command_exit", command_exit_json },
+	[VIEW_STARTED] = { "started", started_json },
+	[VIEW_RAN] = { "ran_s", ran_json },
+	[VIEW_UNFILED] = { "unfiled", unfiled_json },
+	[VIEW_LEFT_EXIT] = { "left_exit", left_exit_json },
+	[VIEW_LOG] = { "log", log_json },
+	[VIEW_LOG_ERROR] = { "log_error", log_error_json },
+	[VIEW_END] = { "end", end_json },
+	[VIEW_UNSTARTED] = { "unstarted", unstarted_json },
+	[VIEW_ENDED] = { "ended", ended_json },
+	[VIEW_EXIT] = { "exit", exit_json },
+	[VIEW_ELEMENTS] = { "elements", counts_json },
+	[VIEW_COUNTS] = { "counts", counts_json },
+	[VIEW_FAILED] = { "failed", failed_json },
+	[VIEW_TASK] = { "task", task_json },
+};
+_Static_assert(ARRAY_LEN(members) == VIEW_MEMBER_MAX, "every member has a row");
+
+const char *taskview_key(enum taskview_member m)
+{
+	return members[m].key;
+}
+
+json_t *taskview_member(const struct task_view *v, enum taskview_member m)
+{
+	return members[m].json(v);
+}
+
+json_t *taskview_json(const struct task_view *v, const enum taskview_member *order, size_t n)
+{
+	json_t *doc = json_object();
+
+	for (size_t i = 0; i < n; i++) {
+		json_t *value = members[order[i]].json(v);
+
+		if (value)
+			(void)json_object_set_new(doc, members[order[i]].key, value);
+	}
+	return doc;
 }

@@ -3,58 +3,100 @@
 #define TENURE_CLI_TASK_VIEW_H
 
 /*
- * How elements of a batch have ended, as the journals of the agents that ran them tell. Reads all
- * of a batch's journals each time: not for a loop.
+ * The one view of a task, or of an element: from the spool, from its shim where it runs on this
+ * node, and from the agent here, if there is one. What list and show print of it, for people and as
+ * JSON (docs/json.md), are members of it, and each member is made in one place.
+ *
+ *	r = taskview_load(ctx, sp, &place, &v, e);
+ *	doc = taskview_json(&v, members, n);
+ *	taskview_clear(&v);
  */
 
-#include "cli/task/select.h"
-#include "spool/batch.h"
+#include <jansson.h>
 
-struct element_end {
-	uint64_t element;
-	struct spool_end end; /* attempt 0: it was stopped before it ran */
-	char agent[NAME_AGENT_MAX + 1];
+#include "cli/task/state.h"
+#include "cli/task/taskrun.h"
+
+struct task_view {
+	const struct spool *sp;
+	struct task_place place;
+	struct task_name name; /* of an element with what its batch says */
+	enum taskstate state;
+	bool lane_paused;
+	struct task_file file; /* spec NULL: not read */
+	struct taskrun run;
+	json_t *gpus; /* indices of its devices, as the agent here says; NULL: it does not */
+	struct text_list uuids; /* of them, as its claim says */
+	bool looked;		/* it runs here, and */
+	struct taskrun_look look;
+	bool log_is_away; /* not in the spool */
+	struct log_away away;
+	bool counted; /* of a batch: */
+	struct batch_counts counts;
+	struct element_ends failed;
 };
 
-/* The last end of an element; false: none is told. */
-bool taskview_last_end(const struct spool *sp, uint64_t id, uint64_t element,
-		       struct element_end *ret);
+/* Everything. 0 or negative; taskview_clear() in each case. */
+int taskview_load(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *place,
+		  struct task_view *ret, struct err *e);
+/* Of one that runs, v->name, only what its claim says and what the agent here does: agents, of
+ * taskview_agents(). */
+void taskview_load_claim(struct task_view *v, const json_t *agents);
+void taskview_clear(struct task_view *v);
 
-struct element_ends {
-	size_t n;
-	struct element_end *ends; /* by element; the caller frees them */
+/* What the agent here says of each task that runs on this node: an object of objects by id ("42",
+ * "42.7"); empty where there is no agent. New reference. */
+json_t *taskview_agents(const struct cmd_ctx *ctx);
+/* What its claim says of a task in running/, and what the agent here does; called: as it, or its
+ * batch, is called. */
+void taskview_read_run(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_name *n,
+		       const char *called, struct taskrun *ret);
+
+enum taskview_member {
+	VIEW_ID,
+	VIEW_ELEMENT,
+	VIEW_STATE,
+	VIEW_NAME,
+	VIEW_LANE,
+	VIEW_FILE,
+	VIEW_PRIORITY,
+	VIEW_GPUS,
+	VIEW_N_ELEMENTS,
+	VIEW_ATTEMPTS,
+	VIEW_EPOCH,
+	VIEW_NOT_BEFORE,
+	VIEW_AGAIN_BECAUSE,
+	VIEW_PARAMETERS,
+	VIEW_INDEX,
+	VIEW_COMMAND,
+	VIEW_LANE_PAUSED,
+	VIEW_AGENT,
+	VIEW_DEVICES,
+	VIEW_UUIDS,
+	VIEW_PROCESSES,
+	VIEW_COMMAND_EXIT,
+	VIEW_STARTED,
+	VIEW_RAN,
+	VIEW_UNFILED,
+	VIEW_LEFT_EXIT,
+	VIEW_LOG,
+	VIEW_LOG_ERROR,
+	VIEW_END,
+	VIEW_UNSTARTED,
+	VIEW_ENDED,
+	VIEW_EXIT,
+	VIEW_ELEMENTS, /* how they stand; "counts" in a list, which has their number as "elements"
+			*/
+	VIEW_COUNTS,
+	VIEW_FAILED,
+	VIEW_TASK,
+	VIEW_MEMBER_MAX
 };
 
-/* Of those that have failed, and do not wait or run again. 0 or negative. */
-int taskview_failed(const struct spool *sp, const struct task_name *batch, struct element_ends *ret,
-		    struct err *e);
-
-/* "exit code 3", "signal 9". buf: TASKVIEW_EXIT_MAX. */
-#define TASKVIEW_EXIT_MAX 32
-char *taskview_format_exit(unsigned int exit, char buf[TASKVIEW_EXIT_MAX]);
-
-/* "42.3 (exit code 2), 42.7 (signal 9) and 4 more". The caller frees it. */
-char *taskview_format_failed(uint64_t id, const struct element_ends *failed);
-
-/* ---- how it stands ---- */
-
-/* What an element of a batch is doing; place as of select_one(). BATCH_WAITING, ... or negative.
- */
-int taskview_element_state(const struct spool *sp, const struct task_place *place, uint64_t element,
-			   struct err *e);
-
-/* How the elements of a batch stand; active: select_all(). 0 or negative. */
-int taskview_counts(const struct spool *sp, const struct task_name *batch,
-		    const struct task_set *active, struct batch_counts *ret, struct err *e);
-/* Of a batch: whether any of its elements has been started, and how they stand. */
-bool taskview_has_begun(const struct spool *sp, const struct task_name *n,
-			struct batch_counts *ret);
-json_t *taskview_counts_json(const struct batch_counts *n);
-/* The agent that runs it; "" where that is not known. Of an element only its file says so. */
-void taskview_agent_of(const struct spool *sp, const struct task_name *n,
-		       char agent[NAME_AGENT_MAX + 1]);
-
-/* "pending", "running", "paused", "done", ... */
-const char *taskview_state(const struct task_name *n, enum spool_dir dir);
+const char *taskview_key(enum taskview_member m);
+/* A new reference; NULL: it has none. */
+json_t *taskview_member(const struct task_view *v, enum taskview_member m);
+/* Those that it has, in that order. */
+json_t *taskview_json(const struct task_view *v, const enum taskview_member *members, size_t n);
 
 #endif

@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/ordering.h"
-#include "cli/task/view.h"
+#include "cli/task/state.h"
 #include "cli/task/watch.h"
 #include "cli/task/whytext.h"
 #include "spool/instance.h"
@@ -35,7 +35,7 @@ static void tell(const struct taskwatch *w)
 	char id[SELECT_ID_MAX];
 
 	printf("%s %s %s\n", select_format_id(p->name.id, p->element, id), p->name.name,
-	       taskwatch_state(w));
+	       taskstate_name(taskwatch_state(w)));
 	(void)fflush(stdout);
 }
 
@@ -46,7 +46,7 @@ static int time_is_up(const struct taskwatch *w, struct err *e)
 
 	return err_set(e, -ETIMEDOUT, "the time is up: task %s %s is %s",
 		       select_format_id(p->name.id, p->element, id), p->name.name,
-		       taskwatch_state(w));
+		       taskstate_name(taskwatch_state(w)));
 }
 
 /* Some never start unless somebody does something: whoever waits has to know. */
@@ -58,8 +58,8 @@ static void tell_why(const struct cmd_ctx *ctx, const struct spool *sp, const st
 	struct batch_counts counts;
 	json_t *nodes = json_array();
 	char id[SELECT_ID_MAX];
-	bool waits = strcmp(taskwatch_state(w), "running") != 0 &&
-		     !(p->name.count && !p->element && taskview_has_begun(sp, &p->name, &counts));
+	bool waits = taskwatch_state(w) != TASKSTATE_RUNNING &&
+		     !(p->name.count && !p->element && taskstate_has_begun(sp, &p->name, &counts));
 
 	if (waits && why_text(ctx, sp, p, &why, nodes, NULL) == 0) {
 		text = xasprintf("task %s %s", select_format_id(p->name.id, p->element, id),

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/task/view.h"
+#include "cli/task/state.h"
 #include "spool/batch.h"
 #include "spool/record.h"
 
@@ -74,7 +74,7 @@ static int look_at_element(struct taskwatch *w, struct err *e)
 		return 0;
 	}
 	w->ended = true;
-	if (taskview_last_end(w->sp, w->place.name.id, w->place.element, &found))
+	if (taskstate_last_end(w->sp, w->place.name.id, w->place.element, &found))
 		w->exit = found.end.exit;
 	return 1;
 }
@@ -137,14 +137,18 @@ int taskwatch_exit_code(const struct taskwatch *w)
 	return w->exit >= NAME_SIGNALLED ? 128 + (int)(w->exit - NAME_SIGNALLED) : (int)w->exit;
 }
 
-const char *taskwatch_state(const struct taskwatch *w)
+enum taskstate taskwatch_state(const struct taskwatch *w)
 {
+	static const enum taskstate ends[] = { [RESULT_DONE] = TASKSTATE_DONE,
+					       [RESULT_FAILED] = TASKSTATE_FAILED,
+					       [RESULT_CANCELLED] = TASKSTATE_CANCELLED };
+
 	if (w->ended)
-		return result_name(w->result);
-	return runs(w) ? "running" : taskview_state(&w->place.name, w->place.dir);
+		return ends[w->result];
+	return runs(w) ? TASKSTATE_RUNNING : taskstate_of(&w->place.name, w->place.dir);
 }
 
-int taskwatch_state_of(const struct spool *sp, const struct task_place *place, const char **ret,
+int taskwatch_state_of(const struct spool *sp, const struct task_place *place, enum taskstate *ret,
 		       struct err *e)
 {
 	struct taskwatch *w = NULL;

@@ -12,7 +12,7 @@
  *	code = taskwatch_exit_code(w);
  */
 
-#include "cli/task/select.h"
+#include "cli/task/state.h"
 
 struct taskwatch;
 
@@ -28,10 +28,10 @@ void taskwatch_pause(struct taskwatch *w);
 
 /* With its end: that of the task (128 + the signal); 1 when it was cancelled or never ran. */
 int taskwatch_exit_code(const struct taskwatch *w);
-/* "pending", "running", "done", ... as of the last look. */
-const char *taskwatch_state(const struct taskwatch *w);
-/* The same of one look at a place; static text. 0 or negative. */
-int taskwatch_state_of(const struct spool *sp, const struct task_place *place, const char **ret,
+/* As of the last look. */
+enum taskstate taskwatch_state(const struct taskwatch *w);
+/* The same of one look at a place. 0 or negative. */
+int taskwatch_state_of(const struct spool *sp, const struct task_place *place, enum taskstate *ret,
 		       struct err *e);
 const struct task_place *taskwatch_place(const struct taskwatch *w);
 

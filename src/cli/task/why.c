@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/print_json.h"
-#include "cli/task/view.h"
+#include "cli/task/state.h"
 #include "cli/task/watch.h"
 #include "cli/task/whytext.h"
 #include "cli/term.h"
@@ -18,14 +18,14 @@ static const struct opt why_opts[] = {
 static int print_doc(const struct spool *sp, const struct task_place *p, const char *why,
 		     json_t *nodes, struct err *e)
 {
-	const char *state = taskview_state(&p->name, p->dir);
+	enum taskstate state = taskstate_of(&p->name, p->dir);
 	int r = p->element ? taskwatch_state_of(sp, p, &state, e) : 0;
 	json_t *o;
 
 	if (r < 0)
 		return r;
 	o = json_pack("{s:I, s:s, s:s, s:s, s:O}", "id", (json_int_t)p->name.id, "name",
-		      p->name.name, "state", state, "why", why, "nodes", nodes);
+		      p->name.name, "state", taskstate_name(state), "why", why, "nodes", nodes);
 	if (p->element)
 		(void)json_object_set_new(o, "element", json_integer((json_int_t)p->element));
 	print_json_line(o);

@@ -20,7 +20,7 @@
 #include "cli/ask_agent.h"
 #include "cli/ordering.h"
 #include "cli/peers.h"
-#include "cli/task/taskdoc.h"
+#include "cli/task/state.h"
 #include "cli/task/taskrun.h"
 #include "cli/task/view.h"
 #include "spool/batch.h"
@@ -54,7 +54,7 @@ static void add_dependencies(const struct spool *sp, const struct uint_list *ids
 					   there ? "has not ended well" : "is not there any more")
 			       : xasprintf("waits until task %" PRIu64 " has ended%s (it is %s)",
 					   ids->nums[i], must_be_good ? " well" : "",
-					   taskview_state(&p.name, p.dir));
+					   taskstate_name(taskstate_of(&p.name, p.dir)));
 		add(b, text);
 	}
 }
@@ -248,7 +248,7 @@ static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const 
 	const struct peer *p;
 	cleanup_free char *sign = NULL, *on = taskrun_format_on(sp);
 
-	taskview_agent_of(sp, n, agent);
+	taskstate_agent_of(sp, n, agent);
 	(void)peers_read(ctx, sp, &peers, NULL);
 	p = peers_find(&peers, agent);
 	sign = peer_sign(p);
@@ -282,10 +282,9 @@ static void tell_run(const struct cmd_ctx *ctx, const struct spool *sp, const st
 {
 	struct taskrun run;
 	struct taskrun_look look;
-	char how[TASKVIEW_EXIT_MAX];
+	char how[TASKSTATE_EXIT_MAX];
 
-	taskrun_read_claim(sp, n, called, &run);
-	taskdoc_ask(ctx, &run);
+	taskview_read_run(ctx, sp, n, called, &run);
 	if (run.left) {
 		cleanup_free char *left = taskrun_format_left(sp, &run);
 
@@ -301,7 +300,7 @@ static void tell_run(const struct cmd_ctx *ctx, const struct spool *sp, const st
 		cleanup_free char *procs = taskrun_format_procs(&look.procs);
 
 		strbuf_addf(b, "; its command has ended (%s); what it left behind runs on: %s",
-			    taskview_format_exit(look.exit, how), procs);
+			    taskstate_format_exit(look.exit, how), procs);
 	}
 	taskrun_look_clear(&look);
 }
@@ -310,8 +309,8 @@ static int tell_failed_batch(const struct spool *sp, const struct task_place *p,
 			     struct err *e)
 {
 	struct element_ends failed;
-	int r = taskview_failed(sp, &p->name, &failed, e);
-	cleanup_free char *which = r == 0 ? taskview_format_failed(p->name.id, &failed) : NULL;
+	int r = taskstate_failed(sp, &p->name, &failed, e);
+	cleanup_free char *which = r == 0 ? taskstate_format_failed(p->name.id, &failed) : NULL;
 
 	if (r < 0)
 		return r;
@@ -325,12 +324,12 @@ static int tell_failed_batch(const struct spool *sp, const struct task_place *p,
 
 static void add_reason(const struct taskrun *run, struct strbuf *b)
 {
-	char how[TASKVIEW_EXIT_MAX];
+	char how[TASKSTATE_EXIT_MAX];
 
 	if (run->end.reason[0])
 		strbuf_addf(b, ": %s", run->end.reason);
 	else if (run->end.result == RESULT_FAILED)
-		strbuf_addf(b, ": %s", taskview_format_exit(run->end.exit, how));
+		strbuf_addf(b, ": %s", taskstate_format_exit(run->end.exit, how));
 }
 
 static int tell_ended(const struct spool *sp, const struct task_place *p, int state,
@@ -376,7 +375,7 @@ int why_text(const struct cmd_ctx *ctx, const struct spool *sp, const struct tas
 		return 0;
 	}
 	if (p->element && p->name.count)
-		state = taskview_element_state(sp, p, p->element, e);
+		state = taskstate_element_state(sp, p, p->element, e);
 	if (state == BATCH_WAITING && p->dir != SPOOL_PENDING)
 		state = BATCH_CANCELLED; /* with its batch */
 	if (state < 0)
