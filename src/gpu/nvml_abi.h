@@ -70,8 +70,7 @@ typedef struct nvmlEventSet_st *nvmlEventSet_t; /* nvmlEventSetCreate() .. nvmlE
 #define NVML_INIT_FLAG_NO_GPUS	 1u /* do not fail when the host has no device */
 #define NVML_INIT_FLAG_NO_ATTACH 2u /* do not attach devices */
 
-/* "This field is not available", in a 64-bit and in a 32-bit field (usedGpuMemory, gpuInstanceId).
- */
+/* "This field is not available", in 64 bits and in 32 (usedGpuMemory, gpuInstanceId). */
 #define NVML_VALUE_NOT_AVAILABLE    (-1)
 #define NVML_VALUE_NOT_AVAILABLE_64 0xffffffffffffffffULL
 #define NVML_VALUE_NOT_AVAILABLE_32 0xffffffffu
@@ -86,8 +85,7 @@ typedef struct nvmlEventSet_st *nvmlEventSet_t; /* nvmlEventSetCreate() .. nvmlE
 #define NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE 80
 #define NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE   80
 
-/* Structures that carry a version field hold their own size in it, and the version in the top byte.
- */
+/* A version field holds the size of its structure, and the version in the top byte. */
 #define NVML_STRUCT_VERSION(data, ver)                                                             \
 	((unsigned int)(sizeof(nvml##data##_v##ver##_t) | ((unsigned int)(ver) << 24U)))
 

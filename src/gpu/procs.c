@@ -48,8 +48,7 @@ int gpu_procs_stride(const void *buf, size_t size, uint32_t n)
 	for (size_t i = 0; i < ARRAY_LEN(strides); i++) {
 		size_t end = (size_t)n * strides[i];
 
-		/* The last entry is written to its end, but for padding, and nothing behind it is.
-		 */
+		/* The last entry is written to its end, but for padding, and nothing behind it. */
 		if (extent <= end && end <= size && extent + sizeof(uint64_t) > end &&
 		    pids_plausible(buf, strides[i], n))
 			return (int)strides[i];

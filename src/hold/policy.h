@@ -67,8 +67,7 @@ struct hold_policy {
 	char gpus[POLICY_GPUS_MAX][POLICY_GPU_TEXT];
 };
 
-/* The defaults of the option list: all devices, 88 % of free, idle below 1 GiB for 5 minutes, ...
- */
+/* The defaults of the options: all devices, 88 % of free, idle below 1 GiB for 5 minutes, ... */
 void policy_defaults(struct hold_policy *p);
 
 /* Everything is in range and terminated. 0, or -EINVAL with the field and its limits in e. */

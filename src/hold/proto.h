@@ -195,8 +195,7 @@ struct msg_lease {
 	uint32_t flags; /* enum lease_flags */
 	uint32_t pad;
 	uint64_t bytes; /* what the task says that it needs here; 0: it does not say */
-	/* The shim of a task that runs already, told to a guard that is new; else 0. Granted then.
-	 */
+	/* The shim of a task that runs already, for a new guard; else 0. Granted then. */
 	uint64_t start;
 	int32_t pid;
 	uint32_t pad2;

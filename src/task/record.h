@@ -32,8 +32,7 @@ enum task_outcome {
 	TASK_UNKNOWN,
 	TASK_EXITED,	  /* exit_code */
 	TASK_SIGNALLED,	  /* signal */
-	TASK_NOT_STARTED, /* its program could not be started; exit_code 126 or 127, text says why
-			   */
+	TASK_NOT_STARTED, /* its program could not be started; exit_code 126 or 127, and why */
 	TASK_CANCELLED,	  /* ended before GO: nothing of it ever ran */
 	TASK_REFUSED,	  /* nothing ran, for want of something of the node's (text); there is no
 			     record where that was the shim itself */

@@ -345,8 +345,7 @@ static void act_hurry(struct shim *sh)
 		sh->grace_at_ns = at;
 }
 
-/* Nothing of it runs, and nothing will; or there is a process that hangs on the way to its program.
- */
+/* Nothing of it runs or will; or there is a process that hangs on the way to its program. */
 static void act_stop_start(struct shim *sh)
 {
 	if (gate_shut(&sh->gate)) {
@@ -701,8 +700,7 @@ static void end_pass(struct shim *sh, uint64_t now)
 		sh->rec.end.leftovers = sh->ender.others;
 		event(sh, EV_ONLY_OTHERS);
 	}
-	/* It has no child, and who has KILL pending makes none; it has nothing of a device, either.
-	 */
+	/* It has no child, and makes none with KILL pending; it has nothing of a device, either. */
 	sh->passes_of_one = sh->starting && sh->ender.ours == 1 ? sh->passes_of_one + 1 : 0;
 	if (sh->passes_of_one == NEVER_BEGAN_PASSES)
 		event(sh, EV_NEVER_BEGAN);

@@ -122,8 +122,7 @@ struct shmsg_go {
 	struct shmsg_head head;
 	uint32_t env_bytes; /* of env that are used */
 	uint32_t unused;
-	char devices[SHPROTO_DEV_MAX]; /* for the log's header: "GPU 0, 1 (NVIDIA H200)", or empty
-					*/
+	char devices[SHPROTO_DEV_MAX]; /* for the log: "GPU 0, 1 (NVIDIA H200)", or empty */
 	char env[SHPROTO_ENV_MAX]; /* NAME=VALUE, each with its NUL; win over the description's */
 };
 

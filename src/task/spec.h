@@ -45,8 +45,7 @@ struct task_spec {
 	const char *record_dir;	 /* local directory, 0700 */
 	const char *script_name; /* the base name that $0 shows; may be NULL: "script" */
 	const char *cgroup; /* delegated cgroup v2 directory to make the task's in; may be NULL */
-	/* How its claim is kept alive (task/claim_heartbeat.h); all may be NULL where beat_ms is 0.
-	 */
+	/* How its claim is kept (task/claim_heartbeat.h); all may be NULL where beat_ms is 0. */
 	const char *beat_dir;	 /* the spool's directory */
 	const char *beat_file;	 /* in it, rewritten every beat_ms */
 	const char *beat_agent;	 /* who started it */

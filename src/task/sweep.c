@@ -34,8 +34,7 @@ struct look {
 	struct tree tree;
 	struct tokens live;
 	bool *tenure;  /* by index in tree: a process of this program, of our user */
-	char *machine; /* "TENURE_DEV_DIR=..." of those on the same devices; NULL: of this machine
-			*/
+	char *machine; /* "TENURE_DEV_DIR=..." of those on these devices; NULL: this machine */
 };
 
 /* Guards and fork servers run from a copy in memory; replaced files have " (deleted)" behind. */
@@ -223,8 +222,7 @@ static int look_begin(struct look *l)
 	for (size_t i = 0; i < l->tree.n; i++) {
 		const struct tree_proc *p = &l->tree.procs[i];
 
-		/* The one that made this machine is outside of it, and all in it descend from it.
-		 */
+		/* Who made this machine is outside of it, and all in it descend from that. */
 		l->tenure[i] = p->id.pid != getpid() && owner(p->id.pid) == getuid() &&
 			       is_tenure(p) && (!l->machine || tree_has_env(p->id.pid, l->machine));
 	}

@@ -34,8 +34,7 @@ struct tree_proc {
 	struct proc_id id; /* its start is 0 in a glance */
 	pid_t parent;
 	pid_t session;
-	int tty; /* controlling terminal of its session as a device number, 0: none; not in a glance
-		  */
+	int tty;    /* its terminal as a device number, 0: none; not in a glance */
 	char state; /* R, S, D, Z, ... */
 	char comm[16];
 };

@@ -146,8 +146,7 @@ void start_holder(struct world *w)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	w->holder = fork();
 	if (w->holder == 0) {
-		/* It has the names of devices open, too, which a test that fails is not to leave.
-		 */
+		/* It has the names of devices open, which a test that fails is not to leave. */
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (;;)
 			(void)pause();

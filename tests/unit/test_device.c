@@ -372,8 +372,7 @@ static bool holder_is_killed(struct world *w)
 {
 	siginfo_t info = { .si_pid = 0 };
 
-	/* A signal that was sent is seen in /proc at once, the end of the process a little later.
-	 */
+	/* A signal is seen in /proc at once, the end of the process a little later. */
 	for (int i = 0; i < 20 && !info.si_pid; i++) {
 		(void)waitid(P_PID, (id_t)w->holder, &info, WEXITED | WNOHANG | WNOWAIT);
 		(void)usleep(info.si_pid ? 0 : 1000);

@@ -202,8 +202,7 @@ static void pass(uint64_t ns)
 		nap();
 }
 
-/* What moves is looked at every 2 ms, but not where that is the release to somebody who is known.
- */
+/* What moves is looked at every 2 ms, but not where that is the release to a known PID. */
 static void test_calm(void **state)
 {
 	struct eyes *eyes;

@@ -140,8 +140,7 @@ static void consider_for(struct guard *g, int i, uint64_t delay, struct choice *
 		*chosen = (struct choice){ .client = i, .delay = delay };
 }
 
-/* Nothing is decided any more about who will hold it: it is held, or on its way to or from a task.
- */
+/* Who holds it is decided: it is held, or on its way to or from a task. */
 static bool is_settled(const struct device *d)
 {
 	return d->holder.pid || device_occupied(d) || d->state == DEV_LENT || d->ledger.came_home ||

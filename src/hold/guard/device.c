@@ -101,8 +101,7 @@ static void draw_jitter(struct device *d)
 
 uint64_t device_wait_by(const struct hold_policy *p, const struct device *d)
 {
-	/* Up to a quarter more, so that two of us on two accounts never answer each other in step.
-	 */
+	/* Up to a quarter more, so that two of us never answer each other in step. */
 	if (d->hold.yielded)
 		return (p->rehold_ms + p->rehold_ms * d->hold.jitter / (4 * UINT16_MAX)) *
 		       NS_PER_MS;

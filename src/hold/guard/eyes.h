@@ -60,8 +60,7 @@ void eyes_driver(struct eyes *eyes, char *text, size_t size);
 uint32_t eyes_count(struct eyes *eyes);
 bool eyes_device(struct eyes *eyes, uint32_t slot, struct gpu_device *ret);
 
-/* Slots whose cards NVLink joins with that one; empty until that was asked, soon after the start.
- */
+/* Slots whose cards NVLink joins with that one; empty until that was asked, after the start. */
 struct eyes_peers {
 	uint64_t w[GPU_DEVICES_MAX / 64];
 };

@@ -38,8 +38,7 @@ int lease_check_memory(const struct guard *g, const struct device *d, uint64_t b
 
 /* l, which has its shim, is to be granted: by what is known, or by a look that begins now. */
 void lease_ask(struct guard *g, struct lease *l);
-/* Answer for the task of l when all of its devices are decided: all of them are granted, or none.
- */
+/* Answer for the task of l when all its devices are decided: all are granted, or none. */
 void lease_conclude(struct guard *g, struct lease *l);
 /* Back to a mere promise. */
 void lease_ungrant(struct guard *g, struct lease *l);

@@ -6,8 +6,7 @@
 
 #include "hold/guard/types.h"
 
-/* Send the state of devices that changed, or of all of them, to c. What does not fit comes later.
- */
+/* Send the state of what changed, or of all devices, to c. What does not fit comes later. */
 void status_tell_devices(struct guard *g, struct client *c, bool all);
 
 /* MSG_WELCOME or MSG_GUARD. */

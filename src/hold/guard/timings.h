@@ -73,8 +73,7 @@
 
 /* --- the way out of it --- */
 
-/* To free the memory. Seen: 40-65 ms, 135 with a newcomer who starts; longer without a processor.
- */
+/* To free memory. Seen: 40-65 ms, 135 with a newcomer who starts; longer without a processor. */
 #define FREEING_NS	 NS_PER_S
 #define FREEING_HURRY_NS (500 * NS_PER_MS) /* the same where all has to be gone within a second */
 #define FREEING_FIRST_NS (75 * NS_PER_MS)  /* what it takes, before it was measured */

@@ -138,9 +138,8 @@ struct device {
 		enum room room;
 		uint64_t failing_ns; /* all looks fail since; 0: they do not */
 		bool lost;	     /* it was not there, and nothing was seen of it since */
-		uint64_t lost_ns; /* for which look_on_time() has found that so since; 0: it has not
-				   */
-		uint32_t xid;	  /* for which it is not used: xid.h; 0: none */
+		uint64_t lost_ns;    /* look_on_time() has found that so since; 0: it has not */
+		uint32_t xid;	     /* for which it is not used: xid.h; 0: none */
 		struct xid_told xids_told[XIDS_TOLD_MAX]; /* in no order */
 		uint64_t excused_bytes; /* in use by processes that the owner told us to ignore */
 		uint64_t rise_since_ns; /* memory above the figure of the hold since; 0: not */
@@ -182,9 +181,8 @@ struct device {
 		uint32_t n_over;
 		uint32_t n_preemptible; /* that give way to whoever comes beside them */
 		struct {
-			bool wanted; /* to be held while a lease is promised, policy or not */
-			bool ripe;   /* but for a fresh look nothing was in its way at the last turn
-				      */
+			bool wanted;	   /* to be held while a lease is promised, policy or not */
+			bool ripe;	   /* at the last turn it lacked nothing but a fresh look */
 			uint64_t check_ns; /* next look whether that can be had */
 		} promise;
 		bool came_home;		 /* idle since a task of ours ended: held again at once */

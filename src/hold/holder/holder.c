@@ -50,8 +50,7 @@ struct holder {
 	uint64_t total;		/* bytes that the card has */
 	struct holder_msg hold; /* the order that is being carried out */
 	bool holding;
-	bool amount_due; /* hold.amount has changed since the memory was taken, or a load is wanted
-			  */
+	bool amount_due; /* hold.amount has changed since memory was taken, or a load is wanted */
 };
 
 static _Noreturn void end(void)
@@ -381,8 +380,7 @@ int holder_main(int argc, char **argv)
 	struct err e = ERR_INIT;
 	pid_t guard = getppid();
 
-	/* The kernel ends us with the guard, should it die between now and the first read as well.
-	 */
+	/* The kernel ends us with the guard, also between now and the first read. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != guard || guard == 1)
 		return 1;
 	(void)prctl(PR_SET_NAME, HOLDER_COMM);
