@@ -128,7 +128,7 @@ static struct requeued *add_requeued(struct batch *b, uint64_t element)
 /* ---- journals ---------------------------------------------------------------------------------
  */
 
-/* The epoch decides, and not the order in which journals are read. */
+/* The end with the highest epoch counts, whatever the order in which journals are read. */
 static void learn_end(struct batch *b, uint64_t element, const struct spool_end *end)
 {
 	if (!has(b, element) || end->epoch < epoch_of(b, element))
@@ -142,7 +142,8 @@ static void learn_end(struct batch *b, uint64_t element, const struct spool_end 
 	set_state(b, element, BATCH_DONE + (enum batch_state)end->result);
 }
 
-/* It holds until another requeue says some, whichever of them is read first. */
+/* The memory of a requeue holds until a later requeue names another, whichever of them is read
+ * first. */
 static void learn_memory(struct requeued *q, uint64_t epoch, uint64_t memory)
 {
 	struct grown *last = &q->grown[0], *before = &q->grown[1];
@@ -240,8 +241,8 @@ static int read_journal(void *data, const char *file, unsigned char type)
 	return r == -EINVAL || r == -EPERM || r == -ELOOP ? 0 : r; /* it does not count */
 }
 
-/* What lies there under that name by now may be the claim of somebody who runs the element: it is
- * ours as long as it holds what we wrote, which names the process and the time. */
+/* The file under that name may be the claim of another agent by now, which runs the element.
+ * It is ours as long as it holds what we wrote, which names the process and the time. */
 static int remove_claim(const struct spool *sp, const char *path, const char *line)
 {
 	cleanup_free char *text = NULL;
@@ -301,7 +302,8 @@ int batch_refresh(struct batch *b, struct err *e)
 
 	batch_remove_undone(b->sp, &b->undone);
 	r = read_journals(b, &why);
-	/* Who serves the batch does away with what somebody has put into its place. */
+	/* An agent that serves the batch removes what somebody has put in the place of
+	 * ends/ID. */
 	if ((r == -ENOTDIR || r == -ELOOP) && b->own[0])
 		r = spool_refuse(b->sp, b->dir, why.text, &why) == 0 ? -ENOENT : r;
 	if (r == -ENOENT)
@@ -341,7 +343,8 @@ static int open_own(struct batch *b, struct err *e)
 	return b->own_fd < 0 ? b->own_fd : 0;
 }
 
-/* One line of ours, which is learnt with everything that the others have written. */
+/* Appends a line to our journal. It is learnt together with everything that the others have
+ * written. */
 static int write_own(struct batch *b, json_t *record, uint64_t element, struct err *e)
 {
 	(void)json_object_set_new(record, "element", json_integer((json_int_t)element));
@@ -362,7 +365,7 @@ static int write_own(struct batch *b, json_t *record, uint64_t element, struct e
 /* ---- the batch --------------------------------------------------------------------------------
  */
 
-/* Nothing is known of any of them. */
+/* From now on nothing is known of any element. */
 static void begin(struct batch *b, uint64_t count)
 {
 	for (size_t i = 0; i < b->n_requeued; i++)
@@ -434,7 +437,7 @@ uint64_t batch_next(struct batch *b, uint64_t now_wall_ns)
 		if (b->states[b->requeued[i].element] == BATCH_WAITING &&
 		    b->requeued[i].again.not_before_ns <= now_wall_ns)
 			return b->requeued[i].element;
-	/* Requeued ones are passed over: they were looked at above, and may have to wait. */
+	/* Requeued elements are passed over: they were looked at above, and may have to wait. */
 	while (b->next <= b->count &&
 	       (b->states[b->next] != BATCH_WAITING || find_requeued(b, b->next)))
 		b->next++;
@@ -529,7 +532,8 @@ int batch_check_running(struct batch *b, batch_claimed_fn is_there, void *data, 
 	}
 	if (!n)
 		return 0;
-	/* Its file went first, so that whatever had ended it is in the journal by now. */
+	/* The claimer removes an element's file last, so that whatever ended the element is in
+	 * the journal by now. */
 	r = batch_refresh_now(b, e);
 	for (size_t i = 0; i < n && r == 0; i++) {
 		uint64_t element = gone[2 * i];
@@ -548,8 +552,8 @@ uint64_t batch_returned(const struct batch *b)
 	return b->returned;
 }
 
-/* Told once more, because what is done behind it had failed, or by the agent after the one that was
- * killed then: the line is there, and who adds up the lines counts each. */
+/* The end is told once more, because a later step had failed, or by the successor of an agent
+ * that was killed then. The line is in the journal already, and usage counts each line. */
 static int write_end(struct batch *b, uint64_t element, const struct spool_end *end, struct err *e)
 {
 	int r;
@@ -596,7 +600,8 @@ int batch_end(struct batch *b, struct endlog *ev, const struct claim *c,
 		return 0;
 	if (errno != ENOENT || !spool_is_gone(b->sp, c->path))
 		return err_sys(e, errno, "remove %s/%s", b->sp->path, c->path);
-	/* Taken away, or the answer to an earlier removal got lost: the journals know. */
+	/* The claim was taken away, or the answer to an earlier removal got lost: the journals
+	 * tell which. */
 	r = batch_refresh_now(b, e);
 	return r == 0 && epoch_of(b, c->name.element) > c->name.epoch ? BATCH_SUPERSEDED : r;
 }

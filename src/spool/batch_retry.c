@@ -50,8 +50,8 @@ int batch_retry_ended(const struct spool *sp, struct task_name *n, const char *d
 		r = transit_free_edit(sp, n, e);
 	if (r == 0)
 		*ret_n = count;
-	/* Who looks at one that waits has to see that there may be something new in its journals.
-	 */
+	/* The new name tells whoever looks at the waiting batch that there may be something
+	 * new in its journals. */
 	if (r < 0 && !was_over)
 		(void)transit_free_edit(sp, n, NULL);
 	else if (r < 0)
@@ -73,8 +73,8 @@ static int learn_claim(void *data, const struct task_name *n, const char *dir)
 	return 0;
 }
 
-/* The journals do not say that an element was claimed. By the clock of the node that did it its
- * back-off was over, which it may not be by ours. */
+/* The journals do not say that an element was claimed. Its back-off was over by the clock of
+ * the node that claimed it, though perhaps not by ours. */
 static int learn_claims(const struct spool *sp, struct batch *b, uint64_t id, struct err *e)
 {
 	struct claims c = { b, id };
@@ -93,9 +93,10 @@ static bool backs_off(const struct batch *b, uint64_t element, uint64_t now_ns)
 }
 
 /*
- * Of a batch that we hold. What is claimed from now on is given up, because the claimer looks for
- * the batch by its name when he has made his file; so what has none now does not run, and what had
- * one before we looked has written to a journal before that went.
+ * The batch is held by us. A claimer that claims an element from now on gives it up, because
+ * it looks for the batch by its name when it has made its file. So an element without a file
+ * does not run, and one that had a file before we looked was written into a journal before
+ * that file went.
  */
 static int hasten_elements(const struct spool *sp, struct batch *b, const struct task_name *n,
 			   struct err *e)

@@ -44,7 +44,8 @@ int claimer_self(const struct spool *sp, const char *agent, struct claimer *ret,
 	return 0;
 }
 
-/* Back to where it was; the file stays claimed where that fails, and e keeps its first reason. */
+/* The file goes back to where it was. Where that fails it stays claimed, and e keeps its first
+ * reason. */
 static int give_back(const struct spool *sp, const char *running, const char *pending, int r)
 {
 	(void)spool_rename(sp, running, pending, NULL);
@@ -57,7 +58,8 @@ static bool file_is_bad(int r)
 	       r == -ELOOP;
 }
 
-/* The name decides until the file is read; then they must agree, or one of them lies. */
+/* Until the file is read only its name is known; from then on name and file must agree, or one
+ * of them lies. */
 static int check_name(const struct task_name *n, const struct spool_spec *spec, struct err *e)
 {
 	struct task_name want;
@@ -114,7 +116,8 @@ int claim_task(const struct spool *sp, const struct task_name *n, const struct c
 
 	if (n->flags & (NAME_EDITED | NAME_PAUSED))
 		return CLAIM_LOST;
-	/* An old view of ours: without this look, the one after a failed rename would find it. */
+	/* Our view of the queue was old. Without this look, the look after a failed rename
+	 * would find that file. */
 	if (spool_exists(sp, c.path))
 		return CLAIM_LOST;
 
@@ -133,7 +136,8 @@ int claim_task(const struct spool *sp, const struct task_name *n, const struct c
 		return give_back(sp, c.path, from, r);
 	c.attempt = next_attempt(&t.history);
 	c.record_bytes = t.history.bytes;
-	/* Where a second run would be wrong, the first must be known after a power loss. */
+	/* Where a second run would be wrong, the claim of the first must be known after a
+	 * power loss. */
 	r = record_append(sp, c.path, record_claim(who, n->epoch, c.attempt, c.claimed_ns),
 			  t.spec->no_requeue, e);
 	if (r == 0 && t.spec->no_requeue)
@@ -172,7 +176,8 @@ int claim_stopped(const struct spool *sp, const struct claim *c, struct err *e)
 	json_t *record = record_stop(c->name.epoch, clock_wall_ns());
 	int r = spool_confirm(sp, c->path, record_append(sp, c->path, record, true, e), e);
 
-	/* The claim, too: a claim that a power loss takes back would take this with it. */
+	/* The claim is synced as well: a power loss that takes the claim back would take this
+	 * record with it. */
 	return r == 0 ? spool_sync(sp, "running", e) : r;
 }
 

@@ -127,7 +127,8 @@ struct forgetting {
 	const char *agent;
 };
 
-/* The spool's clock may be another one than ours: what is left is not worth more than that. */
+/* The spool's clock may differ from ours; for an answer that nobody fetched that is good
+ * enough. */
 static bool is_old(const struct spool *sp, const char *path)
 {
 	struct stat st;
@@ -146,7 +147,7 @@ static int forget_one(void *data, const char *file, unsigned char type)
 	(void)spool_path(SPOOL_CONTROL, file, path);
 	if (str_has_suffix(file, ANSWER_SUFFIX) && is_old(f->sp, path))
 		(void)unlinkat(f->sp->fd, path, 0);
-	/* Who waits for its answer sees that it is taken before there is one. */
+	/* A client that waits for the answer sees that its order is taken before there is one. */
 	if (str_has_suffix(file, ORDER_SUFFIX) && unlinkat(f->sp->fd, path, 0) == 0)
 		(void)control_answer(f->sp, path,
 				     json_pack("{s:i, s:s}", "code", -EAGAIN, "error",
@@ -174,8 +175,8 @@ static int take(const struct spool *sp, const char *path, order_fn fn, void *ret
 	json_t *doc = NULL;
 	int r;
 
-	/* By its name it is found in bad/; what somebody else called it may have no room for ours.
-	 */
+	/* The order is found in bad/ by its name. A name that somebody else has given it may
+	 * leave no room for ours. */
 	(void)str_print(known, sizeof(known), "%.*s", (int)sizeof(known) - 1, file);
 	r = spool_rename(sp, path, spool_tmp_path(sp, known, 0, tmp), &why);
 	if (r == -ENOENT && spool_is_gone(sp, path)) /* else tmp/ is not there */
@@ -279,7 +280,7 @@ static int read_order(const json_t *doc, void *data, struct err *e)
 	return r;
 }
 
-/* Programs write it in place, so it may be seen before all of it is there. */
+/* Programs write control.json in place, so it may be seen before all of it is there. */
 static bool is_whole(const struct spool *sp)
 {
 	struct control_order order = { .task = NULL };

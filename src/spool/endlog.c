@@ -64,7 +64,7 @@ static int find_last(void *data, const char *file, unsigned char type)
 	return 0;
 }
 
-/* Its name must not get lost with what fdatasync() made durable in it. */
+/* A power loss must not take the name of a file whose content fdatasync() has made durable. */
 static int sync_name(struct endlog *ev, struct err *e)
 {
 	int r = ev->unnamed ? spool_sync(ev->sp, "events", e) : 0;
@@ -156,8 +156,8 @@ static int write_as_read(int fd, off_t at)
 	return n < 0 ? -errno : 0;
 }
 
-/* What could not be written by a sync is no longer to be written for the next one, which would
- * succeed without it: it has to be changed again, to what it is. */
+/* After a failed sync the kernel takes the pages for clean, and the next sync would succeed
+ * without them. So the same bytes are written once more. */
 static int write_again(struct endlog *ev)
 {
 	cleanup_fd int fd = spool_open_file(ev->sp, ev->path, O_RDWR, NULL, NULL);
@@ -172,8 +172,9 @@ static int write_again(struct endlog *ev)
 		return n < 0 ? -errno : (size_t)n < b->len ? -ENOSPC : 0;
 	}
 
-	/* With a line that was written by halves, or too many of them: as they can be read, and
-	 * what is known of them once more, which is read as if it were there once. */
+	/* Where half a line was written, or more than is kept, the file is written as it can
+	 * be read, and what is known is appended once more: a reader takes the same line twice
+	 * for one. */
 	int r = write_as_read(fd, ev->synced);
 
 	if (r == 0 && !ev->appended)
@@ -230,7 +231,7 @@ int endlog_cut(struct endlog *ev, uint64_t *ret_part, struct err *e)
 
 	if (!ev->recovered || (!ev->size && !ev->old))
 		return ENDLOG_KEPT;
-	/* Of what went into it nothing is to be synced later. */
+	/* Nothing of what went into the part has to be synced later. */
 	r = endlog_sync(ev, e);
 	if (r == 0)
 		r = spool_rename(ev->sp, ev->path, part_path(ev, part, to), e);

@@ -108,7 +108,7 @@ int spool_openat(const struct spool *sp, const char *path, int flags)
 	const char *slash;
 	int at = sp->fd;
 
-	/* What else it says is found out part by part. */
+	/* Any other error is found out part by part below. */
 	if (!(flags & O_CREAT)) {
 		int fd = open_at_once(sp, path, flags);
 
@@ -203,7 +203,8 @@ int spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void 
 
 	if (fd < 0)
 		return spool_open_failed(sp, dir, -fd, e);
-	/* A list that is remembered holds until the time of the directory is asked for again. */
+	/* A client of a file server keeps a listing until it asks for the time of the
+	 * directory again. */
 	if (sp->network)
 		(void)spool_stat_now(fd, "", &st);
 	unread = each_in(fd, fn, data, &r);
@@ -225,12 +226,12 @@ bool spool_is_there_now(const struct spool *sp, enum spool_dir dir, const char *
 	if (!sp->network)
 		return spool_exists(sp, spool_path(dir, file, path));
 
-	/* A server that knows files by numbers opens one by whatever name it has now. */
+	/* A file server that knows files by numbers opens a file whatever name it has now. */
 	if (sp->stale_opens)
 		return spool_lists(sp, dir, file, NULL) == 1;
 
-	/* To open a directory makes NFS look whether it has changed, and with it its names; to open
-	 * a file makes version 4 ask for it. */
+	/* When a directory is opened NFS asks whether it has changed, and with it its names;
+	 * when a file is opened NFS 4 asks for the file. */
 	cleanup_fd int at = spool_openat(sp, dir_names[dir], O_RDONLY | O_DIRECTORY);
 	cleanup_fd int fd =
 		at < 0 ? -1 : openat(at, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
@@ -254,7 +255,7 @@ static int is_listed(const struct spool *sp, const char *path)
 	return spool_each(sp, dir, is_named, (void *)(uintptr_t)file, NULL);
 }
 
-/* Where the list of names may not be read the one look has to do. */
+/* Where the listing may not be read, the one look has to do. */
 bool spool_is_no_path(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -314,7 +315,8 @@ int spool_stat_now(int dir_fd, const char *path, struct stat *ret)
 	struct statx now;
 	int flags = AT_SYMLINK_NOFOLLOW | (path[0] ? 0 : AT_EMPTY_PATH);
 
-	/* What the kernel knows of the file is right after this; it does not tell all of a stat. */
+	/* After a forced statx() the kernel knows the file as it is; the call itself does not
+	 * tell all of a stat. */
 	if (statx(dir_fd, path, flags | AT_STATX_FORCE_SYNC, STATX_SIZE, &now) < 0 &&
 	    errno != ENOSYS)
 		return -errno;
@@ -342,7 +344,7 @@ int spool_rename(const struct spool *sp, const char *from, const char *to, struc
 
 	int errnum = errno;
 
-	/* That from was there, and to was not, may be remembered from before. */
+	/* A cache may still say that `from` is there and `to` is not. */
 	if (sp->network ? is_listed(sp, to) == 1 && is_listed(sp, from) == 0
 			: spool_exists(sp, to) && !spool_exists(sp, from))
 		return 0;
@@ -462,7 +464,8 @@ static int create_new(const struct spool *sp, const char *path)
 	return spool_openat(sp, path, O_WRONLY | O_CREAT | O_EXCL);
 }
 
-/* What close() does, and what only it is told. */
+/* Only close() sends what was written to the file server, and only close() is told of an
+ * error. */
 int spool_send(const struct spool *sp, int fd)
 {
 	int copy = sp->network ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
@@ -544,8 +547,9 @@ int spool_append(int fd, const void *data, size_t len)
 	return r;
 }
 
-/* When a file was read last nobody asks, and to note it costs more than the reading: that is done
- * whenever it was written since. Of others' files only root may leave it out. */
+/* Nobody asks when a file was read last, and the kernel's note of it, made whenever the file
+ * was written since, costs more than the reading. Only root may leave it out of files of
+ * others. */
 static int open_quietly(const struct spool *sp, const char *path, int flags)
 {
 	bool reads = (flags & O_ACCMODE) != O_WRONLY && !(flags & O_CREAT);
@@ -707,7 +711,8 @@ static void take_lines(struct block *b, off_t *offset, lines_fn fn, void *data)
 		at = next;
 		*offset = b->at + (off_t)at;
 	}
-	/* It is read again from its beginning if it has no end yet, which then costs time alone. */
+	/* A line that has no end yet is read again from its beginning, which costs no more
+	 * than time. */
 	if (b->len - at > LINES_MAX || b->passing) {
 		b->passing = true;
 		at = b->len;

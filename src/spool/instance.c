@@ -131,7 +131,7 @@ static int anothers(const char *path, uid_t uid, struct err *e)
 		path, theirs, ours, word, word, config);
 }
 
-/* Who only looks runs nothing of it. */
+/* A caller that only looks runs nothing of the instance. */
 static int closed_to_us(const char *path, uid_t uid, struct err *e)
 {
 	char theirs[USER_TEXT_MAX], ours[USER_TEXT_MAX];
@@ -301,7 +301,7 @@ static int read_instance(struct spool *sp, struct err *e)
 		r = fs_read_open(fd, INSTANCE_FILE, INSTANCE_FILE_MAX, &text, &len, e);
 	if (r == 0)
 		r = spool_parse_instance(sp->path, text, len, &sp->trust_directory, e);
-	/* Its own word is not enough. */
+	/* The instance's own word is not enough. */
 	sp->trust_directory = sp->trust_directory && (sp->may_trust_all || sp->looks);
 	return r;
 }
@@ -349,7 +349,7 @@ static int make_dirs(const struct spool *sp, struct err *e)
 	return 0;
 }
 
-/* The directory, whosever it is; *ret_root is the one that it is in. */
+/* Opens the directory, whoever owns it; *ret_root is its parent. */
 static int open_dir(struct spool *sp, const char *root, unsigned int flags, int *ret_root,
 		    struct err *e)
 {
@@ -404,7 +404,7 @@ static int open_instance(struct spool *sp, const char *root, unsigned int flags,
 			    : r;
 }
 
-/* Commands take it for a queue in which there is nothing. */
+/* Commands take -ENOENT for an empty queue, so it must be certain. */
 static int no_instance(const struct spool *sp, const char *root, struct err *e)
 {
 	bool none = sp->fd < 0 ? spool_is_no_path(sp->path) : spool_is_gone(sp, INSTANCE_FILE);
@@ -534,7 +534,7 @@ int spool_instances(const char *root, struct text_list *ret, struct err *e)
 		char path[SPOOL_PATH_MAX + NAME_FILE_MAX];
 
 		(void)str_print(path, sizeof(path), "%s/" INSTANCE_FILE, de->d_name);
-		/* One into which we may not look is there all the same. */
+		/* An instance into which we may not look exists all the same. */
 		if (ident_is_name(de->d_name) && strcmp(de->d_name, "lost+found") != 0 &&
 		    (faccessat(dirfd(d), path, F_OK, 0) == 0 || errno == EACCES))
 			text_list_add(ret, de->d_name);
@@ -578,7 +578,7 @@ int spool_key_read(const struct spool *sp, char ret[SPOOL_KEY_MAX], struct err *
 	return 0;
 }
 
-/* A file that has its content when it appears, and that one of several makers makes. */
+/* The file has its content when it appears, and only one of several makers makes it. */
 static int make_key(const struct spool *sp, struct err *e)
 {
 	char tmp[SPOOL_PATH_MAX], line[SPOOL_KEY_MAX + 1];

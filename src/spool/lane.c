@@ -58,7 +58,8 @@ int lane_resume(const struct spool *sp, const char *lane, struct err *e)
 	if (!lane_is_paused(sp, lane))
 		return err_set(e, -ENOENT, "lane \"%s\" is not paused", lane);
 	r = spool_unlink(sp, pause_path(lane, path), e);
-	/* A client of a file server remembers that it was not there; what it put there it finds. */
+	/* A client of a file server may remember that no file was there; a file that it makes
+	 * itself it finds. */
 	if (r == -EIO && lane_pause(sp, lane, "is being resumed", NULL) == 0)
 		r = spool_unlink(sp, path, e);
 	return r;
@@ -85,7 +86,7 @@ char *lane_reason(const struct spool *sp, const char *lane)
 	r = spool_confirm(sp, path, r, &e);
 	if (r == -ENOENT || spool_is_bad(r)) /* a link, or of somebody else: counts for nothing */
 		return NULL;
-	if (r < 0) /* it is there all the same, and that is what pauses */
+	if (r < 0) /* the file is there all the same, which is what pauses the lane */
 		return xasprintf("why cannot be read: %s", e.text);
 	o = json_loadb(text, len, 0, NULL);
 	reason = json_string_value(json_object_get(o, "paused"));
@@ -213,8 +214,9 @@ static int make_file(const struct spool *sp, const char *path, const char *agent
 	return r < 0 ? err_sys(e, -r, "make %s/%s", sp->path, path) : 0;
 }
 
-/* Not by a look at its name: where it was not there a moment ago a cache may say so still, and two
- * agents would have the lane. 1, 0 or -errno. */
+/* Whether the agent has a file in agents/: 1, 0 or -errno. By a listing and not by a look at
+ * the name, since a cache may still say that it is not there, and two agents would have the
+ * lane. */
 static int is_alive(const struct spool *sp, const char *agent, struct err *e)
 {
 	return spool_lists(sp, SPOOL_AGENTS, agent, e);
@@ -256,7 +258,7 @@ static int try_take(const struct spool *sp, const char *key, const char *agent, 
 	owner[0] = '\0';
 	if (r == 0 && highest != LANE_NONE)
 		r = read_owner(sp, lane_path(key, highest, path), owner, &why);
-	/* What no agent has made keeps nobody from the lane. */
+	/* A file that no agent has made keeps nobody from the lane. */
 	if (spool_is_bad(r) && highest != LANE_NONE)
 		r = spool_refuse(sp, path, why.text, &why) == 0 ? -EAGAIN : r;
 	if (r < 0 && e)
@@ -307,7 +309,7 @@ int lane_release(const struct spool *sp, const char *key, const char *agent, uin
 	if (r < 0 || gone)
 		return r < 0 ? r : spool_unlink(sp, path, e);
 
-	/* In place: over a file that somebody has removed nothing may appear. */
+	/* The file is written in place: where somebody has removed it, none may appear again. */
 	cleanup_free char *text = owner_text("");
 	cleanup_fd int fd = spool_open_file(sp, path, O_WRONLY, NULL, e);
 

@@ -108,7 +108,7 @@ int raw_parse(const char *file, const char *text, size_t len, struct spool_spec 
 	return (is_script(file) ? parse_script : parse_json)(file, text, len, ret, e);
 }
 
-/* By what is in it, or what it is; whatever else goes wrong may go well the next time. */
+/* Errors of the file itself. Whatever else goes wrong may go well the next time. */
 static bool is_its_fault(int r)
 {
 	return r == -EINVAL || r == -ERANGE || r == -EILSEQ || r == -EDOM || r == -EFBIG ||
@@ -200,8 +200,8 @@ static int is_id(void *data, const struct task_name *n, const char *dir)
 	return n->id == *(const uint64_t *)data;
 }
 
-/* In the queue, or ended: 1 or 0. -errno: that cannot be told, and to take it for new would run it
- * a second time. */
+/* Whether a task of that id is in the queue or has ended: 1 or 0. -errno: it cannot be told,
+ * and to take the file for new would run it a second time. */
 static int is_known(const struct spool *sp, const struct scan *s, uint64_t id, struct err *e)
 {
 	return scan_find(s, id, 0) ? 1 : scan_ended(sp, is_id, &id, e);
@@ -220,7 +220,8 @@ const char *raw_tmp_parse(const char *tmp_file, char ret_agent[NAME_AGENT_MAX + 
 	return tmp_file + used;
 }
 
-/* Its owner is not there any more; of several that see that, one has it then. */
+/* The agent that took the file is not there any more. Of several agents that see that, one
+ * gets the file. */
 static int take_over(const struct spool *sp, const char *from, const char *file, uint64_t id,
 		     const char *owner, const char *agent, char *ret_tmp, struct err *e)
 {

@@ -108,7 +108,7 @@ static int by_task(const void *a, const void *b)
 	return epoch_before(x) < epoch_before(y) ? -1 : epoch_before(x) > epoch_before(y);
 }
 
-/* An end that came while its requeue could not be brought on goes before that. */
+/* An end that came while the requeue of the same claim could not be brought on goes first. */
 static int ends_first(const void *a, const void *b)
 {
 	const struct endlog_line *x = a, *y = b;
@@ -186,7 +186,7 @@ static const struct endlog_line *find_requeue(const struct recovery *rc, uint64_
 /* ---- single tasks -----------------------------------------------------------------------------
  */
 
-/* When it was interrupted is not known, so nothing is said of how long it ran. */
+/* It is not known when the attempt was interrupted, so nothing is recorded of how long it ran. */
 static struct spool_end lost_end(const struct claim *c)
 {
 	struct spool_end end = { .result = RESULT_FAILED,
@@ -199,7 +199,7 @@ static struct spool_end lost_end(const struct claim *c)
 	return end;
 }
 
-/* It was told to end, and whether it had is not known. */
+/* The task was told to end, and it is not known whether it had. */
 static struct spool_end stopped_end(const struct claim *c)
 {
 	struct spool_end end = lost_end(c);
@@ -237,8 +237,8 @@ static int take_over(struct recovery *rc, struct claim *c, struct err *e)
 	return 0;
 }
 
-/* Its file has our name, and its record another's: a recovery of ours took it over, judged dead,
- * and was interrupted before it brought it on. */
+/* The file has our name and its record another agent's: a recovery of ours judged that agent
+ * dead, took the claim over, and was interrupted before it brought it on. */
 bool recover_taken_over(const struct claim *c, const char *self)
 {
 	return strcmp(c->name.agent, self) == 0 && strcmp(c->who.agent, self) != 0;
@@ -432,10 +432,10 @@ static int recover_task(struct recovery *rc, const struct task_name *n, char *pa
 	}
 	if (r < 0)
 		return r;
-	/* What lives of one of ours goes on as the attempt that it is. */
+	/* An attempt of ours that lives goes on under its own number. */
 	if (!rc->others && strcmp(n->agent, rc->self->agent) == 0)
 		r = restore_claimed(rc, n, &t, &c, e);
-	/* One with an end in it is being filed, while its agent lives. */
+	/* A claim with an end in it is being committed by its agent, which lives. */
 	if (r == 0 &&
 	    ((is_own(rc, &c) && t.history.ended && !rc->others) || !look_at_holder(rc, &c, t.spec)))
 		r = recover_dead(rc, n, &t, &c, e);
@@ -550,7 +550,7 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 		c->attempt = attempts + 1;
 	if (c->stopped && state == BATCH_WAITING && epoch == c->name.epoch + 1)
 		return end_requeued(rc, b, c, e);
-	/* The journal has what became of it: only its file was left. */
+	/* The journal tells what became of the element: only its file was left. */
 	if (state >= BATCH_DONE || epoch > c->name.epoch)
 		return spool_unlink(rc->sp, c->path, e);
 	if (known && !known->requeue) {
@@ -562,7 +562,8 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 		rc->counts.filed++;
 		return batch_end(b, rc->ev, c, &end, e);
 	}
-	/* One that never was written, or that was made to end it at once, has run nothing. */
+	/* A claim that was never written, or that was made to end the element at once, has run
+	 * nothing. */
 	if (rc->batch_no_requeue && !known && c->claimed_ns && !c->who.tool) {
 		end = lost_end(c);
 		rc->counts.failed++;
@@ -628,7 +629,7 @@ static int recover_running(void *data, const char *file, unsigned char type)
 /* ---- pending ----------------------------------------------------------------------------------
  */
 
-/* A power loss took the claims back, and what came of them is known from the events. */
+/* A power loss took the claims back, and the endlog tells what came of them. */
 static int replay(struct recovery *rc, const struct task_name *n, struct err *e)
 {
 	struct claim c = { .name = *n };
@@ -749,7 +750,7 @@ static int reserve_ids(struct recovery *rc, struct err *e)
 /* What is not a claim. */
 static int recover_rest(struct recovery *rc, struct err *e)
 {
-	/* What went back to pending may have gone on from there. */
+	/* A task that went back to pending/ may have gone on from there. */
 	int r = scan_update(rc->scan, NULL, NULL, e);
 
 	if (r < 0)

@@ -57,7 +57,7 @@ struct raw {
 	bool given;
 };
 
-/* What scan_find() and scan_next() have given last. */
+/* The task that scan_find() and scan_next() gave last. */
 struct given {
 	struct scan_task found, next;
 };
@@ -212,7 +212,7 @@ static void remove_slot(struct scan *s, size_t hole)
 	}
 }
 
-/* The new name of what is in the table, or something new. */
+/* A new name of a task that is in the table, or a new task. */
 static void put(struct scan *s, enum spool_dir dir, const struct task_name *n)
 {
 	struct entry **slot;
@@ -475,7 +475,7 @@ static void saw_task(struct update *u, const struct task_name *n)
 		return;
 	}
 	unpack(entry, &was);
-	/* Of two the later one counts: a rename that happened between the readings. */
+	/* Of two names the later one counts: the task was renamed between the readings. */
 	if (entry->seen == s->generation && was.dir == u->dir && n->epoch < was.name.epoch)
 		return;
 	entry->seen = s->generation;
@@ -498,7 +498,7 @@ static bool is_file(const struct update *u, const char *file, unsigned char type
 	       S_ISREG(st.st_mode);
 }
 
-/* In the place of a claim, which would seem to be somebody's for ever. */
+/* Something that lies in the place of a claim would seem to be somebody's for ever. */
 static void put_aside(const struct update *u, const char *file)
 {
 	char path[SPOOL_PATH_MAX];
@@ -601,7 +601,8 @@ static int read_dirs(struct update *u, struct err *e)
 	return r;
 }
 
-/* A directory's time is as coarse as a tick: only of one that has passed it says something. */
+/* The time of a directory is as coarse as a tick, so it only says something once that tick is
+ * over. */
 static bool is_long_ago(const struct timespec *at, uint64_t now_s)
 {
 	return at->tv_sec > 0 && (uint64_t)at->tv_sec + SETTLED_S < now_s;

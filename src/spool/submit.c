@@ -168,7 +168,7 @@ static int move_in(const struct spool *sp, const struct spool_spec *spec, uint64
 	return spool_rename(sp, tmp, spool_path(SPOOL_PENDING, name_format(&name, file), path), e);
 }
 
-/* The directory could not be synced: take the task back, unless somebody has it by now. */
+/* The directory could not be synced, so the task is taken back, unless an agent has it by now. */
 static int take_back(const struct spool *sp, const char *path, struct err *e)
 {
 	char tmp[SPOOL_PATH_MAX];

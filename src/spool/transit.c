@@ -49,7 +49,7 @@ static int move(const struct spool *sp, const char *from, const char *to, struct
 	r = make_way(sp, to, e);
 	if (r == 0)
 		r = spool_rename(sp, from, to, e);
-	/* What is not there is the task, and nothing else, for whoever hears of it. */
+	/* -ENOENT tells the caller that the task is not there, and must mean nothing else. */
 	return r == -ENOENT && !spool_is_gone(sp, from) ? -EIO : r;
 }
 
@@ -104,7 +104,7 @@ int transit_end(const struct spool *sp, struct endlog *ev, const struct claim *c
  * task is whole whatever happens, and nothing can come to be where the claim was taken away: a
  * file that replaced this one would bring a claim back that another agent has.
  */
-/* Edits stay as they are, one by one; of all else the use alone. */
+/* Edits stay as they are, one by one; of all other records only the use stays. */
 static void sort_records(const char *text, const char *end, struct strbuf *edits, struct usage *u)
 {
 	for (const char *stop; text < end && (stop = memchr(text, '\n', (size_t)(end - text)));
@@ -163,7 +163,7 @@ static int write_over(int fd, const struct strbuf *records, size_t used, size_t 
 			return n < 0 ? -errno : -EIO;
 		done += (size_t)n;
 	}
-	/* What is not cut, because somebody appends, are empty lines. */
+	/* Where the file cannot be cut, because somebody appends, empty lines stay. */
 	if (fdatasync(fd) == 0 && fstat(fd, &st) == 0 && st.st_size == (off_t)len)
 		(void)!ftruncate(fd, (off_t)(used + records->len));
 	return 0;
@@ -280,9 +280,12 @@ static int gone_or(int r)
 	return r == -ENOENT ? TRANSIT_GONE : r;
 }
 
-/* Also of a name that is held; else change_name(). Never to one that the file had before: where a
- * client of a file server remembers that, the rename may not be made, and be taken for made. And
- * whoever has seen none of several renames has to see that there is something new. */
+/*
+ * Renames a held task as well (others: change_name()), and never to a name that the file had
+ * before: a client of a file server that remembers such a name may take a rename for made that
+ * was not. Besides, a reader that has seen none of several renames has to see that there is
+ * something new.
+ */
 static int rename_to(const struct spool *sp, struct task_name *n, const struct task_name *to,
 		     struct err *e)
 {
@@ -293,14 +296,14 @@ static int rename_to(const struct spool *sp, struct task_name *n, const struct t
 	next.edits = n->edits + 1;
 	(void)pending_path(n, from_path);
 	(void)pending_path(&next, to_path);
-	/* Of two that begin an edit one must lose. */
+	/* Of two clients that begin an edit one must lose. */
 	r = (to->flags & NAME_EDITED ? spool_take : spool_rename)(sp, from_path, to_path, e);
 	if (r == 0)
 		*n = next;
 	return gone_or(r);
 }
 
-/* What another client holds is not ours to rename: it would not find it again. */
+/* A task that another client holds is not ours to rename: that client would not find it again. */
 static int change_name(const struct spool *sp, struct task_name *n, const struct task_name *to,
 		       struct err *e)
 {
@@ -321,7 +324,7 @@ int transit_cancel(const struct spool *sp, const struct task_name *n, const char
 
 	if (r < 0)
 		return gone_or(r);
-	/* Where it lies says that it was cancelled; the record only says why. */
+	/* The directory says that the task was cancelled; the record only says why. */
 	(void)str_copy(end.reason, sizeof(end.reason), reason);
 	(void)record_append(sp, spool_path(SPOOL_CANCELLED, name_format(&ended, file), to),
 			    record_end(&end), false, NULL);
@@ -451,7 +454,7 @@ static int free_held(const struct spool *sp, struct task_name *n, const struct t
 
 	if (r < 0 && r != -EINVAL) /* stays held; who meets it in a minute comes by */
 		return gone_or(r);
-	/* Whatever was appended, the name must agree with what the file says now. */
+	/* Whatever was appended, the name must agree with the file as it is now. */
 	if (r == 0) {
 		name_of_spec(t.spec, n->id, &to);
 		to.epoch = n->epoch;
@@ -516,7 +519,7 @@ int transit_edit(const struct spool *sp, struct task_name *n, const struct trans
 	if (r != 0)
 		return r;
 	r = edit_held(sp, n, edit, e);
-	/* Where it was not changed it is as it was. */
+	/* A task that was not changed is as it was. */
 	freed = r < 0 ? transit_free_edit(sp, n, NULL) : free_held(sp, n, &like, e);
 	return r == -ENOENT ? TRANSIT_GONE : r < 0 ? r : freed;
 }
