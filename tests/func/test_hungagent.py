@@ -31,7 +31,7 @@ class LoopWatch(threading.Thread):
         super().__init__(daemon=True)
         self.dir = pathlib.Path(f"/proc/{pid}/task/{pid}")
         self.over, self.samples, self.bad = threading.Event(), 0, []
-        self.call, self.since, self.loops = None, 0.0, False
+        self.call, self.since, self.loops = None, Stopwatch(), False
 
     def run(self):
         while not self.over.wait(0.004):
@@ -50,8 +50,9 @@ class LoopWatch(threading.Thread):
         if call == FUTEX and not self.loops:
             waits = None
         if waits != self.call:
-            self.call, self.since = waits, time.monotonic()
-        if "fuse" in at or "request_wait" in at or (waits and time.monotonic() - self.since > STUCK):
+            self.call, self.since = waits, Stopwatch()
+        # Whom it starts needs a processor, too, before it goes on.
+        if "fuse" in at or "request_wait" in at or (waits and self.since.wall() > STUCK and self.since.took() > STUCK):
             self.bad.append((state, call, at))
 
     def never_waited(self):
