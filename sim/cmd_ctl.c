@@ -14,7 +14,6 @@
 #include "base/str.h"
 #include "base/units.h"
 #include "cli/commands.h"
-#include "cli/print_json.h"
 #include "cli/table.h"
 #include "cmd_sim.h"
 #include "gpu/cuda_abi.h"
@@ -521,7 +520,7 @@ static int run_show(const struct cmd_ctx *ctx, struct err *e)
 	if (opts_flag(ctx->opts, "json")) {
 		all = json_pack("{s:s, s:s, s:f, s:O}", "dir", m->dir, "nodes", m->nodes, "speed",
 				m->scale, "devices", devices);
-		print_json(all);
+		cmd_print_json(all);
 	} else {
 		show_table(devices);
 	}

@@ -22,6 +22,18 @@ static const struct opt help_row = {
 	.help = "show this help",
 };
 
+static const struct opt json_row = {
+	.name = "json",
+	.spec = { VALUE_FLAG },
+	.help = "print JSON",
+};
+
+static const struct opt json_lines_row = {
+	.name = "json",
+	.spec = { VALUE_FLAG },
+	.help = "print JSON, one object per line",
+};
+
 /* What was typed, and names of files, are in such texts as they are: nothing of them may reach the
  * terminal that it does not show. */
 static void print_message(enum term_style style, const char *text)
@@ -106,6 +118,26 @@ char *cmd_suggest(const struct cmd *const *list, const char *name)
 	return near ? xasprintf("; did you mean %s?", near) : xstrdup("");
 }
 
+/* 0.066 and not 0.066029000000000004; milliseconds of a year still fit. */
+#define DIGITS JSON_REAL_PRECISION(12)
+
+static void dump(json_t *doc, size_t flags)
+{
+	(void)json_dumpf(doc, stdout, flags | DIGITS);
+	(void)putchar('\n');
+	json_decref(doc);
+}
+
+void cmd_print_json(json_t *doc)
+{
+	dump(doc, JSON_INDENT(2));
+}
+
+void cmd_print_json_line(json_t *doc)
+{
+	dump(doc, JSON_COMPACT);
+}
+
 struct opts *cmd_opts(const struct cmd *cmd)
 {
 	struct opts *o = opts_new();
@@ -113,6 +145,8 @@ struct opts *cmd_opts(const struct cmd *cmd)
 	opts_add_rows(o, cmd->opts);
 	if (cmd->add_opts)
 		cmd->add_opts(o);
+	if (cmd->flags & (CMD_JSON | CMD_JSON_LINES))
+		opts_add_row(o, cmd->flags & CMD_JSON ? &json_row : &json_lines_row);
 	for (int id = 0; id < SET_MAX; id++) {
 		const struct setting *row = setting_row((enum setting_id)id);
 

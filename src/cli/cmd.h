@@ -10,6 +10,7 @@
  * commands.h, add it to the table in main.c.
  */
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -48,6 +49,8 @@ struct cmd_variable {
 #define CMD_NO_SETTINGS	 (1u << 2) /* works with a broken config, too */
 #define CMD_HOLDS	 (1u << 3) /* needs the site's leave (allow_users) */
 #define CMD_ENDS	 (1u << 4) /* ends or removes something: not suggested for anything else */
+#define CMD_JSON	 (1u << 5) /* has --json behind its own options: one document, */
+#define CMD_JSON_LINES	 (1u << 6) /* or one object per line */
 
 struct cmd {
 	const char *name;
@@ -92,6 +95,10 @@ char *cmd_help_text(const struct cmd *cmd, const char *parent);
 const struct cmd *cmd_find(const struct cmd *const *list, const char *name);
 /* " did you mean X?" among the list's names, or "". Caller frees. */
 char *cmd_suggest(const struct cmd *const *list, const char *name);
+
+/* The document on standard output, for people too; or in one line. Takes the reference over. */
+void cmd_print_json(json_t *doc);
+void cmd_print_json_line(json_t *doc);
 
 /* Print "tenure: text" on stderr and return code. */
 int cmd_fail(int code, const char *text);

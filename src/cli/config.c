@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cli/commands.h"
-#include "cli/print_json.h"
 #include "cli/run_agent.h"
 #include "cli/table.h"
 
@@ -33,7 +32,7 @@ static int show_json(const struct settings *s)
 			(void)json_object_set_new(one, "line", json_integer(origin->line));
 		(void)json_object_set_new(all, row->key, one);
 	}
-	print_json(all);
+	cmd_print_json(all);
 	return CMD_OK;
 }
 

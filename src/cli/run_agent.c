@@ -40,17 +40,13 @@
 		.name = "until", .spec = { VALUE_TIME }, .arg = "TIME", .group = ENDING,           \
 		.help = "the same at a time: 18:30, or 2026-11-22 08:00"                           \
 	}
-#define OPT_JSON                                                                                   \
-	{                                                                                          \
-		.name = "json", .spec = { VALUE_FLAG }, .help = "print JSON, one object per line"  \
-	}
 #define OPT_NO_HOLD                                                                                \
 	{                                                                                          \
 		.name = "no-hold", .spec = { VALUE_FLAG }, .help = "only watch, hold nothing"      \
 	}
 
-const struct opt run_opts[] = { OPT_FOR, OPT_UNTIL, OPT_JSON, { 0 } };
-const struct opt run_opts_no_hold[] = { OPT_NO_HOLD, OPT_FOR, OPT_UNTIL, OPT_JSON, { 0 } };
+const struct opt run_opts[] = { OPT_FOR, OPT_UNTIL, { 0 } };
+const struct opt run_opts_no_hold[] = { OPT_NO_HOLD, OPT_FOR, OPT_UNTIL, { 0 } };
 
 char *run_agent_state_dir(const struct settings *s)
 {

@@ -18,7 +18,6 @@
 #include "cli/commands.h"
 #include "cli/doctor/checks.h"
 #include "cli/doctor/launch.h"
-#include "cli/print_json.h"
 #include "cli/term.h"
 #include "gpu/cuda.h"
 #include "gpu/xid.h"
@@ -30,7 +29,6 @@ static const struct opt doctor_opts[] = {
 	{ .name = "launch",
 	  .spec = { VALUE_FLAG },
 	  .help = "also hold 1 GiB on an idle GPU, send a newcomer there, and let go" },
-	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
 	{ 0 },
 };
 
@@ -319,7 +317,7 @@ static int run_doctor(const struct cmd_ctx *ctx, struct err *e)
 		json_t *doc = json_pack("{s:O, s:b, s:s}", "findings", d.findings, "ok", !d.failed,
 					"promise", promise(&d));
 
-		print_json(doc);
+		cmd_print_json(doc);
 	} else {
 		print_findings(&d);
 	}
@@ -346,6 +344,7 @@ const struct cmd cmd_doctor = {
 		"do. The last sentence says what kind of yield this machine allows.",
 	.examples = doctor_examples,
 	.opts = doctor_opts,
+	.flags = CMD_JSON,
 	.setting_groups = SETTING_GROUP_NODE,
 	.run = run_doctor,
 };

@@ -9,7 +9,6 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/machine.h"
-#include "cli/print_json.h"
 #include "cli/table.h"
 
 #define CELL	    48
@@ -136,7 +135,7 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 	if (opts_flag(ctx->opts, "json")) {
 		json_t *doc = machine_json(m);
 
-		print_json(doc);
+		cmd_print_json(doc);
 	} else {
 		print_table(m);
 		for (uint32_t i = 0; i < m->list.n; i++)

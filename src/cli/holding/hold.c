@@ -131,7 +131,7 @@ const struct cmd cmd_hold = {
 	.examples = hold_examples,
 	.opts = run_opts,
 	.setting_groups = RUN_SETTING_GROUPS,
-	.flags = CMD_HOLDS,
+	.flags = CMD_HOLDS | CMD_JSON_LINES,
 	.run = run_hold,
 };
 
@@ -152,6 +152,6 @@ const struct cmd cmd_agent = {
 	.examples = agent_examples,
 	.opts = run_opts_no_hold,
 	.setting_groups = AGENT_SETTING_GROUPS,
-	.flags = CMD_HOLDS,
+	.flags = CMD_HOLDS | CMD_JSON_LINES,
 	.run = run_hold,
 };

@@ -17,7 +17,6 @@
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
-#include "cli/print_json.h"
 #include "cli/task/outcome.h"
 #include "cli/task/taskrun.h"
 #include "cli/term.h"
@@ -40,7 +39,6 @@ static const struct opt off_opts[] = {
 	{ .name = "drain",
 	  .spec = { VALUE_FLAG },
 	  .help = "start no more tasks, and end when those that run have" },
-	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
 	{ 0 },
 };
 
@@ -418,8 +416,8 @@ static int off_without_agent(const struct cmd_ctx *ctx, struct err *e)
 	if (r < 0)
 		return r;
 	if (opts_flag(ctx->opts, "json"))
-		print_json_line(json_pack("{s:n, s:b, s:f, s:n}", "pid", "released", 1, "took_ms",
-					  ms, "tasks_running"));
+		cmd_print_json_line(json_pack("{s:n, s:b, s:f, s:n}", "pid", "released", 1,
+					      "took_ms", ms, "tasks_running"));
 	else if (n)
 		printf("The agent of instance %s was gone; what it held of %u GPU%s is free after "
 		       "%.0f ms.\n",
@@ -458,7 +456,7 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	} else if (drains(ctx) && unseen) {
 		code = runs_unseen(ctx, unseen, e);
 	} else if (opts_flag(ctx->opts, "json")) {
-		print_json_line(json_incref(doc));
+		cmd_print_json_line(json_incref(doc));
 	} else {
 		json_int_t running = json_integer_value(json_object_get(doc, "tasks_running"));
 
@@ -492,6 +490,6 @@ const struct cmd cmd_off = {
 	.examples = off_examples,
 	.opts = off_opts,
 	.setting_groups = SETTING_GROUP_AGENT,
-	.flags = CMD_ENDS,
+	.flags = CMD_ENDS | CMD_JSON,
 	.run = run_off,
 };

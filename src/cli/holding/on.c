@@ -22,7 +22,6 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "cli/commands.h"
-#include "cli/print_json.h"
 #include "cli/run_agent.h"
 #include "cli/term.h"
 #include "hold/names.h"
@@ -207,7 +206,7 @@ static void print_news(const struct cmd_ctx *ctx, const struct run_agent *r, con
 				      r->config.instance, "text", n->text, "warnings",
 				      n->warnings[0] ? n->warnings : NULL);
 
-		print_json_line(o);
+		cmd_print_json_line(o);
 		return;
 	}
 
@@ -262,6 +261,6 @@ const struct cmd cmd_on = {
 	.examples = on_examples,
 	.opts = run_opts_no_hold,
 	.setting_groups = AGENT_SETTING_GROUPS,
-	.flags = CMD_HOLDS,
+	.flags = CMD_HOLDS | CMD_JSON_LINES,
 	.run = run_on,
 };

@@ -4,14 +4,8 @@
 #include "cli/ask_agent.h"
 #include "cli/commands.h"
 #include "cli/holding/status_text.h"
-#include "cli/print_json.h"
 
 #define STATUS_LIMIT_MS 5000
-
-static const struct opt status_opts[] = {
-	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
-	{ 0 },
-};
 
 static int run_status(const struct cmd_ctx *ctx, struct err *e)
 {
@@ -21,7 +15,7 @@ static int run_status(const struct cmd_ctx *ctx, struct err *e)
 	if (code != CMD_OK)
 		return code;
 	if (opts_flag(ctx->opts, "json")) {
-		print_json(json_incref(doc));
+		cmd_print_json(json_incref(doc));
 	} else {
 		status_text_print(doc, stdout);
 	}
@@ -45,7 +39,7 @@ const struct cmd cmd_status = {
 		"the memory held, what the GPU reports, then the last yields with their "
 		"latencies and the end of the log. Exit code 3 when no agent runs.",
 	.examples = status_examples,
-	.opts = status_opts,
+	.flags = CMD_JSON,
 	.setting_groups = SETTING_GROUP_AGENT,
 	.run = run_status,
 };

@@ -14,7 +14,6 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/peers.h"
-#include "cli/print_json.h"
 #include "cli/table.h"
 #include "cli/task/state.h"
 #include "spool/batch.h"
@@ -22,11 +21,6 @@
 
 /* ---- instances --------------------------------------------------------------------------------
  */
-
-static const struct opt instances_opts[] = {
-	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON, one object per line" },
-	{ 0 },
-};
 
 struct instances {
 	const struct cmd_ctx *ctx;
@@ -191,9 +185,9 @@ static void instance_row(const struct instances *all, const char *name)
 	s = scan_free(s);
 	sp = spool_close(sp);
 	if (!all->t) {
-		print_json_line(json_pack("{s:s, s:b, s:o, s:o, s:o}", "name", name, "current",
-					  current, "waiting", count_json(known, n[0]), "running",
-					  count_json(known, n[1]), "nodes", nodes));
+		cmd_print_json_line(json_pack("{s:s, s:b, s:o, s:o, s:o}", "name", name, "current",
+					      current, "waiting", count_json(known, n[0]),
+					      "running", count_json(known, n[1]), "nodes", nodes));
 		return;
 	}
 	json_decref(nodes);
@@ -275,7 +269,7 @@ const struct cmd cmd_instances = {
 		"expire, and it may run on, cut off. \"gone\": taken for dead, so that others take its "
 		"tasks over where these give no sign of life either. \"ended\": its tasks run on, for the next one.",
 	.examples = instances_examples,
-	.opts = instances_opts,
+	.flags = CMD_JSON_LINES,
 	.setting_groups = SETTING_GROUP_QUEUE,
 	.run = run_instances,
 };

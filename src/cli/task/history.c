@@ -27,7 +27,6 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
-#include "cli/print_json.h"
 #include "cli/table.h"
 #include "cli/task/state.h"
 #include "spool/files.h"
@@ -57,7 +56,6 @@ static const struct opt history_opts[] = {
 	  .short_name = 'a',
 	  .spec = { VALUE_FLAG },
 	  .help = "every task and every name, however many there are" },
-	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
 	{ 0 },
 };
 
@@ -385,8 +383,9 @@ static void print_as_json(const struct history *h)
 
 	for (size_t i = 0; i < h->n; i++)
 		(void)json_array_append_new(tasks, row_json(h->rows[i]));
-	print_json(json_pack("{s:o, s:o, s:o}", "tasks", tasks, "gpu_hours_by_lane",
-			     sums_json(h, lane_of), "gpu_hours_by_name", sums_json(h, name_of)));
+	cmd_print_json(json_pack("{s:o, s:o, s:o}", "tasks", tasks, "gpu_hours_by_lane",
+				 sums_json(h, lane_of), "gpu_hours_by_name",
+				 sums_json(h, name_of)));
 }
 
 /* ---- for people ---- */
@@ -614,6 +613,7 @@ const struct cmd cmd_history = {
 		"it is counted.",
 	.examples = history_examples,
 	.opts = history_opts,
+	.flags = CMD_JSON,
 	.setting_groups = SETTING_GROUP_QUEUE,
 	.run = run_history,
 };

@@ -42,7 +42,6 @@ static const struct opt list_opts[] = {
 	  .spec = { VALUE_STRING },
 	  .arg = "NAME",
 	  .help = "only names that begin so" },
-	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON, one object per line" },
 	{ 0 },
 };
 
@@ -430,6 +429,7 @@ const struct cmd cmd_list = {
 		"agent; which GPUs a task has is shown where an agent runs here.",
 	.examples = list_examples,
 	.opts = list_opts,
+	.flags = CMD_JSON_LINES,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_list,
 };

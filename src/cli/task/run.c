@@ -27,7 +27,6 @@
 #include "cli/instance.h"
 #include "cli/ordering.h"
 #include "cli/peers.h"
-#include "cli/print_json.h"
 #include "cli/task/logreader.h"
 #include "cli/task/state.h"
 #include "cli/task/stopping.h"
@@ -277,10 +276,10 @@ static void print_end(const struct watching *w)
 {
 	const struct task_place *p = taskwatch_place(w->task);
 
-	print_json_line(json_pack("{s:I, s:s, s:s, s:i, s:I}", "id", (json_int_t)p->name.id, "name",
-				  p->name.name, "state", taskstate_name(taskwatch_state(w->task)),
-				  "exit_code", taskwatch_exit_code(w->task), "elements",
-				  (json_int_t)p->name.count));
+	cmd_print_json_line(json_pack(
+		"{s:I, s:s, s:s, s:i, s:I}", "id", (json_int_t)p->name.id, "name", p->name.name,
+		"state", taskstate_name(taskwatch_state(w->task)), "exit_code",
+		taskwatch_exit_code(w->task), "elements", (json_int_t)p->name.count));
 }
 
 /* ---- its output ---- */

@@ -18,11 +18,6 @@
 #include "cli/term.h"
 #include "spool/record.h"
 
-static const struct opt show_opts[] = {
-	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
-	{ 0 },
-};
-
 /* ---- for people ---- */
 
 #define TEXT_COLUMN 14
@@ -398,7 +393,7 @@ const struct cmd cmd_show = {
 		       "processes, and, where an agent runs here, its GPUs. Elements of an array "
 		       "(42.7) count from 1, whatever its indices are. Works without an agent.",
 	.examples = show_examples,
-	.opts = show_opts,
+	.flags = CMD_JSON,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_show,
 };

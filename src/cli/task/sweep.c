@@ -8,7 +8,6 @@
 
 static const struct opt sweep_opts[] = {
 	{ .name = "end", .spec = { VALUE_FLAG }, .help = "end them; else they are only shown" },
-	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON, one object per line" },
 	{ 0 },
 };
 
@@ -57,6 +56,6 @@ const struct cmd cmd_sweep = {
 	.examples = sweep_examples,
 	.opts = sweep_opts,
 	.setting_groups = SETTING_GROUP_GPUS | SETTING_GROUP_SPARE,
-	.flags = CMD_ENDS,
+	.flags = CMD_ENDS | CMD_JSON_LINES,
 	.run = run_sweep,
 };

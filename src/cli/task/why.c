@@ -4,16 +4,10 @@
 
 #include "base/mem.h"
 #include "cli/commands.h"
-#include "cli/print_json.h"
 #include "cli/task/state.h"
 #include "cli/task/watch.h"
 #include "cli/task/whytext.h"
 #include "cli/term.h"
-
-static const struct opt why_opts[] = {
-	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
-	{ 0 },
-};
 
 static int print_doc(const struct spool *sp, const struct task_place *p, const char *why,
 		     json_t *nodes, struct err *e)
@@ -28,7 +22,7 @@ static int print_doc(const struct spool *sp, const struct task_place *p, const c
 		      p->name.name, "state", taskstate_name(state), "why", why, "nodes", nodes);
 	if (p->element)
 		(void)json_object_set_new(o, "element", json_integer((json_int_t)p->element));
-	print_json_line(o);
+	cmd_print_json_line(o);
 	return 0;
 }
 
@@ -79,7 +73,7 @@ const struct cmd cmd_why = {
 		"start, its place. Where there is none, or the task is another node's to start, from "
 		"the agents of other nodes. Without any agent, what its file says.",
 	.examples = why_examples,
-	.opts = why_opts,
+	.flags = CMD_JSON,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.run = run_why,
 };
