@@ -37,22 +37,23 @@ struct deps_on {
 
 struct deps;
 
-/* Called for each task that waits otherwise than before, also for the one that is being set; what
- * it waits for may have changed without changing its state. It must not call anything here. */
+/* Called for each task whose state has changed, also for the one that is being set; the tasks
+ * that it waits for may have changed while its state is the same. It must not call anything
+ * here. */
 typedef void (*deps_fn)(void *user, uint64_t id, enum sched_dep now);
 
 struct deps *deps_new(deps_fn fn, void *user);
 struct deps *deps_free(struct deps *d);
 
-/* The task waits for n others, instead of what it waited for before. n 0: for nothing any more, be
- * it that it has started or is gone; others go on waiting for it. */
+/* The task waits for these n others, and no longer for those before. n 0: for none, because it
+ * has started or is gone; others go on waiting for it. */
 void deps_set(struct deps *d, uint64_t id, const struct deps_on *on, size_t n);
 /* How a task stands. Where nobody waits for it nothing is remembered. */
 void deps_tell(struct deps *d, uint64_t id, enum deps_state state);
 bool deps_is_waited_for(const struct deps *d, uint64_t id);
 /* As deps_tell() was last called, OPEN where it was not. */
 enum deps_state deps_told(const struct deps *d, uint64_t id);
-/* Somebody waits for it and nobody has told how it stands. */
+/* Another task waits for it, and deps_tell() has not said yet how it stands. */
 bool deps_is_unknown(const struct deps *d, uint64_t id);
 /* READY where it waits for nothing. */
 enum sched_dep deps_state(const struct deps *d, uint64_t id);

@@ -25,7 +25,7 @@ bool sched_is_empty(const struct sched_queue *q, const struct sched_view *view)
 	struct board b;
 
 	for (const struct run *r = q->first_run; r; r = r->next)
-		if (!r->t.filler)
+		if (!r->t.idle_workload)
 			return false;
 	if (!q->entries.n)
 		return true;

@@ -5,10 +5,10 @@
 #include "sched/queue.h"
 
 /*
- * Nothing runs, and nothing waits that will start on this machine by itself: what waits for a time,
- * a dependency or the end of a back-off will, what is paused will not, be it the task or its lane,
- * nor what depends on something that has failed, nor what asks for more than this machine has.
- * Costs a look at each entry, where all of them are of those.
+ * No task runs, and none waits that will start on this machine by itself. A task that waits
+ * for a time, a dependency or the end of a back-off will; one that is paused, or whose lane
+ * is, will not, nor one that depends on a failed task or asks for more than this machine has.
+ * Costs a look at each entry where no task will start.
  */
 bool sched_is_empty(const struct sched_queue *q, const struct sched_view *view);
 

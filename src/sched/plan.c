@@ -5,7 +5,7 @@
  * fits it is started, and the shape is looked at again with its next one; where it does not, the
  * whole shape waits. For the one that waits:
  *
- *   1. If it may push preemptible tasks aside, or fillers, which every task may, and that is
+ *   1. If it may push preemptible tasks aside, or idle workloads, which every task may, and that is
  * enough, these are preempted and exactly the devices that it will get are kept for it. The next
  * entry of the shape is looked at.
  *   2. Otherwise every device on which it would fit if our own tasks were gone is kept for it: any
@@ -76,7 +76,7 @@ static bool emit(struct planning *p, enum sched_action_kind kind, struct sched_r
  */
 static bool may_preempt(const struct run *r, const struct entry *e)
 {
-	return r->preempting || r->t.filler ||
+	return r->preempting || r->t.idle_workload ||
 	       (r->t.preemptible && !e->t.preemptible && (!e->lane || r->lane != e->lane));
 }
 
@@ -285,7 +285,7 @@ static bool clear_device(struct planning *p, const struct entry *e, unsigned int
 	return true;
 }
 
-/* However many fillers go, it costs less than one task. */
+/* However many idle workloads go, it costs less than one task. */
 #define TASK_COST (SCHED_DEVICES_MAX * 2)
 
 static unsigned int victims(const struct planning *p, const struct entry *e, unsigned int slot)
@@ -294,7 +294,7 @@ static unsigned int victims(const struct planning *p, const struct entry *e, uns
 
 	for (const struct run *r = p->q->first_run; r; r = r->next)
 		if (may_preempt(r, e) && !r->preempting && devset_has(r->devices, slot))
-			n += r->t.filler ? 1 : TASK_COST;
+			n += r->t.idle_workload ? 1 : TASK_COST;
 	return n;
 }
 

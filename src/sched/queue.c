@@ -753,14 +753,14 @@ int sched_requeue(struct sched_queue *q, struct sched_ref ref, uint64_t not_befo
 
 struct sched_counts sched_count(const struct sched_queue *q)
 {
-	size_t fillers = 0;
+	size_t idle_workloads = 0;
 
 	for (const struct run *r = q->first_run; r; r = r->next)
-		fillers += r->t.filler;
+		idle_workloads += r->t.idle_workload;
 	return (struct sched_counts){
 		.entries = q->entries.n,
 		.waiting = q->waiting,
-		.running = q->runs.n - fillers,
+		.running = q->runs.n - idle_workloads,
 		.shapes = q->shape_map.n,
 	};
 }

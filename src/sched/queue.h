@@ -31,35 +31,36 @@ struct sched_queue *sched_queue_free(struct sched_queue *q);
 
 /* The handle of a lane, made on first use; never 0, valid as long as the queue. */
 uint32_t sched_lane(struct sched_queue *q, const char *name);
-/* So many of its tasks run at once: 1 unless set; 0 is taken as 1. */
+/* How many tasks of the lane run at once: 1 unless set; 0 is taken as 1. */
 void sched_lane_width(struct sched_queue *q, uint32_t lane, uint32_t width);
 /* Nothing of the lane starts; reason is what `why` shows, NULL ends the pause. */
 void sched_lane_pause(struct sched_queue *q, uint32_t lane, const char *reason);
 
-/* Nothing of the lane, or of the array with that id, is started from here; as with a pause, beside
- * which it stands. Only an array of which something waits or runs can be blocked; it stays so
- * until the block is taken from it, whatever becomes of that. */
+/* No task of the lane, or of the array with that id, is started from here. A block stands
+ * beside a pause and works like one. Only an array of which something waits or runs can be
+ * blocked; it stays so until the block is taken from it, whatever becomes of its elements. */
 void sched_lane_block(struct sched_queue *q, uint32_t lane, const char *reason);
 void sched_array_block(struct sched_queue *q, uint64_t id, const char *reason);
 
-/* The task, whose strings are copied, waits; of a batch what does not run. -EEXIST, -EINVAL with
- * the reason in e. */
+/* Adds a task that waits, or of a batch the elements that do not run; its strings are copied.
+ * -EEXIST, -EINVAL with the reason in e. */
 int sched_add(struct sched_queue *q, const struct sched_task *t, struct err *e);
-/* A waiting task has other values now; of a batch everything that waits within element and
- * n_elements, and what it has started already stays started. -ENOENT when nothing of it waits,
+/* A waiting task has other values now; of a batch all elements that wait within element and
+ * n_elements. Elements that have started stay started. -ENOENT when nothing of it waits,
  * -EINVAL. */
 int sched_change(struct sched_queue *q, const struct sched_task *t, struct err *e);
-/* What runs of the task or batch waits so, when it waits again; it counts for the array's limit at
- * once. */
+/* The running elements of the task or batch will have these values when they wait again; the
+ * array's limit changes at once. */
 void sched_change_running(struct sched_queue *q, const struct sched_task *t);
-/* How it stands with what ref, or the part of a batch that contains it, depends on; of what runs it
- * is for when it waits again. -ENOENT */
+/* Whether the tasks that ref, or the part of a batch that contains it, depends on have ended;
+ * of a running one it is kept for when it waits again. -ENOENT */
 int sched_depend(struct sched_queue *q, struct sched_ref ref, enum sched_dep dep);
-/* What waits and contains ref: a task, or a part of a batch. -ENOENT */
+/* Removes the waiting task ref, or the part of a batch that contains it. -ENOENT */
 int sched_remove(struct sched_queue *q, struct sched_ref ref);
-/* All that waits of a batch of so many elements, those that were tried before included. -ENOENT */
+/* Removes all waiting elements of a batch of so many, also those that were tried before.
+ * -ENOENT */
 int sched_remove_batch(struct sched_queue *q, uint64_t id, uint32_t n_elements);
-/* One element that waits in a batch is taken out of it. -ENOENT */
+/* Takes one waiting element out of its batch. -ENOENT */
 int sched_remove_element(struct sched_queue *q, struct sched_ref ref);
 /* The note is shown by `why` behind the reason ("taken by bob (PID 9)"); NULL removes it. -ENOENT
  */
@@ -67,16 +68,15 @@ int sched_note(struct sched_queue *q, struct sched_ref ref, const char *note);
 /* The task as it waits or runs. Its model is valid until the next change of the queue. -ENOENT */
 int sched_get(const struct sched_queue *q, struct sched_ref ref, struct sched_task *ret);
 
-/* A task that runs already, after a restart or its agent's end; of what waits it is taken out.
+/* Adds a task that runs already, after a restart or the end of its agent; it no longer waits.
  * started_ns may be in the past. -EEXIST when it runs here, -EINVAL */
 int sched_adopt(struct sched_queue *q, const struct sched_task *t, struct devset devices,
 		uint64_t started_ns, struct err *e);
-/* It runs since now, so that its time-out counts from here. -ENOENT when it does not run. */
+/* The task has started now, and its time-out counts from here. -ENOENT when it does not run. */
 int sched_started(struct sched_queue *q, struct sched_ref ref, uint64_t now_ns, uint64_t grace_ms);
-/*
- * What a running task has allocated on a device; what it was promised beyond that is kept for it.
- * UINT64_MAX: all that it will ever take (where nobody can see whose memory is whose). -ENOENT
- */
+/* How much a running task has allocated on a device; what it was promised beyond that is kept
+ * for it. UINT64_MAX: as much as it will ever take (where nobody can see whose memory is
+ * whose). -ENOENT */
 int sched_used(struct sched_queue *q, struct sched_ref ref, unsigned int slot, uint64_t bytes);
 /* A running task is on these devices: their slots have changed. -ENOENT */
 int sched_moved(struct sched_queue *q, struct sched_ref ref, struct devset devices);

@@ -28,7 +28,7 @@ enum sched_rules {
 enum sched_dep {
 	SCHED_DEP_READY,
 	SCHED_DEP_WAIT,	 /* something that it depends on has not ended */
-	SCHED_DEP_NEVER, /* what it depends on has failed, or is unknown: it can never run */
+	SCHED_DEP_NEVER, /* a task that it depends on has failed, or is unknown: it can never run */
 };
 
 #define SCHED_ALL_GPUS UINT32_MAX
@@ -53,9 +53,9 @@ struct sched_task {
 	const char *model;    /* names, or glob patterns, separated by commas; NULL or "" = any */
 	bool shared;	      /* beside others, where mem_bytes are free */
 	bool preemptible;     /* gives way to tasks that are not */
-	bool filler;	      /* of what runs, and preemptible: gives way to every task, so that
-				 it is no more than a way to hold the device; not counted */
-	bool no_own_python;   /* not where another Python process of the same owner is */
+	bool idle_workload;   /* it runs and is preemptible: every task may preempt it,
+			  so that it is no more than a way to hold the device; not counted */
+	bool no_own_python;   /* not where another Python process of its owner is */
 	bool paused;
 	bool changing; /* a command has it for a moment: passed over, as if it were paused */
 	enum sched_rules rules;
@@ -94,10 +94,10 @@ struct sched_device {
 	/* SCHED_DEV_LENT to another instance: NULL = to ours */
 	const char *lent_instance;
 	struct sched_ref lent_task; /* id 0: its workload */
-	bool lent_waits;	    /* it is collected for that task, which waits for more */
-	bool exclusive_process;	    /* one process at a time */
-	bool own_python;     /* a Python process of the owner's is there, other than our tasks */
-	struct devset peers; /* slots that NVLink reaches from here */
+	bool lent_waits;	/* it is held back for that task, which waits for more devices */
+	bool exclusive_process; /* one process at a time */
+	bool own_python;	/* a Python process of the owner's is there, other than our tasks */
+	struct devset peers;	/* slots that NVLink reaches from here */
 };
 
 struct sched_policy {

@@ -229,7 +229,7 @@ static void phrase_ours(const struct why *w, unsigned int slot, char *buf)
 	for (const struct run *r = w->q->first_run; r; r = r->next) {
 		if (!devset_has(r->devices, slot))
 			continue;
-		if (r->t.filler) {
+		if (r->t.idle_workload) {
 			str_copy(buf, PHRASE_MAX, "with the workload, which gives way");
 			return;
 		}

@@ -656,7 +656,7 @@ static void test_fillers(void **state)
 {
 	struct err e = ERR_INIT;
 	struct devset on[2] = { { { 0 } }, { { 0 } } };
-	const uint64_t filler = 9000;
+	const uint64_t workload = 9000;
 
 	bench_open(&b, 3);
 	for (unsigned int i = 0; i < 2; i++) {
@@ -664,12 +664,12 @@ static void test_fillers(void **state)
 		b.d[i].state = SCHED_DEV_LENT;
 		b.d[i].free_bytes = GIB;
 		assert_int_equal(sched_adopt(b.q,
-					     &T(.id = filler, .element = i + 1, .gpus = 1,
-						.preemptible = true, .filler = true),
+					     &T(.id = workload, .element = i + 1, .gpus = 1,
+						.preemptible = true, .idle_workload = true),
 					     on[i], 0, &e),
 				 0);
-		assert_int_equal(sched_used(b.q, (struct sched_ref){ filler, i + 1 }, i, 79 * GIB),
-				 0);
+		assert_int_equal(
+			sched_used(b.q, (struct sched_ref){ workload, i + 1 }, i, 79 * GIB), 0);
 	}
 	assert_int_equal(sched_count(b.q).running, 0);
 	bench_add(&b, T(.id = 1, .gpus = 1, .preemptible = true));
@@ -677,11 +677,11 @@ static void test_fillers(void **state)
 	bench_add(&b, T(.id = 2, .gpus = 1, .preemptible = true, .mem_bytes = 40 * GIB));
 	assert_string_equal(bench_plan(&b), "preempt 9000.1");
 	assert_string_equal(bench_plan(&b), "");
-	/* A filler costs less than a task. */
+	/* An idle workload costs less than a task. */
 	bench_add(&b, T(.id = 3, .gpus = 1));
 	assert_string_equal(bench_plan(&b), "preempt 9000.2");
-	assert_int_equal(sched_end(b.q, (struct sched_ref){ filler, 1 }), 0);
-	assert_int_equal(sched_end(b.q, (struct sched_ref){ filler, 2 }), 0);
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ workload, 1 }), 0);
+	assert_int_equal(sched_end(b.q, (struct sched_ref){ workload, 2 }), 0);
 	b.d[0] = b.d[1] = b.d[2];
 	(void)bench_plan(&b);
 	assert_int_equal(sched_count(b.q).running, 3);

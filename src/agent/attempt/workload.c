@@ -289,7 +289,7 @@ static void plan_it(const struct place *p)
 	struct sched_task t;
 
 	sched_task_from_spec(&n, NULL, &t);
-	t.filler = true;
+	t.idle_workload = true;
 	devset_add(&devices, p->slot);
 	(void)sched_adopt(p->all->c.plan, &t, devices, clock_mono_ns(), NULL);
 }
