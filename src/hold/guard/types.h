@@ -112,6 +112,72 @@ enum room {
 	ROOM_HOLD, /* nothing foreign is there */
 };
 
+/* For people: why a device is as it is, and who is there. */
+struct device_said {
+	char reason[PROTO_TEXT_MAX];
+	int32_t reason_pid; /* of whom it speaks; -1: of memory; 0: of something else */
+	int32_t who_pid;
+	uint32_t who_uid;
+	char who_comm[16];
+};
+
+/* What follows from the last look at it, and from those before. */
+struct device_seen {
+	struct eyes_peers peers;
+	enum room room;
+	uint64_t failing_ns; /* all looks fail since; 0: they do not */
+	bool lost;	     /* it was not there, and nothing was seen of it since */
+	uint64_t lost_ns;    /* look_on_time() has found that so since; 0: it has not */
+	uint32_t xid;	     /* for which it is not used: xid.h; 0: none */
+	struct xid_told xids_told[XIDS_TOLD_MAX]; /* in no order */
+	uint64_t excused_bytes; /* in use by processes that the owner told us to ignore */
+	uint64_t rise_since_ns; /* memory above the figure of the hold since; 0: not */
+	uint64_t unlisted_ns;	/* memory that no listed process explains since; 0: none */
+	bool unlisted_yield;	/* that was the reason to let go */
+};
+
+/* The way to a hold, and the way out of it. */
+struct device_hold {
+	uint64_t idle_since_ns;
+	uint64_t wait_ns;	 /* the idle time that is asked of it now */
+	bool yielded;		 /* wait_ns is that after a yield */
+	uint16_t jitter;	 /* of that wait */
+	bool check;		 /* the next look is a check of the owner's refresh clock */
+	uint64_t due_ns;	 /* the moment to hold it for which it was looked at */
+	struct gpu_procs before; /* the list when the holder was started */
+	int lock_fd;		 /* @tenure/dev/UUID while held, or -1 */
+	uint64_t free_ns;	 /* for which a holder frees its memory here; 0: not known yet */
+	uint64_t turn_ns;	 /* when look_on_time() was here last */
+	pid_t gone_pid;		 /* its last holder, by the number that it was listed with */
+	uint64_t gone_ns;	 /* when that was waited for */
+	struct guard_event letting_go; /* the record of the yield that is going on */
+	uint64_t verdict_ns;
+	uint64_t yields;
+	uint64_t blocked_until_ns; /* no new hold before */
+	char blocked_why[224];	   /* and why: a whole phrase */
+	unsigned int failures;	   /* holds that failed in a row */
+	uint64_t grow_at_ns;
+};
+
+/* What the ledger says of it, counted whenever that changes; and of the task that was there. */
+struct device_ledger {
+	uint32_t n_leases, n_granted; /* all; with a shim */
+	uint32_t n_awaited;	      /* granted, and not seen on the device yet */
+	uint32_t n_running;	      /* awaited ones and those that were seen */
+	uint32_t n_over;
+	uint32_t n_preemptible; /* that give way to whoever comes beside them */
+	struct {
+		bool wanted;	   /* to be held while a lease is promised, policy or not */
+		bool ripe;	   /* at the last turn it lacked nothing but a fresh look */
+		uint64_t check_ns; /* next look whether that can be had */
+	} promise;
+	bool came_home;		 /* idle since a task of ours ended: held again at once */
+	uint64_t chain_until_ns; /* but not before: the next task may come; 0: at once */
+	struct lease_id last;	 /* the lease that ended last */
+	char last_instance[PROTO_INSTANCE_MAX]; /* whose it was */
+	uint64_t last_over_ns;			/* when its task was over */
+};
+
 struct device {
 	uint32_t slot;
 	struct gpu_device id;
@@ -122,75 +188,14 @@ struct device {
 	bool dirty;	/* clients have not been told of the last change */
 	int owner;	/* client that selects it, or -1 */
 	int leaver;	/* client whose policy leaves it, or -1 */
-	/* For people: why it is as it is, and who is there. */
-	struct {
-		char reason[PROTO_TEXT_MAX];
-		int32_t reason_pid; /* of whom the reason speaks; -1: of memory; 0: of something
-				       else */
-		int32_t who_pid;
-		uint32_t who_uid;
-		char who_comm[16];
-	} said;
+	struct device_said said;
 	struct sample sample; /* the last look at it */
-	/* What follows from that one and from those before it. */
-	struct {
-		struct eyes_peers peers;
-		enum room room;
-		uint64_t failing_ns; /* all looks fail since; 0: they do not */
-		bool lost;	     /* it was not there, and nothing was seen of it since */
-		uint64_t lost_ns;    /* look_on_time() has found that so since; 0: it has not */
-		uint32_t xid;	     /* for which it is not used: xid.h; 0: none */
-		struct xid_told xids_told[XIDS_TOLD_MAX]; /* in no order */
-		uint64_t excused_bytes; /* in use by processes that the owner told us to ignore */
-		uint64_t rise_since_ns; /* memory above the figure of the hold since; 0: not */
-		uint64_t unlisted_ns;	/* memory that no listed process explains since; 0: none */
-		bool unlisted_yield;	/* that was the reason to let go */
-	} seen;
+	struct device_seen seen;
 	struct holder_proc holder;
 	struct load_state load;
-	/* The hold: the way to it and the way out of it. */
-	struct {
-		uint64_t idle_since_ns;
-		uint64_t wait_ns;	 /* the idle time that is asked of it now */
-		bool yielded;		 /* wait_ns is that after a yield */
-		uint16_t jitter;	 /* of that wait */
-		bool check;		 /* the next look is a check of the owner's refresh clock */
-		uint64_t due_ns;	 /* the moment to hold it for which it was looked at */
-		struct gpu_procs before; /* the list when the holder was started */
-		int lock_fd;		 /* @tenure/dev/UUID while held, or -1 */
-		uint64_t
-			free_ns; /* what a holder takes here to free its memory; 0: not known yet */
-		uint64_t turn_ns; /* when look_on_time() was here last */
-		pid_t gone_pid;	  /* its last holder, under the number that it was listed with */
-		uint64_t gone_ns; /* when that was waited for */
-		struct guard_event letting_go; /* the record of the yield that is going on */
-		uint64_t verdict_ns;
-		uint64_t yields;
-		uint64_t blocked_until_ns; /* no new hold before */
-		char blocked_why[224];	   /* and why: a whole phrase */
-		unsigned int failures;	   /* holds that failed in a row */
-		uint64_t grow_at_ns;
-	} hold;
+	struct device_hold hold;
 	struct figure figure; /* of the memory of its hold */
-	/* What the ledger says of it, counted whenever that changes; and of the task that was
-	 * there. */
-	struct {
-		uint32_t n_leases, n_granted; /* all; with a shim */
-		uint32_t n_awaited;	      /* granted, and not seen on the device yet */
-		uint32_t n_running;	      /* awaited ones and those that were seen */
-		uint32_t n_over;
-		uint32_t n_preemptible; /* that give way to whoever comes beside them */
-		struct {
-			bool wanted;	   /* to be held while a lease is promised, policy or not */
-			bool ripe;	   /* at the last turn it lacked nothing but a fresh look */
-			uint64_t check_ns; /* next look whether that can be had */
-		} promise;
-		bool came_home;		 /* idle since a task of ours ended: held again at once */
-		uint64_t chain_until_ns; /* but not before: the next task may come; 0: at once */
-		struct lease_id last;	 /* the lease that ended last */
-		char last_instance[PROTO_INSTANCE_MAX]; /* whose it was */
-		uint64_t last_over_ns;			/* when its task was over */
-	} ledger;
+	struct device_ledger ledger;
 };
 
 struct client {
