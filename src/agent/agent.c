@@ -21,7 +21,6 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "agent/asked.h"
 #include "agent/ctl.h"
 #include "agent/ctl_client.h"
 #include "agent/dispatch_state.h"
@@ -36,6 +35,7 @@
 #include "agent/report/users.h"
 #include "agent/startup.h"
 #include "agent/tasks.h"
+#include "agent/verbs.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/nofile.h"
@@ -168,7 +168,7 @@ static enum agent_end take_lock(struct agent *a)
 	(void)agent_socket_name(name, sizeof(name), a->c->instance, a->c->dev_dir);
 	for (;;) {
 		*a->e = (struct err)ERR_INIT;
-		r = ctl_listen(&a->loop, name, &asked_ops, a, &a->ctl, a->e);
+		r = ctl_listen(&a->loop, name, &verbs_socket, a, &a->ctl, a->e);
 		if (r != -EADDRINUSE)
 			return r < 0 ? AGENT_FAILED : AGENT_ENDED;
 		r = look_at_runner(name, &who, a->e);
@@ -198,16 +198,12 @@ static void put_names(void *user, const char *text, char *buf, size_t size)
 	(void)users_put_names(a->users, text, buf, size);
 }
 
-static void on_ordered(void *user, enum order_how how)
-{
-	life_order(user, how);
-}
-
 static void start_parts(struct agent *a)
 {
 	static const struct tasks_ops ops = { .over = on_task_over,
 					      .put_names = put_names,
-					      .ordered = on_ordered };
+					      .orders = &verbs_orders,
+					      .file_order = verbs_file_order };
 	struct view *v = &a->view;
 	struct agentlog_config jc = { .state_dir = a->c->state_dir,
 				      .instance = a->c->instance,
@@ -287,7 +283,7 @@ static bool close_parts(struct agent *a)
 	eventlog_close(a->eventlog);
 	agentlog_close(a->agentlog);
 	guardlink_close(a->link, on_link_closed);
-	asked_close(a);
+	verbs_close(a);
 	ctl_close(a->ctl);
 	startup_close(a);
 	lifecycle_close(a);
@@ -304,7 +300,7 @@ static enum agent_end run_parts(struct agent *a)
 	a->life = lifecycle_new(a);
 	a->startup = startup_new(a);
 	a->watchdog = watchdog_new();
-	a->asked = asked_new(a);
+	a->verbs = verbs_new(a);
 	(void)uv_timer_init(&a->loop, &a->watch_timer);
 	a->watch_timer.data = a;
 	lifecycle_start(a);

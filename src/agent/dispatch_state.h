@@ -16,16 +16,17 @@
 #include "agent/queue/groupcommit.h"
 #include "agent/queue/heartbeat.h"
 #include "agent/queue/lanes.h"
+#include "agent/queue/orderbox.h"
 #include "agent/queue/recovery.h"
 #include "agent/queue/spoolwatch.h"
 #include "agent/reserving.h"
-#include "spool/order.h"
 
 struct tasks_ops {
 	/* "uid 1234" in a sentence becomes a name. */
 	void (*put_names)(void *user, const char *text, char *buf, size_t size);
-	/* Somebody ordered this agent to end, through the spool. */
-	void (*ordered)(void *user, enum order_how how);
+	/* Orders of control/, and one of control.json. */
+	const struct orderbox_ops *orders;
+	void (*file_order)(void *user, const struct control_order *o);
 	/* A task is over, after it is filed; or it is known now what ran before. */
 	void (*over)(void *user);
 };
@@ -45,7 +46,7 @@ struct tasks {
 	unsigned int told_devices; /* in the last sign of life */
 	struct sched_queue *plan;
 	struct stops *stops;
-	struct orders *orders;
+	struct orderbox *orderbox;
 	struct lanes lanes;
 	uv_timer_t plan_timer;
 	uv_timer_cb on_plan;

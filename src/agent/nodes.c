@@ -8,7 +8,6 @@
 #include "agent/attempt/task.h"
 #include "agent/dispatch_state.h"
 #include "agent/leases.h"
-#include "agent/orders.h"
 #include "agent/queue/planview.h"
 #include "agent/stops.h"
 #include "base/clock.h"
@@ -145,7 +144,7 @@ static void recovered(void *user, const struct text_list *lanes)
 	for (size_t i = 0; i < lanes->n; i++)
 		lanes_found(&q->lanes, lanes->texts[i]);
 	leases_take_told(q);
-	orders_start(q->orders);
+	orderbox_start(q->orderbox);
 	groupcommit_soon(q->groupcommit); /* what an agent before us has noted */
 	spoolwatch_rescan(q->spoolwatch);
 	q->ops->over(q->user);

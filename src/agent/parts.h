@@ -30,7 +30,7 @@ struct agent {
 	struct startup *startup;
 	struct lifecycle *life;
 	struct watchdog *watchdog;
-	struct asked *asked;
+	struct verbs *verbs;
 
 	/* agent.c's own. */
 	char host[256];

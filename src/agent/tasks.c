@@ -23,7 +23,6 @@
 #include "agent/dispatch_state.h"
 #include "agent/leases.h"
 #include "agent/nodes.h"
-#include "agent/orders.h"
 #include "agent/queue/cancel.h"
 #include "agent/queue/planview.h"
 #include "agent/stops.h"
@@ -311,7 +310,7 @@ static void on_rescan(void *user)
 {
 	const struct tasks *q = user;
 
-	orders_look(q->orders);
+	orderbox_look(q->orderbox);
 }
 
 static void on_read(void *user, struct index_reading *b, bool first)
@@ -325,7 +324,7 @@ static void on_read(void *user, struct index_reading *b, bool first)
 	if (b->lanes_read && lanes_set_paused(&q->lanes, &b->lanes, &b->reasons))
 		tasks_plan_soon(q);
 	if (b->ordered)
-		orders_obey_file(q, &b->order);
+		q->ops->file_order(q->user, &b->order);
 	eventlog_say_lines(q->place.eventlog, LOG_LEVEL_WARNING, strbuf_str(&b->notes));
 	if (b->n_changes || b->ordered || first)
 		tasks_plan_soon(q);
@@ -490,7 +489,11 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlo
 	q->heartbeat = nodes_heartbeat(q);
 	q->recovery = nodes_recovery(q);
 	q->place.key = recovery_key(q->recovery);
-	q->orders = orders_new(loop, q);
+	q->orderbox = orderbox_new(loop,
+				   &(struct orderbox_parts){ .spooler = q->spooler,
+							     .spoolwatch = q->spoolwatch,
+							     .eventlog = eventlog },
+				   q->ops->orders, q->user);
 	q->spool_dir = xasprintf("%s/%s", c->root, c->instance);
 	q->place.spool_dir = q->spool_dir;
 	q->place.agent = q->self->name;
@@ -617,7 +620,7 @@ void tasks_end(struct tasks *q)
 	(void)uv_timer_stop(&q->lease_timer);
 	recovery_stop(q->recovery);
 	groupcommit_stop(q->groupcommit);
-	orders_stop(q->orders);
+	orderbox_stop(q->orderbox);
 	/* What is not known yet may run on as well, and then our name is what keeps its lanes. */
 	heartbeat_end(q->heartbeat,
 		      q->place.tasks || !recovery_is_settled(q->recovery) || !tasks_are_open(q));
@@ -654,7 +657,7 @@ int tasks_free(struct tasks *q)
 		(void)attempt_forget(r);
 	}
 	groupcommit_free(take_ptr(q->groupcommit));
-	orders_free(take_ptr(q->orders));
+	orderbox_free(take_ptr(q->orderbox));
 	q->workload = workload_free(q->workload);
 	lanes_clear(&q->lanes);
 	recovery_free(take_ptr(q->recovery));
