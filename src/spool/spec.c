@@ -255,6 +255,10 @@ static const struct task_option rows[] = {
 	{ .key = "script",
 	  AT(script),
 	  .opt = { .spec = { VALUE_TEXT, .max = SPEC_SCRIPT_MAX }, .help = "text of a script" } },
+	{ .key = "script_name",
+	  AT(script_name),
+	  .opt = { .spec = { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
+		   .help = "its file's name, if python3 is to run it for its .py; the name" } },
 	{ .key = "args",
 	  AT(args),
 	  .opt = { .spec = { VALUE_BYTES, .max = SPEC_LIST_MAX },
@@ -348,6 +352,12 @@ struct spool_spec *spec_free(struct spool_spec *s)
 		value_clear_field(rows[i].opt.spec.type, field_of(s, &rows[i]));
 	free(s);
 	return NULL;
+}
+
+bool spec_needs_script_name(const struct spool_spec *s, const char *file)
+{
+	return s->script && s->name && !s->script_name && !str_has_prefix(s->script, "#!") &&
+	       str_has_suffix(file, ".py") != str_has_suffix(s->name, ".py");
 }
 
 struct spool_spec *spec_for_element(const struct spool_spec *s, uint64_t element)

@@ -77,7 +77,8 @@ struct spool_spec {
 	uint64_t grace; /* ms until KILL */
 	uint64_t clean; /* enum spec_clean */
 	/* What is run: exactly one of script, argv, commands. */
-	char *script; /* text; args are its arguments */
+	char *script;	   /* text; args are its arguments */
+	char *script_name; /* or NULL: the name; see spec_needs_script_name() */
 	struct text_list args, argv, commands;
 	struct index_range array;
 	struct text_list sweep; /* "lr=0.1,0.01", "seed=1..5" */
@@ -94,6 +95,13 @@ struct spool_spec {
 
 struct spool_spec *spec_new(void); /* all defaults */
 struct spool_spec *spec_free(struct spool_spec *s);
+
+/*
+ * Whether the task has to say the name of the script's file: one without a #! line is run by
+ * python3 where that ends in .py, and the task is called otherwise. Else it is not said, since a
+ * tenure of before does not know the key and refuses the task.
+ */
+bool spec_needs_script_name(const struct spool_spec *s, const char *file);
 
 /* A copy of what one element (from 1) is: its own command alone where there are many. The caller
  * frees it. */

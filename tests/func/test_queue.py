@@ -61,6 +61,23 @@ def test_lane_is_serial_and_dependencies_hold(queue, tmp_path):
     assert q.task(never)["state"] == "pending"
 
 
+def test_what_runs_a_script_is_said_by_its_file(queue, tmp_path):
+    """Without a #! line: by that name, not by what the task is called, and not by what it is called later."""
+    q = queue()
+    q.start("--no-hold")
+    (tmp_path / "train.py").write_text("import sys\nprint('python', sys.version_info[0])\n")
+    (tmp_path / "steps").write_text("echo shell $((6 * 7))\n")
+    for script, given, edit, said in (("train.py", (), None, "python 3"), ("train.py", ("-n", "try"), None, "python 3"),
+                                      ("train.py", (), "name=try", "python 3"), ("train.py", ("-n", "a.py"), "name=b", "python 3"),
+                                      ("steps", ("-n", "try.py"), None, "shell 42"), ("steps", (), "name=try.py", "shell 42")):
+        i = q.submit("-g", "0", "--paused", *given, str(tmp_path / script))
+        if edit:
+            q.m.run(q.m.tenure, "edit", str(i), edit)
+        q.m.run(q.m.tenure, "resume", str(i))
+        q.wait(i, "done")
+        assert f"\n{said}\n" in q.log(i), (given, edit)
+
+
 def test_umask_of_who_submits(queue):
     """Of a task that does not say it, it is what the agent was started with."""
     q = queue()

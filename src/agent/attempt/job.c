@@ -98,7 +98,7 @@ static int make_command(struct job *j, const struct spool_spec *spec, struct err
 	if (spec->script) {
 		j->job.script = spec->script;
 		j->job.script_bytes = strlen(spec->script);
-		j->job.script_name = spec->name;
+		j->job.script_name = spec->script_name ?: spec->name;
 		j->argv = text_list_copy(&spec->args);
 	} else if (spec->argv.n) {
 		j->argv = text_list_copy(&spec->argv);
@@ -117,7 +117,7 @@ static char *show_command(const struct job *j, const struct spool_spec *spec)
 	struct strbuf text = STRBUF_INIT;
 
 	if (spec->script)
-		strbuf_adds(&text, spec->name);
+		strbuf_adds(&text, spec->script_name ?: spec->name);
 	for (size_t i = 0; i < j->argv.n; i++)
 		strbuf_add_word_in_line(&text, j->argv.texts[i]);
 	return strbuf_take(&text);

@@ -126,12 +126,27 @@ static int add_assignment(struct edits *edits, const char *text, struct err *e)
 	return value ? json_object_set_new(edits->set, key, value) : -EINVAL;
 }
 
-/* The task's variables, with those that are set in the place of what they were. */
-static int merge_variables(void *data, const struct spool_spec *now, json_t *set, struct err *e)
+/* What runs a script stays the same when the task gets another name. */
+static void keep_script_name(const struct spool_spec *now, json_t *set)
+{
+	const char *name = json_string_value(json_object_get(set, "name"));
+
+	if (name && now->name && spec_needs_script_name(now, name))
+		(void)json_object_set_new(set, "script_name", json_string(now->name));
+}
+
+/* What follows from the task as it is now: a name, and its variables, with those that are set in
+ * the place of what they were. */
+static int complete_edit(void *data, const struct spool_spec *now, json_t *set, struct err *e)
 {
 	static const struct value_spec bytes = { VALUE_BYTES };
 	const struct edits *edits = data;
-	struct text_list env = text_list_copy(&now->env);
+	struct text_list env;
+
+	keep_script_name(now, set);
+	if (!edits->variables.n)
+		return 0;
+	env = text_list_copy(&now->env);
 
 	for (size_t i = 0; i < edits->variables.n; i++)
 		text_list_set_variable(&env, edits->variables.texts[i]);
@@ -182,7 +197,8 @@ static int edit_waiting(const struct spool *sp, struct task_name *n, struct edit
 			(void)json_object_del(edit.set, row->key);
 	priority = (uint64_t)spec->priority;
 	begin_s = spec->begin / NS_PER_S;
-	edit.complete = edits->variables.n ? merge_variables : NULL;
+	edit.complete =
+		edits->variables.n || json_object_get(edits->set, "name") ? complete_edit : NULL;
 	edit.priority = json_object_get(edits->set, "priority") ? &priority : NULL;
 	edit.begin_s = json_object_get(edits->set, "begin") ? &begin_s : NULL;
 	edit.paused = json_object_get(edits->set, "paused") ? &spec->paused : NULL;

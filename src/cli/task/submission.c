@@ -99,6 +99,8 @@ static int take_script(struct spool_spec *s, const struct opts *o, const char *p
 	sbatch_take(s, o, s->script);
 	if (!s->name)
 		s->name = xstrdup(name);
+	if (spec_needs_script_name(s, name))
+		s->script_name = xstrdup(name);
 	return 0;
 }
 
