@@ -104,8 +104,8 @@ static void stop_done(struct spool_job *job)
 	else if (failed)
 		eventlog_say(
 			j->q->place.eventlog, LOG_LEVEL_ERROR,
-			"that task %llu is told to end cannot be written down (%s): if this node fails before "
-			"it has ended, it runs again",
+			"the stop of task %llu cannot be recorded (%s): if this node fails before it has "
+			"ended, it runs again",
 			(unsigned long long)n->id, j->e.text);
 	if (r) {
 		r->stop.elsewhere = elsewhere;

@@ -55,7 +55,7 @@ static void carry_out(struct tasks *q, const struct sched_action *a)
 		r = attempt_by_ref(&q->place, a->ref);
 		if (r)
 			attempt_stop(r, END_PREEMPTED, UINT32_MAX,
-				     "gave way to a task that is not preemptible");
+				     "preempted by a task that is not preemptible");
 		break;
 	case SCHED_RESERVE:
 	case SCHED_UNRESERVE:

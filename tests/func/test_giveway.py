@@ -22,7 +22,7 @@ def test_gives_way_to_a_newcomer(queue):  # noqa: F811
     q.begun(weak)
     other = q.m.start("--take", "10G", "--stay", "600")
     assert wait_for(lambda: q.task(weak)["state"] == "pending"), q.out.read_text()
-    taken = f"gave way, GPU 0 was taken by PID {other.pid} ({name()}, newcomer)"
+    taken = f"preempted: GPU 0 was taken by PID {other.pid} ({name()}, newcomer)"
     assert wait_for(lambda: taken + "; back in the queue, not counted as a try" in q.why(weak)), q.why(weak)
     assert wait_for(lambda: q.device(0)["state"] == "busy")
     # The newcomer goes, and the task comes again; that was no failure of its.

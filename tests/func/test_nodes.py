@@ -367,7 +367,7 @@ def test_late_start_whose_claim_cannot_be_noted(world, faultfs, tmp_path):
         assert wait_for(lambda: claimed.wall() > 0.2)  # two beats
         with mount.ruled("write EIO /default/running/*"):
             a.wake(frozen)
-            assert wait_for(lambda: a.said(f"task {i} cannot begin yet")), a.out.read_text()
+            assert wait_for(lambda: a.said(f"task {i} cannot start yet")), a.out.read_text()
             assert not mark.exists() and a.task(i)["state"] == "running"
     finally:
         a.wake(frozen)
@@ -904,7 +904,7 @@ def test_claim_that_cannot_be_recovered_at_first(world, faultfs, tmp_path, fault
     with mount.ruled(fault):
         a.start(wait=False)
         # The latter where it takes over what the killed shim has left, and ends that itself.
-        assert wait_for(lambda: a.said("could not be recovered") or a.said("cannot be written")), a.out.read_text()
+        assert wait_for(lambda: a.said("could not be recovered") or a.said("cannot be recorded")), a.out.read_text()
     a.wait(i, "done")
 
 

@@ -169,7 +169,7 @@ def test_shim_goes_while_its_end_cannot_be_filed(queue, tmp_path):  # noqa: F811
     in_the_way.mkdir()  # stands for a disk that is full
     try:
         go.touch()
-        assert wait_for(lambda: f"the end of task {i} cannot be written" in q.out.read_text()), q.out.read_text()
+        assert wait_for(lambda: f"the end of task {i} cannot be recorded" in q.out.read_text()), q.out.read_text()
         os.kill(shim, signal.SIGKILL)
         assert wait_for(lambda: not proc_exists(shim))
         q.status()

@@ -427,7 +427,7 @@ struct retry_end commit_judge(const struct task_end *end, enum end_kind ours, co
 	} else if (e.kind == END_SIGNAL) {
 		e.code = end->signal;
 	} else if (e.kind == END_TAKEN) {
-		e.why = "gave way before it could begin";
+		e.why = "preempted before it began";
 	} else if (e.kind == END_REFUSED || end->outcome == TASK_UNKNOWN) {
 		e.why = end->text;
 	}

@@ -71,7 +71,7 @@ static void make_env(struct job *j, const struct spool_spec *spec, uint64_t id,
 				(unsigned long long)w->element);
 	else
 		(void)str_print(full, sizeof(full), "%llu", (unsigned long long)id);
-	if (!w->filler)
+	if (!w->idle_workload)
 		add(&own, "TENURE_TASK_ID", full);
 	add(&own, "TENURE_INSTANCE", w->instance);
 	add_number(&own, "TENURE_ATTEMPT", w->attempt);
@@ -130,7 +130,7 @@ static void make_title(struct job *j, const struct spool_spec *spec, const struc
 
 	if (w->element)
 		(void)str_print(element, sizeof(element), ".%llu", (unsigned long long)w->element);
-	if (w->filler)
+	if (w->idle_workload)
 		(void)str_copy(j->title, sizeof(j->title), spec->name);
 	else
 		(void)str_print(j->title, sizeof(j->title), "task %llu%s %s, attempt %u",
@@ -177,7 +177,7 @@ int job_make(const struct spool_spec *spec, const char *token, const struct job_
 		       : w->login		    ? w->login->umask
 						    : 022;
 	j->job.go_until_ns = w->go_until_ns;
-	j->job.flags = (w->go ? SPEC_GO : 0) | (w->filler ? SPEC_ATTENDED : 0);
+	j->job.flags = (w->go ? SPEC_GO : 0) | (w->idle_workload ? SPEC_ATTENDED : 0);
 	if (w->claim) {
 		(void)str_copy(j->claim, sizeof(j->claim), w->claim->path);
 		j->job.beat_dir = w->spool_dir;

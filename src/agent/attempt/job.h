@@ -29,9 +29,9 @@ struct job_with {
 	const char *spool_dir, *agent;
 	const struct claim *claim;
 	uint64_t beat_ms, fence_timeout_ms;
-	const char *cgroup; /* delegated, to make its own in; or NULL */
-	bool filler;	    /* of no task: id is not looked at, and it lives as long as an agent */
-	bool go;	    /* start at once: there is no lease to wait for */
+	const char *cgroup;   /* delegated, to make its own in; or NULL */
+	bool idle_workload;   /* no task: id is not looked at, and it lives as long as an agent */
+	bool go;	      /* start at once: there is no lease to wait for */
 	uint64_t go_until_ns; /* with it: task_spec.go_until_ns */
 };
 

@@ -289,7 +289,7 @@ static void on_orphans_gone(void *user)
 	struct attempt *a = user;
 
 	a->orphans = NULL;
-	ended_unknown(a, TASK_UNKNOWN, "its shim was killed; what was left of it has been ended");
+	ended_unknown(a, TASK_UNKNOWN, "its shim was killed; its orphans were ended");
 }
 
 void attempt_shim_end_orphans(struct attempt *a, const void *with)

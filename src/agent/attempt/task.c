@@ -160,7 +160,7 @@ static void note(struct attempt *a, bool waits)
 static void note_later(struct attempt *a, const struct err *e)
 {
 	if (attempt_later(a, NOTE_LAST_MS))
-		eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR, "task %llu cannot begin yet: %s",
+		eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR, "task %llu cannot start yet: %s",
 			     (unsigned long long)a->ref.id, e->text);
 }
 
@@ -209,7 +209,7 @@ static void taken(struct attempt *a, const struct msg_lease_taken *m)
 		attempt_stop(a, END_TAKEN, UINT32_MAX, m->text);
 		return;
 	}
-	(void)str_print(why, sizeof(why), "gave way, GPU %u was %s",
+	(void)str_print(why, sizeof(why), "preempted: GPU %u was %s",
 			a->place->view->devices[m->slot].index, m->text);
 	attempt_stop(a, END_PREEMPTED, UINT32_MAX, why);
 }
@@ -222,7 +222,7 @@ static void started(struct attempt *a, pid_t task_pid)
 static void unseen(const struct attempt *a, const struct err *e)
 {
 	eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR,
-		     "what has become of task %llu cannot be told: %s; looking again",
+		     "the state of task %llu is unknown: %s; looking again",
 		     (unsigned long long)a->ref.id, e->text);
 }
 
@@ -243,7 +243,7 @@ static void not_committed(struct attempt *a, const struct commit *c)
 {
 	if (a->place->commit_code != c->code) /* once, not for each */
 		eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR,
-			     "the end of task %llu cannot be written: %s; trying again",
+			     "the end of task %llu cannot be recorded: %s; trying again",
 			     (unsigned long long)a->ref.id, c->e.text);
 	a->place->commit_code = c->code;
 	attempt_event(a, ON_COMMIT_FAILED, &c->e);

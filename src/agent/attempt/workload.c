@@ -144,7 +144,7 @@ static bool put_off(struct place *p, bool told_to_end, const char *why)
 static void describe(const struct attempt *a, struct job_with *w)
 {
 	w->attempt = 1;
-	w->filler = true;
+	w->idle_workload = true;
 }
 
 /* By nothing that the command did, but the next try may end as well. */
@@ -192,8 +192,8 @@ static void started(struct attempt *a, pid_t task_pid)
 
 static void unseen(const struct attempt *a, const struct err *e)
 {
-	say(place_of(a), LOG_LEVEL_ERROR,
-	    "what has become of the workload cannot be told: %s; looking again", e->text);
+	say(place_of(a), LOG_LEVEL_ERROR, "the state of the workload is unknown: %s; looking again",
+	    e->text);
 }
 
 struct over_job {
