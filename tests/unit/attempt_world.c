@@ -207,9 +207,11 @@ void world_jobs(void)
 		;
 }
 
-void __wrap_claiming_work(struct claiming *t, struct spool_place *p);
-void __wrap_claiming_work(struct claiming *t, struct spool_place *p)
+void __wrap_claiming_work(struct spool_job *job, struct spool_place *p);
+void __wrap_claiming_work(struct spool_job *job, struct spool_place *p)
 {
+	struct claiming *t = (struct claiming *)job;
+
 	w.n_claims++;
 	t->code = w.claim_code;
 	t->began_ns = __wrap_clock_boot_ns();
@@ -233,9 +235,11 @@ void __wrap_claiming_work(struct claiming *t, struct spool_place *p)
 		(void)str_copy(t->away.error, sizeof(t->away.error), "the disk is full");
 }
 
-void __wrap_commit_work(struct commit *f, struct spool_place *p);
-void __wrap_commit_work(struct commit *f, struct spool_place *p)
+void __wrap_commit_work(struct spool_job *job, struct spool_place *p);
+void __wrap_commit_work(struct spool_job *job, struct spool_place *p)
 {
+	struct commit *f = (struct commit *)job;
+
 	w.n_commits++;
 	w.committed = *f;
 	(void)str_copy(w.committed_why, sizeof(w.committed_why), f->ended.why ? f->ended.why : "");

@@ -182,10 +182,10 @@ static void test_claim_of_what_was_edited(void **state)
 
 		edit(&p, ids[i], "memory", "2G");
 		assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
-		claiming_work(&k, &p);
+		claiming_work(&k.job, &p);
 		assert_int_equal(k.code, CLAIM_LOST);
 		k.edits = 2; /* the name while it was held, and that after it */
-		claiming_work(&k, &p);
+		claiming_work(&k.job, &p);
 		assert_int_equal(k.code, 0);
 		assert_true(k.spec->memory == 2ULL << 30);
 		(void)spec_free(k.spec);

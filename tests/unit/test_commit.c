@@ -200,7 +200,7 @@ static struct claiming take(struct spool_place *p, uint64_t id, uint64_t element
 	};
 
 	syncs = 0;
-	claiming_work(&k, p);
+	claiming_work(&k.job, p);
 	if (k.code == 0) {
 		(void)close(k.log_fd);
 		(void)spec_free(k.spec);
@@ -288,7 +288,7 @@ static void test_array_that_another_has_filed(void **state)
 		assert_int_equal(batch_claim(b->batch, i, &p.self, &f.claim, &e), 0);
 		if (i == 2) /* it is not called so any more, as after it was filed */
 			assert_int_equal(transit_priority(p.spool, &t.name, 9, &e), 0);
-		commit_work(&f, &p);
+		commit_work(&f.job, &p);
 		assert_int_equal(f.code, 0);
 		assert_false(f.superseded);
 	}
@@ -376,7 +376,7 @@ static void test_too_late_for_who_waits(void **state)
 		depends_set(&p, id + 1000, waits);
 		expect_dep(&p, id + 1000, SCHED_DEP_WAIT);
 		take_over(p.spool, &f.claim, rows[i].result, rows[i].prune);
-		commit_work(&f, &p);
+		commit_work(&f.job, &p);
 		assert_int_equal(f.code, rows[i].code);
 		assert_int_equal(f.superseded, rows[i].code == 0);
 		expect_dep(&p, id + 1000, rows[i].dep);
@@ -523,7 +523,7 @@ static void test_stop_of_an_element_that_was_put_back(void **state)
 	line = record_line(record_claim(&p.self, 0, 1, f.claim.claimed_ns));
 	assert_int_equal(spool_write_new(p.spool, f.claim.path, line, strlen(line), false, &e), 0);
 	assert_int_equal(claim_stopped(p.spool, &f.claim, &e), 0);
-	commit_work(&f, &p);
+	commit_work(&f.job, &p);
 	assert_int_equal(f.code, 0);
 	assert_int_equal(f.verdict.what, RETRY_CANCELLED);
 	assert_int_equal(batch_state(b->batch, 1, &epoch, &attempts), BATCH_CANCELLED);
@@ -559,7 +559,7 @@ static void test_batch_out_of_the_index(void **state)
 	spec->retries = 1;
 	f.spec = spec;
 	assert_int_equal(batch_claim(b, 1, &p.self, &f.claim, &e), 0);
-	commit_work(&f, &p);
+	commit_work(&f.job, &p);
 	assert_int_equal(f.code, 0);
 	assert_int_equal(f.verdict.what, RETRY_AGAIN);
 	assert_int_equal(cancel_waiting(&p, &other, "stopped", &e), 1);
@@ -589,7 +589,7 @@ static struct commit fail_at_once(struct spool_place *p, struct place_batch *b, 
 			    .now_ns = 77 };
 
 	assert_int_equal(batch_claim(b->batch, element, &p->self, &f.claim, NULL), 0);
-	commit_work(&f, p);
+	commit_work(&f.job, p);
 	assert_int_equal(f.code, 0);
 	assert_int_equal(f.verdict.what, RETRY_AGAIN);
 	return f;
@@ -635,7 +635,7 @@ static void test_pause_of_what_fails(void **state)
 	assert_int_equal(batch_claim(b->batch, 4, &p.self, &f.claim, NULL), 0);
 	assert_int_equal(transit_hold(p.spool, &t.name, "pending", NULL), 0);
 	f.streak = (struct retry_streak){ .fast = 2 };
-	commit_work(&f, &p);
+	commit_work(&f.job, &p);
 	assert_int_equal(f.code, 0);
 	assert_false(f.verdict.pause);
 	assert_int_equal(f.streak.fast, 3);
@@ -670,7 +670,7 @@ static void test_log_is_told_once(void **state)
 	f = fail_at_once(&p, b, 1, 0);
 	f.told = false;
 	f.state.tries = 0;
-	commit_work(&f, &p);
+	commit_work(&f.job, &p);
 	assert_int_equal(f.code, 0);
 	assert_int_equal(spool_read(p.spool, file, 4096, &text, &len, NULL), 0);
 	assert_non_null(strstr(text, "\n=== then "));

@@ -112,8 +112,10 @@ static int take_lanes(struct claiming *k, struct spool_place *p)
 	return code == LANE_ELSEWHERE ? CLAIM_ELSEWHERE : code;
 }
 
-void claiming_work(struct claiming *k, struct spool_place *p)
+void claiming_work(struct spool_job *job, struct spool_place *p)
 {
+	struct claiming *k = (struct claiming *)job;
+
 	k->began_ns = clock_boot_ns();
 	k->code = take_lanes(k, p);
 	if (k->code == 0)

@@ -13,6 +13,7 @@
 #define CLAIM_ELSEWHERE 100
 
 struct claiming {
+	struct spool_job job; /* claiming_work() */
 	struct sched_ref ref;
 	uint64_t edits;		   /* of the version that was planned */
 	const char *key, *run_dir; /* as of struct attempt_place */
@@ -30,6 +31,6 @@ struct claiming {
 		   */
 };
 
-void claiming_work(struct claiming *t, struct spool_place *place);
+void claiming_work(struct spool_job *claiming, struct spool_place *place);
 
 #endif

@@ -332,8 +332,9 @@ static int pause_what_fails(struct commit *f, struct spool_place *p)
 	return f->verdict.what == RETRY_AGAIN ? pause_batch(p, f->claim.name.id, &f->e) : 0;
 }
 
-void commit_work(struct commit *f, struct spool_place *p)
+void commit_work(struct spool_job *job, struct spool_place *p)
 {
+	struct commit *f = (struct commit *)job;
 	struct retry_policy policy = policy_of(f);
 
 	int oom = f->ended.kind == END_EXIT && f->ended.code != 0 ? find_oom(f, p->spool) : 0;

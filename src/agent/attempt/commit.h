@@ -12,6 +12,7 @@
 #include "task/record.h"
 
 struct commit {
+	struct spool_job job; /* commit_work() */
 	/* What is known. The texts and the spec are the caller's, as long as the job runs. */
 	struct claim claim;
 	const struct spool_spec *spec;
@@ -35,7 +36,7 @@ struct commit {
 	int code; /* 0; -ENOENT: somebody else has filed it; negative: it is not in the spool yet */
 };
 
-void commit_work(struct commit *f, struct spool_place *place);
+void commit_work(struct spool_job *commit, struct spool_place *place);
 
 /* What the shim said, in the words of the rules for retries. ours: what we ended it for, or
  * END_MAX; why: that in words. What is answered points into both. */

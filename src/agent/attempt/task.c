@@ -22,17 +22,6 @@
 
 /* ---- the claim ---- */
 
-struct claim_job {
-	struct spool_job job;
-	struct attempt *a;
-	struct claiming c;
-};
-
-static void claim_job_work(struct spool_job *job, struct spool_place *p)
-{
-	claiming_work(&((struct claim_job *)job)->c, p);
-}
-
 /* What a task has to say must not be lost without a word. */
 static void say_log_away(const struct attempt *a, const struct log_away *away)
 {
@@ -89,8 +78,8 @@ static void not_claimed(struct attempt *a, const struct claiming *c)
 
 static void claim_done(struct spool_job *job)
 {
-	struct claiming *c = &((struct claim_job *)job)->c;
-	struct attempt *a = ((struct claim_job *)job)->a;
+	struct claiming *c = (struct claiming *)job;
+	struct attempt *a = job->user;
 
 	a->claim_code = c->code;
 	a->place->owner->lanes(a->place->user, &c->lanes);
@@ -228,17 +217,6 @@ static void unseen(const struct attempt *a, const struct err *e)
 
 /* ---- the end ---- */
 
-struct commit_job {
-	struct spool_job job;
-	struct attempt *a;
-	struct commit c;
-};
-
-static void commit_job_work(struct spool_job *job, struct spool_place *p)
-{
-	commit_work(&((struct commit_job *)job)->c, p);
-}
-
 static void not_committed(struct attempt *a, const struct commit *c)
 {
 	if (a->place->commit_code != c->code) /* once, not for each */
@@ -265,13 +243,10 @@ static void committed(struct attempt *a, const struct commit *c)
 
 static void commit_done(struct spool_job *job)
 {
-	struct commit_job *j = (struct commit_job *)job;
+	struct commit *c = (struct commit *)job;
 
-	if (j->c.code < 0 && j->c.code != -ENOENT)
-		not_committed(j->a, &j->c);
-	else
-		committed(j->a, &j->c);
-	free(j);
+	(c->code < 0 && c->code != -ENOENT ? not_committed : committed)(job->user, c);
+	free(c);
 }
 
 /* The guard's last word may have come after the shim's. */
@@ -299,15 +274,14 @@ static uint64_t claimed_at(const struct attempt *a)
  * by the order in which it was said. */
 static void commit(struct attempt *a)
 {
-	struct commit_job *j = xcalloc(1, sizeof(*j));
+	struct commit *c = xmalloc(sizeof(*c));
 	bool again = a->retry_ms; /* it was tried before */
 
 	take_use(a);
 	if (a->note && spooler_take_back(a->place->spooler, a->note))
 		free(take_ptr(a->note)); /* who has it does not matter any more */
-	j->job = (struct spool_job){ .work = commit_job_work, .done = commit_done };
-	j->a = a;
-	j->c = (struct commit){
+	*c = (struct commit){
+		.job = { .work = commit_work, .done = commit_done, .user = a },
 		.claim = a->claim,
 		.spec = a->spec,
 		.end = &a->end,
@@ -326,9 +300,9 @@ static void commit(struct attempt *a)
 		.now_wall_ns = clock_wall_ns(),
 		.told = again,
 	};
-	j->c.ended.begun_ns = claimed_at(a);
-	spooler_do(a->place->spooler, &j->job);
-	if (j->c.ended.kind == END_EXIT && j->c.ended.code == 0 && !again)
+	c->ended.begun_ns = claimed_at(a);
+	spooler_do(a->place->spooler, &c->job);
+	if (c->ended.kind == END_EXIT && c->ended.code == 0 && !again)
 		a->place->owner->succeeded(a->place->user, a);
 }
 
@@ -381,16 +355,15 @@ struct attempt *attempt_start(struct attempt_place *place, struct sched_ref ref,
 			      struct devset devices)
 {
 	struct attempt *a = task_new(place, ref);
-	struct claim_job *j = xcalloc(1, sizeof(*j));
+	struct claiming *c = xcalloc(1, sizeof(*c));
 
 	a->devices = devices;
-	j->job = (struct spool_job){ .work = claim_job_work, .done = claim_done };
-	j->a = a;
-	j->c.ref = ref;
-	j->c.edits = edits;
-	j->c.key = place->key;
-	j->c.run_dir = place->run_dir;
-	spooler_do(place->spooler, &j->job);
+	c->job = (struct spool_job){ .work = claiming_work, .done = claim_done, .user = a };
+	c->ref = ref;
+	c->edits = edits;
+	c->key = place->key;
+	c->run_dir = place->run_dir;
+	spooler_do(place->spooler, &c->job);
 	return a;
 }
 
