@@ -27,8 +27,8 @@ struct claiming {
 	struct log_away away;	       /* error is "" where it is there */
 	struct lanes_met lanes;	       /* known in any case */
 	struct err e;
-	int code; /* 0; CLAIM_ELSEWHERE; > 0: it is not ours to run any more, or in bad/; negative
-		   */
+	/* 0; CLAIM_ELSEWHERE; > 0: it is not ours to run any more, or in bad/; negative. */
+	int code;
 };
 
 void claiming_work(struct spool_job *claiming, struct spool_place *place);

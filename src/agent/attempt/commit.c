@@ -130,17 +130,13 @@ static void tell_away(const struct commit *f, const struct spool *sp, struct spo
 				was, also, log.error);
 }
 
-/* On the wall clock; 0: at once. */
-static uint64_t not_before(const struct commit *f)
-{
-	return f->verdict.at_ns > f->now_ns ? f->now_wall_ns + (f->verdict.at_ns - f->now_ns) : 0;
-}
-
 static void fill_again(const struct commit *f, struct spool_again *again)
 {
+	uint64_t wait_ns = f->verdict.at_ns > f->now_ns ? f->verdict.at_ns - f->now_ns : 0;
+
 	*again = (struct spool_again){
 		.attempts = f->state.tries,
-		.not_before_ns = not_before(f),
+		.not_before_ns = wait_ns ? f->now_wall_ns + wait_ns : 0,
 		.memory = f->state.mem_bytes != f->spec->memory ? f->state.mem_bytes : 0,
 		.begun_ns = f->end->started_wall_ns,
 		.use = use_of(f),

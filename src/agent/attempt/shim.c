@@ -215,8 +215,8 @@ static void ended_unknown(struct attempt *a, enum task_outcome outcome, const ch
 	attempt_event(a, ON_ENDED, &end);
 }
 
-/* The shim's connection broke without its last word: was it killed, and what is left of the task?
- */
+/* The connection broke without the shim's last word: was it killed, and what is left of the task?
+ * Until that is known nothing else writes what is read here. */
 struct look_job {
 	struct spool_job job;
 	struct attempt *a;

@@ -23,8 +23,7 @@ void attempt_shim_hang_up(struct attempt *a, const void *with);
 void attempt_shim_go(struct attempt *a, const void *with);
 /* As a->end_kind says; again where its socket is full. */
 void attempt_shim_stop(struct attempt *a, const void *with);
-/* What has become of it? ON_FOUND, ON_ENDED or ON_FOUND_NOBODY; ON_TIMER where that cannot be told.
- */
+/* What has become of it? ON_FOUND, ON_ENDED or ON_FOUND_NOBODY; ON_TIMER where nobody can tell. */
 void attempt_shim_look(struct attempt *a, const void *with);
 /* with: struct adopted. It was found, and is served by this agent from now on. */
 void attempt_shim_adopt(struct attempt *a, const void *with);

@@ -45,8 +45,7 @@ const struct view_workload *workload_view(const struct workload *w);
 void workload_look(struct workload *w, bool wanted, struct devset busy);
 void workload_stop(struct workload *w, uint32_t slot, const char *why);
 void workload_stop_all(struct workload *w, const char *why);
-/* Once a second: without a word from us it ends, since a stopped agent can make no way for people.
- */
+/* Once a second: without a word from us it ends, since a stopped agent cannot yield to people. */
 void workload_attend(const struct workload *w);
 /* Devices that have it, or are about to, or are not free of it yet. */
 struct devset workload_devices(const struct workload *w);
