@@ -29,8 +29,8 @@
 #include "cli/peers.h"
 #include "cli/task/logreader.h"
 #include "cli/task/state.h"
-#include "cli/task/stopping.h"
 #include "cli/task/submission.h"
+#include "cli/task/taskstop.h"
 #include "cli/task/whytext.h"
 #include "spool/instance.h"
 #include "spool/record.h"
@@ -81,15 +81,15 @@ static void begin_line(void)
 
 static void stop_it(struct watching *w)
 {
-	struct stopping s = {
-		.ctx = w->ctx, .sp = w->sp, .quiet = true, .afar_ms = ORDERING_LIMIT_MS
+	struct taskstop s = {
+		.ctx = w->ctx, .sp = w->sp, .quiet = true, .remote_ms = ORDERING_LIMIT_MS
 	};
 	struct err e = ERR_INIT;
 
 	w->asked = false;
 	w->stopped = true;
 	say("note", "is told to end; Ctrl-C again leaves it to itself", w->id);
-	if (stop_word(&s, w->id, &e) < 0 || stopping_finish(&s, &e) < 0)
+	if (taskstop_word(&s, w->id, &e) < 0 || taskstop_finish(&s, &e) < 0)
 		cmd_warn("warning", e.text);
 	if (s.changed)
 		ask_agent_to_look(w->ctx);

@@ -10,8 +10,8 @@
 #include "cli/instance.h"
 #include "cli/ordering.h"
 #include "cli/task/select.h"
-#include "cli/task/stopping.h"
 #include "cli/task/sweeper.h"
+#include "cli/task/taskstop.h"
 #include "spool/ident.h"
 #include "spool/instance.h"
 #include "task/sweep.h"
@@ -29,7 +29,7 @@ static const struct opt stop_opts[] = {
 };
 
 /* One that cannot be stopped keeps none of the others from it. */
-static int stop_words(struct stopping *s, const struct opts *opts, struct err *e)
+static int stop_words(struct taskstop *s, const struct opts *opts, struct err *e)
 {
 	struct err last = ERR_INIT;
 	int first = 0, r;
@@ -37,7 +37,7 @@ static int stop_words(struct stopping *s, const struct opts *opts, struct err *e
 	for (size_t i = 0; i < opts_argc(opts); i++) {
 		struct err one = ERR_INIT;
 
-		r = stop_word(s, opts_arg(opts, i), &one);
+		r = taskstop_word(s, opts_arg(opts, i), &one);
 
 		if (r == 0)
 			continue;
@@ -46,7 +46,7 @@ static int stop_words(struct stopping *s, const struct opts *opts, struct err *e
 		*e = one;
 		first = first ? first : r;
 	}
-	r = stopping_finish(s, &last);
+	r = taskstop_finish(s, &last);
 	if (r < 0 && first)
 		(void)cmd_fail(CMD_FAILED, e->text);
 	if (r < 0)
@@ -166,10 +166,10 @@ static int stop_without_queue(const struct cmd_ctx *ctx, bool now, unsigned int 
 /* In the queue, where that answers. */
 static int stop_all(const struct cmd_ctx *ctx, unsigned int sweep, struct err *e)
 {
-	struct stopping s = {
+	struct taskstop s = {
 		.ctx = ctx,
 		.now = opts_flag(ctx->opts, "now"),
-		.afar_ms = opts_value(ctx->opts, "timeout")->num,
+		.remote_ms = opts_value(ctx->opts, "timeout")->num,
 		.sweep_gpus = sweep & SWEEP_BIT(SWEEP_GPU),
 	};
 	struct spool *sp = NULL;
