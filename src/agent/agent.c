@@ -23,6 +23,7 @@
 
 #include "agent/ctl.h"
 #include "agent/ctl_client.h"
+#include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
 #include "agent/guard_events.h"
 #include "agent/lifecycle.h"
@@ -34,7 +35,6 @@
 #include "agent/report/eventlog.h"
 #include "agent/report/users.h"
 #include "agent/startup.h"
-#include "agent/tasks.h"
 #include "agent/verbs.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -200,10 +200,10 @@ static void put_names(void *user, const char *text, char *buf, size_t size)
 
 static void start_parts(struct agent *a)
 {
-	static const struct tasks_ops ops = { .over = on_task_over,
-					      .put_names = put_names,
-					      .orders = &verbs_orders,
-					      .file_order = verbs_file_order };
+	static const struct dispatch_ops ops = { .over = on_task_over,
+						 .put_names = put_names,
+						 .orders = &verbs_orders,
+						 .file_order = verbs_file_order };
 	struct view *v = &a->view;
 	struct agentlog_config jc = { .state_dir = a->c->state_dir,
 				      .instance = a->c->instance,
@@ -229,8 +229,8 @@ static void start_parts(struct agent *a)
 			    .policy = a->c->policy,
 			    .cpu_slots = planview_cpu_slots(a->c->cpu_tasks, nofile_soft()) };
 	if (a->c->root)
-		a->queue = tasks_new(&a->loop, v, a->eventlog, a->link, &ops, a);
-	v->workloads = a->queue ? tasks_workload_view(a->queue) : NULL;
+		a->queue = dispatch_new(&a->loop, v, a->eventlog, a->link, &ops, a);
+	v->workloads = a->queue ? dispatch_workload_view(a->queue) : NULL;
 	deadlines_begin(v->deadlines, a->c, clock_boot_ns());
 	v->until_wall_ns = a->c->until_wall_ns;
 	if (a->c->for_ms &&
@@ -278,7 +278,7 @@ static void run_out(uv_loop_t *loop)
 /* True when all is freed; false: something hangs in a thread of the pool. */
 static bool close_parts(struct agent *a)
 {
-	bool spool_closed = !a->queue || tasks_free(a->queue) == 0;
+	bool spool_closed = !a->queue || dispatch_free(a->queue) == 0;
 
 	eventlog_close(a->eventlog);
 	agentlog_close(a->agentlog);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/dispatch_state.h"
 
-struct devset tasks_busy_devices(const struct tasks *q)
+struct devset dispatch_busy_devices(const struct dispatch *q)
 {
 	struct devset busy = { { 0 } };
 
@@ -10,18 +10,18 @@ struct devset tasks_busy_devices(const struct tasks *q)
 	return busy;
 }
 
-void tasks_plan_soon(struct tasks *q)
+void dispatch_plan_soon(struct dispatch *q)
 {
-	if (tasks_are_open(q) && !q->ending)
+	if (dispatch_is_open(q) && !q->ending)
 		(void)uv_timer_start(&q->plan_timer, q->on_plan, 0, 0);
 }
 
-bool tasks_are_open(const struct tasks *q)
+bool dispatch_is_open(const struct dispatch *q)
 {
 	return spoolwatch_state(q->spoolwatch) >= QUEUE_OPEN;
 }
 
-size_t tasks_running(const struct tasks *q)
+size_t dispatch_running(const struct dispatch *q)
 {
 	size_t n = 0;
 
@@ -30,9 +30,9 @@ size_t tasks_running(const struct tasks *q)
 	return n;
 }
 
-void tasks_drain(struct tasks *q)
+void dispatch_drain(struct dispatch *q)
 {
 	q->draining = true;
 	reserving_clear(&q->reserving);
-	tasks_plan_soon(q);
+	dispatch_plan_soon(q);
 }

@@ -21,7 +21,7 @@
 #include "agent/queue/spoolwatch.h"
 #include "agent/reserving.h"
 
-struct tasks_ops {
+struct dispatch_ops {
 	/* "uid 1234" in a sentence becomes a name. */
 	void (*put_names)(void *user, const char *text, char *buf, size_t size);
 	/* Orders of control/, and one of control.json. */
@@ -31,7 +31,7 @@ struct tasks_ops {
 	void (*over)(void *user);
 };
 
-struct tasks {
+struct dispatch {
 	uv_loop_t *loop;
 	const struct agent_config *c;
 	const struct node_self *self;
@@ -63,19 +63,19 @@ struct tasks {
 	bool ending, draining;
 	int claim_code; /* why nothing could be claimed last; 0 */
 	uint64_t n_done, n_failed, n_retried;
-	const struct tasks_ops *ops;
+	const struct dispatch_ops *ops;
 	void *user;
 };
 
 /* Start nothing more; what runs runs on. */
-void tasks_drain(struct tasks *q);
+void dispatch_drain(struct dispatch *q);
 /* There is a queue. */
-bool tasks_are_open(const struct tasks *q);
+bool dispatch_is_open(const struct dispatch *q);
 /* Those that run, or are about to. */
-size_t tasks_running(const struct tasks *q);
+size_t dispatch_running(const struct dispatch *q);
 /* Devices of attempts. */
-struct devset tasks_busy_devices(const struct tasks *q);
+struct devset dispatch_busy_devices(const struct dispatch *q);
 /* A plan in the next turn of the loop. */
-void tasks_plan_soon(struct tasks *q);
+void dispatch_plan_soon(struct dispatch *q);
 
 #endif

@@ -12,13 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/dispatch.h"
 #include "agent/lifecycle.h"
 #include "agent/parts.h"
 #include "agent/report/agentlog.h"
 #include "agent/report/eventlog.h"
 #include "agent/report/users.h"
 #include "agent/startup.h"
-#include "agent/tasks.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
@@ -97,7 +97,7 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 	(void)users_put_names(a->users, dev->reason, NULL, 0); /* so that it is known when asked */
 	startup_on_device(a, slot);
 	if (a->queue)
-		tasks_look(a->queue);
+		dispatch_look(a->queue);
 }
 
 static void on_event(void *user, const struct guard_event *ev)
@@ -146,7 +146,7 @@ static void on_lease(void *user, const struct msg_head *head)
 	if (head->type == MSG_UNLEASED && m->slot >= 0 && m->slot < PROTO_DEVICES_MAX)
 		a->view.awaited[m->slot] = true;
 	if (a->queue)
-		tasks_on_lease(a->queue, head);
+		dispatch_on_lease(a->queue, head);
 }
 
 const struct guardlink_ops guard_events_ops = {
@@ -221,12 +221,12 @@ static void watch_workload(struct agent *a, bool silent, uint64_t now)
 	if (!a->queue)
 		return;
 	if (silent)
-		tasks_watch_workload(a->queue, "the guard does not speak");
+		dispatch_watch_workload(a->queue, "the guard does not speak");
 	else if (w->unseen_ns && now - w->unseen_ns > GUARD_ORPHAN_MS * NS_PER_MS)
-		tasks_watch_workload(a->queue,
-				     up ? "the GPUs cannot be seen" : "there is no guard");
+		dispatch_watch_workload(a->queue,
+					up ? "the GPUs cannot be seen" : "there is no guard");
 	else
-		tasks_watch_workload(a->queue, NULL);
+		dispatch_watch_workload(a->queue, NULL);
 }
 
 void watchdog_look(struct agent *a, uint64_t interval_ms)

@@ -7,7 +7,7 @@
 
 #define AGAIN_MS 1000
 
-static struct attempt *by_lease(const struct tasks *q, const struct lease_id *id)
+static struct attempt *by_lease(const struct dispatch *q, const struct lease_id *id)
 {
 	if (id->task == LEASE_WORKLOAD)
 		return workload_by_lease(q->workload, id);
@@ -29,7 +29,7 @@ static bool shim_lives(const struct msg_lease_state *m)
 	return m->pid > 0 && proc_alive(&shim);
 }
 
-void leases_take_told(struct tasks *q)
+void leases_take_told(struct dispatch *q)
 {
 	for (size_t i = 0; i < q->n_leases; i++) {
 		const struct msg_lease_state *m = &q->leases[i];
@@ -44,7 +44,7 @@ void leases_take_told(struct tasks *q)
 	q->n_leases = 0;
 }
 
-void leases_find_devices(const struct tasks *q, const struct task_name *n, struct text_list *ret)
+void leases_find_devices(const struct dispatch *q, const struct task_name *n, struct text_list *ret)
 {
 	for (size_t i = 0; i < q->n_leases; i++) {
 		const struct msg_lease_state *m = &q->leases[i];
@@ -59,13 +59,13 @@ void leases_find_devices(const struct tasks *q, const struct task_name *n, struc
  * news of the device, too, so it cannot be asked at each of those. */
 static void on_again(uv_timer_t *timer)
 {
-	struct tasks *q = timer->data;
+	struct dispatch *q = timer->data;
 
 	for (struct attempt *r = q->place.tasks; r; r = r->next)
 		attempt_lease_again(r);
 }
 
-static void on_promise(struct tasks *q, struct attempt *r, const struct msg_lease_reply *m)
+static void on_promise(struct dispatch *q, struct attempt *r, const struct msg_lease_reply *m)
 {
 	if (r)
 		attempt_on_promise(r, m);
@@ -76,7 +76,7 @@ static void on_promise(struct tasks *q, struct attempt *r, const struct msg_leas
 		(void)uv_timer_start(&q->lease_timer, on_again, AGAIN_MS, 0);
 }
 
-static void on_reply(struct tasks *q, const struct msg_lease_reply *told)
+static void on_reply(struct dispatch *q, const struct msg_lease_reply *told)
 {
 	struct msg_lease_reply m = *told;
 	struct attempt *r = by_lease(q, &m.id);
@@ -89,7 +89,7 @@ static void on_reply(struct tasks *q, const struct msg_lease_reply *told)
 		attempt_on_granted(r, &m);
 }
 
-static void on_taken(struct tasks *q, const struct msg_lease_taken *told)
+static void on_taken(struct dispatch *q, const struct msg_lease_taken *told)
 {
 	struct msg_lease_taken m = *told;
 	struct attempt *r = by_lease(q, &m.id);
@@ -99,7 +99,7 @@ static void on_taken(struct tasks *q, const struct msg_lease_taken *told)
 		attempt_on_taken(r, &m);
 }
 
-static void on_unleased(struct tasks *q, const struct msg_unleased *m)
+static void on_unleased(struct dispatch *q, const struct msg_unleased *m)
 {
 	struct attempt *r = by_lease(q, &m->id);
 
@@ -108,7 +108,7 @@ static void on_unleased(struct tasks *q, const struct msg_unleased *m)
 }
 
 /* What was promised and is in use is not to be had twice by the next plan. */
-static void on_use(struct tasks *q, const struct msg_lease_use *m)
+static void on_use(struct dispatch *q, const struct msg_lease_use *m)
 {
 	struct attempt *r = by_lease(q, &m->id);
 
@@ -119,10 +119,10 @@ static void on_use(struct tasks *q, const struct msg_lease_use *m)
 }
 
 /* Those were all: attempts are told first, then what nobody has is given back. */
-static bool on_all_told(struct tasks *q)
+static bool on_all_told(struct dispatch *q)
 {
 	q->leases_known = true;
-	if (!tasks_are_open(q))
+	if (!dispatch_is_open(q))
 		return false;
 	for (struct attempt *r = q->place.tasks; r; r = r->next)
 		attempt_on_guard(r);
@@ -133,7 +133,7 @@ static bool on_all_told(struct tasks *q)
 }
 
 /* They are kept until the last one, and until the queue is open. */
-static bool on_state(struct tasks *q, const struct msg_lease_state *m)
+static bool on_state(struct dispatch *q, const struct msg_lease_state *m)
 {
 	if (m->slot < 0)
 		return on_all_told(q);
@@ -145,7 +145,7 @@ static bool on_state(struct tasks *q, const struct msg_lease_state *m)
 	return false;
 }
 
-bool leases_on_message(struct tasks *q, const struct msg_head *m)
+bool leases_on_message(struct dispatch *q, const struct msg_head *m)
 {
 	switch (m->type) {
 	case MSG_LEASE_REPLY:

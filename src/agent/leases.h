@@ -14,14 +14,15 @@
 #include "hold/proto.h"
 #include "spool/name.h"
 
-struct tasks;
+struct dispatch;
 
 /* True: it is known now what the guard has, and the plan is due. */
-bool leases_on_message(struct tasks *q, const struct msg_head *m);
+bool leases_on_message(struct dispatch *q, const struct msg_head *m);
 /* The queue is open: of the leases that the guard told of, what was left by who is gone is given
  * back, and what is reserved is known. */
-void leases_take_told(struct tasks *q);
+void leases_take_told(struct dispatch *q);
 /* The devices of a claim's attempt, as the guard's ledger knows them. */
-void leases_find_devices(const struct tasks *q, const struct task_name *n, struct text_list *ret);
+void leases_find_devices(const struct dispatch *q, const struct task_name *n,
+			 struct text_list *ret);
 
 #endif

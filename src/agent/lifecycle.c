@@ -19,13 +19,13 @@
 #include <unistd.h>
 
 #include "agent/ctl.h"
+#include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
 #include "agent/node/guardlink.h"
 #include "agent/parts.h"
 #include "agent/report/agentlog.h"
 #include "agent/report/eventlog.h"
 #include "agent/startup.h"
-#include "agent/tasks.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
@@ -211,7 +211,7 @@ static void tell(struct agent *a, const struct life_cause *cause)
 
 static bool may_run(const struct agent *a)
 {
-	return a->queue && tasks_may_run(a->queue);
+	return a->queue && dispatch_may_run(a->queue);
 }
 
 static void look_at_drain(struct agent *a)
@@ -240,7 +240,7 @@ static void stop_tasks(struct agent *a, const struct life_cause *cause)
 		return;
 	a->view.life.how = DRAIN_CANCEL;
 	if (a->queue)
-		tasks_stop_all(a->queue);
+		dispatch_stop_all(a->queue);
 }
 
 /* How and why are there first: the queue and the policy read them. */
@@ -254,11 +254,11 @@ static void begin_drain(struct agent *a, const struct life_cause *cause)
 	}
 	v->how = cause->how;
 	(void)str_copy(v->why, sizeof(v->why), cause->why);
-	say_drain(a, a->queue ? tasks_running(a->queue) : 0);
+	say_drain(a, a->queue ? dispatch_running(a->queue) : 0);
 	if (a->queue)
-		tasks_drain(a->queue);
+		dispatch_drain(a->queue);
 	if (a->queue && v->how >= DRAIN_REQUEUE)
-		tasks_stop_all(a->queue);
+		dispatch_stop_all(a->queue);
 	if (v->phase == LIFE_DRAINING && !a->life->pause) /* else it is told then */
 		life_tell_policy(a);
 	look_at_drain(a);
@@ -292,7 +292,7 @@ void life_order(struct agent *a, enum order_how how)
 
 static void look_at_workload(struct agent *a)
 {
-	if (!a->queue || !tasks_workloads(a->queue))
+	if (!a->queue || !dispatch_workloads(a->queue))
 		life_post(a, LIFE_CLEARED, NULL);
 }
 
@@ -305,7 +305,7 @@ static void shut_down(struct agent *a, const struct life_cause *cause)
 	startup_end(a);
 	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "%s: letting go of everything", cause->why);
 	if (a->queue)
-		tasks_end(a->queue);
+		dispatch_end(a->queue);
 	look_at_workload(a);
 }
 
@@ -341,9 +341,9 @@ static void answer_clients(struct agent *a)
 		ctl_answer(l->clients[i],
 			   json_pack("{s:i, s:b, s:f, s:I, s:s*}", "pid", (int)a->view.pid,
 				     "released", is_free(a), "took_ms", ms_since(l->stop_ns),
-				     "tasks_running",
-				     (json_int_t)(a->queue ? tasks_running(a->queue) : 0), "unseen",
-				     a->queue ? tasks_unseen(a->queue) : NULL));
+				     "dispatch_running",
+				     (json_int_t)(a->queue ? dispatch_running(a->queue) : 0),
+				     "unseen", a->queue ? dispatch_unseen(a->queue) : NULL));
 	l->n_clients = 0;
 }
 
@@ -358,7 +358,7 @@ static void flush(struct agent *a, enum agent_end end)
 static void say_free(struct agent *a)
 {
 	double ms = ms_since(a->life->stop_ns);
-	size_t running = a->queue ? tasks_running(a->queue) : 0;
+	size_t running = a->queue ? dispatch_running(a->queue) : 0;
 
 	if (!running)
 		eventlog_say(a->eventlog, LOG_LEVEL_INFO, "all is free after %.0f ms", ms);
@@ -387,7 +387,7 @@ static void give_up(struct agent *a, const struct life_cause *cause)
 static void flush_step(struct agent *a, const struct life_cause *cause)
 {
 	bool done = agentlog_is_flushed(a->agentlog) && ctl_is_quiet(a->ctl) &&
-		    (!a->queue || tasks_are_quiet(a->queue));
+		    (!a->queue || dispatch_is_quiet(a->queue));
 
 	if (done || clock_mono_ns() - a->life->flush_ns > FLUSH_LIMIT_MS * NS_PER_MS)
 		uv_stop(&a->loop);
@@ -468,7 +468,7 @@ static void become_ready(struct agent *a, const struct life_cause *cause)
 {
 	startup_announce(a);
 	if (a->queue)
-		tasks_start(a->queue);
+		dispatch_start(a->queue);
 	deadline_begin_for(a->view.deadlines, a->c, clock_boot_ns());
 	arm_deadlines(a->life);
 }
@@ -509,7 +509,7 @@ static void act_on_empty(struct agent *a)
 static bool is_known(const struct agent *a)
 {
 	return a->view.life.phase == LIFE_SERVING && !a->life->pause && a->view.guard_up &&
-	       (a->view.guard.flags & GUARD_SEES) && tasks_are_known(a->queue);
+	       (a->view.guard.flags & GUARD_SEES) && dispatch_is_known(a->queue);
 }
 
 void life_look_idle(struct agent *a)
@@ -519,7 +519,7 @@ void life_look_idle(struct agent *a)
 
 	if (!a->queue || a->c->on_empty == EMPTY_HOLD || !is_known(a))
 		return;
-	if (!tasks_is_empty(a->queue)) {
+	if (!dispatch_is_empty(a->queue)) {
 		v->empty_ns = 0;
 		if (v->released)
 			set_released(a, false);
@@ -560,7 +560,7 @@ static void stop_here(struct agent *a)
 	(void)uv_signal_start(tstp, on_pause, SIGTSTP);
 	l->pause = PAUSE_NO;
 	if (a->queue)
-		tasks_pause(a->queue, false);
+		dispatch_pause(a->queue, false);
 	uv_update_time(&a->loop); /* the stop does not count */
 	if (!view_is_ready(&a->view)) {
 		wait_for_late(l, SEE_LIMIT_MS);
@@ -580,7 +580,7 @@ static void on_pause_step(uv_timer_t *timer)
 		l->pause = PAUSE_NO;
 		(void)uv_timer_stop(timer);
 	} else if ((l->pause == PAUSE_FREE && agentlog_is_flushed(a->agentlog) &&
-		    !(a->queue && tasks_workloads(a->queue))) ||
+		    !(a->queue && dispatch_workloads(a->queue))) ||
 		   waited > STOP_LIMIT_MS * NS_PER_MS) {
 		stop_here(a);
 	}
@@ -603,7 +603,7 @@ static void on_pause(uv_signal_t *handle, int signum)
 	if (l->pause == PAUSE_ASKED)
 		guardlink_drop(a->link);
 	if (a->queue)
-		tasks_pause(a->queue, true);
+		dispatch_pause(a->queue, true);
 	(void)uv_timer_start(&l->pause_timer, on_pause_step, FLUSH_STEP_MS, FLUSH_STEP_MS);
 }
 

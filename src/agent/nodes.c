@@ -18,25 +18,25 @@
 
 static void fill(void *user, struct beat *b)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 	const struct view *v = q->place.view;
 
 	b->devices = q->told_devices = view_devices(v);
 	b->held = view_count(v, DEV_HELD);
 	b->idle = view_count(v, DEV_IDLE);
 	b->lent = view_count(v, DEV_LENT);
-	b->running = (unsigned int)tasks_running(q);
+	b->running = (unsigned int)dispatch_running(q);
 	b->draining = q->draining || q->ending;
 }
 
 static void named(void *user)
 {
-	const struct tasks *q = user;
+	const struct dispatch *q = user;
 
 	recovery_start(q->recovery);
 }
 
-static void say_no_queue(struct tasks *q, const char *why)
+static void say_no_queue(struct dispatch *q, const char *why)
 {
 	if (spoolwatch_set_trouble(q->spoolwatch, why))
 		eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
@@ -51,48 +51,48 @@ static void no_spool(void *user, const struct err *e)
 
 static void clash(void *user, const struct err *e)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
-	if (!tasks_are_open(q)) {
+	if (!dispatch_is_open(q)) {
 		say_no_queue(q, e->text);
 		return;
 	}
 	(void)spoolwatch_set_trouble(q->spoolwatch, e->text);
 	eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR, "no more tasks are started here: %s",
 		     e->text);
-	tasks_drain(q);
+	dispatch_drain(q);
 	q->ops->over(q->user);
 }
 
 static void dead(void *user, const struct dead_claims *claims)
 {
-	const struct tasks *q = user;
+	const struct dispatch *q = user;
 
 	recovery_reclaim(q->recovery, claims);
 }
 
 static void left(void *user)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
 	spoolwatch_rescan_batches(q->spoolwatch);
 }
 
 static void tell(void *user, const char *text)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
 	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING, "%s", text);
 }
 
 /* A client decides by it what is too much for every node (spool/capacity.h). */
-void nodes_look(struct tasks *q)
+void nodes_look(struct dispatch *q)
 {
 	if (view_devices(q->place.view) != q->told_devices)
 		heartbeat_soon(q->heartbeat);
 }
 
-void nodes_tell_room(const struct tasks *q, uint64_t gpus, struct strbuf *b)
+void nodes_tell_room(const struct dispatch *q, uint64_t gpus, struct strbuf *b)
 {
 	struct capacity_node *nodes = NULL;
 	size_t n = heartbeat_nodes(q->heartbeat, &nodes);
@@ -109,7 +109,7 @@ void nodes_tell_room(const struct tasks *q, uint64_t gpus, struct strbuf *b)
 	free(nodes);
 }
 
-struct heartbeat *nodes_heartbeat(struct tasks *q)
+struct heartbeat *nodes_heartbeat(struct dispatch *q)
 {
 	static const struct heartbeat_ops ops = { .fill = fill,
 						  .named = named,
@@ -131,7 +131,7 @@ static void no_queue(void *user, const char *why)
 
 static void opened(void *user, const char *cgroup)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
 	spoolwatch_open(q->spoolwatch);
 	q->place.cgroup = cgroup;
@@ -139,7 +139,7 @@ static void opened(void *user, const char *cgroup)
 
 static void recovered(void *user, const struct text_list *lanes)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
 	for (size_t i = 0; i < lanes->n; i++)
 		lanes_found(&q->lanes, lanes->texts[i]);
@@ -152,7 +152,7 @@ static void recovered(void *user, const struct text_list *lanes)
 
 static void reclaimed(void *user)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
 	spoolwatch_rescan_batches(q->spoolwatch);
 	q->ops->over(q->user);
@@ -160,7 +160,7 @@ static void reclaimed(void *user)
 
 static bool owns(void *user, struct sched_ref ref)
 {
-	const struct tasks *q = user;
+	const struct dispatch *q = user;
 
 	return attempt_by_ref(&q->place, ref);
 }
@@ -179,7 +179,7 @@ static struct devset slots_of(const struct view *v, const struct text_list *uuid
 
 static void adopt(void *user, struct adoptee *a)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 	const struct spool_spec *s = a->spec;
 	struct sched_task t;
 	struct devset slots;
@@ -201,12 +201,12 @@ static void adopt(void *user, struct adoptee *a)
 
 static void settled(void *user, uint64_t id)
 {
-	const struct tasks *q = user;
+	const struct dispatch *q = user;
 
 	spoolwatch_look_at(q->spoolwatch, id, false);
 }
 
-struct recovery *nodes_recovery(struct tasks *q)
+struct recovery *nodes_recovery(struct dispatch *q)
 {
 	static const struct recovery_ops ops = { .no_queue = no_queue,
 						 .opened = opened,
@@ -227,7 +227,7 @@ struct recovery *nodes_recovery(struct tasks *q)
 }
 
 /* Where shims leave their records: a disk of this node, so that no network stands in the way. */
-static void find_run_dir(struct tasks *q)
+static void find_run_dir(struct dispatch *q)
 {
 	cleanup_free char *name = xasprintf("tenure-%u", (unsigned int)getuid());
 	cleanup_free char *dir = fs_private_dir("/var/tmp", name);
@@ -238,7 +238,7 @@ static void find_run_dir(struct tasks *q)
 
 static void places_work(struct spool_job *job, struct spool_place *p)
 {
-	struct tasks *q = job->user;
+	struct dispatch *q = job->user;
 
 	find_run_dir(q);
 	login_read(&q->place.login);
@@ -249,7 +249,7 @@ static void places_done(struct spool_job *job)
 	free(job);
 }
 
-void nodes_find_places(struct tasks *q)
+void nodes_find_places(struct dispatch *q)
 {
 	struct spool_job *job = xcalloc(1, sizeof(*job));
 

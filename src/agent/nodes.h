@@ -8,17 +8,17 @@
 
 #include "base/strbuf.h"
 
-struct tasks;
+struct dispatch;
 
-struct heartbeat *nodes_heartbeat(struct tasks *q);
-struct recovery *nodes_recovery(struct tasks *q);
+struct heartbeat *nodes_heartbeat(struct dispatch *q);
+struct recovery *nodes_recovery(struct dispatch *q);
 /* Before any other job of the spooler: where shims leave their records (q->run_dir), and what tasks
  * begin with (q->place.login). Either may be on a file system that hangs, so who uses them on the
  * loop waits for a job that came later. */
-void nodes_find_places(struct tasks *q);
+void nodes_find_places(struct dispatch *q);
 /* The devices have changed, or may have: others are told at once how many there are. */
-void nodes_look(struct tasks *q);
+void nodes_look(struct dispatch *q);
 /* "; beta (8 GPUs) may run it": what the other nodes have for a task that cannot run here. */
-void nodes_tell_room(const struct tasks *q, uint64_t gpus, struct strbuf *b);
+void nodes_tell_room(const struct dispatch *q, uint64_t gpus, struct strbuf *b);
 
 #endif

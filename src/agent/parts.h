@@ -22,7 +22,7 @@ struct agent {
 	struct view view;
 
 	struct guardlink *link;
-	struct tasks *queue; /* NULL: it runs no tasks */
+	struct dispatch *queue; /* NULL: it runs no tasks */
 	struct agentlog *agentlog;
 	struct users *users;
 	struct eventlog *eventlog;

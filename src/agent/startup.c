@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
 #include "agent/node/policy.h"
 #include "agent/parts.h"
@@ -12,7 +13,6 @@
 #include "agent/report/sentence.h"
 #include "agent/report/status.h"
 #include "agent/report/users.h"
-#include "agent/tasks.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -114,9 +114,9 @@ static void collect_warnings(struct agent *a, struct strbuf *out)
 			    "names another place for them\n",
 			    trouble);
 	/* Who watches is told at once. */
-	if (a->c->ready && a->queue && tasks_unseen(a->queue))
+	if (a->c->ready && a->queue && dispatch_unseen(a->queue))
 		strbuf_addf(out, "there is no queue: %s; it goes on trying\n",
-			    tasks_unseen(a->queue));
+			    dispatch_unseen(a->queue));
 }
 
 static void warn(struct agent *a, const char *lines)
@@ -133,7 +133,7 @@ static void warn(struct agent *a, const char *lines)
 /* Whether there is a queue, and else why, so that whoever waits for us is told. */
 static bool queue_is_settled(const struct agent *a)
 {
-	return !a->queue || tasks_are_open(a->queue) || tasks_unseen(a->queue);
+	return !a->queue || dispatch_is_open(a->queue) || dispatch_unseen(a->queue);
 }
 
 /* What it does, and when it ends. */

@@ -30,7 +30,7 @@ struct stops {
 struct stop_job {
 	struct spool_job job;
 	struct stop_job *next; /* of the queue's */
-	struct tasks *q;
+	struct dispatch *q;
 	struct claim claim;
 	int code;
 	struct err e;
@@ -47,7 +47,7 @@ static void stop_work(struct spool_job *job, struct spool_place *p)
 }
 
 /* It waits in the plan, too, if it has not left that meanwhile. */
-static void tell_taken_back(struct tasks *q, const struct task_name *n)
+static void tell_taken_back(struct dispatch *q, const struct task_name *n)
 {
 	struct sched_ref ref = planview_ref(n);
 
@@ -59,7 +59,7 @@ static void tell_taken_back(struct tasks *q, const struct task_name *n)
 	spoolwatch_rescan(q->spoolwatch);
 }
 
-void stops_keep_vain(struct tasks *q, struct sched_ref ref, bool elsewhere, const char *why)
+void stops_keep_vain(struct dispatch *q, struct sched_ref ref, bool elsewhere, const char *why)
 {
 	struct vain_stop *v = &q->stops->vain[q->stops->n_vain++ % VAIN_MAX];
 
@@ -73,14 +73,14 @@ static bool is_asked_for(struct sched_ref ref, uint64_t id, uint32_t element)
 	return ref.id == id && (!element || ref.element == element);
 }
 
-static void forget_vain(struct tasks *q, uint64_t id, uint32_t element)
+static void forget_vain(struct dispatch *q, uint64_t id, uint32_t element)
 {
 	for (size_t i = 0; i < VAIN_MAX; i++)
 		if (is_asked_for(q->stops->vain[i].ref, id, element))
 			q->stops->vain[i] = (struct vain_stop){ .why = "" };
 }
 
-static void forget_stop(struct tasks *q, const struct stop_job *j)
+static void forget_stop(struct dispatch *q, const struct stop_job *j)
 {
 	struct stop_job **at = &q->stops->jobs;
 
@@ -117,7 +117,7 @@ static void stop_done(struct spool_job *job)
 	free(j);
 }
 
-static void write_stop(struct tasks *q, const struct claim *c)
+static void write_stop(struct dispatch *q, const struct claim *c)
 {
 	struct stop_job *j = xcalloc(1, sizeof(*j));
 
@@ -130,14 +130,14 @@ static void write_stop(struct tasks *q, const struct claim *c)
 }
 
 /* Of what is still being claimed it is written when it is ours, and before its end. */
-void stops_write(struct tasks *q, const struct attempt *r)
+void stops_write(struct dispatch *q, const struct attempt *r)
 {
 	if (r->claim.path[0])
 		write_stop(q, &r->claim);
 }
 
 /* Another claim has it, which is found by who looks again. */
-static bool is_elsewhere(const struct tasks *q, uint64_t id, uint32_t element)
+static bool is_elsewhere(const struct dispatch *q, uint64_t id, uint32_t element)
 {
 	for (const struct attempt *r = q->place.tasks; r; r = r->next)
 		if (r->stop.elsewhere && is_asked_for(r->ref, id, element))
@@ -148,7 +148,7 @@ static bool is_elsewhere(const struct tasks *q, uint64_t id, uint32_t element)
 	return false;
 }
 
-static bool is_claiming(const struct tasks *q, uint64_t id, uint32_t element)
+static bool is_claiming(const struct dispatch *q, uint64_t id, uint32_t element)
 {
 	for (const struct attempt *r = q->place.tasks; r; r = r->next)
 		if (r->state == AT_CLAIMING && is_asked_for(r->ref, id, element))
@@ -156,7 +156,7 @@ static bool is_claiming(const struct tasks *q, uint64_t id, uint32_t element)
 	return false;
 }
 
-static bool is_being_written(const struct tasks *q, uint64_t id, uint32_t element)
+static bool is_being_written(const struct dispatch *q, uint64_t id, uint32_t element)
 {
 	for (const struct stop_job *j = q->stops->jobs; j; j = j->next)
 		if (is_asked_for(planview_ref(&j->claim.name), id, element))
@@ -169,7 +169,7 @@ static int not_here(uint64_t id, struct err *e)
 	return err_set(e, -ENOENT, "task %llu does not run on this node", (unsigned long long)id);
 }
 
-int stops_settled(const struct tasks *q, uint64_t id, uint32_t element, struct err *e)
+int stops_settled(const struct dispatch *q, uint64_t id, uint32_t element, struct err *e)
 {
 	if (is_elsewhere(q, id, element))
 		return not_here(id, e);
@@ -182,7 +182,7 @@ int stops_settled(const struct tasks *q, uint64_t id, uint32_t element, struct e
 						: 0;
 }
 
-const char *stops_unwritten(const struct tasks *q, uint64_t id, uint32_t element)
+const char *stops_unwritten(const struct dispatch *q, uint64_t id, uint32_t element)
 {
 	for (const struct attempt *r = q->place.tasks; r; r = r->next)
 		if (is_asked_for(r->ref, id, element) && r->stop.unwritten[0])
@@ -193,7 +193,7 @@ const char *stops_unwritten(const struct tasks *q, uint64_t id, uint32_t element
 	return NULL;
 }
 
-int stops_order(struct tasks *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
+int stops_order(struct dispatch *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
 		struct err *e)
 {
 	unsigned int n = 0;
@@ -211,12 +211,12 @@ int stops_order(struct tasks *q, uint64_t id, uint32_t element, bool now, unsign
 	return n ? 0 : not_here(id, e);
 }
 
-void stops_write_by_name(struct tasks *q, struct sched_ref ref)
+void stops_write_by_name(struct dispatch *q, struct sched_ref ref)
 {
 	write_stop(q, &(struct claim){ .name = { .id = ref.id, .element = ref.element } });
 }
 
-void stops_for_drain(struct tasks *q, struct attempt *r)
+void stops_for_drain(struct dispatch *q, struct attempt *r)
 {
 	static const struct {
 		enum end_kind kind;

@@ -7,6 +7,7 @@
 
 #include "agent/attempt/steps.h"
 #include "agent/attempt/sweep.h"
+#include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
 #include "agent/lifecycle.h"
 #include "agent/node/guardlink.h"
@@ -15,7 +16,6 @@
 #include "agent/report/status.h"
 #include "agent/report/users.h"
 #include "agent/stops.h"
-#include "agent/tasks.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sched/why.h"
@@ -73,7 +73,7 @@ static json_t *status(struct agent *a, const struct verb_args *v)
 	a->view.heard_ns = guardlink_heard_ns(a->link);
 	doc = status_json(&a->view, a->agentlog, a->users);
 	if (a->queue)
-		(void)json_object_set_new(doc, "queue", tasks_report(a->queue));
+		(void)json_object_set_new(doc, "queue", dispatch_report(a->queue));
 	return doc;
 }
 
@@ -98,7 +98,7 @@ static json_t *rescan(struct agent *a, const struct verb_args *v)
 	struct err e = ERR_INIT;
 
 	if (a->queue)
-		tasks_rescan(a->queue);
+		dispatch_rescan(a->queue);
 	return result(a->queue ? 0 : no_queue(&e), &e);
 }
 
@@ -107,7 +107,7 @@ static json_t *why_now(struct agent *a, const struct verb_args *v, int *ret_code
 	cleanup_free char *why = NULL;
 	char named[SCHED_WHY_MAX];
 	struct err e = ERR_INIT;
-	int r = a->queue ? tasks_why(a->queue, v->task, v->element, &why, &e) : no_queue(&e);
+	int r = a->queue ? dispatch_why(a->queue, v->task, v->element, &why, &e) : no_queue(&e);
 
 	*ret_code = r;
 	if (r < 0)
@@ -208,7 +208,7 @@ static void drop_waiter(struct waiter *w)
 	while (*at != w)
 		at = &(*at)->next;
 	*at = w->next;
-	tasks_forget_reader(w->a->queue, &w->reader);
+	dispatch_forget_reader(w->a->queue, &w->reader);
 	free(w);
 }
 
@@ -223,7 +223,7 @@ static void on_read(struct spool_reader *r)
 	struct waiter *w = (struct waiter *)r;
 	json_t *answer = w->verb->settle(w->a, &w->args, VERB_READ);
 
-	if (!answer && tasks_when_read(w->a->queue, r) == 0)
+	if (!answer && dispatch_when_read(w->a->queue, r) == 0)
 		return;
 	answer_waiter(w, answer ? answer : w->verb->settle(w->a, &w->args, VERB_LATE));
 }
@@ -266,7 +266,7 @@ static void answer_later(struct agent *a, struct ctl_client *client, const struc
 			      .verb = verb,
 			      .args = *args,
 			      .late_ns = clock_mono_ns() + READ_LIMIT_MS * NS_PER_MS };
-	if (tasks_when_read(a->queue, &w->reader) < 0) {
+	if (dispatch_when_read(a->queue, &w->reader) < 0) {
 		free(w);
 		ctl_answer(client, verb->settle(a, args, VERB_NEVER));
 		return;
@@ -351,7 +351,8 @@ static json_t *obey_why(struct agent *a, const struct order *o)
 /* It ends once this is answered. */
 static json_t *obey_shutdown(struct agent *a, const struct order *o)
 {
-	return json_pack("{s:i, s:I}", "code", 0, "running", (json_int_t)tasks_running(a->queue));
+	return json_pack("{s:i, s:I}", "code", 0, "running",
+			 (json_int_t)dispatch_running(a->queue));
 }
 
 static json_t *obey(void *user, const struct order *o)
@@ -439,7 +440,7 @@ const struct orderbox_ops verbs_orders = {
 void verbs_file_order(void *user, const struct control_order *o)
 {
 	struct agent *a = user;
-	struct tasks *q = a->queue;
+	struct dispatch *q = a->queue;
 	unsigned int sweep =
 		o->sweep < SPEC_CLEAN_MAX ? sweep_of_clean(o->sweep) : q->sweeping.on_stop;
 	bool any = false;

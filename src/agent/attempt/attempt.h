@@ -135,7 +135,7 @@ struct attempt_ops {
 	bool sweeps;   /* what else of its owner's ends with it, where it was stopped */
 };
 
-/* Who has tasks tried: agent/tasks.c. */
+/* Who has tasks tried: agent/dispatch.c. */
 struct attempt_owner {
 	/* It is over and a is freed after this. again: it waits again, by verdict. */
 	void (*over)(void *user, struct attempt *a, const struct retry_verdict *verdict);

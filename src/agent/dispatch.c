@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * Three things make the queue think again: the spool has changed (a scan: doorbell, inotify on
- * pending/, or every few seconds), the devices have, a run is over. All of them end in one plan per
- * turn of the loop; what the plan says is carried out by runs.
+ * Three things make the queue think again: the spool has changed (agent/queue/spoolwatch.h), the
+ * devices have, an attempt is over. All of them end in one plan per turn of the loop; what the plan
+ * says is carried out by attempts.
  *
  * What waits lives in the planner alone. Names, lanes and specs are read from the spool when a task
  * is claimed, so that a hundred thousand of them cost little here.
  */
 
-#include "agent/tasks.h"
+#include "agent/dispatch.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -38,7 +38,7 @@
 
 /* ---- the plan ---- */
 
-static void carry_out(struct tasks *q, const struct sched_action *a)
+static void carry_out(struct dispatch *q, const struct sched_action *a)
 {
 	struct sched_task t;
 	struct attempt *r;
@@ -65,18 +65,18 @@ static void carry_out(struct tasks *q, const struct sched_action *a)
 }
 
 /* What an agent before us had reserved stays so until it is known what waits. */
-static void tell_reservations(struct tasks *q)
+static void tell_reservations(struct dispatch *q)
 {
 	if (spoolwatch_state(q->spoolwatch) == QUEUE_KNOWN)
 		reserving_tell(&q->reserving, q->place.link, q->place.view,
-			       devset_or(tasks_busy_devices(q), workload_devices(q->workload)));
+			       devset_or(dispatch_busy_devices(q), workload_devices(q->workload)));
 }
 
 /* Where it is wanted, and no task is. */
-static void look_at_workload(struct tasks *q)
+static void look_at_workload(struct dispatch *q)
 {
 	const struct view *v = q->place.view;
-	struct devset busy = tasks_busy_devices(q);
+	struct devset busy = dispatch_busy_devices(q);
 	bool wanted = v->c->workload && v->life.phase == LIFE_SERVING && !v->life.released &&
 		      !q->paused && !q->unwatched;
 
@@ -93,14 +93,14 @@ static uint64_t ms_until(uint64_t at_ns, uint64_t now_ns)
 
 static void on_plan(uv_timer_t *timer)
 {
-	struct tasks *q = timer->data;
+	struct dispatch *q = timer->data;
 	struct sched_device devices[PROTO_DEVICES_MAX];
 	struct sched_action actions[ACTIONS_MAX];
 	struct sched_out out = { .actions = actions, .cap = ACTIONS_MAX };
 	struct sched_view view;
 	uint64_t wait = UINT64_MAX;
 
-	if (!tasks_are_open(q) || q->ending || q->paused || view_is_behind(q->place.view))
+	if (!dispatch_is_open(q) || q->ending || q->paused || view_is_behind(q->place.view))
 		return;
 	/* Before all was read once it is not known which lanes are paused. */
 	if (q->draining || spoolwatch_state(q->spoolwatch) < QUEUE_LISTED) {
@@ -124,27 +124,27 @@ static void on_plan(uv_timer_t *timer)
 		(void)uv_timer_start(&q->plan_timer, on_plan, wait < 10000 ? wait : 10000, 0);
 }
 
-void tasks_pause(struct tasks *q, bool pause)
+void dispatch_pause(struct dispatch *q, bool pause)
 {
 	q->paused = pause;
 	if (pause)
 		workload_stop_all(q->workload, "the agent is stopped (Ctrl-Z)");
 	else
 		reserving_forget_told(&q->reserving);
-	tasks_plan_soon(q);
+	dispatch_plan_soon(q);
 }
 
-void tasks_look(struct tasks *q)
+void dispatch_look(struct dispatch *q)
 {
 	nodes_look(q);
-	tasks_plan_soon(q);
+	dispatch_plan_soon(q);
 }
 
 /* ---- runs tell ---- */
 
 static struct retry_streak *streak_of(void *user, const struct attempt *r)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 	const struct spool_spec *spec = r->spec;
 
 	return lanes_streak(&q->lanes, spec ? spec->lane : NULL, r->ref.id);
@@ -152,14 +152,14 @@ static struct retry_streak *streak_of(void *user, const struct attempt *r)
 
 static void on_lanes(void *user, const struct lanes_met *met)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
 	lanes_met(&q->lanes, met);
 }
 
 static void on_started(void *user, struct attempt *r)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
 	q->claim_code = 0;
 	(void)sched_started(q->plan, r->ref, r->started_ns, r->spec ? r->spec->grace : 0);
@@ -172,22 +172,22 @@ static void on_stopped(void *user, struct attempt *r)
 
 static void on_moved(void *user, struct attempt *r)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
 	(void)sched_moved(q->plan, r->ref, r->devices);
-	tasks_plan_soon(q);
+	dispatch_plan_soon(q);
 }
 
 static void on_succeeded(void *user, struct attempt *r)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
 	(void)sched_end(q->plan, r->ref);
-	tasks_plan_soon(q);
+	dispatch_plan_soon(q);
 }
 
 /* It never was ours. What cannot be claimed now is told once, not for each that waits. */
-static void tell_not_claimed(struct tasks *q, const struct attempt *r,
+static void tell_not_claimed(struct dispatch *q, const struct attempt *r,
 			     const struct retry_verdict *v)
 {
 	int code = r->claim_code;
@@ -203,7 +203,7 @@ static void tell_not_claimed(struct tasks *q, const struct attempt *r,
 }
 
 /* "task 42.7 waits again: exit code 1, try 2 of 4; next in 10m" */
-static void tell_over(struct tasks *q, const struct attempt *r, const struct retry_verdict *v)
+static void tell_over(struct dispatch *q, const struct attempt *r, const struct retry_verdict *v)
 {
 	static const char *const words[RETRY_WHAT_MAX] = {
 		[RETRY_DONE] = "is done",
@@ -226,24 +226,24 @@ static void tell_over(struct tasks *q, const struct attempt *r, const struct ret
 }
 
 /* What became of it meanwhile was told while it was ours. */
-static void tell_late(struct tasks *q, const struct attempt *r, const struct retry_verdict *v)
+static void tell_late(struct dispatch *q, const struct attempt *r, const struct retry_verdict *v)
 {
 	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
 		     "the end of task %llu came too late: the task had been given to another node",
 		     (unsigned long long)r->ref.id);
-	tasks_rescan(q);
+	dispatch_rescan(q);
 }
 
 /* It is in the spool so, too; there may be more of a batch than this. */
-static void pause_task(struct tasks *q, uint64_t id)
+static void pause_task(struct dispatch *q, uint64_t id)
 {
 	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
 		     "task %llu is paused; tenure resume %llu lets it go on",
 		     (unsigned long long)id, (unsigned long long)id);
-	tasks_rescan(q);
+	dispatch_rescan(q);
 }
 
-static void pause_lane(struct tasks *q, const char *lane, const char *why)
+static void pause_lane(struct dispatch *q, const char *lane, const char *why)
 {
 	if (lanes_pause(&q->lanes, lane, why))
 		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
@@ -252,7 +252,7 @@ static void pause_lane(struct tasks *q, const char *lane, const char *why)
 
 static void on_over(void *user, struct attempt *r, const struct retry_verdict *v)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 	const struct spool_spec *spec = r->spec;
 
 	(r->late ? tell_late : r->claim_code ? tell_not_claimed : tell_over)(q, r, v);
@@ -283,7 +283,7 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 	if (r->stop.elsewhere || r->stop.unwritten[0])
 		stops_keep_vain(q, r->ref, r->stop.elsewhere, r->stop.unwritten);
 	groupcommit_soon(q->groupcommit);
-	tasks_plan_soon(q);
+	dispatch_plan_soon(q);
 	q->ops->over(q->user);
 }
 
@@ -299,7 +299,7 @@ static const struct attempt_owner attempt_owner = {
 
 static void on_synced(void *user)
 {
-	const struct tasks *q = user;
+	const struct dispatch *q = user;
 
 	spoolwatch_settle(q->spoolwatch); /* somebody may have waited for one of them */
 }
@@ -308,38 +308,38 @@ static void on_synced(void *user)
 
 static void on_rescan(void *user)
 {
-	const struct tasks *q = user;
+	const struct dispatch *q = user;
 
 	orderbox_look(q->orderbox);
 }
 
 static void on_read(void *user, struct index_reading *b, bool first)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
 	for (size_t i = 0; i < b->n_changes; i++)
 		index_apply(q->plan, q->place.eventlog, &b->changes[i]);
 	if (b->filed)
 		groupcommit_soon(q->groupcommit);
 	if (b->lanes_read && lanes_set_paused(&q->lanes, &b->lanes, &b->reasons))
-		tasks_plan_soon(q);
+		dispatch_plan_soon(q);
 	if (b->ordered)
 		q->ops->file_order(q->user, &b->order);
 	eventlog_say_lines(q->place.eventlog, LOG_LEVEL_WARNING, strbuf_str(&b->notes));
 	if (b->n_changes || b->ordered || first)
-		tasks_plan_soon(q);
+		dispatch_plan_soon(q);
 }
 
 static void after_reading(void *user)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
 	lanes_look(&q->lanes);
 }
 
 static bool owns(void *user, struct sched_ref ref)
 {
-	const struct tasks *q = user;
+	const struct dispatch *q = user;
 
 	return attempt_by_ref(&q->place, ref) != NULL;
 }
@@ -348,22 +348,22 @@ static const struct spoolwatch_ops spoolwatch_ops = {
 	.rescan = on_rescan, .read = on_read, .after = after_reading, .owns = owns
 };
 
-void tasks_rescan(struct tasks *q)
+void dispatch_rescan(struct dispatch *q)
 {
 	spoolwatch_rescan(q->spoolwatch);
 }
 
-int tasks_when_read(struct tasks *q, struct spool_reader *r)
+int dispatch_when_read(struct dispatch *q, struct spool_reader *r)
 {
 	return spoolwatch_when_read(q->spoolwatch, r);
 }
 
-void tasks_forget_reader(struct tasks *q, const struct spool_reader *r)
+void dispatch_forget_reader(struct dispatch *q, const struct spool_reader *r)
 {
 	spoolwatch_forget_reader(q->spoolwatch, r);
 }
 
-static void init_handles(struct tasks *q)
+static void init_handles(struct dispatch *q)
 {
 	uv_timer_t *timers[] = { &q->plan_timer, &q->lease_timer };
 
@@ -377,14 +377,14 @@ static void init_handles(struct tasks *q)
 
 static void on_lanes_changed(void *user)
 {
-	tasks_plan_soon(user);
+	dispatch_plan_soon(user);
 }
 
 /* The list says it, and not the plan: what has succeeded has left that, while its end is written.
  */
 static bool runs_of_lane(void *user, uint32_t lane, uint64_t array)
 {
-	const struct tasks *q = user;
+	const struct dispatch *q = user;
 	struct sched_task t;
 
 	for (const struct attempt *r = q->place.tasks; r; r = r->next)
@@ -402,13 +402,13 @@ static void clear_place(struct spool_place *p)
 
 static void on_workload_changed(void *user)
 {
-	struct tasks *q = user;
+	struct dispatch *q = user;
 
-	tasks_plan_soon(q);
+	dispatch_plan_soon(q);
 	q->ops->over(q->user);
 }
 
-static void make_workload(struct tasks *q)
+static void make_workload(struct dispatch *q)
 {
 	const struct agent_config *c = q->c;
 	cleanup_free char *logs = xasprintf("%s/%s/logs", c->state_dir, c->instance);
@@ -423,7 +423,7 @@ static void make_workload(struct tasks *q)
 							      .user = q });
 }
 
-void tasks_watch_workload(struct tasks *q, const char *why)
+void dispatch_watch_workload(struct dispatch *q, const char *why)
 {
 	q->unwatched = why != NULL;
 	if (why)
@@ -431,20 +431,20 @@ void tasks_watch_workload(struct tasks *q, const char *why)
 	workload_attend(q->workload);
 }
 
-size_t tasks_workloads(const struct tasks *q)
+size_t dispatch_workloads(const struct dispatch *q)
 {
 	return devset_count(workload_devices(q->workload));
 }
 
-const struct view_workload *tasks_workload_view(const struct tasks *q)
+const struct view_workload *dispatch_workload_view(const struct dispatch *q)
 {
 	return workload_view(q->workload);
 }
 
-struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlog *eventlog,
-			struct guardlink *link, const struct tasks_ops *ops, void *user)
+struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct eventlog *eventlog,
+			      struct guardlink *link, const struct dispatch_ops *ops, void *user)
 {
-	struct tasks *q = xcalloc(1, sizeof(*q));
+	struct dispatch *q = xcalloc(1, sizeof(*q));
 	const struct agent_config *c = q->c = view->c;
 
 	q->loop = loop;
@@ -503,14 +503,14 @@ struct tasks *tasks_new(uv_loop_t *loop, const struct view *view, struct eventlo
 	return q;
 }
 
-void tasks_start(struct tasks *q)
+void dispatch_start(struct dispatch *q)
 {
 	heartbeat_start(q->heartbeat);
 }
 
 /* ---- what clients say ---- */
 
-int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct err *e)
+int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, char **ret, struct err *e)
 {
 	struct sched_device devices[PROTO_DEVICES_MAX];
 	cleanup_strbuf struct strbuf text = STRBUF_INIT;
@@ -552,35 +552,35 @@ int tasks_why(struct tasks *q, uint64_t id, uint32_t element, char **ret, struct
 	return r > 0 ? TASKS_WHY_ELSEWHERE : 0;
 }
 
-void tasks_stop_all(struct tasks *q)
+void dispatch_stop_all(struct dispatch *q)
 {
 	for (struct attempt *r = q->place.tasks; r; r = r->next)
 		stops_for_drain(q, r);
 }
 
-void tasks_on_lease(struct tasks *q, const struct msg_head *m)
+void dispatch_on_lease(struct dispatch *q, const struct msg_head *m)
 {
 	if (leases_on_message(q, m))
-		tasks_plan_soon(q);
+		dispatch_plan_soon(q);
 }
 
-bool tasks_may_run(const struct tasks *q)
+bool dispatch_may_run(const struct dispatch *q)
 {
 	return q->place.tasks || !recovery_is_settled(q->recovery) ||
-	       !(tasks_are_open(q) || spoolwatch_trouble(q->spoolwatch));
+	       !(dispatch_is_open(q) || spoolwatch_trouble(q->spoolwatch));
 }
 
-const char *tasks_unseen(const struct tasks *q)
+const char *dispatch_unseen(const struct dispatch *q)
 {
-	return tasks_are_open(q) ? NULL : spoolwatch_trouble(q->spoolwatch);
+	return dispatch_is_open(q) ? NULL : spoolwatch_trouble(q->spoolwatch);
 }
 
-bool tasks_are_known(const struct tasks *q)
+bool dispatch_is_known(const struct dispatch *q)
 {
 	return spoolwatch_state(q->spoolwatch) == QUEUE_KNOWN && !spoolwatch_trouble(q->spoolwatch);
 }
 
-bool tasks_is_empty(const struct tasks *q)
+bool dispatch_is_empty(const struct dispatch *q)
 {
 	struct sched_device devices[PROTO_DEVICES_MAX];
 	struct sched_view view;
@@ -594,7 +594,7 @@ bool tasks_is_empty(const struct tasks *q)
 	return !q->place.tasks && sched_is_empty(q->plan, &view);
 }
 
-json_t *tasks_report(const struct tasks *q)
+json_t *dispatch_report(const struct dispatch *q)
 {
 	struct sched_counts c = sched_count(q->plan);
 	const char *trouble = spoolwatch_trouble(q->spoolwatch);
@@ -602,7 +602,7 @@ json_t *tasks_report(const struct tasks *q)
 
 	for (struct attempt *r = q->place.tasks; r; r = r->next)
 		(void)json_array_append_new(runs, attempt_report(r));
-	return json_pack("{sb sb sI sI sI sI sI ss so so}", "open", tasks_are_open(q), "draining",
+	return json_pack("{sb sb sI sI sI sI sI ss so so}", "open", dispatch_is_open(q), "draining",
 			 q->draining, "waiting", (json_int_t)c.waiting, "running",
 			 (json_int_t)c.running, "done", (json_int_t)q->n_done, "failed",
 			 (json_int_t)q->n_failed, "retried", (json_int_t)q->n_retried, "trouble",
@@ -612,7 +612,7 @@ json_t *tasks_report(const struct tasks *q)
 
 /* ---- the end ---- */
 
-void tasks_end(struct tasks *q)
+void dispatch_end(struct dispatch *q)
 {
 	q->ending = true;
 	spoolwatch_stop(q->spoolwatch);
@@ -623,18 +623,18 @@ void tasks_end(struct tasks *q)
 	orderbox_stop(q->orderbox);
 	/* What is not known yet may run on as well, and then our name is what keeps its lanes. */
 	heartbeat_end(q->heartbeat,
-		      q->place.tasks || !recovery_is_settled(q->recovery) || !tasks_are_open(q));
+		      q->place.tasks || !recovery_is_settled(q->recovery) || !dispatch_is_open(q));
 	workload_stop_all(q->workload, "the agent ends");
 }
 
-bool tasks_are_quiet(const struct tasks *q)
+bool dispatch_is_quiet(const struct dispatch *q)
 {
 	return spooler_is_idle(q->spooler) && heartbeat_are_quiet(q->heartbeat);
 }
 
 static void on_closed(uv_handle_t *h)
 {
-	struct tasks *q = h->data;
+	struct dispatch *q = h->data;
 
 	if (--q->handles)
 		return;
@@ -646,7 +646,7 @@ static void on_closed(uv_handle_t *h)
 	free(q);
 }
 
-int tasks_free(struct tasks *q)
+int dispatch_free(struct dispatch *q)
 {
 	if (!spooler_is_idle(q->spooler) || heartbeat_free(q->heartbeat) < 0)
 		return -EBUSY;
