@@ -8,27 +8,24 @@ from machine import Machine
 from patience import HANG, wait_for
 
 
-class Queue:
-    """A simulated machine, an agent on it, and the commands."""
+class Node:
+    """An agent on a simulated machine, and the commands of its user there."""
+    options = ("--idle-for", "0", "--refresh", "300ms", "--load", "none")  # of the agent
+    instance = ()  # of all commands
 
-    def __init__(self, build, env, tmp, gpus=2, options=()):
-        self.more_env = {}  # of the agent
-        self.prefix = []  # of its command
-        self.m = Machine(build, env, tmp, gpus, 0.3, options)
-        self.newcomer = str(build / "sim/newcomer")
-        self.home = env["HOME"]
-        self.spool = os.path.join(self.home, ".local/state/tenure/default")
-        self.out = tmp / "agent.out"
+    def __init__(self, machine, out, env=None):
+        self.m, self.out, self.env = machine, out, machine.env if env is None else env
+        self.prefix, self.more_env = [], {}  # of the agent's command
         self.agent = None
-        self.closed = False
+
+    def run(self, command, *args, **more):
+        return self.m.run(self.m.tenure, command, *self.instance, *args, env=self.env, **more)
 
     def start_unready(self, *args):
         """Without waiting for its queue."""
         with open(self.out, "ab") as out:
-            self.agent = subprocess.Popen(
-                [*self.prefix, self.m.tenure, "agent", "--idle-for", "0", "--refresh", "300ms", "--load", "none",
-                 *args], env={**self.m.env, **self.more_env}, stdout=out, stderr=subprocess.STDOUT,
-                cwd="/")
+            self.agent = subprocess.Popen([*self.prefix, self.m.tenure, "agent", *self.instance, *self.options, *args],
+                                          env={**self.env, **self.more_env}, stdout=out, stderr=subprocess.STDOUT, cwd="/")
         return self.agent
 
     def start(self, *args):
@@ -37,19 +34,49 @@ class Queue:
         return self.agent
 
     def status(self):
-        done = self.m.run(self.m.tenure, "status", "--json", check=False)
+        """None where there is none, or while its queue is not open."""
+        done = self.run("status", "--json", check=False)
         doc = json.loads(done.stdout) if done.returncode == 0 else {}
         return doc if doc.get("queue", {}).get("open") else None
 
     def submit(self, *args):
-        return int(self.m.run(self.m.tenure, "submit", *args).stdout)
+        return int(self.run("submit", *args).stdout)
 
     def rows(self, *args):
-        return [json.loads(line) for line in
-                self.m.run(self.m.tenure, "list", "--json", "-a", *args).stdout.splitlines()]
+        return [json.loads(line) for line in self.run("list", "--json", "-a", *args).stdout.splitlines()]
 
     def task(self, i):
         return next(r for r in self.rows() if r["id"] == i)
+
+    def wait(self, i, state, timeout=20.0):
+        assert wait_for(lambda: self.task(i)["state"] == state, timeout), (self.task(i), self.out.read_text())
+        return self.task(i)
+
+    def why(self, i):
+        """On one line."""
+        return " ".join(self.run("why", str(i)).stdout.split())
+
+    def said(self, text):
+        return text in self.out.read_text()
+
+    def kill(self):
+        self.agent.kill()
+        self.agent.wait()
+
+    def end(self):
+        self.agent.terminate()
+        self.agent.wait(timeout=HANG)
+
+
+class Queue(Node):
+    """A node with a machine of its own."""
+
+    def __init__(self, build, env, tmp, gpus=2, options=()):
+        super().__init__(Machine(build, env, tmp, gpus, 0.3, options), tmp / "agent.out")
+        self.newcomer = str(build / "sim/newcomer")
+        self.home = env["HOME"]
+        self.spool = os.path.join(self.home, ".local/state/tenure/default")
+        self.closed = False
 
     def shim(self, i):
         """The PID of a task that runs; it is 0 until its start was heard."""
@@ -59,11 +86,6 @@ class Queue:
         pid = wait_for(known)
         assert pid, (self.task(i), self.out.read_text())
         return pid
-
-    def wait(self, i, state, timeout=15.0):
-        assert wait_for(lambda: self.task(i)["state"] == state, timeout), \
-            (self.task(i), self.out.read_text())
-        return self.task(i)
 
     def log(self, i, attempt=1, element=None):
         own = f"{i}.{element}-" if element else f"{i}-"
@@ -77,10 +99,6 @@ class Queue:
         """Waited for: while no guard is there, an agent knows none."""
         return wait_for(lambda: next((d for d in (self.status() or {}).get("devices", []) if d["gpu"] == gpu), None))
 
-    def why(self, i):
-        """On one line."""
-        return " ".join(self.m.run(self.m.tenure, "why", str(i)).stdout.split())
-
     def begun(self, i, times=1):
         """Wait until the newcomer that it is has its memory, for that many times."""
         assert wait_for(lambda: (self.log(i) or "").count('"result"') == times), \
@@ -90,17 +108,12 @@ class Queue:
         doc = self.status()
         return [d["gpu"] for d in doc["devices"] if d["state"] == "held"] if doc else []
 
-    def kill(self):
-        self.agent.kill()
-        self.agent.wait()
-
     def close(self):
         if self.closed:
             return
         self.closed = True
         if self.agent and self.agent.poll() is None:
             for row in self.rows("-s", "running"):  # or they, and a guard for them, would run on
-                self.m.run(self.m.tenure, "stop", str(row["id"]), "--now", check=False)
-            self.agent.terminate()
-            self.agent.wait(timeout=HANG)
+                self.run("stop", str(row["id"]), "--now", check=False)
+            self.end()
         self.m.close()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Several instances of one user: what one merely holds is there for the tasks of the others."""
 import json
-import subprocess
 
 import pytest
 
 from fakeagent import Agent, Shim
 from machine import proc_exists
 from patience import HANG, wait_for
+from queuelib import Node
 from test_lease import gpus, machine, start  # noqa: F401  (a fixture)
 from test_queue import queue  # noqa: F401
 
@@ -121,36 +121,21 @@ def test_what_an_instance_collects_is_its_own(machine):  # noqa: F811
         assert r.code == 0, r.text
 
 
-class Other:
+class Other(Node):
     """The agent of a second instance beside that of a Queue, and its commands; before: what is submitted before it
     begins."""
+    instance = ("-i", "other")
 
     def __init__(self, q, *args, before=()):
-        self.q = q
+        super().__init__(q.m, q.out.with_name("other.out"))
         self.before = [self.submit(*task) for task in before]
-        self.out = q.out.with_name("other.out")
-        with open(self.out, "ab") as out:
-            self.agent = subprocess.Popen(
-                [q.m.tenure, "agent", "-i", "other", "--idle-for", "0", "--refresh", "300ms", "--load",
-                 "none", *args], env=q.m.env, stdout=out, stderr=subprocess.STDOUT, cwd="/")
-        assert wait_for(lambda: self.run("status", "--json", check=False).returncode == 0), self.out.read_text()
-
-    def run(self, command, *args, **more):
-        return self.q.m.run(self.q.m.tenure, command, "-i", "other", *args, **more)
-
-    def submit(self, *args):
-        return int(self.run("submit", *args).stdout)
+        self.start(*args)
 
     def states(self):
-        return {r["id"]: r["state"] for r in
-                map(json.loads, self.run("list", "--json", "-a").stdout.splitlines())}
-
-    def why(self, i):
-        return " ".join(self.run("why", str(i)).stdout.split())
+        return {r["id"]: r["state"] for r in self.rows()}
 
     def close(self):
-        self.agent.terminate()
-        self.agent.wait(timeout=HANG)
+        self.end()
         for i, state in self.states().items():
             if state == "running":
                 self.run("stop", str(i), "--now", check=False)

@@ -17,40 +17,33 @@ import time
 
 import pytest
 
+import queuelib
 from fakeguard import address
 from machine import Machine, children, proc_exists, until
 from patience import HANG, Stopwatch, wait_for
 
-class Node:
+class Node(queuelib.Node):
     """A simulated machine called `name`, and the commands as they are given there."""
+    options = ("--no-hold", "--refresh", "300ms")
 
     def __init__(self, world, name, number, gpus=2, root=None):
         self.name = name
-        self.m = Machine(world.build, world.env, world.tmp, gpus, 0.3)
+        super().__init__(Machine(world.build, world.env, world.tmp, gpus, 0.3), world.tmp / f"{name}.out")
         self.env = {**self.m.env, "LD_PRELOAD": str(world.preload), "OTHER_NODE": f"{name},{number}",
                     "TENURE_BEAT": "100ms", "TENURE_EXPIRE": world.expire,
                     "ASAN_OPTIONS": "verify_asan_link_order=0:abort_on_error=1"}
-        self.out = world.tmp / f"{name}.out"
-        self.agent = None
         self.spool = pathlib.Path(world.env["HOME"]) / ".local/state/tenure/default"
         if root:
             self.env["TENURE_ROOT"] = str(root)
             self.spool = pathlib.Path(root) / "default"
-
-    def run(self, *args, check=True, timeout=60):
-        return self.m.run(self.m.tenure, *args, check=check, timeout=timeout, env=self.env)
 
     def popen(self, *args):
         return subprocess.Popen([self.m.tenure, *args], env=self.env, text=True, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def start(self, *args, wait=True):
-        with open(self.out, "ab") as out:
-            self.agent = subprocess.Popen(
-                [self.m.tenure, "agent", "--no-hold", "--refresh", "300ms", *args], env=self.env,
-                stdout=out, stderr=subprocess.STDOUT, cwd="/")
-        if wait:
-            assert wait_for(lambda: (self.queue() or {}).get("open")), self.out.read_text()
+        self.start_unready(*args)
+        assert not wait or wait_for(self.status), self.out.read_text()
         return self.agent
 
     def queue(self):
@@ -59,19 +52,6 @@ class Node:
 
     def others(self):
         return {o["agent"]: o for o in (self.queue() or {}).get("others", [])}
-
-    def submit(self, *args):
-        return int(self.run("submit", *args).stdout)
-
-    def rows(self):
-        return [json.loads(line) for line in self.run("list", "--json", "-a").stdout.splitlines()]
-
-    def task(self, i):
-        return next(r for r in self.rows() if r["id"] == i)
-
-    def wait(self, i, state, timeout=20.0):
-        assert wait_for(lambda: self.task(i)["state"] == state, timeout, 0.1), \
-            (self.task(i), self.out.read_text())
 
     def runs(self):
         return {(t["id"], t["element"]): t for t in (self.queue() or {"tasks": []})["tasks"]}
@@ -93,17 +73,6 @@ class Node:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):  # ended by those that woke before it
                 os.kill(pid, signal.SIGCONT)
-
-    def kill(self):
-        self.agent.kill()
-        self.agent.wait()
-
-    def end(self):
-        self.agent.terminate()
-        self.agent.wait(timeout=HANG)
-
-    def said(self, text):
-        return text in self.out.read_text()
 
 
 class World:
