@@ -182,7 +182,7 @@ class FakeGuard:
         self.leases, self.grants, self.unleases = [], [], []
         self.refuse_lease = set()   # slots
         self.answer_grant = True
-        self.devices = [dict(index=0, state=IDLE, reason="nothing foreign"),
+        self.devices = [dict(index=0, state=IDLE, reason="no other processes"),
                         dict(index=1, state=BUSY,
                              reason=f"PID 4242, uid {os.geteuid()}, python train.py, 0.5 GiB")]
         self.conn = None

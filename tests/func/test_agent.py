@@ -120,7 +120,7 @@ def test_tells_the_policy_and_shows_devices_and_events(guard, agent, home):
               "--load", "sm", "--util", "60", "--ignore-pid", str(os.getpid()), "--work", "30m",
               "--rest", "5m")
     assert "Holding 38.0 GiB on GPUs 0, 1 but the last" in a.line("Holding")
-    assert a.line("gpu 0").endswith("  gpu 0  idle: nothing foreign")
+    assert a.line("gpu 0").endswith("  gpu 0  idle: no other processes")
     assert a.line("gpu 1").endswith(f"  gpu 1  busy: PID 4242, {ME}, python train.py, 0.5 GiB")
     p = guard.policies[0]
     assert (p.hold, p.all, p.n_gpus, p.gpus[0].value, p.gpus[1].value) == (1, 0, 2, b"0", b"1")
@@ -387,7 +387,7 @@ def test_lost_guard_is_replaced_and_events_go_on(guard, agent):
 def test_guard_that_is_lost_while_a_task_starts(guard, agent, build, env, dev, tmp_path):
     """A new one promises what it can: no task gets GO before it has promised all, and one that cannot be had is no
     try."""
-    guard.devices[1] = dict(index=1, state=fg.IDLE, reason="nothing foreign")
+    guard.devices[1] = dict(index=1, state=fg.IDLE, reason="no other processes")
     guard.answer_grant = False
     ran = tmp_path / "ran"
 

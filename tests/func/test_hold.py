@@ -110,7 +110,7 @@ def test_the_start_as_a_person_sees_it(machine):  # noqa: F811
     assert "memory of GPU 1 when it is idle (" in lines[0]
     assert "gpu 1  holding" in lines[1] or "gpu 1  held" in lines[1] or "gpu 1  idle" in lines[1]
     assert not re.search("gpu [023]|not selected", r.stdout)
-    assert len([line for line in lines if "nothing foreign" in line]) <= 1
+    assert len([line for line in lines if "no other processes" in line]) <= 1
 
 
 def test_names_of_processes_are_shown_as_text(machine, tmp_path):  # noqa: F811
@@ -461,5 +461,6 @@ def test_all_json_is_documented(machine):  # noqa: F811
                                             "state", "gone"}
     assert all({"time", "event", "instance"} <= set(e) and list(e)[-1] == "text" for e in events)
     assert len([e for e in events if e["event"] == "start"]) == 1
+    assert [e["text"] for e in events if e["event"] == "release"] == ["gpu 0  released: on request"]
     assert documents[2]["format"] == documents[1]["format"] == 1
     assert [d["state"] for d in documents[2]["devices"]] == ["idle", "busy"]

@@ -26,7 +26,7 @@ def test_trouble_and_what_is_none(machine):  # noqa: F811
     said = h.next("note", gpu=0)["text"]
     assert said.startswith(f"gpu 0  {BUS}: not used until")
     assert said.endswith("a reset needs tenure off --stop-tasks of every user of this machine first"), said
-    assert h.next("release", gpu=0)["text"] == "gpu 0  let go: " + BUS
+    assert h.next("release", gpu=0)["text"] == "gpu 0  released: " + BUS
     d = m.wait_state(0, "busy", reason="^XID 79")
     assert d["xid"] == 79
     must_come(lambda: not m.used()[0])  # the context goes a moment after the memory

@@ -93,7 +93,7 @@ static void test_of_the_device(void **state)
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	says(w, HOLDER_FREED, 70 * GIBS);
 	assert_int_equal(w->d->hold.yields, 0);
-	assert_non_null(strstr(last_event(w)->text, "let go: XID 48 (double bit ECC error)"));
+	assert_non_null(strstr(last_event(w)->text, "released: XID 48 (double bit ECC error)"));
 	for (int i = 0; i < 2; i++) {
 		w->d->hold.check = true;
 		see_holder(w, GIBS / 2);

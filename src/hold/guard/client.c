@@ -302,7 +302,7 @@ static void on_drop(struct guard *g, struct client *c)
 	c->policy_waits = false;
 	lease_drop_promises(g, c->instance);
 	lease_client_changed(g, c);
-	let_go(g, c, "as it was told to");
+	let_go(g, c, "on request");
 }
 
 /*

@@ -152,7 +152,7 @@ void device_enter(struct guard *g, struct device *d, enum dev_state next)
 		if (now < d->hold.blocked_until_ns)
 			device_say(d, "%s", d->hold.blocked_why);
 		else
-			device_say(d, "nothing foreign");
+			device_say(d, "no other processes");
 	}
 	if ((next == DEV_IDLE || next == DEV_BUSY || next == DEV_LEFT) && !quiet)
 		(void)event_add(g, d, EVENT_STATE, "%s: %s", dev_state_name(next), d->said.reason);

@@ -164,14 +164,14 @@ void hold_adapt(struct guard *g, struct device *d, const struct hold_policy *bef
 static void tell_let_go(struct guard *g, struct device *d, uint64_t freed_ns, uint64_t bytes)
 {
 	static const char *const words[EVENT_KIND_MAX] = { [EVENT_YIELD] = "yielded to",
-							   [EVENT_RELEASE] = "let go:",
-							   [EVENT_BLIND] = "let go:",
+							   [EVENT_RELEASE] = "released:",
+							   [EVENT_BLIND] = "released:",
 							   [EVENT_LENT] = "handed over:" };
 	struct guard_event *rec = &d->hold.letting_go;
 	uint64_t took = freed_ns > d->hold.verdict_ns ? freed_ns - d->hold.verdict_ns : 0;
 	struct guard_event *ev =
 		event_add(g, d, (enum event_kind)rec->kind, "%s %s",
-			  words[rec->kind] ? words[rec->kind] : "let go:", d->said.reason);
+			  words[rec->kind] ? words[rec->kind] : "released:", d->said.reason);
 
 	ev->bytes = bytes;
 	ev->pid = rec->kind == EVENT_YIELD || rec->kind == EVENT_LENT ? d->said.who_pid : 0;

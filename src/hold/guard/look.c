@@ -75,7 +75,7 @@ static void on_clear(struct guard *g, struct device *d)
 		d->said.who_pid = 0;
 		(void)device_step(g, d, EV_CLEAR);
 		if (owner && !owner->policy.hold)
-			device_say(d, "nothing foreign; watched only");
+			device_say(d, "no other processes; watched only");
 	}
 }
 
