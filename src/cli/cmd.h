@@ -51,6 +51,7 @@ struct cmd_variable {
 #define CMD_ENDS	 (1u << 4) /* ends or removes something: not suggested for anything else */
 #define CMD_JSON	 (1u << 5) /* has --json behind its own options: one document, */
 #define CMD_JSON_LINES	 (1u << 6) /* or one object per line */
+#define CMD_SERVES	 (1u << 7) /* the agent that it starts serves a queue, and need not hold */
 
 struct cmd {
 	const char *name;

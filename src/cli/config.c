@@ -7,8 +7,8 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "cli/agent_setup.h"
 #include "cli/commands.h"
-#include "cli/run_agent.h"
 #include "cli/table.h"
 
 static int show_json(const struct settings *s)
@@ -116,7 +116,7 @@ static int run_check(const struct cmd_ctx *ctx, struct err *e)
 		const char *path = opts_arg(ctx->opts, i);
 
 		if (settings_check_file(path, site ? SETTING_FROM_SITE : SETTING_FROM_USER,
-					run_agent_rules, &faults) == 0)
+					agent_setup_rules, &faults) == 0)
 			printf("%s: ok\n", path);
 	}
 	for (char *save = NULL, *line = faults.len ? strtok_r(faults.data, "\n", &save) : NULL;

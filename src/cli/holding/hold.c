@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/strbuf.h"
+#include "cli/agent_setup.h"
 #include "cli/commands.h"
-#include "cli/run_agent.h"
 #include "cli/term.h"
 
 #define LAST_WORD_S 1
@@ -78,7 +78,7 @@ static void *say(void *data)
 /* Where a file hangs the error output may as well, which is not waited for. */
 static void __attribute__((noreturn)) end_stuck(void *user, enum agent_end end, const struct err *e)
 {
-	struct last_word w = { .code = run_agent_exit_code(end), .text = e->text };
+	struct last_word w = { .code = agent_setup_exit_code(end), .text = e->text };
 	struct timespec until;
 	pthread_t thread;
 
@@ -93,17 +93,17 @@ static void __attribute__((noreturn)) end_stuck(void *user, enum agent_end end, 
 
 static int run_hold(const struct cmd_ctx *ctx, struct err *e)
 {
-	struct run_agent r = { 0 };
-	int code = run_agent_prepare(ctx, &r, e);
+	struct agent_setup r = { 0 };
+	int code = agent_setup_prepare(ctx, &r, e);
 
 	if (code == CMD_OK) {
 		r.config.show = r.config.show_json ? show_line : show_sentence;
 		r.config.show_fd = STDOUT_FILENO;
 		r.config.warn = warn;
 		r.config.stuck = end_stuck;
-		code = run_agent_exit_code(agent_run(&r.config, e));
+		code = agent_setup_exit_code(agent_run(&r.config, e));
 	}
-	run_agent_clear(&r);
+	agent_setup_clear(&r);
 	return code;
 }
 
@@ -129,8 +129,8 @@ const struct cmd cmd_hold = {
 		"\n"
 		"`tenure on` does the same in the background.",
 	.examples = hold_examples,
-	.opts = run_opts,
-	.setting_groups = RUN_SETTING_GROUPS,
+	.opts = agent_setup_opts,
+	.setting_groups = HOLD_SETTING_GROUPS,
 	.flags = CMD_HOLDS | CMD_JSON_LINES,
 	.run = run_hold,
 };
@@ -150,8 +150,8 @@ const struct cmd cmd_agent = {
 		"One agent serves an instance on a node. It is what `tenure on` starts in the "
 		"background; a service manager, or a job of a cluster, runs it like this.",
 	.examples = agent_examples,
-	.opts = run_opts_no_hold,
+	.opts = agent_setup_opts_no_hold,
 	.setting_groups = AGENT_SETTING_GROUPS,
-	.flags = CMD_HOLDS | CMD_JSON_LINES,
+	.flags = CMD_HOLDS | CMD_JSON_LINES | CMD_SERVES,
 	.run = run_hold,
 };

@@ -21,8 +21,8 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "cli/agent_setup.h"
 #include "cli/commands.h"
-#include "cli/run_agent.h"
 #include "cli/term.h"
 #include "hold/names.h"
 
@@ -62,7 +62,7 @@ static void on_ready(void *user, const char *sentence, const char *warnings, boo
 }
 
 /* What our own code never prints there, a crash does; it should be found. */
-static int open_output(const struct run_agent *r)
+static int open_output(const struct agent_setup *r)
 {
 	cleanup_free char *dir = xasprintf("%s/%s/logs", r->state_dir, r->config.instance);
 	cleanup_free char *path = xasprintf("%s/agent.out", dir);
@@ -78,7 +78,7 @@ static int open_output(const struct run_agent *r)
 static void __attribute__((noreturn)) end_agent(void *user, enum agent_end end, const struct err *e)
 {
 	const struct waiter *w = user;
-	int code = run_agent_exit_code(end);
+	int code = agent_setup_exit_code(end);
 
 	if (w->fd >= 0)
 		send_news(w->fd, code,
@@ -87,7 +87,7 @@ static void __attribute__((noreturn)) end_agent(void *user, enum agent_end end, 
 	_exit(code);
 }
 
-static void __attribute__((noreturn)) be_agent(struct run_agent *r, int news_fd)
+static void __attribute__((noreturn)) be_agent(struct agent_setup *r, int news_fd)
 {
 	struct waiter w = { .fd = news_fd };
 	struct err e = ERR_INIT;
@@ -110,7 +110,7 @@ static void __attribute__((noreturn)) be_agent(struct run_agent *r, int news_fd)
 }
 
 /* In the first child: a session of its own, and a parent that is gone. */
-static void __attribute__((noreturn)) leave_terminal(struct run_agent *r, int news_fd)
+static void __attribute__((noreturn)) leave_terminal(struct agent_setup *r, int news_fd)
 {
 	if (setsid() < 0)
 		_exit(CMD_FAILED);
@@ -154,7 +154,7 @@ static int wait_news(int fd, struct news *ret, struct err *e)
 	}
 }
 
-static int start_background(struct run_agent *r, struct news *ret, struct err *e)
+static int start_background(struct agent_setup *r, struct news *ret, struct err *e)
 {
 	int ends[2];
 
@@ -183,7 +183,7 @@ static int start_background(struct run_agent *r, struct news *ret, struct err *e
 }
 
 /* Its own log, and those of its tasks, which may be elsewhere. */
-static char *describe_logs(const struct run_agent *r, bool written)
+static char *describe_logs(const struct agent_setup *r, bool written)
 {
 	const char *instance = r->config.instance;
 	cleanup_free char *state = fs_show_path(r->state_dir);
@@ -198,7 +198,7 @@ static char *describe_logs(const struct run_agent *r, bool written)
 		       : xasprintf("without a log of its own, those of its tasks in %s", tasks);
 }
 
-static void print_news(const struct cmd_ctx *ctx, const struct run_agent *r, const struct news *n)
+static void print_news(const struct cmd_ctx *ctx, const struct agent_setup *r, const struct news *n)
 {
 	cmd_warn("warning", n->warnings);
 	if (opts_flag(ctx->opts, "json")) {
@@ -222,9 +222,9 @@ static void print_news(const struct cmd_ctx *ctx, const struct run_agent *r, con
 
 static int run_on(const struct cmd_ctx *ctx, struct err *e)
 {
-	struct run_agent r = { 0 };
+	struct agent_setup r = { 0 };
 	struct news n = { 0 };
-	int code = run_agent_prepare(ctx, &r, e);
+	int code = agent_setup_prepare(ctx, &r, e);
 
 	if (code == CMD_OK)
 		code = start_background(&r, &n, e);
@@ -234,7 +234,7 @@ static int run_on(const struct cmd_ctx *ctx, struct err *e)
 		code = n.code;
 	if (code == CMD_OK)
 		print_news(ctx, &r, &n);
-	run_agent_clear(&r);
+	agent_setup_clear(&r);
 	return code;
 }
 
@@ -259,8 +259,8 @@ const struct cmd cmd_on = {
 		"is not. It stays when you log out, where the system lets it (tenure doctor "
 		"looks at that).",
 	.examples = on_examples,
-	.opts = run_opts_no_hold,
+	.opts = agent_setup_opts_no_hold,
 	.setting_groups = AGENT_SETTING_GROUPS,
-	.flags = CMD_HOLDS | CMD_JSON_LINES,
+	.flags = CMD_HOLDS | CMD_JSON_LINES | CMD_SERVES,
 	.run = run_on,
 };

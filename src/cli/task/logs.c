@@ -9,7 +9,7 @@
 #include "cli/instance.h"
 #include "cli/task/logreader.h"
 #include "cli/task/state.h"
-#include "cli/task/whytext.h"
+#include "cli/task/why.h"
 #include "spool/instance.h"
 
 static const struct opt logs_opts[] = {
@@ -90,16 +90,14 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 static void say_that_it_waits(void *data, const struct tasklog *t, const struct task_place *place)
 {
 	cleanup_strbuf struct strbuf why = STRBUF_INIT;
-	json_t *nodes = json_array();
 	struct err e = ERR_INIT;
 	char id[SELECT_ID_MAX];
 
-	if (why_text(data, t->sp, place, &why, nodes, &e) < 0)
+	if (why_of(data, t->sp, place, &why, NULL, &e) < 0)
 		strbuf_adds(&why, "waits");
 	(void)fflush(t->out);
 	(void)fprintf(stderr, "tenure: task %s %s; its output follows when it starts\n",
 		      select_format_id(t->id, t->element, id), strbuf_str(&why));
-	json_decref(nodes);
 }
 
 static int follow(const struct asked *a, const struct cmd_ctx *ctx, const struct spool *sp,

@@ -31,7 +31,7 @@
 #include "cli/task/state.h"
 #include "cli/task/submission.h"
 #include "cli/task/taskstop.h"
-#include "cli/task/whytext.h"
+#include "cli/task/why.h"
 #include "spool/instance.h"
 #include "spool/record.h"
 
@@ -154,11 +154,9 @@ static void tell_if_new(struct watching *w, char *text)
 static void tell_why(struct watching *w)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	json_t *nodes = json_array();
 
-	if (!w->no_agent && why_text(w->ctx, w->sp, taskwatch_place(w->task), &b, nodes, NULL) == 0)
+	if (!w->no_agent && why_of(w->ctx, w->sp, taskwatch_place(w->task), &b, NULL, NULL) == 0)
 		tell_if_new(w, strbuf_take(&b));
-	json_decref(nodes);
 }
 
 static bool has_begun(const struct watching *w, struct batch_counts *ret)

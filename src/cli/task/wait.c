@@ -12,7 +12,7 @@
 #include "cli/ordering.h"
 #include "cli/task/state.h"
 #include "cli/task/watch.h"
-#include "cli/task/whytext.h"
+#include "cli/task/why.h"
 #include "spool/instance.h"
 
 #define TELL_AFTER_MS 1500 /* what starts at once needs no word about it */
@@ -56,17 +56,15 @@ static void tell_why(const struct cmd_ctx *ctx, const struct spool *sp, const st
 	cleanup_strbuf struct strbuf why = STRBUF_INIT;
 	cleanup_free char *text = NULL;
 	struct batch_counts counts;
-	json_t *nodes = json_array();
 	char id[SELECT_ID_MAX];
 	bool waits = taskwatch_state(w) != TASKSTATE_RUNNING &&
 		     !(p->name.count && !p->element && taskstate_has_begun(sp, &p->name, &counts));
 
-	if (waits && why_text(ctx, sp, p, &why, nodes, NULL) == 0) {
+	if (waits && why_of(ctx, sp, p, &why, NULL, NULL) == 0) {
 		text = xasprintf("task %s %s", select_format_id(p->name.id, p->element, id),
 				 strbuf_str(&why));
 		cmd_warn("note", text);
 	}
-	json_decref(nodes);
 }
 
 static int wait_one(const struct cmd_ctx *ctx, const struct spool *sp, struct taskwatch *w,

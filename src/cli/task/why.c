@@ -1,13 +1,394 @@
 /* SPDX-License-Identifier: MIT */
+
+/*
+ * The planner of the agent here knows best. Where there is none, the task's file says what would
+ * keep it from starting even if there were one.
+ */
+
+#include "cli/task/why.h"
+
+#include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/strbuf.h"
+#include "base/units.h"
+#include "cli/ask_agent.h"
 #include "cli/commands.h"
+#include "cli/ordering.h"
+#include "cli/peers.h"
 #include "cli/task/state.h"
+#include "cli/task/taskrun.h"
+#include "cli/task/view.h"
 #include "cli/task/watch.h"
-#include "cli/task/whytext.h"
 #include "cli/term.h"
+#include "spool/batch.h"
+#include "spool/elements.h"
+#include "spool/instance.h"
+#include "spool/lane.h"
+#include "spool/record.h"
+
+#define CANNOT_START "cannot start, because"
+#define ASKED_MAX    8 /* of many nodes each says about the same */
+
+static void add(struct strbuf *b, const char *text)
+{
+	strbuf_addf(b, "%s%s", b->len ? "; " : "", text);
+}
+
+static void add_dependencies(const struct spool *sp, const struct uint_list *ids, bool must_be_good,
+			     struct strbuf *b)
+{
+	for (size_t i = 0; i < ids->n; i++) {
+		struct task_place p = { .element = 0 };
+		bool there = select_by_id(sp, ids->nums[i], 0, &p, NULL) == 0;
+		bool ended = there && p.dir != SPOOL_PENDING && p.dir != SPOOL_RUNNING;
+		cleanup_free char *text = NULL;
+
+		if (ended && (!must_be_good || p.dir == SPOOL_DONE))
+			continue;
+		text = ended || !there
+			       ? xasprintf("can never run, because task %" PRIu64 " %s",
+					   ids->nums[i],
+					   there ? "has not ended well" : "is not there any more")
+			       : xasprintf("waits until task %" PRIu64 " has ended%s (it is %s)",
+					   ids->nums[i], must_be_good ? " well" : "",
+					   taskstate_name(taskstate_of(&p.name, p.dir)));
+		add(b, text);
+	}
+}
+
+/* Such a task stays where it is: its owner has to know. true: it can be read. */
+static bool read_file(const struct spool *sp, const struct task_place *p, struct task_file *ret,
+		      struct strbuf *b)
+{
+	struct err e = ERR_INIT;
+	uint64_t count = 0;
+	int r = task_file_read(sp, p->path, ret, &e);
+
+	if (r == 0 && (!p->name.count ||
+		       (spec_count(ret->spec, &count, NULL) == 0 && count == p->name.count)))
+		return true;
+	if (r == 0) {
+		task_file_clear(ret);
+		(void)err_set(&e, -EINVAL,
+			      "by its name it has %" PRIu64 " elements, by what is in it %" PRIu64,
+			      p->name.count, count);
+	}
+	if (r != -ENOENT)
+		strbuf_addf(b, "%s" CANNOT_START " %s/%s cannot be read: %s", b->len ? "; " : "",
+			    spool_path_of(sp), p->path, e.text);
+	return false;
+}
+
+/* What the spool alone says. */
+static void add_known(const struct spool *sp, const struct task_place *p, struct strbuf *b)
+{
+	char when[CLOCK_TEXT_MAX];
+	struct task_file t;
+
+	if (p->name.flags & NAME_PAUSED) {
+		cleanup_free char *text = xasprintf(
+			"is paused (tenure resume %" PRIu64 " lets it start)", p->name.id);
+
+		add(b, text);
+	}
+	if (p->name.lane[0] && lane_is_paused(sp, p->name.lane)) {
+		cleanup_free char *reason = lane_reason(sp, p->name.lane);
+		cleanup_free char *text =
+			xasprintf("its lane %s is paused: %s (tenure resume %s lets it go on)",
+				  p->name.lane, reason ? reason : "?", p->name.lane);
+
+		add(b, text);
+	}
+	if (p->name.begin_s * NS_PER_S > clock_wall_ns()) {
+		cleanup_free char *text =
+			xasprintf("is not to begin before %s",
+				  clock_format_local(p->name.begin_s * NS_PER_S, when));
+
+		add(b, text);
+	}
+	if (!read_file(sp, p, &t, b))
+		return;
+	add_dependencies(sp, &t.spec->after, true, b);
+	add_dependencies(sp, &t.spec->after_any, false, b);
+	if (t.history.reason[0] && !strstr(strbuf_str(b), t.history.reason))
+		strbuf_addf(b, "%swaits again (%s)", b->len ? "; " : "", t.history.reason);
+	task_file_clear(&t);
+}
+
+/* ---- agents of other nodes ---- */
+
+struct elsewhere {
+	struct strbuf *b;
+	json_t *nodes;
+};
+
+static void on_answer(void *user, const struct ordered *one, const json_t *answer)
+{
+	struct elsewhere *w = user;
+	const struct peer *p = one->data;
+	const char *why = json_string_value(json_object_get(answer, "why"));
+	struct err e = ERR_INIT;
+	cleanup_free char *sign = peer_sign(p);
+	cleanup_free char *text = NULL;
+
+	if (!answer)
+		text = xasprintf("it does not answer (%s)", sign);
+	else if (ordering_code(answer, &e) < 0 || !why)
+		text = xstrdup(e.code ? e.text : "it does not say");
+	else
+		text = xstrdup(why);
+	strbuf_addf(w->b, "%son %s: %s", w->b->len ? "; " : "", p->agent, text);
+	if (w->nodes)
+		(void)json_array_append_new(w->nodes,
+					    json_pack("{ss ss}", "agent", p->agent, "why", text));
+}
+
+static bool is_asked(const struct peer *p)
+{
+	return p->state == PEER_ALIVE && !p->here && !p->beat.draining;
+}
+
+/* How many there are to ask. */
+static size_t ask_others(const struct cmd_ctx *ctx, const struct spool *sp,
+			 const struct task_place *p, struct strbuf *b, json_t *nodes)
+{
+	struct order_task task = { p->name.id, p->element };
+	struct order order = { .command = ORDER_WHY, .n = 1, .tasks = &task };
+	struct elsewhere w = { .b = b, .nodes = nodes };
+	struct ordering o = { .sp = sp };
+	struct peers peers;
+	size_t n;
+
+	(void)peers_read(ctx, sp, &peers, NULL);
+	for (size_t i = 0; i < peers.n && o.n < ASKED_MAX; i++)
+		if (is_asked(&peers.all[i]))
+			(void)ordering_send(&o, peers.all[i].agent, &order, &peers.all[i], NULL);
+	n = o.n;
+	if (n)
+		ordering_wait(&o, ORDERING_LIMIT_MS, on_answer, &w);
+	ordering_clear(&o);
+	peers_clear(&peers);
+	return n;
+}
+
+static void without_agent(const struct cmd_ctx *ctx, const struct spool *sp,
+			  const struct task_place *p, struct strbuf *b, json_t *nodes)
+{
+	cleanup_free char *on = taskrun_format_on(sp);
+
+	add_known(sp, p, b);
+	if (ask_others(ctx, sp, p, b, nodes))
+		return;
+	if (!b->len)
+		strbuf_adds(b, "is ready to start");
+	strbuf_addf(b,
+		    "; no agent of instance %s runs on this node: %s starts one, and it starts the "
+		    "tasks",
+		    spool_instance(sp), on);
+}
+
+static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
+	       struct strbuf *b, json_t *nodes, struct err *e)
+{
+	struct ctl_request req = { .verb = CTL_WHY,
+				   .task = p->name.id,
+				   .element = (uint32_t)p->element };
+	json_t *doc = NULL;
+	struct err said = ERR_INIT;
+	int r = ask_agent_about(ctx, &req, &doc, &said);
+	const char *why = json_string_value(json_object_get(doc, "why"));
+
+	if (e)
+		*e = said;
+	if (r == -ECONNREFUSED) {
+		without_agent(ctx, sp, p, b, nodes);
+		r = 0;
+	} else if (r == -ENOENT) { /* it runs none, or has not seen this one yet */
+		add_known(sp, p, b);
+		if (!strstr(strbuf_str(b), CANNOT_START))
+			strbuf_addf(b, "%s%s", b->len ? "; " : "", said.text);
+		r = 0;
+	} else if (r == 0) {
+		strbuf_adds(b, why ? why : "the agent does not say");
+		if (json_is_true(json_object_get(doc, "elsewhere")))
+			(void)ask_others(ctx, sp, p, b, nodes);
+	}
+	json_decref(doc);
+	return r;
+}
+
+/* ---- what does not wait ---- */
+
+/* Of an element only its own file says that it runs. */
+static bool find_running(const struct spool *sp, const struct task_place *p, struct task_name *ret)
+{
+	char word[SELECT_ID_MAX];
+	struct task_set m;
+
+	*ret = p->name;
+	if (!p->element)
+		return p->dir == SPOOL_RUNNING;
+	(void)select_format_id(p->name.id, p->element, word);
+	if (select_tasks(sp, word, 0, &m, NULL) < 0)
+		return false;
+	*ret = m.tasks[0].name;
+	free(m.tasks);
+	return true;
+}
+
+/* Where, for how long, and whether the agent there can still be heard. */
+static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_name *n,
+		       const struct taskrun *run, struct strbuf *b)
+{
+	uint64_t now_ns = clock_wall_ns();
+	char ran[UNIT_TEXT_MAX];
+	char agent[NAME_AGENT_MAX + 1];
+	struct peers peers;
+	const struct peer *p;
+	cleanup_free char *sign = NULL, *on = taskrun_format_on(sp);
+
+	taskstate_agent_of(sp, n, agent);
+	(void)peers_read(ctx, sp, &peers, NULL);
+	p = peers_find(&peers, agent);
+	sign = peer_sign(p);
+	strbuf_addf(b, "runs on %s", agent[0] ? agent : "a node that is not known");
+	if (run->started_ns && run->started_ns <= now_ns)
+		strbuf_addf(
+			b, ", for %s",
+			unit_format_duration((now_ns - run->started_ns) / NS_PER_S * 1000, ran));
+	if (p && !p->here && !p->said_gone && (p->state == PEER_UNKNOWN || p->state == PEER_GONE))
+		strbuf_addf(b,
+			    ", which is silent: %s (if that node does not exist any more: tenure "
+			    "shutdown --gone %s)",
+			    sign, agent);
+	else if (agent[0] && (!p || p->state != PEER_ALIVE))
+		strbuf_addf(b, ", where no agent is any more: %s; %s there takes it over", sign,
+			    on);
+	peers_clear(&peers);
+}
+
+static void add_logs(uint64_t task, uint64_t element, struct strbuf *b)
+{
+	char id[SELECT_ID_MAX];
+
+	strbuf_addf(b, " (tenure logs %s shows what it printed)",
+		    select_format_id(task, element, id));
+}
+
+/* For how long, and what of it is left where its command has ended. */
+static void tell_run(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_name *n,
+		     const char *called, struct strbuf *b)
+{
+	struct taskrun run;
+	struct taskrun_look look;
+	char how[TASKSTATE_EXIT_MAX];
+
+	taskview_read_run(ctx, sp, n, called, &run);
+	if (run.left) {
+		cleanup_free char *left = taskrun_format_left(sp, &run);
+
+		strbuf_adds(b, left);
+		add_logs(n->id, n->element, b);
+		return;
+	}
+	tell_where(ctx, sp, n, &run, b);
+	add_logs(n->id, n->element, b);
+	if (!taskrun_look(sp, &run, &look))
+		return;
+	if (look.command_ended) {
+		cleanup_free char *procs = taskrun_format_procs(&look.procs);
+
+		strbuf_addf(b, "; its command has ended (%s); what it left behind runs on: %s",
+			    taskstate_format_exit(look.exit, how), procs);
+	}
+	taskrun_look_clear(&look);
+}
+
+static int tell_failed_batch(const struct spool *sp, const struct task_place *p, struct strbuf *b,
+			     struct err *e)
+{
+	struct element_ends failed;
+	int r = taskstate_failed(sp, &p->name, &failed, e);
+	cleanup_free char *which = r == 0 ? taskstate_format_failed(p->name.id, &failed) : NULL;
+
+	if (r < 0)
+		return r;
+	strbuf_addf(b, ": %zu of its %" PRIu64 " element%s ha%s: %s", failed.n, p->name.count,
+		    p->name.count == 1 ? "" : "s", failed.n == 1 ? "s" : "ve", which);
+	if (failed.n)
+		add_logs(p->name.id, failed.ends[0].element, b);
+	free(failed.ends);
+	return 0;
+}
+
+static void add_reason(const struct taskrun *run, struct strbuf *b)
+{
+	char how[TASKSTATE_EXIT_MAX];
+
+	if (run->end.reason[0])
+		strbuf_addf(b, ": %s", run->end.reason);
+	else if (run->end.result == RESULT_FAILED)
+		strbuf_addf(b, ": %s", taskstate_format_exit(run->end.exit, how));
+}
+
+static int tell_ended(const struct spool *sp, const struct task_place *p, int state,
+		      struct strbuf *b, struct err *e)
+{
+	static const char *const words[] = { [BATCH_DONE] = "is done",
+					     [BATCH_FAILED] = "has failed",
+					     [BATCH_CANCELLED] = "was stopped" };
+	bool batch = p->name.count && !p->element;
+	struct task_file t;
+	struct taskrun run;
+	int r;
+
+	strbuf_adds(b, words[state]);
+	if (batch && state == BATCH_FAILED)
+		return tell_failed_batch(sp, p, b, e);
+	r = batch ? 0 : task_file_read(sp, p->path, &t, e);
+	if (batch || r < 0)
+		return r;
+	taskrun_read(sp, p, &t.history, &run);
+	task_file_clear(&t);
+	if (run.unstarted || !run.attempt)
+		strbuf_adds(b, run.attempt || run.name.epoch ? " while it waited to run again"
+							     : " before it started");
+	else if (state == BATCH_FAILED)
+		add_reason(&run, b);
+	if (run.log[0])
+		add_logs(p->name.id, p->element, b);
+	return 0;
+}
+
+int why_of(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
+	   struct strbuf *b, json_t *nodes, struct err *e)
+{
+	struct task_name runs;
+	int state = p->dir == SPOOL_PENDING  ? BATCH_WAITING
+		    : p->dir == SPOOL_DONE   ? BATCH_DONE
+		    : p->dir == SPOOL_FAILED ? BATCH_FAILED
+					     : BATCH_CANCELLED;
+
+	if (find_running(sp, p, &runs)) {
+		tell_run(ctx, sp, &runs, p->name.name, b);
+		return 0;
+	}
+	if (p->element && p->name.count)
+		state = taskstate_element_state(sp, p, p->element, e);
+	if (state == BATCH_WAITING && p->dir != SPOOL_PENDING)
+		state = BATCH_CANCELLED; /* with its batch */
+	if (state < 0)
+		return state;
+	return state == BATCH_WAITING ? ask(ctx, sp, p, b, nodes, e)
+				      : tell_ended(sp, p, state, b, e);
+}
 
 static int print_doc(const struct spool *sp, const struct task_place *p, const char *why,
 		     json_t *nodes, struct err *e)
@@ -40,7 +421,7 @@ static int why_found(const struct cmd_ctx *ctx, const struct spool *sp, const st
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	json_t *nodes = json_array();
-	int r = why_text(ctx, sp, p, &b, nodes, e);
+	int r = why_of(ctx, sp, p, &b, nodes, e);
 
 	if (r == 0 && opts_flag(ctx->opts, "json"))
 		r = print_doc(sp, p, strbuf_str(&b), nodes, e);

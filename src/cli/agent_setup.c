@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/run_agent.h"
+#include "cli/agent_setup.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -45,10 +45,10 @@
 		.name = "no-hold", .spec = { VALUE_FLAG }, .help = "only watch, hold nothing"      \
 	}
 
-const struct opt run_opts[] = { OPT_FOR, OPT_UNTIL, { 0 } };
-const struct opt run_opts_no_hold[] = { OPT_NO_HOLD, OPT_FOR, OPT_UNTIL, { 0 } };
+const struct opt agent_setup_opts[] = { OPT_FOR, OPT_UNTIL, { 0 } };
+const struct opt agent_setup_opts_no_hold[] = { OPT_NO_HOLD, OPT_FOR, OPT_UNTIL, { 0 } };
 
-char *run_agent_state_dir(const struct settings *s)
+char *agent_setup_state_dir(const struct settings *s)
 {
 	const char *dir = settings_str(s, SET_STATE_DIR);
 
@@ -57,10 +57,10 @@ char *run_agent_state_dir(const struct settings *s)
 
 static bool may_hold(const struct cmd_ctx *ctx)
 {
-	return ctx->cmd->opts != run_opts_no_hold || !opts_flag(ctx->opts, "no-hold");
+	return !(ctx->cmd->flags & CMD_SERVES) || !opts_flag(ctx->opts, "no-hold");
 }
 
-static void take_lanes(struct run_agent *r, const struct settings *s)
+static void take_lanes(struct agent_setup *r, const struct settings *s)
 {
 	char name[SETTINGS_LANE_MAX];
 	uint32_t width;
@@ -117,7 +117,7 @@ static int check_policy(const struct settings *s, struct err *e)
 	return policy_from_settings(s, true, &policy, e);
 }
 
-const struct settings_rule run_agent_rules[] = {
+const struct settings_rule agent_setup_rules[] = {
 	{ check_log_limit, { SET_LOG_LIMIT, SET_LOG_LIMIT } },
 	{ check_expire, { SET_EXPIRE, SET_BEAT } },
 	{ check_command, { SET_WORKLOAD, SET_WORKLOAD } },
@@ -142,7 +142,7 @@ static int check_settings(const struct settings *s, struct err *e)
 {
 	int r = 0;
 
-	for (const struct settings_rule *rule = run_agent_rules; rule->check && r == 0; rule++)
+	for (const struct settings_rule *rule = agent_setup_rules; rule->check && r == 0; rule++)
 		if (rule->check != check_policy)
 			r = rule->check(s, e);
 	return r;
@@ -215,7 +215,7 @@ static void *look_at_queue(void *data)
  * A queue that the agent will not serve is an error here, where somebody reads it. The agent looks
  * for itself; so where the filesystem does not answer, it is not waited for.
  */
-static int check_queue(const struct run_agent *r, const struct settings *s, struct err *e)
+static int check_queue(const struct agent_setup *r, const struct settings *s, struct err *e)
 {
 	struct look *l = xcalloc(1, sizeof(*l));
 	struct timespec until;
@@ -282,7 +282,7 @@ static int check_dev_dir(const char *name, struct err *e)
 			       name);
 }
 
-int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err *e)
+int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct err *e)
 {
 	const struct settings *s = ctx->settings;
 	const struct value *limit = opts_value(ctx->opts, "for");
@@ -296,9 +296,9 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 		return CMD_USAGE;
 	if (policy_from_settings(s, may_hold(ctx), &policy, e) < 0)
 		return CMD_USAGE;
-	r->state_dir = run_agent_state_dir(s);
+	r->state_dir = agent_setup_state_dir(s);
 	/* `hold` is for holding alone. */
-	r->root = ctx->cmd->opts == run_opts_no_hold ? spool_root(settings_str(s, SET_ROOT)) : NULL;
+	r->root = ctx->cmd->flags & CMD_SERVES ? spool_root(settings_str(s, SET_ROOT)) : NULL;
 	take_lanes(r, s);
 	r->sweep_spare = join_words(&settings_value(s, SET_SWEEP_SPARE)->words);
 	r->cwd = getcwd(NULL, 0);
@@ -335,7 +335,7 @@ int run_agent_prepare(const struct cmd_ctx *ctx, struct run_agent *r, struct err
 	return r->root ? check_queue(r, s, e) : 0;
 }
 
-void run_agent_clear(struct run_agent *r)
+void agent_setup_clear(struct agent_setup *r)
 {
 	for (size_t i = 0; i < r->n_lanes; i++)
 		free(r->lanes[i].name);
@@ -346,7 +346,7 @@ void run_agent_clear(struct run_agent *r)
 	free(take_ptr(r->sweep_spare));
 }
 
-int run_agent_exit_code(enum agent_end end)
+int agent_setup_exit_code(enum agent_end end)
 {
 	static const enum cmd_exit codes[] = {
 		[AGENT_ENDED] = CMD_OK,	      [AGENT_REFUSED] = CMD_USAGE,

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_AGENT_SETUP_H
+#define TENURE_CLI_AGENT_SETUP_H
+
+/* What `hold`, `agent` and `on` share: from options and settings to an agent, and back to an exit
+ * code. */
+
+#include <sys/types.h>
+
+#include "agent/agent.h"
+#include "cli/cmd.h"
+
+#define HOLD_SETTING_GROUPS (SETTING_GROUP_HOLD | SETTING_GROUP_NODE)
+/* Of an agent that runs tasks. */
+#define AGENT_SETTING_GROUPS                                                                       \
+	(HOLD_SETTING_GROUPS | SETTING_GROUP_LIFE | SETTING_GROUP_SWEEP | SETTING_GROUP_SPARE)
+
+/* --for, --until. */
+extern const struct opt agent_setup_opts[];
+/* The same with --no-hold, for CMD_SERVES. */
+extern const struct opt agent_setup_opts_no_hold[];
+
+/* An agent_config and the string that it borrows; agent_setup_clear() frees. */
+struct agent_setup {
+	struct agent_config config;
+	char *state_dir;
+	char *root; /* of the spool, or NULL */
+	char *cwd;  /* NULL: it has none */
+	struct lane_width *lanes;
+	size_t n_lanes;
+	char *sweep_spare;
+};
+
+/* By which agent_setup_prepare() judges settings, for who checks a file before. */
+extern const struct settings_rule agent_setup_rules[];
+
+/* 0, or CMD_USAGE with e. ctx must outlive r. */
+int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct err *e);
+void agent_setup_clear(struct agent_setup *r);
+
+int agent_setup_exit_code(enum agent_end end);
+
+/*
+ * The directory of logs and state: the setting, or that of the XDG specification. The caller frees
+ * it.
+ */
+char *agent_setup_state_dir(const struct settings *s);
+
+#endif
