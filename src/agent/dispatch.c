@@ -413,10 +413,7 @@ static void make_workload(struct dispatch *q)
 	const struct agent_config *c = q->c;
 	cleanup_free char *logs = xasprintf("%s/%s/logs", c->state_dir, c->instance);
 
-	q->workload = workload_new(&(struct workload_config){ .command = c->workload,
-							      .cwd = c->workload_cwd,
-							      .log_dir = logs,
-							      .grace_ms = c->workload_grace_ms,
+	q->workload = workload_new(&(struct workload_config){ .log_dir = logs,
 							      .place = &q->place,
 							      .plan = q->plan,
 							      .changed = on_workload_changed,
@@ -463,25 +460,18 @@ struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct e
 				   .runs = runs_of_lane,
 				   .user = q };
 	q->groupcommit = groupcommit_new(loop, q->spooler, eventlog, on_synced, q);
-	q->sweeping = (struct sweep_place){ .loop = loop,
-					    .eventlog = eventlog,
-					    .program_fd = q->self->program_fd,
-					    .nofile = q->self->nofile,
-					    .on_stop = c->sweep,
-					    .spare = c->sweep_spare };
-	q->place = (struct attempt_place){ .loop = loop,
+	q->sweeping =
+		(struct sweep_place){ .c = c, .self = q->self, .loop = loop, .eventlog = eventlog };
+	q->place = (struct attempt_place){ .c = c,
+					   .self = q->self,
+					   .loop = loop,
 					   .sweeping = &q->sweeping,
 					   .spooler = q->spooler,
 					   .link = link,
 					   .eventlog = eventlog,
 					   .view = view,
 					   .fork_server = { .fd = -1, .nofile = q->self->nofile },
-					   .program_fd = q->self->program_fd,
-					   .instance = c->instance,
-					   .node = q->self->host,
 					   .run_dir = q->run_dir,
-					   .log_limit = c->log_limit,
-					   .by_uuid = c->by_uuid,
 					   .owner = &attempt_owner,
 					   .user = q };
 	make_workload(q);
@@ -496,8 +486,6 @@ struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct e
 				   q->ops->orders, q->user);
 	q->spool_dir = xasprintf("%s/%s", c->root, c->instance);
 	q->place.spool_dir = q->spool_dir;
-	q->place.agent = q->self->name;
-	q->place.beat_ms = c->beat_ms;
 	q->place.heartbeat = q->heartbeat;
 	nodes_find_places(q);
 	return q;
@@ -524,7 +512,7 @@ int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, char **ret, 
 	const char *trouble = spoolwatch_trouble(q->spoolwatch);
 
 	if (q->draining && !attempt_by_ref(&q->place, ref)) {
-		*ret = xasprintf("the agent on %s starts nothing more: %s", q->place.node,
+		*ret = xasprintf("the agent on %s starts nothing more: %s", q->self->host,
 				 q->place.view->life.why);
 		return 0;
 	}

@@ -441,8 +441,7 @@ void verbs_file_order(void *user, const struct control_order *o)
 {
 	struct agent *a = user;
 	struct dispatch *q = a->queue;
-	unsigned int sweep =
-		o->sweep < SPEC_CLEAN_MAX ? sweep_of_clean(o->sweep) : q->sweeping.on_stop;
+	unsigned int sweep = o->sweep < SPEC_CLEAN_MAX ? sweep_of_clean(o->sweep) : q->c->sweep;
 	bool any = false;
 
 	for (struct attempt *r = q->place.tasks; r; r = r->next) {

@@ -494,17 +494,19 @@ void world_begin(void)
 		(void)str_print(w.view.devices[i].uuid, sizeof(w.view.devices[i].uuid), "GPU-%u",
 				i);
 	}
-	w.place = (struct attempt_place){ .loop = &w.loop,
+	w.config.instance = "i";
+	w.config.beat_ms = 10000;
+	w.self.host = "n";
+	w.self.name = "a";
+	w.place = (struct attempt_place){ .c = &w.config,
+					  .self = &w.self,
+					  .loop = &w.loop,
 					  .sweeping = &sweeping,
 					  .view = &w.view,
 					  .fork_server = { .fd = -1 },
-					  .instance = "i",
-					  .node = "n",
 					  .run_dir = "/run",
-					  .key = "key",
 					  .spool_dir = "/spool",
-					  .agent = "a",
-					  .beat_ms = 10000 };
+					  .key = "key" };
 }
 
 void world_end(void)

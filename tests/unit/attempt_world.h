@@ -22,6 +22,8 @@
 
 struct world {
 	uv_loop_t loop;
+	struct agent_config config;
+	struct node_self self;
 	struct view view;
 	struct attempt_place place;
 	uint64_t mono_ns, boot_ns; /* added to the clocks */

@@ -45,11 +45,13 @@ static void on_done(void *user)
 static void test_sweep_that_hangs(void **state)
 {
 	uv_loop_t loop;
-	struct sweep_place place = { .loop = &loop };
+	const struct agent_config config = { .sweep = 0 };
+	struct node_self self = { .host = "n" };
+	struct sweep_place place = { .c = &config, .self = &self, .loop = &loop };
 
 	assert_int_equal(uv_loop_init(&loop), 0);
-	place.program_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	assert_true(place.program_fd >= 0);
+	self.program_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	assert_true(self.program_fd >= 0);
 	assert_non_null(sweep_start(&place, SWEEP_BIT(SWEEP_PYTHON), "", on_done, NULL));
 	assert_int_equal(limit_ms, 30000);
 	assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
@@ -58,7 +60,7 @@ static void test_sweep_that_hangs(void **state)
 	assert_int_equal(said, 1);
 	assert_true(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 	assert_int_equal(uv_loop_close(&loop), 0);
-	(void)close(place.program_fd);
+	(void)close(self.program_fd);
 }
 
 int main(int argc, char **argv)

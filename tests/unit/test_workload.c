@@ -71,10 +71,10 @@ static void begin_with(const char *command)
 	idle_for(10);
 	n_changed = 0;
 	plan = sched_queue_new();
-	workload = workload_new(&(struct workload_config){ .command = command,
-							   .cwd = "/",
-							   .log_dir = "/dev/null/logs",
-							   .grace_ms = 3000,
+	w.config.workload = command;
+	w.config.workload_cwd = "/";
+	w.config.workload_grace_ms = 3000;
+	workload = workload_new(&(struct workload_config){ .log_dir = "/dev/null/logs",
 							   .place = &w.place,
 							   .plan = plan,
 							   .changed = on_changed });

@@ -22,6 +22,7 @@
 #include "agent/attempt/job.h"
 #include "agent/attempt/sweep.h"
 #include "agent/attempt/use.h"
+#include "agent/node/config.h"
 #include "agent/node/guardlink.h"
 #include "agent/node/view.h"
 #include "agent/queue/heartbeat.h"
@@ -156,23 +157,20 @@ struct attempt_owner {
 
 /* What is the same for all attempts of an agent. */
 struct attempt_place {
+	const struct agent_config *c;
+	const struct node_self *self;
 	uv_loop_t *loop;
 	struct spooler *spooler;
 	struct guardlink *link;
 	const struct sweep_place *sweeping;
 	struct eventlog *eventlog;
 	const struct view *view;
-	struct fork_server fork_server;
-	int program_fd;
-	const char *instance, *node, *run_dir;
-	struct login login;
-	const char *key; /* of the spool: names_token() */
-	const char *spool_dir, *agent;
-	uint64_t beat_ms;
 	const struct heartbeat *heartbeat; /* what shims promise: heartbeat_fence_timeout_ms() */
-	uint64_t log_limit;
+	struct fork_server fork_server;
+	struct login login;
+	const char *run_dir, *spool_dir;
+	const char *key;       /* of the spool: names_token() */
 	const char *cgroup;    /* for those of tasks; NULL: none */
-	bool by_uuid;	       /* CUDA_VISIBLE_DEVICES */
 	int commit_code;       /* why an end could not be recorded last; 0 */
 	struct attempt *tasks; /* that run, or are about to; the last one first */
 	const struct attempt_owner *owner;

@@ -32,7 +32,7 @@ static void name_devices(struct attempt *a, struct strbuf *visible, bool *by_ind
 {
 	struct strbuf text = STRBUF_INIT;
 
-	*by_index = a->ops->by_index || !a->place->by_uuid;
+	*by_index = a->ops->by_index || !a->place->c->by_uuid;
 	devset_each(slot, a->devices) *by_index =
 		*by_index && a->place->view->devices[slot].mig < 0;
 	devset_each(slot, a->devices)
@@ -53,16 +53,16 @@ static void name_devices(struct attempt *a, struct strbuf *visible, bool *by_ind
  * system hung, is noted in the claim first, which tells whether it is ours still. */
 uint64_t attempt_shim_go_until(const struct attempt *a)
 {
-	return a->claim_began_ns + a->place->beat_ms * NS_PER_MS;
+	return a->claim_began_ns + a->place->c->beat_ms * NS_PER_MS;
 }
 
 static int ask_for_shim(struct attempt *a, struct err *e)
 {
 	cleanup_strbuf struct strbuf visible = STRBUF_INIT;
-	struct job_with with = { .instance = a->place->instance,
-				 .node = a->place->node,
+	struct job_with with = { .instance = a->place->c->instance,
+				 .node = a->place->self->host,
 				 .run_dir = a->place->run_dir,
-				 .log_limit = a->place->log_limit };
+				 .log_limit = a->place->c->log_limit };
 	struct job *j;
 	int code;
 
@@ -81,7 +81,9 @@ void attempt_shim_launch(struct attempt *a, const void *with)
 {
 	struct fork_server *fork_server = &a->place->fork_server;
 	struct err e = ERR_INIT;
-	int fd = fork_server->fd < 0 ? fork_server_start(fork_server, a->place->program_fd, &e) : 0;
+	int fd = fork_server->fd < 0
+			 ? fork_server_start(fork_server, a->place->self->program_fd, &e)
+			 : 0;
 
 	if (fd < 0) {
 		a->ops->launch_failed(a, fd, &e);

@@ -155,7 +155,7 @@ static bool sweeps(struct attempt *a)
 	if (!a->ops->sweeps || gave_way || a->elsewhere || (!a->started_ns && !a->adopted))
 		return false;
 	if (a->end_kind == END_STOPPED)
-		what |= a->sweep | a->place->sweeping->on_stop;
+		what |= a->sweep | a->place->c->sweep;
 	for (size_t i = 0; i < a->uuids.n; i++)
 		strbuf_addf(&gpus, "%s%s", i ? "," : "", a->uuids.texts[i]);
 	a->sweeping = sweep_start(a->place->sweeping, what, strbuf_str(&gpus), on_swept, a);

@@ -123,14 +123,14 @@ static int spawn(struct sweep_process *s, char **args)
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
-	child.program = s->place->program_fd;
+	child.program = s->place->self->program_fd;
 	child.argv = args;
 	child.env = environ;
 	child.fds[STDOUT_FILENO] = child.fds[STDERR_FILENO] = fds[1];
 	r = s->pid = spawn_start(&child);
 	(void)fd_close(fds[1]);
 	if (r > 0) {
-		nofile_set_of(s->pid, s->place->nofile);
+		nofile_set_of(s->pid, s->place->self->nofile);
 		r = uv_pipe_open(&s->out, fds[0]);
 	}
 	if (r < 0)
@@ -159,8 +159,8 @@ static int start(struct sweep_process *s, unsigned int what, const char *gpus)
 	add(&words, "--end", NULL);
 	if (what & SWEEP_BIT(SWEEP_GPU))
 		add(&words, "--gpus", gpus);
-	if (s->place->spare && *s->place->spare)
-		add(&words, "--sweep-spare", s->place->spare);
+	if (s->place->c->sweep_spare && *s->place->c->sweep_spare)
+		add(&words, "--sweep-spare", s->place->c->sweep_spare);
 	for (size_t i = 0; i < words.n; i++)
 		args[n++] = words.texts[i];
 	r = spawn(s, args);

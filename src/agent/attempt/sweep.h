@@ -11,16 +11,15 @@
 
 #include <uv.h>
 
+#include "agent/node/config.h"
 #include "agent/report/eventlog.h"
 #include "spool/spec.h"
 
 struct sweep_place {
+	const struct agent_config *c;
+	const struct node_self *self;
 	uv_loop_t *loop;
 	struct eventlog *eventlog;
-	int program_fd;
-	uint64_t nofile;      /* its soft limit of descriptors; 0: ours */
-	unsigned int on_stop; /* SWEEP_BIT()s: with each task that is stopped */
-	const char *spare;    /* the setting sweep_spare */
 };
 
 struct sweep_process;

@@ -163,9 +163,9 @@ static void describe(const struct attempt *a, struct job_with *w)
 	w->attempt = a->claim.attempt;
 	w->memory = a->spec->memory;
 	w->spool_dir = a->place->spool_dir;
-	w->agent = a->place->agent;
+	w->agent = a->place->self->name;
 	w->claim = &a->claim;
-	w->beat_ms = a->place->beat_ms;
+	w->beat_ms = a->place->c->beat_ms;
 	w->fence_timeout_ms = heartbeat_fence_timeout_ms(a->place->heartbeat);
 	w->cgroup = a->place->cgroup;
 	w->go = !a->leased;
@@ -292,8 +292,8 @@ static void commit(struct attempt *a)
 		.run_dir = a->place->run_dir,
 		.log_path = a->log_path,
 		.log_away = a->adopted || a->log_away,
-		.beats =
-			a->adopted || a->end.run_ns / NS_PER_MS + BEAT_SLACK_MS > a->place->beat_ms,
+		.beats = a->adopted ||
+			 a->end.run_ns / NS_PER_MS + BEAT_SLACK_MS > a->place->c->beat_ms,
 		.state = { .tries = a->tries, .mem_bytes = a->spec->memory },
 		.streak = *a->place->owner->streak(a->place->user, a),
 		.now_ns = clock_mono_ns(),

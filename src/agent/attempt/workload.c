@@ -427,7 +427,7 @@ void workload_look(struct workload *w, bool wanted, struct devset busy)
 	}
 	if (!wanted)
 		workload_stop_all(w, "nothing is held any more");
-	else if (w->c.command)
+	else if (w->c.place->c->workload)
 		start_where_idle(w, busy);
 }
 
@@ -501,19 +501,19 @@ void workload_on_guard(struct workload *w)
 
 /* ---- life of the struct ---- */
 
-static struct spool_spec *make_spec(const struct workload_config *c)
+static struct spool_spec *make_spec(const struct agent_config *c)
 {
 	struct spool_spec *s = spec_new();
 
 	s->name = xstrdup("workload");
-	s->cwd = xstrdup(c->cwd ? c->cwd : "/");
+	s->cwd = xstrdup(c->workload_cwd ? c->workload_cwd : "/");
 	s->umask = proc_umask();
-	s->grace = c->grace_ms;
+	s->grace = c->workload_grace_ms;
 	s->gpus = 1;
 	s->preemptible = true; /* to people, too */
 	text_list_add(&s->argv, "/bin/sh");
 	text_list_add(&s->argv, "-c");
-	text_list_add(&s->argv, c->command ? c->command : "");
+	text_list_add(&s->argv, c->workload ? c->workload : "");
 	for (char **v = environ; *v; v++)
 		text_list_add(&s->env, *v);
 	return s;
@@ -525,7 +525,7 @@ struct workload *workload_new(const struct workload_config *c)
 
 	w->c = *c;
 	w->log_dir = xstrdup(c->log_dir);
-	w->spec = make_spec(c);
+	w->spec = make_spec(c->place->c);
 	w->attempts = (uint32_t)(clock_wall_ns() / NS_PER_S); /* of no agent before us */
 	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++) {
 		w->places[i] = (struct place){ .all = w, .slot = i, .shown = &w->shown[i] };

@@ -25,18 +25,17 @@
 struct workload;
 
 struct workload_config {
-	const char *command; /* for /bin/sh -c; NULL: only what an earlier agent left is ended */
-	const char *cwd;
 	const char *log_dir;
-	uint64_t grace_ms;
-	struct attempt_place *place; /* of its attempts, which outlives this */
+	struct attempt_place
+		*place; /* of its attempts, which outlives this, with its config: where
+			   that has no command, only what an earlier agent left is ended */
 	struct sched_queue *plan;
 	/* A device is free of it, or one has it: plan again. */
 	void (*changed)(void *user);
 	void *user;
 };
 
-/* Strings are copied. */
+/* log_dir is copied. */
 struct workload *workload_new(const struct workload_config *config);
 /* By slot; valid as long as w. */
 const struct view_workload *workload_view(const struct workload *w);
