@@ -207,7 +207,7 @@ static void say_silent(struct agent *a, uint64_t for_ns)
 		     guard.state == 'T'
 			     ? "the guard (PID %d) has been stopped for %llu s, so nothing "
 			       "is held; kill -CONT lets it go on"
-			     : "the guard (PID %d) has not spoken for %llu s",
+			     : "the guard (PID %d) has sent no heartbeat for %llu s",
 		     (int)a->view.guard.pid, (unsigned long long)(for_ns / NS_PER_S));
 }
 
@@ -221,7 +221,7 @@ static void watch_workload(struct agent *a, bool silent, uint64_t now)
 	if (!a->queue)
 		return;
 	if (silent)
-		dispatch_watch_workload(a->queue, "the guard does not speak");
+		dispatch_watch_workload(a->queue, "the guard sends no heartbeat");
 	else if (w->unseen_ns && now - w->unseen_ns > GUARD_ORPHAN_MS * NS_PER_MS)
 		dispatch_watch_workload(a->queue,
 					up ? "the GPUs cannot be seen" : "there is no guard");
@@ -245,6 +245,6 @@ void watchdog_look(struct agent *a, uint64_t interval_ms)
 	if (silent && !w->silent)
 		say_silent(a, now - heard);
 	else if (!silent && w->silent)
-		eventlog_say(a->eventlog, LOG_LEVEL_INFO, "the guard speaks again");
+		eventlog_say(a->eventlog, LOG_LEVEL_INFO, "the guard answers again");
 	w->silent = silent;
 }

@@ -275,10 +275,10 @@ void life_order(struct agent *a, enum order_how how)
 		enum drain_how how;
 		const char *why;
 	} orders[] = {
-		[ORDER_RUN_ON] = { DRAIN_NOT, "told to end through the spool (tenure shutdown)" },
-		[ORDER_DRAIN] = { DRAIN_WAIT, "told to drain (tenure shutdown --drain)" },
+		[ORDER_RUN_ON] = { DRAIN_NOT, "stopping (tenure shutdown)" },
+		[ORDER_DRAIN] = { DRAIN_WAIT, "draining (tenure shutdown --drain)" },
 		[ORDER_STOP_TASKS] = { DRAIN_CANCEL,
-				       "told to stop its tasks (tenure shutdown --stop-tasks)" },
+				       "stopping its tasks (tenure shutdown --stop-tasks)" },
 	};
 	_Static_assert(ARRAY_LEN(orders) == ORDER_HOW_MAX, "every order");
 
@@ -341,7 +341,7 @@ static void answer_clients(struct agent *a)
 		ctl_answer(l->clients[i],
 			   json_pack("{s:i, s:b, s:f, s:I, s:s*}", "pid", (int)a->view.pid,
 				     "released", is_free(a), "took_ms", ms_since(l->stop_ns),
-				     "dispatch_running",
+				     "tasks_running",
 				     (json_int_t)(a->queue ? dispatch_running(a->queue) : 0),
 				     "unseen", a->queue ? dispatch_unseen(a->queue) : NULL));
 	l->n_clients = 0;
@@ -488,8 +488,7 @@ static void set_released(struct agent *a, bool released)
 			"the queue has been empty for %s: nothing is held until there are tasks",
 			unit_format_duration_exact(a->c->empty_ms, time));
 	else
-		eventlog_say(a->eventlog, LOG_LEVEL_INFO,
-			     "there are tasks again: holding as before");
+		eventlog_say(a->eventlog, LOG_LEVEL_INFO, "resumed: tasks are waiting");
 	life_tell_policy(a);
 }
 
@@ -566,7 +565,7 @@ static void stop_here(struct agent *a)
 		wait_for_late(l, SEE_LIMIT_MS);
 		return;
 	}
-	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "continued: holding as before");
+	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "resumed: holding as before");
 	life_tell_policy(a);
 }
 

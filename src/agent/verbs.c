@@ -79,15 +79,15 @@ static json_t *status(struct agent *a, const struct verb_args *v)
 
 static json_t *off(struct agent *a, const struct verb_args *v)
 {
-	life_shut_down(a, "told to end (tenure off)");
+	life_shut_down(a, "stopping (tenure off)");
 	return NULL;
 }
 
 static json_t *drain(struct agent *a, const struct verb_args *v)
 {
 	life_drain(a, v->now ? DRAIN_CANCEL : DRAIN_WAIT,
-		   v->now ? "told to stop its tasks (tenure off --stop-tasks)"
-			  : "told to drain (tenure off --drain)");
+		   v->now ? "stopping its tasks (tenure off --stop-tasks)"
+			  : "draining (tenure off --drain)");
 	return NULL;
 }
 
