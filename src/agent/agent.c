@@ -330,7 +330,7 @@ enum agent_end agent_run(const struct agent_config *config, struct err *e)
 	/* Each task that runs has a descriptor here. */
 	a->self.nofile = nofile_raise();
 	(void)spawn_reserve(); /* before anything of the spool is open */
-	if (guardspawn_copy_self(&a->program, e) < 0 || uv_loop_init(&a->loop) < 0) {
+	if (selfcopy_make(&a->program, e) < 0 || uv_loop_init(&a->loop) < 0) {
 		free(a);
 		return AGENT_FAILED;
 	}

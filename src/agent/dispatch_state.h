@@ -43,7 +43,7 @@ struct dispatch {
 	struct heartbeat *heartbeat;
 	struct recovery *recovery;
 	struct spoolwatch *spoolwatch;
-	unsigned int told_devices; /* in the last sign of life */
+	unsigned int told_devices; /* in the last heartbeat */
 	struct sched_queue *plan;
 	struct stops *stops;
 	struct orderbox *orderbox;

@@ -35,7 +35,7 @@ struct agent {
 	/* agent.c's own. */
 	char host[256];
 	char name[NAME_AGENT_MAX + 1];
-	struct program_copy program;
+	struct selfcopy program;
 	uv_timer_t watch_timer;
 	unsigned int looks_without_devices;
 	/* Of agent_run(), as the lifecycle sets them. */

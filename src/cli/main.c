@@ -40,7 +40,7 @@ static const struct program {
 } programs[] = {
 	{ .argv0_prefix = "tenure-hold:", .run = holder_main },
 	{ .argv0_prefix = "tenure-shims:", .run = fork_server_main },
-	{ .argv0_prefix = COPY_TRY_ARGV0, .run = guardspawn_try_main },
+	{ .argv0_prefix = COPY_TRY_ARGV0, .run = selfcopy_try_main },
 	{ .verb = "guard", .run = guard_main },
 	{ 0 },
 };

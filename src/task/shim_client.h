@@ -33,7 +33,7 @@ struct fork_server {
 		.fd = -1                                                                           \
 	}
 
-/* Start a fork server from the executable exe_fd is open on (guardspawn_copy_self(),
+/* Start a fork server from the executable exe_fd is open on (selfcopy_make(),
  * /proc/self/exe). An old one is let go. 0 or -errno. */
 int fork_server_start(struct fork_server *m, int exe_fd, struct err *e);
 

@@ -19,13 +19,14 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
-#include "agent/node/selfcopy.h"
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/mem.h"
 #include "base/nofile.h"
 #include "base/sock.h"
+#include "base/spawn.h"
 #include "base/str.h"
 #include "base/utf8.h"
 #include "base/value.h"
@@ -282,9 +283,48 @@ static void greet(struct guardlink *l, int fd)
 
 /* -------- finding or starting a guard -------- */
 
+/*
+ * `tenure guard --dev-dir DIR` from our copy: its own session, cwd /, stdio /dev/null, our
+ * environment. It is our child. The PID, or -errno.
+ */
+static pid_t start_guard(int copy_fd, const char *dev_dir, struct err *e)
+{
+	cleanup_free char *dir = xstrdup(dev_dir);
+	char name[] = "tenure", verb[] = "guard", option[] = "--dev-dir";
+	char *const argv[] = { name, verb, option, dir, NULL };
+	struct spawn s = SPAWN_INIT;
+
+	s.program = copy_fd;
+	s.argv = argv;
+	s.env = environ;
+	s.session = true;
+
+	pid_t pid = spawn_start(&s);
+
+	return pid < 0 ? err_sys(e, -pid, "start the guard") : pid;
+}
+
+/* Whether it has ended; it is reaped then, and why says how ("exit status 1", "signal 9"). Never
+ * waits. */
+static bool guard_ended(pid_t pid, char *why, size_t why_size)
+{
+	int status;
+	pid_t r = waitpid(pid, &status, WNOHANG);
+
+	if (r == 0)
+		return false;
+	if (r < 0)
+		(void)str_copy(why, why_size, "unknown end");
+	else if (WIFSIGNALED(status))
+		(void)str_print(why, why_size, "signal %d", WTERMSIG(status));
+	else
+		(void)str_print(why, why_size, "exit status %d", WEXITSTATUS(status));
+	return true;
+}
+
 static void reap(struct guardlink *l)
 {
-	if (l->child && guardspawn_ended(l->child, l->child_end, sizeof(l->child_end)))
+	if (l->child && guard_ended(l->child, l->child_end, sizeof(l->child_end)))
 		l->child = 0;
 }
 
@@ -306,7 +346,7 @@ static bool ensure_guard(struct guardlink *l, struct err *e)
 	if (l->child || (l->spawn_ns && now - l->spawn_ns < RESPAWN_MS * NS_PER_MS))
 		return true;
 
-	pid_t pid = guardspawn_start(l->self->program_fd, l->c->dev_dir, e);
+	pid_t pid = start_guard(l->self->program_fd, l->c->dev_dir, e);
 
 	if (pid < 0)
 		return false;

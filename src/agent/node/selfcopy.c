@@ -29,7 +29,7 @@
 
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
-int guardspawn_try_main(int argc, char **argv)
+int selfcopy_try_main(int argc, char **argv)
 {
 	return 0;
 }
@@ -136,7 +136,7 @@ static int copy_to_file(int self, const char *dir)
 	return r < 0 ? r : take_fd(fd);
 }
 
-static bool copy_to_any_file(int self, struct program_copy *c)
+static bool copy_to_any_file(int self, struct selfcopy *c)
 {
 	cleanup_free char *runtime = fs_runtime_dir();
 	cleanup_free char *user = xasprintf("/run/user/%u", (unsigned int)geteuid());
@@ -153,10 +153,10 @@ static bool copy_to_any_file(int self, struct program_copy *c)
 	return false;
 }
 
-int guardspawn_copy_self(struct program_copy *ret, struct err *e)
+int selfcopy_make(struct selfcopy *ret, struct err *e)
 {
 	cleanup_fd int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	struct program_copy c = { .place = COPY_IN_MEMORY };
+	struct selfcopy c = { .place = COPY_IN_MEMORY };
 
 	if (self < 0)
 		return err_sys(e, errno, "open /proc/self/exe");
@@ -170,37 +170,4 @@ int guardspawn_copy_self(struct program_copy *ret, struct err *e)
 	}
 	*ret = c;
 	return 0;
-}
-
-pid_t guardspawn_start(int copy_fd, const char *dev_dir, struct err *e)
-{
-	cleanup_free char *dir = xstrdup(dev_dir);
-	char name[] = "tenure", verb[] = "guard", option[] = "--dev-dir";
-	char *const argv[] = { name, verb, option, dir, NULL };
-	struct spawn s = SPAWN_INIT;
-
-	s.program = copy_fd;
-	s.argv = argv;
-	s.env = environ;
-	s.session = true;
-
-	pid_t pid = spawn_start(&s);
-
-	return pid < 0 ? err_sys(e, -pid, "start the guard") : pid;
-}
-
-bool guardspawn_ended(pid_t pid, char *why, size_t why_size)
-{
-	int status;
-	pid_t r = waitpid(pid, &status, WNOHANG);
-
-	if (r == 0)
-		return false;
-	if (r < 0)
-		(void)str_copy(why, why_size, "unknown end");
-	else if (WIFSIGNALED(status))
-		(void)str_print(why, why_size, "signal %d", WTERMSIG(status));
-	else
-		(void)str_print(why, why_size, "exit status %d", WEXITSTATUS(status));
-	return true;
 }

@@ -3,7 +3,7 @@
 /*
  * One look a beat, as one job on a thread of the pool. `struct looker` belongs to that job, and to
  * nobody while none runs; a look carries in what the loop knows and out what it found. A look that
- * hangs is waited for: no other is begun, so no sign of life is written, which is the truth.
+ * hangs is waited for: no other is begun, so no heartbeat is written, which is the truth.
  *
  * An agent that is alive speaks for its claims. Of the others each claim is judged by the sign of
  * life of its shim. Its quiet time begins when the agent's does, not when that is over.
@@ -31,7 +31,7 @@
 #define OPEN_AGAIN_MS	   5000	  /* the disk may come, or become writable */
 #define QUIET_BEATS	   2	  /* from then on the claims of an agent are watched, too */
 #define NETWORK_EXPIRE_MS  60000U /* for so long a directory's cache may hide what is new... */
-#define NETWORK_MORE_BEATS 3	  /* ... and so many signs of life may get lost */
+#define NETWORK_MORE_BEATS 3	  /* ... and so many heartbeats may get lost */
 #define ELEMENT_FILE_MAX   65536
 
 struct other {
@@ -54,7 +54,7 @@ struct looker {
 	bool named;
 	uint64_t check_ns; /* the one that may have our name was seen first then */
 	uint64_t check_count;
-	bool wrote;	       /* the last sign of life got into the file */
+	bool wrote;	       /* the last heartbeat got into the file */
 	struct claimer rival;  /* who was in that file instead, ... */
 	uint64_t rival_count;  /* ... with this count */
 	struct text_list told; /* claims of which it was said that nobody knows */

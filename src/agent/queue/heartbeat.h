@@ -3,7 +3,7 @@
 #define TENURE_AGENT_QUEUE_HEARTBEAT_H
 
 /*
- * The agents of an instance on other nodes: every beat this agent writes its own sign of life and
+ * The agents of an instance on other nodes: every beat this agent writes its own heartbeat and
  * looks at those of the others (spool/heartbeat.h), off the loop's thread and apart from
  * the spooler, whose jobs may take long. What is found is told on the loop.
  *
@@ -41,7 +41,7 @@ void dead_claims_clear(struct dead_claims *d);
 struct heartbeat;
 
 struct heartbeat_ops {
-	/* What the next sign of life tells: devices, running, draining. */
+	/* What the next heartbeat tells: devices, running, draining. */
 	void (*fill)(void *user, struct beat *b);
 	/* The name is ours. Once. */
 	void (*named)(void *user);
@@ -62,12 +62,12 @@ struct heartbeat *heartbeat_new(uv_loop_t *loop, const struct agent_config *c,
 				const struct node_self *self, const struct heartbeat_ops *ops,
 				void *user);
 void heartbeat_start(struct heartbeat *b);
-/* What the sign of life tells has changed: the next look is due at once. */
+/* What the heartbeat tells has changed: the next look is due at once. */
 void heartbeat_soon(struct heartbeat *b);
 /* The last one. runs_on: what it has started does, so that its name is kept. */
 void heartbeat_end(struct heartbeat *b, bool runs_on);
 bool heartbeat_are_quiet(const struct heartbeat *b);
-/* After how long without a sign of life our claims are taken over: what shims promise. */
+/* After how long without a heartbeat our claims are taken over: what shims promise. */
 uint64_t heartbeat_fence_timeout_ms(const struct heartbeat *b);
 /* Those that are alive and have not ended, with their devices. The caller frees the array. */
 size_t heartbeat_nodes(const struct heartbeat *b, struct capacity_node **ret);

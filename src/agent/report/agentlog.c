@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "agent/report/outq.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -17,6 +17,168 @@
 #include "base/utf8.h"
 
 #define QUEUE_BYTES (1024UL * 1024) /* half an hour of a busy node */
+#define GROUP_NS    (20 * NS_PER_MS)
+
+/* -------- lines on their way -------- */
+
+/*
+ * Lines that are written off the loop's thread, because a home directory that hangs, or a terminal
+ * that was stopped, must stop nothing else. The queue is bounded: while the writer does not come
+ * back, what does not fit is counted, and the writer is told how many there were before the next
+ * line.
+ *
+ * Lines come out in the order in which they went in. One job at a time is in the thread pool.
+ */
+struct outq_ops {
+	/* On a pool thread: write one line (without the newline; line[len] is NUL). */
+	void (*put)(void *user, unsigned int channel, const char *line, size_t len);
+	/* On a pool thread: so many lines were lost because the queue was full. */
+	void (*lost)(void *user, uint64_t lines);
+	/* On a pool thread, after the last line: outq_close(). May be NULL. */
+	void (*close)(void *user);
+};
+
+struct line {
+	struct line *next;
+	unsigned int channel;
+	size_t len;
+	char text[];
+};
+
+struct outq {
+	uv_loop_t *loop;
+	const struct outq_ops *ops;
+	void *user;
+	size_t max_bytes, bytes; /* waiting, not yet handed to the job */
+	uint64_t lost, lost_unsaid;
+	struct line *first, **last;
+	/* The job's own while busy; the loop's thread keeps away. */
+	bool busy, closing;
+	uv_work_t work;
+	struct line *batch;
+	uint64_t batch_lost;
+	bool batch_closes;
+	uint64_t written_ns;
+};
+
+/* user must stay until outq_free() has returned 0. */
+static struct outq *outq_new(uv_loop_t *loop, size_t max_bytes, const struct outq_ops *ops,
+			     void *user)
+{
+	struct outq *q = xcalloc(1, sizeof(*q));
+
+	q->loop = loop;
+	q->ops = ops;
+	q->user = user;
+	q->max_bytes = max_bytes;
+	q->last = &q->first;
+	q->work.data = q;
+	return q;
+}
+
+static void write_batch(uv_work_t *work)
+{
+	struct outq *q = work->data;
+
+	if (q->batch_lost)
+		q->ops->lost(q->user, q->batch_lost);
+	for (struct line *l = q->batch; l; l = l->next)
+		q->ops->put(q->user, l->channel, l->text, l->len);
+	if (q->batch_closes) {
+		q->ops->close(q->user);
+		return;
+	}
+	/* Where lines come one after another the next ones are written together. */
+	if (clock_mono_ns() - q->written_ns < GROUP_NS)
+		(void)usleep(GROUP_NS / NS_PER_US);
+	q->written_ns = clock_mono_ns();
+}
+
+static void free_lines(struct line *l)
+{
+	while (l) {
+		struct line *next = l->next;
+
+		free(l);
+		l = next;
+	}
+}
+
+static void start_batch(struct outq *q);
+
+static void batch_done(uv_work_t *work, int status)
+{
+	struct outq *q = work->data;
+
+	free_lines(take_ptr(q->batch));
+	q->busy = false;
+	if (q->first || (q->closing && !q->batch_closes))
+		start_batch(q);
+}
+
+static void start_batch(struct outq *q)
+{
+	q->batch = q->first;
+	q->batch_lost = q->lost_unsaid;
+	q->batch_closes = q->closing;
+	q->first = NULL;
+	q->last = &q->first;
+	q->bytes = 0;
+	q->lost_unsaid = 0;
+	q->busy = uv_queue_work(q->loop, &q->work, write_batch, batch_done) == 0;
+}
+
+static void outq_add(struct outq *q, unsigned int channel, const char *line, size_t len)
+{
+	if (q->bytes + len > q->max_bytes) {
+		q->lost++;
+		q->lost_unsaid++;
+		return;
+	}
+
+	struct line *l = xmalloc(sizeof(*l) + len + 1);
+
+	*l = (struct line){ .channel = channel, .len = len };
+	(void)memcpy(l->text, line, len);
+	l->text[len] = '\0';
+	*q->last = l;
+	q->last = &l->next;
+	q->bytes += len;
+	if (!q->busy)
+		start_batch(q);
+}
+
+/* From now on what was opened for a line is closed again after it. */
+static void outq_close(struct outq *q)
+{
+	q->closing = q->ops->close;
+	if (q->closing && !q->busy)
+		start_batch(q);
+}
+
+/* Lines that were lost since the start. */
+static uint64_t outq_lost(const struct outq *q)
+{
+	return q->lost;
+}
+
+/* All has been written. The loop has to run for that. */
+static bool outq_is_empty(const struct outq *q)
+{
+	return !q->busy && !q->first;
+}
+
+/* 0: freed. -EBUSY: the writer is in a write that hangs; nothing is freed then. */
+static int outq_free(struct outq *q)
+{
+	if (q->busy)
+		return -EBUSY;
+	free_lines(q->first);
+	free(q);
+	return 0;
+}
+
+/* -------- what is written -------- */
 
 enum channel { CHANNEL_LOG, CHANNEL_EVENTS, CHANNEL_MAX };
 enum show_channel { CHANNEL_SHOW, CHANNEL_WARN };
@@ -36,7 +198,7 @@ struct agentlog {
 	void (*warn)(const char *line);
 	uv_mutex_t lock; /* of trouble */
 	char trouble[ERR_TEXT_MAX];
-	char *tail[JOURNAL_TAIL];
+	char *tail[AGENTLOG_TAIL];
 	size_t n_tail; /* lines ever added */
 };
 
@@ -148,7 +310,7 @@ struct agentlog *agentlog_new(uv_loop_t *loop, const struct agentlog_config *c)
 /* Takes the line over. */
 static void keep_in_tail(struct agentlog *j, char *line)
 {
-	char **slot = &j->tail[j->n_tail++ % JOURNAL_TAIL];
+	char **slot = &j->tail[j->n_tail++ % AGENTLOG_TAIL];
 
 	free(*slot);
 	*slot = line;
@@ -207,9 +369,9 @@ const char *agentlog_event_path(const struct agentlog *j)
 
 const char *agentlog_tail(const struct agentlog *j, size_t i)
 {
-	size_t n = j->n_tail < JOURNAL_TAIL ? j->n_tail : JOURNAL_TAIL;
+	size_t n = j->n_tail < AGENTLOG_TAIL ? j->n_tail : AGENTLOG_TAIL;
 
-	return i < n ? j->tail[(j->n_tail - n + i) % JOURNAL_TAIL] : NULL;
+	return i < n ? j->tail[(j->n_tail - n + i) % AGENTLOG_TAIL] : NULL;
 }
 
 uint64_t agentlog_lost(const struct agentlog *j)
@@ -249,7 +411,7 @@ int agentlog_free(struct agentlog *j)
 	(void)outq_free(j->show_q);
 	for (size_t i = 0; i < CHANNEL_MAX; i++)
 		free(j->files[i].path);
-	for (size_t i = 0; i < JOURNAL_TAIL; i++)
+	for (size_t i = 0; i < AGENTLOG_TAIL; i++)
 		free(j->tail[i]);
 	uv_mutex_destroy(&j->lock);
 	free(j);

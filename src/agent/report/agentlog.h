@@ -10,7 +10,7 @@
  *
  * Both rotate (base/log.h: 10 MB x 5). Several nodes may share the state directory, so the files
  * carry the host's name. All writing, and the making of the directories, happens off the loop's
- * thread (outq.h); a full disk or a home that hangs costs lines, which are counted, and nothing
+ * thread; a full disk or a home that hangs costs lines, which are counted, and nothing
  * else. The last lines are kept in memory for `tenure status`.
  */
 
@@ -20,7 +20,7 @@
 
 #include "base/log.h"
 
-#define JOURNAL_TAIL 10
+#define AGENTLOG_TAIL 10
 
 struct agentlog;
 

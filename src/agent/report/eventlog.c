@@ -159,7 +159,7 @@ void eventlog_take(struct eventlog *n, const struct guard_event *ev)
 		return;
 	w = xcalloc(1, sizeof(*w));
 	w->event = *ev;
-	w->deadline_ns = clock_mono_ns() + NEWS_NAME_WAIT_MS * NS_PER_MS;
+	w->deadline_ns = clock_mono_ns() + EVENTLOG_NAME_WAIT_MS * NS_PER_MS;
 	*n->last = w;
 	n->last = &w->next;
 	n->n_waiting++;

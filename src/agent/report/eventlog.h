@@ -14,7 +14,7 @@
 #include "agent/report/agentlog.h"
 #include "agent/report/users.h"
 
-#define NEWS_NAME_WAIT_MS 300 /* a directory service that takes longer is not waited for */
+#define EVENTLOG_NAME_WAIT_MS 300 /* a directory service that takes longer is not waited for */
 
 struct eventlog;
 

@@ -103,10 +103,10 @@ void doctor_check_memlock(struct doctor *d)
 
 void doctor_check_copy(struct doctor *d)
 {
-	struct program_copy c;
+	struct selfcopy c;
 	struct err e = ERR_INIT;
 
-	if (guardspawn_copy_self(&c, &e) < 0) {
+	if (selfcopy_make(&c, &e) < 0) {
 		doctor_find(d, FINDING_FAIL, "guard's copy", "the agent cannot start", "%s",
 			    e.text);
 		return;
