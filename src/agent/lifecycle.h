@@ -20,7 +20,7 @@
 #include <stdbool.h>
 
 #include "agent/node/view.h"
-#include "spool/order.h"
+#include "agent/queue/order.h"
 
 struct agent;
 struct ctl_client;

@@ -8,6 +8,7 @@
  */
 
 #include "agent/ctl.h"
+#include "agent/queue/order.h"
 #include "agent/queue/orderbox.h"
 #include "spool/control.h"
 

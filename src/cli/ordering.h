@@ -14,6 +14,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "agent/queue/order.h"
 #include "spool/control.h"
 
 #define ORDERING_LIMIT_MS   6000 /* agents look every two seconds */

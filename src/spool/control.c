@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/enumstr.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/own.h"
@@ -163,10 +162,9 @@ void control_forget(const struct spool *sp, const char *agent)
 	(void)spool_each(sp, spool_dir_name(SPOOL_CONTROL), forget_one, &f, NULL);
 }
 
-typedef int (*order_fn)(const json_t *doc, void *ret, struct err *e);
-
 /* Takes path away and reads it: 0; CONTROL_GONE; CONTROL_BAD with e: it is in bad/; negative. */
-static int take(const struct spool *sp, const char *path, order_fn fn, void *ret, struct err *e)
+static int take(const struct spool *sp, const char *path, control_read_fn fn, void *ret,
+		struct err *e)
 {
 	char tmp[SPOOL_PATH_MAX], known[KNOWN_MAX];
 	struct err why = ERR_INIT;
@@ -197,13 +195,8 @@ static int take(const struct spool *sp, const char *path, order_fn fn, void *ret
 	return r;
 }
 
-static int read_sent(const json_t *doc, void *ret, struct err *e)
-{
-	return order_read(doc, ret, e);
-}
-
-int control_next(const struct spool *sp, const char *agent, struct order *ret, char *ret_sent,
-		 struct err *e)
+int control_next(const struct spool *sp, const char *agent, control_read_fn fn, void *ret,
+		 char *ret_sent, struct err *e)
 {
 	int r;
 
@@ -214,7 +207,7 @@ int control_next(const struct spool *sp, const char *agent, struct order *ret, c
 		r = spool_each(sp, spool_dir_name(SPOOL_CONTROL), is_for, &f, e);
 		if (r <= 0)
 			return r < 0 ? r : 1;
-		r = take(sp, spool_path(SPOOL_CONTROL, f.file, ret_sent), read_sent, ret, &why);
+		r = take(sp, spool_path(SPOOL_CONTROL, f.file, ret_sent), fn, ret, &why);
 		if (r != 0 && e && why.code)
 			*e = why;
 		if (r == CONTROL_BAD)
@@ -236,60 +229,14 @@ int control_answer(const struct spool *sp, const char *sent, json_t *answer, str
 
 /* ---- control.json ---- */
 
-/* A word of a table under a key; without it *ret stays. */
-static int read_word(const json_t *doc, const char *key, const char *const *names, size_t n,
-		     unsigned int *ret, struct err *e)
-{
-	const json_t *value = json_object_get(doc, key);
-	const char *word = json_string_value(value);
-
-	if (!value)
-		return 0;
-	return enum_parse(names, n, word ? word : "", ret, e) < 0 ? err_wrap(e, "%s", key) : 0;
-}
-
-static int read_order(const json_t *doc, void *data, struct err *e)
-{
-	struct control_order *ret = data;
-	static const char *const commands[] = {
-		[CONTROL_STOP] = "stop",
-		[CONTROL_STOP_ALL] = "stop_all",
-		[CONTROL_SHUTDOWN] = "shutdown",
-	};
-	static const char *const sweeps[] = {
-		[SPEC_CLEAN_NONE] = "none",
-		[SPEC_CLEAN_GPU] = "gpu",
-		[SPEC_CLEAN_PYTHON] = "python",
-	};
-	const char *task = json_string_value(json_object_get(doc, "task"));
-	unsigned int command = CONTROL_COMMAND_MAX, sweep = SPEC_CLEAN_MAX;
-	int r = read_word(doc, "command", commands, ARRAY_LEN(commands), &command, e);
-
-	if (r == 0)
-		r = read_word(doc, "sweep", sweeps, ARRAY_LEN(sweeps), &sweep, e);
-	if (r == 0 && command == CONTROL_COMMAND_MAX)
-		r = err_set(e, -EINVAL, "it has no command");
-	if (r == 0 && command == CONTROL_STOP && !task)
-		r = err_set(e, -EINVAL, "stop needs a task");
-	if (r == 0)
-		*ret = (struct control_order){
-			.command = (enum control_command)command,
-			.task = command == CONTROL_STOP ? xstrdup(task) : NULL,
-			.sweep = (enum spec_clean)sweep,
-		};
-	return r;
-}
-
 /* Programs write control.json in place, so it may be seen before all of it is there. */
-static bool is_whole(const struct spool *sp)
+static bool is_whole(const struct spool *sp, control_read_fn fn)
 {
-	struct control_order order = { .task = NULL };
 	json_t *doc = NULL;
 	bool whole = read_json(sp, CONTROL_FILE, CONTROL_FILE, &doc, NULL) == 0 &&
-		     read_order(doc, &order, NULL) == 0;
+		     fn(doc, NULL, NULL) == 0;
 
 	json_decref(doc);
-	free(order.task);
 	return whole;
 }
 
@@ -303,8 +250,8 @@ static bool stands_still(struct control_look *look, const struct stat *st)
 	return now - look->since_ns >= SETTLE_NS;
 }
 
-int control_file_take(const struct spool *sp, struct control_look *look, struct control_order *ret,
-		      struct err *e)
+int control_file_take(const struct spool *sp, struct control_look *look, control_read_fn fn,
+		      void *ret, struct err *e)
 {
 	struct stat st;
 	int r;
@@ -312,9 +259,9 @@ int control_file_take(const struct spool *sp, struct control_look *look, struct 
 	r = spool_stat_now(sp->fd, CONTROL_FILE, &st);
 	if (r < 0)
 		return r == -ENOENT ? 1 : err_sys(e, -r, "stat %s/" CONTROL_FILE, sp->path);
-	if (!is_whole(sp) && !stands_still(look, &st))
+	if (!is_whole(sp, fn) && !stands_still(look, &st))
 		return 1;
 	*look = (struct control_look){ .size = 0 };
-	r = take(sp, CONTROL_FILE, read_order, ret, e);
+	r = take(sp, CONTROL_FILE, fn, ret, e);
 	return r > 0 ? 1 : r;
 }

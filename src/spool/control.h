@@ -4,9 +4,9 @@
 
 /*
  * Orders to agents, through files, for clients on other nodes: control/AGENT,NUMBER.json is an
- * object (spool/order.h) that the agent takes and answers as control/AGENT,NUMBER.answer, which the
- * client reads and removes: {"code":0}, or {"code":-22,"error":TEXT}, and what else there is to
- * say. And control.json beside instance.json, as older tools write it:
+ * object that the agent takes and answers as control/AGENT,NUMBER.answer, which the client reads
+ * and removes: {"code":0}, or {"code":-22,"error":TEXT}, and what else there is to say. And
+ * control.json beside instance.json, as older tools write it:
  * {"command":"stop|stop_all|shutdown","task":NAME}, to which "sweep":"none|gpu|python" may be
  * added.
  */
@@ -14,11 +14,10 @@
 #include <jansson.h>
 
 #include "spool/files.h"
-#include "spool/order.h"
 
 #define CONTROL_MAX 65536
 
-/* order: order_json(). ret: SPOOL_PATH_MAX bytes for control_answer_read(). */
+/* ret: SPOOL_PATH_MAX bytes for control_answer_read(). */
 int control_send(const struct spool *sp, const char *agent, const json_t *order, char *ret,
 		 struct err *e);
 /* 0 and a new reference; 1: there is no answer yet; negative. */
@@ -28,11 +27,15 @@ bool control_take_back(const struct spool *sp, const char *sent);
 /* The client waits no longer: the order and its answer are removed, where they are there. */
 void control_give_up(const struct spool *sp, const char *sent);
 
+/* What an order means is its taker's business: 0 with *ret, or -EINVAL with what is wrong.
+ * control_file_take() also asks with NULL, whether the file means anything yet. */
+typedef int (*control_read_fn)(const json_t *doc, void *ret, struct err *e);
+
 /* The agent takes the next order for it. 0 with the order, which the caller clears, and where to
  * answer; 1: there is none. A bad order goes to bad/ and is answered so, and the next one is looked
  * at; e says what was wrong with the last one. */
-int control_next(const struct spool *sp, const char *agent, struct order *ret, char *ret_sent,
-		 struct err *e);
+int control_next(const struct spool *sp, const char *agent, control_read_fn fn, void *ret,
+		 char *ret_sent, struct err *e);
 /* The new reference to answer is taken over. */
 int control_answer(const struct spool *sp, const char *sent, json_t *answer, struct err *e);
 /* An agent that begins calls it: orders that lie there for its name were meant for an agent before
@@ -40,15 +43,6 @@ int control_answer(const struct spool *sp, const char *sent, json_t *answer, str
  * the code -EAGAIN, so that a client that still waits can send its order to this agent. Answers
  * that nobody has fetched are removed after a while. */
 void control_forget(const struct spool *sp, const char *agent);
-
-enum control_command { CONTROL_STOP, CONTROL_STOP_ALL, CONTROL_SHUTDOWN, CONTROL_COMMAND_MAX };
-struct control_order {
-	enum control_command command;
-	char *task; /* the caller frees it; NULL but for CONTROL_STOP */
-	enum spec_clean
-		sweep; /* of stop and stop_all: what else is ended; as the agent says: MAX */
-	unsigned int cancelled; /* for whoever obeys: how many that waited were meant */
-};
 
 /* How a control.json stood that could not be read yet; begins with zeros. */
 struct control_look {
@@ -58,7 +52,7 @@ struct control_look {
 
 /* The agent takes control.json. 0; 1: there is none, or somebody may be writing it at this moment,
  * or it was still bad after a second (e says why, it is in bad/); negative. */
-int control_file_take(const struct spool *sp, struct control_look *look, struct control_order *ret,
-		      struct err *e);
+int control_file_take(const struct spool *sp, struct control_look *look, control_read_fn fn,
+		      void *ret, struct err *e);
 
 #endif

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/queue/order.h"
 #include "spool/control.h"
 #include "spool/own.h"
 #include "spool_dir.h"
@@ -41,7 +42,7 @@ static void try_file(const uint8_t *data, size_t size)
 	look.size = st.st_size;
 	look.mtime_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
 
-	int r = control_file_take(sp, &look, &order, &e);
+	int r = control_file_take(sp, &look, control_order_read, &order, &e);
 
 	fuzz_check(!is_there("control.json"));
 	if (r == 0) {
@@ -62,7 +63,7 @@ static void try_order(const uint8_t *data, size_t size)
 
 	fuzz_put(ORDER, data, size);
 
-	int r = control_next(sp, "n1", &o, sent, &e);
+	int r = control_next(sp, "n1", order_take, &o, sent, &e);
 
 	fuzz_check(!is_there(ORDER));
 	if (r == 0) {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "spool/order.h"
+#include "agent/queue/order.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,6 +8,7 @@
 
 #include "unit.h"
 
+#include "agent/queue/order.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/control.h"
@@ -24,12 +25,12 @@ static void test_control(void **state)
 	char sent[SPOOL_PATH_MAX], at[SPOOL_PATH_MAX];
 	json_t *answer = NULL, *doc = order_json(&order);
 
-	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
+	assert_int_equal(control_next(sp, "node1", order_take, &got, at, &e), 1);
 	assert_int_equal(control_send(sp, "node1", doc, sent, &e), 0);
 	put(sp, "control/node1,x.json", "no json");
 	assert_int_equal(control_answer_read(sp, sent, &answer, &e), 1);
-	assert_int_equal(control_next(sp, "node", &got, at, &e), 1);
-	assert_int_equal(control_next(sp, "node1", &got, at, &e), 0);
+	assert_int_equal(control_next(sp, "node", order_take, &got, at, &e), 1);
+	assert_int_equal(control_next(sp, "node1", order_take, &got, at, &e), 0);
 	assert_true(got.command == ORDER_STOP && got.n == 1 && got.now);
 	assert_true(got.tasks[0].id == 42 && got.tasks[0].element == 7);
 	order_clear(&got);
@@ -41,9 +42,9 @@ static void test_control(void **state)
 	json_decref(answer);
 
 	/* A bad one is kept aside with its reason, and answered. */
-	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
+	assert_int_equal(control_next(sp, "node1", order_take, &got, at, &e), 1);
 	put(sp, "control/node1,y.json", "{\"command\":\"dance\"}");
-	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
+	assert_int_equal(control_next(sp, "node1", order_take, &got, at, &e), 1);
 	assert_non_null(strstr(e.text, "dance"));
 	assert_false(spool_exists(sp, "control/node1,x.json") ||
 		     spool_exists(sp, "control/node1,y.json"));
@@ -58,14 +59,14 @@ static void test_control(void **state)
 	(void)str_print(longest, sizeof(longest), "node1,%0*d.json",
 			(int)(sizeof(longest) - strlen("node1,.json") - 1), 7);
 	put(sp, spool_path(SPOOL_CONTROL, longest, path), "no json");
-	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
+	assert_int_equal(control_next(sp, "node1", order_take, &got, at, &e), 1);
 	assert_false(spool_exists(sp, path));
 	/* Without tmp/ nothing can be taken, which is no reason to try for ever. */
 	assert_int_equal(control_send(sp, "node1", doc, sent, &e), 0);
 	assert_int_equal(spool_rename(sp, "tmp", "away", &e), 0);
-	assert_int_equal(control_next(sp, "node1", &got, at, &e), -ENOENT);
+	assert_int_equal(control_next(sp, "node1", order_take, &got, at, &e), -ENOENT);
 	assert_int_equal(spool_rename(sp, "away", "tmp", &e), 0);
-	assert_int_equal(control_next(sp, "node1", &got, at, &e), 0);
+	assert_int_equal(control_next(sp, "node1", order_take, &got, at, &e), 0);
 	order_clear(&got);
 
 	/* Who has given up takes back what nobody took; who begins does not obey what is old. */
@@ -79,14 +80,14 @@ static void test_control(void **state)
 		utimensat(sp->fd, "control/node1,b.answer", (struct timespec[2]){ { 0, 0 } }, 0),
 		0);
 	control_forget(sp, "node1");
-	assert_int_equal(control_next(sp, "node1", &got, at, &e), 1);
+	assert_int_equal(control_next(sp, "node1", order_take, &got, at, &e), 1);
 	/* Who waits for it is told, and who has not fetched an answer yet may. */
 	assert_int_equal(control_answer_read(sp, sent, &answer, &e), 0);
 	assert_int_equal(json_integer_value(json_object_get(answer, "code")), -EAGAIN);
 	json_decref(answer);
 	assert_true(spool_exists(sp, "control/node1,a.answer"));
 	assert_false(spool_exists(sp, "control/node1,b.answer"));
-	assert_int_equal(control_next(sp, "node10", &got, at, &e), 0);
+	assert_int_equal(control_next(sp, "node10", order_take, &got, at, &e), 0);
 	order_clear(&got);
 	json_decref(doc);
 	sp = spool_close(sp);
@@ -107,25 +108,25 @@ static void test_control_file(void **state)
 	struct control_order file;
 	struct err e = ERR_INIT;
 
-	assert_int_equal(control_file_take(sp, &look, &file, &e), 1);
+	assert_int_equal(control_file_take(sp, &look, control_order_read, &file, &e), 1);
 	put(sp, "control.json", "{\"command\":\"stop\",\"task\":\"train.sh\"}");
-	assert_int_equal(control_file_take(sp, &look, &file, &e), 0);
+	assert_int_equal(control_file_take(sp, &look, control_order_read, &file, &e), 0);
 	assert_true(file.command == CONTROL_STOP && file.sweep == SPEC_CLEAN_MAX);
 	assert_string_equal(file.task, "train.sh");
 	free(file.task);
 	put(sp, "control.json", "{\"command\":\"stop_all\",\"sweep\":\"python\"}");
-	assert_int_equal(control_file_take(sp, &look, &file, &e), 0);
+	assert_int_equal(control_file_take(sp, &look, control_order_read, &file, &e), 0);
 	assert_true(file.command == CONTROL_STOP_ALL && file.sweep == SPEC_CLEAN_PYTHON);
 	assert_null(file.task);
 
 	/* Caught while it is written. */
 	put(sp, "control.json", "");
-	assert_int_equal(control_file_take(sp, &look, &file, &e), 1);
+	assert_int_equal(control_file_take(sp, &look, control_order_read, &file, &e), 1);
 	put(sp, "control.json", "{\"command\":\"shut");
 	look.since_ns = 0;
-	assert_int_equal(control_file_take(sp, &look, &file, &e), 1);
+	assert_int_equal(control_file_take(sp, &look, control_order_read, &file, &e), 1);
 	put(sp, "control.json", "{\"command\":\"shutdown\"}");
-	assert_int_equal(control_file_take(sp, &look, &file, &e), 0);
+	assert_int_equal(control_file_take(sp, &look, control_order_read, &file, &e), 0);
 	assert_int_equal(file.command, CONTROL_SHUTDOWN);
 	assert_int_equal(e.code, 0);
 	assert_int_equal(count_files(sp, "bad"), 0);
@@ -133,10 +134,10 @@ static void test_control_file(void **state)
 	/* Only what stays wrong is. */
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		put(sp, "control.json", bad[i].text);
-		assert_int_equal(control_file_take(sp, &look, &file, &e), 1);
+		assert_int_equal(control_file_take(sp, &look, control_order_read, &file, &e), 1);
 		assert_true(spool_exists(sp, "control.json"));
 		look.since_ns = 0; /* long ago */
-		assert_int_equal(control_file_take(sp, &look, &file, &e), 1);
+		assert_int_equal(control_file_take(sp, &look, control_order_read, &file, &e), 1);
 		assert_non_null(strstr(e.text, bad[i].why));
 		assert_false(spool_exists(sp, "control.json"));
 		assert_int_equal(count_files(sp, "bad"), 2 * (i + 1));

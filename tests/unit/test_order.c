@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/queue/order.h"
 #include "base/mem.h"
-#include "spool/order.h"
 
 static void test_there_and_back(void **state)
 {

@@ -174,7 +174,7 @@ static void cancel_waiting(const struct spool_place *p, struct control_order *or
 static bool take_order(struct look *l, struct control_order *ret)
 {
 	struct err e = ERR_INIT;
-	int r = control_file_take(l->place->spool, &l->tools->control, ret, &e);
+	int r = control_file_take(l->place->spool, &l->tools->control, control_order_read, ret, &e);
 
 	if (r == 0)
 		cancel_waiting(l->place, ret);

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "agent/queue/order.h"
 #include "agent/queue/place.h"
 #include "base/strbuf.h"
 #include "spool/control.h"

@@ -13,6 +13,7 @@
  *	index_clear(b)
  */
 
+#include "agent/queue/order.h"
 #include "agent/queue/spooler.h"
 #include "agent/report/eventlog.h"
 #include "base/strbuf.h"

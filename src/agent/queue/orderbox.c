@@ -63,8 +63,8 @@ static void take_work(struct spool_job *job, struct spool_place *p)
 		control_forget(p->spool, p->self.agent);
 		return;
 	}
-	while (j->n < TAKE_MAX && control_next(p->spool, p->self.agent, &j->all[j->n].order,
-					       j->all[j->n].sent, &j->e) == 0)
+	while (j->n < TAKE_MAX && control_next(p->spool, p->self.agent, order_take,
+					       &j->all[j->n].order, j->all[j->n].sent, &j->e) == 0)
 		j->n++;
 }
 

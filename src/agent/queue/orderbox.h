@@ -12,10 +12,10 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "agent/queue/order.h"
 #include "agent/queue/spooler.h"
 #include "agent/queue/spoolwatch.h"
 #include "agent/report/eventlog.h"
-#include "spool/order.h"
 
 struct orderbox_parts {
 	struct spooler *spooler;

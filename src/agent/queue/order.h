@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_SPOOL_ORDER_H
-#define TENURE_SPOOL_ORDER_H
+#ifndef TENURE_AGENT_QUEUE_ORDER_H
+#define TENURE_AGENT_QUEUE_ORDER_H
 
 /*
  * What an agent can be ordered through the spool (spool/control.h), as an object:
@@ -49,5 +49,21 @@ void order_clear(struct order *o);
 /* "42" or "42.7". buf: ORDER_ID_MAX bytes. */
 #define ORDER_ID_MAX 48
 char *order_format_task(const struct order_task *t, char buf[ORDER_ID_MAX]);
+
+/* For control_next(), which is given a struct order. */
+int order_take(const json_t *doc, void *ret, struct err *e);
+
+/* ---- control.json, as older tools write it ---- */
+
+enum control_command { CONTROL_STOP, CONTROL_STOP_ALL, CONTROL_SHUTDOWN, CONTROL_COMMAND_MAX };
+struct control_order {
+	enum control_command command;
+	char *task;		/* the caller frees it; NULL but for CONTROL_STOP */
+	enum spec_clean sweep;	/* of stop and stop_all: what else ends; MAX: as the agent says */
+	unsigned int cancelled; /* for whoever obeys: how many that waited were meant */
+};
+
+/* For control_file_take(), which is given a struct control_order. */
+int control_order_read(const json_t *doc, void *ret, struct err *e);
 
 #endif

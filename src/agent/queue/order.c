@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spool/order.h"
+#include "agent/queue/order.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -190,4 +190,50 @@ void order_clear(struct order *o)
 {
 	free(take_ptr(o->tasks));
 	o->n = 0;
+}
+
+int order_take(const json_t *doc, void *ret, struct err *e)
+{
+	return order_read(doc, ret, e);
+}
+
+/* ---- control.json ---- */
+
+/* A word of a table under a key; without it *ret stays. */
+static int read_word(const json_t *doc, const char *key, const char *const *names, size_t n,
+		     unsigned int *ret, struct err *e)
+{
+	const json_t *value = json_object_get(doc, key);
+	const char *word = json_string_value(value);
+
+	if (!value)
+		return 0;
+	return enum_parse(names, n, word ? word : "", ret, e) < 0 ? err_wrap(e, "%s", key) : 0;
+}
+
+int control_order_read(const json_t *doc, void *data, struct err *e)
+{
+	struct control_order *ret = data;
+	static const char *const file_commands[] = {
+		[CONTROL_STOP] = "stop",
+		[CONTROL_STOP_ALL] = "stop_all",
+		[CONTROL_SHUTDOWN] = "shutdown",
+	};
+	const char *task = json_string_value(json_object_get(doc, "task"));
+	unsigned int command = CONTROL_COMMAND_MAX, sweep = SPEC_CLEAN_MAX;
+	int r = read_word(doc, "command", file_commands, ARRAY_LEN(file_commands), &command, e);
+
+	if (r == 0)
+		r = read_word(doc, "sweep", sweeps, ARRAY_LEN(sweeps), &sweep, e);
+	if (r == 0 && command == CONTROL_COMMAND_MAX)
+		r = err_set(e, -EINVAL, "it has no command");
+	if (r == 0 && command == CONTROL_STOP && !task)
+		r = err_set(e, -EINVAL, "stop needs a task");
+	if (r == 0 && ret)
+		*ret = (struct control_order){
+			.command = (enum control_command)command,
+			.task = command == CONTROL_STOP ? xstrdup(task) : NULL,
+			.sweep = (enum spec_clean)sweep,
+		};
+	return r;
 }
