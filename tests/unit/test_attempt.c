@@ -202,6 +202,45 @@ static void start_committing(void)
 	expect_state("filing");
 }
 
+/* ---- the table ---- */
+
+static bool leaves(enum attempt_state from)
+{
+	for (unsigned int ev = 0; ev < ON_MAX; ev++)
+		if (attempt_steps[from][ev].action && attempt_steps[from][ev].next != from)
+			return true;
+	return false;
+}
+
+/* What has ended never begins again, and is recorded by one way only. */
+static void check_step(enum attempt_state from, enum attempt_event ev, enum attempt_state next)
+{
+	bool commits = from == AT_ENDED || from == AT_FREEING || from >= AT_COMMITTING;
+
+	assert_true(from < AT_ENDED || next >= AT_ENDED);
+	assert_true(next != AT_COMMITTING || commits);
+	assert_true(next != AT_OVER || ev == ON_UNCLAIMED || ev == ON_COMMITTED);
+	assert_true(next != AT_RUNNING || from >= AT_PREPARING);
+	assert_true(from != AT_OVER);
+}
+
+static void test_table(void **state)
+{
+	for (enum attempt_state from = 0; from < AT_STATE_MAX; from++) {
+		const struct attempt_step *steps = attempt_steps[from];
+		bool connected = from >= AT_PREPARING && from <= AT_STOPPING;
+
+		for (enum attempt_event ev = 0; ev < ON_MAX; ev++)
+			if (steps[ev].action)
+				check_step(from, ev, steps[ev].next);
+		assert_int_equal(leaves(from), from != AT_OVER);
+		/* A connection that breaks is no end, and after the end it is nothing. */
+		assert_int_equal(connected, steps[ON_HUNG_UP].next == AT_LOOKING);
+		assert_int_equal(connected, steps[ON_DENIED].next == AT_LOOKING);
+		assert_true(!connected || steps[ON_ENDED].next == AT_ENDED);
+	}
+}
+
 /* ---- the way through ---- */
 
 static void test_without_devices(void **state)
@@ -1512,6 +1551,7 @@ static void test_at_random(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_without_devices),
 		cmocka_unit_test(test_with_devices),
 		cmocka_unit_test(test_no_claim),
