@@ -113,6 +113,21 @@ def test_lifetime_stops_and_requeues(queue, tmp_path):  # noqa: F811
     assert wait_for(lambda: marks.read_text().count("begun") == 2), q.out.read_text()
 
 
+def test_lifetime_ends_after_its_owners_word(queue, tmp_path):  # noqa: F811
+    """Who has ordered its tasks to be stopped gets that, though a lifetime that puts them back ends meanwhile."""
+    q = queue(gpus=1)
+    marks = tmp_path / "marks"
+    i = q.submit("--grace", "30s", "--", *slow_to_end(marks, 6))
+    q.start_unready("--lifetime", "5s", "--lifetime-end", "stop", "--lifetime-notice", "0")
+    if not wait_for(has(marks, "begun"), 4):
+        pytest.skip("no task begins within its lifetime here")
+    q.run("off", "--stop-tasks")
+    assert q.said("stopping its tasks (tenure off --stop-tasks): nothing more is started or held"), q.out.read_text()
+    assert not q.said("is over"), q.out.read_text()  # its lifetime
+    q.wait(i, "cancelled")
+    assert marks.read_text().split() == ["begun", "told", "over"]
+
+
 def test_lifetime_drains(queue, tmp_path):  # noqa: F811
     q = queue(gpus=2)
     end = tmp_path / "end"
