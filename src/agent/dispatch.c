@@ -590,12 +590,12 @@ json_t *dispatch_report(const struct dispatch *q)
 
 	for (struct attempt *r = q->place.tasks; r; r = r->next)
 		(void)json_array_append_new(runs, attempt_report(r));
-	return json_pack("{sb sb sI sI sI sI sI ss so so}", "open", dispatch_is_open(q), "draining",
-			 q->draining, "waiting", (json_int_t)c.waiting, "running",
+	return json_pack("{sb sb sI sI sI sI sI sI ss so so}", "open", dispatch_is_open(q),
+			 "draining", q->draining, "waiting", (json_int_t)c.waiting, "running",
 			 (json_int_t)c.running, "done", (json_int_t)q->n_done, "failed",
-			 (json_int_t)q->n_failed, "retried", (json_int_t)q->n_retried, "trouble",
-			 trouble ? trouble : "", "tasks", runs, "others",
-			 heartbeat_report(q->heartbeat));
+			 (json_int_t)q->n_failed, "retried", (json_int_t)q->n_retried,
+			 "awaiting_retry", (json_int_t)c.retries, "trouble", trouble ? trouble : "",
+			 "tasks", runs, "others", heartbeat_report(q->heartbeat));
 }
 
 /* ---- the end ---- */

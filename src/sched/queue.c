@@ -760,6 +760,7 @@ struct sched_counts sched_count(const struct sched_queue *q)
 	return (struct sched_counts){
 		.entries = q->entries.n,
 		.waiting = q->waiting,
+		.retries = q->retries.root ? q->retries.root->sum : 0,
 		.running = q->runs.n - idle_workloads,
 		.shapes = q->shape_map.n,
 	};

@@ -92,6 +92,7 @@ int sched_requeue(struct sched_queue *q, struct sched_ref ref, uint64_t not_befo
 struct sched_counts {
 	size_t entries;	  /* waiting; a batch is one */
 	uint64_t waiting; /* its elements counted */
+	uint64_t retries; /* of these, whose back-off has not ended */
 	size_t running;
 	size_t shapes; /* what a plan looks at */
 };

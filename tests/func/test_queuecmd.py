@@ -766,6 +766,22 @@ def test_history(queue, tmp_path):  # noqa: F811
     assert text.index(" every ") < text.index(" many ") and "PEAK" in text
 
 
+def test_status_says_what_awaits_retry(queue):  # noqa: F811
+    """Only what waits for its next attempt now: not what has had it."""
+    q = queue()
+    q.start("--no-hold")
+    again = q.submit("-g", "0", "-r", "1", "--", "false")
+    q.wait(again, "failed")
+    queue_now = q.status()["queue"]
+    assert queue_now["retried"] == 1 and queue_now["awaiting_retry"] == 0
+    i = q.submit("-g", "0", "-r", "9", "--backoff", "1h", "--", "false")
+    assert wait_for(lambda: q.status()["queue"]["awaiting_retry"] == 1)
+    text = q.m.run(q.m.tenure, "status").stdout
+    assert "queue   1 wait, 0 run, 0 done, 1 failed, 1 awaiting retry" in text and "last heartbeat 0." in text, text
+    q.m.run(q.m.tenure, "stop", str(i))
+    assert wait_for(lambda: q.status()["queue"]["awaiting_retry"] == 0)
+
+
 def test_status_and_off(queue):  # noqa: F811
     q = queue()
     q.submit("-g", "7", "--", "true")

@@ -54,7 +54,8 @@ static const char whole[] =
 	"\"policy\":\"88% of each\",\"agent\":{\"pid\":12,\"uptime_s\":3600,\"log\":\"/tmp/a.log\"},"
 	"\"guard\":{\"connected\":true,\"pid\":13,\"driver\":\"550.1\",\"sees\":true,\"pid_class\":\"same\","
 	"\"inotify\":true,\"age_s\":0.5},"
-	"\"queue\":{\"waiting\":2,\"running\":1,\"done\":3,\"failed\":0,\"retried\":1,\"tasks\":["
+	"\"queue\":{\"waiting\":2,\"running\":1,\"done\":3,\"failed\":0,"
+	"\"retried\":4,\"awaiting_retry\":1,\"tasks\":["
 	"{\"id\":42,\"element\":7,\"name\":\"train\",\"state\":\"runs\",\"gpus\":[0,1],\"for_s\":65,\"attempt\":2,"
 	"\"log\":\"logs/42.7\"}],\"others\":["
 	"{\"agent\":\"beta\",\"host\":\"b.example\",\"state\":\"unknown\",\"draining\":true,\"devices\":4,\"held\":1,"
@@ -82,16 +83,16 @@ static const struct {
 	  "{\"ends\":\"2026-11-22T16:00:00.000+01:00\",\"left_s\":7200,\"then\":\"drain\"}",
 	  ", auto-shutdown at 2026-11-22 16:00 (in 2h 00m, drains)\n" },
 	{ NULL, NULL, "\nguard   PID 13, driver 550.1, sees, PIDs seen: same\n" },
-	{ NULL, NULL, "\n        last word 0.5 s ago\n" },
+	{ NULL, NULL, "\n        last heartbeat 0.5 s ago\n" },
 	{ "guard.sees", "false", "driver 550.1, does NOT see, PIDs" },
 	{ "guard.inotify", "false", "PIDs seen: same, no inotify (polling)\n" },
-	{ "guard.trouble", "\"it is slow\"", "\n        it is slow\n        last word" },
+	{ "guard.trouble", "\"it is slow\"", "\n        it is slow\n        last heartbeat" },
 	{ "guard.connected", "false", "\nguard   none: it is being started\n" },
-	{ NULL, NULL, "\nqueue   2 wait, 1 run, 3 done, 0 failed, 1 attempt to be repeated\n" },
-	{ "queue.retried", "0", "0 attempts to be repeated\n" },
-	{ "queue.draining", "true", "repeated; no more are started\n" },
-	{ "queue.trouble", "\"cannot be read\"", "repeated\n        cannot be read\n" },
-	{ "agent.empty_s", "180", "repeated; empty for 3m 00s, ? after -\n" },
+	{ NULL, NULL, "\nqueue   2 wait, 1 run, 3 done, 0 failed, 1 awaiting retry\n" },
+	{ "queue.awaiting_retry", "0", "0 awaiting retry\n" },
+	{ "queue.draining", "true", "awaiting retry; no more are started\n" },
+	{ "queue.trouble", "\"cannot be read\"", "awaiting retry\n        cannot be read\n" },
+	{ "agent.empty_s", "180", "awaiting retry; empty for 3m 00s, ? after -\n" },
 	{ NULL, NULL, "\n  task 42.7  train: runs on gpu 0,1 for 1m 05s, attempt 2, logs/42.7\n" },
 	{ NULL, NULL,
 	  "\nnode    beta (b.example): silent, starts nothing more, 4 GPUs (1 held, 2 lent), 1 task runs, last sign of life "

@@ -174,7 +174,7 @@ static void print_guard(const json_t *g, FILE *out)
 		print_item(out, GUARD, strbuf_str(&b));
 		return;
 	}
-	strbuf_addf(&b, "PID %d, driver %s, %s, PIDs seen: %s%s%s%s\nlast word %s s ago",
+	strbuf_addf(&b, "PID %d, driver %s, %s, PIDs seen: %s%s%s%s\nlast heartbeat %s s ago",
 		    (int)json_integer_value(json_object_get(g, "pid")),
 		    text_of(g, "driver", "unknown"),
 		    json_is_true(json_object_get(g, "sees")) ? "sees" : "does NOT see",
@@ -270,12 +270,11 @@ static void print_other(const json_t *o, FILE *out)
 
 static void print_queue(const json_t *q, const json_t *agent, FILE *out)
 {
-	static const char *const counts[][3] = { { "waiting", "wait", "wait" },
-						 { "running", "run", "run" },
-						 { "done", "done", "done" },
-						 { "failed", "failed", "failed" },
-						 { "retried", "attempts to be repeated",
-						   "attempt to be repeated" } };
+	static const char *const counts[][2] = { { "waiting", "wait" },
+						 { "running", "run" },
+						 { "done", "done" },
+						 { "failed", "failed" },
+						 { "awaiting_retry", "awaiting retry" } };
 	const char *trouble = text_of(q, "trouble", "");
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	size_t i;
@@ -286,8 +285,7 @@ static void print_queue(const json_t *q, const json_t *agent, FILE *out)
 	for (i = 0; i < ARRAY_LEN(counts); i++) {
 		json_int_t n = json_integer_value(json_object_get(q, counts[i][0]));
 
-		strbuf_addf(&b, "%s%lld %s", i ? ", " : "", (long long)n,
-			    counts[i][n == 1 ? 2 : 1]);
+		strbuf_addf(&b, "%s%lld %s", i ? ", " : "", (long long)n, counts[i][1]);
 	}
 	if (json_is_true(json_object_get(q, "draining")))
 		strbuf_adds(&b, "; no more are started");
