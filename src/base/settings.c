@@ -23,7 +23,6 @@
 #include "base/config.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "base/settings_table.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"

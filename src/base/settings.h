@@ -204,4 +204,8 @@ void settings_environment_notes(struct strbuf *out);
 /* The file that was (or would be) read for a layer that is a file; NULL for others. */
 const char *settings_file(const struct settings *s, enum setting_layer layer);
 
+/* The rows, indexed by enum setting_id (settings_table.c); others read them through setting_row().
+ */
+extern const struct setting settings_table[SET_MAX];
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "base/settings_table.h"
+#include "base/settings.h"
 
 #include "base/mem.h"
 #include "base/nofile.h"

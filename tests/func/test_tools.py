@@ -47,6 +47,7 @@ def layers(tree):
     ("src/cli/a.h", '#include "base/real.h"\n#include <stdio.h>\n', None),
     ("src/cli/x.c", "const struct cmd cmd_x = {\n};\n", None),
     ("src/cli/main.c", "", None),
+    ("src/base/settings_table.c", '#include "base/real.h"\n', None),
     ("sim/a.c", '#include "gpu/nvml_abi.h"\n#include "a.h"\n', None),
 ])
 def test_layers(tmp_path, path, text, want):
