@@ -84,8 +84,7 @@ void table_add(struct table *t, enum term_style style, ...)
 	row.cells = make_cells(t->n_columns, ap);
 	va_end(ap);
 	/* Doubled at every power of two: a list may have very many rows. */
-	if ((t->n_rows & (t->n_rows - 1)) == 0)
-		t->rows = xrealloc(t->rows, t->n_rows ? 2 * t->n_rows : 1, sizeof(*t->rows));
+	t->rows = xgrow(t->rows, t->n_rows, sizeof(*t->rows));
 	t->rows[t->n_rows++] = row;
 }
 

@@ -54,15 +54,13 @@ static void add_id(struct ids *l, uint64_t id)
 {
 	if (l->n && l->all[l->n - 1] == id)
 		return;
-	if ((l->n & (l->n - 1)) == 0)
-		l->all = xrealloc(l->all, l->n ? 2 * l->n : 1, sizeof(*l->all));
+	l->all = xgrow(l->all, l->n, sizeof(*l->all));
 	l->all[l->n++] = id;
 }
 
 static void add_ended(struct endings *en, uint64_t id, enum deps_state how)
 {
-	if ((en->n & (en->n - 1)) == 0)
-		en->all = xrealloc(en->all, en->n ? 2 * en->n : 1, sizeof(*en->all));
+	en->all = xgrow(en->all, en->n, sizeof(*en->all));
 	en->all[en->n++] = (struct ended){ id, how };
 }
 
@@ -73,8 +71,7 @@ static void add_absent(struct place_depends *d, uint64_t id, uint64_t at)
 	d->due = d->due || at <= d->n_read;
 	if (l->n && l->all[l->n - 1].id == id && l->all[l->n - 1].at == at)
 		return;
-	if ((l->n & (l->n - 1)) == 0)
-		l->all = xrealloc(l->all, l->n ? 2 * l->n : 1, sizeof(*l->all));
+	l->all = xgrow(l->all, l->n, sizeof(*l->all));
 	l->all[l->n++] = (struct absent){ .id = id, .at = at };
 }
 

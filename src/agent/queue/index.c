@@ -86,9 +86,7 @@ static struct index_change *add_change(struct index_reading *b, uint64_t id)
 {
 	struct index_change *c;
 
-	if ((b->n_changes & (b->n_changes - 1)) == 0)
-		b->changes = xrealloc(b->changes, b->n_changes ? 2 * b->n_changes : 1,
-				      sizeof(*b->changes));
+	b->changes = xgrow(b->changes, b->n_changes, sizeof(*b->changes));
 	c = &b->changes[b->n_changes++];
 	*c = (struct index_change){ .task = { .id = id } };
 	return c;
@@ -108,8 +106,7 @@ static uint64_t to_mono(const struct index_reading *b, uint64_t wall_ns, uint64_
 static void add_again(struct worker *w, struct index_change *c, uint32_t element,
 		      const struct batch_again *again)
 {
-	if ((c->n_again & (c->n_again - 1)) == 0)
-		c->again = xrealloc(c->again, c->n_again ? c->n_again * 2 : 1, sizeof(*c->again));
+	c->again = xgrow(c->again, c->n_again, sizeof(*c->again));
 	c->again[c->n_again++] = (struct index_again){
 		.element = element,
 		.not_before_ns = to_mono(w->b, again->not_before_ns, again->noted_ns),
@@ -133,8 +130,7 @@ static void look_into_batch(struct worker *w, struct index_change *c, uint64_t c
 			continue;
 		if (again)
 			add_again(w, c, (uint32_t)i, again);
-		if ((c->n_out & (c->n_out - 1)) == 0)
-			c->out = xrealloc(c->out, c->n_out ? c->n_out * 2 : 1, sizeof(*c->out));
+		c->out = xgrow(c->out, c->n_out, sizeof(*c->out));
 		c->out[c->n_out++] = (uint32_t)i;
 	}
 }
@@ -190,9 +186,7 @@ static void keep_unread(struct worker *w, const struct task_name *n, const struc
 	bool said = code == -ENOENT ? tries != 1 : was && was->code == code;
 	unsigned int doublings = tries < DOUBLINGS ? tries : DOUBLINGS;
 
-	if ((todo->n_unread & (todo->n_unread - 1)) == 0)
-		todo->unread = xrealloc(todo->unread, todo->n_unread ? 2 * todo->n_unread : 1,
-					sizeof(*todo->unread));
+	todo->unread = xgrow(todo->unread, todo->n_unread, sizeof(*todo->unread));
 	todo->unread[todo->n_unread++] =
 		(struct unread){ .id = n->id,
 				 .at_ns = clock_mono_ns() + (UNREAD_NS << doublings),
@@ -317,10 +311,7 @@ static void look_at_unread(struct worker *w)
 
 		last = all[i].id;
 		if (waits && !due) {
-			if ((todo->n_unread & (todo->n_unread - 1)) == 0)
-				todo->unread = xrealloc(todo->unread,
-							todo->n_unread ? 2 * todo->n_unread : 1,
-							sizeof(*todo->unread));
+			todo->unread = xgrow(todo->unread, todo->n_unread, sizeof(*todo->unread));
 			todo->unread[todo->n_unread++] = all[i];
 			continue;
 		}
@@ -419,8 +410,7 @@ static void on_change(void *data, enum scan_change change, const struct scan_tas
 
 	if (t->name.element)
 		return; /* of a batch, which its journals speak for */
-	if ((todo->n & (todo->n - 1)) == 0)
-		todo->seen = xrealloc(todo->seen, todo->n ? 2 * todo->n : 1, sizeof(*todo->seen));
+	todo->seen = xgrow(todo->seen, todo->n, sizeof(*todo->seen));
 	todo->seen[todo->n++] =
 		(struct seen){ .id = t->name.id,
 			       .count = t->name.count,

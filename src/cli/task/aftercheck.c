@@ -31,8 +31,7 @@ static int add_ended(void *data, const struct task_name *n, const char *dir)
 	const struct reading *r = data;
 	struct after_check *c = r->c;
 
-	if ((c->n_ended & (c->n_ended - 1)) == 0)
-		c->ended = xrealloc(c->ended, c->n_ended ? 2 * c->n_ended : 1, sizeof(*c->ended));
+	c->ended = xgrow(c->ended, c->n_ended, sizeof(*c->ended));
 	c->ended[c->n_ended++] = (struct after_ended){ .id = n->id, .dir = r->dir };
 	return 0;
 }
@@ -145,8 +144,7 @@ static void add(struct search *s, const struct uint_list *ids, size_t parent)
 		step->id = ids->nums[i];
 		step->parent = parent;
 		hmap_insert(&s->known, &step->node, hash_u64(step->id, 0));
-		if ((s->n & (s->n - 1)) == 0)
-			s->steps = xrealloc(s->steps, s->n ? 2 * s->n : 1, sizeof(*s->steps));
+		s->steps = xgrow(s->steps, s->n, sizeof(*s->steps));
 		s->steps[s->n++] = step;
 	}
 }

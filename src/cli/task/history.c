@@ -146,8 +146,7 @@ static void add_row(struct history *h, const struct task_name *n, const char *di
 			     .used = { .asked = n->gpus,
 				       .since_ns = n->ended_s ? 0 : h->since_ns } };
 	(void)str_copy(row->path_dir, sizeof(row->path_dir), dir);
-	if ((h->n & (h->n - 1)) == 0)
-		h->rows = xrealloc(h->rows, h->n ? 2 * h->n : 1, sizeof(*h->rows));
+	h->rows = xgrow(h->rows, h->n, sizeof(*h->rows));
 	h->rows[h->n++] = row;
 }
 
@@ -280,8 +279,7 @@ static void sums_add(struct sums *s, const char *key, double hours)
 		sum = xcalloc(1, sizeof(*sum));
 		sum->key = xstrdup(key);
 		hmap_insert(&s->map, &sum->node, hash);
-		if ((s->n & (s->n - 1)) == 0)
-			s->all = xrealloc(s->all, s->n ? 2 * s->n : 1, sizeof(*s->all));
+		s->all = xgrow(s->all, s->n, sizeof(*s->all));
 		s->all[s->n++] = sum;
 	}
 	sum->hours += hours;

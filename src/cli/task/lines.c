@@ -32,8 +32,7 @@ struct lines {
 
 void spec_list_add(struct spec_list *l, struct spool_spec *s)
 {
-	if ((l->n & (l->n - 1)) == 0)
-		l->specs = xrealloc(l->specs, l->n ? 2 * l->n : 1, sizeof(*l->specs));
+	l->specs = xgrow(l->specs, l->n, sizeof(*l->specs));
 	l->specs[l->n++] = s;
 }
 
@@ -123,8 +122,7 @@ static int add_line(struct lines *l, size_t file, size_t number, char *text, str
 		return r;
 	l->own = l->own || (line.object && !says_only_what_to_run(line.object));
 	/* Doubled at every power of two. */
-	if ((l->n & (l->n - 1)) == 0)
-		l->all = xrealloc(l->all, l->n ? 2 * l->n : 1, sizeof(*l->all));
+	l->all = xgrow(l->all, l->n, sizeof(*l->all));
 	l->all[l->n++] = line;
 	return 0;
 }

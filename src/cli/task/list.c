@@ -274,8 +274,7 @@ static int add_ended(void *data, const struct task_name *n, const char *dir)
 	struct list *l = data;
 	struct task_set *m = &l->ended;
 
-	if ((m->n & (m->n - 1)) == 0)
-		m->tasks = xrealloc(m->tasks, m->n ? 2 * m->n : 1, sizeof(*m->tasks));
+	m->tasks = xgrow(m->tasks, m->n, sizeof(*m->tasks));
 	m->tasks[m->n++] = (struct scan_task){ .name = *n, .dir = spool_dir_of(dir) };
 	return 0;
 }

@@ -65,9 +65,7 @@ static int by_number(const void *a, const void *b)
 static void add_ids(struct uint_list *all, const uint64_t *ids, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		if ((all->n & (all->n - 1)) == 0)
-			all->nums =
-				xrealloc(all->nums, all->n ? 2 * all->n : 1, sizeof(*all->nums));
+		all->nums = xgrow(all->nums, all->n, sizeof(*all->nums));
 		all->nums[all->n++] = ids[i];
 	}
 }

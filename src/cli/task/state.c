@@ -124,9 +124,7 @@ static void keep_failed(void *data, const struct element_end *end)
 	if (end->end.result != RESULT_FAILED ||
 	    batch_state(c->batch, end->element, &epoch, &attempts) != BATCH_FAILED)
 		return;
-	if ((c->ret->n & (c->ret->n - 1)) == 0)
-		c->ret->ends = xrealloc(c->ret->ends, c->ret->n ? 2 * c->ret->n : 1,
-					sizeof(*c->ret->ends));
+	c->ret->ends = xgrow(c->ret->ends, c->ret->n, sizeof(*c->ret->ends));
 	c->ret->ends[c->ret->n++] = *end;
 }
 
