@@ -27,7 +27,7 @@
  *     GRANT {id, shim}                     what descends from that process is the task's
  *                                          GRANTED      {id, code, text}: start it now, or do not
  *                                          LEASE_TAKEN  somebody foreign came before the task, or
- *                                                       to one that gives way
+ *                                                       beside a preemptible one
  *     UNLEASE {id}                         the task is over, or is not to come
  *                                          UNLEASED     once a device: its processes are gone
  *                                          LEASE_USE    what the task uses there: when it needs
@@ -172,9 +172,9 @@ struct lease_id {
 enum lease_flags {
 	LEASE_SHARED = 1 << 0,	  /* beside others that are shared, as far as their bytes fit */
 	LEASE_OTHERS_OK = 1 << 1, /* foreign processes there do not matter, only free memory does */
-	LEASE_HOLD_WHILE = 1 << 2, /* while it is promised the device is held, policy or not */
-	LEASE_ALONE = 1 << 3,	   /* our context goes when the task's first process is listed */
-	LEASE_GIVES_WAY = 1 << 4,  /* LEASE_TAKEN also when somebody comes beside the task */
+	LEASE_HOLD_WHILE = 1 << 2,  /* while it is promised the device is held, policy or not */
+	LEASE_ALONE = 1 << 3,	    /* our context goes when the task's first process is listed */
+	LEASE_PREEMPTIBLE = 1 << 4, /* LEASE_TAKEN also when somebody comes beside the task */
 	LEASE_FLAGS = (1 << 5) - 1,
 	LEASE_RESERVED = 1 << 8, /* in LEASE_STATE: by RESERVE */
 };

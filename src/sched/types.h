@@ -52,7 +52,7 @@ struct sched_task {
 	uint64_t mem_bytes;   /* 0 = not said */
 	const char *model;    /* names, or glob patterns, separated by commas; NULL or "" = any */
 	bool shared;	      /* beside others, where mem_bytes are free */
-	bool preemptible;     /* gives way to tasks that are not */
+	bool preemptible;     /* by tasks that are not */
 	bool idle_workload;   /* it runs and is preemptible: every task may preempt it,
 			  so that it is no more than a way to hold the device; not counted */
 	bool no_own_python;   /* not where another Python process of its owner is */

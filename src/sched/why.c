@@ -230,7 +230,7 @@ static void phrase_ours(const struct why *w, unsigned int slot, char *buf)
 		if (!devset_has(r->devices, slot))
 			continue;
 		if (r->t.idle_workload) {
-			str_copy(buf, PHRASE_MAX, "with the workload, which gives way");
+			str_copy(buf, PHRASE_MAX, "with the workload, which any task preempts");
 			return;
 		}
 		str_print(buf, PHRASE_MAX,

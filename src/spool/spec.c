@@ -187,7 +187,7 @@ static const struct task_option rows[] = {
 	  .opt = { .name = "preemptible",
 		   .spec = { VALUE_FLAG },
 		   .group = group_fails,
-		   .help = "gives way to people and other tasks: ended, and run again" } },
+		   .help = "preempted by people and other tasks: ended, and run again" } },
 	{ .key = "signal",
 	  AT(signal),
 	  .opt = { .name = "signal",

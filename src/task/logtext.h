@@ -20,8 +20,8 @@ void logtext_header(struct strbuf *b, const struct task_spec *spec, const struct
 		    const char *devices, uint64_t started_wall_ns);
 /*
  * Where the task's own words begin in the last len bytes of a log: behind the last header in them,
- * which may be cut; bytes from log, 0 where there is none. A task that gave way goes on in the same
- * log, with another header.
+ * which may be cut; bytes from log, 0 where there is none. A task that was preempted resumes in the
+ * same log, with another header.
  */
 size_t logtext_output_at(const char *log, size_t len);
 void logtext_trailer(struct strbuf *b, const struct task_end *end);

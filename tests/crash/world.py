@@ -470,10 +470,10 @@ class World:
                 continue
             by_element[line.tag, line.id].append(line)
         again = 0
-        gives_way = {t.tag for t in self.tasks if t.kind == "preemptible"}  # it may be stopped as it ends
+        preemptible = {t.tag for t in self.tasks if t.kind == "preemptible"}  # it may be stopped as it ends
         for (tag, i), lines in by_element.items():
             good = [n for n, line in enumerate(lines) if line.event == "end" and not line.code]
-            if good and tag not in gives_way and any(line.event == "start" for line in lines[good[0]:]):
+            if good and tag not in preemptible and any(line.event == "start" for line in lines[good[0]:]):
                 again += 1
                 if again > self.shims_killed:
                     self.violation(f"task {i} ({tag}) ran again after it had ended well: "

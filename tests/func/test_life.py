@@ -288,7 +288,7 @@ FILL = "echo $$ $CUDA_VISIBLE_DEVICES $(pwd) >> {marks}; exec {newcomer} --take 
 
 
 def test_workload(queue, tmp_path):  # noqa: F811
-    """It runs where nobody is, gives way to tasks and people, and comes again; it is no task."""
+    """It runs where nobody is, tasks and people preempt it, and it comes again; it is no task."""
     q = queue(gpus=2)
     marks = tmp_path / "marks"
     q.start("--workload", FILL.format(marks=marks, newcomer=q.newcomer), "--rehold-after", "0")

@@ -3,7 +3,7 @@
 import subprocess
 
 from patience import wait_for
-from test_giveway import name
+from test_preempt import name
 from test_queue import queue  # noqa: F401  (a fixture)
 
 

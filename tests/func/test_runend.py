@@ -66,7 +66,7 @@ def test_command_that_has_ended_runs_once(queue, tmp_path):  # noqa: F811
     assert "exit code 0; what its command left behind was ended, because it was told to stop" in q.log(first)
 
 
-def test_ended_well_before_it_was_to_give_way(queue, stopped, tmp_path):  # noqa: F811
+def test_ended_well_before_it_was_preempted(queue, stopped, tmp_path):  # noqa: F811
     """It has ended and its GPU is not free yet, when another task wants that."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -87,7 +87,7 @@ def test_ended_well_before_it_was_to_give_way(queue, stopped, tmp_path):  # noqa
 
 
 def test_agent_killed_while_a_start_is_given_up(queue, stopped, tmp_path):  # noqa: F811
-    """What gave way before it began is not stopped by its owner, for whichever agent comes."""
+    """What was preempted before it began is not stopped by its owner, for whichever agent comes."""
     q = queue(gpus=1)
     q.start("--no-hold")
     token = next_token(q)

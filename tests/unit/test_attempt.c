@@ -520,7 +520,7 @@ static void test_taken_before_it_runs(void **state)
 	end();
 }
 
-static void test_gives_way(void **state)
+static void test_preempted_by_a_neighbour(void **state)
 {
 	begin();
 	w.preemptible = true;
@@ -764,11 +764,11 @@ static void test_preempted_while_claimed(void **state)
 {
 	begin();
 	start(1);
-	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "gave way");
+	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "preempted");
 	world_jobs();
 	assert_int_equal(n_stopped, 0);
 	assert_int_equal(w.committed.ended.kind, END_PREEMPTED);
-	assert_string_equal(w.committed_why, "gave way");
+	assert_string_equal(w.committed_why, "preempted");
 	end();
 }
 
@@ -826,7 +826,7 @@ static void test_stop_kinds(void **state)
 {
 	begin();
 	start_running();
-	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "gave way");
+	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "preempted");
 	attempt_stop(run, END_LIFETIME, UINT32_MAX, "its lifetime");
 	assert_int_equal(w.n_requeue, 2);
 	assert_int_equal(w.n_stop, 0);
@@ -894,7 +894,7 @@ static void test_stop_while_freeing(void **state)
 	begin();
 	start_running();
 	world_say_end(&(struct task_end){ .outcome = TASK_UNKNOWN });
-	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "gave way"); /* too late to matter */
+	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "preempted"); /* too late to matter */
 	stop_by_owner(UINT32_MAX);
 	unlease(0);
 	finish_stopped();
@@ -1290,13 +1290,13 @@ static void test_sweeps(void **state)
 	end();
 }
 
-/* Who came before it, or made it give way, has won; and beside what never ran nobody has to go. */
+/* Who came before it, or preempted it, has won; and beside what never ran nobody has to go. */
 static void test_sweeps_not(void **state)
 {
 	begin();
 	w.sweeps = true;
 	start_running();
-	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "gave way");
+	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "preempted");
 	exit_with(0);
 	expect_state("freeing");
 	unlease(0);
@@ -1565,7 +1565,7 @@ int main(void)
 		cmocka_unit_test(test_new_guard_cannot_take_lease),
 		cmocka_unit_test(test_new_guard_while_freeing),
 		cmocka_unit_test(test_taken_before_it_runs),
-		cmocka_unit_test(test_gives_way),
+		cmocka_unit_test(test_preempted_by_a_neighbour),
 		cmocka_unit_test(test_freed_before_the_end),
 		cmocka_unit_test(test_unleased_of_an_earlier_attempt),
 		cmocka_unit_test(test_use),

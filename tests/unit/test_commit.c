@@ -91,7 +91,7 @@ static void test_nothing_meant(void **state)
 		{ TASK_SIGNALLED, CAUSE_RECLAIMED, END_MAX, END_NODE_LOST, false },
 		{ TASK_EXITED, CAUSE_REQUEUE, END_MAX, END_PREEMPTED, false },
 		{ TASK_UNKNOWN, CAUSE_SELF, END_MAX, END_NODE_LOST, false },
-		/* Before it began: of an agent that went, or that had it give way. */
+		/* Before it began: of an agent that went, or that preempted it. */
 		{ TASK_CANCELLED, CAUSE_ALONE, END_MAX, END_NODE_LOST, true },
 		{ TASK_CANCELLED, CAUSE_REQUEUE, END_MAX, END_TAKEN, true },
 		{ TASK_CANCELLED, CAUSE_STOP, END_MAX, END_STOPPED, true },

@@ -377,15 +377,16 @@ static void test_foreign_with_the_task(void **state)
 	assert_int_equal(w->d->state, DEV_LENT);
 }
 
-/* Beside a task that gives way whoever comes is told to the agent; beside another nobody is. */
-static void test_foreign_beside_one_that_gives_way(void **state)
+/* Beside a preemptible task whoever comes is told to the agent; beside another nobody is. */
+static void test_foreign_beside_a_preemptible_one(void **state)
 {
-	static const uint32_t flags[] = { 0, LEASE_GIVES_WAY, LEASE_GIVES_WAY | LEASE_OTHERS_OK };
+	static const uint32_t flags[] = { 0, LEASE_PREEMPTIBLE,
+					  LEASE_PREEMPTIBLE | LEASE_OTHERS_OK };
 	struct world *w = *state;
 
 	w->g->clients[0].policy.hold = 0;
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
-		bool tells = flags[i] == LEASE_GIVES_WAY;
+		bool tells = flags[i] == LEASE_PREEMPTIBLE;
 		pid_t pids[] = { getpid(), 1 };
 		struct lease *l;
 
@@ -395,7 +396,7 @@ static void test_foreign_beside_one_that_gives_way(void **state)
 		see(w, 0, NULL, 0, 0); /* nothing is held, so a look decides */
 		assert_int_equal(l->stage, LEASE_GRANTED);
 
-		assert_int_equal(w->d->ledger.n_preemptible, (flags[i] & LEASE_GIVES_WAY) != 0);
+		assert_int_equal(w->d->ledger.n_preemptible, (flags[i] & LEASE_PREEMPTIBLE) != 0);
 		see(w, 40 * GIBS, pids, 1, 0);
 		assert_int_equal(l->stage, LEASE_USED);
 		assert_false(l->taken);
@@ -412,7 +413,7 @@ static void test_foreign_beside_one_that_gives_way(void **state)
 		lease_tell_all(w->g, &w->g->clients[0]);
 		see(w, 60 * GIBS, pids, 2, 0);
 		assert_int_equal(l->taken, tells);
-		/* What is over has nothing to give way any more. */
+		/* What is over cannot be preempted any more. */
 		lease_tell_all(w->g, &w->g->clients[0]);
 		unlease(w);
 		see(w, 60 * GIBS, pids, 2, 0);
@@ -765,7 +766,7 @@ int main(void)
 		TEST(test_memory_while_a_task_is_awaited),
 		TEST(test_foreign_wins_over_a_promise),
 		TEST(test_foreign_with_the_task),
-		TEST(test_foreign_beside_one_that_gives_way),
+		TEST(test_foreign_beside_a_preemptible_one),
 		TEST(test_blind_with_a_lease),
 		TEST(test_lost_with_a_lease),
 		TEST(test_failing_with_a_lease),

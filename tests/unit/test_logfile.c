@@ -261,7 +261,7 @@ static void only_our_own_lines_are_left_out(void **state)
 	strbuf_addc(&both, '\n');
 	strbuf_adds(&both, strbuf_str(&own));
 
-	/* It gave way, and its shim was killed; each time it went on in the same log. */
+	/* It was preempted, and its shim was killed; each time it went on in the same log. */
 	add_header(&log);
 	strbuf_adds(&log, strbuf_str(&own));
 	strbuf_addc(&log, '\n');

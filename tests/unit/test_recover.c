@@ -427,7 +427,7 @@ static void test_stopped_and_alive(void **state)
 	const struct recover_calls calls = { .life = is_alive,
 					     .adopt = count_adopted,
 					     .data = &adopted };
-	const struct spool_again later = { .reason = "gave way" };
+	const struct spool_again later = { .reason = "preempted" };
 	struct recover_counts n;
 	struct err e = ERR_INIT;
 
@@ -729,7 +729,7 @@ static void test_lost_journal(void **state)
 	struct spool *sp = open_spool();
 	struct claimer me = self(sp, "node2");
 	const struct spool_again first = { .attempts = 1, .memory = 5, .reason = "out of memory" };
-	const struct spool_again second = { .attempts = 1, .reason = "gave way" };
+	const struct spool_again second = { .attempts = 1, .reason = "preempted" };
 	uint64_t id = submit(sp, "{\"script\":\"x\",\"array\":\"1-2\"}");
 	char boot[SPOOL_BOOT_MAX];
 	struct endlog *ev = NULL;

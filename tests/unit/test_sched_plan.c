@@ -651,7 +651,7 @@ static void test_adopted_while_it_waits(void **state)
 	bench_close(&b);
 }
 
-/* What only fills a device gives way to every task, also to one that is preemptible itself. */
+/* Every task preempts what only fills a device, also one that is preemptible itself. */
 static void test_fillers(void **state)
 {
 	struct err e = ERR_INIT;

@@ -216,7 +216,7 @@ static void test_way_through(void **state)
 	lease = w.lease.id;
 	assert_int_equal(lease.task, LEASE_WORKLOAD);
 	assert_int_equal(lease.element, 1);
-	assert_int_equal(w.lease.flags, LEASE_GIVES_WAY);
+	assert_int_equal(w.lease.flags, LEASE_PREEMPTIBLE);
 	assert_int_equal(w.lease.bytes, 0);
 	assert_string_equal(w.lease.uuid, "GPU-0");
 	promise_as(0, 0);

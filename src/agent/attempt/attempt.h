@@ -119,7 +119,7 @@ struct attempt_ops {
 	void (*lease_failed)(struct attempt *a, const struct msg_lease_reply *m);
 	/* a->devices is another now: a new guard may count them otherwise. */
 	void (*moved)(struct attempt *a);
-	/* Somebody came before it, or beside it where it gives way. */
+	/* Somebody came before it, or beside it where it is preemptible. */
 	void (*taken)(struct attempt *a, const struct msg_lease_taken *m);
 	/* It runs since a->started_ns. */
 	void (*started)(struct attempt *a, pid_t task_pid);

@@ -382,7 +382,7 @@ static enum end_kind written_kind(const struct task_end *end)
 		return END_NODE_LOST;
 	if ((end->outcome == TASK_CANCELLED || runs_on(end)) && kind == END_EXIT)
 		return END_NODE_LOST;
-	/* It was to give way, and did so before it began. */
+	/* It was preempted before it began. */
 	if (end->outcome == TASK_CANCELLED && kind == END_PREEMPTED)
 		return END_TAKEN;
 	/* Its command had ended by then: to begin again would be to run it twice. But one that was

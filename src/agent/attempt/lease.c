@@ -11,7 +11,7 @@ static uint32_t lease_flags(const struct spool_spec *s)
 	bool others = s->shared || s->rules != SPEC_RULES_TENURE;
 
 	return (s->shared ? LEASE_SHARED : 0) | (others ? LEASE_OTHERS_OK : 0) |
-	       (s->preemptible && !others ? LEASE_GIVES_WAY : 0);
+	       (s->preemptible && !others ? LEASE_PREEMPTIBLE : 0);
 }
 
 /* What cannot be said now, because the line is down, is said with ON_GUARD_NEW. */

@@ -143,8 +143,8 @@ static void on_swept(void *user)
 }
 
 /*
- * What else of its owner's is to end with it; true while that goes on. Who came before it, or made
- * it give way, has won, and is not ended for it; nor are those beside which it never ran.
+ * What else of its owner's is to end with it; true while that goes on. Who came before it, or
+ * preempted it, has won, and is not ended for it; nor are those beside which it never ran.
  */
 static bool sweeps(struct attempt *a)
 {

@@ -188,7 +188,7 @@ static void moved(struct attempt *a)
 	a->place->owner->moved(a->place->user, a);
 }
 
-/* Who comes before the task wins, and beside one that gives way; it is ended where it was started
+/* Who comes before the task wins, and beside a preemptible one; it is ended where it was started
  * already, and comes again. */
 static void taken(struct attempt *a, const struct msg_lease_taken *m)
 {

@@ -422,7 +422,7 @@ void workload_look(struct workload *w, bool wanted, struct devset busy)
 	for (uint32_t i = 0; i < PROTO_DEVICES_MAX; i++) {
 		const struct place *p = &w->places[i];
 
-		if (p->attempt) /* what it has is free for whoever it gives way to */
+		if (p->attempt) /* what it has is free for whoever preempts it */
 			(void)sched_used(w->c.plan, p->attempt->ref, i, device_of(p)->mem_used);
 	}
 	if (!wanted)

@@ -14,9 +14,8 @@
  *	workload_free(w)		what runs runs on, without an agent for SPEC_ALONE_MS
  *
  * It is run as a task is (lease, shim, grant, GO; the whole tree is ended), and so is a kind of
- * attempt, but is none: nothing of it is in the spool, and the planner lets it give way to every
- * task. To people it gives way as a preemptible task does, by LEASE_GIVES_WAY. All of it on the
- * loop.
+ * attempt, but is none: nothing of it is in the spool, and every task preempts it. People preempt
+ * it as they do a preemptible task, by LEASE_PREEMPTIBLE. All of it on the loop.
  */
 
 #include "agent/attempt/attempt.h"

@@ -58,7 +58,7 @@ void lease_recount(struct guard *g, struct device *d)
 		d->ledger.n_awaited += l->stage == LEASE_GRANTED;
 		d->ledger.n_running += l->stage == LEASE_GRANTED || l->stage == LEASE_USED;
 		d->ledger.n_over += l->stage == LEASE_OVER;
-		d->ledger.n_preemptible += l->flags & LEASE_GIVES_WAY && l->stage < LEASE_OVER;
+		d->ledger.n_preemptible += l->flags & LEASE_PREEMPTIBLE && l->stage < LEASE_OVER;
 		wanted = wanted || (l->flags & LEASE_HOLD_WHILE && l->stage <= LEASE_GRANTED &&
 				    spoken_for(g, l));
 	}
@@ -348,7 +348,7 @@ static bool is_for_newcomer(const struct device *d, const struct lease *l)
 		return false;
 	if (l->stage <= LEASE_GRANTED && !l->n_procs)
 		return true;
-	return l->flags & LEASE_GIVES_WAY && d->said.who_pid;
+	return l->flags & LEASE_PREEMPTIBLE && d->said.who_pid;
 }
 
 static void note_taken(const struct device *d, struct lease *l, enum verdict v)

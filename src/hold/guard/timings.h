@@ -22,7 +22,7 @@
 #define IDLE_LOOK_NS  (2 * NS_PER_S)
 /* Every call of ours would queue in front of the release. */
 #define YIELDING_LOOK_NS    (250 * NS_PER_MS)
-#define PREEMPTIBLE_LOOK_NS NS_PER_S	      /* who comes beside a task that gives way? */
+#define PREEMPTIBLE_LOOK_NS NS_PER_S	      /* who comes beside a preemptible task? */
 #define PREEMPTIBLE_HINT_NS (100 * NS_PER_MS) /* the same while a hint is on */
 #define OVER_LOOK_NS	    (5 * NS_PER_MS)   /* a task is over and its processes are listed yet */
 #define STUCK_NS	    (500 * NS_PER_MS) /* eyes that are in one look for so long see nothing */

@@ -165,7 +165,7 @@ struct device_ledger {
 	uint32_t n_awaited;	      /* granted, and not seen on the device yet */
 	uint32_t n_running;	      /* awaited ones and those that were seen */
 	uint32_t n_over;
-	uint32_t n_preemptible; /* that give way to whoever comes beside them */
+	uint32_t n_preemptible; /* that whoever comes beside them preempts */
 	struct {
 		bool wanted;	   /* to be held while a lease is promised, policy or not */
 		bool ripe;	   /* at the last turn it lacked nothing but a fresh look */

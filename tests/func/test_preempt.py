@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Preemptible tasks give way to whoever comes to their GPU, and come again."""
+"""Whoever comes to their GPU preempts preemptible tasks, which come again."""
 import json
 import os
 import pwd
@@ -13,7 +13,7 @@ def name():
     return pwd.getpwuid(os.getuid()).pw_name
 
 
-def test_gives_way_to_a_newcomer(queue):  # noqa: F811
+def test_a_newcomer_preempts(queue):  # noqa: F811
     q = queue(gpus=1)
     q.start()
     assert wait_for(lambda: q.held() == [0])
