@@ -2,6 +2,7 @@
 #include "cli/task/view.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,14 +150,9 @@ static json_t *moment(uint64_t wall_ns)
 }
 
 /* NULL: it is empty, and there is no such member. */
-static json_t *text(const char *text)
+static json_t *text(const char *s)
 {
-	return text[0] ? json_string(text) : NULL;
-}
-
-static json_t *id_json(const struct task_view *v)
-{
-	return number(v->name.id);
+	return s[0] ? json_string(s) : NULL;
 }
 
 static json_t *element_json(const struct task_view *v)
@@ -171,24 +167,9 @@ static json_t *state_json(const struct task_view *v)
 	return json_string(taskstate_name(v->state));
 }
 
-static json_t *name_json(const struct task_view *v)
-{
-	return json_string(v->name.name);
-}
-
 static json_t *lane_json(const struct task_view *v)
 {
 	return v->name.lane[0] ? json_string(v->name.lane) : json_null();
-}
-
-static json_t *file_json(const struct task_view *v)
-{
-	return json_string(v->place.path);
-}
-
-static json_t *priority_json(const struct task_view *v)
-{
-	return number(v->name.priority);
 }
 
 static json_t *gpus_json(const struct task_view *v)
@@ -196,31 +177,11 @@ static json_t *gpus_json(const struct task_view *v)
 	return v->name.gpus == SPEC_ALL ? json_string("all") : number(v->name.gpus);
 }
 
-static json_t *n_elements_json(const struct task_view *v)
-{
-	return number(v->name.count);
-}
-
 static json_t *attempts_json(const struct task_view *v)
 {
 	if (v->place.element)
 		return number(v->run.attempt);
 	return v->name.count ? NULL : number(v->file.history.attempts);
-}
-
-static json_t *epoch_json(const struct task_view *v)
-{
-	return number(v->run.name.epoch);
-}
-
-static json_t *not_before_json(const struct task_view *v)
-{
-	return moment(v->name.begin_s * NS_PER_S);
-}
-
-static json_t *again_because_json(const struct task_view *v)
-{
-	return text(v->file.history.reason);
 }
 
 /* What makes an element another one than the rest of its batch. */
@@ -254,11 +215,6 @@ static json_t *command_json(const struct task_view *v)
 	return element && element <= v->file.spec->commands.n
 		       ? json_string(v->file.spec->commands.texts[element - 1])
 		       : NULL;
-}
-
-static json_t *lane_paused_json(const struct task_view *v)
-{
-	return v->lane_paused ? json_true() : NULL;
 }
 
 static json_t *agent_json(const struct task_view *v)
@@ -353,16 +309,6 @@ static json_t *end_json(const struct task_view *v)
 	return v->run.ended ? record_end(&v->run.end) : NULL;
 }
 
-static json_t *unstarted_json(const struct task_view *v)
-{
-	return v->run.unstarted ? json_true() : NULL;
-}
-
-static json_t *ended_json(const struct task_view *v)
-{
-	return moment(v->name.ended_s * NS_PER_S);
-}
-
 /* What was stopped before it started has none. */
 static json_t *exit_json(const struct task_view *v)
 {
@@ -396,27 +342,36 @@ static json_t *task_json(const struct task_view *v)
 	return spec_json(v->file.spec);
 }
 
+#define AT(field) offsetof(struct task_view, field)
+
 static const struct {
 	const char *key;
-	json_t *(*json)(const struct task_view *v);
+	json_t *(*json)(const struct task_view *v); /* NULL: it is what lies at */
+	enum {
+		NUMBER /* uint64_t */,
+		TEXT /* "": there is none */,
+		FLAG,
+		SECONDS /* wall; 0: none */
+	} kind;
+	size_t offset;
 } members[] = {
-	[VIEW_ID] = { "id", id_json },
+	[VIEW_ID] = { "id", NULL, NUMBER, AT(name.id) },
 	[VIEW_ELEMENT] = { "element", element_json },
 	[VIEW_STATE] = { "state", state_json },
-	[VIEW_NAME] = { "name", name_json },
+	[VIEW_NAME] = { "name", NULL, TEXT, AT(name.name) },
 	[VIEW_LANE] = { "lane", lane_json },
-	[VIEW_FILE] = { "file", file_json },
-	[VIEW_PRIORITY] = { "priority", priority_json },
+	[VIEW_FILE] = { "file", NULL, TEXT, AT(place.path) },
+	[VIEW_PRIORITY] = { "priority", NULL, NUMBER, AT(name.priority) },
 	[VIEW_GPUS] = { "gpus", gpus_json },
-	[VIEW_N_ELEMENTS] = { "elements", n_elements_json },
+	[VIEW_N_ELEMENTS] = { "elements", NULL, NUMBER, AT(name.count) },
 	[VIEW_ATTEMPTS] = { "attempts", attempts_json },
-	[VIEW_EPOCH] = { "epoch", epoch_json },
-	[VIEW_NOT_BEFORE] = { "not_before", not_before_json },
-	[VIEW_AGAIN_BECAUSE] = { "again_because", again_because_json },
+	[VIEW_EPOCH] = { "epoch", NULL, NUMBER, AT(run.name.epoch) },
+	[VIEW_NOT_BEFORE] = { "not_before", NULL, SECONDS, AT(name.begin_s) },
+	[VIEW_AGAIN_BECAUSE] = { "again_because", NULL, TEXT, AT(file.history.reason) },
 	[VIEW_PARAMETERS] = { "parameters", parameters_json },
 	[VIEW_INDEX] = { "index", index_json },
 	[VIEW_COMMAND] = { "command", command_json },
-	[VIEW_LANE_PAUSED] = { "lane_paused", lane_paused_json },
+	[VIEW_LANE_PAUSED] = { "lane_paused", NULL, FLAG, AT(lane_paused) },
 	[VIEW_AGENT] = { "agent", agent_json },
 	[VIEW_DEVICES] = { "devices", devices_json },
 	[VIEW_UUIDS] = { "device_uuids", uuids_json },
@@ -429,8 +384,8 @@ static const struct {
 	[VIEW_LOG] = { "log", log_json },
 	[VIEW_LOG_ERROR] = { "log_error", log_error_json },
 	[VIEW_END] = { "end", end_json },
-	[VIEW_UNSTARTED] = { "unstarted", unstarted_json },
-	[VIEW_ENDED] = { "ended", ended_json },
+	[VIEW_UNSTARTED] = { "unstarted", NULL, FLAG, AT(run.unstarted) },
+	[VIEW_ENDED] = { "ended", NULL, SECONDS, AT(name.ended_s) },
 	[VIEW_EXIT] = { "exit", exit_json },
 	[VIEW_ELEMENTS] = { "elements", counts_json },
 	[VIEW_COUNTS] = { "counts", counts_json },
@@ -446,7 +401,20 @@ const char *taskview_key(enum taskview_member m)
 
 json_t *taskview_member(const struct task_view *v, enum taskview_member m)
 {
-	return members[m].json(v);
+	const void *field = (const char *)v + members[m].offset;
+
+	if (members[m].json)
+		return members[m].json(v);
+	switch (members[m].kind) {
+	case TEXT:
+		return text(field);
+	case FLAG:
+		return *(const bool *)field ? json_true() : NULL;
+	case SECONDS:
+		return moment(*(const uint64_t *)field * NS_PER_S);
+	default:
+		return number(*(const uint64_t *)field);
+	}
 }
 
 json_t *taskview_json(const struct task_view *v, const enum taskview_member *order, size_t n)
@@ -454,7 +422,7 @@ json_t *taskview_json(const struct task_view *v, const enum taskview_member *ord
 	json_t *doc = json_object();
 
 	for (size_t i = 0; i < n; i++) {
-		json_t *value = members[order[i]].json(v);
+		json_t *value = taskview_member(v, order[i]);
 
 		if (value)
 			(void)json_object_set_new(doc, members[order[i]].key, value);
