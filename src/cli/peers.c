@@ -12,7 +12,7 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "base/units.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "spool/instance.h"
 
 #define READS	3
@@ -123,7 +123,7 @@ bool peers_one_serves(const struct cmd_ctx *ctx, const struct spool *sp)
 {
 	struct peers peers;
 	json_t *doc = NULL;
-	bool any = ask_agent(ctx, CTL_PING, PING_MS, &doc, NULL, NULL) != CMD_NOTHING_RUNS;
+	bool any = agent_ask(ctx, CTL_PING, PING_MS, &doc, NULL, NULL) != CMD_NOTHING_RUNS;
 
 	json_decref(doc);
 	if (any)

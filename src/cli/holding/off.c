@@ -14,7 +14,7 @@
 #include "base/sock.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/task/outcome.h"
@@ -70,7 +70,7 @@ static void tell_wait(const struct cmd_ctx *ctx)
 	size_t i;
 
 	if (!isatty(STDERR_FILENO) ||
-	    ask_agent(ctx, CTL_STATUS, OFF_LIMIT_MS, &doc, NULL, NULL) != CMD_OK)
+	    agent_ask(ctx, CTL_STATUS, OFF_LIMIT_MS, &doc, NULL, NULL) != CMD_OK)
 		return;
 	tasks = json_object_get(json_object_get(doc, "queue"), "tasks");
 	strbuf_addf(&text, "waiting for %zu task%s:", json_array_size(tasks),
@@ -104,7 +104,7 @@ static void say_unfiled(const struct cmd_ctx *ctx, struct strbuf *b)
 	const json_t *o;
 	size_t i;
 
-	if (ask_agent(ctx, CTL_STATUS, OFF_LIMIT_MS, &doc, NULL, NULL) != CMD_OK)
+	if (agent_ask(ctx, CTL_STATUS, OFF_LIMIT_MS, &doc, NULL, NULL) != CMD_OK)
 		return;
 	json_array_foreach(json_object_get(json_object_get(doc, "queue"), "tasks"), i, o)
 	{
@@ -157,7 +157,7 @@ static int drain(const struct cmd_ctx *ctx, json_t **ret, int *ret_fd, struct er
 	if (!req.now)
 		tell_wait(ctx);
 	watched = w.over_fd >= 0 && pthread_create(&w.thread, NULL, watch_for_unfiled, &w) == 0;
-	r = ask_agent_long(ctx, &req, ret, ret_fd, e);
+	r = agent_ask_long(ctx, &req, ret, ret_fd, e);
 	if (watched) {
 		(void)eventfd_write(w.over_fd, 1);
 		(void)pthread_join(w.thread, NULL);
@@ -378,7 +378,7 @@ static int check_tasks(const struct cmd_ctx *ctx, struct err *e)
 /* Whoever sees that GPUs are held all the same has another instance. */
 static void print_nothing(const struct cmd_ctx *ctx)
 {
-	cleanup_free char *others = ask_agent_others(ctx);
+	cleanup_free char *others = agent_others(ctx);
 	cleanup_free char *text =
 		xasprintf("Nothing to do: no agent of instance %s runs on this node%s%s.",
 			  settings_str(ctx->settings, SET_INSTANCE), others ? "; " : "",
@@ -432,7 +432,7 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	json_t *doc = NULL;
 	cleanup_fd int fd = -1;
 	int code = drains(ctx) ? drain(ctx, &doc, &fd, e)
-			       : ask_agent(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
+			       : agent_ask(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
 
 	if ((code == CMD_NOTHING_RUNS && e->code == -ECONNREFUSED) ||
 	    (code == CMD_FAILED && e->code == -EPIPE)) /* it ended while it was asked */

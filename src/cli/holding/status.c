@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdio.h>
 
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/holding/status_text.h"
 
@@ -10,7 +10,7 @@
 static int run_status(const struct cmd_ctx *ctx, struct err *e)
 {
 	json_t *doc = NULL;
-	int code = ask_agent(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, e);
+	int code = agent_ask(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, e);
 
 	if (code != CMD_OK)
 		return code;

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/peers.h"
@@ -130,7 +130,7 @@ static void update(const struct cmd_ctx *ctx, const struct spool *sp, const stru
 	}
 	for (size_t i = 0; i < p->n; i++)
 		if (p->all[i].here && p->all[i].state == PEER_ALIVE && !doc &&
-		    ask_agent(ctx, CTL_STATUS, STATUS_MS, &doc, NULL, NULL) == CMD_OK) {
+		    agent_ask(ctx, CTL_STATUS, STATUS_MS, &doc, NULL, NULL) == CMD_OK) {
 			take_status(doc, &p->all[i].beat);
 			p->all[i].age_ms = 0;
 		}

@@ -13,11 +13,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/node/declare_dead.h"
-#include "cli/ordering.h"
 #include "cli/peers.h"
 #include "spool/instance.h"
 
@@ -35,7 +34,7 @@ static const struct opt shutdown_opts[] = {
 	{ .name = "timeout",
 	  .spec = { VALUE_DURATION, .min = 1 },
 	  .arg = "DURATION",
-	  .def = ORDERING_LIMIT_TEXT,
+	  .def = AGENTS_LIMIT_TEXT,
 	  .help = "wait so long for answers; an agent looks every two seconds" },
 	{ .name = "gone",
 	  .spec = { VALUE_STRING },
@@ -100,15 +99,15 @@ static void say_silent(struct shutdown *s, const struct peer *p, bool taken)
 	fail(s, -EHOSTUNREACH, text);
 }
 
-static void on_answer(void *user, const struct ordered *one, const json_t *answer)
+static void on_answer(void *user, const struct agent_called *one, const json_t *answer)
 {
 	struct shutdown *s = user;
 	const struct peer *p = one->data;
 	struct err why = ERR_INIT;
 
 	if (!answer) {
-		say_silent(s, p, one->state == ORDERED_TAKEN);
-	} else if (ordering_code(answer, &why) < 0) {
+		say_silent(s, p, one->state == CALLED_TAKEN);
+	} else if (agents_answer_code(answer, &why) < 0) {
 		cleanup_free char *text = xasprintf("%s refuses: %s", p->agent, why.text);
 
 		s->n_answered++;
@@ -204,14 +203,14 @@ static bool is_there(const struct peer *p)
 	return p->state != PEER_OFF && !p->said_gone && !(p->here && p->state == PEER_GONE);
 }
 
-static int send_all(struct shutdown *s, struct ordering *o)
+static int send_all(struct shutdown *s, struct agents_call *o)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < s->peers.n && r == 0; i++)
 		if (is_there(&s->peers.all[i]))
-			r = ordering_send(o, s->peers.all[i].agent, &s->order, &s->peers.all[i],
-					  s->e);
+			r = agents_send(o, s->peers.all[i].agent, &s->order, &s->peers.all[i],
+					s->e);
 	return r;
 }
 
@@ -237,16 +236,16 @@ static int nobody(const struct shutdown *s)
 static int order_all(struct shutdown *s)
 {
 	const struct value *limit = opts_value(s->ctx->opts, "timeout");
-	struct ordering o = { .sp = s->sp };
+	struct agents_call o = { .sp = s->sp };
 	int r = peers_read(s->ctx, s->sp, &s->peers, s->e);
 
 	s->waits = xcalloc(s->peers.n + 1, sizeof(*s->waits));
 	if (r == 0)
 		r = send_all(s, &o);
-	ask_agent_to_look(s->ctx);
+	agent_look(s->ctx);
 	if (r == 0)
-		ordering_wait(&o, limit->num, on_answer, s);
-	ordering_clear(&o);
+		agents_wait(&o, limit->num, on_answer, s);
+	agents_clear(&o);
 	if (r == 0 && !s->n_answered)
 		r = nobody(s);
 	if (r == 0)

@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/task/aftercheck.h"
@@ -318,7 +318,7 @@ static int run_edit(const struct cmd_ctx *ctx, struct err *e)
 		if (r == 0)
 			r = edit(ctx, sp, opts_arg(ctx->opts, 0), &edits, e);
 		sp = spool_close(sp);
-		ask_agent_to_look(ctx);
+		agent_look(ctx);
 	}
 	json_decref(edits.set);
 	text_list_clear(&edits.variables);

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/task/outcome.h"
@@ -367,7 +367,7 @@ static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first,
 		r = outcome_commit(sp, &c->said, r, e);
 	sp = spool_close(sp);
 	if (c->changed)
-		ask_agent_to_look(ctx);
+		agent_look(ctx);
 	return r;
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/task/outcome.h"
@@ -264,7 +264,7 @@ static int run_retry(const struct cmd_ctx *ctx, struct err *e)
 		r = outcome_commit(sp, &rt.said, r, e);
 	free(rt.active.tasks);
 	sp = spool_close(sp);
-	ask_agent_to_look(ctx);
+	agent_look(ctx);
 	return r;
 }
 

@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/peers.h"
 #include "sched/fit.h"
 #include "spool/capacity.h"
@@ -205,7 +205,7 @@ static void check_devices(const struct cmd_ctx *ctx, const struct spool_spec *s,
 	for (size_t i = 0; i < peers->n; i++)
 		if (peers->all[i].state == PEER_ALIVE && !peers->all[i].here)
 			return; /* what its are like is not known here */
-	if (ask_agent(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, NULL) == CMD_OK)
+	if (agent_ask(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, NULL) == CMD_OK)
 		check_list(s, json_object_get(doc, "devices"));
 	json_decref(doc);
 }

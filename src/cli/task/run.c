@@ -22,10 +22,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
-#include "cli/ordering.h"
 #include "cli/peers.h"
 #include "cli/task/logreader.h"
 #include "cli/task/state.h"
@@ -82,7 +81,7 @@ static void begin_line(void)
 static void stop_it(struct watching *w)
 {
 	struct taskstop s = {
-		.ctx = w->ctx, .sp = w->sp, .quiet = true, .remote_ms = ORDERING_LIMIT_MS
+		.ctx = w->ctx, .sp = w->sp, .quiet = true, .remote_ms = AGENTS_LIMIT_MS
 	};
 	struct err e = ERR_INIT;
 
@@ -92,7 +91,7 @@ static void stop_it(struct watching *w)
 	if (taskstop_word(&s, w->id, &e) < 0 || taskstop_finish(&s, &e) < 0)
 		cmd_warn("warning", e.text);
 	if (s.changed)
-		ask_agent_to_look(w->ctx);
+		agent_look(w->ctx);
 }
 
 static void read_answer(struct watching *w)

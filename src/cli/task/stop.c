@@ -5,10 +5,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
-#include "cli/ordering.h"
 #include "cli/task/select.h"
 #include "cli/task/sweeper.h"
 #include "cli/task/taskstop.h"
@@ -23,7 +22,7 @@ static const struct opt stop_opts[] = {
 	{ .name = "timeout",
 	  .spec = { VALUE_DURATION, .min = 1 },
 	  .arg = "DURATION",
-	  .def = ORDERING_LIMIT_TEXT,
+	  .def = AGENTS_LIMIT_TEXT,
 	  .help = "wait so long for agents of other nodes" },
 	{ 0 },
 };
@@ -60,8 +59,8 @@ static int stop_words(struct taskstop *s, const struct opts *opts, struct err *e
 
 struct asked {
 	const struct cmd_ctx *ctx;
-	struct ctl_request req;
-	json_t *tasks; /* that run here */
+	struct order order; /* of one task */
+	json_t *tasks;	    /* that run here */
 	struct err *e;
 	int code;
 };
@@ -103,9 +102,8 @@ static void stop_one(struct asked *a, struct meant *m, const json_t *task)
 		return;
 	m->n++;
 	m->exact = m->id && element == m->element;
-	a->req.task = id;
-	a->req.element = (uint32_t)element;
-	r = ask_agent_about(a->ctx, &a->req, NULL, &e);
+	a->order.tasks = &(struct order_task){ id, element };
+	r = agent_ask_about(a->ctx, &a->order, NULL, &e);
 	if (r == -ENOENT)
 		return; /* it has ended meanwhile */
 	if (r < 0) {
@@ -114,7 +112,7 @@ static void stop_one(struct asked *a, struct meant *m, const json_t *task)
 		return;
 	}
 	printf("%s%s%s%s\n", select_format_id(id, element, text), name ? " " : "", name ? name : "",
-	       a->req.now ? " is killed" : " is told to end");
+	       a->order.now ? " is killed" : " is told to end");
 }
 
 static void stop_meant(struct asked *a, const char *word)
@@ -139,22 +137,24 @@ static void stop_meant(struct asked *a, const char *word)
 
 /*
  * The queue does not answer. Of what the words on the command line mean (ID, ID.ELEMENT, NAME, all)
- * that which runs on this node is told to end; sweep: SWEEP_BIT()s for the agent. A note says so
+ * that which runs on this node is told to end. A note says so
  * first. 0, or negative with e where that may not be all of it.
  */
-static int stop_without_queue(const struct cmd_ctx *ctx, bool now, unsigned int sweep,
-			      struct err *e)
+static int stop_without_queue(const struct cmd_ctx *ctx, bool now, bool sweep_gpus, struct err *e)
 {
 	cleanup_free char *dir = instance_dir(ctx);
 	struct asked a = { .ctx = ctx,
-			   .req = { .verb = CTL_STOP, .now = now, .sweep = sweep },
+			   .order = { .command = ORDER_STOP,
+				      .n = 1,
+				      .now = now,
+				      .sweep = sweep_gpus ? SPEC_CLEAN_GPU : SPEC_CLEAN_NONE },
 			   .e = e };
 	json_t *doc = NULL;
 
 	instance_tell_silent(dir,
 			     "What runs on this node is told to end by the agent here; if the node "
 			     "fails before that is so, it runs again");
-	if (ask_agent(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, e) != CMD_OK)
+	if (agent_ask(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, e) != CMD_OK)
 		return e->code ? e->code : -ECONNREFUSED;
 	a.tasks = json_object_get(json_object_get(doc, "queue"), "tasks");
 	for (size_t i = 0; i < opts_argc(ctx->opts); i++)
@@ -176,14 +176,14 @@ static int stop_all(const struct cmd_ctx *ctx, unsigned int sweep, struct err *e
 	int r;
 
 	if (!instance_answers(ctx))
-		return stop_without_queue(ctx, s.now, sweep & SWEEP_BIT(SWEEP_GPU), e);
+		return stop_without_queue(ctx, s.now, s.sweep_gpus, e);
 	r = instance_open_for(ctx, 0, 0, &sp, e);
 	s.sp = sp;
 	if (r == 0 && sp)
 		r = stop_words(&s, ctx->opts, e);
 	sp = spool_close(sp);
 	if (s.changed)
-		ask_agent_to_look(ctx);
+		agent_look(ctx);
 	return r;
 }
 

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/cmd.h"
 #include "cli/instance.h"
 #include "cli/task/aftercheck.h"
@@ -272,7 +272,7 @@ static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret,
 		r = submit_specs(sp, ret, e);
 	sp = spool_close(sp);
 	if (ret->n) {
-		ask_agent_to_look(ctx);
+		agent_look(ctx);
 		ret->id = ret->ids[0];
 		ret->spec = ret->specs.specs[0];
 	}

@@ -23,15 +23,13 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "cli/ask_agent.h"
-#include "cli/ordering.h"
+#include "cli/agent_client.h"
 #include "cli/peers.h"
 #include "cli/task/outcome.h"
 #include "cli/task/state.h"
 #include "spool/batch.h"
 #include "spool/instance.h"
 #include "spool/transit.h"
-#include "task/sweep.h"
 
 #define REASON	 "stopped by tenure stop"
 #define TOLD_MAX 5
@@ -97,9 +95,18 @@ static void commit(struct taskstop *s)
 	(void)outcome_commit(s->sp, &s->said, 0, s->unsynced.code ? NULL : &s->unsynced);
 }
 
+static struct order stop_order(const struct taskstop *s, struct order_task *tasks, size_t n)
+{
+	return (struct order){ .command = ORDER_STOP,
+			       .n = n,
+			       .tasks = tasks,
+			       .now = s->now,
+			       .sweep = s->sweep_gpus ? SPEC_CLEAN_GPU : SPEC_CLEAN_NONE };
+}
+
 /* One that hangs takes seconds for each question, and there may be many: it is asked no more. What
  * waited is gone by then, which nobody should have to wait for either. */
-static int ask_agent_here(struct taskstop *s, const struct ctl_request *req, json_t **answer,
+static int ask_agent_here(struct taskstop *s, const struct order *order, json_t **answer,
 			  struct err *e)
 {
 	struct err why = s->silent;
@@ -108,7 +115,7 @@ static int ask_agent_here(struct taskstop *s, const struct ctl_request *req, jso
 	if (s->said.dirs)
 		commit(s);
 	if (!r)
-		r = ask_agent_about(s->ctx, req, answer, &why);
+		r = agent_ask_about(s->ctx, order, answer, &why);
 	if (r == -ETIMEDOUT)
 		s->silent = why;
 	if (r < 0 && e)
@@ -145,14 +152,11 @@ static void add_remote(struct taskstop *s, const char *agent, const struct task_
 /* 0, TRANSIT_GONE: it runs no more, or negative. */
 static int stop_running(struct taskstop *s, const struct task_name *n, struct err *e)
 {
-	struct ctl_request req = { .verb = CTL_STOP,
-				   .task = n->id,
-				   .element = (uint32_t)n->element,
-				   .now = s->now,
-				   .sweep = s->sweep_gpus ? SWEEP_BIT(SWEEP_GPU) : 0 };
+	struct order_task task = { n->id, n->element };
+	const struct order order = stop_order(s, &task, 1);
 	char agent[NAME_AGENT_MAX + 1];
 	json_t *answer = NULL;
-	int r = ask_agent_here(s, &req, &answer, e);
+	int r = ask_agent_here(s, &order, &answer, e);
 
 	if (r == 0) {
 		tell(s, n, n->element, 0, s->now ? " is killed" : " is told to end");
@@ -481,7 +485,7 @@ static void tell_results(struct asking *q, const struct remote_stop *a, const js
 		struct err why = ERR_INIT;
 		const json_t *one = json_object_get(
 			tasks, select_format_id(a->names[i].id, a->names[i].element, id));
-		int r = ordering_code(one, &why);
+		int r = agents_answer_code(one, &why);
 		cleanup_free char *text = xasprintf("task %s on %s: %s", id, a->agent, why.text);
 
 		if (r == 0) {
@@ -497,16 +501,16 @@ static void tell_results(struct asking *q, const struct remote_stop *a, const js
 	(void)fflush(stdout);
 }
 
-static void on_answer(void *user, const struct ordered *one, const json_t *answer)
+static void on_answer(void *user, const struct agent_called *one, const json_t *answer)
 {
 	struct asking *q = user;
 	const struct remote_stop *a = one->data;
 	struct err why = ERR_INIT;
-	int r = answer ? ordering_code(answer, &why) : 0;
+	int r = answer ? agents_answer_code(answer, &why) : 0;
 	cleanup_free char *text = xasprintf("the agent %s: %s", a->agent, why.text);
 
 	if (!answer)
-		say_silent(q, a, one->state == ORDERED_TAKEN);
+		say_silent(q, a, one->state == CALLED_TAKEN);
 	else if (r < 0)
 		fail(q, r, text);
 	else
@@ -514,7 +518,7 @@ static void on_answer(void *user, const struct ordered *one, const json_t *answe
 }
 
 /* One that cannot be sent keeps none of the others from it. */
-static void send_all(struct asking *q, struct ordering *o)
+static void send_all(struct asking *q, struct agents_call *o)
 {
 	struct taskstop *s = q->s;
 
@@ -524,11 +528,7 @@ static void send_all(struct asking *q, struct ordering *o)
 		int r;
 		const struct peer *p = peers_find(&q->peers, a->agent);
 		cleanup_free struct order_task *tasks = xcalloc(a->n, sizeof(*tasks));
-		struct order order = { .command = ORDER_STOP,
-				       .n = a->n,
-				       .tasks = tasks,
-				       .now = s->now,
-				       .sweep = s->sweep_gpus ? SPEC_CLEAN_GPU : SPEC_CLEAN_NONE };
+		const struct order order = stop_order(s, tasks, a->n);
 
 		if (!p || p->state == PEER_OFF || (p->here && p->state == PEER_GONE)) {
 			say_silent(q, a, false);
@@ -536,7 +536,7 @@ static void send_all(struct asking *q, struct ordering *o)
 		}
 		for (size_t k = 0; k < a->n; k++)
 			tasks[k] = (struct order_task){ a->names[k].id, a->names[k].element };
-		r = ordering_send(o, a->agent, &order, a, &why);
+		r = agents_send(o, a->agent, &order, a, &why);
 		if (r < 0)
 			fail(q, r, why.text);
 	}
@@ -546,7 +546,7 @@ static void send_all(struct asking *q, struct ordering *o)
 static void ask_remote(struct asking *q)
 {
 	struct taskstop *s = q->s;
-	struct ordering o = { .sp = s->sp };
+	struct agents_call o = { .sp = s->sp };
 	struct err why = ERR_INIT;
 	int r = peers_read(s->ctx, s->sp, &q->peers, &why);
 
@@ -554,9 +554,9 @@ static void ask_remote(struct asking *q)
 		send_all(q, &o);
 	else
 		fail(q, r, why.text);
-	ask_agent_to_look(s->ctx);
-	ordering_wait(&o, s->remote_ms, on_answer, q);
-	ordering_clear(&o);
+	agent_look(s->ctx);
+	agents_wait(&o, s->remote_ms, on_answer, q);
+	agents_clear(&o);
 	peers_clear(&q->peers);
 }
 

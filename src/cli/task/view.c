@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/task/watch.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
@@ -24,7 +24,7 @@ json_t *taskview_agents(const struct cmd_ctx *ctx)
 	json_t *doc = NULL, *found = json_object(), *t;
 	size_t i;
 
-	if (ask_agent(ctx, CTL_STATUS, STATUS_MS, &doc, NULL, NULL) != CMD_OK)
+	if (agent_ask(ctx, CTL_STATUS, STATUS_MS, &doc, NULL, NULL) != CMD_OK)
 		return found;
 	json_array_foreach(json_object_get(json_object_get(doc, "queue"), "tasks"), i, t)
 	{

@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
-#include "cli/ordering.h"
 #include "cli/task/state.h"
 #include "cli/task/watch.h"
 #include "cli/task/why.h"
@@ -79,7 +79,7 @@ static int wait_one(const struct cmd_ctx *ctx, const struct spool *sp, struct ta
 		if (now >= end_ns)
 			return time_is_up(w, e);
 		/* To ask other nodes takes a while, and the time is a promise. */
-		if (!told && now >= tell_ns && end_ns - now >= ORDERING_LIMIT_MS * NS_PER_MS) {
+		if (!told && now >= tell_ns && end_ns - now >= AGENTS_LIMIT_MS * NS_PER_MS) {
 			tell_why(ctx, sp, w);
 			told = true;
 		}

@@ -18,9 +18,8 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "base/units.h"
-#include "cli/ask_agent.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
-#include "cli/ordering.h"
 #include "cli/peers.h"
 #include "cli/task/state.h"
 #include "cli/task/taskrun.h"
@@ -129,7 +128,7 @@ struct elsewhere {
 	json_t *nodes;
 };
 
-static void on_answer(void *user, const struct ordered *one, const json_t *answer)
+static void on_answer(void *user, const struct agent_called *one, const json_t *answer)
 {
 	struct elsewhere *w = user;
 	const struct peer *p = one->data;
@@ -140,7 +139,7 @@ static void on_answer(void *user, const struct ordered *one, const json_t *answe
 
 	if (!answer)
 		text = xasprintf("it does not answer (%s)", sign);
-	else if (ordering_code(answer, &e) < 0 || !why)
+	else if (agents_answer_code(answer, &e) < 0 || !why)
 		text = xstrdup(e.code ? e.text : "it does not say");
 	else
 		text = xstrdup(why);
@@ -162,18 +161,18 @@ static size_t ask_others(const struct cmd_ctx *ctx, const struct spool *sp,
 	struct order_task task = { p->name.id, p->element };
 	struct order order = { .command = ORDER_WHY, .n = 1, .tasks = &task };
 	struct elsewhere w = { .b = b, .nodes = nodes };
-	struct ordering o = { .sp = sp };
+	struct agents_call o = { .sp = sp };
 	struct peers peers;
 	size_t n;
 
 	(void)peers_read(ctx, sp, &peers, NULL);
 	for (size_t i = 0; i < peers.n && o.n < ASKED_MAX; i++)
 		if (is_asked(&peers.all[i]))
-			(void)ordering_send(&o, peers.all[i].agent, &order, &peers.all[i], NULL);
+			(void)agents_send(&o, peers.all[i].agent, &order, &peers.all[i], NULL);
 	n = o.n;
 	if (n)
-		ordering_wait(&o, ORDERING_LIMIT_MS, on_answer, &w);
-	ordering_clear(&o);
+		agents_wait(&o, AGENTS_LIMIT_MS, on_answer, &w);
+	agents_clear(&o);
 	peers_clear(&peers);
 	return n;
 }
@@ -197,12 +196,11 @@ static void without_agent(const struct cmd_ctx *ctx, const struct spool *sp,
 static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
 	       struct strbuf *b, json_t *nodes, struct err *e)
 {
-	struct ctl_request req = { .verb = CTL_WHY,
-				   .task = p->name.id,
-				   .element = (uint32_t)p->element };
+	struct order_task task = { p->name.id, p->element };
+	const struct order order = { .command = ORDER_WHY, .n = 1, .tasks = &task };
 	json_t *doc = NULL;
 	struct err said = ERR_INIT;
-	int r = ask_agent_about(ctx, &req, &doc, &said);
+	int r = agent_ask_about(ctx, &order, &doc, &said);
 	const char *why = json_string_value(json_object_get(doc, "why"));
 
 	if (e)

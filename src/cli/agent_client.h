@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_AGENT_CLIENT_H
+#define TENURE_CLI_AGENT_CLIENT_H
+
+/*
+ * Asks agents: that of this node by its socket, those of others through the spool. What is asked
+ * about tasks is an order (agent/queue/order.h) for both.
+ */
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "agent/ctl_client.h"
+#include "agent/queue/order.h"
+#include "cli/cmd.h"
+#include "spool/control.h"
+
+/* ---- the agent of this node ---- */
+
+/*
+ * Ask the agent of the instance that the settings name. 0 and the document; CMD_NOTHING_RUNS or
+ * CMD_FAILED with e set to what to do. ret_fd as in ctl_ask(). With --root on the command line one
+ * that serves another root is none.
+ */
+int agent_ask(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, json_t **ret,
+	      int *ret_fd, struct err *e);
+
+/* The same with an answer that comes when it comes: after tasks have ended. */
+int agent_ask_long(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,
+		   int *ret_fd, struct err *e);
+
+/* An order about one task, ORDER_STOP or ORDER_WHY. The agent's own refusal is the text of e; its
+ * code (-ENOENT) is returned. -ECONNREFUSED: no agent runs here for this root. */
+int agent_ask_about(const struct cmd_ctx *ctx, const struct order *o, json_t **ret, struct err *e);
+
+/*
+ * "instance foo runs; --instance foo", of the agents of this user and these device nodes that serve
+ * others than the one that is meant, for whoever has found none. NULL: there are none. The caller
+ * frees it.
+ */
+char *agent_others(const struct cmd_ctx *ctx);
+
+/* The spool has changed: the agent here, if there is one, need not find out by itself. */
+void agent_look(const struct cmd_ctx *ctx);
+
+/* ---- agents of other nodes ---- */
+
+/*
+ *	struct agents_call o = { .sp = sp };
+ *	r = agents_send(&o, "node7", &order, data, &e);	to each
+ *	agents_wait(&o, AGENTS_LIMIT_MS, on_answer, user);
+ *	agents_clear(&o);
+ */
+#define AGENTS_LIMIT_MS	  6000 /* agents look every two seconds */
+#define AGENTS_LIMIT_TEXT "6s"
+
+enum called_state {
+	CALLED_SENT,
+	CALLED_ANSWERED,
+	CALLED_TAKEN,	/* and not answered: what comes of it is not known */
+	CALLED_IGNORED, /* nobody took it, and nobody will */
+};
+
+struct agent_called {
+	char agent[NAME_AGENT_MAX + 1];
+	char path[SPOOL_PATH_MAX];
+	enum called_state state;
+	json_t *order;
+	void *data; /* the caller's */
+};
+
+struct agents_call {
+	const struct spool *sp;
+	size_t n;
+	struct agent_called *all;
+};
+
+int agents_send(struct agents_call *o, const char *agent, const struct order *order, void *data,
+		struct err *e);
+/* Told of each as its answer comes, and then, with answer NULL, of those that have not answered in
+ * that time. */
+typedef void (*agents_fn)(void *user, const struct agent_called *one, const json_t *answer);
+void agents_wait(struct agents_call *o, uint64_t limit_ms, agents_fn fn, void *user);
+/* What is still there is taken back. */
+void agents_clear(struct agents_call *o);
+
+/* The code of an answer; negative with e. */
+int agents_answer_code(const json_t *answer, struct err *e);
+
+#endif
