@@ -2,11 +2,10 @@
 
 /*
  * One loop, and the parts on it (agent/parts.h). Everything that can hang is elsewhere: files, the
- * terminal and names of users in the thread pool (journal, users), the GPUs in the guard.
+ * terminal and names of users in the thread pool (agentlog, eventlog), the GPUs in the guard.
  *
- * Life: lock (the socket's name) -> guard -> policy taken = ready -> ... -> stop -> DROPPED or one
- * second -> flush for half a second -> end. Before it is ready anything that fails ends the agent,
- * because somebody waits for the answer; after it nothing does, what fails is told and tried again.
+ * Who has the socket's name is the agent of its instance: that is the lock. What happens from there
+ * to the end of the loop is the lifecycle's.
  */
 
 #include "agent/agent.h"
@@ -33,7 +32,6 @@
 #include "agent/queue/planview.h"
 #include "agent/report/agentlog.h"
 #include "agent/report/eventlog.h"
-#include "agent/report/users.h"
 #include "agent/startup.h"
 #include "agent/verbs.h"
 #include "base/clock.h"
@@ -103,9 +101,6 @@ static void on_names_found(void *user)
 {
 	struct agent *a = user;
 
-	if (!a->startup) /* closed, and this was on its way */
-		return;
-	eventlog_names_found(a->eventlog);
 	startup_look(a);
 }
 
@@ -195,7 +190,7 @@ static void put_names(void *user, const char *text, char *buf, size_t size)
 {
 	struct agent *a = user;
 
-	(void)users_put_names(a->users, text, buf, size);
+	(void)eventlog_put_names(a->eventlog, text, buf, size);
 }
 
 static void start_parts(struct agent *a)
@@ -213,11 +208,11 @@ static void start_parts(struct agent *a)
 				      .warn = a->c->warn };
 
 	a->agentlog = agentlog_new(&a->loop, &jc);
-	a->users = users_new(&a->loop, on_names_found, a);
 	a->eventlog = eventlog_new(&a->loop, &(struct eventlog_config){ .view = v,
 									.agentlog = a->agentlog,
-									.users = a->users,
-									.json = a->c->show_json });
+									.json = a->c->show_json,
+									.named = on_names_found,
+									.user = a });
 	a->link = guardlink_new(&a->loop, a->c, &a->self, &guard_events_ops, a);
 	*v = (struct view){ .c = a->c,
 			    .self = &a->self,
@@ -291,7 +286,7 @@ static bool close_parts(struct agent *a)
 
 	run_out(&a->loop);
 	a->program.fd = fd_close(a->program.fd);
-	return spool_closed && agentlog_free(a->agentlog) == 0 && users_free(a->users) == 0 &&
+	return spool_closed && agentlog_free(a->agentlog) == 0 && eventlog_free(a->eventlog) == 0 &&
 	       uv_loop_close(&a->loop) == 0;
 }
 

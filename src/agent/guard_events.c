@@ -17,7 +17,6 @@
 #include "agent/parts.h"
 #include "agent/report/agentlog.h"
 #include "agent/report/eventlog.h"
-#include "agent/report/users.h"
 #include "agent/startup.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -94,7 +93,8 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 	a->view.awaited[slot] = false;
 	if (slot >= a->view.n_slots)
 		a->view.n_slots = slot + 1;
-	(void)users_put_names(a->users, dev->reason, NULL, 0); /* so that it is known when asked */
+	(void)eventlog_put_names(a->eventlog, dev->reason, NULL,
+				 0); /* so that it is known when asked */
 	startup_on_device(a, slot);
 	if (a->queue)
 		dispatch_look(a->queue);

@@ -24,7 +24,6 @@ struct agent {
 	struct guardlink *link;
 	struct dispatch *queue; /* NULL: it runs no tasks */
 	struct agentlog *agentlog;
-	struct users *users;
 	struct eventlog *eventlog;
 	struct ctl *ctl;
 	struct startup *startup;

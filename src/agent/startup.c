@@ -12,7 +12,6 @@
 #include "agent/report/eventlog.h"
 #include "agent/report/sentence.h"
 #include "agent/report/status.h"
-#include "agent/report/users.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -64,9 +63,9 @@ static void show_table(struct agent *a)
 		if (!a->c->show_json && is_no_news(a, i))
 			continue;
 		sentence_device(dev, a->c->instance, now, &line);
-		(void)users_put_names(a->users, strbuf_str(&line), named, sizeof(named));
+		(void)eventlog_put_names(a->eventlog, strbuf_str(&line), named, sizeof(named));
 		eventlog_show(a->eventlog, "device", named,
-			      status_device(&a->view, dev, a->users, now));
+			      status_device(&a->view, dev, a->eventlog, now));
 	}
 	eventlog_states_from(a->eventlog, clock_wall_ns());
 }
@@ -83,7 +82,7 @@ static bool table_complete(struct agent *a)
 {
 	for (uint32_t i = 0; i < a->view.guard.n_devices && i < PROTO_DEVICES_MAX; i++)
 		if (!a->startup->fresh[i] ||
-		    !users_put_names(a->users, a->view.devices[i].reason, NULL, 0))
+		    !eventlog_put_names(a->eventlog, a->view.devices[i].reason, NULL, 0))
 			return false;
 	return true;
 }

@@ -14,7 +14,6 @@
 #include "agent/parts.h"
 #include "agent/report/eventlog.h"
 #include "agent/report/status.h"
-#include "agent/report/users.h"
 #include "agent/stops.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -71,7 +70,7 @@ static json_t *status(struct agent *a, const struct verb_args *v)
 	json_t *doc;
 
 	a->view.heard_ns = guardlink_heard_ns(a->link);
-	doc = status_json(&a->view, a->agentlog, a->users);
+	doc = status_json(&a->view, a->agentlog, a->eventlog);
 	if (a->queue)
 		(void)json_object_set_new(doc, "queue", dispatch_report(a->queue));
 	return doc;
@@ -112,7 +111,7 @@ static json_t *why_now(struct agent *a, const struct verb_args *v, int *ret_code
 	*ret_code = r;
 	if (r < 0)
 		return result(r, &e);
-	(void)users_put_names(a->users, why, named, sizeof(named));
+	(void)eventlog_put_names(a->eventlog, why, named, sizeof(named));
 	return json_pack("{s:i, s:s, s:b}", "code", 0, "why", named, "elsewhere",
 			 r == TASKS_WHY_ELSEWHERE);
 }

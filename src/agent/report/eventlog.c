@@ -1,16 +1,158 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/report/eventlog.h"
 
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/report/sentence.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
 
 #define WAITING_MAX EVENT_RING /* more than that is told without names */
+
+/* -------- names of users: a directory service can hang, so they are looked up off the loop
+ * -------- */
+
+#define USERS_MAX 128 /* then the oldest answer is forgotten */
+#define NAME_MAX_ 64
+
+struct entry {
+	uid_t uid;
+	bool known;
+	char name[NAME_MAX_];
+};
+
+struct users {
+	uv_loop_t *loop;
+	void (*found)(void *user);
+	void *user;
+	struct entry entries[USERS_MAX];
+	size_t n; /* ever added */
+	/* The job's own while busy. */
+	bool busy;
+	uv_work_t work;
+	uid_t job_uid;
+	char job_name[NAME_MAX_];
+};
+
+static struct users *users_new(uv_loop_t *loop, void (*found)(void *user), void *user)
+{
+	struct users *u = xcalloc(1, sizeof(*u));
+
+	u->loop = loop;
+	u->found = found;
+	u->user = user;
+	u->work.data = u;
+	return u;
+}
+
+static struct entry *find_user(struct users *u, uid_t uid)
+{
+	size_t n = u->n < USERS_MAX ? u->n : USERS_MAX;
+
+	for (size_t i = 0; i < n; i++)
+		if (u->entries[i].uid == uid)
+			return &u->entries[i];
+	return NULL;
+}
+
+static void look_up(uv_work_t *work)
+{
+	struct users *u = work->data;
+
+	(void)user_name(u->job_uid, u->job_name, sizeof(u->job_name));
+}
+
+static void look_up_next(struct users *u);
+
+static void looked_up(uv_work_t *work, int status)
+{
+	struct users *u = work->data;
+	struct entry *en = find_user(u, u->job_uid);
+
+	u->busy = false;
+	if (en) {
+		en->known = true;
+		(void)str_copy(en->name, sizeof(en->name), u->job_name);
+	}
+	look_up_next(u);
+	u->found(u->user);
+}
+
+static void look_up_next(struct users *u)
+{
+	size_t n = u->n < USERS_MAX ? u->n : USERS_MAX;
+
+	for (size_t i = 0; i < n && !u->busy; i++) {
+		if (u->entries[i].known)
+			continue;
+		u->job_uid = u->entries[i].uid;
+		u->busy = uv_queue_work(u->loop, &u->work, look_up, looked_up) == 0;
+		return;
+	}
+}
+
+/* The name, or NULL with its look-up on the way. */
+static const char *name_of(struct users *u, uid_t uid)
+{
+	struct entry *en = find_user(u, uid);
+
+	if (!en) {
+		en = &u->entries[u->n++ % USERS_MAX];
+		*en = (struct entry){ .uid = uid };
+		if (!u->busy)
+			look_up_next(u);
+	}
+	return en->known ? en->name : NULL;
+}
+
+static bool users_put_names(struct users *u, const char *text, char *buf, size_t size)
+{
+	bool all = true;
+	size_t used = 0;
+
+	while (*text) {
+		const char *what = text;
+		size_t len = 1;
+
+		if (str_has_prefix(text, "uid ") && isdigit((unsigned char)text[4])) {
+			char *end;
+			const char *name = name_of(u, (uid_t)strtoul(text + 4, &end, 10));
+
+			len = (size_t)(end - text);
+			if (name)
+				what = name;
+			all = all && name;
+			text = end;
+			len = name ? strlen(name) : len;
+		} else {
+			text++;
+		}
+		for (size_t i = 0; buf && i < len && used + 1 < size; i++)
+			buf[used++] = what[i];
+	}
+	if (buf) {
+		buf[used] = '\0';
+		(void)utf8_clean(buf); /* it may have been cut within a character */
+	}
+	return all;
+}
+
+static int users_free(struct users *u)
+{
+	if (u && u->busy)
+		return -EBUSY;
+	free(u);
+	return 0;
+}
+
+/* -------- what happened -------- */
 
 struct waiting {
 	struct waiting *next;
@@ -22,8 +164,10 @@ struct eventlog {
 	struct eventlog_config c;
 	uint64_t states_from_ns;
 	uv_timer_t timer;
+	struct users *users;
 	struct waiting *first, **last;
 	size_t n_waiting;
+	bool closed;
 };
 
 static void tell_due(struct eventlog *n);
@@ -33,12 +177,23 @@ static void on_timer(uv_timer_t *timer)
 	tell_due(timer->data);
 }
 
+static void on_name(void *user)
+{
+	struct eventlog *n = user;
+
+	if (n->closed)
+		return;
+	tell_due(n);
+	n->c.named(n->c.user);
+}
+
 struct eventlog *eventlog_new(uv_loop_t *loop, const struct eventlog_config *config)
 {
 	struct eventlog *n = xcalloc(1, sizeof(*n));
 
 	n->c = *config;
 	n->last = &n->first;
+	n->users = users_new(loop, on_name, n);
 	(void)uv_timer_init(loop, &n->timer);
 	n->timer.data = n;
 	return n;
@@ -99,8 +254,8 @@ static void tell(struct eventlog *n, struct guard_event *ev)
 	struct guard_event named = *ev;
 	cleanup_strbuf struct strbuf line = STRBUF_INIT;
 
-	(void)users_put_names(n->c.users, ev->text, named.text, sizeof(named.text));
-	(void)users_put_names(n->c.users, ev->user, named.user, sizeof(named.user));
+	(void)users_put_names(n->users, ev->text, named.text, sizeof(named.text));
+	(void)users_put_names(n->users, ev->user, named.user, sizeof(named.user));
 	sentence_event(&named, mig, &n->c.view->policy, &line);
 
 	json_t *o = sentence_event_json(&named, mig, n->c.view->guard.pid, strbuf_str(&line));
@@ -119,9 +274,9 @@ static void tell(struct eventlog *n, struct guard_event *ev)
 
 static bool names_known(struct eventlog *n, const struct guard_event *ev)
 {
-	bool text = users_put_names(n->c.users, ev->text, NULL, 0);
+	bool text = users_put_names(n->users, ev->text, NULL, 0);
 
-	return users_put_names(n->c.users, ev->user, NULL, 0) && text;
+	return users_put_names(n->users, ev->user, NULL, 0) && text;
 }
 
 static void tell_first(struct eventlog *n)
@@ -166,9 +321,9 @@ void eventlog_take(struct eventlog *n, const struct guard_event *ev)
 	tell_due(n);
 }
 
-void eventlog_names_found(struct eventlog *n)
+bool eventlog_put_names(struct eventlog *n, const char *text, char *buf, size_t size)
 {
-	tell_due(n);
+	return users_put_names(n->users, text, buf, size);
 }
 
 /* The sentence is the last member of every event. Takes the reference to more over. */
@@ -235,14 +390,18 @@ void eventlog_states_from(struct eventlog *n, uint64_t wall_ns)
 	n->states_from_ns = wall_ns;
 }
 
-static void on_closed(uv_handle_t *h)
-{
-	free(h->data);
-}
-
 void eventlog_close(struct eventlog *n)
 {
 	while (n->first)
 		tell_first(n);
-	uv_close((uv_handle_t *)&n->timer, on_closed);
+	n->closed = true;
+	uv_close((uv_handle_t *)&n->timer, NULL);
+}
+
+int eventlog_free(struct eventlog *n)
+{
+	if (n && users_free(n->users) < 0)
+		return -EBUSY;
+	free(n);
+	return 0;
 }

@@ -12,7 +12,6 @@
 
 #include "agent/node/view.h"
 #include "agent/report/agentlog.h"
-#include "agent/report/users.h"
 
 #define EVENTLOG_NAME_WAIT_MS 300 /* a directory service that takes longer is not waited for */
 
@@ -21,15 +20,21 @@ struct eventlog;
 struct eventlog_config {
 	struct view *view; /* all of them stay the caller's, and live longer */
 	struct agentlog *agentlog;
-	struct users *users;
 	bool json; /* who watches gets JSON lines */
+	/* The name of a user was found. */
+	void (*named)(void *user);
+	void *user;
 };
 
 struct eventlog *eventlog_new(uv_loop_t *loop, const struct eventlog_config *config);
 /* An event from the guard. */
 void eventlog_take(struct eventlog *n, const struct guard_event *ev);
-/* Names were found: tell what waited for them. */
-void eventlog_names_found(struct eventlog *n);
+/*
+ * The guard says "uid 1234" (hold/proto.h). Copy text to buf with every "uid N" whose name is known
+ * replaced. False: a name is not known yet; its look-up is on its way. buf may be NULL when only
+ * that is asked.
+ */
+bool eventlog_put_names(struct eventlog *n, const char *text, char *buf, size_t size);
 /* A sentence of the agent's own. */
 void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -45,7 +50,10 @@ void eventlog_show(struct eventlog *n, const char *kind, const char *line, json_
  * of the devices comes, or came.
  */
 void eventlog_states_from(struct eventlog *n, uint64_t wall_ns);
-/* Tell what waits, and free n when the loop has closed its timer. */
+/* Tell what waits; nothing more is expected. */
 void eventlog_close(struct eventlog *n);
+/* When the loop has closed its timer. -EBUSY: a look-up hangs; nothing is freed, the process is
+ * expected to end. */
+int eventlog_free(struct eventlog *n);
 
 #endif

@@ -4,7 +4,7 @@
 
 /*
  * Events and devices in one line for people. The log, the command line and the status show the
- * same text. Pure; names of users have been put in before (users.h).
+ * same text. Pure; names of users have been put in before (eventlog_put_names()).
  */
 
 #include <jansson.h>

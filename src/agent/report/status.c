@@ -301,13 +301,13 @@ static json_t *peers_json(const struct view *v, const struct dev_status *d)
 	return list;
 }
 
-json_t *status_device(const struct view *v, const struct dev_status *d, struct users *u,
+json_t *status_device(const struct view *v, const struct dev_status *d, struct eventlog *names,
 		      uint64_t now)
 {
 	char reason[PROTO_TEXT_MAX];
 	json_t *o = json_object();
 
-	(void)users_put_names(u, d->reason, reason, sizeof(reason));
+	(void)eventlog_put_names(names, d->reason, reason, sizeof(reason));
 	set(o, "gpu", json_integer(d->index));
 	set(o, "mig", d->mig >= 0 ? json_integer(d->mig) : json_null());
 	set(o, "uuid", json_string(d->uuid));
@@ -376,7 +376,7 @@ static void add_workload(json_t *o, const struct view *v, uint32_t slot, uint64_
 	set(o, "reason", json_string(text));
 }
 
-static json_t *devices_json(const struct view *v, struct users *u, uint64_t now)
+static json_t *devices_json(const struct view *v, struct eventlog *names, uint64_t now)
 {
 	json_t *a = json_array();
 
@@ -385,7 +385,7 @@ static json_t *devices_json(const struct view *v, struct users *u, uint64_t now)
 
 		if (!v->seen[i])
 			continue;
-		o = status_device(v, &v->devices[i], u, now);
+		o = status_device(v, &v->devices[i], names, now);
 		if (v->c->workload)
 			add_workload(o, v, i, now);
 		(void)json_array_append_new(a, o);
@@ -417,7 +417,7 @@ static json_t *tail_json(const struct agentlog *j)
 	return a;
 }
 
-json_t *status_json(const struct view *v, struct agentlog *j, struct users *u)
+json_t *status_json(const struct view *v, struct agentlog *j, struct eventlog *names)
 {
 	char trouble[ERR_TEXT_MAX];
 	uint64_t now = clock_mono_ns();
@@ -437,7 +437,7 @@ json_t *status_json(const struct view *v, struct agentlog *j, struct users *u)
 	set(o, "policy", json_string(strbuf_str(&policy)));
 	set(o, "agent", status_agent(v));
 	set(o, "guard", guard_json(v, now));
-	set(o, "devices", devices_json(v, u, now));
+	set(o, "devices", devices_json(v, names, now));
 	set(o, "yields", yields_json(v));
 	set(o, "log", tail_json(j));
 	set(o, "lines_lost", bytes_json(agentlog_lost(j)));

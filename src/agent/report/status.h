@@ -9,14 +9,14 @@
 
 #include "agent/node/view.h"
 #include "agent/report/agentlog.h"
-#include "agent/report/users.h"
+#include "agent/report/eventlog.h"
 
 #define STATUS_FORMAT 1
 
 /* New reference. */
-json_t *status_json(const struct view *v, struct agentlog *j, struct users *u);
+json_t *status_json(const struct view *v, struct agentlog *j, struct eventlog *names);
 /* One device, as in the status. */
-json_t *status_device(const struct view *v, const struct dev_status *d, struct users *u,
+json_t *status_device(const struct view *v, const struct dev_status *d, struct eventlog *names,
 		      uint64_t now_ns);
 /* Who speaks: the instance, its agent and where it writes. */
 json_t *status_agent(const struct view *v);
