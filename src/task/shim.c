@@ -801,10 +801,11 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 		fds[FIRST_CONN + i] = (struct pollfd){ .fd = sh->conns[i].fd, .events = POLLIN };
 	if (ppoll(fds, FIRST_CONN + n, until_ns == UINT64_MAX ? NULL : &ts, NULL) <= 0)
 		return;
-	if (fds[2].revents)
-		hear_worker(sh);
+	/* First: a task that was told to end with us has not ended before we were told. */
 	if (fds[0].revents)
 		read_signals(sh);
+	if (fds[2].revents)
+		hear_worker(sh);
 	for (size_t i = n; i-- > 0;)
 		if (fds[FIRST_CONN + i].revents && !hear(sh, &sh->conns[i]))
 			drop_conn(sh, i);
