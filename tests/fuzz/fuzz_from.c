@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (fd < 0 || fs_write_all(fd, data, size) < 0)
 		abort();
-	if (fromlines_take(s, &files, &tasks, &e) < 0) {
+	if (lines_take_files(s, &files, &tasks, &e) < 0) {
 		if (!strstr(e.text, path))
 			abort();
 	} else if (!tasks.n == !s->commands.n) {

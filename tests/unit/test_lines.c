@@ -35,7 +35,7 @@ static char *taken(const char *base, const char *const *texts, size_t n)
 		path = xasprintf("/proc/self/fd/%d", fds[i]);
 		text_list_add(&files, path);
 	}
-	r = fromlines_take(s, &files, &tasks, &e);
+	r = lines_take_files(s, &files, &tasks, &e);
 	if (r < 0) {
 		const char *at = strchr(e.text, ':');
 

@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
-#include "cli/peers.h"
+#include "cli/node_agents.h"
 #include "cli/task/state.h"
 #include "spool/instance.h"
 
@@ -28,11 +28,11 @@ struct sign {
 	uint64_t count;
 };
 
-struct vouching {
+struct declaring {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
 	const char *agent;
-	struct peers peers;
+	struct node_agents agents;
 	struct task_set claims; /* those that it has */
 	struct beat last;	/* its last sign of life, or what its claims say */
 	bool compare;		/* the files are looked at for the second time */
@@ -43,14 +43,14 @@ struct vouching {
 
 /* ---- what is there of it ---- */
 
-static int unknown(struct vouching *v, const struct task_set *all, struct err *e)
+static int unknown(struct declaring *v, const struct task_set *all, struct err *e)
 {
-	cleanup_free const char **names = xcalloc(v->peers.n + all->n + 1, sizeof(char *));
+	cleanup_free const char **names = xcalloc(v->agents.n + all->n + 1, sizeof(char *));
 	const char *near;
 	size_t n = 0;
 
-	for (size_t i = 0; i < v->peers.n; i++)
-		names[n++] = v->peers.all[i].agent;
+	for (size_t i = 0; i < v->agents.n; i++)
+		names[n++] = v->agents.all[i].agent;
 	for (size_t i = 0; i < all->n; i++)
 		if (all->tasks[i].name.agent[0])
 			names[n++] = all->tasks[i].name.agent;
@@ -61,7 +61,7 @@ static int unknown(struct vouching *v, const struct task_set *all, struct err *e
 		spool_instance(v->sp), v->agent, near ? "; did you mean " : "", near ? near : "");
 }
 
-static void find_claims(struct vouching *v, struct task_set *all)
+static void find_claims(struct declaring *v, struct task_set *all)
 {
 	char agent[NAME_AGENT_MAX + 1];
 	size_t n = 0;
@@ -78,7 +78,7 @@ static void find_claims(struct vouching *v, struct task_set *all)
 }
 
 /* It has no file: who it was is in the records of its claims. */
-static void read_claim(struct vouching *v)
+static void read_claim(struct declaring *v)
 {
 	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 	struct task_history h = { .claimed = false };
@@ -96,17 +96,17 @@ static void read_claim(struct vouching *v)
 	}
 }
 
-static int find(struct vouching *v, struct err *e)
+static int find(struct declaring *v, struct err *e)
 {
-	const struct peer *p;
+	const struct node_agent *p;
 	struct task_set all;
-	int r = peers_read(v->ctx, v->sp, &v->peers, e);
+	int r = node_agents_read(v->ctx, v->sp, &v->agents, e);
 
 	if (r == 0)
 		r = select_all(v->sp, &all, e);
 	if (r < 0)
 		return r;
-	p = peers_find(&v->peers, v->agent);
+	p = node_agents_find(&v->agents, v->agent);
 	if (p)
 		v->last = p->beat;
 	if (!p && !ident_is_name(v->agent)) {
@@ -122,7 +122,7 @@ static int find(struct vouching *v, struct err *e)
 
 /* ---- whether it lives ---- */
 
-static void note_sign(struct vouching *v, const char *path, uint64_t count)
+static void note_sign(struct declaring *v, const char *path, uint64_t count)
 {
 	for (size_t i = 0; i < v->n; i++) {
 		if (strcmp(v->signs[i].path, path) != 0)
@@ -143,7 +143,7 @@ static void note_sign(struct vouching *v, const char *path, uint64_t count)
 /* Its own, and those of the shims of its tasks. */
 static int look_at_sign(void *data, const char *file, unsigned char type)
 {
-	struct vouching *v = data;
+	struct declaring *v = data;
 	char path[SPOOL_PATH_MAX];
 	struct beat b;
 
@@ -153,12 +153,12 @@ static int look_at_sign(void *data, const char *file, unsigned char type)
 	return 0;
 }
 
-static int look(struct vouching *v, struct err *e)
+static int look(struct declaring *v, struct err *e)
 {
 	return spool_each(v->sp, spool_dir_name(SPOOL_AGENTS), look_at_sign, v, e);
 }
 
-static int watch(struct vouching *v, struct err *e)
+static int watch(struct declaring *v, struct err *e)
 {
 	uint64_t ms = BEATS * settings_num(v->ctx->settings, SET_BEAT);
 	uint64_t end_ns = clock_mono_ns() + ms * NS_PER_MS;
@@ -182,13 +182,13 @@ static int watch(struct vouching *v, struct err *e)
 		       v->agent, v->moved);
 }
 
-static int check(struct vouching *v, struct err *e)
+static int check(struct declaring *v, struct err *e)
 {
-	const struct peer *p = peers_find(&v->peers, v->agent);
+	const struct node_agent *p = node_agents_find(&v->agents, v->agent);
 
 	if (strcmp(v->last.who.boot, spool_boot(v->sp)) != 0)
 		return 0;
-	if (p && p->state == PEER_ALIVE)
+	if (p && p->state == NODE_AGENT_ALIVE)
 		return err_set(e, -EBUSY,
 			       "the agent %s runs on this node (PID %d); tenure off ends it",
 			       v->agent, (int)v->last.who.proc.pid);
@@ -200,15 +200,15 @@ static int check(struct vouching *v, struct err *e)
 
 /* ---- what is said then ---- */
 
-static void tell(const struct vouching *v)
+static void tell(const struct declaring *v)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	char id[SELECT_ID_MAX];
 	bool somebody = false;
 
-	for (size_t i = 0; i < v->peers.n; i++)
-		somebody = somebody || (v->peers.all[i].state == PEER_ALIVE &&
-					strcmp(v->peers.all[i].agent, v->agent) != 0);
+	for (size_t i = 0; i < v->agents.n; i++)
+		somebody = somebody || (v->agents.all[i].state == NODE_AGENT_ALIVE &&
+					strcmp(v->agents.all[i].agent, v->agent) != 0);
 	strbuf_addf(&b, "%s is gone now", v->agent);
 	for (size_t i = 0; i < v->claims.n && i < TOLD_MAX; i++)
 		strbuf_addf(&b, "%s%s", i ? ", " : ": the other agents take over task ",
@@ -221,7 +221,7 @@ static void tell(const struct vouching *v)
 	printf("%s\n", strbuf_str(&b));
 }
 
-static int vouch(struct vouching *v, struct err *e)
+static int declare(struct declaring *v, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];
 	struct beat b;
@@ -248,12 +248,13 @@ static int vouch(struct vouching *v, struct err *e)
 	return r;
 }
 
-int vouch_gone(const struct cmd_ctx *ctx, const struct spool *sp, const char *agent, struct err *e)
+int declare_dead(const struct cmd_ctx *ctx, const struct spool *sp, const char *agent,
+		 struct err *e)
 {
-	struct vouching v = { .ctx = ctx, .sp = sp, .agent = agent };
-	int r = vouch(&v, e);
+	struct declaring v = { .ctx = ctx, .sp = sp, .agent = agent };
+	int r = declare(&v, e);
 
-	peers_clear(&v.peers);
+	node_agents_clear(&v.agents);
 	free(v.claims.tasks);
 	free(v.signs);
 	return r;

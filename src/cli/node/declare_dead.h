@@ -15,6 +15,7 @@
  * Refused where the agent, or a task that it has started, gives a sign of life while we look, which
  * takes a few beats; where it is one of this node; where no agent is called so. 0 or negative.
  */
-int vouch_gone(const struct cmd_ctx *ctx, const struct spool *sp, const char *agent, struct err *e);
+int declare_dead(const struct cmd_ctx *ctx, const struct spool *sp, const char *agent,
+		 struct err *e);
 
 #endif

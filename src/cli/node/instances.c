@@ -13,7 +13,7 @@
 #include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
-#include "cli/peers.h"
+#include "cli/node_agents.h"
 #include "cli/table.h"
 #include "cli/task/state.h"
 #include "spool/batch.h"
@@ -29,15 +29,15 @@ struct instances {
 };
 
 /* As the agents' own word for the state, for people. */
-static const char *node_state(const struct peer *p)
+static const char *node_state(const struct node_agent *p)
 {
-	static const char *const words[] = { [PEER_ALIVE] = "alive",
-					     [PEER_UNKNOWN] = "silent",
-					     [PEER_GONE] = "gone",
-					     [PEER_OFF] = "ended" };
-	_Static_assert(ARRAY_LEN(words) == PEER_STATE_MAX, "a word for every state");
+	static const char *const words[] = { [NODE_AGENT_ALIVE] = "alive",
+					     [NODE_AGENT_UNKNOWN] = "silent",
+					     [NODE_AGENT_GONE] = "gone",
+					     [NODE_AGENT_OFF] = "ended" };
+	_Static_assert(ARRAY_LEN(words) == NODE_AGENT_STATE_MAX, "a word for every state");
 
-	return p->state == PEER_ALIVE && p->beat.draining ? "draining" : words[p->state];
+	return p->state == NODE_AGENT_ALIVE && p->beat.draining ? "draining" : words[p->state];
 }
 
 static const char *number(unsigned int n, char *buf, size_t size)
@@ -45,7 +45,7 @@ static const char *number(unsigned int n, char *buf, size_t size)
 	return str_print(buf, size, "%u", n);
 }
 
-static void node_row(struct table *t, const struct peer *p)
+static void node_row(struct table *t, const struct node_agent *p)
 {
 	const struct beat *b = &p->beat;
 	char age[UNIT_TEXT_MAX] = "-", devices[16], held[16], idle[16], lent[16], running[16];
@@ -53,8 +53,8 @@ static void node_row(struct table *t, const struct peer *p)
 	if (p->written_ns)
 		(void)unit_format_duration(
 			p->age_ms < MS_PER_S ? p->age_ms : p->age_ms / MS_PER_S * MS_PER_S, age);
-	table_add(t, p->state == PEER_ALIVE ? TABLE_PLAIN : TERM_DIM, p->here ? "*" : "", p->agent,
-		  strcmp(b->who.host, p->agent) ? b->who.host : "", node_state(p), age,
+	table_add(t, p->state == NODE_AGENT_ALIVE ? TABLE_PLAIN : TERM_DIM, p->here ? "*" : "",
+		  p->agent, strcmp(b->who.host, p->agent) ? b->who.host : "", node_state(p), age,
 		  number(b->devices, devices, sizeof(devices)), number(b->held, held, sizeof(held)),
 		  number(b->idle, idle, sizeof(idle)), number(b->lent, lent, sizeof(lent)),
 		  number(b->running, running, sizeof(running)));
@@ -112,7 +112,7 @@ static void take_status(const json_t *status, struct beat *b)
 /* Bring what their signs of life told up to date: the agent of this node says what it has now, and
  * what runs under others is counted by the queue's files. */
 static void update(const struct cmd_ctx *ctx, const struct spool *sp, const struct scan *queue,
-		   struct peers *p)
+		   struct node_agents *p)
 {
 	char agent[NAME_AGENT_MAX + 1];
 	const struct scan_task *t;
@@ -129,7 +129,7 @@ static void update(const struct cmd_ctx *ctx, const struct spool *sp, const stru
 			p->all[k].beat.running += strcmp(p->all[k].agent, agent) == 0;
 	}
 	for (size_t i = 0; i < p->n; i++)
-		if (p->all[i].here && p->all[i].state == PEER_ALIVE && !doc &&
+		if (p->all[i].here && p->all[i].state == NODE_AGENT_ALIVE && !doc &&
 		    agent_ask(ctx, CTL_STATUS, STATUS_MS, &doc, NULL, NULL) == CMD_OK) {
 			take_status(doc, &p->all[i].beat);
 			p->all[i].age_ms = 0;
@@ -142,19 +142,19 @@ static json_t *tell_nodes(const struct instances *all, const struct spool *sp,
 			  const struct scan *queue, bool current)
 {
 	json_t *nodes = json_array();
-	struct peers peers = { .n = 0 };
+	struct node_agents agents = { .n = 0 };
 
 	if (sp)
-		(void)peers_read(all->ctx, sp, &peers, NULL);
-	if (peers.n && current && queue)
-		update(all->ctx, sp, queue, &peers);
-	for (size_t i = 0; i < peers.n; i++) {
+		(void)node_agents_read(all->ctx, sp, &agents, NULL);
+	if (agents.n && current && queue)
+		update(all->ctx, sp, queue, &agents);
+	for (size_t i = 0; i < agents.n; i++) {
 		if (!all->t)
-			(void)json_array_append_new(nodes, peer_json(&peers.all[i]));
+			(void)json_array_append_new(nodes, node_agent_json(&agents.all[i]));
 		else if (current)
-			node_row(all->nodes, &peers.all[i]);
+			node_row(all->nodes, &agents.all[i]);
 	}
-	peers_clear(&peers);
+	node_agents_clear(&agents);
 	return nodes;
 }
 

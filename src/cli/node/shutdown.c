@@ -17,7 +17,7 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/node/declare_dead.h"
-#include "cli/peers.h"
+#include "cli/node_agents.h"
 #include "spool/instance.h"
 
 #define END_LOOK_MS  500
@@ -47,10 +47,10 @@ struct shutdown {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
 	struct order order;
-	struct peers peers;
+	struct node_agents agents;
 	struct beat_watch *watch;
 	size_t n_answered, n_silent;
-	bool *waits; /* per peer: its end is waited for */
+	bool *waits; /* per agent: its end is waited for */
 	struct err *e;
 	int code;
 };
@@ -80,9 +80,9 @@ static void fail(struct shutdown *s, int code, const char *text)
 	s->code = code;
 }
 
-static void say_silent(struct shutdown *s, const struct peer *p, bool taken)
+static void say_silent(struct shutdown *s, const struct node_agent *p, bool taken)
 {
-	cleanup_free char *sign = peer_sign(p);
+	cleanup_free char *sign = node_agent_sign(p);
 	cleanup_free char *text =
 		taken ? xasprintf("%s has taken the order and has not answered (%s)", p->agent,
 				  sign)
@@ -102,7 +102,7 @@ static void say_silent(struct shutdown *s, const struct peer *p, bool taken)
 static void on_answer(void *user, const struct agent_called *one, const json_t *answer)
 {
 	struct shutdown *s = user;
-	const struct peer *p = one->data;
+	const struct node_agent *p = one->data;
 	struct err why = ERR_INIT;
 
 	if (!answer) {
@@ -114,7 +114,7 @@ static void on_answer(void *user, const struct agent_called *one, const json_t *
 		fail(s, why.code, text);
 	} else {
 		s->n_answered++;
-		s->waits[p - s->peers.all] = true;
+		s->waits[p - s->agents.all] = true;
 		say_going(s, p->agent,
 			  (long long)json_integer_value(json_object_get(answer, "running")));
 	}
@@ -126,7 +126,7 @@ static void on_answer(void *user, const struct agent_called *one, const json_t *
  * Here, its process is gone. Elsewhere its file is, or says so, or is another one's; or there is no
  * sign of life any more.
  */
-static bool has_ended(struct shutdown *s, const struct peer *p, bool *ret_lost)
+static bool has_ended(struct shutdown *s, const struct node_agent *p, bool *ret_lost)
 {
 	char path[SPOOL_PATH_MAX];
 	cleanup_free char *text = NULL;
@@ -152,7 +152,7 @@ static bool has_ended(struct shutdown *s, const struct peer *p, bool *ret_lost)
 }
 
 /* One that lets its tasks run on ends at once, and is worth a word only where it does not. */
-static bool look_at_end(struct shutdown *s, const struct peer *p, bool late)
+static bool look_at_end(struct shutdown *s, const struct node_agent *p, bool late)
 {
 	cleanup_free char *text = NULL;
 	bool quick = s->order.how == ORDER_RUN_ON, lost = false;
@@ -183,9 +183,9 @@ static void wait_ends(struct shutdown *s)
 	while (left) {
 		left = 0;
 		beat_watch_begin(s->watch, clock_boot_ns());
-		for (size_t i = 0; i < s->peers.n; i++) {
-			s->waits[i] = s->waits[i] &&
-				      !look_at_end(s, &s->peers.all[i], clock_mono_ns() >= late_ns);
+		for (size_t i = 0; i < s->agents.n; i++) {
+			s->waits[i] = s->waits[i] && !look_at_end(s, &s->agents.all[i],
+								  clock_mono_ns() >= late_ns);
 			left += s->waits[i];
 		}
 		beat_watch_finish(s->watch);
@@ -198,18 +198,19 @@ static void wait_ends(struct shutdown *s)
 
 /* ---- */
 
-static bool is_there(const struct peer *p)
+static bool is_there(const struct node_agent *p)
 {
-	return p->state != PEER_OFF && !p->said_gone && !(p->here && p->state == PEER_GONE);
+	return p->state != NODE_AGENT_OFF && !p->declared_dead &&
+	       !(p->here && p->state == NODE_AGENT_GONE);
 }
 
 static int send_all(struct shutdown *s, struct agents_call *o)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < s->peers.n && r == 0; i++)
-		if (is_there(&s->peers.all[i]))
-			r = agents_send(o, s->peers.all[i].agent, &s->order, &s->peers.all[i],
+	for (size_t i = 0; i < s->agents.n && r == 0; i++)
+		if (is_there(&s->agents.all[i]))
+			r = agents_send(o, s->agents.all[i].agent, &s->order, &s->agents.all[i],
 					s->e);
 	return r;
 }
@@ -219,10 +220,10 @@ static int nobody(const struct shutdown *s)
 	const char *instance = settings_str(s->ctx->settings, SET_INSTANCE);
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
-	for (size_t i = 0; i < s->peers.n; i++) {
-		cleanup_free char *sign = peer_sign(&s->peers.all[i]);
+	for (size_t i = 0; i < s->agents.n; i++) {
+		cleanup_free char *sign = node_agent_sign(&s->agents.all[i]);
 
-		strbuf_addf(&b, "; %s: %s", s->peers.all[i].agent, sign);
+		strbuf_addf(&b, "; %s: %s", s->agents.all[i].agent, sign);
 	}
 	if (s->n_silent)
 		(void)err_set(s->e, -ESRCH, "no agent of instance %s answers, on any node",
@@ -237,9 +238,9 @@ static int order_all(struct shutdown *s)
 {
 	const struct value *limit = opts_value(s->ctx->opts, "timeout");
 	struct agents_call o = { .sp = s->sp };
-	int r = peers_read(s->ctx, s->sp, &s->peers, s->e);
+	int r = node_agents_read(s->ctx, s->sp, &s->agents, s->e);
 
-	s->waits = xcalloc(s->peers.n + 1, sizeof(*s->waits));
+	s->waits = xcalloc(s->agents.n + 1, sizeof(*s->waits));
 	if (r == 0)
 		r = send_all(s, &o);
 	agent_look(s->ctx);
@@ -250,7 +251,7 @@ static int order_all(struct shutdown *s)
 		r = nobody(s);
 	if (r == 0)
 		wait_ends(s);
-	peers_clear(&s->peers);
+	node_agents_clear(&s->agents);
 	free(s->waits);
 	/* What there is to say has been said. */
 	return r == 0 && s->code ? CMD_FAILED : r;
@@ -281,7 +282,7 @@ static int run_shutdown(const struct cmd_ctx *ctx, struct err *e)
 	if (r == -ENOENT && !gone)
 		r = nobody(&s);
 	if (r == 0)
-		r = gone ? vouch_gone(ctx, sp, gone, e) : order_all(&s);
+		r = gone ? declare_dead(ctx, sp, gone, e) : order_all(&s);
 	sp = spool_close(sp);
 	return r;
 }

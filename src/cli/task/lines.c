@@ -294,8 +294,8 @@ static int add_task(const struct spool_spec *base, const struct line *line, stru
 	return r;
 }
 
-int fromlines_take(struct spool_spec *s, const struct text_list *files, struct spec_list *ret,
-		   struct err *e)
+int lines_take_files(struct spool_spec *s, const struct text_list *files, struct spec_list *ret,
+		     struct err *e)
 {
 	struct lines l = { .files = files };
 	int r = 0;

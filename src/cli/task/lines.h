@@ -23,7 +23,7 @@ void spec_list_clear(struct spec_list *l);
  * Of all files ("-": standard input). Either s has the commands, or *ret a task for each line,
  * checked. 0, or negative: the text says where it is wrong.
  */
-int fromlines_take(struct spool_spec *s, const struct text_list *files, struct spec_list *ret,
-		   struct err *e);
+int lines_take_files(struct spool_spec *s, const struct text_list *files, struct spec_list *ret,
+		     struct err *e);
 
 #endif

@@ -42,7 +42,7 @@
 #define MOVE_QUIET   100
 
 struct reader {
-	const struct tasklog *t;
+	const struct logreader *t;
 	int fd;
 	bool looked; /* so that what is found now has begun meanwhile */
 	char path[SPOOL_PATH_MAX];
@@ -105,7 +105,7 @@ static bool is_wanted(const struct finding *f, const char *path, const struct ti
 static int look_at_log(void *data, const char *file, unsigned char type)
 {
 	struct finding *f = data;
-	const struct tasklog *t = f->r->t;
+	const struct logreader *t = f->r->t;
 	char path[SPOOL_PATH_MAX];
 	unsigned int attempt = attempt_of(file);
 	struct stat st;
@@ -121,7 +121,7 @@ static int look_at_log(void *data, const char *file, unsigned char type)
 	return 0;
 }
 
-static void show_label(const struct tasklog *t)
+static void show_label(const struct logreader *t)
 {
 	if (!t->label || *t->shown == t->label)
 		return;
@@ -129,7 +129,7 @@ static void show_label(const struct tasklog *t)
 	*t->shown = t->label;
 }
 
-static void put(const struct tasklog *t, const char *data, size_t len)
+static void put(const struct logreader *t, const char *data, size_t len)
 {
 	if (!len)
 		return;
@@ -183,7 +183,7 @@ static int open_named(const struct spool *sp, const struct log_away *log, struct
  * before; 0: none, or it was said; -ENOENT: it cannot be had here, for who does not follow. */
 static int find_away(struct reader *r, struct err *e)
 {
-	const struct tasklog *t = r->t;
+	const struct logreader *t = r->t;
 	struct err why = ERR_INIT;
 	struct task_place place;
 	struct log_away log;
@@ -382,7 +382,7 @@ static int copy_more(struct reader *r, struct err *e)
 	return fflush(r->t->out) == 0 ? 0 : err_sys(e, errno, "write the output");
 }
 
-static int no_log(const struct tasklog *t, bool ended, struct err *e)
+static int no_log(const struct logreader *t, bool ended, struct err *e)
 {
 	char id[SELECT_ID_MAX];
 
@@ -401,7 +401,7 @@ static int no_log(const struct tasklog *t, bool ended, struct err *e)
 		id, id);
 }
 
-int tasklog_show(const struct tasklog *t, struct err *e)
+int logreader_show(const struct logreader *t, struct err *e)
 {
 	struct reader r = { .t = t, .fd = -1 };
 	int code = find_log(&r, e);
@@ -450,7 +450,7 @@ struct follower {
 /* Most tasks wait for a moment only. */
 static void look_whether_it_waits(struct follower *f)
 {
-	const struct tasklog *t = f->r.t;
+	const struct logreader *t = f->r.t;
 	bool waits = taskwatch_state(f->w) != TASKSTATE_RUNNING; /* paused, too */
 	uint64_t now = clock_mono_ns();
 
@@ -464,7 +464,7 @@ static void look_whether_it_waits(struct follower *f)
 	}
 }
 
-static void begin_to_follow(struct follower *f, const struct tasklog *t, struct taskwatch *w)
+static void begin_to_follow(struct follower *f, const struct logreader *t, struct taskwatch *w)
 {
 	*f = (struct follower){ .r = { .t = t, .fd = -1, .follows = true },
 				.pace = { .searches = SEARCHES },
@@ -490,7 +490,7 @@ static int follow_once(struct follower *f, struct err *e)
 	return code;
 }
 
-int tasklog_follow(const struct tasklog *t, struct taskwatch *w, struct err *e)
+int logreader_follow(const struct logreader *t, struct taskwatch *w, struct err *e)
 {
 	struct follower f;
 	int code = 0;
@@ -507,7 +507,7 @@ int tasklog_follow(const struct tasklog *t, struct taskwatch *w, struct err *e)
 	return code;
 }
 
-int tasklog_follow_all(const struct tasklog *t, struct taskwatch **w, size_t n, struct err *e)
+int logreader_follow_all(const struct logreader *t, struct taskwatch **w, size_t n, struct err *e)
 {
 	cleanup_free struct follower *all = xcalloc(n, sizeof(*all));
 	size_t left = n;

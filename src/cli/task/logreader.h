@@ -9,7 +9,7 @@
 #include "cli/task/select.h"
 #include "cli/task/watch.h"
 
-struct tasklog {
+struct logreader {
 	const struct spool *sp;
 	uint64_t id, element;
 	unsigned int attempt; /* 0: the latest */
@@ -19,19 +19,19 @@ struct tasklog {
 	FILE *out;
 	const char *label;  /* of several: shown where the output passes to this one */
 	const char **shown; /* the label that was shown last */
-	/* Asked between two looks; other than 0 ends tasklog_follow() with that. NULL: never. */
+	/* Asked between two looks; other than 0 ends logreader_follow() with that. NULL: never. */
 	int (*turn)(void *data);
 	/* Told once each time that the task has waited for half a second. NULL: nobody. */
-	void (*waits)(void *data, const struct tasklog *t, const struct task_place *place);
+	void (*waits)(void *data, const struct logreader *t, const struct task_place *place);
 	void *data;
 };
 
 /* What is there now. -ENOENT: it has no log. */
-int tasklog_show(const struct tasklog *t, struct err *e);
+int logreader_show(const struct logreader *t, struct err *e);
 /* Until the task has ended and all is shown: 0; what turn() said; or negative. */
-int tasklog_follow(const struct tasklog *t, struct taskwatch *w, struct err *e);
+int logreader_follow(const struct logreader *t, struct taskwatch *w, struct err *e);
 /* Of several at once, until all have ended. -ENOENT: one has no log, and all others were shown; see
  * optional. Of the turn()s the first one's is asked. */
-int tasklog_follow_all(const struct tasklog *t, struct taskwatch **w, size_t n, struct err *e);
+int logreader_follow_all(const struct logreader *t, struct taskwatch **w, size_t n, struct err *e);
 
 #endif

@@ -42,7 +42,7 @@ static int which_element(const struct task_place *p, struct err *e)
 struct asked {
 	size_t n;
 	struct task_place *places;
-	struct tasklog *logs;
+	struct logreader *logs;
 	char (*labels)[SELECT_ID_MAX + SPEC_NAME_MAX + 2];
 	const char *shown;
 };
@@ -71,7 +71,7 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 			break;
 		(void)str_print(a->labels[i], sizeof(a->labels[i]), "%s %s",
 				select_format_id(p->name.id, p->element, id), p->name.name);
-		a->logs[i] = (struct tasklog){
+		a->logs[i] = (struct logreader){
 			.sp = sp,
 			.id = p->name.id,
 			.element = p->element,
@@ -87,7 +87,7 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 }
 
 /* Beside the output, which may go into a file. */
-static void say_that_it_waits(void *data, const struct tasklog *t, const struct task_place *place)
+static void say_that_it_waits(void *data, const struct logreader *t, const struct task_place *place)
 {
 	cleanup_strbuf struct strbuf why = STRBUF_INIT;
 	struct err e = ERR_INIT;
@@ -112,7 +112,7 @@ static int follow(const struct asked *a, const struct cmd_ctx *ctx, const struct
 		r = taskwatch_open(sp, &a->places[i], &w[i], e);
 	}
 	if (r == 0)
-		r = tasklog_follow_all(a->logs, w, a->n, e);
+		r = logreader_follow_all(a->logs, w, a->n, e);
 	for (size_t i = 0; i < a->n; i++)
 		(void)taskwatch_close(w[i]);
 	return r;
@@ -125,7 +125,7 @@ static int show_all(const struct asked *a, struct err *e)
 	int first = 0, r = 0;
 
 	for (size_t i = 0; i < a->n && (r == 0 || r == -ENOENT); i++) {
-		r = tasklog_show(&a->logs[i], first ? NULL : e);
+		r = logreader_show(&a->logs[i], first ? NULL : e);
 		first = first ? first : r;
 	}
 	return first;
@@ -135,7 +135,7 @@ static int run_logs(const struct cmd_ctx *ctx, struct err *e)
 {
 	size_t n = opts_argc(ctx->opts);
 	cleanup_free struct task_place *places = xcalloc(n, sizeof(*places));
-	cleanup_free struct tasklog *logs = xcalloc(n, sizeof(*logs));
+	cleanup_free struct logreader *logs = xcalloc(n, sizeof(*logs));
 	cleanup_free char(*labels)[SELECT_ID_MAX + SPEC_NAME_MAX + 2] = xcalloc(n, sizeof(*labels));
 	struct asked a = { .n = n, .places = places, .logs = logs, .labels = labels };
 	struct spool *sp = NULL;

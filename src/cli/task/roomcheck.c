@@ -18,7 +18,7 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "cli/agent_client.h"
-#include "cli/peers.h"
+#include "cli/node_agents.h"
 #include "sched/fit.h"
 #include "spool/capacity.h"
 #include "spool/endlog.h"
@@ -27,7 +27,7 @@
 #define STATUS_LIMIT_MS 2000
 
 struct nodes {
-	const struct peers *peers;
+	const struct node_agents *agents;
 	size_t n;
 	struct capacity_node *all;
 };
@@ -50,18 +50,18 @@ static int add_former(void *data, const char *file, unsigned char type)
 	    strcmp(file + len - tail, ENDLOG_SUFFIX) != 0)
 		return 0;
 	(void)str_print(agent, sizeof(agent), "%.*s", (int)(len - tail), file);
-	if (!peers_find(nodes->peers, agent))
+	if (!node_agents_find(nodes->agents, agent))
 		add(nodes, agent, false, 0);
 	return 0;
 }
 
 static void find_nodes(const struct spool *sp, struct nodes *nodes)
 {
-	for (size_t i = 0; i < nodes->peers->n; i++) {
-		const struct peer *p = &nodes->peers->all[i];
+	for (size_t i = 0; i < nodes->agents->n; i++) {
+		const struct node_agent *p = &nodes->agents->all[i];
 
-		if (!p->said_gone)
-			add(nodes, p->agent, p->state == PEER_ALIVE, p->beat.devices);
+		if (!p->declared_dead)
+			add(nodes, p->agent, p->state == NODE_AGENT_ALIVE, p->beat.devices);
 	}
 	(void)spool_each(sp, spool_dir_name(SPOOL_EVENTS), add_former, nodes, NULL);
 }
@@ -198,12 +198,12 @@ static void check_list(const struct spool_spec *s, const json_t *devices)
 }
 
 static void check_devices(const struct cmd_ctx *ctx, const struct spool_spec *s,
-			  const struct peers *peers)
+			  const struct node_agents *agents)
 {
 	json_t *doc = NULL;
 
-	for (size_t i = 0; i < peers->n; i++)
-		if (peers->all[i].state == PEER_ALIVE && !peers->all[i].here)
+	for (size_t i = 0; i < agents->n; i++)
+		if (agents->all[i].state == NODE_AGENT_ALIVE && !agents->all[i].here)
 			return; /* what its are like is not known here */
 	if (agent_ask(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, NULL) == CMD_OK)
 		check_list(s, json_object_get(doc, "devices"));
@@ -214,20 +214,20 @@ int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct s
 	       struct err *e)
 {
 	bool many = s->gpus > 1 && s->gpus != SPEC_ALL;
-	struct peers peers = { .n = 0 };
-	struct nodes nodes = { .peers = &peers };
+	struct node_agents agents = { .n = 0 };
+	struct nodes nodes = { .agents = &agents };
 	int r = 0;
 
 	if (!many && !(s->gpus && (s->model || s->memory)))
 		return 0;
 	/* What cannot be read says nothing against the task. */
-	if (peers_read(ctx, sp, &peers, NULL) == 0 && many) {
+	if (node_agents_read(ctx, sp, &agents, NULL) == 0 && many) {
 		find_nodes(sp, &nodes);
 		r = judge(sp, &nodes, s->gpus, e);
 	}
 	if (r == 0)
-		check_devices(ctx, s, &peers);
+		check_devices(ctx, s, &agents);
 	free(nodes.all);
-	peers_clear(&peers);
+	node_agents_clear(&agents);
 	return r;
 }

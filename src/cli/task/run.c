@@ -25,7 +25,7 @@
 #include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
-#include "cli/peers.h"
+#include "cli/node_agents.h"
 #include "cli/task/logreader.h"
 #include "cli/task/state.h"
 #include "cli/task/submission.h"
@@ -116,7 +116,7 @@ static void read_answer(struct watching *w)
 
 static void look_for_agent(struct watching *w)
 {
-	bool none = !peers_one_serves(w->ctx, w->sp);
+	bool none = !node_agents_one_serves(w->ctx, w->sp);
 
 	if (none && !w->no_agent)
 		say("warning", "waits: no agent runs on this node; start it with: tenure on",
@@ -281,23 +281,23 @@ static void print_end(const struct watching *w)
 
 /* ---- its output ---- */
 
-static struct tasklog log_of(struct watching *w, uint64_t element)
+static struct logreader log_of(struct watching *w, uint64_t element)
 {
-	return (struct tasklog){ .sp = w->sp,
-				 .id = w->place.name.id,
-				 .element = element,
-				 .plain = true,
-				 .optional = true, /* an element that was stopped before */
-				 .out = w->out,
-				 .turn = turn,
-				 .data = w };
+	return (struct logreader){ .sp = w->sp,
+				   .id = w->place.name.id,
+				   .element = element,
+				   .plain = true,
+				   .optional = true, /* an element that was stopped before */
+				   .out = w->out,
+				   .turn = turn,
+				   .data = w };
 }
 
 /* Of each element, until all have ended. */
 static int follow_elements(struct watching *w, struct err *e)
 {
 	size_t n = w->place.name.count;
-	cleanup_free struct tasklog *logs = xcalloc(n, sizeof(*logs));
+	cleanup_free struct logreader *logs = xcalloc(n, sizeof(*logs));
 	cleanup_free struct taskwatch **all = xcalloc(n, sizeof(struct taskwatch *));
 	cleanup_free char(*labels)[SELECT_ID_MAX] = xcalloc(n, sizeof(*labels));
 	const char *shown = NULL;
@@ -313,7 +313,7 @@ static int follow_elements(struct watching *w, struct err *e)
 		r = taskwatch_open(w->sp, &one, &all[i], e);
 	}
 	if (r == 0)
-		r = tasklog_follow_all(logs, all, n, e);
+		r = logreader_follow_all(logs, all, n, e);
 	for (size_t i = 0; i < n; i++)
 		(void)taskwatch_close(all[i]);
 	return r;
@@ -334,12 +334,12 @@ static int wait_for_end(struct watching *w, struct err *e)
 
 static int follow(struct watching *w, struct err *e)
 {
-	struct tasklog log = log_of(w, 0);
+	struct logreader log = log_of(w, 0);
 	uint64_t n = w->place.name.count;
 	int r = 0;
 
 	if (!n)
-		return tasklog_follow(&log, w->task, e);
+		return logreader_follow(&log, w->task, e);
 	if (n <= SHOWN_ELEMENTS)
 		r = follow_elements(w, e);
 	else

@@ -117,7 +117,7 @@ static int take_payload(struct spool_spec *s, const struct opts *o, struct spec_
 	if (from && n)
 		return err_set(e, -EINVAL, "with --from nothing else can be given to run");
 	if (from)
-		return fromlines_take(s, &from->words, ret, e);
+		return lines_take_files(s, &from->words, ret, e);
 	if (!n)
 		return err_set(e, -EINVAL,
 			       "say what to run: a script (- is standard input), or -- and a "

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
-#include "cli/peers.h"
+#include "cli/node_agents.h"
 #include "cli/task/outcome.h"
 #include "cli/task/submission.h"
 #include "spool/elements.h"
@@ -34,7 +34,7 @@ static void print_id(const struct cmd_ctx *ctx, const struct spool_spec *s, uint
 static bool somebody_serves(const struct cmd_ctx *ctx)
 {
 	struct spool *sp = NULL;
-	bool serves = instance_open(ctx, 0, &sp, NULL) < 0 || peers_one_serves(ctx, sp);
+	bool serves = instance_open(ctx, 0, &sp, NULL) < 0 || node_agents_one_serves(ctx, sp);
 
 	sp = spool_close(sp);
 	return serves;

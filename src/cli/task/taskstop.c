@@ -24,7 +24,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/agent_client.h"
-#include "cli/peers.h"
+#include "cli/node_agents.h"
 #include "cli/task/outcome.h"
 #include "cli/task/state.h"
 #include "spool/batch.h"
@@ -392,7 +392,7 @@ struct moved {
 
 struct asking {
 	struct taskstop *s;
-	struct peers peers;
+	struct node_agents agents;
 	size_t n_moved;
 	struct moved *moved;
 	struct err *e;
@@ -425,9 +425,9 @@ static void name_tasks(const struct remote_stop *a, struct strbuf *b)
 /* Nobody who could end them answers. taken: somebody has the order. */
 static void say_silent(struct asking *q, const struct remote_stop *a, bool taken)
 {
-	const struct peer *p = peers_find(&q->peers, a->agent);
+	const struct node_agent *p = node_agents_find(&q->agents, a->agent);
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	cleanup_free char *sign = peer_sign(p);
+	cleanup_free char *sign = node_agent_sign(p);
 	const char *host = p && p->beat.who.host[0] ? p->beat.who.host : a->agent;
 	const char *them = a->n == 1 ? "it" : "them";
 
@@ -443,7 +443,7 @@ static void say_silent(struct asking *q, const struct remote_stop *a, bool taken
 			    ", of this node, which does not run (%s): tenure on starts it "
 			    "again and takes %s over; then stop %s",
 			    sign, them, them);
-	else if (!p || p->state == PEER_OFF || p->said_gone)
+	else if (!p || p->state == NODE_AGENT_OFF || p->declared_dead)
 		strbuf_addf(&b,
 			    ", which is not there any more (%s): tenure on there starts one "
 			    "that takes %s over; then stop %s",
@@ -526,11 +526,11 @@ static void send_all(struct asking *q, struct agents_call *o)
 		struct remote_stop *a = &s->remote[i];
 		struct err why = ERR_INIT;
 		int r;
-		const struct peer *p = peers_find(&q->peers, a->agent);
+		const struct node_agent *p = node_agents_find(&q->agents, a->agent);
 		cleanup_free struct order_task *tasks = xcalloc(a->n, sizeof(*tasks));
 		const struct order order = stop_order(s, tasks, a->n);
 
-		if (!p || p->state == PEER_OFF || (p->here && p->state == PEER_GONE)) {
+		if (!p || p->state == NODE_AGENT_OFF || (p->here && p->state == NODE_AGENT_GONE)) {
 			say_silent(q, a, false);
 			continue;
 		}
@@ -548,7 +548,7 @@ static void ask_remote(struct asking *q)
 	struct taskstop *s = q->s;
 	struct agents_call o = { .sp = s->sp };
 	struct err why = ERR_INIT;
-	int r = peers_read(s->ctx, s->sp, &q->peers, &why);
+	int r = node_agents_read(s->ctx, s->sp, &q->agents, &why);
 
 	if (r == 0)
 		send_all(q, &o);
@@ -557,7 +557,7 @@ static void ask_remote(struct asking *q)
 	agent_look(s->ctx);
 	agents_wait(&o, s->remote_ms, on_answer, q);
 	agents_clear(&o);
-	peers_clear(&q->peers);
+	node_agents_clear(&q->agents);
 }
 
 static void clear_remote(struct taskstop *s)

@@ -20,7 +20,7 @@
 #include "base/units.h"
 #include "cli/agent_client.h"
 #include "cli/commands.h"
-#include "cli/peers.h"
+#include "cli/node_agents.h"
 #include "cli/task/state.h"
 #include "cli/task/taskrun.h"
 #include "cli/task/view.h"
@@ -131,10 +131,10 @@ struct elsewhere {
 static void on_answer(void *user, const struct agent_called *one, const json_t *answer)
 {
 	struct elsewhere *w = user;
-	const struct peer *p = one->data;
+	const struct node_agent *p = one->data;
 	const char *why = json_string_value(json_object_get(answer, "why"));
 	struct err e = ERR_INIT;
-	cleanup_free char *sign = peer_sign(p);
+	cleanup_free char *sign = node_agent_sign(p);
 	cleanup_free char *text = NULL;
 
 	if (!answer)
@@ -149,9 +149,9 @@ static void on_answer(void *user, const struct agent_called *one, const json_t *
 					    json_pack("{ss ss}", "agent", p->agent, "why", text));
 }
 
-static bool is_asked(const struct peer *p)
+static bool is_asked(const struct node_agent *p)
 {
-	return p->state == PEER_ALIVE && !p->here && !p->beat.draining;
+	return p->state == NODE_AGENT_ALIVE && !p->here && !p->beat.draining;
 }
 
 /* How many there are to ask. */
@@ -162,18 +162,18 @@ static size_t ask_others(const struct cmd_ctx *ctx, const struct spool *sp,
 	struct order order = { .command = ORDER_WHY, .n = 1, .tasks = &task };
 	struct elsewhere w = { .b = b, .nodes = nodes };
 	struct agents_call o = { .sp = sp };
-	struct peers peers;
+	struct node_agents agents;
 	size_t n;
 
-	(void)peers_read(ctx, sp, &peers, NULL);
-	for (size_t i = 0; i < peers.n && o.n < ASKED_MAX; i++)
-		if (is_asked(&peers.all[i]))
-			(void)agents_send(&o, peers.all[i].agent, &order, &peers.all[i], NULL);
+	(void)node_agents_read(ctx, sp, &agents, NULL);
+	for (size_t i = 0; i < agents.n && o.n < ASKED_MAX; i++)
+		if (is_asked(&agents.all[i]))
+			(void)agents_send(&o, agents.all[i].agent, &order, &agents.all[i], NULL);
 	n = o.n;
 	if (n)
 		agents_wait(&o, AGENTS_LIMIT_MS, on_answer, &w);
 	agents_clear(&o);
-	peers_clear(&peers);
+	node_agents_clear(&agents);
 	return n;
 }
 
@@ -248,28 +248,29 @@ static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const 
 	uint64_t now_ns = clock_wall_ns();
 	char ran[UNIT_TEXT_MAX];
 	char agent[NAME_AGENT_MAX + 1];
-	struct peers peers;
-	const struct peer *p;
+	struct node_agents agents;
+	const struct node_agent *p;
 	cleanup_free char *sign = NULL, *on = taskrun_format_on(sp);
 
 	taskstate_agent_of(sp, n, agent);
-	(void)peers_read(ctx, sp, &peers, NULL);
-	p = peers_find(&peers, agent);
-	sign = peer_sign(p);
+	(void)node_agents_read(ctx, sp, &agents, NULL);
+	p = node_agents_find(&agents, agent);
+	sign = node_agent_sign(p);
 	strbuf_addf(b, "runs on %s", agent[0] ? agent : "a node that is not known");
 	if (run->started_ns && run->started_ns <= now_ns)
 		strbuf_addf(
 			b, ", for %s",
 			unit_format_duration((now_ns - run->started_ns) / NS_PER_S * 1000, ran));
-	if (p && !p->here && !p->said_gone && (p->state == PEER_UNKNOWN || p->state == PEER_GONE))
+	if (p && !p->here && !p->declared_dead &&
+	    (p->state == NODE_AGENT_UNKNOWN || p->state == NODE_AGENT_GONE))
 		strbuf_addf(b,
 			    ", which is silent: %s (if that node does not exist any more: tenure "
 			    "shutdown --gone %s)",
 			    sign, agent);
-	else if (agent[0] && (!p || p->state != PEER_ALIVE))
+	else if (agent[0] && (!p || p->state != NODE_AGENT_ALIVE))
 		strbuf_addf(b, ", where no agent is any more: %s; %s there takes it over", sign,
 			    on);
-	peers_clear(&peers);
+	node_agents_clear(&agents);
 }
 
 static void add_logs(uint64_t task, uint64_t element, struct strbuf *b)

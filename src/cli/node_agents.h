@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_CLI_PEERS_H
-#define TENURE_CLI_PEERS_H
+#ifndef TENURE_CLI_NODE_AGENTS_H
+#define TENURE_CLI_NODE_AGENTS_H
 
 /*
  * The agents that serve an instance, as their signs of life in agents/ tell one who looks once. How
@@ -13,44 +13,45 @@
 #include "cli/cmd.h"
 #include "spool/heartbeat.h"
 
-enum peer_state {
-	PEER_ALIVE,
-	PEER_UNKNOWN, /* silent for longer than `expire`, and it may run on, cut off */
-	PEER_GONE,    /* its process is not there, or it is taken for dead */
-	PEER_OFF,     /* it has ended; what it started may run on */
-	PEER_STATE_MAX
+enum node_agent_state {
+	NODE_AGENT_ALIVE,
+	NODE_AGENT_UNKNOWN, /* silent for longer than `expire`, and it may run on, cut off */
+	NODE_AGENT_GONE,    /* its process is not there, or it is taken for dead */
+	NODE_AGENT_OFF,	    /* it has ended; what it started may run on */
+	NODE_AGENT_STATE_MAX
 };
 
-struct peer {
+struct node_agent {
 	char agent[NAME_AGENT_MAX + 1];
 	struct beat beat; /* of a file that cannot be read only the name is known */
-	enum peer_state state;
+	enum node_agent_state state;
 	bool here;	     /* its processes are among those of this node */
-	bool said_gone;	     /* by a person */
+	bool declared_dead;  /* by a person */
 	uint64_t written_ns; /* wall, of whoever keeps the file; 0: not known */
 	uint64_t age_ms;     /* since then; 0: by our clock it is still to come */
 };
 
-struct peers {
+struct node_agents {
 	size_t n;
-	struct peer *all; /* by their names */
+	struct node_agent *all; /* by their names */
 };
 
-/* 0 or negative; peers_clear() in each case. */
-int peers_read(const struct cmd_ctx *ctx, const struct spool *sp, struct peers *ret, struct err *e);
-void peers_clear(struct peers *p);
+/* 0 or negative; node_agents_clear() in each case. */
+int node_agents_read(const struct cmd_ctx *ctx, const struct spool *sp, struct node_agents *ret,
+		     struct err *e);
+void node_agents_clear(struct node_agents *p);
 /* An agent of the instance lives: that of this node answers, or one of another gives signs of life.
  */
-bool peers_one_serves(const struct cmd_ctx *ctx, const struct spool *sp);
+bool node_agents_one_serves(const struct cmd_ctx *ctx, const struct spool *sp);
 
-const struct peer *peers_find(const struct peers *p, const char *agent);
+const struct node_agent *node_agents_find(const struct node_agents *p, const char *agent);
 
 /* "alive", "unknown", "gone", "off" */
-const char *peer_state_name(enum peer_state state);
+const char *node_agent_state_name(enum node_agent_state state);
 /* "its last sign of life was 3m 20s ago" or what else is to be said of one that does not answer.
  * The caller frees it. p may be NULL: it has left no sign at all. */
-char *peer_sign(const struct peer *p);
+char *node_agent_sign(const struct node_agent *p);
 /* A new reference. */
-json_t *peer_json(const struct peer *p);
+json_t *node_agent_json(const struct node_agent *p);
 
 #endif

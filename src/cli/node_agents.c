@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/peers.h"
+#include "cli/node_agents.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,11 +22,11 @@
 struct reading {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
-	struct peers *peers;
+	struct node_agents *agents;
 	uint64_t now_ns;
 };
 
-static bool is_said_gone(const struct spool *sp, const struct peer *p)
+static bool is_said_gone(const struct spool *sp, const struct node_agent *p)
 {
 	char path[SPOOL_PATH_MAX];
 	struct beat b;
@@ -35,26 +35,26 @@ static bool is_said_gone(const struct spool *sp, const struct peer *p)
 	       strcmp(b.who.boot, p->beat.who.boot) == 0;
 }
 
-static enum peer_state judge(const struct reading *r, const struct peer *p)
+static enum node_agent_state judge(const struct reading *r, const struct node_agent *p)
 {
-	static const enum peer_state states[] = { [LIVENESS_ALIVE] = PEER_ALIVE,
-						  [LIVENESS_DEAD] = PEER_GONE,
-						  [LIVENESS_UNKNOWN] = PEER_UNKNOWN };
+	static const enum node_agent_state states[] = { [LIVENESS_ALIVE] = NODE_AGENT_ALIVE,
+							[LIVENESS_DEAD] = NODE_AGENT_GONE,
+							[LIVENESS_UNKNOWN] = NODE_AGENT_UNKNOWN };
 	struct liveness_facts f = { .same_node = p->here,
 				    .runs = p->here && proc_alive(&p->beat.who.proc),
 				    .same_kernel =
 					    beat_same_kernel(p->beat.who.boot, spool_boot(r->sp)),
 				    .local_files = !spool_is_network(r->sp),
-				    .gone = p->said_gone,
+				    .gone = p->declared_dead,
 				    .silent_ms = p->age_ms,
 				    .fence_timeout_ms = p->beat.fence_timeout_ms,
 				    .expire_ms = settings_num(r->ctx->settings, SET_EXPIRE) };
 
-	return p->beat.ended ? PEER_OFF : states[liveness_judge(&f)];
+	return p->beat.ended ? NODE_AGENT_OFF : states[liveness_judge(&f)];
 }
 
 /* One that is just being written is looked at again. */
-static bool read_sign(const struct spool *sp, struct peer *p)
+static bool read_sign(const struct spool *sp, struct node_agent *p)
 {
 	char path[SPOOL_PATH_MAX];
 	int code = -EAGAIN;
@@ -71,13 +71,13 @@ static bool read_sign(const struct spool *sp, struct peer *p)
 static int add(void *data, const char *agent)
 {
 	const struct reading *r = data;
-	struct peers *all = r->peers;
-	struct peer p = { .state = PEER_UNKNOWN };
+	struct node_agents *all = r->agents;
+	struct node_agent p = { .state = NODE_AGENT_UNKNOWN };
 
 	(void)str_copy(p.agent, sizeof(p.agent), agent);
 	if (read_sign(r->sp, &p)) {
 		p.here = strcmp(p.beat.who.boot, spool_boot(r->sp)) == 0;
-		p.said_gone = is_said_gone(r->sp, &p);
+		p.declared_dead = is_said_gone(r->sp, &p);
 		p.age_ms = p.written_ns && p.written_ns < r->now_ns
 				   ? (r->now_ns - p.written_ns) / NS_PER_MS
 				   : 0;
@@ -90,28 +90,29 @@ static int add(void *data, const char *agent)
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(((const struct peer *)a)->agent, ((const struct peer *)b)->agent);
+	return strcmp(((const struct node_agent *)a)->agent, ((const struct node_agent *)b)->agent);
 }
 
-int peers_read(const struct cmd_ctx *ctx, const struct spool *sp, struct peers *ret, struct err *e)
+int node_agents_read(const struct cmd_ctx *ctx, const struct spool *sp, struct node_agents *ret,
+		     struct err *e)
 {
-	struct reading r = { .ctx = ctx, .sp = sp, .peers = ret, .now_ns = clock_wall_ns() };
+	struct reading r = { .ctx = ctx, .sp = sp, .agents = ret, .now_ns = clock_wall_ns() };
 	int code;
 
-	*ret = (struct peers){ .n = 0 };
+	*ret = (struct node_agents){ .n = 0 };
 	code = beat_each_agent(sp, add, &r, e);
 	if (ret->n)
 		qsort(ret->all, ret->n, sizeof(*ret->all), by_name);
 	return code;
 }
 
-void peers_clear(struct peers *p)
+void node_agents_clear(struct node_agents *p)
 {
 	free(take_ptr(p->all));
 	p->n = 0;
 }
 
-const struct peer *peers_find(const struct peers *p, const char *agent)
+const struct node_agent *node_agents_find(const struct node_agents *p, const char *agent)
 {
 	for (size_t i = 0; i < p->n; i++)
 		if (strcmp(p->all[i].agent, agent) == 0)
@@ -119,49 +120,50 @@ const struct peer *peers_find(const struct peers *p, const char *agent)
 	return NULL;
 }
 
-bool peers_one_serves(const struct cmd_ctx *ctx, const struct spool *sp)
+bool node_agents_one_serves(const struct cmd_ctx *ctx, const struct spool *sp)
 {
-	struct peers peers;
+	struct node_agents agents;
 	json_t *doc = NULL;
 	bool any = agent_ask(ctx, CTL_PING, PING_MS, &doc, NULL, NULL) != CMD_NOTHING_RUNS;
 
 	json_decref(doc);
 	if (any)
 		return true;
-	(void)peers_read(ctx, sp, &peers, NULL);
-	for (size_t i = 0; i < peers.n; i++)
-		any = any || (peers.all[i].state == PEER_ALIVE && !peers.all[i].here);
-	peers_clear(&peers);
+	(void)node_agents_read(ctx, sp, &agents, NULL);
+	for (size_t i = 0; i < agents.n; i++)
+		any = any || (agents.all[i].state == NODE_AGENT_ALIVE && !agents.all[i].here);
+	node_agents_clear(&agents);
 	return any;
 }
 
-const char *peer_state_name(enum peer_state state)
+const char *node_agent_state_name(enum node_agent_state state)
 {
-	static const char *const names[] = { [PEER_ALIVE] = "alive",
-					     [PEER_UNKNOWN] = "unknown",
-					     [PEER_GONE] = "gone",
-					     [PEER_OFF] = "off" };
-	_Static_assert(ARRAY_LEN(names) == PEER_STATE_MAX, "a name for every state");
+	static const char *const names[] = { [NODE_AGENT_ALIVE] = "alive",
+					     [NODE_AGENT_UNKNOWN] = "unknown",
+					     [NODE_AGENT_GONE] = "gone",
+					     [NODE_AGENT_OFF] = "off" };
+	_Static_assert(ARRAY_LEN(names) == NODE_AGENT_STATE_MAX, "a name for every state");
 
 	return enum_name(names, ARRAY_LEN(names), state);
 }
 
-char *peer_sign(const struct peer *p)
+char *node_agent_sign(const struct node_agent *p)
 {
 	char when[CLOCK_TEXT_MAX], ago[UNIT_TEXT_MAX];
 
 	if (!p || !p->written_ns)
 		return xstrdup("it has left no sign of life");
-	return xasprintf(
-		"%s %s ago, at %s", p->state == PEER_OFF ? "it ended" : "its last sign of life was",
-		unit_format_duration(p->age_ms, ago), clock_format_local(p->written_ns, when));
+	return xasprintf("%s %s ago, at %s",
+			 p->state == NODE_AGENT_OFF ? "it ended" : "its last sign of life was",
+			 unit_format_duration(p->age_ms, ago),
+			 clock_format_local(p->written_ns, when));
 }
 
-json_t *peer_json(const struct peer *p)
+json_t *node_agent_json(const struct node_agent *p)
 {
 	const struct beat *b = &p->beat;
 	json_t *o = json_pack("{ss ss ss sb sf}", "agent", p->agent, "host", b->who.host, "state",
-			      peer_state_name(p->state), "here", p->here, "age_s",
+			      node_agent_state_name(p->state), "here", p->here, "age_s",
 			      (double)p->age_ms / (double)MS_PER_S);
 	json_t *rest =
 		json_pack("{si si si si si sb sb}", "devices", (int)b->devices, "held",
