@@ -187,13 +187,42 @@ static void test_accepted(void **state)
 	sp = spool_close(sp);
 }
 
+/* What is open goes on under another name, and is told from one that is gone. */
+static void test_moved_and_removed(void **state)
+{
+	struct spool *sp = open_spool();
+	cleanup_free char *moved = xasprintf("%s-moved", spool_path_of(sp));
+	bool other = true;
+
+	assert_false(spool_was_replaced(sp, &other) || spool_was_removed(sp));
+	assert_int_equal(rename(spool_path_of(sp), moved), 0);
+	assert_true(spool_was_replaced(sp, &other));
+	assert_false(other || spool_was_removed(sp));
+	assert_int_equal(mkdir(spool_path_of(sp), 0700), 0);
+	assert_true(spool_was_replaced(sp, &other) && other);
+	assert_int_equal(rmdir(spool_path_of(sp)), 0);
+	assert_int_equal(rename(moved, spool_path_of(sp)), 0);
+	assert_false(spool_was_replaced(sp, &other));
+	/* All that was in it has gone. */
+	assert_int_equal(unlinkat(sp->fd, "pending", AT_REMOVEDIR), 0);
+	assert_false(spool_was_removed(sp));
+	assert_int_equal(unlinkat(sp->fd, "running", AT_REMOVEDIR), 0);
+	assert_true(spool_was_removed(sp));
+	sp = spool_close(sp);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_open),    TEST(test_key),   TEST(test_reading_is_not_noted),
-		TEST(test_foreign), TEST(test_links), TEST(test_accepted),
+		TEST(test_moved_and_removed),
+		TEST(test_open),
+		TEST(test_key),
+		TEST(test_reading_is_not_noted),
+		TEST(test_foreign),
+		TEST(test_links),
+		TEST(test_accepted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
