@@ -797,6 +797,10 @@ def test_status_and_off(queue):  # noqa: F811
     q.agent.wait(HANG)
     q.start("--no-hold")
     assert q.task(i)["state"] == "running"
+    assert json.loads(q.m.run(q.m.tenure, "off", "--json").stdout)["tasks_running"] == 1
+    q.agent.wait(HANG)
+    q.start("--no-hold")
+    assert q.task(i)["state"] == "running"
     said = q.m.run(q.m.tenure, "off", "--stop-tasks").stdout
     assert "on by itself" not in said
     q.wait(i, "cancelled", 1)

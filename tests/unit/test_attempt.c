@@ -1312,6 +1312,27 @@ static void test_sweeps_not(void **state)
 	end();
 }
 
+/* Stopped by its owner while its devices are given back, it is swept after all, and once. */
+static void test_sweeps_what_is_stopped_later(void **state)
+{
+	begin();
+	w.sweeps = true;
+	start_running();
+	attempt_stop(run, END_PREEMPTED, UINT32_MAX, "preempted");
+	exit_with(0);
+	expect_state("freeing");
+	stop_by_owner(UINT32_MAX);
+	unlease(0);
+	world_jobs();
+	assert_int_equal(n_over, 0);
+	assert_non_null(w.on_swept);
+	swept();
+	world_jobs();
+	assert_int_equal(n_over, 1);
+	assert_true(was_stopped);
+	end();
+}
+
 static void test_forgotten(void **state)
 {
 	begin();
@@ -1607,6 +1628,7 @@ int main(void)
 		cmocka_unit_test(test_late_words_mean_nothing),
 		cmocka_unit_test(test_sweeps),
 		cmocka_unit_test(test_sweeps_not),
+		cmocka_unit_test(test_sweeps_what_is_stopped_later),
 		cmocka_unit_test(test_forgotten),
 		cmocka_unit_test(test_at_random),
 	};

@@ -232,6 +232,7 @@ struct attempt {
 	uint64_t next_memory; /* that the next attempt asks for, per GPU; 0: as it is said */
 	unsigned int sweep;   /* SWEEP_BIT()s that were asked for with its stop */
 	struct sweep_process *sweeping;
+	bool swept; /* that was begun */
 	/* That its owner has stopped it is written into its claim, too. */
 	struct {
 		bool elsewhere; /* what is stopped here is not what has the task now */

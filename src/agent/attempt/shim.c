@@ -86,7 +86,7 @@ void attempt_shim_launch(struct attempt *a, const void *with)
 			 : 0;
 
 	if (fd < 0) {
-		a->ops->launch_failed(a, fd, &e);
+		a->ops->launch_failed(a, -EIO, &e); /* whatever it is, the task is not at fault */
 		return;
 	}
 	fd = ask_for_shim(a, &e);

@@ -143,7 +143,7 @@ static void on_swept(void *user)
 }
 
 /*
- * What else of its owner's is to end with it; true while that goes on. Who came before it, or
+ * What else of its owner's is to end with it, once; true while that goes on. Who came before it, or
  * preempted it, has won, and is not ended for it; nor are those beside which it never ran.
  */
 static bool sweeps(struct attempt *a)
@@ -152,13 +152,15 @@ static bool sweeps(struct attempt *a)
 	cleanup_strbuf struct strbuf gpus = STRBUF_INIT;
 	unsigned int what = sweep_of_clean((enum spec_clean)a->spec->clean);
 
-	if (!a->ops->sweeps || gave_way || a->elsewhere || (!a->started_ns && !a->adopted))
+	if (!a->ops->sweeps || a->swept || gave_way || a->elsewhere ||
+	    (!a->started_ns && !a->adopted))
 		return false;
 	if (a->end_kind == END_STOPPED)
 		what |= a->sweep | a->place->c->sweep;
 	for (size_t i = 0; i < a->uuids.n; i++)
 		strbuf_addf(&gpus, "%s%s", i ? "," : "", a->uuids.texts[i]);
 	a->sweeping = sweep_start(a->place->sweeping, what, strbuf_str(&gpus), on_swept, a);
+	a->swept = a->sweeping;
 	return a->sweeping;
 }
 
@@ -168,6 +170,15 @@ static void act_settle(struct attempt *a, const void *with)
 	attempt_event(a, a->leased && !a->freed ? ON_GIVE_BACK : ON_COMMIT, NULL);
 }
 
+/* Also when the devices are free: its owner may have stopped meanwhile what had been preempted. */
+static void act_look_around(struct attempt *a, const void *with)
+{
+	if (sweeps(a))
+		attempt_event(a, ON_SWEEP, NULL);
+	else
+		act_settle(a, NULL);
+}
+
 static void act_end(struct attempt *a, const void *with)
 {
 	const struct task_end *end = with;
@@ -175,10 +186,7 @@ static void act_end(struct attempt *a, const void *with)
 	if (!end->record_errno)
 		attempt_shim_hang_up(a, NULL);
 	a->end = *end;
-	if (sweeps(a))
-		attempt_event(a, ON_SWEEP, NULL);
-	else
-		act_settle(a, NULL);
+	act_look_around(a, NULL);
 }
 
 /* It never ran. */
@@ -320,7 +328,7 @@ const struct attempt_step attempt_steps[AT_STATE_MAX][ON_MAX] = {
 		[ON_HUNG_UP] = { AT_SWEEPING, attempt_shim_hang_up },
 	},
 	[AT_FREEING] = {
-		[ON_FREED] = { AT_COMMITTING, act_commit },
+		[ON_FREED] = { AT_ENDED, act_look_around },
 		[ON_GUARD_NEW] = { AT_FREEING, attempt_lease_give_back },
 		[ON_HUNG_UP] = { AT_FREEING, attempt_shim_hang_up },
 	},
