@@ -62,7 +62,7 @@ static int does_not_answer(pid_t pid, struct err *e)
 		return err_set(
 			e, -ETIMEDOUT,
 			"the agent (PID %d) is stopped (Ctrl-Z, or SIGSTOP), and holds nothing "
-			"after 10 s; fg in its terminal or kill -CONT %d lets it go on and do "
+			"after 10 s; fg in its terminal or kill -CONT %d resumes it and has it do "
 			"what it was asked, kill -KILL %d ends it",
 			(int)pid, (int)pid, (int)pid);
 	return err_set(e, -ETIMEDOUT, "the agent (PID %d) does not answer; kill %d ends it",

@@ -238,8 +238,8 @@ static void tell_late(struct dispatch *q, const struct attempt *r, const struct 
 static void pause_task(struct dispatch *q, uint64_t id)
 {
 	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
-		     "task %llu is paused; tenure resume %llu lets it go on",
-		     (unsigned long long)id, (unsigned long long)id);
+		     "task %llu is paused; tenure resume %llu resumes it", (unsigned long long)id,
+		     (unsigned long long)id);
 	dispatch_rescan(q);
 }
 
@@ -247,7 +247,7 @@ static void pause_lane(struct dispatch *q, const char *lane, const char *why)
 {
 	if (lanes_pause(&q->lanes, lane, why))
 		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
-			     "lane %s is paused; tenure resume %s lets it go on", lane, lane);
+			     "lane %s is paused; tenure resume %s resumes it", lane, lane);
 }
 
 static void on_over(void *user, struct attempt *r, const struct retry_verdict *v)

@@ -206,7 +206,7 @@ static void say_silent(struct agent *a, uint64_t for_ns)
 	eventlog_say(a->eventlog, LOG_LEVEL_WARNING,
 		     guard.state == 'T'
 			     ? "the guard (PID %d) has been stopped for %llu s, so nothing "
-			       "is held; kill -CONT lets it go on"
+			       "is held; kill -CONT resumes it"
 			     : "the guard (PID %d) has sent no heartbeat for %llu s",
 		     (int)a->view.guard.pid, (unsigned long long)(for_ns / NS_PER_S));
 }

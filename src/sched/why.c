@@ -54,7 +54,7 @@ static bool says_paused(struct why *w)
 {
 	if (!w->e->t.paused)
 		return false;
-	strbuf_addf(&w->text, "is paused; `tenure resume %llu` lets it go on",
+	strbuf_addf(&w->text, "is paused; `tenure resume %llu` resumes it",
 		    (unsigned long long)w->e->t.id);
 	return true;
 }
@@ -91,7 +91,7 @@ static bool says_lane_paused(struct why *w)
 {
 	if (!w->e->lane || !w->e->lane->pause)
 		return false;
-	strbuf_addf(&w->text, "its lane %s is paused: %s; `tenure resume %s` lets it go on",
+	strbuf_addf(&w->text, "its lane %s is paused: %s; `tenure resume %s` resumes it",
 		    w->e->lane->name, w->e->lane->pause, w->e->lane->name);
 	return true;
 }

@@ -532,7 +532,7 @@ def test_a_task_in_a_session_of_its_own(machine):
     shim.wait()
     a.end(1)  # too early: something of it is there yet
     a.wait(lambda: "which is over" in a.reason(0))
-    assert a.lease(2, 0).text.endswith(b"which is just ending")
+    assert a.lease(2, 0).text.endswith(b"which is still ending")
     assert a.next(UNLEASED, task=1).took_ns > 3e8
     a.held(0)
     assert not a.seen("yield")

@@ -337,8 +337,8 @@ def test_resume_all_goes_on_behind_a_lane_that_cannot_be(mounted):
         mounted("pause", lane)
     with mounted.fs.ruled("unlink EIO /default/lanes/day"):
         said = mounted("resume", "all", code=1)
-    assert "lane week goes on\n" in said and "1 one goes on\n" in said and "Input/output error" in said
-    assert mounted("resume", "all") == "lane day goes on\n"
+    assert "lane week is resumed\n" in said and "1 one is resumed\n" in said and "Input/output error" in said
+    assert mounted("resume", "all") == "lane day is resumed\n"
 
 
 def test_resume_all_beside_another_one(mounted, build, env):
@@ -357,7 +357,7 @@ def test_resume_all_beside_another_one(mounted, build, env):
         said = slower.communicate(timeout=HANG)
     finally:
         slower.kill()
-    assert slower.returncode == 0 and said == ("1 one goes on\n", ""), said
+    assert slower.returncode == 0 and said == ("1 one is resumed\n", ""), said
 
 
 def test_stop_of_an_element_waits_for_who_holds_its_batch(mounted, build, env):

@@ -138,7 +138,7 @@ def test_pause_of_a_lane(queue):  # noqa: F811
     assert q.task(waits)["state"] == "paused"
     note = q.m.run(q.m.tenure, "resume", str(waits)).stderr
     assert "tenure resume week" in " ".join(note.split())
-    assert q.m.run(q.m.tenure, "resume", "week").stdout == "lane week goes on\n"
+    assert q.m.run(q.m.tenure, "resume", "week").stdout == "lane week is resumed\n"
     q.wait(later, "done")
     none = q.m.run(q.m.tenure, "resume", "week", check=False)
     assert none.returncode == 1, none
@@ -223,7 +223,7 @@ def test_resume_ends_a_back_off(queue, tmp_path):  # noqa: F811
     head = q.submit("--retry-every", "1", "-l", "head", *fails)
     assert wait_for(lambda: "before its next attempt" in q.why(head)), q.why(head)
     mark.touch()
-    assert q.m.run(q.m.tenure, "resume", "head").stdout == f"{head} sh goes on\n"
+    assert q.m.run(q.m.tenure, "resume", "head").stdout == f"{head} sh is resumed\n"
     q.wait(head, "done")
 
 
@@ -238,7 +238,7 @@ def test_pause_and_resume_by_words(queue):  # noqa: F811
     inside = q.submit("-g", "0", "-n", "one", "-l", "week", "--", "true")
     called = q.submit("-g", "0", "-n", "week", "--begin", "2099-01-01 08:00", "--", "true")
     assert say("pause", "week") == f"lane week is paused\n{called} week is paused\n"
-    assert say("resume", "week") == f"lane week goes on\n{called} week goes on\n"
+    assert say("resume", "week") == f"lane week is resumed\n{called} week is resumed\n"
     assert say("resume", str(called)) == f"{called} week is not paused; it begins 2099-01-01 08:00:00 at the earliest\n"
     assert say("resume", str(inside)) == f"{inside} one is not paused\n"
     assert say("resume", "all") == "tenure: note: nothing that waits is paused"
@@ -981,7 +981,7 @@ def test_words_about_tasks(queue):  # noqa: F811
     waits = q.submit("-g", "0", "-n", "waits", "--begin", "2099-01-01", "--", "true")
     array = q.submit("-g", "0", "-n", "array", "--array", "1-3", "--begin", "2099-01-01", "--", "true")
     assert say("pause", "waits") == f"{waits} waits is paused"
-    assert say("resume", str(waits)) == f"{waits} waits goes on"
+    assert say("resume", str(waits)) == f"{waits} waits is resumed"
     assert say("edit", "waits", "timeout=10m") == f"{waits} waits is changed"
     q.start("--no-hold")
     bad = q.submit("-g", "0", "-n", "bad", "--", "sh", "-c", "exit 3")

@@ -331,7 +331,7 @@ def test_nothing_is_told_into_an_open_question(build, env, tmp_path):
         until("leave it to itself) ")
         assert not select.select([main], [], [], 4)[0], os.read(main, 4096)
         os.write(main, b"n\n")
-        until("task 2 goes on")
+        until("task 2 is not stopped")
         until("waits until task 1 has ended")
         p.kill()
         p.wait()

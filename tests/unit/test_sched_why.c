@@ -111,9 +111,10 @@ static void test_lanes_and_arrays(void **state)
 	expect_why(1, "waits 10m 00s before its next attempt (exit code 1, try 3); 1st in order");
 	expect_why(2, "waits in lane train behind task 1; 2nd in order");
 	sched_lane_pause(b.q, lane, "3 failures in a row");
-	expect_why(2,
-		   "its lane train is paused: 3 failures in a row; `tenure resume train` lets it "
-		   "go on; 2nd in order");
+	expect_why(
+		2,
+		"its lane train is paused: 3 failures in a row; `tenure resume train` resumes it; "
+		"2nd in order");
 	bench_close(&b);
 }
 
@@ -139,7 +140,7 @@ static void test_behind_in_an_array(void **state)
 	bench_close(&b);
 }
 
-/* A lane that was not asked anew when it should have been: to ask why lets it go on. */
+/* A lane that was not asked anew when it should have been: to ask why resumes it. */
 static void test_lane_that_was_forgotten(void **state)
 {
 	struct entry *e;
@@ -171,7 +172,7 @@ static void test_aside(void **state)
 	bench_add(&b, T(.id = 8, .changing = true));
 	bench_add(&b, T(.id = 10, .changing = true, .paused = true)); /* resume would be refused */
 	assert_int_equal(sched_note(b.q, ref(2), "waits for task 1 to succeed"), 0);
-	expect_why(1, "is paused; `tenure resume 1` lets it go on");
+	expect_why(1, "is paused; `tenure resume 1` resumes it");
 	expect_why(8, "is being changed by a command, and waits until that is done; if it was "
 		      "interrupted, for a minute");
 	expect_why(10, "is being changed by a command, and waits until that is done; if it was "

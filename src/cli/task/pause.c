@@ -59,7 +59,7 @@ static void tell(struct change *c, const struct task_name *n)
 	outcome_say(&c->said, SPOOL_BIT(SPOOL_PENDING), "%" PRIu64 " %s %s\n", n->id, n->name,
 		    priority[0] ? priority
 		    : c->paused ? "is paused"
-				: "goes on");
+				: "is resumed");
 }
 
 /* Who resumes it has done something about its failures: its back-off has no more sense. *ended: it
@@ -278,7 +278,7 @@ static int pause_lane(struct change *c, const char *lane, struct err *e)
 	if (r == 0) {
 		c->changed++;
 		outcome_say(&c->said, SPOOL_BIT(SPOOL_LANES), "lane %s %s\n", lane,
-			    c->paused ? "is paused" : "goes on");
+			    c->paused ? "is paused" : "is resumed");
 	}
 	if (r == 0 && !c->paused)
 		r = hasten_lane(c, lane, false, e);

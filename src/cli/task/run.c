@@ -110,7 +110,7 @@ static void read_answer(struct watching *w)
 	} else if (n > 0) {
 		w->asked = false;
 		w->seen = interrupts = 0;
-		say("note", "goes on", w->id);
+		say("note", "is not stopped", w->id);
 	}
 }
 

@@ -100,7 +100,7 @@ static void add_known(const struct spool *sp, const struct task_place *p, struct
 	if (p->name.lane[0] && lane_is_paused(sp, p->name.lane)) {
 		cleanup_free char *reason = lane_reason(sp, p->name.lane);
 		cleanup_free char *text =
-			xasprintf("its lane %s is paused: %s (tenure resume %s lets it go on)",
+			xasprintf("its lane %s is paused: %s (tenure resume %s resumes it)",
 				  p->name.lane, reason ? reason : "?", p->name.lane);
 
 		add(b, text);

@@ -322,7 +322,7 @@ static void listen_to(struct guard *g, struct client *c, uint64_t now)
 	c->silent = true;
 	(void)proc_peek(c->pid, &agent);
 	(void)event_add(g, NULL, EVENT_NOTE,
-			"the agent of %s (PID %d) %s; nothing is held until it goes on",
+			"the agent of %s (PID %d) %s; nothing is held until it resumes",
 			c->instance, (int)c->pid,
 			agent.state == 'T' || agent.state == 't' ? "is stopped"
 								 : "does not answer");
@@ -339,7 +339,7 @@ static void on_heard(struct guard *g, struct client *c)
 	c->silent = false;
 	c->tick_ns = 0;
 	lease_client_changed(g, c);
-	(void)event_add(g, NULL, EVENT_NOTE, "the agent of %s (PID %d) goes on", c->instance,
+	(void)event_add(g, NULL, EVENT_NOTE, "the agent of %s (PID %d) has resumed", c->instance,
 			(int)c->pid);
 }
 

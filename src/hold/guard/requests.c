@@ -41,7 +41,7 @@ static int check_ledger(struct guard *g, const struct device *d, const struct cl
 			return err_set(e, -EBUSY, "%s %s of %s%s",
 				       l->flags & LEASE_RESERVED ? "reserved for" : "leased to",
 				       lease_id_text(&l->id, id), l->instance,
-				       l->stage == LEASE_OVER ? ", which is just ending" : "");
+				       l->stage == LEASE_OVER ? ", which is still ending" : "");
 	}
 	return 0;
 }
@@ -202,7 +202,7 @@ void request_lease(struct guard *g, struct client *c, struct msg_lease *m)
 	if (!known)
 		r = enter_lease(g, c, d, m, &e);
 	else if (known->stage == LEASE_OVER)
-		r = err_set(&e, -EBUSY, "its last try is just ending");
+		r = err_set(&e, -EBUSY, "its last try is still ending");
 
 	const char *unfit = gpu_unfit(&d->id, &d->sample.look);
 	char remark[PROTO_TEXT_MAX] = "";
