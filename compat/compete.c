@@ -563,7 +563,7 @@ static size_t stop_left(struct compete *c, struct strbuf *names)
 	struct child off;
 	size_t n;
 
-	say(c, INFO, "told to end: tasks are stopped");
+	say(c, INFO, "stopping: tasks are stopped");
 	if (child_start(&off, c->tenure, argv) < 0)
 		return count_left(c, names);
 	while ((n = count_left(c, names)) && told < 2 && clock_mono_ns() < end)
@@ -614,7 +614,7 @@ static void stop_tasks(struct compete *c)
 	size_t n_lanes = 0, n;
 	int obeyed = 0;
 
-	say(c, INFO, "told to end: tasks are stopped");
+	say(c, INFO, "stopping: tasks are stopped");
 	while ((n = look(c, true, &lanes, &n_lanes)) && clock_mono_ns() < end) {
 		if (spool_was_removed(c->sp) || !keep_agent(c))
 			break;

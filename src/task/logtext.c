@@ -212,9 +212,9 @@ static const char *const because[] = {
 	[CAUSE_SELF] = "",
 	[CAUSE_STOP] = ", because it was told to stop",
 	[CAUSE_TIMEOUT] = ", because its time was over",
-	[CAUSE_TERM] = ", because its shim was told to end (a shutdown?)",
+	[CAUSE_TERM] = ", because its shim got SIGTERM (a shutdown?)",
 	[CAUSE_ALONE] = ", because its agent was gone",
-	[CAUSE_REQUEUE] = ", because it was told to stop and to wait again",
+	[CAUSE_REQUEUE] = ", because it was stopped, to be requeued",
 	[CAUSE_FENCED] = ", because its claim could not be kept alive in the spool",
 	[CAUSE_RECLAIMED] = ", because the task was taken from this node",
 };

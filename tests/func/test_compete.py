@@ -335,7 +335,7 @@ def test_second_signal_takes_the_grace_away(compete):
     pid = c.dir / "work/pid"
     assert wait_for(lambda: pid.exists() and pid.read_text().strip(), 20), c.out()
     c.p.send_signal(signal.SIGINT)
-    assert wait_for(lambda: "is told to end" in c.out()), c.out()
+    assert wait_for(lambda: "is stopping" in c.out()), c.out()
     assert proc_exists(int(pid.read_text()))
     c.p.send_signal(signal.SIGINT)
     assert c.p.wait(HANG) == 0, c.out()
@@ -517,7 +517,7 @@ def test_told_to_end_when_its_queue_is_removed(compete, stubborn):
     c.p.send_signal(signal.SIGINT)
     assert wait_for(lambda: " is gone; as last seen, " in c.out(), 20), c.out()
     if stubborn:
-        assert wait_for(lambda: "told to end: tasks are stopped" in c.out(), 20), c.out()
+        assert wait_for(lambda: "stopping: tasks are stopped" in c.out(), 20), c.out()
         c.p.send_signal(signal.SIGINT)
     assert c.p.wait(HANG) == 1, c.out()
     assert proc_exists(int(pid.read_text())) == stubborn

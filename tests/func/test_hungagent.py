@@ -182,7 +182,7 @@ def test_stop_while_the_spool_hangs(queue):
         one = queue.m.run(tenure, "stop", str(ids[0]), check=False)
         # Three seconds for the queue, then up to three in which the agent cannot write it down.
         assert asked.took() < 3 + 3 + ANSWER
-        assert one.returncode == 0 and one.stdout == f"{ids[0]} one is told to end\n", one
+        assert one.returncode == 0 and one.stdout == f"{ids[0]} one is stopping\n", one
         said = " ".join(one.stderr.split())
         assert "has not answered for 3 seconds" in said and "it runs again" in said, said
         must_come(lambda: not tasks_of(pids[0]))

@@ -93,15 +93,15 @@ def test_stop_on_another_node(world, tmp_path):  # noqa: F811
     # Only beta has four GPUs, or three.
     one = running_on(b, a, "-g", "3", "-n", "one", "--", "sleep", "60")
     said = a.run("stop", "one")
-    assert said.stdout == f"{one} one is told to end by beta\n", said
+    assert said.stdout == f"{one} one is stopping on beta\n", said
     a.wait(one, "cancelled")
     many = running_on(b, a, "-g", "4", "-n", "many", "--array", "1-3", "--", "sh", "-c",
                       "trap '' TERM; sleep 60; sleep 60")
-    assert a.run("stop", f"{many}.1", "--now").stdout == f"{many}.1 is killed by beta\n"
+    assert a.run("stop", f"{many}.1", "--now").stdout == f"{many}.1 is killed on beta\n"
     assert wait_for(lambda: (many, 2) in b.runs(), 15)
     said = a.run("stop", str(many), "--now").stdout
     assert f"{many} many is cancelled: no more of its elements are started" in said
-    assert f"{many}.2 is killed by beta" in said
+    assert f"{many}.2 is killed on beta" in said
     a.wait(many, "cancelled")
     assert no_orders(a)
     # Ctrl-C of `run` goes there, too.
@@ -133,7 +133,7 @@ def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_
         said = a.run("stop", "waits", "there", check=False)
     assert said.returncode == 1 and "it is done, but may not survive a power loss" in words(said), said
     assert f"{waits} waits is cancelled" in said.stdout, said
-    assert f"{there} there is told to end by beta" in said.stdout, said
+    assert f"{there} there is stopping on beta" in said.stdout, said
     a.wait(there, "cancelled")
 
 
@@ -148,10 +148,10 @@ def test_stop_elsewhere_that_is_not_on_disk(world, faultfs, tmp_path):  # noqa: 
     assert wait_for((tmp_path / "runs").exists)
     with mount.ruled("write EIO /default/running/*"):
         said = a.run("stop", "deaf")
-    assert said.stdout == f"{i} deaf is told to end by beta\n"
-    assert f"that task {i} is told to end is not on disk" in words(said) and "Input/output error" in words(said), said
+    assert said.stdout == f"{i} deaf is stopping on beta\n"
+    assert f"the stop of task {i} is not on disk" in words(said) and "Input/output error" in words(said), said
     said = a.run("stop", "deaf", "--now")
-    assert said.stdout == f"{i} deaf is killed by beta\n" and "not on disk" not in said.stderr, said
+    assert said.stdout == f"{i} deaf is killed on beta\n" and "not on disk" not in said.stderr, said
     a.wait(i, "cancelled")
 
 
@@ -238,7 +238,7 @@ def test_stop_where_nobody_answers(world):  # noqa: F811
     # What is left over is not for the next agent.
     (b.spool / "control/beta,1.json").write_text('{"command":"shutdown"}')
     b.start()
-    assert a.run("stop", "four").stdout == f"{i} four is told to end by beta\n"
+    assert a.run("stop", "four").stdout == f"{i} four is stopping on beta\n"
     a.wait(i, "cancelled")
     assert b.agent.poll() is None
 

@@ -462,7 +462,7 @@ def test_run(queue):  # noqa: F811
     assert p.stdout.readline() == "begun\n"
     p.send_signal(signal.SIGINT)
     err = p.communicate(timeout=HANG)[1]
-    assert p.returncode == 1 and "told to end" in err and "was stopped" in err
+    assert p.returncode == 1 and "is stopping" in err and "was stopped" in err
     p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "deaf", "--", "sh", "-c",
                           "trap '' TERM; echo begun; sleep 3; sleep 60"], env=q.m.env, text=True,
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -471,7 +471,7 @@ def test_run(queue):  # noqa: F811
     time.sleep(0.5)
     p.send_signal(signal.SIGINT)
     said = p.communicate(timeout=HANG)[1]  # it was told to end, and so does not run on
-    assert p.returncode == 130 and "was told to end, and is given its time" in said and "runs on" not in said, said
+    assert p.returncode == 130 and "is stopping and has its grace time" in said and "runs on" not in said, said
     q.m.run(q.m.tenure, "stop", "deaf", "--now")
 
 
@@ -1007,7 +1007,7 @@ def test_words_about_tasks(queue):  # noqa: F811
     for words in (ended, f"{array}.2 array is cancelled; it did not run",
                   f"{array}.2 has ended already: it was stopped",
                   f"{array} array is cancelled: no more of its elements are started",
-                  f"{waits} waits is cancelled; it had not started", f"{runs} runs is told to end"):
+                  f"{waits} waits is cancelled; it had not started", f"{runs} runs is stopping"):
         assert words in said, said
 
 

@@ -82,8 +82,7 @@ static void __attribute__((noreturn)) end_agent(void *user, enum agent_end end, 
 
 	if (w->fd >= 0)
 		send_news(w->fd, code,
-			  code == CMD_OK ? "it was told to end while it started" : e->text, "",
-			  true);
+			  code == CMD_OK ? "it was shut down while it started" : e->text, "", true);
 	_exit(code);
 }
 

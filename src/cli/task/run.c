@@ -87,7 +87,7 @@ static void stop_it(struct watching *w)
 
 	w->asked = false;
 	w->stopped = true;
-	say("note", "is told to end; Ctrl-C again leaves it to itself", w->id);
+	say("note", "is stopping; Ctrl-C again detaches", w->id);
 	if (taskstop_word(&s, w->id, &e) < 0 || taskstop_finish(&s, &e) < 0)
 		cmd_warn("warning", e.text);
 	if (s.changed)
@@ -208,10 +208,9 @@ static int turn(void *data)
 
 		begin_line();
 		say("note",
-		    runs && w->stopped
-			    ? "was told to end, and is given its time for that (--grace); "
-			      "tenure logs -f shows how it does, tenure stop --now ends "
-			      "it at once"
+		    runs && w->stopped ? "is stopping and has its grace time (--grace); "
+					 "tenure logs -f shows how it does, tenure stop --now ends "
+					 "it at once"
 		    : runs ? "runs on; tenure logs -f shows more of it, tenure stop ends it"
 			   : "stays in the queue, and has not started; tenure why tells what it "
 			     "waits for, tenure stop takes it out",

@@ -112,7 +112,7 @@ static void stop_one(struct asked *a, struct meant *m, const json_t *task)
 		return;
 	}
 	printf("%s%s%s%s\n", select_format_id(id, element, text), name ? " " : "", name ? name : "",
-	       a->order.now ? " is killed" : " is told to end");
+	       a->order.now ? " is killed" : " is stopping");
 }
 
 static void stop_meant(struct asked *a, const char *word)
@@ -151,9 +151,8 @@ static int stop_without_queue(const struct cmd_ctx *ctx, bool now, bool sweep_gp
 			   .e = e };
 	json_t *doc = NULL;
 
-	instance_tell_silent(dir,
-			     "What runs on this node is told to end by the agent here; if the node "
-			     "fails before that is so, it runs again");
+	instance_tell_silent(dir, "The agent here stops what runs on this node; if the node "
+				  "fails before that is so, it runs again");
 	if (agent_ask(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, e) != CMD_OK)
 		return e->code ? e->code : -ECONNREFUSED;
 	a.tasks = json_object_get(json_object_get(doc, "queue"), "tasks");

@@ -82,8 +82,7 @@ static void warn_unwritten(const struct task_name *n, const char *why)
 
 	if (!why)
 		return;
-	text = xasprintf("that task %" PRIu64
-			 " is told to end is not on disk (%s): if its node fails "
+	text = xasprintf("the stop of task %" PRIu64 " is not on disk (%s): if its node fails "
 			 "before it has ended, it runs again",
 			 n->id, why);
 	cmd_warn("warning", text);
@@ -159,7 +158,7 @@ static int stop_running(struct taskstop *s, const struct task_name *n, struct er
 	int r = ask_agent_here(s, &order, &answer, e);
 
 	if (r == 0) {
-		tell(s, n, n->element, 0, s->now ? " is killed" : " is told to end");
+		tell(s, n, n->element, 0, s->now ? " is killed" : " is stopping");
 		warn_unwritten(n, json_string_value(json_object_get(answer, "unwritten")));
 	}
 	json_decref(answer);
@@ -489,7 +488,7 @@ static void tell_results(struct asking *q, const struct remote_stop *a, const js
 		cleanup_free char *text = xasprintf("task %s on %s: %s", id, a->agent, why.text);
 
 		if (r == 0) {
-			tell_there(q, a, i, q->s->now ? "is killed by" : "is told to end by");
+			tell_there(q, a, i, q->s->now ? "is killed on" : "is stopping on");
 			warn_unwritten(&a->names[i],
 				       json_string_value(json_object_get(one, "unwritten")));
 		} else if (r == -ENOENT) {

@@ -271,7 +271,7 @@ static void begin_quit(struct guard *g)
 		return;
 	g->quit_ns = clock_mono_ns() + QUIT_NS;
 	DEVICES_EACH(g, d) {
-		device_unwant(g, d, "the guard was told to end");
+		device_unwant(g, d, "the guard is shutting down");
 		holder_tell(d, HOLDER_END);
 		d->holder.end_at_ns = clock_mono_ns();
 	}
