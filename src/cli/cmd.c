@@ -248,11 +248,11 @@ static int check_args(const struct cmd *cmd, const char *parent, const struct op
 	bool any = cmd->args && !cmd->max_args;
 
 	if (n < cmd->min_args)
-		return err_set(e, -EINVAL, "%s needs %s; see %s %s --help", cmd->name,
-			       cmd->args ? cmd->args : "more arguments", parent, cmd->name);
+		return err_set(e, -EINVAL, "usage: %s %s %s (%s %s --help tells more)", parent,
+			       cmd->name, cmd->args ? cmd->args : "", parent, cmd->name);
 	if (!any && n > max)
-		return err_set(e, -EINVAL, "%s: \"%s\" is one argument too many; see %s %s --help",
-			       cmd->name, opts_arg(o, max), parent, cmd->name);
+		return err_set(e, -EINVAL, "unexpected argument \"%s\"; see %s %s --help",
+			       opts_arg(o, max), parent, cmd->name);
 	return 0;
 }
 

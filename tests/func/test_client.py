@@ -280,7 +280,7 @@ def test_a_word_for_two_tasks_stops_neither(client):
     for more in ("", " --sweep"):
         begun = Stopwatch()
         out = " ".join(c(f"gpu_stop train{more}", code=1).split())
-        assert '"train" may be 1 train1.sh, 2 train2.sh' in out and "Stopped" not in out, out
+        assert '"train" is ambiguous (1 train1.sh, 2 train2.sh)' in out and "Stopped" not in out, out
         assert begun.took() < 20  # it waits for nothing
     assert "pending: 1  running: 1 " in c("gpu_status")
     assert "Stopped: train2" in c("gpu_stop train2")

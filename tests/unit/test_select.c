@@ -53,8 +53,7 @@ static const struct {
 	{ "5.2", 0, "!there is no task 5 in instance" }, /* no element has a file yet */
 	{ "5", 0, "5" },
 	{ "exp10", 0, "2" },
-	{ "exp", 0,
-	  "!\"exp\" may be 2 exp10, 3 exp11; say which by its id or by more of its name" },
+	{ "exp", 0, "!\"exp\" is ambiguous (2 exp10, 3 exp11); use the ID or a longer prefix" },
 	{ "exp1", 0, "!no task that waits or runs in instance \"default\" is called \"exp1\"" },
 	{ "exp1", SELECT_TELL_ENDED, "!task 1 (exp1) has ended already: done, " },
 	{ "1", SELECT_TELL_ENDED, "!task 1 (exp1) has ended already: done, " },
@@ -121,7 +120,7 @@ static void test_one(void **state)
 		{ "5.3", 5, 3, SPOOL_PENDING },
 		{ "5.4", .error = "task 5 has 3 elements, no 4" },
 		{ "2.1", .error = "task 2 is no batch and has no elements: say 2" },
-		{ "train", .error = "\"train\" may be 4 train, 7 train; say which" },
+		{ "train", .error = "\"train\" is ambiguous (4 train, 7 train); use the ID" },
 		{ "all", .error = "one task is needed here" },
 		{ "nobody", .error = "no task in instance \"default\" is called \"nobody\"" },
 	};

@@ -256,8 +256,8 @@ static int not_clear(const char *word, const struct task_set *all, size_t n, str
 	}
 	if (n > told)
 		strbuf_addf(&b, " and %zu more", n - told);
-	return err_set(e, -EINVAL, "\"%s\" may be %s; say which by its id or by more of its name",
-		       word, strbuf_str(&b));
+	return err_set(e, -EINVAL, "\"%s\" is ambiguous (%s); use the ID or a longer prefix", word,
+		       strbuf_str(&b));
 }
 
 int select_tasks(const struct spool *sp, const char *typed, unsigned int flags,
