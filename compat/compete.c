@@ -247,7 +247,7 @@ static void await_output(struct compete *c, uint64_t id)
 static void tell_agent_event(struct compete *c, const char *text, const json_t *event)
 {
 	const char *word = json_string_value(json_object_get(event, "level"));
-	bool failed = word && strcmp(word, "warning") == 0, again = strstr(text, " waits again: ");
+	bool failed = word && strcmp(word, "warning") == 0, again = strstr(text, " is requeued: ");
 	const char *level = word && strcmp(word, "error") == 0 ? ERROR
 			    : failed || again		       ? WARNING
 							       : INFO;
@@ -258,7 +258,7 @@ static void tell_agent_event(struct compete *c, const char *text, const json_t *
 	if (sscanf(text, "task %" SCNu64 " has failed%n", &id, &end) == 1 && end)
 		level = ERROR;
 	say(c, level, "%s", text);
-	if (end || (again && sscanf(text, "task %" SCNu64 " waits", &id) == 1))
+	if (end || (again && sscanf(text, "task %" SCNu64 " is requeued", &id) == 1))
 		say_output(c, level, output_of(c, id));
 }
 

@@ -202,13 +202,13 @@ static void tell_not_claimed(struct dispatch *q, const struct attempt *r,
 		q->claim_code = code;
 }
 
-/* "task 42.7 waits again: exit code 1, try 2 of 4; next in 10m" */
+/* "task 42.7 is requeued: exit code 1, try 2 of 4; next in 10m" */
 static void tell_over(struct dispatch *q, const struct attempt *r, const struct retry_verdict *v)
 {
 	static const char *const words[RETRY_WHAT_MAX] = {
 		[RETRY_DONE] = "is done",
 		[RETRY_FAILED] = "has failed",
-		[RETRY_AGAIN] = "waits again",
+		[RETRY_AGAIN] = "is requeued",
 		[RETRY_CANCELLED] = "was stopped",
 	};
 	struct sched_ref ref = r->ref;

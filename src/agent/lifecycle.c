@@ -224,7 +224,7 @@ static void say_drain(struct agent *a, size_t running)
 {
 	static const char *const what[DRAIN_HOW_MAX] = {
 		[DRAIN_WAIT] = "may end first",
-		[DRAIN_REQUEUE] = "is stopped and waits again",
+		[DRAIN_REQUEUE] = "is stopped and requeued",
 		[DRAIN_CANCEL] = "is stopped",
 	};
 

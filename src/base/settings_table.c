@@ -193,10 +193,9 @@ const struct setting settings_table[] = {
 	[SET_LIFETIME_END] = { ROW("lifetime_end", "LIFETIME_END", "lifetime-end", VALUE_CHOICE),
 			       .opt.arg = "HOW", .opt.def = "drain", .opt.group = ending,
 			       .opt.spec.choices = lifetime_ends, .groups = SETTING_GROUP_LIFE,
-			       .opt.help =
-				       "what becomes of the tasks that run at the end of the "
-				       "lifetime: drain waits for them, stop ends them, and they "
-				       "wait again, which does not count as a try" },
+			       .opt.help = "what becomes of the tasks that run at the end of the "
+					   "lifetime: drain waits for them, stop ends and "
+					   "requeues them, which does not count as a try" },
 	[SET_LIFETIME_NOTICE] = { ROW("lifetime_notice", "LIFETIME_NOTICE", "lifetime-notice",
 				      VALUE_DURATION),
 				  .opt.arg = "DURATION", .opt.def = "10m", .opt.group = ending,

@@ -279,7 +279,7 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 		return transit_end(rc->sp, rc->ev, c, &end, e);
 	}
 	rc->counts.requeued++;
-	tell(rc, "task %" PRIu64 " (%s) waits again: " LOST_REASON, c->name.id, c->name.name);
+	tell(rc, "task %" PRIu64 " (%s) is requeued: " LOST_REASON, c->name.id, c->name.name);
 	/* Being interrupted is no failure of the task: the attempt does not count. */
 	again = lost_again(c);
 	if (was_requeued(&c->name, &t->history)) { /* that has counted it */

@@ -235,7 +235,7 @@ def test_list_of_nothing(queue):  # noqa: F811
     assert q.m.run(q.m.tenure, "list").stdout == \
         'Nothing in instance "default" waits or runs (-a: also what has ended).\n'
     q.m.run(q.m.tenure, "retry", str(i))
-    assert " put back 1x" in q.m.run(q.m.tenure, "list").stdout
+    assert " requeued 1x" in q.m.run(q.m.tenure, "list").stdout
 
 
 def test_wait_and_retry_of_many(queue):  # noqa: F811

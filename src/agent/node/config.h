@@ -28,7 +28,7 @@ enum on_empty {
 enum drain_how {
 	DRAIN_NOT,
 	DRAIN_WAIT,    /* what runs may end */
-	DRAIN_REQUEUE, /* what runs is stopped and waits again: its lifetime is over */
+	DRAIN_REQUEUE, /* what runs is stopped and requeued: its lifetime is over */
 	DRAIN_CANCEL,  /* what runs is stopped, as its owner orders */
 	DRAIN_HOW_MAX
 };

@@ -84,7 +84,7 @@ const char *deadline_why(const struct deadline *d, char *buf)
 
 const char *deadline_what_then(const struct deadline *d)
 {
-	return d->then == DRAIN_REQUEUE ? "what runs then is stopped and waits again"
+	return d->then == DRAIN_REQUEUE ? "what runs then is stopped and requeued"
 					: "what runs then may end, and nothing more is started";
 }
 

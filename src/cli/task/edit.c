@@ -260,7 +260,7 @@ static int cannot_edit(const struct task_place *p, struct err *e)
 			       p->name.id, p->name.name);
 	return err_set(e, -EBUSY,
 		       "task %" PRIu64 " (%s) %s; only a task that waits can be edited (tenure "
-		       "retry %" PRIu64 " puts it back)",
+		       "retry %" PRIu64 " requeues it)",
 		       p->name.id, p->name.name, select_format_end(p, text), p->name.id);
 }
 

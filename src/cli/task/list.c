@@ -132,7 +132,7 @@ static void format_note(const struct task_view *r, struct strbuf *b)
 	if (r->state == TASKSTATE_RUNNING)
 		add_run(r, b);
 	if (n->epoch)
-		strbuf_addf(b, "%sput back %" PRIu64 "x", b->len ? ", " : "", n->epoch);
+		strbuf_addf(b, "%srequeued %" PRIu64 "x", b->len ? ", " : "", n->epoch);
 	if (n->begin_s)
 		strbuf_addf(b, "%snot before %s", b->len ? ", " : "",
 			    clock_format_local(n->begin_s * NS_PER_S, when));

@@ -117,7 +117,7 @@ static void add_known(const struct spool *sp, const struct task_place *p, struct
 	add_dependencies(sp, &t.spec->after, true, b);
 	add_dependencies(sp, &t.spec->after_any, false, b);
 	if (t.history.reason[0] && !strstr(strbuf_str(b), t.history.reason))
-		strbuf_addf(b, "%swaits again (%s)", b->len ? "; " : "", t.history.reason);
+		strbuf_addf(b, "%swas requeued (%s)", b->len ? "; " : "", t.history.reason);
 	task_file_clear(&t);
 }
 
