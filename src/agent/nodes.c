@@ -78,13 +78,6 @@ static void left(void *user)
 	spoolwatch_rescan_batches(q->spoolwatch);
 }
 
-static void tell(void *user, const char *text)
-{
-	struct dispatch *q = user;
-
-	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING, "%s", text);
-}
-
 /* A client decides by it what is too much for every node (spool/capacity.h). */
 void nodes_look(struct dispatch *q)
 {
@@ -116,10 +109,9 @@ struct heartbeat *nodes_heartbeat(struct dispatch *q)
 						  .no_spool = no_spool,
 						  .clash = clash,
 						  .dead = dead,
-						  .left = left,
-						  .tell = tell };
+						  .left = left };
 
-	return heartbeat_new(q->loop, q->c, q->self, &ops, q);
+	return heartbeat_new(q->loop, q->c, q->self, q->place.eventlog, &ops, q);
 }
 
 /* ---- what ran before ---- */

@@ -92,6 +92,7 @@ void dead_claims_clear(struct dead_claims *d)
 struct heartbeat {
 	uv_loop_t *loop;
 	uv_timer_t timer;
+	struct eventlog *eventlog;
 	const struct heartbeat_ops *ops;
 	void *user;
 	struct looker lk;
@@ -538,22 +539,11 @@ static void on_timer(uv_timer_t *timer)
 	begin(timer->data);
 }
 
-static void tell_notes(struct heartbeat *b, const char *lines)
-{
-	while (*lines) {
-		size_t n = strcspn(lines, "\n");
-		cleanup_free char *line = xasprintf("%.*s", (int)n, lines);
-
-		b->ops->tell(b->user, line);
-		lines += n + (lines[n] == '\n');
-	}
-}
-
 /* Said when it begins and when it changes. */
 static void tell_trouble(struct heartbeat *b, const struct err *e)
 {
 	if (e->code && strcmp(b->trouble, e->text) != 0)
-		b->ops->tell(b->user, e->text);
+		eventlog_say(b->eventlog, LOG_LEVEL_WARNING, "%s", e->text);
 	(void)str_copy(b->trouble, sizeof(b->trouble), e->code ? e->text : "");
 }
 
@@ -579,7 +569,7 @@ static void take_findings(struct heartbeat *b, struct look *l)
 	b->others = take_ptr(l->others);
 	b->n = l->n;
 	b->fence_timeout_ms = b->lk.expire_ms;
-	tell_notes(b, strbuf_str(&l->notes));
+	eventlog_say_lines(b->eventlog, LOG_LEVEL_WARNING, strbuf_str(&l->notes));
 	if (l->clash) {
 		/* Who has never had the name takes it when the other one has ended. */
 		b->ended = b->ended || b->named;
@@ -650,12 +640,13 @@ static void begin(struct heartbeat *b)
 }
 
 struct heartbeat *heartbeat_new(uv_loop_t *loop, const struct agent_config *c,
-				const struct node_self *self, const struct heartbeat_ops *ops,
-				void *user)
+				const struct node_self *self, struct eventlog *eventlog,
+				const struct heartbeat_ops *ops, void *user)
 {
 	struct heartbeat *b = xcalloc(1, sizeof(*b));
 
 	b->loop = loop;
+	b->eventlog = eventlog;
 	b->ops = ops;
 	b->user = user;
 	b->lk = (struct looker){ .c = c,

@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "agent/node/config.h"
+#include "agent/report/eventlog.h"
 #include "spool/capacity.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
@@ -54,13 +55,11 @@ struct heartbeat_ops {
 	void (*dead)(void *user, const struct dead_claims *claims);
 	/* An agent that was alive is so no more. */
 	void (*left)(void *user);
-	/* A sentence about the others. */
-	void (*tell)(void *user, const char *text);
 };
 
 struct heartbeat *heartbeat_new(uv_loop_t *loop, const struct agent_config *c,
-				const struct node_self *self, const struct heartbeat_ops *ops,
-				void *user);
+				const struct node_self *self, struct eventlog *eventlog,
+				const struct heartbeat_ops *ops, void *user);
 void heartbeat_start(struct heartbeat *b);
 /* What the heartbeat tells has changed: the next look is due at once. */
 void heartbeat_soon(struct heartbeat *b);
