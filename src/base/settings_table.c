@@ -154,12 +154,12 @@ const struct setting settings_table[] = {
 	[SET_BEAT] = { ROW("beat", "BEAT", "beat", VALUE_DURATION), .opt.arg = "DURATION",
 		       .opt.def = "10s", .opt.group = node, .opt.spec.min = 50,
 		       .groups = SETTING_GROUP_NODE,
-		       .opt.help = "how often to write a sign of life for other nodes" },
+		       .opt.help = "how often to write a heartbeat for other nodes" },
 	[SET_EXPIRE] = { ROW("expire", "EXPIRE", "expire", VALUE_DURATION), .opt.arg = "DURATION",
 			 .opt.def = "5m", .opt.group = node, .opt.spec.min = 500,
 			 .groups = SETTING_GROUP_NODE,
 			 .opt.help =
-				 "without a sign of life for so long, other nodes take a task over; "
+				 "without a heartbeat for so long, other nodes take a task over; "
 				 "it has ended itself after 4/5 of it. At least 60s and 3 beats on a "
 				 "network filesystem" },
 	[SET_LOG_LIMIT] = { ROW("log_limit", "LOG_LIMIT", "log-limit", VALUE_SIZE),

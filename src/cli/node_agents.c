@@ -152,9 +152,9 @@ char *node_agent_sign(const struct node_agent *p)
 	char when[CLOCK_TEXT_MAX], ago[UNIT_TEXT_MAX];
 
 	if (!p || !p->written_ns)
-		return xstrdup("it has left no sign of life");
+		return xstrdup("it has left no heartbeat");
 	return xasprintf("%s %s ago, at %s",
-			 p->state == NODE_AGENT_OFF ? "it ended" : "its last sign of life was",
+			 p->state == NODE_AGENT_OFF ? "it ended" : "its last heartbeat was",
 			 unit_format_duration(p->age_ms, ago),
 			 clock_format_local(p->written_ns, when));
 }

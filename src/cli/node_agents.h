@@ -3,7 +3,7 @@
 #define TENURE_CLI_NODE_AGENTS_H
 
 /*
- * The agents that serve an instance, as their signs of life in agents/ tell one who looks once. How
+ * The agents that serve an instance, as their heartbeats in agents/ tell one who looks once. How
  * old a sign is is told by two clocks, that of this node and that of who keeps the file: good
  * enough for people, never for taking anything over (spool/heartbeat.h).
  */
@@ -40,7 +40,7 @@ struct node_agents {
 int node_agents_read(const struct cmd_ctx *ctx, const struct spool *sp, struct node_agents *ret,
 		     struct err *e);
 void node_agents_clear(struct node_agents *p);
-/* An agent of the instance lives: that of this node answers, or one of another gives signs of life.
+/* An agent of the instance lives: that of this node answers, or one of another sends heartbeats.
  */
 bool node_agents_one_serves(const struct cmd_ctx *ctx, const struct spool *sp);
 
@@ -48,7 +48,7 @@ const struct node_agent *node_agents_find(const struct node_agents *p, const cha
 
 /* "alive", "unknown", "gone", "off" */
 const char *node_agent_state_name(enum node_agent_state state);
-/* "its last sign of life was 3m 20s ago" or what else is to be said of one that does not answer.
+/* "its last heartbeat was 3m 20s ago" or what else is to be said of one that does not answer.
  * The caller frees it. p may be NULL: it has left no sign at all. */
 char *node_agent_sign(const struct node_agent *p);
 /* A new reference. */

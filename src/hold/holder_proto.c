@@ -6,7 +6,7 @@
 int holder_msg_take(struct holder_msg *m, ssize_t n)
 {
 	if (n != (ssize_t)sizeof(*m) || m->version != HPROTO_VERSION || m->type < HOLDER_HOLD ||
-	    m->type > HOLDER_BEAT || m->load >= LOAD_MAX || m->duty_permille > 1000 ||
+	    m->type > HOLDER_HEARTBEAT || m->load >= LOAD_MAX || m->duty_permille > 1000 ||
 	    m->amount.kind >= MEM_KIND_MAX || m->amount.permille > 1000 || m->at_ns > INT64_MAX)
 		return -EPROTO;
 	m->text[sizeof(m->text) - 1] = '\0';

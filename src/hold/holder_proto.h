@@ -16,8 +16,8 @@
  *     RELEASE                               stop the load, free the memory in place
  *                                  FREED    {bytes}; the context stays
  *     END                                   end the process, the context goes with it
- *     BEAT                                  twice a second
- *                                  BEAT     the answer: it is no driver call that it stands in
+ *     HEARTBEAT                            twice a second
+ *                                  HEARTBEAT  the answer: it is no driver call that it stands in
  *                                  FAILED   {code, text}; the holder ends by itself
  *
  * At the end of file, in either direction, the other side is gone: the holder ends at once. A guard
@@ -33,9 +33,9 @@
 #define HOLDER_FD      3
 #define HPROTO_VERSION 2
 
-#define HOLDER_BEAT_MS	  500U
-#define HOLDER_ALONE_MS	  2000U
-#define HOLDER_EXIT_ALONE 3 /* exit code of one that heard nothing any more */
+#define HOLDER_HEARTBEAT_MS 500U
+#define HOLDER_ALONE_MS	    2000U
+#define HOLDER_EXIT_ALONE   3 /* exit code of one that heard nothing any more */
 
 /* Its name in /proc, and what nvidia-smi shows to a colleague. */
 #define HOLDER_COMM  "tenure-hold"
@@ -52,7 +52,7 @@ enum holder_type {
 	HOLDER_FREED,
 	HOLDER_FAILED,
 	HOLDER_AMOUNT,
-	HOLDER_BEAT,
+	HOLDER_HEARTBEAT,
 };
 
 struct holder_msg {

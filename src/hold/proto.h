@@ -17,7 +17,7 @@
  *                                          DEVICE x n   after every change and once a second
  *                                          EVENT        each once, in order, kept for a new agent
  *                                          GUARD        when what is true of the whole node changed
- *     BEAT {}      every second             without it for GUARD_ORPHAN_MS nothing stays held
+ *     HEARTBEAT {} every second             without it for GUARD_ORPHAN_MS nothing stays held
  *     DROP {}                              lets go of all that this instance holds, and of
  *                                          what was only promised to it; its tasks run on
  *                                          GRANTED      -ENOENT, for a GRANT that was not answered
@@ -90,7 +90,7 @@ enum msg_type {
 	MSG_GUARD,
 	MSG_DROP,
 	MSG_DROPPED,
-	MSG_BEAT,
+	MSG_HEARTBEAT,
 	MSG_LEASE,
 	MSG_LEASE_REPLY,
 	MSG_GRANT,
@@ -155,7 +155,7 @@ struct msg_policy {
 	struct hold_policy policy;
 };
 
-struct msg_plain { /* MSG_DROP, MSG_DROPPED, MSG_BEAT */
+struct msg_plain { /* MSG_DROP, MSG_DROPPED, MSG_HEARTBEAT */
 	struct msg_head head;
 };
 

@@ -19,7 +19,7 @@ import subprocess
 import threading
 import time
 
-from fakeguard import (VERSION, BEAT, DEVICE, DROP, DROPPED, EVENT, GRANT, GRANTED, GUARD, HELLO, LEASE,
+from fakeguard import (VERSION, HEARTBEAT, DEVICE, DROP, DROPPED, EVENT, GRANT, GRANTED, GUARD, HELLO, LEASE,
                        LEASE_REPLY, LEASE_STATE, LEASE_TAKEN, LEASE_USE, POLICY, POLICY_REPLY, REFUSED,
                        RESERVE, UNLEASE, UNLEASED, WELCOME, Device, Event, Grant, Guard, Head, Hello, Lease,
                        LeaseId, LeaseReply, LeaseState, LeaseTaken, LeaseUse, Policy, Reserve, Text, Unlease, Unleased,
@@ -81,7 +81,7 @@ class Agent:
     def beat(self):
         while not self.beating.wait(0.5):
             try:
-                self.send(Head(VERSION, BEAT, 8))
+                self.send(Head(VERSION, HEARTBEAT, 8))
             except OSError:
                 return
 

@@ -302,7 +302,7 @@ def test_names_with_blanks(client):
 
 
 def test_list_counts_what_runs_now(client):
-    """Not what the agent's last sign of life said, which is up to 10 s old."""
+    """Not what the agent's last heartbeat said, which is up to 10 s old."""
     c = client
     c.start()
     script(c, "train.sh", "exec sleep 300")
@@ -317,7 +317,7 @@ def test_list_counts_what_runs_now(client):
     assert wait_for(lambda: node() == ["4", "1"]), node()
     c("gpu_stop train.sh")
     assert wait_for(lambda: node() == ["0", "0"]), node()
-    assert now.took() < 8  # not with the next sign of life
+    assert now.took() < 8  # not with the next heartbeat
 
 
 def test_killed_agent_and_two_consoles(client):

@@ -14,7 +14,7 @@ import pytest
 from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
 from patience import must_come
 
-(HOLD, LOAD, GROW, RELEASE, END, READY, HELD, FREED, FAILED, AMOUNT, BEAT) = range(1, 12)
+(HOLD, LOAD, GROW, RELEASE, END, READY, HELD, FREED, FAILED, AMOUNT, HEARTBEAT) = range(1, 12)
 NONE, SM = 0, 2
 LAYOUT = struct.Struct("=HHi IIQ II QQQ 160s")
 

@@ -209,7 +209,7 @@ def test_shim_keeps_the_claim_of_a_dead_agent(world, tmp_path):
         tasks.append(a.submit("-g", "0", "--", *marking(mark, until(go))))
         assert wait_for(lambda: len(lines(mark)) == len(tasks))
     a.kill()
-    time.sleep(4)  # twice as long as a claim lasts of which nobody gives a sign of life
+    time.sleep(4)  # twice as long as a claim lasts of which nobody sends a heartbeat
     go.touch()
     for i in tasks:
         b.wait(i, "done", 30)

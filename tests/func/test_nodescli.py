@@ -226,7 +226,7 @@ def test_stop_where_nobody_answers(world):  # noqa: F811
         said = a.run("stop", "four", "--timeout", "500ms", check=False)
         text = words(said)
         assert said.returncode == 1 and f"task {i} runs under the agent beta, which does not answer" in text
-        assert "its last sign of life was" in text and "tenure shutdown --gone beta" in text
+        assert "its last heartbeat was" in text and "tenure shutdown --gone beta" in text
         assert no_orders(a), "what nobody took is taken back"
     finally:
         b.wake([b.agent.pid])
@@ -267,7 +267,7 @@ def test_shutdown_of_all(world, tmp_path):  # noqa: F811
             rest, errors = drain.communicate(timeout=HANG)
         assert rest == "beta has ended\n" and drain.returncode == 1
         errors = " ".join(errors.split())
-        assert "gamma does not answer (its last sign of life was" in errors and "--gone gamma" in errors
+        assert "gamma does not answer (its last heartbeat was" in errors and "--gone gamma" in errors
         assert a.task(four)["state"] == "done"
         assert a.agent.wait(HANG) == 0 and b.agent.wait(HANG) == 0 and no_orders(a)
     finally:
@@ -292,13 +292,13 @@ def test_a_node_is_gone(world, tmp_path):  # noqa: F811
     assert here.returncode == 1 and f"runs on this node (PID {a.agent.pid})" in words(here)
     assert a.run("shutdown", "--gone", "alpha", "--drain", check=False).returncode == 2
     lives = b.run("shutdown", "--gone", "alpha", check=False)
-    assert lives.returncode == 1 and "alpha gives signs of life: agents/" in words(lives), lives
-    # The agent alone is killed: its task gives signs of life.
+    assert lives.returncode == 1 and "alpha sends heartbeats: agents/" in words(lives), lives
+    # The agent alone is killed: its task sends heartbeats.
     assert wait_for(lambda: (a.spool / f"agents/{i},e0").exists())
     shims = a.shims()
     a.kill()
     lives = b.run("shutdown", "--gone", "alpha", check=False)
-    assert f"a task that was started by the agent alpha gives signs of life: agents/{i},e0" in words(lives), lives
+    assert f"a task that was started by the agent alpha sends heartbeats: agents/{i},e0" in words(lives), lives
     a.freeze(shims)
     try:
         os.remove(a.spool / "agents/alpha")  # then its claims say who it was
@@ -346,7 +346,7 @@ def test_instances_and_status(world):  # noqa: F811
     assert next(line for line in table if "alpha" in line)[:3] == ["*", "alpha", "alive"]
     assert wait_for(lambda: a.others()["second"]["lent"] == 4)
     text = words(a.run("status"))
-    assert "node second (beta): alive, 4 GPUs (4 lent), 1 task runs, last sign of life" in text
+    assert "node second (beta): alive, 4 GPUs (4 lent), 1 task runs, last heartbeat" in text
     b.run("off")
     b.agent.wait(HANG)
     assert nodes_of(a)["second"]["state"] == "off" and nodes_of(a)["second"]["ended"]

@@ -121,7 +121,7 @@ uint16_t told(struct world *w)
 	struct holder_msg m;
 
 	while (sock_recv(w->far, &m, sizeof(m)) == (ssize_t)sizeof(m))
-		if (m.type != HOLDER_BEAT)
+		if (m.type != HOLDER_HEARTBEAT)
 			return m.type;
 	return 0;
 }

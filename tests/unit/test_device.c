@@ -673,7 +673,7 @@ static void test_holder_does_not_answer(void **state)
 	now = clock_mono_ns();
 	for (int i = 0; i < 60; i++) {
 		look_on_time(w->g, w->d, now += NS_PER_S / 2);
-		says(w, HOLDER_BEAT, 0);
+		says(w, HOLDER_HEARTBEAT, 0);
 	}
 	/* The guard itself slept: it asked nothing meanwhile. */
 	look_on_time(w->g, w->d, now += 3600 * NS_PER_S);
@@ -693,7 +693,7 @@ static void test_silent_agent(void **state)
 {
 	struct world *w = *state;
 	struct client *c = &w->g->clients[0];
-	struct msg_plain beat = { .head = PROTO_HEAD(MSG_BEAT, struct msg_plain) };
+	struct msg_plain beat = { .head = PROTO_HEAD(MSG_HEARTBEAT, struct msg_plain) };
 	uint64_t now = clock_mono_ns();
 	int pair[2];
 

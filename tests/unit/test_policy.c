@@ -127,7 +127,7 @@ static void test_proto(void **state)
 					       .type = (uint16_t)type,
 					       .size = sizeof(drop) };
 		bool plain = (uint16_t)type == MSG_DROP || (uint16_t)type == MSG_DROPPED ||
-			     (uint16_t)type == MSG_BEAT;
+			     (uint16_t)type == MSG_HEARTBEAT;
 
 		assert_int_equal(proto_check(&drop, sizeof(drop)), plain ? 0 : -EPROTO);
 	}

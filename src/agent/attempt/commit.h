@@ -23,7 +23,7 @@ struct commit {
 	const char *token, *run_dir; /* the shim's record, which is removed at last */
 	const char *log_path;	     /* in the spool */
 	bool log_away;		     /* or it may be elsewhere: claim_find_log() */
-	bool beats;		     /* its shim may have left signs of life */
+	bool beats;		     /* its shim may have left heartbeats */
 	struct retry_state state;    /* in: before this attempt; out: with it */
 	struct retry_streak streak;  /* the same */
 	uint64_t now_ns, now_wall_ns;

@@ -607,7 +607,8 @@ void guardlink_set_policy(struct guardlink *l, const struct hold_policy *policy)
 
 void guardlink_beat(struct guardlink *l)
 {
-	static const struct msg_plain beat = { .head = PROTO_HEAD(MSG_BEAT, struct msg_plain) };
+	static const struct msg_plain beat = { .head = PROTO_HEAD(MSG_HEARTBEAT,
+								  struct msg_plain) };
 
 	if (l->state == LINK_UP)
 		(void)sock_send(l->fd, &beat, sizeof(beat)); /* full: what is in it says as much */

@@ -235,7 +235,7 @@ static void add_empty(const json_t *agent, struct strbuf *b)
 			    text_of(agent, "on_empty", "?"), seconds(agent, "empty_for_s", whole));
 }
 
-/* "node    beta: alive, 4 GPUs (1 held, 2 lent), 2 tasks run, last sign of life 3s ago" */
+/* "node    beta: alive, 4 GPUs (1 held, 2 lent), 2 tasks run, last heartbeat 3s ago" */
 static void print_other(const json_t *o, FILE *out)
 {
 	static const char *const words[][2] = { { "unknown", "silent" }, { "off", "has ended" } };
@@ -262,7 +262,7 @@ static void print_other(const json_t *o, FILE *out)
 		if (n)
 			strbuf_addf(&b, "%s%lld %s", told++ ? ", " : " (", (long long)n, counts[i]);
 	}
-	strbuf_addf(&b, "%s, %lld task%s, last sign of life %s ago", told ? ")" : "",
+	strbuf_addf(&b, "%s, %lld task%s, last heartbeat %s ago", told ? ")" : "",
 		    (long long)running, running == 1 ? " runs" : "s run",
 		    seconds(o, "quiet_s", time));
 	print_item(out, "node    ", strbuf_str(&b));

@@ -16,7 +16,7 @@
 #include "cli/task/state.h"
 #include "spool/instance.h"
 
-#define BEATS	  3 /* so many signs of life that do not come */
+#define BEATS	  3 /* so many heartbeats that do not come */
 #define STEP_US	  50000
 #define TELL_MS	  1000
 #define CLAIM_MAX 65536
@@ -34,7 +34,7 @@ struct declaring {
 	const char *agent;
 	struct node_agents agents;
 	struct task_set claims; /* those that it has */
-	struct beat last;	/* its last sign of life, or what its claims say */
+	struct beat last;	/* its last heartbeat, or what its claims say */
 	bool compare;		/* the files are looked at for the second time */
 	size_t n;
 	struct sign *signs;
@@ -166,7 +166,7 @@ static int watch(struct declaring *v, struct err *e)
 	int r = look(v, e);
 
 	if (ms >= TELL_MS)
-		(void)fprintf(stderr, "Looking for %s whether it gives a sign of life...\n",
+		(void)fprintf(stderr, "Looking for %s whether it sends a heartbeat...\n",
 			      unit_format_duration(ms, text));
 	v->compare = true;
 	while (r == 0 && !v->moved[0] && clock_mono_ns() < end_ns) {
@@ -176,7 +176,7 @@ static int watch(struct declaring *v, struct err *e)
 	if (r < 0 || !v->moved[0])
 		return r;
 	return err_set(e, -EBUSY,
-		       "%s %s gives signs of life: %s was written just now; what is there can be "
+		       "%s %s sends heartbeats: %s was written just now; what is there can be "
 		       "ended from here (tenure stop, tenure shutdown)",
 		       strchr(v->moved, ',') ? "a task that was started by the agent" : "the agent",
 		       v->agent, v->moved);

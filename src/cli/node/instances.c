@@ -109,7 +109,7 @@ static void take_status(const json_t *status, struct beat *b)
 	b->draining = json_is_true(json_object_get(queue, "draining"));
 }
 
-/* Bring what their signs of life told up to date: the agent of this node says what it has now, and
+/* Bring what their heartbeats told up to date: the agent of this node says what it has now, and
  * what runs under others is counted by the queue's files. */
 static void update(const struct cmd_ctx *ctx, const struct spool *sp, const struct scan *queue,
 		   struct node_agents *p)
@@ -263,11 +263,11 @@ const struct cmd cmd_instances = {
 	.summary = "the queues that there are, and the nodes that serve them",
 	.description =
 		"The queue that commands mean now is marked, and the agents that serve it are listed as "
-		"their last signs of life tell, which come every 10 seconds (beat): what they have, "
+		"their last heartbeats tell, which come every 10 seconds (beat): what they have, "
 		"and how old that is. What runs is counted now, and the one of this node, which is "
 		"marked, is asked for the rest, too. \"silent\": for longer than "
 		"expire, and it may run on, cut off. \"gone\": taken for dead, so that others take its "
-		"tasks over where these give no sign of life either. \"ended\": its tasks run on, for the next one.",
+		"tasks over where these send no heartbeat either. \"ended\": its tasks run on, for the next one.",
 	.examples = instances_examples,
 	.flags = CMD_JSON_LINES,
 	.setting_groups = SETTING_GROUP_QUEUE,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * An order to every agent that has left a sign of life and has not ended. Who does not answer is
+ * An order to every agent that has left a heartbeat and has not ended. Who does not answer is
  * told of with the age of that sign: whether it lives cannot be known from here.
  */
 
@@ -124,7 +124,7 @@ static void on_answer(void *user, const struct agent_called *one, const json_t *
 
 /*
  * Here, its process is gone. Elsewhere its file is, or says so, or is another one's; or there is no
- * sign of life any more.
+ * heartbeat any more.
  */
 static bool has_ended(struct shutdown *s, const struct node_agent *p, bool *ret_lost)
 {
@@ -146,7 +146,7 @@ static bool has_ended(struct shutdown *s, const struct node_agent *p, bool *ret_
 	    (expire_ms > p->beat.fence_timeout_ms ? expire_ms : p->beat.fence_timeout_ms))
 		return false;
 	*ret_lost = true;
-	text = xasprintf("%s gives no sign of life any more", p->agent);
+	text = xasprintf("%s sends no heartbeat any more", p->agent);
 	fail(s, -EHOSTUNREACH, text);
 	return true;
 }
@@ -300,14 +300,14 @@ const struct cmd cmd_shutdown = {
 	.summary = "end the agents of this instance on all nodes",
 	.description =
 		"Orders them through the queue's directory, and tells who has answered, and of who has "
-		"not when it gave its last sign of life. Tasks that run go on, as with tenure off, "
+		"not when it sent its last heartbeat. Tasks that run go on, as with tenure off, "
 		"unless --drain or --stop-tasks is given. The command ends when the agents that have "
 		"answered have, so that tenure on may come next. Exit code 1 when one does not answer, 3 when none does.\n\n"
 		"--gone ends nothing: it tells the agents that a node does not exist any more, so "
 		"that they run its tasks again. They find that out by themselves, but for a node that "
 		"was alone with the queue when it was last heard of: what it runs may run on, cut off "
 		"from the others, and a task must never run twice at once. Make sure that it does "
-		"not. It is refused while that node gives signs of life.",
+		"not. It is refused while that node sends heartbeats.",
 	.examples = shutdown_examples,
 	.opts = shutdown_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,

@@ -219,7 +219,7 @@ const struct cmd cmd_stop = {
 		"to end by its agent: its signal (TERM), its grace time (30s), then KILL, and the "
 		"whole process tree with it. tenure wait waits until it has ended. Agents of other nodes "
 		"are told through the queue's directory, where they look every two seconds; of one "
-		"that does not answer it is said when it gave its last sign of life. Where the "
+		"that does not answer it is said when it sent its last heartbeat. Where the "
 		"directory itself does not answer for three seconds, what runs on this node is told "
 		"to end all the same, and it is said what could not be looked for.\n\n" SELECT_HELP
 		"\n\n"

@@ -373,7 +373,7 @@ static void on_message(struct guard *g, struct client *c, void *m)
 	case MSG_DROP:
 		on_drop(g, c);
 		break;
-	case MSG_BEAT:
+	case MSG_HEARTBEAT:
 		break;
 	case MSG_LEASE:
 		request_lease(g, c, m);

@@ -249,7 +249,7 @@ static void on_message(struct guard *g, struct device *d, const struct holder_ms
 {
 	d->holder.unanswered = 0;
 	switch (m->type) {
-	case HOLDER_BEAT:
+	case HOLDER_HEARTBEAT:
 		break;
 	case HOLDER_READY:
 		d->holder.ready = true;
@@ -386,7 +386,7 @@ static const char *overdue(struct guard *g, struct device *d, uint64_t now)
 
 	if (d->state == DEV_HOLDING && took >= HOLDING_NS)
 		return "its holder hangs in the driver";
-	if ((d->state == DEV_HELD || d->holder.kept) && d->holder.unanswered > BEATS_MAX)
+	if ((d->state == DEV_HELD || d->holder.kept) && d->holder.unanswered > HEARTBEATS_MAX)
 		return "its holder did not answer any more";
 	if (!device_letting_go(d))
 		return NULL;

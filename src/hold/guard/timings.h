@@ -4,7 +4,7 @@
 
 /*
  * Every time that the guard waits, looks again or gives up, with its reason. What both ends of a
- * socket count is with the messages: GUARD_ORPHAN_MS in hold/proto.h, HOLDER_BEAT_MS and
+ * socket count is with the messages: GUARD_ORPHAN_MS in hold/proto.h, HOLDER_HEARTBEAT_MS and
  * HOLDER_ALONE_MS in hold/holder_proto.h. What a person may choose is a setting.
  */
 
@@ -83,7 +83,7 @@
 #define PEEK_NS		 (50 * NS_PER_MS)  /* between two looks at what such a holder is doing */
 #define LINGER_NS	 (2 * NS_PER_S)	   /* a context after a yield: the start of the newcomer */
 #define ENDING_NS	 (2 * NS_PER_S)	   /* to end the process */
-#define BEATS_MAX	 10		   /* of a holder that holds, unanswered */
+#define HEARTBEATS_MAX	 10		   /* of a holder that holds, unanswered */
 /* The driver has given back what a killed holder had after 0.2 s; 0.35 s with its guard. */
 #define DYING_NS (5 * NS_PER_S)
 
@@ -122,10 +122,10 @@ _Static_assert(UNLISTED_NS < RISE_NS, "a context is noticed before less than tha
 _Static_assert(FREEING_LEAST_NS < FREEING_HURRY_NS && FREEING_HURRY_NS < FREEING_NS &&
 		       FREEING_HURRY_NS < QUIT_NS,
 	       "a guard that ends has freed the memory by then");
-_Static_assert(HOLDER_ALONE_MS % HOLDER_BEAT_MS == 0 && HOLDER_ALONE_MS > HOLDER_BEAT_MS,
-	       "a holder misses beats and no part of one");
-_Static_assert(HOLDER_ALONE_MS < BEATS_MAX * HOLDER_BEAT_MS &&
-		       BEATS_MAX * HOLDER_BEAT_MS < GUARD_ORPHAN_MS,
+_Static_assert(HOLDER_ALONE_MS % HOLDER_HEARTBEAT_MS == 0 && HOLDER_ALONE_MS > HOLDER_HEARTBEAT_MS,
+	       "a holder misses heartbeats and no part of one");
+_Static_assert(HOLDER_ALONE_MS < HEARTBEATS_MAX * HOLDER_HEARTBEAT_MS &&
+		       HEARTBEATS_MAX * HOLDER_HEARTBEAT_MS < GUARD_ORPHAN_MS,
 	       "a holder without a guard goes first, then one that does not answer, then all holds "
 	       "of an agent that is gone");
 

@@ -39,8 +39,8 @@ struct holder_proc {
 	uint64_t peeked_ns;    /* /proc was asked what it is doing */
 	uint64_t end_at_ns;    /* when the context is to be dropped; 0: not planned */
 	uint64_t held, wanted; /* bytes */
-	uint64_t beat_ns;      /* the last beat was sent */
-	unsigned int unanswered; /* beats since it spoke last */
+	uint64_t heartbeat_ns; /* the last heartbeat was sent */
+	unsigned int unanswered; /* heartbeats since it spoke last */
 };
 
 struct load_state {

@@ -86,7 +86,7 @@ static _Noreturn void fail(int code, const struct err *e)
 
 static void answer_beat(void)
 {
-	struct holder_msg m = { .type = HOLDER_BEAT };
+	struct holder_msg m = { .type = HOLDER_HEARTBEAT };
 
 	tell(&m);
 }
@@ -143,7 +143,7 @@ static bool told_to_release(struct holder *h)
 		}
 		if (m.type == HOLDER_END)
 			end();
-		if (m.type == HOLDER_BEAT)
+		if (m.type == HOLDER_HEARTBEAT)
 			answer_beat();
 		if (m.type == HOLDER_AMOUNT) {
 			h->hold.amount = m.amount;
@@ -365,7 +365,7 @@ static void obey(struct holder *h, const struct holder_msg *m)
 		h->hold.amount = m->amount;
 		h->amount_due = true;
 		break;
-	case HOLDER_BEAT:
+	case HOLDER_HEARTBEAT:
 		answer_beat();
 		break;
 	default:
@@ -387,10 +387,10 @@ int holder_main(int argc, char **argv)
 	(void)signal(SIGINT, SIG_IGN);
 	/* Waits are counted, not time: while we were stopped ourselves nobody was silent. */
 	for (unsigned int quiet = 0;;) {
-		if (next_order(&m, HOLDER_BEAT_MS)) {
+		if (next_order(&m, HOLDER_HEARTBEAT_MS)) {
 			quiet = 0;
 			obey(&h, &m);
-		} else if (++quiet >= HOLDER_ALONE_MS / HOLDER_BEAT_MS) {
+		} else if (++quiet >= HOLDER_ALONE_MS / HOLDER_HEARTBEAT_MS) {
 			_exit(HOLDER_EXIT_ALONE);
 		}
 		if (h.holding && h.amount_due)
