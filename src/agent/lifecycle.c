@@ -469,6 +469,9 @@ static void become_ready(struct agent *a, const struct life_cause *cause)
 	startup_announce(a);
 	if (a->queue)
 		dispatch_start(a->queue);
+	if (a->view.life.how != DRAIN_NOT &&
+	    !a->life->pause) /* what it was told to hold, it was told before */
+		life_tell_policy(a);
 	deadline_begin_for(a->view.deadlines, a->c, clock_boot_ns());
 	arm_deadlines(a->life);
 }

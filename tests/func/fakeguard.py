@@ -176,6 +176,7 @@ class FakeGuard:
         self.other_version = False  # answers, whatever it is told, are of a later one
         self.slow = 0               # seconds until it answers from another version
         self.policy_reply = (0, "")
+        self.answer_policy = True
         self.answer_hello = True
         self.answer_drop = True
         self.policies, self.hellos, self.drops = [], [], 0
@@ -243,10 +244,8 @@ class FakeGuard:
                 self.send(message(LeaseState, LEASE_STATE, slot=-1), conn)  # it knows of none
         elif kind == POLICY:
             self.policies.append(Policy.from_buffer_copy(buf))
-            self.send(message(Text, POLICY_REPLY, code=self.policy_reply[0],
-                              text=self.policy_reply[1]), conn)
-            if self.policy_reply[0] == 0:
-                self.tell_devices(conn)
+            if self.answer_policy:
+                self.reply_to_policy(conn)
         elif kind == DROP:
             self.drops += 1
             if self.answer_drop:
@@ -270,6 +269,11 @@ class FakeGuard:
             for slot in range(self.n_devices):
                 if slot not in self.refuse_lease:
                     self.send(message(Unleased, UNLEASED, id=m.id, slot=slot), conn)
+            self.tell_devices(conn)
+
+    def reply_to_policy(self, conn=None):
+        self.send(message(Text, POLICY_REPLY, code=self.policy_reply[0], text=self.policy_reply[1]), conn)
+        if self.policy_reply[0] == 0:
             self.tell_devices(conn)
 
     def guard(self, kind):

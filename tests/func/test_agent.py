@@ -115,6 +115,30 @@ def events_of(home):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def test_drain_that_begins_before_the_guard_is_ready(build, env, dev, guard, agent):
+    """Holding ends with it, though a task runs on."""
+    def tenure(*args):
+        return subprocess.run([build / "tenure", *args], env=env, text=True, stdout=subprocess.PIPE, timeout=HANG).stdout
+    first = agent("--idle-for", "0", command="agent")
+    first.line("gpu 0  idle")
+    i = tenure("submit", "-g", "0", "--", "sleep", "60").strip()
+    must_come(lambda: "running" in tenure("list"))
+    first.kill()
+    guard.answer_policy = False
+    a = agent("--idle-for", "0", command="agent")
+    must_come(lambda: len(guard.hellos) == 2 and guard.policies[-1].hold)
+    must_come(lambda: tenure("status", "--json", "--dev-dir", dev))
+    off = subprocess.Popen([build / "tenure", "off", "--drain", "--dev-dir", dev], env=env)
+    a.line("nothing more is started")
+    assert guard.policies[-1].hold
+    guard.reply_to_policy()
+    guard.answer_policy = True
+    must_come(lambda: not guard.policies[-1].hold)
+    assert a.p.poll() is None  # its task goes on
+    tenure("stop", i, "--now")
+    assert a.p.wait(HANG) == 0 and off.wait(HANG) == 0
+
+
 def test_tells_the_policy_and_shows_devices_and_events(guard, agent, home):
     a = agent("--idle-for", "0", "--memory", "38G", "--gpus", "0,1", "--leave", "1",
               "--load", "sm", "--util", "60", "--ignore-pid", str(os.getpid()), "--work", "30m",
@@ -343,7 +367,7 @@ def test_garbage_ends_the_line_and_a_new_one_is_made(guard, agent, packet, said)
         guard.conn.send(packet)
     assert said in a.line("guard \\(PID 4711\\)")
     a.line("told again what to hold")
-    must_come(lambda: len(guard.policies) == 2)
+    must_come(lambda: len(guard.hellos) == 2 and guard.policies[-1].hold)
     guard.event(fg.NOTE, text="still here")
     a.line("still here")
     a.stop()
