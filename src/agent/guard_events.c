@@ -222,7 +222,7 @@ static void watch_workload(struct agent *a, bool silent, uint64_t now)
 		return;
 	if (silent)
 		dispatch_watch_workload(a->queue, "the guard sends no heartbeat");
-	else if (w->unseen_ns && now - w->unseen_ns > GUARD_ORPHAN_MS * NS_PER_MS)
+	else if (w->unseen_ns && now - w->unseen_ns > GUARD_AWAIT_MS * NS_PER_MS)
 		dispatch_watch_workload(a->queue,
 					up ? "the GPUs cannot be seen" : "there is no guard");
 	else
@@ -234,7 +234,7 @@ void watchdog_look(struct agent *a, uint64_t interval_ms)
 	struct watchdog *w = a->watchdog;
 	uint64_t heard = guardlink_heard_ns(a->link), now = clock_mono_ns();
 	bool slept = now - w->watched_ns > 2 * interval_ms * NS_PER_MS; /* what it said waits */
-	bool silent = guardlink_is_up(a->link) && now - heard > GUARD_ORPHAN_MS * NS_PER_MS;
+	bool silent = guardlink_is_up(a->link) && now - heard > GUARD_AWAIT_MS * NS_PER_MS;
 
 	w->watched_ns = now;
 	if (slept)

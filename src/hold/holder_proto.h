@@ -16,7 +16,7 @@
  *     RELEASE                               stop the load, free the memory in place
  *                                  FREED    {bytes}; the context stays
  *     END                                   end the process, the context goes with it
- *     HEARTBEAT                            twice a second
+ *     HEARTBEAT                             twice a second
  *                                  HEARTBEAT  the answer: it is no driver call that it stands in
  *                                  FAILED   {code, text}; the holder ends by itself
  *

@@ -17,7 +17,7 @@
  *                                          DEVICE x n   after every change and once a second
  *                                          EVENT        each once, in order, kept for a new agent
  *                                          GUARD        when what is true of the whole node changed
- *     HEARTBEAT {} every second             without it for GUARD_ORPHAN_MS nothing stays held
+ *     HEARTBEAT {} every second             without it for GUARD_AWAIT_MS nothing stays held
  *     DROP {}                              lets go of all that this instance holds, and of
  *                                          what was only promised to it; its tasks run on
  *                                          GRANTED      -ENOENT, for a GRANT that was not answered
@@ -39,10 +39,10 @@
  * WELCOME a LEASE_STATE tells of each lease of the instance, and one of slot -1 ends that. A guard
  * that has just started says so when it has looked at all devices; orders before would be refused.
  * A lease that was granted lives as long as its shim and what descends from it; one that was only
- * promised goes with the orphan's time. LEASE, GRANT and UNLEASE may be repeated: the answer is
- * what is true then. While the line is up they need not be: of an agent whose socket has no room
- * for an answer nothing is read. A task on several devices has a lease of one id on each, and GRANT
- * and UNLEASE are about all of them.
+ * promised goes when its agent is not awaited any more. LEASE, GRANT and UNLEASE may be repeated:
+ * the answer is what is true then. While the line is up they need not be: of an agent whose socket
+ * has no room for an answer nothing is read. A task on several devices has a lease of one id on
+ * each, and GRANT and UNLEASE are about all of them.
  *
  * A reservation is an entry of the ledger as well (LEASE_RESERVED), but nobody is to come yet: the
  * agent collects devices for a task that waits for others. It keeps other instances off and has the
@@ -52,7 +52,7 @@
  * A guard serves from its start, but NVML may take seconds to answer first, or hang: until then its
  * WELCOME and GUARD have neither GUARD_SEES nor a trouble, and a POLICY is answered after that.
  *
- * An agent that disconnects without DROP has died: its policy is kept for GUARD_ORPHAN_MS, so that
+ * An agent that disconnects without DROP has died: its policy is kept for GUARD_AWAIT_MS, so that
  * a new agent of the same instance finds its holds as they were (invariant 2). One that is
  * connected and says nothing for as long (stopped, or hanging) is treated the same, but keeps its
  * place: its policy counts again with its next word.
@@ -73,7 +73,7 @@
 #define PROTO_VERSION 8U
 /* Whoever has not been heard for so long is gone: an agent to its guard, a guard to its agent, and
  * every agent to a task that is to end with them. */
-#define GUARD_ORPHAN_MS	   10000U
+#define GUARD_AWAIT_MS	   10000U
 #define EVENT_RING	   512U
 #define PROTO_INSTANCE_MAX 64
 #define PROTO_TEXT_MAX	   256

@@ -23,7 +23,7 @@
 #include "task/shproto.h"
 #include "task/tree.h"
 
-#define ORPHANS_GRACE_MS GUARD_ORPHAN_MS
+#define ORPHANS_GRACE_MS GUARD_AWAIT_MS
 #define ORPHANS_STEP_MS	 50
 
 /*

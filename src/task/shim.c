@@ -769,7 +769,7 @@ static void look_for_agents(struct shim *sh)
 {
 	bool watched = sh->spec.flags & SPEC_ATTENDED && sh->leader && !is_ending(sh);
 
-	sh->alone_at_ns = watched ? sh->heard_ns + GUARD_ORPHAN_MS * NS_PER_MS : UINT64_MAX;
+	sh->alone_at_ns = watched ? sh->heard_ns + GUARD_AWAIT_MS * NS_PER_MS : UINT64_MAX;
 }
 
 /* Somebody may connect and connect; the kernel keeps in order who waits meanwhile. */

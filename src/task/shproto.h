@@ -27,7 +27,7 @@
  * adopts it (task/adopt.h); there may be several, all are told. Only who has said more than ASK
  * counts as an agent, who files the end; without one the shim leaves its record in the spool.
  * Before GO the end of file on the last connection is a CANCEL. After GO an end of file means
- * nothing: the task runs on (with SPEC_ATTENDED for GUARD_ORPHAN_MS, then it is ended). ENDED is
+ * nothing: the task runs on (with SPEC_ATTENDED for GUARD_AWAIT_MS, then it is ended). ENDED is
  * sent after the record is on the disk (task/record.h), so it need not be answered, except where
  * the record could not be written: the shim then stays until ACK or until it could.
  *

@@ -32,7 +32,7 @@ enum spec_flags {
 	SPEC_END_TREE = 1 << 2, /* when the first process has exited, end what is left of the tree;
 				   without it the task goes on until all of the tree is gone */
 	SPEC_BARE_LOG = 1 << 3, /* no header and trailer */
-	SPEC_ATTENDED = 1 << 4, /* ended when no agent was heard for GUARD_ORPHAN_MS */
+	SPEC_ATTENDED = 1 << 4, /* ended when no agent was heard for GUARD_AWAIT_MS */
 };
 
 struct task_spec {

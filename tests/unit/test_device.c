@@ -584,10 +584,10 @@ static void test_no_hold_while_ending(void **state)
 	see(w, 0, NULL, 0, 0);
 	assert_true(hold_ripe(w->g, w->d, clock_mono_ns()));
 	/* Of an agent that died holds are kept for a while, and none are begun. */
-	w->g->clients[0].orphan_until_ns = clock_mono_ns() + NS_PER_S;
+	w->g->clients[0].awaited_until_ns = clock_mono_ns() + NS_PER_S;
 	assert_false(hold_ripe(w->g, w->d, clock_mono_ns()));
 	assert_int_equal(hold_at(w->g, w->d), 0);
-	w->g->clients[0].orphan_until_ns = 0;
+	w->g->clients[0].awaited_until_ns = 0;
 	assert_true(hold_ripe(w->g, w->d, clock_mono_ns()));
 	w->g->quit_ns = clock_mono_ns();
 	assert_false(hold_ripe(w->g, w->d, clock_mono_ns()));

@@ -94,7 +94,7 @@ static uint64_t delay_of(struct guard *g, const struct client *c, const struct s
 {
 	const struct hold_policy *p = &c->policy;
 
-	if (!p->hold || c->dropping || c->silent || c->orphan_until_ns || limit_is_full(g, c, d) ||
+	if (!p->hold || c->dropping || c->silent || c->awaited_until_ns || limit_is_full(g, c, d) ||
 	    !own_is_clear_for(g, c, d))
 		return UINT64_MAX;
 	for (uint32_t i = 0; p->together && i < sel->n; i++) {

@@ -63,10 +63,10 @@ static void on_gone(struct guard *g, struct client *c)
 		return;
 	}
 	c->begun = c->has_policy;
-	c->orphan_until_ns = clock_mono_ns() + GUARD_ORPHAN_MS * NS_PER_MS;
+	c->awaited_until_ns = clock_mono_ns() + GUARD_AWAIT_MS * NS_PER_MS;
 	(void)event_add(g, NULL, EVENT_NOTE,
 			"the agent of %s (PID %d) is gone; its holds are kept for %u s",
-			c->instance, (int)c->pid, GUARD_ORPHAN_MS / 1000);
+			c->instance, (int)c->pid, GUARD_AWAIT_MS / 1000);
 }
 
 static bool is_half_open(const struct client *c)
@@ -125,18 +125,18 @@ void client_accept(struct guard *g)
 /* --- messages --- */
 
 /* A new agent of an instance that is waited for takes its place, holds and all. */
-static struct client *adopt(struct client *orphan, struct client *c)
+static struct client *adopt(struct client *awaited, struct client *c)
 {
-	orphan->fd = c->fd;
-	orphan->pid = c->pid;
-	orphan->orphan_until_ns = 0;
-	orphan->dropping = false;
-	orphan->silent = false;
-	orphan->full = false;
-	orphan->silent_ns = 0;
-	orphan->listened_ns = clock_mono_ns();
+	awaited->fd = c->fd;
+	awaited->pid = c->pid;
+	awaited->awaited_until_ns = 0;
+	awaited->dropping = false;
+	awaited->silent = false;
+	awaited->full = false;
+	awaited->silent_ns = 0;
+	awaited->listened_ns = clock_mono_ns();
 	*c = (struct client){ .fd = -1 };
-	return orphan;
+	return awaited;
 }
 
 static void on_hello(struct guard *g, struct client *c, struct msg_hello *m)
@@ -317,7 +317,7 @@ static void listen_to(struct guard *g, struct client *c, uint64_t now)
 	c->listened_ns = now;
 	c->silent_ns += turn < NS_PER_S ? turn : NS_PER_S;
 	if (c->fd < 0 || (!c->has_policy && !ledger_count(g, c->instance)) || c->dropping ||
-	    c->silent || c->silent_ns < GUARD_ORPHAN_MS * NS_PER_MS)
+	    c->silent || c->silent_ns < GUARD_AWAIT_MS * NS_PER_MS)
 		return;
 	c->silent = true;
 	(void)proc_peek(c->pid, &agent);
@@ -540,8 +540,8 @@ void client_on_time(struct guard *g, struct client *c, uint64_t now_ns)
 			forget(g, c);
 		return;
 	}
-	if (c->orphan_until_ns && now_ns >= c->orphan_until_ns) {
-		c->orphan_until_ns = 0;
+	if (c->awaited_until_ns && now_ns >= c->awaited_until_ns) {
+		c->awaited_until_ns = 0;
 		on_drop(g, c);
 		return;
 	}

@@ -15,7 +15,7 @@ void client_on_readable(struct guard *g, struct client *c);
 /* The guard has become ready: take the policies that came before. */
 void client_on_ready(struct guard *g);
 
-/* Checks by the refresh clocks, holds that have become ripe, orphans that ran out, DROPPED. */
+/* Checks by the refresh clocks, ripe holds, agents not awaited any more, DROPPED. */
 void client_on_time(struct guard *g, struct client *c, uint64_t now_ns);
 
 /* A check of one of c's devices was seen: hold what is ripe once all of them were. */

@@ -37,8 +37,8 @@ bool hold_ripe(struct guard *g, const struct device *d, uint64_t now_ns)
 {
 	const struct client *owner = device_owner(g, d);
 
-	/* What an orphan holds is kept for its next agent; nothing new is held for nobody. */
-	bool wanted = d->ledger.promise.wanted || (wants_hold(owner) && !owner->orphan_until_ns);
+	/* What is held is kept for an awaited agent; nothing new is held for nobody. */
+	bool wanted = d->ledger.promise.wanted || (wants_hold(owner) && !owner->awaited_until_ns);
 
 	return wanted && !g->quit_ns && d->present && d->state == DEV_IDLE &&
 	       (!d->holder.pid || (d->holder.kept && !d->holder.ending)) &&
@@ -51,7 +51,7 @@ uint64_t hold_at(struct guard *g, const struct device *d)
 	const struct client *owner = device_owner(g, d);
 	uint64_t at;
 
-	if (!wants_hold(owner) || owner->orphan_until_ns || device_is_left(d) || g->quit_ns)
+	if (!wants_hold(owner) || owner->awaited_until_ns || device_is_left(d) || g->quit_ns)
 		return 0;
 	if (d->state == DEV_IDLE)
 		at = d->hold.idle_since_ns + d->hold.wait_ns;

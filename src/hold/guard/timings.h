@@ -4,7 +4,7 @@
 
 /*
  * Every time that the guard waits, looks again or gives up, with its reason. What both ends of a
- * socket count is with the messages: GUARD_ORPHAN_MS in hold/proto.h, HOLDER_HEARTBEAT_MS and
+ * socket count is with the messages: GUARD_AWAIT_MS in hold/proto.h, HOLDER_HEARTBEAT_MS and
  * HOLDER_ALONE_MS in hold/holder_proto.h. What a person may choose is a setting.
  */
 
@@ -125,7 +125,7 @@ _Static_assert(FREEING_LEAST_NS < FREEING_HURRY_NS && FREEING_HURRY_NS < FREEING
 _Static_assert(HOLDER_ALONE_MS % HOLDER_HEARTBEAT_MS == 0 && HOLDER_ALONE_MS > HOLDER_HEARTBEAT_MS,
 	       "a holder misses heartbeats and no part of one");
 _Static_assert(HOLDER_ALONE_MS < HEARTBEATS_MAX * HOLDER_HEARTBEAT_MS &&
-		       HEARTBEATS_MAX * HOLDER_HEARTBEAT_MS < GUARD_ORPHAN_MS,
+		       HEARTBEATS_MAX * HOLDER_HEARTBEAT_MS < GUARD_AWAIT_MS,
 	       "a holder without a guard goes first, then one that does not answer, then all holds "
 	       "of an agent that is gone");
 

@@ -200,7 +200,7 @@ struct device {
 
 struct client {
 	bool used;
-	int fd; /* -1: its agent is gone, the policy is kept until orphan_until_ns */
+	int fd; /* -1: its agent is gone, the policy is kept until awaited_until_ns */
 	pid_t pid;
 	char instance[PROTO_INSTANCE_MAX];
 	bool has_policy, dropping;
@@ -211,7 +211,7 @@ struct client {
 	bool waiting;	   /* a device of it is ripe and waits for its turn */
 	struct hold_policy policy;
 	char cgroup[256]; /* of its agent, with policy.my_cgroup */
-	uint64_t orphan_until_ns;
+	uint64_t awaited_until_ns;
 	uint64_t next_event; /* sequence number of the next event to tell */
 	uint64_t tick_ns;    /* next check of its devices */
 	bool guard_dirty;
