@@ -210,7 +210,7 @@ static int commit_in_batch(struct commit *f, struct spool_place *p, struct batch
  * it waits, and its own end is of an epoch that is over. Before its file goes, which says that it
  * was stopped. 0; BATCH_SUPERSEDED: another node has begun it; or negative.
  */
-static int cancel_put_back(struct commit *f, struct spool_place *p)
+static int cancel_requeued(struct commit *f, struct spool_place *p)
 {
 	const struct task_name *n = &f->claim.name;
 	struct waiting_batch b;
@@ -232,18 +232,18 @@ static int cancel_put_back(struct commit *f, struct spool_place *p)
 
 static int commit_element(struct commit *f, struct spool_place *p)
 {
-	int code, put_back = f->ended.last ? cancel_put_back(f, p) : 0;
+	int code, requeued = f->ended.last ? cancel_requeued(f, p) : 0;
 	struct waiting_batch b;
 
-	if (put_back < 0)
-		return put_back;
+	if (requeued < 0)
+		return requeued;
 	code = waiting_get(p, f->claim.name.id, &b, &f->e);
 	if (code == 0)
 		code = commit_in_batch(f, p, b.batch);
 	else if (code == -ENOENT)
 		code = commit_stray(f, p);
 	waiting_put(p, &b);
-	return code == 0 ? put_back : code;
+	return code == 0 ? requeued : code;
 }
 
 static struct retry_policy policy_of(const struct commit *f)
