@@ -210,7 +210,7 @@ void logtext_plain_end(struct logtext_plain *p, struct strbuf *out)
 
 static const char *const because[] = {
 	[CAUSE_SELF] = "",
-	[CAUSE_STOP] = ", because it was told to stop",
+	[CAUSE_STOP] = ", because it was stopped",
 	[CAUSE_TIMEOUT] = ", because its time was over",
 	[CAUSE_TERM] = ", because its shim got SIGTERM (a shutdown?)",
 	[CAUSE_ALONE] = ", because its agent was gone",

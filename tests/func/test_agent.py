@@ -550,7 +550,7 @@ def test_files_that_cannot_be_written_stop_nothing(guard, agent, home, tenure, d
     a.line("still told")
     s = json.loads(tenure("status", "--json", "--dev-dir", str(dev)).stdout)
     assert s["lines_lost"] > 0 and s["log"][-1].endswith("still told")
-    assert any(e["text"].endswith("still told") for e in events_of(home))
+    must_come(lambda: any(e["text"].endswith("still told") for e in events_of(home)))  # by another thread
     a.stop()
 
 
@@ -595,7 +595,7 @@ def test_stopped_reader_of_the_terminal_stops_nothing(guard, agent, tenure, dev)
     t = Stopwatch()
     a.p.send_signal(signal.SIGTERM)
     assert a.p.wait(HANG) == 0
-    assert t.took() < 2 and guard.drops == 1
+    assert t.took() < 3 and guard.drops == 1  # its last lines get two seconds
 
 
 def test_bad_options(tenure, dev):

@@ -63,7 +63,7 @@ def test_command_that_has_ended_runs_once(queue, tmp_path):  # noqa: F811
     q.wait(q.submit("--", "true"), "done")
     q.wait(first, "done")
     assert ran.read_text() == "ran\n"
-    assert "exit code 0; what its command left behind was ended, because it was told to stop" in q.log(first)
+    assert "exit code 0; what its command left behind was ended, because it was stopped" in q.log(first)
 
 
 def test_ended_well_before_it_was_preempted(queue, stopped, tmp_path):  # noqa: F811

@@ -44,6 +44,7 @@ static void test_little(void **state)
 
 		assert_true(str_has_prefix(text, "tenure ? on ?: ?: "));
 		assert_non_null(strstr(text, "\nguard   none: it is being started\n"));
+		assert_true(!strstr(text, "\nqueue ") == !strstr(docs[i], "\"tasks\""));
 	}
 }
 

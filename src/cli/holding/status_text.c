@@ -280,7 +280,7 @@ static void print_queue(const json_t *q, const json_t *agent, FILE *out)
 	size_t i;
 	json_t *t;
 
-	if (!q)
+	if (!json_is_object(q))
 		return;
 	for (i = 0; i < ARRAY_LEN(counts); i++) {
 		json_int_t n = json_integer_value(json_object_get(q, counts[i][0]));
