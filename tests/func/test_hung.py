@@ -155,7 +155,7 @@ def children(pid):
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/status"):
         with contextlib.suppress(OSError):
-            if f"\nPPid:\t{pid}\n" in path.read_text():
+            if f"\nPPid:\t{pid}\n".encode() in path.read_bytes():
                 found.append(int(path.parent.name))
     return found
 
