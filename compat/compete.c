@@ -406,22 +406,6 @@ static size_t look(struct compete *c, bool stop, struct lane **lanes, size_t *n_
 	return n;
 }
 
-/* Figures change all the time; what changes besides is worth a line. */
-static bool is_news(const char *was, const char *text)
-{
-	static const char figures[] = "0123456789.";
-
-	while (was && (*was || *text)) {
-		was += strspn(was, figures);
-		text += strspn(text, figures);
-		if (*was != *text)
-			return true;
-		was += *was != '\0';
-		text += *text != '\0';
-	}
-	return !was;
-}
-
 /* Why nothing runs, whenever that changes. */
 static void show_why(struct compete *c, size_t running)
 {
@@ -437,7 +421,7 @@ static void show_why(struct compete *c, size_t running)
 		why = strbuf_take(&text);
 	}
 	strbuf_clear(&text);
-	if (why && is_news(c->head_why, why))
+	if (why && !str_same_but_figures(c->head_why, why))
 		say(c, INFO, "%s", why);
 	free(c->head_why);
 	c->head_why = take_ptr(why);

@@ -175,3 +175,18 @@ const char *str_nearest(const char *word, const char *const *candidates)
 	}
 	return nearest;
 }
+
+bool str_same_but_figures(const char *was, const char *text)
+{
+	static const char figures[] = "0123456789.";
+
+	while (was && (*was || *text)) {
+		was += strspn(was, figures);
+		text += strspn(text, figures);
+		if (*was != *text)
+			return false;
+		was += *was != '\0';
+		text += *text != '\0';
+	}
+	return was;
+}

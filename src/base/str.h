@@ -40,4 +40,8 @@ size_t str_distance(const char *a, const char *b);
  */
 const char *str_nearest(const char *word, const char *const *candidates);
 
+/* Two sentences that differ in their figures at most, which change all the time: for who tells only
+ * what is news. was NULL: nothing was said before, and text is. */
+bool str_same_but_figures(const char *was, const char *text);
+
 #endif

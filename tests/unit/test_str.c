@@ -199,10 +199,31 @@ static void bytes_survive_base64(void **state)
 		assert_null(str_from_base64(wrong[i]));
 }
 
+static void figures_are_no_news(void **state)
+{
+	static const struct {
+		const char *was, *text;
+		bool same;
+	} cases[] = {
+		{ "waits for 2 GPUs: 1.5 free", "waits for 10 GPUs: 0 free", true },
+		{ "for 9s", "for 10s", true },
+		{ "", "", true },
+		{ "", "12", true },
+		{ "GPU 0 free", "GPU 0 busy", false },
+		{ "waits", "waits 3", false },
+		{ "waits for", "waits", false },
+		{ NULL, "waits", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		assert_int_equal(str_same_but_figures(cases[i].was, cases[i].text), cases[i].same);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_survive_base64),
+		cmocka_unit_test(figures_are_no_news),
 		cmocka_unit_test(test_distance),
 		cmocka_unit_test(test_nearest),
 		cmocka_unit_test(test_copy),

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/agent_client.h"
 #include "cli/commands.h"
@@ -124,25 +125,9 @@ static void look_for_agent(struct watching *w)
 	w->no_agent = none;
 }
 
-/* Figures change all the time; what changes besides is worth a line. */
-static bool is_news(const char *was, const char *text)
-{
-	static const char figures[] = "0123456789.";
-
-	while (was && (*was || *text)) {
-		was += strspn(was, figures);
-		text += strspn(text, figures);
-		if (*was != *text)
-			return true;
-		was += *was != '\0';
-		text += *text != '\0';
-	}
-	return !was;
-}
-
 static void tell_if_new(struct watching *w, char *text)
 {
-	bool news = is_news(w->told, text);
+	bool news = !str_same_but_figures(w->told, text);
 
 	free(w->told);
 	w->told = text;
