@@ -220,7 +220,7 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 		{ "NODE" },
 		{ "HOST", .drop = 1 },
 		{ "STATE" },
-		{ "LAST SIGN", true },
+		{ "HEARTBEAT", true },
 		{ "GPUS", true },
 		{ "HELD", true },
 		{ "IDLE", true, .drop = 3 },
