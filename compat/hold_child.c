@@ -23,7 +23,7 @@
 #include "base/settings.h"
 #include "base/strbuf.h"
 #include "compat/program.h"
-#include "hold/names.h"
+#include "hold/endpoint_names.h"
 
 #define STATUS_LIMIT_MS 1000
 #define STOP_LIMIT_MS	3000 /* the agent itself gives up after one second */

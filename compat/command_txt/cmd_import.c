@@ -47,7 +47,7 @@ static const struct opt import_opts[] = {
 struct import {
 	struct command_file file;
 	struct command_set set;
-	struct spool_spec **specs;
+	struct task_spec **specs;
 	char *dir, *work_dir; /* of the file; of the commands */
 };
 
@@ -112,7 +112,7 @@ static int make_specs(const struct cmd_ctx *ctx, struct import *im, struct err *
 static void show(const struct cmd_ctx *ctx, const struct import *im, const uint64_t *ids)
 {
 	for (size_t i = 0; i < im->file.n; i++) {
-		const struct spool_spec *s = im->specs[i];
+		const struct task_spec *s = im->specs[i];
 
 		if (!opts_flag(ctx->opts, "json")) {
 			printf("%" PRIu64 " %s\n", ids[i], s->name);

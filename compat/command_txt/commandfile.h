@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 struct command_block {
 	unsigned int line;  /* of its first one, from 1 */

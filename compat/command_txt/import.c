@@ -14,10 +14,10 @@
 #define LOOKS	5
 #define HELD_MS 2000
 
-struct spool_spec *import_spec(const struct command_block *b, const struct command_set *set,
-			       const char *work_dir, const char *noter, const char *state)
+struct task_spec *import_spec(const struct command_block *b, const struct command_set *set,
+			      const char *work_dir, const char *noter, const char *state)
 {
-	struct spool_spec *s = spec_new();
+	struct task_spec *s = spec_new();
 
 	s->script = command_block_script(b, work_dir, noter, state);
 	s->name = xasprintf("q%s-line%u", b->queue, b->line);
@@ -34,7 +34,7 @@ struct spool_spec *import_spec(const struct command_block *b, const struct comma
 }
 
 /* Those that are in already go again; what waits paused cannot have started. */
-static void take_back(const struct spool *sp, struct spool_spec *const *specs, size_t n,
+static void take_back(const struct spool *sp, struct task_spec *const *specs, size_t n,
 		      const uint64_t *ids)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -81,7 +81,7 @@ static int let_one_go(const struct spool *sp, struct task_name *n, struct err *e
 }
 
 /* In their order, so that a lane begins with its first. */
-static int let_go(const struct spool *sp, struct spool_spec *const *specs, size_t n,
+static int let_go(const struct spool *sp, struct task_spec *const *specs, size_t n,
 		  const uint64_t *ids, struct err *e)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -100,7 +100,7 @@ static int let_go(const struct spool *sp, struct spool_spec *const *specs, size_
 	return spool_sync(sp, spool_dir_name(SPOOL_PENDING), e) < 0 ? SUBMIT_NOT_DURABLE : 0;
 }
 
-int import_submit(const struct spool *sp, struct spool_spec *const *specs, size_t n,
+int import_submit(const struct spool *sp, struct task_spec *const *specs, size_t n,
 		  uint64_t *ret_ids, bool *ret_in, struct err *e)
 {
 	bool durable = true;

@@ -14,15 +14,15 @@
  * ever. noter and state as in command_block_script(). The caller frees it and adds the environment.
  */
 #define IMPORT_LANE "q"
-struct spool_spec *import_spec(const struct command_block *b, const struct command_set *set,
-			       const char *work_dir, const char *noter, const char *state);
+struct task_spec *import_spec(const struct command_block *b, const struct command_set *set,
+			      const char *work_dir, const char *noter, const char *state);
 
 /*
  * ret_ids has room for n. None of them may start before all are in: they wait paused until then. 0,
  * SUBMIT_NOT_DURABLE, or negative: then none is there, or, with *ret_in, all are, and some of them
  * still wait paused, as e says.
  */
-int import_submit(const struct spool *sp, struct spool_spec *const *specs, size_t n,
+int import_submit(const struct spool *sp, struct task_spec *const *specs, size_t n,
 		  uint64_t *ret_ids, bool *ret_in, struct err *e);
 
 #endif

@@ -40,7 +40,7 @@
 #include "base/proc.h"
 #include "base/spawn.h"
 #include "base/str.h"
-#include "hold/names.h"
+#include "hold/endpoint_names.h"
 #include "spool/heartbeat.h"
 
 #define CLOSE_LIMIT_MS 500
@@ -84,7 +84,7 @@ static void on_watch(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
 
-	guardlink_beat(a->link);
+	guardlink_heartbeat(a->link);
 	life_look_idle(a);
 	if (!view_is_ending(&a->view) && devices_are_gone(a))
 		life_shut_down(
@@ -318,7 +318,7 @@ enum agent_end agent_run(const struct agent_config *config, struct err *e)
 	a->e = e;
 	if (gethostname(a->host, sizeof(a->host) - 1) < 0 || !a->host[0])
 		(void)str_copy(a->host, sizeof(a->host), "localhost");
-	(void)beat_agent_name(config->node_name, a->host, a->name);
+	(void)heartbeat_agent_name(config->node_name, a->host, a->name);
 	a->self.host = a->host;
 	a->self.name = a->name;
 	(void)setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 0);

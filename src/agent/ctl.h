@@ -3,8 +3,8 @@
 #define TENURE_AGENT_CTL_H
 
 /*
- * The agent's own socket (hold/names.h). Its name is the lock: one agent per instance and node. A
- * client sends one request of fixed size; the answer is a JSON document in packets of up to
+ * The agent's own socket (hold/endpoint_names.h). Its name is the lock: one agent per instance and
+ * node. A client sends one request of fixed size; the answer is a JSON document in packets of up to
  * CTL_CHUNK bytes, the last one marked.
  *
  * Server: all on the loop, never waits for a client; a slow one is sent what fits, one that does

@@ -145,7 +145,7 @@ void dispatch_look(struct dispatch *q)
 static struct retry_streak *streak_of(void *user, const struct attempt *r)
 {
 	struct dispatch *q = user;
-	const struct spool_spec *spec = r->spec;
+	const struct task_spec *spec = r->spec;
 
 	return lanes_streak(&q->lanes, spec ? spec->lane : NULL, r->ref.id);
 }
@@ -253,7 +253,7 @@ static void pause_lane(struct dispatch *q, const char *lane, const char *why)
 static void on_over(void *user, struct attempt *r, const struct retry_verdict *v)
 {
 	struct dispatch *q = user;
-	const struct spool_spec *spec = r->spec;
+	const struct task_spec *spec = r->spec;
 
 	(r->late ? tell_late : r->claim_code ? tell_not_claimed : tell_over)(q, r, v);
 	/* Somebody has it, or it is called otherwise since it was planned. */
@@ -476,7 +476,7 @@ struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct e
 					   .user = q };
 	make_workload(q);
 	init_handles(q);
-	q->heartbeat = nodes_heartbeat(q);
+	q->node_watch = nodes_watch(q);
 	q->recovery = nodes_recovery(q);
 	q->place.key = recovery_key(q->recovery);
 	q->orderbox = orderbox_new(loop,
@@ -486,14 +486,14 @@ struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct e
 				   q->ops->orders, q->user);
 	q->spool_dir = xasprintf("%s/%s", c->root, c->instance);
 	q->place.spool_dir = q->spool_dir;
-	q->place.heartbeat = q->heartbeat;
+	q->place.node_watch = q->node_watch;
 	nodes_find_places(q);
 	return q;
 }
 
 void dispatch_start(struct dispatch *q)
 {
-	heartbeat_start(q->heartbeat);
+	node_watch_start(q->node_watch);
 }
 
 /* ---- what clients say ---- */
@@ -595,7 +595,7 @@ json_t *dispatch_report(const struct dispatch *q)
 			 (json_int_t)c.running, "done", (json_int_t)q->n_done, "failed",
 			 (json_int_t)q->n_failed, "retried", (json_int_t)q->n_retried,
 			 "awaiting_retry", (json_int_t)c.retries, "trouble", trouble ? trouble : "",
-			 "tasks", runs, "others", heartbeat_report(q->heartbeat));
+			 "tasks", runs, "others", node_watch_report(q->node_watch));
 }
 
 /* ---- the end ---- */
@@ -610,14 +610,14 @@ void dispatch_end(struct dispatch *q)
 	groupcommit_stop(q->groupcommit);
 	orderbox_stop(q->orderbox);
 	/* What is not known yet may run on as well, and then our name is what keeps its lanes. */
-	heartbeat_end(q->heartbeat,
-		      q->place.tasks || !recovery_is_settled(q->recovery) || !dispatch_is_open(q));
+	node_watch_end(q->node_watch,
+		       q->place.tasks || !recovery_is_settled(q->recovery) || !dispatch_is_open(q));
 	workload_stop_all(q->workload, "the agent ends");
 }
 
 bool dispatch_is_quiet(const struct dispatch *q)
 {
-	return spooler_is_idle(q->spooler) && heartbeat_are_quiet(q->heartbeat);
+	return spooler_is_idle(q->spooler) && node_watch_are_quiet(q->node_watch);
 }
 
 static void on_closed(uv_handle_t *h)
@@ -636,7 +636,7 @@ static void on_closed(uv_handle_t *h)
 
 int dispatch_free(struct dispatch *q)
 {
-	if (!spooler_is_idle(q->spooler) || heartbeat_free(q->heartbeat) < 0)
+	if (!spooler_is_idle(q->spooler) || node_watch_free(q->node_watch) < 0)
 		return -EBUSY;
 	while (q->place.tasks) {
 		struct attempt *r = q->place.tasks;

@@ -14,8 +14,8 @@
 #include "agent/attempt/sweep.h"
 #include "agent/attempt/workload.h"
 #include "agent/queue/groupcommit.h"
-#include "agent/queue/heartbeat.h"
 #include "agent/queue/lanes.h"
+#include "agent/queue/node_watch.h"
 #include "agent/queue/orderbox.h"
 #include "agent/queue/recovery.h"
 #include "agent/queue/spoolwatch.h"
@@ -40,7 +40,7 @@ struct dispatch {
 	struct attempt_place place;
 	struct sweep_place sweeping;
 	struct spooler *spooler;
-	struct heartbeat *heartbeat;
+	struct node_watch *node_watch;
 	struct recovery *recovery;
 	struct spoolwatch *spoolwatch;
 	unsigned int told_devices; /* in the last heartbeat */

@@ -16,7 +16,7 @@
 #include "base/str.h"
 #include "hold/state.h"
 
-static void fill(void *user, struct beat *b)
+static void fill(void *user, struct heartbeat *b)
 {
 	struct dispatch *q = user;
 	const struct view *v = q->place.view;
@@ -82,13 +82,13 @@ static void left(void *user)
 void nodes_look(struct dispatch *q)
 {
 	if (view_devices(q->place.view) != q->told_devices)
-		heartbeat_soon(q->heartbeat);
+		node_watch_soon(q->node_watch);
 }
 
 void nodes_tell_room(const struct dispatch *q, uint64_t gpus, struct strbuf *b)
 {
 	struct capacity_node *nodes = NULL;
-	size_t n = heartbeat_nodes(q->heartbeat, &nodes);
+	size_t n = node_watch_nodes(q->node_watch, &nodes);
 
 	if (!n)
 		strbuf_adds(b, "; no other node serves the queue now");
@@ -102,16 +102,16 @@ void nodes_tell_room(const struct dispatch *q, uint64_t gpus, struct strbuf *b)
 	free(nodes);
 }
 
-struct heartbeat *nodes_heartbeat(struct dispatch *q)
+struct node_watch *nodes_watch(struct dispatch *q)
 {
-	static const struct heartbeat_ops ops = { .fill = fill,
-						  .named = named,
-						  .no_spool = no_spool,
-						  .clash = clash,
-						  .dead = dead,
-						  .left = left };
+	static const struct node_watch_ops ops = { .fill = fill,
+						   .named = named,
+						   .no_spool = no_spool,
+						   .clash = clash,
+						   .dead = dead,
+						   .left = left };
 
-	return heartbeat_new(q->loop, q->c, q->self, q->place.eventlog, &ops, q);
+	return node_watch_new(q->loop, q->c, q->self, q->place.eventlog, &ops, q);
 }
 
 /* ---- what ran before ---- */
@@ -172,7 +172,7 @@ static struct devset slots_of(const struct view *v, const struct text_list *uuid
 static void adopt(void *user, struct adoptee *a)
 {
 	struct dispatch *q = user;
-	const struct spool_spec *s = a->spec;
+	const struct task_spec *s = a->spec;
 	struct sched_task t;
 	struct devset slots;
 	struct attempt *r;

@@ -10,7 +10,7 @@
 
 struct dispatch;
 
-struct heartbeat *nodes_heartbeat(struct dispatch *q);
+struct node_watch *nodes_watch(struct dispatch *q);
 struct recovery *nodes_recovery(struct dispatch *q);
 /* Before any other job of the spooler: where shims leave their records (q->run_dir), and what tasks
  * begin with (q->place.login). Either may be on a file system that hangs, so who uses them on the

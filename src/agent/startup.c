@@ -11,7 +11,7 @@
 #include "agent/report/agentlog.h"
 #include "agent/report/eventlog.h"
 #include "agent/report/sentence.h"
-#include "agent/report/status.h"
+#include "agent/report/status_json.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"

@@ -13,7 +13,7 @@
 #include "agent/node/guardlink.h"
 #include "agent/parts.h"
 #include "agent/report/eventlog.h"
-#include "agent/report/status.h"
+#include "agent/report/status_json.h"
 #include "agent/stops.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -444,7 +444,7 @@ void verbs_file_order(void *user, const struct control_order *o)
 	bool any = false;
 
 	for (struct attempt *r = q->place.tasks; r; r = r->next) {
-		const struct spool_spec *spec = r->spec;
+		const struct task_spec *spec = r->spec;
 		bool meant = o->command != CONTROL_STOP ||
 			     (spec && o->task && strcmp(spec->name, o->task) == 0);
 

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "hold/names.h"
+#include "hold/endpoint_names.h"
 #include "spool/files.h"
 #include "spool/instance.h"
 #include "task/sweep.h"

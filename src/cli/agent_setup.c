@@ -16,18 +16,18 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
-#include "hold/names.h"
+#include "hold/endpoint_names.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
-#include "task/spec.h"
+#include "task/launch_spec.h"
 #include "task/sweep.h"
 
 #define ENDING "When to end"
 
-#define LOOK_LIMIT_S   3
-#define RIVAL_LIMIT_MS 2000 /* less than that */
-#define RIVAL_STEP_US  50000
-#define BEATS_LEAST    5 /* so many in the time after which a claim expires */
+#define LOOK_LIMIT_S	 3
+#define RIVAL_LIMIT_MS	 2000 /* less than that */
+#define RIVAL_STEP_US	 50000
+#define HEARTBEATS_LEAST 5 /* so many in the time after which a claim expires */
 
 #define OPT_FOR                                                                                     \
 	{                                                                                           \
@@ -94,19 +94,20 @@ static int check_log_limit(const struct settings *s, struct err *e)
 {
 	uint64_t log_limit = settings_num(s, SET_LOG_LIMIT);
 
-	if (log_limit && log_limit < SPEC_LOG_LEAST)
+	if (log_limit && log_limit < LAUNCH_LOG_LEAST)
 		return err_set(
 			e, -EINVAL,
 			"log_limit: %llu bytes are too few for a beginning and an end; it is "
 			"at least %llu, or 0 for no limit",
-			(unsigned long long)log_limit, (unsigned long long)SPEC_LOG_LEAST);
+			(unsigned long long)log_limit, (unsigned long long)LAUNCH_LOG_LEAST);
 	return 0;
 }
 
 static int check_expire(const struct settings *s, struct err *e)
 {
-	if (settings_num(s, SET_EXPIRE) < BEATS_LEAST * settings_num(s, SET_BEAT))
-		return err_set(e, -EINVAL, "expire: it is at least %d times beat", BEATS_LEAST);
+	if (settings_num(s, SET_EXPIRE) < HEARTBEATS_LEAST * settings_num(s, SET_BEAT))
+		return err_set(e, -EINVAL, "expire: it is at least %d times beat",
+			       HEARTBEATS_LEAST);
 	return 0;
 }
 
@@ -162,10 +163,10 @@ struct look {
 static bool has_rival(const struct look *l, const struct spool *sp, const char *agent, pid_t *ret)
 {
 	char path[SPOOL_PATH_MAX], name[SOCKET_NAME_MAX];
-	struct beat b;
+	struct heartbeat b;
 	int fd;
 
-	if (beat_read(sp, beat_agent_path(agent, path), &b, NULL, NULL) < 0 || b.ended ||
+	if (heartbeat_read(sp, heartbeat_agent_path(agent, path), &b, NULL, NULL) < 0 || b.ended ||
 	    strcmp(b.who.boot, spool_boot(sp)) != 0 || !proc_alive(&b.who.proc))
 		return false;
 	(void)agent_socket_name(name, sizeof(name), l->instance, l->dev_dir);
@@ -183,7 +184,7 @@ static int look_for_rival(const struct look *l, const struct spool *sp, struct e
 	char agent[NAME_AGENT_MAX + 1];
 	pid_t pid;
 
-	(void)beat_agent_name(l->node_name, spool_host(sp), agent);
+	(void)heartbeat_agent_name(l->node_name, spool_host(sp), agent);
 	while (has_rival(l, sp, agent, &pid)) {
 		if (clock_mono_ns() >= until)
 			return err_set(e, -EADDRINUSE,
@@ -317,7 +318,7 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 		.root = r->root,
 		.trust = trust_from_settings(s),
 		.node_name = settings_str(s, SET_NODE_NAME),
-		.beat_ms = settings_num(s, SET_BEAT),
+		.heartbeat_ms = settings_num(s, SET_BEAT),
 		.expire_ms = settings_num(s, SET_EXPIRE),
 		.log_limit = settings_num(s, SET_LOG_LIMIT),
 		.cpu_tasks = settings_num(s, SET_CPU_TASKS),

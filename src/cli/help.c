@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/table.h"
 #include "cli/term.h"
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 #define SUMMARY_COLUMN 13
 

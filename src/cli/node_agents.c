@@ -29,10 +29,11 @@ struct reading {
 static bool is_said_gone(const struct spool *sp, const struct node_agent *p)
 {
 	char path[SPOOL_PATH_MAX];
-	struct beat b;
+	struct heartbeat b;
 
-	return beat_read(sp, beat_declared_dead_path(p->agent, path), &b, NULL, NULL) == 0 &&
-	       strcmp(b.who.boot, p->beat.who.boot) == 0;
+	return heartbeat_read(sp, heartbeat_declared_dead_path(p->agent, path), &b, NULL, NULL) ==
+		       0 &&
+	       strcmp(b.who.boot, p->heartbeat.who.boot) == 0;
 }
 
 static enum node_agent_state judge(const struct reading *r, const struct node_agent *p)
@@ -41,16 +42,16 @@ static enum node_agent_state judge(const struct reading *r, const struct node_ag
 							[LIVENESS_DEAD] = NODE_AGENT_GONE,
 							[LIVENESS_UNKNOWN] = NODE_AGENT_UNKNOWN };
 	struct liveness_facts f = { .same_node = p->here,
-				    .runs = p->here && proc_alive(&p->beat.who.proc),
-				    .same_kernel =
-					    beat_same_kernel(p->beat.who.boot, spool_boot(r->sp)),
+				    .runs = p->here && proc_alive(&p->heartbeat.who.proc),
+				    .same_kernel = heartbeat_same_kernel(p->heartbeat.who.boot,
+									 spool_boot(r->sp)),
 				    .local_files = !spool_is_network(r->sp),
 				    .gone = p->declared_dead,
 				    .silent_ms = p->age_ms,
-				    .fence_timeout_ms = p->beat.fence_timeout_ms,
+				    .fence_timeout_ms = p->heartbeat.fence_timeout_ms,
 				    .expire_ms = settings_num(r->ctx->settings, SET_EXPIRE) };
 
-	return p->beat.ended ? NODE_AGENT_OFF : states[liveness_judge(&f)];
+	return p->heartbeat.ended ? NODE_AGENT_OFF : states[liveness_judge(&f)];
 }
 
 /* One that is just being written is looked at again. */
@@ -62,8 +63,8 @@ static bool read_sign(const struct spool *sp, struct node_agent *p)
 	for (int i = 0; i < READS && code == -EAGAIN; i++) {
 		if (i)
 			(void)usleep(READ_US);
-		code = beat_read(sp, beat_agent_path(p->agent, path), &p->beat, &p->written_ns,
-				 NULL);
+		code = heartbeat_read(sp, heartbeat_agent_path(p->agent, path), &p->heartbeat,
+				      &p->written_ns, NULL);
 	}
 	return code == 0;
 }
@@ -76,7 +77,7 @@ static int add(void *data, const char *agent)
 
 	(void)str_copy(p.agent, sizeof(p.agent), agent);
 	if (read_sign(r->sp, &p)) {
-		p.here = strcmp(p.beat.who.boot, spool_boot(r->sp)) == 0;
+		p.here = strcmp(p.heartbeat.who.boot, spool_boot(r->sp)) == 0;
 		p.declared_dead = is_said_gone(r->sp, &p);
 		p.age_ms = p.written_ns && p.written_ns < r->now_ns
 				   ? (r->now_ns - p.written_ns) / NS_PER_MS
@@ -100,7 +101,7 @@ int node_agents_read(const struct cmd_ctx *ctx, const struct spool *sp, struct n
 	int code;
 
 	*ret = (struct node_agents){ .n = 0 };
-	code = beat_each_agent(sp, add, &r, e);
+	code = heartbeat_each_agent(sp, add, &r, e);
 	if (ret->n)
 		qsort(ret->all, ret->n, sizeof(*ret->all), by_name);
 	return code;
@@ -161,7 +162,7 @@ char *node_agent_sign(const struct node_agent *p)
 
 json_t *node_agent_json(const struct node_agent *p)
 {
-	const struct beat *b = &p->beat;
+	const struct heartbeat *b = &p->heartbeat;
 	json_t *o = json_pack("{ss ss ss sb sf}", "agent", p->agent, "host", b->who.host, "state",
 			      node_agent_state_name(p->state), "here", p->here, "age_s",
 			      (double)p->age_ms / (double)MS_PER_S);

@@ -23,7 +23,7 @@ enum node_agent_state {
 
 struct node_agent {
 	char agent[NAME_AGENT_MAX + 1];
-	struct beat beat; /* of a file that cannot be read only the name is known */
+	struct heartbeat heartbeat; /* of a file that cannot be read only the name is known */
 	enum node_agent_state state;
 	bool here;	     /* its processes are among those of this node */
 	bool declared_dead;  /* by a person */

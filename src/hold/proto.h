@@ -4,10 +4,10 @@
 
 /*
  * What agent and guard say to each other: messages of fixed size over a SOCK_SEQPACKET socket
- * (hold/names.h), one message a packet. Both ends are the same executable or two versions of it;
- * the guard refuses a HELLO of another PROTO_VERSION with MSG_REFUSED, and ends unless agents of
- * its own version use it; tasks run on. The agent waits for that for some seconds, and starts a
- * guard of its own version.
+ * (hold/endpoint_names.h), one message a packet. Both ends are the same executable or two versions
+ * of it; the guard refuses a HELLO of another PROTO_VERSION with MSG_REFUSED, and ends unless
+ * agents of its own version use it; tasks run on. The agent waits for that for some seconds, and
+ * starts a guard of its own version.
  *
  *   agent                                guard
  *     HELLO {instance, last event seen}

@@ -15,7 +15,7 @@
  * memory where the fewest are.
  */
 
-#include "sched/board.h"
+#include "sched/device_board.h"
 
 /* n of the candidates, of which there are at least n. */
 struct devset choose_devices(const struct board *b, const struct shape *s, struct devset candidates,

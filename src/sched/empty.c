@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sched/empty.h"
 
-#include "sched/board.h"
+#include "sched/device_board.h"
 #include "sched/state.h"
 
 static bool waits_for_nobody(const struct entry *e)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * One pass over the shapes, in the order of their first ready entries (line.c). Where that entry
- * fits it is started, and the shape is looked at again with its next one; where it does not, the
- * whole shape waits. For the one that waits:
+ * One pass over the shapes, in the order of their first ready entries (waiting_line.c). Where that
+ * entry fits it is started, and the shape is looked at again with its next one; where it does not,
+ * the whole shape waits. For the one that waits:
  *
  *   1. If it may push preemptible tasks aside, or idle workloads, which every task may, and that is
  * enough, these are preempted and exactly the devices that it will get are kept for it. The next
@@ -31,10 +31,10 @@
 #include "sched/plan.h"
 
 #include "base/clock.h"
-#include "sched/board.h"
 #include "sched/choose.h"
-#include "sched/line.h"
+#include "sched/device_board.h"
 #include "sched/state.h"
+#include "sched/waiting_line.h"
 
 struct planning {
 	struct sched_queue *q;

@@ -2,8 +2,8 @@
 
 /*
  * The records of the queue: entries that wait, runs, and the shapes and gates that they share. This
- * file keeps the counts and references right; where an entry stands is line.c's, and what may start
- * is plan.c's.
+ * file keeps the counts and references right; where an entry stands is waiting_line.c's, and what
+ * may start is plan.c's.
  *
  * An entry is known by its id and element, a batch by its id alone, because its first element moves
  * on with each start; the few pieces into which a batch may be cut lie under the same hash. Entries
@@ -18,8 +18,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "sched/line.h"
 #include "sched/state.h"
+#include "sched/waiting_line.h"
 
 #define SPARE_MAX 1024
 

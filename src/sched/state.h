@@ -10,7 +10,7 @@
  * gate    what lets only so many through: a lane, or the limit of an array. Only its first entry
  *         can be ready, and only while it has room
  * run     something that was started and has not been ended
- * board   the devices as a plan sees them (board.h)
+ * board   the devices as a plan sees them (device_board.h)
  */
 
 #include "base/hmap.h"

@@ -15,9 +15,9 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
-#include "sched/board.h"
-#include "sched/line.h"
+#include "sched/device_board.h"
 #include "sched/state.h"
+#include "sched/waiting_line.h"
 
 struct why {
 	struct sched_queue *q;

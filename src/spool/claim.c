@@ -60,7 +60,7 @@ static bool file_is_bad(int r)
 
 /* Until the file is read only its name is known; from then on name and file must agree, or one
  * of them lies. */
-static int check_name(const struct task_name *n, const struct spool_spec *spec, struct err *e)
+static int check_name(const struct task_name *n, const struct task_spec *spec, struct err *e)
 {
 	struct task_name want;
 
@@ -192,7 +192,7 @@ int claim_log_away(const struct spool *sp, const struct claim *c, const struct l
 static int read_records(const struct spool *sp, const struct claim *c, char **ret, size_t *ret_len,
 			size_t *ret_at, struct err *e)
 {
-	struct spool_spec *spec = NULL;
+	struct task_spec *spec = NULL;
 	int r = spool_read(sp, c->path, SPEC_FILE_MAX, ret, ret_len, e);
 
 	*ret_at = 0;

@@ -14,7 +14,7 @@
 #include "spool/own.h"
 
 #define CONTROL_FILE   "control.json"
-#define SETTLE_NS      NS_PER_S
+#define BASELINE_NS    NS_PER_S
 #define ORDER_SUFFIX   ".json"
 #define ANSWER_SUFFIX  ".answer"
 #define CONTROL_GONE   1
@@ -247,7 +247,7 @@ static bool stands_still(struct control_look *look, const struct stat *st)
 
 	if (look->size != st->st_size || look->mtime_ns != mtime)
 		*look = (struct control_look){ st->st_size, mtime, now };
-	return now - look->since_ns >= SETTLE_NS;
+	return now - look->since_ns >= BASELINE_NS;
 }
 
 int control_file_take(const struct spool *sp, struct control_look *look, control_read_fn fn,

@@ -17,7 +17,7 @@
 
 #define STEP_SLACK 2 /* a look that is later than so many steps counts as that many */
 
-char *beat_agent_path(const char *agent, char *buf)
+char *heartbeat_agent_path(const char *agent, char *buf)
 {
 	return spool_path(SPOOL_AGENTS, agent, buf);
 }
@@ -32,23 +32,23 @@ static char *claim_path(const struct task_name *n, const char *suffix, char *buf
 			 spool_dir_name(SPOOL_AGENTS), n->id, element, n->epoch, suffix);
 }
 
-char *beat_claim_path(const struct task_name *n, char *buf)
+char *heartbeat_claim_path(const struct task_name *n, char *buf)
 {
 	return claim_path(n, "", buf);
 }
 
-char *beat_end_path(const struct task_name *n, char *buf)
+char *heartbeat_end_path(const struct task_name *n, char *buf)
 {
 	return claim_path(n, ",end", buf);
 }
 
-char *beat_declared_dead_path(const char *agent, char *buf)
+char *heartbeat_declared_dead_path(const char *agent, char *buf)
 {
 	return str_print(buf, SPOOL_PATH_MAX, "%s/%s,gone", spool_dir_name(SPOOL_AGENTS), agent);
 }
 
 /* The counter stands at the beginning and at the end: a reader between the two sees it. */
-static json_t *beat_json(const struct beat *b)
+static json_t *heartbeat_json(const struct heartbeat *b)
 {
 	const struct claimer *w = &b->who;
 	json_t *o = json_pack("{sI ss ss ss si sI sI sf sb sb}", "beat", (json_int_t)b->count,
@@ -65,19 +65,20 @@ static json_t *beat_json(const struct beat *b)
 	return o;
 }
 
-int beat_write(const struct spool *sp, const char *path, const struct beat *b, struct err *e)
+int heartbeat_write(const struct spool *sp, const char *path, const struct heartbeat *b,
+		    struct err *e)
 {
-	char block[BEAT_BYTES];
-	json_t *o = beat_json(b);
+	char block[HEARTBEAT_BYTES];
+	json_t *o = heartbeat_json(b);
 	cleanup_free char *text = json_dumps(o, JSON_COMPACT);
-	size_t len = text ? strlen(text) : BEAT_BYTES;
+	size_t len = text ? strlen(text) : HEARTBEAT_BYTES;
 
 	json_decref(o);
-	if (len >= BEAT_BYTES)
+	if (len >= HEARTBEAT_BYTES)
 		return err_set(e, -EINVAL, "the heartbeat %s is too long", path);
 	(void)memset(block, ' ', sizeof(block));
 	(void)memcpy(block, text, len);
-	block[BEAT_BYTES - 1] = '\n';
+	block[HEARTBEAT_BYTES - 1] = '\n';
 
 	int fd = spool_open_own(sp, path, O_WRONLY | O_CREAT, NULL, e);
 
@@ -92,9 +93,9 @@ int beat_write(const struct spool *sp, const char *path, const struct beat *b, s
 	return r < 0 ? err_sys(e, -r, "write the heartbeat %s/%s", sp->path, path) : 0;
 }
 
-static void take_beat(const json_t *o, struct beat *b)
+static void take_heartbeat(const json_t *o, struct heartbeat *b)
 {
-	*b = (struct beat){
+	*b = (struct heartbeat){
 		.count = json_get_u64(o, "beat"),
 		.who.proc = { (pid_t)json_get_small(o, "pid", INT32_MAX),
 			      json_get_u64(o, "start") },
@@ -113,7 +114,8 @@ static void take_beat(const json_t *o, struct beat *b)
 	json_get_text(o, "boot", b->who.boot, sizeof(b->who.boot));
 }
 
-int beat_parse(const char *path, const char *text, size_t len, struct beat *ret, struct err *e)
+int heartbeat_parse(const char *path, const char *text, size_t len, struct heartbeat *ret,
+		    struct err *e)
 {
 	json_error_t je;
 	json_t *o = json_loadb(text, len, 0, &je);
@@ -124,21 +126,21 @@ int beat_parse(const char *path, const char *text, size_t len, struct beat *ret,
 	else if (!json_is_object(o) || !json_get_u64(o, "beat"))
 		r = err_set(e, -EINVAL, "%s is no heartbeat: %s", path, o ? "no beat" : je.text);
 	else
-		take_beat(o, ret);
+		take_heartbeat(o, ret);
 	json_decref(o);
 	return r;
 }
 
-int beat_read(const struct spool *sp, const char *path, struct beat *ret, uint64_t *ret_mtime_ns,
-	      struct err *e)
+int heartbeat_read(const struct spool *sp, const char *path, struct heartbeat *ret,
+		   uint64_t *ret_mtime_ns, struct err *e)
 {
 	cleanup_free char *text = NULL;
 	struct stat st;
 	size_t len;
-	int r = spool_read(sp, path, BEAT_BYTES, &text, &len, e);
+	int r = spool_read(sp, path, HEARTBEAT_BYTES, &text, &len, e);
 
 	if (r == 0)
-		r = beat_parse(path, text, len, ret, e);
+		r = heartbeat_parse(path, text, len, ret, e);
 	if (r == 0 && ret_mtime_ns) {
 		*ret_mtime_ns = 0;
 		if (fstatat(sp->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
@@ -148,7 +150,7 @@ int beat_read(const struct spool *sp, const char *path, struct beat *ret, uint64
 }
 
 struct each {
-	beat_agent_fn fn;
+	heartbeat_agent_fn fn;
 	void *data;
 };
 
@@ -161,14 +163,14 @@ static int look(void *data, const char *file, unsigned char type)
 								     : 0;
 }
 
-int beat_each_agent(const struct spool *sp, beat_agent_fn fn, void *data, struct err *e)
+int heartbeat_each_agent(const struct spool *sp, heartbeat_agent_fn fn, void *data, struct err *e)
 {
 	struct each each = { fn, data };
 
 	return spool_each(sp, spool_dir_name(SPOOL_AGENTS), look, &each, e);
 }
 
-char *beat_agent_name(const char *setting, const char *host, char *ret)
+char *heartbeat_agent_name(const char *setting, const char *host, char *ret)
 {
 	char made[SPEC_NAME_MAX + 1];
 
@@ -176,7 +178,7 @@ char *beat_agent_name(const char *setting, const char *host, char *ret)
 	return str_print(ret, NAME_AGENT_MAX + 1, "%.*s", NAME_AGENT_MAX, made);
 }
 
-bool beat_same_kernel(const char *boot, const char *other)
+bool heartbeat_same_kernel(const char *boot, const char *other)
 {
 	size_t n = strcspn(boot, "."), m = strcspn(other, ".");
 
@@ -193,22 +195,22 @@ struct seen {
 	bool present; /* in this look */
 };
 
-struct beat_watch {
+struct heartbeat_watch {
 	uint64_t step_ms, looked_ns;
 	uint64_t passed_ms; /* since the last look, as far as it counts */
 	size_t n;
 	struct seen *all;
 };
 
-struct beat_watch *beat_watch_new(uint64_t step_ms)
+struct heartbeat_watch *heartbeat_watch_new(uint64_t step_ms)
 {
-	struct beat_watch *w = xcalloc(1, sizeof(*w));
+	struct heartbeat_watch *w = xcalloc(1, sizeof(*w));
 
 	w->step_ms = step_ms;
 	return w;
 }
 
-struct beat_watch *beat_watch_free(struct beat_watch *w)
+struct heartbeat_watch *heartbeat_watch_free(struct heartbeat_watch *w)
 {
 	if (!w)
 		return NULL;
@@ -217,7 +219,7 @@ struct beat_watch *beat_watch_free(struct beat_watch *w)
 	return NULL;
 }
 
-void beat_watch_begin(struct beat_watch *w, uint64_t now_ns)
+void heartbeat_watch_begin(struct heartbeat_watch *w, uint64_t now_ns)
 {
 	uint64_t most = w->step_ms * STEP_SLACK;
 	uint64_t passed = w->looked_ns ? (now_ns - w->looked_ns) / NS_PER_MS : 0;
@@ -228,7 +230,7 @@ void beat_watch_begin(struct beat_watch *w, uint64_t now_ns)
 		w->all[i].present = false;
 }
 
-static struct seen *find_seen(const struct beat_watch *w, const char *key)
+static struct seen *find_seen(const struct heartbeat_watch *w, const char *key)
 {
 	for (size_t i = 0; i < w->n; i++)
 		if (strcmp(w->all[i].key, key) == 0)
@@ -236,7 +238,7 @@ static struct seen *find_seen(const struct beat_watch *w, const char *key)
 	return NULL;
 }
 
-uint64_t beat_watch_see(struct beat_watch *w, const char *key, uint64_t count)
+uint64_t heartbeat_watch_see(struct heartbeat_watch *w, const char *key, uint64_t count)
 {
 	struct seen *s = find_seen(w, key);
 
@@ -255,7 +257,7 @@ uint64_t beat_watch_see(struct beat_watch *w, const char *key, uint64_t count)
 	return s->silent_ms;
 }
 
-void beat_watch_finish(struct beat_watch *w)
+void heartbeat_watch_finish(struct heartbeat_watch *w)
 {
 	size_t kept = 0;
 
@@ -291,7 +293,7 @@ static bool others_are_there(const struct spool *sp, const char *self)
 	cleanup_free char *name = xstrdup(self);
 
 	/* What cannot be read may be there. */
-	return beat_each_agent(sp, is_other, name, NULL) != 0;
+	return heartbeat_each_agent(sp, is_other, name, NULL) != 0;
 }
 
 static int look_at_claim(const struct spool *sp, const char *claim)
@@ -300,7 +302,7 @@ static int look_at_claim(const struct spool *sp, const char *claim)
 		return 0;
 	if (errno != ENOENT)
 		return -errno;
-	return spool_is_gone(sp, claim) ? BEAT_CLAIM_GONE : -ESTALE;
+	return spool_is_gone(sp, claim) ? HEARTBEAT_CLAIM_GONE : -ESTALE;
 }
 
 /* The spool of a claim, as much of it as is needed here. ret->fd: the caller's, also after an
@@ -312,8 +314,8 @@ static int open_claims_spool(const char *dir, const char *claim, struct spool *r
 	return ret->fd < 0 ? -errno : look_at_claim(ret, claim);
 }
 
-int beat_keep(const char *dir, const char *claim, const char *file, struct beat *b,
-	      uint64_t fence_timeout_ms)
+int heartbeat_keep(const char *dir, const char *claim, const char *file, struct heartbeat *b,
+		   uint64_t fence_timeout_ms)
 {
 	struct spool sp;
 	int r = open_claims_spool(dir, claim, &sp);
@@ -321,14 +323,14 @@ int beat_keep(const char *dir, const char *claim, const char *file, struct beat 
 	if (r == 0) {
 		b->count++;
 		b->fence_timeout_ms = others_are_there(&sp, b->who.agent) ? fence_timeout_ms : 0;
-		r = beat_write(&sp, file, b, NULL);
+		r = heartbeat_write(&sp, file, b, NULL);
 	}
 	(void)fd_close(sp.fd);
 	return r;
 }
 
-int beat_leave_end(const char *dir, const char *claim, const char *path, const char *text,
-		   size_t len)
+int heartbeat_leave_end(const char *dir, const char *claim, const char *path, const char *text,
+			size_t len)
 {
 	struct spool sp;
 	int r = open_claims_spool(dir, claim, &sp);
@@ -336,7 +338,7 @@ int beat_leave_end(const char *dir, const char *claim, const char *path, const c
 	if (r == 0)
 		r = spool_replace(&sp, path, text, len, NULL);
 	/* Where the claim is gone while we write, who filed the end may have tidied up before. */
-	if (r == 0 && look_at_claim(&sp, claim) == BEAT_CLAIM_GONE)
+	if (r == 0 && look_at_claim(&sp, claim) == HEARTBEAT_CLAIM_GONE)
 		(void)spool_remove(&sp, path);
 	(void)fd_close(sp.fd);
 	return r;

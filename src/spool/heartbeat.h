@@ -5,10 +5,11 @@
 /*
  * Heartbeats of agents and of claims, for other nodes: files in agents/ of a fixed size that are
  * rewritten in place, each time with a counter that is one higher. Whoever looks compares counters
- * and measures with its own clock (struct beat_watch); no time in them is compared with anybody's.
+ * and measures with its own clock (struct heartbeat_watch); no time in them is compared with
+ * anybody's.
  *
  *	agents/AGENT		by the agent, with what it has and does
- *	agents/42.7,e1		by the shim of a claim, once it has run for as long as a beat
+ *	agents/42.7,e1		by the shim of a claim, once it has run for as long as a heartbeat
  *	agents/42.7,e1,end	the record of its end, by a shim that found no agent to tell, or has
  *				written the above while other agents were there
  *	agents/AGENT,gone	a person has declared the node dead: the last heartbeat of its agent
@@ -23,9 +24,9 @@
 
 #include "spool/record.h"
 
-#define BEAT_BYTES 1024
+#define HEARTBEAT_BYTES 1024
 
-struct beat {
+struct heartbeat {
 	uint64_t count;
 	struct claimer who;
 	uint64_t fence_timeout_ms;
@@ -36,31 +37,33 @@ struct beat {
 };
 
 /* "agents/node7", "agents/42.7,e1", "agents/42.7,e1,end". buf: SPOOL_PATH_MAX bytes; return it. */
-char *beat_agent_path(const char *agent, char *buf);
-char *beat_claim_path(const struct task_name *n, char *buf);
-char *beat_end_path(const struct task_name *n, char *buf);
-char *beat_declared_dead_path(const char *agent, char *buf);
+char *heartbeat_agent_path(const char *agent, char *buf);
+char *heartbeat_claim_path(const struct task_name *n, char *buf);
+char *heartbeat_end_path(const struct task_name *n, char *buf);
+char *heartbeat_declared_dead_path(const char *agent, char *buf);
 
 /* Errors of a network filesystem come when the file is closed, so it is. What somebody else put in
  * its place goes to bad/. 0 or -errno. */
-int beat_write(const struct spool *sp, const char *path, const struct beat *b, struct err *e);
-/* The text of one: 0, -EAGAIN or -EINVAL, as beat_read(). path is for the text of an error. */
-int beat_parse(const char *path, const char *text, size_t len, struct beat *ret, struct err *e);
+int heartbeat_write(const struct spool *sp, const char *path, const struct heartbeat *b,
+		    struct err *e);
+/* The text of one: 0, -EAGAIN or -EINVAL, as heartbeat_read(). path is for the text of an error. */
+int heartbeat_parse(const char *path, const char *text, size_t len, struct heartbeat *ret,
+		    struct err *e);
 /* 0; -ENOENT; -EAGAIN: it is being written; -EINVAL, -errno. ret_mtime_ns may be NULL: when it was
  * written by the clock of whoever keeps the file, for people. */
-int beat_read(const struct spool *sp, const char *path, struct beat *ret, uint64_t *ret_mtime_ns,
-	      struct err *e);
+int heartbeat_read(const struct spool *sp, const char *path, struct heartbeat *ret,
+		   uint64_t *ret_mtime_ns, struct err *e);
 
 /* Agents that have a file there, ended ones too; fn gets their names. As spool_each(). */
-typedef int (*beat_agent_fn)(void *data, const char *agent);
-int beat_each_agent(const struct spool *sp, beat_agent_fn fn, void *data, struct err *e);
+typedef int (*heartbeat_agent_fn)(void *data, const char *agent);
+int heartbeat_each_agent(const struct spool *sp, heartbeat_agent_fn fn, void *data, struct err *e);
 
 /* The name of this node's agent: the setting, or what can be made of the host's name. ret has
  * NAME_AGENT_MAX + 1 bytes; it is returned. */
-char *beat_agent_name(const char *setting, const char *host, char *ret);
+char *heartbeat_agent_name(const char *setting, const char *host, char *ret);
 
 /* The kernel of two boots (struct claimer) is the same; what differs is a container's processes. */
-bool beat_same_kernel(const char *boot, const char *other);
+bool heartbeat_same_kernel(const char *boot, const char *other);
 
 /*
  * How long one has been silent. Pure: no file, no clock.
@@ -69,21 +72,21 @@ bool beat_same_kernel(const char *boot, const char *other);
  * clock of whoever looks. Time in which nobody looked (the observer slept, or was stopped) does not
  * count: what had been silent for a second before has been so for little more after it.
  *
- *	w = beat_watch_new(10000);
- *	beat_watch_begin(w, now_ns);
- *	    silent_ms = beat_watch_see(w, "agents/node7", count); ...	each thing that is there
- *	beat_watch_finish(w);						the others are forgotten
+ *	w = heartbeat_watch_new(10000);
+ *	heartbeat_watch_begin(w, now_ns);
+ *	    silent_ms = heartbeat_watch_see(w, "agents/node7", count); ...	each that is there
+ *	heartbeat_watch_finish(w);					the others are forgotten
  */
-struct beat_watch;
+struct heartbeat_watch;
 
 /* step_ms: between two looks. */
-struct beat_watch *beat_watch_new(uint64_t step_ms);
-struct beat_watch *beat_watch_free(struct beat_watch *w);
-void beat_watch_begin(struct beat_watch *w, uint64_t now_ns);
+struct heartbeat_watch *heartbeat_watch_new(uint64_t step_ms);
+struct heartbeat_watch *heartbeat_watch_free(struct heartbeat_watch *w);
+void heartbeat_watch_begin(struct heartbeat_watch *w, uint64_t now_ns);
 /* Milliseconds for which its counter has stood still; 0 at the first sight and when it has moved.
  */
-uint64_t beat_watch_see(struct beat_watch *w, const char *key, uint64_t count);
-void beat_watch_finish(struct beat_watch *w);
+uint64_t heartbeat_watch_see(struct heartbeat_watch *w, const char *key, uint64_t count);
+void heartbeat_watch_finish(struct heartbeat_watch *w);
 
 enum liveness { LIVENESS_ALIVE, LIVENESS_DEAD, LIVENESS_UNKNOWN };
 
@@ -105,19 +108,19 @@ enum liveness liveness_judge(const struct liveness_facts *f);
 
 /* A claim that is certainly gone: somebody else has the task, or it has ended. It is not certain
  * where a filesystem was unmounted below us. */
-#define BEAT_CLAIM_GONE 1
+#define HEARTBEAT_CLAIM_GONE 1
 
 /*
- * One step of a shim, whose claim is `claim` in the instance's directory dir: the next beat into
- * `file`. It promises fence_timeout_ms while another agent has a file there, else nothing;
+ * One step of a shim, whose claim is `claim` in the instance's directory dir: the next heartbeat
+ * into `file`. It promises fence_timeout_ms while another agent has a file there, else nothing;
  * b->fence_timeout_ms says which. All is opened anew each time, and nothing stays open, because the
- * filesystem may go and come. 0, BEAT_CLAIM_GONE; -ENOENT: there is no such directory; -ESTALE,
- * -errno.
+ * filesystem may go and come. 0, HEARTBEAT_CLAIM_GONE; -ENOENT: there is no such directory;
+ * -ESTALE, -errno.
  */
-int beat_keep(const char *dir, const char *claim, const char *file, struct beat *b,
-	      uint64_t fence_timeout_ms);
+int heartbeat_keep(const char *dir, const char *claim, const char *file, struct heartbeat *b,
+		   uint64_t fence_timeout_ms);
 /* The record of a claim's end at path, while the claim is there: 0, and as above. */
-int beat_leave_end(const char *dir, const char *claim, const char *path, const char *text,
-		   size_t len);
+int heartbeat_leave_end(const char *dir, const char *claim, const char *path, const char *text,
+			size_t len);
 
 #endif

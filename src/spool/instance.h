@@ -90,7 +90,8 @@ int spool_use(const char *instance, struct err *e);
 /*
  * What tells a spool from all others, earlier ones at its place included, which had the same ids:
  * the file `key`, a random number that is written once. Shims of its tasks have names made from it
- * (task/names.h), so it must stay the same while a task runs, whatever is done to other files.
+ * (task/claim_names.h), so it must stay the same while a task runs, whatever is done to other
+ * files.
  */
 #define SPOOL_KEY_MAX 33
 

@@ -52,7 +52,7 @@ static const struct field fields[] = {
 	{ 'z', offsetof(struct task_name, exit), 0, 0 },
 };
 
-void name_of_spec(const struct spool_spec *s, uint64_t id, struct task_name *ret)
+void name_of_spec(const struct task_spec *s, uint64_t id, struct task_name *ret)
 {
 	const struct {
 		bool set;
@@ -110,7 +110,8 @@ static char *format_flags(unsigned int flags, char *p)
 	return p;
 }
 
-/* No name is longer than NAME_FILE_MAX: every text in it is bounded (test_spec has the longest). */
+/* No name is longer than NAME_FILE_MAX: every text in it is bounded (test_task_spec has the
+ * longest). */
 static char *format_field(const struct task_name *n, const struct field *f, char *p)
 {
 	const char *at = (const char *)n + f->offset;

@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 #define NAME_FILE_MAX  256 /* with the NUL; NAME_MAX of Linux */
 #define NAME_AGENT_MAX 40
@@ -60,7 +60,7 @@ struct task_name {
 };
 
 /* The fields that a spec decides; id and the rest stay. */
-void name_of_spec(const struct spool_spec *s, uint64_t id, struct task_name *ret);
+void name_of_spec(const struct task_spec *s, uint64_t id, struct task_name *ret);
 
 /* Writes NAME_FILE_MAX bytes at most; returns buf. */
 char *name_format(const struct task_name *n, char buf[NAME_FILE_MAX]);

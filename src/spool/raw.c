@@ -50,7 +50,7 @@ static bool is_script(const char *file)
 	return !str_has_suffix(file, JSON_END);
 }
 
-static int parse_script(const char *file, const char *text, size_t len, struct spool_spec **ret,
+static int parse_script(const char *file, const char *text, size_t len, struct task_spec **ret,
 			struct err *e)
 {
 	char name[SPEC_NAME_MAX + 1];
@@ -61,7 +61,7 @@ static int parse_script(const char *file, const char *text, size_t len, struct s
 	if (memchr(text, '\0', len))
 		return err_set(e, -EINVAL, "the file is no script: it has a NUL byte in it");
 
-	struct spool_spec *s = spec_new();
+	struct task_spec *s = spec_new();
 
 	s->priority = leading_number(file, &rest);
 	s->raw = true;
@@ -78,7 +78,7 @@ static int parse_script(const char *file, const char *text, size_t len, struct s
 	return r;
 }
 
-static int parse_json(const char *file, const char *text, size_t len, struct spool_spec **ret,
+static int parse_json(const char *file, const char *text, size_t len, struct task_spec **ret,
 		      struct err *e)
 {
 	size_t used, stem = strlen(file) - strlen(JSON_END);
@@ -102,8 +102,7 @@ static int parse_json(const char *file, const char *text, size_t len, struct spo
 	return 0;
 }
 
-int raw_parse(const char *file, const char *text, size_t len, struct spool_spec **ret,
-	      struct err *e)
+int raw_parse(const char *file, const char *text, size_t len, struct task_spec **ret, struct err *e)
 {
 	return (is_script(file) ? parse_script : parse_json)(file, text, len, ret, e);
 }
@@ -116,7 +115,7 @@ static bool is_its_fault(int r)
 }
 
 /* What instance.json says of scripts, which say nothing: {"defaults":{"gpus":"all",..},..}. */
-static int add_defaults(const struct spool *sp, struct spool_spec *s, struct err *e)
+static int add_defaults(const struct spool *sp, struct task_spec *s, struct err *e)
 {
 	cleanup_free char *text = NULL;
 	const char *key;
@@ -135,7 +134,7 @@ static int add_defaults(const struct spool *sp, struct spool_spec *s, struct err
 }
 
 static int read_spec(const struct spool *sp, const char *tmp, const char *file,
-		     struct spool_spec **ret, struct err *e)
+		     struct task_spec **ret, struct err *e)
 {
 	cleanup_free char *text = NULL;
 	size_t len = 0;
@@ -152,7 +151,7 @@ static int read_spec(const struct spool *sp, const char *tmp, const char *file,
 static int finish(const struct spool *sp, const char *tmp, const char *file, uint64_t id,
 		  struct err *e)
 {
-	struct spool_spec *spec = NULL;
+	struct task_spec *spec = NULL;
 	struct err why = ERR_INIT;
 	int r = read_spec(sp, tmp, file, &spec, &why);
 	bool bad = is_its_fault(r);

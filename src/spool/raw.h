@@ -34,7 +34,7 @@ int raw_resume_all(const struct spool *sp, const char *agent, const struct scan 
 		   void *data, struct err *e);
 
 /* For tests and fuzzing: what a file of that name and content says. -EINVAL. */
-int raw_parse(const char *file, const char *text, size_t len, struct spool_spec **ret,
+int raw_parse(const char *file, const char *text, size_t len, struct task_spec **ret,
 	      struct err *e);
 
 /* A file that an agent has taken, by its name in tmp/: which agent, its id, and where the file's

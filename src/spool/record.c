@@ -70,7 +70,7 @@ static pid_t get_pid(const json_t *object)
 /* ---- folding ----------------------------------------------------------------------------------
  */
 
-static void on_claim(struct task_history *h, struct spool_spec *spec, const json_t *o)
+static void on_claim(struct task_history *h, struct task_spec *spec, const json_t *o)
 {
 	h->claimed = true;
 	h->again_ns = 0;
@@ -90,7 +90,7 @@ static void on_claim(struct task_history *h, struct spool_spec *spec, const json
 	h->claimer.tool = json_is_true(json_object_get(o, "tool"));
 }
 
-static void on_start(struct task_history *h, struct spool_spec *spec, const json_t *o)
+static void on_start(struct task_history *h, struct task_spec *spec, const json_t *o)
 {
 	h->started = true;
 	h->claimer.proc.pid = get_pid(o);
@@ -98,7 +98,7 @@ static void on_start(struct task_history *h, struct spool_spec *spec, const json
 	h->started_ns = record_ns(json_object_get(o, "time"));
 }
 
-static void on_stop(struct task_history *h, struct spool_spec *spec, const json_t *o)
+static void on_stop(struct task_history *h, struct task_spec *spec, const json_t *o)
 {
 	h->stopped = true;
 }
@@ -127,7 +127,7 @@ bool end_from_json(const json_t *o, struct spool_end *ret)
 	return true;
 }
 
-static void on_end(struct task_history *h, struct spool_spec *spec, const json_t *o)
+static void on_end(struct task_history *h, struct task_spec *spec, const json_t *o)
 {
 	struct spool_end end;
 
@@ -149,7 +149,7 @@ void again_from_json(const json_t *o, struct spool_again *ret)
 }
 
 /* A past says what the requeues before it did. */
-static void on_requeue(struct task_history *h, struct spool_spec *spec, const json_t *o)
+static void on_requeue(struct task_history *h, struct task_spec *spec, const json_t *o)
 {
 	struct spool_again again;
 
@@ -173,7 +173,7 @@ static void on_requeue(struct task_history *h, struct spool_spec *spec, const js
 		spec->memory = again.memory;
 }
 
-static void on_edit(struct task_history *h, struct spool_spec *spec, const json_t *o)
+static void on_edit(struct task_history *h, struct task_spec *spec, const json_t *o)
 {
 	const char *key;
 	json_t *value, *set = json_object_get(o, "set");
@@ -188,7 +188,7 @@ static void on_edit(struct task_history *h, struct spool_spec *spec, const json_
 
 static const struct {
 	const char *event;
-	void (*fold)(struct task_history *h, struct spool_spec *spec, const json_t *object);
+	void (*fold)(struct task_history *h, struct task_spec *spec, const json_t *object);
 } folds[] = {
 	{ "claim", on_claim },	   { "start", on_start },  { "stop", on_stop }, { "end", on_end },
 	{ "requeue", on_requeue }, { "past", on_requeue }, { "edit", on_edit },
@@ -201,7 +201,7 @@ static bool is_late_stop(const struct task_history *h, const char *event, uint64
 	return strcmp(event, "stop") == 0 && !h->claimed && !h->ended && epoch + 1 == h->epoch;
 }
 
-static bool fold_line(struct task_history *h, struct spool_spec *spec, const json_t *o)
+static bool fold_line(struct task_history *h, struct task_spec *spec, const json_t *o)
 {
 	const char *event = json_string_value(json_object_get(o, "event"));
 	uint64_t epoch = json_get_u64(o, "epoch");
@@ -240,7 +240,7 @@ static void each_line(const char *text, size_t len, void (*fn)(void *data, const
 
 struct folding {
 	struct task_history *h;
-	struct spool_spec *spec;
+	struct task_spec *spec;
 };
 
 static void fold_one(void *data, const json_t *o)
@@ -250,7 +250,7 @@ static void fold_one(void *data, const json_t *o)
 	f->h->unread += !fold_line(f->h, f->spec, o);
 }
 
-void history_read(const char *text, size_t len, struct task_history *ret, struct spool_spec *spec)
+void history_read(const char *text, size_t len, struct task_history *ret, struct task_spec *spec)
 {
 	struct folding f = { ret, spec };
 

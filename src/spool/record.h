@@ -108,7 +108,7 @@ struct task_history {
 };
 
 struct task_file {
-	struct spool_spec *spec; /* edits applied */
+	struct task_spec *spec; /* edits applied */
 	struct task_history history;
 };
 
@@ -117,7 +117,7 @@ int task_file_parse(const char *text, size_t len, struct task_file *ret, struct 
 int task_file_read(const struct spool *sp, const char *path, struct task_file *ret, struct err *e);
 void task_file_clear(struct task_file *t);
 /* Records alone, each line one: what an element's file in running/ holds. */
-void history_read(const char *text, size_t len, struct task_history *ret, struct spool_spec *spec);
+void history_read(const char *text, size_t len, struct task_history *ret, struct task_spec *spec);
 /* The devices that the `start` of an epoch tells, added to a list. */
 void history_devices(const char *text, size_t len, uint64_t epoch, struct text_list *ret);
 /* false: that attempt (0: the last one) has its log in logs/. */

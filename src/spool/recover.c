@@ -84,8 +84,8 @@ enum liveness recover_life_here(const struct spool *sp, const struct claimer *c)
 	if (strcmp(c->boot, sp->boot) == 0)
 		return proc_alive(&c->proc) ? LIVENESS_ALIVE : LIVENESS_DEAD;
 	/* What was before this kernel was started, on a disk that it has to itself. */
-	return !sp->network && !beat_same_kernel(c->boot, sp->boot) ? LIVENESS_DEAD
-								    : LIVENESS_UNKNOWN;
+	return !sp->network && !heartbeat_same_kernel(c->boot, sp->boot) ? LIVENESS_DEAD
+									 : LIVENESS_UNKNOWN;
 }
 
 /* ---- events of an earlier boot ----------------------------------------------------------------
@@ -311,7 +311,7 @@ static enum liveness life_of(struct recovery *rc, const struct claim *c)
 }
 
 /* 0: it is dead; 1: it has been dealt with. */
-static int look_at_holder(struct recovery *rc, const struct claim *c, const struct spool_spec *spec)
+static int look_at_holder(struct recovery *rc, const struct claim *c, const struct task_spec *spec)
 {
 	enum liveness life = life_of(rc, c);
 

@@ -22,7 +22,7 @@ struct recover_calls {
 	 * died before it was written, or is just writing it. A NULL slot: recover_life_here(). */
 	enum liveness (*life)(void *data, const struct claim *c);
 	/* A claim whose holder lives; spec is NULL for an element. May be NULL. */
-	void (*adopt)(void *data, const struct claim *c, const struct spool_spec *spec);
+	void (*adopt)(void *data, const struct claim *c, const struct task_spec *spec);
 	/* The claim at path could not be brought on, also where it could not even be read: it is as
 	 * it was, or taken over already, and the caller is to ask for it again. May be NULL. */
 	void (*failed)(void *data, const char *path);

@@ -139,7 +139,7 @@ int submit_reserve_id(const struct spool *sp, uint64_t id, struct err *e)
 }
 
 /* Into tmp/: a path that the caller frees. */
-static int write_tmp(const struct spool *sp, const struct spool_spec *spec, uint64_t id,
+static int write_tmp(const struct spool *sp, const struct task_spec *spec, uint64_t id,
 		     bool durable, char **ret_tmp, struct err *e)
 {
 	char tmp[SPOOL_PATH_MAX];
@@ -158,7 +158,7 @@ static int write_tmp(const struct spool *sp, const struct spool_spec *spec, uint
 }
 
 /* path: where it is then, of SPOOL_PATH_MAX bytes. */
-static int move_in(const struct spool *sp, const struct spool_spec *spec, uint64_t id,
+static int move_in(const struct spool *sp, const struct task_spec *spec, uint64_t id,
 		   const char *tmp, char *path, struct err *e)
 {
 	char file[NAME_FILE_MAX];
@@ -179,8 +179,7 @@ static int take_back(const struct spool *sp, const char *path, struct err *e)
 	return e ? e->code : -EIO;
 }
 
-int submit_task_as(const struct spool *sp, const struct spool_spec *spec, uint64_t id,
-		   struct err *e)
+int submit_task_as(const struct spool *sp, const struct task_spec *spec, uint64_t id, struct err *e)
 {
 	cleanup_free char *tmp = NULL;
 	char path[SPOOL_PATH_MAX];
@@ -203,7 +202,7 @@ int submit_task_as(const struct spool *sp, const struct spool_spec *spec, uint64
 	return take_back(sp, path, &sync);
 }
 
-int submit_task(const struct spool *sp, const struct spool_spec *spec, uint64_t *ret_id,
+int submit_task(const struct spool *sp, const struct task_spec *spec, uint64_t *ret_id,
 		struct err *e)
 {
 	uint64_t id = 0;
@@ -289,7 +288,7 @@ static int group_ids(const struct spool *sp, size_t n, uint64_t *ids, struct err
 	return r < 0 ? r : 0;
 }
 
-static int submit_group(const struct spool *sp, struct spool_spec *const *specs, size_t n,
+static int submit_group(const struct spool *sp, struct task_spec *const *specs, size_t n,
 			uint64_t *ids, size_t *ret_n, struct err *e)
 {
 	cleanup_free char **tmps = xcalloc(n, sizeof(*tmps));
@@ -317,7 +316,7 @@ static int submit_group(const struct spool *sp, struct spool_spec *const *specs,
 	return SUBMIT_NOT_DURABLE;
 }
 
-int submit_tasks(const struct spool *sp, struct spool_spec *const *specs, size_t n, uint64_t *ids,
+int submit_tasks(const struct spool *sp, struct task_spec *const *specs, size_t n, uint64_t *ids,
 		 size_t *ret_n, struct err *e)
 {
 	int r = 0, worst = 0;

@@ -127,7 +127,7 @@ static bool compact(const struct claim *c, const char *text, size_t len, const c
 {
 	struct usage u = { .asked = c->name.gpus };
 	struct task_history h = { .epoch = 0 };
-	struct spool_spec *spec = NULL;
+	struct task_spec *spec = NULL;
 	json_t *past;
 
 	if (spec_read(text, len, &spec, ret_used, NULL) < 0)

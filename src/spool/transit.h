@@ -62,7 +62,7 @@ struct transit_edit {
 	json_t *set; /* keys of the spec, but those that only the name decides; NULL: none */
 	/* Completes it from the task as it is, while nobody else can change that. NULL: it is
 	 * whole. */
-	int (*complete)(void *data, const struct spool_spec *now, json_t *set, struct err *e);
+	int (*complete)(void *data, const struct task_spec *now, json_t *set, struct err *e);
 	void *data;
 	/* What the name says; NULL: it stays. */
 	const uint64_t *priority, *begin_s;

@@ -63,7 +63,7 @@ static int is_that_shim(int fd, const struct shim_id *id, struct proc_id *ret)
 static int find_record(const char *token, const char *record_dir, struct adopted *ret,
 		       struct err *e)
 {
-	int r = record_read(record_dir, token, &ret->record, e);
+	int r = end_record_read(record_dir, token, &ret->record, e);
 
 	if (r < 0 && r != -ENOENT)
 		return r;
@@ -131,7 +131,7 @@ int adopt_settle(const char *token, const struct shim_id *id, const char *record
 	int r = adopt_find(token, id, record_dir, ret, e);
 
 	bad = r == -EBADMSG;
-	if (bad && record_set_aside(record_dir, token, e) == 0)
+	if (bad && end_record_set_aside(record_dir, token, e) == 0)
 		r = adopt_find(token, id, record_dir, ret, e);
 	if (r < 0 || ret->found != ADOPT_LOST)
 		return r;
@@ -139,7 +139,7 @@ int adopt_settle(const char *token, const struct shim_id *id, const char *record
 		return err_set(e, -EAGAIN,
 			       "its shim (PID %d) lives, and cannot be found under its name %s",
 			       (int)id->proc.pid, token);
-	r = record_void(record_dir, token, e);
+	r = end_record_void(record_dir, token, e);
 	if (r == 0)
 		r = adopt_find(token, id, record_dir, ret, e);
 	ret->bad_record = bad;

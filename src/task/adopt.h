@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 #include "base/proc.h"
-#include "task/record.h"
+#include "task/end_record.h"
 
 enum adopt_found {
 	ADOPT_LIVES, /* fd: its STATUS, or its ENDED, comes next */

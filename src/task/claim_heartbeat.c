@@ -32,20 +32,20 @@ static void arm(struct claim_heartbeat *k, uint64_t at_ns)
 	k->look_ns = at_ns;
 }
 
-int claim_heartbeat_init(struct claim_heartbeat *k, const struct task_spec *spec,
+int claim_heartbeat_init(struct claim_heartbeat *k, const struct launch_spec *spec,
 			 const struct proc_id *self, int wake_fd, struct err *e)
 {
 	*k = (struct claim_heartbeat){
 		.spec = spec, .self = *self, .wake_fd = wake_fd, .timer_fd = -1, .look_ns = NEVER
 	};
-	if (!spec->beat_ms)
+	if (!spec->heartbeat_ms)
 		return 0;
 	k->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (k->timer_fd < 0)
 		return err_sys(e, errno, "make a timer for the task's claim");
 	k->kept_ns = clock_boot_ns();
 	k->fence_timeout_ms = spec->fence_timeout_ms;
-	k->begin_ns = k->kept_ns + spec->beat_ms * NS_PER_MS;
+	k->begin_ns = k->kept_ns + spec->heartbeat_ms * NS_PER_MS;
 	arm(k, k->begin_ns);
 	return 0;
 }
@@ -57,13 +57,14 @@ static void wake(const struct claim_heartbeat *k)
 	(void)!write(k->wake_fd, &one, sizeof(one));
 }
 
-static void write_beat(struct claim_heartbeat *k, struct beat *b)
+static void write_heartbeat(struct claim_heartbeat *k, struct heartbeat *b)
 {
-	const struct task_spec *s = k->spec;
+	const struct launch_spec *s = k->spec;
 	uint64_t begun = clock_boot_ns();
-	int r = beat_keep(s->beat_dir, s->claim, s->beat_file, b, s->fence_timeout_ms);
+	int r = heartbeat_keep(s->heartbeat_dir, s->claim, s->heartbeat_file, b,
+			       s->fence_timeout_ms);
 
-	if (r == BEAT_CLAIM_GONE) {
+	if (r == HEARTBEAT_CLAIM_GONE) {
 		k->lost = true;
 		wake(k);
 	}
@@ -77,14 +78,14 @@ static void write_beat(struct claim_heartbeat *k, struct beat *b)
 static void *keep_on(void *data)
 {
 	struct claim_heartbeat *k = data;
-	struct beat b = { .who.proc = k->self };
-	struct timespec step = clock_timespec(k->spec->beat_ms * NS_PER_MS);
+	struct heartbeat b = { .who.proc = k->self };
+	struct timespec step = clock_timespec(k->spec->heartbeat_ms * NS_PER_MS);
 
-	(void)str_copy(b.who.agent, sizeof(b.who.agent), k->spec->beat_agent);
+	(void)str_copy(b.who.agent, sizeof(b.who.agent), k->spec->heartbeat_agent);
 	(void)str_copy(b.who.host, sizeof(b.who.host), k->spec->node);
 	worker_own_files(&k->wake_fd, 1);
 	for (;;) {
-		write_beat(k, &b);
+		write_heartbeat(k, &b);
 		(void)clock_nanosleep(CLOCK_BOOTTIME, 0, &step, NULL);
 	}
 	return NULL;
@@ -96,7 +97,7 @@ static void begin(struct claim_heartbeat *k, uint64_t now)
 	if (k->begun || now < k->begin_ns)
 		return;
 	k->begun = worker_thread(keep_on, k) == 0;
-	k->begin_ns = now + k->spec->beat_ms * NS_PER_MS;
+	k->begin_ns = now + k->spec->heartbeat_ms * NS_PER_MS;
 }
 
 enum claim_state claim_heartbeat_look(struct claim_heartbeat *k, uint32_t *ret_grace_ms)
@@ -132,20 +133,20 @@ bool claim_heartbeat_is_watched(const struct claim_heartbeat *k)
 void claim_heartbeat_leave_record(struct claim_heartbeat *k, const struct task_record *r)
 {
 	uint64_t end_ns = clock_boot_ns() + GONE_MS * NS_PER_MS;
-	const struct task_spec *s = k->spec;
+	const struct launch_spec *s = k->spec;
 	cleanup_free char *text = NULL;
 	char path[SPOOL_PATH_MAX];
 	size_t len;
 	int code;
 
-	if (!s->beat_ms)
+	if (!s->heartbeat_ms)
 		return;
-	(void)str_print(path, sizeof(path), "%s,end", s->beat_file);
-	text = record_format(r, &len);
+	(void)str_print(path, sizeof(path), "%s,end", s->heartbeat_file);
+	text = end_record_format(r, &len);
 	/* Where the claim is gone nobody needs it. */
-	while ((code = beat_leave_end(s->beat_dir, s->claim, path, text, len)) < 0) {
+	while ((code = heartbeat_leave_end(s->heartbeat_dir, s->claim, path, text, len)) < 0) {
 		if (code == -ENOENT && clock_boot_ns() > end_ns)
 			return;
-		(void)usleep((useconds_t)(s->beat_ms * 1000));
+		(void)usleep((useconds_t)(s->heartbeat_ms * 1000));
 	}
 }

@@ -3,14 +3,14 @@
 #define TENURE_TASK_CLAIM_HEARTBEAT_H
 
 /*
- * A shim keeps its claim alive: every beat a thread, which may hang with the spool's filesystem,
- * rewrites agents/ID,eEPOCH (beat_keep()). The thread begins with the first beat, so that a short
- * task has none.
+ * A shim keeps its claim alive: every heartbeat a thread, which may hang with the spool's
+ * filesystem, rewrites agents/ID,eEPOCH (heartbeat_keep()). The thread begins with the first
+ * heartbeat, so that a short task has none.
  *
- * With each beat it looks whether another agent serves the instance. While that is so, the beat
- * promises that the task ends when no beat could be written for the fence time, which is 4/5 of the
- * time after which others take the claim over. Alone, nothing is promised and nothing is ended.
- * Before the first beat is written nobody has been told that we are alone, so it is not relied on.
+ * With each one it looks whether another agent serves the instance. While that is so, it promises
+ * that the task ends when none could be written for the fence time, which is 4/5 of the time after
+ * which others take the claim over. Alone, nothing is promised and nothing is ended. Before the
+ * first one is written nobody has been told that we are alone, so it is not relied on.
  *
  *	claim_heartbeat_init(&k, &spec, &self, wake_fd, &e)
  *	claim_heartbeat_look(&k, &grace_ms)	whenever timer_fd or wake_fd is readable
@@ -25,8 +25,8 @@
 
 #include <stdatomic.h>
 
-#include "task/record.h"
-#include "task/spec.h"
+#include "task/end_record.h"
+#include "task/launch_spec.h"
 
 enum claim_state {
 	CLAIM_KEPT,
@@ -35,20 +35,21 @@ enum claim_state {
 };
 
 struct claim_heartbeat {
-	const struct task_spec *spec;
+	const struct launch_spec *spec;
 	struct proc_id self;
 	int wake_fd;	   /* an eventfd, written to when there is something to look at */
 	int timer_fd;	   /* -1: nothing is kept */
 	uint64_t look_ns;  /* CLOCK_BOOTTIME: when timer_fd is readable; UINT64_MAX: never */
-	uint64_t begin_ns; /* of the first beat */
+	uint64_t begin_ns; /* of the first heartbeat */
 	bool begun;
-	_Atomic uint64_t kept_ns; /* CLOCK_BOOTTIME: when the last beat that was written began */
+	_Atomic uint64_t
+		kept_ns; /* CLOCK_BOOTTIME: when the last heartbeat that was written began */
 	_Atomic uint64_t fence_timeout_ms; /* that it carried */
 	_Atomic bool lost;
 };
 
-/* The spec must outlive k; without beats in it, nothing is kept. 0 or -errno. */
-int claim_heartbeat_init(struct claim_heartbeat *k, const struct task_spec *spec,
+/* The spec must outlive k; without heartbeats in it, nothing is kept. 0 or -errno. */
+int claim_heartbeat_init(struct claim_heartbeat *k, const struct launch_spec *spec,
 			 const struct proc_id *self, int wake_fd, struct err *e);
 /* CLAIM_LATE: *ret_grace_ms from now to KILL, in time for those who wait; 0: at once. */
 enum claim_state claim_heartbeat_look(struct claim_heartbeat *k, uint32_t *ret_grace_ms);

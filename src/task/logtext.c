@@ -27,7 +27,7 @@ static const char *shown_word(const struct program *p, const char *word)
 	return p->file && strcmp(word, p->file) == 0 ? strrchr(word, '/') + 1 : word;
 }
 
-static void shown_command(struct strbuf *b, const struct task_spec *s, const struct program *p)
+static void shown_command(struct strbuf *b, const struct launch_spec *s, const struct program *p)
 {
 	/* As it was submitted, also where it could not be prepared. */
 	if (s->shown && s->shown[0] && (!s->script || !p->argv)) {
@@ -38,7 +38,7 @@ static void shown_command(struct strbuf *b, const struct task_spec *s, const str
 		strbuf_add_word_in_line(b, shown_word(p, p->argv[i]));
 }
 
-void logtext_header(struct strbuf *b, const struct task_spec *spec, const struct program *p,
+void logtext_header(struct strbuf *b, const struct launch_spec *spec, const struct program *p,
 		    const char *devices, uint64_t started_wall_ns)
 {
 	cleanup_strbuf struct strbuf command = STRBUF_INIT;

@@ -10,13 +10,13 @@
 #include <stdbool.h>
 
 #include "base/strbuf.h"
+#include "task/end_record.h"
+#include "task/launch_spec.h"
 #include "task/program.h"
-#include "task/record.h"
-#include "task/spec.h"
 
 /* p: what is started, program_prepare()'d; a script is shown with what runs it. devices: as GO has
  * it, may be empty. */
-void logtext_header(struct strbuf *b, const struct task_spec *spec, const struct program *p,
+void logtext_header(struct strbuf *b, const struct launch_spec *spec, const struct program *p,
 		    const char *devices, uint64_t started_wall_ns);
 /*
  * Where the task's own words begin in the last len bytes of a log: behind the last header in them,

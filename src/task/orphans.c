@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "task/record.h"
+#include "task/end_record.h"
 #include "task/tree.h"
 
 struct orphans {

@@ -44,13 +44,13 @@ static const char *safe_name(const char *name)
 	return name;
 }
 
-static int write_script(struct program *p, const struct task_spec *s, struct err *e)
+static int write_script(struct program *p, const struct launch_spec *s, struct err *e)
 {
-	int r = record_dir_check(s->run_dir, e);
+	int r = end_record_dir_check(s->run_dir, e);
 
 	p->dir = xasprintf("%s/%s", s->run_dir, s->token);
 	if (r == -ENOENT)
-		r = record_dir_make(s->run_dir, e);
+		r = end_record_dir_make(s->run_dir, e);
 	if (r < 0)
 		return r;
 	if (mkdir(p->dir, 0700) < 0 && errno != EEXIST)
@@ -82,7 +82,7 @@ static char *trim(char *s)
 }
 
 /* "#!/usr/bin/env python3": the interpreter and, as the kernel does it, one word of the rest. */
-static int first_line(struct program *p, const struct task_spec *s, const char **words,
+static int first_line(struct program *p, const struct launch_spec *s, const char **words,
 		      struct err *e)
 {
 	const char *text = s->script, *end = memchr(text, '\n', s->script_bytes);
@@ -112,14 +112,14 @@ static int first_line(struct program *p, const struct task_spec *s, const char *
 	return 0;
 }
 
-static bool begins(const struct task_spec *s, const char *with)
+static bool begins(const struct launch_spec *s, const char *with)
 {
 	size_t n = strlen(with);
 
 	return s->script_bytes >= n && memcmp(s->script, with, n) == 0;
 }
 
-static bool is_python(const struct task_spec *s)
+static bool is_python(const struct launch_spec *s)
 {
 	const char *end = s->script_name ? strrchr(s->script_name, '.') : NULL;
 
@@ -127,7 +127,7 @@ static bool is_python(const struct task_spec *s)
 }
 
 /* What stands in front of the script's file. */
-static int interpreter(struct program *p, const struct task_spec *s, const char **words,
+static int interpreter(struct program *p, const struct launch_spec *s, const char **words,
 		       struct err *e)
 {
 	if (begins(s, "#!"))
@@ -139,7 +139,7 @@ static int interpreter(struct program *p, const struct task_spec *s, const char 
 	return 0;
 }
 
-static void set_argv(struct program *p, const struct task_spec *s, const char *const *front)
+static void set_argv(struct program *p, const struct launch_spec *s, const char *const *front)
 {
 	size_t n = 0;
 
@@ -155,7 +155,7 @@ static void set_argv(struct program *p, const struct task_spec *s, const char *c
 		p->sh_argv[i + 1] = p->argv[i];
 }
 
-int program_prepare(struct program *p, const struct task_spec *s, struct err *e)
+int program_prepare(struct program *p, const struct launch_spec *s, struct err *e)
 {
 	const char *front[4] = { NULL };
 
@@ -191,7 +191,7 @@ static bool overridden(const char *entry, const char *const *more, size_t n_more
 	return same_name(entry, TASK_TOKEN_ENV "=");
 }
 
-void program_set_env(struct program *p, const struct task_spec *s, const char *const *more,
+void program_set_env(struct program *p, const struct launch_spec *s, const char *const *more,
 		     size_t n_more)
 {
 	size_t n = 0;
@@ -218,7 +218,7 @@ enum step { STEP_SETUP, STEP_CWD, STEP_EXEC };
 
 struct child {
 	struct program *p;
-	const struct task_spec *spec;
+	const struct launch_spec *spec;
 	int log_fd;
 	int cgroup_fd;
 	volatile enum step step;
@@ -373,8 +373,8 @@ bool gate_shut(struct gate *g)
 	return atomic_compare_exchange_strong(&g->is, &open, GATE_SHUT) || open == GATE_SHUT;
 }
 
-pid_t program_start(struct program *p, const struct task_spec *spec, struct gate *gate, int log_fd,
-		    int cgroup_fd, struct err *e)
+pid_t program_start(struct program *p, const struct launch_spec *spec, struct gate *gate,
+		    int log_fd, int cgroup_fd, struct err *e)
 {
 	cleanup_free char *stack = xmalloc(CHILD_STACK);
 	struct child c = { .p = p, .spec = spec, .log_fd = log_fd, .cgroup_fd = cgroup_fd };

@@ -24,7 +24,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "task/spec.h"
+#include "task/launch_spec.h"
 
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND	127
@@ -59,10 +59,10 @@ struct gate {
 bool gate_shut(struct gate *g);
 
 /* 0; -EINVAL and others with a text for the task's owner, and p->exit_code. spec must outlive p. */
-int program_prepare(struct program *p, const struct task_spec *spec, struct err *e);
+int program_prepare(struct program *p, const struct launch_spec *spec, struct err *e);
 
 /* The description's environment, n_more NAME=VALUE over it, and the token over all. */
-void program_set_env(struct program *p, const struct task_spec *spec, const char *const *more,
+void program_set_env(struct program *p, const struct launch_spec *spec, const char *const *more,
 		     size_t n_more);
 
 /*
@@ -73,8 +73,8 @@ void program_set_env(struct program *p, const struct task_spec *spec, const char
  * of the working directory and of the program do; until then the process is there and can be
  * killed.
  */
-pid_t program_start(struct program *p, const struct task_spec *spec, struct gate *gate, int log_fd,
-		    int cgroup_fd, struct err *e);
+pid_t program_start(struct program *p, const struct launch_spec *spec, struct gate *gate,
+		    int log_fd, int cgroup_fd, struct err *e);
 
 void program_clear(struct program *p);
 

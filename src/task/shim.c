@@ -8,7 +8,7 @@
  * What is certain:
  * - The name shim/<token> (base/endpoint.h) and a look for an old record come first, so a token
  * runs once: a second shim for it refuses, whatever its agent believes, and so does one that an
- * agent gave up waiting for (record_void()).
+ * agent gave up waiting for (end_record_void()).
  * - Without GO nothing runs; where the last connection goes before GO, the task is cancelled, with
  *   a record, so that a new agent need not guess.
  * - The end of the tree is "no child left" of this subreaper, which the kernel knows; the process
@@ -46,11 +46,11 @@
 #include "hold/proto.h"
 #include "task/cgroup.h"
 #include "task/claim_heartbeat.h"
+#include "task/launch_spec.h"
 #include "task/logfile.h"
 #include "task/logtext.h"
 #include "task/program.h"
 #include "task/shproto.h"
-#include "task/spec.h"
 #include "task/tree.h"
 #include "task/worker.h"
 
@@ -91,7 +91,7 @@ struct conn {
 
 struct shim {
 	const struct shim_start *start;
-	struct task_spec spec;
+	struct launch_spec spec;
 	struct task_record rec;
 	struct worker worker;
 	/* The worker's, while it is busy. */
@@ -255,7 +255,7 @@ static void write_header(struct shim *sh)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
-	if (sh->spec.flags & SPEC_BARE_LOG)
+	if (sh->spec.flags & LAUNCH_BARE_LOG)
 		return;
 	logtext_header(&b, &sh->spec, &sh->program, sh->go.devices, sh->rec.end.started_wall_ns);
 	logfile_write(&sh->log, strbuf_str(&b), b.len);
@@ -591,7 +591,7 @@ static void reap(struct shim *sh)
 	event(sh, EV_LEADER_GONE);
 	if (pid < 0 && errno == ECHILD)
 		event(sh, EV_TREE_GONE);
-	else if (sh->spec.flags & SPEC_END_TREE)
+	else if (sh->spec.flags & LAUNCH_END_TREE)
 		event(sh, EV_REST);
 }
 
@@ -767,7 +767,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
  * says so, and one that comes soon finds them as they were. */
 static void look_for_agents(struct shim *sh)
 {
-	bool watched = sh->spec.flags & SPEC_ATTENDED && sh->leader && !is_ending(sh);
+	bool watched = sh->spec.flags & LAUNCH_ATTENDED && sh->leader && !is_ending(sh);
 
 	sh->alone_at_ns = watched ? sh->heard_ns + GUARD_AWAIT_MS * NS_PER_MS : UINT64_MAX;
 }
@@ -850,7 +850,7 @@ static void work_trailer(void *data)
 
 	logfile_finish(&sh->log);
 	end.log_cut_bytes = sh->log.cut;
-	if (!(sh->spec.flags & SPEC_BARE_LOG)) {
+	if (!(sh->spec.flags & LAUNCH_BARE_LOG)) {
 		if (logfile_in_line(&sh->log))
 			strbuf_addc(&b, '\n');
 		logtext_trailer(&b, &end);
@@ -870,7 +870,7 @@ static void work_leave_record(void *data)
 
 static bool put_record(struct shim *sh)
 {
-	int r = record_write(sh->spec.record_dir, &sh->rec, sh->spec.flags & SPEC_SYNC, NULL);
+	int r = end_record_write(sh->spec.record_dir, &sh->rec, sh->spec.flags & LAUNCH_SYNC, NULL);
 
 	sh->rec.end.record_errno = -r;
 	return r == 0;
@@ -979,16 +979,16 @@ static int take_name(struct shim *sh, struct err *e)
 	if (r < 0)
 		return r;
 	sh->name_at_ns = clock_mono_ns() + NAME_LOOK_NS;
-	if (record_exists(sh->spec.record_dir, sh->spec.token))
+	if (end_record_exists(sh->spec.record_dir, sh->spec.token))
 		return err_set(e, -EEXIST, "there is a record that this task has ended already");
-	if (record_is_void(sh->spec.record_dir, sh->spec.token))
+	if (end_record_is_void(sh->spec.record_dir, sh->spec.token))
 		return err_set(e, -ECANCELED, "this start came too late: it was given up");
 	return 0;
 }
 
 static int prepare(struct shim *sh, struct err *e)
 {
-	int r = spec_load(sh->start->spec_fd, &sh->spec, e);
+	int r = launch_spec_load(sh->start->spec_fd, &sh->spec, e);
 
 	if (r < 0)
 		return r;
@@ -1021,9 +1021,9 @@ static void set_title(const struct shim *sh)
 }
 
 /* A task that waits for nothing: one message and one waking of the agent less. */
-static bool may_go(const struct task_spec *s)
+static bool may_go(const struct launch_spec *s)
 {
-	return s->flags & SPEC_GO && (!s->go_until_ns || clock_boot_ns() < s->go_until_ns);
+	return s->flags & LAUNCH_GO && (!s->go_until_ns || clock_boot_ns() < s->go_until_ns);
 }
 
 int shim_run(const struct shim_start *start)

@@ -9,11 +9,11 @@
 
 #include <stddef.h>
 
-#include "task/record.h"
+#include "task/end_record.h"
 
 /* What a shim has from its fork server. The descriptors are the shim's. */
 struct shim_start {
-	int spec_fd; /* task/spec.h */
+	int spec_fd; /* task/launch_spec.h */
 	int conn_fd; /* first connection to the agent; the log is in it: O_RDWR | O_APPEND, or
 			/dev/null where the agent could not open it */
 	int sig_fd;  /* signalfd of what is blocked: SIGCHLD, SIGTERM, SIGINT, SIGHUP */

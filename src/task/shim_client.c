@@ -85,7 +85,7 @@ void fork_server_close(struct fork_server *m)
 	(void)fork_server_gone(m);
 }
 
-int shim_client_start(struct fork_server *m, const struct task_spec *spec, int log_fd,
+int shim_client_start(struct fork_server *m, const struct launch_spec *spec, int log_fd,
 		      struct err *e)
 {
 	struct shmsg_plain msg = { .head = SHMSG_HEAD(SHMSG_START, struct shmsg_plain) };
@@ -95,7 +95,7 @@ int shim_client_start(struct fork_server *m, const struct task_spec *spec, int l
 	if (m->fd < 0)
 		return err_set(e, -EPIPE, "the process that starts tasks does not run");
 
-	cleanup_fd int spec_fd = spec_encode(spec, e);
+	cleanup_fd int spec_fd = launch_spec_encode(spec, e);
 
 	if (spec_fd < 0)
 		return spec_fd;

@@ -19,8 +19,8 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "task/launch_spec.h"
 #include "task/shproto.h"
-#include "task/spec.h"
 
 struct fork_server {
 	int fd;		 /* polled for reading: readable means that it has gone; -1: none */
@@ -48,7 +48,7 @@ void fork_server_close(struct fork_server *m);
  * -EAGAIN (the fork server is busy: try again in a moment), -EPIPE (it has gone: start another),
  * -EINVAL or -E2BIG (the description cannot be run), -errno.
  */
-int shim_client_start(struct fork_server *m, const struct task_spec *spec, int log_fd,
+int shim_client_start(struct fork_server *m, const struct launch_spec *spec, int log_fd,
 		      struct err *e);
 
 /* devices: for the log's header, may be NULL. env: n_env NAME=VALUE. 0; -E2BIG: more than

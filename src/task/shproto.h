@@ -20,16 +20,16 @@
  *                                                          ENDED {struct task_end}, end of file
  *     ACK {}                      needed only where ENDED has record_errno
  *
- * With SPEC_GO in the description there is neither PREPARED nor GO: STARTED, or ENDED, comes first;
- * but a shim that begins after its go_until_ns says PREPARED and waits for GO as any other.
+ * With LAUNCH_GO in the description there is neither PREPARED nor GO: STARTED, or ENDED, comes
+ * first; but a shim that begins after its go_until_ns says PREPARED and waits for GO as any other.
  *
  * A shim's connection is the descriptor from START, or one made to its name by an agent that
  * adopts it (task/adopt.h); there may be several, all are told. Only who has said more than ASK
  * counts as an agent, who files the end; without one the shim leaves its record in the spool.
  * Before GO the end of file on the last connection is a CANCEL. After GO an end of file means
- * nothing: the task runs on (with SPEC_ATTENDED for GUARD_AWAIT_MS, then it is ended). ENDED is
- * sent after the record is on the disk (task/record.h), so it need not be answered, except where
- * the record could not be written: the shim then stays until ACK or until it could.
+ * nothing: the task runs on (with LAUNCH_ATTENDED for GUARD_AWAIT_MS, then it is ended). ENDED is
+ * sent after the record is on the disk (task/end_record.h), so it need not be answered, except
+ * where the record could not be written: the shim then stays until ACK or until it could.
  *
  * The two descriptors are taken by the fork server, which reads nothing of them: what is wrong with
  * a description, or with starting, is said on the shim's own connection as ENDED with TASK_REFUSED.
@@ -45,7 +45,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "task/record.h"
+#include "task/end_record.h"
 
 #define SHPROTO_VERSION	 1U
 #define SHPROTO_ENV_MAX	 4096

@@ -113,7 +113,7 @@ static void start(struct driver *d, const char *text)
 	if (!o)
 		exit(3);
 
-	struct task_spec s = {
+	struct launch_spec s = {
 		.token = text_in(o, "token"),
 		.title = text_in(o, "title"),
 		.shown = text_in(o, "shown"),
@@ -123,15 +123,15 @@ static void start(struct driver *d, const char *text)
 		.record_dir = text_in(o, "record_dir"),
 		.script_name = text_in(o, "script_name"),
 		.cgroup = text_in(o, "cgroup"),
-		.beat_dir = text_in(o, "beat_dir"),
-		.beat_file = text_in(o, "beat_file"),
-		.beat_agent = text_in(o, "beat_agent"),
+		.heartbeat_dir = text_in(o, "heartbeat_dir"),
+		.heartbeat_file = text_in(o, "heartbeat_file"),
+		.heartbeat_agent = text_in(o, "heartbeat_agent"),
 		.claim = text_in(o, "claim"),
 		.script = text_in(o, "script"),
 		.log_limit = num_in(o, "log_limit", 0),
 		.timeout_ms = num_in(o, "timeout_ms", 0),
-		.beat_ms = num_in(o, "beat_ms", 0),
-		.fence_timeout_ms = num_in(o, "promise_ms", 0),
+		.heartbeat_ms = num_in(o, "heartbeat_ms", 0),
+		.fence_timeout_ms = num_in(o, "fence_timeout_ms", 0),
 		.grace_ms = (uint32_t)num_in(o, "grace_ms", 2000),
 		.stop_signal = (int32_t)num_in(o, "stop_signal", 0),
 		.umask = (uint32_t)num_in(o, "umask", 022),
@@ -416,17 +416,17 @@ static int bench_start(struct driver *d, const char *program, const char *dir, i
 {
 	char token[TASK_TOKEN_MAX], log[512];
 	const char *argv[] = { program, NULL };
-	struct task_spec s = { .token = str_print(token, sizeof(token), "bench-%d", i),
-			       .title = token,
-			       .cwd = "/",
-			       .run_dir = dir,
-			       .record_dir = dir,
-			       .argv = argv,
-			       .n_argv = 1,
-			       .env = (const char *const *)environ,
-			       .log_limit = 1UL << 30,
-			       .umask = 022,
-			       .flags = flags };
+	struct launch_spec s = { .token = str_print(token, sizeof(token), "bench-%d", i),
+				 .title = token,
+				 .cwd = "/",
+				 .run_dir = dir,
+				 .record_dir = dir,
+				 .argv = argv,
+				 .n_argv = 1,
+				 .env = (const char *const *)environ,
+				 .log_limit = 1UL << 30,
+				 .umask = 022,
+				 .flags = flags };
 	struct err e = ERR_INIT;
 
 	while (environ[s.n_env])
@@ -455,7 +455,7 @@ static bool bench_news(int conn, const char *dir, int i)
 			continue;
 		if (m.ended.end.outcome != TASK_EXITED || m.ended.end.exit_code)
 			exit(1);
-		(void)record_remove(dir, str_print(token, sizeof(token), "bench-%d", i));
+		(void)end_record_remove(dir, str_print(token, sizeof(token), "bench-%d", i));
 		return true;
 	}
 	if (type != -EAGAIN)
@@ -492,7 +492,7 @@ static double shim_wide(struct driver *d, const char *program, const char *dir, 
 static int bench(struct driver *d, char **w)
 {
 	int n = (int)strtol(w[0], NULL, 10), wide = (int)strtol(w[1], NULL, 10);
-	uint32_t flags = w[4] ? SPEC_GO : 0;
+	uint32_t flags = w[4] ? LAUNCH_GO : 0;
 
 	wide = wide > WIDE_MAX ? WIDE_MAX : wide;
 

@@ -168,8 +168,8 @@ def test_a_log_that_cannot_be_closed(drv, fs, tmp_path, way):  # noqa: F811
     for path in spool / "agents/other", spool / "running/claim", spool / "tmp/x":
         path.parent.mkdir(parents=True)
         path.touch()
-    drv.start(t, "sh", "-c", f"echo ran >> {ran}; sleep 60", log=fs.path / f"{t}.log", go=False, beat_dir=str(spool),
-              beat_file="agents/beat", beat_agent="n1", claim="running/claim", beat_ms=200, promise_ms=2000)
+    drv.start(t, "sh", "-c", f"echo ran >> {ran}; sleep 60", log=fs.path / f"{t}.log", go=False, heartbeat_dir=str(spool),
+              heartbeat_file="agents/beat", heartbeat_agent="n1", claim="running/claim", heartbeat_ms=200, fence_timeout_ms=2000)
     shim = drv.wait("prepared", t)["pid"]
     fs.rule("flush", way)
     try:

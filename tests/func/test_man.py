@@ -61,7 +61,7 @@ def test_every_option_and_example_is_in_its_page(tenure, pages):
 
 def test_environment_of_a_task(tenure, pages):
     """Everything that the agent sets is told by submit and run, on their pages, too."""
-    source = (ROOT / "src/agent/attempt/job.c").read_text() + (ROOT / "src/agent/attempt/login.c").read_text()
+    source = (ROOT / "src/agent/attempt/launch.c").read_text() + (ROOT / "src/agent/attempt/login.c").read_text()
     names = set(re.findall(r'add(?:_number)?\((?:&own|ret), "(\w+)"', source)) - {"CUDA_DEVICE_ORDER"}
     assert len(names) > 9
     for name in ("submit", "run"):

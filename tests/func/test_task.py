@@ -694,8 +694,8 @@ def test_shim_that_keeps_an_end_sleeps(drv, tmp_path):
     t, first_s = unique("sleeps"), 1.5
     (tmp_path / "spool").mkdir()
     (tmp_path / "spool/claim").touch()
-    m = started_until(drv, t, tmp_path / "go", "exit 4", beat_dir=str(tmp_path / "spool"), beat_file="beat", beat_agent="n1",
-                      claim="claim", beat_ms=int(first_s * 1000), promise_ms=600_000)
+    m = started_until(drv, t, tmp_path / "go", "exit 4", heartbeat_dir=str(tmp_path / "spool"), heartbeat_file="beat", heartbeat_agent="n1",
+                      claim="claim", heartbeat_ms=int(first_s * 1000), fence_timeout_ms=600_000)
     begun = Stopwatch()
     nowhere(tmp_path)
     (tmp_path / "go").touch()

@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	command_set_default(&set);
 	for (size_t i = 0; i < f.n; i++) {
-		struct spool_spec *s = import_spec(&f.blocks[i], &set, "/w", "/n", "/s");
+		struct task_spec *s = import_spec(&f.blocks[i], &set, "/w", "/n", "/s");
 
 		if (!f.blocks[i].commands.n || !s->script || !ident_is_task_name(s->name))
 			abort();

@@ -15,10 +15,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_task(const struct spool_spec *s)
+static void check_task(const struct task_spec *s)
 {
 	cleanup_free char *json = spec_text(s, NULL);
-	struct spool_spec *again = NULL;
+	struct task_spec *again = NULL;
 	struct err e = ERR_INIT;
 	size_t used;
 
@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	cleanup_fd int fd = memfd_create("lines", MFD_CLOEXEC);
 	cleanup_free char *path = xasprintf("/proc/self/fd/%d", fd);
 	const struct text_list files = { .n = 1, .texts = &path };
-	struct spool_spec *s = spec_new();
+	struct task_spec *s = spec_new();
 	struct spec_list tasks = { .n = 0 };
 	struct err e = ERR_INIT;
 

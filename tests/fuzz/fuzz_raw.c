@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const uint8_t *nl = size ? memchr(data, '\n', size) : NULL;
 	size_t name_len = nl ? (size_t)(nl - data) : 0, len = nl ? size - name_len - 1 : 0, used;
-	struct spool_spec *s = NULL, *again = NULL;
+	struct task_spec *s = NULL, *again = NULL;
 	struct err e = ERR_INIT;
 
 	/* As long as a file's name can be, and without what none has. */

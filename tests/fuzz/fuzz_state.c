@@ -23,12 +23,12 @@ static void check_text(const char *text, size_t room)
 		abort();
 }
 
-static void read_beat(const char *text, size_t size)
+static void read_heartbeat(const char *text, size_t size)
 {
 	struct err e = ERR_INIT;
-	struct beat b;
+	struct heartbeat b;
 
-	if (beat_parse("agents/n1", text, size, &b, &e) < 0) {
+	if (heartbeat_parse("agents/n1", text, size, &b, &e) < 0) {
 		if (!e.text[0])
 			abort();
 		return;
@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	(void)memcpy(text, data, size);
 	text[size] = '\0';
-	read_beat(text, size);
+	read_heartbeat(text, size);
 	lane_owner_parse(text, size, agent);
 	if (agent[0] && !ident_is_name(agent))
 		abort();

@@ -285,8 +285,8 @@ int __wrap_adopt_settle(const char *token, const struct shim_id *id, const char 
 	return 0;
 }
 
-int __wrap_record_remove(const char *dir, const char *token);
-int __wrap_record_remove(const char *dir, const char *token)
+int __wrap_end_record_remove(const char *dir, const char *token);
+int __wrap_end_record_remove(const char *dir, const char *token)
 {
 	w.n_records_removed++;
 	return 0;
@@ -319,8 +319,8 @@ struct orphans *__wrap_orphans_free(struct orphans *o)
 
 /* ---- fork server and shim ---- */
 
-uint64_t __wrap_heartbeat_fence_timeout_ms(const struct heartbeat *b);
-uint64_t __wrap_heartbeat_fence_timeout_ms(const struct heartbeat *b)
+uint64_t __wrap_node_watch_fence_timeout_ms(const struct node_watch *b);
+uint64_t __wrap_node_watch_fence_timeout_ms(const struct node_watch *b)
 {
 	return 1000;
 }
@@ -340,9 +340,9 @@ void __wrap_fork_server_close(struct fork_server *m)
 	m->fd = -1;
 }
 
-int __wrap_shim_client_start(struct fork_server *m, const struct task_spec *spec, int log_fd,
+int __wrap_shim_client_start(struct fork_server *m, const struct launch_spec *spec, int log_fd,
 			     struct err *e);
-int __wrap_shim_client_start(struct fork_server *m, const struct task_spec *spec, int log_fd,
+int __wrap_shim_client_start(struct fork_server *m, const struct launch_spec *spec, int log_fd,
 			     struct err *e)
 {
 	static const char visible[] = "CUDA_VISIBLE_DEVICES=";
@@ -495,7 +495,7 @@ void world_begin(void)
 				i);
 	}
 	w.config.instance = "i";
-	w.config.beat_ms = 10000;
+	w.config.heartbeat_ms = 10000;
 	w.self.host = "n";
 	w.self.name = "a";
 	w.place = (struct attempt_place){ .c = &w.config,

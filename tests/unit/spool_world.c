@@ -48,7 +48,7 @@ struct spool *open_spool(void)
 
 uint64_t submit(const struct spool *sp, const char *json)
 {
-	struct spool_spec *s = NULL;
+	struct task_spec *s = NULL;
 	struct err e = ERR_INIT;
 	uint64_t id = 0;
 	size_t used;

@@ -63,7 +63,7 @@ static void test_after(void **state)
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct after_check c = { .sp = sp };
-		struct spool_spec *s = spec_new();
+		struct task_spec *s = spec_new();
 		json_t *o = json_loads(cases[i].spec, 0, NULL), *value;
 		FILE *out = tmpfile();
 		int screen = dup(STDERR_FILENO), r;
@@ -99,7 +99,7 @@ static void test_once(void **state)
 {
 	struct spool *sp = world();
 	struct after_check c = { .sp = sp };
-	struct spool_spec *s = spec_new();
+	struct task_spec *s = spec_new();
 	FILE *out = tmpfile();
 	int screen = dup(STDERR_FILENO);
 	char said[1024];

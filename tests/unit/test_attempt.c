@@ -251,7 +251,7 @@ static void test_without_devices(void **state)
 	world_jobs();
 	expect_state("starting");
 	assert_int_equal(w.n_lease, 0);
-	assert_int_equal(w.spec_flags & SPEC_GO, SPEC_GO);
+	assert_int_equal(w.spec_flags & LAUNCH_GO, LAUNCH_GO);
 	assert_true(w.go_until_ns > clock_boot_ns() + 9 * NS_PER_S);
 	assert_true(w.go_until_ns <= clock_boot_ns() + 10 * NS_PER_S);
 	world_say_status(SHMSG_STARTED, SHIM_RUNNING, 4);
@@ -286,7 +286,7 @@ static void test_with_devices(void **state)
 	assert_int_equal(w.n_launched, 0);
 	promise_as(1, 0);
 	assert_int_equal(w.n_launched, 1);
-	assert_int_equal(w.spec_flags & SPEC_GO, 0);
+	assert_int_equal(w.spec_flags & LAUNCH_GO, 0);
 	assert_string_equal(w.visible, "0,1");
 	world_say_status(SHMSG_PREPARED, SHIM_PREPARED, 4);
 	expect_state("starting");
@@ -1133,7 +1133,7 @@ static void test_adopted(void **state)
 	unlease(0);
 	world_jobs();
 	assert_int_equal(verdict.what, RETRY_DONE);
-	assert_true(w.committed.beats && w.committed.log_away);
+	assert_true(w.committed.heartbeats && w.committed.log_away);
 	end();
 }
 
@@ -1422,7 +1422,7 @@ static void step_shim(void)
 			world_say_status(SHMSG_STATUS,
 					 model.shim == PREPARED ? SHIM_PREPARED : SHIM_RUNNING, 4);
 	} else if (model.shim == PREPARED) {
-		if (w.spec_flags & SPEC_GO && any(4)) {
+		if (w.spec_flags & LAUNCH_GO && any(4)) {
 			model.shim = RUNNING;
 			world_say_status(SHMSG_STARTED, SHIM_RUNNING, 4);
 		} else {

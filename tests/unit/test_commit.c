@@ -298,9 +298,9 @@ static void test_array_that_another_has_filed(void **state)
 	p.spool = spool_close(p.spool);
 }
 
-static struct spool_spec *spec_after(uint64_t id)
+static struct task_spec *spec_after(uint64_t id)
 {
-	struct spool_spec *s = NULL;
+	struct task_spec *s = NULL;
 	struct err e = ERR_INIT;
 	char json[80];
 	size_t used;
@@ -363,7 +363,7 @@ static void test_too_late_for_who_waits(void **state)
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":0}");
-		struct spool_spec *waits = spec_after(id);
+		struct task_spec *waits = spec_after(id);
 		struct commit f = { .claim = claim(p.spool, id, &one),
 				    .spec = waits,
 				    .end = &ended,
@@ -554,7 +554,7 @@ static void test_batch_out_of_the_index(void **state)
 	p.scan = scanned(p.spool);
 	id = other.id = submit(p.spool, "{\"script\":\"x\",\"array\":\"1-3\",\"retries\":1}");
 	b = open_batch(p.spool, id, "one");
-	struct spool_spec *spec = spec_new();
+	struct task_spec *spec = spec_new();
 
 	spec->retries = 1;
 	f.spec = spec;

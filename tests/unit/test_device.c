@@ -220,7 +220,7 @@ static void test_hidden_before_the_figure_is_taken(void **state)
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(told(w), HOLDER_RELEASE);
 	assert_non_null(strstr(w->d->said.reason, "0.02 GiB came into use"));
-	assert_false(w->d->figure.settle.learnt);
+	assert_false(w->d->figure.baseline.learnt);
 }
 
 /* Where nothing is known yet of the numbers, one that cannot be seen may be our holder's; not
@@ -693,7 +693,7 @@ static void test_silent_agent(void **state)
 {
 	struct world *w = *state;
 	struct client *c = &w->g->clients[0];
-	struct msg_plain beat = { .head = PROTO_HEAD(MSG_HEARTBEAT, struct msg_plain) };
+	struct msg_plain heartbeat = { .head = PROTO_HEAD(MSG_HEARTBEAT, struct msg_plain) };
 	uint64_t now = clock_mono_ns();
 	int pair[2];
 
@@ -707,7 +707,7 @@ static void test_silent_agent(void **state)
 		client_on_time(w->g, c, now += NS_PER_S);
 	client_on_time(w->g, c, now += 3600 * NS_PER_S / 4000);
 	assert_int_equal(w->d->state, DEV_HELD);
-	assert_int_equal(sock_send(pair[1], &beat, sizeof(beat)), 0);
+	assert_int_equal(sock_send(pair[1], &heartbeat, sizeof(heartbeat)), 0);
 	client_on_readable(w->g, c);
 	client_on_time(w->g, c, now += 3600 * NS_PER_S);
 	for (int i = 0; i < 8; i++)
@@ -718,7 +718,7 @@ static void test_silent_agent(void **state)
 	assert_int_equal(told(w), HOLDER_RELEASE);
 	assert_false(hold_ripe(w->g, w->d, now));
 	assert_true(c->silent);
-	assert_int_equal(sock_send(pair[1], &beat, sizeof(beat)), 0);
+	assert_int_equal(sock_send(pair[1], &heartbeat, sizeof(heartbeat)), 0);
 	client_on_readable(w->g, c);
 	assert_false(c->silent);
 	assert_int_equal(c->tick_ns, 0); /* looked at anew at once */

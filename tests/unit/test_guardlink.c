@@ -13,7 +13,7 @@
 #include "agent/node/guardlink.h"
 #include "base/mem.h"
 #include "base/sock.h"
-#include "hold/names.h"
+#include "hold/endpoint_names.h"
 
 struct world {
 	uv_loop_t loop;

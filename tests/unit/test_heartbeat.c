@@ -12,19 +12,19 @@
 #define STEP_MS	  10000ULL
 #define EXPIRE_MS 300000ULL
 
-static uint64_t look(struct beat_watch *w, uint64_t at_ms, const char *key, uint64_t count)
+static uint64_t look(struct heartbeat_watch *w, uint64_t at_ms, const char *key, uint64_t count)
 {
 	uint64_t quiet;
 
-	beat_watch_begin(w, at_ms * NS_PER_MS);
-	quiet = beat_watch_see(w, key, count);
-	beat_watch_finish(w);
+	heartbeat_watch_begin(w, at_ms * NS_PER_MS);
+	quiet = heartbeat_watch_see(w, key, count);
+	heartbeat_watch_finish(w);
 	return quiet;
 }
 
 static void test_counter_is_timed_by_our_clock(void **state)
 {
-	struct beat_watch *w = beat_watch_new(STEP_MS);
+	struct heartbeat_watch *w = heartbeat_watch_new(STEP_MS);
 	uint64_t at = 5000000;
 
 	/* However old it is by its own account: what is seen for the first time is not quiet. */
@@ -35,37 +35,37 @@ static void test_counter_is_timed_by_our_clock(void **state)
 	assert_int_equal(look(w, at += STEP_MS, "a", 18), STEP_MS);
 	/* A counter that goes back has moved, too: its writer was started anew. */
 	assert_int_equal(look(w, at += STEP_MS, "a", 1), 0);
-	assert_null(beat_watch_free(w));
+	assert_null(heartbeat_watch_free(w));
 }
 
 static void test_time_without_looking_does_not_count(void **state)
 {
-	struct beat_watch *w = beat_watch_new(STEP_MS);
+	struct heartbeat_watch *w = heartbeat_watch_new(STEP_MS);
 
 	(void)look(w, 1000, "a", 1);
 	assert_int_equal(look(w, 1000 + STEP_MS, "a", 1), STEP_MS);
 	/* The observer was stopped for an hour: nobody is dead because of that. */
 	assert_int_equal(look(w, 3600000, "a", 1), 3 * STEP_MS);
 	assert_int_equal(look(w, 3600000 + STEP_MS, "a", 1), 4 * STEP_MS);
-	assert_null(beat_watch_free(w));
+	assert_null(heartbeat_watch_free(w));
 }
 
 static void test_each_thing_has_its_own_time(void **state)
 {
-	struct beat_watch *w = beat_watch_new(STEP_MS);
+	struct heartbeat_watch *w = heartbeat_watch_new(STEP_MS);
 	char key[16] = "claim";
 
 	(void)look(w, STEP_MS, "a", 1);
-	beat_watch_begin(w, 2 * STEP_MS * NS_PER_MS);
-	assert_int_equal(beat_watch_see(w, key, 0), 0);
+	heartbeat_watch_begin(w, 2 * STEP_MS * NS_PER_MS);
+	assert_int_equal(heartbeat_watch_see(w, key, 0), 0);
 	(void)strcpy(key, "a"); /* the key is copied */
-	assert_int_equal(beat_watch_see(w, key, 1), STEP_MS);
-	assert_int_equal(beat_watch_see(w, key, 1), STEP_MS); /* asked twice in one look */
-	beat_watch_finish(w);
+	assert_int_equal(heartbeat_watch_see(w, key, 1), STEP_MS);
+	assert_int_equal(heartbeat_watch_see(w, key, 1), STEP_MS); /* asked twice in one look */
+	heartbeat_watch_finish(w);
 	/* What was not there in a look begins anew. */
 	assert_int_equal(look(w, 3 * STEP_MS, "claim", 0), STEP_MS);
 	assert_int_equal(look(w, 4 * STEP_MS, "a", 1), 0);
-	assert_null(beat_watch_free(w));
+	assert_null(heartbeat_watch_free(w));
 }
 
 static void test_judging(void **state)

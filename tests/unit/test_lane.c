@@ -30,16 +30,16 @@ static struct spool *sp;
 static void come(const char *agent)
 {
 	char path[SPOOL_PATH_MAX];
-	struct beat b = { .count = 1 };
+	struct heartbeat b = { .count = 1 };
 
-	assert_int_equal(beat_write(sp, beat_agent_path(agent, path), &b, NULL), 0);
+	assert_int_equal(heartbeat_write(sp, heartbeat_agent_path(agent, path), &b, NULL), 0);
 }
 
 static void go(const char *agent)
 {
 	char path[SPOOL_PATH_MAX];
 
-	assert_int_equal(unlinkat(sp->fd, beat_agent_path(agent, path), 0), 0);
+	assert_int_equal(unlinkat(sp->fd, heartbeat_agent_path(agent, path), 0), 0);
 }
 
 int __wrap_linkat(int from_fd, const char *from, int to_fd, const char *to, int flags)

@@ -17,7 +17,7 @@ static char *taken(const char *base, const char *const *texts, size_t n)
 {
 	struct text_list files = { .n = 0 };
 	struct spec_list tasks = { .n = 0 };
-	struct spool_spec *s = spec_new();
+	struct task_spec *s = spec_new();
 	struct strbuf b = STRBUF_INIT;
 	struct err e = ERR_INIT;
 	json_t *object = json_loads(base, 0, NULL), *value;

@@ -197,10 +197,10 @@ static void add_header(struct strbuf *b)
 {
 	static const char *argv[] = { "grep", "CUDA out of memory\n=== started   x", NULL };
 	static const struct program program = { .argv = argv };
-	static const struct task_spec spec = { .title = "task 1 grep, attempt 1",
-					       .cwd = "/",
-					       .argv = argv,
-					       .n_argv = ARRAY_LEN(argv) - 1 };
+	static const struct launch_spec spec = { .title = "task 1 grep, attempt 1",
+						 .cwd = "/",
+						 .argv = argv,
+						 .n_argv = ARRAY_LEN(argv) - 1 };
 
 	logtext_header(b, &spec, &program, "GPU 0", 0);
 }

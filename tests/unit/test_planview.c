@@ -47,7 +47,7 @@ static void test_devices_in_the_name(void **state)
 static void test_elements(void **state)
 {
 	struct task_name n = { .id = 7, .count = 5, .priority = 3 };
-	struct spool_spec *s = spec_new();
+	struct task_spec *s = spec_new();
 	struct sched_task t;
 
 	s->priority = 9;
@@ -71,7 +71,7 @@ static void test_elements(void **state)
 static void test_from_the_spec(void **state)
 {
 	const struct task_name n = { .id = 7, .gpus = 1 };
-	struct spool_spec *s = spec_new();
+	struct task_spec *s = spec_new();
 	struct sched_task t;
 
 	s->gpus = SPEC_ALL;

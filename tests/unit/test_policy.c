@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "base/sock.h"
-#include "hold/names.h"
+#include "hold/endpoint_names.h"
 #include "hold/policy.h"
 #include "hold/proto.h"
 

@@ -357,7 +357,7 @@ static enum liveness is_alive(void *data, const struct claim *c)
 	return LIVENESS_ALIVE;
 }
 
-static void count_adopted(void *data, const struct claim *c, const struct spool_spec *spec)
+static void count_adopted(void *data, const struct claim *c, const struct task_spec *spec)
 {
 	struct adoptions *a = data;
 
@@ -365,7 +365,7 @@ static void count_adopted(void *data, const struct claim *c, const struct spool_
 	a->others += !c->stopped;
 }
 
-static void keep_adopted(void *data, const struct claim *c, const struct spool_spec *spec)
+static void keep_adopted(void *data, const struct claim *c, const struct task_spec *spec)
 {
 	struct claim *ret = data;
 

@@ -16,7 +16,7 @@
 #include "base/hash.h"
 #include "base/hmap.h"
 #include "sched/fit.h"
-#include "sched/line.h"
+#include "sched/waiting_line.h"
 
 #define TASKS  60
 #define STEPS  60

@@ -140,7 +140,7 @@ static struct spool *open_spool(struct err *e)
 
 static void submit(const struct spool *sp, const char *json)
 {
-	struct spool_spec *s = NULL;
+	struct task_spec *s = NULL;
 	struct err e = ERR_INIT;
 	uint64_t id = 0;
 	size_t used;

@@ -33,7 +33,7 @@ static void test_last_id(void **state)
 /* ret_ids may be NULL. */
 static void submit_many(const struct spool *sp, size_t n, uint64_t *ret_ids)
 {
-	cleanup_free struct spool_spec **specs = xcalloc(n, sizeof(*specs));
+	cleanup_free struct task_spec **specs = xcalloc(n, sizeof(*specs));
 	cleanup_free uint64_t *ids = xcalloc(n, sizeof(*ids));
 	struct err e = ERR_INIT;
 	size_t done = 0, used;

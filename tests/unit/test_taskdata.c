@@ -17,9 +17,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "task/claim_heartbeat.h"
-#include "task/record.h"
+#include "task/end_record.h"
+#include "task/launch_spec.h"
 #include "task/shproto.h"
-#include "task/spec.h"
 
 static struct task_record example(void)
 {
@@ -46,9 +46,9 @@ static void record_survives_its_text(void **state)
 	struct task_record r = example(), back;
 	struct err e = ERR_INIT;
 	size_t len;
-	cleanup_free char *text = record_format(&r, &len);
+	cleanup_free char *text = end_record_format(&r, &len);
 
-	assert_int_equal(record_parse(text, len, &back, &e), 0);
+	assert_int_equal(end_record_parse(text, len, &back, &e), 0);
 	assert_memory_equal(&r, &back, sizeof(r));
 }
 
@@ -60,9 +60,9 @@ static void record_text_with_odd_bytes_stays_json(void **state)
 
 	(void)str_copy(r.end.text, sizeof(r.end.text), "run \xff\xfe\n/x: \x01");
 
-	cleanup_free char *text = record_format(&r, &len);
+	cleanup_free char *text = end_record_format(&r, &len);
 
-	assert_int_equal(record_parse(text, len, &back, &e), 0);
+	assert_int_equal(end_record_parse(text, len, &back, &e), 0);
 	assert_string_equal(back.end.text, "run ???"
 					   "/x: ?");
 }
@@ -88,7 +88,7 @@ static void bad_records_say_what_is_wrong(void **state)
 		struct task_record r;
 		struct err e = ERR_INIT;
 
-		assert_true(record_parse(cases[i].text, strlen(cases[i].text), &r, &e) < 0);
+		assert_true(end_record_parse(cases[i].text, strlen(cases[i].text), &r, &e) < 0);
 		assert_non_null(strstr(e.text, cases[i].says));
 	}
 }
@@ -100,37 +100,37 @@ static void record_files(void **state)
 	struct err e = ERR_INIT;
 
 	assert_non_null(mkdtemp(dir));
-	assert_int_equal(record_read(dir, r.token, &back, &e), -ENOENT);
-	assert_false(record_exists(dir, r.token));
+	assert_int_equal(end_record_read(dir, r.token, &back, &e), -ENOENT);
+	assert_false(end_record_exists(dir, r.token));
 	for (int sync = 0; sync < 2; sync++) {
-		assert_int_equal(record_write(dir, &r, sync, &e), 0);
-		assert_int_equal(record_read(dir, r.token, &back, &e), 0);
+		assert_int_equal(end_record_write(dir, &r, sync, &e), 0);
+		assert_int_equal(end_record_read(dir, r.token, &back, &e), 0);
 		assert_memory_equal(&r, &back, sizeof(r));
 	}
-	assert_true(record_exists(dir, r.token));
+	assert_true(end_record_exists(dir, r.token));
 
 	/* A file of another name is another task's. */
 	cleanup_free char *from = xasprintf("%s/%s.json", dir, r.token);
 	cleanup_free char *to = xasprintf("%s/b.json", dir);
 
 	assert_int_equal(rename(from, to), 0);
-	assert_int_equal(record_read(dir, "b", &back, &e), -EBADMSG);
-	assert_int_equal(record_read(dir, "../b", &back, &e), -EINVAL);
-	assert_int_equal(record_remove(dir, "b"), 0);
-	assert_int_equal(record_remove(dir, "b"), 0);
-	assert_int_equal(record_remove(dir, "../b"), -EINVAL);
-	assert_int_equal(record_write("/no/such/dir", &r, false, &e), -ENOENT);
+	assert_int_equal(end_record_read(dir, "b", &back, &e), -EBADMSG);
+	assert_int_equal(end_record_read(dir, "../b", &back, &e), -EINVAL);
+	assert_int_equal(end_record_remove(dir, "b"), 0);
+	assert_int_equal(end_record_remove(dir, "b"), 0);
+	assert_int_equal(end_record_remove(dir, "../b"), -EINVAL);
+	assert_int_equal(end_record_write("/no/such/dir", &r, false, &e), -ENOENT);
 	/* Tidied away, but not by others for others. */
 	assert_int_equal(rmdir(dir), 0);
 
 	cleanup_free char *below = xasprintf("%s/records", dir);
 
-	assert_int_equal(record_write(below, &r, false, &e), 0);
-	assert_int_equal(record_read(below, r.token, &back, &e), 0);
-	assert_int_equal(record_remove(below, r.token), 0);
+	assert_int_equal(end_record_write(below, &r, false, &e), 0);
+	assert_int_equal(end_record_read(below, r.token, &back, &e), 0);
+	assert_int_equal(end_record_remove(below, r.token), 0);
 	assert_int_equal(rmdir(below), 0);
 	assert_int_equal(chmod(dir, 0777), 0);
-	assert_int_equal(record_write(below, &r, false, &e), -EPERM);
+	assert_int_equal(end_record_write(below, &r, false, &e), -EPERM);
 	assert_int_equal(rmdir(below), 0);
 	assert_int_equal(rmdir(dir), 0);
 }
@@ -154,36 +154,36 @@ static void tokens(void **state)
 static const char *const argv[] = { "-x", "", "b c", NULL };
 static const char *const env[] = { "A=1", "B=", NULL };
 
-static struct task_spec example_spec(void)
+static struct launch_spec example_spec(void)
 {
-	struct task_spec s = { .token = "t-1",
-			       .title = "task 1",
-			       .cwd = "/",
-			       .run_dir = "/r",
-			       .record_dir = "/d",
-			       .argv = argv,
-			       .n_argv = 3,
-			       .env = env,
-			       .n_env = 2,
-			       .script = "#!/bin/sh\n\0x",
-			       .script_bytes = 12,
-			       .timeout_ms = 5,
-			       .log_limit = 1 << 30,
-			       .umask = 027,
-			       .go_until_ns = 7,
-			       .flags = SPEC_GO };
+	struct launch_spec s = { .token = "t-1",
+				 .title = "task 1",
+				 .cwd = "/",
+				 .run_dir = "/r",
+				 .record_dir = "/d",
+				 .argv = argv,
+				 .n_argv = 3,
+				 .env = env,
+				 .n_env = 2,
+				 .script = "#!/bin/sh\n\0x",
+				 .script_bytes = 12,
+				 .timeout_ms = 5,
+				 .log_limit = 1 << 30,
+				 .umask = 027,
+				 .go_until_ns = 7,
+				 .flags = LAUNCH_GO };
 
 	return s;
 }
 
 static void description_survives_its_file(void **state)
 {
-	struct task_spec s = example_spec(), back;
+	struct launch_spec s = example_spec(), back;
 	struct err e = ERR_INIT;
-	cleanup_fd int fd = spec_encode(&s, &e);
+	cleanup_fd int fd = launch_spec_encode(&s, &e);
 
 	assert_true(fd >= 0);
-	assert_int_equal(spec_load(fd, &back, &e), 0);
+	assert_int_equal(launch_spec_load(fd, &back, &e), 0);
 	assert_string_equal(back.token, "t-1");
 	assert_string_equal(back.shown, "");
 	assert_string_equal(back.cwd, "/");
@@ -198,16 +198,16 @@ static void description_survives_its_file(void **state)
 	assert_int_equal(back.umask, 027);
 	assert_int_equal(back.go_until_ns, 7);
 	assert_int_equal(back.log_limit, 1 << 30);
-	spec_clear(&back);
-	spec_clear(&back);
+	launch_spec_clear(&back);
+	launch_spec_clear(&back);
 }
 
 /* Every shorter file is refused, and so is one that is longer. */
 static void cut_descriptions_are_refused(void **state)
 {
-	struct task_spec s = example_spec(), back;
+	struct launch_spec s = example_spec(), back;
 	struct err e = ERR_INIT;
-	cleanup_fd int fd = spec_encode(&s, &e);
+	cleanup_fd int fd = launch_spec_encode(&s, &e);
 	struct stat st;
 
 	assert_int_equal(fstat(fd, &st), 0);
@@ -222,13 +222,13 @@ static void cut_descriptions_are_refused(void **state)
 			free(part);
 			continue;
 		}
-		assert_int_equal(spec_parse(part, n, &back, &e), -EPROTO);
+		assert_int_equal(launch_spec_parse(part, n, &back, &e), -EPROTO);
 	}
 }
 
 static void what_cannot_be_run_is_not_encoded(void **state)
 {
-	struct task_spec cases[7];
+	struct launch_spec cases[7];
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
 		cases[i] = example_spec();
@@ -239,11 +239,11 @@ static void what_cannot_be_run_is_not_encoded(void **state)
 	cases[3].n_argv = 0;
 	cases[4].stop_signal = 1000;
 	cases[5].log_limit = 1;
-	cases[6].n_env = SPEC_WORDS_MAX + 1;
+	cases[6].n_env = LAUNCH_WORDS_MAX + 1;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct err e = ERR_INIT;
 
-		assert_true(spec_encode(&cases[i], &e) < 0);
+		assert_true(launch_spec_encode(&cases[i], &e) < 0);
 		assert_true(e.text[0]);
 	}
 }
@@ -297,7 +297,7 @@ static void message_texts_end(void **state)
 	assert_int_equal(strnlen(m.go.env, SHPROTO_ENV_MAX), SHPROTO_ENV_MAX - 1);
 }
 
-/* A beat of the promise's age: 4/5 of it is the fence, and KILL comes at 9/10. */
+/* A heartbeat of the promise's age: 4/5 of it is the fence, and KILL comes at 9/10. */
 static void grace_is_what_is_left_of_the_promise(void **state)
 {
 	static const struct {
@@ -309,9 +309,9 @@ static void grace_is_what_is_left_of_the_promise(void **state)
 		{ 17200, CLAIM_LATE, 1, 800 }, { 18100, CLAIM_LATE, 0, 0 },
 		{ 19900, CLAIM_LATE, 0, 0 },   { 30000, CLAIM_LATE, 0, 0 },
 	};
-	const struct task_spec spec = { .beat_ms = 1000000,
-					.fence_timeout_ms = 20000,
-					.grace_ms = 1500 };
+	const struct launch_spec spec = { .heartbeat_ms = 1000000,
+					  .fence_timeout_ms = 20000,
+					  .grace_ms = 1500 };
 	const struct proc_id self = { 0 };
 	struct claim_heartbeat k;
 	uint32_t grace_ms;
@@ -376,10 +376,10 @@ static void end_is_left_when_the_spool_is_there(void **state)
 	char root[] = "/tmp/tenure-keep-XXXXXX", spool[PATH_MAX], away[PATH_MAX], path[PATH_MAX];
 	const struct task_record r = example();
 	const struct proc_id self = { 0 };
-	struct task_spec spec = { .beat_ms = 1,
-				  .beat_dir = spool,
-				  .claim = "running/500,1,g0,nx,ca",
-				  .beat_file = "agents/1,e0" };
+	struct launch_spec spec = { .heartbeat_ms = 1,
+				    .heartbeat_dir = spool,
+				    .claim = "running/500,1,g0,nx,ca",
+				    .heartbeat_file = "agents/1,e0" };
 	struct claim_heartbeat k = { .spec = &spec, .self = self };
 
 	assert_non_null(mkdtemp(root));

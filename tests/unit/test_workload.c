@@ -221,7 +221,7 @@ static void test_way_through(void **state)
 	assert_string_equal(w.lease.uuid, "GPU-0");
 	promise_as(0, 0);
 	assert_int_equal(w.n_launched, 1);
-	assert_int_equal(w.spec_flags & (SPEC_GO | SPEC_ATTENDED), SPEC_ATTENDED);
+	assert_int_equal(w.spec_flags & (LAUNCH_GO | LAUNCH_ATTENDED), LAUNCH_ATTENDED);
 	assert_string_equal(w.visible, "0");
 	world_say_status(SHMSG_PREPARED, SHIM_PREPARED, 4);
 	expect_state("granting");

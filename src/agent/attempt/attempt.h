@@ -19,14 +19,14 @@
 #include <stdbool.h>
 #include <uv.h>
 
-#include "agent/attempt/job.h"
+#include "agent/attempt/device_use.h"
+#include "agent/attempt/launch.h"
 #include "agent/attempt/sweep.h"
-#include "agent/attempt/use.h"
 #include "agent/node/config.h"
 #include "agent/node/guardlink.h"
 #include "agent/node/view.h"
-#include "agent/queue/heartbeat.h"
 #include "agent/queue/lanes.h"
+#include "agent/queue/node_watch.h"
 #include "agent/queue/recovery.h"
 #include "agent/queue/spooler.h"
 #include "agent/report/eventlog.h"
@@ -107,7 +107,7 @@ struct attempt_step {
 /* What is different about a kind of attempts. A NULL slot: there is nothing to do. */
 struct attempt_ops {
 	/* What is its own in what its shim is told. */
-	void (*describe)(const struct attempt *a, struct job_with *w);
+	void (*describe)(const struct attempt *a, struct launch_with *w);
 	/* Write down who its shim is; ON_NOTED or ON_NOTE_FAILED comes of it. waits: it has not
 	 * begun, and GO comes after. NULL: there is no place for that. */
 	void (*note)(struct attempt *a, bool waits);
@@ -165,7 +165,7 @@ struct attempt_place {
 	const struct sweep_place *sweeping;
 	struct eventlog *eventlog;
 	const struct view *view;
-	const struct heartbeat *heartbeat; /* what shims promise: heartbeat_fence_timeout_ms() */
+	const struct node_watch *node_watch; /* what shims promise: node_watch_fence_timeout_ms() */
 	struct fork_server fork_server;
 	struct login login;
 	const char *run_dir, *spool_dir;
@@ -193,7 +193,7 @@ struct attempt {
 	struct claim claim;	 /* path "": not yet */
 	uint64_t claim_began_ns; /* by clock_boot_ns() */
 	int claim_code;		 /* 0; CLAIM_LOST, CLAIM_REFUSED or negative: never ours */
-	struct spool_spec *spec; /* NULL before it is claimed */
+	struct task_spec *spec;	 /* NULL before it is claimed */
 	unsigned int tries;	 /* failures that count; with this one when it is over */
 	char log_path[SPOOL_PATH_MAX];
 	int log_fd;

@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/instance.h"
-#include "task/names.h"
-#include "task/record.h"
+#include "task/claim_names.h"
+#include "task/end_record.h"
 
 static int claim_single(struct claiming *k, struct spool_place *p)
 {
@@ -74,8 +74,8 @@ static int open_away(struct claiming *k, const struct spool_place *p, const stru
 {
 	char token[TASK_TOKEN_MAX];
 	struct err e = ERR_INIT;
-	int fd = record_open_log(k->run_dir, names_token(k->key, &k->claim.name, token),
-				 O_RDWR | O_CREAT | O_APPEND, k->away.file, &e);
+	int fd = end_record_open_log(k->run_dir, names_token(k->key, &k->claim.name, token),
+				     O_RDWR | O_CREAT | O_APPEND, k->away.file, &e);
 
 	if (fd < 0)
 		(void)str_print(k->away.error, sizeof(k->away.error), "%s; %s", why->text, e.text);

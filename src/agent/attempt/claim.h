@@ -20,7 +20,7 @@ struct claiming {
 	uint64_t began_ns;	   /* clock_boot_ns() before it was claimed */
 	/* What came of it; the caller's, where code is 0. */
 	struct claim claim;
-	struct spool_spec *spec;
+	struct task_spec *spec;
 	unsigned int tries; /* failures that count, before this attempt */
 	int log_fd;
 	char log_path[SPOOL_PATH_MAX]; /* in the spool */

@@ -24,7 +24,7 @@
 /* The log, or where else it printed to: claim.c. */
 static int open_log(const struct commit *f, const struct spool *sp, int flags)
 {
-	int fd = record_open_log(f->run_dir, f->token, flags, NULL, NULL);
+	int fd = end_record_open_log(f->run_dir, f->token, flags, NULL, NULL);
 
 	return fd >= 0 || fd == -EMFILE || fd == -ENFILE
 		       ? fd
@@ -248,7 +248,7 @@ static int commit_element(struct commit *f, struct spool_place *p)
 
 static struct retry_policy policy_of(const struct commit *f)
 {
-	const struct spool_spec *s = f->spec;
+	const struct task_spec *s = f->spec;
 	struct retry_policy p;
 
 	retry_defaults(&p);
@@ -265,12 +265,12 @@ static struct retry_policy policy_of(const struct commit *f)
 	return p;
 }
 
-static void remove_beats(const struct commit *f, const struct spool_place *p)
+static void remove_heartbeats(const struct commit *f, const struct spool_place *p)
 {
 	char path[SPOOL_PATH_MAX];
 
-	(void)spool_remove(p->spool, beat_claim_path(&f->claim.name, path));
-	(void)spool_remove(p->spool, beat_end_path(&f->claim.name, path));
+	(void)spool_remove(p->spool, heartbeat_claim_path(&f->claim.name, path));
+	(void)spool_remove(p->spool, heartbeat_end_path(&f->claim.name, path));
 }
 
 /* The file was not where we had it. */
@@ -354,9 +354,9 @@ void commit_work(struct spool_job *job, struct spool_place *p)
 		f->streak = (struct retry_streak){ .fast = policy.fast_limit };
 	}
 	if (f->code >= 0)
-		(void)record_remove(f->run_dir, f->token);
-	if ((f->code >= 0 || f->code == -ENOENT) && f->beats)
-		remove_beats(f, p);
+		(void)end_record_remove(f->run_dir, f->token);
+	if ((f->code >= 0 || f->code == -ENOENT) && f->heartbeats)
+		remove_heartbeats(f, p);
 }
 
 /* It changed its user, so that its shim could signal it no more, and gave up. */

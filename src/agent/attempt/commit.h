@@ -9,13 +9,13 @@
 
 #include "agent/queue/spooler.h"
 #include "sched/retry.h"
-#include "task/record.h"
+#include "task/end_record.h"
 
 struct commit {
 	struct spool_job job; /* commit_work() */
 	/* What is known. The texts and the spec are the caller's, as long as the job runs. */
 	struct claim claim;
-	const struct spool_spec *spec;
+	const struct task_spec *spec;
 	const struct task_end *end;
 	unsigned int gpus;
 	uint64_t room_bytes; /* the most memory that a device here has; 0: not known */
@@ -23,7 +23,7 @@ struct commit {
 	const char *token, *run_dir; /* the shim's record, which is removed at last */
 	const char *log_path;	     /* in the spool */
 	bool log_away;		     /* or it may be elsewhere: claim_find_log() */
-	bool beats;		     /* its shim may have left heartbeats */
+	bool heartbeats;	     /* its shim may have left heartbeats */
 	struct retry_state state;    /* in: before this attempt; out: with it */
 	struct retry_streak streak;  /* the same */
 	uint64_t now_ns, now_wall_ns;

@@ -6,7 +6,7 @@
 
 /* Who shares asks for memory alone, before and beside others; nobody else has to be gone for it,
  * and it has not to go for them. */
-static uint32_t lease_flags(const struct spool_spec *s)
+static uint32_t lease_flags(const struct task_spec *s)
 {
 	bool others = s->shared || s->rules != SPEC_RULES_TENURE;
 

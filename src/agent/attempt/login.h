@@ -8,7 +8,7 @@
  * with. Read once, because the directory service may hang.
  */
 
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 struct login {
 	struct text_list env; /* HOME, USER, LOGNAME, SHELL, PATH */

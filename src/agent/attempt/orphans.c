@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "task/end_record.h"
 #include "task/orphans.h"
-#include "task/record.h"
 
 #define STEP_FIRST_MS 10  /* between two looks; ... */
 #define STEP_LAST_MS  500 /* ... twice as long each time, and this at most */

@@ -53,27 +53,27 @@ static void name_devices(struct attempt *a, struct strbuf *visible, bool *by_ind
  * system hung, is noted in the claim first, which tells whether it is ours still. */
 uint64_t attempt_shim_go_until(const struct attempt *a)
 {
-	return a->claim_began_ns + a->place->c->beat_ms * NS_PER_MS;
+	return a->claim_began_ns + a->place->c->heartbeat_ms * NS_PER_MS;
 }
 
 static int ask_for_shim(struct attempt *a, struct err *e)
 {
 	cleanup_strbuf struct strbuf visible = STRBUF_INIT;
-	struct job_with with = { .instance = a->place->c->instance,
-				 .node = a->place->self->host,
-				 .run_dir = a->place->run_dir,
-				 .log_limit = a->place->c->log_limit };
-	struct job *j;
+	struct launch_with with = { .instance = a->place->c->instance,
+				    .node = a->place->self->host,
+				    .run_dir = a->place->run_dir,
+				    .log_limit = a->place->c->log_limit };
+	struct launch *j;
 	int code;
 
 	name_devices(a, &visible, &with.by_index);
 	with.visible = strbuf_str(&visible);
 	a->ops->describe(a, &with);
-	code = job_make(a->spec, a->token, &with, &j, e);
+	code = launch_make(a->spec, a->token, &with, &j, e);
 	if (code < 0)
 		return code;
-	code = shim_client_start(&a->place->fork_server, job_get(j), a->log_fd, e);
-	job_free(j);
+	code = shim_client_start(&a->place->fork_server, launch_get(j), a->log_fd, e);
+	launch_free(j);
 	return code;
 }
 

@@ -13,7 +13,7 @@
 
 #include "agent/node/config.h"
 #include "agent/report/eventlog.h"
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 struct sweep_place {
 	const struct agent_config *c;

@@ -12,13 +12,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "task/names.h"
+#include "task/claim_names.h"
 
-#define LAUNCH_LAST_MS 60000 /* between two tries, at most */
-#define NOTE_LAST_MS   10000
-#define UNCLAIMED_MS   10000 /* then the plan may try it again */
-#define ELSEWHERE_MS   1000  /* a limit of which the plan has not heard yet blocks nothing */
-#define BEAT_SLACK_MS  1000  /* a shim begins before its task does */
+#define LAUNCH_LAST_MS	   60000 /* between two tries, at most */
+#define NOTE_LAST_MS	   10000
+#define UNCLAIMED_MS	   10000 /* then the plan may try it again */
+#define ELSEWHERE_MS	   1000	 /* a limit of which the plan has not heard yet blocks nothing */
+#define HEARTBEAT_SLACK_MS 1000	 /* a shim begins before its task does */
 
 /* ---- the claim ---- */
 
@@ -121,7 +121,7 @@ static void note_done(struct spool_job *job)
 {
 	struct note_job *n = (struct note_job *)job;
 	struct attempt *a = n->a;
-	/* Within a beat of the claim it is ours, whether or not that could be written. */
+	/* Within a heartbeat of the claim it is ours, whether or not that could be written. */
 	bool unsure = n->code < 0 && clock_boot_ns() > attempt_shim_go_until(a);
 
 	a->note = NULL;
@@ -155,7 +155,7 @@ static void note_later(struct attempt *a, const struct err *e)
 
 /* ---- on its way ---- */
 
-static void describe(const struct attempt *a, struct job_with *w)
+static void describe(const struct attempt *a, struct launch_with *w)
 {
 	w->login = &a->place->login;
 	w->id = a->ref.id;
@@ -165,8 +165,8 @@ static void describe(const struct attempt *a, struct job_with *w)
 	w->spool_dir = a->place->spool_dir;
 	w->agent = a->place->self->name;
 	w->claim = &a->claim;
-	w->beat_ms = a->place->c->beat_ms;
-	w->fence_timeout_ms = heartbeat_fence_timeout_ms(a->place->heartbeat);
+	w->heartbeat_ms = a->place->c->heartbeat_ms;
+	w->fence_timeout_ms = node_watch_fence_timeout_ms(a->place->node_watch);
 	w->cgroup = a->place->cgroup;
 	w->go = !a->leased;
 	w->go_until_ns = attempt_shim_go_until(a);
@@ -292,8 +292,8 @@ static void commit(struct attempt *a)
 		.run_dir = a->place->run_dir,
 		.log_path = a->log_path,
 		.log_away = a->adopted || a->log_away,
-		.beats = a->adopted ||
-			 a->end.run_ns / NS_PER_MS + BEAT_SLACK_MS > a->place->c->beat_ms,
+		.heartbeats = a->adopted || a->end.run_ns / NS_PER_MS + HEARTBEAT_SLACK_MS >
+						    a->place->c->heartbeat_ms,
 		.state = { .tries = a->tries, .mem_bytes = a->spec->memory },
 		.streak = *a->place->owner->streak(a->place->user, a),
 		.now_ns = clock_mono_ns(),

@@ -26,8 +26,8 @@
 #include "base/str.h"
 #include "base/units.h"
 #include "hold/state.h"
+#include "task/claim_names.h"
 #include "task/logtext.h"
-#include "task/names.h"
 
 #define AT_ONCE_MS    10000  /* an end before this is one "at once" */
 #define WAIT_FIRST_MS 5000   /* after it; ... */
@@ -48,7 +48,7 @@ struct place {
 
 struct workload {
 	struct workload_config c;
-	struct spool_spec *spec;
+	struct task_spec *spec;
 	char *log_dir;
 	uint32_t attempts; /* over all devices */
 	struct place places[PROTO_DEVICES_MAX];
@@ -141,7 +141,7 @@ static bool put_off(struct place *p, bool told_to_end, const char *why)
 
 /* ---- the kind ---- */
 
-static void describe(const struct attempt *a, struct job_with *w)
+static void describe(const struct attempt *a, struct launch_with *w)
 {
 	w->attempt = 1;
 	w->idle_workload = true;
@@ -206,7 +206,7 @@ static void over_work(struct spool_job *job, struct spool_place *place)
 {
 	struct over_job *o = (struct over_job *)job;
 
-	(void)record_remove(o->run_dir, o->token);
+	(void)end_record_remove(o->run_dir, o->token);
 }
 
 static void over_done(struct spool_job *job)
@@ -501,9 +501,9 @@ void workload_on_guard(struct workload *w)
 
 /* ---- life of the struct ---- */
 
-static struct spool_spec *make_spec(const struct agent_config *c)
+static struct task_spec *make_spec(const struct agent_config *c)
 {
-	struct spool_spec *s = spec_new();
+	struct task_spec *s = spec_new();
 
 	s->name = xstrdup("workload");
 	s->cwd = xstrdup(c->workload_cwd ? c->workload_cwd : "/");

@@ -60,7 +60,7 @@ struct agent_config {
 	struct spool_trust trust;
 	const char *root;      /* of the spool whose tasks are run here; NULL: none are */
 	const char *node_name; /* in the spool; NULL: the host's */
-	uint64_t beat_ms;      /* between two heartbeats */
+	uint64_t heartbeat_ms; /* between two heartbeats */
 	uint64_t expire_ms;    /* without one for so long, others take the tasks over */
 	uint64_t log_limit;    /* bytes of a task's log; 0: no limit */
 	uint64_t cpu_tasks;    /* tasks without a GPU at once; 0: planview_cpu_slots() */

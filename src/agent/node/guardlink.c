@@ -30,7 +30,7 @@
 #include "base/str.h"
 #include "base/utf8.h"
 #include "base/value.h"
-#include "hold/names.h"
+#include "hold/endpoint_names.h"
 
 #define RETRY_MS       10    /* between two tries to reach a guard that is starting */
 #define START_LIMIT_MS 5000  /* a guard that does not listen by then does not come */
@@ -605,13 +605,14 @@ void guardlink_set_policy(struct guardlink *l, const struct hold_policy *policy)
 	send_due(l);
 }
 
-void guardlink_beat(struct guardlink *l)
+void guardlink_heartbeat(struct guardlink *l)
 {
-	static const struct msg_plain beat = { .head = PROTO_HEAD(MSG_HEARTBEAT,
-								  struct msg_plain) };
+	static const struct msg_plain heartbeat = { .head = PROTO_HEAD(MSG_HEARTBEAT,
+								       struct msg_plain) };
 
 	if (l->state == LINK_UP)
-		(void)sock_send(l->fd, &beat, sizeof(beat)); /* full: what is in it says as much */
+		(void)sock_send(l->fd, &heartbeat,
+				sizeof(heartbeat)); /* full: what is in it says as much */
 }
 
 static void on_drop_without_guard(uv_timer_t *timer)

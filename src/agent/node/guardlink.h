@@ -74,7 +74,7 @@ void guardlink_start(struct guardlink *link);
 /* Also ends a drop that was not confirmed yet. */
 void guardlink_set_policy(struct guardlink *link, const struct hold_policy *policy);
 /* Say that we are there; once a second. */
-void guardlink_beat(struct guardlink *link);
+void guardlink_heartbeat(struct guardlink *link);
 /* Where there is no guard, nothing is held: ops->dropped comes all the same. */
 void guardlink_drop(struct guardlink *link);
 /*

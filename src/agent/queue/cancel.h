@@ -2,7 +2,7 @@
 #ifndef TENURE_AGENT_QUEUE_CANCEL_H
 #define TENURE_AGENT_QUEUE_CANCEL_H
 
-#include "agent/queue/place.h"
+#include "agent/queue/spool_place.h"
 
 /*
  * An attempt that was to be stopped had ended already, and its task waits again: that is taken

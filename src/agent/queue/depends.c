@@ -118,7 +118,7 @@ static struct deps_on *fill(struct deps_on *on, const struct uint_list *ids, enu
 	return on;
 }
 
-void depends_set(struct spool_place *p, uint64_t id, const struct spool_spec *spec)
+void depends_set(struct spool_place *p, uint64_t id, const struct task_spec *spec)
 {
 	size_t n = spec ? spec->after.n + spec->after_any.n : 0;
 	cleanup_free struct deps_on *on = n ? xcalloc(n, sizeof(*on)) : NULL;

@@ -18,7 +18,7 @@
 #include "sched/deps.h"
 
 /* A task waits as its file says. NULL: it waits for nothing, or is gone. */
-void depends_set(struct spool_place *p, uint64_t id, const struct spool_spec *spec);
+void depends_set(struct spool_place *p, uint64_t id, const struct task_spec *spec);
 /* It came, changed, or is gone from where it was. */
 void depends_seen(struct spool_place *p, uint64_t id);
 /* It was filed here. Told to nobody before depends_settle() with DEPENDS_SYNCED. */

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "agent/queue/order.h"
-#include "agent/queue/place.h"
+#include "agent/queue/spool_place.h"
 #include "base/strbuf.h"
 #include "spool/control.h"
 

@@ -205,7 +205,7 @@ static void keep_unread(struct worker *w, const struct task_name *n, const struc
 }
 
 /* Else one of them lies, and elements would be run that nobody has asked for. */
-static int check_count(const struct task_name *n, const struct spool_spec *spec, struct err *e)
+static int check_count(const struct task_name *n, const struct task_spec *spec, struct err *e)
 {
 	uint64_t count = 0;
 

@@ -22,7 +22,7 @@
 #include "sched/queue.h"
 #include "sched/retry.h"
 #include "spool/lane.h"
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 struct lanes {
 	struct sched_queue *plan;

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 #define ORDER_TASKS_MAX 1000
 

@@ -172,13 +172,13 @@ uint32_t planview_lane(struct sched_queue *q, const char *name)
 	return name && name[0] ? sched_lane(q, name) : 0;
 }
 
-void sched_task_from_spec(const struct task_name *n, const struct spool_spec *spec,
+void sched_task_from_spec(const struct task_name *n, const struct task_spec *spec,
 			  struct sched_task *ret)
 {
-	const struct spool_spec named = { .priority = n->priority,
-					  .gpus = n->gpus,
-					  .preemptible = n->flags & NAME_PREEMPTIBLE };
-	const struct spool_spec *s = spec ? spec : &named;
+	const struct task_spec named = { .priority = n->priority,
+					 .gpus = n->gpus,
+					 .preemptible = n->flags & NAME_PREEMPTIBLE };
+	const struct task_spec *s = spec ? spec : &named;
 
 	*ret = (struct sched_task){
 		.id = n->id,

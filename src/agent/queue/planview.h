@@ -8,7 +8,7 @@
 #include "sched/plan.h"
 #include "sched/queue.h"
 #include "spool/name.h"
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 /* How many tasks without a GPU run at once: what was asked for, or (0) one per processor, and
  * CPU_SLOTS_LEAST at least, because many such tasks only wait; never more than nofile, the
@@ -31,7 +31,7 @@ uint64_t planview_room(const struct view *view, const char *model);
  * says. But for its lane, which only the planner's queue can name, and for what it depends on. The
  * model is the spec's.
  */
-void sched_task_from_spec(const struct task_name *n, const struct spool_spec *spec,
+void sched_task_from_spec(const struct task_name *n, const struct task_spec *spec,
 			  struct sched_task *ret);
 /* name "" or NULL: none. */
 uint32_t planview_lane(struct sched_queue *q, const char *name);

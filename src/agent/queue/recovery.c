@@ -19,7 +19,7 @@
 #include "spool/recover.h"
 #include "task/adopt.h"
 #include "task/cgroup.h"
-#include "task/names.h"
+#include "task/claim_names.h"
 #include "task/orphans.h"
 
 #define RECORD_MAX    65536
@@ -101,8 +101,8 @@ static enum liveness import_end(struct finder *f, const struct claim *c)
 	struct task_record r;
 	struct err e = ERR_INIT;
 	size_t len;
-	int code = spool_read(f->place->spool, beat_end_path(&c->name, path), RECORD_MAX, &text,
-			      &len, &e);
+	int code = spool_read(f->place->spool, heartbeat_end_path(&c->name, path), RECORD_MAX,
+			      &text, &len, &e);
 
 	/* It may have come after a look of ours that is still believed. */
 	if (code == -ENOENT) {
@@ -113,7 +113,7 @@ static enum liveness import_end(struct finder *f, const struct claim *c)
 						     : "the record of its end cannot be read yet")
 			      : LIVENESS_DEAD;
 	}
-	if (spool_is_bad(code) || (code == 0 && record_parse(text, len, &r, &e) < 0)) {
+	if (spool_is_bad(code) || (code == 0 && end_record_parse(text, len, &r, &e) < 0)) {
 		strbuf_addf(&f->o->notes, "task %llu: the record of its end is in bad/: %s\n",
 			    (unsigned long long)c->name.id, e.text);
 		(void)spool_refuse(f->place->spool, path, e.text, NULL);
@@ -121,7 +121,7 @@ static enum liveness import_end(struct finder *f, const struct claim *c)
 	}
 	if (code == 0) {
 		(void)names_token(f->o->key, &c->name, r.token);
-		code = record_write(f->o->r->p.run_dir, &r, false, &e);
+		code = end_record_write(f->o->r->p.run_dir, &r, false, &e);
 	}
 	return code < 0 ? not_known(f, c, e.text) : LIVENESS_ALIVE;
 }
@@ -171,11 +171,11 @@ static enum liveness look_for_shim(struct finder *f, const struct claim *c)
 static bool is_anothers(const struct finder *f, const struct claim *c)
 {
 	char path[SPOOL_PATH_MAX];
-	struct beat b;
+	struct heartbeat b;
 
 	return strcmp(c->who.agent, f->place->self.agent) != 0 &&
-	       beat_read(f->place->spool, beat_agent_path(c->who.agent, path), &b, NULL, NULL) ==
-		       0 &&
+	       heartbeat_read(f->place->spool, heartbeat_agent_path(c->who.agent, path), &b, NULL,
+			      NULL) == 0 &&
 	       !b.ended && recover_life_here(f->place->spool, &b.who) != LIVENESS_DEAD;
 }
 
@@ -204,7 +204,7 @@ static enum liveness life_of(void *data, const struct claim *c)
 
 	/* Somebody may be writing it; whether he lives is judged by the looks that follow. */
 	if (!c->who.agent[0])
-		return beat_each_agent(f->place->spool, is_other, f, NULL) == 0
+		return heartbeat_each_agent(f->place->spool, is_other, f, NULL) == 0
 			       ? look_for_shim(f, c)
 			       : LIVENESS_UNKNOWN;
 	if (recover_taken_over(c, f->place->self.agent))
@@ -248,7 +248,7 @@ static void failed_one(void *data, const char *path)
 	dead_claims_add(&o->unknown, path, how);
 }
 
-static void adopt_one(void *data, const struct claim *c, const struct spool_spec *spec)
+static void adopt_one(void *data, const struct claim *c, const struct task_spec *spec)
 {
 	struct finder *f = data;
 	struct finding *o = f->o;
@@ -291,7 +291,7 @@ static int open_place(struct finding *o, struct spool_place *p)
 	if (r == 0)
 		r = fs_mkdirs(o->r->p.run_dir, 0700, &o->e);
 	if (r == 0)
-		record_clear_voids(o->r->p.run_dir, VOID_LIFE_NS);
+		end_record_clear_voids(o->r->p.run_dir, VOID_LIFE_NS);
 	return r;
 }
 
@@ -388,9 +388,9 @@ static int find_spec(struct adoptee *a, const struct spool *sp, const struct sca
 	return r;
 }
 
-static struct spool_spec *guess_spec(const struct adoptee *a)
+static struct task_spec *guess_spec(const struct adoptee *a)
 {
-	struct spool_spec *s = spec_new();
+	struct task_spec *s = spec_new();
 
 	s->name = xstrdup(NOWHERE);
 	s->gpus = a->devices.n;

@@ -23,7 +23,7 @@
 
 #include "agent/node/config.h"
 #include "agent/queue/dirwatch.h"
-#include "agent/queue/heartbeat.h"
+#include "agent/queue/node_watch.h"
 #include "agent/queue/spooler.h"
 #include "agent/report/eventlog.h"
 #include "sched/queue.h"
@@ -39,7 +39,7 @@
 
 struct adoptee {
 	struct claim claim;
-	struct spool_spec *spec;
+	struct task_spec *spec;
 	struct text_list devices; /* UUIDs; empty: it has none, or they were not written down */
 	unsigned int tries;
 	bool elsewhere; /* it ran on another node, or on this one before that was started anew */

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
-#include "agent/queue/place.h"
+#include "agent/queue/spool_place.h"
 
 struct spool_job {
 	void (*work)(struct spool_job *job, struct spool_place *place);

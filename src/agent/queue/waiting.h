@@ -7,7 +7,7 @@
  * the index is as old as the last look at the directories. For jobs of the spooler.
  */
 
-#include "agent/queue/place.h"
+#include "agent/queue/spool_place.h"
 
 /* As the index has it; or, where that does not know its name of now, opened for
  * this once: what the index has is only changed by what tells the planner of it. */

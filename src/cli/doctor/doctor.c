@@ -21,7 +21,7 @@
 #include "cli/term.h"
 #include "gpu/cuda.h"
 #include "gpu/xid.h"
-#include "hold/names.h"
+#include "hold/endpoint_names.h"
 
 #define INDENT 21 /* column of the texts */
 

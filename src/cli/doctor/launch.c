@@ -31,7 +31,7 @@
 #include "base/str.h"
 #include "base/units.h"
 #include "gpu/cuda.h"
-#include "hold/names.h"
+#include "hold/endpoint_names.h"
 
 #define STAY_US	     500000 /* long enough to be found in a list */
 #define LIFE_LIMIT_S 30	    /* where nobody ends it and the driver hangs */

@@ -20,7 +20,7 @@
 #include "cli/task/outcome.h"
 #include "cli/task/taskrun.h"
 #include "cli/term.h"
-#include "hold/names.h"
+#include "hold/endpoint_names.h"
 #include "hold/proto.h"
 #include "spool/instance.h"
 

@@ -24,7 +24,7 @@
 #include "cli/agent_setup.h"
 #include "cli/commands.h"
 #include "cli/term.h"
-#include "hold/names.h"
+#include "hold/endpoint_names.h"
 
 #define WARNINGS_MAX   1024
 #define START_LIMIT_MS 40000 /* longer than any limit inside the agent */

@@ -34,7 +34,7 @@ struct declaring {
 	const char *agent;
 	struct node_agents agents;
 	struct task_set claims; /* those that it has */
-	struct beat last;	/* its last heartbeat, or what its claims say */
+	struct heartbeat last;	/* its last heartbeat, or what its claims say */
 	bool compare;		/* the files are looked at for the second time */
 	size_t n;
 	struct sign *signs;
@@ -92,7 +92,7 @@ static void read_claim(struct declaring *v)
 			continue;
 		history_read(text, len, &h, NULL);
 		if (h.claimed)
-			v->last = (struct beat){ .count = 1, .who = h.claimer };
+			v->last = (struct heartbeat){ .count = 1, .who = h.claimer };
 	}
 }
 
@@ -108,7 +108,7 @@ static int find(struct declaring *v, struct err *e)
 		return r;
 	p = node_agents_find(&v->agents, v->agent);
 	if (p)
-		v->last = p->beat;
+		v->last = p->heartbeat;
 	if (!p && !ident_is_name(v->agent)) {
 		r = unknown(v, &all, e);
 		free(all.tasks);
@@ -145,9 +145,9 @@ static int look_at_sign(void *data, const char *file, unsigned char type)
 {
 	struct declaring *v = data;
 	char path[SPOOL_PATH_MAX];
-	struct beat b;
+	struct heartbeat b;
 
-	if (beat_read(v->sp, spool_path(SPOOL_AGENTS, file, path), &b, NULL, NULL) == 0 &&
+	if (heartbeat_read(v->sp, spool_path(SPOOL_AGENTS, file, path), &b, NULL, NULL) == 0 &&
 	    strcmp(b.who.agent, v->agent) == 0)
 		note_sign(v, path, b.count);
 	return 0;
@@ -224,13 +224,13 @@ static void tell(const struct declaring *v)
 static int declare(struct declaring *v, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];
-	struct beat b;
+	struct heartbeat b;
 	int r = find(v, e);
 
 	if (r == 0)
 		r = check(v, e);
-	(void)beat_declared_dead_path(v->agent, path);
-	if (r == 0 && beat_read(v->sp, path, &b, NULL, NULL) == 0 &&
+	(void)heartbeat_declared_dead_path(v->agent, path);
+	if (r == 0 && heartbeat_read(v->sp, path, &b, NULL, NULL) == 0 &&
 	    strcmp(b.who.boot, v->last.who.boot) == 0) {
 		tell(v); /* said before */
 		return 0;
@@ -238,7 +238,7 @@ static int declare(struct declaring *v, struct err *e)
 	if (r == 0)
 		r = watch(v, e);
 	if (r == 0)
-		r = beat_write(v->sp, path, &v->last, e);
+		r = heartbeat_write(v->sp, path, &v->last, e);
 	if (r == 0)
 		r = spool_sync(v->sp, path, e);
 	if (r == 0)

@@ -13,7 +13,7 @@
 
 /*
  * Refused where the agent, or a task that it has started, sends a heartbeat while we look, which
- * takes a few beats; where it is one of this node; where no agent is called so. 0 or negative.
+ * takes a few heartbeats; where it is one of this node; where no agent is called so. 0 or negative.
  */
 int declare_dead(const struct cmd_ctx *ctx, const struct spool *sp, const char *agent,
 		 struct err *e);

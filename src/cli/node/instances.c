@@ -37,7 +37,7 @@ static const char *node_state(const struct node_agent *p)
 					     [NODE_AGENT_OFF] = "ended" };
 	_Static_assert(ARRAY_LEN(words) == NODE_AGENT_STATE_MAX, "a word for every state");
 
-	return p->state == NODE_AGENT_ALIVE && p->beat.draining ? "draining" : words[p->state];
+	return p->state == NODE_AGENT_ALIVE && p->heartbeat.draining ? "draining" : words[p->state];
 }
 
 static const char *number(unsigned int n, char *buf, size_t size)
@@ -47,7 +47,7 @@ static const char *number(unsigned int n, char *buf, size_t size)
 
 static void node_row(struct table *t, const struct node_agent *p)
 {
-	const struct beat *b = &p->beat;
+	const struct heartbeat *b = &p->heartbeat;
 	char age[UNIT_TEXT_MAX] = "-", devices[16], held[16], idle[16], lent[16], running[16];
 
 	if (p->written_ns)
@@ -81,7 +81,7 @@ static bool is_card_of(const json_t *devices, const json_t *card)
 }
 
 /* What the agent of this node says of itself. */
-static void take_status(const json_t *status, struct beat *b)
+static void take_status(const json_t *status, struct heartbeat *b)
 {
 	const struct {
 		const char *state;
@@ -120,18 +120,18 @@ static void update(const struct cmd_ctx *ctx, const struct spool *sp, const stru
 	size_t iter = 0;
 
 	for (size_t i = 0; i < p->n; i++)
-		p->all[i].beat.running = 0;
+		p->all[i].heartbeat.running = 0;
 	while ((t = scan_next(queue, &iter))) {
 		if (t->dir != SPOOL_RUNNING)
 			continue;
 		taskstate_agent_of(sp, &t->name, agent);
 		for (size_t k = 0; k < p->n; k++)
-			p->all[k].beat.running += strcmp(p->all[k].agent, agent) == 0;
+			p->all[k].heartbeat.running += strcmp(p->all[k].agent, agent) == 0;
 	}
 	for (size_t i = 0; i < p->n; i++)
 		if (p->all[i].here && p->all[i].state == NODE_AGENT_ALIVE && !doc &&
 		    agent_ask(ctx, CTL_STATUS, STATUS_MS, &doc, NULL, NULL) == CMD_OK) {
-			take_status(doc, &p->all[i].beat);
+			take_status(doc, &p->all[i].heartbeat);
 			p->all[i].age_ms = 0;
 		}
 	json_decref(doc);

@@ -48,7 +48,7 @@ struct shutdown {
 	const struct spool *sp;
 	struct order order;
 	struct node_agents agents;
-	struct beat_watch *watch;
+	struct heartbeat_watch *watch;
 	size_t n_answered, n_silent;
 	bool *waits; /* per agent: its end is waited for */
 	struct err *e;
@@ -88,7 +88,7 @@ static void say_silent(struct shutdown *s, const struct node_agent *p, bool take
 				  sign)
 		: p->here
 			? xasprintf("%s, on this node, does not answer (%s); if it hangs: kill %d",
-				    p->agent, sign, (int)p->beat.who.proc.pid)
+				    p->agent, sign, (int)p->heartbeat.who.proc.pid)
 			: xasprintf(
 				  "%s does not answer (%s). If that node hangs or is cut off, try "
 				  "again when it is back; if it does not exist any more: tenure "
@@ -131,19 +131,19 @@ static bool has_ended(struct shutdown *s, const struct node_agent *p, bool *ret_
 	char path[SPOOL_PATH_MAX];
 	cleanup_free char *text = NULL;
 	uint64_t silent_ms, expire_ms = settings_num(s->ctx->settings, SET_EXPIRE);
-	struct beat b = { .count = 0 };
+	struct heartbeat b = { .count = 0 };
 	int r;
 
 	if (p->here)
-		return !proc_alive(&p->beat.who.proc);
-	r = beat_read(s->sp, beat_agent_path(p->agent, path), &b, NULL, NULL);
-	if (r == -ENOENT || (r == 0 && (b.ended || strcmp(b.who.boot, p->beat.who.boot) != 0 ||
-					b.who.proc.pid != p->beat.who.proc.pid ||
-					b.who.proc.start != p->beat.who.proc.start)))
+		return !proc_alive(&p->heartbeat.who.proc);
+	r = heartbeat_read(s->sp, heartbeat_agent_path(p->agent, path), &b, NULL, NULL);
+	if (r == -ENOENT || (r == 0 && (b.ended || strcmp(b.who.boot, p->heartbeat.who.boot) != 0 ||
+					b.who.proc.pid != p->heartbeat.who.proc.pid ||
+					b.who.proc.start != p->heartbeat.who.proc.start)))
 		return true;
-	silent_ms = r == 0 ? beat_watch_see(s->watch, path, b.count) : 0;
+	silent_ms = r == 0 ? heartbeat_watch_see(s->watch, path, b.count) : 0;
 	if (silent_ms <=
-	    (expire_ms > p->beat.fence_timeout_ms ? expire_ms : p->beat.fence_timeout_ms))
+	    (expire_ms > p->heartbeat.fence_timeout_ms ? expire_ms : p->heartbeat.fence_timeout_ms))
 		return false;
 	*ret_lost = true;
 	text = xasprintf("%s sends no heartbeat any more", p->agent);
@@ -179,21 +179,21 @@ static void wait_ends(struct shutdown *s)
 
 	if (left && !quick && isatty(STDERR_FILENO))
 		(void)fputs("Waiting for their ends; Ctrl-C ends the waiting alone.\n", stderr);
-	s->watch = beat_watch_new(step_ms);
+	s->watch = heartbeat_watch_new(step_ms);
 	while (left) {
 		left = 0;
-		beat_watch_begin(s->watch, clock_boot_ns());
+		heartbeat_watch_begin(s->watch, clock_boot_ns());
 		for (size_t i = 0; i < s->agents.n; i++) {
 			s->waits[i] = s->waits[i] && !look_at_end(s, &s->agents.all[i],
 								  clock_mono_ns() >= late_ns);
 			left += s->waits[i];
 		}
-		beat_watch_finish(s->watch);
+		heartbeat_watch_finish(s->watch);
 		(void)fflush(stdout);
 		if (left)
 			(void)usleep(step_ms * 1000);
 	}
-	s->watch = beat_watch_free(s->watch);
+	s->watch = heartbeat_watch_free(s->watch);
 }
 
 /* ---- */

@@ -172,7 +172,7 @@ static bool names(const struct uint_list *ids, uint64_t id)
 }
 
 /* What step `at` waits for. */
-static int follow(struct search *s, size_t at, const struct spool_spec *spec, struct err *e)
+static int follow(struct search *s, size_t at, const struct task_spec *spec, struct err *e)
 {
 	if (names(&spec->after, s->steps[0]->id) || names(&spec->after_any, s->steps[0]->id))
 		return tell(s, at, e);
@@ -198,7 +198,7 @@ static int look_at(struct search *s, size_t at, struct err *e)
 	return r;
 }
 
-static int check_way_round(struct after_check *c, uint64_t id, const struct spool_spec *spec,
+static int check_way_round(struct after_check *c, uint64_t id, const struct task_spec *spec,
 			   struct err *e)
 {
 	struct search s = { .sp = c->sp, .scan = c->scan };
@@ -216,7 +216,7 @@ static int check_way_round(struct after_check *c, uint64_t id, const struct spoo
 	return r;
 }
 
-int after_check(struct after_check *c, uint64_t id, const struct spool_spec *s, struct err *e)
+int after_check(struct after_check *c, uint64_t id, const struct task_spec *s, struct err *e)
 {
 	int r = 0;
 

@@ -6,7 +6,7 @@
 
 #include "spool/files.h"
 #include "spool/scan.h"
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 /*
  * What is in the instance, looked up once for however many tasks:
@@ -27,7 +27,7 @@ struct after_check {
  * there; -ELOOP: for itself, with the way round in e. What has failed already is warned of, once:
  * it may be asked for again.
  */
-int after_check(struct after_check *c, uint64_t id, const struct spool_spec *s, struct err *e);
+int after_check(struct after_check *c, uint64_t id, const struct task_spec *s, struct err *e);
 void after_check_clear(struct after_check *c);
 
 #endif

@@ -59,7 +59,7 @@ static int write_as_json(const char *key, const char *text, struct err *e)
 /* A list that is written as JSON is the list; NULL with e where it cannot be read. */
 static json_t *list_of(const char *key, const char *text, struct err *e)
 {
-	struct spool_spec *scratch = spec_new();
+	struct task_spec *scratch = spec_new();
 	json_error_t je;
 	json_t *list = json_loads(text, 0, &je);
 	int r = list ? spec_set_json(scratch, key, list, e)
@@ -127,7 +127,7 @@ static int add_assignment(struct edits *edits, const char *text, struct err *e)
 }
 
 /* What runs a script stays the same when the task gets another name. */
-static void keep_script_name(const struct spool_spec *now, json_t *set)
+static void keep_script_name(const struct task_spec *now, json_t *set)
 {
 	const char *name = json_string_value(json_object_get(set, "name"));
 
@@ -137,7 +137,7 @@ static void keep_script_name(const struct spool_spec *now, json_t *set)
 
 /* What follows from the task as it is now: a name, and its variables, with those that are set in
  * the place of what they were. */
-static int complete_edit(void *data, const struct spool_spec *now, json_t *set, struct err *e)
+static int complete_edit(void *data, const struct task_spec *now, json_t *set, struct err *e)
 {
 	static const struct value_spec bytes = { VALUE_BYTES };
 	const struct edits *edits = data;
@@ -168,7 +168,7 @@ static bool has_flagged(const json_t *set, unsigned int flag)
 }
 
 /* Of what was asked for, the keys with a flag into a task. */
-static int set_flagged(struct spool_spec *spec, const json_t *set, unsigned int flag, struct err *e)
+static int set_flagged(struct task_spec *spec, const json_t *set, unsigned int flag, struct err *e)
 {
 	const struct task_option *row;
 	int r = 0;
@@ -185,7 +185,7 @@ static int edit_waiting(const struct spool *sp, struct task_name *n, struct edit
 			struct err *e)
 {
 	struct transit_edit edit = { .set = json_copy(edits->set), .data = edits };
-	struct spool_spec *spec = spec_new();
+	struct task_spec *spec = spec_new();
 	const struct task_option *row;
 	uint64_t priority, begin_s;
 
@@ -235,7 +235,7 @@ static int check_room(const struct cmd_ctx *ctx, const struct spool *sp, const c
 static int check_edit(const struct cmd_ctx *ctx, const struct spool *sp, uint64_t id,
 		      const char *path, const json_t *set, struct err *e)
 {
-	struct spool_spec *spec = spec_new();
+	struct task_spec *spec = spec_new();
 	struct after_check after = { .sp = sp };
 	int r = set_flagged(spec, set, OPTION_AS_NEW, e);
 

@@ -30,7 +30,7 @@ struct lines {
 	bool own; /* one says more than what to run */
 };
 
-void spec_list_add(struct spec_list *l, struct spool_spec *s)
+void spec_list_add(struct spec_list *l, struct task_spec *s)
 {
 	l->specs = xgrow(l->specs, l->n, sizeof(*l->specs));
 	l->specs[l->n++] = s;
@@ -176,7 +176,7 @@ static int read_file(struct lines *l, size_t file, struct err *e)
 
 /* ---- elements of one task ---- */
 
-static int add_argv(struct spool_spec *s, const json_t *argv, struct err *e)
+static int add_argv(struct task_spec *s, const json_t *argv, struct err *e)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
@@ -201,7 +201,7 @@ static int command_of(const json_t *value, const char **ret, struct err *e)
 	return *ret && **ret ? 0 : err_set(e, -EINVAL, "command: must be a text, and not empty");
 }
 
-static int add_element(struct spool_spec *s, const struct line *line, struct err *e)
+static int add_element(struct task_spec *s, const struct line *line, struct err *e)
 {
 	const json_t *argv = json_object_get(line->object, "argv");
 	const char *command = line->command;
@@ -217,7 +217,7 @@ static int add_element(struct spool_spec *s, const struct line *line, struct err
 
 /* ---- tasks of their own ---- */
 
-static int set_command(struct spool_spec *s, const char *command)
+static int set_command(struct task_spec *s, const char *command)
 {
 	static const char *const shell[] = { "/bin/sh", "-c" };
 	char name[SPEC_NAME_MAX + 1];
@@ -232,9 +232,9 @@ static int set_command(struct spool_spec *s, const char *command)
 	return 0;
 }
 
-static int set_variables(struct spool_spec *s, const json_t *value, struct err *e)
+static int set_variables(struct task_spec *s, const json_t *value, struct err *e)
 {
-	struct spool_spec *scratch = spec_new();
+	struct task_spec *scratch = spec_new();
 	int r = spec_set_json(scratch, "env", value, e);
 
 	for (size_t i = 0; r == 0 && i < scratch->env.n; i++)
@@ -256,7 +256,7 @@ static int check_line_key(const char *key, struct err *e)
 	return 0;
 }
 
-static int set_keys(struct spool_spec *s, json_t *object, struct err *e)
+static int set_keys(struct task_spec *s, json_t *object, struct err *e)
 {
 	const char *key, *command = NULL;
 	json_t *value;
@@ -278,10 +278,10 @@ static int set_keys(struct spool_spec *s, json_t *object, struct err *e)
 	return command ? set_command(s, command) : 0;
 }
 
-static int add_task(const struct spool_spec *base, const struct line *line, struct spec_list *ret,
+static int add_task(const struct task_spec *base, const struct line *line, struct spec_list *ret,
 		    struct err *e)
 {
-	struct spool_spec *s = spec_for_element(base, 0);
+	struct task_spec *s = spec_for_element(base, 0);
 	int r = line->object ? set_keys(s, line->object, e) : set_command(s, line->command);
 
 	if (r == 0)
@@ -294,7 +294,7 @@ static int add_task(const struct spool_spec *base, const struct line *line, stru
 	return r;
 }
 
-int lines_take_files(struct spool_spec *s, const struct text_list *files, struct spec_list *ret,
+int lines_take_files(struct task_spec *s, const struct text_list *files, struct spec_list *ret,
 		     struct err *e)
 {
 	struct lines l = { .files = files };

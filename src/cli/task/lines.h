@@ -9,21 +9,21 @@
  */
 
 #include "base/value.h"
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 struct spec_list {
 	size_t n;
-	struct spool_spec **specs;
+	struct task_spec **specs;
 };
 
-void spec_list_add(struct spec_list *l, struct spool_spec *s);
+void spec_list_add(struct spec_list *l, struct task_spec *s);
 void spec_list_clear(struct spec_list *l);
 
 /*
  * Of all files ("-": standard input). Either s has the commands, or *ret a task for each line,
  * checked. 0, or negative: the text says where it is wrong.
  */
-int lines_take_files(struct spool_spec *s, const struct text_list *files, struct spec_list *ret,
+int lines_take_files(struct task_spec *s, const struct text_list *files, struct spec_list *ret,
 		     struct err *e);
 
 #endif

@@ -263,7 +263,7 @@ static bool names_task(const struct spool *sp, const char *word)
 
 static int pause_lane(struct change *c, const char *lane, struct err *e)
 {
-	struct spool_spec *who = spec_new();
+	struct task_spec *who = spec_new();
 	cleanup_free char *reason = NULL;
 	char path[SPOOL_PATH_MAX];
 	int r;

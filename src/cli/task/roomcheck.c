@@ -61,7 +61,7 @@ static void find_nodes(const struct spool *sp, struct nodes *nodes)
 		const struct node_agent *p = &nodes->agents->all[i];
 
 		if (!p->declared_dead)
-			add(nodes, p->agent, p->state == NODE_AGENT_ALIVE, p->beat.devices);
+			add(nodes, p->agent, p->state == NODE_AGENT_ALIVE, p->heartbeat.devices);
 	}
 	(void)spool_each(sp, spool_dir_name(SPOOL_EVENTS), add_former, nodes, NULL);
 }
@@ -92,13 +92,13 @@ static int judge(const struct spool *sp, struct nodes *nodes, uint64_t want, str
 
 /* ---- what GPUs are like: only the agent of this node is asked ---- */
 
-static uint64_t wanted(const struct spool_spec *s)
+static uint64_t wanted(const struct task_spec *s)
 {
 	return s->gpus == SPEC_ALL ? 1 : s->gpus;
 }
 
 /* False: there are not as many of the model, which is told. */
-static bool check_model(const struct spool_spec *s, const json_t *devices)
+static bool check_model(const struct task_spec *s, const json_t *devices)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	const char *last = NULL;
@@ -139,7 +139,7 @@ struct usable {
 	uint64_t largest; /* bytes, of those that are not left to others */
 };
 
-static struct usable find_usable(const struct spool_spec *s, const json_t *devices)
+static struct usable find_usable(const struct task_spec *s, const json_t *devices)
 {
 	struct usable u = { .n = 0 };
 	size_t i;
@@ -167,7 +167,7 @@ static struct usable find_usable(const struct spool_spec *s, const json_t *devic
 	return u;
 }
 
-static void check_usable(const struct spool_spec *s, const json_t *devices)
+static void check_usable(const struct task_spec *s, const json_t *devices)
 {
 	struct usable u = find_usable(s, devices);
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
@@ -191,13 +191,13 @@ static void check_usable(const struct spool_spec *s, const json_t *devices)
 }
 
 /* Without any device nothing is known. */
-static void check_list(const struct spool_spec *s, const json_t *devices)
+static void check_list(const struct task_spec *s, const json_t *devices)
 {
 	if (json_array_size(devices) && check_model(s, devices))
 		check_usable(s, devices);
 }
 
-static void check_devices(const struct cmd_ctx *ctx, const struct spool_spec *s,
+static void check_devices(const struct cmd_ctx *ctx, const struct task_spec *s,
 			  const struct node_agents *agents)
 {
 	json_t *doc = NULL;
@@ -210,7 +210,7 @@ static void check_devices(const struct cmd_ctx *ctx, const struct spool_spec *s,
 	json_decref(doc);
 }
 
-int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct spool_spec *s,
+int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_spec *s,
 	       struct err *e)
 {
 	bool many = s->gpus > 1 && s->gpus != SPEC_ALL;

@@ -11,10 +11,10 @@
 
 #include "cli/cmd.h"
 #include "spool/files.h"
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 /* 0; -ERANGE with e: no node that is known has so many, and there is no other. */
-int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct spool_spec *s,
+int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_spec *s,
 	       struct err *e);
 
 #endif

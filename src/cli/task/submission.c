@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The options are the keys of a task, which has the table (spool/spec.h). What only a client can
- * know is added: what to run, the directory and the environment (submitter.c).
+ * The options are the keys of a task, which has the table (spool/task_spec.h). What only a client
+ * can know is added: what to run, the directory and the environment (submitter.c).
  */
 
 #include "cli/task/submission.h"
@@ -21,7 +21,7 @@
 #include "cli/instance.h"
 #include "cli/task/aftercheck.h"
 #include "cli/task/roomcheck.h"
-#include "cli/task/sbatch.h"
+#include "cli/task/sbatch_lines.h"
 #include "cli/task/submitter.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
@@ -75,7 +75,7 @@ static int check_script(const char *text, size_t len, const char *shown, struct 
 }
 
 /* A file; or what comes from standard input or another pipe, whose name says nothing of it. */
-static int take_script(struct spool_spec *s, const struct opts *o, const char *path, struct err *e)
+static int take_script(struct task_spec *s, const struct opts *o, const char *path, struct err *e)
 {
 	bool standard = strcmp(path, "-") == 0;
 	const char *shown = standard ? "standard input" : path;
@@ -107,7 +107,7 @@ static int take_script(struct spool_spec *s, const struct opts *o, const char *p
 /* What it runs, from the arguments: a script, a command, or the lines of files, which may be tasks
  * of their own in *ret instead. The other options are in s already. 0, or negative: nothing good
  * was given. */
-static int take_payload(struct spool_spec *s, const struct opts *o, struct spec_list *ret,
+static int take_payload(struct task_spec *s, const struct opts *o, struct spec_list *ret,
 			struct err *e)
 {
 	const struct value *from = opts_value(o, "from");
@@ -189,7 +189,7 @@ const struct cmd_variable submit_variables[] = {
 };
 
 /* Of s, or of the lines that are tasks of their own: *ret has all of them. */
-static int make_specs(const struct cmd_ctx *ctx, struct spool_spec *s, struct spec_list *ret,
+static int make_specs(const struct cmd_ctx *ctx, struct task_spec *s, struct spec_list *ret,
 		      struct err *e)
 {
 	int r;
@@ -212,7 +212,7 @@ static int make_specs(const struct cmd_ctx *ctx, struct spool_spec *s, struct sp
 }
 
 /* Lines are many, and most of them ask for the same: it is looked and told once. */
-static bool same_room(const struct spool_spec *a, const struct spool_spec *b)
+static bool same_room(const struct task_spec *a, const struct task_spec *b)
 {
 	return a->gpus == b->gpus && a->memory == b->memory &&
 	       strcmp(a->model ? a->model : "", b->model ? b->model : "") == 0;

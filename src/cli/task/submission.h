@@ -6,7 +6,7 @@
 
 #include "cli/cmd.h"
 #include "cli/task/lines.h"
-#include "spool/spec.h"
+#include "spool/task_spec.h"
 
 /* For the rows of commands (cli/cmd.h). */
 void submit_add_opts(struct opts *o);
@@ -17,7 +17,7 @@ extern const struct cmd_variable submit_variables[];
 
 struct submitted {
 	uint64_t id; /* of the first one, ... */
-	struct spool_spec *spec;
+	struct task_spec *spec;
 	size_t n; /* ... and how many are in the queue, also after an error */
 	uint64_t *ids;
 	struct spec_list specs;

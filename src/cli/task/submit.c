@@ -12,7 +12,7 @@
 #include "spool/elements.h"
 #include "spool/instance.h"
 
-static void print_id(const struct cmd_ctx *ctx, const struct spool_spec *s, uint64_t id)
+static void print_id(const struct cmd_ctx *ctx, const struct task_spec *s, uint64_t id)
 {
 	uint64_t n = 0;
 

@@ -36,7 +36,7 @@ static bool is_ours(const char *variable)
 	return strchr(variable, '=') > variable && !is_of_a_task(variable);
 }
 
-void submitter_environment(struct spool_spec *s)
+void submitter_environment(struct task_spec *s)
 {
 	for (char **v = environ; *v; v++)
 		if (is_ours(*v))
@@ -44,7 +44,7 @@ void submitter_environment(struct spool_spec *s)
 }
 
 /* Where this process is. */
-static int take_directory(struct spool_spec *s, struct err *e)
+static int take_directory(struct task_spec *s, struct err *e)
 {
 	char here[PATH_MAX];
 
@@ -57,7 +57,7 @@ static int take_directory(struct spool_spec *s, struct err *e)
 	return spec_set_text(s, "cwd", here, e);
 }
 
-int submitter_directory(struct spool_spec *s, const char *given, struct err *e)
+int submitter_directory(struct task_spec *s, const char *given, struct err *e)
 {
 	cleanup_free char *full = NULL, *text = NULL;
 	struct stat st;
@@ -81,12 +81,12 @@ int submitter_directory(struct spool_spec *s, const char *given, struct err *e)
 	return spec_set_text(s, "cwd", full, e);
 }
 
-void submitter_umask(struct spool_spec *s)
+void submitter_umask(struct task_spec *s)
 {
 	s->umask = proc_umask();
 }
 
-void submitter_name(struct spool_spec *s, const struct spool *sp)
+void submitter_name(struct task_spec *s, const struct spool *sp)
 {
 	static char user[64]; /* asked once: a name may come from a server, and lines may be 10^5 */
 

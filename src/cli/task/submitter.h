@@ -8,16 +8,16 @@
 
 /* Its environment, but for what another task was told of itself; a warning names what is not UTF-8,
  * which no task can say. */
-void submitter_environment(struct spool_spec *s);
+void submitter_environment(struct task_spec *s);
 /*
  * Its directory, or the one that was given, which may be relative to it. A full path that is not
  * here is a warning: the task may run on another node, or after one that makes it. Negative: there
  * is no such directory, or it cannot be named in a task.
  */
-int submitter_directory(struct spool_spec *s, const char *given, struct err *e);
+int submitter_directory(struct task_spec *s, const char *given, struct err *e);
 /* The mask that its files would have. */
-void submitter_umask(struct spool_spec *s);
+void submitter_umask(struct task_spec *s);
 /* Who, where, when. */
-void submitter_name(struct spool_spec *s, const struct spool *sp);
+void submitter_name(struct task_spec *s, const struct spool *sp);
 
 #endif

@@ -16,7 +16,7 @@
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
 #include "task/adopt.h"
-#include "task/names.h"
+#include "task/claim_names.h"
 #include "task/shim_client.h"
 
 #define ANSWER_MS  500
@@ -65,8 +65,8 @@ static void read_left(const struct spool *sp, struct taskrun *run)
 	size_t len;
 
 	if (!run->running ||
-	    spool_read(sp, beat_end_path(&run->name, path), LEFT_MAX, &text, &len, NULL) < 0 ||
-	    record_parse(text, len, &r, NULL) < 0)
+	    spool_read(sp, heartbeat_end_path(&run->name, path), LEFT_MAX, &text, &len, NULL) < 0 ||
+	    end_record_parse(text, len, &r, NULL) < 0)
 		return;
 	run->left = r.end.outcome == TASK_EXITED || r.end.outcome == TASK_SIGNALLED ||
 		    r.end.outcome == TASK_NOT_STARTED;

@@ -427,7 +427,7 @@ static void say_silent(struct asking *q, const struct remote_stop *a, bool taken
 	const struct node_agent *p = node_agents_find(&q->agents, a->agent);
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	cleanup_free char *sign = node_agent_sign(p);
-	const char *host = p && p->beat.who.host[0] ? p->beat.who.host : a->agent;
+	const char *host = p && p->heartbeat.who.host[0] ? p->heartbeat.who.host : a->agent;
 	const char *them = a->n == 1 ? "it" : "them";
 
 	name_tasks(a, &b);

@@ -151,7 +151,7 @@ static void on_answer(void *user, const struct agent_called *one, const json_t *
 
 static bool is_asked(const struct node_agent *p)
 {
-	return p->state == NODE_AGENT_ALIVE && !p->here && !p->beat.draining;
+	return p->state == NODE_AGENT_ALIVE && !p->here && !p->heartbeat.draining;
 }
 
 /* How many there are to ask. */

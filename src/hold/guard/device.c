@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
-#include "hold/guard/events.h"
+#include "hold/guard/event_ring.h"
 #include "hold/guard/holder_process.h"
 #include "hold/guard/timings.h"
 

@@ -10,7 +10,7 @@
 #include "base/sock.h"
 #include "base/str.h"
 #include "hold/guard/device.h"
-#include "hold/guard/events.h"
+#include "hold/guard/event_ring.h"
 #include "hold/guard/holder_process.h"
 #include "hold/guard/ledger.h"
 #include "hold/guard/limits.h"
@@ -73,7 +73,7 @@ void hold_note_settled(struct guard *g, struct device *d)
 	if (d->state != DEV_HELD || !figure_awaited(&d->figure) ||
 	    d->sample.look.begin_ns < d->figure.at_ns)
 		return;
-	excess = settle_excess(&d->figure.settle, seen, verdict_own_bytes(d), d->holder.held);
+	excess = baseline_excess(&d->figure.baseline, seen, verdict_own_bytes(d), d->holder.held);
 	figure_take(&d->figure, verdict_may_hide(g) ? seen - excess : seen);
 	if (d->figure.used < seen)
 		eyes_look_now(g->eyes, d->slot); /* that one is the verdict */
@@ -127,7 +127,7 @@ void hold_begin(struct guard *g, struct device *d)
 	}
 	d->hold.before = d->sample.look.procs;
 	/* A context that is there already is ours, and not what was before. */
-	settle_begin(&d->figure.settle, verdict_used(d), again, verdict_own_bytes(d));
+	baseline_begin(&d->figure.baseline, verdict_used(d), again, verdict_own_bytes(d));
 	if (again) {
 		holder_again(g, d);
 	} else if (holder_start(g, d, &e) < 0) {
@@ -210,7 +210,7 @@ static void on_held(struct guard *g, struct device *d, const struct holder_msg *
 
 	d->holder.held = m->bytes;
 	d->holder.wanted = m->wanted;
-	figure_due(&d->figure, m->at_ns + SETTLE_NS, m->at_ns);
+	figure_due(&d->figure, m->at_ns + BASELINE_NS, m->at_ns);
 	d->hold.grow_at_ns = m->at_ns + GROW_NS;
 	(void)device_step(g, d, EV_HELD);
 	if (d->state != DEV_HELD)
@@ -429,7 +429,7 @@ void hold_grow(struct guard *g, struct device *d, uint64_t now)
 	    d->holder.held + worth_it > d->holder.wanted || d->sample.look.free < worth_it)
 		return;
 	d->hold.grow_at_ns = now + GROW_NS;
-	figure_due(&d->figure, now + SETTLE_NS, 0);
+	figure_due(&d->figure, now + BASELINE_NS, 0);
 	holder_tell(d, HOLDER_GROW);
 }
 

@@ -173,14 +173,14 @@ void holder_tell_amount(struct device *d, const struct mem_amount *amount)
 		send_msg(d, &m);
 }
 
-void holder_beat(struct device *d, uint64_t now_ns)
+void holder_heartbeat(struct device *d, uint64_t now_ns)
 {
 	struct holder_msg m = { .version = HPROTO_VERSION, .type = HOLDER_HEARTBEAT };
 
 	if (d->holder.fd < 0 || d->holder.ending ||
-	    now_ns - d->holder.heartbeat_ns < HOLDER_HEARTBEAT_MS * NS_PER_MS)
+	    now_ns - d->holder.node_watch_ns < HOLDER_HEARTBEAT_MS * NS_PER_MS)
 		return;
-	d->holder.heartbeat_ns = now_ns;
+	d->holder.node_watch_ns = now_ns;
 	d->holder.unanswered++;
 	(void)sock_send(d->holder.fd, &m, sizeof(m)); /* full: those before it wait there */
 }

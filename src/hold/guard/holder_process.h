@@ -23,7 +23,7 @@ void holder_tell_load(struct device *d, enum load_kind kind, uint32_t duty_permi
 void holder_tell_amount(struct device *d, const struct mem_amount *amount);
 
 /* Ask it whether it is there, twice a second. Never kills: what is not answered is counted. */
-void holder_beat(struct device *d, uint64_t now_ns);
+void holder_heartbeat(struct device *d, uint64_t now_ns);
 
 /* SIGKILL; the process is ours until it was waited for. */
 void holder_kill(struct device *d);

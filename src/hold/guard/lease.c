@@ -162,7 +162,7 @@ static uint64_t available(const struct guard *g, const struct device *d)
 	const struct gpu_look *look = &d->sample.look;
 	uint64_t promised = ledger_promised(g, d);
 	uint64_t bytes =
-		device_holds(d) ? look->free + look->used - d->figure.settle.others : look->free;
+		device_holds(d) ? look->free + look->used - d->figure.baseline.others : look->free;
 
 	return bytes > promised ? bytes - promised : 0;
 }

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "hold/guard/device.h"
-#include "hold/guard/events.h"
+#include "hold/guard/event_ring.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/ledger.h"
 #include "hold/guard/timings.h"

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "hold/guard/client.h"
 #include "hold/guard/device.h"
-#include "hold/guard/events.h"
+#include "hold/guard/event_ring.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/holder_process.h"
 #include "hold/guard/lease.h"
@@ -225,7 +225,7 @@ void look_on_time(struct guard *g, struct device *d, uint64_t now_ns)
 	    !d->holder.ending)
 		holder_tell(d, HOLDER_END);
 	if (d->holder.pid) {
-		holder_beat(d, now_ns);
+		holder_heartbeat(d, now_ns);
 		hold_check_limits(g, d, now_ns);
 	}
 	d->hold.turn_ns = now_ns;

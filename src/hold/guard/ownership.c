@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/proc.h"
-#include "hold/guard/events.h"
+#include "hold/guard/event_ring.h"
 #include "hold/guard/timings.h"
 #include "hold/holder_proto.h"
 

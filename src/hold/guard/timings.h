@@ -59,7 +59,7 @@
 #define START_TURN_NS	  (2 * NS_PER_S)    /* a holder that starts has its turn for so long */
 #define HOLDING_NS	  (30 * NS_PER_S)   /* to make a context and take the memory, at most */
 #define LISTED_NS	  (200 * NS_PER_MS) /* a holder that has its memory is listed: 30-115 ms */
-#define SETTLE_NS	  (300 * NS_PER_MS) /* from a hold to its memory figure */
+#define BASELINE_NS	  (300 * NS_PER_MS) /* from a hold to its memory figure */
 #define GROW_NS		  (5 * NS_PER_S)    /* between two tries to take what is missing */
 #define BLOCK_NS	  (60 * NS_PER_S)   /* after a failed hold, doubled up to 16 times that */
 #define PROMISED_LOOK_NS  NS_PER_S	    /* looks at a device that a promise wants held */

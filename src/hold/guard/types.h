@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/proc.h"
+#include "hold/guard/baseline.h"
 #include "hold/guard/eyes.h"
 #include "hold/guard/hints.h"
-#include "hold/guard/settle.h"
 #include "hold/policy.h"
 #include "hold/proto.h"
 #include "hold/state.h"
@@ -27,19 +27,19 @@ struct endpoint_keeper;
 #define XIDS_TOLD_MAX	      8
 
 struct holder_proc {
-	pid_t pid;	       /* 0: there is none */
-	int fd;		       /* our end of its socket, or -1 */
-	pid_t listed_pid;      /* its number in NVML's list where that is not pid; 0: not known */
-	bool ready;	       /* its context is there */
-	bool ending;	       /* it was told to end */
-	bool kept;	       /* its memory is free; its context is a placeholder beside a task */
-	uint64_t started_ns;   /* decision to hold */
-	uint64_t asked_ns;     /* told to let go; 0: not */
-	uint64_t freeing_ns;   /* it has been freeing for so long, by turns of our loop */
-	uint64_t peeked_ns;    /* /proc was asked what it is doing */
-	uint64_t end_at_ns;    /* when the context is to be dropped; 0: not planned */
-	uint64_t held, wanted; /* bytes */
-	uint64_t heartbeat_ns; /* the last heartbeat was sent */
+	pid_t pid;		/* 0: there is none */
+	int fd;			/* our end of its socket, or -1 */
+	pid_t listed_pid;	/* its number in NVML's list where that is not pid; 0: not known */
+	bool ready;		/* its context is there */
+	bool ending;		/* it was told to end */
+	bool kept;		/* its memory is free; its context is a placeholder beside a task */
+	uint64_t started_ns;	/* decision to hold */
+	uint64_t asked_ns;	/* told to let go; 0: not */
+	uint64_t freeing_ns;	/* it has been freeing for so long, by turns of our loop */
+	uint64_t peeked_ns;	/* /proc was asked what it is doing */
+	uint64_t end_at_ns;	/* when the context is to be dropped; 0: not planned */
+	uint64_t held, wanted;	/* bytes */
+	uint64_t node_watch_ns; /* the last heartbeat was sent */
 	unsigned int unanswered; /* heartbeats since it spoke last */
 };
 

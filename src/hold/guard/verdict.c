@@ -8,7 +8,7 @@
  * list is the better witness, and comes first; verdict.h has the times). While our own holder takes
  * or frees memory there is no figure and the detector is off. From the moment that it has, and
  * until the figure is taken, what explains it is the measure where processes may be hidden
- * (settle.h).
+ * (baseline.h).
  *
  * That nobody is hidden cannot be known beforehand: the own holder is listed everywhere. What shows
  * it is memory that somebody uses who is not listed for a while, or who came and went like that.
@@ -22,12 +22,12 @@
 #include "base/str.h"
 #include "gpu/xid.h"
 #include "hold/guard/device.h"
-#include "hold/guard/events.h"
+#include "hold/guard/event_ring.h"
 #include "hold/guard/ownership.h"
 #include "hold/guard/timings.h"
 #include "hold/holder_proto.h"
 
-#define RISE_BYTES SETTLE_RISE_BYTES
+#define RISE_BYTES BASELINE_RISE_BYTES
 
 static bool is_listed(const struct gpu_procs *procs, pid_t pid)
 {
@@ -105,7 +105,8 @@ static uint64_t risen(const struct guard *g, const struct device *d)
 	uint64_t used = verdict_used(d);
 
 	if (is_early(g, d))
-		return settle_early(&d->figure.settle, used, verdict_own_bytes(d), d->holder.held);
+		return baseline_early(&d->figure.baseline, used, verdict_own_bytes(d),
+				      d->holder.held);
 	return d->figure.is == FIGURE_TAKEN && used > d->figure.used ? used - d->figure.used : 0;
 }
 
@@ -154,7 +155,7 @@ static enum verdict judge_memory(struct guard *g, struct device *d, uint64_t our
 		device_say(d, "%.2f GiB came into use by a process that is not listed",
 			   in_gib(risen(g, d)));
 		if (is_early(g, d))
-			settle_doubt(&d->figure.settle);
+			baseline_doubt(&d->figure.baseline);
 		return SEEN_FOREIGN;
 	}
 	if (d->holder.pid && !d->holder.kept)

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "hold/guard/device.h"
-#include "hold/guard/events.h"
+#include "hold/guard/event_ring.h"
 #include "hold/guard/timings.h"
 
 static const char *const advice[XID_KIND_MAX] = {

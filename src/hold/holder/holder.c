@@ -84,7 +84,7 @@ static _Noreturn void fail(int code, const struct err *e)
 	end();
 }
 
-static void answer_beat(void)
+static void answer_heartbeat(void)
 {
 	struct holder_msg m = { .type = HOLDER_HEARTBEAT };
 
@@ -144,7 +144,7 @@ static bool told_to_release(struct holder *h)
 		if (m.type == HOLDER_END)
 			end();
 		if (m.type == HOLDER_HEARTBEAT)
-			answer_beat();
+			answer_heartbeat();
 		if (m.type == HOLDER_AMOUNT) {
 			h->hold.amount = m.amount;
 			h->amount_due = true;
@@ -366,7 +366,7 @@ static void obey(struct holder *h, const struct holder_msg *m)
 		h->amount_due = true;
 		break;
 	case HOLDER_HEARTBEAT:
-		answer_beat();
+		answer_heartbeat();
 		break;
 	default:
 		end();

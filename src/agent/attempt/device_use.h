@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_ATTEMPT_DEVICE_USE_H
+#define TENURE_AGENT_ATTEMPT_DEVICE_USE_H
+
+/*
+ * What an attempt has used of all its devices, put together from what the guard says of each. A
+ * guard that is new counts from nothing; what the one before it said is kept. Pure.
+ */
+
+#include "hold/proto.h"
+
+struct use_device {
+	int32_t slot;
+	uint64_t peak_bytes;
+	uint64_t util_ns, busy_ns;	     /* as this guard says */
+	uint64_t past_util_ns, past_busy_ns; /* as those before it said */
+};
+
+struct use {
+	size_t n;
+	struct use_device *devices;
+};
+
+void use_add(struct use *u, const struct msg_lease_use *m);
+/* The peaks of all devices together, and their mean utilisation. */
+void use_sum(const struct use *u, uint64_t *ret_peak_bytes, uint32_t *ret_util_permille);
+void use_clear(struct use *u);
+
+#endif

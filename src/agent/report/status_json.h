@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_REPORT_STATUS_JSON_H
+#define TENURE_AGENT_REPORT_STATUS_JSON_H
+
+/* The status as JSON, which is what `tenure status --json` prints (docs/json.md). Pure but for the
+ * clocks. */
+
+#include <jansson.h>
+
+#include "agent/node/view.h"
+#include "agent/report/agentlog.h"
+#include "agent/report/eventlog.h"
+
+#define STATUS_FORMAT 1
+
+/* New reference. */
+json_t *status_json(const struct view *v, struct agentlog *j, struct eventlog *names);
+/* One device, as in the status. */
+json_t *status_device(const struct view *v, const struct dev_status *d, struct eventlog *names,
+		      uint64_t now_ns);
+/* Who speaks: the instance, its agent and where it writes. */
+json_t *status_agent(const struct view *v);
+/* What `on` and a second `on` want to know at once. */
+json_t *status_ping(const struct view *v);
+
+#endif

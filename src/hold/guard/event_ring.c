@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold/guard/event_ring.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/sock.h"
+#include "base/str.h"
+
+struct guard_event *event_add(struct guard *g, const struct device *d, enum event_kind kind,
+			      const char *fmt, ...)
+{
+	uint64_t seq = ++g->last_event;
+	struct guard_event *ev = &g->events[seq % EVENT_RING];
+	va_list ap;
+
+	*ev = (struct guard_event){
+		.seq = seq, .wall_ns = clock_wall_ns(), .kind = kind, .slot = -1
+	};
+	va_start(ap, fmt);
+	(void)vsnprintf(ev->text, sizeof(ev->text), fmt, ap);
+	va_end(ap);
+	if (!d)
+		return ev;
+
+	struct client *owner = device_owner(g, d);
+
+	ev->slot = (int32_t)d->slot;
+	ev->index = d->id.index;
+	ev->state = d->state;
+	(void)str_copy(ev->uuid, sizeof(ev->uuid), d->id.uuid);
+	if (owner)
+		(void)str_copy(ev->instance, sizeof(ev->instance), owner->instance);
+	return ev;
+}
+
+void event_tell(struct guard *g, struct client *c)
+{
+	/* An agent that was away for longer than the ring is long misses the oldest. */
+	if (g->last_event >= EVENT_RING && c->next_event <= g->last_event - EVENT_RING)
+		c->next_event = g->last_event - EVENT_RING + 1;
+	while (c->fd >= 0 && c->next_event <= g->last_event) {
+		struct msg_event m = { .head = PROTO_HEAD(MSG_EVENT, struct msg_event),
+				       .event = g->events[c->next_event % EVENT_RING] };
+
+		if (sock_send(c->fd, &m, sizeof(m)) < 0)
+			return;
+		c->next_event++;
+	}
+}
+
+void event_guard_changed(struct guard *g)
+{
+	/* Who has not said HELLO waits for WELCOME, which says all that. */
+	CLIENTS_EACH(g, c)
+		c->guard_dirty = c->instance[0];
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_GUARD_EVENT_RING_H
+#define TENURE_HOLD_GUARD_EVENT_RING_H
+
+/* The guard's events: numbered, kept in a ring, told to every client from the one it saw last. */
+
+#include "hold/guard/types.h"
+
+/* A new event about d (NULL: the node); the text is set by format. The caller fills in the rest.
+ * Never NULL. */
+struct guard_event *event_add(struct guard *g, const struct device *d, enum event_kind kind,
+			      const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* Send what c has not seen, as far as its socket takes it. */
+void event_tell(struct guard *g, struct client *c);
+
+/* What is true of the whole node changed: every client is told, soon. */
+void event_guard_changed(struct guard *g);
+
+#endif

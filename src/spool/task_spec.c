@@ -1,0 +1,758 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The table of keys. What equals its default is not written, so that a file says what its submitter
+ * said.
+ *
+ * Called by submitters (text), by whatever reads a task file (JSON) and by edits of pending tasks.
+ */
+
+#include "spool/task_spec.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "base/units.h"
+#include "base/value.h"
+#include "spool/elements.h"
+
+static const char *const cleans[] = { "none", "gpu", "python", NULL };
+static const char *const rule_names[] = { "tenure", "compete", "compete-max", NULL };
+
+static const char group_needs[] = "What it needs", group_order[] = "When and in which order",
+		  group_many[] = "Many at once";
+static const char group_fails[] = "When it fails or is stopped", group_runs[] = "How it runs";
+
+const char *const task_option_groups[] = { group_needs, group_order, group_many,
+					   group_fails, group_runs,  NULL };
+
+#define AT(field) .offset = offsetof(struct task_spec, field)
+
+static const struct task_option rows[] = {
+	{ .key = "version",
+	  AT(version),
+	  .def = SPEC_VERSION,
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_UINT, .min = 1, .max = SPEC_VERSION },
+		   .help = "of this format" } },
+	{ .key = "name",
+	  AT(name),
+	  .flags = OPTION_AS_NEW,
+	  .opt = { .name = "name",
+		   .short_name = 'n',
+		   .spec = { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
+		   .arg = "NAME",
+		   .group = group_order,
+		   .help = "what to call it (default: the script or the program)" } },
+	{ .key = "gpus",
+	  AT(gpus),
+	  .def = 1,
+	  .flags = OPTION_ROOM | OPTION_AS_NEW,
+	  .opt = { .name = "gpus",
+		   .short_name = 'g',
+		   .spec = { VALUE_COUNT, .max = SPEC_GPUS_MAX, .word = "all" },
+		   .arg = "N",
+		   .def = "1",
+		   .group = group_needs,
+		   .help = "GPUs: a number (0 too) or all" } },
+	{ .key = "memory",
+	  AT(memory),
+	  .flags = OPTION_ROOM,
+	  .opt = { .name = "memory",
+		   .short_name = 'm',
+		   .spec = { VALUE_SIZE },
+		   .arg = "SIZE",
+		   .group = group_needs,
+		   .help = "memory that it needs on each GPU: 20G" } },
+	{ .key = "shared",
+	  AT(shared),
+	  .opt = { .name = "shared",
+		   .spec = { VALUE_FLAG },
+		   .group = group_needs,
+		   .help = "others may be on its GPUs while that memory is free" } },
+	{ .key = "model",
+	  AT(model),
+	  .flags = OPTION_ROOM,
+	  .opt = { .name = "model",
+		   .spec = { VALUE_TEXT, .max = 256 },
+		   .arg = "PATTERN",
+		   .group = group_needs,
+		   .help = "only on GPUs with such a name: '*H200*'" } },
+	{ .key = "priority",
+	  AT(priority),
+	  .def = SPEC_PRIORITY,
+	  .flags = OPTION_IN_NAME,
+	  .opt = { .name = "priority",
+		   .short_name = 'p',
+		   .spec = { VALUE_UINT, .max = SPEC_PRIORITY_MAX },
+		   .arg = "N",
+		   .def = "500",
+		   .group = group_order,
+		   .help = "lower runs first" } },
+	{ .key = "lane",
+	  AT(lane),
+	  .flags = OPTION_AS_NEW,
+	  .opt = { .name = "lane",
+		   .short_name = 'l',
+		   .spec = { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
+		   .arg = "NAME",
+		   .group = group_order,
+		   .help = "tasks of a lane run one after another" } },
+	{ .key = "retries",
+	  AT(retries),
+	  .opt = { .name = "retries",
+		   .short_name = 'r',
+		   .spec = { VALUE_COUNT, .max = 1000000, .word = "forever" },
+		   .arg = "N",
+		   .def = "0",
+		   .group = group_fails,
+		   .help = "attempts after a failure: a number or forever" } },
+	{ .key = "retry_every",
+	  AT(retry_every),
+	  .def = 3,
+	  .opt = { .name = "retry-every",
+		   .spec = { VALUE_UINT, .min = 1, .max = 1000000 },
+		   .arg = "N",
+		   .def = "3",
+		   .group = group_fails,
+		   .help = "failures before the back-off" } },
+	{ .key = "backoff",
+	  AT(backoff),
+	  .def = 10 * MS_PER_MIN,
+	  .opt = { .name = "backoff",
+		   .spec = { VALUE_DURATION, .max = 365 * MS_PER_DAY },
+		   .arg = "DURATION",
+		   .def = "10m",
+		   .group = group_fails,
+		   .help = "pause after so many failures" } },
+	{ .key = "retry_memory",
+	  AT(retry_memory),
+	  .opt = { .name = "retry-memory",
+		   .spec = { VALUE_FACTOR, .min = 1000, .max = 100000 },
+		   .arg = "FACTOR",
+		   .group = group_fails,
+		   .help = "ask for so much more memory after it ran out: x1.5" } },
+	{ .key = "no_requeue",
+	  AT(no_requeue),
+	  .opt = { .name = "no-requeue",
+		   .spec = { VALUE_FLAG },
+		   .group = group_fails,
+		   .help = "failed, not run again, when its node goes away" } },
+	{ .key = "timeout",
+	  AT(timeout),
+	  .opt = { .name = "timeout",
+		   .spec = { VALUE_DURATION, .max = 3650 * MS_PER_DAY },
+		   .arg = "DURATION",
+		   .group = group_fails,
+		   .help = "end an attempt after that time" } },
+	{ .key = "after",
+	  .help = "ids that must be done first",
+	  AT(after),
+	  .flags = OPTION_AS_NEW,
+	  .opt = { .name = "after",
+		   .spec = { VALUE_IDS, .min = 1 },
+		   .arg = "ID,..",
+		   .group = group_order,
+		   .help = "when these are done; may be repeated" } },
+	{ .key = "after_any",
+	  .help = "ids that must have ended first, well or not",
+	  AT(after_any),
+	  .flags = OPTION_AS_NEW,
+	  .opt = { .name = "after-any",
+		   .spec = { VALUE_IDS, .min = 1 },
+		   .arg = "ID,..",
+		   .group = group_order,
+		   .help = "when these have ended, well or not" } },
+	{ .key = "array",
+	  AT(array),
+	  .opt = { .name = "array",
+		   .spec = { VALUE_RANGE, .max = SPEC_ELEMENTS_MAX },
+		   .arg = "A-B%N",
+		   .group = group_many,
+		   .help = "once per index, N at once: 1-100%4" } },
+	{ .key = "sweep",
+	  .help = "once per combination: NAME=A,B or NAME=1..5",
+	  AT(sweep),
+	  .opt = { .name = "sweep",
+		   .spec = { VALUE_TEXTS, .max = SWEEP_PARAMETERS_MAX },
+		   .arg = "NAME=A,B",
+		   .group = group_many,
+		   .help = "once per combination: lr=0.1,0.01 or seed=1..5; may be repeated" } },
+	{ .key = "preemptible",
+	  AT(preemptible),
+	  .opt = { .name = "preemptible",
+		   .spec = { VALUE_FLAG },
+		   .group = group_fails,
+		   .help = "preempted by people and other tasks: ended, and run again" } },
+	{ .key = "signal",
+	  AT(signal),
+	  .opt = { .name = "signal",
+		   .spec = { VALUE_SIGNAL },
+		   .arg = "NAME",
+		   .group = group_fails,
+		   .help = "the first signal when it is stopped: USR1 (default TERM)" } },
+	{ .key = "grace",
+	  AT(grace),
+	  .def = 30 * MS_PER_S,
+	  .opt = { .name = "grace",
+		   .spec = { VALUE_DURATION, .max = MS_PER_DAY },
+		   .arg = "DURATION",
+		   .def = "30s",
+		   .group = group_fails,
+		   .help = "from that signal to KILL" } },
+	{ .key = "env",
+	  .help = "environment: NAME=VALUE",
+	  AT(env),
+	  .flags = OPTION_REPLACES,
+	  .opt = { .name = "env",
+		   .spec = { VALUE_BYTES, .max = SPEC_LIST_MAX },
+		   .arg = "NAME=VALUE",
+		   .group = group_runs,
+		   .help = "set a variable; may be repeated" } },
+	{ .key = "cwd",
+	  .help = "directory to run in; the home directory",
+	  AT(cwd),
+	  .flags = OPTION_SUBMITTER,
+	  .opt = { .name = "cwd",
+		   .spec = { VALUE_BYTES_PATH, .max = 4096 },
+		   .arg = "DIR",
+		   .group = group_runs,
+		   .flags = OPT_AS_TEXT,
+		   .help = "directory to run in, also relative to this one (default: this one)" } },
+	{ .key = "umask",
+	  AT(umask),
+	  .def = SPEC_NO_UMASK,
+	  .opt = { .spec = { VALUE_OCTAL, .max = 0777 },
+		   .help = "mask of the modes of its files: 022; the agent's" } },
+	{ .key = "begin",
+	  .help = "not before this time",
+	  AT(begin),
+	  .flags = OPTION_IN_NAME,
+	  .opt = { .name = "begin",
+		   .spec = { VALUE_TIME },
+		   .arg = "TIME",
+		   .group = group_order,
+		   .help = "not before: 18:30, or 2026-11-22 08:00" } },
+	{ .key = "paused",
+	  AT(paused),
+	  .flags = OPTION_IN_NAME,
+	  .opt = { .name = "paused",
+		   .spec = { VALUE_FLAG },
+		   .group = group_order,
+		   .help = "wait for tenure resume" } },
+	{ .key = "clean",
+	  AT(clean),
+	  .opt = { .name = "clean",
+		   .spec = { VALUE_CHOICE, .choices = cleans },
+		   .arg = "WHAT",
+		   .def = "none",
+		   .group = group_fails,
+		   .help = "what else of ours is ended with it" } },
+	{ .key = "script",
+	  AT(script),
+	  .opt = { .spec = { VALUE_TEXT, .max = SPEC_SCRIPT_MAX }, .help = "text of a script" } },
+	{ .key = "script_name",
+	  AT(script_name),
+	  .opt = { .spec = { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
+		   .help = "its file's name, if python3 is to run it for its .py; the name" } },
+	{ .key = "args",
+	  AT(args),
+	  .opt = { .spec = { VALUE_BYTES, .max = SPEC_LIST_MAX },
+		   .help = "the script's arguments" } },
+	{ .key = "argv",
+	  AT(argv),
+	  .opt = { .spec = { VALUE_BYTES, .max = SPEC_LIST_MAX },
+		   .help = "a program and its arguments" } },
+	{ .key = "commands",
+	  AT(commands),
+	  .flags = OPTION_NOT_IN_LINE | OPTION_OWN_ENTRY,
+	  .opt = { .spec = { VALUE_TEXTS, .max = SPEC_ELEMENTS_MAX },
+		   .help = "one shell command per element" } },
+	{ .key = "host",
+	  AT(host),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_TEXT, .max = 256 }, .help = "where it was submitted" } },
+	{ .key = "user",
+	  AT(user),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_TEXT, .max = 256 }, .help = "who submitted it" } },
+	{ .key = "uid",
+	  AT(uid),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_UINT, .max = UINT32_MAX }, .help = "the submitter's number" } },
+	{ .key = "submitted",
+	  AT(submitted),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_TIME }, .help = "when" } },
+	{ .key = "rules",
+	  .help = "compete: free memory is the only condition on others' use",
+	  AT(rules),
+	  .opt = { .name = "rules",
+		   .spec = { VALUE_CHOICE, .choices = rule_names },
+		   .arg = "RULES",
+		   .group = group_runs,
+		   .flags = OPT_HIDDEN,
+		   .help = "compete: free memory is the only condition on others' use" } },
+	{ .key = "raw",
+	  AT(raw),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_FLAG }, .help = "came as a bare script" } },
+};
+
+const struct task_option *task_option_at(size_t i)
+{
+	return i < ARRAY_LEN(rows) ? &rows[i] : NULL;
+}
+
+const struct task_option *task_option_find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const char *key = rows[i].key, *p = name;
+
+		for (; *key && (*key == *p || (*key == '_' && *p == '-')); key++)
+			p++;
+		if (!*key && !*p)
+			return &rows[i];
+	}
+	return NULL;
+}
+
+static const struct task_option *row_find(const char *key)
+{
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (strcmp(rows[i].key, key) == 0)
+			return &rows[i];
+	return NULL;
+}
+
+static void *field_of(struct task_spec *s, const struct task_option *row)
+{
+	return (char *)s + row->offset;
+}
+
+struct task_spec *spec_new(void)
+{
+	struct task_spec *s = xcalloc(1, sizeof(*s));
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (value_is(rows[i].opt.spec.type, VALUE_IS_NUMBER))
+			*(uint64_t *)field_of(s, &rows[i]) = rows[i].def;
+	return s;
+}
+
+struct task_spec *spec_free(struct task_spec *s)
+{
+	if (!s)
+		return NULL;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		value_clear_field(rows[i].opt.spec.type, field_of(s, &rows[i]));
+	free(s);
+	return NULL;
+}
+
+bool spec_needs_script_name(const struct task_spec *s, const char *file)
+{
+	return s->script && s->name && !s->script_name && !str_has_prefix(s->script, "#!") &&
+	       str_has_suffix(file, ".py") != str_has_suffix(s->name, ".py");
+}
+
+struct task_spec *spec_for_element(const struct task_spec *s, uint64_t element)
+{
+	struct task_spec *c = xcalloc(1, sizeof(*c));
+
+	*c = *s;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const void *from = (const char *)s + rows[i].offset;
+		const struct text_list *entries = from;
+		void *to = field_of(c, &rows[i]);
+
+		if (!(rows[i].flags & OPTION_OWN_ENTRY)) {
+			value_copy_field(rows[i].opt.spec.type, to, from);
+			continue;
+		}
+		*(struct text_list *)to = (struct text_list){ .n = 0 };
+		if (element >= 1 && element <= entries->n)
+			text_list_add(to, entries->texts[element - 1]);
+	}
+	return c;
+}
+
+static int unknown_key(const char *key, struct err *e)
+{
+	const char *names[ARRAY_LEN(rows) + 1] = { NULL };
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		names[i] = rows[i].key;
+
+	const char *near = str_nearest(key, names);
+
+	if (near)
+		return err_set(e, -EINVAL, "unknown key \"%.80s\"; did you mean \"%s\"?", key,
+			       near);
+	return err_set(e, -EINVAL, "unknown key \"%.80s\"; docs/spool.md lists them", key);
+}
+
+int spec_check_key(const char *key, struct err *e)
+{
+	return row_find(key) ? 0 : unknown_key(key, e);
+}
+
+static void reset(struct task_spec *s, const struct task_option *row)
+{
+	value_clear_field(row->opt.spec.type, field_of(s, row));
+	if (value_is(row->opt.spec.type, VALUE_IS_NUMBER))
+		*(uint64_t *)field_of(s, row) = row->def;
+}
+
+int spec_set_json(struct task_spec *s, const char *key, const json_t *value, struct err *e)
+{
+	const struct task_option *row = row_find(key);
+	struct err why = ERR_INIT;
+
+	if (!row)
+		return unknown_key(key, e);
+	if (json_is_null(value)) {
+		reset(s, row);
+		return 0;
+	}
+
+	int r = value_from_json(&row->opt.spec, value, field_of(s, row), &why);
+
+	return r < 0 ? err_set(e, r, "%s: %s", key, why.text) : 0;
+}
+
+/* What is written of a key: NULL where it is what it would be without being said. */
+static json_t *written(const struct task_spec *s, const struct task_option *row)
+{
+	const void *field = (const char *)s + row->offset;
+
+	if (!value_is_there(row->opt.spec.type, field) ||
+	    (value_is(row->opt.spec.type, VALUE_IS_NUMBER) && *(const uint64_t *)field == row->def))
+		return NULL;
+	return value_file_json(&row->opt.spec, field);
+}
+
+/* What a person's text means; it adds to a list that is there. NULL: it is not UTF-8. */
+static json_t *json_of_text(const struct task_spec *s, const struct task_option *row,
+			    const char *text)
+{
+	json_t *value = value_json_of_text(row->opt.spec.type, text);
+	json_t *list =
+		value && value_is(row->opt.spec.type, VALUE_IS_MANY) ? written(s, row) : NULL;
+
+	if (list && json_array_extend(list, value) == 0) {
+		json_decref(value);
+		return list;
+	}
+	json_decref(list);
+	return value;
+}
+
+int spec_set_text(struct task_spec *s, const char *key, const char *text, struct err *e)
+{
+	const struct task_option *row = row_find(key);
+
+	if (!row)
+		return unknown_key(key, e);
+
+	json_t *value = json_of_text(s, row, text);
+
+	if (!value)
+		return err_set(e, -EINVAL, "%s: the text is not UTF-8", key);
+
+	int r = spec_set_json(s, key, value, e);
+
+	json_decref(value);
+	return r;
+}
+
+json_t *spec_value(const char *key, const char *text, struct err *e)
+{
+	struct task_spec *scratch = spec_new();
+	const struct task_option *row = row_find(key);
+	json_t *value = row ? json_of_text(scratch, row, text) : NULL;
+	int r = 0;
+
+	if (!row)
+		r = unknown_key(key, e);
+	else if (!value)
+		r = err_set(e, -EINVAL, "%s: the text is not UTF-8", key);
+	else
+		r = spec_set_json(scratch, key, value, e);
+	if (r < 0) {
+		json_decref(value);
+		value = NULL;
+	}
+	(void)spec_free(scratch);
+	return value;
+}
+
+static int check_variable(const char *text, struct err *e)
+{
+	size_t len = strcspn(text, "=");
+
+	if (!text[len] || elements_is_variable(text, len))
+		return 0;
+	return err_set(
+		e, -EINVAL,
+		"\"%.*s\" cannot be the name of a variable; use letters, digits and _, and no digit first",
+		(int)len, text);
+}
+
+/* All that was given of a list of texts. Of two variables of a name programs see the first: the
+ * last one goes into the place of what was inherited. */
+static int take_texts(const struct task_option *row, const struct text_list *given,
+		      struct text_list *field, struct err *e)
+{
+	struct text_list texts = { .n = 0 };
+	json_t *list = json_array();
+	int r = 0;
+
+	for (size_t i = 0; i < given->n && r == 0; i++) {
+		json_t *one = value_json_of_text(row->opt.spec.type, given->texts[i]);
+
+		if (row->flags & OPTION_REPLACES)
+			r = check_variable(given->texts[i], e);
+		if (r == 0 && !one)
+			r = err_set(e, -EINVAL, "the text is not UTF-8");
+		if (r == 0)
+			r = json_array_extend(list, one);
+		json_decref(one);
+	}
+	if (r == 0)
+		r = value_from_json(&row->opt.spec, list, &texts, e);
+	for (size_t i = 0; i < texts.n; i++) {
+		if (row->flags & OPTION_REPLACES)
+			text_list_set_variable(field, texts.texts[i]);
+		else
+			text_list_add(field, texts.texts[i]);
+	}
+	json_decref(list);
+	text_list_clear(&texts);
+	return r;
+}
+
+int spec_take_options(struct task_spec *s, const struct opts *o, struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const struct opt *opt = &rows[i].opt;
+		void *field = field_of(s, &rows[i]);
+		struct err why = ERR_INIT;
+		int r = 0;
+
+		if (!opt->name || rows[i].flags & OPTION_SUBMITTER || !opts_given(o, opt->name))
+			continue;
+		if (value_is(opt->spec.type, VALUE_IS_TEXTS)) {
+			r = take_texts(&rows[i], &opts_value(o, opt->name)->words, field, &why);
+		} else {
+			value_clear_field(opt->spec.type, field);
+			value_copy_field(opt->spec.type, field, &opts_value(o, opt->name)->num);
+		}
+		if (r < 0)
+			return err_set(e, r, "--%s: %s", opt->name, why.text);
+	}
+	return 0;
+}
+
+static int check_env(const struct task_spec *s, struct err *e)
+{
+	for (size_t i = 0; i < s->env.n; i++) {
+		const char *eq = strchr(s->env.texts[i], '=');
+
+		if (!eq || eq == s->env.texts[i])
+			return err_set(e, -EINVAL, "env: \"%.80s\" is not NAME=VALUE",
+				       s->env.texts[i]);
+	}
+	return 0;
+}
+
+static int check_what(const struct task_spec *s, struct err *e)
+{
+	int n = (s->script != NULL) + (s->argv.n > 0) + (s->commands.n > 0);
+
+	if (n != 1)
+		return err_set(e, -EINVAL, "%s; give exactly one of script, argv and commands",
+			       n ? "it says more than once what to run"
+				 : "it does not say what to run");
+	if (s->args.n && !s->script)
+		return err_set(e, -EINVAL, "args: only a script has them; put them into argv");
+	if (s->argv.n && !s->argv.texts[0][0])
+		return err_set(e, -EINVAL, "argv: the program's name is empty");
+	return 0;
+}
+
+/* Of what is run, where nobody has said a name. */
+static void make_up_name(struct task_spec *s)
+{
+	char name[SPEC_NAME_MAX + 1];
+
+	if (s->commands.n)
+		ident_make_command_name(s->commands.texts[0], name);
+	else
+		ident_make_task_name(s->argv.n ? s->argv.texts[0] : "task", name);
+	s->name = xstrdup(name);
+	s->unnamed = !s->argv.n;
+}
+
+int spec_count(const struct task_spec *s, uint64_t *ret, struct err *e)
+{
+	if (s->sweep.n)
+		return sweep_count(&s->sweep, ret, e);
+	*ret = s->array.set ? s->array.to - s->array.from + 1 : s->commands.n;
+	return 0;
+}
+
+int spec_check(struct task_spec *s, struct err *e)
+{
+	int many = (s->commands.n > 0) + s->array.set + (s->sweep.n > 0);
+	uint64_t count;
+	int r = check_what(s, e);
+
+	if (r == 0 && many > 1)
+		r = err_set(e, -EINVAL, "only one of array, sweep and commands can be given");
+	if (r == 0)
+		r = check_env(s, e);
+	if (r == 0)
+		r = spec_count(s, &count, e);
+	if (r == 0 && s->shared && !s->memory)
+		r = err_set(e, -EINVAL, "shared: say with memory how much it needs on a device");
+	if (r == 0 && !s->name)
+		make_up_name(s);
+	return r;
+}
+
+static int check_word(const char *key, const char *name, struct err *e)
+{
+	if (!name || !ident_is_word(name))
+		return 0;
+	if (strcmp(name, "all") == 0)
+		return err_set(e, -EINVAL, "%s: \"all\" means every task; take another name", key);
+	return err_set(e, -EINVAL, "%s: \"%s\" would be taken for the id of a task; take a name",
+		       key, name);
+}
+
+/* What would have no effect; dashes: "--" where it is told in the words of options. */
+static int check_retry_memory(const struct task_spec *s, const char *dashes, struct err *e)
+{
+	if (!s->retry_memory || (s->memory && s->retries))
+		return 0;
+	return err_set(e, -EINVAL, "%sretry%cmemory: say with %s%s", dashes, dashes[0] ? '-' : '_',
+		       dashes,
+		       s->memory ? "retries how often it is tried again"
+				 : "memory how much it needs at first");
+}
+
+int spec_check_options(const struct task_spec *s, struct err *e)
+{
+	int r = check_retry_memory(s, "--", e);
+
+	return r == 0 ? spec_check_new(s, e) : r;
+}
+
+int spec_check_new(const struct task_spec *s, struct err *e)
+{
+	int r = check_word("name", s->name, e);
+
+	if (r == 0)
+		r = check_word("lane", s->lane, e);
+	return r == 0 ? check_retry_memory(s, "", e) : r;
+}
+
+static int from_object(struct task_spec *s, const json_t *object, struct err *e)
+{
+	const json_t *version = json_object_get(object, "version");
+	const char *key;
+	json_t *value;
+	int r = 0;
+
+	if (!json_is_object(object))
+		return err_set(e, -EINVAL, "a task is a JSON object");
+	/* First, because of another version the other keys mean nothing. */
+	if (version && json_integer_value(version) != SPEC_VERSION)
+		return err_set(e, -EINVAL, "version: this tenure reads version %d of tasks",
+			       SPEC_VERSION);
+	json_object_foreach((json_t *)(uintptr_t)object, key, value)
+	{
+		r = spec_set_json(s, key, value, e);
+		if (r < 0)
+			return r;
+	}
+	return spec_check(s, e);
+}
+
+int spec_read(const char *text, size_t len, struct task_spec **ret, size_t *used, struct err *e)
+{
+	json_error_t je;
+	json_t *object =
+		json_loadb(text, len, JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &je);
+
+	if (!object)
+		return err_set(e, -EINVAL, "not JSON: line %d, column %d: %s", je.line, je.column,
+			       je.text);
+
+	struct task_spec *s = spec_new();
+	int r = from_object(s, object, e);
+
+	json_decref(object);
+	if (r < 0) {
+		(void)spec_free(s);
+		return r;
+	}
+	*used = (size_t)je.position;
+	*ret = s;
+	return 0;
+}
+
+json_t *spec_json(const struct task_spec *s)
+{
+	json_t *object = json_object();
+
+	(void)json_object_set_new(object, "version", json_integer(SPEC_VERSION));
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const struct task_option *row = &rows[i];
+		json_t *v = written(s, row);
+
+		if (v)
+			(void)json_object_set_new(object, row->key, v);
+	}
+	return object;
+}
+
+/* jansson makes no string of bytes that are not UTF-8; say which key it is about. */
+static int find_not_utf8(const struct task_spec *s, const json_t *object, struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const void *field = (const char *)s + rows[i].offset;
+		const json_t *have = json_object_get(object, rows[i].key);
+		bool lost = value_is(rows[i].opt.spec.type, VALUE_IS_TEXT) &&
+			    *(char *const *)field && !have;
+
+		if (lost || json_is_null(have))
+			return err_set(e, -EILSEQ,
+				       "%s: not UTF-8 text; put it into a file and submit that "
+				       "file's path as a command",
+				       rows[i].key);
+	}
+	return 0;
+}
+
+char *spec_text(const struct task_spec *s, struct err *e)
+{
+	json_t *object = spec_json(s);
+	char *line = NULL;
+
+	if (find_not_utf8(s, object, e) == 0) {
+		cleanup_free char *text = json_dumps(object, JSON_COMPACT);
+
+		if (text)
+			line = xasprintf("%s\n", text);
+		else
+			(void)err_set(e, -ENOMEM, "no memory for the task's text");
+	}
+	json_decref(object);
+	return line;
+}

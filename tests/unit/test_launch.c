@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+#include "unit.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "agent/attempt/launch.h"
+#include "task/claim_names.h"
+
+static struct launch_with with_one(void)
+{
+	return (struct launch_with){ .instance = "default",
+				     .node = "here",
+				     .run_dir = "/run",
+				     .visible = "1,3",
+				     .by_index = true,
+				     .id = 42,
+				     .attempt = 2,
+				     .memory = 20ULL << 30 };
+}
+
+static struct task_spec *make_spec(const char *text)
+{
+	struct task_spec *s;
+	struct err e = ERR_INIT;
+	size_t used;
+
+	assert_int_equal(spec_read(text, strlen(text), &s, &used, &e), 0);
+	return s;
+}
+
+/* The value of a variable that is there exactly once; NULL: it is not there. */
+static const char *variable(const struct launch *j, const char *name)
+{
+	const struct launch_spec *t = launch_get(j);
+	const char *found = NULL;
+
+	for (uint32_t i = 0; i < t->n_env; i++)
+		if (strncmp(t->env[i], name, strlen(name)) == 0 && t->env[i][strlen(name)] == '=') {
+			assert_null(found);
+			found = t->env[i] + strlen(name) + 1;
+		}
+	return found;
+}
+
+static void test_environment(void **state)
+{
+	struct task_spec *s = make_spec("{\"name\":\"t\",\"argv\":[\"true\"],\"env\":[\"A=1\","
+					"\"CUDA_VISIBLE_DEVICES=7\",\"TENURE_TASK_ID=1\"]}");
+	struct launch_with w = with_one();
+	struct launch *j;
+
+	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);
+	assert_string_equal(variable(j, "A"), "1");
+	assert_string_equal(variable(j, "CUDA_VISIBLE_DEVICES"), "1,3");
+	assert_string_equal(variable(j, "CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
+	assert_string_equal(variable(j, "TENURE_TASK_ID"), "42");
+	assert_string_equal(variable(j, "TENURE_ATTEMPT"), "2");
+	assert_string_equal(variable(j, "TENURE_GPU_MEMORY"), "21474836480");
+	assert_null(variable(j, "TENURE_ARRAY_INDEX"));
+	launch_free(j);
+
+	w.by_index = false; /* UUIDs: the order does not matter, and may be the user's */
+	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);
+	assert_null(variable(j, "CUDA_DEVICE_ORDER"));
+	launch_free(j);
+	spec_free(s);
+}
+
+/* What nobody has said is as cron has it; what was said stays. */
+static void test_login(void **state)
+{
+	struct task_spec *s =
+		make_spec("{\"name\":\"t\",\"argv\":[\"true\"],\"env\":[\"HOME=/h\"]}");
+	struct launch_with w = with_one();
+	struct launch *j;
+	struct login login;
+
+	login_read(&login);
+	w.login = &login;
+	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);
+	assert_string_equal(variable(j, "HOME"), "/h");
+	assert_string_equal(variable(j, "PATH"), "/usr/local/bin:/usr/bin:/bin");
+	assert_non_null(variable(j, "USER"));
+	assert_non_null(variable(j, "LOGNAME"));
+	assert_int_equal(variable(j, "SHELL")[0], '/');
+	assert_string_equal(launch_get(j)->cwd, login.home);
+	launch_free(j);
+	login_clear(&login);
+	spec_free(s);
+}
+
+static void test_elements(void **state)
+{
+	struct task_spec *all = make_spec("{\"name\":\"t\",\"commands\":[\"one\",\"two\"]}");
+	struct task_spec *two = spec_for_element(all, 2);
+	struct launch_with w = with_one();
+	struct launch *j;
+
+	w.element = 2;
+	assert_int_equal(launch_make(two, "tok", &w, &j, NULL), 0);
+	assert_string_equal(launch_get(j)->argv[2], "two");
+	assert_string_equal(variable(j, "TENURE_TASK_ID"), "42.2");
+	assert_string_equal(variable(j, "TENURE_ARRAY_INDEX"), "2");
+	launch_free(j);
+	/* The whole of a batch is nothing that can be run. */
+	assert_int_equal(launch_make(all, "tok", &w, &j, NULL), -EINVAL);
+	spec_free(two);
+	spec_free(all);
+}
+
+static void test_sweep(void **state)
+{
+	struct task_spec *s = make_spec("{\"name\":\"t\",\"argv\":[\"x\"],\"env\":[\"lr=9\"],"
+					"\"sweep\":[\"lr=0.1,0.01\",\"seed=1..2\"]}");
+	struct launch_with w = with_one();
+	struct launch *j;
+
+	w.element = 4;
+	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);
+	assert_string_equal(variable(j, "lr"), "0.01");
+	assert_string_equal(variable(j, "seed"), "2");
+	launch_free(j);
+	spec_free(s);
+}
+
+static void test_tokens(void **state)
+{
+	struct task_name n = { .id = 7, .epoch = 1 };
+	char a[TASK_TOKEN_MAX], b[TASK_TOKEN_MAX], path[SPOOL_PATH_MAX];
+
+	(void)names_token("default.1.2", &n, a);
+	assert_true(token_valid(a));
+	n.epoch = 2;
+	assert_string_not_equal(a, names_token("default.1.2", &n, b));
+	n.epoch = 1;
+	assert_string_not_equal(a, names_token("default.1.3", &n, b)); /* made anew */
+	n.element = 3;
+	assert_string_not_equal(a, names_token("default.1.2", &n, b));
+	/* Names that are cut to the same beginning stay apart. */
+	assert_string_not_equal(names_token("a-name-of-more-than-thirty-two-characters-1", &n, a),
+				names_token("a-name-of-more-than-thirty-two-characters-2", &n, b));
+	assert_true(token_valid(names_token("with+plus", &n, a)));
+	assert_string_equal(names_log_path(&n, "train", 2, path), "logs/7.3-train.2.log");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_environment), cmocka_unit_test(test_login),
+		cmocka_unit_test(test_elements),    cmocka_unit_test(test_sweep),
+		cmocka_unit_test(test_tokens),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
