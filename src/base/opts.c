@@ -30,6 +30,7 @@ struct opts {
 	size_t n_args;
 	char **args; /* ends with NULL once parsed */
 	bool dashes;
+	char *unknown;
 };
 
 struct opts *opts_new(void)
@@ -48,6 +49,7 @@ struct opts *opts_free(struct opts *o)
 	}
 	free(o->slots);
 	free(o->args);
+	free(o->unknown);
 	free(o);
 	return NULL;
 }
@@ -113,14 +115,16 @@ static void slot_give(struct opt_slot *s, const char *text)
 	s->given = true;
 }
 
-static int unknown_option(const struct opts *o, const char *name, size_t len, struct err *e)
+static int unknown_long(struct opts *o, const char *name, size_t len, struct err *e)
 {
 	cleanup_free const char **names = xcalloc(o->n + 2, sizeof(char *));
-	cleanup_free char *word = xasprintf("%.*s", (int)len, name);
+	const char *word;
 
 	for (size_t i = 0; i < o->n; i++)
 		names[i] = o->slots[i].row->name;
 	names[o->n] = "help";
+	o->unknown = xasprintf("--%.*s", (int)len, name);
+	word = o->unknown + 2;
 
 	const char *near = str_nearest(word, names);
 
@@ -166,7 +170,7 @@ static int parse_long(struct opts *o, int argc, char *const *argv, int *i, struc
 		s = NULL;
 	}
 	if (!s)
-		return unknown_option(o, name, len, e);
+		return unknown_long(o, name, len, e);
 	if (eq) {
 		slot_give(s, eq + 1);
 		return 0;
@@ -188,8 +192,10 @@ static int parse_short(struct opts *o, int argc, char *const *argv, int *i, stru
 	for (const char *p = argv[*i] + 1; *p; p++) {
 		struct opt_slot *s = find_short(o, *p);
 
-		if (!s)
-			return err_set(e, -EINVAL, "unknown option -%c", *p);
+		if (!s) {
+			o->unknown = xasprintf("-%c", *p);
+			return err_set(e, -EINVAL, "unknown option %s", o->unknown);
+		}
 		if (is_flag(s)) {
 			slot_give(s, "true");
 			continue;
@@ -314,6 +320,11 @@ bool opts_dashes(const struct opts *o)
 	return o->dashes;
 }
 
+const char *opts_unknown(const struct opts *o)
+{
+	return o->unknown;
+}
+
 size_t opts_n_rows(const struct opts *o)
 {
 	return o->n;
@@ -361,38 +372,56 @@ static void add_row_help(struct strbuf *b, const struct opt *row, size_t width)
 	strbuf_clear(&left);
 }
 
-static const char *group_of(const struct opt *row)
+const char *opts_group_of(const void *o, size_t i)
 {
-	return row->group ? row->group : "Options";
+	const struct opt *row = opts_row(o, i);
+
+	return row->flags & OPT_HIDDEN ? NULL : row->group ? row->group : "Options";
 }
 
-static bool group_seen(const struct opts *o, size_t before, const char *group)
+static bool is_of_group(const struct group_walk *w, size_t i, const char *group)
 {
-	for (size_t i = 0; i < before; i++) {
-		const struct opt *row = o->slots[i].row;
+	const char *its = w->group_of(w->rows, i);
 
-		if (!(row->flags & OPT_HIDDEN) && strcmp(group_of(row), group) == 0)
+	return its && strcmp(its, group) == 0;
+}
+
+static bool begins_group(const struct group_walk *w, size_t i)
+{
+	const char *group = w->group_of(w->rows, i);
+	bool begun = false;
+
+	for (size_t j = 0; group && j < i && !begun; j++)
+		begun = is_of_group(w, j, group);
+	return group && !begun;
+}
+
+bool group_next(struct group_walk *w)
+{
+	w->first = false;
+	while (w->group && ++w->i < w->n)
+		if (is_of_group(w, w->i, w->group))
 			return true;
+	for (w->i = w->group ? w->begin + 1 : 0; w->i < w->n; w->i++) {
+		if (!begins_group(w, w->i))
+			continue;
+		w->begin = w->i;
+		w->group = w->group_of(w->rows, w->i);
+		w->first = true;
+		return true;
 	}
 	return false;
 }
 
 char *opts_help(const struct opts *o, size_t width)
 {
+	struct group_walk w = { .group_of = opts_group_of, .rows = o, .n = o->n };
 	struct strbuf b = STRBUF_INIT;
 
-	for (size_t i = 0; i < o->n; i++) {
-		const char *group = group_of(o->slots[i].row);
-
-		if ((o->slots[i].row->flags & OPT_HIDDEN) || group_seen(o, i, group))
-			continue;
-		strbuf_addf(&b, "%s%s:\n", b.len ? "\n" : "", group);
-		for (size_t j = i; j < o->n; j++) {
-			const struct opt *row = o->slots[j].row;
-
-			if (!(row->flags & OPT_HIDDEN) && strcmp(group_of(row), group) == 0)
-				add_row_help(&b, row, width);
-		}
+	while (group_next(&w)) {
+		if (w.first)
+			strbuf_addf(&b, "%s%s:\n", b.len ? "\n" : "", w.group);
+		add_row_help(&b, opts_row(o, w.i), width);
 	}
 	return strbuf_take(&b);
 }

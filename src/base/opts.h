@@ -83,9 +83,37 @@ char *const *opts_argv(const struct opts *o);
 /* "--" ended the options: what follows is a command as it is. */
 bool opts_dashes(const struct opts *o);
 
+/* The option that opts_parse() did not know, "-m" or "--memory"; NULL: that was not the matter.
+ * Owned by o. */
+const char *opts_unknown(const struct opts *o);
+
 /* The rows in the order in which they were added, for generators. */
 size_t opts_n_rows(const struct opts *o);
 const struct opt *opts_row(const struct opts *o, size_t i);
+
+/*
+ * Rows of a table by their groups: groups in the order in which the table first names them, and in
+ * each its rows in the table's order.
+ *
+ *	struct group_walk w = { .group_of = opts_group_of, .rows = o, .n = opts_n_rows(o) };
+ *	while (group_next(&w)) {
+ *		if (w.first) a heading, w.group
+ *		the row, w.i
+ *	}
+ */
+struct group_walk {
+	const char *(*group_of)(const void *rows, size_t i); /* NULL: the row is not shown */
+	const void *rows;
+	size_t n;
+	/* The row that it is at: */
+	size_t i, begin;   /* begin: where its group begins */
+	const char *group; /* NULL: before the first one */
+	bool first;	   /* of its group */
+};
+
+bool group_next(struct group_walk *w);
+/* The group of a row that --help shows; of rows of struct opts. */
+const char *opts_group_of(const void *o, size_t i);
 
 /* What a row is for, with its choices and its default. The caller frees it. */
 char *opt_meaning(const struct opt *row);

@@ -342,14 +342,6 @@ static int run_loaded(const struct cmd *cmd, const struct opts *o, struct err *e
 	return r;
 }
 
-static void explain(const struct cmd *cmd, struct err *e)
-{
-	char option[64];
-
-	if (cmd->explain && sscanf(e->text, "unknown option %63[^ ;]", option) == 1)
-		cmd->explain(option, e);
-}
-
 static int run_parsed(const struct cmd *cmd, const char *parent, struct opts *o, int argc,
 		      char **argv)
 {
@@ -363,8 +355,8 @@ static int run_parsed(const struct cmd *cmd, const char *parent, struct opts *o,
 		(void)fputs(text, stdout);
 		return CMD_OK;
 	}
-	if (r < 0)
-		explain(cmd, &e);
+	if (r < 0 && cmd->explain && opts_unknown(o))
+		cmd->explain(opts_unknown(o), &e);
 	if (r == 0)
 		r = check_args(cmd, parent, o, &e);
 	if (r < 0)

@@ -22,18 +22,26 @@ const struct exit_code exit_codes[] = {
 	{ 0 },
 };
 
-static bool group_shown_before(size_t i)
+const char *command_group_of(const void *rows, size_t i)
 {
-	for (size_t j = 0; j < i; j++) {
-		if (!(commands[j]->flags & CMD_HIDDEN) &&
-		    strcmp(commands[j]->group, commands[i]->group) == 0)
-			return true;
-	}
-	return false;
+	const struct cmd *cmd = ((const struct cmd *const *)rows)[i];
+
+	return cmd->flags & CMD_HIDDEN ? NULL : cmd->group;
+}
+
+size_t n_commands(void)
+{
+	size_t n = 0;
+
+	while (commands[n])
+		n++;
+	return n;
 }
 
 void help_overview(FILE *out)
 {
+	struct group_walk w = { .group_of = command_group_of, .rows = commands, .n = n_commands() };
+
 	term_print_wrapped(out, "tenure holds idle NVIDIA GPUs and yields them to whoever comes.",
 			   0);
 	(void)fputs("\nUsage:\n"
@@ -41,17 +49,11 @@ void help_overview(FILE *out)
 		    "  tenure help COMMAND      what it does, with examples\n"
 		    "  tenure --version\n",
 		    out);
-	for (size_t i = 0; commands[i]; i++) {
-		if (commands[i]->flags & CMD_HIDDEN || group_shown_before(i))
-			continue;
-		(void)fprintf(out, "\n%s:\n", commands[i]->group);
-		for (size_t j = i; commands[j]; j++) {
-			if (commands[j]->flags & CMD_HIDDEN ||
-			    strcmp(commands[j]->group, commands[i]->group) != 0)
-				continue;
-			(void)fprintf(out, "  %-10s ", commands[j]->name);
-			term_print_wrapped(out, commands[j]->summary, SUMMARY_COLUMN);
-		}
+	while (group_next(&w)) {
+		if (w.first)
+			(void)fprintf(out, "\n%s:\n", w.group);
+		(void)fprintf(out, "  %-10s ", commands[w.i]->name);
+		term_print_wrapped(out, commands[w.i]->summary, SUMMARY_COLUMN);
 	}
 	(void)fputc('\n', out);
 	term_print_wrapped(

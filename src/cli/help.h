@@ -6,6 +6,10 @@
 
 #include "cli/cmd.h"
 
+/* The group of a command that is shown, for group_next(); rows: commands. */
+const char *command_group_of(const void *rows, size_t i);
+size_t n_commands(void);
+
 /* What `tenure` and `tenure --help` show: what it is, the commands in their groups, where to go on.
  */
 void help_overview(FILE *out);

@@ -29,33 +29,9 @@
 
 /* -------- options -------- */
 
-static const char *group_of(const struct opt *row)
-{
-	return row->group ? row->group : "Options";
-}
-
-static bool group_shown_before(const struct opts *o, size_t i)
-{
-	for (size_t j = 0; j < i; j++)
-		if (!(opts_row(o, j)->flags & OPT_HIDDEN) &&
-		    strcmp(group_of(opts_row(o, j)), group_of(opts_row(o, i))) == 0)
-			return true;
-	return false;
-}
-
-static void add_option_group(struct strbuf *b, const struct opts *o, const char *group)
-{
-	roff_section(b, "SS", group);
-	for (size_t i = 0; i < opts_n_rows(o); i++) {
-		const struct opt *row = opts_row(o, i);
-
-		if (!(row->flags & OPT_HIDDEN) && strcmp(group_of(row), group) == 0)
-			roff_option(b, row);
-	}
-}
-
 static void add_options(struct strbuf *b, const struct opts *o)
 {
+	struct group_walk w = { .group_of = opts_group_of, .rows = o, .n = opts_n_rows(o) };
 	bool settings = false;
 
 	for (size_t i = 0; i < opts_n_rows(o); i++)
@@ -65,9 +41,11 @@ static void add_options(struct strbuf *b, const struct opts *o)
 		strbuf_adds(b, "What has a variable in brackets is a setting, which config files "
 			       "and the environment can give as well; see\n"
 			       ".BR tenure.yaml (5).\n");
-	for (size_t i = 0; i < opts_n_rows(o); i++)
-		if (!(opts_row(o, i)->flags & OPT_HIDDEN) && !group_shown_before(o, i))
-			add_option_group(b, o, group_of(opts_row(o, i)));
+	while (group_next(&w)) {
+		if (w.first)
+			roff_section(b, "SS", w.group);
+		roff_option(b, opts_row(o, w.i));
+	}
 }
 
 /* -------- commands -------- */
@@ -195,26 +173,18 @@ char *manpage_command(const struct cmd *cmd)
 
 /* -------- tenure(1) -------- */
 
-static bool group_of_commands_shown(size_t i)
+static void add_commands(struct strbuf *b)
 {
-	for (size_t j = 0; j < i; j++)
-		if (!(commands[j]->flags & CMD_HIDDEN) &&
-		    strcmp(commands[j]->group, commands[i]->group) == 0)
-			return true;
-	return false;
-}
+	struct group_walk w = { .group_of = command_group_of, .rows = commands, .n = n_commands() };
 
-static void add_commands(struct strbuf *b, const char *group)
-{
-	roff_section(b, "SS", group);
-	for (size_t i = 0; commands[i]; i++) {
-		cleanup_free char *page = xasprintf("tenure-%s", commands[i]->name);
+	while (group_next(&w)) {
+		cleanup_free char *page = xasprintf("tenure-%s", commands[w.i]->name);
 
-		if ((commands[i]->flags & CMD_HIDDEN) || strcmp(commands[i]->group, group) != 0)
-			continue;
+		if (w.first)
+			roff_section(b, "SS", w.group);
 		strbuf_adds(b, ".TP\n");
 		roff_reference(b, page, "1", true);
-		roff_text(b, commands[i]->summary);
+		roff_text(b, commands[w.i]->summary);
 		strbuf_addc(b, '\n');
 	}
 }
@@ -270,9 +240,7 @@ char *manpage_overview(void)
 	roff_section(&b, "SH", "DESCRIPTION");
 	roff_paragraph(&b, overview_description);
 	roff_section(&b, "SH", "COMMANDS");
-	for (size_t i = 0; commands[i]; i++)
-		if (!(commands[i]->flags & CMD_HIDDEN) && !group_of_commands_shown(i))
-			add_commands(&b, commands[i]->group);
+	add_commands(&b);
 	roff_section(&b, "SH", "OPTIONS");
 	roff_paragraph(&b, overview_options);
 	add_exit_codes(&b);
@@ -362,26 +330,16 @@ static void add_setting(struct strbuf *b, const struct setting *row)
 			strbuf_addf(b, ".br\n%s\n", setting_rules[i].what);
 }
 
-static const char *setting_group(enum setting_id id)
+static const char *setting_group_of(const void *rows, size_t i)
 {
-	const char *group = setting_row(id)->opt.group;
+	const char *group = setting_row((enum setting_id)i)->opt.group;
 
 	return group ? group : "The site";
 }
 
-static void add_setting_group(struct strbuf *b, enum setting_id first)
-{
-	for (int id = 0; id < (int)first; id++)
-		if (strcmp(setting_group((enum setting_id)id), setting_group(first)) == 0)
-			return;
-	roff_section(b, "SS", setting_group(first));
-	for (int id = (int)first; id < SET_MAX; id++)
-		if (strcmp(setting_group((enum setting_id)id), setting_group(first)) == 0)
-			add_setting(b, setting_row((enum setting_id)id));
-}
-
 char *manpage_settings(void)
 {
+	struct group_walk w = { .group_of = setting_group_of, .n = SET_MAX };
 	struct strbuf b = STRBUF_INIT;
 
 	roff_heading(&b, "tenure.yaml", "5", "settings of tenure", MADE_BY);
@@ -396,8 +354,11 @@ char *manpage_settings(void)
 	roff_section(&b, "SH", "EXAMPLE");
 	strbuf_adds(&b, ".nf\ngpus: [0, 1]\nmemory: 88%\nidle_for: 5m\nload: light\n.fi\n");
 	roff_section(&b, "SH", "SETTINGS");
-	for (int id = 0; id < SET_MAX; id++)
-		add_setting_group(&b, (enum setting_id)id);
+	while (group_next(&w)) {
+		if (w.first)
+			roff_section(&b, "SS", w.group);
+		add_setting(&b, setting_row((enum setting_id)w.i));
+	}
 	roff_section(&b, "SH", "SEE ALSO");
 	roff_reference(&b, "tenure", "1", false);
 	roff_reference(&b, "tenure-config", "1", true);

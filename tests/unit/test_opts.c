@@ -166,12 +166,72 @@ static void test_help(void **state)
 	(void)opts_free(o);
 }
 
+/* What a command says of an option that it has not needs it as it was written. */
+static void the_unknown_option_is_known_by_its_name(void **state)
+{
+	static const struct {
+		const char *line, *unknown; /* NULL: another mistake, or none */
+	} lines[] = {
+		{ "--json", NULL },	      { "--utl 5", "--utl" }, { "--utl=5", "--utl" },
+		{ "--no-util", "--no-util" }, { "-jx", "-x" },	      { "-name x", NULL },
+		{ "--util 101", NULL },	      { "-- -x", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+		cleanup_free char *line = xstrdup(lines[i].line);
+		char *argv[8];
+		int argc = split(line, argv, 8);
+		struct opts *o = opts_new();
+
+		opts_add_rows(o, rows);
+		(void)opts_parse(o, argc, argv, OPTS_DEFAULT, NULL);
+		assert_text(opts_unknown(o), lines[i].unknown);
+		(void)opts_free(o);
+	}
+}
+
+/* By its first letter; "x" is hidden. */
+static const char *group_of_word(const void *words, size_t i)
+{
+	const char *word = ((const char *const *)words)[i];
+
+	return word[0] == 'a' ? "As" : word[0] == 'b' ? "Bs" : word[0] == 'c' ? "Cs" : NULL;
+}
+
+static void rows_come_group_by_group(void **state)
+{
+	static const struct {
+		const char *rows[8], *want;
+	} tables[] = {
+		{ { NULL }, "" },
+		{ { "x" }, "" },
+		{ { "b1" }, "Bs: b1 " },
+		{ { "b1", "a1", "b2", "x", "c1", "a2", "b3" }, "Bs: b1 b2 b3 As: a1 a2 Cs: c1 " },
+		{ { "x", "a1", "x", "a2", "x" }, "As: a1 a2 " },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
+		cleanup_strbuf struct strbuf b = STRBUF_INIT;
+		struct group_walk w = { .group_of = group_of_word, .rows = tables[i].rows };
+
+		while (tables[i].rows[w.n])
+			w.n++;
+		while (group_next(&w))
+			strbuf_addf(&b, "%s%s%s ", w.first ? w.group : "", w.first ? ": " : "",
+				    tables[i].rows[w.i]);
+		assert_string_equal(strbuf_str(&b), tables[i].want);
+		assert_false(group_next(&w));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parse),
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_help),
+		cmocka_unit_test(the_unknown_option_is_known_by_its_name),
+		cmocka_unit_test(rows_come_group_by_group),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
