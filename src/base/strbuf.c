@@ -62,6 +62,25 @@ void strbuf_addf(struct strbuf *b, const char *fmt, ...)
 	va_end(ap);
 }
 
+void strbuf_add_some(struct strbuf *b, size_t i, size_t most, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (i >= most)
+		return;
+	if (i)
+		strbuf_adds(b, ", ");
+	va_start(ap, fmt);
+	strbuf_addv(b, fmt, ap);
+	va_end(ap);
+}
+
+void strbuf_add_more(struct strbuf *b, size_t n, size_t most)
+{
+	if (n > most)
+		strbuf_addf(b, " and %zu more", n - most);
+}
+
 void strbuf_pad(struct strbuf *b, char c, size_t n)
 {
 	strbuf_grow(b, n);

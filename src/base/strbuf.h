@@ -37,6 +37,14 @@ void strbuf_addv(struct strbuf *b, const char *fmt, va_list ap)
 void strbuf_pad(struct strbuf *b, char c, size_t n);
 
 /*
+ * "a, b, c and 4 more": of each of n things that are counted i = 0, 1, ..., and then the end of the
+ * list. Of more than most things the first ones are told.
+ */
+void strbuf_add_some(struct strbuf *b, size_t i, size_t most, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+void strbuf_add_more(struct strbuf *b, size_t n, size_t most);
+
+/*
  * The words of text in lines of at most width columns, ended by a newline. The first line begins
  * where the buffer is, at column indent; further lines are indented to it. "\n" in text is kept,
  * and so are several spaces between two words of a line.

@@ -117,6 +117,29 @@ static void test_strbuf(void **state)
 	assert_int_equal(b.len, 0);
 }
 
+static void only_the_first_of_many_are_told(void **state)
+{
+	static const struct {
+		size_t n, most;
+		const char *want;
+	} cases[] = {
+		{ 0, 3, "" },
+		{ 1, 3, "#0" },
+		{ 3, 3, "#0, #1, #2" },
+		{ 4, 3, "#0, #1, #2 and 1 more" },
+		{ 100, 1, "#0 and 99 more" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+		for (size_t j = 0; j < cases[i].n; j++)
+			strbuf_add_some(&b, j, cases[i].most, "#%zu", j);
+		strbuf_add_more(&b, cases[i].n, cases[i].most);
+		assert_string_equal(strbuf_str(&b), cases[i].want);
+	}
+}
+
 static void test_wrap(void **state)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
@@ -230,6 +253,7 @@ int main(void)
 		cmocka_unit_test(test_suffix),
 		cmocka_unit_test(test_to_u64),
 		cmocka_unit_test(test_strbuf),
+		cmocka_unit_test(only_the_first_of_many_are_told),
 		cmocka_unit_test(test_wrap),
 		cmocka_unit_test(test_enum),
 		cmocka_unit_test(test_err),

@@ -290,16 +290,7 @@ static void tell(struct told *t, const struct task_name *n)
 {
 	char id[SELECT_ID_MAX];
 
-	if (t->n < TOLD_MAX)
-		strbuf_addf(&t->text, "%s%s", t->n ? ", " : "",
-			    select_format_id(n->id, n->element, id));
-	t->n++;
-}
-
-static void tell_more(struct told *t)
-{
-	if (t->n > TOLD_MAX)
-		strbuf_addf(&t->text, " and %zu more", t->n - TOLD_MAX);
+	strbuf_add_some(&t->text, t->n++, TOLD_MAX, "%s", select_format_id(n->id, n->element, id));
 }
 
 /* An attempt counts that was begun on this node since it was booted, and has not ended. */
@@ -327,8 +318,8 @@ static int find_left(const struct spool *sp, struct left *ret, struct err *e)
 	for (size_t i = 0; i < all.n; i++)
 		look_at(sp, &all.tasks[i], ret);
 	free(all.tasks);
-	tell_more(&ret->run);
-	tell_more(&ret->unknown);
+	strbuf_add_more(&ret->run.text, ret->run.n, TOLD_MAX);
+	strbuf_add_more(&ret->unknown.text, ret->unknown.n, TOLD_MAX);
 	return 0;
 }
 

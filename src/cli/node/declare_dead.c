@@ -210,12 +210,13 @@ static void tell(const struct declaring *v)
 		somebody = somebody || (v->agents.all[i].state == NODE_AGENT_ALIVE &&
 					strcmp(v->agents.all[i].agent, v->agent) != 0);
 	strbuf_addf(&b, "%s is gone now", v->agent);
-	for (size_t i = 0; i < v->claims.n && i < TOLD_MAX; i++)
-		strbuf_addf(&b, "%s%s", i ? ", " : ": the other agents take over task ",
-			    select_format_id(v->claims.tasks[i].name.id,
-					     v->claims.tasks[i].name.element, id));
-	if (v->claims.n > TOLD_MAX)
-		strbuf_addf(&b, " and %zu more", v->claims.n - TOLD_MAX);
+	if (v->claims.n)
+		strbuf_adds(&b, ": the other agents take over task ");
+	for (size_t i = 0; i < v->claims.n; i++)
+		strbuf_add_some(&b, i, TOLD_MAX, "%s",
+				select_format_id(v->claims.tasks[i].name.id,
+						 v->claims.tasks[i].name.element, id));
+	strbuf_add_more(&b, v->claims.n, TOLD_MAX);
 	if (!somebody)
 		strbuf_adds(&b, "; none runs now (tenure on starts one)");
 	printf("%s\n", strbuf_str(&b));

@@ -241,21 +241,18 @@ static int nothing_found(const struct spool *sp, const char *word, const struct 
 #define CANDIDATES 5
 
 /* What a word that is not clear may mean. */
-static int not_clear(const char *word, const struct task_set *all, size_t n, struct err *e)
+static int not_clear(const char *word, const struct task_set *all, struct err *e)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	size_t told = 0;
+	size_t n = 0;
 
-	for (size_t i = 0; i < all->n && told < CANDIDATES; i++) {
+	for (size_t i = 0; i < all->n; i++) {
 		const struct task_name *t = &all->tasks[i].name;
 
-		if (t->element || !str_has_prefix(t->name, word))
-			continue;
-		strbuf_addf(&b, "%s%" PRIu64 " %s", told ? ", " : "", t->id, t->name);
-		told++;
+		if (!t->element && str_has_prefix(t->name, word))
+			strbuf_add_some(&b, n++, CANDIDATES, "%" PRIu64 " %s", t->id, t->name);
 	}
-	if (n > told)
-		strbuf_addf(&b, " and %zu more", n - told);
+	strbuf_add_more(&b, n, CANDIDATES);
 	return err_set(e, -EINVAL, "\"%s\" is ambiguous (%s); use the ID or a longer prefix", word,
 		       strbuf_str(&b));
 }
@@ -287,7 +284,7 @@ int select_tasks(const struct spool *sp, const char *typed, unsigned int flags,
 		return 0;
 	}
 	if (!n[2] && n[1] != 1) {
-		r = n[1] ? not_clear(word, &all, n[1], e) : nothing_found(sp, word, &all, flags, e);
+		r = n[1] ? not_clear(word, &all, e) : nothing_found(sp, word, &all, flags, e);
 		free(all.tasks);
 		return r;
 	}
@@ -316,7 +313,7 @@ static int find_active(const struct spool *sp, const char *word, struct task_pla
 	if (r < 0)
 		return r;
 	if (m.n > 1 && ident_parse_id(word, &id, &element) < 0) {
-		r = not_clear(word, &m, m.n, e);
+		r = not_clear(word, &m, e);
 		free(m.tasks);
 		return r;
 	}

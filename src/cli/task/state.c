@@ -174,14 +174,14 @@ char *taskstate_format_failed(uint64_t id, const struct element_ends *failed)
 	struct strbuf b = STRBUF_INIT;
 	char how[TASKSTATE_EXIT_MAX];
 
-	for (size_t i = 0; i < failed->n && i < TOLD_MAX; i++)
-		strbuf_addf(&b, "%s%" PRIu64 ".%" PRIu64 " (%s)", i ? ", " : "", id,
-			    failed->ends[i].element,
-			    failed->ends[i].end.exit
-				    ? taskstate_format_exit(failed->ends[i].end.exit, how)
-				    : failed->ends[i].end.reason);
-	if (failed->n > TOLD_MAX)
-		strbuf_addf(&b, " and %zu more", failed->n - TOLD_MAX);
+	for (size_t i = 0; i < failed->n; i++) {
+		const struct spool_end *end = &failed->ends[i].end;
+
+		strbuf_add_some(&b, i, TOLD_MAX, "%" PRIu64 ".%" PRIu64 " (%s)", id,
+				failed->ends[i].element,
+				end->exit ? taskstate_format_exit(end->exit, how) : end->reason);
+	}
+	strbuf_add_more(&b, failed->n, TOLD_MAX);
 	return strbuf_take(&b);
 }
 

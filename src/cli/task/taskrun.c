@@ -303,18 +303,17 @@ void taskrun_look_clear(struct taskrun_look *l)
 char *taskrun_format_procs(const struct tree *procs)
 {
 	struct strbuf b = STRBUF_INIT;
-	size_t told = 0, n = 0;
+	size_t n = 0;
 
 	for (size_t i = 0; i < procs->n; i++) {
 		const struct tree_proc *p = &procs->procs[i];
 
 		if (p->state == 'Z')
 			continue;
-		if (n++ >= PROCS_TOLD)
-			continue;
-		strbuf_addf(&b, "%s%d (%s)", told++ ? ", " : "PID ", (int)p->id.pid, p->comm);
+		strbuf_add_some(&b, n, PROCS_TOLD, "%s%d (%s)", n ? "" : "PID ", (int)p->id.pid,
+				p->comm);
+		n++;
 	}
-	if (n > told)
-		strbuf_addf(&b, " and %zu more", n - told);
+	strbuf_add_more(&b, n, PROCS_TOLD);
 	return strbuf_take(&b);
 }

@@ -413,11 +413,10 @@ static void name_tasks(const struct remote_stop *a, struct strbuf *b)
 	char id[SELECT_ID_MAX];
 
 	strbuf_adds(b, a->n == 1 ? "task " : "tasks ");
-	for (size_t i = 0; i < told; i++)
-		strbuf_addf(b, "%s%s", i ? ", " : "",
-			    select_format_id(a->names[i].id, a->names[i].element, id));
-	if (told < a->n)
-		strbuf_addf(b, " and %zu more", a->n - told);
+	for (size_t i = 0; i < a->n; i++)
+		strbuf_add_some(b, i, told, "%s",
+				select_format_id(a->names[i].id, a->names[i].element, id));
+	strbuf_add_more(b, a->n, told);
 	strbuf_adds(b, a->n == 1 ? " runs" : " run");
 }
 
