@@ -816,6 +816,11 @@ const struct setting_origin *settings_origin(const struct settings *s, enum sett
 	return &s->slots[id].origin;
 }
 
+const char *setting_layer_name(enum setting_layer layer)
+{
+	return layer_names[layer];
+}
+
 char *settings_origin_text(const struct settings *s, enum setting_id id)
 {
 	const struct setting_origin *origin = &s->slots[id].origin;

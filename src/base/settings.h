@@ -194,6 +194,8 @@ struct util_band settings_util_band(const struct settings *s);
 bool settings_lane_width(const struct settings *s, size_t i, char *name, uint32_t *width);
 
 const struct setting_origin *settings_origin(const struct settings *s, enum setting_id id);
+/* "user config", "command line" */
+const char *setting_layer_name(enum setting_layer layer);
 /* "user config ~/.config/tenure/config.yaml:12", "command line --memory", "default". Caller frees.
  */
 char *settings_origin_text(const struct settings *s, enum setting_id id);

@@ -36,45 +36,33 @@ static int show_json(const struct settings *s)
 	return CMD_OK;
 }
 
-/* "user config line 12": the file is told once, below. Takes from over. */
-static char *short_origin(const struct setting_origin *origin, char *from)
+/* "user config line 12": the file is told once, below. */
+static char *short_origin(const struct settings *s, enum setting_id id)
 {
-	cleanup_free char *file = origin->file ? fs_show_path(origin->file) : NULL;
-	char *at = file ? strstr(from, file) : NULL;
-	char *text;
+	const struct setting_origin *origin = settings_origin(s, id);
 
-	if (!at)
-		return from;
-	text = xasprintf("%.*sline %d", (int)(at - from), from, origin->line);
-	free(from);
-	return text;
+	return origin->file
+		       ? xasprintf("%s line %d", setting_layer_name(origin->layer), origin->line)
+		       : settings_origin_text(s, id);
 }
 
 /* The files that something comes from. */
 static void print_files(const struct settings *s)
 {
-	static const struct {
-		enum setting_layer layer;
-		const char *name;
-	} layers[] = {
-		{ SETTING_FROM_INSTANCE, "instance config" },
-		{ SETTING_FROM_USE, "tenure use" },
-		{ SETTING_FROM_USER, "user config" },
-		{ SETTING_FROM_SITE, "site config" },
-	};
+	static const enum setting_layer layers[] = { SETTING_FROM_INSTANCE, SETTING_FROM_USE,
+						     SETTING_FROM_USER, SETTING_FROM_SITE };
 
 	for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
 		bool used = false;
 
 		for (int id = 0; id < SET_MAX; id++)
-			used = used ||
-			       settings_origin(s, (enum setting_id)id)->layer == layers[i].layer;
+			used = used || settings_origin(s, (enum setting_id)id)->layer == layers[i];
 
-		const char *file = settings_file(s, layers[i].layer);
+		const char *file = settings_file(s, layers[i]);
 		cleanup_free char *shown = used && file ? fs_show_path(file) : NULL;
 
 		if (shown)
-			printf("%s: %s\n", layers[i].name, shown);
+			printf("%s: %s\n", setting_layer_name(layers[i]), shown);
 	}
 }
 
@@ -92,8 +80,7 @@ static int run_show(const struct cmd_ctx *ctx, struct err *e)
 		const struct setting *row = setting_row(id);
 		const struct value *v = settings_value(ctx->settings, id);
 		cleanup_free char *text = v ? value_format(&row->opt.spec, v) : NULL;
-		cleanup_free char *from = short_origin(settings_origin(ctx->settings, id),
-						       settings_origin_text(ctx->settings, id));
+		cleanup_free char *from = short_origin(ctx->settings, id);
 		bool set = settings_origin(ctx->settings, id)->layer != SETTING_FROM_DEFAULT;
 
 		table_add(t, set ? TERM_BOLD : TABLE_PLAIN, row->key, text && text[0] ? text : NULL,

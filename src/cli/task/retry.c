@@ -185,8 +185,7 @@ static int add_failed(void *data, const struct task_name *n, const char *dir)
 
 	if (f->lane && strcmp(f->lane, n->lane) != 0)
 		return 0;
-	if ((f->n & (f->n - 1)) == 0)
-		f->names = xrealloc(f->names, f->n ? 2 * f->n : 1, sizeof(*f->names));
+	f->names = xgrow(f->names, f->n, sizeof(*f->names));
 	f->names[f->n++] = *n;
 	return 0;
 }

@@ -117,8 +117,7 @@ struct waited {
 
 static int add_place(struct waited *w, const struct task_place *p, struct err *e)
 {
-	if ((w->n & (w->n - 1)) == 0)
-		w->all = xrealloc(w->all, w->n ? 2 * w->n : 1, sizeof(struct taskwatch *));
+	w->all = xgrow(w->all, w->n, sizeof(struct taskwatch *));
 
 	int r = taskwatch_open(w->sp, p, &w->all[w->n], e);
 
