@@ -19,12 +19,13 @@
 static void fill(void *user, struct heartbeat *b)
 {
 	struct dispatch *q = user;
-	const struct view *v = q->place.view;
+	struct tally n;
 
-	b->devices = q->told_devices = view_devices(v);
-	b->held = view_count(v, DEV_HELD);
-	b->idle = view_count(v, DEV_IDLE);
-	b->lent = view_count(v, DEV_LENT);
+	view_tally(q->place.view, &n);
+	b->devices = q->told_devices = view_devices(q->place.view);
+	b->held = n.states[DEV_HELD];
+	b->idle = n.states[DEV_IDLE];
+	b->lent = n.states[DEV_LENT];
 	b->running = (unsigned int)dispatch_running(q);
 	b->draining = q->draining || q->ending;
 }

@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "hold/state.h"
 
 bool view_is_mig_card(const struct view *v, uint32_t slot)
 {
@@ -82,32 +81,42 @@ bool view_is_anothers(const struct view *v, uint32_t slot)
 	return hold && dev->instance[0] && strcmp(dev->instance, v->c->instance) != 0;
 }
 
-unsigned int view_count(const struct view *v, unsigned int state)
+static bool is_held(const struct dev_status *d)
 {
-	unsigned int n = 0;
-
-	for (uint32_t i = 0; i < v->n_slots; i++)
-		n += v->seen[i] && v->devices[i].state == state && !view_is_mig_card(v, i) &&
-		     !view_is_anothers(v, i);
-	return n;
+	return d->state == DEV_HOLDING || d->state == DEV_HELD;
 }
 
-unsigned int view_held_by_others(const struct view *v)
+enum view_use view_use_of(const struct dev_status *d)
 {
-	unsigned int n = 0;
-
-	for (uint32_t i = 0; i < v->n_slots; i++)
-		n += v->seen[i] && !view_is_mig_card(v, i) && view_is_anothers(v, i);
-	return n;
+	if (!d->n_leases || d->lease.task == LEASE_WORKLOAD)
+		return VIEW_UNUSED;
+	if (d->lease_stage == LEASE_OVER)
+		return VIEW_JUST_FREED;
+	return d->lease_stage >= LEASE_GRANTED && !is_held(d) ? VIEW_BY_TASK : VIEW_RESERVED;
 }
 
-unsigned int view_workloads(const struct view *v)
+void view_tally(const struct view *v, struct tally *ret)
 {
-	unsigned int n = 0;
+	*ret = (struct tally){ 0 };
+	for (uint32_t i = 0; i < v->n_slots; i++) {
+		const struct dev_status *d = &v->devices[i];
+		enum view_use use = view_use_of(d);
+		bool card = view_is_mig_card(v, i);
 
-	for (uint32_t i = 0; v->workloads && i < v->n_slots; i++)
-		n += v->workloads[i].runs;
-	return n;
+		ret->workloads += v->workloads && v->workloads[i].runs;
+		if (!v->seen[i])
+			continue;
+		if (view_is_anothers(v, i)) {
+			ret->held_by_others += !card;
+			continue;
+		}
+		ret->uses[use]++;
+		ret->held_bytes[use] += d->held_bytes;
+		if (card || d->state >= DEV_STATE_MAX)
+			continue;
+		ret->states[d->state]++;
+		ret->unused[d->state] += use == VIEW_UNUSED;
+	}
 }
 
 bool view_is_ready(const struct view *v)
@@ -127,6 +136,8 @@ bool view_would_hold(const struct view *v)
 
 enum phase view_phase(const struct view *v)
 {
+	struct tally n;
+
 	if (view_is_ending(v))
 		return PHASE_RELEASING;
 	if (v->life.how)
@@ -135,11 +146,12 @@ enum phase view_phase(const struct view *v)
 		return PHASE_STARTING;
 	if (!(v->guard.flags & GUARD_SEES))
 		return PHASE_BLIND;
+	view_tally(v, &n);
 	if (v->c->workload && !v->life.released)
-		return view_workloads(v) ? PHASE_HOLDING : PHASE_WAITING;
+		return n.workloads ? PHASE_HOLDING : PHASE_WAITING;
 	if (!v->policy.hold)
 		return PHASE_WATCHING;
-	return view_count(v, DEV_HELD) + view_count(v, DEV_HOLDING) ? PHASE_HOLDING : PHASE_WAITING;
+	return n.states[DEV_HELD] + n.states[DEV_HOLDING] ? PHASE_HOLDING : PHASE_WAITING;
 }
 
 static const char *const phase_names[] = {

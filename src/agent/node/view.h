@@ -14,6 +14,7 @@
 #include "agent/node/config.h"
 #include "agent/node/deadline.h"
 #include "hold/proto.h"
+#include "hold/state.h"
 
 #define VIEW_YIELDS 10
 
@@ -105,11 +106,23 @@ int view_index_of(const struct view *v, const char *name);
 unsigned int view_devices(const struct view *v);
 /* A device is not what it is shown as any more: nothing is decided before that is known. */
 bool view_is_behind(const struct view *v);
-/* Devices in a state; without what another instance holds. */
-unsigned int view_count(const struct view *v, unsigned int state);
-unsigned int view_held_by_others(const struct view *v);
-/* Devices on which the workload runs. */
-unsigned int view_workloads(const struct view *v);
+
+/* Whether a task has d, or is to have it: what is held for one that runs it has not come to yet.
+ * The workload's is no use. */
+enum view_use { VIEW_UNUSED, VIEW_RESERVED, VIEW_BY_TASK, VIEW_JUST_FREED, VIEW_USE_MAX };
+enum view_use view_use_of(const struct dev_status *d);
+
+/* How many devices are what; without what another instance holds. */
+struct tally {
+	unsigned int states[DEV_STATE_MAX]; /* without cards in MIG mode, as the next two */
+	unsigned int unused[DEV_STATE_MAX]; /* of these, those that no task has or is to have */
+	unsigned int held_by_others;
+	unsigned int uses[VIEW_USE_MAX];
+	uint64_t held_bytes[VIEW_USE_MAX];
+	unsigned int workloads; /* on which the workload runs */
+};
+
+void view_tally(const struct view *v, struct tally *ret);
 
 enum phase {
 	PHASE_STARTING,	 /* no guard yet, or none any more */

@@ -76,66 +76,22 @@ static unsigned int min_uint(unsigned int a, unsigned int b)
 	return a < b ? a : b;
 }
 
-enum use { USE_NONE, USE_RESERVED, USE_TASK, USE_OVER };
-
-static bool is_held(const struct dev_status *d)
-{
-	return d->state == DEV_HOLDING || d->state == DEV_HELD;
-}
-
-/* Whether a task has d, or is to have it: what is held for one that runs it has not come to yet. */
-static enum use use_of(const struct dev_status *d)
-{
-	if (!d->n_leases || d->lease.task == LEASE_WORKLOAD)
-		return USE_NONE;
-	if (d->lease_stage == LEASE_OVER)
-		return USE_OVER;
-	return d->lease_stage >= LEASE_GRANTED && !is_held(d) ? USE_TASK : USE_RESERVED;
-}
-
 static json_t *use_json(const struct view *v, const struct dev_status *d)
 {
 	static const char *const words[] = {
-		[USE_RESERVED] = "reserved:", [USE_TASK] = "in use by", [USE_OVER] = "just freed by"
+		[VIEW_RESERVED] = "reserved:",
+		[VIEW_BY_TASK] = "in use by",
+		[VIEW_JUST_FREED] = "just freed by",
 	};
 	char id[LEASE_TEXT_MAX], text[LEASE_TEXT_MAX + PROTO_INSTANCE_MAX + 32];
-	enum use use = use_of(d);
+	enum view_use use = view_use_of(d);
 	bool own = strcmp(d->lease_instance, v->c->instance) == 0;
 
-	if (use == USE_NONE)
+	if (use == VIEW_UNUSED)
 		return json_null();
 	return json_string(str_print(text, sizeof(text), "%s %s%s%s", words[use],
 				     lease_id_text(&d->lease, id), own ? "" : " of ",
 				     own ? "" : d->lease_instance));
-}
-
-static unsigned int count_state(const struct view *v, enum dev_state state, enum use use)
-{
-	unsigned int n = 0;
-
-	for (uint32_t i = 0; i < v->n_slots; i++)
-		n += v->seen[i] && v->devices[i].state == state && use_of(&v->devices[i]) == use &&
-		     !view_is_anothers(v, i) && !view_is_mig_card(v, i);
-	return n;
-}
-
-static uint64_t held_bytes(const struct view *v, enum use use)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < v->n_slots; i++)
-		if (v->seen[i] && use_of(&v->devices[i]) == use && !view_is_anothers(v, i))
-			bytes += v->devices[i].held_bytes;
-	return bytes;
-}
-
-static unsigned int count_use(const struct view *v, enum use use)
-{
-	unsigned int n = 0;
-
-	for (uint32_t i = 0; i < v->n_slots; i++)
-		n += v->seen[i] && use_of(&v->devices[i]) == use && !view_is_anothers(v, i);
-	return n;
 }
 
 /* What is put before a part: nothing before the first one. */
@@ -144,18 +100,19 @@ static const char *joint(const struct strbuf *b)
 	return b->len ? "; " : "";
 }
 
-static void say_tasks(const struct view *v, uint64_t reserved_bytes, struct strbuf *b)
+static void say_tasks(const struct tally *n, struct strbuf *b)
 {
 	char size[UNIT_TEXT_MAX];
-	unsigned int reserved = count_use(v, USE_RESERVED);
-	unsigned int used = count_use(v, USE_TASK) + count_use(v, USE_OVER);
+	unsigned int reserved = n->uses[VIEW_RESERVED];
+	unsigned int used = n->uses[VIEW_BY_TASK] + n->uses[VIEW_JUST_FREED];
 
 	if (used)
 		strbuf_addf(b, "%s%u in use", joint(b), used);
 	if (reserved)
 		strbuf_addf(b, "%s%u reserved", joint(b), reserved);
-	if (reserved_bytes)
-		strbuf_addf(b, " (%s held for %s)", unit_format_gib(reserved_bytes, size),
+	if (n->held_bytes[VIEW_RESERVED])
+		strbuf_addf(b, " (%s held for %s)",
+			    unit_format_gib(n->held_bytes[VIEW_RESERVED], size),
 			    reserved == 1 ? "its task" : "their tasks");
 }
 
@@ -168,28 +125,23 @@ static void say_counts(const struct view *v, struct strbuf *b)
 	static const enum dev_state others[] = { DEV_HOLDING, DEV_YIELDING, DEV_IDLE, DEV_BUSY,
 						 DEV_LEFT,    DEV_LENDING,  DEV_LENT };
 	char size[UNIT_TEXT_MAX];
-	unsigned int held = count_state(v, DEV_HELD, USE_NONE);
-	uint64_t reserved_bytes = held_bytes(v, USE_RESERVED);
+	struct tally n;
 
+	view_tally(v, &n);
 	if (v->c->workload)
-		strbuf_addf(b, "the workload runs on %u of %u GPUs", view_workloads(v),
-			    view_devices(v));
-	else if (held)
-		strbuf_addf(b, "%u of %u GPUs held (%s)", held, view_devices(v),
-			    unit_format_gib(held_bytes(v, USE_NONE), size));
-	else if (!reserved_bytes)
+		strbuf_addf(b, "the workload runs on %u of %u GPUs", n.workloads, view_devices(v));
+	else if (n.unused[DEV_HELD])
+		strbuf_addf(b, "%u of %u GPUs held (%s)", n.unused[DEV_HELD], view_devices(v),
+			    unit_format_gib(n.held_bytes[VIEW_UNUSED], size));
+	else if (!n.held_bytes[VIEW_RESERVED])
 		strbuf_adds(b, "nothing held");
-	say_tasks(v, reserved_bytes, b);
-	for (size_t i = 0; i < ARRAY_LEN(others); i++) {
-		unsigned int n = count_state(v, others[i], USE_NONE);
-
-		if (others[i] == DEV_LENT)
-			n -= min_uint(n, view_workloads(v));
-		if (n)
-			strbuf_addf(b, "; %u %s", n, dev_state_name(others[i]));
-	}
-	if (view_held_by_others(v))
-		strbuf_addf(b, "; %u held by other instances", view_held_by_others(v));
+	say_tasks(&n, b);
+	n.unused[DEV_LENT] -= min_uint(n.unused[DEV_LENT], n.workloads);
+	for (size_t i = 0; i < ARRAY_LEN(others); i++)
+		if (n.unused[others[i]])
+			strbuf_addf(b, "; %u %s", n.unused[others[i]], dev_state_name(others[i]));
+	if (n.held_by_others)
+		strbuf_addf(b, "; %u held by other instances", n.held_by_others);
 }
 
 /* One sentence: "holding 3 of 4 GPUs (351.9 GiB); 1 busy". buf of PROTO_TEXT_MAX; returns it. */
