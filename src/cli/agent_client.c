@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/endpoint.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -147,6 +148,30 @@ int agent_ask(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, jso
 	      int *ret_fd, struct err *e)
 {
 	return ask(ctx, &(struct ctl_request){ .verb = verb }, timeout_ms, ret, ret_fd, e);
+}
+
+json_t *agent_status(const struct cmd_ctx *ctx, int timeout_ms, struct err *e)
+{
+	json_t *doc = NULL;
+
+	return agent_ask(ctx, CTL_STATUS, timeout_ms, &doc, NULL, e) == CMD_OK ? doc : NULL;
+}
+
+const json_t *agent_tasks(const json_t *status)
+{
+	return json_object_get(json_object_get(status, "queue"), "tasks");
+}
+
+struct agent_task agent_task_of(const json_t *task)
+{
+	const json_t *unfiled = json_object_get(task, "unfiled");
+
+	return (struct agent_task){
+		.id = json_get_u64(task, "id"),
+		.element = json_get_u64(task, "element"),
+		.name = json_string_value(json_object_get(task, "name")),
+		.unfiled = json_string_value(json_object_get(unfiled, "why")),
+	};
 }
 
 int agent_ask_long(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,

@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "agent/ctl_client.h"
 #include "agent/queue/order.h"
@@ -25,7 +26,21 @@
 int agent_ask(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, json_t **ret,
 	      int *ret_fd, struct err *e);
 
-/* The same with an answer that comes when it comes: after tasks have ended. */
+/* The whole status. A new reference; NULL: there is none, and e says why. */
+json_t *agent_status(const struct cmd_ctx *ctx, int timeout_ms, struct err *e);
+/* The tasks that it says it runs. Borrowed of the status, which may be NULL. */
+const json_t *agent_tasks(const json_t *status);
+
+/* One of them, with texts of the status. */
+struct agent_task {
+	uint64_t id, element;
+	const char *name;    /* or NULL */
+	const char *unfiled; /* it has ended: why that cannot be filed; or NULL */
+};
+
+struct agent_task agent_task_of(const json_t *task);
+
+/* agent_ask() with an answer that comes when it comes: after tasks have ended. */
 int agent_ask_long(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,
 		   int *ret_fd, struct err *e);
 

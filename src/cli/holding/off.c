@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -66,26 +67,21 @@ static void wait_end(int pid, int sock)
 static void tell_wait(const struct cmd_ctx *ctx)
 {
 	cleanup_strbuf struct strbuf text = STRBUF_INIT;
-	json_t *doc = NULL, *tasks, *o;
-	size_t i;
+	json_t *doc = isatty(STDERR_FILENO) ? agent_status(ctx, OFF_LIMIT_MS, NULL) : NULL, *o;
+	const json_t *tasks = agent_tasks(doc);
+	size_t i, n = json_array_size(tasks);
 
-	if (!isatty(STDERR_FILENO) ||
-	    agent_ask(ctx, CTL_STATUS, OFF_LIMIT_MS, &doc, NULL, NULL) != CMD_OK)
-		return;
-	tasks = json_object_get(json_object_get(doc, "queue"), "tasks");
-	strbuf_addf(&text, "waiting for %zu task%s:", json_array_size(tasks),
-		    json_array_size(tasks) == 1 ? "" : "s");
+	strbuf_addf(&text, "waiting for %zu task%s:", n, n == 1 ? "" : "s");
 	json_array_foreach(tasks, i, o)
 	{
-		const char *name = json_string_value(json_object_get(o, "name"));
+		struct agent_task task = agent_task_of(o);
 
-		strbuf_addf(&text, "%s %lld (%s)", i ? "," : "",
-			    (long long)json_integer_value(json_object_get(o, "id")),
-			    name ? name : "?");
+		strbuf_addf(&text, "%s %" PRIu64 " (%s)", i ? "," : "", task.id,
+			    task.name ? task.name : "?");
 	}
 	strbuf_adds(&text, ". Ctrl-C ends the waiting alone: no more tasks are started, and the "
 			   "agent ends when these have.");
-	if (json_array_size(tasks))
+	if (n)
 		term_print_wrapped(stderr, strbuf_str(&text), 0);
 	json_decref(doc);
 }
@@ -97,23 +93,20 @@ struct watcher {
 	int over_fd; /* an eventfd, readable when there is nothing to look at any more */
 };
 
-/* "1 train: No space left on device" of what has ended and cannot be written down; none: "". */
+/* "1 (No space left on device)" of what has ended and cannot be written down; none: "". */
 static void say_unfiled(const struct cmd_ctx *ctx, struct strbuf *b)
 {
-	json_t *doc = NULL;
+	json_t *doc = agent_status(ctx, OFF_LIMIT_MS, NULL);
 	const json_t *o;
 	size_t i;
 
-	if (agent_ask(ctx, CTL_STATUS, OFF_LIMIT_MS, &doc, NULL, NULL) != CMD_OK)
-		return;
-	json_array_foreach(json_object_get(json_object_get(doc, "queue"), "tasks"), i, o)
+	json_array_foreach(agent_tasks(doc), i, o)
 	{
-		const char *why =
-			json_string_value(json_object_get(json_object_get(o, "unfiled"), "why"));
+		struct agent_task task = agent_task_of(o);
 
-		if (why)
-			strbuf_addf(b, "%s%lld (%s)", b->len ? "; " : "",
-				    (long long)json_integer_value(json_object_get(o, "id")), why);
+		if (task.unfiled)
+			strbuf_addf(b, "%s%" PRIu64 " (%s)", b->len ? "; " : "", task.id,
+				    task.unfiled);
 	}
 	json_decref(doc);
 }

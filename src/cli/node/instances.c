@@ -130,7 +130,7 @@ static void update(const struct cmd_ctx *ctx, const struct spool *sp, const stru
 	}
 	for (size_t i = 0; i < p->n; i++)
 		if (p->all[i].here && p->all[i].state == NODE_AGENT_ALIVE && !doc &&
-		    agent_ask(ctx, CTL_STATUS, STATUS_MS, &doc, NULL, NULL) == CMD_OK) {
+		    (doc = agent_status(ctx, STATUS_MS, NULL))) {
 			take_status(doc, &p->all[i].heartbeat);
 			p->all[i].age_ms = 0;
 		}

@@ -200,13 +200,13 @@ static void check_list(const struct task_spec *s, const json_t *devices)
 static void check_devices(const struct cmd_ctx *ctx, const struct task_spec *s,
 			  const struct node_agents *agents)
 {
-	json_t *doc = NULL;
+	json_t *doc;
 
 	for (size_t i = 0; i < agents->n; i++)
 		if (agents->all[i].state == NODE_AGENT_ALIVE && !agents->all[i].here)
 			return; /* what its are like is not known here */
-	if (agent_ask(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, NULL) == CMD_OK)
-		check_list(s, json_object_get(doc, "devices"));
+	doc = agent_status(ctx, STATUS_LIMIT_MS, NULL);
+	check_list(s, json_object_get(doc, "devices"));
 	json_decref(doc);
 }
 

@@ -43,7 +43,7 @@ void taskrun_read(const struct spool *sp, const struct task_place *place,
 void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const char *called,
 			struct taskrun *ret);
 
-/* What the agent that runs it says of it (taskdoc_tasks(); NULL: nothing) is added. */
+/* What the agent that runs it says of it (of taskview_agents(); NULL: nothing) is added. */
 void taskrun_take_agents(struct taskrun *run, const json_t *task);
 
 /* "tenure on", and which instance where that is to be said. The caller frees it. */

@@ -21,19 +21,15 @@
 
 json_t *taskview_agents(const struct cmd_ctx *ctx)
 {
-	json_t *doc = NULL, *found = json_object(), *t;
+	json_t *doc = agent_status(ctx, STATUS_MS, NULL), *found = json_object(), *t;
 	size_t i;
 
-	if (agent_ask(ctx, CTL_STATUS, STATUS_MS, &doc, NULL, NULL) != CMD_OK)
-		return found;
-	json_array_foreach(json_object_get(json_object_get(doc, "queue"), "tasks"), i, t)
+	json_array_foreach(agent_tasks(doc), i, t)
 	{
+		struct agent_task task = agent_task_of(t);
 		char id[SELECT_ID_MAX];
-		uint64_t element = (uint64_t)json_integer_value(json_object_get(t, "element"));
 
-		(void)select_format_id((uint64_t)json_integer_value(json_object_get(t, "id")),
-				       element, id);
-		(void)json_object_set(found, id, t);
+		(void)json_object_set(found, select_format_id(task.id, task.element, id), t);
 	}
 	json_decref(doc);
 	return found;
