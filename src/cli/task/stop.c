@@ -11,7 +11,6 @@
 #include "cli/task/select.h"
 #include "cli/task/sweeper.h"
 #include "cli/task/taskstop.h"
-#include "spool/ident.h"
 #include "spool/instance.h"
 #include "task/sweep.h"
 
@@ -55,111 +54,22 @@ static int stop_words(struct taskstop *s, const struct opts *opts, struct err *e
 
 #define STATUS_LIMIT_MS 3000
 
-/* ---- where the queue does not answer ---- */
-
-struct asked {
-	const struct cmd_ctx *ctx;
-	struct order order; /* of one task */
-	json_t *tasks;	    /* that run here */
-	struct err *e;
-	int code;
-};
-
-static void fail(struct asked *a, int code, const char *text)
+/* The queue does not answer: a note says so, and what runs on this node is told to end. */
+static int stop_without_queue(struct taskstop *s, struct err *e)
 {
-	if (a->code)
-		(void)cmd_fail(CMD_FAILED, a->e->text);
-	a->code = err_set(a->e, code, "%s", text);
-}
-
-/* What a word means among what runs here. */
-struct meant {
-	const char *word;
-	uint64_t id, element; /* id 0: it is a name */
-	bool all;
-	size_t n;    /* tasks that it means */
-	bool exact;  /* and these are all that it can mean */
-	bool failed; /* one of them was not told */
-};
-
-static bool is_meant(const struct meant *m, uint64_t id, uint64_t element, const char *name)
-{
-	if (m->id)
-		return id == m->id && (!m->element || element == m->element);
-	return m->all || (name && strcmp(name, m->word) == 0);
-}
-
-static void stop_one(struct asked *a, struct meant *m, const json_t *task)
-{
-	uint64_t id = (uint64_t)json_integer_value(json_object_get(task, "id"));
-	uint64_t element = (uint64_t)json_integer_value(json_object_get(task, "element"));
-	const char *name = json_string_value(json_object_get(task, "name"));
-	char text[SELECT_ID_MAX];
-	struct err e = ERR_INIT;
+	cleanup_free char *dir = instance_dir(s->ctx);
+	json_t *doc;
 	int r;
-
-	if (!is_meant(m, id, element, name))
-		return;
-	m->n++;
-	m->exact = m->id && element == m->element;
-	a->order.tasks = &(struct order_task){ id, element };
-	r = agent_ask_about(a->ctx, &a->order, NULL, &e);
-	if (r == -ENOENT)
-		return; /* it has ended meanwhile */
-	if (r < 0) {
-		m->failed = true;
-		fail(a, r, e.text);
-		return;
-	}
-	printf("%s%s%s%s\n", select_format_id(id, element, text), name ? " " : "", name ? name : "",
-	       a->order.now ? " is killed" : " is stopping");
-}
-
-static void stop_meant(struct asked *a, const char *word)
-{
-	struct meant m = { .word = word, .all = strcmp(word, "all") == 0 };
-	cleanup_free char *none = NULL;
-	json_t *task;
-	size_t i;
-
-	if (ident_parse_id(word, &m.id, &m.element) < 0)
-		m.id = 0;
-	json_array_foreach(a->tasks, i, task) stop_one(a, &m, task);
-	if (m.failed || (m.n && m.exact))
-		return;
-	none = xasprintf(m.n ? "what waits of %s could not be looked for; tell it again when the "
-			       "queue answers"
-			     : "nothing of %s runs on this node, and more cannot be looked for "
-			       "until the queue answers",
-			 word);
-	fail(a, -ETIMEDOUT, none);
-}
-
-/*
- * The queue does not answer. Of what the words on the command line mean (ID, ID.ELEMENT, NAME, all)
- * that which runs on this node is told to end. A note says so
- * first. 0, or negative with e where that may not be all of it.
- */
-static int stop_without_queue(const struct cmd_ctx *ctx, bool now, bool sweep_gpus, struct err *e)
-{
-	cleanup_free char *dir = instance_dir(ctx);
-	struct asked a = { .ctx = ctx,
-			   .order = { .command = ORDER_STOP,
-				      .n = 1,
-				      .now = now,
-				      .sweep = sweep_gpus ? SPEC_CLEAN_GPU : SPEC_CLEAN_NONE },
-			   .e = e };
-	json_t *doc = NULL;
 
 	instance_tell_silent(dir, "The agent here stops what runs on this node; if the node "
 				  "fails before that is so, it runs again");
-	if (agent_ask(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, e) != CMD_OK)
+	doc = agent_status(s->ctx, STATUS_LIMIT_MS, e);
+	if (!doc)
 		return e->code ? e->code : -ECONNREFUSED;
-	a.tasks = json_object_get(json_object_get(doc, "queue"), "tasks");
-	for (size_t i = 0; i < opts_argc(ctx->opts); i++)
-		stop_meant(&a, opts_arg(ctx->opts, i));
+	s->here = agent_tasks(doc);
+	r = stop_words(s, s->ctx->opts, e);
 	json_decref(doc);
-	return a.code;
+	return r;
 }
 
 /* In the queue, where that answers. */
@@ -175,7 +85,7 @@ static int stop_all(const struct cmd_ctx *ctx, unsigned int sweep, struct err *e
 	int r;
 
 	if (!instance_answers(ctx))
-		return stop_without_queue(ctx, s.now, s.sweep_gpus, e);
+		return stop_without_queue(&s, e);
 	r = instance_open_for(ctx, 0, 0, &sp, e);
 	s.sp = sp;
 	if (r == 0 && sp)

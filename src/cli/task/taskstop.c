@@ -58,6 +58,11 @@ static void tell(struct taskstop *s, const struct task_name *n, uint64_t element
 			    n->name[0] ? " " : "", n->name, more);
 }
 
+static const char *stopping_text(const struct taskstop *s)
+{
+	return s->now ? " is killed" : " is stopping";
+}
+
 /* What becomes of one that had not started, or not again. */
 static const char *cancelled_text(const struct task_name *n)
 {
@@ -158,7 +163,7 @@ static int stop_running(struct taskstop *s, const struct task_name *n, struct er
 	int r = ask_agent_here(s, &order, &answer, e);
 
 	if (r == 0) {
-		tell(s, n, n->element, 0, s->now ? " is killed" : " is stopping");
+		tell(s, n, n->element, 0, stopping_text(s));
 		warn_unwritten(n, json_string_value(json_object_get(answer, "unwritten")));
 	}
 	json_decref(answer);
@@ -355,33 +360,6 @@ static int stop_matching(struct taskstop *s, const char *word, char found[SELECT
 	return first;
 }
 
-int taskstop_word(struct taskstop *s, const char *word, struct err *e)
-{
-	char found[SELECT_ID_MAX] = "";
-	uint64_t id, element;
-	int first, moved;
-
-	if (ident_parse_id(word, &id, &element) == 0 && element)
-		return stop_element(s, id, element, e);
-	first = stop_matching(s, word, found, &moved, e);
-	/* When it has ended, the same word may be the beginning of another one's name. */
-	word = found[0] ? found : word;
-	for (int look = 1; look < CHANGE_LOOKS && moved; look++) {
-		int r;
-
-		change_pause(look);
-		r = stop_matching(s, word, NULL, &moved, first ? NULL : e);
-		if (r == -ENOENT) /* what was left has ended by itself */
-			return first;
-		first = first ? first : r;
-	}
-	return first || !moved
-		       ? first
-		       : err_set(e, -EBUSY, "%d of them changed just now; try again", moved);
-}
-
-/* ---- what runs under agents of other nodes ---- */
-
 /* What an agent does not run that had its claim: it has ended, waits again, or another one has it.
  */
 struct moved {
@@ -405,6 +383,86 @@ static void fail(struct asking *q, int code, const char *text)
 	(void)err_set(q->e, code, "%s", text);
 	q->code = q->code ? q->code : code;
 }
+
+/* ---- where the queue does not answer ---- */
+
+/* Whether a word, which is an id where id is not 0, means what runs. */
+static bool is_meant(const char *word, uint64_t id, uint64_t element, const struct agent_task *t)
+{
+	if (id)
+		return t->id == id && (!element || t->element == element);
+	return strcmp(word, "all") == 0 || (t->name && strcmp(t->name, word) == 0);
+}
+
+static int stop_here(struct taskstop *s, const char *word, struct err *e)
+{
+	struct asking q = { .s = s, .e = e };
+	cleanup_free char *none = NULL;
+	uint64_t id = 0, element = 0;
+	bool found = false, exact = false; /* all that the word can mean */
+	const json_t *o;
+	size_t i;
+
+	(void)ident_parse_id(word, &id, &element);
+	json_array_foreach(s->here, i, o)
+	{
+		struct agent_task t = agent_task_of(o);
+		struct task_name n = { .id = t.id, .element = t.element };
+		struct order_task task = { t.id, t.element };
+		const struct order order = stop_order(s, &task, 1);
+		struct err why = ERR_INIT;
+		int r;
+
+		if (!is_meant(word, id, element, &t))
+			continue;
+		found = true;
+		exact = id && t.element == element;
+		(void)str_copy(n.name, sizeof(n.name), t.name ? t.name : "");
+		r = ask_agent_here(s, &order, NULL, &why);
+		if (r == 0)
+			tell(s, &n, n.element, 0, stopping_text(s));
+		else if (r != -ENOENT) /* else it has ended meanwhile */
+			fail(&q, r, why.text);
+	}
+	commit(s);
+	if (q.code || exact)
+		return q.code;
+	none = xasprintf(found ? "what waits of %s could not be looked for; tell it again when the "
+				 "queue answers"
+			       : "nothing of %s runs on this node, and more cannot be looked for "
+				 "until the queue answers",
+			 word);
+	return err_set(e, -ETIMEDOUT, "%s", none);
+}
+
+int taskstop_word(struct taskstop *s, const char *word, struct err *e)
+{
+	char found[SELECT_ID_MAX] = "";
+	uint64_t id, element;
+	int first, moved;
+
+	if (!s->sp)
+		return stop_here(s, word, e);
+	if (ident_parse_id(word, &id, &element) == 0 && element)
+		return stop_element(s, id, element, e);
+	first = stop_matching(s, word, found, &moved, e);
+	/* When it has ended, the same word may be the beginning of another one's name. */
+	word = found[0] ? found : word;
+	for (int look = 1; look < CHANGE_LOOKS && moved; look++) {
+		int r;
+
+		change_pause(look);
+		r = stop_matching(s, word, NULL, &moved, first ? NULL : e);
+		if (r == -ENOENT) /* what was left has ended by itself */
+			return first;
+		first = first ? first : r;
+	}
+	return first || !moved
+		       ? first
+		       : err_set(e, -EBUSY, "%d of them changed just now; try again", moved);
+}
+
+/* ---- what runs under agents of other nodes ---- */
 
 /* "task 42 runs", "tasks 42, 43.1 and 7 more run" */
 static void name_tasks(const struct remote_stop *a, struct strbuf *b)

@@ -4,6 +4,8 @@
 
 /* What `stop` and `run` do to end tasks. */
 
+#include <jansson.h>
+
 #include "cli/cmd.h"
 #include "cli/task/outcome.h"
 
@@ -12,6 +14,7 @@ struct remote_stop;
 struct taskstop {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
+	const json_t *here; /* sp NULL, where the queue does not answer: agent_tasks() */
 	bool now;	    /* without grace */
 	bool sweep_gpus;    /* the agent ends what else of ours is on its GPUs */
 	bool quiet;	    /* nothing is told */
@@ -27,7 +30,7 @@ struct taskstop {
 
 /*
  * What the word means (ID, ID.ELEMENT, NAME, LANE, all) is ended: taken out of the queue where it
- * waits, told to end where it runs. 0 or negative.
+ * waits, told to end where it runs. 0, or negative where that may not be all of it.
  */
 int taskstop_word(struct taskstop *s, const char *word, struct err *e);
 
