@@ -100,10 +100,11 @@ static void on_plan(uv_timer_t *timer)
 	struct sched_view view;
 	uint64_t wait = UINT64_MAX;
 
-	if (!dispatch_is_open(q) || q->ending || q->paused || view_is_behind(q->place.view))
+	if (!dispatch_is_open(q) || q->mode == DISPATCH_END || q->paused ||
+	    view_is_behind(q->place.view))
 		return;
 	/* Before all was read once it is not known which lanes are paused. */
-	if (q->draining || spoolwatch_state(q->spoolwatch) < QUEUE_LISTED) {
+	if (q->mode == DISPATCH_DRAIN || spoolwatch_state(q->spoolwatch) < QUEUE_LISTED) {
 		tell_reservations(q);
 		look_at_workload(q);
 		return;
@@ -511,9 +512,8 @@ int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, char **ret, 
 	const struct index_unread *unread = spoolwatch_unread(q->spoolwatch, &n_unread);
 	const char *trouble = spoolwatch_trouble(q->spoolwatch);
 
-	if (q->draining && !attempt_by_ref(&q->place, ref)) {
-		*ret = xasprintf("the agent on %s starts nothing more: %s", q->self->host,
-				 q->place.view->life.why);
+	if (q->mode != DISPATCH_RUN && !attempt_by_ref(&q->place, ref)) {
+		*ret = xasprintf("the agent on %s starts nothing more: %s", q->self->host, q->why);
 		return 0;
 	}
 	planview_make(q->place.view, q->c->instance, devices, &view);
@@ -591,8 +591,8 @@ json_t *dispatch_report(const struct dispatch *q)
 	for (struct attempt *r = q->place.tasks; r; r = r->next)
 		(void)json_array_append_new(runs, attempt_report(r));
 	return json_pack("{sb sb sI sI sI sI sI sI ss so so}", "open", dispatch_is_open(q),
-			 "draining", q->draining, "waiting", (json_int_t)c.waiting, "running",
-			 (json_int_t)c.running, "done", (json_int_t)q->n_done, "failed",
+			 "draining", q->mode != DISPATCH_RUN, "waiting", (json_int_t)c.waiting,
+			 "running", (json_int_t)c.running, "done", (json_int_t)q->n_done, "failed",
 			 (json_int_t)q->n_failed, "retried", (json_int_t)q->n_retried,
 			 "awaiting_retry", (json_int_t)c.retries, "trouble", trouble ? trouble : "",
 			 "tasks", runs, "others", node_watch_report(q->node_watch));
@@ -600,9 +600,11 @@ json_t *dispatch_report(const struct dispatch *q)
 
 /* ---- the end ---- */
 
-void dispatch_end(struct dispatch *q)
+void dispatch_end(struct dispatch *q, const char *why)
 {
-	q->ending = true;
+	if (q->mode == DISPATCH_RUN)
+		(void)str_copy(q->why, sizeof(q->why), why);
+	q->mode = DISPATCH_END;
 	spoolwatch_stop(q->spoolwatch);
 	(void)uv_timer_stop(&q->plan_timer);
 	(void)uv_timer_stop(&q->lease_timer);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/dispatch_state.h"
 
+#include "base/str.h"
+
 struct devset dispatch_busy_devices(const struct dispatch *q)
 {
 	struct devset busy = { { 0 } };
@@ -12,7 +14,7 @@ struct devset dispatch_busy_devices(const struct dispatch *q)
 
 void dispatch_plan_soon(struct dispatch *q)
 {
-	if (dispatch_is_open(q) && !q->ending)
+	if (dispatch_is_open(q) && q->mode < DISPATCH_END)
 		(void)uv_timer_start(&q->plan_timer, q->on_plan, 0, 0);
 }
 
@@ -30,9 +32,11 @@ size_t dispatch_running(const struct dispatch *q)
 	return n;
 }
 
-void dispatch_drain(struct dispatch *q)
+void dispatch_drain(struct dispatch *q, const char *why)
 {
-	q->draining = true;
+	if (q->mode < DISPATCH_DRAIN)
+		q->mode = DISPATCH_DRAIN;
+	(void)str_copy(q->why, sizeof(q->why), why);
 	reserving_clear(&q->reserving);
 	dispatch_plan_soon(q);
 }

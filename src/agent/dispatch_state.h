@@ -31,6 +31,13 @@ struct dispatch_ops {
 	void (*over)(void *user);
 };
 
+/* It only rises. */
+enum dispatch_mode {
+	DISPATCH_RUN,	/* it plans, and starts what the plan says */
+	DISPATCH_DRAIN, /* nothing more is started: the agent drains, or another has our name */
+	DISPATCH_END,	/* nor is anything planned: the agent ends */
+};
+
 struct dispatch {
 	uv_loop_t *loop;
 	const struct agent_config *c;
@@ -60,15 +67,16 @@ struct dispatch {
 	struct workload *workload;
 	bool unwatched; /* nobody sees who comes: no workload */
 	bool paused;	/* the agent is about to stop, or is stopped (Ctrl-Z) */
-	bool ending, draining;
-	int claim_code; /* why nothing could be claimed last; 0 */
+	enum dispatch_mode mode;
+	char why[ERR_TEXT_MAX]; /* nothing more is started */
+	int claim_code;		/* why nothing could be claimed last; 0 */
 	uint64_t n_done, n_failed, n_retried;
 	const struct dispatch_ops *ops;
 	void *user;
 };
 
-/* Start nothing more; what runs runs on. */
-void dispatch_drain(struct dispatch *q);
+/* Start nothing more; what runs runs on. Again: with another reason. */
+void dispatch_drain(struct dispatch *q, const char *why);
 /* There is a queue. */
 bool dispatch_is_open(const struct dispatch *q);
 /* Those that run, or are about to. */

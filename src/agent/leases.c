@@ -71,7 +71,7 @@ static void on_promise(struct dispatch *q, struct attempt *r, const struct msg_l
 		attempt_on_promise(r, m);
 	else if (m->id.task != LEASE_WORKLOAD)
 		reserving_on_reply(&q->reserving, m);
-	if (r && attempt_wants_lease(r) && !q->ending &&
+	if (r && attempt_wants_lease(r) && q->mode < DISPATCH_END &&
 	    !uv_is_active((uv_handle_t *)&q->lease_timer))
 		(void)uv_timer_start(&q->lease_timer, on_again, AGAIN_MS, 0);
 }

@@ -256,7 +256,7 @@ static void begin_drain(struct agent *a, const struct life_cause *cause)
 	(void)str_copy(v->why, sizeof(v->why), cause->why);
 	say_drain(a, a->queue ? dispatch_running(a->queue) : 0);
 	if (a->queue)
-		dispatch_drain(a->queue);
+		dispatch_drain(a->queue, v->why);
 	if (a->queue && v->how >= DRAIN_REQUEUE)
 		dispatch_stop_all(a->queue);
 	if (v->phase == LIFE_DRAINING && !a->life->pause) /* else it is told then */
@@ -305,7 +305,7 @@ static void shut_down(struct agent *a, const struct life_cause *cause)
 	startup_end(a);
 	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "%s: letting go of everything", cause->why);
 	if (a->queue)
-		dispatch_end(a->queue);
+		dispatch_end(a->queue, cause->why);
 	look_at_workload(a);
 }
 

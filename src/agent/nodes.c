@@ -27,7 +27,7 @@ static void fill(void *user, struct heartbeat *b)
 	b->idle = n.states[DEV_IDLE];
 	b->lent = n.states[DEV_LENT];
 	b->running = (unsigned int)dispatch_running(q);
-	b->draining = q->draining || q->ending;
+	b->draining = q->mode != DISPATCH_RUN;
 }
 
 static void named(void *user)
@@ -61,7 +61,7 @@ static void clash(void *user, const struct err *e)
 	(void)spoolwatch_set_trouble(q->spoolwatch, e->text);
 	eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR, "no more tasks are started here: %s",
 		     e->text);
-	dispatch_drain(q);
+	dispatch_drain(q, e->text);
 	q->ops->over(q->user);
 }
 

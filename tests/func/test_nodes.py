@@ -473,6 +473,27 @@ def test_names_must_differ(world, tmp_path):
     assert a.queue()["open"]
 
 
+def test_name_that_is_lost_later(world):
+    """An agent that finds another one's heartbeat in its own file starts nothing more, and `why` says why."""
+    a = world.node("alpha")
+    a.start()
+    file = a.spool / "agents/alpha"
+    own = must_come(lambda: file.exists() and json.loads(file.read_bytes()))
+
+    def write_a_rivals():
+        rival = {**own, "boot": "00000000-0000-4000-8000-000000000000", "host": "beta", "pid": 7, "start": 8}
+        with file.open("r+b") as f:
+            f.write(json.dumps(rival).encode().ljust(1024))
+        return a.said("no more tasks are started here: another node, with the host name beta")
+
+    must_come(write_a_rivals)
+    assert a.queue()["draining"]
+    i = a.submit("-g", "0", "--", "true")
+    why = " ".join(a.run("why", str(i)).stdout.split())
+    assert "starts nothing more: another node, with the host name beta, serves this instance" in why
+    assert a.task(i)["state"] == "pending" and a.agent.poll() is None
+
+
 def test_batch_of_a_dead_node(world, tmp_path):
     """Elements of a node that died come back, also those that had failed there and waited for a retry."""
     a, b = two_that_know_each_other(world)
