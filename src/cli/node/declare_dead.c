@@ -16,11 +16,10 @@
 #include "cli/task/state.h"
 #include "spool/instance.h"
 
-#define BEATS	  3 /* so many heartbeats that do not come */
-#define STEP_US	  50000
-#define TELL_MS	  1000
-#define CLAIM_MAX 65536
-#define TOLD_MAX  8
+#define BEATS	 3 /* so many heartbeats that do not come */
+#define STEP_US	 50000
+#define TELL_MS	 1000
+#define TOLD_MAX 8
 
 /* A file of its in agents/, as it was at first. */
 struct sign {
@@ -77,25 +76,6 @@ static void find_claims(struct declaring *v, struct task_set *all)
 	v->claims = *all;
 }
 
-/* It has no file: who it was is in the records of its claims. */
-static void read_claim(struct declaring *v)
-{
-	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
-	struct task_history h = { .claimed = false };
-	cleanup_free char *text = NULL;
-	size_t len;
-
-	for (size_t i = 0; i < v->claims.n && !v->last.count; i++) {
-		(void)spool_path(SPOOL_RUNNING, name_format(&v->claims.tasks[i].name, file), path);
-		free(take_ptr(text));
-		if (spool_read(v->sp, path, SPEC_FILE_MAX, &text, &len, NULL) < 0)
-			continue;
-		history_read(text, len, &h, NULL);
-		if (h.claimed)
-			v->last = (struct heartbeat){ .count = 1, .who = h.claimer };
-	}
-}
-
 static int find(struct declaring *v, struct err *e)
 {
 	const struct node_agent *p;
@@ -115,8 +95,9 @@ static int find(struct declaring *v, struct err *e)
 		return r;
 	}
 	find_claims(v, &all);
-	if (!v->last.count)
-		read_claim(v);
+	/* Where it has no file, who it was is in the records of its claims. */
+	for (size_t i = 0; i < v->claims.n && !v->last.count; i++)
+		v->last.count = taskstate_claimer(v->sp, &v->claims.tasks[i].name, &v->last.who);
 	return v->last.count ? 0 : unknown(v, &v->claims, e);
 }
 

@@ -28,7 +28,7 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/table.h"
-#include "cli/task/state.h"
+#include "cli/task/view.h"
 #include "spool/files.h"
 #include "spool/instance.h"
 #include "spool/usage.h"
@@ -341,18 +341,21 @@ static int by_hours(const void *a, const void *b)
 
 static json_t *row_json(const struct row *row)
 {
-	const struct task_name *n = &row->name;
+	static const enum taskview_member members[] = { VIEW_ID, VIEW_NAME, VIEW_STATE, VIEW_LANE,
+							VIEW_N_ELEMENTS };
+	const struct task_view v = { .name = row->name,
+				     .state = taskstate_of(&row->name, row->dir) };
 	const struct usage *u = &row->used;
 	char when[CLOCK_TEXT_MAX];
-	json_t *o = json_pack(
-		"{s:I, s:s, s:s, s:s?, s:I, s:s, s:I, s:f, s:o, s:o}", "id", (json_int_t)n->id,
-		"name", n->name, "state", taskstate_name(taskstate_of(n, row->dir)), "lane",
-		n->lane[0] ? n->lane : NULL, "elements", (json_int_t)n->count, "ended",
-		clock_format_iso(row->ended_ns, when), "exit", (json_int_t)n->exit, "ran_s",
-		u->seconds, "gpus",
+	json_t *o = taskview_json(&v, members, ARRAY_LEN(members));
+	json_t *used = json_pack(
+		"{s:s, s:I, s:f, s:o, s:o}", "ended", clock_format_iso(row->ended_ns, when), "exit",
+		(json_int_t)row->name.exit, "ran_s", u->seconds, "gpus",
 		has_no_number(row) ? json_string("all") : json_integer((json_int_t)gpus_of(row)),
 		"gpu_hours", u->unknown ? json_null() : json_real(hours_of(row)));
 
+	(void)json_object_update(o, used);
+	json_decref(used);
 	if (u->peak_bytes) {
 		(void)json_object_set_new(o, "gpu_peak_bytes",
 					  json_integer((json_int_t)u->peak_bytes));

@@ -241,19 +241,27 @@ json_t *taskstate_counts_json(const struct batch_counts *n)
 			 (json_int_t)n->failed, "cancelled", (json_int_t)n->cancelled);
 }
 
-void taskstate_agent_of(const struct spool *sp, const struct task_name *n,
-			char agent[NAME_AGENT_MAX + 1])
+bool taskstate_claimer(const struct spool *sp, const struct task_name *n, struct claimer *ret)
 {
 	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 	cleanup_free char *text = NULL;
 	struct task_history h = { .claimed = false };
 	size_t len;
 
-	(void)str_copy(agent, NAME_AGENT_MAX + 1, n->agent);
 	(void)spool_path(SPOOL_RUNNING, name_format(n, file), path);
-	if (agent[0] || spool_read(sp, path, SPEC_TEXT_MAX, &text, &len, NULL) < 0)
-		return;
+	if (spool_read(sp, path, SPEC_FILE_MAX, &text, &len, NULL) < 0)
+		return false;
 	history_read(text, len, &h, NULL);
 	if (h.claimed)
-		(void)str_copy(agent, NAME_AGENT_MAX + 1, h.claimer.agent);
+		*ret = h.claimer;
+	return h.claimed;
+}
+
+void taskstate_agent_of(const struct spool *sp, const struct task_name *n,
+			char agent[NAME_AGENT_MAX + 1])
+{
+	struct claimer who;
+	bool read = !n->agent[0] && taskstate_claimer(sp, n, &who);
+
+	(void)str_copy(agent, NAME_AGENT_MAX + 1, read ? who.agent : n->agent);
 }

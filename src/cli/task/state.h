@@ -68,7 +68,9 @@ int taskstate_counts(const struct spool *sp, const struct task_name *batch,
 bool taskstate_has_begun(const struct spool *sp, const struct task_name *n,
 			 struct batch_counts *ret);
 json_t *taskstate_counts_json(const struct batch_counts *n);
-/* The agent that runs it; "" where that is not known. Of an element only its file says so. */
+/* Who runs it, as the claim in its file says. False: it is not known. */
+bool taskstate_claimer(const struct spool *sp, const struct task_name *n, struct claimer *ret);
+/* The agent that does; "" where that is not known. Of an element only its file says so. */
 void taskstate_agent_of(const struct spool *sp, const struct task_name *n,
 			char agent[NAME_AGENT_MAX + 1]);
 
