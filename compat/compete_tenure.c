@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/json_get.h"
 #include "base/mem.h"
 
 #define LOOK_MS 20
@@ -160,14 +161,14 @@ int compete_gpus_here(const char *wanted, const char *devices, char **ret, char 
 /* Of what has ended it only remains to write that down. */
 static bool has_ended(const json_t *task)
 {
-	const char *state = json_string_value(json_object_get(task, "state"));
+	const char *state = json_get_str(task, "state");
 
 	return state && strcmp(state, "filing") == 0;
 }
 
 static void add_task(struct strbuf *b, const json_t *task)
 {
-	const char *name = json_string_value(json_object_get(task, "name"));
+	const char *name = json_get_str(task, "name");
 
 	strbuf_addf(b, "%s%lld%s%s (PID %lld)", b->len ? ", " : "",
 		    (long long)json_integer_value(json_object_get(task, "id")), name ? " " : "",

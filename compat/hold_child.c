@@ -18,6 +18,7 @@
 
 #include "agent/ctl_client.h"
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/settings.h"
@@ -178,8 +179,8 @@ static int reap(struct hold_child *h)
 static void tell_line(struct hold_child *h, const char *line)
 {
 	json_t *event = line[0] == '{' ? json_loads(line, 0, NULL) : NULL;
-	const char *kind = json_string_value(json_object_get(event, "event"));
-	const char *text = json_string_value(json_object_get(event, "text"));
+	const char *kind = json_get_str(event, "event");
+	const char *text = json_get_str(event, "text");
 
 	if (kind && h->ops->event)
 		h->ops->event(h->user, kind, text ? text : "", event);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/opts.h"
 #include "base/proc.h"
@@ -379,7 +380,7 @@ static bool is_waiting(void)
 {
 	struct hold_child *h = hold_child_new(OCCUPY_INSTANCE, NULL);
 	json_t *status = h ? hold_child_status(h) : NULL;
-	const char *phase = json_string_value(json_object_get(status, "phase"));
+	const char *phase = json_get_str(status, "phase");
 	bool waiting = phase && strcmp(phase, "waiting") == 0;
 
 	json_decref(status);
@@ -513,8 +514,8 @@ static void show_phase(void)
 	};
 	struct hold_child *h = hold_child_new(OCCUPY_INSTANCE, NULL);
 	json_t *status = h ? hold_child_status(h) : NULL;
-	const char *phase = json_string_value(json_object_get(status, "phase"));
-	const char *sentence = json_string_value(json_object_get(status, "sentence"));
+	const char *phase = json_get_str(status, "phase");
+	const char *sentence = json_get_str(status, "sentence");
 	size_t i = 0;
 
 	while (phase && i < ARRAY_LEN(phases) && strcmp(phase, phases[i].phase) != 0)

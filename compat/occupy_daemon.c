@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/nofile.h"
 #include "base/str.h"
@@ -157,7 +158,7 @@ static void device_label(const json_t *dev, char label[UNIT_TEXT_MAX])
 /* One GPU that is not held. True: it is ready. */
 static bool say_device(struct daemon *d, const json_t *dev, const char *state)
 {
-	const char *reason = json_string_value(json_object_get(dev, "reason"));
+	const char *reason = json_get_str(dev, "reason");
 	const json_t *used = json_object_get(dev, "memory_used_bytes");
 	double gb = (double)json_integer_value(used) / (double)GIB;
 	bool idle = strcmp(state, "idle") == 0;
@@ -187,8 +188,8 @@ static void say_ready(struct daemon *d, bool ready, double wait_s)
 /* What an occupied GPU does now. */
 static void say_phase(struct daemon *d, size_t i, const json_t *dev, uint64_t now)
 {
-	const char *load = json_string_value(json_object_get(dev, "load"));
-	const char *state = json_string_value(json_object_get(dev, "state"));
+	const char *load = json_get_str(dev, "load");
+	const char *state = json_get_str(dev, "state");
 	bool held = state && strcmp(state, "held") == 0;
 	bool computes = load && strcmp(load, "none") != 0;
 	enum phase phase = PHASE_NONE;
@@ -243,14 +244,14 @@ static void say_waiting(struct daemon *d, const json_t *status)
 
 	json_array_foreach(json_object_get(status, "devices"), i, dev)
 	{
-		const char *state = json_string_value(json_object_get(dev, "state"));
-		const char *instance = json_string_value(json_object_get(dev, "instance"));
+		const char *state = json_get_str(dev, "state");
+		const char *instance = json_get_str(dev, "instance");
 
 		if (!state || !instance || strcmp(instance, OCCUPY_INSTANCE) != 0 || is_held(state))
 			continue;
 		waits = true;
 		ready = say_device(d, dev, state) && ready;
-		wait_s = fmax(wait_s, json_real_value(json_object_get(dev, "hold_in_s")));
+		wait_s = fmax(wait_s, json_get_num(dev, "hold_in_s"));
 	}
 	if (waits)
 		say_ready(d, ready, wait_s);
@@ -269,7 +270,7 @@ static void on_tick(void *user)
 	}
 	json_array_foreach(json_object_get(status, "devices"), i, dev)
 	{
-		const char *instance = json_string_value(json_object_get(dev, "instance"));
+		const char *instance = json_get_str(dev, "instance");
 
 		if (computes(d) && i < ARRAY_LEN(d->phases) && instance &&
 		    strcmp(instance, OCCUPY_INSTANCE) == 0)

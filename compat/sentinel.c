@@ -13,6 +13,7 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/opts.h"
 #include "base/str.h"
@@ -163,10 +164,10 @@ static uint64_t target_bytes(const struct sentinel *s, const char *uuid, uint64_
 
 	json_array_foreach(json_object_get(status, "devices"), i, dev)
 	{
-		const char *other = json_string_value(json_object_get(dev, "uuid"));
+		const char *other = json_get_str(dev, "uuid");
 
 		if (other && strcmp(other, uuid) == 0)
-			target = (uint64_t)json_integer_value(json_object_get(dev, "target_bytes"));
+			target = json_get_u64(dev, "target_bytes");
 	}
 	json_decref(status);
 	return target > held ? target : held;
@@ -182,8 +183,8 @@ static void on_free(struct sentinel *s, int gpu)
 
 static void on_held(struct sentinel *s, int gpu, const char *text, const json_t *event)
 {
-	const char *uuid = json_string_value(json_object_get(event, "uuid"));
-	uint64_t bytes = (uint64_t)json_integer_value(json_object_get(event, "bytes"));
+	const char *uuid = json_get_str(event, "uuid");
+	uint64_t bytes = json_get_u64(event, "bytes");
 
 	on_free(s, gpu);
 	say(gpu, "Attempting to allocate %.2f GB", (double)target_bytes(s, uuid, bytes) / 1e9);
@@ -206,7 +207,7 @@ static void on_yield(struct sentinel *s, int gpu, const char *text, const json_t
  */
 static void on_idle(struct sentinel *s, int gpu, const char *reason, const json_t *dev)
 {
-	double wait_s = json_number_value(json_object_get(dev, "hold_in_s"));
+	double wait_s = json_get_num(dev, "hold_in_s");
 
 	if (wait_s * 1e3 >= TICK_MS)
 		say(gpu, "Free. Waiting %.0f s before launching a stressor.", ceil(wait_s));
@@ -219,7 +220,7 @@ static void on_idle(struct sentinel *s, int gpu, const char *reason, const json_
 
 static void on_state(struct sentinel *s, int gpu, const char *text, const json_t *event)
 {
-	const char *state = json_string_value(json_object_get(event, "state"));
+	const char *state = json_get_str(event, "state");
 	enum lamp lamp = s->lamps[gpu];
 
 	if (s->stopping || !state)
@@ -259,11 +260,10 @@ static void on_tick(void *user)
 	hold_child_tick_in(s->child, TICK_MS);
 	json_array_foreach(json_object_get(status, "devices"), i, dev)
 	{
-		int gpu =
-			visible_find(&s->visible, json_string_value(json_object_get(dev, "uuid")));
+		int gpu = visible_find(&s->visible, json_get_str(dev, "uuid"));
 
-		const char *state = json_string_value(json_object_get(dev, "state"));
-		const char *reason = json_string_value(json_object_get(dev, "reason"));
+		const char *state = json_get_str(dev, "state");
+		const char *reason = json_get_str(dev, "reason");
 
 		/* age_s: it has been looked at. */
 		if (gpu < 0 || s->lamps[gpu] != LAMP_UNKNOWN || !state ||
@@ -297,7 +297,7 @@ static void on_event(void *user, const char *kind, const char *text, const json_
 		{ "lost", on_trouble },	   { "back", on_trouble },  { "starting", on_starting },
 	};
 	struct sentinel *s = user;
-	int gpu = visible_find(&s->visible, json_string_value(json_object_get(event, "uuid")));
+	int gpu = visible_find(&s->visible, json_get_str(event, "uuid"));
 	const char *what = strstr(text, "  "); /* "gpu 0  held ..." */
 
 	if (strcmp(kind, "start") == 0) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -183,7 +184,7 @@ static pid_t find_shim(void)
 
 static int by_state(const json_t *entry, const char *state, int code)
 {
-	const char *type = json_string_value(json_object_get(entry, "error_type"));
+	const char *type = json_get_str(entry, "error_type");
 
 	if (strcmp(state, "normal_exit") == 0)
 		return 0;
@@ -208,7 +209,7 @@ static struct last_word last_word(const char *path, const char *uni_id, bool tol
 	for (;; (void)usleep(LOOK_US)) {
 		bool others = !told && others_run(shim);
 		json_t *entry = unistate_get(path, uni_id);
-		const char *state = json_string_value(json_object_get(entry, "state"));
+		const char *state = json_get_str(entry, "state");
 
 		if (state && strcmp(state, "running") != 0)
 			return (struct last_word){ .entry = entry, .state = state };

@@ -4,6 +4,21 @@
 #include "base/str.h"
 #include "base/utf8.h"
 
+const char *json_get_str(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+bool json_get_flag(const json_t *object, const char *key)
+{
+	return json_is_true(json_object_get(object, key));
+}
+
+double json_get_num(const json_t *object, const char *key)
+{
+	return json_number_value(json_object_get(object, key));
+}
+
 uint64_t json_get_u64(const json_t *object, const char *key)
 {
 	json_int_t v = json_integer_value(json_object_get(object, key));
@@ -20,7 +35,7 @@ unsigned int json_get_small(const json_t *object, const char *key, unsigned int 
 
 void json_get_text(const json_t *object, const char *key, char *dst, size_t size)
 {
-	const char *text = json_string_value(json_object_get(object, key));
+	const char *text = json_get_str(object, key);
 
 	(void)str_copy(dst, size, text ? text : "");
 	(void)utf8_clean(dst);

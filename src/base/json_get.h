@@ -4,14 +4,20 @@
 
 /*
  * Members of JSON that another program, version or node has written. What is missing or of another
- * type reads as 0 or
- * "", and nothing that is read is larger than where it goes.
+ * type reads as 0, "", NULL or false, and what is copied fits into where it goes. Who has to refuse
+ * a negative number reads it by itself.
  */
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+/* Borrowed of the object. NULL: it has no such text. */
+const char *json_get_str(const json_t *object, const char *key);
+bool json_get_flag(const json_t *object, const char *key);
+/* Also of a whole number. */
+double json_get_num(const json_t *object, const char *key);
 /* 0 for a negative one too. */
 uint64_t json_get_u64(const json_t *object, const char *key);
 /* At most max: what is larger than anything that we write says nothing. */

@@ -26,7 +26,7 @@
 static int answer_code(const json_t *answer, int missing, const char *refused, struct err *e)
 {
 	const json_t *code = json_object_get(answer, "code");
-	const char *why = json_string_value(json_object_get(answer, "error"));
+	const char *why = json_get_str(answer, "error");
 	int r = json_is_integer(code) ? (int)json_integer_value(code) : missing;
 
 	return r < 0 ? err_set(e, r, "%s", why ? why : refused) : 0;
@@ -60,7 +60,7 @@ static bool serves_another(const struct cmd_ctx *ctx, struct err *e)
 	bool another = false;
 
 	if (ctl_ask_about(socket_name(ctx, name), &ping, ABOUT_LIMIT_MS, &doc, NULL, NULL) == 0) {
-		its = json_string_value(json_object_get(doc, "root"));
+		its = json_get_str(doc, "root");
 		another = !its || !is_same_dir(its, root);
 		if (another)
 			(void)err_set(e, -EXDEV,
@@ -169,8 +169,8 @@ struct agent_task agent_task_of(const json_t *task)
 	return (struct agent_task){
 		.id = json_get_u64(task, "id"),
 		.element = json_get_u64(task, "element"),
-		.name = json_string_value(json_object_get(task, "name")),
-		.unfiled = json_string_value(json_object_get(unfiled, "why")),
+		.name = json_get_str(task, "name"),
+		.unfiled = json_get_str(unfiled, "why"),
 	};
 }
 

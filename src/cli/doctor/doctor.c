@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/ctl_client.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/commands.h"
@@ -193,13 +194,12 @@ static void check_guard(struct doctor *d)
 				d->dev_dir);
 	if (ctl_ask(name, CTL_STATUS, 2000, &doc, NULL, NULL) < 0)
 		return;
-	learnt = json_string_value(json_object_get(json_object_get(doc, "guard"), "pid_class"));
+	learnt = json_get_str(json_object_get(doc, "guard"), "pid_class");
 	for (unsigned int c = 0; learnt && c < PID_CLASS_MAX; c++)
 		if (strcmp(learnt, pid_class_name(c)) == 0)
 			d->pid_class = (enum pid_class)c;
 	check_guard_opens(d, json_object_get(doc, "guard"));
-	doctor_find(d, FINDING_OK, "agent", NULL, "runs: %s",
-		    json_string_value(json_object_get(doc, "sentence")));
+	doctor_find(d, FINDING_OK, "agent", NULL, "runs: %s", json_get_str(doc, "sentence"));
 	d->agent_devices = json_incref(json_object_get(doc, "devices"));
 	json_decref(doc);
 }
@@ -285,15 +285,15 @@ static void print_findings(const struct doctor *d)
 
 	json_array_foreach(d->findings, i, f)
 	{
-		const char *result = json_string_value(json_object_get(f, "result"));
-		const char *advice = json_string_value(json_object_get(f, "advice"));
+		const char *result = json_get_str(f, "result");
+		const char *advice = json_get_str(f, "advice");
 		unsigned int level = FINDING_OK;
 
 		while (level < FINDING_FAIL && strcmp(finding_level_name(level), result) != 0)
 			level++;
 		printf("%s%-4s%s  %-13s  ", term_on(STDOUT_FILENO, styles[level]), result,
-		       term_off(STDOUT_FILENO), json_string_value(json_object_get(f, "check")));
-		term_print_wrapped(stdout, json_string_value(json_object_get(f, "text")), INDENT);
+		       term_off(STDOUT_FILENO), json_get_str(f, "check"));
+		term_print_wrapped(stdout, json_get_str(f, "text"), INDENT);
 		if (advice) {
 			printf("%*s", INDENT, "");
 			term_print_wrapped(stdout, advice, INDENT);

@@ -27,6 +27,7 @@
 
 #include "agent/ctl_client.h"
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
@@ -161,7 +162,7 @@ static const json_t *row_of(const json_t *devices, const char *uuid)
 
 	json_array_foreach(devices, i, row)
 	{
-		const char *s = json_string_value(json_object_get(row, "uuid"));
+		const char *s = json_get_str(row, "uuid");
 
 		if (s && !strcmp(s, uuid))
 			return row;
@@ -183,7 +184,7 @@ static bool is_left(const json_t *row)
 static bool is_wanted(const struct doctor *d, const char *uuid)
 {
 	const json_t *row = row_of(d->agent_devices, uuid);
-	const char *state = json_string_value(json_object_get(row, "state"));
+	const char *state = json_get_str(row, "state");
 	const json_t *soon = json_object_get(row, "hold_in_s");
 
 	if (!state || !strcmp(state, "left"))
@@ -250,8 +251,7 @@ static int spawn(struct launch *l, const char *dev_dir, int out_fd)
 
 static void take_class(struct doctor *d, const json_t *doc)
 {
-	const char *name =
-		json_string_value(json_object_get(json_object_get(doc, "guard"), "pid_class"));
+	const char *name = json_get_str(json_object_get(doc, "guard"), "pid_class");
 
 	for (unsigned int c = 0; name && c < PID_CLASS_MAX; c++)
 		if (strcmp(name, pid_class_name(c)) == 0)
@@ -275,9 +275,9 @@ static void learn_class(struct doctor *d, const struct launch *l)
 /* Another instance of this user was quicker, or has the device for a task, or leaves it alone. */
 static void take_owner(struct launch *l, const json_t *row)
 {
-	const char *state = json_string_value(json_object_get(row, "state"));
-	const char *owner = json_string_value(json_object_get(row, "instance"));
-	const char *use = json_string_value(json_object_get(row, "use"));
+	const char *state = json_get_str(row, "state");
+	const char *owner = json_get_str(row, "instance");
+	const char *use = json_get_str(row, "use");
 	bool holds = state && (!strcmp(state, "holding") || !strcmp(state, "held"));
 
 	if (use)
@@ -285,8 +285,7 @@ static void take_owner(struct launch *l, const json_t *row)
 	else if (holds && owner && strcmp(owner, l->instance) != 0)
 		(void)str_print(l->taken, sizeof(l->taken), "instance %s holds it", owner);
 	else if (is_left(row))
-		(void)str_copy(l->taken, sizeof(l->taken),
-			       json_string_value(json_object_get(row, "reason")));
+		(void)str_copy(l->taken, sizeof(l->taken), json_get_str(row, "reason"));
 }
 
 static void ask_who_has_it(struct doctor *d, struct launch *l, uint64_t now)
@@ -322,25 +321,25 @@ static void take_yield(struct launch *l, const json_t *o)
 
 	l->yielded = true;
 	l->seen_ms = json_is_number(seen) ? json_number_value(seen) : -1;
-	l->freed_ms = json_number_value(json_object_get(o, "verdict_to_freed_ms"));
-	l->freed_wall_ns = wall_of(json_string_value(json_object_get(o, "time")));
+	l->freed_ms = json_get_num(o, "verdict_to_freed_ms");
+	l->freed_wall_ns = wall_of(json_get_str(o, "time"));
 }
 
 static void take_line(struct doctor *d, struct launch *l, const char *line)
 {
 	json_t *o = json_loads(line, 0, NULL);
-	const char *kind = json_string_value(json_object_get(o, "event"));
-	const char *text = json_string_value(json_object_get(o, "text"));
+	const char *kind = json_get_str(o, "event");
+	const char *text = json_get_str(o, "text");
 
 	if (!l->failed)
 		(void)str_copy(l->last, sizeof(l->last), text ? text : line);
 	l->failed = l->failed || (kind && strcmp(kind, "failed") == 0);
 	if (kind && strcmp(kind, "start") == 0 && json_is_string(json_object_get(o, "log")))
 		(void)str_print(l->advice, sizeof(l->advice), "its log says more: %s",
-				json_string_value(json_object_get(o, "log")));
+				json_get_str(o, "log"));
 	if (kind && strcmp(kind, "held") == 0 && !l->bytes) {
-		l->held_ms = json_number_value(json_object_get(o, "took_ms"));
-		l->bytes = (uint64_t)json_integer_value(json_object_get(o, "bytes"));
+		l->held_ms = json_get_num(o, "took_ms");
+		l->bytes = json_get_u64(o, "bytes");
 		l->held_ns = clock_mono_ns();
 		learn_class(d, l);
 	}

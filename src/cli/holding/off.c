@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/endpoint.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/sock.h"
@@ -425,12 +426,12 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 		return code;
 
 	int pid = (int)json_integer_value(json_object_get(doc, "pid"));
-	double ms = json_real_value(json_object_get(doc, "took_ms"));
-	const char *unseen = json_string_value(json_object_get(doc, "unseen"));
+	double ms = json_get_num(doc, "took_ms");
+	const char *unseen = json_get_str(doc, "unseen");
 
 	wait_end(pid, fd);
 
-	if (!json_is_true(json_object_get(doc, "released"))) {
+	if (!json_get_flag(doc, "released")) {
 		(void)err_set(
 			e, -ETIMEDOUT,
 			"the agent (PID %d) has ended, and the guard did not confirm that all "

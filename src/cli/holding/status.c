@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -27,7 +28,7 @@
 
 static const char *text_of(const json_t *o, const char *key, const char *otherwise)
 {
-	const char *s = json_string_value(json_object_get(o, key));
+	const char *s = json_get_str(o, key);
 
 	return s ? s : otherwise;
 }
@@ -172,7 +173,7 @@ static void print_guard(const json_t *g, FILE *out)
 	const char *trouble = text_of(g, "trouble", NULL);
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
-	if (!json_is_true(json_object_get(g, "connected"))) {
+	if (!json_get_flag(g, "connected")) {
 		strbuf_addf(&b, "none: %s", trouble ? trouble : "it is being started");
 		print_item(out, GUARD, strbuf_str(&b));
 		return;
@@ -180,9 +181,9 @@ static void print_guard(const json_t *g, FILE *out)
 	strbuf_addf(&b, "PID %d, driver %s, %s, PIDs seen: %s%s%s%s\nlast heartbeat %s s ago",
 		    (int)json_integer_value(json_object_get(g, "pid")),
 		    text_of(g, "driver", "unknown"),
-		    json_is_true(json_object_get(g, "sees")) ? "sees" : "does NOT see",
+		    json_get_flag(g, "sees") ? "sees" : "does NOT see",
 		    text_of(g, "pid_class", "unknown"),
-		    json_is_true(json_object_get(g, "inotify")) ? "" : ", no inotify (polling)",
+		    json_get_flag(g, "inotify") ? "" : ", no inotify (polling)",
 		    trouble ? "\n" : "", trouble ? trouble : "", number(g, "age_s", "%.1f", age));
 	print_item(out, GUARD, strbuf_str(&b));
 }
@@ -255,7 +256,7 @@ static void print_other(const json_t *o, FILE *out)
 			state = words[i][1];
 	strbuf_addf(&b, "%s%s%s%s: %s", agent, strcmp(host, agent) ? " (" : "",
 		    strcmp(host, agent) ? host : "", strcmp(host, agent) ? ")" : "", state);
-	if (json_is_true(json_object_get(o, "draining")))
+	if (json_get_flag(o, "draining"))
 		strbuf_adds(&b, ", starts nothing more");
 	strbuf_addf(&b, ", %lld GPUs",
 		    (long long)json_integer_value(json_object_get(o, "devices")));
@@ -290,7 +291,7 @@ static void print_queue(const json_t *q, const json_t *agent, FILE *out)
 
 		strbuf_addf(&b, "%s%lld %s", i ? ", " : "", (long long)n, counts[i][1]);
 	}
-	if (json_is_true(json_object_get(q, "draining")))
+	if (json_get_flag(q, "draining"))
 		strbuf_adds(&b, "; no more are started");
 	else
 		add_empty(agent, &b);

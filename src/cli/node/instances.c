@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
@@ -87,7 +88,7 @@ static void take_status(const json_t *status, struct heartbeat *b)
 		const char *state;
 		unsigned int *n;
 	} counts[] = { { "held", &b->held }, { "idle", &b->idle }, { "lent", &b->lent } };
-	const char *own = json_string_value(json_object_get(status, "instance"));
+	const char *own = json_get_str(status, "instance");
 	const json_t *devices = json_object_get(status, "devices");
 	const json_t *queue = json_object_get(status, "queue");
 	json_t *d;
@@ -96,8 +97,8 @@ static void take_status(const json_t *status, struct heartbeat *b)
 	b->held = b->idle = b->lent = 0;
 	json_array_foreach(devices, i, d)
 	{
-		const char *state = json_string_value(json_object_get(d, "state"));
-		const char *theirs = json_string_value(json_object_get(d, "instance"));
+		const char *state = json_get_str(d, "state");
+		const char *theirs = json_get_str(d, "instance");
 
 		if (!state || is_card_of(devices, d) ||
 		    (theirs && own && strcmp(theirs, own) != 0 && strcmp(state, "held") == 0))
@@ -106,7 +107,7 @@ static void take_status(const json_t *status, struct heartbeat *b)
 			*counts[k].n += strcmp(state, counts[k].state) == 0;
 	}
 	b->running = (unsigned int)json_integer_value(json_object_get(queue, "running"));
-	b->draining = json_is_true(json_object_get(queue, "draining"));
+	b->draining = json_get_flag(queue, "draining");
 }
 
 /* Bring what their heartbeats told up to date: the agent of this node says what it has now, and

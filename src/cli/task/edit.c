@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
@@ -129,7 +130,7 @@ static int add_assignment(struct edits *edits, const char *text, struct err *e)
 /* What runs a script stays the same when the task gets another name. */
 static void keep_script_name(const struct task_spec *now, json_t *set)
 {
-	const char *name = json_string_value(json_object_get(set, "name"));
+	const char *name = json_get_str(set, "name");
 
 	if (name && now->name && spec_needs_script_name(now, name))
 		(void)json_object_set_new(set, "script_name", json_string(now->name));

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -108,7 +109,7 @@ static bool check_model(const struct task_spec *s, const json_t *devices)
 	strbuf_addf(&b, "--model %s: ", s->model ? s->model : "");
 	json_array_foreach(devices, i, d)
 	{
-		const char *name = json_string_value(json_object_get(d, "name"));
+		const char *name = json_get_str(d, "name");
 
 		fit += s->model && name && fit_model(s->model, name);
 	}
@@ -121,7 +122,7 @@ static bool check_model(const struct task_spec *s, const json_t *devices)
 		strbuf_adds(&b, "no GPU of this node is of that model; there are");
 	json_array_foreach(devices, i, d)
 	{
-		const char *name = json_string_value(json_object_get(d, "name"));
+		const char *name = json_get_str(d, "name");
 
 		if (fit || !name || (last && strcmp(last, name) == 0))
 			continue;
@@ -147,8 +148,8 @@ static struct usable find_usable(const struct task_spec *s, const json_t *device
 
 	json_array_foreach(devices, i, d)
 	{
-		const char *name = json_string_value(json_object_get(d, "name"));
-		const char *state = json_string_value(json_object_get(d, "state"));
+		const char *name = json_get_str(d, "name");
+		const char *state = json_get_str(d, "state");
 		const json_t *total = json_object_get(d, "memory_total_bytes");
 		uint64_t bytes =
 			json_is_integer(total) ? (uint64_t)json_integer_value(total) : UINT64_MAX;

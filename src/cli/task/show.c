@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -55,7 +56,7 @@ static void print_lines(const char *key, const char *text)
 
 static void print_value(const char *key, const json_t *value)
 {
-	const char *coded = json_string_value(json_object_get(value, "base64"));
+	const char *coded = json_get_str(value, "base64");
 	cleanup_free char *text = json_is_string(value) ? xstrdup(json_string_value(value))
 				  : coded		? str_from_base64(coded)
 							: json_dumps(value, JSON_ENCODE_ANY);
@@ -109,7 +110,7 @@ static void print_words(const char *key, const json_t *value)
 
 	json_array_foreach(value, i, word)
 	{
-		const char *coded = json_string_value(json_object_get(word, "base64"));
+		const char *coded = json_get_str(word, "base64");
 		cleanup_free char *bytes = coded ? str_from_base64(coded) : NULL;
 
 		if (json_is_string(word))

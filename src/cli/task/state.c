@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/enumstr.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -57,7 +58,7 @@ static void read_line(void *data, const char *line, size_t len)
 	struct element_end found = { .element = 0 };
 	json_t *o = json_loadb(line, len, 0, NULL);
 
-	found.element = (uint64_t)json_integer_value(json_object_get(o, "element"));
+	found.element = json_get_u64(o, "element");
 	(void)str_copy(found.agent, sizeof(found.agent), r->agent);
 	if (found.element && end_from_json(o, &found.end))
 		r->fn(r->data, &found);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fs.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -104,13 +105,13 @@ char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
 void taskrun_take_agents(struct taskrun *run, const json_t *task)
 {
 	const json_t *unfiled = json_object_get(task, "unfiled");
-	const char *why = json_string_value(json_object_get(unfiled, "why"));
+	const char *why = json_get_str(unfiled, "why");
 
 	if (!why)
 		return;
 	run->left = true;
 	run->left_exit = (unsigned int)json_integer_value(json_object_get(unfiled, "exit"));
-	run->left_ns = (uint64_t)json_integer_value(json_object_get(unfiled, "ended_ns"));
+	run->left_ns = json_get_u64(unfiled, "ended_ns");
 	(void)str_copy(run->unfiled, sizeof(run->unfiled), why);
 	(void)utf8_clean(run->unfiled);
 }

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -164,7 +165,7 @@ static int stop_running(struct taskstop *s, const struct task_name *n, struct er
 
 	if (r == 0) {
 		tell(s, n, n->element, 0, stopping_text(s));
-		warn_unwritten(n, json_string_value(json_object_get(answer, "unwritten")));
+		warn_unwritten(n, json_get_str(answer, "unwritten"));
 	}
 	json_decref(answer);
 	if (r != -ENOENT && r != -ECONNREFUSED)
@@ -546,8 +547,7 @@ static void tell_results(struct asking *q, const struct remote_stop *a, const js
 
 		if (r == 0) {
 			tell_there(q, a, i, q->s->now ? "is killed on" : "is stopping on");
-			warn_unwritten(&a->names[i],
-				       json_string_value(json_object_get(one, "unwritten")));
+			warn_unwritten(&a->names[i], json_get_str(one, "unwritten"));
 		} else if (r == -ENOENT) {
 			add_moved(q, a, i);
 		} else {
