@@ -141,7 +141,7 @@ void dispatch_look(struct dispatch *q)
 	dispatch_plan_soon(q);
 }
 
-/* ---- runs tell ---- */
+/* ---- attempts tell ---- */
 
 static struct retry_streak *streak_of(void *user, const struct attempt *r)
 {

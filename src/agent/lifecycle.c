@@ -209,14 +209,9 @@ static void tell(struct agent *a, const struct life_cause *cause)
 
 /* -------- draining -------- */
 
-static bool may_run(const struct agent *a)
-{
-	return a->queue && dispatch_may_run(a->queue);
-}
-
 static void look_at_drain(struct agent *a)
 {
-	if (!may_run(a))
+	if (!a->queue || !dispatch_may_run(a->queue))
 		life_post(a, LIFE_NOTHING_RUNS, &(struct life_cause){ .why = a->view.life.why });
 }
 

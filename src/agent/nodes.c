@@ -219,21 +219,15 @@ struct recovery *nodes_recovery(struct dispatch *q)
 	return recovery_new(q->loop, &parts, &ops, q);
 }
 
-/* Where shims leave their records: a disk of this node, so that no network stands in the way. */
-static void find_run_dir(struct dispatch *q)
+/* Shims leave their records on a disk of this node, so that no network stands in the way. */
+static void places_work(struct spool_job *job, struct spool_place *p)
 {
+	struct dispatch *q = job->user;
 	cleanup_free char *name = xasprintf("tenure-%u", (unsigned int)getuid());
 	cleanup_free char *dir = fs_private_dir("/var/tmp", name);
 
 	(void)str_print(q->run_dir, sizeof(q->run_dir), dir ? "%s/%s" : "%s/%s/run",
 			dir ? dir : q->c->state_dir, q->c->instance);
-}
-
-static void places_work(struct spool_job *job, struct spool_place *p)
-{
-	struct dispatch *q = job->user;
-
-	find_run_dir(q);
 	login_read(&q->place.login);
 }
 

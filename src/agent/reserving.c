@@ -16,26 +16,23 @@ void reserving_plan(struct reserving *r, const struct sched_action *a)
 		reserve ? a->ref : (struct sched_ref){ 0 };
 }
 
-static void tell(struct reserving_slot *s, struct guardlink *link, const char *uuid)
-{
-	const struct lease_id id = { .task = s->want.id, .element = s->want.element };
-
-	if (guardlink_reserve(link, &id, uuid) < 0)
-		return;
-	s->told = s->want;
-	s->stale = false;
-}
-
 void reserving_tell(struct reserving *r, struct guardlink *link, const struct view *view,
 		    struct devset busy)
 {
 	for (uint32_t i = 0; i < view->n_slots; i++) {
 		struct reserving_slot *s = &r->slots[i];
+		const struct lease_id id = { .task = s->want.id, .element = s->want.element };
 
-		if (devset_has(busy, i))
+		if (devset_has(busy, i)) {
 			s->stale = s->stale || s->told.id;
-		else if (s->stale || !is_same(s->want, s->told))
-			tell(s, link, view->devices[i].uuid);
+			continue;
+		}
+		if (!s->stale && is_same(s->want, s->told))
+			continue;
+		if (guardlink_reserve(link, &id, view->devices[i].uuid) < 0)
+			continue;
+		s->told = s->want;
+		s->stale = false;
 	}
 }
 

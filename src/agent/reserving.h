@@ -12,9 +12,9 @@
  *	reserving_on_state(r, m)	what the guard has, when the line is up again
  *
  * What is told is the difference between what is wanted and what the guard has been told, and each
- * telling may be repeated, so nothing has to arrive in step with anything else. While a run of ours
- * has the device nothing is told: its lease takes the reservation's place, and the guard is told
- * anew afterwards.
+ * telling may be repeated, so nothing has to arrive in step with anything else. While an attempt of
+ * ours has the device nothing is told: its lease takes the reservation's place, and the guard is
+ * told anew afterwards.
  */
 
 #include <stdbool.h>
@@ -33,13 +33,13 @@ struct reserving {
 };
 
 void reserving_plan(struct reserving *r, const struct sched_action *a);
-/* busy: devices that runs of ours have. Tries again after ops->leases_known where the line is down.
- */
+/* busy: devices that attempts of ours have. Tries again after ops->leases_known where the line is
+ * down. */
 void reserving_tell(struct reserving *r, struct guardlink *link, const struct view *view,
 		    struct devset busy);
 void reserving_on_reply(struct reserving *r, const struct msg_lease_reply *m);
-/* A run of ours has left these: the guard is told after the next plan if nothing is planned there,
- * because it waits a moment for that (hold/guard/lend.h). */
+/* An attempt of ours has left these: the guard is told after the next plan if nothing is planned
+ * there, because it waits a moment for that (hold/guard/lend.h). */
 void reserving_on_left(struct reserving *r, struct devset devices);
 /* The guard may be another one: what it was told is what it says that it was. Or it was told to
  * drop everything. */

@@ -34,16 +34,6 @@ static int claim_single(struct claiming *k, struct spool_place *p)
 	return 0;
 }
 
-/* Where a second run would be wrong, the first must be known after a power loss. */
-static int keep_element(struct claiming *k, const struct spool_place *p, struct place_batch *b)
-{
-	int r = b->spec->no_requeue ? claim_keep(p->spool, &k->claim, &k->e) : 0;
-
-	if (r < 0)
-		batch_give_back(b->batch, &k->claim);
-	return r;
-}
-
 static int claim_element(struct claiming *k, struct spool_place *p)
 {
 	struct place_batch *b = place_batch(p, k->ref.id, &k->e);
@@ -57,10 +47,14 @@ static int claim_element(struct claiming *k, struct spool_place *p)
 	/* It was the last one, and who ended it did not see that the others are over. */
 	if (code == CLAIM_LOST && batch_is_over(b->batch) && batch_commit(b->batch, NULL) == 0)
 		place_forget_batch(p, k->ref.id);
-	if (code == 0)
-		code = keep_element(k, p, b);
 	if (code != 0)
 		return code;
+	/* Where a second attempt would be wrong, the first must be known after a power loss. */
+	code = b->spec->no_requeue ? claim_keep(p->spool, &k->claim, &k->e) : 0;
+	if (code < 0) {
+		batch_give_back(b->batch, &k->claim);
+		return code;
+	}
 	(void)batch_state(b->batch, k->ref.element, &epoch, &k->tries);
 	k->spec = spec_for_element(b->spec, k->ref.element);
 	again = batch_again_of(b->batch, k->ref.element);

@@ -265,14 +265,6 @@ static struct retry_policy policy_of(const struct commit *f)
 	return p;
 }
 
-static void remove_heartbeats(const struct commit *f, const struct spool_place *p)
-{
-	char path[SPOOL_PATH_MAX];
-
-	(void)spool_remove(p->spool, heartbeat_claim_path(&f->claim.name, path));
-	(void)spool_remove(p->spool, heartbeat_end_path(&f->claim.name, path));
-}
-
 /* The file was not where we had it. */
 static void supersede(struct commit *f, struct spool_place *p)
 {
@@ -332,6 +324,7 @@ void commit_work(struct spool_job *job, struct spool_place *p)
 {
 	struct commit *f = (struct commit *)job;
 	struct retry_policy policy = policy_of(f);
+	char path[SPOOL_PATH_MAX];
 
 	int oom = f->ended.kind == END_EXIT && f->ended.code != 0 ? find_oom(f, p->spool) : 0;
 
@@ -355,8 +348,10 @@ void commit_work(struct spool_job *job, struct spool_place *p)
 	}
 	if (f->code >= 0)
 		(void)end_record_remove(f->run_dir, f->token);
-	if ((f->code >= 0 || f->code == -ENOENT) && f->heartbeats)
-		remove_heartbeats(f, p);
+	if ((f->code >= 0 || f->code == -ENOENT) && f->heartbeats) {
+		(void)spool_remove(p->spool, heartbeat_claim_path(&f->claim.name, path));
+		(void)spool_remove(p->spool, heartbeat_end_path(&f->claim.name, path));
+	}
 }
 
 /* It changed its user, so that its shim could signal it no more, and gave up. */

@@ -214,17 +214,6 @@ static void over_done(struct spool_job *job)
 	free(job);
 }
 
-/* Nobody waits for it: `off` must not wait for a file system that hangs. */
-static void forget_record(const struct attempt *a)
-{
-	struct over_job *o = xcalloc(1, sizeof(*o));
-
-	o->job = (struct spool_job){ .work = over_work, .done = over_done };
-	o->run_dir = a->place->run_dir;
-	(void)str_copy(o->token, sizeof(o->token), a->token);
-	spooler_do(a->place->spooler, &o->job);
-}
-
 /* How it ended says something of the next try, where it was not told to end, and that is known. */
 static void count(struct place *p, const struct attempt *a)
 {
@@ -239,8 +228,14 @@ static void count(struct place *p, const struct attempt *a)
 
 static void commit(struct attempt *a)
 {
+	struct over_job *o = xcalloc(1, sizeof(*o));
+
 	attempt_shim_acknowledge(a);
-	forget_record(a);
+	/* Nobody waits for its record to go: `off` must not wait for a file system that hangs. */
+	o->job = (struct spool_job){ .work = over_work, .done = over_done };
+	o->run_dir = a->place->run_dir;
+	(void)str_copy(o->token, sizeof(o->token), a->token);
+	spooler_do(a->place->spooler, &o->job);
 	attempt_event(a, ON_COMMITTED, NULL);
 }
 

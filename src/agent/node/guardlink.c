@@ -167,13 +167,6 @@ static uint64_t again_ms(struct guardlink *l)
 	return l->again_ms;
 }
 
-/* A guard that was just ending took our connection to its grave: another one has to be started. */
-static bool was_ending(const struct guardlink *l, const char *why)
-{
-	return l->state == LINK_GREETING && why == guard_gone && l->round_ns &&
-	       round_ms(l) <= START_LIMIT_MS;
-}
-
 static void lose(struct guardlink *l, const char *why)
 {
 	bool was_up = l->state == LINK_UP;
@@ -181,7 +174,10 @@ static void lose(struct guardlink *l, const char *why)
 
 	l->n_orders = 0;
 
-	if (was_ending(l, why)) {
+	/* A guard that was just ending took our connection to its grave: another one has to be
+	 * started. */
+	if (l->state == LINK_GREETING && why == guard_gone && l->round_ns &&
+	    round_ms(l) <= START_LIMIT_MS) {
 		drop_socket(l);
 		enter(l, LINK_CONNECTING, RETRY_MS);
 		return;
@@ -251,18 +247,11 @@ static void send_due(struct guardlink *l)
 	want_events(l);
 }
 
-static int say_hello(struct guardlink *l)
-{
-	struct msg_hello m = { .head = PROTO_HEAD(MSG_HELLO, struct msg_hello) };
-
-	(void)str_copy(m.instance, sizeof(m.instance), l->c->instance);
-	m.guard_pid = l->guard_pid;
-	m.last_event = l->last_event;
-	return sock_send(l->fd, &m, sizeof(m));
-}
-
 static void greet(struct guardlink *l, int fd)
 {
+	struct msg_hello hello = { .head = PROTO_HEAD(MSG_HELLO, struct msg_hello),
+				   .guard_pid = l->guard_pid,
+				   .last_event = l->last_event };
 	struct err e = ERR_INIT;
 
 	l->fd = fd;
@@ -277,7 +266,8 @@ static void greet(struct guardlink *l, int fd)
 	}
 	enter(l, LINK_GREETING, GREETING_MS);
 	want_events(l);
-	if (say_hello(l) < 0)
+	(void)str_copy(hello.instance, sizeof(hello.instance), l->c->instance);
+	if (sock_send(l->fd, &hello, sizeof(hello)) < 0)
 		lose(l, guard_gone);
 }
 

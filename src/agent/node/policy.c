@@ -19,15 +19,6 @@ static const uint32_t mem_kinds[MEM_SPEC_MAX] = {
 	[MEM_SPEC_ALL_BUT] = MEM_ALL_BUT,
 };
 
-static void take_memory(const struct mem_spec *spec, struct mem_amount *ret)
-{
-	*ret = (struct mem_amount){
-		.kind = mem_kinds[spec->kind],
-		.permille = spec->permille,
-		.bytes = spec->bytes,
-	};
-}
-
 static int take_gpus(const struct gpu_picks *list, struct hold_policy *p, struct err *e)
 {
 	p->all = list->all;
@@ -97,6 +88,7 @@ int policy_from_settings(const struct settings *s, bool hold, struct hold_policy
 			 struct err *e)
 {
 	struct hold_policy p;
+	const struct mem_spec *memory = settings_mem(s, SET_MEMORY);
 
 	policy_defaults(&p);
 	p.hold = hold;
@@ -115,7 +107,9 @@ int policy_from_settings(const struct settings *s, bool hold, struct hold_policy
 		p.rest_ms = settings_num(s, SET_REST);
 	}
 	p.rehold_ms = settings_num(s, SET_REHOLD_AFTER);
-	take_memory(settings_mem(s, SET_MEMORY), &p.memory);
+	p.memory = (struct mem_amount){ .kind = mem_kinds[memory->kind],
+					.permille = memory->permille,
+					.bytes = memory->bytes };
 	take_band(s, &p);
 
 	int r = take_gpus(settings_gpus(s, SET_GPUS), &p, e);

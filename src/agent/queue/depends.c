@@ -50,20 +50,6 @@ struct place_depends {
 	struct endings ended; /* filed here, and not told yet */
 };
 
-static void add_id(struct ids *l, uint64_t id)
-{
-	if (l->n && l->all[l->n - 1] == id)
-		return;
-	l->all = xgrow(l->all, l->n, sizeof(*l->all));
-	l->all[l->n++] = id;
-}
-
-static void add_ended(struct endings *en, uint64_t id, enum deps_state how)
-{
-	en->all = xgrow(en->all, en->n, sizeof(*en->all));
-	en->all[en->n++] = (struct ended){ id, how };
-}
-
 static void add_absent(struct place_depends *d, uint64_t id, uint64_t at)
 {
 	struct absents *l = &d->absent;
@@ -77,18 +63,12 @@ static void add_absent(struct place_depends *d, uint64_t id, uint64_t at)
 
 static void on_change(void *user, uint64_t id, enum sched_dep now)
 {
-	struct place_depends *d = user;
+	struct ids *l = &((struct place_depends *)user)->changed;
 
-	add_id(&d->changed, id);
-}
-
-static struct place_depends *get(struct spool_place *p)
-{
-	if (!p->depends) {
-		p->depends = xcalloc(1, sizeof(*p->depends));
-		p->depends->graph = deps_new(on_change, p->depends);
-	}
-	return p->depends;
+	if (l->n && l->all[l->n - 1] == id)
+		return;
+	l->all = xgrow(l->all, l->n, sizeof(*l->all));
+	l->all[l->n++] = id;
 }
 
 /* As it stands now: an end here before that, which is still to be told, does not count any more. */
@@ -122,11 +102,14 @@ void depends_set(struct spool_place *p, uint64_t id, const struct task_spec *spe
 {
 	size_t n = spec ? spec->after.n + spec->after_any.n : 0;
 	cleanup_free struct deps_on *on = n ? xcalloc(n, sizeof(*on)) : NULL;
-	struct place_depends *d;
+	struct place_depends *d = p->depends;
 
-	if (!n && !p->depends)
+	if (!n && !d)
 		return;
-	d = get(p);
+	if (!d) {
+		d = p->depends = xcalloc(1, sizeof(*d));
+		d->graph = deps_new(on_change, d);
+	}
 	if (n)
 		(void)fill(fill(on, &spec->after, DEPS_AFTER), &spec->after_any, DEPS_AFTER_ANY);
 	deps_set(d->graph, id, on, n);
@@ -143,11 +126,15 @@ void depends_seen(struct spool_place *p, uint64_t id)
 
 void depends_ended(struct spool_place *p, uint64_t id, bool good)
 {
-	if (!p->depends)
+	struct endings *en = p->depends ? &p->depends->ended : NULL;
+
+	if (!en)
 		return;
 	deps_set(p->depends->graph, id, NULL, 0);
-	if (deps_is_waited_for(p->depends->graph, id))
-		add_ended(&p->depends->ended, id, good ? DEPS_GOOD : DEPS_BAD);
+	if (!deps_is_waited_for(p->depends->graph, id))
+		return;
+	en->all = xgrow(en->all, en->n, sizeof(*en->all));
+	en->all[en->n++] = (struct ended){ id, good ? DEPS_GOOD : DEPS_BAD };
 }
 
 /* ---- how they ended ---- */

@@ -160,17 +160,6 @@ static void tell_sync(struct groupcommit *d, int code, const struct err *e)
 
 static void on_timer(uv_timer_t *timer);
 
-/* Also where nothing ends any more. */
-static void sync_later(struct groupcommit *d)
-{
-	d->again_ms = d->again_ms ? 2 * d->again_ms : 2 * SYNC_MS;
-	d->again_ms = d->again_ms < SYNC_LAST_MS ? d->again_ms : SYNC_LAST_MS;
-	if (d->stopped)
-		return;
-	d->waiting = true;
-	(void)uv_timer_start(&d->timer, on_timer, d->again_ms, 0);
-}
-
 static void sync_done(struct spool_job *job)
 {
 	struct groupcommit_job *j = (struct groupcommit_job *)job;
@@ -184,10 +173,17 @@ static void sync_done(struct spool_job *job)
 	if (j->child)
 		watch_child(d, j);
 	free(j);
-	if (code < 0)
-		sync_later(d);
-	else
+	if (code >= 0) {
 		d->synced(d->user);
+		return;
+	}
+	/* Again, also where nothing ends any more. */
+	d->again_ms = d->again_ms ? 2 * d->again_ms : 2 * SYNC_MS;
+	d->again_ms = d->again_ms < SYNC_LAST_MS ? d->again_ms : SYNC_LAST_MS;
+	if (d->stopped)
+		return;
+	d->waiting = true;
+	(void)uv_timer_start(&d->timer, on_timer, d->again_ms, 0);
 }
 
 static void on_timer(uv_timer_t *timer)

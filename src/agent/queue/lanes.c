@@ -125,19 +125,12 @@ static void plan_again(const struct lanes *lanes)
 		lanes->changed(lanes->user);
 }
 
-static struct lanes_owner *find(const struct lanes *lanes, const char *key)
+static struct lanes_owner *entry_of(struct lanes *lanes, const char *key)
 {
 	struct lanes_owner *l = lanes->owners;
 
 	while (l && strcmp(l->key, key) != 0)
 		l = l->next;
-	return l;
-}
-
-static struct lanes_owner *entry_of(struct lanes *lanes, const char *key)
-{
-	struct lanes_owner *l = find(lanes, key);
-
 	if (l)
 		return l;
 	l = xcalloc(1, sizeof(*l));

@@ -363,7 +363,7 @@ static void judge_claim(struct looking *g, const struct task_name *n, const char
 }
 
 /* Of a claim that was given up and believed to be removed, as a cache may say, nobody else would
- * ever hear. One that a run has is known to whoever is told. */
+ * ever hear. One that an attempt has is known to whoever is told. */
 static void look_at_own(struct looking *g, const char *path)
 {
 	if (heartbeat_watch_see(g->lk->watch, path, 0) > g->lk->expire_ms)
@@ -593,17 +593,11 @@ static void take_findings(struct node_watch *b, struct look *l)
 		b->ops->dead(b->user, &l->dead);
 }
 
-static uint64_t wait_ms(const struct node_watch *b)
-{
-	uint64_t until_named = b->lk.sp ? CHECK_STEP_MS : OPEN_AGAIN_MS;
-
-	return b->named || b->lk.heartbeat_ms < until_named ? b->lk.heartbeat_ms : until_named;
-}
-
 static void look_done(uv_work_t *work, int status)
 {
 	struct look *l = work->data;
 	struct node_watch *b = l->b;
+	uint64_t wait_ms = b->lk.heartbeat_ms;
 
 	b->look = NULL;
 	b->ended = b->ended || l->last;
@@ -614,10 +608,13 @@ static void look_done(uv_work_t *work, int status)
 	free(l);
 	if (b->ended)
 		return;
-	if (b->ending || (b->soon && b->named))
+	if (b->ending || (b->soon && b->named)) {
 		begin(b);
-	else
-		(void)uv_timer_start(&b->timer, on_timer, wait_ms(b), 0);
+		return;
+	}
+	if (!b->named && wait_ms > (b->lk.sp ? CHECK_STEP_MS : OPEN_AGAIN_MS))
+		wait_ms = b->lk.sp ? CHECK_STEP_MS : OPEN_AGAIN_MS;
+	(void)uv_timer_start(&b->timer, on_timer, wait_ms, 0);
 }
 
 static void begin(struct node_watch *b)

@@ -388,23 +388,17 @@ static int find_spec(struct adoptee *a, const struct spool *sp, const struct sca
 	return r;
 }
 
-static struct task_spec *guess_spec(const struct adoptee *a)
-{
-	struct task_spec *s = spec_new();
-
-	s->name = xstrdup(NOWHERE);
-	s->gpus = a->devices.n;
-	return s;
-}
-
 int adoptee_fill(struct adoptee *a, const struct spool *sp, const struct scan *s, struct err *e)
 {
 	int r = claim_devices(sp, &a->claim, &a->devices, e);
 
 	if (r == 0 && !a->spec)
 		r = find_spec(a, sp, s, e);
-	if (r == 0 && !a->spec)
-		a->spec = guess_spec(a);
+	if (r == 0 && !a->spec) {
+		a->spec = spec_new();
+		a->spec->name = xstrdup(NOWHERE);
+		a->spec->gpus = a->devices.n;
+	}
 	return r;
 }
 
@@ -564,19 +558,14 @@ bool recovery_may_run(const struct recovery *r, uint32_t lane, uint64_t array)
 
 static void on_look_again(uv_timer_t *timer);
 
-static void adopt_all(struct recovery *r, struct finding *o)
-{
-	for (size_t i = 0; i < o->n; i++)
-		if (!r->ops->owns(r->user, planview_ref(&o->all[i].claim.name)))
-			r->ops->adopt(r->user, &o->all[i]);
-}
-
 /* What was found, and what is to be looked at again. */
 static void take_found(struct recovery *r, struct finding *o)
 {
 	eventlog_say_lines(r->p.eventlog, LOG_LEVEL_WARNING, strbuf_str(&o->notes));
 	end_unsettled(r, o);
-	adopt_all(r, o);
+	for (size_t i = 0; i < o->n; i++)
+		if (!r->ops->owns(r->user, planview_ref(&o->all[i].claim.name)))
+			r->ops->adopt(r->user, &o->all[i]);
 	for (size_t i = 0; i < o->n_unsure; i++)
 		begin_unsettled(r, &o->unsure[i]);
 	for (size_t i = 0; i < o->unknown.n; i++)

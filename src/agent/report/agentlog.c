@@ -156,12 +156,6 @@ static void outq_close(struct outq *q)
 		start_batch(q);
 }
 
-/* Lines that were lost since the start. */
-static uint64_t outq_lost(const struct outq *q)
-{
-	return q->lost;
-}
-
 /* All has been written. The loop has to run for that. */
 static bool outq_is_empty(const struct outq *q)
 {
@@ -376,7 +370,7 @@ const char *agentlog_tail(const struct agentlog *j, size_t i)
 
 uint64_t agentlog_lost(const struct agentlog *j)
 {
-	uint64_t n = outq_lost(j->files_q);
+	uint64_t n = j->files_q->lost;
 
 	for (size_t i = 0; i < CHANNEL_MAX; i++)
 		n += atomic_load(&j->files[i].lost);
