@@ -6,6 +6,8 @@
 
 #include "base/mem.h"
 #include "base/value.h"
+#include "base/value_json.h"
+#include "base/value_text.h"
 
 static const char *const colours[] = { "red", "green", NULL };
 
@@ -166,12 +168,31 @@ static void test_refused(void **state)
 	json_decref(many);
 }
 
+/* The tables of value_text.c and value_json.c have what value.c calls without asking. */
+static void test_each_type_is_read_and_written(void **state)
+{
+	for (unsigned int type = 0; type < VALUE_TYPE_MAX; type++) {
+		struct value_spec spec = { .type = type, .word = "word" };
+		char hint[VALUE_KEY_HINT_MAX];
+
+		assert_non_null(value_texts[type].write);
+		assert_true(value_texts[type].read || value_jsons[type].read);
+		assert_non_null(value_hint(type));
+		/* A key of a file has it if it can be read there. */
+		if (value_jsons[type].read)
+			assert_true(strlen(value_key_hint(&spec, hint)) > 0);
+		assert_true(!value_is(type, VALUE_IN_WORDS) || value_is(type, VALUE_IS_NUMBER));
+		assert_true(!value_is(type, VALUE_IS_APART) || value_is(type, VALUE_IS_MANY));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_fields),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_each_type_is_read_and_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
