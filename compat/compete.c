@@ -247,19 +247,19 @@ static void await_output(struct compete *c, uint64_t id)
 static void tell_agent_event(struct compete *c, const char *text, const json_t *event)
 {
 	const char *word = json_string_value(json_object_get(event, "level"));
-	bool failed = word && strcmp(word, "warning") == 0, again = strstr(text, " is requeued: ");
-	const char *level = word && strcmp(word, "error") == 0 ? ERROR
-			    : failed || again		       ? WARNING
-							       : INFO;
-	uint64_t id;
-	int end = 0;
+	const char *outcome = json_string_value(json_object_get(event, "outcome"));
+	bool failed = outcome && strcmp(outcome, "failed") == 0;
+	bool again = outcome && strcmp(outcome, "requeued") == 0;
+	const char *level = failed || (word && strcmp(word, "error") == 0)    ? ERROR
+			    : again || (word && strcmp(word, "warning") == 0) ? WARNING
+									      : INFO;
 
 	find_outputs(c);
-	if (sscanf(text, "task %" SCNu64 " has failed%n", &id, &end) == 1 && end)
-		level = ERROR;
 	say(c, level, "%s", text);
-	if (end || (again && sscanf(text, "task %" SCNu64 " is requeued", &id) == 1))
-		say_output(c, level, output_of(c, id));
+	if (failed || again)
+		say_output(
+			c, level,
+			output_of(c, (uint64_t)json_integer_value(json_object_get(event, "task"))));
 }
 
 /* A line of the agent: an event, or what it printed before there were any. */

@@ -186,17 +186,9 @@ static void on_task_over(void *user)
 	life_look(user);
 }
 
-static void put_names(void *user, const char *text, char *buf, size_t size)
-{
-	struct agent *a = user;
-
-	(void)eventlog_put_names(a->eventlog, text, buf, size);
-}
-
 static void start_parts(struct agent *a)
 {
 	static const struct dispatch_ops ops = { .over = on_task_over,
-						 .put_names = put_names,
 						 .orders = &verbs_orders,
 						 .file_order = verbs_file_order };
 	struct view *v = &a->view;

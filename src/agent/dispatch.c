@@ -206,11 +206,13 @@ static void tell_not_claimed(struct dispatch *q, const struct attempt *r,
 /* "task 42.7 is requeued: exit code 1, try 2 of 4; next in 10m" */
 static void tell_over(struct dispatch *q, const struct attempt *r, const struct retry_verdict *v)
 {
-	static const char *const words[RETRY_WHAT_MAX] = {
-		[RETRY_DONE] = "is done",
-		[RETRY_FAILED] = "has failed",
-		[RETRY_AGAIN] = "is requeued",
-		[RETRY_CANCELLED] = "was stopped",
+	static const struct {
+		const char *outcome, *words;
+	} told[RETRY_WHAT_MAX] = {
+		[RETRY_DONE] = { "done", "is done" },
+		[RETRY_FAILED] = { "failed", "has failed" },
+		[RETRY_AGAIN] = { "requeued", "is requeued" },
+		[RETRY_CANCELLED] = { "stopped", "was stopped" },
 	};
 	struct sched_ref ref = r->ref;
 	cleanup_strbuf struct strbuf line = STRBUF_INIT;
@@ -218,12 +220,12 @@ static void tell_over(struct dispatch *q, const struct attempt *r, const struct 
 	strbuf_addf(&line, "task %" PRIu64, ref.id);
 	if (ref.element)
 		strbuf_addf(&line, ".%" PRIu32, ref.element);
-	strbuf_addf(&line, " %s", words[v->what]);
+	strbuf_addf(&line, " %s", told[v->what].words);
 	if (v->text[0] && v->what != RETRY_DONE)
 		strbuf_addf(&line, ": %s", v->text);
-	eventlog_say(q->place.eventlog,
-		     v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, "%s",
-		     strbuf_str(&line));
+	eventlog_say_outcome(q->place.eventlog,
+			     v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, ref.id,
+			     ref.element, told[v->what].outcome, strbuf_str(&line));
 }
 
 /* What became of it meanwhile was told while it was ours. */
@@ -499,45 +501,76 @@ void dispatch_start(struct dispatch *q)
 
 /* ---- what clients say ---- */
 
-int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, char **ret, struct err *e)
+static const struct index_unread *find_unread(const struct dispatch *q, uint64_t id)
 {
+	size_t n;
+	const struct index_unread *unread = spoolwatch_unread(q->spoolwatch, &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (unread[i].id == id)
+			return &unread[i];
+	return NULL;
+}
+
+/* As sched_why(); *ref becomes the one that is meant of a batch. */
+static int find_reason(struct dispatch *q, struct sched_ref *ref, const struct sched_view *view,
+		       struct reason_device *devices, struct reason *ret, struct err *e)
+{
+	const char *trouble = spoolwatch_trouble(q->spoolwatch);
+	const struct index_unread *unread;
+	uint64_t id = ref->id;
+	int r;
+
+	if (q->mode != DISPATCH_RUN && !attempt_by_ref(&q->place, *ref)) {
+		*ret = (struct reason){ .code = REASON_DRAINING,
+					.task = *ref,
+					.where = q->self->host,
+					.text = q->why };
+		return 0;
+	}
+	r = sched_why(q->plan, *ref, view, devices, ret);
+	if (r < 0 && !ref->element) {
+		ref->element = 1;
+		r = sched_why(q->plan, *ref, view, devices, ret);
+	}
+	if (r >= 0)
+		return r;
+	unread = find_unread(q, id);
+	if (unread) {
+		*ret = (struct reason){ .code = REASON_READ_AGAIN,
+					.task.id = id,
+					.text = unread->why ? unread->why
+							    : "as those of many tasks" };
+		return 0;
+	}
+	return trouble ? err_set(e, -ENOENT, "the queue cannot be read now: %s", trouble)
+		       : err_set(e, -ENOENT, "task %llu is not in the queue of this node",
+				 (unsigned long long)id);
+}
+
+int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, json_t **ret, struct err *e)
+{
+	struct planview_words said = { q->place.view, eventlog_names(q->place.eventlog) };
+	const struct reason_words words = planview_words(&said);
+	struct reason_device looked[SCHED_DEVICES_MAX];
 	struct sched_device devices[PROTO_DEVICES_MAX];
 	cleanup_strbuf struct strbuf text = STRBUF_INIT;
 	struct sched_ref ref = { id, element };
-	char buf[SCHED_WHY_MAX];
 	struct sched_view view;
 	struct sched_task t;
+	struct reason reason;
 	int r;
-	size_t n_unread;
-	const struct index_unread *unread = spoolwatch_unread(q->spoolwatch, &n_unread);
-	const char *trouble = spoolwatch_trouble(q->spoolwatch);
 
-	if (q->mode != DISPATCH_RUN && !attempt_by_ref(&q->place, ref)) {
-		*ret = xasprintf("the agent on %s starts nothing more: %s", q->self->host, q->why);
-		return 0;
-	}
 	planview_make(q->place.view, q->c->instance, devices, &view);
-	r = sched_why(q->plan, ref, &view, buf);
-	if (r < 0 && !element) {
-		ref.element = 1;
-		r = sched_why(q->plan, ref, &view, buf);
-	}
-	for (size_t i = 0; r < 0 && i < n_unread; i++)
-		if (unread[i].id == id) {
-			*ret = xasprintf("its file cannot be read (%s), and is read again",
-					 unread[i].why ? unread[i].why : "as those of many tasks");
-			return 0;
-		}
-	if (r < 0 && trouble)
-		return err_set(e, -ENOENT, "the queue cannot be read now: %s", trouble);
+	r = find_reason(q, &ref, &view, looked, &reason, e);
 	if (r < 0)
-		return err_set(e, -ENOENT, "task %llu is not in the queue of this node",
-			       (unsigned long long)id);
-	strbuf_adds(&text, buf);
+		return r;
+	reason_text(&reason, &words, &text);
 	if (r == SCHED_WHY_NOT_HERE && sched_get(q->plan, ref, &t) == 0)
 		nodes_tell_room(q, t.gpus == SCHED_ALL_GPUS ? 1 : t.gpus, &text);
-	*ret = strbuf_take(&text);
-	return r > 0 ? TASKS_WHY_ELSEWHERE : 0;
+	*ret = json_pack("{s:i, s:s, s:b, s:o}", "code", 0, "why", strbuf_str(&text), "elsewhere",
+			 r > 0, "reason", reason_json(&reason, &words));
+	return 0;
 }
 
 void dispatch_stop_all(struct dispatch *q)

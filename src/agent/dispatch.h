@@ -59,11 +59,10 @@ void dispatch_pause(struct dispatch *q, bool pause);
 bool dispatch_may_run(const struct dispatch *q);
 /* Why that cannot be known; NULL: it is, or will be. */
 const char *dispatch_unseen(const struct dispatch *q);
-/* One sentence: what it waits for. TASKS_WHY_ELSEWHERE: this node will not start it, another one
- * may. -ENOENT with e: it is not known here, which may change with what dispatch_when_read() reads.
- * The caller frees it. */
-#define TASKS_WHY_ELSEWHERE 1
-int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, char **ret, struct err *e);
+/* What it waits for: {"why": one sentence, "reason": sched/reason.h, "elsewhere": this node will
+ * not start it, another one may}. -ENOENT with e: it is not known here, which may change with what
+ * dispatch_when_read() reads. 0 and a new reference, or negative. */
+int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, json_t **ret, struct err *e);
 
 /* As spoolwatch_when_read(). */
 int dispatch_when_read(struct dispatch *q, struct spool_reader *r);

@@ -22,8 +22,6 @@
 #include "agent/reserving.h"
 
 struct dispatch_ops {
-	/* "uid 1234" in a sentence becomes a name. */
-	void (*put_names)(void *user, const char *text, char *buf, size_t size);
 	/* Orders of control/, and one of control.json. */
 	const struct orderbox_ops *orders;
 	void (*file_order)(void *user, const struct control_order *o);

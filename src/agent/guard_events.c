@@ -93,8 +93,7 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 	a->view.awaited[slot] = false;
 	if (slot >= a->view.n_slots)
 		a->view.n_slots = slot + 1;
-	(void)eventlog_put_names(a->eventlog, dev->reason, NULL,
-				 0); /* so that it is known when asked */
+	(void)eventlog_knows(a->eventlog, &dev->reason); /* so that it does when asked */
 	startup_on_device(a, slot);
 	if (a->queue)
 		dispatch_look(a->queue);

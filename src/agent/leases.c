@@ -76,27 +76,22 @@ static void on_promise(struct dispatch *q, struct attempt *r, const struct msg_l
 		(void)uv_timer_start(&q->lease_timer, on_again, AGAIN_MS, 0);
 }
 
-static void on_reply(struct dispatch *q, const struct msg_lease_reply *told)
+static void on_reply(struct dispatch *q, const struct msg_lease_reply *m)
 {
-	struct msg_lease_reply m = *told;
-	struct attempt *r = by_lease(q, &m.id);
+	struct attempt *r = by_lease(q, &m->id);
 
-	/* What a task waits again for is told with the user's name. */
-	q->ops->put_names(q->user, told->text, m.text, sizeof(m.text));
-	if (m.head.type == MSG_LEASE_REPLY)
-		on_promise(q, r, &m);
+	if (m->head.type == MSG_LEASE_REPLY)
+		on_promise(q, r, m);
 	else if (r)
-		attempt_on_granted(r, &m);
+		attempt_on_granted(r, m);
 }
 
-static void on_taken(struct dispatch *q, const struct msg_lease_taken *told)
+static void on_taken(struct dispatch *q, const struct msg_lease_taken *m)
 {
-	struct msg_lease_taken m = *told;
-	struct attempt *r = by_lease(q, &m.id);
+	struct attempt *r = by_lease(q, &m->id);
 
-	q->ops->put_names(q->user, told->text, m.text, sizeof(m.text));
 	if (r)
-		attempt_on_taken(r, &m);
+		attempt_on_taken(r, m);
 }
 
 static void on_unleased(struct dispatch *q, const struct msg_unleased *m)

@@ -56,15 +56,13 @@ static void show_table(struct agent *a)
 	for (uint32_t i = 0; i < a->view.n_slots; i++) {
 		cleanup_strbuf struct strbuf line = STRBUF_INIT;
 		const struct dev_status *dev = &a->view.devices[i];
-		char named[PROTO_TEXT_MAX * 2];
 
 		if (!a->view.seen[i])
 			continue;
 		if (!a->c->show_json && is_no_news(a, i))
 			continue;
-		sentence_device(dev, a->c->instance, now, &line);
-		(void)eventlog_put_names(a->eventlog, strbuf_str(&line), named, sizeof(named));
-		eventlog_show(a->eventlog, "device", named,
+		sentence_device(dev, a->c->instance, now, eventlog_names(a->eventlog), &line);
+		eventlog_show(a->eventlog, "device", strbuf_str(&line),
 			      status_device(&a->view, dev, a->eventlog, now));
 	}
 	eventlog_states_from(a->eventlog, clock_wall_ns());
@@ -82,7 +80,7 @@ static bool table_complete(struct agent *a)
 {
 	for (uint32_t i = 0; i < a->view.guard.n_devices && i < PROTO_DEVICES_MAX; i++)
 		if (!a->startup->fresh[i] ||
-		    !eventlog_put_names(a->eventlog, a->view.devices[i].reason, NULL, 0))
+		    !eventlog_knows(a->eventlog, &a->view.devices[i].reason))
 			return false;
 	return true;
 }

@@ -103,17 +103,12 @@ static json_t *rescan(struct agent *a, const struct verb_args *v)
 
 static json_t *why_now(struct agent *a, const struct verb_args *v, int *ret_code)
 {
-	cleanup_free char *why = NULL;
-	char named[SCHED_WHY_MAX];
 	struct err e = ERR_INIT;
-	int r = a->queue ? dispatch_why(a->queue, v->task, v->element, &why, &e) : no_queue(&e);
+	json_t *answer = NULL;
+	int r = a->queue ? dispatch_why(a->queue, v->task, v->element, &answer, &e) : no_queue(&e);
 
 	*ret_code = r;
-	if (r < 0)
-		return result(r, &e);
-	(void)eventlog_put_names(a->eventlog, why, named, sizeof(named));
-	return json_pack("{s:i, s:s, s:b}", "code", 0, "why", named, "elsewhere",
-			 r == TASKS_WHY_ELSEWHERE);
+	return r < 0 ? result(r, &e) : answer;
 }
 
 /* One that is not known here may have been submitted just now. */

@@ -59,8 +59,8 @@
  *
  * Bounded: neither side waits for the other. The guard drops DEVICE and GUARD messages that do not
  * fit (newest state wins, the next one tells), never EVENTs (kept in a ring of EVENT_RING).
- * Where a text speaks of a user it says "uid 1234": the guard never looks names up, because that
- * can hang on a directory service. The agent puts the name in where it shows or records the text.
+ * The guard never looks names of users up, because that can hang on a directory service: where a
+ * reason speaks of one (hold/dev_reason.h) it has the number, and the agent finds the name.
  *
  * Times named _ns are CLOCK_MONOTONIC of this node; wall_ns is since the epoch.
  */
@@ -68,9 +68,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hold/dev_reason.h"
 #include "hold/policy.h"
 
-#define PROTO_VERSION 8U
+#define PROTO_VERSION 9U
 /* Whoever has not been heard for so long is gone: an agent to its guard, a guard to its agent, and
  * every agent to a task that is to end with them. */
 #define GUARD_AWAIT_MS	   10000U
@@ -207,7 +208,8 @@ struct msg_lease_reply { /* MSG_LEASE_REPLY, MSG_GRANTED (slot -1) */
 	int32_t slot;  /* or -1: there is no such device */
 	int32_t code;  /* 0; -EBUSY taken or leased; -ENOMEM; -ENODEV; -EPERM left; -ESRCH */
 	uint32_t held; /* a hold stands there until the task comes */
-	char text[PROTO_TEXT_MAX]; /* why not; or, with code 0, a remark or nothing */
+	uint32_t pad;
+	struct dev_reason reason; /* why not; or, with code 0, a remark or nothing */
 };
 
 struct msg_grant {
@@ -234,11 +236,8 @@ struct msg_lease_taken {
 	struct msg_head head;
 	struct lease_id id;
 	int32_t slot;
-	int32_t pid;	  /* who came; 0: only memory shows */
-	uint32_t uid;	  /* or UINT32_MAX */
-	uint32_t started; /* the task was granted already */
-	char comm[16];
-	char text[PROTO_TEXT_MAX]; /* "taken by PID 77 (uid 1000, python)" */
+	uint32_t started;	  /* the task was granted already */
+	struct dev_reason reason; /* "taken by PID 77 (alice, python)" */
 };
 
 struct msg_unleased {
@@ -300,15 +299,15 @@ struct dev_status {
 	char uuid[96]; /* a MIG instance's is longer than a card's */
 	char name[96];
 	char instance[PROTO_INSTANCE_MAX]; /* whose policy selects it; empty: nobody's */
-	char reason[PROTO_TEXT_MAX]; /* one phrase a person can read: why it is in this state */
-	uint32_t index;		     /* NVML index of the card */
-	int32_t mig;		     /* MIG instance number, or -1 */
-	uint32_t state;		     /* enum dev_state */
-	uint32_t known;		     /* enum dev_known */
-	uint64_t since_ns;	     /* in this state since */
-	uint64_t idle_since_ns;	     /* while DEV_IDLE: the idle clock's start */
-	uint64_t hold_at_ns;	     /* with nobody there and wanted: when it will be held, or 0 */
-	uint64_t looked_ns;	     /* when the figures were read */
+	struct dev_reason reason;	   /* why it is in this state */
+	uint32_t index;			   /* NVML index of the card */
+	int32_t mig;			   /* MIG instance number, or -1 */
+	uint32_t state;			   /* enum dev_state */
+	uint32_t known;			   /* enum dev_known */
+	uint64_t since_ns;		   /* in this state since */
+	uint64_t idle_since_ns;		   /* while DEV_IDLE: the idle clock's start */
+	uint64_t hold_at_ns; /* with nobody there and wanted: when it will be held, or 0 */
+	uint64_t looked_ns;  /* when the figures were read */
 	uint64_t mem_total, mem_used, mem_free; /* bytes; without the driver's reserve */
 	uint64_t held_bytes, target_bytes;	/* by our holder */
 	uint32_t util;				/* per cent, as NVML says */
@@ -365,10 +364,10 @@ struct guard_event {
 	uint32_t state; /* enum dev_state after it */
 	char uuid[96];
 	char instance[PROTO_INSTANCE_MAX];
-	char text[PROTO_TEXT_MAX]; /* the sentence; complete without the figures below */
+	struct dev_reason reason; /* the sentence; complete without the figures below */
 	/* EVENT_YIELD, EVENT_LENT: */
 	int32_t pid;		      /* the newcomer or the task, or 0 where only memory showed */
-	char user[32];		      /* its user as "uid 1000", or empty */
+	uint32_t uid;		      /* its user, or DEV_REASON_NO_UID */
 	char command[64];	      /* its command, or empty */
 	uint64_t hint_to_verdict_ns;  /* first open of a node -> verdict; 0 = there was no hint */
 	uint64_t verdict_to_freed_ns; /* verdict -> the holder had let go */

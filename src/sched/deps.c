@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "sched/reason.h"
 #include "sched/treap.h"
 
 enum counts_as { EDGE_FINE, EDGE_OPEN, EDGE_BROKEN, EDGE_MAX };
@@ -327,51 +328,69 @@ enum sched_dep deps_state(const struct deps *d, uint64_t id)
 	return x ? x->now : SCHED_DEP_READY;
 }
 
-static const char *tell_loop(struct deps *d, struct node *x, char *buf)
+static void tell_loop(struct deps *d, struct node *x, struct strbuf *out)
 {
-	cleanup_strbuf struct strbuf way = STRBUF_INIT;
+	cleanup_strbuf struct strbuf way = STRBUF_INIT, round = STRBUF_INIT;
 
 	for (struct node *at = find_loop(d, x); at && at != x; at = at->parent) {
 		cleanup_free char *rest = strbuf_take(&way);
 
 		strbuf_addf(&way, " -> %llu%s", (unsigned long long)at->id, rest);
 	}
-	return str_print(buf, DEPS_TEXT_MAX, "it waits for itself: %llu%.80s -> %llu",
-			 (unsigned long long)x->id, strbuf_str(&way), (unsigned long long)x->id);
+	strbuf_addf(&round, "%llu%.80s -> %llu", (unsigned long long)x->id, strbuf_str(&way),
+		    (unsigned long long)x->id);
+	reason_text(&(struct reason){ .code = REASON_DEPENDS_LOOP, .text = strbuf_str(&round) },
+		    NULL, out);
 }
 
-static const char *tell_broken(const struct edge *e, char *buf)
+/* The first that x waits for in that way. */
+static const struct edge *first_edge(const struct node *x, enum counts_as as)
+{
+	const struct edge *e = x->waits_for;
+
+	while (e->as != as)
+		e = e->next_of_from;
+	return e;
+}
+
+static void tell_broken(const struct node *x, struct strbuf *out)
 {
 	static const char *const why[] = { [DEPS_OPEN] = "can never run",
 					   [DEPS_BAD] = "has not ended well",
 					   [DEPS_NONE] = "is not there any more" };
+	const struct edge *e = first_edge(x, EDGE_BROKEN);
 
-	return str_print(buf, DEPS_TEXT_MAX, "task %llu, which it needs, %s",
-			 (unsigned long long)e->to->id, why[e->to->told]);
+	reason_text(&(struct reason){ .code = REASON_DEPENDS_BROKEN,
+				      .other.id = e->to->id,
+				      .text = why[e->to->told] },
+		    NULL, out);
 }
 
-const char *deps_text(const struct deps *graph, uint64_t id, char *buf)
+static void tell_open(const struct node *x, struct strbuf *out)
+{
+	const struct edge *e = first_edge(x, EDGE_OPEN);
+
+	reason_text(&(struct reason){ .code = REASON_DEPENDS,
+				      .other.id = e->to->id,
+				      .well = e->kind == DEPS_AFTER,
+				      .more = (uint32_t)(x->n[EDGE_OPEN] - 1) },
+		    NULL, out);
+}
+
+void deps_text(const struct deps *graph, uint64_t id, struct strbuf *out)
 {
 	/* The marks of a search are not part of what the graph says. */
 	struct deps *d = (struct deps *)(uintptr_t)graph;
 	struct node *x = find(d, id);
-	const struct edge *e;
-	char rest[40] = "";
 
-	buf[0] = '\0';
 	if (!x || x->now == SCHED_DEP_READY)
-		return buf;
+		return;
 	if (x->loops)
-		return tell_loop(d, x, buf);
-	e = x->waits_for;
-	while (e->as != (x->now == SCHED_DEP_NEVER ? EDGE_BROKEN : EDGE_OPEN))
-		e = e->next_of_from;
-	if (x->now == SCHED_DEP_NEVER)
-		return tell_broken(e, buf);
-	if (x->n[EDGE_OPEN] > 1)
-		(void)str_print(rest, sizeof(rest), ", and for %zu more", x->n[EDGE_OPEN] - 1);
-	return str_print(buf, DEPS_TEXT_MAX, "waits until task %llu has ended%s%s",
-			 (unsigned long long)e->to->id, e->kind == DEPS_AFTER ? " well" : "", rest);
+		tell_loop(d, x, out);
+	else if (x->now == SCHED_DEP_NEVER)
+		tell_broken(x, out);
+	else
+		tell_open(x, out);
 }
 
 struct deps *deps_free(struct deps *d)

@@ -18,6 +18,7 @@
  * for only where the task is waited for itself.
  */
 
+#include "base/strbuf.h"
 #include "sched/types.h"
 
 enum deps_kind { DEPS_AFTER, DEPS_AFTER_ANY };
@@ -58,10 +59,8 @@ bool deps_is_unknown(const struct deps *d, uint64_t id);
 /* READY where it waits for nothing. */
 enum sched_dep deps_state(const struct deps *d, uint64_t id);
 
-#define DEPS_TEXT_MAX 160
 /* For people, what it waits for or why it can never run: "waits until task 12 has ended well, and
- * for 2 more", "task 12, which it needs, has not ended well"; "" where it is ready. buf holds
- * DEPS_TEXT_MAX bytes; returns buf. */
-const char *deps_text(const struct deps *d, uint64_t id, char *buf);
+ * for 2 more", "task 12, which it needs, has not ended well"; nothing where it is ready. */
+void deps_text(const struct deps *d, uint64_t id, struct strbuf *out);
 
 #endif

@@ -89,8 +89,7 @@ struct sched_device {
 	uint64_t total_bytes;
 	uint64_t free_bytes; /* now, beside everything that runs and is held */
 	uint64_t hold_bytes; /* of our holder, which would be free without it */
-	const char *foreign; /* somebody else is there: "alice (PID 77)"; NULL = nobody */
-	const char *busy;    /* SCHED_DEV_BUSY without that: "cannot be seen: .."; NULL = unknown */
+	bool foreign;	     /* somebody else is there */
 	/* SCHED_DEV_LENT to another instance: NULL = to ours */
 	const char *lent_instance;
 	struct sched_ref lent_task; /* id 0: its workload */

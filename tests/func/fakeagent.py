@@ -134,13 +134,13 @@ class Agent:
 
     def story(self):
         return ([(KINDS[e.kind], e.text.decode()) for e in self.events],
-                {s: (STATES[d.state], d.reason.decode()) for s, d in self.devices.items()})
+                {s: (STATES[d.state], d.reason.said()) for s, d in self.devices.items()})
 
     def state(self, slot):
         return STATES[self.devices[slot].state] if slot in self.devices else None
 
     def reason(self, slot):
-        return self.devices[slot].reason.decode()
+        return self.devices[slot].reason.said()
 
     def wait_state(self, slot, state, limit=10.0):
         self.wait(lambda: self.state(slot) == state, limit)

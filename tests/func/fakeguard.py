@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 
-VERSION = 8
+VERSION = 9
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, HEARTBEAT, LEASE,
  LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE, LEASE_USE) = \
     range(1, 22)
@@ -17,10 +17,34 @@ SEES, INOTIFY, LOCKED = 1, 2, 4
 BUSY, IDLE, HOLDING, HELD, YIELDING, LEFT, LENDING, LENT = range(8)
 NOTE, START, E_HELD, YIELD = 0, 1, 2, 3
 GIB = 1 << 30
+NO_UID = 2 ** 32 - 1
+R_TEXT, R_PROCESS, R_TENURE, R_LOCKED, R_MEMORY, R_HELD, R_LEFT, R_NOT_SELECTED = range(8)
 
 
 class Head(c.Structure):
     _fields_ = [("version", c.c_uint16), ("type", c.c_uint16), ("size", c.c_uint32)]
+
+
+class Reason(c.Structure):
+    """src/hold/dev_reason.h."""
+    _fields_ = [("code", c.c_uint32), ("flags", c.c_uint32), ("pid", c.c_int32), ("uid", c.c_uint32),
+                ("bytes", c.c_uint64), ("comm", c.c_char * 16), ("lead", c.c_char * 40), ("text", c.c_char * 240)]
+
+    def said(self):
+        """The sentence, with users by number."""
+        text, who = self.text.decode(), "another user" if self.uid == NO_UID else f"uid {self.uid}"
+        used = "" if not self.flags & 1 else f", {self.bytes / GIB:.1f} GiB" if self.bytes else " just started"
+        named = f" ({who}, {self.comm.decode()})" if self.uid != NO_UID else ""
+        return self.lead.decode() + {R_PROCESS: f"PID {self.pid}{named}{used}", R_TENURE: f"tenure of {who} (PID {self.pid})",
+                                     R_LOCKED: f"tenure of {who} has it", R_HELD: f"held for {text}",
+                                     R_LEFT: f"left for others by {text}", R_NOT_SELECTED: "not selected"}.get(self.code, text)
+
+
+class Told:
+    """A message with a reason: its sentence."""
+    @property
+    def text(self):
+        return self.reason.said().encode()
 
 
 class Hello(c.Structure):
@@ -70,9 +94,9 @@ class Lease(c.Structure):
                 ("pid", c.c_int32), ("pad2", c.c_uint32)]
 
 
-class LeaseReply(c.Structure):
+class LeaseReply(c.Structure, Told):
     _fields_ = [("head", Head), ("id", LeaseId), ("slot", c.c_int32), ("code", c.c_int32),
-                ("held", c.c_uint32), ("text", c.c_char * 256)]
+                ("held", c.c_uint32), ("pad", c.c_uint32), ("reason", Reason)]
 
 
 class Grant(c.Structure):
@@ -88,10 +112,8 @@ class Reserve(c.Structure):
     _fields_ = [("head", Head), ("id", LeaseId), ("uuid", c.c_char * 96)]
 
 
-class LeaseTaken(c.Structure):
-    _fields_ = [("head", Head), ("id", LeaseId), ("slot", c.c_int32), ("pid", c.c_int32),
-                ("uid", c.c_uint32), ("started", c.c_uint32), ("comm", c.c_char * 16),
-                ("text", c.c_char * 256)]
+class LeaseTaken(c.Structure, Told):
+    _fields_ = [("head", Head), ("id", LeaseId), ("slot", c.c_int32), ("started", c.c_uint32), ("reason", Reason)]
 
 
 class Unleased(c.Structure):
@@ -108,7 +130,7 @@ class LeaseState(c.Structure):
 class Device(c.Structure):
     _fields_ = [("head", Head), ("slot", c.c_uint32), ("pad", c.c_uint32),
                 ("uuid", c.c_char * 96),
-                ("name", c.c_char * 96), ("instance", c.c_char * 64), ("reason", c.c_char * 256),
+                ("name", c.c_char * 96), ("instance", c.c_char * 64), ("reason", Reason),
                 ("index", c.c_uint32), ("mig", c.c_int32), ("state", c.c_uint32),
                 ("known", c.c_uint32), ("since_ns", c.c_uint64), ("idle_since_ns", c.c_uint64),
                 ("hold_at_ns", c.c_uint64), ("looked_ns", c.c_uint64),
@@ -125,11 +147,11 @@ class Device(c.Structure):
                 ("peers", c.c_uint64 * 2)]
 
 
-class Event(c.Structure):
+class Event(c.Structure, Told):
     _fields_ = [("head", Head), ("seq", c.c_uint64), ("wall_ns", c.c_uint64),
                 ("kind", c.c_uint32), ("slot", c.c_int32), ("index", c.c_uint32),
                 ("state", c.c_uint32), ("uuid", c.c_char * 96), ("instance", c.c_char * 64),
-                ("text", c.c_char * 256), ("pid", c.c_int32), ("user", c.c_char * 32),
+                ("reason", Reason), ("pid", c.c_int32), ("uid", c.c_uint32),
                 ("command", c.c_char * 64), ("hint_to_verdict_ns", c.c_uint64),
                 ("verdict_to_freed_ns", c.c_uint64), ("bytes", c.c_uint64),
                 ("took_ns", c.c_uint64), ("lease", LeaseId)]
@@ -160,6 +182,9 @@ def address(env, dev_dir, what="guard"):
 
 
 def message(cls, msg_type, **fields):
+    """reason: a sentence, or a Reason."""
+    if isinstance(fields.get("reason"), str):
+        fields["reason"] = Reason(text=fields["reason"].encode(), uid=NO_UID)
     m = cls(**{k: v.encode() if isinstance(v, str) else v for k, v in fields.items()})
     m.head = Head(VERSION, msg_type, c.sizeof(cls))
     return m
@@ -185,7 +210,7 @@ class FakeGuard:
         self.answer_grant = True
         self.devices = [dict(index=0, state=IDLE, reason="no other processes"),
                         dict(index=1, state=BUSY,
-                             reason=f"PID 4242, uid {os.geteuid()}, python train.py, 0.5 GiB")]
+                             reason=Reason(R_PROCESS, 1, 4242, os.geteuid(), GIB // 2, b"python"))]
         self.conn = None
         self.seq = 0
         self.lock = threading.Lock()
@@ -257,7 +282,7 @@ class FakeGuard:
             slot = int(m.uuid.decode().removeprefix("GPU-"))
             self.leases.append(m)
             code, text = (-errno.EBUSY, "somebody else has it") if slot in self.refuse_lease else (0, "")
-            self.send(message(LeaseReply, LEASE_REPLY, id=m.id, slot=slot, code=code, text=text), conn)
+            self.send(message(LeaseReply, LEASE_REPLY, id=m.id, slot=slot, code=code, reason=text), conn)
         elif kind == GRANT:
             m = Grant.from_buffer_copy(buf)
             self.grants.append(m)
@@ -293,6 +318,8 @@ class FakeGuard:
     def event(self, kind, slot=0, **fields):
         self.seq += 1
         fields.setdefault("instance", "default")
+        fields.setdefault("uid", NO_UID)
+        fields["reason"] = fields.pop("text", "")
         self.send(message(Event, EVENT, seq=self.seq, wall_ns=time.time_ns(), kind=kind,
                           slot=slot, index=max(slot, 0), **fields))
 

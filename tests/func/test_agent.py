@@ -145,7 +145,7 @@ def test_tells_the_policy_and_shows_devices_and_events(guard, agent, home):
               "--rest", "5m")
     assert "Holding 38.0 GiB on GPUs 0, 1 but the last" in a.line("Holding")
     assert a.line("gpu 0").endswith("  gpu 0  idle: no other processes")
-    assert a.line("gpu 1").endswith(f"  gpu 1  busy: PID 4242, {ME}, python train.py, 0.5 GiB")
+    assert a.line("gpu 1").endswith(f"  gpu 1  busy: PID 4242 ({ME}, python), 0.5 GiB")
     p = guard.policies[0]
     assert (p.hold, p.all, p.n_gpus, p.gpus[0].value, p.gpus[1].value) == (1, 0, 2, b"0", b"1")
     assert (p.leave, p.load, p.util, p.n_ignore, p.ignore_pids[0]) == (1, 2, 60, 1, os.getpid())
@@ -159,7 +159,7 @@ def test_tells_the_policy_and_shows_devices_and_events(guard, agent, home):
                         a.line("held"))
     guard.event(fg.E_HELD, state=fg.HELD, bytes=120 * GIB, text="grew to 120.0 GiB")
     assert a.line("grew").endswith("gpu 0  grew to 120.0 GiB")
-    guard.event(fg.YIELD, pid=4242, user=f"uid {os.geteuid()}", command="python train.py",
+    guard.event(fg.YIELD, pid=4242, uid=os.geteuid(), command="python train.py",
                 hint_to_verdict_ns=78_000_000, verdict_to_freed_ns=43_000_000)
     assert a.line("yielded").endswith(
         f"gpu 0  yielded to PID 4242 ({ME}, python train.py): seen after 78 ms, "
@@ -378,8 +378,10 @@ def test_unterminated_strings_and_wild_numbers(guard, agent):
     a.line("gpu 1")
     m = fg.message(fg.Event, fg.EVENT, seq=1, kind=99, slot=77, index=5)
     raw = bytearray(bytes(m))
-    off = fg.Event.text.offset
-    raw[off:off + 256] = b"A" * 256
+    off = fg.Event.reason.offset
+    raw[off:off + 4] = struct.pack("<I", 4711)  # of a later version: what it has of words is told
+    off += fg.Reason.lead.offset
+    raw[off:off + 280] = b"A" * 280
     off = fg.Event.instance.offset
     raw[off:off + 8] = b"default\0"
     with guard.lock:
@@ -480,7 +482,8 @@ def test_status_on_off(guard, tenure, dev, home):
         json.loads(tenure("status", "--json", *d).stdout)))
     assert s["phase"] == "waiting" and s["agent"]["pid"] == pid
     assert s["guard"]["pid"] == 4711 and s["guard"]["pid_class"] == "same"
-    assert s["devices"][1]["reason"] == f"PID 4242, {ME}, python train.py, 0.5 GiB"
+    assert s["devices"][1]["reason"] == f"PID 4242 ({ME}, python), 0.5 GiB"
+    assert [d["reason_code"] for d in s["devices"]] == ["text", "process"]
     assert s["devices"][0]["power_w"] == 80 and s["devices"][0]["temperature_c"] is None
     assert s["log"][-1].endswith("yielded to PID 1: free after 5.0 ms")
     text = tenure("status", *d).stdout

@@ -97,7 +97,12 @@ def test_members(queue, tmp_path):  # noqa: F811
     check("show", pages["show"], shown)
     for o in shown:
         assert all(f"`{key}`" in pages["list"]["counts"][2] for key in o.get("elements", {}))
-    check("why", pages["why"], [doc("why", i, "--json") for i in (used, waits, f"{array}.2")])
+    whys = [doc("why", i, "--json") for i in (used, waits, f"{array}.2")]
+    check("why", pages["why"], whys)
+    reasons = [r for w in whys for r in w["reasons"]]
+    assert [(r["code"], r["lane"]) for r in reasons] == [("lane-paused", "week")]
+    assert not (set().union(*reasons, {r["code"] for r in reasons}) -
+                set(re.findall(r"`([\w-]+)`", PAGE.read_text().partition("## Why a task waits")[2])))
     history = doc("history", "--json")
     assert set(history) == {"tasks", "gpu_hours_by_lane", "gpu_hours_by_name"}
     check("history", pages["history"], history["tasks"])

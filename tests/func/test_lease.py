@@ -559,7 +559,7 @@ def test_foreign_between_promise_and_grant(machine):
     assert a.lease(1, 0).code == 0
     new = m.start("--take", "90%", "--stay", "1")
     t = a.next(LEASE_TAKEN, task=1)
-    assert t.pid == new.pid and t.comm == b"newcomer" and not t.started
+    assert t.reason.pid == new.pid and t.reason.comm == b"newcomer" and not t.started
     assert t.text == f"taken by PID {new.pid} (uid {os.getuid()}, newcomer)".encode()
     shim = Shim(m)
     r = a.grant(1, shim.pid)
@@ -579,7 +579,7 @@ def test_foreign_before_the_first_use(machine):
     assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0
     new = m.start("--take", "90%", "--stay", "1")
     t = a.next(LEASE_TAKEN, task=1)
-    assert t.pid == new.pid and t.started
+    assert t.reason.pid == new.pid and t.started
     assert json.loads(new.communicate(timeout=HANG)[0])["result"] == 0
     a.wait(lambda: a.seen("yield") or a.seen("lent"))
     assert a.unlease(1).slot == 0
@@ -765,7 +765,7 @@ def test_card_that_needs_a_reset_beside_a_task(machine):
     shim.wait()
     assert a.unlease(1).slot == 0
     a.wait_state(0, "busy")
-    assert b"requires reset" in a.devices[0].reason
+    assert "requires reset" in a.reason(0)
     m.ctl("clear")
     a.held(0)
 

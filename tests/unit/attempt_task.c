@@ -96,14 +96,14 @@ void at_expect(const char *name)
 
 void at_promise(int slot, int code)
 {
-	struct msg_lease_reply m = { .slot = slot, .code = code, .text = "in use" };
+	struct msg_lease_reply m = { .slot = slot, .code = code, .reason.text = "in use" };
 
 	attempt_on_promise(attempt, &m);
 }
 
 void at_grant(int code)
 {
-	struct msg_lease_reply m = { .slot = -1, .code = code, .text = "it has no lease" };
+	struct msg_lease_reply m = { .slot = -1, .code = code, .reason.text = "it has no lease" };
 
 	attempt_on_granted(attempt, &m);
 }
@@ -117,7 +117,7 @@ void at_unlease(int slot)
 
 void at_take(int slot)
 {
-	struct msg_lease_taken m = { .slot = slot, .text = "taken by PID 9" };
+	struct msg_lease_taken m = { .slot = slot, .reason.text = "taken by PID 9" };
 
 	attempt_on_taken(attempt, &m);
 }

@@ -177,6 +177,17 @@ void settle(struct world *w)
 	assert_int_equal(w->d->figure.used, 71 * GIBS);
 }
 
+const char *sentence(const struct dev_reason *r)
+{
+	static char text[sizeof(struct dev_reason)];
+	struct strbuf b = STRBUF_INIT;
+
+	dev_reason_text(r, NULL, &b);
+	(void)str_copy(text, sizeof(text), strbuf_str(&b));
+	strbuf_clear(&b);
+	return text;
+}
+
 const struct guard_event *last_event(const struct world *w)
 {
 	return &w->g->events[w->g->last_event % EVENT_RING];

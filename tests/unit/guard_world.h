@@ -45,6 +45,8 @@ void hold(struct world *w);
 /* As if the time for it had passed since the hold. */
 void settle(struct world *w);
 
+/* As people read it; until the next call. */
+const char *sentence(const struct dev_reason *r);
 const struct guard_event *last_event(const struct world *w);
 
 #endif

@@ -219,7 +219,7 @@ static void test_hidden_before_the_figure_is_taken(void **state)
 	see_holder(w, 71 * GIBS + (24 << 20));
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	assert_int_equal(told(w), HOLDER_RELEASE);
-	assert_non_null(strstr(w->d->said.reason, "0.02 GiB came into use"));
+	assert_non_null(strstr(sentence(&w->d->said.reason), "0.02 GiB came into use"));
 	assert_false(w->d->figure.baseline.learnt);
 }
 
@@ -332,7 +332,7 @@ static void test_blind(void **state)
 	(void)strcpy(w->d->sample.trouble, "Unknown Error");
 	look_on_sample(w->g, w->d);
 	assert_int_equal(told(w), HOLDER_RELEASE);
-	assert_non_null(strstr(w->d->said.reason, "Unknown Error"));
+	assert_non_null(strstr(sentence(&w->d->said.reason), "Unknown Error"));
 	says(w, HOLDER_FREED, 70 * GIBS);
 	assert_int_equal(w->d->state, DEV_BUSY);
 }
@@ -362,7 +362,7 @@ static void test_stuck_holder_is_killed(void **state)
 	w->d->hold.check = true;
 	see(w, 0, NULL, 0, 0);
 	assert_int_equal(w->d->state, DEV_IDLE);
-	assert_non_null(strstr(w->d->said.reason, "did not let go in time"));
+	assert_non_null(strstr(sentence(&w->d->said.reason), "did not let go in time"));
 	w->d->hold.wait_ns = 0;
 	assert_false(hold_ripe(w->g, w->d, clock_mono_ns() + NS_PER_S));
 	assert_true(hold_ripe(w->g, w->d, clock_mono_ns() + 61 * NS_PER_S));
@@ -408,7 +408,7 @@ static void test_stopped_holder_is_killed_at_once(void **state)
 	assert_int_equal(waitpid(w->holder, NULL, WUNTRACED), w->holder);
 	newcomer_comes(w);
 	assert_true(killed_after(w, 0));
-	assert_non_null(strstr(w->d->said.reason, "was stopped"));
+	assert_non_null(strstr(sentence(&w->d->said.reason), "was stopped"));
 }
 
 /* How long is too long follows from what it takes here. */
@@ -498,7 +498,7 @@ static void test_holder_killed_by_somebody(void **state)
 		hold_on_child(w->g, w->d);
 	w->holder = 0;
 	assert_int_equal(w->d->state, DEV_BUSY);
-	assert_non_null(strstr(w->d->said.reason, "signal 9"));
+	assert_non_null(strstr(sentence(&w->d->said.reason), "signal 9"));
 	assert_true(w->d->hold.yielded);
 	assert_int_equal(w->d->figure.is, FIGURE_OFF);
 	assert_int_equal(w->g->events[(w->g->last_event - 1) % EVENT_RING].kind, EVENT_GONE);
@@ -526,7 +526,7 @@ static void test_policy_changes_while_held(void **state)
 	assert_int_equal(told(w), HOLDER_AMOUNT);
 	assert_int_equal(w->d->figure.used, 0); /* our own memory moves: no witness now */
 	says(w, HOLDER_HELD, 40 * GIBS);
-	assert_non_null(strstr(last_event(w)->text, "holds 40.0 GiB now"));
+	assert_non_null(strstr(sentence(&last_event(w)->reason), "holds 40.0 GiB now"));
 	hold_adapt(w->g, w->d, p);
 	assert_int_equal(told(w), 0);
 }
@@ -604,7 +604,7 @@ static void test_unfit(void **state)
 	w->d->sample.look.valid |= GPU_VALID_MODE;
 	look_on_sample(w->g, w->d);
 	assert_int_equal(told(w), HOLDER_RELEASE);
-	assert_non_null(strstr(w->d->said.reason, "EXCLUSIVE_PROCESS"));
+	assert_non_null(strstr(sentence(&w->d->said.reason), "EXCLUSIVE_PROCESS"));
 	assert_int_equal(w->d->hold.yields, 0);
 }
 
@@ -657,7 +657,7 @@ static void test_look_from_before_the_end(void **state)
 	w->d->hold.check = true;
 	look_on_sample(w->g, w->d);
 	assert_int_equal(w->d->said.who_pid, 0);
-	assert_non_null(strstr(w->d->said.reason, "holder"));
+	assert_non_null(strstr(sentence(&w->d->said.reason), "holder"));
 	/* And one that was begun later is about somebody else. */
 	see(w, 71 * GIBS, &listed, 1, 0);
 	assert_int_equal(w->d->said.who_pid, listed);
@@ -818,7 +818,7 @@ static void test_who_holds_first(void **state)
 static void test_name_of_a_device(void **state)
 {
 	struct world *w = *state;
-	struct err e = ERR_INIT;
+	struct dev_reason why;
 	char ready, name[128];
 	int ends[2];
 
@@ -839,15 +839,16 @@ static void test_name_of_a_device(void **state)
 	assert_true(ready);
 	w->d->hold.wait_ns = 5 * NS_PER_S;
 	w->d->hold.idle_since_ns = clock_mono_ns() - 6 * NS_PER_S;
-	assert_false(device_may_hold(w->d, &e));
-	assert_non_null(strstr(e.text, "has it"));
+	assert_false(device_may_hold(w->d, &why));
+	assert_int_equal(why.code, DEV_REASON_LOCKED);
+	assert_int_equal(why.uid, getuid());
 	w->d->hold.idle_since_ns = clock_mono_ns() - 36 * NS_PER_S;
-	assert_true(device_may_hold(w->d, &e));
+	assert_true(device_may_hold(w->d, &why));
 	assert_int_equal(w->d->hold.lock_fd, -1);
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	w->d->hold.idle_since_ns = clock_mono_ns();
-	assert_true(device_may_hold(w->d, &e));
+	assert_true(device_may_hold(w->d, &why));
 	assert_true(w->d->hold.lock_fd >= 0);
 	(void)close(ends[0]);
 	(void)close(ends[1]);

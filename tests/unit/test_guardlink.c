@@ -183,7 +183,7 @@ static void test_calls_and_answers(void **state)
 		.head = PROTO_HEAD(MSG_LEASE_REPLY, struct msg_lease_reply), .id = id
 	};
 	struct msg_lease_taken taken = {
-		.head = PROTO_HEAD(MSG_LEASE_TAKEN, struct msg_lease_taken), .pid = 99
+		.head = PROTO_HEAD(MSG_LEASE_TAKEN, struct msg_lease_taken), .reason.pid = 99
 	};
 	struct msg_unleased unleased = { .head = PROTO_HEAD(MSG_UNLEASED, struct msg_unleased),
 					 .took_ns = 3 };
@@ -206,16 +206,17 @@ static void test_calls_and_answers(void **state)
 	hear(w, MSG_UNLEASE, &unlease, sizeof(unlease));
 	assert_memory_equal(&unlease.id, &id, sizeof(id));
 
-	(void)memset(reply.text, 'x', sizeof(reply.text)); /* not terminated */
+	(void)memset(reply.reason.text, 'x', sizeof(reply.reason.text)); /* not terminated */
 	say(w, &reply, sizeof(reply));
-	assert_int_equal(strlen(w->reply.text), sizeof(reply.text) - 1);
+	assert_int_equal(strlen(w->reply.reason.text), sizeof(reply.reason.text) - 1);
 	reply.head.type = MSG_GRANTED;
 	reply.code = -EBUSY;
 	say(w, &reply, sizeof(reply));
 	assert_int_equal(w->granted.code, -EBUSY);
-	(void)memset(taken.comm, 'x', sizeof(taken.comm));
+	(void)memset(taken.reason.comm, 'x', sizeof(taken.reason.comm));
 	say(w, &taken, sizeof(taken));
-	assert_true(w->taken.pid == 99 && strlen(w->taken.comm) == sizeof(taken.comm) - 1);
+	assert_true(w->taken.reason.pid == 99 &&
+		    strlen(w->taken.reason.comm) == sizeof(taken.reason.comm) - 1);
 	say(w, &unleased, sizeof(unleased));
 	assert_int_equal(w->unleased.took_ns, 3);
 }

@@ -67,10 +67,14 @@ static void close_tasks(struct lanes *q)
 static void expect_why(const struct lanes *q, uint64_t id, uint32_t element, const char *why)
 {
 	const struct sched_view view = { .n_devices = 0 };
-	char buf[SCHED_WHY_MAX];
+	static struct reason_device devices[SCHED_DEVICES_MAX];
+	struct strbuf text = STRBUF_INIT;
+	struct reason r;
 
-	assert_true(sched_why(q->plan, (struct sched_ref){ id, element }, &view, buf) >= 0);
-	assert_string_equal(buf, why);
+	assert_true(sched_why(q->plan, (struct sched_ref){ id, element }, &view, devices, &r) >= 0);
+	reason_text(&r, NULL, &text);
+	assert_string_equal(strbuf_str(&text), why);
+	strbuf_clear(&text);
 }
 
 static void met_elsewhere(struct lanes *q, const char *key)

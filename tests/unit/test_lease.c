@@ -468,7 +468,7 @@ static void test_lost_with_a_lease(void **state)
 	look_on_time(w->g, w->d, now += NS_PER_S);
 	assert_int_equal(w->d->ledger.n_leases, 0);
 	assert_int_equal(w->d->state, DEV_BUSY);
-	assert_non_null(strstr(w->d->said.reason, "cannot be seen"));
+	assert_non_null(strstr(sentence(&w->d->said.reason), "cannot be seen"));
 }
 
 /* A card that answers with errors and nothing else: the task's end waits while one of its processes
@@ -503,7 +503,7 @@ static void test_failing_with_a_lease(void **state)
 	look_on_time(w->g, w->d, now + 32 * NS_PER_S);
 	assert_int_equal(w->d->ledger.n_leases, 0);
 	assert_int_equal(w->d->state, DEV_BUSY);
-	assert_non_null(strstr(w->d->said.reason, "cannot be seen"));
+	assert_non_null(strstr(sentence(&w->d->said.reason), "cannot be seen"));
 }
 
 /* What runs on, or was not told to be over, keeps its lease whatever is seen. */
@@ -539,7 +539,7 @@ static void test_grant_of_what_cannot_be_seen(void **state)
 	look_on_sample(w->g, w->d);
 	assert_int_equal(l->stage, LEASE_PROMISED);
 	assert_true(l->due & DUE_GRANTED && l->code < 0);
-	assert_non_null(strstr(l->text, "cannot be seen"));
+	assert_non_null(strstr(sentence(&l->reason), "cannot be seen"));
 	l->due = 0;
 	(void)grant_with(w, 0);
 	assert_int_equal(l->stage, LEASE_PROMISED);

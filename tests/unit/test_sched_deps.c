@@ -41,9 +41,11 @@ static void expect(struct deps *d, uint64_t id, enum deps_state state, const cha
 
 static void expect_text(struct deps *d, uint64_t id, const char *expected)
 {
-	char buf[DEPS_TEXT_MAX];
+	struct strbuf text = STRBUF_INIT;
 
-	assert_string_equal(deps_text(d, id, buf), expected);
+	deps_text(d, id, &text);
+	assert_string_equal(strbuf_str(&text), expected);
+	strbuf_clear(&text);
 }
 
 static void test_each_state(void **state)

@@ -316,7 +316,7 @@ static void test_devices_that_are_not_used(void **state)
 	b.d[0].state = SCHED_DEV_LEFT;
 	b.d[1].state = SCHED_DEV_UNSEEN;
 	b.d[2].state = SCHED_DEV_EXCLUDED;
-	b.d[3].foreign = "alice (PID 77)";
+	b.d[3].foreign = true;
 	b.d[4].state = SCHED_DEV_LENT;
 	b.view.policy.leave = 1;
 	bench_add(&b, T(.id = 1, .gpus = 1));
@@ -408,7 +408,7 @@ static void test_held_memory_counts_as_free(void **state)
 static void test_compete_rules(void **state)
 {
 	bench_open(&b, 2);
-	b.d[0].foreign = "bob";
+	b.d[0].foreign = true;
 	b.d[0].free_bytes = 30 * GIB;
 	b.d[1].own_python = true;
 	for (uint64_t i = 1; i <= 2; i++)

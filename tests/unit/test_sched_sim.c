@@ -69,7 +69,7 @@ static void see_devices(struct sim *s)
 		for (size_t k = 0; k < TASKS; k++)
 			if (s->tasks[k].state == SIM_RUN && devset_has(s->tasks[k].devices, i))
 				used += s->tasks[k].used;
-		s->b.d[i].foreign = s->foreign_bytes[i] ? "alice" : NULL;
+		s->b.d[i].foreign = s->foreign_bytes[i] > 0;
 		s->b.d[i].free_bytes =
 			used < s->b.d[i].total_bytes ? s->b.d[i].total_bytes - used : 0;
 	}

@@ -12,22 +12,89 @@
 #define T(...) ((struct sched_task){ __VA_ARGS__ })
 
 static struct bench b;
+static const char *there[SCHED_DEVICES_MAX]; /* who is on a device */
+static const char *wrong[SCHED_DEVICES_MAX]; /* or what is wrong with it */
+
+static bool who(void *user, unsigned int slot, struct strbuf *out)
+{
+	const char *text = there[slot] ? there[slot] : wrong[slot];
+
+	if (text)
+		strbuf_adds(out, text);
+	return there[slot];
+}
+
+static void comes(unsigned int slot, const char *name)
+{
+	there[slot] = name;
+	b.d[slot].foreign = name;
+}
+
+static const struct reason_words words = { .who = who };
+
+/* What sched_why() answers. */
+static int find_why(struct sched_ref of, char **ret_text, json_t **ret_json)
+{
+	static struct reason_device devices[SCHED_DEVICES_MAX];
+	struct strbuf text = STRBUF_INIT;
+	struct reason r;
+	int where = sched_why(b.q, of, &b.view, devices, &r);
+
+	if (where >= 0 && ret_text) {
+		reason_text(&r, &words, &text);
+		*ret_text = strbuf_take(&text);
+	}
+	if (where >= 0 && ret_json)
+		*ret_json = reason_json(&r, &words);
+	return where;
+}
+
+static int where_of(uint64_t id)
+{
+	return find_why(ref(id), NULL, NULL);
+}
+
+static void expect_text(struct sched_ref of, const char *text)
+{
+	char *said = NULL;
+
+	assert_true(find_why(of, &said, NULL) >= 0);
+	assert_string_equal(said, text);
+	free(said);
+}
 
 static void expect_why(uint64_t id, const char *text)
 {
-	char buf[SCHED_WHY_MAX];
+	(void)bench_plan(&b);
+	expect_text(ref(id), text);
+}
+
+/* For programs: compact JSON. */
+static void expect_json(uint64_t id, const char *json)
+{
+	json_t *o = NULL;
+	char *text;
 
 	(void)bench_plan(&b);
-	assert_true(sched_why(b.q, ref(id), &b.view, buf) >= 0);
-	assert_string_equal(buf, text);
+	assert_true(find_why(ref(id), NULL, &o) >= 0);
+	text = json_dumps(o, JSON_COMPACT);
+	assert_string_equal(text, json);
+	free(text);
+	json_decref(o);
+}
+
+static void close_bench(void)
+{
+	bench_close(&b);
+	memset(there, 0, sizeof(there));
+	memset(wrong, 0, sizeof(wrong));
 }
 
 static void test_devices(void **state)
 {
-	char buf[SCHED_WHY_MAX];
-
 	bench_open(&b, 4);
-	b.d[1].foreign = b.d[3].foreign = "alice (PID 77)";
+	comes(1, "alice (PID 77)");
+	comes(3, "alice (PID 77)");
 	bench_add(&b, T(.id = 1, .gpus = 1));
 	bench_add(&b, T(.id = 2, .gpus = 2));
 	bench_add(&b, T(.id = 3, .gpus = 1));
@@ -37,7 +104,7 @@ static void test_devices(void **state)
 	expect_why(3, "waits for 1 GPU: 0 of 4 free, GPU 0 used by task 1, GPU 1 and 3 taken by "
 		      "alice (PID 77), GPU 2 kept for task 2; 2nd in order");
 	b.d[2].state = SCHED_DEV_LEFT;
-	b.d[3].foreign = NULL;
+	comes(3, NULL);
 	b.d[3].free_bytes = 10 * GIB;
 	bench_add(&b, T(.id = 4, .gpus = 1, .shared = true, .mem_bytes = 20 * GIB, .priority = -1));
 	b.d[1].free_bytes = 0;
@@ -51,10 +118,10 @@ static void test_devices(void **state)
 	expect_why(6,
 		   "cannot run on this node: it needs 9 GPUs, and there are 4 here; 5th in order");
 	/* Others may. */
-	assert_int_equal(sched_why(b.q, ref(6), &b.view, buf), SCHED_WHY_NOT_HERE);
-	assert_int_equal(sched_why(b.q, ref(5), &b.view, buf), SCHED_WHY_NOT_HERE);
-	assert_int_equal(sched_why(b.q, ref(3), &b.view, buf), 0);
-	bench_close(&b);
+	assert_int_equal(where_of(6), SCHED_WHY_NOT_HERE);
+	assert_int_equal(where_of(5), SCHED_WHY_NOT_HERE);
+	assert_int_equal(where_of(3), 0);
+	close_bench();
 }
 
 /* It may be busy with nobody that is known. */
@@ -62,11 +129,11 @@ static void test_busy(void **state)
 {
 	bench_open(&b, 2);
 	b.d[0].state = b.d[1].state = SCHED_DEV_BUSY;
-	b.d[0].busy = "cannot be seen: GPU is lost";
+	wrong[0] = "cannot be seen: GPU is lost";
 	bench_add(&b, T(.id = 1, .gpus = 1));
 	expect_why(1, "waits for 1 GPU: 0 of 2 free, GPU 0 busy: cannot be seen: GPU is lost, "
 		      "GPU 1 taken by somebody else; 1st in order");
-	bench_close(&b);
+	close_bench();
 }
 
 static void test_other_instances(void **state)
@@ -83,7 +150,7 @@ static void test_other_instances(void **state)
 	expect_why(1, "waits for 1 GPU: 0 of 4 free, GPU 0 used by task 7.3 of instance night, "
 		      "GPU 1 held for task 8 of instance night, GPU 2 with the workload of "
 		      "instance night, GPU 3 lent to another task; 1st in order");
-	bench_close(&b);
+	close_bench();
 }
 
 static void test_lanes_and_arrays(void **state)
@@ -115,13 +182,12 @@ static void test_lanes_and_arrays(void **state)
 		2,
 		"its lane train is paused: 3 failures in a row; `tenure resume train` resumes it; "
 		"2nd in order");
-	bench_close(&b);
+	close_bench();
 }
 
 /* Of an array without a lane only the first one is looked at, whatever the others ask for. */
 static void test_behind_in_an_array(void **state)
 {
-	char buf[SCHED_WHY_MAX];
 	struct sched_ref third = { 1, 3 };
 
 	bench_open(&b, 2);
@@ -129,15 +195,14 @@ static void test_behind_in_an_array(void **state)
 			.mem_bytes = 40 * GIB));
 	b.d[1].total_bytes = b.d[1].free_bytes = 50 * GIB;
 	(void)bench_plan(&b);
-	b.d[0].foreign = "bob (PID 9)";
+	comes(0, "bob (PID 9)");
 	b.d[0].free_bytes = 0;
 	assert_int_equal(sched_requeue(b.q, (struct sched_ref){ 1, 1 }, 0, 60 * GIB, NULL), 0);
 	assert_int_equal(sched_end(b.q, (struct sched_ref){ 1, 2 }), 0);
 	(void)bench_plan(&b);
-	assert_int_equal(sched_why(b.q, third, &b.view, buf), 0);
-	assert_string_equal(buf, "waits behind task 1.1, which comes first in its array; 2nd in "
-				 "order");
-	bench_close(&b);
+	assert_int_equal(find_why(third, NULL, NULL), 0);
+	expect_text(third, "waits behind task 1.1, which comes first in its array; 2nd in order");
+	close_bench();
 }
 
 /* A lane that was not asked anew when it should have been: to ask why resumes it. */
@@ -154,13 +219,11 @@ static void test_lane_that_was_forgotten(void **state)
 	assert_string_equal(bench_plan(&b), "");
 	expect_why(1, "can start, and will with the next plan; 1st in order");
 	assert_string_equal(bench_plan(&b), "start 1 0");
-	bench_close(&b);
+	close_bench();
 }
 
 static void test_aside(void **state)
 {
-	char buf[SCHED_WHY_MAX];
-
 	bench_open(&b, 1);
 	b.view.policy.cpu_slots = 1;
 	bench_add(&b, T(.id = 1, .paused = true));
@@ -181,11 +244,11 @@ static void test_aside(void **state)
 	expect_why(3, "can never run: a task that it needs has failed");
 	expect_why(4, "is not to begin before 2026-07-25 19:20:00");
 	expect_why(6, "waits until one of 1 tasks without a GPU has ended; 1st in order");
-	assert_int_equal(sched_why(b.q, ref(9), &b.view, buf), -ENOENT);
+	assert_int_equal(where_of(9), -ENOENT);
 	bench_add(&b, T(.id = 7, .gpus = 1));
-	assert_int_equal(sched_why(b.q, ref(7), &b.view, buf), 0);
-	assert_string_equal(buf, "can start, and will with the next plan; 2nd in order");
-	bench_close(&b);
+	assert_int_equal(where_of(7), 0);
+	expect_text(ref(7), "can start, and will with the next plan; 2nd in order");
+	close_bench();
 }
 
 static void test_taken_by_newcomer(void **state)
@@ -195,10 +258,75 @@ static void test_taken_by_newcomer(void **state)
 	(void)bench_plan(&b);
 	assert_int_equal(sched_requeue(b.q, ref(1), 0, 0, "bob (PID 9) came before it could start"),
 			 0);
-	b.d[0].foreign = "bob (PID 9)";
+	comes(0, "bob (PID 9)");
 	expect_why(1, "waits for 1 GPU: 0 of 1 free, GPU 0 taken by bob (PID 9) (bob (PID 9) came "
 		      "before it could start); 1st in order");
-	bench_close(&b);
+	close_bench();
+}
+
+/* What programs read: the same facts, no sentence to take apart. */
+static void test_for_programs(void **state)
+{
+	uint32_t lane;
+
+	bench_open(&b, 3);
+	comes(1, "alice (PID 77)");
+	b.d[2].state = SCHED_DEV_FAULTY;
+	b.d[2].xid = 79;
+	bench_add(&b, T(.id = 1, .gpus = 1));
+	bench_add(&b, T(.id = 2, .gpus = 1));
+	expect_json(1, "{\"code\":\"runs\",\"seconds\":0.0}");
+	expect_json(2, "{\"code\":\"gpus\",\"want\":1,\"free\":0,\"usable\":2,\"devices\":["
+		       "{\"gpu\":0,\"cause\":\"task\",\"task\":1,\"text\":\"used by task 1\"},"
+		       "{\"gpu\":1,\"cause\":\"foreign\",\"text\":\"taken by alice (PID 77)\"},"
+		       "{\"gpu\":2,\"cause\":\"faulty\",\"xid\":79,\"text\":\"with an error (XID "
+		       "79)\"}],\"place\":1}");
+	lane = sched_lane(b.q, "train");
+	bench_add(&b, T(.id = 3, .lane = lane));
+	bench_add(&b, T(.id = 4, .lane = lane));
+	expect_json(4, "{\"code\":\"lane-task\",\"task\":3,\"lane\":\"train\",\"place\":2}");
+	bench_add(&b, T(.id = 5, .paused = true));
+	expect_json(5, "{\"code\":\"paused\"}");
+	bench_add(&b, T(.id = 6, .begin_wall_ns = 1785000000 * NS_PER_S));
+	expect_json(6, "{\"code\":\"begin\",\"time\":\"2026-07-25T19:20:00.000+02:00\"}");
+	bench_add(&b, T(.id = 7, .gpus = 5));
+	expect_json(7, "{\"code\":\"few-gpus\",\"want\":5,\"total\":3,\"place\":3}");
+	close_bench();
+}
+
+/* Every code has a name and a sentence, whatever its arguments are. */
+static void test_every_code(void **state)
+{
+	for (unsigned int code = 0; code < REASON_MAX; code++) {
+		const struct reason r = { .code = code,
+					  .task.id = 7,
+					  .other.id = 8,
+					  .lane = "train",
+					  .where = "node2",
+					  .text = "as they say",
+					  .note = "exit code 1",
+					  .place = 3 };
+		struct strbuf text = STRBUF_INIT;
+		json_t *o = reason_json(&r, NULL);
+
+		reason_text(&r, NULL, &text);
+		assert_non_null(strstr(strbuf_str(&text), " (exit code 1); 3rd in order"));
+		assert_string_equal(json_string_value(json_object_get(o, "code")),
+				    reason_code_name(code));
+		for (unsigned int other = 0; other < code; other++)
+			assert_string_not_equal(reason_code_name(code), reason_code_name(other));
+		json_decref(o);
+		strbuf_clear(&text);
+	}
+	assert_string_equal(reason_code_name(REASON_MAX), "?");
+}
+
+static void test_a_note_is_not_said_twice(void **state)
+{
+	assert_true(reason_repeats("task 1 failed: exit code 1", "exit code 1"));
+	assert_false(reason_repeats("3 failures in a row", "exit code 1"));
+	assert_false(reason_repeats(NULL, "exit code 1"));
+	assert_false(reason_repeats("exit code 1", NULL));
 }
 
 int main(void)
@@ -212,6 +340,9 @@ int main(void)
 		cmocka_unit_test(test_lane_that_was_forgotten),
 		cmocka_unit_test(test_aside),
 		cmocka_unit_test(test_taken_by_newcomer),
+		cmocka_unit_test(test_for_programs),
+		cmocka_unit_test(test_every_code),
+		cmocka_unit_test(test_a_note_is_not_said_twice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

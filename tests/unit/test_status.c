@@ -65,7 +65,7 @@ static const char whole[] =
 	"{\"gpu\":0,\"state\":\"held\",\"use\":\"held\",\"for_s\":60,\"held_bytes\":1073741824,"
 	"\"target_bytes\":2147483648,\"memory_used_bytes\":1610612736,\"memory_total_bytes\":85899345920,"
 	"\"utilisation\":12,\"power_w\":99.6,\"temperature_c\":40,\"load\":\"light\",\"instance\":\"default\","
-	"\"reason\":\"held for default\"},"
+	"\"reason\":\"held for default\",\"reason_code\":\"held\",\"held_for\":\"default\"},"
 	"{\"gpu\":1,\"mig\":3,\"state\":\"busy\",\"reason\":\"python (PID 7)\",\"hold_in_s\":30,\"instance\":\"other\"}],"
 	"\"yields\":[{\"time\":\"2026-11-21T14:02:11.123+01:00\",\"text\":\"gpu 1: to python\"}],"
 	"\"log\":[\"2026-11-21T14:02:11.123+01:00 info started\",\"another line\"],\"lines_lost\":2,"

@@ -105,7 +105,7 @@ static struct lease_id lease;
 static void promise_as(int slot, int code)
 {
 	struct msg_lease_reply m = {
-		.id = lease, .slot = slot, .code = code, .text = "the site's limit"
+		.id = lease, .slot = slot, .code = code, .reason.text = "the site's limit"
 	};
 
 	attempt_on_promise(workload_by_lease(workload, &lease), &m);
@@ -114,7 +114,7 @@ static void promise_as(int slot, int code)
 static void grant_as(int code)
 {
 	struct msg_lease_reply m = {
-		.id = lease, .slot = -1, .code = code, .text = "it has no lease"
+		.id = lease, .slot = -1, .code = code, .reason.text = "it has no lease"
 	};
 
 	attempt_on_granted(workload_by_lease(workload, &lease), &m);
@@ -134,7 +134,7 @@ static void unlease(void)
 
 static void take(void)
 {
-	struct msg_lease_taken m = { .id = lease, .text = "taken by PID 9" };
+	struct msg_lease_taken m = { .id = lease, .reason.text = "taken by PID 9" };
 
 	attempt_on_taken(workload_by_lease(workload, &lease), &m);
 }

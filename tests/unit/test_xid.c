@@ -57,7 +57,8 @@ static void test_of_a_program(void **state)
 	assert_int_equal(w->d->state, DEV_HELD);
 	assert_int_equal(w->d->seen.xid, 0);
 	assert_int_equal(last_event(w)->kind, EVENT_NOTE);
-	assert_non_null(strstr(last_event(w)->text, "XID 31 (GPU memory page fault), 7 times: "));
+	assert_non_null(strstr(sentence(&last_event(w)->reason),
+			       "XID 31 (GPU memory page fault), 7 times: "));
 	/* A program can make thousands. */
 	events = w->g->last_event;
 	report(w, 0, 31, 900);
@@ -93,12 +94,13 @@ static void test_of_the_device(void **state)
 	assert_int_equal(w->d->state, DEV_YIELDING);
 	says(w, HOLDER_FREED, 70 * GIBS);
 	assert_int_equal(w->d->hold.yields, 0);
-	assert_non_null(strstr(last_event(w)->text, "released: XID 48 (double bit ECC error)"));
+	assert_non_null(strstr(sentence(&last_event(w)->reason),
+			       "released: XID 48 (double bit ECC error)"));
 	for (int i = 0; i < 2; i++) {
 		w->d->hold.check = true;
 		see_holder(w, GIBS / 2);
 		assert_int_equal(w->d->state, DEV_BUSY);
-		assert_string_equal(w->d->said.reason, "XID 48 (double bit ECC error)");
+		assert_string_equal(sentence(&w->d->said.reason), "XID 48 (double bit ECC error)");
 		assert_int_equal(w->d->seen.room, ROOM_NONE);
 	}
 	/* That looks fail for a while says nothing; that it was not there does. */
@@ -109,11 +111,11 @@ static void test_of_the_device(void **state)
 	w->d->sample.code = -ENODEV;
 	(void)strcpy(w->d->sample.trouble, "GPU is lost");
 	look_on_sample(w->g, w->d);
-	assert_string_equal(w->d->said.reason,
+	assert_string_equal(sentence(&w->d->said.reason),
 			    "cannot be seen: GPU is lost; XID 48 (double bit ECC error)");
 	see(w, 0, NULL, 0, 0);
 	assert_int_equal(w->d->seen.xid, 0);
-	assert_string_equal(w->d->said.reason, "it was away and is back");
+	assert_string_equal(sentence(&w->d->said.reason), "it was away and is back");
 }
 
 /* What runs there sees the error itself; nothing comes after it. */
@@ -137,7 +139,7 @@ static void test_beside_a_task(void **state)
 	assert_int_equal(w->d->state, DEV_LENT);
 	report(w, 0, 79, 1);
 	see(w, GIBS, &pid, 1, 0);
-	assert_string_equal(w->d->said.reason,
+	assert_string_equal(sentence(&w->d->said.reason),
 			    "lent to task 1; XID 79 (GPU has fallen off the bus)");
 	request_unlease(w->g, &w->g->clients[0], &end);
 	see(w, 0, NULL, 0, 0);

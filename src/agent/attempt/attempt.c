@@ -17,6 +17,14 @@ static const char *const state_names[AT_STATE_MAX] = {
 	[AT_UNCOMMITTED] = "filing",
 };
 
+void attempt_stop_for(struct attempt *a, enum end_kind kind, const struct dev_reason *why)
+{
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+
+	dev_reason_text(why, eventlog_names(a->place->eventlog), &text);
+	attempt_stop(a, kind, UINT32_MAX, strbuf_str(&text));
+}
+
 const char *attempt_state_name(enum attempt_state state)
 {
 	return state < AT_STATE_MAX ? state_names[state] : NULL;

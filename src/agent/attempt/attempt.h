@@ -258,6 +258,8 @@ void attempt_soon(struct attempt *a, uint64_t ms);
  * end is being recorded it may wait again all the same: the caller sees to that, cancel_waiting().
  */
 void attempt_stop(struct attempt *a, enum end_kind kind, uint32_t grace_ms, const char *why);
+/* The same for what the guard says, with the name of the user that it speaks of. */
+void attempt_stop_for(struct attempt *a, enum end_kind kind, const struct dev_reason *why);
 /* Of a state that people are told of; else NULL. */
 const char *attempt_state_name(enum attempt_state state);
 

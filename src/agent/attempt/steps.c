@@ -46,7 +46,7 @@ static void act_refused(struct attempt *a, const void *with)
 {
 	const struct msg_lease_reply *m = with;
 
-	attempt_stop(a, END_TAKEN, UINT32_MAX, m->text);
+	attempt_stop_for(a, END_TAKEN, &m->reason);
 }
 
 static void act_turned_away(struct attempt *a, const void *with)

@@ -192,15 +192,13 @@ static void moved(struct attempt *a)
  * already, and comes again. */
 static void taken(struct attempt *a, const struct msg_lease_taken *m)
 {
-	char why[RECORD_REASON_MAX];
+	struct dev_reason why = m->reason;
+	bool preempted = a->shown == AT_RUNNING && a->spec->preemptible;
 
-	if (a->shown != AT_RUNNING || !a->spec->preemptible) {
-		attempt_stop(a, END_TAKEN, UINT32_MAX, m->text);
-		return;
-	}
-	(void)str_print(why, sizeof(why), "preempted: GPU %u was %s",
-			a->place->view->devices[m->slot].index, m->text);
-	attempt_stop(a, END_PREEMPTED, UINT32_MAX, why);
+	if (preempted)
+		dev_reason_lead(&why, "preempted: GPU %u was ",
+				a->place->view->devices[m->slot].index);
+	attempt_stop_for(a, preempted ? END_PREEMPTED : END_TAKEN, &why);
 }
 
 static void started(struct attempt *a, pid_t task_pid)

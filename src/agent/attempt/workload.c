@@ -164,7 +164,7 @@ static void end_it(struct attempt *a, const char *why)
 /* It would not make it go for anybody. */
 static void lease_failed(struct attempt *a, const struct msg_lease_reply *m)
 {
-	end_it(a, m->text);
+	attempt_stop_for(a, END_PREEMPTED, &m->reason);
 }
 
 static void moved(struct attempt *a)
@@ -175,7 +175,7 @@ static void moved(struct attempt *a)
 static void taken(struct attempt *a, const struct msg_lease_taken *m)
 {
 	place_of(a)->yielded = true;
-	end_it(a, m->text);
+	attempt_stop_for(a, END_PREEMPTED, &m->reason);
 }
 
 static void started(struct attempt *a, pid_t task_pid)

@@ -433,7 +433,7 @@ static void take_device(struct guardlink *l, void *msg)
 	END(m->dev.uuid);
 	END(m->dev.name);
 	END(m->dev.instance);
-	END(m->dev.reason);
+	dev_reason_end(&m->dev.reason);
 	END(m->dev.lease_instance);
 	if (m->slot < PROTO_DEVICES_MAX)
 		l->ops->device(l->user, m->slot, &m->dev);
@@ -445,8 +445,7 @@ static void take_event(struct guardlink *l, void *msg)
 
 	END(ev->uuid);
 	END(ev->instance);
-	END(ev->text);
-	END(ev->user);
+	dev_reason_end(&ev->reason);
 	END(ev->command);
 	if (ev->seq <= l->last_event)
 		return; /* told again after a new connection */
@@ -464,11 +463,10 @@ static void take_lease(struct guardlink *l, void *msg)
 	switch (reply->head.type) {
 	case MSG_LEASE_REPLY:
 	case MSG_GRANTED:
-		END(reply->text);
+		dev_reason_end(&reply->reason);
 		break;
 	case MSG_LEASE_TAKEN:
-		END(taken->text);
-		END(taken->comm);
+		dev_reason_end(&taken->reason);
 		if (taken->slot < 0 || taken->slot >= PROTO_DEVICES_MAX)
 			return;
 		break;

@@ -298,7 +298,6 @@ static void tell_ended(struct spool_place *p, struct place_depends *d)
 void depends_settle(struct spool_place *p, unsigned int what, depends_fn fn, void *user)
 {
 	struct place_depends *d = p->depends;
-	char text[DEPS_TEXT_MAX];
 	struct ids ids;
 
 	if (!d)
@@ -315,9 +314,12 @@ void depends_settle(struct spool_place *p, unsigned int what, depends_fn fn, voi
 						    ? NULL
 						    : scan_find(p->scan, ids.all[i], 0);
 
-		if (t && t->dir == SPOOL_PENDING)
-			fn(user, t, deps_state(d->graph, ids.all[i]),
-			   deps_text(d->graph, ids.all[i], text));
+		cleanup_strbuf struct strbuf text = STRBUF_INIT;
+
+		if (!t || t->dir != SPOOL_PENDING)
+			continue;
+		deps_text(d->graph, ids.all[i], &text);
+		fn(user, t, deps_state(d->graph, ids.all[i]), strbuf_str(&text));
 	}
 	free(ids.all);
 }

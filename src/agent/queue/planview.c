@@ -33,12 +33,10 @@ static enum sched_dev_state planned_state(const struct dev_status *d)
 	return d->state < DEV_STATE_MAX ? states[d->state] : SCHED_DEV_UNSEEN;
 }
 
-/* Whoever is there and is not ours, or NULL. Beside a task the reason is about that. */
-static const char *foreign_on(const struct dev_status *d)
+/* Somebody is there who is not ours. */
+static bool is_foreign(const struct dev_status *d)
 {
-	if (d->flags & DEVICE_VACANT || d->who_pid <= 0)
-		return NULL;
-	return d->state == DEV_LENT ? "somebody else" : d->reason;
+	return !(d->flags & DEVICE_VACANT) && d->who_pid > 0;
 }
 
 static struct devset peers_of(const struct dev_status *d)
@@ -89,8 +87,7 @@ static struct sched_device planned_device(const struct view *view, const char *i
 				  .hold_bytes = d->held_bytes,
 				  .own_python = d->own_python > 0,
 				  .exclusive_process = d->flags & DEVICE_ONE_PROCESS,
-				  .foreign = foreign_on(d),
-				  .busy = d->reason[0] ? d->reason : NULL,
+				  .foreign = is_foreign(d),
 				  .peers = peers_of(d) };
 
 	if (!view->seen[slot])
@@ -140,6 +137,23 @@ void planview_make(const struct view *view, const char *instance, struct sched_d
 				    .policy = policy,
 				    .now_ns = clock_mono_ns(),
 				    .now_wall_ns = clock_wall_ns() };
+}
+
+static bool who(void *user, unsigned int slot, struct strbuf *out)
+{
+	const struct planview_words *w = user;
+	const struct dev_status *d = &w->view->devices[slot];
+	bool foreign = is_foreign(d);
+
+	/* Beside a task the reason is about that. */
+	if (!foreign || d->state != DEV_LENT)
+		dev_reason_text(&d->reason, w->names, out);
+	return foreign;
+}
+
+struct reason_words planview_words(struct planview_words *w)
+{
+	return (struct reason_words){ .who = who, .user = w };
 }
 
 uint64_t planview_room(const struct view *view, const char *model)

@@ -7,6 +7,7 @@
 #include "agent/node/view.h"
 #include "sched/plan.h"
 #include "sched/queue.h"
+#include "sched/reason.h"
 #include "spool/name.h"
 #include "spool/task_spec.h"
 
@@ -20,6 +21,14 @@ uint32_t planview_cpu_slots(uint64_t asked, uint64_t nofile);
  * collect is not. */
 void planview_make(const struct view *view, const char *instance, struct sched_device *devices,
 		   struct sched_view *ret);
+
+/* For sentences: what the guard says of the devices of view, with the names of users. */
+struct planview_words {
+	const struct view *view;
+	const struct user_names *names;
+};
+/* w is to stay where it is. */
+struct reason_words planview_words(struct planview_words *w);
 
 /* The most memory that a task could ever have on one of the devices of that model (NULL: any),
  * without a guard that sees them by what was last told of them; 0: not known. */

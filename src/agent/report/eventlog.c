@@ -99,8 +99,9 @@ static void look_up_next(struct users *u)
 }
 
 /* The name, or NULL with its look-up on the way. */
-static const char *name_of(struct users *u, uid_t uid)
+static const char *name_of(void *user, uint32_t uid)
 {
+	struct users *u = user;
 	struct entry *en = find_user(u, uid);
 
 	if (!en) {
@@ -110,38 +111,6 @@ static const char *name_of(struct users *u, uid_t uid)
 			look_up_next(u);
 	}
 	return en->known ? en->name : NULL;
-}
-
-static bool users_put_names(struct users *u, const char *text, char *buf, size_t size)
-{
-	bool all = true;
-	size_t used = 0;
-
-	while (*text) {
-		const char *what = text;
-		size_t len = 1;
-
-		if (str_has_prefix(text, "uid ") && isdigit((unsigned char)text[4])) {
-			char *end;
-			const char *name = name_of(u, (uid_t)strtoul(text + 4, &end, 10));
-
-			len = (size_t)(end - text);
-			if (name)
-				what = name;
-			all = all && name;
-			text = end;
-			len = name ? strlen(name) : len;
-		} else {
-			text++;
-		}
-		for (size_t i = 0; buf && i < len && used + 1 < size; i++)
-			buf[used++] = what[i];
-	}
-	if (buf) {
-		buf[used] = '\0';
-		(void)utf8_clean(buf); /* it may have been cut within a character */
-	}
-	return all;
 }
 
 static int users_free(struct users *u)
@@ -165,6 +134,7 @@ struct eventlog {
 	uint64_t states_from_ns;
 	uv_timer_t timer;
 	struct users *users;
+	struct user_names names;
 	struct waiting *first, **last;
 	size_t n_waiting;
 	bool closed;
@@ -194,6 +164,7 @@ struct eventlog *eventlog_new(uv_loop_t *loop, const struct eventlog_config *con
 	n->c = *config;
 	n->last = &n->first;
 	n->users = users_new(loop, on_name, n);
+	n->names = (struct user_names){ .name = name_of, .user = n->users };
 	(void)uv_timer_init(loop, &n->timer);
 	n->timer.data = n;
 	return n;
@@ -251,19 +222,17 @@ static enum log_level level_of(uint32_t kind)
 static void tell(struct eventlog *n, struct guard_event *ev)
 {
 	int32_t mig = mig_of(n, ev);
-	struct guard_event named = *ev;
 	cleanup_strbuf struct strbuf line = STRBUF_INIT;
 
-	(void)users_put_names(n->users, ev->text, named.text, sizeof(named.text));
-	(void)users_put_names(n->users, ev->user, named.user, sizeof(named.user));
-	sentence_event(&named, mig, &n->c.view->policy, &line);
+	sentence_event(ev, mig, &n->c.view->policy, &n->names, &line);
 
-	json_t *o = sentence_event_json(&named, mig, n->c.view->guard.pid, strbuf_str(&line));
+	json_t *o =
+		sentence_event_json(ev, mig, n->c.view->guard.pid, &n->names, strbuf_str(&line));
 
 	agentlog_log(n->c.agentlog, level_of(ev->kind), "%s", strbuf_str(&line));
 	agentlog_event(n->c.agentlog, o);
 	if (ev->kind == EVENT_YIELD)
-		keep_yield(n->c.view, &named, mig, strbuf_str(&line));
+		keep_yield(n->c.view, ev, mig, strbuf_str(&line));
 	if (n->c.json)
 		show_json(n, o);
 	else if (sentence_is_news(ev->kind) &&
@@ -272,11 +241,21 @@ static void tell(struct eventlog *n, struct guard_event *ev)
 	json_decref(o);
 }
 
+const struct user_names *eventlog_names(struct eventlog *n)
+{
+	return &n->names;
+}
+
+bool eventlog_knows(struct eventlog *n, const struct dev_reason *r)
+{
+	return !dev_reason_has_user(r) || name_of(n->users, r->uid);
+}
+
 static bool names_known(struct eventlog *n, const struct guard_event *ev)
 {
-	bool text = users_put_names(n->users, ev->text, NULL, 0);
+	bool reason = eventlog_knows(n, &ev->reason);
 
-	return users_put_names(n->users, ev->user, NULL, 0) && text;
+	return (ev->uid == DEV_REASON_NO_UID || name_of(n->users, ev->uid)) && reason;
 }
 
 static void tell_first(struct eventlog *n)
@@ -321,11 +300,6 @@ void eventlog_take(struct eventlog *n, const struct guard_event *ev)
 	tell_due(n);
 }
 
-bool eventlog_put_names(struct eventlog *n, const char *text, char *buf, size_t size)
-{
-	return users_put_names(n->users, text, buf, size);
-}
-
 /* The sentence is the last member of every event. Takes the reference to more over. */
 static json_t *own_json(const struct eventlog *n, const char *kind, json_t *more, const char *text)
 {
@@ -341,6 +315,22 @@ static json_t *own_json(const struct eventlog *n, const char *kind, json_t *more
 	return o;
 }
 
+/* Takes the reference to more over. */
+static void say(struct eventlog *n, enum log_level level, json_t *more, const char *line)
+{
+	json_t *o;
+
+	(void)json_object_set_new(more, "level", json_string(log_level_name(level)));
+	o = own_json(n, "agent", more, line);
+	agentlog_log(n->c.agentlog, level, "%s", line);
+	agentlog_event(n->c.agentlog, o);
+	if (n->c.json)
+		show_json(n, o);
+	else if (level < LOG_LEVEL_DEBUG)
+		show_sentence(n, clock_wall_ns(), line);
+	json_decref(o);
+}
+
 void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...)
 {
 	cleanup_strbuf struct strbuf line = STRBUF_INIT;
@@ -351,17 +341,18 @@ void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...
 	va_end(ap);
 	if (line.len) /* it may name files and hosts that others called so */
 		line.len = strlen(utf8_clean(line.data));
+	say(n, level, json_object(), strbuf_str(&line));
+}
 
-	json_t *o = own_json(n, "agent", json_pack("{s:s}", "level", log_level_name(level)),
-			     strbuf_str(&line));
+void eventlog_say_outcome(struct eventlog *n, enum log_level level, uint64_t task, uint32_t element,
+			  const char *outcome, const char *line)
+{
+	cleanup_free char *clean = xstrdup(line);
+	json_t *more = json_pack("{s:s, s:I}", "outcome", outcome, "task", (json_int_t)task);
 
-	agentlog_log(n->c.agentlog, level, "%s", strbuf_str(&line));
-	agentlog_event(n->c.agentlog, o);
-	if (n->c.json)
-		show_json(n, o);
-	else if (level < LOG_LEVEL_DEBUG)
-		show_sentence(n, clock_wall_ns(), strbuf_str(&line));
-	json_decref(o);
+	if (element)
+		(void)json_object_set_new(more, "element", json_integer((json_int_t)element));
+	say(n, level, more, utf8_clean(clean));
 }
 
 void eventlog_say_lines(struct eventlog *n, enum log_level level, const char *text)

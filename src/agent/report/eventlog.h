@@ -29,15 +29,18 @@ struct eventlog_config {
 struct eventlog *eventlog_new(uv_loop_t *loop, const struct eventlog_config *config);
 /* An event from the guard. */
 void eventlog_take(struct eventlog *n, const struct guard_event *ev);
-/*
- * The guard says "uid 1234" (hold/proto.h). Copy text to buf with every "uid N" whose name is known
- * replaced. False: a name is not known yet; its look-up is on its way. buf may be NULL when only
- * that is asked.
- */
-bool eventlog_put_names(struct eventlog *n, const char *text, char *buf, size_t size);
+/* For sentences: the names of users as far as they are known; the others are looked up. Valid as
+ * long as n. */
+const struct user_names *eventlog_names(struct eventlog *n);
+/* False: the reason speaks of a user whose name is not known yet; its look-up is on its way. */
+bool eventlog_knows(struct eventlog *n, const struct dev_reason *r);
 /* A sentence of the agent's own. */
 void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* The same of a task: what became of it, as members that programs read. outcome: "done", "failed",
+ * "requeued", "stopped". */
+void eventlog_say_outcome(struct eventlog *n, enum log_level level, uint64_t task, uint32_t element,
+			  const char *outcome, const char *line);
 /* The same with each line of text. */
 void eventlog_say_lines(struct eventlog *n, enum log_level level, const char *text);
 /*

@@ -7,6 +7,7 @@
 #include "agent/node/policy.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/units.h"
 #include "hold/state.h"
 
@@ -27,20 +28,35 @@ static void add_ms(uint64_t ns, struct strbuf *out)
 		strbuf_addf(out, "%.0f ms", (double)ns / (double)NS_PER_MS);
 }
 
-static void add_who(const struct guard_event *ev, struct strbuf *out)
+/* "" where it is not known; by its number while its name is not. */
+static const char *user_of(const struct guard_event *ev, const struct user_names *names,
+			   char buf[UNIT_TEXT_MAX])
 {
-	const char *sep = "";
+	const char *name = NULL;
+
+	if (ev->uid == DEV_REASON_NO_UID)
+		return "";
+	if (names)
+		name = names->name(names->user, ev->uid);
+	return name ? name : str_print(buf, UNIT_TEXT_MAX, "uid %" PRIu32, ev->uid);
+}
+
+static void add_who(const struct guard_event *ev, const struct user_names *names,
+		    struct strbuf *out)
+{
+	char number[UNIT_TEXT_MAX];
+	const char *sep = "", *who = user_of(ev, names, number);
 
 	if (!ev->pid) {
 		strbuf_adds(out, "somebody's memory");
 		return;
 	}
 	strbuf_addf(out, "PID %d", (int)ev->pid);
-	if (!ev->user[0] && !ev->command[0])
+	if (!who[0] && !ev->command[0])
 		return;
 	strbuf_adds(out, " (");
-	if (ev->user[0]) {
-		strbuf_adds(out, ev->user);
+	if (who[0]) {
+		strbuf_adds(out, who);
 		sep = ", ";
 	}
 	if (ev->command[0])
@@ -48,17 +64,23 @@ static void add_who(const struct guard_event *ev, struct strbuf *out)
 	strbuf_addc(out, ')');
 }
 
-static void tell_text(const struct guard_event *ev, const struct hold_policy *p, struct strbuf *out)
+static void tell_text(const struct guard_event *ev, const struct hold_policy *p,
+		      const struct user_names *names, struct strbuf *out)
 {
-	strbuf_adds(out, ev->text[0] ? ev->text : event_kind_name(ev->kind));
+	size_t before = out->len;
+
+	dev_reason_text(&ev->reason, names, out);
+	if (out->len == before)
+		strbuf_adds(out, event_kind_name(ev->kind));
 }
 
-static void tell_held(const struct guard_event *ev, const struct hold_policy *p, struct strbuf *out)
+static void tell_held(const struct guard_event *ev, const struct hold_policy *p,
+		      const struct user_names *names, struct strbuf *out)
 {
 	char size[UNIT_TEXT_MAX];
 
 	if (!ev->took_ns) { /* it was held before, and holds another amount now */
-		tell_text(ev, p, out);
+		tell_text(ev, p, names, out);
 		return;
 	}
 	strbuf_addf(out, "held %s in %.2f s (", unit_format_gib(ev->bytes, size),
@@ -83,23 +105,24 @@ static void add_times(const struct guard_event *ev, struct strbuf *out)
 }
 
 static void tell_yield(const struct guard_event *ev, const struct hold_policy *p,
-		       struct strbuf *out)
+		       const struct user_names *names, struct strbuf *out)
 {
 	strbuf_adds(out, "yielded to ");
-	add_who(ev, out);
+	add_who(ev, names, out);
 	add_times(ev, out);
 }
 
 /* Where nothing was held there was nothing to wait for. */
-static void tell_lent(const struct guard_event *ev, const struct hold_policy *p, struct strbuf *out)
+static void tell_lent(const struct guard_event *ev, const struct hold_policy *p,
+		      const struct user_names *names, struct strbuf *out)
 {
-	tell_text(ev, p, out);
+	tell_text(ev, p, names, out);
 	if (ev->bytes)
 		add_times(ev, out);
 }
 
 typedef void (*tell_fn)(const struct guard_event *ev, const struct hold_policy *p,
-			struct strbuf *out);
+			const struct user_names *names, struct strbuf *out);
 
 /* How an event is told, and whether people want to read it. */
 static const struct {
@@ -122,7 +145,7 @@ bool sentence_is_news(uint32_t kind)
 }
 
 void sentence_event(const struct guard_event *ev, int32_t mig, const struct hold_policy *policy,
-		    struct strbuf *out)
+		    const struct user_names *names, struct strbuf *out)
 {
 	tell_fn tell = ev->kind < EVENT_KIND_MAX ? kinds[ev->kind].tell : NULL;
 
@@ -130,13 +153,14 @@ void sentence_event(const struct guard_event *ev, int32_t mig, const struct hold
 		add_label(ev->index, mig, out);
 		strbuf_adds(out, "  ");
 	}
-	(tell ? tell : tell_text)(ev, policy, out);
+	(tell ? tell : tell_text)(ev, policy, names, out);
 }
 
 void sentence_device(const struct dev_status *dev, const char *own, uint64_t now_ns,
-		     struct strbuf *out)
+		     const struct user_names *names, struct strbuf *out)
 {
 	char time[UNIT_TEXT_MAX], size[UNIT_TEXT_MAX];
+	cleanup_strbuf struct strbuf why = STRBUF_INIT;
 
 	add_label(dev->index, dev->mig, out);
 	if (dev->state == DEV_HELD && dev->instance[0] && strcmp(dev->instance, own) != 0) {
@@ -146,10 +170,11 @@ void sentence_device(const struct dev_status *dev, const char *own, uint64_t now
 	strbuf_addf(out, "  %s", dev_state_name(dev->state));
 	if (dev->held_bytes)
 		strbuf_addf(out, " %s", unit_format_gib(dev->held_bytes, size));
-	if (dev->reason[0])
-		strbuf_addf(out, ": %s", dev->reason);
+	dev_reason_text(&dev->reason, names, &why);
+	if (why.len)
+		strbuf_addf(out, ": %s", strbuf_str(&why));
 	if (dev->hold_at_ns > now_ns)
-		strbuf_addf(out, "%s to be held%s%s in %s", dev->reason[0] ? ";" : ":",
+		strbuf_addf(out, "%s to be held%s%s in %s", why.len ? ";" : ":",
 			    strcmp(dev->instance, own) == 0 ? "" : " for ",
 			    strcmp(dev->instance, own) == 0 ? "" : dev->instance,
 			    unit_format_duration((dev->hold_at_ns - now_ns) / NS_PER_MS, time));
@@ -194,9 +219,9 @@ static void set_figures(json_t *o, const struct guard_event *ev)
 }
 
 json_t *sentence_event_json(const struct guard_event *ev, int32_t mig, int32_t guard_pid,
-			    const char *line)
+			    const struct user_names *names, const char *line)
 {
-	char time[CLOCK_TEXT_MAX];
+	char time[CLOCK_TEXT_MAX], number[UNIT_TEXT_MAX];
 	json_t *o = json_object();
 
 	set_text(o, "time", clock_format_iso(ev->wall_ns, time));
@@ -212,7 +237,7 @@ json_t *sentence_event_json(const struct guard_event *ev, int32_t mig, int32_t g
 		set_text(o, "state", dev_state_name(ev->state));
 	}
 	set_figures(o, ev);
-	set_text(o, "user", ev->user);
+	set_text(o, "user", user_of(ev, names, number));
 	set_text(o, "command", ev->command);
 	set_text(o, "text", line);
 	return o;

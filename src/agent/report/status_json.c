@@ -256,16 +256,19 @@ static json_t *peers_json(const struct view *v, const struct dev_status *d)
 json_t *status_device(const struct view *v, const struct dev_status *d, struct eventlog *names,
 		      uint64_t now)
 {
-	char reason[PROTO_TEXT_MAX];
+	cleanup_strbuf struct strbuf reason = STRBUF_INIT;
 	json_t *o = json_object();
 
-	(void)eventlog_put_names(names, d->reason, reason, sizeof(reason));
+	dev_reason_text(&d->reason, eventlog_names(names), &reason);
 	set(o, "gpu", json_integer(d->index));
 	set(o, "mig", d->mig >= 0 ? json_integer(d->mig) : json_null());
 	set(o, "uuid", json_string(d->uuid));
 	set(o, "name", json_string(d->name));
 	set(o, "state", json_string(dev_state_name(d->state)));
-	set(o, "reason", text_json(reason));
+	set(o, "reason", text_json(strbuf_str(&reason)));
+	set(o, "reason_code", json_string(dev_reason_code_name(d->reason.code)));
+	set(o, "held_for",
+	    d->reason.code == DEV_REASON_HELD ? json_string(d->reason.text) : json_null());
 	set(o, "use", use_json(v, d));
 	set(o, "xid", d->xid ? json_integer(d->xid) : json_null());
 	set(o, "for_s", age_json(d->since_ns, now));
@@ -345,7 +348,7 @@ static json_t *devices_json(const struct view *v, struct eventlog *names, uint64
 	return a;
 }
 
-static json_t *yields_json(const struct view *v)
+static json_t *yields_json(const struct view *v, const struct user_names *names)
 {
 	json_t *a = json_array();
 	size_t n = v->n_yields < VIEW_YIELDS ? v->n_yields : VIEW_YIELDS;
@@ -354,7 +357,7 @@ static json_t *yields_json(const struct view *v)
 		const struct view_yield *y = &v->yields[i % VIEW_YIELDS];
 
 		(void)json_array_append_new(
-			a, sentence_event_json(&y->event, y->mig, v->guard.pid, y->line));
+			a, sentence_event_json(&y->event, y->mig, v->guard.pid, names, y->line));
 	}
 	return a;
 }
@@ -390,7 +393,7 @@ json_t *status_json(const struct view *v, struct agentlog *j, struct eventlog *n
 	set(o, "agent", status_agent(v));
 	set(o, "guard", guard_json(v, now));
 	set(o, "devices", devices_json(v, names, now));
-	set(o, "yields", yields_json(v));
+	set(o, "yields", yields_json(v, eventlog_names(names)));
 	set(o, "log", tail_json(j));
 	set(o, "lines_lost", bytes_json(agentlog_lost(j)));
 	set(o, "log_trouble", text_json(agentlog_trouble(j, trouble, sizeof(trouble))));

@@ -174,10 +174,9 @@ static const json_t *row_of(const json_t *devices, const char *uuid)
 static bool is_left(const json_t *row)
 {
 	const char *state = json_string_value(json_object_get(row, "state"));
-	const char *reason = json_string_value(json_object_get(row, "reason"));
+	const char *code = json_string_value(json_object_get(row, "reason_code"));
 
-	return state && reason && !strcmp(state, "left") &&
-	       str_has_prefix(reason, "left for others");
+	return state && code && !strcmp(state, "left") && !strcmp(code, "left");
 }
 
 /* By what the agent said of it: it, or one of its tasks, has the device or will in a moment. */

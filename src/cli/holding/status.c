@@ -151,9 +151,9 @@ static void print_reasons(const json_t *devices, const char *instance, FILE *out
 		bool own = strcmp(text_of(d, "instance", ""), instance) == 0;
 
 		/* That it is held for this instance is what the table says. */
-		if (reason && own && strcmp(text_of(d, "state", ""), "held") == 0 &&
-		    str_has_prefix(reason, "held for ") &&
-		    strcmp(reason + strlen("held for "), instance) == 0)
+		if (own && strcmp(text_of(d, "state", ""), "held") == 0 &&
+		    strcmp(text_of(d, "reason_code", ""), "held") == 0 &&
+		    strcmp(text_of(d, "held_for", ""), instance) == 0)
 			reason = NULL;
 		if (!reason && !soon)
 			continue;

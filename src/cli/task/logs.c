@@ -93,7 +93,7 @@ static void say_that_it_waits(void *data, const struct logreader *t, const struc
 	struct err e = ERR_INIT;
 	char id[SELECT_ID_MAX];
 
-	if (why_of(data, t->sp, place, &why, NULL, &e) < 0)
+	if (why_of(data, t->sp, place, &why, &e) < 0)
 		strbuf_adds(&why, "waits");
 	(void)fflush(t->out);
 	(void)fprintf(stderr, "tenure: task %s %s; its output follows when it starts\n",

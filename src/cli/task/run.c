@@ -139,7 +139,7 @@ static void tell_why(struct watching *w)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
-	if (!w->no_agent && why_of(w->ctx, w->sp, taskwatch_place(w->task), &b, NULL, NULL) == 0)
+	if (!w->no_agent && why_of(w->ctx, w->sp, taskwatch_place(w->task), &b, NULL) == 0)
 		tell_if_new(w, strbuf_take(&b));
 }
 

@@ -60,7 +60,7 @@ static void tell_why(const struct cmd_ctx *ctx, const struct spool *sp, const st
 	bool waits = taskwatch_state(w) != TASKSTATE_RUNNING &&
 		     !(p->name.count && !p->element && taskstate_has_begun(sp, &p->name, &counts));
 
-	if (waits && why_of(ctx, sp, p, &why, NULL, NULL) == 0) {
+	if (waits && why_of(ctx, sp, p, &why, NULL) == 0) {
 		text = xasprintf("task %s %s", select_format_id(p->name.id, p->element, id),
 				 strbuf_str(&why));
 		cmd_warn("note", text);

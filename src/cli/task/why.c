@@ -26,45 +26,67 @@
 #include "cli/task/view.h"
 #include "cli/task/watch.h"
 #include "cli/term.h"
+#include "sched/reason.h"
 #include "spool/batch.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
 #include "spool/lane.h"
 #include "spool/record.h"
 
-#define CANNOT_START "cannot start, because"
-#define ASKED_MAX    8 /* of many nodes each says about the same */
+#define ASKED_MAX 8 /* of many nodes each says about the same */
 
-static void add(struct strbuf *b, const char *text)
+/* What is found: the sentence, and for programs the reasons in it and what other nodes say. */
+struct found {
+	struct strbuf *text;
+	json_t *reasons, *nodes; /* or NULL */
+	bool unreadable;	 /* it stays where it is until its owner has mended it */
+};
+
+static void add_text(struct found *f, const char *text)
 {
-	strbuf_addf(b, "%s%s", b->len ? "; " : "", text);
+	strbuf_addf(f->text, "%s%s", f->text->len ? "; " : "", text);
 }
 
-static void add_dependencies(const struct spool *sp, const struct uint_list *ids, bool must_be_good,
-			     struct strbuf *b)
+static void add(struct found *f, const struct reason *r)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	reason_text(r, NULL, &b);
+	add_text(f, strbuf_str(&b));
+	if (f->reasons)
+		(void)json_array_append_new(f->reasons, reason_json(r, NULL));
+}
+
+/* Its file says for whom it waits; how these stand is looked up. */
+static void add_dependencies(const struct spool *sp, const struct uint_list *ids, bool well,
+			     struct found *f)
 {
 	for (size_t i = 0; i < ids->n; i++) {
 		struct task_place p = { .element = 0 };
 		bool there = select_by_id(sp, ids->nums[i], 0, &p, NULL) == 0;
 		bool ended = there && p.dir != SPOOL_PENDING && p.dir != SPOOL_RUNNING;
-		cleanup_free char *text = NULL;
+		struct reason other = { .code = REASON_DEPENDS,
+					.other.id = ids->nums[i],
+					.well = well };
+		cleanup_strbuf struct strbuf broken = STRBUF_INIT;
 
-		if (ended && (!must_be_good || p.dir == SPOOL_DONE))
+		if (ended && (!well || p.dir == SPOOL_DONE))
 			continue;
-		text = ended || !there
-			       ? xasprintf("can never run, because task %" PRIu64 " %s",
-					   ids->nums[i],
-					   there ? "has not ended well" : "is not there any more")
-			       : xasprintf("waits until task %" PRIu64 " has ended%s (it is %s)",
-					   ids->nums[i], must_be_good ? " well" : "",
-					   taskstate_name(taskstate_of(&p.name, p.dir)));
-		add(b, text);
+		if (there && !ended) {
+			other.text = taskstate_name(taskstate_of(&p.name, p.dir));
+			add(f, &other);
+			continue;
+		}
+		other.code = REASON_DEPENDS_BROKEN;
+		other.text = there ? "has not ended well" : "is not there any more";
+		reason_text(&other, NULL, &broken);
+		add(f, &(struct reason){ .code = REASON_NEVER, .text = strbuf_str(&broken) });
 	}
 }
 
 /* Such a task stays where it is: its owner has to know. true: it can be read. */
 static bool read_file(const struct spool *sp, const struct task_place *p, struct task_file *ret,
-		      struct strbuf *b)
+		      struct found *f)
 {
 	struct err e = ERR_INIT;
 	uint64_t count = 0;
@@ -79,58 +101,56 @@ static bool read_file(const struct spool *sp, const struct task_place *p, struct
 			      "by its name it has %" PRIu64 " elements, by what is in it %" PRIu64,
 			      p->name.count, count);
 	}
-	if (r != -ENOENT)
-		strbuf_addf(b, "%s" CANNOT_START " %s/%s cannot be read: %s", b->len ? "; " : "",
-			    spool_path_of(sp), p->path, e.text);
+	if (r != -ENOENT) {
+		cleanup_free char *path = xasprintf("%s/%s", spool_path_of(sp), p->path);
+
+		f->unreadable = true;
+		add(f,
+		    &(struct reason){ .code = REASON_UNREADABLE, .where = path, .text = e.text });
+	}
 	return false;
 }
 
-/* What the spool alone says. */
-static void add_known(const struct spool *sp, const struct task_place *p, struct strbuf *b)
+static void add_lane(const struct spool *sp, const char *lane, const char *note, struct found *f,
+		     bool *ret_noted)
 {
-	char when[CLOCK_TEXT_MAX];
-	struct task_file t;
+	cleanup_free char *said = lane_reason(sp, lane);
 
-	if (p->name.flags & NAME_PAUSED) {
-		cleanup_free char *text = xasprintf(
-			"is paused (tenure resume %" PRIu64 " lets it start)", p->name.id);
+	*ret_noted = reason_repeats(said, note);
+	add(f, &(struct reason){
+		       .code = REASON_LANE_PAUSED, .lane = lane, .text = said ? said : "?" });
+}
 
-		add(b, text);
-	}
-	if (p->name.lane[0] && lane_is_paused(sp, p->name.lane)) {
-		cleanup_free char *reason = lane_reason(sp, p->name.lane);
-		cleanup_free char *text =
-			xasprintf("its lane %s is paused: %s (tenure resume %s resumes it)",
-				  p->name.lane, reason ? reason : "?", p->name.lane);
+/* What the spool alone says. */
+static void add_known(const struct spool *sp, const struct task_place *p, struct found *f)
+{
+	struct task_file t = { 0 };
+	bool noted = false, is_paused = p->name.flags & NAME_PAUSED, read;
+	struct found later = { .text = f->text, .reasons = f->reasons };
 
-		add(b, text);
-	}
-	if (p->name.begin_s * NS_PER_S > clock_wall_ns()) {
-		cleanup_free char *text =
-			xasprintf("is not to begin before %s",
-				  clock_format_local(p->name.begin_s * NS_PER_S, when));
-
-		add(b, text);
-	}
-	if (!read_file(sp, p, &t, b))
+	if (is_paused)
+		add(f, &(struct reason){ .code = REASON_PAUSED, .task.id = p->name.id });
+	read = read_file(sp, p, &t, &later);
+	if (p->name.lane[0] && lane_is_paused(sp, p->name.lane))
+		add_lane(sp, p->name.lane, read ? t.history.reason : NULL, f, &noted);
+	if (p->name.begin_s * NS_PER_S > clock_wall_ns())
+		add(f, &(struct reason){ .code = REASON_BEGIN,
+					 .wall_ns = p->name.begin_s * NS_PER_S });
+	f->unreadable = later.unreadable;
+	if (!read)
 		return;
-	add_dependencies(sp, &t.spec->after, true, b);
-	add_dependencies(sp, &t.spec->after_any, false, b);
-	if (t.history.reason[0] && !strstr(strbuf_str(b), t.history.reason))
-		strbuf_addf(b, "%swas requeued (%s)", b->len ? "; " : "", t.history.reason);
+	add_dependencies(sp, &t.spec->after, true, f);
+	add_dependencies(sp, &t.spec->after_any, false, f);
+	if (t.history.reason[0] && !noted)
+		add(f, &(struct reason){ .code = REASON_REQUEUED, .note = t.history.reason });
 	task_file_clear(&t);
 }
 
 /* ---- agents of other nodes ---- */
 
-struct elsewhere {
-	struct strbuf *b;
-	json_t *nodes;
-};
-
 static void on_answer(void *user, const struct agent_called *one, const json_t *answer)
 {
-	struct elsewhere *w = user;
+	struct found *f = user;
 	const struct node_agent *p = one->data;
 	const char *why = json_string_value(json_object_get(answer, "why"));
 	struct err e = ERR_INIT;
@@ -143,10 +163,11 @@ static void on_answer(void *user, const struct agent_called *one, const json_t *
 		text = xstrdup(e.code ? e.text : "it does not say");
 	else
 		text = xstrdup(why);
-	strbuf_addf(w->b, "%son %s: %s", w->b->len ? "; " : "", p->agent, text);
-	if (w->nodes)
-		(void)json_array_append_new(w->nodes,
-					    json_pack("{ss ss}", "agent", p->agent, "why", text));
+	strbuf_addf(f->text, "%son %s: %s", f->text->len ? "; " : "", p->agent, text);
+	if (f->nodes)
+		(void)json_array_append_new(f->nodes,
+					    json_pack("{ss ss sO*}", "agent", p->agent, "why", text,
+						      "reason", json_object_get(answer, "reason")));
 }
 
 static bool is_asked(const struct node_agent *p)
@@ -156,11 +177,10 @@ static bool is_asked(const struct node_agent *p)
 
 /* How many there are to ask. */
 static size_t ask_others(const struct cmd_ctx *ctx, const struct spool *sp,
-			 const struct task_place *p, struct strbuf *b, json_t *nodes)
+			 const struct task_place *p, struct found *f)
 {
 	struct order_task task = { p->name.id, p->element };
 	struct order order = { .command = ORDER_WHY, .n = 1, .tasks = &task };
-	struct elsewhere w = { .b = b, .nodes = nodes };
 	struct agents_call o = { .sp = sp };
 	struct node_agents agents;
 	size_t n;
@@ -171,52 +191,60 @@ static size_t ask_others(const struct cmd_ctx *ctx, const struct spool *sp,
 			(void)agents_send(&o, agents.all[i].agent, &order, &agents.all[i], NULL);
 	n = o.n;
 	if (n)
-		agents_wait(&o, AGENTS_LIMIT_MS, on_answer, &w);
+		agents_wait(&o, AGENTS_LIMIT_MS, on_answer, f);
 	agents_clear(&o);
 	node_agents_clear(&agents);
 	return n;
 }
 
 static void without_agent(const struct cmd_ctx *ctx, const struct spool *sp,
-			  const struct task_place *p, struct strbuf *b, json_t *nodes)
+			  const struct task_place *p, struct found *f)
 {
 	cleanup_free char *on = taskrun_format_on(sp);
 
-	add_known(sp, p, b);
-	if (ask_others(ctx, sp, p, b, nodes))
+	add_known(sp, p, f);
+	if (ask_others(ctx, sp, p, f))
 		return;
-	if (!b->len)
-		strbuf_adds(b, "is ready to start");
-	strbuf_addf(b,
-		    "; no agent of instance %s runs on this node: %s starts one, and it starts the "
-		    "tasks",
-		    spool_instance(sp), on);
+	if (!f->text->len)
+		add(f, &(struct reason){ .code = REASON_READY });
+	add(f,
+	    &(struct reason){ .code = REASON_NO_AGENT, .where = spool_instance(sp), .text = on });
+}
+
+static void take_answer(const struct cmd_ctx *ctx, const struct spool *sp,
+			const struct task_place *p, const json_t *doc, struct found *f)
+{
+	const char *why = json_string_value(json_object_get(doc, "why"));
+	json_t *reason = json_object_get(doc, "reason");
+
+	add_text(f, why ? why : "the agent does not say");
+	if (f->reasons && reason)
+		(void)json_array_append(f->reasons, reason);
+	if (json_is_true(json_object_get(doc, "elsewhere")))
+		(void)ask_others(ctx, sp, p, f);
 }
 
 static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
-	       struct strbuf *b, json_t *nodes, struct err *e)
+	       struct found *f, struct err *e)
 {
 	struct order_task task = { p->name.id, p->element };
 	const struct order order = { .command = ORDER_WHY, .n = 1, .tasks = &task };
 	json_t *doc = NULL;
 	struct err said = ERR_INIT;
 	int r = agent_ask_about(ctx, &order, &doc, &said);
-	const char *why = json_string_value(json_object_get(doc, "why"));
 
 	if (e)
 		*e = said;
 	if (r == -ECONNREFUSED) {
-		without_agent(ctx, sp, p, b, nodes);
+		without_agent(ctx, sp, p, f);
 		r = 0;
 	} else if (r == -ENOENT) { /* it runs none, or has not seen this one yet */
-		add_known(sp, p, b);
-		if (!strstr(strbuf_str(b), CANNOT_START))
-			strbuf_addf(b, "%s%s", b->len ? "; " : "", said.text);
+		add_known(sp, p, f);
+		if (!f->unreadable)
+			add_text(f, said.text);
 		r = 0;
 	} else if (r == 0) {
-		strbuf_adds(b, why ? why : "the agent does not say");
-		if (json_is_true(json_object_get(doc, "elsewhere")))
-			(void)ask_others(ctx, sp, p, b, nodes);
+		take_answer(ctx, sp, p, doc, f);
 	}
 	json_decref(doc);
 	return r;
@@ -366,8 +394,8 @@ static int tell_ended(const struct spool *sp, const struct task_place *p, int st
 	return 0;
 }
 
-int why_of(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
-	   struct strbuf *b, json_t *nodes, struct err *e)
+static int find_why(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
+		    struct found *f, struct err *e)
 {
 	struct task_name runs;
 	int state = p->dir == SPOOL_PENDING  ? BATCH_WAITING
@@ -376,7 +404,7 @@ int why_of(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_
 					     : BATCH_CANCELLED;
 
 	if (find_running(sp, p, &runs)) {
-		tell_run(ctx, sp, &runs, p->name.name, b);
+		tell_run(ctx, sp, &runs, p->name.name, f->text);
 		return 0;
 	}
 	if (p->element && p->name.count)
@@ -385,12 +413,20 @@ int why_of(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_
 		state = BATCH_CANCELLED; /* with its batch */
 	if (state < 0)
 		return state;
-	return state == BATCH_WAITING ? ask(ctx, sp, p, b, nodes, e)
-				      : tell_ended(sp, p, state, b, e);
+	return state == BATCH_WAITING ? ask(ctx, sp, p, f, e)
+				      : tell_ended(sp, p, state, f->text, e);
 }
 
-static int print_doc(const struct spool *sp, const struct task_place *p, const char *why,
-		     json_t *nodes, struct err *e)
+int why_of(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
+	   struct strbuf *b, struct err *e)
+{
+	struct found f = { .text = b };
+
+	return find_why(ctx, sp, p, &f, e);
+}
+
+static int print_doc(const struct spool *sp, const struct task_place *p, const struct found *f,
+		     struct err *e)
 {
 	enum taskstate state = taskstate_of(&p->name, p->dir);
 	int r = p->element ? taskwatch_state_of(sp, p, &state, e) : 0;
@@ -398,8 +434,9 @@ static int print_doc(const struct spool *sp, const struct task_place *p, const c
 
 	if (r < 0)
 		return r;
-	o = json_pack("{s:I, s:s, s:s, s:s, s:O}", "id", (json_int_t)p->name.id, "name",
-		      p->name.name, "state", taskstate_name(state), "why", why, "nodes", nodes);
+	o = json_pack("{s:I, s:s, s:s, s:s, s:O, s:O}", "id", (json_int_t)p->name.id, "name",
+		      p->name.name, "state", taskstate_name(state), "why", strbuf_str(f->text),
+		      "reasons", f->reasons, "nodes", f->nodes);
 	if (p->element)
 		(void)json_object_set_new(o, "element", json_integer((json_int_t)p->element));
 	cmd_print_json_line(o);
@@ -419,14 +456,15 @@ static int why_found(const struct cmd_ctx *ctx, const struct spool *sp, const st
 		     struct err *e)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	json_t *nodes = json_array();
-	int r = why_of(ctx, sp, p, &b, nodes, e);
+	struct found f = { .text = &b, .reasons = json_array(), .nodes = json_array() };
+	int r = find_why(ctx, sp, p, &f, e);
 
 	if (r == 0 && opts_flag(ctx->opts, "json"))
-		r = print_doc(sp, p, strbuf_str(&b), nodes, e);
+		r = print_doc(sp, p, &f, e);
 	else if (r == 0)
 		print_text(p, strbuf_str(&b));
-	json_decref(nodes);
+	json_decref(f.reasons);
+	json_decref(f.nodes);
 	return r;
 }
 

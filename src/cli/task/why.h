@@ -2,17 +2,14 @@
 #ifndef TENURE_CLI_TASK_WHY_H
 #define TENURE_CLI_TASK_WHY_H
 
-#include <jansson.h>
-
 #include "base/strbuf.h"
 #include "cli/task/select.h"
 
 /*
  * Why a task waits, or what has become of it, in a sentence without its name: "waits for 2 GPUs:
- * ..". The agent here is asked, and those of other nodes where they may know more; what they say is
- * added to nodes (docs/json.md), too, which may be NULL. 0 or negative.
+ * ..". The agent here is asked, and those of other nodes where they may know more. 0 or negative.
  */
 int why_of(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
-	   struct strbuf *b, json_t *nodes, struct err *e);
+	   struct strbuf *b, struct err *e);
 
 #endif

@@ -103,7 +103,7 @@ static void fill_status(struct guard *g, const struct device *d, struct dev_stat
 
 	(void)str_copy(s->uuid, sizeof(s->uuid), d->id.uuid);
 	(void)str_copy(s->name, sizeof(s->name), d->id.name);
-	(void)str_copy(s->reason, sizeof(s->reason), d->said.reason);
+	s->reason = d->said.reason;
 	if (owner)
 		(void)str_copy(s->instance, sizeof(s->instance), owner->instance);
 	s->index = d->id.index;

@@ -25,16 +25,20 @@
 
 void device_say(struct device *d, const char *fmt, ...)
 {
-	char text[PROTO_TEXT_MAX];
+	struct dev_reason r = { .code = DEV_REASON_TEXT, .uid = DEV_REASON_NO_UID };
 	va_list ap;
 
 	va_start(ap, fmt);
-	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	(void)vsnprintf(r.text, sizeof(r.text), fmt, ap);
 	va_end(ap);
-	if (!strcmp(text, d->said.reason))
+	device_say_reason(d, &r);
+}
+
+void device_say_reason(struct device *d, const struct dev_reason *r)
+{
+	if (!memcmp(&d->said.reason, r, sizeof(*r)))
 		return;
-	(void)str_copy(d->said.reason, sizeof(d->said.reason), text);
-	d->said.reason_pid = 0;
+	d->said.reason = *r;
 	d->dirty = true;
 }
 
@@ -50,7 +54,7 @@ void device_unlock(struct device *d)
 		d->hold.lock_fd = fd_close(d->hold.lock_fd);
 }
 
-bool device_lock(struct device *d, struct err *e)
+bool device_lock(struct device *d, struct dev_reason *why)
 {
 	struct err other = ERR_INIT;
 	char name[108];
@@ -64,19 +68,19 @@ bool device_lock(struct device *d, struct err *e)
 		return true;
 	d->hold.lock_fd = -1;
 	if (sock_listener(name, &who) < 0)
-		(void)err_set(e, -EBUSY, "tenure of another user has it");
-	else if (who.pid != getpid())
-		(void)err_set(e, -EBUSY, "tenure of uid %u has it", (unsigned int)who.uid);
-	else
+		who.uid = DEV_REASON_NO_UID;
+	else if (who.pid == getpid())
 		return true; /* a child of ours, which has not come to its exec: gone in a moment */
+	if (why)
+		*why = (struct dev_reason){ .code = DEV_REASON_LOCKED, .uid = who.uid };
 	return false;
 }
 
-bool device_may_hold(struct device *d, struct err *e)
+bool device_may_hold(struct device *d, struct dev_reason *why)
 {
 	uint64_t heeded_until = d->hold.idle_since_ns + d->hold.wait_ns + NAME_HEEDED_NS;
 
-	return device_lock(d, e) || clock_mono_ns() >= heeded_until;
+	return device_lock(d, why) || clock_mono_ns() >= heeded_until;
 }
 
 void device_turn_away(struct device *d)
@@ -155,7 +159,7 @@ void device_enter(struct guard *g, struct device *d, enum dev_state next)
 			device_say(d, "no other processes");
 	}
 	if ((next == DEV_IDLE || next == DEV_BUSY || next == DEV_LEFT) && !quiet)
-		(void)event_add(g, d, EVENT_STATE, "%s: %s", dev_state_name(next), d->said.reason);
+		event_add_state(g, d);
 }
 
 void device_act(struct device *d, enum dev_action action)
@@ -206,38 +210,46 @@ void device_record(struct device *d, enum event_kind kind, uint64_t verdict_ns)
 
 /* --- what the policies want --- */
 
-void device_unwant(struct guard *g, struct device *d, const char *reason)
+static void unwant(struct guard *g, struct device *d, const struct dev_reason *why)
 {
 	if (d->state != DEV_HOLDING && d->state != DEV_HELD)
 		return;
 	device_record(d, EVENT_RELEASE, clock_mono_ns());
-	device_say(d, "%s", reason);
+	device_say_reason(d, why);
 	(void)device_step(g, d, EV_UNWANTED);
 }
 
-static void describe_left(const struct guard *g, const struct device *d, char *buf, size_t size)
+void device_unwant(struct guard *g, struct device *d, const char *reason)
+{
+	struct dev_reason why;
+
+	(void)dev_reason_set(&why, 0, "%s", reason);
+	unwant(g, d, &why);
+}
+
+static struct dev_reason why_left(const struct guard *g, const struct device *d)
 {
 	const struct client *c = d->leaver >= 0 ? &g->clients[d->leaver] : NULL;
+	struct dev_reason r = { .code = c ? DEV_REASON_LEFT : DEV_REASON_NOT_SELECTED,
+				.uid = DEV_REASON_NO_UID };
 
 	if (c)
-		(void)str_print(buf, size, "left for others by %s (leave %u)", c->instance,
+		(void)str_print(r.text, sizeof(r.text), "%s (leave %u)", c->instance,
 				c->policy.leave);
-	else
-		(void)str_copy(buf, size, "not selected");
+	return r;
 }
 
 void device_leave(struct guard *g, struct device *d)
 {
-	char why[PROTO_TEXT_MAX];
+	struct dev_reason why = why_left(g, d);
 
 	if ((d->ledger.promise.wanted && d->leaver < 0) || d->state == DEV_LENDING ||
 	    d->state == DEV_LENT)
 		return;
-	describe_left(g, d, why, sizeof(why));
-	device_unwant(g, d, why);
+	unwant(g, d, &why);
 	if (device_occupied(d))
 		return;
-	device_say(d, "%s", why);
+	device_say_reason(d, &why);
 	if (d->state != DEV_LEFT)
 		(void)device_step(g, d, EV_LEAVE);
 }

@@ -47,9 +47,9 @@ void device_reset_idle(struct device *d, uint64_t now_ns);
  * device. False: somebody has it, and e says who. That is advice: whoever likes can take any name,
  * so it keeps no task from anything, and puts a hold off for a while only.
  */
-bool device_lock(struct device *d, struct err *e);
+bool device_lock(struct device *d, struct dev_reason *why);
 /* The same before a hold of an idle device: false while the name is another's and is heeded. */
-bool device_may_hold(struct device *d, struct err *e);
+bool device_may_hold(struct device *d, struct dev_reason *why);
 /* Of those who have connected there some: by that they know whose it is, and there is nothing to
  * talk about. Now and then, so that it costs nothing however many they are. */
 void device_turn_away(struct device *d);
@@ -57,5 +57,6 @@ void device_turn_away(struct device *d);
 void device_unlock(struct device *d);
 
 void device_say(struct device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void device_say_reason(struct device *d, const struct dev_reason *r);
 
 #endif

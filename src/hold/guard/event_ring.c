@@ -15,11 +15,14 @@ struct guard_event *event_add(struct guard *g, const struct device *d, enum even
 	struct guard_event *ev = &g->events[seq % EVENT_RING];
 	va_list ap;
 
-	*ev = (struct guard_event){
-		.seq = seq, .wall_ns = clock_wall_ns(), .kind = kind, .slot = -1
-	};
+	*ev = (struct guard_event){ .seq = seq,
+				    .wall_ns = clock_wall_ns(),
+				    .kind = kind,
+				    .slot = -1,
+				    .reason.uid = DEV_REASON_NO_UID,
+				    .uid = DEV_REASON_NO_UID };
 	va_start(ap, fmt);
-	(void)vsnprintf(ev->text, sizeof(ev->text), fmt, ap);
+	(void)vsnprintf(ev->reason.text, sizeof(ev->reason.text), fmt, ap);
 	va_end(ap);
 	if (!d)
 		return ev;
@@ -33,6 +36,24 @@ struct guard_event *event_add(struct guard *g, const struct device *d, enum even
 	if (owner)
 		(void)str_copy(ev->instance, sizeof(ev->instance), owner->instance);
 	return ev;
+}
+
+struct guard_event *event_add_reason(struct guard *g, const struct device *d, enum event_kind kind,
+				     const char *lead)
+{
+	struct guard_event *ev = event_add(g, d, kind, "%s", "");
+
+	ev->reason = d->said.reason;
+	dev_reason_lead(&ev->reason, "%s", lead);
+	return ev;
+}
+
+void event_add_state(struct guard *g, const struct device *d)
+{
+	char lead[sizeof(d->said.reason.lead)];
+
+	(void)event_add_reason(g, d, EVENT_STATE,
+			       str_print(lead, sizeof(lead), "%s: ", dev_state_name(d->state)));
 }
 
 void event_tell(struct guard *g, struct client *c)

@@ -11,6 +11,12 @@
 struct guard_event *event_add(struct guard *g, const struct device *d, enum event_kind kind,
 			      const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
+/* The same with the reason of d as the sentence, behind lead ("busy: ", or ""). */
+struct guard_event *event_add_reason(struct guard *g, const struct device *d, enum event_kind kind,
+				     const char *lead);
+/* EVENT_STATE: "busy: PID 77 (..)". */
+void event_add_state(struct guard *g, const struct device *d);
+
 /* Send what c has not seen, as far as its socket takes it. */
 void event_tell(struct guard *g, struct client *c);
 

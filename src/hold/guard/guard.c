@@ -99,7 +99,8 @@ static bool take_devices(struct guard *g)
 					      .state = DEV_LEFT,
 					      .since_ns = clock_mono_ns(),
 					      .said = { .who_uid = UINT32_MAX,
-							.reason = "not selected" } };
+							.reason = { .code = DEV_REASON_NOT_SELECTED,
+								    .uid = DEV_REASON_NO_UID } } };
 
 		bool was_present = d->present, was_card = d->id.mig_parent;
 

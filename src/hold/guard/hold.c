@@ -117,12 +117,13 @@ static bool nothing_to_take(struct guard *g, struct device *d)
 void hold_begin(struct guard *g, struct device *d)
 {
 	struct err e = ERR_INIT;
+	struct dev_reason why;
 	bool again = d->holder.kept;
 
 	if (nothing_to_take(g, d))
 		return;
-	if (!device_may_hold(d, &e)) {
-		device_say(d, "%s", e.text);
+	if (!device_may_hold(d, &why)) {
+		device_say_reason(d, &why);
 		return;
 	}
 	d->hold.before = d->sample.look.procs;
@@ -138,7 +139,7 @@ void hold_begin(struct guard *g, struct device *d)
 	figure_off(&d->figure);
 	device_say(d, again ? "holder PID %d takes the memory again" : "holder PID %d starts",
 		   (int)d->holder.pid);
-	(void)event_add(g, d, EVENT_START, "%s", d->said.reason);
+	(void)event_add_reason(g, d, EVENT_START, "");
 	(void)device_step(g, d, EV_READY);
 }
 
@@ -163,22 +164,22 @@ void hold_adapt(struct guard *g, struct device *d, const struct hold_policy *bef
 
 static void tell_let_go(struct guard *g, struct device *d, uint64_t freed_ns, uint64_t bytes)
 {
-	static const char *const words[EVENT_KIND_MAX] = { [EVENT_YIELD] = "yielded to",
-							   [EVENT_RELEASE] = "released:",
-							   [EVENT_BLIND] = "released:",
-							   [EVENT_LENT] = "handed over:" };
+	static const char *const leads[EVENT_KIND_MAX] = { [EVENT_YIELD] = "yielded to ",
+							   [EVENT_RELEASE] = "released: ",
+							   [EVENT_BLIND] = "released: ",
+							   [EVENT_LENT] = "handed over: " };
 	struct guard_event *rec = &d->hold.letting_go;
 	uint64_t took = freed_ns > d->hold.verdict_ns ? freed_ns - d->hold.verdict_ns : 0;
 	struct guard_event *ev =
-		event_add(g, d, (enum event_kind)rec->kind, "%s %s",
-			  words[rec->kind] ? words[rec->kind] : "released:", d->said.reason);
+		event_add_reason(g, d, (enum event_kind)rec->kind,
+				 leads[rec->kind] ? leads[rec->kind] : "released: ");
 
 	ev->bytes = bytes;
 	ev->pid = rec->kind == EVENT_YIELD || rec->kind == EVENT_LENT ? d->said.who_pid : 0;
 	if (rec->kind == EVENT_LENT)
 		ev->lease = rec->lease;
 	if (ev->pid && d->said.who_uid != UINT32_MAX) {
-		(void)str_print(ev->user, sizeof(ev->user), "uid %u", d->said.who_uid);
+		ev->uid = d->said.who_uid;
 		(void)str_copy(ev->command, sizeof(ev->command), d->said.who_comm);
 	}
 	ev->hint_to_verdict_ns = rec->hint_to_verdict_ns;
@@ -188,16 +189,19 @@ static void tell_let_go(struct guard *g, struct device *d, uint64_t freed_ns, ui
 void hold_say_held(struct guard *g, struct device *d)
 {
 	const struct lease *l = ledger_first(g, d);
+	struct dev_reason r = { .code = DEV_REASON_HELD, .uid = DEV_REASON_NO_UID };
 	char id[LEASE_TEXT_MAX];
 
 	if (d->state != DEV_HELD)
 		return;
 	if (l)
-		device_say(d, "held for %s of %s%s", lease_id_text(&l->id, id), l->instance,
-			   l->flags & LEASE_RESERVED ? ", which waits for more" : "");
+		(void)str_print(r.text, sizeof(r.text), "%s of %s%s", lease_id_text(&l->id, id),
+				l->instance,
+				l->flags & LEASE_RESERVED ? ", which waits for more" : "");
 	else
-		device_say(d, "held for %s",
-			   device_owner(g, d) ? device_owner(g, d)->instance : "nobody");
+		(void)str_copy(r.text, sizeof(r.text),
+			       device_owner(g, d) ? device_owner(g, d)->instance : "nobody");
+	device_say_reason(d, &r);
 }
 
 static void on_held(struct guard *g, struct device *d, const struct holder_msg *m)

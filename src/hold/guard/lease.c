@@ -167,49 +167,53 @@ static uint64_t available(const struct guard *g, const struct device *d)
 	return bytes > promised ? bytes - promised : 0;
 }
 
-int lease_check_memory(const struct guard *g, const struct device *d, uint64_t bytes, struct err *e)
+int lease_check_memory(const struct guard *g, const struct device *d, uint64_t bytes,
+		       struct dev_reason *why)
 {
 	uint64_t free_bytes = available(g, d);
 
 	if (!bytes || bytes <= free_bytes)
 		return 0;
-	return err_set(e, -ENOMEM, "needs %.1f GiB; %.1f GiB are free and not promised",
-		       in_gib(bytes), in_gib(free_bytes));
+	return dev_reason_set(why, -ENOMEM, "needs %.1f GiB; %.1f GiB are free and not promised",
+			      in_gib(bytes), in_gib(free_bytes));
 }
 
-int lease_check_foreign(struct guard *g, struct device *d, uint32_t flags, struct err *e)
+int lease_check_foreign(struct guard *g, struct device *d, uint32_t flags, struct dev_reason *why)
 {
 	const struct gpu_proc *who;
-	char text[PROTO_TEXT_MAX];
 
 	if ((flags & LEASE_OTHERS_OK) || device_holds(d) || d->state == DEV_LENDING)
 		return 0;
-	if (d->state == DEV_YIELDING)
-		return err_set(e, -EBUSY, "%s", ledger_taken_text(d, text, sizeof(text)));
-	if (verdict_foreign(g, d, &who) != SEEN_FOREIGN)
-		return 0;
-	if (who)
-		verdict_name(g, d, who);
-	return err_set(e, -EBUSY, "%s", ledger_taken_text(d, text, sizeof(text)));
+	if (d->state != DEV_YIELDING) {
+		if (verdict_foreign(g, d, &who) != SEEN_FOREIGN)
+			return 0;
+		if (who)
+			verdict_name(g, d, who);
+	}
+	if (why)
+		*why = ledger_why_taken(d);
+	return -EBUSY;
 }
 
-int lease_check_sample(const struct device *d, struct err *e)
+int lease_check_sample(const struct device *d, struct dev_reason *why)
 {
 	if (d->id.mig_parent)
-		return err_set(e, -EINVAL, "it is in MIG mode: its instances are the devices");
+		return dev_reason_set(why, -EINVAL,
+				      "it is in MIG mode: its instances are the devices");
 	if (!d->present)
-		return err_set(e, -ENODEV, "it is not there any more");
+		return dev_reason_set(why, -ENODEV, "it is not there any more");
 	if (!d->sample.seq || d->sample.code < 0)
-		return err_set(e, -EAGAIN, "it cannot be seen just now: %s",
-			       d->sample.seq ? d->sample.trouble : "not looked at yet");
+		return dev_reason_set(why, -EAGAIN, "it cannot be seen just now: %s",
+				      d->sample.seq ? d->sample.trouble : "not looked at yet");
 	return 0;
 }
 
-int lease_check_errors(const struct device *d, struct err *e)
+int lease_check_errors(const struct device *d, struct dev_reason *why)
 {
 	char text[XID_TEXT_MAX];
 
-	return d->seen.xid ? err_set(e, -EIO, "it has an error: %s", xid_text(d->seen.xid, text))
+	return d->seen.xid ? dev_reason_set(why, -EIO, "it has an error: %s",
+					    xid_text(d->seen.xid, text))
 			   : 0;
 }
 
@@ -226,24 +230,23 @@ void lease_ungrant(struct guard *g, struct lease *l)
 static void decide(struct guard *g, struct lease *l)
 {
 	struct device *d = lease_device(g, l);
-	struct err e = ERR_INIT;
-	int r = lease_check_sample(d, &e);
+	int r = lease_check_sample(d, &l->reason);
 	uint64_t bytes = l->bytes;
 
 	if (r == 0)
-		r = lease_check_errors(d, &e);
+		r = lease_check_errors(d, &l->reason);
 	if (r == 0)
-		r = lease_check_foreign(g, d, l->flags, &e);
+		r = lease_check_foreign(g, d, l->flags, &l->reason);
 
 	/* What was promised to itself is there for it. */
 	l->bytes = 0;
 	if (r == 0)
-		r = lease_check_memory(g, d, bytes, &e);
+		r = lease_check_memory(g, d, bytes, &l->reason);
 	l->bytes = bytes;
 	l->decided = true;
 	l->code = r;
 	if (r < 0)
-		(void)str_print(l->text, sizeof(l->text), "GPU %u: %s", d->id.index, e.text);
+		dev_reason_lead(&l->reason, "GPU %u: ", d->id.index);
 }
 
 /* The first lease of that id that was refused, or is not decided; NULL: all are granted. */
@@ -273,7 +276,8 @@ void lease_conclude(struct guard *g, struct lease *of)
 		return;
 	(void)str_copy(instance, sizeof(instance), of->instance);
 	of->code = refused ? refused->code : 0;
-	(void)str_copy(of->text, sizeof(of->text), refused ? refused->text : "");
+	if (refused)
+		of->reason = refused->reason;
 	of->due |= DUE_GRANTED;
 	LEASES_EACH(g, l) {
 		if (!ledger_is_of(l, instance, &id) || l->stage != LEASE_ASKED)
@@ -429,7 +433,8 @@ static int tell_granted(struct guard *g, struct client *c, struct lease *l)
 				     .code = l->code,
 				     .held = device_holds(lease_device(g, l)) };
 
-	(void)str_copy(m.text, sizeof(m.text), l->code < 0 ? l->text : "");
+	if (l->code < 0)
+		m.reason = l->reason;
 	return sock_send(c->fd, &m, sizeof(m));
 }
 
@@ -439,12 +444,9 @@ static int tell_taken(struct guard *g, struct client *c, struct lease *l)
 	struct msg_lease_taken m = { .head = PROTO_HEAD(MSG_LEASE_TAKEN, struct msg_lease_taken),
 				     .id = l->id,
 				     .slot = (int32_t)l->slot,
-				     .pid = d->said.who_pid,
-				     .uid = d->said.who_uid,
-				     .started = l->stage >= LEASE_GRANTED };
+				     .started = l->stage >= LEASE_GRANTED,
+				     .reason = ledger_why_taken(d) };
 
-	(void)str_copy(m.comm, sizeof(m.comm), d->said.who_comm);
-	(void)ledger_taken_text(d, m.text, sizeof(m.text));
 	return sock_send(c->fd, &m, sizeof(m));
 }
 
@@ -552,7 +554,7 @@ static void answer_dropped(struct guard *g, struct client *c, struct lease *l)
 			return;
 	if (l->stage == LEASE_ASKED) {
 		l->code = -ENOENT;
-		(void)str_copy(l->text, sizeof(l->text), "its agent let go of everything");
+		(void)dev_reason_set(&l->reason, 0, "its agent let go of everything");
 	}
 	if (c && c->fd >= 0 && (l->stage == LEASE_ASKED || l->due & DUE_GRANTED))
 		(void)tell_granted(g, c, l);
@@ -579,7 +581,7 @@ static bool refuse_reservation(struct guard *g, const struct client *c, const st
 				     .slot = (int32_t)l->slot,
 				     .code = -ETIMEDOUT };
 
-	(void)str_copy(m.text, sizeof(m.text), "its agent did not answer");
+	(void)dev_reason_set(&m.reason, 0, "its agent did not answer");
 	return sock_send(c->fd, &m, sizeof(m)) != -EAGAIN;
 }
 

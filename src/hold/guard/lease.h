@@ -30,11 +30,11 @@ void lease_set_over(struct guard *g, struct lease *l, bool unleased);
  * it seen at all, is it without an error of its own, is nobody foreign there (who is there is named
  * for the text), and are so many bytes free that were not promised?
  */
-int lease_check_sample(const struct device *d, struct err *e);
-int lease_check_errors(const struct device *d, struct err *e);
-int lease_check_foreign(struct guard *g, struct device *d, uint32_t flags, struct err *e);
+int lease_check_sample(const struct device *d, struct dev_reason *why);
+int lease_check_errors(const struct device *d, struct dev_reason *why);
+int lease_check_foreign(struct guard *g, struct device *d, uint32_t flags, struct dev_reason *why);
 int lease_check_memory(const struct guard *g, const struct device *d, uint64_t bytes,
-		       struct err *e);
+		       struct dev_reason *why);
 
 /* l, which has its shim, is to be granted: by what is known, or by a look that begins now. */
 void lease_ask(struct guard *g, struct lease *l);

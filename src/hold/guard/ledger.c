@@ -54,12 +54,18 @@ char *ledger_text(struct guard *g, const struct lease *l, char buf[LEDGER_TEXT_M
 			 others ? " of " : "", others ? l->instance : "");
 }
 
-char *ledger_taken_text(const struct device *d, char *buf, size_t size)
+struct dev_reason ledger_why_taken(const struct device *d)
 {
-	if (d->said.who_pid && d->said.who_uid != UINT32_MAX)
-		return str_print(buf, size, "taken by PID %d (uid %u, %s)", d->said.who_pid,
-				 d->said.who_uid, d->said.who_comm);
-	if (d->said.who_pid)
-		return str_print(buf, size, "taken by PID %d", d->said.who_pid);
-	return str_print(buf, size, "taken: %s", d->said.reason);
+	struct dev_reason r = d->said.reason;
+
+	if (!d->said.who_pid) {
+		dev_reason_lead(&r, "taken: ");
+		return r;
+	}
+	r = (struct dev_reason){ .code = DEV_REASON_PROCESS,
+				 .pid = d->said.who_pid,
+				 .uid = d->said.who_uid,
+				 .lead = "taken by " };
+	(void)str_copy(r.comm, sizeof(r.comm), d->said.who_comm);
+	return r;
 }

@@ -44,7 +44,7 @@ uint64_t ledger_promised(const struct guard *g, const struct device *d);
  * instance's policy has the device. Returns buf. */
 char *ledger_text(struct guard *g, const struct lease *l, char buf[LEDGER_TEXT_MAX]);
 
-/* Who is there, for people: "taken by PID 77 (uid 1000, python)". Returns buf. */
-char *ledger_taken_text(const struct device *d, char *buf, size_t size);
+/* Who is there: "taken by PID 77 (alice, python)". */
+struct dev_reason ledger_why_taken(const struct device *d);
 
 #endif

@@ -35,7 +35,7 @@ void lend_begin(struct guard *g, struct device *d)
 	d->hold.check = false;
 	device_say(d, "lent to %s", ledger_text(g, l, id));
 	(void)device_step(g, d, EV_LEND);
-	ev = event_add(g, d, EVENT_LENT, "%s", d->said.reason);
+	ev = event_add_reason(g, d, EVENT_LENT, "");
 	ev->lease = l->id;
 }
 

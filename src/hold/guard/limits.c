@@ -52,30 +52,31 @@ static unsigned int count_given(const struct guard *g, const struct client *c,
 	return n;
 }
 
-/* c may have so many devices, of so many of all instances: 0, or -EDQUOT, and e says which limit it
- * is. */
-static int check(const struct client *c, unsigned int n_all, unsigned int n_own, struct err *e)
+/* c may have so many devices, of so many of all instances: 0, or -EDQUOT, and why says which limit
+ * it is. */
+static int check(const struct client *c, unsigned int n_all, unsigned int n_own,
+		 struct dev_reason *why)
 {
 	const struct hold_policy *p = &c->policy;
 
 	if (p->site_devices && n_all >= p->site_devices)
-		return err_set(
-			e, -EDQUOT,
+		return dev_reason_set(
+			why, -EDQUOT,
 			"this site's max_devices allows %u GPU%s at a time, for all instances",
 			p->site_devices, p->site_devices == 1 ? "" : "s");
 	if (p->max_devices && n_own >= p->max_devices)
-		return err_set(e, -EDQUOT, "max_devices of %s allows %u GPU%s at a time",
-			       c->instance, p->max_devices, p->max_devices == 1 ? "" : "s");
+		return dev_reason_set(why, -EDQUOT, "max_devices of %s allows %u GPU%s at a time",
+				      c->instance, p->max_devices, p->max_devices == 1 ? "" : "s");
 	return 0;
 }
 
 static int check_hold(const struct guard *g, const struct client *c, const struct device *d,
-		      struct err *e)
+		      struct dev_reason *why)
 {
 	if (has_task(g, NULL, d)) /* it counts already */
 		return 0;
 	return check(c, c->policy.site_devices ? count(g, NULL, NULL, device_occupied) : 0,
-		     c->policy.max_devices ? count(g, c, NULL, device_occupied) : 0, e);
+		     c->policy.max_devices ? count(g, c, NULL, device_occupied) : 0, why);
 }
 
 bool limit_is_full(const struct guard *g, const struct client *c, const struct device *d)
@@ -85,21 +86,21 @@ bool limit_is_full(const struct guard *g, const struct client *c, const struct d
 
 bool limit_hold(const struct guard *g, const struct client *c, struct device *d)
 {
-	struct err e = ERR_INIT;
+	struct dev_reason why;
 
-	if (check_hold(g, c, d, &e) == 0)
+	if (check_hold(g, c, d, &why) == 0)
 		return false;
-	device_say(d, "%s", e.text);
+	device_say_reason(d, &why);
 	return true;
 }
 
 int limit_lease(const struct guard *g, const struct client *c, const struct device *d,
-		struct err *e)
+		struct dev_reason *why)
 {
 	if (!c->has_policy || has_task(g, c, d))
 		return 0;
 	return check(c, c->policy.site_devices ? count_given(g, c, d) : 0,
-		     c->policy.max_devices ? count(g, c, d, NULL) : 0, e);
+		     c->policy.max_devices ? count(g, c, d, NULL) : 0, why);
 }
 
 /* What is letting go is not counted: nothing more has to go for it. */

@@ -19,7 +19,7 @@ bool limit_hold(const struct guard *g, const struct client *c, struct device *d)
 
 /* c may not have d for a task, even if it held nothing. 0, or -EDQUOT with the reason. */
 int limit_lease(const struct guard *g, const struct client *c, const struct device *d,
-		struct err *e);
+		struct dev_reason *why);
 
 /* Let holds go until no limit is exceeded, those of c first: after its lease, or a new policy. */
 void limit_trim(struct guard *g, struct client *c);

@@ -42,8 +42,6 @@ static void on_foreign(struct guard *g, struct device *d, enum verdict v,
 		verdict_name(g, d, who);
 	else
 		d->said.who_pid = 0;
-	if (!who && v == SEEN_FOREIGN)
-		d->said.reason_pid = -1;
 	if (d->state == DEV_HOLDING || d->state == DEV_HELD)
 		device_enter(g, d, DEV_YIELDING);
 	else
@@ -53,9 +51,9 @@ static void on_foreign(struct guard *g, struct device *d, enum verdict v,
 /* Until the refresh clock turns the device stays busy; its reason must not. */
 static void say_gone(struct device *d)
 {
-	if (d->said.reason_pid > 0)
-		device_say(d, "PID %d is gone", (int)d->said.reason_pid);
-	else if (d->said.reason_pid < 0)
+	if (d->said.reason.pid)
+		device_say(d, "PID %d is gone", (int)d->said.reason.pid);
+	else if (d->said.reason.code == DEV_REASON_MEMORY)
 		device_say(d, "who used its memory is gone");
 	d->said.who_pid = 0;
 }
@@ -158,7 +156,7 @@ void look_on_sample(struct guard *g, struct device *d)
 		client_consider(g, device_owner(g, d));
 	if (!d->announced && d->state == DEV_BUSY && v != SEEN_CLEAR) {
 		d->announced = true;
-		(void)event_add(g, d, EVENT_STATE, "busy: %s", d->said.reason);
+		event_add_state(g, d);
 	}
 	if (d->owner >= 0)
 		load_control_on_look(d, &device_owner(g, d)->policy);

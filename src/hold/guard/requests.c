@@ -30,7 +30,7 @@
 /* --- may a device be leased? --- */
 
 static int check_ledger(struct guard *g, const struct device *d, const struct client *c,
-			uint32_t flags, struct err *e)
+			uint32_t flags, struct dev_reason *why)
 {
 	char id[LEASE_TEXT_MAX];
 
@@ -38,44 +38,45 @@ static int check_ledger(struct guard *g, const struct device *d, const struct cl
 		bool reserved = l->flags & LEASE_RESERVED && !strcmp(l->instance, c->instance);
 
 		if (l->slot == d->slot && !reserved && !(l->flags & flags & LEASE_SHARED))
-			return err_set(e, -EBUSY, "%s %s of %s%s",
-				       l->flags & LEASE_RESERVED ? "reserved for" : "leased to",
-				       lease_id_text(&l->id, id), l->instance,
-				       l->stage == LEASE_OVER ? ", which is still ending" : "");
+			return dev_reason_set(
+				why, -EBUSY, "%s %s of %s%s",
+				l->flags & LEASE_RESERVED ? "reserved for" : "leased to",
+				lease_id_text(&l->id, id), l->instance,
+				l->stage == LEASE_OVER ? ", which is still ending" : "");
 	}
 	return 0;
 }
 
 static int check_lease(struct guard *g, struct device *d, const struct client *c,
-		       const struct msg_lease *m, struct err *e)
+		       const struct msg_lease *m, struct dev_reason *why)
 {
-	int r = lease_check_sample(d, e);
+	int r = lease_check_sample(d, why);
 
 	if (r == 0 && (!m->id.task || m->flags & ~(uint32_t)LEASE_FLAGS))
-		r = err_set(e, -EINVAL, "a lease without a task, or with unknown flags");
+		r = dev_reason_set(why, -EINVAL, "a lease without a task, or with unknown flags");
 	if (r == 0)
-		r = check_ledger(g, d, c, m->flags, e);
+		r = check_ledger(g, d, c, m->flags, why);
 	if (r < 0 || m->pid) /* what runs already is there, whatever is said against it */
 		return r;
-	r = lease_check_errors(d, e);
+	r = lease_check_errors(d, why);
 	if (r == 0 && d->leaver >= 0)
-		r = err_set(e, -EPERM, "left for others by the policy of %s",
-			    g->clients[d->leaver].instance);
+		r = dev_reason_set(why, -EPERM, "left for others by the policy of %s",
+				   g->clients[d->leaver].instance);
 	if (r == 0)
-		r = limit_lease(g, c, d, e);
+		r = limit_lease(g, c, d, why);
 	if (r == 0)
-		r = lease_check_foreign(g, d, m->flags, e);
-	return r == 0 ? lease_check_memory(g, d, m->bytes, e) : r;
+		r = lease_check_foreign(g, d, m->flags, why);
+	return r == 0 ? lease_check_memory(g, d, m->bytes, why) : r;
 }
 
 /* Watch the shim. 0; -ESRCH: that process is gone, or is not of our user. */
-static int take_shim(struct lease *l, pid_t pid, uint64_t start, struct err *e)
+static int take_shim(struct lease *l, pid_t pid, uint64_t start, struct dev_reason *why)
 {
 	struct proc_peek p;
 	cleanup_fd int fd = pid > 0 ? proc_open(pid) : -ESRCH;
 
 	if (fd == -ESRCH || proc_peek(pid, &p) < 0 || p.start != start || p.uid != geteuid())
-		return err_set(e, -ESRCH, "its shim (PID %d) is gone", (int)pid);
+		return dev_reason_set(why, -ESRCH, "its shim (PID %d) is gone", (int)pid);
 	(void)fd_close(l->pidfd);
 	l->pidfd = fd < 0 ? -1 : take_fd(fd); /* without one, lease_look_at_shims() */
 	l->shim = (struct proc_id){ .pid = pid, .start = start };
@@ -83,7 +84,7 @@ static int take_shim(struct lease *l, pid_t pid, uint64_t start, struct err *e)
 }
 
 static void reply(struct client *c, enum msg_type type, const struct lease_id *id, int32_t slot,
-		  int code, bool held, const char *text)
+		  int code, bool held, const struct dev_reason *why)
 {
 	struct msg_lease_reply m = { .head = PROTO_HEAD(MSG_LEASE_REPLY, struct msg_lease_reply),
 				     .id = *id,
@@ -92,7 +93,8 @@ static void reply(struct client *c, enum msg_type type, const struct lease_id *i
 				     .held = held };
 
 	m.head.type = (uint16_t)type;
-	(void)str_copy(m.text, sizeof(m.text), text);
+	if (why)
+		m.reason = *why;
 	if (c->fd >= 0)
 		(void)sock_send(c->fd, &m, sizeof(m));
 }
@@ -115,9 +117,9 @@ static struct lease *new_lease(struct guard *g, const struct client *c, const st
 	return NULL;
 }
 
-static int no_room(struct err *e)
+static int no_room(struct dev_reason *why)
 {
-	return err_set(e, -ENOSPC, "the ledger is full (%d leases)", GUARD_LEASES_MAX);
+	return dev_reason_set(why, -ENOSPC, "the ledger is full (%d leases)", GUARD_LEASES_MAX);
 }
 
 static struct lease *reservation_on(struct guard *g, const struct client *c, const struct device *d)
@@ -141,15 +143,15 @@ static void take_over(struct guard *g, const struct client *c, struct lease *l)
 }
 
 static int enter_lease(struct guard *g, struct client *c, struct device *d,
-		       const struct msg_lease *m, struct err *e)
+		       const struct msg_lease *m, struct dev_reason *why)
 {
-	int r = check_lease(g, d, c, m, e);
+	int r = check_lease(g, d, c, m, why);
 	struct lease *l = r == 0 ? new_lease(g, c, d, m) : NULL;
 
 	if (r == 0 && !l)
-		r = no_room(e);
+		r = no_room(why);
 	if (r == 0 && m->pid)
-		r = take_shim(l, m->pid, m->start, e);
+		r = take_shim(l, m->pid, m->start, why);
 	/* It runs: whether it was seen on the device already is what only the guard before this one
 	 * knows, and who came beside it since has nothing to claim. */
 	if (r == 0 && m->pid)
@@ -184,7 +186,7 @@ static struct device *find_device(struct guard *g, const char *uuid)
 
 void request_lease(struct guard *g, struct client *c, struct msg_lease *m)
 {
-	struct err e = ERR_INIT;
+	struct dev_reason why;
 	struct device *d;
 	struct lease *known = NULL;
 	int r = 0;
@@ -192,59 +194,57 @@ void request_lease(struct guard *g, struct client *c, struct msg_lease *m)
 	m->uuid[sizeof(m->uuid) - 1] = '\0';
 	d = find_device(g, m->uuid);
 	if (!d) {
-		(void)err_set(&e, -ENODEV, "there is no device %s", m->uuid);
-		reply(c, MSG_LEASE_REPLY, &m->id, -1, -ENODEV, false, e.text);
+		(void)dev_reason_set(&why, -ENODEV, "there is no device %s", m->uuid);
+		reply(c, MSG_LEASE_REPLY, &m->id, -1, -ENODEV, false, &why);
 		return;
 	}
 	LEASES_OF(g, d, l)
 		if (ledger_is_of(l, c->instance, &m->id))
 			known = l;
 	if (!known)
-		r = enter_lease(g, c, d, m, &e);
+		r = enter_lease(g, c, d, m, &why);
 	else if (known->stage == LEASE_OVER)
-		r = err_set(&e, -EBUSY, "its last try is still ending");
+		r = dev_reason_set(&why, -EBUSY, "its last try is still ending");
 
 	const char *unfit = gpu_unfit(&d->id, &d->sample.look);
-	char remark[PROTO_TEXT_MAX] = "";
 
 	if (r == 0 && unfit)
-		(void)str_print(remark, sizeof(remark), "%s: there is no hold before a task",
-				unfit);
+		(void)dev_reason_set(&why, 0, "%s: there is no hold before a task", unfit);
 	reply(c, MSG_LEASE_REPLY, &m->id, (int32_t)d->slot, r, device_holds(d),
-	      r < 0 ? e.text : remark);
+	      r < 0 || unfit ? &why : NULL);
 }
 
 /* --- RESERVE --- */
 
 /* Another instance collects, and may come to want d. */
 static int check_collectors(struct guard *g, const struct client *c, const struct device *d,
-			    struct err *e)
+			    struct dev_reason *why)
 {
 	char id[LEASE_TEXT_MAX];
 
 	LEASES_EACH(g, l)
 		if (l->flags & LEASE_RESERVED && strcmp(l->instance, c->instance) != 0 &&
 		    assign_selects(g, client_find(g, l->instance), d))
-			return err_set(e, -EBUSY,
-				       "GPUs are collected for %s of %s, which came first",
-				       lease_id_text(&l->id, id), l->instance);
+			return dev_reason_set(why, -EBUSY,
+					      "GPUs are collected for %s of %s, which came first",
+					      lease_id_text(&l->id, id), l->instance);
 	return 0;
 }
 
 /* In place of what was reserved there before, so that the hold stays. */
 static int enter_reservation(struct guard *g, struct client *c, struct device *d,
-			     const struct lease_id *id, struct err *e)
+			     const struct lease_id *id, struct dev_reason *why)
 {
 	struct lease *l = reservation_on(g, c, d);
 	struct msg_lease m = { .id = *id };
-	int r = l ? 0 : check_lease(g, d, c, &m, e);
+	int r = l ? 0 : check_lease(g, d, c, &m, why);
 
 	if (r == 0 && !l)
-		r = check_collectors(g, c, d, e);
+		r = check_collectors(g, c, d, why);
 	if (r == 0 && !l)
 		l = new_lease(g, c, d, &m);
 	if (r == 0 && !l)
-		r = no_room(e);
+		r = no_room(why);
 	if (r == 0) {
 		l->id = *id;
 		l->flags = LEASE_RESERVED | LEASE_HOLD_WHILE;
@@ -259,7 +259,7 @@ static int enter_reservation(struct guard *g, struct client *c, struct device *d
 
 void request_reserve(struct guard *g, struct client *c, struct msg_reserve *m)
 {
-	struct err e = ERR_INIT;
+	struct dev_reason why;
 	struct device *d;
 	struct lease *l;
 	int r;
@@ -275,20 +275,20 @@ void request_reserve(struct guard *g, struct client *c, struct msg_reserve *m)
 		return;
 	}
 	if (!d)
-		r = err_set(&e, -ENODEV, "there is no device %s", m->uuid);
+		r = dev_reason_set(&why, -ENODEV, "there is no device %s", m->uuid);
 	else if (m->id.attempt)
-		r = err_set(&e, -EINVAL, "a reservation is for no attempt yet");
+		r = dev_reason_set(&why, -EINVAL, "a reservation is for no attempt yet");
 	else
-		r = enter_reservation(g, c, d, &m->id, &e);
+		r = enter_reservation(g, c, d, &m->id, &why);
 	reply(c, MSG_LEASE_REPLY, &m->id, d ? (int32_t)d->slot : -1, r, d && device_holds(d),
-	      r < 0 ? e.text : "");
+	      r < 0 ? &why : NULL);
 }
 
 /* --- GRANT --- */
 
 void request_grant(struct guard *g, struct client *c, const struct msg_grant *m)
 {
-	struct err e = ERR_INIT;
+	struct dev_reason why;
 	struct lease *some = NULL;
 	int r = 0;
 
@@ -299,19 +299,20 @@ void request_grant(struct guard *g, struct client *c, const struct msg_grant *m)
 		if (l->shim.pid && l->shim.pid == m->pid && l->shim.start == m->start)
 			continue; /* asked again */
 		if (l->shim.pid || l->stage == LEASE_OVER)
-			r = err_set(&e, -EEXIST, "it was granted to PID %d", (int)l->shim.pid);
+			r = dev_reason_set(&why, -EEXIST, "it was granted to PID %d",
+					   (int)l->shim.pid);
 		else
-			r = take_shim(l, m->pid, m->start, &e);
+			r = take_shim(l, m->pid, m->start, &why);
 		if (r == 0)
 			lease_ask(g, l);
 	}
 	if (!some)
-		r = err_set(&e, -ENOENT, "it has no lease");
+		r = dev_reason_set(&why, -ENOENT, "it has no lease");
 	if (r < 0) {
 		LEASES_EACH(g, l)
 			if (ledger_is_of(l, c->instance, &m->id) && l->stage == LEASE_ASKED)
 				lease_ungrant(g, l);
-		reply(c, MSG_GRANTED, &m->id, -1, r, false, e.text);
+		reply(c, MSG_GRANTED, &m->id, -1, r, false, &why);
 		return;
 	}
 	lease_conclude(g, some);

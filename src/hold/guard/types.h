@@ -87,9 +87,9 @@ struct lease {
 	struct proc_id shim; /* pid 0: not granted */
 	int pidfd;	     /* of the shim, or -1: also where there are none */
 	uint64_t asked_ns;   /* GRANT, and the look that decides is later */
-	bool decided;	     /* that look was; code and text are the outcome for this device */
+	bool decided;	     /* that look was; code and reason are the outcome for this device */
 	int code;
-	char text[128];
+	struct dev_reason reason;
 	uint64_t over_ns; /* LEASE_OVER since */
 	bool unleased;	  /* by UNLEASE, and not by itself */
 	bool taken;	  /* somebody foreign is there, and the agent was told */
@@ -114,8 +114,7 @@ enum room {
 
 /* For people: why a device is as it is, and who is there. */
 struct device_said {
-	char reason[PROTO_TEXT_MAX];
-	int32_t reason_pid; /* of whom it speaks; -1: of memory; 0: of something else */
+	struct dev_reason reason;
 	int32_t who_pid;
 	uint32_t who_uid;
 	char who_comm[16];

@@ -133,6 +133,14 @@ static bool memory_rises(struct guard *g, struct device *d)
 	return now >= verdict_rise_due(g, d);
 }
 
+static void say_memory(struct device *d, const char *fmt, uint64_t bytes)
+{
+	struct dev_reason r = { .code = DEV_REASON_MEMORY, .uid = DEV_REASON_NO_UID };
+
+	(void)str_print(r.text, sizeof(r.text), fmt, in_gib(bytes));
+	device_say_reason(d, &r);
+}
+
 /* Unlisted memory on a device that is not held. Beside a task it says nothing. */
 static enum verdict judge_rest(struct guard *g, struct device *d, uint64_t ours)
 {
@@ -141,7 +149,7 @@ static enum verdict judge_rest(struct guard *g, struct device *d, uint64_t ours)
 	used = used > ours ? used - ours : 0;
 	if (d->ledger.n_running || used <= device_policy(g, d)->idle_below_bytes)
 		return SEEN_CLEAR;
-	device_say(d, "%.1f GiB in use by processes that are not listed", in_gib(used));
+	say_memory(d, "%.1f GiB in use by processes that are not listed", used);
 	return SEEN_FOREIGN;
 }
 
@@ -152,8 +160,8 @@ static enum verdict judge_memory(struct guard *g, struct device *d, uint64_t our
 			return SEEN_CLEAR;
 		if (d->ledger.n_awaited)
 			return SEEN_OURS; /* who it is shows some ms later, with the memory free */
-		device_say(d, "%.2f GiB came into use by a process that is not listed",
-			   in_gib(risen(g, d)));
+		say_memory(d, "%.2f GiB came into use by a process that is not listed",
+			   risen(g, d));
 		if (is_early(g, d))
 			baseline_doubt(&d->figure.baseline);
 		return SEEN_FOREIGN;
@@ -223,21 +231,18 @@ static void identify_who(struct guard *g, struct device *d, pid_t pid)
 
 void verdict_name(struct guard *g, struct device *d, const struct gpu_proc *who)
 {
-	char name[64] = "", used[32] = "";
+	struct dev_reason r = { .code = DEV_REASON_PROCESS, .pid = who->pid };
 
 	identify_who(g, d, who->pid);
-	if (d->said.who_uid != UINT32_MAX)
-		(void)str_print(name, sizeof(name), " (uid %u, %s)", d->said.who_uid,
-				d->said.who_comm);
-	/* What it uses grows; what it uses when it is first seen is its context at most. */
-	if (who->used_known && who->used_bytes)
-		(void)str_print(used, sizeof(used), ", %.1f GiB", in_gib(who->used_bytes));
-	if (!strcmp(d->said.who_comm, HOLDER_COMM))
-		device_say(d, "tenure of uid %u (PID %d)", d->said.who_uid, (int)who->pid);
-	else
-		device_say(d, "PID %d%s%s", (int)who->pid, name,
-			   used[0] || !who->used_known ? used : " just started");
-	d->said.reason_pid = who->pid;
+	r.uid = d->said.who_uid;
+	if (!strcmp(d->said.who_comm, HOLDER_COMM)) {
+		r.code = DEV_REASON_TENURE;
+	} else {
+		(void)str_copy(r.comm, sizeof(r.comm), d->said.who_comm);
+		r.flags = who->used_known ? DEV_REASON_BYTES : 0;
+		r.bytes = who->used_known ? who->used_bytes : 0;
+	}
+	device_say_reason(d, &r);
 }
 
 /* Memory in use on a device without a holder that listed processes do not explain, or 0. */
