@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * One task's life as a table of states and events (transitions[] below). The loop waits on the
- * signalfd, the socket with the task's name, the connections and the worker; everything it learns
- * becomes an event, and an event's action looks only at the shim.
+ * One task's life. The loop waits on the signalfd, the socket with the task's name, the connections
+ * and the worker; everything it learns becomes an event, and what that means in a state is the
+ * table in shim_steps.c.
  *
  * What is certain:
  * - The name shim/<token> (base/endpoint.h) and a look for an old record come first, so a token
- * runs once: a second shim for it refuses, whatever its agent believes, and so does one that an
- * agent gave up waiting for (end_record_void()).
+ *   runs once: a second shim for it refuses, whatever its agent believes, and so does one that an
+ *   agent gave up waiting for (end_record_void()).
  * - Without GO nothing runs; where the last connection goes before GO, the task is cancelled, with
  *   a record, so that a new agent need not guess.
  * - The end of the tree is "no child left" of this subreaper, which the kernel knows; the process
@@ -50,94 +50,22 @@
 #include "task/logfile.h"
 #include "task/logtext.h"
 #include "task/program.h"
+#include "task/shim_state.h"
+#include "task/shim_steps.h"
 #include "task/shproto.h"
 #include "task/tree.h"
 #include "task/worker.h"
 
-#define CONNS		   4U
-#define FIRST_CONN	   4U		   /* behind what else is waited for */
-#define PASS_FIRST_NS	   (2 * NS_PER_MS) /* between two looks at a tree that is to end */
-#define PASS_LAST_NS	   (500 * NS_PER_MS)
+#define FIRST_CONN	   4U /* behind what else is waited for */
 #define RECORD_TRY_MS	   1000
 #define NEVER_BEGAN_PASSES 6U	/* which take 100 ms */
 #define LOG_WAIT_MS	   2000 /* for the end of the log, before its task's end is told */
-#define GO_WORDS_MAX	   256U
-#define STOP_GRACE_DEF	   UINT32_MAX
 #define NAME_LOOK_NS	   (5 * NS_PER_S)
 #define PACE_NS		   (100 * NS_PER_MS)
 #define PACE_MOST	   128 /* connections are accepted in that time */
 #define HEAR_MOST	   64  /* messages of one connection, before others have their turn */
 
-enum shim_event {
-	EV_GO,
-	EV_STARTED,
-	EV_NOT_STARTED,
-	EV_CANCEL,
-	EV_STOP, /* told, by a message or SIGTERM, or its time is over: shim->why */
-	EV_LEADER_GONE,
-	EV_REST, /* the first process has ended, the others are to follow it */
-	EV_GRACE_OVER,
-	EV_ONLY_OTHERS, /* what still runs is not ours to end */
-	EV_NEVER_BEGAN, /* killed on the way to its program, where the kernel does not let it go */
-	EV_TREE_GONE,
-	EV_MAX
-};
-
-struct conn {
-	int fd;
-	bool spoke;  /* it has said something that makes sense */
-	bool serves; /* it is an agent's, who files the end; others only look */
-};
-
-struct shim {
-	const struct shim_start *start;
-	struct launch_spec spec;
-	struct task_record rec;
-	struct worker worker;
-	/* The worker's, while it is busy. */
-	struct program program;
-	struct logfile log;
-	struct cgroup made;
-	struct err start_err;
-	pid_t start_pid;
-	/* As of the last time that it was idle. */
-	int32_t log_errno;
-	uint64_t log_bytes;
-	uint64_t log_cut;
-	uint64_t log_next_ns;
-	struct gate gate;
-	bool starting; /* the worker has not said yet what came of GO */
-	struct ender ender;
-	struct cgroup cgroup;
-	struct claim_heartbeat heartbeat;
-	struct shmsg_go go;
-	enum shim_state state;
-	enum task_cause why; /* of the EV_STOP that comes */
-	int32_t stop_signal;
-	uint32_t stop_scope;
-	uint32_t stop_grace_ms;
-	bool told; /* the stop signal was sent to the leader alone */
-	bool leader_gone;
-	bool acked;
-	bool hurried; /* told to end after its task has */
-	struct endpoint name;
-	uint64_t name_at_ns; /* the next look whether it is there */
-	uint64_t pace_at_ns; /* from then on as many as that are accepted again */
-	unsigned int accepted;
-	struct conn conns[CONNS]; /* the oldest first, but for those that were dropped */
-	size_t n_conns;
-	pid_t leader;
-	uint64_t started_ns;
-	uint64_t timeout_at_ns; /* UINT64_MAX: none */
-	uint64_t grace_at_ns;
-	uint64_t heard_ns;    /* an agent spoke, or the last one hung up */
-	uint64_t alone_at_ns; /* ended then, for want of an agent; UINT64_MAX */
-	uint64_t pass_at_ns;
-	uint64_t pass_every_ns;
-	unsigned int passes_of_one; /* that killed the one process there was, before its program */
-};
-
-/* ---- what is said ---- */
+/* ---- connections ---- */
 
 static void drop_conn(struct shim *sh, size_t i)
 {
@@ -155,298 +83,6 @@ static bool is_served(const struct shim *sh)
 	return false;
 }
 
-static void tell_all(struct shim *sh, const void *m, size_t size)
-{
-	for (size_t i = 0; i < sh->n_conns; i++)
-		(void)sock_send(sh->conns[i].fd, m, size);
-}
-
-static int32_t leader_exit(const struct task_end *end)
-{
-	return end->outcome == TASK_SIGNALLED ? SHMSG_SIGNALLED + end->signal : end->exit_code;
-}
-
-static struct shmsg_status status_of(const struct shim *sh, uint16_t type)
-{
-	struct shmsg_status m = { .head = SHMSG_HEAD(type, struct shmsg_status),
-				  .state = sh->state,
-				  .shim_pid = sh->rec.shim.pid,
-				  .shim_start = sh->rec.shim.start,
-				  .task_pid = sh->leader,
-				  .log_errno = sh->log_errno,
-				  .log_bytes = sh->log_bytes,
-				  .started_wall_ns = sh->rec.end.started_wall_ns,
-				  .run_ns = sh->started_ns ? clock_mono_ns() - sh->started_ns : 0,
-				  .leader_ended = sh->leader_gone,
-				  .leader_exit = leader_exit(&sh->rec.end) };
-
-	(void)str_copy(m.boot_id, sizeof(m.boot_id), sh->rec.boot_id);
-	(void)str_copy(m.token, sizeof(m.token), sh->rec.token);
-	return m;
-}
-
-static void tell_status(struct shim *sh, uint16_t type)
-{
-	struct shmsg_status m = status_of(sh, type);
-
-	tell_all(sh, &m, sizeof(m));
-}
-
-static struct shmsg_ended ended_of(const struct shim *sh)
-{
-	return (struct shmsg_ended){ .head = SHMSG_HEAD(SHMSG_ENDED, struct shmsg_ended),
-				     .end = sh->rec.end };
-}
-
-static void tell_ended(struct shim *sh)
-{
-	struct shmsg_ended m = ended_of(sh);
-
-	tell_all(sh, &m, sizeof(m));
-}
-
-/* Who only looks is answered alone: to the agent that is about to start the task a STATUS would be
- * news of a task that it has not begun. */
-static void answer(const struct shim *sh, int fd)
-{
-	struct shmsg_status status = status_of(sh, SHMSG_STATUS);
-	struct shmsg_ended ended = ended_of(sh);
-
-	if (sh->state == SHIM_ENDED)
-		(void)sock_send(fd, &ended, sizeof(ended));
-	else
-		(void)sock_send(fd, &status, sizeof(status));
-}
-
-/* ---- actions ---- */
-
-static void act_none(struct shim *sh)
-{
-}
-
-static void end_not_run(struct shim *sh, enum task_outcome outcome, const struct err *e)
-{
-	sh->rec.end.outcome = outcome;
-	if (e)
-		(void)str_copy(sh->rec.end.text, sizeof(sh->rec.end.text), e->text);
-}
-
-static void act_cancel(struct shim *sh)
-{
-	sh->started_ns = 0;
-	end_not_run(sh, TASK_CANCELLED, NULL);
-	sh->rec.end.cause = sh->why;
-}
-
-static size_t go_words(struct shim *sh, const char **more)
-{
-	size_t n = 0;
-
-	for (const char *p = sh->go.env; p < sh->go.env + sh->go.env_bytes && n < GO_WORDS_MAX;
-	     p += strlen(p) + 1)
-		if (*p)
-			more[n++] = p;
-	return n;
-}
-
-/* ---- the start, by the worker ---- */
-
-static void write_header(struct shim *sh)
-{
-	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-
-	if (sh->spec.flags & LAUNCH_BARE_LOG)
-		return;
-	logtext_header(&b, &sh->spec, &sh->program, sh->go.devices, sh->rec.end.started_wall_ns);
-	logfile_write(&sh->log, strbuf_str(&b), b.len);
-}
-
-static int start_program(struct shim *sh, struct err *e)
-{
-	const char *more[GO_WORDS_MAX];
-	int cgroup_fd = -1;
-	int r = program_prepare(&sh->program, &sh->spec, e);
-
-	write_header(sh);
-	if (r < 0)
-		return r;
-	program_set_env(&sh->program, &sh->spec, more, go_words(sh, more));
-	if (sh->spec.cgroup[0])
-		cgroup_fd = cgroup_make(&sh->made, sh->spec.cgroup, sh->spec.token);
-	r = program_start(&sh->program, &sh->spec, &sh->gate, sh->log.fd, cgroup_fd, e);
-	(void)fd_close(cgroup_fd);
-	return r;
-}
-
-static void work_start(void *data)
-{
-	struct shim *sh = data;
-
-	logfile_init(&sh->log, sh->worker.log_fd, sh->spec.log_limit, clock_mono_ns());
-	sh->start_pid = start_program(sh, &sh->start_err);
-}
-
-static void act_go(struct shim *sh)
-{
-	sh->rec.end.started_wall_ns = clock_wall_ns();
-	sh->started_ns = clock_mono_ns();
-	if (sh->spec.timeout_ms)
-		sh->timeout_at_ns = sh->started_ns + sh->spec.timeout_ms * NS_PER_MS;
-	sh->starting = true;
-	worker_do(&sh->worker, work_start, sh);
-}
-
-static void act_started(struct shim *sh)
-{
-	sh->leader = sh->start_pid;
-	sh->rec.end.task_pid = sh->leader;
-	sh->cgroup = sh->made;
-	tell_status(sh, SHMSG_STARTED);
-}
-
-static void act_not_started(struct shim *sh)
-{
-	(void)err_wrap(&sh->start_err, "cannot start");
-	end_not_run(sh, sh->program.not_its_fault ? TASK_REFUSED : TASK_NOT_STARTED,
-		    &sh->start_err);
-	sh->rec.end.exit_code = sh->program.exit_code;
-}
-
-static uint64_t grace_ns(const struct shim *sh)
-{
-	uint32_t ms = sh->stop_grace_ms == STOP_GRACE_DEF ? sh->spec.grace_ms : sh->stop_grace_ms;
-
-	return ms * NS_PER_MS;
-}
-
-static void pass_now(struct shim *sh, uint64_t now)
-{
-	sh->pass_every_ns = PASS_FIRST_NS;
-	sh->pass_at_ns = now;
-}
-
-static void act_stop(struct shim *sh)
-{
-	uint64_t now = clock_mono_ns();
-
-	sh->rec.end.cause = sh->why;
-	sh->rec.end.leader_first = sh->leader_gone;
-	sh->timeout_at_ns = UINT64_MAX;
-	sh->grace_at_ns = now + grace_ns(sh);
-	pass_now(sh, now);
-}
-
-/* Told again: only ever sooner. */
-static void act_hurry(struct shim *sh)
-{
-	uint64_t at = clock_mono_ns() + grace_ns(sh);
-
-	if (at < sh->grace_at_ns)
-		sh->grace_at_ns = at;
-}
-
-/* Nothing of it runs or will; or there is a process that hangs on the way to its program. */
-static void act_stop_start(struct shim *sh)
-{
-	if (gate_shut(&sh->gate)) {
-		act_cancel(sh);
-		sh->state = SHIM_ENDED;
-		return;
-	}
-	act_stop(sh);
-}
-
-static void act_rest(struct shim *sh)
-{
-	sh->why = CAUSE_SELF;
-	sh->stop_signal = sh->spec.stop_signal ? sh->spec.stop_signal : SIGTERM;
-	sh->stop_scope = STOP_TREE;
-	sh->stop_grace_ms = STOP_GRACE_DEF;
-	act_stop(sh);
-}
-
-static void act_kill(struct shim *sh)
-{
-	pass_now(sh, clock_mono_ns());
-	sh->grace_at_ns = UINT64_MAX;
-}
-
-static void act_never_began(struct shim *sh)
-{
-	end_not_run(sh, TASK_CANCELLED, NULL);
-	sh->started_ns = 0;
-}
-
-struct transition {
-	enum shim_state next;
-	void (*action)(struct shim *sh); /* NULL: the event means nothing in this state */
-};
-
-static const struct transition transitions[SHIM_STATE_MAX][EV_MAX] = {
-	[SHIM_PREPARED] = {
-		[EV_GO] = { SHIM_STARTING, act_go },
-		[EV_CANCEL] = { SHIM_ENDED, act_cancel },
-		[EV_STOP] = { SHIM_ENDED, act_cancel },
-	},
-	[SHIM_STARTING] = {
-		[EV_STARTED] = { SHIM_RUNNING, act_started },
-		[EV_NOT_STARTED] = { SHIM_ENDED, act_not_started },
-		[EV_STOP] = { SHIM_STOPPING, act_stop_start },
-		[EV_CANCEL] = { SHIM_STOPPING, act_stop_start },
-	},
-	[SHIM_RUNNING] = {
-		[EV_STOP] = { SHIM_STOPPING, act_stop },
-		[EV_CANCEL] = { SHIM_STOPPING, act_stop },
-		[EV_LEADER_GONE] = { SHIM_TRAILING, act_none },
-	},
-	[SHIM_TRAILING] = {
-		[EV_STOP] = { SHIM_STOPPING, act_stop },
-		[EV_CANCEL] = { SHIM_STOPPING, act_stop },
-		[EV_REST] = { SHIM_STOPPING, act_rest },
-		[EV_TREE_GONE] = { SHIM_ENDED, act_none },
-	},
-	[SHIM_STOPPING] = {
-		[EV_STOP] = { SHIM_STOPPING, act_hurry },
-		[EV_CANCEL] = { SHIM_STOPPING, act_hurry },
-		[EV_STARTED] = { SHIM_STOPPING, act_started },
-		[EV_NOT_STARTED] = { SHIM_ENDED, act_not_started },
-		[EV_GRACE_OVER] = { SHIM_KILLING, act_kill },
-		[EV_TREE_GONE] = { SHIM_ENDED, act_none },
-	},
-	[SHIM_KILLING] = {
-		[EV_NEVER_BEGAN] = { SHIM_ENDED, act_never_began },
-		[EV_STARTED] = { SHIM_KILLING, act_started },
-		[EV_NOT_STARTED] = { SHIM_ENDED, act_not_started },
-		[EV_ONLY_OTHERS] = { SHIM_ENDED, act_none },
-		[EV_TREE_GONE] = { SHIM_ENDED, act_none },
-	},
-};
-
-static void event(struct shim *sh, enum shim_event ev)
-{
-	const struct transition *t = &transitions[sh->state][ev];
-
-	if (!t->action)
-		return;
-	/* First, so that an action may go further: a start that fails has ended. */
-	sh->state = t->next;
-	t->action(sh);
-}
-
-static void stop(struct shim *sh, enum task_cause why, int32_t sig, uint32_t scope,
-		 uint32_t grace_ms)
-{
-	int32_t of_spec = sh->spec.stop_signal ? sh->spec.stop_signal : SIGTERM;
-
-	sh->why = why;
-	sh->stop_grace_ms = grace_ms;
-	if (sh->state != SHIM_STOPPING) {
-		sh->stop_signal = sig > 0 && sig < NSIG ? sig : of_spec;
-		sh->stop_scope = scope;
-	}
-	event(sh, EV_STOP);
-}
-
 /* ---- what is heard ---- */
 
 static void look_at_claim(struct shim *sh);
@@ -458,7 +94,7 @@ static void on_go(struct shim *sh, const union shmsg *m)
 	if (sh->state != SHIM_PREPARED)
 		return;
 	sh->go = m->go;
-	event(sh, EV_GO);
+	shim_event(sh, EV_GO);
 }
 
 static void on_cancel(struct shim *sh, const union shmsg *m)
@@ -466,13 +102,13 @@ static void on_cancel(struct shim *sh, const union shmsg *m)
 	sh->why = CAUSE_STOP;
 	sh->stop_signal = SIGTERM;
 	sh->stop_grace_ms = STOP_GRACE_DEF;
-	event(sh, EV_CANCEL);
+	shim_event(sh, EV_CANCEL);
 }
 
 static void on_stop(struct shim *sh, const union shmsg *m)
 {
-	stop(sh, m->stop.requeue ? CAUSE_REQUEUE : CAUSE_STOP, m->stop.signal, m->stop.scope,
-	     m->stop.grace_ms);
+	shim_stop(sh, m->stop.requeue ? CAUSE_REQUEUE : CAUSE_STOP, m->stop.signal, m->stop.scope,
+		  m->stop.grace_ms);
 }
 
 static void on_gpu(struct shim *sh, const union shmsg *m)
@@ -511,7 +147,7 @@ static bool hear(struct shim *sh, struct conn *c)
 		if (handlers[type])
 			handlers[type](sh, &m);
 		else if (type == SHMSG_ASK)
-			answer(sh, c->fd);
+			shim_answer(sh, c->fd);
 	}
 	return true;
 }
@@ -529,14 +165,14 @@ static void accept_conn(struct shim *sh)
 	 * The newest agent is the one that counts: the oldest connection makes room, before all one
 	 * that has never said anything, since anybody can connect and connect.
 	 */
-	if (sh->n_conns == CONNS) {
-		while (i < CONNS && sh->conns[i].spoke)
+	if (sh->n_conns == SHIM_CONNS) {
+		while (i < SHIM_CONNS && sh->conns[i].spoke)
 			i++;
-		i = i == CONNS ? 0 : i;
+		i = i == SHIM_CONNS ? 0 : i;
 		(void)fd_close(sh->conns[i].fd);
 		sh->n_conns--;
 		(void)memmove(sh->conns + i, sh->conns + i + 1,
-			      (CONNS - 1 - i) * sizeof(sh->conns[0]));
+			      (SHIM_CONNS - 1 - i) * sizeof(sh->conns[0]));
 	}
 	sh->conns[sh->n_conns++] = (struct conn){ .fd = fd };
 }
@@ -588,11 +224,11 @@ static void reap(struct shim *sh)
 	}
 	if (!sh->leader_gone)
 		return;
-	event(sh, EV_LEADER_GONE);
+	shim_event(sh, EV_LEADER_GONE);
 	if (pid < 0 && errno == ECHILD)
-		event(sh, EV_TREE_GONE);
+		shim_event(sh, EV_TREE_GONE);
 	else if (sh->spec.flags & LAUNCH_END_TREE)
-		event(sh, EV_REST);
+		shim_event(sh, EV_REST);
 }
 
 /* Who tells all processes of a node has told the first one of the task as well, and it may be gone
@@ -617,7 +253,7 @@ static void read_signals(struct shim *sh)
 	if (term && ended)
 		sh->acked = sh->hurried = true;
 	else if (term)
-		stop(sh, CAUSE_TERM, 0, STOP_TREE, STOP_GRACE_DEF);
+		shim_stop(sh, CAUSE_TERM, 0, STOP_TREE, STOP_GRACE_DEF);
 	if (term && ran)
 		note_shutdown(sh);
 }
@@ -633,7 +269,7 @@ static void worker_is_idle(struct shim *sh)
 	if (!sh->starting)
 		return;
 	sh->starting = false;
-	event(sh, sh->start_pid > 0 ? EV_STARTED : EV_NOT_STARTED);
+	shim_event(sh, sh->start_pid > 0 ? EV_STARTED : EV_NOT_STARTED);
 	reap(sh);
 }
 
@@ -698,12 +334,12 @@ static void end_pass(struct shim *sh, uint64_t now)
 		return;
 	if (!sh->ender.ours && sh->ender.others) {
 		sh->rec.end.leftovers = sh->ender.others;
-		event(sh, EV_ONLY_OTHERS);
+		shim_event(sh, EV_ONLY_OTHERS);
 	}
 	/* It has no child, and makes none with KILL pending; it has nothing of a device, either. */
 	sh->passes_of_one = sh->starting && sh->ender.ours == 1 ? sh->passes_of_one + 1 : 0;
 	if (sh->passes_of_one == NEVER_BEGAN_PASSES)
-		event(sh, EV_NEVER_BEGAN);
+		shim_event(sh, EV_NEVER_BEGAN);
 }
 
 static bool is_ending(const struct shim *sh)
@@ -720,9 +356,9 @@ static void look_at_claim(struct shim *sh)
 	enum claim_state state = claim_heartbeat_look(&sh->heartbeat, &grace_ms);
 
 	if (state == CLAIM_LOST)
-		stop(sh, CAUSE_RECLAIMED, SIGKILL, STOP_TREE, 0);
+		shim_stop(sh, CAUSE_RECLAIMED, SIGKILL, STOP_TREE, 0);
 	else if (state == CLAIM_LATE)
-		stop(sh, CAUSE_FENCED, grace_ms ? 0 : SIGKILL, STOP_TREE, grace_ms);
+		shim_stop(sh, CAUSE_FENCED, grace_ms ? 0 : SIGKILL, STOP_TREE, grace_ms);
 }
 
 /*
@@ -745,13 +381,13 @@ static void timers(struct shim *sh)
 	if (now >= sh->name_at_ns)
 		look_at_name(sh, now);
 	if (now >= sh->timeout_at_ns)
-		stop(sh, CAUSE_TIMEOUT, 0, STOP_TREE, STOP_GRACE_DEF);
+		shim_stop(sh, CAUSE_TIMEOUT, 0, STOP_TREE, STOP_GRACE_DEF);
 	if (now >= sh->alone_at_ns) {
 		sh->alone_at_ns = UINT64_MAX;
-		stop(sh, CAUSE_ALONE, 0, STOP_TREE, STOP_GRACE_DEF);
+		shim_stop(sh, CAUSE_ALONE, 0, STOP_TREE, STOP_GRACE_DEF);
 	}
 	if (sh->state == SHIM_STOPPING && now >= sh->grace_at_ns)
-		event(sh, EV_GRACE_OVER);
+		shim_event(sh, EV_GRACE_OVER);
 	if (is_ending(sh) && now >= sh->pass_at_ns)
 		end_pass(sh, now);
 	if (looks_at_log(sh) && now >= sh->log_next_ns)
@@ -785,7 +421,7 @@ static int listens_on(struct shim *sh, uint64_t *until_ns)
 
 static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 {
-	struct pollfd fds[FIRST_CONN + CONNS] = {
+	struct pollfd fds[FIRST_CONN + SHIM_CONNS] = {
 		{ .fd = sh->start->sig_fd, .events = POLLIN },
 		{ .fd = listens_on(sh, &until_ns), .events = POLLIN },
 		{ .fd = sh->worker.wake_fd, .events = POLLIN },
@@ -813,7 +449,7 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 		accept_conn(sh);
 	if (sh->n_conns == 0 && sh->state == SHIM_PREPARED) {
 		sh->why = CAUSE_ALONE;
-		event(sh, EV_CANCEL);
+		shim_event(sh, EV_CANCEL);
 	}
 	look_for_agents(sh);
 }
@@ -882,7 +518,7 @@ static void stay(struct shim *sh)
 	while (!sh->acked) {
 		wait_and_hear(sh, clock_mono_ns() + RECORD_TRY_MS * NS_PER_MS);
 		if (!sh->acked && put_record(sh)) {
-			tell_ended(sh);
+			shim_tell_ended(sh);
 			return;
 		}
 	}
@@ -943,7 +579,7 @@ static void finish(struct shim *sh)
 
 	end->log_errno = sh->log_errno;
 	end->log_cut_bytes = sh->log_cut;
-	tell_ended(sh);
+	shim_tell_ended(sh);
 	if (!kept)
 		stay(sh);
 	/* Who was told may be gone before it has filed that. */
@@ -961,10 +597,10 @@ static void finish(struct shim *sh)
 
 static void refuse(struct shim *sh, const struct err *e)
 {
-	end_not_run(sh, TASK_REFUSED, e);
+	shim_end_not_run(sh, TASK_REFUSED, e);
 	/* Whoever hears it may try again at once. */
 	endpoint_close(&sh->name);
-	tell_ended(sh);
+	shim_tell_ended(sh);
 	shmsg_close(sh->conns[0].fd);
 }
 
@@ -1047,9 +683,9 @@ int shim_run(const struct shim_start *start)
 	}
 	set_title(&sh);
 	if (may_go(&sh.spec))
-		event(&sh, EV_GO);
+		shim_event(&sh, EV_GO);
 	else
-		tell_status(&sh, SHMSG_PREPARED);
+		shim_tell_status(&sh, SHMSG_PREPARED);
 	live(&sh);
 	finish(&sh);
 	return 0;
