@@ -191,8 +191,7 @@ static void check_usable(const struct task_spec *s, const json_t *devices)
 	cmd_warn("warning", strbuf_str(&b));
 }
 
-/* Without any device nothing is known. */
-static void check_list(const struct task_spec *s, const json_t *devices)
+void room_check_devices(const struct task_spec *s, const json_t *devices)
 {
 	if (json_array_size(devices) && check_model(s, devices))
 		check_usable(s, devices);
@@ -207,7 +206,7 @@ static void check_devices(const struct cmd_ctx *ctx, const struct task_spec *s,
 		if (agents->all[i].state == NODE_AGENT_ALIVE && !agents->all[i].here)
 			return; /* what its are like is not known here */
 	doc = agent_status(ctx, STATUS_LIMIT_MS, NULL);
-	check_list(s, json_object_get(doc, "devices"));
+	room_check_devices(s, json_object_get(doc, "devices"));
 	json_decref(doc);
 }
 

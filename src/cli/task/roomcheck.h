@@ -9,6 +9,8 @@
  * or are left to it.
  */
 
+#include <jansson.h>
+
 #include "cli/cmd.h"
 #include "spool/files.h"
 #include "spool/task_spec.h"
@@ -16,5 +18,8 @@
 /* 0; -ERANGE with e: no node that is known has so many, and there is no other. */
 int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_spec *s,
 	       struct err *e);
+
+/* The warnings alone, of devices as an agent's status tells of them; none where it names none. */
+void room_check_devices(const struct task_spec *s, const json_t *devices);
 
 #endif
