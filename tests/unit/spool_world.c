@@ -25,10 +25,15 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
+int spool_setup_in(const char *dir)
+{
+	(void)str_print(root, sizeof(root), "%s/tenure-spool-XXXXXX", dir);
+	return mkdtemp(root) ? 0 : -1;
+}
+
 int spool_setup(void **state)
 {
-	(void)str_copy(root, sizeof(root), "/tmp/tenure-spool-XXXXXX");
-	return mkdtemp(root) ? 0 : -1;
+	return spool_setup_in("/tmp");
 }
 
 int spool_teardown(void **state)

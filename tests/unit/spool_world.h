@@ -15,6 +15,8 @@
 /* For cmocka: an empty directory, which is removed. */
 int spool_setup(void **state);
 int spool_teardown(void **state);
+/* The same elsewhere, in the midst of a test. */
+int spool_setup_in(const char *dir);
 const char *spool_world_root(void);
 
 struct spool *open_spool(void);

@@ -9,9 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -32,6 +30,7 @@
 #include "spool/scan.h"
 #include "spool/submit.h"
 #include "spool/transit.h"
+#include "spool_world.h"
 
 enum fault { FAULT_NONE, FAULT_ONCE, FAULT_FULL, FAULT_EXIT, FAULT_OTHER };
 
@@ -48,7 +47,6 @@ struct ledger {
 };
 
 static struct ledger *ledger;
-static char root[64];
 static enum fault fault;
 static unsigned int calls, fail_at, fail_errno;
 static bool keep_files;		/* none can be removed */
@@ -125,20 +123,16 @@ static bool fails_syscall(long number)
 
 WRAP_SYSCALL(fails_syscall)
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
-
-static struct spool *open_spool(struct err *e)
+/* As open_spool() and submit() do, where that may fail. */
+static struct spool *try_open(struct err *e)
 {
 	struct spool *sp = NULL;
 
-	(void)spool_open(root, "default", NULL, SPOOL_CREATE, &sp, e);
+	(void)spool_open(spool_world_root(), "default", NULL, SPOOL_CREATE, &sp, e);
 	return sp;
 }
 
-static void submit(const struct spool *sp, const char *json)
+static void try_submit(const struct spool *sp, const char *json)
 {
 	struct task_spec *s = NULL;
 	struct err e = ERR_INIT;
@@ -160,14 +154,6 @@ static void began(const struct claim *c)
 {
 	if (ledger->ended[c->name.id][c->name.element])
 		ledger->again[c->name.id][c->name.element]++;
-}
-
-static struct spool_end end_of(const struct claim *c)
-{
-	return (struct spool_end){ .result = RESULT_DONE,
-				   .epoch = c->name.epoch,
-				   .attempt = c->attempt,
-				   .ended_ns = clock_wall_ns() };
 }
 
 /* As an agent would: what fails is tried once more, then left to the next recovery. */
@@ -192,7 +178,7 @@ static void run_task(const struct spool *sp, struct endlog *ev, const struct tas
 		return;
 	}
 
-	struct spool_end end = end_of(&c);
+	struct spool_end end = done(&c);
 
 	r = transit_end(sp, ev, &c, &end, &e);
 	if (r < 0)
@@ -203,7 +189,7 @@ static void run_task(const struct spool *sp, struct endlog *ev, const struct tas
 
 static void run_element(struct batch *b, struct endlog *ev, const struct claim *c)
 {
-	struct spool_end end = end_of(c);
+	struct spool_end end = done(c);
 	struct err e = ERR_INIT;
 	int r;
 
@@ -273,15 +259,15 @@ static void run_all(const struct spool *sp, const char *agent)
 static void scenario(void)
 {
 	struct err e = ERR_INIT;
-	struct spool *sp = open_spool(&e);
+	struct spool *sp = try_open(&e);
 	struct scan_task t;
 	struct scan *s;
 
 	if (!sp)
 		return;
-	submit(sp, "{\"script\":\"a\",\"no_requeue\":true,\"retries\":1}");
-	submit(sp, "{\"script\":\"b\",\"array\":\"1-3\"}");
-	submit(sp, "{\"script\":\"c\",\"name\":\"c\"}");
+	try_submit(sp, "{\"script\":\"a\",\"no_requeue\":true,\"retries\":1}");
+	try_submit(sp, "{\"script\":\"b\",\"array\":\"1-3\"}");
+	try_submit(sp, "{\"script\":\"c\",\"name\":\"c\"}");
 	s = scan_new(sp, 0);
 	(void)scan_update(s, NULL, NULL, &e);
 	if (scan_find(s, 3, 0)) {
@@ -311,11 +297,10 @@ static int count_id(void *data, const struct task_name *n, const char *dir)
 /* An edit that was cut off is freed after a minute; here at once. */
 static void free_edits(const struct spool *sp)
 {
-	struct scan *s = scan_new(sp, 0);
+	struct scan *s = scanned(sp);
 	const struct scan_task *t;
 	size_t iter = 0;
 
-	assert_int_equal(scan_update(s, NULL, NULL, NULL), 0);
 	while ((t = scan_next(s, &iter))) {
 		struct task_name n = t->name;
 
@@ -335,18 +320,17 @@ static void check(unsigned int n)
 	struct spool *sp;
 
 	fault = FAULT_NONE;
-	sp = open_spool(&e);
+	sp = try_open(&e);
 	if (!sp)
 		fail_msg("call %u: %s", n, e.text);
-	assert_int_equal(claimer_self(sp, "node1", &me, &e), 0);
+	me = self(sp, "node1");
 	if (recover_run(sp, &me, NULL, &hooks, &counts, &e) < 0 || counts.problems)
 		fail_msg("call %u: recovery: %s", n, e.text);
 	free_edits(sp);
 	run_all(sp, "node1");
 
-	struct scan *s = scan_new(sp, 0);
+	struct scan *s = scanned(sp);
 
-	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
 	left = (unsigned int)(scan_count(s, SPOOL_PENDING) + scan_count(s, SPOOL_RUNNING));
 	(void)scan_free(s);
 	assert_int_equal(scan_ended(sp, count_id, found, &e), 0);
@@ -366,18 +350,14 @@ static void check(unsigned int n)
 
 static void prepare(void)
 {
-	struct err e = ERR_INIT;
 	struct spool *sp;
 
 	(void)memset(ledger, 0, sizeof(*ledger));
 	/* Thousands of fsyncs: in memory where that is possible. */
-	(void)str_print(root, sizeof(root), "%s/tenure-fault-XXXXXX",
-			access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-	assert_non_null(mkdtemp(root));
+	assert_int_equal(spool_setup_in(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"), 0);
 	fault = FAULT_NONE;
-	sp = open_spool(&e);
-	assert_non_null(sp);
-	assert_int_equal(spool_write_new(sp, "pending/5_raw.sh", "echo\n", 5, false, &e), 0);
+	sp = open_spool();
+	put(sp, "pending/5_raw.sh", "echo\n");
 	(void)spool_close(sp);
 }
 
@@ -391,7 +371,7 @@ static unsigned int count_calls(void)
 	unsigned int n = calls;
 
 	check(0);
-	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	(void)spool_teardown(NULL);
 	assert_true(n > 150);
 	return n;
 }
@@ -421,7 +401,7 @@ static void each_call(enum fault what, unsigned int errnum)
 			scenario();
 		}
 		check(n);
-		(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+		(void)spool_teardown(NULL);
 	}
 }
 
@@ -433,7 +413,7 @@ static void test_open_is_no_proof(void **state)
 	bool made = true;
 
 	prepare();
-	below = xasprintf("%s/none/below/", root);
+	below = xasprintf("%s/none/below/", spool_world_root());
 	for (unsigned int k = 1; made; k++) {
 		struct spool *sp = NULL;
 		struct err e = ERR_INIT;
@@ -443,16 +423,17 @@ static void test_open_is_no_proof(void **state)
 		fail_errno = ENOENT;
 		fail_at = k;
 		calls = 0;
-		r = spool_open(root, "default", NULL, 0, &sp, &e);
+		r = spool_open(spool_world_root(), "default", NULL, 0, &sp, &e);
 		fault = FAULT_NONE;
 		made = calls >= k;
 		if (r == -ENOENT || (r < 0 && !e.text[0]))
 			fail_msg("call %u: %s", k, e.text);
 		sp = spool_close(sp);
-		assert_int_equal(spool_open(root, "other", NULL, 0, &sp, &e), -ENOENT);
+		assert_int_equal(spool_open(spool_world_root(), "other", NULL, 0, &sp, &e),
+				 -ENOENT);
 		assert_int_equal(spool_open(below, "default", NULL, 0, &sp, &e), -ENOENT);
 	}
-	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	(void)spool_teardown(NULL);
 }
 
 /* The names of shims that run are made from it. */
@@ -465,7 +446,7 @@ static void test_key_stays(void **state)
 	bool made = true;
 
 	prepare();
-	sp = open_spool(&e);
+	sp = open_spool();
 	assert_int_equal(spool_key_read(sp, key, &e), -ENOENT);
 	others_key = other;
 	link_errno = EIO;
@@ -488,7 +469,7 @@ static void test_key_stays(void **state)
 		assert_string_equal(now, key);
 	}
 	sp = spool_close(sp);
-	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	(void)spool_teardown(NULL);
 }
 
 /* A claim that was given up and could not be removed is somebody else's once it has been. */
@@ -499,18 +480,15 @@ static void test_undone_claim(void **state)
 	struct claimer one, two;
 	struct claim lost, held;
 	struct task_name n;
+	struct scan_task t;
 	struct spool *sp;
-	struct scan *s;
 
 	prepare();
-	sp = open_spool(&e);
-	submit(sp, "{\"script\":\"b\",\"array\":\"1-3\"}");
-	s = scan_new(sp, 0);
-	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
-	n = scan_find(s, 1, 0)->name;
-	(void)scan_free(s);
-	assert_int_equal(claimer_self(sp, "one", &one, &e), 0);
-	assert_int_equal(claimer_self(sp, "two", &two, &e), 0);
+	sp = open_spool();
+	assert_true(get(sp, submit(sp, "{\"script\":\"b\",\"array\":\"1-3\"}"), &t));
+	n = t.name;
+	one = self(sp, "one");
+	two = self(sp, "two");
 	assert_int_equal(batch_open(sp, &n, "one", &b, &e), 0);
 	assert_int_equal(transit_priority(sp, &n, 9, &e), 0); /* it is called otherwise now */
 	keep_files = true;
@@ -564,7 +542,7 @@ static void test_undone_claim(void **state)
 	text_list_clear(&undone);
 	other = batch_close(other);
 	sp = spool_close(sp);
-	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	(void)spool_teardown(NULL);
 }
 
 static int note_name(void *data, const struct task_name *n, const char *dir)
@@ -591,10 +569,10 @@ static struct spool *prepare_failed(const char *json, struct task_name *ret)
 	struct spool *sp;
 
 	prepare();
-	sp = open_spool(&e);
-	submit(sp, json);
+	sp = open_spool();
+	(void)submit(sp, json);
 	assert_true(is_in(sp, "pending", ret));
-	assert_int_equal(claimer_self(sp, "one", &me, &e), 0);
+	me = self(sp, "one");
 	if (!ret->count) {
 		assert_int_equal(claim_task(sp, ret, &me, &f, &c, &e), 0);
 		task_file_clear(&f);
@@ -656,7 +634,7 @@ static bool retry_failing_at(const char *json, unsigned int k, unsigned int errn
 	assert_true(is_in(sp, "pending", &found) && !is_in(sp, "failed", &was));
 	assert_true(found.epoch == 1 && !(found.flags & NAME_EDITED));
 	sp = spool_close(sp);
-	(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	(void)spool_teardown(NULL);
 	return made;
 }
 
@@ -705,7 +683,7 @@ static void test_retry_of_stopped(void **state)
 			if (r != 0 && r != TRANSIT_GONE)
 				fail_msg("call %u: %s", k, e.text);
 			of_other = spool_close(of_other);
-			(void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+			(void)spool_teardown(NULL);
 		}
 }
 
