@@ -631,7 +631,7 @@ def delayed(w, *how, asking=False):
     node.agent_args = [["--no-hold"], ["--idle-for", "0", "--load", "none"]][w.rng.random() < 0.5]
     node.start()
     if not wait_for(node.serves, 60, 0.1):
-        w.violation(f"{how}: no agent that serves after 60 s: {node.said()[-400:]}")
+        w.violation(f"{how}: no agent that serves after 60 s: {node.output()[-400:]}")
         return
     for kind in ("cpu", "plain", "array", "preemptible"):
         before = len(w.tasks)

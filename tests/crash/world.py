@@ -19,6 +19,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "func"))
+import queuelib  # noqa: E402
 from fusefs import CannotMount, Mount  # noqa: E402
 from machine import Machine  # noqa: E402
 from patience import wait_for  # noqa: E402
@@ -64,12 +65,13 @@ def environment_has(pid, text):
         return False
 
 
-class Node:
+class Node(queuelib.Node):
     """A simulated machine of its own, and processes that believe to be on another host (tests/func/othernode.c)."""
+    options = ("--refresh", "300ms")
 
     def __init__(self, world, name, number, gpus, root):
+        super().__init__(Machine(world.build, world.env, world.tmp, gpus, 0.1), world.tmp / f"{name}.out")
         self.world, self.name, self.root = world, name, root
-        self.m = Machine(world.build, world.env, world.tmp, gpus, 0.1)
         # What its processes have in their environment, and no process of another world.
         self.mark = f"TENURE_STATE_DIR={world.tmp}/state-{name}\0".encode()
         self.env = {**self.m.env, "LD_PRELOAD": str(world.build / "tests/othernode.so"),
@@ -77,13 +79,9 @@ class Node:
                     "TENURE_BEAT": world.beat, "TENURE_EXPIRE": world.expire,
                     "TENURE_ROOT": str(root), "TENURE_STATE_DIR": str(world.tmp / f"state-{name}")}
         self.agent_args = ["--no-hold"]
-        self.prefix = []  # of the agent's command
-        self.agent_env = {}
-        self.out = world.tmp / f"{name}.out"
-        self.agent = None
 
-    def run(self, *args, timeout=COMMAND_S, through=(), **more):
-        """A command of the user; never raises for what it says, because faults may be on."""
+    def run(self, *args, timeout=COMMAND_S, through=(), check=False, **more):
+        """A command of the user; never raises for what it says, whatever `check` is, because faults may be on."""
         try:
             return subprocess.run([*map(str, through), self.m.tenure, *map(str, args)], env={**self.env, **more}, text=True,
                                   stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
@@ -94,15 +92,12 @@ class Node:
         return subprocess.Popen([*map(str, through), self.m.tenure, *map(str, args)], env=self.env, text=True,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def start(self):
-        with open(self.out, "ab") as out:
-            self.agent = subprocess.Popen([*map(str, self.prefix), self.m.tenure, "agent", "--refresh", "300ms",
-                                           *self.agent_args], env={**self.env, **self.agent_env}, stdout=out,
-                                          stderr=subprocess.STDOUT, cwd="/")
+    def start(self, *args):
+        """Whether it serves is seen by World.ready(): that it does not is a violation."""
+        return self.start_unready(*self.agent_args, *args)
 
     def serves(self):
-        done = self.run("status", "--json")
-        return done.returncode == 0 and bool((json.loads(done.stdout).get("queue") or {}).get("open"))
+        return self.status() is not None
 
     def processes(self, *roles):
         """Those of this node that are agent, guard, ...; without roles all."""
@@ -129,7 +124,7 @@ class Node:
             self.agent.kill()
             self.agent.wait()
 
-    def said(self):
+    def output(self):
         return self.out.read_text(errors="replace") if self.out.exists() else ""
 
 
@@ -208,7 +203,7 @@ class World:
         return self.nodes[-1]
 
     def stepper(self, *how):
-        return [self.build / "tests/stepper", *how]
+        return [str(self.build / "tests/stepper"), *map(str, how)]
 
     def mount(self, name, *options):
         try:
@@ -234,7 +229,7 @@ class World:
         for n in self.nodes:
             if not wait_for(n.serves, COMMAND_S, 0.1):
                 self.violation(f"the agent of {n.name} does not serve the queue {COMMAND_S} s after its start: "
-                               f"{n.said()[-400:]}")
+                               f"{n.output()[-400:]}")
 
     def violation(self, text):
         self.violations.append(text)

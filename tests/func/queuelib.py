@@ -37,7 +37,7 @@ class Node:
         """None where there is none, or while its queue is not open."""
         done = self.run("status", "--json", check=False)
         doc = json.loads(done.stdout) if done.returncode == 0 else {}
-        return doc if doc.get("queue", {}).get("open") else None
+        return doc if (doc.get("queue") or {}).get("open") else None
 
     def submit(self, *args):
         return int(self.run("submit", *args).stdout)
