@@ -11,7 +11,9 @@ import subprocess
 import pytest
 
 from fusefs import CannotMount, Mount
+from nodelib import World
 from patience import HANG
+from queuelib import Queue
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Tests that a shell has put into the background ignore SIGINT, those under nohup SIGHUP, and so would what they start.
@@ -77,6 +79,27 @@ def sim(build, env, tmp_path):
             assert done.returncode == 0, done.stdout + done.stderr
         return done
     return run
+
+
+@pytest.fixture
+def queue(build, env, tmp_path):
+    """make(gpus=2, ...): a queuelib.Queue, whose agent the test starts."""
+    made = []
+
+    def make(**more):
+        made.append(Queue(build, env, tmp_path, **more))
+        return made[-1]
+    yield make
+    for q in made:
+        q.close()
+
+
+@pytest.fixture
+def world(build, env, tmp_path):
+    """A nodelib.World: world.node(name) is a node of it."""
+    w = World(build, env, tmp_path)
+    yield w
+    w.close()
 
 
 @pytest.fixture

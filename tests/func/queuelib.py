@@ -117,3 +117,8 @@ class Queue(Node):
                 self.run("stop", str(row["id"]), "--now", check=False)
             self.end()
         self.m.close()
+
+
+def elements(q, i):
+    """How many elements of a batch are in which state, and the like."""
+    return json.loads(q.m.run(q.m.tenure, "show", str(i), "--json").stdout)["elements"]

@@ -16,7 +16,6 @@ from machine import proc_exists
 from patience import HANG, wait_for
 from queuelib import Queue
 from test_import import PYTHON
-from test_queue import queue  # noqa: F401
 from test_queuebad import AS_ROOT
 
 
@@ -70,7 +69,7 @@ def device_state(q, gpu=0):
     return next((d["state"] for d in doc["devices"] if d["gpu"] == gpu), None) if doc else None
 
 
-def test_instance_file_edited_meanwhile(queue, said):  # noqa: F811
+def test_instance_file_edited_meanwhile(queue, said):
     q = queue(gpus=1)
     q.start("--no-hold")
     i = begin(q, said, "-g", "1")
@@ -85,7 +84,7 @@ def test_instance_file_edited_meanwhile(queue, said):  # noqa: F811
     q.wait(i, "done")
     assert said.lines() == ["begin", "end"]
 
-def test_key_lost_meanwhile(queue, said):  # noqa: F811
+def test_key_lost_meanwhile(queue, said):
     """Its shim cannot be found by its name any more, and lives: the task is neither over nor run again."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -99,7 +98,7 @@ def test_key_lost_meanwhile(queue, said):  # noqa: F811
     assert said.lines() == ["begin"]
 
 
-def test_end_is_left_in_the_spool_though_somebody_looks(queue, said):  # noqa: F811
+def test_end_is_left_in_the_spool_though_somebody_looks(queue, said):
     """Who asks a shim how its task is doing files no end of it: other nodes have to hear of it without an agent here."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -118,7 +117,7 @@ def test_end_is_left_in_the_spool_though_somebody_looks(queue, said):  # noqa: F
     assert said.lines() == ["begin", "end"] and not os.path.exists(left)
 
 
-def test_end_is_told_to_who_has_taken_it_over(queue, said):  # noqa: F811
+def test_end_is_told_to_who_has_taken_it_over(queue, said):
     """An agent that adopts a task files its end: nothing is left in the spool for others."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -132,7 +131,7 @@ def test_end_is_told_to_who_has_taken_it_over(queue, said):  # noqa: F811
     assert not [f for f in os.listdir(os.path.join(q.spool, "agents")) if f.endswith(",end")]
 
 
-def test_batch_of_one(queue, said):  # noqa: F811
+def test_batch_of_one(queue, said):
     """Its only element runs, so nothing of it waits."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -145,7 +144,7 @@ def test_batch_of_one(queue, said):  # noqa: F811
     assert said.lines() == ["begin", "end"] and "cannot be planned" not in q.out.read_text()
 
 
-def test_batch_stopped_meanwhile(queue, said):  # noqa: F811
+def test_batch_stopped_meanwhile(queue, said):
     """One of its elements runs on: it keeps its GPU, and can be stopped."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -162,7 +161,7 @@ def test_batch_stopped_meanwhile(queue, said):  # noqa: F811
     assert os.listdir(os.path.join(q.spool, "running")) == [] and said.lines() == ["begin"]
 
 
-def test_stopped_and_not_told(queue, said):  # noqa: F811
+def test_stopped_and_not_told(queue, said):
     """Its owner was told that it ends; that its shim has not heard of it before the agent was gone changes nothing."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -176,7 +175,7 @@ def test_stopped_and_not_told(queue, said):  # noqa: F811
     assert said.lines() == ["begin"]
 
 
-def test_stopped_when_it_made_room(queue, tmp_path):  # noqa: F811
+def test_stopped_when_it_made_room(queue, tmp_path):
     """The shim knows why it was told to end first only; its owner's word is in the spool, whoever files the end."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -195,7 +194,7 @@ def test_stopped_when_it_made_room(queue, tmp_path):  # noqa: F811
     assert marks.read_text().count("begun") == 1
 
 
-def test_description_gone(queue, said):  # noqa: F811
+def test_description_gone(queue, said):
     """Of a batch that nobody finds any more an element goes on, and ends."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -211,7 +210,7 @@ def test_description_gone(queue, said):  # noqa: F811
 
 
 @AS_ROOT
-def test_description_that_cannot_be_read_now(queue, said):  # noqa: F811
+def test_description_that_cannot_be_read_now(queue, said):
     """Nothing of it is guessed: with a wrong description it would not be tried again."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -230,7 +229,7 @@ def test_description_that_cannot_be_read_now(queue, said):  # noqa: F811
     assert said.lines() == ["begin", "end"] * 2
 
 
-def test_agent_and_guard_killed(queue, said):  # noqa: F811
+def test_agent_and_guard_killed(queue, said):
     """A task that was not seen on its GPU yet keeps it."""
     q = queue(gpus=2)
     q.start("--no-hold")
@@ -263,7 +262,7 @@ def greet_from_another_version(q):
     return guard, answer.text
 
 
-def test_upgrade_while_a_task_runs(queue, said):  # noqa: F811
+def test_upgrade_while_a_task_runs(queue, said):
     """A guard that is there for the lease of a task alone makes way for one of another version."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -284,7 +283,7 @@ def test_upgrade_while_a_task_runs(queue, said):  # noqa: F811
     assert said.lines() == ["begin", "end"]
 
 
-def test_dead_agent_of_another_name(queue, said):  # noqa: F811
+def test_dead_agent_of_another_name(queue, said):
     q = queue(gpus=1)
     q.start("--no-hold", "--node-name", "a")
     i = begin(q, said, "-g", "1")
@@ -296,7 +295,7 @@ def test_dead_agent_of_another_name(queue, said):  # noqa: F811
     assert said.lines() == ["begin", "end"]
 
 
-def test_ended_for_a_dead_agent_of_another_name(queue, said):  # noqa: F811
+def test_ended_for_a_dead_agent_of_another_name(queue, said):
     q = queue(gpus=1)
     q.start("--no-hold", "--node-name", "a")
     i = begin(q, said, "-g", "1")
@@ -306,7 +305,7 @@ def test_ended_for_a_dead_agent_of_another_name(queue, said):  # noqa: F811
     assert said.lines() == ["begin", "end"] and not records(q, i)
 
 
-def test_shim_not_noted_by_an_agent_of_another_name(queue, said):  # noqa: F811
+def test_shim_not_noted_by_an_agent_of_another_name(queue, said):
     """The agent died before the claim said which process keeps it."""
     q = queue(gpus=1)
     p = q.start("--no-hold", "--node-name", "a")
@@ -321,7 +320,7 @@ def test_shim_not_noted_by_an_agent_of_another_name(queue, said):  # noqa: F811
 
 
 @pytest.mark.parametrize("copy", [True, False], ids=["with-copy", "without-copy"])
-def test_unreadable_record(queue, said, copy):  # noqa: F811
+def test_unreadable_record(queue, said, copy):
     """As a power loss leaves a file: where the spool has no copy the attempt is lost, and the task is not."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -341,7 +340,7 @@ def test_unreadable_record(queue, said, copy):  # noqa: F811
     kept.unlink()
 
 
-def test_record_that_cannot_be_looked_at_now(queue, said):  # noqa: F811
+def test_record_that_cannot_be_looked_at_now(queue, said):
     """Nothing is decided before it can: the task ran, and runs once."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -364,7 +363,7 @@ def new_guard(q):
     assert wait_for(lambda: (q.status() or {}).get("guard", {}).get("pid") not in (None, 0, old)), q.out.read_text()
 
 
-def test_new_guard_that_sees_nothing_at_first(queue, said):  # noqa: F811
+def test_new_guard_that_sees_nothing_at_first(queue, said):
     q = queue(gpus=1)
     q.start("--no-hold")
     i = begin(q, said, "-g", "1")
@@ -378,7 +377,7 @@ def test_new_guard_that_sees_nothing_at_first(queue, said):  # noqa: F811
     assert said.lines() == ["begin", "end"]
 
 
-def test_new_guard_that_has_to_wait_for_nvml(queue, said):  # noqa: F811
+def test_new_guard_that_has_to_wait_for_nvml(queue, said):
     """What runs is leased again when it knows the devices, and what is submitted meanwhile waits."""
     q = queue(gpus=2)
     q.start("--no-hold")
@@ -397,7 +396,7 @@ def test_new_guard_that_has_to_wait_for_nvml(queue, said):  # noqa: F811
     assert said.lines() == ["begin", "end"]
 
 
-def test_new_guard_that_does_not_have_its_gpu(queue, said):  # noqa: F811
+def test_new_guard_that_does_not_have_its_gpu(queue, said):
     """It counts the others anew: what runs is on none of them, and has its own again when that is back."""
     q = queue(gpus=2)
     q.start("--no-hold")

@@ -4,7 +4,6 @@ import json
 import pathlib
 
 from patience import wait_for
-from test_queue import queue  # noqa: F401  (a fixture)
 
 
 def why(q, i):
@@ -21,7 +20,7 @@ def drop(q, name, **keys):
         json.dumps({"argv": ["true"], "gpus": 0, **keys}))
 
 
-def test_why_names_what_is_waited_for(queue, tmp_path):  # noqa: F811
+def test_why_names_what_is_waited_for(queue, tmp_path):
     q = queue()
     q.start("--no-hold")
     go = tmp_path / "go"
@@ -43,7 +42,7 @@ def test_why_names_what_is_waited_for(queue, tmp_path):  # noqa: F811
     assert "after others" not in q.m.run(q.m.tenure, "list", "-a").stdout
 
 
-def test_failed_and_asked_for_again(queue, tmp_path):  # noqa: F811
+def test_failed_and_asked_for_again(queue, tmp_path):
     q = queue()
     q.start("--no-hold")
     mark = tmp_path / "mark"
@@ -68,7 +67,7 @@ def test_failed_and_asked_for_again(queue, tmp_path):  # noqa: F811
     q.wait(anyway, "done")
 
 
-def test_no_such_task(queue):  # noqa: F811
+def test_no_such_task(queue):
     q = queue()
     done = q.m.run(q.m.tenure, "submit", "--after", "99", "--", "true", check=False)
     assert done.returncode == 1 and "there is no task 99 to wait for" in " ".join(done.stderr.split())
@@ -79,7 +78,7 @@ def test_no_such_task(queue):  # noqa: F811
     says(q, 2, "can never run: task 77, which it needs, is not there any more")
 
 
-def test_ways_round(queue):  # noqa: F811
+def test_ways_round(queue):
     q = queue()
     a = q.submit("-g", "0", "--paused", "--", "true")
     b = q.submit("-g", "0", "--after", str(a), "--", "true")

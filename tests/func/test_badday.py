@@ -14,7 +14,6 @@ import pytest
 
 from machine import Machine, proc_exists
 from patience import HANG, Stopwatch, wait_for
-from test_queue import queue  # noqa: F401  (a fixture)
 
 HERE = pathlib.Path(__file__).resolve().parent
 GIB = 1 << 30
@@ -595,7 +594,7 @@ def test_policy_of_a_new_agent_applies_to_what_is_held(machine):
     assert m.newcomer("--take", "90%")["result"] == 0
 
 
-def test_end_that_cannot_be_filed(queue, env):  # noqa: F811
+def test_end_that_cannot_be_filed(queue, env):
     """The disk with the queue is full: what has ended is not said to run."""
     state = pathlib.Path(env["HOME"]) / ".local/state/tenure"
     state.mkdir(parents=True)

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from fakeagent import Agent
 from machine import AS_A_JOB
 from patience import HANG, wait_for
-from test_queue import queue  # noqa: F401  (a fixture)
 from test_stopped import state
 
 
@@ -36,7 +35,7 @@ def caught(p):
     return json.loads(p.communicate(timeout=HANG)[0])
 
 
-def test_held_while_it_waits(queue):  # noqa: F811
+def test_held_while_it_waits(queue):
     q = queue()
     q.start("--no-hold")
     busy = q.submit("--", q.newcomer, "--take", "50%", "--stay", "100")
@@ -69,7 +68,7 @@ def test_held_while_it_waits(queue):  # noqa: F811
     assert not any(d["used_bytes"] for d in q.m.show()["devices"])
 
 
-def test_status_says_which_task_has_a_device(queue, tmp_path):  # noqa: F811
+def test_status_says_which_task_has_a_device(queue, tmp_path):
     """What is held for a task is not there for whoever comes, so it is reserved, and is its task's when that comes."""
     q = queue(gpus=3)
     q.start()
@@ -101,7 +100,7 @@ def test_status_says_which_task_has_a_device(queue, tmp_path):  # noqa: F811
     assert [d["use"] for d in q.status()["devices"]] == [None] * 3
 
 
-def test_collected_again_after_ctrl_z(queue):  # noqa: F811
+def test_collected_again_after_ctrl_z(queue):
     """Ctrl-Z gives back what is collected, and fg collects it again: another instance's agent sees it. (The GPU is
     in a mode in which it is not held, and of interest to the other one, so its state stays what it is all the time.)"""
     q = queue()
@@ -128,7 +127,7 @@ def test_collected_again_after_ctrl_z(queue):  # noqa: F811
     q.wait(big, "done")
 
 
-def test_let_go_when_nobody_waits_any_more(queue):  # noqa: F811
+def test_let_go_when_nobody_waits_any_more(queue):
     q = queue()
     q.start("--no-hold")
     busy = q.submit("--", "sleep", "100")

@@ -14,8 +14,8 @@ import time
 import pytest
 
 from machine import proc_exists, until
+from nodelib import World
 from patience import HANG, Stopwatch, must_come, wait_for
-from test_nodes import World
 from test_task import GO, drivers, drv, pid_in, unique  # noqa: F401, pylint: disable=unused-import
 
 PPOLL = "271"

@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from patience import HANG, must_come, wait_for
-from test_queue import queue  # noqa: F401  (a fixture)
 
 CONFIG = """
 check_time: 5  # seconds
@@ -34,7 +33,7 @@ def files(tmp_path):
     return make
 
 
-def test_runs_both_formats(queue, files, tmp_path):  # noqa: F811
+def test_runs_both_formats(queue, files, tmp_path):
     q = queue()
     marks = tmp_path / "marks"
     out = q.m.run(q.m.tenure, "import", *files(f"""
@@ -119,7 +118,7 @@ def test_tasks_that_cannot_be_let_go(half_way):
     assert "nothing submitted" not in text and half_way.states() == ["pending", "paused", "paused"]
 
 
-def test_all_or_nothing(queue, files, tmp_path):  # noqa: F811
+def test_all_or_nothing(queue, files, tmp_path):
     q = queue()
     q.submit("--paused", "-g", "0", "--", "true")
     for commands, error in [("a\n1,2\n\nb\n", ":4: this task has no last line"),
@@ -135,7 +134,7 @@ def test_all_or_nothing(queue, files, tmp_path):  # noqa: F811
     assert "run 'true'" in done.stdout and len(q.rows()) == 1
 
 
-def test_no_backoff(queue, files, tmp_path):  # noqa: F811
+def test_no_backoff(queue, files, tmp_path):
     """It is tried again as often as the older tool looked, and not at once, for ever."""
     q = queue()
     args = files("false\n1,2\n")
@@ -146,7 +145,7 @@ def test_no_backoff(queue, files, tmp_path):  # noqa: F811
     assert (task["retry_every"], task["backoff"]) == (1, "3s"), task
 
 
-def test_maximise(queue, files):  # noqa: F811
+def test_maximise(queue, files):
     q = queue()
     q.m.run(q.m.tenure, "import", *files("true\n1,2\n", maximize="true"))
     assert '"rules":"compete-max"' in open(os.path.join(
@@ -164,7 +163,7 @@ time.sleep(300)
 """
 
 
-def test_not_beside_another_python_process_of_mine(queue, files, tmp_path):  # noqa: F811
+def test_not_beside_another_python_process_of_mine(queue, files, tmp_path):
     """compete.md: without maximize_resource_utilization the user has no other Python process there."""
     q = queue(gpus=1)
     (tmp_path / "mine.py").write_text(PYTHON)

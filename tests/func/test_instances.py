@@ -9,7 +9,6 @@ from machine import proc_exists
 from patience import HANG, wait_for
 from queuelib import Node
 from test_lease import gpus, machine, start  # noqa: F401  (a fixture)
-from test_queue import queue  # noqa: F401
 
 
 def test_a_hold_passes_to_a_task_of_another_instance(machine):  # noqa: F811
@@ -142,7 +141,7 @@ class Other(Node):
 
 
 @pytest.fixture
-def other(queue):  # noqa: F811
+def other(queue):
     made = []
 
     def make(q, *args, **more):
@@ -153,7 +152,7 @@ def other(queue):  # noqa: F811
         o.close()
 
 
-def test_two_agents(queue, other):  # noqa: F811
+def test_two_agents(queue, other):
     """Both hold by default, and the tasks of both run."""
     q = queue(gpus=2)
     q.start()
@@ -175,7 +174,7 @@ def test_two_agents(queue, other):  # noqa: F811
                              if d["state"] == "held"] == ["other"] * 2), o.out.read_text()
 
 
-def test_what_is_held_for_a_task_of_another_instance(queue, other):  # noqa: F811
+def test_what_is_held_for_a_task_of_another_instance(queue, other):
     q = queue(gpus=2)
     q.start()
     first = q.submit("--", q.newcomer, "--take", "60%", "--stay", "60")
@@ -193,7 +192,7 @@ def test_what_is_held_for_a_task_of_another_instance(queue, other):  # noqa: F81
     assert o.agent.wait(HANG) == 0 and proc_exists(q.agent.pid)  # its queue was not empty before
 
 
-def test_another_root(queue, tmp_path):  # noqa: F811
+def test_another_root(queue, tmp_path):
     """A queue elsewhere, served by an agent that was told so; its ids are not those of another root."""
     q = queue(gpus=1)
     here, there = ["--root", str(tmp_path / "here")], ["--root", str(tmp_path / "there")]
@@ -218,7 +217,7 @@ def test_another_root(queue, tmp_path):  # noqa: F811
     assert r.returncode == 2 and "--root" in r.stderr  # it has no queue
 
 
-def test_who_asks_for_another_instance_is_told_which_one_runs(queue):  # noqa: F811
+def test_who_asks_for_another_instance_is_told_which_one_runs(queue):
     q = queue()
     q.start_unready("--instance", "foo")
     assert wait_for(lambda: q.m.run(q.m.tenure, "status", "-i", "foo", check=False).returncode == 0)

@@ -6,7 +6,6 @@ import pathlib
 import re
 
 from patience import wait_for
-from test_queue import queue  # noqa: F401  (a fixture)
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/json.md"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+[+-]\d\d:\d\d")
@@ -45,7 +44,7 @@ def check(command, page, objects):
     assert seen == page, f"{command}: never printed here: {page - seen}"
 
 
-def test_members(queue, tmp_path):  # noqa: F811
+def test_members(queue, tmp_path):
     q = queue(gpus=3)
     q.start("--no-hold")
     pages = documented()

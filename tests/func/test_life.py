@@ -15,7 +15,6 @@ import pytest
 
 from fakeagent import Agent
 from patience import HANG, wait_for
-from test_queue import queue  # noqa: F401
 
 
 SLOW = """
@@ -43,7 +42,7 @@ def has(path, word):
     return lambda: path.exists() and word in path.read_text()
 
 
-def test_agent_killed_while_a_task_makes_room(queue, tmp_path):  # noqa: F811
+def test_agent_killed_while_a_task_makes_room(queue, tmp_path):
     """That it is to wait again, and was not stopped by its owner, is known to the next agent."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -59,7 +58,7 @@ def test_agent_killed_while_a_task_makes_room(queue, tmp_path):  # noqa: F811
     assert wait_for(lambda: marks.read_text().count("begun") == 2), (q.task(weak), q.out.read_text())
 
 
-def test_owners_word_is_the_last(queue, tmp_path):  # noqa: F811
+def test_owners_word_is_the_last(queue, tmp_path):
     """A task that makes room and is stopped meanwhile does not come again."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -91,7 +90,7 @@ def shown(q, i):
     return " ".join(q.m.run(q.m.tenure, "show", str(i)).stdout.split())
 
 
-def test_lifetime_stops_and_requeues(queue, tmp_path):  # noqa: F811
+def test_lifetime_stops_and_requeues(queue, tmp_path):
     q = queue(gpus=1)
     marks = tmp_path / "marks"
     i = q.submit("-r", "0", "--", *slow_to_end(marks, 0.2))
@@ -113,7 +112,7 @@ def test_lifetime_stops_and_requeues(queue, tmp_path):  # noqa: F811
     assert wait_for(lambda: marks.read_text().count("begun") == 2), q.out.read_text()
 
 
-def test_lifetime_ends_after_its_owners_word(queue, tmp_path):  # noqa: F811
+def test_lifetime_ends_after_its_owners_word(queue, tmp_path):
     """Who has ordered its tasks to be stopped gets that, though a lifetime that puts them back ends meanwhile."""
     q = queue(gpus=1)
     marks = tmp_path / "marks"
@@ -128,7 +127,7 @@ def test_lifetime_ends_after_its_owners_word(queue, tmp_path):  # noqa: F811
     assert marks.read_text().split() == ["begun", "told", "over"]
 
 
-def test_lifetime_drains(queue, tmp_path):  # noqa: F811
+def test_lifetime_drains(queue, tmp_path):
     q = queue(gpus=2)
     end = tmp_path / "end"
     i = q.submit("--", *until(end, tmp_path / "begun"))
@@ -150,7 +149,7 @@ def test_lifetime_drains(queue, tmp_path):  # noqa: F811
     assert "auto-shutdown in" not in q.out.read_text()
 
 
-def test_lifetime_from_a_file(queue, user_config):  # noqa: F811
+def test_lifetime_from_a_file(queue, user_config):
     q = queue(gpus=1)
     user_config("lifetime: 24h\nlifetime_end: stop\n")
     said = " ".join(q.m.run(q.m.tenure, "on", "--idle-for", "1h").stdout.split())
@@ -180,7 +179,7 @@ def waits_for_an_answer(pid):
     return len(threads) == 2 and state == b"S" and any(f.startswith("socket:") for f in files)
 
 
-def test_drain_goes_on_without_who_asked_for_it(queue, tmp_path):  # noqa: F811
+def test_drain_goes_on_without_who_asked_for_it(queue, tmp_path):
     q = queue(gpus=1)
     q.start()
     end = tmp_path / "end"
@@ -202,7 +201,7 @@ def test_drain_goes_on_without_who_asked_for_it(queue, tmp_path):  # noqa: F811
     assert q.agent.wait(HANG) == 0 and q.task(i)["state"] == "done", q.out.read_text()
 
 
-def test_empty_queue_exits(queue, tmp_path):  # noqa: F811
+def test_empty_queue_exits(queue, tmp_path):
     q = queue(gpus=1)
     never = q.submit("--after", str(q.submit("-g", "0", "--", "false")), "--", "true")
     paused = q.submit("-g", "0", "--paused", "--", "true")
@@ -222,7 +221,7 @@ def test_empty_queue_exits(queue, tmp_path):  # noqa: F811
     assert q.agent.wait(HANG) == 0
 
 
-def test_empty_queue_releases(queue, tmp_path):  # noqa: F811
+def test_empty_queue_releases(queue, tmp_path):
     q = queue(gpus=2)
     first_end, first_begun = tmp_path / "first_end", tmp_path / "first_begun"
     q.submit("-g", "0", "--", *until(first_end, first_begun))
@@ -244,7 +243,7 @@ def test_empty_queue_releases(queue, tmp_path):  # noqa: F811
     assert q.agent.poll() is None
 
 
-def test_what_an_ended_agent_leaves_is_not_called_free(queue):  # noqa: F811
+def test_what_an_ended_agent_leaves_is_not_called_free(queue):
     q = queue(gpus=1)
     q.start()
     q.wait(q.submit("-g", "0", "--", "sleep", "60"), "running")
@@ -254,7 +253,7 @@ def test_what_an_ended_agent_leaves_is_not_called_free(queue):  # noqa: F811
     assert "all is free" not in said and "1 task runs on, and the next agent takes it over" in said, said
 
 
-def test_lane_width(queue, tmp_path, user_config):  # noqa: F811
+def test_lane_width(queue, tmp_path, user_config):
     q = queue(gpus=1)
     user_config("lane_width: [wide=2, other=3]\n")
     q.start("--no-hold")
@@ -287,7 +286,7 @@ def runs_on(q):
 FILL = "echo $$ $CUDA_VISIBLE_DEVICES $(pwd) >> {marks}; exec {newcomer} --take 40% --stay 600"
 
 
-def test_workload(queue, tmp_path):  # noqa: F811
+def test_workload(queue, tmp_path):
     """It runs where nobody is, tasks and people preempt it, and it comes again; it is no task."""
     q = queue(gpus=2)
     marks = tmp_path / "marks"
@@ -327,7 +326,7 @@ def test_workload(queue, tmp_path):  # noqa: F811
     assert q.rows() == [] or [r["id"] for r in q.rows()] == [i]
 
 
-def test_workload_that_goes_for_one_task(queue):  # noqa: F811
+def test_workload_that_goes_for_one_task(queue):
     """No more GPUs are cleared than the task needs, also not while the first is being cleared."""
     q = queue(gpus=3)
     q.start("--workload", f"exec {q.newcomer} --take 40% --stay 600")
@@ -339,7 +338,7 @@ def test_workload_that_goes_for_one_task(queue):  # noqa: F811
         assert sum(starts) == 3 + n + 1, (starts, q.out.read_text())
 
 
-def test_workload_that_ends_at_once(queue):  # noqa: F811
+def test_workload_that_ends_at_once(queue):
     q = queue(gpus=1)
     q.start("--workload", "echo never; exit 7")
     assert wait_for(lambda: workload(q, 0)["workload"].get("next_in_s")), q.out.read_text()
@@ -353,7 +352,7 @@ def test_workload_that_ends_at_once(queue):  # noqa: F811
     assert wait_for(lambda: q.out.read_text().count("ended at once") == 2), q.out.read_text()
 
 
-def test_workload_that_the_guard_refuses(queue, home):  # noqa: F811
+def test_workload_that_the_guard_refuses(queue, home):
     """It is not asked for again and again, and people read why it is not there."""
     (home / "site.yaml").write_text("max_devices: 1\n")
     q = queue(gpus=2)
@@ -373,7 +372,7 @@ def test_workload_that_the_guard_refuses(queue, home):  # noqa: F811
     assert q.out.read_text().count(said) == 2
 
 
-def test_workload_and_an_agent_that_is_killed(queue, tmp_path):  # noqa: F811
+def test_workload_and_an_agent_that_is_killed(queue, tmp_path):
     """The next agent finds it; without one it is ended, as holds are."""
     q = queue(gpus=1)
     marks = tmp_path / "marks"
@@ -392,7 +391,7 @@ def test_workload_and_an_agent_that_is_killed(queue, tmp_path):  # noqa: F811
 
 
 @pytest.mark.parametrize("who", ["agent", "guard"])
-def test_workload_while_nobody_watches(queue, tmp_path, who):  # noqa: F811
+def test_workload_while_nobody_watches(queue, tmp_path, who):
     """Whoever is to see a newcomer, or to make way for him, is stopped: the workload goes, as a hold does. It comes
     again."""
     q = queue(gpus=1)
@@ -409,7 +408,7 @@ def test_workload_while_nobody_watches(queue, tmp_path, who):  # noqa: F811
     assert wait_for(lambda: len(marks.read_text().splitlines()) == 2), q.out.read_text()
 
 
-def test_workload_and_a_guard_that_is_killed(queue, tmp_path):  # noqa: F811
+def test_workload_and_a_guard_that_is_killed(queue, tmp_path):
     """The next guard is told what has the device; whoever came meanwhile is given way to."""
     q = queue(gpus=1)
     marks = tmp_path / "marks"
@@ -425,7 +424,7 @@ def test_workload_and_a_guard_that_is_killed(queue, tmp_path):  # noqa: F811
     q.wait(i, "done")
 
 
-def test_workload_on_a_gpu_that_a_new_guard_does_not_have(queue, tmp_path):  # noqa: F811
+def test_workload_on_a_gpu_that_a_new_guard_does_not_have(queue, tmp_path):
     """Nobody would make it go for a newcomer."""
     q = queue(gpus=2)
     mark = tmp_path / "ended"
@@ -438,7 +437,7 @@ def test_workload_on_a_gpu_that_a_new_guard_does_not_have(queue, tmp_path):  # n
     assert wait_for(lambda: runs_on(q) == [1], 15), q.out.read_text()
 
 
-def test_workload_from_a_file_and_without_holding(queue, user_config):  # noqa: F811
+def test_workload_from_a_file_and_without_holding(queue, user_config):
     q = queue(gpus=1)
     user_config("workload: sleep 60\nworkload_grace: 1s\n")
     q.start("--no-hold")

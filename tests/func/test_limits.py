@@ -3,14 +3,13 @@
 import os
 
 from patience import wait_for
-from test_queue import queue  # noqa: F401  (a fixture)
 
 
 def running(q):
     return [r["id"] for r in q.rows() if r["state"] == "running"]
 
 
-def test_tasks_are_limited(queue):  # noqa: F811
+def test_tasks_are_limited(queue):
     q = queue(gpus=3)
     q.start("--no-hold", "--max-devices", "2")
     first = [q.submit("--", "sleep", "60") for _ in range(3)]
@@ -26,7 +25,7 @@ def test_tasks_are_limited(queue):  # noqa: F811
     assert q.status()["queue"]["retried"] == 0  # nothing was tried in vain
 
 
-def test_tasks_go_before_holds(queue):  # noqa: F811
+def test_tasks_go_before_holds(queue):
     q = queue(gpus=3, options=["--model", "h100,h100,a10"])
     q.start("--max-devices", "2")
     assert wait_for(lambda: q.held() == [0, 1])
@@ -39,7 +38,7 @@ def test_tasks_go_before_holds(queue):  # noqa: F811
     assert wait_for(lambda: len(q.held()) == 2)
 
 
-def test_tasks_without_a_gpu_are_limited(queue):  # noqa: F811
+def test_tasks_without_a_gpu_are_limited(queue):
     q = queue(gpus=1)
     q.start("--no-hold", "--cpu-tasks", "2")
     i = q.submit("-g", "0", "--array", "1-3", "--", "sleep", "60")
@@ -49,7 +48,7 @@ def test_tasks_without_a_gpu_are_limited(queue):  # noqa: F811
     assert wait_for(lambda: "runs" in q.why(f"{i}.3")), q.why(f"{i}.3")
 
 
-def test_descriptors_are_limited(queue, tmp_path):  # noqa: F811
+def test_descriptors_are_limited(queue, tmp_path):
     """The agent takes what the system lets it have, its tasks have what it was started with; what it still cannot
     have keeps no task that runs from being found again."""
     q = queue(gpus=1)
@@ -68,7 +67,7 @@ def test_descriptors_are_limited(queue, tmp_path):  # noqa: F811
     assert len(ran.read_text().split()) == 60
 
 
-def test_warned_of_what_this_node_cannot_do(queue):  # noqa: F811
+def test_warned_of_what_this_node_cannot_do(queue):
     """By the figures of the agent here; tasks that ask for the same are told once."""
     q = queue(gpus=4)
     q.start("--no-hold", "--gpus", "0,1", "--leave", "1")

@@ -4,10 +4,9 @@ import subprocess
 
 from patience import wait_for
 from test_preempt import name
-from test_queue import queue  # noqa: F401  (a fixture)
 
 
-def test_exclusive_mode(queue):  # noqa: F811
+def test_exclusive_mode(queue):
     """One process at a time: nothing is held before a task, and `why` says so."""
     q = queue(gpus=2)
     q.m.ctl("compute-mode", "0", "exclusive")
@@ -31,7 +30,7 @@ def test_exclusive_mode(queue):  # noqa: F811
     q.wait(both, "done")
 
 
-def test_prohibited_mode(queue):  # noqa: F811
+def test_prohibited_mode(queue):
     q = queue(gpus=2)
     q.m.ctl("compute-mode", "0", "prohibited")
     q.start("--no-hold")
@@ -43,7 +42,7 @@ def test_prohibited_mode(queue):  # noqa: F811
         "mode PROHIBITED" in q.why(two)
 
 
-def test_a_task_waits_for_no_clock(queue):  # noqa: F811
+def test_a_task_waits_for_no_clock(queue):
     """A GPU that somebody has just left is free for a task, long before it would be held again."""
     q = queue(gpus=1)
     q.start("--refresh", "1h", "--idle-for", "1h")
@@ -55,7 +54,7 @@ def test_a_task_waits_for_no_clock(queue):  # noqa: F811
     q.wait(i, "done")
 
 
-def test_a_task_is_not_put_off_by_a_name(queue):  # noqa: F811
+def test_a_task_is_not_put_off_by_a_name(queue):
     """Anybody can take the name by which tenures of several users tell each other of a device."""
     q = queue(gpus=1)
     q.start("--no-hold")

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What people see and order of an instance that several nodes serve (the nodes are those of test_nodes.py)."""
+"""What people see and order of an instance that several nodes serve (the nodes are those of nodelib.py)."""
 import json
 import os
 import signal
 
 from machine import until
 from patience import HANG, wait_for
-from test_nodes import world  # noqa: F401  (a fixture)
 
 
 def words(done):
@@ -18,7 +17,7 @@ def signs(node):
     return {name for name in os.listdir(node.spool / "agents") if "," not in name}
 
 
-def test_more_gpus_than_exist(world, tmp_path):  # noqa: F811
+def test_more_gpus_than_exist(world, tmp_path):
     """Refused where no node has so many; accepted where one may, or nobody knows."""
     a, b = world.node("alpha"), world.node("beta", gpus=4)
     early = a.submit("-g", "9", "--", "true")  # no agent yet: nobody knows
@@ -56,7 +55,7 @@ def test_more_gpus_than_exist(world, tmp_path):  # noqa: F811
     a.wait(int(later.stdout), "done")
 
 
-def test_edit_warns_as_submit_does(world):  # noqa: F811
+def test_edit_warns_as_submit_does(world):
     a = world.node("alpha")
     many = a.submit("-g", "9", "--", "true")
     a.start()
@@ -84,7 +83,7 @@ def no_orders(node):
     return not os.listdir(node.spool / "control")
 
 
-def test_stop_on_another_node(world, tmp_path):  # noqa: F811
+def test_stop_on_another_node(world, tmp_path):
     """Tasks and elements that run elsewhere are ended by the agent there, which tells what came of it."""
     a, b = world.node("alpha"), world.node("beta", gpus=4)
     a.start()
@@ -121,7 +120,7 @@ def test_stop_on_another_node(world, tmp_path):  # noqa: F811
     assert wait_for(lambda: b.said("an order to this agent"))
 
 
-def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_path):  # noqa: F811
+def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_path):
     """That the disk does not keep what was cancelled here is told, and the task there ends all the same."""
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")
     a, b = world.node("alpha", root=mount.path), world.node("beta", gpus=4, root=mount.below)
@@ -137,7 +136,7 @@ def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_
     a.wait(there, "cancelled")
 
 
-def test_stop_elsewhere_that_is_not_on_disk(world, faultfs, tmp_path):  # noqa: F811
+def test_stop_elsewhere_that_is_not_on_disk(world, faultfs, tmp_path):
     """The agent there cannot write it down: the person hears of it as if it were of this node."""
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")
     a, b = world.node("alpha", root=mount.below), world.node("beta", gpus=4, root=mount.path)
@@ -155,7 +154,7 @@ def test_stop_elsewhere_that_is_not_on_disk(world, faultfs, tmp_path):  # noqa: 
     a.wait(i, "cancelled")
 
 
-def test_stop_goes_on_after_an_error(world, faultfs, tmp_path):  # noqa: F811
+def test_stop_goes_on_after_an_error(world, faultfs, tmp_path):
     """One of them cannot be stopped, and another one has got a new name just then: that is looked for all the same."""
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")
     a, b = world.node("alpha", root=mount.path), world.node("beta", root=mount.below)
@@ -185,7 +184,7 @@ def answered(node, p, agent, answer):
     return text
 
 
-def test_stop_of_what_has_moved_meanwhile(world):  # noqa: F811
+def test_stop_of_what_has_moved_meanwhile(world):
     """The agent elsewhere does not run it any more: it is looked for again, and stopped where it is."""
     world.expire = "1m"
     a, b = world.node("alpha"), world.node("beta")
@@ -215,7 +214,7 @@ def test_stop_of_what_has_moved_meanwhile(world):  # noqa: F811
     assert p.returncode == 1 and f"task {j} is beta's" in " ".join(err.split()) and not out, (out, err)
 
 
-def test_stop_where_nobody_answers(world):  # noqa: F811
+def test_stop_where_nobody_answers(world):
     """The person is told who should have ended it, since when that one is silent, and what to do."""
     a, b = world.node("alpha"), world.node("beta", gpus=4)
     a.start()
@@ -243,7 +242,7 @@ def test_stop_where_nobody_answers(world):  # noqa: F811
     assert b.agent.poll() is None
 
 
-def test_shutdown_of_all(world, tmp_path):  # noqa: F811
+def test_shutdown_of_all(world, tmp_path):
     """Every agent that is there is ordered; who does not answer is told of."""
     a, b, c = world.node("alpha"), world.node("beta", gpus=4), world.node("gamma")
     none = a.run("shutdown", check=False)
@@ -280,7 +279,7 @@ def test_shutdown_of_all(world, tmp_path):  # noqa: F811
     assert b.agent.wait(HANG) == 0 and c.agent.wait(HANG) == 0
 
 
-def test_a_node_is_gone(world, tmp_path):  # noqa: F811
+def test_a_node_is_gone(world, tmp_path):
     """A node that was alone when it was lost: its tasks are taken over when somebody says that it is gone."""
     a, b = world.node("alpha"), world.node("beta")
     a.start()
@@ -324,7 +323,7 @@ def nodes_of(node):
     return {n["agent"]: n for n in doc["nodes"]}
 
 
-def test_instances_and_status(world):  # noqa: F811
+def test_instances_and_status(world):
     """Who serves the instance, what they have and do, and how old that word is."""
     a, b = world.node("alpha"), world.node("beta", gpus=4)
     a.submit("--paused", "-g", "0", "--", "true")
@@ -358,7 +357,7 @@ def test_instances_and_status(world):  # noqa: F811
     a.run("stop", str(four), "--now")
 
 
-def test_why_elsewhere(world):  # noqa: F811
+def test_why_elsewhere(world):
     """What runs or waits on another node: where, and for what."""
     a, b = world.node("alpha"), world.node("beta", gpus=4)
     a.start()

@@ -3,7 +3,6 @@
 import pytest
 
 from patience import wait_for
-from test_queue import queue  # noqa: F401  (a fixture)
 
 
 def links(q):
@@ -20,7 +19,7 @@ def runs_on(q, gpus, *args):
     return i
 
 
-def test_pairs_stay_whole(queue):  # noqa: F811
+def test_pairs_stay_whole(queue):
     q = queue(gpus=6, options=["--nvlink", "0-1,2-3,4-5"])
     q.start("--no-hold")
     assert wait_for(lambda: links(q) == [[1], [0], [3], [2], [5], [4]]), links(q)
@@ -39,7 +38,7 @@ def test_pairs_stay_whole(queue):  # noqa: F811
     (("--nvlink", "1-2"), [[], [2], [1]]),
     (("--mig", "1/1g.10gb:2"), None),
 ])
-def test_what_nvml_tells(queue, options, want):  # noqa: F811
+def test_what_nvml_tells(queue, options, want):
     q = queue(gpus=3, options=["--model", "h100,h100,a10", *options])
     q.start("--no-hold")
     assert wait_for(lambda: len(q.status()["devices"]) >= 3)

@@ -6,14 +6,13 @@ import pwd
 
 from patience import wait_for
 from test_life import has, slow_to_end
-from test_queue import queue  # noqa: F401  (a fixture)
 
 
 def name():
     return pwd.getpwuid(os.getuid()).pw_name
 
 
-def test_a_newcomer_preempts(queue):  # noqa: F811
+def test_a_newcomer_preempts(queue):
     q = queue(gpus=1)
     q.start()
     assert wait_for(lambda: q.held() == [0])
@@ -33,7 +32,7 @@ def test_a_newcomer_preempts(queue):  # noqa: F811
     assert not q.log(weak, 2)  # still its first attempt
 
 
-def test_those_that_do_not(queue):  # noqa: F811
+def test_those_that_do_not(queue):
     """One that is not preemptible, and one that shares: beside others is what that asked for."""
     q = queue(gpus=2)
     q.start("--no-hold")
@@ -50,7 +49,7 @@ def test_those_that_do_not(queue):  # noqa: F811
     assert q.task(firm)["state"] == q.task(shares)["state"] == "running"
 
 
-def test_shared_starts_beside_others(queue):  # noqa: F811
+def test_shared_starts_beside_others(queue):
     q = queue(gpus=1)
     q.start("--no-hold")
     q.m.start("--take", "20G", "--stay", "60")
@@ -64,7 +63,7 @@ def test_shared_starts_beside_others(queue):  # noqa: F811
     assert "GPU 0 with only" in q.why(large)
 
 
-def test_newcomer_while_no_agent_is_there(queue, tmp_path):  # noqa: F811
+def test_newcomer_while_no_agent_is_there(queue, tmp_path):
     """The guard goes on watching, and the next agent is told."""
     q = queue(gpus=1)
     q.start("--no-hold")

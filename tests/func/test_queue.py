@@ -11,19 +11,6 @@ import pytest
 
 from machine import proc_exists
 from patience import HANG, wait_for
-from queuelib import Queue
-
-
-@pytest.fixture
-def queue(build, env, tmp_path):
-    made = []
-
-    def make(**more):
-        made.append(Queue(build, env, tmp_path, **more))
-        return made[-1]
-    yield make
-    for q in made:
-        q.close()
 
 
 def test_runs_retries_and_batches(queue, tmp_path):

@@ -10,13 +10,12 @@ import time
 import pytest
 
 from patience import HANG, must_come, wait_for
-from test_queue import queue  # noqa: F401
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount, or to give files away")
 
 
 @pytest.fixture
-def disk(queue):  # noqa: F811
+def disk(queue):
     """A queue whose root is a small file system of its own."""
     q = queue()
     root = pathlib.Path(q.spool).parent
@@ -29,7 +28,7 @@ def disk(queue):  # noqa: F811
     subprocess.run(["umount", "-l", root], check=True)
 
 
-def test_log_that_cannot_be_made(queue):  # noqa: F811
+def test_log_that_cannot_be_made(queue):
     """It is said, and the output is elsewhere; where nothing else can be had, that is said."""
     q = queue()
     q.start("--no-hold")
@@ -126,7 +125,7 @@ def test_root_read_only_at_the_start(disk):
     q.wait(i, "done", 30)
 
 
-def test_file_whose_taker_died(queue):  # noqa: F811
+def test_file_whose_taker_died(queue):
     """Its node does not come back; this agent was there all the time."""
     q = queue()
     q.start("--no-hold")
@@ -138,7 +137,7 @@ def test_file_whose_taker_died(queue):  # noqa: F811
     assert wait_for(lambda: "003_job.sh in pending/ is task 77 now" in q.out.read_text()), q.out.read_text()
 
 
-def test_ten_thousand_files_at_once(queue):  # noqa: F811
+def test_ten_thousand_files_at_once(queue):
     q = queue()
     q.start("--no-hold")
     first = q.submit("-g", "0", "--", "true")
@@ -160,7 +159,7 @@ def test_ten_thousand_files_at_once(queue):  # noqa: F811
     assert not [f for f in os.listdir(pending) if f.startswith("f")]
 
 
-def test_file_that_is_still_being_copied(queue):  # noqa: F811
+def test_file_that_is_still_being_copied(queue):
     q = queue()
     q.start("--no-hold")
     q.submit("-g", "0", "--", "true")
@@ -184,7 +183,7 @@ def test_file_that_is_still_being_copied(queue):  # noqa: F811
     ('{"script": "' + "x" * (9 << 20) + '"}', "longer than 8M"),
     ("x" * (65 << 20), "larger than 64M"),
 ], ids=["no-json", "unknown-key", "path-in-name", "word-for-number", "nothing-to-run", "large-script", "large"])
-def test_files_that_are_refused(queue, text, says):  # noqa: F811
+def test_files_that_are_refused(queue, text, says):
     q = queue()
     q.start("--no-hold")
     good = q.submit("-g", "0", "--", "true")
@@ -224,7 +223,7 @@ def put_rubbish(spool):
     return len(bare)
 
 
-def test_memory_after_rubbish(queue):  # noqa: F811
+def test_memory_after_rubbish(queue):
     """What lies in a spool is read once and not kept, whatever it is."""
     q = queue()
     q.submit("-g", "0", "--", "true")
@@ -242,7 +241,7 @@ def test_memory_after_rubbish(queue):  # noqa: F811
     must_come(lambda: private_kib(q.agent.pid) < clean + 4096, 30, 0.5)  # what changes is looked at once more
 
 
-def test_a_year_of_ends(queue):  # noqa: F811
+def test_a_year_of_ends(queue):
     """The journal of what has ended is cut off in the background, however long it has become."""
     q = queue()
     events = pathlib.Path(q.spool, "events")
@@ -268,7 +267,7 @@ def test_a_year_of_ends(queue):  # noqa: F811
     assert "tenure-sync\n" not in [pathlib.Path(f"/proc/{c}/comm").read_text() for c in children]
 
 
-def test_elements_that_a_batch_does_not_have(queue):  # noqa: F811
+def test_elements_that_a_batch_does_not_have(queue):
     """Neither an edit nor a file of that name leads the agent out of its batch."""
     q = queue()
     i = q.submit("-g", "0", "--array", "1-3", "--", "true")
@@ -283,7 +282,7 @@ def test_elements_that_a_batch_does_not_have(queue):  # noqa: F811
 
 
 @AS_ROOT
-def test_files_of_others(queue):  # noqa: F811
+def test_files_of_others(queue):
     """A task file that somebody else could put here is told and left alone; not so where both the instance and
     who serves it trust everybody there."""
     q = queue()

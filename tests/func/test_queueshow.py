@@ -9,7 +9,6 @@ import subprocess
 import time
 
 from patience import HANG, wait_for
-from test_queue import queue  # noqa: F401  (a fixture)
 
 
 def lines(q, columns, *cmd):
@@ -17,7 +16,7 @@ def lines(q, columns, *cmd):
     return done.stdout.splitlines()
 
 
-def test_narrow_list(queue):  # noqa: F811
+def test_narrow_list(queue):
     """Where it is narrow a name or a lane is cut, never what a task does; no line ends in blanks."""
     q = queue()
     name = "a-very-long-name-that-" + "goes-on-and-on-" * 2 + "seed-"
@@ -36,7 +35,7 @@ def test_narrow_list(queue):  # noqa: F811
     assert all(name + end in q.m.run(q.m.tenure, "list", env={**q.m.env, "COLUMNS": "200"}).stdout for end in "123")
 
 
-def test_why_of_a_gpu_that_is_lost(queue):  # noqa: F811
+def test_why_of_a_gpu_that_is_lost(queue):
     q = queue(gpus=2)
     q.start()
     assert wait_for(lambda: q.held() == [0, 1]), q.status()
@@ -64,7 +63,7 @@ def shown(q, i):
     return dict(line.split(None, 1) for line in out.splitlines() if " " in line)
 
 
-def test_show_what_runs(queue):  # noqa: F811
+def test_show_what_runs(queue):
     """What a task has is told while it runs, with an agent and without, and when it has ended."""
     q = queue()
     q.start("--no-hold")
@@ -102,7 +101,7 @@ def test_show_what_runs(queue):  # noqa: F811
     assert "signal" in text["ended"] and text["log"] and doc["device_uuids"] == uuids
 
 
-def test_show_elements(queue, tmp_path):  # noqa: F811
+def test_show_elements(queue, tmp_path):
     """Which of them failed is told of the whole, and how of each."""
     q = queue()
     q.start("--no-hold")
@@ -130,7 +129,7 @@ def test_show_elements(queue, tmp_path):  # noqa: F811
     assert show(q, f"{waits}.2")["command"] == "echo b" and show(q, f"{waits}.2")["state"] == "paused"
 
 
-def test_what_is_shown_moves_no_cursor(queue, tmp_path):  # noqa: F811
+def test_what_is_shown_moves_no_cursor(queue, tmp_path):
     """Texts of a task may be anybody's; a terminal gets no controls of them."""
     q = queue()
     where = os.path.join(os.fsencode(tmp_path), b"caf\xe9\033[31m")
@@ -144,7 +143,7 @@ def test_what_is_shown_moves_no_cursor(queue, tmp_path):  # noqa: F811
         assert r"$'\033[31m\342\200\256' $'\377'" in text or "\n    \tprintf '?]0;title?'\n" in text, text
 
 
-def test_ended_before_it_started(queue):  # noqa: F811
+def test_ended_before_it_started(queue):
     q = queue()
     i = q.submit("-g", "0", "--", "true")
     many = q.submit("-g", "0", "--array", "1-2", "--", "true")
@@ -160,7 +159,7 @@ def test_ended_before_it_started(queue):  # noqa: F811
     assert q.task(i)["exit"] is None and show(q, i)["unstarted"] is True
 
 
-def test_what_a_command_leaves_behind(queue):  # noqa: F811
+def test_what_a_command_leaves_behind(queue):
     q = queue()
     q.start("--no-hold")
     i = q.submit("-g", "0", "--", "sh", "-c", "sleep 60 & exit 3")
@@ -174,7 +173,7 @@ def test_what_a_command_leaves_behind(queue):  # noqa: F811
     q.wait(i, "failed")
 
 
-def test_run_says_why_it_waits(queue):  # noqa: F811
+def test_run_says_why_it_waits(queue):
     q = queue()
     q.start("--no-hold")
     i = q.submit("-g", "0", "-l", "week", "--", "sleep", "60")
@@ -188,7 +187,7 @@ def test_run_says_why_it_waits(queue):  # noqa: F811
     assert (p.returncode, out, err) == (0, "hello\n", "")
 
 
-def test_run_of_many(queue):  # noqa: F811
+def test_run_of_many(queue):
     """What each element prints is shown, and which of them failed; JSON has standard output to itself."""
     q = queue()
     q.start("--no-hold")
@@ -211,7 +210,7 @@ def test_run_of_many(queue):  # noqa: F811
     assert done.stdout == "" and "too many elements" in done.stderr and "99 of its 100 elements" in done.stderr, done
 
 
-def test_run_of_many_that_begin_at_any_moment(queue):  # noqa: F811
+def test_run_of_many_that_begin_at_any_moment(queue):
     """What an agent makes while a client looks is there for it, or is not: one of 150 saw the half of it."""
     q = queue()
     q.start("--no-hold", "--cpu-tasks", "16")
@@ -223,7 +222,7 @@ def test_run_of_many_that_begin_at_any_moment(queue):  # noqa: F811
             assert done.returncode == 0, done
 
 
-def test_list_of_nothing(queue):  # noqa: F811
+def test_list_of_nothing(queue):
     """That nothing is as asked for does not mean that there is nothing."""
     q = queue()
     i = q.submit("-g", "0", "--paused", "--", "true")
@@ -238,7 +237,7 @@ def test_list_of_nothing(queue):  # noqa: F811
     assert " requeued 1x" in q.m.run(q.m.tenure, "list").stdout
 
 
-def test_wait_and_retry_of_many(queue):  # noqa: F811
+def test_wait_and_retry_of_many(queue):
     """A lane and all are words for wait and retry, too; what needs one task says so of them."""
     q = queue()
 
@@ -284,7 +283,7 @@ def end_without_agent(q, tmp_path):
     return i
 
 
-def test_ended_while_no_agent_ran(queue, tmp_path):  # noqa: F811
+def test_ended_while_no_agent_ran(queue, tmp_path):
     """It is told as ended, and its time stands, until an agent files it."""
     q = queue()
     i = end_without_agent(q, tmp_path)
@@ -300,7 +299,7 @@ def test_ended_while_no_agent_ran(queue, tmp_path):  # noqa: F811
     assert q.wait(i, "failed")["exit"] == 3 and "left_exit" not in show(q, i)
 
 
-def test_ended_before_its_start_was_noted(queue, tmp_path):  # noqa: F811
+def test_ended_before_its_start_was_noted(queue, tmp_path):
     """Its agent was killed before it wrote into the claim that the task runs: the shim knows when that began."""
     q = queue()
     i = end_without_agent(q, tmp_path)
@@ -311,7 +310,7 @@ def test_ended_before_its_start_was_noted(queue, tmp_path):  # noqa: F811
     assert q.wait(i, "failed")["exit"] == 3
 
 
-def test_time_of_what_waits_again(queue):  # noqa: F811
+def test_time_of_what_waits_again(queue):
     """The time of the attempt that is over does not run on."""
     q = queue()
     q.start("--no-hold")
@@ -327,7 +326,7 @@ def test_time_of_what_waits_again(queue):  # noqa: F811
     assert q.why(f"{many}.1").startswith(f"{many}.1 sh: was stopped while it waited to run again"), q.why(f"{many}.1")
 
 
-def test_long_names_in_history(queue):  # noqa: F811
+def test_long_names_in_history(queue):
     """Where it is narrow a name or a lane is cut; no line ends in blanks."""
     q = queue()
     q.start("--no-hold")
@@ -341,7 +340,7 @@ def test_long_names_in_history(queue):  # noqa: F811
         assert all(line == line.rstrip() for line in said) and re.search(r" a.*d-7 .*:\d\d$", table[1]), said
 
 
-def test_elements_of_an_edited_batch(queue):  # noqa: F811
+def test_elements_of_an_edited_batch(queue):
     """What runs has what it got, whatever the others are to have."""
     q = queue()
     q.start("--no-hold")
@@ -352,7 +351,7 @@ def test_elements_of_an_edited_batch(queue):  # noqa: F811
     q.m.run(q.m.tenure, "stop", str(i), "--now")
 
 
-def test_task_that_cannot_be_read(queue):  # noqa: F811
+def test_task_that_cannot_be_read(queue):
     """It stays in the queue, and why says what is wrong with it."""
     q = queue()
     i = q.submit("-g", "1", "--", "true")
@@ -368,7 +367,7 @@ def test_task_that_cannot_be_read(queue):  # noqa: F811
             q.start("--no-hold")
 
 
-def test_how_a_batch_ended(queue):  # noqa: F811
+def test_how_a_batch_ended(queue):
     """Its elements have exit codes, it has none."""
     q = queue()
     q.start("--no-hold")
@@ -377,7 +376,7 @@ def test_how_a_batch_ended(queue):  # noqa: F811
     assert "exit" not in q.m.run(q.m.tenure, "list", "-a").stdout
 
 
-def test_follow_what_never_started(queue):  # noqa: F811
+def test_follow_what_never_started(queue):
     q = queue()
     i = q.submit("-g", "0", "--", "true")
     q.m.run(q.m.tenure, "stop", str(i))
@@ -385,7 +384,7 @@ def test_follow_what_never_started(queue):  # noqa: F811
     assert done.returncode == 1 and "it was stopped before it started" in " ".join(done.stderr.split()), done
 
 
-def test_script_in_show(queue, tmp_path):  # noqa: F811
+def test_script_in_show(queue, tmp_path):
     """It is set off from what is said behind it."""
     q = queue()
     script = tmp_path / "job.sh"

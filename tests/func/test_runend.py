@@ -10,7 +10,6 @@ import pytest
 
 from machine import children, proc_exists
 from patience import wait_for
-from test_queue import queue  # noqa: F401
 
 
 def run_dir(q):
@@ -25,7 +24,7 @@ def next_token(q):
     return f"{token.removesuffix(f'-{i}-e0')}-{i + 1}-e0"
 
 
-def test_shim_that_cannot_be_had(queue, tmp_path):  # noqa: F811
+def test_shim_that_cannot_be_had(queue, tmp_path):
     """Nothing ran, so it is neither done nor a try."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -53,7 +52,7 @@ def stopped():
             pass
 
 
-def test_command_that_has_ended_runs_once(queue, tmp_path):  # noqa: F811
+def test_command_that_has_ended_runs_once(queue, tmp_path):
     """It is done, and what it has left behind has to make room: that is no reason to begin again."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -66,7 +65,7 @@ def test_command_that_has_ended_runs_once(queue, tmp_path):  # noqa: F811
     assert "exit code 0; what its command left behind was ended, because it was stopped" in q.log(first)
 
 
-def test_ended_well_before_it_was_preempted(queue, stopped, tmp_path):  # noqa: F811
+def test_ended_well_before_it_was_preempted(queue, stopped, tmp_path):
     """It has ended and its GPU is not free yet, when another task wants that."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -86,7 +85,7 @@ def test_ended_well_before_it_was_preempted(queue, stopped, tmp_path):  # noqa: 
     assert ran.read_text() == "ran\n"
 
 
-def test_agent_killed_while_a_start_is_given_up(queue, stopped, tmp_path):  # noqa: F811
+def test_agent_killed_while_a_start_is_given_up(queue, stopped, tmp_path):
     """What was preempted before it began is not stopped by its owner, for whichever agent comes."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -132,7 +131,7 @@ def kill_shim(q, i):
     os.kill(q.shim(i), signal.SIGKILL)
 
 
-def test_looking_for_a_lost_shim_fails(queue, tmp_path):  # noqa: F811
+def test_looking_for_a_lost_shim_fails(queue, tmp_path):
     """That is no end: the task is not run a second time beside what may be left of the first."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -154,7 +153,7 @@ def test_looking_for_a_lost_shim_fails(queue, tmp_path):  # noqa: F811
     assert not proc_exists(first) and proc_exists(second)
 
 
-def test_shim_goes_while_its_end_cannot_be_filed(queue, tmp_path):  # noqa: F811
+def test_shim_goes_while_its_end_cannot_be_filed(queue, tmp_path):
     """What it said is known: nobody looks for it again, which would keep its end from being filed."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -180,7 +179,7 @@ def test_shim_goes_while_its_end_cannot_be_filed(queue, tmp_path):  # noqa: F811
         in_the_way.rmdir()
 
 
-def test_killed_shim_keeps_nobody_waiting(queue, tmp_path):  # noqa: F811
+def test_killed_shim_keeps_nobody_waiting(queue, tmp_path):
     """What it left may take all of its grace, and less where its owner says so."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -189,7 +188,7 @@ def test_killed_shim_keeps_nobody_waiting(queue, tmp_path):  # noqa: F811
     goes_on_beside(q, i, pid)
 
 
-def test_killed_shim_and_agent_keep_nobody_waiting(queue, tmp_path):  # noqa: F811
+def test_killed_shim_and_agent_keep_nobody_waiting(queue, tmp_path):
     """The same where the next agent finds what is left."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -201,7 +200,7 @@ def test_killed_shim_and_agent_keep_nobody_waiting(queue, tmp_path):  # noqa: F8
     goes_on_beside(q, i, pid)
 
 
-def test_nowhere_to_put_what_is_done(queue, tmp_path):  # noqa: F811
+def test_nowhere_to_put_what_is_done(queue, tmp_path):
     """A directory that is missing does not mean that somebody else has taken the task."""
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -217,7 +216,7 @@ def test_nowhere_to_put_what_is_done(queue, tmp_path):  # noqa: F811
     assert wait_for(lambda: q.status()["queue"]["running"] == 0)
 
 
-def test_directory_of_records_is_tidied_away(queue, tmp_path):  # noqa: F811
+def test_directory_of_records_is_tidied_away(queue, tmp_path):
     """As the cleaner of /var/tmp does with what nobody has used for a month."""
     q = queue(gpus=1)
     q.more_env = {"TENURE_INSTANCE": f"t{os.getpid()}"}
@@ -245,7 +244,7 @@ def test_directory_of_records_is_tidied_away(queue, tmp_path):  # noqa: F811
     shutil.rmtree(mine)
 
 
-def test_stop_of_a_shim_that_does_not_listen(queue, stopped, tmp_path):  # noqa: F811
+def test_stop_of_a_shim_that_does_not_listen(queue, stopped, tmp_path):
     """What its socket has no room for is said when it has."""
     q = queue(gpus=1)
     q.start("--no-hold")

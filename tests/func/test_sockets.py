@@ -20,7 +20,6 @@ import pytest
 
 from fakeguard import address, endpoint, hash_of, socket_dir
 from patience import HANG, Stopwatch, wait_for
-from test_queue import Queue, queue  # noqa: F401  (a fixture)
 
 PLACES = ("/dev/shm", "/tmp", "/var/tmp")
 WORLDS = itertools.count()
@@ -390,7 +389,7 @@ def test_an_agent_of_an_older_version(world):
     used(w)
 
 
-def test_agent_without_a_free_descriptor(queue):  # noqa: F811
+def test_agent_without_a_free_descriptor(queue):
     """It does not turn round and round while somebody waits, and serves people when it has one again."""
     q = queue(gpus=1)
     agent = q.start("--no-hold").pid
@@ -407,7 +406,7 @@ def test_agent_without_a_free_descriptor(queue):  # noqa: F811
         assert q.status()["agent"]["pid"] == agent
 
 
-def test_place_that_cannot_have_the_sockets(queue, tmp_path):  # noqa: F811
+def test_place_that_cannot_have_the_sockets(queue, tmp_path):
     """Named on the command line it is refused; from the environment it is passed over, and said."""
     q = queue(gpus=1)
     nowhere, closed, taken = tmp_path / "nowhere", tmp_path / "file", tmp_path / "taken"
@@ -425,7 +424,7 @@ def test_place_that_cannot_have_the_sockets(queue, tmp_path):  # noqa: F811
     assert q.m.run(q.m.tenure, "off").stderr == ""
 
 
-def test_agent_whose_sockets_are_elsewhere(queue, tmp_path):  # noqa: F811
+def test_agent_whose_sockets_are_elsewhere(queue, tmp_path):
     """No second one of its instance begins beside it; one that did has the queue when it has gone."""
     q = queue(gpus=1)
     first = q.start("--no-hold")
@@ -458,7 +457,7 @@ def test_agent_whose_sockets_are_elsewhere(queue, tmp_path):  # noqa: F811
         second("off")
 
 
-def test_two_that_start_at_once(queue):  # noqa: F811
+def test_two_that_start_at_once(queue):
     """One of them runs, however many there are, and there is one guard."""
     q = queue(gpus=1)
     for _ in range(5):

@@ -13,7 +13,7 @@ import pytest
 
 from machine import proc_exists
 from patience import HANG, wait_for
-from test_queue import Queue
+from queuelib import Queue
 
 HERE = pathlib.Path(__file__)
 NAMESPACE = ["unshare", *([] if os.geteuid() == 0 else ["-r"]), "--pid", "--fork", "--mount-proc",

@@ -8,7 +8,6 @@ import signal
 from holdlib import machine  # noqa: F401  (a fixture)
 from machine import AS_A_JOB
 from patience import HANG, must_come
-from test_queue import queue  # noqa: F401  (a fixture)
 
 BUS = "XID 79 (GPU has fallen off the bus)"
 
@@ -79,7 +78,7 @@ def test_trouble_of_a_card_is_that_of_its_instances(machine):  # noqa: F811
     must_come(lambda: not m.holders())
 
 
-def test_no_task_comes_there(queue):  # noqa: F811
+def test_no_task_comes_there(queue):
     """Until `off` and `on` say that it is to be used all the same; what runs there runs on."""
     q = queue(gpus=2)
     q.start("--no-hold")

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+"""A spool on a file server: nodes that remember what they saw, answers that are lost, files that are hidden for a while."""
+import json
+import os
+import time
+
+import pytest
+
+from nodelib import caching_nodes, lines
+from patience import HANG, must_come, wait_for
+
+
+@pytest.mark.parametrize("caches", [["negative=3"], ["attr=3"], ["negative=3", "entry=3", "attr=3"]],
+                         ids=["negative", "attr", "all"])
+def test_nodes_with_caches(world, faultfs, tmp_path, caches):
+    """What a node's caches hide of the other's doings makes no element and no task run twice."""
+    mark = tmp_path / "marks"
+    a, b = caching_nodes(world, faultfs, tmp_path, *caches)
+    say = ["sh", "-c", f"echo $TENURE_TASK_ID >> {mark}"]
+    arrays = [n.submit("-g", "0", "--array", "1-10", "--", *say) for _ in range(6) for n in (a, b)]
+    singles = [n.submit("-g", "0", "--", *say) for _ in range(6) for n in (a, b)]
+    last = a.submit("-g", "0", "--array", "1-3", f"--after={arrays[-1]}", "--", *say)
+    assert a.run("wait", *map(str, [*arrays, *singles, last]), timeout=90).returncode == 0
+    expected = [f"{i}.{n}" for i in arrays for n in range(1, 11)] + [str(i) for i in singles] + \
+        [f"{last}.{n}" for n in (1, 2, 3)]
+    assert sorted(lines(mark)) == sorted(expected)
+
+
+@pytest.mark.parametrize("one, other, shows", [
+    ("pause 2", "resume 2", "pending/00500,2,?*,f*p*"), ("priority 3 2", "priority 7 2", "pending/00003,2,*"),
+    ("pause slow", "resume slow", "lanes/slow")], ids=["pause", "priority", "lane"])
+def test_commands_on_nodes_with_caches(world, faultfs, tmp_path, one, other, shows):
+    """What is acknowledged is so, although the node remembers names of a moment ago, and what was not there."""
+    a, b = caching_nodes(world, faultfs, tmp_path, "negative=3", "entry=3", "attr=3")
+    gate = a.submit("-g", "0", "--paused", "--", "true")
+    assert b.submit("-g", "0", "-l", "slow", f"--after={gate}", "--", "true") == 2
+    for node, say in [(a, one), (b, other), (a, one), (b, one), (a, other), (b, one), (a, other), (b, one)]:
+        assert node.run(*say.split()).returncode == 0
+        for n in (a, b):
+            os.path.exists(n.spool / "lanes" / "slow")  # and so it is remembered
+        assert bool(list((tmp_path / "below" / "default").glob(shows))) == (say is one), say
+
+
+def test_listing_that_is_remembered(world, faultfs, tmp_path):
+    """What another node has started since the directories were read here is seen and stopped with the others."""
+    below = tmp_path / "below"
+    below.mkdir()
+    a, b = [world.node(name, root=faultfs(below, tmp_path / f"mnt-{name}", "entry=3", "attr=3", "dirs").path)
+            for name in ("alpha", "beta")]
+    b.start()
+    first = b.submit("-g", "0", "--", "true")
+    b.wait(first, "done")
+    a.run("list")
+    i = b.submit("-g", "0", "--", "sleep", str(HANG))
+    assert wait_for(lambda: list((below / "default" / "running").glob(f"*,{i},*")))
+    paused = a.submit("-g", "0", "--paused", "--", "true")  # which it reads anew
+    assert f"{i} sleep" in a.run("stop", "all").stdout
+    b.wait(i, "cancelled")
+    b.wait(paused, "cancelled")
+
+
+@pytest.mark.parametrize("fault", ["rename lie=5 /default/tmp/submit*", "rename lie=5 /default/tmp/*",
+                                   "rename again /default/pending/*", "rename lie=5 /default/pending/*"])
+def test_rename_whose_answer_is_lost(world, faultfs, tmp_path, fault):
+    """What was there before, and what was not, is remembered: that does not tell whether it was made."""
+    below = tmp_path / "below"
+    below.mkdir()
+    mount = faultfs(below, tmp_path / "mnt", "negative=3", "entry=3")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    a.wait(a.submit("-g", "0", "--", "true"), "done")
+    submitted = "tmp" in fault
+    go = tmp_path / "go"
+    gate = a.submit("-g", "0", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done")
+    i = None if submitted else a.submit("-g", "0", f"--after={gate}", "--", "true")
+    a.wait(gate, "running")
+    with mount.ruled(fault):
+        go.touch()
+        i = i or a.submit("-g", "0", "--", "true")
+        a.wait(gate, "done")
+        assert wait_for(mount.met)
+    a.wait(i, "done", 10)
+    assert len(list((below / "default" / "done").glob("*/*"))) == 3
+
+
+def test_script_that_is_being_written_elsewhere(world, faultfs, tmp_path):
+    """How long it was a moment ago is remembered: it does not stand still."""
+    mark = tmp_path / "marks"
+    a, b = caching_nodes(world, faultfs, tmp_path, "entry=3", "attr=3")
+    with open(b.spool / "pending" / "slow.sh", "w", encoding="utf-8") as f:
+        for n in range(25):
+            f.write(f"echo {n} >> {mark}\n")
+            f.flush()
+            time.sleep(0.2)
+    assert wait_for(lambda: os.path.exists(mark) and len(lines(mark)) == 25)
+    assert lines(mark) == [str(n) for n in range(25)]
+    must_come(lambda: [row["state"] for row in b.rows()] == ["done"])  # the mounts go before the agents
+
+
+@pytest.mark.parametrize("error", ["EIO", "ENOENT"])
+def test_new_task_that_cannot_be_read_at_first(world, faultfs, tmp_path, error):
+    """A file that cannot be read for a moment is read again, and until then it is said why its task waits."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    with mount.ruled(f"open {error} /default/pending/*"):
+        i = a.submit("--", "true")
+        array = a.submit("--array", "1-3", "--", "true")
+        assert wait_for(lambda: a.said(f"task {i} cannot be read") and a.said(f"task {array} cannot be read")), \
+            a.out.read_text()
+        why = " ".join(a.run("why", str(i)).stdout.split())
+        assert "cannot be read" in why and "again" in why, why
+        assert a.task(i)["state"] == "pending"
+    a.wait(i, "done")
+    a.wait(array, "done")
+    assert a.out.read_text().count(f"task {i} cannot be read") == 1
+
+
+@pytest.mark.parametrize("error", ["EEXIST", "EACCES", "ESTALE"])
+def test_file_by_hand_is_not_refused_for_what_the_disk_does(world, faultfs, tmp_path, error):
+    """Only what is in it makes it none; the first answer to a call that is made twice may be lost, too (EEXIST)."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    with mount.ruled(f"create {error} /default/tmp/submit,*"):
+        (a.spool / "pending/5_hand.sh").write_text("#!/bin/sh\necho begun\n")
+        assert wait_for(lambda: a.said("could not be made a task yet")), a.out.read_text()
+    assert wait_for(lambda: [t["state"] for t in a.rows()] == ["done"], 20), (a.rows(), a.out.read_text())
+    assert os.listdir(a.spool / "bad") == []
+
+
+def test_journals_that_are_hidden_after_a_restart(world, faultfs, tmp_path):
+    """What has ended of an array is read from ends/: where that is not found, though it is there, nothing is begun."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    ran, go = tmp_path / "ran", tmp_path / "go"
+    i = a.submit("-g", "0", "--array", "1-4%2", "--", "sh", "-c",
+                 f"echo $TENURE_ARRAY_INDEX >> {ran}; [ $TENURE_ARRAY_INDEX -lt 3 ] || while [ ! -e {go} ]; do sleep 0.05; done")
+    assert wait_for(lambda: ran.exists() and len(ran.read_text().split()) == 4), ran.read_text()
+    a.kill()
+    with mount.ruled("getattr,open ENOENT /default/ends/*"):
+        a.start(wait=False)
+        assert wait_for(lambda: a.said("is not found, though it is there")), a.out.read_text()
+        time.sleep(0.5)
+    go.touch()
+    a.wait(i, "done")
+    assert sorted(ran.read_text().split()) == ["1", "2", "3", "4"]
+
+
+def test_instance_json_that_is_hidden(world, faultfs, tmp_path):
+    """It is not made anew over what somebody has written into it."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.submit("-g", "0", "--", "true")
+    path = mount.below / "default/instance.json"
+    written = json.dumps({**json.loads(path.read_text()), "defaults": {"gpus": 2}})
+    path.write_text(written)
+    with mount.ruled("open ENOENT /default/instance.json"):
+        bad = a.run("submit", "-g", "0", "--", "true", check=False)
+    assert bad.returncode == 1 and "instance.json is not found" in bad.stderr and bad.stdout == ""
+    assert path.read_text() == written
+    a.submit("-g", "0", "--", "true")
+
+
+def test_queue_that_was_moved(world):
+    """An agent serves what it opened; who submits by the name of that gets another one, which is said."""
+    a = world.node("alpha")
+    a.start()
+    away = a.spool.with_name("away")
+    a.spool.rename(away)
+    assert wait_for(lambda: a.said(f"{a.spool} is not there any more: the queue that this agent")), a.out.read_text()
+    i = a.submit("-g", "0", "--", "true")
+    assert wait_for(lambda: a.said(f"{a.spool} is another directory now")), a.out.read_text()
+    a.run("off")
+    a.agent.wait(HANG)
+    a.start()
+    a.wait(i, "done")

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""`tenure run`, and what a task is given."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+from patience import HANG, Stopwatch, wait_for
+
+
+def test_run(queue):
+    q = queue()
+    q.start("--no-hold")
+    none = q.m.run(q.m.tenure, "run", "-g", "0", "--", "/no/such/program", check=False)
+    assert none.returncode == 127 and "No such file" in " ".join(none.stderr.split()), none
+    none = q.m.run(q.m.tenure, "run", "-g", "0", "sleep", "3", check=False)
+    assert none.returncode == 2 and "-- sleep" in " ".join(none.stderr.split()), none
+    done = q.m.run(q.m.tenure, "run", "-g", "0", "--", "sh", "-c", "echo one; echo two >&2; exit 5",
+                   check=False)
+    assert done.returncode == 5 and done.stdout == "one\ntwo\n", done
+    p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "long", "--", "sh", "-c",
+                          "echo begun; sleep 60"], env=q.m.env, text=True, stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert p.stdout.readline() == "begun\n"
+    p.send_signal(signal.SIGINT)
+    err = p.communicate(timeout=HANG)[1]
+    assert p.returncode == 1 and "is stopping" in err and "was stopped" in err
+    p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "deaf", "--", "sh", "-c",
+                          "trap '' TERM; echo begun; sleep 3; sleep 60"], env=q.m.env, text=True,
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert p.stdout.readline() == "begun\n"
+    p.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    p.send_signal(signal.SIGINT)
+    said = p.communicate(timeout=HANG)[1]  # it was told to end, and so does not run on
+    assert p.returncode == 130 and "is stopping and has its grace time" in said and "runs on" not in said, said
+    q.m.run(q.m.tenure, "stop", "deaf", "--now")
+
+
+def test_run_of_an_array_of_which_one_is_stopped_before(queue, tmp_path):
+    """It has no log, which is no failure of `run`: the others are shown, and the end is told."""
+    q = queue()
+    q.start("--no-hold")
+    go = tmp_path / "go"
+    run = subprocess.Popen([q.m.tenure, "run", "--json", "-g", "0", "-l", "one", "--array", "1-3", "--", "sh", "-c",
+                            f"echo n $TENURE_ARRAY_INDEX; while [ ! -e {go} ]; do sleep 0.05; done"], env=q.m.env,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert wait_for(lambda: q.log(1, 1, 1)), q.out.read_text()
+    q.m.run(q.m.tenure, "stop", "1.2")
+    go.touch()
+    out, err = run.communicate(timeout=HANG)
+    assert "n 1\n" in err and "n 3\n" in err and "n 2" not in err and "no log" not in err
+    end = json.loads(out)
+    assert (end["id"], end["elements"]) == (1, 3) and end["exit_code"] == run.returncode, (end, run.returncode)
+
+
+def test_bytes_arrive_as_they_are(queue, tmp_path):
+    """Variables, arguments and the directory of a task that are not UTF-8."""
+    q = queue()
+    q.start()
+    where, out = os.path.join(os.fsencode(tmp_path), b"caf\xe9"), os.path.join(os.fsencode(tmp_path), b"out")
+    os.mkdir(where)
+    i = int(subprocess.run([q.m.tenure, "submit", "-g", "0", "--env", b"B=\xff\xfe", "--", "sh", "-c",
+                            b'printf "%s " "$A" "$B" "$1" "$PWD" > ' + out, "sh", b"\xe0"],
+                           env={**q.m.env, "A": b"\xe9"}, cwd=where, capture_output=True, check=True).stdout)
+    q.wait(i, "done")
+    with open(out, "rb") as f:
+        assert f.read() == b"\xe9 \xff\xfe \xe0 " + where + b" "
+
+
+def test_doorbell(queue):
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--paused", "--", "true")
+    q.m.run(q.m.tenure, "resume", str(i))
+    q.wait(i, "done", 1.5)
+    os.kill(q.agent.pid, signal.SIGSTOP)
+    begun = Stopwatch()
+    q.submit("-g", "0", "--", "true")
+    assert begun.took() < 1
+    os.kill(q.agent.pid, signal.SIGCONT)
