@@ -132,14 +132,12 @@ static void show(const struct cmd_ctx *ctx, const struct import *im, const uint6
 /* Which GPUs is the agent's business; without it the two keys would be lost silently. */
 static void tell_gpus(const struct import *im)
 {
-	cleanup_free char *note = NULL;
-
 	if (im->set.all_gpus && !im->set.left)
 		return;
-	note = xasprintf("which GPUs are used is said where the agent is started: --gpus %s "
-			 "--leave %" PRIu64,
-			 im->set.all_gpus ? "all" : im->set.gpus, im->set.left);
-	cmd_warn("note", note);
+	cmd_warn(
+		"note",
+		"which GPUs are used is said where the agent is started: --gpus %s --leave %" PRIu64,
+		im->set.all_gpus ? "all" : im->set.gpus, im->set.left);
 }
 
 static int submit(const struct cmd_ctx *ctx, struct import *im, struct err *e)

@@ -61,14 +61,20 @@ int cmd_fail(int code, const char *text)
 	return code;
 }
 
-void cmd_warn(const char *kind, const char *lines)
+void cmd_warn(const char *kind, const char *fmt, ...)
 {
-	while (*lines) {
-		size_t n = strcspn(lines, "\n");
-		cleanup_free char *line = xasprintf("%s: %.*s", kind, (int)n, lines);
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	va_list ap;
+
+	va_start(ap, fmt);
+	strbuf_addv(&b, fmt, ap);
+	va_end(ap);
+	for (const char *p = strbuf_str(&b); *p;) {
+		size_t n = strcspn(p, "\n");
+		cleanup_free char *line = xasprintf("%s: %.*s", kind, (int)n, p);
 
 		print_message(TERM_YELLOW, line);
-		lines += n + (lines[n] == '\n');
+		p += n + (p[n] == '\n');
 	}
 }
 
@@ -273,20 +279,13 @@ static int load_settings(const struct cmd *cmd, const struct opts *o, struct set
 		r = settings_check(s, e);
 	if (r < 0)
 		return r == -EPERM ? CMD_DENIED : CMD_USAGE;
-	cmd_warn("warning", settings_faults(s));
-	cmd_warn("note", settings_notes(s));
+	cmd_warn("warning", "%s", settings_faults(s));
+	cmd_warn("note", "%s", settings_notes(s));
 	settings_environment_notes(&unknown);
-	cmd_warn("warning", strbuf_str(&unknown));
+	cmd_warn("warning", "%s", strbuf_str(&unknown));
 	if ((cmd->flags & CMD_HOLDS) && settings_check_user(s, e) < 0)
 		return CMD_DENIED;
 	return 0;
-}
-
-static int exit_code_of(int r)
-{
-	if (r >= 0)
-		return r;
-	return r == -EPERM ? CMD_DENIED : CMD_FAILED;
 }
 
 /*
@@ -311,11 +310,9 @@ static int take_runtime_dir(const struct cmd *cmd, const struct settings *s, str
 	}
 	if (why.code) {
 		cleanup_free char *where = settings_origin_text(s, SET_RUNTIME_DIR);
-		cleanup_free char *text = xasprintf(
-			"runtime_dir (%s): %s cannot have the sockets, which go elsewhere: %s",
-			where, dir, why.text);
-
-		cmd_warn("warning", text);
+		cmd_warn("warning",
+			 "runtime_dir (%s): %s cannot have the sockets, which go elsewhere: %s",
+			 where, dir, why.text);
 	}
 	/* For base/sockdir.h, here and in all that is started from here. */
 	(void)setenv("TENURE_RUNTIME_DIR", dir, 1);
@@ -337,7 +334,9 @@ static int run_loaded(const struct cmd *cmd, const struct opts *o, struct err *e
 	if (r == 0 && ctx.settings)
 		r = take_runtime_dir(cmd, ctx.settings, e);
 	if (r == 0)
-		r = exit_code_of(cmd->run(&ctx, e));
+		r = cmd->run(&ctx, e);
+	if (r < 0)
+		r = r == -EPERM ? CMD_DENIED : CMD_FAILED;
 	ctx.settings = settings_free(ctx.settings);
 	return r;
 }

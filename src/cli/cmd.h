@@ -104,6 +104,6 @@ void cmd_print_json_line(json_t *doc);
 /* Print "tenure: text" on stderr and return code. */
 int cmd_fail(int code, const char *text);
 /* Print each line on stderr as "tenure: KIND: line"; kind is "note" or "warning". */
-void cmd_warn(const char *kind, const char *lines);
+void cmd_warn(const char *kind, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

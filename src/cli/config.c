@@ -98,7 +98,7 @@ static int run_check(const struct cmd_ctx *ctx, struct err *e)
 	cleanup_strbuf struct strbuf unknown = STRBUF_INIT, faults = STRBUF_INIT;
 
 	settings_environment_notes(&unknown);
-	cmd_warn("warning", strbuf_str(&unknown));
+	cmd_warn("warning", "%s", strbuf_str(&unknown));
 	for (size_t i = 0; i < opts_argc(ctx->opts); i++) {
 		const char *path = opts_arg(ctx->opts, i);
 

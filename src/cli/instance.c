@@ -76,11 +76,10 @@ bool instance_answers(const struct cmd_ctx *ctx)
 
 void instance_tell_silent(const char *dir, const char *and_then)
 {
-	cleanup_free char *text = xasprintf("the queue in %s has not answered for %d seconds; its "
-					    "file server may hang. %s",
-					    dir, ANSWER_LIMIT_MS / 1000, and_then);
-
-	cmd_warn("note", text);
+	cmd_warn("note",
+		 "the queue in %s has not answered for %d seconds; its "
+		 "file server may hang. %s",
+		 dir, ANSWER_LIMIT_MS / 1000, and_then);
 }
 
 struct instance_note {
@@ -159,7 +158,7 @@ static void tell_no_queue(const char *root, const char *instance)
 		strbuf_addf(&b, "%s%s",
 			    i ? ", " : "; in this directory there are: ", names.texts[i]);
 	text_list_clear(&names);
-	cmd_warn("note", strbuf_str(&b));
+	cmd_warn("note", "%s", strbuf_str(&b));
 }
 
 int instance_open_if_there(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret,

@@ -132,13 +132,6 @@ static void add_see_also(struct strbuf *b, const struct cmd *cmd)
 	roff_reference(b, "tenure.yaml", "5", true);
 }
 
-static void add_variables(struct strbuf *b, const struct cmd_variable *v)
-{
-	roff_section(b, "SH", "ENVIRONMENT OF THE TASK");
-	for (; v->name; v++)
-		roff_tagged(b, v->name, v->what);
-}
-
 char *manpage_command(const struct cmd *cmd)
 {
 	struct strbuf b = STRBUF_INIT;
@@ -159,7 +152,9 @@ char *manpage_command(const struct cmd *cmd)
 		add_sub(&b, cmd->subs[i], i ? cmd->subs[i - 1] : NULL, words);
 	add_options(&b, o);
 	if (cmd->variables)
-		add_variables(&b, cmd->variables);
+		roff_section(&b, "SH", "ENVIRONMENT OF THE TASK");
+	for (const struct cmd_variable *v = cmd->variables; v && v->name; v++)
+		roff_tagged(&b, v->name, v->what);
 	if (cmd->examples)
 		roff_section(&b, "SH", "EXAMPLES");
 	add_examples(&b, cmd->examples);

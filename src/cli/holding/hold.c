@@ -57,7 +57,7 @@ static void show_sentence(const char *line)
 
 static void warn(const char *line)
 {
-	cmd_warn("warning", line);
+	cmd_warn("warning", "%s", line);
 }
 
 struct last_word {

@@ -112,31 +112,23 @@ static void say_unfiled(const struct cmd_ctx *ctx, struct strbuf *b)
 	json_decref(doc);
 }
 
-static bool is_over(const struct watcher *w)
-{
-	struct pollfd over = { .fd = w->over_fd, .events = POLLIN };
-
-	return poll(&over, 1, UNFILED_LOOK_MS) > 0;
-}
-
 /* A full disk is a reason to wait for long that nobody would guess. */
 static void *watch_for_unfiled(void *data)
 {
 	const struct watcher *w = data;
 	cleanup_strbuf struct strbuf which = STRBUF_INIT;
+	struct pollfd over = { .fd = w->over_fd, .events = POLLIN };
 
 	do {
-		if (is_over(w))
+		if (poll(&over, 1, UNFILED_LOOK_MS) > 0)
 			return NULL;
 		say_unfiled(w->ctx, &which);
 	} while (!which.len);
 
-	cleanup_free char *text = xasprintf(
-		"this waits for what has ended and cannot be written down, which is tried "
-		"again and again: task %s. Ctrl-C ends the waiting alone.",
-		strbuf_str(&which));
-
-	cmd_warn("warning", text);
+	cmd_warn("warning",
+		 "this waits for what has ended and cannot be written down, which is tried "
+		 "again and again: task %s. Ctrl-C ends the waiting alone.",
+		 strbuf_str(&which));
 	return NULL;
 }
 
@@ -224,18 +216,11 @@ static int wait_dropped(int fd, unsigned int *ret)
 	return (int)r;
 }
 
-static int say_drop(int fd, const struct msg_hello *hello)
-{
-	struct msg_plain drop = { .head = PROTO_HEAD(MSG_DROP, struct msg_plain) };
-	int r = sock_send(fd, hello, sizeof(*hello));
-
-	return r < 0 ? r : sock_send(fd, &drop, sizeof(drop));
-}
-
 /* The guard keeps the holds of an agent that died for the next one: that is us, and lets go. */
 static int drop_orphan(const struct cmd_ctx *ctx, unsigned int *ret)
 {
 	struct msg_hello hello = { .head = PROTO_HEAD(MSG_HELLO, struct msg_hello) };
+	struct msg_plain drop = { .head = PROTO_HEAD(MSG_DROP, struct msg_plain) };
 	char name[SOCKET_NAME_MAX];
 	int r;
 	cleanup_fd int fd = endpoint_connect(
@@ -246,7 +231,9 @@ static int drop_orphan(const struct cmd_ctx *ctx, unsigned int *ret)
 		return fd == -ECONNREFUSED ? 0 : fd;
 	(void)str_copy(hello.instance, sizeof(hello.instance),
 		       settings_str(ctx->settings, SET_INSTANCE));
-	r = say_drop(fd, &hello);
+	r = sock_send(fd, &hello, sizeof(hello));
+	if (r >= 0)
+		r = sock_send(fd, &drop, sizeof(drop));
 	/* One that refuses closes at once; what it said can be read all the same. */
 	if (r >= 0 || r == -EPIPE || r == -ECONNRESET)
 		r = wait_dropped(fd, ret);
@@ -280,25 +267,22 @@ struct left {
 		unknown; /* neither a shim nor the record of an end: what they started may run */
 };
 
-static void tell(struct told *t, const struct task_name *n)
-{
-	char id[SELECT_ID_MAX];
-
-	strbuf_add_some(&t->text, t->n++, TOLD_MAX, "%s", select_format_id(n->id, n->element, id));
-}
-
 /* An attempt counts that was begun on this node since it was booted, and has not ended. */
 static void look_at(const struct spool *sp, const struct scan_task *t, struct left *ret)
 {
 	struct taskrun_look look;
 	struct taskrun run;
+	struct told *told;
+	char id[SELECT_ID_MAX];
 
 	if (t->dir != SPOOL_RUNNING)
 		return;
 	taskrun_read_claim(sp, &t->name, t->name.name, &run);
 	if (!run.running || run.left || strcmp(run.who.boot, spool_boot(sp)) != 0)
 		return;
-	tell(taskrun_look(sp, &run, &look) ? &ret->run : &ret->unknown, &t->name);
+	told = taskrun_look(sp, &run, &look) ? &ret->run : &ret->unknown;
+	strbuf_add_some(&told->text, told->n++, TOLD_MAX, "%s",
+			select_format_id(t->name.id, t->name.element, id));
 	taskrun_look_clear(&look);
 }
 

@@ -199,7 +199,7 @@ static char *describe_logs(const struct agent_setup *r, bool written)
 
 static void print_news(const struct cmd_ctx *ctx, const struct agent_setup *r, const struct news *n)
 {
-	cmd_warn("warning", n->warnings);
+	cmd_warn("warning", "%s", n->warnings);
 	if (opts_flag(ctx->opts, "json")) {
 		json_t *o = json_pack("{s:i, s:s, s:s, s:s*}", "pid", (int)n->pid, "instance",
 				      r->config.instance, "text", n->text, "warnings",

@@ -282,7 +282,6 @@ const struct cmd cmd_instances = {
 static void note_new(const struct cmd_ctx *ctx, const char *name)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	cleanup_free char *text = NULL;
 	struct text_list names = { .n = 0 };
 	bool found = false;
 
@@ -293,28 +292,27 @@ static void note_new(const struct cmd_ctx *ctx, const char *name)
 	text_list_clear(&names);
 	if (found)
 		return;
-	text = xasprintf("there is no queue \"%s\" yet; tenure submit makes it (tenure instances "
-			 "shows those that there are)",
-			 name);
-	cmd_warn("note", text);
+	cmd_warn("note",
+		 "there is no queue \"%s\" yet; tenure submit makes it (tenure instances "
+		 "shows those that there are)",
+		 name);
 }
 
 static void tell_use(const char *name)
 {
 	const char *before = getenv("TENURE_INSTANCE");
-	cleanup_free char *text = NULL;
 
 	/* Set but empty is not set; see base/settings.c. */
 	if (!before || !before[0] || !strcmp(before, name)) {
 		printf("Commands now mean the queue \"%s\".\n", name);
 		return;
 	}
-	text = xasprintf("TENURE_INSTANCE is set in this shell and goes before it: here commands "
-			 "mean \"%s\" until that is unset",
-			 before);
 	printf("\"%s\" is chosen for commands where TENURE_INSTANCE is not set.\n", name);
 	(void)fflush(stdout);
-	cmd_warn("warning", text);
+	cmd_warn("warning",
+		 "TENURE_INSTANCE is set in this shell and goes before it: here commands "
+		 "mean \"%s\" until that is unset",
+		 before);
 }
 
 static int run_use(const struct cmd_ctx *ctx, struct err *e)

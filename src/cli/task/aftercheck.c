@@ -73,16 +73,13 @@ void after_check_clear(struct after_check *c)
 
 static void warn_of(struct after_ended *ended)
 {
-	cleanup_free char *text = NULL;
-
 	if (ended->told || ended->dir == SPOOL_DONE)
 		return;
 	ended->told = true;
-	text = xasprintf(
-		"task %" PRIu64 " %s, so this one can never run, unless tenure retry %" PRIu64
-		" lets that one end well",
-		ended->id, ended->dir == SPOOL_FAILED ? "has failed" : "was stopped", ended->id);
-	cmd_warn("warning", text);
+	cmd_warn("warning",
+		 "task %" PRIu64 " %s, so this one can never run, unless tenure retry %" PRIu64
+		 " lets that one end well",
+		 ended->id, ended->dir == SPOOL_FAILED ? "has failed" : "was stopped", ended->id);
 }
 
 static int check_there(struct after_check *c, const struct uint_list *ids, bool must_be_good,

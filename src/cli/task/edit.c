@@ -127,24 +127,18 @@ static int add_assignment(struct edits *edits, const char *text, struct err *e)
 	return value ? json_object_set_new(edits->set, key, value) : -EINVAL;
 }
 
-/* What runs a script stays the same when the task gets another name. */
-static void keep_script_name(const struct task_spec *now, json_t *set)
-{
-	const char *name = json_get_str(set, "name");
-
-	if (name && now->name && spec_needs_script_name(now, name))
-		(void)json_object_set_new(set, "script_name", json_string(now->name));
-}
-
 /* What follows from the task as it is now: a name, and its variables, with those that are set in
  * the place of what they were. */
 static int complete_edit(void *data, const struct task_spec *now, json_t *set, struct err *e)
 {
 	static const struct value_spec bytes = { VALUE_BYTES };
 	const struct edits *edits = data;
+	const char *name = json_get_str(set, "name");
 	struct text_list env;
 
-	keep_script_name(now, set);
+	/* What runs a script stays the same when the task gets another name. */
+	if (name && now->name && spec_needs_script_name(now, name))
+		(void)json_object_set_new(set, "script_name", json_string(now->name));
 	if (!edits->variables.n)
 		return 0;
 	env = text_list_copy(&now->env);

@@ -38,9 +38,7 @@ static int tell_unread(const char *happened, int r, struct err *e)
 	if (r == 0)
 		return err_set(e, lost, "%s; %s", why.text, happened);
 
-	cleanup_free char *text = xasprintf("%s; %s", why.text, happened);
-
-	cmd_warn("warning", text);
+	cmd_warn("warning", "%s; %s", why.text, happened);
 	return r;
 }
 

@@ -82,9 +82,7 @@ static void note_lane(const struct change *c, const struct task_name *n)
 	if (!n->lane[0] || !lane_is_paused(c->sp, n->lane))
 		return;
 
-	cleanup_free char *text = xasprintf("its lane is paused, too: tenure resume %s", n->lane);
-
-	cmd_warn("note", text);
+	cmd_warn("note", "its lane is paused, too: tenure resume %s", n->lane);
 }
 
 /* "42 train.sh is not paused; it begins 2026-11-22 08:00:00 at the earliest" */

@@ -219,14 +219,6 @@ static int retry_failed(struct retrying *rt, const char *lane, size_t *ret, stru
 	return r < 0 ? r : 0;
 }
 
-static void tell_none_failed(const struct spool *sp)
-{
-	cleanup_free char *text =
-		xasprintf("no task in instance \"%s\" has failed", spool_instance(sp));
-
-	cmd_warn("note", text);
-}
-
 /* A task is meant rather than a lane that is called so. */
 static int retry_word(struct retrying *rt, const char *word, struct err *e)
 {
@@ -237,7 +229,8 @@ static int retry_word(struct retrying *rt, const char *word, struct err *e)
 	if (strcmp(word, "all") == 0) {
 		r = retry_failed(rt, NULL, &n, e);
 		if (r == 0 && !n)
-			tell_none_failed(rt->sp);
+			cmd_warn("note", "no task in instance \"%s\" has failed",
+				 spool_instance(rt->sp));
 		return r;
 	}
 	r = none = retry_one(rt, word, &inner);

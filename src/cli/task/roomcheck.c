@@ -71,7 +71,6 @@ static int judge(const struct spool *sp, struct nodes *nodes, uint64_t want, str
 {
 	cleanup_strbuf struct strbuf has = STRBUF_INIT, hope = STRBUF_INIT;
 	enum capacity room = capacity_judge(nodes->all, nodes->n, want);
-	cleanup_free char *text = NULL;
 
 	if (room == CAPACITY_ENOUGH)
 		return 0;
@@ -83,11 +82,10 @@ static int judge(const struct spool *sp, struct nodes *nodes, uint64_t want, str
 			       "are more (tenure on)",
 			       want, spool_instance(sp), strbuf_str(&has));
 	capacity_tell_hope(nodes->all, nodes->n, want, &hope);
-	text = xasprintf("it asks for %" PRIu64
-			 " GPUs, and no node that serves instance \"%s\" now "
-			 "has so many: %s; it waits until one does (%s)",
-			 want, spool_instance(sp), strbuf_str(&has), strbuf_str(&hope));
-	cmd_warn("warning", text);
+	cmd_warn("warning",
+		 "it asks for %" PRIu64 " GPUs, and no node that serves instance \"%s\" now "
+		 "has so many: %s; it waits until one does (%s)",
+		 want, spool_instance(sp), strbuf_str(&has), strbuf_str(&hope));
 	return 0;
 }
 
@@ -130,7 +128,7 @@ static bool check_model(const struct task_spec *s, const json_t *devices)
 		last = name;
 	}
 	strbuf_adds(&b, "; it waits until a node with such GPUs serves the instance");
-	cmd_warn("warning", strbuf_str(&b));
+	cmd_warn("warning", "%s", strbuf_str(&b));
 	return false;
 }
 
@@ -188,7 +186,7 @@ static void check_usable(const struct task_spec *s, const json_t *devices)
 		strbuf_addf(&b, " %zu %s left alone by the agent (its gpus and leave)", u.left,
 			    u.left == 1 ? "is" : "are");
 	strbuf_adds(&b, "; it waits until that changes or another node serves the instance");
-	cmd_warn("warning", strbuf_str(&b));
+	cmd_warn("warning", "%s", strbuf_str(&b));
 }
 
 void room_check_devices(const struct task_spec *s, const json_t *devices)

@@ -66,10 +66,8 @@ struct watching {
 
 static void say(const char *kind, const char *format, const char *id)
 {
-	cleanup_free char *text = xasprintf("task %s %s", id, format);
-
 	(void)fflush(stdout);
-	cmd_warn(kind, text);
+	cmd_warn(kind, "task %s %s", id, format);
 }
 
 /* Behind an open question, or what the terminal has shown of a Ctrl-C. */
@@ -90,7 +88,7 @@ static void stop_it(struct watching *w)
 	w->stopped = true;
 	say("note", "is stopping; Ctrl-C again detaches", w->id);
 	if (taskstop_word(&s, w->id, &e) < 0 || taskstop_finish(&s, &e) < 0)
-		cmd_warn("warning", e.text);
+		cmd_warn("warning", "%s", e.text);
 	if (s.changed)
 		agent_look(w->ctx);
 }

@@ -334,15 +334,11 @@ void sbatch_take(struct task_spec *s, const struct opts *o, const char *script)
 
 	read_script(&r, script);
 	if (r.taken.len) {
-		cleanup_free char *text = xasprintf("from its " MARK " lines: %s", r.taken.data);
-
-		cmd_warn("note", text);
+		cmd_warn("note", "from its " MARK " lines: %s", r.taken.data);
 	}
 	if (r.passed.len) {
-		cleanup_free char *text =
-			xasprintf("of its " MARK " lines these do nothing here: %s", r.passed.data);
-
-		cmd_warn("warning", text);
+		cmd_warn("warning", "of its " MARK " lines these do nothing here: %s",
+			 r.passed.data);
 	}
 	if ((r.taken.len || r.passed.len) && strstr(script, "SLURM_ARRAY_TASK_ID"))
 		cmd_warn("warning", "it uses SLURM_ARRAY_TASK_ID, which is not set here; the index "

@@ -33,7 +33,7 @@ int select_all(const struct spool *sp, struct task_set *ret, struct err *e)
 
 	*ret = (struct task_set){ .n = 0 };
 	if (r == 0) {
-		cmd_warn("warning", scan_notes(s));
+		cmd_warn("warning", "%s", scan_notes(s));
 
 		size_t n = scan_count(s, SPOOL_PENDING) + scan_count(s, SPOOL_RUNNING);
 
@@ -44,11 +44,6 @@ int select_all(const struct spool *sp, struct task_set *ret, struct err *e)
 	}
 	(void)scan_free(s);
 	return r;
-}
-
-static bool is_id(const struct task_name *n, uint64_t id, uint64_t element)
-{
-	return n->id == id && (!element || n->element == element);
 }
 
 /* "./my train.sh" means what tenure submit made of it, my_train.sh. buf: SPEC_NAME_MAX + 1. */
@@ -66,7 +61,7 @@ static int means(const struct task_name *n, const char *word, unsigned int flags
 	uint64_t id, element;
 
 	if (ident_parse_id(word, &id, &element) == 0)
-		return is_id(n, id, element) ? 2 : 0;
+		return n->id == id && (!element || n->element == element) ? 2 : 0;
 	if (strcmp(n->name, word) == 0)
 		return 2;
 	if (flags & SELECT_LANES && (strcmp(word, "all") == 0 || strcmp(n->lane, word) == 0))
@@ -189,10 +184,7 @@ static bool is_element_none(const char *word)
 
 void select_tell_none(const struct spool *sp)
 {
-	cleanup_free char *text =
-		xasprintf("nothing waits or runs in instance \"%s\"", spool_instance(sp));
-
-	cmd_warn("note", text);
+	cmd_warn("note", "nothing waits or runs in instance \"%s\"", spool_instance(sp));
 }
 
 static bool has_lane(const struct task_set *all, const char *word)

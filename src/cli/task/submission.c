@@ -57,13 +57,6 @@ static int open_script(const char *path, struct err *e)
 	return err_sys(e, errno, "script: open %s", path);
 }
 
-static bool is_regular(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
-}
-
 static int check_script(const char *text, size_t len, const char *shown, struct err *e)
 {
 	if (memchr(text, '\0', len))
@@ -81,6 +74,7 @@ static int take_script(struct task_spec *s, const struct opts *o, const char *pa
 	const char *shown = standard ? "standard input" : path;
 	int fd = standard ? dup(STDIN_FILENO) : open_script(path, e);
 	char name[SPEC_NAME_MAX + 1];
+	struct stat st;
 	size_t len;
 	int r;
 
@@ -88,7 +82,9 @@ static int take_script(struct task_spec *s, const struct opts *o, const char *pa
 		return standard ? err_sys(e, errno, "read standard input") : fd;
 	if (isatty(fd))
 		cmd_warn("note", "the script is read from here; Ctrl-D ends it");
-	ident_make_task_name(standard || !is_regular(fd) ? "script" : path, name);
+	if (standard || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		path = "script";
+	ident_make_task_name(path, name);
 	r = fs_read_open(fd, shown, SPEC_SCRIPT_MAX, &s->script, &len, e);
 	(void)close(fd);
 	if (r < 0)
@@ -236,21 +232,6 @@ static int check_places(const struct cmd_ctx *ctx, const struct spool *sp,
 	return r;
 }
 
-/* 0 or SUBMIT_NOT_DURABLE; negative: those before it are in the queue. */
-static int submit_specs(const struct spool *sp, struct submitted *s, struct err *e)
-{
-	s->ids = xcalloc(s->specs.n, sizeof(*s->ids));
-	for (size_t i = 0; i < s->specs.n; i++)
-		submitter_name(s->specs.specs[i], sp);
-	return submit_tasks(sp, s->specs.specs, s->specs.n, s->ids, &s->n, e);
-}
-
-static void warn_not_durable(const struct err *e)
-{
-	cmd_warn("warning", e->text);
-	cmd_warn("warning", "it is in the queue, but may not survive a power loss");
-}
-
 static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret, struct err *e)
 {
 	struct spool *sp = NULL;
@@ -268,8 +249,11 @@ static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret,
 	r = instance_open(ctx, SPOOL_CREATE, &sp, e);
 	if (r == 0)
 		r = check_places(ctx, sp, &ret->specs, e);
-	if (r == 0)
-		r = submit_specs(sp, ret, e);
+	ret->ids = xcalloc(ret->specs.n, sizeof(*ret->ids));
+	for (size_t i = 0; r == 0 && i < ret->specs.n; i++)
+		submitter_name(ret->specs.specs[i], sp);
+	if (r == 0) /* or SUBMIT_NOT_DURABLE; negative: those before it are in the queue */
+		r = submit_tasks(sp, ret->specs.specs, ret->specs.n, ret->ids, &ret->n, e);
 	sp = spool_close(sp);
 	if (ret->n) {
 		agent_look(ctx);
@@ -280,7 +264,8 @@ static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret,
 		return err_wrap(e, ret->n ? "not submitted, after %zu that were" : "not submitted",
 				ret->n);
 	if (r == SUBMIT_NOT_DURABLE)
-		warn_not_durable(e);
+		cmd_warn("warning", "%s\nit is in the queue, but may not survive a power loss",
+			 e->text);
 	return 0;
 }
 

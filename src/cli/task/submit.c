@@ -44,15 +44,12 @@ static bool somebody_serves(const struct cmd_ctx *ctx)
  */
 static void note_no_agent(const struct cmd_ctx *ctx, uint64_t id)
 {
-	cleanup_free char *text = NULL;
-
 	if (!isatty(STDERR_FILENO) || somebody_serves(ctx))
 		return;
-	text = xasprintf(
-		"task %llu waits: no agent serves instance \"%s\"; start one with: tenure on",
-		(unsigned long long)id, settings_str(ctx->settings, SET_INSTANCE));
 	(void)fflush(stdout);
-	cmd_warn("note", text);
+	cmd_warn("note",
+		 "task %llu waits: no agent serves instance \"%s\"; start one with: tenure on",
+		 (unsigned long long)id, settings_str(ctx->settings, SET_INSTANCE));
 }
 
 static int run_submit(const struct cmd_ctx *ctx, struct err *e)

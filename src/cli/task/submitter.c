@@ -59,7 +59,7 @@ static int take_directory(struct task_spec *s, struct err *e)
 
 int submitter_directory(struct task_spec *s, const char *given, struct err *e)
 {
-	cleanup_free char *full = NULL, *text = NULL;
+	cleanup_free char *full = NULL;
 	struct stat st;
 
 	if (!given)
@@ -68,12 +68,11 @@ int submitter_directory(struct task_spec *s, const char *given, struct err *e)
 	if (full && stat(full, &st) == 0 && !S_ISDIR(st.st_mode))
 		return err_set(e, -ENOTDIR, "--cwd: %s is no directory", given);
 	if (given[0] == '/') {
-		if (!full) {
-			text = xasprintf("--cwd: there is no directory %s here; the task fails "
-					 "where it is not there when it starts",
-					 given);
-			cmd_warn("warning", text);
-		}
+		if (!full)
+			cmd_warn("warning",
+				 "--cwd: there is no directory %s here; the task fails where it "
+				 "is not there when it starts",
+				 given);
 		return spec_set_text(s, "cwd", given, e);
 	}
 	if (!full)

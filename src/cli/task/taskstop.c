@@ -84,14 +84,11 @@ static bool is_ours(const struct spool *sp, const char *agent)
 /* Who was told to end it could not write that down; NULL: it is written. */
 static void warn_unwritten(const struct task_name *n, const char *why)
 {
-	cleanup_free char *text = NULL;
-
-	if (!why)
-		return;
-	text = xasprintf("the stop of task %" PRIu64 " is not on disk (%s): if its node fails "
+	if (why)
+		cmd_warn("warning",
+			 "the stop of task %" PRIu64 " is not on disk (%s): if its node fails "
 			 "before it has ended, it runs again",
 			 n->id, why);
-	cmd_warn("warning", text);
 }
 
 /* What was said so far is made durable and told. An error is kept in unsynced. */
@@ -241,16 +238,6 @@ static bool find_running_element(const struct spool *sp, uint64_t id, uint64_t e
 	return true;
 }
 
-static int ended_element(const struct task_place *p, int state, struct err *e)
-{
-	const char *how = state == BATCH_DONE	  ? "it is done"
-			  : state == BATCH_FAILED ? "it has failed"
-						  : "it was stopped";
-
-	return err_set(e, -ENOENT, "%" PRIu64 ".%" PRIu64 " has ended already: %s", p->name.id,
-		       p->element, how);
-}
-
 /* 0, TRANSIT_GONE: it waits no more, or under another name, or negative. */
 static int stop_where_it_waits(struct taskstop *s, uint64_t id, uint64_t element, struct err *e)
 {
@@ -263,7 +250,11 @@ static int stop_where_it_waits(struct taskstop *s, uint64_t id, uint64_t element
 	if (r < 0)
 		return r;
 	if (r > BATCH_RUNNING || p.dir != SPOOL_PENDING)
-		return ended_element(&p, r, e);
+		return err_set(e, -ENOENT, "%" PRIu64 ".%" PRIu64 " has ended already: %s",
+			       p.name.id, p.element,
+			       r == BATCH_DONE	   ? "it is done"
+			       : r == BATCH_FAILED ? "it has failed"
+						   : "it was stopped");
 	r = transit_await(s->sp, &p.name, CHANGE_HELD_MS, e);
 	if (r == TRANSIT_HELD)
 		return change_busy(&p.name, e);
@@ -616,14 +607,6 @@ static void ask_remote(struct asking *q)
 	node_agents_clear(&q->agents);
 }
 
-static void clear_remote(struct taskstop *s)
-{
-	for (size_t i = 0; i < s->n_remote; i++)
-		free(s->remote[i].names);
-	free(take_ptr(s->remote));
-	s->n_remote = 0;
-}
-
 /* Where it is now it is stopped as if it had been found there; that may be under another agent. */
 static void stop_moved(struct asking *q, const struct moved *m)
 {
@@ -677,7 +660,10 @@ int taskstop_finish(struct taskstop *s, struct err *e)
 	commit_all(&q);
 	for (int round = 1; s->n_remote; round++) {
 		ask_remote(&q);
-		clear_remote(s);
+		for (size_t i = 0; i < s->n_remote; i++)
+			free(s->remote[i].names);
+		free(take_ptr(s->remote));
+		s->n_remote = 0;
 		look_again(&q, round == ROUNDS);
 	}
 	return q.code;

@@ -54,16 +54,14 @@ static void tell_why(const struct cmd_ctx *ctx, const struct spool *sp, const st
 {
 	const struct task_place *p = taskwatch_place(w);
 	cleanup_strbuf struct strbuf why = STRBUF_INIT;
-	cleanup_free char *text = NULL;
 	struct batch_counts counts;
 	char id[SELECT_ID_MAX];
 	bool waits = taskwatch_state(w) != TASKSTATE_RUNNING &&
 		     !(p->name.count && !p->element && taskstate_has_begun(sp, &p->name, &counts));
 
 	if (waits && why_of(ctx, sp, p, &why, NULL) == 0) {
-		text = xasprintf("task %s %s", select_format_id(p->name.id, p->element, id),
-				 strbuf_str(&why));
-		cmd_warn("note", text);
+		cmd_warn("note", "task %s %s", select_format_id(p->name.id, p->element, id),
+			 strbuf_str(&why));
 	}
 }
 
@@ -142,14 +140,6 @@ static int add_matching(struct waited *w, const struct task_set *m, struct err *
 	return r;
 }
 
-/* Who waits for a lane must not lose the race against its end. */
-static void tell_lane_over(const char *lane)
-{
-	cleanup_free char *text = xasprintf("nothing of lane \"%s\" waits or runs any more", lane);
-
-	cmd_warn("note", text);
-}
-
 static int add_word(struct waited *w, const char *word, struct err *e)
 {
 	struct task_set m = { .n = 0 };
@@ -165,7 +155,8 @@ static int add_word(struct waited *w, const char *word, struct err *e)
 	else if (r == -ENOENT)
 		r = (r = select_one(w->sp, word, &p, &none)) < 0 ? r : add_place(w, &p, &none);
 	if (r == -ENOENT && ident_is_task_name(word) && select_was_lane(w->sp, word)) {
-		tell_lane_over(word);
+		/* Who waits for a lane must not lose the race against its end. */
+		cmd_warn("note", "nothing of lane \"%s\" waits or runs any more", word);
 		r = 0;
 	} else if (r < 0 && none.text[0] && e) {
 		*e = none;
