@@ -61,8 +61,7 @@ void opts_add_row(struct opts *o, const struct opt *row);
 
 /*
  * argv[0] is not looked at. 0, or -EINVAL/-ERANGE with the reason ("unknown option --utl; did you
- * mean
- * --util?"). The strings of argv must outlive o.
+ * mean --util?"). The strings of argv must outlive o.
  */
 int opts_parse(struct opts *o, int argc, char *const *argv, enum opts_mode mode, struct err *e);
 

@@ -125,8 +125,7 @@ static struct requeued *add_requeued(struct batch *b, uint64_t element)
 	return &b->requeued[b->n_requeued - 1];
 }
 
-/* ---- journals ---------------------------------------------------------------------------------
- */
+/* ---- journals ---- */
 
 /* The end with the highest epoch counts, whatever the order in which journals are read. */
 static void learn_end(struct batch *b, uint64_t element, const struct spool_end *end)
@@ -362,8 +361,7 @@ static int write_own(struct batch *b, json_t *record, uint64_t element, struct e
 	return 0;
 }
 
-/* ---- the batch --------------------------------------------------------------------------------
- */
+/* ---- the batch ---- */
 
 /* From now on nothing is known of any element. */
 static void begin(struct batch *b, uint64_t count)

@@ -88,8 +88,7 @@ bool spool_trusts(const struct spool *sp, uid_t uid)
 	return sp->trust_directory || spool_accepts(sp, uid);
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 #define OPEN_FLAGS (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
 
@@ -149,8 +148,7 @@ int spool_open_failed(const struct spool *sp, const char *path, int errnum, stru
 	return err_sys(e, errnum, "open %s/%s", sp->path, path);
 }
 
-/* ---- lists of names ---------------------------------------------------------------------------
- */
+/* ---- lists of names ---- */
 
 /* What getdents64() gives. */
 struct listed {
@@ -211,8 +209,7 @@ int spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void 
 	return unread < 0 ? err_sys(e, -unread, "read %s/%s", sp->path, dir) : r;
 }
 
-/* ---- what is there, and what is not -----------------------------------------------------------
- */
+/* ---- what is there, and what is not ---- */
 
 bool spool_exists(const struct spool *sp, const char *path)
 {
@@ -323,8 +320,7 @@ int spool_stat_now(int dir_fd, const char *path, struct stat *ret)
 	return fstatat(dir_fd, path, ret, flags) < 0 ? -errno : 0;
 }
 
-/* ---- renaming, removing, syncing --------------------------------------------------------------
- */
+/* ---- renaming, removing, syncing ---- */
 
 static int rename_failed(const struct spool *sp, int errnum, const char *from, const char *to,
 			 struct err *e)
@@ -448,8 +444,7 @@ int spool_sync_child(const struct spool *sp, pid_t *ret_child, int *ret_pipe)
 	return 0;
 }
 
-/* ---- writing and reading ----------------------------------------------------------------------
- */
+/* ---- writing and reading ---- */
 
 /*
  * A name in tmp/ is nobody else's (spool_tmp_path()). Where it is there it was made by this very
@@ -677,8 +672,7 @@ int spool_refuse(const struct spool *sp, const char *path, const char *reason, s
 	return spool_replace(sp, note, line, strlen(line), e);
 }
 
-/* ---- line by line -----------------------------------------------------------------------------
- */
+/* ---- line by line ---- */
 
 struct block {
 	char *text;

@@ -185,8 +185,7 @@ bool heartbeat_same_kernel(const char *boot, const char *other)
 	return n && n == m && strncmp(boot, other, n) == 0;
 }
 
-/* ---- how long one has been silent ---------------------------------------------------------------
- */
+/* ---- how long one has been silent ---- */
 
 struct seen {
 	char key[SPOOL_PATH_MAX];
@@ -279,8 +278,7 @@ enum liveness liveness_judge(const struct liveness_facts *f)
 	return f->fence_timeout_ms || f->same_kernel || f->tool ? LIVENESS_DEAD : LIVENESS_UNKNOWN;
 }
 
-/* ---- a shim keeps its claim --------------------------------------------------------------------
- */
+/* ---- a shim keeps its claim ---- */
 
 static int is_other(void *data, const char *agent)
 {

@@ -29,8 +29,7 @@
 #define ENTRY_MAX	  16384 /* bytes of an entry of passwd or group */
 #define USER_TEXT_MAX	  128
 
-/* ---- who is trusted ---------------------------------------------------------------------------
- */
+/* ---- who is trusted ---- */
 
 static bool find_user(const char *word, uid_t *ret)
 {
@@ -232,8 +231,7 @@ static int trust_check_name(const struct spool *sp, int dir_fd, const char *name
 	return spool_accepts(sp, st.st_uid) ? 0 : anothers(path, st.st_uid, e);
 }
 
-/* ---- instance.json ----------------------------------------------------------------------------
- */
+/* ---- instance.json ---- */
 
 static int write_instance(struct spool *sp, struct err *e)
 {
@@ -306,8 +304,7 @@ static int read_instance(struct spool *sp, struct err *e)
 	return r;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 /* Of the first namespace, in which PIDs are the kernel's own (linux/proc_ns.h). */
 #define FIRST_PID_NAMESPACE "4026531836"
@@ -511,8 +508,7 @@ bool spool_is_network(const struct spool *sp)
 	return sp->network;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ---- */
 
 char *spool_root(const char *setting)
 {
@@ -555,8 +551,7 @@ int spool_use(const char *instance, struct err *e)
 	return r == 0 ? fs_write_atomic(path, line, strlen(line), 0600, e) : r;
 }
 
-/* ---- the key ----------------------------------------------------------------------------------
- */
+/* ---- the key ---- */
 
 int spool_key_read(const struct spool *sp, char ret[SPOOL_KEY_MAX], struct err *e)
 {

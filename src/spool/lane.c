@@ -29,8 +29,7 @@
 #define LANES_AT       strlen("lanes/") /* of a file in its path */
 #define TRIES	       8
 
-/* ---- paused ----------------------------------------------------------------------------------
- */
+/* ---- paused ---- */
 
 static char *pause_path(const char *lane, char path[SPOOL_PATH_MAX])
 {
@@ -115,8 +114,7 @@ int lanes_paused(const struct spool *sp, lane_fn fn, void *data, struct err *e)
 	return r == -ENOENT ? 0 : r;
 }
 
-/* ---- owned ------------------------------------------------------------------------------------
- */
+/* ---- owned ---- */
 
 char *lane_of_array(uint64_t id, char *buf)
 {

@@ -67,8 +67,7 @@ static pid_t get_pid(const json_t *object)
 	return v <= INT32_MAX ? (pid_t)v : 0;
 }
 
-/* ---- folding ----------------------------------------------------------------------------------
- */
+/* ---- folding ---- */
 
 static void on_claim(struct task_history *h, struct task_spec *spec, const json_t *o)
 {
@@ -353,8 +352,7 @@ void task_file_clear(struct task_file *t)
 	t->spec = spec_free(t->spec);
 }
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing ---- */
 
 json_t *record_claim(const struct claimer *c, uint64_t epoch, unsigned int attempt, uint64_t now_ns)
 {

@@ -88,8 +88,7 @@ enum liveness recover_life_here(const struct spool *sp, const struct claimer *c)
 									 : LIVENESS_UNKNOWN;
 }
 
-/* ---- events of an earlier boot ----------------------------------------------------------------
- */
+/* ---- events of an earlier boot ---- */
 
 /* Of the claim that it is about. */
 static uint64_t epoch_before(const struct endlog_line *ev)
@@ -183,8 +182,7 @@ static const struct endlog_line *find_requeue(const struct recovery *rc, uint64_
 	return is_of(rc, at, id, element) && rc->events[at].epoch <= last ? &rc->events[at] : NULL;
 }
 
-/* ---- single tasks -----------------------------------------------------------------------------
- */
+/* ---- single tasks ---- */
 
 /* It is not known when the attempt was interrupted, so nothing is recorded of how long it ran. */
 static struct spool_end lost_end(const struct claim *c)
@@ -444,8 +442,7 @@ static int recover_task(struct recovery *rc, const struct task_name *n, char *pa
 	return r;
 }
 
-/* ---- elements ---------------------------------------------------------------------------------
- */
+/* ---- elements ---- */
 
 /* A name that is changed while the directory is read may be missed by one look, and an element
  * would lose its claim for it. */
@@ -626,8 +623,7 @@ static int recover_running(void *data, const char *file, unsigned char type)
 	return 0;
 }
 
-/* ---- pending ----------------------------------------------------------------------------------
- */
+/* ---- pending ---- */
 
 /* A power loss took the claims back, and the endlog tells what came of them. */
 static int replay(struct recovery *rc, const struct task_name *n, struct err *e)
@@ -713,8 +709,7 @@ static void recover_journals(struct recovery *rc)
 	}
 }
 
-/* ---- tmp/ -------------------------------------------------------------------------------------
- */
+/* ---- tmp/ ---- */
 
 static int clear_tmp(void *data, const char *file, unsigned char type)
 {

@@ -111,8 +111,7 @@ struct scan *scan_free(struct scan *s)
 	return NULL;
 }
 
-/* ---- the table: open addressing, removal moves the followers back -----------------------------
- */
+/* ---- the table: open addressing, removal moves the followers back ---- */
 
 static size_t slot_of(const struct scan *s, uint64_t id, uint64_t element)
 {
@@ -276,8 +275,7 @@ void scan_note(struct scan *s, enum spool_dir dir, const struct task_name *n, bo
 	}
 }
 
-/* ---- bare files -------------------------------------------------------------------------------
- */
+/* ---- bare files ---- */
 
 /* What programs call a file that they still write, or an editor's copy. */
 static bool is_unfinished(const char *file)
@@ -409,8 +407,7 @@ const char *scan_notes(const struct scan *s)
 	return strbuf_str(&s->notes);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 struct update {
 	struct scan *s;

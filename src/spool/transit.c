@@ -92,8 +92,7 @@ int transit_end(const struct spool *sp, struct endlog *ev, const struct claim *c
 		      : r;
 }
 
-/* ---- records of what is over -------------------------------------------------------------------
- */
+/* ---- records of what is over ---- */
 
 /*
  * A task that is tried for ever gets three records per attempt, and its file is read for each. So
@@ -198,8 +197,7 @@ int transit_append_requeue(const struct spool *sp, const struct claim *c, json_t
 	return record_append(sp, c->path, requeue, false, e);
 }
 
-/* ---- a claim goes back --------------------------------------------------------------------------
- */
+/* ---- a claim goes back ---- */
 
 static uint64_t name_seconds(uint64_t ns)
 {
@@ -265,8 +263,7 @@ int transit_supersede(const struct spool *sp, const struct claim *c, const struc
 	return record_append(sp, l.path, record, false, e);
 }
 
-/* ---- clients ----------------------------------------------------------------------------------
- */
+/* ---- clients ---- */
 
 static char *pending_path(const struct task_name *n, char *buf)
 {
