@@ -608,12 +608,12 @@ def test_end_that_cannot_be_filed(queue, env):
         pathlib.Path(env["HOME"], "go").touch()
         assert wait_for(lambda: "unfiled" in q.task(i)), q.out.read_text()
         assert q.task(i)["unfiled"]["exit"] == 7 and "No space left" in q.task(i)["unfiled"]["why"]
-        said = "has ended (exit code 7), and waits for its agent to file that"
+        said = "has ended (exit code 7), and waits for its agent to commit that"
         for args in ("list",), ("why", str(i)):
             text = " ".join(q.m.run(q.m.tenure, *args).stdout.split())
             assert said in text and "No space left" in text, text
         text = " ".join(q.m.run(q.m.tenure, "show", str(i)).stdout.split())
-        assert "ended with exit code 7, which its agent cannot file yet" in text and "No space left" in text, text
+        assert "ended with exit code 7, which its agent cannot commit yet" in text and "No space left" in text, text
         text = " ".join(q.m.run(q.m.tenure, "retry", str(i), check=False).stderr.split())
         assert said in text and "it is running" not in text, text
         # Who waits for the end of all is told for what.

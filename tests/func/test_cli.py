@@ -419,7 +419,7 @@ def test_what_cannot_be_printed_is_done_all_the_same(build, env, tenure, tmp_pat
             (["import", tmp_path / "command.txt"], "; task 5 is in the queue all the same"),
             (["pause", "1"], "; it is done all the same: 1 true is paused"),
             (["stop", "a", "b"], "; it is done all the same: 3 a is cancelled; it had not started (and 1 more)"),
-            (["retry", "3"], "; it is done all the same: 3 a waits to run again")):
+            (["retry", "3"], "; it is done all the same: 3 a is requeued")):
         r = into_full([build / "tenure", *args], env)
         text = " ".join(r.stderr.split())
         assert r.returncode == 1 and full in text and said in text, (args, r.stderr)

@@ -33,7 +33,7 @@ def test_retry_edit_history(queue):
     late = q.m.run(q.m.tenure, "edit", "other", "gpus=2", check=False)
     assert late.returncode == 1 and "only a task that waits" in late.stderr
     open(mark, "w", encoding="utf-8").close()
-    assert q.m.run(q.m.tenure, "retry", str(i)).stdout == f"{i} second waits to run again\n"
+    assert q.m.run(q.m.tenure, "retry", str(i)).stdout == f"{i} second is requeued\n"
     q.wait(i, "done")
     doc = json.loads(q.m.run(q.m.tenure, "history", "--json").stdout)
     rows = {t["id"]: t for t in doc["tasks"]}

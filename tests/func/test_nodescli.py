@@ -249,7 +249,7 @@ def test_shutdown_of_all(world, tmp_path):
     assert none.returncode == 3 and "no agent of instance default runs, on any node" in words(none), none
     a.start()
     none = b.run("shutdown", "--timeout", "10s")
-    assert none.stdout == "alpha lets go and ends\n" and a.agent.wait(HANG) == 0
+    assert none.stdout == "alpha is shutting down\n" and a.agent.wait(HANG) == 0
     none = b.run("shutdown", check=False)
     assert none.returncode == 3 and "no agent of instance default runs, on any node" in words(none)
     for node in (a, b, c):
@@ -260,7 +260,7 @@ def test_shutdown_of_all(world, tmp_path):
     try:
         with a.popen("shutdown", "--drain", "--timeout", "8s") as drain:
             said = [drain.stdout.readline() for _ in "ab"]
-            assert sorted(said) == ["alpha lets go and ends\n", "beta starts nothing more; it ends when its 1 task has\n"]
+            assert sorted(said) == ["alpha is shutting down\n", "beta is draining; it ends when its 1 task has\n"]
             assert drain.stdout.readline() == "alpha has ended\n"
             go.touch()
             rest, errors = drain.communicate(timeout=HANG)
@@ -274,7 +274,7 @@ def test_shutdown_of_all(world, tmp_path):
     b.start()
     five = running_on(b, c, "-g", "4", "--", "sleep", "60")
     said = c.run("shutdown", "--stop-tasks").stdout
-    assert "beta stops its 1 task and ends\n" in said and "gamma lets go and ends\n" in said
+    assert "beta stops its 1 task and shuts down\n" in said and "gamma is shutting down\n" in said
     assert c.task(five)["state"] == "cancelled"
     assert b.agent.wait(HANG) == 0 and c.agent.wait(HANG) == 0
 
@@ -302,7 +302,7 @@ def test_a_node_is_gone(world, tmp_path):
     try:
         os.remove(a.spool / "agents/alpha")  # then its claims say who it was
         said = b.run("shutdown", "--gone", "alpha")
-        assert said.stdout == f"alpha is gone now: the other agents take over task {i}; none runs now " \
+        assert said.stdout == f"alpha is declared dead: the other agents take over task {i}; none runs now " \
             "(tenure on starts one)\n", said
         b.start()
         assert wait_for(lambda: b.runs(), 15), b.out.read_text()

@@ -79,7 +79,7 @@ def test_off_of_a_task_whose_shim_is_dead(queue):
         said = q.m.run(q.m.tenure, "off", how, check=False)
         text = " ".join(said.stderr.split())
         assert said.returncode == 1 and not said.stdout, said
-        assert (f"task {lives} runs on here without an agent, and task {dead} was not filed, so that it is not known "
+        assert (f"task {lives} runs on here without an agent, and task {dead} was not committed, so that it is not known "
                 "whether it runs: tenure on starts an agent that") in text, text
     q.start("--no-hold")
     assert q.m.run(q.m.tenure, "off", "--stop-tasks").returncode == 0
@@ -105,7 +105,7 @@ def test_on_after_shutdown(queue, tmp_path):
     q = queue()
     for _ in range(10):
         q.m.run(q.m.tenure, "on", "--no-hold")
-        assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("lets go and ends\n")
+        assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("is shutting down\n")
         assert q.m.run(q.m.tenure, "status", check=False).returncode == 3
     # In two terminals, while the end takes its time: as long as the workload, which does not listen.
     go = tmp_path / "go"
@@ -131,7 +131,7 @@ def test_shutdown_and_log_limit(queue):
     assert len(q.log(big)) < 1_100_000 and "the end" in q.log(big)
     i = q.submit("-g", "0", "--", "sleep", "60")
     q.wait(i, "running")
-    assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("lets go and ends; 1 task runs on\n")
+    assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("is shutting down; 1 task runs on\n")
     assert q.agent.wait(HANG) == 0 and q.task(i)["state"] == "running"
     none = q.m.run(q.m.tenure, "shutdown", "--timeout", "300ms", check=False)
     assert none.returncode == 3 and "no agent" in none.stderr
@@ -169,5 +169,5 @@ def test_order_to_an_agent_that_has_just_begun(world, faultfs, tmp_path):
         order = subprocess.Popen([a.m.tenure, "shutdown", "--root", mount.below], env=a.env, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, text=True, cwd="/")
         assert wait_for(lambda: os.listdir(mount.below / "default/control"))
-    assert order.communicate(timeout=HANG)[0] == "alpha lets go and ends\n" and order.returncode == 0
+    assert order.communicate(timeout=HANG)[0] == "alpha is shutting down\n" and order.returncode == 0
     assert a.agent.wait(HANG) == 0

@@ -261,9 +261,9 @@ def test_wait_and_retry_of_many(queue):
     for cmd in ("stop", "pause", "resume"):
         assert "nothing waits or runs" in say(cmd, "all")
     assert "nothing of lane \"week\" waits or runs any more" in say("wait", "week")
-    assert say("retry", "week") == f"{bad} bad waits to run again"
+    assert say("retry", "week") == f"{bad} bad is requeued"
     assert wait_for(lambda: q.task(bad)["state"] == "failed")
-    assert say("retry", "all") == f"{bad} bad waits to run again"
+    assert say("retry", "all") == f"{bad} bad is requeued"
     q.wait(bad, "failed")
     for cmd in ("show", "why", "logs"):
         assert "one task is needed here" in say(cmd, "all", code=1)
@@ -290,11 +290,11 @@ def test_ended_while_no_agent_ran(queue, tmp_path):
     doc, row = show(q, i), q.task(i)
     assert doc["state"] == row["state"] == "running" and doc["left_exit"] == row["left_exit"] == 3
     assert show(q, i)["ran_s"] == doc["ran_s"] == q.task(i)["ran_s"]
-    said = "has ended (exit code 3), which an agent has to file yet; where none runs: tenure on"
+    said = "has ended (exit code 3), which no agent has committed yet; where none runs: tenure on"
     assert f"{i} sh: {said} (tenure logs {i} " in q.why(i), q.why(i)
     listed = q.m.run(q.m.tenure, "list", env={**q.m.env, "COLUMNS": "200"}).stdout
     assert f", {said}\n" in listed and ", for " not in listed, listed
-    assert shown(q, i)["ended"].startswith("with exit code 3, which an agent has to file yet")
+    assert shown(q, i)["ended"].startswith("with exit code 3, which no agent has committed yet")
     q.start("--no-hold")
     assert q.wait(i, "failed")["exit"] == 3 and "left_exit" not in show(q, i)
 

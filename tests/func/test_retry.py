@@ -32,35 +32,35 @@ def test_retry_of_elements(queue, tmp_path):
         return wait_for(lambda: sorted(marks.read_text().split()) == sorted(ran))
     assert has_run(1, 2, 3, 4, 5) and wait_for(lambda: counts() == (2, 2, 0))
     # While one of them runs still: one that is done, and one that runs.
-    assert q.m.run(q.m.tenure, "retry", f"{i}.1").stdout == f"{i}.1 many waits to run again\n"
+    assert q.m.run(q.m.tenure, "retry", f"{i}.1").stdout == f"{i}.1 many is requeued\n"
     assert has_run(1) and wait_for(lambda: counts() == (2, 2, 0))
     busy = q.m.run(q.m.tenure, "retry", f"{i}.3", check=False)
     assert busy.returncode == 1 and f"{i}.3 has not ended yet" in busy.stderr
     mark.touch()
-    assert q.m.run(q.m.tenure, "retry", str(i)).stdout == f"{i} many: 2 elements wait to run again\n"
+    assert q.m.run(q.m.tenure, "retry", str(i)).stdout == f"{i} many: 2 elements are requeued\n"
     assert has_run(4, 5) and wait_for(lambda: counts() == (4, 0, 0))
     q.m.run(q.m.tenure, "stop", f"{i}.3", "--now")
     q.wait(i, "cancelled")
     assert counts() == (4, 0, 1)
     # When it is over, with another agent, and with none.
-    assert q.m.run(q.m.tenure, "retry", "many").stdout == f"{i} many: 1 element waits to run again\n"
+    assert q.m.run(q.m.tenure, "retry", "many").stdout == f"{i} many: 1 element is requeued\n"
     assert has_run(3)
     q.wait(i, "done")
     none = q.m.run(q.m.tenure, "retry", str(i), check=False)
     assert none.returncode == 1 and f"tenure retry --all {i}" in none.stderr
     q.kill()
-    assert q.m.run(q.m.tenure, "retry", f"{i}.2").stdout == f"{i}.2 many waits to run again\n"
+    assert q.m.run(q.m.tenure, "retry", f"{i}.2").stdout == f"{i}.2 many is requeued\n"
     assert q.task(i)["counts"]["waiting"] == 1
     q.start("--no-hold")
     assert has_run(2)
     q.wait(i, "done")
-    assert q.m.run(q.m.tenure, "retry", "--all", str(i)).stdout == f"{i} many: 5 elements wait to run again\n"
+    assert q.m.run(q.m.tenure, "retry", "--all", str(i)).stdout == f"{i} many: 5 elements are requeued\n"
     assert has_run(1, 2, 3, 4, 5)
     q.wait(i, "done")
     # Stopped before it began: what never ran waits as it did.
     j = q.submit("-g", "0", "--array", "1-3", "--paused", "--", "true")
     q.m.run(q.m.tenure, "stop", str(j))
-    assert q.m.run(q.m.tenure, "retry", str(j)).stdout == f"{j} true: 3 elements wait to run again\n"
+    assert q.m.run(q.m.tenure, "retry", str(j)).stdout == f"{j} true: 3 elements are requeued\n"
     q.wait(j, "done")
 
 

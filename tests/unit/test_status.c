@@ -91,12 +91,12 @@ static const struct {
 	{ "guard.connected", "false", "\nguard   none: it is being started\n" },
 	{ NULL, NULL, "\nqueue   2 wait, 1 run, 3 done, 0 failed, 1 awaiting retry\n" },
 	{ "queue.awaiting_retry", "0", "0 awaiting retry\n" },
-	{ "queue.draining", "true", "awaiting retry; no more are started\n" },
+	{ "queue.draining", "true", "awaiting retry; draining\n" },
 	{ "queue.trouble", "\"cannot be read\"", "awaiting retry\n        cannot be read\n" },
 	{ "agent.empty_s", "180", "awaiting retry; empty for 3m 00s, ? after -\n" },
 	{ NULL, NULL, "\n  task 42.7  train: runs on gpu 0,1 for 1m 05s, attempt 2, logs/42.7\n" },
 	{ NULL, NULL,
-	  "\nnode    beta (b.example): silent, starts nothing more, 4 GPUs (1 held, 2 lent), 1 task runs, last heartbeat "
+	  "\nnode    beta (b.example): silent, draining, 4 GPUs (1 held, 2 lent), 1 task runs, last heartbeat "
 	  "1m 30s ago\n" },
 	{ NULL, NULL, "GPU  STATE     FOR  HELD GiB  USED GiB  UTIL  WATTS  TEMP  LOAD\n" },
 	{ NULL, NULL, "  0  held   1m 00s   1.0/2.0  1.5/80.0  12 %    100  40 C  light\n" },

@@ -311,15 +311,17 @@ static int say_left(const struct spool *sp, struct left *l, struct err *e)
 			    l->run.n == 1 ? "" : "s", strbuf_str(&l->run.text),
 			    l->run.n == 1 ? "s" : "");
 	if (l->unknown.n)
-		strbuf_addf(&said, "%stask%s %s %s not filed, so that it is not known whether %s",
+		strbuf_addf(&said,
+			    "%stask%s %s %s not committed, so that it is not known whether %s",
 			    l->run.n ? ", and " : "", l->unknown.n == 1 ? "" : "s",
 			    strbuf_str(&l->unknown.text), l->unknown.n == 1 ? "was" : "were",
 			    l->unknown.n == 1 ? "it runs" : "they run");
-	return said.len ? err_set(e, -EBUSY,
-				  "%s: %s starts an agent that takes over what runs and files what "
-				  "has ended; then ask again",
-				  strbuf_str(&said), on)
-			: 0;
+	return said.len
+		       ? err_set(e, -EBUSY,
+				 "%s: %s starts an agent that takes over what runs and commits what "
+				 "has ended; then ask again",
+				 strbuf_str(&said), on)
+		       : 0;
 }
 
 /* Tasks were to end as well, and nobody is there who could end them. */

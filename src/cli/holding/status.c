@@ -257,7 +257,7 @@ static void print_other(const json_t *o, FILE *out)
 	strbuf_addf(&b, "%s%s%s%s: %s", agent, strcmp(host, agent) ? " (" : "",
 		    strcmp(host, agent) ? host : "", strcmp(host, agent) ? ")" : "", state);
 	if (json_get_flag(o, "draining"))
-		strbuf_adds(&b, ", starts nothing more");
+		strbuf_adds(&b, ", draining");
 	strbuf_addf(&b, ", %lld GPUs",
 		    (long long)json_integer_value(json_object_get(o, "devices")));
 	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
@@ -292,7 +292,7 @@ static void print_queue(const json_t *q, const json_t *agent, FILE *out)
 		strbuf_addf(&b, "%s%lld %s", i ? ", " : "", (long long)n, counts[i][1]);
 	}
 	if (json_get_flag(q, "draining"))
-		strbuf_adds(&b, "; no more are started");
+		strbuf_adds(&b, "; draining");
 	else
 		add_empty(agent, &b);
 	if (trouble[0])

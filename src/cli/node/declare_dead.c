@@ -190,7 +190,7 @@ static void tell(const struct declaring *v)
 	for (size_t i = 0; i < v->agents.n; i++)
 		somebody = somebody || (v->agents.all[i].state == NODE_AGENT_ALIVE &&
 					strcmp(v->agents.all[i].agent, v->agent) != 0);
-	strbuf_addf(&b, "%s is gone now", v->agent);
+	strbuf_addf(&b, "%s is declared dead", v->agent);
 	if (v->claims.n)
 		strbuf_adds(&b, ": the other agents take over task ");
 	for (size_t i = 0; i < v->claims.n; i++)

@@ -20,8 +20,7 @@
 #include "spool/batch.h"
 #include "spool/instance.h"
 
-/* ---- instances --------------------------------------------------------------------------------
- */
+/* ---- instances ---- */
 
 struct instances {
 	const struct cmd_ctx *ctx;
@@ -275,8 +274,7 @@ const struct cmd cmd_instances = {
 	.run = run_instances,
 };
 
-/* ---- use --------------------------------------------------------------------------------------
- */
+/* ---- use ---- */
 
 /* It may be a slip of the pen. */
 static void note_new(const struct cmd_ctx *ctx, const char *name)

@@ -62,15 +62,15 @@ static void say_going(const struct shutdown *s, const char *agent, long long n)
 	const char *tasks = n == 1 ? "task" : "tasks";
 
 	if (s->order.how == ORDER_RUN_ON && n)
-		printf("%s lets go and ends; %lld %s %s on\n", agent, n, tasks,
+		printf("%s is shutting down; %lld %s %s on\n", agent, n, tasks,
 		       n == 1 ? "runs" : "run");
 	else if (s->order.how == ORDER_DRAIN && n)
-		printf("%s starts nothing more; it ends when its %lld %s %s\n", agent, n, tasks,
+		printf("%s is draining; it ends when its %lld %s %s\n", agent, n, tasks,
 		       n == 1 ? "has" : "have");
 	else if (s->order.how == ORDER_STOP_TASKS && n)
-		printf("%s stops its %lld %s and ends\n", agent, n, tasks);
+		printf("%s stops its %lld %s and shuts down\n", agent, n, tasks);
 	else
-		printf("%s lets go and ends\n", agent);
+		printf("%s is shutting down\n", agent);
 	(void)fflush(stdout);
 }
 

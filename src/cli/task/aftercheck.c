@@ -43,7 +43,7 @@ static int by_id(const void *a, const void *b)
 	return (x->id > y->id) - (x->id < y->id);
 }
 
-/* What ended first: what ends or is asked for again meanwhile is met there or here. */
+/* What ended first: what ends or is retried meanwhile is met there or here. */
 static int read_all(struct after_check *c, struct err *e)
 {
 	struct reading r[] = { { c, SPOOL_FAILED }, { c, SPOOL_CANCELLED }, { c, SPOOL_DONE } };

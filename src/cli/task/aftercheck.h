@@ -25,7 +25,7 @@ struct after_check {
 /*
  * s: of the task with that id, or 0: it has none yet. -ENOENT: it would wait for a task that is not
  * there; -ELOOP: for itself, with the way round in e. What has failed already is warned of, once:
- * it may be asked for again.
+ * it may be retried.
  */
 int after_check(struct after_check *c, uint64_t id, const struct task_spec *s, struct err *e);
 void after_check_clear(struct after_check *c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The latest attempt is that whose log was written to last: when a task is asked for again, its
+ * The latest attempt is that whose log was written to last: when a task is retried, its
  * attempts are counted from 1 again. Who follows is shown each attempt that begins meanwhile, in
  * the order in which they were written to last, however quickly one ends after another.
  *

@@ -57,7 +57,7 @@ int outcome_tell_made(const uint64_t *ids, size_t n, int r, struct err *e)
 	return tell_unread(text, r, e);
 }
 
-/* "it is done all the same: 42 train.sh waits to run again (and 3 more)" */
+/* "it is done all the same: 42 train.sh is requeued (and 3 more)" */
 static int tell_unread_said(const char *said, int r, struct err *e)
 {
 	size_t first = strcspn(said, "\n"), more = 0;

@@ -38,7 +38,7 @@ static const struct opt prune_opts[] = {
 struct goner {
 	uint64_t id; /* first, for by_number() */
 	bool batch;
-	char path[SPOOL_PATH_MAX]; /* in tmp/: nobody can ask for it again any more */
+	char path[SPOOL_PATH_MAX]; /* in tmp/: nobody can retry it any more */
 	char from[SPOOL_PATH_MAX]; /* where it was; "": an interrupted prune has left it */
 };
 
@@ -81,7 +81,7 @@ static bool has_id(const struct uint_list *l, size_t n, uint64_t id)
 	return n && bsearch(&id, l->nums, n, sizeof(id), by_number);
 }
 
-/* What it waits for has to be found when it is to start: be it now, or when it is asked for again.
+/* What it waits for has to be found when it is to start: be it now, or when it is retried.
  */
 static int look_at_staying(void *data, const struct task_name *n, const char *dir)
 {
@@ -261,7 +261,7 @@ static int prune_one(void *data, const struct task_name *n, const char *dir)
 	}
 	(void)str_print(path, sizeof(path), "%.40s/%s", dir, name_format(n, file));
 	r = spool_rename(p->sp, path, spool_tmp_path(p->sp, SPOOL_PRUNED, n->id, tmp), &e);
-	if (r == -ENOENT) /* it was asked for again meanwhile, or another prune has it */
+	if (r == -ENOENT) /* it was retried meanwhile, or another prune has it */
 		return 0;
 	if (r < 0)
 		*p->e = e;

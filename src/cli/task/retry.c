@@ -81,7 +81,7 @@ static int retry_task(struct retrying *rt, struct task_place *p, struct err *e)
 		return r;
 	rt->said.files |= rt->grouped;
 	outcome_say(&rt->said, SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(p->dir),
-		    "%" PRIu64 " %s waits to run again\n", p->name.id, p->name.name);
+		    "%" PRIu64 " %s is requeued\n", p->name.id, p->name.name);
 	return 0;
 }
 
@@ -144,10 +144,10 @@ static int retry_batch(struct retrying *rt, struct task_place *p, struct err *e)
 	(void)select_format_id(p->name.id, p->element, id);
 	rt->said.dirs |= SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_ENDS) | SPOOL_BIT(p->dir);
 	if (p->element)
-		outcome_say(&rt->said, 0, "%s %s waits to run again\n", id, p->name.name);
+		outcome_say(&rt->said, 0, "%s %s is requeued\n", id, p->name.name);
 	else
-		outcome_say(&rt->said, 0, "%s %s: %" PRIu64 " element%s to run again\n", id,
-			    p->name.name, n, n == 1 ? " waits" : "s wait");
+		outcome_say(&rt->said, 0, "%s %s: %" PRIu64 " element%s requeued\n", id,
+			    p->name.name, n, n == 1 ? " is" : "s are");
 	return 0;
 }
 

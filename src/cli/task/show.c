@@ -216,16 +216,16 @@ static void print_command_exit(const struct task_view *v, const json_t *value)
 	print_line("command", text);
 }
 
-/* It has ended, and is not filed. */
+/* It has ended, and no agent has committed that. */
 static void print_left(const struct task_view *v, const json_t *value)
 {
 	char how[TASKSTATE_EXIT_MAX];
 	cleanup_free char *text = NULL;
 
 	(void)taskstate_format_exit(v->run.left_exit, how);
-	text = v->run.unfiled[0] ? xasprintf("with %s, which its agent cannot file yet: %s", how,
+	text = v->run.unfiled[0] ? xasprintf("with %s, which its agent cannot commit yet: %s", how,
 					     v->run.unfiled)
-				 : xasprintf("with %s, which an agent has to file yet", how);
+				 : xasprintf("with %s, which no agent has committed yet", how);
 	print_line("ended", text);
 }
 

@@ -94,12 +94,13 @@ char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
 	char how[TASKSTATE_EXIT_MAX];
 
 	if (run->unfiled[0])
-		return xasprintf("has ended (%s), and waits for its agent to file that, which "
+		return xasprintf("has ended (%s), and waits for its agent to commit that, which "
 				 "tries again and again: %s",
 				 taskstate_format_exit(run->left_exit, how), run->unfiled);
-	return xasprintf("has ended (%s), which an agent has to file yet; where none runs: %s%s%s",
-			 taskstate_format_exit(run->left_exit, how), on, here ? "" : " on ",
-			 here ? "" : run->who.host);
+	return xasprintf(
+		"has ended (%s), which no agent has committed yet; where none runs: %s%s%s",
+		taskstate_format_exit(run->left_exit, how), on, here ? "" : " on ",
+		here ? "" : run->who.host);
 }
 
 void taskrun_take_agents(struct taskrun *run, const json_t *task)

@@ -28,9 +28,9 @@ struct taskrun {
 	bool unstarted;			 /* it was stopped while it waited */
 	struct spool_end end;		 /* with ended */
 	bool left;			 /* with running: it has ended, and waits for */
-	unsigned int left_exit;		 /* one to file it: status, or NAME_SIGNALLED + signal */
+	unsigned int left_exit;		 /* one to commit it: status, or NAME_SIGNALLED + signal */
 	uint64_t left_ns;		 /* wall */
-	char unfiled[RECORD_REASON_MAX]; /* with left: why the agent cannot file it; or "" */
+	char unfiled[RECORD_REASON_MAX]; /* with left: why the agent cannot commit it; or "" */
 	char log[SPOOL_PATH_MAX];	 /* "": there is none in the spool; taskrun_log_away() */
 	char file[SPOOL_PATH_MAX]; /* with its records; "": they are gone, as of an ended element */
 };
@@ -49,8 +49,8 @@ void taskrun_take_agents(struct taskrun *run, const json_t *task);
 /* "tenure on", and which instance where that is to be said. The caller frees it. */
 char *taskrun_format_on(const struct spool *sp);
 
-/* "has ended (exit code 0), which an agent has to file yet; where none runs: tenure on -i other on
- * n1", of one that is left, or why its agent cannot file it. The caller frees it. */
+/* "has ended (exit code 0), which no agent has committed yet; where none runs: tenure on -i other
+ * on n1", of one that is left, or why its agent cannot commit that. The caller frees it. */
 char *taskrun_format_left(const struct spool *sp, const struct taskrun *run);
 
 /* The UUIDs of its devices, added to a list; none where they are not known. */
