@@ -28,7 +28,8 @@ int fdpass_send(int sock, const void *buf, size_t size, const int *fds, size_t n
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-	(void)memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
+	if (n_fds)
+		(void)memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
 	do
 		n = sendmsg(sock, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
@@ -39,9 +40,10 @@ int fdpass_send(int sock, const void *buf, size_t size, const int *fds, size_t n
 	return 0;
 }
 
+/* How many came; those for which there is no room are closed. */
 static size_t take_fds(struct msghdr *msg, int *fds, size_t room)
 {
-	size_t got = 0;
+	size_t came = 0;
 
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -53,13 +55,14 @@ static size_t take_fds(struct msghdr *msg, int *fds, size_t room)
 			int fd;
 
 			(void)memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-			if (got < room)
-				fds[got++] = fd;
+			if (came < room)
+				fds[came] = fd;
 			else
 				(void)close(fd);
+			came++;
 		}
 	}
-	return got;
+	return came;
 }
 
 ssize_t fdpass_recv(int sock, void *buf, size_t size, int *fds, size_t n_fds)
@@ -78,11 +81,11 @@ ssize_t fdpass_recv(int sock, void *buf, size_t size, int *fds, size_t n_fds)
 	if (n < 0)
 		return errno == ECONNRESET ? 0 : -errno;
 
-	size_t got = take_fds(&msg, fds, n_fds);
+	size_t came = take_fds(&msg, fds, n_fds);
 
-	if (n > 0 && got == n_fds && !(msg.msg_flags & (MSG_CTRUNC | MSG_TRUNC)))
+	if (n > 0 && came == n_fds && !(msg.msg_flags & (MSG_CTRUNC | MSG_TRUNC)))
 		return n;
-	while (got)
-		(void)close(fds[--got]);
+	for (size_t i = 0; i < came && i < n_fds; i++)
+		(void)close(fds[i]);
 	return n > 0 ? -EPROTO : 0;
 }

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Signals by name. */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/signame.h"
+#include "base/str.h"
+
+static void a_signal_has_many_names(void **state)
+{
+	static const struct {
+		const char *text;
+		int signum;
+	} cases[] = {
+		{ "USR1", SIGUSR1 },	{ "SIGUSR1", SIGUSR1 }, { "usr1", SIGUSR1 },
+		{ "SigUsr1", SIGUSR1 }, { "TERM", SIGTERM },	{ "15", SIGTERM },
+		{ "9", SIGKILL },	{ "HUP", SIGHUP },	{ "1", SIGHUP },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		assert_int_equal(signal_parse(cases[i].text, NULL), cases[i].signum);
+}
+
+static void what_is_no_signal_says_so(void **state)
+{
+	static const char *const cases[] = { "",    "0",	  "-1",	       "999",
+					     "SIG", "SIGSIGTERM", "TER",       "TERMX",
+					     "15s", " 15",	  "4294967311" };
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_free char *quoted = xasprintf("\"%s\" is no signal", cases[i]);
+		struct err e = ERR_INIT;
+
+		assert_int_equal(signal_parse(cases[i], &e), -EINVAL);
+		assert_true(str_has_prefix(e.text, quoted));
+	}
+}
+
+/* What is written down is read back; a real-time signal has no name, nor has what is none. */
+static void names_are_read_back(void **state)
+{
+	unsigned int named = 0;
+
+	for (int i = -1; i <= NSIG; i++) {
+		const char *name = signal_name(i);
+
+		if (!name)
+			continue;
+		named++;
+		assert_true(i > 0 && i < NSIG);
+		assert_int_equal(signal_parse(name, NULL), i);
+	}
+	assert_true(named >= 31);
+	assert_string_equal(signal_name(SIGUSR1), "USR1");
+	assert_null(signal_name(0));
+	assert_null(signal_name(SIGRTMIN + 1));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_signal_has_many_names),
+		cmocka_unit_test(what_is_no_signal_says_so),
+		cmocka_unit_test(names_are_read_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
