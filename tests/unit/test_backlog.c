@@ -19,28 +19,11 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "place_world.h"
 #include "spool/instance.h"
 #include "spool/lane.h"
 #include "spool/own.h"
 #include "spool_world.h"
-
-/* An agent's, its index as the directories are now. */
-static struct spool_place open_place(const char *agent)
-{
-	struct spool_place p = { .spool = open_spool() };
-
-	p.self = self(p.spool, agent);
-	p.scan = scan_new(p.spool, SCAN_RAW);
-	assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
-	return p;
-}
-
-static void close_place(struct spool_place *p)
-{
-	index_forget(p);
-	p->scan = scan_free(p->scan);
-	p->spool = spool_close(p->spool);
-}
 
 /* As after a claim that was lost: only that task is looked at. */
 static struct index_reading look_at(struct spool_place *p, uint64_t id)
@@ -63,7 +46,7 @@ static void test_claimed_by_another(void **state)
 	struct claimer other = self(p.spool, "two");
 	struct index_reading b;
 
-	assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
+	look_around(&p);
 	(void)claim(p.spool, taken, &other);
 
 	b = look_at(&p, taken);
@@ -79,7 +62,7 @@ static void test_claimed_by_another(void **state)
 	index_clear(&b);
 
 	/* Where it is now is told by the directories. */
-	assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
+	look_around(&p);
 	assert_int_equal(scan_find(p.scan, taken, 0)->dir, SPOOL_RUNNING);
 	close_place(&p);
 }
@@ -94,7 +77,7 @@ static void test_renamed_batch(void **state)
 	struct task_name n;
 	struct index_reading b;
 
-	assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
+	look_around(&p);
 	for (int i = 0; i < 2; i++) {
 		n = scan_find(p.scan, id, 0)->name;
 		assert_int_equal(transit_pause(p.spool, &n, i == 0, NULL), 0);
@@ -181,7 +164,7 @@ static void test_claim_of_what_was_edited(void **state)
 				      .run_dir = spool_world_root() };
 
 		edit(&p, ids[i], "memory", "2G");
-		assert_int_equal(scan_update(p.scan, NULL, NULL, NULL), 0);
+		look_around(&p);
 		claiming_work(&k.job, &p);
 		assert_int_equal(k.code, CLAIM_LOST);
 		k.edits = 2; /* the name while it was held, and that after it */
