@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The rows of `tenure list`, and its JSON, where no agent of this node runs. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli_world.h"
+#include "spool_world.h"
+#include "unit.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/instance.h"
+#include "spool/lane.h"
+
+static struct spool_end ended(const struct claim *c, enum task_result result, unsigned int exit)
+{
+	struct spool_end end = done(c);
+
+	end.result = result;
+	end.exit = exit;
+	return end;
+}
+
+/*
+ * 1 waits, first of all; 2 is paused; 3 waits for 1; 4 is not to start before 2099; 5 is of the
+ * paused lane week; 6 runs under n7; 7 many has 5 elements, of which one is done, one has failed
+ * and one runs; 8 is done; 9 has failed; 10 was killed; 11 was cancelled; 12 was requeued.
+ */
+static struct spool *world(void)
+{
+	static const char *const specs[] = {
+		"\"name\":\"first\",\"priority\":1,\"gpus\":2",
+		"\"name\":\"paused\",\"paused\":true",
+		"\"name\":\"after\",\"after\":[1]",
+		"\"name\":\"late\",\"begin\":\"2099-01-01 12:00\"",
+		"\"name\":\"in_lane\",\"lane\":\"week\"",
+		"\"name\":\"runs\",\"gpus\":\"all\"",
+		"\"name\":\"many\",\"array\":\"0-4\"",
+		"\"name\":\"good\"",
+		"\"name\":\"bad\"",
+		"\"name\":\"killed\"",
+		"\"name\":\"stopped\"",
+		"\"name\":\"again\"",
+	};
+	struct spool *sp = open_spool();
+	struct claimer n1 = self(sp, "n1"), n7 = self(sp, "n7");
+	struct spool_again again = { .attempts = 1, .begun_ns = clock_wall_ns() };
+	struct claim c;
+	struct spool_end end;
+	struct scan_task t;
+	struct batch *b;
+
+	for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
+		cleanup_free char *json = xasprintf("{\"argv\":[\"true\"],%s}", specs[i]);
+
+		assert_int_equal(submit(sp, json), i + 1);
+	}
+	assert_int_equal(lane_pause(sp, "week", "by me", NULL), 0);
+	(void)claim(sp, 6, &n7);
+	b = open_batch(sp, 7, "n1");
+	for (uint64_t element = 1; element <= 3; element++) {
+		assert_int_equal(batch_claim(b, element, &n1, &c, NULL), 0);
+		end = ended(&c, element == 1 ? RESULT_DONE : RESULT_FAILED, element == 1 ? 0 : 3);
+		if (element < 3)
+			assert_int_equal(batch_end(b, NULL, &c, &end, NULL), 0);
+	}
+	assert_int_equal(batch_sync(b, NULL), 0);
+	(void)batch_close(b);
+	for (uint64_t id = 8; id <= 10; id++) {
+		c = claim(sp, id, &n1);
+		end = ended(&c, id == 8 ? RESULT_DONE : RESULT_FAILED,
+			    id == 8   ? 0
+			    : id == 9 ? 3
+				      : NAME_SIGNALLED + 9);
+		assert_int_equal(transit_end(sp, NULL, &c, &end, NULL), 0);
+	}
+	assert_true(get(sp, 11, &t));
+	assert_int_equal(transit_cancel(sp, &t.name, "stopped", NULL), 0);
+	c = claim(sp, 12, &n1);
+	assert_int_equal(transit_requeue(sp, NULL, &c, &again, NULL), 0);
+	return sp;
+}
+
+static const struct {
+	const char *id; /* of a row of list -a */
+	const char *row;
+} rows[] = {
+	{ "1", "pending       1     2  -     first" },
+	{ "2", "paused      500     1  -     paused" },
+	{ "3", "pending     500     1  -     after    after others" },
+	{ "4", "pending     500     1  -     late     not before 2099-01-01 12:00" },
+	{ "5", "paused      500     1  week  in_lane  its lane is paused" },
+	{ "6", "running     500   all  -     runs     on n7" },
+	{ "7",
+	  "pending     500     1  -     many     5 elements: 1 done, 1 failed, 1 running, 2 left" },
+	{ "7.3", "running     500     1  -     many     on n1" },
+	{ "8", "done        500     1  -     good     2" },
+	{ "9", "failed      500     1  -     bad      2" },
+	{ "12", "pending     500     1  -     again    requeued 1x" },
+};
+
+static const char *row_of(const char *out, const char *id)
+{
+	const char *p = out;
+
+	while (*p) {
+		const char *word = p + strspn(p, " ");
+
+		if (strncmp(word, id, strlen(id)) == 0 && word[strlen(id)] == ' ')
+			return word + strlen(id) + strspn(word + strlen(id), " ");
+		p += strcspn(p, "\n");
+		p += *p == '\n';
+	}
+	return "";
+}
+
+static void a_row_says_how_a_task_stands(void **state)
+{
+	struct spool *sp = world();
+	struct said s = cli(&cmd_list, "-a");
+
+	assert_int_equal(s.code, 0);
+	assert_string_equal(s.err, "");
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (!str_has_prefix(row_of(s.out, rows[i].id), rows[i].row))
+			fail_msg("%s: \"%.80s\" in\n%s", rows[i].id, row_of(s.out, rows[i].id),
+				 s.out);
+	assert_non_null(strstr(row_of(s.out, "9"), ", exit 3\n"));
+	assert_non_null(strstr(row_of(s.out, "10"), ", signal 9\n"));
+	said_clear(&s);
+	(void)spool_close(sp);
+}
+
+/* Ids in the order of the rows. */
+static char *ids(const char *options)
+{
+	cleanup_free char *line = xasprintf("--json %s", options);
+	struct said s = cli(&cmd_list, line);
+	char *text = xstrdup("");
+
+	if (s.code != 0 || s.err[0])
+		fail_msg("list %s: %d, %s", line, s.code, s.err);
+	for (char *save = NULL, *one = strtok_r(s.out, "\n", &save); one;
+	     one = strtok_r(NULL, "\n", &save)) {
+		json_t *o = json_loads(one, 0, NULL);
+		json_int_t element = json_integer_value(json_object_get(o, "element"));
+		cleanup_free char *before = text;
+
+		assert_non_null(o);
+		text = xasprintf("%s%s%d%s", before, before[0] ? " " : "",
+				 (int)json_integer_value(json_object_get(o, "id")),
+				 element ? "*" : "");
+		json_decref(o);
+	}
+	said_clear(&s);
+	return text;
+}
+
+static void what_is_meant_comes_in_the_order_of_starting(void **state)
+{
+	static const struct {
+		const char *options, *ids; /* "*": of an element */
+	} cases[] = {
+		{ "", "7* 6 1 2 3 4 5 7 12" },
+		{ "-s running", "7* 6" },
+		{ "-s pending", "1 3 4 7 12" },
+		{ "-s paused", "2 5" },
+		{ "-s paused,running", "7* 6 2 5" },
+		{ "-s done", "8" },
+		{ "-s failed,done", "8 9 10" },
+		{ "-s cancelled", "11" },
+		{ "-l week", "5" },
+		{ "-l wee", "" },
+		{ "-n late", "4" },
+		{ "-n ma", "7* 7" },
+		{ "-n any", "" },
+		{ "-a -n good", "8" },
+		{ "-n good", "" },
+		{ "-a -l week -n in", "5" },
+	};
+	struct spool *sp = world();
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_free char *got = ids(cases[i].options);
+
+		if (strcmp(got, cases[i].ids) != 0)
+			fail_msg("%s: %s", cases[i].options, got);
+	}
+	(void)spool_close(sp);
+}
+
+/* The members of a line, but for times. */
+static void a_line_of_json_has_what_there_is(void **state)
+{
+	static const struct {
+		const char *options, *want;
+	} cases[] = {
+		{ "-n first",
+		  "{\"id\":1,\"state\":\"pending\",\"name\":\"first\",\"lane\":null,\"priority\":1,"
+		  "\"gpus\":2,\"elements\":0}" },
+		{ "-n in_lane",
+		  "{\"id\":5,\"state\":\"paused\",\"name\":\"in_lane\",\"lane\":\"week\",\"priority\":500,"
+		  "\"gpus\":1,\"elements\":0,\"lane_paused\":true}" },
+		{ "-n many -s pending",
+		  "{\"id\":7,\"state\":\"pending\",\"name\":\"many\",\"lane\":null,\"priority\":500,"
+		  "\"gpus\":1,\"elements\":5,\"counts\":{\"waiting\":2,\"running\":1,\"done\":1,"
+		  "\"failed\":1,\"cancelled\":0}}" },
+		{ "-n many -s running",
+		  "{\"id\":7,\"state\":\"running\",\"name\":\"many\",\"lane\":null,\"priority\":500,"
+		  "\"gpus\":1,\"elements\":0,\"element\":3,\"agent\":\"n1\"}" },
+		{ "-n runs",
+		  "{\"id\":6,\"state\":\"running\",\"name\":\"runs\",\"lane\":null,\"priority\":500,"
+		  "\"gpus\":\"all\",\"elements\":0,\"agent\":\"n7\"}" },
+		{ "-s done",
+		  "{\"id\":8,\"state\":\"done\",\"name\":\"good\",\"lane\":null,\"priority\":500,"
+		  "\"gpus\":1,\"elements\":0,\"exit\":0}" },
+		/* What was stopped before it started has no exit code. */
+		{ "-s cancelled",
+		  "{\"id\":11,\"state\":\"cancelled\",\"name\":\"stopped\",\"lane\":null,"
+		  "\"priority\":500,\"gpus\":1,\"elements\":0,\"exit\":null}" },
+	};
+	struct spool *sp = world();
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_free char *line = xasprintf("--json %s", cases[i].options);
+		struct said s = cli(&cmd_list, line);
+		json_t *got = json_loads(s.out, 0, NULL),
+		       *want = json_loads(cases[i].want, 0, NULL);
+
+		assert_non_null(want);
+		(void)json_object_del(got, "ended");
+		if (!json_equal(got, want))
+			fail_msg("%s: %s", line, s.out);
+		json_decref(got);
+		json_decref(want);
+		said_clear(&s);
+	}
+	(void)spool_close(sp);
+}
+
+static void nothing_is_said_to_be_nothing(void **state)
+{
+	static const struct {
+		const char *options, *out;
+	} cases[] = {
+		{ "",
+		  "Nothing in instance \"default\" waits or runs (-a: also what has ended).\n" },
+		{ "-a", "Nothing in instance \"default\".\n" },
+		{ "-s failed", "No task in instance \"default\" is as asked for.\n" },
+		{ "-l week",
+		  "No task in instance \"default\" is as asked for, of those that wait or run (-a: also "
+		  "what has ended).\n" },
+		{ "--json", "" },
+	};
+	struct spool *sp = open_spool();
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct said s = cli(&cmd_list, cases[i].options);
+
+		assert_int_equal(s.code, 0);
+		assert_string_equal(s.out, cases[i].out);
+		said_clear(&s);
+	}
+	(void)spool_close(sp);
+}
+
+static void a_state_that_is_none_is_refused(void **state)
+{
+	static const char *const options[] = { "-s nothing", "-s done,nothing", "-s Done" };
+
+	for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+		struct said s = cli(&cmd_list, options[i]);
+
+		assert_int_equal(s.code, CMD_USAGE);
+		assert_string_equal(s.out, "");
+		assert_non_null(strstr(s.err,
+				       "\" is none of pending, paused, running, done, failed, "
+				       "cancelled\n"));
+		said_clear(&s);
+	}
+}
+
+int main(void)
+{
+#define IN_A_SPOOL(fn) cmocka_unit_test_setup_teardown(fn, cli_setup, cli_teardown)
+	const struct CMUnitTest tests[] = {
+		IN_A_SPOOL(a_row_says_how_a_task_stands),
+		IN_A_SPOOL(what_is_meant_comes_in_the_order_of_starting),
+		IN_A_SPOOL(a_line_of_json_has_what_there_is),
+		IN_A_SPOOL(nothing_is_said_to_be_nothing),
+		IN_A_SPOOL(a_state_that_is_none_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
