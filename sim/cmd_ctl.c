@@ -201,8 +201,7 @@ static void add_xid(struct sim_machine *m, int dev, uint64_t value)
 	sim_xid_add(m, dev, (uint32_t)value);
 }
 
-/* The verbs that do one thing to a device, with one of a few words, a number, or the row's value.
- */
+/* Verbs that do one thing to a device, with one of a few words, a number, or the row's value. */
 static int run_device(const struct cmd_ctx *ctx, struct err *e)
 {
 	static const struct {

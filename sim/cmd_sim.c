@@ -315,8 +315,7 @@ static void set_environment(const char *dir, const char *libs)
 	(void)setenv("TENURE_SIM", file, 1);
 	(void)setenv("TENURE_DEV_DIR", nodes, 1);
 	(void)setenv("TENURE_RUNTIME_DIR", dir, 1); /* its sockets go with the machine */
-	/* So do its queue and its logs: what waits at home is not for cards that compute nothing.
-	 */
+	/* So do its queue and logs: what waits at home is not for cards that compute nothing. */
 	(void)setenv("TENURE_ROOT", state, 0);
 	(void)setenv("TENURE_STATE_DIR", state, 0);
 }

@@ -387,8 +387,7 @@ CU_EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 	return CUDA_SUCCESS;
 }
 
-/* Newer shapes: what they say of a context beside its flags (the kind of sharing) changes nothing.
- */
+/* Newer shapes: what they say of a context beside its flags (kind of sharing) changes nothing. */
 CU_EXPORT CUresult cuCtxCreate_v3(CUcontext *ret, void *affinity, int n, unsigned int flags,
 				  CUdevice d)
 {

@@ -177,8 +177,7 @@ CU_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int 
 	return CUDA_SUCCESS;
 }
 
-/* The shape of CUDA 11.3: without a status, what is not found is an error and nothing is written.
- */
+/* The shape of CUDA 11.3: without a status, what is not found is an error, nothing is written. */
 CU_EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version,
 				    uint64_t flags);
 

@@ -277,8 +277,7 @@ CU_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t wi
 	return allocate(ret, row * height, CU_DEVICE);
 }
 
-/* The stream's order is not kept: nobody else gets the memory before somebody waits for the device.
- */
+/* The stream's order is not kept: nobody else gets the memory before the device is waited for. */
 CU_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *ret, size_t size, CUstream stream)
 {
 	CU_ENTER(NEEDS_CONTEXT);
@@ -571,8 +570,7 @@ static size_t attribute_size(CUpointer_attribute id)
 	}
 }
 
-/* No error for what an address does not have: its place gets nothing, or zero where it is unknown.
- */
+/* No error for what an address does not have: its place gets nothing, or zero if it is unknown. */
 CU_EXPORT CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *ids, void **rets,
 					  CUdeviceptr addr)
 {

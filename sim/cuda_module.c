@@ -297,8 +297,7 @@ CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfu
 	return CUDA_SUCCESS;
 }
 
-/* Modules are read when they are loaded; CUDA's default since 12.2 is what programs expect to hear.
- */
+/* Modules are read when they are loaded; programs expect to hear CUDA's default since 12.2. */
 CU_EXPORT CUresult cuModuleGetLoadingMode(int *mode)
 {
 	CU_ENTER(NEEDS_INIT);

@@ -19,8 +19,7 @@
 
 #define CU_EXPORT __attribute__((visibility("default")))
 
-/* A second name for the same function. gcc wants its attributes repeated, clang has no word for it.
- */
+/* A second name for one function. gcc wants its attributes repeated, clang has no word for it. */
 #if __has_attribute(copy)
 #define CU_ALIAS_OF(of) alias(#of), copy(of)
 #else
@@ -110,8 +109,7 @@ enum cu_kind {
 	CU_REGISTERED, /* cuMemHostRegister(): the program's own */
 };
 
-/* A piece of memory with an address that the device knows. Device memory has pages, the rest host.
- */
+/* Memory with an address that the device knows. Device memory has pages, the rest host. */
 struct cu_block {
 	enum cu_kind kind;
 	unsigned int flags; /* of host memory */

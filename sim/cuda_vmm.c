@@ -108,8 +108,7 @@ static struct piece *piece_find(CUmemGenericAllocationHandle handle)
 	return NULL;
 }
 
-/* Take p off the list if nothing needs it any more. cu.lock held; true: the caller gives it back.
- */
+/* Take p off the list if nothing needs it any more. cu.lock held; true: the caller frees it. */
 static bool piece_unused(struct piece *p)
 {
 	if (!p->released || p->mappings)

@@ -161,8 +161,7 @@ void sim_unlock(pthread_mutex_t *mutex);
 
 /* The scaled length of a timing. */
 uint64_t sim_cost_ns(const struct sim_machine *m, enum sim_timing_id id);
-/* A driver call: queue behind the driver's lock and keep it for ns (scaled already) + `lock slow`.
- */
+/* A driver call: queue behind the driver's lock and keep it for ns (scaled) + `lock slow`. */
 void sim_driver_call(struct sim_machine *m, uint64_t ns);
 /* Somebody starts until now + ns: NVML calls made meanwhile are slower. */
 void sim_starting(struct sim_machine *m, uint64_t ns);

@@ -16,8 +16,7 @@
 
 #define NV_EXPORT __attribute__((visibility("default")))
 
-/* A second name for the same function. gcc wants its attributes repeated, clang has no word for it.
- */
+/* A second name for one function. gcc wants its attributes repeated, clang has no word for it. */
 #if __has_attribute(copy)
 #define NV_ALIAS_OF(of) alias(#of), copy(of)
 #else

@@ -383,8 +383,7 @@ static void on_lanes_changed(void *user)
 	dispatch_plan_soon(user);
 }
 
-/* The list says it, and not the plan: what has succeeded has left that, while its end is written.
- */
+/* The list says it, not the plan: what has succeeded has left that, while its end is written. */
 static bool runs_of_lane(void *user, uint32_t lane, uint64_t array)
 {
 	const struct dispatch *q = user;

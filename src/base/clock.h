@@ -36,8 +36,7 @@ static inline struct timespec clock_timespec(uint64_t ns)
 
 /* "2026-11-21 04:17:44" local time, for people. buf holds CLOCK_TEXT_MAX bytes; returns buf. */
 const char *clock_format_local(uint64_t wall_ns, char *buf);
-/* "2026-11-21T04:17:44.123+01:00", for JSON and logs. buf holds CLOCK_TEXT_MAX bytes; returns buf.
- */
+/* "2026-11-21T04:17:44.123+01:00", for JSON and logs. Returns buf, of CLOCK_TEXT_MAX bytes. */
 const char *clock_format_iso(uint64_t wall_ns, char *buf);
 
 #endif

@@ -283,8 +283,7 @@ static int read_document(const struct reader *r, struct fy_document *doc, struct
 	return read_mapping(r, root, e);
 }
 
-/* Length of the UTF-8 character at p, 0 when it is none (overlong forms and surrogates are none).
- */
+/* Length of the UTF-8 character at p; 0: it is none (overlong forms and surrogates are none). */
 static size_t utf8_len(const unsigned char *p, size_t left)
 {
 	size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;

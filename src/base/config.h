@@ -29,8 +29,7 @@ struct config_entry {
 	int value_column;
 };
 
-/* Called for each key in the order of the file; a negative return ends the reading and is returned.
- */
+/* Called for each key in the order of the file; a negative value ends that and is returned. */
 typedef int (*config_fn)(const struct config_entry *entry, void *user, struct err *e);
 
 /* Parse text, which ends with a NUL behind its len bytes, as the content of file. 0, -EINVAL, or

@@ -40,8 +40,7 @@ bool fs_is_shared(int fd);
 /* fsync a directory, so that names made or renamed in it survive a power loss. */
 int fs_sync_dir(const char *path, struct err *e);
 
-/* Make a directory with those above it; those that are made get the mode. One that exists is fine.
- */
+/* Make a directory with those above it; those that are made get the mode. It may exist. */
 int fs_mkdirs(const char *path, mode_t mode, struct err *e);
 
 /*

@@ -11,8 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Our soft limit becomes the hard one, and NOFILE_MAX at most. Returns what it was, 0: not known.
- */
+/* Our soft limit becomes the hard one, NOFILE_MAX at most. Returns what it was, 0: not known. */
 uint64_t nofile_raise(void);
 #define NOFILE_MAX 65536U
 /* What may be open now. */

@@ -49,8 +49,7 @@ static ssize_t read_proc(pid_t pid, const char *name, char *buf, size_t size)
 
 int proc_parse_stat(char *text, struct proc_peek *ret)
 {
-	/* The command in parentheses may hold spaces and parentheses: fields start after the last.
-	 */
+	/* The command in parentheses may hold spaces and such: fields start after the last. */
 	char *open_paren = strchr(text, '('), *p = strrchr(text, ')');
 	int parent;
 	unsigned int flags;

@@ -383,8 +383,7 @@ static int load_file(struct settings *s, enum setting_layer layer, char *path, s
 	free(s->files[layer]);
 	s->files[layer] = path;
 
-	/* The site's file is the site's; one of ours may name whose tasks we run, and what we run.
-	 */
+	/* The site's file is the site's; ours may name whose tasks we run, and what we run. */
 	int r = layer == SETTING_FROM_SITE ? config_read(path, read_entry, &reader, e)
 					   : config_read_own(path, read_entry, &reader, e);
 

@@ -154,8 +154,7 @@ int settings_load(struct settings *s, const struct settings_files *files, struct
  * are not applied.
  */
 void settings_need(struct settings *s, unsigned int groups);
-/* The faults that settings_load() went on without, one sentence per line; "" when there are none.
- */
+/* The faults that settings_load() went on without, one sentence per line; "": there are none. */
 const char *settings_faults(const struct settings *s);
 /*
  * What no row can check alone: settings that only make sense together, after all layers have been
@@ -196,8 +195,7 @@ bool settings_lane_width(const struct settings *s, size_t i, char *name, uint32_
 const struct setting_origin *settings_origin(const struct settings *s, enum setting_id id);
 /* "user config", "command line" */
 const char *setting_layer_name(enum setting_layer layer);
-/* "user config ~/.config/tenure/config.yaml:12", "command line --memory", "default". Caller frees.
- */
+/* "user config ~/.config/tenure/config.yaml:12", "command line --memory"; the caller frees it. */
 char *settings_origin_text(const struct settings *s, enum setting_id id);
 /* What was lowered to a limit, one sentence per line; "" when nothing was. */
 const char *settings_notes(const struct settings *s);
@@ -206,8 +204,7 @@ void settings_environment_notes(struct strbuf *out);
 /* The file that was (or would be) read for a layer that is a file; NULL for others. */
 const char *settings_file(const struct settings *s, enum setting_layer layer);
 
-/* The rows, indexed by enum setting_id (settings_table.c); others read them through setting_row().
- */
+/* The rows, by enum setting_id (settings_table.c); others read them through setting_row(). */
 extern const struct setting settings_table[SET_MAX];
 
 #endif

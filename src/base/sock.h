@@ -18,8 +18,7 @@
 
 #define SOCK_BACKLOG 64 /* so many may wait to be accepted; the next one's connect() fails */
 
-/* Listen on name, non-blocking, CLOEXEC. The descriptor, or -EADDRINUSE (somebody has it), -errno.
- */
+/* Listen on name, non-blocking, CLOEXEC. The descriptor, or -EADDRINUSE (it is had), -errno. */
 int sock_listen(const char *name, struct err *e);
 
 /*
@@ -34,8 +33,7 @@ int sock_connect(const char *name, struct err *e);
  */
 int sock_listener(const char *name, struct ucred *ret);
 
-/* Accept a client of our own user; others are dropped. The descriptor, or -EAGAIN, -EPERM, -errno.
- */
+/* Accept a client of our user; others are dropped. The descriptor, or -EAGAIN, -EPERM, -errno. */
 int sock_accept(int listen_fd, pid_t *ret_pid);
 
 /* 0; -EAGAIN: the other side is slow and the message was not sent; -EPIPE: gone; -errno. */

@@ -20,8 +20,7 @@ size_t utf8_whole(const char *text, size_t len);
  * get: a control, or what turns the direction of others. */
 size_t utf8_shown(const char *p);
 
-/* Columns of a terminal that it takes: 0 (a mark on the one before), 1, or 2 (East Asian, emoji).
- */
+/* Columns of a terminal: 0 (a mark on the one before), 1, or 2 (East Asian, emoji). */
 unsigned int utf8_width(uint32_t c);
 /* Of a text; a byte that is not well-formed takes one. */
 size_t utf8_columns(const char *text);

@@ -62,8 +62,7 @@ int value_parse(const struct value_spec *spec, const char *text, struct value *r
 void value_clear(struct value *v);
 /* Text that value_parse() reads back as the same value; the caller frees it. */
 char *value_format(const struct value_spec *spec, const struct value *v);
-/* JSON for programs: sizes in bytes, durations in seconds, percentages as numbers. New reference.
- */
+/* JSON for programs: sizes in bytes, times in seconds, percentages as numbers. New reference. */
 json_t *value_json(const struct value_spec *spec, const struct value *v);
 
 /*

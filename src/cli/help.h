@@ -10,8 +10,7 @@
 const char *command_group_of(const void *rows, size_t i);
 size_t n_commands(void);
 
-/* What `tenure` and `tenure --help` show: what it is, the commands in their groups, where to go on.
- */
+/* What `tenure` and `tenure --help` show: what it is, commands in groups, where to read on. */
 void help_overview(FILE *out);
 
 /* The exit codes and what they mean; ends with a row without text. */

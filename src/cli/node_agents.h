@@ -40,8 +40,7 @@ struct node_agents {
 int node_agents_read(const struct cmd_ctx *ctx, const struct spool *sp, struct node_agents *ret,
 		     struct err *e);
 void node_agents_clear(struct node_agents *p);
-/* An agent of the instance lives: that of this node answers, or one of another sends heartbeats.
- */
+/* An agent of the instance lives: this node's answers, or another node's sends heartbeats. */
 bool node_agents_one_serves(const struct cmd_ctx *ctx, const struct spool *sp);
 
 const struct node_agent *node_agents_find(const struct node_agents *p, const char *agent);

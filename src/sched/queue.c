@@ -650,8 +650,7 @@ struct run *queue_start(struct sched_queue *q, struct entry *e, struct devset de
 	return r;
 }
 
-/* It was taken for what waits, because somebody else had started it, and waits again as that does.
- */
+/* It was taken for what waits, since somebody else had started it, and waits again as that. */
 static void stop_waiting(struct sched_queue *q, struct run *run)
 {
 	struct sched_ref ref = ref_of(&run->t);

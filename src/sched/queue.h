@@ -62,8 +62,7 @@ int sched_remove(struct sched_queue *q, struct sched_ref ref);
 int sched_remove_batch(struct sched_queue *q, uint64_t id, uint32_t n_elements);
 /* Takes one waiting element out of its batch. -ENOENT */
 int sched_remove_element(struct sched_queue *q, struct sched_ref ref);
-/* The note is shown by `why` behind the reason ("taken by bob (PID 9)"); NULL removes it. -ENOENT
- */
+/* `why` shows the note behind the reason ("taken by bob (PID 9)"); NULL removes it. -ENOENT */
 int sched_note(struct sched_queue *q, struct sched_ref ref, const char *note);
 /* The task as it waits or runs. Its model is valid until the next change of the queue. -ENOENT */
 int sched_get(const struct sched_queue *q, struct sched_ref ref, struct sched_task *ret);

@@ -45,8 +45,7 @@ struct treap_node *treap_before(const struct treap *t, const struct treap_node *
 /* The weight of all nodes before key. */
 uint64_t treap_sum_before(const struct treap *t, const struct treap_node *key);
 
-/* The struct that the node is in; a const node gives a struct that may be written, as in memchr().
- */
+/* The struct that the node is in; of a const node one that may be written, as in memchr(). */
 #define treap_item(node, type, member) ((type *)((uintptr_t)(node)-offsetof(type, member)))
 
 #endif

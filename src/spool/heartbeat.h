@@ -83,8 +83,7 @@ struct heartbeat_watch;
 struct heartbeat_watch *heartbeat_watch_new(uint64_t step_ms);
 struct heartbeat_watch *heartbeat_watch_free(struct heartbeat_watch *w);
 void heartbeat_watch_begin(struct heartbeat_watch *w, uint64_t now_ns);
-/* Milliseconds for which its counter has stood still; 0 at the first sight and when it has moved.
- */
+/* Milliseconds for which its counter has stood still; 0 at first sight and when it has moved. */
 uint64_t heartbeat_watch_see(struct heartbeat_watch *w, const char *key, uint64_t count);
 void heartbeat_watch_finish(struct heartbeat_watch *w);
 

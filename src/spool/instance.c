@@ -584,8 +584,7 @@ static int make_key(const struct spool *sp, struct err *e)
 		return err_sys(e, errno, "get random numbers");
 	(void)str_print(line, sizeof(line), "%016" PRIx64 "%016" PRIx64 "\n", random[0], random[1]);
 	r = spool_write_new(sp, spool_tmp_path(sp, "key", 0, tmp), line, strlen(line), true, e);
-	/* Without links the last maker wins; tasks are started after this, so none has a name yet.
-	 */
+	/* Without links the last maker wins; tasks are started after this, so none is named. */
 	return r == 0 ? spool_put_once(sp, tmp, KEY_FILE, e) : r;
 }
 

@@ -193,8 +193,7 @@ static const struct {
 	{ "requeue", on_requeue }, { "past", on_requeue }, { "edit", on_edit },
 };
 
-/* A stop may come between the record of a requeue and its rename, and is meant for what waits then.
- */
+/* A stop may come between the record of a requeue and its rename: it is for what waits then. */
 static bool is_late_stop(const struct task_history *h, const char *event, uint64_t epoch)
 {
 	return strcmp(event, "stop") == 0 && !h->claimed && !h->ended && epoch + 1 == h->epoch;
@@ -393,8 +392,7 @@ static void add_use(json_t *o, const struct spool_use *use)
 json_t *record_log(const struct log_away *log, uint64_t epoch, unsigned int attempt,
 		   uint64_t now_ns)
 {
-	/* A path that is not UTF-8 is found by nobody, and the rest is worth saying all the same.
-	 */
+	/* A path that is not UTF-8 is found by nobody; the rest is worth saying all the same. */
 	return json_pack("{s:s, s:I, s:i, s:o*, s:o*, s:s, s:f}", "event", "log", "epoch",
 			 (json_int_t)epoch, "attempt", (int)attempt, "error",
 			 json_string(log->error), "file",

@@ -94,8 +94,7 @@ int transit_undo_hold(const struct spool *sp, struct task_name *n, const struct 
 int transit_free_edit(const struct spool *sp, struct task_name *n, struct err *e);
 /* The same if it was forgotten, as the file's time of change tells: TRANSIT_HELD if not. */
 int transit_free_forgotten(const struct spool *sp, struct task_name *n, struct err *e);
-/* So old is one that was forgotten: an edit takes milliseconds, one of a million elements seconds.
- */
+/* So old is one that was forgotten: an edit takes ms, one of a million elements seconds. */
 #define TRANSIT_HOLD_S 60
 /* The time in its name is that of a back-off, and not one that was asked for. */
 bool transit_backs_off(const struct task_name *n, const struct task_history *h);

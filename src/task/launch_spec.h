@@ -47,8 +47,7 @@ struct launch_spec {
 	const char *record_dir;	 /* local directory, 0700 */
 	const char *script_name; /* the base name that $0 shows; may be NULL: "script" */
 	const char *cgroup; /* delegated cgroup v2 directory to make the task's in; may be NULL */
-	/* How its claim is kept (task/claim_heartbeat.h); all may be NULL where heartbeat_ms is 0.
-	 */
+	/* How its claim is kept (task/claim_heartbeat.h); NULL where heartbeat_ms is 0. */
 	const char *heartbeat_dir;   /* the spool's directory */
 	const char *heartbeat_file;  /* in it, rewritten every heartbeat_ms */
 	const char *heartbeat_agent; /* who started it */

@@ -251,8 +251,7 @@ static void on_stop(pid_t tid, int status)
 		go_on(tid, 0);
 		return;
 	case PTRACE_EVENT_STOP:
-		/* A new one's first stop is a SIGTRAP; the others are stops of its whole process.
-		 */
+		/* A new one's first stop is a SIGTRAP; others are stops of its whole process. */
 		if (signum != SIGTRAP)
 			(void)ptrace(PTRACE_LISTEN, tid, NULL, NULL);
 		else

@@ -2,8 +2,7 @@
 #ifndef TENURE_TESTS_SPOOL_WORLD_H
 #define TENURE_TESTS_SPOOL_WORLD_H
 
-/* A spool of the test's own, and what agents and clients do in it. What fails there fails the test.
- */
+/* A spool of the test's own, what agents and clients do in it. What fails fails the test. */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -97,8 +97,7 @@ static void test_early(void **state)
 	assert_int_equal(baseline_early(&s, own + 90 * MIBS, own, 70 * GIBS), 0);
 }
 
-/* A figure is due once the holder has its memory, is asked for once, and is off while that moves.
- */
+/* A figure is due once the holder has its memory, asked for once, and off while that moves. */
 static void test_figure(void **state)
 {
 	struct figure f = { .is = FIGURE_OFF };

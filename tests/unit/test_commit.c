@@ -236,8 +236,7 @@ static void test_claim_of_an_element_is_kept(void **state)
 	p.spool = spool_close(p.spool);
 }
 
-/* The same of a single task. What could not be begun for want of a disk is no failure of its own.
- */
+/* The same of a single task. What could not begin for want of a disk is no failure of its own. */
 static void test_claim_that_cannot_be_kept(void **state)
 {
 	struct spool_place p = { .spool = open_spool() };

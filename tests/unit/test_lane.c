@@ -183,8 +183,7 @@ static void test_what_was_left(void **state)
 	assert_int_equal(lane_each_of(sp, "x", note, found, NULL), 0);
 	assert_string_equal(found, "%42 ");
 
-	/* One that cannot be read may be: there is room for the descriptor of the directory alone.
-	 */
+	/* One that cannot be read may be: there is room for the directory's descriptor alone. */
 	struct rlimit was, one;
 	int next = dup(0);
 

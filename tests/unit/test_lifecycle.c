@@ -123,8 +123,7 @@ static void test_nothing_leads_back(void **state)
 			assert_true(life_step(p, ev).next >= p);
 }
 
-/* Before it serves, what fails is an error for who waits; from then on it is told and tried again.
- */
+/* Before it serves, what fails is an error for who waits; then it is told and tried again. */
 static void test_failures(void **state)
 {
 	static const enum life_event bad[] = { LIFE_REFUSED, LIFE_FATAL };
@@ -140,8 +139,7 @@ static void test_failures(void **state)
 		}
 }
 
-/* Only who drains ends because nothing runs, and who drains while it starts serves nothing later.
- */
+/* Only who drains ends because nothing runs; who drains while it starts serves nothing later. */
 static void test_drain(void **state)
 {
 	for (enum life_phase p = 0; p < LIFE_CLEARING; p++) {

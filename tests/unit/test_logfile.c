@@ -104,8 +104,7 @@ static void each_way_keeps_head_and_tail(void **state)
 	}
 }
 
-/* Who had read up to a line finds it after a cut; where it was cut out, what comes behind the mark.
- */
+/* Who had read up to a line finds it after a cut; if it was cut out, what is behind the mark. */
 static void a_reader_finds_its_place(void **state)
 {
 	const uint64_t read_lines[] = { 2 * LIMIT / LINE, LIMIT / 2 / LINE };

@@ -13,8 +13,7 @@
 
 #define ROOM (256 * 32)
 
-/* Like a driver: n entries of size bytes, pid at 0 and used bytes at 8; padding is left as it is.
- */
+/* Like a driver: n entries of size bytes, pid at 0, used bytes at 8; padding is left as it is. */
 static void write_list(unsigned char *buf, size_t size, uint32_t n, const uint32_t *pids,
 		       uint64_t used)
 {

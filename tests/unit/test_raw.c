@@ -98,8 +98,7 @@ static void expect_taken(const struct spool *sp, struct scan *s, const char *wan
 	assert_null(scan_raw_ripe(s));
 }
 
-/* Under the name that it had, as large and as old as it was, and before any reading has missed it.
- */
+/* Under the name that it had, as large and old as it was, before any reading has missed it. */
 static void test_raw_same_again(void **state)
 {
 	struct spool *sp = open_spool();

@@ -211,8 +211,7 @@ static void test_recover(void **state)
 	sp = spool_close(sp);
 }
 
-/* Killed between the record of a requeue and its rename, once and again: what was counted stays so.
- */
+/* Killed between the record of a requeue and its rename, twice: what was counted stays so. */
 static void test_interrupted_requeue(void **state)
 {
 	struct spool *sp = open_spool();
@@ -317,8 +316,7 @@ static void test_claims_that_ran_nothing(void **state)
 	sp = spool_close(sp);
 }
 
-/* What was told to end does not run again, whatever became of its node; of an array the others do.
- */
+/* What was stopped does not run again, whatever became of its node; of an array the rest does. */
 static void test_stopped(void **state)
 {
 	struct spool *sp = open_spool();
@@ -802,8 +800,7 @@ static void test_interrupted_take_over(void **state)
 	sp = spool_close(sp);
 }
 
-/* The same where it is cut off before anything was written: the record is still that of the dead.
- */
+/* The same where it is cut off before anything was written: the record is still the dead one's. */
 static void test_killed_take_over(void **state)
 {
 	struct spool *sp = open_spool();

@@ -22,8 +22,7 @@ static char *json_of(const struct task_spec *s)
 	return text;
 }
 
-/* What a script's lines make of a task, and what is said of them. options: words of a command line.
- */
+/* What a script's lines make of a task, and what is said of them. options: a command line's. */
 static void take(const char *script, const char *options, char **ret_json, char *said, size_t size)
 {
 	cleanup_free char *line = xasprintf("submit %s", options);
@@ -124,8 +123,7 @@ static const struct {
 	/* The command line goes before it. */
 	{ "#SBATCH -J a --gres=gpu:2\n", "--name b", "{\"gpus\":2}", TAKEN "--gpus 2\n" },
 	{ "#SBATCH --array=1-3\n", "--sweep x=1,2", "{}", "" },
-	/* Where Slurm looks: from the top to the first command; comments and blank lines between.
-	 */
+	/* Where Slurm looks: from the top to the first command; comments and blanks between. */
 	{ "#!/bin/sh\n\n# a comment\n#SBATCH -J a\n  \necho\n#SBATCH -J b\n", "",
 	  "{\"name\":\"a\"}", TAKEN "--name a\n" },
 	{ "#SBATCHx -J a\n#sbatch -J b\n # SBATCH -J c\n", "", "{}", "" },

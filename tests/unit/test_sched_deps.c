@@ -317,8 +317,7 @@ static void test_against_the_plain_way(void **state)
 			p.told[id] = (unsigned)rand_r(&seed) % 4;
 			deps_tell(d, id, p.told[id]);
 		}
-		/* As the agent does it: nobody keeps true how it stands with what nobody waits for.
-		 */
+		/* As the agent does it: nobody keeps true how what nobody waits for stands. */
 		for (uint64_t x = 1; x <= IDS; x++)
 			if (!is_waited_for(&p, x))
 				p.told[x] = DEPS_OPEN;

@@ -138,8 +138,7 @@ static void plan(struct world *w)
 
 /* ---- what an agent does ---- */
 
-/* The batch as it lies in the spool: a look at it puts all that waits in anew, with its back-offs.
- */
+/* The batch as it lies in the spool: a look puts all that waits in anew, with its back-offs. */
 static void put_anew(struct world *w, struct array *a)
 {
 	sched_change_running(w->b.q, &a->t);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What becomes of a task after an attempt: tries, back-off, ends that do not count, fast failures.
- */
+/* What becomes of a task after an attempt: tries, back-off, what does not count, fast failures. */
 
 #include <string.h>
 

@@ -17,8 +17,7 @@ static const struct table_column narrow[] = {
 	{ "LOG", .drop = 2 }, { "NOTE" },	    { 0 },
 };
 
-/* What is printed where $COLUMNS are so many; 0: they are not said, and nothing is cut or wrapped.
- */
+/* What is printed where $COLUMNS are so many; 0: not said, and nothing is cut or wrapped. */
 static char *printed(const struct table *t, unsigned int columns)
 {
 	cleanup_free char *text = xasprintf("%u", columns);

@@ -85,8 +85,7 @@ struct agent_config {
 	void (*show)(const char *line);
 	/* Where show() writes: a pipe that nobody reads any more ends the agent. */
 	int show_fd;
-	/* The same for what somebody should look at: settings that hold nothing, an unwritable log.
-	 */
+	/* The same for what somebody should look at: settings that hold nothing, no log. */
 	void (*warn)(const char *line);
 	/*
 	 * Once, when the guard has taken the policy: what a person should know (sentence ends

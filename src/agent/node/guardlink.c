@@ -502,8 +502,7 @@ static bool expected(const struct guardlink *l, uint16_t type)
 	return takers[type] && greeting == (l->state == LINK_GREETING);
 }
 
-/* Our greeting has told it to end, unless it serves others: as after an upgrade, while tasks run.
- */
+/* Our greeting has told it to end, unless it serves others, as after an upgrade under tasks. */
 static void on_other_version(struct guardlink *l)
 {
 	uint64_t now = clock_mono_ns();

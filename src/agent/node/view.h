@@ -44,8 +44,7 @@ struct life_view {
 	uint64_t empty_ns;	  /* monotonic: it is empty since then; 0: it is not */
 };
 
-/* The command that is run where the instance would hold (agent/attempt/workload.h), on one device.
- */
+/* What is run where the instance would hold (agent/attempt/workload.h), on one device. */
 struct view_workload {
 	const char *state; /* as in the status: docs/json.md */
 	bool there;	   /* it is not off */

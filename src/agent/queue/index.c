@@ -714,8 +714,7 @@ static int plan_task(struct sched_queue *plan, const struct index_change *c, str
 
 	if (r == -EEXIST)
 		r = sched_change(plan, &c->task, e);
-	/* It is being claimed. Where that fails, or it has to be tried again, it is what it is now.
-	 */
+	/* It is being claimed. Where that fails, or it is tried again, it is what it is now. */
 	if (r == -ENOENT) {
 		sched_change_running(plan, &c->task);
 		return 0;

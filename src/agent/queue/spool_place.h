@@ -14,8 +14,7 @@
 #include "spool/files.h"
 #include "spool/scan.h"
 
-/* A batch of which elements are started here; kept open, because claiming one reads its journals.
- */
+/* A batch of which elements are started here; kept open, since claiming reads its journals. */
 struct place_batch {
 	struct place_batch *next;
 	struct batch *batch;

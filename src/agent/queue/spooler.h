@@ -33,8 +33,7 @@ struct spooler *spooler_new(uv_loop_t *loop, void (*clear)(struct spool_place *p
 void spooler_do(struct spooler *s, struct spool_job *job);
 /* The same, but it may wait some milliseconds for another job to go with. */
 void spooler_do_later(struct spooler *s, struct spool_job *job);
-/* True: it is the caller's again, and will not be done. False: it is with the thread, or is done.
- */
+/* True: it is the caller's again, and will not be done. False: the thread has it, or had it. */
 bool spooler_take_back(struct spooler *s, struct spool_job *job);
 bool spooler_is_idle(const struct spooler *s);
 /* The thread closes fd, after the jobs that it was given before: the end of a file may be a write

@@ -73,8 +73,7 @@ static json_t *list_of(const char *key, const char *text, struct err *e)
 	return NULL;
 }
 
-/* Nothing means what it is without being said; everything else is written as an option of submit.
- */
+/* Nothing means what it is if unsaid; everything else is written as an option of submit. */
 static json_t *value_of(const char *key, const char *text, struct err *e)
 {
 	const struct task_option *row = task_option_find(key);

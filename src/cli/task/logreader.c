@@ -227,8 +227,7 @@ static int find_log(struct reader *r, struct err *e)
 	(void)str_print(f.own, sizeof(f.own), "%s-", select_format_id(r->t->id, r->t->element, id));
 	code = spool_each(r->t->sp, spool_dir_name(SPOOL_LOGS), look_at_log, &f, e);
 	r->looked = true;
-	/* Where that one could not be made, others cannot be read; who follows may not know it yet.
-	 */
+	/* Where that could not be made, others cannot be read; who follows may not know it yet. */
 	if (code < 0 && (r->away || r->follows))
 		code = 0;
 	if (code < 0 || !f.path[0])

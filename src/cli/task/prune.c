@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* `prune`: what goes is moved to tmp/ first, where nobody can ask for it again, and removed there.
- */
+/* `prune`: what goes is moved to tmp/, where nobody can ask for it again, and removed there. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -81,8 +80,7 @@ static bool has_id(const struct uint_list *l, size_t n, uint64_t id)
 	return n && bsearch(&id, l->nums, n, sizeof(id), by_number);
 }
 
-/* What it waits for has to be found when it is to start: be it now, or when it is retried.
- */
+/* What it waits for has to be found when it is to start, now or when it is retried. */
 static int look_at_staying(void *data, const struct task_name *n, const char *dir)
 {
 	struct pruning *p = data;

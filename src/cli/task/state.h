@@ -56,8 +56,7 @@ char *taskstate_format_failed(uint64_t id, const struct element_ends *failed);
 
 /* ---- how they stand ---- */
 
-/* What an element of a batch is doing; place as of select_one(). BATCH_WAITING, ... or negative.
- */
+/* What an element of a batch does; place as of select_one(). BATCH_WAITING, ... or negative. */
 int taskstate_element_state(const struct spool *sp, const struct task_place *place,
 			    uint64_t element, struct err *e);
 

@@ -40,8 +40,7 @@ static bool somebody_serves(const struct cmd_ctx *ctx)
 	return serves;
 }
 
-/* For a person, who may wait for what nobody is going to start; a script may start the agent later.
- */
+/* For a person, who may wait for what nobody will start; a script may start the agent later. */
 static void note_no_agent(const struct cmd_ctx *ctx, uint64_t id)
 {
 	if (!isatty(STDERR_FILENO) || somebody_serves(ctx))

@@ -352,8 +352,7 @@ static int stop_matching(struct taskstop *s, const char *word, char found[SELECT
 	return first;
 }
 
-/* What an agent does not run that had its claim: it has ended, waits again, or another one has it.
- */
+/* What an agent does not run that had its claim: it has ended, is requeued, or another has it. */
 struct moved {
 	char agent[NAME_AGENT_MAX + 1];
 	struct task_name name;
