@@ -247,7 +247,7 @@ static void add_client(struct ctl *ctl, int fd, pid_t pid)
 	take_request(c);
 }
 
-/* All that wait, or as many as the pace and our descriptors allow: then the pace timer goes on. */
+/* All that wait, or as many as the pace and our descriptors allow: then the pace timer resumes. */
 static void accept_clients(struct ctl *ctl)
 {
 	pid_t pid = 0;

@@ -72,7 +72,7 @@ void dispatch_forget_reader(struct dispatch *q, const struct spool_reader *r);
 json_t *dispatch_report(const struct dispatch *q);
 
 void dispatch_end(struct dispatch *q, const char *why);
-/* What it had to write when it was told to end has been written. */
+/* What it had to write when it was ended (dispatch_end()) has been written. */
 bool dispatch_is_quiet(const struct dispatch *q);
 /* -EBUSY: a file hangs; not all is freed, the process is expected to end. */
 int dispatch_free(struct dispatch *q);

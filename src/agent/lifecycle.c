@@ -34,7 +34,7 @@
 
 #define SEE_LIMIT_MS	20000 /* a guard that starts may have to wake the driver up */
 #define REFUSED_WAIT_MS 30000 /* a policy that was refused later is sent again */
-#define STOP_LIMIT_MS	1000  /* DROPPED is due; then we go on without it */
+#define STOP_LIMIT_MS	1000  /* DROPPED is due; then we end without it */
 #define FLUSH_STEP_MS	5
 #define FLUSH_LIMIT_MS	2000 /* the last lines get so long */
 #define OFF_CLIENTS_MAX CTL_CLIENTS_MAX
@@ -57,7 +57,7 @@ struct lifecycle {
 	unsigned int handles;
 	enum pause pause;
 	uint64_t pause_ns;
-	uint64_t stop_ns; /* it was told to end; 0: not yet */
+	uint64_t stop_ns; /* its shutdown began; 0: not yet */
 	uint64_t flush_ns;
 	enum agent_end end; /* where all goes well */
 	struct ctl_client *clients[OFF_CLIENTS_MAX];

@@ -13,7 +13,7 @@
  * begun that goes on by itself, whoever asked for it may be gone. It may begin before the agent
  * serves: what an earlier one left is found all the same, and stopped if it is to be.
  *
- * Ctrl-Z is none of the phases but lies over them: all is let go of, we stop, and go on where we
+ * Ctrl-Z is none of the phases but lies over them: all is let go of, we stop, and resume where we
  * were.
  */
 

@@ -41,7 +41,7 @@ static void stop_work(struct spool_job *job, struct spool_place *p)
 	struct stop_job *j = (struct stop_job *)job;
 
 	j->code = j->claim.path[0] ? claim_stopped(p->spool, &j->claim, &j->e) : -ENOENT;
-	/* Its end was being written when it was stopped: it may wait again by now. */
+	/* Its end was being written when it was stopped: it may be requeued by now. */
 	if (j->code == -ENOENT)
 		j->code = cancel_waiting(p, &j->claim.name, ATTEMPT_STOPPED_TEXT, &j->e);
 }

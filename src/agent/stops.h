@@ -29,8 +29,8 @@ struct stops *stops_new(void);
 /* End a running task, or element; element 0: all of it. 0, or -ENOENT with e. */
 int stops_order(struct dispatch *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
 		struct err *e);
-/* What came of it. 0: it is told to end; stops_unwritten(). -ENOENT: what was told so does not have
- * the task, which may run elsewhere. Not known yet, to be asked again after another reading:
+/* What came of it. 0: it is being stopped; stops_unwritten(). -ENOENT: what was stopped does not
+ * have the task, which may run elsewhere. Not known yet, to be asked again after another reading:
  * -EBUSY, whose it is; -EAGAIN, whether it could be written down. */
 int stops_settled(const struct dispatch *q, uint64_t id, uint32_t element, struct err *e);
 /* Why that could not be written down of something that runs on for now; NULL: it was. */
@@ -38,7 +38,7 @@ const char *stops_unwritten(const struct dispatch *q, uint64_t id, uint32_t elem
 
 /* That its owner wants it ended is written into its claim. */
 void stops_write(struct dispatch *q, const struct attempt *r);
-/* The same where it waits again: it is taken back. */
+/* The same where it was requeued: that is taken back. */
 void stops_write_by_name(struct dispatch *q, struct sched_ref ref);
 /* It does not run here any more, and something of its stop came to nothing. */
 void stops_keep_vain(struct dispatch *q, struct sched_ref ref, bool elsewhere, const char *why);

@@ -374,7 +374,7 @@ static bool asks_for_new(void *user, const struct order *o)
 	return !answer;
 }
 
-/* Whether that stop was given at all: what ran here is told to end. */
+/* Whether that stop was given at all: what ran here is stopped. */
 static bool was_stopped(const json_t *answer, const char *id)
 {
 	const json_t *task = json_object_get(json_object_get(answer, "tasks"), id);

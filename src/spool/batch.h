@@ -46,13 +46,13 @@ int batch_refresh(struct batch *b, struct err *e);
 int batch_refresh_now(struct batch *b, struct err *e);
 void batch_mark_running(struct batch *b, uint64_t element, uint64_t epoch);
 /*
- * Elements that another agent claimed and gave back without a record wait again: those that are
+ * Elements that another agent claimed and gave back without a record are requeued: those that are
  * taken for running, while is_there() finds no file of them in running/, and the journals have no
  * end.
  */
 typedef bool (*batch_claimed_fn)(void *data, uint64_t element);
 int batch_check_running(struct batch *b, batch_claimed_fn is_there, void *data, struct err *e);
-/* How often, since batch_open(), an element began to wait again by what others did. */
+/* How often, since batch_open(), an element was requeued by what others did. */
 uint64_t batch_returned(const struct batch *b);
 
 /* Of an element that the batch does not have all calls are harmless: it cannot be claimed, what

@@ -197,7 +197,7 @@ static struct spool_end lost_end(const struct claim *c)
 	return end;
 }
 
-/* The task was told to end, and it is not known whether it had. */
+/* The task was being stopped, and it is not known whether it had ended. */
 static struct spool_end stopped_end(const struct claim *c)
 {
 	struct spool_end end = lost_end(c);
@@ -430,7 +430,7 @@ static int recover_task(struct recovery *rc, const struct task_name *n, char *pa
 	}
 	if (r < 0)
 		return r;
-	/* An attempt of ours that lives goes on under its own number. */
+	/* An attempt of ours that lives keeps its own number. */
 	if (!rc->others && strcmp(n->agent, rc->self->agent) == 0)
 		r = restore_claimed(rc, n, &t, &c, e);
 	/* A claim with an end in it is being committed by its agent, which lives. */

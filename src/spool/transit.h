@@ -4,7 +4,7 @@
 
 /*
  * The transitions of a single task after its claim, and what clients change while it waits. Each is
- * a record in the file followed by a rename; when it is interrupted between them, recovery goes on.
+ * a record in the file followed by a rename; when it is interrupted between them, recovery resumes.
  * On error the call can be repeated. The renames are durable when the caller has synced the
  * directories, once for all of them: spool_sync_dirs().
  */

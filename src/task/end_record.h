@@ -46,7 +46,7 @@ enum task_cause {
 	CAUSE_TIMEOUT,	 /* its time was over */
 	CAUSE_TERM,	 /* the shim was told by SIGTERM, as at a shutdown of the node */
 	CAUSE_ALONE,	 /* the agent went before GO */
-	CAUSE_REQUEUE,	 /* SHMSG_STOP that says so: it is to wait again */
+	CAUSE_REQUEUE,	 /* SHMSG_STOP that says so: it is to be requeued */
 	CAUSE_FENCED,	 /* its claim could not be kept alive: others may take the task over */
 	CAUSE_RECLAIMED, /* others have */
 	TASK_CAUSE_MAX
@@ -80,7 +80,7 @@ struct task_end {
 	int32_t task_pid;	  /* of its first process, also its session */
 	char text[TASK_TEXT_MAX]; /* a sentence for people, or empty */
 	uint32_t leader_first;	  /* 1: the first process had ended by itself before the rest was
-				     told to end (cause): how it ended is how the task did */
+				     stopped (cause): how it ended is how the task did */
 	uint32_t unused;
 };
 

@@ -54,7 +54,7 @@ void logfile_finish(struct logfile *l);
 bool logfile_collapses(int fd);
 
 /*
- * For who reads a log while it is cut: where to go on, when the *len bytes of `seen`, which were
+ * For who reads a log while it is cut: where to resume, when the *len bytes of `seen`, which were
  * read last, are not before `at` any more. That is behind them, wherever they are now; or, where
  * they have been cut out as well, behind the line that says so, and *len is 0 then.
  */

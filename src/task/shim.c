@@ -437,7 +437,7 @@ static void wait_and_hear(struct shim *sh, uint64_t until_ns)
 		fds[FIRST_CONN + i] = (struct pollfd){ .fd = sh->conns[i].fd, .events = POLLIN };
 	if (ppoll(fds, FIRST_CONN + n, until_ns == UINT64_MAX ? NULL : &ts, NULL) <= 0)
 		return;
-	/* First: a task that was told to end with us has not ended before we were told. */
+	/* First: a task that was stopped with us has not ended before we were told. */
 	if (fds[0].revents)
 		read_signals(sh);
 	if (fds[2].revents)
@@ -524,7 +524,7 @@ static void stay(struct shim *sh)
 	}
 }
 
-/* False: the time is over, or we are told to end. */
+/* False: the time is over, or we are stopped. */
 static bool wait_for_worker(struct shim *sh, uint64_t until_ns)
 {
 	while (!worker_idle(&sh->worker) && !sh->hurried && clock_mono_ns() < until_ns)

@@ -57,7 +57,7 @@ int shim_client_go(int conn, const char *devices, const char *const *env, size_t
 int shim_client_cancel(int conn);
 /* signal 0 and grace_ms UINT32_MAX: as the description says. A second stop can only hurry. */
 int shim_client_stop(int conn, int signal, enum stop_scope scope, uint32_t grace_ms);
-/* The same, and the task waits again: its record says so to whoever files it. */
+/* The same, and the task is requeued: its record says so to whoever files it. */
 int shim_client_requeue(int conn, uint32_t grace_ms);
 int shim_client_gpu(int conn, uint64_t peak_bytes, uint32_t util_permille);
 int shim_client_ask(int conn);

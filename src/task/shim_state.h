@@ -79,7 +79,7 @@ struct shim {
 	bool told; /* the stop signal was sent to the leader alone */
 	bool leader_gone;
 	bool acked;
-	bool hurried; /* told to end after its task has */
+	bool hurried; /* stopped by a signal after its task has ended */
 	struct endpoint name;
 	uint64_t name_at_ns; /* the next look whether it is there */
 	uint64_t pace_at_ns; /* from then on as many as that are accepted again */

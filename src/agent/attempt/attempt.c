@@ -114,14 +114,14 @@ void attempt_soon(struct attempt *a, uint64_t ms)
 
 void attempt_stop(struct attempt *a, enum end_kind kind, uint32_t grace_ms, const char *why)
 {
-	/* It has ended; whether it waits again is all that is left to say. */
+	/* It has ended; whether it is requeued is all that is left to say. */
 	if (a->state >= AT_ENDED && kind != END_STOPPED)
 		return;
 	if (a->state == AT_COMMITTING) { /* the spooler's thread reads the rest */
 		a->stopped_late = true;
 		return;
 	}
-	/* What its owner says is the last word: a task that is about to wait again does not. */
+	/* What its owner says is the last word: a task that is about to be requeued is not. */
 	if (a->end_kind == END_MAX || kind == END_STOPPED) {
 		a->end_kind = kind;
 		(void)str_copy(a->why, sizeof(a->why), why);

@@ -7,7 +7,7 @@
  * recorded. There are two kinds of it, tasks (task.h) and the idle workload (workload.h).
  *
  *	claim in the spool -> lease of its devices -> shim -> grant -> GO -> runs -> tree gone
- *	   -> devices free -> committed: done, failed, or waiting again
+ *	   -> devices free -> committed: done, failed, or requeued
  *
  * Each step waits for the one before it; what can fail leads to the last one, with the reason, so
  * that every start ends in exactly one of ops->over's outcomes. What moves it on is one of the
@@ -131,14 +131,14 @@ struct attempt_ops {
 	void (*over)(struct attempt *a);
 	/* Something has happened to it: its state, its shim. */
 	void (*changed)(struct attempt *a);
-	bool requeues; /* what makes room waits again, which its shim writes down */
+	bool requeues; /* what makes room is requeued, which its shim writes down */
 	bool by_index; /* CUDA_VISIBLE_DEVICES has indices, whatever the setting says */
 	bool sweeps;   /* what else of its owner's ends with it, where it was stopped */
 };
 
 /* Who has tasks tried: agent/dispatch.c. */
 struct attempt_owner {
-	/* It is over and a is freed after this. again: it waits again, by verdict. */
+	/* It is over and a is freed after this. again: it is requeued, by verdict. */
 	void (*over)(void *user, struct attempt *a, const struct retry_verdict *verdict);
 	/* Its tree and devices are free and it has succeeded, which is only to be written down:
 	 * what comes next can be planned, and is claimed by the same waking of the spooler. */
@@ -255,8 +255,8 @@ bool attempt_later(struct attempt *a, uint64_t last_ms);
 void attempt_soon(struct attempt *a, uint64_t ms);
 
 /* kind: END_STOPPED, END_PREEMPTED, END_TAKEN. grace_ms UINT32_MAX: as it says itself. Where its
- * end is being recorded it may wait again all the same: the caller sees to that, cancel_waiting().
- */
+ * end is being recorded it may be requeued all the same: the caller sees to that,
+ * cancel_waiting(). */
 void attempt_stop(struct attempt *a, enum end_kind kind, uint32_t grace_ms, const char *why);
 /* The same for what the guard says, with the name of the user that it speaks of. */
 void attempt_stop_for(struct attempt *a, enum end_kind kind, const struct dev_reason *why);

@@ -3,7 +3,7 @@
 #define TENURE_AGENT_ATTEMPT_COMMIT_H
 
 /*
- * The end of an attempt goes into the spool: done, failed, or waiting again, as the rules for
+ * The end of an attempt goes into the spool: done, failed, or requeued, as the rules for
  * retries say. One job off the loop's thread; to be repeated where it could not be written.
  */
 

@@ -3,7 +3,7 @@
 #define TENURE_AGENT_ATTEMPT_ORPHANS_H
 
 /*
- * What is left of a task whose shim was killed: its processes, which are told to end and killed
+ * What is left of a task whose shim was killed: its processes, which are stopped, and killed
  * after the grace.
  *
  *	m = orphan_ender_start(loop, token, grace_ms, done, user)

@@ -184,7 +184,7 @@ void attempt_shim_go(struct attempt *a, const void *with)
 
 void attempt_shim_stop(struct attempt *a, const void *with)
 {
-	/* Only what its owner says is for its record: what is preempted waits again, whoever reads
+	/* Only what its owner says is for its record: what is preempted is requeued, whoever reads
 	 * it. */
 	int code = a->ops->requeues && a->end_kind != END_STOPPED
 			   ? shim_client_requeue(a->conn->fd, a->stop_grace_ms)

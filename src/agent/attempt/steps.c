@@ -41,7 +41,7 @@ static void act_launch_promised(struct attempt *a, const void *with)
 		attempt_shim_launch(a, NULL);
 }
 
-/* Not to be had after all: a task waits again, and this was no try. */
+/* Not to be had after all: a task is requeued, and this was no try. */
 static void act_refused(struct attempt *a, const void *with)
 {
 	const struct msg_lease_reply *m = with;

@@ -155,7 +155,7 @@ static void launch_failed(struct attempt *a, int code, const struct err *e)
 	attempt_event(a, ON_DOOMED, NULL);
 }
 
-/* Nothing of it waits again, whatever it ends for, and the first reason is told. */
+/* Nothing of it is requeued, whatever it ends for, and the first reason is told. */
 static void end_it(struct attempt *a, const char *why)
 {
 	attempt_stop(a, END_PREEMPTED, UINT32_MAX, why);
@@ -214,7 +214,7 @@ static void over_done(struct spool_job *job)
 	free(job);
 }
 
-/* How it ended says something of the next try, where it was not told to end, and that is known. */
+/* How it ended says something of the next try, where it was not stopped, and that is known. */
 static void count(struct place *p, const struct attempt *a)
 {
 	bool by_itself = a->end_kind == END_MAX && a->end.outcome != TASK_UNKNOWN;

@@ -66,7 +66,7 @@ struct agent_config {
 	uint64_t cpu_tasks;    /* tasks without a GPU at once; 0: planview_cpu_slots() */
 	bool by_uuid;	       /* tasks' CUDA_VISIBLE_DEVICES names devices by UUID */
 	uint64_t lifetime_ms;  /* be done with all tasks after so long, then end; 0: do not */
-	bool lifetime_stops;   /* stop them then, so that they wait again; else wait for them */
+	bool lifetime_stops;   /* stop and requeue them then; else wait for them */
 	uint64_t notice_ms;    /* so long before it is told; 0: not */
 	const char *workload;  /* command to run instead of holding; NULL: hold */
 	const char *workload_cwd;

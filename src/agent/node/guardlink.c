@@ -11,7 +11,7 @@
  * What is to be said of holding is kept as wishes (the policy, the drop) and not as a queue: a
  * message that the guard does not take now is sent when the socket is writable again, in the newest
  * version. Orders about leases are a queue, bounded, and dropped with the line: the ledger is the
- * guard's, and what it says after a WELCOME is where the agent goes on.
+ * guard's, and what it says after a WELCOME is where the agent resumes.
  */
 
 #include "agent/node/guardlink.h"

@@ -5,7 +5,7 @@
 #include "agent/queue/spool_place.h"
 
 /*
- * An attempt that was to be stopped had ended already, and its task waits again: that is taken
+ * An attempt that was to be stopped had ended already, and its task was requeued: that is taken
  * back, so that what its owner was told stays true. n: of the claim. 1: it was taken back; 0: it
  * does not wait, or was asked for again since. -EBUSY: another node has begun it again; or
  * negative. On the spooler's thread.

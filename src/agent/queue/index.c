@@ -344,7 +344,7 @@ static void tell_unread(struct worker *w)
 }
 
 /*
- * Another agent is gone. An element that it had claimed was none of ours then; if it waits again
+ * Another agent is gone. An element that it had claimed was none of ours then; if it was requeued
  * since, because it had failed there or the claim had expired, it is in nobody's plan.
  */
 static void look_at_batches(struct worker *w)
@@ -366,8 +366,8 @@ static bool is_claimed(void *data, uint64_t element)
 }
 
 /*
- * What other agents do to elements nobody tells: they end the last ones, or one that failed there
- * waits again. Whoever did it may have died before it filed the batch, or starts nothing more. So
+ * What other agents do to elements nobody tells: they end the last ones, or requeue one that failed
+ * there. Whoever did it may have died before it filed the batch, or starts nothing more. So
  * the journals are looked at whenever the directories have been read: at each time of what has
  * nothing left that waits, and as far as there is time of the others, in turn.
  */

@@ -173,7 +173,7 @@ static int check_name(struct looker *lk, struct err *e)
 	if (is_no_heartbeat(r))
 		return 0;
 	if (lk->count < b.count)
-		lk->count = b.count; /* it goes on from there, so that it is seen to move */
+		lk->count = b.count; /* it resumes from there, so that it is seen to move */
 	if (b.ended || is_us(lk, &b.who))
 		return 0;
 	if (r == 0 && strcmp(b.who.boot, spool_boot(lk->sp)) == 0 && !proc_alive(&b.who.proc))
