@@ -276,7 +276,7 @@ static void show_lost(void *user, uint64_t lines)
 	cleanup_free char *text =
 		xasprintf("(%llu lines are not shown)", (unsigned long long)lines);
 
-	j->show(text);
+	(j->show ? j->show : j->warn)(text);
 }
 
 struct agentlog *agentlog_new(uv_loop_t *loop, const struct agentlog_config *c)
