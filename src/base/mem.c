@@ -51,6 +51,13 @@ void *xgrow(void *p, size_t n, size_t size)
 	return n & (n - 1) ? p : xrealloc(p, n ? 2 * n : 1, size);
 }
 
+int compare_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
 char *xstrdup(const char *s)
 {
 	char *p = strdup(s);

@@ -14,6 +14,7 @@
  */
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -26,6 +27,8 @@ void *xrealloc(void *p, size_t n, size_t size) __attribute__((returns_nonnull));
  * on.
  */
 void *xgrow(void *p, size_t n, size_t size) __attribute__((returns_nonnull));
+/* For qsort() and bsearch(): of two uint64_t, or of structs that begin with one. */
+int compare_u64(const void *a, const void *b);
 char *xstrdup(const char *s) __attribute__((malloc, returns_nonnull));
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2), returns_nonnull));
 

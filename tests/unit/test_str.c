@@ -140,6 +140,22 @@ static void only_the_first_of_many_are_told(void **state)
 	}
 }
 
+/* Of numbers that differ by more than an int holds, and of structs by their first member. */
+static void numbers_are_compared_whole(void **state)
+{
+	struct {
+		uint64_t number;
+		char letter;
+	} a[] = {
+		{ UINT64_MAX, 'e' }, { 0, 'a' }, { 1UL << 32, 'c' }, { 1, 'b' }, { 1UL << 63, 'd' }
+	};
+
+	qsort(a, ARRAY_LEN(a), sizeof(a[0]), compare_u64);
+	for (size_t i = 0; i < ARRAY_LEN(a); i++)
+		assert_int_equal(a[i].letter, 'a' + i);
+	assert_int_equal(compare_u64(&a[1], &a[1]), 0);
+}
+
 static void test_wrap(void **state)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
@@ -254,6 +270,7 @@ int main(void)
 		cmocka_unit_test(test_to_u64),
 		cmocka_unit_test(test_strbuf),
 		cmocka_unit_test(only_the_first_of_many_are_told),
+		cmocka_unit_test(numbers_are_compared_whole),
 		cmocka_unit_test(test_wrap),
 		cmocka_unit_test(test_enum),
 		cmocka_unit_test(test_err),

@@ -14,7 +14,7 @@
 #include "spool/scan.h"
 
 struct after_ended {
-	uint64_t id;
+	uint64_t id; /* first, for compare_u64() */
 	bool told;
 	enum spool_dir dir;
 };
@@ -36,13 +36,6 @@ static int add_ended(void *data, const struct task_name *n, const char *dir)
 	return 0;
 }
 
-static int by_id(const void *a, const void *b)
-{
-	const struct after_ended *x = a, *y = b;
-
-	return (x->id > y->id) - (x->id < y->id);
-}
-
 /* What ended first: what ends or is retried meanwhile is met there or here. */
 static int read_all(struct after_check *c, struct err *e)
 {
@@ -60,7 +53,7 @@ static int read_all(struct after_check *c, struct err *e)
 	if (code == 0)
 		code = scan_update(c->scan, NULL, NULL, e);
 	if (c->n_ended)
-		qsort(c->ended, c->n_ended, sizeof(*c->ended), by_id);
+		qsort(c->ended, c->n_ended, sizeof(*c->ended), compare_u64);
 	return code;
 }
 
@@ -91,7 +84,8 @@ static int check_there(struct after_check *c, const struct uint_list *ids, bool 
 
 		if (scan_find(c->scan, ids->nums[i], 0))
 			continue;
-		ended = c->n_ended ? bsearch(&key, c->ended, c->n_ended, sizeof(key), by_id) : NULL;
+		ended = c->n_ended ? bsearch(&key, c->ended, c->n_ended, sizeof(key), compare_u64)
+				   : NULL;
 		if (ended && must_be_good)
 			warn_of(ended);
 		/* It may have moved as all was read. */

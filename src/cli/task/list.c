@@ -288,13 +288,6 @@ static int by_end(const void *a, const void *b)
 	return x->name.id < y->name.id ? -1 : x->name.id > y->name.id;
 }
 
-static int by_id(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 /* What has ended since the queue was read, and so is in both, has ended. Elements of a batch that
  * was stopped may run on for a while. */
 static void drop_ended(const struct list *l, struct task_set *active)
@@ -304,10 +297,10 @@ static void drop_ended(const struct list *l, struct task_set *active)
 
 	for (size_t i = 0; i < l->ended.n; i++)
 		ids[i] = l->ended.tasks[i].name.id;
-	qsort(ids, l->ended.n, sizeof(*ids), by_id);
+	qsort(ids, l->ended.n, sizeof(*ids), compare_u64);
 	for (size_t i = 0; i < active->n; i++)
 		if (active->tasks[i].name.element ||
-		    !bsearch(&active->tasks[i].name.id, ids, l->ended.n, sizeof(*ids), by_id))
+		    !bsearch(&active->tasks[i].name.id, ids, l->ended.n, sizeof(*ids), compare_u64))
 			active->tasks[kept++] = active->tasks[i];
 	active->n = kept;
 }

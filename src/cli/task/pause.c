@@ -77,14 +77,6 @@ static int hasten(struct change *c, struct task_name *n, bool *ended, struct err
 	return r == TRANSIT_GONE || r == BATCH_RETRY_NONE ? 0 : r;
 }
 
-static void note_lane(const struct change *c, const struct task_name *n)
-{
-	if (!n->lane[0] || !lane_is_paused(c->sp, n->lane))
-		return;
-
-	cmd_warn("note", "its lane is paused, too: tenure resume %s", n->lane);
-}
-
 /* "42 train.sh is not paused; it begins 2026-11-22 08:00:00 at the earliest" */
 static void tell_not_paused(struct change *c, const struct task_name *n)
 {
@@ -110,8 +102,8 @@ static int resume_one(struct change *c, struct scan_task *t, struct err *e)
 		tell(c, &t->name);
 	else if (!c->all)
 		tell_not_paused(c, &t->name);
-	if (paused || !c->all)
-		note_lane(c, &t->name);
+	if ((paused || !c->all) && t->name.lane[0] && lane_is_paused(c->sp, t->name.lane))
+		cmd_warn("note", "its lane is paused, too: tenure resume %s", t->name.lane);
 	return 0;
 }
 

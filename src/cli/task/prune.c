@@ -35,7 +35,7 @@ static const struct opt prune_opts[] = {
 
 /* A task that goes. */
 struct goner {
-	uint64_t id; /* first, for by_number() */
+	uint64_t id; /* first, for compare_u64() */
 	bool batch;
 	char path[SPOOL_PATH_MAX]; /* in tmp/: nobody can retry it any more */
 	char from[SPOOL_PATH_MAX]; /* where it was; "": an interrupted prune has left it */
@@ -54,13 +54,6 @@ struct pruning {
 	struct err *e;
 };
 
-static int by_number(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static void add_ids(struct uint_list *all, const uint64_t *ids, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -72,12 +65,12 @@ static void add_ids(struct uint_list *all, const uint64_t *ids, size_t n)
 static void sort_ids(struct uint_list *l)
 {
 	if (l->n)
-		qsort(l->nums, l->n, sizeof(*l->nums), by_number);
+		qsort(l->nums, l->n, sizeof(*l->nums), compare_u64);
 }
 
 static bool has_id(const struct uint_list *l, size_t n, uint64_t id)
 {
-	return n && bsearch(&id, l->nums, n, sizeof(id), by_number);
+	return n && bsearch(&id, l->nums, n, sizeof(id), compare_u64);
 }
 
 /* What it waits for has to be found when it is to start, now or when it is retried. */
@@ -160,7 +153,7 @@ static int prune_log(void *data, const char *file, unsigned char type)
 	if (!digits || digits >= sizeof(text) || !strchr("-.", file[digits]))
 		return 0;
 	(void)str_copy(text, digits + 1, file);
-	if (str_to_u64(text, &id) < 0 || !bsearch(&id, p->lot, p->n, sizeof(*p->lot), by_number))
+	if (str_to_u64(text, &id) < 0 || !bsearch(&id, p->lot, p->n, sizeof(*p->lot), compare_u64))
 		return 0;
 	return spool_unlink(p->sp, spool_path(SPOOL_LOGS, file, path), p->e);
 }
@@ -207,7 +200,7 @@ static int prune_lot(struct pruning *p)
 
 	if (p->n && r == 0)
 		r = spool_sync_dirs(p->sp, PRUNED, p->e);
-	qsort(p->lot, p->n, sizeof(*p->lot), by_number);
+	qsort(p->lot, p->n, sizeof(*p->lot), compare_u64);
 	if (p->n && r == 0)
 		r = spool_each(p->sp, spool_dir_name(SPOOL_LOGS), prune_log, p, p->e);
 	for (size_t i = 0; i < p->n && r == 0; i++) {
