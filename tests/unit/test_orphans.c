@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The processes of a shim that was killed, found by the token in their environment. They are
+ * children of the test, which is what a fork server would be to them. */
+
+#include "unit.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "task/orphans.h"
+#include "task/shproto.h"
+
+#define STEP_MS	 20
+#define STEPS	 500
+#define GRACE_MS 60000
+
+static char token[64];
+
+static int setup(void **state)
+{
+	static unsigned int n;
+
+	(void)str_print(token, sizeof(token), "unit-test-%d.%u", (int)getpid(), n++);
+	return 0;
+}
+
+static void wait_a_step(void)
+{
+	(void)nanosleep(&(struct timespec){ .tv_nsec = STEP_MS * 1000000L }, NULL);
+}
+
+/* A child with that token; ready when it is. */
+static pid_t start(const char *of, const char *script)
+{
+	int ready[2];
+	pid_t pid;
+	char c;
+
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		(void)setenv(TASK_TOKEN_ENV, of, 1);
+		(void)dup2(ready[1], 1);
+		(void)close(ready[0]);
+		(void)close(ready[1]);
+		(void)execl("/bin/sh", "sh", "-c", script, (char *)NULL);
+		_exit(127);
+	}
+	assert_true(pid > 0);
+	(void)close(ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	(void)close(ready[0]);
+	return pid;
+}
+
+#define SLEEPS "echo; exec 1>&-; while :; do sleep 0.05; done"
+#define DEAF   "trap '' TERM; " SLEEPS
+
+static void end(pid_t pid)
+{
+	(void)kill(pid, SIGKILL);
+	(void)waitpid(pid, NULL, 0);
+}
+
+/* Until none is left: how the child ended. */
+static int end_by(struct orphans *o, pid_t pid)
+{
+	int status = 0, left = 1;
+
+	for (int i = 0; i < STEPS && left; i++) {
+		left = orphans_step(o);
+		assert_true(left >= 0);
+		wait_a_step();
+	}
+	assert_int_equal(left, 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void they_are_found_by_their_token(void **state)
+{
+	pid_t one, other;
+
+	assert_int_equal(orphans_count(token), 0);
+	one = start(token, SLEEPS);
+	other = start("another", SLEEPS);
+	assert_true(orphans_count(token) >= 1);
+	/* What it starts is of it, also in a session of its own. */
+	end(one);
+	one = start(token, "setsid sh -c 'echo; exec 1>&-; sleep 600' & wait");
+	assert_true(orphans_count(token) >= 2);
+	/* To count is no signal. */
+	assert_int_equal(waitpid(one, NULL, WNOHANG), 0);
+
+	struct orphans *o = orphans_begin(token, SIGKILL, 0);
+
+	(void)end_by(o, one);
+	for (int i = 0; i < STEPS && orphans_count(token); i++)
+		wait_a_step();
+	assert_int_equal(orphans_count(token), 0);
+	assert_int_equal(waitpid(other, NULL, WNOHANG), 0);
+	assert_null(orphans_free(o));
+	assert_null(orphans_free(NULL));
+	end(other);
+}
+
+static void the_signal_comes_first(void **state)
+{
+	const int signals[] = { 0, SIGINT };
+	const int expected[] = { SIGTERM, SIGINT };
+
+	for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
+		/* A shell in the background would ignore SIGINT. */
+		pid_t pid = start(token, "echo; exec 1>&-; exec sleep 600");
+		struct orphans *o = orphans_begin(token, signals[i], GRACE_MS);
+		int status = end_by(o, pid);
+
+		assert_true(WIFSIGNALED(status));
+		assert_int_equal(WTERMSIG(status), expected[i]);
+		o = orphans_free(o);
+	}
+}
+
+static void who_does_not_listen_is_killed_after_the_grace(void **state)
+{
+	pid_t pid = start(token, DEAF);
+	struct orphans *o = orphans_begin(token, SIGTERM, GRACE_MS);
+	int status;
+
+	for (int i = 0; i < 3; i++) {
+		assert_true(orphans_step(o) >= 1);
+		wait_a_step();
+	}
+	/* Only ever sooner. */
+	orphans_hurry(o, 2 * GRACE_MS);
+	assert_true(orphans_step(o) >= 1);
+	assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+	orphans_hurry(o, 0);
+	status = end_by(o, pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	o = orphans_free(o);
+}
+
+static void nobody_there_is_done_at_once(void **state)
+{
+	struct orphans *o = orphans_begin(token, SIGTERM, GRACE_MS);
+
+	assert_int_equal(orphans_step(o), 0);
+	o = orphans_free(o);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, setup)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(they_are_found_by_their_token),
+		TEST(the_signal_comes_first),
+		TEST(who_does_not_listen_is_killed_after_the_grace),
+		TEST(nobody_there_is_done_at_once),
+	};
+
+	/* Whoever has it in the background may have it ignore that, and children with it. */
+	(void)signal(SIGINT, SIG_DFL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
