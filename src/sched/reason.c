@@ -417,7 +417,7 @@ static const struct {
 	unsigned int args; /* enum reason_args, for programs */
 } codes[] = {
 	[REASON_RUNS] = { "runs", tell_runs, ARG_MS },
-	[REASON_NEVER] = { "never", tell_never, ARG_TEXT },
+	[REASON_NEVER] = { "never", tell_never, ARG_OTHER | ARG_TEXT },
 	[REASON_CHANGING] = { "changing", tell_changing, 0 },
 	[REASON_PAUSED] = { "paused", tell_paused, 0 },
 	[REASON_DEPENDS] = { "depends", tell_depends, ARG_OTHER | ARG_TEXT },

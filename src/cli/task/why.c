@@ -80,7 +80,9 @@ static void add_dependencies(const struct spool *sp, const struct uint_list *ids
 		other.code = REASON_DEPENDS_BROKEN;
 		other.text = there ? "has not ended well" : "is not there any more";
 		reason_text(&other, NULL, &broken);
-		add(f, &(struct reason){ .code = REASON_NEVER, .text = strbuf_str(&broken) });
+		add(f, &(struct reason){ .code = REASON_NEVER,
+					 .other = other.other,
+					 .text = strbuf_str(&broken) });
 	}
 }
 
@@ -125,18 +127,16 @@ static void add_lane(const struct spool *sp, const char *lane, const char *note,
 static void add_known(const struct spool *sp, const struct task_place *p, struct found *f)
 {
 	struct task_file t = { 0 };
-	bool noted = false, is_paused = p->name.flags & NAME_PAUSED, read;
-	struct found later = { .text = f->text, .reasons = f->reasons };
+	bool noted = false, read;
 
-	if (is_paused)
+	if (p->name.flags & NAME_PAUSED)
 		add(f, &(struct reason){ .code = REASON_PAUSED, .task.id = p->name.id });
-	read = read_file(sp, p, &t, &later);
+	read = read_file(sp, p, &t, f);
 	if (p->name.lane[0] && lane_is_paused(sp, p->name.lane))
 		add_lane(sp, p->name.lane, read ? t.history.reason : NULL, f, &noted);
 	if (p->name.begin_s * NS_PER_S > clock_wall_ns())
 		add(f, &(struct reason){ .code = REASON_BEGIN,
 					 .wall_ns = p->name.begin_s * NS_PER_S });
-	f->unreadable = later.unreadable;
 	if (!read)
 		return;
 	add_dependencies(sp, &t.spec->after, true, f);
@@ -144,6 +144,14 @@ static void add_known(const struct spool *sp, const struct task_place *p, struct
 	if (t.history.reason[0] && !noted)
 		add(f, &(struct reason){ .code = REASON_REQUEUED, .note = t.history.reason });
 	task_file_clear(&t);
+}
+
+void why_known(const struct spool *sp, const struct task_place *p, struct strbuf *b,
+	       json_t *reasons)
+{
+	struct found f = { .text = b, .reasons = reasons };
+
+	add_known(sp, p, &f);
 }
 
 /* ---- agents of other nodes ---- */
