@@ -105,7 +105,7 @@ static int number(const char *text, const char *what, uint64_t max, uint64_t *re
 
 static int lock(struct sim_machine *m, struct err *e)
 {
-	int r = sim_lock(&m->data);
+	int r = sim_lock(m);
 
 	return r < 0 ? err_sys(e, -r, "cannot lock the machine") : 0;
 }
@@ -152,7 +152,7 @@ static int run_machine_choice(const struct cmd_ctx *ctx, struct err *e)
 		if (r < 0)
 			return r;
 		memcpy((char *)m + rows[i].offset, &value, sizeof(value));
-		sim_unlock(&m->data);
+		sim_unlock(m);
 	}
 	return r;
 }
@@ -235,7 +235,7 @@ static int run_device(const struct cmd_ctx *ctx, struct err *e)
 	if (r < 0)
 		return r;
 	row->apply(m, r, value + word + row->value);
-	sim_unlock(&m->data);
+	sim_unlock(m);
 	return 0;
 }
 
@@ -345,10 +345,10 @@ static int add_fault(struct sim_machine *m, const struct sim_fault *f, struct er
 			continue;
 		m->faults[i] = *f;
 		m->nfaults++;
-		sim_unlock(&m->data);
+		sim_unlock(m);
 		return 0;
 	}
-	sim_unlock(&m->data);
+	sim_unlock(m);
 	return err_set(e, -ENOSPC, "the machine has %d faults already; \"clear\" removes them",
 		       SIM_FAULT_MAX);
 }
@@ -417,7 +417,7 @@ static int run_clear(const struct cmd_ctx *ctx, struct err *e)
 		memset(f, 0, sizeof(*f));
 		m->nfaults--;
 	}
-	sim_unlock(&m->data);
+	sim_unlock(m);
 	return 0;
 }
 
@@ -515,7 +515,7 @@ static int run_show(const struct cmd_ctx *ctx, struct err *e)
 	devices = json_array();
 	for (int dev = 0; dev < m->ndevs; dev++)
 		(void)json_array_append_new(devices, device_json(m, dev));
-	sim_unlock(&m->data);
+	sim_unlock(m);
 	if (opts_flag(ctx->opts, "json")) {
 		all = json_pack("{s:s, s:s, s:f, s:O}", "dir", m->dir, "nodes", m->nodes, "speed",
 				m->scale, "devices", devices);

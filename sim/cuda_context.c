@@ -37,7 +37,7 @@ static CUresult machine_add(int dev)
 	struct sim_proc *p;
 	CUresult res = CUDA_SUCCESS;
 
-	if (sim_lock(&m->data) < 0)
+	if (sim_lock(m) < 0)
 		return CUDA_ERROR_UNKNOWN;
 	sim_reap(m, true);
 	p = sim_proc(m, getpid(), true);
@@ -54,7 +54,7 @@ static CUresult machine_add(int dev)
 		if (p->use[dev].contexts++ == 0)
 			p->use[dev].visible_ns = sim_now_ns() + sim_cost_ns(m, SIM_T_PID_VISIBLE);
 	}
-	sim_unlock(&m->data);
+	sim_unlock(m);
 	return res;
 }
 
@@ -62,23 +62,23 @@ static void machine_remove(int dev)
 {
 	struct sim_proc *p;
 
-	if (sim_lock(&cu.m->data) < 0)
+	if (sim_lock(cu.m) < 0)
 		return;
 	p = sim_proc(cu.m, getpid(), false);
 	(void)sim_energy_mj(cu.m, dev);
 	if (p && p->use[dev].contexts && --p->use[dev].contexts == 0)
 		p->use[dev].visible_ns = 0;
 	cu.m->last_context_ns = sim_now_ns();
-	sim_unlock(&cu.m->data);
+	sim_unlock(cu.m);
 }
 
 static bool host_warm(void)
 {
 	bool warm = false;
 
-	if (sim_lock(&cu.m->data) == 0) {
+	if (sim_lock(cu.m) == 0) {
 		warm = sim_host_has_context(cu.m);
-		sim_unlock(&cu.m->data);
+		sim_unlock(cu.m);
 	}
 	return warm;
 }

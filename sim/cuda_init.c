@@ -86,11 +86,11 @@ CU_EXPORT CUresult cuInit(unsigned int flags)
 	if (cu.pid)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	cu_visible_devices();
-	if (sim_lock(&m->data) < 0)
+	if (sim_lock(m) < 0)
 		return CUDA_ERROR_UNKNOWN;
 	sim_reap(m, false);
 	cost = init_cost(m);
-	sim_unlock(&m->data);
+	sim_unlock(m);
 	cu_start_phase(sim_cost_ns(m, cost), (int)m->timing[SIM_T_INIT_OPENS_CTL],
 		       (int)m->timing[SIM_T_INIT_OPENS_NODE], -1);
 	if (cu.nvisible == 0)

@@ -64,7 +64,7 @@ CUresult cu_charge(struct CUctx_st *ctx, uint64_t bytes)
 
 	open_on_first_allocation(ctx->dev);
 	sim_driver_call(m, sim_cost_ns(m, SIM_T_ALLOC_CALL));
-	if (sim_lock(&m->data) < 0)
+	if (sim_lock(m) < 0)
 		return CUDA_ERROR_UNKNOWN;
 	sim_reap(m, sim_mem_free(m, ctx->dev) < bytes);
 	p = sim_proc(m, getpid(), false);
@@ -72,7 +72,7 @@ CUresult cu_charge(struct CUctx_st *ctx, uint64_t bytes)
 		err = -EIO;
 	else
 		err = sim_mem_take(m, ctx->dev, p, bytes, &wait_ns);
-	sim_unlock(&m->data);
+	sim_unlock(m);
 	sim_sleep_ns(wait_ns);
 	if (err == -ENOMEM)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -83,20 +83,24 @@ void cu_uncharge(struct CUctx_st *ctx, uint64_t bytes)
 {
 	struct sim_machine *m = cu.m;
 	struct sim_proc *p;
-	uint64_t ns = sim_cost_ns(m, SIM_T_FREE_CALL);
+	uint64_t ns = sim_cost_ns(m, SIM_T_FREE_CALL), until;
+	bool later;
 
 	ns += (uint64_t)((double)sim_cost_ns(m, SIM_T_FREE_PER_GIB) * (double)bytes /
 			 (double)SIM_GIB);
-	if (sim_lock(&m->driver) < 0)
+	if (sim_lock(m) < 0)
 		return;
-	sim_sleep_ns(ns + m->timing[SIM_T_LOCK_SLOW]);
-	if (sim_lock(&m->data) == 0) {
-		p = sim_proc(m, getpid(), false);
-		if (p)
-			sim_mem_give(m, ctx->dev, p, bytes);
-		sim_unlock(&m->data);
-	}
-	sim_unlock(&m->driver);
+	until = sim_driver_take(m, ns);
+	p = sim_proc(m, getpid(), false);
+	later = !p || sim_mem_give_at(m, ctx->dev, p, bytes, until);
+	sim_unlock(m);
+	sim_sleep_until(until);
+	if (later || sim_lock(m) < 0)
+		return;
+	p = sim_proc(m, getpid(), false);
+	if (p)
+		sim_mem_give(m, ctx->dev, p, bytes);
+	sim_unlock(m);
 }
 
 struct cu_block *cu_block_find(CUdeviceptr addr, size_t size)
@@ -353,12 +357,12 @@ CU_EXPORT CUresult cuMemGetInfo_v2(size_t *avail, size_t *total)
 	if (!avail || !total)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_driver_call(m, 0);
-	if (sim_lock(&m->data) < 0)
+	if (sim_lock(m) < 0)
 		return CUDA_ERROR_UNKNOWN;
 	sim_reap(m, true);
 	*avail = sim_mem_free(m, ctx->dev);
 	*total = m->devs[ctx->dev].mem_total - m->devs[ctx->dev].mem_reserved;
-	sim_unlock(&m->data);
+	sim_unlock(m);
 	return CUDA_SUCCESS;
 }
 

@@ -53,10 +53,10 @@ static void stream_advance(struct CUstream_st *s)
 {
 	uint64_t now = sim_now_ns();
 
-	if (!s->head || sim_lock(&cu.m->data) < 0)
+	if (!s->head || sim_lock(cu.m) < 0)
 		return;
 	plan(s, now);
-	sim_unlock(&cu.m->data);
+	sim_unlock(cu.m);
 	while (s->head && s->head->end_ns <= now) {
 		struct cu_launch *l = s->head;
 
@@ -281,11 +281,11 @@ static CUresult launch(struct CUfunc_st *f, struct CUstream_st *s, uint64_t bloc
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	}
 	enqueue(s, l);
-	if (sim_lock(&cu.m->data) == 0) {
+	if (sim_lock(cu.m) == 0) {
 		(void)sim_energy_mj(cu.m, s->ctx->dev);
 		l->seq = sim_busy_add(cu.m, s->ctx->dev, l->start_ns, l->end_ns,
 				      launch_power(f, d, blocks, threads));
-		sim_unlock(&cu.m->data);
+		sim_unlock(cu.m);
 	}
 	return CUDA_SUCCESS;
 }

@@ -123,6 +123,43 @@ void sim_mem_give(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t b
 	d->dirty_ns = sim_now_ns();
 }
 
+bool sim_mem_give_at(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t bytes,
+		     uint64_t due_ns)
+{
+	if (m->ngives == SIM_GIVE_MAX)
+		return false;
+	m->gives[m->ngives++] = (struct sim_give){
+		.due_ns = due_ns, .bytes = bytes, .dev = dev, .proc = (int32_t)(p - m->procs)
+	};
+	return true;
+}
+
+void sim_mem_settle(struct sim_machine *m)
+{
+	uint64_t now = m->ngives ? sim_now_ns() : 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < m->ngives; i++) {
+		struct sim_give g = m->gives[i];
+
+		if (g.due_ns <= now)
+			sim_mem_give(m, g.dev, &m->procs[g.proc], g.bytes);
+		else
+			m->gives[n++] = g;
+	}
+	m->ngives = n;
+}
+
+void sim_mem_forget(struct sim_machine *m, const struct sim_proc *p)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < m->ngives; i++)
+		if (&m->procs[m->gives[i].proc] != p)
+			m->gives[n++] = m->gives[i];
+	m->ngives = n;
+}
+
 uint64_t sim_busy_add(struct sim_machine *m, int dev, uint64_t start_ns, uint64_t end_ns,
 		      uint32_t power_mw)
 {

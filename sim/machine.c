@@ -47,6 +47,16 @@ void sim_sleep_ns(uint64_t ns)
 		;
 }
 
+void sim_sleep_until(uint64_t until_ns)
+{
+	struct timespec ts = { (time_t)(until_ns / NS_PER_S), (long)(until_ns % NS_PER_S) };
+
+	if (until_ns <= sim_now_ns())
+		return;
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+}
+
 int sim_map(const char *path, struct sim_machine **ret)
 {
 	struct sim_machine *m;
@@ -130,9 +140,7 @@ int sim_create(const char *path, struct sim_machine **ret)
 	m->proc_layout = 24;
 	for (int i = 0; i < SIM_T_MAX; i++)
 		m->timing[i] = sim_timings[i].value;
-	err = mutex_init(&m->driver);
-	if (!err)
-		err = mutex_init(&m->data);
+	err = mutex_init(&m->data);
 	if (err) {
 		(void)munmap(m, sizeof(*m));
 		return err;
@@ -142,22 +150,6 @@ int sim_create(const char *path, struct sim_machine **ret)
 	return 0;
 }
 
-int sim_lock(pthread_mutex_t *mutex)
-{
-	int err = pthread_mutex_lock(mutex);
-
-	if (err == EOWNERDEAD) {
-		(void)pthread_mutex_consistent(mutex);
-		err = 0;
-	}
-	return -err;
-}
-
-void sim_unlock(pthread_mutex_t *mutex)
-{
-	(void)pthread_mutex_unlock(mutex);
-}
-
 uint64_t sim_cost_ns(const struct sim_machine *m, enum sim_timing_id id)
 {
 	if (!sim_timings[id].scaled)
@@ -165,23 +157,36 @@ uint64_t sim_cost_ns(const struct sim_machine *m, enum sim_timing_id id)
 	return (uint64_t)((double)m->timing[id] * m->scale);
 }
 
+uint64_t sim_driver_take(struct sim_machine *m, uint64_t ns)
+{
+	uint64_t now = sim_now_ns();
+
+	if (m->driver_until_ns < now)
+		m->driver_until_ns = now;
+	m->driver_until_ns += ns + m->timing[SIM_T_LOCK_SLOW];
+	return m->driver_until_ns;
+}
+
 void sim_driver_call(struct sim_machine *m, uint64_t ns)
 {
-	if (sim_lock(&m->driver) < 0)
+	uint64_t until;
+
+	if (sim_lock(m) < 0)
 		return;
-	sim_sleep_ns(ns + m->timing[SIM_T_LOCK_SLOW]);
-	sim_unlock(&m->driver);
+	until = sim_driver_take(m, ns);
+	sim_unlock(m);
+	sim_sleep_until(until);
 }
 
 void sim_starting(struct sim_machine *m, uint64_t ns)
 {
 	uint64_t until = sim_now_ns() + ns;
 
-	if (sim_lock(&m->data) < 0)
+	if (sim_lock(m) < 0)
 		return;
 	if (until > m->starting_until_ns)
 		m->starting_until_ns = until;
-	sim_unlock(&m->data);
+	sim_unlock(m);
 }
 
 /* "cuMemAlloc" names cuMemAlloc_v2 too, which is what programs really call. */
@@ -221,10 +226,10 @@ int sim_fault(struct sim_machine *m, const char *function)
 	int r;
 
 	while (__atomic_load_n(&m->nfaults, __ATOMIC_RELAXED) > 0) {
-		if (sim_lock(&m->data) < 0)
+		if (sim_lock(m) < 0)
 			return 0;
 		r = fault_look(m, function);
-		sim_unlock(&m->data);
+		sim_unlock(m);
 		if (r != -EAGAIN)
 			return r;
 		sim_sleep_ns(5000000);
@@ -323,6 +328,60 @@ static bool is_locked(const struct sim_machine *m, const struct sim_proc *p, pid
 	return true;
 }
 
+/* ---- the lock ---- */
+
+#define LOCK_PATIENCE_NS (200 * 1000000ULL) /* then whoever has it is looked at */
+
+static int lock_within(pthread_mutex_t *mutex, uint64_t ns)
+{
+	uint64_t until = sim_now_ns() + ns;
+	struct timespec ts = { .tv_sec = (time_t)(until / NS_PER_S),
+			       .tv_nsec = (long)(until % NS_PER_S) };
+	int err = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &ts);
+
+	if (err == EOWNERDEAD) {
+		(void)pthread_mutex_consistent(mutex);
+		err = 0;
+	}
+	return err;
+}
+
+/*
+ * It was stopped in the midst of a call, and goes on to the end of that. The lock word of a robust
+ * mutex is its owner's thread, by which kill() finds the process.
+ */
+static int lock_from_stopped(struct sim_machine *m)
+{
+	pid_t pid = (pid_t)((unsigned int)m->data.__data.__lock & FUTEX_TID_MASK);
+	struct proc_stat st;
+	int err;
+
+	if (!pid || !world_here().proc_fits || proc_stat_read(pid, &st) < 0 || st.state != 'T' ||
+	    kill(pid, SIGCONT) < 0)
+		return ETIMEDOUT;
+	err = lock_within(&m->data, 10 * NS_PER_S);
+	(void)kill(pid, SIGSTOP);
+	return err;
+}
+
+int sim_lock(struct sim_machine *m)
+{
+	int err;
+
+	while ((err = lock_within(&m->data, LOCK_PATIENCE_NS)) == ETIMEDOUT &&
+	       (err = lock_from_stopped(m)) == ETIMEDOUT)
+		continue;
+	if (err)
+		return -err;
+	sim_mem_settle(m);
+	return 0;
+}
+
+void sim_unlock(struct sim_machine *m)
+{
+	(void)pthread_mutex_unlock(&m->data);
+}
+
 pid_t sim_proc_pid(const struct sim_machine *m, const struct sim_proc *p)
 {
 	struct world here = world_here();
@@ -375,6 +434,7 @@ static void proc_forget(struct sim_machine *m, struct sim_proc *p)
 				b->end_ns = sim_now_ns();
 		}
 	}
+	sim_mem_forget(m, p);
 	memset(p, 0, sizeof(*p));
 	if (bytes)
 		m->starting_until_ns = sim_now_ns() + sim_cost_ns(m, SIM_T_EXIT_TEARDOWN) *

@@ -10,11 +10,16 @@
  * exits, and nothing but libc and pthread is needed: the code is loaded into programs that are not
  * ours.
  *
- * Two process-shared robust mutexes:
- *   data    guards every field; held for microseconds, never over a sleep
- *   driver  stands for the driver's lock: a call that costs time sleeps with it held, so that the
- * calls of all processes queue behind each other as they do on the real thing A process that dies
- * with one of them held leaves it to the next (EOWNERDEAD). driver before data.
+ * One process-shared robust mutex, data, guards every field; it is held for microseconds, never
+ * over a sleep. A process that dies with it leaves it to the next (EOWNERDEAD). One that is stopped
+ * (SIGSTOP) with it goes on until it has let go: a real driver's call is in the kernel, where no
+ * process is stopped.
+ *
+ * The driver's lock is no mutex but a time: until when the calls that were made keep it. A call
+ * that costs time adds its own and waits until then, so that the calls of all processes queue
+ * behind each other in the order in which they were made, as on the real thing, and whoever is
+ * stopped or killed meanwhile keeps nobody waiting for longer. Memory is free when the call that
+ * frees it is over, whenever its process comes to run again.
  *
  * Times are CLOCK_MONOTONIC nanoseconds; sizes are bytes; functions that say "locked" want data
  * held.
@@ -28,12 +33,13 @@
 #include "timing.h"
 
 #define SIM_MAGIC     0x6d69736572756e74ULL /* "tnuresim" */
-#define SIM_VERSION   4
+#define SIM_VERSION   5
 #define SIM_DEV_MAX   64 /* cards and MIG instances together */
 #define SIM_PROC_MAX  256
 #define SIM_BUSY_MAX  4096 /* remembered launches of one device: over 1 s of 1 ms kernels */
 #define SIM_XID_MAX   64
 #define SIM_FAULT_MAX 16
+#define SIM_GIVE_MAX  64 /* calls at a time that free memory */
 
 #define NS_PER_S 1000000000ULL
 
@@ -118,6 +124,13 @@ struct sim_fault {
 	bool hang; /* calls wait until the fault is gone */
 };
 
+/* Memory that is free from then on. */
+struct sim_give {
+	uint64_t due_ns;
+	uint64_t bytes;
+	int32_t dev, proc; /* proc is its slot */
+};
+
 struct sim_machine {
 	uint64_t magic;
 	uint32_t version;
@@ -130,8 +143,10 @@ struct sim_machine {
 	double scale; /* 0 as fast as possible .. 1 as measured */
 	uint64_t timing[SIM_T_MAX];
 
-	pthread_mutex_t driver;
 	pthread_mutex_t data;
+	uint64_t driver_until_ns; /* the driver's lock is kept until then */
+	uint32_t ngives;
+	struct sim_give gives[SIM_GIVE_MAX];
 	uint32_t pid_mode, nvml, proc_layout;
 	int32_t ndevs, ncards; /* cards come first */
 	uint64_t reaped_ns;
@@ -156,13 +171,17 @@ struct sim_machine *sim_machine_get(void);
 int sim_create(const char *path, struct sim_machine **ret);
 
 /* 0, or negative errno (the mutex is broken). */
-int sim_lock(pthread_mutex_t *mutex);
-void sim_unlock(pthread_mutex_t *mutex);
+int sim_lock(struct sim_machine *m);
+void sim_unlock(struct sim_machine *m);
 
 /* The scaled length of a timing. */
 uint64_t sim_cost_ns(const struct sim_machine *m, enum sim_timing_id id);
 /* A driver call: queue behind the driver's lock and keep it for ns (scaled) + `lock slow`. */
 void sim_driver_call(struct sim_machine *m, uint64_t ns);
+/* The same in two steps: when it is over, by sim_now_ns(). Locked. Whoever has the time waits then,
+ * unlocked. */
+uint64_t sim_driver_take(struct sim_machine *m, uint64_t ns);
+void sim_sleep_until(uint64_t until_ns);
 /* Somebody starts until now + ns: NVML calls made meanwhile are slower. */
 void sim_starting(struct sim_machine *m, uint64_t ns);
 
@@ -193,6 +212,13 @@ bool sim_host_has_context(const struct sim_machine *m);
 int sim_mem_take(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t bytes,
 		 uint64_t *ret_wait_ns);
 void sim_mem_give(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t bytes);
+/* The same at due_ns. False: there are too many; the caller does it then. Locked. */
+bool sim_mem_give_at(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t bytes,
+		     uint64_t due_ns);
+/* Of those that are due; sim_lock() does it. Locked. */
+void sim_mem_settle(struct sim_machine *m);
+/* p is gone: nothing of it is to come. Locked. */
+void sim_mem_forget(struct sim_machine *m, const struct sim_proc *p);
 
 /* Publish a launch; returns its sequence number for sim_busy_set(), which moves it. Locked. */
 uint64_t sim_busy_add(struct sim_machine *m, int dev, uint64_t start_ns, uint64_t end_ns,

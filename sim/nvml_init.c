@@ -64,7 +64,7 @@ nvmlReturn_t nv_device(struct sim_machine *m, nvmlDevice_t handle, enum nv_kind 
 		return NVML_ERROR_GPU_IS_LOST;
 	if (!mig_has_it(m, dev, kind))
 		return NVML_ERROR_NOT_SUPPORTED;
-	if (sim_lock(&m->data) < 0)
+	if (sim_lock(m) < 0)
 		return NVML_ERROR_UNKNOWN;
 	sim_reap(m, false);
 	*ret = dev;

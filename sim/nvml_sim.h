@@ -54,7 +54,7 @@ struct nvmlDevice_st {
 #define NV_RETURN(value)                                                                           \
 	do {                                                                                       \
 		nvmlReturn_t value_ = (value);                                                     \
-		sim_unlock(&m->data);                                                              \
+		sim_unlock(m);                                                                     \
 		return value_;                                                                     \
 	} while (0)
 

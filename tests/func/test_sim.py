@@ -611,6 +611,74 @@ assert subprocess.run([SIM + "/newcomer"], stdout=subprocess.DEVNULL).returncode
 """)
 
 
+def test_calls_queue_behind_each_other_in_their_order(script):
+    script("""
+import threading
+n = Nvml(); h = n.handle()
+ctl("lock", "slow", 60)
+ended = []
+def call(i):
+    n.used(h)
+    ended.append(i)
+threads = [threading.Thread(target=call, args=(i,)) for i in range(6)]
+began = time.monotonic()
+for t in threads:
+    t.start()
+    time.sleep(0.01)
+for t in threads: t.join()
+took = time.monotonic() - began
+assert ended == list(range(6)) and took > 0.3, (ended, took)
+""")
+
+
+def test_whoever_is_stopped_in_a_call_keeps_nobody_waiting(script):
+    """A real call is in the kernel, where nobody is stopped: the call comes to its end."""
+    script("""
+import signal
+n = Nvml(); h = n.handle()
+ctl("lock", "slow", 300)
+p = subprocess.Popen([SIM + "/newcomer", "--stay", "9"], stdout=subprocess.DEVNULL)
+time.sleep(0.5)
+p.send_signal(signal.SIGSTOP)
+ctl("lock", "slow", 0)
+n.used(h)
+p.kill(); p.wait()
+# Between two waits, where a call takes no time: such a process is nearly always in one.
+busy = "import sys; sys.path.insert(0, sys.argv[1])\\nfrom simlib import *\\nn = Nvml(); h = n.handle()\\nwhile True: n.pids(h)"
+p = subprocess.Popen([sys.executable, "-c", busy, os.path.dirname(__import__("simlib").__file__)])
+time.sleep(0.5)
+def is_stopped():
+    return open(f"/proc/{p.pid}/stat").read().rpartition(")")[2].split()[0] == "T"
+try:
+    for i in range(20):
+        p.send_signal(signal.SIGSTOP)
+        must_come(is_stopped)
+        n.used(h)
+        must_come(is_stopped)
+        p.send_signal(signal.SIGCONT)
+        time.sleep(0.003)
+finally:
+    p.kill()
+""")
+
+
+def test_memory_is_free_when_the_call_is_over_that_frees_it(script):
+    """Whenever its process comes to run again; who asks behind it gets the memory."""
+    script("""
+import signal, threading
+cu = Cuda()
+r, p = cu.alloc(100 << 30)
+ctl("lock", "slow", 200)
+pid = os.getpid()
+other = subprocess.Popen(
+    ["sh", "-c", f"sleep 0.1; kill -STOP {pid}; timeout 20 {SIM}/newcomer --take 90%; kill -CONT {pid}"],
+    stdout=subprocess.PIPE, text=True)
+cu.check("cuMemFree_v2", p)
+said = other.communicate(timeout=HANG)[0]
+assert said and json.loads(said)["result"] == 0, said
+""", options=["--speed", "0", "--model", "h200"])
+
+
 @pytest.mark.parametrize("proc", [(), ("--mount-proc",)], ids=["proc of outside", "proc of its own"])
 def test_process_of_another_pid_namespace(build, env, tmp_path, proc):
     """Its memory stays until it dies, whoever looks, and lists show it under the reader's number."""
