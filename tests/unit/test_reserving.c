@@ -120,6 +120,10 @@ static void a_device_in_use_is_told_of_afterwards(void **state)
 	assert_int_equal(tell(none), 1);
 	assert_int_equal(guard.tasks[0], 8);
 	assert_int_equal(tell(none), 0);
+	/* Anew also where it is the same task as before. */
+	assert_int_equal(tell(slot_set(0)), 0);
+	assert_int_equal(tell(none), 1);
+	assert_int_equal(guard.tasks[0], 8);
 }
 
 static void what_was_left_is_told_even_if_nobody_wants_it(void **state)
